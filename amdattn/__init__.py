@@ -1,0 +1,83 @@
+"""amdattn: precompiled attention kernels for AMD Instinct, without torch and without a compiler.
+
+Importing this package touches no GPU, no HIP library and no file beyond the package itself. The
+device is bound at the first operation that needs one; see :func:`amdattn.use_device`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from amdattn.attention import (
+        AttentionPlan as AttentionPlan,
+        explain as explain,
+        flash_attn_func as flash_attn_func,
+        plan_attention as plan_attention,
+        supports as supports,
+    )
+    from amdattn.buffers import DeviceArray as DeviceArray, empty as empty
+    from amdattn.device import DeviceProps as DeviceProps
+    from amdattn.errors import (
+        AmdattnError as AmdattnError,
+        BindingError as BindingError,
+        CorruptKernel as CorruptKernel,
+        HipError as HipError,
+        ManifestError as ManifestError,
+        UnsupportedDeviceError as UnsupportedDeviceError,
+        UnsupportedProblem as UnsupportedProblem,
+    )
+    from amdattn.interchange import asarray as asarray, from_dlpack as from_dlpack
+    from amdattn.manifest import Support as Support, kernels as kernels
+    from amdattn.runtime import (
+        device_props as device_props,
+        synchronize as synchronize,
+        use_device as use_device,
+    )
+
+# Public name -> module that defines it; resolved on first use, so that importing stays cheap.
+_HOME = {
+    "AttentionPlan": "attention",
+    "explain": "attention",
+    "flash_attn_func": "attention",
+    "plan_attention": "attention",
+    "supports": "attention",
+    "DeviceArray": "buffers",
+    "asarray": "interchange",
+    "empty": "buffers",
+    "from_dlpack": "interchange",
+    "DeviceProps": "device",
+    "AmdattnError": "errors",
+    "BindingError": "errors",
+    "CorruptKernel": "errors",
+    "HipError": "errors",
+    "ManifestError": "errors",
+    "UnsupportedDeviceError": "errors",
+    "UnsupportedProblem": "errors",
+    "Support": "manifest",
+    "kernels": "manifest",
+    "device_props": "runtime",
+    "synchronize": "runtime",
+    "use_device": "runtime",
+}
+_SUBMODULES = ("testing", "virtual")
+
+__all__ = [*_HOME, *_SUBMODULES, "__version__"]  # noqa: PLE0604 -- the names are the keys
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(f"amdattn.{_HOME[name]}"), name)
+    elif name in _SUBMODULES:
+        value = import_module(f"amdattn.{name}")
+    else:
+        raise AttributeError(f"module 'amdattn' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,148 @@
+"""Which HIP runtime library to bind: a GPU's or the virtual device's. Decides; binds nothing."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from amdattn import virtual_library
+from amdattn.errors import BindingError
+
+ENVIRONMENT_VARIABLE = "AMDATTN_DEVICE"
+REQUESTS = ("auto", "gpu", *(f"virtual:{arch}" for arch in virtual_library.ARCHS))
+
+_PROBE_TIMEOUT_SECONDS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The library to bind, why, and what was looked at and passed over."""
+
+    kind: str  # "gpu" or "virtual"
+    library: str
+    why: str
+    rejected: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What one candidate library answered."""
+
+    path: str
+    num_devices: int
+    is_virtual: bool
+    failure: str
+
+
+def check_request(request: str) -> str:
+    """Return `request` if it is one of REQUESTS, else raise ValueError."""
+    if request not in REQUESTS:
+        raise ValueError(f"device {request!r} must be one of {', '.join(REQUESTS)}")
+    return request
+
+
+def choose(request: str, hip_python_default: str) -> Choice:
+    """Decide for `request`; a real GPU always wins in "auto".
+
+    Parameters
+    ----------
+    request : str
+        One of REQUESTS.
+    hip_python_default : str
+        The library hip-python would open on its own: a path or a bare name.
+
+    Raises
+    ------
+    BindingError
+        "gpu" was asked for and no library has one, or the virtual device's library is missing.
+    """
+    check_request(request)
+    if request.startswith("virtual:"):
+        return Choice("virtual", str(virtual_library.library_path()), f"{request} was asked for")
+    rejected: list[str] = []
+    for candidate in _candidates(hip_python_default):
+        probe = _probe(candidate)
+        if not probe.failure and not probe.is_virtual:
+            why = f"{probe.path} sees {probe.num_devices} GPU{'s' * (probe.num_devices > 1)}"
+            return Choice("gpu", probe.path, why, tuple(rejected))
+        rejected.append(f"{candidate}: {probe.failure or 'is the virtual device'}")
+    if request == "gpu":
+        raise BindingError("no GPU can be used: " + "; ".join(rejected))
+    why = "no HIP library here sees a GPU"
+    return Choice("virtual", str(virtual_library.library_path()), why, tuple(rejected))
+
+
+def _candidates(hip_python_default: str) -> list[str]:
+    """Libraries that may see a GPU, best first.
+
+    A copy that is already in the process comes first: two HIP runtimes in one process have separate
+    streams and allocations, so arrays of JAX or torch would not be visible to ours.
+    """
+    rocm = os.environ.get("ROCM_PATH") or os.environ.get("ROCM_HOME") or "/opt/rocm"
+    installed = os.path.join(rocm, "lib", "libamdhip64.so")
+    found = [*mapped_runtimes(), hip_python_default]
+    if os.path.exists(installed):
+        found.append(installed)
+    return list(dict.fromkeys(found))
+
+
+def mapped_runtimes() -> list[str]:
+    """Paths of the HIP runtime libraries mapped into this process."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        found = re.findall(r"(/\S*/libamdhip64\.so[.0-9]*)$", maps.read(), re.MULTILINE)
+    return list(dict.fromkeys(found))
+
+
+def _probe(candidate: str) -> Probe:
+    if candidate in mapped_runtimes():  # in use here: asking it cannot hurt
+        return _probe_in_process(candidate)
+    if "/" in candidate and not os.path.exists(candidate):
+        return Probe(candidate, 0, False, "does not exist")
+    if not os.path.basename(sys.executable or "").startswith("python"):
+        return _probe_in_process(candidate)  # an embedded interpreter: it cannot be started again
+    # A broken ROCm installation may abort while it initialises, so a child process goes first.
+    code = f"from amdattn.binding import probe_main; probe_main({candidate!r})"
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    try:
+        child = subprocess.run(
+            [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {root!r}); {code}"],
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Probe(candidate, 0, False, f"probing it failed: {error}")
+    answer = re.search(r"^amdattn-probe\t(.*)\t(\d+)\t([01])\t(.*)$", child.stdout, re.MULTILINE)
+    if answer is None:
+        return Probe(candidate, 0, False, f"probing it ended with status {child.returncode}")
+    path, num_devices, is_virtual, failure = answer.groups()
+    return Probe(path, int(num_devices), is_virtual == "1", failure)
+
+
+def probe_main(candidate: str) -> None:
+    """Body of the probing child process: print what `candidate` answers as one line."""
+    probe = _probe_in_process(candidate)
+    fields = (probe.path, str(probe.num_devices), str(int(probe.is_virtual)), probe.failure)
+    print("amdattn-probe", *(field.replace("\n", " ") for field in fields), sep="\t")
+
+
+def _probe_in_process(candidate: str) -> Probe:
+    try:
+        library = ctypes.CDLL(candidate)
+    except OSError as error:
+        return Probe(candidate, 0, False, f"cannot be loaded ({error})")
+    path = next(iter(mapped_runtimes()), candidate) if "/" not in candidate else candidate
+    is_virtual = hasattr(library, virtual_library.MARKER)
+    count = ctypes.c_int(0)
+    try:
+        status = library.hipGetDeviceCount(ctypes.byref(count))
+    except AttributeError:
+        return Probe(path, 0, is_virtual, "has no hipGetDeviceCount")
+    if status != 0 or count.value < 1:
+        return Probe(path, 0, is_virtual, f"sees no GPU (hipGetDeviceCount: error {status})")
+    return Probe(path, count.value, is_virtual, "")

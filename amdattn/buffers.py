@@ -1,0 +1,335 @@
+"""The package's own arrays: DeviceArray, and what interchange is made of (View, HostTensor)."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import operator
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from amdattn import dlpack, runtime
+from amdattn.dlpack import Memory, compact_strides
+from amdattn.dtypes import DType, as_dtype
+from amdattn.errors import AmdattnError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+HOST_ALIGN_BYTES = 64  # JAX imports host memory without a copy only at this alignment
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A strided view of somebody's memory. Strides count elements.
+
+    `array` is the same memory as a numpy array for host memory, None for device memory.
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+    read_only: bool
+    owner: object
+    array: NDArray[Any] | None = None
+
+    @property
+    def on_device(self) -> bool:
+        """True for device memory."""
+        return self.array is None
+
+    @property
+    def facts(self) -> tuple[object, ...]:
+        """All that checks depend on, hashable, and holding on to no memory."""
+        return self.address, self.shape, self.strides, self.dtype.name, self.read_only
+
+    def extent(self) -> tuple[int, int]:
+        """Addresses of the first byte and one past the last byte of the view."""
+        reach = [
+            (n - 1) * step * self.dtype.itemsize
+            for n, step in zip(self.shape, self.strides, strict=True)
+        ]
+        low = self.address + sum(step for step in reach if step < 0)
+        high = self.address + sum(step for step in reach if step > 0) + self.dtype.itemsize
+        return low, high
+
+
+class _Allocation:
+    """Device memory that is freed when the last array on it is collected."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._runtime = runtime.get()
+        self.address = self._runtime.malloc(nbytes)
+
+    def __del__(self) -> None:
+        if hasattr(self, "address") and not sys.is_finalizing():
+            # After a fault every HIP call fails, and a destructor cannot report it.
+            with contextlib.suppress(AmdattnError):
+                self._runtime.free(self.address)
+
+
+class DeviceArray:
+    """A strided array in memory of the bound device.
+
+    Made by `empty`, `asarray` and `from_dlpack`. Slicing and `transpose` give views on the same
+    memory. Exchanges with other libraries through DLPack without a copy.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    strides : tuple of int
+        In elements.
+    address : int
+        Device address of the first element.
+    stream : int
+        The hipStream_t of the last operation of this package that wrote the array; consumers are
+        ordered after it.
+    """
+
+    __slots__ = ("_dtype", "_owner", "_view", "address", "shape", "stream", "strides")
+
+    def __init__(
+        self,
+        address: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: DType,
+        owner: object,
+        stream: int = 0,
+    ) -> None:
+        self.address = address
+        self.shape = shape
+        self.strides = strides
+        self.stream = stream
+        self._dtype = dtype
+        self._owner = owner
+        self._view: View | None = None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Element type as a numpy dtype (ml_dtypes' for bfloat16)."""
+        return self._dtype.numpy()
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements, without gaps."""
+        return self.size * self._dtype.itemsize
+
+    def __repr__(self) -> str:
+        return (
+            f"DeviceArray(shape={self.shape}, strides={self.strides}, dtype={self._dtype.name}, "
+            f"address={self.address:#x})"
+        )
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-dimensional DeviceArray")
+        return self.shape[0]
+
+    def view(self) -> View:
+        """The array's memory as a View."""
+        if self._view is None:
+            self._view = View(
+                self.address, self.shape, self.strides, self._dtype, False, self._owner
+            )
+        return self._view
+
+    def transpose(self, *axes: int) -> DeviceArray:
+        """A view with the axes in another order; without arguments in reverse."""
+        order = axes or tuple(reversed(range(self.ndim)))
+        if sorted(order) != list(range(self.ndim)):
+            raise ValueError(f"axes={axes} must be a permutation of 0..{self.ndim - 1}")
+        return self._derived(
+            self.address,
+            tuple(self.shape[axis] for axis in order),
+            tuple(self.strides[axis] for axis in order),
+        )
+
+    def __getitem__(self, key: object) -> DeviceArray:
+        """A view by integers, slices and ``...``; nothing is copied."""
+        address = self.address
+        shape: list[int] = []
+        strides: list[int] = []
+        for item, length, stride in zip(
+            _full_key(key, self.ndim), self.shape, self.strides, strict=True
+        ):
+            if isinstance(item, slice):
+                start, stop, step = item.indices(length)
+                count = len(range(start, stop, step))
+                shape.append(count)
+                strides.append(stride * step)
+                index = start if count else 0
+            else:
+                index = operator.index(item)
+                if not -length <= index < length:
+                    raise IndexError(f"index {index} is out of range for an axis of {length}")
+                index %= length
+            address += index * stride * self._dtype.itemsize
+        return self._derived(address, tuple(shape), tuple(strides))
+
+    def _derived(
+        self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]
+    ) -> DeviceArray:
+        return DeviceArray(address, shape, strides, self._dtype, self._owner, self.stream)
+
+    def numpy(self) -> NDArray[Any]:
+        """Copy to the host: a new C-contiguous numpy array. Waits for the array's stream."""
+        import numpy as np
+
+        if self.size == 0:
+            return np.empty(self.shape, self.dtype)
+        low, high = self.view().extent()
+        raw = host_empty((high - low,), as_dtype("uint8"))
+        device = runtime.get()
+        device.download(raw.ctypes.data, low, high - low, self.stream)
+        device.synchronize(self.stream)
+        item = self._dtype.itemsize
+        strided = np.ndarray(
+            self.shape,
+            self.dtype,
+            raw,
+            offset=self.address - low,
+            strides=tuple(step * item for step in self.strides),
+        )
+        return strided if strided.flags.c_contiguous else strided.copy(order="C")
+
+    # -- DLPack producer -------------------------------------------------------------------------
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (dlpack.ROCM, runtime.get().ordinal)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Export the array, ordered on the consumer's `stream`; see the DLPack specification."""
+        here = self.__dlpack_device__()
+        if dl_device is None or tuple(dl_device) == here:
+            source = self._copy_on_device() if copy else self
+            consumer = _consumer_stream(stream)
+            if consumer is not None:
+                runtime.get().wait_for(consumer, source.stream)
+            memory = Memory(
+                source.address, source.shape, source.strides, source._dtype, source._owner
+            )
+            return dlpack.export_tensor(memory, source._dtype, here, max_version, bool(copy))
+        if tuple(dl_device) == (dlpack.CPU, 0):
+            if copy is False:
+                raise BufferError("device memory reaches the host only by a copy (copy=False)")
+            return HostTensor(self.numpy()).__dlpack__(max_version=max_version, copied=True)
+        raise BufferError(f"dl_device={dl_device} is neither {here} nor the CPU")
+
+    def _copy_on_device(self) -> DeviceArray:
+        low, high = self.view().extent()
+        allocation = _Allocation(high - low)
+        runtime.get().copy_on_device(allocation.address, low, high - low, self.stream)
+        address = allocation.address + self.address - low
+        return DeviceArray(address, self.shape, self.strides, self._dtype, allocation, self.stream)
+
+
+def _full_key(key: object, ndim: int) -> list[Any]:
+    items = list(key) if isinstance(key, tuple) else [key]
+    # By identity: comparing would ask arrays, which have no single truth value.
+    ellipses = [i for i, item in enumerate(items) if item is Ellipsis]
+    if len(ellipses) > 1:
+        raise IndexError("an index can hold only one ellipsis")
+    if not ellipses:
+        ellipses = [len(items)]
+        items.append(Ellipsis)
+    at = ellipses[0]
+    missing = ndim - (len(items) - 1)
+    if missing < 0:
+        raise IndexError(f"{len(items) - 1} indices for {ndim} dimensions")
+    items[at : at + 1] = [slice(None)] * missing
+    for item in items:
+        if not isinstance(item, (slice, SupportsIndex)):
+            raise TypeError(f"DeviceArray index {item!r} must be an int, a slice or ...")
+    return items
+
+
+def _consumer_stream(stream: int | None) -> int | None:
+    """Rules of the array API standard for ROCm: None and 0 are the default stream, -1 is none."""
+    if stream is None:
+        return 0
+    if stream == -1:
+        return None
+    if stream in (1, 2) or stream < 0:
+        raise ValueError(f"stream={stream} is not allowed on ROCm (have None, -1, 0 and > 2)")
+    return stream
+
+
+class HostTensor:
+    """A DLPack producer for a numpy array of any element type, bfloat16 included."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self._array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (dlpack.CPU, 0)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+        copied: bool = False,
+    ) -> Any:
+        if dl_device is not None and tuple(dl_device) != (dlpack.CPU, 0):
+            raise BufferError(f"dl_device={dl_device} is not the CPU")
+        array = self._array.copy() if copy else self._array
+        dtype = as_dtype(array.dtype)
+        strides = tuple(step // dtype.itemsize for step in array.strides)
+        memory = Memory(array.ctypes.data, array.shape, strides, dtype, array)
+        return dlpack.export_tensor(
+            memory, dtype, (dlpack.CPU, 0), max_version, copied or bool(copy)
+        )
+
+
+# -- making arrays ---------------------------------------------------------------------------------
+
+
+def empty(shape: int | Sequence[int], dtype: object = "bfloat16") -> DeviceArray:
+    """A compact device array with undefined contents.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+    dtype : str or numpy dtype
+        E.g. "bfloat16" or "float32".
+    """
+    lengths = (shape,) if isinstance(shape, int) else tuple(operator.index(n) for n in shape)
+    if any(n < 0 for n in lengths):
+        raise ValueError(f"shape={lengths} must not be negative")
+    element = as_dtype(dtype)
+    allocation = _Allocation(math.prod(lengths) * element.itemsize)
+    return DeviceArray(allocation.address, lengths, compact_strides(lengths), element, allocation)
+
+
+def host_empty(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
+    """An uninitialised numpy array aligned so that others can import it without a copy."""
+    import numpy as np
+
+    nbytes = math.prod(shape) * dtype.itemsize
+    raw = np.empty(nbytes + HOST_ALIGN_BYTES, np.uint8)
+    skip = -raw.ctypes.data % HOST_ALIGN_BYTES
+    return raw[skip : skip + nbytes].view(dtype.numpy()).reshape(shape)

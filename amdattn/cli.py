@@ -1,0 +1,321 @@
+"""The amdattn command."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+import amdattn
+from amdattn.errors import AmdattnError
+
+app = typer.Typer(
+    help="Precompiled attention kernels for AMD Instinct, on a GPU or on the virtual device.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+_out = Console()
+_err = Console(stderr=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+Batch = Annotated[int, typer.Option("-b", "--batch")]
+SeqlenQ = Annotated[int, typer.Option("--seqlen-q", "-q")]
+SeqlenKv = Annotated[int, typer.Option("--seqlen-kv", "-k", help="0: as seqlen-q.")]
+HeadsQ = Annotated[int, typer.Option("--heads-q")]
+HeadsKv = Annotated[int, typer.Option("--heads-kv", help="0: as heads-q.")]
+HeadDim = Annotated[int, typer.Option("--head-dim", "-d")]
+Layout = Annotated[str, typer.Option(help="bshd or bhsd.")]
+Scale = Annotated[float | None, typer.Option(help="softmax_scale; default 1/sqrt(head_dim).")]
+
+
+def main() -> None:
+    """Entry point: errors of the package become one line and exit code 2."""
+    try:
+        app()
+    except (AmdattnError, ValueError, TypeError, OSError) as error:
+        _err.print(f"[bold red]{type(error).__name__}[/]: ", end="")
+        _err.print(str(error), markup=False, highlight=False)
+        sys.exit(2)
+
+
+@app.command()
+def info(as_json: AsJson = False) -> None:
+    """Which device is bound, why, from which file; and the shipped kernels."""
+    failure = ""
+    try:
+        device = _device_facts()
+    except AmdattnError as error:
+        device, failure = {}, str(error)
+    kernels = [
+        {
+            "name": kernel.name,
+            "arch": kernel.arch,
+            "dtype": kernel.dtype,
+            "head_dim": kernel.head_dim,
+            "tiles": f"{kernel.q_tile} x {kernel.kv_tile}",
+            "vgpr + agpr": f"{kernel.vgpr} + {kernel.agpr}",
+            "lds_bytes": kernel.lds_bytes,
+            "code_object_version": kernel.code_object_version,
+            "sha256": kernel.sha256,
+        }
+        for kernel in amdattn.kernels()
+    ]
+    versions = {"amdattn": amdattn.__version__, "python": platform.python_version()}
+    if as_json:
+        _print_json({"versions": versions, "device": device, "error": failure, "kernels": kernels})
+    else:
+        _print_facts("amdattn", {**versions, **device})
+        table = Table("kernel", "tiles q x kv", "VGPR + AGPR", "sha256")
+        for row in kernels:
+            shown = ("name", "tiles", "vgpr + agpr")
+            table.add_row(*(str(row[key]) for key in shown), str(row["sha256"])[:8])
+        _out.print(table)
+    if failure:
+        _err.print(failure, style="red", markup=False)
+        raise typer.Exit(1)
+
+
+@app.command()
+def demo(
+    batch: Batch = 1,
+    seqlen_q: SeqlenQ = 300,
+    seqlen_kv: SeqlenKv = 0,
+    heads_q: HeadsQ = 2,
+    heads_kv: HeadsKv = 0,
+    seed: int = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Attention on random bfloat16 inputs, compared with float64."""
+    from amdattn import runtime
+    from amdattn.testing import selftest
+
+    case = selftest.Case(seqlen_q, seqlen_kv or seqlen_q, batch, heads_q, heads_kv or heads_q)
+    plan = amdattn.plan_attention(
+        case.batch,
+        case.seqlen_q,
+        case.seqlen_kv,
+        case.num_heads_q,
+        case.num_heads_kv,
+        case.head_dim,
+        device=amdattn.device_props(),
+    )
+    with _spinner(f"attention {case}", quiet=as_json):
+        result = selftest.run_case(case, seed)
+    facts = {
+        "problem": str(case),
+        "device": runtime.get().title,
+        "kernel": plan.launches[0].kernel.name,
+        "grid": f"{plan.launches[0].grid} workgroups",
+        "max error": f"{result.out.max_error:.3g} against float64",
+        "allowed": f"{result.out.tolerance:.3g} (2x a plain bfloat16 pipeline's error + rounding)",
+        "verdict": "ok" if result.ok else result.out.reason or result.lse.reason,
+        "wall time": f"{result.seconds:.3f} s with copies, {runtime.get().measured_on}",
+    }
+    if as_json:
+        _print_json(facts)
+    else:
+        _print_facts("demo", facts)
+    if not result.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def run(
+    q: Annotated[Path, typer.Option("--q", help=".npy, (batch, seqlen, heads, head_dim)")],
+    k: Annotated[Path, typer.Option("--k")],
+    v: Annotated[Path, typer.Option("--v")],
+    out: Annotated[Path, typer.Option("-o", "--out", help=".npy to write")],
+    lse: Annotated[Path | None, typer.Option("--lse", help=".npy to write")] = None,
+    layout: Layout = "bshd",
+    scale: Scale = None,
+    cast: Annotated[
+        bool, typer.Option("--cast", help="Round float32 inputs to bfloat16; write float32.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Attention on .npy files."""
+    import numpy as np
+
+    from amdattn import runtime
+
+    q_array, k_array, v_array = (_load_bfloat16(path, cast) for path in (q, k, v))
+    start = time.perf_counter()
+    with _spinner(f"attention on {q.name}, {k.name}, {v.name}", quiet=as_json):
+        result, result_lse = amdattn.flash_attn_func(
+            q_array, k_array, v_array, softmax_scale=scale, layout=layout, return_lse=True
+        )
+    seconds = time.perf_counter() - start
+    np.save(out, result.astype(np.float32) if cast else result)
+    if lse is not None:
+        np.save(lse, result_lse)
+    facts = {
+        "out": f"{out} {tuple(result.shape)} {'float32' if cast else 'bfloat16'}",
+        "device": runtime.get().title,
+        "wall time": f"{seconds:.3f} s with copies, {runtime.get().measured_on}",
+    }
+    if as_json:
+        _print_json(facts)
+    else:
+        _print_facts("run", facts)
+
+
+@app.command()
+def selftest(seed: int = 0, as_json: AsJson = False) -> None:
+    """Odd sizes against the float64 reference, on the bound device. Exit code 1 on a failure."""
+    from amdattn import runtime
+    from amdattn.testing import selftest as suite
+
+    table = Table()
+    table.add_column("case", no_wrap=True)
+    for column in ("error", "allowed", "lse error", "s", "verdict"):
+        table.add_column(column)
+    rows: list[dict[str, Any]] = []
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=_err,
+        disable=as_json,
+        transient=True,
+    )
+    with progress:
+        task = progress.add_task("selftest", total=len(suite.CASES))
+        for case in suite.CASES:
+            progress.update(task, description=str(case))
+            result = suite.run_case(case, seed)
+            progress.advance(task)
+            row = {
+                "case": str(case),
+                "max_error": f"{result.out.max_error:.3g}",
+                "allowed": f"{result.out.tolerance:.3g}",
+                "lse_error": f"{result.lse.max_error:.3g}",
+                "seconds": f"{result.seconds:.2f}",
+                "verdict": "ok" if result.ok else result.out.reason or result.lse.reason,
+            }
+            rows.append({**row, "ok": result.ok})
+            table.add_row(*row.values(), style=None if result.ok else "red")
+    failed = sum(not row["ok"] for row in rows)
+    if as_json:
+        _print_json({"device": runtime.get().title, "failed": failed, "cases": rows})
+    else:
+        _out.print(table)
+        _out.print(
+            f"{len(rows) - failed} of {len(rows)} cases hold on {runtime.get().title}; "
+            f"wall time with copies, {runtime.get().measured_on}"
+        )
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def explain(
+    batch: Batch = 1,
+    seqlen_q: SeqlenQ = 4096,
+    seqlen_kv: SeqlenKv = 0,
+    heads_q: HeadsQ = 32,
+    heads_kv: HeadsKv = 0,
+    head_dim: HeadDim = 128,
+    dtype: str = "bfloat16",
+    causal: bool = False,
+    device: Annotated[str, typer.Option(help="A known device, or 'bound'.")] = "MI300X",
+    as_json: AsJson = False,
+) -> None:
+    """Which kernel a problem gets, and why. Needs no device."""
+    plan = amdattn.plan_attention(
+        batch,
+        seqlen_q,
+        seqlen_kv or seqlen_q,
+        heads_q,
+        heads_kv or heads_q,
+        head_dim,
+        dtype=dtype,
+        causal=causal,
+        device=amdattn.device_props() if device == "bound" else device,
+    )
+    if as_json:
+        _print_json(dict(plan.as_dict()))
+    else:
+        _print_facts("plan", plan.as_dict())
+
+
+def _device_facts() -> dict[str, str]:
+    from amdattn import runtime
+
+    device = runtime.get()
+    props = device.props
+    facts = {
+        "device": f"{device.title}, {props.target}",
+        "bound": f"{device.choice.kind}, because {device.choice.why}",
+        "library": device.choice.library,
+        "HIP runtime": str(device.version()),
+        "hip-python": device.hip_python_version(),
+        "CUs": f"{props.num_cus} on {props.num_xcds} XCDs",
+        "memory": f"{props.memory_bytes / 2**30:.0f} GiB",
+    }
+    if device.choice.rejected:
+        facts["passed over"] = "\n".join(device.choice.rejected)
+    return facts
+
+
+def _load_bfloat16(path: Path, cast: bool) -> Any:
+    """Read a .npy file. numpy stores bfloat16 as 2-byte void elements; float32 needs `cast`."""
+    import ml_dtypes
+    import numpy as np
+
+    array = np.load(path, allow_pickle=False)
+    if array.dtype.kind == "V" and array.dtype.itemsize == 2:
+        return array.view(ml_dtypes.bfloat16)
+    if array.dtype == np.float32 and cast:
+        return array.astype(ml_dtypes.bfloat16)
+    hint = "; --cast rounds it to bfloat16" if array.dtype == np.float32 else ""
+    raise ValueError(f"{path} holds {array.dtype}, not bfloat16{hint}")
+
+
+@contextlib.contextmanager
+def _spinner(text: str, quiet: bool) -> Iterator[None]:
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=_err,
+        transient=True,
+        disable=quiet,
+    ) as progress:
+        progress.add_task(text, total=None)
+        yield
+
+
+def _print_facts(title: str, facts: Any) -> None:
+    table = Table(title=title, show_header=False, title_justify="left")
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for key, value in facts.items():
+        table.add_row(str(key), Text(str(value)))
+    _out.print(table)
+
+
+def _print_json(document: Any) -> None:
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

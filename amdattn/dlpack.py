@@ -1,0 +1,220 @@
+"""The DLPack protocol (legacy and versioned capsules), through ctypes. Knows no array library.
+
+https://dmlc.github.io/dlpack/latest/python_spec.html
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+from amdattn.dtypes import DType, from_dlpack_code
+
+CPU = 1
+ROCM = 10
+ROCM_HOST = 11
+
+_VERSION = (1, 0)
+_FLAG_READ_ONLY = 1
+_FLAG_IS_COPIED = 2
+
+_LEGACY, _USED_LEGACY = b"dltensor", b"used_dltensor"
+_VERSIONED, _USED_VERSIONED = b"dltensor_versioned", b"used_dltensor_versioned"
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = (
+        ("tensor", _Tensor),
+        ("manager_ctx", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+    )
+
+
+class _ManagedVersioned(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("manager_ctx", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+_DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
+    ("PyCapsule_IsValid", ctypes.pythonapi)
+)
+_get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+_set_name = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
+    ("PyCapsule_SetName", ctypes.pythonapi)
+)
+
+
+# -- consumer --------------------------------------------------------------------------------------
+
+
+class _Owner:
+    """Keeps an imported tensor alive; returns it to its producer when collected."""
+
+    __slots__ = ("_address", "_deleter")
+
+    def __init__(self, address: int, deleter: int | None) -> None:
+        self._address = address
+        self._deleter = deleter
+
+    def __del__(self) -> None:
+        if self._deleter:
+            _DELETER(self._deleter)(self._address)
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A tensor received through DLPack. Strides count elements; `owner` keeps it alive."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+    device_type: int
+    device_id: int
+    read_only: bool
+    owner: object
+
+
+def import_tensor(producer: Any, stream: int | None) -> Imported:
+    """Take a tensor from an object with ``__dlpack__``.
+
+    Parameters
+    ----------
+    stream : int or None
+        The hipStream_t the tensor will be used on; None for host memory.
+    """
+    capsule = _request(producer, stream)
+    handle = id(capsule)
+    if _is_valid(handle, _VERSIONED):
+        versioned = _ManagedVersioned.from_address(_get_pointer(handle, _VERSIONED))
+        if versioned.major > _VERSION[0]:
+            raise BufferError(f"DLPack {versioned.major}.{versioned.minor} is not understood")
+        _set_name(handle, _USED_VERSIONED)
+        owner = _Owner(ctypes.addressof(versioned), versioned.deleter)
+        return _describe(versioned.tensor, bool(versioned.flags & _FLAG_READ_ONLY), owner)
+    if _is_valid(handle, _LEGACY):
+        legacy = _Managed.from_address(_get_pointer(handle, _LEGACY))
+        _set_name(handle, _USED_LEGACY)
+        return _describe(legacy.tensor, False, _Owner(ctypes.addressof(legacy), legacy.deleter))
+    raise BufferError(f"__dlpack__ of {type(producer).__name__} gave no unused DLPack capsule")
+
+
+def _request(producer: Any, stream: int | None) -> Any:
+    try:
+        return producer.__dlpack__(stream=stream, max_version=_VERSION)
+    except TypeError:
+        pass  # a producer from before DLPack 1.0 knows no max_version
+    if stream is None:
+        return producer.__dlpack__()
+    return producer.__dlpack__(stream=stream)
+
+
+def _describe(tensor: _Tensor, read_only: bool, owner: _Owner) -> Imported:
+    shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
+    if tensor.strides:
+        strides = tuple(tensor.strides[i] for i in range(tensor.ndim))
+    else:
+        strides = compact_strides(shape)
+    return Imported(
+        (tensor.data or 0) + tensor.byte_offset,
+        shape,
+        strides,
+        from_dlpack_code(tensor.code, tensor.bits, tensor.lanes),
+        tensor.device_type,
+        tensor.device_id,
+        read_only,
+        owner,
+    )
+
+
+def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides, in elements, of a row-major array without gaps."""
+    strides = []
+    step = 1
+    for length in reversed(shape):
+        strides.append(step)
+        step *= max(length, 1)
+    return tuple(reversed(strides))
+
+
+# -- producer --------------------------------------------------------------------------------------
+
+
+class Memory:
+    """Any memory, of the host or of a device, in the form that numpy.asarray takes.
+
+    numpy sees unsigned integers of the element's size: it has no name for bfloat16.
+    """
+
+    def __init__(
+        self,
+        address: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: DType,
+        owner: object,
+        read_only: bool = False,
+    ) -> None:
+        self._owner = owner
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": shape,
+            "strides": tuple(step * dtype.itemsize for step in strides),
+            "typestr": f"<u{dtype.itemsize}",
+            "data": (address, read_only),
+        }
+
+
+def export_tensor(
+    memory: Memory,
+    dtype: DType,
+    device: tuple[int, int],
+    max_version: tuple[int, int] | None,
+    copied: bool = False,
+) -> Any:
+    """Make a capsule: versioned if the consumer takes version 1 or later, else legacy.
+
+    numpy makes the capsule, and the element type and device are then corrected in it. Consumers run
+    its destructor and deleter while exceptions are in flight and without holding the GIL; numpy's
+    are C code that is ready for both, ctypes callbacks could not be. numpy only passes the address
+    on and never touches device memory.
+    """
+    import numpy as np
+
+    capsule = np.asarray(memory).__dlpack__(max_version=max_version)
+    handle = id(capsule)
+    if _is_valid(handle, _VERSIONED):
+        versioned = _ManagedVersioned.from_address(_get_pointer(handle, _VERSIONED))
+        versioned.flags |= _FLAG_IS_COPIED if copied else 0
+        tensor = versioned.tensor
+    else:
+        tensor = _Managed.from_address(_get_pointer(handle, _LEGACY)).tensor
+    tensor.code, tensor.bits = dtype.dlpack
+    tensor.device_type, tensor.device_id = device
+    return capsule

@@ -1,0 +1,79 @@
+"""The element types arrays may have here: name, size and DLPack code. One row per type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """An element type.
+
+    `name` is numpy's (or ml_dtypes') name, `short` the one in kernel names and the manifest,
+    `dlpack` the DLPack (code, bits) pair.
+    """
+
+    name: str
+    short: str
+    itemsize: int
+    dlpack: tuple[int, int]
+
+    def numpy(self) -> np.dtype[Any]:
+        """The numpy dtype; bfloat16 comes from ml_dtypes, which numpy itself does not have."""
+        import numpy as np
+
+        if self.name == "bfloat16":
+            import ml_dtypes
+
+            bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+            return bfloat16
+        return np.dtype(self.name)
+
+
+BFLOAT16 = DType("bfloat16", "bf16", 2, (4, 16))
+FLOAT16 = DType("float16", "fp16", 2, (2, 16))
+FLOAT32 = DType("float32", "fp32", 4, (2, 32))
+
+_ALL = (
+    BFLOAT16,
+    FLOAT16,
+    FLOAT32,
+    DType("float64", "fp64", 8, (2, 64)),
+    DType("int8", "i8", 1, (0, 8)),
+    DType("int16", "i16", 2, (0, 16)),
+    DType("int32", "i32", 4, (0, 32)),
+    DType("int64", "i64", 8, (0, 64)),
+    DType("uint8", "u8", 1, (1, 8)),
+    DType("uint16", "u16", 2, (1, 16)),
+    DType("uint32", "u32", 4, (1, 32)),
+    DType("uint64", "u64", 8, (1, 64)),
+)
+_BY_NAME = {name: dtype for dtype in _ALL for name in (dtype.name, dtype.short)}
+_BY_DLPACK = {dtype.dlpack: dtype for dtype in _ALL}
+
+
+def as_dtype(value: object, what: str = "dtype") -> DType:
+    """Resolve a name ("bfloat16" or "bf16"), a DType, or anything with numpy's `dtype.name`."""
+    if isinstance(value, DType):
+        return value
+    name = value if isinstance(value, str) else getattr(value, "name", None)
+    if name is None:  # a scalar type such as np.float32 or ml_dtypes.bfloat16
+        name = getattr(value, "__name__", None)
+    if name not in _BY_NAME:
+        raise ValueError(f"{what}={value!r} is not known (have {', '.join(d.name for d in _ALL)})")
+    return _BY_NAME[name]
+
+
+def from_dlpack_code(code: int, bits: int, lanes: int) -> DType:
+    """Resolve a DLPack element type; raises ValueError for one that has no row here."""
+    dtype = _BY_DLPACK.get((code, bits))
+    if dtype is None or lanes != 1:
+        raise ValueError(
+            f"DLPack element type (code={code}, bits={bits}, lanes={lanes}) is not known "
+            f"(have {', '.join(d.name for d in _ALL)})"
+        )
+    return dtype

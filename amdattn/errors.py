@@ -1,0 +1,66 @@
+"""The package's own exceptions; malformed input raises plain ValueError or TypeError."""
+
+from __future__ import annotations
+
+
+class AmdattnError(Exception):
+    """Base of the package's own exceptions."""
+
+
+class UnsupportedProblem(AmdattnError, NotImplementedError, ValueError):
+    """A well-formed problem that no shipped kernel solves; nothing falls back.
+
+    The message names the argument, its value and what is allowed.
+    """
+
+
+class UnsupportedDeviceError(AmdattnError):
+    """The bound device has an architecture for which no kernels are shipped."""
+
+
+class BindingError(AmdattnError):
+    """No HIP runtime could be bound as asked, or the process is already bound to another one."""
+
+
+class ManifestError(AmdattnError):
+    """hsaco/manifest.json is missing, malformed, or disagrees with the kernel argument headers."""
+
+
+class CorruptKernel(AmdattnError):
+    """A code object file does not have the sha256 that the manifest records."""
+
+
+class HipError(AmdattnError):
+    """A HIP call failed.
+
+    Attributes
+    ----------
+    call : str
+        Name of the HIP function.
+    code : int
+        The hipError_t value; `name` is its enumerator.
+    report : str
+        What the virtual device knows about the fault (kernel, pc, instruction, workgroup, wave,
+        lane, address); empty on a GPU.
+    """
+
+    def __init__(self, call: str, code: int, name: str, explanation: str, report: str = "") -> None:
+        self.call = call
+        self.code = code
+        self.name = name
+        self.report = report
+        lines = [f"{call} failed: {name} ({code}): {explanation}"]
+        if name in _HINTS:
+            lines.append(_HINTS[name])
+        if report:
+            lines.append(report)
+        super().__init__("\n".join(lines))
+
+
+_HINTS = {
+    "hipErrorNoBinaryForGpu": "The code object does not fit this GPU or this ROCm is too old for "
+    "its code object version; AMD_LOG_LEVEL=3 makes the HIP runtime say which.",
+    "hipErrorInvalidImage": "The HIP runtime refused the code object; AMD_LOG_LEVEL=3 makes it say "
+    "why. `amdattn info` shows the target and code object version of each kernel.",
+    "hipErrorOutOfMemory": "The device has no block of free memory of this size.",
+}

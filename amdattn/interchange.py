@@ -1,0 +1,162 @@
+"""Callers' arrays (NumPy, DLPack of any library) in and out. Never imports torch or jax."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from amdattn import dlpack, runtime
+from amdattn.buffers import DeviceArray, HostTensor, View, empty
+from amdattn.dlpack import Memory
+from amdattn.dtypes import as_dtype
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def asarray(x: Any, dtype: object = None) -> DeviceArray:
+    """Bring an array to the device.
+
+    A DeviceArray or a DLPack array in device memory is not copied; a numpy array or a DLPack array
+    in host memory is, to a compact array.
+
+    Parameters
+    ----------
+    dtype : optional
+        Convert host data to this type first; device data must have it already.
+
+    Returns
+    -------
+    DeviceArray
+    """
+    source = as_view(x, "x", 0)
+    if source.array is None:
+        if dtype is not None and as_dtype(dtype) != source.dtype:
+            raise ValueError(f"x is in device memory as {source.dtype.name}, not {dtype}")
+        return x if isinstance(x, DeviceArray) else _on_view(source)
+    target = source.dtype if dtype is None else as_dtype(dtype)
+    host = source.array.astype(target.numpy(), order="C", copy=False)
+    result = empty(host.shape, target)
+    if host.size:
+        device = runtime.get()
+        device.upload(result.address, host.ctypes.data, host.nbytes)
+        device.synchronize(0)  # the copy may still be reading the host array
+    return result
+
+
+def from_dlpack(x: Any) -> DeviceArray:
+    """View a DLPack array in memory of the bound device, without a copy.
+
+    Raises
+    ------
+    ValueError
+        It is in memory of something else; `asarray` copies from the host.
+    """
+    source = as_view(x, "x", 0)
+    if not source.on_device:
+        raise ValueError("x is in host memory; amdattn.asarray copies it to the device")
+    return _on_view(source)
+
+
+def _on_view(source: View) -> DeviceArray:
+    return DeviceArray(source.address, source.shape, source.strides, source.dtype, source.owner)
+
+
+def as_view(x: Any, name: str, stream: int) -> View:
+    """See the memory of a caller's array, ready for use on `stream`.
+
+    Parameters
+    ----------
+    x : DeviceArray, numpy.ndarray, or any object with ``__dlpack__``
+        DLPack arrays must be on the CPU or on the bound device.
+    name : str
+        What errors call it.
+
+    Raises
+    ------
+    TypeError
+        Not an array, or in memory of another kind of device.
+    ValueError
+        On another device of this kind, or of an unknown element type.
+    """
+    if isinstance(x, DeviceArray):
+        runtime.get().wait_for(stream, x.stream)
+        return x.view()
+    np = sys.modules.get("numpy")
+    if np is not None and isinstance(x, np.ndarray):
+        return _numpy_view(x, name)
+    if hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__"):
+        return _dlpack_view(x, name, stream)
+    raise TypeError(
+        f"{name} must be a numpy.ndarray, an amdattn.DeviceArray or a DLPack array, "
+        f"not {type(x).__module__}.{type(x).__qualname__}"
+    )
+
+
+def _numpy_view(x: NDArray[Any], name: str) -> View:
+    if x.dtype.kind == "V" and x.dtype.name == "void16":
+        raise TypeError(
+            f"{name} has dtype {x.dtype}, which says nothing about the numbers; if they are "
+            f"bfloat16, pass {name}.view(ml_dtypes.bfloat16)"
+        )
+    if not x.dtype.isnative:
+        raise TypeError(f"{name} has dtype {x.dtype.str}, which is not in native byte order")
+    dtype = as_dtype(x.dtype, f"{name}.dtype")
+    if any(step % dtype.itemsize for step in x.strides):
+        raise ValueError(f"{name} has byte strides {x.strides}, not multiples of its element size")
+    strides = tuple(step // dtype.itemsize for step in x.strides)
+    return View(x.ctypes.data, x.shape, strides, dtype, not x.flags.writeable, x, x)
+
+
+def _dlpack_view(x: Any, name: str, stream: int) -> View:
+    device_type, device_id = x.__dlpack_device__()
+    if device_type == dlpack.CPU:
+        import numpy as np
+
+        source = dlpack.import_tensor(x, None)
+        memory = Memory(
+            source.address,
+            source.shape,
+            source.strides,
+            source.dtype,
+            source.owner,
+            source.read_only,
+        )
+        array = np.asarray(memory).view(source.dtype.numpy())
+        return View(
+            source.address, source.shape, source.strides, source.dtype, source.read_only, x, array
+        )
+    if device_type != dlpack.ROCM:
+        raise TypeError(
+            f"{name} is on a DLPack device of type {int(device_type)}; amdattn takes the CPU (1) "
+            f"and ROCm devices (10)"
+        )
+    device = runtime.get()
+    if device_id != device.ordinal:
+        raise ValueError(f"{name} is on device {device_id}; amdattn is bound to {device.ordinal}")
+    source = dlpack.import_tensor(x, stream)
+    if not device.owns(source.address):
+        raise ValueError(
+            f"{name} at {source.address:#x} is not memory of the bound device ({device.props.name} "
+            f"through {device.choice.library}); two HIP runtimes in one process do not share memory"
+        )
+    return View(
+        source.address, source.shape, source.strides, source.dtype, source.read_only, source.owner
+    )
+
+
+def like(x: Any, result: NDArray[Any] | DeviceArray) -> Any:
+    """Hand `result` out as the kind of array that `x` is.
+
+    numpy arrays and DeviceArrays stay what they are. For others the array library of `x` imports
+    the result through DLPack; one without an importer gets the DeviceArray or numpy array.
+    """
+    np = sys.modules.get("numpy")
+    if isinstance(x, DeviceArray) or (np is not None and isinstance(x, np.ndarray)):
+        return result
+    namespace = getattr(x, "__array_namespace__", None)
+    home = namespace() if namespace else sys.modules.get(type(x).__module__.partition(".")[0])
+    importer = getattr(home, "from_dlpack", None)
+    if importer is None:
+        return result
+    return importer(result if isinstance(result, DeviceArray) else HostTensor(result))

@@ -1,0 +1,232 @@
+"""The shipped kernels: rows of hsaco/manifest.json, and the choice of one for a problem."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from amdattn import paths
+from amdattn.device import KNOWN_DEVICES, DeviceProps
+from amdattn.dtypes import as_dtype
+from amdattn.errors import CorruptKernel, ManifestError, UnsupportedDeviceError, UnsupportedProblem
+from amdattn.problem import AttentionProblem
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class KernargSpec:
+    """Layout the code object expects, to be checked against the C header of the same struct."""
+
+    struct: str
+    header: str
+    size: int
+    fields: tuple[tuple[str, int, int, str], ...]  # name, offset, size, C type
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSpec:
+    """One precompiled kernel. Two rows are equal if symbol and content hash are.
+
+    `q_tile` and `kv_tile` are rows of Q and KV a workgroup takes per step; `lds_bytes` is per
+    workgroup, register counts and `scratch_bytes` are per lane; `constraints` says, argument by
+    argument, what the kernel implements.
+    """
+
+    symbol: str
+    sha256: str
+    name: str = field(compare=False)
+    path: Path = field(compare=False, repr=False)
+    arch: str = field(compare=False)
+    op: str = field(compare=False)
+    dtype: str = field(compare=False)
+    head_dim: int = field(compare=False)
+    head_dim_v: int = field(compare=False)
+    workgroup: tuple[int, int, int] = field(compare=False)
+    q_tile: int = field(compare=False)
+    kv_tile: int = field(compare=False)
+    vgpr: int = field(compare=False)
+    agpr: int = field(compare=False)
+    sgpr: int = field(compare=False)
+    lds_bytes: int = field(compare=False)
+    scratch_bytes: int = field(compare=False)
+    kernarg: KernargSpec = field(compare=False, repr=False)
+    grid: str = field(compare=False, repr=False)
+    constraints: Mapping[str, Any] = field(compare=False, repr=False)
+    source: str = field(compare=False, repr=False)
+    toolchain: str = field(compare=False, repr=False)
+    code_object_version: int = field(compare=False, repr=False)
+
+    def constraint(self, key: str) -> Any:
+        """The value of one constraint; a missing one is an error, nothing is assumed."""
+        try:
+            return self.constraints[key]
+        except KeyError:
+            raise ManifestError(f"kernel {self.name} states no constraint {key!r}") from None
+
+    def read_code_object(self) -> bytes:
+        """The code object's bytes, verified against the recorded sha256."""
+        try:
+            image = self.path.read_bytes()
+        except OSError as error:
+            raise CorruptKernel(f"kernel {self.name}: cannot read {self.path}: {error}") from None
+        digest = hashlib.sha256(image).hexdigest()
+        if digest != self.sha256:
+            raise CorruptKernel(
+                f"{self.path} has sha256 {digest}, but the manifest records {self.sha256}; "
+                "reinstall amdattn"
+            )
+        return image
+
+
+def kernels() -> tuple[KernelSpec, ...]:
+    """Every shipped kernel, in manifest order."""
+    return _load(paths.hsaco_dir())
+
+
+@functools.lru_cache(maxsize=4)
+def _load(folder: Path) -> tuple[KernelSpec, ...]:
+    file = folder / "manifest.json"
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ManifestError(f"cannot read {file}: {error}") from None
+    if document.get("schema") != SCHEMA:
+        raise ManifestError(
+            f"{file} has schema {document.get('schema')!r}; this amdattn reads schema {SCHEMA}"
+        )
+    return tuple(_parse(row, folder) for row in document["kernels"])
+
+
+def _parse(row: Mapping[str, Any], folder: Path) -> KernelSpec:
+    try:
+        kernarg = row["kernarg"]
+        return KernelSpec(
+            path=folder / row["file"],
+            dtype=as_dtype(row["dtype"]).name,
+            workgroup=tuple(row["workgroup"]),
+            kernarg=KernargSpec(
+                kernarg["struct"],
+                kernarg["header"],
+                kernarg["size"],
+                tuple((f["name"], f["offset"], f["size"], f["type"]) for f in kernarg["fields"]),
+            ),
+            constraints=MappingProxyType(row["constraints"]),
+            **{key: row[key] for key in _PLAIN_FIELDS},
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        name = row.get("name", "?") if isinstance(row, Mapping) else "?"
+        raise ManifestError(f"manifest row {name!r} is malformed: {error!r}") from None
+
+
+_PLAIN_FIELDS = (
+    *("symbol", "sha256", "name", "arch", "op", "head_dim", "head_dim_v", "q_tile", "kv_tile"),
+    *("vgpr", "agpr", "sgpr", "lds_bytes", "scratch_bytes", "grid", "source", "toolchain"),
+    "code_object_version",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One argument of a problem that a kernel does not take."""
+
+    argument: str
+    value: object
+    allowed: tuple[object, ...]
+
+    def __str__(self) -> str:
+        have = ", ".join(map(str, self.allowed))
+        return f"{self.argument}={self.value} is not built (have {have})"
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Answer of `supports`: true if `ok`; else why not, and the nearest arguments that work."""
+
+    ok: bool
+    reason: str
+    nearest: Mapping[str, object] | None = None
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+def mismatches(kernel: KernelSpec, problem: AttentionProblem) -> list[Mismatch]:
+    """Everything in `problem` that `kernel` does not implement; empty if it solves it."""
+    found = []
+
+    def require(argument: str, value: object, allowed: Sequence[object]) -> None:
+        if value not in allowed:
+            found.append(Mismatch(argument, value, tuple(allowed)))
+
+    require("dtype", problem.dtype, (kernel.dtype,))
+    require("head_dim", problem.head_dim, (kernel.head_dim,))
+    require("head_dim_v", problem.head_dim_v, (kernel.head_dim_v,))
+    for argument in ("causal", "softcap", "dropout_p", "round_mode"):
+        require(argument, getattr(problem, argument), kernel.constraint(argument))
+    windows = [tuple(window) for window in kernel.constraint("window_size")]
+    require("window_size", problem.window_size, windows)
+    require("num_splits", problem.num_splits, (0, *kernel.constraint("num_splits")))
+    if problem.num_heads_kv != problem.num_heads_q and not kernel.constraint("gqa"):
+        require("num_heads_kv", problem.num_heads_kv, (problem.num_heads_q,))
+    for argument in ("batch", "seqlen_q", "seqlen_kv", "num_heads_q"):
+        limit = kernel.constraint(f"max_{argument}")
+        if getattr(problem, argument) > limit:
+            found.append(Mismatch(argument, getattr(problem, argument), (f"1..{limit}",)))
+    return found
+
+
+def candidates(rows: Sequence[KernelSpec], op: str, props: DeviceProps) -> list[KernelSpec]:
+    """The kernels of `op` for the device's architecture; it is an error to have none."""
+    fitting = [row for row in rows if row.op == op and row.arch == props.arch]
+    if not fitting:
+        have = []
+        for arch in sorted({row.arch for row in rows if row.op == op}):
+            models = [name for name, known in KNOWN_DEVICES.items() if known.arch == arch]
+            have.append(f"{arch} ({', '.join(models)})")
+        raise UnsupportedDeviceError(
+            f"the device is {props.target} ({props.name}); amdattn has {op} kernels for "
+            f"{' and '.join(have) or 'no device'}. No fallback is attempted."
+        )
+    return fitting
+
+
+def select(rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceProps) -> KernelSpec:
+    """The first kernel of the manifest that solves `problem` on `props`.
+
+    Raises
+    ------
+    UnsupportedProblem
+        No kernel does; the message names each argument in the way of the nearest kernel.
+    UnsupportedDeviceError
+        There are no kernels for the architecture at all.
+    """
+    nearest = min(
+        candidates(rows, "attn_fwd", props), key=lambda row: len(mismatches(row, problem))
+    )
+    wrong = mismatches(nearest, problem)
+    if wrong:
+        reasons = "; ".join(map(str, wrong))
+        raise UnsupportedProblem(f"{reasons} on {props.arch} (nearest kernel: {nearest.name})")
+    return nearest
+
+
+def support(rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceProps) -> Support:
+    """As `select`, but answers instead of raising UnsupportedProblem."""
+    try:
+        kernel = select(rows, problem, props)
+    except UnsupportedProblem as error:
+        nearest = min(
+            candidates(rows, "attn_fwd", props), key=lambda row: len(mismatches(row, problem))
+        )
+        change = {wrong.argument: wrong.allowed[0] for wrong in mismatches(nearest, problem)}
+        return Support(False, str(error), MappingProxyType(change))
+    except UnsupportedDeviceError as error:
+        return Support(False, str(error))
+    return Support(True, f"kernel {kernel.name}")

@@ -1,0 +1,124 @@
+"""Checks of the operands of an attention call. Everything raises before anything is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from amdattn.buffers import View
+from amdattn.dlpack import Memory, compact_strides
+from amdattn.manifest import KernelSpec
+from amdattn.plan import Operand
+from amdattn.problem import axis_order
+
+# Budget of numpy's exact overlap test; strided tensors of real layouts need a tiny part of it.
+_OVERLAP_WORK = 100_000
+
+
+def check_shape(view: View, name: str, shape: tuple[int, ...], dtype: str, layout: str) -> None:
+    """Shape, element type and unit last stride of one operand."""
+    if view.shape != shape:
+        raise ValueError(f"{name} has shape {view.shape}; this call needs {shape} ({layout})")
+    if view.dtype.name != dtype:
+        raise ValueError(f"{name} has dtype {view.dtype.name}; this call needs {dtype}")
+    if view.strides[-1] != 1 and view.shape[-1] > 1:
+        raise ValueError(
+            f"{name} has strides {view.strides} (elements); the last one must be 1, only the "
+            "others are free"
+        )
+
+
+def check_placement(views: Mapping[str, View]) -> None:
+    """All operands must be on the host, or all on the device."""
+    if len({view.on_device for view in views.values()}) > 1:
+        where = ", ".join(
+            f"{name} on the {'device' if view.on_device else 'host'}"
+            for name, view in views.items()
+        )
+        raise TypeError(f"all operands must be in the same place, not {where}")
+
+
+def check_output(name: str, out: View, inputs: Mapping[str, View]) -> None:
+    """An output must be writable, hold each element once, and share none with an input."""
+    if out.read_only:
+        raise ValueError(f"{name} is read-only")
+    reach = 0
+    for step, length in sorted(
+        (abs(step), length)
+        for step, length in zip(out.strides, out.shape, strict=True)
+        if length > 1
+    ):
+        if step <= reach:
+            raise ValueError(
+                f"{name} has overlapping elements (shape {out.shape}, strides {out.strides})"
+            )
+        reach += (length - 1) * step
+    for other, view in inputs.items():
+        if _share_memory(out, view):
+            raise ValueError(f"{name} overlaps {other} in memory")
+
+
+def _share_memory(a: View, b: View) -> bool:
+    (a_low, a_high), (b_low, b_high) = a.extent(), b.extent()
+    if a_high <= b_low or b_high <= a_low:
+        return False
+    import numpy as np
+
+    # Interleaved views, such as one part of a packed QKVO array. numpy only computes with the
+    # addresses here; device memory is never touched.
+    one, other = (
+        np.asarray(Memory(view.address, view.shape, view.strides, view.dtype, None, True))
+        for view in (a, b)
+    )
+    try:
+        return bool(np.shares_memory(one, other, max_work=_OVERLAP_WORK))  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def axis_strides(view: View, layout: str) -> dict[str, int]:
+    """Strides by axis name.
+
+    An axis of length 1 gets head_dim: any value is right there, and with this one neither alignment
+    rules nor bounds derived from the stride see odd numbers.
+    """
+    dim = view.shape[-1]
+    return {
+        axis: step if length > 1 else dim
+        for axis, step, length in zip(axis_order(layout), view.strides, view.shape, strict=False)
+    }
+
+
+def operand(view: View, layout: str) -> Operand:
+    """What a launch needs of a view; the strides of anything but 4 axes are no arguments."""
+    return Operand(view.address, axis_strides(view, layout) if len(view.shape) == 4 else {})
+
+
+def is_compact(view: View) -> bool:
+    """True for a row-major view without gaps."""
+    compact = compact_strides(view.shape)
+    return all(
+        length == 1 or step == wanted
+        for length, step, wanted in zip(view.shape, view.strides, compact, strict=True)
+    )
+
+
+def misalignment(view: View, layout: str, kernel: KernelSpec) -> str:
+    """What in the address or strides of `view` the kernel's vector loads cannot take, or ""."""
+    align = kernel.constraint("pointer_align_bytes")
+    if view.address % align:
+        return f"address {view.address:#x}, which must be a multiple of {align} bytes"
+    multiple = kernel.constraint("stride_multiple")
+    for axis, step in axis_strides(view, layout).items():
+        if step % multiple:
+            return f"{axis} stride {step}, which must be a multiple of {multiple} elements"
+    return ""
+
+
+def check_alignment(views: Mapping[str, View], layout: str, kernel: KernelSpec) -> None:
+    """Device operands must be aligned as the kernel needs; host operands are when staged."""
+    for name, view in views.items():
+        if len(view.shape) != 4:
+            continue
+        wrong = misalignment(view, layout, kernel)
+        if wrong:
+            raise ValueError(f"{name} has {wrong} for kernel {kernel.name}")

@@ -1,0 +1,36 @@
+"""Where the package's data files are: inside an installed wheel, or beside a source checkout."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from amdattn.errors import ManifestError
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def _first_dir(*candidates: Path) -> Path:
+    for path in candidates:
+        if path.is_dir():
+            return path
+    tried = ", ".join(map(str, candidates))
+    raise ManifestError(f"amdattn's data files are not installed: none of {tried} is a folder")
+
+
+def hsaco_dir() -> Path:
+    """Folder of manifest.json and the code objects; AMDATTN_KERNEL_DIR overrides it."""
+    override = os.environ.get("AMDATTN_KERNEL_DIR")
+    if override:
+        return _first_dir(Path(override))
+    return _first_dir(_PACKAGE / "hsaco", _PACKAGE.parent / "hsaco")
+
+
+def args_dir() -> Path:
+    """Folder of the C headers that declare the kernel argument structs."""
+    return _first_dir(_PACKAGE / "_args", _PACKAGE.parent / "asm_src" / "args")
+
+
+def virtual_library_dir() -> Path:
+    """Folder of the virtual device's libraries; it may not exist in a source checkout."""
+    return _PACKAGE / "_lib"

@@ -1,0 +1,105 @@
+"""Pure planning: (problem, device, kernels) -> Plan. Nothing here queries a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from amdattn.device import DeviceProps
+from amdattn.manifest import KernelSpec
+from amdattn.plan.workspace import WorkspaceLayout
+from amdattn.problem import AttentionProblem
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A kernel argument known at run time: the device address of an operand, 0 if absent."""
+
+    operand: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stride:
+    """A kernel argument known at run time: an operand's stride along an axis, in elements."""
+
+    operand: str
+    axis: str
+
+
+Argument = int | float | Address | Stride
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What those two read: a device address, and strides by axis name."""
+
+    address: int
+    strides: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One dispatch: `grid` counts workgroups, `args` names every field of the kernarg struct."""
+
+    kernel: KernelSpec
+    grid: tuple[int, int, int]
+    args: tuple[tuple[str, Argument], ...]
+
+    @property
+    def num_workgroups(self) -> int:
+        """Workgroups of the whole grid."""
+        x, y, z = self.grid
+        return x * y * z
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will run, in stream order, and why. Made once, it can be run any number of times.
+
+    Attributes
+    ----------
+    problem, props
+        What was planned, and for which device.
+    launches : tuple of Launch
+        In stream order.
+    workspace : WorkspaceLayout
+        Device memory the launches need besides the operands.
+    reasons : tuple of (str, str)
+        Each decision with the arithmetic behind it.
+    """
+
+    problem: AttentionProblem
+    props: DeviceProps
+    launches: tuple[Launch, ...]
+    workspace: WorkspaceLayout
+    reasons: tuple[tuple[str, str], ...]
+
+    def explain(self) -> str:
+        """The plan as readable text: kernel, grid, occupancy and why."""
+        rows = self.as_dict()
+        width = max(map(len, rows))
+        return "\n".join(f"{key:<{width}}  {value}" for key, value in rows.items())
+
+    def as_dict(self) -> Mapping[str, Any]:
+        """The same facts, keyed; every value is a string."""
+        p = self.problem
+        rows = {
+            "problem": (
+                f"attention {p.dtype}, batch={p.batch} seqlen_q={p.seqlen_q} "
+                f"seqlen_kv={p.seqlen_kv} num_heads_q={p.num_heads_q} "
+                f"num_heads_kv={p.num_heads_kv} head_dim={p.head_dim} head_dim_v={p.head_dim_v} "
+                f"softmax_scale={p.softmax_scale:.6g} causal={p.causal}"
+            ),
+            "device": f"{self.props.name} ({self.props.arch}), {self.props.num_cus} CUs",
+        }
+        for i, launch in enumerate(self.launches):
+            suffix = "" if len(self.launches) == 1 else f" {i}"
+            rows[f"kernel{suffix}"] = launch.kernel.name
+            rows[f"code object{suffix}"] = (
+                f"{launch.kernel.path.name} sha256 {launch.kernel.sha256[:16]}"
+            )
+            rows[f"grid{suffix}"] = f"{launch.grid} = {launch.num_workgroups} workgroups"
+        rows.update(self.reasons)
+        rows["workspace"] = f"{self.workspace.total_bytes} bytes"
+        return rows

@@ -1,0 +1,226 @@
+"""Frozen facts of one operation: what is asked for, before any choice of kernel."""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+from amdattn.dtypes import as_dtype
+
+INT32_MAX = 2**31 - 1
+FLOAT32_MAX = 3.4028234663852886e38
+LOG2_E = math.log2(math.e)
+
+# Order of the three strided axes of an attention tensor; head_dim is always last, with stride 1.
+LAYOUTS: dict[str, tuple[str, str, str]] = {
+    "bshd": ("batch", "seq", "head"),
+    "bhsd": ("batch", "head", "seq"),
+}
+ROUND_MODES = ("rtne", "rtna", "rtz")
+
+_COUNTS = (
+    "batch",
+    "seqlen_q",
+    "seqlen_kv",
+    "num_heads_q",
+    "num_heads_kv",
+    "head_dim",
+    "head_dim_v",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionProblem:
+    """softmax(softmax_scale * Q @ K^T + mask) @ V for every batch and head.
+
+    Parameters
+    ----------
+    batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim : int
+        Shape facts, each in 1..2**31 - 1; `num_heads_kv` divides `num_heads_q`.
+    head_dim_v : int, optional
+        Defaults to `head_dim`.
+    dtype : str
+        Element type of Q, K, V and O.
+    softmax_scale : float, optional
+        Defaults to ``1 / sqrt(head_dim)``.
+    causal, window_size, softcap, dropout_p
+        As in FlashAttention; window (-1, -1) means none.
+    round_mode : {"rtne", "rtna", "rtz"}
+        Rounding of the probabilities before P @ V.
+    num_splits : int
+        Parts of the KV range; 0 lets the planner choose.
+    return_lse : bool
+        Also produce log(sum(exp(scores))), float32, natural log.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A malformed value. Whether a kernel exists is decided later.
+    """
+
+    batch: int
+    seqlen_q: int
+    seqlen_kv: int
+    num_heads_q: int
+    num_heads_kv: int
+    head_dim: int
+    head_dim_v: int = 0
+    dtype: str = "bfloat16"
+    softmax_scale: float | None = None
+    causal: bool = False
+    window_size: tuple[int, int] = (-1, -1)
+    softcap: float = 0.0
+    dropout_p: float = 0.0
+    round_mode: str = "rtne"
+    num_splits: int = 0
+    return_lse: bool = False
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        for name in _COUNTS:
+            count = _integer(name, getattr(self, name))
+            if name == "head_dim_v" and count == 0:
+                count = self.head_dim
+            if not 1 <= count <= INT32_MAX:
+                empty = " (an empty tensor)" if count == 0 else ""
+                raise ValueError(f"{name}={count}{empty} must be in 1..{INT32_MAX}")
+            put(name, count)
+        if self.num_heads_q % self.num_heads_kv:
+            raise ValueError(
+                f"num_heads_kv={self.num_heads_kv} must divide num_heads_q={self.num_heads_q}"
+            )
+        put("dtype", as_dtype(self.dtype).name)
+        put("causal", _boolean("causal", self.causal))
+        put("return_lse", _boolean("return_lse", self.return_lse))
+        put("softcap", _finite("softcap", self.softcap))
+        put("dropout_p", _finite("dropout_p", self.dropout_p))
+        put("num_splits", _integer("num_splits", self.num_splits))
+        put("window_size", _window(self.window_size))
+        if self.softmax_scale is None:
+            put("softmax_scale", 1.0 / math.sqrt(self.head_dim))
+        else:
+            put("softmax_scale", _finite("softmax_scale", self.softmax_scale))
+        if abs(self.softmax_scale_log2) > FLOAT32_MAX:
+            raise ValueError(f"softmax_scale={self.softmax_scale} times log2(e) overflows float32")
+        if not 0.0 <= self.dropout_p < 1.0:
+            raise ValueError(f"dropout_p={self.dropout_p} must be in [0, 1)")
+        if self.softcap < 0.0:
+            raise ValueError(f"softcap={self.softcap} must be >= 0 (0 means none)")
+        if self.num_splits < 0:
+            raise ValueError(f"num_splits={self.num_splits} must be >= 0 (0 lets the plan choose)")
+        if self.round_mode not in ROUND_MODES:
+            raise ValueError(f"round_mode={self.round_mode!r} must be one of {ROUND_MODES}")
+
+    @property
+    def softmax_scale_log2(self) -> float:
+        """softmax_scale * log2(e): the kernels exponentiate in base 2."""
+        assert self.softmax_scale is not None
+        return self.softmax_scale * LOG2_E
+
+    @property
+    def flops(self) -> int:
+        """Multiply-adds counted as two operations, over Q @ K^T and P @ V."""
+        dims = self.head_dim + self.head_dim_v
+        return 2 * self.batch * self.num_heads_q * self.seqlen_q * self.seqlen_kv * dims
+
+    def axes(self, operand: str) -> dict[str, int]:
+        """Lengths of the axes batch, seq, head and dim of operand "q", "k", "v" or "o"."""
+        of_q = operand in ("q", "o")
+        return {
+            "batch": self.batch,
+            "seq": self.seqlen_q if of_q else self.seqlen_kv,
+            "head": self.num_heads_q if of_q else self.num_heads_kv,
+            "dim": self.head_dim if operand in ("q", "k") else self.head_dim_v,
+        }
+
+    def shape(self, operand: str, layout: str) -> tuple[int, int, int, int]:
+        """Shape of operand "q", "k", "v" or "o" in `layout`."""
+        lengths = self.axes(operand)
+        a, b, c = (lengths[axis] for axis in axis_order(layout))
+        return (a, b, c, lengths["dim"])
+
+
+def axis_order(layout: str) -> tuple[str, str, str]:
+    """Names of the three leading axes of `layout`."""
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout={layout!r} must be one of {tuple(LAYOUTS)}")
+    return LAYOUTS[layout]
+
+
+def attention_problem(
+    q_shape: tuple[int, ...],
+    k_shape: tuple[int, ...],
+    v_shape: tuple[int, ...],
+    layout: str,
+    **options: Any,
+) -> AttentionProblem:
+    """Read the problem off the shapes of q, k and v; `options` are AttentionProblem's fields."""
+    order = axis_order(layout)
+    sizes: dict[str, dict[str, int]] = {}
+    for name, shape in (("q", q_shape), ("k", k_shape), ("v", v_shape)):
+        if len(shape) != 4:
+            raise ValueError(
+                f"{name} has shape {tuple(shape)}; it must have 4 dimensions, {layout!r} is "
+                f"({', '.join(order)}, dim)"
+            )
+        sizes[name] = dict(zip((*order, "dim"), shape, strict=True))
+    q, k, v = sizes["q"], sizes["k"], sizes["v"]
+    for (one, x), (other, y), axis in (
+        (("k", k), ("q", q), "batch"),
+        (("v", v), ("q", q), "batch"),
+        (("k", k), ("q", q), "dim"),
+        (("v", v), ("k", k), "seq"),
+        (("v", v), ("k", k), "head"),
+    ):
+        if x[axis] != y[axis]:
+            hint = ""
+            if axis in ("seq", "head") or x["seq"] == y["head"]:
+                hint = f" (layout={layout!r} reads the axes as {', '.join(order)}, dim)"
+            raise ValueError(f"{one} has {axis}={x[axis]} but {other} has {axis}={y[axis]}{hint}")
+    return AttentionProblem(
+        batch=q["batch"],
+        seqlen_q=q["seq"],
+        seqlen_kv=k["seq"],
+        num_heads_q=q["head"],
+        num_heads_kv=k["head"],
+        head_dim=q["dim"],
+        # 0 stands for "as head_dim" in a plan; an array without a last axis is an error instead.
+        head_dim_v=v["dim"] or -1,
+        **options,
+    )
+
+
+def _integer(name: str, value: object) -> int:
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name}={value!r} must be an int, not {type(value).__name__}") from None
+
+
+def _boolean(name: str, value: object) -> bool:
+    if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
+        return bool(value)
+    raise TypeError(f"{name}={value!r} must be a bool, not {type(value).__name__}")
+
+
+def _finite(name: str, value: object) -> float:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}={value!r} must be a number, not {type(value).__name__}") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{name}={number} must be finite")
+    return number
+
+
+def _window(value: object) -> tuple[int, int]:
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise TypeError(f"window_size={value!r} must be a pair (left, right)")
+    left, right = (_integer("window_size", side) for side in value)
+    if left < -1 or right < -1:
+        raise ValueError(f"window_size={(left, right)} must be >= -1 on each side (-1 means none)")
+    return (left, right)

@@ -1,0 +1,363 @@
+"""The HIP runtime, through hip-python.
+
+The device is bound at the first call of `get`. Whether a GPU or the virtual device answers is
+decided once, by which library hip-python opens; nothing outside this package depends on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.metadata
+import os
+import threading
+from typing import Any
+
+from amdattn import binding, virtual_library
+from amdattn.device import DeviceProps
+from amdattn.errors import BindingError, HipError
+from amdattn.kernarg import KernargBuffer
+from amdattn.manifest import KernelSpec
+from amdattn.runtime.hip_python import HipPython, import_hip_python
+
+_EVENT_DISABLE_TIMING = 2
+_FLUSH_BYTES = 512 * 2**20  # MI300X and MI355X have 256 MiB of last level cache
+
+_lock = threading.RLock()
+_requested: str | None = None
+_bound: Runtime | None = None
+
+
+def use_device(request: str) -> None:
+    """Say which device to bind, before the first operation that needs one.
+
+    Parameters
+    ----------
+    request : {"auto", "gpu", "virtual:gfx942"}
+        Takes precedence over the environment variable AMDATTN_DEVICE. "auto" binds a GPU if there
+        is one, else the virtual device.
+
+    Raises
+    ------
+    BindingError
+        Another kind of device is bound already; a process can bind only one.
+    """
+    global _requested
+    binding.check_request(request)
+    with _lock:
+        if _bound is not None and request != "auto":
+            kind = request.partition(":")[0]
+            if kind != _bound.choice.kind:
+                raise BindingError(
+                    f"use_device({request!r}): {_bound.props.name} is bound already "
+                    f"({_bound.choice.library}); choose before the first operation"
+                )
+        _requested = request
+
+
+def get() -> Runtime:
+    """The bound runtime; binds it on first use."""
+    global _bound
+    if _bound is None:
+        with _lock:
+            if _bound is None:
+                _bound = _bind()
+    return _bound
+
+
+def device_props() -> DeviceProps:
+    """Facts of the bound device; binds it on first use."""
+    return get().props
+
+
+def synchronize() -> None:
+    """Wait for everything launched on the bound device; raises HipError if any of it failed."""
+    runtime = get()
+    runtime.check("hipDeviceSynchronize", runtime.hip.hipDeviceSynchronize())
+
+
+def _bind() -> Runtime:
+    request = _requested or os.environ.get(binding.ENVIRONMENT_VARIABLE) or "auto"
+    if request not in binding.REQUESTS:
+        raise BindingError(
+            f"{binding.ENVIRONMENT_VARIABLE}={request!r} must be one of "
+            f"{', '.join(binding.REQUESTS)}"
+        )
+    hip_python = import_hip_python()
+    choice = binding.choose(request, hip_python.default_library())
+    restore = hip_python.pin(choice.library)
+    try:
+        runtime = Runtime(hip_python, choice)
+    finally:
+        restore()
+    if choice.kind == "virtual" and runtime.props.arch not in virtual_library.ARCHS:
+        raise BindingError(
+            f"{choice.library} presents {runtime.props.arch}, not {virtual_library.ARCHS}"
+        )
+    return runtime
+
+
+class Runtime:
+    """The bound device: memory, modules, launches. Addresses and stream handles are ints.
+
+    Attributes
+    ----------
+    choice : binding.Choice
+        Which library is bound and why.
+    ordinal : int
+        The device that was current when the runtime was bound.
+    props : DeviceProps
+    """
+
+    def __init__(self, hip_python: HipPython, choice: binding.Choice) -> None:
+        self.hip = hip_python.hip
+        self.choice = choice
+        self._hip_python = hip_python
+        self._exports: virtual_library.Exports | None = None
+        self._flush_address: int | None = None
+        self._reported = ("", 0)
+        self._check_binding()
+        self.check("hipInit", self.hip.hipInit(0))
+        self.ordinal: int = self.check("hipGetDevice", self.hip.hipGetDevice())
+        count: int = self.check("hipGetDeviceCount", self.hip.hipGetDeviceCount())
+        self._one_device = count == 1
+        self.props = self._query_props()
+        self._copy_kinds = self.hip.hipMemcpyKind
+        self._modules: dict[KernelSpec, tuple[Any, Any, bytes]] = {}
+        self._modules_lock = threading.Lock()
+        self._local = threading.local()
+
+    # -- errors ----------------------------------------------------------------------------------
+
+    def check(self, call: str, result: tuple[Any, ...]) -> Any:
+        """Return what a hip-python call returned besides its status; raise HipError on failure."""
+        if result[0]:
+            raise self._error(call, result[0])
+        return result[1] if len(result) == 2 else result[1:]
+
+    def _error(self, call: str, status: Any) -> HipError:
+        explanation = str(self.hip.hipGetErrorString(status)[1])
+        self.hip.hipGetLastError()  # a later call must not report this one's error again
+        report = self._report_of(int(status)) if self.choice.kind == "virtual" else ""
+        return HipError(call, int(status), status.name, explanation, report)
+
+    def _report_of(self, code: int) -> str:
+        """Text for this error. The library keeps its last one, which may be of an earlier error."""
+        report = self.virtual_exports().last_report()
+        known_report, known_code = self._reported
+        if report == known_report and code != known_code:
+            return ""
+        self._reported = (report, code)
+        return report
+
+    def _check_binding(self) -> None:
+        # hip-python opens its library once and for good. An error made through hip-python must
+        # therefore be seen in the library chosen here, or another one was bound before.
+        try:
+            self.hip.hipGetLastError()
+            self.hip.hipSetDevice(-1)
+        except RuntimeError as error:
+            raise BindingError(f"hip-python cannot open {self.choice.library}: {error}") from None
+        library = ctypes.CDLL(self.choice.library)
+        seen = library.hipGetLastError() != 0
+        self.hip.hipGetLastError()
+        if not seen:
+            raise BindingError(
+                f"hip-python is bound to another HIP library in this process, so "
+                f"{self.choice.library} ({self.choice.why}) cannot be used; bind amdattn before "
+                "any other HIP call, or choose the same kind of device"
+            )
+
+    def virtual_exports(self) -> virtual_library.Exports:
+        """The virtual device's own exports; raises BindingError when a GPU is bound."""
+        if self.choice.kind != "virtual":
+            raise BindingError(f"a GPU is bound ({self.props.name}), not the virtual device")
+        if self._exports is None:
+            self._exports = virtual_library.Exports(self.choice.library)
+        return self._exports
+
+    # -- device ----------------------------------------------------------------------------------
+
+    def _struct(self, call: str, struct: str, *args: Any) -> Any:
+        function = getattr(self.hip, call)
+        if self._hip_python.returns_structs:
+            return self.check(call, function(*args))
+        out = getattr(self.hip, struct)()
+        self.check(call, function(out, *args))
+        return out
+
+    def _query_props(self) -> DeviceProps:
+        prop = self._struct("hipGetDeviceProperties", "hipDeviceProp_t", self.ordinal)
+        target = _text(prop.gcnArchName)
+        attribute = self.hip.hipDeviceAttribute_t.hipDeviceAttributeNumberOfXccs
+        return DeviceProps(
+            arch=target.partition(":")[0],
+            name=_text(prop.name),
+            num_cus=prop.multiProcessorCount,
+            num_xcds=self.check(
+                "hipDeviceGetAttribute", self.hip.hipDeviceGetAttribute(attribute, self.ordinal)
+            ),
+            lds_bytes=prop.sharedMemPerBlock,
+            memory_bytes=prop.totalGlobalMem,
+            target=target,
+        )
+
+    def enter(self) -> None:
+        """Make the bound device current in this thread (a new thread starts on device 0)."""
+        if not self._one_device:
+            self.check("hipSetDevice", self.hip.hipSetDevice(self.ordinal))
+
+    def version(self) -> int:
+        """HipRuntimeGetVersion."""
+        return int(self.check("hipRuntimeGetVersion", self.hip.hipRuntimeGetVersion()))
+
+    @property
+    def title(self) -> str:
+        """Name of the device for people; says so if it is virtual."""
+        return f"{self.props.name}{' (virtual)' * (self.choice.kind == 'virtual')}"
+
+    @property
+    def measured_on(self) -> str:
+        """How to label a time taken on this device."""
+        on = "this CPU" if self.choice.kind == "virtual" else self.props.name
+        return f"measured on {on}"
+
+    def hip_python_version(self) -> str:
+        """Version of the installed hip-python."""
+        for distribution in ("hip-python", "rocm-bindings-hip"):
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                return importlib.metadata.version(distribution)
+        return "unknown"
+
+    # -- memory ----------------------------------------------------------------------------------
+
+    def malloc(self, nbytes: int) -> int:
+        """Allocate device memory; the address is 256-byte aligned."""
+        self.enter()
+        return int(self.check("hipMalloc", self.hip.hipMalloc(max(nbytes, 1))))
+
+    def free(self, address: int) -> None:
+        """Free what `malloc` gave."""
+        self.check("hipFree", self.hip.hipFree(address))
+
+    def upload(self, address: int, host: int, nbytes: int, stream: int = 0) -> None:
+        """Copy host memory to the device, ordered on `stream`."""
+        self._copy(address, host, nbytes, self._copy_kinds.hipMemcpyHostToDevice, stream)
+
+    def download(self, host: int, address: int, nbytes: int, stream: int = 0) -> None:
+        """Copy device memory to the host, ordered on `stream`; synchronize before reading it."""
+        self._copy(host, address, nbytes, self._copy_kinds.hipMemcpyDeviceToHost, stream)
+
+    def copy_on_device(self, to: int, source: int, nbytes: int, stream: int = 0) -> None:
+        """Copy between two places of device memory, ordered on `stream`."""
+        self._copy(to, source, nbytes, self._copy_kinds.hipMemcpyDeviceToDevice, stream)
+
+    def _copy(self, to: int, source: int, nbytes: int, kind: Any, stream: int) -> None:
+        self.enter()
+        self.check("hipMemcpyAsync", self.hip.hipMemcpyAsync(to, source, nbytes, kind, stream))
+
+    def owns(self, address: int) -> bool:
+        """True if `address` is device memory of this runtime on the bound device."""
+        try:
+            found = self._struct("hipPointerGetAttributes", "hipPointerAttribute_t", address)
+        except HipError:
+            return False
+        return bool(found.device == self.ordinal and found.devicePointer is not None)
+
+    # -- streams ---------------------------------------------------------------------------------
+
+    def synchronize(self, stream: int) -> None:
+        """Wait for a stream; raises HipError if anything on it failed."""
+        self.check("hipStreamSynchronize", self.hip.hipStreamSynchronize(stream))
+
+    def wait_for(self, stream: int, producer: int) -> None:
+        """Make later work on `stream` wait for the work now on stream `producer`."""
+        if stream == producer:
+            return
+        hip = self.hip
+        event = self.check(
+            "hipEventCreateWithFlags", hip.hipEventCreateWithFlags(_EVENT_DISABLE_TIMING)
+        )
+        try:
+            self.check("hipEventRecord", hip.hipEventRecord(event, producer))
+            self.check("hipStreamWaitEvent", hip.hipStreamWaitEvent(stream, event, 0))
+        finally:
+            self.check("hipEventDestroy", hip.hipEventDestroy(event))
+
+    def flush_caches(self, stream: int = 0) -> None:
+        """Write through memory larger than every cache. The virtual device has none to flush."""
+        if self.choice.kind == "virtual":
+            return
+        if self._flush_address is None:
+            self._flush_address = self.malloc(_FLUSH_BYTES)
+        self.check(
+            "hipMemsetAsync",
+            self.hip.hipMemsetAsync(self._flush_address, 0, _FLUSH_BYTES, stream),
+        )
+
+    # -- modules and launches --------------------------------------------------------------------
+
+    def function(self, kernel: KernelSpec) -> Any:
+        """The loaded kernel; its code object is verified and loaded on first use."""
+        entry = self._modules.get(kernel)
+        if entry is None:
+            with self._modules_lock:
+                entry = self._modules.get(kernel) or self._load(kernel)
+                self._modules[kernel] = entry
+        return entry[0]
+
+    def _load(self, kernel: KernelSpec) -> tuple[Any, Any, bytes]:
+        image = kernel.read_code_object()
+        self.enter()
+        module = self.check("hipModuleLoadData", self.hip.hipModuleLoadData(image))
+        function = self.check(
+            "hipModuleGetFunction", self.hip.hipModuleGetFunction(module, kernel.symbol.encode())
+        )
+        # The runtime keeps pointing at the image of a raw ELF, so it lives as long as the module.
+        return function, module, image
+
+    def kernarg_buffer(self, size: int) -> KernargBuffer:
+        """The calling thread's kernarg buffer of `size` bytes."""
+        buffers: dict[int, KernargBuffer] | None = getattr(self._local, "buffers", None)
+        if buffers is None:
+            buffers = self._local.buffers = {}
+        buffer = buffers.get(size)
+        if buffer is None:
+            buffer = buffers[size] = KernargBuffer(size, self._hip_python.extra_type)
+        return buffer
+
+    def launch(
+        self,
+        function: Any,
+        grid: tuple[int, int, int],
+        workgroup: tuple[int, int, int],
+        kernargs: KernargBuffer,
+        stream: int,
+    ) -> None:
+        """Launch `function` over `grid` workgroups with the packed block in `kernargs`."""
+        status = self.hip.hipModuleLaunchKernel(
+            function, *grid, *workgroup, 0, stream, self._hip_python.null_params, kernargs.extra
+        )
+        if status[0]:
+            raise self._error("hipModuleLaunchKernel", status[0])
+
+
+def _text(value: Any) -> str:
+    """hip-python gives char arrays as bytes (7.x) or as a C string object (10.x)."""
+    raw = value if isinstance(value, bytes) else str(value).encode()
+    return raw.split(b"\0", 1)[0].decode()
+
+
+def stream_handle(stream: object) -> int:
+    """A hipStream_t as an int: None is the default stream; ints and hip-python streams pass."""
+    if stream is None:
+        return 0
+    try:
+        handle = int(stream)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"stream={stream!r} must be None, a hipStream_t as int, or a hip-python stream"
+        ) from None
+    if handle < 0:
+        raise ValueError(f"stream={handle} must not be negative")
+    return int(handle)

@@ -1,0 +1,14 @@
+"""What the package's own tests and `amdattn selftest` use: reference, tolerance, timing."""
+
+from amdattn.testing.bench import do_bench
+from amdattn.testing.reference import attention, attention_rounded
+from amdattn.testing.tolerance import Comparison, compare, compare_lse
+
+__all__ = [
+    "Comparison",
+    "attention",
+    "attention_rounded",
+    "compare",
+    "compare_lse",
+    "do_bench",
+]

@@ -1,0 +1,105 @@
+"""Reference attention in numpy: float64, and a plain bfloat16 pipeline to compare errors with."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from amdattn.problem import axis_order
+
+_Q_ROWS = 256  # rows of Q taken at once: bounds the size of the score matrix
+_TO_BSHD = {"bshd": (0, 1, 2, 3), "bhsd": (0, 2, 1, 3)}
+
+
+def attention(
+    q: NDArray[Any],
+    k: NDArray[Any],
+    v: NDArray[Any],
+    softmax_scale: float | None = None,
+    layout: str = "bshd",
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Attention in float64.
+
+    Parameters
+    ----------
+    q, k, v : array, (batch, seqlen, num_heads, head_dim) or as `layout` says
+        Any real element type; `num_heads` of k and v divides that of q.
+
+    Returns
+    -------
+    out : float64 array, shaped like q with v's head_dim
+    lse : float64 array, (batch, num_heads_q, seqlen_q)
+        Natural log. A row whose scores are all -inf has out 0 and lse -inf; a NaN or +inf score
+        makes both NaN.
+    """
+    return _attention(q, k, v, softmax_scale, layout, np.float64, _identity)
+
+
+def attention_rounded(
+    q: NDArray[Any],
+    k: NDArray[Any],
+    v: NDArray[Any],
+    softmax_scale: float | None = None,
+    layout: str = "bshd",
+) -> NDArray[np.float32]:
+    """The same in float32, rounding scores, probabilities and result to bfloat16.
+
+    This is what an unfused pipeline of bfloat16 array operations computes: an error of this size
+    is the price of the format, not of a kernel.
+    """
+    return _attention(q, k, v, softmax_scale, layout, np.float32, _round_bfloat16)[0]
+
+
+def _identity(x: NDArray[Any]) -> NDArray[Any]:
+    return x
+
+
+def _round_bfloat16(x: NDArray[Any]) -> NDArray[Any]:
+    return x.astype(ml_dtypes.bfloat16).astype(np.float32)
+
+
+def _attention(
+    q: NDArray[Any],
+    k: NDArray[Any],
+    v: NDArray[Any],
+    softmax_scale: float | None,
+    layout: str,
+    dtype: type[np.floating[Any]],
+    rounded: Any,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    axis_order(layout)  # refuses an unknown layout
+    order = _TO_BSHD[layout]
+    q, k, v = (np.asarray(x).transpose(order) for x in (q, k, v))
+    scale = 1.0 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
+    batch, seqlen_q, num_heads_q, _ = q.shape
+    group = num_heads_q // k.shape[2]
+    out = np.empty((batch, seqlen_q, num_heads_q, v.shape[-1]), dtype)
+    lse = np.empty((batch, num_heads_q, seqlen_q), dtype)
+    for b in range(batch):
+        for h in range(num_heads_q):
+            keys, values = (x[b, :, h // group].astype(dtype) for x in (k, v))
+            for start in range(0, seqlen_q, _Q_ROWS):
+                rows = slice(start, start + _Q_ROWS)
+                scores = q[b, rows, h].astype(dtype) @ keys.T * dtype(scale)
+                out[b, rows, h], lse[b, h, rows] = _softmax_rows(rounded(scores), values, rounded)
+    # Both permutations are their own inverse.
+    return out.transpose(order), lse
+
+
+def _softmax_rows(
+    scores: NDArray[Any], values: NDArray[Any], rounded: Any
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        top = scores.max(axis=1, keepdims=True)  # NaN wins
+        shifted = scores - np.where(top == -np.inf, 0.0, top)
+        weights = np.exp(shifted)  # +inf - +inf is NaN: a +inf score poisons its row
+        total = weights.sum(axis=1, keepdims=True)
+        masked = total == 0.0
+        safe = np.where(masked, 1.0, total)
+        out = rounded(rounded(weights / safe) @ values)
+        lse = top + np.log(total)
+    return out, lse[:, 0]

@@ -1,0 +1,18 @@
+// Buffer instructions: range-checked access through a resource descriptor, one a wrapper.
+#pragma once
+#include "isa/device.h"
+
+using BufferResource = __amdgpu_buffer_rsrc_t;
+
+// A raw buffer (stride 0): bytes at num_bytes and beyond read as 0 and are not written. Offsets are
+// 32 bits; where a tensor may exceed that, use isa/global.h.
+__device__ __forceinline__ BufferResource raw_buffer(const Global<void>* base, int num_bytes) {
+  constexpr int kRawDwords = 4 << 15;  // word 3: DATA_FORMAT 32 bits, as raw loads want it
+  return __builtin_amdgcn_make_buffer_rsrc((void*)base, 0, num_bytes, kRawDwords);
+}
+
+// `offset` is the lane's, `uniform_offset` the wave's; both count bytes.
+__device__ __forceinline__ uint32_t buffer_load_dword(BufferResource buffer, int offset,
+                                                      int uniform_offset) {
+  return __builtin_amdgcn_raw_buffer_load_b32(buffer, offset, uniform_offset, 0);
+}

@@ -1,0 +1,1 @@
+"""Ahead-of-time build of the code objects in hsaco/: rebuild, describe, verify."""

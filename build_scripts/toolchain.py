@@ -1,0 +1,180 @@
+"""Pinned compilers and the one way HIP sources become code objects.
+
+The PyPI package ziglang carries a whole clang with the AMDGPU back end, and lld; nothing of ROCm is
+needed. Two versions are pinned because neither allocates registers better for every kernel. The
+output depends on the sources and the version alone, not on where the checkout lies.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ASM_SRC = Path(__file__).resolve().parent.parent / "asm_src"
+
+CODE_OBJECT_VERSION = 5  # the newest that ROCm 6.0 loads
+
+
+class ToolchainError(RuntimeError):
+    """A compiler could not be had, or refused a source; the message carries its output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """One pinned compiler: a version of ziglang on PyPI and the LLVM inside it."""
+
+    version: str
+    llvm: str
+
+    def __str__(self) -> str:
+        return f"ziglang=={self.version} (LLVM {self.llvm})"
+
+    def executable(self) -> Path:
+        """The zig binary: of this environment, of the cache, or installed into the cache by pip.
+
+        The cache is $AMDATTN_TOOLCHAIN_DIR, or else amdattn/toolchains in the user's cache.
+        """
+        try:
+            installed = importlib.metadata.distribution("ziglang")
+        except importlib.metadata.PackageNotFoundError:
+            installed = None
+        if installed is not None and installed.version == self.version:
+            return Path(str(installed.locate_file("ziglang/zig")))
+        target = _cache_dir() / f"ziglang-{self.version}"
+        if not (target / "ziglang" / "zig").exists():
+            _pip_install(f"ziglang=={self.version}", target)
+        return target / "ziglang" / "zig"
+
+
+LLVM21 = Toolchain("0.16.0", "21.1.0")
+LLVM22 = Toolchain("0.17.1", "22.1.8")
+TOOLCHAINS = (LLVM21, LLVM22)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What one source became.
+
+    Attributes
+    ----------
+    code_object : bytes
+        ELF shared object, as hipModuleLoadData takes it.
+    assembly : str
+        The compiler's annotated assembly, for people.
+    sources : tuple of Path
+        The source and every file it includes, transitively; absolute, sorted.
+    """
+
+    code_object: bytes
+    assembly: str
+    sources: tuple[Path, ...]
+
+
+def compile_hip(
+    source: Path,
+    toolchain: Toolchain,
+    arch: str = "gfx942",
+    defines: tuple[str, ...] = (),
+) -> Compiled:
+    """Compile one HIP source; `asm_src` is on the include path.
+
+    Parameters
+    ----------
+    source : Path
+        A .hip file.
+    toolchain : Toolchain
+        Which pinned compiler.
+    arch : str
+        "gfx942" or "gfx950", without feature suffixes: the object then loads whatever the XNACK and
+        SRAM-ECC settings of the GPU are.
+    defines : tuple of str
+        Macros, "NAME" or "NAME=value".
+
+    Raises
+    ------
+    ToolchainError
+        The compiler is not to be had, or it reports an error or a warning.
+    """
+    zig = toolchain.executable()
+    source = source.resolve()
+    with tempfile.TemporaryDirectory(prefix="amdattn-build-") as name:
+        work = Path(name)
+        assembly, obj = work / "kernel.s", work / "kernel.o"
+        depends, linked = work / "kernel.d", work / "kernel.hsaco"
+        # Compiled from the source's own folder by its bare name: no path of the checkout can reach
+        # the output. The prefix map covers what __FILE__ in a header would add.
+        _run(
+            [
+                *(str(zig), "clang", "-x", "hip", f"--offload-arch={arch}", "--cuda-device-only"),
+                *("-nogpulib", "-nogpuinc", "-nostdinc", "-nostdinc++", "-fuse-cuid=none"),
+                *("-std=c++20", "-O3", f"-mcode-object-version={CODE_OBJECT_VERSION}"),
+                *("-ffp-contract=off", "-Wall", "-Wextra", "-Werror"),
+                *(f"-ffile-prefix-map={ASM_SRC}=asm_src", f"-I{ASM_SRC}"),
+                *(f"-D{define}" for define in defines),
+                # -MD: the driver does dependencies for host code only; the compiler proper can.
+                *("-Xclang", "-dependency-file", "-Xclang", str(depends)),
+                *("-Xclang", "-MT", "-Xclang", "kernel"),
+                *("-S", source.name, "-o", str(assembly)),
+            ],
+            source.parent,
+        )
+        _run(
+            [
+                *(str(zig), "clang", "-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}"),
+                *(f"-mcode-object-version={CODE_OBJECT_VERSION}", "-x", "assembler"),
+                *("-c", assembly.name, "-o", obj.name),
+            ],
+            work,
+        )
+        _run(
+            [
+                *(str(zig), "ld.lld", "-shared", "--no-undefined", "--strip-all"),
+                *("--build-id=none", obj.name, "-o", linked.name),
+            ],
+            work,
+        )
+        return Compiled(
+            linked.read_bytes(),
+            assembly.read_text(encoding="utf-8"),
+            _dependencies(depends.read_text(encoding="utf-8"), source.parent),
+        )
+
+
+def _dependencies(make_rule: str, folder: Path) -> tuple[Path, ...]:
+    """Prerequisites of the one make rule that clang wrote; spaces in names are escaped."""
+    names = re.split(r"(?<!\\)\s+", make_rule.split(":", 1)[1].replace("\\\n", " ").strip())
+    return tuple(sorted({(folder / name.replace("\\ ", " ")).resolve() for name in names}))
+
+
+def _cache_dir() -> Path:
+    override = os.environ.get("AMDATTN_TOOLCHAIN_DIR")
+    if override:
+        return Path(override)
+    user_cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(user_cache) / "amdattn" / "toolchains"
+
+
+def _pip_install(requirement: str, target: Path) -> None:
+    """Install into `target` as a whole or not at all: several builds may run at once."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix="install-") as name:
+        fresh = Path(name) / "site"
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+        _run([*command, "--target", str(fresh), requirement], target.parent)
+        try:
+            fresh.rename(target)
+        except OSError:
+            if not target.is_dir():  # else another build was first
+                raise
+
+
+def _run(command: list[str], cwd: Path) -> None:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ToolchainError(f"{' '.join(command)}\n{done.stdout}{done.stderr}".rstrip())

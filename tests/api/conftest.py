@@ -1,0 +1,63 @@
+"""Tests of the public API run on the virtual device, unless AMDATTN_DEVICE names another."""
+
+import os
+
+os.environ.setdefault("AMDATTN_DEVICE", "virtual:gfx942")
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import amdattn
+from amdattn import runtime
+
+
+@pytest.fixture
+def normal():
+    """Normally distributed bfloat16 arrays, reproducible within a test."""
+    rng = np.random.default_rng(20)
+
+    def make(*shape):
+        return rng.standard_normal(shape, np.float32).astype(ml_dtypes.bfloat16)
+
+    return make
+
+
+@pytest.fixture
+def launches(monkeypatch):
+    """Launches made through the runtime, as (grid, workgroup, stream)."""
+    seen = []
+    device = runtime.get()
+    original = device.launch
+
+    def launch(function, grid, workgroup, kernargs, stream):
+        seen.append((grid, workgroup, stream))
+        return original(function, grid, workgroup, kernargs, stream)
+
+    monkeypatch.setattr(device, "launch", launch)
+    return seen
+
+
+@pytest.fixture
+def allocations(monkeypatch):
+    """Sizes of the device allocations made through the runtime."""
+    seen = []
+    device = runtime.get()
+    original = device.malloc
+
+    def malloc(nbytes):
+        seen.append(nbytes)
+        return original(nbytes)
+
+    monkeypatch.setattr(device, "malloc", malloc)
+    return seen
+
+
+@pytest.fixture
+def hip_stream():
+    """A stream of its own, destroyed after the test."""
+    device = runtime.get()
+    stream = device.check("hipStreamCreate", device.hip.hipStreamCreate())
+    yield stream
+    amdattn.synchronize()
+    device.check("hipStreamDestroy", device.hip.hipStreamDestroy(stream))

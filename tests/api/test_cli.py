@@ -1,0 +1,117 @@
+"""The amdattn command, as a user runs it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import amdattn
+
+
+def command(*args, **environment):
+    env = {**os.environ, "COLUMNS": "200", **environment}
+    child = subprocess.run(
+        [sys.executable, "-m", "amdattn.cli", *map(str, args)],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return child.returncode, child.stdout, child.stderr
+
+
+def test_info():
+    status, out, errors = command("info", "--json")
+    assert status == 0, errors
+    facts = json.loads(out)
+    assert facts["versions"]["amdattn"] == amdattn.__version__
+    assert facts["kernels"][0]["sha256"] == amdattn.kernels()[0].sha256
+    assert os.environ["AMDATTN_DEVICE"] in facts["device"]["bound"]
+    assert os.path.exists(facts["device"]["library"])
+    status, out, errors = command("info")
+    assert status == 0, errors
+    assert amdattn.kernels()[0].name in out and facts["device"]["library"] in out
+
+
+def test_info_without_a_device():
+    status, out, errors = command("info", AMDATTN_VDEV_LIBRARY="/nonexistent.so")
+    assert status == 1
+    assert "/nonexistent.so does not exist" in errors and amdattn.kernels()[0].name in out
+
+
+def test_demo():
+    status, out, errors = command("demo", "-q", 20, "-k", 30, "--heads-q", 1, "--json")
+    assert status == 0, errors
+    facts = json.loads(out)
+    assert facts["verdict"] == "ok" and facts["kernel"] == amdattn.kernels()[0].name
+    assert "measured on" in facts["wall time"]
+
+
+def test_explain():
+    status, out, errors = command("explain", "-q", 1000, "--heads-q", 8)
+    assert status == 0, errors
+    assert "(8, 8, 1) = 64 workgroups" in out
+    status, out, errors = command("explain", "--causal")
+    assert status == 2
+    assert "UnsupportedProblem: causal=True is not built (have False)" in errors
+
+
+@pytest.fixture
+def files(tmp_path, normal):
+    arrays = [normal(1, 11, 1, 128), normal(1, 13, 1, 128), normal(1, 13, 1, 128)]
+    paths = [tmp_path / f"{name}.npy" for name in "qkv"]
+    for array, path in zip(arrays, paths, strict=True):
+        np.save(path, array)
+    return arrays, paths, tmp_path / "out.npy"
+
+
+def run_on(paths, out, *extra):
+    q, k, v = paths
+    return command("run", "--q", q, "--k", k, "--v", v, "-o", out, *extra)
+
+
+def test_run_on_bfloat16_files(files):
+    arrays, paths, out = files
+    lse = out.with_name("lse.npy")
+    status, _, errors = run_on(paths, out, "--lse", lse, "--scale", 0.1)
+    assert status == 0, errors
+    expected, expected_lse = amdattn.flash_attn_func(*arrays, softmax_scale=0.1, return_lse=True)
+    np.testing.assert_array_equal(np.load(out).view(np.uint16), expected.view(np.uint16))
+    np.testing.assert_array_equal(np.load(lse), expected_lse)
+
+
+def test_run_rounds_float32_only_on_request(files):
+    arrays, paths, out = files
+    for array, path in zip(arrays, paths, strict=True):
+        np.save(path, array.astype(np.float32))
+    status, _, errors = run_on(paths, out)
+    assert status == 2 and "float32, not bfloat16; --cast rounds it" in errors
+    assert not out.exists()
+    status, _, errors = run_on(paths, out, "--cast")
+    assert status == 0, errors
+    written = np.load(out)
+    assert written.dtype == np.float32
+    np.testing.assert_array_equal(
+        written.astype(ml_dtypes.bfloat16).view(np.uint16),
+        amdattn.flash_attn_func(*arrays).view(np.uint16),
+    )
+
+
+def test_run_refuses_other_files(files):
+    _, paths, out = files
+    np.save(paths[1], np.zeros(3, np.int32))
+    status, _, errors = run_on(paths, out)
+    assert status == 2 and "holds int32" in errors
+    status, _, errors = run_on([paths[0], "missing.npy", paths[2]], out)
+    assert status == 2 and "missing.npy" in errors
+
+
+def test_selftest():
+    status, out, errors = command("selftest", "--json")
+    facts = json.loads(out)
+    assert status == 0, (errors, [case for case in facts["cases"] if not case["ok"]])
+    assert facts["failed"] == 0 and len(facts["cases"]) > 8

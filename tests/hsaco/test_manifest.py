@@ -1,0 +1,169 @@
+"""The shipped code objects are what the manifest, the C headers and the sources say."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import struct
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from build_scripts import build, manifest, toolchain, verify
+
+ROOT = build.ROOT
+ROWS: list[dict[str, Any]] = json.loads((build.HSACO / "manifest.json").read_text())["kernels"]
+
+# What one of two resident workgroups may use: registers of a SIMD lane, LDS of a CU.
+REGISTER_BUDGET = 512 // 2
+LDS_BUDGET = 64 * 1024 // 2
+
+each_kernel = pytest.mark.parametrize("row", ROWS, ids=lambda row: row["symbol"])
+
+
+def load(row: dict[str, Any]) -> manifest.CodeObject:
+    return manifest.CodeObject((build.HSACO / row["file"]).read_bytes())
+
+
+def test_rows_and_files_and_build_table_agree() -> None:
+    files = {str(path.relative_to(build.HSACO)) for path in build.HSACO.glob("*/*.hsaco")}
+    assert files == {row["file"] for row in ROWS} == {kernel.file for kernel in build.KERNELS}
+
+
+@each_kernel
+def test_hashes(row: dict[str, Any]) -> None:
+    assert manifest.sha256((build.HSACO / row["file"]).read_bytes()) == row["sha256"]
+    for name, digest in row["source_sha256"].items():
+        assert manifest.sha256((ROOT / name).read_bytes()) == digest, f"{name} changed: rebuild"
+
+
+@each_kernel
+def test_code_object_loads_widely(row: dict[str, Any]) -> None:
+    code = load(row)
+    assert code.version == row["code_object_version"] == 5
+    # A feature suffix (":xnack-", ":sramecc+") would tie the object to one setting of the GPU.
+    assert code.target == row["target"] == f"amdgcn-amd-amdhsa--{row['arch']}"
+    assert code.kernels == (row["symbol"],)
+
+
+@each_kernel
+def test_resources_are_recorded_and_within_budget(row: dict[str, Any]) -> None:
+    resources = load(row).resources(row["symbol"])
+    recorded = {name: row[name] for name in ("vgpr", "agpr", "sgpr", "lds_bytes", "scratch_bytes")}
+    assert recorded == {name: getattr(resources, name) for name in recorded}
+    assert resources.scratch_bytes == resources.vgpr_spills == resources.sgpr_spills == 0
+    assert resources.vgpr <= REGISTER_BUDGET
+    assert resources.lds_bytes <= LDS_BUDGET
+    assert row["workgroup"] == [resources.max_workgroup, 1, 1]
+
+
+@each_kernel
+def test_kernarg_struct_is_the_whole_kernarg_block(row: dict[str, Any]) -> None:
+    code, told = load(row), row["kernarg"]
+    header = ROOT / "asm_src" / "args" / told["header"]
+    assert manifest.struct_layout(header, told["struct"]) == (told["size"], told["fields"])
+    (arg,) = code.args(row["symbol"])
+    assert (arg[".value_kind"], arg[".offset"], arg[".size"]) == ("by_value", 0, told["size"])
+    assert code.resources(row["symbol"]).kernarg_bytes == told["size"]
+    ends = [field["offset"] + field["size"] for field in told["fields"]]
+    assert [0, *ends[:-1]] == [field["offset"] for field in told["fields"]], "padding"
+    assert ends[-1] == told["size"]
+
+
+@each_kernel
+def test_kernarg_offsets_are_those_the_kernel_reads(row: dict[str, Any]) -> None:
+    """The device compiler lays the struct out as the host parser did (it is asked, not assumed)."""
+    told = row["kernarg"]
+    lines = [f'#include "isa/device.h"\n#include "args/{told["header"]}"']
+    lines += [
+        f"static_assert(__builtin_offsetof({told['struct']}, {field['name']}) == {field['offset']}"
+        f" && sizeof({told['struct']}::{field['name']}) == {field['size']});"
+        for field in told["fields"]
+    ]
+    lines += [f"static_assert(sizeof({told['struct']}) == {told['size']});"]
+    compile_text("\n".join(lines))
+
+
+@each_kernel
+def test_tiles_and_limits_follow_the_code_object(row: dict[str, Any]) -> None:
+    q_tile, kv_tile = struct.unpack("<2i", load(row).data(f"{row['symbol']}_tiles", 8))
+    assert (row["q_tile"], row["kv_tile"]) == (q_tile, kv_tile)
+    assert row["constraints"]["max_seqlen_q"] == 65535 * q_tile
+
+
+def test_raw_assembly_only_in_instruction_wrappers() -> None:
+    sources = [*(ROOT / "asm_src").rglob("*.h"), *(ROOT / "asm_src").rglob("*.hip")]
+    outside = [path for path in sources if path.parent.name != "isa"]
+    assert outside
+    for path in outside:
+        assert not re.search(r"\basm\b", path.read_text()), path
+
+
+def test_compiler_errors_are_shown() -> None:
+    with pytest.raises(toolchain.ToolchainError, match="undeclared identifier 'nowhere'"):
+        compile_text("int f() { return nowhere; }")
+
+
+def test_warnings_are_errors() -> None:
+    with pytest.raises(toolchain.ToolchainError, match="unused"):
+        compile_text("static int unused() { return 1; }")
+
+
+def test_verify_reports_each_kind_of_difference(tmp_path: Path) -> None:
+    shipped, rebuilt = tmp_path / "shipped", tmp_path / "rebuilt"
+    for folder in (shipped, rebuilt):
+        shutil.copytree(build.HSACO, folder)
+    assert verify.differences(shipped, rebuilt) == []
+    file = ROWS[0]["file"]
+    image = bytearray((shipped / file).read_bytes())
+    image[0x123] ^= 1
+    (rebuilt / file).write_bytes(image)
+    (rebuilt / "manifest.json").write_text('{"schema": 2}\n')
+    (shipped / "gfx942" / "old.hsaco").write_bytes(b"")
+    (rebuilt / "gfx942" / "new.hsaco").write_bytes(b"")
+    texts = "\n".join(verify.differences(shipped, rebuilt))
+    assert f"{file}: {len(image)} bytes shipped" in texts
+    assert "1 of the common bytes differ, the first at 0x123" in texts
+    assert '+{"schema": 2}' in texts
+    assert "old.hsaco: shipped, but no kernel" in texts
+    assert "new.hsaco: built, but not shipped" in texts
+
+
+@pytest.mark.slow
+def test_rebuild_is_byte_identical() -> None:
+    assert verify.main() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", build.KERNELS, ids=lambda kernel: kernel.symbol)
+def test_no_other_toolchain_does_better(kernel: build.KernelBuild) -> None:
+    def cost(chosen: toolchain.Toolchain) -> tuple[int, int, int, int]:
+        compiled = toolchain.compile_hip(toolchain.ASM_SRC / kernel.source, chosen, kernel.arch)
+        found = manifest.CodeObject(compiled.code_object).resources(kernel.symbol)
+        return (found.scratch_bytes, found.vgpr_spills, found.vgpr, found.sgpr)
+
+    assert cost(kernel.toolchain) == min(map(cost, toolchain.TOOLCHAINS))
+
+
+@pytest.mark.slow
+def test_output_does_not_depend_on_the_checkout_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "some where" / "asm_src"
+    shutil.copytree(ROOT / "asm_src", copy)
+    monkeypatch.setattr(toolchain, "ASM_SRC", copy)
+    for kernel in build.KERNELS:
+        compiled = toolchain.compile_hip(copy / kernel.source, kernel.toolchain, kernel.arch)
+        assert compiled.code_object == (build.HSACO / kernel.file).read_bytes()
+        assert copy / "isa" / "device.h" in compiled.sources
+
+
+def compile_text(text: str) -> None:
+    """Compile a HIP source given as text."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "text.hip"
+        source.write_text(text + "\n")
+        toolchain.compile_hip(source, toolchain.LLVM22)

@@ -1,0 +1,394 @@
+"""Test vectors for lane-wise instructions: operand values, assembly, one run, the comparison.
+
+A table maps an instruction's name to an `Op`: the types of its operands and a Python function of
+one lane's operands, given as bit patterns. `check_forms` runs every encoding of the instruction on
+interesting and random values, under several EXEC masks, and compares the whole register file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import random
+import re
+import struct
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from float_oracle import F16, F32, F64, Fmt, Mode
+from machine import ALL_LANES, DEFAULT_MODE, LANES, VCC, Machine, _text_section, open_library
+
+SOP2, SOPK, SOP1, SOPC, SOPP, SMEM, VOP2, VOP1, VOPC, VOP3, VOP3P = range(11)
+
+FLOATS = {"f16": F16, "f32": F32, "f64": F64}
+WIDTHS = {
+    t: int(t[1:]) for t in ("f16", "f32", "f64", "u16", "i16", "u32", "i32", "u64", "i64", "b32")
+} | {"b64": 64, "pf16": 32, "pi16": 32, "b128": 128}
+
+# MODE as hand-written kernels often set it: f32 denormals flushed, f16 and f64 kept, no IEEE.
+FLUSH_F32_MODE = 0x0C0
+BOTH_MODES = (DEFAULT_MODE, FLUSH_F32_MODE)
+
+HOLES = 0x80F0_00FF_5A5A_0F01
+EXECS = (ALL_LANES, ALL_LANES, HOLES, 0)
+
+
+@dataclass(frozen=True)
+class Op:
+    """One instruction for one lane.
+
+    Attributes
+    ----------
+    dst : str
+        Type of the result; "mask" for compares.
+    srcs : tuple of str
+        Types of the sources. Values reach `fn` as unsigned bit patterns of these widths, signed
+        types (i16, i32, i64) as signed numbers.
+    fn : callable
+        ``fn(mode, *sources[, old destination][, carry in])`` -> bits, or (bits, carry out).
+    acc : bool
+        The destination is read.
+    carry_in, carry_out : bool
+    keeps_high : bool
+        A 16-bit result leaves the upper half of the destination alone; otherwise it becomes zero.
+    ulp : int
+        Accepted distance of float results, in units of the last place.
+    """
+
+    dst: str
+    srcs: tuple[str, ...]
+    fn: Callable[..., object] = field(compare=False)
+    acc: bool = False
+    carry_in: bool = False
+    carry_out: bool = False
+    keeps_high: bool = False
+    ulp: int = 0
+
+
+@functools.cache
+def row_names(fmt: int) -> frozenset[str]:
+    """Names of the rows of a format in the library's instruction table."""
+    library = open_library()
+    library.vdev_test_rows.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    library.vdev_test_rows.restype = ctypes.c_size_t
+    text = ctypes.create_string_buffer(library.vdev_test_rows(None, 0))
+    library.vdev_test_rows(text, len(text))
+    rows = [line.split() for line in text.value.decode().splitlines()]
+    return frozenset(name for number, _opcode, name in rows if int(number) == fmt)
+
+
+def split_marked(words: Sequence[int], marker: int, count: int) -> list[tuple[int, ...]]:
+    """The stretches of `words` that each end with (marker, index)."""
+    pieces: list[tuple[int, ...]] = []
+    start = at = 0
+    while len(pieces) < count:
+        at = words.index(marker, at)
+        if words[at + 1] == len(pieces):
+            pieces.append(tuple(words[start:at]))
+            start = at = at + 2
+        else:
+            at += 1
+    return pieces
+
+
+_MARKER = 0xFEEDFACE
+
+
+@functools.cache
+def _assemble_all(texts: tuple[str, ...]) -> tuple[tuple[int, ...] | None, ...]:
+    zig = Path(__import__("ziglang").__file__).parent / "zig"
+    accepted = list(range(len(texts)))
+    while True:
+        lines: list[str] = []
+        owner: list[int] = []
+        for n, i in enumerate(accepted):
+            text = f"{texts[i]}\n.long {_MARKER}, {n}".split("\n")
+            lines += text
+            owner += [i] * len(text)
+        with tempfile.TemporaryDirectory() as folder:
+            source, output = Path(folder) / "code.s", Path(folder) / "code.o"
+            source.write_text("\n".join(lines) + "\n")
+            command = [str(zig), "clang", "-cc1as", "-triple", "amdgcn-amd-amdhsa"]
+            command += ["-target-cpu", "gfx942", "-filetype", "obj", "-o", str(output), str(source)]
+            done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+            if done.returncode == 0:
+                code = _text_section(output.read_bytes())
+                break
+        bad = {owner[int(n) - 1] for n in re.findall(r"code\.s:(\d+):\d+: error", done.stderr)}
+        if not bad:
+            raise RuntimeError(done.stderr)
+        accepted = [i for i in accepted if i not in bad]
+    pieces = split_marked(struct.unpack(f"<{len(code) // 4}I", code), _MARKER, len(accepted))
+    result: list[tuple[int, ...] | None] = [None] * len(texts)
+    for i, words in zip(accepted, pieces, strict=True):
+        result[i] = words
+    return tuple(result)
+
+
+def assemble_each(texts: Iterable[str]) -> dict[str, tuple[int, ...] | None]:
+    """Dwords of every text, None for those that the assembler refuses; few processes."""
+    unique = tuple(dict.fromkeys(texts))
+    return dict(zip(unique, _assemble_all(unique), strict=True))
+
+
+# ---- operand values -----------------------------------------------------------------------------
+
+
+def float_specials(fmt: Fmt) -> list[int]:
+    """Zeros, denormals, limits, halves, integers at the edges, infinities, NaNs of both kinds."""
+    one, inf, top = fmt.one, fmt.inf, 1 << fmt.man
+    positive = [
+        0, 1, 3, top >> 1, top - 1, top, top + 1, top * 3, one - top, one - top + 1, one - 1, one,
+        one + 1, one + (top >> 1), one + top, one + top + (top >> 1), one + 2 * top,
+        one + fmt.man * top, one + (fmt.man - 1) * top + 1, one + (fmt.man + 1) * top + 1,
+        one - (fmt.man + 1) * top, inf - top, inf - 1, inf,
+        inf | 1, inf | top >> 2 | 5, inf | fmt.quiet, inf | fmt.quiet | 0x35,
+    ]  # fmt: skip
+    if fmt is not F16:
+        positive += [one + n * top + k for n in (7, 8, 15, 16, 30, 31, 32) for k in (-1, 0)]
+    return positive + [x | fmt.sign for x in positive]
+
+
+def int_specials(width: int) -> list[int]:
+    ones = (1 << width) - 1
+    values = [0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 33, 63, 64, 0x7F, 0x80, 0xFF, 0x100]
+    values += [1 << (width - 1), (1 << (width - 1)) - 1, (1 << (width - 1)) + 1, ones, ones - 1]
+    values += [0x7FFFFF, 0x800000, 0xFFFFFF, 0x1000000, 0x55555555, 0x80008000, 0x7FFF8000]
+    return [v & ones for v in values]
+
+
+@functools.cache
+def specials(kind: str) -> tuple[int, ...]:
+    if kind in FLOATS:
+        return tuple(float_specials(FLOATS[kind]))
+    if kind == "pf16":
+        halves = float_specials(F16)
+        rng = random.Random(5)
+        return tuple(h | rng.choice(halves) << 16 for h in halves)
+    return tuple(int_specials(WIDTHS[kind]))
+
+
+def random_value(kind: str, rng: random.Random) -> int:
+    """Uniform bits, or for floats often an exponent near 1.0, so that sums interact."""
+    width = WIDTHS[kind]
+    bits = rng.getrandbits(width)
+    fmt = FLOATS.get(kind)
+    if fmt is not None and rng.random() < 0.7:
+        field_ = fmt.bias + rng.randint(-fmt.man // 2, fmt.man // 2)
+        if rng.random() < 0.5:  # few mantissa bits: ties
+            bits &= ~((1 << (fmt.man // 2)) - 1)
+        bits = (bits & (fmt.sign | (1 << fmt.man) - 1)) | field_ << fmt.man
+    return bits
+
+
+@functools.cache
+def operand_sets(kinds: tuple[str, ...], count: int, seed: int = 0) -> tuple[tuple[int, ...], ...]:
+    """`count` (rounded up to whole waves) tuples of operands: specials, pairs of them, random."""
+    rng = random.Random(f"{kinds}{seed}")
+    pools = [specials(k) for k in kinds]
+    sets: list[tuple[int, ...]] = []
+    count = -(-count // LANES) * LANES
+    if len(kinds) == 1:
+        sets += [(x,) for x in pools[0]]
+    elif len(kinds) == 2:
+        pairs = list(itertools.product(*pools))
+        sets += rng.sample(pairs, min(len(pairs), count * 2 // 3))
+    while len(sets) < count:
+        pick = rng.random()
+        sets.append(
+            tuple(
+                rng.choice(p) if rng.random() < pick else random_value(k, rng)
+                for k, p in zip(kinds, pools, strict=True)
+            )
+        )
+    return tuple(sets[:count])
+
+
+# ---- running ------------------------------------------------------------------------------------
+
+# Register assignment: sources at v0, v4, v8, an old destination at v16.
+SOURCE_REG = (0, 4, 8)
+DST_REG = 16
+CARRY_IN, CARRY_OUT = 24, 20  # s[24:25], s[20:21]
+
+
+def dwords(kind: str) -> int:
+    return max(1, WIDTHS.get(kind, 32) // 32)
+
+
+def vreg(index: int, kind: str) -> str:
+    n = dwords(kind)
+    return f"v{index}" if n == 1 else f"v[{index}:{index + n - 1}]"
+
+
+def text_of(name: str, op: Op, form: str) -> str:
+    """Assembly of the instruction; form "" (VOP3-only), "_e32", "_e64", "_sdwa" or "_dpp"."""
+    short = form in ("_e32", "_sdwa", "_dpp")
+    operands = []
+    if op.dst == "mask":
+        operands.append("vcc" if short else f"s[{CARRY_OUT}:{CARRY_OUT + 1}]")
+    else:
+        operands.append(vreg(DST_REG, op.dst))
+        if op.carry_out:
+            operands.append("vcc" if short else f"s[{CARRY_OUT}:{CARRY_OUT + 1}]")
+    operands += [vreg(SOURCE_REG[i], k) for i, k in enumerate(op.srcs)]
+    if op.carry_in:
+        operands.append("vcc" if short else f"s[{CARRY_IN}:{CARRY_IN + 1}]")
+    return f"{name}{form} " + ", ".join(operands)
+
+
+def as_argument(kind: str, bits: int) -> int:
+    if kind[0] == "i" and bits >> (WIDTHS[kind] - 1):
+        return bits - (1 << WIDTHS[kind])
+    return bits
+
+
+def put_value(v: npt.NDArray[np.uint32], reg: int, lane: int, kind: str, bits: int) -> None:
+    if WIDTHS[kind] == 16:
+        v[reg, lane] = (int(v[reg, lane]) & 0xFFFF0000) | bits
+    else:
+        for d in range(dwords(kind)):
+            v[reg + d, lane] = bits >> 32 * d & 0xFFFFFFFF
+
+
+def get_value(v: npt.NDArray[np.uint32], reg: int, lane: int, kind: str) -> int:
+    bits = sum(int(v[reg + d, lane]) << 32 * d for d in range(dwords(kind)))
+    return bits & ((1 << WIDTHS[kind]) - 1)
+
+
+@functools.cache
+def shared_machine() -> Machine:
+    """One machine for all vectors: its random contents are the garbage around the operands."""
+    return Machine(seed=2024)
+
+
+def near(fmt: Fmt, got: int, want: int, ulp: int) -> bool:
+    """Equal, or both finite and of one sign, at most `ulp` codes apart."""
+    if got == want:
+        return True
+    if fmt.is_nan(want) or fmt.is_nan(got) or (got ^ want) & fmt.sign:
+        return False
+    return abs(got - want) <= ulp
+
+
+Modify = Callable[[Mode, int, list[int], int], list[int]]
+
+
+@dataclass
+class Vector:
+    """One wave's worth of lanes of one instruction and what must come out."""
+
+    op: Op
+    inputs: Sequence[tuple[int, ...]]
+    exec: int = ALL_LANES
+    mode: int = DEFAULT_MODE
+    carry: int = 0x0F1E_2D3C_4B5A_6978
+    old: npt.NDArray[np.uint32] | None = None
+
+    def load(self, m: Machine, short: bool) -> None:
+        m.exec, m.mode, m.scc = self.exec, self.mode, 0
+        for lane, values in enumerate(self.inputs):
+            for i, (kind, bits) in enumerate(zip(self.op.srcs, values, strict=False)):
+                put_value(m.v, SOURCE_REG[i], lane, kind, bits)
+            if self.op.acc:
+                put_value(m.v, DST_REG, lane, self.op.dst, values[-1])
+        if self.op.carry_in:
+            m.set_pair(VCC if short else CARRY_IN, self.carry)
+
+    def results(self) -> list[tuple[int, int]]:
+        """(bits, carry out) of every lane; (0, bit) for compares."""
+        mode, out = Mode(self.mode), []
+        kinds = (*self.op.srcs, self.op.dst) if self.op.acc else self.op.srcs
+        for lane, values in enumerate(self.inputs):
+            if not self.exec >> lane & 1:
+                out.append((0, 0))
+                continue
+            args = [as_argument(k, b) for k, b in zip(kinds, values, strict=True)]
+            if self.op.carry_in:
+                args.append(self.carry >> lane & 1)
+            r = self.op.fn(mode, *args)
+            if self.op.dst == "mask":
+                out.append((0, int(bool(r))))
+            elif self.op.carry_out:
+                assert isinstance(r, tuple)
+                out.append((int(r[0]), int(bool(r[1]))))
+            else:
+                assert isinstance(r, int), r
+                out.append((r, 0))
+        return out
+
+
+def expected_state(
+    vector: Vector, m: Machine, results: list[tuple[int, int]], mask_reg: int
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+    """Copies of the registers of `m` as they must be after the run."""
+    op, v, s = vector.op, m.v.copy(), m.s.copy()
+    mask = 0
+    for lane, (bits, carry) in enumerate(results):
+        if vector.exec >> lane & 1:
+            mask |= carry << lane
+            if op.dst != "mask":
+                width = WIDTHS[op.dst]
+                put_value(v, DST_REG, lane, op.dst, bits & ((1 << width) - 1))
+                if width == 16 and not op.keeps_high:
+                    v[DST_REG, lane] &= 0xFFFF
+    if op.dst == "mask" or op.carry_out:
+        s[mask_reg], s[mask_reg + 1] = mask & 0xFFFFFFFF, mask >> 32
+    return v, s
+
+
+def compare(
+    what: str, vector: Vector, m: Machine, v: npt.NDArray[np.uint32], s: npt.NDArray[np.uint32]
+) -> None:
+    """Assert that the registers of `m` equal (v, s), within the operation's tolerance."""
+    op = vector.op
+    if not np.array_equal(m.v, v):
+        for reg, lane in np.argwhere(m.v != v):
+            base = DST_REG if op.dst != "mask" and DST_REG <= reg < DST_REG + dwords(op.dst) else reg
+            kind = op.dst if base == DST_REG and op.dst != "mask" else "b32"
+            got = get_value(m.v, base, lane, kind)
+            want = get_value(v, base, lane, kind)
+            if kind in FLOATS and near(FLOATS[kind], got, want, op.ulp):
+                if WIDTHS[kind] > 16 or m.v[reg, lane] >> 16 == v[reg, lane] >> 16:
+                    continue
+            inputs = ", ".join(f"{x:#x}" for x in vector.inputs[lane])
+            raise AssertionError(
+                f"{what}: lane {lane} v{reg}: got {m.v[reg, lane]:#x}, want {v[reg, lane]:#x} "
+                f"of ({inputs}); mode {vector.mode:#x} exec {vector.exec:#x}"
+            )
+    if not np.array_equal(m.s, s):
+        (reg,) = np.argwhere(m.s != s)[0]
+        raise AssertionError(
+            f"{what}: s{reg}: got {m.s[reg]:#x}, want {s[reg]:#x}; mode {vector.mode:#x} "
+            f"exec {vector.exec:#x}"
+        )
+    assert m.mode == vector.mode, f"{what}: MODE changed"
+
+
+def check_forms(
+    name: str,
+    op: Op,
+    codes: Sequence[tuple[str, tuple[int, ...]]],
+    modes: Sequence[int] = (DEFAULT_MODE,),
+    count: int = 256,
+) -> None:
+    """Run all encodings (text, dwords) of an instruction on `count` operand sets per mode."""
+    kinds = (*op.srcs, op.dst) if op.acc else op.srcs
+    m = shared_machine()
+    for mode in modes:
+        sets = operand_sets(kinds, count, mode)
+        for n, start in enumerate(range(0, len(sets), LANES)):
+            vector = Vector(op, sets[start : start + LANES], EXECS[n % len(EXECS)], mode)
+            results = vector.results()
+            for text, words in codes:
+                short = "_e32" in text
+                vector.load(m, short)
+                v, s = expected_state(vector, m, results, VCC if short else CARRY_OUT)
+                m.run(words)
+                compare(text, vector, m, v, s)

@@ -1,0 +1,116 @@
+"""The manifest's rows and their argument blocks, against independent layouts and hashes."""
+
+import ctypes
+import dataclasses
+import hashlib
+import json
+import struct
+
+import pytest
+from hypothesis import given, strategies as st
+
+from amdattn import kernarg, manifest
+from amdattn.errors import CorruptKernel, ManifestError
+
+KERNEL = manifest.kernels()[0]
+ADDRESS = st.integers(0, 2**64 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+INT32 = st.integers(0, 2**31 - 1)
+
+
+class AttnFwdArgs(ctypes.Structure):
+    """The documented block, laid out by ctypes instead of cffi."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint64) for name in ("q", "k", "v", "o", "lse")),
+        *(
+            (f"{name}_stride_{axis}", ctypes.c_int64)
+            for name in ("q", "k", "v", "o")
+            for axis in ("batch", "seq", "head")
+        ),
+        *(
+            (name, ctypes.c_int32)
+            for name in ("batch", "num_heads_q", "num_heads_kv", "seqlen_q", "seqlen_kv")
+        ),
+        ("softmax_scale_log2", ctypes.c_float),
+    )
+
+
+@given(
+    addresses=st.tuples(*[ADDRESS] * 5),
+    strides=st.tuples(*[INT64] * 12),
+    counts=st.tuples(*[INT32] * 5),
+    scale=st.floats(width=32, allow_nan=False),
+)
+def test_packing_matches_ctypes(addresses, strides, counts, scale):
+    packer = kernarg.packer(KERNEL)
+    values = (*addresses, *strides, *counts, scale)
+    block = bytearray(packer.size)
+    packer.pack_into(block, 0, *values)
+    assert bytes(block) == bytes(AttnFwdArgs(*values))
+    assert packer.unpack(bytes(block)) == dict(zip(packer.names, values, strict=True))
+
+
+def test_layout_is_the_manifests():
+    assert kernarg.packer(KERNEL).size == KERNEL.kernarg.size == ctypes.sizeof(AttnFwdArgs)
+    for name, offset, size, _ in KERNEL.kernarg.fields:
+        field = getattr(AttnFwdArgs, name)
+        assert (field.offset, field.size) == (offset, size)
+
+
+@pytest.mark.parametrize("value", [2**31, -(2**31) - 1])
+def test_out_of_range_values_are_refused(value):
+    packer = kernarg.packer(KERNEL)
+    values = [0] * len(packer.names)
+    values[packer.names.index("seqlen_q")] = value
+    with pytest.raises(struct.error):
+        packer.pack_into(bytearray(packer.size), 0, *values)
+
+
+def test_a_manifest_that_disagrees_with_the_header():
+    name, offset, size, c_type = KERNEL.kernarg.fields[3]
+    fields = list(KERNEL.kernarg.fields)
+    fields[3] = (name, offset + 4, size, c_type)
+    spec = dataclasses.replace(KERNEL.kernarg, fields=tuple(fields))
+    with pytest.raises(ManifestError, match="laid out differently"):
+        kernarg.Packer(spec)
+    with pytest.raises(ManifestError, match="cannot read struct NoSuchArgs"):
+        kernarg.Packer(dataclasses.replace(KERNEL.kernarg, struct="NoSuchArgs"))
+
+
+def test_code_objects_have_the_recorded_hash(tmp_path):
+    for kernel in manifest.kernels():
+        assert hashlib.sha256(kernel.read_code_object()).hexdigest() == kernel.sha256
+    damaged = tmp_path / "damaged.hsaco"
+    damaged.write_bytes(KERNEL.path.read_bytes()[:-1] + b"?")
+    with pytest.raises(CorruptKernel, match=r"damaged\.hsaco has sha256"):
+        dataclasses.replace(KERNEL, path=damaged).read_code_object()
+    with pytest.raises(CorruptKernel, match="cannot read"):
+        dataclasses.replace(KERNEL, path=tmp_path / "missing").read_code_object()
+
+
+def broken_manifests():
+    document = json.loads((KERNEL.path.parents[1] / "manifest.json").read_text())
+    yield "not json", "{", "cannot read"
+    yield "other schema", json.dumps({**document, "schema": 99}), "schema 99"
+    row = dict(document["kernels"][0])
+    del row["q_tile"]
+    yield "missing field", json.dumps({**document, "kernels": [row]}), "malformed.*q_tile"
+    row = {**document["kernels"][0], "dtype": "bf17"}
+    yield "unknown type", json.dumps({**document, "kernels": [row]}), "malformed.*bf17"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [pytest.param(t, m, id=name) for name, t, m in broken_manifests()]
+)
+def test_broken_manifests(tmp_path, monkeypatch, text, message):
+    (tmp_path / "manifest.json").write_text(text)
+    monkeypatch.setenv("AMDATTN_KERNEL_DIR", str(tmp_path))
+    with pytest.raises(ManifestError, match=message):
+        manifest.kernels()
+
+
+def test_constraints_are_never_assumed():
+    bare = dataclasses.replace(KERNEL, constraints={})
+    with pytest.raises(ManifestError, match="no constraint 'causal'"):
+        bare.constraint("causal")

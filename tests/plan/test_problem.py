@@ -1,0 +1,61 @@
+"""AttentionProblem: facts, defaults and refusals."""
+
+import dataclasses
+import math
+
+import pytest
+from hypothesis import given, strategies as st
+
+from amdattn.problem import AttentionProblem, attention_problem
+
+SIZE = st.integers(1, 500)
+
+
+@given(
+    batch=SIZE, sq=SIZE, skv=SIZE, hkv=st.integers(1, 8), group=st.integers(1, 8), d=SIZE, dv=SIZE
+)
+def test_shapes_and_problem_agree(batch, sq, skv, hkv, group, d, dv):
+    problem = AttentionProblem(batch, sq, skv, hkv * group, hkv, d, dv)
+    for layout in ("bshd", "bhsd"):
+        shapes = [problem.shape(name, layout) for name in ("q", "k", "v")]
+        assert attention_problem(*shapes, layout) == problem
+        assert problem.shape("o", layout)[:3] == shapes[0][:3]
+        assert problem.shape("o", layout)[3] == dv
+
+
+@given(scale=st.floats(-1e30, 1e30), d=SIZE)
+def test_softmax_scale(scale, d):
+    assert AttentionProblem(1, 1, 1, 1, 1, d).softmax_scale == 1 / math.sqrt(d)
+    problem = AttentionProblem(1, 1, 1, 1, 1, d, softmax_scale=scale)
+    assert problem.softmax_scale_log2 == pytest.approx(scale * 1.4426950408889634, rel=1e-15)
+
+
+def test_frozen_and_hashable():
+    problem = AttentionProblem(1, 2, 3, 4, 2, 128)
+    assert problem.head_dim_v == 128
+    assert {problem: 1}[AttentionProblem(1, 2, 3, 4, 2, 128, 128)] == 1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        problem.batch = 2
+
+
+def test_flops():
+    assert AttentionProblem(2, 3, 5, 7, 7, 11, 13).flops == 2 * 2 * 7 * 3 * 5 * (11 + 13)
+
+
+@pytest.mark.parametrize("name", ["batch", "seqlen_q", "seqlen_kv", "num_heads_q", "head_dim"])
+@pytest.mark.parametrize("value", [0, -1, 2**31])
+def test_counts_out_of_range(name, value):
+    facts = dict(batch=1, seqlen_q=1, seqlen_kv=1, num_heads_q=1, num_heads_kv=1, head_dim=1)
+    with pytest.raises(ValueError, match=f"{name}={value}"):
+        AttentionProblem(**{**facts, name: value})
+
+
+@pytest.mark.parametrize("value", [1.0, "1", None])
+def test_counts_that_are_no_integers(value):
+    with pytest.raises(TypeError, match="seqlen_q="):
+        AttentionProblem(1, value, 1, 1, 1, 1)
+
+
+def test_an_array_without_a_last_axis_is_no_default():
+    with pytest.raises(ValueError, match="head_dim_v=-1"):
+        attention_problem((1, 1, 1, 8), (1, 1, 1, 8), (1, 1, 1, 0), "bshd")

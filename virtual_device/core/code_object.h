@@ -1,0 +1,153 @@
+// Code objects: AMDGPU ELF images (COV4, 5 and 6), their metadata, kernel descriptors and segments.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/memory.h"
+#include "core/types.h"
+
+namespace vdev {
+
+// How the runtime fills one kernarg entry (metadata `.value_kind`).
+enum class ArgKind : u8 {
+  kByValue,
+  kGlobalBuffer,
+  kDynamicSharedPointer,
+  kSampler,
+  kImage,
+  kPipe,
+  kQueue,
+  kHiddenGlobalOffsetX,
+  kHiddenGlobalOffsetY,
+  kHiddenGlobalOffsetZ,
+  kHiddenNone,
+  kHiddenPrintfBuffer,
+  kHiddenHostcallBuffer,
+  kHiddenDefaultQueue,
+  kHiddenCompletionAction,
+  kHiddenMultigridSyncArg,
+  kHiddenBlockCountX,
+  kHiddenBlockCountY,
+  kHiddenBlockCountZ,
+  kHiddenGroupSizeX,
+  kHiddenGroupSizeY,
+  kHiddenGroupSizeZ,
+  kHiddenRemainderX,
+  kHiddenRemainderY,
+  kHiddenRemainderZ,
+  kHiddenGridDims,
+  kHiddenHeapV1,
+  kHiddenDynamicLdsSize,
+  kHiddenPrivateBase,
+  kHiddenSharedBase,
+  kHiddenQueuePtr,
+};
+
+struct KernelArg {
+  std::string name;
+  u32 offset = 0;
+  u32 size = 0;
+  ArgKind kind = ArgKind::kByValue;
+};
+
+// The 64-byte kernel descriptor, decoded, joined with the kernel's metadata.
+struct Kernel {
+  std::string name;            // symbol without ".kd"
+  u64 descriptor_address = 0;  // device address of the descriptor
+  // Device address of the kernel's code. The hardware starts a kernel with preloaded kernargs 256
+  // bytes later, behind a prologue for firmware without preloading.
+  u64 entry_address = 0;
+  u32 lds_bytes = 0;      // static LDS
+  u32 scratch_bytes = 0;  // private segment per lane
+  bool dynamic_stack = false;
+  u32 kernarg_bytes = 0;  // .kernarg_segment_size (the descriptor's may be 0)
+  u32 kernarg_align = 16;
+  std::vector<KernelArg> args;  // in metadata order, hidden ones included
+  u32 max_workgroup_size = 1024;
+  bool uniform_workgroup_size = false;
+  u32 num_vgprs = 0;  // arch VGPRs allocated (accum_offset)
+  u32 num_agprs = 0;  // AGPRs allocated (granulated total - accum_offset)
+  u32 num_sgprs = 0;  // from metadata .sgpr_count (informative; 102 are addressable)
+  u32 vgpr_spills = 0, sgpr_spills = 0;
+  // compute_pgm_rsrc1: MODE bits
+  u32 float_mode = 0xf0;  // [1:0] round32 [3:2] round16_64 [5:4] denorm32 [7:6] denorm16_64
+  bool dx10_clamp = true, ieee_mode = true, fp16_overflow = false;
+  // compute_pgm_rsrc2
+  bool enable_private_segment = false;
+  u32 user_sgpr_count = 0;
+  bool workgroup_id_x = true, workgroup_id_y = false, workgroup_id_z = false;
+  bool workgroup_info = false;
+  u32 workitem_id_dims = 0;  // 0: x, 1: x y, 2: x y z (packed, 10 bits each, in v0)
+  bool trap_handler = false;
+  u32 exception_mask = 0;  // enabled floating point traps, bits [30:24] of compute_pgm_rsrc2
+  // Recorded here, refused by the launch where the device lacks it.
+  u32 wavefront_size = 64;
+  bool tg_split = false;  // waves of a workgroup on several CUs
+  // kernel_code_properties, in the order in which they fill user SGPRs
+  bool user_private_segment_buffer = false, user_dispatch_ptr = false, user_queue_ptr = false,
+       user_kernarg_ptr = false, user_dispatch_id = false, user_flat_scratch = false,
+       user_private_segment_size = false;
+  u32 kernarg_preload_dwords = 0, kernarg_preload_offset = 0;
+};
+
+struct GlobalVariable {
+  std::string name;
+  u64 address = 0;
+  u64 size = 0;
+};
+
+// Why an image was refused; `invalid_image` maps to hipErrorInvalidImage, otherwise NoBinaryForGpu.
+struct LoadError {
+  bool invalid_image = true;
+  std::string message;
+};
+
+struct DecodedCode;  // filled by the interpreter, see core/program.h
+
+// One loaded image: its segments live in device memory until the last reference goes.
+class CodeObject {
+ public:
+  // `image` may be a raw ELF or an uncompressed clang offload bundle; `arch` is e.g. "gfx942".
+  static std::variant<std::shared_ptr<CodeObject>, LoadError> load(std::span<const u8> image,
+                                                                   std::string_view arch,
+                                                                   Memory& memory);
+  ~CodeObject();
+
+  const std::string& arch() const { return arch_; }
+  const std::vector<Kernel>& kernels() const { return kernels_; }
+  const Kernel* find_kernel(std::string_view name) const;
+  const std::vector<GlobalVariable>& globals() const { return globals_; }
+  // Executable range, for the instruction fetch: device addresses and the host's view of them.
+  u64 text_address() const { return text_address_; }
+  std::span<const u32> text() const { return text_; }
+  // The nearest function symbol at or below a device address, for reports ("kernel+0x1c4").
+  std::string describe(u64 address) const;
+
+  std::shared_ptr<DecodedCode> decoded;  // set once by the interpreter at load
+
+ private:
+  struct Symbol {
+    u64 address = 0;
+    std::string name;
+  };
+
+  explicit CodeObject(Memory& memory) : memory_(memory) {}
+
+  friend class CodeObjectLoader;
+
+  Memory& memory_;
+  Allocation segments_;  // all of them, at their distances in the image
+  std::string arch_;
+  std::vector<Kernel> kernels_;
+  std::vector<GlobalVariable> globals_;
+  std::vector<Symbol> functions_;  // by address
+  u64 text_address_ = 0;
+  std::span<const u32> text_;
+};
+
+}  // namespace vdev

@@ -1,0 +1,217 @@
+#include "core/device.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdio>
+#include <list>
+#include <mutex>
+#include <thread>
+
+#include "core/apertures.h"
+#include "core/launch_state.h"
+#include "core/worker.h"
+
+namespace vdev {
+
+void LaunchState::fault(FaultKind kind, std::string report) {
+  std::lock_guard lock(mutex);
+  if (result.fault != FaultKind::kNone) return;
+  result = {kind, std::move(report)};
+  faulted = true;
+}
+
+// The pool: threads start with the first launch and sleep between launches.
+class Device::Workers {
+ public:
+  explicit Workers(Device& device) : device_(device) {}
+  ~Workers() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  void run(const std::shared_ptr<LaunchState>& launch) {
+    {
+      std::lock_guard lock(mutex_);
+      u32 wanted = launch->options.threads;
+      if (wanted == 0) wanted = std::max(1u, std::thread::hardware_concurrency());
+      active_threads_ = wanted;
+      while (threads_.size() < wanted) {
+        const u32 idx = static_cast<u32>(threads_.size());
+        threads_.emplace_back([this, idx] { work(idx); });
+      }
+      launches_.push_back(launch);
+    }
+    wake_.notify_all();
+    std::unique_lock lock(launch->mutex);
+    launch->condition.wait(lock, [&] { return launch->finished; });
+  }
+
+ private:
+  // Concurrent launches take turns: each worker starts one workgroup of each in rotation.
+  std::shared_ptr<LaunchState> pick(Worker& worker) {
+    std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < launches_.size(); ++i) {
+      launches_.splice(launches_.end(), launches_, launches_.begin());
+      if (worker.start(launches_.back())) return launches_.back();
+    }
+    return nullptr;
+  }
+
+  void finish_launches() {
+    std::lock_guard lock(mutex_);
+    for (auto it = launches_.begin(); it != launches_.end();) {
+      LaunchState& launch = **it;
+      const bool all_done = launch.done == launch.num_workgroups;
+      if (all_done || (launch.faulted && launch.resident == 0)) {
+        {
+          std::lock_guard launch_lock(launch.mutex);
+          launch.finished = true;
+          launch.condition.notify_all();
+        }
+        it = launches_.erase(it);
+      } else {
+        ++it;
+      }
+    }
+  }
+
+  void work(u32 idx) {
+    Worker worker(device_);
+    for (;;) {
+      // A slice that expired means that somebody may wait for a workgroup that has not started.
+      pick(worker);
+      if (worker.run_slice()) {
+        finish_launches();
+        continue;
+      }
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [&] { return stopping_ || (idx < active_threads_ && has_work()); });
+      if (stopping_) return;
+    }
+  }
+  bool has_work() const {
+    for (const auto& launch : launches_)
+      if (!launch->faulted && launch->next < launch->num_workgroups &&
+          launch->resident < launch->resident_limit)
+        return true;
+    return false;
+  }
+
+  Device& device_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::list<std::shared_ptr<LaunchState>> launches_;
+  std::vector<std::thread> threads_;
+  u32 active_threads_ = 0;
+  bool stopping_ = false;
+};
+
+Device::Device(const DeviceLimits& limits)
+    : limits_(limits), memory_(limits.memory_bytes), workers_(std::make_unique<Workers>(*this)) {}
+Device::~Device() = default;
+
+u32 Device::resident_workgroups_per_cu(const Kernel& kernel, u32 workgroup_lanes,
+                                       u32 dynamic_lds) const {
+  const u32 waves = (workgroup_lanes + kLanes - 1) / kLanes;
+  const u64 lds = u64{kernel.lds_bytes} + dynamic_lds;
+  const u32 vgprs = std::max(8u, (kernel.num_vgprs + kernel.num_agprs + 7) / 8 * 8);
+  if (waves == 0 || workgroup_lanes > 1024 || lds > limits_.lds_bytes ||
+      vgprs > limits_.vgprs_per_simd)
+    return 0;
+  const u32 waves_per_simd = std::min(limits_.waves_per_simd, limits_.vgprs_per_simd / vgprs);
+  u32 workgroups = waves_per_simd * limits_.simds_per_cu / waves;
+  // LDS is allocated in granules of 512 bytes; 16 barriers limit workgroups of several waves.
+  if (lds > 0) workgroups = std::min<u32>(workgroups, limits_.lds_bytes / ((lds + 511) / 512 * 512));
+  if (waves > 1) workgroups = std::min(workgroups, 16u);
+  return workgroups;
+}
+
+namespace {
+
+// hsa_kernel_dispatch_packet_t
+struct DispatchPacket {
+  u16 header, setup, workgroup_size_x, workgroup_size_y, workgroup_size_z, reserved0;
+  u32 grid_size_x, grid_size_y, grid_size_z, private_segment_size, group_segment_size;
+  u64 kernel_object, kernarg_address, reserved2, completion_signal;
+};
+static_assert(sizeof(DispatchPacket) == 64);
+
+constexpr u64 kQueueBytes = 256;  // amd_queue_t, of which kernels read the aperture words
+constexpr u64 kPacketOffset = 0, kQueueOffset = 64, kKernargOffset = kQueueOffset + kQueueBytes;
+
+// The kernarg segment, rounded up to what scalar loads may fetch beyond the last argument.
+u64 segment_bytes(const Kernel& kernel) { return kKernargOffset + (u64{kernel.kernarg_bytes} + 63) / 64 * 64; }
+
+void write_packet(const LaunchState& state, std::byte* host) {
+  const Launch& launch = state.launch;
+  DispatchPacket packet{};
+  packet.setup = 3;
+  packet.workgroup_size_x = static_cast<u16>(launch.workgroup_size.x);
+  packet.workgroup_size_y = static_cast<u16>(launch.workgroup_size.y);
+  packet.workgroup_size_z = static_cast<u16>(launch.workgroup_size.z);
+  packet.grid_size_x = launch.num_workgroups.x * launch.workgroup_size.x;
+  packet.grid_size_y = launch.num_workgroups.y * launch.workgroup_size.y;
+  packet.grid_size_z = launch.num_workgroups.z * launch.workgroup_size.z;
+  packet.private_segment_size = launch.kernel->scratch_bytes;
+  packet.group_segment_size = state.lds_bytes;
+  packet.kernel_object = launch.kernel->descriptor_address;
+  packet.kernarg_address = state.kernarg_address;
+  std::memcpy(host + kPacketOffset, &packet, sizeof packet);
+  u32 queue[kQueueBytes / 4] = {};
+  queue[0x40 / 4] = static_cast<u32>(kSharedBase >> 32);   // group_segment_aperture_base_hi
+  queue[0x44 / 4] = static_cast<u32>(kPrivateBase >> 32);  // private_segment_aperture_base_hi
+  std::memcpy(host + kQueueOffset, queue, sizeof queue);
+  std::memcpy(host + kKernargOffset, state.kernarg.data(), state.kernarg.size());
+}
+
+}  // namespace
+
+LaunchResult Device::execute(const Launch& launch) {
+  const Kernel& kernel = *launch.kernel;
+  const u32 lanes = launch.workgroup_size.x * launch.workgroup_size.y * launch.workgroup_size.z;
+  const u32 per_cu = resident_workgroups_per_cu(kernel, lanes, launch.dynamic_lds_bytes);
+  if (per_cu == 0) {
+    char text[256];
+    std::snprintf(text, sizeof text,
+                  "kernel %s cannot be resident: workgroup of %u lanes, %u + %u bytes of LDS (have "
+                  "%u), %u VGPRs + %u AGPRs (have %u)",
+                  kernel.name.c_str(), lanes, kernel.lds_bytes, launch.dynamic_lds_bytes,
+                  limits_.lds_bytes, kernel.num_vgprs, kernel.num_agprs, limits_.vgprs_per_simd);
+    return {FaultKind::kResources, text};
+  }
+  const DecodedCode& code = decoded(*launch.code);
+  auto state = std::make_shared<LaunchState>(launch, code);
+  // Firmware that knows kernarg preloading enters behind the 256 bytes that load the arguments.
+  const u64 entry = kernel.entry_address + (kernel.kernarg_preload_dwords ? 256 : 0);
+  state->entry = code.at(entry);
+  if (!state->entry)
+    return {FaultKind::kIllegalInstruction, "kernel " + kernel.name + " has no code at its entry"};
+  state->options = options_;
+  state->options.quantum = std::clamp(options_.quantum, 1u, 16u);
+  state->num_xcds = limits_.num_xcds;
+  state->lds_bytes = kernel.lds_bytes + launch.dynamic_lds_bytes;
+  state->waves_per_workgroup = (lanes + kLanes - 1) / kLanes;
+  state->num_workgroups = launch.num_workgroups.count();
+  state->resident_limit = u64{per_cu} * limits_.num_cus;
+
+  const auto segment = memory_.allocate(segment_bytes(kernel), MemoryKind::kDevice);
+  if (!segment) return {FaultKind::kResources, "no device memory for the kernarg segment"};
+  state->dispatch_packet_address = segment->base + kPacketOffset;
+  state->queue_address = segment->base + kQueueOffset;
+  state->kernarg_address = segment->base + kKernargOffset;
+  state->kernarg = launch.kernarg;
+  state->kernarg.resize((u64{kernel.kernarg_bytes} + 63) / 64 * 64);
+  fill_hidden_arguments(*state);
+  write_packet(*state, segment->host(segment->base));
+
+  counters_.launches.fetch_add(1, std::memory_order_relaxed);
+  workers_->run(state);
+  memory_.free(segment->base);
+  return state->result;
+}
+
+}  // namespace vdev

@@ -1,0 +1,87 @@
+// The device: memory, and the execution of launches on a pool of worker threads.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/code_object.h"
+#include "core/memory.h"
+#include "core/types.h"
+
+namespace vdev {
+
+struct Dim3 {
+  u32 x = 1, y = 1, z = 1;
+  u64 count() const { return u64{x} * y * z; }
+};
+
+// One kernel dispatch, complete: hidden arguments are filled in by Device::execute.
+struct Launch {
+  std::shared_ptr<CodeObject> code;
+  const Kernel* kernel = nullptr;
+  Dim3 num_workgroups;
+  Dim3 workgroup_size;
+  u32 dynamic_lds_bytes = 0;
+  std::vector<u8> kernarg;  // explicit arguments at their metadata offsets; kernarg_bytes long
+};
+
+enum class FaultKind : u8 {
+  kNone, kIllegalAddress, kIllegalInstruction, kMisaligned, kDeadlock, kRunaway, kTrap, kResources,
+  kAborted,
+};
+
+// `report` names kernel, pc, instruction, workgroup, wave, lane and address.
+struct LaunchResult {
+  FaultKind fault = FaultKind::kNone;
+  std::string report;
+};
+
+struct DeviceOptions {
+  u32 threads = 0;                       // workers; 0 = one per core
+  u32 quantum = 8;                       // instructions of a wave before the next one runs, <= 16
+  u64 seed = 0;                          // order of waves and workgroups, register poison
+  u64 max_instructions = u64{1} << 30;   // per workgroup without progress, then kRunaway
+};
+
+struct Counters {
+  std::atomic<u64> instructions{0}, mfma{0}, workgroups{0}, launches{0};
+};
+
+// What the hardware is: fixed by the architecture that the library plays.
+struct DeviceLimits {
+  std::string arch = "gfx942";
+  u32 num_cus = 304, num_xcds = 8;
+  u32 lds_bytes = 65536, simds_per_cu = 4, waves_per_simd = 8, vgprs_per_simd = 512;
+  u32 sgprs_per_simd = 800;
+  u64 memory_bytes = u64{206141652992};
+};
+
+class Device {
+ public:
+  explicit Device(const DeviceLimits& limits);
+  ~Device();
+
+  Memory& memory() { return memory_; }
+  const DeviceLimits& limits() const { return limits_; }
+  DeviceOptions& options() { return options_; }  // read at the start of every launch
+  Counters& counters() { return counters_; }
+
+  // Runs a launch to its end. Blocking; callable from several threads at once: workgroups of
+  // concurrent launches share the workers. Never throws, never takes the process down.
+  LaunchResult execute(const Launch& launch);
+  // Workgroups of this kernel that fit on one CU at a time (0: it can never run).
+  u32 resident_workgroups_per_cu(const Kernel& kernel, u32 workgroup_lanes, u32 dynamic_lds) const;
+
+ private:
+  DeviceLimits limits_;
+  DeviceOptions options_;
+  Counters counters_;
+  Memory memory_;
+  class Workers;
+  std::unique_ptr<Workers> workers_;
+};
+
+}  // namespace vdev

@@ -1,0 +1,51 @@
+// One launch in flight: what every worker needs to start and finish its workgroups.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "core/device.h"
+#include "core/program.h"
+
+namespace vdev {
+
+struct Wave;
+struct Workgroup;
+
+struct LaunchState {
+  const Launch& launch;
+  const DecodedCode& code;
+  const Inst* entry = nullptr;
+  DeviceOptions options;
+  u32 num_xcds = 8;
+  u64 kernarg_address = 0, dispatch_packet_address = 0, queue_address = 0;
+  std::vector<u8> kernarg;         // complete, hidden arguments included (for preloading)
+  u32 lds_bytes = 0, waves_per_workgroup = 0;
+  u64 num_workgroups = 0;
+  u64 resident_limit = 0;          // workgroups that the modelled device holds at a time
+
+  std::atomic<u64> next{0};        // next workgroup to start
+  std::atomic<u64> resident{0};    // started and not finished
+  std::atomic<u64> done{0};
+  std::atomic<u64> progress{0};    // changes of memory, ends of waves
+  std::atomic<bool> faulted{false};
+
+  std::mutex mutex;                // result, finished
+  std::condition_variable condition;
+  LaunchResult result;
+  bool finished = false;
+
+  LaunchState(const Launch& l, const DecodedCode& c) : launch(l), code(c) {}
+  const Kernel& kernel() const { return *launch.kernel; }
+  // Keeps the first fault only.
+  void fault(FaultKind kind, std::string report);
+};
+
+// Writes the hidden arguments of the launch into its kernarg segment.
+void fill_hidden_arguments(LaunchState& state);
+// Registers of a wave at its first instruction, by the kernel descriptor.
+void initialise_wave(const LaunchState& state, const Workgroup& workgroup, Wave& wave);
+
+}  // namespace vdev

@@ -1,0 +1,197 @@
+#include "core/memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <mutex>
+
+namespace vdev {
+namespace {
+
+constexpr u64 kPoisonBytes = 64 * 1024;
+constexpr u64 kLeastRange = u64{64} << 20;
+// From here on an allocation may be far larger than the machine and sparsely used (a KV cache): a
+// huge page per touched row would commit 512 times as much.
+constexpr u64 kNoHugePages = u64{1} << 30;
+// Bounds the history behind was_freed(), which only serves reports.
+constexpr std::size_t kFreedHistory = 1 << 16;
+
+u64 round_to_page(u64 bytes) { return (bytes + kMemoryPage - 1) & ~(kMemoryPage - 1); }
+
+void* pointer(u64 address) { return reinterpret_cast<void*>(address); }
+
+// Reserves `copies` adjacent ranges of `bytes` each, halving `bytes` until the system grants it;
+// returns 0 with `bytes` 0 when it grants none.
+u64 reserve(u64& bytes, u64 copies) {
+  for (; bytes >= kLeastRange; bytes = (bytes / 2) & ~(kMemoryPage - 1)) {
+    void* p = mmap(nullptr, bytes * copies, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    if (p == MAP_FAILED) continue;
+    madvise(p, bytes * copies, MADV_DONTDUMP);
+    // The last copy of two is the backing store. It stays accessible as a whole, one mapping for
+    // the kernel to keep, because every access to it has been checked against the table.
+    const u64 base = reinterpret_cast<u64>(p);
+    if (copies == 1 || mprotect(pointer(base + bytes), bytes, PROT_READ | PROT_WRITE) == 0) {
+      return base;
+    }
+    munmap(p, bytes * copies);
+  }
+  bytes = 0;
+  return 0;
+}
+
+void poison(std::byte* host, u64 bytes) {
+  const std::byte low{kPoison16 & 0xff}, high{kPoison16 >> 8};
+  for (u64 i = 0; i < bytes; ++i) host[i] = i % 2 ? high : low;
+}
+
+}  // namespace
+
+Memory::Memory(u64 capacity, u64 range_bytes) {
+  device_.size = host_.size = range_bytes & ~(kMemoryPage - 1);
+  device_.base = reserve(device_.size, 2);
+  host_.base = reserve(host_.size, 1);
+  bias_ = static_cast<i64>(device_.size);
+  device_.cursor = device_.base + kGuardBytes;
+  host_.cursor = host_.base + kGuardBytes;
+  capacity_ = std::min(capacity, device_.size);
+}
+
+Memory::~Memory() {
+  if (device_.size) munmap(pointer(device_.base), 2 * device_.size);
+  if (host_.size) munmap(pointer(host_.base), host_.size);
+}
+
+std::optional<u64> Memory::place(Range& range, u64 bytes) {
+  const u64 end = range.base + range.size;
+  for (const u64 start : {range.cursor, range.base + kGuardBytes}) {
+    // No live allocation that begins below a candidate reaches nearer to it than the guard.
+    u64 candidate = start;
+    while (candidate <= end && bytes <= end - candidate && kGuardBytes <= end - candidate - bytes) {
+      const auto next = live_.lower_bound(candidate);
+      if (next == live_.end() || next->first - candidate >= bytes + kGuardBytes) {
+        range.cursor = candidate + bytes + kGuardBytes;
+        return candidate;
+      }
+      candidate = round_to_page(next->first + next->second.size) + kGuardBytes;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Allocation> Memory::allocate(u64 size, MemoryKind kind, u32 flags, Fill fill) {
+  const bool on_device = kind == MemoryKind::kDevice;
+  Range& range = on_device ? device_ : host_;
+  if (size == 0 || size > range.size) return std::nullopt;
+  const u64 bytes = round_to_page(size);
+  Allocation allocation{.size = size, .bias = on_device ? bias_ : 0, .kind = kind, .flags = flags};
+  {
+    std::unique_lock lock(mutex_);
+    if (on_device && bytes > capacity_ - used()) return std::nullopt;
+    const auto base = place(range, bytes);
+    if (!base) return std::nullopt;
+    allocation.base = *base;
+    void* host = allocation.host(*base);
+    if (!on_device && mprotect(host, bytes, PROT_READ | PROT_WRITE) != 0) return std::nullopt;
+    if (bytes >= kNoHugePages) madvise(host, bytes, MADV_NOHUGEPAGE);
+    // A straggler may have touched pages of the range after they were released.
+    if (fill == Fill::kZero) madvise(host, bytes, MADV_DONTNEED);
+    allocation.id = next_id_++;
+    live_.emplace(allocation.base, allocation);
+    if (on_device) used_.fetch_add(bytes, std::memory_order_relaxed);
+    epoch_.fetch_add(1, std::memory_order_release);
+  }
+  if (fill == Fill::kPoison) {
+    poison(allocation.host(allocation.base), std::min(size, kPoisonBytes));
+  }
+  return allocation;
+}
+
+void Memory::retire(std::map<u64, Allocation>::iterator it) {
+  freed_.push_back(it->second);
+  if (freed_.size() > kFreedHistory) freed_.pop_front();
+  live_.erase(it);
+  epoch_.fetch_add(1, std::memory_order_release);
+}
+
+bool Memory::free(u64 address) {
+  std::unique_lock lock(mutex_);
+  const auto it = live_.find(address);
+  if (it == live_.end() || !reserved(address, address)) return false;
+  const Allocation allocation = it->second;
+  const u64 bytes = round_to_page(allocation.size);
+  void* host = allocation.host(address);
+  madvise(host, bytes, MADV_DONTNEED);
+  if (allocation.kind == MemoryKind::kDevice) {
+    used_.fetch_sub(bytes, std::memory_order_relaxed);
+  } else {
+    mprotect(host, bytes, PROT_NONE);
+  }
+  retire(it);
+  return true;
+}
+
+// Whether [first, last] touches address space that belongs to this Memory, live or not.
+bool Memory::reserved(u64 first, u64 last) const {
+  const auto touches = [&](u64 base, u64 size) { return first < base + size && last >= base; };
+  return touches(device_.base, 2 * device_.size) || touches(host_.base, host_.size);
+}
+
+bool Memory::register_host(void* host, u64 size, u32 flags) {
+  const u64 base = reinterpret_cast<u64>(host);
+  const u64 last = base + size - 1;
+  if (base == 0 || size == 0 || last < base || reserved(base, last)) return false;
+  std::unique_lock lock(mutex_);
+  const auto above = live_.lower_bound(base);
+  if (above != live_.end() && above->first <= last) return false;
+  if (above != live_.begin()) {
+    const Allocation& below = std::prev(above)->second;
+    if (base - below.base < below.size) return false;
+  }
+  live_.emplace(base, Allocation{.base = base,
+                                 .size = size,
+                                 .bias = 0,
+                                 .kind = MemoryKind::kHost,
+                                 .flags = flags,
+                                 .id = next_id_++});
+  epoch_.fetch_add(1, std::memory_order_release);
+  return true;
+}
+
+bool Memory::unregister_host(void* host) {
+  const u64 base = reinterpret_cast<u64>(host);
+  std::unique_lock lock(mutex_);
+  const auto it = live_.find(base);
+  if (it == live_.end() || reserved(base, base)) return false;
+  retire(it);
+  return true;
+}
+
+std::optional<Allocation> Memory::find(u64 address) const {
+  std::shared_lock lock(mutex_);
+  const auto above = live_.upper_bound(address);
+  if (above == live_.begin()) return std::nullopt;
+  const Allocation& allocation = std::prev(above)->second;
+  if (!allocation.contains(address, 1)) return std::nullopt;
+  return allocation;
+}
+
+std::optional<Allocation> Memory::nearest(u64 address) const {
+  std::shared_lock lock(mutex_);
+  const auto above = live_.upper_bound(address);
+  if (above == live_.begin()) {
+    return above == live_.end() ? std::nullopt : std::optional(above->second);
+  }
+  const Allocation& below = std::prev(above)->second;
+  if (above == live_.end() || below.contains(address, 1)) return below;
+  const u64 past_below = address - (below.base + below.size - 1);
+  return past_below <= above->first - address ? below : above->second;
+}
+
+bool Memory::was_freed(u64 address) const {
+  std::shared_lock lock(mutex_);
+  return std::any_of(freed_.begin(), freed_.end(),
+                     [&](const Allocation& a) { return a.contains(address, 1); });
+}
+
+}  // namespace vdev

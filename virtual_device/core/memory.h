@@ -1,0 +1,102 @@
+// Device memory: an address range of its own, allocations fenced by guard zones.
+//
+// Device addresses lie in a reserved range that the host cannot dereference (PROT_NONE), as on a
+// GPU. The bytes live in a second reserved range at a constant distance. Host memory that was
+// registered or allocated through the runtime appears at its own host address (bias 0): allocated
+// host and managed memory comes from a third range, where only live allocations are accessible.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <optional>
+#include <shared_mutex>
+
+#include "core/types.h"
+
+namespace vdev {
+
+enum class MemoryKind : u8 { kDevice, kHost, kManaged };
+
+// What a fresh allocation holds. kPoison: the 16-bit pattern kPoison16 in its first 64 KiB, and
+// nothing to rely on after that; kZero: zeros throughout, without touching a page.
+enum class Fill : u8 { kPoison, kZero };
+
+// A NaN in binary16, in bfloat16 and, twice, in binary32.
+inline constexpr u16 kPoison16 = 0x7fa5;
+inline constexpr u64 kMemoryPage = 4096;
+inline constexpr u64 kGuardBytes = 64 * 1024;  // least distance of two allocations of the ranges
+
+struct Allocation {
+  u64 base = 0;  // first device address
+  u64 size = 0;  // bytes asked for; the byte after the last one is already out of bounds
+  i64 bias = 0;  // host address = device address + bias
+  MemoryKind kind = MemoryKind::kDevice;
+  u32 flags = 0;  // as given to the allocating call
+  u64 id = 0;     // unique, never reused
+  bool contains(u64 address, u64 bytes) const {
+    return address >= base && bytes <= size && address - base <= size - bytes;
+  }
+  std::byte* host(u64 address) const {
+    return reinterpret_cast<std::byte*>(address + static_cast<u64>(bias));
+  }
+};
+
+class Memory {
+ public:
+  // `capacity`: what hipMemGetInfo calls total. Pages are committed when first touched.
+  // `range_bytes`: address space to reserve for device and for host memory each; halved until the
+  // system grants it, and the capacity is cut to what was granted.
+  explicit Memory(u64 capacity, u64 range_bytes = u64{1} << 40);
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  // Returns nothing for size 0 and when the capacity (device) or the address range (host, managed)
+  // is exhausted. Base is aligned to 4096.
+  std::optional<Allocation> allocate(u64 size, MemoryKind kind, u32 flags = 0,
+                                     Fill fill = Fill::kPoison);
+  // Makes [host, host+size) visible at the same address. False when it is empty or overlaps
+  // another allocation.
+  bool register_host(void* host, u64 size, u32 flags);
+  bool unregister_host(void* host);
+  // `address` must be a base. False when it is not one (double free and registered host memory
+  // included). The pages go back to the system; for host and managed memory the caller must have
+  // drained the device first, because a later access by address faults.
+  bool free(u64 address);
+
+  // The live allocation that holds `address`, if any; the nearest one below or above for reports.
+  std::optional<Allocation> find(u64 address) const;
+  std::optional<Allocation> nearest(u64 address) const;
+  // True when `address` was inside an allocation that has been freed since.
+  bool was_freed(u64 address) const;
+
+  u64 capacity() const { return capacity_; }
+  u64 used() const { return used_.load(std::memory_order_relaxed); }
+  // Grows with every change of the table: per-worker caches of Allocation are valid for one epoch.
+  u64 epoch() const { return epoch_.load(std::memory_order_acquire); }
+
+ private:
+  // Reserved address space, handed out next-fit from a cursor that wraps around: a freed range
+  // stays unused until the whole range has been walked, so that stale pointers are noticed.
+  struct Range {
+    u64 base = 0, size = 0, cursor = 0;
+  };
+
+  std::optional<u64> place(Range& range, u64 bytes);    // with mutex_ held
+  void retire(std::map<u64, Allocation>::iterator it);  // with mutex_ held
+  bool reserved(u64 first, u64 last) const;
+
+  Range device_, host_;
+  i64 bias_ = 0;  // of device memory
+  u64 capacity_ = 0;
+  std::atomic<u64> used_{0};
+  std::atomic<u64> epoch_{1};
+
+  mutable std::shared_mutex mutex_;  // guards everything below, and the cursors
+  std::map<u64, Allocation> live_;   // by base
+  std::deque<Allocation> freed_;     // newest last, bounded
+  u64 next_id_ = 1;
+};
+
+}  // namespace vdev

@@ -1,0 +1,169 @@
+#include "core/offload_bundle.h"
+
+#include <elf.h>
+
+#include <algorithm>
+
+#include "core/elf.h"
+
+namespace vdev {
+namespace {
+
+constexpr std::string_view kMagic = "__CLANG_OFFLOAD_BUNDLE__";
+constexpr std::string_view kCompressedMagic = "CCOB";
+
+bool starts_with(std::span<const u8> image, std::string_view magic) {
+  return image.size() >= magic.size() && std::memcmp(image.data(), magic.data(), magic.size()) == 0;
+}
+
+template <class T>
+T load(const u8* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+
+// An entry is three u64 (offset and bytes of the image, length of the name) and the name.
+struct Entry {
+  u64 offset = 0, size = 0;
+  std::string_view name;
+};
+
+// Reads the entry at `position` and moves behind it; nothing when it leaves the bundle.
+std::optional<Entry> next_entry(std::span<const u8> bundle, u64& position) {
+  if (bundle.size() - position < 24) return std::nullopt;
+  const u8* at = bundle.data() + position;
+  const u64 name_bytes = load<u64>(at + 16);
+  position += 24;
+  if (name_bytes > bundle.size() - position) return std::nullopt;
+  position += name_bytes;
+  return Entry{
+      load<u64>(at), load<u64>(at + 8), {reinterpret_cast<const char*>(at) + 24, name_bytes}};
+}
+
+// Entry names are KIND-TRIPLE-TARGET with triples of several spellings; the target id begins at
+// the processor. Host entries and other devices' give nothing.
+std::optional<TargetId> device_target(std::string_view name) {
+  if (!name.starts_with("hip-") && !name.starts_with("hipv4-")) return std::nullopt;
+  const auto dash = name.rfind("-gfx");
+  if (dash == std::string_view::npos) return std::nullopt;
+  return TargetId::parse(name.substr(dash + 1));
+}
+
+u64 elf_bytes(const u8* image) {
+  const auto header = load<Elf64_Ehdr>(image);
+  u64 end = sizeof(header);
+  end = std::max(end, header.e_phoff + u64{header.e_phnum} * sizeof(Elf64_Phdr));
+  end = std::max(end, header.e_shoff + u64{header.e_shnum} * sizeof(Elf64_Shdr));
+  for (u64 i = 0; i < header.e_phnum; ++i) {
+    const auto segment = load<Elf64_Phdr>(image + header.e_phoff + i * sizeof(Elf64_Phdr));
+    end = std::max(end, segment.p_offset + segment.p_filesz);
+  }
+  for (u64 i = 0; i < header.e_shnum; ++i) {
+    const auto section = load<Elf64_Shdr>(image + header.e_shoff + i * sizeof(Elf64_Shdr));
+    if (section.sh_type == SHT_NOBITS) continue;
+    end = std::max(end, section.sh_offset + section.sh_size);
+  }
+  return end;
+}
+
+u64 bundle_bytes(const u8* image) {
+  const u64 count = load<u64>(image + kMagic.size());
+  u64 position = kMagic.size() + 8, end = position;
+  for (u64 i = 0; i < count; ++i) {
+    const u8* at = image + position;
+    position += 24 + load<u64>(at + 16);
+    end = std::max({end, position, load<u64>(at) + load<u64>(at + 8)});
+  }
+  return end;
+}
+
+}  // namespace
+
+std::optional<TargetId> TargetId::parse(std::string_view text) {
+  TargetId target;
+  const auto colon = text.find(':');
+  target.processor = text.substr(0, colon);
+  while (!text.empty()) {
+    const auto end = std::min(text.find(':'), text.size());
+    const std::string_view part = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (part == target.processor) continue;
+    if (part.empty()) return std::nullopt;
+    const char sign = part.back();
+    const std::string_view name = part.substr(0, part.size() - 1);
+    Feature* feature = name == "sramecc" ? &target.sramecc
+                       : name == "xnack" ? &target.xnack
+                                         : nullptr;
+    if (!feature || (sign != '+' && sign != '-')) return std::nullopt;
+    *feature = sign == '+' ? Feature::kOn : Feature::kOff;
+  }
+  return target;
+}
+
+bool runs_on(const TargetId& target, std::string_view arch) {
+  return (target.processor == arch || target.processor == kGenericProcessor) &&
+         target.sramecc != TargetId::Feature::kOff && target.xnack != TargetId::Feature::kOn;
+}
+
+bool is_offload_bundle(std::span<const u8> image) { return starts_with(image, kMagic); }
+
+bool is_compressed_bundle(std::span<const u8> image) {
+  return starts_with(image, kCompressedMagic);
+}
+
+std::optional<std::span<const u8>> select_image(std::span<const u8> bundle, std::string_view arch,
+                                                std::string& error) {
+  u64 position = kMagic.size() + 8;
+  if (bundle.size() < position) {
+    error = "the offload bundle is cut off";
+    return std::nullopt;
+  }
+  const u64 count = load<u64>(bundle.data() + kMagic.size());
+  std::optional<Entry> best;
+  int best_rank = -1;
+  std::string names;
+  for (u64 i = 0; i < count; ++i) {
+    const auto entry = next_entry(bundle, position);
+    if (!entry) {
+      error = "entry " + std::to_string(i) + " of the offload bundle is cut off";
+      return std::nullopt;
+    }
+    if (i < 16) names += (i ? ", " : "") + elf::quoted(entry->name);
+    if (i == 16) names += ", ...";
+    const auto target = device_target(entry->name);
+    if (!target || !runs_on(*target, arch)) continue;
+    const int rank = 4 * (target->processor == arch) +
+                     (target->sramecc != TargetId::Feature::kAny) +
+                     (target->xnack != TargetId::Feature::kAny);
+    if (rank > best_rank) {
+      best = entry;
+      best_rank = rank;
+    }
+  }
+  if (!best) {
+    error = "the offload bundle has no image for " + std::string(arch) +
+            std::string(kDeviceFeatures) + "; it has " + (count ? names : "none at all");
+    return std::nullopt;
+  }
+  if (best->offset > bundle.size() || best->size > bundle.size() - best->offset) {
+    error = "the image " + elf::quoted(best->name) + " leaves the offload bundle (truncated?)";
+    return std::nullopt;
+  }
+  return bundle.subspan(best->offset, best->size);
+}
+
+u64 image_bytes(const void* image) {
+  const u8* bytes = static_cast<const u8*>(image);
+  // Compared byte by byte, because a shorter image may end anywhere.
+  const auto is = [&](std::string_view magic) {
+    return std::equal(magic.begin(), magic.end(), bytes,
+                      [](char a, u8 b) { return static_cast<u8>(a) == b; });
+  };
+  if (is({ELFMAG, SELFMAG})) return elf_bytes(bytes);
+  if (is(kMagic)) return bundle_bytes(bytes);
+  if (is(kCompressedMagic)) return kCompressedMagic.size();  // enough to be refused by name
+  return 0;
+}
+
+}  // namespace vdev

@@ -1,0 +1,41 @@
+// Clang offload bundles: one file with an image per target.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/types.h"
+
+namespace vdev {
+
+// A target as in "gfx942:sramecc+:xnack-"; a feature that is not named may be either.
+struct TargetId {
+  enum class Feature : u8 { kAny, kOff, kOn };
+  std::string processor;
+  Feature sramecc = Feature::kAny, xnack = Feature::kAny;
+
+  static std::optional<TargetId> parse(std::string_view text);
+};
+
+// What the virtual device plays: SRAM-ECC on, XNACK off, as every MI300 and MI350 ships.
+inline constexpr std::string_view kDeviceFeatures = ":sramecc+:xnack-";
+// Runs on gfx942 and gfx950 alike.
+inline constexpr std::string_view kGenericProcessor = "gfx9-4-generic";
+
+bool is_offload_bundle(std::span<const u8> image);
+bool is_compressed_bundle(std::span<const u8> image);
+// The image of the bundle that fits `arch` best: the exact processor before the generic one, then
+// the one that names more features. Nothing, and `error` filled in, when none fits.
+std::optional<std::span<const u8>> select_image(std::span<const u8> bundle, std::string_view arch,
+                                                std::string& error);
+
+// Whether an image built for `target` runs on the virtual device when it plays `arch`.
+bool runs_on(const TargetId& target, std::string_view arch);
+
+// Bytes of an image whose length the caller was not told (hipModuleLoadData), from its own headers;
+// 0 when it is neither an ELF image nor a bundle. Reads no further than those headers reach.
+u64 image_bytes(const void* image);
+
+}  // namespace vdev

@@ -1,0 +1,323 @@
+#include "core/worker.h"
+
+#include <immintrin.h>
+
+#include <chrono>
+#include <cstdio>
+#include <new>
+
+#include "isa/decode.h"
+
+namespace vdev {
+namespace {
+
+constexpr u64 kSliceInstructions = 1u << 20;  // of a workgroup before another one may run
+constexpr u32 kLoopsBeforeProof = 1024;       // iterations of one loop before its state is hashed
+constexpr u64 kSpinGraceNs = 1'000'000'000;   // a host thread or another stream may still write
+
+u64 next_random(u64& state) {  // xorshift64*
+  state ^= state >> 12;
+  state ^= state << 25;
+  state ^= state >> 27;
+  return state * 0x2545f4914f6cdd1d;
+}
+
+u64 now_ns() {
+  return static_cast<u64>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                              std::chrono::steady_clock::now().time_since_epoch())
+                              .count());
+}
+
+u64 hash_words(u64 hash, const u32* words, size_t count) {
+  for (size_t i = 0; i < count; ++i) hash = (hash ^ words[i]) * 0x100000001b3;
+  return hash;
+}
+
+// Everything that a wave's future depends on, other waves and memory apart.
+u64 hash_state(const Wave& wave, const Kernel& kernel) {
+  u64 hash = 0xcbf29ce484222325 ^ (wave.mode | u64{wave.scc} << 32);
+  hash = hash_words(hash, wave.s, 128);
+  hash = hash_words(hash, wave.v[0].lane, size_t{std::min(kernel.num_vgprs, 256u)} * kLanes);
+  return hash_words(hash, wave.v[256].lane, size_t{std::min(kernel.num_agprs, 256u)} * kLanes);
+}
+
+}  // namespace
+
+Worker::~Worker() {
+  for (Wave* wave : free_waves_) ::operator delete(wave, std::align_val_t{alignof(Wave)});
+}
+
+std::byte* Worker::translate(u64 address, u64 bytes) {
+  const u64 epoch = device_.memory().epoch();
+  if (epoch == cache_epoch_) [[likely]] {
+    for (const Allocation& a : cache_)
+      if (a.contains(address, bytes)) return a.host(address);
+  } else {
+    for (Allocation& a : cache_) a = Allocation{};
+    cache_epoch_ = epoch;
+  }
+  const auto found = device_.memory().find(address);
+  if (!found || !found->contains(address, bytes)) return nullptr;
+  cache_[cache_next_++ % kCacheSize] = *found;
+  return found->host(address);
+}
+
+Wave* Worker::take_wave() {
+  if (!free_waves_.empty()) {
+    Wave* wave = free_waves_.back();
+    free_waves_.pop_back();
+    return wave;
+  }
+  // Default-initialised: 128 KiB of registers are written only as far as they are allocated.
+  return new (::operator new(sizeof(Wave), std::align_val_t{alignof(Wave)})) Wave;
+}
+
+bool Worker::start(const std::shared_ptr<LaunchState>& launch) {
+  if (launch->faulted) return false;
+  if (launch->resident.fetch_add(1) >= launch->resident_limit) {
+    launch->resident.fetch_sub(1);
+    return false;
+  }
+  const u64 flat = launch->next.fetch_add(1);
+  if (flat >= launch->num_workgroups) {
+    launch->resident.fetch_sub(1);
+    return false;
+  }
+  auto resident = std::make_unique<Resident>();
+  resident->launch = launch;
+  resident->random = launch->options.seed * 0x9e3779b97f4a7c15 ^ (flat + 1) * 0xd1b54a32d192ed03;
+  Workgroup& wg = resident->workgroup;
+  wg.launch = launch.get();
+  wg.worker = this;
+  const Dim3& groups = launch->launch.num_workgroups;
+  wg.flat_id = flat;
+  wg.id = {static_cast<u32>(flat % groups.x), static_cast<u32>(flat / groups.x % groups.y),
+           static_cast<u32>(flat / groups.x / groups.y)};
+  wg.num_waves = launch->waves_per_workgroup;
+  wg.lds.assign(launch->lds_bytes, 0xff);  // NaN in every float format
+  const u32 scratch = launch->kernel().scratch_bytes;
+  for (u32 i = 0; i < wg.num_waves; ++i) {
+    Wave* wave = take_wave();
+    wave->wave_idx = i;
+    wave->workgroup = &wg;
+    wave->instructions = 0;
+    wave->mfmas = 0;
+    wave->scratch_bytes = scratch;
+    wave->scratch = scratch ? static_cast<std::byte*>(std::malloc(size_t{scratch} * kLanes)) : nullptr;
+    if (scratch) std::memset(wave->scratch, 0xff, size_t{scratch} * kLanes);
+    initialise_wave(*launch, wg, *wave);
+    wg.waves.push_back(wave);
+  }
+  residents_.push_back(std::move(resident));
+  return true;
+}
+
+bool Worker::holds(const LaunchState* launch) const {
+  for (const auto& r : residents_)
+    if (r->launch.get() == launch) return true;
+  return false;
+}
+
+void Worker::retire(Resident& resident, bool finished) {
+  LaunchState& launch = *resident.launch;
+  u64 instructions = 0, mfmas = 0;
+  for (Wave* wave : resident.workgroup.waves) {
+    instructions += wave->instructions;
+    mfmas += wave->mfmas;
+    std::free(wave->scratch);
+    free_waves_.push_back(wave);
+  }
+  resident.workgroup.waves.clear();
+  device_.counters().instructions.fetch_add(instructions, std::memory_order_relaxed);
+  device_.counters().mfma.fetch_add(mfmas, std::memory_order_relaxed);
+  if (finished) device_.counters().workgroups.fetch_add(1, std::memory_order_relaxed);
+  launch.progress.fetch_add(1);
+  launch.done.fetch_add(1);
+  launch.resident.fetch_sub(1);
+}
+
+bool Worker::run_slice() {
+  if (residents_.empty()) return false;
+  std::unique_ptr<Resident> resident = std::move(residents_.front());
+  residents_.pop_front();
+  const Slice slice = resident->launch->faulted ? Slice::kFaulted : run(*resident);
+  if (slice == Slice::kExpired)
+    residents_.push_back(std::move(resident));
+  else
+    retire(*resident, slice == Slice::kFinished);
+  return true;
+}
+
+Worker::Slice Worker::run(Resident& resident) {
+  Workgroup& wg = resident.workgroup;
+  const DeviceOptions& options = resident.launch->options;
+  const u32 n = wg.num_waves;
+  u64 used = 0;
+  bool looping = false;
+  mxcsr_ = _mm_getcsr();
+  const u32 host_mxcsr = mxcsr_;
+  Slice result = Slice::kExpired;
+  try {
+    while (used < kSliceInstructions && !looping) {
+      const u32 first = options.seed ? static_cast<u32>(next_random(resident.random) % n) : 0;
+      for (u32 i = 0; i < n; ++i) {
+        Wave& wave = *wg.waves[first + i < n ? first + i : first + i - n];
+        if (wave.state != WaveState::kRunning) continue;
+        u32 quantum = options.quantum;
+        if (options.seed) quantum = 1 + static_cast<u32>(next_random(resident.random) % quantum);
+        const u64 before = wave.instructions;
+        run_wave(wave, quantum);
+        used += wave.instructions - before;
+        // A loop that goes on and on may wait for a workgroup that has not run yet.
+        if (wave.loop_count >= kLoopsBeforeProof || wave.sleeping) looping = true;
+        wave.sleeping = false;
+      }
+      if (wg.waves_done == n) {
+        result = Slice::kFinished;
+        break;
+      }
+    }
+    wg.instructions += used;
+    if (result == Slice::kExpired) check_watchdog(resident);
+  } catch (const Fault& fault) {
+    report_fault(resident, fault);
+    result = Slice::kFaulted;
+  }
+  _mm_setcsr(host_mxcsr);
+  return result;
+}
+
+void Worker::run_wave(Wave& wave, u32 quantum) {
+  if (wave.mxcsr != mxcsr_) _mm_setcsr(mxcsr_ = wave.mxcsr);
+  current_ = &wave;
+  u32 i = 0;
+  for (; i < quantum && wave.state == WaveState::kRunning && !wave.sleeping; ++i) {
+    const Inst& inst = *wave.ip;
+    current_inst_ = &inst;
+    wave.ip = &inst + inst.size;
+    if (wave.special) [[unlikely]]
+      step_special(wave, inst);
+    else
+      inst.exec(wave, inst);
+  }
+  wave.instructions += i;
+  if (wave.mxcsr != mxcsr_) _mm_setcsr(mxcsr_ = wave.mxcsr);  // s_setreg changed MODE
+}
+
+// MODE.GPR_IDX_EN: M0[7:0] is added to the vector register numbers that M0[15:12] selects (src0,
+// src1, src2, dst). MODE.VSKIP: vector instructions are not executed.
+void Worker::step_special(Wave& wave, const Inst& inst) {
+  const bool vector = inst.row && inst.row->format >= Format::kVop2;
+  if (!vector) return inst.exec(wave, inst);
+  if (wave.mode & kModeVskip) return;
+  const bool valu = inst.row->format <= Format::kVop3p;
+  if (!valu) return inst.exec(wave, inst);
+  Inst moved = inst;
+  const u32 offset = wave.s[kM0] & 0xff, select = wave.s[kM0] >> 12 & 0xf;
+  auto shift = [&](Operand& operand) {
+    if (operand.kind != OperandKind::kVgpr) return;
+    if (operand.index + offset + operand.dwords > 256)
+      raise(FaultKind::kIllegalInstruction, "GPR index moves an operand beyond v255");
+    operand.index = static_cast<u16>(operand.index + offset);
+  };
+  for (int i = 0; i < 3; ++i)
+    if (select >> i & 1) shift(moved.src[i]);
+  if (select >> 3 & 1) shift(moved.dst);
+  inst.exec(wave, moved);
+}
+
+// True when every wave that is not waiting at a barrier repeats one state for ever: its registers
+// were the same at two passes through the head of a loop and no memory changed in between.
+bool Worker::proved_spinning(Resident& resident) {
+  LaunchState& launch = *resident.launch;
+  Workgroup& wg = resident.workgroup;
+  const u64 progress = launch.progress.load();
+  for (Wave* wave : wg.waves) {
+    if (wave->state != WaveState::kRunning) continue;
+    if (wave->loop_target == nullptr) return false;
+    // Run to the loop's head twice, comparing there. Waves are independent between barriers except
+    // through LDS and memory, and a change of either shows in the second pass or in `progress`.
+    u64 hashes[2];
+    for (u64& hash : hashes) {
+      const u32 count = wave->loop_count;
+      for (u32 step = 0; step < 4096 && wave->loop_count == count; ++step) {
+        if (wave->state != WaveState::kRunning) return false;
+        run_wave(*wave, 1);
+        wave->sleeping = false;
+      }
+      if (wave->loop_count != count + 1) return false;
+      hash = hash_state(*wave, launch.kernel());
+    }
+    if (hashes[0] != hashes[1]) return false;
+  }
+  return launch.progress.load() == progress;
+}
+
+void Worker::check_watchdog(Resident& resident) {
+  LaunchState& launch = *resident.launch;
+  Workgroup& wg = resident.workgroup;
+  const u64 progress = launch.progress.load();
+  if (progress != wg.progress_seen) {
+    wg.progress_seen = progress;
+    wg.instructions_at_progress = wg.instructions;
+    wg.spinning_since_ns = 0;
+    return;
+  }
+  if (wg.instructions - wg.instructions_at_progress > launch.options.max_instructions) {
+    char text[160];
+    std::snprintf(text, sizeof text,
+                  "ran %llu instructions while no memory changed and no wave ended",
+                  static_cast<unsigned long long>(wg.instructions - wg.instructions_at_progress));
+    raise(FaultKind::kRunaway, text);
+  }
+  if (!proved_spinning(resident)) {
+    wg.spinning_since_ns = 0;
+    return;
+  }
+  for (Wave* wave : wg.waves) wave->loop_count = 0;
+  if (wg.spinning_since_ns == 0) wg.spinning_since_ns = now_ns();
+  // Nobody can release it: every workgroup that could run has had its turns, and so has the host.
+  const u64 started = std::min(launch.next.load(), launch.num_workgroups);
+  const bool room = launch.resident.load() < launch.resident_limit && started < launch.num_workgroups;
+  if (!room && now_ns() - wg.spinning_since_ns > kSpinGraceNs) {
+    u32 waiting = 0;
+    for (Wave* wave : wg.waves) waiting += wave->state == WaveState::kAtBarrier;
+    char text[200];
+    std::snprintf(text, sizeof text,
+                  "deadlock: the wave repeats one state and no memory changes (%u of its "
+                  "workgroup's %u waves wait at a barrier, %llu workgroups resident, %llu not "
+                  "started)",
+                  waiting, wg.num_waves, static_cast<unsigned long long>(launch.resident.load()),
+                  static_cast<unsigned long long>(launch.num_workgroups - started));
+    raise(FaultKind::kDeadlock, text);
+  }
+}
+
+void Worker::report_fault(Resident& resident, const Fault& fault) {
+  static constexpr const char* kNames[] = {
+      "no fault",       "illegal address", "illegal instruction", "misaligned access",
+      "deadlock",       "runaway kernel",  "trap",                "not enough resources",
+      "aborted"};
+  LaunchState& launch = *resident.launch;
+  const Workgroup& wg = resident.workgroup;
+  const u64 pc = launch.code.pc(current_inst_);
+  char text[512];
+  std::snprintf(text, sizeof text,
+                "%s: %s\n  kernel %s, pc 0x%llx (%s)\n  instruction %s\n  workgroup (%u, %u, %u), "
+                "wave %u",
+                kNames[static_cast<int>(fault.kind)], fault.message.c_str(),
+                launch.kernel().name.c_str(), static_cast<unsigned long long>(pc),
+                launch.launch.code->describe(pc).c_str(),
+                current_inst_->row ? disassemble(*current_inst_).c_str() : "(not decodable)",
+                wg.id.x, wg.id.y, wg.id.z, current_->wave_idx);
+  std::string report = text;
+  if (fault.lane >= 0) report += ", lane " + std::to_string(fault.lane);
+  if (fault.address) {
+    std::snprintf(text, sizeof text, ", address 0x%llx",
+                  static_cast<unsigned long long>(fault.address));
+    report += text;
+  }
+  launch.fault(fault.kind, std::move(report));
+}
+
+}  // namespace vdev

@@ -1,0 +1,58 @@
+// A worker thread: runs workgroups, interleaving their waves finely.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "core/launch_state.h"
+#include "core/wave.h"
+
+namespace vdev {
+
+struct Worker {
+  explicit Worker(Device& device) : device_(device) {}
+  ~Worker();
+
+  Memory& memory() { return device_.memory(); }
+  // Host view of device memory, through the allocations that this worker used last.
+  std::byte* translate(u64 address, u64 bytes);
+
+  // Starts the next workgroup of the launch if the modelled device has room. False: none started.
+  bool start(const std::shared_ptr<LaunchState>& launch);
+  // Gives every workgroup that it holds a slice, oldest first. False: it holds none.
+  bool run_slice();
+  bool holds(const LaunchState* launch) const;
+
+ private:
+  struct Resident {
+    std::shared_ptr<LaunchState> launch;
+    Workgroup workgroup;
+    u64 random = 0;
+  };
+  enum class Slice { kFinished, kExpired, kFaulted };
+
+  Slice run(Resident& resident);
+  // Runs one wave for up to `quantum` instructions.
+  void run_wave(Wave& wave, u32 quantum);
+  void step_special(Wave& wave, const Inst& inst);
+  void report_fault(Resident& resident, const Fault& fault);
+  void retire(Resident& resident, bool finished);
+  bool proved_spinning(Resident& resident);
+  void check_watchdog(Resident& resident);
+  Wave* take_wave();
+
+  Device& device_;
+  std::deque<std::unique_ptr<Resident>> residents_;
+  std::vector<Wave*> free_waves_;
+  Wave* current_ = nullptr;        // for fault reports
+  const Inst* current_inst_ = nullptr;
+  u32 mxcsr_ = 0x1f80;
+
+  static constexpr int kCacheSize = 8;
+  Allocation cache_[kCacheSize];
+  u64 cache_epoch_ = 0;
+  u32 cache_next_ = 0;
+};
+
+}  // namespace vdev

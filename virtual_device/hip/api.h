@@ -1,0 +1,52 @@
+// What every entry point of the library is made of.
+#pragma once
+
+#include <exception>
+#include <new>
+
+#include "hip/refusal.h"
+#include "hip/runtime.h"
+
+#define VDEV_EXPORT extern "C" __attribute__((visibility("default")))
+#define HIP_API VDEV_EXPORT hipError_t
+
+namespace vdev::hip {
+
+// Remembers the result of a call for hipGetLastError and returns it.
+hipError_t note_result(hipError_t code);
+
+// Runs the body of an API call. No exception gets out of here.
+template <class Body>
+hipError_t api(Body&& body) noexcept {
+  hipError_t code = hipErrorNotInitialized;
+  try {
+    if (Runtime* runtime = Runtime::get()) {
+      try {
+        code = body(*runtime);
+      } catch (Refusal& refusal) {
+        code = refusal.code;
+        if (!refusal.message.empty()) runtime->set_report(std::move(refusal.message));
+      }
+    }
+  } catch (const std::bad_alloc&) {
+    code = hipErrorOutOfMemory;
+  } catch (const std::exception&) {
+    code = hipErrorOperatingSystem;
+  }
+  return note_result(code);
+}
+
+// The same for calls that need no state.
+template <class Body>
+hipError_t stateless_api(Body&& body) noexcept {
+  return note_result(body());
+}
+
+inline void check_device(int device) { require(device == 0, hipErrorInvalidDevice); }
+
+// The `_spt` variant of a call takes the null stream for the stream of the thread.
+inline hipStream_t per_thread(hipStream_t stream) {
+  return stream == nullptr ? reinterpret_cast<hipStream_t>(kStreamPerThread) : stream;
+}
+
+}  // namespace vdev::hip

@@ -1,0 +1,91 @@
+// The library's own entry points: version, options, counters and the last report.
+#include <charconv>
+#include <cstring>
+#include <string_view>
+
+#include "hip/api.h"
+
+namespace vdev::hip {
+namespace {
+
+constexpr uint32_t kAbiVersion = 1;
+constexpr u64 kMaxThreads = 1024, kMaxQuantum = 16;
+
+bool set_option(Runtime& runtime, std::string_view key, u64 value) {
+  DeviceOptions& options = runtime.device.options();
+  if (key == "threads" && value <= kMaxThreads) {
+    options.threads = static_cast<u32>(value);
+  } else if (key == "quantum" && value >= 1 && value <= kMaxQuantum) {
+    options.quantum = static_cast<u32>(value);
+  } else if (key == "seed") {
+    options.seed = value;
+  } else if (key == "max_instructions" && value >= 1) {
+    options.max_instructions = value;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool get_counter(Runtime& runtime, std::string_view name, u64& value) {
+  const Counters& counters = runtime.device.counters();
+  if (name == "instructions") {
+    value = counters.instructions;
+  } else if (name == "mfma") {
+    value = counters.mfma;
+  } else if (name == "workgroups") {
+    value = counters.workgroups;
+  } else if (name == "launches") {
+    value = counters.launches;
+  } else if (name == "bytes_allocated") {
+    value = runtime.device.memory().used();
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+// Grows when one of the functions below changes its meaning.
+VDEV_EXPORT uint32_t amdattn_vdev_abi() { return kAbiVersion; }
+
+// The text of the last fault, or of the last refused launch or code object, of any thread. It
+// stays valid until the same thread asks again.
+VDEV_EXPORT const char* amdattn_vdev_last_report() {
+  static thread_local std::string text;
+  const hipError_t code = api([&](Runtime& runtime) {
+    text = runtime.report();
+    return hipSuccess;
+  });
+  return code == hipSuccess ? text.c_str() : "";
+}
+
+// Decimal values. 1: set, and used from the next launch on; 0: unknown key or value out of range.
+VDEV_EXPORT int amdattn_vdev_set_option(const char* key, const char* value) {
+  if (key == nullptr || value == nullptr) return 0;
+  u64 number = 0;
+  const char* end = value + std::strlen(value);
+  const auto parsed = std::from_chars(value, end, number);
+  if (parsed.ec != std::errc{} || parsed.ptr != end || value == end) return 0;
+  bool known = false;
+  const hipError_t code = api([&](Runtime& runtime) {
+    runtime.drain();  // no launch reads the options while they change
+    known = set_option(runtime, key, number);
+    return hipSuccess;
+  });
+  return code == hipSuccess && known ? 1 : 0;
+}
+
+// 0 for an unknown name.
+VDEV_EXPORT uint64_t amdattn_vdev_counter(const char* name) {
+  u64 value = 0;
+  if (name == nullptr) return 0;
+  api([&](Runtime& runtime) {
+    get_counter(runtime, name, value);
+    return hipSuccess;
+  });
+  return value;
+}
+
+}  // namespace vdev::hip

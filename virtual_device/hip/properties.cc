@@ -1,0 +1,252 @@
+// Properties and attributes of the device: an MI300X in SPX mode. Figures come from rocminfo,
+// rocm-smi and framework logs of real machines, sizes of the CU from DeviceLimits.
+#include "hip/properties.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "hip/api.h"
+
+namespace vdev::hip {
+namespace {
+
+constexpr int kInt32Max = std::numeric_limits<int>::max();
+constexpr char kName[] = "AMD Instinct MI300X";
+constexpr char kTargetFeatures[] = ":sramecc+:xnack-";
+constexpr char kUuid[17] = "virtual-device-0";
+constexpr int kPciBus = 0x0c, kPciChipId = 0x74a1;
+constexpr int kWallClockRateKhz = 100000;
+
+unsigned arch_features() {
+  unsigned bits = 0;
+  for (const unsigned feature :
+       {kGlobalInt32Atomics, kGlobalFloatAtomicExch, kSharedInt32Atomics, kSharedFloatAtomicExch,
+        kFloatAtomicAdd, kGlobalInt64Atomics, kSharedInt64Atomics, kDoubles, kWarpVote,
+        kWarpBallot, kWarpShuffle, kThreadFenceSystem, k3dGrid}) {
+    bits |= 1u << feature;
+  }
+  return bits;
+}
+
+// Everything not set here is zero: textures, surfaces, clusters, RDMA and sparse arrays do not
+// exist on this device.
+hipDeviceProp_t make_properties(const DeviceLimits& limits) {
+  hipDeviceProp_t p{};
+  std::strncpy(p.name, kName, sizeof p.name - 1);
+  std::memcpy(p.uuid.bytes, kUuid, sizeof p.uuid.bytes);
+  std::strncpy(p.gcnArchName, (limits.arch + kTargetFeatures).c_str(), sizeof p.gcnArchName - 1);
+  p.major = 9;
+  p.minor = 4;
+  p.totalGlobalMem = limits.memory_bytes;
+  p.sharedMemPerBlock = p.sharedMemPerMultiprocessor = p.sharedMemPerBlockOptin =
+      p.maxSharedMemoryPerMultiProcessor = limits.lds_bytes;
+  p.regsPerBlock = p.regsPerMultiprocessor =
+      static_cast<int>(limits.vgprs_per_simd * limits.simds_per_cu) * kLanes;
+  p.warpSize = kLanes;
+  p.maxThreadsPerBlock = 1024;
+  std::fill_n(p.maxThreadsDim, 3, 1024);
+  p.maxGridSize[0] = kInt32Max;
+  p.maxGridSize[1] = p.maxGridSize[2] = 65536;
+  const int waves_per_cu = static_cast<int>(limits.waves_per_simd * limits.simds_per_cu);
+  p.maxThreadsPerMultiProcessor = waves_per_cu * kLanes;
+  p.maxBlocksPerMultiProcessor = waves_per_cu;
+  p.multiProcessorCount = static_cast<int>(limits.num_cus);
+  p.clockRate = 2100000;
+  p.memoryClockRate = 1300000;
+  p.clockInstructionRate = 1000000;
+  p.memoryBusWidth = 8192;
+  p.l2CacheSize = p.persistingL2CacheMaxSize = 4 << 20;  // of one XCD
+  p.memPitch = p.totalConstMem = kInt32Max;
+  p.textureAlignment = p.texturePitchAlignment = p.surfaceAlignment = 256;
+  p.pciBusID = kPciBus;
+  p.asicRevision = 1;
+  p.asyncEngineCount = 8;
+  p.deviceOverlap = 1;
+  p.concurrentKernels = 1;
+  p.canMapHostMemory = 1;
+  p.unifiedAddressing = 1;
+  p.managedMemory = 1;
+  p.concurrentManagedAccess = 1;
+  p.cooperativeLaunch = 1;
+  p.streamPrioritiesSupported = 1;
+  p.hostRegisterSupported = 1;
+  p.memoryPoolsSupported = 1;
+  p.memoryPoolSupportedHandleTypes = 1;  // POSIX file descriptor
+  p.ipcEventSupported = 1;
+  p.globalL1CacheSupported = p.localL1CacheSupported = 1;
+  p.isLargeBar = 1;
+  p.arch = arch_features();
+  return p;
+}
+
+int clamp_to_int(u64 value) { return static_cast<int>(std::min<u64>(value, kInt32Max)); }
+
+// Attributes without a property of their own.
+int other_attribute(const Runtime& runtime, int attribute) {
+  const DeviceLimits& limits = runtime.device.limits();
+  switch (attribute) {
+    case hipDeviceAttributePhysicalMultiProcessorCount: return static_cast<int>(limits.num_cus);
+    case hipDeviceAttributeNumberOfXccs: return static_cast<int>(limits.num_xcds);
+    case hipDeviceAttributeMaxAvailableVgprsPerThread:
+      return static_cast<int>(limits.vgprs_per_simd);
+    case hipDeviceAttributeWallClockRate: return kWallClockRateKhz;
+    case hipDeviceAttributePciChipId: return kPciChipId;
+    case hipDeviceAttributeFineGrainSupport: return 1;
+    case hipDeviceAttributeHostNumaId:
+    case hipDeviceAttributeCanUseStreamWaitValue:
+    case hipDeviceAttributeImageSupport:
+    case hipDeviceAttributeVirtualMemoryManagementSupported:
+    case hipDeviceAttributeDmaBufSupported:
+    case hipDeviceAttributeGPUDirectRDMAWithHipVMMSupported:
+    case hipDeviceAttributeHandleTypeFabricSupported:
+    case hipDeviceAttributeExpertSchedMode:
+    case hipDeviceAttributeMaxDynDataPrefetchRegions: return 0;
+  }
+  refuse(hipErrorInvalidValue);
+}
+
+int get_attribute(const Runtime& runtime, int attribute) {
+  const hipDeviceProp_t& p = device_properties(runtime);
+  switch (attribute) {
+#define FIELD(name, field) \
+  case hipDeviceAttribute##name: return static_cast<int>(p.field)
+#define BYTES(name, field) \
+  case hipDeviceAttribute##name: return clamp_to_int(p.field)
+    FIELD(EccEnabled, ECCEnabled);
+    FIELD(AccessPolicyMaxWindowSize, accessPolicyMaxWindowSize);
+    FIELD(AsyncEngineCount, asyncEngineCount);
+    FIELD(CanMapHostMemory, canMapHostMemory);
+    FIELD(CanUseHostPointerForRegisteredMem, canUseHostPointerForRegisteredMem);
+    FIELD(ClockRate, clockRate);
+    FIELD(ComputeMode, computeMode);
+    FIELD(ComputePreemptionSupported, computePreemptionSupported);
+    FIELD(ConcurrentKernels, concurrentKernels);
+    FIELD(ConcurrentManagedAccess, concurrentManagedAccess);
+    FIELD(CooperativeLaunch, cooperativeLaunch);
+    FIELD(CooperativeMultiDeviceLaunch, cooperativeMultiDeviceLaunch);
+    FIELD(DeviceOverlap, deviceOverlap);
+    FIELD(DirectManagedMemAccessFromHost, directManagedMemAccessFromHost);
+    FIELD(GlobalL1CacheSupported, globalL1CacheSupported);
+    FIELD(HostNativeAtomicSupported, hostNativeAtomicSupported);
+    FIELD(Integrated, integrated);
+    FIELD(IsMultiGpuBoard, isMultiGpuBoard);
+    FIELD(KernelExecTimeout, kernelExecTimeoutEnabled);
+    FIELD(L2CacheSize, l2CacheSize);
+    FIELD(LocalL1CacheSupported, localL1CacheSupported);
+    FIELD(LuidDeviceNodeMask, luidDeviceNodeMask);
+    FIELD(ComputeCapabilityMajor, major);
+    FIELD(ComputeCapabilityMinor, minor);
+    FIELD(ManagedMemory, managedMemory);
+    FIELD(MaxBlocksPerMultiProcessor, maxBlocksPerMultiProcessor);
+    FIELD(MaxBlockDimX, maxThreadsDim[0]);
+    FIELD(MaxBlockDimY, maxThreadsDim[1]);
+    FIELD(MaxBlockDimZ, maxThreadsDim[2]);
+    FIELD(MaxGridDimX, maxGridSize[0]);
+    FIELD(MaxGridDimY, maxGridSize[1]);
+    FIELD(MaxGridDimZ, maxGridSize[2]);
+    FIELD(MaxSurface1D, maxSurface1D);
+    FIELD(MaxSurface1DLayered, maxSurface1DLayered[0]);
+    FIELD(MaxSurface2D, maxSurface2D[0]);
+    FIELD(MaxSurface2DLayered, maxSurface2DLayered[0]);
+    FIELD(MaxSurface3D, maxSurface3D[0]);
+    FIELD(MaxSurfaceCubemap, maxSurfaceCubemap);
+    FIELD(MaxSurfaceCubemapLayered, maxSurfaceCubemapLayered[0]);
+    FIELD(MaxTexture1DWidth, maxTexture1D);
+    FIELD(MaxTexture1DLayered, maxTexture1DLayered[0]);
+    FIELD(MaxTexture1DLinear, maxTexture1DLinear);
+    FIELD(MaxTexture1DMipmap, maxTexture1DMipmap);
+    FIELD(MaxTexture2DWidth, maxTexture2D[0]);
+    FIELD(MaxTexture2DHeight, maxTexture2D[1]);
+    FIELD(MaxTexture2DGather, maxTexture2DGather[0]);
+    FIELD(MaxTexture2DLayered, maxTexture2DLayered[0]);
+    FIELD(MaxTexture2DLinear, maxTexture2DLinear[0]);
+    FIELD(MaxTexture2DMipmap, maxTexture2DMipmap[0]);
+    FIELD(MaxTexture3DWidth, maxTexture3D[0]);
+    FIELD(MaxTexture3DHeight, maxTexture3D[1]);
+    FIELD(MaxTexture3DDepth, maxTexture3D[2]);
+    FIELD(MaxTexture3DAlt, maxTexture3DAlt[0]);
+    FIELD(MaxTextureCubemap, maxTextureCubemap);
+    FIELD(MaxTextureCubemapLayered, maxTextureCubemapLayered[0]);
+    FIELD(MaxThreadsDim, maxThreadsDim[0]);
+    FIELD(MaxThreadsPerBlock, maxThreadsPerBlock);
+    FIELD(MaxThreadsPerMultiProcessor, maxThreadsPerMultiProcessor);
+    BYTES(MaxPitch, memPitch);
+    FIELD(MemoryBusWidth, memoryBusWidth);
+    FIELD(MemoryClockRate, memoryClockRate);
+    FIELD(MultiGpuBoardGroupID, multiGpuBoardGroupID);
+    FIELD(MultiprocessorCount, multiProcessorCount);
+    FIELD(PageableMemoryAccess, pageableMemoryAccess);
+    FIELD(PageableMemoryAccessUsesHostPageTables, pageableMemoryAccessUsesHostPageTables);
+    FIELD(PciBusId, pciBusID);
+    FIELD(PciDeviceId, pciDeviceID);
+    FIELD(PciDomainId, pciDomainID);
+    FIELD(PersistingL2CacheMaxSize, persistingL2CacheMaxSize);
+    FIELD(MaxRegistersPerBlock, regsPerBlock);
+    FIELD(MaxRegistersPerMultiprocessor, regsPerMultiprocessor);
+    BYTES(ReservedSharedMemPerBlock, reservedSharedMemPerBlock);
+    BYTES(MaxSharedMemoryPerBlock, sharedMemPerBlock);
+    BYTES(SharedMemPerBlockOptin, sharedMemPerBlockOptin);
+    BYTES(SharedMemPerMultiprocessor, sharedMemPerMultiprocessor);
+    FIELD(SingleToDoublePrecisionPerfRatio, singleToDoublePrecisionPerfRatio);
+    FIELD(StreamPrioritiesSupported, streamPrioritiesSupported);
+    BYTES(SurfaceAlignment, surfaceAlignment);
+    FIELD(TccDriver, tccDriver);
+    BYTES(TextureAlignment, textureAlignment);
+    BYTES(TexturePitchAlignment, texturePitchAlignment);
+    BYTES(TotalConstantMemory, totalConstMem);
+    BYTES(TotalGlobalMem, totalGlobalMem);
+    FIELD(UnifiedAddressing, unifiedAddressing);
+    FIELD(WarpSize, warpSize);
+    FIELD(MemoryPoolsSupported, memoryPoolsSupported);
+    FIELD(HostRegisterSupported, hostRegisterSupported);
+    FIELD(MemoryPoolSupportedHandleTypes, memoryPoolSupportedHandleTypes);
+    FIELD(ClockInstructionRate, clockInstructionRate);
+    BYTES(MaxSharedMemoryPerMultiprocessor, maxSharedMemoryPerMultiProcessor);
+    FIELD(CooperativeMultiDeviceUnmatchedFunc, cooperativeMultiDeviceUnmatchedFunc);
+    FIELD(CooperativeMultiDeviceUnmatchedGridDim, cooperativeMultiDeviceUnmatchedGridDim);
+    FIELD(CooperativeMultiDeviceUnmatchedBlockDim, cooperativeMultiDeviceUnmatchedBlockDim);
+    FIELD(CooperativeMultiDeviceUnmatchedSharedMem, cooperativeMultiDeviceUnmatchedSharedMem);
+    FIELD(IsLargeBar, isLargeBar);
+    FIELD(AsicRevision, asicRevision);
+#undef FIELD
+#undef BYTES
+  }
+  return other_attribute(runtime, attribute);
+}
+
+}  // namespace
+
+const hipDeviceProp_t& device_properties(const Runtime& runtime) {
+  static const hipDeviceProp_t properties = make_properties(runtime.device.limits());
+  return properties;
+}
+
+HIP_API hipGetDevicePropertiesR0600(hipDeviceProp_t* properties, int device) {
+  return api([&](Runtime& runtime) {
+    require(properties != nullptr);
+    check_device(device);
+    *properties = device_properties(runtime);
+    return hipSuccess;
+  });
+}
+
+HIP_API hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int device) {
+  return api([&](Runtime& runtime) {
+    require(value != nullptr);
+    check_device(device);
+    *value = get_attribute(runtime, attribute);
+    return hipSuccess;
+  });
+}
+
+// There is one device, and it is the best match for whatever is asked.
+HIP_API hipChooseDeviceR0600(int* device, const hipDeviceProp_t* wanted) {
+  return api([&](Runtime&) {
+    require(device != nullptr && wanted != nullptr);
+    *device = 0;
+    return hipSuccess;
+  });
+}
+
+}  // namespace vdev::hip

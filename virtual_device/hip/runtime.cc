@@ -1,0 +1,185 @@
+#include "hip/runtime.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+namespace vdev::hip {
+namespace {
+
+std::atomic<Runtime*> instance{nullptr};
+std::atomic<bool> forked{false};
+constexpr auto kExitPatience = std::chrono::seconds(2);
+
+// The stream behind hipStreamPerThread; it goes when the thread goes.
+struct ThreadStream {
+  std::shared_ptr<Stream> stream;
+  ~ThreadStream() {
+    if (stream != nullptr && !forked.load()) stream->close(false);
+  }
+};
+thread_local ThreadStream thread_stream;
+
+hipError_t error_of(FaultKind fault) {
+  switch (fault) {
+    case FaultKind::kNone: return hipSuccess;
+    case FaultKind::kIllegalAddress: return hipErrorIllegalAddress;
+    case FaultKind::kDeadlock:
+    case FaultKind::kRunaway: return hipErrorLaunchTimeOut;
+    case FaultKind::kResources: return hipErrorLaunchOutOfResources;
+    case FaultKind::kIllegalInstruction:
+    case FaultKind::kMisaligned:
+    case FaultKind::kTrap:
+    case FaultKind::kAborted: return hipErrorLaunchFailure;
+  }
+  return hipErrorLaunchFailure;
+}
+
+}  // namespace
+
+Runtime::Runtime() {
+  const auto on_fault = [this](const LaunchResult& result) { return this->on_fault(result); };
+  null_stream_ = std::make_shared<Stream>(next_stream_id_++, 0, 0, on_fault);
+  default_pool = std::make_shared<MemPool>();
+  pools.add(default_pool);
+  current_pool = default_pool;
+}
+
+Runtime* Runtime::get() {
+  Runtime* runtime = instance.load(std::memory_order_acquire);
+  return runtime != nullptr ? runtime : create();
+}
+
+Runtime* Runtime::create() {
+  static std::mutex mutex;
+  if (forked.load()) return nullptr;
+  std::unique_lock lock(mutex);
+  if (Runtime* runtime = instance.load()) return runtime;
+  // Never destroyed: threads of the application may still be inside a call when the process ends.
+  Runtime* runtime = new Runtime;
+  pthread_atfork(nullptr, nullptr, [] {
+    forked.store(true);
+    instance.store(nullptr);
+  });
+  std::atexit(shut_down);
+  instance.store(runtime, std::memory_order_release);
+  return runtime;
+}
+
+// Queued work is dropped. A launch that runs is given a moment, so that no thread executes code of
+// this library while the static objects of the process are destroyed.
+void Runtime::shut_down() {
+  Runtime* runtime = instance.load();
+  if (runtime == nullptr) return;
+  const auto deadline = Stream::Clock::now() + kExitPatience;
+  std::vector<std::shared_ptr<Stream>> streams = runtime->live_streams();
+  streams.push_back(runtime->null_stream_);
+  for (const auto& stream : streams) stream->close(true);
+  for (const auto& stream : streams) stream->wait_closed(deadline);
+}
+
+std::vector<std::shared_ptr<Stream>> Runtime::live_streams() const {
+  std::unique_lock lock(streams_mutex_);
+  return live_;
+}
+
+std::shared_ptr<Stream> Runtime::make_stream(u32 flags, int priority) {
+  const auto on_fault = [this](const LaunchResult& result) { return this->on_fault(result); };
+  auto stream = std::make_shared<Stream>(next_stream_id_++, flags, priority, on_fault);
+  std::unique_lock lock(streams_mutex_);
+  std::erase_if(live_, [](const auto& other) { return other->closed(); });  // of ended threads
+  live_.push_back(stream);
+  return stream;
+}
+
+std::shared_ptr<Stream> Runtime::stream(hipStream_t handle) {
+  switch (reinterpret_cast<std::uintptr_t>(handle)) {
+    case kStreamNull:
+    case kStreamLegacy: return null_stream_;
+    case kStreamPerThread:
+      if (thread_stream.stream == nullptr) thread_stream.stream = make_stream(0, 0);
+      return thread_stream.stream;
+    default: return streams.get(handle);
+  }
+}
+
+void Runtime::destroy_stream(const std::shared_ptr<Stream>& stream) {
+  stream->close(false);
+  if (!on_stream_thread()) stream->wait(stream->submitted());
+  FaultPtr fault = stream->open_fault();
+  std::unique_lock lock(streams_mutex_);
+  std::erase(live_, stream);
+  if (fault != nullptr) orphan_fault_ = std::move(fault);
+}
+
+Point Runtime::submit(const std::shared_ptr<Stream>& stream, Task task) {
+  const auto wait_for = [&](const std::shared_ptr<Stream>& other) {
+    const u64 sequence = other->submitted();
+    // A finished stream matters too while it holds a fault: who waits for it has to learn of it.
+    if (!other->finished(sequence) || other->open_fault() != nullptr) {
+      task.after.push_back({other, sequence});
+    }
+  };
+  if (stream == null_stream_) {
+    std::unique_lock lock(streams_mutex_);
+    for (const auto& other : live_) {
+      if (other->blocking()) wait_for(other);
+    }
+  } else if (stream->blocking()) {
+    wait_for(null_stream_);
+  }
+  return {stream, stream->submit(std::move(task))};
+}
+
+hipError_t Runtime::synchronize(const Point& point) {
+  require(!on_stream_thread(), hipErrorIllegalState);
+  point.stream->wait(point.sequence);
+  return point.stream->claim_fault();
+}
+
+hipError_t Runtime::synchronize(const std::shared_ptr<Stream>& stream) {
+  require(!on_stream_thread(), hipErrorIllegalState);
+  // On the null stream a marker gathers the blocking streams.
+  if (stream == null_stream_) return synchronize(submit(stream, Task{}));
+  return synchronize(Point{stream, stream->submitted()});
+}
+
+void Runtime::drain() {
+  require(!on_stream_thread(), hipErrorIllegalState);
+  for (const auto& stream : live_streams()) stream->wait(stream->submitted());
+  null_stream_->wait(null_stream_->submitted());
+}
+
+hipError_t Runtime::synchronize_device() {
+  drain();
+  hipError_t first = null_stream_->claim_fault();
+  for (const auto& stream : live_streams()) {
+    const hipError_t code = stream->claim_fault();
+    if (first == hipSuccess) first = code;
+  }
+  std::unique_lock lock(streams_mutex_);
+  const FaultPtr orphan = std::exchange(orphan_fault_, nullptr);
+  if (orphan != nullptr && !orphan->reported.exchange(true) && first == hipSuccess) {
+    first = orphan->code;
+  }
+  return first;
+}
+
+hipError_t Runtime::on_fault(const LaunchResult& result) {
+  set_report(result.report);
+  return error_of(result.fault);
+}
+
+void Runtime::set_report(std::string text) {
+  std::unique_lock lock(report_mutex_);
+  report_ = std::move(text);
+}
+
+std::string Runtime::report() const {
+  std::unique_lock lock(report_mutex_);
+  return report_;
+}
+
+}  // namespace vdev::hip

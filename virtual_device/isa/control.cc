@@ -1,0 +1,151 @@
+#include "isa/control.h"
+
+#include <string>
+
+#include "core/apertures.h"
+#include "core/launch_state.h"
+#include "isa/operand.h"
+
+namespace vdev {
+namespace {
+
+const DecodedCode& code_of(const Wave& w) { return w.workgroup->launch->code; }
+
+void jump(Wave& w, u64 pc) {
+  const Inst* target = code_of(w).at(pc);
+  if (!target)
+    raise(FaultKind::kIllegalAddress, "jump to an address that is not in the code object", -1, pc);
+  if (target < w.ip) w.jump_back(target);
+  else w.ip = target;
+}
+
+// w.ip already points behind the branch.
+void branch_if(Wave& w, const Inst& in, bool taken) {
+  if (!taken) return;
+  const Inst* target = w.ip + in.imm;
+  const std::vector<Inst>& insts = code_of(w).insts;
+  if (target < insts.data() || target >= insts.data() + insts.size())
+    raise(FaultKind::kIllegalAddress, "branch leaves the code object");
+  if (in.imm < 0) w.jump_back(target);
+  else w.ip = target;
+}
+
+// hwreg(id, offset, width) in SIMM16.
+struct Field {
+  u32 id, offset, mask;
+  explicit Field(i32 imm)
+      : id(imm & 63), offset(imm >> 6 & 31),
+        mask(static_cast<u32>((u64{1} << ((imm >> 11 & 31) + 1)) - 1)) {}
+};
+
+enum HwReg : u32 {
+  kMode = 1, kStatus = 2, kTrapStatus = 3, kHwId = 4, kGprAlloc = 5, kLdsAlloc = 6, kIbStatus = 7,
+  kShMemBases = 15, kXccId = 20,
+};
+
+u32 read_hwreg(const Wave& w, u32 id) {
+  const Workgroup& wg = *w.workgroup;
+  switch (id) {
+    case kMode: return w.mode;
+    case kStatus: return (w.scc ? 1u : 0u) | (w.exec() == 0 ? 1u << 9 : 0u) |
+                         (w.vcc() == 0 ? 1u << 10 : 0u);
+    case kTrapStatus: return 0;
+    case kHwId:  // WAVE_ID[3:0] SIMD_ID[5:4] CU_ID[11:8] SE_ID[14:13]
+      return w.wave_idx / 4 | (w.wave_idx % 4) << 4 |
+             static_cast<u32>(wg.flat_id / wg.launch->num_xcds % 10) << 8;
+    case kGprAlloc: return (wg.launch->kernel().num_vgprs / 8) << 8;
+    case kLdsAlloc: return static_cast<u32>((wg.lds.size() + 511) / 512) << 12;
+    case kIbStatus: return 0;
+    case kShMemBases:  // private base in the low half, shared base in the high half
+      return static_cast<u32>(kPrivateBase >> 48) | static_cast<u32>(kSharedBase >> 48) << 16;
+    case kXccId: return static_cast<u32>(wg.flat_id % wg.launch->num_xcds);
+    default:
+      raise(FaultKind::kIllegalInstruction, "s_getreg of hardware register " + std::to_string(id) +
+                                                ", which the virtual device does not have");
+  }
+}
+
+void write_hwreg(Wave& w, i32 imm, u32 value) {
+  const Field field(imm);
+  if (field.id != kMode)
+    raise(FaultKind::kIllegalInstruction,
+          "s_setreg of hardware register " + std::to_string(field.id) + "; only MODE is writable");
+  const u32 mask = field.mask << field.offset;
+  w.set_mode((w.mode & ~mask) | (value << field.offset & mask));
+}
+
+constexpr u32 kIdxModeShift = 12;
+
+}  // namespace
+
+u64 read_special(const Wave& w, u16 code) {
+  switch (code) {
+    case 235: return kSharedBase;
+    case 236: return kSharedBase + kApertureBytes - 1;
+    case 237: return kPrivateBase;
+    case 238: return kPrivateBase + kApertureBytes - 1;
+    case 251: return w.vcc() == 0;
+    case 252: return w.exec() == 0;
+    case 253: return w.scc;
+    default:
+      raise(FaultKind::kIllegalInstruction, "source code " + std::to_string(code) + " is not readable");
+  }
+}
+
+void exec_unsupported(Wave&, const Inst& in) {
+  raise(FaultKind::kIllegalInstruction, std::string(in.row->name) + " is not supported: " + in.row->note);
+}
+void exec_nothing(Wave&, const Inst&) {}
+
+void exec_setvskip(Wave& w, const Inst& in) {
+  const bool on = read_scalar(w, in.src[0]) >> (read_scalar(w, in.src[1]) & 31) & 1;
+  w.set_mode(on ? w.mode | kModeVskip : w.mode & ~kModeVskip);
+}
+void exec_set_gpr_idx_on(Wave& w, const Inst& in) {
+  w.s[kM0] = (w.s[kM0] & ~0xf0ffu) | (read_scalar(w, in.src[0]) & 0xff) |
+             static_cast<u32>(in.imm & 15) << kIdxModeShift;
+  w.set_mode(w.mode | kModeGprIdxEnable);
+}
+void exec_set_gpr_idx_off(Wave& w, const Inst&) { w.set_mode(w.mode & ~kModeGprIdxEnable); }
+void exec_set_gpr_idx_idx(Wave& w, const Inst& in) {
+  w.s[kM0] = (w.s[kM0] & ~0xffu) | (read_scalar(w, in.src[0]) & 0xff);
+}
+void exec_set_gpr_idx_mode(Wave& w, const Inst& in) {
+  w.s[kM0] = (w.s[kM0] & ~0xf000u) | static_cast<u32>(in.imm & 15) << kIdxModeShift;
+}
+
+void exec_getreg(Wave& w, const Inst& in) {
+  const Field field(in.imm);
+  write_scalar(w, in.dst, read_hwreg(w, field.id) >> field.offset & field.mask);
+}
+void exec_setreg(Wave& w, const Inst& in) { write_hwreg(w, in.imm, read_scalar(w, in.dst)); }
+void exec_setreg_imm32(Wave& w, const Inst& in) { write_hwreg(w, in.imm, in.src[1].lo); }
+
+void exec_branch(Wave& w, const Inst& in) { branch_if(w, in, true); }
+void exec_cbranch_scc0(Wave& w, const Inst& in) { branch_if(w, in, !w.scc); }
+void exec_cbranch_scc1(Wave& w, const Inst& in) { branch_if(w, in, w.scc); }
+void exec_cbranch_vccz(Wave& w, const Inst& in) { branch_if(w, in, w.vcc() == 0); }
+void exec_cbranch_vccnz(Wave& w, const Inst& in) { branch_if(w, in, w.vcc() != 0); }
+void exec_cbranch_execz(Wave& w, const Inst& in) { branch_if(w, in, w.exec() == 0); }
+void exec_cbranch_execnz(Wave& w, const Inst& in) { branch_if(w, in, w.exec() != 0); }
+void exec_call(Wave& w, const Inst& in) {
+  write_scalar64(w, in.dst, code_of(w).pc(w.ip));
+  branch_if(w, in, true);
+}
+void exec_getpc(Wave& w, const Inst& in) { write_scalar64(w, in.dst, code_of(w).pc(w.ip)); }
+void exec_setpc(Wave& w, const Inst& in) { jump(w, read_scalar64(w, in.src[0])); }
+void exec_swappc(Wave& w, const Inst& in) {
+  const u64 target = read_scalar64(w, in.src[0]);
+  write_scalar64(w, in.dst, code_of(w).pc(w.ip));
+  jump(w, target);
+}
+
+void exec_endpgm(Wave& w, const Inst&) { w.workgroup->finish(w); }
+void exec_barrier(Wave& w, const Inst&) { w.workgroup->arrive(w); }
+void exec_sleep(Wave& w, const Inst&) { w.sleeping = true; }
+void exec_setprio(Wave& w, const Inst& in) { w.priority = in.imm & 3; }
+void exec_trap(Wave&, const Inst& in) {
+  raise(FaultKind::kTrap, "s_trap " + std::to_string(in.imm & 0xff));
+}
+
+}  // namespace vdev

@@ -1,0 +1,86 @@
+// VOP3P-MAI: matrix instructions. Their arithmetic and shapes are in numerics/mfma.h; the rows are
+// derived from the shapes.
+#include <array>
+#include <vector>
+
+#include "isa/operand.h"
+#include "isa/tables.h"
+#include "numerics/mfma.h"
+
+namespace vdev {
+namespace {
+
+const MfmaShape* shape_of(u16 opcode) {
+  static const std::array<const MfmaShape*, 128> table = [] {
+    std::array<const MfmaShape*, 128> t{};
+    for (const MfmaShape& shape : mfma_shapes()) t[shape.opcode] = &shape;
+    return t;
+  }();
+  return table[opcode];
+}
+
+constexpr int kMaxRegs = 32;
+
+// C as an inline constant: every element has its value.
+const Reg* broadcast_c(const Operand& c, const MfmaShape& shape, Reg* out) {
+  const bool wide = shape.geometry.d == MfmaDst::kF64;
+  for (int r = 0; r < shape.c_regs; ++r)
+    for (u32& word : out[r].lane) word = wide && (r & 1) ? c.hi : c.lo;
+  return out;
+}
+
+void exec_mfma(Wave& w, const Inst& in) {
+  const MfmaShape& shape = *shape_of(in.row->opcode);
+  MfmaControl control;
+  control.cbsz = in.cbsz;
+  control.abid = in.abid;
+  control.blgp = shape.geometry.d == MfmaDst::kF64 ? in.neg : in.blgp;
+  control.flush_f32_ab = !(w.fp.denorm32 & FpMode::kKeepIn);
+  if (control.cbsz | control.abid | control.blgp)
+    if (const char* why = mfma_control_error(shape, control))
+      raise(FaultKind::kIllegalInstruction, why);
+  const Reg* c;
+  Reg constant[kMaxRegs];
+  if (in.src[2].is_vector()) [[likely]]
+    c = vector(w, in.src[2]);
+  else
+    c = broadcast_c(in.src[2], shape, constant);
+  shape.fn(vector(w, in.src[0]), vector(w, in.src[1]), c, vector(w, in.dst), control);
+  ++w.mfmas;
+}
+
+Type type_of(MfmaDst d) {
+  return d == MfmaDst::kF64 ? Type::kF64 : d == MfmaDst::kF32 ? Type::kF32 : Type::kI32;
+}
+
+std::vector<Row> make_rows() {
+  std::vector<Row> rows;
+  for (const MfmaShape& shape : mfma_shapes()) {
+    Row row;
+    row.name = shape.name;
+    row.format = Format::kVop3p;
+    row.opcode = shape.opcode;
+    row.unit = Unit::kMfma;
+    row.dst = {type_of(shape.geometry.d), shape.d_regs};
+    row.src[0] = {Type::kRaw, shape.a_regs};
+    row.src[1] = {Type::kRaw, shape.b_regs};
+    row.src[2] = {shape.geometry.sparse ? Type::kB32 : type_of(shape.geometry.d), shape.c_regs};
+    row.effects = kIgnoresExec | (shape.geometry.sparse ? kReadsDst : 0u) |
+                  (shape.geometry.a == MfmaSrc::kF32 ? kReadsMode : 0u);
+    row.exec = exec_mfma;
+    row.fidelity = shape.geometry.sparse ? Fidelity::kModelled : Fidelity::kExact;
+    row.note = shape.geometry.sparse ? "the dense rule on the selected elements"
+                                     : "MMA-Sim, arXiv 2511.10909; NaN payload not published";
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::span<const Row> mfma_rows() {
+  static const std::vector<Row> rows = make_rows();
+  return rows;
+}
+
+}  // namespace vdev

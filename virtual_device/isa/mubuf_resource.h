@@ -1,0 +1,41 @@
+// Buffer resources (SRD, V#) and the addresses that buffer instructions make of them.
+//
+// Sources: ISA manual 9.1.5 and 9.1.8. That SOFFSET counts in the range check of raw buffers,
+// which the manual leaves out, is what kernels rely on (numerics of padded tiles show it).
+#pragma once
+
+#include "isa/access.h"
+
+namespace vdev::mubuf {
+
+struct BufferResource {
+  u64 base;         // 48 bits
+  u32 stride;       // bytes of a record
+  bool swizzle;
+  u32 num_records;  // bytes of a raw buffer, records of a structured one
+  u8 select[4];     // destination component: 0 zero, 1 one, 4..7 X Y Z W of the datum
+  u8 nfmt, dfmt;
+  u32 index_stride; // records that lie together in a swizzled buffer
+  bool add_tid;     // the lane's index is added to the record's
+};
+// `typed`: MTBUF and the format instructions of MUBUF, which use the format field as such; others
+// take four more stride bits from it with add_tid.
+BufferResource read_resource(const Wave& w, const Operand& srsrc, bool typed);
+
+// gfx9 has no element size field: swizzled buffers interleave dwords.
+inline constexpr u32 kElementBytes = 4;
+
+// Lane addresses, and how many bytes from there the range check lets through. Everything is known
+// before any register is written, so that destinations may overlap address registers.
+struct BufferAccess {
+  static constexpr u64 kUnlimited = u64{1} << 62;
+  Addresses address;
+  Addresses room;
+  u64 inside;  // active lanes whose `bytes` bytes all pass
+
+  BufferAccess(const Wave& w, const Inst& inst, const BufferResource& resource, u32 bytes);
+};
+
+inline bool is_typed(const Row& row) { return row.format == Format::kMtbuf; }
+
+}  // namespace vdev::mubuf

@@ -1,0 +1,147 @@
+// C entry point through which the tests run instructions on a bare wave.
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/launch_state.h"
+#include "core/worker.h"
+#include "isa/decode.h"
+#include "numerics/float_rules_mxcsr.h"
+
+namespace vdev {
+namespace {
+
+// Mirrored by tests/isa_semantics/machine.py.
+struct TestState {
+  u32* vgprs;              // [512][64]: v0..v255, a0..a255; in and out
+  u32* sgprs;              // [128] by SgprIndex (EXEC, VCC and M0 included); in and out
+  u8* lds;                 // in and out
+  u64 lds_bytes;
+  u8* scratch;             // as in Wave::scratch; in and out
+  u64 scratch_lane_bytes;
+  u8* memory;              // host memory, visible to the wave at its host address
+  u64 memory_bytes;
+  u64 max_instructions;
+  u32 mode, scc;           // in and out
+  // out
+  u32 fault;               // FaultKind
+  i32 fault_lane;
+  u64 fault_address;
+  u64 instructions;
+  u64 pc;                  // dword index of the next instruction, or of the one at fault
+  u64 progress;            // how often the wave reported a change of memory
+  char message[512];
+};
+
+Device& device() {
+  static Device instance{DeviceLimits{}};
+  return instance;
+}
+
+// Registers [memory, memory + bytes) for a scope.
+class HostMemory {
+ public:
+  HostMemory(void* memory, u64 bytes) : memory_(memory) {
+    registered_ = bytes && device().memory().register_host(memory, bytes, 0);
+  }
+  ~HostMemory() {
+    if (registered_) device().memory().unregister_host(memory_);
+  }
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+
+ private:
+  void* memory_;
+  bool registered_;
+};
+
+DecodedCode decode_all(std::span<const u32> words, std::vector<const char*>& why) {
+  DecodedCode code;
+  for (size_t i = 0; i < words.size(); ++i) {
+    Decoded decoded = decode(words.subspan(i));
+    code.insts.push_back(decoded.inst);
+    why.push_back(decoded.why);
+  }
+  return code;
+}
+
+void report(TestState& state, FaultKind kind, int lane, u64 address, const std::string& message) {
+  state.fault = static_cast<u32>(kind);
+  state.fault_lane = lane;
+  state.fault_address = address;
+  std::snprintf(state.message, sizeof state.message, "%s", message.c_str());
+}
+
+void run(TestState& state, Wave& wave, const DecodedCode& code,
+         const std::vector<const char*>& why) {
+  const Inst* const begin = code.insts.data();
+  const Inst* const end = begin + code.insts.size();
+  wave.ip = begin;
+  const Inst* current = begin;
+  try {
+    while (wave.ip >= begin && wave.ip < end && wave.state != WaveState::kDone) {
+      current = wave.ip;
+      if (wave.instructions >= state.max_instructions)
+        raise(FaultKind::kRunaway, "instruction limit reached");
+      if (current->row == nullptr)
+        raise(FaultKind::kIllegalInstruction, why[static_cast<size_t>(current - begin)]);
+      wave.ip = current + current->size;
+      MxcsrScope mode(kMxcsrModeMask, wave.mxcsr & kMxcsrModeMask);
+      current->exec(wave, *current);
+      ++wave.instructions;
+    }
+    current = wave.ip;
+  } catch (const Fault& fault) {
+    report(state, fault.kind, fault.lane, fault.address, fault.message);
+  }
+  state.pc = static_cast<u64>(current - begin);
+}
+
+}  // namespace
+}  // namespace vdev
+
+#define VDEV_TEST_API extern "C" __attribute__((visibility("default")))
+
+// Runs the code from its first dword until it falls off the end, s_endpgm, a fault, or
+// max_instructions. Returns the FaultKind.
+VDEV_TEST_API int vdev_test_run(const vdev::u32* words, size_t num_words, vdev::TestState* state) {
+  using namespace vdev;
+  const HostMemory memory(state->memory, state->memory_bytes);
+  std::vector<const char*> why;
+  const DecodedCode code = decode_all({words, num_words}, why);
+  const Launch launch;
+  LaunchState launch_state(launch, code);
+  Worker worker(device());
+
+  Workgroup group;
+  group.launch = &launch_state;
+  group.worker = &worker;
+  group.num_waves = 1;
+  group.lds.assign(state->lds, state->lds + state->lds_bytes);
+
+  auto wave = std::make_unique<Wave>();
+  group.waves.push_back(wave.get());
+  wave->workgroup = &group;
+  std::memcpy(wave->v, state->vgprs, sizeof wave->v);
+  std::memcpy(wave->s, state->sgprs, sizeof wave->s);
+  wave->scratch = reinterpret_cast<std::byte*>(state->scratch);
+  wave->scratch_bytes = static_cast<u32>(state->scratch_lane_bytes);
+  wave->set_mode(state->mode);
+  wave->scc = state->scc != 0;
+
+  state->fault = 0;
+  state->fault_lane = -1;
+  state->fault_address = 0;
+  state->message[0] = 0;
+  run(*state, *wave, code, why);
+
+  std::memcpy(state->vgprs, wave->v, sizeof wave->v);
+  std::memcpy(state->sgprs, wave->s, sizeof wave->s);
+  if (!group.lds.empty()) std::memcpy(state->lds, group.lds.data(), group.lds.size());
+  state->mode = wave->mode;
+  state->scc = wave->scc;
+  state->instructions = wave->instructions;
+  state->progress = launch_state.progress.load();
+  return static_cast<int>(state->fault);
+}

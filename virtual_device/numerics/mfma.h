@@ -1,0 +1,57 @@
+// Matrix arithmetic of gfx942: every V_MFMA_* and V_SMFMAC_* on whole registers.
+//
+// The dense instructions are bit-exact to the published model of CDNA3 (MMA-Sim, arXiv 2511.10909);
+// V_SMFMAC_* has no published arithmetic and is modelled (see mfma_exact.h). EXEC does not matter:
+// the hardware computes and writes all 64 lanes.
+#pragma once
+
+#include <span>
+
+#include "core/types.h"
+
+namespace vdev {
+
+enum class MfmaSrc : u8 { kF64, kF32, kXf32, kF16, kBf16, kI8, kFp8, kBf8 };  // 8-bit floats: FNUZ
+enum class MfmaDst : u8 { kF64, kF32, kI32 };
+
+struct MfmaControl {
+  u8 cbsz = 0;  // dense: 2^cbsz neighbouring blocks share one block of A; smfmac: see abid
+  u8 abid = 0;  // dense: which of those blocks; smfmac with cbsz 0: which set of indices
+  u8 blgp = 0;  // permutes groups of 16 lanes of B; f64: negates A (bit 0), B (bit 1), C (bit 2)
+  // MODE flushes denormal f32 inputs. Only A and B of the f32 forms follow it; C and D never do.
+  bool flush_f32_ab = false;
+};
+
+// a, b, d (and c) point at the first Reg of each operand, registers contiguous. Dense: c is the
+// addend. Smfmac: c is the index register, the addend is d itself. All inputs are read before d is
+// written, so that d may overlap any of them in any way. The result does not depend on MXCSR.
+using MfmaFn = void (*)(const Reg* a, const Reg* b, const Reg* c, Reg* d,
+                        const MfmaControl& control);
+
+// The part of a shape that fixes arithmetic and register layout. k counts columns of the full A,
+// also when only half of them are stored (sparse).
+struct MfmaGeometry {
+  int m, n, k, blocks;
+  MfmaSrc a, b;
+  MfmaDst d;
+  bool sparse;
+};
+
+struct MfmaShape {
+  const char* name;  // as the assembler prints it for gfx942
+  u16 opcode;        // VOP3P opcode, bits 22:16 of the first dword
+  MfmaGeometry geometry;
+  u8 a_regs, b_regs, c_regs, d_regs;  // c_regs is 1 (the index) for smfmac
+  u8 passes;                          // of 4 cycles each
+  bool has_cbsz_abid, has_blgp;       // other shapes ignore these fields
+  MfmaFn fn;
+  MfmaFn exact;  // the same function in plain integer arithmetic; slow, for tests
+};
+
+std::span<const MfmaShape> mfma_shapes();
+
+// Null if the control fields mean something for this shape, else which field does not and why.
+// fn stays inside its operands' registers either way.
+const char* mfma_control_error(const MfmaShape& shape, const MfmaControl& control);
+
+}  // namespace vdev

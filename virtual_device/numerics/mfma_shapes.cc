@@ -1,0 +1,135 @@
+// The list of shapes. Names and opcodes as LLVM assembles them for gfx942; passes from the cycles
+// in AMD's matrix instruction calculator.
+#include "numerics/mfma_exact.h"
+#include "numerics/mfma_fast_avx2.h"
+
+namespace vdev {
+namespace {
+
+using enum MfmaSrc;
+using mfma::a_regs, mfma::b_regs, mfma::d_regs;
+
+template <MfmaGeometry g>
+void exact(const Reg* a, const Reg* b, const Reg* c, Reg* d, const MfmaControl& control) {
+  if constexpr (g.d == MfmaDst::kF64 || g.a == kF32)
+    mfma::run_fma_chain(g, a, b, c, d, control);
+  else
+    mfma::run_exact(g, a, b, c, d, control);
+}
+
+// Without AVX2 the exact functions are the only ones; 4x4 and sparse shapes are too rare to matter.
+template <MfmaGeometry g>
+constexpr MfmaFn fastest() {
+#ifdef __AVX2__
+  if constexpr (mfma::is_small_float(g.a) && g.m >= 16 && !g.sparse) return mfma::run_fast<g>;
+#endif
+  return exact<g>;
+}
+
+template <MfmaGeometry g>
+constexpr MfmaShape shape(const char* name, u16 opcode, u8 passes) {
+  return {name,
+          opcode,
+          g,
+          static_cast<u8>(a_regs(g)),
+          static_cast<u8>(b_regs(g)),
+          static_cast<u8>(g.sparse ? 1 : d_regs(g)),
+          static_cast<u8>(d_regs(g)),
+          passes,
+          mfma::has_cbsz_abid(g),
+          mfma::permutes_b(g) || g.d == MfmaDst::kF64,
+          fastest<g>(),
+          exact<g>};
+}
+
+template <int m, int n, int k, int blocks, MfmaSrc a, MfmaSrc b = a>
+constexpr MfmaShape dense(const char* name, u16 opcode, u8 passes) {
+  constexpr MfmaDst kDst = a == kF64 ? MfmaDst::kF64 : a == kI8 ? MfmaDst::kI32 : MfmaDst::kF32;
+  return shape<MfmaGeometry{m, n, k, blocks, a, b, kDst, false}>(name, opcode, passes);
+}
+template <int m, int n, int k, MfmaSrc a, MfmaSrc b = a>
+constexpr MfmaShape sparse(const char* name, u16 opcode, u8 passes) {
+  constexpr MfmaDst kDst = a == kI8 ? MfmaDst::kI32 : MfmaDst::kF32;
+  return shape<MfmaGeometry{m, n, k, 1, a, b, kDst, true}>(name, opcode, passes);
+}
+
+constexpr MfmaShape kShapes[] = {
+    dense<16, 16, 8, 1, kXf32>("v_mfma_f32_16x16x8_xf32", 0x3e, 4),
+    dense<32, 32, 4, 1, kXf32>("v_mfma_f32_32x32x4_xf32", 0x3f, 8),
+    dense<32, 32, 1, 2, kF32>("v_mfma_f32_32x32x1_2b_f32", 0x40, 16),
+    dense<16, 16, 1, 4, kF32>("v_mfma_f32_16x16x1_4b_f32", 0x41, 8),
+    dense<4, 4, 1, 16, kF32>("v_mfma_f32_4x4x1_16b_f32", 0x42, 2),
+    dense<32, 32, 2, 1, kF32>("v_mfma_f32_32x32x2_f32", 0x44, 16),
+    dense<16, 16, 4, 1, kF32>("v_mfma_f32_16x16x4_f32", 0x45, 8),
+    dense<32, 32, 4, 2, kF16>("v_mfma_f32_32x32x4_2b_f16", 0x48, 16),
+    dense<16, 16, 4, 4, kF16>("v_mfma_f32_16x16x4_4b_f16", 0x49, 8),
+    dense<4, 4, 4, 16, kF16>("v_mfma_f32_4x4x4_16b_f16", 0x4a, 2),
+    dense<32, 32, 8, 1, kF16>("v_mfma_f32_32x32x8_f16", 0x4c, 8),
+    dense<16, 16, 16, 1, kF16>("v_mfma_f32_16x16x16_f16", 0x4d, 4),
+    dense<32, 32, 4, 2, kI8>("v_mfma_i32_32x32x4_2b_i8", 0x50, 16),
+    dense<16, 16, 4, 4, kI8>("v_mfma_i32_16x16x4_4b_i8", 0x51, 8),
+    dense<4, 4, 4, 16, kI8>("v_mfma_i32_4x4x4_16b_i8", 0x52, 2),
+    dense<32, 32, 16, 1, kI8>("v_mfma_i32_32x32x16_i8", 0x56, 8),
+    dense<16, 16, 32, 1, kI8>("v_mfma_i32_16x16x32_i8", 0x57, 4),
+    dense<32, 32, 4, 2, kBf16>("v_mfma_f32_32x32x4_2b_bf16", 0x5d, 16),
+    dense<16, 16, 4, 4, kBf16>("v_mfma_f32_16x16x4_4b_bf16", 0x5e, 8),
+    dense<4, 4, 4, 16, kBf16>("v_mfma_f32_4x4x4_16b_bf16", 0x5f, 2),
+    dense<32, 32, 8, 1, kBf16>("v_mfma_f32_32x32x8_bf16", 0x60, 8),
+    dense<16, 16, 16, 1, kBf16>("v_mfma_f32_16x16x16_bf16", 0x61, 4),
+    sparse<16, 16, 32, kF16>("v_smfmac_f32_16x16x32_f16", 0x62, 4),
+    sparse<32, 32, 16, kF16>("v_smfmac_f32_32x32x16_f16", 0x64, 8),
+    sparse<16, 16, 32, kBf16>("v_smfmac_f32_16x16x32_bf16", 0x66, 4),
+    sparse<32, 32, 16, kBf16>("v_smfmac_f32_32x32x16_bf16", 0x68, 8),
+    sparse<16, 16, 64, kI8>("v_smfmac_i32_16x16x64_i8", 0x6a, 4),
+    sparse<32, 32, 32, kI8>("v_smfmac_i32_32x32x32_i8", 0x6c, 8),
+    dense<16, 16, 4, 1, kF64>("v_mfma_f64_16x16x4_f64", 0x6e, 8),
+    dense<4, 4, 4, 4, kF64>("v_mfma_f64_4x4x4_4b_f64", 0x6f, 4),
+    dense<16, 16, 32, 1, kBf8, kBf8>("v_mfma_f32_16x16x32_bf8_bf8", 0x70, 4),
+    dense<16, 16, 32, 1, kBf8, kFp8>("v_mfma_f32_16x16x32_bf8_fp8", 0x71, 4),
+    dense<16, 16, 32, 1, kFp8, kBf8>("v_mfma_f32_16x16x32_fp8_bf8", 0x72, 4),
+    dense<16, 16, 32, 1, kFp8, kFp8>("v_mfma_f32_16x16x32_fp8_fp8", 0x73, 4),
+    dense<32, 32, 16, 1, kBf8, kBf8>("v_mfma_f32_32x32x16_bf8_bf8", 0x74, 8),
+    dense<32, 32, 16, 1, kBf8, kFp8>("v_mfma_f32_32x32x16_bf8_fp8", 0x75, 8),
+    dense<32, 32, 16, 1, kFp8, kBf8>("v_mfma_f32_32x32x16_fp8_bf8", 0x76, 8),
+    dense<32, 32, 16, 1, kFp8, kFp8>("v_mfma_f32_32x32x16_fp8_fp8", 0x77, 8),
+    sparse<16, 16, 64, kBf8, kBf8>("v_smfmac_f32_16x16x64_bf8_bf8", 0x78, 4),
+    sparse<16, 16, 64, kBf8, kFp8>("v_smfmac_f32_16x16x64_bf8_fp8", 0x79, 4),
+    sparse<16, 16, 64, kFp8, kBf8>("v_smfmac_f32_16x16x64_fp8_bf8", 0x7a, 4),
+    sparse<16, 16, 64, kFp8, kFp8>("v_smfmac_f32_16x16x64_fp8_fp8", 0x7b, 4),
+    sparse<32, 32, 32, kBf8, kBf8>("v_smfmac_f32_32x32x32_bf8_bf8", 0x7c, 8),
+    sparse<32, 32, 32, kBf8, kFp8>("v_smfmac_f32_32x32x32_bf8_fp8", 0x7d, 8),
+    sparse<32, 32, 32, kFp8, kBf8>("v_smfmac_f32_32x32x32_fp8_bf8", 0x7e, 8),
+    sparse<32, 32, 32, kFp8, kFp8>("v_smfmac_f32_32x32x32_fp8_fp8", 0x7f, 8),
+};
+
+constexpr bool ascending_opcodes() {
+  for (size_t i = 1; i < std::size(kShapes); ++i)
+    if (kShapes[i].opcode <= kShapes[i - 1].opcode) return false;
+  return true;
+}
+static_assert(ascending_opcodes());
+
+}  // namespace
+
+std::span<const MfmaShape> mfma_shapes() { return kShapes; }
+
+const char* mfma_control_error(const MfmaShape& shape, const MfmaControl& control) {
+  const MfmaGeometry& g = shape.geometry;
+  if (control.cbsz > 7) return "cbsz: allowed 0..7";
+  if (control.abid > 15) return "abid: allowed 0..15";
+  if (control.blgp > 7) return "blgp: allowed 0..7";
+  if (control.blgp != 0 && !shape.has_blgp) return "blgp: this shape allows 0 only";
+  if (!shape.has_cbsz_abid)
+    return control.cbsz || control.abid ? "cbsz, abid: this shape allows 0 only" : nullptr;
+  if (g.sparse) {
+    const int sets = mfma::bits_of(g.a) / 4;
+    if (control.cbsz == 0 && control.abid >= sets)
+      return sets == 4 ? "abid: allowed 0..3 (index set)" : "abid: allowed 0..1 (index set)";
+    return nullptr;
+  }
+  if (1 << control.cbsz > g.blocks) return "cbsz: broadcasts to more blocks than the shape has";
+  if (control.abid >> control.cbsz) return "abid: must be below 2^cbsz";
+  return nullptr;
+}
+
+}  // namespace vdev

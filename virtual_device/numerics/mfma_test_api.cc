@@ -1,0 +1,84 @@
+// C entry points through which the tests run single matrix instructions.
+#include <cstring>
+#include <vector>
+
+#include "numerics/float_rules_mxcsr.h"
+#include "numerics/mfma.h"
+
+#define VDEV_TEST_API extern "C" __attribute__((visibility("default")))
+
+namespace vdev {
+namespace {
+
+const MfmaShape* find_shape(const char* name) {
+  for (const MfmaShape& shape : mfma_shapes())
+    if (std::strcmp(shape.name, name) == 0) return &shape;
+  return nullptr;
+}
+
+}  // namespace
+
+struct MfmaTestShape {
+  const char* name;
+  i32 opcode, m, n, k, blocks, a_regs, b_regs, c_regs, d_regs, passes, has_cbsz_abid, has_blgp;
+};
+
+// 0, or -1 behind the last shape.
+VDEV_TEST_API int vdev_test_mfma_shape(int position, MfmaTestShape* out) {
+  if (position < 0 || position >= static_cast<int>(mfma_shapes().size())) return -1;
+  const MfmaShape& s = mfma_shapes()[static_cast<size_t>(position)];
+  const MfmaGeometry& g = s.geometry;
+  *out = {s.name,   s.opcode, g.m,      g.n,      g.k,             g.blocks,  s.a_regs,
+          s.b_regs, s.c_regs, s.d_regs, s.passes, s.has_cbsz_abid, s.has_blgp};
+  return 0;
+}
+
+// Runs `count` instructions. Operands are count x registers x 64 dwords; d is read by smfmac.
+// mxcsr is that of a running wave. Returns 0, or -1 if there is no instruction `name`.
+VDEV_TEST_API int vdev_test_mfma(const char* name, int count, const u32* a, const u32* b,
+                                 const u32* c, u32* d, u32 cbsz, u32 abid, u32 blgp,
+                                 int flush_f32_ab, u32 mxcsr, int exact) {
+  const MfmaShape* const s = find_shape(name);
+  if (s == nullptr) return -1;
+  const MfmaControl control{static_cast<u8>(cbsz), static_cast<u8>(abid), static_cast<u8>(blgp),
+                            flush_f32_ab != 0};
+  std::vector<Reg> regs(static_cast<size_t>(s->a_regs + s->b_regs + s->c_regs + s->d_regs));
+  Reg* const ra = regs.data();
+  Reg* const rb = ra + s->a_regs;
+  Reg* const rc = rb + s->b_regs;
+  Reg* const rd = rc + s->c_regs;
+  const MxcsrScope scope(~0u, mxcsr);
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    std::memcpy(ra, a + i * s->a_regs * kLanes, s->a_regs * sizeof(Reg));
+    std::memcpy(rb, b + i * s->b_regs * kLanes, s->b_regs * sizeof(Reg));
+    std::memcpy(rc, c + i * s->c_regs * kLanes, s->c_regs * sizeof(Reg));
+    std::memcpy(rd, d + i * s->d_regs * kLanes, s->d_regs * sizeof(Reg));
+    (exact ? s->exact : s->fn)(ra, rb, rc, rd, control);
+    std::memcpy(d + i * s->d_regs * kLanes, rd, s->d_regs * sizeof(Reg));
+  }
+  return 0;
+}
+
+// One instruction on a register file, so that operands can overlap: a to d are register numbers.
+VDEV_TEST_API int vdev_test_mfma_in_place(const char* name, u32* file, int num_regs, int a, int b,
+                                          int c, int d, int exact) {
+  const MfmaShape* const s = find_shape(name);
+  if (s == nullptr) return -1;
+  std::vector<Reg> regs(static_cast<size_t>(num_regs));
+  std::memcpy(regs.data(), file, regs.size() * sizeof(Reg));
+  (exact ? s->exact : s->fn)(&regs[static_cast<size_t>(a)], &regs[static_cast<size_t>(b)],
+                             &regs[static_cast<size_t>(c)], &regs[static_cast<size_t>(d)], {});
+  std::memcpy(file, regs.data(), regs.size() * sizeof(Reg));
+  return 0;
+}
+
+// The message of mfma_control_error, empty if there is none.
+VDEV_TEST_API const char* vdev_test_mfma_control(const char* name, u32 cbsz, u32 abid, u32 blgp) {
+  const MfmaShape* const s = find_shape(name);
+  if (s == nullptr) return "no such instruction";
+  const char* const error = mfma_control_error(
+      *s, {static_cast<u8>(cbsz), static_cast<u8>(abid), static_cast<u8>(blgp), false});
+  return error == nullptr ? "" : error;
+}
+
+}  // namespace vdev
