@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from amdattn import dlpack, runtime
-from amdattn.dlpack import Memory, compact_strides
+from amdattn.dlpack import RawMemory, compact_strides
 from amdattn.dtypes import DType, as_dtype
 from amdattn.errors import AmdattnError
 
@@ -49,6 +49,8 @@ class View:
 
     def extent(self) -> tuple[int, int]:
         """Addresses of the first byte and one past the last byte of the view."""
+        if 0 in self.shape:
+            return self.address, self.address
         reach = [
             (n - 1) * step * self.dtype.itemsize
             for n, step in zip(self.shape, self.strides, strict=True)
@@ -58,10 +60,30 @@ class View:
         return low, high
 
 
-class _Allocation:
-    """Device memory that is freed when the last array on it is collected."""
+class Memory:
+    """Device memory that arrays are views of.
+
+    Attributes
+    ----------
+    stream : int or None
+        The hipStream_t of the last operation of this package that wrote to it; None if nothing
+        can be pending.
+    """
+
+    __slots__ = ("__weakref__", "owner", "stream")
+
+    def __init__(self, owner: object = None) -> None:
+        self.owner = owner
+        self.stream: int | None = None
+
+
+class _Allocation(Memory):
+    """Memory of this package, freed when the last array on it is collected."""
+
+    __slots__ = ("_runtime", "address")
 
     def __init__(self, nbytes: int) -> None:
+        super().__init__()
         self._runtime = runtime.get()
         self.address = self._runtime.malloc(nbytes)
 
@@ -85,12 +107,13 @@ class DeviceArray:
         In elements.
     address : int
         Device address of the first element.
-    stream : int
-        The hipStream_t of the last operation of this package that wrote the array; consumers are
-        ordered after it.
+    stream : int or None
+        The hipStream_t of the last operation of this package that wrote to the array's memory;
+        every later use is ordered after it. It must not be destroyed before; set None to promise
+        that nothing is pending.
     """
 
-    __slots__ = ("_dtype", "_owner", "_view", "address", "shape", "stream", "strides")
+    __slots__ = ("_dtype", "_memory", "_view", "address", "shape", "strides")
 
     def __init__(
         self,
@@ -98,16 +121,23 @@ class DeviceArray:
         shape: tuple[int, ...],
         strides: tuple[int, ...],
         dtype: DType,
-        owner: object,
-        stream: int = 0,
+        memory: Memory,
     ) -> None:
         self.address = address
         self.shape = shape
         self.strides = strides
-        self.stream = stream
         self._dtype = dtype
-        self._owner = owner
+        self._memory = memory
         self._view: View | None = None
+
+    @property
+    def stream(self) -> int | None:
+        """Stream of the last write to the memory; see the class."""
+        return self._memory.stream
+
+    @stream.setter
+    def stream(self, stream: int | None) -> None:
+        self._memory.stream = stream
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -144,7 +174,7 @@ class DeviceArray:
         """The array's memory as a View."""
         if self._view is None:
             self._view = View(
-                self.address, self.shape, self.strides, self._dtype, False, self._owner
+                self.address, self.shape, self.strides, self._dtype, False, self._memory
             )
         return self._view
 
@@ -184,7 +214,7 @@ class DeviceArray:
     def _derived(
         self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]
     ) -> DeviceArray:
-        return DeviceArray(address, shape, strides, self._dtype, self._owner, self.stream)
+        return DeviceArray(address, shape, strides, self._dtype, self._memory)
 
     def numpy(self) -> NDArray[Any]:
         """Copy to the host: a new C-contiguous numpy array. Waits for the array's stream."""
@@ -195,8 +225,8 @@ class DeviceArray:
         low, high = self.view().extent()
         raw = host_empty((high - low,), as_dtype("uint8"))
         device = runtime.get()
-        device.download(raw.ctypes.data, low, high - low, self.stream)
-        device.synchronize(self.stream)
+        device.download(raw.ctypes.data, low, high - low, self.stream or 0)
+        device.synchronize(self.stream or 0)
         item = self._dtype.itemsize
         strided = np.ndarray(
             self.shape,
@@ -225,12 +255,12 @@ class DeviceArray:
         if dl_device is None or tuple(dl_device) == here:
             source = self._copy_on_device() if copy else self
             consumer = _consumer_stream(stream)
-            if consumer is not None:
+            if consumer is not None and source.stream is not None:
                 runtime.get().wait_for(consumer, source.stream)
-            memory = Memory(
-                source.address, source.shape, source.strides, source._dtype, source._owner
+            exported = RawMemory(
+                source.address, source.shape, source.strides, source._dtype, source._memory
             )
-            return dlpack.export_tensor(memory, source._dtype, here, max_version, bool(copy))
+            return dlpack.export_tensor(exported, source._dtype, here, max_version, bool(copy))
         if tuple(dl_device) == (dlpack.CPU, 0):
             if copy is False:
                 raise BufferError("device memory reaches the host only by a copy (copy=False)")
@@ -240,9 +270,10 @@ class DeviceArray:
     def _copy_on_device(self) -> DeviceArray:
         low, high = self.view().extent()
         allocation = _Allocation(high - low)
-        runtime.get().copy_on_device(allocation.address, low, high - low, self.stream)
+        allocation.stream = self.stream or 0
+        runtime.get().copy_on_device(allocation.address, low, high - low, allocation.stream)
         address = allocation.address + self.address - low
-        return DeviceArray(address, self.shape, self.strides, self._dtype, allocation, self.stream)
+        return DeviceArray(address, self.shape, self.strides, self._dtype, allocation)
 
 
 def _full_key(key: object, ndim: int) -> list[Any]:
@@ -299,7 +330,7 @@ class HostTensor:
         array = self._array.copy() if copy else self._array
         dtype = as_dtype(array.dtype)
         strides = tuple(step // dtype.itemsize for step in array.strides)
-        memory = Memory(array.ctypes.data, array.shape, strides, dtype, array)
+        memory = RawMemory(array.ctypes.data, array.shape, strides, dtype, array)
         return dlpack.export_tensor(
             memory, dtype, (dlpack.CPU, 0), max_version, copied or bool(copy)
         )

@@ -166,7 +166,7 @@ def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 # -- producer --------------------------------------------------------------------------------------
 
 
-class Memory:
+class RawMemory:
     """Any memory, of the host or of a device, in the form that numpy.asarray takes.
 
     numpy sees unsigned integers of the element's size: it has no name for bfloat16.
@@ -192,7 +192,7 @@ class Memory:
 
 
 def export_tensor(
-    memory: Memory,
+    memory: RawMemory,
     dtype: DType,
     device: tuple[int, int],
     max_version: tuple[int, int] | None,

@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from amdattn import dlpack, runtime
-from amdattn.buffers import DeviceArray, HostTensor, View, empty
-from amdattn.dlpack import Memory
+from amdattn.buffers import DeviceArray, HostTensor, Memory, View, empty
+from amdattn.dlpack import RawMemory
 from amdattn.dtypes import as_dtype
 
 if TYPE_CHECKING:
@@ -59,7 +59,11 @@ def from_dlpack(x: Any) -> DeviceArray:
 
 
 def _on_view(source: View) -> DeviceArray:
-    return DeviceArray(source.address, source.shape, source.strides, source.dtype, source.owner)
+    memory = source.owner
+    if not isinstance(memory, Memory):
+        memory = Memory(source.owner)
+        memory.stream = 0  # its producer made it ready on the default stream only
+    return DeviceArray(source.address, source.shape, source.strides, source.dtype, memory)
 
 
 def as_view(x: Any, name: str, stream: int) -> View:
@@ -80,7 +84,8 @@ def as_view(x: Any, name: str, stream: int) -> View:
         On another device of this kind, or of an unknown element type.
     """
     if isinstance(x, DeviceArray):
-        runtime.get().wait_for(stream, x.stream)
+        if x.stream is not None:
+            runtime.get().wait_for(stream, x.stream)
         return x.view()
     np = sys.modules.get("numpy")
     if np is not None and isinstance(x, np.ndarray):
@@ -114,7 +119,7 @@ def _dlpack_view(x: Any, name: str, stream: int) -> View:
         import numpy as np
 
         source = dlpack.import_tensor(x, None)
-        memory = Memory(
+        memory = RawMemory(
             source.address,
             source.shape,
             source.strides,

@@ -90,8 +90,8 @@ def _read_struct(header: str, name: str) -> KernargSpec:
             raise ManifestError(
                 f"{name}.{field_name} has type {c_type}; kernel arguments are {', '.join(_FORMAT)}"
             )
-        fields.append((field_name, field.offset, ffi.sizeof(field.type), c_type))
-    return KernargSpec(name, header, ffi.sizeof(ctype), tuple(fields))
+        fields.append((field_name, field.offset, ffi.sizeof(c_type), c_type))
+    return KernargSpec(name, header, ffi.sizeof(name), tuple(fields))
 
 
 def _struct_format(layout: KernargSpec) -> str:

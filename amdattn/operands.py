@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from amdattn.buffers import View
-from amdattn.dlpack import Memory, compact_strides
+from amdattn.dlpack import RawMemory, compact_strides
 from amdattn.manifest import KernelSpec
 from amdattn.plan import Operand
 from amdattn.problem import axis_order
@@ -66,7 +66,7 @@ def _share_memory(a: View, b: View) -> bool:
     # Interleaved views, such as one part of a packed QKVO array. numpy only computes with the
     # addresses here; device memory is never touched.
     one, other = (
-        np.asarray(Memory(view.address, view.shape, view.strides, view.dtype, None, True))
+        np.asarray(RawMemory(view.address, view.shape, view.strides, view.dtype, None, True))
         for view in (a, b)
     )
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from amdattn import paths
 from amdattn.errors import BindingError
@@ -53,6 +53,10 @@ def _cpu_flags() -> set[str]:
     return set()
 
 
+def _decode(text: Any) -> str:
+    return bytes(text).decode("utf-8", "replace")
+
+
 class Exports:
     """The exports of one loaded virtual device library."""
 
@@ -62,7 +66,7 @@ class Exports:
         self._ffi = cffi.FFI()
         self._ffi.cdef(_CDEF)
         # The file is already mapped by hip-python; dlopen of the same file gives the same copy.
-        self._lib: Any = self._ffi.dlopen(path)
+        self._lib = cast(Any, self._ffi.dlopen(path))
         abi = self._lib.amdattn_vdev_abi()
         if abi != ABI:
             raise BindingError(f"{path} has virtual device ABI {abi}; this amdattn needs {ABI}")
@@ -70,7 +74,7 @@ class Exports:
     def last_report(self) -> str:
         """Text of the last fault, or ""."""
         text = self._lib.amdattn_vdev_last_report()
-        return "" if text == self._ffi.NULL else self._ffi.string(text).decode("utf-8", "replace")
+        return "" if text == self._ffi.NULL else _decode(self._ffi.string(text))
 
     def set_option(self, key: str, value: object) -> None:
         """Set an option; raises ValueError for an unknown key or a refused value."""

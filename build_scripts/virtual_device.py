@@ -1,7 +1,9 @@
 """Compile the virtual device into shared libraries, one per x86-64 level.
 
-The default compiler is pip's ziglang: no system compiler is needed. `AMDATTN_CXX` names another
-one (g++ or clang++ >= 12). Objects are rebuilt when a file that they depend on has changed.
+What interprets instructions is compiled once per level, everything else once for all; the library
+that fits the CPU is chosen when it is loaded. The default compiler is pip's ziglang: no system
+compiler is needed. `AMDATTN_CXX` names another one (g++ or clang++ >= 12). Objects are rebuilt when
+a file that they depend on has changed.
 """
 
 from __future__ import annotations
@@ -17,8 +19,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "virtual_device"
-LEVELS = ("v2", "v3")
-GLIBC = "2.28"
+GLIBC = "2.28"  # the oldest one that the libraries run with
+# Flags beyond the x86-64-v2 baseline. One baseline for all means one build of zig's libc++.
+LEVELS = {"v2": (), "v3": ("-mavx", "-mavx2", "-mfma", "-mbmi", "-mbmi2", "-mf16c", "-mlzcnt")}
+# Sources that are worth a build per level: semantics, arithmetic and the interpreter's loop.
+HOT = ("numerics/", "isa/", "core/worker", "core/wave", "core/abi")
+COLD = ("isa/decode", "isa/print", "isa/tables", "isa/encoding_test", "isa/semantics_test")
 
 COMMON_FLAGS = (
     "-std=c++20",
@@ -43,13 +49,19 @@ def library_name(level: str) -> str:
     return f"libamdattn_vdev_x86_64_{level}.so"
 
 
-def compiler(level: str) -> list[str]:
-    """Command prefix that compiles C++ for one x86-64 level."""
+def compiler() -> list[str]:
+    """Command prefix that compiles C++ for the baseline."""
     chosen = os.environ.get("AMDATTN_CXX")
     if chosen:
-        return [*shlex.split(chosen), f"-march=x86-64-{level}", "-Wno-unknown-pragmas"]
-    target = ["-target", f"x86_64-linux-gnu.{GLIBC}", f"-mcpu=x86_64_{level}"]
+        return [*shlex.split(chosen), "-march=x86-64-v2", "-Wno-unknown-pragmas"]
+    target = ["-target", f"x86_64-linux-gnu.{GLIBC}", "-mcpu=x86_64_v2"]
     return [sys.executable, "-m", "ziglang", "c++", *target]
+
+
+def is_hot(source: Path) -> bool:
+    """Whether a source file is compiled for each level."""
+    name = source.relative_to(SOURCES).as_posix()
+    return name.startswith(HOT) and not name.startswith(COLD)
 
 
 def is_stale(obj: Path, depfile: Path) -> bool:
@@ -71,55 +83,76 @@ def compile_one(command: Sequence[str], source: Path, obj: Path) -> Path:
     if is_stale(obj, depfile):
         obj.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(
-            [*command, *COMMON_FLAGS, "-MD", "-MF", str(depfile), "-c", str(source), "-o", str(obj)],
+            [
+                *command,
+                *COMMON_FLAGS,
+                "-MD",
+                "-MF",
+                str(depfile),
+                "-c",
+                str(source),
+                "-o",
+                str(obj),
+            ],
             check=True,
         )
     return obj
 
 
-def build(level: str, out_dir: Path, work_dir: Path, jobs: int) -> Path:
-    """Build the library for one level and return its path."""
-    command = compiler(level)
-    sources = sorted(SOURCES.rglob("*.cc"))
+def build(levels: Sequence[str], out_dir: Path, work_dir: Path, jobs: int) -> list[Path]:
+    """Build the libraries of some levels and return their paths."""
+    command = compiler()
+    objects: dict[str, list[Path]] = {level: [] for level in levels}
+    tasks: list[tuple[list[str], Path, Path]] = []
+    # Hot objects come first: where a linker merges inline functions it keeps the first copy.
+    for source in sorted(SOURCES.rglob("*.cc"), key=lambda s: (not is_hot(s), s)):
+        name = source.relative_to(SOURCES).with_suffix(".o")
+        for level in levels:
+            obj = work_dir / (level if is_hot(source) else "common") / name
+            if all(obj != known for _, _, known in tasks):
+                flags = LEVELS[level] if is_hot(source) else ()
+                tasks.append(([*command, *flags], source, obj))
+            objects[level].append(obj)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        objects = list(
-            pool.map(
-                lambda s: compile_one(
-                    command, s, work_dir / level / s.relative_to(SOURCES).with_suffix(".o")
-                ),
-                sources,
-            )
-        )
+        for done in concurrent.futures.as_completed(
+            [pool.submit(compile_one, *task) for task in tasks]
+        ):
+            done.result()
     out_dir.mkdir(parents=True, exist_ok=True)
-    library = out_dir / library_name(level)
-    if not library.exists() or any(o.stat().st_mtime > library.stat().st_mtime for o in objects):
-        subprocess.run(
-            [
-                *command,
-                "-shared",
-                "-s",
-                "-Wl,-soname,libamdattn_vdev.so",
-                f"-Wl,--version-script={SOURCES / 'hip' / 'exports.map'}",
-                *map(str, objects),
-                "-lpthread",
-                "-o",
-                str(library),
-            ],
-            check=True,
-        )
+    return [link(command, objects[level], out_dir / library_name(level)) for level in levels]
+
+
+def link(command: Sequence[str], objects: Sequence[Path], library: Path) -> Path:
+    """Link one library unless it is newer than its objects."""
+    if library.exists() and all(o.stat().st_mtime <= library.stat().st_mtime for o in objects):
+        return library
+    subprocess.run(
+        [
+            *command,
+            "-shared",
+            "-s",
+            "-Wl,-soname,libamdattn_vdev.so",
+            f"-Wl,--version-script={SOURCES / 'hip' / 'exports.map'}",
+            *map(str, objects),
+            "-lpthread",
+            "-o",
+            str(library),
+        ],
+        check=True,
+    )
     return library
 
 
 def main() -> None:
     """Command line: `python build_scripts/virtual_device.py [--level v3]`."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--level", choices=LEVELS, action="append", help="default: all")
+    parser.add_argument("--level", choices=list(LEVELS), action="append", help="default: all")
     parser.add_argument("--out", type=Path, default=ROOT / "amdattn" / "_lib")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "virtual_device")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args()
-    for level in args.level or LEVELS:
-        print(build(level, args.out, args.work, args.jobs))
+    for library in build(args.level or list(LEVELS), args.out, args.work, args.jobs):
+        print(library)
 
 
 if __name__ == "__main__":

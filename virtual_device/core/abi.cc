@@ -49,12 +49,7 @@ void initialise_wave(const LaunchState& state, const Workgroup& workgroup, Wave&
   const Dim3& size = state.launch.workgroup_size;
   const u32 poison = kPoison ^ static_cast<u32>(state.options.seed);
 
-  auto fill = [&](u32 first, u32 count) {
-    u32* words = wave.v[first].lane;
-    std::fill(words, words + size_t{count} * kLanes, poison);
-  };
-  fill(0, std::min(k.num_vgprs, 256u));
-  fill(256, std::min(k.num_agprs, 256u));
+  std::fill_n(wave.v[0].lane, size_t{k.num_vgprs + k.num_agprs} * kLanes, poison);
   std::fill(std::begin(wave.s), std::end(wave.s), poison);
 
   u32 index = 0;

@@ -1,10 +1,12 @@
 // Code objects: AMDGPU ELF images (COV4, 5 and 6), their metadata, kernel descriptors and segments.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -128,7 +130,8 @@ class CodeObject {
   // The nearest function symbol at or below a device address, for reports ("kernel+0x1c4").
   std::string describe(u64 address) const;
 
-  std::shared_ptr<DecodedCode> decoded;  // set once by the interpreter at load
+  // Filled by the interpreter, by the kernels' numbers of VGPRs and AGPRs.
+  std::map<std::pair<u32, u32>, std::shared_ptr<const DecodedCode>> decoded;
 
  private:
   struct Symbol {

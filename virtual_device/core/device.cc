@@ -183,7 +183,7 @@ LaunchResult Device::execute(const Launch& launch) {
                   limits_.lds_bytes, kernel.num_vgprs, kernel.num_agprs, limits_.vgprs_per_simd);
     return {FaultKind::kResources, text};
   }
-  const DecodedCode& code = decoded(*launch.code);
+  const DecodedCode& code = decoded(*launch.code, kernel);
   auto state = std::make_shared<LaunchState>(launch, code);
   // Firmware that knows kernarg preloading enters behind the 256 bytes that load the arguments.
   const u64 entry = kernel.entry_address + (kernel.kernarg_preload_dwords ? 256 : 0);

@@ -24,12 +24,13 @@ Inst illegal(std::span<const u32> words) {
   return inst;
 }
 
-// Registers beyond the kernel's allocation belong to another wave.
-bool within(const Operand& operand, const Kernel& kernel) {
-  const u32 end = operand.index + operand.dwords;
-  if (operand.kind == OperandKind::kVgpr) return end <= kernel.num_vgprs;
-  if (operand.kind == OperandKind::kAgpr) return end <= kernel.num_agprs;
-  return true;
+// Gives an AGPR its place in the unified file. False: the operand reaches beyond the kernel's
+// allocation, into registers of another wave. accum_offset is no bound for VGPRs: there are kernels
+// that use v160 and up with an accum_offset of 160.
+bool place(Operand& operand, const Kernel& kernel) {
+  if (!operand.is_vector()) return true;
+  if (operand.kind == OperandKind::kAgpr) operand.base = static_cast<u16>(kernel.num_vgprs);
+  return operand.reg() + operand.dwords <= kernel.num_vgprs + kernel.num_agprs;
 }
 
 void exec_beyond_allocation(Wave&, const Inst&) {
@@ -37,28 +38,19 @@ void exec_beyond_allocation(Wave&, const Inst&) {
         "names a vector register beyond the kernel descriptor's allocation");
 }
 
-void check_registers(DecodedCode& code, const CodeObject& object) {
-  for (const Kernel& kernel : object.kernels()) {
-    const u64 first = (kernel.entry_address - code.address) / 4;
-    u64 last = code.insts.size();
-    for (const Kernel& other : object.kernels())
-      if (other.entry_address > kernel.entry_address)
-        last = std::min(last, (other.entry_address - code.address) / 4);
-    for (u64 i = first; i < last; ++i) {
-      Inst& inst = code.insts[i];
-      bool ok = within(inst.dst, kernel);
-      for (const Operand& source : inst.src) ok = ok && within(source, kernel);
-      if (!ok && inst.row) inst.exec = &exec_beyond_allocation;
-    }
-  }
+void place_registers(Inst& inst, const Kernel& kernel) {
+  bool ok = place(inst.dst, kernel);
+  for (Operand& source : inst.src) ok &= place(source, kernel);
+  if (!ok) inst.exec = &exec_beyond_allocation;
 }
 
 }  // namespace
 
-const DecodedCode& decoded(CodeObject& object) {
+const DecodedCode& decoded(CodeObject& object, const Kernel& kernel) {
   static std::mutex mutex;
   std::lock_guard lock(mutex);
-  if (!object.decoded) {
+  auto& slot = object.decoded[{kernel.num_vgprs, kernel.num_agprs}];
+  if (!slot) {
     auto code = std::make_shared<DecodedCode>();
     const std::span<const u32> text = object.text();
     code->address = object.text_address();
@@ -66,13 +58,13 @@ const DecodedCode& decoded(CodeObject& object) {
     for (size_t i = 0; i < text.size(); ++i) {
       Decoded result = decode(text.subspan(i));
       code->insts.push_back(result.inst.row ? result.inst : illegal(text.subspan(i)));
+      place_registers(code->insts.back(), kernel);
     }
     // Falling off the end traps as well; an instruction has at most three dwords.
     for (int i = 0; i < 4; ++i) code->insts.push_back(illegal({}));
-    check_registers(*code, object);
-    object.decoded = std::move(code);
+    slot = std::move(code);
   }
-  return *object.decoded;
+  return *slot;
 }
 
 }  // namespace vdev

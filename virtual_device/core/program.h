@@ -11,6 +11,7 @@
 
 namespace vdev {
 
+// Operands carry their place in the register file, so kernels of other allocations have their own.
 struct DecodedCode {
   std::vector<Inst> insts;
   u64 address = 0;  // device address of insts[0]
@@ -25,7 +26,7 @@ struct DecodedCode {
   }
 };
 
-// Decodes on first use; thread-safe.
-const DecodedCode& decoded(CodeObject& code);
+// The object's text, for a kernel. Decodes on first use; thread-safe.
+const DecodedCode& decoded(CodeObject& object, const Kernel& kernel);
 
 }  // namespace vdev

@@ -38,8 +38,9 @@ enum ModeBit : u32 {
 };
 
 struct Wave {
-  // The unified vector register file: v0..v255, then a0..a255. Only the allocated registers are
-  // initialised (to poison); decoding refuses indices beyond the kernel's allocation.
+  // The unified vector register file: v[i] is register i and a[i] is register accum_offset + i, so
+  // that a VGPR from accum_offset on is an AGPR under another name. Only the allocated registers
+  // are initialised (to poison); programs that name others trap.
   Reg v[512];
   // Operands broadcast or modified on their way into a computation, and results on their way out.
   Reg tmp[12];

@@ -37,8 +37,7 @@ u64 hash_words(u64 hash, const u32* words, size_t count) {
 u64 hash_state(const Wave& wave, const Kernel& kernel) {
   u64 hash = 0xcbf29ce484222325 ^ (wave.mode | u64{wave.scc} << 32);
   hash = hash_words(hash, wave.s, 128);
-  hash = hash_words(hash, wave.v[0].lane, size_t{std::min(kernel.num_vgprs, 256u)} * kLanes);
-  return hash_words(hash, wave.v[256].lane, size_t{std::min(kernel.num_agprs, 256u)} * kLanes);
+  return hash_words(hash, wave.v[0].lane, size_t{kernel.num_vgprs + kernel.num_agprs} * kLanes);
 }
 
 }  // namespace

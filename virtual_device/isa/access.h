@@ -66,8 +66,13 @@ inline void load_lane(Reg* dst, int lane, const std::byte* from) {
   else if constexpr (S == Shape::kI8D16 || S == Shape::kI8D16Hi)
     half(static_cast<u32>(i32{read_as<i8>(from)}));
   else if constexpr (S == Shape::kB16D16 || S == Shape::kB16D16Hi) half(read_as<u16>(from));
-  else
-    for (int d = 0; d < shape_dwords(S); ++d) dst[d].lane[lane] = read_as<u32>(from + 4 * d);
+  else {
+    constexpr int kDwords = shape_dwords(S);
+    out = read_as<u32>(from);
+    if constexpr (kDwords > 1) dst[1].lane[lane] = read_as<u32>(from + 4);
+    if constexpr (kDwords > 2) dst[2].lane[lane] = read_as<u32>(from + 8);
+    if constexpr (kDwords > 3) dst[3].lane[lane] = read_as<u32>(from + 12);
+  }
 }
 
 // One lane of registers to memory.
@@ -77,7 +82,11 @@ inline void store_lane(const Reg* src, int lane, std::byte* to) {
     const u32 value = src->lane[lane] >> (shape_high_half(S) ? 16 : 0);
     std::memcpy(to, &value, shape_bytes(S));
   } else {
-    for (int d = 0; d < shape_dwords(S); ++d) std::memcpy(to + 4 * d, &src[d].lane[lane], 4);
+    constexpr int kDwords = shape_dwords(S);
+    std::memcpy(to, &src[0].lane[lane], 4);
+    if constexpr (kDwords > 1) std::memcpy(to + 4, &src[1].lane[lane], 4);
+    if constexpr (kDwords > 2) std::memcpy(to + 8, &src[2].lane[lane], 4);
+    if constexpr (kDwords > 3) std::memcpy(to + 12, &src[3].lane[lane], 4);
   }
 }
 template <Shape S>
@@ -97,31 +106,35 @@ inline Quad read_quad(const void* from) {
   return value;
 }
 inline void write_quad(void* to, Quad value) { std::memcpy(to, &value, sizeof value); }
-inline void transpose(Quad (&q)[4]) {
-  const Quad a = __builtin_shufflevector(q[0], q[1], 0, 4, 1, 5);
-  const Quad b = __builtin_shufflevector(q[2], q[3], 0, 4, 1, 5);
-  const Quad c = __builtin_shufflevector(q[0], q[1], 2, 6, 3, 7);
-  const Quad d = __builtin_shufflevector(q[2], q[3], 2, 6, 3, 7);
-  q[0] = __builtin_shufflevector(a, b, 0, 1, 4, 5);
-  q[1] = __builtin_shufflevector(a, b, 2, 3, 6, 7);
-  q[2] = __builtin_shufflevector(c, d, 0, 1, 4, 5);
-  q[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
+inline void transpose(Quad& q0, Quad& q1, Quad& q2, Quad& q3) {
+  const Quad a = __builtin_shufflevector(q0, q1, 0, 4, 1, 5);
+  const Quad b = __builtin_shufflevector(q2, q3, 0, 4, 1, 5);
+  const Quad c = __builtin_shufflevector(q0, q1, 2, 6, 3, 7);
+  const Quad d = __builtin_shufflevector(q2, q3, 2, 6, 3, 7);
+  q0 = __builtin_shufflevector(a, b, 0, 1, 4, 5);
+  q1 = __builtin_shufflevector(a, b, 2, 3, 6, 7);
+  q2 = __builtin_shufflevector(c, d, 0, 1, 4, 5);
+  q3 = __builtin_shufflevector(c, d, 2, 3, 6, 7);
 }
 
 // All 64 lanes; `where(lane)` is the host address of a lane's datum, already checked.
+// Four lanes are spelled out because compilers keep an array of vectors in memory.
 template <Shape S, class Where>
 inline void load_all(Reg* dst, Where where) {
   if constexpr (S == Shape::kB128) {
     for (int lane = 0; lane < kLanes; lane += 4) {
-      Quad q[4];
-      for (int i = 0; i < 4; ++i) q[i] = read_quad(where(lane + i));
-      transpose(q);
-      for (int d = 0; d < 4; ++d) write_quad(&dst[d].lane[lane], q[d]);
+      Quad q0 = read_quad(where(lane)), q1 = read_quad(where(lane + 1));
+      Quad q2 = read_quad(where(lane + 2)), q3 = read_quad(where(lane + 3));
+      transpose(q0, q1, q2, q3);
+      write_quad(&dst[0].lane[lane], q0);
+      write_quad(&dst[1].lane[lane], q1);
+      write_quad(&dst[2].lane[lane], q2);
+      write_quad(&dst[3].lane[lane], q3);
     }
   } else if constexpr (S == Shape::kB64) {
     for (int lane = 0; lane < kLanes; lane += 4) {
-      u64 rows[4];
-      for (int i = 0; i < 4; ++i) rows[i] = read_as<u64>(where(lane + i));
+      const u64 rows[4] = {read_as<u64>(where(lane)), read_as<u64>(where(lane + 1)),
+                           read_as<u64>(where(lane + 2)), read_as<u64>(where(lane + 3))};
       const Quad a = read_quad(rows), b = read_quad(rows + 2);
       write_quad(&dst[0].lane[lane], __builtin_shufflevector(a, b, 0, 2, 4, 6));
       write_quad(&dst[1].lane[lane], __builtin_shufflevector(a, b, 1, 3, 5, 7));
@@ -131,6 +144,17 @@ inline void load_all(Reg* dst, Where where) {
   }
 }
 
+// Writes a value and collects in `changed` which bits differ, if that is wanted.
+template <bool kTrack, class T>
+inline void put(std::byte* to, T value, T& changed) {
+  if constexpr (kTrack) {
+    T old;
+    std::memcpy(&old, to, sizeof old);
+    changed |= old ^ value;
+  }
+  std::memcpy(to, &value, sizeof value);
+}
+
 // As above; the highest lane wins where lanes overlap. With kTrack returns whether any byte
 // changed, which the watchdog wants to know.
 template <Shape S, bool kTrack, class Where>
@@ -138,29 +162,19 @@ inline bool store_all(const Reg* src, Where where) {
   if constexpr (S == Shape::kB128) {
     Quad changed = {};
     for (int lane = 0; lane < kLanes; lane += 4) {
-      Quad q[4];
-      for (int d = 0; d < 4; ++d) q[d] = read_quad(&src[d].lane[lane]);
-      transpose(q);
-      for (int i = 0; i < 4; ++i) {
-        std::byte* const to = where(lane + i);
-        if constexpr (kTrack) changed |= read_quad(to) ^ q[i];
-        write_quad(to, q[i]);
-      }
+      Quad q0 = read_quad(&src[0].lane[lane]), q1 = read_quad(&src[1].lane[lane]);
+      Quad q2 = read_quad(&src[2].lane[lane]), q3 = read_quad(&src[3].lane[lane]);
+      transpose(q0, q1, q2, q3);
+      put<kTrack>(where(lane), q0, changed);
+      put<kTrack>(where(lane + 1), q1, changed);
+      put<kTrack>(where(lane + 2), q2, changed);
+      put<kTrack>(where(lane + 3), q3, changed);
     }
     return (changed[0] | changed[1] | changed[2] | changed[3]) != 0;
   } else if constexpr (S == Shape::kB64) {
     u64 changed = 0;
-    for (int lane = 0; lane < kLanes; lane += 4) {
-      const Quad lo = read_quad(&src[0].lane[lane]), hi = read_quad(&src[1].lane[lane]);
-      u64 rows[4];
-      write_quad(rows, __builtin_shufflevector(lo, hi, 0, 4, 1, 5));
-      write_quad(rows + 2, __builtin_shufflevector(lo, hi, 2, 6, 3, 7));
-      for (int i = 0; i < 4; ++i) {
-        std::byte* const to = where(lane + i);
-        if constexpr (kTrack) changed |= read_as<u64>(to) ^ rows[i];
-        std::memcpy(to, &rows[i], 8);
-      }
-    }
+    for (int lane = 0; lane < kLanes; ++lane)
+      put<kTrack>(where(lane), src[0].lane[lane] | u64{src[1].lane[lane]} << 32, changed);
     return changed != 0;
   } else {
     bool changed = false;

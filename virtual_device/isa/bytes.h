@@ -41,18 +41,19 @@ inline u32 sad_u16(u32 a, u32 b) {
   return absolute_difference(a & 0xffff, b & 0xffff) + absolute_difference(a >> 16, b >> 16);
 }
 // Bytes whose reference is zero do not count.
-inline u32 masked_sad_u8(u32 a, u32 reference, u32 c) {
+inline u32 masked_sad_u8(u32 a, u32 reference) {
+  u32 sum = 0;
   for (int i = 0; i < 32; i += 8)
-    if (const u32 r = reference >> i & 0xff) c += absolute_difference(a >> i & 0xff, r);
-  return c;
+    if (const u32 r = reference >> i & 0xff) sum += absolute_difference(a >> i & 0xff, r);
+  return sum;
 }
 // Four sums over windows of a that slide by a byte, each added to a half of c.
-inline u64 quad_sad_u16(u64 a, u32 b, u64 c, bool masked) {
+inline u64 quad_sad_u16(u64 a, u32 b, u64 c, bool masked, bool clamp) {
   u64 result = 0;
   for (int i = 0; i < 4; ++i) {
     const u32 window = static_cast<u32>(a >> 8 * i), base = static_cast<u32>(c >> 16 * i) & 0xffff;
-    const u32 sum = masked ? masked_sad_u8(window, b, base) : sad_u8(window, b) + base;
-    result |= u64{sum & 0xffff} << 16 * i;
+    const u32 sum = (masked ? masked_sad_u8(window, b) : sad_u8(window, b)) + base;
+    result |= u64{clamp && sum > 0xffff ? 0xffff : sum & 0xffff} << 16 * i;
   }
   return result;
 }

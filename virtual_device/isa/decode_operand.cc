@@ -5,6 +5,7 @@ namespace vdev {
 namespace {
 
 constexpr u32 kFirstVgprCode = 256;
+constexpr u16 kFirstAgpr = 256;  // until the kernel's descriptor says which
 constexpr u32 kLiteralCode = 255;
 constexpr u32 kNumUserSgprs = 102;
 
@@ -57,6 +58,7 @@ Operand Decoder::vgpr(u32 index, u32 dwords, bool acc) {
   need(dwords < 2 || index % 2 == 0, "a tuple of vector registers starts at an odd register");
   Operand operand;
   operand.kind = acc ? OperandKind::kAgpr : OperandKind::kVgpr;
+  operand.base = acc ? kFirstAgpr : 0;
   operand.dwords = static_cast<u8>(dwords);
   operand.index = static_cast<u16>(index);
   operand.code = static_cast<u16>(kFirstVgprCode + index);
@@ -135,7 +137,9 @@ Operand Decoder::literal(OperandSpec spec) {
       operand.hi = static_cast<i32>(literal_) < 0 ? ~0u : 0;
       break;
     case Type::kB16: case Type::kF16: case Type::kI16: case Type::kU16:
-      need(literal_ <= 0xffff || literal_ >= 0xffff8000, "a 16-bit literal has more bits");
+      // Compilers sign-extend; -16..-1 are inline constants.
+      need(literal_ <= 0xffff || (literal_ >= 0xffff8000 && literal_ < 0xfffffff0),
+           "a 16-bit literal has more bits");
       break;
     default:
       break;

@@ -7,7 +7,7 @@
 namespace vdev {
 namespace {
 
-constexpr u32 kVccIndex = 106;
+constexpr u32 kVccIndex = 106, kM0Index = 124;
 constexpr u32 kSdwaCode = 249, kDppCode = 250, kLiteralCode = 255;
 
 // Cross-lane patterns of DPP; row_newbcast is the only one for 64-bit data.
@@ -298,6 +298,7 @@ void Decoder::accvgpr() {
   need(!read || code >= 256, "the source is an AGPR");
   need(code != kLiteralCode, "VOP3P takes no literal");
   reserved(8, 6);
+  reserved(15, 1);
   reserved(41, 18);
   reserved(61, 3);
   if (why_ == nullptr) inst_.src[0] = read ? vgpr(code & 0xff, 1, true) : any(code, Type::kB32);
@@ -368,8 +369,11 @@ void Decoder::check_constant_bus() {
       if (seen[i] == key) return;
     seen[n++] = key;
   };
+  const bool writelane = row_->format == Format::kVop3 && row_->opcode == kVop3Writelane;
   if (row_->effects & kReadsVcc) count(kVccIndex | 2u << 16);
-  for (const Operand& s : {inst_.src[0], inst_.src[1], inst_.src[2]}) {
+  for (int i = 0; i < 3; ++i) {
+    const Operand& s = inst_.src[i];
+    if (writelane && i == 1 && s.index == kM0Index) continue;  // the lane select has its own path
     if (s.kind == OperandKind::kSgpr) count(s.index | static_cast<u32>(s.dwords) << 16);
     if (s.kind == OperandKind::kSpecial) count(s.code);
     if (s.kind == OperandKind::kConst && s.code == kLiteralCode) count(kLiteralCode);

@@ -3,6 +3,17 @@
 
 namespace vdev::ds {
 
+namespace {
+
+// And, or and xor masks on the lane within its half of the wave.
+int masked_source(u32 offset, int i) {
+  const u32 lane = static_cast<u32>(i), in_half = lane & 31;
+  return static_cast<int>((lane & 32) |
+                          (((in_half & offset) | (offset >> 5 & 31)) ^ (offset >> 10 & 31)));
+}
+
+}  // namespace
+
 int swizzle_source(u32 offset, int i) {
   const u32 lane = static_cast<u32>(i), in_half = lane & 31, half = lane & 32;
   const u32 low = offset & 31, middle = offset >> 5 & 31;
@@ -16,24 +27,29 @@ int swizzle_source(u32 offset, int i) {
     source = ((in_half & low) | ((in_half + rotation) & ~low)) & 31;
   } else if (offset >> 15) {  // two bits per lane of a quad
     source = (in_half & 28) | (offset >> 2 * (lane & 3) & 3);
-  } else {  // and, or, xor
-    source = ((in_half & low) | middle) ^ (offset >> 10 & 31);
+  } else {
+    return masked_source(offset, i);
   }
   return static_cast<int>(source | half);
 }
 
 namespace {
 
+void write(Wave& w, const Operand& dst, const Reg& value) {
+  const u64 exec = w.exec();
+  if (exec == ~u64{0}) *vector(w, dst) = value;
+  else merge(vector(w, dst), &value, 1, exec);
+}
+
 // dst[i] = src[source(i)], 0 where EXEC disables the source.
 template <class Source>
 void gather(Wave& w, const Operand& dst, const Reg& src, Source source) {
   const u64 exec = w.exec();
-  Reg result;
-  for (int i = 0; i < kLanes; ++i) {
-    const int from = source(i);
-    result.lane[i] = exec >> from & 1 ? src.lane[from] : 0;
-  }
-  merge(vector(w, dst), &result, 1, exec);
+  Reg visible = src, result;
+  if (exec != ~u64{0})
+    for (int i = 0; i < kLanes; ++i) visible.lane[i] = exec >> i & 1 ? src.lane[i] : 0;
+  for (int i = 0; i < kLanes; ++i) result.lane[i] = visible.lane[source(i)];
+  write(w, dst, result);
 }
 
 // Addresses of permutes are bytes, four to a lane, and wrap around.
@@ -66,7 +82,12 @@ void count(Wave& w, const Inst& inst, bool subtract) {
 
 void swizzle(Wave& w, const Inst& inst) {
   const u32 offset = static_cast<u32>(inst.offset);
-  gather(w, inst.dst, *vector(w, inst.src[0]), [&](int i) { return swizzle_source(offset, i); });
+  const Reg& src = *vector(w, inst.src[0]);
+  // Spelled out for the common mode, so that the mode is not decided per lane.
+  if (offset >> 15)
+    gather(w, inst.dst, src, [=](int i) { return swizzle_source(offset, i); });
+  else
+    gather(w, inst.dst, src, [=](int i) { return masked_source(offset, i); });
 }
 
 void permute(Wave& w, const Inst& inst) {
@@ -75,7 +96,7 @@ void permute(Wave& w, const Inst& inst) {
   Reg result = {};
   // Of several lanes that send to one, the highest wins.
   for_lanes(w.exec(), [&](int lane) { result.lane[lane_of(address.lane[lane])] = data.lane[lane]; });
-  merge(vector(w, inst.dst), &result, 1, w.exec());
+  write(w, inst.dst, result);
 }
 
 void bpermute(Wave& w, const Inst& inst) {

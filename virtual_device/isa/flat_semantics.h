@@ -41,13 +41,18 @@ inline Addresses scratch_offsets(const Wave& w, const Inst& inst) {
 struct Windows {
   u64 local = 0, scratch = 0, global = 0;
   Windows(const Wave& w, const Inst& inst) {
+    constexpr u32 kShared = kSharedBase >> 32, kPrivate = kPrivateBase >> 32;
     const Reg& high = vector(w, inst.src[0])[1];
+    global = w.exec();
+    u32 any = 0;
+    for (int i = 0; i < kLanes; ++i) any |= high.lane[i] == kShared || high.lane[i] == kPrivate;
+    if (!any) [[likely]] return;
     for_lanes(w.exec(), [&](int lane) {
       const u64 bit = u64{1} << lane;
-      if (high.lane[lane] == kSharedBase >> 32) local |= bit;
-      else if (high.lane[lane] == kPrivateBase >> 32) scratch |= bit;
-      else global |= bit;
+      if (high.lane[lane] == kShared) local |= bit;
+      if (high.lane[lane] == kPrivate) scratch |= bit;
     });
+    global &= ~(local | scratch);
   }
   bool only_global() const { return (local | scratch) == 0; }
 };

@@ -72,10 +72,10 @@ struct Operand {
   u16 index = 0;      // register, or source code for kSpecial
   u32 lo = 0, hi = 0; // kConst
   u16 code = 0;       // the field as encoded (9-bit source code; 255 = literal), for the printer
+  u16 base = 0;       // kAgpr: where a0 lies in Wave::v
 
   bool is_vector() const { return kind == OperandKind::kVgpr || kind == OperandKind::kAgpr; }
-  // Index into Wave::v: AGPRs are the upper half of the unified file.
-  u32 reg() const { return index + (kind == OperandKind::kAgpr ? 256u : 0u); }
+  u32 reg() const { return index + u32{base}; }  // index into Wave::v
 };
 
 enum class Suffix : u8 { kPlain, kDpp, kSdwa };

@@ -24,45 +24,48 @@ BufferResource read_resource(const Wave& w, const Operand& srsrc, bool typed) {
   return r;
 }
 
-BufferAccess::BufferAccess(const Wave& w, const Inst& inst, const BufferResource& r, u32 bytes) {
+BufferAccess::BufferAccess(const Wave& w, const Inst& inst, const BufferResource& r, u32 bytes)
+    : inside(w.exec()), limit_(r.num_records) {
   const Reg* const vaddr = inst.offen || inst.idxen ? vector(w, inst.src[0]) : nullptr;
-  const Reg* const index_reg = inst.idxen ? vaddr : nullptr;
-  const Reg* const offset_reg = inst.offen ? vaddr + (inst.idxen ? 1 : 0) : nullptr;
-  const u64 soffset = read_scalar(w, inst.src[3]);
-  const u64 base = r.base + soffset;
-  const u64 exec = w.exec();
-  const bool unchecked = r.add_tid && !inst.idxen;
-  const bool structured = inst.idxen && r.stride != 0;
+  const Reg zero = {};
+  const Reg& record = inst.idxen ? vaddr[0] : zero;
+  const Reg& offset = inst.offen ? vaddr[inst.idxen ? 1 : 0] : zero;
+  const u64 soffset = read_scalar(w, inst.src[3]), inst_offset = static_cast<u64>(inst.offset);
+  check_ = r.add_tid && !inst.idxen      ? Check::kNone
+           : inst.idxen && r.stride != 0 ? Check::kStructured
+                                         : Check::kRaw;
+  compared_ = check_ == Check::kStructured ? record : offset;
+  fixed_ = check_ == Check::kRaw ? soffset + inst_offset : 0;
 
+  u32 highest = 0;
+  for (int i = 0; i < kLanes; ++i) highest = std::max(highest, compared_.lane[i]);
+  const u64 needed = fixed_ + (check_ == Check::kRaw ? bytes : 1);
+  if (check_ != Check::kNone && highest + needed > limit_)
+    for (int i = 0; i < kLanes; ++i)
+      inside &= ~(static_cast<u64>(compared_.lane[i] + needed > limit_) << i);
+
+  const u64 base = r.base + soffset + inst_offset;
+  if (r.swizzle) return swizzle(r, base, record, offset, bytes, inst);
+  for (int i = 0; i < kLanes; ++i) address.lane[i] = base + offset.lane[i];
+  if (inst.idxen)
+    for (int i = 0; i < kLanes; ++i) address.lane[i] += u64{record.lane[i]} * r.stride;
+  if (r.add_tid)
+    for (int i = 0; i < kLanes; ++i) address.lane[i] += static_cast<u64>(i) * r.stride;
+}
+
+void BufferAccess::swizzle(const BufferResource& r, u64 base, const Reg& record, const Reg& offset,
+                           u32 bytes, const Inst& inst) {
+  const u64 inst_offset = static_cast<u64>(inst.offset);
   for (int i = 0; i < kLanes; ++i) {
-    const u64 offset = (offset_reg ? offset_reg->lane[i] : 0) + static_cast<u64>(inst.offset);
-    const u64 record = index_reg ? index_reg->lane[i] : 0;
-    const u64 index = record + (r.add_tid ? static_cast<u64>(i) : 0);
-    if (r.swizzle) {
-      const u64 row = index / r.index_stride * r.stride + offset / kElementBytes * kElementBytes;
-      address.lane[i] = base + row * r.index_stride + index % r.index_stride * kElementBytes +
-                        offset % kElementBytes;
-    } else {
-      address.lane[i] = base + index * r.stride + offset;
-    }
-    const u64 end = offset + soffset;
-    room.lane[i] = unchecked    ? kUnlimited
-                   : structured ? (record < r.num_records ? kUnlimited : 0)
-                                : (end < r.num_records ? r.num_records - end : 0);
-  }
-  inside = 0;
-  for (int i = 0; i < kLanes; ++i) inside |= static_cast<u64>(room.lane[i] >= bytes) << i;
-  inside &= exec;
-  // The manual: a single fetch cannot be larger than an element. What silicon does then is unknown.
-  if (r.swizzle && inside) {
-    for_lanes(inside, [&](int lane) {
-      const u64 offset =
-          (offset_reg ? offset_reg->lane[lane] : 0) + static_cast<u64>(inst.offset);
-      if (offset % kElementBytes + bytes > kElementBytes)
-        raise(FaultKind::kIllegalInstruction,
-              "access to a swizzled buffer crosses its elements of 4 bytes", lane,
-              address.lane[lane]);
-    });
+    const u64 index = record.lane[i] + (r.add_tid ? static_cast<u64>(i) : 0);
+    const u64 at = offset.lane[i] + inst_offset, in_element = at % kElementBytes;
+    const u64 row = index / r.index_stride * r.stride + (at - in_element);
+    address.lane[i] = base - inst_offset + row * r.index_stride +
+                      index % r.index_stride * kElementBytes + in_element;
+    // The manual: a single fetch cannot be larger than an element. What silicon does is unknown.
+    if (in_element + bytes > kElementBytes && (inside >> i & 1))
+      raise(FaultKind::kIllegalInstruction,
+            "access to a swizzled buffer crosses its elements of 4 bytes", i, address.lane[i]);
   }
 }
 

@@ -27,13 +27,30 @@ inline constexpr u32 kElementBytes = 4;
 
 // Lane addresses, and how many bytes from there the range check lets through. Everything is known
 // before any register is written, so that destinations may overlap address registers.
-struct BufferAccess {
-  static constexpr u64 kUnlimited = u64{1} << 62;
+class BufferAccess {
+ public:
   Addresses address;
-  Addresses room;
   u64 inside;  // active lanes whose `bytes` bytes all pass
 
   BufferAccess(const Wave& w, const Inst& inst, const BufferResource& resource, u32 bytes);
+  // Bytes of a lane that pass.
+  u64 room(int lane) const {
+    const u64 at = compared_.lane[lane] + fixed_;
+    if (check_ == Check::kNone) return kUnlimited;
+    if (at >= limit_) return 0;
+    return check_ == Check::kRaw ? limit_ - at : kUnlimited;
+  }
+
+ private:
+  static constexpr u64 kUnlimited = u64{1} << 62;
+  enum class Check : u8 { kNone, kRaw, kStructured };
+  void swizzle(const BufferResource& r, u64 base, const Reg& record, const Reg& offset, u32 bytes,
+               const Inst& inst);
+
+  Check check_;
+  u64 limit_;     // num_records
+  u64 fixed_;     // raw: what is added to the lane's offset
+  Reg compared_;  // raw: offset from the VGPR; structured: record
 };
 
 inline bool is_typed(const Row& row) { return row.format == Format::kMtbuf; }

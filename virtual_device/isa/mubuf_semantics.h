@@ -11,7 +11,7 @@ template <Shape S>
 inline void load_partly(Wave& w, const BufferAccess& access, int lane, Reg* dst) {
   std::byte datum[16] = {};
   if constexpr (shape_bytes(S) >= 4)
-    for (u32 at = 0; at < shape_bytes(S) && access.room.lane[lane] >= at + 4; at += 4)
+    for (u32 at = 0; at < shape_bytes(S) && access.room(lane) >= at + 4; at += 4)
       std::memcpy(datum + at,
                   w.workgroup->global(access.address.lane[lane] + at, 4, Access::kRead, lane), 4);
   load_lane<S>(dst, lane, datum);
@@ -20,7 +20,7 @@ inline void load_partly(Wave& w, const BufferAccess& access, int lane, Reg* dst)
 template <Shape S>
 inline void store_partly(Wave& w, const BufferAccess& access, int lane, const Reg* src) {
   if constexpr (shape_bytes(S) >= 4) {
-    for (int d = 0; d < shape_dwords(S) && access.room.lane[lane] >= 4 * static_cast<u32>(d) + 4; ++d) {
+    for (int d = 0; d < shape_dwords(S) && access.room(lane) >= 4 * static_cast<u32>(d) + 4; ++d) {
       std::byte* const to = w.workgroup->global(
           access.address.lane[lane] + 4 * static_cast<u32>(d), 4, Access::kWrite, lane);
       const bool changed = differs<Shape::kB32>(src + d, lane, to);

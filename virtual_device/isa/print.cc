@@ -1,5 +1,6 @@
 // Inst to text: dispatch by format, registers and constants.
 #include <cstdio>
+#include <iterator>
 
 #include "isa/decode.h"
 #include "isa/decoder.h"
@@ -34,28 +35,34 @@ constexpr u32 kFloatBits32[] = {0x3f000000, 0xbf000000, 0x3f800000, 0xbf800000, 
 constexpr u32 kFloatBits16[] = {0x3800, 0xb800, 0x3c00, 0xbc00, 0x4000, 0xc000, 0x4400, 0xc400,
                                 0x3118};
 
-// A literal with the value of an inline constant must be marked, or it would be assembled as one.
-bool is_inline_value(u32 literal, Type type) {
-  i32 integer = static_cast<i32>(literal);
-  bool match = false;
+bool is_inline_integer(i32 value) { return value >= -16 && value <= 64; }
+template <size_t N>
+bool is_one_of(u32 bits, const u32 (&set)[N]) {
+  for (const u32 x : set)
+    if (x == bits) return true;
+  return false;
+}
+
+// A literal with the value of an inline constant must be marked, or its text would be assembled
+// as that. (LLVM forgets it for f64, where its text assembles to something shorter.)
+bool needs_mark(u32 literal, Type type) {
+  const i32 value = static_cast<i32>(literal);
   switch (type) {
+    case Type::kF64: case Type::kB64: case Type::kI64: case Type::kU64:
+      return literal <= 64;  // not sign-extended before the comparison
     case Type::kF16:
-      integer = static_cast<i16>(literal);
-      for (const u32 bits : kFloatBits16) match |= bits == literal;
-      break;
-    case Type::kB16: case Type::kI16: case Type::kU16:
-      integer = static_cast<i16>(literal);
-      break;
-    case Type::kF64:
-      // 1/(2*pi) is no candidate: its low dword is not zero.
-      match = literal == 0;
-      for (const u32 high : {0x3fe00000u, 0x3ff00000u, 0x40000000u, 0x40100000u})
-        match |= (literal & 0x7fffffff) == high;
-      return match;
+      return is_inline_integer(static_cast<i16>(literal)) ||
+             is_one_of(literal & 0xffff, kFloatBits16);
+    case Type::kPkF16:
+      return is_inline_integer(value) || is_one_of(literal, kFloatBits16);
+    case Type::kImm:
+      return false;
     default:
-      for (const u32 bits : kFloatBits32) match |= bits == literal;
+      return is_inline_integer(value) || is_one_of(literal, kFloatBits32);
   }
-  return match || (integer >= -16 && integer <= 64);
+}
+constexpr bool is_16bit(Type type) {
+  return type == Type::kB16 || type == Type::kF16 || type == Type::kI16 || type == Type::kU16;
 }
 
 }  // namespace
@@ -107,10 +114,21 @@ void Printer::register_tuple(std::string_view prefix, u32 first, u32 count) {
 }
 
 void Printer::literal(u32 value, Type type) {
-  const bool marked = is_inline_value(value, type);
-  if (marked) append("lit(");
+  if (needs_mark(value, type)) {
+    append("lit(");
+    hex(value);
+    append(")");
+  } else {
+    hex(is_16bit(type) ? value & 0xffff : value);
+  }
+}
+
+// SIMM32 of s_setreg_imm32_b32 looks like an inline constant where it has the value of one.
+void Printer::immediate32(u32 value) {
+  if (is_inline_integer(static_cast<i32>(value))) return number(static_cast<i32>(value));
+  for (size_t i = 0; i < std::size(kFloatBits32); ++i)
+    if (kFloatBits32[i] == value) return append(kFloatNames[i]);
   hex(value);
-  if (marked) append(")");
 }
 
 void Printer::operand(const Operand& o, Type type) {

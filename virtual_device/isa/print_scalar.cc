@@ -111,7 +111,9 @@ void Printer::sopk() {
   if (row_.opcode == kSopkSetreg || row_.opcode == kSopkSetregImm32) {
     next();
     hwreg(simm16);
-    return listed(row_.opcode == kSopkSetreg ? inst_.dst : inst_.src[1], Type::kB32);
+    if (row_.opcode == kSopkSetreg) return listed(inst_.dst, Type::kB32);
+    next();
+    return immediate32(inst_.src[1].lo);
   }
   listed(row_.dst.used() ? inst_.dst : inst_.src[0], Type::kB32);
   next();

@@ -45,6 +45,7 @@ class Printer {
   void operand(const Operand& operand, Type type);
   void register_tuple(std::string_view prefix, u32 first, u32 count);
   void literal(u32 value, Type type);
+  void immediate32(u32 value);
   void branch_target() { number(inst_.imm); }
   // Begins an operand: a space after the mnemonic, else a comma.
   void next() { append(operands_++ == 0 ? " " : ", "); }

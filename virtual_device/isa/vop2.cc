@@ -32,6 +32,19 @@ constexpr u16 sum16(u16 a, u16 b, Clamp clamp) {
 constexpr u16 difference16(u16 a, u16 b, Clamp clamp) {
   return static_cast<u16>(a < b && clamp.value ? 0 : a - b);
 }
+// S0 - S1 or S1 - S0; a NaN source comes through by position, its sign untouched.
+inline h16 sub16(u16 minuend, u16 subtrahend, h16 a, h16 b, const FpMode& m) {
+  return {fix_nan<F16>(sub_f16(minuend, subtrahend, m), m, a.bits, b.bits)};
+}
+constexpr u32 product24(i32 a, i32 b, Clamp clamp) {
+  const i64 x = i64{sext24(a)} * sext24(b);
+  if (clamp.value && x != static_cast<i32>(x)) return x < 0 ? 0x80000000u : 0x7fffffffu;
+  return static_cast<u32>(x);
+}
+constexpr u32 product24_unsigned(u32 a, u32 b, Clamp clamp) {
+  const u64 x = u64{zext24(a)} * zext24(b);
+  return clamp.value && x > 0xffffffff ? ~0u : static_cast<u32>(x);
+}
 
 // The literal K takes the place of a source: src1 in the "mk" forms, src2 in the "ak" forms.
 constexpr Row with_literal(Row row, int k) {
@@ -50,9 +63,9 @@ constexpr Row kVop2[] = {
     valu<[](f32 a, f32 b) { return b - a; }>(kF, 0x03, "v_subrev_f32"),
     valu<[](f64 a, f64 b, Acc<f64> d) { return std::fma(a, b, d.value); }>(kF, 0x04, "v_fmac_f64", Unit::kValu64, kNoSdwa),
     valu<[](f32 a, f32 b) { return a * b; }>(kF, 0x05, "v_mul_f32"),
-    valu<[](i32 a, i32 b) { return static_cast<u32>(i64{sext24(a)} * sext24(b)); }>(kF, 0x06, "v_mul_i32_i24"),
+    valu<[](i32 a, i32 b, Clamp c) { return product24(a, b, c); }>(kF, 0x06, "v_mul_i32_i24"),
     valu<[](i32 a, i32 b) { return static_cast<u32>((i64{sext24(a)} * sext24(b)) >> 32); }>(kF, 0x07, "v_mul_hi_i32_i24"),
-    valu<[](u32 a, u32 b) { return zext24(a) * zext24(b); }>(kF, 0x08, "v_mul_u32_u24"),
+    valu<[](u32 a, u32 b, Clamp c) { return product24_unsigned(a, b, c); }>(kF, 0x08, "v_mul_u32_u24"),
     valu<[](u32 a, u32 b) { return static_cast<u32>((u64{zext24(a)} * zext24(b)) >> 32); }>(kF, 0x09, "v_mul_hi_u32_u24"),
     valu<[](const FpMode& m, rawf32 a, rawf32 b) { return rawf32{min_num<F32>(a.bits, b.bits, m)}; }>(kF, 0x0a, "v_min_f32"),
     valu<[](const FpMode& m, rawf32 a, rawf32 b) { return rawf32{max_num<F32>(a.bits, b.bits, m)}; }>(kF, 0x0b, "v_max_f32"),
@@ -75,8 +88,8 @@ constexpr Row kVop2[] = {
     valu<[](u32 a, u32 b, CarryIn i, Clamp c) { return difference(a, b, i.value, c); }>(kF, 0x1d, "v_subb_co_u32"),
     valu<[](u32 a, u32 b, CarryIn i, Clamp c) { return difference(b, a, i.value, c); }>(kF, 0x1e, "v_subbrev_co_u32"),
     valu<[](const FpMode& m, h16 a, h16 b) { return h16{add_f16(a.bits, b.bits, m)}; }>(kF, 0x1f, "v_add_f16"),
-    valu<[](const FpMode& m, h16 a, h16 b) { return h16{sub_f16(a.bits, b.bits, m)}; }>(kF, 0x20, "v_sub_f16"),
-    valu<[](const FpMode& m, h16 a, h16 b) { return h16{sub_f16(b.bits, a.bits, m)}; }>(kF, 0x21, "v_subrev_f16"),
+    valu<[](const FpMode& m, h16 a, h16 b) { return sub16(a.bits, b.bits, a, b, m); }>(kF, 0x20, "v_sub_f16"),
+    valu<[](const FpMode& m, h16 a, h16 b) { return sub16(b.bits, a.bits, a, b, m); }>(kF, 0x21, "v_subrev_f16"),
     valu<[](const FpMode& m, h16 a, h16 b) { return h16{mul_f16(a.bits, b.bits, m)}; }>(kF, 0x22, "v_mul_f16"),
     valu<[](const FpMode& m, h16 a, h16 b, Acc<h16> d) {
       return h16{mad_f16(a.bits, b.bits, d.value.bits, m)};

@@ -74,7 +74,9 @@ void mqsad_u32(Wave& w, const Inst& in) {
   for (int lane = 0; lane < kLanes; ++lane) {
     const u64 window = a[0].lane[lane] | u64{a[1].lane[lane]} << 32;
     for (int i = 0; i < 4; ++i)
-      out[i].lane[lane] = masked_sad_u8(static_cast<u32>(window >> 8 * i), b->lane[lane], c[i].lane[lane]);
+      out[i].lane[lane] = wrap_unsigned(
+          u64{masked_sad_u8(static_cast<u32>(window >> 8 * i), b->lane[lane])} + c[i].lane[lane],
+          Clamp{in.clamp});
   }
   merge(vector(w, in.dst), out, 4, w.exec());
 }
@@ -171,17 +173,18 @@ constexpr Row kVop3[] = {
     valu<[](const FpMode& m, rawf64 a, rawf64 b, rawf64 c, VccIn v) {
       return rawf64{div_fmas<F64>(a.bits, b.bits, c.bits, v.value, m)};
     }>(kF, 0x1e3, "v_div_fmas_f64", Unit::kValu64),
-    valu<[](u32 a, u32 b, u32 c) { return masked_sad_u8(a, b, c); }>(kF, 0x1e4, "v_msad_u8"),
-    valu<[](u64 a, u32 b, u64 c) { return quad_sad_u16(a, b, c, false); }>(kF, 0x1e5, "v_qsad_pk_u16_u8", Unit::kValu64),
-    valu<[](u64 a, u32 b, u64 c) { return quad_sad_u16(a, b, c, true); }>(kF, 0x1e6, "v_mqsad_pk_u16_u8", Unit::kValu64),
+    valu<[](u32 a, u32 b, u32 c, Clamp k) { return wrap_unsigned(u64{masked_sad_u8(a, b)} + c, k); }>(kF, 0x1e4, "v_msad_u8"),
+    valu<[](u64 a, u32 b, u64 c, Clamp k) { return quad_sad_u16(a, b, c, false, k.value); }>(kF, 0x1e5, "v_qsad_pk_u16_u8", Unit::kValu64),
+    valu<[](u64 a, u32 b, u64 c, Clamp k) { return quad_sad_u16(a, b, c, true, k.value); }>(kF, 0x1e6, "v_mqsad_pk_u16_u8", Unit::kValu64),
     vector_row(kF, 0x1e7, "v_mqsad_u32_u8", mqsad_u32, {Type::kRaw, 4}, {Type::kU64, Type::kU32, {Type::kRaw, 4}}, Unit::kValu64),
-    valu<[](u32 a, u32 b, u64 c) {
+    valu<[](u32 a, u32 b, u64 c, Clamp k) {
       const u64 p = u64{a} * b, r = p + c;
-      return Carry<u64>{r, r < p};
+      return Carry<u64>{r < p && k.value ? ~u64{0} : r, r < p};
     }>(kF, 0x1e8, "v_mad_u64_u32", Unit::kValu64),
-    valu<[](i32 a, i32 b, i64 c) {
+    valu<[](i32 a, i32 b, i64 c, Clamp k) {
       const i64 p = i64{a} * b, r = static_cast<i64>(static_cast<u64>(p) + static_cast<u64>(c));
-      return Carry<i64>{r, ((p ^ r) & (c ^ r)) < 0};
+      const bool over = ((p ^ r) & (c ^ r)) < 0;
+      return Carry<i64>{over && k.value ? (p < 0 ? INT64_MIN : INT64_MAX) : r, over};
     }>(kF, 0x1e9, "v_mad_i64_i32", Unit::kValu64),
     F16_3(0x1ea, "v_mad_legacy_f16", mad_f16, 0),
     valu<[](u16 a, u16 b, u16 c, Clamp k) { return wrap16_unsigned(u32{a} * b + c, k); }>(kF, 0x1eb, "v_mad_legacy_u16"),

@@ -63,9 +63,7 @@ u64 rsq_f64(u64 x) {
   // The difference is far below 2^127, so that it may be computed modulo 2^128, where 2^160 is 0.
   const u64 s = v.significand;
   u64 y = static_cast<u64>(0x1p79 / __builtin_sqrt(static_cast<f64>(s)));
-  const auto excess = [s](u64 odd) {
-    return static_cast<i128>(static_cast<u128>(odd) * odd * s);
-  };
+  const auto excess = [s](u64 odd) { return static_cast<i128>(static_cast<u128>(odd) * odd * s); };
   while (excess(2 * y + 1) < 0) ++y;
   while (excess(2 * y - 1) > 0) --y;
   return round_pack<F64>(false, -79 - v.exponent / 2, y, Round::kNearestEven, true);

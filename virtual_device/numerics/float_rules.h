@@ -156,10 +156,7 @@ inline BitsOf<F> pass_nan(Arg<F> nan, const FpMode& m) {
 }
 template <class F>
 inline BitsOf<F> propagate_nan(const FpMode& m, Arg<F> a, Arg<F> b, Arg<F> c = 0) {
-  const BitsOf<F> nan = is_nan<F>(a)   ? a
-                        : is_nan<F>(b) ? b
-                        : is_nan<F>(c) ? c
-                                       : F::kDefaultNan;
+  const BitsOf<F> nan = is_nan<F>(a) ? a : is_nan<F>(b) ? b : is_nan<F>(c) ? c : F::kDefaultNan;
   return pass_nan<F>(nan, m);
 }
 // Host arithmetic always quiets, and compilers commute its operands, so the NaN that comes out of
@@ -181,8 +178,7 @@ inline KeyOf<F> order_key(Arg<F> x) {
   return static_cast<KeyOf<F>>(s ^ ((s >> (8 * sizeof s - 1)) & F::kMagnitude));  // an involution
 }
 template <class F, bool kMax>
-inline constexpr KeyOf<F> kLosingKey =
-    static_cast<KeyOf<F>>(kMax ? F::kSign : F::kMagnitude);
+inline constexpr KeyOf<F> kLosingKey = static_cast<KeyOf<F>>(kMax ? F::kSign : F::kMagnitude);
 
 template <class F, bool kMax>
 VDEV_LANE_FN KeyOf<F> num_key(Arg<F> x) {
@@ -219,8 +215,8 @@ VDEV_LANE_FN BitsOf<F> extreme3(Arg<F> a, Arg<F> b, Arg<F> c, const FpMode& m) {
   a = flush_in<F>(a, m);
   b = flush_in<F>(b, m);
   c = flush_in<F>(c, m);
-  const KeyOf<F> key = better<kMax>(better<kMax>(num_key<F, kMax>(a), num_key<F, kMax>(b)),
-                                    num_key<F, kMax>(c));
+  const KeyOf<F> key =
+      better<kMax>(better<kMax>(num_key<F, kMax>(a), num_key<F, kMax>(b)), num_key<F, kMax>(c));
   const BitsOf<F> a_signals = signal_mask<F>(a, m), b_signals = signal_mask<F>(b, m),
                   c_signals = signal_mask<F>(c, m);
   BitsOf<F> r = order_key<F>(static_cast<BitsOf<F>>(key));
@@ -255,8 +251,7 @@ VDEV_LANE_FN BitsOf<F> med3(Arg<F> a, Arg<F> b, Arg<F> c, const FpMode& m) {
   const bool a_top = merge_zeros(p) == top, b_top = merge_zeros(q) == top;
   const bool c_stays = a_top | b_top;
   const KeyOf<F> median = better<true>(a_top ? q : p, c_stays ? r : q);
-  const BitsOf<F> number =
-      flush_out<F>(order_key<F>(static_cast<BitsOf<F>>(median)), m);
+  const BitsOf<F> number = flush_out<F>(order_key<F>(static_cast<BitsOf<F>>(median)), m);
   const bool x_nan = is_nan<F>(x), y_nan = is_nan<F>(y), z_nan = is_nan<F>(z);
   const BitsOf<F> least = min3<F>(a, b, c, m);
   return (x_nan | y_nan | z_nan) ? least : number;
@@ -286,8 +281,8 @@ inline BitsOf<F> round_pack(bool sign, int exponent, u128 significand, Round rou
   const BitsOf<F> sign_bits = sign ? F::kSign : BitsOf<F>{0};
   if (significand == 0) return sign_bits;
   const u64 high = static_cast<u64>(significand >> 64);
-  const int width = high ? 128 - std::countl_zero(high)
-                         : 64 - std::countl_zero(static_cast<u64>(significand));
+  const int width =
+      high ? 128 - std::countl_zero(high) : 64 - std::countl_zero(static_cast<u64>(significand));
   constexpr int kMinLsb = 1 - F::kBias - F::kManBits;  // weight of F's lowest denormal bit
   int lsb = exponent + width - 1 - F::kManBits;        // weight of the result's last bit
   if (lsb < kMinLsb) lsb = kMinLsb;
@@ -309,10 +304,17 @@ inline BitsOf<F> round_pack(bool sign, int exponent, u128 significand, Round rou
   }
   const bool odd = static_cast<u64>(kept) & 1;
   switch (round) {
-    case Round::kNearestEven: kept += above_half || (half && odd); break;
-    case Round::kUp: kept += inexact && !sign; break;
-    case Round::kDown: kept += inexact && sign; break;
-    case Round::kZero: break;
+    case Round::kNearestEven:
+      kept += above_half || (half && odd);
+      break;
+    case Round::kUp:
+      kept += inexact && !sign;
+      break;
+    case Round::kDown:
+      kept += inexact && sign;
+      break;
+    case Round::kZero:
+      break;
   }
   // The hidden bit carries into the exponent field by itself, also when rounding overflowed it.
   const i64 field = static_cast<i64>(lsb) - kMinLsb;

@@ -22,8 +22,7 @@ inline BitsOf<F> fused_scaled(Arg<F> a, Arg<F> b, Arg<F> c, int scale, Round rou
       const Unpacked<F> v = unpack<F>(c);
       return round_pack<F>(v.sign, v.exponent + scale, v.significand, round, keep_denorm);
     }
-    const bool sign =
-        product_sign == (sign_bit<F>(c) != 0) ? product_sign : round == Round::kDown;
+    const bool sign = product_sign == (sign_bit<F>(c) != 0) ? product_sign : round == Round::kDown;
     return sign ? F::kSign : BitsOf<F>{0};
   }
   const Unpacked<F> x = unpack<F>(a), y = unpack<F>(b);
@@ -37,8 +36,7 @@ inline BitsOf<F> fused_scaled(Arg<F> a, Arg<F> b, Arg<F> c, int scale, Round rou
   // Left-align both below bit 126, which leaves one bit for the carry of the sum.
   const auto normalise = [](u128& v, int& e) {
     const u64 high = static_cast<u64>(v >> 64);
-    const int zeros =
-        high ? std::countl_zero(high) : 64 + std::countl_zero(static_cast<u64>(v));
+    const int zeros = high ? std::countl_zero(high) : 64 + std::countl_zero(static_cast<u64>(v));
     v = zeros ? v << (zeros - 1) : v >> 1;
     e -= zeros - 1;
   };
@@ -95,7 +93,8 @@ inline DivScale<F> div_scale(Arg<F> s0, Arg<F> denominator, Arg<F> numerator, co
   const u64 nm = nu.significand << std::countl_zero(nu.significand);
   const u64 dm = du.significand << std::countl_zero(du.significand);
   const bool quotient_denorm = quotient_exponent - (nm < dm) < 1 - F::kBias;
-  const bool reciprocal_denorm = magnitude<F>(d) > static_cast<BitsOf<F>>(F::kMax - 2 * F::kHidden + 1);
+  const bool reciprocal_denorm =
+      magnitude<F>(d) > static_cast<BitsOf<F>>(F::kMax - 2 * F::kHidden + 1);
   if (reciprocal_denorm && quotient_denorm) return {is_denominator ? scaled(-kScale) : s0, true};
   if (reciprocal_denorm) return {scaled(-kScale), false};
   if (quotient_denorm) return {is_numerator ? scaled(kScale) : s0, true};
@@ -122,8 +121,7 @@ inline BitsOf<F> div_fmas(Arg<F> a, Arg<F> b, Arg<F> c, bool vcc, const FpMode& 
 }
 
 template <class F>
-inline BitsOf<F> div_fixup(Arg<F> quotient, Arg<F> denominator, Arg<F> numerator,
-                           const FpMode& m) {
+inline BitsOf<F> div_fixup(Arg<F> quotient, Arg<F> denominator, Arg<F> numerator, const FpMode& m) {
   const BitsOf<F> d = flush_in<F>(denominator, m), n = flush_in<F>(numerator, m);
   if (is_nan<F>(n)) return quiet<F>(n);
   if (is_nan<F>(d)) return quiet<F>(d);
@@ -131,9 +129,15 @@ inline BitsOf<F> div_fixup(Arg<F> quotient, Arg<F> denominator, Arg<F> numerator
   const BitsOf<F> sign = sign_bit<F>(d ^ n);
   if (is_zero<F>(d) || is_inf<F>(n)) return sign | F::kInf;
   if (is_inf<F>(d) || is_zero<F>(n)) return sign;
-  constexpr int kUnderflow = F::kManBits == 23 ? -150 : -1075;
-  if (F::kManBits != 10 && exponent_field<F>(n) - exponent_field<F>(d) < kUnderflow) {
-    return round_pack<F>(sign != 0, 4 * kUnderflow, 1, round_of<F>(m), keeps_denorm_out<F>(m));
+  if constexpr (F::kManBits != 10) {
+    // A quotient out of range has no use for the value the macro computed: a residual that
+    // overflowed has made it a NaN.
+    constexpr int kUnderflow = F::kManBits == 23 ? -150 : -1075;
+    const bool underflow = exponent_field<F>(n) - exponent_field<F>(d) < kUnderflow;
+    if (underflow || is_nan<F>(quotient)) {
+      return round_pack<F>(sign != 0, underflow ? 4 * kUnderflow : -4 * kUnderflow, 1,
+                           round_of<F>(m), keeps_denorm_out<F>(m));
+    }
   }
   return sign | magnitude<F>(quotient);
 }

@@ -118,17 +118,24 @@ inline u32 cube_id_f32(u32 x, u32 y, u32 z) {
 }
 inline u32 cube_sc_f32(u32 x, u32 y, u32 z) {
   switch (cube_face(x, y, z)) {
-    case 0: return z ^ F32::kSign;
-    case 1: return z;
-    case 5: return x ^ F32::kSign;
-    default: return x;
+    case 0:
+      return z ^ F32::kSign;
+    case 1:
+      return z;
+    case 5:
+      return x ^ F32::kSign;
+    default:
+      return x;
   }
 }
 inline u32 cube_tc_f32(u32 x, u32 y, u32 z) {
   switch (cube_face(x, y, z)) {
-    case 2: return z;
-    case 3: return z ^ F32::kSign;
-    default: return y ^ F32::kSign;
+    case 2:
+      return z;
+    case 3:
+      return z ^ F32::kSign;
+    default:
+      return y ^ F32::kSign;
   }
 }
 inline u32 cube_ma_f32(u32 x, u32 y, u32 z) {

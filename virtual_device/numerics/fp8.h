@@ -46,9 +46,9 @@ VDEV_LANE_FN u32 fp8_decode(u32 byte) {
   u32 r = sign | (code < 1u << Fmt::kManBits ? denorm : normal);
   if constexpr (Fmt::kSigned) {
     const u32 special = Fmt::kOverflow == Fmt::kNan ? 0 : sign | F32::kInf;
-    r = code > Fmt::kMax ? (code == Fmt::kOverflow && special ? special
-                                                              : sign | F32::kInf | F32::kQuietBit)
-                         : r;
+    r = code > Fmt::kMax
+            ? (code == Fmt::kOverflow && special ? special : sign | F32::kInf | F32::kQuietBit)
+            : r;
   } else {
     r = byte == Fmt::kNan ? F32::kDefaultNan : r;
   }

@@ -65,7 +65,8 @@ VDEV_LANE_FN u32 widen_f16(u16 x) {
   const u32 sign = static_cast<u32>(sign_bit<F16>(x)) << 16;
   const u32 shifted = mag << 13;
   // A denormal is m * 2^-24: put m below 2^-14's hidden bit, then subtract 2^-14. The difference is
-  // a normal f32, so neither DAZ nor FTZ can touch it (a multiplication would meet an f32 denormal).
+  // a normal f32, so neither DAZ nor FTZ can touch it (a multiplication would meet an f32
+  // denormal).
   constexpr u32 kTwoToMinus14 = 113u << 23;
   const f32 low = bit_cast<f32>(shifted | kTwoToMinus14) - bit_cast<f32>(kTwoToMinus14);
   const u32 denorm = magnitude<F32>(bit_cast<u32>(low));
@@ -97,7 +98,9 @@ inline u16 add_f16(u16 a, u16 b, const FpMode& m) {
   const bool both_zero_same_sign = is_zero<F16>(a) && a == b;
   return fix_nan<F16>(finish_f16(r, r == 0 && !both_zero_same_sign, m), m, a, b);
 }
-inline u16 sub_f16(u16 a, u16 b, const FpMode& m) { return add_f16(a, b ^ F16::kSign, m); }
+inline u16 sub_f16(u16 a, u16 b, const FpMode& m) {
+  return fix_nan<F16>(add_f16(a, b ^ F16::kSign, m), m, a, b);  // b's NaN, not its negation
+}
 inline u16 mul_f16(u16 a, u16 b, const FpMode& m) {
   a = flush_in<F16>(a, m);
   b = flush_in<F16>(b, m);
@@ -118,8 +121,8 @@ inline u16 fma_f16(u16 a, u16 b, u16 c, const FpMode& m) {
   const bool raise = product_mag != 0 && product_mag < raised && raised < F64::kInf;
   const f64 p = bit_cast<f64>(raise ? sign_bit<F64>(bits) | raised : bits);
   const f64 r = p + addend;
-  const bool same_zeros = product == 0 && addend == 0 &&
-                          sign_bit<F64>(bits) == sign_bit<F64>(bit_cast<u64>(addend));
+  const bool same_zeros =
+      product == 0 && addend == 0 && sign_bit<F64>(bits) == sign_bit<F64>(bit_cast<u64>(addend));
   return fix_nan<F16>(finish_f16(r, r == 0 && !same_zeros, m), m, a, b, c);
 }
 inline u16 mad_f16(u16 a, u16 b, u16 c, FpMode m) {

@@ -6,9 +6,8 @@
 namespace vdev::mfma {
 namespace {
 
-constexpr int kMaxK = 32;         // stored columns of A
+constexpr int kMaxStoredK = 32, kMaxK = 64, kMaxN = 32;
 constexpr int kMaxDRegs = 32;
-constexpr i32 kNoProduct = -999;  // exponent of an empty maximum, below every real one
 constexpr int kMinExponentF32 = -126;
 constexpr u32 kInfF32 = 0x7f800000;
 
@@ -17,11 +16,6 @@ constexpr i64 floor_shift(i64 x, int bits) {
   if (bits <= 0) return x << -bits;
   return x >> std::min(bits, 63);
 }
-// The same, toward zero.
-constexpr i64 truncate_shift(i64 x, int bits) {
-  return x < 0 ? -floor_shift(-x, bits) : floor_shift(x, bits);
-}
-
 constexpr int floor_log2(i64 x) {
   return 63 - std::countl_zero(static_cast<u64>(x < 0 ? -x : x));
 }
@@ -46,20 +40,21 @@ u32 round_to_f32(i64 x, int exponent) {
 }
 
 struct Products {
-  i64 sum = 0;                // in units of 2^(max_exponent - 24)
-  i32 max_exponent = kNoProduct;
+  i64 sum;           // in units of 2^(max_exponent - 24)
+  i32 max_exponent;  // far below every real one if all products are zero
 };
 
 Products add_products(const Unpacked* a, const Unpacked* b, int length, int stride, int fraction) {
-  Products out;
+  Products out{0, 2 * Unpacked::kZero};
   for (int k = 0; k < length; k += stride)
-    if (a[k].significand && b[k].significand)
-      out.max_exponent = std::max(out.max_exponent, a[k].exponent + b[k].exponent);
+    out.max_exponent = std::max(out.max_exponent, a[k].exponent + b[k].exponent);
   for (int k = 0; k < length; k += stride) {
-    const i64 product = i64{a[k].significand} * b[k].significand;
-    if (product == 0) continue;
-    const int lsb = a[k].exponent + b[k].exponent - fraction;
-    out.sum += truncate_shift(product, out.max_exponent - 24 - lsb);
+    // Truncation is toward zero, so it shifts the magnitude, which is below 2^26.
+    const i32 product = a[k].significand * b[k].significand;
+    const i32 sign = product >> 31;  // without a branch: signs are random
+    const u32 magnitude = static_cast<u32>((product ^ sign) - sign) << (24 - fraction);
+    const int below = out.max_exponent - (a[k].exponent + b[k].exponent);
+    out.sum += (static_cast<i32>(magnitude >> std::min(below, 31)) ^ sign) - sign;
   }
   return out;
 }
@@ -73,7 +68,7 @@ bool special_result(const Unpacked* a, const Unpacked* b, int length, int fracti
   bool nan = (c & 0x7fffffff) > kInfF32;
   bool infinite[2] = {c == kInfF32, c == (kInfF32 | 0x80000000)};
   for (int k = 0; k < length; ++k) {
-    const i64 product = i64{a[k].significand} * b[k].significand;
+    const i32 product = a[k].significand * b[k].significand;
     if (is_special(a[k]) || is_special(b[k])) {
       if (a[k].exponent == Unpacked::kNan || b[k].exponent == Unpacked::kNan || product == 0)
         nan = true;
@@ -94,36 +89,40 @@ bool special_result(const Unpacked* a, const Unpacked* b, int length, int fracti
   return true;
 }
 
-i32 element_i8(const Reg* first, ElementPlace place) {
-  return static_cast<i8>(element_bits(first, place, 8));
+Unpacked a_element(const MfmaGeometry& g, const Reg* a, const MfmaControl& control, int block, int i,
+                   int stored) {
+  if (has_cbsz_abid(g) && !g.sparse) block = broadcast_block(g, block, control);
+  return unpack(g.a, element_bits(a, a_place(g, block, i, stored), bits_of(g.a)));
 }
 
-// Where B's partner of the stored element `stored` of row i of A lies.
-ElementPlace partner_place(const MfmaGeometry& g, const Reg* index, const MfmaControl& control,
-                           int block, int i, int j, int stored) {
-  int k = stored;
-  if (g.sparse) {
-    // Two bits per stored element, in the lane of the element. A register holds 4 or 2 sets.
-    const ElementPlace place = a_place(g, block, i, stored);
-    const int sets = bits_of(g.a) / 4;
-    const int set = control.cbsz == 0 ? control.abid & (sets - 1) : 0;
-    const int bit = set * (32 / sets) + 2 * place.index;
-    k = stored / 2 * 4 + (index->lane[place.lane] >> bit & 3);
-  }
+Unpacked b_element(const MfmaGeometry& g, const Reg* b, const MfmaControl& control, int block, int k,
+                   int j) {
   ElementPlace place = b_place(g, block, k, j);
   if (permutes_b(g)) place.lane = permuted_lane(place.lane, control.blgp);
-  return place;
+  return unpack(g.b, element_bits(b, place, bits_of(g.b)));
 }
 
-ElementPlace row_place(const MfmaGeometry& g, const MfmaControl& control, int block, int i,
-                       int stored) {
-  if (has_cbsz_abid(g) && !g.sparse) block = broadcast_block(g, block, control);
-  return a_place(g, block, i, stored);
+u32 integer_step(const Unpacked* a, const Unpacked* b, int length, u32 c) {
+  for (int k = 0; k < length; ++k) c += static_cast<u32>(a[k].significand * b[k].significand);
+  return c;
+}
+
+// The column of the full A that stored element `stored` of row i stands in.
+int selected_k(const MfmaGeometry& g, const Reg* index, const MfmaControl& control, int block, int i,
+               int stored) {
+  if (!g.sparse) return stored;
+  // Two bits per stored element, in the lane of the element. A register holds 4 or 2 sets.
+  const ElementPlace place = a_place(g, block, i, stored);
+  const int sets = bits_of(g.a) / 4;
+  const int set = control.cbsz == 0 ? control.abid & (sets - 1) : 0;
+  const int bit = set * (32 / sets) + 2 * place.index;
+  return stored / 2 * 4 + static_cast<int>(index->lane[place.lane] >> bit & 3);
 }
 
 }  // namespace
 
 Unpacked unpack(MfmaSrc type, u32 bits) {
+  if (type == MfmaSrc::kI8) return {static_cast<i8>(bits), 0};
   int exponent_bits, fraction = fraction_bits(type), bias;
   switch (type) {
     case MfmaSrc::kXf32: bits >>= 13; [[fallthrough]];  // truncated, a NaN may become an infinity
@@ -137,7 +136,8 @@ Unpacked unpack(MfmaSrc type, u32 bits) {
   const i32 field = static_cast<i32>(bits >> fraction) & field_max;
   const bool negative = bits >> (fraction + exponent_bits) & 1;
   i32 significand = static_cast<i32>(bits & ((1u << fraction) - 1));
-  if (fnuz && negative && field == 0 && significand == 0) return {0, Unpacked::kNan};
+  if (field == 0 && significand == 0)
+    return {0, fnuz && negative ? Unpacked::kNan : Unpacked::kZero};
   if (!fnuz && field == field_max)
     return {negative ? -1 : 1, significand ? Unpacked::kNan : Unpacked::kInf};
   if (field != 0) significand |= 1 << fraction;
@@ -147,9 +147,6 @@ Unpacked unpack(MfmaSrc type, u32 bits) {
 u32 sum_step(const MfmaGeometry& g, const Unpacked* a, const Unpacked* b, u32 c) {
   const int length = step_length(g);
   const int fraction = fraction_bits(g.a) + fraction_bits(g.b);
-  u32 special;
-  if (special_result(a, b, length, fraction, c, &special)) return special;
-
   Products products;
   if (has_two_groups(g)) {
     const Products even = add_products(a, b, length, 2, fraction);
@@ -160,6 +157,10 @@ u32 sum_step(const MfmaGeometry& g, const Unpacked* a, const Unpacked* b, u32 c)
   } else {
     products = add_products(a, b, length, 1, fraction);
   }
+  u32 special;
+  if ((products.max_exponent >= 127 || (c & kInfF32) == kInfF32) &&
+      special_result(a, b, length, fraction, c, &special))
+    return special;
 
   const i32 field = c >> 23 & 0xff;
   i64 c_significand = c & 0x7fffff;
@@ -183,13 +184,11 @@ u32 sum_step(const MfmaGeometry& g, const Unpacked* a, const Unpacked* b, u32 c)
 
 u32 element_step(const MfmaGeometry& g, const Reg* a, const Reg* b, const MfmaControl& control,
                  int block, int i, int j, int step, u32 c) {
-  Unpacked row[kMaxK], column[kMaxK];
+  Unpacked row[kMaxStoredK], column[kMaxStoredK];
   const int length = step_length(g);
   for (int k = 0; k < length; ++k) {
-    const int stored = step * length + k;
-    row[k] = unpack(g.a, element_bits(a, row_place(g, control, block, i, stored), bits_of(g.a)));
-    column[k] = unpack(
-        g.b, element_bits(b, partner_place(g, nullptr, control, block, i, j, stored), bits_of(g.b)));
+    row[k] = a_element(g, a, control, block, i, step * length + k);
+    column[k] = b_element(g, b, control, block, step * length + k, j);
   }
   return sum_step(g, row, column, c);
 }
@@ -198,27 +197,26 @@ void run_exact(const MfmaGeometry& g, const Reg* a, const Reg* b, const Reg* c, 
                const MfmaControl& control) {
   Reg result[kMaxDRegs];
   const Reg* const addend = g.sparse ? d : c;
-  const int length = step_length(g), columns = stored_k(g);
+  const int length = step_length(g), stored = stored_k(g);
   for (int block = 0; block < g.blocks; ++block) {
+    Unpacked columns[kMaxN][kMaxK];
+    for (int j = 0; j < g.n; ++j)
+      for (int k = 0; k < g.k; ++k) columns[j][k] = b_element(g, b, control, block, k, j);
     for (int i = 0; i < g.m; ++i) {
-      Unpacked row[kMaxK], column[kMaxK];
-      for (int k = 0; k < columns; ++k) {
-        const ElementPlace place = row_place(g, control, block, i, k);
-        row[k] = g.d == MfmaDst::kI32 ? Unpacked{element_i8(a, place), 0}
-                                      : unpack(g.a, element_bits(a, place, bits_of(g.a)));
+      Unpacked row[kMaxStoredK], selected[kMaxStoredK];
+      int selection[kMaxStoredK];
+      for (int k = 0; k < stored; ++k) {
+        row[k] = a_element(g, a, control, block, i, k);
+        selection[k] = selected_k(g, c, control, block, i, k);
       }
       for (int j = 0; j < g.n; ++j) {
+        for (int k = 0; g.sparse && k < stored; ++k) selected[k] = columns[j][selection[k]];
+        const Unpacked* const column = g.sparse ? selected : columns[j];
         const ElementPlace place = d_place(g, block, i, j);
         u32 value = addend[place.index].lane[place.lane];
-        for (int k = 0; k < columns; ++k) {
-          const ElementPlace partner = partner_place(g, c, control, block, i, j, k);
-          if (g.d == MfmaDst::kI32)
-            value += static_cast<u32>(row[k].significand * element_i8(b, partner));
-          else
-            column[k] = unpack(g.b, element_bits(b, partner, bits_of(g.b)));
-        }
-        if (g.d != MfmaDst::kI32)
-          for (int k = 0; k < columns; k += length) value = sum_step(g, row + k, column + k, value);
+        for (int k = 0; k < stored; k += length)
+          value = g.d == MfmaDst::kI32 ? integer_step(row + k, column + k, length, value)
+                                       : sum_step(g, row + k, column + k, value);
         result[place.index].lane[place.lane] = value;
       }
     }

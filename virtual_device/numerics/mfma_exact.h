@@ -19,9 +19,10 @@ inline constexpr u32 kNanF32 = 0x7fc00000;
 inline constexpr u64 kNanF64 = 0x7ff8000000000000;
 
 // A finite input is significand * 2^(exponent - fraction_bits(type)), where exponent is
-// max(floor(log2 |x|), smallest normal exponent): a subnormal has a small significand.
+// max(floor(log2 |x|), smallest normal exponent): a subnormal has a small significand. The exponents
+// of the others show up in sums: a product without kZero, kInf or kNan has one in -300..300.
 struct Unpacked {
-  static constexpr i32 kInf = 1 << 20, kNan = 1 << 21;  // exponents
+  static constexpr i32 kZero = -(1 << 16), kInf = 1 << 20, kNan = 1 << 21;  // exponents
   i32 significand, exponent;
 };
 
@@ -45,7 +46,7 @@ constexpr int step_length(const MfmaGeometry& g) {
 }
 constexpr bool has_two_groups(const MfmaGeometry& g) { return bits_of(g.a) == 8; }
 
-Unpacked unpack(MfmaSrc type, u32 bits);
+Unpacked unpack(MfmaSrc type, u32 bits);  // an i8 is its own significand
 
 // c + a[0]*b[0] + ... + a[length-1]*b[length-1], f32 bits.
 u32 sum_step(const MfmaGeometry& g, const Unpacked* a, const Unpacked* b, u32 c);

@@ -8,7 +8,7 @@
 namespace vdev::mfma {
 namespace {
 
-constexpr int kMaxN = 32;
+constexpr int kMaxM = 32, kMaxN = 32, kMaxK = 4;
 constexpr int kMaxDRegs = 32;
 
 u32 flush_denormal(u32 x) { return x & 0x7f800000 ? x : x & 0x80000000; }
@@ -51,20 +51,24 @@ void run(const MfmaGeometry& g, const Reg* a, const Reg* b, const Reg* c, Reg* d
   Reg result[kMaxDRegs];
   for (int block = 0; block < g.blocks; ++block) {
     const int a_block = has_cbsz_abid(g) ? broadcast_block(g, block, control) : block;
-    for (int i = 0; i < g.m; ++i) {
-      Value row[kMaxN];
-      for (int j = 0; j < g.n; ++j)
-        row[j] = Format::input(Format::load(c, d_place(g, block, i, j)), false, negate & 4);
-      for (int k = 0; k < g.k; ++k) {
-        const Value x =
-            Format::input(Format::load(a, a_place(g, a_block, i, k)), flush, negate & 1);
-        for (int j = 0; j < g.n; ++j) {
-          ElementPlace place = b_place(g, block, k, j);
-          place.lane = permuted_lane(place.lane, blgp);
-          row[j] = std::fma(x, Format::input(Format::load(b, place), flush, negate & 2), row[j]);
-        }
+    Value rows[kMaxM][kMaxK], columns[kMaxK][kMaxN], sums[kMaxN];
+    for (int i = 0; i < g.m; ++i)
+      for (int k = 0; k < g.k; ++k)
+        rows[i][k] = Format::input(Format::load(a, a_place(g, a_block, i, k)), flush, negate & 1);
+    for (int k = 0; k < g.k; ++k)
+      for (int j = 0; j < g.n; ++j) {
+        ElementPlace place = b_place(g, block, k, j);
+        place.lane = permuted_lane(place.lane, blgp);
+        columns[k][j] = Format::input(Format::load(b, place), flush, negate & 2);
       }
-      for (int j = 0; j < g.n; ++j) Format::store(result, d_place(g, block, i, j), row[j]);
+    for (int i = 0; i < g.m; ++i) {
+      const ElementPlace first = d_place(g, block, i, 0);  // the row lies in the lanes behind
+      const auto place = [&](int j) { return ElementPlace{first.lane + j, first.index}; };
+      for (int j = 0; j < g.n; ++j)
+        sums[j] = Format::input(Format::load(c, place(j)), false, negate & 4);
+      for (int k = 0; k < g.k; ++k)
+        for (int j = 0; j < g.n; ++j) sums[j] = std::fma(rows[i][k], columns[k][j], sums[j]);
+      for (int j = 0; j < g.n; ++j) Format::store(result, place(j), sums[j]);
     }
   }
   std::memcpy(d, result, sizeof(Reg) * static_cast<size_t>(d_regs(g)));

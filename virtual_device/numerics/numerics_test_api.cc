@@ -26,35 +26,34 @@ struct NamedLanes {
   void (*run)(const u32* x, u32* out);
 };
 
-#define OP(NAME, EXPRESSION)                                    \
-  {NAME, [](u64 a, u64 b, u64 c, const FpMode& m) -> u64 {      \
-     (void)a, (void)b, (void)c, (void)m;                        \
-     return static_cast<u64>(EXPRESSION);                       \
+#define OP(NAME, EXPRESSION)                               \
+  {NAME, [](u64 a, u64 b, u64 c, const FpMode& m) -> u64 { \
+     (void)a, (void)b, (void)c, (void)m;                   \
+     return static_cast<u64>(EXPRESSION);                  \
    }}
 // One row per instruction and format; X is the operand type of the helpers called.
-#define FORMAT_OPS(S, F, X)                                                                       \
-  OP("max_" S, max_num<F>(X(a), X(b), m)), OP("min_" S, min_num<F>(X(a), X(b), m)),               \
-      OP("max3_" S, max3<F>(X(a), X(b), X(c), m)), OP("min3_" S, min3<F>(X(a), X(b), X(c), m)),   \
-      OP("med3_" S, med3<F>(X(a), X(b), X(c), m)), OP("class_" S, cmp_class<F>(X(a), u32(b))),    \
-      OP("clamp_" S, clamp01<F>(X(a), m)), OP("omod_" S, apply_omod<F>(X(a), u32(b), m)),         \
-      OP("ldexp_" S, ldexp<F>(X(a), static_cast<i32>(b), m)), OP("trunc_" S, trunc<F>(X(a), m)),  \
-      OP("ceil_" S, ceil<F>(X(a), m)), OP("floor_" S, floor<F>(X(a), m)),                         \
-      OP("rndne_" S, rndne<F>(X(a), m)), OP("fract_" S, fract<F>(X(a), m)),                       \
-      OP("frexp_exp_" S, static_cast<u32>(frexp_exp<F>(X(a), m))),                                \
-      OP("frexp_mant_" S, frexp_mant<F>(X(a), m)),                                                \
-      OP("div_fixup_" S, div_fixup<F>(X(a), X(b), X(c), m)),                                      \
+#define FORMAT_OPS(S, F, X)                                                                      \
+  OP("max_" S, max_num<F>(X(a), X(b), m)), OP("min_" S, min_num<F>(X(a), X(b), m)),              \
+      OP("max3_" S, max3<F>(X(a), X(b), X(c), m)), OP("min3_" S, min3<F>(X(a), X(b), X(c), m)),  \
+      OP("med3_" S, med3<F>(X(a), X(b), X(c), m)), OP("class_" S, cmp_class<F>(X(a), u32(b))),   \
+      OP("clamp_" S, clamp01<F>(X(a), m)), OP("omod_" S, apply_omod<F>(X(a), u32(b), m)),        \
+      OP("ldexp_" S, ldexp<F>(X(a), static_cast<i32>(b), m)), OP("trunc_" S, trunc<F>(X(a), m)), \
+      OP("ceil_" S, ceil<F>(X(a), m)), OP("floor_" S, floor<F>(X(a), m)),                        \
+      OP("rndne_" S, rndne<F>(X(a), m)), OP("fract_" S, fract<F>(X(a), m)),                      \
+      OP("frexp_exp_" S, static_cast<u32>(frexp_exp<F>(X(a), m))),                               \
+      OP("frexp_mant_" S, frexp_mant<F>(X(a), m)),                                               \
+      OP("div_fixup_" S, div_fixup<F>(X(a), X(b), X(c), m)),                                     \
       OP("propagate_nan_" S, propagate_nan<F>(m, X(a), X(b), X(c)))
-#define DIVISION_OPS(S, F, X)                                                    \
-  OP("div_scale_" S, div_scale<F>(X(a), X(b), X(c), m).value),                   \
-      OP("div_scale_vcc_" S, div_scale<F>(X(a), X(b), X(c), m).vcc),             \
-      OP("div_fmas_" S, div_fmas<F>(X(a), X(b), X(c), false, m)),                \
+#define DIVISION_OPS(S, F, X)                                        \
+  OP("div_scale_" S, div_scale<F>(X(a), X(b), X(c), m).value),       \
+      OP("div_scale_vcc_" S, div_scale<F>(X(a), X(b), X(c), m).vcc), \
+      OP("div_fmas_" S, div_fmas<F>(X(a), X(b), X(c), false, m)),    \
       OP("div_fmas_vcc_" S, div_fmas<F>(X(a), X(b), X(c), true, m))
-#define FP8_OPS(S, FMT)                                                          \
-  OP(S "_decode", fp8_decode<FMT>(u32(a))),                                      \
-      OP(S "_encode", fp8_encode<FMT>(u32(a), m.fp16_ovfl)),                     \
-      OP(S "_encode_sr", fp8_encode_sr<FMT>(u32(a), u32(b), m.fp16_ovfl)),       \
-      OP(S "_pk0", cvt_pk_fp8_f32<FMT>(u32(a), u32(b), u32(c), 0, m)),           \
-      OP(S "_pk1", cvt_pk_fp8_f32<FMT>(u32(a), u32(b), u32(c), 1, m)),           \
+#define FP8_OPS(S, FMT)                                                                            \
+  OP(S "_decode", fp8_decode<FMT>(u32(a))), OP(S "_encode", fp8_encode<FMT>(u32(a), m.fp16_ovfl)), \
+      OP(S "_encode_sr", fp8_encode_sr<FMT>(u32(a), u32(b), m.fp16_ovfl)),                         \
+      OP(S "_pk0", cvt_pk_fp8_f32<FMT>(u32(a), u32(b), u32(c), 0, m)),                             \
+      OP(S "_pk1", cvt_pk_fp8_f32<FMT>(u32(a), u32(b), u32(c), 1, m)),                             \
       OP(S "_sr_byte2", cvt_sr_fp8_f32<FMT>(u32(a), u32(b), u32(c), 2, m))
 
 constexpr NamedOperation kOperations[] = {

@@ -1,0 +1,56 @@
+"""Build hook: compiles the virtual device and places code objects and headers in the package.
+
+Everything declarative is in pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT / "build_scripts"))
+
+import virtual_device  # noqa: E402  (build_scripts is not on the path before)
+
+
+class BuildPackage(build_py):
+    """Adds the virtual device's libraries, the code objects and the kernarg headers."""
+
+    def run(self) -> None:
+        """Compile, then copy what is not Python."""
+        super().run()
+        package = ROOT / "amdattn" if self.editable_mode else Path(self.build_lib) / "amdattn"
+        virtual_device.build(
+            list(virtual_device.LEVELS),
+            package / "_lib",
+            ROOT / "build" / "virtual_device",
+            os.cpu_count() or 1,
+        )
+        if not self.editable_mode:  # a checkout finds both beside the package
+            shutil.copytree(ROOT / "hsaco", package / "hsaco", dirs_exist_ok=True)
+            shutil.copytree(ROOT / "asm_src" / "args", package / "_args", dirs_exist_ok=True)
+
+
+class PlatformWheel(bdist_wheel):
+    """One wheel for every CPython: native code is loaded with ctypes and cffi, not imported."""
+
+    def finalize_options(self) -> None:
+        """Mark the wheel as native."""
+        super().finalize_options()
+        self.root_is_pure = False
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """Name the glibc that the libraries were linked against."""
+        own_compiler = bool(os.environ.get("AMDATTN_CXX"))
+        glibc = virtual_device.GLIBC.replace(".", "_")
+        return "py3", "none", "linux_x86_64" if own_compiler else f"manylinux_{glibc}_x86_64"
+
+
+setup(cmdclass={"build_py": BuildPackage, "bdist_wheel": PlatformWheel})

@@ -1,0 +1,51 @@
+"""Random encodings of every row: what is accepted, LLVM's assembler must write bit by bit."""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+import pytest
+from aliases import canonical, has_no_text
+from assembler import assemble
+from disassembler import FORMATS, Disassembler
+from random_words import WordGenerator
+
+DRAWS = 400  # per row and form
+KEPT = 60
+LEAST = 3  # accepted, or the row counts as never tested
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_text_assembles_to_the_same_bytes(disassembler: Disassembler, format_name: str) -> None:
+    generator = WordGenerator(seed=FORMATS.index(format_name))
+    texts: dict[str, bytes] = {}
+    accepted: collections.Counter[str] = collections.Counter()
+    rows = [row for row in disassembler.rows() if row.format == format_name]
+    assert rows
+    for row in rows:
+        for form in generator.forms(row):
+            windows = generator.windows(row, form, DRAWS)
+            kept = 0
+            for window, decoded in zip(windows, disassembler.decode(windows), strict=True):
+                if decoded.size == 0 or kept == KEPT:
+                    continue
+                name = decoded.text.split(" ", 1)[0]
+                assert name in {row.name, f"{row.name}_{form}"}, decoded.text
+                kept += 1
+                accepted[row.name] += 1
+                if not has_no_text(decoded.text):
+                    encoding = window[: decoded.size].astype("<u4").tobytes()
+                    texts[decoded.text] = canonical(encoding, decoded.text)
+    untested = [row.name for row in rows if accepted[row.name] < LEAST]
+    assert not untested, f"rows that hardly any encoding reaches: {untested}"
+
+    encodings = assemble(list(texts))
+    wrong = [
+        (text, np.frombuffer(ours, np.uint8).tobytes().hex(" ", 4), llvm.hex(" ", 4))
+        for (text, ours), llvm in zip(texts.items(), encodings, strict=True)
+        if ours != llvm
+    ]
+    assert not wrong, (
+        f"{len(wrong)} of {len(texts)}: text, decoded bytes, assembled bytes {wrong[:10]}"
+    )

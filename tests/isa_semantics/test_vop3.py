@@ -1,0 +1,190 @@
+"""VOP3-only instructions: every row against exact arithmetic; division sequences end to end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from machine import ALL_LANES, DEFAULT_MODE, LANES, FaultKind, Machine, MachineFault
+from table_vop3 import VOP3_OPS, masked_sad
+from vectors import BOTH_MODES, HOLES, VOP3, assemble_each, check_forms, row_names, text_of
+
+OTHER_ROWS = {
+    "v_div_scale_f32",
+    "v_div_scale_f64",
+    "v_div_fmas_f32",
+    "v_div_fmas_f64",
+    "v_mqsad_u32_u8",
+    "v_cvt_pkaccum_u8_f32",
+    "v_readlane_b32",
+    "v_writelane_b32",
+    "v_mbcnt_lo_u32_b32",
+    "v_mbcnt_hi_u32_b32",
+}
+
+
+def test_every_row_has_a_vector() -> None:
+    assert row_names(VOP3) == {*VOP3_OPS, *OTHER_ROWS}
+
+
+@pytest.fixture(scope="module")
+def code() -> dict[str, tuple[int, ...] | None]:
+    return assemble_each(text_of(name, op, "") for name, op in VOP3_OPS.items())
+
+
+@pytest.mark.parametrize("name", VOP3_OPS)
+def test_plain(name: str, code: dict[str, tuple[int, ...] | None]) -> None:
+    op = VOP3_OPS[name]
+    text = text_of(name, op, "")
+    words = code[text]
+    assert words is not None, text
+    floats = any(k in ("f16", "f32", "f64") for k in (*op.srcs, op.dst))
+    check_forms(name, op, [(text, words)], BOTH_MODES if floats else (DEFAULT_MODE,), count=512)
+
+
+def test_mqsad_u32() -> None:
+    m = Machine(seed=1)
+    m.exec = HOLES
+    m.v[5] &= 0xFF00FFFF  # a zero reference byte does not count
+    v = m.v.copy()
+    m.run("v_mqsad_u32_u8 v[16:19], v[2:3], v5, v[8:11]")
+    for lane in range(LANES):
+        window = int(v[2, lane]) | int(v[3, lane]) << 32
+        for i in range(4):
+            want = v[16 + i, lane]
+            if HOLES >> lane & 1:
+                part = masked_sad(window >> 8 * i & 0xFFFFFFFF, int(v[5, lane]))
+                want = part + int(v[8 + i, lane]) & 0xFFFFFFFF
+            assert m.v[16 + i, lane] == want
+
+
+def test_pkaccum_is_refused() -> None:
+    with pytest.raises(MachineFault) as fault:
+        Machine().run("v_cvt_pkaccum_u8_f32 v1, v2, v3")
+    assert fault.value.kind == FaultKind.ILLEGAL_INSTRUCTION
+
+
+@pytest.mark.parametrize("mask", [ALL_LANES, HOLES, 0])
+def test_readlane_and_writelane_ignore_exec(mask: int) -> None:
+    m = Machine(seed=2)
+    m.exec = mask
+    m.s[3], m.s[4] = 0xFFFFFF80 + 37, 0xABCD1234
+    m.s[124] = 5  # M0
+    v = m.v.copy()
+    m.run(
+        "v_readlane_b32 s8, v1, 63\nv_readlane_b32 s9, v1, s3\nv_readlane_b32 s10, v2, m0\n"
+        "v_readlane_b32 vcc_lo, v2, 0\nv_writelane_b32 v7, s4, 12\nv_writelane_b32 v7, -3, s3\n"
+        "v_writelane_b32 v7, s4, m0"
+    )
+    assert m.s[8] == v[1, 63] and m.s[9] == v[1, 37] and m.s[10] == v[2, 5]
+    assert m.vcc & 0xFFFFFFFF == v[2, 0]
+    v[7, 12], v[7, 37], v[7, 5] = 0xABCD1234, 0xFFFFFFFD, 0xABCD1234
+    assert (m.v == v).all()
+
+
+def test_mbcnt_gives_the_lane_and_counts_masks() -> None:
+    m = Machine(seed=3)
+    m.v[1] = 7
+    m.s[2], m.s[3] = 0xF0F0_1234, 0x8421_0F0F
+    m.run(
+        "v_mbcnt_lo_u32_b32 v0, -1, 0\nv_mbcnt_hi_u32_b32 v0, -1, v0\n"
+        "v_mbcnt_lo_u32_b32 v2, s2, v1\nv_mbcnt_hi_u32_b32 v2, s3, v2"
+    )
+    mask = m.pair(2)
+    assert m.v[0].tolist() == list(range(LANES))
+    assert m.v[2].tolist() == [7 + (mask & (1 << i) - 1).bit_count() for i in range(LANES)]
+
+
+def test_mbcnt_honours_exec() -> None:
+    m = Machine(seed=4)
+    m.exec = HOLES
+    old = m.v[2].copy()
+    m.run("v_mbcnt_lo_u32_b32 v2, -1, 0")
+    assert (m.v[2] == np.where(m.lanes, np.minimum(np.arange(LANES), 32), old)).all()
+
+
+# ---- division -----------------------------------------------------------------------------------
+
+# What compilers make of a / b for IEEE division: v2 = v0 / v1.
+DIVIDE_F32 = """
+v_div_scale_f32 v3, s[4:5], v1, v1, v0
+v_rcp_f32 v4, v3
+v_div_scale_f32 v5, vcc, v0, v1, v0
+v_fma_f32 v6, -v3, v4, 1.0
+v_fma_f32 v4, v6, v4, v4
+v_mul_f32 v6, v5, v4
+v_fma_f32 v7, -v3, v6, v5
+v_fma_f32 v6, v7, v4, v6
+v_fma_f32 v3, -v3, v6, v5
+v_div_fmas_f32 v3, v3, v4, v6
+v_div_fixup_f32 v2, v3, v1, v0
+"""
+DIVIDE_F64 = """
+v_div_scale_f64 v[6:7], s[4:5], v[2:3], v[2:3], v[0:1]
+v_rcp_f64 v[8:9], v[6:7]
+v_fma_f64 v[10:11], -v[6:7], v[8:9], 1.0
+v_fma_f64 v[8:9], v[8:9], v[10:11], v[8:9]
+v_fma_f64 v[10:11], -v[6:7], v[8:9], 1.0
+v_fma_f64 v[8:9], v[8:9], v[10:11], v[8:9]
+v_div_scale_f64 v[10:11], vcc, v[0:1], v[2:3], v[0:1]
+v_mul_f64 v[12:13], v[10:11], v[8:9]
+v_fma_f64 v[6:7], -v[6:7], v[12:13], v[10:11]
+v_div_fmas_f64 v[6:7], v[6:7], v[8:9], v[12:13]
+v_div_fixup_f64 v[4:5], v[6:7], v[2:3], v[0:1]
+"""
+
+
+def interesting_floats(rng: np.random.Generator, width: int, count: int) -> np.ndarray:
+    """Random bits, near-equal exponents, denormals, extremes, specials."""
+    man = {32: 23, 64: 52}[width]
+    unsigned = {32: np.uint32, 64: np.uint64}[width]
+    bits = rng.integers(0, 1 << width, count, np.uint64)
+    kind = rng.integers(0, 6, count)
+    top = (1 << (width - 1 - man)) - 1
+    sign_and_man = np.uint64((1 << (width - 1)) | ((1 << man) - 1))
+    for k, (low, high) in enumerate(
+        [(top // 2 - 3, top // 2 + 3), (0, 0), (1, 60), (top - 60, top)]
+    ):
+        field = rng.integers(low, high + 1, count).astype(np.uint64) << np.uint64(man)
+        bits = np.where(kind == k, bits & sign_and_man | field, bits)
+    return bits.astype(unsigned)
+
+
+def same_bits(got: np.ndarray, want: np.ndarray, floating: type) -> np.ndarray:
+    """Equal, or both NaN."""
+    return (got == want) | (np.isnan(got.view(floating)) & np.isnan(want.view(floating)))
+
+
+def test_f32_division_is_correctly_rounded() -> None:
+    words = assemble_each([DIVIDE_F32])[DIVIDE_F32]
+    assert words is not None
+    m = Machine(seed=5)
+    with np.errstate(all="ignore"):
+        for _ in range(150):
+            m.v[0] = interesting_floats(m.rng, 32, LANES)
+            m.v[1] = interesting_floats(m.rng, 32, LANES)
+            n, d = m.v[0].copy(), m.v[1].copy()
+            m.run(words)
+            want = (n.view(np.float32) / d.view(np.float32)).view(np.uint32)
+            wrong = np.flatnonzero(~same_bits(m.v[2], want, np.float32))
+            assert not wrong.size, [
+                f"{n[i]:#x} / {d[i]:#x}: got {m.v[2, i]:#x}, want {want[i]:#x}" for i in wrong[:4]
+            ]
+
+
+def test_f64_division_is_correctly_rounded() -> None:
+    words = assemble_each([DIVIDE_F64])[DIVIDE_F64]
+    assert words is not None
+    m = Machine(seed=6)
+    with np.errstate(all="ignore"):
+        for _ in range(150):
+            n = interesting_floats(m.rng, 64, LANES)
+            d = interesting_floats(m.rng, 64, LANES)
+            m.set_v64(0, n)
+            m.set_v64(2, d)
+            m.run(words)
+            got = m.v64(4)
+            want = (n.view(np.float64) / d.view(np.float64)).view(np.uint64)
+            wrong = np.flatnonzero(~same_bits(got, want, np.float64))
+            assert not wrong.size, [
+                f"{n[i]:#x} / {d[i]:#x}: got {got[i]:#x}, want {want[i]:#x}" for i in wrong[:4]
+            ]
