@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from conftest import HipError
+from hip_runtime import HipError
 
 # Of a real MI300X: rocminfo, rocm-smi and the logs of frameworks.
 MI300X = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import HipError, code_object
+from hip_runtime import HipError, code_object
 
 RNG = np.random.default_rng(20240611)
 

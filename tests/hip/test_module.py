@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ARGS, HipError, code_object
+from hip_runtime import ARGS, HipError, code_object
 from image_builder import bundle
 
 
@@ -192,8 +192,8 @@ def test_argument_validation(hip: Any) -> None:
 def test_both_forms_of_arguments(hip: Any, word: np.ndarray) -> None:
     _, fill = hip.kernel("fill")
     out, value = ctypes.c_uint64(word.ctypes.data), ctypes.c_uint32(77)
-    params = [ctypes.addressof(out), ctypes.addressof(value)]
-    hip.hipModuleLaunchKernel(fill, 1, 1, 1, 64, 1, 1, 0, None, params, None)
+    params = (ctypes.c_void_p * 2)(ctypes.addressof(out), ctypes.addressof(value))
+    hip.hipModuleLaunchKernel(fill, 1, 1, 1, 64, 1, 1, 0, None, ctypes.addressof(params), None)
     value.value = 1  # copied by the call
     hip.hipDeviceSynchronize()
     assert (word[:64] == 77).all()

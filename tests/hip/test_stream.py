@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import HipError
+from hip_runtime import HipError
 
 LONG = 400_000  # times around the loop of `spin`: a fraction of a second
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -148,7 +148,7 @@ def test_host_functions_run_in_order(hip: Any) -> None:
     stream = hip.hipStreamCreate()
     _, spin = hip.kernel("spin")
     seen: list[Any] = []
-    one = HOST_FUNCTION(lambda data: seen.append(data))
+    one = HOST_FUNCTION(seen.append)
     two = CALLBACK(lambda s, status, data: seen.append((status, data, s == int(stream))))
     hip.launch(spin, value=LONG, stream=stream)
     hip.lib.hipLaunchHostFunc(ctypes.c_void_p(int(stream)), one, ctypes.c_void_p(11))
@@ -215,7 +215,7 @@ def test_priorities(hip: Any) -> None:
 def test_many_threads(hip: Any) -> None:
     """Threads with streams of their own do not disturb each other."""
     _, add = hip.kernel("add")
-    failures = []
+    failures: list[Any] = []
 
     def work(value: int) -> None:
         try:

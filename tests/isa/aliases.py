@@ -10,6 +10,7 @@ import re
 
 _VOP3P_TWO_SOURCES = re.compile(r"v_pk_(?!mad|fma_)\w+ ")
 _BYTE_DOT = re.compile(r"v_dot[48]_\w+ ")
+_LITERAL16 = re.compile(r" (0x[89a-f][0-9a-f]{3})\b")
 _OP_SEL_HI = 1 << 14 | 3 << 59
 
 
@@ -18,6 +19,9 @@ def canonical(encoding: bytes, text: str) -> bytes:
     code = int.from_bytes(encoding, "little")
     name = text.split(" ", 1)[0]
     if len(encoding) == 8:
+        literal = _LITERAL16.search(text)
+        if literal and not code >> 31 & 1 and code >> 32 == 0xFFFF0000 | int(literal[1], 16):
+            code &= ~(0xFFFF << 48)  # of a 16-bit literal, the low half is read
         if _VOP3P_TWO_SOURCES.match(text) and "_e64" not in name:
             code |= 1 << 14  # op_sel_hi of the third source
         elif _BYTE_DOT.match(text) or (name.startswith("v_accvgpr_") and name[-3:] == "b32"):

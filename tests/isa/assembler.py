@@ -50,7 +50,10 @@ def assemble_source(source: str) -> list[Assembled]:
             raise RuntimeError(done.stderr)
         raise AssemblerError(errors, source.splitlines())
     found = (_LINE.match(line) for line in done.stdout.splitlines())
-    return [Assembled(m[1].replace("\t", " "), _bytes(m[2])) for m in found if m]
+    # The text may carry a comment of the compiler's.
+    return [
+        Assembled(m[1].replace("\t", " ").split(" ; ")[0], _bytes(m[2])) for m in found if m
+    ]
 
 
 def assemble(texts: Sequence[str]) -> list[bytes]:

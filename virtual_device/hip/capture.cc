@@ -95,8 +95,8 @@ void Runtime::forbid_in_capture() {
   bool forbidden = false;
   for (const auto& session : captures) {
     const bool own = session->owner == std::this_thread::get_id();
-    const bool foreign = thread_mode == hipStreamCaptureModeGlobal &&
-                         session->mode == hipStreamCaptureModeGlobal;
+    const bool foreign =
+        thread_mode == hipStreamCaptureModeGlobal && session->mode == hipStreamCaptureModeGlobal;
     if (session->mode != hipStreamCaptureModeRelaxed && (own || foreign)) {
       invalidate(*session);
       forbidden = true;

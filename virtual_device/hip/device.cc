@@ -15,10 +15,14 @@ std::atomic<u64> printf_fifo_bytes{1 << 20}, malloc_heap_bytes{8 << 20}, stack_b
 
 std::atomic<u64>* settable_limit(hipLimit_t limit) {
   switch (limit) {
-    case hipLimitStackSize: return &stack_bytes;
-    case hipLimitPrintfFifoSize: return &printf_fifo_bytes;
-    case hipLimitMallocHeapSize: return &malloc_heap_bytes;
-    default: return nullptr;
+    case hipLimitStackSize:
+      return &stack_bytes;
+    case hipLimitPrintfFifoSize:
+      return &printf_fifo_bytes;
+    case hipLimitMallocHeapSize:
+      return &malloc_heap_bytes;
+    default:
+      return nullptr;
   }
 }
 
@@ -43,9 +47,9 @@ hipError_t give_text(char* to, int length, const char* text, bool truncate) {
 std::string pci_bus_id(const Runtime& runtime) {
   const hipDeviceProp_t& p = device_properties(runtime);
   char text[32];
-  std::snprintf(text, sizeof text, "%04x:%02x:%02x.0", static_cast<unsigned>(p.pciDomainID) & 0xffff,
-                static_cast<unsigned>(p.pciBusID) & 0xff,
-                static_cast<unsigned>(p.pciDeviceID) & 0xff);
+  std::snprintf(
+      text, sizeof text, "%04x:%02x:%02x.0", static_cast<unsigned>(p.pciDomainID) & 0xffff,
+      static_cast<unsigned>(p.pciBusID) & 0xff, static_cast<unsigned>(p.pciDeviceID) & 0xff);
   return text;
 }
 

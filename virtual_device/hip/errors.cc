@@ -18,10 +18,10 @@ struct ErrorText {
 
 const ErrorText* find(hipError_t code) {
   switch (code) {
-#define VDEV_CASE(error, value, text)                 \
-  case error: {                                       \
+#define VDEV_CASE(error, value, text)                  \
+  case error: {                                        \
     static constexpr ErrorText entry = {#error, text}; \
-    return &entry;                                    \
+    return &entry;                                     \
   }
     VDEV_HIP_ERRORS(VDEV_CASE)
 #undef VDEV_CASE

@@ -22,16 +22,21 @@ int function_attribute(const Runtime& runtime, const Function& function, int att
   switch (attribute) {
     case HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
       return static_cast<int>(kernel.max_workgroup_size);
-    case HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: return static_cast<int>(kernel.lds_bytes);
-    case HIP_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: return static_cast<int>(kernel.scratch_bytes);
-    case HIP_FUNC_ATTRIBUTE_NUM_REGS: return static_cast<int>(kernel.num_vgprs);
+    case HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+      return static_cast<int>(kernel.lds_bytes);
+    case HIP_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+      return static_cast<int>(kernel.scratch_bytes);
+    case HIP_FUNC_ATTRIBUTE_NUM_REGS:
+      return static_cast<int>(kernel.num_vgprs);
     case HIP_FUNC_ATTRIBUTE_PTX_VERSION:
-    case HIP_FUNC_ATTRIBUTE_BINARY_VERSION: return binary_version(runtime);
+    case HIP_FUNC_ATTRIBUTE_BINARY_VERSION:
+      return binary_version(runtime);
     case HIP_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
       return static_cast<int>(runtime.device.limits().lds_bytes - kernel.lds_bytes);
     case HIP_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:  // constants live in global memory
     case HIP_FUNC_ATTRIBUTE_CACHE_MODE_CA:
-    case HIP_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: return 0;
+    case HIP_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      return 0;
   }
   refuse(hipErrorInvalidValue);
 }
@@ -42,7 +47,8 @@ void check_function_attribute(const Runtime& runtime, const Function& function, 
   switch (attribute) {
     case hipFuncAttributeMaxDynamicSharedMemorySize:
       return require(value >= 0 && static_cast<u32>(value) <= available);
-    case hipFuncAttributePreferredSharedMemoryCarveout: return require(value >= -1 && value <= 100);
+    case hipFuncAttributePreferredSharedMemoryCarveout:
+      return require(value >= -1 && value <= 100);
   }
   refuse(hipErrorInvalidValue);
 }

@@ -208,8 +208,8 @@ HIP_API hipGraphExecUpdate(hipGraphExec_t exec, hipGraph_t graph, hipGraphNode_t
 
 HIP_API hipGraphExecKernelNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node,
                                         const hipKernelNodeParams* params) {
-  return set_step<KernelCommand>(
-      exec, node, [&](Runtime& runtime) { return kernel_command(runtime, params); });
+  return set_step<KernelCommand>(exec, node,
+                                 [&](Runtime& runtime) { return kernel_command(runtime, params); });
 }
 
 HIP_API hipGraphExecMemcpyNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node,

@@ -138,8 +138,8 @@ HIP_API hipGraphAddMemcpyNode1D(hipGraphNode_t* node, hipGraph_t graph,
              [&](Runtime& runtime) { return copy_command(runtime, dst, src, bytes, kind); });
 }
 
-HIP_API hipGraphMemcpyNodeSetParams1D(hipGraphNode_t node, void* dst, const void* src,
-                                      size_t bytes, hipMemcpyKind kind) {
+HIP_API hipGraphMemcpyNodeSetParams1D(hipGraphNode_t node, void* dst, const void* src, size_t bytes,
+                                      hipMemcpyKind kind) {
   return set<CopyCommand>(
       node, [&](Runtime& runtime) { return copy_command(runtime, dst, src, bytes, kind); });
 }

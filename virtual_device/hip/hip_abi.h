@@ -112,7 +112,10 @@ enum hipLimit_t : int {
 };
 
 enum hipFuncCache_t : int { hipFuncCachePreferNone = 0, hipFuncCachePreferEqual = 3 };
-enum hipSharedMemConfig : int { hipSharedMemBankSizeDefault = 0, hipSharedMemBankSizeEightByte = 2 };
+enum hipSharedMemConfig : int {
+  hipSharedMemBankSizeDefault = 0,
+  hipSharedMemBankSizeEightByte = 2
+};
 enum hipDeviceP2PAttr : int { hipDevP2PAttrPerformanceRank = 0 };
 enum hipJitOption : int { hipJitOptionMaxRegisters = 0 };
 enum hipLibraryOption : int { hipLibraryHostUniversalFunctionAndDataTable = 0 };

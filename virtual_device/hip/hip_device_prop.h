@@ -68,9 +68,22 @@ static_assert(offsetof(hipDeviceProp_t, clockInstructionRate) == 1424);
 
 // Bits of hipDeviceProp_t::arch, lowest first.
 enum ArchFeature : unsigned {
-  kGlobalInt32Atomics, kGlobalFloatAtomicExch, kSharedInt32Atomics, kSharedFloatAtomicExch,
-  kFloatAtomicAdd, kGlobalInt64Atomics, kSharedInt64Atomics, kDoubles, kWarpVote, kWarpBallot,
-  kWarpShuffle, kFunnelShift, kThreadFenceSystem, kSyncThreadsExt, kSurfaceFuncs, k3dGrid,
+  kGlobalInt32Atomics,
+  kGlobalFloatAtomicExch,
+  kSharedInt32Atomics,
+  kSharedFloatAtomicExch,
+  kFloatAtomicAdd,
+  kGlobalInt64Atomics,
+  kSharedInt64Atomics,
+  kDoubles,
+  kWarpVote,
+  kWarpBallot,
+  kWarpShuffle,
+  kFunnelShift,
+  kThreadFenceSystem,
+  kSyncThreadsExt,
+  kSurfaceFuncs,
+  k3dGrid,
   kDynamicParallelism,
 };
 
@@ -192,5 +205,6 @@ enum hipDeviceAttribute_t : int {
 };
 
 static_assert(hipDeviceAttributeMultiprocessorCount == 63);
-static_assert(hipDeviceAttributeTotalGlobalMem == 84 && hipDeviceAttributeHandleTypeFabricSupported == 95);
+static_assert(hipDeviceAttributeTotalGlobalMem == 84 &&
+              hipDeviceAttributeHandleTypeFabricSupported == 95);
 static_assert(hipDeviceAttributeMaxDynDataPrefetchRegions == 10022);

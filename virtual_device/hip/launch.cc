@@ -17,8 +17,6 @@ constexpr u64 kMaxWorkgroupLanes = 1024, kMaxGridX = 0x7fffffff, kMaxGridYZ = 65
 // Kernarg bytes that the metadata gives to no argument never reach a kernel: show it garbage.
 constexpr u8 kUncoveredByte = 0xa5;
 
-
-
 struct Wrong {
   const Kernel& kernel;
   [[noreturn, gnu::format(printf, 3, 4)]] void operator()(hipError_t code, const char* format,
@@ -53,8 +51,8 @@ void check_shape(const Runtime& runtime, const Kernel& kernel, const LaunchShape
   constexpr u64 kMaxLanes = std::numeric_limits<u32>::max();
   if (u64{grid.x} * group.x > kMaxLanes || u64{grid.y} * group.y > kMaxLanes ||
       u64{grid.z} * group.z > kMaxLanes) {
-    wrong(hipErrorInvalidValue, "grid %ux%ux%u of workgroups %ux%ux%u exceeds 2^32-1 lanes",
-          grid.x, grid.y, grid.z, group.x, group.y, group.z);
+    wrong(hipErrorInvalidValue, "grid %ux%ux%u of workgroups %ux%ux%u exceeds 2^32-1 lanes", grid.x,
+          grid.y, grid.z, group.x, group.y, group.z);
   }
   if (shape.dynamic_lds_bytes > lds_limit) {
     wrong(hipErrorInvalidValue, "%llu bytes of dynamic LDS exceed %llu",
@@ -96,8 +94,12 @@ PackedArguments read_extra(const Kernel& kernel, void** extra) {
   const u64* size = nullptr;
   for (int i = 0; i < 3; ++i) {
     switch (reinterpret_cast<std::uintptr_t>(extra[2 * i])) {
-      case kLaunchParamBufferPointer: packed.data = static_cast<u8*>(extra[2 * i + 1]); continue;
-      case kLaunchParamBufferSize: size = static_cast<u64*>(extra[2 * i + 1]); continue;
+      case kLaunchParamBufferPointer:
+        packed.data = static_cast<u8*>(extra[2 * i + 1]);
+        continue;
+      case kLaunchParamBufferSize:
+        size = static_cast<u64*>(extra[2 * i + 1]);
+        continue;
       case kLaunchParamEnd:
         if (packed.data != nullptr && size != nullptr) {
           packed.size = *size;
@@ -212,8 +214,8 @@ HIP_API hipModuleLaunchKernel(hipFunction_t f, unsigned grid_x, unsigned grid_y,
 
 HIP_API hipModuleLaunchCooperativeKernel(hipFunction_t f, unsigned grid_x, unsigned grid_y,
                                          unsigned grid_z, unsigned group_x, unsigned group_y,
-                                         unsigned group_z, unsigned dynamic_lds,
-                                         hipStream_t stream, void** params) {
+                                         unsigned group_z, unsigned dynamic_lds, hipStream_t stream,
+                                         void** params) {
   return api([&](Runtime& runtime) {
     const LaunchShape shape{
         {grid_x, grid_y, grid_z}, {group_x, group_y, group_z}, dynamic_lds, true};
@@ -236,8 +238,7 @@ HIP_API hipDrvLaunchKernelEx(const HIP_LAUNCH_CONFIG* config, hipFunction_t f, v
 HIP_API hipLaunchKernelExC(const hipLaunchConfig_t* config, const void* f, void** args) {
   return api([&](Runtime& runtime) {
     require(config != nullptr);
-    const LaunchShape shape{dims(config->gridDim), dims(config->blockDim),
-                            config->dynamicSmemBytes,
+    const LaunchShape shape{dims(config->gridDim), dims(config->blockDim), config->dynamicSmemBytes,
                             is_cooperative(config->attrs, config->numAttrs)};
     return launch(runtime, function_at(runtime, f), shape, args, nullptr, config->stream);
   });

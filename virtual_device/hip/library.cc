@@ -78,8 +78,7 @@ HIP_API hipLibraryEnumerateKernels(hipKernel_t* kernels, unsigned count, hipLibr
   });
 }
 
-HIP_API hipLibraryGetGlobal(void** address, size_t* bytes, hipLibrary_t library,
-                            const char* name) {
+HIP_API hipLibraryGetGlobal(void** address, size_t* bytes, hipLibrary_t library, const char* name) {
   return api([&](Runtime& runtime) {
     const auto l = runtime.libraries.get(library);
     const GlobalVariable& global = get_global(*l->module, name);

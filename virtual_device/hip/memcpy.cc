@@ -58,8 +58,8 @@ hipError_t copy_param_2d(const hip_Memcpy2D* params, hipStream_t stream, bool wa
     const hip_Memcpy2D& p = *params;
     void* dst = first_byte(p.dstMemoryType, p.dstHost, p.dstDevice, p.dstArray, p.dstXInBytes,
                            p.dstY, p.dstPitch);
-    const void* src = first_byte(p.srcMemoryType, p.srcHost, p.srcDevice, p.srcArray,
-                                 p.srcXInBytes, p.srcY, p.srcPitch);
+    const void* src = first_byte(p.srcMemoryType, p.srcHost, p.srcDevice, p.srcArray, p.srcXInBytes,
+                                 p.srcY, p.srcPitch);
     const auto s = runtime.stream(stream);
     return runtime.enqueue(s,
                            make_copy(runtime, dst, p.dstPitch, 0, src, p.srcPitch, 0,
@@ -163,8 +163,8 @@ HIP_API hipMemcpyDtoDAsync(hipDeviceptr_t dst, hipDeviceptr_t src, size_t bytes,
 HIP_API hipMemcpyPeer(void* dst, int dst_device, const void* src, int src_device, size_t bytes) {
   return copy_peer(dst, dst_device, src, src_device, bytes, nullptr, kWait);
 }
-HIP_API hipMemcpyPeerAsync(void* dst, int dst_device, const void* src, int src_device,
-                           size_t bytes, hipStream_t stream) {
+HIP_API hipMemcpyPeerAsync(void* dst, int dst_device, const void* src, int src_device, size_t bytes,
+                           hipStream_t stream) {
   return copy_peer(dst, dst_device, src, src_device, bytes, stream, kAsync);
 }
 HIP_API hipMemcpy2D(void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width,
@@ -180,8 +180,7 @@ HIP_API hipMemcpy2DAsync(void* dst, size_t dst_pitch, const void* src, size_t sr
   return copy_2d(dst, dst_pitch, src, src_pitch, width, height, kind, stream, kAsync);
 }
 HIP_API hipMemcpy2DAsync_spt(void* dst, size_t dst_pitch, const void* src, size_t src_pitch,
-                             size_t width, size_t height, hipMemcpyKind kind,
-                             hipStream_t stream) {
+                             size_t width, size_t height, hipMemcpyKind kind, hipStream_t stream) {
   return copy_2d(dst, dst_pitch, src, src_pitch, width, height, kind, per_thread(stream), kAsync);
 }
 HIP_API hipMemcpyParam2D(const hip_Memcpy2D* params) {
@@ -215,8 +214,8 @@ HIP_API hipMemcpyToSymbolAsync(const void* symbol, const void* src, size_t bytes
                                hipMemcpyKind kind, hipStream_t stream) {
   return copy_to_symbol(symbol, src, bytes, offset, kind, stream, kAsync);
 }
-HIP_API hipMemcpyToSymbolAsync_spt(const void* symbol, const void* src, size_t bytes,
-                                   size_t offset, hipMemcpyKind kind, hipStream_t stream) {
+HIP_API hipMemcpyToSymbolAsync_spt(const void* symbol, const void* src, size_t bytes, size_t offset,
+                                   hipMemcpyKind kind, hipStream_t stream) {
   return copy_to_symbol(symbol, src, bytes, offset, kind, per_thread(stream), kAsync);
 }
 HIP_API hipMemcpyFromSymbol(void* dst, const void* symbol, size_t bytes, size_t offset,

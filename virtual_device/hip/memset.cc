@@ -28,11 +28,11 @@ hipError_t fill_2d(void* dst, size_t pitch, u32 value, u32 element_bytes, size_t
 hipError_t fill_3d(hipPitchedPtr dst, int value, hipExtent extent, hipStream_t stream, bool wait) {
   return api([&](Runtime& runtime) {
     const auto s = runtime.stream(stream);
-    return runtime.enqueue(s,
-                           make_fill(runtime, dst.ptr, dst.pitch, dst.pitch * dst.ysize,
-                                     static_cast<u32>(value), 1, extent.width, extent.height,
-                                     extent.depth),
-                           wait);
+    return runtime.enqueue(
+        s,
+        make_fill(runtime, dst.ptr, dst.pitch, dst.pitch * dst.ysize, static_cast<u32>(value), 1,
+                  extent.width, extent.height, extent.depth),
+        wait);
   });
 }
 

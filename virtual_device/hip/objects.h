@@ -31,9 +31,9 @@ struct Event {
 
   hipEvent_t handle{};
   const u32 flags;
-  std::mutex mutex;                                  // guards `last`
-  std::shared_ptr<EventRecord> last;                 // null: never recorded
-  std::shared_ptr<CaptureSession> captured_in;       // Runtime::capture_mutex guards these two
+  std::mutex mutex;                             // guards `last`
+  std::shared_ptr<EventRecord> last;            // null: never recorded
+  std::shared_ptr<CaptureSession> captured_in;  // Runtime::capture_mutex guards these two
   std::vector<std::shared_ptr<Node>> captured_nodes;
 };
 
@@ -107,9 +107,9 @@ struct Node {
   hipGraphNode_t handle{};
   Command command;
   std::vector<std::shared_ptr<Node>> dependencies;
-  const Graph* graph = nullptr;        // the graph that owns this node
-  hipGraphNode_t original{};           // the node that this one was cloned from
-  std::vector<void*> kernel_params;    // what hipGraphKernelNodeGetParams hands out
+  const Graph* graph = nullptr;      // the graph that owns this node
+  hipGraphNode_t original{};         // the node that this one was cloned from
+  std::vector<void*> kernel_params;  // what hipGraphKernelNodeGetParams hands out
 
   hipGraphNodeType type() const { return static_cast<hipGraphNodeType>(command.index()); }
 };
@@ -132,7 +132,7 @@ using GraphPlan = std::vector<GraphStep>;
 struct GraphExec {
   hipGraphExec_t handle{};
   unsigned long long flags = 0;
-  std::mutex mutex;  // guards the following two
+  std::mutex mutex;                       // guards the following two
   std::shared_ptr<const GraphPlan> plan;  // replaced, never changed: launches in flight hold it
   Point last_launch;                      // launches of one executable graph never overlap
 };
@@ -142,7 +142,7 @@ struct CaptureSession {
   hipStreamCaptureMode mode = hipStreamCaptureModeGlobal;
   std::thread::id owner;
   std::shared_ptr<Graph> graph;
-  u64 origin = 0;  // id of the stream it began on
+  u64 origin = 0;          // id of the stream it began on
   bool owns_graph = true;  // the capture made the graph
   bool invalidated = false, ended = false;
 };

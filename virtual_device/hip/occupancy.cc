@@ -9,8 +9,8 @@ namespace {
 constexpr int kLargestWorkgroup = 1024;
 
 int workgroups_per_cu(const Runtime& runtime, const Kernel& kernel, int lanes, size_t lds) {
-  return static_cast<int>(runtime.device.resident_workgroups_per_cu(
-      kernel, static_cast<u32>(lanes), static_cast<u32>(lds)));
+  return static_cast<int>(runtime.device.resident_workgroups_per_cu(kernel, static_cast<u32>(lanes),
+                                                                    static_cast<u32>(lds)));
 }
 
 hipError_t max_active(int* num_workgroups, const void* f, int lanes, size_t lds, unsigned flags,
@@ -32,8 +32,8 @@ hipError_t max_potential(int* num_workgroups, int* lanes, const void* f, size_t 
     require(num_workgroups != nullptr && lanes != nullptr && limit >= 0 && flags <= 1);
     const auto function = runtime.functions.get(f, unknown_function);
     require(lds <= runtime.device.limits().lds_bytes);
-    int largest = std::min<int>(kLargestWorkgroup,
-                                static_cast<int>(function->kernel->max_workgroup_size));
+    int largest =
+        std::min<int>(kLargestWorkgroup, static_cast<int>(function->kernel->max_workgroup_size));
     if (limit > 0) largest = std::min(largest, limit);
     int best_lanes = 0, best_groups = 0;
     for (int size = largest; size > 0; size = (size - 1) / kLanes * kLanes) {

@@ -12,9 +12,12 @@ Allocation find(Runtime& runtime, const void* pointer, hipError_t otherwise) {
 
 hipMemoryType type_of(const Allocation& allocation) {
   switch (allocation.kind) {
-    case MemoryKind::kDevice: return hipMemoryTypeDevice;
-    case MemoryKind::kHost: return hipMemoryTypeHost;
-    case MemoryKind::kManaged: return hipMemoryTypeManaged;
+    case MemoryKind::kDevice:
+      return hipMemoryTypeDevice;
+    case MemoryKind::kHost:
+      return hipMemoryTypeHost;
+    case MemoryKind::kManaged:
+      return hipMemoryTypeManaged;
   }
   return hipMemoryTypeUnregistered;
 }
@@ -31,23 +34,34 @@ hipError_t get_attribute(Runtime& runtime, void* data, int attribute, void* poin
   require(data != nullptr);
   const auto found = [&] { return find(runtime, pointer, hipErrorInvalidValue); };
   switch (attribute) {
-    case HIP_POINTER_ATTRIBUTE_MEMORY_TYPE: return give(data, static_cast<u32>(type_of(found())));
-    case HIP_POINTER_ATTRIBUTE_DEVICE_POINTER: found(); return give(data, pointer);
+    case HIP_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return give(data, static_cast<u32>(type_of(found())));
+    case HIP_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      found();
+      return give(data, pointer);
     case HIP_POINTER_ATTRIBUTE_HOST_POINTER:
       require(host_visible(found()));
       return give(data, pointer);
-    case HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS: found(); return give(data, false);
-    case HIP_POINTER_ATTRIBUTE_BUFFER_ID: return give(data, static_cast<u32>(found().id));
+    case HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      found();
+      return give(data, false);
+    case HIP_POINTER_ATTRIBUTE_BUFFER_ID:
+      return give(data, static_cast<u32>(found().id));
     case HIP_POINTER_ATTRIBUTE_IS_MANAGED:
       return give(data, found().kind == MemoryKind::kManaged);
-    case HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL: found(); return give(data, 0);
-    case HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR: return give(data, found().base);
+    case HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      found();
+      return give(data, 0);
+    case HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return give(data, found().base);
     case HIP_POINTER_ATTRIBUTE_RANGE_SIZE: {
       // The real runtime writes 32 bits here; more only when the size needs them.
       const u64 size = found().size;
       return size >> 32 == 0 ? give(data, static_cast<u32>(size)) : give(data, size);
     }
-    case HIP_POINTER_ATTRIBUTE_MAPPED: found(); return give(data, true);
+    case HIP_POINTER_ATTRIBUTE_MAPPED:
+      found();
+      return give(data, true);
   }
   return attribute >= HIP_POINTER_ATTRIBUTE_CONTEXT && attribute <= 17 ? hipErrorNotSupported
                                                                        : hipErrorInvalidValue;
@@ -75,8 +89,7 @@ HIP_API hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void* p
 }
 
 HIP_API hipPointerGetAttribute(void* data, hipPointer_attribute attribute, hipDeviceptr_t pointer) {
-  return api(
-      [&](Runtime& runtime) { return get_attribute(runtime, data, attribute, pointer); });
+  return api([&](Runtime& runtime) { return get_attribute(runtime, data, attribute, pointer); });
 }
 
 // Attributes that do not apply to the pointer leave their data alone.

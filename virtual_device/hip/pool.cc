@@ -27,7 +27,8 @@ hipError_t allocate_async(void** pointer, size_t bytes, hipStream_t stream,
       return runtime.current_pool;
     }();
     if (bytes == 0) return hipSuccess;
-    require(pool->max_bytes == 0 || bytes <= pool->max_bytes - std::min<u64>(pool->used, pool->max_bytes),
+    require(pool->max_bytes == 0 ||
+                bytes <= pool->max_bytes - std::min<u64>(pool->used, pool->max_bytes),
             hipErrorOutOfMemory);
     const auto allocation = runtime.device.memory().allocate(bytes, MemoryKind::kDevice);
     require(allocation.has_value(), hipErrorOutOfMemory);
@@ -174,11 +175,17 @@ HIP_API hipMemPoolGetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void
       case hipMemPoolReuseAllowInternalDependencies:
         *static_cast<int*>(value) = p->reuse[attribute - hipMemPoolReuseFollowEventDependencies];
         return hipSuccess;
-      case hipMemPoolAttrReleaseThreshold: wide = p->release_threshold; return hipSuccess;
+      case hipMemPoolAttrReleaseThreshold:
+        wide = p->release_threshold;
+        return hipSuccess;
       case hipMemPoolAttrReservedMemCurrent:
-      case hipMemPoolAttrUsedMemCurrent: wide = p->used; return hipSuccess;
+      case hipMemPoolAttrUsedMemCurrent:
+        wide = p->used;
+        return hipSuccess;
       case hipMemPoolAttrReservedMemHigh:
-      case hipMemPoolAttrUsedMemHigh: wide = p->used_high; return hipSuccess;
+      case hipMemPoolAttrUsedMemHigh:
+        wide = p->used_high;
+        return hipSuccess;
     }
     return hipErrorInvalidValue;
   });
@@ -202,7 +209,8 @@ HIP_API hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void
         require(*static_cast<u64*>(value) == 0);
         p->used_high = p->used.load();
         return hipSuccess;
-      default: return hipErrorInvalidValue;
+      default:
+        return hipErrorInvalidValue;
     }
   });
 }
@@ -221,8 +229,7 @@ HIP_API hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc* descripto
   });
 }
 
-HIP_API hipMemPoolGetAccess(hipMemAccessFlags* flags, hipMemPool_t pool,
-                            hipMemLocation* location) {
+HIP_API hipMemPoolGetAccess(hipMemAccessFlags* flags, hipMemPool_t pool, hipMemLocation* location) {
   return api([&](Runtime& runtime) {
     runtime.pools.get(pool, hipErrorInvalidValue);
     require(flags != nullptr && location != nullptr);

@@ -22,8 +22,8 @@ unsigned arch_features() {
   unsigned bits = 0;
   for (const unsigned feature :
        {kGlobalInt32Atomics, kGlobalFloatAtomicExch, kSharedInt32Atomics, kSharedFloatAtomicExch,
-        kFloatAtomicAdd, kGlobalInt64Atomics, kSharedInt64Atomics, kDoubles, kWarpVote,
-        kWarpBallot, kWarpShuffle, kThreadFenceSystem, k3dGrid}) {
+        kFloatAtomicAdd, kGlobalInt64Atomics, kSharedInt64Atomics, kDoubles, kWarpVote, kWarpBallot,
+        kWarpShuffle, kThreadFenceSystem, k3dGrid}) {
     bits |= 1u << feature;
   }
   return bits;
@@ -86,13 +86,18 @@ int clamp_to_int(u64 value) { return static_cast<int>(std::min<u64>(value, kInt3
 int other_attribute(const Runtime& runtime, int attribute) {
   const DeviceLimits& limits = runtime.device.limits();
   switch (attribute) {
-    case hipDeviceAttributePhysicalMultiProcessorCount: return static_cast<int>(limits.num_cus);
-    case hipDeviceAttributeNumberOfXccs: return static_cast<int>(limits.num_xcds);
+    case hipDeviceAttributePhysicalMultiProcessorCount:
+      return static_cast<int>(limits.num_cus);
+    case hipDeviceAttributeNumberOfXccs:
+      return static_cast<int>(limits.num_xcds);
     case hipDeviceAttributeMaxAvailableVgprsPerThread:
       return static_cast<int>(limits.vgprs_per_simd);
-    case hipDeviceAttributeWallClockRate: return kWallClockRateKhz;
-    case hipDeviceAttributePciChipId: return kPciChipId;
-    case hipDeviceAttributeFineGrainSupport: return 1;
+    case hipDeviceAttributeWallClockRate:
+      return kWallClockRateKhz;
+    case hipDeviceAttributePciChipId:
+      return kPciChipId;
+    case hipDeviceAttributeFineGrainSupport:
+      return 1;
     case hipDeviceAttributeHostNumaId:
     case hipDeviceAttributeCanUseStreamWaitValue:
     case hipDeviceAttributeImageSupport:
@@ -101,7 +106,8 @@ int other_attribute(const Runtime& runtime, int attribute) {
     case hipDeviceAttributeGPUDirectRDMAWithHipVMMSupported:
     case hipDeviceAttributeHandleTypeFabricSupported:
     case hipDeviceAttributeExpertSchedMode:
-    case hipDeviceAttributeMaxDynDataPrefetchRegions: return 0;
+    case hipDeviceAttributeMaxDynDataPrefetchRegions:
+      return 0;
   }
   refuse(hipErrorInvalidValue);
 }
@@ -109,10 +115,12 @@ int other_attribute(const Runtime& runtime, int attribute) {
 int get_attribute(const Runtime& runtime, int attribute) {
   const hipDeviceProp_t& p = device_properties(runtime);
   switch (attribute) {
-#define FIELD(name, field) \
-  case hipDeviceAttribute##name: return static_cast<int>(p.field)
-#define BYTES(name, field) \
-  case hipDeviceAttribute##name: return clamp_to_int(p.field)
+#define FIELD(name, field)       \
+  case hipDeviceAttribute##name: \
+    return static_cast<int>(p.field)
+#define BYTES(name, field)       \
+  case hipDeviceAttribute##name: \
+    return clamp_to_int(p.field)
     FIELD(EccEnabled, ECCEnabled);
     FIELD(AccessPolicyMaxWindowSize, accessPolicyMaxWindowSize);
     FIELD(AsyncEngineCount, asyncEngineCount);

@@ -1,5 +1,6 @@
 #include "hip/runtime.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -24,17 +25,30 @@ thread_local ThreadStream thread_stream;
 
 hipError_t error_of(FaultKind fault) {
   switch (fault) {
-    case FaultKind::kNone: return hipSuccess;
-    case FaultKind::kIllegalAddress: return hipErrorIllegalAddress;
+    case FaultKind::kNone:
+      return hipSuccess;
+    case FaultKind::kIllegalAddress:
+      return hipErrorIllegalAddress;
     case FaultKind::kDeadlock:
-    case FaultKind::kRunaway: return hipErrorLaunchTimeOut;
-    case FaultKind::kResources: return hipErrorLaunchOutOfResources;
+    case FaultKind::kRunaway:
+      return hipErrorLaunchTimeOut;
+    case FaultKind::kResources:
+      return hipErrorLaunchOutOfResources;
     case FaultKind::kIllegalInstruction:
     case FaultKind::kMisaligned:
     case FaultKind::kTrap:
-    case FaultKind::kAborted: return hipErrorLaunchFailure;
+    case FaultKind::kAborted:
+      return hipErrorLaunchFailure;
   }
   return hipErrorLaunchFailure;
+}
+
+// Streams have threads, whose code must not be unmapped by a dlclose().
+void keep_library_loaded() {
+  Dl_info self{};
+  if (dladdr(reinterpret_cast<const void*>(&instance), &self) != 0) {
+    dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+  }
 }
 
 }  // namespace
@@ -64,6 +78,7 @@ Runtime* Runtime::create() {
     instance.store(nullptr);
   });
   std::atexit(shut_down);
+  keep_library_loaded();
   instance.store(runtime, std::memory_order_release);
   return runtime;
 }
@@ -97,11 +112,13 @@ std::shared_ptr<Stream> Runtime::make_stream(u32 flags, int priority) {
 std::shared_ptr<Stream> Runtime::stream(hipStream_t handle) {
   switch (reinterpret_cast<std::uintptr_t>(handle)) {
     case kStreamNull:
-    case kStreamLegacy: return null_stream_;
+    case kStreamLegacy:
+      return null_stream_;
     case kStreamPerThread:
       if (thread_stream.stream == nullptr) thread_stream.stream = make_stream(0, 0);
       return thread_stream.stream;
-    default: return streams.get(handle);
+    default:
+      return streams.get(handle);
   }
 }
 

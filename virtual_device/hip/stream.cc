@@ -12,8 +12,8 @@ constexpr int kLowest = 1, kHighest = -1;  // lower numbers are more urgent
 hipError_t create(hipStream_t* stream, unsigned flags, int priority) {
   return api([&](Runtime& runtime) {
     require(stream != nullptr && flags <= hipStreamNonBlocking);
-    *stream = runtime.streams.add(
-        runtime.make_stream(flags, std::clamp(priority, kHighest, kLowest)));
+    *stream =
+        runtime.streams.add(runtime.make_stream(flags, std::clamp(priority, kHighest, kLowest)));
     return hipSuccess;
   });
 }
@@ -146,8 +146,8 @@ HIP_API hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback, v
   return add_callback(stream, callback, user_data, flags);
 }
 
-HIP_API hipStreamAddCallback_spt(hipStream_t stream, hipStreamCallback_t callback,
-                                 void* user_data, unsigned flags) {
+HIP_API hipStreamAddCallback_spt(hipStream_t stream, hipStreamCallback_t callback, void* user_data,
+                                 unsigned flags) {
   return add_callback(per_thread(stream), callback, user_data, flags);
 }
 

@@ -44,8 +44,8 @@ struct Task {
 
 // What a stream knows about the capture it takes part in; guarded by Runtime::capture_mutex.
 struct StreamCapture {
-  std::shared_ptr<CaptureSession> session;       // null: not capturing
-  std::vector<std::shared_ptr<Node>> frontier;   // nodes that the next one depends on
+  std::shared_ptr<CaptureSession> session;      // null: not capturing
+  std::vector<std::shared_ptr<Node>> frontier;  // nodes that the next one depends on
 };
 
 class Stream : public std::enable_shared_from_this<Stream> {

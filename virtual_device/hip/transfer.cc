@@ -183,10 +183,14 @@ LaunchResult run_fill(Runtime& runtime, const FillCommand& fill) {
     for (u64 y = 0; y < fill.height; ++y) {
       std::byte* row = dst + z * fill.dst.slice + y * fill.dst.pitch;
       switch (fill.element_bytes) {
-        case 1: std::memset(row, static_cast<int>(fill.value & 0xff), row_bytes); break;
-        case 2: std::fill_n(reinterpret_cast<u16*>(row), fill.width, static_cast<u16>(fill.value));
-                break;
-        default: std::fill_n(reinterpret_cast<u32*>(row), fill.width, fill.value);
+        case 1:
+          std::memset(row, static_cast<int>(fill.value & 0xff), row_bytes);
+          break;
+        case 2:
+          std::fill_n(reinterpret_cast<u16*>(row), fill.width, static_cast<u16>(fill.value));
+          break;
+        default:
+          std::fill_n(reinterpret_cast<u32*>(row), fill.width, fill.value);
       }
     }
   }

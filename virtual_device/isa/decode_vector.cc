@@ -127,6 +127,8 @@ void Decoder::vop2() {
     need(code != kDppCode && code != kSdwaCode, "no DPP or SDWA form");
     const int k = row_->src[1].type == Type::kImm ? 1 : 2;
     inst_.src[k] = literal(row_->src[0]);
+    need(row_->src[0].type != Type::kF16 || inst_.src[k].lo <= 0xffff,
+         "a 16-bit literal has more bits");
     inst_.src[3 - k] = vgpr(src1, row_->src[3 - k].dwords);
   } else if (code != kSdwaCode) {
     inst_.src[1] = vgpr(src1, row_->src[1].dwords);
@@ -181,8 +183,9 @@ void Decoder::sdwa() {
     inst_.clamp = w >> 13 & 1;
     inst_.omod = w >> 14 & 3;
     need(inst_.dst_sel < 7 && inst_.dst_unused < 3, "unknown SDWA select");
-    need(!is_fp8_conversion(*row_) || (inst_.dst_sel == 6 && inst_.dst_unused == 0),
-         "the destination is a dword");
+    need(!is_fp8_conversion(*row_) ||
+             (inst_.dst_sel == 6 && inst_.dst_unused == 0 && (w >> 19 & 1) == 0),
+         "a modifier that a conversion of 8-bit floats lacks");
   }
   need((w >> 22 & 1) == 0 && (w >> 30 & 1) == 0, "reserved bits are set");
   sdwa_source(0, w & 0xff, w >> 23 & 1, w >> 16 & 0x3f);
@@ -265,7 +268,9 @@ void Decoder::vop3p() {
     need(code != kLiteralCode, "VOP3P takes no literal");
     if (why_ != nullptr) return;
     if (i < n) {
-      inst_.src[i] = any(code, row_->src[i]);
+      // Which float type a source of v_fma_mix has, op_sel_hi says; constants expand by that.
+      const bool half = mix && (field(59, 2) | field(14, 1) << 2) >> i & 1;
+      inst_.src[i] = any(code, half ? OperandSpec(Type::kF16) : row_->src[i]);
     } else {
       need(code == 0, "reserved bits are set");
     }

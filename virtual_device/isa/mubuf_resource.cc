@@ -44,8 +44,11 @@ BufferAccess::BufferAccess(const Wave& w, const Inst& inst, const BufferResource
     for (int i = 0; i < kLanes; ++i)
       inside &= ~(static_cast<u64>(compared_.lane[i] + needed > limit_) << i);
 
+  if (r.swizzle) {
+    swizzle(r, r.base + soffset, record, offset, inst_offset, bytes);
+    return;
+  }
   const u64 base = r.base + soffset + inst_offset;
-  if (r.swizzle) return swizzle(r, base, record, offset, bytes, inst);
   for (int i = 0; i < kLanes; ++i) address.lane[i] = base + offset.lane[i];
   if (inst.idxen)
     for (int i = 0; i < kLanes; ++i) address.lane[i] += u64{record.lane[i]} * r.stride;
@@ -54,13 +57,12 @@ BufferAccess::BufferAccess(const Wave& w, const Inst& inst, const BufferResource
 }
 
 void BufferAccess::swizzle(const BufferResource& r, u64 base, const Reg& record, const Reg& offset,
-                           u32 bytes, const Inst& inst) {
-  const u64 inst_offset = static_cast<u64>(inst.offset);
+                           u64 inst_offset, u32 bytes) {
   for (int i = 0; i < kLanes; ++i) {
     const u64 index = record.lane[i] + (r.add_tid ? static_cast<u64>(i) : 0);
     const u64 at = offset.lane[i] + inst_offset, in_element = at % kElementBytes;
     const u64 row = index / r.index_stride * r.stride + (at - in_element);
-    address.lane[i] = base - inst_offset + row * r.index_stride +
+    address.lane[i] = base + row * r.index_stride +
                       index % r.index_stride * kElementBytes + in_element;
     // The manual: a single fetch cannot be larger than an element. What silicon does is unknown.
     if (in_element + bytes > kElementBytes && (inside >> i & 1))

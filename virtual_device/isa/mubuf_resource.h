@@ -44,8 +44,8 @@ class BufferAccess {
  private:
   static constexpr u64 kUnlimited = u64{1} << 62;
   enum class Check : u8 { kNone, kRaw, kStructured };
-  void swizzle(const BufferResource& r, u64 base, const Reg& record, const Reg& offset, u32 bytes,
-               const Inst& inst);
+  void swizzle(const BufferResource& r, u64 base, const Reg& record, const Reg& offset,
+               u64 inst_offset, u32 bytes);
 
   Check check_;
   u64 limit_;     // num_records

@@ -44,7 +44,8 @@ struct Products {
   i32 max_exponent;  // far below every real one if all products are zero
 };
 
-Products add_products(const Unpacked* a, const Unpacked* b, int length, int stride, int fraction) {
+template <int length, int stride, int fraction>
+Products add_products(const Unpacked* a, const Unpacked* b) {
   Products out{0, 2 * Unpacked::kZero};
   for (int k = 0; k < length; k += stride)
     out.max_exponent = std::max(out.max_exponent, a[k].exponent + b[k].exponent);
@@ -102,7 +103,46 @@ Unpacked b_element(const MfmaGeometry& g, const Reg* b, const MfmaControl& contr
   return unpack(g.b, element_bits(b, place, bits_of(g.b)));
 }
 
-u32 integer_step(const Unpacked* a, const Unpacked* b, int length, u32 c) {
+// fraction: of a product.
+template <int length, bool two_groups, int fraction>
+u32 sum_step(const Unpacked* a, const Unpacked* b, u32 c) {
+  Products products;
+  if constexpr (two_groups) {
+    const Products even = add_products<length, 2, fraction>(a, b);
+    const Products odd = add_products<length, 2, fraction>(a + 1, b + 1);
+    products.max_exponent = std::max(even.max_exponent, odd.max_exponent);
+    products.sum = floor_shift(even.sum, products.max_exponent - even.max_exponent) +
+                   floor_shift(odd.sum, products.max_exponent - odd.max_exponent);
+  } else {
+    products = add_products<length, 1, fraction>(a, b);
+  }
+  u32 special;
+  if ((products.max_exponent >= 127 || (c & kInfF32) == kInfF32) &&
+      special_result(a, b, length, fraction, c, &special))
+    return special;
+
+  const i32 field = c >> 23 & 0xff;
+  i64 c_significand = c & 0x7fffff;
+  if (field != 0) c_significand |= 0x800000;
+  if (c >> 31) c_significand = -c_significand;
+  const i32 c_exponent = std::max(field, 1) - 127;
+
+  // From here on in units of 2^(top - 32). C is rounded down to 2^(top - 24), which is what makes
+  // the result unsymmetric: a tiny negative C costs a whole unit.
+  const i32 top = std::max(products.max_exponent, c_exponent);
+  const i64 sum = floor_shift(products.sum, top - 8 - products.max_exponent);
+  i64 addend = floor_shift(c_significand, top - 1 - c_exponent) << 8;
+  if (two_groups && c_exponent < top - 25) addend = 0;
+  i64 total = sum + addend;
+  if (total == 0) return 0;
+  const int total_exponent = std::max(floor_log2(total) + top - 32, kMinExponentF32);
+  const int drop = std::max(total_exponent - 31 - (top - 32), 0);
+  total = floor_shift(total, drop) << drop;
+  return round_to_f32(total, top - 32);
+}
+
+template <int length>
+u32 integer_step(const Unpacked* a, const Unpacked* b, u32 c) {
   for (int k = 0; k < length; ++k) c += static_cast<u32>(a[k].significand * b[k].significand);
   return c;
 }
@@ -144,42 +184,15 @@ Unpacked unpack(MfmaSrc type, u32 bits) {
   return {negative ? -significand : significand, std::max(field, 1) - bias};
 }
 
-u32 sum_step(const MfmaGeometry& g, const Unpacked* a, const Unpacked* b, u32 c) {
-  const int length = step_length(g);
+StepFn step_function(const MfmaGeometry& g) {
   const int fraction = fraction_bits(g.a) + fraction_bits(g.b);
-  Products products;
-  if (has_two_groups(g)) {
-    const Products even = add_products(a, b, length, 2, fraction);
-    const Products odd = add_products(a + 1, b + 1, length - 1, 2, fraction);
-    products.max_exponent = std::max(even.max_exponent, odd.max_exponent);
-    products.sum = floor_shift(even.sum, products.max_exponent - even.max_exponent) +
-                   floor_shift(odd.sum, products.max_exponent - odd.max_exponent);
-  } else {
-    products = add_products(a, b, length, 1, fraction);
-  }
-  u32 special;
-  if ((products.max_exponent >= 127 || (c & kInfF32) == kInfF32) &&
-      special_result(a, b, length, fraction, c, &special))
-    return special;
-
-  const i32 field = c >> 23 & 0xff;
-  i64 c_significand = c & 0x7fffff;
-  if (field != 0) c_significand |= 0x800000;
-  if (c >> 31) c_significand = -c_significand;
-  const i32 c_exponent = std::max(field, 1) - 127;
-
-  // From here on in units of 2^(top - 32). C is rounded down to 2^(top - 24), which is what makes
-  // the result unsymmetric: a tiny negative C costs a whole unit.
-  const i32 top = std::max(products.max_exponent, c_exponent);
-  const i64 sum = floor_shift(products.sum, top - 8 - products.max_exponent);
-  i64 addend = floor_shift(c_significand, top - 1 - c_exponent) << 8;
-  if (has_two_groups(g) && c_exponent < top - 25) addend = 0;
-  i64 total = sum + addend;
-  if (total == 0) return 0;
-  const int total_exponent = std::max(floor_log2(total) + top - 32, kMinExponentF32);
-  const int drop = std::max(total_exponent - 31 - (top - 32), 0);
-  total = floor_shift(total, drop) << drop;
-  return round_to_f32(total, top - 32);
+  if (g.d == MfmaDst::kI32) return integer_step<4>;
+  if (has_two_groups(g))
+    return fraction == 6   ? sum_step<16, true, 6>
+           : fraction == 5 ? sum_step<16, true, 5>
+                           : sum_step<16, true, 4>;
+  if (fraction == 14) return step_length(g) == 8 ? sum_step<8, false, 14> : sum_step<4, false, 14>;
+  return step_length(g) == 8 ? sum_step<8, false, 20> : sum_step<4, false, 20>;
 }
 
 u32 element_step(const MfmaGeometry& g, const Reg* a, const Reg* b, const MfmaControl& control,
@@ -190,13 +203,14 @@ u32 element_step(const MfmaGeometry& g, const Reg* a, const Reg* b, const MfmaCo
     row[k] = a_element(g, a, control, block, i, step * length + k);
     column[k] = b_element(g, b, control, block, step * length + k, j);
   }
-  return sum_step(g, row, column, c);
+  return step_function(g)(row, column, c);
 }
 
 void run_exact(const MfmaGeometry& g, const Reg* a, const Reg* b, const Reg* c, Reg* d,
                const MfmaControl& control) {
   Reg result[kMaxDRegs];
   const Reg* const addend = g.sparse ? d : c;
+  const StepFn add_step = step_function(g);
   const int length = step_length(g), stored = stored_k(g);
   for (int block = 0; block < g.blocks; ++block) {
     Unpacked columns[kMaxN][kMaxK];
@@ -215,8 +229,7 @@ void run_exact(const MfmaGeometry& g, const Reg* a, const Reg* b, const Reg* c, 
         const ElementPlace place = d_place(g, block, i, j);
         u32 value = addend[place.index].lane[place.lane];
         for (int k = 0; k < stored; k += length)
-          value = g.d == MfmaDst::kI32 ? integer_step(row + k, column + k, length, value)
-                                       : sum_step(g, row + k, column + k, value);
+          value = add_step(row + k, column + k, value);
         result[place.index].lane[place.lane] = value;
       }
     }

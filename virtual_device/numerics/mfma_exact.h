@@ -3,7 +3,7 @@
 //
 // A floating-point sum of products is not a chain of FMAs on CDNA3. The products of a step of 4, 8
 // or 16 k are truncated to one common exponent and added exactly, then C joins with a rounding of
-// its own (MMA-Sim, arXiv 2511.10909, TR and GTR; in `sum_step` below). Steps follow in
+// its own (MMA-Sim, arXiv 2511.10909, TR and GTR; in `sum_step`). Steps follow in
 // ascending k, each taking the f32 result of the one before.
 //
 // Modelled, not published: V_SMFMAC_* takes the stored elements of A with the elements of B that
@@ -39,17 +39,20 @@ constexpr int fraction_bits(MfmaSrc type) {
     default: return 2;
   }
 }
-// k of one step; two groups of products (even and odd k) instead of one for 8-bit inputs.
+// k of one step. 8-bit floats have two groups of products, of even and of odd k. Integers have no
+// steps, any length will do.
 constexpr int step_length(const MfmaGeometry& g) {
-  const int longest = g.a == MfmaSrc::kXf32 ? 4 : bits_of(g.a) == 8 ? 16 : 8;
+  const int longest =
+      g.a == MfmaSrc::kXf32 || g.a == MfmaSrc::kI8 ? 4 : bits_of(g.a) == 8 ? 16 : 8;
   return stored_k(g) < longest ? stored_k(g) : longest;
 }
 constexpr bool has_two_groups(const MfmaGeometry& g) { return bits_of(g.a) == 8; }
 
 Unpacked unpack(MfmaSrc type, u32 bits);  // an i8 is its own significand
 
-// c + a[0]*b[0] + ... + a[length-1]*b[length-1], f32 bits.
-u32 sum_step(const MfmaGeometry& g, const Unpacked* a, const Unpacked* b, u32 c);
+// c + a[0]*b[0] + ... + a[length-1]*b[length-1]; c and the result are f32 bits.
+using StepFn = u32 (*)(const Unpacked* a, const Unpacked* b, u32 c);
+StepFn step_function(const MfmaGeometry& g);
 
 // Step `step` of one element of D of a dense shape, straight from the registers.
 u32 element_step(const MfmaGeometry& g, const Reg* a, const Reg* b, const MfmaControl& control,
