@@ -154,6 +154,7 @@ def test_unjoined_fork(hip: Any, bench: Bench) -> None:
 
 
 def test_what_a_capture_forbids(hip: Any, bench: Bench) -> None:
+    event, pointer = hip.hipEventCreate(), hip.hipMalloc(64)
     forbidden = [
         (lambda: hip.hipStreamSynchronize(bench.stream), "StreamCaptureUnsupported"),
         (lambda: hip.hipStreamQuery(bench.stream), "StreamCaptureUnsupported"),
@@ -161,6 +162,9 @@ def test_what_a_capture_forbids(hip: Any, bench: Bench) -> None:
         (hip.hipDeviceSynchronize, "StreamCaptureUnsupported"),
         (lambda: hip.hipMalloc(64), "StreamCaptureUnsupported"),
         (lambda: hip.launch(bench.fill, bench.memory, 1), "StreamCaptureImplicit"),
+        (lambda: hip.hipEventRecord(event, None), "StreamCaptureImplicit"),
+        (lambda: hip.hipFreeAsync(pointer, None), "StreamCaptureImplicit"),
+        (lambda: hip.hipStreamSynchronize(None), "StreamCaptureImplicit"),
     ]
     for call, error in forbidden:
         bench.begin()
@@ -175,6 +179,7 @@ def test_what_a_capture_forbids(hip: Any, bench: Bench) -> None:
         bench.end()
     with pytest.raises(HipError, match="StreamCaptureUnsupported"):
         hip.hipStreamBeginCapture(None, bench.mode(GLOBAL))
+    hip.hipFreeAsync(pointer, None)
 
 
 def test_modes(hip: Any, bench: Bench) -> None:

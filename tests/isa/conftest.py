@@ -10,20 +10,15 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "isa_semantics"), str(HERE.parents[1])]
+sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
 from disassembler import Disassembler  # noqa: E402
 
 
 @pytest.fixture(scope="session")
 def vdev_lib() -> ctypes.CDLL:
-    """The virtual device with its test entry points."""
-    named = os.environ.get("AMDATTN_VDEV_LIBRARY")
-    if named:
-        return ctypes.CDLL(named)
-    import machine
-
-    return ctypes.CDLL(str(machine.build()))
+    """The virtual device, whose test entry points are vdev_test_*."""
+    return ctypes.CDLL(os.environ["AMDATTN_VDEV_LIBRARY"])
 
 
 @pytest.fixture(scope="session")

@@ -158,8 +158,12 @@ class WordGenerator:
             low += self._one_of(0, 0, self._bits(6) * 2, self._bits(3), self._bits(8)) << 8
         third = self._one_of(self._any(), 0, self._sgpr(), 256 + self._even(8), 128 + self._bits(4))
         second = self._one_of(self._any(), 256 + self._even(8), 0)
+        first = self._any()
+        if row.name in ("v_readlane_b32", "v_writelane_b32"):
+            first, second, third = self._one_of(first, self._sgpr()), self._scalar(), np.uint64(0)
         modifiers = self._one_of(0, 3, 3, self._bits(5)) << 59
-        return head + low + (self._any() << 32) + (second << 41) + (third << 50) + modifiers
+        operands = low + (first << 32) + (second << 41) + (third << 50) + modifiers
+        return head + (operands * (self._bits(4) != 0))  # without any operand now and then
 
     def _ds(self, row: Row) -> U64:
         code = (0xD8000000 | row.opcode << 17) + self._one_of(self._bits(16), self._bits(8), 0)

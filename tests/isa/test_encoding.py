@@ -37,7 +37,7 @@ def test_text_assembles_to_the_same_bytes(disassembler: Disassembler, format_nam
                     name = decoded.text.split(" ", 1)[0]
                     assert name in {row.name, f"{row.name}_{form}"}, decoded.text
                     kept += 1
-                    if not has_no_text(decoded.text):
+                    if not has_no_text(decoded.text, decoded.size):
                         encoding = window[: decoded.size].astype("<u4").tobytes()
                         texts[decoded.text] = canonical(encoding, decoded.text)
             accepted[row.name] += kept

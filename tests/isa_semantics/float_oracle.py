@@ -263,7 +263,8 @@ def fmed3(fmt: Fmt, m: Mode, a: int, b: int, c: int) -> int:
     if any(fmt.is_nan(x) for x in (a, b, c)):
         return fmin3(fmt, m, a, b, c)
     a, b, c = (flush_in(fmt, m, x) for x in (a, b, c))
-    top = fmt.value(x) if not fmt.is_inf(x := fmax3(fmt, m, a, b, c)) else x
+    keep = Mode(m.bits | 0xF0)  # only the result is flushed
+    top = fmt.value(x) if not fmt.is_inf(x := fmax3(fmt, keep, a, b, c)) else x
 
     def is_top(y: int) -> bool:
         return (y if fmt.is_inf(y) else fmt.value(y)) == top and fmt.is_inf(y) == fmt.is_inf(x)

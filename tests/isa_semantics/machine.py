@@ -16,6 +16,7 @@ import ctypes
 import enum
 import fcntl
 import functools
+import importlib.metadata
 import os
 import struct
 import subprocess
@@ -102,11 +103,7 @@ class State(ctypes.Structure):
 
 def _sources() -> list[Path]:
     files = [p for part in ("core", "isa", "numerics") for p in (SOURCE_DIR / part).glob("*.cc")]
-    return sorted(
-        p
-        for p in files
-        if not p.name.endswith("_test_api.cc") or p.parent.name == "isa"
-    )
+    return sorted(p for p in files if not p.name.endswith("_test_api.cc") or p.parent.name == "isa")
 
 
 def build() -> Path:
@@ -168,7 +165,7 @@ def assemble(text: str, cpu: str = "gfx942") -> tuple[int, ...]:
 
     A dword that the assembler does not accept can be given as ``.long 0x...``.
     """
-    zig = Path(__import__("ziglang").__file__).parent / "zig"
+    zig = importlib.metadata.distribution("ziglang").locate_file("ziglang/zig")
     with tempfile.TemporaryDirectory() as folder:
         source, output = Path(folder) / "code.s", Path(folder) / "code.o"
         source.write_text(text + "\n")
@@ -239,6 +236,11 @@ class Machine:
         self.scc = 0
         self.exec = ALL_LANES
 
+    def random_words(self, bits: int, count: int = LANES) -> list[int]:
+        """`count` integers of `bits` (32 or 64) random bits."""
+        dtype = np.uint64 if bits == 64 else np.uint32
+        return [int(x) for x in self.rng.integers(0, 1 << bits, count, dtype)]
+
     def random_u32(self, shape: int | tuple[int, ...]) -> U32:
         return self.rng.integers(0, 1 << 32, shape, np.uint32)
 
@@ -279,9 +281,16 @@ class Machine:
         """(64,) bool: the active lanes."""
         return mask_lanes(self.exec)
 
+    @property
+    def active(self) -> list[int]:
+        """Numbers of the active lanes, ascending."""
+        return [i for i in range(LANES) if self.exec >> i & 1]
+
     def v64(self, index: int) -> npt.NDArray[np.uint64]:
         """(64,) uint64 held by v[index:index+1] (a copy)."""
-        return self.v[index].astype(np.uint64) | self.v[index + 1].astype(np.uint64) << np.uint64(32)
+        low, high = self.v[index], self.v[index + 1].astype(np.uint64)
+        value: npt.NDArray[np.uint64] = low | high << np.uint64(32)
+        return value
 
     def set_v64(self, index: int, value: npt.ArrayLike) -> None:
         bits = np.broadcast_to(np.asarray(value, np.uint64), (LANES,))

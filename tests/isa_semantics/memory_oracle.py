@@ -7,11 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
+if TYPE_CHECKING:
+    from machine import U32, Machine
+
 MASK32, MASK64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
+
+
+def vector(first: int, dwords: int, bank: str = "v") -> str:
+    return f"{bank}{first}" if dwords == 1 else f"{bank}[{first}:{first + dwords - 1}]"
+
+
+def check_registers(m: Machine, before: U32, expected: dict[tuple[int, int], int]) -> None:
+    """Every (register, lane) of `expected` has its value, every other one is as before."""
+    after = before.copy()
+    for (register, lane), value in expected.items():
+        after[register, lane] = value
+    np.testing.assert_array_equal(m.v, after)
 
 
 def signed(value: int, bits: int) -> int:
@@ -24,26 +40,26 @@ class LoadForm:
 
     Attributes
     ----------
-    bytes : int
-        Taken from memory.
+    size : int
+        Bytes taken from memory.
     sign : bool
         Whether a short datum is sign-extended.
     half : int or None
         Register half that a D16 form writes; the other becomes 0 (MI300 runs with SRAM ECC).
     """
 
-    bytes: int
+    size: int
     sign: bool = False
     half: int | None = None
 
     @property
     def dwords(self) -> int:
-        return max(1, self.bytes // 4)
+        return max(1, self.size // 4)
 
     def registers(self, data: bytes) -> list[int]:
-        assert len(data) == self.bytes
-        if self.bytes >= 4:
-            return [int.from_bytes(data[i : i + 4], "little") for i in range(0, self.bytes, 4)]
+        assert len(data) == self.size
+        if self.size >= 4:
+            return [int.from_bytes(data[i : i + 4], "little") for i in range(0, self.size, 4)]
         value = int.from_bytes(data, "little", signed=self.sign)
         if self.half is None:
             return [value & MASK32]
@@ -145,11 +161,11 @@ class FloatKind:
     def flush(self, x: int, keep: bool) -> int:
         return x if keep or self.magnitude(x) >> self.mantissa else x & self.sign
 
-    def value(self, x: int) -> np.generic:
+    def value(self, x: int) -> Any:
         raw = np.array([x], f"u{self.bits // 8}")
         return raw.view(self.dtype)[0]
 
-    def pattern(self, value: np.generic) -> int:
+    def pattern(self, value: Any) -> int:
         return int(np.array([value], self.dtype).view(f"u{self.bits // 8}")[0])
 
     def add(self, memory: int, data: int, keep_in: bool = True, keep_out: bool = True) -> int:
@@ -196,13 +212,16 @@ class FloatKind:
                 delta = int(rng.integers(-(4 << self.mantissa), 4 << self.mantissa))
                 result.append((one + delta) | (self.sign if rng.integers(0, 2) else 0))
             elif kind == 2:  # denormal or nearly so
-                result.append(int(rng.integers(0, 4 << self.mantissa)) | (
-                    self.sign if rng.integers(0, 2) else 0
-                ))
+                result.append(
+                    int(rng.integers(0, 4 << self.mantissa))
+                    | (self.sign if rng.integers(0, 2) else 0)
+                )
             else:
-                result.append(int(rng.integers(0, 1 << self.bits, dtype=np.uint64))
-                              if self.bits < 64
-                              else int(rng.integers(0, 1 << 64, dtype=np.uint64)))
+                result.append(
+                    int(rng.integers(0, 1 << self.bits, dtype=np.uint64))
+                    if self.bits < 64
+                    else int(rng.integers(0, 1 << 64, dtype=np.uint64))
+                )
         return result
 
 

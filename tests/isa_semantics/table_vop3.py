@@ -71,7 +71,8 @@ def bfe_u(x: int, offset: int, width: int) -> int:
 
 
 def bfe_i(x: int, offset: int, width: int) -> int:
-    return signed(bfe_u(x, offset, width), width & 31) & 0xFFFFFFFF if width & 31 else 0
+    """The shift is arithmetic: a field beyond the top is filled with the sign."""
+    return low(signed(x >> (offset & 31), width & 31)) if width & 31 else 0
 
 
 def cube_face(x: int, y: int, z: int) -> int:
@@ -269,7 +270,7 @@ VOP3_OPS = {
     "v_cubetc_f32": cube(cube_tc),
     "v_cubema_f32": Op("f32", ("f32", "f32", "f32"), cube_ma),
     "v_bfe_u32": ternary("u32", bfe_u),
-    "v_bfe_i32": ternary("u32", bfe_i),
+    "v_bfe_i32": plain("u32", "i32 u32 u32", bfe_i),
     "v_bfi_b32": ternary("b32", lambda a, b, c: (a & b) | (~a & c)),
     "v_fma_f32": float3("f32", fo.fma),
     "v_fma_f64": float3("f64", fo.fma),

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from machine import (
-    DEFAULT_MODE,
     EXEC_MASKS,
-    FLUSH_F32_MODE,
     LANES,
     M0,
     FaultKind,
@@ -17,18 +13,12 @@ from machine import (
     MachineFault,
 )
 from memory_oracle import (
-    BF16,
-    F16,
-    F32,
-    F64,
     LOADS,
     MASK32,
     STORES,
-    FloatKind,
-    integer_updates,
-    packed,
-    packed_add,
+    check_registers,
     stored_bytes,
+    vector,
 )
 
 LDS_BYTES = 4096
@@ -61,34 +51,22 @@ WRITES = {
 }
 
 
-def vector(first: int, dwords: int, bank: str = "v") -> str:
-    return f"{bank}{first}" if dwords == 1 else f"{bank}[{first}:{first + dwords - 1}]"
-
-
-def check_registers(m: Machine, before: np.ndarray, expected: dict[tuple[int, int], int]) -> None:
-    """Every (register, lane) of `expected` has its value, every other one is as before."""
-    after = before.copy()
-    for (register, lane), value in expected.items():
-        after[register, lane] = value
-    np.testing.assert_array_equal(m.v, after)
-
-
 @pytest.mark.parametrize("name", READS)
 @pytest.mark.parametrize("exec_mask", EXEC_MASKS)
 def test_read(name: str, exec_mask: int) -> None:
     form = LOADS[READS[name]]
     m = Machine(seed=1, lds_bytes=LDS_BYTES)
     offset = 40
-    m.v[1] = m.rng.integers(0, LDS_BYTES - form.bytes - offset + 1, LANES)
-    m.v[1][:2] = [0, LDS_BYTES - form.bytes - offset]
+    m.v[1] = m.rng.integers(0, LDS_BYTES - form.size - offset + 1, LANES)
+    m.v[1][:2] = [0, LDS_BYTES - form.size - offset]
     m.exec = exec_mask
     before, lds = m.v.copy(), m.lds.copy()
     # The destination overlaps the address.
     m.run(f"ds_read_{name} {vector(0 if form.dwords > 1 else 1, form.dwords)}, v1 offset:{offset}")
     expected = {}
-    for lane in np.flatnonzero(m.lanes):
+    for lane in m.active:
         at = int(before[1, lane]) + offset
-        for d, value in enumerate(form.registers(lds[at : at + form.bytes].tobytes())):
+        for d, value in enumerate(form.registers(lds[at : at + form.size].tobytes())):
             expected[(d if form.dwords > 1 else 1, lane)] = value
     check_registers(m, before, expected)
     np.testing.assert_array_equal(m.lds, lds)
@@ -101,9 +79,9 @@ def test_read_agpr_aligned(name: str) -> None:
     m.v[9] = m.rng.permutation(LANES) * 16
     before = m.v.copy()
     m.run(f"ds_read_{name} {vector(4, form.dwords, 'a')}, v9")
-    rows = m.lds[: LANES * 16].reshape(LANES, 16)[before[9] // 16][:, : form.bytes]
+    rows = m.lds[: LANES * 16].reshape(LANES, 16)[before[9] // 16][:, : form.size]
     for d in range(form.dwords):
-        data = rows[:, 4 * d : 4 * d + min(4, form.bytes)].astype(np.uint32)
+        data = rows[:, 4 * d : 4 * d + min(4, form.size)].astype(np.uint32)
         value = sum(data[:, i] << np.uint32(8 * i) for i in range(data.shape[1]))
         np.testing.assert_array_equal(m.a[4 + d], value)
 
@@ -119,7 +97,7 @@ def test_write(name: str, exec_mask: int) -> None:
     before, lds = m.v.copy(), m.lds.copy()
     dwords = max(1, size // 4)
     m.run(f"ds_write_{name} v1, {vector(2, dwords)} offset:8")
-    for lane in np.flatnonzero(m.lanes):
+    for lane in m.active:
         at = int(before[1, lane]) + 8
         data = stored_bytes([before[2 + d, lane] for d in range(dwords)], size, shift)
         lds[at : at + size] = np.frombuffer(data, np.uint8)
@@ -145,7 +123,7 @@ def test_read2_write2_exchange2(stride: int, size: int, exec_mask: int) -> None:
     destination = vector(10, 2 * dwords)
     m.run(f"ds_read2{suffix}_{kind} {destination}, v1 offset0:{offset0} offset1:{offset1}")
     expected = {}
-    for lane in np.flatnonzero(m.lanes):
+    for lane in m.active:
         for part, offset in enumerate((offset0, offset1)):
             at = int(before[1, lane]) + offset * size * stride
             for d, value in enumerate(data_at(m.lds, at)):
@@ -164,7 +142,7 @@ def test_read2_write2_exchange2(stride: int, size: int, exec_mask: int) -> None:
             f"offset0:{offset0} offset1:{offset1}"
         )
         expected = {}
-        for lane in np.flatnonzero(m.lanes):
+        for lane in m.active:
             places = [int(before[1, lane]) + x * size * stride for x in (offset0, offset1)]
             for part, at in enumerate(places):
                 for d, value in enumerate(data_at(lds, at)):
@@ -184,183 +162,6 @@ def test_write2_equal_offsets_writes_the_first_datum() -> None:
     np.testing.assert_array_equal(m.lds[20 : 20 + 256].view(np.uint32), m.v[2])
 
 
-def run_atomic(
-    m: Machine,
-    instruction: str,
-    returning: str,
-    size: int,
-    data: list[list[int]],
-    update: Callable[..., int],
-) -> None:
-    """Both forms of a DS atomic on colliding addresses: lanes act in ascending order.
-
-    `data` holds the operands per source; `update` maps (memory, *data of the lane) to memory.
-    """
-    dwords = size // 4
-    sources = [4 + 2 * i for i in range(len(data))]
-    for source, values in zip(sources, data, strict=True):
-        for d in range(dwords):
-            m.v[source + d] = [v >> 32 * d & MASK32 for v in values]
-    for returns in (False, True):
-        name = returning if returns else instruction
-        if not name:
-            continue
-        m.v[1] = m.rng.integers(0, 24, LANES) * size
-        before, lds = m.v.copy(), m.lds.copy()
-        operands = ", ".join(["v1"] + [vector(s, dwords) for s in sources])
-        destination = f"{vector(4, dwords)}, " if returns else ""
-        m.run(f"{name} {destination}{operands} offset:16")
-        expected = {}
-        for lane in np.flatnonzero(m.lanes):
-            at = int(before[1, lane]) + 16
-            old = int.from_bytes(lds[at : at + size].tobytes(), "little")
-            new = update(old, *(values[lane] for values in data))
-            lds[at : at + size] = np.frombuffer(new.to_bytes(size, "little"), np.uint8)
-            if returns:
-                for d in range(dwords):
-                    expected[(4 + d, lane)] = old >> 32 * d & MASK32
-        np.testing.assert_array_equal(m.lds, lds, err_msg=name)
-        check_registers(m, before, expected)
-        for source, values in zip(sources, data, strict=True):
-            for d in range(dwords):
-                m.v[source + d] = [v >> 32 * d & MASK32 for v in values]
-
-
-INTEGER_NAMES = {
-    "add": "add_{r}u",
-    "sub": "sub_{r}u",
-    "rsub": "rsub_{r}u",
-    "inc": "inc_{r}u",
-    "dec": "dec_{r}u",
-    "smin": "min_{r}i",
-    "smax": "max_{r}i",
-    "umin": "min_{r}u",
-    "umax": "max_{r}u",
-    "and": "and_{r}b",
-    "or": "or_{r}b",
-    "xor": "xor_{r}b",
-    "swap": "wrxchg_{r}b",
-}
-
-
-@pytest.mark.parametrize("operation", INTEGER_NAMES)
-@pytest.mark.parametrize("bits", [32, 64])
-def test_integer_atomics(operation: str, bits: int) -> None:
-    update = integer_updates(bits)[operation]
-    for exec_mask in EXEC_MASKS[:1] + EXEC_MASKS[4:6]:
-        m = Machine(seed=6, lds_bytes=1024)
-        m.lds[:64] = 0  # inc and dec meet their limits
-        m.exec = exec_mask
-        small = [int(x) for x in m.rng.integers(0, 5, LANES)]
-        wide = [int(x) for x in m.rng.integers(0, 1 << bits, LANES, np.uint64 if bits == 64 else np.uint32)]
-        name = f"ds_{INTEGER_NAMES[operation]}{bits}"
-        plain = "" if operation == "swap" else name.format(r="")
-        for data in (small, wide):
-            run_atomic(m, plain, name.format(r="rtn_"), bits // 8, [data], update)
-
-
-@pytest.mark.parametrize("bits", [32, 64])
-def test_two_operand_atomics(bits: int) -> None:
-    m = Machine(seed=7, lds_bytes=1024)
-    m.exec = 0xFFFF0FFFF0FFFFFF
-    mask = (1 << bits) - 1
-    first = [int(x) for x in m.rng.integers(0, 1 << bits, LANES, np.uint64 if bits == 64 else np.uint32)]
-    second = [x * 0x9E3779B97F4A7C15 & mask for x in first]
-    run_atomic(
-        m,
-        f"ds_mskor_b{bits}",
-        f"ds_mskor_rtn_b{bits}",
-        bits // 8,
-        [first, second],
-        lambda memory, clear, put: memory & ~clear & mask | put,
-    )
-    # Compare with what is there in most lanes: the first datum is compared, the second stored.
-    m.lds[:] = 0
-    compare = [int(x) for x in m.rng.integers(0, 2, LANES)]
-    store = [int(x) for x in m.rng.integers(0, 2, LANES)]
-    run_atomic(
-        m,
-        f"ds_cmpst_b{bits}",
-        f"ds_cmpst_rtn_b{bits}",
-        bits // 8,
-        [compare, store],
-        lambda memory, compared, stored: stored if memory == compared else memory,
-    )
-
-
-def test_wrap() -> None:
-    m = Machine(seed=8, lds_bytes=1024)
-    data = [int(x) for x in m.random_u32(LANES)]
-    more = [int(x) for x in m.random_u32(LANES)]
-    run_atomic(
-        m,
-        "",
-        "ds_wrap_rtn_b32",
-        4,
-        [data, more],
-        lambda memory, d, w: (memory - d if memory >= d else memory + w) & MASK32,
-    )
-
-
-@pytest.mark.parametrize("kind,suffix", [(F32, "f32"), (F64, "f64")])
-@pytest.mark.parametrize("mode", [DEFAULT_MODE, FLUSH_F32_MODE, 0x30F, 0x35A])
-def test_float_atomics(kind: FloatKind, suffix: str, mode: int) -> None:
-    """Rounding is to nearest even whatever MODE says; its denormal fields count."""
-    denorm = mode >> (4 if kind is F32 else 6) & 3
-    keep_in, keep_out = bool(denorm & 1), bool(denorm & 2)
-    size = kind.bits // 8
-    m = Machine(seed=9, lds_bytes=1024, mode=mode)
-    values = kind.samples(m.rng, 1024 // size)
-    m.lds[:] = np.array(values, f"u{size}").view(np.uint8)
-    data = kind.samples(m.rng, LANES)
-    adds_keep = kind is F64  # f64 sums are never flushed
-    run_atomic(
-        m,
-        f"ds_add_{suffix}",
-        f"ds_add_rtn_{suffix}",
-        size,
-        [data],
-        lambda a, b: kind.add(a, b, keep_in or adds_keep, keep_out or adds_keep),
-    )
-    m.lds[:] = np.array(values, f"u{size}").view(np.uint8)
-    for largest, name in ((False, "min"), (True, "max")):
-        run_atomic(
-            m,
-            f"ds_{name}_{suffix}",
-            f"ds_{name}_rtn_{suffix}",
-            size,
-            [data],
-            lambda a, b, largest=largest: kind.select(a, b, largest, keep_in),
-        )
-    m.lds[:] = np.array(values, f"u{size}").view(np.uint8)
-    compare = [values[i % 28] for i in range(LANES)]
-    run_atomic(
-        m,
-        f"ds_cmpst_{suffix}",
-        f"ds_cmpst_rtn_{suffix}",
-        size,
-        [compare, data],
-        lambda a, b, c: kind.compare_store(a, b, c, keep_in),
-    )
-
-
-@pytest.mark.parametrize("kind,suffix", [(F16, "f16"), (BF16, "bf16")])
-@pytest.mark.parametrize("mode", [DEFAULT_MODE, 0x330])
-def test_packed_atomics(kind: FloatKind, suffix: str, mode: int) -> None:
-    keep = bool(mode >> 6 & 3)
-    m = Machine(seed=10, lds_bytes=1024, mode=mode)
-    for _ in range(8):
-        m.lds[:] = np.array(packed(kind, m.rng, 256), np.uint32).view(np.uint8)
-        run_atomic(
-            m,
-            f"ds_pk_add_{suffix}",
-            f"ds_pk_add_rtn_{suffix}",
-            4,
-            [packed(kind, m.rng, LANES)],
-            lambda a, b: packed_add(kind, a, b, keep),
-        )
-
-
 # ---- Lanes
 
 
@@ -373,13 +174,31 @@ def swizzled(m: Machine, offset: int) -> list[int]:
     "offset,expected",
     [
         # The manual's tables, on inputs 1..0x20.
-        (0xE000, "1 11 9 19 5 15 d 1d 3 13 b 1b 7 17 f 1f 2 12 a 1a 6 16 e 1e 4 14 c 1c 8 18 10 20"),
-        (0xE010, "1 9 5 d 3 b 7 f 2 a 6 e 4 c 8 10 11 19 15 1d 13 1b 17 1f 12 1a 16 1e 14 1c 18 20"),
+        (
+            0xE000,
+            "1 11 9 19 5 15 d 1d 3 13 b 1b 7 17 f 1f 2 12 a 1a 6 16 e 1e 4 14 c 1c 8 18 10 20",
+        ),
+        (
+            0xE010,
+            "1 9 5 d 3 b 7 f 2 a 6 e 4 c 8 10 11 19 15 1d 13 1b 17 1f 12 1a 16 1e 14 1c 18 20",
+        ),
         (0xE01F, " ".join(f"{i + 1:x}" for i in range(32))),
-        (0xC020, "2 3 4 5 6 7 8 9 a b c d e f 10 11 12 13 14 15 16 17 18 19 1a 1b 1c 1d 1e 1f 20 1"),
-        (0xC420, "20 1 2 3 4 5 6 7 8 9 a b c d e f 10 11 12 13 14 15 16 17 18 19 1a 1b 1c 1d 1e 1f"),
-        (0xC021, "1 4 3 6 5 8 7 a 9 c b e d 10 f 12 11 14 13 16 15 18 17 1a 19 1c 1b 1e 1d 20 1f 2"),
-        (0xC421, "1f 2 1 4 3 6 5 8 7 a 9 c b e d 10 f 12 11 14 13 16 15 18 17 1a 19 1c 1b 1e 1d 20"),
+        (
+            0xC020,
+            "2 3 4 5 6 7 8 9 a b c d e f 10 11 12 13 14 15 16 17 18 19 1a 1b 1c 1d 1e 1f 20 1",
+        ),
+        (
+            0xC420,
+            "20 1 2 3 4 5 6 7 8 9 a b c d e f 10 11 12 13 14 15 16 17 18 19 1a 1b 1c 1d 1e 1f",
+        ),
+        (
+            0xC021,
+            "1 4 3 6 5 8 7 a 9 c b e d 10 f 12 11 14 13 16 15 18 17 1a 19 1c 1b 1e 1d 20 1f 2",
+        ),
+        (
+            0xC421,
+            "1f 2 1 4 3 6 5 8 7 a 9 c b e d 10 f 12 11 14 13 16 15 18 17 1a 19 1c 1b 1e 1d 20",
+        ),
     ],
 )
 def test_swizzle_published_tables(offset: int, expected: str) -> None:
@@ -423,7 +242,7 @@ def test_permutes(exec_mask: int) -> None:
     m.run("ds_permute_b32 v2, v1, v2 offset:8\nds_bpermute_b32 v3, v1, v3 offset:8")
     lane_of = (before[1].astype(np.uint64) + 8 & MASK32) // 4 % 64
     pushed, pulled = np.zeros(LANES, np.uint32), np.zeros(LANES, np.uint32)
-    for lane in np.flatnonzero(m.lanes):
+    for lane in m.active:
         pushed[lane_of[lane]] = before[2, lane]
     for lane in range(LANES):
         pulled[lane] = before[3, lane_of[lane]] if m.lanes[lane_of[lane]] else 0
@@ -484,7 +303,8 @@ def test_nop_and_exec_zero_touch_nothing() -> None:
     m = Machine(seed=18)  # no LDS at all
     m.exec = 0
     before = m.v.copy()
-    m.run("ds_nop\nds_read_b128 v[4:7], v1\nds_write_b64 v1, v[2:3]\nds_append v3\nds_add_u32 v1, v2")
+    m.run("ds_nop\nds_read_b128 v[4:7], v1\nds_write_b64 v1, v[2:3]\nds_append v3")
+    m.run("ds_add_u32 v1, v2")
     np.testing.assert_array_equal(m.v, before)
 
 
@@ -522,20 +342,8 @@ def test_beyond_the_allocation(code: str, size: int, partial: bool) -> None:
     assert error.value.address == m.v[1, 9]
 
 
-@pytest.mark.parametrize("code,size", [("ds_add_u32 v1, v2", 4), ("ds_add_f64 v1, v[2:3]", 8)])
-def test_misaligned_atomics(code: str, size: int) -> None:
-    m = Machine(seed=20, lds_bytes=1024)
-    m.v[1] = 64
-    m.v[1][33] = 64 + size // 2
-    with pytest.raises(MachineFault) as error:
-        m.run(code)
-    assert error.value.kind == FaultKind.MISALIGNED
-    assert error.value.lane == 33
-
-
 def test_global_wave_sync_is_refused() -> None:
     m = Machine()
     with pytest.raises(MachineFault, match="ds_gws_barrier") as error:
         m.run("ds_gws_barrier v2 offset:0 gds")
     assert error.value.kind == FaultKind.ILLEGAL_INSTRUCTION
-

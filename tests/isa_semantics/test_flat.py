@@ -17,27 +17,16 @@ from machine import (
     MachineFault,
 )
 from memory_oracle import (
-    BF16,
-    F16,
-    F32,
-    F64,
     LOADS,
     MASK32,
     MASK64,
     STORES,
-    FloatKind,
-    integer_updates,
-    packed,
-    packed_add,
     stored_bytes,
+    vector,
 )
 
 BYTES = 8192
 SHARED_WINDOW, PRIVATE_WINDOW = 1 << 48, 2 << 48
-
-
-def vector(first: int, dwords: int, bank: str = "v") -> str:
-    return f"{bank}{first}" if dwords == 1 else f"{bank}[{first}:{first + dwords - 1}]"
 
 
 def scratch_bytes(m: Machine, lane: int) -> bytes:
@@ -185,13 +174,13 @@ def test_load(kind: type[Place], offset: int, name: str) -> None:
     form = LOADS[name]
     for exec_mask in EXEC_MASKS:
         m = machine(1, exec_mask)
-        place = kind(m, form.bytes, offset)
+        place = kind(m, form.size, offset)
         before = m.v.copy()
         # The destination overlaps the address.
         run = m.run(text(place, f"load_{name}", vector(2, form.dwords), ""))
         expected = before.copy()
-        for lane in np.flatnonzero(m.lanes):
-            expected[2 : 2 + form.dwords, lane] = form.registers(place.read(lane, form.bytes))
+        for lane in m.active:
+            expected[2 : 2 + form.dwords, lane] = form.registers(place.read(lane, form.size))
         np.testing.assert_array_equal(m.v, expected)
         assert run.progress == 0
 
@@ -207,7 +196,7 @@ def test_store(kind: type[Place], offset: int, name: str) -> None:
         contents, before = place.contents(), m.v.copy()
         code = text(place, f"store_{name}", "", vector(8, dwords, "a"))
         run = m.run(code)
-        for lane in np.flatnonzero(m.lanes):
+        for lane in m.active:
             at = place.positions[lane]
             target = contents[lane if len(contents) > 1 else 0]
             target[at : at + size] = stored_bytes(
@@ -241,7 +230,7 @@ def test_load_agpr_aligned(name: str) -> None:
     m.run(f"global_load_{name} {vector(6, form.dwords, 'a')}, v[2:3], off sc0 nt sc1")
     for lane in range(LANES):
         at = int(index[lane]) * 16
-        data = m.memory[at : at + form.bytes].tobytes()
+        data = m.memory[at : at + form.size].tobytes()
         assert list(m.a[6 : 6 + form.dwords, lane]) == form.registers(data)
 
 
@@ -255,13 +244,13 @@ def test_flat_windows() -> None:
         2, np.array([bases[k] + int(p) for k, p in zip(kinds, positions, strict=True)], np.uint64)
     )
     m.exec = 0xFFFFFFF0FFFFFFFF
-    spaces = [
+    spaces: list[Callable[[int], bytes]] = [
         lambda lane: m.lds.tobytes(),
         lambda lane: scratch_bytes(m, lane),
         lambda lane: m.memory.tobytes(),
     ]
     m.run("flat_load_dwordx2 v[6:7], v[2:3] offset:16")
-    for lane in np.flatnonzero(m.lanes):
+    for lane in m.active:
         at = int(positions[lane]) + 16
         data = spaces[kinds[lane]](lane)[at : at + 8]
         assert list(m.v[6:8, lane]) == LOADS["dwordx2"].registers(data), lane
@@ -269,7 +258,7 @@ def test_flat_windows() -> None:
     expected = [bytearray(space(0)) for space in spaces]
     private = [bytearray(scratch_bytes(m, lane)) for lane in range(LANES)]
     m.run("flat_store_short v[2:3], v8 offset:8")
-    for lane in np.flatnonzero(m.lanes):
+    for lane in m.active:
         at = int(positions[lane]) + 8
         target = private[lane] if kinds[lane] == 1 else expected[kinds[lane]]
         target[at : at + 2] = int(m.v[8, lane]).to_bytes(4, "little")[:2]
@@ -292,121 +281,6 @@ def test_flat_atomic_in_lds_honours_mode_and_in_memory_does_not() -> None:
     assert m.memory.view(np.uint32)[0] == 4
 
 
-# ---- Atomics
-
-
-def run_atomic(
-    m: Machine,
-    mnemonic: str,
-    size: int,
-    data: list[list[int]],
-    update: Callable[..., int],
-    segments: tuple[str, ...] = ("global", "flat"),
-) -> None:
-    """Colliding addresses; lanes act in ascending order. `data`: consecutive source operands."""
-    dwords = size // 4
-    for segment in segments:
-        for returns in (False, True):
-            for i, values in enumerate(data):
-                for d in range(dwords):
-                    m.v[4 + i * dwords + d] = [v >> 32 * d & MASK32 for v in values]
-            positions = m.rng.integers(0, 16, LANES) * size
-            m.set_v64(2, m.address + positions.astype(np.uint64))
-            before, memory = m.v.copy(), m.memory.copy()
-            source = vector(4, dwords * len(data))
-            destination = f"{vector(4, dwords)}, " if returns else ""
-            tail = (", off" if segment == "global" else "") + (" sc0" if returns else "")
-            run = m.run(f"{segment}_atomic_{mnemonic} {destination}v[2:3], {source}{tail}")
-            expected = before.copy()
-            changed = False
-            for lane in np.flatnonzero(m.lanes):
-                at = int(positions[lane])
-                old = int.from_bytes(memory[at : at + size].tobytes(), "little")
-                new = update(old, *(values[lane] for values in data))
-                changed |= new != old
-                memory[at : at + size] = np.frombuffer(new.to_bytes(size, "little"), np.uint8)
-                if returns:
-                    expected[4 : 4 + dwords, lane] = [old >> 32 * d & MASK32 for d in range(dwords)]
-            np.testing.assert_array_equal(m.memory, memory, err_msg=mnemonic)
-            np.testing.assert_array_equal(m.v, expected, err_msg=mnemonic)
-            assert run.progress == changed
-
-
-INTEGER = ["swap", "add", "sub", "smin", "umin", "smax", "umax", "and", "or", "xor", "inc", "dec"]
-
-
-@pytest.mark.parametrize("operation", INTEGER)
-@pytest.mark.parametrize("bits", [32, 64])
-def test_integer_atomics(operation: str, bits: int) -> None:
-    update = integer_updates(bits)[operation]
-    for exec_mask in EXEC_MASKS[:2] + EXEC_MASKS[5:6]:
-        m = Machine(7, memory_bytes=1024)
-        m.exec = exec_mask
-        m.memory[:32] = 0
-        dtype = np.uint64 if bits == 64 else np.uint32
-        for high in (5, 1 << bits):
-            data = [int(x) for x in m.rng.integers(0, high, LANES, dtype)]
-            run_atomic(m, operation + ("_x2" if bits == 64 else ""), bits // 8, [data], update)
-
-
-@pytest.mark.parametrize("bits", [32, 64])
-def test_compare_and_swap(bits: int) -> None:
-    m = Machine(8, memory_bytes=1024)
-    m.exec = 0xFFFFFF00FFFFFFFF
-    m.memory[:] = 0
-    new = [int(x) for x in m.rng.integers(0, 2, LANES)]
-    compare = [int(x) for x in m.rng.integers(0, 2, LANES)]
-    run_atomic(
-        m,
-        "cmpswap" + ("_x2" if bits == 64 else ""),
-        bits // 8,
-        [new, compare],
-        lambda memory, stored, compared: stored if memory == compared else memory,
-    )
-
-
-@pytest.mark.parametrize("mode", [DEFAULT_MODE, FLUSH_F32_MODE, 0x30F])
-def test_float_atomics_ignore_mode(mode: int) -> None:
-    for kind, operation in (
-        (F32, "add_f32"),
-        (F64, "add_f64"),
-        (F64, "min_f64"),
-        (F64, "max_f64"),
-    ):
-        m = Machine(9, memory_bytes=1024, mode=mode)
-        size = kind.bits // 8
-        m.memory[:] = np.array(kind.samples(m.rng, 1024 // size), f"u{size}").view(np.uint8)
-
-        def update(a: int, b: int, kind: FloatKind = kind, operation: str = operation) -> int:
-            if operation.startswith("add"):
-                return kind.add(a, b)
-            return kind.select(a, b, operation.startswith("max"))
-
-        for _ in range(4):
-            run_atomic(m, operation, size, [kind.samples(m.rng, LANES)], update)
-
-
-@pytest.mark.parametrize("kind,suffix", [(F16, "f16"), (BF16, "bf16")])
-@pytest.mark.parametrize("mode", [DEFAULT_MODE, 0x30F])
-def test_packed_atomics(kind: FloatKind, suffix: str, mode: int) -> None:
-    m = Machine(10, memory_bytes=1024, mode=mode)
-    for _ in range(4):
-        m.memory[:] = np.array(packed(kind, m.rng, 256), np.uint32).view(np.uint8)
-        data = packed(kind, m.rng, LANES)
-        run_atomic(m, f"pk_add_{suffix}", 4, [data], lambda a, b: packed_add(kind, a, b))
-
-
-def test_atomic_with_scalar_base_and_offset() -> None:
-    m = Machine(11, memory_bytes=1024)
-    m.set_pair(4, m.address + 8)
-    m.v[2] = np.arange(LANES) * 4
-    words = m.memory.view(np.uint32).copy()
-    data = m.v[3].copy()
-    m.run("global_atomic_add v6, v2, v3, s[4:5] offset:-8 sc0")
-    np.testing.assert_array_equal(m.v[6], words[:LANES])
-    np.testing.assert_array_equal(m.memory.view(np.uint32)[:LANES], words[:LANES] + data)
-
-
 # ---- Loads to LDS
 
 
@@ -417,12 +291,12 @@ def test_load_to_lds(name: str, kind: type[Place], offset: int) -> None:
     for exec_mask in EXEC_MASKS:
         m = Machine(12, lds_bytes=1024, memory_bytes=BYTES, scratch_lane_bytes=256)
         m.exec = exec_mask
-        place = kind(m, form.bytes, offset)
+        place = kind(m, form.size, offset)
         m.s[M0] = 0xFFFC0000 | 64 | 3  # bits above 17 and the two lowest do not count
         before, lds = m.v.copy(), m.lds.copy().view(np.uint32)
         m.run(text(place, f"load_lds_{name}", "", ""))
-        for lane in np.flatnonzero(m.lanes):
-            (lds[(64 + offset) // 4 + lane],) = form.registers(place.read(lane, form.bytes))
+        for lane in m.active:
+            (lds[(64 + offset) // 4 + lane],) = form.registers(place.read(lane, form.size))
         np.testing.assert_array_equal(m.lds.view(np.uint32), lds)
         np.testing.assert_array_equal(m.v, before)
 
@@ -473,21 +347,6 @@ def test_outside_memory(code: str, size: int, partial: bool) -> None:
             m.run(code)
         assert error.value.kind == FaultKind.ILLEGAL_ADDRESS
         assert error.value.lane == 40
-
-
-@pytest.mark.parametrize(
-    "code,size",
-    [("global_atomic_add v[2:3], v4, off", 4), ("flat_atomic_swap_x2 v[2:3], v[4:5]", 8)],
-)
-def test_misaligned_atomics(code: str, size: int) -> None:
-    m = Machine(15, memory_bytes=1024)
-    addresses = np.full(LANES, m.address + 64, np.uint64)
-    addresses[7] += np.uint64(size // 2)
-    m.set_v64(2, addresses)
-    with pytest.raises(MachineFault) as error:
-        m.run(code)
-    assert error.value.kind == FaultKind.MISALIGNED
-    assert error.value.lane == 7
 
 
 @pytest.mark.parametrize(

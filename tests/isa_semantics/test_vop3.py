@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
+
 import numpy as np
 import pytest
+from builders import s24
+from int_oracle import clamp_s, clamp_u, signed
 from machine import ALL_LANES, DEFAULT_MODE, LANES, FaultKind, Machine, MachineFault
-from table_vop3 import VOP3_OPS, masked_sad
+from table_vop3 import VOP3_OPS, masked_sad, sad, sad16
 from vectors import BOTH_MODES, HOLES, VOP3, assemble_each, check_forms, row_names, text_of
 
 OTHER_ROWS = {
@@ -39,6 +44,52 @@ def test_plain(name: str, code: dict[str, tuple[int, ...] | None]) -> None:
     assert words is not None, text
     floats = any(k in ("f16", "f32", "f64") for k in (*op.srcs, op.dst))
     check_forms(name, op, [(text, words)], BOTH_MODES if floats else (DEFAULT_MODE,), count=512)
+
+
+def saturating(bits: int, *, is_signed: bool) -> Callable[[int], int]:
+    return lambda x: (clamp_s if is_signed else clamp_u)(x, bits) & ((1 << bits) - 1)
+
+
+S16, U16 = saturating(16, is_signed=True), saturating(16, is_signed=False)
+S32, U32 = saturating(32, is_signed=True), saturating(32, is_signed=False)
+# Name -> result with the clamp bit.
+CLAMPED: dict[str, Callable[..., object]] = {
+    "v_mad_i32_i24": lambda a, b, c: S32(s24(a) * s24(b) + signed(c, 32)),
+    "v_mad_u32_u24": lambda a, b, c: U32((a & 0xFFFFFF) * (b & 0xFFFFFF) + c),
+    "v_sad_u8": lambda a, b, c: U32(sad(a, b) + c),
+    "v_sad_hi_u8": lambda a, b, c: U32((sad(a, b) << 16) + c),
+    "v_sad_u16": lambda a, b, c: U32(sad16(a, b) + c),
+    "v_sad_u32": lambda a, b, c: U32(abs(a - b) + c),
+    "v_msad_u8": lambda a, b, c: U32(masked_sad(a, b) + c),
+    "v_mad_legacy_u16": lambda a, b, c: U16(a * b + c),
+    "v_mad_legacy_i16": lambda a, b, c: S16(a * b + c),
+    "v_mad_u16": lambda a, b, c: U16(a * b + c),
+    "v_mad_i16": lambda a, b, c: S16(a * b + c),
+    "v_mad_u32_u16": lambda a, b, c: U32(a * b + c),
+    "v_mad_i32_i16": lambda a, b, c: S32(a * b + signed(c, 32)),
+    "v_add_i32": lambda a, b: S32(a + b),
+    "v_sub_i32": lambda a, b: S32(a - b),
+    "v_add_i16": lambda a, b: S16(a + b),
+    "v_sub_i16": lambda a, b: S16(a - b),
+    "v_mad_u64_u32": lambda a, b, c: (clamp_u(a * b + c, 64), a * b + c >> 64 != 0),
+    "v_mad_i64_i32": lambda a, b, c: (
+        clamp_s(a * b + c, 64) & (1 << 64) - 1,
+        clamp_s(a * b + c, 64) != a * b + c,
+    ),
+    "v_qsad_pk_u16_u8": lambda a, b, c: sum(
+        U16(sad(a >> 8 * i & 0xFFFFFFFF, b) + (c >> 16 * i & 0xFFFF)) << 16 * i for i in range(4)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLAMPED)
+def test_integer_clamp_saturates(name: str) -> None:
+    fn = CLAMPED[name]
+    op = dataclasses.replace(VOP3_OPS[name], fn=lambda _m, *a: fn(*a))
+    text = text_of(name, op, "") + " clamp"
+    words = assemble_each([text])[text]
+    assert words is not None
+    check_forms(text, op, [(text, words)], count=384)
 
 
 def test_mqsad_u32() -> None:

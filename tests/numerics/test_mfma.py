@@ -17,8 +17,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -33,6 +33,7 @@ MXCSR_FLUSH = 0x9FC0
 MXCSR_FLUSH_UP = 0xDFC0
 Array = npt.NDArray[np.generic]
 Words = npt.NDArray[np.uint32]
+Places = npt.NDArray[np.int64]
 TYPES: dict[str, type] = {
     "f64": np.float64, "f32": np.float32, "xf32": np.float32, "f16": np.float16,
     "bf16": ml_dtypes.bfloat16, "i8": np.int8, "i32": np.int32,
@@ -84,22 +85,19 @@ class Shape:
 
     # Places: (register, lowest bit, lane), registers counting pairs for 64 bits.
 
-    @cache
-    def a_places(self, block: int, cbsz: int = 0, abid: int = 0) -> Array:
+    def a_places(self, block: int, cbsz: int = 0, abid: int = 0) -> Places:
         """Of the stored matrix, (m, stored k, 3)."""
         columns = range(self.k // 2 if self.sparse else self.k)
         return np.array(
             [[self.a_place(block, i, k, cbsz, abid) for k in columns] for i in range(self.m)]
         )
 
-    @cache
-    def b_places(self, block: int, blgp: int = 0) -> Array:
+    def b_places(self, block: int, blgp: int = 0) -> Places:
         """(k, n, 3)."""
-        columns = range(self.n)
-        return np.array([[self.b_place(block, k, j, blgp) for j in columns] for k in range(self.k)])
+        rows, columns = range(self.k), range(self.n)
+        return np.array([[self.b_place(block, k, j, blgp) for j in columns] for k in rows])
 
-    @cache
-    def d_places(self, block: int) -> Array:
+    def d_places(self, block: int) -> Places:
         """(m, n, 3)."""
         return np.array([[self.d_place(block, i, j) for j in range(self.n)] for i in range(self.m)])
 
@@ -161,7 +159,7 @@ def load_shapes(lib: ctypes.CDLL) -> dict[str, Shape]:
     names = list(Shape.__dataclass_fields__)[1:]
     fields = [("name", ctypes.c_char_p)] + [(field, ctypes.c_int) for field in names]
     raw = type("Raw", (ctypes.Structure,), {"_fields_": fields})()
-    shapes = {}
+    shapes: dict[str, Shape] = {}
     for position in itertools.count():
         if lib.vdev_test_mfma_shape(position, ctypes.byref(raw)) != 0:
             return shapes
@@ -201,7 +199,12 @@ def run(
 ) -> Words:
     """Runs len(a) instructions on uint32 registers of shape (count, registers, 64)."""
     out = np.zeros((len(a), shape.d_regs, 64), np.uint32) if d is None else d.copy()
-    for array, regs in ((a, shape.a_regs), (b, shape.b_regs), (c, shape.c_regs), (out, shape.d_regs)):
+    for array, regs in (
+        (a, shape.a_regs),
+        (b, shape.b_regs),
+        (c, shape.c_regs),
+        (out, shape.d_regs),
+    ):
         assert array.shape == (len(a), regs, 64) and array.dtype == np.uint32
     status = lib.vdev_test_mfma(
         shape.name.encode(), len(a), pointer(a), pointer(b), pointer(c), pointer(out),
@@ -211,21 +214,23 @@ def run(
     return out
 
 
-def read(registers: Words, kind: str, places: Array) -> Array:
+def read(registers: Words, kind: str, places: Places) -> Array:
     """Elements of every instruction: registers (count, registers, 64), places (..., 3)."""
     reg, bit, lane = (places[..., n] for n in range(3))
     if bits(kind) == 64:
         low, high = registers[:, 2 * reg, lane], registers[:, 2 * reg + 1, lane]
         return (low | high.astype(np.uint64) << np.uint64(32)).view(np.float64)
-    raw = (registers[:, reg, lane] >> bit.astype(np.uint32)).astype(UINT[bits(kind)])
+    raw: Array = (registers[:, reg, lane] >> bit.astype(np.uint32)).astype(UINT[bits(kind)])
     return raw.view(TYPES[kind])
 
 
-def write(registers: Words, kind: str, places: Array, values: Array) -> None:
+def write(registers: Words, kind: str, places: Places, values: Array) -> None:
     """Ors 8 to 32 bit elements, shaped like places, into every instruction."""
     reg, bit, lane = (places[..., n] for n in range(3))
     raw = np.asarray(values).view(UINT[bits(kind)]).astype(np.uint32) << bit.astype(np.uint32)
-    np.bitwise_or.at(registers, (slice(None), reg, lane), raw)
+    flat = registers.reshape(len(registers), -1)
+    for instruction in flat:
+        np.bitwise_or.at(instruction, reg * 64 + lane, raw)
 
 
 def as_registers(values: Array, regs: int) -> Words:
@@ -290,6 +295,7 @@ def layout_lines(s: Shape) -> Iterator[str]:
     for (cbsz, abid), b, i, k in itertools.product(
         pairs, range(s.blocks), range(s.m), range(0, s.k, 4 if s.sparse else 1)
     ):
+        place: tuple[int, ...]
         if s.sparse:  # the calculator names the register half that holds two of four elements
             reg, bit, lane = s.a_place(b, i, k // 2)
             place = (reg, bit, lane) if bits(s.a_type) == 8 else (reg, 0, lane)
@@ -338,7 +344,7 @@ def test_matrix_product(vdev_lib: ctypes.CDLL, shape: Shape) -> None:
         index = rng.integers(0, 2**32, (1, 1, 64), dtype=np.uint32)
         signs = [-1 if s.d_type == "f64" and blgp >> n & 1 else 1 for n in range(3)]
         permutation = 0 if s.d_type == "f64" else blgp
-        got = run(vdev_lib, s, a, b, index if s.sparse else d, d, **control)
+        got = run(vdev_lib, s, a, b, index if s.sparse else d, d, cbsz=cbsz, abid=abid, blgp=blgp)
         for block in range(s.blocks):
             stored = read(a, s.a_type, s.a_places(block, cbsz, abid))[0].astype(np.float64)
             lhs = stored
@@ -378,7 +384,8 @@ def test_published_steps(
         a, b, c = (np.zeros((1, r, 64), np.uint32) for r in (s.a_regs, s.b_regs, s.c_regs))
         element, count = UINT[bits(s.a_type)], len(batch)
         diagonal = s.d_places(0)[range(count), range(count)]
-        rows, columns = (np.array([v[n] for v in batch], element) for n in (0, 1))
+        rows: Array = np.array([v[0] for v in batch], element)
+        columns: Array = np.array([v[1] for v in batch], element)
         write(a, s.a_type, s.a_places(0)[:count], rows)
         write(b, s.b_type, s.b_places(0)[:, :count], np.ascontiguousarray(columns.T))
         write(c, "f32", diagonal, np.array([v[2] for v in batch], np.uint32))
@@ -443,7 +450,9 @@ def test_overlapping_operands(vdev_lib: ctypes.CDLL, shape: Shape) -> None:
     size = 2 * (s.a_regs + s.b_regs + s.c_regs + s.d_regs)
     for _ in range(4):
         rows = [int(rng.integers(size - n)) for n in (s.a_regs, s.b_regs, s.c_regs, s.d_regs)]
-        file = as_registers(random_values(rng, "normal", s.b_type, (1, 64, size * 32 // bits(s.b_type))), size)
+        file = as_registers(
+            random_values(rng, "normal", s.b_type, (1, 64, size * 32 // bits(s.b_type))), size
+        )
         a, b, c, d = (
             file[:, r : r + n].copy()
             for r, n in zip(rows, (s.a_regs, s.b_regs, s.c_regs, s.d_regs), strict=True)
@@ -554,8 +563,8 @@ def test_names_and_opcodes_are_those_of_the_assembler(shapes: dict[str, Shape]) 
         return f"v{first}" if count == 1 else f"v[{first}:{first + count - 1}]"
 
     lines = [
-        f"{s.name} {registers(0, s.d_regs)}, {registers(64, s.a_regs)}, {registers(128, s.b_regs)}, "
-        + registers(192 if s.sparse else 0, s.c_regs)
+        f"{s.name} {registers(0, s.d_regs)}, {registers(64, s.a_regs)}, "
+        f"{registers(128, s.b_regs)}, {registers(192 if s.sparse else 0, s.c_regs)}"
         for s in shapes.values()
     ]
     out, errors = assemble(lines)
@@ -609,7 +618,7 @@ def test_against_mmasim(vdev_lib: ctypes.CDLL, shape: Shape, mode: str) -> None:
     out = run(vdev_lib, s, a, b, c)
     model = mmasim.MFMA("CDNA3", s.name.removeprefix("v_mfma_"))
 
-    def tensor(values: Array, kind: str) -> torch.Tensor:
+    def tensor(values: Array, kind: str) -> Any:
         signed = {8: np.uint8, 16: np.int16, 32: np.int32, 64: np.int64}[bits(kind)]
         dtype = {
             "f64": torch.float64, "f32": torch.float32, "xf32": torch.float32,
@@ -628,5 +637,5 @@ def test_against_mmasim(vdev_lib: ctypes.CDLL, shape: Shape, mode: str) -> None:
         expected = model.dpa(lhs[:, :, None].expand(full), rhs[:, None].expand(full), addend)
         expected = expected.contiguous().numpy()
         expected_bits = np.where(np.isnan(expected), unsigned(nan), expected.view(unsigned))
-        got = read(out, s.d_type, s.d_places(block)).view(unsigned)
+        got: Array = read(out, s.d_type, s.d_places(block)).view(unsigned)
         np.testing.assert_array_equal(got, expected_bits)

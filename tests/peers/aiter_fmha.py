@@ -146,9 +146,9 @@ class Forward:
             for name, x in {"q": q, "k": k, "v": v, "o": q}.items():
                 fields[f"{name}_stride_seq"], fields[f"{name}_stride_head"] = x.strides[-3:-1]
                 fields[f"{name}_stride_batch"] = 0 if self._variant.varlen else x.strides[0]
-            for name, x in {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_kv": cu_seqlens_kv}.items():
-                if x is not None:
-                    fields[name] = fields[f"{name}_padded"] = buffers.put(x)
+            for name, cu in {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_kv": cu_seqlens_kv}.items():
+                if cu is not None:
+                    fields[name] = fields[f"{name}_padded"] = buffers.put(cu)
             grid = self._grid(batch, num_heads_q, seqlen_q)
             self._kernel.launch(grid, LANES, _BLOCK.pack(*fields.values()))
             return (

@@ -93,7 +93,7 @@ def attention(
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """float64 attention of (seqlen, num_heads, head_dim) arrays: out, and lse (num_heads, seqlen).
 
-    The causal mask is aligned at the bottom right.
+    The causal mask is aligned at the bottom right; a row that sees no key has out 0 and lse -inf.
     """
     group = q.shape[1] // k.shape[1]
     q, k, v = (x.astype(np.float64).transpose(1, 0, 2) for x in (q, k, v))
@@ -104,9 +104,11 @@ def attention(
         hidden = ~np.tri(rows, columns, columns - rows, dtype=bool)
         scores[:, hidden] = -np.inf
     top = scores.max(axis=-1, keepdims=True)
-    weights = np.exp(scores - top)
+    weights = np.exp(scores - np.where(top == -np.inf, 0, top))
     total = weights.sum(axis=-1, keepdims=True)
-    return (weights / total @ v).transpose(1, 0, 2), (top + np.log(total))[..., 0]
+    with np.errstate(divide="ignore"):
+        lse = top + np.log(total)
+    return (weights / np.where(total == 0, 1, total) @ v).transpose(1, 0, 2), lse[..., 0]
 
 
 def normal(rng: np.random.Generator, *shape: int) -> np.ndarray[Any, Any]:

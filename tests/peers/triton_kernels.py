@@ -47,9 +47,7 @@ def layer_norm(x, weight, bias, out, columns, epsilon, TILE: tl.constexpr):
 
 
 @triton.jit
-def matmul(
-    a, b, d, m, n, k, TILE_M: tl.constexpr, TILE_N: tl.constexpr, TILE_K: tl.constexpr
-):
+def matmul(a, b, d, m, n, k, TILE_M: tl.constexpr, TILE_N: tl.constexpr, TILE_K: tl.constexpr):
     """D = A @ B, row-major, float32 result. Software pipelined through LDS into MFMA."""
     rows = tl.program_id(0) * TILE_M + tl.arange(0, TILE_M)
     columns = tl.program_id(1) * TILE_N + tl.arange(0, TILE_N)

@@ -47,9 +47,7 @@ class Program:
     ) -> None:
         names = function.arg_names[: len(args)]
         signature = {name: _type(arg) for name, arg in zip(names, args, strict=True)}
-        facts = {
-            (i,): _POINTER_FACTS for i, arg in enumerate(args) if isinstance(arg, np.ndarray)
-        }
+        facts = {(i,): _POINTER_FACTS for i, arg in enumerate(args) if isinstance(arg, np.ndarray)}
         source = ASTSource(
             function, signature | dict.fromkeys(constants, "constexpr"), constants, facts
         )
@@ -80,9 +78,7 @@ class Program:
                     values.append(arg)
             # Two addresses that the compiler appends: global scratch and profile scratch, unused.
             kernarg = struct.pack(format_ + _pad(format_, 8) + "QQ", *values, 0, 0)
-            self._kernel.launch(
-                (*grid, 1, 1)[:3], self._lanes, kernarg, self.dynamic_lds_bytes
-            )
+            self._kernel.launch((*grid, 1, 1)[:3], self._lanes, kernarg, self.dynamic_lds_bytes)
             return [read(at[id(array)], array.shape, array.dtype) for array in outputs]
 
 

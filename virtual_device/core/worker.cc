@@ -12,7 +12,8 @@ namespace vdev {
 namespace {
 
 constexpr u64 kSliceInstructions = 1u << 20;  // of a workgroup before another one may run
-constexpr u32 kLoopsBeforeProof = 1024;       // iterations of one loop before its state is hashed
+constexpr u32 kLoopsPerSlice = 1024;          // passes through one loop's head: it may be waiting
+constexpr u32 kMaxProofInterval = 1024;       // slices between attempts to prove that it waits
 constexpr u64 kSpinGraceNs = 1'000'000'000;   // a host thread or another stream may still write
 
 u64 next_random(u64& state) {  // xorshift64*
@@ -152,12 +153,13 @@ Worker::Slice Worker::run(Resident& resident) {
   const DeviceOptions& options = resident.launch->options;
   const u32 n = wg.num_waves;
   u64 used = 0;
-  bool looping = false;
+  bool looping = false, slept = false;
+  for (Wave* wave : wg.waves) wave->loop_count = 0;
   mxcsr_ = _mm_getcsr();
   const u32 host_mxcsr = mxcsr_;
   Slice result = Slice::kExpired;
   try {
-    while (used < kSliceInstructions && !looping) {
+    while (used < kSliceInstructions && !looping && !slept) {
       const u32 first = options.seed ? static_cast<u32>(next_random(resident.random) % n) : 0;
       for (u32 i = 0; i < n; ++i) {
         Wave& wave = *wg.waves[first + i < n ? first + i : first + i - n];
@@ -168,7 +170,8 @@ Worker::Slice Worker::run(Resident& resident) {
         run_wave(wave, quantum);
         used += wave.instructions - before;
         // A loop that goes on and on may wait for a workgroup that has not run yet.
-        if (wave.loop_count >= kLoopsBeforeProof || wave.sleeping) looping = true;
+        looping |= wave.loop_count >= kLoopsPerSlice;
+        slept |= wave.sleeping;
         wave.sleeping = false;
       }
       if (wg.waves_done == n) {
@@ -177,7 +180,7 @@ Worker::Slice Worker::run(Resident& resident) {
       }
     }
     wg.instructions += used;
-    if (result == Slice::kExpired) check_watchdog(resident);
+    if (result == Slice::kExpired) check_watchdog(resident, looping || slept);
   } catch (const Fault& fault) {
     report_fault(resident, fault);
     result = Slice::kFaulted;
@@ -252,7 +255,7 @@ bool Worker::proved_spinning(Resident& resident) {
   return launch.progress.load() == progress;
 }
 
-void Worker::check_watchdog(Resident& resident) {
+void Worker::check_watchdog(Resident& resident, bool looping) {
   LaunchState& launch = *resident.launch;
   Workgroup& wg = resident.workgroup;
   const u64 progress = launch.progress.load();
@@ -260,6 +263,7 @@ void Worker::check_watchdog(Resident& resident) {
     wg.progress_seen = progress;
     wg.instructions_at_progress = wg.instructions;
     wg.spinning_since_ns = 0;
+    resident.slices_to_proof = resident.proof_interval = 1;
     return;
   }
   if (wg.instructions - wg.instructions_at_progress > launch.options.max_instructions) {
@@ -269,11 +273,14 @@ void Worker::check_watchdog(Resident& resident) {
                   static_cast<unsigned long long>(wg.instructions - wg.instructions_at_progress));
     raise(FaultKind::kRunaway, text);
   }
-  if (!proved_spinning(resident)) {
+  if (!looping || --resident.slices_to_proof > 0) return;
+  if (!proved_spinning(resident)) {  // hashing registers is costly: ask less and less often
     wg.spinning_since_ns = 0;
+    resident.proof_interval = std::min(2 * resident.proof_interval, kMaxProofInterval);
+    resident.slices_to_proof = resident.proof_interval;
     return;
   }
-  for (Wave* wave : wg.waves) wave->loop_count = 0;
+  resident.slices_to_proof = 1;
   if (wg.spinning_since_ns == 0) wg.spinning_since_ns = now_ns();
   // Nobody can release it: every workgroup that could run has had its turns, and so has the host.
   const u64 started = std::min(launch.next.load(), launch.num_workgroups);

@@ -23,23 +23,25 @@ struct Worker {
   // Gives every workgroup that it holds a slice, oldest first. False: it holds none.
   bool run_slice();
   bool holds(const LaunchState* launch) const;
+  // One instruction of a wave whose MODE asks for GPR indexing or VSKIP (Wave::special).
+  void step_special(Wave& wave, const Inst& inst);
 
  private:
   struct Resident {
     std::shared_ptr<LaunchState> launch;
     Workgroup workgroup;
     u64 random = 0;
+    u32 slices_to_proof = 1, proof_interval = 1;  // patience before the next costly proof
   };
   enum class Slice { kFinished, kExpired, kFaulted };
 
   Slice run(Resident& resident);
   // Runs one wave for up to `quantum` instructions.
   void run_wave(Wave& wave, u32 quantum);
-  void step_special(Wave& wave, const Inst& inst);
   void report_fault(Resident& resident, const Fault& fault);
   void retire(Resident& resident, bool finished);
   bool proved_spinning(Resident& resident);
-  void check_watchdog(Resident& resident);
+  void check_watchdog(Resident& resident, bool looping);
   Wave* take_wave();
 
   Device& device_;

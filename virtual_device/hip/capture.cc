@@ -106,6 +106,7 @@ void Runtime::forbid_in_capture() {
 }
 
 void Runtime::forbid_legacy_in_capture() {
+  if (num_captures.load(std::memory_order_acquire) == 0) return;
   std::unique_lock lock(capture_mutex);
   bool forbidden = false;
   for (const auto& stream : live_streams()) {

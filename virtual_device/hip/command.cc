@@ -47,7 +47,6 @@ LaunchResult run(Runtime& runtime, const Command& command) {
 
 hipError_t Runtime::enqueue(const std::shared_ptr<Stream>& stream, Command command, bool wait) {
   if (num_captures.load(std::memory_order_acquire) > 0) {
-    if (stream == null_stream_) forbid_legacy_in_capture();
     if (wait && !capturing(*stream)) forbid_in_capture();
     if (capture_command(*this, *stream, command)) return hipSuccess;
   }

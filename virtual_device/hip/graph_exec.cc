@@ -44,9 +44,6 @@ hipError_t launch(hipGraphExec_t exec, hipStream_t stream) {
     const auto e = runtime.graph_execs.get(exec);
     const auto s = runtime.stream(stream);
     forbid_capturing_stream(runtime, *s);
-    if (s == runtime.null_stream() && runtime.num_captures > 0) {
-      runtime.forbid_legacy_in_capture();
-    }
     std::unique_lock lock(e->mutex);
     const std::shared_ptr<const GraphPlan> plan = e->plan;
     Task task;

@@ -86,19 +86,18 @@ HIP_API hipFreeAsync(void* pointer, hipStream_t stream) {
     const u64 address = reinterpret_cast<u64>(pointer);
     const auto allocation = runtime.device.memory().find(address);
     require(allocation && allocation->base == address && allocation->kind == MemoryKind::kDevice);
-    {
-      std::unique_lock lock(runtime.pool_mutex);
-      Runtime::PoolBlock& block = runtime.pool_blocks[address];  // of hipMalloc: without a pool
-      require(!block.freeing);
-      block.freeing = true;
-    }
     Task task;
     task.always = true;
     task.run = [&runtime, address] {
       runtime.release(address);
       return LaunchResult{};
     };
+    // The task cannot take the block out of the table before this lock is released.
+    std::unique_lock lock(runtime.pool_mutex);
+    Runtime::PoolBlock& block = runtime.pool_blocks[address];  // of hipMalloc: without a pool
+    require(!block.freeing);
     runtime.submit(s, std::move(task));
+    block.freeing = true;
     return hipSuccess;
   });
 }

@@ -140,6 +140,7 @@ Point Runtime::submit(const std::shared_ptr<Stream>& stream, Task task) {
     }
   };
   if (stream == null_stream_) {
+    forbid_legacy_in_capture();
     std::unique_lock lock(streams_mutex_);
     for (const auto& other : live_) {
       if (other->blocking()) wait_for(other);

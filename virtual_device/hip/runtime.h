@@ -59,7 +59,7 @@ class Runtime {
   // Refuses calls that are not permitted while this thread or, in global mode, any thread is
   // capturing, and invalidates the captures concerned.
   void forbid_in_capture();
-  // Refuses work on the null stream while a blocking stream is capturing.
+  // Refuses to use the null stream while a blocking stream is capturing.
   void forbid_legacy_in_capture();
   bool capturing(const Stream& stream);
   std::mutex capture_mutex;

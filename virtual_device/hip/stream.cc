@@ -74,9 +74,6 @@ HIP_API hipStreamSynchronize(hipStream_t stream) {
   return api([&](Runtime& runtime) {
     const auto s = runtime.stream(stream);
     forbid_capturing_stream(runtime, *s);
-    if (s == runtime.null_stream() && runtime.num_captures > 0) {
-      runtime.forbid_legacy_in_capture();
-    }
     return runtime.synchronize(s);
   });
 }
@@ -91,12 +88,11 @@ HIP_API hipStreamQuery(hipStream_t stream) {
     forbid_capturing_stream(runtime, *s);
     const auto busy = [](const Stream& other) { return !other.finished(other.submitted()); };
     if (busy(*s)) return hipErrorNotReady;
-    if (s == runtime.null_stream()) {
-      for (const auto& other : runtime.live_streams()) {
-        if (other->blocking() && busy(*other)) return hipErrorNotReady;
-      }
+    if (s != runtime.null_stream()) return s->claim_fault();
+    for (const auto& other : runtime.live_streams()) {
+      if (other->blocking() && busy(*other)) return hipErrorNotReady;
     }
-    return s->claim_fault();
+    return runtime.synchronize(s);  // nothing to wait for, but faults to gather
   });
 }
 

@@ -15,7 +15,8 @@ void lds_deposit(Wave& w, u32 base, u64 mask, const Reg& value) {
 namespace {
 
 void check_scratch(const Wave& w, u64 offset, u32 bytes, const char* verb, int lane) {
-  if (offset <= w.scratch_bytes && bytes <= w.scratch_bytes - offset) [[likely]] return;
+  if (offset <= w.scratch_bytes && bytes <= w.scratch_bytes - offset) [[likely]]
+    return;
   char text[128];
   std::snprintf(text, sizeof text,
                 "scratch %s of %u bytes at offset 0x%llx, beyond the %u bytes per lane", verb,

@@ -11,15 +11,29 @@
 //   on: no tearing of naturally aligned dwords, order as on x86 (stronger than on the device).
 #pragma once
 
+#include <algorithm>
+
 #include "core/wave.h"
 #include "isa/operand.h"
 
 namespace vdev {
 
 enum class Shape : u8 {
-  kU8, kI8, kU16, kI16, kB32, kB64, kB96, kB128,
+  kU8,
+  kI8,
+  kU16,
+  kI16,
+  kB32,
+  kB64,
+  kB96,
+  kB128,
   // One half of a register.
-  kU8D16, kI8D16, kB16D16, kU8D16Hi, kI8D16Hi, kB16D16Hi,
+  kU8D16,
+  kI8D16,
+  kB16D16,
+  kU8D16Hi,
+  kI8D16Hi,
+  kB16D16Hi,
 };
 // What a D16 load does to the other half of its register. The manual: "When ECC is enabled 16-bit
 // memory loads write the full 32-bit VGPR. Unused bits are set to zero." MI300 runs as
@@ -28,19 +42,39 @@ inline constexpr bool kD16KeepsOtherHalf = false;
 inline constexpr u32 kD16Effects = kD16KeepsOtherHalf ? kD16 | kReadsDst : 0u;
 constexpr u32 shape_bytes(Shape s) {
   switch (s) {
-    case Shape::kU8: case Shape::kI8: case Shape::kU8D16: case Shape::kI8D16:
-    case Shape::kU8D16Hi: case Shape::kI8D16Hi: return 1;
-    case Shape::kU16: case Shape::kI16: case Shape::kB16D16: case Shape::kB16D16Hi: return 2;
-    case Shape::kB64: return 8;
-    case Shape::kB96: return 12;
-    case Shape::kB128: return 16;
-    default: return 4;
+    case Shape::kU8:
+    case Shape::kI8:
+    case Shape::kU8D16:
+    case Shape::kI8D16:
+    case Shape::kU8D16Hi:
+    case Shape::kI8D16Hi:
+      return 1;
+    case Shape::kU16:
+    case Shape::kI16:
+    case Shape::kB16D16:
+    case Shape::kB16D16Hi:
+      return 2;
+    case Shape::kB64:
+      return 8;
+    case Shape::kB96:
+      return 12;
+    case Shape::kB128:
+      return 16;
+    default:
+      return 4;
   }
 }
 constexpr bool shape_high_half(Shape s) { return s >= Shape::kU8D16Hi; }
 constexpr bool shape_d16(Shape s) { return s >= Shape::kU8D16; }
 constexpr int shape_dwords(Shape s) {
   return shape_bytes(s) < 4 ? 1 : static_cast<int>(shape_bytes(s) / 4);
+}
+
+// The operand of a row that holds so many dwords without an arithmetic meaning.
+constexpr OperandSpec dwords_spec(int dwords) {
+  return dwords == 1   ? OperandSpec(Type::kB32)
+         : dwords == 2 ? OperandSpec(Type::kB64)
+                       : OperandSpec(Type::kRaw, dwords);
 }
 
 template <class T>
@@ -56,16 +90,23 @@ inline void load_lane(Reg* dst, int lane, const std::byte* from) {
   u32& out = dst->lane[lane];
   auto half = [&out](u32 value) {
     const u32 other = kD16KeepsOtherHalf ? out : 0;
-    out = shape_high_half(S) ? (other & 0xffff) | value << 16 : (other & ~0xffffu) | (value & 0xffff);
+    out =
+        shape_high_half(S) ? (other & 0xffff) | value << 16 : (other & ~0xffffu) | (value & 0xffff);
   };
-  if constexpr (S == Shape::kU8) out = read_as<u8>(from);
-  else if constexpr (S == Shape::kI8) out = static_cast<u32>(i32{read_as<i8>(from)});
-  else if constexpr (S == Shape::kU16) out = read_as<u16>(from);
-  else if constexpr (S == Shape::kI16) out = static_cast<u32>(i32{read_as<i16>(from)});
-  else if constexpr (S == Shape::kU8D16 || S == Shape::kU8D16Hi) half(read_as<u8>(from));
+  if constexpr (S == Shape::kU8)
+    out = read_as<u8>(from);
+  else if constexpr (S == Shape::kI8)
+    out = static_cast<u32>(i32{read_as<i8>(from)});
+  else if constexpr (S == Shape::kU16)
+    out = read_as<u16>(from);
+  else if constexpr (S == Shape::kI16)
+    out = static_cast<u32>(i32{read_as<i16>(from)});
+  else if constexpr (S == Shape::kU8D16 || S == Shape::kU8D16Hi)
+    half(read_as<u8>(from));
   else if constexpr (S == Shape::kI8D16 || S == Shape::kI8D16Hi)
     half(static_cast<u32>(i32{read_as<i8>(from)}));
-  else if constexpr (S == Shape::kB16D16 || S == Shape::kB16D16Hi) half(read_as<u16>(from));
+  else if constexpr (S == Shape::kB16D16 || S == Shape::kB16D16Hi)
+    half(read_as<u16>(from));
   else {
     constexpr int kDwords = shape_dwords(S);
     out = read_as<u32>(from);

@@ -14,71 +14,86 @@
 namespace vdev {
 namespace atomic {
 
-template <class T> struct Swap {
+template <class T>
+struct Swap {
   using Value = T;
   T operator()(T, T data, T) const { return data; }
 };
-template <class T> struct Add {
+template <class T>
+struct Add {
   using Value = T;
   T operator()(T memory, T data, T) const { return memory + data; }
 };
-template <class T> struct Sub {
+template <class T>
+struct Sub {
   using Value = T;
   T operator()(T memory, T data, T) const { return memory - data; }
 };
-template <class T> struct Rsub {
+template <class T>
+struct Rsub {
   using Value = T;
   T operator()(T memory, T data, T) const { return data - memory; }
 };
-template <class T> struct Inc {
+template <class T>
+struct Inc {
   using Value = T;
   T operator()(T memory, T data, T) const { return memory >= data ? T{0} : memory + 1; }
 };
-template <class T> struct Dec {
+template <class T>
+struct Dec {
   using Value = T;
   T operator()(T memory, T data, T) const {
     return memory == 0 || memory > data ? data : memory - 1;
   }
 };
-template <class T> struct Umin {
+template <class T>
+struct Umin {
   using Value = T;
   T operator()(T memory, T data, T) const { return std::min(memory, data); }
 };
-template <class T> struct Umax {
+template <class T>
+struct Umax {
   using Value = T;
   T operator()(T memory, T data, T) const { return std::max(memory, data); }
 };
-template <class T> struct Smin {
+template <class T>
+struct Smin {
   using Value = T;
   using Signed = std::make_signed_t<T>;
   T operator()(T memory, T data, T) const {
     return static_cast<Signed>(data) < static_cast<Signed>(memory) ? data : memory;
   }
 };
-template <class T> struct Smax {
+template <class T>
+struct Smax {
   using Value = T;
   using Signed = std::make_signed_t<T>;
   T operator()(T memory, T data, T) const {
     return static_cast<Signed>(data) > static_cast<Signed>(memory) ? data : memory;
   }
 };
-template <class T> struct And {
+template <class T>
+struct And {
   using Value = T;
   T operator()(T memory, T data, T) const { return memory & data; }
 };
-template <class T> struct Or {
+template <class T>
+struct Or {
   using Value = T;
   T operator()(T memory, T data, T) const { return memory | data; }
 };
-template <class T> struct Xor {
+template <class T>
+struct Xor {
   using Value = T;
   T operator()(T memory, T data, T) const { return memory ^ data; }
 };
-template <class T> struct MaskOr {
+template <class T>
+struct MaskOr {
   using Value = T;
   T operator()(T memory, T mask, T bits) const { return (memory & ~mask) | bits; }
 };
-template <class T> struct Wrap {
+template <class T>
+struct Wrap {
   using Value = T;
   T operator()(T memory, T data, T wrap) const {
     return memory >= data ? memory - data : memory + wrap;
@@ -86,28 +101,33 @@ template <class T> struct Wrap {
 };
 // The order of the two data operands differs: memory instructions give the new value first, DS
 // the value to compare with.
-template <class T> struct CmpSwap {
+template <class T>
+struct CmpSwap {
   using Value = T;
   T operator()(T memory, T data, T compare) const { return memory == compare ? data : memory; }
 };
-template <class T> struct CmpStore {
+template <class T>
+struct CmpStore {
   using Value = T;
   T operator()(T memory, T compare, T data) const { return memory == compare ? data : memory; }
 };
 
 // Input denormals that are flushed are flushed before the comparison.
-template <class F> struct FloatCmpStore {
+template <class F>
+struct FloatCmpStore {
   using Value = BitsOf<F>;
   FpMode mode;
   Value operator()(Value memory, Value compare, Value data) const {
     const Value a = flush_in<F>(memory, mode), b = flush_in<F>(compare, mode);
-    const bool equal = !is_nan<F>(a) && !is_nan<F>(b) && (a == b || (is_zero<F>(a) && is_zero<F>(b)));
+    const bool equal =
+        !is_nan<F>(a) && !is_nan<F>(b) && (a == b || (is_zero<F>(a) && is_zero<F>(b)));
     return equal ? flush_in<F>(data, mode) : memory;
   }
 };
 // A signalling NaN wins, quieted; otherwise numbers win over NaNs and -0 is below +0. Flushing
 // affects the comparison only: the result is one of the operands.
-template <class F, bool kMax> struct FloatSelect {
+template <class F, bool kMax>
+struct FloatSelect {
   using Value = BitsOf<F>;
   FpMode mode;
   Value operator()(Value memory, Value data, Value) const {
@@ -115,12 +135,15 @@ template <class F, bool kMax> struct FloatSelect {
     if (is_snan<F>(data)) return quiet<F>(data);
     if (is_nan<F>(data)) return memory;
     if (is_nan<F>(memory)) return data;
-    const auto a = order_key<F>(flush_in<F>(memory, mode)), b = order_key<F>(flush_in<F>(data, mode));
+    const auto a = order_key<F>(flush_in<F>(memory, mode)),
+               b = order_key<F>(flush_in<F>(data, mode));
     return (kMax ? b > a : b < a) ? data : memory;
   }
 };
-template <class F> using FloatMin = FloatSelect<F, false>;
-template <class F> using FloatMax = FloatSelect<F, true>;
+template <class F>
+using FloatMin = FloatSelect<F, false>;
+template <class F>
+using FloatMax = FloatSelect<F, true>;
 
 // The first NaN operand, memory before data, quieted; the sum of opposite infinities is the
 // default NaN.
@@ -147,30 +170,40 @@ struct AddF64 {  // flushes nowhere
   }
 };
 
-inline u16 add_halves(F16, u16 memory, u16 data, const FpMode& mode) {
-  return add_f16(memory, data, mode);
-}
-// In f32 and then rounded: sums of p significant bits may be rounded twice when the first time
-// leaves 2p + 2 of them, here 24 >= 18.
+// Halves are added in f32 and then rounded: a sum of p significant bits may be rounded twice when
+// the first time leaves 2p + 2 of them; f32 has 24, f16 11 and bf16 8.
 using Bf16 = FloatFormat<u16, 7, 8>;
-inline u16 add_halves(Bf16, u16 memory, u16 data, const FpMode& mode) {
-  const u16 a = flush_in<Bf16>(memory, mode), b = flush_in<Bf16>(data, mode);
-  const f32 sum = bit_cast<f32>(u32{a} << 16) + bit_cast<f32>(u32{b} << 16);
-  if (sum != sum) return propagate_nan<Bf16>(mode, a, b);
-  return flush_out<Bf16>(f32_to_bf16(bit_cast<u32>(sum), false), mode);
+inline f32 widen(F16, u16 x) { return bit_cast<f32>(widen_f16(x)); }
+inline f32 widen(Bf16, u16 x) { return bit_cast<f32>(u32{x} << 16); }
+inline u16 narrow(F16, f32 x) {
+  return f32_to_f16(bit_cast<u32>(x), Round::kNearestEven, FpMode{});
 }
-template <class F> struct AddPacked {
+inline u16 narrow(Bf16, f32 x) {
+  return static_cast<u16>(f32_to_bf16(bit_cast<u32>(x), /*fp16_ovfl=*/false));
+}
+template <class F>
+struct AddPacked {
   using Value = u32;
   FpMode mode;
   Value operator()(Value memory, Value data, Value) const {
-    const u32 low = add_halves(F(), static_cast<u16>(memory), static_cast<u16>(data), mode);
-    const u32 high =
-        add_halves(F(), static_cast<u16>(memory >> 16), static_cast<u16>(data >> 16), mode);
-    return low | high << 16;
+    return add(static_cast<u16>(memory), static_cast<u16>(data)) |
+           u32{add(static_cast<u16>(memory >> 16), static_cast<u16>(data >> 16))} << 16;
+  }
+
+ private:
+  u16 add(u16 memory, u16 data) const {
+    const u16 a = flush_in<F>(memory, mode), b = flush_in<F>(data, mode);
+    const f32 sum = widen(F(), a) + widen(F(), b);
+    if (sum != sum) return propagate_nan<F>(mode, a, b);
+    return flush_out<F>(narrow(F(), sum), mode);
   }
 };
 using AddPackedF16 = AddPacked<F16>;
 using AddPackedBf16 = AddPacked<Bf16>;
+
+inline constexpr const char* kL2FloatNote =
+    "nearest even, denormals kept (LLVM: gfx942 has memory-atomic-fadd-f32-denormal-support); "
+    "choice among NaNs unverified";
 
 template <class Op>
 concept OnFloats = requires(Op op) { op.mode; };
@@ -184,14 +217,18 @@ inline FpMode lds_float_mode(const Wave& w) {
 }
 template <class Op>
 inline Op make(const FpMode& mode) {
-  if constexpr (OnFloats<Op>) return Op{mode};
-  else return Op{};
+  if constexpr (OnFloats<Op>)
+    return Op{mode};
+  else
+    return Op{};
 }
 
 template <class T>
 inline T read_lane(const Reg* r, int lane) {
-  if constexpr (sizeof(T) == 8) return r[0].lane[lane] | u64{r[1].lane[lane]} << 32;
-  else return r->lane[lane];
+  if constexpr (sizeof(T) == 8)
+    return r[0].lane[lane] | u64{r[1].lane[lane]} << 32;
+  else
+    return r->lane[lane];
 }
 template <class T>
 inline void write_lane(Reg* r, int lane, T value) {
@@ -202,7 +239,8 @@ inline void write_lane(Reg* r, int lane, T value) {
 [[noreturn]] void misaligned(u64 address, u32 bytes, int lane);
 template <class T>
 inline void check_alignment(u64 address, int lane) {
-  if (address % sizeof(T)) [[unlikely]] misaligned(address, sizeof(T), lane);
+  if (address % sizeof(T)) [[unlikely]]
+    misaligned(address, sizeof(T), lane);
 }
 
 }  // namespace atomic

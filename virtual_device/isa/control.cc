@@ -5,6 +5,7 @@
 #include "core/apertures.h"
 #include "core/launch_state.h"
 #include "isa/operand.h"
+#include "numerics/float_rules_mxcsr.h"
 
 namespace vdev {
 namespace {
@@ -72,6 +73,7 @@ void write_hwreg(Wave& w, i32 imm, u32 value) {
           "s_setreg of hardware register " + std::to_string(field.id) + "; only MODE is writable");
   const u32 mask = field.mask << field.offset;
   w.set_mode((w.mode & ~mask) | (value << field.offset & mask));
+  MxcsrScope::write(w.mxcsr);  // the very next instruction rounds by the new MODE
 }
 
 constexpr u32 kIdxModeShift = 12;

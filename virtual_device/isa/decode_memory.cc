@@ -83,6 +83,7 @@ void Decoder::ds() {
   vgpr_field(inst_.src[2], 48, row_->src[2], acc);
   vgpr_field(inst_.dst, 56, row_->dst, acc);
   if (row_->opcode == kDsNop) reserved(0, 16);
+  if (!row_->src[1].used() && !row_->dst.used() && !(gws && row_->src[0].used())) reserved(25, 1);
   if (has_two_offsets(row_->opcode)) {
     inst_.offset0 = static_cast<u8>(field(0, 8));
     inst_.offset1 = static_cast<u8>(field(8, 8));
@@ -146,7 +147,7 @@ void Decoder::buffer() {
   const bool has_data = row_->dst.used() || row_->src[1].used();
   if (!has_data && !row_->src[2].used()) {  // buffer_wbl2, buffer_inv
     reserved(0, 14);
-    reserved(16, 1);
+    reserved(16, 2);
     reserved(32, 32);
     return;
   }

@@ -77,10 +77,14 @@ bool has_integer_clamp(const Row& row) {
   return false;
 }
 
+void Decoder::lane_destination(u32 code) {
+  need(code < 128 && code != kM0Index, "the destination is an SGPR other than M0");
+  if (why_ == nullptr) inst_.dst = sgpr(code, 1);
+}
+
 void Decoder::vector_destination(u32 code) {
   if (row_->format == Format::kVop1 && row_->opcode == kVop1Readfirstlane) {
-    need(code < 128, "the destination is an SGPR");
-    inst_.dst = sgpr(code, 1);
+    lane_destination(code);
   } else if (row_->dst.used()) {
     const bool acc = row_->format == Format::kVop1 && row_->opcode == kVop1AccvgprMov;
     inst_.dst = vgpr(code, row_->dst.dwords, acc);
@@ -222,8 +226,7 @@ void Decoder::vop3() {
     need(!bit(7), "the destination is an SGPR pair");
     inst_.sdst = mask(field(0, 7));
   } else if (vop3_only && opcode == kVop3Readlane) {
-    need(!bit(7), "the destination is an SGPR");
-    inst_.dst = sgpr(field(0, 7), 1);
+    lane_destination(field(0, 8));
   } else {
     vector_destination(field(0, 8));
   }

@@ -95,6 +95,7 @@ class Decoder {
   void mai();
   void accvgpr();
   void vector_destination(u32 code);
+  void lane_destination(u32 code);
   void short_source0(u32 code);
   void implicit_vcc();
   void dpp();

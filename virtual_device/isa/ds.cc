@@ -8,15 +8,10 @@ namespace {
 using namespace atomic;  // operation names, as in the table
 
 constexpr OperandSpec data_spec(Shape s) {
-  switch (shape_bytes(s)) {
-    case 1: return Type::kB8;
-    case 2: return Type::kB16;
-    case 4: return Type::kB32;
-    case 8: return Type::kB64;
-    default: return {Type::kRaw, shape_dwords(s)};
-  }
+  return shape_bytes(s) == 1   ? OperandSpec(Type::kB8)
+         : shape_bytes(s) == 2 ? OperandSpec(Type::kB16)
+                               : dwords_spec(shape_dwords(s));
 }
-constexpr OperandSpec dst_spec(Shape s) { return shape_bytes(s) < 4 ? Type::kB32 : data_spec(s); }
 
 constexpr Row base(u16 opcode, const char* name, Inst::Exec exec, u32 effects, u32 bytes) {
   Row row;
@@ -32,9 +27,9 @@ constexpr Row base(u16 opcode, const char* name, Inst::Exec exec, u32 effects, u
 
 template <Shape S>
 constexpr Row read(u16 opcode, const char* name) {
-  Row row = base(opcode, name, &ds::read<S>, kLoad | (shape_d16(S) ? kD16Effects : 0u),
-                 shape_bytes(S));
-  row.dst = dst_spec(S);
+  Row row =
+      base(opcode, name, &ds::read<S>, kLoad | (shape_d16(S) ? kD16Effects : 0u), shape_bytes(S));
+  row.dst = dwords_spec(shape_dwords(S));
   row.src[0] = Type::kU32;
   return row;
 }
@@ -48,7 +43,7 @@ constexpr Row write(u16 opcode, const char* name) {
 template <Shape S, u32 kStride>
 constexpr Row read2(u16 opcode, const char* name) {
   Row row = base(opcode, name, &ds::read2<S, kStride>, kLoad, 2 * shape_bytes(S));
-  row.dst = {Type::kRaw, 2 * shape_dwords(S)};
+  row.dst = dwords_spec(2 * shape_dwords(S));
   row.src[0] = Type::kU32;
   return row;
 }
@@ -62,7 +57,7 @@ constexpr Row write2(u16 opcode, const char* name) {
 template <Shape S, u32 kStride>
 constexpr Row exchange2(u16 opcode, const char* name) {
   Row row = base(opcode, name, &ds::exchange2<S, kStride>, kAtomic, 2 * shape_bytes(S));
-  row.dst = {Type::kRaw, 2 * shape_dwords(S)};
+  row.dst = dwords_spec(2 * shape_dwords(S));
   row.src[0] = Type::kU32;
   row.src[1] = row.src[2] = data_spec(S);
   return row;
@@ -88,13 +83,21 @@ constexpr Row atomic_row(u16 opcode, const char* name) {
   return row;
 }
 template <class Op>
-constexpr Row update(u16 opcode, const char* name) { return atomic_row<Op, false, false>(opcode, name); }
+constexpr Row update(u16 opcode, const char* name) {
+  return atomic_row<Op, false, false>(opcode, name);
+}
 template <class Op>
-constexpr Row fetch(u16 opcode, const char* name) { return atomic_row<Op, true, false>(opcode, name); }
+constexpr Row fetch(u16 opcode, const char* name) {
+  return atomic_row<Op, true, false>(opcode, name);
+}
 template <class Op>
-constexpr Row update2(u16 opcode, const char* name) { return atomic_row<Op, false, true>(opcode, name); }
+constexpr Row update2(u16 opcode, const char* name) {
+  return atomic_row<Op, false, true>(opcode, name);
+}
 template <class Op>
-constexpr Row fetch2(u16 opcode, const char* name) { return atomic_row<Op, true, true>(opcode, name); }
+constexpr Row fetch2(u16 opcode, const char* name) {
+  return atomic_row<Op, true, true>(opcode, name);
+}
 
 // Lanes exchange registers through the LDS crossbar; no memory.
 constexpr Row cross(u16 opcode, const char* name, Inst::Exec exec, bool has_data) {

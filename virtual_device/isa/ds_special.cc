@@ -37,8 +37,10 @@ namespace {
 
 void write(Wave& w, const Operand& dst, const Reg& value) {
   const u64 exec = w.exec();
-  if (exec == ~u64{0}) *vector(w, dst) = value;
-  else merge(vector(w, dst), &value, 1, exec);
+  if (exec == ~u64{0})
+    *vector(w, dst) = value;
+  else
+    merge(vector(w, dst), &value, 1, exec);
 }
 
 // dst[i] = src[source(i)], 0 where EXEC disables the source.
@@ -95,7 +97,8 @@ void permute(Wave& w, const Inst& inst) {
   const Reg& data = *vector(w, inst.src[1]);
   Reg result = {};
   // Of several lanes that send to one, the highest wins.
-  for_lanes(w.exec(), [&](int lane) { result.lane[lane_of(address.lane[lane])] = data.lane[lane]; });
+  for_lanes(w.exec(),
+            [&](int lane) { result.lane[lane_of(address.lane[lane])] = data.lane[lane]; });
   write(w, inst.dst, result);
 }
 

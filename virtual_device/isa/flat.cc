@@ -1,6 +1,5 @@
 // The FLAT, GLOBAL and SCRATCH tables.
 #include "isa/flat_semantics.h"
-
 #include "isa/tables.h"
 
 namespace vdev {
@@ -44,48 +43,57 @@ struct Family {
   bool on_floats;
 };
 
-constexpr const char* kFloatNote =
-    "nearest even, denormals kept (LLVM: gfx942 has memory-atomic-fadd-f32-denormal-support); "
-    "choice among NaNs unverified";
 constexpr const char* kLdsNote = "a dword per lane at M0[17:2]*4 + offset + 4*lane";
-
-constexpr OperandSpec raw(int dwords) {
-  if (dwords == 1) return Type::kB32;
-  if (dwords == 2) return Type::kB64;
-  return {Type::kRaw, dwords};
-}
 
 template <Shape S>
 constexpr Family load(u16 opcode, const char* f, const char* g, const char* s) {
-  return {opcode, {f, g, s},
+  return {opcode,
+          {f, g, s},
           {&flat::load<Segment::kFlat, S>, &flat::load<Segment::kGlobal, S>,
            &flat::load<Segment::kScratch, S>},
-          raw(shape_dwords(S)), {}, kLoad | (shape_d16(S) ? kD16Effects : 0u), shape_bytes(S),
+          dwords_spec(shape_dwords(S)),
+          {},
+          kLoad | (shape_d16(S) ? kD16Effects : 0u),
+          shape_bytes(S),
           false};
 }
 template <Shape S>
 constexpr Family store(u16 opcode, const char* f, const char* g, const char* s) {
-  return {opcode, {f, g, s},
+  return {opcode,
+          {f, g, s},
           {&flat::store<Segment::kFlat, S>, &flat::store<Segment::kGlobal, S>,
            &flat::store<Segment::kScratch, S>},
-          {}, raw(shape_dwords(S)), kStore, shape_bytes(S), false};
+          {},
+          dwords_spec(shape_dwords(S)),
+          kStore,
+          shape_bytes(S),
+          false};
 }
 template <class Op, bool kTwoData = false>
 constexpr Family rmw(u16 opcode, const char* f, const char* g, const char*) {
   constexpr int kDwords = sizeof(typename Op::Value) / 4;
   // In LDS, which FLAT reaches, MODE governs denormals.
-  return {opcode, {f, g, nullptr},
+  return {opcode,
+          {f, g, nullptr},
           {&flat::rmw<Segment::kFlat, Op, kTwoData>, &flat::rmw<Segment::kGlobal, Op, kTwoData>,
            nullptr},
-          raw(kDwords), raw(kTwoData ? 2 * kDwords : kDwords),
-          kAtomic | (OnFloats<Op> ? kFloat | kReadsMode : 0u), 4 * kDwords, OnFloats<Op>};
+          dwords_spec(kDwords),
+          dwords_spec(kTwoData ? 2 * kDwords : kDwords),
+          kAtomic | (OnFloats<Op> ? kFloat | kReadsMode : 0u),
+          4 * kDwords,
+          OnFloats<Op>};
 }
 template <Shape S>
 constexpr Family load_to_lds(u16 opcode, const char*, const char* g, const char* s) {
-  return {opcode, {nullptr, g, s},
-          {nullptr, &flat::load_to_lds<Segment::kGlobal, S>,
-           &flat::load_to_lds<Segment::kScratch, S>},
-          {}, {}, kLoad | kStore | kReadsM0, shape_bytes(S), false};
+  return {
+      opcode,
+      {nullptr, g, s},
+      {nullptr, &flat::load_to_lds<Segment::kGlobal, S>, &flat::load_to_lds<Segment::kScratch, S>},
+      {},
+      {},
+      kLoad | kStore | kReadsM0,
+      shape_bytes(S),
+      false};
 }
 
 #define N(stem) "flat_" stem, "global_" stem, "scratch_" stem
@@ -180,7 +188,7 @@ constexpr Row make_row(const Family& family, Segment segment) {
   row.access_bytes = static_cast<u8>(family.bytes);
   if (family.on_floats) {
     row.fidelity = Fidelity::kModelled;
-    row.note = kFloatNote;
+    row.note = kL2FloatNote;
   }
   if (family.effects & kReadsM0) row.note = kLdsNote;
   return row;

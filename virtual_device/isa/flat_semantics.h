@@ -46,7 +46,8 @@ struct Windows {
     global = w.exec();
     u32 any = 0;
     for (int i = 0; i < kLanes; ++i) any |= high.lane[i] == kShared || high.lane[i] == kPrivate;
-    if (!any) [[likely]] return;
+    if (!any) [[likely]]
+      return;
     for_lanes(w.exec(), [&](int lane) {
       const u64 bit = u64{1} << lane;
       if (high.lane[lane] == kShared) local |= bit;
@@ -56,8 +57,8 @@ struct Windows {
   }
   bool only_global() const { return (local | scratch) == 0; }
 };
-Reg window_lds(const Addresses& address);           // LDS addresses of lanes in the LDS window
-Addresses window_scratch(const Addresses& address); // private segment offsets, likewise
+Reg window_lds(const Addresses& address);            // LDS addresses of lanes in the LDS window
+Addresses window_scratch(const Addresses& address);  // private segment offsets, likewise
 [[noreturn]] void scratch_atomic(const Windows& windows, const Addresses& address);
 
 template <Segment G, Shape S>

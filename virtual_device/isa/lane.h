@@ -18,7 +18,7 @@
 #include "numerics/float_rules_mxcsr.h"
 
 #if defined(__clang__)
-#define VDEV_LANES _Pragma("clang loop vectorize(enable) interleave(enable)")
+#define VDEV_LANES _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define VDEV_LANES _Pragma("GCC ivdep")
 #endif
@@ -206,7 +206,8 @@ template <class C, class R, class... A> struct Signature<R (C::*)(A...) const> {
 };
 template <auto Fn> using SignatureOf = Signature<decltype(&decltype(Fn)::operator())>;
 
-template <auto Fn> void compute(LaneArgs& a) {
+// Out of line: inlined into a caller that keeps the pointers in memory, the loops do not vectorise.
+template <auto Fn> [[gnu::noinline]] void compute(LaneArgs& a) {
   using S = SignatureOf<Fn>;
   if constexpr (S::kMode64) {
     // f64 arithmetic has rounding and denormal fields of its own; MXCSR holds those of f32.

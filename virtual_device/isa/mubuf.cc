@@ -8,17 +8,8 @@ namespace {
 using namespace atomic;  // operation names, as in the table
 using mubuf::Half;
 
-constexpr const char* kFloatNote =
-    "nearest even, denormals kept (LLVM: gfx942 has memory-atomic-fadd-f32-denormal-support); "
-    "choice among NaNs unverified";
 constexpr const char* kTypedNote =
     "conversions by the D3D rules; rounding of stores and clamping of integers unverified";
-
-constexpr OperandSpec raw(int dwords) {
-  if (dwords == 1) return Type::kB32;
-  if (dwords == 2) return Type::kB64;
-  return {Type::kRaw, dwords};
-}
 
 constexpr Row base(Format format, u16 opcode, const char* name, Inst::Exec exec, u32 effects,
                    u32 bytes) {
@@ -41,13 +32,13 @@ constexpr Row load(u16 opcode, const char* name) {
   // M0 is read by the `lds` forms only.
   Row row = base(Format::kMubuf, opcode, name, &mubuf::load<S>,
                  kLoad | (shape_d16(S) ? kD16Effects : 0u), shape_bytes(S));
-  row.dst = raw(shape_dwords(S));
+  row.dst = dwords_spec(shape_dwords(S));
   return row;
 }
 template <Shape S>
 constexpr Row store(u16 opcode, const char* name) {
   Row row = base(Format::kMubuf, opcode, name, &mubuf::store<S>, kStore, shape_bytes(S));
-  row.src[1] = raw(shape_dwords(S));
+  row.src[1] = dwords_spec(shape_dwords(S));
   return row;
 }
 template <class Op, bool kTwoData = false>
@@ -55,11 +46,11 @@ constexpr Row rmw(u16 opcode, const char* name) {
   constexpr int kDwords = sizeof(typename Op::Value) / 4;
   Row row = base(Format::kMubuf, opcode, name, &mubuf::rmw<Op, kTwoData>,
                  kAtomic | (OnFloats<Op> ? kFloat : 0u), 4 * kDwords);
-  row.dst = raw(kDwords);
-  row.src[1] = raw(kTwoData ? 2 * kDwords : kDwords);
+  row.dst = dwords_spec(kDwords);
+  row.src[1] = dwords_spec(kTwoData ? 2 * kDwords : kDwords);
   if (OnFloats<Op>) {
     row.fidelity = Fidelity::kModelled;
-    row.note = kFloatNote;
+    row.note = kL2FloatNote;
   }
   return row;
 }
@@ -72,16 +63,16 @@ constexpr Row typed_load(Format format, u16 opcode, const char* name) {
   const u32 keeps = H == Half::kHigh || (H == Half::kLow && kComponents % 2) ? kD16Effects : 0u;
   Row row = base(format, opcode, name, &mubuf::load_typed<kComponents, H>, kLoad | keeps,
                  4 * kComponents);
-  row.dst = raw(half_dwords(kComponents, H));
+  row.dst = dwords_spec(half_dwords(kComponents, H));
   row.fidelity = Fidelity::kModelled;
   row.note = kTypedNote;
   return row;
 }
 template <int kComponents, Half H>
 constexpr Row typed_store(Format format, u16 opcode, const char* name) {
-  Row row = base(format, opcode, name, &mubuf::store_typed<kComponents, H>, kStore,
-                 4 * kComponents);
-  row.src[1] = raw(half_dwords(kComponents, H));
+  Row row =
+      base(format, opcode, name, &mubuf::store_typed<kComponents, H>, kStore, 4 * kComponents);
+  row.src[1] = dwords_spec(half_dwords(kComponents, H));
   row.fidelity = Fidelity::kUnverified;
   row.note = kTypedNote;
   return row;

@@ -26,9 +26,7 @@ constexpr DataFormat kFormats[16] = {
     {"reserved", {}, 0},
 };
 
-i32 sign_extend(u32 raw, int bits) {
-  return static_cast<i32>(raw << (32 - bits)) >> (32 - bits);
-}
+i32 sign_extend(u32 raw, int bits) { return static_cast<i32>(raw << (32 - bits)) >> (32 - bits); }
 f32 as_float(u32 bits) { return bit_cast<f32>(bits); }
 u32 as_bits(f32 value) { return bit_cast<u32>(value); }
 
@@ -61,14 +59,20 @@ u32 decode_component(u32 raw, int bits, NumFormat format) {
   const u32 max = (1u << bits) - 1;
   const i32 with_sign = sign_extend(raw, bits);
   switch (format) {
-    case NumFormat::kUnorm: return as_bits(static_cast<f32>(f64{1.0} * raw / max));
+    case NumFormat::kUnorm:
+      return as_bits(static_cast<f32>(f64{1.0} * raw / max));
     case NumFormat::kSnorm:
       return as_bits(static_cast<f32>(std::max(f64{1.0} * with_sign / (max >> 1), -1.0)));
-    case NumFormat::kUscaled: return as_bits(static_cast<f32>(raw));
-    case NumFormat::kSscaled: return as_bits(static_cast<f32>(with_sign));
-    case NumFormat::kSint: return static_cast<u32>(with_sign);
-    case NumFormat::kFloat: return decode_float(raw, bits);
-    default: return raw;
+    case NumFormat::kUscaled:
+      return as_bits(static_cast<f32>(raw));
+    case NumFormat::kSscaled:
+      return as_bits(static_cast<f32>(with_sign));
+    case NumFormat::kSint:
+      return static_cast<u32>(with_sign);
+    case NumFormat::kFloat:
+      return decode_float(raw, bits);
+    default:
+      return raw;
   }
 }
 
@@ -79,18 +83,29 @@ u32 encode_component(u32 value, int bits, NumFormat format) {
   const f64 x = as_float(value);
   i64 result = 0;
   switch (format) {
-    case NumFormat::kUnorm: result = nearest(x * static_cast<f64>(max), 0, max); break;
+    case NumFormat::kUnorm:
+      result = nearest(x * static_cast<f64>(max), 0, max);
+      break;
     case NumFormat::kSnorm:
       result = nearest(x * static_cast<f64>(max_signed), -max_signed, max_signed);
       break;
-    case NumFormat::kUscaled: result = nearest(x, 0, max); break;
-    case NumFormat::kSscaled: result = nearest(x, -max_signed - 1, max_signed); break;
-    case NumFormat::kUint: result = std::min(value, mask); break;
+    case NumFormat::kUscaled:
+      result = nearest(x, 0, max);
+      break;
+    case NumFormat::kSscaled:
+      result = nearest(x, -max_signed - 1, max_signed);
+      break;
+    case NumFormat::kUint:
+      result = std::min(value, mask);
+      break;
     case NumFormat::kSint:
       result = std::clamp<i64>(static_cast<i32>(value), -max_signed - 1, max_signed);
       break;
-    case NumFormat::kFloat: return encode_float(value, bits);
-    default: result = value; break;
+    case NumFormat::kFloat:
+      return encode_float(value, bits);
+    default:
+      result = value;
+      break;
   }
   return static_cast<u32>(result) & mask;
 }

@@ -6,7 +6,14 @@
 namespace vdev::mubuf {
 
 enum class NumFormat : u8 {
-  kUnorm, kSnorm, kUscaled, kSscaled, kUint, kSint, kReserved6, kFloat,
+  kUnorm,
+  kSnorm,
+  kUscaled,
+  kSscaled,
+  kUint,
+  kSint,
+  kReserved6,
+  kFloat,
 };
 constexpr bool is_integer(NumFormat n) { return n == NumFormat::kUint || n == NumFormat::kSint; }
 

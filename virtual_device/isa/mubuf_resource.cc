@@ -62,8 +62,8 @@ void BufferAccess::swizzle(const BufferResource& r, u64 base, const Reg& record,
     const u64 index = record.lane[i] + (r.add_tid ? static_cast<u64>(i) : 0);
     const u64 at = offset.lane[i] + inst_offset, in_element = at % kElementBytes;
     const u64 row = index / r.index_stride * r.stride + (at - in_element);
-    address.lane[i] = base + row * r.index_stride +
-                      index % r.index_stride * kElementBytes + in_element;
+    address.lane[i] =
+        base + row * r.index_stride + index % r.index_stride * kElementBytes + in_element;
     // The manual: a single fetch cannot be larger than an element. What silicon does is unknown.
     if (in_element + bytes > kElementBytes && (inside >> i & 1))
       raise(FaultKind::kIllegalInstruction,

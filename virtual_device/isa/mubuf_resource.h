@@ -9,14 +9,14 @@
 namespace vdev::mubuf {
 
 struct BufferResource {
-  u64 base;         // 48 bits
-  u32 stride;       // bytes of a record
+  u64 base;    // 48 bits
+  u32 stride;  // bytes of a record
   bool swizzle;
   u32 num_records;  // bytes of a raw buffer, records of a structured one
   u8 select[4];     // destination component: 0 zero, 1 one, 4..7 X Y Z W of the datum
   u8 nfmt, dfmt;
-  u32 index_stride; // records that lie together in a swizzled buffer
-  bool add_tid;     // the lane's index is added to the record's
+  u32 index_stride;  // records that lie together in a swizzled buffer
+  bool add_tid;      // the lane's index is added to the record's
 };
 // `typed`: MTBUF and the format instructions of MUBUF, which use the format field as such; others
 // take four more stride bits from it with add_tid.

@@ -21,8 +21,8 @@ template <Shape S>
 inline void store_partly(Wave& w, const BufferAccess& access, int lane, const Reg* src) {
   if constexpr (shape_bytes(S) >= 4) {
     for (int d = 0; d < shape_dwords(S) && access.room(lane) >= 4 * static_cast<u32>(d) + 4; ++d) {
-      std::byte* const to = w.workgroup->global(
-          access.address.lane[lane] + 4 * static_cast<u32>(d), 4, Access::kWrite, lane);
+      std::byte* const to = w.workgroup->global(access.address.lane[lane] + 4 * static_cast<u32>(d),
+                                                4, Access::kWrite, lane);
       const bool changed = differs<Shape::kB32>(src + d, lane, to);
       store_lane<Shape::kB32>(src + d, lane, to);
       if (changed) w.workgroup->progress();
@@ -72,9 +72,13 @@ void load_format(Wave& w, const Inst& inst, int components, Half half);
 void store_format(Wave& w, const Inst& inst, int components, Half half);
 
 template <int kComponents, Half H>
-void load_typed(Wave& w, const Inst& inst) { load_format(w, inst, kComponents, H); }
+void load_typed(Wave& w, const Inst& inst) {
+  load_format(w, inst, kComponents, H);
+}
 template <int kComponents, Half H>
-void store_typed(Wave& w, const Inst& inst) { store_format(w, inst, kComponents, H); }
+void store_typed(Wave& w, const Inst& inst) {
+  store_format(w, inst, kComponents, H);
+}
 
 // buffer_wbl2, buffer_inv: there are no caches to write back or to invalidate.
 inline void cache_control(Wave&, const Inst&) {}

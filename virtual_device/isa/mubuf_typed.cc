@@ -73,10 +73,10 @@ void load_format(Wave& w, const Inst& inst, int components, Half half) {
   for_lanes(w.exec(), [&](int lane) {
     u32 datum[4] = {};
     if (access.inside >> lane & 1)
-      decode_datum(*typed.data, typed.format,
-                   w.workgroup->global(access.address.lane[lane], typed.data->bytes, Access::kRead,
-                                       lane),
-                   datum);
+      decode_datum(
+          *typed.data, typed.format,
+          w.workgroup->global(access.address.lane[lane], typed.data->bytes, Access::kRead, lane),
+          datum);
     for (int c = 0; c < components; ++c)
       put(dst, lane, c, half, typed.selected(c, datum), typed.format);
   });
@@ -97,8 +97,8 @@ void store_format(Wave& w, const Inst& inst, int components, Half half) {
         datum[typed.resource.select[c] - 4] = get(src, lane, c, half, typed.format);
     std::byte encoded[16];
     encode_datum(*typed.data, typed.format, datum, encoded);
-    std::byte* const to = w.workgroup->global(access.address.lane[lane], typed.data->bytes,
-                                              Access::kWrite, lane);
+    std::byte* const to =
+        w.workgroup->global(access.address.lane[lane], typed.data->bytes, Access::kWrite, lane);
     changed |= std::memcmp(to, encoded, typed.data->bytes) != 0;
     std::memcpy(to, encoded, typed.data->bytes);
   });

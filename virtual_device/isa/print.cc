@@ -123,14 +123,6 @@ void Printer::literal(u32 value, Type type) {
   }
 }
 
-// SIMM32 of s_setreg_imm32_b32 looks like an inline constant where it has the value of one.
-void Printer::immediate32(u32 value) {
-  if (is_inline_integer(static_cast<i32>(value))) return number(static_cast<i32>(value));
-  for (size_t i = 0; i < std::size(kFloatBits32); ++i)
-    if (kFloatBits32[i] == value) return append(kFloatNames[i]);
-  hex(value);
-}
-
 void Printer::operand(const Operand& o, Type type) {
   switch (o.kind) {
     case OperandKind::kNone: break;

@@ -113,7 +113,8 @@ void Printer::sopk() {
     hwreg(simm16);
     if (row_.opcode == kSopkSetreg) return listed(inst_.dst, Type::kB32);
     next();
-    return immediate32(inst_.src[1].lo);
+    const i32 value = static_cast<i32>(inst_.src[1].lo);
+    return value < 0 && value >= -16 ? number(value) : short_hex(inst_.src[1].lo);
   }
   listed(row_.dst.used() ? inst_.dst : inst_.src[0], Type::kB32);
   next();

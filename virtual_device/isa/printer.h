@@ -45,7 +45,6 @@ class Printer {
   void operand(const Operand& operand, Type type);
   void register_tuple(std::string_view prefix, u32 first, u32 count);
   void literal(u32 value, Type type);
-  void immediate32(u32 value);
   void branch_target() { number(inst_.imm); }
   // Begins an operand: a space after the mnemonic, else a comma.
   void next() { append(operands_++ == 0 ? " " : ", "); }
@@ -53,7 +52,7 @@ class Printer {
   void append(std::string_view text) { text_ += text; }
   void number(i64 value) { text_ += std::to_string(value); }
   void hex(u64 value);
-  // As the assembler would write an inline constant.
+  // The range of inline constants goes without 0x.
   void short_hex(u64 value) { value <= 64 ? number(static_cast<i64>(value)) : hex(value); }
   void flag(bool on, std::string_view name) {
     if (on) append(" "), append(name);

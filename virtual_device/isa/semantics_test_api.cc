@@ -14,23 +14,23 @@ namespace {
 
 // Mirrored by tests/isa_semantics/machine.py.
 struct TestState {
-  u32* vgprs;              // [512][64]: v0..v255, a0..a255; in and out
-  u32* sgprs;              // [128] by SgprIndex (EXEC, VCC and M0 included); in and out
-  u8* lds;                 // in and out
+  u32* vgprs;  // [512][64]: v0..v255, a0..a255; in and out
+  u32* sgprs;  // [128] by SgprIndex (EXEC, VCC and M0 included); in and out
+  u8* lds;     // in and out
   u64 lds_bytes;
-  u8* scratch;             // as in Wave::scratch; in and out
+  u8* scratch;  // as in Wave::scratch; in and out
   u64 scratch_lane_bytes;
-  u8* memory;              // host memory, visible to the wave at its host address
+  u8* memory;  // host memory, visible to the wave at its host address
   u64 memory_bytes;
   u64 max_instructions;
-  u32 mode, scc;           // in and out
+  u32 mode, scc;  // in and out
   // out
-  u32 fault;               // FaultKind
+  u32 fault;  // FaultKind
   i32 fault_lane;
   u64 fault_address;
   u64 instructions;
-  u64 pc;                  // dword index of the next instruction, or of the one at fault
-  u64 progress;            // how often the wave reported a change of memory
+  u64 pc;        // dword index of the next instruction, or of the one at fault
+  u64 progress;  // how often the wave reported a change of memory
   char message[512];
 };
 
@@ -79,6 +79,9 @@ void run(TestState& state, Wave& wave, const DecodedCode& code,
   const Inst* const end = begin + code.insts.size();
   wave.ip = begin;
   const Inst* current = begin;
+  // As a worker does: from here on, instructions that change MODE change MXCSR.
+  const u32 host = MxcsrScope::read();
+  MxcsrScope::write(wave.mxcsr);
   try {
     while (wave.ip >= begin && wave.ip < end && wave.state != WaveState::kDone) {
       current = wave.ip;
@@ -87,14 +90,17 @@ void run(TestState& state, Wave& wave, const DecodedCode& code,
       if (current->row == nullptr)
         raise(FaultKind::kIllegalInstruction, why[static_cast<size_t>(current - begin)]);
       wave.ip = current + current->size;
-      MxcsrScope mode(kMxcsrModeMask, wave.mxcsr & kMxcsrModeMask);
-      current->exec(wave, *current);
+      if (wave.special)
+        wave.workgroup->worker->step_special(wave, *current);
+      else
+        current->exec(wave, *current);
       ++wave.instructions;
     }
     current = wave.ip;
   } catch (const Fault& fault) {
     report(state, fault.kind, fault.lane, fault.address, fault.message);
   }
+  MxcsrScope::write(host);
   state.pc = static_cast<u64>(current - begin);
 }
 

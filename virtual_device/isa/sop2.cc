@@ -14,16 +14,18 @@ constexpr Scc<i32> signed_sum(i64 x) {
 }
 constexpr u32 low16(u32 x) { return x & 0xffff; }
 
-// S1[4:0] (5:0) offset, S1[22:16] width; a field that reaches beyond the top is cut there.
+// S1[4:0] (5:0) offset, S1[22:16] width. A field that reaches beyond the top goes on with zeros, or
+// with the sign when signed.
 template <class T> constexpr T extract(T x, u32 control, bool is_signed) {
+  using Signed = std::make_signed_t<T>;
   constexpr u32 bits = sizeof(T) * 8;
   const u32 offset = control & (bits - 1), width = control >> 16 & 0x7f;
   if (width == 0) return 0;
-  const T field = x >> offset;
-  if (width >= bits) return is_signed ? T(std::make_signed_t<T>(x) >> offset) : field;
-  const T mask = (T{1} << width) - 1;
-  const bool sign = is_signed && (field >> (width - 1) & 1);
-  return sign ? (field & mask) | ~mask : field & mask;
+  const T field = is_signed ? static_cast<T>(static_cast<Signed>(x) >> offset) : x >> offset;
+  if (width >= bits) return field;
+  const T top = field << (bits - width);
+  return is_signed ? static_cast<T>(static_cast<Signed>(top) >> (bits - width))
+                   : top >> (bits - width);
 }
 
 #define LOGIC(OP, NAME, EXPR)                                                               \

@@ -134,7 +134,7 @@ constexpr Row kVop2[] = {
       const u32 lo = fma_f16(static_cast<u16>(x), static_cast<u16>(y), static_cast<u16>(z), m);
       const u32 hi = fma_f16(static_cast<u16>(x >> 16), static_cast<u16>(y >> 16), static_cast<u16>(z >> 16), m);
       return b32{lo | hi << 16};
-    }>(kF, 0x3c, "v_pk_fmac_f16", Unit::kValu, kNoSdwa | kNoDpp | kFloat | kReadsMode)),
+    }>(kF, 0x3c, "v_pk_fmac_f16", Unit::kValu, kNoSdwa | kFloat | kReadsMode)),
     valu<[](u32 a, u32 b) { return ~(a ^ b); }>(kF, 0x3d, "v_xnor_b32"),
 };
 static_assert(unique_opcodes(kVop2));

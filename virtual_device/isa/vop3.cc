@@ -43,9 +43,11 @@ constexpr u32 bfe_u(u32 x, u32 offset, u32 width) {
   width &= 31;
   return (x >> (offset & 31)) & ((1u << width) - 1);
 }
+// A field that reaches beyond the top goes on with the sign.
 constexpr i32 bfe_i(i32 x, u32 offset, u32 width) {
-  const u32 field = bfe_u(static_cast<u32>(x), offset, width), n = width & 31;
-  return n && (field >> (n - 1) & 1) ? static_cast<i32>(field | ~0u << n) : static_cast<i32>(field);
+  const u32 n = width & 31, spare = (32 - n) & 31;
+  const i32 field = x >> (offset & 31);
+  return n ? static_cast<i32>(static_cast<u32>(field) << spare) >> spare : 0;
 }
 
 void readlane(Wave& w, const Inst& in) {
@@ -107,6 +109,39 @@ template <class Fmt> void cvt_sr_fp8(Wave& w, const Inst& in) {
     u32& d = dst->lane[lane];
     d = cvt_sr_fp8_f32<Fmt>(a.lane[lane], seed.lane[lane], d, in.op_sel >> 2 & 3, w.fp);
   });
+}
+
+// The selector is mostly a constant: then every byte comes from one place in all lanes.
+void perm_uniform(Wave& w, const Inst& in) {
+  const u32 selector = read_scalar(w, in.src[2]);
+  const Reg* a = lanes(w, in.src[0], 1, 0);
+  const Reg* b = lanes(w, in.src[1], 1, 2);
+  Reg out;
+  if (selector == 0x07060302) {  // the upper halves, as bf16 packing uses it
+    VDEV_LANES for (int i = 0; i < kLanes; ++i)
+      out.lane[i] = (a->lane[i] & 0xffff0000) | b->lane[i] >> 16;
+  } else {
+    std::fill(out.lane, out.lane + kLanes, 0);
+    for (int byte = 0; byte < 4; ++byte) {
+      const u32 s = selector >> 8 * byte & 0xff;
+      const u32* from = s < 4 ? b->lane : a->lane;
+      const u32 shift = 8 * (s & 3);
+      VDEV_LANES for (int i = 0; i < kLanes; ++i)
+        out.lane[i] |= (from[i] >> shift & 0xff) << 8 * byte;
+    }
+  }
+  merge(vector(w, in.dst), &out, 1, w.exec());
+}
+constexpr auto kPerm = [](u32 a, u32 b, u32 c) { return perm_b32(a, b, c); };
+void perm(Wave& w, const Inst& in) {
+  const bool uniform = !in.src[2].is_vector();
+  if (uniform && (read_scalar(w, in.src[2]) & 0xf8f8f8f8) == 0) perm_uniform(w, in);
+  else lane_detail::exec_plain<kPerm>(w, in);
+}
+constexpr Row perm_row() {
+  Row row = valu<kPerm>(kF, 0x1ed, "v_perm_b32");
+  row.exec_plain = perm;
+  return row;
 }
 
 #define F32_3(OP, NAME, FN)                                                                    \
@@ -189,7 +224,7 @@ constexpr Row kVop3[] = {
     F16_3(0x1ea, "v_mad_legacy_f16", mad_f16, 0),
     valu<[](u16 a, u16 b, u16 c, Clamp k) { return wrap16_unsigned(u32{a} * b + c, k); }>(kF, 0x1eb, "v_mad_legacy_u16"),
     valu<[](i16 a, i16 b, i16 c, Clamp k) { return wrap16(i32{a} * b + c, k); }>(kF, 0x1ec, "v_mad_legacy_i16"),
-    valu<[](u32 a, u32 b, u32 c) { return perm_b32(a, b, c); }>(kF, 0x1ed, "v_perm_b32"),
+    perm_row(),
     F16_3(0x1ee, "v_fma_legacy_f16", fma_f16, 0),
     F16_3(0x1ef, "v_div_fixup_legacy_f16", div_fixup<F16>, 0),
     vector_row(kF, 0x1f0, "v_cvt_pkaccum_u8_f32", exec_unsupported, Type::kU32, {Type::kF32, Type::kU32},

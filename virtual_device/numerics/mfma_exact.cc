@@ -1,41 +1,34 @@
 #include "numerics/mfma_exact.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace vdev::mfma {
 namespace {
 
-constexpr int kMaxStoredK = 32, kMaxK = 64, kMaxN = 32;
-constexpr int kMaxDRegs = 32;
 constexpr int kMinExponentF32 = -126;
 constexpr u32 kInfF32 = 0x7f800000;
 
-// floor(x * 2^-bits) for any bits; a left shift must not overflow.
-constexpr i64 floor_shift(i64 x, int bits) {
-  if (bits <= 0) return x << -bits;
-  return x >> std::min(bits, 63);
-}
-constexpr int floor_log2(i64 x) {
-  return 63 - std::countl_zero(static_cast<u64>(x < 0 ? -x : x));
-}
+// floor(x * 2^-bits), bits from 0 up. Shifts with a bound instead of branches: which case applies
+// is as random as the data.
+constexpr i64 floor_shift(i64 x, int bits) { return x >> std::min(bits, 63); }
 
-// x * 2^exponent to f32, nearest even; x is not zero.
+constexpr u64 magnitude_of(i64 x) {
+  const i64 sign = x >> 63;
+  return static_cast<u64>((x ^ sign) - sign);
+}
+constexpr int floor_log2(u64 x) { return 63 - std::countl_zero(x); }
+
+// x * 2^exponent to f32, nearest even; 0 < |x| < 2^39.
 u32 round_to_f32(i64 x, int exponent) {
-  const u32 sign = x < 0 ? 0x80000000 : 0;
-  u64 magnitude = static_cast<u64>(x < 0 ? -x : x);
-  const int top = std::max(floor_log2(x) + exponent, kMinExponentF32);
-  const int drop = top - 23 - exponent;  // bits below the last place of the result
-  if (drop > 0) {
-    if (drop > 62) return sign;
-    const u64 half = u64{1} << (drop - 1), rest = magnitude & ((half << 1) - 1);
-    magnitude >>= drop;
-    magnitude += rest > half || (rest == half && (magnitude & 1));
-  } else {
-    magnitude <<= -drop;
-  }
+  const u32 sign = static_cast<u32>(x >> 63) & 0x80000000;
+  const u64 magnitude = magnitude_of(x) << 24;
+  const int top = std::max(floor_log2(magnitude) + exponent - 24, kMinExponentF32);
+  const int drop = top - 23 - exponent + 24;  // bits below the last place of the result, 1 or more
+  if (drop > 63) return sign;
+  const u64 below_half = (u64{1} << (drop - 1)) - 1;
+  const u64 rounded = (magnitude + below_half + (magnitude >> drop & 1)) >> drop;
   // The implicit bit of a normal number adds the 1 that its exponent field lacks here.
-  const u64 bits = (static_cast<u64>(top - kMinExponentF32) << 23) + magnitude;
+  const u64 bits = (static_cast<u64>(top - kMinExponentF32) << 23) + rounded;
   return sign | static_cast<u32>(std::min<u64>(bits, kInfF32));
 }
 
@@ -47,8 +40,10 @@ struct Products {
 template <int length, int stride, int fraction>
 Products add_products(const Unpacked* a, const Unpacked* b) {
   Products out{0, 2 * Unpacked::kZero};
+  VDEV_UNROLL
   for (int k = 0; k < length; k += stride)
     out.max_exponent = std::max(out.max_exponent, a[k].exponent + b[k].exponent);
+  VDEV_UNROLL
   for (int k = 0; k < length; k += stride) {
     // Truncation is toward zero, so it shifts the magnitude, which is below 2^26.
     const i32 product = a[k].significand * b[k].significand;
@@ -76,7 +71,8 @@ bool special_result(const Unpacked* a, const Unpacked* b, int length, int fracti
       else
         infinite[product < 0] = true;
     } else if (product != 0 &&
-               floor_log2(product) + a[k].exponent + b[k].exponent - fraction >= 128) {
+               floor_log2(magnitude_of(product)) + a[k].exponent + b[k].exponent - fraction >=
+                   128) {
       infinite[product < 0] = true;
     }
   }
@@ -88,19 +84,6 @@ bool special_result(const Unpacked* a, const Unpacked* b, int length, int fracti
     return false;
   }
   return true;
-}
-
-Unpacked a_element(const MfmaGeometry& g, const Reg* a, const MfmaControl& control, int block, int i,
-                   int stored) {
-  if (has_cbsz_abid(g) && !g.sparse) block = broadcast_block(g, block, control);
-  return unpack(g.a, element_bits(a, a_place(g, block, i, stored), bits_of(g.a)));
-}
-
-Unpacked b_element(const MfmaGeometry& g, const Reg* b, const MfmaControl& control, int block, int k,
-                   int j) {
-  ElementPlace place = b_place(g, block, k, j);
-  if (permutes_b(g)) place.lane = permuted_lane(place.lane, control.blgp);
-  return unpack(g.b, element_bits(b, place, bits_of(g.b)));
 }
 
 // fraction: of a product.
@@ -122,23 +105,22 @@ u32 sum_step(const Unpacked* a, const Unpacked* b, u32 c) {
     return special;
 
   const i32 field = c >> 23 & 0xff;
-  i64 c_significand = c & 0x7fffff;
-  if (field != 0) c_significand |= 0x800000;
-  if (c >> 31) c_significand = -c_significand;
+  const i64 c_magnitude = (c & 0x7fffff) | (field != 0 ? 0x800000 : 0);
+  const i64 c_sign = -static_cast<i64>(c >> 31);
+  const i64 c_significand = (c_magnitude ^ c_sign) - c_sign;
   const i32 c_exponent = std::max(field, 1) - 127;
 
   // From here on in units of 2^(top - 32). C is rounded down to 2^(top - 24), which is what makes
   // the result unsymmetric: a tiny negative C costs a whole unit.
   const i32 top = std::max(products.max_exponent, c_exponent);
-  const i64 sum = floor_shift(products.sum, top - 8 - products.max_exponent);
-  i64 addend = floor_shift(c_significand, top - 1 - c_exponent) << 8;
+  const i64 sum = floor_shift(products.sum * 256, top - products.max_exponent);
+  i64 addend = floor_shift(c_significand * 2, top - c_exponent) * 256;
   if (two_groups && c_exponent < top - 25) addend = 0;
-  i64 total = sum + addend;
+  const i64 total = sum + addend;
   if (total == 0) return 0;
-  const int total_exponent = std::max(floor_log2(total) + top - 32, kMinExponentF32);
+  const int total_exponent = std::max(floor_log2(magnitude_of(total)) + top - 32, kMinExponentF32);
   const int drop = std::max(total_exponent - 31 - (top - 32), 0);
-  total = floor_shift(total, drop) << drop;
-  return round_to_f32(total, top - 32);
+  return round_to_f32(total >> drop << drop, top - 32);
 }
 
 template <int length>
@@ -147,42 +129,7 @@ u32 integer_step(const Unpacked* a, const Unpacked* b, u32 c) {
   return c;
 }
 
-// The column of the full A that stored element `stored` of row i stands in.
-int selected_k(const MfmaGeometry& g, const Reg* index, const MfmaControl& control, int block, int i,
-               int stored) {
-  if (!g.sparse) return stored;
-  // Two bits per stored element, in the lane of the element. A register holds 4 or 2 sets.
-  const ElementPlace place = a_place(g, block, i, stored);
-  const int sets = bits_of(g.a) / 4;
-  const int set = control.cbsz == 0 ? control.abid & (sets - 1) : 0;
-  const int bit = set * (32 / sets) + 2 * place.index;
-  return stored / 2 * 4 + static_cast<int>(index->lane[place.lane] >> bit & 3);
-}
-
 }  // namespace
-
-Unpacked unpack(MfmaSrc type, u32 bits) {
-  if (type == MfmaSrc::kI8) return {static_cast<i8>(bits), 0};
-  int exponent_bits, fraction = fraction_bits(type), bias;
-  switch (type) {
-    case MfmaSrc::kXf32: bits >>= 13; [[fallthrough]];  // truncated, a NaN may become an infinity
-    case MfmaSrc::kBf16: exponent_bits = 8, bias = 127; break;
-    case MfmaSrc::kF16: exponent_bits = 5, bias = 15; break;
-    case MfmaSrc::kFp8: exponent_bits = 4, bias = 8; break;
-    default: exponent_bits = 5, bias = 16; break;
-  }
-  const bool fnuz = bits_of(type) == 8;
-  const i32 field_max = (1 << exponent_bits) - 1;
-  const i32 field = static_cast<i32>(bits >> fraction) & field_max;
-  const bool negative = bits >> (fraction + exponent_bits) & 1;
-  i32 significand = static_cast<i32>(bits & ((1u << fraction) - 1));
-  if (field == 0 && significand == 0)
-    return {0, fnuz && negative ? Unpacked::kNan : Unpacked::kZero};
-  if (!fnuz && field == field_max)
-    return {negative ? -1 : 1, significand ? Unpacked::kNan : Unpacked::kInf};
-  if (field != 0) significand |= 1 << fraction;
-  return {negative ? -significand : significand, std::max(field, 1) - bias};
-}
 
 StepFn step_function(const MfmaGeometry& g) {
   const int fraction = fraction_bits(g.a) + fraction_bits(g.b);
@@ -193,48 +140,6 @@ StepFn step_function(const MfmaGeometry& g) {
                            : sum_step<16, true, 4>;
   if (fraction == 14) return step_length(g) == 8 ? sum_step<8, false, 14> : sum_step<4, false, 14>;
   return step_length(g) == 8 ? sum_step<8, false, 20> : sum_step<4, false, 20>;
-}
-
-u32 element_step(const MfmaGeometry& g, const Reg* a, const Reg* b, const MfmaControl& control,
-                 int block, int i, int j, int step, u32 c) {
-  Unpacked row[kMaxStoredK], column[kMaxStoredK];
-  const int length = step_length(g);
-  for (int k = 0; k < length; ++k) {
-    row[k] = a_element(g, a, control, block, i, step * length + k);
-    column[k] = b_element(g, b, control, block, step * length + k, j);
-  }
-  return step_function(g)(row, column, c);
-}
-
-void run_exact(const MfmaGeometry& g, const Reg* a, const Reg* b, const Reg* c, Reg* d,
-               const MfmaControl& control) {
-  Reg result[kMaxDRegs];
-  const Reg* const addend = g.sparse ? d : c;
-  const StepFn add_step = step_function(g);
-  const int length = step_length(g), stored = stored_k(g);
-  for (int block = 0; block < g.blocks; ++block) {
-    Unpacked columns[kMaxN][kMaxK];
-    for (int j = 0; j < g.n; ++j)
-      for (int k = 0; k < g.k; ++k) columns[j][k] = b_element(g, b, control, block, k, j);
-    for (int i = 0; i < g.m; ++i) {
-      Unpacked row[kMaxStoredK], selected[kMaxStoredK];
-      int selection[kMaxStoredK];
-      for (int k = 0; k < stored; ++k) {
-        row[k] = a_element(g, a, control, block, i, k);
-        selection[k] = selected_k(g, c, control, block, i, k);
-      }
-      for (int j = 0; j < g.n; ++j) {
-        for (int k = 0; g.sparse && k < stored; ++k) selected[k] = columns[j][selection[k]];
-        const Unpacked* const column = g.sparse ? selected : columns[j];
-        const ElementPlace place = d_place(g, block, i, j);
-        u32 value = addend[place.index].lane[place.lane];
-        for (int k = 0; k < stored; k += length)
-          value = add_step(row + k, column + k, value);
-        result[place.index].lane[place.lane] = value;
-      }
-    }
-  }
-  std::memcpy(d, result, sizeof(Reg) * static_cast<size_t>(d_regs(g)));
 }
 
 }  // namespace vdev::mfma

@@ -10,6 +10,9 @@
 // their indices select, in stored order, as if they were a dense row of half the length.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
+
 #include "numerics/mfma_layout.h"
 
 namespace vdev::mfma {
@@ -19,8 +22,9 @@ inline constexpr u32 kNanF32 = 0x7fc00000;
 inline constexpr u64 kNanF64 = 0x7ff8000000000000;
 
 // A finite input is significand * 2^(exponent - fraction_bits(type)), where exponent is
-// max(floor(log2 |x|), smallest normal exponent): a subnormal has a small significand. The exponents
-// of the others show up in sums: a product without kZero, kInf or kNan has one in -300..300.
+// max(floor(log2 |x|), smallest normal exponent): a subnormal has a small significand. The
+// exponents of the others show up in sums: a product without kZero, kInf or kNan has one in
+// -300..300.
 struct Unpacked {
   static constexpr i32 kZero = -(1 << 16), kInf = 1 << 20, kNan = 1 << 21;  // exponents
   i32 significand, exponent;
@@ -33,34 +37,130 @@ constexpr bool is_small_float(MfmaSrc type) {
 constexpr int fraction_bits(MfmaSrc type) {
   switch (type) {
     case MfmaSrc::kXf32:
-    case MfmaSrc::kF16: return 10;
-    case MfmaSrc::kBf16: return 7;
-    case MfmaSrc::kFp8: return 3;
-    default: return 2;
+    case MfmaSrc::kF16:
+      return 10;
+    case MfmaSrc::kBf16:
+      return 7;
+    case MfmaSrc::kFp8:
+      return 3;
+    default:
+      return 2;
   }
 }
 // k of one step. 8-bit floats have two groups of products, of even and of odd k. Integers have no
 // steps, any length will do.
 constexpr int step_length(const MfmaGeometry& g) {
-  const int longest =
-      g.a == MfmaSrc::kXf32 || g.a == MfmaSrc::kI8 ? 4 : bits_of(g.a) == 8 ? 16 : 8;
+  const int longest = g.a == MfmaSrc::kXf32 || g.a == MfmaSrc::kI8 ? 4 : bits_of(g.a) == 8 ? 16 : 8;
   return stored_k(g) < longest ? stored_k(g) : longest;
 }
 constexpr bool has_two_groups(const MfmaGeometry& g) { return bits_of(g.a) == 8; }
 
-Unpacked unpack(MfmaSrc type, u32 bits);  // an i8 is its own significand
+// An i8 is its own significand.
+constexpr Unpacked unpack(MfmaSrc type, u32 bits) {
+  if (type == MfmaSrc::kI8) return {static_cast<i8>(bits), 0};
+  int exponent_bits, fraction = fraction_bits(type), bias;
+  switch (type) {
+    case MfmaSrc::kXf32:
+      bits >>= 13;
+      [[fallthrough]];  // truncated, a NaN may become an infinity
+    case MfmaSrc::kBf16:
+      exponent_bits = 8, bias = 127;
+      break;
+    case MfmaSrc::kF16:
+      exponent_bits = 5, bias = 15;
+      break;
+    case MfmaSrc::kFp8:
+      exponent_bits = 4, bias = 8;
+      break;
+    default:
+      exponent_bits = 5, bias = 16;
+      break;
+  }
+  const bool fnuz = bits_of(type) == 8;
+  const i32 field_max = (1 << exponent_bits) - 1;
+  const i32 field = static_cast<i32>(bits >> fraction) & field_max;
+  const bool negative = bits >> (fraction + exponent_bits) & 1;
+  i32 significand = static_cast<i32>(bits & ((1u << fraction) - 1));
+  if (field == 0 && significand == 0)
+    return {0, fnuz && negative ? Unpacked::kNan : Unpacked::kZero};
+  if (!fnuz && field == field_max)
+    return {negative ? -1 : 1, significand ? Unpacked::kNan : Unpacked::kInf};
+  if (field != 0) significand |= 1 << fraction;
+  return {negative ? -significand : significand, std::max(field, 1) - bias};
+}
 
 // c + a[0]*b[0] + ... + a[length-1]*b[length-1]; c and the result are f32 bits.
 using StepFn = u32 (*)(const Unpacked* a, const Unpacked* b, u32 c);
 StepFn step_function(const MfmaGeometry& g);
 
+template <MfmaGeometry g>
+Unpacked a_element(const Reg* a, const MfmaControl& control, int block, int i, int stored) {
+  if (has_cbsz_abid(g) && !g.sparse) block = broadcast_block(g, block, control);
+  return unpack(g.a, element_bits(a, a_place(g, block, i, stored), bits_of(g.a)));
+}
+
+template <MfmaGeometry g>
+Unpacked b_element(const Reg* b, const MfmaControl& control, int block, int k, int j) {
+  ElementPlace place = b_place(g, block, k, j);
+  if (permutes_b(g)) place.lane = permuted_lane(place.lane, control.blgp);
+  return unpack(g.b, element_bits(b, place, bits_of(g.b)));
+}
+
+// The column of the full A that stored element `stored` of row i stands in.
+template <MfmaGeometry g>
+int selected_k(const Reg* index, const MfmaControl& control, int i, int stored) {
+  // Two bits per stored element, in the lane of the element. A register holds 4 or 2 sets.
+  const ElementPlace place = a_place(g, 0, i, stored);
+  constexpr int kSets = bits_of(g.a) / 4;
+  const int set = control.cbsz == 0 ? control.abid & (kSets - 1) : 0;
+  const int bit = set * (32 / kSets) + 2 * place.index;
+  return stored / 2 * 4 + static_cast<int>(index->lane[place.lane] >> bit & 3);
+}
+
 // Step `step` of one element of D of a dense shape, straight from the registers.
-u32 element_step(const MfmaGeometry& g, const Reg* a, const Reg* b, const MfmaControl& control,
-                 int block, int i, int j, int step, u32 c);
+template <MfmaGeometry g>
+u32 element_step(const Reg* a, const Reg* b, const MfmaControl& control, int block, int i, int j,
+                 int step, u32 c) {
+  constexpr int kLength = step_length(g);
+  Unpacked row[kLength], column[kLength];
+  for (int k = 0; k < kLength; ++k) {
+    row[k] = a_element<g>(a, control, block, i, step * kLength + k);
+    column[k] = b_element<g>(b, control, block, step * kLength + k, j);
+  }
+  return step_function(g)(row, column, c);
+}
 
 // All types but f32 and f64.
-void run_exact(const MfmaGeometry& g, const Reg* a, const Reg* b, const Reg* c, Reg* d,
-               const MfmaControl& control);
+template <MfmaGeometry g>
+void run_exact(const Reg* a, const Reg* b, const Reg* c, Reg* d, const MfmaControl& control) {
+  constexpr int kLength = step_length(g), kStored = stored_k(g);
+  const StepFn add_step = step_function(g);
+  const Reg* const addend = g.sparse ? d : c;
+  Reg result[d_regs(g)];
+  for (int block = 0; block < g.blocks; ++block) {
+    Unpacked columns[g.n][g.k];
+    for (int j = 0; j < g.n; ++j)
+      for (int k = 0; k < g.k; ++k) columns[j][k] = b_element<g>(b, control, block, k, j);
+    for (int i = 0; i < g.m; ++i) {
+      Unpacked row[kStored], selected[kStored];
+      int selection[kStored];
+      for (int k = 0; k < kStored; ++k) {
+        row[k] = a_element<g>(a, control, block, i, k);
+        selection[k] = g.sparse ? selected_k<g>(c, control, i, k) : k;
+      }
+      for (int j = 0; j < g.n; ++j) {
+        for (int k = 0; g.sparse && k < kStored; ++k) selected[k] = columns[j][selection[k]];
+        const Unpacked* const column = g.sparse ? selected : columns[j];
+        const ElementPlace place = d_place(g, block, i, j);
+        u32 value = addend[place.index].lane[place.lane];
+        for (int k = 0; k < kStored; k += kLength) value = add_step(row + k, column + k, value);
+        result[place.index].lane[place.lane] = value;
+      }
+    }
+  }
+  std::memcpy(d, result, sizeof(result));
+}
+
 // f32 and f64: a chain of correctly rounded FMAs, k ascending.
 void run_fma_chain(const MfmaGeometry& g, const Reg* a, const Reg* b, const Reg* c, Reg* d,
                    const MfmaControl& control);

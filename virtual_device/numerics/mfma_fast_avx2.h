@@ -20,11 +20,6 @@
 #include "numerics/mfma_exact.h"
 #include "numerics/mfma_panel_avx2.h"
 
-#if defined(__clang__)
-#define VDEV_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define VDEV_UNROLL _Pragma("GCC unroll 16")
-#endif
 #define VDEV_INLINE inline __attribute__((always_inline))
 
 namespace vdev::mfma {
@@ -64,16 +59,17 @@ VDEV_INLINE Vec16 widen(__m256i clamped) {
   return {{_mm256_unpacklo_epi16(clamped, zero), _mm256_unpackhi_epi16(clamped, zero)}};
 }
 
-// The truncated products, summed, in units of 2^(E - 24).
-template <int length, int stride>
+// The truncated products, summed, in units of 2^(E - 24). For E <= 24 the scale can be added to the
+// exponents as integers, which is faster: a zero product becomes a number below 2^-5.
+template <int length, int stride, bool small_sums>
 VDEV_INLINE void sum_products(const PanelA& a, const PanelB& b, int k0, int i, int column,
                               const Vec16 (&largest)[kRows], Vec16 (&total)[kRows]) {
-  __m256 scale[kRows][2];
+  __m256i scale[kRows][2];
   VDEV_UNROLL
   for (int row = 0; row < kRows; ++row)
     for (int half = 0; half < 2; ++half) {
-      const __m256i field = _mm256_sub_epi32(set32(127 + 24 + kSumBias), largest[row].v[half]);
-      scale[row][half] = _mm256_castsi256_ps(_mm256_slli_epi32(field, 23));
+      const int bias = kSumBias + 24 + (small_sums ? 0 : 127);
+      scale[row][half] = _mm256_slli_epi32(_mm256_sub_epi32(set32(bias), largest[row].v[half]), 23);
     }
   VDEV_UNROLL
   for (int n = 0; n < length; ++n) {
@@ -83,29 +79,39 @@ VDEV_INLINE void sum_products(const PanelA& a, const PanelB& b, int k0, int i, i
       const __m256 y = _mm256_load_ps(&b.value[k][column + 8 * half]);
       VDEV_UNROLL
       for (int row = 0; row < kRows; ++row) {
-        const __m256 x = _mm256_broadcast_ss(&a.value[k][i + row]);
-        const __m256i p = _mm256_cvttps_epi32(_mm256_mul_ps(_mm256_mul_ps(x, y), scale[row][half]));
+        const __m256 product = _mm256_mul_ps(_mm256_broadcast_ss(&a.value[k][i + row]), y);
+        const __m256i s = scale[row][half];
+        const __m256 scaled =
+            small_sums ? _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(product), s))
+                       : _mm256_mul_ps(product, _mm256_castsi256_ps(s));
+        const __m256i p = _mm256_cvttps_epi32(scaled);
         total[row].v[half] = n == 0 ? p : _mm256_add_epi32(total[row].v[half], p);
       }
     }
   }
 }
 
-// Which sums a step has met.
+// Which sums a step has met. Less kZeroSum and unsigned, those of zero products lie above all
+// others.
 struct SumRange {
-  __m256i highest = set16(-0x8000), lowest = set16(-1);
+  __m256i highest = set16(-0x8000), lowest = set16(-1), zeros = set16(0);
 
   VDEV_INLINE void add(__m256i sum) {
     highest = _mm256_max_epi16(highest, sum);
-    // Unsigned, this puts the sums of zero products above all others.
-    lowest = _mm256_min_epu16(lowest, _mm256_sub_epi16(sum, set16(kZeroSum)));
+    const __m256i ordered = _mm256_sub_epi16(sum, set16(kZeroSum));
+    lowest = _mm256_min_epu16(lowest, ordered);
+    zeros = _mm256_max_epu16(zeros, ordered);
+  }
+  bool below(int limit) const {
+    const __m256i above = _mm256_cmpgt_epi16(highest, set16(limit));
+    return _mm256_testz_si256(above, above);
   }
   bool inside() const {
-    const __m256i too_high = _mm256_cmpgt_epi16(highest, set16(kHighestSum));
     const __m256i limit = set16(kLowestSum - kZeroSum);
     const __m256i high_enough = _mm256_cmpeq_epi16(_mm256_max_epu16(lowest, limit), lowest);
-    return _mm256_testz_si256(too_high, too_high) && _mm256_testc_si256(high_enough, set16(-1));
+    return below(kHighestSum) && _mm256_testc_si256(high_enough, set16(-1));
   }
+  bool has_zeros() const { return _mm256_movemask_epi8(_mm256_cmpgt_epi16(set16(0), zeros)) != 0; }
 };
 
 // The products of one step of 16 columns: T in units of 2^(largest - 24).
@@ -126,8 +132,14 @@ VDEV_INLINE void multiply(const PanelA& a, const PanelB& b, int k0, int i, int c
     largest_sums<length / kGroups, kGroups>(a, b, k0 + group, i, column, sums[group]);
     VDEV_UNROLL
     for (int row = 0; row < kRows; ++row) from[group][row] = widen(clamp(sums[group][row]));
-    sum_products<length / kGroups, kGroups>(a, b, k0 + group, i, column, from[group],
-                                            parts[group]);
+    const __m256i highest = _mm256_max_epi16(sums[group][0], sums[group][1]);
+    const __m256i large = _mm256_cmpgt_epi16(highest, set16(kSumBias + 24));
+    if (__builtin_expect(_mm256_testz_si256(large, large), 1))
+      sum_products<length / kGroups, kGroups, true>(a, b, k0 + group, i, column, from[group],
+                                                    parts[group]);
+    else
+      sum_products<length / kGroups, kGroups, false>(a, b, k0 + group, i, column, from[group],
+                                                     parts[group]);
   }
   VDEV_UNROLL
   for (int row = 0; row < kRows; ++row) {
@@ -152,31 +164,51 @@ VDEV_INLINE void multiply(const PanelA& a, const PanelB& b, int k0, int i, int c
   }
 }
 
-// T + C, rounded. Collects the largest exponent field of C.
+VDEV_INLINE __m256i field_of(__m256i c) { return _mm256_srli_epi32(_mm256_slli_epi32(c, 1), 24); }
+
+// Floor of C in units of 2^(E(C) - 29 + shift).
 template <bool two_groups>
-VDEV_INLINE __m256i add_c(__m256i total, __m256i largest, __m256i c, __m256i* largest_field) {
-  const __m256i field = _mm256_srli_epi32(_mm256_slli_epi32(c, 1), 24);
-  *largest_field = _mm256_max_epi32(*largest_field, field);
-  const __m256i unit = _mm256_max_epi32(field, largest);
-  const __m256i total_shift = _mm256_sub_epi32(unit, largest);
-  const __m256i c_shift = _mm256_sub_epi32(unit, field);
+VDEV_INLINE __m256i floor_c(__m256i c, __m256i shift) {
   // C * 2^6; the implicit bit of a zero or subnormal C is shifted out, but -0 would leave a -1.
   const __m256i fraction = _mm256_and_si256(_mm256_slli_epi32(c, 6), set32(0x1fffffc0));
   const __m256i magnitude = _mm256_or_si256(fraction, set32(0x20000000));
-  __m256i addend = _mm256_srav_epi32(_mm256_sign_epi32(magnitude, c), c_shift);
-  if (two_groups)  // a C below 2^(E - 25) is dropped instead of rounded down
-    addend = _mm256_andnot_si256(_mm256_cmpgt_epi32(c_shift, set32(30)), addend);
+  const __m256i floor = _mm256_srav_epi32(_mm256_sign_epi32(magnitude, c), shift);
+  if (!two_groups) return floor;
+  // A C below 2^(E - 25) is dropped instead of rounded down.
+  return _mm256_andnot_si256(_mm256_cmpgt_epi32(shift, set32(30)), floor);
+}
 
-  const __m256i floor = _mm256_add_epi32(_mm256_srav_epi32(total, total_shift), addend);
-  const __m256i lost = _mm256_sllv_epi32(total, _mm256_sub_epi32(set32(32), total_shift));
+// sum * 2^(exponent - 24), where exponent carries kSumBias.
+VDEV_INLINE __m256i scaled(__m256i sum, __m256i exponent) {
+  const __m256i field = _mm256_sub_epi32(exponent, set32(kSumBias + 24 - 127));
+  const __m256 scale = _mm256_castsi256_ps(_mm256_slli_epi32(field, 23));
+  return _mm256_castps_si256(_mm256_mul_ps(_mm256_cvtepi32_ps(sum), scale));
+}
+
+// T + C for d <= 5 and no sum of zero products; collects the smallest 5 - d.
+template <bool two_groups>
+VDEV_INLINE __m256i add_small_c(__m256i total, __m256i largest, __m256i c, __m256i* least_shift) {
+  const __m256i shift = _mm256_sub_epi32(largest, field_of(c));
+  *least_shift = _mm256_min_epi32(*least_shift, shift);
+  return scaled(_mm256_add_epi32(total, floor_c<two_groups>(c, shift)), largest);
+}
+
+// T + C; collects the largest exponent field of C.
+template <bool two_groups>
+VDEV_INLINE __m256i add_any_c(__m256i total, __m256i largest, __m256i c, __m256i* largest_field) {
+  const __m256i field = field_of(c);
+  *largest_field = _mm256_max_epi32(*largest_field, field);
+  const __m256i unit = _mm256_max_epi32(field, largest);
+  const __m256i shift = _mm256_sub_epi32(unit, largest);
+  const __m256i floor = _mm256_add_epi32(_mm256_srav_epi32(total, shift),
+                                         floor_c<two_groups>(c, _mm256_sub_epi32(unit, field)));
+  const __m256i lost = _mm256_sllv_epi32(total, _mm256_sub_epi32(set32(32), shift));
   // 0, 1 or 2 for a result below 2^e(C), below 2^(e(C) + 1), or not.
   const __m256i size = _mm256_srli_epi32(_mm256_abs_epi32(floor), 29);
   __m256i kept = _mm256_srlv_epi32(_mm256_srli_epi32(lost, 29), size);
   // With two groups T can nearly cancel C, and then only the lowest bit is free for this.
   if (two_groups) kept = _mm256_min_epi32(kept, set32(1));
-  const __m256 sum = _mm256_cvtepi32_ps(_mm256_or_si256(floor, kept));
-  const __m256i scale = _mm256_slli_epi32(_mm256_sub_epi32(unit, set32(kSumBias + 24 - 127)), 23);
-  const __m256i result = _mm256_castps_si256(_mm256_mul_ps(sum, _mm256_castsi256_ps(scale)));
+  const __m256i result = scaled(_mm256_or_si256(floor, kept), unit);
   return _mm256_blendv_epi8(result, c, _mm256_cmpeq_epi32(largest, set32(kNoSum)));
 }
 
@@ -227,9 +259,37 @@ __attribute__((noinline, cold)) void redo_special(const Reg* a, const Reg* b,
     for (const u32 x : row) special |= (x >> 23 & 0xff) > kHighestField;
     if (!special) continue;
     for (int j = 0; j < 16; ++j)
-      row[j] = element_step(g, a, b, control, block, i, column + j, step, row[j]);
+      row[j] = element_step<g>(a, b, control, block, i, column + j, step, row[j]);
     std::memcpy(&d->value[tile], row, sizeof(row));
   }
+}
+
+// The sums of a step with C. Returns false if a C is infinite, NaN or about to overflow.
+template <MfmaGeometry g>
+inline bool add_addends(const Products16* products, const SumRange& range, const Tiles<g>& c,
+                        Tiles<g>* d) {
+  constexpr bool kTwoGroups = has_two_groups(g);
+  const auto for_all = [&](auto add, __m256i* seen) {
+    for (int tile = 0; tile < c.kCount; ++tile) {
+      const Vec16 largest = widen(products[tile].largest);
+      VDEV_UNROLL
+      for (int half = 0; half < 2; ++half)
+        d->value[tile].v[half] =
+            add(products[tile].total.v[half], largest.v[half], c.value[tile].v[half], seen);
+    }
+  };
+  // Most often all C are small, or many are not. The first ones tell which is worth a try.
+  const Vec16 first = widen(products[0].largest);
+  const __m256i above = _mm256_cmpgt_epi32(field_of(c.value[0].v[0]), first.v[0]);
+  if (_mm256_testz_si256(above, above) && range.below(kHighestField) && !range.has_zeros()) {
+    __m256i least_shift = set32(0);
+    for_all(add_small_c<kTwoGroups>, &least_shift);
+    if (_mm256_testz_si256(least_shift, least_shift)) return true;
+  }
+  __m256i field = set32(0);
+  for_all(add_any_c<kTwoGroups>, &field);
+  const __m256i huge = _mm256_cmpgt_epi32(field, set32(kHighestField));
+  return _mm256_testz_si256(huge, huge);
 }
 
 template <MfmaGeometry g>
@@ -257,17 +317,8 @@ void run_fast(const Reg* a, const Reg* b, const Reg* c, Reg* d, const MfmaContro
         for (int n = 0; n < from.kPerRow; ++n)
           multiply<kLength, has_two_groups(g)>(panel_a, panel_b, step * kLength, i, 16 * n, &range,
                                                products + i * from.kPerRow + n, from.kPerRow);
-      __m256i field = _mm256_setzero_si256();
-      for (int tile = 0; tile < from.kCount; ++tile) {
-        const Vec16 largest = widen(products[tile].largest);
-        VDEV_UNROLL
-        for (int half = 0; half < 2; ++half)
-          to.value[tile].v[half] =
-              add_c<has_two_groups(g)>(products[tile].total.v[half], largest.v[half],
-                                       from.value[tile].v[half], &field);
-      }
-      const __m256i huge = _mm256_cmpgt_epi32(field, set32(kHighestField));
-      if (__builtin_expect(!range.inside() || !_mm256_testz_si256(huge, huge), 0))
+      const bool finite = add_addends<g>(products, range, from, &to);
+      if (__builtin_expect(!finite || !range.inside(), 0))
         redo_special<g>(a, b, control, block, step, panel_a, panel_b, from, &to);
     }
     value[kSteps % 2].store(kDirect ? d : copy, block);

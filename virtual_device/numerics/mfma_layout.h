@@ -8,16 +8,26 @@
 
 #include "numerics/mfma.h"
 
+#if defined(__clang__)
+#define VDEV_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define VDEV_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 namespace vdev::mfma {
 
 constexpr int bits_of(MfmaSrc type) {
   switch (type) {
-    case MfmaSrc::kF64: return 64;
+    case MfmaSrc::kF64:
+      return 64;
     case MfmaSrc::kF32:
-    case MfmaSrc::kXf32: return 32;
+    case MfmaSrc::kXf32:
+      return 32;
     case MfmaSrc::kF16:
-    case MfmaSrc::kBf16: return 16;
-    default: return 8;
+    case MfmaSrc::kBf16:
+      return 16;
+    default:
+      return 8;
   }
 }
 
@@ -52,8 +62,7 @@ constexpr ElementPlace d_place(const MfmaGeometry& g, int block, int i, int j) {
   const int height = g.d == MfmaDst::kF64 ? 1 : 4;
   const int tiles_per_reg = kLanes / g.n;
   const int tiles_of_block = g.m / height;
-  const int blocks_per_reg =
-      tiles_per_reg > tiles_of_block ? tiles_per_reg / tiles_of_block : 1;
+  const int blocks_per_reg = tiles_per_reg > tiles_of_block ? tiles_per_reg / tiles_of_block : 1;
   const int tile_lane = i / height % tiles_per_reg * blocks_per_reg + block % blocks_per_reg;
   return {tile_lane * g.n + j,
           block * (g.m * g.n / kLanes) + i / (height * tiles_per_reg) * height + i % height};
@@ -68,11 +77,16 @@ constexpr int broadcast_block(const MfmaGeometry& g, int block, const MfmaContro
 // The group of 16 lanes of B that stands in for `group`.
 constexpr int permuted_group(int group, int blgp) {
   switch (blgp) {
-    case 1: return group & 1;
-    case 2: return group | 2;
-    case 3: return (group + 1) & 3;
-    case 0: return group;
-    default: return (blgp - 4) & 3;
+    case 1:
+      return group & 1;
+    case 2:
+      return group | 2;
+    case 3:
+      return (group + 1) & 3;
+    case 0:
+      return group;
+    default:
+      return (blgp - 4) & 3;
   }
 }
 constexpr int permuted_lane(int lane, int blgp) {

@@ -22,7 +22,7 @@ inline constexpr int kZeroSum = -2000;
 // Inside these bounds no scale leaves the normal range of f32 and no product reaches 2^128.
 inline constexpr int kLowestSum = kSumBias - 97, kHighestSum = kSumBias + 126;
 inline constexpr int kNoSum = kLowestSum - 1;  // stands for the sum of a zero product
-inline constexpr int kHighestField = 253;      // of C; above are infinity, NaN and what may overflow
+inline constexpr int kHighestField = 253;  // of C; above are infinity, NaN and what may overflow
 
 // Exponents of 16 columns. The kernels' 16-bit vectors hold columns 0-3, 8-11 | 4-7, 12-15: what
 // packing two 8 x 32 bit vectors gives, and what unpacking turns back into them.
@@ -50,8 +50,8 @@ struct ChunkReader;
 // a MODE that flushes denormals the host's multiplier would drop them.
 inline __m256i exponent_from_field8(__m256i field, __m256i magnitude) {
   const __m256i zero = _mm256_cmpeq_epi16(magnitude, _mm256_setzero_si256());
-  const __m256i next = _mm256_and_si256(_mm256_add_epi16(field, _mm256_set1_epi16(1)),
-                                        _mm256_set1_epi16(0xff));
+  const __m256i next =
+      _mm256_and_si256(_mm256_add_epi16(field, _mm256_set1_epi16(1)), _mm256_set1_epi16(0xff));
   const __m256i special = _mm256_cmpgt_epi16(_mm256_set1_epi16(2), next);  // field 0 or 255
   return _mm256_add_epi16(
       _mm256_add_epi16(field, _mm256_and_si256(special, _mm256_set1_epi16(kSpecialMark))),
@@ -114,9 +114,9 @@ struct ChunkReader<MfmaSrc::kF16> {
     const __m256i mark =
         _mm256_or_si256(_mm256_and_si256(zero, _mm256_set1_epi16(kZeroMark)),
                         _mm256_and_si256(special, _mm256_set1_epi16(kSpecialMark)));
-    out->exponent = _mm256_add_epi16(
-        _mm256_add_epi16(_mm256_max_epi16(field, _mm256_set1_epi16(1)), mark),
-        _mm256_set1_epi16(127 - 15));
+    out->exponent =
+        _mm256_add_epi16(_mm256_add_epi16(_mm256_max_epi16(field, _mm256_set1_epi16(1)), mark),
+                         _mm256_set1_epi16(127 - 15));
   }
 };
 
@@ -143,8 +143,7 @@ struct Fnuz8Reader {
     const __m256i subnormal = _mm256_shuffle_epi8(subnormal_table(), byte_index);
     const __m256i is_normal = _mm256_cmpgt_epi16(field, _mm256_setzero_si256());
     const __m256i sign = _mm256_slli_epi16(_mm256_andnot_si256(_mm256_set1_epi16(0x7f), bits), 8);
-    const __m256i upper =
-        _mm256_or_si256(sign, _mm256_blendv_epi8(subnormal, normal, is_normal));
+    const __m256i upper = _mm256_or_si256(sign, _mm256_blendv_epi8(subnormal, normal, is_normal));
     out->value[0] = _mm256_unpacklo_epi16(_mm256_setzero_si256(), upper);
     out->value[1] = _mm256_unpackhi_epi16(_mm256_setzero_si256(), upper);
     const __m256i zero = _mm256_cmpeq_epi16(bits, _mm256_setzero_si256());
@@ -152,9 +151,9 @@ struct Fnuz8Reader {
     const __m256i mark =
         _mm256_or_si256(_mm256_and_si256(zero, _mm256_set1_epi16(kZeroMark)),
                         _mm256_and_si256(special, _mm256_set1_epi16(kSpecialMark)));
-    out->exponent = _mm256_add_epi16(
-        _mm256_add_epi16(_mm256_max_epi16(field, _mm256_set1_epi16(1)), mark),
-        _mm256_set1_epi16(127 - kBias));
+    out->exponent =
+        _mm256_add_epi16(_mm256_add_epi16(_mm256_max_epi16(field, _mm256_set1_epi16(1)), mark),
+                         _mm256_set1_epi16(127 - kBias));
   }
   static __m256i subnormal_table() {
     alignas(16) static constexpr std::array<u16, 8> kUpperHalves = [] {

@@ -2,6 +2,7 @@
 // in AMD's matrix instruction calculator.
 #include "numerics/mfma_exact.h"
 #include "numerics/mfma_fast_avx2.h"
+#include "numerics/mfma_i8_avx2.h"
 
 namespace vdev {
 namespace {
@@ -14,14 +15,17 @@ void exact(const Reg* a, const Reg* b, const Reg* c, Reg* d, const MfmaControl& 
   if constexpr (g.d == MfmaDst::kF64 || g.a == kF32)
     mfma::run_fma_chain(g, a, b, c, d, control);
   else
-    mfma::run_exact(g, a, b, c, d, control);
+    mfma::run_exact<g>(a, b, c, d, control);
 }
 
 // Without AVX2 the exact functions are the only ones; 4x4 and sparse shapes are too rare to matter.
 template <MfmaGeometry g>
 constexpr MfmaFn fastest() {
 #ifdef __AVX2__
-  if constexpr (mfma::is_small_float(g.a) && g.m >= 16 && !g.sparse) return mfma::run_fast<g>;
+  if constexpr (g.m >= 16 && !g.sparse) {
+    if constexpr (mfma::is_small_float(g.a)) return mfma::run_fast<g>;
+    if constexpr (g.a == kI8) return mfma::run_fast_i8<g>;
+  }
 #endif
   return exact<g>;
 }

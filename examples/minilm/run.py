@@ -1,0 +1,155 @@
+"""Sentence embeddings whose attention runs on an AMD Instinct, or on the virtual one."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from minilm import Array, Attention, DeviceAttention, MiniLM, attention_numpy, normalized
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from amdattn import runtime
+from amdattn.errors import AmdattnError
+
+REQUIRED_COSINE = 0.9999
+
+SENTENCES = (
+    "A cat is asleep on the sofa.",
+    "The kitten naps on the couch.",
+    "How do I change my password?",
+    "I forgot my login and need a new one.",
+    "Rain flooded the valley overnight.",
+    "After the storm, the river burst its banks.",
+    "The orchestra tuned its instruments before the concert began.",
+    "Attention compares every token with every other one.",
+)
+
+_out = Console()
+_err = Console(stderr=True)
+
+
+def main(
+    sentences: Annotated[
+        list[str] | None, typer.Argument(help="Sentences to compare; default: eight of our own.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, embeddings included.")
+    ] = False,
+) -> None:
+    """Embed sentences with all-MiniLM-L6-v2, every attention computed by amdattn.
+
+    Exit code 1 if an embedding strays from an all-float64 NumPy run.
+    """
+    try:
+        results = embed_and_compare(sentences or list(SENTENCES), quiet=as_json)
+    except (AmdattnError, ModuleNotFoundError, OSError) as error:
+        message = f"{type(error).__name__}: {error}"
+        _err.print(message, style="red", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(2) from None
+    if as_json:
+        sys.stdout.write(json.dumps(results, indent=2) + "\n")
+    else:
+        show(results)
+    if not results["ok"]:
+        raise typer.Exit(1)
+
+
+def embed_and_compare(sentences: list[str], quiet: bool) -> dict[str, Any]:
+    """Embed on the device and in float64; what there is to say about both."""
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("attention calls"),
+        TimeElapsedColumn(),
+        console=_err,
+        disable=quiet,
+        transient=True,
+    ) as progress:
+
+        def embed(model: MiniLM, attention: Attention, description: str) -> Array:
+            task = progress.add_task(description, total=None)
+            return model.embed(
+                sentences,
+                attention,
+                lambda done, total: progress.update(task, completed=done, total=total),
+            )
+
+        attention = DeviceAttention()
+        device = runtime.get()
+        model = MiniLM(np.float32)
+        start = time.perf_counter()
+        embeddings = embed(model, attention, f"on {device.title}")
+        seconds = time.perf_counter() - start
+        reference = embed(MiniLM(np.float64), attention_numpy, "in float64 with NumPy")
+    unit = normalized(embeddings.astype(np.float64))
+    similarity = unit @ unit.T
+    cosines = np.einsum("nd,nd->n", unit, reference)
+    return {
+        "ok": bool(cosines.min() >= REQUIRED_COSINE),
+        "sentences": sentences,
+        "similarity": similarity.tolist(),
+        "smallest_cosine": float(cosines.min()),
+        "required_cosine": REQUIRED_COSINE,
+        "largest_element_deviation": float(np.abs(embeddings - reference).max()),
+        "largest_similarity_deviation": float(np.abs(similarity - reference @ reference.T).max()),
+        "device": device.title,
+        "launches": attention.launches,
+        "wall_seconds": seconds,
+        "wall_seconds_are": device.measured_on,
+        "embeddings": embeddings.tolist(),
+    }
+
+
+def show(results: dict[str, Any]) -> None:
+    """Print the results as a table and a summary."""
+    similarity = np.array(results["similarity"])
+    others = np.where(np.eye(len(similarity), dtype=bool), -np.inf, similarity)
+    table = Table(
+        title="cosine similarity (bold: the nearest other sentence)",
+        box=box.SIMPLE_HEAD,
+        padding=0,
+    )
+    table.add_column("", justify="right")
+    table.add_column("sentence", min_width=24)
+    for number in range(1, len(similarity) + 1):
+        table.add_column(str(number), justify="right", no_wrap=True)
+    for row, sentence in enumerate(results["sentences"]):
+        nearest = int(others[row].argmax())
+        cells = [
+            # + 0.0 turns the -0.0 of a rounded value into 0.0
+            Text(f"{round(value, 2) + 0.0:.2f}", style=_style(row, column, nearest))
+            for column, value in enumerate(similarity[row])
+        ]
+        table.add_row(str(row + 1), Text(sentence), *cells)
+    _out.print(table)
+    verdict = "ok" if results["ok"] else "TOO LOW"
+    lines = (
+        f"{results['launches']} kernel launches on {results['device']}",
+        f"wall time {results['wall_seconds']:.1f} s with the NumPy layers, "
+        f"{results['wall_seconds_are']}",
+        f"largest deviation from float64: {results['largest_element_deviation']:.1e} in an "
+        f"embedding, {results['largest_similarity_deviation']:.1e} in a similarity",
+        f"smallest cosine with the float64 embedding: {results['smallest_cosine']:.7f} "
+        f"(at least {results['required_cosine']}: {verdict})",
+    )
+    for line in lines:
+        _out.print(line, style=None if results["ok"] else "red", markup=False, highlight=False)
+
+
+def _style(row: int, column: int, nearest: int) -> str:
+    if row == column:
+        return "dim"
+    return "bold green" if column == nearest else ""
+
+
+if __name__ == "__main__":
+    typer.run(main)
