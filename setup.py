@@ -28,7 +28,7 @@ class BuildPackage(build_py):
         super().run()
         package = ROOT / "amdattn" if self.editable_mode else Path(self.build_lib) / "amdattn"
         virtual_device.build(
-            list(virtual_device.LEVELS),
+            virtual_device.LEVELS,
             package / "_lib",
             ROOT / "build" / "virtual_device",
             os.cpu_count() or 1,

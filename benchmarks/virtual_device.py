@@ -33,7 +33,7 @@ import amdattn
 from amdattn import runtime
 from amdattn.runtime.hip_python import import_hip_python
 
-COPIES, PASSES, RUNS = 64, 4000, 5
+COPIES, PASSES, RUNS = 64, 8000, 7
 # Text of one instruction, and the floating-point operations of one execution.
 INSTRUCTIONS: dict[str, tuple[str, int]] = {
     "v_add_f32": ("v_add_f32 v{d}, v8, v9", 64),

@@ -20,8 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "virtual_device"
 GLIBC = "2.28"  # the oldest one that the libraries run with
-# Flags beyond the x86-64-v2 baseline. One baseline for all means one build of zig's libc++.
-LEVELS = {"v2": (), "v3": ("-mavx", "-mavx2", "-mfma", "-mbmi", "-mbmi2", "-mf16c", "-mlzcnt")}
+LEVELS = ("v2", "v3")
+BASELINE = "v2"
 # Sources that are worth a build per level: semantics, arithmetic and the interpreter's loop.
 HOT = ("numerics/", "isa/", "core/worker", "core/wave", "core/abi")
 COLD = ("isa/decode", "isa/print", "isa/tables", "isa/encoding_test", "isa/semantics_test")
@@ -49,12 +49,12 @@ def library_name(level: str) -> str:
     return f"libamdattn_vdev_x86_64_{level}.so"
 
 
-def compiler() -> list[str]:
-    """Command prefix that compiles C++ for the baseline."""
+def compiler(level: str) -> list[str]:
+    """Command prefix that compiles C++ for one x86-64 level."""
     chosen = os.environ.get("AMDATTN_CXX")
     if chosen:
-        return [*shlex.split(chosen), "-march=x86-64-v2", "-Wno-unknown-pragmas"]
-    target = ["-target", f"x86_64-linux-gnu.{GLIBC}", "-mcpu=x86_64_v2"]
+        return [*shlex.split(chosen), f"-march=x86-64-{level}", "-Wno-unknown-pragmas"]
+    target = ["-target", f"x86_64-linux-gnu.{GLIBC}", f"-mcpu=x86_64_{level}"]
     return [sys.executable, "-m", "ziglang", "c++", *target]
 
 
@@ -101,17 +101,16 @@ def compile_one(command: Sequence[str], source: Path, obj: Path) -> Path:
 
 def build(levels: Sequence[str], out_dir: Path, work_dir: Path, jobs: int) -> list[Path]:
     """Build the libraries of some levels and return their paths."""
-    command = compiler()
     objects: dict[str, list[Path]] = {level: [] for level in levels}
     tasks: list[tuple[list[str], Path, Path]] = []
     # Hot objects come first: where a linker merges inline functions it keeps the first copy.
     for source in sorted(SOURCES.rglob("*.cc"), key=lambda s: (not is_hot(s), s)):
         name = source.relative_to(SOURCES).with_suffix(".o")
         for level in levels:
-            obj = work_dir / (level if is_hot(source) else "common") / name
+            own = level if is_hot(source) else BASELINE
+            obj = work_dir / own / name
             if all(obj != known for _, _, known in tasks):
-                flags = LEVELS[level] if is_hot(source) else ()
-                tasks.append(([*command, *flags], source, obj))
+                tasks.append((compiler(own), source, obj))
             objects[level].append(obj)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for done in concurrent.futures.as_completed(
@@ -119,16 +118,19 @@ def build(levels: Sequence[str], out_dir: Path, work_dir: Path, jobs: int) -> li
         ):
             done.result()
     out_dir.mkdir(parents=True, exist_ok=True)
-    return [link(command, objects[level], out_dir / library_name(level)) for level in levels]
+    return [link(objects[level], out_dir / library_name(level)) for level in levels]
 
 
-def link(command: Sequence[str], objects: Sequence[Path], library: Path) -> Path:
-    """Link one library unless it is newer than its objects."""
+def link(objects: Sequence[Path], library: Path) -> Path:
+    """Link one library unless it is newer than its objects.
+
+    All are linked for the baseline, so that zig builds its libc++ once.
+    """
     if library.exists() and all(o.stat().st_mtime <= library.stat().st_mtime for o in objects):
         return library
     subprocess.run(
         [
-            *command,
+            *compiler(BASELINE),
             "-shared",
             "-s",
             "-Wl,-soname,libamdattn_vdev.so",
@@ -146,12 +148,12 @@ def link(command: Sequence[str], objects: Sequence[Path], library: Path) -> Path
 def main() -> None:
     """Command line: `python build_scripts/virtual_device.py [--level v3]`."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--level", choices=list(LEVELS), action="append", help="default: all")
+    parser.add_argument("--level", choices=LEVELS, action="append", help="default: all")
     parser.add_argument("--out", type=Path, default=ROOT / "amdattn" / "_lib")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "virtual_device")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args()
-    for library in build(args.level or list(LEVELS), args.out, args.work, args.jobs):
+    for library in build(args.level or LEVELS, args.out, args.work, args.jobs):
         print(library)
 
 

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-PLACE = re.compile(r"kernel \w+, pc 0x[0-9a-f]+ .*instruction \w+.*workgroup \(\d+, 0, 0\), wave \d+", re.S)
+PLACE = re.compile(
+    r"kernel \w+, pc 0x[0-9a-f]+ .*instruction \w+.*workgroup \(\d+, 0, 0\), wave \d+", re.S
+)
 
 
 @pytest.mark.parametrize("offset", [-4, 256, 1 << 20, -(1 << 33)])

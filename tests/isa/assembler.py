@@ -51,9 +51,7 @@ def assemble_source(source: str) -> list[Assembled]:
         raise AssemblerError(errors, source.splitlines())
     found = (_LINE.match(line) for line in done.stdout.splitlines())
     # The text may carry a comment of the compiler's.
-    return [
-        Assembled(m[1].replace("\t", " ").split(" ; ")[0], _bytes(m[2])) for m in found if m
-    ]
+    return [Assembled(m[1].replace("\t", " ").split(" ; ")[0], _bytes(m[2])) for m in found if m]
 
 
 def assemble(texts: Sequence[str]) -> list[bytes]:

@@ -6,12 +6,14 @@ Whether a word is an instruction is for the decoder to say.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from disassembler import Row
 
 U32 = npt.NDArray[np.uint32]
-U64 = npt.NDArray[np.uint64]
+U64 = npt.NDArray[Any]  # uint64 throughout
 
 # Where the opcodes of the short formats begin within VOP3.
 VOP3_BASE = {"VOPC": 0, "VOP2": 0x100, "VOP1": 0x140, "VOP3": 0}
@@ -94,12 +96,13 @@ class WordGenerator:
         return (0xBE800000 | row.opcode << 8) + (self._one_of(self._sgpr(), 0) << 16) + source
 
     def _sopc(self, row: Row) -> U64:
-        return (0xBF000000 | row.opcode << 16) + (self._one_of(self._scalar(), self._bits(4)) << 8) \
-            + self._one_of(self._scalar(), 255)  # fmt: skip
+        second = self._one_of(self._scalar(), self._bits(4))
+        first = self._one_of(self._scalar(), 255)
+        return (0xBF000000 | row.opcode << 16) + (second << 8) + first
 
     def _sopk(self, row: Row) -> U64:
-        return (0xB0000000 | row.opcode << 23) + (self._one_of(self._sgpr(), 0) << 16) \
-            + self._bits(16)  # fmt: skip
+        register = self._one_of(self._sgpr(), 0)
+        return (0xB0000000 | row.opcode << 23) + (register << 16) + self._bits(16)
 
     def _sopp(self, row: Row) -> U64:
         return (0xBF800000 | row.opcode << 16) + self._one_of(self._bits(16), self._bits(4), 0)
@@ -108,11 +111,11 @@ class WordGenerator:
         low = self._one_of(self._bits(6), self._bits(4) * 2, 0)
         low += self._one_of(self._sgpr(), self._bits(4) * 4, 0) << 6
         low += self._seldom(self._bits(1)) << 16
-        soffset = self._bits(7) << 57
-        immediate = self._bits(21) << 32
-        return (0xC0000000 | row.opcode << 18) + low + self._one_of(
-            0, 1 << 17, immediate + (1 << 17), immediate + soffset + (3 << 14 & 1 << 14) + (1 << 17),
-            self._bits(7) << 32, soffset + (1 << 14))  # fmt: skip
+        soffset = (self._bits(7) << 57) + (1 << 14)
+        immediate = (self._bits(21) << 32) + (1 << 17)
+        register = self._bits(7) << 32
+        offset = self._one_of(0, 1 << 17, immediate, immediate + soffset, register, soffset)
+        return (0xC0000000 | row.opcode << 18) + low + offset
 
     def _short_vector(self, row: Row, form: str) -> U64:
         if row.format == "VOP1":
@@ -160,13 +163,17 @@ class WordGenerator:
         second = self._one_of(self._any(), 256 + self._even(8), 0)
         first = self._any()
         if row.name in ("v_readlane_b32", "v_writelane_b32"):
-            first, second, third = self._one_of(first, self._sgpr()), self._scalar(), np.uint64(0)
+            first, second, third = (
+                self._one_of(first, self._sgpr()),
+                self._scalar(),
+                self._one_of(0),
+            )
         modifiers = self._one_of(0, 3, 3, self._bits(5)) << 59
         operands = low + (first << 32) + (second << 41) + (third << 50) + modifiers
         return head + (operands * (self._bits(4) != 0))  # without any operand now and then
 
     def _ds(self, row: Row) -> U64:
-        code = (0xD8000000 | row.opcode << 17) + self._one_of(self._bits(16), self._bits(8), 0)
+        code: U64 = (0xD8000000 | row.opcode << 17) + self._one_of(self._bits(16), self._bits(8), 0)
         code += (self._bits(1) << 25) + (self._seldom(self._bits(1)) << 16)
         if row.name.startswith("ds_gws"):
             code |= np.uint64(1 << 16)
@@ -175,14 +182,14 @@ class WordGenerator:
         return code
 
     def _flat(self, row: Row) -> U64:
-        code = 0xDC000000 + (row.opcode << 18) + (FLAT_SEGMENT[row.format] << 14)
-        code = code + self._one_of(self._bits(12), self._bits(13), 0) + (self._bits(2) << 16)
+        head = 0xDC000000 + (row.opcode << 18) + (FLAT_SEGMENT[row.format] << 14)
+        code = head + self._one_of(self._bits(12), self._bits(13), 0) + (self._bits(2) << 16)
         code += self._bits(1) << 25
         if row.format == "SCRATCH":
             code += self._bits(1) << 13
         code += (self._one_of(self._even(8), 0) << 32) + (self._one_of(self._even(8), 0) << 40)
-        saddr = 0 if row.format == "FLAT" else self._one_of(0x7F, self._sgpr())
-        code += (np.uint64(0) + saddr << 48) + (self._bits(1) << 55)
+        saddr = self._one_of(0) if row.format == "FLAT" else self._one_of(0x7F, self._sgpr())
+        code += (saddr << 48) + (self._bits(1) << 55)
         return code + (self._one_of(self._even(8), 0) << 56)
 
     _global = _scratch = _flat

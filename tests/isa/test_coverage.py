@@ -19,7 +19,6 @@ ABSENT = {
 # LLVM disassembles these forms, and the decoder refuses them.
 ABSENT_FORMS = {
     "v_pk_fmac_f16_sdwa": "what a select means for two packed halves is written nowhere",
-    "v_pk_fmac_f16_dpp": "as above",
 }
 # Rows of which LLVM's disassembler knows nothing, though its assembler does.
 ASSEMBLED_ONLY = {"ds_nop"}

@@ -31,6 +31,7 @@ from vectors import (
 SELECTS = ("BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3", "WORD_0", "WORD_1", "DWORD")
 UNUSED = ("UNUSED_PAD", "UNUSED_SEXT", "UNUSED_PRESERVE")
 DWORD = 6
+SCALAR_REG = 12
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class Modifiers:
     dst_sel: int = DWORD
     dst_unused: int = 0
     dpp: Dpp | None = None
+    scalar: tuple[int, int] | None = None  # (source, its value in s[12:13])
 
     def sources(self, names: list[str]) -> list[str]:
         out = []
@@ -181,6 +183,11 @@ def check_modified(
     short = any(f in text for f in ("_sdwa", "_dpp", "_e32"))
     vector = Vector(op, [tuple(r) for r in raws], exec_mask, mode)
     m.exec, m.mode, m.scc = exec_mask, mode, 0
+    if mod.scalar is not None:
+        i, value = mod.scalar
+        m.set_pair(SCALAR_REG, value)
+        for row in raws:
+            row[i] = value
     for i, kind in enumerate(op.srcs):
         wide = "b64" if dwords(kind) == 2 else "b32"
         put_values(m.v, SOURCE_REG[i], wide, as_bits(r[i] for r in raws))

@@ -18,9 +18,20 @@ TARGET = GPUTarget("hip", "gfx942", WAVE_LANES)
 # addressed by buffer instructions.
 _POINTER_FACTS = [["tt.divisibility", 16], ["tt.pointer_range", 32]]
 _POINTERS = {
-    np.dtype(np.float32): "*fp32",
-    np.dtype(ml_dtypes.bfloat16): "*bf16",
-    np.dtype(ml_dtypes.float8_e4m3fnuz): "*fp8e4b8",
+    np.dtype(dtype): f"*{name}"
+    for dtype, name in [
+        (np.float64, "fp64"),
+        (np.float32, "fp32"),
+        (np.float16, "fp16"),
+        (ml_dtypes.bfloat16, "bf16"),
+        (ml_dtypes.float8_e4m3fnuz, "fp8e4b8"),
+        (ml_dtypes.float8_e5m2fnuz, "fp8e5b16"),
+        (ml_dtypes.float8_e4m3fn, "fp8e4nv"),
+        (ml_dtypes.float8_e5m2, "fp8e5"),
+        (np.int64, "i64"),
+        (np.int32, "i32"),
+        (np.int8, "i8"),
+    ]
 }
 
 
@@ -63,11 +74,14 @@ class Program:
         self._args = args
         self._kernel = Kernel(compiled.asm["hsaco"], compiled.metadata.name)
 
-    def __call__(self, grid: tuple[int, ...], *outputs: NDArray[Any]) -> list[NDArray[Any]]:
+    def __call__(
+        self, grid: tuple[int] | tuple[int, int], *outputs: NDArray[Any]
+    ) -> list[NDArray[Any]]:
         """Launch over `grid` workgroups; returns what those of the arguments then hold."""
         with Buffers() as buffers:
             at: dict[int, int] = {}
-            format_, values = "<", []
+            format_ = "<"
+            values: list[int | float] = []
             for arg in self._args:
                 if isinstance(arg, np.ndarray):
                     at[id(arg)] = buffers.put(arg)
@@ -78,7 +92,8 @@ class Program:
                     values.append(arg)
             # Two addresses that the compiler appends: global scratch and profile scratch, unused.
             kernarg = struct.pack(format_ + _pad(format_, 8) + "QQ", *values, 0, 0)
-            self._kernel.launch((*grid, 1, 1)[:3], self._lanes, kernarg, self.dynamic_lds_bytes)
+            x, y = (*grid, 1)[:2]
+            self._kernel.launch((x, y, 1), self._lanes, kernarg, self.dynamic_lds_bytes)
             return [read(at[id(array)], array.shape, array.dtype) for array in outputs]
 
 

@@ -21,8 +21,7 @@ Decoded Decoder::run() {
   }
   result.inst = inst_;
   result.inst.row = row_;
-  result.inst.exec =
-      inst_.plain && row_->exec_plain != nullptr ? row_->exec_plain : row_->exec;
+  result.inst.exec = inst_.plain && row_->exec_plain != nullptr ? row_->exec_plain : row_->exec;
   return result;
 }
 
@@ -56,10 +55,8 @@ void Decoder::dispatch() {
       }
       const u32 opcode = field(16, 10);
       if (opcode >= kVop3Only) return select(Format::kVop3, opcode, 2, &Decoder::vop3);
-      if (opcode >= kVop3Vop1)
-        return select(Format::kVop1, opcode - kVop3Vop1, 2, &Decoder::vop3);
-      if (opcode >= kVop3Vop2)
-        return select(Format::kVop2, opcode - kVop3Vop2, 2, &Decoder::vop3);
+      if (opcode >= kVop3Vop1) return select(Format::kVop1, opcode - kVop3Vop1, 2, &Decoder::vop3);
+      if (opcode >= kVop3Vop2) return select(Format::kVop2, opcode - kVop3Vop2, 2, &Decoder::vop3);
       return select(Format::kVopc, opcode, 2, &Decoder::vop3);
     }
     case 0x36:

@@ -8,7 +8,6 @@
 
 namespace vdev {
 
-
 // Decodes the instruction at words[0]. `words` reaches to the end of the code. On failure the
 // result has exec == nullptr, row == nullptr, and `why` says what was not understood.
 struct Decoded {

@@ -6,7 +6,6 @@ namespace {
 
 constexpr u32 kFirstVgprCode = 256;
 constexpr u16 kFirstAgpr = 256;  // until the kernel's descriptor says which
-constexpr u32 kLiteralCode = 255;
 constexpr u32 kNumUserSgprs = 102;
 
 constexpr bool is_special(u32 code) {
@@ -17,17 +16,14 @@ constexpr bool is_inline_integer(u32 code) { return code >= 128 && code <= 208; 
 constexpr bool is_inline_float(u32 code) { return code >= 240 && code <= 248; }
 
 // 0.5 -0.5 1 -1 2 -2 4 -4 1/(2*pi), the last as the manual gives it (not rounded in f32 and f64).
-constexpr u16 kFloat16[] = {0x3800, 0xb800, 0x3c00, 0xbc00, 0x4000, 0xc000, 0x4400, 0xc400,
-                            0x3118};
+constexpr u16 kFloat16[] = {0x3800, 0xb800, 0x3c00, 0xbc00, 0x4000, 0xc000, 0x4400, 0xc400, 0x3118};
 constexpr u32 kFloat32[] = {0x3f000000, 0xbf000000, 0x3f800000, 0xbf800000, 0x40000000,
                             0xc0000000, 0x40800000, 0xc0800000, 0x3e22f983};
 constexpr u64 kFloat64[] = {0x3fe0000000000000, 0xbfe0000000000000, 0x3ff0000000000000,
                             0xbff0000000000000, 0x4000000000000000, 0xc000000000000000,
                             0x4010000000000000, 0xc010000000000000, 0x3fc45f306dc9c882};
 
-bool is_64bit(const OperandSpec& spec) {
-  return spec.dwords == 2 && spec.type != Type::kPkF32;
-}
+bool is_64bit(const OperandSpec& spec) { return spec.dwords == 2 && spec.type != Type::kPkF32; }
 
 // Integers are sign-extended to all dwords. An f16 constant sits in the low half, also for packed
 // operands (op_sel_hi = 0 is how code reads it twice); packed integers see f32 bits. A packed-f32
@@ -136,7 +132,10 @@ Operand Decoder::literal(OperandSpec spec) {
     case Type::kI64:
       operand.hi = static_cast<i32>(literal_) < 0 ? ~0u : 0;
       break;
-    case Type::kB16: case Type::kF16: case Type::kI16: case Type::kU16:
+    case Type::kB16:
+    case Type::kF16:
+    case Type::kI16:
+    case Type::kU16:
       // Compilers sign-extend; -16..-1 are inline constants.
       need(literal_ <= 0xffff || (literal_ >= 0xffff8000 && literal_ < 0xfffffff0),
            "a 16-bit literal has more bits");

@@ -12,19 +12,31 @@ enum Vop1Opcode : u32 { kVop1Readfirstlane = 0x02, kVop1Swap = 0x51, kVop1Accvgp
 enum Vop2Opcode : u32 { kVop2Cndmask = 0x00 };
 enum Vop3Opcode : u32 { kVop3Readlane = 0x289, kVop3Writelane = 0x28a };
 enum Vop3pOpcode : u32 {
-  kVop3pFmaMix = 0x20, kVop3pFmaMixhi = 0x22, kVop3pAccvgprRead = 0x58, kVop3pAccvgprWrite = 0x59,
+  kVop3pFmaMix = 0x20,
+  kVop3pFmaMixhi = 0x22,
+  kVop3pAccvgprRead = 0x58,
+  kVop3pAccvgprWrite = 0x59,
 };
 enum DsOpcode : u32 { kDsNop = 0x14, kDsSwizzle = 0x3d };
 enum SopkOpcode : u32 { kSopkGetreg = 0x11, kSopkSetreg = 0x12, kSopkSetregImm32 = 0x14 };
 enum Sop1Opcode : u32 {
-  kSop1Setpc = 0x1d, kSop1Rfe = 0x1f, kSop1Movrels32 = 0x2a, kSop1Movrels64 = 0x2b,
+  kSop1Setpc = 0x1d,
+  kSop1Rfe = 0x1f,
+  kSop1Movrels32 = 0x2a,
+  kSop1Movrels64 = 0x2b,
   kSop1CbranchJoin = 0x2e,
 };
 enum SoppOpcode : u32 {
-  kSoppEndpgm = 0x01, kSoppWaitcnt = 0x0c, kSoppSendmsg = 0x10, kSoppSendmsghalt = 0x11,
+  kSoppEndpgm = 0x01,
+  kSoppWaitcnt = 0x0c,
+  kSoppSendmsg = 0x10,
+  kSoppSendmsghalt = 0x11,
   kSoppSetGprIdxMode = 0x1d,
 };
 enum SopcOpcode : u32 { kSopcSetGprIdxOn = 0x11 };
+
+// Source code of a literal; the dword follows the instruction.
+inline constexpr u32 kLiteralCode = 255;
 
 // Where VOP1, VOP2 and VOPC begin among the VOP3 opcodes.
 inline constexpr u32 kVop3Vop1 = 0x140, kVop3Vop2 = 0x100, kVop3Only = 0x1c0;
@@ -86,7 +98,7 @@ class Decoder {
   void sop1();
   void sopc();
   void sopp();
-  // decode_vector.cc
+  // decode_vector.cc, decode_vop3.cc, decode_modifiers.cc
   void vop1();
   void vop2();
   void vopc();

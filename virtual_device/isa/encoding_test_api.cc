@@ -34,8 +34,7 @@ void append_line(std::string& out, const vdev::Decoded& decoded) {
 VDEV_TEST_API size_t vdev_test_decode(const vdev::u32* words, size_t stride, size_t count,
                                       char* out, size_t out_bytes) {
   std::string text;
-  for (size_t i = 0; i < count; ++i)
-    append_line(text, vdev::decode({words + i * stride, stride}));
+  for (size_t i = 0; i < count; ++i) append_line(text, vdev::decode({words + i * stride, stride}));
   return copy_out(text, out, out_bytes);
 }
 

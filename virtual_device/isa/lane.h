@@ -9,6 +9,10 @@
 // the mask sdst), Carry<T> (dst and a lane of sdst).
 #pragma once
 
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
 #include <cmath>
 #include <tuple>
 #include <type_traits>
@@ -97,6 +101,23 @@ inline bool is_nan(f64 x) {
 }
 template <class T>
 inline bool is_nan(const T&) { return false; }
+#if defined(__AVX__)
+inline bool any_nan(const f32 (&r)[16]) {
+  const __m256 a = _mm256_loadu_ps(r), b = _mm256_loadu_ps(r + 8);
+  return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_UNORD_Q)) != 0;  // either operand a NaN
+}
+#else
+inline bool any_nan(const f32 (&r)[16]) {
+  u32 any = 0;
+  for (int i = 0; i < 16; ++i) any |= is_nan(r[i]) ? 1u : 0u;
+  return any != 0;
+}
+#endif
+inline bool any_nan(const f64 (&r)[16]) {
+  u32 any = 0;
+  for (int i = 0; i < 16; ++i) any |= is_nan(r[i]) ? 1u : 0u;
+  return any != 0;
+}
 inline f32 quiet(f32 x) { return bit_cast<f32>(bit_cast<u32>(x) | 0x00400000u); }
 inline f64 quiet(f64 x) { return bit_cast<f64>(bit_cast<u64>(x) | u64{1} << 51); }
 inline f32 default_nan(f32) { return bit_cast<f32>(F32::kDefaultNan); }
@@ -138,6 +159,7 @@ template <class C, class R, class... A> struct Signature<R (C::*)(A...) const> {
   static constexpr bool kMaskOut = std::is_same_v<R, bool> || IsCarry<R>::value;
   static constexpr bool kCarryIn = (std::is_same_v<A, CarryIn> || ...);
   static constexpr bool kVccIn = (std::is_same_v<A, VccIn> || ...);
+  static constexpr bool kClamps = (kIsClamp<A> || ...);
   static constexpr bool kReadsDst = (IsAcc<A>::value || ...);
   static constexpr bool kAnyFloat = (kIsFloat<typename IsAcc<A>::Value> || ...) || kIsFloat<R>;
   static constexpr bool kMode64 =
@@ -153,12 +175,13 @@ template <class C, class R, class... A> struct Signature<R (C::*)(A...) const> {
   }
   template <size_t I> using Arg = std::tuple_element_t<I, std::tuple<A...>>;
 
-  template <size_t I> static decltype(auto) load(const LaneArgs& a, int lane) {
+  template <size_t I, bool kClamp = false>
+  static decltype(auto) load(const LaneArgs& a, int lane) {
     using T = Arg<I>;
     if constexpr (kIsMode<T>) {
       return (a.wave->fp);
     } else if constexpr (kIsClamp<T>) {
-      return T{a.inst->clamp};
+      return T{kClamp};
     } else if constexpr (kIsMask<T>) {
       return T{(a.mask_in >> lane & 1) != 0};
     } else if constexpr (IsAcc<T>::value) {
@@ -168,7 +191,7 @@ template <class C, class R, class... A> struct Signature<R (C::*)(A...) const> {
     }
   }
 
-  template <auto Fn, size_t... I>
+  template <auto Fn, bool kClamp, size_t... I>
   static void compute(LaneArgs& args, std::index_sequence<I...>) {
     const LaneArgs a = args;  // a copy, so that stores to lanes cannot change the pointers
     u64 mask = 0;
@@ -177,12 +200,12 @@ template <class C, class R, class... A> struct Signature<R (C::*)(A...) const> {
     for (int c = 0; c < kLanes; c += 16) {
       u32 bits[16];
       if constexpr (std::is_same_v<R, bool>) {
-        VDEV_LANES for (int i = 0; i < 16; ++i) bits[i] = Fn(load<I>(a, c + i)...) ? ~0u : 0u;
+        VDEV_LANES for (int i = 0; i < 16; ++i) bits[i] = Fn(load<I, kClamp>(a, c + i)...) ? ~0u : 0u;
         mask |= u64{pack16(bits)} << c;
       } else {
         Value r[16];
         VDEV_LANES for (int i = 0; i < 16; ++i) {
-          const auto x = Fn(load<I>(a, c + i)...);
+          const auto x = Fn(load<I, kClamp>(a, c + i)...);
           if constexpr (IsCarry<R>::value) {
             r[i] = x.value;
             bits[i] = x.carry ? ~0u : 0u;
@@ -191,9 +214,7 @@ template <class C, class R, class... A> struct Signature<R (C::*)(A...) const> {
           }
         }
         if constexpr (std::is_same_v<R, f32> || std::is_same_v<R, f64>) {
-          u32 any = 0;
-          for (int i = 0; i < 16; ++i) any |= is_nan(r[i]) ? 1u : 0u;
-          if (any) [[unlikely]]
+          if (any_nan(r)) [[unlikely]]
             for (int i = 0; i < 16; ++i)
               if (is_nan(r[i])) r[i] = right_nan<R>(ieee, load<I>(a, c + i)...);
         }
@@ -209,12 +230,16 @@ template <auto Fn> using SignatureOf = Signature<decltype(&decltype(Fn)::operato
 // Out of line: inlined into a caller that keeps the pointers in memory, the loops do not vectorise.
 template <auto Fn> [[gnu::noinline]] void compute(LaneArgs& a) {
   using S = SignatureOf<Fn>;
+  constexpr auto kArgs = std::make_index_sequence<S::kArity>();
   if constexpr (S::kMode64) {
     // f64 arithmetic has rounding and denormal fields of its own; MXCSR holds those of f32.
     MxcsrScope scope(kMxcsrModeMask, a.wave->mxcsr64);
-    S::template compute<Fn>(a, std::make_index_sequence<S::kArity>());
+    S::template compute<Fn, false>(a, kArgs);
+  } else if constexpr (S::kClamps) {  // a constant in each loop, so that both vectorise
+    if (a.inst->clamp) S::template compute<Fn, true>(a, kArgs);
+    else S::template compute<Fn, false>(a, kArgs);
   } else {
-    S::template compute<Fn>(a, std::make_index_sequence<S::kArity>());
+    S::template compute<Fn, false>(a, kArgs);
   }
 }
 

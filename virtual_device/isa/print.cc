@@ -18,22 +18,29 @@ constexpr NamedPair kNamedPairs[] = {
 
 const char* special_name(u32 code) {
   switch (code) {
-    case 235: return "src_shared_base";
-    case 236: return "src_shared_limit";
-    case 237: return "src_private_base";
-    case 238: return "src_private_limit";
-    case 251: return "src_vccz";
-    case 252: return "src_execz";
-    default: return "src_scc";
+    case 235:
+      return "src_shared_base";
+    case 236:
+      return "src_shared_limit";
+    case 237:
+      return "src_private_base";
+    case 238:
+      return "src_private_limit";
+    case 251:
+      return "src_vccz";
+    case 252:
+      return "src_execz";
+    default:
+      return "src_scc";
   }
 }
 
-constexpr const char* kFloatNames[] = {"0.5", "-0.5", "1.0",  "-1.0",      "2.0",
+constexpr const char* kFloatNames[] = {"0.5",  "-0.5", "1.0",  "-1.0",      "2.0",
                                        "-2.0", "4.0",  "-4.0", "0.15915494"};
 constexpr u32 kFloatBits32[] = {0x3f000000, 0xbf000000, 0x3f800000, 0xbf800000, 0x40000000,
                                 0xc0000000, 0x40800000, 0xc0800000, 0x3e22f983};
-constexpr u32 kFloatBits16[] = {0x3800, 0xb800, 0x3c00, 0xbc00, 0x4000, 0xc000, 0x4400, 0xc400,
-                                0x3118};
+constexpr u32 kFloatBits16[] = {0x3800, 0xb800, 0x3c00, 0xbc00, 0x4000,
+                                0xc000, 0x4400, 0xc400, 0x3118};
 
 bool is_inline_integer(i32 value) { return value >= -16 && value <= 64; }
 template <size_t N>
@@ -48,7 +55,10 @@ bool is_one_of(u32 bits, const u32 (&set)[N]) {
 bool needs_mark(u32 literal, Type type) {
   const i32 value = static_cast<i32>(literal);
   switch (type) {
-    case Type::kF64: case Type::kB64: case Type::kI64: case Type::kU64:
+    case Type::kF64:
+    case Type::kB64:
+    case Type::kI64:
+    case Type::kU64:
       return literal <= 64;  // not sign-extended before the comparison
     case Type::kF16:
       return is_inline_integer(static_cast<i16>(literal)) ||
@@ -78,21 +88,39 @@ std::string Printer::run() {
       for (int i = 0; i < 2; ++i)
         if (inst_.src[i].kind != OperandKind::kNone) listed(inst_.src[i], row_.src[i].type);
       break;
-    case Format::kSopk: sopk(); break;
-    case Format::kSopc: sopc(); break;
-    case Format::kSopp: sopp(); break;
-    case Format::kSmem: smem(); break;
+    case Format::kSopk:
+      sopk();
+      break;
+    case Format::kSopc:
+      sopc();
+      break;
+    case Format::kSopp:
+      sopp();
+      break;
+    case Format::kSmem:
+      smem();
+      break;
     case Format::kVop1:
     case Format::kVop2:
     case Format::kVopc:
-    case Format::kVop3: vop(); break;
-    case Format::kVop3p: is_mai(row_.opcode) ? mai() : vop3p(); break;
-    case Format::kDs: ds(); break;
+    case Format::kVop3:
+      vop();
+      break;
+    case Format::kVop3p:
+      is_mai(row_.opcode) ? mai() : vop3p();
+      break;
+    case Format::kDs:
+      ds();
+      break;
     case Format::kFlat:
     case Format::kScratch:
-    case Format::kGlobal: flat(); break;
+    case Format::kGlobal:
+      flat();
+      break;
     case Format::kMubuf:
-    case Format::kMtbuf: buffer(); break;
+    case Format::kMtbuf:
+      buffer();
+      break;
   }
   return std::move(text_);
 }
@@ -125,11 +153,20 @@ void Printer::literal(u32 value, Type type) {
 
 void Printer::operand(const Operand& o, Type type) {
   switch (o.kind) {
-    case OperandKind::kNone: break;
-    case OperandKind::kOff: append("off"); break;
-    case OperandKind::kVgpr: register_tuple("v", o.index, o.dwords); break;
-    case OperandKind::kAgpr: register_tuple("a", o.index, o.dwords); break;
-    case OperandKind::kSpecial: append(special_name(o.index)); break;
+    case OperandKind::kNone:
+      break;
+    case OperandKind::kOff:
+      append("off");
+      break;
+    case OperandKind::kVgpr:
+      register_tuple("v", o.index, o.dwords);
+      break;
+    case OperandKind::kAgpr:
+      register_tuple("a", o.index, o.dwords);
+      break;
+    case OperandKind::kSpecial:
+      append(special_name(o.index));
+      break;
     case OperandKind::kSgpr:
       if (o.index == 124) return append("m0");
       if (o.index >= 108 && o.index < 124) return register_tuple("ttmp", o.index - 108, o.dwords);

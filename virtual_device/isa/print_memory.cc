@@ -5,11 +5,12 @@
 namespace vdev {
 namespace {
 
-constexpr const char* kDataFormats[] = {
-    "INVALID", "8", "16", "8_8", "32", "16_16", "10_11_11", "11_11_10", "10_10_10_2",
-    "2_10_10_10", "8_8_8_8", "32_32", "16_16_16_16", "32_32_32", "32_32_32_32", "RESERVED_15"};
-constexpr const char* kNumberFormats[] = {"UNORM", "SNORM", "USCALED", "SSCALED",
-                                          "UINT", "SINT", "RESERVED_6", "FLOAT"};
+constexpr const char* kDataFormats[] = {"INVALID",     "8",          "16",          "8_8",
+                                        "32",          "16_16",      "10_11_11",    "11_11_10",
+                                        "10_10_10_2",  "2_10_10_10", "8_8_8_8",     "32_32",
+                                        "16_16_16_16", "32_32_32",   "32_32_32_32", "RESERVED_15"};
+constexpr const char* kNumberFormats[] = {"UNORM", "SNORM", "USCALED",    "SSCALED",
+                                          "UINT",  "SINT",  "RESERVED_6", "FLOAT"};
 
 }  // namespace
 
@@ -105,8 +106,10 @@ void Printer::buffer_format() {
 
 void Printer::buffer() {
   if (inst_.src[2].kind != OperandKind::kNone) {
-    if (inst_.src[1].kind != OperandKind::kNone) listed(inst_.src[1], row_.src[1].type);
-    else if (inst_.dst.kind != OperandKind::kNone) listed(inst_.dst, row_.dst.type);
+    if (inst_.src[1].kind != OperandKind::kNone)
+      listed(inst_.src[1], row_.src[1].type);
+    else if (inst_.dst.kind != OperandKind::kNone)
+      listed(inst_.dst, row_.dst.type);
     listed(inst_.src[0], Type::kU32);
     listed(inst_.src[2], Type::kRaw);
     listed(inst_.src[3], Type::kU32);

@@ -6,19 +6,28 @@ namespace vdev {
 namespace {
 
 const char* hwreg_name(u32 id) {
-  constexpr const char* kNames[] = {
-      nullptr, "MODE", "STATUS", "TRAPSTS", "HW_ID", "GPR_ALLOC", "LDS_ALLOC", "IB_STS"};
-  constexpr const char* kMoreNames[] = {
-      "SH_MEM_BASES", "TBA_LO", "TBA_HI", "TMA_LO", "TMA_HI", "XCC_ID", "SQ_PERF_SNAPSHOT_DATA",
-      "SQ_PERF_SNAPSHOT_DATA1", "SQ_PERF_SNAPSHOT_PC_LO", "SQ_PERF_SNAPSHOT_PC_HI"};
+  constexpr const char* kNames[] = {nullptr, "MODE",      "STATUS",    "TRAPSTS",
+                                    "HW_ID", "GPR_ALLOC", "LDS_ALLOC", "IB_STS"};
+  constexpr const char* kMoreNames[] = {"SH_MEM_BASES",
+                                        "TBA_LO",
+                                        "TBA_HI",
+                                        "TMA_LO",
+                                        "TMA_HI",
+                                        "XCC_ID",
+                                        "SQ_PERF_SNAPSHOT_DATA",
+                                        "SQ_PERF_SNAPSHOT_DATA1",
+                                        "SQ_PERF_SNAPSHOT_PC_LO",
+                                        "SQ_PERF_SNAPSHOT_PC_HI"};
   if (id < 8) return kNames[id];
   return id >= 15 && id < 25 ? kMoreNames[id - 15] : nullptr;
 }
 
-constexpr const char* kMessageNames[16] = {
-    nullptr, "INTERRUPT", "GS", "GS_DONE", "SAVEWAVE", "STALL_WAVE_GEN", "HALT_WAVES",
-    "ORDERED_PS_DONE", "EARLY_PRIM_DEALLOC", "GS_ALLOC_REQ", "GET_DOORBELL",
-    nullptr, nullptr, nullptr, nullptr, "SYSMSG"};
+constexpr const char* kMessageNames[16] = {nullptr,        "INTERRUPT",       "GS",
+                                           "GS_DONE",      "SAVEWAVE",        "STALL_WAVE_GEN",
+                                           "HALT_WAVES",   "ORDERED_PS_DONE", "EARLY_PRIM_DEALLOC",
+                                           "GS_ALLOC_REQ", "GET_DOORBELL",    nullptr,
+                                           nullptr,        nullptr,           nullptr,
+                                           "SYSMSG"};
 constexpr const char* kGsOps[] = {"GS_OP_NOP", "GS_OP_CUT", "GS_OP_EMIT", "GS_OP_EMIT_CUT"};
 constexpr const char* kSysOps[] = {nullptr, "SYSMSG_OP_ECC_ERR_INTERRUPT", "SYSMSG_OP_REG_RD",
                                    nullptr, "SYSMSG_OP_TTRACE_PC"};
@@ -139,17 +148,25 @@ void Printer::sopp() {
   if (row_.opcode == kSoppEndpgm && simm16 == 0) return;
   next();
   switch (row_.opcode) {
-    case kSoppEndpgm: return number(simm16);
-    case kSoppSendmsg: case kSoppSendmsghalt: return sendmsg(simm16);
-    case kSoppSetGprIdxMode: return gpr_idx(simm16);
-    default: return row_.effects & kBranch ? branch_target() : short_hex(simm16);
+    case kSoppEndpgm:
+      return number(simm16);
+    case kSoppSendmsg:
+    case kSoppSendmsghalt:
+      return sendmsg(simm16);
+    case kSoppSetGprIdxMode:
+      return gpr_idx(simm16);
+    default:
+      return row_.effects & kBranch ? branch_target() : short_hex(simm16);
   }
 }
 
 void Printer::smem() {
-  if (inst_.dst.kind != OperandKind::kNone) listed(inst_.dst, Type::kB32);
-  else if (inst_.src[2].kind != OperandKind::kNone) listed(inst_.src[2], Type::kB32);
-  else if (row_.src[2].type == Type::kImm) next(), short_hex(static_cast<u32>(inst_.imm));
+  if (inst_.dst.kind != OperandKind::kNone)
+    listed(inst_.dst, Type::kB32);
+  else if (inst_.src[2].kind != OperandKind::kNone)
+    listed(inst_.src[2], Type::kB32);
+  else if (row_.src[2].type == Type::kImm)
+    next(), short_hex(static_cast<u32>(inst_.imm));
   if (inst_.src[0].kind != OperandKind::kNone) {
     listed(inst_.src[0], Type::kB32);
     const bool immediate = inst_.words[0] >> 17 & 1;

@@ -60,9 +60,12 @@ void Printer::output_modifiers() {
 }
 
 void Printer::vop() {
-  if (inst_.suffix == Suffix::kDpp) append("_dpp");
-  else if (inst_.suffix == Suffix::kSdwa) append("_sdwa");
-  else if (!has_one_form(row_)) append(inst_.encoding == Format::kVop3 ? "_e64" : "_e32");
+  if (inst_.suffix == Suffix::kDpp)
+    append("_dpp");
+  else if (inst_.suffix == Suffix::kSdwa)
+    append("_sdwa");
+  else if (!has_one_form(row_))
+    append(inst_.encoding == Format::kVop3 ? "_e64" : "_e32");
   vector_operands();
   if (inst_.suffix == Suffix::kDpp) return dpp();
   if (const int n = op_sel_bits(row_); n != 0 && inst_.op_sel != 0)
@@ -96,14 +99,30 @@ void Printer::dpp() {
     with_number("row_newbcast", ctrl & 0xf);
   } else {
     switch (ctrl) {
-      case 0x130: append(" wave_shl:1"); break;
-      case 0x134: append(" wave_rol:1"); break;
-      case 0x138: append(" wave_shr:1"); break;
-      case 0x13c: append(" wave_ror:1"); break;
-      case 0x140: append(" row_mirror"); break;
-      case 0x141: append(" row_half_mirror"); break;
-      case 0x142: append(" row_bcast:15"); break;
-      default: append(" row_bcast:31"); break;
+      case 0x130:
+        append(" wave_shl:1");
+        break;
+      case 0x134:
+        append(" wave_rol:1");
+        break;
+      case 0x138:
+        append(" wave_shr:1");
+        break;
+      case 0x13c:
+        append(" wave_ror:1");
+        break;
+      case 0x140:
+        append(" row_mirror");
+        break;
+      case 0x141:
+        append(" row_half_mirror");
+        break;
+      case 0x142:
+        append(" row_bcast:15");
+        break;
+      default:
+        append(" row_bcast:31");
+        break;
     }
   }
   append(" row_mask:");
@@ -132,8 +151,7 @@ void Printer::vop3p() {
   const int n = num_sources(row_);
   const u32 all = (1u << n) - 1;
   if (inst_.dst.kind != OperandKind::kNone) listed(inst_.dst, row_.dst.type);
-  for (int i = 0; i < n; ++i)
-    mix ? source(i) : listed(inst_.src[i], row_.src[i].type);
+  for (int i = 0; i < n; ++i) mix ? source(i) : listed(inst_.src[i], row_.src[i].type);
   if (row_.opcode == kVop3pAccvgprRead || row_.opcode == kVop3pAccvgprWrite) return;
   if (inst_.op_sel != 0) bit_list("op_sel", inst_.op_sel, n);
   if (inst_.op_sel_hi != (mix ? 0 : all)) bit_list("op_sel_hi", inst_.op_sel_hi, n);

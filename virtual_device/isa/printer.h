@@ -48,7 +48,10 @@ class Printer {
   void branch_target() { number(inst_.imm); }
   // Begins an operand: a space after the mnemonic, else a comma.
   void next() { append(operands_++ == 0 ? " " : ", "); }
-  void listed(const Operand& o, Type type) { next(); operand(o, type); }
+  void listed(const Operand& o, Type type) {
+    next();
+    operand(o, type);
+  }
   void append(std::string_view text) { text_ += text; }
   void number(i64 value) { text_ += std::to_string(value); }
   void hex(u64 value);

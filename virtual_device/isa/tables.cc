@@ -16,9 +16,9 @@ struct Tables {
 
   Tables() {
     for (std::span<const Row> part :
-         {sop1_rows(), sop2_rows(), sopk_rows(), sopc_rows(), sopp_rows(), smem_rows(),
-          vop1_rows(), vop2_rows(), vopc_rows(), vop3_rows(), vop3p_rows(), mfma_rows(),
-          ds_rows(), flat_rows(), mubuf_rows()})
+         {sop1_rows(), sop2_rows(), sopk_rows(), sopc_rows(), sopp_rows(), smem_rows(), vop1_rows(),
+          vop2_rows(), vopc_rows(), vop3_rows(), vop3p_rows(), mfma_rows(), ds_rows(), flat_rows(),
+          mubuf_rows()})
       for (const Row& row : part) add(row);
   }
 

@@ -20,8 +20,6 @@
 #include "numerics/mfma_exact.h"
 #include "numerics/mfma_panel_avx2.h"
 
-#define VDEV_INLINE inline __attribute__((always_inline))
-
 namespace vdev::mfma {
 
 struct Vec16 {  // 16 columns x 32 bits
@@ -264,30 +262,33 @@ __attribute__((noinline, cold)) void redo_special(const Reg* a, const Reg* b,
   }
 }
 
+// Every T + C of a block, by add_small_c or add_any_c.
+template <MfmaGeometry g, bool small_c>
+VDEV_INLINE __m256i add_all(const Products16* products, const Tiles<g>& c, Tiles<g>* d) {
+  constexpr auto kAdd = small_c ? add_small_c<has_two_groups(g)> : add_any_c<has_two_groups(g)>;
+  __m256i seen = _mm256_setzero_si256();
+  for (int tile = 0; tile < c.kCount; ++tile) {
+    const Vec16 largest = widen(products[tile].largest);
+    VDEV_UNROLL
+    for (int half = 0; half < 2; ++half)
+      d->value[tile].v[half] =
+          kAdd(products[tile].total.v[half], largest.v[half], c.value[tile].v[half], &seen);
+  }
+  return seen;
+}
+
 // The sums of a step with C. Returns false if a C is infinite, NaN or about to overflow.
 template <MfmaGeometry g>
 inline bool add_addends(const Products16* products, const SumRange& range, const Tiles<g>& c,
                         Tiles<g>* d) {
-  constexpr bool kTwoGroups = has_two_groups(g);
-  const auto for_all = [&](auto add, __m256i* seen) {
-    for (int tile = 0; tile < c.kCount; ++tile) {
-      const Vec16 largest = widen(products[tile].largest);
-      VDEV_UNROLL
-      for (int half = 0; half < 2; ++half)
-        d->value[tile].v[half] =
-            add(products[tile].total.v[half], largest.v[half], c.value[tile].v[half], seen);
-    }
-  };
   // Most often all C are small, or many are not. The first ones tell which is worth a try.
   const Vec16 first = widen(products[0].largest);
   const __m256i above = _mm256_cmpgt_epi32(field_of(c.value[0].v[0]), first.v[0]);
   if (_mm256_testz_si256(above, above) && range.below(kHighestField) && !range.has_zeros()) {
-    __m256i least_shift = set32(0);
-    for_all(add_small_c<kTwoGroups>, &least_shift);
+    const __m256i least_shift = add_all<g, true>(products, c, d);
     if (_mm256_testz_si256(least_shift, least_shift)) return true;
   }
-  __m256i field = set32(0);
-  for_all(add_any_c<kTwoGroups>, &field);
+  const __m256i field = add_all<g, false>(products, c, d);
   const __m256i huge = _mm256_cmpgt_epi32(field, set32(kHighestField));
   return _mm256_testz_si256(huge, huge);
 }

@@ -17,7 +17,7 @@ struct PairPanel {
 };
 
 template <int rows, int k_total, int blocks>
-inline void read_pairs(const Reg* src, int block, int blgp, PairPanel* panel) {
+VDEV_INLINE void read_pairs(const Reg* src, int block, int blgp, PairPanel* panel) {
   constexpr int kRegs = k_total * rows * blocks / kLanes / 4;
   for (int group = 0; group < k_total / (4 * kRegs); ++group)
     for (int reg = 0; reg < kRegs; ++reg)

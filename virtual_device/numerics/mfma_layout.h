@@ -13,6 +13,8 @@
 #else
 #define VDEV_UNROLL _Pragma("GCC unroll 16")
 #endif
+// Kernels are many instances of small functions, more than compilers like to inline.
+#define VDEV_INLINE inline __attribute__((always_inline))
 
 namespace vdev::mfma {
 

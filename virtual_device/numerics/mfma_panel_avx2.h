@@ -48,7 +48,7 @@ struct ChunkReader;
 
 // field is 0..255, magnitude is zero iff the input is. Subnormal numbers take the exact path: under
 // a MODE that flushes denormals the host's multiplier would drop them.
-inline __m256i exponent_from_field8(__m256i field, __m256i magnitude) {
+VDEV_INLINE __m256i exponent_from_field8(__m256i field, __m256i magnitude) {
   const __m256i zero = _mm256_cmpeq_epi16(magnitude, _mm256_setzero_si256());
   const __m256i next =
       _mm256_and_si256(_mm256_add_epi16(field, _mm256_set1_epi16(1)), _mm256_set1_epi16(0xff));
@@ -61,7 +61,7 @@ inline __m256i exponent_from_field8(__m256i field, __m256i magnitude) {
 template <>
 struct ChunkReader<MfmaSrc::kBf16> {
   static constexpr int kPerDword = 2;
-  static void read(__m256i x0, __m256i x1, Chunk* out) {
+  VDEV_INLINE static void read(__m256i x0, __m256i x1, Chunk* out) {
     const __m256i high = _mm256_set1_epi32(static_cast<int>(0xffff0000));
     out[0].value[0] = _mm256_slli_epi32(x0, 16);
     out[0].value[1] = _mm256_slli_epi32(x1, 16);
@@ -72,7 +72,7 @@ struct ChunkReader<MfmaSrc::kBf16> {
     out[1].exponent =
         exponent(_mm256_packus_epi32(_mm256_srli_epi32(x0, 16), _mm256_srli_epi32(x1, 16)));
   }
-  static __m256i exponent(__m256i bits) {
+  VDEV_INLINE static __m256i exponent(__m256i bits) {
     const __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi16(0x7fff));
     return exponent_from_field8(_mm256_srli_epi16(magnitude, 7), magnitude);
   }
@@ -81,7 +81,7 @@ struct ChunkReader<MfmaSrc::kBf16> {
 template <>
 struct ChunkReader<MfmaSrc::kXf32> {
   static constexpr int kPerDword = 1;
-  static void read(__m256i x0, __m256i x1, Chunk* out) {
+  VDEV_INLINE static void read(__m256i x0, __m256i x1, Chunk* out) {
     const __m256i kept = _mm256_set1_epi32(static_cast<int>(0xffffe000));
     out->value[0] = _mm256_and_si256(x0, kept);
     out->value[1] = _mm256_and_si256(x1, kept);
@@ -98,12 +98,12 @@ struct ChunkReader<MfmaSrc::kXf32> {
 template <>
 struct ChunkReader<MfmaSrc::kF16> {
   static constexpr int kPerDword = 2;
-  static void read(__m256i x0, __m256i x1, Chunk* out) {
+  VDEV_INLINE static void read(__m256i x0, __m256i x1, Chunk* out) {
     const __m256i low = _mm256_set1_epi32(0xffff);
     read16(_mm256_packus_epi32(_mm256_and_si256(x0, low), _mm256_and_si256(x1, low)), out);
     read16(_mm256_packus_epi32(_mm256_srli_epi32(x0, 16), _mm256_srli_epi32(x1, 16)), out + 1);
   }
-  static void read16(__m256i bits, Chunk* out) {
+  VDEV_INLINE static void read16(__m256i bits, Chunk* out) {
     const __m256i in_order = _mm256_permute4x64_epi64(bits, 0xd8);
     out->value[0] = _mm256_castps_si256(_mm256_cvtph_ps(_mm256_castsi256_si128(in_order)));
     out->value[1] = _mm256_castps_si256(_mm256_cvtph_ps(_mm256_extracti128_si256(in_order, 1)));
@@ -124,14 +124,14 @@ struct ChunkReader<MfmaSrc::kF16> {
 template <int kFraction, int kBias>
 struct Fnuz8Reader {
   static constexpr int kPerDword = 4;
-  static void read(__m256i x0, __m256i x1, Chunk* out) {
+  VDEV_INLINE static void read(__m256i x0, __m256i x1, Chunk* out) {
     const __m256i low = _mm256_set1_epi32(0xff);
     for (int byte = 0; byte < 4; ++byte)
       read16(_mm256_packus_epi32(_mm256_and_si256(_mm256_srli_epi32(x0, 8 * byte), low),
                                  _mm256_and_si256(_mm256_srli_epi32(x1, 8 * byte), low)),
              out + byte);
   }
-  static void read16(__m256i bits, Chunk* out) {
+  VDEV_INLINE static void read16(__m256i bits, Chunk* out) {
     const __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi16(0x7f));
     const __m256i field = _mm256_srli_epi16(magnitude, kFraction);
     // The upper halves of the f32 values; a table has those of the subnormal ones.
@@ -155,7 +155,7 @@ struct Fnuz8Reader {
         _mm256_add_epi16(_mm256_add_epi16(_mm256_max_epi16(field, _mm256_set1_epi16(1)), mark),
                          _mm256_set1_epi16(127 - kBias));
   }
-  static __m256i subnormal_table() {
+  VDEV_INLINE static __m256i subnormal_table() {
     alignas(16) static constexpr std::array<u16, 8> kUpperHalves = [] {
       std::array<u16, 8> halves{};
       for (u32 m = 1; m < 1 << kFraction; ++m) {
@@ -177,7 +177,7 @@ struct ChunkReader<MfmaSrc::kBf8> : Fnuz8Reader<2, 16> {};
 // Calls use(k, column, chunk) for every 16 columns and k of `block`. `rows` is the m of A or the n
 // of B, a multiple of 16.
 template <MfmaSrc type, int rows, int k_total, int blocks, class Use>
-inline void read_chunks(const Reg* src, int block, int blgp, const Use& use) {
+VDEV_INLINE void read_chunks(const Reg* src, int block, int blgp, const Use& use) {
   constexpr int kPerLane = k_total * rows * blocks / kLanes;
   constexpr int kPerDword = ChunkReader<type>::kPerDword;
   for (int group = 0; group < k_total / kPerLane; ++group)
@@ -195,23 +195,26 @@ inline void read_chunks(const Reg* src, int block, int blgp, const Use& use) {
 }
 
 template <MfmaGeometry g>
-inline void read_a(const Reg* a, int block, PanelA* panel) {
-  read_chunks<g.a, g.m, g.k, g.blocks>(a, block, 0, [&](int k, int row, const Chunk& chunk) {
-    store256(&panel->value[k][row], chunk.value[0]);
-    store256(&panel->value[k][row + 8], chunk.value[1]);
-    store256(&panel->exponent[k][row], _mm256_unpacklo_epi16(chunk.exponent, chunk.exponent));
-    store256(&panel->exponent[k][row + 8], _mm256_unpackhi_epi16(chunk.exponent, chunk.exponent));
-  });
+VDEV_INLINE void read_a(const Reg* a, int block, PanelA* panel) {
+  read_chunks<g.a, g.m, g.k, g.blocks>(
+      a, block, 0, [&](int k, int row, const Chunk& chunk) __attribute__((always_inline)) {
+        store256(&panel->value[k][row], chunk.value[0]);
+        store256(&panel->value[k][row + 8], chunk.value[1]);
+        store256(&panel->exponent[k][row], _mm256_unpacklo_epi16(chunk.exponent, chunk.exponent));
+        store256(&panel->exponent[k][row + 8],
+                 _mm256_unpackhi_epi16(chunk.exponent, chunk.exponent));
+      });
 }
 
 template <MfmaGeometry g>
-inline void read_b(const Reg* b, int block, int blgp, PanelB* panel) {
-  read_chunks<g.b, g.n, g.k, g.blocks>(b, block, blgp, [&](int k, int column, const Chunk& chunk) {
-    store256(&panel->value[k][column], chunk.value[0]);
-    store256(&panel->value[k][column + 8], chunk.value[1]);
-    panel->exponent[k][column / 16] =
-        _mm256_sub_epi16(chunk.exponent, _mm256_set1_epi16(2 * 127 - kSumBias));
-  });
+VDEV_INLINE void read_b(const Reg* b, int block, int blgp, PanelB* panel) {
+  read_chunks<g.b, g.n, g.k, g.blocks>(
+      b, block, blgp, [&](int k, int column, const Chunk& chunk) __attribute__((always_inline)) {
+        store256(&panel->value[k][column], chunk.value[0]);
+        store256(&panel->value[k][column + 8], chunk.value[1]);
+        panel->exponent[k][column / 16] =
+            _mm256_sub_epi16(chunk.exponent, _mm256_set1_epi16(2 * 127 - kSumBias));
+      });
 }
 
 }  // namespace vdev::mfma
