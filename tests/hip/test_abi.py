@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 SOURCES = Path(__file__).resolve().parents[2] / "virtual_device" / "hip"
+OWN = ("abi", "last_report", "set_option", "counter", "instructions")  # amdattn_vdev_*
 STRUCTS = {  # name in hip_abi.h -> name in the bindings
     "hipDeviceProp_t": "hipDeviceProp_t",
     "hipPointerAttribute_t": "hipPointerAttribute_t",
@@ -65,7 +66,7 @@ def test_nothing_else_is_exported(hip: Any) -> None:
     listing = subprocess.run(
         ["nm", "-D", "--defined-only", hip.path], capture_output=True, text=True, check=True
     ).stdout
-    own = {f"amdattn_vdev_{n}" for n in ("abi", "last_report", "set_option", "counter")}
+    own = {f"amdattn_vdev_{n}" for n in OWN}
     exported = {line.split()[-1] for line in listing.splitlines()}
     assert {name for name in exported if not name.startswith("vdev_test_")} == symbols() | own
 

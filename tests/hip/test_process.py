@@ -87,6 +87,30 @@ def test_fork_before_first_use(hip: Any) -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
+def test_every_call_survives_zeros(hip: Any) -> None:
+    """Null pointers, null handles and zero sizes are refused or do nothing."""
+    result = run(
+        hip,
+        """
+        directory = sys.path[0] + "/../../virtual_device/hip/symbols.txt"
+        zeros = [ctypes.c_void_p(0)] * 24  # registers, and structures passed on the stack
+        count = 0
+        for name in open(directory).read().split():
+            # The first returns a structure where its first argument points, the second begins a
+            # capture, which forbids other calls.
+            if name not in ("hipCreateChannelDesc", "hipStreamBeginCapture_spt"):
+                getattr(hip.lib, name)(*zeros)
+                count += 1
+        hip.hipDeviceSynchronize()
+        _, nothing = hip.kernel("nothing")
+        hip.launch(nothing)
+        hip.hipDeviceSynchronize()
+        print(count)
+        """,
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "532\n", "")
+
+
 def test_launch_overhead(hip: Any) -> None:
     """The calling thread spends less than 2 us in a launch while the stream is busy."""
     result = run(

@@ -13,12 +13,15 @@ import numpy.typing as npt
 from disassembler import Row
 
 U32 = npt.NDArray[np.uint32]
-U64 = npt.NDArray[Any]  # uint64 throughout
+U64 = Any  # array of uint64; NumPy's stubs lose the type in its arithmetic
 
 # Where the opcodes of the short formats begin within VOP3.
 VOP3_BASE = {"VOPC": 0, "VOP2": 0x100, "VOP1": 0x140, "VOP3": 0}
-FORMS = {"VOP1": ("e32", "e64", "dpp", "sdwa"), "VOP2": ("e32", "e64", "dpp", "sdwa")}
-FORMS["VOPC"] = ("e32", "e64", "sdwa")
+FORMS: dict[str, tuple[str, ...]] = {
+    "VOP1": ("e32", "e64", "dpp", "sdwa"),
+    "VOP2": ("e32", "e64", "dpp", "sdwa"),
+    "VOPC": ("e32", "e64", "sdwa"),
+}
 SDWA_CODE, DPP_CODE = 249, 250
 FLAT_SEGMENT = {"FLAT": 0, "SCRATCH": 1, "GLOBAL": 2}
 

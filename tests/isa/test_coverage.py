@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from disassembler import Disassembler
 from random_words import WordGenerator
@@ -85,8 +86,6 @@ def test_every_mnemonic_in_the_wild_has_a_row(disassembler: Disassembler) -> Non
     ],
 )
 def test_refusals(disassembler: Disassembler, words: list[int], reason: str) -> None:
-    import numpy as np
-
     (decoded,) = disassembler.decode(np.array([words], np.uint32))
     assert (decoded.size == 0) == bool(reason), decoded
     assert reason in decoded.text

@@ -51,7 +51,8 @@ def mad16(m: Mode, a: int, b: int, c: int) -> int:
 
 
 def dot2_f16(m: Mode, a: int, b: int, c: int) -> int:
-    """Products added one by one with f32 FMA, f16 denormals kept."""
+    """Products added one by one with f32 FMA; f16 denormals kept, a denormal addend is +0."""
+    c = 0 if F32.is_denorm(c) else c
     for i in (0, 16):
         x, y = (fo.convert(F16, F32, Mode(0x3F0), w >> i & 0xFFFF) for w in (a, b))
         if any(F32.is_nan(z) for z in (x, y)):

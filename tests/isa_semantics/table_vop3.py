@@ -151,7 +151,8 @@ def mad64_unsigned(a: int, b: int, c: int) -> tuple[int, bool]:
 
 
 def mad64_signed(a: int, b: int, c: int) -> tuple[int, bool]:
-    return low(a * b + c, "u64"), clamp_s(a * b + c, 64) != a * b + c
+    """The carry is bit 64 of the 65-bit sum."""
+    return low(a * b + c, "u64"), a * b + c < 0
 
 
 def mul_legacy(m: Mode, a: int, b: int) -> int:

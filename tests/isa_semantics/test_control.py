@@ -190,6 +190,18 @@ def test_getreg_of_status() -> None:
 
 
 @pytest.mark.parametrize(
+    "register",
+    ["HW_REG_TRAPSTS", "HW_REG_HW_ID", "HW_REG_LDS_ALLOC", "HW_REG_SH_MEM_BASES", "HW_REG_XCC_ID"],
+)
+def test_identity_registers_are_readable(register: str) -> None:
+    m = Machine(seed=19)
+    s = m.s.copy()
+    m.run(f"s_getreg_b32 s0, hwreg({register})")
+    s[0] = m.s[0]
+    assert (m.s == s).all()
+
+
+@pytest.mark.parametrize(
     "text", ["s_getreg_b32 s0, hwreg(40)", "s_setreg_b32 hwreg(HW_REG_STATUS), s0"]
 )
 def test_unknown_hardware_registers_are_refused(text: str) -> None:

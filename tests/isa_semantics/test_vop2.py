@@ -111,3 +111,23 @@ def test_integer_clamp_saturates(name: str, function: Callable[..., object]) -> 
     words = assemble_each([text])[text]
     assert words is not None
     check_forms(text, op, [(text, words)])
+
+
+def test_wide_addition_by_carry_chain() -> None:
+    """64- and 96-bit sums through VCC and through an SGPR pair that is read and written."""
+    m = Machine(seed=4)
+    parts = m.v[0:6].astype(object)
+    a = parts[0] + (parts[1] << 32) + (parts[2] << 64)
+    b = parts[3] + (parts[4] << 32) + (parts[5] << 64)
+    m.run(
+        "v_add_co_u32 v10, vcc, v0, v3\nv_addc_co_u32 v11, vcc, v1, v4, vcc\n"
+        "v_addc_co_u32 v12, vcc, v2, v5, vcc\n"
+        "v_sub_co_u32 v20, s[8:9], v0, v3\nv_subb_co_u32 v21, s[8:9], v1, v4, s[8:9]\n"
+        "v_subb_co_u32 v22, s[8:9], v2, v5, s[8:9]"
+    )
+    for first, want in ((10, a + b), (20, a - b)):
+        got = [m.v[first + i].astype(object) for i in range(3)]
+        assert (got[0] + (got[1] << 32) + (got[2] << 64) == want % (1 << 96)).all()
+    carries = sum(1 << i for i, x in enumerate(a + b) if x >> 96)
+    borrows = sum(1 << i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x < y)
+    assert m.vcc == carries and m.pair(8) == borrows

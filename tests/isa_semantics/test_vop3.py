@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 import pytest
 from builders import s24
@@ -74,7 +75,7 @@ CLAMPED: dict[str, Callable[..., object]] = {
     "v_mad_u64_u32": lambda a, b, c: (clamp_u(a * b + c, 64), a * b + c >> 64 != 0),
     "v_mad_i64_i32": lambda a, b, c: (
         clamp_s(a * b + c, 64) & (1 << 64) - 1,
-        clamp_s(a * b + c, 64) != a * b + c,
+        a * b + c < 0,
     ),
     "v_qsad_pk_u16_u8": lambda a, b, c: sum(
         U16(sad(a >> 8 * i & 0xFFFFFFFF, b) + (c >> 16 * i & 0xFFFF)) << 16 * i for i in range(4)
@@ -239,3 +240,59 @@ def test_f64_division_is_correctly_rounded() -> None:
             assert not wrong.size, [
                 f"{n[i]:#x} / {d[i]:#x}: got {got[i]:#x}, want {want[i]:#x}" for i in wrong[:4]
             ]
+
+
+# ---- f32 to bf16 as kernels do it on gfx942 -----------------------------------------------------
+
+# v0 -> the bf16 in the upper half of v3; NaN becomes 0x7fff.
+BF16_NEAREST_EVEN = """
+s_mov_b32 s2, 0x7fff0000
+s_movk_i32 s3, 0x7fff
+v_cmp_u_f32_e64 s[4:5], v0, v0
+v_bfe_u32 v3, v0, 16, 1
+v_add3_u32 v3, v0, v3, s3
+v_mov_b32 v4, s2
+v_cndmask_b32_e64 v3, v3, v4, s[4:5]
+"""
+
+
+def test_bf16_rounding_sequence() -> None:
+    words = assemble_each([BF16_NEAREST_EVEN])[BF16_NEAREST_EVEN]
+    assert words is not None
+    m = Machine(seed=7)
+    with np.errstate(all="ignore"):
+        for _ in range(40):
+            m.v[0] = interesting_floats(m.rng, 32, LANES)
+            m.v[0, :4] = 0x7FFFFFFF, 0x3F808000, 0x3F818000, 0x7F7FFFFF
+            source = m.v[0].copy().view(np.float32)
+            m.run(words)
+            want = source.astype(ml_dtypes.bfloat16).view(np.uint16)
+            want = np.where(np.isnan(source), 0x7FFF, want)
+            assert (m.v[3] >> 16 == want).all()
+
+
+def test_bf16_packing_by_truncation() -> None:
+    m = Machine(seed=8)
+    m.s[2] = 0x07060302
+    m.run("v_perm_b32 v3, v1, v0, s2")
+    assert (m.v[3] == (m.v[0] >> 16 | m.v[1] & 0xFFFF0000)).all()
+
+
+def test_results_may_overwrite_their_sources() -> None:
+    m = Machine(seed=9)
+    for mask in (ALL_LANES, HOLES):
+        m.exec = mask
+        a, b, c = (m.v64(i).copy() for i in (0, 2, 4))
+        low_a, low_c = m.v[6].copy(), m.v[9].copy()
+        m.run(
+            "v_lshlrev_b64 v[0:1], v1, v[0:1]\nv_mad_u64_u32 v[2:3], vcc, v2, v3, v[2:3]\n"
+            "v_ashrrev_i64 v[4:5], v4, v[4:5]\nv_add_u32 v6, v6, v6\nv_swap_b32 v9, v9"
+        )
+        shift = (a >> np.uint64(32)) & np.uint64(63)
+        lanes = m.lanes
+        assert (m.v64(0) == np.where(lanes, a << shift, a)).all()
+        product = (b & np.uint64(0xFFFFFFFF)) * (b >> np.uint64(32)) + b
+        assert (m.v64(2) == np.where(lanes, product, b)).all()
+        shifted = (c.view(np.int64) >> (c & np.uint64(63)).view(np.int64)).view(np.uint64)
+        assert (m.v64(4) == np.where(lanes, shifted, c)).all()
+        assert (m.v[6] == np.where(lanes, low_a + low_a, low_a)).all() and (m.v[9] == low_c).all()

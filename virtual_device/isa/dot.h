@@ -11,10 +11,13 @@
 
 namespace vdev {
 
-inline constexpr const char* kDot2Note = "products added one by one with f32 FMA; order not published";
+inline constexpr const char* kDot2Note =
+    "products added one by one with f32 FMA: order and rounding not published";
 
-// f16 inputs keep their denormals whatever MODE says.
+// Whatever MODE says, f16 sources keep their denormals and a denormal addend counts as +0 (LLVM's
+// notes on fdot2). A sum with f16 products is then never denormal itself.
 inline f32 dot2_f32_f16(u32 a, u32 b, f32 c) {
+  c = (bit_cast<u32>(c) & 0x7f800000u) ? c : 0.0f;
   auto half = [](u32 x, int i) { return bit_cast<f32>(widen_f16(static_cast<u16>(x >> 16 * i))); };
   return std::fma(half(a, 1), half(b, 1), std::fma(half(a, 0), half(b, 0), c));
 }

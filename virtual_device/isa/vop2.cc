@@ -10,7 +10,7 @@ namespace {
 constexpr Format kF = Format::kVop2;
 
 constexpr const char* kMacNote =
-    "manual: the upper half becomes zero; LLVM makes no use of either behaviour";
+    "the upper half becomes zero, as the manual says; LLVM does not count on it";
 
 constexpr i32 sext24(i32 x) { return static_cast<i32>(static_cast<u32>(x) << 8) >> 8; }
 constexpr u32 zext24(u32 x) { return x & 0xffffff; }
@@ -36,6 +36,7 @@ constexpr u16 difference16(u16 a, u16 b, Clamp clamp) {
 inline h16 sub16(u16 minuend, u16 subtrahend, h16 a, h16 b, const FpMode& m) {
   return {fix_nan<F16>(sub_f16(minuend, subtrahend, m), m, a.bits, b.bits)};
 }
+// That clamp saturates the 24-bit products is inferred from the assembler, which takes it.
 constexpr u32 product24(i32 a, i32 b, Clamp clamp) {
   const i64 x = i64{sext24(a)} * sext24(b);
   if (clamp.value && x != static_cast<i32>(x)) return x < 0 ? 0x80000000u : 0x7fffffffu;
@@ -99,7 +100,7 @@ constexpr Row kVop2[] = {
     valu<[](const FpMode& m, h16 a, h16 b) { return h16{mul_f16(a.bits, b.bits, m)}; }>(kF, 0x22, "v_mul_f16"),
     valu<[](const FpMode& m, h16 a, h16 b, Acc<h16> d) {
       return h16{mad_f16(a.bits, b.bits, d.value.bits, m)};
-    }>(kF, 0x23, "v_mac_f16", Unit::kValu, 0, Fidelity::kExact, kMacNote),
+    }>(kF, 0x23, "v_mac_f16", Unit::kValu, 0, Fidelity::kModelled, kMacNote),
     literal_fma<[](const FpMode& m, h16 a, h16 k, h16 b) {
       return h16{mad_f16(a.bits, k.bits, b.bits, m)};
     }>(0x24, "v_madmk_f16", 1),

@@ -144,6 +144,16 @@ constexpr Row perm_row() {
   return row;
 }
 
+// 16-bit rows of which no source says what becomes of the other half.
+constexpr Row zeroing(Row row) {
+  row.fidelity = Fidelity::kModelled;
+  row.note = "the upper half becomes zero: not documented";
+  return row;
+}
+constexpr const char* kRoundNote = "rounds by MODE: not documented";
+constexpr const char* kDivideNote =
+    "scales so that the compilers' division is correctly rounded; the manual's factors differ";
+
 #define F32_3(OP, NAME, FN)                                                                    \
   valu<[](const FpMode& m, rawf32 a, rawf32 b, rawf32 c) {                                     \
     return rawf32{FN<F32>(a.bits, b.bits, c.bits, m)};                                         \
@@ -159,8 +169,8 @@ constexpr Row perm_row() {
   valu<[](i32 a, i32 b, i32 c) { return FN(a, b, c); }>(kF, OP, NAME "_i32"),                  \
       valu<[](u32 a, u32 b, u32 c) { return FN(a, b, c); }>(kF, OP + 1, NAME "_u32")
 #define SELECT3_16(OP, NAME, FN)                                                               \
-  valu<[](i16 a, i16 b, i16 c) { return FN(a, b, c); }>(kF, OP, NAME "_i16"),                  \
-      valu<[](u16 a, u16 b, u16 c) { return FN(a, b, c); }>(kF, OP + 1, NAME "_u16")
+  zeroing(valu<[](i16 a, i16 b, i16 c) { return FN(a, b, c); }>(kF, OP, NAME "_i16")),         \
+      zeroing(valu<[](u16 a, u16 b, u16 c) { return FN(a, b, c); }>(kF, OP + 1, NAME "_u16"))
 #define CUBE(OP, NAME, FN)                                                                     \
   valu<[](rawf32 a, rawf32 b, rawf32 c) { return rawf32{FN(a.bits, b.bits, c.bits)}; }>(kF, OP, NAME)
 
@@ -191,23 +201,23 @@ constexpr Row kVop3[] = {
     valu<[](u32 a, u32 b, u32 c, Clamp k) { return wrap_unsigned((u64{sad_u8(a, b)} << 16) + c, k); }>(kF, 0x1da, "v_sad_hi_u8"),
     valu<[](u32 a, u32 b, u32 c, Clamp k) { return wrap_unsigned(u64{sad_u16(a, b)} + c, k); }>(kF, 0x1db, "v_sad_u16"),
     valu<[](u32 a, u32 b, u32 c, Clamp k) { return wrap_unsigned(u64{a < b ? b - a : a - b} + c, k); }>(kF, 0x1dc, "v_sad_u32"),
-    valu<[](const FpMode& m, rawf32 a, u32 b, u32 c) { return cvt_pk_u8_f32(a.bits, b, c, m); }>(kF, 0x1dd, "v_cvt_pk_u8_f32"),
+    valu<[](const FpMode& m, rawf32 a, u32 b, u32 c) { return cvt_pk_u8_f32(a.bits, b, c, m); }>(kF, 0x1dd, "v_cvt_pk_u8_f32", Unit::kValu, 0, Fidelity::kModelled, kRoundNote),
     F32_3(0x1de, "v_div_fixup_f32", div_fixup),
     F64_3(0x1df, "v_div_fixup_f64", div_fixup),
     valu<[](const FpMode& m, rawf32 a, rawf32 b, rawf32 c) {
       const auto r = div_scale<F32>(a.bits, b.bits, c.bits, m);
       return Carry<rawf32>{{r.value}, r.vcc};
-    }>(kF, 0x1e0, "v_div_scale_f32"),
+    }>(kF, 0x1e0, "v_div_scale_f32", Unit::kValu, 0, Fidelity::kModelled, kDivideNote),
     valu<[](const FpMode& m, rawf64 a, rawf64 b, rawf64 c) {
       const auto r = div_scale<F64>(a.bits, b.bits, c.bits, m);
       return Carry<rawf64>{{r.value}, r.vcc};
-    }>(kF, 0x1e1, "v_div_scale_f64", Unit::kValu64),
+    }>(kF, 0x1e1, "v_div_scale_f64", Unit::kValu64, 0, Fidelity::kModelled, kDivideNote),
     valu<[](const FpMode& m, rawf32 a, rawf32 b, rawf32 c, VccIn v) {
       return rawf32{div_fmas<F32>(a.bits, b.bits, c.bits, v.value, m)};
-    }>(kF, 0x1e2, "v_div_fmas_f32"),
+    }>(kF, 0x1e2, "v_div_fmas_f32", Unit::kValu, 0, Fidelity::kModelled, kDivideNote),
     valu<[](const FpMode& m, rawf64 a, rawf64 b, rawf64 c, VccIn v) {
       return rawf64{div_fmas<F64>(a.bits, b.bits, c.bits, v.value, m)};
-    }>(kF, 0x1e3, "v_div_fmas_f64", Unit::kValu64),
+    }>(kF, 0x1e3, "v_div_fmas_f64", Unit::kValu64, 0, Fidelity::kModelled, kDivideNote),
     valu<[](u32 a, u32 b, u32 c, Clamp k) { return wrap_unsigned(u64{masked_sad_u8(a, b)} + c, k); }>(kF, 0x1e4, "v_msad_u8"),
     valu<[](u64 a, u32 b, u64 c, Clamp k) { return quad_sad_u16(a, b, c, false, k.value); }>(kF, 0x1e5, "v_qsad_pk_u16_u8", Unit::kValu64),
     valu<[](u64 a, u32 b, u64 c, Clamp k) { return quad_sad_u16(a, b, c, true, k.value); }>(kF, 0x1e6, "v_mqsad_pk_u16_u8", Unit::kValu64),
@@ -218,8 +228,9 @@ constexpr Row kVop3[] = {
     }>(kF, 0x1e8, "v_mad_u64_u32", Unit::kValu64),
     valu<[](i32 a, i32 b, i64 c, Clamp k) {
       const i64 p = i64{a} * b, r = static_cast<i64>(static_cast<u64>(p) + static_cast<u64>(c));
+      // The carry out is bit 64 of the sum in 65 bits: its true sign.
       const bool over = ((p ^ r) & (c ^ r)) < 0;
-      return Carry<i64>{over && k.value ? (p < 0 ? INT64_MIN : INT64_MAX) : r, over};
+      return Carry<i64>{over && k.value ? (p < 0 ? INT64_MIN : INT64_MAX) : r, (r < 0) != over};
     }>(kF, 0x1e9, "v_mad_i64_i32", Unit::kValu64),
     F16_3(0x1ea, "v_mad_legacy_f16", mad_f16, 0),
     valu<[](u16 a, u16 b, u16 c, Clamp k) { return wrap16_unsigned(u32{a} * b + c, k); }>(kF, 0x1eb, "v_mad_legacy_u16"),
@@ -232,11 +243,11 @@ constexpr Row kVop3[] = {
     valu<[](u16 a, u16 b, u32 c, Clamp k) { return wrap_unsigned(u64{a} * b + c, k); }>(kF, 0x1f1, "v_mad_u32_u16"),
     valu<[](i16 a, i16 b, i32 c, Clamp k) { return wrap(i64{a} * b + c, k); }>(kF, 0x1f2, "v_mad_i32_i16"),
     valu<[](u32 a, u32 b, u32 c) { return (a ^ b) + c; }>(kF, 0x1f3, "v_xad_u32"),
-    F16_3(0x1f4, "v_min3_f16", min3<F16>, 0),
+    zeroing(F16_3(0x1f4, "v_min3_f16", min3<F16>, 0)),
     SELECT3_16(0x1f5, "v_min3", min3i),
-    F16_3(0x1f7, "v_max3_f16", max3<F16>, 0),
+    zeroing(F16_3(0x1f7, "v_max3_f16", max3<F16>, 0)),
     SELECT3_16(0x1f8, "v_max3", max3i),
-    F16_3(0x1fa, "v_med3_f16", med3<F16>, 0),
+    zeroing(F16_3(0x1fa, "v_med3_f16", med3<F16>, 0)),
     SELECT3_16(0x1fb, "v_med3", med3i),
     valu<[](u32 a, u32 b, u32 c) { return (a << (b & 31)) + c; }>(kF, 0x1fd, "v_lshl_add_u32"),
     valu<[](u32 a, u32 b, u32 c) { return (a + b) << (c & 31); }>(kF, 0x1fe, "v_add_lshl_u32"),
@@ -269,18 +280,19 @@ constexpr Row kVop3[] = {
     valu<[](u32 a, i64 b) { return (b >> (a & 63)); }>(kF, 0x291, "v_ashrrev_i64", Unit::kValu64),
     valu<[](rawf64 a, u32 b) { return rawf64{trig_preop_f64(a.bits, b)}; }>(kF, 0x292, "v_trig_preop_f64", Unit::kValu64),
     valu<[](u32 a, u32 b) { return ((1u << (a & 31)) - 1) << (b & 31); }>(kF, 0x293, "v_bfm_b32"),
-    valu<[](const FpMode& m, rawf32 a, rawf32 b) { return cvt_pknorm_i16_f32(a.bits, b.bits, m); }>(kF, 0x294, "v_cvt_pknorm_i16_f32"),
-    valu<[](const FpMode& m, rawf32 a, rawf32 b) { return cvt_pknorm_u16_f32(a.bits, b.bits, m); }>(kF, 0x295, "v_cvt_pknorm_u16_f32"),
+    valu<[](const FpMode& m, rawf32 a, rawf32 b) { return cvt_pknorm_i16_f32(a.bits, b.bits, m); }>(kF, 0x294, "v_cvt_pknorm_i16_f32", Unit::kValu, 0, Fidelity::kModelled, kRoundNote),
+    valu<[](const FpMode& m, rawf32 a, rawf32 b) { return cvt_pknorm_u16_f32(a.bits, b.bits, m); }>(kF, 0x295, "v_cvt_pknorm_u16_f32", Unit::kValu, 0, Fidelity::kModelled, kRoundNote),
     valu<[](const FpMode& m, rawf32 a, rawf32 b) { return cvt_pkrtz_f16_f32(a.bits, b.bits, m); }>(kF, 0x296, "v_cvt_pkrtz_f16_f32"),
     valu<[](u32 a, u32 b) { return cvt_pk_u16_u32(a, b); }>(kF, 0x297, "v_cvt_pk_u16_u32"),
     valu<[](i32 a, i32 b) { return cvt_pk_i16_i32(static_cast<u32>(a), static_cast<u32>(b)); }>(kF, 0x298, "v_cvt_pk_i16_i32"),
-    valu<[](const FpMode& m, h16 a, h16 b) { return cvt_pknorm_i16_f16(a.bits, b.bits, m); }>(kF, 0x299, "v_cvt_pknorm_i16_f16"),
-    valu<[](const FpMode& m, h16 a, h16 b) { return cvt_pknorm_u16_f16(a.bits, b.bits, m); }>(kF, 0x29a, "v_cvt_pknorm_u16_f16"),
+    valu<[](const FpMode& m, h16 a, h16 b) { return cvt_pknorm_i16_f16(a.bits, b.bits, m); }>(kF, 0x299, "v_cvt_pknorm_i16_f16", Unit::kValu, 0, Fidelity::kModelled, kRoundNote),
+    valu<[](const FpMode& m, h16 a, h16 b) { return cvt_pknorm_u16_f16(a.bits, b.bits, m); }>(kF, 0x29a, "v_cvt_pknorm_u16_f16", Unit::kValu, 0, Fidelity::kModelled, kRoundNote),
     valu<[](i32 a, i32 b, Clamp k) { return wrap(i64{a} + b, k); }>(kF, 0x29c, "v_add_i32"),
     valu<[](i32 a, i32 b, Clamp k) { return wrap(i64{a} - b, k); }>(kF, 0x29d, "v_sub_i32"),
-    valu<[](i16 a, i16 b, Clamp k) { return wrap16(a + b, k); }>(kF, 0x29e, "v_add_i16"),
-    valu<[](i16 a, i16 b, Clamp k) { return wrap16(a - b, k); }>(kF, 0x29f, "v_sub_i16"),
-    valu<[](h16 a, h16 b) { return a.bits | u32{b.bits} << 16; }>(kF, 0x2a0, "v_pack_b32_f16"),
+    zeroing(valu<[](i16 a, i16 b, Clamp k) { return wrap16(a + b, k); }>(kF, 0x29e, "v_add_i16")),
+    zeroing(valu<[](i16 a, i16 b, Clamp k) { return wrap16(a - b, k); }>(kF, 0x29f, "v_sub_i16")),
+    valu<[](h16 a, h16 b) { return a.bits | u32{b.bits} << 16; }>(kF, 0x2a0, "v_pack_b32_f16", Unit::kValu, 0, Fidelity::kModelled,
+         "moves the bits; LLVM allows for denormals and signalling NaNs to change"),
     valu<[](const FpMode& m, rawf32 a, rawf32 b) { return rawf32{mul_legacy_f32(a.bits, b.bits, m)}; }>(kF, 0x2a1, "v_mul_legacy_f32"),
     vector_row(kF, 0x2a2, "v_cvt_pk_fp8_f32", cvt_pk_fp8<Fp8Fnuz>, Type::kB32, {Type::kF32, Type::kF32}, Unit::kValu, kReadsDst | kD16 | kReadsMode),
     vector_row(kF, 0x2a3, "v_cvt_pk_bf8_f32", cvt_pk_fp8<Bf8Fnuz>, Type::kB32, {Type::kF32, Type::kF32}, Unit::kValu, kReadsDst | kD16 | kReadsMode),

@@ -85,9 +85,13 @@ inline BitsOf<F> from_integer(i64 n, Round round) {
 inline u32 cvt_f32_i32(u32 x, const FpMode&) {
   return bit_cast<u32>(static_cast<f32>(static_cast<i32>(x)));
 }
+// Exact, and +0 for 0 in every rounding mode: compilers vectorise a plain unsigned conversion as a
+// sum that cancels to -0 when rounding down, and drop what would mend its sign afterwards.
+inline f64 exact_f64(u32 x) {
+  return static_cast<f64>(static_cast<i32>(x >> 1)) * 2 + static_cast<f64>(static_cast<i32>(x & 1));
+}
 inline u32 cvt_f32_u32(u32 x, const FpMode&) {
-  // Vectorised, this is a sum of two halves that cancel to -0 for 0 when rounding down.
-  return magnitude<F32>(bit_cast<u32>(static_cast<f32>(x)));
+  return bit_cast<u32>(static_cast<f32>(exact_f64(x)));
 }
 inline u32 cvt_f32_ubyte(u32 x, u32 byte) {
   return bit_cast<u32>(static_cast<f32>(static_cast<i32>(x >> (8 * byte) & 0xff)));
@@ -106,9 +110,7 @@ inline u32 cvt_u32_f64(u64 x) {
   return static_cast<u32>(to_integer<F64>(x, Round::kZero, 0, kMaxU32));
 }
 inline u64 cvt_f64_i32(u32 x) { return bit_cast<u64>(static_cast<f64>(static_cast<i32>(x))); }
-inline u64 cvt_f64_u32(u32 x) {
-  return bit_cast<u64>(static_cast<f64>(static_cast<i64>(static_cast<u64>(x))));
-}
+inline u64 cvt_f64_u32(u32 x) { return bit_cast<u64>(exact_f64(x)); }
 
 inline u32 cvt_f32_f64(u64 x, const FpMode& m) {
   x = flush_in<F64>(x, m);

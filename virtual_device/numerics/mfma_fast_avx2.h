@@ -58,7 +58,7 @@ VDEV_INLINE Vec16 widen(__m256i clamped) {
 }
 
 // The truncated products, summed, in units of 2^(E - 24). For E <= 24 the scale can be added to the
-// exponents as integers, which is faster: a zero product becomes a number below 2^-5.
+// exponents as integers, which is faster: a zero product becomes at most 2^-5.
 template <int length, int stride, bool small_sums>
 VDEV_INLINE void sum_products(const PanelA& a, const PanelB& b, int k0, int i, int column,
                               const Vec16 (&largest)[kRows], Vec16 (&total)[kRows]) {
