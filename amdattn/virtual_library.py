@@ -32,17 +32,23 @@ def library_path() -> Path:
         The file does not exist.
     """
     override = os.environ.get("AMDATTN_VDEV_LIBRARY")
-    if override:
-        path = Path(override)
-    else:
-        level = "v3" if _cpu_flags() >= _LEVEL_3_FLAGS else "v2"
-        path = paths.virtual_library_dir() / f"libamdattn_vdev_x86_64_{level}.so"
+    path = Path(override) if override else shipped_library(cpu_level())
     if not path.is_file():
         raise BindingError(
             f"the virtual device's library {path} does not exist; reinstall amdattn, or name the "
             "file in AMDATTN_VDEV_LIBRARY"
         )
     return path.resolve()
+
+
+def shipped_library(level: str) -> Path:
+    """File that the package ships for an x86-64 level, "v2" or "v3"."""
+    return paths.virtual_library_dir() / f"libamdattn_vdev_x86_64_{level}.so"
+
+
+def cpu_level() -> str:
+    """The newest x86-64 level, "v2" or "v3", whose library this CPU can run."""
+    return "v3" if _cpu_flags() >= _LEVEL_3_FLAGS else "v2"
 
 
 def _cpu_flags() -> set[str]:

@@ -40,7 +40,6 @@ COMMON_FLAGS = (
     "-Wno-pass-failed",  # lane loops that do not vectorise are correct all the same
     "-Werror",
     f"-I{SOURCES}",
-    f"-I{ROOT}",
 )
 
 

@@ -1,8 +1,4 @@
-"""Tests of the public API run on the virtual device, unless AMDATTN_DEVICE names another."""
-
-import os
-
-os.environ.setdefault("AMDATTN_DEVICE", "virtual:gfx942")
+"""Fixtures for tests of the public API."""
 
 import ml_dtypes
 import numpy as np

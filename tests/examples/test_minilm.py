@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-os.environ.setdefault("AMDATTN_DEVICE", "virtual:gfx942")
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "minilm"
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 from hip_runtime import Runtime
 
+from amdattn.virtual_library import library_path
+
 
 @pytest.fixture(scope="session")
 def hip() -> Runtime:
-    library = os.environ.get("AMDATTN_VDEV_LIBRARY")
-    if not library:
-        pytest.skip("AMDATTN_VDEV_LIBRARY does not name the virtual device")
-    return Runtime(library)
+    return Runtime(str(library_path()))
 
 
 @pytest.fixture(autouse=True)

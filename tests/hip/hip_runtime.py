@@ -6,11 +6,7 @@ import ctypes
 import importlib
 import os
 import struct
-import sys
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "virtual_device"))
 
 from image_builder import Image, descriptor, kernel_metadata
 

@@ -8,16 +8,18 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+HERE = Path(__file__).parent
+FOLDERS = [str(HERE), str(HERE.with_name("virtual_device"))]  # hip_runtime, image_builder
 PREAMBLE = """
 import ctypes, os, sys, time
-sys.path.insert(0, {directory!r})
+sys.path[:0] = {folders!r}
 import hip_runtime
 hip = hip_runtime.Runtime({library!r})
 """
 
 
 def run(hip: Any, body: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-    preamble = PREAMBLE.format(directory=str(Path(__file__).parent), library=hip.path)
+    preamble = PREAMBLE.format(folders=FOLDERS, library=hip.path)
     return subprocess.run(
         [sys.executable, "-c", preamble + textwrap.dedent(body)],
         capture_output=True,

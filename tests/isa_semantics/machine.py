@@ -14,13 +14,10 @@ from __future__ import annotations
 
 import ctypes
 import enum
-import fcntl
 import functools
 import importlib.metadata
-import os
 import struct
 import subprocess
-import sys
 import tempfile
 from ctypes import c_char, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
@@ -28,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from vdev_library import open_library
 
 U8 = npt.NDArray[np.uint8]
 U32 = npt.NDArray[np.uint32]
@@ -39,8 +37,6 @@ ALL_LANES = (1 << 64) - 1
 DEFAULT_MODE = 0x3F0
 # MODE as hand-written kernels often set it: f32 denormals flushed, f16 and f64 kept, no IEEE.
 FLUSH_F32_MODE = 0x0C0
-
-SOURCE_DIR = Path(__file__).resolve().parents[2] / "virtual_device"
 
 
 class FaultKind(enum.IntEnum):
@@ -101,50 +97,7 @@ class State(ctypes.Structure):
     ]
 
 
-def _sources() -> list[Path]:
-    files = [p for part in ("core", "isa", "numerics") for p in (SOURCE_DIR / part).glob("*.cc")]
-    return sorted(p for p in files if not p.name.endswith("_test_api.cc") or p.parent.name == "isa")
-
-
-def build() -> Path:
-    """Compile the interpreter with its test entry points; only what changed is compiled again.
-
-    AMDATTN_TEST_CXXFLAGS replaces the optimisation options.
-    """
-    options = os.environ.get("AMDATTN_TEST_CXXFLAGS", "-O1 -march=x86-64-v3")
-    compiler = os.environ.get("CXX", "g++")
-    folder = Path(tempfile.gettempdir()) / f"amdattn_semantics_{os.getuid()}"
-    folder.mkdir(exist_ok=True)
-    library = folder / "libvdev_semantics.so"
-    flags = (
-        f"-std=c++20 {options} -fPIC -pthread -ffp-contract=off -fno-math-errno "
-        f"-fno-strict-aliasing -I{SOURCE_DIR} -I{SOURCE_DIR.parent}"
-    )
-    lines = [
-        f"rule cxx\n command = {compiler} {flags} -MMD -MF $out.d -c $in -o $out",
-        " depfile = $out.d\n deps = gcc",
-        f"rule link\n command = {compiler} -shared -pthread -Wl,-z,defs $in -o $out",
-    ]
-    objects = []
-    for source in _sources():
-        objects.append(f"{source.parent.name}_{source.stem}.o")
-        lines.append(f"build {objects[-1]}: cxx {source}")
-    lines.append(f"build {library.name}: link {' '.join(objects)}\n")
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        (folder / "build.ninja").write_text("\n".join(lines))
-        command = [sys.executable, "-m", "ninja", "-C", str(folder), "-j2", "--quiet"]
-        subprocess.run(command, check=True)
-    return library
-
-
-@functools.cache
-def open_library() -> ctypes.CDLL:
-    """Return the library named by AMDATTN_VDEV_LIBRARY, else one built from the sources."""
-    library = ctypes.CDLL(os.environ.get("AMDATTN_VDEV_LIBRARY") or str(build()))
-    library.vdev_test_run.restype = c_int
-    library.vdev_test_run.argtypes = [c_void_p, c_size_t, ctypes.POINTER(State)]
-    return library
+LIBRARY = open_library(vdev_test_run=(c_int, [c_void_p, c_size_t, ctypes.POINTER(State)]))
 
 
 def _text_section(image: bytes) -> bytes:
@@ -328,7 +281,7 @@ class Machine:
             mode=self.mode,
             scc=self.scc,
         )
-        fault = open_library().vdev_test_run(words.ctypes.data, words.size, ctypes.byref(state))
+        fault = LIBRARY.vdev_test_run(words.ctypes.data, words.size, ctypes.byref(state))
         self.mode, self.scc = state.mode, state.scc
         if fault:
             raise MachineFault(

@@ -105,9 +105,9 @@ class Modifiers:
     def sources(self, names: list[str]) -> list[str]:
         out = []
         for i, name in enumerate(names):
-            name = f"|{name}|" if self.abs >> i & 1 else name
-            name = f"-{name}" if self.neg >> i & 1 else name
-            out.append(f"sext({name})" if self.sext >> i & 1 else name)
+            bars = f"|{name}|" if self.abs >> i & 1 else name
+            text = f"-{bars}" if self.neg >> i & 1 else bars
+            out.append(f"sext({text})" if self.sext >> i & 1 else text)
         return out
 
     def result(self) -> str:
@@ -171,7 +171,9 @@ def raw_values(op: Op, rng: random.Random) -> list[list[int]]:
     def raw(kind: str) -> int:
         return one(kind) | one(kind) << 16 if WIDTHS[kind] == 16 else one(kind)
 
-    return [[raw(k) for k in (*op.srcs, op.dst if op.dst != "mask" else "b32")] for _ in range(LANES)]
+    return [
+        [raw(k) for k in (*op.srcs, op.dst if op.dst != "mask" else "b32")] for _ in range(LANES)
+    ]
 
 
 def check_modified(
@@ -237,9 +239,7 @@ def check_modified(
     compare(text, vector, m, want)
 
 
-def write_result(
-    v: np.ndarray, lane: int, op: Op, bits: int, old: int, mod: Modifiers
-) -> None:
+def write_result(v: np.ndarray, lane: int, op: Op, bits: int, old: int, mod: Modifiers) -> None:
     if dwords(op.dst) == 2:
         v[DST_REG, lane], v[DST_REG + 1, lane] = bits & 0xFFFFFFFF, bits >> 32
         return

@@ -25,7 +25,8 @@ def from_long(x: np.longdouble) -> Fraction:
 
 def long(x: Fraction) -> np.longdouble:
     high = x.numerator / x.denominator
-    return LONG(high) + LONG(float(x - Fraction(high)))
+    total: np.longdouble = LONG(high) + LONG(float(x - Fraction(high)))
+    return total
 
 
 def exp2(x: Fraction) -> Fraction:
@@ -134,12 +135,18 @@ TRANS32 = trans_family(F32, flush=True)
 TRANS16 = trans_family(F16, flush=False)
 # f64 keeps denormals whatever MODE says.
 KEEP = Mode(0x3F0)
-TRANS64 = {n: (lambda _m, x, f=f: f(KEEP, x)) for n, f in trans_family(F64, flush=False).items()}
+
+
+def keeping(fn: Callable[[Mode, int], int]) -> Callable[[Mode, int], int]:
+    return lambda _m, x: fn(KEEP, x)
+
+
+TRANS64 = {name: keeping(fn) for name, fn in trans_family(F64, flush=False).items()}
+TRANS = {"f16": TRANS16, "f32": TRANS32, "f64": TRANS64}
 
 
 def trans(kind: str, name: str) -> Op:
-    family = {"f16": TRANS16, "f32": TRANS32, "f64": TRANS64}[kind]
-    return Op(kind, (kind,), family[name], ulp=1)
+    return Op(kind, (kind,), TRANS[kind][name], ulp=1)
 
 
 def leading_zeros(x: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from assembly import SOPP, row_names
 from machine import (
     ALL_LANES,
     DEFAULT_MODE,
@@ -14,7 +15,7 @@ from machine import (
     Machine,
     MachineFault,
 )
-from vectors import HOLES, SOPP, row_names
+from vectors import HOLES
 
 GPR_IDX_EN, VSKIP = 1 << 27, 1 << 28
 BRANCHES = {
@@ -177,7 +178,8 @@ def test_setreg_takes_effect_on_the_next_instruction() -> None:
     m.v[0] = 0x33800000
     m.run(
         "v_add_f32 v1, 1.0, v0\ns_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 2), 1\n"
-        "v_add_f32 v2, 1.0, v0\ns_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 2), 3\nv_add_f32 v3, 1.0, v0"
+        "v_add_f32 v2, 1.0, v0\ns_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 2), 3\n"
+        "v_add_f32 v3, 1.0, v0"
     )
     assert [int(m.v[i, 0]) for i in (1, 2, 3)] == [0x3F800000, 0x3F800001, 0x3F800000]
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from machine import ALL_LANES, DEFAULT_MODE, Machine
+from assembly import assemble_each
+from machine import ALL_LANES, DEFAULT_MODE, LANES, Machine
 from modifier_oracle import (
     DPP_PATTERNS,
     EXEC_CHOICES,
@@ -21,8 +22,20 @@ from table_vop1 import VOP1_OPS
 from table_vop2 import VOP2_OPS
 from table_vop3 import VOP3_OPS
 from table_vopc import VOPC_OPS
-from vectors import CARRY_IN, CARRY_OUT, DST_REG, FLOATS, HOLES, LANES, SOURCE_REG, Op
-from vectors import FLUSH_F32_MODE, WIDTHS, assemble_each, shared_machine, specials, vreg
+from vectors import (
+    CARRY_IN,
+    CARRY_OUT,
+    DST_REG,
+    FLOATS,
+    FLUSH_F32_MODE,
+    HOLES,
+    SOURCE_REG,
+    WIDTHS,
+    Op,
+    shared_machine,
+    specials,
+    vreg,
+)
 
 # IEEE=0 and f32, f16 and f64 denormal results flushed: where omod has an effect.
 OMOD_MODE = 0x150
@@ -176,7 +189,7 @@ def test_every_row_that_takes_them(family: str) -> None:
         for mode in MODES if uses_mode else MODES[:1]:
             try:
                 check_modified(text, words, op, mod, m, EXEC_CHOICES[n % 2], mode)
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 failures.append(f"{name}: {error}")
                 break
     assert not failures, f"{len(failures)} failures:\n" + "\n".join(failures[:40])

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from assembly import SMEM, assemble_each, row_names
 from int_oracle import signed
 from machine import M0, FaultKind, Machine, MachineFault
-from vectors import SMEM, assemble_each, row_names
 
 LOADS = {"dword": 1, "dwordx2": 2, "dwordx4": 4, "dwordx8": 8, "dwordx16": 16}
 STORES = {"dword": 1, "dwordx2": 2, "dwordx4": 4}

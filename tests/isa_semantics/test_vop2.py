@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import float_oracle as fo
 import pytest
+from assembly import VOP2, assemble_each, row_names
 from builders import fields, mad16, s24
 from float_oracle import F32, Mode
 from int_oracle import clamp_s, low, signed
 from machine import DEFAULT_MODE, Machine
 from table_vop2 import VOP2_OPS
-from vectors import BOTH_MODES, VOP2, Op, assemble_each, check_forms, row_names, text_of
+from vectors import BOTH_MODES, Op, check_forms, text_of
 
 # With a literal of their own: no operand list as the others have, tested by test_literal_operand.
 LITERAL_OPS = ("v_fmamk_f32", "v_fmaak_f32", "v_madmk_f16", "v_madak_f16")

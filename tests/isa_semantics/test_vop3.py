@@ -8,11 +8,12 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 import pytest
+from assembly import VOP3, assemble_each, row_names
 from builders import s24
 from int_oracle import clamp_s, clamp_u, signed
 from machine import ALL_LANES, DEFAULT_MODE, LANES, FaultKind, Machine, MachineFault
 from table_vop3 import VOP3_OPS, masked_sad, sad, sad16
-from vectors import BOTH_MODES, HOLES, VOP3, assemble_each, check_forms, row_names, text_of
+from vectors import BOTH_MODES, HOLES, check_forms, text_of
 
 OTHER_ROWS = {
     "v_div_scale_f32",
@@ -203,7 +204,8 @@ def interesting_floats(rng: np.random.Generator, width: int, count: int) -> np.n
 
 def same_bits(got: np.ndarray, want: np.ndarray, floating: type) -> np.ndarray:
     """Equal, or both NaN."""
-    return (got == want) | (np.isnan(got.view(floating)) & np.isnan(want.view(floating)))
+    nan = np.isnan(got.view(floating)) & np.isnan(want.view(floating))
+    return np.asarray((got == want) | nan)
 
 
 def test_f32_division_is_correctly_rounded() -> None:

@@ -10,19 +10,12 @@ from dataclasses import dataclass
 import float_oracle as fo
 import numpy as np
 import pytest
+from assembly import VOP3P, assemble_each, row_names
 from builders import dot2_f16, fields
 from float_oracle import F16, F32, Mode
 from int_oracle import clamp_s, clamp_u, low, signed
 from machine import Machine
-from vectors import (
-    BOTH_MODES,
-    HOLES,
-    VOP3P,
-    Op,
-    assemble_each,
-    check_forms,
-    row_names,
-)
+from vectors import BOTH_MODES, HOLES, Op, check_forms
 
 H = 0xFFFF
 
@@ -282,8 +275,8 @@ def test_fma_mix(name: str) -> None:
         absolute, negate = rng.getrandbits(3), rng.getrandbits(3)
         source = []
         for i, reg in enumerate(("v0", "v4", "v8")):
-            reg = f"|{reg}|" if absolute >> i & 1 else reg
-            source.append(f"-{reg}" if negate >> i & 1 else reg)
+            bars = f"|{reg}|" if absolute >> i & 1 else reg
+            source.append(f"-{bars}" if negate >> i & 1 else bars)
         text = f"{name} v16, {', '.join(source)}{mod.text(3, negate=False)}"
         check(text, fma_mix(MIXES[name], mod, absolute, negate), BOTH_MODES)
 

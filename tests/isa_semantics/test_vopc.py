@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from machine import ALL_LANES, DEFAULT_MODE, EXEC, VCC, Machine
+from assembly import VOPC, assemble_each, row_names
+from machine import ALL_LANES, DEFAULT_MODE, EXEC, LANES, VCC, Machine
 from table_vopc import VOPC_OPS
 from vectors import (
     BOTH_MODES,
     CARRY_OUT,
     HOLES,
-    LANES,
-    VOPC,
     Outcome,
     Vector,
-    assemble_each,
     compare,
     operand_sets,
-    row_names,
     shared_machine,
     text_of,
 )

@@ -1,23 +1,14 @@
-"""Builds the scalar arithmetic of the virtual device and calls it on NumPy arrays."""
+"""Calls the scalar arithmetic of the virtual device on NumPy arrays."""
 
 from __future__ import annotations
 
 import ctypes
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
-
-ROOT = Path(__file__).resolve().parents[2] / "virtual_device"
-SOURCES = ("double_ops.cc", "transcendental.cc", "transcendental_exp.cc", "numerics_test_api.cc")
-FLAGS = [
-    *("-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"),
-    *("-ffp-contract=off", "-fno-math-errno", "-fno-strict-aliasing"),
-]
 
 NEAREST, UP, DOWN, ZERO = range(4)
 ROUNDINGS = (NEAREST, UP, DOWN, ZERO)
@@ -44,29 +35,11 @@ ALL_MXCSR = [mxcsr(r, d) for r in ROUNDINGS for d in range(4)]
 
 
 class ScalarLibrary:
-    """One build of the library, for one x86-64 level."""
+    """The scalar operations of one build of the virtual device."""
 
-    def __init__(self, path: Path) -> None:
-        self._lib = ctypes.CDLL(str(path))
-        self._numerics = self._lib.vdev_test_numerics
-        self._unary = self._lib.vdev_test_unary_f32
-
-    @classmethod
-    def build(cls, directory: Path, level: str) -> ScalarLibrary:
-        """Compile for `level` ("v2" or "v3") into `directory`."""
-        output = directory / f"libnumerics_{level}.so"
-        sources = [str(ROOT / "numerics" / name) for name in SOURCES]
-        command = [
-            "g++",
-            f"-march=x86-64-{level}",
-            *FLAGS,
-            f"-I{ROOT}",
-            *sources,
-            "-o",
-            str(output),
-        ]
-        subprocess.run(command, check=True)
-        return cls(output)
+    def __init__(self, lib: ctypes.CDLL) -> None:
+        self._numerics = lib.vdev_test_numerics
+        self._unary = lib.vdev_test_unary_f32
 
     def run(
         self,
@@ -115,11 +88,6 @@ class ScalarLibrary:
         )
         assert status == 0, f"no lanes function {name!r}"
         return out[: x.size]
-
-
-def host_level() -> str:
-    """The newest level this CPU can run."""
-    return "v3" if " avx2 " in Path("/proc/cpuinfo").read_text() else "v2"
 
 
 def all_exponents_f32(rng: np.random.Generator, per_exponent: int) -> U32:

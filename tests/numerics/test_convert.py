@@ -78,7 +78,7 @@ def step_to(
     return np.copysign(result, exact.astype(kind)).astype(kind)
 
 
-def test_f32_to_integers(vdev_lib: ScalarLibrary) -> None:
+def test_f32_to_integers(scalar: ScalarLibrary) -> None:
     bits = sample_f32(1)
     with np.errstate(invalid="ignore"):
         x = bits.view(np.float32).astype(np.float64)
@@ -92,30 +92,30 @@ def test_f32_to_integers(vdev_lib: ScalarLibrary) -> None:
     }
     for name, want in expected.items():
         for control in ALL_MXCSR[::3]:
-            got = vdev_lib.run(name, bits, mxcsr=control)
+            got = scalar.run(name, bits, mxcsr=control)
             np.testing.assert_array_equal(got, want, name)
 
 
-def test_f64_to_integers(vdev_lib: ScalarLibrary) -> None:
+def test_f64_to_integers(scalar: ScalarLibrary) -> None:
     bits = sample_f64(2)
     x = bits.view(np.float64)
     for name, limits in (("cvt_i32_f64", I32), ("cvt_u32_f64", U32)):
-        got = vdev_lib.run(name, bits, mxcsr=ALL_MXCSR[9])
+        got = scalar.run(name, bits, mxcsr=ALL_MXCSR[9])
         np.testing.assert_array_equal(got, integers(np.trunc(x), *limits), name)
 
 
-def test_f16_to_integers_exhaustive(vdev_lib: ScalarLibrary) -> None:
+def test_f16_to_integers_exhaustive(scalar: ScalarLibrary) -> None:
     bits = np.arange(1 << 16, dtype=np.uint16)
     with np.errstate(invalid="ignore"):
         x = bits.view(np.float16).astype(np.float64)
     signed = integers(np.trunc(x), -(1 << 15), (1 << 15) - 1) & np.uint64(0xFFFF)
-    np.testing.assert_array_equal(vdev_lib.run("cvt_i16_f16", bits), signed)
+    np.testing.assert_array_equal(scalar.run("cvt_i16_f16", bits), signed)
     unsigned = integers(np.trunc(x), 0, (1 << 16) - 1)
-    np.testing.assert_array_equal(vdev_lib.run("cvt_u16_f16", bits), unsigned)
+    np.testing.assert_array_equal(scalar.run("cvt_u16_f16", bits), unsigned)
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_integers_to_f32(vdev_lib: ScalarLibrary, rounding: int) -> None:
+def test_integers_to_f32(scalar: ScalarLibrary, rounding: int) -> None:
     rng = np.random.default_rng(3)
     n = rng.integers(0, 1 << 32, 1 << 19, dtype=np.uint32) >> rng.integers(
         0, 32, 1 << 19, dtype=np.uint32
@@ -124,91 +124,91 @@ def test_integers_to_f32(vdev_lib: ScalarLibrary, rounding: int) -> None:
     for name, exact in (("cvt_f32_i32", n.view(np.int32)), ("cvt_f32_u32", n)):
         wide = exact.astype(np.float64)
         want = step_to(wide.astype(np.float32), wide, rounding).view(np.uint32)
-        got = vdev_lib.run(name, n, mode=mode(rounding), mxcsr=mxcsr(rounding))
+        got = scalar.run(name, n, mode=mode(rounding), mxcsr=mxcsr(rounding))
         np.testing.assert_array_equal(got, want, name)
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_integers_to_f16(vdev_lib: ScalarLibrary, rounding: int) -> None:
+def test_integers_to_f16(scalar: ScalarLibrary, rounding: int) -> None:
     n = np.arange(1 << 16, dtype=np.uint16)
     for name, exact in (("cvt_f16_i16", n.view(np.int16)), ("cvt_f16_u16", n)):
         wide = exact.astype(np.float64)
         with np.errstate(over="ignore"):
             want = step_to(wide.astype(np.float16), wide, rounding).view(np.uint16)
-        got = vdev_lib.run(name, n, mode=mode(rounding))
+        got = scalar.run(name, n, mode=mode(rounding))
         np.testing.assert_array_equal(got, want, name)
-        clamped = vdev_lib.run(name, n, mode=mode(rounding) | FP16_OVFL)
+        clamped = scalar.run(name, n, mode=mode(rounding) | FP16_OVFL)
         np.testing.assert_array_equal(clamped, np.where(want == 0x7C00, 0x7BFF, want))
 
 
-def test_exact_widenings(vdev_lib: ScalarLibrary) -> None:
+def test_exact_widenings(scalar: ScalarLibrary) -> None:
     n = np.random.default_rng(4).integers(0, 1 << 32, 1 << 16, dtype=np.uint32)
     np.testing.assert_array_equal(
-        vdev_lib.run("cvt_f64_i32", n), n.view(np.int32).astype(np.float64).view(np.uint64)
+        scalar.run("cvt_f64_i32", n), n.view(np.int32).astype(np.float64).view(np.uint64)
     )
     np.testing.assert_array_equal(
-        vdev_lib.run("cvt_f64_u32", n), n.astype(np.float64).view(np.uint64)
+        scalar.run("cvt_f64_u32", n), n.astype(np.float64).view(np.uint64)
     )
     for byte in range(4):
         want = (n >> np.uint32(8 * byte) & 0xFF).astype(np.float32).view(np.uint32)
-        np.testing.assert_array_equal(vdev_lib.run("cvt_f32_ubyte", n, byte), want)
+        np.testing.assert_array_equal(scalar.run("cvt_f32_ubyte", n, byte), want)
     nibble = ((n & 15).astype(np.int32) ^ 8) - 8
     np.testing.assert_array_equal(
-        vdev_lib.run("cvt_off_f32_i4", n), (nibble / 16).astype(np.float32).view(np.uint32)
+        scalar.run("cvt_off_f32_i4", n), (nibble / 16).astype(np.float32).view(np.uint32)
     )
 
 
-def test_f32_to_f64(vdev_lib: ScalarLibrary) -> None:
+def test_f32_to_f64(scalar: ScalarLibrary) -> None:
     bits = all_exponents_f32(np.random.default_rng(5), 256)
     with np.errstate(invalid="ignore"):
         want = bits.view(np.float32).astype(np.float64).view(np.uint64)
-    np.testing.assert_array_equal(vdev_lib.run("cvt_f64_f32", bits), want)
+    np.testing.assert_array_equal(scalar.run("cvt_f64_f32", bits), want)
     denormal = (bits & 0x7F800000) == 0
-    flushed = vdev_lib.run("cvt_f64_f32", bits[denormal], mode=0xC0)
+    flushed = scalar.run("cvt_f64_f32", bits[denormal], mode=0xC0)
     np.testing.assert_array_equal(flushed, (bits[denormal] & 0x80000000).astype(np.uint64) << 32)
     snan = np.uint32(0x7F800001)
-    assert vdev_lib.run("cvt_f64_f32", snan, mode=0xF0)[()] == 0x7FF0000020000000
+    assert scalar.run("cvt_f64_f32", snan, mode=0xF0)[()] == 0x7FF0000020000000
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_f64_to_f32(vdev_lib: ScalarLibrary, rounding: int) -> None:
+def test_f64_to_f32(scalar: ScalarLibrary, rounding: int) -> None:
     bits = sample_f64(6)
     x = bits.view(np.float64)
     number = ~np.isnan(x)
     with np.errstate(over="ignore", under="ignore"):
         want = step_to(x[number].astype(np.float32), x[number], rounding).view(np.uint32)
-    got = vdev_lib.run("cvt_f32_f64", bits[number], mode=mode(rounding), mxcsr=ALL_MXCSR[5])
+    got = scalar.run("cvt_f32_f64", bits[number], mode=mode(rounding), mxcsr=ALL_MXCSR[5])
     np.testing.assert_array_equal(got, want)
-    nan = vdev_lib.run32("cvt_f32_f64", bits[~number])
+    nan = scalar.run32("cvt_f32_f64", bits[~number])
     assert np.isnan(nan.view(np.float32)).all()
     np.testing.assert_array_equal(nan >> 31, bits[~number] >> np.uint64(63))
-    flushed = vdev_lib.run("cvt_f32_f64", bits[number], mode=mode(rounding, denorm=1))
+    flushed = scalar.run("cvt_f32_f64", bits[number], mode=mode(rounding, denorm=1))
     np.testing.assert_array_equal(
         flushed, np.where((want & 0x7F800000) == 0, want & 0x80000000, want)
     )
 
 
-def test_packed_saturation(vdev_lib: ScalarLibrary) -> None:
+def test_packed_saturation(scalar: ScalarLibrary) -> None:
     rng = np.random.default_rng(7)
     lo, hi = rng.integers(0, 1 << 32, (2, 1 << 16), dtype=np.uint32)
     lo[::2] &= 0x1FFFF
     hi[1::2] |= 0xFFFF0000
     signed = [np.clip(x.view(np.int32), -32768, 32767).astype(np.uint32) & 0xFFFF for x in (lo, hi)]
     np.testing.assert_array_equal(
-        vdev_lib.run("cvt_pk_i16_i32", lo, hi), signed[0] | signed[1] << np.uint32(16)
+        scalar.run("cvt_pk_i16_i32", lo, hi), signed[0] | signed[1] << np.uint32(16)
     )
     unsigned = [np.minimum(x, 65535) for x in (lo, hi)]
     np.testing.assert_array_equal(
-        vdev_lib.run("cvt_pk_u16_u32", lo, hi), unsigned[0] | unsigned[1] << np.uint32(16)
+        scalar.run("cvt_pk_u16_u32", lo, hi), unsigned[0] | unsigned[1] << np.uint32(16)
     )
     halves = lo.view(np.int16).reshape(-1, 2).clip(0, 255).astype(np.uint32)
     np.testing.assert_array_equal(
-        vdev_lib.run("sat_pk_u8_i16", lo), halves[:, 0] | halves[:, 1] << np.uint32(8)
+        scalar.run("sat_pk_u8_i16", lo), halves[:, 0] | halves[:, 1] << np.uint32(8)
     )
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_normalised(vdev_lib: ScalarLibrary, rounding: int) -> None:
+def test_normalised(scalar: ScalarLibrary, rounding: int) -> None:
     rng = np.random.default_rng(8)
     bits = np.concatenate(
         [
@@ -230,15 +230,15 @@ def test_normalised(vdev_lib: ScalarLibrary, rounding: int) -> None:
             return integers(rint(exact, rounding), low, scale) & np.uint64(0xFFFF)
 
         want = norm(bits.view(np.float32)) | norm(other.view(np.float32)) << np.uint64(16)
-        got = vdev_lib.run(f"cvt_pknorm_{kind}_f32", bits, other, mode=control)
+        got = scalar.run(f"cvt_pknorm_{kind}_f32", bits, other, mode=control)
         np.testing.assert_array_equal(got, want, kind)
         want16 = norm(half.view(np.float16))
-        got16 = vdev_lib.run(f"cvt_pknorm_{kind}_f16", half, half[::-1], mode=control)
+        got16 = scalar.run(f"cvt_pknorm_{kind}_f16", half, half[::-1], mode=control)
         np.testing.assert_array_equal(got16, want16 | want16[::-1] << np.uint64(16), kind)
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_pk_u8(vdev_lib: ScalarLibrary, rounding: int) -> None:
+def test_pk_u8(scalar: ScalarLibrary, rounding: int) -> None:
     bits = sample_f32(9)[::7]
     old = np.random.default_rng(9).integers(0, 1 << 32, bits.size, dtype=np.uint32)
     with np.errstate(invalid="ignore"):
@@ -247,19 +247,19 @@ def test_pk_u8(vdev_lib: ScalarLibrary, rounding: int) -> None:
     for select in (0, 1, 3, 6):
         shift = np.uint64(8 * (select & 3))
         keep = np.uint64(0xFFFFFFFF) & ~(np.uint64(0xFF) << shift)
-        got = vdev_lib.run("cvt_pk_u8_f32", bits, select, old, mode=mode(rounding))
+        got = scalar.run("cvt_pk_u8_f32", bits, select, old, mode=mode(rounding))
         np.testing.assert_array_equal(got, (old & keep) | byte << shift)
 
 
-def test_bf16(vdev_lib: ScalarLibrary) -> None:
+def test_bf16(scalar: ScalarLibrary) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     bits = all_exponents_f32(np.random.default_rng(10), 1024)
     with np.errstate(invalid="ignore"):
         want = bits.view(np.float32).astype(ml_dtypes.bfloat16).view(np.uint16)
     nan = (bits & 0x7FFFFFFF) > 0x7F800000
-    got = vdev_lib.run("f32_to_bf16", bits)
+    got = scalar.run("f32_to_bf16", bits)
     np.testing.assert_array_equal(got[~nan], want[~nan])
     kept = bits[nan] >> np.uint32(16) | ((bits[nan] & 0xFFFF) != 0)
     np.testing.assert_array_equal(got[nan], kept)
-    clamped = vdev_lib.run("f32_to_bf16", np.uint32(0xFF7FFFFF), mode=mode() | FP16_OVFL)
+    clamped = scalar.run("f32_to_bf16", np.uint32(0xFF7FFFFF), mode=mode() | FP16_OVFL)
     assert clamped[()] == 0xFF7F

@@ -130,7 +130,7 @@ def manual_med3(fmt: str, a: int, b: int, c: int, ieee: bool) -> int:
 
 @FORMAT
 @pytest.mark.parametrize("ieee", [True, False])
-def test_min_max_med3(vdev_lib: ScalarLibrary, fmt: str, ieee: bool) -> None:
+def test_min_max_med3(scalar: ScalarLibrary, fmt: str, ieee: bool) -> None:
     control = mode(flags=IEEE if ieee else 0)
     values = specials(fmt)
     triples = (
@@ -149,23 +149,23 @@ def test_min_max_med3(vdev_lib: ScalarLibrary, fmt: str, ieee: bool) -> None:
     for name, rule in rules.items():
         step = 26 if name in ("max", "min") and fmt == "f32" else 1
         want = [rule(*t) for t in triples[::step]]
-        got = vdev_lib.run(f"{name}_{fmt}", a[::step], b[::step], c[::step], mode=control)
+        got = scalar.run(f"{name}_{fmt}", a[::step], b[::step], c[::step], mode=control)
         np.testing.assert_array_equal(got, np.array(want, np.uint64), name)
 
 
 @FORMAT
-def test_min_max_flush(vdev_lib: ScalarLibrary, fmt: str) -> None:
+def test_min_max_flush(scalar: ScalarLibrary, fmt: str) -> None:
     denormal, negative_denormal = 5, sign(fmt) | 3
-    assert vdev_lib.run(f"max_{fmt}", denormal, sign(fmt) | 1, mode=mode(denorm=0))[()] == 0
-    assert vdev_lib.run(f"min_{fmt}", denormal, negative_denormal, mode=mode(denorm=0))[()] == sign(
+    assert scalar.run(f"max_{fmt}", denormal, sign(fmt) | 1, mode=mode(denorm=0))[()] == 0
+    assert scalar.run(f"min_{fmt}", denormal, negative_denormal, mode=mode(denorm=0))[()] == sign(
         fmt
     )
-    assert vdev_lib.run(f"max_{fmt}", denormal, negative_denormal)[()] == denormal
-    assert vdev_lib.run(f"max_{fmt}", denormal, 1, mode=mode(denorm=1))[()] == 0
+    assert scalar.run(f"max_{fmt}", denormal, negative_denormal)[()] == denormal
+    assert scalar.run(f"max_{fmt}", denormal, 1, mode=mode(denorm=1))[()] == 0
 
 
 @FORMAT
-def test_class(vdev_lib: ScalarLibrary, fmt: str) -> None:
+def test_class(scalar: ScalarLibrary, fmt: str) -> None:
     def expected(bits: int) -> int:
         negative = bool(bits & sign(fmt))
         magnitude = bits & ~sign(fmt)
@@ -181,15 +181,15 @@ def test_class(vdev_lib: ScalarLibrary, fmt: str) -> None:
 
     for bits in specials(fmt):
         masks = 1 << np.arange(10)
-        got = vdev_lib.run(f"class_{fmt}", bits, masks, mode=0).tolist()
+        got = scalar.run(f"class_{fmt}", bits, masks, mode=0).tolist()
         assert got == [int(k == expected(bits)) for k in range(10)], hex(bits)
-        assert vdev_lib.run(f"class_{fmt}", bits, 0x3FF)[()] == 1
+        assert scalar.run(f"class_{fmt}", bits, 0x3FF)[()] == 1
 
 
 @FORMAT
-def test_propagated_nan(vdev_lib: ScalarLibrary, fmt: str) -> None:
+def test_propagated_nan(scalar: ScalarLibrary, fmt: str) -> None:
     snan, qnan, one = inf(fmt) | 3, sign(fmt) | inf(fmt) | quiet_bit(fmt) | 9, inf(fmt) // 2
-    run = vdev_lib.run
+    run = scalar.run
     for flags, bit in ((IEEE, quiet_bit(fmt)), (0, 0)):
         control = mode(flags=flags)
         assert run(f"propagate_nan_{fmt}", snan, qnan, qnan, mode=control)[()] == snan | bit
@@ -200,23 +200,23 @@ def test_propagated_nan(vdev_lib: ScalarLibrary, fmt: str) -> None:
 
 
 @FORMAT
-def test_clamp_and_omod(vdev_lib: ScalarLibrary, fmt: str) -> None:
+def test_clamp_and_omod(scalar: ScalarLibrary, fmt: str) -> None:
     bits = random_bits(fmt, 20000, 1)
     x = bits.view(FLOAT[fmt])
     nan = np.isnan(x)
     with np.errstate(invalid="ignore"):
         clamped = (np.clip(x, 0, 1) + FLOAT[fmt](0)).view(UINT[fmt])
     clamped = np.where(np.signbit(x), 0, clamped)
-    got = vdev_lib.run(f"clamp_{fmt}", bits)
+    got = scalar.run(f"clamp_{fmt}", bits)
     np.testing.assert_array_equal(got, np.where(nan, 0, clamped))
-    passing = vdev_lib.run(f"clamp_{fmt}", bits, mode=HIP_MODE & ~DX10_CLAMP)
+    passing = scalar.run(f"clamp_{fmt}", bits, mode=HIP_MODE & ~DX10_CLAMP)
     np.testing.assert_array_equal(passing, np.where(nan, bits, clamped))
 
     flushing = mode(denorm=0, flags=0)
     for omod, factor in ((0, 1.0), (1, 2.0), (2, 4.0), (3, 0.5)):
-        got = vdev_lib.run(f"omod_{fmt}", bits, omod, mode=flushing)
-        assert (vdev_lib.run(f"omod_{fmt}", bits, omod, mode=HIP_MODE) == bits).all()
-        assert (vdev_lib.run(f"omod_{fmt}", bits, omod, mode=mode(flags=0)) == bits).all()
+        got = scalar.run(f"omod_{fmt}", bits, omod, mode=flushing)
+        assert (scalar.run(f"omod_{fmt}", bits, omod, mode=HIP_MODE) == bits).all()
+        assert (scalar.run(f"omod_{fmt}", bits, omod, mode=mode(flags=0)) == bits).all()
         if omod == 0:
             assert (got == bits).all()
             continue
@@ -228,7 +228,7 @@ def test_clamp_and_omod(vdev_lib: ScalarLibrary, fmt: str) -> None:
 
 
 @FORMAT
-def test_integral_roundings(vdev_lib: ScalarLibrary, fmt: str) -> None:
+def test_integral_roundings(scalar: ScalarLibrary, fmt: str) -> None:
     bits = random_bits(fmt, 60000, 2)
     quarters = (np.arange(-4096, 4096) / 4).astype(FLOAT[fmt]).view(UINT[fmt])
     bits = np.concatenate([bits, quarters, quarters + UINT[fmt](1), quarters - UINT[fmt](1)])
@@ -243,14 +243,14 @@ def test_integral_roundings(vdev_lib: ScalarLibrary, fmt: str) -> None:
         with np.errstate(invalid="ignore"):
             want = function(x).astype(FLOAT[fmt]).view(UINT[fmt])
         want = np.where(nan, bits | UINT[fmt](quiet_bit(fmt)), want)
-        got = vdev_lib.run(f"{name}_{fmt}", bits, mxcsr=ALL_MXCSR[9])
+        got = scalar.run(f"{name}_{fmt}", bits, mxcsr=ALL_MXCSR[9])
         np.testing.assert_array_equal(got, want, name)
-    assert vdev_lib.run(f"ceil_{fmt}", 1, mode=mode(denorm=2))[()] == 0
+    assert scalar.run(f"ceil_{fmt}", 1, mode=mode(denorm=2))[()] == 0
 
 
 @FORMAT
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_fract(vdev_lib: ScalarLibrary, fmt: str, rounding: int) -> None:
+def test_fract(scalar: ScalarLibrary, fmt: str, rounding: int) -> None:
     bits = random_bits(fmt, 40000, 3)
     x = bits.view(FLOAT[fmt])
     finite = np.isfinite(x)
@@ -270,23 +270,23 @@ def test_fract(vdev_lib: ScalarLibrary, fmt: str, rounding: int) -> None:
     else:
         want = np.where(nearest > exact, np.nextafter(nearest, kind(-2)), nearest)
     want = np.minimum(want, below_one).astype(kind)
-    got = vdev_lib.run(f"fract_{fmt}", bits, mode=mode(rounding)).astype(UINT[fmt])
+    got = scalar.run(f"fract_{fmt}", bits, mode=mode(rounding)).astype(UINT[fmt])
     zero = want == 0
     np.testing.assert_array_equal(got[~zero], want[~zero].view(UINT[fmt]))
     assert (got[zero] == (sign(fmt) if rounding == DOWN else 0)).all()
-    assert vdev_lib.run(f"fract_{fmt}", sign(fmt) | 1)[()] == below_one.view(UINT[fmt])
+    assert scalar.run(f"fract_{fmt}", sign(fmt) | 1)[()] == below_one.view(UINT[fmt])
     default = sign(fmt) | inf(fmt) | quiet_bit(fmt)
-    assert vdev_lib.run(f"fract_{fmt}", inf(fmt))[()] == default
+    assert scalar.run(f"fract_{fmt}", inf(fmt))[()] == default
 
 
 @FORMAT
-def test_frexp(vdev_lib: ScalarLibrary, fmt: str) -> None:
+def test_frexp(scalar: ScalarLibrary, fmt: str) -> None:
     bits = random_bits(fmt, 40000, 4)
     x = bits.view(FLOAT[fmt])
     finite = np.isfinite(x)
     mant, exponent = np.frexp(np.where(finite, x, 0).astype(np.float64))
-    got_mant = vdev_lib.run(f"frexp_mant_{fmt}", bits)
-    got_exp = vdev_lib.run32(f"frexp_exp_{fmt}", bits).view(np.int32)
+    got_mant = scalar.run(f"frexp_mant_{fmt}", bits)
+    got_exp = scalar.run32(f"frexp_exp_{fmt}", bits).view(np.int32)
     np.testing.assert_array_equal(got_mant[finite], mant.astype(FLOAT[fmt]).view(UINT[fmt])[finite])
     np.testing.assert_array_equal(got_exp, np.where(finite, exponent, 0))
     infinite = np.isinf(x)
@@ -295,12 +295,12 @@ def test_frexp(vdev_lib: ScalarLibrary, fmt: str) -> None:
 
 @FORMAT
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_ldexp(vdev_lib: ScalarLibrary, fmt: str, rounding: int) -> None:
+def test_ldexp(scalar: ScalarLibrary, fmt: str, rounding: int) -> None:
     bits = random_bits(fmt, 3000, 5)
     rng = np.random.default_rng(6)
     n = rng.integers(-40, 40, bits.size) * rng.choice([1, 1, 8, 50], bits.size)
     n[:4] = [2**31 - 1, -(2**31), 0, 1]
-    got = vdev_lib.run(f"ldexp_{fmt}", bits, n & 0xFFFFFFFF, mode=mode(rounding))
+    got = scalar.run(f"ldexp_{fmt}", bits, n & 0xFFFFFFFF, mode=mode(rounding))
     one = 1 << MAN[fmt]
     lowest = 2 - (1 << (WIDTH[fmt] - MAN[fmt] - 2)) - MAN[fmt]
     for x, k, g in zip(bits.tolist(), n.tolist(), got.tolist(), strict=True):
@@ -331,7 +331,7 @@ def test_ldexp(vdev_lib: ScalarLibrary, fmt: str, rounding: int) -> None:
         assert g == code | (x & sign(fmt)), (hex(x), k)
 
 
-def test_mul_legacy(vdev_lib: ScalarLibrary) -> None:
+def test_mul_legacy(scalar: ScalarLibrary) -> None:
     a, b = (random_bits("f32", 20000, s) for s in (7, 8))
     a[:52], b[:52] = np.repeat(a[:52:2], 2), np.tile([0, 0x80000000], 26)
     x, y = a.view(np.float32), b.view(np.float32)
@@ -341,18 +341,18 @@ def test_mul_legacy(vdev_lib: ScalarLibrary) -> None:
     want = np.where(np.isnan(y), b | 0x400000, want)
     want = np.where(np.isnan(x), a | 0x400000, want)
     want = np.where((x == 0) | (y == 0), 0, want)
-    np.testing.assert_array_equal(vdev_lib.run("mul_legacy_f32", a, b), want)
+    np.testing.assert_array_equal(scalar.run("mul_legacy_f32", a, b), want)
     flush = mxcsr(denorm=0)
-    assert vdev_lib.run("mul_legacy_f32", 1, 0x7F800000, mode=0xC0, mxcsr=flush)[()] == 0
+    assert scalar.run("mul_legacy_f32", 1, 0x7F800000, mode=0xC0, mxcsr=flush)[()] == 0
 
 
-def test_cube(vdev_lib: ScalarLibrary) -> None:
+def test_cube(scalar: ScalarLibrary) -> None:
     rng = np.random.default_rng(9)
     points = rng.integers(-3, 4, (3, 4000)).astype(np.float32)
     points[:, ::2] += rng.standard_normal((3, 2000)).astype(np.float32)
     bits = points.view(np.uint32)
     results = {
-        k: vdev_lib.run32(f"cube_{k}_f32", *bits).view(np.float32) for k in ("id", "sc", "tc", "ma")
+        k: scalar.run32(f"cube_{k}_f32", *bits).view(np.float32) for k in ("id", "sc", "tc", "ma")
     }
     for i, (x, y, z) in enumerate(points.T):
         if abs(z) >= abs(x) and abs(z) >= abs(y):
@@ -396,7 +396,7 @@ def divide(lib: ScalarLibrary, fmt: str, num: Bits, den: Bits, rounding: int) ->
 
 
 @WIDE
-def test_division_sequence_is_correctly_rounded(vdev_lib: ScalarLibrary, fmt: str) -> None:
+def test_division_sequence_is_correctly_rounded(scalar: ScalarLibrary, fmt: str) -> None:
     rng = np.random.default_rng(10)
     n = 1 << 17
     num, den = rng.integers(0, 1 << WIDTH[fmt], (2, n), dtype=UINT[fmt])
@@ -410,7 +410,7 @@ def test_division_sequence_is_correctly_rounded(vdev_lib: ScalarLibrary, fmt: st
     with np.errstate(all="ignore"):
         quotient = num.view(FLOAT[fmt]) / den.view(FLOAT[fmt])
     want = quotient.view(UINT[fmt])
-    got = divide(vdev_lib, fmt, num, den, NEAREST)
+    got = divide(scalar, fmt, num, den, NEAREST)
     nan = np.isnan(quotient)
     np.testing.assert_array_equal(got[~nan], want[~nan])
     assert (got[nan] & np.uint64(inf(fmt) | quiet_bit(fmt)) == inf(fmt) | quiet_bit(fmt)).all()
@@ -419,7 +419,7 @@ def test_division_sequence_is_correctly_rounded(vdev_lib: ScalarLibrary, fmt: st
 
 
 @FORMAT
-def test_div_fixup_specials(vdev_lib: ScalarLibrary, fmt: str) -> None:
+def test_div_fixup_specials(scalar: ScalarLibrary, fmt: str) -> None:
     one, infinity, minus = inf(fmt) >> 1, inf(fmt), sign(fmt)
     one &= ~((1 << MAN[fmt]) - 1)
     default = minus | infinity | quiet_bit(fmt)
@@ -436,12 +436,12 @@ def test_div_fixup_specials(vdev_lib: ScalarLibrary, fmt: str) -> None:
         (one, minus | one, one, minus | one),
     ]
     for q, d, n, want in cases:
-        assert vdev_lib.run(f"div_fixup_{fmt}", q, d, n)[()] == want
+        assert scalar.run(f"div_fixup_{fmt}", q, d, n)[()] == want
 
 
 @WIDE
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_soft_fma_against_the_host(vdev_lib: ScalarLibrary, fmt: str, rounding: int) -> None:
+def test_soft_fma_against_the_host(scalar: ScalarLibrary, fmt: str, rounding: int) -> None:
     """div_fmas without VCC is a plain fused multiply-add; the host has one for f64."""
     rng = np.random.default_rng(11)
     a, b, c = rng.integers(0, 1 << WIDTH[fmt], (3, 1 << 16), dtype=UINT[fmt])
@@ -452,7 +452,7 @@ def test_soft_fma_against_the_host(vdev_lib: ScalarLibrary, fmt: str, rounding: 
         c[::4] = (a[::4].view(np.float64) * b[::4].view(np.float64)).view(np.uint64) ^ np.uint64(
             sign(fmt)
         )
-        want = vdev_lib.run("fma_f64", a, b, c, mode=mode(rounding), mxcsr=mxcsr(rounding))
+        want = scalar.run("fma_f64", a, b, c, mode=mode(rounding), mxcsr=mxcsr(rounding))
     else:
         # an f32 product is exact in f64 and the sum in long double unless its terms are far apart
         x, y, z = (v.view(np.float32).astype(np.longdouble) for v in (a, b, c))
@@ -472,11 +472,11 @@ def test_soft_fma_against_the_host(vdev_lib: ScalarLibrary, fmt: str, rounding: 
             nearest = np.where(off, np.nextafter(nearest, away), nearest)
         want = nearest.view(np.uint32)
         assert want.size > 4000
-    got = vdev_lib.run(f"div_fmas_{fmt}", a, b, c, mode=mode(rounding), mxcsr=ALL_MXCSR[13])
+    got = scalar.run(f"div_fmas_{fmt}", a, b, c, mode=mode(rounding), mxcsr=ALL_MXCSR[13])
     np.testing.assert_array_equal(got, want)
 
 
-def test_trig_preop(vdev_lib: ScalarLibrary) -> None:
+def test_trig_preop(scalar: ScalarLibrary) -> None:
     # 2/pi to 1201 bits from Machin's formula
     precision = 1400
 
@@ -497,5 +497,5 @@ def test_trig_preop(vdev_lib: ScalarLibrary) -> None:
             chunk = (table << shift >> (1201 - 53)) & ((1 << 53) - 1)
             scale = -53 - shift + (128 if exponent >= 1968 else 0)
             want = math.ldexp(chunk, scale)
-            got = vdev_lib.run("trig_preop_f64", exponent << 52 | 12345, segment)
+            got = scalar.run("trig_preop_f64", exponent << 52 | 12345, segment)
             assert got.view(np.float64)[()] == want, (exponent, segment)

@@ -56,10 +56,10 @@ def boundaries(fmt: str) -> U32:
 
 
 @FORMAT
-def test_decode_exhaustive(vdev_lib: ScalarLibrary, fmt: str) -> None:
+def test_decode_exhaustive(scalar: ScalarLibrary, fmt: str) -> None:
     want = oracle_decode(fmt, CODES)
     for control in ALL_MXCSR:
-        got = vdev_lib.run32(f"{fmt}_decode", CODES, mxcsr=control)
+        got = scalar.run32(f"{fmt}_decode", CODES, mxcsr=control)
         number = ~np.isnan(want)
         np.testing.assert_array_equal(got[number], want[number].view(np.uint32))
         assert np.isnan(got[~number].view(np.float32)).all()
@@ -67,7 +67,7 @@ def test_decode_exhaustive(vdev_lib: ScalarLibrary, fmt: str) -> None:
 
 
 @FORMAT
-def test_encode(vdev_lib: ScalarLibrary, fmt: str) -> None:
+def test_encode(scalar: ScalarLibrary, fmt: str) -> None:
     rng = np.random.default_rng(1)
     bits = np.concatenate(
         [
@@ -78,30 +78,30 @@ def test_encode(vdev_lib: ScalarLibrary, fmt: str) -> None:
         ]
     )
     want = oracle_encode(fmt, bits)
-    got = vdev_lib.run(f"{fmt}_encode", bits)
+    got = scalar.run(f"{fmt}_encode", bits)
     # FNUZ has one NaN; OCP NaNs are compared by class (fp8 by sign as well, having one per sign)
     nan = is_nan_code(fmt, want) if fmt == "bf8_ocp" else np.zeros(bits.size, bool)
     np.testing.assert_array_equal(got[~nan], want[~nan])
     assert is_nan_code(fmt, got[nan]).all()
     for control in ALL_MXCSR[4::5]:
-        np.testing.assert_array_equal(vdev_lib.run(f"{fmt}_encode", bits, mxcsr=control), got)
+        np.testing.assert_array_equal(scalar.run(f"{fmt}_encode", bits, mxcsr=control), got)
 
 
 @FORMAT
-def test_overflow_saturates_with_fp16_ovfl(vdev_lib: ScalarLibrary, fmt: str) -> None:
+def test_overflow_saturates_with_fp16_ovfl(scalar: ScalarLibrary, fmt: str) -> None:
     bits = np.concatenate([all_exponents_f32(np.random.default_rng(2), 256), boundaries(fmt)])
-    plain = vdev_lib.run(f"{fmt}_encode", bits)
+    plain = scalar.run(f"{fmt}_encode", bits)
     x = bits.view(np.float32)
     beyond = np.isinf(x) | (is_nan_code(fmt, plain) & ~np.isnan(x))
     if fmt == "bf8_ocp":
         beyond |= (plain & 0x7F) == 0x7C
     limit = (bits >> 24 & 0x80) | FORMATS[fmt][1]
-    got = vdev_lib.run(f"{fmt}_encode", bits, mode=HIP_MODE | FP16_OVFL)
+    got = scalar.run(f"{fmt}_encode", bits, mode=HIP_MODE | FP16_OVFL)
     np.testing.assert_array_equal(got, np.where(beyond, limit, plain))
     assert beyond.any()
 
 
-def test_overflow_counts(vdev_lib: ScalarLibrary) -> None:
+def test_overflow_counts(scalar: ScalarLibrary) -> None:
     """Overflowing sums of all finite pairs, as measured on gfx942 and gfx950."""
     counts = {"fp8_ocp": 436, "bf8_ocp": 120, "fp8_fnuz": 496, "bf8_fnuz": 120}
     for fmt, count in counts.items():
@@ -109,13 +109,13 @@ def test_overflow_counts(vdev_lib: ScalarLibrary) -> None:
         sums = (values[:, None] + values[None, :]).astype(np.float32)
         finite = np.isfinite(values)
         sums = sums[finite][:, finite].ravel()
-        codes = vdev_lib.run(f"{fmt}_encode", sums.view(np.uint32))
+        codes = scalar.run(f"{fmt}_encode", sums.view(np.uint32))
         overflow = ~np.isfinite(oracle_decode(fmt, codes.astype(np.uint8)))
         assert overflow.sum() == count, fmt
 
 
 @FORMAT
-def test_stochastic_rounding(vdev_lib: ScalarLibrary, fmt: str) -> None:
+def test_stochastic_rounding(scalar: ScalarLibrary, fmt: str) -> None:
     """The seed's leading bits, as a fraction of the spacing, are added before truncation."""
     rng = np.random.default_rng(3)
     bits = np.concatenate(
@@ -142,42 +142,40 @@ def test_stochastic_rounding(vdev_lib: ScalarLibrary, fmt: str) -> None:
         np.floor(np.where(number, x, 0) / spacing + (seed >> np.uint32(32 - drop)) / 2.0**drop)
         * spacing
     )
-    got = vdev_lib.run(f"{fmt}_encode_sr", bits, seed)
+    got = scalar.run(f"{fmt}_encode_sr", bits, seed)
     decoded = np.abs(oracle_decode(fmt, got.astype(np.uint8)).astype(np.float64))
     inside = number & (truncated <= values[-1])
     np.testing.assert_array_equal(decoded[inside], truncated[inside])
     signed = inside & (decoded != 0)
     np.testing.assert_array_equal(got[signed] >> 7, bits[signed] >> 31)
     assert not np.isfinite(decoded[~inside]).any()
-    saturated = vdev_lib.run(f"{fmt}_encode_sr", bits, seed, mode=HIP_MODE | FP16_OVFL)
+    saturated = scalar.run(f"{fmt}_encode_sr", bits, seed, mode=HIP_MODE | FP16_OVFL)
     over = ~inside & ~np.isnan(bits.view(np.float32))
     assert ((saturated[over] & 0x7F) == FORMATS[fmt][1]).all()
 
 
 @FORMAT
-def test_stochastic_rounding_is_unbiased(vdev_lib: ScalarLibrary, fmt: str) -> None:
+def test_stochastic_rounding_is_unbiased(scalar: ScalarLibrary, fmt: str) -> None:
     seed = np.random.default_rng(4).integers(0, 1 << 32, 1 << 20, dtype=np.uint32)
     for value in (1.03, -0.0137, 3.3e-5):
         bits = np.float32(value).view(np.uint32)
-        got = oracle_decode(fmt, vdev_lib.run(f"{fmt}_encode_sr", bits, seed).astype(np.uint8))
+        got = oracle_decode(fmt, scalar.run(f"{fmt}_encode_sr", bits, seed).astype(np.uint8))
         spread = float(got.std()) / 1024 + 1e-12
         assert abs(got.mean(dtype=np.float64) - np.float32(value)) < 5 * spread
 
 
 @FORMAT
-def test_packing_preserves_the_rest(vdev_lib: ScalarLibrary, fmt: str) -> None:
+def test_packing_preserves_the_rest(scalar: ScalarLibrary, fmt: str) -> None:
     rng = np.random.default_rng(5)
     lo, hi = rng.standard_normal((2, 4096)).astype(np.float32).view(np.uint32)
     old = rng.integers(0, 1 << 32, 4096, dtype=np.uint32)
-    a, b = (vdev_lib.run(f"{fmt}_encode", x) for x in (lo, hi))
+    a, b = (scalar.run(f"{fmt}_encode", x) for x in (lo, hi))
     pair = a | b << np.uint64(8)
+    np.testing.assert_array_equal(scalar.run(f"{fmt}_pk0", lo, hi, old), (old & 0xFFFF0000) | pair)
     np.testing.assert_array_equal(
-        vdev_lib.run(f"{fmt}_pk0", lo, hi, old), (old & 0xFFFF0000) | pair
+        scalar.run(f"{fmt}_pk1", lo, hi, old), (old & 0xFFFF) | pair << np.uint64(16)
     )
+    byte = scalar.run(f"{fmt}_encode_sr", lo, hi)
     np.testing.assert_array_equal(
-        vdev_lib.run(f"{fmt}_pk1", lo, hi, old), (old & 0xFFFF) | pair << np.uint64(16)
-    )
-    byte = vdev_lib.run(f"{fmt}_encode_sr", lo, hi)
-    np.testing.assert_array_equal(
-        vdev_lib.run(f"{fmt}_sr_byte2", lo, hi, old), (old & 0xFF00FFFF) | byte << np.uint64(16)
+        scalar.run(f"{fmt}_sr_byte2", lo, hi, old), (old & 0xFF00FFFF) | byte << np.uint64(16)
     )

@@ -90,26 +90,26 @@ def random_pairs(n: int, count: int, seed: int) -> list[U16]:
     return [np.concatenate([x, g]) for x, g in zip(operands, grid, strict=True)]
 
 
-def test_widening_is_exact(vdev_lib: ScalarLibrary) -> None:
+def test_widening_is_exact(scalar: ScalarLibrary) -> None:
     with np.errstate(invalid="ignore"):
         want = ALL.view(np.float16).astype(np.float32).view(np.uint32)
     for control in ALL_MXCSR:
-        got = vdev_lib.run32("f16_to_f32", ALL, mxcsr=control)
+        got = scalar.run32("f16_to_f32", ALL, mxcsr=control)
         np.testing.assert_array_equal(got[~is_nan(ALL)], want[~is_nan(ALL)])
     nan = ALL[is_nan(ALL)].astype(np.uint32)
     payload = (nan & 0x8000) << 16 | 0x7F800000 | (nan & 0x3FF) << 13
-    np.testing.assert_array_equal(vdev_lib.run32("f16_to_f32", nan, mode=mode(flags=0)), payload)
-    np.testing.assert_array_equal(vdev_lib.run32("f16_to_f32", nan), payload | 0x400000)
+    np.testing.assert_array_equal(scalar.run32("f16_to_f32", nan, mode=mode(flags=0)), payload)
+    np.testing.assert_array_equal(scalar.run32("f16_to_f32", nan), payload | 0x400000)
 
 
-def test_widening_flushes_by_the_f16_field(vdev_lib: ScalarLibrary) -> None:
-    got = vdev_lib.run32("f16_to_f32", ALL[:0x400], mode=0x30)
+def test_widening_flushes_by_the_f16_field(scalar: ScalarLibrary) -> None:
+    got = scalar.run32("f16_to_f32", ALL[:0x400], mode=0x30)
     assert not got.any()
-    assert vdev_lib.run32("f16_to_f32", ALL[:0x400], mode=0xC0)[1:].all()
+    assert scalar.run32("f16_to_f32", ALL[:0x400], mode=0xC0)[1:].all()
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_narrowing_f32(vdev_lib: ScalarLibrary, rounding: int) -> None:
+def test_narrowing_f32(scalar: ScalarLibrary, rounding: int) -> None:
     bits = all_exponents_f32(np.random.default_rng(1), 512)
     # around every f16 value and every midpoint between two
     grid = ALL[:0x7C00].view(np.float16).astype(np.float32)
@@ -120,55 +120,55 @@ def test_narrowing_f32(vdev_lib: ScalarLibrary, rounding: int) -> None:
     x = bits.view(np.float32)
     finite = np.isfinite(x)
     bits, exact = bits[finite], x[finite].astype(np.float64)
-    got = vdev_lib.run("f32_to_f16", bits, rounding)
+    got = scalar.run("f32_to_f16", bits, rounding)
     np.testing.assert_array_equal(got, round_to_f16(exact, rounding))
-    by_mode = vdev_lib.run("cvt_f16_f32", bits, mode=mode(rounding), mxcsr=ALL_MXCSR[7])
+    by_mode = scalar.run("cvt_f16_f32", bits, mode=mode(rounding), mxcsr=ALL_MXCSR[7])
     np.testing.assert_array_equal(by_mode, got)
-    clamped = vdev_lib.run("f32_to_f16", bits, rounding, mode=mode() | FP16_OVFL)
+    clamped = scalar.run("f32_to_f16", bits, rounding, mode=mode() | FP16_OVFL)
     infinite = (got & 0x7FFF) == 0x7C00
     np.testing.assert_array_equal(clamped, np.where(infinite, got - 1, got))
-    flushed = vdev_lib.run("f32_to_f16", bits, rounding, mode=mode(denorm=1))
+    flushed = scalar.run("f32_to_f16", bits, rounding, mode=mode(denorm=1))
     np.testing.assert_array_equal(flushed, np.where((got & 0x7C00) == 0, got & 0x8000, got))
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_narrowing_f64(vdev_lib: ScalarLibrary, rounding: int) -> None:
+def test_narrowing_f64(scalar: ScalarLibrary, rounding: int) -> None:
     rng = np.random.default_rng(2)
     exact = rng.standard_normal(1 << 18) * np.exp2(rng.integers(-30, 18, 1 << 18))
     exact[:6] = [65519.999, 65520, -65520, 5e-324, -1e-300, 2.0**-25]
-    got = vdev_lib.run("f64_to_f16", exact.view(np.uint64), rounding)
+    got = scalar.run("f64_to_f16", exact.view(np.uint64), rounding)
     np.testing.assert_array_equal(got, round_to_f16(exact, rounding))
 
 
-def test_narrowing_specials(vdev_lib: ScalarLibrary) -> None:
+def test_narrowing_specials(scalar: ScalarLibrary) -> None:
     x = np.array([0x7F800000, 0xFF800000, 0x7F800001, 0xFFC02000, 0x7FA00000], np.uint32)
     np.testing.assert_array_equal(
-        vdev_lib.run("cvt_f16_f32", x), [0x7C00, 0xFC00, 0x7E00, 0xFE01, 0x7F00]
+        scalar.run("cvt_f16_f32", x), [0x7C00, 0xFC00, 0x7E00, 0xFE01, 0x7F00]
     )
     np.testing.assert_array_equal(
-        vdev_lib.run("cvt_f16_f32", x, mode=mode(flags=0)), [0x7C00, 0xFC00, 0x7E00, 0xFE01, 0x7D00]
+        scalar.run("cvt_f16_f32", x, mode=mode(flags=0)), [0x7C00, 0xFC00, 0x7E00, 0xFE01, 0x7D00]
     )
     np.testing.assert_array_equal(
-        vdev_lib.run("cvt_f16_f32", x[:2], mode=mode() | FP16_OVFL), [0x7C00, 0xFC00]
+        scalar.run("cvt_f16_f32", x[:2], mode=mode() | FP16_OVFL), [0x7C00, 0xFC00]
     )
 
 
-def test_pkrtz_truncates_whatever_mode_says(vdev_lib: ScalarLibrary) -> None:
+def test_pkrtz_truncates_whatever_mode_says(scalar: ScalarLibrary) -> None:
     rng = np.random.default_rng(3)
     lo, hi = (rng.standard_normal(1 << 16) * 300).astype(np.float32).reshape(2, -1)
     want = (
         round_to_f16(lo.astype(np.float64), ZERO).astype(np.uint32)
         | round_to_f16(hi.astype(np.float64), ZERO).astype(np.uint32) << 16
     )
-    got = vdev_lib.run("cvt_pkrtz_f16_f32", lo.view(np.uint32), hi.view(np.uint32), mode=mode(UP))
+    got = scalar.run("cvt_pkrtz_f16_f32", lo.view(np.uint32), hi.view(np.uint32), mode=mode(UP))
     np.testing.assert_array_equal(got, want)
     big = np.float32(1e9).view(np.uint32)
-    assert vdev_lib.run("cvt_pkrtz_f16_f32", big, big | 1 << 31)[()] == 0xFBFF7BFF
+    assert scalar.run("cvt_pkrtz_f16_f32", big, big | 1 << 31)[()] == 0xFBFF7BFF
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("name", ["add", "sub", "mul"])
-def test_add_mul(vdev_lib: ScalarLibrary, name: str, rounding: int) -> None:
+def test_add_mul(scalar: ScalarLibrary, name: str, rounding: int) -> None:
     a, b = random_pairs(1 << 18, 2, 4)
     x, y = a.view(np.float16).astype(np.float64), b.view(np.float16).astype(np.float64)
     with np.errstate(invalid="ignore"):
@@ -188,7 +188,7 @@ def test_add_mul(vdev_lib: ScalarLibrary, name: str, rounding: int) -> None:
     want = np.where(is_nan(b), b | 0x200, want)
     want = np.where(is_nan(a), a | 0x200, want)
     for control in (ALL_MXCSR[0], ALL_MXCSR[6], ALL_MXCSR[12]):
-        got = vdev_lib.run(f"{name}_f16", a, b, mode=mode(rounding), mxcsr=control)
+        got = scalar.run(f"{name}_f16", a, b, mode=mode(rounding), mxcsr=control)
         np.testing.assert_array_equal(got, want)
 
 
@@ -221,7 +221,7 @@ def fma_fraction(a: int, b: int, c: int, rounding: int) -> int:
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_fma_single_rounding(vdev_lib: ScalarLibrary, rounding: int) -> None:
+def test_fma_single_rounding(scalar: ScalarLibrary, rounding: int) -> None:
     rng = np.random.default_rng(5 + rounding)
     a, b, c = rng.integers(0, 1 << 16, (3, 6000), dtype=np.uint16)
     # products far below, near and far above the addend; ties broken by a tiny product
@@ -231,45 +231,45 @@ def test_fma_single_rounding(vdev_lib: ScalarLibrary, rounding: int) -> None:
     a, b, c = (np.concatenate([v, g]) for v, g in zip((a, b, c), grid.reshape(3, -1), strict=True))
     keep = ((a & 0x7C00) < 0x7C00) & ((b & 0x7C00) < 0x7C00) & ((c & 0x7C00) < 0x7C00)
     a, b, c = a[keep], b[keep], c[keep]
-    got = vdev_lib.run("fma_f16", a, b, c, mode=mode(rounding))
+    got = scalar.run("fma_f16", a, b, c, mode=mode(rounding))
     want = [fma_fraction(int(x), int(y), int(z), rounding) for x, y, z in zip(a, b, c, strict=True)]
     np.testing.assert_array_equal(got, np.array(want, np.uint64))
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_fma_two_ways(vdev_lib: ScalarLibrary, rounding: int) -> None:
+def test_fma_two_ways(scalar: ScalarLibrary, rounding: int) -> None:
     """The f64 evaluation and the integer one agree, NaNs and infinities included."""
     a, b, c = random_pairs(1 << 19, 3, 9)
-    want = vdev_lib.run("soft_fma_f16", a, b, c, mode=mode(rounding))
+    want = scalar.run("soft_fma_f16", a, b, c, mode=mode(rounding))
     for control in (ALL_MXCSR[1], ALL_MXCSR[4], ALL_MXCSR[11], ALL_MXCSR[15]):
-        got = vdev_lib.run("fma_f16", a, b, c, mode=mode(rounding), mxcsr=control)
+        got = scalar.run("fma_f16", a, b, c, mode=mode(rounding), mxcsr=control)
         np.testing.assert_array_equal(got, want)
 
 
-def test_nan_order_and_quieting(vdev_lib: ScalarLibrary) -> None:
+def test_nan_order_and_quieting(scalar: ScalarLibrary) -> None:
     snan, qnan, one = 0x7C01, 0xFE77, 0x3C00
     for flags, bit in ((IEEE | DX10_CLAMP, 0x200), (0, 0)):
         m = mode(flags=flags)
-        assert vdev_lib.run("add_f16", snan, qnan, mode=m)[()] == snan | bit
-        assert vdev_lib.run("mul_f16", one, snan, mode=m)[()] == snan | bit
-        assert vdev_lib.run("fma_f16", one, qnan, snan, mode=m)[()] == qnan
-        assert vdev_lib.run("fma_f16", one, one, snan, mode=m)[()] == snan | bit
-        assert vdev_lib.run("mad_f16", one, one, snan, mode=m)[()] == snan | bit
+        assert scalar.run("add_f16", snan, qnan, mode=m)[()] == snan | bit
+        assert scalar.run("mul_f16", one, snan, mode=m)[()] == snan | bit
+        assert scalar.run("fma_f16", one, qnan, snan, mode=m)[()] == qnan
+        assert scalar.run("fma_f16", one, one, snan, mode=m)[()] == snan | bit
+        assert scalar.run("mad_f16", one, one, snan, mode=m)[()] == snan | bit
 
 
-def test_mad_rounds_twice_and_flushes(vdev_lib: ScalarLibrary) -> None:
+def test_mad_rounds_twice_and_flushes(scalar: ScalarLibrary) -> None:
     a, b, c = random_pairs(1 << 16, 3, 11)
-    product = vdev_lib.run("mul_f16", a, b, mode=mode(denorm=0))
-    want = vdev_lib.run("add_f16", product, c, mode=mode(denorm=0))
+    product = scalar.run("mul_f16", a, b, mode=mode(denorm=0))
+    want = scalar.run("add_f16", product, c, mode=mode(denorm=0))
     number = ~(is_nan(a) | is_nan(b) | is_nan(c))
-    got = vdev_lib.run("mad_f16", a, b, c)
+    got = scalar.run("mad_f16", a, b, c)
     np.testing.assert_array_equal(got[number], want[number])
 
 
-def test_flushing_arithmetic(vdev_lib: ScalarLibrary) -> None:
+def test_flushing_arithmetic(scalar: ScalarLibrary) -> None:
     """Denormal operands count as zeros and denormal results become zeros, signs kept."""
     a, b = random_pairs(1 << 17, 2, 12)
     flush = {x: np.where((v & 0x7C00) == 0, v & 0x8000, v) for x, v in (("a", a), ("b", b))}
-    kept = vdev_lib.run("mul_f16", flush["a"], flush["b"])
+    kept = scalar.run("mul_f16", flush["a"], flush["b"])
     want = np.where((kept & 0x7C00) == 0, kept & 0x8000, kept)
-    np.testing.assert_array_equal(vdev_lib.run("mul_f16", a, b, mode=mode(denorm=0)), want)
+    np.testing.assert_array_equal(scalar.run("mul_f16", a, b, mode=mode(denorm=0)), want)

@@ -25,7 +25,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = json.loads(Path(__file__).with_name("mfma_reference.json").read_text())
 UINT: dict[int, type] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 MXCSR = 0x1F80
@@ -139,20 +138,6 @@ def packed(rows: int, columns: int, blocks: int, block: int, i: int, k: int, siz
 
 def bits(kind: str) -> int:
     return int(re.sub(r"\D", "", kind))
-
-
-@pytest.fixture(scope="session")
-def vdev_lib(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """The matrix instructions, built alone."""
-    out = tmp_path_factory.mktemp("mfma") / "libmfma.so"
-    sources = sorted((ROOT / "virtual_device" / "numerics").glob("mfma*.cc"))
-    subprocess.run(
-        ["g++", "-std=c++20", "-O2", "-march=x86-64-v3", "-ffp-contract=off", "-fno-math-errno",
-         "-fno-strict-aliasing", "-fPIC", "-shared", f"-I{ROOT}", f"-I{ROOT / 'virtual_device'}",
-         *map(str, sources), "-o", str(out)],
-        check=True,
-    )  # fmt: skip
-    return ctypes.CDLL(str(out))
 
 
 def load_shapes(lib: ctypes.CDLL) -> dict[str, Shape]:
@@ -395,6 +380,13 @@ def test_published_steps(
 
 
 MODES = ["normal", "pv", "wide", "huge", "bits"]
+
+
+def test_builds_agree(builds: tuple[ctypes.CDLL, ctypes.CDLL], shape: Shape) -> None:
+    """The AVX2 and the portable build give the same bits."""
+    a, b, c, d = random_operands(np.random.default_rng(9), shape, "bits", 16)
+    portable, avx2 = (run(lib, shape, a, b, c, d) for lib in builds)
+    np.testing.assert_array_equal(avx2, portable)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import ctypes
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from scalar_library import (
     U32,
     ScalarLibrary,
     all_exponents_f32,
-    host_level,
     mode,
     mxcsr,
 )
@@ -87,9 +86,9 @@ def check_f32(name: str, bits: U32, got: U32, kind: type[np.floating] = np.longd
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_f32_every_exponent(vdev_lib: ScalarLibrary, name: str) -> None:
+def test_f32_every_exponent(scalar: ScalarLibrary, name: str) -> None:
     bits = all_exponents_f32(np.random.default_rng(1), 2048)
-    fraction = check_f32(name, bits, vdev_lib.lanes(f"{name}_f32", bits))
+    fraction = check_f32(name, bits, scalar.lanes(f"{name}_f32", bits))
     assert fraction > (0.9999 if name != "exp" else 0.995), fraction
 
 
@@ -107,9 +106,9 @@ def test_f32_every_exponent(vdev_lib: ScalarLibrary, name: str) -> None:
         ("cos", -0.5, 0.5),
     ],
 )
-def test_f32_working_range(vdev_lib: ScalarLibrary, name: str, low: float, high: float) -> None:
+def test_f32_working_range(scalar: ScalarLibrary, name: str, low: float, high: float) -> None:
     x = np.random.default_rng(2).uniform(low, high, 1 << 18).astype(np.float32)
-    fraction = check_f32(name, x.view(np.uint32), vdev_lib.lanes(f"{name}_f32", x.view(np.uint32)))
+    fraction = check_f32(name, x.view(np.uint32), scalar.lanes(f"{name}_f32", x.view(np.uint32)))
     assert fraction > (0.9999 if name != "exp" else 0.995), fraction
 
 
@@ -185,55 +184,53 @@ EXAMPLES = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_f32_examples(vdev_lib: ScalarLibrary, name: str) -> None:
+def test_f32_examples(scalar: ScalarLibrary, name: str) -> None:
     cases = EXAMPLES[name] | {0x7F800001: 0x7FC00001, 0xFFABCDEF: 0xFFEBCDEF}
     x = np.array(list(cases), np.uint32)
     want = np.array(list(cases.values()), np.uint32)
-    np.testing.assert_array_equal(vdev_lib.lanes(f"{name}_f32", x), want)
+    np.testing.assert_array_equal(scalar.lanes(f"{name}_f32", x), want)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_f32_ignores_mxcsr(vdev_lib: ScalarLibrary, name: str) -> None:
+def test_f32_ignores_mxcsr(scalar: ScalarLibrary, name: str) -> None:
     bits = all_exponents_f32(np.random.default_rng(3), 64)
-    want = vdev_lib.lanes(f"{name}_f32", bits)
+    want = scalar.lanes(f"{name}_f32", bits)
     for control in ALL_MXCSR if name in FLUSHING else [mxcsr(r) for r in ROUNDINGS]:
-        np.testing.assert_array_equal(vdev_lib.lanes(f"{name}_f32", bits, mxcsr=control), want)
-        one = vdev_lib.run32(f"{name}_f32", bits, mxcsr=control)
+        np.testing.assert_array_equal(scalar.lanes(f"{name}_f32", bits, mxcsr=control), want)
+        one = scalar.run32(f"{name}_f32", bits, mxcsr=control)
         np.testing.assert_array_equal(one, want)
-    in_place = vdev_lib.lanes(f"{name}_f32", bits, in_place=True)
+    in_place = scalar.lanes(f"{name}_f32", bits, in_place=True)
     np.testing.assert_array_equal(in_place, want)
 
 
-def test_sin_cos_denormals_follow_mxcsr(vdev_lib: ScalarLibrary) -> None:
+def test_sin_cos_denormals_follow_mxcsr(scalar: ScalarLibrary) -> None:
     x = np.array([0x00000001, 0x80000100, 0x00200000, 0x807FFFFF], np.uint32)
     sign = x & 0x80000000
-    flushed = vdev_lib.lanes("sin_f32", x, mxcsr=mxcsr(denorm=0))
+    flushed = scalar.lanes("sin_f32", x, mxcsr=mxcsr(denorm=0))
     np.testing.assert_array_equal(flushed, sign)
-    kept = vdev_lib.lanes("sin_f32", x).view(np.float32)
+    kept = scalar.lanes("sin_f32", x).view(np.float32)
     np.testing.assert_allclose(kept, x.view(np.float32) * np.float32(2 * np.pi), rtol=0.2)
 
 
-def test_builds_agree(vdev_lib: ScalarLibrary, tmp_path: Path) -> None:
+def test_builds_agree(builds: tuple[ctypes.CDLL, ctypes.CDLL]) -> None:
     """The AVX2 and the portable build give the same bits."""
-    if host_level() == "v2":
-        pytest.skip("this CPU runs only the portable build")
-    portable = ScalarLibrary.build(tmp_path, "v2")
+    portable, avx2 = map(ScalarLibrary, builds)
     rng = np.random.default_rng(4)
     bits = all_exponents_f32(rng, 1024)
     scores = rng.uniform(-130, 130, 1 << 20).astype(np.float32).view(np.uint32)
     for name in NAMES:
         for x in (bits, scores):
             np.testing.assert_array_equal(
-                vdev_lib.lanes(f"{name}_f32", x), portable.lanes(f"{name}_f32", x), name
+                avx2.lanes(f"{name}_f32", x), portable.lanes(f"{name}_f32", x), name
             )
     wide = rng.integers(0, 1 << 64, (3, 1 << 17), dtype=np.uint64)
     wide[2, ::2] = wide[0, ::2] ^ np.uint64(1 << 63)
     for name in ("rcp_f64", "rsq_f64", "sqrt_f64", "fma_f64", "mul_f64"):
-        np.testing.assert_array_equal(vdev_lib.run(name, *wide), portable.run(name, *wide), name)
+        np.testing.assert_array_equal(avx2.run(name, *wide), portable.run(name, *wide), name)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_f16_exhaustive(vdev_lib: ScalarLibrary, name: str) -> None:
+def test_f16_exhaustive(scalar: ScalarLibrary, name: str) -> None:
     x = np.arange(1 << 16, dtype=np.uint16)
     with np.errstate(all="ignore"):
         value = exact(name, x.view(np.float16).astype(np.longdouble))
@@ -241,17 +238,17 @@ def test_f16_exhaustive(vdev_lib: ScalarLibrary, name: str) -> None:
     want = np.where(np.isnan(value), 0xFE00, want)
     want = np.where((x & 0x7FFF) > 0x7C00, x | 0x200, want)
     for control in (0x1F80, mxcsr(2, 0)):
-        np.testing.assert_array_equal(vdev_lib.run(f"{name}_f16", x, mxcsr=control), want)
-    flushed = vdev_lib.run(f"{name}_f16", x, mode=mode(denorm=0))
+        np.testing.assert_array_equal(scalar.run(f"{name}_f16", x, mxcsr=control), want)
+    flushed = scalar.run(f"{name}_f16", x, mode=mode(denorm=0))
     denormal = ((x & 0x7C00) == 0) & ((x & 0x3FF) != 0)
-    zero = vdev_lib.run(f"{name}_f16", x & 0x8000)
+    zero = scalar.run(f"{name}_f16", x & 0x8000)
     np.testing.assert_array_equal(flushed[denormal], zero[denormal])
     normal = ~denormal
     tiny = (want & 0x7C00) == 0
     np.testing.assert_array_equal(flushed[normal], np.where(tiny, want & 0x8000, want)[normal])
 
 
-def test_f64_rcp_sqrt(vdev_lib: ScalarLibrary) -> None:
+def test_f64_rcp_sqrt(scalar: ScalarLibrary) -> None:
     bits = np.random.default_rng(5).integers(0, 1 << 64, 1 << 18, dtype=np.uint64)
     bits[:8] = [0, 1 << 63, 1, 0x7FF << 52, 0xFFF << 52, 0x7FF0000000000001, 5, 0x3FF << 52]
     x = bits.view(np.float64)
@@ -262,15 +259,15 @@ def test_f64_rcp_sqrt(vdev_lib: ScalarLibrary) -> None:
         want = np.where(np.isnan(result), np.uint64(0xFFF8 << 48), result.view(np.uint64))
         want = np.where(nan, bits | np.uint64(1 << 51), want)
         for control in (0x1F80, mxcsr(1, 0)):
-            np.testing.assert_array_equal(vdev_lib.run(name, bits, mxcsr=control), want)
+            np.testing.assert_array_equal(scalar.run(name, bits, mxcsr=control), want)
 
 
-def test_f64_rsq_is_correctly_rounded(vdev_lib: ScalarLibrary) -> None:
+def test_f64_rsq_is_correctly_rounded(scalar: ScalarLibrary) -> None:
     rng = np.random.default_rng(6)
     bits = rng.integers(0, 0x7FF << 52, 20000, dtype=np.uint64)
     bits[:2000] >>= np.uint64(12)  # denormals
     bits[2000:2010] = (np.arange(10, dtype=np.uint64) + np.uint64(1000)) << np.uint64(52)
-    for x, y in zip(bits, vdev_lib.run("rsq_f64", bits, mxcsr=mxcsr(2, 0)), strict=True):
+    for x, y in zip(bits, scalar.run("rsq_f64", bits, mxcsr=mxcsr(2, 0)), strict=True):
         # (y - ulp/2)^2 x < 1 < (y + ulp/2)^2 x, in integers
         xn, xd = float(x.view(np.float64)).as_integer_ratio()
         result = float(y.view(np.float64))
@@ -287,19 +284,19 @@ def test_f64_rsq_is_correctly_rounded(vdev_lib: ScalarLibrary) -> None:
     specials = {0: 0x7FF << 52, 1 << 63: 0xFFF << 52, 0x7FF << 52: 0, 0xBFF << 52: 0xFFF8 << 48}
     keys = np.array(list(specials), np.uint64)
     np.testing.assert_array_equal(
-        vdev_lib.run("rsq_f64", keys), np.array(list(specials.values()), np.uint64)
+        scalar.run("rsq_f64", keys), np.array(list(specials.values()), np.uint64)
     )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_f32_exhaustive(vdev_lib: ScalarLibrary, name: str) -> None:
+def test_f32_exhaustive(scalar: ScalarLibrary, name: str) -> None:
     """Every f32, against f64: long double would take hours."""
     correct = 0.0
     step = 1 << 20
     for start in range(0, 1 << 32, step):
         bits = np.arange(start, start + step, dtype=np.uint64).astype(np.uint32)
-        got = vdev_lib.lanes(f"{name}_f32", bits)
+        got = scalar.lanes(f"{name}_f32", bits)
         correct += check_f32(name, bits, got, np.float64) * step
     assert correct / (1 << 32) > (0.9999 if name != "exp" else 0.995)
 

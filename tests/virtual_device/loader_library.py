@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import functools
-import hashlib
 import json
-import os
-import subprocess
-import tempfile
 from ctypes import POINTER, c_char_p, c_int, c_uint32, c_uint64, c_void_p
-from pathlib import Path
 from typing import Any
 
-SOURCES = (
-    "memory",
-    "msgpack",
-    "elf",
-    "offload_bundle",
-    "code_object_metadata",
-    "code_object",
-    "loader_test_api",
-)
-SOURCE_DIR = Path(__file__).resolve().parents[2] / "virtual_device"
+from vdev_library import Prototype, open_library
 
 
 class Allocation(ctypes.Structure):
@@ -43,7 +28,7 @@ class Allocation(ctypes.Structure):
         return int(self.base + self.bias + offset)
 
 
-PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
+PROTOTYPES: dict[str, Prototype] = {
     "code_load": (c_void_p, [c_char_p, c_uint64, c_char_p]),
     "code_json": (c_char_p, [c_void_p]),
     "code_describe": (c_char_p, [c_void_p, c_uint64]),
@@ -68,49 +53,22 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
-def build() -> Path:
-    """Compile the sources of the loader alone, once per content."""
-    files = [SOURCE_DIR / "core" / f"{name}.cc" for name in SOURCES]
-    digest = hashlib.sha256()
-    for path in sorted((SOURCE_DIR / "core").glob("*.h")) + files:
-        digest.update(path.read_bytes())
-    library = Path(tempfile.gettempdir()) / f"amdattn_loader_{digest.hexdigest()[:16]}.so"
-    if not library.exists():
-        temporary = library.with_suffix(f".{os.getpid()}")
-        options = os.environ.get("AMDATTN_TEST_CXXFLAGS", "-O1").split()
-        subprocess.run(
-            [os.environ.get("CXX", "g++"), "-std=c++20", *options, "-fPIC", "-shared", "-pthread"]
-            + [f"-I{SOURCE_DIR}", *map(str, files), "-o", str(temporary)],
-            check=True,
-        )
-        temporary.rename(library)
-    return library
-
-
-@functools.cache
-def open_library() -> ctypes.CDLL:
-    """Return the library named by AMDATTN_VDEV_LIBRARY, else one built from the sources."""
-    library = ctypes.CDLL(os.environ.get("AMDATTN_VDEV_LIBRARY") or str(build()))
-    for name, (result, arguments) in PROTOTYPES.items():
-        function = getattr(library, f"vdev_test_{name}")
-        function.restype, function.argtypes = result, arguments
-    return library
+LIBRARY = open_library(**{f"vdev_test_{name}": types for name, types in PROTOTYPES.items()})
 
 
 class Loaded:
     """A code object in device memory, or the error that loading it gave."""
 
     def __init__(self, image: bytes, arch: str = "gfx942") -> None:
-        self._library = open_library()
-        self._handle = self._library.vdev_test_code_load(image, len(image), arch.encode())
-        text = self._library.vdev_test_code_json(self._handle)
+        self._handle = LIBRARY.vdev_test_code_load(image, len(image), arch.encode())
+        text = LIBRARY.vdev_test_code_json(self._handle)
         self.info: dict[str, Any] = json.loads(text)
 
     def __enter__(self) -> Loaded:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._library.vdev_test_code_release(self._handle) == 0, "device memory leaked"
+        assert LIBRARY.vdev_test_code_release(self._handle) == 0, "device memory leaked"
 
     @property
     def error(self) -> str | None:
@@ -125,8 +83,8 @@ class Loaded:
 
     def read(self, address: int, size: int) -> bytes:
         buffer = ctypes.create_string_buffer(size)
-        assert self._library.vdev_test_code_read(self._handle, address, buffer, size)
+        assert LIBRARY.vdev_test_code_read(self._handle, address, buffer, size)
         return buffer.raw
 
     def describe(self, address: int) -> str:
-        return str(self._library.vdev_test_code_describe(self._handle, address).decode())
+        return str(LIBRARY.vdev_test_code_describe(self._handle, address).decode())

@@ -23,7 +23,7 @@ from image_builder import (
     descriptor,
     kernel_metadata,
 )
-from loader_library import Loaded, open_library
+from loader_library import LIBRARY, Loaded
 
 msgpack = pytest.importorskip("msgpack")
 
@@ -371,8 +371,7 @@ NAMES = {
 )
 def test_bundle_entry_is_chosen(names: list[str], chosen: str | None) -> None:
     data = bundle([(NAMES[name], mark(i)) for i, name in enumerate(names)])
-    library = open_library()
-    assert library.vdev_test_image_bytes(data + b"tail") == len(data)
+    assert LIBRARY.vdev_test_image_bytes(data + b"tail") == len(data)
     if chosen is None:
         message = error_of(data)
         assert "no image for gfx942:sramecc+:xnack-" in message
@@ -393,12 +392,11 @@ def test_bundles_that_are_refused() -> None:
 
 
 def test_image_length_comes_from_its_headers() -> None:
-    library = open_library()
     data = mark(1)
-    assert library.vdev_test_image_bytes(data + bytes(1000)) == len(data)
-    assert library.vdev_test_image_bytes(b"CCOB" + bytes(64)) == 4
-    assert library.vdev_test_image_bytes(b"__CLANG") == 0
-    assert library.vdev_test_image_bytes(b"") == 0
+    assert LIBRARY.vdev_test_image_bytes(data + bytes(1000)) == len(data)
+    assert LIBRARY.vdev_test_image_bytes(b"CCOB" + bytes(64)) == 4
+    assert LIBRARY.vdev_test_image_bytes(b"__CLANG") == 0
+    assert LIBRARY.vdev_test_image_bytes(b"") == 0
 
 
 def mutate(data: bytes, rng: random.Random) -> bytes:

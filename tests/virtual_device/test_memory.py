@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from loader_library import Allocation, open_library
+from loader_library import LIBRARY, Allocation
 
 DEVICE, HOST, MANAGED = 0, 1, 2
 GIB = 1 << 30
@@ -20,17 +20,16 @@ GUARD = 64 * 1024
 
 class Memory:
     def __init__(self, capacity: int = 192 * GIB, range_bytes: int = 1 << 40) -> None:
-        self._library = open_library()
-        self._handle = self._library.vdev_test_memory_new(capacity, range_bytes)
+        self._handle = LIBRARY.vdev_test_memory_new(capacity, range_bytes)
 
     def close(self) -> None:
-        self._library.vdev_test_memory_delete(self._handle)
+        LIBRARY.vdev_test_memory_delete(self._handle)
 
     def allocate(
         self, size: int, kind: int = DEVICE, flags: int = 0, zero: bool = False
     ) -> Allocation | None:
         out = Allocation()
-        done = self._library.vdev_test_memory_allocate(
+        done = LIBRARY.vdev_test_memory_allocate(
             self._handle, size, kind, flags, zero, ctypes.byref(out)
         )
         return out if done else None
@@ -42,7 +41,7 @@ class Memory:
 
     def _lookup(self, name: str, address: int) -> Allocation | None:
         out = Allocation()
-        function = getattr(self._library, f"vdev_test_memory_{name}")
+        function = getattr(LIBRARY, f"vdev_test_memory_{name}")
         return out if function(self._handle, address, ctypes.byref(out)) else None
 
     def find(self, address: int) -> Allocation | None:
@@ -52,28 +51,28 @@ class Memory:
         return self._lookup("nearest", address)
 
     def free(self, address: int) -> bool:
-        return bool(self._library.vdev_test_memory_free(self._handle, address))
+        return bool(LIBRARY.vdev_test_memory_free(self._handle, address))
 
     def was_freed(self, address: int) -> bool:
-        return bool(self._library.vdev_test_memory_was_freed(self._handle, address))
+        return bool(LIBRARY.vdev_test_memory_was_freed(self._handle, address))
 
     def register(self, address: int, size: int) -> bool:
-        return bool(self._library.vdev_test_memory_register(self._handle, address, size, 5))
+        return bool(LIBRARY.vdev_test_memory_register(self._handle, address, size, 5))
 
     def unregister(self, address: int) -> bool:
-        return bool(self._library.vdev_test_memory_unregister(self._handle, address))
+        return bool(LIBRARY.vdev_test_memory_unregister(self._handle, address))
 
     @property
     def used(self) -> int:
-        return int(self._library.vdev_test_memory_used(self._handle))
+        return int(LIBRARY.vdev_test_memory_used(self._handle))
 
     @property
     def capacity(self) -> int:
-        return int(self._library.vdev_test_memory_capacity(self._handle))
+        return int(LIBRARY.vdev_test_memory_capacity(self._handle))
 
     @property
     def epoch(self) -> int:
-        return int(self._library.vdev_test_memory_epoch(self._handle))
+        return int(LIBRARY.vdev_test_memory_epoch(self._handle))
 
 
 @pytest.fixture
@@ -299,7 +298,6 @@ def test_epoch_grows_with_every_change(memory: Memory) -> None:
 
 
 def test_a_small_address_space_cuts_the_capacity() -> None:
-    open_library()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     with open("/proc/self/statm") as statm:
         mapped = int(statm.read().split()[0]) * mmap.PAGESIZE

@@ -13,20 +13,31 @@ u64 hidden_value(const LaunchState& state, ArgKind kind) {
   const Dim3& groups = state.launch.num_workgroups;
   const Dim3& size = state.launch.workgroup_size;
   switch (kind) {
-    case ArgKind::kHiddenBlockCountX: return groups.x;
-    case ArgKind::kHiddenBlockCountY: return groups.y;
-    case ArgKind::kHiddenBlockCountZ: return groups.z;
-    case ArgKind::kHiddenGroupSizeX: return size.x;
-    case ArgKind::kHiddenGroupSizeY: return size.y;
-    case ArgKind::kHiddenGroupSizeZ: return size.z;
+    case ArgKind::kHiddenBlockCountX:
+      return groups.x;
+    case ArgKind::kHiddenBlockCountY:
+      return groups.y;
+    case ArgKind::kHiddenBlockCountZ:
+      return groups.z;
+    case ArgKind::kHiddenGroupSizeX:
+      return size.x;
+    case ArgKind::kHiddenGroupSizeY:
+      return size.y;
+    case ArgKind::kHiddenGroupSizeZ:
+      return size.z;
     case ArgKind::kHiddenGridDims:
       return groups.z * size.z > 1 ? 3 : groups.y * size.y > 1 ? 2 : 1;
-    case ArgKind::kHiddenDynamicLdsSize: return state.launch.dynamic_lds_bytes;
-    case ArgKind::kHiddenPrivateBase: return kPrivateBase >> 32;
-    case ArgKind::kHiddenSharedBase: return kSharedBase >> 32;
-    case ArgKind::kHiddenQueuePtr: return state.queue_address;
+    case ArgKind::kHiddenDynamicLdsSize:
+      return state.launch.dynamic_lds_bytes;
+    case ArgKind::kHiddenPrivateBase:
+      return kPrivateBase >> 32;
+    case ArgKind::kHiddenSharedBase:
+      return kSharedBase >> 32;
+    case ArgKind::kHiddenQueuePtr:
+      return state.queue_address;
     // Grids are whole workgroups, offsets are zero, and the device offers no host services.
-    default: return 0;
+    default:
+      return 0;
   }
 }
 

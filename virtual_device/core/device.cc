@@ -125,7 +125,8 @@ u32 Device::resident_workgroups_per_cu(const Kernel& kernel, u32 workgroup_lanes
   const u32 waves_per_simd = std::min(limits_.waves_per_simd, limits_.vgprs_per_simd / vgprs);
   u32 workgroups = waves_per_simd * limits_.simds_per_cu / waves;
   // LDS is allocated in granules of 512 bytes; 16 barriers limit workgroups of several waves.
-  if (lds > 0) workgroups = std::min<u32>(workgroups, limits_.lds_bytes / ((lds + 511) / 512 * 512));
+  if (lds > 0)
+    workgroups = std::min<u32>(workgroups, limits_.lds_bytes / ((lds + 511) / 512 * 512));
   if (waves > 1) workgroups = std::min(workgroups, 16u);
   return workgroups;
 }
@@ -144,7 +145,9 @@ constexpr u64 kQueueBytes = 256;  // amd_queue_t, of which kernels read the aper
 constexpr u64 kPacketOffset = 0, kQueueOffset = 64, kKernargOffset = kQueueOffset + kQueueBytes;
 
 // The kernarg segment, rounded up to what scalar loads may fetch beyond the last argument.
-u64 segment_bytes(const Kernel& kernel) { return kKernargOffset + (u64{kernel.kernarg_bytes} + 63) / 64 * 64; }
+u64 segment_bytes(const Kernel& kernel) {
+  return kKernargOffset + (u64{kernel.kernarg_bytes} + 63) / 64 * 64;
+}
 
 void write_packet(const LaunchState& state, std::byte* host) {
   const Launch& launch = state.launch;

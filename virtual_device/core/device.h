@@ -29,7 +29,14 @@ struct Launch {
 };
 
 enum class FaultKind : u8 {
-  kNone, kIllegalAddress, kIllegalInstruction, kMisaligned, kDeadlock, kRunaway, kTrap, kResources,
+  kNone,
+  kIllegalAddress,
+  kIllegalInstruction,
+  kMisaligned,
+  kDeadlock,
+  kRunaway,
+  kTrap,
+  kResources,
   kAborted,
 };
 
@@ -40,10 +47,10 @@ struct LaunchResult {
 };
 
 struct DeviceOptions {
-  u32 threads = 0;                       // workers; 0 = one per core
-  u32 quantum = 8;                       // instructions of a wave before the next one runs, <= 16
-  u64 seed = 0;                          // order of waves and workgroups, register poison
-  u64 max_instructions = u64{1} << 30;   // per workgroup without progress, then kRunaway
+  u32 threads = 0;                      // workers; 0 = one per core
+  u32 quantum = 8;                      // instructions of a wave before the next one runs, <= 16
+  u64 seed = 0;                         // order of waves and workgroups, register poison
+  u64 max_instructions = u64{1} << 30;  // per workgroup without progress, then kRunaway
 };
 
 struct Counters {

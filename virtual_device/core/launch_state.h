@@ -21,18 +21,18 @@ struct LaunchState {
   DeviceOptions options;
   u32 num_xcds = 8;
   u64 kernarg_address = 0, dispatch_packet_address = 0, queue_address = 0;
-  std::vector<u8> kernarg;         // complete, hidden arguments included (for preloading)
+  std::vector<u8> kernarg;  // complete, hidden arguments included (for preloading)
   u32 lds_bytes = 0, waves_per_workgroup = 0;
   u64 num_workgroups = 0;
-  u64 resident_limit = 0;          // workgroups that the modelled device holds at a time
+  u64 resident_limit = 0;  // workgroups that the modelled device holds at a time
 
-  std::atomic<u64> next{0};        // next workgroup to start
-  std::atomic<u64> resident{0};    // started and not finished
+  std::atomic<u64> next{0};      // next workgroup to start
+  std::atomic<u64> resident{0};  // started and not finished
   std::atomic<u64> done{0};
-  std::atomic<u64> progress{0};    // changes of memory, ends of waves
+  std::atomic<u64> progress{0};  // changes of memory, ends of waves
   std::atomic<bool> faulted{false};
 
-  std::mutex mutex;                // result, finished
+  std::mutex mutex;  // result, finished
   std::condition_variable condition;
   LaunchResult result;
   bool finished = false;

@@ -13,8 +13,7 @@ void exec_illegal(Wave&, const Inst& inst) {
   char text[96];
   std::snprintf(text, sizeof text, "illegal instruction 0x%08x 0x%08x: ", inst.words[0],
                 inst.words[1]);
-  raise(FaultKind::kIllegalInstruction,
-        text + std::string(decode({inst.words, 3}).why));
+  raise(FaultKind::kIllegalInstruction, text + std::string(decode({inst.words, 3}).why));
 }
 
 Inst illegal(std::span<const u32> words) {

@@ -16,9 +16,7 @@ struct DecodedCode {
   std::vector<Inst> insts;
   u64 address = 0;  // device address of insts[0]
 
-  u64 pc(const Inst* inst) const {
-    return address + 4 * static_cast<u64>(inst - insts.data());
-  }
+  u64 pc(const Inst* inst) const { return address + 4 * static_cast<u64>(inst - insts.data()); }
   // Null when `pc` is not the address of an instruction in this code.
   const Inst* at(u64 pc) const {
     const u64 index = (pc - address) / 4;

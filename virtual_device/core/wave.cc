@@ -35,12 +35,12 @@ void Workgroup::global_fault(u64 address, u64 bytes, Access access, int lane) {
   if (memory.was_freed(address)) message += " (the allocation there was freed)";
   if (const auto near = memory.nearest(address)) {
     const bool above = address >= near->base;
-    std::snprintf(text, sizeof text, "; nearest: [0x%llx, 0x%llx), %llu bytes %s it",
-                  static_cast<unsigned long long>(near->base),
-                  static_cast<unsigned long long>(near->base + near->size),
-                  static_cast<unsigned long long>(above ? address - near->base
-                                                        : near->base - address),
-                  above ? "past the start of" : "before");
+    std::snprintf(
+        text, sizeof text, "; nearest: [0x%llx, 0x%llx), %llu bytes %s it",
+        static_cast<unsigned long long>(near->base),
+        static_cast<unsigned long long>(near->base + near->size),
+        static_cast<unsigned long long>(above ? address - near->base : near->base - address),
+        above ? "past the start of" : "before");
     message += text;
   }
   raise(FaultKind::kIllegalAddress, std::move(message), lane, address);

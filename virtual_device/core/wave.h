@@ -27,14 +27,26 @@ struct Fault {
 enum class WaveState : u8 { kRunning, kAtBarrier, kDone };
 
 enum SgprIndex : u16 {
-  kFlatScratch = 102, kXnackMask = 104, kVcc = 106, kTtmp0 = 108, kM0 = 124, kExec = 126,
+  kFlatScratch = 102,
+  kXnackMask = 104,
+  kVcc = 106,
+  kTtmp0 = 108,
+  kM0 = 124,
+  kExec = 126,
 };
 
 // MODE register (s_getreg/s_setreg hwreg 1).
 enum ModeBit : u32 {
-  kModeRound32 = 0, kModeRound64 = 2, kModeDenorm32 = 4, kModeDenorm64 = 6,  // 2-bit fields
-  kModeDx10Clamp = 1u << 8, kModeIeee = 1u << 9, kModeFp16Overflow = 1u << 23,
-  kModeGprIdxEnable = 1u << 27, kModeVskip = 1u << 28,
+  // First bits of 2-bit fields, then masks of single bits.
+  kModeRound32 = 0,
+  kModeRound64 = 2,
+  kModeDenorm32 = 4,
+  kModeDenorm64 = 6,
+  kModeDx10Clamp = 1u << 8,
+  kModeIeee = 1u << 9,
+  kModeFp16Overflow = 1u << 23,
+  kModeGprIdxEnable = 1u << 27,
+  kModeVskip = 1u << 28,
 };
 
 struct Wave {
@@ -48,21 +60,21 @@ struct Wave {
   alignas(64) u32 s[128];  // by SgprIndex; VCC, M0 and EXEC live here
   const Inst* ip = nullptr;
   bool scc = false;
-  bool special = false;    // MODE asks for GPR indexing or VSKIP: the slow step
+  bool special = false;  // MODE asks for GPR indexing or VSKIP: the slow step
   WaveState state = WaveState::kRunning;
   u32 mode = 0;
   // Host rounding and denormals, kept equal to MODE: of f32 (in force while the wave runs), and
   // of f64 and f16 arithmetic.
   u32 mxcsr = 0x1f80, mxcsr64 = 0x1f80;
-  FpMode fp;               // MODE's float fields, decoded
-  u32 wave_idx = 0;        // within the workgroup
+  FpMode fp;         // MODE's float fields, decoded
+  u32 wave_idx = 0;  // within the workgroup
   u8 priority = 0;
-  bool sleeping = false;   // s_sleep: gives up the rest of its turn
+  bool sleeping = false;  // s_sleep: gives up the rest of its turn
   Workgroup* workgroup = nullptr;
-  std::byte* scratch = nullptr;  // per wave: lanes interleaved by dword
-  u32 scratch_bytes = 0;         // per lane
+  std::byte* scratch = nullptr;     // per wave: lanes interleaved by dword
+  u32 scratch_bytes = 0;            // per lane
   u64 instructions = 0, mfmas = 0;  // executed
-  u64 lanes = ~u64{0};     // lanes that exist (the last wave of a workgroup may be partial)
+  u64 lanes = ~u64{0};  // lanes that exist (the last wave of a workgroup may be partial)
 
   // The loop the wave is in, by its head, and passes through it: see Worker::proved_spinning.
   const Inst* loop_target = nullptr;
@@ -96,20 +108,21 @@ struct LaunchState;
 
 struct Workgroup {
   LaunchState* launch = nullptr;
-  Worker* worker = nullptr;       // the thread that runs it
+  Worker* worker = nullptr;  // the thread that runs it
   Dim3 id;
   u64 flat_id = 0;
   u32 num_waves = 0;
   std::vector<Wave*> waves;
-  std::vector<u8> lds;            // exactly the bytes allocated: static + dynamic
+  std::vector<u8> lds;  // exactly the bytes allocated: static + dynamic
   u32 waves_at_barrier = 0, waves_done = 0;
-  u64 instructions = 0;           // executed by all waves
+  u64 instructions = 0;  // executed by all waves
   u64 instructions_at_progress = 0, progress_seen = 0, spinning_since_ns = 0;  // watchdog
 
   // Host pointer of [address, address + bytes) in device memory. Throws kIllegalAddress for what
   // no allocation holds, naming the nearest one.
   std::byte* global(u64 address, u64 bytes, Access access, int lane) {
-    if (std::byte* host = try_global(address, bytes)) [[likely]] return host;
+    if (std::byte* host = try_global(address, bytes)) [[likely]]
+      return host;
     global_fault(address, bytes, access, lane);
   }
   // As above without the throw: nullptr.

@@ -103,7 +103,8 @@ bool Worker::start(const std::shared_ptr<LaunchState>& launch) {
     wave->instructions = 0;
     wave->mfmas = 0;
     wave->scratch_bytes = scratch;
-    wave->scratch = scratch ? static_cast<std::byte*>(std::malloc(size_t{scratch} * kLanes)) : nullptr;
+    wave->scratch =
+        scratch ? static_cast<std::byte*>(std::malloc(size_t{scratch} * kLanes)) : nullptr;
     if (scratch) std::memset(wave->scratch, 0xff, size_t{scratch} * kLanes);
     initialise_wave(*launch, wg, *wave);
     wg.waves.push_back(wave);
@@ -284,7 +285,8 @@ void Worker::check_watchdog(Resident& resident, bool looping) {
   if (wg.spinning_since_ns == 0) wg.spinning_since_ns = now_ns();
   // Nobody can release it: every workgroup that could run has had its turns, and so has the host.
   const u64 started = std::min(launch.next.load(), launch.num_workgroups);
-  const bool room = launch.resident.load() < launch.resident_limit && started < launch.num_workgroups;
+  const bool room =
+      launch.resident.load() < launch.resident_limit && started < launch.num_workgroups;
   if (!room && now_ns() - wg.spinning_since_ns > kSpinGraceNs) {
     u32 waiting = 0;
     for (Wave* wave : wg.waves) waiting += wave->state == WaveState::kAtBarrier;
@@ -300,10 +302,15 @@ void Worker::check_watchdog(Resident& resident, bool looping) {
 }
 
 void Worker::report_fault(Resident& resident, const Fault& fault) {
-  static constexpr const char* kNames[] = {
-      "no fault",       "illegal address", "illegal instruction", "misaligned access",
-      "deadlock",       "runaway kernel",  "trap",                "not enough resources",
-      "aborted"};
+  static constexpr const char* kNames[] = {"no fault",
+                                           "illegal address",
+                                           "illegal instruction",
+                                           "misaligned access",
+                                           "deadlock",
+                                           "runaway kernel",
+                                           "trap",
+                                           "not enough resources",
+                                           "aborted"};
   LaunchState& launch = *resident.launch;
   const Workgroup& wg = resident.workgroup;
   const u64 pc = launch.code.pc(current_inst_);

@@ -47,7 +47,7 @@ struct Worker {
   Device& device_;
   std::deque<std::unique_ptr<Resident>> residents_;
   std::vector<Wave*> free_waves_;
-  Wave* current_ = nullptr;        // for fault reports
+  Wave* current_ = nullptr;  // for fault reports
   const Inst* current_inst_ = nullptr;
   u32 mxcsr_ = 0x1f80;
 

@@ -15,9 +15,12 @@ inline u32 perm_b32(u32 a, u32 b, u32 selector) {
   for (int i = 0; i < 4; ++i) {
     const u32 s = selector >> 8 * i & 0xff;
     u32 byte;
-    if (s <= 7) byte = static_cast<u32>(bytes >> 8 * s) & 0xff;
-    else if (s <= 11) byte = bytes >> (16 * (s - 8) + 15) & 1 ? 0xff : 0;
-    else byte = s == 12 ? 0 : 0xff;
+    if (s <= 7)
+      byte = static_cast<u32>(bytes >> 8 * s) & 0xff;
+    else if (s <= 11)
+      byte = bytes >> (16 * (s - 8) + 15) & 1 ? 0xff : 0;
+    else
+      byte = s == 12 ? 0 : 0xff;
     result |= byte << 8 * i;
   }
   return result;

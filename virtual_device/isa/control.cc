@@ -16,8 +16,10 @@ void jump(Wave& w, u64 pc) {
   const Inst* target = code_of(w).at(pc);
   if (!target)
     raise(FaultKind::kIllegalAddress, "jump to an address that is not in the code object", -1, pc);
-  if (target < w.ip) w.jump_back(target);
-  else w.ip = target;
+  if (target < w.ip)
+    w.jump_back(target);
+  else
+    w.ip = target;
 }
 
 // w.ip already points behind the branch.
@@ -27,39 +29,55 @@ void branch_if(Wave& w, const Inst& in, bool taken) {
   const std::vector<Inst>& insts = code_of(w).insts;
   if (target < insts.data() || target >= insts.data() + insts.size())
     raise(FaultKind::kIllegalAddress, "branch leaves the code object");
-  if (in.imm < 0) w.jump_back(target);
-  else w.ip = target;
+  if (in.imm < 0)
+    w.jump_back(target);
+  else
+    w.ip = target;
 }
 
 // hwreg(id, offset, width) in SIMM16.
 struct Field {
   u32 id, offset, mask;
   explicit Field(i32 imm)
-      : id(imm & 63), offset(imm >> 6 & 31),
+      : id(imm & 63),
+        offset(imm >> 6 & 31),
         mask(static_cast<u32>((u64{1} << ((imm >> 11 & 31) + 1)) - 1)) {}
 };
 
 enum HwReg : u32 {
-  kMode = 1, kStatus = 2, kTrapStatus = 3, kHwId = 4, kGprAlloc = 5, kLdsAlloc = 6, kIbStatus = 7,
-  kShMemBases = 15, kXccId = 20,
+  kMode = 1,
+  kStatus = 2,
+  kTrapStatus = 3,
+  kHwId = 4,
+  kGprAlloc = 5,
+  kLdsAlloc = 6,
+  kIbStatus = 7,
+  kShMemBases = 15,
+  kXccId = 20,
 };
 
 u32 read_hwreg(const Wave& w, u32 id) {
   const Workgroup& wg = *w.workgroup;
   switch (id) {
-    case kMode: return w.mode;
-    case kStatus: return (w.scc ? 1u : 0u) | (w.exec() == 0 ? 1u << 9 : 0u) |
-                         (w.vcc() == 0 ? 1u << 10 : 0u);
-    case kTrapStatus: return 0;
+    case kMode:
+      return w.mode;
+    case kStatus:
+      return (w.scc ? 1u : 0u) | (w.exec() == 0 ? 1u << 9 : 0u) | (w.vcc() == 0 ? 1u << 10 : 0u);
+    case kTrapStatus:
+      return 0;
     case kHwId:  // WAVE_ID[3:0] SIMD_ID[5:4] CU_ID[11:8] SE_ID[14:13]
       return w.wave_idx / 4 | (w.wave_idx % 4) << 4 |
              static_cast<u32>(wg.flat_id / wg.launch->num_xcds % 10) << 8;
-    case kGprAlloc: return (wg.launch->kernel().num_vgprs / 8) << 8;
-    case kLdsAlloc: return static_cast<u32>((wg.lds.size() + 511) / 512) << 12;
-    case kIbStatus: return 0;
+    case kGprAlloc:
+      return (wg.launch->kernel().num_vgprs / 8) << 8;
+    case kLdsAlloc:
+      return static_cast<u32>((wg.lds.size() + 511) / 512) << 12;
+    case kIbStatus:
+      return 0;
     case kShMemBases:  // private base in the low half, shared base in the high half
       return static_cast<u32>(kPrivateBase >> 48) | static_cast<u32>(kSharedBase >> 48) << 16;
-    case kXccId: return static_cast<u32>(wg.flat_id % wg.launch->num_xcds);
+    case kXccId:
+      return static_cast<u32>(wg.flat_id % wg.launch->num_xcds);
     default:
       raise(FaultKind::kIllegalInstruction, "s_getreg of hardware register " + std::to_string(id) +
                                                 ", which the virtual device does not have");
@@ -82,20 +100,29 @@ constexpr u32 kIdxModeShift = 12;
 
 u64 read_special(const Wave& w, u16 code) {
   switch (code) {
-    case 235: return kSharedBase;
-    case 236: return kSharedBase + kApertureBytes - 1;
-    case 237: return kPrivateBase;
-    case 238: return kPrivateBase + kApertureBytes - 1;
-    case 251: return w.vcc() == 0;
-    case 252: return w.exec() == 0;
-    case 253: return w.scc;
+    case 235:
+      return kSharedBase;
+    case 236:
+      return kSharedBase + kApertureBytes - 1;
+    case 237:
+      return kPrivateBase;
+    case 238:
+      return kPrivateBase + kApertureBytes - 1;
+    case 251:
+      return w.vcc() == 0;
+    case 252:
+      return w.exec() == 0;
+    case 253:
+      return w.scc;
     default:
-      raise(FaultKind::kIllegalInstruction, "source code " + std::to_string(code) + " is not readable");
+      raise(FaultKind::kIllegalInstruction,
+            "source code " + std::to_string(code) + " is not readable");
   }
 }
 
 void exec_unsupported(Wave&, const Inst& in) {
-  raise(FaultKind::kIllegalInstruction, std::string(in.row->name) + " is not supported: " + in.row->note);
+  raise(FaultKind::kIllegalInstruction,
+        std::string(in.row->name) + " is not supported: " + in.row->note);
 }
 void exec_nothing(Wave&, const Inst&) {}
 

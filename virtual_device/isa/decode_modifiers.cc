@@ -47,6 +47,7 @@ int op_sel_bits(const Row& row) {
   }
 }
 
+// Clamp of a float result is the business of all; integers saturate where the row computes it.
 bool has_integer_clamp(const Row& row) {
   const auto one_of = [&](std::initializer_list<u32> opcodes) {
     for (const u32 opcode : opcodes)
@@ -82,8 +83,7 @@ void Decoder::check_modifiers() {
   const bool float_compare = row_->format == Format::kVopc && is_float(row_->src[0].type) &&
                              is_float(row_->src[1].type);  // not v_cmp_class
   need(inst_.omod == 0 || float_result, "omod of an integer");
-  need(!inst_.clamp || float_result || float_compare || has_integer_clamp(*row_) ||
-           inst_.suffix == Suffix::kSdwa,
+  need(!inst_.clamp || float_result || float_compare || has_integer_clamp(*row_),
        "clamp of an instruction that does not saturate");
   const int halves = op_sel_bits(*row_);  // three: two sources, and the result in bit 3
   need((inst_.op_sel & ~(halves == 4   ? 0xf

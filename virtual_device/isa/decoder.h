@@ -82,6 +82,10 @@ inline bool is_fp8_conversion(const Row& row) {
 }
 int num_sources(const Row& row);
 
+// One instruction. Refused is what the assembler cannot write: reserved bits, tuples off their
+// alignment, more scalars than the constant bus carries, modifiers that mean nothing for the type.
+// Beyond the conventions of Inst: s_setreg_imm32 has its dword in src[1]; v_fma_mix has abs where
+// packed instructions have neg_hi; f64 MFMA has neg where others have blgp.
 class Decoder {
  public:
   explicit Decoder(std::span<const u32> words) : words_(words) {}

@@ -22,12 +22,14 @@ inline f32 dot2_f32_f16(u32 a, u32 b, f32 c) {
   return std::fma(half(a, 1), half(b, 1), std::fma(half(a, 0), half(b, 0), c));
 }
 
-template <class T> inline T saturated(i64 x, bool clamp) {
+template <class T>
+inline T saturated(i64 x, bool clamp) {
   if (clamp) x = std::clamp<i64>(x, std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
   return static_cast<T>(x);
 }
 // Sum over fields of `bits` bits, signed or not, of exact products; clamp saturates the total.
-template <class T, int kBits> inline T dot(u32 a, u32 b, T c, bool clamp) {
+template <class T, int kBits>
+inline T dot(u32 a, u32 b, T c, bool clamp) {
   i64 total = c;
   for (int i = 0; i < 32; i += kBits) {
     i64 x = a >> i & ((1u << kBits) - 1), y = b >> i & ((1u << kBits) - 1);

@@ -12,37 +12,84 @@ struct Row;
 // Encodings of gfx9. A row belongs to the shortest one; VOP1, VOP2 and VOPC rows are reached
 // through VOP3 as well (the assembler's _e64 form), and through the DPP and SDWA suffix words.
 enum class Format : u8 {
-  kSop2, kSopk, kSop1, kSopc, kSopp, kSmem, kVop2, kVop1, kVopc, kVop3, kVop3p, kDs, kFlat,
-  kScratch, kGlobal, kMubuf, kMtbuf,
+  kSop2,
+  kSopk,
+  kSop1,
+  kSopc,
+  kSopp,
+  kSmem,
+  kVop2,
+  kVop1,
+  kVopc,
+  kVop3,
+  kVop3p,
+  kDs,
+  kFlat,
+  kScratch,
+  kGlobal,
+  kMubuf,
+  kMtbuf,
 };
 inline constexpr int kNumFormats = 17;
 
 // Which hardware unit takes the instruction: the class by which timing is looked up.
 enum class Unit : u8 {
-  kSalu, kBranch, kInternal /* s_nop, s_waitcnt, s_setprio, s_barrier, s_sleep */, kSmem,
-  kValu, kValu64 /* 64-bit data */, kValuPacked32 /* v_pk_*_f32 */, kTrans, kTrans64, kMfma,
-  kLds, kVmem, kFlat, kScratch, kMessage,
+  kSalu,
+  kBranch,
+  kInternal,  // s_nop, s_waitcnt, s_setprio, s_barrier, s_sleep
+  kSmem,
+  kValu,
+  kValu64,        // 64-bit data
+  kValuPacked32,  // v_pk_*_f32
+  kTrans,
+  kTrans64,
+  kMfma,
+  kLds,
+  kVmem,
+  kFlat,
+  kScratch,
+  kMessage,
 };
 
 // What an operand holds: fixes its width, how inline constants expand and what modifiers mean.
 enum class Type : u8 {
   kNone,
-  kB16, kF16, kI16, kU16,
-  kB32, kF32, kI32, kU32,
-  kPkF16, kPkI16, kPkU16, kPkB16,  // two halves in one dword
-  kB64, kF64, kI64, kU64,
-  kPkF32,                          // two f32 in a register pair
-  kMask,                           // 64-bit lane mask in an SGPR pair (VCC included)
-  kB8,                             // a byte in a dword (fp8 sources, d8 stores)
-  kRaw,                            // `dwords` dwords without an arithmetic meaning
-  kImm,                            // SIMM16, SIMM32 and the like
+  kB16,
+  kF16,
+  kI16,
+  kU16,
+  kB32,
+  kF32,
+  kI32,
+  kU32,
+  // Two halves in one dword.
+  kPkF16,
+  kPkI16,
+  kPkU16,
+  kPkB16,
+  kB64,
+  kF64,
+  kI64,
+  kU64,
+  kPkF32,  // two f32 in a register pair
+  kMask,   // 64-bit lane mask in an SGPR pair (VCC included)
+  kB8,     // a byte in a dword (fp8 sources, d8 stores)
+  kRaw,    // `dwords` dwords without an arithmetic meaning
+  kImm,    // SIMM16, SIMM32 and the like
 };
 constexpr u8 type_dwords(Type type) {
   switch (type) {
-    case Type::kNone: return 0;
-    case Type::kB64: case Type::kF64: case Type::kI64: case Type::kU64: case Type::kPkF32:
-    case Type::kMask: return 2;
-    default: return 1;
+    case Type::kNone:
+      return 0;
+    case Type::kB64:
+    case Type::kF64:
+    case Type::kI64:
+    case Type::kU64:
+    case Type::kPkF32:
+    case Type::kMask:
+      return 2;
+    default:
+      return 1;
   }
 }
 
@@ -50,7 +97,7 @@ struct OperandSpec {
   Type type = Type::kNone;
   u8 dwords = 0;
   constexpr OperandSpec() = default;
-  constexpr OperandSpec(Type t) : type(t), dwords(type_dwords(t)) {}        // NOLINT: table brevity
+  constexpr OperandSpec(Type t) : type(t), dwords(type_dwords(t)) {}  // NOLINT: table brevity
   constexpr OperandSpec(Type t, int n) : type(t), dwords(static_cast<u8>(n)) {}
   constexpr bool used() const { return type != Type::kNone; }
 };
@@ -69,10 +116,10 @@ enum class OperandKind : u8 {
 struct Operand {
   OperandKind kind = OperandKind::kNone;
   u8 dwords = 0;
-  u16 index = 0;      // register, or source code for kSpecial
-  u32 lo = 0, hi = 0; // kConst
-  u16 code = 0;       // the field as encoded (9-bit source code; 255 = literal), for the printer
-  u16 base = 0;       // kAgpr: where a0 lies in Wave::v
+  u16 index = 0;       // register, or source code for kSpecial
+  u32 lo = 0, hi = 0;  // kConst
+  u16 code = 0;        // the field as encoded (9-bit source code; 255 = literal), for the printer
+  u16 base = 0;        // kAgpr: where a0 lies in Wave::v
 
   bool is_vector() const { return kind == OperandKind::kVgpr || kind == OperandKind::kAgpr; }
   u32 reg() const { return index + u32{base}; }  // index into Wave::v
@@ -94,10 +141,10 @@ struct Inst {
 
   Exec exec = nullptr;
   const Row* row = nullptr;
-  u8 size = 1;                        // dwords, literal and suffix words included
-  Format encoding = Format::kSopp;    // as found in the code: kVop3 for an _e64 form
+  u8 size = 1;                      // dwords, literal and suffix words included
+  Format encoding = Format::kSopp;  // as found in the code: kVop3 for an _e64 form
   Suffix suffix = Suffix::kPlain;
-  bool plain = true;                  // VALU: no input or output modifier of any kind
+  bool plain = true;  // VALU: no input or output modifier of any kind
   Operand dst, sdst, src[4];
 
   // VALU modifiers: bit i belongs to source i; op_sel bit 3 selects the destination's half.
@@ -109,17 +156,17 @@ struct Inst {
   bool bound_ctrl = false;
   // SDWA: selects 0..3 BYTE_n, 4 WORD_0, 5 WORD_1, 6 DWORD; dst_unused 0 pad 1 sext 2 preserve
   u8 dst_sel = 6, dst_unused = 0, src_sel[2] = {6, 6};
-  u8 sext = 0;                        // bit i: source i
+  u8 sext = 0;  // bit i: source i
   // MFMA
   u8 cbsz = 0, abid = 0, blgp = 0;
   // Memory. Cache policy bits under their gfx940 names: glc = sc0, slc = nt, scc = sc1.
   bool sc0 = false, sc1 = false, nt = false;
   bool offen = false, idxen = false, lds = false, tfe = false, gds = false;
-  u8 dfmt = 0, nfmt = 0;              // MTBUF
-  i32 offset = 0;                     // bytes; SMEM, FLAT family, MUBUF
-  u8 offset0 = 0, offset1 = 0;        // DS (single-offset forms use `offset`)
-  i32 imm = 0;                        // SIMM16 sign-extended as encoded, or SIMM32
-  u32 words[3] = {0, 0, 0};           // the encoding, for reports and the printer
+  u8 dfmt = 0, nfmt = 0;        // MTBUF
+  i32 offset = 0;               // bytes; SMEM, FLAT family, MUBUF
+  u8 offset0 = 0, offset1 = 0;  // DS (single-offset forms use `offset`)
+  i32 imm = 0;                  // SIMM16 sign-extended as encoded, or SIMM32
+  u32 words[3] = {0, 0, 0};     // the encoding, for reports and the printer
 };
 
 // What one lane-wise computation sees: 64 lanes of every source, expanded to full registers.
@@ -127,8 +174,8 @@ struct Inst {
 struct LaneArgs {
   const Reg* src[3];
   Reg* dst;
-  u64 mask_in;        // carry in / condition (0 where the instruction has none)
-  u64 mask_out;       // carry out / compare result, over all lanes; EXEC is applied by the caller
+  u64 mask_in;   // carry in / condition (0 where the instruction has none)
+  u64 mask_out;  // carry out / compare result, over all lanes; EXEC is applied by the caller
   const Wave* wave;
   const Inst* inst;
 };
@@ -136,12 +183,12 @@ using Compute = void (*)(LaneArgs&);
 
 // Effects that no operand shows.
 enum Effect : u32 {
-  kReadsDst = 1u << 0,     // accumulates: v_fmac, v_mac, s_addk, writelane, d16 loads, ...
+  kReadsDst = 1u << 0,  // accumulates: v_fmac, v_mac, s_addk, writelane, d16 loads, ...
   kReadsScc = 1u << 1,
   kWritesScc = 1u << 2,
-  kReadsVcc = 1u << 3,     // beyond an operand (v_div_fmas, s_cbranch_vccz)
+  kReadsVcc = 1u << 3,  // beyond an operand (v_div_fmas, s_cbranch_vccz)
   kWritesVcc = 1u << 4,
-  kReadsExec = 1u << 5,    // beyond lane masking (s_cbranch_execz; v_readfirstlane)
+  kReadsExec = 1u << 5,  // beyond lane masking (s_cbranch_execz; v_readfirstlane)
   kWritesExec = 1u << 6,
   kReadsM0 = 1u << 7,
   kWritesM0 = 1u << 8,
@@ -154,8 +201,8 @@ enum Effect : u32 {
   kBarrier = 1u << 15,
   kReadsMode = 1u << 16,
   kWritesMode = 1u << 17,
-  kFloat = 1u << 18,       // honours MODE rounding and denormals
-  kD16 = 1u << 19,         // writes one half of dst and keeps the other
+  kFloat = 1u << 18,  // honours MODE rounding and denormals
+  kD16 = 1u << 19,    // writes one half of dst and keeps the other
   kNoSdwa = 1u << 20,
   kNoDpp = 1u << 21,
 };
@@ -178,7 +225,7 @@ struct Row {
   Compute compute = nullptr;        // VALU: the lanes alone, used by the modifier path
   u8 access_bytes = 0;              // memory: bytes per lane (or per wave for SMEM)
   Fidelity fidelity = Fidelity::kExact;
-  const char* note = "";            // source or limit of the claim
+  const char* note = "";  // source or limit of the claim
 };
 
 }  // namespace vdev

@@ -29,40 +29,69 @@
 
 namespace vdev {
 
-struct h16 { u16 bits; };
-struct b32 { u32 bits; };
-struct b64 { u64 bits; };
-struct rawf32 { u32 bits; };
-struct rawf64 { u64 bits; };
-struct CarryIn { bool value; };
-struct VccIn { bool value; };
-struct Clamp { bool value; };
-template <class T> struct Acc { T value; };
-template <class T> struct Carry { T value; bool carry; };
+struct h16 {
+  u16 bits;
+};
+struct b32 {
+  u32 bits;
+};
+struct b64 {
+  u64 bits;
+};
+struct rawf32 {
+  u32 bits;
+};
+struct rawf64 {
+  u64 bits;
+};
+struct CarryIn {
+  bool value;
+};
+struct VccIn {
+  bool value;
+};
+struct Clamp {
+  bool value;
+};
+template <class T>
+struct Acc {
+  T value;
+};
+template <class T>
+struct Carry {
+  T value;
+  bool carry;
+};
 
 namespace lane_detail {
 
-template <class T> struct Lane;  // how one lane of a T lies in registers
-#define VDEV_LANE32(T, TYPE, FROM, TO)                                              \
-  template <> struct Lane<T> {                                                      \
-    static constexpr Type type = TYPE;                                              \
-    static constexpr int dwords = 1;                                                \
-    static T load(const Reg* r, int i) { const u32 x = r->lane[i]; return FROM; }   \
-    static void store(Reg* r, int i, T x) { r->lane[i] = TO; }                      \
+template <class T>
+struct Lane;  // how one lane of a T lies in registers
+#define VDEV_LANE32(T, TYPE, FROM, TO)                         \
+  template <>                                                  \
+  struct Lane<T> {                                             \
+    static constexpr Type type = TYPE;                         \
+    static constexpr int dwords = 1;                           \
+    static T load(const Reg* r, int i) {                       \
+      const u32 x = r->lane[i];                                \
+      return FROM;                                             \
+    }                                                          \
+    static void store(Reg* r, int i, T x) { r->lane[i] = TO; } \
   };
-#define VDEV_LANE64(T, TYPE, FROM, TO)                                              \
-  template <> struct Lane<T> {                                                      \
-    static constexpr Type type = TYPE;                                              \
-    static constexpr int dwords = 2;                                                \
-    static T load(const Reg* r, int i) {                                            \
-      const u64 x = r[0].lane[i] | u64{r[1].lane[i]} << 32;                         \
-      return FROM;                                                                  \
-    }                                                                               \
-    static void store(Reg* r, int i, T x) {                                         \
-      const u64 y = TO;                                                             \
-      r[0].lane[i] = static_cast<u32>(y);                                           \
-      r[1].lane[i] = static_cast<u32>(y >> 32);                                     \
-    }                                                                               \
+#define VDEV_LANE64(T, TYPE, FROM, TO)                      \
+  template <>                                               \
+  struct Lane<T> {                                          \
+    static constexpr Type type = TYPE;                      \
+    static constexpr int dwords = 2;                        \
+    static T load(const Reg* r, int i) {                    \
+      const u64 x = r[0].lane[i] | u64{r[1].lane[i]} << 32; \
+      return FROM;                                          \
+    }                                                       \
+    static void store(Reg* r, int i, T x) {                 \
+      const u64 y = TO;                                     \
+      r[0].lane[i] = static_cast<u32>(y);                   \
+      r[1].lane[i] = static_cast<u32>(y >> 32);             \
+    }                                                       \
   };
 VDEV_LANE32(f32, Type::kF32, bit_cast<f32>(x), bit_cast<u32>(x))
 VDEV_LANE32(u32, Type::kU32, x, x)
@@ -80,27 +109,40 @@ VDEV_LANE64(rawf64, Type::kF64, rawf64{x}, x.bits)
 #undef VDEV_LANE32
 #undef VDEV_LANE64
 
-template <class T> struct IsAcc : std::false_type { using Value = T; };
-template <class T> struct IsAcc<Acc<T>> : std::true_type { using Value = T; };
-template <class T> struct IsCarry : std::false_type { using Value = T; };
-template <class T> struct IsCarry<Carry<T>> : std::true_type { using Value = T; };
-template <class T> inline constexpr bool kIsMode = std::is_same_v<T, const FpMode&>;
+template <class T>
+struct IsAcc : std::false_type {
+  using Value = T;
+};
+template <class T>
+struct IsAcc<Acc<T>> : std::true_type {
+  using Value = T;
+};
+template <class T>
+struct IsCarry : std::false_type {
+  using Value = T;
+};
+template <class T>
+struct IsCarry<Carry<T>> : std::true_type {
+  using Value = T;
+};
+template <class T>
+inline constexpr bool kIsMode = std::is_same_v<T, const FpMode&>;
 template <class T>
 inline constexpr bool kIsMask = std::is_same_v<T, CarryIn> || std::is_same_v<T, VccIn>;
-template <class T> inline constexpr bool kIsClamp = std::is_same_v<T, Clamp>;
 template <class T>
-inline constexpr bool kIsSource =
-    !kIsMode<T> && !kIsMask<T> && !kIsClamp<T> && !IsAcc<T>::value;
+inline constexpr bool kIsClamp = std::is_same_v<T, Clamp>;
 template <class T>
-inline constexpr bool kIsFloat = std::is_same_v<T, f32> || std::is_same_v<T, f64> ||
-                                 std::is_same_v<T, h16>;
+inline constexpr bool kIsSource = !kIsMode<T> && !kIsMask<T> && !kIsClamp<T> && !IsAcc<T>::value;
+template <class T>
+inline constexpr bool kIsFloat =
+    std::is_same_v<T, f32> || std::is_same_v<T, f64> || std::is_same_v<T, h16>;
 
 inline bool is_nan(f32 x) { return (bit_cast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
-inline bool is_nan(f64 x) {
-  return (bit_cast<u64>(x) & ~(u64{1} << 63)) > u64{0x7ff0000000000000};
-}
+inline bool is_nan(f64 x) { return (bit_cast<u64>(x) & ~(u64{1} << 63)) > u64{0x7ff0000000000000}; }
 template <class T>
-inline bool is_nan(const T&) { return false; }
+inline bool is_nan(const T&) {
+  return false;
+}
 #if defined(__AVX__)
 inline bool any_nan(const f32 (&r)[16]) {
   const __m256 a = _mm256_loadu_ps(r), b = _mm256_loadu_ps(r + 8);
@@ -151,8 +193,10 @@ inline u32 pack16(const u32* words) {
   return bits;
 }
 
-template <class F> struct Signature;
-template <class C, class R, class... A> struct Signature<R (C::*)(A...) const> {
+template <class F>
+struct Signature;
+template <class C, class R, class... A>
+struct Signature<R (C::*)(A...) const> {
   using Result = R;
   using Value = typename IsCarry<R>::Value;
   static constexpr size_t kArity = sizeof...(A);
@@ -167,13 +211,15 @@ template <class C, class R, class... A> struct Signature<R (C::*)(A...) const> {
       (std::is_same_v<R, f64> || std::is_same_v<R, bool> || std::is_same_v<R, Carry<f64>>);
 
   // Index into LaneArgs::src of each parameter (Acc reads src[2], where exec puts the dst).
-  template <size_t I> static constexpr int source_index() {
+  template <size_t I>
+  static constexpr int source_index() {
     int index = 0;
     size_t at = 0;
     ((at++ < I ? (index += kIsSource<A> ? 1 : 0) : 0), ...);
     return index;
   }
-  template <size_t I> using Arg = std::tuple_element_t<I, std::tuple<A...>>;
+  template <size_t I>
+  using Arg = std::tuple_element_t<I, std::tuple<A...>>;
 
   template <size_t I, bool kClamp = false>
   static decltype(auto) load(const LaneArgs& a, int lane) {
@@ -200,7 +246,8 @@ template <class C, class R, class... A> struct Signature<R (C::*)(A...) const> {
     for (int c = 0; c < kLanes; c += 16) {
       u32 bits[16];
       if constexpr (std::is_same_v<R, bool>) {
-        VDEV_LANES for (int i = 0; i < 16; ++i) bits[i] = Fn(load<I, kClamp>(a, c + i)...) ? ~0u : 0u;
+        VDEV_LANES for (int i = 0; i < 16; ++i) bits[i] =
+            Fn(load<I, kClamp>(a, c + i)...) ? ~0u : 0u;
         mask |= u64{pack16(bits)} << c;
       } else {
         Value r[16];
@@ -213,22 +260,29 @@ template <class C, class R, class... A> struct Signature<R (C::*)(A...) const> {
             r[i] = x;
           }
         }
-        if constexpr (std::is_same_v<R, f32> || std::is_same_v<R, f64>) {
-          if (any_nan(r)) [[unlikely]]
-            for (int i = 0; i < 16; ++i)
-              if (is_nan(r[i])) r[i] = right_nan<R>(ieee, load<I>(a, c + i)...);
-        }
         if constexpr (IsCarry<R>::value) mask |= u64{pack16(bits)} << c;
+        if constexpr (std::is_same_v<R, f32> || std::is_same_v<R, f64>) {
+          if (any_nan(r)) [[unlikely]] {
+            // Into an array of its own: the common path then keeps its results in host registers.
+            Value fixed[16];
+            for (int i = 0; i < 16; ++i)
+              fixed[i] = is_nan(r[i]) ? right_nan<R>(ieee, load<I>(a, c + i)...) : r[i];
+            for (int i = 0; i < 16; ++i) Lane<Value>::store(a.dst, c + i, fixed[i]);
+            continue;
+          }
+        }
         VDEV_LANES for (int i = 0; i < 16; ++i) Lane<Value>::store(a.dst, c + i, r[i]);
       }
     }
     args.mask_out = mask;
   }
 };
-template <auto Fn> using SignatureOf = Signature<decltype(&decltype(Fn)::operator())>;
+template <auto Fn>
+using SignatureOf = Signature<decltype(&decltype(Fn)::operator())>;
 
 // Out of line: inlined into a caller that keeps the pointers in memory, the loops do not vectorise.
-template <auto Fn> [[gnu::noinline]] void compute(LaneArgs& a) {
+template <auto Fn>
+[[gnu::noinline]] void compute(LaneArgs& a) {
   using S = SignatureOf<Fn>;
   constexpr auto kArgs = std::make_index_sequence<S::kArity>();
   if constexpr (S::kMode64) {
@@ -236,14 +290,17 @@ template <auto Fn> [[gnu::noinline]] void compute(LaneArgs& a) {
     MxcsrScope scope(kMxcsrModeMask, a.wave->mxcsr64);
     S::template compute<Fn, false>(a, kArgs);
   } else if constexpr (S::kClamps) {  // a constant in each loop, so that both vectorise
-    if (a.inst->clamp) S::template compute<Fn, true>(a, kArgs);
-    else S::template compute<Fn, false>(a, kArgs);
+    if (a.inst->clamp)
+      S::template compute<Fn, true>(a, kArgs);
+    else
+      S::template compute<Fn, false>(a, kArgs);
   } else {
     S::template compute<Fn, false>(a, kArgs);
   }
 }
 
-template <class S, size_t I> inline void fetch(Wave& w, const Inst& in, LaneArgs& a) {
+template <class S, size_t I>
+inline void fetch(Wave& w, const Inst& in, LaneArgs& a) {
   using T = typename S::template Arg<I>;
   if constexpr (kIsSource<T>) {
     constexpr int k = S::template source_index<I>();
@@ -252,14 +309,16 @@ template <class S, size_t I> inline void fetch(Wave& w, const Inst& in, LaneArgs
 }
 
 // No input or output modifiers: sources are registers or broadcasts, EXEC the only mask.
-template <auto Fn> void exec_plain(Wave& w, const Inst& in) {
+template <auto Fn>
+void exec_plain(Wave& w, const Inst& in) {
   using S = SignatureOf<Fn>;
   using R = typename S::Result;
   LaneArgs a;
   a.wave = &w;
   a.inst = &in;
-  [&]<size_t... I>(std::index_sequence<I...>) { (fetch<S, I>(w, in, a), ...); }(
-      std::make_index_sequence<S::kArity>());
+  [&]<size_t... I>(std::index_sequence<I...>) {
+    (fetch<S, I>(w, in, a), ...);
+  }(std::make_index_sequence<S::kArity>());
   if constexpr (S::kReadsDst) a.src[2] = vector(w, in.dst);
   if constexpr (S::kCarryIn) a.mask_in = read_scalar64(w, in.src[2]);
   if constexpr (S::kVccIn) a.mask_in = w.vcc();

@@ -1,11 +1,12 @@
 // VOP3P-MAI: matrix instructions. Their arithmetic and shapes are in numerics/mfma.h; the rows are
 // derived from the shapes.
+#include "numerics/mfma.h"
+
 #include <array>
 #include <vector>
 
 #include "isa/operand.h"
 #include "isa/tables.h"
-#include "numerics/mfma.h"
 
 namespace vdev {
 namespace {

@@ -30,7 +30,8 @@ inline const Reg* vector(const Wave& w, const Operand& o) { return &w.v[o.reg()]
 // `dwords` Regs of an operand as a vector source: registers themselves, or a scalar broadcast
 // into w.tmp[slot...].
 inline const Reg* lanes(Wave& w, const Operand& o, int dwords, int slot) {
-  if (o.is_vector()) [[likely]] return &w.v[o.reg()];
+  if (o.is_vector()) [[likely]]
+    return &w.v[o.reg()];
   u32 value[2];
   if (o.kind == OperandKind::kSgpr) {
     value[0] = w.s[o.index];

@@ -38,16 +38,21 @@ struct Buffer {
   }
 };
 
-template <u32 kDwords> void load(Wave& w, const Inst& in) {
+template <u32 kDwords>
+void load(Wave& w, const Inst& in) {
   const std::byte* host = w.workgroup->global(flat_address(w, in), 4 * kDwords, Access::kRead, -1);
   std::memcpy(&w.s[in.dst.index], host, 4 * kDwords);
 }
-template <u32 kDwords> void buffer_load(Wave& w, const Inst& in) {
+template <u32 kDwords>
+void buffer_load(Wave& w, const Inst& in) {
   const Buffer buffer(w, in.src[0].index);
   const u64 offset = offset_of(w, in) & ~u64{3};
   const u32 n = buffer.dwords_in_range(offset, kDwords);
   u32 words[kDwords] = {};
-  if (n) std::memcpy(words, w.workgroup->global((buffer.base + offset) & ~u64{3}, 4 * n, Access::kRead, -1), 4 * n);
+  if (n)
+    std::memcpy(words,
+                w.workgroup->global((buffer.base + offset) & ~u64{3}, 4 * n, Access::kRead, -1),
+                4 * n);
   std::memcpy(&w.s[in.dst.index], words, sizeof words);
 }
 
@@ -57,10 +62,12 @@ void put(Wave& w, u64 address, const u32* words, u32 n) {
   std::memcpy(host, words, 4 * n);
   w.workgroup->progress();
 }
-template <u32 kDwords> void store(Wave& w, const Inst& in) {
+template <u32 kDwords>
+void store(Wave& w, const Inst& in) {
   put(w, flat_address(w, in), &w.s[in.src[2].index], kDwords);
 }
-template <u32 kDwords> void buffer_store(Wave& w, const Inst& in) {
+template <u32 kDwords>
+void buffer_store(Wave& w, const Inst& in) {
   const Buffer buffer(w, in.src[0].index);
   const u64 offset = offset_of(w, in) & ~u64{3};
   if (const u32 n = buffer.dwords_in_range(offset, kDwords))
@@ -68,7 +75,8 @@ template <u32 kDwords> void buffer_store(Wave& w, const Inst& in) {
 }
 
 // Two data operands only for compare-and-swap: new value first.
-template <class Op, bool kBuffer> void rmw(Wave& w, const Inst& in) {
+template <class Op, bool kBuffer>
+void rmw(Wave& w, const Inst& in) {
   using T = typename Op::Value;
   constexpr u32 kDwords = sizeof(T) / 4;
   u64 address;
@@ -81,7 +89,8 @@ template <class Op, bool kBuffer> void rmw(Wave& w, const Inst& in) {
     address = flat_address(w, in);
   }
   if (address % sizeof(T))
-    raise(FaultKind::kMisaligned, "scalar atomic on an address that is not naturally aligned", -1, address);
+    raise(FaultKind::kMisaligned, "scalar atomic on an address that is not naturally aligned", -1,
+          address);
   T* host = reinterpret_cast<T*>(w.workgroup->global(address, sizeof(T), Access::kAtomic, -1));
   T data, second;
   std::memcpy(&data, &w.s[in.src[2].index], sizeof(T));
@@ -95,7 +104,8 @@ template <class Op, bool kBuffer> void rmw(Wave& w, const Inst& in) {
 }
 
 // Deterministic clocks: the count of instructions, not of cycles.
-template <u64 kDivisor> void read_clock(Wave& w, const Inst& in) {
+template <u64 kDivisor>
+void read_clock(Wave& w, const Inst& in) {
   const u64 ticks = (w.workgroup->instructions + w.instructions) * 4;
   write_scalar64(w, in.dst, ticks / kDivisor);
 }
@@ -104,27 +114,33 @@ constexpr OperandSpec kBase{Type::kB64}, kDescriptor{Type::kRaw, 4}, kOffset{Typ
 
 constexpr Row smem(u16 opcode, const char* name, Inst::Exec exec, OperandSpec dst, OperandSpec base,
                    OperandSpec data, u32 effects, u32 bytes) {
-  Row row = scalar_row(Format::kSmem, opcode, name, exec, dst, {base, kOffset, data}, effects, Unit::kSmem);
+  Row row = scalar_row(Format::kSmem, opcode, name, exec, dst, {base, kOffset, data}, effects,
+                       Unit::kSmem);
   row.access_bytes = static_cast<u8>(bytes);
   return row;
 }
-template <u32 N> constexpr Row load_row(u16 opcode, const char* name) {
+template <u32 N>
+constexpr Row load_row(u16 opcode, const char* name) {
   return smem(opcode, name, load<N>, {Type::kRaw, N}, kBase, {}, kLoad, 4 * N);
 }
-template <u32 N> constexpr Row buffer_load_row(u16 opcode, const char* name) {
+template <u32 N>
+constexpr Row buffer_load_row(u16 opcode, const char* name) {
   return smem(opcode, name, buffer_load<N>, {Type::kRaw, N}, kDescriptor, {}, kLoad, 4 * N);
 }
-template <u32 N> constexpr Row store_row(u16 opcode, const char* name) {
+template <u32 N>
+constexpr Row store_row(u16 opcode, const char* name) {
   return smem(opcode, name, store<N>, {}, kBase, {Type::kRaw, N}, kStore, 4 * N);
 }
-template <u32 N> constexpr Row buffer_store_row(u16 opcode, const char* name) {
+template <u32 N>
+constexpr Row buffer_store_row(u16 opcode, const char* name) {
   return smem(opcode, name, buffer_store<N>, {}, kDescriptor, {Type::kRaw, N}, kStore, 4 * N);
 }
 constexpr Row cache_row(u16 opcode, const char* name) {
   return scalar_row(Format::kSmem, opcode, name, exec_nothing, {}, {}, 0, Unit::kSmem,
                     Fidelity::kModelled, "caches are transparent");
 }
-constexpr const char* kFlatScratch = "traps: scalar scratch needs a segment register that gfx942 lacks";
+constexpr const char* kFlatScratch =
+    "traps: scalar scratch needs a segment register that gfx942 lacks";
 constexpr Row scratch_row(u16 opcode, const char* name, OperandSpec dst, OperandSpec data) {
   Row row = smem(opcode, name, exec_unsupported, dst, kBase, data, dst.used() ? kLoad : kStore,
                  4u * (dst.used() ? dst.dwords : data.dwords));
@@ -134,20 +150,21 @@ constexpr Row scratch_row(u16 opcode, const char* name, OperandSpec dst, Operand
 }
 // The address translation cache and cache discards have no visible effect.
 constexpr Row probe_row(u16 opcode, const char* name, OperandSpec first, OperandSpec base) {
-  return scalar_row(Format::kSmem, opcode, name, exec_nothing, {}, {base, kOffset, first}, 0, Unit::kSmem,
-                    Fidelity::kModelled, "no visible effect");
+  return scalar_row(Format::kSmem, opcode, name, exec_nothing, {}, {base, kOffset, first}, 0,
+                    Unit::kSmem, Fidelity::kModelled, "no visible effect");
 }
 
-#define ATOMIC(OP, NAME, FN)                                                                     \
+#define ATOMIC(OP, NAME, FN)                                                                      \
   smem(0x40 + OP, "s_buffer_atomic_" NAME, rmw<atomic::FN<u32>, true>, {}, kDescriptor,           \
-       {Type::kRaw, OP == 1 ? 2 : 1}, kLoad | kStore | kAtomic, 4),                              \
+       {Type::kRaw, OP == 1 ? 2 : 1}, kLoad | kStore | kAtomic, 4),                               \
       smem(0x60 + OP, "s_buffer_atomic_" NAME "_x2", rmw<atomic::FN<u64>, true>, {}, kDescriptor, \
-           {Type::kRaw, OP == 1 ? 4 : 2}, kLoad | kStore | kAtomic, 8),                          \
+           {Type::kRaw, OP == 1 ? 4 : 2}, kLoad | kStore | kAtomic, 8),                           \
       smem(0x80 + OP, "s_atomic_" NAME, rmw<atomic::FN<u32>, false>, {}, kBase,                   \
-           {Type::kRaw, OP == 1 ? 2 : 1}, kLoad | kStore | kAtomic, 4),                          \
+           {Type::kRaw, OP == 1 ? 2 : 1}, kLoad | kStore | kAtomic, 4),                           \
       smem(0xa0 + OP, "s_atomic_" NAME "_x2", rmw<atomic::FN<u64>, false>, {}, kBase,             \
            {Type::kRaw, OP == 1 ? 4 : 2}, kLoad | kStore | kAtomic, 8)
 
+// clang-format off
 constexpr Row kSmem[] = {
     load_row<1>(0x00, "s_load_dword"),
     load_row<2>(0x01, "s_load_dwordx2"),
@@ -197,6 +214,7 @@ constexpr Row kSmem[] = {
     ATOMIC(11, "inc", Inc),
     ATOMIC(12, "dec", Dec),
 };
+// clang-format on
 static_assert(unique_opcodes(kSmem));
 
 }  // namespace

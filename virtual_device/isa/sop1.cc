@@ -9,28 +9,41 @@
 namespace vdev {
 namespace {
 
-template <class T> constexpr Scc<T> logic(T x) { return {x, x != 0}; }
+template <class T>
+constexpr Scc<T> logic(T x) {
+  return {x, x != 0};
+}
 constexpr i32 kNotFound = -1;
 
-template <class T> constexpr T reverse(T x) {
+template <class T>
+constexpr T reverse(T x) {
   T r = 0;
   for (u32 i = 0; i < sizeof(T) * 8; ++i) r |= (x >> i & 1) << (sizeof(T) * 8 - 1 - i);
   return r;
 }
-template <class T> constexpr i32 first_one(T x) { return x ? std::countr_zero(x) : kNotFound; }
-template <class T> constexpr i32 leading(T x) { return x ? std::countl_zero(x) : kNotFound; }
+template <class T>
+constexpr i32 first_one(T x) {
+  return x ? std::countr_zero(x) : kNotFound;
+}
+template <class T>
+constexpr i32 leading(T x) {
+  return x ? std::countl_zero(x) : kNotFound;
+}
 // Position of the first bit that differs from the sign, counted from the top; -1: there is none.
-template <class T> constexpr i32 sign_run(T x) {
+template <class T>
+constexpr i32 sign_run(T x) {
   const T differing = x >> (sizeof(T) * 8 - 1) ? static_cast<T>(~x) : x;
   return leading(differing);
 }
-template <class T> constexpr T whole_quads(T x) {
+template <class T>
+constexpr T whole_quads(T x) {
   T r = 0;
   for (u32 i = 0; i < sizeof(T) * 8; i += 4)
     if (x >> i & 15) r |= T{15} << i;
   return r;
 }
-template <class T> constexpr T quad_mask(T x) {
+template <class T>
+constexpr T quad_mask(T x) {
   T r = 0;
   for (u32 i = 0; i < sizeof(T) * 8; i += 4)
     if (x >> i & 15) r |= T{1} << (i / 4);
@@ -38,7 +51,8 @@ template <class T> constexpr T quad_mask(T x) {
 }
 
 // Old EXEC goes to the destination, the combination to EXEC.
-template <u64 (*Combine)(u64 source, u64 exec)> void saveexec(Wave& w, const Inst& in) {
+template <u64 (*Combine)(u64 source, u64 exec)>
+void saveexec(Wave& w, const Inst& in) {
   const u64 source = read_scalar64(w, in.src[0]), exec = w.exec();
   const u64 result = Combine(source, exec);
   write_scalar64(w, in.dst, exec);
@@ -46,18 +60,19 @@ template <u64 (*Combine)(u64 source, u64 exec)> void saveexec(Wave& w, const Ins
   w.scc = result != 0;
 }
 // The combination goes to both.
-template <u64 (*Combine)(u64 source, u64 exec)> void wrexec(Wave& w, const Inst& in) {
+template <u64 (*Combine)(u64 source, u64 exec)>
+void wrexec(Wave& w, const Inst& in) {
   const u64 result = Combine(read_scalar64(w, in.src[0]), w.exec());
   write_scalar64(w, in.dst, result);
   w.set_pair(kExec, result);
   w.scc = result != 0;
 }
 constexpr u32 kExecEffects = kReadsExec | kWritesExec | kWritesScc;
-#define SAVEEXEC(OP, NAME, EXPR)                                                                \
+#define SAVEEXEC(OP, NAME, EXPR)                                                                   \
   scalar_row(Format::kSop1, OP, NAME "_saveexec_b64", saveexec<[](u64 s, u64 e) { return EXPR; }>, \
              Type::kB64, {Type::kB64}, kExecEffects)
-#define WREXEC(OP, NAME, EXPR)                                                                  \
-  scalar_row(Format::kSop1, OP, NAME "_wrexec_b64", wrexec<[](u64 s, u64 e) { return EXPR; }>,  \
+#define WREXEC(OP, NAME, EXPR)                                                                 \
+  scalar_row(Format::kSop1, OP, NAME "_wrexec_b64", wrexec<[](u64 s, u64 e) { return EXPR; }>, \
              Type::kB64, {Type::kB64}, kExecEffects)
 
 // M0 moves the source (rels) or the destination (reld).
@@ -68,15 +83,24 @@ Operand moved(const Wave& w, Operand o) {
   o.index = static_cast<u16>(index);
   return o;
 }
-void movrels32(Wave& w, const Inst& in) { write_scalar(w, in.dst, read_scalar(w, moved(w, in.src[0]))); }
-void movrels64(Wave& w, const Inst& in) { write_scalar64(w, in.dst, read_scalar64(w, moved(w, in.src[0]))); }
-void movreld32(Wave& w, const Inst& in) { write_scalar(w, moved(w, in.dst), read_scalar(w, in.src[0])); }
-void movreld64(Wave& w, const Inst& in) { write_scalar64(w, moved(w, in.dst), read_scalar64(w, in.src[0])); }
+void movrels32(Wave& w, const Inst& in) {
+  write_scalar(w, in.dst, read_scalar(w, moved(w, in.src[0])));
+}
+void movrels64(Wave& w, const Inst& in) {
+  write_scalar64(w, in.dst, read_scalar64(w, moved(w, in.src[0])));
+}
+void movreld32(Wave& w, const Inst& in) {
+  write_scalar(w, moved(w, in.dst), read_scalar(w, in.src[0]));
+}
+void movreld64(Wave& w, const Inst& in) {
+  write_scalar64(w, moved(w, in.dst), read_scalar64(w, in.src[0]));
+}
 
-#define BOTH(OP, NAME, FN)                                                                \
-  salu<[](u32 a) { return FN; }>(Format::kSop1, OP, NAME "_b32"),                         \
+#define BOTH(OP, NAME, FN)                                        \
+  salu<[](u32 a) { return FN; }>(Format::kSop1, OP, NAME "_b32"), \
       salu<[](u64 a) { return FN; }>(Format::kSop1, OP + 1, NAME "_b64")
 
+// clang-format off
 constexpr Row kSop1[] = {
     BOTH(0x00, "s_mov", a),
     salu<[](u32 a, SccIn c) { return Maybe<u32>{a, c.value}; }>(Format::kSop1, 0x02, "s_cmov_b32"),
@@ -134,6 +158,7 @@ constexpr Row kSop1[] = {
       return r;
     }>(Format::kSop1, 0x37, "s_bitreplicate_b64_b32"),
 };
+// clang-format on
 static_assert(unique_opcodes(kSop1));
 
 constexpr Row program(u16 opcode, const char* name, Inst::Exec exec, u32 effects = 0,
@@ -149,6 +174,7 @@ constexpr Row branch(u16 opcode, const char* name, Inst::Exec exec, u32 effects 
 constexpr const char* kDebugger = "falls through: no debugger is attached";
 constexpr const char* kGraphics = "traps: graphics only";
 
+// clang-format off
 constexpr Row kSopp[] = {
     program(0x00, "s_nop", exec_nothing, 0, true),
     program(0x01, "s_endpgm", exec_endpgm, kEndsProgram, true),
@@ -187,6 +213,7 @@ constexpr Row kSopp[] = {
     program(0x1e, "s_endpgm_ordered_ps_done", exec_unsupported, kEndsProgram, false, Unit::kInternal,
             Fidelity::kUnverified, kGraphics),
 };
+// clang-format on
 static_assert(unique_opcodes(kSopp));
 
 }  // namespace

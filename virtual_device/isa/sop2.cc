@@ -7,7 +7,10 @@
 namespace vdev {
 namespace {
 
-template <class T> constexpr Scc<T> logic(T x) { return {x, x != 0}; }
+template <class T>
+constexpr Scc<T> logic(T x) {
+  return {x, x != 0};
+}
 // Signed add and subtract report signed overflow in SCC.
 constexpr Scc<i32> signed_sum(i64 x) {
   return {static_cast<i32>(x), x != static_cast<i64>(static_cast<i32>(x))};
@@ -16,7 +19,8 @@ constexpr u32 low16(u32 x) { return x & 0xffff; }
 
 // S1[4:0] (5:0) offset, S1[22:16] width. A field that reaches beyond the top goes on with zeros, or
 // with the sign when signed.
-template <class T> constexpr T extract(T x, u32 control, bool is_signed) {
+template <class T>
+constexpr T extract(T x, u32 control, bool is_signed) {
   using Signed = std::make_signed_t<T>;
   constexpr u32 bits = sizeof(T) * 8;
   const u32 offset = control & (bits - 1), width = control >> 16 & 0x7f;
@@ -28,10 +32,11 @@ template <class T> constexpr T extract(T x, u32 control, bool is_signed) {
                    : top >> (bits - width);
 }
 
-#define LOGIC(OP, NAME, EXPR)                                                               \
-  salu<[](u32 a, u32 b) { return logic<u32>(EXPR); }>(Format::kSop2, OP, NAME "_b32"),      \
+#define LOGIC(OP, NAME, EXPR)                                                          \
+  salu<[](u32 a, u32 b) { return logic<u32>(EXPR); }>(Format::kSop2, OP, NAME "_b32"), \
       salu<[](u64 a, u64 b) { return logic<u64>(EXPR); }>(Format::kSop2, OP + 1, NAME "_b64")
 
+// clang-format off
 constexpr Row kSop2[] = {
     salu<[](u32 a, u32 b) { return Scc<u32>{a + b, a + b < a}; }>(Format::kSop2, 0x00, "s_add_u32"),
     salu<[](u32 a, u32 b) { return Scc<u32>{a - b, a < b}; }>(Format::kSop2, 0x01, "s_sub_u32"),
@@ -93,11 +98,12 @@ constexpr Row kSop2[] = {
     salu<[](u32 a, u32 b) { return low16(a) | (b & 0xffff0000); }>(Format::kSop2, 0x33, "s_pack_lh_b32_b16"),
     salu<[](u32 a, u32 b) { return (a >> 16) | (b & 0xffff0000); }>(Format::kSop2, 0x34, "s_pack_hh_b32_b16"),
 };
+// clang-format on
 static_assert(unique_opcodes(kSop2));
 
-#define COMPARE(OP, NAME, T, CMP) \
-  salu<[](T a, T b) { return (a CMP b); }>(Format::kSopc, OP, NAME)
+#define COMPARE(OP, NAME, T, CMP) salu<[](T a, T b) { return (a CMP b); }>(Format::kSopc, OP, NAME)
 
+// clang-format off
 constexpr Row kSopc[] = {
     COMPARE(0x00, "s_cmp_eq_i32", i32, ==), COMPARE(0x01, "s_cmp_lg_i32", i32, !=),
     COMPARE(0x02, "s_cmp_gt_i32", i32, >),  COMPARE(0x03, "s_cmp_ge_i32", i32, >=),
@@ -116,14 +122,16 @@ constexpr Row kSopc[] = {
     COMPARE(0x12, "s_cmp_eq_u64", u64, ==),
     COMPARE(0x13, "s_cmp_lg_u64", u64, !=),
 };
+// clang-format on
 static_assert(unique_opcodes(kSopc));
 
 #define COMPARE_SIGNED(OP, NAME, CMP) \
   salu<[](Dst<i32> d, Simm k) { return (d.value CMP k.value); }>(Format::kSopk, OP, NAME)
-#define COMPARE_UNSIGNED(OP, NAME, CMP)                                                         \
-  salu<[](Dst<u32> d, Simm k) { return (d.value CMP low16(static_cast<u32>(k.value))); }>(        \
+#define COMPARE_UNSIGNED(OP, NAME, CMP)                                                    \
+  salu<[](Dst<u32> d, Simm k) { return (d.value CMP low16(static_cast<u32>(k.value))); }>( \
       Format::kSopk, OP, NAME)
 
+// clang-format off
 constexpr Row kSopk[] = {
     salu<[](Simm k) { return k.value; }>(Format::kSopk, 0x00, "s_movk_i32"),
     salu<[](Simm k, SccIn c) { return Maybe<i32>{k.value, c.value}; }>(Format::kSopk, 0x01, "s_cmovk_i32"),
@@ -151,6 +159,7 @@ constexpr Row kSopk[] = {
                {Type::kImm, Type::kImm}, kWritesMode),
     scalar_row(Format::kSopk, 0x15, "s_call_b64", exec_call, Type::kB64, {Type::kImm}, kBranch, Unit::kBranch),
 };
+// clang-format on
 static_assert(unique_opcodes(kSopk));
 
 }  // namespace

@@ -18,12 +18,12 @@ std::span<const Row> smem_rows();
 std::span<const Row> vop1_rows();
 std::span<const Row> vop2_rows();
 std::span<const Row> vopc_rows();
-std::span<const Row> vop3_rows();    // without a shorter form; opcodes as in VOP3
+std::span<const Row> vop3_rows();  // without a shorter form; opcodes as in VOP3
 std::span<const Row> vop3p_rows();
-std::span<const Row> mfma_rows();    // VOP3P-MAI; format kVop3p
+std::span<const Row> mfma_rows();  // VOP3P-MAI; format kVop3p
 std::span<const Row> ds_rows();
-std::span<const Row> flat_rows();    // kFlat, kGlobal and kScratch
-std::span<const Row> mubuf_rows();   // kMubuf and kMtbuf
+std::span<const Row> flat_rows();   // kFlat, kGlobal and kScratch
+std::span<const Row> mubuf_rows();  // kMubuf and kMtbuf
 
 // Null when the table has no such instruction.
 const Row* find_row(Format format, u32 opcode);

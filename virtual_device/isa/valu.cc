@@ -22,15 +22,24 @@ int dpp_source(u32 ctrl, int lane) {
   if (ctrl >= 0x121 && ctrl <= 0x12f) return row | ((in_row - n) & 15);         // row_ror
   if (ctrl >= 0x150 && ctrl <= 0x15f) return row | n;                           // row_newbcast
   switch (ctrl) {
-    case 0x130: return lane < 63 ? lane + 1 : -1;  // wave_shl
-    case 0x134: return (lane + 1) & 63;            // wave_rol
-    case 0x138: return lane - 1;                   // wave_shr
-    case 0x13c: return (lane - 1) & 63;            // wave_ror
-    case 0x140: return row | (15 - in_row);        // row_mirror
-    case 0x141: return (lane & ~7) | (7 - (lane & 7));  // row_half_mirror
-    case 0x142: return row >= 16 ? row - 1 : -1;   // row_bcast:15
-    case 0x143: return lane >= 32 ? 31 : -1;       // row_bcast:31
-    default: raise(FaultKind::kIllegalInstruction, "reserved DPP control");
+    case 0x130:
+      return lane < 63 ? lane + 1 : -1;  // wave_shl
+    case 0x134:
+      return (lane + 1) & 63;  // wave_rol
+    case 0x138:
+      return lane - 1;  // wave_shr
+    case 0x13c:
+      return (lane - 1) & 63;  // wave_ror
+    case 0x140:
+      return row | (15 - in_row);  // row_mirror
+    case 0x141:
+      return (lane & ~7) | (7 - (lane & 7));  // row_half_mirror
+    case 0x142:
+      return row >= 16 ? row - 1 : -1;  // row_bcast:15
+    case 0x143:
+      return lane >= 32 ? 31 : -1;  // row_bcast:31
+    default:
+      raise(FaultKind::kIllegalInstruction, "reserved DPP control");
   }
 }
 
@@ -84,8 +93,8 @@ const Reg* fetch(Wave& w, const Inst& in, int i, u64& valid) {
   const int slot = 2 * i, dwords = spec.dwords;
   const Reg* source = lanes(w, in.src[i], dwords, slot);
   const bool dpp = in.suffix == Suffix::kDpp && i == 0;
-  const bool sdwa = in.suffix == Suffix::kSdwa && i < 2 &&
-                    (in.src_sel[i] != 6 || (in.sext >> i & 1));
+  const bool sdwa =
+      in.suffix == Suffix::kSdwa && i < 2 && (in.src_sel[i] != 6 || (in.sext >> i & 1));
   const bool high = in.suffix == Suffix::kPlain && is_16bit(spec.type) && (in.op_sel >> i & 1);
   if (!dpp && !sdwa && !high && !((in.abs | in.neg) >> i & 1)) return source;
   Reg* regs = own(w, source, dwords, slot);
@@ -109,8 +118,12 @@ void apply_output(const Wave& w, const Inst& in, Reg* regs) {
   for (int lane = 0; lane < kLanes; ++lane) {
     u32& lo = regs[0].lane[lane];
     switch (type) {
-      case Type::kF32: lo = clamped<F32>(apply_omod<F32>(lo, in.omod, w.fp), in, w); break;
-      case Type::kF16: lo = clamped<F16>(apply_omod<F16>(lo, in.omod, w.fp), in, w); break;
+      case Type::kF32:
+        lo = clamped<F32>(apply_omod<F32>(lo, in.omod, w.fp), in, w);
+        break;
+      case Type::kF16:
+        lo = clamped<F16>(apply_omod<F16>(lo, in.omod, w.fp), in, w);
+        break;
       case Type::kF64: {
         const u64 value = lo | u64{regs[1].lane[lane]} << 32;
         const u64 out = clamped<F64>(apply_omod<F64>(value, in.omod, w.fp), in, w);
@@ -118,7 +131,8 @@ void apply_output(const Wave& w, const Inst& in, Reg* regs) {
         regs[1].lane[lane] = static_cast<u32>(out >> 32);
         break;
       }
-      default: break;  // integer clamp is part of the computation: it needs the carry
+      default:
+        break;  // integer clamp is part of the computation: it needs the carry
     }
   }
 }
@@ -177,8 +191,7 @@ void exec_modified(Wave& w, const Inst& in) {
     const bool to_high = in.suffix == Suffix::kPlain && is_16bit(row.dst.type) && (in.op_sel & 8);
     if (in.suffix == Suffix::kSdwa && in.dst_sel < 6) {
       for (int lane = 0; lane < kLanes; ++lane)
-        a.dst->lane[lane] =
-            deposit(dst->lane[lane], a.dst->lane[lane], in.dst_sel, in.dst_unused);
+        a.dst->lane[lane] = deposit(dst->lane[lane], a.dst->lane[lane], in.dst_sel, in.dst_unused);
     } else if (to_high || (row.effects & kD16)) {
       for (int lane = 0; lane < kLanes; ++lane)
         a.dst->lane[lane] = deposit(dst->lane[lane], a.dst->lane[lane], to_high ? 5 : 4, 2);

@@ -17,8 +17,12 @@ constexpr Format kF = Format::kVop1;
 
 // Instructions computed by a function over all lanes at once.
 using LanesFn = void (*)(const u32* x, u32* out);
-template <LanesFn Fn> void compute_lanes(LaneArgs& a) { Fn(a.src[0]->lane, a.dst->lane); }
-template <LanesFn Fn> void exec_lanes(Wave& w, const Inst& in) {
+template <LanesFn Fn>
+void compute_lanes(LaneArgs& a) {
+  Fn(a.src[0]->lane, a.dst->lane);
+}
+template <LanesFn Fn>
+void exec_lanes(Wave& w, const Inst& in) {
   const Reg* source = lanes(w, in.src[0], 1, 0);
   const u64 exec = w.exec();
   if (exec == ~u64{0}) {
@@ -29,18 +33,21 @@ template <LanesFn Fn> void exec_lanes(Wave& w, const Inst& in) {
   }
 }
 constexpr const char* kTransNote = "within 1 ULP of silicon, not bit-equal";
-template <LanesFn Fn> constexpr Row trans(u16 opcode, const char* name) {
-  Row row = vector_row(kF, opcode, name, exec_modified, Type::kF32, {Type::kF32}, Unit::kTrans, kFloat,
-                       Fidelity::kModelled, kTransNote);
+template <LanesFn Fn>
+constexpr Row trans(u16 opcode, const char* name) {
+  Row row = vector_row(kF, opcode, name, exec_modified, Type::kF32, {Type::kF32}, Unit::kTrans,
+                       kFloat, Fidelity::kModelled, kTransNote);
   row.exec_plain = exec_lanes<Fn>;
   row.compute = compute_lanes<Fn>;
   return row;
 }
-template <u16 (*Fn)(u16, const FpMode&)> constexpr Row trans16(u16 opcode, const char* name) {
+template <u16 (*Fn)(u16, const FpMode&)>
+constexpr Row trans16(u16 opcode, const char* name) {
   return valu<[](const FpMode& m, h16 x) { return h16{Fn(x.bits, m)}; }>(
       kF, opcode, name, Unit::kTrans, 0, Fidelity::kModelled, kTransNote);
 }
-template <u64 (*Fn)(u64)> constexpr Row trans64(u16 opcode, const char* name) {
+template <u64 (*Fn)(u64)>
+constexpr Row trans64(u16 opcode, const char* name) {
   return valu<[](rawf64 x) { return rawf64{Fn(x.bits)}; }>(
       kF, opcode, name, Unit::kTrans64, kNoSdwa | kFloat, Fidelity::kModelled,
       "correctly rounded; silicon gives an approximation");
@@ -60,7 +67,8 @@ void accvgpr_mov(Wave& w, const Inst& in) {
   merge(vector(w, in.dst), vector(w, in.src[0]), 1, w.exec());
 }
 
-template <class Fmt> u64 pair_f32(u32 x) {
+template <class Fmt>
+u64 pair_f32(u32 x) {
   return cvt_f32_fp8<Fmt>(x, 0) | u64{cvt_f32_fp8<Fmt>(x, 1)} << 32;
 }
 // Position of the first bit, counted from the top, that differs from the sign; -1: there is none.
@@ -80,11 +88,13 @@ constexpr u32 reverse(u32 x) {
   valu<[](const FpMode& m, rawf32 x) { return rawf32{FN<F32>(x.bits, m)}; }>(kF, OP, NAME "_f32")
 #define F16_ROW(OP, NAME, FN) \
   valu<[](const FpMode& m, h16 x) { return h16{FN<F16>(x.bits, m)}; }>(kF, OP, NAME "_f16")
-#define F64_ROW(OP, NAME, FN) \
-  valu<[](const FpMode& m, rawf64 x) { return rawf64{FN<F64>(x.bits, m)}; }>(kF, OP, NAME "_f64", Unit::kValu64, kNoSdwa)
+#define F64_ROW(OP, NAME, FN)                                                 \
+  valu<[](const FpMode& m, rawf64 x) { return rawf64{FN<F64>(x.bits, m)}; }>( \
+      kF, OP, NAME "_f64", Unit::kValu64, kNoSdwa)
 #define UBYTE_ROW(OP, N) \
   valu<[](u32 x) { return rawf32{cvt_f32_ubyte(x, N)}; }>(kF, OP, "v_cvt_f32_ubyte" #N)
 
+// clang-format off
 constexpr Row kVop1[] = {
     vector_row(kF, 0x00, "v_nop", exec_nothing, {}, {}),
     valu<[](b32 x) { return x; }>(kF, 0x01, "v_mov_b32"),
@@ -175,6 +185,7 @@ constexpr Row kVop1[] = {
     valu<[](b32 x) { return b64{pair_f32<Fp8Fnuz>(x.bits)}; }>(kF, 0x56, "v_cvt_pk_f32_fp8"),
     valu<[](b32 x) { return b64{pair_f32<Bf8Fnuz>(x.bits)}; }>(kF, 0x57, "v_cvt_pk_f32_bf8"),
 };
+// clang-format on
 static_assert(unique_opcodes(kVop1));
 
 }  // namespace

@@ -53,7 +53,8 @@ constexpr Row with_literal(Row row, int k) {
   row.effects |= kNoSdwa | kNoDpp;
   return row;
 }
-template <auto Fn> constexpr Row literal_fma(u16 opcode, const char* name, int k) {
+template <auto Fn>
+constexpr Row literal_fma(u16 opcode, const char* name, int k) {
   return with_literal(valu<Fn>(kF, opcode, name), k);
 }
 
@@ -63,6 +64,7 @@ constexpr Row with_halves(Row row) {
   return row;
 }
 
+// clang-format off
 constexpr Row kVop2[] = {
     valu<[](rawf32 a, rawf32 b, CarryIn c) { return rawf32{c.value ? b.bits : a.bits}; }>(kF, 0x00, "v_cndmask_b32"),
     valu<[](f32 a, f32 b) { return a + b; }>(kF, 0x01, "v_add_f32"),
@@ -138,6 +140,7 @@ constexpr Row kVop2[] = {
     }>(kF, 0x3c, "v_pk_fmac_f16", Unit::kValu, kNoSdwa | kFloat | kReadsMode)),
     valu<[](u32 a, u32 b) { return ~(a ^ b); }>(kF, 0x3d, "v_xnor_b32"),
 };
+// clang-format on
 static_assert(unique_opcodes(kVop2));
 
 }  // namespace

@@ -34,9 +34,16 @@ constexpr i16 wrap16(i32 x, Clamp clamp) {
 constexpr u16 wrap16_unsigned(u32 x, Clamp clamp) {
   return clamp.value && x > UINT16_MAX ? UINT16_MAX : static_cast<u16>(x);
 }
-template <class T> constexpr T min3i(T a, T b, T c) { return std::min(std::min(a, b), c); }
-template <class T> constexpr T max3i(T a, T b, T c) { return std::max(std::max(a, b), c); }
-template <class T> constexpr T med3i(T a, T b, T c) {
+template <class T>
+constexpr T min3i(T a, T b, T c) {
+  return std::min(std::min(a, b), c);
+}
+template <class T>
+constexpr T max3i(T a, T b, T c) {
+  return std::max(std::max(a, b), c);
+}
+template <class T>
+constexpr T med3i(T a, T b, T c) {
   return std::max(std::min(a, b), std::min(std::max(a, b), c));
 }
 constexpr u32 bfe_u(u32 x, u32 offset, u32 width) {
@@ -57,7 +64,8 @@ void writelane(Wave& w, const Inst& in) {
   vector(w, in.dst)->lane[read_scalar(w, in.src[1]) & 63] = read_scalar(w, in.src[0]);
 }
 // Counts the lanes below this one in a mask given per lane: low half or high half of the wave.
-template <bool kHigh> void mbcnt(Wave& w, const Inst& in) {
+template <bool kHigh>
+void mbcnt(Wave& w, const Inst& in) {
   const Reg* mask = lanes(w, in.src[0], 1, 0);
   const Reg* base = lanes(w, in.src[1], 1, 2);
   Reg out;
@@ -93,7 +101,8 @@ Reg signed_source(Wave& w, const Inst& in, int i) {
   return r;
 }
 // op_sel names the word of the destination that is written (the byte for _sr_); the rest stays.
-template <class Fmt> void cvt_pk_fp8(Wave& w, const Inst& in) {
+template <class Fmt>
+void cvt_pk_fp8(Wave& w, const Inst& in) {
   const Reg a = signed_source(w, in, 0), b = signed_source(w, in, 1);
   Reg* dst = vector(w, in.dst);
   for_lanes(w.exec(), [&](int lane) {
@@ -101,7 +110,8 @@ template <class Fmt> void cvt_pk_fp8(Wave& w, const Inst& in) {
     d = cvt_pk_fp8_f32<Fmt>(a.lane[lane], b.lane[lane], d, in.op_sel >> 3 & 1, w.fp);
   });
 }
-template <class Fmt> void cvt_sr_fp8(Wave& w, const Inst& in) {
+template <class Fmt>
+void cvt_sr_fp8(Wave& w, const Inst& in) {
   const Reg a = signed_source(w, in, 0);
   const Reg seed = *lanes(w, in.src[1], 1, 2);
   Reg* dst = vector(w, in.dst);
@@ -118,16 +128,18 @@ void perm_uniform(Wave& w, const Inst& in) {
   const Reg* b = lanes(w, in.src[1], 1, 2);
   Reg out;
   if (selector == 0x07060302) {  // the upper halves, as bf16 packing uses it
-    VDEV_LANES for (int i = 0; i < kLanes; ++i)
+    VDEV_LANES for (int i = 0; i < kLanes; ++i) {
       out.lane[i] = (a->lane[i] & 0xffff0000) | b->lane[i] >> 16;
+    }
   } else {
     std::fill(out.lane, out.lane + kLanes, 0);
     for (int byte = 0; byte < 4; ++byte) {
       const u32 s = selector >> 8 * byte & 0xff;
       const u32* from = s < 4 ? b->lane : a->lane;
       const u32 shift = 8 * (s & 3);
-      VDEV_LANES for (int i = 0; i < kLanes; ++i)
+      VDEV_LANES for (int i = 0; i < kLanes; ++i) {
         out.lane[i] |= (from[i] >> shift & 0xff) << 8 * byte;
+      }
     }
   }
   merge(vector(w, in.dst), &out, 1, w.exec());
@@ -135,8 +147,10 @@ void perm_uniform(Wave& w, const Inst& in) {
 constexpr auto kPerm = [](u32 a, u32 b, u32 c) { return perm_b32(a, b, c); };
 void perm(Wave& w, const Inst& in) {
   const bool uniform = !in.src[2].is_vector();
-  if (uniform && (read_scalar(w, in.src[2]) & 0xf8f8f8f8) == 0) perm_uniform(w, in);
-  else lane_detail::exec_plain<kPerm>(w, in);
+  if (uniform && (read_scalar(w, in.src[2]) & 0xf8f8f8f8) == 0)
+    perm_uniform(w, in);
+  else
+    lane_detail::exec_plain<kPerm>(w, in);
 }
 constexpr Row perm_row() {
   Row row = valu<kPerm>(kF, 0x1ed, "v_perm_b32");
@@ -154,26 +168,28 @@ constexpr const char* kRoundNote = "rounds by MODE: not documented";
 constexpr const char* kDivideNote =
     "scales so that the compilers' division is correctly rounded; the manual's factors differ";
 
-#define F32_3(OP, NAME, FN)                                                                    \
-  valu<[](const FpMode& m, rawf32 a, rawf32 b, rawf32 c) {                                     \
-    return rawf32{FN<F32>(a.bits, b.bits, c.bits, m)};                                         \
+#define F32_3(OP, NAME, FN)                                \
+  valu<[](const FpMode& m, rawf32 a, rawf32 b, rawf32 c) { \
+    return rawf32{FN<F32>(a.bits, b.bits, c.bits, m)};     \
   }>(kF, OP, NAME)
-#define F16_3(OP, NAME, FN, EFFECTS)                                                           \
+#define F16_3(OP, NAME, FN, EFFECTS)                                                             \
   valu<[](const FpMode& m, h16 a, h16 b, h16 c) { return h16{FN(a.bits, b.bits, c.bits, m)}; }>( \
       kF, OP, NAME, Unit::kValu, EFFECTS)
-#define F64_3(OP, NAME, FN)                                                                    \
-  valu<[](const FpMode& m, rawf64 a, rawf64 b, rawf64 c) {                                     \
-    return rawf64{FN<F64>(a.bits, b.bits, c.bits, m)};                                         \
+#define F64_3(OP, NAME, FN)                                \
+  valu<[](const FpMode& m, rawf64 a, rawf64 b, rawf64 c) { \
+    return rawf64{FN<F64>(a.bits, b.bits, c.bits, m)};     \
   }>(kF, OP, NAME, Unit::kValu64)
-#define SELECT3(OP, NAME, FN)                                                                  \
-  valu<[](i32 a, i32 b, i32 c) { return FN(a, b, c); }>(kF, OP, NAME "_i32"),                  \
+#define SELECT3(OP, NAME, FN)                                                 \
+  valu<[](i32 a, i32 b, i32 c) { return FN(a, b, c); }>(kF, OP, NAME "_i32"), \
       valu<[](u32 a, u32 b, u32 c) { return FN(a, b, c); }>(kF, OP + 1, NAME "_u32")
-#define SELECT3_16(OP, NAME, FN)                                                               \
-  zeroing(valu<[](i16 a, i16 b, i16 c) { return FN(a, b, c); }>(kF, OP, NAME "_i16")),         \
+#define SELECT3_16(OP, NAME, FN)                                                       \
+  zeroing(valu<[](i16 a, i16 b, i16 c) { return FN(a, b, c); }>(kF, OP, NAME "_i16")), \
       zeroing(valu<[](u16 a, u16 b, u16 c) { return FN(a, b, c); }>(kF, OP + 1, NAME "_u16"))
-#define CUBE(OP, NAME, FN)                                                                     \
-  valu<[](rawf32 a, rawf32 b, rawf32 c) { return rawf32{FN(a.bits, b.bits, c.bits)}; }>(kF, OP, NAME)
+#define CUBE(OP, NAME, FN)                                                                      \
+  valu<[](rawf32 a, rawf32 b, rawf32 c) { return rawf32{FN(a.bits, b.bits, c.bits)}; }>(kF, OP, \
+                                                                                        NAME)
 
+// clang-format off
 constexpr Row kVop3[] = {
     valu<[](i32 a, i32 b, i32 c, Clamp k) { return wrap(i64{sext24(a)} * sext24(b) + c, k); }>(kF, 0x1c2, "v_mad_i32_i24"),
     valu<[](u32 a, u32 b, u32 c, Clamp k) {
@@ -299,6 +315,7 @@ constexpr Row kVop3[] = {
     vector_row(kF, 0x2a4, "v_cvt_sr_fp8_f32", cvt_sr_fp8<Fp8Fnuz>, Type::kB32, {Type::kF32, Type::kB32}, Unit::kValu, kReadsDst | kD16 | kReadsMode, Fidelity::kModelled, "seed added to the discarded bits"),
     vector_row(kF, 0x2a5, "v_cvt_sr_bf8_f32", cvt_sr_fp8<Bf8Fnuz>, Type::kB32, {Type::kF32, Type::kB32}, Unit::kValu, kReadsDst | kD16 | kReadsMode, Fidelity::kModelled, "seed added to the discarded bits"),
 };
+// clang-format on
 static_assert(unique_opcodes(kVop3));
 
 }  // namespace

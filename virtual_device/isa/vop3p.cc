@@ -19,7 +19,8 @@ u16 half(u32 word, const Inst& in, int i, bool high, bool is_float) {
   return is_float && (negate >> i & 1) ? x ^ 0x8000 : x;
 }
 
-template <auto Fn, int kSources, bool kIsFloat> void exec_packed16(Wave& w, const Inst& in) {
+template <auto Fn, int kSources, bool kIsFloat>
+void exec_packed16(Wave& w, const Inst& in) {
   const Reg* source[3];
   for (int i = 0; i < kSources; ++i) source[i] = lanes(w, in.src[i], 1, 2 * i);
   Reg out;
@@ -29,8 +30,10 @@ template <auto Fn, int kSources, bool kIsFloat> void exec_packed16(Wave& w, cons
       u16 x[3] = {};
       for (int i = 0; i < kSources; ++i) x[i] = half(source[i]->lane[lane], in, i, h, kIsFloat);
       u16 r;
-      if constexpr (kSources == 3) r = Fn(w.fp, x[0], x[1], x[2], in.clamp);
-      else r = Fn(w.fp, x[0], x[1], in.clamp);
+      if constexpr (kSources == 3)
+        r = Fn(w.fp, x[0], x[1], x[2], in.clamp);
+      else
+        r = Fn(w.fp, x[0], x[1], in.clamp);
       if (kIsFloat && in.clamp) r = static_cast<u16>(clamp01<F16>(r, w.fp));
       result |= u32{r} << 16 * h;
     }
@@ -39,14 +42,16 @@ template <auto Fn, int kSources, bool kIsFloat> void exec_packed16(Wave& w, cons
   merge(vector(w, in.dst), &out, 1, w.exec());
 }
 
-template <auto Fn> constexpr Row packed_float(u16 opcode, const char* name) {
+template <auto Fn>
+constexpr Row packed_float(u16 opcode, const char* name) {
   constexpr int n = std::is_invocable_v<decltype(Fn), const FpMode&, u16, u16, u16, bool> ? 3 : 2;
   Row row = vector_row(kF, opcode, name, exec_packed16<Fn, n, true>, Type::kPkF16,
                        {Type::kPkF16, Type::kPkF16}, Unit::kValu, kFloat | kReadsMode);
   if (n == 3) row.src[2] = Type::kPkF16;
   return row;
 }
-template <auto Fn> constexpr Row packed_int(u16 opcode, const char* name, Type type) {
+template <auto Fn>
+constexpr Row packed_int(u16 opcode, const char* name, Type type) {
   constexpr int n = std::is_invocable_v<decltype(Fn), const FpMode&, u16, u16, u16, bool> ? 3 : 2;
   Row row = vector_row(kF, opcode, name, exec_packed16<Fn, n, false>, type, {type, type});
   if (n == 3) row.src[2] = type;
@@ -66,11 +71,13 @@ constexpr i32 s(u16 x) { return static_cast<i16>(x); }
 // ---- packed f32: two independent f32 operations ------------------------------------------------
 
 const Reg* negated(Wave& w, const Reg* source, int slot) {
-  for (int lane = 0; lane < kLanes; ++lane) w.tmp[slot].lane[lane] = source->lane[lane] ^ 0x80000000;
+  for (int lane = 0; lane < kLanes; ++lane)
+    w.tmp[slot].lane[lane] = source->lane[lane] ^ 0x80000000;
   return &w.tmp[slot];
 }
 
-template <auto Fn> void exec_packed32(Wave& w, const Inst& in) {
+template <auto Fn>
+void exec_packed32(Wave& w, const Inst& in) {
   constexpr int kSources = static_cast<int>(lane_detail::SignatureOf<Fn>::kArity);
   const Reg* source[3];
   for (int i = 0; i < kSources; ++i) source[i] = lanes(w, in.src[i], 2, 2 * i);
@@ -96,9 +103,10 @@ template <auto Fn> void exec_packed32(Wave& w, const Inst& in) {
   }
   if (!direct) merge(dst, out, 2, exec);
 }
-template <auto Fn> constexpr Row packed32(u16 opcode, const char* name) {
-  Row row = vector_row(kF, opcode, name, exec_packed32<Fn>, Type::kPkF32, {Type::kPkF32, Type::kPkF32},
-                       Unit::kValuPacked32, kFloat | kReadsMode);
+template <auto Fn>
+constexpr Row packed32(u16 opcode, const char* name) {
+  Row row = vector_row(kF, opcode, name, exec_packed32<Fn>, Type::kPkF32,
+                       {Type::kPkF32, Type::kPkF32}, Unit::kValuPacked32, kFloat | kReadsMode);
   if (lane_detail::SignatureOf<Fn>::kArity == 3) row.src[2] = Type::kPkF32;
   return row;
 }
@@ -111,7 +119,8 @@ void pk_mov_b32(Wave& w, const Inst& in) {
   merge(vector(w, in.dst), out, 2, w.exec());
 }
 
-// ---- v_fma_mix: op_sel_hi says which sources are f16, op_sel which half of them ------------------
+// ---- v_fma_mix: op_sel_hi says which sources are f16, op_sel which half of them
+// ------------------
 
 f32 mixed(u32 word, const Inst& in, int i, const FpMode& m) {
   u32 bits = word;
@@ -123,12 +132,14 @@ f32 mixed(u32 word, const Inst& in, int i, const FpMode& m) {
 }
 
 // kResult: 0 f32, 1 f16 in the low half, 2 f16 in the high half; the other half is kept.
-template <int kResult> void fma_mix(Wave& w, const Inst& in) {
+template <int kResult>
+void fma_mix(Wave& w, const Inst& in) {
   const Reg* source[3];
   for (int i = 0; i < 3; ++i) source[i] = lanes(w, in.src[i], 1, 2 * i);
   Reg* dst = vector(w, in.dst);
   for_lanes(w.exec(), [&](int lane) {
-    const f32 a = mixed(source[0]->lane[lane], in, 0, w.fp), b = mixed(source[1]->lane[lane], in, 1, w.fp),
+    const f32 a = mixed(source[0]->lane[lane], in, 0, w.fp),
+              b = mixed(source[1]->lane[lane], in, 1, w.fp),
               c = mixed(source[2]->lane[lane], in, 2, w.fp);
     u32 r = bit_cast<u32>(std::fma(a, b, c));
     r = fix_nan<F32>(r, w.fp, bit_cast<u32>(a), bit_cast<u32>(b), bit_cast<u32>(c));
@@ -163,15 +174,18 @@ void dot2_f16(Wave& w, const Inst& in) {
     dst->lane[lane] = in.clamp ? clamp01<F32>(r, w.fp) : r;
   });
 }
-template <auto Fn> void exec_dot(Wave& w, const Inst& in) {
+template <auto Fn>
+void exec_dot(Wave& w, const Inst& in) {
   const Reg* source[3];
   for (int i = 0; i < 3; ++i) source[i] = lanes(w, in.src[i], 1, 2 * i);
   Reg* dst = vector(w, in.dst);
   for_lanes(w.exec(), [&](int lane) {
-    dst->lane[lane] = static_cast<u32>(Fn(source[0]->lane[lane], source[1]->lane[lane], source[2]->lane[lane], in.clamp));
+    dst->lane[lane] = static_cast<u32>(
+        Fn(source[0]->lane[lane], source[1]->lane[lane], source[2]->lane[lane], in.clamp));
   });
 }
-template <auto Fn> constexpr Row dot_row(u16 opcode, const char* name, Type type) {
+template <auto Fn>
+constexpr Row dot_row(u16 opcode, const char* name, Type type) {
   return vector_row(kF, opcode, name, exec_dot<Fn>, type, {Type::kB32, Type::kB32, type});
 }
 
@@ -180,10 +194,15 @@ void accvgpr_copy(Wave& w, const Inst& in) {
 }
 
 using M = const FpMode&;
-constexpr auto kMadI16 = [](M, u16 a, u16 b, u16 c, bool k) { return saturate_i(s(a) * s(b) + s(c), k); };
-constexpr auto kMadU16 = [](M, u16 a, u16 b, u16 c, bool k) { return saturate_u(i64{a} * b + c, k); };
+constexpr auto kMadI16 = [](M, u16 a, u16 b, u16 c, bool k) {
+  return saturate_i(s(a) * s(b) + s(c), k);
+};
+constexpr auto kMadU16 = [](M, u16 a, u16 b, u16 c, bool k) {
+  return saturate_u(i64{a} * b + c, k);
+};
 constexpr auto kFmaF16 = [](M m, u16 a, u16 b, u16 c, bool) { return fma_f16(a, b, c, m); };
 
+// clang-format off
 constexpr Row kVop3p[] = {
     packed_int<kMadI16>(0x00, "v_pk_mad_i16", Type::kPkI16),
     packed_int<[](M, u16 a, u16 b, bool) { return static_cast<u16>(u32{a} * b); }>(0x01, "v_pk_mul_lo_u16", Type::kPkU16),
@@ -225,6 +244,7 @@ constexpr Row kVop3p[] = {
     vector_row(kF, 0x58, "v_accvgpr_read_b32", accvgpr_copy, Type::kB32, {Type::kB32}),
     vector_row(kF, 0x59, "v_accvgpr_write_b32", accvgpr_copy, Type::kB32, {Type::kB32}),
 };
+// clang-format on
 static_assert(unique_opcodes(kVop3p));
 
 }  // namespace

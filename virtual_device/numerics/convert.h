@@ -85,10 +85,10 @@ inline BitsOf<F> from_integer(i64 n, Round round) {
 inline u32 cvt_f32_i32(u32 x, const FpMode&) {
   return bit_cast<u32>(static_cast<f32>(static_cast<i32>(x)));
 }
-// Exact, and +0 for 0 in every rounding mode: compilers vectorise a plain unsigned conversion as a
-// sum that cancels to -0 when rounding down, and drop what would mend its sign afterwards.
+// Exact, and +0 for 0 in every rounding mode. Compilers vectorise an unsigned conversion (or a
+// signed one of what they know to be positive) as a sum that cancels to -0 when rounding down.
 inline f64 exact_f64(u32 x) {
-  return static_cast<f64>(static_cast<i32>(x >> 1)) * 2 + static_cast<f64>(static_cast<i32>(x & 1));
+  return static_cast<f64>(static_cast<i32>(x)) + (x >> 31 ? 4294967296.0 : 0.0);
 }
 inline u32 cvt_f32_u32(u32 x, const FpMode&) {
   return bit_cast<u32>(static_cast<f32>(exact_f64(x)));

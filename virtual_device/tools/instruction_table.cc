@@ -7,8 +7,8 @@ namespace vdev {
 namespace {
 
 constexpr const char* kFormats[kNumFormats] = {
-    "SOP2", "SOPK", "SOP1", "SOPC", "SOPP", "SMEM",  "VOP2",    "VOP1",   "VOPC",
-    "VOP3", "VOP3P", "DS",  "FLAT", "SCRATCH", "GLOBAL", "MUBUF", "MTBUF"};
+    "SOP2", "SOPK",  "SOP1", "SOPC", "SOPP",    "SMEM",   "VOP2",  "VOP1", "VOPC",
+    "VOP3", "VOP3P", "DS",   "FLAT", "SCRATCH", "GLOBAL", "MUBUF", "MTBUF"};
 constexpr const char* kFidelities[] = {"exact", "modelled", "unverified"};
 
 std::string table() {

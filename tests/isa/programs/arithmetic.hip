@@ -50,7 +50,8 @@ KERNEL void integer32(u32* x, int* y, u32 a, int b) {
   v = (v << 3 | a) + (v >> 7 & 0x1234567);
   v ^= __builtin_rotateleft32(v, 11) + (v & 0xff) * (a & 0xffffff);
   v = __builtin_popcount(v) + __builtin_clz(v | 1) + __builtin_bitreverse32(v);
-  x[i] = v / (a | 3) + v % 10 + __builtin_amdgcn_sad_u8(v, a, 1) + __builtin_amdgcn_perm(v, a, 0x07060302);
+  x[i] = v / (a | 3) + v % 10 + __builtin_amdgcn_sad_u8(v, a, 1) +
+         __builtin_amdgcn_perm(v, a, 0x07060302);
   int w = y[i];
   w = w > b ? w - b : b * w;
   y[i] = w / 7 + (w >> 5) + static_cast<signed char>(w) + static_cast<short>(w >> 16);
@@ -80,7 +81,8 @@ KERNEL void scalar(u32* x, u64 a, u64 b, int n) {
   u32 t = static_cast<u32>(b);
   for (int k = 0; k < n; ++k) {
     s = ((s & b) ^ (s << (k & 31))) | ~(a >> 5);
-    t = t > static_cast<u32>(k) ? t * 5 + static_cast<u32>(s) : static_cast<u32>(__builtin_popcountll(s));
+    t = t > static_cast<u32>(k) ? t * 5 + static_cast<u32>(s)
+                                : static_cast<u32>(__builtin_popcountll(s));
     if (s == 17) t += static_cast<u32>(__builtin_ctzll(b | 1));
     t = t < 100 ? t + 0x12345 : t - 9;
   }

@@ -32,8 +32,8 @@ KERNEL void others(long* a, double* b, int4v* c, double4* d, float4* e, int16v* 
 }
 
 // More accumulators than VGPRs: AGPRs, and moves between the two.
-__attribute__((amdgpu_flat_work_group_size(256, 256), amdgpu_waves_per_eu(1, 1)))
-KERNEL void many_accumulators(float* a, float32* c, int n) {
+#define ONE_WAVE_PER_SIMD amdgpu_flat_work_group_size(256, 256), amdgpu_waves_per_eu(1, 1)
+KERNEL __attribute__((ONE_WAVE_PER_SIMD)) void many_accumulators(float* a, float32* c, int n) {
   const u32 i = lane();
   float32 x[12];
 #pragma unroll
@@ -58,5 +58,6 @@ KERNEL void conversions(float* x, u32* y, half2* h) {
   x[i + 64] = pair.x * pair.y;
   h[i] = __builtin_bit_cast(half2, __builtin_amdgcn_cvt_pkrtz(x[i], x[i + 5]));
   x[i + 128] = __builtin_amdgcn_fdot2(h[i], h[i + 1], x[i], false);
-  y[i + 64] = static_cast<u32>(__builtin_amdgcn_sdot4(static_cast<int>(y[i]), static_cast<int>(y[i + 1]), 3, false));
+  y[i + 64] = static_cast<u32>(
+      __builtin_amdgcn_sdot4(static_cast<int>(y[i]), static_cast<int>(y[i + 1]), 3, false));
 }

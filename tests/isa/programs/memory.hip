@@ -82,8 +82,8 @@ KERNEL void cross_lane(u32* x, float* f) {
   v += static_cast<u32>(__builtin_amdgcn_readlane(static_cast<int>(v), 5));
   x[i] = v + static_cast<u32>(__builtin_amdgcn_readfirstlane(static_cast<int>(v)));
   const u64 active = __builtin_amdgcn_ballot_w64(f[i] > 1.0f);
-  f[i] = static_cast<float>(__builtin_amdgcn_mbcnt_hi(static_cast<u32>(active >> 32),
-                            __builtin_amdgcn_mbcnt_lo(static_cast<u32>(active), 0)));
+  f[i] = static_cast<float>(__builtin_amdgcn_mbcnt_hi(
+      static_cast<u32>(active >> 32), __builtin_amdgcn_mbcnt_lo(static_cast<u32>(active), 0)));
 }
 
 __attribute__((device, noinline)) float called(float x, int n) {

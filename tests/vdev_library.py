@@ -1,0 +1,28 @@
+"""The virtual device's shared library behind ctypes, as shipped: no test compiles it."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+from amdattn.virtual_library import library_path
+
+Prototype = tuple[Any, list[Any]]
+
+
+def open_library(path: Path | None = None, /, **prototypes: Prototype) -> ctypes.CDLL:
+    """Open the library under test, or another build of it.
+
+    Parameters
+    ----------
+    path : Path, optional
+        A build for some x86-64 level; the library that AMDATTN_VDEV_LIBRARY names by default.
+    **prototypes
+        (result type, argument types) of exports. They hold for the returned object alone.
+    """
+    library = ctypes.CDLL(str(path or library_path()))
+    for name, (result, arguments) in prototypes.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
