@@ -1,0 +1,18 @@
+"""The README's example runs as it stands there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+
+def test_example(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+    scope: dict[str, object] = {}
+    exec(code, scope)
+    assert "attn_fwd_bf16_d128" in capsys.readouterr().out
+    assert getattr(scope["out"], "shape", None) == (1, 1024, 8, 128)
