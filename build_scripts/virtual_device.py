@@ -1,9 +1,9 @@
 """Compile the virtual device into shared libraries, one per x86-64 level.
 
-What interprets instructions is compiled once per level, everything else once for all; the library
-that fits the CPU is chosen when it is loaded. The default compiler is pip's ziglang: no system
-compiler is needed. `AMDATTN_CXX` names another one (g++ or clang++ >= 12). Objects are rebuilt when
-a file that they depend on has changed.
+What interprets instructions is compiled once per level, everything else once for all, a folder at a
+time; the library that fits the CPU is chosen when it is loaded. The default compiler is pip's
+ziglang: no system compiler is needed. `AMDATTN_CXX` names another one (g++ or clang++ >= 12).
+Objects are rebuilt when a file that they depend on has changed.
 """
 
 from __future__ import annotations
@@ -63,6 +63,22 @@ def is_hot(source: Path) -> bool:
     return name.startswith(HOT) and not name.startswith(COLD)
 
 
+def cold_units(sources: Sequence[Path], work_dir: Path) -> list[Path]:
+    """One translation unit for each folder's other sources: they share the cost of the headers."""
+    units = []
+    for folder in sorted({source.parent for source in sources}):
+        members = [s for s in sources if s.parent == folder and not is_hot(s)]
+        if not members:
+            continue
+        unit = work_dir / f"{folder.name}_cold.cc"
+        text = "".join(f'#include "{s.relative_to(SOURCES).as_posix()}"\n' for s in members)
+        if not unit.exists() or unit.read_text() != text:
+            unit.parent.mkdir(parents=True, exist_ok=True)
+            unit.write_text(text)
+        units.append(unit)
+    return units
+
+
 def is_stale(obj: Path, depfile: Path) -> bool:
     """True when an object is missing or older than what its depfile names."""
     if not obj.exists() or not depfile.exists():
@@ -100,20 +116,22 @@ def compile_one(command: Sequence[str], source: Path, obj: Path) -> Path:
 
 def build(levels: Sequence[str], out_dir: Path, work_dir: Path, jobs: int) -> list[Path]:
     """Build the libraries of some levels and return their paths."""
+    sources = sorted(SOURCES.rglob("*.cc"))
+    units = [*cold_units(sources, work_dir), *filter(is_hot, sources)]  # the long ones first
+    tasks: dict[Path, tuple[list[str], Path]] = {}
     objects: dict[str, list[Path]] = {level: [] for level in levels}
-    tasks: list[tuple[list[str], Path, Path]] = []
-    # Hot objects come first: where a linker merges inline functions it keeps the first copy.
-    for source in sorted(SOURCES.rglob("*.cc"), key=lambda s: (not is_hot(s), s)):
-        name = source.relative_to(SOURCES).with_suffix(".o")
+    for unit in units:
+        hot = unit in sources
+        name = unit.relative_to(SOURCES) if hot else Path(unit.name)
         for level in levels:
-            own = level if is_hot(source) else BASELINE
-            obj = work_dir / own / name
-            if all(obj != known for _, _, known in tasks):
-                tasks.append((compiler(own), source, obj))
-            objects[level].append(obj)
+            own = level if hot else BASELINE
+            obj = work_dir / own / name.with_suffix(".o")
+            tasks[obj] = (compiler(own), unit)
+            # Hot objects first: where a linker merges inline functions it keeps the first copy.
+            objects[level].insert(0 if hot else len(objects[level]), obj)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for done in concurrent.futures.as_completed(
-            [pool.submit(compile_one, *task) for task in tasks]
+            [pool.submit(compile_one, *task, obj) for obj, task in tasks.items()]
         ):
             done.result()
     out_dir.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ namespace vdev::hip {
 namespace {
 
 constexpr unsigned kVerbose = 1, kKernelParams = 4, kMemcpyParams = 8, kMemsetParams = 16,
-                   kKnownFlags = 0x7fd;
+                   kDotFlags = 0x7fd;
 
 std::string format(const char* pattern, unsigned long long a, unsigned long long b,
                    unsigned long long c) {
@@ -68,7 +68,7 @@ void print(std::FILE* file, const Graph& graph, unsigned flags) {
 
 HIP_API hipGraphDebugDotPrint(hipGraph_t graph, const char* path, unsigned flags) {
   return api([&](Runtime& runtime) {
-    require(path != nullptr && (flags & ~kKnownFlags) == 0);
+    require(path != nullptr && (flags & ~kDotFlags) == 0);
     const auto g = runtime.graphs.get(graph);
     std::FILE* file = std::fopen(path, "w");
     require(file != nullptr, hipErrorOperatingSystem);

@@ -11,10 +11,10 @@
 namespace vdev::hip {
 namespace {
 
-constexpr unsigned long long kKnownFlags = 0xf;
+constexpr unsigned long long kInstantiateFlags = 0xf;
 
 hipGraphExec_t instantiate(Runtime& runtime, hipGraph_t graph, unsigned long long flags) {
-  require((flags & ~kKnownFlags) == 0);
+  require((flags & ~kInstantiateFlags) == 0);
   auto exec = std::make_shared<GraphExec>();
   exec->flags = flags;
   exec->plan = make_plan(*runtime.graphs.get(graph));

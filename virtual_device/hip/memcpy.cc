@@ -6,8 +6,6 @@
 namespace vdev::hip {
 namespace {
 
-constexpr bool kWait = true, kAsync = false;
-
 hipError_t copy(void* dst, const void* src, size_t bytes, hipMemcpyKind kind, hipStream_t stream,
                 bool wait) {
   return api([&](Runtime& runtime) {

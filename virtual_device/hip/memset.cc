@@ -5,8 +5,6 @@
 namespace vdev::hip {
 namespace {
 
-constexpr bool kWait = true, kAsync = false;
-
 hipError_t fill(void* dst, u32 value, u32 element_bytes, size_t count, hipStream_t stream,
                 bool wait) {
   return api([&](Runtime& runtime) {

@@ -5,6 +5,8 @@
 
 namespace vdev::hip {
 
+inline constexpr bool kWait = true, kAsync = false;  // whether a call returns when it is done
+
 // One side of a transfer of `height` rows of `row_bytes` in each of `depth` planes. Refuses null,
 // addresses of the device that are not allocated, and ranges that leave their allocation.
 Side make_side(Runtime& runtime, const void* pointer, u64 pitch, u64 slice, u64 row_bytes,
