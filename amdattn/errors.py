@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from amdattn.checking.findings import Finding
+
 
 class AmdattnError(Exception):
     """Base of the package's own exceptions."""
@@ -56,6 +62,27 @@ class HipError(AmdattnError):
             lines.append(report)
         super().__init__("\n".join(lines))
 
+
+class CheckError(AmdattnError):
+    """Checked mode found defects.
+
+    Attributes
+    ----------
+    findings : tuple of Finding
+        Those of severity "error", with the place of each; the text shows the first ones.
+    """
+
+    def __init__(self, findings: Sequence[Finding], notes: Sequence[str] = ()) -> None:
+        self.findings = tuple(findings)
+        num = len(self.findings)
+        lines = [f"{num} finding{'s' * (num != 1)} of checked mode"]
+        lines += map(str, self.findings[:_MAX_SHOWN])
+        if num > _MAX_SHOWN:
+            lines.append(f"... and {num - _MAX_SHOWN} more (findings)")
+        super().__init__("\n".join([*lines, *notes]))
+
+
+_MAX_SHOWN = 10
 
 _HINTS = {
     "hipErrorNoBinaryForGpu": "The code object does not fit this GPU or this ROCm is too old for "

@@ -6,12 +6,40 @@ a GPU. What is here exists only there: every function raises BindingError when a
 
 from __future__ import annotations
 
+import os
+
 from amdattn import runtime
+from amdattn.checking.findings import Finding
+from amdattn.checking.session import Arrays, Check
+from amdattn.checking.suppressions import Suppression, Suppressions
+
+__all__ = [
+    "Check",
+    "Finding",
+    "Suppression",
+    "Suppressions",
+    "check",
+    "counter",
+    "last_report",
+    "set_option",
+]
+
+_OPTIONS = ("threads", "quantum", "seed", "max_instructions", "resident_workgroups")
 
 
 def set_option(key: str, value: object) -> None:
-    """Set an option of the virtual device: "threads", "quantum", "seed" or "max_instructions"."""
-    runtime.get().virtual_exports().set_option(key, value)
+    """Set an option of the virtual device.
+
+    Parameters
+    ----------
+    key : {"threads", "quantum", "seed", "max_instructions", "resident_workgroups"}
+    value : int
+        See docs/virtual-device.md.
+    """
+    exports = runtime.get().virtual_exports()
+    if key not in _OPTIONS:
+        raise ValueError(f"option {key!r} must be one of {_OPTIONS}")
+    exports.set_option(key, value)
 
 
 def counter(name: str) -> int:
@@ -22,3 +50,58 @@ def counter(name: str) -> int:
 def last_report() -> str:
     """What the virtual device knows about the last fault; "" if there was none."""
     return runtime.get().virtual_exports().last_report()
+
+
+def check(
+    *,
+    raise_on: str | None = "error",
+    read_only: Arrays = (),
+    zero_at_end: Arrays = (),
+    suppressions: Suppressions | str | os.PathLike[str] | None = None,
+    max_errors: int = 100,
+    late_loads: bool = True,
+) -> Check:
+    """Check every launch inside a ``with`` block; see docs/checked-mode.md for what is found.
+
+    ``with amdattn.virtual.check() as found: ...`` raises CheckError at its end if a launch had a
+    defect; ``found.findings`` (``errors``, ``counted``, ``advice``) holds everything that was found.
+    Launches of every thread are checked. Slower than unchecked launches by a factor of several.
+
+    Parameters
+    ----------
+    raise_on : {"error", None}
+        None only collects, and keeps a HIP error that a finding explains in ``found.fault``.
+    read_only : sequence or mapping of device arrays
+        No kernel may write to them. The keys of a mapping name them in reports.
+    zero_at_end : sequence or mapping of device arrays
+        Every launch must leave them zero.
+    suppressions : path or Suppressions, optional
+        Findings that are accepted, a .toml or .json file of kernel, pc, kind and reason.
+    max_errors : int
+        A launch with so many different errors is ended; 0: never.
+    late_loads : bool
+        Loads arrive at the last moment that the waits allow. False: some arrive at once.
+
+    Returns
+    -------
+    Check
+        A context manager that gives itself.
+
+    Raises
+    ------
+    CheckError
+        At the end of the block. A HIP error that the findings explain is its cause.
+    BindingError
+        A GPU is bound.
+    RuntimeError
+        A check is running already.
+    """
+    return Check(
+        runtime.get(),
+        raise_on=raise_on,
+        read_only=read_only,
+        zero_at_end=zero_at_end,
+        suppressions=suppressions,
+        max_errors=max_errors,
+        late_loads=late_loads,
+    )

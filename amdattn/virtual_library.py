@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +14,17 @@ from amdattn.errors import BindingError
 ARCHS = ("gfx942",)
 MARKER = "amdattn_vdev_abi"  # exported by the virtual device's library and by no other
 ABI = 1
-OPTIONS = ("threads", "quantum", "seed", "max_instructions")
+# With the values that the library begins with.
+OPTIONS = {
+    "threads": 0,
+    "quantum": 8,
+    "seed": 0,
+    "max_instructions": 2**30,
+    "resident_workgroups": 0,
+    "check": 0,
+    "max_errors": 100,
+    "late_loads": 1,
+}
 
 _LEVEL_3_FLAGS = {"avx2", "fma", "bmi2", "f16c"}
 _CDEF = """
@@ -20,6 +32,10 @@ uint32_t amdattn_vdev_abi(void);
 const char* amdattn_vdev_last_report(void);
 int amdattn_vdev_set_option(const char* key, const char* value);
 uint64_t amdattn_vdev_counter(const char* name);
+int amdattn_vdev_declare(const char* kind, uint64_t address, uint64_t bytes, const char* name);
+const char* amdattn_vdev_take_findings(void);
+const uint8_t* amdattn_vdev_code_object(uint64_t id, uint64_t* bytes);
+const char* amdattn_vdev_listing(uint64_t id, const char* kernel);
 """
 
 
@@ -59,6 +75,15 @@ def _cpu_flags() -> set[str]:
     return set()
 
 
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """A line of a kernel's listing: ELF virtual address, dwords in hexadecimal, assembly text."""
+
+    pc: int
+    encoding: str
+    text: str
+
+
 def _decode(text: Any) -> str:
     return bytes(text).decode("utf-8", "replace")
 
@@ -73,6 +98,7 @@ class Exports:
         self._ffi.cdef(_CDEF)
         # The file is already mapped by hip-python; dlopen of the same file gives the same copy.
         self._lib = cast(Any, self._ffi.dlopen(path))
+        self._options: dict[str, object] = dict(OPTIONS)
         abi = self._lib.amdattn_vdev_abi()
         if abi != ABI:
             raise BindingError(f"{path} has virtual device ABI {abi}; this amdattn needs {ABI}")
@@ -85,10 +111,52 @@ class Exports:
     def set_option(self, key: str, value: object) -> None:
         """Set an option; raises ValueError for an unknown key or a refused value."""
         if key not in OPTIONS:
-            raise ValueError(f"option {key!r} must be one of {OPTIONS}")
+            raise ValueError(f"option {key!r} must be one of {tuple(OPTIONS)}")
         if self._lib.amdattn_vdev_set_option(key.encode(), str(value).encode()) != 1:
             raise ValueError(f"the virtual device refused option {key}={value!r}")
+        self._options[key] = value
+
+    def set_options(self, **values: object) -> dict[str, object]:
+        """Set several options in order; returns what restores them, in the opposite order."""
+        before: dict[str, object] = {}
+        try:
+            for key, value in values.items():
+                before = {key: self._options.get(key), **before}
+                self.set_option(key, value)
+        except ValueError:
+            for key in list(before)[1:]:
+                self.set_option(key, before[key])
+            raise
+        return before
 
     def counter(self, name: str) -> int:
         """A counter since the process began, e.g. "instructions" or "launches"."""
         return int(self._lib.amdattn_vdev_counter(name.encode()))
+
+    # -- checked mode ----------------------------------------------------------------------------
+
+    def declare(self, kind: str, address: int, nbytes: int, name: str) -> None:
+        """Say that device memory is "read_only" or "zero_at_end" for the rest of a check."""
+        if self._lib.amdattn_vdev_declare(kind.encode(), address, nbytes, name.encode()) != 1:
+            raise ValueError(f"{name} cannot be declared {kind}: no check is running")
+
+    def take_findings(self) -> Any:
+        """What was found since the last call, as JSON has it (docs/checked-mode.md)."""
+        return json.loads(_decode(self._ffi.string(self._lib.amdattn_vdev_take_findings())))
+
+    def code_object(self, number: int) -> bytes:
+        """ELF image of a code object, by the number that the findings of this check give it."""
+        size = self._ffi.new("uint64_t*")
+        image = self._lib.amdattn_vdev_code_object(number, size)
+        if image == self._ffi.NULL:
+            raise ValueError(f"code object {number} is not of a launch of this check")
+        return bytes(self._ffi.buffer(image, size[0]))
+
+    def listing(self, number: int, kernel: str) -> list[Instruction]:
+        """Instructions of a kernel of such a code object, in order."""
+        text = self._lib.amdattn_vdev_listing(number, kernel.encode())
+        if text == self._ffi.NULL:
+            raise ValueError(f"code object {number} of this check has no kernel {kernel!r}")
+        lines = _decode(self._ffi.string(text)).splitlines()
+        fields = (line.split("\t") for line in lines)
+        return [Instruction(int(pc), dwords, shown) for pc, dwords, shown in fields]

@@ -308,13 +308,17 @@ class Runtime:
 
     def _load(self, kernel: KernelSpec) -> tuple[Any, Any, bytes]:
         image = kernel.read_code_object()
+        # The runtime keeps pointing at the image of a raw ELF, so it lives as long as the module.
+        return *self.load(image, kernel.symbol), image
+
+    def load(self, image: bytes, symbol: str) -> tuple[Any, Any]:
+        """Load a code object; its kernel `symbol`, and the module. `image` must outlive both."""
         self.enter()
         module = self.check("hipModuleLoadData", self.hip.hipModuleLoadData(image))
         function = self.check(
-            "hipModuleGetFunction", self.hip.hipModuleGetFunction(module, kernel.symbol.encode())
+            "hipModuleGetFunction", self.hip.hipModuleGetFunction(module, symbol.encode())
         )
-        # The runtime keeps pointing at the image of a raw ELF, so it lives as long as the module.
-        return function, module, image
+        return function, module
 
     def kernarg_buffer(self, size: int) -> KernargBuffer:
         """The calling thread's kernarg buffer of `size` bytes."""
@@ -333,10 +337,17 @@ class Runtime:
         workgroup: tuple[int, int, int],
         kernargs: KernargBuffer,
         stream: int,
+        dynamic_lds_bytes: int = 0,
     ) -> None:
         """Launch `function` over `grid` workgroups with the packed block in `kernargs`."""
         status = self.hip.hipModuleLaunchKernel(
-            function, *grid, *workgroup, 0, stream, self._hip_python.null_params, kernargs.extra
+            function,
+            *grid,
+            *workgroup,
+            dynamic_lds_bytes,
+            stream,
+            self._hip_python.null_params,
+            kernargs.extra,
         )
         if status[0]:
             raise self._error("hipModuleLaunchKernel", status[0])

@@ -153,7 +153,7 @@ bool CodeObjectLoader::place_segments() {
                       " bytes of the code object's segments");
   }
   code_->segments_ = *memory;
-  load_base_ = memory->base - first;
+  load_base_ = code_->load_base_ = memory->base - first;
   for (const Elf64_Phdr& segment : image_.segments()) {
     if (segment.p_type != PT_LOAD || segment.p_memsz == 0) continue;
     const auto bytes = image_.contents(segment);
@@ -338,7 +338,10 @@ std::variant<std::shared_ptr<CodeObject>, LoadError> CodeObject::load(std::span<
   }
   const auto elf_image = elf::Image::parse(image, error);
   if (!elf_image) return LoadError{true, error};
-  return CodeObjectLoader(*elf_image, arch, memory).load();
+  auto loaded = CodeObjectLoader(*elf_image, arch, memory).load();
+  if (auto* code = std::get_if<std::shared_ptr<CodeObject>>(&loaded))
+    (*code)->image_.assign(image.begin(), image.end());
+  return loaded;
 }
 
 CodeObject::~CodeObject() {
@@ -359,6 +362,15 @@ std::string CodeObject::describe(u64 address) const {
   if (above == functions_.begin()) return "code object+" + hex(address - segments_.base);
   const Symbol& symbol = *std::prev(above);
   return symbol.name + "+" + hex(address - symbol.address);
+}
+
+std::pair<u64, u64> CodeObject::function_around(u64 address) const {
+  const u64 end = text_address_ + 4 * text_.size();
+  const auto above =
+      std::upper_bound(functions_.begin(), functions_.end(), address,
+                       [](u64 value, const Symbol& symbol) { return value < symbol.address; });
+  if (above == functions_.begin() || address >= end) return {0, 0};
+  return {std::prev(above)->address, above == functions_.end() ? end : above->address};
 }
 
 }  // namespace vdev

@@ -129,6 +129,13 @@ class CodeObject {
   std::span<const u32> text() const { return text_; }
   // The nearest function symbol at or below a device address, for reports ("kernel+0x1c4").
   std::string describe(u64 address) const;
+  // Device addresses [first, last) of the function that holds `address`, up to the next function;
+  // empty where there is none.
+  std::pair<u64, u64> function_around(u64 address) const;
+  // Device address minus virtual address in the ELF image.
+  u64 load_base() const { return load_base_; }
+  // The ELF image as it was loaded.
+  const std::vector<u8>& image() const { return image_; }
 
   // Filled by the interpreter, by the kernels' numbers of VGPRs and AGPRs.
   std::map<std::pair<u32, u32>, std::shared_ptr<const DecodedCode>> decoded;
@@ -145,6 +152,8 @@ class CodeObject {
 
   Memory& memory_;
   Allocation segments_;  // all of them, at their distances in the image
+  std::vector<u8> image_;
+  u64 load_base_ = 0;
   std::string arch_;
   std::vector<Kernel> kernels_;
   std::vector<GlobalVariable> globals_;

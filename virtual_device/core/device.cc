@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <list>
 #include <mutex>
+#include <numeric>
 #include <thread>
 
 #include "core/apertures.h"
@@ -12,6 +13,15 @@
 #include "core/worker.h"
 
 namespace vdev {
+
+u64 LaunchState::workgroup_at(u64 position) const {
+  if (!observer || !options.seed) return position;
+  const u64 window = position / resident_limit;
+  const u64 size = std::min(resident_limit, num_workgroups - window * resident_limit);
+  u64 step = (options.seed * 0x9e3779b97f4a7c15 >> 33) % size + 1;
+  while (std::gcd(step, size) != 1) ++step;
+  return window * resident_limit + (position % resident_limit * step + options.seed) % size;
+}
 
 void LaunchState::fault(FaultKind kind, std::string report) {
   std::lock_guard lock(mutex);
@@ -200,6 +210,8 @@ LaunchResult Device::execute(const Launch& launch) {
   state->waves_per_workgroup = (lanes + kLanes - 1) / kLanes;
   state->num_workgroups = launch.num_workgroups.count();
   state->resident_limit = u64{per_cu} * limits_.num_cus;
+  if (options_.resident_workgroups)
+    state->resident_limit = std::min(state->resident_limit, options_.resident_workgroups);
 
   const auto segment = memory_.allocate(segment_bytes(kernel), MemoryKind::kDevice);
   if (!segment) return {FaultKind::kResources, "no device memory for the kernarg segment"};
@@ -212,7 +224,9 @@ LaunchResult Device::execute(const Launch& launch) {
   write_packet(*state, segment->host(segment->base));
 
   counters_.launches.fetch_add(1, std::memory_order_relaxed);
+  if (observer_factory_) state->observer = observer_factory_(*state, observer_context_);
   workers_->run(state);
+  if (state->observer) state->observer->launch_finished(*state);
   memory_.free(segment->base);
   return state->result;
 }

@@ -9,6 +9,7 @@
 
 #include "core/code_object.h"
 #include "core/memory.h"
+#include "core/observer.h"
 #include "core/types.h"
 
 namespace vdev {
@@ -38,6 +39,10 @@ enum class FaultKind : u8 {
   kTrap,
   kResources,
   kAborted,
+  // Bounds of the private segment, of LDS, of the code.
+  kScratchBounds,
+  kLdsBounds,
+  kOutsideCode,
 };
 
 // `report` names kernel, pc, instruction, workgroup, wave, lane and address.
@@ -51,6 +56,7 @@ struct DeviceOptions {
   u32 quantum = 8;                      // instructions of a wave before the next one runs, <= 16
   u64 seed = 0;                         // order of waves and workgroups, register poison
   u64 max_instructions = u64{1} << 30;  // per workgroup without progress, then kRunaway
+  u64 resident_workgroups = 0;          // at a time; 0: as many as the modelled device holds
 };
 
 struct Counters {
@@ -75,6 +81,11 @@ class Device {
   const DeviceLimits& limits() const { return limits_; }
   DeviceOptions& options() { return options_; }  // read at the start of every launch
   Counters& counters() { return counters_; }
+  // Who watches the launches that start from now on; null: nobody.
+  void set_observer(ObserverFactory factory, void* context) {
+    observer_factory_ = factory;
+    observer_context_ = context;
+  }
 
   // Runs a launch to its end. Blocking; callable from several threads at once: workgroups of
   // concurrent launches share the workers. Never throws, never takes the process down.
@@ -87,6 +98,8 @@ class Device {
   DeviceOptions options_;
   Counters counters_;
   Memory memory_;
+  ObserverFactory observer_factory_ = nullptr;
+  void* observer_context_ = nullptr;
   class Workers;
   std::unique_ptr<Workers> workers_;
 };

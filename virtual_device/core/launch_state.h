@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -11,6 +12,7 @@
 
 namespace vdev {
 
+class Observer;
 struct Wave;
 struct Workgroup;
 
@@ -19,6 +21,7 @@ struct LaunchState {
   const DecodedCode& code;
   const Inst* entry = nullptr;
   DeviceOptions options;
+  std::shared_ptr<Observer> observer;  // null: nobody watches
   u32 num_xcds = 8;
   u64 kernarg_address = 0, dispatch_packet_address = 0, queue_address = 0;
   std::vector<u8> kernarg;  // complete, hidden arguments included (for preloading)
@@ -39,6 +42,9 @@ struct LaunchState {
 
   LaunchState(const Launch& l, const DecodedCode& c) : launch(l), code(c) {}
   const Kernel& kernel() const { return *launch.kernel; }
+  // Index of the workgroup that is started as number `position`: the order of the grid or, for
+  // observed launches with a seed, shuffled among those that are resident together.
+  u64 workgroup_at(u64 position) const;
   // Keeps the first fault only.
   void fault(FaultKind kind, std::string report);
 };

@@ -104,6 +104,7 @@ std::optional<Allocation> Memory::allocate(u64 size, MemoryKind kind, u32 flags,
   if (fill == Fill::kPoison) {
     poison(allocation.host(allocation.base), std::min(size, kPoisonBytes));
   }
+  if (observer_) observer_->allocated(allocation, fill);
   return allocation;
 }
 
@@ -119,6 +120,7 @@ bool Memory::free(u64 address) {
   const auto it = live_.find(address);
   if (it == live_.end() || !reserved(address, address)) return false;
   const Allocation allocation = it->second;
+  if (observer_) observer_->freed(allocation);
   const u64 bytes = round_to_page(allocation.size);
   void* host = allocation.host(address);
   madvise(host, bytes, MADV_DONTNEED);
@@ -186,6 +188,13 @@ std::optional<Allocation> Memory::nearest(u64 address) const {
   if (above == live_.end() || below.contains(address, 1)) return below;
   const u64 past_below = address - (below.base + below.size - 1);
   return past_below <= above->first - address ? below : above->second;
+}
+
+std::vector<Allocation> Memory::live() const {
+  std::shared_lock lock(mutex_);
+  std::vector<Allocation> all;
+  for (const auto& [base, allocation] : live_) all.push_back(allocation);
+  return all;
 }
 
 bool Memory::was_freed(u64 address) const {

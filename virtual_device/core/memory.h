@@ -11,7 +11,9 @@
 #include <map>
 #include <optional>
 #include <shared_mutex>
+#include <vector>
 
+#include "core/memory_observer.h"
 #include "core/types.h"
 
 namespace vdev {
@@ -76,6 +78,14 @@ class Memory {
   // Grows with every change of the table: per-worker caches of Allocation are valid for one epoch.
   u64 epoch() const { return epoch_.load(std::memory_order_acquire); }
 
+  // Address range of device memory, and the allocations that exist.
+  u64 device_base() const { return device_.base; }
+  u64 device_bytes() const { return device_.size; }
+  std::vector<Allocation> live() const;
+  // Who watches; null: nobody. Not while another thread uses this Memory.
+  void set_observer(MemoryObserver* observer) { observer_ = observer; }
+  MemoryObserver* observer() const { return observer_; }
+
  private:
   // Reserved address space, handed out next-fit from a cursor that wraps around: a freed range
   // stays unused until the whole range has been walked, so that stale pointers are noticed.
@@ -90,6 +100,7 @@ class Memory {
   Range device_, host_;
   i64 bias_ = 0;  // of device memory
   u64 capacity_ = 0;
+  MemoryObserver* observer_ = nullptr;
   std::atomic<u64> used_{0};
   std::atomic<u64> epoch_{1};
 

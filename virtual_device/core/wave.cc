@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "core/launch_state.h"
+#include "core/observer.h"
 #include "core/worker.h"
 #include "numerics/float_rules_mxcsr.h"
 
@@ -50,7 +51,7 @@ void Workgroup::local_fault(u32 address, u32 bytes, Access access, int lane) {
   char text[160];
   std::snprintf(text, sizeof text, "LDS %s of %u bytes at 0x%x, beyond the %zu bytes allocated",
                 access == Access::kRead ? "read" : "write", bytes, address, lds.size());
-  raise(FaultKind::kIllegalAddress, text, lane, address);
+  raise(FaultKind::kLdsBounds, text, lane, address);
 }
 
 void Workgroup::progress() { launch->progress.fetch_add(1, std::memory_order_relaxed); }
@@ -73,6 +74,7 @@ void Workgroup::release_barrier() {
   for (Wave* wave : waves)
     if (wave->state == WaveState::kAtBarrier) wave->state = WaveState::kRunning;
   waves_at_barrier = 0;
+  if (launch->observer) launch->observer->barrier_released(*this);
 }
 
 }  // namespace vdev

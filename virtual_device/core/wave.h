@@ -75,6 +75,7 @@ struct Wave {
   u32 scratch_bytes = 0;            // per lane
   u64 instructions = 0, mfmas = 0;  // executed
   u64 lanes = ~u64{0};  // lanes that exist (the last wave of a workgroup may be partial)
+  void* shadow = nullptr;  // an observer's state of the wave
 
   // The loop the wave is in, by its head, and passes through it: see Worker::proved_spinning.
   const Inst* loop_target = nullptr;
@@ -117,6 +118,7 @@ struct Workgroup {
   u32 waves_at_barrier = 0, waves_done = 0;
   u64 instructions = 0;  // executed by all waves
   u64 instructions_at_progress = 0, progress_seen = 0, spinning_since_ns = 0;  // watchdog
+  void* shadow = nullptr;  // an observer's state of the workgroup
 
   // Host pointer of [address, address + bytes) in device memory. Throws kIllegalAddress for what
   // no allocation holds, naming the nearest one.

@@ -14,6 +14,7 @@ namespace {
 constexpr u64 kSliceInstructions = 1u << 20;  // of a workgroup before another one may run
 constexpr u32 kLoopsPerSlice = 1024;          // passes through one loop's head: it may be waiting
 constexpr u32 kMaxProofInterval = 1024;       // slices between attempts to prove that it waits
+constexpr u32 kGreedyQuantum = 4096;          // of a wave that an adversarial schedule favours
 constexpr u64 kSpinGraceNs = 1'000'000'000;   // a host thread or another stream may still write
 
 u64 next_random(u64& state) {  // xorshift64*
@@ -78,11 +79,12 @@ bool Worker::start(const std::shared_ptr<LaunchState>& launch) {
     launch->resident.fetch_sub(1);
     return false;
   }
-  const u64 flat = launch->next.fetch_add(1);
-  if (flat >= launch->num_workgroups) {
+  const u64 position = launch->next.fetch_add(1);
+  if (position >= launch->num_workgroups) {
     launch->resident.fetch_sub(1);
     return false;
   }
+  const u64 flat = launch->workgroup_at(position);
   auto resident = std::make_unique<Resident>();
   resident->launch = launch;
   resident->random = launch->options.seed * 0x9e3779b97f4a7c15 ^ (flat + 1) * 0xd1b54a32d192ed03;
@@ -109,6 +111,7 @@ bool Worker::start(const std::shared_ptr<LaunchState>& launch) {
     initialise_wave(*launch, wg, *wave);
     wg.waves.push_back(wave);
   }
+  if (launch->observer) launch->observer->workgroup_started(wg);
   residents_.push_back(std::move(resident));
   return true;
 }
@@ -121,6 +124,7 @@ bool Worker::holds(const LaunchState* launch) const {
 
 void Worker::retire(Resident& resident, bool finished) {
   LaunchState& launch = *resident.launch;
+  if (launch.observer) launch.observer->workgroup_finished(resident.workgroup);
   u64 instructions = 0, mfmas = 0;
   for (Wave* wave : resident.workgroup.waves) {
     instructions += wave->instructions;
@@ -161,11 +165,12 @@ Worker::Slice Worker::run(Resident& resident) {
   Slice result = Slice::kExpired;
   try {
     while (used < kSliceInstructions && !looping && !slept) {
-      const u32 first = options.seed ? static_cast<u32>(next_random(resident.random) % n) : 0;
+      const Turn turn = next_turn(resident);
       for (u32 i = 0; i < n; ++i) {
-        Wave& wave = *wg.waves[first + i < n ? first + i : first + i - n];
+        const u32 at = turn.first + (turn.reverse ? n - 1 - i : i);
+        Wave& wave = *wg.waves[at < n ? at : at - n];
         if (wave.state != WaveState::kRunning) continue;
-        u32 quantum = options.quantum;
+        u32 quantum = turn.quantum;
         if (options.seed) quantum = 1 + static_cast<u32>(next_random(resident.random) % quantum);
         const u64 before = wave.instructions;
         run_wave(wave, quantum);
@@ -183,6 +188,8 @@ Worker::Slice Worker::run(Resident& resident) {
     wg.instructions += used;
     if (result == Slice::kExpired) check_watchdog(resident, looping || slept);
   } catch (const Fault& fault) {
+    if (resident.launch->observer)
+      resident.launch->observer->faulted(*current_, *current_inst_, fault);
     report_fault(resident, fault);
     result = Slice::kFaulted;
   }
@@ -190,9 +197,38 @@ Worker::Slice Worker::run(Resident& resident) {
   return result;
 }
 
+Worker::Turn Worker::next_turn(Resident& resident) const {
+  const DeviceOptions& options = resident.launch->options;
+  if (!options.seed) return {0, options.quantum, false};
+  const u32 n = resident.workgroup.num_waves;
+  const u32 first = static_cast<u32>(next_random(resident.random) % n);
+  if (!resident.launch->observer) return {first, options.quantum, false};
+  // Adversaries: at random, the first wave as far as it gets, the last one, all in lockstep.
+  switch (options.seed % 4) {
+    case 0:
+      return {0, kGreedyQuantum, false};
+    case 2:
+      return {0, kGreedyQuantum, true};
+    case 3:
+      return {first, 1, false};
+    default:
+      return {first, options.quantum, false};
+  }
+}
+
 void Worker::run_wave(Wave& wave, u32 quantum) {
   if (wave.mxcsr != mxcsr_) _mm_setcsr(mxcsr_ = wave.mxcsr);
   current_ = &wave;
+  u32 executed = 0;
+  if (Observer* observer = wave.workgroup->launch->observer.get())
+    execute_observed(*observer, wave, quantum, executed);
+  else
+    execute(wave, quantum, executed);
+  wave.instructions += executed;
+  if (wave.mxcsr != mxcsr_) _mm_setcsr(mxcsr_ = wave.mxcsr);  // s_setreg changed MODE
+}
+
+void Worker::execute(Wave& wave, u32 quantum, u32& executed) {
   u32 i = 0;
   for (; i < quantum && wave.state == WaveState::kRunning && !wave.sleeping; ++i) {
     const Inst& inst = *wave.ip;
@@ -203,8 +239,21 @@ void Worker::run_wave(Wave& wave, u32 quantum) {
     else
       inst.exec(wave, inst);
   }
-  wave.instructions += i;
-  if (wave.mxcsr != mxcsr_) _mm_setcsr(mxcsr_ = wave.mxcsr);  // s_setreg changed MODE
+  executed = i;
+}
+
+void Worker::execute_observed(Observer& observer, Wave& wave, u32 quantum, u32& executed) {
+  for (; executed < quantum && wave.state == WaveState::kRunning && !wave.sleeping; ++executed) {
+    const Inst& inst = *wave.ip;
+    current_inst_ = &inst;
+    if (inst.row) observer.before(wave, inst);
+    wave.ip = &inst + inst.size;
+    if (wave.special) [[unlikely]]
+      step_special(wave, inst);
+    else
+      inst.exec(wave, inst);
+    observer.after(wave, inst);
+  }
 }
 
 // MODE.GPR_IDX_EN: M0[7:0] is added to the vector register numbers that M0[15:12] selects (src0,
@@ -310,7 +359,10 @@ void Worker::report_fault(Resident& resident, const Fault& fault) {
                                            "runaway kernel",
                                            "trap",
                                            "not enough resources",
-                                           "aborted"};
+                                           "aborted",
+                                           "scratch out of bounds",
+                                           "LDS out of bounds",
+                                           "outside the code"};
   LaunchState& launch = *resident.launch;
   const Workgroup& wg = resident.workgroup;
   const u64 pc = launch.code.pc(current_inst_);

@@ -38,6 +38,14 @@ struct Worker {
   Slice run(Resident& resident);
   // Runs one wave for up to `quantum` instructions.
   void run_wave(Wave& wave, u32 quantum);
+  void execute(Wave& wave, u32 quantum, u32& executed);
+  void execute_observed(Observer& observer, Wave& wave, u32 quantum, u32& executed);
+  // The order of waves in a turn, and how long each may run: see run().
+  struct Turn {
+    u32 first = 0, quantum = 8;
+    bool reverse = false;
+  };
+  Turn next_turn(Resident& resident) const;
   void report_fault(Resident& resident, const Fault& fault);
   void retire(Resident& resident, bool finished);
   bool proved_spinning(Resident& resident);

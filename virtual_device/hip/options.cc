@@ -21,6 +21,14 @@ bool set_option(Runtime& runtime, std::string_view key, u64 value) {
     options.seed = value;
   } else if (key == "max_instructions" && value >= 1) {
     options.max_instructions = value;
+  } else if (key == "resident_workgroups") {
+    options.resident_workgroups = value;
+  } else if (key == "check" && value <= 1) {
+    runtime.set_checking(value == 1);
+  } else if (key == "max_errors" && value <= ~u32{0}) {
+    runtime.check_options.max_errors = static_cast<u32>(value);
+  } else if (key == "late_loads" && value <= 1) {
+    runtime.check_options.late_loads = value == 1;
   } else {
     return false;
   }
@@ -46,6 +54,13 @@ bool get_counter(Runtime& runtime, std::string_view name, u64& value) {
 }
 
 }  // namespace
+
+void Runtime::set_checking(bool on) {
+  if (on == checking) return;
+  checking = on;
+  if (on) checks = std::make_unique<CheckSession>(device.memory(), check_options);
+  device.set_observer(on ? &CheckSession::observe : nullptr, checks.get());
+}
 
 // Grows when one of the functions below changes its meaning.
 VDEV_EXPORT uint32_t amdattn_vdev_abi() { return kAbiVersion; }

@@ -28,6 +28,9 @@ hipError_t error_of(FaultKind fault) {
     case FaultKind::kNone:
       return hipSuccess;
     case FaultKind::kIllegalAddress:
+    case FaultKind::kScratchBounds:
+    case FaultKind::kLdsBounds:
+    case FaultKind::kOutsideCode:
       return hipErrorIllegalAddress;
     case FaultKind::kDeadlock:
     case FaultKind::kRunaway:

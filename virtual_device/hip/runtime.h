@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "check/session.h"
 #include "core/device.h"
 #include "hip/handle_table.h"
 #include "hip/objects.h"
@@ -77,6 +78,13 @@ class Runtime {
   std::map<u64, PoolBlock> pool_blocks;  // by address, under pool_mutex
   // Frees an allocation of any origin; false when `address` is not the base of one.
   bool release(u64 address);
+
+  // ---- checked mode (options.cc, check_api.cc) -----------------------------------------------
+  void set_checking(bool on);
+  CheckOptions check_options;
+  // The present session, or the last one: its findings outlive it.
+  std::unique_ptr<CheckSession> checks;
+  bool checking = false;
 
   // ---- reports -------------------------------------------------------------------------------
   void set_report(std::string text);

@@ -73,6 +73,10 @@ void check_direction(const Runtime& runtime, const Side& side, bool says_device)
   }
 }
 
+StridedRange strided(const Side& side, u64 row_bytes, u64 height, u64 depth) {
+  return {side.address, row_bytes, height, depth, side.pitch, side.slice};
+}
+
 }  // namespace
 
 u64 read_safely(void* dst, const void* src, u64 bytes) {
@@ -169,6 +173,16 @@ LaunchResult run_copy(Runtime& runtime, const CopyCommand& copy) {
                    src + z * copy.src.slice + y * copy.src.pitch, copy.width);
     }
   }
+  if (MemoryObserver* observer = memory.observer()) {
+    const StridedRange to = strided(copy.dst, copy.width, copy.height, copy.depth);
+    const StridedRange from = strided(copy.src, copy.width, copy.height, copy.depth);
+    if (copy.dst.device && copy.src.device)
+      observer->host_copied(to, from);
+    else if (copy.dst.device)
+      observer->host_wrote(to);
+    else if (copy.src.device)
+      observer->host_read(from);
+  }
   return {};
 }
 
@@ -194,6 +208,8 @@ LaunchResult run_fill(Runtime& runtime, const FillCommand& fill) {
       }
     }
   }
+  if (MemoryObserver* observer = memory.observer())
+    observer->host_wrote(strided(fill.dst, row_bytes, fill.height, fill.depth));
   return {};
 }
 

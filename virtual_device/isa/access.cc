@@ -21,7 +21,7 @@ void check_scratch(const Wave& w, u64 offset, u32 bytes, const char* verb, int l
   std::snprintf(text, sizeof text,
                 "scratch %s of %u bytes at offset 0x%llx, beyond the %u bytes per lane", verb,
                 bytes, static_cast<unsigned long long>(offset), w.scratch_bytes);
-  raise(FaultKind::kIllegalAddress, text, lane, offset);
+  raise(FaultKind::kScratchBounds, text, lane, offset);
 }
 
 // Calls copy(address within the wave's scratch, position within the datum, bytes) for each dword

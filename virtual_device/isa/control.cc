@@ -15,7 +15,7 @@ const DecodedCode& code_of(const Wave& w) { return w.workgroup->launch->code; }
 void jump(Wave& w, u64 pc) {
   const Inst* target = code_of(w).at(pc);
   if (!target)
-    raise(FaultKind::kIllegalAddress, "jump to an address that is not in the code object", -1, pc);
+    raise(FaultKind::kOutsideCode, "jump to an address that is not in the code object", -1, pc);
   if (target < w.ip)
     w.jump_back(target);
   else
@@ -28,7 +28,7 @@ void branch_if(Wave& w, const Inst& in, bool taken) {
   const Inst* target = w.ip + in.imm;
   const std::vector<Inst>& insts = code_of(w).insts;
   if (target < insts.data() || target >= insts.data() + insts.size())
-    raise(FaultKind::kIllegalAddress, "branch leaves the code object");
+    raise(FaultKind::kOutsideCode, "branch leaves the code object");
   if (in.imm < 0)
     w.jump_back(target);
   else

@@ -1,62 +1,36 @@
-"""The amdattn command."""
+"""Commands that run and explain the package's operations."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import platform
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from rich.text import Text
 
 import amdattn
+from amdattn.cli.output import (
+    AsJson,
+    Batch,
+    HeadDim,
+    HeadsKv,
+    HeadsQ,
+    Layout,
+    Scale,
+    SeqlenKv,
+    SeqlenQ,
+    print_facts,
+    print_json,
+    spinner,
+    stderr,
+    stdout,
+)
 from amdattn.errors import AmdattnError
 
-app = typer.Typer(
-    help="Precompiled attention kernels for AMD Instinct, on a GPU or on the virtual device.",
-    no_args_is_help=True,
-    add_completion=False,
-)
-_out = Console()
-_err = Console(stderr=True)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
-Batch = Annotated[int, typer.Option("-b", "--batch")]
-SeqlenQ = Annotated[int, typer.Option("--seqlen-q", "-q")]
-SeqlenKv = Annotated[int, typer.Option("--seqlen-kv", "-k", help="0: as seqlen-q.")]
-HeadsQ = Annotated[int, typer.Option("--heads-q")]
-HeadsKv = Annotated[int, typer.Option("--heads-kv", help="0: as heads-q.")]
-HeadDim = Annotated[int, typer.Option("--head-dim", "-d")]
-Layout = Annotated[str, typer.Option(help="bshd or bhsd.")]
-Scale = Annotated[float | None, typer.Option(help="softmax_scale; default 1/sqrt(head_dim).")]
-
-
-def main() -> None:
-    """Entry point: errors of the package become one line and exit code 2."""
-    try:
-        app()
-    except (AmdattnError, ValueError, TypeError, OSError) as error:
-        _err.print(f"[bold red]{type(error).__name__}[/]: ", end="")
-        _err.print(str(error), markup=False, highlight=False)
-        sys.exit(2)
-
-
-@app.command()
 def info(as_json: AsJson = False) -> None:
     """Which device is bound, why, from which file; and the shipped kernels."""
     failure = ""
@@ -80,20 +54,19 @@ def info(as_json: AsJson = False) -> None:
     ]
     versions = {"amdattn": amdattn.__version__, "python": platform.python_version()}
     if as_json:
-        _print_json({"versions": versions, "device": device, "error": failure, "kernels": kernels})
+        print_json({"versions": versions, "device": device, "error": failure, "kernels": kernels})
     else:
-        _print_facts("amdattn", {**versions, **device})
+        print_facts("amdattn", {**versions, **device})
         table = Table("kernel", "tiles q x kv", "VGPR + AGPR", "sha256")
         for row in kernels:
             shown = ("name", "tiles", "vgpr + agpr")
             table.add_row(*(str(row[key]) for key in shown), str(row["sha256"])[:8])
-        _out.print(table)
+        stdout.print(table)
     if failure:
-        _err.print(failure, style="red", markup=False)
+        stderr.print(failure, style="red", markup=False)
         raise typer.Exit(1)
 
 
-@app.command()
 def demo(
     batch: Batch = 1,
     seqlen_q: SeqlenQ = 300,
@@ -117,7 +90,7 @@ def demo(
         case.head_dim,
         device=amdattn.device_props(),
     )
-    with _spinner(f"attention {case}", quiet=as_json):
+    with spinner(f"attention {case}", quiet=as_json):
         result = selftest.run_case(case, seed)
     facts = {
         "problem": str(case),
@@ -130,14 +103,13 @@ def demo(
         "wall time": f"{result.seconds:.3f} s with copies, {runtime.get().measured_on}",
     }
     if as_json:
-        _print_json(facts)
+        print_json(facts)
     else:
-        _print_facts("demo", facts)
+        print_facts("demo", facts)
     if not result.ok:
         raise typer.Exit(1)
 
 
-@app.command()
 def run(
     q: Annotated[Path, typer.Option("--q", help=".npy, (batch, seqlen, heads, head_dim)")],
     k: Annotated[Path, typer.Option("--k")],
@@ -158,7 +130,7 @@ def run(
 
     q_array, k_array, v_array = (_load_bfloat16(path, cast) for path in (q, k, v))
     start = time.perf_counter()
-    with _spinner(f"attention on {q.name}, {k.name}, {v.name}", quiet=as_json):
+    with spinner(f"attention on {q.name}, {k.name}, {v.name}", quiet=as_json):
         result, result_lse = amdattn.flash_attn_func(
             q_array, k_array, v_array, softmax_scale=scale, layout=layout, return_lse=True
         )
@@ -172,12 +144,11 @@ def run(
         "wall time": f"{seconds:.3f} s with copies, {runtime.get().measured_on}",
     }
     if as_json:
-        _print_json(facts)
+        print_json(facts)
     else:
-        _print_facts("run", facts)
+        print_facts("run", facts)
 
 
-@app.command()
 def selftest(seed: int = 0, as_json: AsJson = False) -> None:
     """Odd sizes against the float64 reference, on the bound device. Exit code 1 on a failure."""
     from amdattn import runtime
@@ -193,7 +164,7 @@ def selftest(seed: int = 0, as_json: AsJson = False) -> None:
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        console=_err,
+        console=stderr,
         disable=as_json,
         transient=True,
     )
@@ -215,10 +186,10 @@ def selftest(seed: int = 0, as_json: AsJson = False) -> None:
             table.add_row(*row.values(), style=None if result.ok else "red")
     failed = sum(not row["ok"] for row in rows)
     if as_json:
-        _print_json({"device": runtime.get().title, "failed": failed, "cases": rows})
+        print_json({"device": runtime.get().title, "failed": failed, "cases": rows})
     else:
-        _out.print(table)
-        _out.print(
+        stdout.print(table)
+        stdout.print(
             f"{len(rows) - failed} of {len(rows)} cases hold on {runtime.get().title}; "
             f"wall time with copies, {runtime.get().measured_on}"
         )
@@ -226,7 +197,6 @@ def selftest(seed: int = 0, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-@app.command()
 def explain(
     batch: Batch = 1,
     seqlen_q: SeqlenQ = 4096,
@@ -252,9 +222,9 @@ def explain(
         device=amdattn.device_props() if device == "bound" else device,
     )
     if as_json:
-        _print_json(dict(plan.as_dict()))
+        print_json(dict(plan.as_dict()))
     else:
-        _print_facts("plan", plan.as_dict())
+        print_facts("plan", plan.as_dict())
 
 
 def _device_facts() -> dict[str, str]:
@@ -288,34 +258,3 @@ def _load_bfloat16(path: Path, cast: bool) -> Any:
         return array.astype(ml_dtypes.bfloat16)
     hint = "; --cast rounds it to bfloat16" if array.dtype == np.float32 else ""
     raise ValueError(f"{path} holds {array.dtype}, not bfloat16{hint}")
-
-
-@contextlib.contextmanager
-def _spinner(text: str, quiet: bool) -> Iterator[None]:
-    with Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        console=_err,
-        transient=True,
-        disable=quiet,
-    ) as progress:
-        progress.add_task(text, total=None)
-        yield
-
-
-def _print_facts(title: str, facts: Any) -> None:
-    table = Table(title=title, show_header=False, title_justify="left")
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for key, value in facts.items():
-        table.add_row(str(key), Text(str(value)))
-    _out.print(table)
-
-
-def _print_json(document: Any) -> None:
-    sys.stdout.write(json.dumps(document, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,212 @@
+"""Findings of checked mode, and the log that gathers them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+ERROR, COUNTED, ADVICE = "error", "counted", "advice"
+SEVERITIES = (ERROR, COUNTED, ADVICE)
+
+# The names of virtual_device/check/finding.h, in its order, and "order", which is found by comparing
+# the outputs of several schedules.
+KINDS = (
+    *("use_before_wait", "overwrite_before_wait", "over_wait", "hazard", "lds_race"),
+    *("global_race", "stale_read", "illegal_address", "use_after_free", "misaligned"),
+    *("range_swallowed", "uninitialised_store", "uninitialised_address", "uninitialised_branch"),
+    *("unwritten_output", "read_only_write", "kernarg_overread", "barrier_mismatch"),
+    *("no_active_lane", "runaway", "deadlock", "dirty_memory", "scratch_bounds", "lds_bounds"),
+    *("outside_kernel", "illegal_instruction", "trap", "unchecked", "order"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One defect (or advice) with the place where it was first seen.
+
+    Attributes
+    ----------
+    kind : str
+        One of KINDS.
+    severity : {"error", "counted", "advice"}
+        "counted" is legitimate and worth a number.
+    message : str
+        One line.
+    kernel : str
+        "" for a finding of a host call, such as a copy of bytes that nothing wrote.
+    pc, offset : int or None
+        Of the instruction: its ELF virtual address as a disassembler prints it, and the distance
+        from the kernel's entry. None for a host call.
+    text : str
+        The instruction, disassembled.
+    producer_pc, producer_text
+        The load, write or barrier that it conflicts with, if there is one.
+    workgroup, wave, lane
+        Where it happened first; lane -1: not of one lane.
+    where : str
+        Register or address: "v12", "s[4:5]", "lds 0x40", "0x7f0000001000".
+    count : int
+        Times it was seen.
+    source, producer_source : str or None
+        "file:line" where the code object has debug info.
+    code_object : str or None
+        The first 16 digits of the sha256 of the code object's image.
+    """
+
+    kind: str
+    severity: str
+    message: str
+    kernel: str = ""
+    pc: int | None = None
+    offset: int | None = None
+    text: str = ""
+    producer_pc: int | None = None
+    producer_text: str = ""
+    workgroup: tuple[int, int, int] = (0, 0, 0)
+    wave: int = 0
+    lane: int = -1
+    where: str = ""
+    count: int = 1
+    source: str | None = None
+    producer_source: str | None = None
+    code_object: str | None = None
+
+    @property
+    def place(self) -> str:
+        """Kernel and instruction in one line; "host call" without a kernel."""
+        if not self.kernel:
+            return "host call"
+        if self.pc is None:
+            return f"kernel {self.kernel}"
+        offset = "" if self.offset is None else f" (+{self.offset:#x})"
+        return f"kernel {self.kernel} at {self.pc:#x}{offset}: {self.text}"
+
+    @property
+    def seen_by(self) -> str:
+        """Workgroup, wave, lane and register or address; "" for a host call without address."""
+        if not self.kernel or self.kind == "order":
+            return self.where
+        lane = "" if self.lane < 0 else f", lane {self.lane}"
+        where = f": {self.where}" if self.where else ""
+        return f"workgroup {self.workgroup}, wave {self.wave}{lane}{where}"
+
+    @property
+    def producer(self) -> str:
+        """The producer's pc, instruction and source line in one line; "" without one."""
+        if self.producer_pc is None:
+            return ""
+        source = f" [{self.producer_source}]" if self.producer_source else ""
+        return f"{self.producer_pc:#x}: {self.producer_text}{source}"
+
+    def __str__(self) -> str:
+        rows = (
+            ("", self.message),
+            ("source", self.source),
+            ("by", self.seen_by),
+            ("producer", self.producer),
+            ("seen", f"{self.count} times" if self.count > 1 else ""),
+        )
+        lines = [f"{self.kind}: {self.place}"]
+        lines += [
+            f"    {key:<10}{value}" if key else f"    {value}" for key, value in rows if value
+        ]
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The attributes as JSON has them."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedLaunch:
+    """A launch that was checked."""
+
+    kernel: str
+    code_object: str
+    grid: tuple[int, int, int]
+    workgroup_size: tuple[int, int, int]
+
+
+_TRIPLES = ("workgroup", "grid", "workgroup_size")
+
+
+def _from_json(cls: Any, record: Mapping[str, Any]) -> Any:
+    """Build a dataclass from what the library wrote; it has every field, and no other."""
+    values = {k: tuple(v) if k in _TRIPLES else v for k, v in record.items()}
+    return cls(**values)
+
+
+def read_findings(
+    document: Mapping[str, Any], identify: Callable[[int], str]
+) -> tuple[list[CheckedLaunch], list[Finding]]:
+    """Read what `amdattn_vdev_take_findings` returns.
+
+    Parameters
+    ----------
+    identify : callable
+        Gives `Finding.code_object` for the library's number of a code object.
+    """
+    launches: list[CheckedLaunch] = []
+    found: list[Finding] = []
+    for entry in document["launches"]:
+        facts = {key: value for key, value in entry.items() if key != "findings"}
+        facts["code_object"] = identify(entry["code_object"])
+        launches.append(_from_json(CheckedLaunch, facts))
+        place = {key: facts[key] for key in ("kernel", "code_object")}
+        found.extend(_from_json(Finding, {**record, **place}) for record in entry["findings"])
+    found.extend(_from_json(Finding, record) for record in document["host_findings"])
+    return launches, found
+
+
+class FindingLog:
+    """Findings of any number of launches; the same defect of several launches is one of them.
+
+    Attributes
+    ----------
+    launches : dict of CheckedLaunch to int
+        How often each was launched.
+    """
+
+    def __init__(self) -> None:
+        self.launches: dict[CheckedLaunch, int] = {}
+        self._merged: dict[object, Finding] = {}
+
+    def add(self, launches: Iterable[CheckedLaunch], findings: Iterable[Finding]) -> None:
+        """Add what one `take_findings` gave, or findings of one's own."""
+        for launch in launches:
+            self.launches[launch] = self.launches.get(launch, 0) + 1
+        for finding in findings:
+            key = (
+                (finding.kind, finding.kernel, finding.code_object, finding.pc)
+                + (finding.producer_pc,)
+                + ((finding.message, finding.where) if finding.pc is None else ())
+            )
+            known = self._merged.get(key)
+            self._merged[key] = (
+                dataclasses.replace(known, count=known.count + finding.count) if known else finding
+            )
+
+    def merge(self, other: FindingLog) -> None:
+        """Add everything of another log."""
+        self.add((), other)
+        for launch, times in other.launches.items():
+            self.launches[launch] = self.launches.get(launch, 0) + times
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(sorted(self._merged.values(), key=_reading_order))
+
+    @property
+    def num_launches(self) -> int:
+        """Launches that were checked."""
+        return sum(self.launches.values())
+
+    def kernels(self) -> list[tuple[str, str]]:
+        """(code object, kernel) of every kernel that was launched, in order."""
+        return list(dict.fromkeys((launch.code_object, launch.kernel) for launch in self.launches))
+
+
+def _reading_order(finding: Finding) -> tuple[object, ...]:
+    severity = SEVERITIES.index(finding.severity)
+    return (severity, finding.kernel, finding.code_object or "", finding.pc or 0, finding.kind)

@@ -1,0 +1,192 @@
+"""Data-flow analysis of s_waitcnt: what is still pending where a wave uses it.
+
+Independent of the virtual device's checker: static, over all paths, from the text of the
+instructions. For every point of a kernel it holds which memory operations may be pending and the
+least number of younger ones that must then be pending as well, by counter:
+
+  vmcnt    loads, stores and atomics complete in order (FLAT does not)
+  lgkmcnt  LDS operations complete in order among themselves, scalar loads in any order
+
+An operation is complete behind a wait for at most as many as its younger ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from amdattn.checking import mutate_registers as regs
+from amdattn.checking.mutate_code import Instruction, KernelCode
+
+# Field: (shift, bits) pairs of the immediate, low bits first.
+FIELDS = {"vmcnt": ((0, 4), (14, 2)), "expcnt": ((4, 3),), "lgkmcnt": ((8, 4),)}
+MAXIMUM = {name: (1 << sum(bits for _, bits in parts)) - 1 for name, parts in FIELDS.items()}
+
+# (address, counter) of a pending operation -> least number of younger pending ones.
+State = dict[tuple[int, str], int]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TooEarly:
+    """Something uses what a pending operation has not delivered."""
+
+    consumer: int
+    producer: int
+    why: str
+
+
+def counts(word: int) -> dict[str, int]:
+    """Fields of an s_waitcnt."""
+    values = {}
+    for name, parts in FIELDS.items():
+        value = position = 0
+        for shift, bits in parts:
+            value |= (word >> shift & (1 << bits) - 1) << position
+            position += bits
+        values[name] = value
+    return values
+
+
+def with_count(word: int, field: str, value: int) -> int:
+    """The s_waitcnt with another value in one field."""
+    for shift, bits in FIELDS[field]:
+        mask = (1 << bits) - 1
+        word = word & ~(mask << shift) | (value & mask) << shift
+        value >>= bits
+    return word
+
+
+def counters(inst: Instruction) -> tuple[str, ...]:
+    """Counters that an instruction increments."""
+    if regs.is_flat(inst):
+        return ("vmcnt", "lgkmcnt")
+    if regs.is_vmem(inst):
+        return () if inst.mnemonic.startswith("buffer_inv") else ("vmcnt",)
+    if regs.is_ds(inst) or regs.is_smem(inst) or inst.mnemonic.startswith("s_sendmsg"):
+        return ("lgkmcnt",)
+    return ()
+
+
+def _in_order(inst: Instruction, counter: str) -> bool:
+    if counter == "vmcnt":
+        return not regs.is_flat(inst)
+    return regs.is_ds(inst)
+
+
+def _stores(inst: Instruction) -> bool:
+    return regs.is_store(inst) or regs.is_atomic(inst)
+
+
+class WaitAnalysis:
+    """What is used too early in a kernel, whatever path is taken."""
+
+    def __init__(self, code: KernelCode) -> None:
+        self._code = code
+        self._blocks = code.blocks()
+
+    def too_early(self) -> frozenset[TooEarly]:
+        """Every pair of a pending operation and what does not wait for it."""
+        states: dict[int, State] = {self._code.entry: {}}
+        todo = [self._code.entry]
+        while todo:
+            first = todo.pop()
+            block = self._blocks[first]
+            state = dict(states[first])
+            for inst in block:
+                self._step(inst, state)
+            for following in self._code.successors[block[-1].pc]:
+                if self._merge(states, following, state) and following not in todo:
+                    todo.append(following)
+        found: set[TooEarly] = set()
+        for first, entry_state in states.items():
+            state = dict(entry_state)
+            for inst in self._blocks[first]:
+                found.update(self._check(inst, state))
+                self._step(inst, state)
+        return frozenset(found)
+
+    @staticmethod
+    def _merge(states: dict[int, State], at: int, state: State) -> bool:
+        known = states.get(at)
+        if known is None:
+            states[at] = dict(state)
+            return True
+        changed = False
+        for key, age in state.items():
+            if age < known.get(key, 1 << 30):
+                known[key] = age
+                changed = True
+        return changed
+
+    def _step(self, inst: Instruction, state: State) -> None:
+        if inst.mnemonic == "s_waitcnt":
+            limits = counts(inst.word)
+            for key, age in list(state.items()):
+                if limits[key[1]] <= age:
+                    del state[key]
+            return
+        for counter in counters(inst):
+            if _in_order(inst, counter):
+                for key, age in list(state.items()):
+                    older = self._code.at(key[0])
+                    if key[1] == counter and self._same_queue(older, inst, counter):
+                        if age + 1 > MAXIMUM[counter]:
+                            del state[key]  # issue stalls while the counter is full
+                        else:
+                            state[key] = age + 1
+            state[inst.pc, counter] = 0
+
+    @staticmethod
+    def _same_queue(older: Instruction, younger: Instruction, counter: str) -> bool:
+        return _in_order(older, counter) and _in_order(younger, counter)
+
+    def _check(self, inst: Instruction, state: State) -> Iterator[TooEarly]:
+        if inst.mnemonic == "s_waitcnt":
+            return
+        use = regs.use(inst)
+        for pc in {pc for pc, _ in state}:
+            pending = self._code.at(pc)
+            results = regs.use(pending).writes
+            if results & use.reads:
+                yield TooEarly(inst.pc, pc, "reads a result that is pending")
+            elif results & use.writes and not self._lands_later(pending, inst):
+                yield TooEarly(inst.pc, pc, "overwrites a result that is pending")
+            why = self._order(inst, pending)
+            if why:
+                yield TooEarly(inst.pc, pc, why)
+
+    @staticmethod
+    def _lands_later(pending: Instruction, inst: Instruction) -> bool:
+        """Two loads of one queue: the second result lands behind the first."""
+        return bool(
+            regs.is_vmem(pending)
+            and regs.is_vmem(inst)
+            and not regs.is_flat(pending)
+            and not regs.is_flat(inst)
+        )
+
+    @staticmethod
+    def _order(inst: Instruction, pending: Instruction) -> str:
+        """What else must be complete at `inst`: memory that others are told about, or told of."""
+        written = _stores(pending) or regs.is_lds_dma(pending)
+        if inst.mnemonic == "s_barrier":
+            if regs.is_ds(pending):
+                return "barrier with an LDS operation pending"
+            if written or pending.mnemonic.startswith("buffer_wbl2"):
+                return "barrier with a store pending"
+        if regs.is_ds(inst) and regs.is_lds_dma(pending):
+            return "LDS operation with a load to LDS pending"
+        if regs.is_vmem(inst) and _stores(inst):
+            if pending.mnemonic.startswith("buffer_wbl2"):
+                return "store with a write-back of the cache pending"
+            if regs.is_atomic(inst) and regs.is_ds(pending) and written:
+                return "atomic with an LDS store pending"
+        if inst.mnemonic.startswith("buffer_inv") and regs.is_vmem(pending):
+            if regs.returns_data(pending):
+                return "invalidation with a load pending"
+        return ""
+
+
+def new_violations(before: frozenset[TooEarly], mutated: KernelCode) -> Sequence[TooEarly]:
+    """What the mutated kernel uses too early and the original does not, in order of address."""
+    return sorted(WaitAnalysis(mutated).too_early() - before)

@@ -1,0 +1,77 @@
+"""Checked mode's report on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from amdattn.checking.findings import ADVICE, COUNTED, ERROR, Finding, FindingLog
+from amdattn.checking.listing import Line
+from amdattn.checking.session import suppression_lines
+from amdattn.checking.suppressions import Suppression
+
+_STYLES = {"error": "bold red", "note": "yellow", "producer": "cyan", "source": "dim"}
+
+
+def findings_table(findings: Iterable[Finding]) -> Table:
+    """One row a finding: what it is, where, and how often it was seen."""
+    table = Table(show_lines=True)
+    table.add_column("kind", no_wrap=True)
+    table.add_column("finding", overflow="fold")
+    table.add_column("seen", justify="right", no_wrap=True)
+    for finding in findings:
+        rows = [finding.place, finding.message]
+        rows += [
+            f"{key} {value}"
+            for key, value in (
+                ("source", finding.source),
+                ("by", finding.seen_by),
+                ("producer", finding.producer),
+            )
+            if value
+        ]
+        style = "red" if finding.severity == ERROR else "yellow"
+        table.add_row(Text(finding.kind, style), Text("\n".join(rows)), str(finding.count))
+    return table
+
+
+def verdict(log: FindingLog, findings: Sequence[Finding], num_runs: int) -> Text:
+    """The last line: how much was checked, and what came of it."""
+    errors = sum(finding.severity == ERROR for finding in findings)
+    launches = f"{log.num_launches} launch{'es' * (log.num_launches != 1)}"
+    text = f"{errors or 'no'} finding{'s' * (errors != 1)} in {launches} of {num_runs} runs"
+    hidden = [
+        f"{sum(finding.severity == severity for finding in findings)} {name}"
+        for severity, name in ((ADVICE, "advice"), (COUNTED, "counted"))
+        if any(finding.severity == severity for finding in findings)
+    ]
+    if hidden:
+        text += f"; {', '.join(hidden)} (--advice shows them)"
+    return Text(text, "bold red" if errors else "bold green")
+
+
+def print_report(
+    console: Console,
+    log: FindingLog,
+    findings: Sequence[Finding],
+    suppressed: Mapping[Suppression, int],
+    num_runs: int,
+    advice: bool,
+) -> None:
+    """Table of the findings, what was suppressed and why, and the verdict."""
+    shown = [finding for finding in findings if advice or finding.severity == ERROR]
+    if shown:
+        console.print(findings_table(shown))
+    for line in suppression_lines(suppressed, log):
+        console.print(Text(line, "magenta" if line.startswith("warning") else "yellow"))
+    console.print(verdict(log, findings, num_runs))
+
+
+def print_listing(console: Console, title: str, lines: Iterable[Line]) -> None:
+    """A kernel's annotated disassembly."""
+    text = Group(*(Text(line.text, _STYLES.get(line.role, "")) for line in lines))
+    console.rule(Text(title))
+    console.print(text, soft_wrap=True)

@@ -1,0 +1,305 @@
+"""The `amdattn.virtual.check` context manager: checked mode from its begin to its end."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from amdattn.checking.findings import (
+    ADVICE,
+    COUNTED,
+    ERROR,
+    CheckedLaunch,
+    Finding,
+    FindingLog,
+    read_findings,
+)
+from amdattn.checking.sources import SourceLines
+from amdattn.checking.suppressions import Suppression, Suppressions
+from amdattn.errors import CheckError, HipError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from amdattn.runtime import Runtime
+    from amdattn.virtual_library import Exports, Instruction
+
+Arrays = Sequence[Any] | Mapping[str, Any]
+
+RAISE_ON = ("error", None)
+MAX_RUNS = 4096  # contiguous pieces that one declared array may consist of
+
+_active = threading.Lock()
+
+
+class Check:
+    """Checks every launch of the process while its `with` block runs. See `amdattn.virtual.check`.
+
+    Attributes
+    ----------
+    fault : HipError or None
+        The HIP error that a finding caused and that was not raised, because the findings say more.
+    log : FindingLog
+        Everything found, suppressed or not.
+    """
+
+    def __init__(
+        self,
+        device: Runtime,
+        *,
+        raise_on: str | None,
+        read_only: Arrays,
+        zero_at_end: Arrays,
+        suppressions: Suppressions | str | os.PathLike[str] | None,
+        max_errors: int,
+        late_loads: bool,
+    ) -> None:
+        if raise_on not in RAISE_ON:
+            raise ValueError(f"raise_on={raise_on!r} must be one of {RAISE_ON}")
+        if isinstance(max_errors, bool) or not isinstance(max_errors, int):
+            raise TypeError(f"max_errors={max_errors!r} must be an int")
+        if max_errors < 0:
+            raise ValueError(f"max_errors={max_errors} must be >= 0 (0 means no limit)")
+        self.fault: HipError | None = None
+        self._device = device
+        self._exports: Exports = device.virtual_exports()
+        self._raise_on = raise_on
+        self._declared: dict[str, Arrays] = {"read_only": read_only, "zero_at_end": zero_at_end}
+        self._suppressions = Suppressions.of(suppressions)
+        self._options = {"max_errors": max_errors, "late_loads": int(late_loads)}
+        self.log = FindingLog()
+        self._numbers: dict[str, int] = {}  # the library's, of this check
+        self._images: dict[str, bytes] = {}
+        self._sources: dict[str, SourceLines] = {}
+
+    # -- the block -------------------------------------------------------------------------------
+
+    def __enter__(self) -> Check:
+        if not _active.acquire(blocking=False):
+            raise RuntimeError("a check is running already; checks cannot be nested")
+        try:
+            self._synchronize()  # an earlier launch's error is not this block's
+            self._restore = self._exports.set_options(**self._options, check=1)
+            try:
+                self.declare(**self._declared)
+            except BaseException:
+                self._exports.set_options(**self._restore)
+                raise
+        except BaseException:
+            _active.release()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        try:
+            self._end_launches()
+            self.collect()
+        finally:
+            self._exports.set_options(**self._restore)
+            _active.release()
+        if isinstance(error, HipError):
+            self.fault = error
+        elif error is not None:  # the block's own failure, which the findings may explain
+            if self.errors and hasattr(error, "add_note"):  # since Python 3.11
+                error.add_note(
+                    str(CheckError(self.errors, suppression_lines(self.suppressed, self.log)))
+                )
+            return False
+        if not self.errors:
+            if self.fault is not None and error is None:
+                raise self.fault
+            return False
+        if self._raise_on == ERROR:
+            raise CheckError(
+                self.errors, suppression_lines(self.suppressed, self.log)
+            ) from self.fault
+        return True
+
+    def _end_launches(self) -> None:
+        try:
+            self._synchronize()
+        except HipError as fault:
+            self.fault = fault
+
+    def _synchronize(self) -> None:
+        device = self._device
+        device.check("hipDeviceSynchronize", device.hip.hipDeviceSynchronize())
+
+    def declare(self, *, read_only: Arrays = (), zero_at_end: Arrays = ()) -> None:
+        """Say what holds of device arrays from here to the end of the block.
+
+        Parameters
+        ----------
+        read_only : sequence or mapping of arrays
+            No kernel may write to them. The keys of a mapping name them in reports.
+        zero_at_end : sequence or mapping of arrays
+            Every launch must leave them zero: semaphores, workspace that is used again.
+
+        Raises
+        ------
+        ValueError, TypeError
+            An array is not in device memory, or scattered over too many pieces.
+        """
+        for kind, arrays in (("read_only", read_only), ("zero_at_end", zero_at_end)):
+            for name, array in _named(kind, arrays):
+                for address, nbytes in _runs(name, array):
+                    self._exports.declare(kind, address, nbytes, name)
+
+    def collect(self) -> None:
+        """Wait for the device and take in what was found so far; the end of the block does so."""
+        self._device.hip.hipDeviceSynchronize()  # its error stays for whoever asks next
+        launches, findings = read_findings(self._exports.take_findings(), self._identify)
+        self.log.add(launches, map(self._with_source, findings))
+
+    # -- what was found --------------------------------------------------------------------------
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Everything found and not suppressed: errors first, then by place."""
+        return self._suppressions.split(self.log)[0]
+
+    @property
+    def errors(self) -> list[Finding]:
+        """Defects."""
+        return [finding for finding in self.findings if finding.severity == ERROR]
+
+    @property
+    def counted(self) -> list[Finding]:
+        """What is legitimate and worth a number, such as lanes that a range check dropped."""
+        return [finding for finding in self.findings if finding.severity == COUNTED]
+
+    @property
+    def advice(self) -> list[Finding]:
+        """What could be better, such as waits that are stronger than needed."""
+        return [finding for finding in self.findings if finding.severity == ADVICE]
+
+    @property
+    def launches(self) -> dict[CheckedLaunch, int]:
+        """Every launch that was checked, and how often it was made."""
+        return dict(self.log.launches)
+
+    @property
+    def suppressed(self) -> dict[Suppression, int]:
+        """How often each suppression was needed; 0: it could be removed."""
+        return self._suppressions.split(self.log)[1]
+
+    def code_object(self, code_object: str) -> bytes:
+        """ELF image of a code object, by `Finding.code_object`."""
+        return self._images[code_object]
+
+    def listing(self, code_object: str, kernel: str) -> list[Instruction]:
+        """The kernel's instructions. Only until another check begins."""
+        return self._exports.listing(self._numbers[code_object], kernel)
+
+    def sources(self, code_object: str) -> SourceLines:
+        """Source lines of a code object; empty without debug info."""
+        if code_object not in self._sources:
+            self._sources[code_object] = SourceLines(self._images[code_object])
+        return self._sources[code_object]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Findings, launches and suppressions as JSON has them."""
+        return document(self.log, *self._suppressions.split(self.log))
+
+    def to_json(self) -> str:
+        """`as_dict` as a JSON text."""
+        return json.dumps(self.as_dict(), indent=2)
+
+    def _identify(self, number: int) -> str:
+        for digest, known in self._numbers.items():
+            if known == number:
+                return digest
+        image = self._exports.code_object(number)
+        digest = hashlib.sha256(image).hexdigest()[:16]
+        self._numbers[digest], self._images[digest] = number, image
+        return digest
+
+    def _with_source(self, finding: Finding) -> Finding:
+        if finding.code_object is None:
+            return finding
+        lines = self.sources(finding.code_object)
+        if not lines:
+            return finding
+        return dataclasses.replace(
+            finding, source=lines.text(finding.pc), producer_source=lines.text(finding.producer_pc)
+        )
+
+
+def document(
+    log: FindingLog, findings: Sequence[Finding], suppressed: Mapping[Suppression, int]
+) -> dict[str, Any]:
+    """Launches, findings and suppressions as JSON has them."""
+    return {
+        "launches": [
+            {**dataclasses.asdict(launch), "times": times} for launch, times in log.launches.items()
+        ],
+        "findings": [finding.as_dict() for finding in findings],
+        "suppressions": [
+            {**dataclasses.asdict(entry), "count": count} for entry, count in suppressed.items()
+        ],
+    }
+
+
+def suppression_lines(suppressed: Mapping[Suppression, int], log: FindingLog) -> list[str]:
+    """What a report says of each suppression: how often it was needed, or why it was not."""
+    launched = {launch.kernel for launch in log.launches}
+    lines = []
+    for entry, count in suppressed.items():
+        if count:
+            lines.append(f"suppressed {count}x: {entry}")
+        else:
+            why = "no such finding" if entry.kernel in launched else "the kernel was not launched"
+            lines.append(f"warning: unused suppression ({why}): {entry}")
+    return lines
+
+
+def _named(kind: str, arrays: Arrays) -> Iterable[tuple[str, Any]]:
+    if isinstance(arrays, Mapping):
+        return arrays.items()
+    if not isinstance(arrays, (list, tuple)):
+        raise TypeError(
+            f"{kind} must be a list, tuple or mapping of arrays, not {type(arrays).__name__}"
+        )
+    return ((f"{kind}[{i}]", array) for i, array in enumerate(arrays))
+
+
+def _runs(name: str, array: Any) -> Iterator[tuple[int, int]]:
+    """Address and length of each contiguous piece of a device array."""
+    from amdattn.interchange import as_view
+
+    view = as_view(array, name, 0)
+    if not view.on_device:
+        raise ValueError(f"{name} is in host memory; only device memory can be watched")
+    item = view.dtype.itemsize
+    # Axes by step, innermost first; those that go on where the ones inside end are one run.
+    axes = sorted(
+        (abs(step) * item, length)
+        for step, length in zip(view.strides, view.shape, strict=True)
+        if length > 1 and step
+    )
+    run = item
+    while axes and axes[0][0] <= run:
+        step, length = axes.pop(0)
+        run = max(run, (length - 1) * step + run)
+    num_runs = 1
+    for _, length in axes:
+        num_runs *= length
+    if num_runs > MAX_RUNS:
+        raise ValueError(
+            f"{name} has strides {view.strides} (elements): {num_runs} separate pieces, of which "
+            f"{MAX_RUNS} can be watched"
+        )
+    starts = [view.extent()[0]] if 0 not in view.shape else []
+    for step, length in axes:
+        starts = [start + i * step for start in starts for i in range(length)]
+    return ((start, run) for start in starts)

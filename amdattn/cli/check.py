@@ -1,0 +1,258 @@
+"""The check command."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from amdattn.cli.output import (
+    AsJson,
+    Batch,
+    HeadsKv,
+    HeadsQ,
+    Layout,
+    Scale,
+    SeqlenKv,
+    SeqlenQ,
+    print_json,
+    stderr,
+    stdout,
+)
+from amdattn.errors import AmdattnError
+
+if TYPE_CHECKING:
+    from amdattn.checking.findings import Finding
+    from amdattn.checking.schedules import Subject
+    from amdattn.checking.session import Check
+    from amdattn.checking.sources import SourceLines
+    from amdattn.virtual_library import Instruction
+
+    Disassembly = tuple[list[Instruction], SourceLines]
+
+OPERATIONS = ("attention", "all")
+
+
+def check(
+    subject: Annotated[
+        str,
+        typer.Argument(
+            help="attention; all (every operation and kernel, many sizes); or a code object file."
+        ),
+    ],
+    batch: Batch = 1,
+    seqlen_q: SeqlenQ = 300,
+    seqlen_kv: SeqlenKv = 0,
+    heads_q: HeadsQ = 2,
+    heads_kv: HeadsKv = 0,
+    layout: Layout = "bshd",
+    scale: Scale = None,
+    lse: Annotated[bool, typer.Option(help="Also ask for the log-sum-exp.")] = True,
+    kernel: Annotated[
+        str | None, typer.Option(help="Of a code object file that holds several.")
+    ] = None,
+    grid: Annotated[
+        str | None, typer.Option(help="Workgroups of a kernel: X, X,Y or X,Y,Z.")
+    ] = None,
+    workgroup: Annotated[
+        str | None, typer.Option(help="Its lanes: X, X,Y or X,Y,Z; default: as compiled for.")
+    ] = None,
+    args: Annotated[
+        str, typer.Option(help="Its arguments, or @FILE with them; see docs/checked-mode.md.")
+    ] = "",
+    dynamic_lds: Annotated[int, typer.Option(min=0, help="Bytes of dynamic LDS.")] = 0,
+    schedules: Annotated[
+        int, typer.Option(min=1, help="Run under this many schedules and compare every bit.")
+    ] = 1,
+    residency: Annotated[
+        int | None, typer.Option(min=0, help="Workgroups that run at a time; 0: all that fit.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the inputs and of the schedules.")] = 0,
+    suppressions: Annotated[
+        Path | None, typer.Option(help=".toml or .json file of accepted findings.")
+    ] = None,
+    max_errors: Annotated[
+        int, typer.Option(min=0, help="End a launch after so many errors; 0: never.")
+    ] = 100,
+    advice: Annotated[bool, typer.Option("--advice", help="Show advice and counts too.")] = False,
+    annotate: Annotated[
+        bool, typer.Option("--annotate", help="Print the disassembly with the findings in it.")
+    ] = False,
+    mutate: Annotated[
+        bool, typer.Option("--mutate", help="Mutate the shipped kernels; report what goes unseen.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run on the virtual device in checked mode. Exit code 1 if anything is found."""
+    if mutate:
+        _mutate(subject, seed, as_json)
+        return
+    from amdattn.checking import listing, report, schedules as running
+    from amdattn.checking.findings import ERROR, FindingLog
+    from amdattn.checking.session import document
+    from amdattn.checking.suppressions import Suppressions
+
+    accepted = Suppressions.of(suppressions)
+    plan = running.schedules(schedules, seed, residency)
+    if subject in OPERATIONS:
+        _refuse(subject, kernel=kernel, grid=grid, workgroup=workgroup, args=args or None)
+        sizes = (batch, seqlen_q, seqlen_kv, heads_q, heads_kv)
+        subjects = _operations(subject, sizes, layout, scale, lse, seed)
+    else:
+        subjects = [_code_object(subject, kernel, grid, workgroup, args, dynamic_lds, seed)]
+    log = FindingLog()
+    disassembled: dict[tuple[str, str], Disassembly] = {}
+    start = time.perf_counter()
+    with _progress(quiet=as_json) as progress:
+        task = progress.add_task("", total=len(subjects) * len(plan))
+        for item in subjects:
+            for schedule, checked in running.run(item, plan, log, max_errors):
+                progress.update(task, advance=1, description=f"{item.title}: {schedule}")
+                if annotate:
+                    _disassemble(checked, disassembled)
+    seconds = time.perf_counter() - start
+    findings, suppressed = accepted.split(log)
+    shown = [finding for finding in findings if advice or finding.severity == ERROR]
+    listings = {
+        kernel: list(listing.annotate(instructions, _of(shown, code_object, kernel), sources))
+        for (code_object, kernel), (instructions, sources) in disassembled.items()
+    }
+    num_runs = len(subjects) * len(plan)
+    if as_json:
+        print_json(
+            {
+                "subjects": [item.title for item in subjects],
+                "schedules": [str(schedule) for schedule in plan],
+                "seconds": round(seconds, 3),
+                **document(log, findings, suppressed),
+                "listings": {
+                    name: [line.text for line in lines] for name, lines in listings.items()
+                },
+            }
+        )
+    else:
+        for name, lines in listings.items():
+            report.print_listing(stdout, name, lines)
+        report.print_report(stdout, log, findings, suppressed, num_runs, advice)
+        stdout.print(f"{seconds:.1f} s, measured on this CPU", style="dim", highlight=False)
+    if any(finding.severity == ERROR for finding in findings):
+        raise typer.Exit(1)
+
+
+def _operations(
+    name: str, sizes: tuple[Any, ...], layout: str, scale: float | None, lse: bool, seed: int
+) -> list[Subject]:
+    from amdattn.checking.subjects import Attention, every_operation
+    from amdattn.testing.selftest import Case
+
+    if name == "all":
+        return list(every_operation(seed))
+    batch, seqlen_q, seqlen_kv, heads_q, heads_kv = sizes
+    case = Case(
+        seqlen_q,
+        seqlen_kv or seqlen_q,
+        batch,
+        heads_q,
+        heads_kv or heads_q,
+        layout=layout,
+        softmax_scale=scale,
+    )
+    attention = Attention(case, seed, lse)
+    attention.plan()  # a problem that no kernel solves is an error before anything is launched
+    return [attention]
+
+
+def _code_object(
+    name: str,
+    kernel: str | None,
+    grid: str | None,
+    workgroup: str | None,
+    args: str,
+    dynamic_lds: int,
+    seed: int,
+) -> Subject:
+    from amdattn.checking.arguments import read_arguments
+    from amdattn.checking.subjects import CodeObject
+
+    path = Path(name)
+    if not path.is_file():
+        raise ValueError(
+            f"subject {name!r} is neither one of {', '.join(OPERATIONS)} nor a code object file"
+        )
+    if grid is None:
+        raise ValueError("--grid is needed for the kernel of a code object file")
+    return CodeObject(
+        path,
+        kernel,
+        _extent("grid", grid),
+        None if workgroup is None else _extent("workgroup", workgroup),
+        read_arguments(args),
+        dynamic_lds,
+        seed,
+    )
+
+
+def _extent(option: str, text: str) -> tuple[int, int, int]:
+    parts = text.split(",")
+    if len(parts) > 3 or not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
+        raise ValueError(f"--{option}={text!r} must be X, X,Y or X,Y,Z, each at least 1")
+    x, y, z = ([int(part) for part in parts] + [1, 1])[:3]
+    return x, y, z
+
+
+def _refuse(what: str, **options: object) -> None:
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise ValueError(f"--{given[0].replace('_', '-')} does not go with {what}")
+
+
+def _progress(quiet: bool) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=stderr,
+        disable=quiet,
+        transient=True,
+    )
+
+
+def _disassemble(check: Check, into: dict[tuple[str, str], Disassembly]) -> None:
+    for code_object, kernel in check.log.kernels():
+        if (code_object, kernel) not in into:
+            into[code_object, kernel] = (
+                check.listing(code_object, kernel),
+                check.sources(code_object),
+            )
+
+
+def _of(findings: list[Finding], code_object: str, kernel: str) -> list[Finding]:
+    return [f for f in findings if (f.code_object, f.kernel) == (code_object, kernel)]
+
+
+def _mutate(subject: str, seed: int, as_json: bool) -> None:
+    if importlib.util.find_spec("amdattn.checking.mutate") is None:
+        raise AmdattnError("--mutate: this installation has no amdattn.checking.mutate")
+    from amdattn.checking import mutate
+
+    campaign = mutate.campaign(subject, seed=seed)
+    if as_json:
+        print_json(campaign.as_dict())
+    else:
+        stdout.print(campaign)
+    if not campaign.ok:
+        raise typer.Exit(1)

@@ -1,0 +1,58 @@
+"""What every command prints with, and the options that several of them have."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+stdout = Console()
+stderr = Console(stderr=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+Batch = Annotated[int, typer.Option("-b", "--batch")]
+SeqlenQ = Annotated[int, typer.Option("--seqlen-q", "-q")]
+SeqlenKv = Annotated[int, typer.Option("--seqlen-kv", "-k", help="0: as seqlen-q.")]
+HeadsQ = Annotated[int, typer.Option("--heads-q")]
+HeadsKv = Annotated[int, typer.Option("--heads-kv", help="0: as heads-q.")]
+HeadDim = Annotated[int, typer.Option("--head-dim", "-d")]
+Layout = Annotated[str, typer.Option(help="bshd or bhsd.")]
+Scale = Annotated[float | None, typer.Option(help="softmax_scale; default 1/sqrt(head_dim).")]
+
+
+@contextlib.contextmanager
+def spinner(text: str, quiet: bool) -> Iterator[None]:
+    """A line on stderr while the block runs."""
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=stderr,
+        transient=True,
+        disable=quiet,
+    ) as progress:
+        progress.add_task(text, total=None)
+        yield
+
+
+def print_facts(title: str, facts: Any) -> None:
+    """A table of names and values."""
+    table = Table(title=title, show_header=False, title_justify="left")
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for key, value in facts.items():
+        table.add_row(str(key), Text(str(value)))
+    stdout.print(table)
+
+
+def print_json(document: Any) -> None:
+    """One JSON object on stdout."""
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")

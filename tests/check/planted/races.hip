@@ -1,0 +1,150 @@
+// Bytes that two waves or two workgroups touch without anything that orders them. Where the side
+// that comes second matters, it is held back by a chain of s_nop.
+#include "planted.h"
+
+// Longer than what the other wave has to do, whatever the order in which waves take turns.
+#define HOLD_BACK                 \
+  "s_movk_i32 s40, 64\n"          \
+  "1: s_sub_u32 s40, s40, 1\n"    \
+  "s_cmp_lg_u32 s40, 0\n"         \
+  "s_cbranch_scc1 1b\n"
+#ifdef REPAIRED
+#define BARRIER_IF_REPAIRED() asm volatile("s_waitcnt vmcnt(0) lgkmcnt(0)\ns_barrier" ::: "memory")
+#else
+#define BARRIER_IF_REPAIRED() asm volatile("" ::: "memory")
+#endif
+
+TWO_WAVES lds_read_after_write(const Words, Words out) {
+  __shared__ uint32_t words[64];
+  const uint32_t address = lds_address(words) + lane_bytes();
+  if (Lane::wave() == 0) {
+    asm volatile(CALM PRODUCER(lds_read_after_write) "ds_write_b32 %0, %0\n" CALM
+                 ::"v"(address) : "memory");
+  }
+  BARRIER_IF_REPAIRED();
+  if (Lane::wave() == 1) {
+    asm volatile(CALM HOLD_BACK
+                 USE(lds_read_after_write) "ds_read_b32 v10, %1\n" CALM
+                 "global_store_dword %0, v10, %2\n" CALM
+                 ::"v"(lane_bytes()), "v"(address), "s"(out) : "v10", "s40", "scc", "memory");
+  }
+}
+
+TWO_WAVES lds_write_after_read(const Words, Words out) {
+  __shared__ uint32_t words[64];
+  const uint32_t address = lds_address(words) + lane_bytes();
+  if (Lane::wave() == 0) {
+    asm volatile(CALM "ds_write_b32 %1, %1\n" CALM
+                 PRODUCER(lds_write_after_read) "ds_read_b32 v10, %1\n" CALM
+                 "global_store_dword %0, v10, %2\n" CALM
+                 ::"v"(lane_bytes()), "v"(address), "s"(out) : "v10", "memory");
+  }
+  BARRIER_IF_REPAIRED();
+  if (Lane::wave() == 1) {
+    // Only the address of words[0]: that wave 0 wrote it too is the same race.
+    asm volatile(CALM HOLD_BACK USE(lds_write_after_read) "ds_write_b32 %0, %0\n" CALM
+                 ::"v"(address) : "s40", "scc", "memory");
+  }
+}
+
+TWO_WAVES lds_write_after_write(const Words, Words) {
+  __shared__ uint32_t words[64];
+  const uint32_t address = lds_address(words) + lane_bytes();
+  if (Lane::wave() == 0) {
+    asm volatile(CALM PRODUCER(lds_write_after_write) "ds_write_b32 %0, %0\n" CALM
+                 ::"v"(address) : "memory");
+  }
+  BARRIER_IF_REPAIRED();
+  if (Lane::wave() == 1) {
+    asm volatile(CALM HOLD_BACK USE(lds_write_after_write) "ds_write_b32 %0, %0\n" CALM
+                 ::"v"(address) : "s40", "scc", "memory");
+  }
+}
+
+// The same through device memory, between waves of one workgroup.
+TWO_WAVES global_between_waves(const Words, Words out) {
+  if (Lane::wave() == 0) {
+    asm volatile(CALM PRODUCER(global_between_waves) "global_store_dword %0, %0, %1\n" CALM
+                 ::"v"(lane_bytes()), "s"(out) : "memory");
+  }
+  BARRIER_IF_REPAIRED();
+  if (Lane::wave() == 1) {
+    asm volatile(CALM HOLD_BACK
+                 USE(global_between_waves) "global_load_dword v10, %0, %1\n" CALM
+                 "global_store_dword %0, v10, %1 offset:256\n" CALM
+                 ::"v"(lane_bytes()), "s"(out) : "v10", "s40", "scc", "memory");
+  }
+}
+
+// Every workgroup writes the same words; the twins each their own.
+ONE_WAVE global_write_write(const Words, Words out) {
+#ifdef REPAIRED
+  const int mine = __builtin_amdgcn_workgroup_id_x() * 256;
+#else
+  const int mine = 0;
+#endif
+  asm volatile(CALM USE(global_write_write) "global_store_dword %0, %0, %1\n" CALM
+               ::"v"(lane_bytes() + mine), "s"(out) : "memory");
+}
+
+// Workgroup 0 (of XCD 0) publishes out[0..63] and raises flags[0]; workgroup 1 (of XCD 1) waits for
+// it and copies. `flag_load` to `read_fence` are what each defect spoils.
+#define PUBLISH(kernel, release)                                             \
+  asm volatile(CALM "v_add_u32_e32 v10, 1, %0\n"                             \
+               PRODUCER(kernel) "global_store_dword %0, v10, %1\n"           \
+               release                                                       \
+               "s_waitcnt vmcnt(0)\n"                                        \
+               "v_mov_b32_e32 v11, 0\n"                                      \
+               "v_mov_b32_e32 v12, 1\n"                                      \
+               PLACE(kernel, "raise") "global_store_dword v11, v12, %2 sc1\n" CALM \
+               ::"v"(lane_bytes()), "s"(out), "s"(flags) : "v10", "v11", "v12", "memory")
+#define FOLLOW(kernel, flag_bits, acquire)                                   \
+  asm volatile(CALM "v_mov_b32_e32 v11, 0\n"                                 \
+               "s_movk_i32 s40, 2000\n"                                      \
+               "1: " PLACE(kernel, "poll") "global_load_dword v12, v11, %2" flag_bits "\n" \
+               "s_waitcnt vmcnt(0)\n"                                        \
+               "v_readfirstlane_b32 s41, v12\n"                              \
+               "s_sub_u32 s40, s40, 1\n"                                     \
+               "s_cmp_eq_u32 s40, 0\n"                                       \
+               "s_cbranch_scc1 2f\n"                                         \
+               "s_sleep 1\n"                                                 \
+               "s_cmp_eq_u32 s41, 0\n"                                       \
+               "s_cbranch_scc1 1b\n"                                         \
+               "2: s_cmp_eq_u32 s41, 0\n"                                    \
+               "s_cbranch_scc1 3f\n" acquire                                 \
+               USE(kernel) "global_load_dword v10, %0, %1\n" CALM            \
+               "global_store_dword %0, v10, %1 offset:256\n" \
+               "3: " CALM ::"v"(lane_bytes()), "s"(out), "s"(flags)          \
+               : "v10", "v11", "v12", "s40", "s41", "scc", "memory")
+#define RELEASE "buffer_wbl2 sc1\n"
+#define ACQUIRE "buffer_inv sc1\n"
+
+ONE_WAVE read_without_acquire(const Words, Words out, Words flags) {
+  if (__builtin_amdgcn_workgroup_id_x() == 0) {
+    PUBLISH(read_without_acquire, RELEASE);
+  } else {
+    FOLLOW(read_without_acquire, " sc1", REPAIR(ACQUIRE));
+  }
+}
+
+ONE_WAVE write_without_release(const Words, Words out, Words flags) {
+  if (__builtin_amdgcn_workgroup_id_x() == 0) {
+    PUBLISH(write_without_release, REPAIR(RELEASE));
+  } else {
+    FOLLOW(write_without_release, " sc1", ACQUIRE);
+  }
+}
+
+// The flag is polled from the L2 of the workgroup's own XCD, which nobody updates.
+#ifdef REPAIRED
+#define FLAG_BITS " sc1"
+#else
+#define FLAG_BITS ""
+#endif
+ONE_WAVE stale_flag(const Words, Words out, Words flags) {
+  if (__builtin_amdgcn_workgroup_id_x() == 0) {
+    PUBLISH(stale_flag, RELEASE);
+  } else {
+    FOLLOW(stale_flag, FLAG_BITS, ACQUIRE);
+  }
+}

@@ -1,0 +1,167 @@
+#include "check/checker.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace vdev {
+namespace {
+
+FindingKind kind_of(const Fault& fault, const Memory& memory) {
+  switch (fault.kind) {
+    case FaultKind::kMisaligned:
+      return FindingKind::kMisaligned;
+    case FaultKind::kDeadlock:
+      return FindingKind::kDeadlock;
+    case FaultKind::kRunaway:
+      return FindingKind::kRunaway;
+    case FaultKind::kTrap:
+      return FindingKind::kTrap;
+    case FaultKind::kScratchBounds:
+      return FindingKind::kScratchBounds;
+    case FaultKind::kLdsBounds:
+      return FindingKind::kLdsBounds;
+    case FaultKind::kOutsideCode:
+      return FindingKind::kOutsideKernel;
+    case FaultKind::kIllegalAddress:
+      return memory.was_freed(fault.address) ? FindingKind::kUseAfterFree
+                                             : FindingKind::kIllegalAddress;
+    default:
+      return FindingKind::kIllegalInstruction;
+  }
+}
+
+}  // namespace
+
+Checker::Checker(LaunchState& launch, CheckSession& session)
+    : launch_(launch),
+      session_(session),
+      uses_(session.register_uses(launch.code)),
+      report_(launch.code, session.options().max_errors),
+      bounds_(session.contracts(), launch.kernarg_address, launch.kernel().kernarg_bytes) {}
+
+// Loads that come early are adversaries too: every other schedule has them, workgroup by workgroup.
+bool Checker::late_loads(const Workgroup& workgroup) const {
+  if (!session_.options().late_loads) return false;
+  const u64 seed = launch_.options.seed;
+  return seed % 8 < 4 || (workgroup.flat_id + seed / 8) % 2 == 0;
+}
+
+void Checker::workgroup_started(Workgroup& workgroup) {
+  std::unique_ptr<WorkgroupShadow> group;
+  {
+    std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      group = std::move(idle_.back());
+      idle_.pop_back();
+    }
+  }
+  if (!group) group = std::make_unique<WorkgroupShadow>();
+  while (group->waves.size() < workgroup.num_waves)
+    group->waves.push_back(std::make_unique<WaveShadow>());
+  group->lds.start(workgroup);
+  group->control.start(workgroup);
+  for (Wave* wave : workgroup.waves) {
+    WaveShadow& own = *group->waves[wave->wave_idx];
+    own.waits.start(launch_.kernel(), late_loads(workgroup));
+    own.hazards.reset();
+    wave->shadow = &own;
+  }
+  workgroup.shadow = group.release();
+}
+
+void Checker::before(Wave& wave, const Inst& inst) {
+  WaveShadow& own = shadow(wave);
+  WorkgroupShadow& group = shadow(*wave.workgroup);
+  Step step{wave, inst, use(inst), nullptr, own.waits.order, report_};
+  group.control.step(step);
+  own.waits.before(step);
+  own.hazards.step(step);
+  own.touches_memory = footprint(wave, inst, own.footprint);
+  if (own.touches_memory) {
+    step.memory = &own.footprint;
+    bounds_.step(step);
+    for (int i = 0; i < own.footprint.num_parts; ++i)
+      if (own.footprint.parts[i].space == Space::kLds) group.lds.access(step, own.footprint.parts[i]);
+  }
+  if (inst.row->effects & (kBarrier | kEndsProgram)) group.lds.arrived(wave, own.waits.order);
+  if (report_.exhausted())
+    raise(FaultKind::kAborted, "ended after the number of findings that max_errors allows");
+}
+
+void Checker::after(Wave& wave, const Inst& inst) {
+  WaveShadow& own = shadow(wave);
+  const Step step{wave,   inst, use(inst), own.touches_memory ? &own.footprint : nullptr,
+                  own.waits.order, report_};
+  own.waits.after(step);
+}
+
+void Checker::barrier_released(Workgroup& workgroup) { shadow(workgroup).lds.released(); }
+
+void Checker::faulted(Wave& wave, const Inst& inst, const Fault& fault) {
+  if (fault.kind == FaultKind::kAborted) return;
+  const FindingKind kind = kind_of(fault, session_.memory());
+  report_.add(wave, inst, kind, kNoPc, [&](Finding& f) {
+    f.lane = fault.lane;
+    if (fault.address) {
+      char text[32];
+      std::snprintf(text, sizeof text, "%s0x%llx", kind == FindingKind::kLdsBounds ? "lds " : "",
+                    static_cast<unsigned long long>(fault.address));
+      f.where = text;
+    }
+    f.message = fault.message;
+  });
+}
+
+void Checker::workgroup_finished(Workgroup& workgroup) {
+  std::unique_ptr<WorkgroupShadow> group(&shadow(workgroup));
+  if (workgroup.waves_done == workgroup.num_waves) group->control.finish(workgroup, report_);
+  std::lock_guard lock(mutex_);
+  for (Wave* wave : workgroup.waves) {
+    Waits& waits = shadow(*wave).waits;
+    waits.finish();
+    for (const auto& [inst, site] : waits.sites) {
+      WaitSite& total = sites_[inst];
+      for (int c = 0; c < 2; ++c) {
+        total.executed[c] += site.executed[c];
+        total.needed[c] = std::min(total.needed[c], site.needed[c]);
+        total.field[c] = std::min(total.field[c], site.field[c]);
+      }
+    }
+    wave->shadow = nullptr;
+  }
+  workgroup.shadow = nullptr;
+  idle_.push_back(std::move(group));
+}
+
+void Checker::advise_on_waits() {
+  for (const auto& [inst, site] : sites_)
+    for (int c = 0; c < 2; ++c) {
+      if (!site.executed[c] || site.needed[c] <= site.field[c]) continue;
+      const std::string name = c == 0 ? "vmcnt" : "lgkmcnt";
+      Finding f;
+      f.kind = FindingKind::kOverWait;
+      f.pc = report_.pc(*inst);
+      f.where = name;
+      f.count = site.executed[c];
+      const std::string has = name + "(" + std::to_string(site.field[c]) + ")";
+      f.message = site.needed[c] == WaitSite::kNothing
+                      ? has + " waits for nothing that is needed before the next wait"
+                      : name + "(" + std::to_string(site.needed[c]) + ") would do instead of " + has;
+      report_.insert(std::move(f));
+    }
+}
+
+void Checker::launch_finished(LaunchState& launch) {
+  bounds_.finish(session_.memory(), report_);
+  if (!launch.faulted) advise_on_waits();
+  CheckedLaunch result;
+  result.code = launch.launch.code;
+  result.kernel = launch.kernel().name;
+  result.grid = launch.launch.num_workgroups;
+  result.workgroup_size = launch.launch.workgroup_size;
+  result.entry = launch.kernel().entry_address;
+  result.findings = report_.take();
+  session_.add(std::move(result));
+}
+
+}  // namespace vdev

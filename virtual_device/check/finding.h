@@ -1,0 +1,70 @@
+// What checked mode reports.
+#pragma once
+
+#include <string>
+
+#include "core/device.h"
+#include "core/types.h"
+
+namespace vdev {
+
+// The name of each (finding_kind_name) is what reports and suppressions use.
+enum class FindingKind : u8 {
+  // Waits
+  kUseBeforeWait,        // a register or LDS byte is used while the load that fills it is pending
+  kOverwriteBeforeWait,  // ... is overwritten while it is pending
+  kOverWait,             // advice: the wait could be weaker
+  // Hazards
+  kHazard,
+  // Races
+  kLdsRace,
+  kGlobalRace,  // two workgroups, or two waves of one, without order
+  kStaleRead,   // another workgroup's store is read without release and acquire at agent scope
+  // Memory
+  kIllegalAddress,
+  kUseAfterFree,
+  kMisaligned,
+  kRangeSwallowed,  // counted: a buffer's range check dropped lanes
+  kUninitialisedStore,
+  kUninitialisedAddress,
+  kUninitialisedBranch,
+  kUnwrittenOutput,  // bytes that nothing wrote are copied to the host
+  kReadOnlyWrite,
+  kKernargOverread,
+  // Control
+  kBarrierMismatch,
+  kNoActiveLane,
+  kRunaway,
+  kDeadlock,
+  kDirtyMemory,  // memory declared to be left zero is not
+  kScratchBounds,
+  kLdsBounds,
+  kOutsideKernel,
+  kIllegalInstruction,
+  kTrap,
+  kUnchecked,  // advice: something that checked mode does not follow
+};
+const char* finding_kind_name(FindingKind kind);
+
+enum class Severity : u8 {
+  kError,
+  kCounted,  // legitimate, and worth a number
+  kAdvice,
+};
+Severity severity_of(FindingKind kind);
+
+inline constexpr u64 kNoPc = ~u64{0};
+
+struct Finding {
+  FindingKind kind{};
+  u64 pc = kNoPc;           // device address of the instruction; kNoPc: a host call
+  u64 producer_pc = kNoPc;  // of the load, write, barrier ... that it conflicts with
+  Dim3 workgroup;
+  u32 wave = 0;
+  int lane = -1;        // -1: not of one lane
+  std::string where;    // "v12", "s[4:5]", "lds 0x40", "0x7f0000001000"
+  std::string message;  // one line
+  u64 count = 1;        // times it was seen; the other fields are of the first
+};
+
+}  // namespace vdev

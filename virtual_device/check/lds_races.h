@@ -1,0 +1,51 @@
+// LDS bytes that two waves of a workgroup touch without a barrier between, or that one wave touches
+// while its own load to LDS is under way.
+//
+// An access is ordered before what other waves do after a barrier when it was complete (waited for)
+// as its wave arrived there. LDS instructions of one wave are in order among themselves.
+#pragma once
+
+#include <vector>
+
+#include "check/step.h"
+
+namespace vdev {
+
+class LdsRaces {
+ public:
+  void start(const Workgroup& workgroup);
+  // One part, in LDS, of what an instruction is about to touch.
+  void access(const Step& step, const FootprintPart& part);
+  // The wave executes s_barrier, or has ended.
+  void arrived(const Wave& wave, const MemoryOrder& order);
+  // All waves have: what was complete then is ordered.
+  void released();
+
+ private:
+  // Last access of a byte, packed: number of the operation, wave, kind.
+  struct Tag {
+    u32 number = 0;  // 0: none
+    u16 wave = 0;
+    bool dma = false;  // numbered as VMEM
+    bool atomic = false;
+    bool operator==(const Tag&) const = default;
+  };
+  struct Order {
+    u32 lds = 0, vmem = 0;
+    bool covers(const Tag& t) const { return t.number <= (t.dma ? vmem : lds); }
+  };
+  void check_write(const Step& step, u32 byte, int lane, const Tag& by, bool is_write);
+  void check_readers(const Step& step, u32 byte, int lane, const Tag& by);
+  u64 producer(const Report& report, const Tag& tag) const;
+  void note(const Step& step, const Tag& tag);
+
+  u32 num_waves_ = 0, num_bytes_ = 0;
+  std::vector<Tag> writers_;               // by byte
+  std::vector<std::vector<u32>> readers_;  // by wave, by byte: number of its last read
+  std::vector<Order> arrived_, ordered_;   // by wave
+  // Who issued an operation, by wave and number, for reports: the last kHistory of them.
+  static constexpr u32 kHistory = 4096;
+  std::vector<const Inst*> lds_history_, vmem_history_;
+};
+
+}  // namespace vdev

@@ -1,0 +1,80 @@
+#include "check/report.h"
+
+#include <algorithm>
+
+namespace vdev {
+namespace {
+
+struct KindInfo {
+  const char* name;
+  Severity severity;
+};
+constexpr KindInfo kKinds[] = {
+    {"use_before_wait", Severity::kError},
+    {"overwrite_before_wait", Severity::kError},
+    {"over_wait", Severity::kAdvice},
+    {"hazard", Severity::kError},
+    {"lds_race", Severity::kError},
+    {"global_race", Severity::kError},
+    {"stale_read", Severity::kError},
+    {"illegal_address", Severity::kError},
+    {"use_after_free", Severity::kError},
+    {"misaligned", Severity::kError},
+    {"range_swallowed", Severity::kCounted},
+    {"uninitialised_store", Severity::kError},
+    {"uninitialised_address", Severity::kError},
+    {"uninitialised_branch", Severity::kError},
+    {"unwritten_output", Severity::kError},
+    {"read_only_write", Severity::kError},
+    {"kernarg_overread", Severity::kError},
+    {"barrier_mismatch", Severity::kError},
+    {"no_active_lane", Severity::kError},
+    {"runaway", Severity::kError},
+    {"deadlock", Severity::kError},
+    {"dirty_memory", Severity::kError},
+    {"scratch_bounds", Severity::kError},
+    {"lds_bounds", Severity::kError},
+    {"outside_kernel", Severity::kError},
+    {"illegal_instruction", Severity::kError},
+    {"trap", Severity::kError},
+    {"unchecked", Severity::kAdvice},
+};
+static_assert(std::size(kKinds) == static_cast<size_t>(FindingKind::kUnchecked) + 1);
+
+}  // namespace
+
+const char* finding_kind_name(FindingKind kind) { return kKinds[static_cast<int>(kind)].name; }
+Severity severity_of(FindingKind kind) { return kKinds[static_cast<int>(kind)].severity; }
+
+bool Report::count_again(FindingKind kind, u64 pc, u64 producer_pc) {
+  std::lock_guard lock(mutex_);
+  const auto found = findings_.find({kind, pc, producer_pc});
+  if (found == findings_.end()) return false;
+  ++found->second.count;
+  return true;
+}
+
+void Report::insert(Finding finding) {
+  std::lock_guard lock(mutex_);
+  const std::tuple key{finding.kind, finding.pc, finding.producer_pc};
+  const bool error = severity_of(finding.kind) == Severity::kError;
+  const auto [place, inserted] = findings_.try_emplace(key, std::move(finding));
+  if (!inserted)
+    ++place->second.count;  // another thread was first
+  else if (error)
+    ++num_errors_;
+}
+
+std::vector<Finding> Report::take() {
+  std::lock_guard lock(mutex_);
+  std::vector<Finding> all;
+  for (auto& [key, finding] : findings_) all.push_back(std::move(finding));
+  findings_.clear();
+  std::stable_sort(all.begin(), all.end(), [](const Finding& a, const Finding& b) {
+    const auto rank = [](const Finding& f) { return std::pair(severity_of(f.kind), f.pc); };
+    return rank(a) < rank(b);
+  });
+  return all;
+}
+
+}  // namespace vdev

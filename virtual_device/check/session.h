@@ -1,0 +1,84 @@
+// Checked mode, from the moment it is switched on until it is switched off: options, what the host
+// declared, what device memory holds, and the findings of every launch in between.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "check/finding.h"
+#include "core/code_object.h"
+#include "core/memory.h"
+#include "core/observer.h"
+#include "core/program.h"
+#include "isa/register_use.h"
+
+namespace vdev {
+
+struct CheckOptions {
+  u32 max_errors = 100;  // different errors of a launch, then it is ended; 0: no limit
+  // When a load's result arrives: at the last moment that the waits allow, or (some of them, by the
+  // seed) at once.
+  bool late_loads = true;
+};
+
+// Memory about which the host said something.
+struct Contract {
+  enum class Kind : u8 { kReadOnly, kZeroAtEnd };
+  Kind kind;
+  u64 address, bytes;
+  std::string name;  // for reports
+};
+
+struct CheckedLaunch {
+  std::shared_ptr<CodeObject> code;
+  std::string kernel;
+  Dim3 grid, workgroup_size;
+  u64 entry = 0;  // device address
+  std::vector<Finding> findings;
+};
+
+class ShadowMemory;
+
+class CheckSession {
+ public:
+  // `options` may change between launches.
+  CheckSession(Memory& memory, const CheckOptions& options);
+  ~CheckSession();
+
+  Memory& memory() { return memory_; }
+  const CheckOptions& options() const { return options_; }
+  ShadowMemory& shadow() { return *shadow_; }
+  // The registers that every instruction of a kernel's code reads and writes, by index.
+  const std::vector<RegisterUse>& register_uses(const DecodedCode& code);
+
+  void declare(Contract contract);
+  std::vector<Contract> contracts() const;
+
+  // The observer of a launch; see ObserverFactory.
+  static std::shared_ptr<Observer> observe(LaunchState& launch, void* session);
+  void add(CheckedLaunch launch);
+  // A finding of a host call, outside any launch.
+  void add_host(Finding finding);
+  // Everything found since the last call, as JSON (see docs/checked-mode.md), and forgets it.
+  std::string take_json();
+  // A code object of a checked launch, by the number that the findings give; null: unknown.
+  std::shared_ptr<CodeObject> code_object(u64 id) const;
+
+ private:
+  u64 id_of(const std::shared_ptr<CodeObject>& code);  // with mutex_ held
+
+  Memory& memory_;
+  const CheckOptions& options_;
+  std::shared_ptr<ShadowMemory> shadow_;
+  std::map<const DecodedCode*, std::vector<RegisterUse>> uses_;
+  std::vector<std::shared_ptr<CodeObject>> code_objects_;
+  mutable std::mutex mutex_;
+  std::vector<Contract> contracts_;
+  std::vector<CheckedLaunch> launches_;
+  std::vector<Finding> host_findings_;
+};
+
+}  // namespace vdev
