@@ -14,7 +14,10 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 SOURCES = Path(__file__).resolve().parents[2] / "virtual_device" / "hip"
-OWN = ("abi", "last_report", "set_option", "counter", "instructions")  # amdattn_vdev_*
+OWN = (  # amdattn_vdev_*
+    "abi", "last_report", "set_option", "counter", "instructions",
+    "take_findings", "declare", "code_object", "listing",
+)  # fmt: skip
 STRUCTS = {  # name in hip_abi.h -> name in the bindings
     "hipDeviceProp_t": "hipDeviceProp_t",
     "hipPointerAttribute_t": "hipPointerAttribute_t",

@@ -19,7 +19,7 @@ import importlib.metadata
 import struct
 import subprocess
 import tempfile
-from ctypes import c_char, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import c_char, c_char_p, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +51,9 @@ class FaultKind(enum.IntEnum):
     TRAP = 6
     RESOURCES = 7
     ABORTED = 8
+    SCRATCH_BOUNDS = 9
+    LDS_BOUNDS = 10
+    OUTSIDE_CODE = 11
 
 
 class MachineFault(Exception):
@@ -97,7 +100,10 @@ class State(ctypes.Structure):
     ]
 
 
-LIBRARY = open_library(vdev_test_run=(c_int, [c_void_p, c_size_t, ctypes.POINTER(State)]))
+_RUN = [c_void_p, c_size_t, ctypes.POINTER(State)]
+LIBRARY = open_library(
+    vdev_test_run=(c_int, _RUN), vdev_test_inspect=(c_size_t, [*_RUN, c_char_p, c_size_t])
+)
 
 
 def _text_section(image: bytes) -> bytes:
@@ -127,6 +133,68 @@ def assemble(text: str, cpu: str = "gfx942") -> tuple[int, ...]:
         subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True)
         code = _text_section(output.read_bytes())
     return struct.unpack(f"<{len(code) // 4}I", code)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One datum per lane of what an instruction touches in memory.
+
+    Attributes
+    ----------
+    space : {"global", "lds", "scratch"}
+    access : {"read", "write", "atomic"}
+    size : int
+        Bytes of a lane's datum.
+    data, shift : int
+        First register of the datum (-1: none), and the bit of it at which the datum begins.
+    plain : bool
+        The datum's bytes are those of the registers.
+    addresses : dict
+        By lane.
+    """
+
+    space: str
+    access: str
+    size: int
+    data: int
+    shift: int
+    plain: bool
+    addresses: dict[int, int]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Registers, as ("v", index) or ("s", index), and memory. `decodes`: it is an instruction."""
+
+    decodes: bool
+    fault: bool
+    reads: frozenset[tuple[str, int]]
+    writes: frozenset[tuple[str, int]]
+    memory: tuple[Part, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Inspection:
+        """From the lines of vdev_test_inspect."""
+        registers: dict[str, set[tuple[str, int]]] = {"read": set(), "write": set()}
+        memory = []
+        for line in text.splitlines():
+            kind, *fields = line.split()
+            if kind == "memory":
+                space, access, size, data, shift, plain, *lanes = fields
+                at = dict(map(int, lane.split(":")) for lane in lanes)
+                memory.append(
+                    Part(space, access, int(size), int(data), int(shift), plain == "1", at)
+                )
+            elif kind in registers:
+                file, first, count = fields[0], int(fields[1]), int(fields[2])
+                registers[kind] |= {(file, first + i) for i in range(count)}
+        return cls(
+            bool(text),
+            text == "fault",
+            frozenset(registers["read"]),
+            frozenset(registers["write"]),
+            tuple(memory),
+        )
 
 
 @dataclass(frozen=True)
@@ -259,6 +327,29 @@ class Machine:
             Registers and memory then hold the state at the fault.
         """
         words = np.asarray(assemble(code) if isinstance(code, str) else code, dtype=np.uint32)
+        state = self._state(max_instructions)
+        fault = LIBRARY.vdev_test_run(words.ctypes.data, words.size, ctypes.byref(state))
+        self.mode, self.scc = state.mode, state.scc
+        if fault:
+            raise MachineFault(
+                FaultKind(fault),
+                state.message.decode(),
+                state.fault_lane,
+                state.fault_address,
+                state.pc,
+            )
+        return Run(state.instructions, state.pc, state.progress)
+
+    def inspect(self, code: str | npt.ArrayLike) -> Inspection:
+        """What the first instruction would read, write and touch from here; see `Inspection`."""
+        words = np.asarray(assemble(code) if isinstance(code, str) else code, dtype=np.uint32)
+        state = self._state(0)
+        arguments = (words.ctypes.data, words.size, ctypes.byref(state))
+        buffer = ctypes.create_string_buffer(LIBRARY.vdev_test_inspect(*arguments, None, 0))
+        LIBRARY.vdev_test_inspect(*arguments, buffer, len(buffer))
+        return Inspection.parse(buffer.value.decode())
+
+    def _state(self, max_instructions: int) -> State:
         for array, dtype in (
             (self.v, np.uint32),
             (self.s, np.uint32),
@@ -268,7 +359,7 @@ class Machine:
         ):
             assert array.dtype == dtype and array.flags.c_contiguous, "an array was replaced"
         assert self.v.shape == (512, LANES) and self.s.shape == (128,)
-        state = State(
+        return State(
             vgprs=self.v.ctypes.data,
             sgprs=self.s.ctypes.data,
             lds=self.lds.ctypes.data,
@@ -281,17 +372,6 @@ class Machine:
             mode=self.mode,
             scc=self.scc,
         )
-        fault = LIBRARY.vdev_test_run(words.ctypes.data, words.size, ctypes.byref(state))
-        self.mode, self.scc = state.mode, state.scc
-        if fault:
-            raise MachineFault(
-                FaultKind(fault),
-                state.message.decode(),
-                state.fault_lane,
-                state.fault_address,
-                state.pc,
-            )
-        return Run(state.instructions, state.pc, state.progress)
 
 
 def mask_lanes(mask: int) -> npt.NDArray[np.bool_]:

@@ -110,7 +110,7 @@ def test_runaway_loop_is_stopped() -> None:
 def test_branch_out_of_the_code_faults() -> None:
     with pytest.raises(MachineFault) as fault:
         Machine().run("s_branch 0x7000")
-    assert fault.value.kind == FaultKind.ILLEGAL_ADDRESS
+    assert fault.value.kind == FaultKind.OUTSIDE_CODE
 
 
 def test_call_and_return() -> None:
@@ -148,7 +148,7 @@ def test_setpc_outside_the_code_faults() -> None:
     m.set_pair(2, 0x1234)
     with pytest.raises(MachineFault) as fault:
         m.run("s_setpc_b64 s[2:3]")
-    assert fault.value.kind == FaultKind.ILLEGAL_ADDRESS
+    assert fault.value.kind == FaultKind.OUTSIDE_CODE
 
 
 # ---- hardware registers -------------------------------------------------------------------------

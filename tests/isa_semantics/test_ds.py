@@ -337,7 +337,7 @@ def test_beyond_the_allocation(code: str, size: int, partial: bool) -> None:
     m.v[1][9] = 1024 - size + max(1, size & 8, size & 4)
     with pytest.raises(MachineFault) as error:
         m.run(code)
-    assert error.value.kind == FaultKind.ILLEGAL_ADDRESS
+    assert error.value.kind == FaultKind.LDS_BOUNDS
     assert error.value.lane == 9
     assert error.value.address == m.v[1, 9]
 

@@ -307,7 +307,7 @@ def test_load_to_lds_beyond_the_allocation() -> None:
     m.s[M0] = 4
     with pytest.raises(MachineFault) as error:
         m.run("global_load_lds_dword v[2:3], off")
-    assert error.value.kind == FaultKind.ILLEGAL_ADDRESS
+    assert error.value.kind == FaultKind.LDS_BOUNDS
     assert error.value.lane == 63
 
 
@@ -345,7 +345,8 @@ def test_outside_memory(code: str, size: int, partial: bool) -> None:
         m.set_v64(2, addresses)
         with pytest.raises(MachineFault) as error:
             m.run(code)
-        assert error.value.kind == FaultKind.ILLEGAL_ADDRESS
+        lds = wrong == "aperture" and code.startswith("flat_")
+        assert error.value.kind == (FaultKind.LDS_BOUNDS if lds else FaultKind.ILLEGAL_ADDRESS)
         assert error.value.lane == 40
 
 
@@ -359,7 +360,7 @@ def test_beyond_the_private_segment(code: str) -> None:
         m.v[2][3] = bad
         with pytest.raises(MachineFault) as error:
             m.run(code)
-        assert error.value.kind == FaultKind.ILLEGAL_ADDRESS
+        assert error.value.kind == FaultKind.SCRATCH_BOUNDS
         assert error.value.lane == 3
 
 
@@ -375,4 +376,4 @@ def test_flat_offset_does_not_wrap_inside_the_lds_window() -> None:
     m.set_v64(2, SHARED_WINDOW + 0xFFFFFFF0)
     with pytest.raises(MachineFault) as error:
         m.run("flat_load_dword v4, v[2:3] offset:32")
-    assert error.value.kind == FaultKind.ILLEGAL_ADDRESS
+    assert error.value.kind == FaultKind.LDS_BOUNDS

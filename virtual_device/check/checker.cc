@@ -30,6 +30,14 @@ FindingKind kind_of(const Fault& fault, const Memory& memory) {
   }
 }
 
+// What the host declared, and that code is not written to: the virtual device runs what it decoded.
+std::vector<Contract> contracts_of(const CheckSession& session, const CodeObject& code) {
+  std::vector<Contract> contracts = session.contracts();
+  contracts.push_back({Contract::Kind::kReadOnly, code.text_address(), 4 * code.text().size(),
+                       "the kernel's own code"});
+  return contracts;
+}
+
 }  // namespace
 
 Checker::Checker(LaunchState& launch, CheckSession& session)
@@ -37,7 +45,8 @@ Checker::Checker(LaunchState& launch, CheckSession& session)
       session_(session),
       uses_(session.register_uses(launch.code)),
       report_(launch.code, session.options().max_errors),
-      bounds_(session.contracts(), launch.kernarg_address, launch.kernel().kernarg_bytes) {}
+      bounds_(contracts_of(session, *launch.launch.code), launch.kernarg_address,
+              launch.kernel().kernarg_bytes) {}
 
 // Loads that come early are adversaries too: every other schedule has them, workgroup by workgroup.
 bool Checker::late_loads(const Workgroup& workgroup) const {
@@ -74,6 +83,11 @@ void Checker::before(Wave& wave, const Inst& inst) {
   WorkgroupShadow& group = shadow(*wave.workgroup);
   Step step{wave, inst, use(inst), nullptr, own.waits.order, report_};
   group.control.step(step);
+  if (wave.special) [[unlikely]]
+    report_.add(wave, inst, FindingKind::kUnchecked, kNoPc, [](Finding& f) {
+      f.where = "mode";
+      f.message = "registers indexed by M0 (GPR_IDX_EN) or skipped instructions are not followed";
+    });
   own.waits.before(step);
   own.hazards.step(step);
   own.touches_memory = footprint(wave, inst, own.footprint);

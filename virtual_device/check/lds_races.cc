@@ -34,6 +34,18 @@ u64 LdsRaces::producer(const Report& report, const Tag& tag) const {
 
 namespace {
 
+// Whether a store leaves the datum from `byte` on as it is.
+bool stores_same(const Wave& wave, const FootprintPart& part, u32 byte, int lane) {
+  if (part.access != Access::kWrite || part.data == FootprintPart::kNoRegister) return false;
+  const u64 first = part.address.lane[lane];
+  for (u64 at = byte; at < first + part.bytes; ++at) {
+    const u32 bit = 8 * static_cast<u32>(at - first) + part.data_shift;
+    const u32 word = wave.v[part.data + bit / 32].lane[lane];
+    if (wave.workgroup->lds[at] != static_cast<u8>(word >> bit % 32)) return false;
+  }
+  return true;
+}
+
 std::string place(u32 byte) {
   char text[24];
   std::snprintf(text, sizeof text, "lds 0x%x", byte);
@@ -43,8 +55,10 @@ std::string place(u32 byte) {
 }  // namespace
 
 // An access of `byte` against its last write.
-void LdsRaces::check_write(const Step& step, u32 byte, int lane, const Tag& by, bool is_write) {
+void LdsRaces::check_write(const Step& step, const FootprintPart& part, u32 byte, int lane,
+                           const Tag& by) {
   const Tag& last = writers_[byte];
+  const bool is_write = part.access != Access::kRead;
   if (last.atomic && by.atomic) return;
   if (last.wave == by.wave) {
     // One queue is in order; a load to LDS and a DS instruction of the same wave are not.
@@ -62,6 +76,7 @@ void LdsRaces::check_write(const Step& step, u32 byte, int lane, const Tag& by, 
     return;
   }
   if (ordered_[last.wave].covers(last)) return;
+  if (is_write && !last.dma && stores_same(step.wave, part, byte, lane)) return;
   step.report.add(step.wave, step.inst, FindingKind::kLdsRace, producer(step.report, last),
                   [&](Finding& f) {
                     f.lane = lane;
@@ -124,7 +139,7 @@ void LdsRaces::access(const Step& step, const FootprintPart& part) {
     for (u32 byte = at; byte < end; ++byte) {
       const Tag& last = writers_[byte];
       if (last.number && !(*seen == last) && !(last == by))
-        check_write(step, byte, lane, by, writes);
+        check_write(step, part, byte, lane, by);
       seen = &last;
     }
     if (!writes) {

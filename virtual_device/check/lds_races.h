@@ -2,7 +2,8 @@
 // while its own load to LDS is under way.
 //
 // An access is ordered before what other waves do after a barrier when it was complete (waited for)
-// as its wave arrived there. LDS instructions of one wave are in order among themselves.
+// as its wave arrived there. LDS instructions of one wave are in order among themselves. Two waves
+// that write the same value do not race: compilers store replicated data that way.
 #pragma once
 
 #include <vector>
@@ -34,7 +35,7 @@ class LdsRaces {
     u32 lds = 0, vmem = 0;
     bool covers(const Tag& t) const { return t.number <= (t.dma ? vmem : lds); }
   };
-  void check_write(const Step& step, u32 byte, int lane, const Tag& by, bool is_write);
+  void check_write(const Step& step, const FootprintPart& part, u32 byte, int lane, const Tag& by);
   void check_readers(const Step& step, u32 byte, int lane, const Tag& by);
   u64 producer(const Report& report, const Tag& tag) const;
   void note(const Step& step, const Tag& tag);

@@ -24,6 +24,7 @@ void Waits::start(const Kernel& kernel, bool late) {
   num_vgprs_ = kernel.num_vgprs;
   order = {};
   pending_.clear();
+  num_vmem_ = num_lds_ = 0;
   pending_bits_.reset();
   fresh_bits_.reset();
   fresh_.clear();
@@ -81,20 +82,26 @@ void Waits::wait(const Step& step) {
     ++site.executed[c];
     site.field[c] = fields[c];
   }
+  apply(step.wave, fields[0], fields[1], &step.inst);
+}
+
+void Waits::apply(Wave& wave, u32 vm, u32 lgkm, const Inst* site) {
   u32 vm_seen = 0, lds_seen = 0;
   bool changed = false;
   for (size_t i = pending_.size(); i-- > 0;) {
     Pending& p = pending_[i];
     u32 position = 0;
     Counter counter{};
-    if (!complete(p, fields[0], fields[1], vm_seen, lds_seen, position, counter)) continue;
-    fresh_.push_back({p.dst, counter, position, &step.inst});
+    if (!complete(p, vm, lgkm, vm_seen, lds_seen, position, counter)) continue;
+    if (site) fresh_.push_back({p.dst, counter, position, site});
+    num_vmem_ -= p.queue == Queue::kVmem;
+    num_lds_ -= p.queue == Queue::kLds;
     p.inst = nullptr;
     changed = true;
   }
   if (!changed) return;
   for (const Pending& p : pending_)  // of two loads to one register the later one stays
-    if (p.inst == nullptr) deliver(step.wave, p);
+    if (p.inst == nullptr) deliver(wave, p);
   std::erase_if(pending_, [](const Pending& p) { return p.inst == nullptr; });
   rebuild();
 }
@@ -254,7 +261,10 @@ void Waits::after(const Step& step) {
   if (p.dst.count && p.dst.file == RegisterFile::kVector && !p.mask) p.dst.count = 0;
   if (late_) withhold(step, p);
   for (u32 i = 0; i < p.dst.count; ++i) pending_bits_.set(bit(p.dst.file, p.dst.first + i));
+  num_vmem_ += p.queue == Queue::kVmem;
+  num_lds_ += p.queue == Queue::kLds;
   pending_.push_back(std::move(p));
+  if (num_vmem_ > kVmMax || num_lds_ > kLgkmMax) apply(step.wave, kVmMax, kLgkmMax, nullptr);
 }
 
 void Waits::finish() {

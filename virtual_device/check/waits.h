@@ -6,7 +6,8 @@
 //   lgkmcnt  LDS in order among themselves; SMEM and messages in any order. 4 bits.
 //   FLAT     counts in both, out of order in both: done when both have been waited down to 0.
 //   expcnt   nothing on gfx942: stores read their data when they issue.
-// An operation is certainly done after a wait for N when more than N operations that cannot finish
+// A counter at its maximum holds up the issue, so that no more operations than it can count are
+// under way. An operation is certainly done after a wait for N when more than N operations that cannot finish
 // before it (itself included) have been issued: not when the counter merely could be low.
 #pragma once
 
@@ -67,6 +68,8 @@ class Waits {
   };
 
   void wait(const Step& step);
+  // Completes what waits for these counts prove to be done; `site`: by which s_waitcnt, or null.
+  void apply(Wave& wave, u32 vm, u32 lgkm, const Inst* site);
   bool complete(Pending& p, u32 vm, u32 lgkm, u32& vm_seen, u32& lds_seen, u32& position,
                 Counter& counter) const;
   void deliver(Wave& wave, const Pending& p);
@@ -89,6 +92,7 @@ class Waits {
   bool late_ = true;
   u32 num_vgprs_ = 0;
   std::deque<Pending> pending_;  // in issue order
+  u32 num_vmem_ = 0, num_lds_ = 0;  // of them
   std::bitset<512 + 132> pending_bits_, fresh_bits_;
   std::vector<Fresh> fresh_;
 };

@@ -5,12 +5,15 @@
 #include <algorithm>
 
 #include "core/elf.h"
+#include "core/safe_read.h"
 
 namespace vdev {
 namespace {
 
 constexpr std::string_view kMagic = "__CLANG_OFFLOAD_BUNDLE__";
 constexpr std::string_view kCompressedMagic = "CCOB";
+// Of an image whose length only its own headers tell.
+constexpr u64 kLargestImage = u64{4} << 30, kMostEntries = 4096, kLongestName = 4096;
 
 bool starts_with(std::span<const u8> image, std::string_view magic) {
   return image.size() >= magic.size() && std::memcmp(image.data(), magic.data(), magic.size()) == 0;
@@ -50,30 +53,46 @@ std::optional<TargetId> device_target(std::string_view name) {
   return TargetId::parse(name.substr(dash + 1));
 }
 
+// As many elements of a table as the host can read.
+template <class T>
+std::vector<T> read_table(const u8* at, u64 count) {
+  std::vector<T> table(count);
+  table.resize(read_safely(table.data(), at, count * sizeof(T)) / sizeof(T));
+  return table;
+}
+
+// An ELF image ends where its last part ends. Parts that no image can have are left out: whatever
+// the headers claim, the parser checks it against the bytes that there are.
 u64 elf_bytes(const u8* image) {
-  const auto header = load<Elf64_Ehdr>(image);
-  u64 end = sizeof(header);
-  end = std::max(end, header.e_phoff + u64{header.e_phnum} * sizeof(Elf64_Phdr));
-  end = std::max(end, header.e_shoff + u64{header.e_shnum} * sizeof(Elf64_Shdr));
-  for (u64 i = 0; i < header.e_phnum; ++i) {
-    const auto segment = load<Elf64_Phdr>(image + header.e_phoff + i * sizeof(Elf64_Phdr));
-    end = std::max(end, segment.p_offset + segment.p_filesz);
-  }
-  for (u64 i = 0; i < header.e_shnum; ++i) {
-    const auto section = load<Elf64_Shdr>(image + header.e_shoff + i * sizeof(Elf64_Shdr));
-    if (section.sh_type == SHT_NOBITS) continue;
-    end = std::max(end, section.sh_offset + section.sh_size);
-  }
+  Elf64_Ehdr header{};
+  if (read_safely(&header, image, sizeof header) < sizeof header) return sizeof header;
+  u64 end = sizeof header;
+  const auto extend = [&](u64 offset, u64 bytes) {
+    if (offset <= kLargestImage && bytes <= kLargestImage - offset)
+      end = std::max(end, offset + bytes);
+  };
+  extend(header.e_phoff, u64{header.e_phnum} * sizeof(Elf64_Phdr));
+  extend(header.e_shoff, u64{header.e_shnum} * sizeof(Elf64_Shdr));
+  if (header.e_phoff < kLargestImage)
+    for (const auto& segment : read_table<Elf64_Phdr>(image + header.e_phoff, header.e_phnum))
+      extend(segment.p_offset, segment.p_filesz);
+  if (header.e_shoff < kLargestImage)
+    for (const auto& section : read_table<Elf64_Shdr>(image + header.e_shoff, header.e_shnum))
+      if (section.sh_type != SHT_NOBITS) extend(section.sh_offset, section.sh_size);
   return end;
 }
 
 u64 bundle_bytes(const u8* image) {
-  const u64 count = load<u64>(image + kMagic.size());
-  u64 position = kMagic.size() + 8, end = position;
-  for (u64 i = 0; i < count; ++i) {
-    const u8* at = image + position;
-    position += 24 + load<u64>(at + 16);
-    end = std::max({end, position, load<u64>(at) + load<u64>(at + 8)});
+  u64 position = kMagic.size() + 8, count = 0;
+  read_safely(&count, image + kMagic.size(), sizeof count);
+  u64 end = position;
+  for (u64 i = 0; i < std::min(count, kMostEntries); ++i) {
+    u64 fields[3] = {};  // offset, bytes, length of the name
+    if (read_safely(fields, image + position, sizeof fields) < sizeof fields) break;
+    const auto [offset, size, name_bytes] = fields;
+    if (name_bytes > kLongestName || offset > kLargestImage || size > kLargestImage - offset) break;
+    position += sizeof fields + name_bytes;
+    end = std::max({end, position, offset + size});
   }
   return end;
 }
@@ -154,16 +173,27 @@ std::optional<std::span<const u8>> select_image(std::span<const u8> bundle, std:
 }
 
 u64 image_bytes(const void* image) {
-  const u8* bytes = static_cast<const u8*>(image);
-  // Compared byte by byte, because a shorter image may end anywhere.
-  const auto is = [&](std::string_view magic) {
-    return std::equal(magic.begin(), magic.end(), bytes,
-                      [](char a, u8 b) { return static_cast<u8>(a) == b; });
-  };
-  if (is({ELFMAG, SELFMAG})) return elf_bytes(bytes);
-  if (is(kMagic)) return bundle_bytes(bytes);
-  if (is(kCompressedMagic)) return kCompressedMagic.size();  // enough to be refused by name
-  return 0;
+  u8 start[kMagic.size()];
+  const u64 readable = read_safely(start, image, sizeof start);
+  const std::span<const u8> known(start, readable);
+  if (is_offload_bundle(known)) return bundle_bytes(static_cast<const u8*>(image));
+  if (starts_with(known, {ELFMAG, SELFMAG})) return elf_bytes(static_cast<const u8*>(image));
+  return readable;
+}
+
+std::vector<u8> copy_image(const void* image) {
+  // Piece by piece: a hostile header may claim gigabytes that are not there.
+  constexpr u64 kPiece = u64{1} << 20;
+  std::vector<u8> bytes;
+  for (u64 left = image_bytes(image); left > 0;) {
+    const u64 done = bytes.size(), piece = std::min(left, kPiece);
+    bytes.resize(done + piece);
+    const u64 got = read_safely(bytes.data() + done, static_cast<const u8*>(image) + done, piece);
+    bytes.resize(done + got);
+    if (got < piece) break;
+    left -= piece;
+  }
+  return bytes;
 }
 
 }  // namespace vdev

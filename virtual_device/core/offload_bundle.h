@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/types.h"
 
@@ -34,8 +35,11 @@ std::optional<std::span<const u8>> select_image(std::span<const u8> bundle, std:
 // Whether an image built for `target` runs on the virtual device when it plays `arch`.
 bool runs_on(const TargetId& target, std::string_view arch);
 
-// Bytes of an image whose length the caller was not told (hipModuleLoadData), from its own headers;
-// 0 when it is neither an ELF image nor a bundle. Reads no further than those headers reach.
+// Bytes of an image whose length the caller was not told (hipModuleLoadData), from its own headers,
+// which may lie. Of what is neither an ELF image nor a bundle, the beginning: enough for the loader
+// to say so. Memory that is not mapped is not touched.
 u64 image_bytes(const void* image);
+// Those bytes, as far as they can be read.
+std::vector<u8> copy_image(const void* image);
 
 }  // namespace vdev

@@ -1,5 +1,6 @@
 // The library interface to code objects: hipLibrary_t and hipKernel_t. A hipKernel_t is the
 // hipFunction_t of the same kernel.
+#include "core/offload_bundle.h"
 #include "hip/api.h"
 #include "hip/function.h"
 #include "hip/module.h"

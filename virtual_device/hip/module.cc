@@ -1,17 +1,14 @@
 #include "hip/module.h"
 
-#include <algorithm>
 #include <cstdio>
-#include <cstring>
 
+#include "core/offload_bundle.h"
+#include "core/safe_read.h"
 #include "hip/api.h"
-#include "hip/transfer.h"
 
 namespace vdev::hip {
 namespace {
 
-constexpr char kBundleMagic[] = "__CLANG_OFFLOAD_BUNDLE__";  // 24 bytes, then u64 count
-constexpr u64 kLargestImage = u64{4} << 30;
 constexpr u32 kFatBinaryMagic = 0x48495046;  // hipModuleLoadFatBinary's wrapper: "HIPF"
 
 struct FatBinary {
@@ -19,77 +16,6 @@ struct FatBinary {
   const void* binary;
   void* unused;
 };
-
-// A struct from memory that may end anywhere; zeros where it does.
-template <class T>
-T peek(const void* base, u64 offset) {
-  T value{};
-  read_safely(&value, static_cast<const u8*>(base) + offset, sizeof value);
-  return value;
-}
-
-// An ELF image has no size of its own: it ends where its last part ends.
-u64 elf_bytes(const void* image) {
-  struct Header {
-    u8 ident[16];
-    u16 type, machine;
-    u32 version;
-    u64 entry, phoff, shoff;
-    u32 flags;
-    u16 ehsize, phentsize, phnum, shentsize, shnum, shstrndx;
-  };
-  struct Segment {
-    u32 type, flags;
-    u64 offset, vaddr, paddr, filesz, memsz, align;
-  };
-  struct Section {
-    u32 name, type;
-    u64 flags, addr, offset, size;
-    u32 link, info;
-    u64 addralign, entsize;
-  };
-  constexpr u32 kNoBits = 8;
-  const auto header = peek<Header>(image, 0);
-  u64 end = sizeof(Header);
-  const auto extend = [&](u64 offset, u64 bytes) {
-    if (offset < kLargestImage && bytes < kLargestImage) end = std::max(end, offset + bytes);
-  };
-  extend(header.phoff, u64{header.phnum} * sizeof(Segment));
-  extend(header.shoff, u64{header.shnum} * sizeof(Section));
-  for (u32 i = 0; i < header.phnum; ++i) {
-    const auto segment = peek<Segment>(image, header.phoff + i * sizeof(Segment));
-    extend(segment.offset, segment.filesz);
-  }
-  for (u32 i = 0; i < header.shnum; ++i) {
-    const auto section = peek<Section>(image, header.shoff + i * sizeof(Section));
-    if (section.type != kNoBits) extend(section.offset, section.size);
-  }
-  return end;
-}
-
-u64 bundle_bytes(const void* image) {
-  u64 position = sizeof kBundleMagic - 1, end = position + 8;
-  const u64 count = std::min<u64>(peek<u64>(image, position), 4096);
-  position += 8;
-  for (u64 i = 0; i < count; ++i) {
-    const u64 offset = peek<u64>(image, position), size = peek<u64>(image, position + 8),
-              id_bytes = peek<u64>(image, position + 16);
-    if (id_bytes > 4096 || offset > kLargestImage || size > kLargestImage) break;
-    position += 24 + id_bytes;
-    end = std::max({end, position, offset + size});
-  }
-  return end;
-}
-
-u64 image_bytes(const void* image) {
-  char start[sizeof kBundleMagic - 1] = {};
-  const u64 readable = read_safely(start, image, sizeof start);
-  if (readable == sizeof start && std::memcmp(start, kBundleMagic, sizeof start) == 0) {
-    return bundle_bytes(image);
-  }
-  if (std::memcmp(start, "\177ELF\2\1", 6) == 0) return elf_bytes(image);
-  return readable;  // whatever else it is, the loader needs only its beginning to say so
-}
 
 hipError_t load(hipModule_t* module, const void* image) {
   return api([&](Runtime& runtime) {
@@ -101,12 +27,6 @@ hipError_t load(hipModule_t* module, const void* image) {
 }
 
 }  // namespace
-
-std::vector<u8> copy_image(const void* image) {
-  std::vector<u8> bytes(std::min(image_bytes(image), kLargestImage));
-  bytes.resize(read_safely(bytes.data(), image, bytes.size()));
-  return bytes;
-}
 
 std::vector<u8> read_file(const char* path) {
   std::vector<u8> bytes;
@@ -210,7 +130,8 @@ HIP_API hipModuleLoadDataEx(hipModule_t* module, const void* image, unsigned, hi
 
 HIP_API hipModuleLoadFatBinary(hipModule_t* module, const void* fat_binary) {
   if (fat_binary != nullptr) {
-    const auto wrapper = peek<FatBinary>(fat_binary, 0);
+    FatBinary wrapper{};
+    read_safely(&wrapper, fat_binary, sizeof wrapper);
     if (wrapper.magic == kFatBinaryMagic) return load(module, wrapper.binary);
   }
   return load(module, fat_binary);

@@ -8,8 +8,6 @@
 
 namespace vdev::hip {
 
-// The bytes of an image of which only the address is known, as far as they can be read.
-std::vector<u8> copy_image(const void* image);
 std::vector<u8> read_file(const char* path);
 // Not in a table yet. Refuses images that do not fit the device.
 std::shared_ptr<Module> load_module(Runtime& runtime, std::span<const u8> image);

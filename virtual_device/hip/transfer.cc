@@ -1,13 +1,11 @@
 #include "hip/transfer.h"
 
-#include <sys/uio.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <limits>
+
+#include "core/safe_read.h"
 
 namespace vdev::hip {
 namespace {
@@ -78,25 +76,6 @@ StridedRange strided(const Side& side, u64 row_bytes, u64 height, u64 depth) {
 }
 
 }  // namespace
-
-u64 read_safely(void* dst, const void* src, u64 bytes) {
-  u64 done = 0;
-  while (done < bytes) {
-    const iovec local{static_cast<char*>(dst) + done, bytes - done};
-    const iovec remote{const_cast<char*>(static_cast<const char*>(src)) + done, bytes - done};
-    const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
-    if (got > 0) {
-      done += static_cast<u64>(got);
-    } else if (got < 0 && (errno == ENOSYS || errno == EPERM)) {
-      std::memcpy(static_cast<char*>(dst) + done, static_cast<const char*>(src) + done,
-                  bytes - done);
-      done = bytes;
-    } else {
-      break;
-    }
-  }
-  return done;
-}
 
 Side make_side(Runtime& runtime, const void* pointer, u64 pitch, u64 slice, u64 row_bytes,
                u64 height, u64 depth) {

@@ -23,7 +23,4 @@ FillCommand make_fill(Runtime& runtime, void* dst, u64 pitch, u64 slice, u32 val
 LaunchResult run_copy(Runtime& runtime, const CopyCommand& copy);
 LaunchResult run_fill(Runtime& runtime, const FillCommand& fill);
 
-// Reads memory of this process that may not be mapped; returns how many bytes could be read.
-u64 read_safely(void* dst, const void* src, u64 bytes);
-
 }  // namespace vdev::hip

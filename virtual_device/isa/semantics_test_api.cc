@@ -7,6 +7,8 @@
 #include "core/launch_state.h"
 #include "core/worker.h"
 #include "isa/decode.h"
+#include "isa/footprint.h"
+#include "isa/register_use.h"
 #include "numerics/float_rules_mxcsr.h"
 
 namespace vdev {
@@ -104,6 +106,49 @@ void run(TestState& state, Wave& wave, const DecodedCode& code,
   state.pc = static_cast<u64>(current - begin);
 }
 
+// A wave in a workgroup of its own, with the registers and memory of a TestState.
+struct TestWave {
+  TestWave(TestState& state, const DecodedCode& code)
+      : memory(state.memory, state.memory_bytes), launch_state(launch, code), worker(device()) {
+    group.launch = &launch_state;
+    group.worker = &worker;
+    group.num_waves = 1;
+    group.lds.assign(state.lds, state.lds + state.lds_bytes);
+    group.waves.push_back(wave.get());
+    wave->workgroup = &group;
+    std::memcpy(wave->v, state.vgprs, sizeof wave->v);
+    std::memcpy(wave->s, state.sgprs, sizeof wave->s);
+    wave->scratch = reinterpret_cast<std::byte*>(state.scratch);
+    wave->scratch_bytes = static_cast<u32>(state.scratch_lane_bytes);
+    wave->set_mode(state.mode);
+    wave->scc = state.scc != 0;
+  }
+  const HostMemory memory;
+  const Launch launch;
+  LaunchState launch_state;
+  Worker worker;
+  Workgroup group;
+  std::unique_ptr<Wave> wave = std::make_unique<Wave>();
+};
+
+void append(std::string& text, const char* what, const RegisterRange& r) {
+  text += std::string(what) + (r.file == RegisterFile::kVector ? " v " : " s ") +
+          std::to_string(r.first) + ' ' + std::to_string(r.count) + '\n';
+}
+
+void append(std::string& text, const FootprintPart& part) {
+  constexpr const char* kSpaces[] = {"global", "lds", "scratch"};
+  constexpr const char* kAccesses[] = {"read", "write", "atomic"};
+  text += std::string("memory ") + kSpaces[static_cast<int>(part.space)] + ' ' +
+          kAccesses[static_cast<int>(part.access)] + ' ' + std::to_string(part.bytes) + ' ' +
+          (part.data == FootprintPart::kNoRegister ? "-1" : std::to_string(part.data)) + ' ' +
+          std::to_string(part.data_shift) + ' ' + (part.plain_data ? "1" : "0");
+  for_lanes(part.mask, [&](int lane) {
+    text += ' ' + std::to_string(lane) + ':' + std::to_string(part.address.lane[lane]);
+  });
+  text += '\n';
+}
+
 }  // namespace
 }  // namespace vdev
 
@@ -113,28 +158,11 @@ void run(TestState& state, Wave& wave, const DecodedCode& code,
 // max_instructions. Returns the FaultKind.
 VDEV_TEST_API int vdev_test_run(const vdev::u32* words, size_t num_words, vdev::TestState* state) {
   using namespace vdev;
-  const HostMemory memory(state->memory, state->memory_bytes);
   std::vector<const char*> why;
   const DecodedCode code = decode_all({words, num_words}, why);
-  const Launch launch;
-  LaunchState launch_state(launch, code);
-  Worker worker(device());
-
-  Workgroup group;
-  group.launch = &launch_state;
-  group.worker = &worker;
-  group.num_waves = 1;
-  group.lds.assign(state->lds, state->lds + state->lds_bytes);
-
-  auto wave = std::make_unique<Wave>();
-  group.waves.push_back(wave.get());
-  wave->workgroup = &group;
-  std::memcpy(wave->v, state->vgprs, sizeof wave->v);
-  std::memcpy(wave->s, state->sgprs, sizeof wave->s);
-  wave->scratch = reinterpret_cast<std::byte*>(state->scratch);
-  wave->scratch_bytes = static_cast<u32>(state->scratch_lane_bytes);
-  wave->set_mode(state->mode);
-  wave->scc = state->scc != 0;
+  TestWave test(*state, code);
+  Wave* const wave = test.wave.get();
+  const Workgroup& group = test.group;
 
   state->fault = 0;
   state->fault_lane = -1;
@@ -148,6 +176,32 @@ VDEV_TEST_API int vdev_test_run(const vdev::u32* words, size_t num_words, vdev::
   state->mode = wave->mode;
   state->scc = wave->scc;
   state->instructions = wave->instructions;
-  state->progress = launch_state.progress.load();
+  state->progress = test.launch_state.progress.load();
   return static_cast<int>(state->fault);
+}
+
+// What the first instruction is about to read, write and touch, a line each: "read|write v|s first
+// count", "memory space access bytes data shift plain lane:address ...". "" where it does not
+// decode, "fault" where its addresses cannot be formed. Returns the bytes needed.
+VDEV_TEST_API size_t vdev_test_inspect(const vdev::u32* words, size_t num_words,
+                                       vdev::TestState* state, char* out, size_t size) {
+  using namespace vdev;
+  std::vector<const char*> why;
+  const DecodedCode code = decode_all({words, num_words}, why);
+  std::string text;
+  if (!code.insts.empty() && code.insts[0].row) {
+    TestWave test(*state, code);
+    const RegisterUse use = register_use(code.insts[0]);
+    for (int i = 0; i < use.num_reads; ++i) append(text, "read", use.reads[i]);
+    for (int i = 0; i < use.num_writes; ++i) append(text, "write", use.writes[i]);
+    try {
+      Footprint touched;
+      if (footprint(*test.wave, code.insts[0], touched))
+        for (int i = 0; i < touched.num_parts; ++i) append(text, touched.parts[i]);
+    } catch (const Fault&) {
+      text = "fault";
+    }
+  }
+  if (size) std::snprintf(out, size, "%s", text.c_str());
+  return text.size() + 1;
 }

@@ -1,0 +1,124 @@
+#include "check/hazards.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace vdev {
+namespace {
+
+// By role: the rules that have it on the one side or the other.
+struct RuleIndex {
+  u64 produced[kNumHazardRoles] = {}, consumed[kNumHazardRoles] = {};
+  RuleIndex() {
+    const auto rules = hazard_rules();
+    for (size_t i = 0; i < rules.size(); ++i) {
+      if (!rules[i].enforced) continue;
+      for (int role = 0; role < kNumHazardRoles; ++role) {
+        if (rules[i].producer.roles >> role & 1) produced[role] |= u64{1} << i;
+        if (rules[i].consumer.roles >> role & 1) consumed[role] |= u64{1} << i;
+      }
+    }
+  }
+};
+u64 rules_of(const u64 (&by_role)[kNumHazardRoles], u64 roles) {
+  u64 rules = 0;
+  for (; roles; roles &= roles - 1) rules |= by_role[std::countr_zero(roles)];
+  return rules;
+}
+
+bool is_s_nop(const Inst& inst) { return inst.encoding == Format::kSopp && inst.row->opcode == 0; }
+
+// MODE for s_setvskip, which has no hwreg field.
+u32 hwreg_id(const Inst& inst) { return inst.encoding == Format::kSopk ? inst.imm & 63 : 1; }
+
+RegisterRange intersection(const RegisterRange& a, const RegisterRange& b) {
+  RegisterRange both = b;
+  both.first = std::max(a.first, b.first);
+  both.count = static_cast<u16>(std::min(a.first + a.count, b.first + b.count) - both.first);
+  return both;
+}
+
+// As the instruction spells it: an operand of AGPRs tells where they begin.
+std::string spelled(const Inst& inst, const RegisterRange& range) {
+  const Operand* operand = range.source < 4             ? &inst.src[range.source]
+                           : range.source == kDstSource ? &inst.dst
+                                                        : nullptr;
+  const bool agpr = operand && operand->kind == OperandKind::kAgpr;
+  return register_name(range, agpr ? operand->base : 512);
+}
+
+}  // namespace
+
+void Hazards::step(const Step& step) {
+  static const RuleIndex index;
+  const Inst& inst = step.inst;
+  if (is_s_nop(inst)) {
+    slot_ += (inst.imm & 15) + 1;
+    return;
+  }
+  const HazardTraits& traits = hazard_traits(*inst.row);
+  const u64 roles = hazard_roles(inst, step.use, traits.roles);
+  if (const u64 consumed = rules_of(index.consumed, roles)) {
+    for (u32 i = 1; i <= kDepth; ++i) {
+      const Past& past = past_[(head_ - i) % kDepth];
+      if (slot_ - past.slot > kMaxHazardWait) break;
+      if (const u64 rules = past.rules & consumed) check(step, past, rules, traits.passes);
+    }
+  }
+  if (const u64 produced = rules_of(index.produced, roles)) {
+    Past& past = past_[head_++ % kDepth];
+    past.inst = &inst;
+    past.rules = produced;
+    past.slot = slot_;
+    past.passes = traits.passes;
+    past.use = step.use;
+  }
+  ++slot_;
+}
+
+void Hazards::check(const Step& step, const Past& past, u64 rules, u8 passes) const {
+  const int present = static_cast<int>(slot_ - past.slot) - 1;
+  const HazardRule* worst = nullptr;
+  RegisterRange where;
+  for (; rules; rules &= rules - 1) {
+    const HazardRule& rule = hazard_rules()[std::countr_zero(rules)];
+    const int required = rule.required(past.passes);
+    if (required <= present) continue;
+    if (worst && required <= worst->required(past.passes)) continue;
+    if (rule.only_passes && rule.only_passes != past.passes) continue;
+    if (rule.opcodes != HazardOpcodes::kAny &&
+        (rule.opcodes == HazardOpcodes::kEqual) != (past.inst->row == step.inst.row))
+      continue;
+    if (rule.match == HazardMatch::kHwreg) {
+      if (hwreg_id(*past.inst) == hwreg_id(step.inst)) worst = &rule, where = {};
+      continue;
+    }
+    if (rule.consumer.registers == HazardRegisters::kNone) {
+      worst = &rule, where = {};
+      continue;
+    }
+    const HazardRanges made = hazard_ranges(rule.producer.registers, *past.inst, past.use);
+    const HazardRanges used = hazard_ranges(rule.consumer.registers, step.inst, step.use);
+    for (const RegisterRange& a : made) {
+      for (const RegisterRange& b : used) {
+        if (!a.overlaps(b)) continue;
+        const bool same = a.first == b.first && a.count == b.count && past.passes == passes;
+        if (rule.match != HazardMatch::kOverlap && same != (rule.match == HazardMatch::kSame))
+          continue;
+        worst = &rule, where = intersection(a, b);
+      }
+    }
+  }
+  if (!worst) return;
+  step.report.add(
+      step.wave, step.inst, FindingKind::kHazard, step.report.pc(*past.inst), [&](Finding& f) {
+        if (where.count) f.where = spelled(step.inst, where);
+        f.message = std::string(worst->name) + ": " + worst->producer.text + ", then " +
+                    worst->consumer.text + ": " + std::to_string(worst->required(past.passes)) +
+                    " wait states are required, " + std::to_string(present) + " are present (" +
+                    worst->source + ")";
+      });
+}
+
+}  // namespace vdev

@@ -1,0 +1,37 @@
+// Required wait states (manually inserted NOPs): one per wave.
+#pragma once
+
+#include <array>
+
+#include "check/hazards_rules.h"
+#include "check/step.h"
+
+namespace vdev {
+
+class Hazards {
+ public:
+  // Before each instruction, in the order of execution.
+  void step(const Step& step);
+  // Forgets what ran: the wave starts anew.
+  void reset() { *this = {}; }
+
+ private:
+  struct Past {
+    const Inst* inst = nullptr;
+    u64 rules = 0;  // of which it is a producer
+    u32 slot = 0;
+    u8 passes = 0;
+    RegisterUse use;
+  };
+
+  void check(const Step& step, const Past& past, u64 rules, u8 passes) const;
+
+  // As many as there may be within the longest wait, and the one that is being added.
+  static constexpr u32 kDepth = 32;
+  static_assert(kDepth > kMaxHazardWait);
+  std::array<Past, kDepth> past_;
+  u32 head_ = 0;       // where the next one goes
+  u32 slot_ = kDepth;  // wait states issued
+};
+
+}  // namespace vdev

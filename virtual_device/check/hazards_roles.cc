@@ -1,0 +1,210 @@
+// What an instruction is to the rules: from its row, its modifiers and its registers.
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "check/hazards_rules.h"
+#include "core/wave.h"
+#include "isa/tables.h"
+#include "numerics/mfma.h"
+
+namespace vdev {
+namespace {
+
+using namespace role;
+
+constexpr u32 kHwregMode = 1, kHwregTrapsts = 3;
+constexpr u32 kVskipBit = 28;
+
+bool is_alu(Unit unit) {
+  return unit == Unit::kValu || unit == Unit::kValu64 || unit == Unit::kValuPacked32 ||
+         unit == Unit::kTrans || unit == Unit::kTrans64;
+}
+
+u64 alu_roles(const Row& row) {
+  const std::string_view name = row.name;
+  const bool trans = row.unit == Unit::kTrans || row.unit == Unit::kTrans64;
+  const bool dot = name.starts_with("v_dot");
+  u64 roles = kVectorOp | kAnyValu;
+  roles |= trans ? kTransOp : kNonTransValu;
+  roles |= dot ? kDotOp : kNonDotValu;
+  if (row.effects & kWritesExec) roles |= kCmpx;
+  if (name.starts_with("v_div_fmas")) roles |= kDivFmas;
+  if (name == "v_fma_f64" || name == "v_fmac_f64") roles |= kFma64;
+  if (name == "v_readlane_b32") roles |= kReadsLane | kSelectsLane | kLaneOp;
+  if (name == "v_writelane_b32") roles |= kSelectsLane | kLaneOp;
+  if (name == "v_readfirstlane_b32") roles |= kReadsLane | kLaneOp;
+  return roles;
+}
+
+u64 memory_roles(const Row& row) {
+  const bool reads_m0 = row.effects & kReadsM0;
+  u64 roles = kVectorOp | kMemory;
+  if (row.format != Format::kDs) return roles | kVmem | (reads_m0 ? kLdsDma : 0u);
+  // Of LDS instructions, add-TID and GWS read M0.
+  if (reads_m0)
+    roles |=
+        std::string_view(row.name).find("addtid") == std::string_view::npos ? kMessageOp : kAddTid;
+  return roles;
+}
+
+u64 scalar_roles(std::string_view name) {
+  if (name == "s_setreg_b32" || name == "s_setreg_imm32_b32") return kSetreg;
+  if (name == "s_getreg_b32") return kGetreg;
+  if (name == "s_setvskip") return kSetVskip;
+  if (name == "s_rfe_b64") return kRfe;
+  if (name.starts_with("s_movrel")) return kMovrel;
+  if (name.starts_with("s_sendmsg") || name == "s_ttracedata") return kMessageOp;
+  return 0;
+}
+
+HazardTraits matrix_traits(const Row& row) {
+  for (const MfmaShape& shape : mfma_shapes()) {
+    if (shape.opcode != row.opcode) continue;
+    const MfmaGeometry& g = shape.geometry;
+    const u64 kind = g.a == MfmaSrc::kF64   ? (g.m == 16 ? kDgemm16 : kDgemm4)
+                     : g.a == MfmaSrc::kF32 ? kSgemm
+                                            : kXdl;
+    return {kVectorOp | kind, shape.passes};
+  }
+  return {kVectorOp, 0};
+}
+
+HazardTraits traits_of(const Row& row) {
+  if (row.unit == Unit::kMfma) return matrix_traits(row);
+  if (is_alu(row.unit)) return {alu_roles(row)};
+  if (row.format >= Format::kDs) return {memory_roles(row)};
+  return {scalar_roles(row.name)};
+}
+
+using TraitTable = std::array<std::vector<HazardTraits>, kNumFormats>;
+TraitTable make_traits() {
+  TraitTable table;
+  for (const Row* row : all_rows()) {
+    auto& part = table[static_cast<int>(row->format)];
+    if (part.size() <= row->opcode) part.resize(row->opcode + size_t{1});
+    part[row->opcode] = traits_of(*row);
+  }
+  return table;
+}
+
+u32 hwreg_id(const Inst& inst) { return inst.imm & 63; }
+bool sets_vskip(const Inst& inst) {
+  const u32 first = inst.imm >> 6 & 31, width = (inst.imm >> 11 & 31) + 1;
+  return hwreg_id(inst) == kHwregMode && first <= kVskipBit && kVskipBit < first + width;
+}
+
+// The result does not land where the operation makes it.
+bool moves_result(const Inst& inst) {
+  if (inst.suffix == Suffix::kSdwa) return inst.row->dst.used() && inst.dst_sel != 6;
+  if (inst.encoding != Format::kVop3) return false;
+  // The stochastic conversions to 8 bits choose a byte with two bits, the others a half with one.
+  const bool byte_select =
+      inst.row->format == Format::kVop3 && (inst.row->opcode == 0x2a4 || inst.row->opcode == 0x2a5);
+  return inst.op_sel & (byte_select ? 0xc : 0x8);
+}
+
+}  // namespace
+
+const HazardTraits& hazard_traits(const Row& row) {
+  static const TraitTable table = make_traits();
+  return table[static_cast<int>(row.format)][row.opcode];
+}
+
+u64 hazard_roles(const Inst& inst, const RegisterUse& use, u64 roles) {
+  if (roles & kAnyValu) {
+    if (inst.suffix == Suffix::kDpp) roles |= kDppOp;
+    if (moves_result(inst)) roles |= kPartialOp;
+    for (int i = 0; i < use.num_writes; ++i)
+      if (use.writes[i].file == RegisterFile::kScalar) roles |= kWritesScalar;
+    return roles;
+  }
+  if (roles & kVmem) {
+    if (inst.lds) roles |= kLdsDma;
+    const bool buffer = inst.encoding == Format::kMubuf || inst.encoding == Format::kMtbuf;
+    if (inst.row->effects & (kStore | kAtomic) && inst.src[1].dwords > 2 &&
+        !(buffer && inst.src[3].kind == OperandKind::kSgpr))
+      roles |= kWideStore;
+    return roles;
+  }
+  if (roles & kSetreg) {
+    if (sets_vskip(inst)) roles |= kSetregVskip;
+    if (hwreg_id(inst) == kHwregTrapsts) roles |= kSetregTrap;
+  }
+  if (inst.encoding <= Format::kSopp)
+    for (int i = 0; i < use.num_writes; ++i)
+      if (use.writes[i].file == RegisterFile::kScalar && use.writes[i].contains(kM0))
+        roles |= kSaluWritesM0;
+  return roles;
+}
+
+HazardRanges hazard_ranges(HazardRegisters part, const Inst& inst, const RegisterUse& use) {
+  using enum HazardRegisters;
+  HazardRanges found;
+  const auto reads = [&](auto&& wanted) {
+    for (int i = 0; i < use.num_reads; ++i)
+      if (wanted(use.reads[i])) found.ranges[found.count++] = use.reads[i];
+  };
+  const auto writes = [&](auto&& wanted) {
+    for (int i = 0; i < use.num_writes; ++i)
+      if (wanted(use.writes[i])) found.ranges[found.count++] = use.writes[i];
+  };
+  const auto is_vector = [](const RegisterRange& r) { return r.file == RegisterFile::kVector; };
+  const auto is_scalar = [](const RegisterRange& r) {
+    return r.file == RegisterFile::kScalar && r.first != kSccIndex;
+  };
+  const auto is_mask = [&](const RegisterRange& r) {
+    return r.source == kImplicit || (r.source < 4 && inst.row->src[r.source].type == Type::kMask);
+  };
+  const bool sparse = inst.row->effects & kReadsDst;  // of matrix instructions
+  switch (part) {
+    case kNone:
+      break;
+    case kVectorWrites:
+      writes(is_vector);
+      break;
+    case kVectorReads:
+      reads(is_vector);
+      break;
+    case kScalarWrites:
+      writes(is_scalar);
+      break;
+    case kScalarReads:
+      reads(is_scalar);
+      break;
+    case kConstants:
+      reads([&](const RegisterRange& r) { return is_scalar(r) && !is_mask(r); });
+      break;
+    case kCarryIn:
+      reads([&](const RegisterRange& r) { return is_scalar(r) && is_mask(r); });
+      break;
+    case kZeroFlags:
+      reads([&](const RegisterRange& r) {
+        return is_scalar(r) && r.source < 4 && inst.src[r.source].kind == OperandKind::kSpecial;
+      });
+      break;
+    case kVcc:
+      reads([&](const RegisterRange& r) {
+        return is_scalar(r) && (r.contains(SgprIndex::kVcc) || r.contains(SgprIndex::kVcc + 1));
+      });
+      break;
+    case kLaneSelect:
+      reads([&](const RegisterRange& r) { return is_scalar(r) && r.source == 1; });
+      break;
+    case kStoreData:
+      reads([&](const RegisterRange& r) { return is_vector(r) && r.source == 1; });
+      break;
+    case kMatrixAb:
+      reads([&](const RegisterRange& r) { return r.source <= (sparse ? 2 : 1); });
+      break;
+    case kMatrixC:
+      reads([&](const RegisterRange& r) { return r.source == (sparse ? kDstSource : 2); });
+      break;
+    case kMatrixAddends:
+      reads([&](const RegisterRange& r) { return r.source >= 2; });
+      break;
+  }
+  return found;
+}
+
+}  // namespace vdev
