@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from amdattn.errors import (
         AmdattnError as AmdattnError,
         BindingError as BindingError,
+        CheckError as CheckError,
         CorruptKernel as CorruptKernel,
         HipError as HipError,
         ManifestError as ManifestError,
@@ -52,6 +53,7 @@ _HOME = {
     "DeviceProps": "device",
     "AmdattnError": "errors",
     "BindingError": "errors",
+    "CheckError": "errors",
     "CorruptKernel": "errors",
     "HipError": "errors",
     "ManifestError": "errors",

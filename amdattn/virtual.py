@@ -64,8 +64,8 @@ def check(
     """Check every launch inside a ``with`` block; see docs/checked-mode.md for what is found.
 
     ``with amdattn.virtual.check() as found: ...`` raises CheckError at its end if a launch had a
-    defect; ``found.findings`` (``errors``, ``counted``, ``advice``) holds everything that was found.
-    Launches of every thread are checked. Slower than unchecked launches by a factor of several.
+    defect. Everything found is in ``found.findings``, by severity in ``errors``, ``counted`` and
+    ``advice``. Launches of every thread are checked.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Arguments of a kernel, described by a small text or by JSON, and their place in the kernarg block.
+"""Arguments of a kernel, described by a small text or JSON, and their place in the kernarg block.
 
 One argument a line (or between semicolons), in the kernel's order; # begins a comment:
 
@@ -17,6 +17,7 @@ is described by its fields, one after the other.
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
 from collections.abc import Mapping, Sequence
@@ -56,6 +57,11 @@ class Buffer:
     low: int = 0
     high: int = 100
     file: str = ""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return math.prod(self.shape) * self.dtype.itemsize
 
     def contents(self, seed: int) -> NDArray[Any]:
         """What an in or inout buffer holds at the beginning; `seed` varies the random ones."""

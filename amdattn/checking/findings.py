@@ -9,16 +9,17 @@ from typing import Any
 
 ERROR, COUNTED, ADVICE = "error", "counted", "advice"
 SEVERITIES = (ERROR, COUNTED, ADVICE)
+ORDER = "order"
 
-# The names of virtual_device/check/finding.h, in its order, and "order", which is found by comparing
-# the outputs of several schedules.
+# The names of virtual_device/check/finding.h, in its order, and ORDER, which is found by
+# comparing the outputs of several schedules.
 KINDS = (
     *("use_before_wait", "overwrite_before_wait", "over_wait", "hazard", "lds_race"),
     *("global_race", "stale_read", "illegal_address", "use_after_free", "misaligned"),
     *("range_swallowed", "uninitialised_store", "uninitialised_address", "uninitialised_branch"),
     *("unwritten_output", "read_only_write", "kernarg_overread", "barrier_mismatch"),
     *("no_active_lane", "runaway", "deadlock", "dirty_memory", "scratch_bounds", "lds_bounds"),
-    *("outside_kernel", "illegal_instruction", "trap", "unchecked", "order"),
+    *("outside_kernel", "illegal_instruction", "trap", "unchecked", ORDER),
 )
 
 
@@ -86,7 +87,7 @@ class Finding:
     @property
     def seen_by(self) -> str:
         """Workgroup, wave, lane and register or address; "" for a host call without address."""
-        if not self.kernel or self.kind == "order":
+        if not self.kernel or self.kind == ORDER:
             return self.where
         lane = "" if self.lane < 0 else f", lane {self.lane}"
         where = f": {self.where}" if self.where else ""
@@ -104,7 +105,7 @@ class Finding:
         rows = (
             ("", self.message),
             ("source", self.source),
-            ("by", self.seen_by),
+            ("where", self.seen_by),
             ("producer", self.producer),
             ("seen", f"{self.count} times" if self.count > 1 else ""),
         )
@@ -178,11 +179,11 @@ class FindingLog:
         for launch in launches:
             self.launches[launch] = self.launches.get(launch, 0) + 1
         for finding in findings:
-            key = (
-                (finding.kind, finding.kernel, finding.code_object, finding.pc)
-                + (finding.producer_pc,)
-                + ((finding.message, finding.where) if finding.pc is None else ())
-            )
+            # Without a pc: a whole output, or a host call, whose address differs from run to run.
+            place: object = (finding.pc, finding.producer_pc)
+            if finding.pc is None:
+                place = finding.where if finding.kind == ORDER else finding.message
+            key = (finding.kind, finding.kernel, finding.code_object, place)
             known = self._merged.get(key)
             self._merged[key] = (
                 dataclasses.replace(known, count=known.count + finding.count) if known else finding

@@ -1,4 +1,4 @@
-"""A kernel's machine code, taken from its code object: instructions, branches, entry.
+"""Machine code of a code object: symbols, instructions.
 
 Mutation and its independent analysis work on this. Instruction boundaries and texts come from the
 virtual device's decoder, which is tested against LLVM's; nothing else of it is used here.
@@ -17,13 +17,7 @@ from amdattn.virtual_library import library_path
 _SECTION = struct.Struct("<IIQQQQIIQQ")  # Elf64_Shdr
 _SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
 _SYMTAB, _DYNSYM = 2, 11
-_KD_ENTRY_OFFSET, _KD_PRELOAD = 16, 58  # fields of the kernel descriptor
-# A device that preloads kernarg starts behind a prologue of this size, which loads it for others.
-_PRELOAD_PROLOGUE_BYTES = 256
-_EF_XNACK_MASK, _EF_XNACK_OFF = 0x300, 0x200
-
-_NO_FALL_THROUGH = frozenset({"s_branch", "s_endpgm", "s_endpgm_saved", "s_setpc_b64"})
-_INDIRECT = frozenset({"s_setpc_b64", "s_swappc_b64", "s_cbranch_g_fork", "s_cbranch_join"})
+NO_FALL_THROUGH = frozenset({"s_branch", "s_endpgm", "s_endpgm_saved", "s_setpc_b64"})
 _COMMA = re.compile(r",\s*(?![^\[]*\])")
 
 
@@ -75,7 +69,7 @@ class Instruction:
     @property
     def is_branch(self) -> bool:
         """True of what may go elsewhere than to the next instruction, or ends the wave."""
-        return self.mnemonic in _NO_FALL_THROUGH or self.mnemonic.startswith("s_cbranch")
+        return self.mnemonic in NO_FALL_THROUGH or self.mnemonic.startswith("s_cbranch")
 
     @property
     def target(self) -> int | None:
@@ -84,104 +78,6 @@ class Instruction:
             offset = self.word & 0xFFFF
             return self.end + 4 * (offset - 0x10000 if offset & 0x8000 else offset)
         return None
-
-
-class KernelCode:
-    """The instructions of one kernel.
-
-    Attributes
-    ----------
-    image : bytes
-        The code object.
-    start, end, entry : int
-        ELF addresses; `entry` is where a device that preloads kernarg begins.
-    instructions : tuple of Instruction
-        In order of address.
-    successors : dict
-        Addresses that may follow an instruction, by its address.
-    xnack : bool
-        The code may run with page fault replay.
-    """
-
-    def __init__(self, image: bytes, symbol: str) -> None:
-        self.image = image
-        self.symbol = symbol
-        elf = _Elf(image)
-        self.start, size, self._file_offset = elf.symbol(symbol)
-        self.end = self.start + size
-        descriptor, _, kd_offset = elf.symbol(symbol + ".kd")
-        (relative,) = struct.unpack_from("<q", image, kd_offset + _KD_ENTRY_OFFSET)
-        (preload,) = struct.unpack_from("<H", image, kd_offset + _KD_PRELOAD)
-        self.entry = descriptor + relative + (_PRELOAD_PROLOGUE_BYTES if preload & 0x7F else 0)
-        self.xnack = elf.flags & _EF_XNACK_MASK != _EF_XNACK_OFF
-        self.instructions = tuple(disassemble(self.bytes_at(self.start, size), self.start))
-        self.index = {inst.pc: i for i, inst in enumerate(self.instructions)}
-        self.successors = {inst.pc: self._successors(inst) for inst in self.instructions}
-        self.predecessors: dict[int, list[int]] = {inst.pc: [] for inst in self.instructions}
-        for pc, following in self.successors.items():
-            for other in following:
-                self.predecessors[other].append(pc)
-        self.targets = {inst.target for inst in self.instructions if inst.target is not None}
-        self.indirect = any(inst.mnemonic in _INDIRECT for inst in self.instructions)
-        self.reachable = self._reachable()
-
-    def at(self, pc: int) -> Instruction:
-        """The instruction at an address."""
-        return self.instructions[self.index[pc]]
-
-    def bytes_at(self, pc: int, size: int) -> bytes:
-        """Bytes of the image at an address of the kernel."""
-        at = self._file_offset + pc - self.start
-        return self.image[at : at + size]
-
-    def patched(self, pc: int, encoding: bytes) -> bytes:
-        """The image with other bytes at an address of the kernel."""
-        at = self._file_offset + pc - self.start
-        if not self.start <= pc <= self.end - len(encoding):
-            raise CodeError(f"{pc:#x} is outside {self.symbol}")
-        return self.image[:at] + encoding + self.image[at + len(encoding) :]
-
-    def blocks(self) -> dict[int, list[Instruction]]:
-        """Reachable basic blocks by the address of their first instruction."""
-        found: dict[int, list[Instruction]] = {}
-        block: list[Instruction] | None = None
-        for inst in self.instructions:
-            if block is None or inst.pc in self.targets or inst.pc == self.entry:
-                block = found[inst.pc] = []
-            block.append(inst)
-            if inst.is_branch:
-                block = None
-        return {pc: block for pc, block in found.items() if pc in self.reachable}
-
-    def block_of(self, pc: int) -> int:
-        """Address of the first instruction of the basic block that holds `pc`."""
-        i = self.index[pc]
-        while (
-            i > 0
-            and self.instructions[i].pc not in self.targets
-            and self.instructions[i].pc != self.entry
-            and not self.instructions[i - 1].is_branch
-        ):
-            i -= 1
-        return self.instructions[i].pc
-
-    def _successors(self, inst: Instruction) -> tuple[int, ...]:
-        following = []
-        if inst.mnemonic not in _NO_FALL_THROUGH and inst.end in self.index:
-            following.append(inst.end)
-        if inst.target is not None and inst.target in self.index:
-            following.append(inst.target)
-        return tuple(following)
-
-    def _reachable(self) -> frozenset[int]:
-        seen: set[int] = set()
-        todo = [self.entry]
-        while todo:
-            pc = todo.pop()
-            if pc not in seen:
-                seen.add(pc)
-                todo += self.successors.get(pc, ())
-        return frozenset(seen)
 
 
 def disassemble(code: bytes, pc: int) -> list[Instruction]:
@@ -215,7 +111,7 @@ def _disassembler() -> ctypes._NamedFuncPointer:
     return function
 
 
-class _Elf:
+class Elf:
     """As much of an ELF64 file as symbols need."""
 
     def __init__(self, image: bytes) -> None:

@@ -13,9 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from amdattn.checking import mutate_registers as regs
-from amdattn.checking.mutate_code import Instruction, KernelCode
+from amdattn.checking.mutate_code import Instruction
+from amdattn.checking.mutate_kernel import KernelCode
 
 HORIZON = 19  # the most that any pair needs
+# The manual's table asks for no state here; LLVM keeps two all the same.
+LLVM_ONLY = "VALU writes SGPR or VCC -> VALU reads it as carry-in or lane mask"
 
 _TRANS = re.compile(r"v_(exp|log|rcp|rcp_iflag|rsq|sqrt|sin|cos)_(f16|f32|f64)")
 _READLANE = ("v_readlane", "v_readfirstlane")
@@ -115,7 +118,11 @@ def _after_valu(
     if not regs.is_valu(second):
         return
     if scalar:
-        yield 2, "VALU writes SGPR or VCC -> VALU reads it"
+        as_mask = _carry_in(second)
+        if scalar & as_mask:
+            yield 2, LLVM_ONLY
+        if scalar - as_mask:
+            yield 2, "VALU writes SGPR or VCC -> VALU reads it as a constant"
         if second.mnemonic.startswith(("v_readlane", "v_writelane")) and scalar & regs.registers(
             second.operands[2]
         ):
@@ -141,6 +148,15 @@ def _after_valu(
         yield 1, "transcendental -> VALU reads its result"
     if _moves_its_result(first):
         yield 1, "SDWA or op_sel places the result -> VALU reads it"
+
+
+def _carry_in(inst: Instruction) -> regs.Registers:
+    """The lane mask or carry that an instruction takes, if it does."""
+    if inst.mnemonic.startswith("v_div_fmas"):
+        return _VCC
+    if inst.mnemonic.startswith(("v_cndmask_b32", "v_addc_co", "v_subb_co", "v_subbrev_co")):
+        return regs.registers(inst.operands[-1])
+    return regs.NONE
 
 
 def _after_matrix(

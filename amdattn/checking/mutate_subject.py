@@ -18,7 +18,7 @@ from amdattn.kernarg import packer
 from amdattn.manifest import KernelSpec
 from amdattn.plan import Address, Stride
 from amdattn.plan.attention import plan_attention
-from amdattn.problem import attention_problem
+from amdattn.problem import AttentionProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,8 @@ class Subject:
 _ATTENTION_CASES = (
     (1, 129, 200, 2, 1, True),
     (2, 37, 64, 2, 2, True),
-    (1, 130, 129, 1, 1, False),
+    (1, 40, 37, 1, 1, True),
+    (1, 130, 121, 1, 1, False),
     (1, 300, 300, 4, 2, True),
 )
 
@@ -120,20 +121,17 @@ def _attention_case(
     lse: bool,
 ) -> Case:
     rng = np.random.default_rng(seqlen_q * 1000 + seqlen_kv)
-    dtype = as_dtype(kernel.dtype).numpy
-    shapes = {
-        "q": (batch, seqlen_q, num_heads_q, kernel.head_dim),
-        "k": (batch, seqlen_kv, num_heads_kv, kernel.head_dim),
-        "v": (batch, seqlen_kv, num_heads_kv, kernel.head_dim_v),
-        "o": (batch, seqlen_q, num_heads_q, kernel.head_dim_v),
-    }
-    problem = attention_problem(
-        shapes["q"], shapes["k"], shapes["v"], "bshd", dtype=kernel.dtype, return_lse=lse
+    dtype = as_dtype(kernel.dtype).numpy()
+    problem = AttentionProblem(
+        *(batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv),
+        *(kernel.head_dim, kernel.head_dim_v, kernel.dtype),
+        return_lse=lse,
     )
+    shapes = {name: problem.shape(name, "bshd") for name in "qkvo"}
     (launch,) = plan_attention(problem, props, [kernel]).launches
     buffers = [
         read_only(name, rng.standard_normal(shapes[name], np.float32).astype(dtype).tobytes())
-        for name in ("q", "k", "v")
+        for name in "qkv"
     ]
     buffers.append(unwritten("o", int(np.prod(shapes["o"])) * dtype.itemsize))
     if lse:

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from amdattn.checking import mutate_registers as regs
-from amdattn.checking.mutate_code import Instruction, KernelCode
+from amdattn.checking.mutate_code import Instruction
+from amdattn.checking.mutate_kernel import KernelCode
 
 # Field: (shift, bits) pairs of the immediate, low bits first.
 FIELDS = {"vmcnt": ((0, 4), (14, 2)), "expcnt": ((4, 3),), "lgkmcnt": ((8, 4),)}

@@ -8,7 +8,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from amdattn.checking.findings import ADVICE, COUNTED, ERROR, Finding, FindingLog
+from amdattn.checking.findings import ADVICE, COUNTED, ERROR, SEVERITIES, Finding, FindingLog
 from amdattn.checking.listing import Line
 from amdattn.checking.session import suppression_lines
 from amdattn.checking.suppressions import Suppression
@@ -28,7 +28,7 @@ def findings_table(findings: Iterable[Finding]) -> Table:
             f"{key} {value}"
             for key, value in (
                 ("source", finding.source),
-                ("by", finding.seen_by),
+                ("where", finding.seen_by),
                 ("producer", finding.producer),
             )
             if value
@@ -38,19 +38,19 @@ def findings_table(findings: Iterable[Finding]) -> Table:
     return table
 
 
-def verdict(log: FindingLog, findings: Sequence[Finding], num_runs: int) -> Text:
+def verdict(log: FindingLog, findings: Sequence[Finding], num_runs: int, advice: bool) -> Text:
     """The last line: how much was checked, and what came of it."""
-    errors = sum(finding.severity == ERROR for finding in findings)
-    launches = f"{log.num_launches} launch{'es' * (log.num_launches != 1)}"
-    text = f"{errors or 'no'} finding{'s' * (errors != 1)} in {launches} of {num_runs} runs"
-    hidden = [
-        f"{sum(finding.severity == severity for finding in findings)} {name}"
-        for severity, name in ((ADVICE, "advice"), (COUNTED, "counted"))
-        if any(finding.severity == severity for finding in findings)
-    ]
-    if hidden:
-        text += f"; {', '.join(hidden)} (--advice shows them)"
-    return Text(text, "bold red" if errors else "bold green")
+    num = {severity: sum(f.severity == severity for f in findings) for severity in SEVERITIES}
+    text = f"{_count(num[ERROR], 'finding')} in {_count(log.num_launches, 'launch', 'es')}"
+    text += f" of {_count(num_runs, 'run')}"
+    others = [f"{num[severity]} {severity}" for severity in (COUNTED, ADVICE) if num[severity]]
+    if others:
+        text += f"; {', '.join(others)}" + ("" if advice else " (--advice shows them)")
+    return Text(text, "bold red" if num[ERROR] else "bold green")
+
+
+def _count(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number or 'no'} {noun}{plural * (number != 1)}"
 
 
 def print_report(
@@ -67,7 +67,7 @@ def print_report(
         console.print(findings_table(shown))
     for line in suppression_lines(suppressed, log):
         console.print(Text(line, "magenta" if line.startswith("warning") else "yellow"))
-    console.print(verdict(log, findings, num_runs))
+    console.print(verdict(log, findings, num_runs, advice))
 
 
 def print_listing(console: Console, title: str, lines: Iterable[Line]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from amdattn import runtime
-from amdattn.checking.findings import ERROR, Finding, FindingLog
+from amdattn.checking.findings import ERROR, ORDER, Finding, FindingLog
 from amdattn.checking.session import Check
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Outputs = Mapping[str, NDArray[Any]]
 
-# Cycled with periods that have no common factor, so that 60 schedules are 60 combinations.
+# Cycled with periods that have no common factor, so that 60 schedules have every combination.
 _QUANTA = (1, 16, 3, 8, 2)
 _LATE_LOADS = (True, False, True)
 _RESIDENT = (1, 0, 2, 16)
@@ -45,7 +45,7 @@ class Schedule:
     def __str__(self) -> str:
         resident = self.resident_workgroups or "all"
         loads = "late" if self.late_loads else "mixed"
-        return f"seed {self.seed} quantum {self.quantum} loads {loads} resident {resident}"
+        return f"(seed {self.seed}, quantum {self.quantum}, {loads} loads, {resident} resident)"
 
 
 def schedules(count: int, seed: int = 0, residency: int | None = None) -> list[Schedule]:
@@ -160,14 +160,14 @@ def _differences(
         index = tuple(int(i) for i in at)
         found.append(
             Finding(
-                "order",
+                ORDER,
                 ERROR,
                 f"{int(np.count_nonzero(differing))} of {expected.size} elements of {name} depend "
-                f"on the schedule: the first is {_value(bits, expected, index)} under "
+                f"on the schedule: {name}{list(index)} is {_value(bits, expected, index)} under "
                 f"{one[0]}, and {_value(other_bits, actual, index)} under {other[0]}",
                 kernel=launch.kernel,
                 code_object=launch.code_object,
-                where=f"{name}{list(index)} of {subject.title}",
+                where=f"{name} of {subject.title}",
             )
         )
     return found

@@ -102,7 +102,6 @@ class Check:
         traceback: TracebackType | None,
     ) -> bool:
         try:
-            self._end_launches()
             self.collect()
         finally:
             self._exports.set_options(**self._restore)
@@ -111,25 +110,18 @@ class Check:
             self.fault = error
         elif error is not None:  # the block's own failure, which the findings may explain
             if self.errors and hasattr(error, "add_note"):  # since Python 3.11
-                error.add_note(
-                    str(CheckError(self.errors, suppression_lines(self.suppressed, self.log)))
-                )
+                error.add_note(str(self._summary()))
             return False
         if not self.errors:
             if self.fault is not None and error is None:
                 raise self.fault
             return False
         if self._raise_on == ERROR:
-            raise CheckError(
-                self.errors, suppression_lines(self.suppressed, self.log)
-            ) from self.fault
+            raise self._summary() from self.fault
         return True
 
-    def _end_launches(self) -> None:
-        try:
-            self._synchronize()
-        except HipError as fault:
-            self.fault = fault
+    def _summary(self) -> CheckError:
+        return CheckError(self.errors, suppression_lines(self.suppressed, self.log))
 
     def _synchronize(self) -> None:
         device = self._device
@@ -157,7 +149,10 @@ class Check:
 
     def collect(self) -> None:
         """Wait for the device and take in what was found so far; the end of the block does so."""
-        self._device.hip.hipDeviceSynchronize()  # its error stays for whoever asks next
+        try:
+            self._synchronize()
+        except HipError as fault:
+            self.fault = fault
         launches, findings = read_findings(self._exports.take_findings(), self._identify)
         self.log.add(launches, map(self._with_source, findings))
 

@@ -24,6 +24,8 @@ from amdattn.testing.selftest import Case, inputs
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from amdattn.checking import mutate_subject
+
     Outputs = Mapping[str, NDArray[Any]]
 
 
@@ -187,6 +189,40 @@ class CodeObject:
                 outputs[name] = host
         device.synchronize(0)
         return outputs
+
+    def to_mutate(self) -> mutate_subject.Subject:
+        """The same launch as a mutation campaign takes it."""
+        from amdattn.checking import mutate_subject
+
+        block = bytearray(self.kernel.explicit_bytes)
+        pointers: list[tuple[int, int]] = []
+        buffers: list[mutate_subject.Buffer] = []
+        for offset, argument in self._placed:
+            if isinstance(argument, Buffer):
+                pointers.append((offset, len(buffers)))
+                data = None if argument.role == "out" else argument.contents(self._seed).tobytes()
+                buffers.append(
+                    mutate_subject.Buffer(
+                        argument.name,
+                        argument.nbytes,
+                        data,
+                        argument.role in ("out", "inout"),
+                        {"in": "read_only", "zero": "zero_at_end"}.get(argument.role, ""),
+                    )
+                )
+            else:
+                packed = argument.packed()
+                block[offset : offset + len(packed)] = packed
+        case = mutate_subject.Case(
+            self.title,
+            self.grid,
+            self.workgroup,
+            bytes(block),
+            tuple(pointers),
+            tuple(buffers),
+            self._dynamic_lds_bytes,
+        )
+        return mutate_subject.Subject(self.kernel.name, self.image, self.kernel.name, (case,))
 
 
 def _pack(

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
+from amdattn.cli import campaign
 from amdattn.cli.output import (
     AsJson,
     Batch,
@@ -27,21 +19,21 @@ from amdattn.cli.output import (
     SeqlenKv,
     SeqlenQ,
     print_json,
-    stderr,
+    progress_bar,
     stdout,
 )
-from amdattn.errors import AmdattnError
 
 if TYPE_CHECKING:
     from amdattn.checking.findings import Finding
     from amdattn.checking.schedules import Subject
     from amdattn.checking.session import Check
     from amdattn.checking.sources import SourceLines
+    from amdattn.checking.subjects import CodeObject
     from amdattn.virtual_library import Instruction
 
     Disassembly = tuple[list[Instruction], SourceLines]
 
-OPERATIONS = ("attention", "all")
+OPERATIONS = (*campaign.OPERATIONS, "all")
 
 
 def check(
@@ -90,14 +82,14 @@ def check(
         bool, typer.Option("--annotate", help="Print the disassembly with the findings in it.")
     ] = False,
     mutate: Annotated[
-        bool, typer.Option("--mutate", help="Mutate the shipped kernels; report what goes unseen.")
+        bool, typer.Option("--mutate", help="Mutate the kernels; report what goes unseen.")
     ] = False,
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="Of the mutants, instead of every one.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run on the virtual device in checked mode. Exit code 1 if anything is found."""
-    if mutate:
-        _mutate(subject, seed, as_json)
-        return
     from amdattn.checking import listing, report, schedules as running
     from amdattn.checking.findings import ERROR, FindingLog
     from amdattn.checking.session import document
@@ -105,16 +97,22 @@ def check(
 
     accepted = Suppressions.of(suppressions)
     plan = running.schedules(schedules, seed, residency)
+    subjects: list[Subject]
     if subject in OPERATIONS:
         _refuse(subject, kernel=kernel, grid=grid, workgroup=workgroup, args=args or None)
+        if mutate:
+            return campaign.mutate(campaign.shipped(subject), sample, seed, as_json)
         sizes = (batch, seqlen_q, seqlen_kv, heads_q, heads_kv)
         subjects = _operations(subject, sizes, layout, scale, lse, seed)
     else:
-        subjects = [_code_object(subject, kernel, grid, workgroup, args, dynamic_lds, seed)]
+        code_object = _code_object(subject, kernel, grid, workgroup, args, dynamic_lds, seed)
+        if mutate:
+            return campaign.mutate([code_object.to_mutate()], sample, seed, as_json)
+        subjects = [code_object]
     log = FindingLog()
     disassembled: dict[tuple[str, str], Disassembly] = {}
     start = time.perf_counter()
-    with _progress(quiet=as_json) as progress:
+    with progress_bar(quiet=as_json) as progress:
         task = progress.add_task("", total=len(subjects) * len(plan))
         for item in subjects:
             for schedule, checked in running.run(item, plan, log, max_errors):
@@ -181,7 +179,7 @@ def _code_object(
     args: str,
     dynamic_lds: int,
     seed: int,
-) -> Subject:
+) -> CodeObject:
     from amdattn.checking.arguments import read_arguments
     from amdattn.checking.subjects import CodeObject
 
@@ -217,20 +215,6 @@ def _refuse(what: str, **options: object) -> None:
         raise ValueError(f"--{given[0].replace('_', '-')} does not go with {what}")
 
 
-def _progress(quiet: bool) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=stderr,
-        disable=quiet,
-        transient=True,
-    )
-
-
 def _disassemble(check: Check, into: dict[tuple[str, str], Disassembly]) -> None:
     for code_object, kernel in check.log.kernels():
         if (code_object, kernel) not in into:
@@ -242,17 +226,3 @@ def _disassemble(check: Check, into: dict[tuple[str, str], Disassembly]) -> None
 
 def _of(findings: list[Finding], code_object: str, kernel: str) -> list[Finding]:
     return [f for f in findings if (f.code_object, f.kernel) == (code_object, kernel)]
-
-
-def _mutate(subject: str, seed: int, as_json: bool) -> None:
-    if importlib.util.find_spec("amdattn.checking.mutate") is None:
-        raise AmdattnError("--mutate: this installation has no amdattn.checking.mutate")
-    from amdattn.checking import mutate
-
-    campaign = mutate.campaign(subject, seed=seed)
-    if as_json:
-        print_json(campaign.as_dict())
-    else:
-        stdout.print(campaign)
-    if not campaign.ok:
-        raise typer.Exit(1)

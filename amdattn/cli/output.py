@@ -10,7 +10,15 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -41,6 +49,21 @@ def spinner(text: str, quiet: bool) -> Iterator[None]:
     ) as progress:
         progress.add_task(text, total=None)
         yield
+
+
+def progress_bar(quiet: bool) -> Progress:
+    """A bar on stderr with the time that is left."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=stderr,
+        disable=quiet,
+        transient=True,
+    )
 
 
 def print_facts(title: str, facts: Any) -> None:

@@ -58,7 +58,7 @@ def build(work_dir: Path, jobs: int = 1) -> Path:
     """
     sources = sorted(SOURCES.rglob("*.cc"))
     units = [*cold_units(sources, work_dir), *filter(is_hot, sources), *sorted(HERE.glob("*.cc"))]
-    command = compiler()
+    command = [*compiler(), f"-I{HERE}"]
 
     def compile_unit(unit: Path) -> Path:
         name = unit.relative_to(SOURCES) if unit in sources else Path(unit.name)

@@ -34,7 +34,7 @@ PROTOTYPES: dict[str, Prototype] = {
     "code_describe": (c_char_p, [c_void_p, c_uint64]),
     "code_read": (c_int, [c_void_p, c_uint64, c_void_p, c_uint64]),
     "code_release": (c_uint64, [c_void_p]),
-    "image_bytes": (c_uint64, [c_char_p]),
+    "image_bytes": (c_uint64, [c_void_p]),
     "memory_new": (c_void_p, [c_uint64, c_uint64]),
     "memory_delete": (None, [c_void_p]),
     "memory_allocate": (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import random
 import struct
 from collections.abc import Callable
@@ -394,9 +396,50 @@ def test_bundles_that_are_refused() -> None:
 def test_image_length_comes_from_its_headers() -> None:
     data = mark(1)
     assert LIBRARY.vdev_test_image_bytes(data + bytes(1000)) == len(data)
-    assert LIBRARY.vdev_test_image_bytes(b"CCOB" + bytes(64)) == 4
-    assert LIBRARY.vdev_test_image_bytes(b"__CLANG") == 0
-    assert LIBRARY.vdev_test_image_bytes(b"") == 0
+    # Of anything else as much as it takes to say what it is.
+    assert 4 <= LIBRARY.vdev_test_image_bytes(b"CCOB" + bytes(64)) <= 24
+    assert 0 < LIBRARY.vdev_test_image_bytes(b"__CLANG" + bytes(64)) <= 24
+
+
+class Guarded:
+    """Bytes that end where the address space does: what lies behind them is not mapped."""
+
+    def __init__(self, data: bytes) -> None:
+        self._map = mmap.mmap(-1, (len(data) + 2 * PAGE - 1) // PAGE * PAGE)
+        self._map[len(self._map) - PAGE - len(data) : len(self._map) - PAGE] = data
+        first = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        self.address = first + len(self._map) - PAGE - len(data)
+        protect = ctypes.CDLL(None).mprotect
+        protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        assert protect(first + len(self._map) - PAGE, PAGE, 0) == 0
+
+
+def with_u64(data: bytes, at: int, value: int) -> bytes:
+    return data[:at] + value.to_bytes(8, "little") + data[at + 8 :]
+
+
+PHOFF, SHOFF = 32, 40  # in the ELF header
+
+
+@pytest.mark.parametrize("at", [PHOFF, SHOFF])
+@pytest.mark.parametrize("value", [1 << 20, 1 << 32, (1 << 64) - 1, (1 << 64) - 64])
+def test_headers_that_point_outside_are_not_followed(at: int, value: int) -> None:
+    hostile = with_u64(mark(1), at, value)
+    assert LIBRARY.vdev_test_image_bytes(Guarded(hostile).address) <= 1 << 32
+
+
+@pytest.mark.parametrize("size", [0, 1, 4, 20, 24, 31, 32, 63, 64, 100, 200])
+def test_images_cut_off_at_the_end_of_memory(size: int) -> None:
+    for whole in (mark(1), bundle([(NAMES["exact"], mark(1))])):
+        LIBRARY.vdev_test_image_bytes(Guarded(whole[:size]).address)
+
+
+@pytest.mark.parametrize(
+    "fields", [(1 << 63, 1 << 63, 30), (0, 1 << 40, 30), (64, 64, 1 << 63), ((1 << 64) - 1, 2, 0)]
+)
+def test_bundles_with_absurd_entries_have_a_bounded_length(fields: tuple[int, int, int]) -> None:
+    hostile = b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<4Q", (1 << 64) - 1, *fields)
+    assert LIBRARY.vdev_test_image_bytes(Guarded(hostile).address) <= 1 << 33
 
 
 def mutate(data: bytes, rng: random.Random) -> bytes:

@@ -46,7 +46,10 @@ Checker::Checker(LaunchState& launch, CheckSession& session)
       uses_(session.register_uses(launch.code)),
       report_(launch.code, session.options().max_errors),
       bounds_(contracts_of(session, *launch.launch.code), launch.kernarg_address,
-              launch.kernel().kernarg_bytes) {}
+              launch.kernel().kernarg_bytes),
+      coherence_(launch) {
+  define_arguments(launch, session.shadow());
+}
 
 // Loads that come early are adversaries too: every other schedule has them, workgroup by workgroup.
 bool Checker::late_loads(const Workgroup& workgroup) const {
@@ -68,11 +71,14 @@ void Checker::workgroup_started(Workgroup& workgroup) {
   while (group->waves.size() < workgroup.num_waves)
     group->waves.push_back(std::make_unique<WaveShadow>());
   group->lds.start(workgroup);
+  group->lds_taint.start(workgroup);
   group->control.start(workgroup);
+  coherence_.started(workgroup);
   for (Wave* wave : workgroup.waves) {
     WaveShadow& own = *group->waves[wave->wave_idx];
     own.waits.start(launch_.kernel(), late_loads(workgroup));
     own.hazards.reset();
+    own.taint.start(*wave, group->lds_taint, session_.shadow());
     wave->shadow = &own;
   }
   workgroup.shadow = group.release();
@@ -91,12 +97,14 @@ void Checker::before(Wave& wave, const Inst& inst) {
   own.waits.before(step);
   own.hazards.step(step);
   own.touches_memory = footprint(wave, inst, own.footprint);
+  if (own.touches_memory) step.memory = &own.footprint;
+  own.taint.step(step);
   if (own.touches_memory) {
-    step.memory = &own.footprint;
     bounds_.step(step);
     for (int i = 0; i < own.footprint.num_parts; ++i)
       if (own.footprint.parts[i].space == Space::kLds) group.lds.access(step, own.footprint.parts[i]);
   }
+  coherence_.before(step);
   if (inst.row->effects & (kBarrier | kEndsProgram)) group.lds.arrived(wave, own.waits.order);
   if (report_.exhausted())
     raise(FaultKind::kAborted, "ended after the number of findings that max_errors allows");
@@ -106,10 +114,14 @@ void Checker::after(Wave& wave, const Inst& inst) {
   WaveShadow& own = shadow(wave);
   const Step step{wave,   inst, use(inst), own.touches_memory ? &own.footprint : nullptr,
                   own.waits.order, report_};
+  coherence_.after(step);
   own.waits.after(step);
 }
 
-void Checker::barrier_released(Workgroup& workgroup) { shadow(workgroup).lds.released(); }
+void Checker::barrier_released(Workgroup& workgroup) {
+  shadow(workgroup).lds.released();
+  coherence_.barrier(workgroup);
+}
 
 void Checker::faulted(Wave& wave, const Inst& inst, const Fault& fault) {
   if (fault.kind == FaultKind::kAborted) return;
@@ -129,6 +141,7 @@ void Checker::faulted(Wave& wave, const Inst& inst, const Fault& fault) {
 void Checker::workgroup_finished(Workgroup& workgroup) {
   std::unique_ptr<WorkgroupShadow> group(&shadow(workgroup));
   if (workgroup.waves_done == workgroup.num_waves) group->control.finish(workgroup, report_);
+  coherence_.finished(workgroup);
   std::lock_guard lock(mutex_);
   for (Wave* wave : workgroup.waves) {
     Waits& waits = shadow(*wave).waits;

@@ -7,19 +7,12 @@
 #include <vector>
 
 #include "check/bounds.h"
+#include "check/coherence.h"
 #include "check/control.h"
-#if __has_include("check/hazards.h")
 #include "check/hazards.h"
-#else
-namespace vdev {
-struct Hazards {
-  void step(const struct Step&) {}
-  void reset() {}
-};
-}
-#endif
 #include "check/lds_races.h"
 #include "check/session.h"
+#include "check/taint.h"
 #include "check/waits.h"
 #include "core/launch_state.h"
 
@@ -41,12 +34,14 @@ class Checker : public Observer {
   struct WaveShadow {
     Waits waits;
     Hazards hazards;
+    Taint taint;
     Footprint footprint;
     bool touches_memory = false;
   };
   struct WorkgroupShadow {
     std::vector<std::unique_ptr<WaveShadow>> waves;
     LdsRaces lds;
+    LdsTaint lds_taint;
     Control control;
   };
   static WorkgroupShadow& shadow(const Workgroup& workgroup) {
@@ -64,6 +59,7 @@ class Checker : public Observer {
   const std::vector<RegisterUse>& uses_;
   Report report_;
   const Bounds bounds_;
+  Coherence coherence_;
 
   std::mutex mutex_;  // guards what follows
   std::vector<std::unique_ptr<WorkgroupShadow>> idle_;

@@ -70,9 +70,7 @@ std::string json(const std::vector<Finding>& findings, const CheckedLaunch* laun
 
 CheckSession::CheckSession(Memory& memory, const CheckOptions& options)
     : memory_(memory), options_(options) {
-#if __has_include("check/shadow_memory.cc")
-  shadow_ = std::make_shared<ShadowMemory>(memory, [this](Finding f) { add_host(std::move(f)); });
-#endif
+  shadow_ = std::make_unique<ShadowMemory>(memory, [this](Finding f) { add_host(std::move(f)); });
 }
 CheckSession::~CheckSession() = default;
 

@@ -72,7 +72,7 @@ class CheckSession {
 
   Memory& memory_;
   const CheckOptions& options_;
-  std::shared_ptr<ShadowMemory> shadow_;
+  std::unique_ptr<ShadowMemory> shadow_;
   std::map<const DecodedCode*, std::vector<RegisterUse>> uses_;
   std::vector<std::shared_ptr<CodeObject>> code_objects_;
   mutable std::mutex mutex_;

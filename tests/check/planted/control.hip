@@ -4,11 +4,11 @@
 // Wave 1 is one barrier short.
 TWO_WAVES barrier_mismatch(const Words, Words out) {
   if (Lane::wave() == 0) {
-    asm volatile(CALM "s_barrier\n" PRODUCER(barrier_mismatch) "s_barrier\n" ::: "memory");
+    asm volatile(CALM "s_barrier\n" USE(barrier_mismatch) "s_barrier\n" ::: "memory");
   } else {
     asm volatile(CALM "s_barrier\n" REPAIR("s_barrier") ::: "memory");
   }
-  asm volatile(CALM USE(barrier_mismatch) "global_store_dword %0, %0, %1\n" CALM
+  asm volatile(CALM "global_store_dword %0, %0, %1\n" CALM
                ::"v"(Lane::in_workgroup() * 4), "s"(out) : "memory");
 }
 
@@ -69,13 +69,16 @@ ONE_WAVE dirty_semaphore(const Words, Words out, Words flags) {
                ::"v"(lane_bytes()), "s"(out), "s"(flags) : "v10", "v11", "v12", "memory");
 }
 
+template <class T>
+using Private = T __attribute__((address_space(5)));
 ONE_WAVE scratch_beyond_declaration(const Words, Words out) {
-  volatile uint32_t local[4] = {1, 2, 3, 4};
+  uint32_t local[4];
+  const uint32_t address = (uint32_t)(unsigned long)(Private<void>*)local;
   asm volatile(CALM USE(scratch_beyond_declaration)
-               DEFECT("scratch_store_dword off, %0, off offset:1024")
-               REPAIR("scratch_store_dword off, %0, off offset:4") CALM
+               DEFECT("scratch_store_dword %2, %0, off offset:1024")
+               REPAIR("scratch_store_dword %2, %0, off offset:12") CALM
                "global_store_dword %0, %0, %1\n" CALM
-               ::"v"(lane_bytes() + (int)local[Lane::in_wave() & 3]), "s"(out) : "memory");
+               ::"v"(lane_bytes()), "s"(out), "v"(address) : "memory");
 }
 
 // Launched with 256 bytes of dynamic LDS.

@@ -1,6 +1,7 @@
 // Bytes that two waves or two workgroups touch without anything that orders them. Where the side
 // that comes second matters, it is held back by a chain of s_nop.
 #include "planted.h"
+// Values differ, because equal ones written twice do no harm.
 
 // Longer than what the other wave has to do, whatever the order in which waves take turns.
 #define HOLD_BACK                 \
@@ -56,8 +57,9 @@ TWO_WAVES lds_write_after_write(const Words, Words) {
   }
   BARRIER_IF_REPAIRED();
   if (Lane::wave() == 1) {
-    asm volatile(CALM HOLD_BACK USE(lds_write_after_write) "ds_write_b32 %0, %0\n" CALM
-                 ::"v"(address) : "s40", "scc", "memory");
+    asm volatile("v_add_u32_e32 v10, 1, %0\n" CALM HOLD_BACK
+                 USE(lds_write_after_write) "ds_write_b32 %0, v10\n" CALM
+                 ::"v"(address) : "v10", "s40", "scc", "memory");
   }
 }
 
@@ -76,15 +78,16 @@ TWO_WAVES global_between_waves(const Words, Words out) {
   }
 }
 
-// Every workgroup writes the same words; the twins each their own.
+// Every workgroup writes its number into the same words; the twins each into their own.
 ONE_WAVE global_write_write(const Words, Words out) {
+  const int workgroup = __builtin_amdgcn_workgroup_id_x();
 #ifdef REPAIRED
-  const int mine = __builtin_amdgcn_workgroup_id_x() * 256;
+  const int mine = workgroup * 256;
 #else
   const int mine = 0;
 #endif
-  asm volatile(CALM USE(global_write_write) "global_store_dword %0, %0, %1\n" CALM
-               ::"v"(lane_bytes() + mine), "s"(out) : "memory");
+  asm volatile(CALM USE(global_write_write) "global_store_dword %0, %2, %1\n" CALM
+               ::"v"(lane_bytes() + mine), "s"(out), "v"(workgroup) : "memory");
 }
 
 // Workgroup 0 (of XCD 0) publishes out[0..63] and raises flags[0]; workgroup 1 (of XCD 1) waits for

@@ -1,0 +1,203 @@
+"""Which mutants change nothing that can be seen, and where the others should be reported.
+
+A mutant is equivalent only by an argument that is stated here, from a static analysis of all paths
+that shares no code with the checker. Everything else must be reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from amdattn.checking import mutate_registers as regs
+from amdattn.checking.mutate_code import Instruction
+from amdattn.checking.mutate_kernel import KernelCode
+from amdattn.checking.mutate_generate import Mutant, sources
+from amdattn.checking.mutate_hazards import LLVM_ONLY, HazardAnalysis, Missing
+from amdattn.checking.mutate_subject import Subject
+from amdattn.checking.mutate_waits import TooEarly, WaitAnalysis
+
+_EXEC = frozenset(regs.EXEC)
+_IGNORES_EXEC = ("v_readlane", "v_writelane", "v_nop", "v_mfma", "v_smfmac", "buffer_wbl2")
+# Lanes that must not touch memory get this offset, behind every range below it.
+_MASKED_OFFSET = 1 << 31
+_MAX_ALLOCATION = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What is expected of a mutant.
+
+    Attributes
+    ----------
+    argument : str
+        Why nothing can be seen of it; "" if it must be reported.
+    places : frozenset of int
+        Addresses in the mutated code: the mutated instruction, those that it served and those that
+        made what they use. A finding there is in the right place.
+    kinds : tuple of str
+        Kinds of finding that have no address and are in the right place.
+    """
+
+    argument: str
+    places: frozenset[int]
+    kinds: tuple[str, ...] = ()
+
+
+class Judge:
+    """Judges the mutants of one subject.
+
+    Attributes
+    ----------
+    wait_violations, hazard_violations
+        What the analyses find in the unmutated kernel: nothing, or they are wrong, or it is.
+    """
+
+    def __init__(self, subject: Subject, code: KernelCode) -> None:
+        self._subject = subject
+        self._code = code
+        self.wait_violations: frozenset[TooEarly] = WaitAnalysis(code).too_early()
+        self.hazard_violations: frozenset[Missing] = HazardAnalysis(code).missing()
+
+    def __call__(self, mutant: Mutant) -> Judgement:
+        """Judge one mutant."""
+        judges: dict[str, Callable[[Mutant], Judgement]] = {
+            "wait deleted": self._wait,
+            "wait weakened": self._wait,
+            "barrier": self._barrier,
+            "s_nop": self._wait_states,
+            "swap": self._wait_states,
+            "LDS offset": self._offset,
+            "global offset": self._offset,
+            "EXEC": self._exec_mask,
+            "num_records": self._range,
+            "semaphore": self._semaphore,
+        }
+        return judges[mutant.kind](mutant)
+
+    def _mutated(self, mutant: Mutant) -> KernelCode:
+        return KernelCode(self._code.patched(mutant.at, mutant.encoding), self._code.symbol)
+
+    def _wait(self, mutant: Mutant) -> Judgement:
+        early = WaitAnalysis(self._mutated(mutant)).too_early() - self.wait_violations
+        places = {mutant.pc}.union(*({pair.consumer, pair.producer} for pair in early))
+        argument = (
+            ""
+            if early
+            else "on no path is anything used or published before a later wait covers it"
+        )
+        return Judgement(argument, frozenset(places))
+
+    def _wait_states(self, mutant: Mutant) -> Judgement:
+        known = {(pair.consumer, pair.producer, pair.rule) for pair in self.hazard_violations}
+        missing = [
+            pair
+            for pair in HazardAnalysis(self._mutated(mutant)).missing()
+            if (pair.consumer, pair.producer, pair.rule) not in known
+        ]
+        required = [pair for pair in missing if pair.rule != LLVM_ONLY]
+        places = {mutant.pc}.union(*({pair.consumer, pair.producer} for pair in required))
+        return Judgement(
+            "" if required else self._why_spare(mutant, bool(missing)), frozenset(places)
+        )
+
+    def _why_spare(self, mutant: Mutant, kept_by_llvm: bool) -> str:
+        """Why wait states that are gone are not needed."""
+        if kept_by_llvm:
+            return f"only LLVM keeps states for {LLVM_ONLY}; the manual's table asks for none"
+        following = self._code.instructions[self._code.index[mutant.pc] + 1]
+        use = regs.use(following)
+        if regs.is_vmem(following) and use.reads & use.writes:
+            return "no pair lacks wait states; the s_nop ends a clause, for replay of page faults"
+        return "no pair of instructions has fewer wait states than the table asks for"
+
+    def _barrier(self, mutant: Mutant) -> Judgement:
+        if all(case.num_waves == 1 for case in self._subject.cases):
+            return Judgement("workgroups have one wave", frozenset({mutant.pc}))
+        after = self._until_barrier(mutant.pc, self._code.successors)
+        before = self._until_barrier(mutant.pc, self._code.predecessors)
+        ordered = [pc for pc in after | before if self._orders(self._code.at(pc))]
+        return Judgement("", frozenset({mutant.pc, *ordered}))
+
+    @staticmethod
+    def _orders(inst: Instruction) -> bool:
+        return regs.is_ds(inst) or regs.is_vmem(inst)
+
+    def _until_barrier(
+        self, start: int, neighbours: dict[int, tuple[int, ...]] | dict[int, list[int]]
+    ) -> set[int]:
+        """Instructions on the paths from `start` up to the next barrier."""
+        seen: set[int] = set()
+        todo = list(neighbours[start])
+        while todo:
+            pc = todo.pop()
+            if pc not in seen and pc in self._code.reachable:
+                seen.add(pc)
+                if self._code.at(pc).mnemonic != "s_barrier":
+                    todo += neighbours[pc]
+        return seen
+
+    def _offset(self, mutant: Mutant) -> Judgement:
+        inst = self._code.at(mutant.pc)
+        places = {mutant.pc} | self._readers(inst)
+        same_memory = regs.is_ds if regs.is_ds(inst) else regs.is_vmem
+        places |= {other.pc for other in self._code.instructions if same_memory(other)}
+        return Judgement("", frozenset(places))
+
+    def _readers(self, inst: Instruction) -> set[int]:
+        """Instructions that read a result of `inst`."""
+        found: set[int] = set()
+        seen: set[tuple[int, regs.Registers]] = set()
+        todo = [(pc, regs.use(inst).writes) for pc in self._code.successors[inst.pc]]
+        while todo:
+            pc, live = todo.pop()
+            if (pc, live) in seen or not live:
+                continue
+            seen.add((pc, live))
+            use = regs.use(self._code.at(pc))
+            if use.reads & live:
+                found.add(pc)
+            todo += [(other, live - use.writes) for other in self._code.successors[pc]]
+        return found
+
+    def _exec_mask(self, mutant: Mutant) -> Judgement:
+        depending: set[int] = set()
+        seen: set[int] = set()
+        todo = list(self._code.successors[mutant.pc])
+        while todo:
+            pc = todo.pop()
+            if pc in seen:
+                continue
+            seen.add(pc)
+            inst = self._code.at(pc)
+            use = regs.use(inst)
+            if _EXEC & use.reads and not inst.mnemonic.startswith(_IGNORES_EXEC):
+                depending.add(pc)
+            if not _EXEC <= use.writes or _EXEC & use.reads:
+                todo += self._code.successors[pc]
+        argument = "" if depending else "on no path does anything depend on EXEC afterwards"
+        return Judgement(argument, frozenset({mutant.pc, *depending}))
+
+    def _range(self, mutant: Mutant) -> Judgement:
+        users = {
+            inst.pc
+            for inst in self._code.instructions
+            if inst.pc in self._code.reachable
+            and inst.mnemonic.startswith(("buffer_", "tbuffer_"))
+            and not regs.is_cache_control(inst)
+            and mutant.pc in sources(self._code, inst.pc, sorted(regs.registers(inst.operands[2]))[2])
+        }
+        old = self._code.at(mutant.pc)
+        argument = ""
+        if old.mnemonic == "s_mov_b32" and old.size == 8:
+            ends = [int.from_bytes(e[4:], "little") for e in (old.encoding, mutant.encoding)]
+            sizes = [buffer.nbytes for case in self._subject.cases for buffer in case.buffers]
+            if _MAX_ALLOCATION < min(ends) and max(ends) <= _MASKED_OFFSET + 2 > max(sizes):
+                argument = (
+                    f"both ranges end near {min(ends):#x}: behind every byte of the allocations, "
+                    f"and before the offset {_MASKED_OFFSET:#x} of masked lanes plus an element"
+                )
+        return Judgement(argument, frozenset({mutant.pc, *users}))
+
+    def _semaphore(self, mutant: Mutant) -> Judgement:
+        return Judgement("", frozenset({mutant.pc}), ("dirty_memory",))

@@ -1,0 +1,164 @@
+"""A kernel of a code object: instructions, branches, entry.
+
+What mutation and its independent analysis work on.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from amdattn.checking import mutate_registers as regs
+from amdattn.checking.mutate_code import NO_FALL_THROUGH, CodeError, Elf, Instruction, disassemble
+
+_KD_ENTRY_OFFSET, _KD_PRELOAD = 16, 58  # fields of the kernel descriptor
+# A device that preloads kernarg starts behind a prologue of this size, which loads it for others.
+_PRELOAD_PROLOGUE_BYTES = 256
+_INDIRECT = frozenset({"s_setpc_b64", "s_swappc_b64", "s_cbranch_g_fork", "s_cbranch_join"})
+_EXEC = min(regs.EXEC)
+
+
+class KernelCode:
+    """The instructions of one kernel.
+
+    Attributes
+    ----------
+    image : bytes
+        The code object.
+    start, end, entry : int
+        ELF addresses; `entry` is where a device that preloads kernarg begins.
+    instructions : tuple of Instruction
+        In order of address.
+    successors : dict
+        Addresses that may follow an instruction, by its address. A branch that wants EXEC to be
+        zero is not taken where it cannot be.
+    """
+
+    def __init__(self, image: bytes, symbol: str) -> None:
+        self.image = image
+        self.symbol = symbol
+        elf = Elf(image)
+        self.start, size, self._file_offset = elf.symbol(symbol)
+        self.end = self.start + size
+        descriptor, _, kd_offset = elf.symbol(symbol + ".kd")
+        (relative,) = struct.unpack_from("<q", image, kd_offset + _KD_ENTRY_OFFSET)
+        (preload,) = struct.unpack_from("<H", image, kd_offset + _KD_PRELOAD)
+        self.entry = descriptor + relative + (_PRELOAD_PROLOGUE_BYTES if preload & 0x7F else 0)
+        self.instructions = tuple(disassemble(self.bytes_at(self.start, size), self.start))
+        self.index = {inst.pc: i for i, inst in enumerate(self.instructions)}
+        self.successors = {inst.pc: self._successors(inst) for inst in self.instructions}
+        for pc in self._never_without_lanes():
+            self.successors[pc] = (self.at(pc).end,)
+        self.predecessors: dict[int, list[int]] = {inst.pc: [] for inst in self.instructions}
+        for pc, following in self.successors.items():
+            for other in following:
+                self.predecessors[other].append(pc)
+        self.targets = {inst.target for inst in self.instructions if inst.target is not None}
+        indirect = [inst for inst in self.instructions if inst.mnemonic in _INDIRECT]
+        if indirect:
+            raise CodeError(f"{symbol} jumps to a computed address: {indirect[0].text}")
+        self.reachable = self._reachable()
+
+    def at(self, pc: int) -> Instruction:
+        """The instruction at an address."""
+        return self.instructions[self.index[pc]]
+
+    def bytes_at(self, pc: int, size: int) -> bytes:
+        """Bytes of the image at an address of the kernel."""
+        at = self._file_offset + pc - self.start
+        return self.image[at : at + size]
+
+    def patched(self, pc: int, encoding: bytes) -> bytes:
+        """The image with other bytes at an address of the kernel."""
+        at = self._file_offset + pc - self.start
+        if not self.start <= pc <= self.end - len(encoding):
+            raise CodeError(f"{pc:#x} is outside {self.symbol}")
+        return self.image[:at] + encoding + self.image[at + len(encoding) :]
+
+    def blocks(self) -> dict[int, list[Instruction]]:
+        """Reachable basic blocks by the address of their first instruction."""
+        found: dict[int, list[Instruction]] = {}
+        block: list[Instruction] | None = None
+        for inst in self.instructions:
+            if block is None or inst.pc in self.targets or inst.pc == self.entry:
+                block = found[inst.pc] = []
+            block.append(inst)
+            if inst.is_branch:
+                block = None
+        return {pc: block for pc, block in found.items() if pc in self.reachable}
+
+    def block_of(self, pc: int) -> int:
+        """Address of the first instruction of the basic block that holds `pc`."""
+        i = self.index[pc]
+        while (
+            i > 0
+            and self.instructions[i].pc not in self.targets
+            and self.instructions[i].pc != self.entry
+            and not self.instructions[i - 1].is_branch
+        ):
+            i -= 1
+        return self.instructions[i].pc
+
+    def _successors(self, inst: Instruction) -> tuple[int, ...]:
+        following = []
+        if inst.mnemonic not in NO_FALL_THROUGH and inst.end in self.index:
+            following.append(inst.end)
+        if inst.target is not None and inst.target in self.index:
+            following.append(inst.target)
+        return tuple(following)
+
+    def _reachable(self) -> frozenset[int]:
+        seen: set[int] = set()
+        todo = [self.entry]
+        while todo:
+            pc = todo.pop()
+            if pc not in seen:
+                seen.add(pc)
+                todo += self.successors.get(pc, ())
+        return frozenset(seen)
+
+    def _never_without_lanes(self) -> set[int]:
+        """Branches on EXEC = 0 that are never taken, as some lane is active on every path.
+
+        Followed are EXEC itself and the pairs of SGPRs that hold a mask with a lane in it.
+        """
+        states: dict[int, frozenset[int]] = {self.entry: frozenset({_EXEC})}
+        todo = [self.entry]
+        while todo:
+            pc = todo.pop()
+            inst = self.at(pc)
+            after = _masks_with_lanes(inst, states[pc])
+            for following in self.successors[pc]:
+                # Behind a branch on EXEC its emptiness is known.
+                known = after
+                if inst.mnemonic == "s_cbranch_execz":
+                    if following == inst.target and _EXEC in after:
+                        continue
+                    known = after | {_EXEC} if following == inst.end else after
+                met = known & states[following] if following in states else known
+                if states.get(following) != met:
+                    states[following] = met
+                    todo.append(following)
+        return {
+            pc
+            for pc, masks in states.items()
+            if self.at(pc).mnemonic == "s_cbranch_execz" and _EXEC in masks
+        }
+
+
+def _masks_with_lanes(inst: Instruction, masks: frozenset[int]) -> frozenset[int]:
+    """Pairs of SGPRs, by the first, that are not zero after `inst`, if `masks` are not before."""
+    use = regs.use(inst)
+    kept = frozenset(mask for mask in masks if not {mask, mask + 1} & use.writes)
+    if not inst.operands or not regs.is_salu(inst):
+        return kept
+    operands = [min(regs.registers(operand), default=None) for operand in inst.operands]
+    target = operands[0]
+    if "saveexec" in inst.mnemonic and target is not None and _EXEC in masks:
+        kept |= {target}
+    if target is None or not use.writes & {target}:
+        return kept
+    if inst.mnemonic == "s_mov_b64" and (operands[1] in masks or inst.operands[1] == "-1"):
+        kept |= {target}
+    if inst.mnemonic == "s_or_b64" and (operands[1] in masks or operands[2] in masks):
+        kept |= {target}
+    return kept

@@ -1,0 +1,49 @@
+"""The mutation campaign of `amdattn check --mutate`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from amdattn import manifest, runtime
+from amdattn.cli.output import print_json, progress_bar, stdout
+
+if TYPE_CHECKING:
+    from amdattn.checking.mutate_subject import Subject
+
+OPERATIONS = {"attention": "attn_fwd"}  # the op of the manifest
+
+
+def shipped(name: str) -> list[Subject]:
+    """The shipped kernels of an operation, or of "all"."""
+    from amdattn.checking.mutate_subject import shipped_subjects
+
+    wanted = {row.name for row in manifest.kernels() if name in ("all", _operation(row.op))}
+    return [entry for entry in shipped_subjects(runtime.device_props()) if entry.name in wanted]
+
+
+def _operation(op: str) -> str:
+    return next((name for name, its_op in OPERATIONS.items() if its_op == op), op)
+
+
+def mutate(subjects: Sequence[Subject], sample: int | None, seed: int, as_json: bool) -> None:
+    """Mutate, launch, count. Exit code 1 if too few mutants are reported."""
+    from amdattn.checking.mutate import campaign
+
+    with progress_bar(quiet=as_json) as progress:
+        task = progress.add_task("", total=None)
+
+        def advance(what: str, done: int, total: int) -> None:
+            progress.update(task, description=what, completed=done, total=total)
+
+        report = campaign(subjects, sample=sample, seed=seed, progress=advance)
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        stdout.print(report.table())
+        for line in report.failures:
+            stdout.print(line, style="bold red", markup=False, highlight=False)
+    if report.failures:
+        raise typer.Exit(1)

@@ -1,0 +1,293 @@
+"""Races and stale reads in device memory: each omission is found, and what is ordered is not."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from elftools.elf.elffile import ELFFile
+from gpu import Gpu, gpu  # noqa: F401  (a fixture)
+from vdev_library import open_library
+
+from build_scripts.toolchain import LLVM22, compile_hip
+
+SOURCES = Path(__file__).resolve().parent / "coherence"
+DEFAULTS = {"check": 0, "threads": 0, "seed": 0, "quantum": 8, "resident_workgroups": 0}
+Words = npt.NDArray[np.uint32]
+
+
+@functools.cache
+def code_object(source: str) -> bytes:
+    return compile_hip(SOURCES / f"{source}.hip", LLVM22).code_object
+
+
+@functools.cache
+def places(source: str) -> dict[str, int]:
+    """ELF virtual addresses of the marked instructions, e.g. "use.kernel"."""
+    table: Any = ELFFile(io.BytesIO(code_object(source))).get_section_by_name(".dynsym")
+    return {symbol.name: int(symbol["st_value"]) for symbol in table.iter_symbols()}
+
+
+class Checked:
+    """Launches kernels of one source in checked mode."""
+
+    def __init__(self, gpu: Gpu) -> None:  # noqa: F811
+        self.gpu = gpu
+        self.library = open_library(amdattn_vdev_take_findings=(ctypes.c_char_p, []))
+
+    def run(
+        self,
+        source: str,
+        kernel: str,
+        *arguments: Words | int,
+        workgroups: int = 2,
+        lanes: int = 64,
+        **options: int,
+    ) -> tuple[list[dict[str, Any]], list[Words]]:
+        """Races and stale reads of one launch, and its arrays afterwards."""
+        gpu = self.gpu
+        module = gpu.call("hipModuleLoadData", code_object(source))
+        function = gpu.call("hipModuleGetFunction", module, kernel.encode())
+        # One worker runs workgroups in order, so that the direction of a race is always the same.
+        for key, value in {"check": 1, "threads": 1, **options}.items():
+            gpu.option(key, value)
+        arrays = [a for a in arguments if not isinstance(a, int)]
+        addresses = [gpu.upload(a) for a in arrays]
+        left = iter(addresses)
+        values = [
+            ctypes.c_uint32(a) if isinstance(a, int) else ctypes.c_uint64(next(left))
+            for a in arguments
+        ]
+        gpu.launch(function, workgroups, lanes, *values)
+        assert gpu.finish() == 0, gpu.report
+        results = [gpu.download(at, like) for at, like in zip(addresses, arrays, strict=True)]
+        found = json.loads(self.library.amdattn_vdev_take_findings())
+        for address in addresses:
+            gpu.call("hipFree", address)
+        gpu.call("hipModuleUnload", module)
+        (launch,) = found["launches"]
+        return [f for f in launch["findings"] if f["severity"] == "error"], results
+
+
+@pytest.fixture
+def checked(gpu: Gpu) -> Iterator[Checked]:  # noqa: F811
+    yield Checked(gpu)
+    for key, value in DEFAULTS.items():
+        gpu.option(key, value)
+
+
+def words(count: int, seed: int) -> Words:
+    return np.random.default_rng(seed).integers(1 << 8, 1 << 31, count, dtype=np.uint32)
+
+
+ORDERED = (
+    "written_back",
+    "system_scope",
+    "atomics",
+    "written_through",
+    "through_then_inv",
+    "volatile_data",
+    "wait_leaves_a_load",
+    "inv_in_loop",
+)
+# What each variant lacks: a word of the message.
+DEFECTS = {
+    "no_write_back": "no completed buffer_wbl2",
+    "write_back_of_workgroup": "no completed buffer_wbl2",
+    "write_back_not_waited": "no s_waitcnt vmcnt",
+    "wait_before_write_back": "no completed buffer_wbl2",
+    "wait_too_weak": "no completed buffer_wbl2",
+    "through_not_waited": "no s_waitcnt vmcnt",
+    "through_of_workgroup": "no completed buffer_wbl2",
+    "flag_not_through": "no release of the storing workgroup",
+    "atomic_not_waited": "no s_waitcnt vmcnt",
+    "no_invalidate": "no buffer_inv sc1",
+    "invalidate_of_workgroup": "no buffer_inv sc1",
+    "invalidate_before_wait": "no buffer_inv sc1",
+    "poll_of_workgroup": "no release of the storing workgroup",
+    "poll_plain": "no release of the storing workgroup",
+    "sc1_load_of_plain_data": "no completed buffer_wbl2",
+    "atomics_no_invalidate": "no buffer_inv sc1",
+    "relaxed_atomic_data": "no s_waitcnt vmcnt",
+}
+FLAG_DEFECTS = ("flag_not_through", "poll_of_workgroup", "poll_plain")
+
+
+def pass_message(checked: Checked, kernel: str, producer: int, **options: int) -> Any:
+    data, seen = words(64, 1), np.zeros(64, np.uint32)
+    flag = np.zeros(1, np.uint32)
+    found, arrays = checked.run("message", kernel, data, flag, seen, producer, **options)
+    return found, data, arrays[2]
+
+
+@pytest.mark.parametrize("producer", [0, 1])
+@pytest.mark.parametrize("kernel", ORDERED)
+def test_ordered_message(checked: Checked, kernel: str, producer: int) -> None:
+    found, _, seen = pass_message(checked, kernel, producer)
+    assert found == []
+    np.testing.assert_array_equal(seen, 4 * np.arange(64) + 1)
+
+
+@pytest.mark.parametrize("producer", [0, 1])
+@pytest.mark.parametrize("kernel", DEFECTS)
+def test_broken_message(checked: Checked, kernel: str, producer: int) -> None:
+    found, before, seen = pass_message(checked, kernel, producer)
+    table = places("message")
+    flag = kernel in FLAG_DEFECTS
+    if flag and producer == 1:  # the flag was polled before it was raised: the same race again
+        (mirrored,) = [f for f in found if f["kind"] == "global_race"]
+        assert mirrored["pc"] == table[f"raise.{kernel}"]
+        assert mirrored["producer_pc"] == table[f"poll.{kernel}"]
+        found.remove(mirrored)
+    assert [f["kind"] for f in found] == ["stale_read"], found
+    (finding,) = found
+    assert finding["pc"] == table[f"{'poll' if flag else 'use'}.{kernel}"]
+    assert finding["producer_pc"] == table[f"{'raise' if flag else 'store'}.{kernel}"]
+    assert DEFECTS[kernel] in finding["message"]
+    assert finding["workgroup"] == [1 - producer, 0, 0]
+    # Stale data; a stale flag is polled until the cache line goes, and then all is well.
+    expected = 4 * np.arange(64) + 1 if flag else before
+    np.testing.assert_array_equal(seen, expected)
+
+
+def value(i: npt.ArrayLike) -> Words:
+    """What compiled.hip writes."""
+    return (np.asarray(i).astype(np.uint64) * 2654435761 + 12345).astype(np.uint32)
+
+
+SCHEDULES = ({}, {"threads": 2}, {"threads": 2, "seed": 3}, {"threads": 1, "seed": 7, "quantum": 3})
+MESSAGES = (
+    "release_acquire_agent",
+    "release_acquire_system",
+    "seq_cst_agent",
+    "rmw_agent",
+    "rmw_acq_rel_system",
+    "fences_agent",
+    "fences_system",
+    "fences_agent_global_only",
+    "fence_by_leader",
+    "volatile_flag",
+    "relaxed_data",
+    "flag_in_the_data",
+)
+
+
+def silent(checked: Checked, kernel: str, *arguments: Words | int, **options: int) -> list[Words]:
+    """Arrays after a launch in which nothing may be found."""
+    found, arrays = checked.run("compiled", kernel, *arguments, lanes=256, **options)
+    assert found == [], found
+    return arrays
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("kernel", MESSAGES)
+def test_compiled_message(checked: Checked, kernel: str, schedule: dict[str, int]) -> None:
+    for producer in (0, 2):
+        start = words(512, 1)
+        start[1::2] &= 0x7FFFFFF0  # no pair is flagged already
+        arrays = silent(
+            checked, kernel, start, np.zeros(1, np.uint32), np.zeros(768, np.uint32), producer,
+            workgroups=3, **schedule,
+        )  # fmt: skip
+        seen = np.delete(arrays[2].reshape(3, 256), producer, axis=0)
+        np.testing.assert_array_equal(seen, [value(np.arange(256)[::-1])] * 2)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("kernel", ["waves_by_flag", "waves_by_counter"])
+def test_compiled_waves(checked: Checked, kernel: str, schedule: dict[str, int]) -> None:
+    for producer in (0, 3):
+        arrays = silent(
+            checked, kernel, words(512, 2), np.zeros(2, np.uint32), np.zeros(512, np.uint32),
+            producer, **schedule,
+        )  # fmt: skip
+        seen = np.delete(arrays[2].reshape(2, 4, 64), producer, axis=1)
+        expected = np.delete(value(np.arange(256)[::-1]).reshape(4, 64), producer, axis=0)
+        np.testing.assert_array_equal(seen, [expected] * 2)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_compiled_synchronisation(checked: Checked, schedule: dict[str, int]) -> None:
+    lane = np.arange(256)
+    zeros = np.zeros(1, np.uint32)
+
+    arrays = silent(
+        checked, "waves_by_barrier", words(512, 3), zeros, np.zeros(512, np.uint32), 5, **schedule
+    )
+    last = value(4) + ((255 - lane - 64 * 4) % 256).astype(np.uint32)
+    np.testing.assert_array_equal(arrays[2].reshape(2, 256), [last] * 2)
+
+    arrays = silent(
+        checked, "relay", words(5 * 256, 4), zeros, np.zeros(5 * 256, np.uint32), 77,
+        workgroups=5, **schedule,
+    )  # fmt: skip
+    expected = [value(lane)] * 2 + [
+        value(255 - lane) + np.uint32(77 * before) for before in range(3)
+    ]
+    np.testing.assert_array_equal(arrays[2].reshape(5, 256), expected)
+
+    partial = value(np.arange(6 * 256)).reshape(6, 256)
+    total = np.add.reduce(partial, axis=0, dtype=np.uint32)[::-1]
+    for kernel in ("last_arrival", "last_arrival_fenced"):
+        arrays = silent(
+            checked, kernel, words(6 * 256, 5), zeros, np.zeros(256, np.uint32), 6,
+            workgroups=6, **schedule,
+        )  # fmt: skip
+        np.testing.assert_array_equal(arrays[2], total)
+        assert arrays[1][0] == 0
+    arrays = silent(
+        checked, "accumulate", np.zeros(256, np.uint32), zeros, np.zeros(256, np.uint32), 6,
+        workgroups=6, **schedule,
+    )  # fmt: skip
+    np.testing.assert_array_equal(arrays[2], total)
+
+    arrays = silent(
+        checked, "grid_barrier", words(4 * 256, 6), zeros, np.zeros(12 * 256, np.uint32), 4,
+        workgroups=4, **schedule,
+    )  # fmt: skip
+    for phase, rows in enumerate(arrays[2].reshape(3, 4, 256)):
+        for me, row in enumerate(rows):
+            writer = (me + 1) % 4  # of what `me` reads
+            np.testing.assert_array_equal(row, value(phase * 1024 + writer * 256 + 255 - lane))
+
+    arrays = silent(
+        checked, "spin_lock", np.zeros(2, np.uint32), zeros, zeros, 5, workgroups=4, **schedule
+    )
+    assert arrays[0][0] == np.uint32(5 * int(value(range(4)).astype(np.uint64).sum()) % (1 << 32))
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_compiled_sharing(checked: Checked, schedule: dict[str, int]) -> None:
+    zero = np.zeros(1, np.uint32)
+    arrays = silent(
+        checked, "histogram", zero, zero, np.zeros(256, np.uint32), 1000, workgroups=3, **schedule
+    )
+    counts = np.bincount(value(np.arange(3000)) >> 24, minlength=256)
+    np.testing.assert_array_equal(arrays[2], counts)
+    arrays = silent(
+        checked, "tickets", zero, zero, np.zeros(9 * 256, np.uint32), 9, workgroups=4, **schedule
+    )
+    np.testing.assert_array_equal(arrays[2], value(np.arange(9 * 256)))
+    halves = silent(
+        checked, "halves", zero, zero, words(256, 7), 200, workgroups=2, **schedule
+    )[2].view(np.uint16)
+    np.testing.assert_array_equal(halves[:400], value(np.arange(400)).astype(np.uint16))
+    octets = silent(
+        checked, "bytes", zero, zero, words(256, 8), 200, workgroups=4, **schedule
+    )[2].view(np.uint8)
+    np.testing.assert_array_equal(octets[:800], value(np.arange(800)).astype(np.uint8))
+    start = words(256, 9)
+    silent(checked, "halves_in_place", zero, zero, start, 256, workgroups=2, **schedule)
+    arrays = silent(
+        checked, "uniform_data", np.full(1, 5, np.uint32), words(1, 10), zero.copy(),
+        np.zeros(512, np.uint32), 0, **schedule,
+    )  # fmt: skip
+    np.testing.assert_array_equal(arrays[3][256:], value(1) + np.uint32(5))
