@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from machine import LANES, Machine, MachineFault, assemble
+from machine import LANES, FaultKind, Machine, MachineFault, assemble
 from vdev_library import open_library
 
 U8 = npt.NDArray[np.uint8]
@@ -105,7 +105,7 @@ def step(m: Machine, bits: Bits, code: str | npt.ArrayLike) -> list[Finding]:
     )
     fault = LIBRARY.vdev_test_taint(words.ctypes.data, words.size, ctypes.byref(state))
     if fault:
-        raise MachineFault(fault, "in vdev_test_taint", -1, 0, 0)
+        raise MachineFault(FaultKind(fault), "in vdev_test_taint", -1, 0, 0)
     m.mode, m.scc = state.mode, state.scc
     found = []
     for line in state.findings.decode().splitlines():

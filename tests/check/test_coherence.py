@@ -291,3 +291,140 @@ def test_compiled_sharing(checked: Checked, schedule: dict[str, int]) -> None:
         np.zeros(512, np.uint32), 0, **schedule,
     )  # fmt: skip
     np.testing.assert_array_equal(arrays[3][256:], value(1) + np.uint32(5))
+
+
+# Kernel, finding, shape of the launch, words of the message.
+PAIRS = {
+    "same_byte": ("global_race", 2, "overwrites"),
+    "same_value": ("global_race", 2, "writes in the same launch"),
+    "read_next": ("global_race", 2, "reads in the same launch"),
+    "read_previous": ("stale_read", 2, "no release of the storing workgroup"),
+    "cleared_counter": ("global_race", 2, "an atomic updates"),
+    "relaxed_release": ("stale_read", 2, "buffer_wbl2 sc1"),
+    "relaxed_acquire": ("stale_read", 2, "no buffer_inv sc1"),
+    "workgroup_scope": ("stale_read", 2, "no release of the storing workgroup"),
+    "no_barrier_before_release": ("stale_read", 2, "no s_barrier between"),
+    "no_barrier_after_acquire": ("stale_read", 2, "no release of the storing workgroup"),
+    "waves_read": ("global_race", 1, "no s_barrier orders the two waves"),
+    "waves_overwrite": ("global_race", 1, "no s_barrier orders the two waves"),
+    "waves_write": ("global_race", 1, "no s_barrier orders the two waves"),
+}
+
+
+@pytest.mark.parametrize("kernel", PAIRS)
+def test_defect_and_repaired(checked: Checked, kernel: str) -> None:
+    kind, workgroups, message = PAIRS[kernel]
+    for repaired in (0, 1):
+        arrays = (words(1024, 1), np.zeros(1, np.uint32), words(1024, 2))
+        found, _ = checked.run(
+            "defects", kernel, *arrays, repaired, workgroups=workgroups, lanes=256
+        )
+        if repaired:
+            assert found == []
+        else:
+            assert {f["kind"] for f in found} == {kind}, found
+            assert any(message in f["message"] for f in found), found
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        ("split_k", None),
+        ("split_k_by_leader", None),
+        ("split_k_through", None),
+        ("split_k_no_write_back", "no completed buffer_wbl2"),
+        ("split_k_no_wait", "no s_waitcnt vmcnt"),
+        ("split_k_through_no_wait", "no s_waitcnt vmcnt"),
+        ("split_k_no_acquire", "no buffer_inv sc1"),
+    ],
+)
+@pytest.mark.parametrize("seed", [0, 5])
+def test_split_k(checked: Checked, kernel: str, message: str | None, seed: int) -> None:
+    data = words(5 * 256, 1)
+    arrays = (data, np.zeros(1, np.uint32), np.zeros(256, np.uint32))
+    found, results = checked.run(
+        "defects", kernel, *arrays, 5, workgroups=5, lanes=256, seed=seed
+    )
+    new = 4 * np.arange(5 * 256, dtype=np.uint32).reshape(5, 256)
+    if message is None:
+        assert found == []
+        np.testing.assert_array_equal(results[2], new.sum(axis=0))
+        return
+    (finding,) = found
+    assert finding["kind"] == "stale_read"
+    assert finding["producer_pc"] == places("defects")[f"store.{kernel}"]
+    assert message in finding["message"]
+    # The last one to arrive sees its own partial sums, and of the others the old contents.
+    last = finding["workgroup"][0]
+    old = data.reshape(5, 256).copy()
+    old[last] = new[last]
+    np.testing.assert_array_equal(results[2], old.sum(axis=0, dtype=np.uint32))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        ("scalar_ordered", None),
+        ("scalar_not_waited", "not known to be complete"),
+        ("scalar_not_invalidated", "no s_dcache_inv"),
+        ("scalar_invalidated_early", "no s_dcache_inv"),
+    ],
+)
+def test_scalar_load(checked: Checked, kernel: str, message: str | None) -> None:
+    data = words(1, 1)
+    found, results = checked.run(
+        "defects", kernel, data, data, np.zeros(1, np.uint32), 0, workgroups=1, lanes=64
+    )
+    if message is None:
+        assert found == []
+        assert results[2][0] == 7
+    else:
+        (finding,) = found
+        assert finding["kind"] == "stale_read"
+        assert finding["pc"] == places("defects")[f"use.{kernel}"]
+        assert message in finding["message"]
+        assert results[2][0] == data[0]
+
+
+def test_stale_values(checked: Checked) -> None:
+    data = words(256, 1)
+    found, results = checked.run(
+        "defects", "stale_values", data, data, np.zeros(1024, np.uint32), 0, lanes=256
+    )
+    assert {f["kind"] for f in found} == {"stale_read"}
+    assert len(found) == 12  # of 12 loads
+    octets = np.append(data[:65], 0).astype(np.uint32).view(np.uint8)
+    lane = 4 * np.arange(64)
+
+    def datum(kind: str, offset: int) -> npt.NDArray[Any]:
+        rows = [octets[lane + offset + i] for i in range(np.dtype(kind).itemsize)]
+        return np.ascontiguousarray(np.stack(rows, axis=1)).view(kind)[:, 0]
+
+    def low(values: npt.NDArray[Any], shift: int = 0) -> Words:
+        return (values.astype(np.int64) & 0xFFFF).astype(np.uint32) << np.uint32(shift)
+
+    expected = [
+        datum("u1", 0).astype(np.uint32),
+        datum("i1", 1).astype(np.int32).view(np.uint32),
+        datum("u2", 2).astype(np.uint32),
+        datum("i2", 2).astype(np.int32).view(np.uint32),
+        datum("u4", 4),
+        low(datum("u1", 3)),
+        low(datum("u1", 1), 16),
+        low(datum("i1", 3)),
+        low(datum("i1", 0), 16),
+        low(datum("u2", 2)),
+        low(datum("u2", 0), 16),
+    ]
+    # Sparse lanes read beyond the 64 dwords: only what the first 62 lanes read is checked.
+    out = results[2][: 11 * 64].reshape(11, 64)
+    for row, want in zip(out, expected, strict=True):
+        np.testing.assert_array_equal(row[:62], want[:62])
+    wide = results[2][704:960].reshape(64, 4).view(np.uint8)
+    for i in range(60):
+        np.testing.assert_array_equal(wide[i], octets[4 * i + 1 : 4 * i + 17])
+    found, results = checked.run(
+        "defects", "stale_in_lds", data, data, np.zeros(64, np.uint32), 0, lanes=256
+    )
+    assert [f["kind"] for f in found] == ["stale_read"]
+    np.testing.assert_array_equal(results[2], data[:64])

@@ -73,6 +73,7 @@ CheckSession::CheckSession(Memory& memory, const CheckOptions& options)
   shadow_ = std::make_unique<ShadowMemory>(memory, [this](Finding f) { add_host(std::move(f)); });
 }
 CheckSession::~CheckSession() = default;
+void CheckSession::stop() { shadow_.reset(); }
 
 void CheckSession::declare(Contract contract) {
   std::lock_guard lock(mutex_);

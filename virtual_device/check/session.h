@@ -47,6 +47,8 @@ class CheckSession {
   // `options` may change between launches.
   CheckSession(Memory& memory, const CheckOptions& options);
   ~CheckSession();
+  // Checked mode is off: nothing is watched any more, the findings stay.
+  void stop();
 
   Memory& memory() { return memory_; }
   const CheckOptions& options() const { return options_; }

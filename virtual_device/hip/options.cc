@@ -58,7 +58,12 @@ bool get_counter(Runtime& runtime, std::string_view name, u64& value) {
 void Runtime::set_checking(bool on) {
   if (on == checking) return;
   checking = on;
-  if (on) checks = std::make_unique<CheckSession>(device.memory(), check_options);
+  if (on) {
+    checks.reset();  // before its successor watches the same memory
+    checks = std::make_unique<CheckSession>(device.memory(), check_options);
+  } else {
+    checks->stop();
+  }
   device.set_observer(on ? &CheckSession::observe : nullptr, checks.get());
 }
 

@@ -6,7 +6,9 @@
 #define SYSTEM __HIP_MEMORY_SCOPE_SYSTEM
 #define GROUP __HIP_MEMORY_SCOPE_WORKGROUP
 #define KERNEL extern "C" __global__ WORKGROUP(256, 1) void
-#define ARGUMENTS uint32_t *data, uint32_t *flag, uint32_t *out, uint32_t n
+#define ARGUMENTS                                                                 \
+  [[maybe_unused]] uint32_t *data, [[maybe_unused]] uint32_t *flag, \
+      [[maybe_unused]] uint32_t *out, [[maybe_unused]] uint32_t n
 
 __device__ __forceinline__ uint32_t lane() { return Lane::in_workgroup(); }
 __device__ __forceinline__ uint32_t workgroup() { return __builtin_amdgcn_workgroup_id_x(); }
@@ -32,10 +34,15 @@ __device__ __forceinline__ void flag_message(uint32_t* data, uint32_t* flag, uin
     else
       __hip_atomic_store(flag, 1, kRelease, kScope);
   } else {
-    if (lane() == 0)
-      while (kRmw ? __hip_atomic_fetch_add(flag, 0, kAcquire, kScope) == 0
-                  : __hip_atomic_load(flag, kAcquire, kScope) == 0)
-        __builtin_amdgcn_s_sleep(1);
+    if (lane() == 0) {
+      uint32_t raised = 0;
+      while (raised == 0) {
+        if constexpr (kRmw)
+          raised = __hip_atomic_fetch_add(flag, 0, kAcquire, kScope);
+        else
+          raised = __hip_atomic_load(flag, kAcquire, kScope);
+      }
+    }
     barrier();
     out[workgroup() * 256 + lane()] = data[255 - lane()];
   }
@@ -211,8 +218,7 @@ KERNEL last_arrival_fenced(ARGUMENTS) {
   __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent");
   barrier();
   if (lane() == 0)
-    last = __builtin_amdgcn_atomic_inc32((Global<uint32_t>*)flag, n - 1, __ATOMIC_RELAXED, "agent",
-                                         false) == n - 1;
+    last = __builtin_amdgcn_atomic_inc32(flag, n - 1, __ATOMIC_RELAXED, "agent") == n - 1;
   barrier();
   __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent");
   if (!last) return;
