@@ -247,7 +247,8 @@ class HazardAnalysis:
             if since + states >= HORIZON:
                 del state[pc]
             else:
-                state[pc] = (since + states, live - writes if writes else live)
+                # The rules on SGPRs go by the register, whoever writes it in between.
+                state[pc] = (since + states, live - (writes - _SGPRS))
         if (
             regs.is_valu(inst)
             or regs.is_vmem(inst)

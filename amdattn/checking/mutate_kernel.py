@@ -5,6 +5,7 @@ What mutation and its independent analysis work on.
 
 from __future__ import annotations
 
+import hashlib
 import struct
 
 from amdattn.checking import mutate_registers as regs
@@ -61,6 +62,11 @@ class KernelCode:
     def at(self, pc: int) -> Instruction:
         """The instruction at an address."""
         return self.instructions[self.index[pc]]
+
+    @property
+    def digest(self) -> str:
+        """Of the instructions: names this very code."""
+        return hashlib.sha256(self.bytes_at(self.start, self.end - self.start)).hexdigest()[:16]
 
     def bytes_at(self, pc: int, size: int) -> bytes:
         """Bytes of the image at an address of the kernel."""

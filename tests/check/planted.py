@@ -150,7 +150,7 @@ PLANTED = [
     ),
     race("read_without_acquire", "stale_read", "read without buffer_inv after the flag"),
     race("write_without_release", "stale_read", "flag raised without buffer_wbl2"),
-    race("stale_flag", "stale_read", "flag polled from the XCD's own L2", place="poll"),
+    race("stale_flag", "stale_read", "flag polled from the XCD's own L2", place="poll", producer="raise"),
     memory("out_of_bounds", "illegal_address", "store behind the allocation", fails=True),
     memory("use_after_free", "use_after_free", "load from freed memory", fails=True),
     memory("range_swallowed", "range_swallowed", "num_records too small", severity="counted"),

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+#include <utility>
 
 namespace vdev {
 namespace {
@@ -13,7 +13,7 @@ struct RuleIndex {
   RuleIndex() {
     const auto rules = hazard_rules();
     for (size_t i = 0; i < rules.size(); ++i) {
-      if (!rules[i].enforced) continue;
+      if (rules[i].level == HazardLevel::kSilent) continue;
       for (int role = 0; role < kNumHazardRoles; ++role) {
         if (rules[i].producer.roles >> role & 1) produced[role] |= u64{1} << i;
         if (rules[i].consumer.roles >> role & 1) consumed[role] |= u64{1} << i;
@@ -48,7 +48,34 @@ std::string spelled(const Inst& inst, const RegisterRange& range) {
   return register_name(range, agpr ? operand->base : 512);
 }
 
+// Takes `now` out of a write of `use`; what lies on both sides of it counts as one side.
+void cut(RegisterUse& use, int write, const RegisterRange& now) {
+  RegisterRange& old = use.writes[write];
+  if (old.file != RegisterFile::kScalar || !now.overlaps(old)) return;
+  const int before = now.first - old.first;
+  const int after = old.first + old.count - now.first - now.count;
+  if (before <= 0 && after <= 0) {
+    old = use.writes[--use.num_writes];
+  } else if (before > 0) {
+    old.count = static_cast<u16>(before);
+  } else {
+    old.first = static_cast<u16>(now.first + now.count);
+    old.count = static_cast<u16>(after);
+  }
+}
+
 }  // namespace
+
+// A SALU or SMEM instruction that overwrites an SGPR has waited for the VALU's write to it, and who
+// reads the SGPR later waits for the SALU: nothing is left of the hazard.
+void Hazards::forget_overwritten(const RegisterUse& use) {
+  for (u32 i = 1; i <= kDepth; ++i) {
+    Past& past = past_[(head_ - i) % kDepth];
+    if (slot_ - past.slot > kMaxScalarWait) break;
+    for (int n = 0; n < use.num_writes; ++n)
+      for (int w = past.use.num_writes; w-- > 0;) cut(past.use, w, use.writes[n]);
+  }
+}
 
 void Hazards::step(const Step& step) {
   static const RuleIndex index;
@@ -66,6 +93,7 @@ void Hazards::step(const Step& step) {
       if (const u64 rules = past.rules & consumed) check(step, past, rules, traits.passes);
     }
   }
+  if (inst.row->format <= Format::kSmem && step.use.num_writes) forget_overwritten(step.use);
   if (const u64 produced = rules_of(index.produced, roles)) {
     Past& past = past_[head_++ % kDepth];
     past.inst = &inst;
@@ -85,40 +113,49 @@ void Hazards::check(const Step& step, const Past& past, u64 rules, u8 passes) co
     const HazardRule& rule = hazard_rules()[std::countr_zero(rules)];
     const int required = rule.required(past.passes);
     if (required <= present) continue;
-    if (worst && required <= worst->required(past.passes)) continue;
+    // Errors before advice, then the longest.
+    if (worst &&
+        std::pair(worst->level, -worst->required(past.passes)) <= std::pair(rule.level, -required))
+      continue;
     if (rule.only_passes && rule.only_passes != past.passes) continue;
     if (rule.opcodes != HazardOpcodes::kAny &&
         (rule.opcodes == HazardOpcodes::kEqual) != (past.inst->row == step.inst.row))
       continue;
-    if (rule.match == HazardMatch::kHwreg) {
-      if (hwreg_id(*past.inst) == hwreg_id(step.inst)) worst = &rule, where = {};
-      continue;
-    }
-    if (rule.consumer.registers == HazardRegisters::kNone) {
-      worst = &rule, where = {};
-      continue;
-    }
-    const HazardRanges made = hazard_ranges(rule.producer.registers, *past.inst, past.use);
-    const HazardRanges used = hazard_ranges(rule.consumer.registers, step.inst, step.use);
-    for (const RegisterRange& a : made) {
-      for (const RegisterRange& b : used) {
-        if (!a.overlaps(b)) continue;
-        const bool same = a.first == b.first && a.count == b.count && past.passes == passes;
-        if (rule.match != HazardMatch::kOverlap && same != (rule.match == HazardMatch::kSame))
-          continue;
-        worst = &rule, where = intersection(a, b);
-      }
-    }
+    RegisterRange at;
+    if (!holds(rule, step, past, passes, at)) continue;
+    worst = &rule;
+    where = at;
   }
   if (!worst) return;
-  step.report.add(
-      step.wave, step.inst, FindingKind::kHazard, step.report.pc(*past.inst), [&](Finding& f) {
-        if (where.count) f.where = spelled(step.inst, where);
-        f.message = std::string(worst->name) + ": " + worst->producer.text + ", then " +
-                    worst->consumer.text + ": " + std::to_string(worst->required(past.passes)) +
-                    " wait states are required, " + std::to_string(present) + " are present (" +
-                    worst->source + ")";
-      });
+  const FindingKind kind =
+      worst->level == HazardLevel::kError ? FindingKind::kHazard : FindingKind::kUnchecked;
+  step.report.add(step.wave, step.inst, kind, step.report.pc(*past.inst), [&](Finding& f) {
+    if (where.count) f.where = spelled(step.inst, where);
+    f.message = std::string(worst->name) + ": " + worst->producer.text + ", then " +
+                worst->consumer.text + ": " + std::to_string(worst->required(past.passes)) +
+                " wait states are required, " + std::to_string(present) + " are present (" +
+                worst->source + ")";
+  });
+}
+
+// Whether the registers are related as the rule has it; `where`: those that both name.
+bool Hazards::holds(const HazardRule& rule, const Step& step, const Past& past, u8 passes,
+                    RegisterRange& where) {
+  if (rule.match == HazardMatch::kHwreg) return hwreg_id(*past.inst) == hwreg_id(step.inst);
+  if (rule.consumer.registers == HazardRegisters::kNone) return true;
+  const HazardRanges made = hazard_ranges(rule.producer.registers, *past.inst, past.use);
+  const HazardRanges used = hazard_ranges(rule.consumer.registers, step.inst, step.use);
+  for (const RegisterRange& a : made) {
+    for (const RegisterRange& b : used) {
+      if (!a.overlaps(b)) continue;
+      const bool same = a.first == b.first && a.count == b.count && past.passes == passes;
+      if (rule.match != HazardMatch::kOverlap && same != (rule.match == HazardMatch::kSame))
+        continue;
+      where = intersection(a, b);
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace vdev

@@ -24,7 +24,10 @@ class Hazards {
     RegisterUse use;
   };
 
+  void forget_overwritten(const RegisterUse& use);
   void check(const Step& step, const Past& past, u64 rules, u8 passes) const;
+  static bool holds(const HazardRule& rule, const Step& step, const Past& past, u8 passes,
+                    RegisterRange& where);
 
   // As many as there may be within the longest wait, and the one that is being added.
   static constexpr u32 kDepth = 32;

@@ -115,6 +115,7 @@ u64 hazard_roles(const Inst& inst, const RegisterUse& use, u64 roles) {
   if (roles & kAnyValu) {
     if (inst.suffix == Suffix::kDpp) roles |= kDppOp;
     if (moves_result(inst)) roles |= kPartialOp;
+    if (inst.encoding == Format::kVop3p && (inst.op_sel_hi & 1)) roles |= kPackedHigh;
     for (int i = 0; i < use.num_writes; ++i)
       if (use.writes[i].file == RegisterFile::kScalar) roles |= kWritesScalar;
     return roles;
@@ -165,6 +166,16 @@ HazardRanges hazard_ranges(HazardRegisters part, const Inst& inst, const Registe
       break;
     case kVectorReads:
       reads(is_vector);
+      break;
+    case kVectorAccess:
+      reads(is_vector);
+      writes(is_vector);
+      break;
+    case kSource0:
+      reads([&](const RegisterRange& r) { return is_vector(r) && r.source == 0; });
+      break;
+    case kOtherSources:
+      reads([&](const RegisterRange& r) { return is_vector(r) && r.source != 0; });
       break;
     case kScalarWrites:
       writes(is_scalar);

@@ -33,9 +33,10 @@ inline constexpr u64 kMemory = u64{1} << 19;   // kVmem and LDS
 // stores, exchanges > 64 bits a lane; no SGPR offset
 inline constexpr u64 kWideStore = u64{1} << 20;
 inline constexpr u64 kSaluWritesM0 = u64{1} << 21;
-inline constexpr u64 kMessageOp = u64{1} << 22;  // s_sendmsg, s_ttracedata, GWS
-inline constexpr u64 kLdsDma = u64{1} << 23;   // loads to LDS
-inline constexpr u64 kAddTid = u64{1} << 32;   // LDS add-TID
+inline constexpr u64 kMessageOp = u64{1} << 22;   // s_sendmsg, s_ttracedata, GWS
+inline constexpr u64 kLdsDma = u64{1} << 23;      // loads to LDS
+inline constexpr u64 kPackedHigh = u64{1} << 33;  // op_sel_hi of source 0
+inline constexpr u64 kAddTid = u64{1} << 32;      // LDS add-TID
 inline constexpr u64 kMovrel = u64{1} << 24;
 inline constexpr u64 kSetreg = u64{1} << 25;
 inline constexpr u64 kSetVskip = u64{1} << 26;     // s_setvskip
@@ -47,13 +48,16 @@ inline constexpr u64 kWritesScalar = u64{1} << 31;  // VALU
 inline constexpr u64 kSdgemm = kSgemm | kDgemm16 | kDgemm4;
 inline constexpr u64 kMatrix = kXdl | kSdgemm;
 }  // namespace role
-inline constexpr int kNumHazardRoles = 33;
+inline constexpr int kNumHazardRoles = 34;
 
 // A part of the registers that an instruction reads or writes.
 enum class HazardRegisters : u8 {
   kNone,  // the rule holds whatever the registers
   kVectorWrites,
   kVectorReads,
+  kVectorAccess,  // both
+  kSource0,       // vector
+  kOtherSources,  // vector, without source 0
   kScalarWrites,  // SGPRs, VCC, M0, EXEC
   kScalarReads,
   kConstants,   // scalar data sources: no carry-in, no lane select
@@ -76,6 +80,13 @@ enum class HazardMatch : u8 {
 };
 enum class HazardOpcodes : u8 { kAny, kEqual, kDifferent };
 
+enum class HazardLevel : u8 {
+  kError,
+  kAdvice,  // one source asks for it; another says that it is not needed, or shipped kernels do
+            // without
+  kSilent,  // asked for, and compilers' own output does without: documented, not reported
+};
+
 struct HazardRule {
   const char* name;
   struct Side {
@@ -91,16 +102,15 @@ struct HazardRule {
   HazardOpcodes opcodes = HazardOpcodes::kAny;
   u8 only_passes = 0;  // 0: of any number of passes
   const char* source;
-  // False: one authority asks for it and the other says that it is not needed; not reported.
-  bool enforced = true;
+  HazardLevel level = HazardLevel::kError;
 
   int required(int passes) const { return wait + (per_pass ? passes : 0); }
 };
 
 std::span<const HazardRule> hazard_rules();
 
-// The longest wait of any rule.
-inline constexpr int kMaxHazardWait = 19;
+// The longest waits.
+inline constexpr int kMaxHazardWait = 19, kMaxScalarWait = 5;  // the latter: after SGPR writes
 
 struct HazardTraits {
   u64 roles = 0;
@@ -113,7 +123,7 @@ u64 hazard_roles(const Inst& inst, const RegisterUse& use, u64 row_roles);
 
 // The ranges of `use` that `part` names.
 struct HazardRanges {
-  RegisterRange ranges[10];
+  RegisterRange ranges[15];
   u8 count = 0;
   const RegisterRange* begin() const { return ranges; }
   const RegisterRange* end() const { return ranges + count; }

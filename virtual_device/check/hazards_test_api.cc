@@ -71,15 +71,16 @@ class Walker {
 }  // namespace
 }  // namespace vdev
 
-// A line per finding: "pc producer_pc where message", with tabs between; pc in bytes from words[0].
+// A line per finding: "kind pc producer_pc where message", with tabs between; pc in bytes from
+// words[0].
 VDEV_TEST_API size_t vdev_test_hazards(const vdev::u32* words, size_t num_words, char* out,
                                        size_t out_bytes) {
   vdev::Walker walker({words, num_words});
   walker.walk_all();
   std::string text;
   for (const vdev::Finding& f : walker.take())
-    text += std::to_string(f.pc) + '\t' + std::to_string(f.producer_pc) + '\t' + f.where + '\t' +
-            f.message + '\n';
+    text += std::string(vdev::finding_kind_name(f.kind)) + '\t' + std::to_string(f.pc) + '\t' +
+            std::to_string(f.producer_pc) + '\t' + f.where + '\t' + f.message + '\n';
   return vdev::copy_out(text, out, out_bytes);
 }
 
@@ -92,7 +93,7 @@ VDEV_TEST_API size_t vdev_test_hazard_rules(char* out, size_t out_bytes) {
       text += std::string(field) + '\t';
     for (int field :
          {int{rule.wait}, int{rule.per_pass}, int{rule.only_passes}, static_cast<int>(rule.match),
-          static_cast<int>(rule.opcodes), int{rule.enforced}})
+          static_cast<int>(rule.opcodes), static_cast<int>(rule.level)})
       text += std::to_string(field) + '\t';
     text += rule.source;
     text += '\n';

@@ -16,9 +16,9 @@ std::string quoted(const std::string& text) {
     if (c == '"' || c == '\\') {
       out += '\\';
       out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      char escape[8];
-      std::snprintf(escape, sizeof escape, "\\u%04x", c);
+    } else if (const auto byte = static_cast<unsigned char>(c); byte < 0x20 || byte > 0x7e) {
+      char escape[8];  // names of hostile code objects need not be UTF-8
+      std::snprintf(escape, sizeof escape, "\\u%04x", unsigned{byte});
       out += escape;
     } else {
       out += c;

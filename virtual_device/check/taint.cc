@@ -164,12 +164,12 @@ void Taint::settle(u32 reg, const Inst* origin) {
 }
 
 void Taint::settle_writes(const Step& step, const Inst* origin) {
-  const u64 unsure = step.use.masked_by_exec ? exec_taint() : 0;
+  const u64 lanes = unsure(step);
   for (u32 i = 0; i < step.use.num_writes; ++i) {
     const RegisterRange& r = step.use.writes[i];
     if (r.file != RegisterFile::kVector) continue;
     for (u32 reg = r.first; reg < r.first + u32{r.count}; ++reg) {
-      if (unsure) for_lanes(unsure, [&](int lane) { shadow_.v[reg].lane[lane] = ~0u; });
+      if (lanes) for_lanes(lanes, [&](int lane) { shadow_.v[reg].lane[lane] = ~0u; });
       settle(reg, origin);
     }
   }

@@ -69,6 +69,12 @@ class Taint {
     any_[index / 64] = tainted ? any_[index / 64] | mask : any_[index / 64] & ~mask;
   }
   u64 exec_taint() const { return scalar_[kExec] | u64{scalar_[kExec + 1]} << 32; }
+  // Lanes of which is not known whether the instruction writes them, or what.
+  u64 unsure(const Step& step) const {
+    if (!step.use.masked_by_exec && !(step.inst.row->effects & kReadsExec)) return 0;
+    const u64 lanes = exec_taint();
+    return lanes && step.inst.suffix == Suffix::kDpp ? ~u64{0} : lanes;  // they read each other
+  }
   u64 pair(u32 index) const { return scalar_[index] | u64{scalar_[index + 1]} << 32; }
   void set_scalar(u32 index, u32 bits, const Inst* origin);
   void set_scalars(const Operand& dst, u64 bits, const Inst* origin);

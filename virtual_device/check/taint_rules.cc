@@ -136,6 +136,8 @@ TaintRule make_rule(const Row& row) {
     const bool floats = name[name.size() - 3] == 'f';
     const size_t at = name.find('_', 2);
     const std::string_view what = name.substr(at + 1);
+    if (what.substr(0, 2) == "f_" || what.substr(0, 2) == "t_" || what.substr(0, 4) == "tru_")
+      return plain(kNothing);
     if (!floats && (what.substr(0, 3) == "eq_" || what.substr(0, 3) == "ne_"))
       return plain(kEqual);
   }

@@ -9,6 +9,7 @@ namespace vdev {
 
 enum class TaintKind : u8 {
   kAny,      // the default
+  kNothing,  // the result is a constant
   kMove,     // the instruction itself, on shadows; `steers`: by the values of some sources
   kUnion,    // xor, not: bit by bit
   kAnd,      // a clean 0 decides

@@ -148,6 +148,9 @@ void compute_rule(LaneArgs& a) {
   };
   const u32 shift_mask = in.rule.look[1];
   switch (in.rule.kind) {
+    case TaintKind::kNothing:
+      a.mask_out = 0;
+      return;
     case TaintKind::kUnion:
       return per_lane(a, false, [](const LaneView& x) { return x.t[0] | x.t[1]; });
     case TaintKind::kAnd:
@@ -233,6 +236,7 @@ bool needs_values(const TaintRule& rule) {
     case TaintKind::kMove:
       return rule.steers != 0;
     case TaintKind::kAny:
+    case TaintKind::kNothing:
     case TaintKind::kUnion:
     case TaintKind::kSum:
     case TaintKind::kPack:
@@ -299,16 +303,16 @@ void Taint::vector(const Step& step) {
   } else {
     vector_rest(step, masked);
   }
-  const u64 unsure = step.use.masked_by_exec || row.effects & kReadsExec ? exec_taint() : 0;
+  const u64 lanes = unsure(step);
   if (row.sdst.used()) {
-    const u64 bits = shadow_.pair(step.inst.sdst.index) | unsure;
+    const u64 bits = shadow_.pair(step.inst.sdst.index) | lanes;
     set_scalars(step.inst.sdst, bits, origin);
     if (row.effects & kWritesExec)
       for (u32 i = 0; i < 2; ++i)
         set_scalar(kExec + i, static_cast<u32>(bits >> 32 * i), origin);
   }
   if (step.inst.dst.kind == OperandKind::kSgpr)  // v_readlane_b32, v_readfirstlane_b32
-    set_scalars(step.inst.dst, shadow_.s[step.inst.dst.index] | (unsure ? ~0u : 0), origin);
+    set_scalars(step.inst.dst, shadow_.s[step.inst.dst.index] | (lanes ? ~0u : 0), origin);
   settle_writes(step, origin);
 }
 

@@ -56,6 +56,7 @@ struct DeviceOptions {
   u32 quantum = 8;                      // instructions of a wave before the next one runs, <= 16
   u64 seed = 0;                         // order of waves and workgroups, register poison
   u64 max_instructions = u64{1} << 30;  // per workgroup without progress, then kRunaway
+  u64 max_total_instructions = 0;       // per workgroup, then kRunaway; 0: no limit
   u64 resident_workgroups = 0;          // at a time; 0: as many as the modelled device holds
 };
 

@@ -308,6 +308,9 @@ bool Worker::proved_spinning(Resident& resident) {
 void Worker::check_watchdog(Resident& resident, bool looping) {
   LaunchState& launch = *resident.launch;
   Workgroup& wg = resident.workgroup;
+  const u64 total = launch.options.max_total_instructions;
+  if (total && wg.instructions > total)
+    raise(FaultKind::kRunaway, "ran more than max_total_instructions = " + std::to_string(total));
   const u64 progress = launch.progress.load();
   if (progress != wg.progress_seen) {
     wg.progress_seen = progress;

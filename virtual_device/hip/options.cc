@@ -21,6 +21,8 @@ bool set_option(Runtime& runtime, std::string_view key, u64 value) {
     options.seed = value;
   } else if (key == "max_instructions" && value >= 1) {
     options.max_instructions = value;
+  } else if (key == "max_total_instructions") {
+    options.max_total_instructions = value;
   } else if (key == "resident_workgroups") {
     options.resident_workgroups = value;
   } else if (key == "check" && value <= 1) {
