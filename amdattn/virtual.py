@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 
 from amdattn import runtime
+from amdattn.checking.arrays import Arrays
 from amdattn.checking.findings import Finding
-from amdattn.checking.session import Arrays, Check
+from amdattn.checking.session import Check
 from amdattn.checking.suppressions import Suppression, Suppressions
+from amdattn.virtual_library import OPTIONS
 
 __all__ = [
     "Check",
@@ -24,7 +26,7 @@ __all__ = [
     "set_option",
 ]
 
-_OPTIONS = ("threads", "quantum", "seed", "max_instructions", "resident_workgroups")
+_OPTIONS = tuple(key for key in OPTIONS if key not in ("check", "max_errors", "late_loads"))
 
 
 def set_option(key: str, value: object) -> None:
@@ -32,9 +34,10 @@ def set_option(key: str, value: object) -> None:
 
     Parameters
     ----------
-    key : {"threads", "quantum", "seed", "max_instructions", "resident_workgroups"}
+    key : str
+        "threads", "quantum", "seed", "max_instructions", "max_total_instructions" or
+        "resident_workgroups": see docs/virtual-device.md.
     value : int
-        See docs/virtual-device.md.
     """
     exports = runtime.get().virtual_exports()
     if key not in _OPTIONS:

@@ -20,6 +20,7 @@ OPTIONS = {
     "quantum": 8,
     "seed": 0,
     "max_instructions": 2**30,
+    "max_total_instructions": 0,
     "resident_workgroups": 0,
     "check": 0,
     "max_errors": 100,

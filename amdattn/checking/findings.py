@@ -47,7 +47,7 @@ class Finding:
     workgroup, wave, lane
         Where it happened first; lane -1: not of one lane.
     where : str
-        Register or address: "v12", "s[4:5]", "lds 0x40", "0x7f0000001000".
+        Register or address: "v12", "s[4:5]", "lds 0x40", "0x7f0000001000 = out[3, 7]".
     count : int
         Times it was seen.
     source, producer_source : str or None
@@ -86,8 +86,8 @@ class Finding:
 
     @property
     def seen_by(self) -> str:
-        """Workgroup, wave, lane and register or address; "" for a host call without address."""
-        if not self.kernel or self.kind == ORDER:
+        """Workgroup, wave, lane and register or address; without an instruction the last only."""
+        if self.pc is None:
             return self.where
         lane = "" if self.lane < 0 else f", lane {self.lane}"
         where = f": {self.where}" if self.where else ""

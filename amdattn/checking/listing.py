@@ -37,14 +37,15 @@ def annotate(
     for finding in findings:
         at.setdefault(finding.pc, []).append(finding)
         produced.setdefault(finding.producer_pc, []).append(finding)
-    entry: int | None = None
     last: tuple[str, int] | None = None
-    for instruction in instructions:
-        pc = instruction.pc
-        entry = pc if entry is None else entry
+    kept = list(instructions)
+    while kept and kept[-1].text in _PADDING and kept[-1].pc not in at:
+        kept.pop()
+    for instruction in kept:
+        pc, entry = instruction.pc, kept[0].pc
         place = sources.at(pc)
         if place is not None and place != last:
-            yield Line("source", f"; {place[0]}:{place[1]}  {_source_text(*place)}".rstrip())
+            yield Line("source", f"; {sources.text(pc)}  {_source_text(*place)}".rstrip())
             last = place
         yield Line("instruction", f"{pc:#10x} +{pc - entry:<#7x} {instruction.text}")
         for finding in at.get(pc, ()):
@@ -60,6 +61,7 @@ def annotate(
 
 
 _INDENT = " " * 12
+_PADDING = ("s_nop 0", "s_code_end")  # after the last instruction, for the instruction prefetch
 
 
 def _source_text(file: str, line: int) -> str:

@@ -25,6 +25,9 @@ _TRAP = (0xBF920002).to_bytes(4, "little")  # s_trap 2: ends the launch that rea
 # More instructions without progress than any case has in all; a mutant's endless loop ends there.
 _MAX_INSTRUCTIONS = 2_000_000
 
+# Orders of waves and workgroups: mutants that the first does not show are run under the others.
+_SEEDS = (0, 1, 4, 6)
+
 # (what is being done, done, of how many)
 Progress = Callable[[str, int, int], None]
 
@@ -96,7 +99,7 @@ def campaign(
     planned = _sampled(planned, sample, seed)
 
     def results(what: str, tasks: Iterator[Task], total: int) -> Iterator[TaskResult]:
-        options = {"threads": 1, "seed": 0, "max_instructions": _MAX_INSTRUCTIONS, "max_errors": 4}
+        options = {"threads": 1, "max_instructions": _MAX_INSTRUCTIONS, "max_errors": 4}
         found = run(tasks, subjects, options, num_workers, seconds_per_mutant)
         for done, result in enumerate(found, 1):
             progress(what, done, total)
@@ -104,12 +107,16 @@ def campaign(
 
     report = Campaign([_original(entry) for entry in prepared], [], sample, seed)
     originals = (
-        Task(i, i, entry.subject.image, tuple(range(len(entry.subject.cases))))
+        Task(i, i, entry.subject.image, tuple(range(len(entry.subject.cases))), seeds=_SEEDS)
         for i, entry in enumerate(prepared)
     )
     for result in results("unmutated kernels", originals, len(prepared)):
         entry, original = prepared[result.id], report.originals[result.id]
-        entry.outputs = {case.case: case.outputs for case in result.cases}
+        entry.outputs = {}
+        for case in result.cases:
+            if entry.outputs.setdefault(case.case, case.outputs) != case.outputs:
+                name = entry.subject.cases[case.case].name
+                original.findings.append(f"case {name}: the output depends on the seed")
         for case in result.cases:
             original.findings += [f"{finding}" for finding in case.findings]
             entry.findings.update(map(_key, case.findings))
@@ -139,6 +146,8 @@ def campaign(
                 entry.cases(plan.mutant),
                 places=judgements[i].places,
                 kinds=judgements[i].kinds,
+                seeds=_SEEDS,
+                outputs=tuple(entry.outputs.items()),
             )
 
     for result in results("mutants", mutated(), len(planned)):

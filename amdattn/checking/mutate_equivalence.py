@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from amdattn.checking import mutate_registers as regs
 from amdattn.checking.mutate_code import Instruction
 from amdattn.checking.mutate_kernel import KernelCode
-from amdattn.checking.mutate_generate import Mutant, sources
+from amdattn.checking.mutate_generate import Mutant, element_bytes, sources
 from amdattn.checking.mutate_hazards import LLVM_ONLY, HazardAnalysis, Missing
 from amdattn.checking.mutate_subject import Subject
 from amdattn.checking.mutate_waits import TooEarly, WaitAnalysis
@@ -81,6 +81,9 @@ class Judge:
     def _wait(self, mutant: Mutant) -> Judgement:
         early = WaitAnalysis(self._mutated(mutant)).too_early() - self.wait_violations
         places = {mutant.pc}.union(*({pair.consumer, pair.producer} for pair in early))
+        if any(self._code.at(pair.producer).mnemonic.startswith("buffer_wbl2") for pair in early):
+            # What a release publishes is stored and loaded elsewhere, by other workgroups.
+            places |= {inst.pc for inst in self._code.instructions if regs.is_vmem(inst)}
         argument = (
             ""
             if early
@@ -192,7 +195,9 @@ class Judge:
         if old.mnemonic == "s_mov_b32" and old.size == 8:
             ends = [int.from_bytes(e[4:], "little") for e in (old.encoding, mutant.encoding)]
             sizes = [buffer.nbytes for case in self._subject.cases for buffer in case.buffers]
-            if _MAX_ALLOCATION < min(ends) and max(ends) <= _MASKED_OFFSET + 2 > max(sizes):
+            width = min((element_bytes(self._code.at(pc)) for pc in users), default=0)
+            far = max(sizes) <= _MAX_ALLOCATION < min(ends)
+            if far and max(ends) < _MASKED_OFFSET + width:
                 argument = (
                     f"both ranges end near {min(ends):#x}: behind every byte of the allocations, "
                     f"and before the offset {_MASKED_OFFSET:#x} of masked lanes plus an element"

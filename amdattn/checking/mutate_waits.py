@@ -171,10 +171,11 @@ class WaitAnalysis:
         """What else must be complete at `inst`: memory that others are told about, or told of."""
         written = _stores(pending) or regs.is_lds_dma(pending)
         if inst.mnemonic == "s_barrier":
-            if regs.is_ds(pending):
+            # Stores to memory need no wait: the waves of a workgroup share an L1 that keeps order.
+            if regs.is_ds(pending) or regs.is_lds_dma(pending):
                 return "barrier with an LDS operation pending"
-            if written or pending.mnemonic.startswith("buffer_wbl2"):
-                return "barrier with a store pending"
+            if pending.mnemonic.startswith("buffer_wbl2"):
+                return "barrier with a write-back of the cache pending"
         if regs.is_ds(inst) and regs.is_lds_dma(pending):
             return "LDS operation with a load to LDS pending"
         if regs.is_vmem(inst) and _stores(inst):

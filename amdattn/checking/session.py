@@ -7,9 +7,10 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from amdattn.checking.arrays import Arrays, device_view, element_at, named, runs
 from amdattn.checking.findings import (
     ADVICE,
     COUNTED,
@@ -26,13 +27,11 @@ from amdattn.errors import CheckError, HipError
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from amdattn.buffers import View
     from amdattn.runtime import Runtime
     from amdattn.virtual_library import Exports, Instruction
 
-Arrays = Sequence[Any] | Mapping[str, Any]
-
 RAISE_ON = ("error", None)
-MAX_RUNS = 4096  # contiguous pieces that one declared array may consist of
 
 _active = threading.Lock()
 
@@ -69,13 +68,14 @@ class Check:
         self._device = device
         self._exports: Exports = device.virtual_exports()
         self._raise_on = raise_on
-        self._declared: dict[str, Arrays] = {"read_only": read_only, "zero_at_end": zero_at_end}
+        self._declared = (read_only, zero_at_end)
         self._suppressions = Suppressions.of(suppressions)
         self._options = {"max_errors": max_errors, "late_loads": int(late_loads)}
         self.log = FindingLog()
         self._numbers: dict[str, int] = {}  # the library's, of this check
         self._images: dict[str, bytes] = {}
         self._sources: dict[str, SourceLines] = {}
+        self._views: dict[str, View] = {}
 
     # -- the block -------------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ class Check:
             self._synchronize()  # an earlier launch's error is not this block's
             self._restore = self._exports.set_options(**self._options, check=1)
             try:
-                self.declare(**self._declared)
+                self.declare(read_only=self._declared[0], zero_at_end=self._declared[1])
             except BaseException:
                 self._exports.set_options(**self._restore)
                 raise
@@ -127,7 +127,9 @@ class Check:
         device = self._device
         device.check("hipDeviceSynchronize", device.hip.hipDeviceSynchronize())
 
-    def declare(self, *, read_only: Arrays = (), zero_at_end: Arrays = ()) -> None:
+    def declare(
+        self, *, read_only: Arrays = (), zero_at_end: Arrays = (), others: Arrays = ()
+    ) -> None:
         """Say what holds of device arrays from here to the end of the block.
 
         Parameters
@@ -136,6 +138,8 @@ class Check:
             No kernel may write to them. The keys of a mapping name them in reports.
         zero_at_end : sequence or mapping of arrays
             Every launch must leave them zero: semaphores, workspace that is used again.
+        others : sequence or mapping of arrays
+            Reports name their elements.
 
         Raises
         ------
@@ -143,9 +147,13 @@ class Check:
             An array is not in device memory, or scattered over too many pieces.
         """
         for kind, arrays in (("read_only", read_only), ("zero_at_end", zero_at_end)):
-            for name, array in _named(kind, arrays):
-                for address, nbytes in _runs(name, array):
+            for name, array in named(kind, arrays):
+                view = device_view(name, array)
+                self._views[name] = view
+                for address, nbytes in runs(name, view):
                     self._exports.declare(kind, address, nbytes, name)
+        for name, array in named("others", others):
+            self._views[name] = device_view(name, array)
 
     def collect(self) -> None:
         """Wait for the device and take in what was found so far; the end of the block does so."""
@@ -154,7 +162,7 @@ class Check:
         except HipError as fault:
             self.fault = fault
         launches, findings = read_findings(self._exports.take_findings(), self._identify)
-        self.log.add(launches, map(self._with_source, findings))
+        self.log.add(launches, map(self._completed, findings))
 
     # -- what was found --------------------------------------------------------------------------
 
@@ -219,14 +227,18 @@ class Check:
         self._numbers[digest], self._images[digest] = number, image
         return digest
 
-    def _with_source(self, finding: Finding) -> Finding:
-        if finding.code_object is None:
-            return finding
-        lines = self.sources(finding.code_object)
-        if not lines:
-            return finding
+    def _completed(self, finding: Finding) -> Finding:
+        """With source lines, and the element that an address belongs to."""
+        where, source, producer_source = finding.where, None, None
+        if where.startswith("0x"):
+            elements = (element_at(int(where, 16), *item) for item in self._views.items())
+            element = next(filter(None, elements), "")
+            where += f" = {element}" if element else ""
+        if finding.code_object is not None:
+            lines = self.sources(finding.code_object)
+            source, producer_source = lines.text(finding.pc), lines.text(finding.producer_pc)
         return dataclasses.replace(
-            finding, source=lines.text(finding.pc), producer_source=lines.text(finding.producer_pc)
+            finding, where=where, source=source, producer_source=producer_source
         )
 
 
@@ -256,45 +268,3 @@ def suppression_lines(suppressed: Mapping[Suppression, int], log: FindingLog) ->
             why = "no such finding" if entry.kernel in launched else "the kernel was not launched"
             lines.append(f"warning: unused suppression ({why}): {entry}")
     return lines
-
-
-def _named(kind: str, arrays: Arrays) -> Iterable[tuple[str, Any]]:
-    if isinstance(arrays, Mapping):
-        return arrays.items()
-    if not isinstance(arrays, (list, tuple)):
-        raise TypeError(
-            f"{kind} must be a list, tuple or mapping of arrays, not {type(arrays).__name__}"
-        )
-    return ((f"{kind}[{i}]", array) for i, array in enumerate(arrays))
-
-
-def _runs(name: str, array: Any) -> Iterator[tuple[int, int]]:
-    """Address and length of each contiguous piece of a device array."""
-    from amdattn.interchange import as_view
-
-    view = as_view(array, name, 0)
-    if not view.on_device:
-        raise ValueError(f"{name} is in host memory; only device memory can be watched")
-    item = view.dtype.itemsize
-    # Axes by step, innermost first; those that go on where the ones inside end are one run.
-    axes = sorted(
-        (abs(step) * item, length)
-        for step, length in zip(view.strides, view.shape, strict=True)
-        if length > 1 and step
-    )
-    run = item
-    while axes and axes[0][0] <= run:
-        step, length = axes.pop(0)
-        run = max(run, (length - 1) * step + run)
-    num_runs = 1
-    for _, length in axes:
-        num_runs *= length
-    if num_runs > MAX_RUNS:
-        raise ValueError(
-            f"{name} has strides {view.strides} (elements): {num_runs} separate pieces, of which "
-            f"{MAX_RUNS} can be watched"
-        )
-    starts = [view.extent()[0]] if 0 not in view.shape else []
-    for step, length in axes:
-        starts = [start + i * step for start in starts for i in range(length)]
-    return ((start, run) for start in starts)

@@ -67,6 +67,7 @@ class Attention:
         if self.return_lse:
             shape = (problem.batch, problem.num_heads_q, problem.seqlen_q)
             outputs["lse"] = empty(shape, "float32")
+        check.declare(others=outputs)
         plan.run(**operands, **outputs, layout=layout)
         return {name: array.numpy() for name, array in outputs.items()}
 
@@ -175,6 +176,7 @@ class CodeObject:
         check.declare(
             read_only={name: array for name, array in arrays.items() if roles[name] == "in"},
             zero_at_end={name: array for name, array in arrays.items() if roles[name] == "zero"},
+            others=arrays,
         )
         kernargs = device.kernarg_buffer(self.kernel.explicit_bytes)
         _pack(kernargs, self._placed, arrays)

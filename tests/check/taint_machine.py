@@ -7,6 +7,7 @@ instruction on many fillings of the uninitialised bits: a result bit that differ
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 from ctypes import c_char, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass, field
 
@@ -83,9 +84,28 @@ class Bits:
         return other
 
 
+_SEPARATOR = 0xFEE1DEAD
+_assembled: dict[str, U32] = {}
+
+
+def preassemble(codes: Iterable[str]) -> None:
+    """Assemble many texts at once, for `step`: the assembler's start is what takes time."""
+    todo = sorted({code for code in codes if code not in _assembled})
+    if not todo:
+        return
+    words = np.array(assemble(f"\n.long {_SEPARATOR:#x}\n".join(todo)), np.uint32)
+    parts = np.split(words, np.flatnonzero(words == _SEPARATOR))
+    assert len(parts) == len(todo)
+    for code, part in zip(todo, parts, strict=True):
+        _assembled[code] = part[part != _SEPARATOR]
+
+
 def step(m: Machine, bits: Bits, code: str | npt.ArrayLike) -> list[Finding]:
     """Run straight-line code on `m` and follow its uninitialised bits; both change in place."""
-    words = np.asarray(assemble(code) if isinstance(code, str) else code, dtype=np.uint32)
+    if isinstance(code, str):
+        preassemble([code])
+        code = _assembled[code]
+    words = np.asarray(code, dtype=np.uint32)
     assert bits.lds.size == m.lds.size and bits.scratch.size == m.scratch.size * 4
     state = TaintState(
         vgprs=m.v.ctypes.data,

@@ -78,12 +78,36 @@ def test_memory_that_is_left_dirty(gpu: Gpu) -> None:
 
 def test_elements_that_are_never_written(gpu: Gpu) -> None:
     with amdattn.virtual.check(raise_on=None) as found:
-        a, b, c = vectors(300)
+        a, b, _ = vectors(300)
+        c = amdattn.empty((3, 100), "float32")
+        found.declare(others={"sum": c})
         add(gpu, a, b, c, 299)
         c.numpy()
-    assert kinds(found) == ["unwritten_output"]
-    assert (found.errors[0].kernel, found.errors[0].pc) == ("", None)
-    assert "host call" in str(found.errors[0])
+    (finding,) = found.errors
+    assert (finding.kind, finding.kernel, finding.pc) == ("unwritten_output", "", None)
+    assert finding.where == f"{c.address + 1196:#x} = sum[2, 99]"
+    assert str(finding).startswith("unwritten_output: host call\n")
+
+
+def test_addresses_are_elements() -> None:
+    from amdattn.checking.arrays import element_at
+    from amdattn.interchange import as_view
+
+    x = amdattn.empty((4, 6, 8), "float32")
+    for view, index in (
+        (x, (3, 0, 7)),
+        (x.transpose(2, 0, 1), (7, 3, 5)),
+        (x[:, ::2], (2, 1, 3)),
+        (x[1:, 5], (0, 4)),
+        (x[3, 5, 7], ()),
+    ):
+        address = view[index].address
+        assert element_at(address, "x", as_view(view, "x", 0)) == f"x{list(index)}"
+    odd = as_view(x[:, ::2], "x", 0)
+    assert element_at(x[0, 1, 0].address, "x", odd) == ""
+    assert element_at(x.address - 4, "x", odd) == element_at(x.address + 768, "x", odd) == ""
+    assert element_at(x.address + 5, "x", odd) == "x + 5 bytes"
+    assert element_at(x.address + 4, "x", as_view(x[::-1], "x", 0)) == "x + 4 bytes"
 
 
 def test_a_fault_names_the_instruction(gpu: Gpu) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from machine import EXEC, M0, VCC, Machine
-from taint_machine import SCC, Bits, Finding, step
+from taint_machine import SCC, Bits, Finding, preassemble, step
 
 ONES = 0xFFFFFFFF
 ADDRESS, BRANCH, STORE = (
@@ -34,8 +34,14 @@ class Bench:
         return step(self.m, self.bits, code)
 
 
+@pytest.fixture(scope="module")
+def assembled() -> None:
+    preassemble(code for table in (VECTOR_ADDRESSES, SCALAR_ADDRESSES, STORES) for _, code in table)
+    preassemble(code for code, _, _ in PRECISE)
+
+
 @pytest.fixture
-def bench() -> Bench:
+def bench(assembled: None) -> Bench:
     return Bench()
 
 
@@ -118,7 +124,7 @@ STORES = [
     (5, "global_atomic_cmpswap v[0:1], v[4:5], off"),
     (4, "global_atomic_swap v[0:1], v4, off"),
     (4, "buffer_atomic_add v4, v2, s[8:11], 0 offen"),
-    (4, "tbuffer_store_format_x v4, v2, s[8:11], 0 format:[4,4] offen"),
+    (4, "tbuffer_store_format_x v4, v2, s[8:11], 0 format:68 offen"),
 ]
 
 
@@ -184,21 +190,21 @@ def test_sources(bench: Bench, source: str) -> None:
 
 def test_branches(bench: Bench) -> None:
     bench.bits.s[SCC] = 1
-    (found,) = bench.run("s_cbranch_scc1 0")
+    (found,) = bench.run("s_cbranch_scc1 0\ns_nop 0")
     assert (found.kind, found.where) == (BRANCH, "scc")
     bench.bits.s[VCC] = 0x10
     bench.m.vcc = 0
-    (found,) = bench.run("s_cbranch_vccz 0")
+    (found,) = bench.run("s_cbranch_vccz 0\ns_nop 0")
     assert (found.kind, found.where) == (BRANCH, "vcc")
 
 
 def test_a_clean_bit_decides_a_branch(bench: Bench) -> None:
     bench.bits.s[VCC] = 0x10
     bench.m.vcc = 0x100
-    assert bench.run("s_cbranch_vccz 0\ns_cbranch_vccnz 0") == []
+    assert bench.run("s_cbranch_vccz 0\ns_cbranch_vccnz 0\ns_nop 0") == []
     bench.bits.s[EXEC] = 0x10
     bench.m.exec = 0x111
-    assert bench.run("s_cbranch_execz 0") == []
+    assert bench.run("s_cbranch_execz 0\ns_nop 0") == []
 
 
 @pytest.mark.parametrize(
@@ -217,7 +223,7 @@ def test_comparison_under_exec(bench: Bench) -> None:
     bench.m.exec = 0xFF00
     assert bench.run("v_cmp_eq_u32 vcc, v9, v6") == []
     assert (bench.bits.s[VCC], bench.bits.s[VCC + 1]) == (0xFF00, 0)
-    assert bench.run("s_and_b64 vcc, vcc, 0\ns_cbranch_vccz 0") == []
+    assert bench.run("s_and_b64 vcc, vcc, 0\ns_cbranch_vccz 0\ns_nop 0") == []
 
 
 def test_masked_write_leaves_other_lanes(bench: Bench) -> None:
@@ -237,9 +243,9 @@ PRECISE = [
     ("v_ashrrev_i32 v11, 16, v9", 0x80000000, 0xFFFF8000),
     ("v_bfe_u32 v11, v9, 8, 8", 0xFFFF00FF, 0),
     ("v_bfe_i32 v11, v9, 8, 8", 0x00008000, 0xFFFFFF80),
-    ("v_perm_b32 v11, v9, v6, 0x07060100", 0x0000FFFF, 0),
-    ("v_perm_b32 v11, v6, v9, 0x07060100", 0x0000FFFF, 0x0000FFFF),
-    ("v_perm_b32 v11, v9, v9, 0x0c0c0d0d", ONES, 0),
+    ("s_mov_b32 s20, 0x07060100\nv_perm_b32 v11, v9, v6, s20", 0x0000FFFF, 0),
+    ("s_mov_b32 s20, 0x07060100\nv_perm_b32 v11, v6, v9, s20", 0x0000FFFF, 0x0000FFFF),
+    ("s_mov_b32 s20, 0x0c0c0d0d\nv_perm_b32 v11, v9, v9, s20", ONES, 0),
     ("v_alignbit_b32 v11, v6, v9, 16", 0x0000FFFF, 0),
     ("v_alignbyte_b32 v11, v9, v6, 1", 0x000000FF, 0xFF000000),
     ("v_pack_b32_f16 v11, v9, v6", 0xFFFF0000, 0),
@@ -258,7 +264,7 @@ PRECISE = [
     ("v_fma_mix_f32 v11, v6, v6, v9 op_sel_hi:[0,0,1]", 0xFFFF0000, 0),
     ("v_lshl_or_b32 v11, v9, 16, v6", 0xFFFF0000, 0),
     ("v_and_or_b32 v11, v9, 15, v6", 0xFFFFFFF0, 0),
-    ("v_bfi_b32 v11, 0xffff, v6, v9", 0x0000FFFF, 0),
+    ("s_mov_b32 s20, 0xffff\nv_bfi_b32 v11, s20, v6, v9", 0x0000FFFF, 0),
     ("v_cndmask_b32 v11, v9, v6, vcc", ONES, 0),
     ("v_cvt_pk_u8_f32 v11, v6, 1, v9", 0x0000FF00, 0),
     ("v_cvt_pk_fp8_f32 v9, v6, v7 op_sel:[0,0,1]\nv_mov_b32 v11, v9", 0xFFFF0000, 0),

@@ -34,8 +34,8 @@ const char* amdattn_vdev_listing(uint64_t id, const char* kernel);
 
 // libc++ of a newer LLVM than the runtime's asks for it; containers are watched without it.
 void __sanitizer_annotate_double_ended_contiguous_container(const void*, const void*, const void*,
-                                                            const void*, const void*,
-                                                            const void*) {}
+                                                            const void*, const void*, const void*) {
+}
 }
 
 namespace {
@@ -160,10 +160,11 @@ int run(const u8* data, size_t size) {
 
 void print_counts() {
   const auto number = [](u64 value) { return static_cast<unsigned long long>(value); };
-  std::printf("{\"inputs\": %llu, \"loaded\": %llu, \"launches\": %llu, \"completed\": %llu, "
-              "\"findings\": %llu, \"mutations\": {",
-              number(g_counts.inputs), number(g_counts.loaded), number(g_counts.launches),
-              number(g_counts.completed), number(g_counts.findings));
+  std::printf(
+      "{\"inputs\": %llu, \"loaded\": %llu, \"launches\": %llu, \"completed\": %llu, "
+      "\"findings\": %llu, \"mutations\": {",
+      number(g_counts.inputs), number(g_counts.loaded), number(g_counts.launches),
+      number(g_counts.completed), number(g_counts.findings));
   for (int i = 0; i < fuzz::num_mutations(); ++i)
     std::printf("%s\"%s\": %llu", i ? ", " : "", fuzz::mutation_name(i),
                 number(fuzz::mutation_count(i)));
@@ -173,8 +174,11 @@ void print_counts() {
 
 }  // namespace
 
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
-                                          unsigned seed) {
+// libFuzzer looks it up by name.
+extern "C" __attribute__((visibility("default"))) size_t LLVMFuzzerCustomMutator(uint8_t* data,
+                                                                                 size_t size,
+                                                                                 size_t max_size,
+                                                                                 unsigned seed) {
   return fuzz::mutate(data, size, max_size, seed);
 }
 

@@ -30,10 +30,30 @@ class Editor {
 
   // A number that breaks arithmetic, sizes or alignment.
   uint64_t odd_number() {
-    const uint64_t interesting[] = {
-        0, 1, 3, 4, 255, 256, 4095, 4096, 0x7fffffff, 0x80000000, 0xffffffff, uint64_t{1} << 32,
-        uint64_t{1} << 40, uint64_t{1} << 47, ~uint64_t{0} >> 1, uint64_t{1} << 63, ~uint64_t{0},
-        ~uint64_t{4095}, size_, size_ - 1, size_ + 1, header_.e_shoff, header_.e_phoff, random_()};
+    const uint64_t interesting[] = {0,
+                                    1,
+                                    3,
+                                    4,
+                                    255,
+                                    256,
+                                    4095,
+                                    4096,
+                                    0x7fffffff,
+                                    0x80000000,
+                                    0xffffffff,
+                                    uint64_t{1} << 32,
+                                    uint64_t{1} << 40,
+                                    uint64_t{1} << 47,
+                                    ~uint64_t{0} >> 1,
+                                    uint64_t{1} << 63,
+                                    ~uint64_t{0},
+                                    ~uint64_t{4095},
+                                    size_,
+                                    size_ - 1,
+                                    size_ + 1,
+                                    header_.e_shoff,
+                                    header_.e_phoff,
+                                    random_()};
     const uint64_t value = interesting[below(std::size(interesting))];
     return chance(20) ? value + below(64) - 32 : value;
   }
@@ -97,7 +117,8 @@ class Editor {
     for (uint64_t at = 0; at + sizeof(Elf64_Phdr) <= table.bytes; at += sizeof(Elf64_Phdr)) {
       Elf64_Phdr p;
       std::memcpy(&p, data_ + table.offset + at, sizeof p);
-      if (p.p_type == PT_LOAD && vaddr - p.p_vaddr < p.p_filesz) return p.p_offset + vaddr - p.p_vaddr;
+      if (p.p_type == PT_LOAD && vaddr - p.p_vaddr < p.p_filesz)
+        return p.p_offset + vaddr - p.p_vaddr;
     }
     return ~uint64_t{0};
   }
@@ -194,7 +215,7 @@ bool instruction_bits(Editor& e) {
 bool instruction_moved(Editor& e) {
   const uint64_t from = e.code_position(), to = e.code_position();
   const uint64_t bytes = 4 + 4 * e.below(4);
-  if (from + bytes > e.size_ || to + bytes > e.size_) return false;
+  if (std::max(from, to) > e.size_ || std::max(from, to) + bytes > e.size_) return false;
   std::memmove(e.data_ + to, e.data_ + from, bytes);
   return true;
 }
@@ -292,7 +313,8 @@ size_t mutate(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
   Editor editor(data, size, max_size, seed);
   int total = 0;
   for (const Mutation& m : g_mutations) total += m.weight;
-  for (int todo = 1 + static_cast<int>(editor.below(3)), tries = 0; todo > 0 && tries < 20; ++tries) {
+  for (int todo = 1 + static_cast<int>(editor.below(3)), tries = 0; todo > 0 && tries < 20;
+       ++tries) {
     int chosen = static_cast<int>(editor.below(static_cast<uint64_t>(total)));
     for (Mutation& m : g_mutations) {
       chosen -= m.weight;

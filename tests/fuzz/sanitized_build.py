@@ -75,7 +75,7 @@ def link(objects: Sequence[Path], program: Path) -> Path:
     command = [sys.executable, "-m", "ziglang", "c++", "-target", f"x86_64-linux-gnu.{GLIBC}"]
     command += ["-mcpu=x86_64_v3", str(library), f"-Wl,-rpath,{library.parent}"]
     subprocess.run(
-        [*command, *map(str, objects), "-lpthread", "-ldl", "-o", str(program)], check=True
+        [*command, *map(str, objects), "-rdynamic", "-lpthread", "-ldl", "-o", str(program)], check=True
     )
     return program
 

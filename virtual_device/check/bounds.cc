@@ -77,6 +77,48 @@ void Bounds::check_kernarg(const Step& step, const FootprintPart& part) const {
   });
 }
 
+// Lanes of one store that leave different bytes in one place: which one wins is not specified.
+void Bounds::check_overlap(const Step& step, const FootprintPart& part) const {
+  if (part.space == Space::kScratch || part.scalar || !part.plain_data ||
+      part.data == FootprintPart::kNoRegister)
+    return;
+  // Almost always lanes ascend, or else are all apart.
+  u64 previous_end = 0;
+  bool ascends = true;
+  for_lanes(part.mask, [&](int lane) {
+    ascends &= part.address.lane[lane] >= previous_end;
+    previous_end = part.address.lane[lane] + part.bytes;
+  });
+  if (ascends) return;
+  std::pair<u64, int> lanes[kLanes];
+  int count = 0;
+  for_lanes(part.mask, [&](int lane) { lanes[count++] = {part.address.lane[lane], lane}; });
+  std::sort(lanes, lanes + count);
+  const auto byte_of = [&](int lane, u64 address) {
+    const u32 bit = 8 * static_cast<u32>(address - part.address.lane[lane]) + part.data_shift;
+    return static_cast<u8>(step.wave.v[part.data + bit / 32].lane[lane] >> bit % 32);
+  };
+  for (int i = 1; i < count; ++i) {
+    const auto [address, lane] = lanes[i];
+    const auto [other_address, other] = lanes[i - 1];
+    for (u64 at = address; at < other_address + part.bytes; ++at) {
+      if (byte_of(lane, at) == byte_of(other, at)) continue;
+      const bool lds = part.space == Space::kLds;
+      step.report.add(step.wave, step.inst,
+                      lds ? FindingKind::kLdsRace : FindingKind::kGlobalRace, step.pc(),
+                      [&, lane = lane, other = other](Finding& f) {
+                        f.lane = lane;
+                        f.where = (lds ? "lds " : "") + hex(at);
+                        f.message = "lanes " + std::to_string(std::min(lane, other)) + " and " +
+                                    std::to_string(std::max(lane, other)) +
+                                    " of one store write different values to " + f.where +
+                                    ": which one stays is not specified";
+                      });
+      return;
+    }
+  }
+}
+
 void Bounds::step(const Step& step) const {
   const Footprint& memory = *step.memory;
   if (memory.swallowed)
@@ -89,6 +131,7 @@ void Bounds::step(const Step& step) const {
     const FootprintPart& part = memory.parts[i];
     if (!part.mask) continue;
     check_alignment(step, part);
+    if (part.access == Access::kWrite) check_overlap(step, part);
     if (part.space != Space::kGlobal) continue;
     if (part.access != Access::kRead)
       check_contracts(step, part);

@@ -1,4 +1,5 @@
-// Checks of single memory accesses: alignment, buffer range, read-only operands, kernarg segment.
+// Checks of single memory accesses: alignment, lanes against each other, buffer range, read-only
+// operands, kernarg segment.
 #pragma once
 
 #include <vector>
@@ -22,6 +23,7 @@ class Bounds {
   void check_alignment(const Step& step, const FootprintPart& part) const;
   void check_contracts(const Step& step, const FootprintPart& part) const;
   void check_kernarg(const Step& step, const FootprintPart& part) const;
+  void check_overlap(const Step& step, const FootprintPart& part) const;
 
   const std::vector<Contract> contracts_;
   const u64 kernarg_address_;

@@ -225,7 +225,11 @@ LaunchResult Device::execute(const Launch& launch) {
 
   counters_.launches.fetch_add(1, std::memory_order_relaxed);
   if (observer_factory_) state->observer = observer_factory_(*state, observer_context_);
-  workers_->run(state);
+  state->descending_lanes = state->observer && options_.seed % 2 == 1;
+  if (executor_)
+    executor_(state, *this, executor_context_);
+  else
+    workers_->run(state);
   if (state->observer) state->observer->launch_finished(*state);
   memory_.free(segment->base);
   return state->result;

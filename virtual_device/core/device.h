@@ -88,6 +88,14 @@ class Device {
     observer_context_ = context;
   }
 
+  // Who executes launches instead of the workers, from now on; null: the workers do.
+  using Executor = void (*)(const std::shared_ptr<LaunchState>& launch, Device& device,
+                            void* context);
+  void set_executor(Executor executor, void* context) {
+    executor_ = executor;
+    executor_context_ = context;
+  }
+
   // Runs a launch to its end. Blocking; callable from several threads at once: workgroups of
   // concurrent launches share the workers. Never throws, never takes the process down.
   LaunchResult execute(const Launch& launch);
@@ -101,6 +109,8 @@ class Device {
   Memory memory_;
   ObserverFactory observer_factory_ = nullptr;
   void* observer_context_ = nullptr;
+  Executor executor_ = nullptr;
+  void* executor_context_ = nullptr;
   class Workers;
   std::unique_ptr<Workers> workers_;
 };

@@ -22,6 +22,9 @@ struct LaunchState {
   const Inst* entry = nullptr;
   DeviceOptions options;
   std::shared_ptr<Observer> observer;  // null: nobody watches
+  // The order in which the lanes of an atomic act is not specified: ascending, or, under some seeds
+  // of observed launches, descending.
+  bool descending_lanes = false;
   u32 num_xcds = 8;
   u64 kernarg_address = 0, dispatch_packet_address = 0, queue_address = 0;
   std::vector<u8> kernarg;  // complete, hidden arguments included (for preloading)

@@ -2,6 +2,7 @@
 
 #include <immintrin.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <new>
@@ -84,6 +85,12 @@ bool Worker::start(const std::shared_ptr<LaunchState>& launch) {
     launch->resident.fetch_sub(1);
     return false;
   }
+  residents_.push_back(make(launch, position));
+  return true;
+}
+
+std::unique_ptr<Worker::Resident> Worker::make(const std::shared_ptr<LaunchState>& launch,
+                                               u64 position) {
   const u64 flat = launch->workgroup_at(position);
   auto resident = std::make_unique<Resident>();
   resident->launch = launch;
@@ -112,8 +119,7 @@ bool Worker::start(const std::shared_ptr<LaunchState>& launch) {
     wg.waves.push_back(wave);
   }
   if (launch->observer) launch->observer->workgroup_started(wg);
-  residents_.push_back(std::move(resident));
-  return true;
+  return resident;
 }
 
 bool Worker::holds(const LaunchState* launch) const {
@@ -140,6 +146,34 @@ void Worker::retire(Resident& resident, bool finished) {
   launch.done.fetch_add(1);
   launch.resident.fetch_sub(1);
 }
+
+Workgroup* Worker::admit(const std::shared_ptr<LaunchState>& launch, u64 position) {
+  launch->resident.fetch_add(1);
+  residents_.push_back(make(launch, position));
+  return &residents_.back()->workgroup;
+}
+
+bool Worker::step(Wave& wave) {
+  try {
+    run_wave(wave, 1);
+    return true;
+  } catch (const Fault& fault) {
+    for (const auto& resident : residents_)
+      if (&resident->workgroup == wave.workgroup) report_fault(*resident, fault);
+    return false;
+  }
+}
+
+void Worker::leave(Workgroup& workgroup) {
+  const auto found = std::find_if(residents_.begin(), residents_.end(), [&](const auto& resident) {
+    return &resident->workgroup == &workgroup;
+  });
+  retire(**found, workgroup.waves_done == workgroup.num_waves);
+  residents_.erase(found);
+}
+
+Worker::HostModes::HostModes(Worker& worker) : saved(_mm_getcsr()) { worker.mxcsr_ = saved; }
+Worker::HostModes::~HostModes() { _mm_setcsr(saved); }
 
 bool Worker::run_slice() {
   if (residents_.empty()) return false;

@@ -23,6 +23,20 @@ struct Worker {
   // Gives every workgroup that it holds a slice, oldest first. False: it holds none.
   bool run_slice();
   bool holds(const LaunchState* launch) const;
+
+  // For who decides by himself which wave runs when (the performance model): the workgroup that is
+  // number `position` of a launch, one instruction of one of its waves (false: it faulted, and the
+  // launch knows), and its end.
+  Workgroup* admit(const std::shared_ptr<LaunchState>& launch, u64 position);
+  bool step(Wave& wave);
+  void leave(Workgroup& workgroup);
+  // The host's rounding and denormal modes, which steps change, are restored at the end of a scope.
+  struct HostModes {
+    explicit HostModes(Worker& worker);
+    ~HostModes();
+    const u32 saved;
+  };
+
   // One instruction of a wave whose MODE asks for GPR indexing or VSKIP (Wave::special).
   void step_special(Wave& wave, const Inst& inst);
 
@@ -33,6 +47,8 @@ struct Worker {
     u64 random = 0;
     u32 slices_to_proof = 1, proof_interval = 1;  // patience before the next costly proof
   };
+  // Makes the workgroup that is number `position` of a launch.
+  std::unique_ptr<Resident> make(const std::shared_ptr<LaunchState>& launch, u64 position);
   enum class Slice { kFinished, kExpired, kFaulted };
 
   Slice run(Resident& resident);

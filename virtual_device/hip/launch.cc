@@ -14,6 +14,7 @@ namespace vdev::hip {
 namespace {
 
 constexpr u64 kMaxWorkgroupLanes = 1024, kMaxGridX = 0x7fffffff, kMaxGridYZ = 65536;
+constexpr u32 kMaxUserSgprs = 16;
 // Kernarg bytes that the metadata gives to no argument never reach a kernel: show it garbage.
 constexpr u8 kUncoveredByte = 0xa5;
 
@@ -67,6 +68,19 @@ void check_shape(const Runtime& runtime, const Kernel& kernel, const LaunchShape
     wrong(hipErrorLaunchOutOfResources, "%u static + %llu dynamic bytes of LDS exceed %llu",
           kernel.lds_bytes, static_cast<unsigned long long>(shape.dynamic_lds_bytes),
           static_cast<unsigned long long>(lds_limit));
+  }
+}
+
+// A hostile descriptor may ask for more than there are SGPRs.
+void check_user_sgprs(const Kernel& kernel) {
+  const u32 used = 4 * kernel.user_private_segment_buffer + 2 * kernel.user_dispatch_ptr +
+                   2 * kernel.user_queue_ptr + 2 * kernel.user_kernarg_ptr +
+                   2 * kernel.user_dispatch_id + 2 * kernel.user_flat_scratch +
+                   kernel.user_private_segment_size + kernel.kernarg_preload_dwords;
+  const u32 wanted = std::max(used, kernel.user_sgpr_count);
+  if (wanted > kMaxUserSgprs) {
+    Wrong{kernel}(hipErrorLaunchFailure, "the descriptor asks for %u user SGPRs, there are %u",
+                  wanted, kMaxUserSgprs);
   }
 }
 
@@ -190,6 +204,7 @@ KernelCommand make_kernel(Runtime& runtime, std::shared_ptr<Function> function,
                           const LaunchShape& shape, void** params, void** extra) {
   const Kernel& kernel = *function->kernel;
   check_shape(runtime, kernel, shape);
+  check_user_sgprs(kernel);
   if (shape.cooperative) check_co_residency(runtime, kernel, shape);
   KernelCommand command;
   command.launch.code = function->code;

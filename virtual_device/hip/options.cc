@@ -27,6 +27,12 @@ bool set_option(Runtime& runtime, std::string_view key, u64 value) {
     options.resident_workgroups = value;
   } else if (key == "check" && value <= 1) {
     runtime.set_checking(value == 1);
+  } else if (key == "timing" && value <= 1) {
+    runtime.set_timing(value == 1);
+  } else if (key == "clock_mhz") {
+    runtime.timing_options.clock_ghz = static_cast<double>(value) / 1000;
+  } else if (key == "simulated_workgroups") {
+    runtime.timing_options.max_workgroups = value;
   } else if (key == "max_errors" && value <= ~u32{0}) {
     runtime.check_options.max_errors = static_cast<u32>(value);
   } else if (key == "late_loads" && value <= 1) {
@@ -67,6 +73,27 @@ void Runtime::set_checking(bool on) {
     checks->stop();
   }
   device.set_observer(on ? &CheckSession::observe : nullptr, checks.get());
+}
+
+void Runtime::set_timing(bool on) {
+  if (on == timing) return;
+  timing = on;
+  if (on) timings = std::make_unique<timing::Session>(timing_options);
+  device.set_executor(on ? &timing::Session::execute : nullptr, timings.get());
+}
+
+// The profiles of every launch since the last call, as JSON, and forgets them; null when the model
+// was never on. Valid until the same thread calls again.
+VDEV_EXPORT const char* amdattn_vdev_take_profiles() {
+  static thread_local std::string text;
+  bool made = false;
+  api([&](Runtime& runtime) {
+    runtime.drain();
+    made = runtime.timings != nullptr;
+    if (made) text = runtime.timings->take_json();
+    return hipSuccess;
+  });
+  return made ? text.c_str() : nullptr;
 }
 
 // Grows when one of the functions below changes its meaning.

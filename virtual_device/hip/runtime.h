@@ -13,6 +13,7 @@
 #include "hip/handle_table.h"
 #include "hip/objects.h"
 #include "hip/stream_queue.h"
+#include "timing/session.h"
 
 namespace vdev::hip {
 
@@ -85,6 +86,12 @@ class Runtime {
   // The present session, or the last one: its findings outlive it.
   std::unique_ptr<CheckSession> checks;
   bool checking = false;
+
+  // ---- performance model (options.cc) --------------------------------------------------------
+  void set_timing(bool on);
+  timing::Options timing_options;
+  std::unique_ptr<timing::Session> timings;
+  bool timing = false;
 
   // ---- reports -------------------------------------------------------------------------------
   void set_report(std::string text);

@@ -7,6 +7,7 @@
 
 #include <atomic>
 
+#include "core/launch_state.h"
 #include "isa/access.h"
 #include "numerics/convert.h"
 #include "numerics/float_rules_mxcsr.h"
@@ -236,6 +237,18 @@ inline void write_lane(Reg* r, int lane, T value) {
   if constexpr (sizeof(T) == 8) r[1].lane[lane] = static_cast<u32>(value >> 32);
 }
 
+// Lanes one after the other, in the order of the launch.
+template <class F>
+inline void for_lanes_in_turn(const Wave& w, u64 mask, F&& f) {
+  if (!w.workgroup->launch->descending_lanes) [[likely]]
+    return for_lanes(mask, f);
+  while (mask) {
+    const int lane = std::bit_width(mask) - 1;
+    mask &= ~(u64{1} << lane);
+    f(lane);
+  }
+}
+
 [[noreturn]] void misaligned(u64 address, u32 bytes, int lane);
 template <class T>
 inline void check_alignment(u64 address, int lane) {
@@ -246,14 +259,14 @@ inline void check_alignment(u64 address, int lane) {
 }  // namespace atomic
 
 // A workgroup runs on one thread, so that plain accesses to its LDS are atomic. `data1` and `dst`
-// may be null. Lanes act in ascending order.
+// may be null.
 template <class Op>
 inline void lds_atomic(Wave& w, const Reg& address, u64 mask, const Reg* data0, const Reg* data1,
                        Reg* dst) {
   using T = typename Op::Value;
   const MxcsrScope nearest_even(kMxcsrModeMask, 0);
   const Op op = atomic::make<Op>(atomic::lds_float_mode(w));
-  for_lanes(mask, [&](int lane) {
+  atomic::for_lanes_in_turn(w, mask, [&](int lane) {
     const u32 at = address.lane[lane];
     atomic::check_alignment<T>(at, lane);
     std::byte* const memory = w.workgroup->local(at, sizeof(T), Access::kAtomic, lane);
@@ -274,7 +287,7 @@ inline void global_atomic(Wave& w, const Addresses& address, u64 mask, const Reg
   const Op op = atomic::make<Op>(FpMode{});
   const GlobalView view(w, address, mask, sizeof(T), Access::kAtomic);
   bool changed = false;
-  for_lanes(mask, [&](int lane) {
+  atomic::for_lanes_in_turn(w, mask, [&](int lane) {
     atomic::check_alignment<T>(address.lane[lane], lane);
     std::atomic_ref<T> memory(*reinterpret_cast<T*>(view.checked(lane)));
     const T data = atomic::read_lane<T>(data0, lane);

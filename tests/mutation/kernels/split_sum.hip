@@ -1,5 +1,6 @@
 // out[lane] = sum over parts of in[part * 64 + lane]. Each workgroup copies a part to the workspace
-// and counts itself at the semaphore; the last one adds the parts up and leaves the semaphore zero.
+// and its lanes count themselves at the semaphore; the last workgroup adds the parts up and leaves
+// the semaphore zero.
 #include "isa/device.h"
 
 extern "C" __global__ void WORKGROUP(64, 1)
@@ -8,15 +9,12 @@ extern "C" __global__ void WORKGROUP(64, 1)
   const int part = __builtin_amdgcn_workgroup_id_x();
   workspace[part * 64 + lane] = in[part * 64 + lane];
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");
-  unsigned arrived = 0;
-  if (lane == 0)
-    arrived = __hip_atomic_fetch_add(semaphore, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
-  arrived = __builtin_amdgcn_readfirstlane(arrived);
-  if (arrived != unsigned(num_parts - 1)) return;
+  const unsigned arrived =
+      __hip_atomic_fetch_add(semaphore, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+  if (__builtin_amdgcn_readfirstlane(arrived) != unsigned(64 * (num_parts - 1))) return;
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent");
   int total = 0;
   for (int i = 0; i < num_parts; ++i) total += workspace[i * 64 + lane];
   out[lane] = total;
-  if (lane == 0)
-    __hip_atomic_store(semaphore, 0u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+  __hip_atomic_store(semaphore, 0u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }

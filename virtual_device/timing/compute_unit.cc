@@ -1,0 +1,348 @@
+#include "timing/compute_unit.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "core/launch_state.h"
+#include "numerics/mfma.h"
+
+namespace vdev::timing {
+namespace {
+
+u32 passes(u16 opcode) {
+  static const std::array<u8, 128> table = [] {
+    std::array<u8, 128> t{};
+    for (const MfmaShape& shape : mfma_shapes()) t[shape.opcode] = shape.passes;
+    return t;
+  }();
+  return table[opcode];
+}
+
+bool is_sopp(const Inst& inst, u16 opcode) {
+  return inst.row->format == Format::kSopp && inst.row->opcode == opcode;
+}
+constexpr u16 kNop = 0x00, kWaitcnt = 0x0c, kSleep = 0x0e;
+
+struct WaitFields {
+  u32 vm, lgkm;
+  explicit WaitFields(const Inst& inst) {
+    const u32 imm = static_cast<u32>(inst.imm) & 0xffff;
+    vm = (imm & 15) | (imm >> 14 & 3) << 4;
+    lgkm = imm >> 8 & 15;
+  }
+};
+
+void forget_done(std::deque<u64>& queue, u64 now) {
+  std::erase_if(queue, [now](u64 done) { return done <= now; });
+}
+
+}  // namespace
+
+ComputeUnit::ComputeUnit(const Arch& arch, u32 index, MemoryPath& memory, Profile& profile,
+                         Execute execute)
+    : arch_(arch),
+      index_(index),
+      memory_(memory),
+      profile_(profile),
+      execute_(std::move(execute)),
+      simds_(arch.simds),
+      lds_ports_(arch.lds_ports, Server(1)) {}
+
+void ComputeUnit::wake(u32 simd, u64 at) {
+  // SIMD s has the slots s, s + 4, ...
+  const u64 slot = arch_.slot;
+  const u64 aligned = (at + slot - 1 - simd % slot) / slot * slot + simd % slot;
+  simds_[simd].next = std::min(simds_[simd].next, std::max(aligned, at));
+}
+
+void ComputeUnit::add(Workgroup& workgroup, u64 start) {
+  for (Wave* wave : workgroup.waves) {
+    // The SIMD with the fewest waves; in the order 0 2 1 3 [M SQTT].
+    static constexpr u32 kOrder[] = {0, 2, 1, 3};
+    u32 best = kOrder[0];
+    for (const u32 s : kOrder)
+      if (simds_[s].waves.size() < simds_[best].waves.size()) best = s;
+    auto timed = std::make_unique<TimedWave>();
+    timed->wave = wave;
+    timed->start = timed->next_issue = timed->ready_since = start;
+    timed->age = next_age_++;
+    simds_[best].waves.push_back(std::move(timed));
+    wake(best, start);
+  }
+}
+
+ComputeUnit::Category ComputeUnit::category(const Inst& inst) {
+  switch (inst.row->unit) {
+    case Unit::kSalu:
+    case Unit::kSmem:
+      return Category::kScalar;
+    case Unit::kBranch:
+      return Category::kBranch;
+    case Unit::kInternal:
+    case Unit::kMessage:
+      return Category::kInternal;
+    case Unit::kLds:
+      return Category::kLds;
+    case Unit::kVmem:
+    case Unit::kFlat:
+    case Unit::kScratch:
+      return Category::kVmem;
+    default:
+      return Category::kValu;
+  }
+}
+
+u64 ComputeUnit::wait_done(const TimedWave& w, const Inst& inst) const {
+  const WaitFields fields(inst);
+  u64 done = 0;
+  const auto over = [&done](const std::deque<Operation>& queue, u32 allowed) {
+    if (queue.size() <= allowed) return;
+    const bool ordered =
+        std::all_of(queue.begin(), queue.end(), [](const Operation& o) { return o.ordered; });
+    const size_t last = ordered || allowed == 0 ? queue.size() - allowed : queue.size();
+    for (size_t i = 0; i < last; ++i) done = std::max(done, queue[i].done);
+  };
+  over(w.vm, fields.vm);
+  over(w.lgkm, fields.lgkm);
+  return done;
+}
+
+ComputeUnit::Plan ComputeUnit::plan(TimedWave& w, Simd& simd, const Inst& inst) const {
+  if (w.at_barrier) return {kNever, Stall::kBarrier};
+  Plan best{w.next_issue, w.delay};
+  const auto later = [&best](u64 at, Stall reason) {
+    if (at > best.at) best = {at, reason};
+  };
+  switch (inst.row->unit) {
+    case Unit::kMfma:
+      later(simd.mfma_free, Stall::kMatrix);
+      later(simd.vector_issue, Stall::kVector);
+      break;
+    case Unit::kValu:
+    case Unit::kValu64:
+    case Unit::kValuPacked32:
+    case Unit::kTrans:
+    case Unit::kTrans64:
+      later(simd.valu_free, Stall::kVector);
+      break;
+    case Unit::kLds:
+      if (lds_queue_.size() >= arch_.lds_queue)
+        later(*std::min_element(lds_queue_.begin(), lds_queue_.end()), Stall::kLds);
+      break;
+    case Unit::kVmem:
+    case Unit::kFlat:
+    case Unit::kScratch:
+      later(ta_free_, Stall::kVmem);
+      if (vmem_queue_.size() >= arch_.vmem_queue)
+        later(*std::min_element(vmem_queue_.begin(), vmem_queue_.end()), Stall::kVmem);
+      break;
+    case Unit::kInternal:
+      if (is_sopp(inst, kWaitcnt)) later(wait_done(w, inst), Stall::kWaitcnt);
+      break;
+    default:
+      break;
+  }
+  return best;
+}
+
+void ComputeUnit::charge(TimedWave& w, const Inst& inst, u64 now, const Plan& plan) {
+  Site& site = profile_.sites[&inst];
+  ++site.issued;
+  const u64 first = w.ready_since;  // right behind the instruction before
+  if (now <= first) return;
+  const u64 waited = std::min(plan.at, now);
+  if (waited > first) site.stalled[static_cast<int>(plan.reason)] += waited - first;
+  if (now > std::max(waited, first))
+    site.stalled[static_cast<int>(Stall::kArbitration)] += now - std::max(waited, first);
+}
+
+u64 ComputeUnit::tick(u32 simd_index, u64 now) {
+  Simd& simd = simds_[simd_index];
+  simd.next = kNever;
+  forget_done(lds_queue_, now);
+  forget_done(vmem_queue_, now);
+  // Priority: s_setprio, then age, the oldest wave first.
+  std::vector<TimedWave*> order;
+  for (const auto& w : simd.waves) order.push_back(w.get());
+  std::stable_sort(order.begin(), order.end(), [](const TimedWave* a, const TimedWave* b) {
+    return a->wave->priority != b->wave->priority ? a->wave->priority > b->wave->priority
+                                                  : a->age < b->age;
+  });
+  bool taken[kNumCategories] = {};
+  u64 again = kNever;
+  for (TimedWave* w : order) {
+    if (w->wave->state == WaveState::kDone) continue;
+    const Inst& inst = *w->wave->ip;
+    if (!inst.row) {  // traps
+      issue(*w, simd_index, inst, now);
+      continue;
+    }
+    // Fetch
+    const u64 line = w->wave->workgroup->launch->code.pc(&inst) / arch_.fetch_line;
+    if (line != w->fetched && w->next_issue <= now) {
+      w->fetched = line;
+      if (const u64 late = memory_.fetch(index_, line * arch_.fetch_line, now)) {
+        w->next_issue = now + late;
+        w->delay = Stall::kFetch;
+      }
+    }
+    const Plan when = plan(*w, simd, inst);
+    if (when.at > now) {
+      again = std::min(again, when.at);
+      continue;
+    }
+    const auto c = static_cast<size_t>(category(inst));
+    // A trap for the eye: internal instructions use no unit, so that several waves may have one.
+    if (taken[c] && category(inst) != Category::kInternal) {
+      again = std::min(again, now + arch_.slot);
+      continue;
+    }
+    taken[c] = true;
+    charge(*w, inst, now, when);
+    issue(*w, simd_index, inst, now);
+    if (faulted_) return kNever;
+    again = std::min(again, now + arch_.slot);
+  }
+  std::erase_if(simd.waves, [](const auto& w) { return w->wave == nullptr; });
+  if (again != kNever) wake(simd_index, std::max(again, now + 1));
+  return simd.next;
+}
+
+void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now) {
+  Simd& simd = simds_[simd_index];
+  Wave& wave = *w.wave;
+  Workgroup& workgroup = *wave.workgroup;
+  const Inst* const successor = &inst + inst.size;
+  bool touches = false;
+  if (inst.row && inst.row->effects & (kLoad | kStore | kAtomic))
+    touches = footprint(wave, inst, footprint_);
+  const u32 arrived_before = workgroup.waves_at_barrier;
+  const bool ok = execute_(wave);
+  ++profile_.instructions;
+  if (!ok) {
+    faulted_ = true;
+    return;
+  }
+  const u64 slot = arch_.slot;
+  w.next_issue = w.ready_since = now + slot;
+  w.delay = Stall::kNone;
+  switch (inst.row->unit) {
+    case Unit::kMfma: {
+      const u64 busy = u64{passes(inst.row->opcode)} * slot;
+      simd.mfma_free = now + busy;
+      simd.vector_issue = now + slot;
+      simd.valu_free = std::max(simd.valu_free, now) + slot * arch_.mfma_lost_slots;
+      simd.valu_free = std::max(simd.valu_free, now + slot * (1 + arch_.mfma_lost_slots));
+      profile_.use.mfma += busy;
+      profile_.use.valu += slot;
+      break;
+    }
+    case Unit::kTrans:
+    case Unit::kTrans64:
+      simd.valu_free = now + arch_.trans;
+      simd.vector_issue = now + slot;
+      profile_.use.valu += arch_.trans;
+      break;
+    case Unit::kValu:
+    case Unit::kValu64:
+    case Unit::kValuPacked32:
+      simd.valu_free = simd.vector_issue = now + slot;
+      profile_.use.valu += slot;
+      break;
+    case Unit::kSalu:
+      profile_.use.salu += slot;
+      break;
+    case Unit::kInternal:
+      if (is_sopp(inst, kNop) || is_sopp(inst, kSleep)) {
+        const u64 states = is_sopp(inst, kNop) ? u64{static_cast<u32>(inst.imm) & 15} : 16;
+        w.next_issue += slot * states;
+        w.delay = Stall::kBranch;
+      }
+      if (is_sopp(inst, kWaitcnt)) {
+        const auto done = [now](const Operation& o) { return o.done <= now; };
+        std::erase_if(w.vm, done);
+        std::erase_if(w.lgkm, done);
+      }
+      break;
+    case Unit::kLds:
+    case Unit::kSmem:
+    case Unit::kVmem:
+    case Unit::kFlat:
+    case Unit::kScratch:
+      issue_memory(w, simd_index, inst, touches ? &footprint_ : nullptr, now);
+      break;
+    default:
+      break;
+  }
+  if (wave.ip != successor && inst.row->effects & kBranch) {
+    w.next_issue = now + arch_.taken_branch;
+    w.delay = Stall::kBranch;
+  }
+  wave.sleeping = false;
+  if (inst.row->effects & kBarrier) {
+    w.at_barrier = true;
+    (void)arrived_before;
+    if (workgroup.waves_at_barrier == 0) release_barrier(workgroup, now);
+  }
+  if (wave.state == WaveState::kDone) {
+    profile_.wave_clk += now - w.start;
+    if (workgroup.waves_at_barrier == 0) release_barrier(workgroup, now);
+    if (workgroup.waves_done == workgroup.num_waves) finished_.push_back(&workgroup);
+    w.wave = nullptr;
+  }
+}
+
+void ComputeUnit::issue_memory(TimedWave& w, u32 simd_index, const Inst& inst,
+                               const Footprint* touched, u64 now) {
+  const auto in_order = [](std::deque<Operation>& queue, u64 done, bool ordered) {
+    if (ordered && !queue.empty()) done = std::max(done, queue.back().done);
+    queue.push_back({done, ordered});
+    return done;
+  };
+  switch (inst.row->unit) {
+    case Unit::kSmem:
+      in_order(w.lgkm, touched ? memory_.scalar(index_, *touched, now) : now + arch_.scalar_latency,
+               false);
+      return;
+    case Unit::kLds: {
+      const LdsService service = lds_service(arch_, inst, touched);
+      Server& port = lds_ports_[simd_index * arch_.lds_ports / arch_.simds];
+      const double served = port.serve(static_cast<double>(now), service.clk);
+      profile_.use.lds += service.clk;
+      profile_.use.lds_conflict += service.conflict;
+      const u64 done = in_order(w.lgkm, static_cast<u64>(std::ceil(served)) + arch_.lds_latency,
+                                true);
+      lds_queue_.push_back(done);
+      w.next_issue = now + arch_.lds_back_to_back;
+      return;
+    }
+    default: {
+      ta_free_ = now + arch_.ta_address;
+      u64 done = touched ? memory_.vector(index_, *touched, now) : now + arch_.l2_latency;
+      done = in_order(w.vm, done, true);
+      if (inst.row->unit == Unit::kFlat) in_order(w.lgkm, done, false);
+      vmem_queue_.push_back(done);
+      return;
+    }
+  }
+}
+
+void ComputeUnit::release_barrier(Workgroup& workgroup, u64 now) {
+  for (u32 s = 0; s < simds_.size(); ++s)
+    for (auto& w : simds_[s].waves) {
+      if (!w->at_barrier || !w->wave || w->wave->workgroup != &workgroup) continue;
+      w->at_barrier = false;
+      w->next_issue = now + arch_.barrier;
+      w->delay = Stall::kBarrier;
+      wake(s, w->next_issue);
+    }
+}
+
+std::vector<Workgroup*> ComputeUnit::take_finished() {
+  std::vector<Workgroup*> out;
+  std::swap(out, finished_);
+  return out;
+}
+
+}  // namespace vdev::timing

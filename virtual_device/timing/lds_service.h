@@ -1,0 +1,16 @@
+// How long a port of the LDS is busy with one instruction: bank conflicts from real addresses.
+#pragma once
+
+#include "isa/footprint.h"
+#include "timing/arch.h"
+
+namespace vdev::timing {
+
+struct LdsService {
+  u32 clk = 0;       // the port is busy
+  u32 conflict = 0;  // of these, beyond what addresses without conflicts would take
+};
+// `inst` is a DS instruction (exchanges between lanes included: they have no footprint).
+LdsService lds_service(const Arch& arch, const Inst& inst, const Footprint* memory);
+
+}  // namespace vdev::timing

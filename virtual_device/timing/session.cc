@@ -1,0 +1,94 @@
+#include "timing/session.h"
+
+#include <cstdio>
+
+#include "core/launch_state.h"
+#include "isa/decode.h"
+
+namespace vdev::timing {
+
+const char* stall_name(Stall stall) {
+  static constexpr const char* kNames[kNumStalls] = {"none",     "waitcnt", "barrier", "matrix",
+                                                     "vector",   "lds",     "vmem",    "arbitration",
+                                                     "fetch",    "branch"};
+  return kNames[static_cast<int>(stall)];
+}
+
+namespace {
+
+std::string number(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.17g", value);
+  return text;
+}
+
+// Ratio of busy to available clk, of a unit of which each CU has `count`.
+double share(u64 busy, const Profile& p, u32 count) {
+  const double available = double(p.cycles) * p.cus * count;
+  return available > 0 ? static_cast<double>(busy) / available : 0;
+}
+
+std::string json(const LaunchState& launch, const Arch& arch, const Profile& p, double clock) {
+  std::string out = "{\"kernel\": \"" + launch.kernel().name + "\", \"arch\": \"" + arch.name + "\"";
+  const auto add = [&out](const char* name, double value) {
+    out += std::string(", \"") + name + "\": " + number(value);
+  };
+  add("cycles", static_cast<double>(p.cycles));
+  add("clock_ghz", clock);
+  add("workgroups", static_cast<double>(p.workgroups));
+  add("simulated_workgroups", static_cast<double>(p.simulated_workgroups));
+  add("simulated_cus", p.cus);
+  add("instructions", static_cast<double>(p.instructions));
+  add("mfma_use", share(p.use.mfma, p, arch.simds));
+  add("valu_use", share(p.use.valu, p, arch.simds));
+  add("lds_use", share(p.use.lds, p, arch.lds_ports));
+  add("lds_clk", static_cast<double>(p.use.lds));
+  add("lds_conflict_clk", static_cast<double>(p.use.lds_conflict));
+  add("mfma_clk", static_cast<double>(p.use.mfma));
+  add("valu_clk", static_cast<double>(p.use.valu));
+  add("wave_clk", static_cast<double>(p.wave_clk));
+  add("l1_bytes", static_cast<double>(p.traffic.l1));
+  add("l2_bytes", static_cast<double>(p.traffic.l2));
+  add("l2_write_bytes", static_cast<double>(p.traffic.l2_writes));
+  add("mall_bytes", static_cast<double>(p.traffic.mall));
+  add("hbm_bytes", static_cast<double>(p.traffic.hbm));
+  out += ", \"sites\": [";
+  bool first = true;
+  for (const auto& [inst, site] : p.sites) {
+    const u64 pc = launch.code.pc(inst) - launch.kernel().entry_address;
+    out += first ? "" : ",\n";
+    first = false;
+    out += "{\"offset\": " + std::to_string(pc) + ", \"text\": \"" + disassemble(*inst) +
+           "\", \"issued\": " + std::to_string(site.issued);
+    for (int s = 1; s < kNumStalls; ++s)
+      if (site.stalled[s])
+        out += std::string(", \"") + stall_name(static_cast<Stall>(s)) +
+               "\": " + std::to_string(site.stalled[s]);
+    out += '}';
+  }
+  return out + "]}";
+}
+
+}  // namespace
+
+void Session::execute(const std::shared_ptr<LaunchState>& launch, Device& device, void* session) {
+  Session& self = *static_cast<Session*>(session);
+  const Arch& arch = kMi300x;
+  Profile profile;
+  Simulator simulator(arch, launch, device, self.options_);
+  simulator.run(profile);
+  const double clock =
+      self.options_.clock_ghz ? self.options_.clock_ghz : arch.sustained_clock_ghz;
+  std::lock_guard lock(self.mutex_);
+  self.launches_.push_back(json(*launch, arch, profile, clock));
+}
+
+std::string Session::take_json() {
+  std::lock_guard lock(mutex_);
+  std::string out = "[";
+  for (const std::string& launch : launches_) out += (out.size() > 1 ? ",\n" : "") + launch;
+  launches_.clear();
+  return out + ']';
+}
+
+}  // namespace vdev::timing

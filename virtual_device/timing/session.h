@@ -1,0 +1,27 @@
+// The performance model, from the moment it is switched on: options, and the profiles of the launches
+// in between.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "timing/simulator.h"
+
+namespace vdev::timing {
+
+class Session {
+ public:
+  explicit Session(const Options& options) : options_(options) {}
+  // Device::Executor: simulates the launch, then runs what was not simulated.
+  static void execute(const std::shared_ptr<LaunchState>& launch, Device& device, void* session);
+  // Every launch since the last call, as JSON, and forgets it.
+  std::string take_json();
+
+ private:
+  const Options& options_;
+  std::mutex mutex_;
+  std::vector<std::string> launches_;
+};
+
+}  // namespace vdev::timing

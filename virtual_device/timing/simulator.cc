@@ -1,0 +1,82 @@
+#include "timing/simulator.h"
+
+#include <algorithm>
+#include <queue>
+
+#include "core/launch_state.h"
+
+namespace vdev::timing {
+
+Simulator::Simulator(const Arch& arch, const std::shared_ptr<LaunchState>& launch, Device& device,
+                     const Options& options)
+    : arch_(arch), launch_(launch), options_(options), worker_(device) {
+  const Launch& l = launch->launch;
+  per_cu_ = std::max(1u, device.resident_workgroups_per_cu(
+                             *l.kernel, l.workgroup_size.x * l.workgroup_size.y * l.workgroup_size.z,
+                             l.dynamic_lds_bytes));
+  limit_ = (launch->num_workgroups + arch.num_xcds - 1) / arch.num_xcds;
+  if (options.max_workgroups) limit_ = std::min(limit_, options.max_workgroups);
+}
+
+// Starts the next workgroup on the CU with the most room, if there is any.
+bool Simulator::dispatch(u64 now) {
+  if (next_ >= limit_) return false;
+  const auto roomiest = std::min_element(resident_.begin(), resident_.end());
+  if (*roomiest >= per_cu_) return false;
+  ++*roomiest;
+  Workgroup* workgroup = worker_.admit(launch_, next_++ * arch_.num_xcds);
+  dispatcher_free_ = std::max(dispatcher_free_, now) + u64{arch_.dispatch_wave} * workgroup->num_waves;
+  cus_[static_cast<size_t>(roomiest - resident_.begin())].add(*workgroup, dispatcher_free_);
+  return true;
+}
+
+bool Simulator::run(Profile& profile) {
+  const double clock = options_.clock_ghz ? options_.clock_ghz : arch_.sustained_clock_ghz;
+  const u32 cus_of_xcd = arch_.num_cus / arch_.num_xcds;
+  MemoryPath memory(arch_, clock, cus_of_xcd);
+  // CUs that would never get a workgroup are left out.
+  const u32 used = static_cast<u32>(std::min<u64>(cus_of_xcd, limit_));
+  for (u32 i = 0; i < used; ++i)
+    cus_.emplace_back(arch_, i, memory, profile, [this](Wave& w) { return worker_.step(w); });
+  resident_.assign(used, 0);
+  while (dispatch(arch_.first_fetch)) {
+  }
+  struct Event {
+    u64 at;
+    u32 cu, simd;
+    bool operator>(const Event& o) const {
+      return std::tie(at, cu, simd) > std::tie(o.at, o.cu, o.simd);
+    }
+  };
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
+  const auto ask_again = [&](u32 cu) {
+    for (u32 s = 0; s < arch_.simds; ++s)
+      if (cus_[cu].next(s) != kNever) events.push({cus_[cu].next(s), cu, s});
+  };
+  for (u32 i = 0; i < used; ++i) ask_again(i);
+  const Worker::HostModes modes(worker_);
+  while (!events.empty()) {
+    const Event e = events.top();
+    events.pop();
+    ComputeUnit& cu = cus_[e.cu];
+    if (cu.next(e.simd) != e.at) continue;  // it was asked for another time since
+    cu.tick(e.simd, e.at);
+    if (cu.faulted()) return false;
+    profile.cycles = std::max(profile.cycles, e.at);
+    for (Workgroup* workgroup : cu.take_finished()) {
+      worker_.leave(*workgroup);
+      ++profile.simulated_workgroups;
+      --resident_[e.cu];
+      while (dispatch(e.at)) {
+      }
+      for (u32 i = 0; i < used; ++i) ask_again(i);
+    }
+    ask_again(e.cu);
+  }
+  profile.cus = used;
+  profile.workgroups = launch_->num_workgroups;
+  profile.traffic = memory.traffic();
+  return true;
+}
+
+}  // namespace vdev::timing

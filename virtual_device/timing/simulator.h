@@ -1,0 +1,40 @@
+// The performance model of one launch: simulates the CUs of one XCD, clk by clk, with the workgroups
+// that the dispatcher would give it. All XCDs are alike, so that one stands for the device; MALL and
+// HBM give it its share.
+#pragma once
+
+#include "core/worker.h"
+#include "timing/compute_unit.h"
+
+namespace vdev::timing {
+
+struct Options {
+  double clock_ghz = 0;         // 0: the architecture's sustained clock
+  u64 max_workgroups = 0;       // simulated; 0: all of the XCD
+};
+
+class Simulator {
+ public:
+  Simulator(const Arch& arch, const std::shared_ptr<LaunchState>& launch, Device& device,
+            const Options& options);
+  // False: a workgroup faulted; the launch knows.
+  bool run(Profile& profile);
+
+ private:
+  struct Slot {
+    u32 resident = 0;
+  };
+  bool dispatch(u64 now);
+
+  const Arch& arch_;
+  const std::shared_ptr<LaunchState> launch_;
+  const Options options_;
+  Worker worker_;
+  u32 per_cu_ = 1;
+  u64 next_ = 0, limit_ = 0;   // workgroups of the XCD, by number
+  u64 dispatcher_free_ = 0;
+  std::vector<u32> resident_;  // by CU
+  std::deque<ComputeUnit> cus_;
+};
+
+}  // namespace vdev::timing
