@@ -13,7 +13,7 @@ from amdattn.errors import BindingError
 
 ARCHS = ("gfx942",)
 MARKER = "amdattn_vdev_abi"  # exported by the virtual device's library and by no other
-ABI = 1
+ABI = 2
 # With the values that the library begins with.
 OPTIONS = {
     "threads": 0,

@@ -8,7 +8,7 @@
 namespace vdev::hip {
 namespace {
 
-constexpr uint32_t kAbiVersion = 1;
+constexpr uint32_t kAbiVersion = 2;
 constexpr u64 kMaxThreads = 1024, kMaxQuantum = 16;
 
 bool set_option(Runtime& runtime, std::string_view key, u64 value) {
