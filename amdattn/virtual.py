@@ -13,20 +13,27 @@ from amdattn.checking.arrays import Arrays
 from amdattn.checking.findings import Finding
 from amdattn.checking.session import Check
 from amdattn.checking.suppressions import Suppression, Suppressions
+from amdattn.profiling import LaunchProfile, Profile
 from amdattn.virtual_library import OPTIONS
 
 __all__ = [
     "Check",
     "Finding",
+    "LaunchProfile",
+    "Profile",
     "Suppression",
     "Suppressions",
     "check",
     "counter",
     "last_report",
+    "profile",
     "set_option",
 ]
 
-_OPTIONS = tuple(key for key in OPTIONS if key not in ("check", "max_errors", "late_loads"))
+# Those that checks and profiles set.
+_CHECK = ("check", "max_errors", "late_loads")
+_PROFILE = ("timing", "clock_mhz", "simulated_workgroups", "trace_events")
+_OPTIONS = tuple(key for key in OPTIONS if key not in _CHECK + _PROFILE)
 
 
 def set_option(key: str, value: object) -> None:
@@ -108,3 +115,34 @@ def check(
         max_errors=max_errors,
         late_loads=late_loads,
     )
+
+
+def profile(*, clock_mhz: int = 0, simulated_workgroups: int = 0, trace_events: int = 0) -> Profile:
+    """Model the cycles of every launch inside a ``with`` block.
+
+    ``with amdattn.virtual.profile() as p: ...`` leaves one LaunchProfile per launch in
+    ``p.launches``. The CUs of one XCD are simulated; workgroups of the others are not executed, so
+    that results of the block are not complete.
+
+    Parameters
+    ----------
+    clock_mhz : int
+        Engine clock by which latencies in ns become cycles; 0: the architecture's sustained clock.
+    simulated_workgroups : int
+        The first so many of the XCD; 0: all.
+    trace_events : int
+        How many events of CU 0 to keep.
+
+    Returns
+    -------
+    Profile
+        A context manager that gives itself.
+
+    Raises
+    ------
+    BindingError
+        A GPU is bound.
+    RuntimeError
+        A profile is being taken already.
+    """
+    return Profile(runtime.get(), clock_mhz, simulated_workgroups, trace_events)

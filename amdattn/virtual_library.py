@@ -25,6 +25,10 @@ OPTIONS = {
     "check": 0,
     "max_errors": 100,
     "late_loads": 1,
+    "timing": 0,
+    "clock_mhz": 0,
+    "simulated_workgroups": 0,
+    "trace_events": 0,
 }
 
 _LEVEL_3_FLAGS = {"avx2", "fma", "bmi2", "f16c"}
@@ -37,6 +41,7 @@ int amdattn_vdev_declare(const char* kind, uint64_t address, uint64_t bytes, con
 const char* amdattn_vdev_take_findings(void);
 const uint8_t* amdattn_vdev_code_object(uint64_t id, uint64_t* bytes);
 const char* amdattn_vdev_listing(uint64_t id, const char* kernel);
+const char* amdattn_vdev_take_profiles(void);
 """
 
 
@@ -144,6 +149,10 @@ class Exports:
     def take_findings(self) -> Any:
         """What was found since the last call, as JSON has it (docs/checked-mode.md)."""
         return json.loads(_decode(self._ffi.string(self._lib.amdattn_vdev_take_findings())))
+
+    def take_profiles(self) -> Any:
+        """The performance model's figures of every launch since the last call, as JSON has them."""
+        return json.loads(_decode(self._ffi.string(self._lib.amdattn_vdev_take_profiles())))
 
     def code_object(self, number: int) -> bytes:
         """ELF image of a code object, by the number that the findings of this check give it."""

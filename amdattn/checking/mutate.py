@@ -1,4 +1,4 @@
-"""Mutation campaign: would checked mode have caught the defects that people ship?
+"""Mutation campaign: whether checked mode would have caught the defects that people ship.
 
 Every mutant of a kernel (see `mutate_generate`) is launched in checked mode on the inputs of the
 unmutated kernel, in a process of its own. It is *reported* if there is an error finding, or if an
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from amdattn.checking.findings import Finding
-from amdattn.checking.mutate_kernel import KernelCode
 from amdattn.checking.mutate_equivalence import Judge, Judgement
 from amdattn.checking.mutate_generate import CLASSES, Mutant, mutants
+from amdattn.checking.mutate_kernel import KernelCode
 from amdattn.checking.mutate_report import Campaign, Original, Outcome, Verdict
 from amdattn.checking.mutate_run import CampaignError, CaseResult, Task, TaskResult, in_place, run
 from amdattn.checking.mutate_subject import Subject
@@ -118,10 +118,13 @@ def campaign(
                 name = entry.subject.cases[case.case].name
                 original.findings.append(f"case {name}: the output depends on the seed")
         for case in result.cases:
-            original.findings += [f"{finding}" for finding in case.findings]
+            new = [finding for finding in case.findings if _key(finding) not in entry.findings]
+            original.findings += [str(finding) for finding in new]
             entry.findings.update(map(_key, case.findings))
             if case.error:
-                original.findings.append(f"case {entry.subject.cases[case.case].name}: {case.error}")
+                original.findings.append(
+                    f"case {entry.subject.cases[case.case].name}: {case.error}"
+                )
         if result.failure:
             raise CampaignError(f"{entry.subject.name}, unmutated: {result.failure}")
 
@@ -185,16 +188,16 @@ def _probes(
     prepared: Sequence[_Prepared], planned: Sequence[_Planned]
 ) -> Iterator[tuple[Task, int]]:
     """Launches that end when they reach a block that holds a mutant."""
-    wanted = {(plan.subject, prepared[plan.subject].code.block_of(plan.mutant.pc)) for plan in planned}
+    wanted = {
+        (plan.subject, prepared[plan.subject].code.block_of(plan.mutant.pc)) for plan in planned
+    }
     for i, (subject, block) in enumerate(sorted(wanted)):
         entry = prepared[subject]
         image = entry.code.patched(block, _TRAP)
         yield Task(i, subject, image, tuple(range(len(entry.subject.cases))), checked=False), block
 
 
-def _outcome(
-    entry: _Prepared, mutant: Mutant, judgement: Judgement, result: TaskResult
-) -> Outcome:
+def _outcome(entry: _Prepared, mutant: Mutant, judgement: Judgement, result: TaskResult) -> Outcome:
     findings = [
         finding
         for case in result.cases

@@ -87,7 +87,8 @@ def disassemble(code: bytes, pc: int) -> list[Instruction]:
     needed = function(words, len(words), None, 0)
     buffer = ctypes.create_string_buffer(needed)
     function(words, len(words), buffer, needed)
-    found, at = [], 0
+    found: list[Instruction] = []
+    at = 0
     for line in buffer.value.decode().splitlines():
         size, _, text = line.partition(" ")
         nbytes = 4 * int(size)

@@ -6,14 +6,16 @@ that shares no code with the checker. Everything else must be reported.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from amdattn.checking import mutate_registers as regs
+from amdattn.checking.mutate_arguments import ARGUMENTS
 from amdattn.checking.mutate_code import Instruction
-from amdattn.checking.mutate_kernel import KernelCode
 from amdattn.checking.mutate_generate import Mutant, element_bytes, sources
 from amdattn.checking.mutate_hazards import LLVM_ONLY, HazardAnalysis, Missing
+from amdattn.checking.mutate_kernel import KernelCode
 from amdattn.checking.mutate_subject import Subject
 from amdattn.checking.mutate_waits import TooEarly, WaitAnalysis
 
@@ -56,6 +58,7 @@ class Judge:
     def __init__(self, subject: Subject, code: KernelCode) -> None:
         self._subject = subject
         self._code = code
+        self._digest = code.digest
         self.wait_violations: frozenset[TooEarly] = WaitAnalysis(code).too_early()
         self.hazard_violations: frozenset[Missing] = HazardAnalysis(code).missing()
 
@@ -73,7 +76,11 @@ class Judge:
             "num_records": self._range,
             "semaphore": self._semaphore,
         }
-        return judges[mutant.kind](mutant)
+        judgement = judges[mutant.kind](mutant)
+        if judgement.argument:
+            return judgement
+        stated = ARGUMENTS.get((self._digest, mutant.kind, mutant.pc), "")
+        return dataclasses.replace(judgement, argument=stated)
 
     def _mutated(self, mutant: Mutant) -> KernelCode:
         return KernelCode(self._code.patched(mutant.at, mutant.encoding), self._code.symbol)
@@ -176,7 +183,7 @@ class Judge:
             use = regs.use(inst)
             if _EXEC & use.reads and not inst.mnemonic.startswith(_IGNORES_EXEC):
                 depending.add(pc)
-            if not _EXEC <= use.writes or _EXEC & use.reads:
+            if not use.writes >= _EXEC or _EXEC & use.reads:
                 todo += self._code.successors[pc]
         argument = "" if depending else "on no path does anything depend on EXEC afterwards"
         return Judgement(argument, frozenset({mutant.pc, *depending}))
@@ -188,7 +195,8 @@ class Judge:
             if inst.pc in self._code.reachable
             and inst.mnemonic.startswith(("buffer_", "tbuffer_"))
             and not regs.is_cache_control(inst)
-            and mutant.pc in sources(self._code, inst.pc, sorted(regs.registers(inst.operands[2]))[2])
+            and mutant.pc
+            in sources(self._code, inst.pc, sorted(regs.registers(inst.operands[2]))[2])
         }
         old = self._code.at(mutant.pc)
         argument = ""

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 
 from amdattn.checking import mutate_registers as regs
 from amdattn.checking.mutate_code import Instruction, disassemble
-from amdattn.checking.mutate_kernel import KernelCode
 from amdattn.checking.mutate_hazards import LLVM_ONLY, HazardAnalysis
+from amdattn.checking.mutate_kernel import KernelCode
 from amdattn.checking.mutate_waits import MAXIMUM, counts, with_count
 
 CLASSES = (
@@ -119,7 +119,9 @@ def _nops(code: KernelCode) -> Iterator[Mutant]:
         rest = _rest_of_block(code, inst)
         if rest:
             moved = b"".join(other.encoding for other in rest) + inst.encoding
-            yield Mutant("s_nop", inst.pc, f"s_nop {count} moved to {rest[-1].pc:#x}", inst.pc, moved)
+            yield Mutant(
+                "s_nop", inst.pc, f"s_nop {count} moved to {rest[-1].pc:#x}", inst.pc, moved
+            )
 
 
 def _rest_of_block(code: KernelCode, inst: Instruction) -> list[Instruction]:
@@ -185,7 +187,7 @@ def element_bytes(inst: Instruction) -> int:
 
 
 def _offsets(code: KernelCode) -> Iterator[Mutant]:
-    for inst in _each(code, lambda inst: regs.is_ds(inst)):
+    for inst in _each(code, regs.is_ds):
         if re.match(r"ds_(read2|write2|load_2|store_2)", inst.mnemonic):
             yield _offset(inst, "LDS offset", 0, 8, 1)
             yield _offset(inst, "LDS offset", 8, 8, 1)
@@ -215,7 +217,7 @@ def _offset(
 
 
 def _exec_masks(code: KernelCode) -> Iterator[Mutant]:
-    for inst in _each(code, lambda inst: regs.is_salu(inst)):
+    for inst in _each(code, regs.is_salu):
         if not regs.use(inst).writes & frozenset(regs.EXEC):
             continue
         if "saveexec" in inst.mnemonic:

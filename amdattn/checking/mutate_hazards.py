@@ -1,8 +1,8 @@
 """Required wait states of CDNA3, and which pairs of instructions of a kernel lack them.
 
 A table and an analysis of its own, apart from the virtual device's. Sources: AMD Instinct MI300 ISA
-reference, section 4.5 (manually inserted wait states) and section 7 (dependency resolution of matrix
-instructions); a wait state is an instruction between the two, and s_nop N counts N + 1.
+reference, section 4.5 (manually inserted wait states) and section 7 (dependency resolution of
+matrix instructions); a wait state is an instruction between the two, and s_nop N counts N + 1.
 """
 
 from __future__ import annotations
@@ -99,9 +99,12 @@ def _requirements(
             yield 2, "store of more than 64 bits -> VALU writes its data"
     if regs.is_salu(first) and regs.M0 in live & b.reads:
         yield 1, "SALU writes M0 -> LDS-DMA, s_sendmsg, s_movrel"
-    if first.mnemonic.startswith("s_setreg") and second.mnemonic.startswith(("s_setreg", "s_getreg")):
-        if _hardware_register(first) == _hardware_register(second):
-            yield 2, "s_setreg -> s_getreg, s_setreg of the same register"
+    if (
+        first.mnemonic.startswith("s_setreg")
+        and second.mnemonic.startswith(("s_setreg", "s_getreg"))
+        and _hardware_register(first) == _hardware_register(second)
+    ):
+        yield 2, "s_setreg -> s_getreg, s_setreg of the same register"
 
 
 def _hardware_register(inst: Instruction) -> int:
@@ -196,7 +199,9 @@ def _after_matrix(
             yield passes - 1, "MFMA reads C -> VALU overwrites it"
 
 
-_State = dict[int, tuple[int, regs.Registers]]  # by address of the first: states since, live results
+_State = dict[
+    int, tuple[int, regs.Registers]
+]  # by address of the first: states since, live results
 
 
 class HazardAnalysis:

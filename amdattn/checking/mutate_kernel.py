@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from typing import NamedTuple
 
 from amdattn.checking import mutate_registers as regs
 from amdattn.checking.mutate_code import NO_FALL_THROUGH, CodeError, Elf, Instruction, disassemble
@@ -18,13 +19,37 @@ _INDIRECT = frozenset({"s_setpc_b64", "s_swappc_b64", "s_cbranch_g_fork", "s_cbr
 _EXEC = min(regs.EXEC)
 
 
+class Place(NamedTuple):
+    """Of a kernel: address and bytes, offset in the file, address where it is entered."""
+
+    start: int
+    size: int
+    file_offset: int
+    entry: int
+
+
+def _locate(image: bytes, symbol: str) -> Place:
+    elf = Elf(image)
+    start, size, file_offset = elf.symbol(symbol)
+    descriptor, _, kd_offset = elf.symbol(symbol + ".kd")
+    (relative,) = struct.unpack_from("<q", image, kd_offset + _KD_ENTRY_OFFSET)
+    (preload,) = struct.unpack_from("<H", image, kd_offset + _KD_PRELOAD)
+    entry = descriptor + relative + (_PRELOAD_PROLOGUE_BYTES if preload & 0x7F else 0)
+    return Place(start, size, file_offset, entry)
+
+
 class KernelCode:
     """The instructions of one kernel.
 
-    Attributes
+    Parameters
     ----------
     image : bytes
-        The code object.
+        The code object, or bare instructions.
+    symbol : str
+        "" for bare instructions.
+
+    Attributes
+    ----------
     start, end, entry : int
         ELF addresses; `entry` is where a device that preloads kernarg begins.
     instructions : tuple of Instruction
@@ -37,13 +62,9 @@ class KernelCode:
     def __init__(self, image: bytes, symbol: str) -> None:
         self.image = image
         self.symbol = symbol
-        elf = Elf(image)
-        self.start, size, self._file_offset = elf.symbol(symbol)
+        place = _locate(image, symbol) if symbol else Place(0, len(image), 0, 0)
+        self.start, size, self._file_offset, self.entry = place
         self.end = self.start + size
-        descriptor, _, kd_offset = elf.symbol(symbol + ".kd")
-        (relative,) = struct.unpack_from("<q", image, kd_offset + _KD_ENTRY_OFFSET)
-        (preload,) = struct.unpack_from("<H", image, kd_offset + _KD_PRELOAD)
-        self.entry = descriptor + relative + (_PRELOAD_PROLOGUE_BYTES if preload & 0x7F else 0)
         self.instructions = tuple(disassemble(self.bytes_at(self.start, size), self.start))
         self.index = {inst.pc: i for i, inst in enumerate(self.instructions)}
         self.successors = {inst.pc: self._successors(inst) for inst in self.instructions}

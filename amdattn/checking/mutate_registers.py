@@ -143,8 +143,10 @@ def is_atomic(inst: Instruction) -> bool:
     name = inst.mnemonic
     if is_ds(inst):
         return not name.startswith(
-            ("ds_read", "ds_write", "ds_load", "ds_store", "ds_bpermute", "ds_permute")
-            + ("ds_swizzle", "ds_nop", "ds_append", "ds_consume", "ds_gws")
+            (
+                *("ds_read", "ds_write", "ds_load", "ds_store", "ds_bpermute", "ds_permute"),
+                *("ds_swizzle", "ds_nop", "ds_append", "ds_consume", "ds_gws"),
+            )
         )
     return "_atomic_" in name
 

@@ -121,7 +121,9 @@ class Campaign:
         for kind, counts in self.by_class().items():
             bar = BAR_OVERALL if kind == "all" else BAR_CLASS
             if counts.rate < bar:
-                found.append(f"{kind}: {counts.rate:.2%} of the mutants are reported, not {bar:.0%}")
+                found.append(
+                    f"{kind}: {counts.rate:.2%} of the mutants are reported, not {bar:.0%}"
+                )
         found += [f"called equivalent, but seen: {o.subject} {o.kind} {o.what}: {o.seen}"
                   for o in self.contradictions]  # fmt: skip
         return found

@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -181,9 +181,13 @@ def _answer(device: _Device, subject: Subject, task: Task) -> TaskResult:
             results.append(dataclasses.replace(result, case=i))
             if any(in_place(finding, task.places, task.kinds) for finding in result.findings):
                 return TaskResult(task.id, tuple(results))
-        if any(r.findings or r.error or r.outputs != expected.get(r.case) for r in results):
+        if expected and any(_seen(result, expected) for result in results):
             break
     return TaskResult(task.id, tuple(results))
+
+
+def _seen(result: CaseResult, expected: Mapping[int, tuple[str, ...]]) -> bool:
+    return bool(result.findings or result.error) or result.outputs != expected[result.case]
 
 
 # -- in the parent ---------------------------------------------------------------------------------
@@ -193,9 +197,7 @@ class _Worker:
     def __init__(self, subjects: Sequence[Subject], options: dict[str, int]) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, other = context.Pipe()
-        self._process = context.Process(
-            target=_serve, args=(other, subjects, options), daemon=True
-        )
+        self._process = context.Process(target=_serve, args=(other, subjects, options), daemon=True)
         self._process.start()
         other.close()
         self.task: Task | None = None
@@ -203,7 +205,8 @@ class _Worker:
 
     def give(self, task: Task, seconds: float) -> None:
         self.task, self.deadline = task, time.monotonic() + seconds
-        self.connection.send(task)
+        with contextlib.suppress(BrokenPipeError):  # what it sent before it ended says more
+            self.connection.send(task)
 
     def end(self) -> str:
         """Stop the process; how it ended."""
@@ -241,7 +244,8 @@ def run(
                 return
             ready = wait([worker.connection for worker in busy], timeout=1.0)
             for worker in busy:
-                assert worker.task
+                task = worker.task
+                assert task
                 failure = ""
                 if worker.connection in ready:
                     try:
@@ -255,10 +259,9 @@ def run(
                 elif time.monotonic() > worker.deadline:
                     failure = f"no answer within {seconds_per_task:g} s"
                 if failure:
-                    task_id = worker.task.id
                     how = worker.end()
                     workers[workers.index(worker)] = _Worker(subjects, options)
-                    yield TaskResult(task_id, failure=f"{failure} ({how})")
+                    yield TaskResult(task.id, failure=f"{failure} ({how})")
     finally:
         for worker in workers:
             worker.end()

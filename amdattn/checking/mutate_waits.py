@@ -183,9 +183,9 @@ class WaitAnalysis:
                 return "store with a write-back of the cache pending"
             if regs.is_atomic(inst) and regs.is_ds(pending) and written:
                 return "atomic with an LDS store pending"
-        if inst.mnemonic.startswith("buffer_inv") and regs.is_vmem(pending):
-            if regs.returns_data(pending):
-                return "invalidation with a load pending"
+        invalidates = inst.mnemonic.startswith("buffer_inv")
+        if invalidates and regs.is_vmem(pending) and regs.returns_data(pending):
+            return "invalidation with a load pending"
         return ""
 
 

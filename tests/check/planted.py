@@ -1,6 +1,6 @@
 """The planted defects: which kernel has which, what checked mode has to say, and how to launch it.
 
-`python tests/check/planted.py` prints docs/checked-mode-planted.md.
+`PYTHONPATH=.:tests python tests/check/planted.py` prints docs/checked-mode-planted.md.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,11 +19,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-ROOT = Path(__file__).resolve().parents[2]
-if __name__ == "__main__":
-    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-
 from gpu import Gpu
 from vdev_library import open_library
 
@@ -126,7 +122,9 @@ PLANTED = [
     hazard("mfma_then_store", "v20", "MFMA result -> VMEM data"),
     hazard("mfma_then_lds", "v20", "MFMA result -> LDS data"),
     hazard("mfma_then_mfma_operand", "v[20:21]", "MFMA result -> SrcA of MFMA"),
-    hazard("mfma_then_overlapping_accumulator", "v[22:23]", "MFMA result -> overlapping SrcC of MFMA"),
+    hazard(
+        "mfma_then_overlapping_accumulator", "v[22:23]", "MFMA result -> overlapping SrcC of MFMA"
+    ),
     hazard("valu_then_mfma", "v10", "VALU result -> MFMA operand"),
     hazard("valu_overwrites_mfma_accumulator", "v20", "MFMA SrcC -> VALU write"),
     hazard("trans_then_valu", "v11", "transcendental result -> VALU"),
@@ -150,7 +148,13 @@ PLANTED = [
     ),
     race("read_without_acquire", "stale_read", "read without buffer_inv after the flag"),
     race("write_without_release", "stale_read", "flag raised without buffer_wbl2"),
-    race("stale_flag", "stale_read", "flag polled from the XCD's own L2", place="poll", producer="raise"),
+    race(
+        "stale_flag",
+        "stale_read",
+        "flag polled from the XCD's own L2",
+        place="poll",
+        producer="raise",
+    ),
     memory("out_of_bounds", "illegal_address", "store behind the allocation", fails=True),
     memory("use_after_free", "use_after_free", "load from freed memory", fails=True),
     memory("range_swallowed", "range_swallowed", "num_records too small", severity="counted"),
@@ -160,9 +164,7 @@ PLANTED = [
     memory("uninitialised_sgpr", "uninitialised_store", "SGPR never written"),
     memory("uninitialised_agpr", "uninitialised_store", "AGPR never written"),
     memory("uninitialised_lds", "uninitialised_store", "LDS never written"),
-    memory(
-        "uninitialised_device_memory", "uninitialised_store", "device memory that nobody wrote"
-    ),
+    memory("uninitialised_device_memory", "uninitialised_store", "device memory that nobody wrote"),
     memory("uninitialised_address", "uninitialised_address", "address from a VGPR never written"),
     memory("uninitialised_branch", "uninitialised_branch", "branch on an SGPR never written"),
     memory("unwritten_output", "unwritten_output", "output of one lane is missing", place=None),
@@ -188,8 +190,16 @@ PLANTED = [
         options={"resident_workgroups": 1},
     ),
     control("dirty_semaphore", "dirty_memory", "semaphore left raised", place=None),
-    control("scratch_beyond_declaration", "scratch_bounds", "scratch beyond the descriptor", fails=True),
-    control("dynamic_lds_beyond_launch", "lds_bounds", "LDS beyond the launch", fails=True, dynamic_lds=256),
+    control(
+        "scratch_beyond_declaration", "scratch_bounds", "scratch beyond the descriptor", fails=True
+    ),
+    control(
+        "dynamic_lds_beyond_launch",
+        "lds_bounds",
+        "LDS beyond the launch",
+        fails=True,
+        dynamic_lds=256,
+    ),
     control("jump_outside_text", "outside_kernel", "jump outside the code object", fails=True),
     control("jump_into_data", "outside_kernel", "jump into .rodata", fails=True),
     control("store_into_code", "read_only_write", "store into .text"),
@@ -197,7 +207,11 @@ PLANTED = [
     control("trap", "trap", "s_trap", fails=True),
 ]
 # No finding of a single run: the output differs between schedules.
-ORDER = ("slot_by_arrival", "float_sum_by_arrival")
+ORDER = [
+    Planted("order", "slot_by_arrival", "order", "slot by order of arrival", workgroups=16),
+    Planted("order", "float_sum_by_arrival", "order", "float sum by arrival", workgroups=16),
+]
+SCHEDULES = 8
 
 
 @functools.cache
@@ -302,6 +316,21 @@ def notable(outcome: Outcome, severity: str = "error") -> list[dict[str, Any]]:
     return [f for f in outcome.findings if f["severity"] in kept]
 
 
+def outputs(gpu: Gpu, planted: Planted, repaired: bool) -> int:
+    """How many different outputs the schedules give."""
+    found = []
+    for seed in range(SCHEDULES):
+        outcome = run(gpu, planted, repaired, seed=seed)
+        if outcome.error or notable(outcome):
+            raise AssertionError(f"{planted.kernel}, seed {seed}: {outcome.findings}")
+        found.append(outcome.out)
+    return len(np.unique(found, axis=0))
+
+
+def row(*cells: str) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
 def table(gpu: Gpu) -> str:
     """The page docs/checked-mode-planted.md."""
     lines = [
@@ -309,23 +338,36 @@ def table(gpu: Gpu) -> str:
         "",
         "One kernel per class of defect (`tests/check/planted/*.hip`), each with one instruction",
         "too few, too many or wrong, and a twin without it (`-DREPAIRED`). Checked mode reports",
-        "each defect once, at the marked instruction, and nothing in the twins. The page is",
-        "written by `python tests/check/planted.py`; `tests/check/test_planted.py` holds it to",
-        "what the checks say.",
+        "each defect once, at the marked instruction, and nothing in the twins.",
+        "`PYTHONPATH=.:tests python tests/check/planted.py` writes this page,",
+        "`tests/check/test_planted.py` asserts what it says.",
         "",
-        "| Group | Kernel | Defect | Finding | Instruction | Message | Twin |",
+        row("Group", "Kernel", "Defect", "Finding", "Instruction", "Message", "Twin"),
         "|---|---|---|---|---|---|---|",
     ]
     for planted in PLANTED:
         found = notable(run(gpu, planted, repaired=False), planted.severity)
-        twin = notable(run(gpu, planted, repaired=True), planted.severity)
-        kinds = "; ".join(f["kind"] for f in found) or "none"
-        texts = "; ".join(f["text"] for f in found)
-        messages = "; ".join(f["message"] for f in found).replace("|", "\\|")
-        cells = [planted.group, f"`{planted.kernel}`", planted.defect, kinds]
-        cells += [f"`{texts}`" if texts else "", messages]
-        cells += ["; ".join(f["kind"] for f in twin) or "none"]
-        lines.append("| " + " | ".join(cells) + " |")
+        twin = notable(run(gpu, planted, repaired=True), "counted")
+        text = "; ".join(f["text"] for f in found)
+        message = "; ".join(f["message"] for f in found).replace("|", "\\|")
+        lines.append(
+            row(
+                planted.group,
+                f"`{planted.kernel}`",
+                planted.defect,
+                "; ".join(f["kind"] for f in found) or "none",
+                f"`{text}`" if text else "",
+                re.sub(r"0x7[0-9a-f]{11}", "ADDRESS", message),
+                "; ".join(f["kind"] for f in twin) or "none",
+            )
+        )
+    for planted in ORDER:
+        different = outputs(gpu, planted, repaired=False)
+        same = outputs(gpu, planted, repaired=True)
+        message = f"{different} different outputs under {SCHEDULES} schedules"
+        kind = "order" if different > 1 else "none"
+        cells = (planted.group, f"`{planted.kernel}`", planted.defect, kind, "", message)
+        lines.append(row(*cells, "none" if same == 1 else "order"))
     return "\n".join(lines) + "\n"
 
 

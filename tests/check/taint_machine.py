@@ -1,7 +1,8 @@
 """A bare wave with uninitialised bits, and the oracle of their propagation.
 
-The C side is ``vdev_test_taint`` in virtual_device/check/taint_test_api.cc. The oracle runs the same
-instruction on many fillings of the uninitialised bits: a result bit that differs must be marked.
+The C side is ``vdev_test_taint`` in virtual_device/check/taint_test_api.cc. The oracle runs the
+same instruction on many fillings of the uninitialised bits: a result bit that differs must be
+marked.
 """
 
 from __future__ import annotations
@@ -159,9 +160,7 @@ class State:
     @staticmethod
     def of(m: Machine) -> State:
         scratch = m.scratch.view(np.uint8).reshape(-1, LANES, 4).transpose(1, 0, 2)
-        return State(
-            m.v.copy(), m.s.copy(), m.lds.copy(), scratch.reshape(LANES, -1).copy(), m.scc
-        )
+        return State(m.v.copy(), m.s.copy(), m.lds.copy(), scratch.reshape(LANES, -1).copy(), m.scc)
 
 
 @dataclass
@@ -173,7 +172,7 @@ class Outcome:
     missed : str
         Where a bit differs that is not marked; empty: nowhere.
     marked, idle : int
-        Marked bits of registers that were written, and how many of those never differed.
+        Marked bits of registers whose marks changed, and how many of those never differed.
     findings : list of Finding
     """
 
@@ -236,11 +235,14 @@ def oracle(m: Machine, bits: Bits, code: npt.ArrayLike, runs: int, seed: int) ->
         where = np.argwhere(differs & ~marked)
         if where.size:
             at = tuple(int(x) for x in where[0])
-            missed += f"{name}{list(at)}: differs {int(differs[at]):#x}, marked {int(marked[at]):#x}; "
-    written = [(after.v, bits.v, differs_v), (after.s, bits.s, differs_s)]
+            missed += (
+                f"{name}{list(at)}: differs {int(differs[at]):#x}, marked {int(marked[at]):#x}; "
+            )
     marked_bits = idle_bits = 0
-    for now_marked, old, differs in written:
-        changed = now_marked & ~old
-        marked_bits += int(np.bitwise_count(changed).sum())
-        idle_bits += int(np.bitwise_count(changed & ~differs).sum())
+    vectors = (after.v, bits.v, differs_v)
+    scalars = (after.s[:, None], bits.s[:, None], differs_s[:, None])
+    for now_marked, old, differs in (vectors, scalars):
+        changed = (now_marked != old).any(axis=1)
+        marked_bits += int(np.bitwise_count(now_marked[changed]).sum())
+        idle_bits += int(np.bitwise_count((now_marked & ~differs)[changed]).sum())
     return Outcome(missed, marked_bits, idle_bits, findings)

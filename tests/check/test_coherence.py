@@ -54,26 +54,26 @@ class Checked:
         **options: int,
     ) -> tuple[list[dict[str, Any]], list[Words]]:
         """Races and stale reads of one launch, and its arrays afterwards."""
-        gpu = self.gpu
-        module = gpu.call("hipModuleLoadData", code_object(source))
-        function = gpu.call("hipModuleGetFunction", module, kernel.encode())
+        device = self.gpu
+        module = device.call("hipModuleLoadData", code_object(source))
+        function = device.call("hipModuleGetFunction", module, kernel.encode())
         # One worker runs workgroups in order, so that the direction of a race is always the same.
         for key, value in {"check": 1, "threads": 1, **options}.items():
-            gpu.option(key, value)
+            device.option(key, value)
         arrays = [a for a in arguments if not isinstance(a, int)]
-        addresses = [gpu.upload(a) for a in arrays]
+        addresses = [device.upload(a) for a in arrays]
         left = iter(addresses)
         values = [
             ctypes.c_uint32(a) if isinstance(a, int) else ctypes.c_uint64(next(left))
             for a in arguments
         ]
-        gpu.launch(function, workgroups, lanes, *values)
-        assert gpu.finish() == 0, gpu.report
-        results = [gpu.download(at, like) for at, like in zip(addresses, arrays, strict=True)]
+        device.launch(function, workgroups, lanes, *values)
+        assert device.finish() == 0, device.report
+        results = [device.download(at, like) for at, like in zip(addresses, arrays, strict=True)]
         found = json.loads(self.library.amdattn_vdev_take_findings())
         for address in addresses:
-            gpu.call("hipFree", address)
-        gpu.call("hipModuleUnload", module)
+            device.call("hipFree", address)
+        device.call("hipModuleUnload", module)
         (launch,) = found["launches"]
         return [f for f in launch["findings"] if f["kind"] in KINDS], results
 
@@ -164,7 +164,12 @@ def value(i: npt.ArrayLike) -> Words:
     return (np.asarray(i).astype(np.uint64) * 2654435761 + 12345).astype(np.uint32)
 
 
-SCHEDULES = ({}, {"threads": 2}, {"threads": 2, "seed": 3}, {"threads": 1, "seed": 7, "quantum": 3})
+SCHEDULES: tuple[dict[str, int], ...] = (
+    {},
+    {"threads": 2},
+    {"threads": 2, "seed": 3},
+    {"threads": 1, "seed": 7, "quantum": 3},
+)
 MESSAGES = (
     "release_acquire_agent",
     "release_acquire_system",
@@ -175,6 +180,7 @@ MESSAGES = (
     "fences_system",
     "fences_agent_global_only",
     "fence_by_leader",
+    "half_a_flag",
     "volatile_flag",
     "relaxed_data",
     "flag_in_the_data",
@@ -195,7 +201,7 @@ def test_compiled_message(checked: Checked, kernel: str, schedule: dict[str, int
         start = words(512, 1)
         start[1::2] &= 0x7FFFFFF0  # no pair is flagged already
         arrays = silent(
-            checked, kernel, start, np.zeros(1, np.uint32), np.zeros(768, np.uint32), producer,
+            checked, kernel, start, np.zeros(2, np.uint32), np.zeros(768, np.uint32), producer,
             workgroups=3, **schedule,
         )  # fmt: skip
         seen = np.delete(arrays[2].reshape(3, 256), producer, axis=0)
@@ -220,10 +226,12 @@ def test_compiled_synchronisation(checked: Checked, schedule: dict[str, int]) ->
     lane = np.arange(256)
     zeros = np.zeros(1, np.uint32)
 
+    rounds = 605  # more loads than get an event of their own
     arrays = silent(
-        checked, "waves_by_barrier", words(512, 3), zeros, np.zeros(512, np.uint32), 5, **schedule
-    )
-    last = value(4) + ((255 - lane - 64 * 4) % 256).astype(np.uint32)
+        checked, "waves_by_barrier", words(512, 3), zeros, np.zeros(512, np.uint32), rounds,
+        **schedule,
+    )  # fmt: skip
+    last = value(rounds - 1) + ((255 - lane - 64 * (rounds - 1)) % 256).astype(np.uint32)
     np.testing.assert_array_equal(arrays[2].reshape(2, 256), [last] * 2)
 
     arrays = silent(
@@ -273,17 +281,21 @@ def test_compiled_sharing(checked: Checked, schedule: dict[str, int]) -> None:
     )
     counts = np.bincount(value(np.arange(3000)) >> 24, minlength=256)
     np.testing.assert_array_equal(arrays[2], counts)
+    sums = silent(
+        checked, "atomic_by_loop", zero, zero, np.zeros(4, np.uint32), 8, workgroups=3, **schedule
+    )[2]
+    np.testing.assert_array_equal(sums.view(np.float16), np.full(8, 96, np.float16))
     arrays = silent(
         checked, "tickets", zero, zero, np.zeros(9 * 256, np.uint32), 9, workgroups=4, **schedule
     )
     np.testing.assert_array_equal(arrays[2], value(np.arange(9 * 256)))
-    halves = silent(
-        checked, "halves", zero, zero, words(256, 7), 200, workgroups=2, **schedule
-    )[2].view(np.uint16)
+    halves = silent(checked, "halves", zero, zero, words(256, 7), 200, workgroups=2, **schedule)[
+        2
+    ].view(np.uint16)
     np.testing.assert_array_equal(halves[:400], value(np.arange(400)).astype(np.uint16))
-    octets = silent(
-        checked, "bytes", zero, zero, words(256, 8), 200, workgroups=4, **schedule
-    )[2].view(np.uint8)
+    octets = silent(checked, "bytes", zero, zero, words(256, 8), 200, workgroups=4, **schedule)[
+        2
+    ].view(np.uint8)
     np.testing.assert_array_equal(octets[:800], value(np.arange(800)).astype(np.uint8))
     start = words(256, 9)
     silent(checked, "halves_in_place", zero, zero, start, 256, workgroups=2, **schedule)
@@ -344,9 +356,7 @@ def test_defect_and_repaired(checked: Checked, kernel: str) -> None:
 def test_split_k(checked: Checked, kernel: str, message: str | None, seed: int) -> None:
     data = words(5 * 256, 1)
     arrays = (data, np.zeros(1, np.uint32), np.zeros(256, np.uint32))
-    found, results = checked.run(
-        "defects", kernel, *arrays, 5, workgroups=5, lanes=256, seed=seed
-    )
+    found, results = checked.run("defects", kernel, *arrays, 5, workgroups=5, lanes=256, seed=seed)
     new = 4 * np.arange(5 * 256, dtype=np.uint32).reshape(5, 256)
     if message is None:
         assert found == []

@@ -64,7 +64,7 @@ VECTOR_ADDRESSES = [
 ]
 
 
-@pytest.mark.parametrize(("register", "code"), VECTOR_ADDRESSES, ids=lambda x: str(x))
+@pytest.mark.parametrize(("register", "code"), VECTOR_ADDRESSES, ids=str)
 def test_vector_addresses(bench: Bench, register: int, code: str) -> None:
     assert bench.run(code) == []
     bench.bits.v[register, 5] = 0x10
@@ -74,7 +74,7 @@ def test_vector_addresses(bench: Bench, register: int, code: str) -> None:
     assert bench.run(code) == []
 
 
-@pytest.mark.parametrize(("register", "code"), VECTOR_ADDRESSES, ids=lambda x: str(x))
+@pytest.mark.parametrize(("register", "code"), VECTOR_ADDRESSES, ids=str)
 def test_addresses_of_inactive_lanes_do_not_matter(bench: Bench, register: int, code: str) -> None:
     bench.m.exec = ~(1 << 5) & ((1 << 64) - 1)
     bench.bits.v[register, 5] = ONES
@@ -97,7 +97,7 @@ SCALAR_ADDRESSES = [
 ]
 
 
-@pytest.mark.parametrize(("register", "code"), SCALAR_ADDRESSES, ids=lambda x: str(x))
+@pytest.mark.parametrize(("register", "code"), SCALAR_ADDRESSES, ids=str)
 def test_scalar_addresses(bench: Bench, register: int, code: str) -> None:
     assert bench.run(code) == []
     bench.bits.s[register] = 1 << 20
@@ -128,7 +128,7 @@ STORES = [
 ]
 
 
-@pytest.mark.parametrize(("register", "code"), STORES, ids=lambda x: str(x))
+@pytest.mark.parametrize(("register", "code"), STORES, ids=str)
 def test_stored_values(bench: Bench, register: int, code: str) -> None:
     assert bench.run(code) == []
     bench.bits.v[register, 63] = 0x01
@@ -208,7 +208,12 @@ def test_a_clean_bit_decides_a_branch(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["global_store_dword v[0:1], v4, off", "ds_write_b32 v2, v4", "global_atomic_add v[0:1], v4, off"]
+    "code",
+    [
+        "global_store_dword v[0:1], v4, off",
+        "ds_write_b32 v2, v4",
+        "global_atomic_add v[0:1], v4, off",
+    ],
 )
 def test_which_lanes_store(bench: Bench, code: str) -> None:
     bench.bits.s[EXEC] = 0x10
@@ -271,7 +276,7 @@ PRECISE = [
 ]
 
 
-@pytest.mark.parametrize(("code", "uninitialised", "expected"), PRECISE, ids=lambda x: str(x))
+@pytest.mark.parametrize(("code", "uninitialised", "expected"), PRECISE, ids=str)
 def test_precise(bench: Bench, code: str, uninitialised: int, expected: int) -> None:
     bench.bits.v[9] = uninitialised
     bench.bits.v[11] = ONES

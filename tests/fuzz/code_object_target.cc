@@ -130,6 +130,7 @@ void begin() {
   set_option("check", "0");
   set_option("threads", "1");
   set_option("max_instructions", "20000");
+  set_option("max_total_instructions", "200000");
   if (g_checked) set_option("check", "1");
 }
 

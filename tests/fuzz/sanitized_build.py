@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from build_scripts.virtual_device import (
-    COMMON_FLAGS,
     GLIBC,
     SOURCES,
     cold_units,
@@ -75,7 +74,8 @@ def link(objects: Sequence[Path], program: Path) -> Path:
     command = [sys.executable, "-m", "ziglang", "c++", "-target", f"x86_64-linux-gnu.{GLIBC}"]
     command += ["-mcpu=x86_64_v3", str(library), f"-Wl,-rpath,{library.parent}"]
     subprocess.run(
-        [*command, *map(str, objects), "-rdynamic", "-lpthread", "-ldl", "-o", str(program)], check=True
+        [*command, *map(str, objects), "-rdynamic", "-lpthread", "-ldl", "-o", str(program)],
+        check=True,
     )
     return program
 

@@ -29,15 +29,20 @@ def built_image() -> bytes:
     return bytes(image.build())
 
 
+def compiled() -> Iterator[tuple[str, bytes]]:
+    """Names and images of compiled kernels."""
+    for source in SOURCES:
+        code = compile_hip(TESTS / f"{source}.hip", LLVM22).code_object
+        yield source.rpartition("/")[2], code
+
+
 def seeds() -> Iterator[tuple[str, bytes]]:
-    """Names and images."""
+    """Names and images, of every kind."""
     image = built_image()
     yield "built", image
     names = ("host-x86_64-unknown-linux-gnu-", "hipv4-amdgcn-amd-amdhsa--gfx942")
     yield "bundle", bytes(bundle([(name, image) for name in names]))
-    for source in SOURCES:
-        code = compile_hip(TESTS / f"{source}.hip", LLVM22).code_object
-        yield source.rpartition("/")[2], code
+    yield from compiled()
 
 
 def write(folder: Path) -> None:

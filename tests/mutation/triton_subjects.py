@@ -107,14 +107,16 @@ def _matmul(
         grid = (-(-m // tile[0]), -(-n // tile[1]))
         launches.append((grid, (*args, np.zeros((m, n), np.float32), m, n, k)))
     constants = dict(zip(("TILE_M", "TILE_N", "TILE_K"), tile, strict=True))
-    return _subject(
-        name, triton_kernels.matmul, "iio", launches, num_waves=num_waves, **constants
-    )
+    return _subject(name, triton_kernels.matmul, "iio", launches, num_waves=num_waves, **constants)
 
 
 def _attention(name: str, causal: bool) -> Subject:
     launches = []
-    for seqlen_q, seqlen_kv, heads_q, heads_kv in ((77, 100, 2, 1), (130, 160, 1, 1), (40, 20, 1, 1)):
+    for seqlen_q, seqlen_kv, heads_q, heads_kv in (
+        (77, 100, 2, 1),
+        (130, 160, 1, 1),
+        (40, 20, 1, 1),
+    ):
         q, out = _normal(seqlen_q, heads_q, 64, dtype=BF16), np.zeros((seqlen_q, heads_q, 64), BF16)
         k, v = (_normal(seqlen_kv, heads_kv, 64 + i, dtype=BF16)[..., :64].copy() for i in (0, 1))
         lse = np.zeros((heads_q, seqlen_q), np.float32)
@@ -162,9 +164,7 @@ def _division() -> Subject:
         b[::3] = rng.integers(1, 100, b[::3].shape)
         a[::5] = rng.integers(1, 100, a[::5].shape)
         launches.append(((1,), (a, b, np.zeros_like(a), np.zeros_like(a), n)))
-    return _subject(
-        "divide_integers", triton_library.divide_integers, "iioo", launches, TILE=512
-    )
+    return _subject("divide_integers", triton_library.divide_integers, "iioo", launches, TILE=512)
 
 
 def _order() -> Subject:

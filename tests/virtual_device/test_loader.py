@@ -299,6 +299,15 @@ def test_describe() -> None:
         assert loaded.describe(0x1234) == "0x1234"
 
 
+def test_functions_outside_the_code_are_no_functions() -> None:
+    built = image()
+    for name, value in (("low", PAGE), ("odd", TEXT_AT + 18), ("high", 1 << 62)):
+        built.symbol(name, value, kind=2)
+    with Loaded(built.build()) as loaded:
+        assert loaded.describe(loaded.base + PAGE + 4) == "code object+0x1004"
+        assert loaded.describe(loaded.base + TEXT_AT + 20) == "k+0x14"
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

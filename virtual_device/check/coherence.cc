@@ -71,7 +71,7 @@ void Coherence::settle(Group& group, View& view, u32 wave, const MemoryOrder& or
   });
   std::erase_if(view.observations, [&](const Observation& o) {
     if (o.number > (o.scalar ? order.smem_completed : order.vmem_completed)) return false;
-    view.observed = Clock::join(view.observed, o.clock);
+    if (o.clock) view.observed = Clock::join(view.observed, view.latest = o.clock);
     if (o.local) raise_to(view.known, o.known);
     return true;
   });
@@ -126,8 +126,13 @@ void Coherence::after(const Step& step) {
     if (!group) group = &this->group(*step.wave.workgroup);
     const bool atomic = part.access == Access::kAtomic;
     if (atomic && part.data == FootprintPart::kNoRegister) continue;
-    Accessor by{step, *group, group->views[step.wave.wave_idx], scope_of(step.inst, part.access),
-                !atomic, part.scalar, atomic};
+    Accessor by{step,
+                *group,
+                group->views[step.wave.wave_idx],
+                scope_of(step.inst, part.access),
+                !atomic,
+                part.scalar,
+                atomic};
     if (!atomic) {
       by.id = read_event(by);
       load(by, part);
@@ -196,9 +201,14 @@ u32 Coherence::new_event(const Accessor& by) {
 // One event stands for the executions of a load between two points where order may change.
 u32 Coherence::read_event(const Accessor& by) {
   const Inst* inst = &by.step.inst;
+  Group& group = by.group;
   ReadSite& site = by.view.read_sites[(inst - launch_.code.insts.data()) / 2 % 16];
-  if (site.inst != inst || site.epoch != by.group.epoch)
-    site = {inst, by.group.epoch, new_event(by)};
+  const bool crowded = group.read_events >= kMaxReadEvents;
+  const u64 epoch = crowded ? group.releases : group.epoch;
+  if (site.inst != inst || site.epoch != epoch || site.crowded != crowded) {
+    site = {inst, epoch, crowded, new_event(by)};
+    ++group.read_events;
+  }
   return site.id;
 }
 

@@ -19,12 +19,14 @@
 //   scalar loads: (e), (f) as above, or within the workgroup s_waitcnt vmcnt and s_barrier; then
 //     s_dcache_inv. LLVM uses them only for what no wave writes
 //   accesses that are both coherent (atomics, sc1; within a workgroup also sc0) never race.
+// A plain load that only guesses what a compare-and-swap of the same dword will find, as in LLVM's
+// loops for atomics that the hardware lacks, does not race with atomics.
 // An atomic without sc1 counts as one of agent scope: LLVM's code for smaller scopes is the same.
 //
 // A load that lacks order returns what memory held before the stores that it may not see yet: up to
-// kStaleReads times for one store and wave, since caches do not keep a line for ever. So does, once,
-// a load with sc1 of a store with sc1 that precedes a release which was seen, but was not waited
-// for: no race, yet if the wave does not look again it is reported.
+// kStaleReads times for one store and wave, since caches do not keep a line for ever. So does,
+// once, a load with sc1 of a store with sc1 that precedes a release which was seen, but was not
+// waited for: no race, yet if the wave does not look again it is reported.
 #pragma once
 
 #include <map>
@@ -55,7 +57,7 @@ class Coherence {
     u32 number;
     bool scalar;
     ClockRef clock;
-    bool local;         // `known` is of waves of the own workgroup
+    bool local;  // `known` is of waves of the own workgroup
     WaveNumbers known;
   };
   struct WriteBack {
@@ -65,14 +67,15 @@ class Coherence {
   struct ReadSite {
     const Inst* inst = nullptr;
     u64 epoch = 0;
+    bool crowded = false;
     u32 id = 0;
   };
   struct Conflict {
-    u64 address;  // of a dword
-    u32 mask;     // its bytes that are in conflict
-    u32 before;   // the dword without the store
-    u32 id;       // event
-    bool delayed; // no race: both are coherent, but nothing makes the store visible by now
+    u64 address;   // of a dword
+    u32 mask;      // its bytes that are in conflict
+    u32 before;    // the dword without the store
+    u32 id;        // event
+    bool delayed;  // no race: both are coherent, but nothing makes the store visible by now
   };
   // A delayed value that a load has returned. If the wave does not look again, it took it for new.
   struct Doubt {
@@ -91,6 +94,7 @@ class Coherence {
     WaveNumbers known{};      // ordered before what this wave does, within the workgroup
     WaveNumbers completed{};  // ... and complete
     WaveNumbers written{};    // ... and written back
+    ClockRef latest;          // the clock seen last: polling sees it again and again
     ClockRef observed;        // releases that this wave has seen
     ClockRef acquired;        // ... before a buffer_inv: what plain loads may rely on
     ClockRef scalar_acquired;
@@ -107,6 +111,7 @@ class Coherence {
     u64 epoch = 1;           // grows with releases and barriers
     bool publishes = false;  // has written back, or waited for stores with sc1
     u32 next_id = 0, ids_left = 0;
+    u32 read_events = 0;
     std::vector<View> views;
     std::unordered_map<u64, WaveNumbers> local_sync;  // by dword: within the workgroup
     std::vector<Conflict> conflicts;
@@ -124,6 +129,8 @@ class Coherence {
 
   static constexpr u32 kStaleReads = 64;
   static constexpr u32 kMaxSyncBytes = 8;
+  // Of a workgroup; after that, executions of one load share an event over its barriers.
+  static constexpr u32 kMaxReadEvents = 2048;
   // An instruction that touches more dwords is data rather than a signal, as long as its workgroup
   // has nothing to make known: floating-point reductions need no clock for each element.
   static constexpr int kSignalDwords = 4;
@@ -138,6 +145,8 @@ class Coherence {
   void store(Accessor& by, const FootprintPart& part);
   void load(Accessor& by, const FootprintPart& part);
   void write_span(const Accessor& by, const Span& span, const FootprintPart& part);
+  bool write_alike(const Accessor& by, const Span& span, const FootprintPart& part);
+  bool keeps_before(const Accessor& by, Slot last) const;
   void write_dword(const Accessor& by, ShadowPage& page, u32 dword, u32 mask, u32 memory,
                    const FootprintPart& part, u64 address);
   void read_span(const Accessor& by, const Span& span);
@@ -156,6 +165,7 @@ class Coherence {
     return e.workgroup == by.group.id && e.wave == by.step.wave.wave_idx;
   }
   bool coherent(const Accessor& by, const Event& e) const;
+  bool guesses(const Inst& load) const;
   bool write_is_ordered(const Accessor& by, const Event& e) const;
   bool read_is_ordered(const Accessor& by, const Event& e) const;
   void report_race(const Accessor& by, const FootprintPart& part, u64 address, const Event& e,

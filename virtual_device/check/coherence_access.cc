@@ -43,6 +43,8 @@ void for_spans(const FootprintPart& part, Visit visit) {
     const u64 at = part.address.lane[lane];
     if (at == end) {
       end += bytes;
+    } else if (at + bytes == begin) {
+      begin = at;
     } else if (at < begin || at + bytes > end) {
       flush();
       begin = at;
@@ -84,8 +86,9 @@ void Coherence::write_span(const Accessor& by, const Span& span, const Footprint
   const u64 offset = span.address % 4;
   ShadowPage& page = span.page;
   ShadowPage::Writes& writes = pages_.writes(page);
-  if (span.whole_dwords() && !any(writes.last + first, count) && !any(page.read + first, count)) {
-    std::memcpy(writes.before + first, host, span.bytes);
+  if (span.whole_dwords() && write_alike(by, span, part)) {
+    if (writes.last[first] == 0 || !keeps_before(by, writes.last[first]))
+      std::memcpy(writes.before + first, host, span.bytes);
     std::fill_n(writes.last + first, count, make_slot(by.id, 15));
     return;
   }
@@ -97,6 +100,35 @@ void Coherence::write_span(const Accessor& by, const Span& span, const Footprint
   }
 }
 
+// Whether all dwords of a span were accessed alike before; if so, checks the first for all of them
+// and forgets the readers.
+bool Coherence::write_alike(const Accessor& by, const Span& span, const FootprintPart& part) {
+  const u32 first = span.first(), count = span.count();
+  ShadowPage& page = span.page;
+  const Slot* const last = pages_.writes(page).last + first;
+  Slot* const read = page.read + first;
+  Slot* others = page.other.load(std::memory_order_acquire);
+  if (others) others += first;
+  if (!uniform(last, count) || !uniform(read, count) || (others && !uniform(others, count)))
+    return false;
+  if (*last == kSplitSlot || (*last && slot_mask(*last) != 15)) return false;
+  if (*last && !write_is_ordered(by, events_.at(slot_id(*last))))
+    report_race(by, part, span.address, events_.at(slot_id(*last)), false);
+  for (Slot* slots : {read, others}) {
+    if (!slots || !*slots) continue;
+    if (!read_is_ordered(by, events_.at(slot_id(*slots))))
+      report_race(by, part, span.address, events_.at(slot_id(*slots)), true);
+    std::fill_n(slots, count, 0);
+  }
+  return true;
+}
+
+// Whether the older value of what was stored last stands: nothing since could have made it known.
+bool Coherence::keeps_before(const Accessor& by, Slot last) const {
+  const Event& e = events_.at(slot_id(last));
+  return e.workgroup == by.group.id && e.releases == by.group.releases && by.scope == Scope::kNone;
+}
+
 void Coherence::write_dword(const Accessor& by, ShadowPage& page, u32 dword, u32 mask, u32 memory,
                             const FootprintPart& part, u64 address) {
   ShadowPage::Writes& writes = pages_.writes(page);
@@ -105,16 +137,14 @@ void Coherence::write_dword(const Accessor& by, ShadowPage& page, u32 dword, u32
     const Event& e = events_.at(id);
     if (!write_is_ordered(by, e)) report_race(by, part, address, e, false);
   };
-  u32 kept = 0;  // bytes whose older value stands: nothing since could have made them known
+  u32 kept = 0;  // bytes whose older value stands
   if (last == kSplitSlot) {
     const SplitDword& split = pages_.split(page, dword);
     for (u32 i = 0; i < 4; ++i)
       if (mask >> i & 1 && split.id[i]) check_write(split.id[i]);
   } else if (last) {
     if (slot_mask(last) & mask) check_write(slot_id(last));
-    const Event& e = events_.at(slot_id(last));
-    if (e.workgroup == by.group.id && e.releases == by.group.releases && by.scope == Scope::kNone)
-      kept = slot_mask(last);
+    if (keeps_before(by, last)) kept = slot_mask(last);
   }
   const u32 fresh = spread(mask & ~kept);
   writes.before[dword] = (writes.before[dword] & ~fresh) | (memory & fresh);

@@ -14,7 +14,7 @@
 
 namespace vdev {
 
-inline constexpr u32 kMaxWaves = 16;           // of a workgroup
+inline constexpr u32 kMaxWaves = 16;             // of a workgroup
 using WaveNumbers = std::array<u32, kMaxWaves>;  // by wave: numbers as in MemoryOrder, VMEM
 
 // How far the coherence bits of an access reach: sc0 a workgroup, sc1 and atomics the agent.
@@ -87,7 +87,9 @@ class SyncLocations {
     mutable std::mutex mutex;
     std::unordered_map<u64, ClockRef> clocks;
   };
-  static u32 shard(u64 address) { return static_cast<u32>(address / 4 * 0x9e3779b1u >> 8) % kShards; }
+  static u32 shard(u64 address) {
+    return static_cast<u32>(address / 4 * 0x9e3779b1u >> 8) % kShards;
+  }
   Shard shards_[kShards];
 };
 

@@ -30,6 +30,25 @@ bool Coherence::coherent(const Accessor& by, const Event& e) const {
   return by.scope >= least && e.scope >= least;
 }
 
+bool Coherence::guesses(const Inst& load) const {
+  constexpr u32 kLongestLoop = 128;  // instructions of the loop's body
+  const auto same = [](const Operand& a, const Operand& b) {
+    return a.kind == b.kind && a.index == b.index && a.lo == b.lo;
+  };
+  const std::vector<Inst>& insts = launch_.code.insts;
+  const Inst* inst = &load;
+  for (u32 i = 0; i < kLongestLoop; ++i) {
+    inst += inst->size;
+    if (inst >= insts.data() + insts.size() || !inst->row || inst->row->effects & kEndsProgram)
+      return false;
+    if (inst->row->effects & kAtomic && inst->row->format == load.row->format &&
+        std::string_view(inst->row->name).find("cmpswap") != std::string_view::npos)
+      return inst->offset == load.offset && same(inst->src[0], load.src[0]) &&
+             same(inst->src[2], load.src[2]) && same(inst->src[3], load.src[3]);
+  }
+  return false;
+}
+
 // Whether a write is ordered before the access at hand.
 bool Coherence::write_is_ordered(const Accessor& by, const Event& e) const {
   const View& view = by.view;
@@ -38,16 +57,24 @@ bool Coherence::write_is_ordered(const Accessor& by, const Event& e) const {
     return view.scalar_acquired && view.scalar_acquired->covers_write(e);
   }
   if (same_wave(by, e) || coherent(by, e)) return true;
-  if (e.workgroup == by.group.id) return e.number <= view.known[e.wave];
-  const ClockRef& clock = by.load && by.scope != Scope::kAgent ? view.acquired : view.observed;
-  return clock && clock->covers_write(e);
+  if (e.workgroup == by.group.id) {
+    if (e.number <= view.known[e.wave]) return true;
+  } else {
+    const ClockRef& clock = by.load && by.scope != Scope::kAgent ? view.acquired : view.observed;
+    if (clock && clock->covers_write(e)) return true;
+  }
+  return by.load && e.atomic && guesses(by.step.inst);
 }
 
 // Whether a read is ordered before the store or atomic at hand.
 bool Coherence::read_is_ordered(const Accessor& by, const Event& e) const {
   if (same_wave(by, e) || coherent(by, e)) return true;
-  if (e.workgroup == by.group.id) return e.number <= by.view.known[e.wave];
-  return by.view.observed && by.view.observed->covers_read(e);
+  if (e.workgroup == by.group.id) {
+    if (e.number <= by.view.known[e.wave]) return true;
+  } else if (by.view.observed && by.view.observed->covers_read(e)) {
+    return true;
+  }
+  return by.atomic && guesses(launch_.code.insts[e.inst]);
 }
 
 std::string Coherence::name(const Event& e) const {
@@ -77,7 +104,8 @@ std::string Coherence::why(const Accessor& by, const Event& e) const {
       return "the load or atomic that sees the release is not waited for";
   const ReleasePoint* point = view.observed ? view.observed->newest(e.workgroup) : nullptr;
   if (!point)
-    return "no release of the storing workgroup was seen: buffer_wbl2 sc1, s_waitcnt vmcnt(0), then "
+    return "no release of the storing workgroup was seen: buffer_wbl2 sc1, s_waitcnt vmcnt(0), "
+           "then "
            "an atomic or a store with sc1, which an atomic with return or a load with sc1 sees";
   if (e.wave == point->wave && e.number > point->own)
     return "the store comes after the release that was seen";
@@ -159,8 +187,7 @@ void Coherence::report_read(const Step& step, const Inst& inst, FindingKind kind
   step.report.add(step.wave, inst, kind, producer, [&](Finding& f) {
     f.lane = lane;
     f.where = hex(address);
-    f.message =
-        "reads " + f.where + ", which " + name(e) + " writes in the same launch: " + reason;
+    f.message = "reads " + f.where + ", which " + name(e) + " writes in the same launch: " + reason;
   });
 }
 
@@ -194,8 +221,8 @@ void Coherence::replace(const Step& step, const FootprintPart& part, int lane, c
   const FootprintPart* next = &part + 1;
   if (next < step.memory->parts + step.memory->num_parts && next->space == Space::kLds &&
       part.bytes == 4 && part.address.lane[lane] == c.address) {  // a load to LDS
-    std::byte* lds = wave.workgroup->local(static_cast<u32>(next->address.lane[lane]), 4,
-                                           Access::kWrite, lane);
+    std::byte* lds =
+        wave.workgroup->local(static_cast<u32>(next->address.lane[lane]), 4, Access::kWrite, lane);
     for (u32 i = 0; i < 4; ++i)
       if (c.mask >> i & 1) lds[i] = static_cast<std::byte>(c.before >> 8 * i);
     return;

@@ -73,11 +73,11 @@ struct ShadowPage {
     Slot last[kPageDwords];
     u32 before[kPageDwords];  // the dword without what its last writer's workgroup stored
   };
-  Slot read[kPageDwords];             // first reader since the last write
-  std::atomic<Slot*> other;           // kPageDwords: the last reader that is another wave
-  std::atomic<Writes*> writes;        // null: not written in this launch
-  std::atomic<SplitDword*> split;     // kPageDwords
-  std::atomic<bool> has_sync;         // holds synchronisation locations
+  Slot read[kPageDwords];          // first reader since the last write
+  std::atomic<Slot*> other;        // kPageDwords: the last reader that is another wave
+  std::atomic<Writes*> writes;     // null: not written in this launch
+  std::atomic<SplitDword*> split;  // kPageDwords
+  std::atomic<bool> has_sync;      // holds synchronisation locations
 };
 
 class PageTable {

@@ -5,6 +5,18 @@
 #include "check/coherence.h"
 
 namespace vdev {
+namespace {
+
+// Calls visit(device address of a dword) for each dword of each lane's datum.
+template <class Visit>
+void for_dwords(const FootprintPart& part, Visit visit) {
+  for_lanes(part.mask, [&](int lane) {
+    const u64 at = part.address.lane[lane];
+    for (u64 dword = at / 4 * 4; dword < at + part.bytes; dword += 4) visit(dword);
+  });
+}
+
+}  // namespace
 
 bool Coherence::synchronises(const Accessor& by, const FootprintPart& part) const {
   if (by.group.publishes || by.view.observed) return true;
@@ -24,8 +36,8 @@ void Coherence::release(Accessor& by, const FootprintPart& part) {
   View& view = by.view;
   const u32 wave = by.step.wave.wave_idx;
   if (group.views.size() > 1) {
-    for_lanes(part.mask, [&](int lane) {
-      WaveNumbers& known = group.local_sync[part.address.lane[lane] / 4];
+    for_dwords(part, [&](u64 address) {
+      WaveNumbers& known = group.local_sync[address];
       for (u32 i = 0; i < group.views.size(); ++i)
         known[i] = std::max(known[i], i == wave ? view.issued : view.known[i]);
     });
@@ -44,30 +56,29 @@ void Coherence::release(Accessor& by, const FootprintPart& part) {
   point->before[wave] = view.issued;
   ++group.epoch;
   const ClockRef clock = Clock::with(view.observed, point);
-  for_lanes(part.mask, [&](int lane) {
-    const u64 address = part.address.lane[lane];
+  for_dwords(part, [&](u64 address) {
     ShadowPage* page = pages_.page(address);
     if (!page) return;
-    sync_.release(address / 4, clock);
+    sync_.release(address, clock);
     page->has_sync.store(true, std::memory_order_release);
   });
 }
 
 void Coherence::observe(Accessor& by, const FootprintPart& part) {
   Observation seen{by.scalar ? by.view.smem_number : by.view.number, by.scalar, nullptr, false, {}};
-  for_lanes(part.mask, [&](int lane) {
-    const u64 address = part.address.lane[lane];
+  for_dwords(part, [&](u64 address) {
     if (by.scope == Scope::kAgent) {
       const ShadowPage* page = pages_.page(address);
       if (page && page->has_sync.load(std::memory_order_acquire))
-        seen.clock = Clock::join(seen.clock, sync_.observe(address / 4));
+        seen.clock = Clock::join(seen.clock, sync_.observe(address));
     }
     if (by.group.local_sync.empty()) return;
-    const auto it = by.group.local_sync.find(address / 4);
+    const auto it = by.group.local_sync.find(address);
     if (it == by.group.local_sync.end()) return;
     seen.local = true;
     for (u32 i = 0; i < kMaxWaves; ++i) seen.known[i] = std::max(seen.known[i], it->second[i]);
   });
+  if (seen.clock == by.view.latest) seen.clock = nullptr;
   if (seen.clock || seen.local) by.view.observations.push_back(std::move(seen));
 }
 

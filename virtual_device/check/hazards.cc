@@ -48,7 +48,8 @@ std::string spelled(const Inst& inst, const RegisterRange& range) {
   return register_name(range, agpr ? operand->base : 512);
 }
 
-// Takes `now` out of a write of `use`; what lies on both sides of it counts as one side.
+// Takes `now` out of a scalar write of `use`. Of what would lie on both sides of it, the first side
+// remains: no write of a VALU is that wide.
 void cut(RegisterUse& use, int write, const RegisterRange& now) {
   RegisterRange& old = use.writes[write];
   if (old.file != RegisterFile::kScalar || !now.overlaps(old)) return;

@@ -38,14 +38,11 @@ u64 alu_roles(const Row& row) {
 }
 
 u64 memory_roles(const Row& row) {
-  const bool reads_m0 = row.effects & kReadsM0;
-  u64 roles = kVectorOp | kMemory;
-  if (row.format != Format::kDs) return roles | kVmem | (reads_m0 ? kLdsDma : 0u);
-  // Of LDS instructions, add-TID and GWS read M0.
-  if (reads_m0)
-    roles |=
-        std::string_view(row.name).find("addtid") == std::string_view::npos ? kMessageOp : kAddTid;
-  return roles;
+  const u64 roles = kVectorOp | kMemory;
+  if (row.format != Format::kDs) return roles | kVmem | (row.effects & kReadsM0 ? kLdsDma : 0u);
+  const std::string_view name = row.name;
+  if (name.starts_with("ds_gws")) return roles | kMessageOp;
+  return name.find("addtid") != std::string_view::npos ? roles | kAddTid : roles;
 }
 
 u64 scalar_roles(std::string_view name) {

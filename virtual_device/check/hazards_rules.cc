@@ -29,7 +29,7 @@ constexpr Side kMemoryRead{"buffer, flat, global, scratch or LDS instruction rea
                            kVectorReads};
 constexpr Side kMemoryWrite{"load or atomic returns to it", kMemory, kVectorWrites};
 constexpr Side kValuVgpr{"VALU writes VGPR", kAnyValu, kVectorWrites};
-constexpr Side kValuSgpr{"VALU writes SGPR, VCC, M0 or EXEC", kWritesScalar, kScalarWrites};
+constexpr Side kValuSgpr{"VALU writes SGPR, VCC or EXEC", kWritesScalar, kScalarWrites};
 constexpr Side kCmpxWrite{"v_cmpx writes EXEC", kCmpx};
 constexpr Side kSaluM0{"SALU writes M0", kSaluWritesM0};
 constexpr Side kDotWrite{"v_dot writes VGPR", kDotOp, kVectorWrites};

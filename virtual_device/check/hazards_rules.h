@@ -16,35 +16,34 @@ inline constexpr u64 kNonTransValu = u64{1} << 2;
 inline constexpr u64 kNonDotValu = u64{1} << 3;
 inline constexpr u64 kTransOp = u64{1} << 4;
 inline constexpr u64 kDotOp = u64{1} << 5;
-inline constexpr u64 kPartialOp = u64{1} << 6;  // SDWA, op_sel or a byte select places the result
-inline constexpr u64 kDppOp = u64{1} << 7;
-inline constexpr u64 kCmpx = u64{1} << 8;  // writes EXEC
-inline constexpr u64 kDivFmas = u64{1} << 9;
-inline constexpr u64 kReadsLane = u64{1} << 10;    // v_readlane, v_readfirstlane
-inline constexpr u64 kSelectsLane = u64{1} << 11;  // v_readlane, v_writelane
-inline constexpr u64 kLaneOp = u64{1} << 12;       // any of the three
-inline constexpr u64 kFma64 = u64{1} << 13;
-inline constexpr u64 kXdl = u64{1} << 14;      // v_mfma of 8 and 16 bits, xf32, and v_smfmac
-inline constexpr u64 kSgemm = u64{1} << 15;    // v_mfma of f32
-inline constexpr u64 kDgemm16 = u64{1} << 16;  // v_mfma_f64_16x16x4
-inline constexpr u64 kDgemm4 = u64{1} << 17;   // v_mfma_f64_4x4x4
-inline constexpr u64 kVmem = u64{1} << 18;     // buffer, flat, global, scratch
-inline constexpr u64 kMemory = u64{1} << 19;   // kVmem and LDS
-// stores, exchanges > 64 bits a lane; no SGPR offset
-inline constexpr u64 kWideStore = u64{1} << 20;
-inline constexpr u64 kSaluWritesM0 = u64{1} << 21;
-inline constexpr u64 kMessageOp = u64{1} << 22;   // s_sendmsg, s_ttracedata, GWS
-inline constexpr u64 kLdsDma = u64{1} << 23;      // loads to LDS
-inline constexpr u64 kPackedHigh = u64{1} << 33;  // op_sel_hi of source 0
-inline constexpr u64 kAddTid = u64{1} << 32;      // LDS add-TID
-inline constexpr u64 kMovrel = u64{1} << 24;
-inline constexpr u64 kSetreg = u64{1} << 25;
-inline constexpr u64 kSetVskip = u64{1} << 26;     // s_setvskip
-inline constexpr u64 kSetregVskip = u64{1} << 27;  // s_setreg of MODE.vskip
-inline constexpr u64 kSetregTrap = u64{1} << 28;   // s_setreg of TRAPSTS
-inline constexpr u64 kGetreg = u64{1} << 29;
-inline constexpr u64 kRfe = u64{1} << 30;
-inline constexpr u64 kWritesScalar = u64{1} << 31;  // VALU
+inline constexpr u64 kPartialOp = u64{1} << 6;   // SDWA, op_sel or a byte select places the result
+inline constexpr u64 kPackedHigh = u64{1} << 7;  // op_sel_hi of source 0
+inline constexpr u64 kDppOp = u64{1} << 8;
+inline constexpr u64 kWritesScalar = u64{1} << 9;  // VALU
+inline constexpr u64 kCmpx = u64{1} << 10;         // writes EXEC
+inline constexpr u64 kDivFmas = u64{1} << 11;
+inline constexpr u64 kReadsLane = u64{1} << 12;    // v_readlane, v_readfirstlane
+inline constexpr u64 kSelectsLane = u64{1} << 13;  // v_readlane, v_writelane
+inline constexpr u64 kLaneOp = u64{1} << 14;       // any of the three
+inline constexpr u64 kFma64 = u64{1} << 15;
+inline constexpr u64 kXdl = u64{1} << 16;        // v_mfma of 8 and 16 bits, xf32, and v_smfmac
+inline constexpr u64 kSgemm = u64{1} << 17;      // v_mfma of f32
+inline constexpr u64 kDgemm16 = u64{1} << 18;    // v_mfma_f64_16x16x4
+inline constexpr u64 kDgemm4 = u64{1} << 19;     // v_mfma_f64_4x4x4
+inline constexpr u64 kVmem = u64{1} << 20;       // buffer, flat, global, scratch
+inline constexpr u64 kMemory = u64{1} << 21;     // kVmem and LDS
+inline constexpr u64 kWideStore = u64{1} << 22;  // stores or swaps > 64 bits a lane; no SGPR offset
+inline constexpr u64 kSaluWritesM0 = u64{1} << 23;
+inline constexpr u64 kMessageOp = u64{1} << 24;  // s_sendmsg, s_ttracedata, GWS
+inline constexpr u64 kLdsDma = u64{1} << 25;     // loads to LDS
+inline constexpr u64 kAddTid = u64{1} << 26;     // LDS add-TID
+inline constexpr u64 kMovrel = u64{1} << 27;
+inline constexpr u64 kSetreg = u64{1} << 28;
+inline constexpr u64 kSetVskip = u64{1} << 29;     // s_setvskip
+inline constexpr u64 kSetregVskip = u64{1} << 30;  // s_setreg of MODE.vskip
+inline constexpr u64 kSetregTrap = u64{1} << 31;   // s_setreg of TRAPSTS
+inline constexpr u64 kGetreg = u64{1} << 32;
+inline constexpr u64 kRfe = u64{1} << 33;
 inline constexpr u64 kSdgemm = kSgemm | kDgemm16 | kDgemm4;
 inline constexpr u64 kMatrix = kXdl | kSdgemm;
 }  // namespace role
@@ -58,7 +57,7 @@ enum class HazardRegisters : u8 {
   kVectorAccess,  // both
   kSource0,       // vector
   kOtherSources,  // vector, without source 0
-  kScalarWrites,  // SGPRs, VCC, M0, EXEC
+  kScalarWrites,  // SGPRs, VCC, EXEC
   kScalarReads,
   kConstants,   // scalar data sources: no carry-in, no lane select
   kCarryIn,     // lane masks: v_cndmask, v_addc, v_div_fmas

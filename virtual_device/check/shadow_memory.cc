@@ -4,21 +4,17 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 
 namespace vdev {
 namespace {
 
 constexpr u8 kDefined = 0xff;
 
+// Null when the system does not grant so much address space.
 u8* reserve(u64 bytes) {
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) {
-    std::fprintf(stderr, "checked mode: cannot reserve %llu bytes of address space\n",
-                 static_cast<unsigned long long>(bytes));
-    std::abort();
-  }
+  if (p == MAP_FAILED) return nullptr;
   madvise(p, bytes, MADV_DONTDUMP);
   madvise(p, bytes, MADV_NOHUGEPAGE);
   return static_cast<u8*>(p);
@@ -43,8 +39,23 @@ ShadowMemory::ShadowMemory(Memory& memory, std::function<void(Finding)> report)
     : memory_(memory), report_(std::move(report)) {
   base_ = memory.device_base();
   size_ = memory.device_bytes();
-  bytes_ = reserve(size_);
-  page_ = reserve(size_ / kMemoryPage);
+  while (size_ && !(bytes_ = reserve(size_))) size_ = size_ / 2 & ~(kMemoryPage * kMemoryPage - 1);
+  if (size_ && !(page_ = reserve(size_ / kMemoryPage))) {
+    munmap(bytes_, size_);
+    size_ = 0;
+  }
+  if (size_ < memory.device_bytes()) {
+    Finding finding;
+    finding.kind = FindingKind::kUnchecked;
+    char text[160];
+    std::snprintf(text, sizeof text,
+                  "address space for the first %llu of %llu bytes of device memory only: whether "
+                  "others are initialised is not known",
+                  static_cast<unsigned long long>(size_),
+                  static_cast<unsigned long long>(memory.device_bytes()));
+    finding.message = text;
+    report_(std::move(finding));
+  }
   memory.set_observer(this);
   for (const Allocation& allocation : memory.live())
     if (allocation.kind == MemoryKind::kDevice) allocated(allocation, Fill::kZero);
@@ -52,6 +63,7 @@ ShadowMemory::ShadowMemory(Memory& memory, std::function<void(Finding)> report)
 
 ShadowMemory::~ShadowMemory() {
   memory_.set_observer(nullptr);
+  if (!size_) return;
   munmap(bytes_, size_);
   munmap(page_, size_ / kMemoryPage);
 }
@@ -92,6 +104,12 @@ void ShadowMemory::split(u64 page) {
   page_[page] = 0;
 }
 
+void ShadowMemory::promote(u64 page) {
+  u8 all = kDefined;
+  for (u64 i = 0; i < kMemoryPage; ++i) all &= bytes_[page * kMemoryPage + i];
+  if (all == kDefined) page_[page] = 1;
+}
+
 void ShadowMemory::undefine(u64 address, u64 bytes) {
   if (bytes == 0 || !covers(address, bytes)) return;
   const u64 at = address - base_, end = at + bytes;
@@ -123,17 +141,25 @@ u64 ShadowMemory::first_undefined(u64 address, u64 bytes, u64* count) const {
 
 void ShadowMemory::allocated(const Allocation& allocation, Fill fill) {
   if (allocation.kind != MemoryKind::kDevice) return;
-  if (fill == Fill::kZero)
-    define(allocation.base, allocation.size);
-  else  // to the end of the last page: its flag would speak for a neighbour
-    undefine(allocation.base, (allocation.size + kMemoryPage - 1) & ~(kMemoryPage - 1));
+  // What lies behind the end is for others to judge; a flag can then speak for the last page.
+  const u64 pages = (allocation.size + kMemoryPage - 1) & ~(kMemoryPage - 1);
+  if (fill == Fill::kZero) return define(allocation.base, pages);
+  undefine(allocation.base, pages);
+  define(allocation.base + allocation.size, pages - allocation.size);
 }
 
 void ShadowMemory::freed(const Allocation&) {}
 
 void ShadowMemory::host_wrote(const StridedRange& range) {
-  for (u64 z = 0; z < range.depth; ++z)
-    for (u64 y = 0; y < range.height; ++y) define(range.row(y, z), range.row_bytes);
+  for (u64 z = 0; z < range.depth; ++z) {
+    for (u64 y = 0; y < range.height; ++y) {
+      const u64 first = range.row(y, z);
+      if (range.row_bytes == 0 || !covers(first, range.row_bytes)) continue;
+      define(first, range.row_bytes);
+      promote((first - base_) / kMemoryPage);
+      promote((first - base_ + range.row_bytes - 1) / kMemoryPage);
+    }
+  }
 }
 
 void ShadowMemory::host_read(const StridedRange& range) {

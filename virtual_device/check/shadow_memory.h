@@ -1,8 +1,8 @@
 // Which bytes of device memory hold a value that somebody wrote.
 //
-// A byte of shadow per byte of the device's address range: 0xff when defined. A page whose bytes are
-// all defined has a flag instead, so that memory which the host fills costs no shadow, and fresh
-// shadow pages, which are zero, need no initialisation. Host memory counts as defined.
+// A byte of shadow per byte of the device's address range: 0xff when defined. A page whose bytes
+// are all defined has a flag instead, so that memory which the host fills costs no shadow, and
+// fresh shadow pages, which are zero, need no initialisation. Host memory counts as defined.
 #pragma once
 
 #include <functional>
@@ -36,15 +36,21 @@ class ShadowMemory : public MemoryObserver {
     for (u64 page = first; page <= last; ++page) all &= page_[page];
     return all != 0;
   }
-  // Sets the bytes of `taint` (0xff: undefined) and returns whether any is set.
-  template <u32 kBytes>
-  bool read(u64 address, u8* taint) const {
-    if (!covers(address, kBytes) || whole_pages(address, kBytes)) {
-      std::memset(taint, 0, kBytes);
-      return false;
-    }
-    return read_shadow(address, taint, kBytes);
+  // Whether all bytes of a datum are defined.
+  bool defined(u64 address, u32 bytes) const {
+    if (!covers(address, bytes)) return true;
+    const u64 at = address - base_, page = at / kMemoryPage, last = (at + bytes - 1) / kMemoryPage;
+    if (page_[page] & page_[last]) return true;
+    u8 taint[64];
+    if (page != last || page_[page]) return !read_shadow(address, taint, bytes);
+    u64 all = ~u64{0};
+    u32 i = 0;
+    for (u64 word; i + 8 <= bytes; i += 8, all &= word) std::memcpy(&word, bytes_ + at + i, 8);
+    u8 rest = 0xff;
+    for (; i < bytes; ++i) rest &= bytes_[at + i];
+    return all == ~u64{0} && rest == 0xff;
   }
+  // Sets the bytes of `taint` (0xff: undefined) and returns whether any is set.
   bool read(u64 address, u8* taint, u32 bytes) const;
   // A kernel, or the host, wrote here.
   void define(u64 address, u64 bytes);
@@ -60,7 +66,8 @@ class ShadowMemory : public MemoryObserver {
 
  private:
   bool read_shadow(u64 address, u8* taint, u32 bytes) const;
-  void split(u64 page);  // from a flag to bytes
+  void split(u64 page);    // from a flag to bytes
+  void promote(u64 page);  // to a flag, if all bytes are defined
 
   Memory& memory_;
   const std::function<void(Finding)> report_;

@@ -95,10 +95,16 @@ void Taint::run(const Step& step) {
   const bool moved = row.format == Format::kSop1 && row.effects & kReadsM0;  // s_movrel*
   if (!reads && !writes && !exec && !moved) [[likely]]
     return;
-  const bool vector_format = row.format >= Format::kVop2;
-  if (!reads && !exec && !moved) {
-    const bool whole = !vector_format || !use.masked_by_exec || step.wave.exec() == ~u64{0};
-    if (whole && inst.plain && !(row.effects & (kReadsDst | kD16))) return clear_writes(use);
+  if (!reads && !exec && !moved && inst.plain && !(row.effects & (kReadsDst | kD16))) {
+    if (!use.masked_by_exec) return clear_writes(use);
+    for (u32 i = 0; i < use.num_writes; ++i) {
+      const RegisterRange& r = use.writes[i];
+      if (r.file == RegisterFile::kScalar) clear(r);
+      for (u32 reg = r.first; r.file == RegisterFile::kVector && reg < r.first + u32{r.count};
+           ++reg)
+        clear_lanes(reg, step.wave.exec());
+    }
+    return;
   }
   switch (row.format) {
     case Format::kSop1:
@@ -159,8 +165,9 @@ void Taint::set_scalars(const Operand& dst, u64 bits, const Inst* origin) {
 void Taint::settle(u32 reg, const Inst* origin) {
   u32 all = 0;
   for (const u32 lane : shadow_.v[reg].lane) all |= lane;
+  // Where a part of the register was tainted already, an unknown origin says less than that.
+  if (origin || !any_vector(reg, 1)) vector_origin_[reg] = origin;
   mark(reg, all != 0);
-  vector_origin_[reg] = origin;
 }
 
 void Taint::settle_writes(const Step& step, const Inst* origin) {
@@ -238,8 +245,8 @@ void Taint::report(const Step& step, FindingKind kind, const RegisterRange& rang
   step.report.add(step.wave, *place_, kind, producer, [&](Finding& f) {
     f.lane = lane;
     const bool pair = range.file == RegisterFile::kScalar && range.count == 2;
-    f.where = register_name(
-        pair ? range : RegisterRange{range.file, static_cast<u16>(index), 1}, num_vgprs_);
+    f.where = register_name(pair ? range : RegisterRange{range.file, static_cast<u16>(index), 1},
+                            num_vgprs_);
     f.message = std::string(what) + " depends on " + f.where +
                 (origin ? ", whose value was read from memory that nothing has written"
                         : ", whose value nothing has written");

@@ -1,34 +1,18 @@
 // Memory instructions: addresses and stored values are where uninitialised bits do harm; between
 // registers, LDS and scratch they are carried along.
-#include <cstdio>
-#include <cstring>
+#include "check/taint_memory.h"
 
-#include "check/taint.h"
 #include "isa/operand.h"
 
 namespace vdev {
 namespace {
 
-constexpr u16 kNone = FootprintPart::kNoRegister;
-
-bool contains(const char* name, const char* part) { return std::strstr(name, part) != nullptr; }
+using namespace taint_memory;
 
 // Whether the top bit of a narrow datum fills what lies above it.
 bool sign_extends(const Row& row) {
   return contains(row.name, "sbyte") || contains(row.name, "sshort") ||
          contains(row.name, "read_i8") || contains(row.name, "read_i16");
-}
-
-// Memory is replaced whatever it holds.
-bool replaces(const Row& row) {
-  return contains(row.name, "swap") ? !contains(row.name, "cmpswap")
-                                    : contains(row.name, "wrxchg");
-}
-
-bool nonzero(const u8* bytes, u32 count) {
-  u8 all = 0;
-  for (u32 i = 0; i < count; ++i) all |= bytes[i];
-  return all != 0;
 }
 
 // Calls f with the width as a constant, so that copies of it become single moves.
@@ -73,8 +57,6 @@ bool span(const FootprintPart& part, u64& first, u64& bytes) {
   bytes = high - low + part.bytes;
   return true;
 }
-
-constexpr u32 kMaxDatum = 64;  // s_load_dwordx16
 
 }  // namespace
 
@@ -127,10 +109,13 @@ bool Taint::part_tainted(const Wave& wave, const FootprintPart& part) const {
     });
     return tainted;
   }
-  u64 first, bytes;
-  if (part.space == Space::kGlobal && span(part, first, bytes) &&
-      memory_->whole_pages(first, bytes))
-    return false;
+  if (part.space == Space::kGlobal) {
+    u64 first, bytes;
+    if (span(part, first, bytes) && memory_->whole_pages(first, bytes)) return false;
+    for_lanes(part.mask,
+              [&](int lane) { tainted |= !memory_->defined(part.address.lane[lane], part.bytes); });
+    return tainted;
+  }
   u8 bits[kMaxDatum];
   for_lanes(part.mask, [&](int lane) { tainted |= read(wave, part, lane, bits); });
   return tainted;
@@ -161,9 +146,9 @@ void Taint::define_part(const Wave& wave, const FootprintPart& part) {
 // Shadow of a lane's datum in registers from `first` on.
 void Taint::datum(const FootprintPart& part, u32 first, int lane, u8* bits) const {
   for (u32 at = 0; at < part.bytes; at += 4) {
-    const u32 word =
-        part.scalar ? scalar_[first + at / 4]
-                    : shadow_.v[first + at / 4].lane[lane] >> (at ? 0 : part.data_shift);
+    const u32 word = part.scalar
+                         ? scalar_[first + at / 4]
+                         : shadow_.v[first + at / 4].lane[lane] >> (at ? 0 : part.data_shift);
     std::memcpy(bits + at, &word, std::min<u32>(4, part.bytes - at));
   }
 }
@@ -341,83 +326,6 @@ void Taint::store(const Step& step) {
             static_cast<u16>(dwords)},
            scalar ? -1 : std::countr_zero(bad), "a stored value");
   }
-}
-
-void Taint::atomic(const Step& step) {
-  const Inst& inst = step.inst;
-  const Row& row = *inst.row;
-  const Footprint& memory = *step.memory;
-  const bool scalar = row.format == Format::kSmem;
-  const bool replacing = replaces(row);
-  const Operand& operand = scalar ? inst.src[2] : inst.src[1];
-  const RegisterFile file = scalar ? RegisterFile::kScalar : RegisterFile::kVector;
-  const u16 first = scalar ? operand.index : static_cast<u16>(operand.reg());
-  // Everything is read before what is returned replaces an operand.
-  const Operand& returned = scalar ? operand : inst.dst;
-  const bool returns = scalar ? inst.sc0
-                              : returned.is_vector() && step.use.num_writes != 0;
-  Reg out[4];
-  std::memset(out, 0, sizeof out);
-  for (int i = 0; i < memory.num_parts; ++i) {
-    const FootprintPart& part = memory.parts[i];
-    u64 bad_operand = 0, bad_memory = 0;
-    const u32 at = returns && part.data != kNone && i ? part.data - memory.parts[0].data : 0;
-    for_lanes(part.mask, [&](int lane) {
-      u8 old[kMaxDatum], bits[kMaxDatum] = {};
-      const bool unwritten = read(step.wave, part, lane, old);
-      bool unknown = false;
-      if (part.operand != kNone) {
-        if (replacing) {
-          datum(part, part.operand, lane, bits);
-          unknown = nonzero(bits, part.bytes);
-        } else {
-          const u32 words = i && row.format == Format::kDs ? inst.src[2].dwords : operand.dwords;
-          for (u32 d = 0; d < words; ++d)
-            unknown |= scalar ? scalar_[part.operand + d] != 0
-                              : shadow_.v[part.operand + d].lane[lane] != 0;
-          if (row.format == Format::kDs && inst.src[2].is_vector() && i == 0)
-            for (u32 d = 0; d < inst.src[2].dwords; ++d)
-              unknown |= shadow_.v[inst.src[2].reg() + d].lane[lane] != 0;
-        }
-      }
-      if (unknown) bad_operand |= u64{1} << lane;
-      if (unwritten && !replacing) bad_memory |= u64{1} << lane;
-      if (!replacing) std::memset(bits, unknown || unwritten ? 0xff : 0, part.bytes);
-      write(step.wave, part, lane, bits);
-      for (u32 b = 0; b < part.bytes && returns; b += 4)
-        std::memcpy(&out[at + b / 4].lane[lane], old + b, 4);
-    });
-    if (part.space != Space::kGlobal) continue;
-    if (bad_operand)
-      report(step, FindingKind::kUninitialisedStore, {file, first, operand.dwords},
-             scalar ? -1 : std::countr_zero(bad_operand), "an atomic's operand");
-    if (bad_memory) {
-      const int lane = std::countr_zero(bad_memory);
-      step.report.add(step.wave, *place_, FindingKind::kUninitialisedStore, kNoPc,
-                      [&](Finding& f) {
-                        char text[32];
-                        std::snprintf(text, sizeof text, "0x%llx",
-                                      static_cast<unsigned long long>(part.address.lane[lane]));
-                        f.lane = scalar ? -1 : lane;
-                        f.where = text;
-                        f.message = "an atomic updates memory that nothing has written";
-                      });
-    }
-  }
-  if (!returns) return;
-  if (scalar) {
-    const u32 dwords = memory.parts[0].bytes / 4;
-    for (u32 d = 0; d < dwords; ++d) set_scalar((first + d) & 127, out[d].lane[0], place_);
-    return;
-  }
-  u64 exec = step.wave.exec();
-  const FootprintPart& part = memory.parts[0];
-  if (contains(row.name, "append") || contains(row.name, "consume"))  // one for all lanes
-    for_lanes(exec & ~part.mask, [&](int lane) {
-      out[0].lane[lane] = part.mask ? out[0].lane[std::countr_zero(part.mask)] : 0;
-    });
-  merge(&shadow_.v[returned.reg()], out, returned.dwords, exec);
-  settle_writes(step, place_);
 }
 
 }  // namespace vdev

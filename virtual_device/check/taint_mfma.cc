@@ -36,7 +36,9 @@ void Taint::mfma(const Step& step) {
   control.cbsz = inst.cbsz;
   control.abid = inst.abid;
   control.blgp = inst.blgp;
-  const auto tainted = [&](const Operand& o) { return o.is_vector() && any_vector(o.reg(), o.dwords); };
+  const auto tainted = [&](const Operand& o) {
+    return o.is_vector() && any_vector(o.reg(), o.dwords);
+  };
   const bool a_tainted = tainted(inst.src[0]), b_tainted = tainted(inst.src[1]);
   // Sparse: the third operand chooses columns of A, and D is its own addend.
   const bool index_tainted = g.sparse && tainted(inst.src[2]);

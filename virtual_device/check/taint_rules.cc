@@ -138,8 +138,7 @@ TaintRule make_rule(const Row& row) {
     const std::string_view what = name.substr(at + 1);
     if (what.substr(0, 2) == "f_" || what.substr(0, 2) == "t_" || what.substr(0, 4) == "tru_")
       return plain(kNothing);
-    if (!floats && (what.substr(0, 3) == "eq_" || what.substr(0, 3) == "ne_"))
-      return plain(kEqual);
+    if (!floats && (what.substr(0, 3) == "eq_" || what.substr(0, 3) == "ne_")) return plain(kEqual);
   }
   return {};
 }

@@ -54,9 +54,8 @@ std::optional<Logic> logic_of(std::string_view stem) {
 
 // Instructions that only move bits of src0, where src1 says how.
 bool moves(std::string_view stem) {
-  for (const std::string_view name :
-       {"s_mov", "s_not", "s_brev", "s_sext_i32", "s_bitreplicate_b64", "s_lshl", "s_lshr",
-        "s_ashr", "s_bfe"})
+  for (const std::string_view name : {"s_mov", "s_not", "s_brev", "s_sext_i32",
+                                      "s_bitreplicate_b64", "s_lshl", "s_lshr", "s_ashr", "s_bfe"})
     if (stem == name) return true;
   return starts(stem, "s_pack_");
 }
@@ -67,8 +66,8 @@ u64 steering_bits(std::string_view stem, u8 dwords) {
   return stem == "s_lshl" || stem == "s_lshr" || stem == "s_ashr" ? amount : 0;
 }
 bool sums(std::string_view stem) {
-  for (const std::string_view name : {"s_add", "s_sub", "s_addc", "s_subb", "s_mul", "s_addk",
-                                      "s_mulk"})
+  for (const std::string_view name :
+       {"s_add", "s_sub", "s_addc", "s_subb", "s_mul", "s_addk", "s_mulk"})
     if (stem == name) return true;
   return false;
 }
@@ -89,8 +88,7 @@ Taint::Pair Taint::source(const Step& step, int i) const {
   const Operand& o = step.inst.src[i];
   if (!spec.used() || spec.type == Type::kImm) return {0, 0};
   const u64 width = spec.dwords == 2 ? ~u64{0} : ~0u;
-  const u64 value =
-      spec.dwords == 2 ? read_scalar64(step.wave, o) : u64{read_scalar(step.wave, o)};
+  const u64 value = spec.dwords == 2 ? read_scalar64(step.wave, o) : u64{read_scalar(step.wave, o)};
   return {scalar_operand(step.wave, o) & width, value & width};
 }
 
@@ -104,17 +102,16 @@ void Taint::scalar(const Step& step) {
   const bool scc_taint = scalar_[kSccIndex] != 0;
   const u64 width = row.dst.dwords == 2 ? ~u64{0} : ~0u;
   const bool reads_dst = (row.effects & kReadsDst) != 0 && inst.dst.kind == OperandKind::kSgpr;
-  const Pair old = !reads_dst ? Pair{0, 0}
-                   : row.dst.dwords == 2
-                       ? Pair{pair(inst.dst.index), w.pair(inst.dst.index)}
-                       : Pair{scalar_[inst.dst.index], w.s[inst.dst.index]};
+  const Pair old = !reads_dst            ? Pair{0, 0}
+                   : row.dst.dwords == 2 ? Pair{pair(inst.dst.index), w.pair(inst.dst.index)}
+                                         : Pair{scalar_[inst.dst.index], w.s[inst.dst.index]};
   const u64 any = a.taint | b.taint | old.taint;
 
   if (row.effects & kBranch) {
     // s_setpc_b64, s_swappc_b64, s_call_b64; what is written is the program counter.
     if (a.taint)
-      report(step, FindingKind::kUninitialisedBranch,
-             {RegisterFile::kScalar, inst.src[0].index, 2}, -1, "the target of a jump");
+      report(step, FindingKind::kUninitialisedBranch, {RegisterFile::kScalar, inst.src[0].index, 2},
+             -1, "the target of a jump");
     return set_scalars(inst.dst, 0, nullptr);
   }
   if (row.effects & kWritesMode) {  // s_setreg: MODE has no shadow. s_set_gpr_idx_on: nor has that.
@@ -152,9 +149,10 @@ void Taint::scalar(const Step& step) {
     if (row.effects & kWritesExec) {
       const u64 combined = logic->taint(a.taint, a.value, exec_taint(), w.exec());
       if (combined) scc = zero_unknown(combined, result());
-      set_scalars(inst.dst, starts(stem.substr(2), "andn1_wr") || starts(stem.substr(2), "andn2_wr")
-                                ? combined
-                                : exec_taint(),
+      set_scalars(inst.dst,
+                  starts(stem.substr(2), "andn1_wr") || starts(stem.substr(2), "andn2_wr")
+                      ? combined
+                      : exec_taint(),
                   origin);
       for (u32 i = 0; i < 2; ++i)
         set_scalar(kExec + i, static_cast<u32>(combined >> 32 * i), origin);

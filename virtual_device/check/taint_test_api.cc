@@ -15,8 +15,8 @@ namespace {
 
 // Registers as in vdev_test_run, and the uninitialised bits of each; all in and out.
 struct TaintState {
-  u32 *vgprs, *vector_bits;   // [512][64]
-  u32 *sgprs, *scalar_bits;   // [128], [129]: SCC last
+  u32 *vgprs, *vector_bits;  // [512][64]
+  u32 *sgprs, *scalar_bits;  // [128], [129]: SCC last
   u8 *lds, *lds_bits;
   u64 lds_bytes;
   u8 *scratch, *scratch_bits;  // as in Wave::scratch; by lane, then byte
@@ -43,8 +43,8 @@ ShadowMemory& shadow_memory() {
 
 // Runs straight-line code. Returns the FaultKind.
 extern "C" __attribute__((visibility("default"))) int vdev_test_taint(const vdev::u32* words,
-                                                                     size_t num_words,
-                                                                     vdev::TaintState* state) {
+                                                                      size_t num_words,
+                                                                      vdev::TaintState* state) {
   using namespace vdev;
   const bool registered =
       state->memory_bytes && device().memory().register_host(state->memory, state->memory_bytes, 0);
@@ -126,8 +126,8 @@ extern "C" __attribute__((visibility("default"))) int vdev_test_taint(const vdev
   std::string text;
   const std::vector<Finding> findings = report.take();
   for (const Finding& f : findings)
-    text += std::string(finding_kind_name(f.kind)) + '\t' + std::to_string(f.lane) + '\t' + f.where +
-            '\t' + f.message + '\n';
+    text += std::string(finding_kind_name(f.kind)) + '\t' + std::to_string(f.lane) + '\t' +
+            f.where + '\t' + f.message + '\n';
   state->num_findings = static_cast<u32>(findings.size());
   std::snprintf(state->findings, sizeof state->findings, "%s", text.c_str());
   return result;

@@ -187,7 +187,10 @@ bool CodeObjectLoader::read_symbols() {
   }
   for (const elf::Symbol& symbol : *all) {
     if (symbol.type != STT_FUNC || symbol.section == SHN_UNDEF) continue;
-    code_->functions_.push_back({load_base_ + symbol.value, std::string(symbol.name)});
+    // Only where there is code: reports and listings rely on it.
+    const u64 address = load_base_ + symbol.value, offset = address - code_->text_address_;
+    if (offset >= code_->text_.size_bytes() || offset % sizeof(u32) != 0) continue;
+    code_->functions_.push_back({address, std::string(symbol.name)});
   }
   std::sort(code_->functions_.begin(), code_->functions_.end(),
             [](const auto& a, const auto& b) { return a.address < b.address; });

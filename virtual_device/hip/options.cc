@@ -31,6 +31,8 @@ bool set_option(Runtime& runtime, std::string_view key, u64 value) {
     runtime.set_timing(value == 1);
   } else if (key == "clock_mhz") {
     runtime.timing_options.clock_ghz = static_cast<double>(value) / 1000;
+  } else if (key == "trace_events") {
+    runtime.timing_options.max_events = value;
   } else if (key == "simulated_workgroups") {
     runtime.timing_options.max_workgroups = value;
   } else if (key == "max_errors" && value <= ~u32{0}) {

@@ -217,7 +217,6 @@ void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now)
   bool touches = false;
   if (inst.row && inst.row->effects & (kLoad | kStore | kAtomic))
     touches = footprint(wave, inst, footprint_);
-  const u32 arrived_before = workgroup.waves_at_barrier;
   const bool ok = execute_(wave);
   ++profile_.instructions;
   if (!ok) {
@@ -225,6 +224,7 @@ void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now)
     return;
   }
   const u64 slot = arch_.slot;
+  trace(w, simd_index, Track::kWave, inst, now, now + slot);
   w.next_issue = w.ready_since = now + slot;
   w.delay = Stall::kNone;
   switch (inst.row->unit) {
@@ -235,12 +235,14 @@ void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now)
       simd.valu_free = std::max(simd.valu_free, now) + slot * arch_.mfma_lost_slots;
       simd.valu_free = std::max(simd.valu_free, now + slot * (1 + arch_.mfma_lost_slots));
       profile_.use.mfma += busy;
+      trace(w, simd_index, Track::kMatrix, inst, now, now + busy);
       profile_.use.valu += slot;
       break;
     }
     case Unit::kTrans:
     case Unit::kTrans64:
       simd.valu_free = now + arch_.trans;
+      trace(w, simd_index, Track::kVector, inst, now, now + arch_.trans);
       simd.vector_issue = now + slot;
       profile_.use.valu += arch_.trans;
       break;
@@ -248,6 +250,7 @@ void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now)
     case Unit::kValu64:
     case Unit::kValuPacked32:
       simd.valu_free = simd.vector_issue = now + slot;
+      trace(w, simd_index, Track::kVector, inst, now, now + slot);
       profile_.use.valu += slot;
       break;
     case Unit::kSalu:
@@ -282,13 +285,15 @@ void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now)
   wave.sleeping = false;
   if (inst.row->effects & kBarrier) {
     w.at_barrier = true;
-    (void)arrived_before;
     if (workgroup.waves_at_barrier == 0) release_barrier(workgroup, now);
   }
   if (wave.state == WaveState::kDone) {
     profile_.wave_clk += now - w.start;
     if (workgroup.waves_at_barrier == 0) release_barrier(workgroup, now);
-    if (workgroup.waves_done == workgroup.num_waves) finished_.push_back(&workgroup);
+    if (workgroup.waves_done == workgroup.num_waves) {
+      finished_.push_back(&workgroup);
+      profile_.times.push_back({workgroup.flat_id, index_, w.start, now});
+    }
     w.wave = nullptr;
   }
 }
@@ -308,12 +313,15 @@ void ComputeUnit::issue_memory(TimedWave& w, u32 simd_index, const Inst& inst,
     case Unit::kLds: {
       const LdsService service = lds_service(arch_, inst, touched);
       Server& port = lds_ports_[simd_index * arch_.lds_ports / arch_.simds];
-      const double served = port.serve(static_cast<double>(now), service.clk);
-      profile_.use.lds += service.clk;
+      const double served =
+          port.serve(static_cast<double>(now), service.data + service.address);
+      profile_.use.lds += service.data;
+      profile_.use.lds_address += service.address;
       profile_.use.lds_conflict += service.conflict;
       const u64 done = in_order(w.lgkm, static_cast<u64>(std::ceil(served)) + arch_.lds_latency,
                                 true);
       lds_queue_.push_back(done);
+      trace(w, simd_index, Track::kLds, inst, static_cast<u64>(served) - service.data, done);
       w.next_issue = now + arch_.lds_back_to_back;
       return;
     }
@@ -323,9 +331,16 @@ void ComputeUnit::issue_memory(TimedWave& w, u32 simd_index, const Inst& inst,
       done = in_order(w.vm, done, true);
       if (inst.row->unit == Unit::kFlat) in_order(w.lgkm, done, false);
       vmem_queue_.push_back(done);
+      trace(w, simd_index, Track::kMemory, inst, now, done);
       return;
     }
   }
+}
+
+void ComputeUnit::trace(const TimedWave& w, u32 simd, Track track, const Inst& inst, u64 start,
+                        u64 end) {
+  if (index_ != 0 || profile_.events.size() >= profile_.max_events) return;
+  profile_.events.push_back({start, end, simd, static_cast<u32>(w.age), track, &inst});
 }
 
 void ComputeUnit::release_barrier(Workgroup& workgroup, u64 now) {

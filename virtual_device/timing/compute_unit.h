@@ -48,8 +48,6 @@ class ComputeUnit {
     u64 fetched = 0;     // code line it has
     std::deque<Operation> vm, lgkm;
     bool at_barrier = false;
-    u64 stalled_until = 0;
-    Stall reason = Stall::kNone;
   };
   struct Simd {
     std::vector<std::unique_ptr<TimedWave>> waves;
@@ -70,6 +68,7 @@ class ComputeUnit {
   void release_barrier(Workgroup& workgroup, u64 now);
   u64 wait_done(const TimedWave& w, const Inst& inst) const;
   void wake(u32 simd, u64 at);
+  void trace(const TimedWave& w, u32 simd, Track track, const Inst& inst, u64 start, u64 end);
 
   const Arch& arch_;
   const u32 index_;

@@ -62,7 +62,7 @@ LdsService lds_service(const Arch& arch, const Inst& inst, const Footprint* memo
   LdsService total;
   const u32 address_clk = kLanes * 4 / arch.lds_port_bytes;
   if (!memory) {  // ds_permute and the like: address and data in, data out
-    total.clk = inst.src[1].is_vector() ? 2 * address_clk : address_clk;
+    total.data = inst.src[1].is_vector() ? 2 * address_clk : address_clk;
     return total;
   }
   bool writes = false;
@@ -77,11 +77,11 @@ LdsService lds_service(const Arch& arch, const Inst& inst, const Footprint* memo
     const u32 least = std::max(1u, lanes_of_phase * std::max<u32>(part.bytes, 4) / 128);
     for (int k = 0; k < p.count; ++k) {
       const u32 needed = std::max(rounds(part, p.lanes[static_cast<size_t>(k)]), least);
-      total.clk += needed * round_clk;
+      total.data += needed * round_clk;
       total.conflict += (needed - least) * round_clk;
     }
   }
-  if (writes) total.clk += address_clk;  // addresses and data share the way in
+  if (writes) total.address = address_clk;
   return total;
 }
 

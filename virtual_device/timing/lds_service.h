@@ -7,8 +7,9 @@
 namespace vdev::timing {
 
 struct LdsService {
-  u32 clk = 0;       // the port is busy
-  u32 conflict = 0;  // of these, beyond what addresses without conflicts would take
+  u32 data = 0;      // clk that data move
+  u32 address = 0;   // clk before that: addresses of writes share the way in
+  u32 conflict = 0;  // of `data`: beyond what addresses without conflicts would take
 };
 // `inst` is a DS instruction (exchanges between lanes included: they have no footprint).
 LdsService lds_service(const Arch& arch, const Inst& inst, const Footprint* memory);

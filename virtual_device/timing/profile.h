@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <vector>
 
 #include "timing/memory_path.h"
 
@@ -29,10 +30,28 @@ struct Site {  // of one instruction
 };
 
 struct UnitUse {  // clk, summed over what there is of it
-  u64 mfma = 0, valu = 0, lds = 0, lds_conflict = 0, salu = 0;
+  u64 mfma = 0, valu = 0, salu = 0;
+  u64 lds = 0, lds_address = 0, lds_conflict = 0;  // data; addresses of writes; of `lds`
+};
+
+struct WorkgroupTime {
+  u64 flat_id = 0;
+  u32 cu = 0;
+  u64 start = 0, end = 0;  // clk: its waves may issue; the last one has ended
+};
+
+// What one instruction did, for a picture: on which unit, from when to when.
+enum class Track : u8 { kWave, kMatrix, kVector, kLds, kMemory };
+struct TraceEvent {
+  u64 start = 0, end = 0;
+  u32 simd = 0, wave = 0;  // number in the order of dispatch
+  Track track = Track::kWave;
+  const Inst* inst = nullptr;
 };
 
 struct Profile {
+  // Events of CU 0 are kept up to this number; 0: none.
+  u64 max_events = 0;
   u64 cycles = 0;           // until the last workgroup of the simulated XCD has ended
   u64 simulated_workgroups = 0, workgroups = 0;
   u32 cus = 0;              // simulated
@@ -40,7 +59,11 @@ struct Profile {
   u64 instructions = 0;
   UnitUse use;
   Traffic traffic;
+  u32 resident_per_cu = 0;  // workgroups
+  double l1_clk = 0, l2_clk = 0, hbm_clk = 0;  // busy: all L1s, the XCD's L2, its share of HBM
   std::map<const Inst*, Site> sites;
+  std::vector<WorkgroupTime> times;  // in the order in which they ended
+  std::vector<TraceEvent> events;
 };
 
 }  // namespace vdev::timing

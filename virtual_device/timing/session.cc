@@ -42,6 +42,12 @@ std::string json(const LaunchState& launch, const Arch& arch, const Profile& p, 
   add("mfma_use", share(p.use.mfma, p, arch.simds));
   add("valu_use", share(p.use.valu, p, arch.simds));
   add("lds_use", share(p.use.lds, p, arch.lds_ports));
+  add("resident_per_cu", p.resident_per_cu);
+  add("lds_address_clk", static_cast<double>(p.use.lds_address));
+  add("salu_clk", static_cast<double>(p.use.salu));
+  add("l1_clk", p.l1_clk);
+  add("l2_clk", p.l2_clk);
+  add("hbm_clk", p.hbm_clk);
   add("lds_clk", static_cast<double>(p.use.lds));
   add("lds_conflict_clk", static_cast<double>(p.use.lds_conflict));
   add("mfma_clk", static_cast<double>(p.use.mfma));
@@ -65,6 +71,20 @@ std::string json(const LaunchState& launch, const Arch& arch, const Profile& p, 
         out += std::string(", \"") + stall_name(static_cast<Stall>(s)) +
                "\": " + std::to_string(site.stalled[s]);
     out += '}';
+  }
+  out += "], \"times\": [";
+  for (size_t i = 0; i < p.times.size(); ++i) {
+    const WorkgroupTime& t = p.times[i];
+    out += (i ? ", [" : "[") + std::to_string(t.flat_id) + ", " + std::to_string(t.cu) + ", " +
+           std::to_string(t.start) + ", " + std::to_string(t.end) + ']';
+  }
+  out += "], \"events\": [";
+  for (size_t i = 0; i < p.events.size(); ++i) {
+    const TraceEvent& e = p.events[i];
+    out += (i ? ", [" : "[") + std::to_string(e.start) + ", " + std::to_string(e.end) + ", " +
+           std::to_string(e.simd) + ", " + std::to_string(e.wave) + ", " +
+           std::to_string(static_cast<int>(e.track)) + ", " +
+           std::to_string(launch.code.pc(e.inst) - launch.kernel().entry_address) + ']';
   }
   return out + "]}";
 }

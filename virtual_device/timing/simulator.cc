@@ -32,6 +32,7 @@ bool Simulator::dispatch(u64 now) {
 
 bool Simulator::run(Profile& profile) {
   const double clock = options_.clock_ghz ? options_.clock_ghz : arch_.sustained_clock_ghz;
+  profile.max_events = options_.max_events;
   const u32 cus_of_xcd = arch_.num_cus / arch_.num_xcds;
   MemoryPath memory(arch_, clock, cus_of_xcd);
   // CUs that would never get a workgroup are left out.
@@ -76,6 +77,10 @@ bool Simulator::run(Profile& profile) {
   profile.cus = used;
   profile.workgroups = launch_->num_workgroups;
   profile.traffic = memory.traffic();
+  profile.resident_per_cu = per_cu_;
+  profile.l1_clk = memory.l1_busy();
+  profile.l2_clk = memory.l2_busy();
+  profile.hbm_clk = memory.hbm_busy();
   return true;
 }
 

@@ -11,6 +11,7 @@ namespace vdev::timing {
 struct Options {
   double clock_ghz = 0;         // 0: the architecture's sustained clock
   u64 max_workgroups = 0;       // simulated; 0: all of the XCD
+  u64 max_events = 0;           // of the trace of CU 0
 };
 
 class Simulator {
@@ -21,9 +22,6 @@ class Simulator {
   bool run(Profile& profile);
 
  private:
-  struct Slot {
-    u32 resident = 0;
-  };
   bool dispatch(u64 now);
 
   const Arch& arch_;

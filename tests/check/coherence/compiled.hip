@@ -1,12 +1,12 @@
-// What clang makes of atomics and fences: none of it may be reported. `data` is poisoned by the host
-// with other values than the kernels write, so that a stale read shows in `out`.
+// What clang makes of atomics and fences: none of it may be reported. `data` is poisoned by the
+// host with other values than the kernels write, so that a stale read shows in `out`.
 #include "isa/device.h"
 
 #define AGENT __HIP_MEMORY_SCOPE_AGENT
 #define SYSTEM __HIP_MEMORY_SCOPE_SYSTEM
 #define GROUP __HIP_MEMORY_SCOPE_WORKGROUP
 #define KERNEL extern "C" __global__ WORKGROUP(256, 1) void
-#define ARGUMENTS                                                                 \
+#define ARGUMENTS                                                   \
   [[maybe_unused]] uint32_t *data, [[maybe_unused]] uint32_t *flag, \
       [[maybe_unused]] uint32_t *out, [[maybe_unused]] uint32_t n
 
@@ -64,21 +64,21 @@ KERNEL rmw_acq_rel_system(ARGUMENTS) {
 }
 
 // The flag is relaxed; fences by every lane, as __threadfence(), order it.
-#define FENCED(kernel, scope, atomic_scope)                                              \
-  KERNEL kernel(ARGUMENTS) {                                                             \
-    if (workgroup() == n) {                                                              \
-      data[lane()] = value(lane());                                                      \
-      __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, scope);                                   \
-      barrier();                                                                         \
-      if (lane() == 0) __hip_atomic_store(flag, 1, __ATOMIC_RELAXED, atomic_scope);      \
-    } else {                                                                             \
-      if (lane() == 0)                                                                   \
-        while (__hip_atomic_load(flag, __ATOMIC_RELAXED, atomic_scope) == 0) {           \
-        }                                                                                \
-      barrier();                                                                         \
-      __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, scope);                                   \
-      out[workgroup() * 256 + lane()] = data[255 - lane()];                              \
-    }                                                                                    \
+#define FENCED(kernel, scope, atomic_scope)                                         \
+  KERNEL kernel(ARGUMENTS) {                                                        \
+    if (workgroup() == n) {                                                         \
+      data[lane()] = value(lane());                                                 \
+      __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, scope);                              \
+      barrier();                                                                    \
+      if (lane() == 0) __hip_atomic_store(flag, 1, __ATOMIC_RELAXED, atomic_scope); \
+    } else {                                                                        \
+      if (lane() == 0)                                                              \
+        while (__hip_atomic_load(flag, __ATOMIC_RELAXED, atomic_scope) == 0) {      \
+        }                                                                           \
+      barrier();                                                                    \
+      __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, scope);                              \
+      out[workgroup() * 256 + lane()] = data[255 - lane()];                         \
+    }                                                                               \
   }
 FENCED(fences_agent, "agent", AGENT)
 FENCED(fences_system, "", SYSTEM)
@@ -98,6 +98,21 @@ KERNEL fence_by_leader(ARGUMENTS) {
       }
       __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent");
     }
+    barrier();
+    out[workgroup() * 256 + lane()] = data[255 - lane()];
+  }
+}
+
+// The flag is the upper half of 8 bytes, and polled alone.
+KERNEL half_a_flag(ARGUMENTS) {
+  if (workgroup() == n) {
+    data[lane()] = value(lane());
+    barrier();
+    if (lane() == 0) __hip_atomic_store((unsigned long*)flag, 1ul << 32, __ATOMIC_RELEASE, AGENT);
+  } else {
+    if (lane() == 0)
+      while (__hip_atomic_load(flag + 1, __ATOMIC_ACQUIRE, AGENT) == 0) {
+      }
     barrier();
     out[workgroup() * 256 + lane()] = data[255 - lane()];
   }
@@ -274,6 +289,10 @@ KERNEL spin_lock(ARGUMENTS) {
 KERNEL histogram(ARGUMENTS) {
   for (uint32_t i = lane(); i < n; i += 256)
     __hip_atomic_fetch_add(&out[value(workgroup() * n + i) >> 24], 1u, __ATOMIC_RELAXED, AGENT);
+}
+// The hardware lacks this atomic: a plain load, then compare-and-swap until nobody came between.
+KERNEL atomic_by_loop(ARGUMENTS) {
+  __hip_atomic_fetch_add((_Float16*)out + lane() % n, (_Float16)1, __ATOMIC_RELAXED, AGENT);
 }
 // Work is handed out by a counter.
 KERNEL tickets(ARGUMENTS) {

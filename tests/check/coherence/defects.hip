@@ -5,7 +5,7 @@
 #define AGENT __HIP_MEMORY_SCOPE_AGENT
 #define GROUP __HIP_MEMORY_SCOPE_WORKGROUP
 #define KERNEL extern "C" __global__ WORKGROUP(256, 1) void
-#define ARGUMENTS                                                                  \
+#define ARGUMENTS                                                   \
   [[maybe_unused]] uint32_t *data, [[maybe_unused]] uint32_t *flag, \
       [[maybe_unused]] uint32_t *out, [[maybe_unused]] uint32_t n
 #define PLACE(name) ".globl " name "\n" name ":\n"
@@ -116,29 +116,33 @@ KERNEL no_barrier_after_acquire(ARGUMENTS) {
 }
 
 // Split-K: what every wave does after its store, what the leader does before it arrives, and what
-// every wave of the last workgroup does before it reads. (The fences are assembly because LLVM up to
-// 22 may leave out the wait behind buffer_wbl2; see its pull request 178316.)
-#define SPLIT_K(name, store_bits, release, leader, acquire)                                     \
-  KERNEL name(ARGUMENTS) {                                                                      \
-    __shared__ uint32_t last;                                                                   \
-    asm volatile(CALM PLACE("store." #name) "global_store_dword %0, %0, %1" store_bits "\n"     \
-                 release ::"v"(4 * (workgroup() * 256 + lane())), "s"(data) : "memory");        \
-    __builtin_amdgcn_s_barrier();                                                               \
-    if (lane() == 0) {                                                                          \
-      asm volatile(leader ::: "memory");                                                        \
-      last = __hip_atomic_fetch_add(flag, 1, __ATOMIC_RELAXED, AGENT) == n - 1;                 \
-    }                                                                                           \
-    barrier();                                                                                  \
-    if (!last) return;                                                                          \
-    uint32_t sum = 0;                                                                           \
-    asm volatile(CALM acquire ::: "memory");                                                    \
-    for (uint32_t i = 0; i < n; ++i) {                                                          \
-      uint32_t partial;                                                                         \
-      asm volatile("global_load_dword %0, %1, %2\ns_waitcnt vmcnt(0)" : "=&v"(partial)          \
-                   : "v"(4 * (i * 256 + lane())), "s"(data) : "memory");                        \
-      sum += partial;                                                                           \
-    }                                                                                           \
-    out[lane()] = sum;                                                                          \
+// every wave of the last workgroup does before it reads. (The fences are assembly because LLVM up
+// to 22 may leave out the wait behind buffer_wbl2; see its pull request 178316.)
+#define SPLIT_K(name, store_bits, release, leader, acquire)                                      \
+  KERNEL name(ARGUMENTS) {                                                                       \
+    __shared__ uint32_t last;                                                                    \
+    asm volatile(CALM PLACE("store." #name) "global_store_dword %0, %0, %1" store_bits           \
+                                            "\n" release::"v"(4 * (workgroup() * 256 + lane())), \
+                 "s"(data)                                                                       \
+                 : "memory");                                                                    \
+    __builtin_amdgcn_s_barrier();                                                                \
+    if (lane() == 0) {                                                                           \
+      asm volatile(leader::: "memory");                                                          \
+      last = __hip_atomic_fetch_add(flag, 1, __ATOMIC_RELAXED, AGENT) == n - 1;                  \
+    }                                                                                            \
+    barrier();                                                                                   \
+    if (!last) return;                                                                           \
+    uint32_t sum = 0;                                                                            \
+    asm volatile(CALM acquire::: "memory");                                                      \
+    for (uint32_t i = 0; i < n; ++i) {                                                           \
+      uint32_t partial;                                                                          \
+      asm volatile("global_load_dword %0, %1, %2\ns_waitcnt vmcnt(0)"                            \
+                   : "=&v"(partial)                                                              \
+                   : "v"(4 * (i * 256 + lane())), "s"(data)                                      \
+                   : "memory");                                                                  \
+      sum += partial;                                                                            \
+    }                                                                                            \
+    out[lane()] = sum;                                                                           \
   }
 #define WBL2 "buffer_wbl2 sc1\n"
 #define INV "buffer_inv sc1\n"
@@ -168,21 +172,20 @@ KERNEL waves_overwrite(ARGUMENTS) {
   here();
   data[lane()] = lane();
 }
-KERNEL waves_write(ARGUMENTS) {
-  out[lane() % 64 + (n == 0 ? 0 : 64 * Lane::wave())] = lane();
-}
+KERNEL waves_write(ARGUMENTS) { out[lane() % 64 + (n == 0 ? 0 : 64 * Lane::wave())] = lane(); }
 
 // ---- Scalar loads
 
-#define SCALAR(name, sequence)                                                                     \
-  KERNEL name(ARGUMENTS) {                                                                         \
-    uint32_t seen;                                                                                 \
-    asm volatile(CALM "v_mov_b32_e32 v10, 0\nv_mov_b32_e32 v11, 7\ns_nop 15\n"                     \
-                 "global_store_dword v10, v11, %1\n" sequence                                      \
-                 PLACE("use." #name) "s_load_dword s40, %1, 0x0\ns_waitcnt lgkmcnt(0)\n"           \
-                 "v_mov_b32_e32 %0, s40\n" CALM                                                    \
-                 : "=&v"(seen) : "s"(data) : "v10", "v11", "s40", "memory");                       \
-    if (lane() == 0) out[0] = seen;                                                                \
+#define SCALAR(name, sequence)                                                             \
+  KERNEL name(ARGUMENTS) {                                                                 \
+    uint32_t seen;                                                                         \
+    asm volatile(CALM "v_mov_b32_e32 v10, 0\n"                                           \
+                 "v_mov_b32_e32 v11, 7\ns_nop 15\n"                                      \
+                 "global_store_dword v10, v11, %1\n" sequence                            \
+                 PLACE("use." #name) "s_load_dword s40, %1, 0x0\ns_waitcnt lgkmcnt(0)\n" \
+                 "v_mov_b32_e32 %0, s40\n" CALM                                          \
+                 : "=&v"(seen) : "s"(data) : "v10", "v11", "s40", "memory"); \
+    if (lane() == 0) out[0] = seen;                                                        \
   }
 SCALAR(scalar_ordered, "s_waitcnt vmcnt(0)\ns_dcache_inv\ns_waitcnt lgkmcnt(0)\n")
 SCALAR(scalar_not_waited, "s_dcache_inv\ns_waitcnt lgkmcnt(0)\n")
@@ -191,24 +194,28 @@ SCALAR(scalar_invalidated_early, "s_dcache_inv\ns_waitcnt vmcnt(0) lgkmcnt(0)\n"
 
 // ---- What stale data look like, in every kind of load
 
-// Workgroup 0 stores ~i over every dword, 1 raises nothing and reads with all widths and extensions.
-#define LOADS(load)                                                                              \
-  load("ubyte", 0, 0) load("sbyte", 1, 1) load("ushort", 2, 2) load("sshort", 3, 2)              \
-  load("dword", 4, 4) load("ubyte_d16", 5, 3) load("ubyte_d16_hi", 6, 1) load("sbyte_d16", 7, 3) \
-  load("sbyte_d16_hi", 8, 0) load("short_d16", 9, 2) load("short_d16_hi", 10, 0)
-#define ONE_LOAD(kind, slot, offset)                                                     \
-  asm volatile("v_mov_b32_e32 v10, 0\ns_nop 15\n"                                        \
-               "global_load_" kind " v10, %0, %1 offset:" #offset "\n" CALM              \
-               "global_store_dword %0, v10, %2 offset:256*" #slot "\n" CALM              \
-               ::"v"(4 * lane()), "s"(data), "s"(out) : "v10", "memory");
+// Workgroup 0 stores ~i over every dword, 1 raises nothing and reads with all widths and
+// extensions.
+#define LOADS(load)                                                                  \
+  load("ubyte", 0, 0) load("sbyte", 1, 1) load("ushort", 2, 2) load("sshort", 3, 2)  \
+      load("dword", 4, 4) load("ubyte_d16", 5, 3) load("ubyte_d16_hi", 6, 1)         \
+          load("sbyte_d16", 7, 3) load("sbyte_d16_hi", 8, 0) load("short_d16", 9, 2) \
+              load("short_d16_hi", 10, 0)
+#define ONE_LOAD(kind, slot, offset)                                                  \
+  asm volatile(                                                                       \
+      "v_mov_b32_e32 v10, 0\ns_nop 15\n"                                              \
+      "global_load_" kind " v10, %0, %1 offset:" #offset "\n" CALM                    \
+      "global_store_dword %0, v10, %2 offset:256*" #slot "\n" CALM ::"v"(4 * lane()), \
+      "s"(data), "s"(out)                                                             \
+      : "v10", "memory");
 KERNEL stale_values(ARGUMENTS) {
   if (workgroup() == 0) {
     data[lane()] = ~lane();
   } else if (lane() < 64) {
     LOADS(ONE_LOAD)
     asm volatile("global_load_dwordx4 v[10:13], %0, %1 offset:1\n" CALM
-                 "global_store_dwordx4 %2, v[10:13], %3 offset:2816\n" CALM
-                 ::"v"(4 * lane()), "s"(data), "v"(16 * lane()), "s"(out)
+                 "global_store_dwordx4 %2, v[10:13], %3 offset:2816\n" CALM ::"v"(4 * lane()),
+                 "s"(data), "v"(16 * lane()), "s"(out)
                  : "v10", "v11", "v12", "v13", "memory");
   }
 }
@@ -218,12 +225,12 @@ KERNEL stale_in_lds(ARGUMENTS) {
   if (workgroup() == 0) {
     data[lane()] = ~lane();
   } else if (lane() < 64) {
-    asm volatile("s_mov_b32 m0, %0\ns_nop 15\n"
-                 "global_load_lds_dword %1, %2\n" CALM
-                 "ds_read_b32 v10, %3\n" CALM
-                 "global_store_dword %1, v10, %4\n" CALM
-                 ::"s"((uint32_t)(unsigned long)(Local<void>*)words), "v"(4 * lane()), "s"(data),
-                   "v"(4 * lane() + (uint32_t)(unsigned long)(Local<void>*)words), "s"(out)
-                 : "v10", "memory");
+    asm volatile(
+        "s_mov_b32 m0, %0\ns_nop 15\n"
+        "global_load_lds_dword %1, %2\n" CALM "ds_read_b32 v10, %3\n" CALM
+        "global_store_dword %1, v10, %4\n" CALM ::"s"((uint32_t)(unsigned long)(Local<void>*)words),
+        "v"(4 * lane()), "s"(data), "v"(4 * lane() + (uint32_t)(unsigned long)(Local<void>*)words),
+        "s"(out)
+        : "v10", "memory");
   }
 }

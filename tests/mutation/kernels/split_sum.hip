@@ -11,7 +11,7 @@ extern "C" __global__ void WORKGROUP(64, 1)
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");
   const unsigned arrived =
       __hip_atomic_fetch_add(semaphore, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
-  if (__builtin_amdgcn_readfirstlane(arrived) != unsigned(64 * (num_parts - 1))) return;
+  if (__builtin_amdgcn_readfirstlane(int(arrived)) != 64 * (num_parts - 1)) return;
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent");
   int total = 0;
   for (int i = 0; i < num_parts; ++i) total += workspace[i * 64 + lane];

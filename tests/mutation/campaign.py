@@ -1,0 +1,95 @@
+"""Runs the whole campaign and writes docs/checked-mode-mutation.md.
+
+`python tests/mutation/campaign.py [--json FILE]`; with Triton installed its kernels are part of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), *(str(ROOT / "tests" / part) for part in ("mutation", "peers"))]
+
+from hip_subjects import hip_subjects
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from amdattn.checking.mutate import campaign
+from amdattn.checking.mutate_report import BAR_CLASS, BAR_OVERALL, Campaign
+from amdattn.checking.mutate_subject import Subject, shipped_subjects
+from amdattn.device import KNOWN_DEVICES
+
+PAGE = ROOT / "docs" / "checked-mode-mutation.md"
+
+
+def subjects() -> tuple[list[Subject], str]:
+    """What is mutated, and which Triton compiled a part of it."""
+    found = shipped_subjects(KNOWN_DEVICES["MI300X"]) + hip_subjects()
+    if importlib.util.find_spec("triton") is None:
+        return found, "not installed"
+    from triton_subjects import triton_subjects
+
+    return found + triton_subjects(), importlib.metadata.version("triton")
+
+
+def page(report: Campaign, triton: str) -> str:
+    """The document."""
+    return f"""# Mutation campaign of checked mode
+
+Written by `python tests/mutation/campaign.py`. Every kernel is changed in one place of its code
+object, class by class, and launched in checked mode on the inputs of the unmutated kernel (Triton:
+{triton}). A mutant counts as
+
+- *in place*: an error finding at the changed instruction, at the consumer that it served or at the
+  producer that it waited for;
+- *elsewhere*: an error finding or a fault at another place only;
+- *output*: no finding, but other results than the unmutated kernel's. These are defects of data
+  (a wrong offset is a well-formed access), which comparison with a reference shows;
+- *missed*: nothing of all that. A mutant that no launch reaches is missed;
+- *equivalent*: an argument says why nothing can be seen: a static analysis of all paths that shares
+  no code with the checker (amdattn/checking/mutate_equivalence.py), or one that is stated
+  (mutate_arguments.py). Equivalent mutants are run as well; one that is noticed fails the campaign.
+
+*Reported* is everything but missed, of those that are not equivalent: at least {BAR_OVERALL:.0%}
+overall and {BAR_CLASS:.0%} of each class. The unmutated kernels have no findings under any of the
+orders of waves and workgroups that mutants are run under.
+
+## Counts
+
+{report.markdown()}"""
+
+
+def main() -> int:
+    """Run, write, say what fails."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="write everything there as well")
+    args = parser.parse_args()
+    console = Console()
+    chosen, triton = subjects()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
+        steps: dict[str, object] = {}
+
+        def progress(what: str, done: int, total: int) -> None:
+            if what not in steps:
+                steps[what] = bar.add_task(what, total=total)
+            bar.update(steps[what], completed=done)  # type: ignore[arg-type]
+
+        report = campaign(chosen, progress=progress)
+    console.print(report.table())
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(page(report, triton), encoding="utf-8")
+    if args.json:
+        args.json.write_text(json.dumps(report.as_dict(), indent=1), encoding="utf-8")
+    for failure in report.failures:
+        console.print(failure, style="red", markup=False)
+    return 1 if report.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

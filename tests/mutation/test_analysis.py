@@ -1,0 +1,315 @@
+"""The analyses that call mutants equivalent, held against cases that were worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+from assembler import assemble
+
+from amdattn import manifest
+from amdattn.checking import mutate_registers as regs
+from amdattn.checking.mutate_code import CodeError, disassemble
+from amdattn.checking.mutate_generate import CLASSES, mutants
+from amdattn.checking.mutate_hazards import HazardAnalysis
+from amdattn.checking.mutate_kernel import KernelCode
+from amdattn.checking.mutate_waits import MAXIMUM, WaitAnalysis, counts, with_count
+
+
+def code(*texts: str) -> KernelCode:
+    """Bare instructions; branches give their distance in dwords."""
+    return KernelCode(b"".join(assemble([*texts, "s_endpgm"])), "")
+
+
+@pytest.fixture(scope="module")
+def shipped() -> KernelCode:
+    kernel = manifest.kernels()[0]
+    return KernelCode(kernel.read_code_object(), kernel.symbol)
+
+
+# -- instructions ----------------------------------------------------------------------------------
+
+
+def numbers(file: int, *indices: int) -> set[int]:
+    return {file + i for i in indices}
+
+
+V, A, EXEC = regs.VGPR, regs.AGPR, set(regs.EXEC)
+VCC, SCC = set(regs.VCC), {regs.SCC}
+
+
+@pytest.mark.parametrize(
+    ("text", "reads", "writes"),
+    [
+        ("s_add_u32 s4, s5, s6", {5, 6}, {4} | SCC),
+        ("s_addc_u32 s4, s5, 0", {5} | SCC, {4} | SCC),
+        ("s_mov_b64 s[4:5], exec", EXEC, {4, 5}),
+        ("s_cselect_b32 s1, s2, s3", {2, 3} | SCC, {1}),
+        ("s_cmp_lt_i32 s1, s2", {1, 2}, SCC),
+        ("s_and_saveexec_b64 s[2:3], vcc", VCC | EXEC, {2, 3} | EXEC | SCC),
+        ("s_or_b64 exec, exec, s[2:3]", {2, 3} | EXEC, EXEC | SCC),
+        ("s_load_dwordx4 s[8:11], s[0:1], 0x10", {0, 1}, {8, 9, 10, 11}),
+        ("v_add_f32_e32 v1, v2, v3", numbers(V, 2, 3) | EXEC, numbers(V, 1)),
+        ("v_fmac_f32_e32 v1, v2, v3", numbers(V, 1, 2, 3) | EXEC, numbers(V, 1)),
+        ("v_cmp_lt_i32_e32 vcc, 0, v1", numbers(V, 1) | EXEC, VCC),
+        ("v_cmp_lt_i32_e64 s[4:5], 0, v1", numbers(V, 1) | EXEC, {4, 5}),
+        ("v_cndmask_b32_e32 v0, v1, v2, vcc", numbers(V, 1, 2) | VCC | EXEC, numbers(V, 0)),
+        (
+            "v_addc_co_u32_e32 v0, vcc, v1, v2, vcc",
+            numbers(V, 1, 2) | VCC | EXEC,
+            numbers(V, 0) | VCC,
+        ),
+        (
+            "v_mad_u64_u32 v[2:3], s[8:9], s4, v6, v[0:1]",
+            {4} | numbers(V, 0, 1, 6) | EXEC,
+            {8, 9} | numbers(V, 2, 3),
+        ),
+        ("v_readfirstlane_b32 s3, v0", numbers(V, 0) | EXEC, {3}),
+        ("v_writelane_b32 v1, s2, 3", {2} | numbers(V, 1) | EXEC, numbers(V, 1)),
+        ("v_div_fmas_f32 v0, v1, v2, v3", numbers(V, 1, 2, 3) | VCC | EXEC, numbers(V, 0)),
+        (
+            "v_mfma_f32_16x16x16_bf16 a[0:3], v[4:5], v[6:7], a[0:3]",
+            numbers(V, 4, 5, 6, 7) | numbers(A, 0, 1, 2, 3) | EXEC,
+            numbers(A, 0, 1, 2, 3),
+        ),
+        ("ds_read_b64 v[0:1], v2 offset:8", numbers(V, 2) | EXEC, numbers(V, 0, 1)),
+        ("ds_write2_b32 v0, v1, v2 offset1:1", numbers(V, 0, 1, 2) | EXEC, set()),
+        ("global_load_dwordx2 v[0:1], v[2:3], off", numbers(V, 2, 3) | EXEC, numbers(V, 0, 1)),
+        ("global_store_dword v0, v1, s[2:3]", {2, 3} | numbers(V, 0, 1) | EXEC, set()),
+        (
+            "buffer_load_dword v1, v2, s[4:7], s8 offen",
+            {4, 5, 6, 7, 8} | numbers(V, 2) | EXEC,
+            numbers(V, 1),
+        ),
+        (
+            "buffer_load_dword v2, s[4:7], 0 offen lds",
+            {4, 5, 6, 7, regs.M0} | numbers(V, 2) | EXEC,
+            set(),
+        ),
+        (
+            "global_atomic_cmpswap v4, v0, v[2:3], s[6:7] sc0",
+            {6, 7} | numbers(V, 0, 2, 3) | EXEC,
+            numbers(V, 4),
+        ),
+        ("global_atomic_add v0, v1, s[6:7]", {6, 7} | numbers(V, 0, 1) | EXEC, set()),
+        ("buffer_wbl2 sc1", set(), set()),
+    ],
+)
+def test_registers(text: str, reads: set[int], writes: set[int]) -> None:
+    (inst,) = disassemble(assemble([text])[0], 0)
+    use = regs.use(inst)
+    assert (set(use.reads), set(use.writes)) == (reads, writes)
+
+
+def test_fields_of_waits() -> None:
+    for field, maximum in MAXIMUM.items():
+        for value in range(maximum + 1):
+            word = with_count(0xBF8CCF7F, field, value)
+            assert counts(word) == MAXIMUM | {field: value}
+            (inst,) = disassemble(word.to_bytes(4, "little"), 0)
+            if value < maximum:
+                assert inst.text == f"s_waitcnt {field}({value})"
+                assert assemble([inst.text]) == [inst.encoding]
+
+
+def test_kernel_that_is_none() -> None:
+    with pytest.raises(CodeError, match="ELF64"):
+        KernelCode(b"\x7fELF" + bytes(60), "k")
+    with pytest.raises(CodeError, match="is no instruction"):
+        KernelCode(bytes.fromhex("ffffffff"), "")
+
+
+def test_branches() -> None:
+    kernel = code("s_cbranch_scc0 1", "s_branch 1", "s_nop 0", "s_barrier")
+    assert kernel.successors == {0: (4, 8), 4: (12,), 8: (12,), 12: (16,), 16: ()}
+    assert sorted(kernel.blocks()) == [0, 4, 8, 12]
+    assert kernel.block_of(16) == 12
+
+
+def test_branches_that_need_exec_zero() -> None:
+    """A mask that some lane is in cannot skip; a narrowed one can, until it is restored."""
+    kernel = code(
+        "s_cbranch_execz 5",
+        "s_and_saveexec_b64 s[2:3], vcc",
+        "s_cbranch_execz 1",
+        "s_nop 0",
+        "s_or_b64 exec, exec, s[2:3]",
+        "s_cbranch_execz 0",
+    )
+    assert kernel.successors[0] == (4,)
+    assert kernel.successors[8] == (12, 16)
+    assert kernel.successors[20] == (24,)
+    lost = code("s_and_saveexec_b64 s[2:3], vcc", "s_mov_b32 s2, 0", "s_or_b64 exec, exec, s[2:3]")
+    assert lost.reachable == {0, 4, 8, 12}
+
+
+# -- waits -----------------------------------------------------------------------------------------
+
+LOAD = "global_load_dword v{}, v[2:3], off"
+
+
+def too_early(*texts: str) -> set[tuple[int, int]]:
+    """(consumer, producer) as indices of texts."""
+    kernel = code(*texts)
+    found = WaitAnalysis(kernel).too_early()
+    return {(kernel.index[pair.consumer], kernel.index[pair.producer]) for pair in found}
+
+
+def test_in_order() -> None:
+    loads = [LOAD.format(i) for i in (4, 5, 6)]
+    use = [f"v_mov_b32_e32 v0, v{i}" for i in (4, 5, 6)]
+    assert too_early(*loads, "s_waitcnt vmcnt(0)", *use) == set()
+    assert too_early(*loads, "s_waitcnt vmcnt(1)", *use) == {(6, 2)}
+    assert too_early(*loads, "s_waitcnt vmcnt(2)", use[0], "s_waitcnt vmcnt(0)", *use) == set()
+    assert too_early(*loads, *use) == {(3, 0), (4, 1), (5, 2)}
+
+
+def test_stores_count() -> None:
+    store = "global_store_dword v[2:3], v0, off"
+    assert too_early(LOAD.format(4), store, "s_waitcnt vmcnt(1)", "v_mov_b32_e32 v0, v4") == set()
+    assert too_early(store, LOAD.format(4), "s_waitcnt vmcnt(1)", "v_mov_b32_e32 v0, v4") == {
+        (3, 1)
+    }
+
+
+def test_overwritten() -> None:
+    assert too_early(LOAD.format(4), "v_mov_b32_e32 v4, 0") == {(1, 0)}
+    # The later of two loads lands later.
+    assert too_early(LOAD.format(4), LOAD.format(4), "s_waitcnt vmcnt(0)") == set()
+
+
+def test_out_of_order() -> None:
+    loads = ["s_load_dword s4, s[0:1], 0x0", "s_load_dword s5, s[0:1], 0x4"]
+    assert too_early(*loads, "s_waitcnt lgkmcnt(1)", "s_mov_b32 s6, s4") == {(3, 0)}
+    assert too_early(*loads, "s_waitcnt lgkmcnt(0)", "s_mov_b32 s6, s4") == set()
+    # LDS operations stay in order whatever scalar loads do between them.
+    mixed = ["ds_read_b32 v4, v0", loads[0], "ds_read_b32 v5, v0"]
+    assert too_early(*mixed, "s_waitcnt lgkmcnt(1)", "v_mov_b32_e32 v0, v4") == set()
+    assert too_early(*mixed, "s_waitcnt lgkmcnt(2)", "v_mov_b32_e32 v0, v4") == {(4, 0)}
+    flat = ["flat_load_dword v4, v[2:3]", LOAD.format(5)]
+    use = "v_mov_b32_e32 v0, v4"
+    assert too_early(*flat, "s_waitcnt vmcnt(1) lgkmcnt(0)", use) == {(3, 0)}
+    assert too_early(*flat, "s_waitcnt vmcnt(0) lgkmcnt(0)", use) == set()
+
+
+def test_the_worse_path_counts() -> None:
+    """A branch skips the younger load, so that a wait for one covers less."""
+    texts = ["s_cbranch_scc0 2", LOAD.format(5), "s_waitcnt vmcnt(1)", "v_mov_b32_e32 v0, v4"]
+    assert too_early(LOAD.format(4), *texts) == {(4, 0)}
+
+
+def test_around_a_loop() -> None:
+    texts = ["v_mov_b32_e32 v0, v4", LOAD.format(4), "s_cbranch_scc0 -4", "s_waitcnt vmcnt(0)"]
+    assert too_early(*texts) == {(0, 1)}
+    assert too_early("s_waitcnt vmcnt(0)", *texts[:2], "s_cbranch_scc0 -5") == set()
+
+
+def test_published() -> None:
+    assert too_early("ds_write_b32 v0, v1", "s_barrier") == {(1, 0)}
+    assert too_early("ds_write_b32 v0, v1", "s_waitcnt lgkmcnt(0)", "s_barrier") == set()
+    add = "global_atomic_add v0, v1, s[6:7]"
+    assert too_early("buffer_wbl2 sc1", add) == {(1, 0)}
+    assert too_early("buffer_wbl2 sc1", "s_waitcnt vmcnt(0)", add) == set()
+    acquire = "global_load_dword v4, v[2:3], off sc1"
+    assert too_early(acquire, "buffer_inv sc1") == {(1, 0)}
+    assert too_early(acquire, "s_waitcnt vmcnt(0)", "buffer_inv sc1") == set()
+
+
+# -- wait states -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "states"),
+    [
+        ("v_readfirstlane_b32 s4, v0", "v_add_u32_e32 v1, s4, v2", 2),
+        ("v_cmp_lt_i32_e64 s[4:5], 0, v1", "v_cndmask_b32_e64 v1, v2, v3, s[4:5]", 2),
+        ("v_readfirstlane_b32 s4, v0", "global_load_dword v1, v0, s[4:5]", 5),
+        ("v_readfirstlane_b32 s4, v0", "v_readlane_b32 s6, v2, s4", 4),
+        ("v_cmp_lt_i32_e32 vcc, 0, v1", "v_div_fmas_f32 v0, v1, v2, v3", 4),
+        ("v_mov_b32_e32 v1, 0", "v_mov_b32_dpp v2, v1 row_shr:1 row_mask:0xf bank_mask:0xf", 2),
+        ("v_mov_b32_e32 v1, 0", "v_readfirstlane_b32 s4, v1", 1),
+        ("v_exp_f32_e32 v1, v0", "v_add_f32_e32 v2, v1, v1", 1),
+        ("v_exp_f32_e32 v1, v0", "v_exp_f32_e32 v2, v1", 0),
+        ("v_mov_b32_e32 v4, 0", "v_mfma_f32_16x16x16_bf16 v[0:3], v[4:5], v[6:7], 0", 2),
+        ("global_store_dwordx4 v[2:3], v[4:7], off", "v_mov_b32_e32 v5, 0", 2),
+        ("global_store_dwordx2 v[2:3], v[4:5], off", "v_mov_b32_e32 v5, 0", 0),
+        ("s_mov_b32 m0, s4", "s_sendmsg sendmsg(MSG_INTERRUPT)", 1),
+        *(
+            (f"v_mfma_f32_{shape} v[0:{n}], {ab}, {ab}, 0", "v_add_f32_e32 v20, v0, v0", states)
+            for shape, n, ab, states in (
+                ("4x4x4_16b_f16", 3, "v[30:31]", 5),
+                ("16x16x16_f16", 3, "v[30:31]", 7),
+                ("32x32x8_f16", 15, "v[30:31]", 11),
+                ("16x16x4_f32", 3, "v30", 10),
+                ("32x32x2_f32", 15, "v30", 18),
+            )
+        ),
+        (
+            "v_mfma_f32_16x16x16_f16 v[0:3], v[30:31], v[30:31], 0",
+            "v_mfma_f32_16x16x16_f16 v[0:3], v[30:31], v[30:31], v[0:3]",
+            0,
+        ),
+        (
+            "v_mfma_f32_16x16x16_f16 v[0:3], v[30:31], v[30:31], 0",
+            "v_mfma_f32_16x16x16_f16 v[8:11], v[30:31], v[30:31], v[2:5]",
+            5,
+        ),
+        (
+            "v_mfma_f32_16x16x16_f16 v[0:3], v[30:31], v[30:31], 0",
+            "v_mfma_f32_16x16x16_f16 v[8:11], v[0:1], v[30:31], 0",
+            7,
+        ),
+        (
+            "v_mfma_f32_16x16x16_f16 v[0:3], v[30:31], v[30:31], 0",
+            "global_store_dword v[20:21], v2, off",
+            7,
+        ),
+        (
+            "v_mfma_f32_16x16x16_f16 v[0:3], v[30:31], v[30:31], v[8:11]",
+            "v_mov_b32_e32 v9, 0",
+            3,
+        ),
+    ],
+)
+def test_wait_states(first: str, second: str, states: int) -> None:
+    for given in range(states + 2):
+        nops = [f"s_nop {given - 1}"] if 0 < given <= 16 else ["s_nop 0"] * given
+        missing = HazardAnalysis(code(first, *nops, second)).missing()
+        assert bool(missing) == (given < states), (given, missing)
+
+
+def test_wait_states_on_the_shorter_path() -> None:
+    texts = ["v_exp_f32_e32 v1, v0", "s_cbranch_scc0 1", "s_nop 3", "v_add_f32_e32 v2, v1, v1"]
+    (pair,) = HazardAnalysis(code("v_readfirstlane_b32 s4, v0", "s_cbranch_scc0 1", "s_nop 3",
+                                  "v_add_u32_e32 v2, s4, v1")).missing()  # fmt: skip
+    assert (pair.required, pair.states) == (2, 1)
+    assert not HazardAnalysis(code(*texts)).missing()
+
+
+# -- the shipped kernel ----------------------------------------------------------------------------
+
+
+def test_shipped_kernel_is_clean(shipped: KernelCode) -> None:
+    assert not WaitAnalysis(shipped).too_early()
+    assert not HazardAnalysis(shipped).missing()
+
+
+def test_mutants_change_one_place(shipped: KernelCode) -> None:
+    """Decoded again, a mutant differs where it says; branches still go to the same instructions."""
+    found = mutants(shipped, has_semaphores=False)
+    assert len({mutant.name for mutant in found}) == len(found)
+    assert {mutant.kind for mutant in found} == set(CLASSES) - {"num_records", "semaphore"}
+    before = [inst.text for inst in shipped.instructions]
+    for mutant in found[:: max(1, len(found) // 60)]:
+        mutated = KernelCode(shipped.patched(mutant.at, mutant.encoding), shipped.symbol)
+        after = [inst.text for inst in mutated.instructions]
+        if len(mutant.encoding) <= 8 and mutant.kind not in ("swap", "s_nop"):
+            changed = [
+                pc
+                for pc in shipped.index
+                if pc not in mutated.index or shipped.at(pc).text != mutated.at(pc).text
+            ]
+            assert changed == [mutant.pc]
+        else:
+            assert sorted(before) == sorted(after) or "-> s_nop 0" in mutant.what
+        targets = [sorted(kernel.at(t).text for t in kernel.targets) for kernel in (shipped, mutated)]
+        moved = [a for a, b in zip(*targets, strict=True) if a != b]
+        assert len(moved) <= 1  # the changed instruction may be a target itself

@@ -1,0 +1,63 @@
+"""Mutants of the kernels are reported; see docs/checked-mode-mutation.md for the whole campaign."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hip_subjects import hip_subjects, range_copy
+
+from amdattn.checking.mutate import campaign
+from amdattn.checking.mutate_generate import CLASSES
+from amdattn.checking.mutate_report import Campaign, Verdict
+from amdattn.checking.mutate_run import CampaignError, Task, run
+from amdattn.checking.mutate_subject import shipped_subjects
+from amdattn.device import KNOWN_DEVICES
+
+PROPS = KNOWN_DEVICES["MI300X"]
+
+
+def held(report: Campaign) -> None:
+    missed = [f"{o.subject} {o.kind} {o.pc:#x} {o.what}: {o.seen}" for o in report.missed]
+    assert not report.failures, "\n".join([*report.failures, *missed])
+
+
+def test_sample() -> None:
+    report = campaign(shipped_subjects(PROPS) + hip_subjects(), sample=70, seed=1)
+    held(report)
+    assert len(report.outcomes) == 70
+    assert {outcome.kind for outcome in report.outcomes} == set(CLASSES)
+    counts = report.by_class()["all"]
+    assert counts[Verdict.IN_PLACE.value] > counts["mutants"] // 3
+
+
+def test_unknown_class() -> None:
+    with pytest.raises(ValueError, match="must be among"):
+        campaign([], classes=["typo"])
+
+
+def test_a_campaign_that_cannot_run_reports_nothing() -> None:
+    """A worker's own failure must not count as a mutant that was noticed."""
+    subject = dataclasses.replace(range_copy(), cases=())
+    with pytest.raises(CampaignError, match="IndexError"):
+        list(run([Task(0, 0, subject.image, (0,))], [subject], {}, 1, 60.0))
+
+
+def test_process_that_hangs_is_ended() -> None:
+    subject = range_copy()
+    (result,) = run([Task(0, 0, subject.image, (0,))], [subject], {}, 1, 0.0)
+    assert result.failure.startswith("no answer within 0 s")
+
+
+@pytest.mark.slow
+def test_every_mutant_of_shipped_kernels() -> None:
+    held(campaign(shipped_subjects(PROPS) + hip_subjects()))
+
+
+@pytest.mark.slow
+@pytest.mark.oracles
+def test_every_mutant_of_triton_kernels() -> None:
+    pytest.importorskip("triton")
+    from triton_subjects import triton_subjects
+
+    held(campaign(triton_subjects()))
