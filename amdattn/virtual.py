@@ -42,8 +42,8 @@ def set_option(key: str, value: object) -> None:
     Parameters
     ----------
     key : str
-        "threads", "quantum", "seed", "max_instructions", "max_total_instructions" or
-        "resident_workgroups": see docs/virtual-device.md.
+        "threads", "quantum", "seed", "max_instructions", "max_total_instructions",
+        "resident_workgroups" or "null": see docs/virtual-device.md.
     value : int
     """
     exports = runtime.get().virtual_exports()

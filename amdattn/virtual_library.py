@@ -22,6 +22,7 @@ OPTIONS = {
     "max_instructions": 2**30,
     "max_total_instructions": 0,
     "resident_workgroups": 0,
+    "null": 0,
     "check": 0,
     "max_errors": 100,
     "late_loads": 1,

@@ -26,7 +26,8 @@ _TRAP = (0xBF920002).to_bytes(4, "little")  # s_trap 2: ends the launch that rea
 _MAX_INSTRUCTIONS = 2_000_000
 
 # Orders of waves and workgroups: mutants that the first does not show are run under the others.
-_SEEDS = (0, 1, 4, 6)
+# (seed, instructions of a wave before another may run)
+_SCHEDULES = ((0, 8), (1, 8), (4, 1), (6, 3))
 
 # (what is being done, done, of how many)
 Progress = Callable[[str, int, int], None]
@@ -52,6 +53,11 @@ class _Prepared:
         self.outputs: dict[int, tuple[str, ...]] = {}  # by case
         self.findings: set[tuple[object, ...]] = set()  # of the unmutated kernel
         self.reaching: dict[int, tuple[int, ...]] = {}  # cases by block
+
+    @property
+    def all_cases(self) -> tuple[int, ...]:
+        """Every case of the subject."""
+        return tuple(range(len(self.subject.cases)))
 
     def cases(self, mutant: Mutant) -> tuple[int, ...]:
         """The cases that reach a mutant."""
@@ -107,7 +113,7 @@ def campaign(
 
     report = Campaign([_original(entry) for entry in prepared], [], sample, seed)
     originals = (
-        Task(i, i, entry.subject.image, tuple(range(len(entry.subject.cases))), seeds=_SEEDS)
+        Task(i, i, entry.subject.image, entry.all_cases, schedules=_SCHEDULES)
         for i, entry in enumerate(prepared)
     )
     for result in results("unmutated kernels", originals, len(prepared)):
@@ -116,7 +122,7 @@ def campaign(
         for case in result.cases:
             if entry.outputs.setdefault(case.case, case.outputs) != case.outputs:
                 name = entry.subject.cases[case.case].name
-                original.findings.append(f"case {name}: the output depends on the seed")
+                original.findings.append(f"case {name}: the output depends on the schedule")
         for case in result.cases:
             new = [finding for finding in case.findings if _key(finding) not in entry.findings]
             original.findings += [str(finding) for finding in new]
@@ -149,7 +155,7 @@ def campaign(
                 entry.cases(plan.mutant),
                 places=judgements[i].places,
                 kinds=judgements[i].kinds,
-                seeds=_SEEDS,
+                schedules=_SCHEDULES,
                 outputs=tuple(entry.outputs.items()),
             )
 
@@ -194,7 +200,7 @@ def _probes(
     for i, (subject, block) in enumerate(sorted(wanted)):
         entry = prepared[subject]
         image = entry.code.patched(block, _TRAP)
-        yield Task(i, subject, image, tuple(range(len(entry.subject.cases))), checked=False), block
+        yield Task(i, subject, image, entry.all_cases, checked=False), block
 
 
 def _outcome(entry: _Prepared, mutant: Mutant, judgement: Judgement, result: TaskResult) -> Outcome:

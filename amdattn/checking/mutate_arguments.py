@@ -5,5 +5,29 @@ Keyed by the digest of the kernel's instructions, so that no argument outlives t
 
 from __future__ import annotations
 
+_NEXT_TILE = (
+    "loads of a next tile are issued exactly when the loop goes round again (more than 64 keys are "
+    "left), so none is pending behind the loop"
+)
+_SHORT_DIVISION = (
+    "the lanes that are let in as well divide as 64-bit numbers, which gives the quotient and the "
+    "remainder of 32-bit numbers too; their short path is then entered by no lane"
+)
+_OWN_BYTES = (
+    "a wave reads before it and writes after it, of the bytes that both do, only those whose "
+    "address has its own number in bit 6"
+)
+_CONST_BEFORE = (
+    "before it the kernel only loads const operands, and it uses no LDS: there is nothing to order"
+)
+
 # (digest of the kernel's instructions, class, address) -> why nothing can be seen
-ARGUMENTS: dict[tuple[str, str, int], str] = {}
+ARGUMENTS: dict[tuple[str, str, int], str] = {
+    # attn_fwd_bf16_d128
+    ("15b4d9027ada6e44", "wait deleted", 0x3674): _NEXT_TILE,
+    # Kernels of tests/peers as Triton 3.9 compiles them: divide_integers, order, scatter_add.
+    ("ea0de2a762b9a4be", "EXEC", 0x18C4): _SHORT_DIVISION,
+    ("ea0de2a762b9a4be", "EXEC", 0x1C84): _SHORT_DIVISION,
+    ("cbe7b1a304445e0e", "barrier", 0x1CA8): _OWN_BYTES,
+    ("9fe8cea69a84f2e5", "barrier", 0x187C): _CONST_BEFORE,
+}

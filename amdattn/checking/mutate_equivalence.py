@@ -127,7 +127,22 @@ class Judge:
         after = self._until_barrier(mutant.pc, self._code.successors)
         before = self._until_barrier(mutant.pc, self._code.predecessors)
         ordered = [pc for pc in after | before if self._orders(self._code.at(pc))]
-        return Judgement("", frozenset({mutant.pc, *ordered}))
+        argument = ""
+        if not any(self._conflict(before, after, of) for of in (regs.is_ds, regs.is_vmem)):
+            argument = "nothing before it and nothing after it touch the same memory"
+        return Judgement(argument, frozenset({mutant.pc, *ordered}))
+
+    def _conflict(
+        self, before: set[int], after: set[int], of: Callable[[Instruction], bool]
+    ) -> bool:
+        """Whether both sides touch a memory, and one of them writes."""
+        sides = [
+            [i for i in map(self._code.at, side) if of(i) and not regs.is_cache_control(i)]
+            for side in (before, after)
+        ]
+        written = [i for side in sides for i in side if regs.is_store(i) or regs.is_atomic(i)]
+        loads_lds = any(regs.is_lds_dma(i) for i in map(self._code.at, before | after))
+        return loads_lds or (all(sides) and bool(written))
 
     @staticmethod
     def _orders(inst: Instruction) -> bool:
@@ -203,7 +218,8 @@ class Judge:
         if old.mnemonic == "s_mov_b32" and old.size == 8:
             ends = [int.from_bytes(e[4:], "little") for e in (old.encoding, mutant.encoding)]
             sizes = [buffer.nbytes for case in self._subject.cases for buffer in case.buffers]
-            width = min((element_bytes(self._code.at(pc)) for pc in users), default=0)
+            # A buffer without stride is checked dword by dword.
+            width = min(4, *(element_bytes(self._code.at(pc)) for pc in users))
             far = max(sizes) <= _MAX_ALLOCATION < min(ends)
             if far and max(ends) < _MASKED_OFFSET + width:
                 argument = (

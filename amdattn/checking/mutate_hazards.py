@@ -252,8 +252,7 @@ class HazardAnalysis:
             if since + states >= HORIZON:
                 del state[pc]
             else:
-                # The rules on SGPRs go by the register, whoever writes it in between.
-                state[pc] = (since + states, live - (writes - _SGPRS))
+                state[pc] = (since + states, live - writes if writes else live)
         if (
             regs.is_valu(inst)
             or regs.is_vmem(inst)

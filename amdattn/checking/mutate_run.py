@@ -34,7 +34,7 @@ class Task:
     ----------
     cases : tuple of int
         Tried in order, until one has an error finding at `places`, or of `kinds`.
-    seeds : tuple of int
+    schedules : tuple of (seed, quantum)
         Orders of waves and workgroups. All cases run under the first; the next ones only while
         there is no error finding, no error and no output other than `outputs`.
     outputs : tuple of (case, digests)
@@ -48,7 +48,7 @@ class Task:
     checked: bool = True
     places: frozenset[int] = frozenset()
     kinds: tuple[str, ...] = ()
-    seeds: tuple[int, ...] = (0,)
+    schedules: tuple[tuple[int, int], ...] = ((0, 8),)
     outputs: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
 
@@ -89,9 +89,9 @@ class _Device:
         self._exports = self._device.virtual_exports()
         self._exports.set_options(**options)
 
-    def set_seed(self, seed: int) -> None:
+    def schedule(self, seed: int, quantum: int) -> None:
         """Choose the order of waves and workgroups of later launches."""
-        self._exports.set_options(seed=seed)
+        self._exports.set_options(seed=seed, quantum=quantum)
 
     def run(self, image: bytes, symbol: str, case: Case, checked: bool) -> CaseResult:
         """Launch once on fresh memory."""
@@ -174,8 +174,8 @@ def _serve(connection: Connection, subjects: Sequence[Subject], options: dict[st
 def _answer(device: _Device, subject: Subject, task: Task) -> TaskResult:
     results: list[CaseResult] = []
     expected = dict(task.outputs)
-    for seed in task.seeds:
-        device.set_seed(seed)
+    for seed, quantum in task.schedules:
+        device.schedule(seed, quantum)
         for i in task.cases:
             result = device.run(task.image, subject.symbol, subject.cases[i], task.checked)
             results.append(dataclasses.replace(result, case=i))

@@ -23,6 +23,8 @@ from amdattn.checking.mutate_kernel import KernelCode
 FIELDS = {"vmcnt": ((0, 4), (14, 2)), "expcnt": ((4, 3),), "lgkmcnt": ((8, 4),)}
 MAXIMUM = {name: (1 << sum(bits for _, bits in parts)) - 1 for name, parts in FIELDS.items()}
 
+_DIRTY = "dirty"  # in the place of a counter: a store that other XCDs do not see yet
+
 # (address, counter) of a pending operation -> least number of younger pending ones.
 State = dict[tuple[int, str], int]
 
@@ -123,7 +125,7 @@ class WaitAnalysis:
         if inst.mnemonic == "s_waitcnt":
             limits = counts(inst.word)
             for key, age in list(state.items()):
-                if limits[key[1]] <= age:
+                if key[1] != _DIRTY and limits[key[1]] <= age:
                     del state[key]
             return
         for counter in counters(inst):
@@ -136,6 +138,22 @@ class WaitAnalysis:
                         else:
                             state[key] = age + 1
             state[inst.pc, counter] = 0
+        self._publish(inst, state)
+
+    @staticmethod
+    def _publish(inst: Instruction, state: State) -> None:
+        """Stores that no write-back has taken along yet are "dirty" in the state.
+
+        A write-back that finds none publishes nothing, and nothing needs to wait for it.
+        """
+        if regs.is_vmem(inst) and regs.is_store(inst) and "sc1" not in inst.modifiers:
+            state[inst.pc, _DIRTY] = 0
+        elif inst.mnemonic.startswith("buffer_wbl2"):
+            dirty = [key for key in state if key[1] == _DIRTY]
+            if not dirty:
+                del state[inst.pc, "vmcnt"]
+            for key in dirty:
+                del state[key]
 
     @staticmethod
     def _same_queue(older: Instruction, younger: Instruction, counter: str) -> bool:
@@ -145,7 +163,7 @@ class WaitAnalysis:
         if inst.mnemonic == "s_waitcnt":
             return
         use = regs.use(inst)
-        for pc in {pc for pc, _ in state}:
+        for pc in {pc for pc, counter in state if counter != _DIRTY}:
             pending = self._code.at(pc)
             results = regs.use(pending).writes
             if results & use.reads:

@@ -68,7 +68,8 @@ def _mfma(name: str, d: int, a: int, b: int, file: str = "v") -> str:
 
 
 def _smfmac(name: str, d: int, a: int, b: int) -> str:
-    return f"{{d:v{d}}} = V_SMFMAC_{name}_e64 {{a:v{a}}}, {{b:v{b}}}, {{i:v1}}, 0, 0, {{d}}, {_MODE}"
+    operands = f"{{a:v{a}}}, {{b:v{b}}}, {{i:v1}}, 0, 0, {{d}}"
+    return f"{{d:v{d}}} = V_SMFMAC_{name}_e64 {operands}, {_MODE}"
 
 
 # Every matrix instruction of gfx942: name, registers of D (and C), A, B.

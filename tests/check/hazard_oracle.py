@@ -49,8 +49,8 @@ def ask(llc: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[Answer]:
         for i, (a, b) in enumerate(pairs)
     )
     done = subprocess.run(
-        [*llc, "-mtriple=amdgcn-amd-amdhsa", "-mcpu=gfx942", "-mattr=-xnack"]
-        + ["-start-before=post-RA-hazard-rec", "-show-mc-encoding", "-x=mir", "-o=-", "-"],
+        [*llc, "-mtriple=amdgcn-amd-amdhsa", "-mcpu=gfx942", "-mattr=-xnack",
+         "-start-before=post-RA-hazard-rec", "-show-mc-encoding", "-x=mir", "-o=-", "-"],
         input="".join(functions), capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode != 0:
@@ -86,7 +86,7 @@ def _disjoint(template: Template, start: Mapping[str, int]) -> dict[str, int]:
 
 
 def _placements(slot: Slot, other: Slot, first: int) -> Iterator[int]:
-    """First registers of `slot` that relate it to `other` at `first`: same, shifted, at its ends."""
+    """First registers that put `slot` on `other` at `first`: same, shifted, at its end."""
     step = slot.alignment
     for candidate in (first, first + step, first - step, first + other.width - slot.width):
         if candidate >= 0 and candidate % step == 0:
@@ -180,7 +180,8 @@ def record(version: str, found: Iterable[Answer]) -> str:
     coded = ",\n".join(json.dumps([c.text, c.encoding]) for c in index)
     lines = [pairs[i : i + 10] for i in range(0, len(pairs), 10)]
     listed = ",\n".join(json.dumps(line, separators=(",", ":"))[1:-1] for line in lines)
-    return f'{{"llvm": {json.dumps(version)},\n"instructions": [\n{coded}],\n"pairs": [\n{listed}]}}\n'
+    head = f'{{"llvm": {json.dumps(version)},\n"instructions": [\n'
+    return f'{head}{coded}],\n"pairs": [\n{listed}]}}\n'
 
 
 def main() -> None:

@@ -8,17 +8,18 @@ from __future__ import annotations
 import ctypes
 import json
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from assembler import assemble
+from elftools.elf.elffile import ELFFile
 from vdev_library import open_library
 
 from amdattn.virtual_library import library_path
 from build_scripts.hazards import PAGE, hazard_rules, render
 
+HSACO = Path(__file__).parents[2] / "hsaco"
 ORACLE = json.loads(Path(__file__).with_name("hazard_oracle.json").read_text())
 
 # Rules by which the checker asks for more than LLVM does: rows of the ISA manual that LLVM has not,
@@ -124,9 +125,10 @@ MANUAL = [
     ("s_mov_b32 m0, s0", "s_movreld_b64 s[2:3], s[4:5]", 1, "m0-movrel"),
     ("v_div_scale_f32 v0, vcc, v1, v1, v2", "v_div_fmas_f64 v[4:5], v[6:7], v[6:7], v[6:7]", 4,
      "valu-vcc-div-fmas"),
-    ("v_mfma_f32_4x4x1_16b_f32 v[0:3], v4, v5, v[0:3]", "v_mfma_f32_4x4x1_16b_f32 v[0:3], v4, v5, v[0:3]",
-     2, "sgemm-c-same"),
-    ("v_mfma_f32_16x16x16_bf16 a[0:3], v[4:5], v[6:7], a[0:3]", "v_accvgpr_read_b32 v0, a3", 7, "xdl-valu"),
+    ("v_mfma_f32_4x4x1_16b_f32 v[0:3], v4, v5, v[0:3]",
+     "v_mfma_f32_4x4x1_16b_f32 v[0:3], v4, v5, v[0:3]", 2, "sgemm-c-same"),
+    ("v_mfma_f32_16x16x16_bf16 a[0:3], v[4:5], v[6:7], a[0:3]", "v_accvgpr_read_b32 v0, a3", 7,
+     "xdl-valu"),
 ]  # fmt: skip
 
 
@@ -163,7 +165,7 @@ def test_no_hazard(check: Checker, first: str, then: str) -> None:
 def test_every_instruction_is_a_wait_state(check: Checker) -> None:
     between = ["s_waitcnt vmcnt(0)", "v_mov_b32_e32 v9, 0", "s_barrier", "s_cmp_eq_u32 s0, s1"]
     code = assemble(["v_readfirstlane_b32 s4, v0", *between, "s_nop 0"])
-    (load,) = assemble(["s_nop 0"]) and assemble(["global_load_dword v1, v2, s[4:5]"])
+    (load,) = assemble(["global_load_dword v1, v2, s[4:5]"])
     assert check(b"".join(code) + load) == []
     (found,) = check(b"".join(code[:-1]) + load)
     assert (found.rule, found.where) == ("valu-sgpr-vmem", "s4")
@@ -190,9 +192,9 @@ def test_back_edge(check: Checker) -> None:
     assert (found.pc, found.producer_pc, found.where, found.rule) == (0, 8, "v0", "xdl-valu")
 
 
-def test_worst_rule_is_named(check: Checker) -> None:
-    # Reads the result as A (11), and is VALU-fed as well (2).
-    code: Sequence[bytes] = assemble(
+def test_each_producer_is_named(check: Checker) -> None:
+    # The first feeds A (11), the second B (2).
+    code = assemble(
         ["v_mfma_f32_32x32x8_f16 a[0:15], v[16:17], v[18:19], 0", "v_mov_b32_e32 v20, v21",
          "v_mfma_f32_4x4x4_16b_f16 a[16:19], a[14:15], v[20:21], 0"]
     )  # fmt: skip
@@ -201,6 +203,15 @@ def test_worst_rule_is_named(check: Checker) -> None:
         (0, "a[14:15]", "xdl-ab"),
         (8, "v20", "valu-mfma"),
     ]
+
+
+def test_shipped_code_objects_have_none(check: Checker) -> None:
+    paths = sorted(HSACO.glob("gfx942/*.hsaco"))
+    assert paths
+    for path in paths:
+        with path.open("rb") as file:
+            text = ELFFile(file).get_section_by_name(".text").data()
+        assert check(text) == [], path.name
 
 
 def test_page_is_current() -> None:

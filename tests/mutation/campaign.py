@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), *(str(ROOT / "tests" / part) for part in ("mutation", "peers"))]
+if __name__ == "__main__":
+    sys.path.extend(str(ROOT / part) for part in (".", "tests/mutation", "tests/peers"))
 
 from hip_subjects import hip_subjects
 from rich.console import Console

@@ -310,6 +310,6 @@ def test_mutants_change_one_place(shipped: KernelCode) -> None:
             assert changed == [mutant.pc]
         else:
             assert sorted(before) == sorted(after) or "-> s_nop 0" in mutant.what
-        targets = [sorted(kernel.at(t).text for t in kernel.targets) for kernel in (shipped, mutated)]
-        moved = [a for a, b in zip(*targets, strict=True) if a != b]
+        old, new = (sorted(k.at(t).text for t in k.targets) for k in (shipped, mutated))
+        moved = [a for a, b in zip(old, new, strict=True) if a != b]
         assert len(moved) <= 1  # the changed instruction may be a target itself

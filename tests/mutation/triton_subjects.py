@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import triton_kernels
 import triton_library
+import triton_locked
 import triton_program
 from numpy.typing import NDArray
 
@@ -169,8 +170,8 @@ def _division() -> Subject:
 
 def _order() -> Subject:
     launches = []
-    for seed in (4, 5, 6):  # the greatest lies with either wave
-        x = np.random.default_rng(seed).permutation(128).astype(np.float32) - 50
+    rising = np.random.default_rng(4).permutation(128).astype(np.float32) - 50
+    for x in (rising, rising[::-1].copy()):  # the greatest lies with one wave, then the other
         launches.append(((1,), (x, np.zeros_like(x), np.zeros_like(x), np.zeros(1, np.int32))))
     return _subject("order", triton_library.order, "iooo", launches, num_waves=2, TILE=128)
 
@@ -193,9 +194,15 @@ def _scatter_add() -> Subject:
 
 
 def _lock() -> Subject:
-    args = (np.zeros(1, np.int32), np.zeros(1, np.int32), 3)
+    x = np.random.default_rng(7).integers(0, 1000, (5, 64)).astype(np.int32)
+    args = (np.zeros(1, np.int32), np.zeros(64, np.int32), x)
     return _subject(
-        "locked_increment", triton_library.locked_increment, "zu", [((5,), args)], num_waves=1
+        "locked_accumulate",
+        triton_locked.locked_accumulate,
+        "zui",
+        [((5,), args)],
+        num_waves=1,
+        TILE=64,
     )
 
 

@@ -146,13 +146,13 @@ bool Hazards::holds(const HazardRule& rule, const Step& step, const Past& past, 
   if (rule.consumer.registers == HazardRegisters::kNone) return true;
   const HazardRanges made = hazard_ranges(rule.producer.registers, *past.inst, past.use);
   const HazardRanges used = hazard_ranges(rule.consumer.registers, step.inst, step.use);
-  for (const RegisterRange& a : made) {
-    for (const RegisterRange& b : used) {
-      if (!a.overlaps(b)) continue;
-      const bool same = a.first == b.first && a.count == b.count && past.passes == passes;
+  for (const RegisterRange* a : made) {
+    for (const RegisterRange* b : used) {
+      if (!a->overlaps(*b)) continue;
+      const bool same = a->first == b->first && a->count == b->count && past.passes == passes;
       if (rule.match != HazardMatch::kOverlap && same != (rule.match == HazardMatch::kSame))
         continue;
-      where = intersection(a, b);
+      where = intersection(*a, *b);
       return true;
     }
   }

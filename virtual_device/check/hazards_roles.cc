@@ -28,6 +28,8 @@ u64 alu_roles(const Row& row) {
   u64 roles = kVectorOp | kAnyValu;
   roles |= trans ? kTransOp : kNonTransValu;
   roles |= dot ? kDotOp : kNonDotValu;
+  const bool has_op_sel = !name.starts_with("v_dot4") && !name.starts_with("v_dot8");
+  if (row.format == Format::kVop3p && has_op_sel) roles |= kPackedHigh;
   if (row.effects & kWritesExec) roles |= kCmpx;
   if (name.starts_with("v_div_fmas")) roles |= kDivFmas;
   if (name == "v_fma_f64" || name == "v_fmac_f64") roles |= kFma64;
@@ -112,7 +114,7 @@ u64 hazard_roles(const Inst& inst, const RegisterUse& use, u64 roles) {
   if (roles & kAnyValu) {
     if (inst.suffix == Suffix::kDpp) roles |= kDppOp;
     if (moves_result(inst)) roles |= kPartialOp;
-    if (inst.encoding == Format::kVop3p && (inst.op_sel_hi & 1)) roles |= kPackedHigh;
+    if (!(inst.op_sel_hi & 1)) roles &= ~kPackedHigh;
     for (int i = 0; i < use.num_writes; ++i)
       if (use.writes[i].file == RegisterFile::kScalar) roles |= kWritesScalar;
     return roles;
@@ -141,11 +143,11 @@ HazardRanges hazard_ranges(HazardRegisters part, const Inst& inst, const Registe
   HazardRanges found;
   const auto reads = [&](auto&& wanted) {
     for (int i = 0; i < use.num_reads; ++i)
-      if (wanted(use.reads[i])) found.ranges[found.count++] = use.reads[i];
+      if (wanted(use.reads[i])) found.ranges[found.count++] = &use.reads[i];
   };
   const auto writes = [&](auto&& wanted) {
     for (int i = 0; i < use.num_writes; ++i)
-      if (wanted(use.writes[i])) found.ranges[found.count++] = use.writes[i];
+      if (wanted(use.writes[i])) found.ranges[found.count++] = &use.writes[i];
   };
   const auto is_vector = [](const RegisterRange& r) { return r.file == RegisterFile::kVector; };
   const auto is_scalar = [](const RegisterRange& r) {

@@ -120,12 +120,12 @@ const HazardTraits& hazard_traits(const Row& row);
 // What `inst` is to the rules; `row_roles`: of its row's traits.
 u64 hazard_roles(const Inst& inst, const RegisterUse& use, u64 row_roles);
 
-// The ranges of `use` that `part` names.
+// The ranges of `use` that `part` names; they lie in `use`.
 struct HazardRanges {
-  RegisterRange ranges[15];
+  const RegisterRange* ranges[15];
   u8 count = 0;
-  const RegisterRange* begin() const { return ranges; }
-  const RegisterRange* end() const { return ranges + count; }
+  const RegisterRange* const* begin() const { return ranges; }
+  const RegisterRange* const* end() const { return ranges + count; }
 };
 HazardRanges hazard_ranges(HazardRegisters part, const Inst& inst, const RegisterUse& use);
 

@@ -32,7 +32,10 @@ bool touches_pageable_memory(const Command& command) {
 LaunchResult run(Runtime& runtime, const Command& command) {
   return std::visit(
       Overload{
-          [&](const KernelCommand& kernel) { return runtime.device.execute(kernel.launch); },
+          [&](const KernelCommand& kernel) {
+            if (runtime.null_launches != Runtime::NullLaunches::kOff) return LaunchResult{};
+            return runtime.device.execute(kernel.launch);
+          },
           [&](const CopyCommand& copy) { return run_copy(runtime, copy); },
           [&](const FillCommand& fill) { return run_fill(runtime, fill); },
           [&](const HostCommand& host) {
@@ -49,6 +52,9 @@ hipError_t Runtime::enqueue(const std::shared_ptr<Stream>& stream, Command comma
   if (num_captures.load(std::memory_order_acquire) > 0) {
     if (wait && !capturing(*stream)) forbid_in_capture();
     if (capture_command(*this, *stream, command)) return hipSuccess;
+  }
+  if (null_launches == NullLaunches::kInCall && std::holds_alternative<KernelCommand>(command)) {
+    return hipSuccess;
   }
   wait = wait || touches_pageable_memory(command);
   if (wait) require(!on_stream_thread(), hipErrorIllegalState);

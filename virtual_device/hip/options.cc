@@ -25,6 +25,8 @@ bool set_option(Runtime& runtime, std::string_view key, u64 value) {
     options.max_total_instructions = value;
   } else if (key == "resident_workgroups") {
     options.resident_workgroups = value;
+  } else if (key == "null" && value <= 2) {
+    runtime.null_launches = static_cast<Runtime::NullLaunches>(value);
   } else if (key == "check" && value <= 1) {
     runtime.set_checking(value == 1);
   } else if (key == "timing" && value <= 1) {

@@ -93,6 +93,11 @@ class Runtime {
   std::unique_ptr<timing::Session> timings;
   bool timing = false;
 
+  // ---- null device (options.cc) --------------------------------------------------------------
+  // Launches are accepted and never executed: they complete in stream order, or inside the call.
+  enum class NullLaunches : u32 { kOff, kInStreamOrder, kInCall };
+  std::atomic<NullLaunches> null_launches{NullLaunches::kOff};
+
   // ---- reports -------------------------------------------------------------------------------
   void set_report(std::string text);
   std::string report() const;

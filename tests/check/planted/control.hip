@@ -1,6 +1,8 @@
 // Control flow that hangs, leaves the kernel, or leaves something behind.
 #include "planted.h"
 
+// clang-format off: one instruction to a line.
+
 // Wave 1 is one barrier short.
 TWO_WAVES barrier_mismatch(const Words, Words out) {
   if (Lane::wave() == 0) {

@@ -1,13 +1,17 @@
 // Sequences that are one wait state short of what the hardware needs; the twin has exactly enough.
 #include "planted.h"
 
+// clang-format off: one instruction to a line.
+
 // Four initialised VGPRs, v10 to v13, as the operands of matrix instructions.
 #define OPERANDS                 \
   "v_cvt_f32_u32_e32 v10, %0\n"  \
   "v_mov_b32_e32 v11, v10\n"     \
   "v_mov_b32_e32 v12, v10\n"     \
   "v_mov_b32_e32 v13, v10\n" CALM
-#define MFMA_CLOBBERS "v10", "v11", "v12", "v13", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "memory"
+#define MFMA_CLOBBERS                                                                         \
+  "v10", "v11", "v12", "v13", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "memory"
+#define SWAP_PAIRS "quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf"
 
 // 4 passes: 7 wait states before a VALU instruction reads the result.
 ONE_WAVE mfma_then_valu(const Words, Words out) {
@@ -151,7 +155,7 @@ ONE_WAVE valu_exec_then_dpp(const Words, Words out) {
   asm volatile("v_mov_b32_e32 v10, %0\n" CALM
                PRODUCER(valu_exec_then_dpp) "v_cmpx_le_u32_e32 vcc, 0, v10\n"
                DEFECT("s_nop 3") REPAIR("s_nop 4")
-               USE(valu_exec_then_dpp) "v_mov_b32_dpp v11, v10 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf\n"
+               USE(valu_exec_then_dpp) "v_mov_b32_dpp v11, v10 " SWAP_PAIRS "\n"
                CALM
                "global_store_dword %0, v11, %1\n" CALM
                ::"v"(lane_bytes()), "s"(out) : "v10", "v11", "vcc", "memory");
@@ -161,7 +165,7 @@ ONE_WAVE valu_then_dpp(const Words, Words out) {
   asm volatile(CALM
                PRODUCER(valu_then_dpp) "v_add_u32_e32 v10, 1, %0\n"
                DEFECT("s_nop 0") REPAIR("s_nop 1")
-               USE(valu_then_dpp) "v_mov_b32_dpp v11, v10 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf\n"
+               USE(valu_then_dpp) "v_mov_b32_dpp v11, v10 " SWAP_PAIRS "\n"
                CALM
                "global_store_dword %0, v11, %1\n" CALM
                ::"v"(lane_bytes()), "s"(out) : "v10", "v11", "memory");
@@ -171,7 +175,8 @@ ONE_WAVE valu_then_dpp(const Words, Words out) {
 ONE_WAVE sdwa_then_valu(const Words, Words out) {
   asm volatile("v_mov_b32_e32 v10, 5\n" CALM
                PRODUCER(sdwa_then_valu)
-               "v_add_u16_sdwa v10, %0, %0 dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:WORD_0 src1_sel:WORD_0\n"
+               "v_add_u16_sdwa v10, %0, %0 dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE "
+               "src0_sel:WORD_0 src1_sel:WORD_0\n"
                REPAIR("s_nop 0")
                USE(sdwa_then_valu) "v_add_u32_e32 v11, 1, v10\n" CALM
                "global_store_dword %0, v11, %1\n" CALM

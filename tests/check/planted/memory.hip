@@ -1,6 +1,8 @@
-// Addresses that are wrong, and values that nobody wrote. `in` holds data and is declared read-only,
-// `out` is as large as kOutBytes says, `spare` is never written by the host.
+// Addresses that are wrong, and values that nobody wrote. `in` holds data and is declared
+// read-only, `out` is as large as kOutBytes says, `spare` is never written by the host.
 #include "planted.h"
+
+// clang-format off: one instruction to a line.
 
 inline constexpr int kOutBytes = 4096;
 

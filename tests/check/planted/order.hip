@@ -1,6 +1,8 @@
 // No race, and yet a result that depends on which workgroup comes first.
 #include "planted.h"
 
+// clang-format off: one instruction to a line.
+
 // Every workgroup takes the next free slot; the twins each their own.
 ONE_WAVE slot_by_arrival(const Words, Words out, Words flags) {
   const int workgroup = __builtin_amdgcn_workgroup_id_x();

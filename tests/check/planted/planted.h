@@ -1,5 +1,5 @@
-// How defects are planted: kernels whose body is assembly, with one instruction too few, too many or
-// wrong. -DREPAIRED compiles the twin without the defect.
+// How defects are planted: kernels whose body is assembly, with one instruction too few, too many
+// or wrong. -DREPAIRED compiles the twin without the defect.
 //
 // PLACE(kernel, "use") marks the instruction after it with the symbol use.kernel, which the code
 // object exports; tests look the expected place of a finding up by it.

@@ -1,6 +1,8 @@
 // Bytes that two waves or two workgroups touch without anything that orders them. Where the side
 // that comes second matters, it is held back by a chain of s_nop.
 #include "planted.h"
+
+// clang-format off: one instruction to a line.
 // Values differ, because equal ones written twice do no harm.
 
 // Longer than what the other wave has to do, whatever the order in which waves take turns.

@@ -1,6 +1,8 @@
 // Results used, or registers overwritten, before the wait that covers the load.
 #include "planted.h"
 
+// clang-format off: one instruction to a line.
+
 ONE_WAVE vgpr_before_vmcnt(const Words in, Words out) {
   asm volatile(CALM
                PRODUCER(vgpr_before_vmcnt) "global_load_dword v10, %0, %1\n"
