@@ -31,7 +31,8 @@ code.
   kernels that are in use do without by the thousand.
 - **not reported**: the manual asks for it, and compilers' own output does without.
 
-A scalar instruction that overwrites an SGPR ends the hazards of a VALU's earlier write to it.
+A scalar instruction that overwrites an SGPR ends the hazards of a VALU's earlier write to it, and a
+matrix instruction that overwrites a VGPR those of an earlier matrix instruction's.
 
 Not here, because no program for gfx942 can have them: VCC under the number of an SGPR (an encoding
 names VCC in one way), LDS-direct and parameter interpolation, images, GDS. Wait states that only

@@ -14,7 +14,8 @@ ORDER = "order"
 # The names of virtual_device/check/finding.h, in its order, and ORDER, which is found by
 # comparing the outputs of several schedules.
 KINDS = (
-    *("use_before_wait", "overwrite_before_wait", "over_wait", "hazard", "lds_race"),
+    *("use_before_wait", "overwrite_before_wait", "over_wait", "hazard", "hazard_advice"),
+    "lds_race",
     *("global_race", "stale_read", "illegal_address", "use_after_free", "misaligned"),
     *("range_swallowed", "uninitialised_store", "uninitialised_address", "uninitialised_branch"),
     *("unwritten_output", "read_only_write", "kernarg_overread", "barrier_mismatch"),

@@ -20,14 +20,31 @@ _OWN_BYTES = (
 _CONST_BEFORE = (
     "before it the kernel only loads const operands, and it uses no LDS: there is nothing to order"
 )
+_NO_MASK = (
+    "the kernel masks no lane: every offset lies inside its allocation, far before either range"
+)
+_ONE_BY_ONE = (
+    "the lanes that are let in as well, whose neighbour adds to the other half of the same dword, "
+    "add one by one with compare-and-swap, which is right for any address; their path with one "
+    "packed addition is then entered by no lane"
+)
+_OTHER_LANES = (
+    "the next instruction goes on with the lanes of s[2:3] that are not in EXEC: all of s[2:3], as "
+    "no lane of the loop before is among them, whether EXEC holds those or none"
+)
 
 # (digest of the kernel's instructions, class, address) -> why nothing can be seen
 ARGUMENTS: dict[tuple[str, str, int], str] = {
     # attn_fwd_bf16_d128
     ("15b4d9027ada6e44", "wait deleted", 0x3674): _NEXT_TILE,
-    # Kernels of tests/peers as Triton 3.9 compiles them: divide_integers, order, scatter_add.
+    # Kernels of tests/peers as Triton 3.9 compiles them: divide_integers, order, scatter_add,
+    # transpose.
     ("ea0de2a762b9a4be", "EXEC", 0x18C4): _SHORT_DIVISION,
     ("ea0de2a762b9a4be", "EXEC", 0x1C84): _SHORT_DIVISION,
     ("cbe7b1a304445e0e", "barrier", 0x1CA8): _OWN_BYTES,
     ("9fe8cea69a84f2e5", "barrier", 0x187C): _CONST_BEFORE,
+    ("b7bab907b6f8a32e", "barrier", 0x18A4): _CONST_BEFORE,
+    ("b7bab907b6f8a32e", "EXEC", 0x194C): _ONE_BY_ONE,
+    ("b7bab907b6f8a32e", "EXEC", 0x1A5C): _OTHER_LANES,
+    ("2ab93e9720df1242", "num_records", 0x1744): _NO_MASK,
 }

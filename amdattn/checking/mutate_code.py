@@ -25,7 +25,7 @@ class CodeError(ValueError):
     """A code object that mutation cannot read."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Instruction:
     """One instruction; `pc` is its ELF virtual address, `text` the assembler's spelling.
 
@@ -119,7 +119,6 @@ class Elf:
         if image[:4] != b"\x7fELF" or image[4] != 2:
             raise CodeError("not an ELF64 code object")
         self._image = image
-        (self.flags,) = struct.unpack_from("<I", image, 48)
         (table,) = struct.unpack_from("<Q", image, 40)
         size, count = struct.unpack_from("<HH", image, 58)
         self._sections = [_SECTION.unpack_from(image, table + i * size) for i in range(count)]

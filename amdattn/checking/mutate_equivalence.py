@@ -83,7 +83,7 @@ class Judge:
         return dataclasses.replace(judgement, argument=stated)
 
     def _mutated(self, mutant: Mutant) -> KernelCode:
-        return KernelCode(self._code.patched(mutant.at, mutant.encoding), self._code.symbol)
+        return self._code.changed(mutant.at, mutant.encoding)
 
     def _wait(self, mutant: Mutant) -> Judgement:
         early = WaitAnalysis(self._mutated(mutant)).too_early() - self.wait_violations

@@ -65,10 +65,6 @@ def _matrix(mnemonic: str) -> _Matrix | None:
     return _Matrix(passes * (2 if kind == "sgemm" or blocks else 1), kind)
 
 
-def _is_plain_valu(inst: Instruction) -> bool:
-    return regs.is_valu(inst) and not regs.is_mfma(inst)
-
-
 def _is_dpp(inst: Instruction) -> bool:
     return inst.mnemonic.endswith("_dpp")
 

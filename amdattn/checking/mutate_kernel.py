@@ -5,6 +5,7 @@ What mutation and its independent analysis work on.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import struct
 from typing import NamedTuple
@@ -65,19 +66,36 @@ class KernelCode:
         place = _locate(image, symbol) if symbol else Place(0, len(image), 0, 0)
         self.start, size, self._file_offset, self.entry = place
         self.end = self.start + size
-        self.instructions = tuple(disassemble(self.bytes_at(self.start, size), self.start))
+        self._set(tuple(disassemble(self.bytes_at(self.start, size), self.start)))
+
+    def changed(self, pc: int, encoding: bytes) -> KernelCode:
+        """The same kernel with other instructions, of the same length in all, from `pc` on."""
+        other = copy.copy(self)
+        other.image = self.patched(pc, encoding)
+        first, end = self.index[pc], pc + len(encoding)
+        last = self.index[end] if end in self.index else len(self.instructions)
+        new = disassemble(encoding, pc)
+        old = self.instructions[first:last]
+        instructions = (*self.instructions[:first], *new, *self.instructions[last:])
+        alike = [(i.pc, i.is_branch) for i in new] == [(i.pc, False) for i in old]
+        if alike and not any(map(_on_masks, (*old, *new))):
+            other.instructions = instructions  # and paths are what they were
+        else:
+            other._set(instructions)
+        return other
+
+    def _set(self, instructions: tuple[Instruction, ...]) -> None:
+        """Take these instructions and find out where they lead."""
+        self.instructions = instructions
         self.index = {inst.pc: i for i, inst in enumerate(self.instructions)}
         self.successors = {inst.pc: self._successors(inst) for inst in self.instructions}
         for pc in self._never_without_lanes():
             self.successors[pc] = (self.at(pc).end,)
-        self.predecessors: dict[int, list[int]] = {inst.pc: [] for inst in self.instructions}
-        for pc, following in self.successors.items():
-            for other in following:
-                self.predecessors[other].append(pc)
+        self.predecessors = _predecessors(self.successors)
         self.targets = {inst.target for inst in self.instructions if inst.target is not None}
         indirect = [inst for inst in self.instructions if inst.mnemonic in _INDIRECT]
         if indirect:
-            raise CodeError(f"{symbol} jumps to a computed address: {indirect[0].text}")
+            raise CodeError(f"{self.symbol} jumps to a computed address: {indirect[0].text}")
         self.reachable = self._reachable()
 
     def at(self, pc: int) -> Instruction:
@@ -170,6 +188,19 @@ class KernelCode:
             for pc, masks in states.items()
             if self.at(pc).mnemonic == "s_cbranch_execz" and _EXEC in masks
         }
+
+
+def _predecessors(successors: dict[int, tuple[int, ...]]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {pc: [] for pc in successors}
+    for pc, following in successors.items():
+        for other in following:
+            found[other].append(pc)
+    return found
+
+
+def _on_masks(inst: Instruction) -> bool:
+    """Whether `_masks_with_lanes` may do anything at an instruction but forget what it writes."""
+    return regs.is_salu(inst) and inst.mnemonic not in ("s_waitcnt", "s_nop", "s_barrier")
 
 
 def _masks_with_lanes(inst: Instruction, masks: frozenset[int]) -> frozenset[int]:

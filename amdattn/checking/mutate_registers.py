@@ -70,7 +70,7 @@ _READS_SCC = re.compile(r"s_(addc|subb|cselect|cmov|cbranch_scc)")
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Registers of one instruction. `data` and `address` are parts of `reads`."""
+    """Registers of one instruction. `data` is a part of `reads`."""
 
     reads: Registers
     writes: Registers

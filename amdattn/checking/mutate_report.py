@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rich.table import Table
+from rich import box
+from rich.table import Column, Table
 
 from amdattn.checking.mutate_generate import CLASSES
 
@@ -145,12 +146,20 @@ class Campaign:
 
     def table(self) -> Table:
         """Counts per kernel and class, for the terminal."""
-        table = Table("kernel", "class", *COLUMNS, "reported")
-        for kernel, kind, counts in self.rows():
-            table.add_row(kernel, kind, *_cells(counts))
+        table = Table(Column("class", no_wrap=True), box=box.SIMPLE, pad_edge=False, padding=(0, 1))
+        for column in (*COLUMNS, "reported"):
+            table.add_column(column.replace("equivalent", "equiv."), justify="right")
+        kernel = ""
+        for name, kind, counts in self.rows():
+            if name != kernel:
+                table.add_section()
+                table.add_row(f"[bold]{name}[/]")
+                kernel = name
+            table.add_row(kind, *_cells(counts))
         table.add_section()
+        table.add_row("[bold]all kernels[/]")
         for kind, counts in self.by_class().items():
-            table.add_row("all kernels", kind, *_cells(counts))
+            table.add_row(kind, *_cells(counts))
         return table
 
     def markdown(self) -> str:
@@ -159,15 +168,23 @@ class Campaign:
         lines.append("|---|---|" + "---:|" * (len(COLUMNS) + 1))
         rows = [*self.rows(), *(("all", kind, counts) for kind, counts in self.by_class().items())]
         lines += [f"| {k} | {kind} | " + " | ".join(_cells(c)) + " |" for k, kind, c in rows]
-        for title, chosen in (
-            ("Missed", self.missed),
-            ("Equivalent", [o for o in self.outcomes if o.equivalent]),
-        ):
-            lines += ["", f"## {title}", ""]
-            lines += [
-                f"- {o.subject}, {o.kind}, `{o.pc:#x}`: `{o.what}`. {o.argument or o.seen}"
-                for o in chosen
-            ] or ["None."]
+        lines += ["", "## Missed", ""]
+        lines += [
+            f"- {o.subject}, {o.kind}, `{o.pc:#x}`: `{o.what}`. {o.seen}" for o in self.missed
+        ]
+        lines += [] if self.missed else ["None."]
+        lines += ["", "## Equivalent", ""]
+        grouped: dict[tuple[str, str, str], list[str]] = {}
+        for o in self.outcomes:
+            if o.equivalent:
+                place = f"`{o.pc:#x}` ({o.what})"
+                grouped.setdefault((o.argument, o.kind, o.subject), []).append(place)
+        previous = ""
+        for (argument, kind, subject), places in sorted(grouped.items()):
+            if argument != previous:
+                lines += ["", f"**{argument[0].upper()}{argument[1:]}.**", ""]
+                previous = argument
+            lines.append(f"- {subject}, {kind}, {len(places)}: {', '.join(places)}")
         return "\n".join(lines) + "\n"
 
 

@@ -242,7 +242,8 @@ def run(
             busy = [worker for worker in workers if worker.task]
             if not busy:
                 return
-            ready = wait([worker.connection for worker in busy], timeout=1.0)
+            left = min(worker.deadline for worker in busy) - time.monotonic()
+            ready = wait([worker.connection for worker in busy], timeout=max(0.0, left))
             for worker in busy:
                 task = worker.task
                 assert task
@@ -256,7 +257,7 @@ def run(
                         yield result
                     except (EOFError, OSError):
                         failure = "the process ended"
-                elif time.monotonic() > worker.deadline:
+                elif time.monotonic() >= worker.deadline:
                     failure = f"no answer within {seconds_per_task:g} s"
                 if failure:
                     how = worker.end()

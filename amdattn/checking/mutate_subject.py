@@ -6,7 +6,6 @@ be sent to another process and run there on any version of the code object.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -161,11 +160,3 @@ def _attention_case(
         "" if lse else " no lse"
     )
     return Case(name, launch.grid, kernel.workgroup, bytes(block), tuple(pointers), tuple(buffers))
-
-
-def find(subjects: Sequence[Subject], name: str) -> Subject:
-    """The subject of a name; ValueError with the names there are."""
-    for subject in subjects:
-        if subject.name == name:
-            return subject
-    raise ValueError(f"subject {name!r} must be one of {[subject.name for subject in subjects]}")

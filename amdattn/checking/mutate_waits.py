@@ -12,7 +12,7 @@ An operation is complete behind a wait for at most as many as its younger ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from amdattn.checking import mutate_registers as regs
@@ -205,8 +205,3 @@ class WaitAnalysis:
         if invalidates and regs.is_vmem(pending) and regs.returns_data(pending):
             return "invalidation with a load pending"
         return ""
-
-
-def new_violations(before: frozenset[TooEarly], mutated: KernelCode) -> Sequence[TooEarly]:
-    """What the mutated kernel uses too early and the original does not, in order of address."""
-    return sorted(WaitAnalysis(mutated).too_early() - before)

@@ -18,7 +18,6 @@ from amdattn.checking.session import Check
 from amdattn.dtypes import as_dtype
 from amdattn.errors import ManifestError
 from amdattn.interchange import asarray
-from amdattn.kernarg import KernargBuffer
 from amdattn.testing.selftest import Case, inputs
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ class CodeObject:
         self.workgroup = _workgroup(self.kernel, workgroup)
         self.grid = grid
         self._placed = place(arguments, self.kernel)
-        self._dynamic_lds_bytes = dynamic_lds_bytes
+        self.dynamic_lds_bytes = dynamic_lds_bytes
         self._seed = seed
         self._function: Any = None
         for buffer in self._buffers():
@@ -160,18 +159,35 @@ class CodeObject:
     def _buffers(self) -> list[Buffer]:
         return [argument for _, argument in self._placed if isinstance(argument, Buffer)]
 
+    def arrays(self) -> dict[str, DeviceArray]:
+        """Fresh buffers by name, with their contents."""
+        return {
+            buffer.name: (
+                empty(buffer.shape, buffer.dtype)
+                if buffer.role == "out"
+                else asarray(buffer.contents(self._seed))
+            )
+            for buffer in self._buffers()
+        }
+
+    def kernarg(self, arrays: Mapping[str, DeviceArray]) -> bytes:
+        """The explicit arguments, packed."""
+        block = bytearray(self.kernel.explicit_bytes)
+        for offset, argument in self._placed:
+            packed = (
+                arrays[argument.name].address.to_bytes(8, "little")
+                if isinstance(argument, Buffer)
+                else argument.packed()
+            )
+            block[offset : offset + len(packed)] = packed
+        return bytes(block)
+
     def run(self, check: Check) -> Outputs:
         """Launch once on fresh buffers; those that the kernel may write are the outputs."""
         device = runtime.get()
         if self._function is None:
             self._function = device.load(self.image, self.kernel.name)[0]
-        arrays: dict[str, DeviceArray] = {}
-        for buffer in self._buffers():
-            arrays[buffer.name] = (
-                empty(buffer.shape, buffer.dtype)
-                if buffer.role == "out"
-                else asarray(buffer.contents(self._seed))
-            )
+        arrays = self.arrays()
         roles = {buffer.name: buffer.role for buffer in self._buffers()}
         check.declare(
             read_only={name: array for name, array in arrays.items() if roles[name] == "in"},
@@ -179,9 +195,9 @@ class CodeObject:
             others=arrays,
         )
         kernargs = device.kernarg_buffer(self.kernel.explicit_bytes)
-        _pack(kernargs, self._placed, arrays)
+        kernargs.block[:] = self.kernarg(arrays)
         device.launch(
-            self._function, self.grid, self.workgroup, kernargs, 0, self._dynamic_lds_bytes
+            self._function, self.grid, self.workgroup, kernargs, 0, self.dynamic_lds_bytes
         )
         outputs = {}
         for name, array in arrays.items():
@@ -222,21 +238,9 @@ class CodeObject:
             bytes(block),
             tuple(pointers),
             tuple(buffers),
-            self._dynamic_lds_bytes,
+            self.dynamic_lds_bytes,
         )
         return mutate_subject.Subject(self.kernel.name, self.image, self.kernel.name, (case,))
-
-
-def _pack(
-    kernargs: KernargBuffer, placed: list[tuple[int, Argument]], arrays: Mapping[str, DeviceArray]
-) -> None:
-    for offset, argument in placed:
-        packed = (
-            arrays[argument.name].address.to_bytes(8, "little")
-            if isinstance(argument, Buffer)
-            else argument.packed()
-        )
-        kernargs.block[offset : offset + len(packed)] = packed
 
 
 def _choose(kernels: Mapping[str, KernelInfo], name: str | None, path: Path) -> KernelInfo:

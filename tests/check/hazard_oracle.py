@@ -42,11 +42,13 @@ class Answer:
     wait: int
 
 
-def ask(llc: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[Answer]:
-    """LLVM's answers for pairs of instructions in machine IR."""
+def hazard_free(llc: Sequence[str], blocks: Sequence[Sequence[str]]) -> list[list[Coded]]:
+    """Straight code in machine IR, with the s_nop that LLVM inserts, and s_endpgm."""
     functions = (
-        f"---\nname: f{i}\nbody: |\n  bb.0:\n    {a}\n    {b}\n    S_ENDPGM 0\n...\n"
-        for i, (a, b) in enumerate(pairs)
+        f"---\nname: f{i}\nbody: |\n  bb.0:\n    "
+        + "\n    ".join(block)
+        + "\n    S_ENDPGM 0\n...\n"
+        for i, block in enumerate(blocks)
     )
     done = subprocess.run(
         [*llc, "-mtriple=amdgcn-amd-amdhsa", "-mcpu=gfx942", "-mattr=-xnack",
@@ -55,7 +57,7 @@ def ask(llc: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[Answer]:
     )  # fmt: skip
     if done.returncode != 0:
         raise RuntimeError(done.stderr[:4000])
-    bodies: list[list[Coded]] = [[] for _ in pairs]
+    bodies: list[list[Coded]] = [[] for _ in blocks]
     body: list[Coded] = []
     for line in done.stdout.splitlines():
         if name := _NAME.match(line):
@@ -63,7 +65,7 @@ def ask(llc: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[Answer]:
         elif found := _LINE.match(line):
             text = found[1].replace("\t", " ").split(" ; ")[0].strip()
             body.append(Coded(text, "".join(b[2:4] for b in found[2].split(","))))
-    return [_answer(body) for body in bodies]
+    return bodies
 
 
 def _answer(body: Sequence[Coded]) -> Answer:
@@ -72,6 +74,11 @@ def _answer(body: Sequence[Coded]) -> Answer:
     if body[-1].text != "s_endpgm" or not all(nop.text.startswith("s_nop ") for nop in nops):
         raise RuntimeError(f"not a pair: {body}")
     return Answer(body[0], body[-2], sum(int(nop.text[6:]) + 1 for nop in nops))
+
+
+def ask(llc: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[Answer]:
+    """LLVM's answers for pairs of instructions in machine IR."""
+    return [_answer(body) for body in hazard_free(llc, pairs)]
 
 
 def _disjoint(template: Template, start: Mapping[str, int]) -> dict[str, int]:
@@ -120,17 +127,17 @@ def pairs_of(producer: Template, consumer: Template) -> Iterator[tuple[str, str]
                         yield with_special, consumer.render({**second, name: at})
 
 
-def random_pair(rng: random.Random) -> tuple[str, str]:
-    """Two instructions whose registers come from a small pool, so that they meet often."""
+def random_block(length: int, rng: random.Random) -> list[str]:
+    """Instructions whose registers come from a small pool, so that they meet often."""
     texts = []
-    for template in rng.choices(TEMPLATES, k=2):
+    for template in rng.choices(TEMPLATES, k=length):
         chosen = {
             name: rng.randrange(0, 12, slot.alignment) for name, slot in template.slots.items()
         }
         if "c" in chosen and template.slots["c"].width > 2:
             chosen["c"] = chosen["d"]  # D may not overlap a large C in part
         texts.append(template.render(chosen))
-    return texts[0], texts[1]
+    return texts
 
 
 def questions(rng: random.Random) -> dict[tuple[str, str], object]:
@@ -147,7 +154,8 @@ def questions(rng: random.Random) -> dict[tuple[str, str], object]:
             for pair in pairs_of(producer, consumer):
                 found.setdefault(pair, (i, j))
     for n in range(2000):
-        found.setdefault(random_pair(rng), n)
+        first, then = random_block(2, rng)
+        found.setdefault((first, then), n)
     return found
 
 
@@ -170,8 +178,11 @@ def representatives(
     return list(kept.values())
 
 
-def record(version: str, found: Iterable[Answer]) -> str:
-    """JSON: `instructions` are [text, encoding]; `pairs` of their indices and the wait states."""
+def record(version: str, found: Iterable[Answer], blocks: Iterable[Sequence[Coded]]) -> str:
+    """JSON: `instructions` are [text, encoding]; `pairs` of their indices and the wait states.
+
+    `blocks` are the encodings of longer code, as LLVM made it free of hazards.
+    """
     index: dict[Coded, int] = {}
     pairs = [
         [index.setdefault(a.producer, len(index)), index.setdefault(a.consumer, len(index)), a.wait]
@@ -180,8 +191,9 @@ def record(version: str, found: Iterable[Answer]) -> str:
     coded = ",\n".join(json.dumps([c.text, c.encoding]) for c in index)
     lines = [pairs[i : i + 10] for i in range(0, len(pairs), 10)]
     listed = ",\n".join(json.dumps(line, separators=(",", ":"))[1:-1] for line in lines)
+    code = ",\n".join(json.dumps(" ".join(c.encoding for c in block)) for block in blocks)
     head = f'{{"llvm": {json.dumps(version)},\n"instructions": [\n'
-    return f'{head}{coded}],\n"pairs": [\n{listed}]}}\n'
+    return f'{head}{coded}],\n"pairs": [\n{listed}],\n"blocks": [\n{code}]}}\n'
 
 
 def main() -> None:
@@ -199,7 +211,10 @@ def main() -> None:
     asked = questions(rng)
     found = list(answers([args.llc], list(asked)))
     kept = found if args.all else representatives(asked, found, rng)
-    args.out.write_text(record(version[1], kept))
+    length, count = 24, 100
+    other = random.Random(943)
+    blocks = hazard_free([args.llc], [random_block(length, other) for _ in range(count)])
+    args.out.write_text(record(version[1], kept, blocks))
     print(f"{len(found)} pairs, {sum(a.wait > 0 for a in found)} with a wait, {len(kept)} kept")
 
 

@@ -40,10 +40,10 @@ def test_mutated_code_objects(checked: int, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_campaign(tmp_path: Path) -> None:
-    """200 000 inputs of libFuzzer under AddressSanitizer; the same as `python campaign.py`."""
+    """200 000 inputs of libFuzzer under AddressSanitizer; the same as `python fuzz_campaign.py`."""
     pytest.importorskip("atheris")
-    import campaign
+    import fuzz_campaign
 
-    result = campaign.run(tmp_path, runs=200_000, jobs=2)
+    result = fuzz_campaign.run(tmp_path, runs=200_000, jobs=2)
     assert not result.crashes
     assert result.counts["inputs"] >= 200_000

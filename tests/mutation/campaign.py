@@ -1,6 +1,7 @@
 """Runs the whole campaign and writes docs/checked-mode-mutation.md.
 
-`python tests/mutation/campaign.py [--json FILE]`; with Triton installed its kernels are part of it.
+`PYTHONPATH=.:tests/mutation:tests/peers python tests/mutation/campaign.py [--json FILE]`; with
+Triton installed its kernels are part of it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,6 @@ import json
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-if __name__ == "__main__":
-    sys.path.extend(str(ROOT / part) for part in (".", "tests/mutation", "tests/peers"))
-
 from hip_subjects import hip_subjects
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -25,7 +22,7 @@ from amdattn.checking.mutate_report import BAR_CLASS, BAR_OVERALL, Campaign
 from amdattn.checking.mutate_subject import Subject, shipped_subjects
 from amdattn.device import KNOWN_DEVICES
 
-PAGE = ROOT / "docs" / "checked-mode-mutation.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "checked-mode-mutation.md"
 
 
 def subjects() -> tuple[list[Subject], str]:
@@ -42,13 +39,14 @@ def page(report: Campaign, triton: str) -> str:
     """The document."""
     return f"""# Mutation campaign of checked mode
 
-Written by `python tests/mutation/campaign.py`. Every kernel is changed in one place of its code
+Written by tests/mutation/campaign.py. Every kernel is changed in one place of its code
 object, class by class, and launched in checked mode on the inputs of the unmutated kernel (Triton:
 {triton}). A mutant counts as
 
 - *in place*: an error finding at the changed instruction, at the consumer that it served or at the
   producer that it waited for;
-- *elsewhere*: an error finding or a fault at another place only;
+- *elsewhere*: an error finding or a fault at another place only, mostly of the copy to the host of
+  an output that was not written throughout;
 - *output*: no finding, but other results than the unmutated kernel's. These are defects of data
   (a wrong offset is a well-formed access), which comparison with a reference shows;
 - *missed*: nothing of all that. A mutant that no launch reaches is missed;

@@ -205,9 +205,10 @@ def test_around_a_loop() -> None:
 def test_published() -> None:
     assert too_early("ds_write_b32 v0, v1", "s_barrier") == {(1, 0)}
     assert too_early("ds_write_b32 v0, v1", "s_waitcnt lgkmcnt(0)", "s_barrier") == set()
-    add = "global_atomic_add v0, v1, s[6:7]"
-    assert too_early("buffer_wbl2 sc1", add) == {(1, 0)}
-    assert too_early("buffer_wbl2 sc1", "s_waitcnt vmcnt(0)", add) == set()
+    add, store = "global_atomic_add v0, v1, s[6:7]", "global_store_dword v[2:3], v0, off"
+    assert too_early(store, "buffer_wbl2 sc1", add) == {(2, 1)}
+    assert too_early(store, "buffer_wbl2 sc1", "s_waitcnt vmcnt(0)", add) == set()
+    assert too_early("buffer_wbl2 sc1", add) == set()  # there is nothing to publish
     acquire = "global_load_dword v4, v[2:3], off sc1"
     assert too_early(acquire, "buffer_inv sc1") == {(1, 0)}
     assert too_early(acquire, "s_waitcnt vmcnt(0)", "buffer_inv sc1") == set()

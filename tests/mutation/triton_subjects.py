@@ -184,13 +184,14 @@ def _transpose() -> Subject:
     )
 
 
-def _scatter_add() -> Subject:
+def _scatter_add(name: str, dtype: Any) -> Subject:
+    """Atomic addition in memory, or for 16 bits a loop around compare-and-swap."""
     rng = np.random.default_rng(6)
-    x = rng.integers(1, 3, 777).astype(np.float32)
+    x = rng.integers(1, 3, 777).astype(dtype)
     index = rng.integers(0, 37, x.size).astype(np.int32)
-    total = np.zeros(64, np.float32)
+    total = np.zeros(64, dtype)
     launches = [((4,), (x, index, total, x.size))]
-    return _subject("scatter_add", triton_library.scatter_add, "iiu", launches, TILE=256)
+    return _subject(name, triton_library.scatter_add, "iiu", launches, TILE=256)
 
 
 def _lock() -> Subject:
@@ -228,10 +229,12 @@ def triton_subjects() -> list[Subject]:
         _attention("attention", causal=False),
         _attention("attention causal", causal=True),
         _elementwise("sin"),
+        _elementwise("erf"),
         _elementwise("exp", np.float64),
         _division(),
         _order(),
         _transpose(),
-        _scatter_add(),
+        _scatter_add("scatter_add f32", np.float32),
+        _scatter_add("scatter_add f16", np.float16),
         _lock(),
     ]

@@ -16,6 +16,7 @@ enum class FindingKind : u8 {
   kOverWait,             // advice: the wait could be weaker
   // Hazards
   kHazard,
+  kHazardAdvice,  // advice: LLVM keeps a distance that the manual does not ask for
   // Races
   kLdsRace,
   kGlobalRace,  // two workgroups, or two waves of one, without order

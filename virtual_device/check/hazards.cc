@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <utility>
 
 namespace vdev {
@@ -48,33 +49,38 @@ std::string spelled(const Inst& inst, const RegisterRange& range) {
   return register_name(range, agpr ? operand->base : 512);
 }
 
-// Takes `now` out of a scalar write of `use`. Of what would lie on both sides of it, the first side
-// remains: no write of a VALU is that wide.
-void cut(RegisterUse& use, int write, const RegisterRange& now) {
-  RegisterRange& old = use.writes[write];
-  if (old.file != RegisterFile::kScalar || !now.overlaps(old)) return;
-  const int before = now.first - old.first;
-  const int after = old.first + old.count - now.first - now.count;
-  if (before <= 0 && after <= 0) {
-    old = use.writes[--use.num_writes];
-  } else if (before > 0) {
-    old.count = static_cast<u16>(before);
-  } else {
-    old.first = static_cast<u16>(now.first + now.count);
-    old.count = static_cast<u16>(after);
+// Takes `now` out of the writes of `use`.
+void cut(RegisterUse& use, const RegisterRange& now) {
+  for (int w = use.num_writes; w-- > 0;) {
+    const RegisterRange old = use.writes[w];
+    if (!now.overlaps(old)) continue;
+    use.writes[w] = use.writes[--use.num_writes];
+    const auto keep = [&](int first, int end) {
+      if (first >= end || use.num_writes == std::size(use.writes)) return;
+      RegisterRange& rest = use.writes[use.num_writes++];
+      rest = old;
+      rest.first = static_cast<u16>(first);
+      rest.count = static_cast<u16>(end - first);
+    };
+    keep(old.first, now.first);
+    keep(now.first + now.count, old.first + old.count);
   }
 }
 
 }  // namespace
 
-// A SALU or SMEM instruction that overwrites an SGPR has waited for the VALU's write to it, and who
-// reads the SGPR later waits for the SALU: nothing is left of the hazard.
-void Hazards::forget_overwritten(const RegisterUse& use) {
+// What overwrites a register comes after the earlier result, and who reads the register later has
+// to do with the new one: of a scalar instruction, which waited for the VALU's write and is waited
+// for in turn; of a matrix instruction, which left the same pipeline later.
+void Hazards::forget_overwritten(const RegisterUse& use, bool by_matrix) {
+  const RegisterFile file = by_matrix ? RegisterFile::kVector : RegisterFile::kScalar;
+  const u32 window = by_matrix ? kMaxHazardWait : kMaxScalarWait;
   for (u32 i = 1; i <= kDepth; ++i) {
     Past& past = past_[(head_ - i) % kDepth];
-    if (slot_ - past.slot > kMaxScalarWait) break;
+    if (slot_ - past.slot > window) break;
+    if (by_matrix && !past.passes) continue;
     for (int n = 0; n < use.num_writes; ++n)
-      for (int w = past.use.num_writes; w-- > 0;) cut(past.use, w, use.writes[n]);
+      if (use.writes[n].file == file) cut(past.use, use.writes[n]);
   }
 }
 
@@ -94,7 +100,8 @@ void Hazards::step(const Step& step) {
       if (const u64 rules = past.rules & consumed) check(step, past, rules, traits.passes);
     }
   }
-  if (inst.row->format <= Format::kSmem && step.use.num_writes) forget_overwritten(step.use);
+  if ((inst.row->format <= Format::kSmem && step.use.num_writes) || traits.passes)
+    forget_overwritten(step.use, traits.passes > 0);
   if (const u64 produced = rules_of(index.produced, roles)) {
     Past& past = past_[head_++ % kDepth];
     past.inst = &inst;
@@ -129,7 +136,7 @@ void Hazards::check(const Step& step, const Past& past, u64 rules, u8 passes) co
   }
   if (!worst) return;
   const FindingKind kind =
-      worst->level == HazardLevel::kError ? FindingKind::kHazard : FindingKind::kUnchecked;
+      worst->level == HazardLevel::kError ? FindingKind::kHazard : FindingKind::kHazardAdvice;
   step.report.add(step.wave, step.inst, kind, step.report.pc(*past.inst), [&](Finding& f) {
     if (where.count) f.where = spelled(step.inst, where);
     f.message = std::string(worst->name) + ": " + worst->producer.text + ", then " +
@@ -149,7 +156,8 @@ bool Hazards::holds(const HazardRule& rule, const Step& step, const Past& past, 
   for (const RegisterRange* a : made) {
     for (const RegisterRange* b : used) {
       if (!a->overlaps(*b)) continue;
-      const bool same = a->first == b->first && a->count == b->count && past.passes == passes;
+      const Operand& d = past.inst->dst;
+      const bool same = d.reg() == b->first && d.dwords == b->count && past.passes == passes;
       if (rule.match != HazardMatch::kOverlap && same != (rule.match == HazardMatch::kSame))
         continue;
       where = intersection(*a, *b);

@@ -24,7 +24,7 @@ class Hazards {
     RegisterUse use;
   };
 
-  void forget_overwritten(const RegisterUse& use);
+  void forget_overwritten(const RegisterUse& use, bool by_matrix);
   void check(const Step& step, const Past& past, u64 rules, u8 passes) const;
   static bool holds(const HazardRule& rule, const Step& step, const Past& past, u8 passes,
                     RegisterRange& where);

@@ -100,9 +100,3 @@ VDEV_TEST_API size_t vdev_test_hazard_rules(char* out, size_t out_bytes) {
   }
   return vdev::copy_out(text, out, out_bytes);
 }
-
-// The passes of a matrix instruction; 0: it is none, or nothing was decoded.
-VDEV_TEST_API int vdev_test_passes(const vdev::u32* words, size_t num_words) {
-  const vdev::Inst inst = vdev::decode({words, num_words}).inst;
-  return inst.row ? vdev::hazard_traits(*inst.row).passes : 0;
-}

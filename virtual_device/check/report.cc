@@ -14,6 +14,7 @@ constexpr KindInfo kKinds[] = {
     {"overwrite_before_wait", Severity::kError},
     {"over_wait", Severity::kAdvice},
     {"hazard", Severity::kError},
+    {"hazard_advice", Severity::kAdvice},
     {"lds_race", Severity::kError},
     {"global_race", Severity::kError},
     {"stale_read", Severity::kError},

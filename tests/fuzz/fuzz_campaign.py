@@ -1,6 +1,6 @@
 """The fuzzing campaign: libFuzzer on the whole virtual device under AddressSanitizer.
 
-`PYTHONPATH=.:tests:tests/virtual_device python tests/fuzz/campaign.py WORK_FOLDER` runs it and
+`PYTHONPATH=.:tests:tests/virtual_device python tests/fuzz/fuzz_campaign.py FOLDER` runs it and
 prints docs/checked-mode-fuzz.md. It needs atheris (for libFuzzer) and ziglang.
 """
 
@@ -25,16 +25,21 @@ from build_scripts.toolchain import LLVM22
 RUNS_PER_PROCESS = 12_500
 TIMEOUT = 60  # seconds for one input; a hang is a crash
 RSS_LIMIT = 6000  # MB
-# What fuzzing found, and what became of it.
+# What was found, and what became of it.
 FIXED = [
-    "A kernel descriptor may ask for more user and preloaded SGPRs than there are: the values were"
-    " written behind the registers of the wave. The launch is refused (hip/launch.cc).",
-    "A function symbol far outside the code made `amdattn_vdev_listing` run for minutes. Symbols"
-    " count as functions only where there is code (core/code_object.cc).",
-    "`hipModuleLoadData` allocated as many bytes as the headers claim, up to 4 GiB. An image is now"
-    " copied piece by piece, as far as it can be read (core/offload_bundle.cc).",
-    "Kernel names that are not ASCII made invalid JSON of the findings (check/session.cc).",
-    "A loop that keeps changing memory never ended. `max_total_instructions` ends it.",
+    "By a sanitizer: a kernel descriptor may ask for more user and preloaded SGPRs than there"
+    " are: the values were written behind the registers of the wave. The launch is refused"
+    " (hip/launch.cc).",
+    "By the time limit: a function symbol far outside the code made `amdattn_vdev_listing`"
+    " run for minutes. Symbols count as functions only where there is code"
+    " (core/code_object.cc).",
+    "In review for it: `hipModuleLoadData` allocated as many bytes as the headers claim, up"
+    " to 4 GiB. An image is now copied piece by piece, as far as it can be read"
+    " (core/offload_bundle.cc).",
+    "In review for it: kernel names that are not ASCII made invalid JSON of the findings"
+    " (check/session.cc).",
+    "By the time limit: a loop that keeps changing memory never ends, here as on a GPU. The"
+    " option `max_total_instructions` ends it; it is off unless it is set.",
 ]
 
 
@@ -119,11 +124,11 @@ def page(result: Result) -> str:
         "object size). An input is loaded with `hipModuleLoadData` from memory that ends in an",
         "unmapped page, up to two of its kernels are launched with bounded instructions, and in",
         "checked mode the findings and listings are read. A custom mutator knows headers,",
-        "segments, symbols, relocations, MessagePack, descriptors and instructions; in checked mode",
-        "only images that load are mutated further.",
+        "segments, symbols, relocations, MessagePack, descriptors and instructions; in checked",
+        "mode only images that load are mutated further.",
         "",
-        "`python tests/fuzz/campaign.py` writes this page; `pytest -m slow tests/fuzz` runs the",
-        "same, `pytest tests/fuzz` a short one on the shipped library.",
+        "`python tests/fuzz/fuzz_campaign.py` writes this page; `pytest -m slow tests/fuzz` runs",
+        "the same, `pytest tests/fuzz` a short one on the shipped library.",
         "",
         "| | |",
         "|---|---|",
