@@ -13,7 +13,6 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from amdattn.attention import (
-        AttentionPlan as AttentionPlan,
         explain as explain,
         flash_attn_func as flash_attn_func,
         plan_attention as plan_attention,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         UnsupportedDeviceError as UnsupportedDeviceError,
         UnsupportedProblem as UnsupportedProblem,
     )
+    from amdattn.execution import AttentionPlan as AttentionPlan
     from amdattn.interchange import asarray as asarray, from_dlpack as from_dlpack
     from amdattn.manifest import Support as Support, kernels as kernels
     from amdattn.runtime import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 # Public name -> module that defines it; resolved on first use, so that importing stays cheap.
 _HOME = {
-    "AttentionPlan": "attention",
+    "AttentionPlan": "execution",
     "explain": "attention",
     "flash_attn_func": "attention",
     "plan_attention": "attention",

@@ -4,27 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
 from typing import Any
 
-from amdattn import launch, manifest, runtime
-from amdattn.buffers import DeviceArray, View, empty, host_empty
+from amdattn import manifest, runtime
 from amdattn.device import DeviceProps, as_device_props
-from amdattn.dtypes import FLOAT32, DType, as_dtype
-from amdattn.errors import UnsupportedDeviceError
-from amdattn.interchange import as_view, like
-from amdattn.operands import (
-    check_alignment,
-    check_output,
-    check_placement,
-    check_shape,
-    is_compact,
-    misalignment,
-    operand,
-)
-from amdattn.plan import Operand, Plan, attention as planning
+from amdattn.execution import AttentionPlan
+from amdattn.interchange import as_view
+from amdattn.plan import attention as planning
 from amdattn.problem import AttentionProblem, attention_problem
-from amdattn.staging import stage
 
 
 def flash_attn_func(
@@ -90,195 +77,50 @@ def flash_attn_func(
         The device is of another architecture; a HIP call failed.
     """
     handle = runtime.stream_handle(stream)
-    views = _views(q, k, v, handle)
-    problem = _problem_of(
-        (views["q"].shape, views["k"].shape, views["v"].shape),
-        layout,
-        dtype=views["q"].dtype.name,
-        softmax_scale=softmax_scale,
-        causal=causal,
-        window_size=tuple(window_size) if isinstance(window_size, list) else window_size,
-        softcap=softcap,
-        dropout_p=dropout_p,
-        round_mode=round_mode,
-        num_splits=num_splits,
-        return_lse=return_lse,
+    q_view, k_view, v_view = inputs = (
+        as_view(q, "q", handle),
+        as_view(k, "k", handle),
+        as_view(v, "v", handle),
     )
-    plan = _planned(problem, runtime.device_props())
-    return plan._run(q, views, out, None, layout, handle)
-
-
-class AttentionPlan(Plan):
-    """A plan that can be run. Made by `plan_attention`; see `Plan` for what it holds."""
-
-    @functools.cached_property
-    def _prepared(self) -> tuple[launch.PreparedLaunch, ...]:
-        return launch.prepare(self, runtime.get())
-
-    @functools.cached_property
-    def _checked(self) -> dict[object, dict[str, Operand]]:
-        """Operand sets that passed every check, by the facts the checks depend on."""
-        return {}
-
-    def run(
-        self,
-        q: Any,
-        k: Any,
-        v: Any,
-        out: Any = None,
-        *,
-        lse: Any = None,
-        layout: str = "bshd",
-        stream: Any = None,
-    ) -> Any:
-        """Run the plan on arrays of its shapes; parameters and results as `flash_attn_func`.
-
-        With device arrays for q, k, v, `out` (and `lse`, if the plan returns it) nothing is
-        allocated. Safe from any thread and on any stream.
-
-        Parameters
-        ----------
-        lse : array, float32, (batch, num_heads_q, seqlen_q), optional
-            Compact; written instead of a new array. Only for a plan with `return_lse`.
-        """
-        handle = runtime.stream_handle(stream)
-        return self._run(q, _views(q, k, v, handle), out, lse, layout, handle)
-
-    def _run(
-        self, q: Any, views: dict[str, View], out: Any, lse: Any, layout: str, stream: int
-    ) -> Any:
-        device = runtime.get()
-        problem = self.problem
-        if device.props.arch != self.props.arch:
-            raise UnsupportedDeviceError(
-                f"this plan is for {self.props.arch}, but {device.props.name} "
-                f"({device.props.arch}) is bound"
-            )
-        if lse is not None and not problem.return_lse:
-            raise ValueError("lse was given, but return_lse is false")
-        given = {"o": out}
-        if problem.return_lse:
-            given["lse"] = lse
-        outputs = {
-            name: _output_view(x, _LABELS[name], stream)
-            for name, x in given.items()
-            if x is not None
-        }
-        check_placement({**views, **{_LABELS[name]: view for name, view in outputs.items()}})
-        if views["q"].on_device:
-            results = self._run_on_device(views, outputs, layout, stream)
-        else:
-            results = self._run_on_host(views, outputs, layout, stream)
-        for name, x in given.items():
-            if x is None:
-                given[name] = like(q, results[name])
-            elif isinstance(x, DeviceArray):
-                x.stream = stream
-        return (given["o"], given["lse"]) if problem.return_lse else given["o"]
-
-    def _run_on_device(
-        self, views: dict[str, View], outputs: dict[str, View], layout: str, stream: int
-    ) -> dict[str, Any]:
-        """Launch on device views; allocate and return the outputs that were not given."""
-        everything = {**views, **outputs}
-        key = (layout, tuple((name, view.facts) for name, view in everything.items()))
-        operands = self._checked.get(key)
-        if operands is None:
-            operands = self._check(views, outputs, layout)
-            kernel = self.launches[0].kernel
-            named = {**views, **{_LABELS[name]: view for name, view in outputs.items()}}
-            check_alignment(named, layout, kernel)
-            if len(self._checked) >= _MAX_CHECKED:
-                self._checked.clear()
-            self._checked[key] = operands
-        made = {}
-        missing = [name for name in self._results(layout) if name not in outputs]
-        if missing:
-            operands = operands.copy()
-            for name in missing:
-                made[name] = empty(*self._results(layout)[name])
-                made[name].stream = stream
-                operands[name] = operand(made[name].view(), layout)
-        launch.run(self._prepared, operands, runtime.get(), stream)
-        return made
-
-    def _run_on_host(
-        self, views: dict[str, View], outputs: dict[str, View], layout: str, stream: int
-    ) -> dict[str, Any]:
-        """Copy in, run, copy out."""
-        self._check(views, outputs, layout)
-        device = runtime.get()
-        kernel = self.launches[0].kernel
-        staged, memory = stage(
-            views, lambda view: not misalignment(view, layout, kernel), device, stream
-        )
-        results: dict[str, Any] = {}
-        for name, array in self._run_on_device(staged, {}, layout, stream).items():
-            host = host_empty(*self._results(layout)[name])
-            device.download(host.ctypes.data, array.address, host.nbytes, stream)
-            results[name] = host
-        device.synchronize(stream)
-        del memory  # the kernel has finished: only now may its operands go
-        for name, view in outputs.items():
-            assert view.array is not None
-            view.array[...] = results[name]
-        return results
-
-    def _results(self, layout: str) -> dict[str, tuple[tuple[int, ...], DType]]:
-        """Shape and element type of each result: "o", and "lse" if it is returned."""
-        problem = self.problem
-        results: dict[str, tuple[tuple[int, ...], DType]] = {
-            "o": (problem.shape("o", layout), as_dtype(problem.dtype))
-        }
-        if problem.return_lse:
-            shape = (problem.batch, problem.num_heads_q, problem.seqlen_q)
-            results["lse"] = (shape, FLOAT32)
-        return results
-
-    def _check(
-        self, views: Mapping[str, View], outputs: Mapping[str, View], layout: str
-    ) -> dict[str, Operand]:
-        """Every check that does not depend on the kernel; the operands of what was given."""
-        problem = self.problem
-        for name, view in views.items():
-            check_shape(view, name, problem.shape(name, layout), problem.dtype, layout)
-        taken = dict(views)
-        for name, view in outputs.items():
-            label = _LABELS[name]
-            shape, dtype = self._results(layout)[name]
-            check_shape(view, label, shape, dtype.name, layout)
-            if name == "lse" and not is_compact(view):
-                raise ValueError(f"lse has strides {view.strides} (elements); it must be compact")
-            check_output(label, view, taken)
-            taken[label] = view
-        operands = {name: operand(view, layout) for name, view in {**views, **outputs}.items()}
-        if not problem.return_lse:
-            operands["lse"] = launch.ABSENT
-        return operands
-
-
-_LABELS = {"o": "out", "lse": "lse"}  # what callers call the results
-_MAX_CHECKED = 64
-
-
-def _views(q: Any, k: Any, v: Any, stream: int) -> dict[str, View]:
-    return {name: as_view(x, name, stream) for name, x in (("q", q), ("k", k), ("v", v))}
-
-
-def _output_view(x: Any, name: str, stream: int) -> View:
-    if type(x).__module__.partition(".")[0] in ("jax", "jaxlib"):
-        raise TypeError(f"{name} is a JAX array, which cannot be written; leave {name} out")
-    return as_view(x, name, stream)
+    plan = _planned_for(
+        q_view.shape,
+        k_view.shape,
+        v_view.shape,
+        layout,
+        q_view.dtype.name,
+        softmax_scale,
+        causal,
+        tuple(window_size) if isinstance(window_size, list) else window_size,
+        softcap,
+        dropout_p,
+        round_mode,
+        num_splits,
+        return_lse,
+    )
+    return plan.run_on_views(q, inputs, out, None, layout, handle)
 
 
 # -- planning --------------------------------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=1024, typed=True)
-def _problem_of(
-    shapes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], layout: str, **options: Any
-) -> AttentionProblem:
-    return attention_problem(*shapes, layout, **options)
+def _planned_for(
+    q_shape: tuple[int, ...],
+    k_shape: tuple[int, ...],
+    v_shape: tuple[int, ...],
+    layout: str,
+    *options: Any,
+) -> AttentionPlan:
+    """The plan of a call on the bound device; `options` are the values of _OPTIONS."""
+    named = dict(zip(_OPTIONS, options, strict=True))
+    problem = attention_problem(q_shape, k_shape, v_shape, layout, **named)
+    return _planned(problem, runtime.device_props())
+
+
+_OPTIONS = (
+    *("dtype", "softmax_scale", "causal", "window_size", "softcap", "dropout_p", "round_mode"),
+    *("num_splits", "return_lse"),
+)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -7,7 +7,7 @@ import math
 import operator
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from amdattn import dlpack, runtime
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 HOST_ALIGN_BYTES = 64  # JAX imports host memory without a copy only at this alignment
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)  # not frozen, which would triple the cost of making one
 class View:
-    """A strided view of somebody's memory. Strides count elements.
+    """A strided view of somebody's memory, never changed once made. Strides count elements.
 
-    `array` is the same memory as a numpy array for host memory, None for device memory.
+    `array` is the same memory as a numpy array for host memory, None for device memory. `facts` is
+    all that checks depend on, hashable, and holding on to no memory.
     """
 
     address: int
@@ -36,28 +37,35 @@ class View:
     read_only: bool
     owner: object
     array: NDArray[Any] | None = None
+    facts: tuple[object, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.facts = (
+            self.address,
+            self.shape,
+            self.strides,
+            self.dtype.name,
+            self.read_only,
+            self.on_device,
+        )
 
     @property
     def on_device(self) -> bool:
         """True for device memory."""
         return self.array is None
 
-    @property
-    def facts(self) -> tuple[object, ...]:
-        """All that checks depend on, hashable, and holding on to no memory."""
-        return self.address, self.shape, self.strides, self.dtype.name, self.read_only
-
     def extent(self) -> tuple[int, int]:
         """Addresses of the first byte and one past the last byte of the view."""
         if 0 in self.shape:
             return self.address, self.address
-        reach = [
-            (n - 1) * step * self.dtype.itemsize
-            for n, step in zip(self.shape, self.strides, strict=True)
-        ]
-        low = self.address + sum(step for step in reach if step < 0)
-        high = self.address + sum(step for step in reach if step > 0) + self.dtype.itemsize
-        return low, high
+        first = last = 0
+        for length, step in zip(self.shape, self.strides, strict=True):
+            if step < 0:
+                first += (length - 1) * step
+            else:
+                last += (length - 1) * step
+        itemsize = self.dtype.itemsize
+        return self.address + first * itemsize, self.address + (last + 1) * itemsize
 
 
 class Memory:
@@ -177,6 +185,13 @@ class DeviceArray:
                 self.address, self.shape, self.strides, self._dtype, False, self._memory
             )
         return self._view
+
+    def view_on(self, stream: int) -> View:
+        """The same, ready for use on `stream`: after the last write to the memory."""
+        written_on = self._memory.stream
+        if written_on is not None and written_on != stream:
+            runtime.get().wait_for(stream, written_on)
+        return self._view or self.view()
 
     def transpose(self, *axes: int) -> DeviceArray:
         """A view with the axes in another order; without arguments in reverse."""
@@ -351,9 +366,13 @@ def empty(shape: int | Sequence[int], dtype: object = "bfloat16") -> DeviceArray
     lengths = (shape,) if isinstance(shape, int) else tuple(operator.index(n) for n in shape)
     if any(n < 0 for n in lengths):
         raise ValueError(f"shape={lengths} must not be negative")
-    element = as_dtype(dtype)
-    allocation = _Allocation(math.prod(lengths) * element.itemsize)
-    return DeviceArray(allocation.address, lengths, compact_strides(lengths), element, allocation)
+    return allocate(lengths, compact_strides(lengths), as_dtype(dtype))
+
+
+def allocate(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType) -> DeviceArray:
+    """The same for a shape and its compact strides that are known to be right."""
+    memory = _Allocation(math.prod(shape) * dtype.itemsize)
+    return DeviceArray(memory.address, shape, strides, dtype, memory)
 
 
 def host_empty(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:

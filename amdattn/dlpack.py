@@ -6,8 +6,7 @@ https://dmlc.github.io/dlpack/latest/python_spec.html
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from amdattn.dtypes import DType, from_dlpack_code
 
@@ -87,8 +86,7 @@ class _Owner:
             _DELETER(self._deleter)(self._address)
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(NamedTuple):
     """A tensor received through DLPack. Strides count elements; `owner` keeps it alive."""
 
     address: int
@@ -136,11 +134,10 @@ def _request(producer: Any, stream: int | None) -> Any:
 
 
 def _describe(tensor: _Tensor, read_only: bool, owner: _Owner) -> Imported:
-    shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
-    if tensor.strides:
-        strides = tuple(tensor.strides[i] for i in range(tensor.ndim))
-    else:
-        strides = compact_strides(shape)
+    ndim = tensor.ndim
+    shape = tuple(tensor.shape[:ndim]) if ndim else ()
+    given = tensor.strides
+    strides = tuple(given[:ndim]) if given else compact_strides(shape)
     return Imported(
         (tensor.data or 0) + tensor.byte_offset,
         shape,

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from amdattn import dlpack, runtime
 from amdattn.buffers import DeviceArray, HostTensor, Memory, View, empty
 from amdattn.dlpack import RawMemory
-from amdattn.dtypes import as_dtype
+from amdattn.dtypes import DType, as_dtype
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -84,9 +85,7 @@ def as_view(x: Any, name: str, stream: int) -> View:
         On another device of this kind, or of an unknown element type.
     """
     if isinstance(x, DeviceArray):
-        if x.stream is not None:
-            runtime.get().wait_for(stream, x.stream)
-        return x.view()
+        return x.view_on(stream)
     np = sys.modules.get("numpy")
     if np is not None and isinstance(x, np.ndarray):
         return _numpy_view(x, name)
@@ -99,18 +98,26 @@ def as_view(x: Any, name: str, stream: int) -> View:
 
 
 def _numpy_view(x: NDArray[Any], name: str) -> View:
-    if x.dtype.kind == "V" and x.dtype.name == "void16":
+    dtype = _element_types.get(x.dtype) or _element_type(x.dtype, name)
+    itemsize = dtype.itemsize
+    strides = tuple([step // itemsize for step in x.strides])
+    if any([step % itemsize for step in x.strides]):
+        raise ValueError(f"{name} has byte strides {x.strides}, not multiples of its element size")
+    return View(x.ctypes.data, x.shape, strides, dtype, not x.flags.writeable, x, x)
+
+
+_element_types: dict[np.dtype[Any], DType] = {}  # asking a numpy dtype for its name is slow
+
+
+def _element_type(dtype: np.dtype[Any], name: str) -> DType:
+    if dtype.kind == "V" and dtype.name == "void16":
         raise TypeError(
-            f"{name} has dtype {x.dtype}, which says nothing about the numbers; if they are "
+            f"{name} has dtype {dtype}, which says nothing about the numbers; if they are "
             f"bfloat16, pass {name}.view(ml_dtypes.bfloat16)"
         )
-    if not x.dtype.isnative:
-        raise TypeError(f"{name} has dtype {x.dtype.str}, which is not in native byte order")
-    dtype = as_dtype(x.dtype, f"{name}.dtype")
-    if any(step % dtype.itemsize for step in x.strides):
-        raise ValueError(f"{name} has byte strides {x.strides}, not multiples of its element size")
-    strides = tuple(step // dtype.itemsize for step in x.strides)
-    return View(x.ctypes.data, x.shape, strides, dtype, not x.flags.writeable, x, x)
+    if not dtype.isnative:
+        raise TypeError(f"{name} has dtype {dtype.str}, which is not in native byte order")
+    return _element_types.setdefault(dtype, as_dtype(dtype, f"{name}.dtype"))
 
 
 def _dlpack_view(x: Any, name: str, stream: int) -> View:

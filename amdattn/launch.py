@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from amdattn.kernarg import packer
+from amdattn.kernarg import KernargBuffer, packer
 from amdattn.plan import Address, Launch, Operand, Plan, Stride
 from amdattn.runtime import Runtime
 
 ABSENT = Operand(0, {})
+# What Runtime.launch takes besides the stream: function, grid, workgroup and kernel arguments.
+BoundLaunch = tuple[Any, tuple[int, int, int], tuple[int, int, int], KernargBuffer]
 
 
 class PreparedLaunch:
@@ -37,16 +40,24 @@ class PreparedLaunch:
                 self._strides.append((i, value.operand, value.axis))
             self._values.append(value if isinstance(value, (int, float)) else 0)
 
+    def bind(self, operands: Mapping[str, Operand]) -> BoundLaunch:
+        """The launch on these operands, with kernel arguments of its own."""
+        kernargs = self._device.new_kernarg_buffer(self._packer.size)
+        return self._pack(operands, kernargs)
+
     def run(self, operands: Mapping[str, Operand], stream: int) -> None:
         """Launch once on `stream`."""
+        kernargs = self._device.kernarg_buffer(self._packer.size)
+        self._device.launch(*self._pack(operands, kernargs), stream)
+
+    def _pack(self, operands: Mapping[str, Operand], kernargs: KernargBuffer) -> BoundLaunch:
         values = self._values.copy()
         for i, name in self._addresses:
             values[i] = operands[name].address
         for i, name, axis in self._strides:
             values[i] = operands[name].strides[axis]
-        kernargs = self._device.kernarg_buffer(self._packer.size)
         self._packer.pack_into(kernargs.block, 0, *values)
-        self._device.launch(self._function, self._grid, self._workgroup, kernargs, stream)
+        return self._function, self._grid, self._workgroup, kernargs
 
 
 def prepare(plan: Plan, device: Runtime) -> tuple[PreparedLaunch, ...]:
@@ -65,3 +76,20 @@ def run(
     device.enter()
     for launch in prepared:
         launch.run(operands, stream)
+
+
+def bind(
+    prepared: tuple[PreparedLaunch, ...], operands: Mapping[str, Operand]
+) -> tuple[BoundLaunch, ...]:
+    """Pack the arguments of every launch, for any number of submissions."""
+    return tuple(launch.bind(operands) for launch in prepared)
+
+
+def submit(bound: tuple[BoundLaunch, ...], device: Runtime, stream: int) -> None:
+    """Run bound launches in order on `stream`.
+
+    Any number of threads may submit the same ones at a time: their arguments never change.
+    """
+    device.enter()
+    for function, grid, workgroup, kernargs in bound:
+        device.launch(function, grid, workgroup, kernargs, stream)

@@ -52,15 +52,15 @@ def check_output(name: str, out: View, inputs: Mapping[str, View]) -> None:
                 f"{name} has overlapping elements (shape {out.shape}, strides {out.strides})"
             )
         reach += (length - 1) * step
+    low, high = out.extent()
     for other, view in inputs.items():
-        if _share_memory(out, view):
+        other_low, other_high = view.extent()
+        if low < other_high and other_low < high and _share_memory(out, view):
             raise ValueError(f"{name} overlaps {other} in memory")
 
 
 def _share_memory(a: View, b: View) -> bool:
-    (a_low, a_high), (b_low, b_high) = a.extent(), b.extent()
-    if a_high <= b_low or b_high <= a_low:
-        return False
+    """Whether views with overlapping extents have an element in common."""
     import numpy as np
 
     # Interleaved views, such as one part of a packed QKVO array. numpy only computes with the
@@ -102,23 +102,21 @@ def is_compact(view: View) -> bool:
     )
 
 
-def misalignment(view: View, layout: str, kernel: KernelSpec) -> str:
-    """What in the address or strides of `view` the kernel's vector loads cannot take, or ""."""
+def misalignment(operand: Operand, kernel: KernelSpec) -> str:
+    """What in the address or strides of `operand` the kernel's vector loads cannot take, or ""."""
     align = kernel.constraint("pointer_align_bytes")
-    if view.address % align:
-        return f"address {view.address:#x}, which must be a multiple of {align} bytes"
+    if operand.address % align:
+        return f"address {operand.address:#x}, which must be a multiple of {align} bytes"
     multiple = kernel.constraint("stride_multiple")
-    for axis, step in axis_strides(view, layout).items():
+    for axis, step in operand.strides.items():
         if step % multiple:
             return f"{axis} stride {step}, which must be a multiple of {multiple} elements"
     return ""
 
 
-def check_alignment(views: Mapping[str, View], layout: str, kernel: KernelSpec) -> None:
+def check_alignment(operands: Mapping[str, Operand], kernel: KernelSpec) -> None:
     """Device operands must be aligned as the kernel needs; host operands are when staged."""
-    for name, view in views.items():
-        if len(view.shape) != 4:
-            continue
-        wrong = misalignment(view, layout, kernel)
+    for name, operand in operands.items():
+        wrong = misalignment(operand, kernel) if operand.strides else ""
         if wrong:
             raise ValueError(f"{name} has {wrong} for kernel {kernel.name}")

@@ -90,4 +90,4 @@ def _compact(name: str, view: View) -> _Chunk:
 
 
 def _moved(view: View, address: int) -> View:
-    return dataclasses.replace(view, address=address, owner=None, array=None)
+    return View(address, view.shape, view.strides, view.dtype, view.read_only, None)

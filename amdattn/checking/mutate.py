@@ -27,7 +27,7 @@ _MAX_INSTRUCTIONS = 2_000_000
 
 # Orders of waves and workgroups: mutants that the first does not show are run under the others.
 # (seed, instructions of a wave before another may run)
-_SCHEDULES = ((0, 8), (1, 8), (4, 1), (6, 3))
+_SCHEDULES = ((0, 8), (1, 8), (4, 1), (6, 3), (5, 1))
 
 # (what is being done, done, of how many)
 Progress = Callable[[str, int, int], None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from amdattn.device import DeviceProps
 from amdattn.manifest import KernelSpec
@@ -30,8 +30,7 @@ class Stride:
 Argument = int | float | Address | Stride
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(NamedTuple):
     """What those two read: a device address, and strides by axis name."""
 
     address: int

@@ -107,11 +107,14 @@ class Runtime:
     ordinal : int
         The device that was current when the runtime was bound.
     props : DeviceProps
+    null_params
+        hip-python's `kernelParams` for a launch that passes its arguments in `extra`.
     """
 
     def __init__(self, hip_python: HipPython, choice: binding.Choice) -> None:
         self.hip = hip_python.hip
         self.choice = choice
+        self.null_params = hip_python.null_params
         self._hip_python = hip_python
         self._exports: virtual_library.Exports | None = None
         self._flush_address: int | None = None
@@ -327,8 +330,12 @@ class Runtime:
             buffers = self._local.buffers = {}
         buffer = buffers.get(size)
         if buffer is None:
-            buffer = buffers[size] = KernargBuffer(size, self._hip_python.extra_type)
+            buffer = buffers[size] = self.new_kernarg_buffer(size)
         return buffer
+
+    def new_kernarg_buffer(self, size: int) -> KernargBuffer:
+        """A kernarg buffer of the caller's own."""
+        return KernargBuffer(size, self._hip_python.extra_type)
 
     def launch(
         self,
@@ -341,13 +348,7 @@ class Runtime:
     ) -> None:
         """Launch `function` over `grid` workgroups with the packed block in `kernargs`."""
         status = self.hip.hipModuleLaunchKernel(
-            function,
-            *grid,
-            *workgroup,
-            dynamic_lds_bytes,
-            stream,
-            self._hip_python.null_params,
-            kernargs.extra,
+            function, *grid, *workgroup, dynamic_lds_bytes, stream, self.null_params, kernargs.extra
         )
         if status[0]:
             raise self._error("hipModuleLaunchKernel", status[0])

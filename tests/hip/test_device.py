@@ -176,7 +176,7 @@ def test_last_error_is_sticky_and_per_thread(hip: Any) -> None:
 def test_not_ready_is_no_error(hip: Any) -> None:
     _, spin = hip.kernel("spin")
     event = hip.hipEventCreate()
-    hip.launch(spin, value=300000)
+    hip.launch(spin, value=3000000)
     hip.hipEventRecord(event, None)
     assert hip.hip.hipEventQuery(event)[0] == hip.errors.hipErrorNotReady
     assert hip.hip.hipGetLastError()[0] == hip.errors.hipSuccess

@@ -60,13 +60,13 @@ void Bounds::check_contracts(const Step& step, const FootprintPart& part) const 
 
 void Bounds::check_kernarg(const Step& step, const FootprintPart& part) const {
   const u64 end = kernarg_address_ + kernarg_bytes_;
-  const u64 padded = kernarg_address_ + (kernarg_bytes_ + kKernargLine - 1) / kKernargLine *
-                                            kKernargLine;
+  const u64 padded =
+      kernarg_address_ + (kernarg_bytes_ + kKernargLine - 1) / kKernargLine * kKernargLine;
   for_lanes(part.mask, [&](int lane) {
     const u64 address = part.address.lane[lane];
     const bool reads_padding = address >= end && address < padded + kKernargLine;
-    const bool crosses = address >= kernarg_address_ && address < end &&
-                         address + part.bytes > padded;
+    const bool crosses =
+        address >= kernarg_address_ && address < end && address + part.bytes > padded;
     if (!reads_padding && !crosses) return;
     step.report.add(step.wave, step.inst, FindingKind::kKernargOverread, kNoPc, [&](Finding& f) {
       f.lane = part.scalar ? -1 : lane;
@@ -104,9 +104,8 @@ void Bounds::check_overlap(const Step& step, const FootprintPart& part) const {
     for (u64 at = address; at < other_address + part.bytes; ++at) {
       if (byte_of(lane, at) == byte_of(other, at)) continue;
       const bool lds = part.space == Space::kLds;
-      step.report.add(step.wave, step.inst,
-                      lds ? FindingKind::kLdsRace : FindingKind::kGlobalRace, step.pc(),
-                      [&, lane = lane, other = other](Finding& f) {
+      step.report.add(step.wave, step.inst, lds ? FindingKind::kLdsRace : FindingKind::kGlobalRace,
+                      step.pc(), [&, lane = lane, other = other](Finding& f) {
                         f.lane = lane;
                         f.where = (lds ? "lds " : "") + hex(at);
                         f.message = "lanes " + std::to_string(std::min(lane, other)) + " and " +

@@ -102,7 +102,8 @@ void Checker::before(Wave& wave, const Inst& inst) {
   if (own.touches_memory) {
     bounds_.step(step);
     for (int i = 0; i < own.footprint.num_parts; ++i)
-      if (own.footprint.parts[i].space == Space::kLds) group.lds.access(step, own.footprint.parts[i]);
+      if (own.footprint.parts[i].space == Space::kLds)
+        group.lds.access(step, own.footprint.parts[i]);
   }
   coherence_.before(step);
   if (inst.row->effects & (kBarrier | kEndsProgram)) group.lds.arrived(wave, own.waits.order);
@@ -112,8 +113,9 @@ void Checker::before(Wave& wave, const Inst& inst) {
 
 void Checker::after(Wave& wave, const Inst& inst) {
   WaveShadow& own = shadow(wave);
-  const Step step{wave,   inst, use(inst), own.touches_memory ? &own.footprint : nullptr,
-                  own.waits.order, report_};
+  const Step step{
+      wave,   inst, use(inst), own.touches_memory ? &own.footprint : nullptr, own.waits.order,
+      report_};
   coherence_.after(step);
   own.waits.after(step);
 }
@@ -171,9 +173,10 @@ void Checker::advise_on_waits() {
       f.where = name;
       f.count = site.executed[c];
       const std::string has = name + "(" + std::to_string(site.field[c]) + ")";
-      f.message = site.needed[c] == WaitSite::kNothing
-                      ? has + " waits for nothing that is needed before the next wait"
-                      : name + "(" + std::to_string(site.needed[c]) + ") would do instead of " + has;
+      f.message =
+          site.needed[c] == WaitSite::kNothing
+              ? has + " waits for nothing that is needed before the next wait"
+              : name + "(" + std::to_string(site.needed[c]) + ") would do instead of " + has;
       report_.insert(std::move(f));
     }
 }

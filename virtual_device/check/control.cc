@@ -65,8 +65,8 @@ void Control::finish(const Workgroup& workgroup, Report& report) {
              waves_[fewest].end ? report.pc(*waves_[fewest].end) : kNoPc, [&](Finding& f) {
                f.message = "wave " + std::to_string(longest) + " reaches " +
                            std::to_string(most->barriers) + " barriers, wave " +
-                           std::to_string(fewest) + " " +
-                           std::to_string(waves_[fewest].barriers) + " before it ends";
+                           std::to_string(fewest) + " " + std::to_string(waves_[fewest].barriers) +
+                           " before it ends";
              });
 }
 

@@ -32,6 +32,7 @@ u64 alu_roles(const Row& row) {
   if (row.format == Format::kVop3p && has_op_sel) roles |= kPackedHigh;
   if (row.effects & kWritesExec) roles |= kCmpx;
   if (name.starts_with("v_div_fmas")) roles |= kDivFmas;
+  if (name.starts_with("v_cndmask")) roles |= kSelectOp;
   if (name == "v_fma_f64" || name == "v_fmac_f64") roles |= kFma64;
   if (name == "v_readlane_b32") roles |= kReadsLane | kSelectsLane | kLaneOp;
   if (name == "v_writelane_b32") roles |= kSelectsLane | kLaneOp;

@@ -109,9 +109,16 @@ constexpr HazardRule kRules[] = {
      .wait = 2,
      // Covers the row of 1 for VCC under two names: an encoding names VCC in one way only.
      .source = ISA11 " rows VALU reads SGPR as constant, VALU reads EXEC as constant; LLVM"},
+    // The manual's 0 is for carries. Of lane masks it says nothing, and AMD's hand-written kernels
+    // do without; compilers never do.
+    {.name = "valu-sgpr-select",
+     .producer = kValuSgpr,
+     .consumer = {"v_cndmask selects by it", kSelectOp, kCarryIn},
+     .wait = 2,
+     .source = "LLVM gfx940"},
     {.name = "valu-sgpr-carry-in",
      .producer = kValuSgpr,
-     .consumer = {"VALU reads it as a carry-in or lane mask", kAnyValu, kCarryIn},
+     .consumer = {"VALU reads it as a carry-in", kAnyValu, kCarryIn},
      .wait = 2,
      .source = "LLVM; " ISA11 " row VALU reads SGPR as carry-in: 0",
      .level = HazardLevel::kAdvice},

@@ -77,15 +77,14 @@ void LdsRaces::check_write(const Step& step, const FootprintPart& part, u32 byte
   }
   if (ordered_[last.wave].covers(last)) return;
   if (is_write && !last.dma && stores_same(step.wave, part, byte, lane)) return;
-  step.report.add(step.wave, step.inst, FindingKind::kLdsRace, producer(step.report, last),
-                  [&](Finding& f) {
-                    f.lane = lane;
-                    f.where = place(byte);
-                    f.message = f.where + (is_write ? " is overwritten" : " is read") +
-                                " although wave " + std::to_string(last.wave) +
-                                " writes it without a completed wait (" +
-                                (last.dma ? "vmcnt" : "lgkmcnt") + ") and a barrier between";
-                  });
+  step.report.add(
+      step.wave, step.inst, FindingKind::kLdsRace, producer(step.report, last), [&](Finding& f) {
+        f.lane = lane;
+        f.where = place(byte);
+        f.message = f.where + (is_write ? " is overwritten" : " is read") + " although wave " +
+                    std::to_string(last.wave) + " writes it without a completed wait (" +
+                    (last.dma ? "vmcnt" : "lgkmcnt") + ") and a barrier between";
+      });
 }
 
 // A write of `byte` against the reads by any wave.
@@ -107,15 +106,14 @@ void LdsRaces::check_readers(const Step& step, u32 byte, int lane, const Tag& by
       continue;
     }
     if (ordered_[wave].covers(last)) continue;
-    step.report.add(step.wave, step.inst, FindingKind::kLdsRace, producer(step.report, last),
-                    [&](Finding& f) {
-                      f.lane = lane;
-                      f.where = place(byte);
-                      f.message = f.where + " is overwritten although wave " +
-                                  std::to_string(wave) +
-                                  " reads it without a completed wait (lgkmcnt) and a barrier "
-                                  "between";
-                    });
+    step.report.add(
+        step.wave, step.inst, FindingKind::kLdsRace, producer(step.report, last), [&](Finding& f) {
+          f.lane = lane;
+          f.where = place(byte);
+          f.message = f.where + " is overwritten although wave " + std::to_string(wave) +
+                      " reads it without a completed wait (lgkmcnt) and a barrier "
+                      "between";
+        });
   }
 }
 
@@ -138,8 +136,7 @@ void LdsRaces::access(const Step& step, const FootprintPart& part) {
     const Tag* seen = &by;  // lanes of one instruction may overlap
     for (u32 byte = at; byte < end; ++byte) {
       const Tag& last = writers_[byte];
-      if (last.number && !(*seen == last) && !(last == by))
-        check_write(step, part, byte, lane, by);
+      if (last.number && !(*seen == last) && !(last == by)) check_write(step, part, byte, lane, by);
       seen = &last;
     }
     if (!writes) {
@@ -148,8 +145,8 @@ void LdsRaces::access(const Step& step, const FootprintPart& part) {
     }
     for (u32 wave = 0; wave < num_waves_; ++wave) {
       const std::vector<u32>& numbers = readers_[wave];
-      const u32 limit = wave == by.wave ? (dma ? step.order.lds_completed : ~u32{0})
-                                        : ordered_[wave].lds;
+      const u32 limit =
+          wave == by.wave ? (dma ? step.order.lds_completed : ~u32{0}) : ordered_[wave].lds;
       u32 late = 0;
       for (u32 byte = at; byte < end; ++byte) late |= numbers[byte] > limit;
       if (late)

@@ -7,8 +7,8 @@
 
 namespace vdev {
 
-// Memory operations of a wave in program order. An operation is complete when a wait has covered it:
-// its number is then at most the number completed of its kind.
+// Memory operations of a wave in program order. An operation is complete when a wait has covered
+// it: its number is then at most the number completed of its kind.
 struct MemoryOrder {
   u32 vmem_issued = 0, vmem_completed = 0;  // MUBUF, MTBUF, FLAT, GLOBAL, SCRATCH: loads and stores
   u32 lds_issued = 0, lds_completed = 0;    // DS, and FLAT

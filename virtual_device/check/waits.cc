@@ -186,8 +186,8 @@ void Waits::conflict(const Step& step, const RegisterRange& range, bool write) {
     step.report.add(step.wave, step.inst, kind, step.report.pc(*p.inst), [&](Finding& f) {
       RegisterRange both = range;
       both.first = std::max(range.first, p.dst.first);
-      both.count = static_cast<u16>(
-          std::min(range.first + range.count, p.dst.first + p.dst.count) - both.first);
+      both.count = static_cast<u16>(std::min(range.first + range.count, p.dst.first + p.dst.count) -
+                                    both.first);
       f.where = register_name(both, num_vgprs_);
       if (range.file == RegisterFile::kVector) f.lane = std::countr_zero(p.mask & lanes);
       const char* counter = p.queue == Queue::kVmem   ? "vmcnt"

@@ -7,8 +7,9 @@
 //   FLAT     counts in both, out of order in both: done when both have been waited down to 0.
 //   expcnt   nothing on gfx942: stores read their data when they issue.
 // A counter at its maximum holds up the issue, so that no more operations than it can count are
-// under way. An operation is certainly done after a wait for N when more than N operations that cannot finish
-// before it (itself included) have been issued: not when the counter merely could be low.
+// under way. An operation is certainly done after a wait for N when more than N operations that
+// cannot finish before it (itself included) have been issued: not when the counter merely could be
+// low.
 #pragma once
 
 #include <bitset>
@@ -25,8 +26,8 @@ enum class Counter : u8 { kVm, kLgkm };
 // What the executions of one s_waitcnt had to wait for at most, for the advice on over-waiting.
 struct WaitSite {
   static constexpr u32 kNothing = ~u32{0};
-  u64 executed[2] = {0, 0};                  // by Counter, where the field waits at all
-  u32 needed[2] = {kNothing, kNothing};      // the largest count that would have done
+  u64 executed[2] = {0, 0};              // by Counter, where the field waits at all
+  u32 needed[2] = {kNothing, kNothing};  // the largest count that would have done
   u32 field[2] = {kNothing, kNothing};
 };
 using WaitSites = std::map<const Inst*, WaitSite>;
@@ -91,7 +92,7 @@ class Waits {
 
   bool late_ = true;
   u32 num_vgprs_ = 0;
-  std::deque<Pending> pending_;  // in issue order
+  std::deque<Pending> pending_;     // in issue order
   u32 num_vmem_ = 0, num_lds_ = 0;  // of them
   std::bitset<512 + 132> pending_bits_, fresh_bits_;
   std::vector<Fresh> fresh_;

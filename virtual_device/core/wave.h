@@ -74,7 +74,7 @@ struct Wave {
   std::byte* scratch = nullptr;     // per wave: lanes interleaved by dword
   u32 scratch_bytes = 0;            // per lane
   u64 instructions = 0, mfmas = 0;  // executed
-  u64 lanes = ~u64{0};  // lanes that exist (the last wave of a workgroup may be partial)
+  u64 lanes = ~u64{0};     // lanes that exist (the last wave of a workgroup may be partial)
   void* shadow = nullptr;  // an observer's state of the wave
 
   // The loop the wave is in, by its head, and passes through it: see Worker::proved_spinning.

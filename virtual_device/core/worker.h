@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "core/launch_state.h"
@@ -56,6 +57,7 @@ struct Worker {
   void run_wave(Wave& wave, u32 quantum);
   void execute(Wave& wave, u32 quantum, u32& executed);
   void execute_observed(Observer& observer, Wave& wave, u32 quantum, u32& executed);
+  void step_observed(Observer& observer, Wave& wave, const Inst& inst);
   // The order of waves in a turn, and how long each may run: see run().
   struct Turn {
     u32 first = 0, quantum = 8;
@@ -74,6 +76,7 @@ struct Worker {
   Wave* current_ = nullptr;  // for fault reports
   const Inst* current_inst_ = nullptr;
   u32 mxcsr_ = 0x1f80;
+  std::unordered_map<const Wave*, u64> split_;  // lanes of an atomic that have not acted yet
 
   static constexpr int kCacheSize = 8;
   Allocation cache_[kCacheSize];

@@ -13,7 +13,7 @@ namespace {
 constexpr u16 kNone = FootprintPart::kNoRegister;
 
 Access access_of(const Row& row) {
-  return row.effects & kAtomic ? Access::kAtomic
+  return row.effects & kAtomic  ? Access::kAtomic
          : row.effects & kStore ? Access::kWrite
                                 : Access::kRead;
 }
@@ -167,8 +167,7 @@ void flat_footprint(const Wave& w, const Inst& inst, Footprint& out) {
       scratch.address = flat::window_scratch(part.address);
     }
   }
-  if (to_lds)
-    add_lds_deposit((w.s[kM0] & 0x3fffc) + static_cast<u32>(inst.offset), w.exec(), out);
+  if (to_lds) add_lds_deposit((w.s[kM0] & 0x3fffc) + static_cast<u32>(inst.offset), w.exec(), out);
 }
 
 // ---- MUBUF, MTBUF
@@ -212,8 +211,7 @@ void mubuf_footprint(const Wave& w, const Inst& inst, Footprint& out) {
       for (int i = 0; i < kLanes; ++i) dword.address.lane[i] = part.address.lane[i] + at;
     }
   }
-  if (inst.lds)
-    add_lds_deposit((w.s[kM0] & 0x3ffff) + static_cast<u32>(inst.offset), active, out);
+  if (inst.lds) add_lds_deposit((w.s[kM0] & 0x3ffff) + static_cast<u32>(inst.offset), active, out);
 }
 
 // ---- SMEM

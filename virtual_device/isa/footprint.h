@@ -1,5 +1,5 @@
-// The memory that an instruction is about to touch, lane by lane: one description for checks and for
-// the performance model, from the same address arithmetic that the semantics use.
+// The memory that an instruction is about to touch, lane by lane: one description for checks and
+// for the performance model, from the same address arithmetic that the semantics use.
 #pragma once
 
 #include "isa/access.h"

@@ -1,7 +1,7 @@
 // The constants of the performance model, each with its source. Nothing here is fitted to a kernel.
 //
-// Sources  ISA3: CDNA3 ISA manual. RPC: rocprofiler-compute's pipeline description. WP3: CDNA3 white
-// paper. MC: AMD matrix instruction calculator. FC: Formocast / TensileLite cycle pass. LLVM:
+// Sources  ISA3: CDNA3 ISA manual. RPC: rocprofiler-compute's pipeline description. WP3: CDNA3
+// white paper. MC: AMD matrix instruction calculator. FC: Formocast / TensileLite cycle pass. LLVM:
 // SISchedule.td and GCNHazardRecognizer. RRZE: gpu-benches on MI300X. MT4G: memory topology runs on
 // MI300X. SQTT: thread traces of MI350. [D] document, [T] constant of a vendor tool, [M] measured,
 // [A] assumption.
@@ -28,24 +28,24 @@ struct Arch {
   u32 first_fetch = 716;  // clk from dispatch to a wave's first instruction, cold [M SQTT]
 
   // ---- LDS
-  u32 lds_ports = 2;             // each shared by two SIMDs [D RPC]
-  u32 lds_port_bytes = 64;       // per clk, each way [D RPC]
-  u32 lds_latency = 64;          // clk from the end of service to the data [M MT4G: 52 whole, b32]
-  u32 lds_queue = 16;            // instructions under way per CU [T FC]
-  u32 lds_back_to_back = 8;      // clk between two DS instructions of a wave [T FC: 2 slots]
+  u32 lds_ports = 2;         // each shared by two SIMDs [D RPC]
+  u32 lds_port_bytes = 64;   // per clk, each way [D RPC]
+  u32 lds_latency = 64;      // clk from the end of service to the data [M MT4G: 52 whole, b32]
+  u32 lds_queue = 16;        // instructions under way per CU [T FC]
+  u32 lds_back_to_back = 8;  // clk between two DS instructions of a wave [T FC: 2 slots]
 
   // ---- Vector memory
-  u32 ta_address = 4;            // clk of the CU's address unit per instruction [D RPC]
-  u32 vmem_queue = 64;           // instructions under way per CU [A]
-  u32 line_bytes = 128;          // [D WP3]
-  u32 l1_bytes = 32768, l1_ways = 64;  // [D WP3]
-  u32 l1_bytes_per_clk = 64;     // [M RRZE 61-64]
-  u32 l1_latency = 118;          // [M RRZE, MT4G 116-120]
+  u32 ta_address = 4;                     // clk of the CU's address unit per instruction [D RPC]
+  u32 vmem_queue = 64;                    // instructions under way per CU [A]
+  u32 line_bytes = 128;                   // [D WP3]
+  u32 l1_bytes = 32768, l1_ways = 64;     // [D WP3]
+  u32 l1_bytes_per_clk = 64;              // [M RRZE 61-64]
+  u32 l1_latency = 118;                   // [M RRZE, MT4G 116-120]
   u32 l2_bytes = 4u << 20, l2_ways = 16;  // per XCD [D WP3]
-  u32 l2_bytes_per_clk = 1843;   // per XCD: 16 channels x 128 B x 0.9 [D WP3, T FC]
-  u32 l2_write_bytes_per_clk = 594;  // 16 x 64 x 0.58 [D WP3, T FC]
-  u32 l2_to_cu_bytes_per_clk = 128;  // [M RRZE]
-  u32 l2_latency = 213;          // [M RRZE]
+  u32 l2_bytes_per_clk = 1843;            // per XCD: 16 channels x 128 B x 0.9 [D WP3, T FC]
+  u32 l2_write_bytes_per_clk = 594;       // 16 x 64 x 0.58 [D WP3, T FC]
+  u32 l2_to_cu_bytes_per_clk = 128;       // [M RRZE]
+  u32 l2_latency = 213;                   // [M RRZE]
   u32 mall_bytes = 256u << 20, mall_ways = 16;  // [D]
   // Beyond the L2 clocks are not the engine's: times in ns, rates in bytes per ns.
   double mall_latency_ns = 217;  // [M RRZE]
@@ -54,17 +54,17 @@ struct Arch {
   double hbm_rate = 4200;        // device, B/ns, reads [M RRZE]
 
   // ---- Scalar memory and instruction fetch
-  u32 scalar_latency = 48;       // clk, hit [M MT4G]
-  u32 scalar_miss = 124;         // clk beyond a hit, to the L2 [M MT4G]
-  u32 scalar_bytes = 16384;      // per two CUs [M MT4G]
+  u32 scalar_latency = 48;   // clk, hit [M MT4G]
+  u32 scalar_miss = 124;     // clk beyond a hit, to the L2 [M MT4G]
+  u32 scalar_bytes = 16384;  // per two CUs [M MT4G]
   u32 scalar_line = 64;
   u32 fetch_line = 64;
-  u32 icache_bytes = 65536;      // per two CUs [D]
-  u32 icache_miss = 213;         // [A: an L2 access]
+  u32 icache_bytes = 65536;  // per two CUs [D]
+  u32 icache_miss = 213;     // [A: an L2 access]
 
   // ---- Dispatch
-  u32 dispatch_wave = 14;        // clk between two waves started on an XCD [M SQTT]
-  double launch_us = 2.7;        // marginal launch in a train of kernels [T FC]
+  u32 dispatch_wave = 14;  // clk between two waves started on an XCD [M SQTT]
+  double launch_us = 2.7;  // marginal launch in a train of kernels [T FC]
 };
 
 // MI300X. Sustained clock: AMD's own bf16 GEMM at 750 W, 1207 MHz (maximum achievable FLOPs).

@@ -313,13 +313,12 @@ void ComputeUnit::issue_memory(TimedWave& w, u32 simd_index, const Inst& inst,
     case Unit::kLds: {
       const LdsService service = lds_service(arch_, inst, touched);
       Server& port = lds_ports_[simd_index * arch_.lds_ports / arch_.simds];
-      const double served =
-          port.serve(static_cast<double>(now), service.data + service.address);
+      const double served = port.serve(static_cast<double>(now), service.data + service.address);
       profile_.use.lds += service.data;
       profile_.use.lds_address += service.address;
       profile_.use.lds_conflict += service.conflict;
-      const u64 done = in_order(w.lgkm, static_cast<u64>(std::ceil(served)) + arch_.lds_latency,
-                                true);
+      const u64 done =
+          in_order(w.lgkm, static_cast<u64>(std::ceil(served)) + arch_.lds_latency, true);
       lds_queue_.push_back(done);
       trace(w, simd_index, Track::kLds, inst, static_cast<u64>(served) - service.data, done);
       w.next_issue = now + arch_.lds_back_to_back;

@@ -42,10 +42,10 @@ class ComputeUnit {
   struct TimedWave {
     Wave* wave = nullptr;
     u64 start = 0, age = 0;
-    u64 next_issue = 0;  // earliest slot for the next instruction
+    u64 next_issue = 0;          // earliest slot for the next instruction
     Stall delay = Stall::kNone;  // why not earlier
     u64 ready_since = 0;
-    u64 fetched = 0;     // code line it has
+    u64 fetched = 0;  // code line it has
     std::deque<Operation> vm, lgkm;
     bool at_barrier = false;
   };

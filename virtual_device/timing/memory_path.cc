@@ -50,9 +50,9 @@ u64 MemoryPath::vector(u32 cu, const Footprint& memory, u64 now) {
     lines_.clear();
     for_lanes(part.mask, [&](int lane) {
       // Scratch is interleaved by dword: the lanes of a dword lie together.
-      const u64 address = part.space == Space::kScratch
-                              ? part.address.lane[lane] / 4 * 4 * kLanes + 4u * static_cast<u32>(lane)
-                              : part.address.lane[lane];
+      const u64 address = part.space == Space::kScratch ? part.address.lane[lane] / 4 * 4 * kLanes +
+                                                              4u * static_cast<u32>(lane)
+                                                        : part.address.lane[lane];
       const u64 last = (address + part.bytes - 1) / arch_.line_bytes;
       for (u64 line = address / arch_.line_bytes; line <= last; ++line)
         if (lines_.empty() || lines_.back() != line) lines_.push_back(line);
@@ -76,8 +76,8 @@ u64 MemoryPath::vector(u32 cu, const Footprint& memory, u64 now) {
       const double out = own.l1_out.serve(static_cast<double>(now), per_line);
       double at = out + arch_.l1_latency;
       if (!own.l1.access(line))
-        at = std::max(at, own.from_l2.serve(beyond_l1(line, out), arch_.line_bytes) +
-                              arch_.l1_latency);
+        at = std::max(at,
+                      own.from_l2.serve(beyond_l1(line, out), arch_.line_bytes) + arch_.l1_latency);
       done = std::max(done, at);
     }
   }

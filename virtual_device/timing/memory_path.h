@@ -1,5 +1,5 @@
-// Where the lines of a vector or scalar memory instruction come from, and when they arrive: one L1 per
-// CU, the L2 of the simulated XCD, its share of the MALL and of HBM.
+// Where the lines of a vector or scalar memory instruction come from, and when they arrive: one L1
+// per CU, the L2 of the simulated XCD, its share of the MALL and of HBM.
 #pragma once
 
 #include <memory>

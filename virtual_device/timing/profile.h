@@ -11,15 +11,15 @@ namespace vdev::timing {
 // Why a wave did not issue its next instruction.
 enum class Stall : u8 {
   kNone,
-  kWaitcnt,    // s_waitcnt: a memory operation is under way
-  kBarrier,    // other waves have not arrived
-  kMatrix,     // the SIMD's matrix unit is busy
-  kVector,     // the SIMD's VALU is busy
-  kLds,        // LDS queue
-  kVmem,       // vector memory queue
+  kWaitcnt,      // s_waitcnt: a memory operation is under way
+  kBarrier,      // other waves have not arrived
+  kMatrix,       // the SIMD's matrix unit is busy
+  kVector,       // the SIMD's VALU is busy
+  kLds,          // LDS queue
+  kVmem,         // vector memory queue
   kArbitration,  // another wave of the SIMD issued
-  kFetch,      // instruction cache miss
-  kBranch,     // a taken branch, s_nop, s_sleep
+  kFetch,        // instruction cache miss
+  kBranch,       // a taken branch, s_nop, s_sleep
 };
 inline constexpr int kNumStalls = 10;
 const char* stall_name(Stall stall);
@@ -52,14 +52,14 @@ struct TraceEvent {
 struct Profile {
   // Events of CU 0 are kept up to this number; 0: none.
   u64 max_events = 0;
-  u64 cycles = 0;           // until the last workgroup of the simulated XCD has ended
+  u64 cycles = 0;  // until the last workgroup of the simulated XCD has ended
   u64 simulated_workgroups = 0, workgroups = 0;
-  u32 cus = 0;              // simulated
-  u64 wave_clk = 0;         // sum over waves of their lifetime
+  u32 cus = 0;       // simulated
+  u64 wave_clk = 0;  // sum over waves of their lifetime
   u64 instructions = 0;
   UnitUse use;
   Traffic traffic;
-  u32 resident_per_cu = 0;  // workgroups
+  u32 resident_per_cu = 0;                     // workgroups
   double l1_clk = 0, l2_clk = 0, hbm_clk = 0;  // busy: all L1s, the XCD's L2, its share of HBM
   std::map<const Inst*, Site> sites;
   std::vector<WorkgroupTime> times;  // in the order in which they ended

@@ -8,9 +8,9 @@
 namespace vdev::timing {
 
 const char* stall_name(Stall stall) {
-  static constexpr const char* kNames[kNumStalls] = {"none",     "waitcnt", "barrier", "matrix",
-                                                     "vector",   "lds",     "vmem",    "arbitration",
-                                                     "fetch",    "branch"};
+  static constexpr const char* kNames[kNumStalls] = {"none",   "waitcnt", "barrier", "matrix",
+                                                     "vector", "lds",     "vmem",    "arbitration",
+                                                     "fetch",  "branch"};
   return kNames[static_cast<int>(stall)];
 }
 
@@ -29,7 +29,8 @@ double share(u64 busy, const Profile& p, u32 count) {
 }
 
 std::string json(const LaunchState& launch, const Arch& arch, const Profile& p, double clock) {
-  std::string out = "{\"kernel\": \"" + launch.kernel().name + "\", \"arch\": \"" + arch.name + "\"";
+  std::string out =
+      "{\"kernel\": \"" + launch.kernel().name + "\", \"arch\": \"" + arch.name + "\"";
   const auto add = [&out](const char* name, double value) {
     out += std::string(", \"") + name + "\": " + number(value);
   };
@@ -97,8 +98,7 @@ void Session::execute(const std::shared_ptr<LaunchState>& launch, Device& device
   Profile profile;
   Simulator simulator(arch, launch, device, self.options_);
   simulator.run(profile);
-  const double clock =
-      self.options_.clock_ghz ? self.options_.clock_ghz : arch.sustained_clock_ghz;
+  const double clock = self.options_.clock_ghz ? self.options_.clock_ghz : arch.sustained_clock_ghz;
   std::lock_guard lock(self.mutex_);
   self.launches_.push_back(json(*launch, arch, profile, clock));
 }

@@ -1,5 +1,5 @@
-// The performance model, from the moment it is switched on: options, and the profiles of the launches
-// in between.
+// The performance model, from the moment it is switched on: options, and the profiles of the
+// launches in between.
 #pragma once
 
 #include <mutex>

@@ -11,9 +11,10 @@ Simulator::Simulator(const Arch& arch, const std::shared_ptr<LaunchState>& launc
                      const Options& options)
     : arch_(arch), launch_(launch), options_(options), worker_(device) {
   const Launch& l = launch->launch;
-  per_cu_ = std::max(1u, device.resident_workgroups_per_cu(
-                             *l.kernel, l.workgroup_size.x * l.workgroup_size.y * l.workgroup_size.z,
-                             l.dynamic_lds_bytes));
+  per_cu_ =
+      std::max(1u, device.resident_workgroups_per_cu(
+                       *l.kernel, l.workgroup_size.x * l.workgroup_size.y * l.workgroup_size.z,
+                       l.dynamic_lds_bytes));
   limit_ = (launch->num_workgroups + arch.num_xcds - 1) / arch.num_xcds;
   if (options.max_workgroups) limit_ = std::min(limit_, options.max_workgroups);
 }
@@ -25,7 +26,8 @@ bool Simulator::dispatch(u64 now) {
   if (*roomiest >= per_cu_) return false;
   ++*roomiest;
   Workgroup* workgroup = worker_.admit(launch_, next_++ * arch_.num_xcds);
-  dispatcher_free_ = std::max(dispatcher_free_, now) + u64{arch_.dispatch_wave} * workgroup->num_waves;
+  dispatcher_free_ =
+      std::max(dispatcher_free_, now) + u64{arch_.dispatch_wave} * workgroup->num_waves;
   cus_[static_cast<size_t>(roomiest - resident_.begin())].add(*workgroup, dispatcher_free_);
   return true;
 }

@@ -1,6 +1,6 @@
-// The performance model of one launch: simulates the CUs of one XCD, clk by clk, with the workgroups
-// that the dispatcher would give it. All XCDs are alike, so that one stands for the device; MALL and
-// HBM give it its share.
+// The performance model of one launch: simulates the CUs of one XCD, clk by clk, with the
+// workgroups that the dispatcher would give it. All XCDs are alike, so that one stands for the
+// device; MALL and HBM give it its share.
 #pragma once
 
 #include "core/worker.h"
@@ -9,9 +9,9 @@
 namespace vdev::timing {
 
 struct Options {
-  double clock_ghz = 0;         // 0: the architecture's sustained clock
-  u64 max_workgroups = 0;       // simulated; 0: all of the XCD
-  u64 max_events = 0;           // of the trace of CU 0
+  double clock_ghz = 0;    // 0: the architecture's sustained clock
+  u64 max_workgroups = 0;  // simulated; 0: all of the XCD
+  u64 max_events = 0;      // of the trace of CU 0
 };
 
 class Simulator {
@@ -29,7 +29,7 @@ class Simulator {
   const Options options_;
   Worker worker_;
   u32 per_cu_ = 1;
-  u64 next_ = 0, limit_ = 0;   // workgroups of the XCD, by number
+  u64 next_ = 0, limit_ = 0;  // workgroups of the XCD, by number
   u64 dispatcher_free_ = 0;
   std::vector<u32> resident_;  // by CU
   std::deque<ComputeUnit> cus_;
