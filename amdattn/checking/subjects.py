@@ -14,6 +14,7 @@ from amdattn.attention import plan_attention
 from amdattn.buffers import DeviceArray, empty, host_empty
 from amdattn.checking.arguments import Argument, Buffer, place
 from amdattn.checking.code_object import KernelInfo, read_kernels
+from amdattn.checking.mutation import subject as mutation_subject
 from amdattn.checking.session import Check
 from amdattn.dtypes import as_dtype
 from amdattn.errors import ManifestError
@@ -22,8 +23,6 @@ from amdattn.testing.selftest import Case, inputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from amdattn.checking import mutate_subject
 
     Outputs = Mapping[str, NDArray[Any]]
 
@@ -208,19 +207,17 @@ class CodeObject:
         device.synchronize(0)
         return outputs
 
-    def to_mutate(self) -> mutate_subject.Subject:
+    def to_mutate(self) -> mutation_subject.Subject:
         """The same launch as a mutation campaign takes it."""
-        from amdattn.checking import mutate_subject
-
         block = bytearray(self.kernel.explicit_bytes)
         pointers: list[tuple[int, int]] = []
-        buffers: list[mutate_subject.Buffer] = []
+        buffers: list[mutation_subject.Buffer] = []
         for offset, argument in self._placed:
             if isinstance(argument, Buffer):
                 pointers.append((offset, len(buffers)))
                 data = None if argument.role == "out" else argument.contents(self._seed).tobytes()
                 buffers.append(
-                    mutate_subject.Buffer(
+                    mutation_subject.Buffer(
                         argument.name,
                         argument.nbytes,
                         data,
@@ -231,7 +228,7 @@ class CodeObject:
             else:
                 packed = argument.packed()
                 block[offset : offset + len(packed)] = packed
-        case = mutate_subject.Case(
+        case = mutation_subject.Case(
             self.title,
             self.grid,
             self.workgroup,
@@ -240,7 +237,7 @@ class CodeObject:
             tuple(buffers),
             self.dynamic_lds_bytes,
         )
-        return mutate_subject.Subject(self.kernel.name, self.image, self.kernel.name, (case,))
+        return mutation_subject.Subject(self.kernel.name, self.image, self.kernel.name, (case,))
 
 
 def _choose(kernels: Mapping[str, KernelInfo], name: str | None, path: Path) -> KernelInfo:

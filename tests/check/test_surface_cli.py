@@ -237,7 +237,7 @@ def test_mutate(
         calls.append((subjects, sample, seed))
         return FakeCampaign(*["a class is missed"] * (len(calls) - 1))
 
-    monkeypatch.setattr("amdattn.checking.mutate.campaign", campaign)
+    monkeypatch.setattr("amdattn.checking.mutation.campaign.campaign", campaign)
     status, out, errors = check("all", "--mutate", "--sample", 3, "--seed", 5)
     assert status == 0 and "a table" in out, out + errors
     assert [subject.name for subject in calls[0][0]] == [row.name for row in amdattn.kernels()]

@@ -17,10 +17,10 @@ from hip_subjects import hip_subjects
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from amdattn.checking.mutate import campaign
-from amdattn.checking.mutate_hazards import LLVM_ONLY
-from amdattn.checking.mutate_report import BAR_CLASS, BAR_OVERALL, Campaign, Counts
-from amdattn.checking.mutate_subject import Subject, shipped_subjects
+from amdattn.checking.mutation.campaign import campaign
+from amdattn.checking.mutation.hazards import LLVM_ONLY
+from amdattn.checking.mutation.report import BAR_CLASS, BAR_OVERALL, Campaign, Counts
+from amdattn.checking.mutation.subject import Subject, shipped_subjects
 from amdattn.device import KNOWN_DEVICES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "checked-mode-mutation.md"
@@ -52,8 +52,8 @@ object, class by class, and launched in checked mode on the inputs of the unmuta
   (a wrong offset is a well-formed access), which comparison with a reference shows;
 - *missed*: nothing of all that. A mutant that no launch reaches is missed;
 - *equivalent*: an argument says why nothing can be seen: a static analysis of all paths that shares
-  no code with the checker (amdattn/checking/mutate_equivalence.py), or one that is stated
-  (mutate_arguments.py). Equivalent mutants are run as well; one that is noticed fails the campaign.
+  no code with the checker (amdattn/checking/mutation/equivalence.py), or one that is stated
+  (arguments.py). Equivalent mutants are run as well; one that is noticed fails the campaign.
 
 *Reported* is everything but missed, of those that are not equivalent: at least {BAR_OVERALL:.0%}
 overall and {BAR_CLASS:.0%} of each class. The unmutated kernels have no findings under any of the

@@ -6,12 +6,12 @@ import pytest
 from assembler import assemble
 
 from amdattn import manifest
-from amdattn.checking import mutate_registers as regs
-from amdattn.checking.mutate_code import CodeError, disassemble
-from amdattn.checking.mutate_generate import CLASSES, mutants
-from amdattn.checking.mutate_hazards import HazardAnalysis
-from amdattn.checking.mutate_kernel import KernelCode
-from amdattn.checking.mutate_waits import MAXIMUM, WaitAnalysis, counts, with_count
+from amdattn.checking.mutation import registers as regs
+from amdattn.checking.mutation.code import CodeError, disassemble
+from amdattn.checking.mutation.generate import CLASSES, mutants
+from amdattn.checking.mutation.hazards import HazardAnalysis
+from amdattn.checking.mutation.kernel import KernelCode
+from amdattn.checking.mutation.waits import MAXIMUM, WaitAnalysis, counts, with_count
 
 
 def code(*texts: str) -> KernelCode:

@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 from hip_subjects import hip_subjects, range_copy
 
-from amdattn.checking.mutate import campaign
-from amdattn.checking.mutate_generate import CLASSES
-from amdattn.checking.mutate_report import Campaign, Verdict
-from amdattn.checking.mutate_run import CampaignError, Task, run
-from amdattn.checking.mutate_subject import shipped_subjects
+from amdattn.checking.mutation.campaign import campaign
+from amdattn.checking.mutation.generate import CLASSES
+from amdattn.checking.mutation.report import Campaign, Verdict
+from amdattn.checking.mutation.run import CampaignError, Task, run
+from amdattn.checking.mutation.subject import shipped_subjects
 from amdattn.device import KNOWN_DEVICES
 
 PROPS = KNOWN_DEVICES["MI300X"]

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from amdattn.checking import mutate_registers as regs
-from amdattn.checking.mutate_code import Instruction
-from amdattn.checking.mutate_kernel import KernelCode
+from amdattn.checking.mutation import registers as regs
+from amdattn.checking.mutation.code import Instruction
+from amdattn.checking.mutation.kernel import KernelCode
 
 HORIZON = 19  # the most that any pair needs
 # The manual asks for no state here; LLVM keeps two.

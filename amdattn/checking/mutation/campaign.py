@@ -1,6 +1,6 @@
 """Mutation campaign: whether checked mode would have caught the defects that people ship.
 
-Every mutant of a kernel (see `mutate_generate`) is launched in checked mode on the inputs of the
+Every mutant of a kernel (see `generate`) is launched in checked mode on the inputs of the
 unmutated kernel, in a process of its own. It is *reported* if there is an error finding, or if an
 output differs from the unmutated kernel's; the table tells these apart. The unmutated kernel must
 have no findings at all.
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from amdattn.checking.findings import Finding
-from amdattn.checking.mutate_equivalence import Judge, Judgement
-from amdattn.checking.mutate_generate import CLASSES, Mutant, mutants
-from amdattn.checking.mutate_kernel import KernelCode
-from amdattn.checking.mutate_report import Campaign, Original, Outcome, Verdict
-from amdattn.checking.mutate_run import CampaignError, CaseResult, Task, TaskResult, in_place, run
-from amdattn.checking.mutate_subject import Subject
+from amdattn.checking.mutation.equivalence import Judge, Judgement
+from amdattn.checking.mutation.generate import CLASSES, Mutant, mutants
+from amdattn.checking.mutation.kernel import KernelCode
+from amdattn.checking.mutation.report import Campaign, Original, Outcome, Verdict
+from amdattn.checking.mutation.run import CampaignError, CaseResult, Task, TaskResult, in_place, run
+from amdattn.checking.mutation.subject import Subject
 
 _TRAP = (0xBF920002).to_bytes(4, "little")  # s_trap 2: ends the launch that reaches it
 # More instructions without progress than any case has in all; a mutant's endless loop ends there.

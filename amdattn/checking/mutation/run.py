@@ -17,7 +17,7 @@ from typing import Any
 
 from amdattn import runtime
 from amdattn.checking.findings import ERROR, Finding, read_findings
-from amdattn.checking.mutate_subject import Buffer, Case, Subject
+from amdattn.checking.mutation.subject import Buffer, Case, Subject
 from amdattn.errors import HipError
 from amdattn.runtime.hip_python import import_hip_python
 

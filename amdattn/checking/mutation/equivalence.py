@@ -10,14 +10,14 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from amdattn.checking import mutate_registers as regs
-from amdattn.checking.mutate_arguments import ARGUMENTS
-from amdattn.checking.mutate_code import Instruction
-from amdattn.checking.mutate_generate import Mutant, element_bytes, sources
-from amdattn.checking.mutate_hazards import LLVM_ONLY, HazardAnalysis, Missing
-from amdattn.checking.mutate_kernel import KernelCode
-from amdattn.checking.mutate_subject import Subject
-from amdattn.checking.mutate_waits import TooEarly, WaitAnalysis
+from amdattn.checking.mutation import registers as regs
+from amdattn.checking.mutation.arguments import ARGUMENTS
+from amdattn.checking.mutation.code import Instruction
+from amdattn.checking.mutation.generate import Mutant, element_bytes, sources
+from amdattn.checking.mutation.hazards import LLVM_ONLY, HazardAnalysis, Missing
+from amdattn.checking.mutation.kernel import KernelCode
+from amdattn.checking.mutation.subject import Subject
+from amdattn.checking.mutation.waits import TooEarly, WaitAnalysis
 
 _EXEC = frozenset(regs.EXEC)
 _IGNORES_EXEC = ("v_readlane", "v_writelane", "v_nop", "v_mfma", "v_smfmac", "buffer_wbl2")

@@ -20,11 +20,11 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from amdattn.checking import mutate_registers as regs
-from amdattn.checking.mutate_code import Instruction, disassemble
-from amdattn.checking.mutate_hazards import LLVM_ONLY, HazardAnalysis
-from amdattn.checking.mutate_kernel import KernelCode
-from amdattn.checking.mutate_waits import MAXIMUM, counts, with_count
+from amdattn.checking.mutation import registers as regs
+from amdattn.checking.mutation.code import Instruction, disassemble
+from amdattn.checking.mutation.hazards import LLVM_ONLY, HazardAnalysis
+from amdattn.checking.mutation.kernel import KernelCode
+from amdattn.checking.mutation.waits import MAXIMUM, counts, with_count
 
 CLASSES = (
     *("wait deleted", "wait weakened", "barrier", "s_nop", "swap"),

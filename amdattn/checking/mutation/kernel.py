@@ -10,8 +10,8 @@ import hashlib
 import struct
 from typing import NamedTuple
 
-from amdattn.checking import mutate_registers as regs
-from amdattn.checking.mutate_code import NO_FALL_THROUGH, CodeError, Elf, Instruction, disassemble
+from amdattn.checking.mutation import registers as regs
+from amdattn.checking.mutation.code import NO_FALL_THROUGH, CodeError, Elf, Instruction, disassemble
 
 _KD_ENTRY_OFFSET, _KD_PRELOAD = 16, 58  # fields of the kernel descriptor
 # A device that preloads kernarg starts behind a prologue of this size, which loads it for others.

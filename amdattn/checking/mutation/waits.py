@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from amdattn.checking import mutate_registers as regs
-from amdattn.checking.mutate_code import Instruction
-from amdattn.checking.mutate_kernel import KernelCode
+from amdattn.checking.mutation import registers as regs
+from amdattn.checking.mutation.code import Instruction
+from amdattn.checking.mutation.kernel import KernelCode
 
 # Field: (shift, bits) pairs of the immediate, low bits first.
 FIELDS = {"vmcnt": ((0, 4), (14, 2)), "expcnt": ((4, 3),), "lgkmcnt": ((8, 4),)}

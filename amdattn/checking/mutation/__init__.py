@@ -1,0 +1,1 @@
+"""Mutants of code objects, and whether checked mode reports them."""
