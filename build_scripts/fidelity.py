@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import sys
 from collections import Counter
 from pathlib import Path
 
 from amdattn.virtual_library import library_path
+from build_scripts.generated_page import write_or_check
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "fidelity.md"
@@ -65,17 +65,7 @@ def render(rows: list[tuple[str, str, int, str, str]]) -> str:
 
 def main() -> int:
     """Write the page, or with --check say whether it is current."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if stale")
-    args = parser.parse_args()
-    text = render(instruction_rows(library_path()))
-    if args.check:
-        current = PAGE.exists() and PAGE.read_text() == text
-        print(f"{PAGE.name} is {'current' if current else 'stale: run build_scripts.fidelity'}")
-        return 0 if current else 1
-    PAGE.write_text(text)
-    print(PAGE)
-    return 0
+    return write_or_check(__doc__, PAGE, lambda: render(instruction_rows(library_path())))
 
 
 if __name__ == "__main__":
