@@ -29,6 +29,7 @@ SHAPES = [(1, 300, 300, 2, 1), (1, 1024, 1024, 8, 2), (1, 4096, 4096, 2, 2)]
 
 
 def device_array(rng: np.random.Generator, *shape: int) -> amdattn.DeviceArray:
+    """Random bfloat16 numbers in device memory."""
     return amdattn.asarray(rng.standard_normal(shape).astype(ml_dtypes.bfloat16))
 
 
@@ -49,6 +50,7 @@ def seconds(shape: tuple[int, ...], runs: int) -> float:
 
 
 def measure(shape: tuple[int, ...], threads: int, runs: int) -> dict[str, object]:
+    """One row of the table: a shape on so many threads (0: one per core)."""
     amdattn.virtual.set_option("threads", threads)
     fast = seconds(shape, runs)
     with amdattn.virtual.check() as found:

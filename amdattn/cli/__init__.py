@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from amdattn.cli import check, operations
+from amdattn.cli import bench, bench_launch, check, compare, operations
 from amdattn.cli.output import stderr
 from amdattn.errors import AmdattnError
 
@@ -20,10 +20,13 @@ for command in (
     operations.demo,
     operations.run,
     check.check,
+    compare.compare,
     operations.selftest,
     operations.explain,
 ):
     app.command()(command)
+bench.app.command("launch")(bench_launch.launch)
+app.add_typer(bench.app, name="bench")
 
 
 def main() -> None:

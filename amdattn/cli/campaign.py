@@ -11,14 +11,14 @@ from amdattn import manifest, runtime
 from amdattn.cli.output import print_json, progress_bar, stdout
 
 if TYPE_CHECKING:
-    from amdattn.checking.mutate_subject import Subject
+    from amdattn.checking.mutation.subject import Subject
 
 OPERATIONS = {"attention": "attn_fwd"}  # the op of the manifest
 
 
 def shipped(name: str) -> list[Subject]:
     """The shipped kernels of an operation, or of "all"."""
-    from amdattn.checking.mutate_subject import shipped_subjects
+    from amdattn.checking.mutation.subject import shipped_subjects
 
     wanted = {row.name for row in manifest.kernels() if name in ("all", _operation(row.op))}
     return [entry for entry in shipped_subjects(runtime.device_props()) if entry.name in wanted]
@@ -30,7 +30,7 @@ def _operation(op: str) -> str:
 
 def mutate(subjects: Sequence[Subject], sample: int | None, seed: int, as_json: bool) -> None:
     """Mutate, launch, count. Exit code 1 if too few mutants are reported."""
-    from amdattn.checking.mutate import campaign
+    from amdattn.checking.mutation.campaign import campaign
 
     with progress_bar(quiet=as_json) as progress:
         task = progress.add_task("", total=None)

@@ -193,15 +193,16 @@ def _code_object(
     return CodeObject(
         path,
         kernel,
-        _extent("grid", grid),
-        None if workgroup is None else _extent("workgroup", workgroup),
+        extent("grid", grid),
+        None if workgroup is None else extent("workgroup", workgroup),
         read_arguments(args),
         dynamic_lds,
         seed,
     )
 
 
-def _extent(option: str, text: str) -> tuple[int, int, int]:
+def extent(option: str, text: str) -> tuple[int, int, int]:
+    """Read X, X,Y or X,Y,Z of an option."""
     parts = text.split(",")
     if len(parts) > 3 or not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
         raise ValueError(f"--{option}={text!r} must be X, X,Y or X,Y,Z, each at least 1")

@@ -35,13 +35,15 @@ def do_bench(
     grad_to_none
         Accepted for compatibility; must be None, there are no gradients here.
     quantiles : sequence of float, optional
-        Return these quantiles instead.
+        Return these quantiles instead: one number if there is one.
     return_mode : {"mean", "median", "min", "max", "all"}
 
     Returns
     -------
     float, or list of float
-        Milliseconds: between events of the device. On the virtual device that is time of this CPU.
+        Milliseconds between events of the device, which is kept busy with the flush of its caches
+        until the launch has been enqueued. On the virtual device that is time of this CPU, except
+        in a `amdattn.virtual.profile` block.
     """
     if grad_to_none is not None:
         raise NotImplementedError("grad_to_none must be None: there are no gradients")
@@ -61,7 +63,8 @@ def do_bench(
         times.append(_elapsed_ms(device, fn))
     if quantiles is not None:
         ordered = sorted(times)
-        return [_quantile(ordered, q) for q in quantiles]
+        found = [_quantile(ordered, q) for q in quantiles]
+        return found[0] if len(found) == 1 else found
     return times if return_mode == "all" else _MODES[return_mode](times)
 
 

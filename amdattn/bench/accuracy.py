@@ -1,0 +1,87 @@
+"""How well sampled launches agree with simulating every workgroup: the table of the documents."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from amdattn.bench.kernels import Functions, Kernel
+from amdattn.bench.sampling import Sampler
+from amdattn.bench.shapes import Shape
+
+# Each with several rounds and a tail, or fewer workgroups than CUs, and half a minute in full.
+PLAIN = (
+    Shape(1, 8, 8, 16384, 2048, 128),  # 3.4 rounds of ours, 1.7 of kernels with 256 rows of Q
+    Shape(2, 24, 24, 1536, 2560, 128),
+    Shape(1, 8, 2, 8192, 2304, 128, layout="bhsd"),
+)
+CAUSAL = (
+    Shape(1, 8, 2, 5120, 5120, 128, causal=True),
+    Shape(1, 32, 8, 3584, 3584, 128, causal=True),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One launch, both ways; `seconds` are of this CPU."""
+
+    kernel: str
+    shape: Shape
+    workgroups: int
+    sampled_cycles: float
+    full_cycles: float
+    sampled_seconds: float
+    full_seconds: float
+
+    @property
+    def error(self) -> float:
+        """Of the sampled cycles."""
+        return self.sampled_cycles / self.full_cycles - 1
+
+
+def kernels(aiter: Path | None, triton: bool) -> list[Kernel]:
+    """Ours, and what else there is."""
+    from amdattn.bench.aiter import Aiter
+    from amdattn.bench.shipped import Shipped
+    from amdattn.bench.triton_peer import Triton
+
+    found: list[Kernel] = [Shipped("rtne")]
+    if aiter is not None:
+        found += [Aiter(aiter, mode) for mode in ("rtne", "rtna", "rtz")]
+    if triton:
+        found.append(Triton())
+    return found
+
+
+def rows(of: Sequence[Kernel], shapes: Sequence[Shape]) -> Iterator[Row]:
+    """Every kernel at every shape that it solves."""
+    functions = Functions()
+    for kernel in of:
+        for shape in shapes:
+            if kernel.refusal(shape):
+                continue
+            cycles, seconds = [], []
+            for method in ("sampled", "full"):
+                start = time.process_time()
+                modelled = Sampler(kernel, shape, functions, method=method).model()
+                cycles.append(modelled.xcd0_cycles)  # a full simulation has no other
+                seconds.append(time.process_time() - start)
+            name = f"{kernel.peer} {kernel.round_mode}"
+            yield Row(name, shape, modelled.launch.num_workgroups, *cycles, *seconds)
+
+
+def markdown(found: Sequence[Row]) -> str:
+    """The table."""
+    lines = [
+        "| kernel | shape | workgroups | full, clk | sampled, clk | error | s full | s sampled |",
+        "|---|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for row in found:
+        lines.append(
+            f"| {row.kernel} | {row.shape} | {row.workgroups} | {row.full_cycles:,.0f} | "
+            f"{row.sampled_cycles:,.0f} | {row.error:+.2%} | {row.full_seconds:.0f} | "
+            f"{row.sampled_seconds:.0f} |"
+        )
+    return "\n".join(lines) + "\n"

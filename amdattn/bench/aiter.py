@@ -1,0 +1,188 @@
+"""How to launch the assembled attention forward kernels of ROCm/aiter (hsa/<arch>/fmha_v3_fwd).
+
+Facts from its public sources: csrc/include/mha_fwd.h, csrc/cpp_itfs/mha_fwd.cu and the table
+fmha_fwd.csv beside the code objects. head_dim 128 only: the others differ in grid and workgroup.
+The checkout is the user's; nothing of it is part of this package.
+"""
+
+from __future__ import annotations
+
+import csv
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from amdattn import runtime
+from amdattn.bench.kernels import Launch, Operands, Walk, grid_indices, kv_rows_of_tiles
+from amdattn.bench.shapes import Shape
+
+ARCH = "gfx942"
+HEAD_DIM = 128
+LANES = 512
+ROUNDINGS = {"rtne": 0, "rtna": 1, "rtz": 2}  # of probabilities to bfloat16
+NO_MASK, CAUSAL = 0, 2
+_KV_TILE = 64  # two of the table's: the loop is unrolled twice
+_UINT_MAX = 2**32 - 1
+
+# Argument blocks are 16-byte slots, each holding one address, unsigned integer or float.
+_ADDRESS, _UINT, _FLOAT = "Q8x", "I12x", "f12x"
+_SLOTS = (
+    ("o", _ADDRESS),
+    ("q", _ADDRESS),
+    ("k", _ADDRESS),
+    ("v", _ADDRESS),
+    ("lse", _ADDRESS),
+    ("softmax_scale", _FLOAT),
+    ("seqlen_q", _UINT),
+    ("q_stride_seq", _UINT),  # strides are bytes
+    ("q_stride_tile", _UINT),
+    ("q_stride_head", _UINT),
+    ("q_stride_batch", _UINT),
+    ("q_heads_per_kv_head", _UINT),
+    ("k_stride_seq", _UINT),
+    ("k_stride_head", _UINT),
+    ("k_stride_batch", _UINT),
+    ("tuning", _UINT),
+    ("writes_lse", _UINT),
+    ("seqlen_kv", _UINT),
+    ("head_dim", _UINT),
+    ("head_dim_v", _UINT),
+    ("num_heads_q", _UINT),
+    ("v_stride_seq", _UINT),
+    ("v_stride_head", _UINT),
+    ("v_stride_batch", _UINT),
+    ("o_stride_seq", _UINT),
+    ("o_stride_head", _UINT),
+    ("o_stride_batch", _UINT),
+    ("cu_seqlens_q", _ADDRESS),
+    ("cu_seqlens_kv", _ADDRESS),
+    ("lse_stride_head", _UINT),
+    ("cu_seqlens_q_padded", _ADDRESS),
+    ("cu_seqlens_kv_padded", _ADDRESS),
+    ("q_descale", _ADDRESS),
+    ("k_descale", _ADDRESS),
+    ("v_descale", _ADDRESS),
+    ("q_descale_stride_batch", _UINT),
+    ("q_descale_stride_head", _UINT),
+    ("k_descale_stride_batch", _UINT),
+    ("k_descale_stride_head", _UINT),
+    ("v_descale_stride_batch", _UINT),
+    ("v_descale_stride_head", _UINT),
+)
+_BLOCK = struct.Struct("<" + "".join(slot for _, slot in _SLOTS))
+
+
+class CodeObject:
+    """A bfloat16 forward kernel for MI300X of a checkout.
+
+    Raises
+    ------
+    ValueError
+        The directory is no checkout, or its table has no such kernel.
+    """
+
+    def __init__(self, directory: Path, round_mode: str, causal: bool, varlen: bool) -> None:
+        table = directory / "hsa" / ARCH / "fmha_v3_fwd"
+        wanted = {
+            "dtype": "bf16",
+            "hdim_q": str(HEAD_DIM),
+            "hdim_v": str(HEAD_DIM),
+            "mask": str(CAUSAL if causal else NO_MASK),
+            "mode": str(int(varlen)),
+            "bf16_cvt": str(ROUNDINGS[round_mode]),
+        }
+        file = table / "fmha_fwd.csv"
+        if not file.is_file():
+            raise ValueError(f"aiter={directory} is no checkout of ROCm/aiter: no {file}")
+        with open(file, newline="", encoding="utf-8") as rows:
+            found = [row for row in csv.DictReader(rows) if wanted.items() <= row.items()]
+        if len(found) != 1:
+            raise ValueError(f"{file} has {len(found)} rows of {wanted}, not one")
+        (row,) = found
+        self.q_tile = int(row["ts_qo"])
+        self.symbol = row["knl_name"]
+        self.image = (table / "MI300" / row["co_name"]).read_bytes()
+        self._causal, self._varlen = causal, varlen
+
+    def tuning(self, num_heads_q: int, seqlen_q: int) -> int:
+        """How the checkout's launcher wants workgroups ordered."""
+        uneven = self._causal and (num_heads_q % 8 != 0 or seqlen_q > 16384)
+        return 3 if uneven else 5
+
+    def grid(self, batch: int, num_heads_q: int, seqlen_q: int) -> tuple[int, int, int]:
+        """Workgroups."""
+        tiles = -(-seqlen_q // self.q_tile)
+        if self._causal:  # a workgroup takes a tile from either end
+            tiles = -(-tiles // 2)
+        if self._varlen:
+            return num_heads_q, batch, tiles
+        return tiles, num_heads_q, batch
+
+
+def pack(fields: Mapping[str, int | float]) -> bytes:
+    """The argument block; fields that are not given are 0."""
+    unknown = set(fields) - {name for name, _ in _SLOTS}
+    if unknown:
+        raise ValueError(f"fields {sorted(unknown)} are not among {[name for name, _ in _SLOTS]}")
+    return _BLOCK.pack(*(fields.get(name, 0) for name, _ in _SLOTS))
+
+
+class Aiter:
+    """Those kernels as a benchmark runs them, without a log-sum-exp."""
+
+    peer = "aiter"
+    causal_granule = 512
+
+    def __init__(self, directory: Path, round_mode: str) -> None:
+        self.round_mode = round_mode
+        self._objects = {
+            causal: CodeObject(directory, round_mode, causal, varlen=False)
+            for causal in (False, True)
+        }
+
+    def refusal(self, shape: Shape) -> str:
+        """Which argument it does not take."""
+        arch = runtime.device_props().arch
+        if arch != ARCH:
+            return f"device {arch} is not {ARCH}"
+        if shape.head_dim != HEAD_DIM:
+            return f"head_dim={shape.head_dim} is not {HEAD_DIM}"
+        largest = max(shape.strides(x)["batch"] * 2 for x in "qkvo")
+        if largest > _UINT_MAX:
+            return f"a batch entry of {largest} bytes does not fit its 32-bit strides"
+        return ""
+
+    def launch(self, shape: Shape, operands: Operands) -> Launch:
+        """As the checkout's own launcher makes it."""
+        kernel = self._objects[shape.causal]
+        fields: dict[str, int | float] = {
+            **{name: operands.addresses[name] for name in "oqkv"},
+            "softmax_scale": HEAD_DIM**-0.5,
+            "seqlen_q": shape.seqlen_q,
+            "q_stride_tile": kernel.q_tile * operands.strides("q")["seq"] * 2,
+            "q_heads_per_kv_head": shape.heads_q // shape.heads_kv,
+            "tuning": kernel.tuning(shape.heads_q, operands.shape.seqlen_q),
+            "seqlen_kv": shape.seqlen_kv,
+            "head_dim": HEAD_DIM,
+            "head_dim_v": HEAD_DIM,
+            "num_heads_q": shape.heads_q,
+        }
+        for name in "qkvo":
+            for axis, stride in operands.strides(name).items():
+                fields[f"{name}_stride_{axis}"] = stride * 2
+        grid = kernel.grid(shape.batch, shape.heads_q, shape.seqlen_q)
+        return Launch(kernel.image, kernel.symbol, grid, (LANES, 1, 1), pack(fields))
+
+    def walk(self, shape: Shape) -> Walk:
+        """A workgroup of a causal kernel takes tile i and tile i from the end."""
+        kernel = self._objects[shape.causal]
+        x, _, batch = grid_indices(kernel.grid(shape.batch, shape.heads_q, shape.seqlen_q))
+        rows = kv_rows_of_tiles(shape, kernel.q_tile, _KV_TILE, x)
+        last = x
+        if shape.causal:
+            last = -(-shape.seqlen_q // kernel.q_tile) - 1 - x
+            other = kv_rows_of_tiles(shape, kernel.q_tile, _KV_TILE, last)
+            rows = np.where(last > x, rows + other, rows)
+        return Walk(rows, batch, np.minimum((last + 1) * kernel.q_tile, shape.seqlen_q))

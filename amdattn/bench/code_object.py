@@ -1,0 +1,97 @@
+"""A kernel of a code object file with described arguments, as a benchmark runs it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from amdattn import runtime, virtual
+from amdattn.bench.clocks import clocks
+from amdattn.bench.kernels import Functions, Launch
+from amdattn.bench.record import MEASURED, MODELLED, Record
+from amdattn.bench.run import Outcome, is_virtual, measured_record, modelled_record
+from amdattn.bench.sampling import Modelled
+
+if TYPE_CHECKING:
+    from amdattn.checking.subjects import CodeObject
+
+
+def run_code_object(
+    subject: CodeObject,
+    functions: Functions,
+    *,
+    operation: str,
+    flops: int = 0,
+    simulated_workgroups: int = 0,
+    clock_mhz: int = 0,
+    trace_events: int = 0,
+    advance: Callable[[str, int, int], None] | None = None,
+) -> Outcome:
+    """Model or measure one launch.
+
+    Parameters
+    ----------
+    flops : int
+        Useful operations of the launch; 0: no TFLOP/s.
+    simulated_workgroups : int
+        Of one XCD, the first so many, and the cycles are theirs; 0: all. Nothing is extrapolated,
+        because nothing is known of what the workgroups do.
+    """
+    is_modelled = is_virtual()
+    blank = Record(
+        operation,
+        f"grid {subject.grid} workgroup {subject.workgroup}",
+        {"grid": list(subject.grid), "workgroup": list(subject.workgroup)},
+        f"object={subject.path.name}",
+        "",
+        MODELLED if is_modelled else MEASURED,
+        flops=flops,
+    )
+    arrays = subject.arrays()
+    launch = Launch(
+        subject.image,
+        subject.kernel.name,
+        subject.grid,
+        subject.workgroup,
+        subject.kernarg(arrays),
+        subject.dynamic_lds_bytes,
+    )
+    if not is_modelled:
+        return Outcome(measured_record(blank, launch, functions))
+    if advance is not None:
+        advance(subject.title, 0, 1)
+    with virtual.profile(
+        clock_mhz=clock_mhz,
+        simulated_workgroups=simulated_workgroups,
+        trace_events=trace_events,
+    ) as profile:
+        launch.enqueue(functions)
+        runtime.synchronize()
+    (result,) = profile.launches
+    if advance is not None:
+        advance(subject.title, 1, 1)
+    of_xcd = -(-launch.num_workgroups // clocks(result.arch).num_xcds)
+    sampled = {}
+    if result.simulated_workgroups < of_xcd:
+        sampled = {"first_workgroups": result.simulated_workgroups, "of_workgroups": of_xcd}
+    modelled = Modelled(
+        launch,
+        float(result.cycles),
+        float(result.cycles),
+        result.simulated_cus,
+        result.simulated_workgroups / launch.num_workgroups,
+        result.clock_ghz,
+        result.resident_per_cu,
+        result.instructions,
+        dict(result.clk),
+        {level: float(count) for level, count in result.bytes.items()},
+        result.stalls,
+        result,
+        None,
+        sampled,
+    )
+    record = modelled_record(blank, modelled)
+    if sampled:  # cycles of a part: no rate of the whole can be stated
+        record = dataclasses.replace(record, flops=0)
+    return Outcome(record, modelled)

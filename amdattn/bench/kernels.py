@@ -1,0 +1,199 @@
+"""What a benchmark runs: a kernel, the launch that it makes of a shape, and the operands."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import ml_dtypes
+import numpy as np
+
+from amdattn import runtime
+from amdattn.bench.shapes import Shape
+from amdattn.problem import axis_order
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+BYTES_PER_ELEMENT = 2
+_CHUNK_ELEMENTS = 2**21 + 2**7 * 3  # of random contents, repeated; no power of two
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What each workgroup of a launch reads, by flat id.
+
+    Attributes
+    ----------
+    kv_rows : (workgroups,) int64
+        Rows of K and V that it goes over, in whole tiles: its work.
+    batch : (workgroups,) int64
+    q_end : (workgroups,) int64
+        One past the last row of Q that it may read.
+    """
+
+    kv_rows: NDArray[np.int64]
+    batch: NDArray[np.int64]
+    q_end: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch: everything but the loaded function."""
+
+    image: bytes
+    symbol: str
+    grid: tuple[int, int, int]
+    workgroup: tuple[int, int, int]
+    kernarg: bytes
+    dynamic_lds_bytes: int = 0
+
+    @property
+    def sha256(self) -> str:
+        """Of the code object."""
+        return hashlib.sha256(self.image).hexdigest()
+
+    @property
+    def num_workgroups(self) -> int:
+        """Of the whole grid."""
+        x, y, z = self.grid
+        return x * y * z
+
+    @property
+    def num_waves(self) -> int:
+        """Of one workgroup."""
+        x, y, z = self.workgroup
+        return -(-x * y * z // 64)
+
+    def enqueue(self, functions: Functions) -> None:
+        """Launch on the default stream."""
+        device = runtime.get()
+        kernargs = device.kernarg_buffer(len(self.kernarg))
+        kernargs.block[:] = self.kernarg
+        function = functions.of(self.image, self.symbol)
+        device.launch(function, self.grid, self.workgroup, kernargs, 0, self.dynamic_lds_bytes)
+
+
+class Functions:
+    """Code objects that were loaded, for the life of the process."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[tuple[bytes, str], tuple[Any, Any]] = {}
+
+    def of(self, image: bytes, symbol: str) -> Any:
+        """The loaded kernel."""
+        if (image, symbol) not in self._loaded:
+            self._loaded[image, symbol] = runtime.get().load(image, symbol)
+        return self._loaded[image, symbol][0]
+
+
+class Kernel(Protocol):
+    """A kernel that may solve a shape."""
+
+    @property
+    def peer(self) -> str:
+        """Where it is from: "amdattn", "aiter", "triton" or a file."""
+        ...
+
+    @property
+    def round_mode(self) -> str:
+        """Rounding of the probabilities."""
+        ...
+
+    @property
+    def causal_granule(self) -> int:
+        """256, or 512 where workgroups of a causal mask take tiles of 256 rows in pairs."""
+        ...
+
+    def refusal(self, shape: Shape) -> str:
+        """Why it cannot solve the shape; "" if it can."""
+        ...
+
+    def launch(self, shape: Shape, operands: Operands) -> Launch:
+        """The launch for a shape of at most the operands' lengths."""
+        ...
+
+    def walk(self, shape: Shape) -> Walk:
+        """What its workgroups do."""
+        ...
+
+
+class Operands(contextlib.ExitStack):
+    """Device memory of q, k, v, o and lse of one shape, freed at the end of a `with` block.
+
+    Shorter problems use the same addresses and strides. On the virtual device memory takes no
+    space until it is written, so only `fill` of what is read costs something.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        problem = shape.problem("rtne")
+        self.addresses: dict[str, int] = {}
+        device = runtime.get()
+        for name in ("q", "k", "v", "o", "lse"):
+            count = problem.batch * problem.num_heads_q * problem.seqlen_q * 2  # of float32
+            if name != "lse":
+                count = int(np.prod(problem.shape(name, shape.layout)))
+            self.addresses[name] = device.malloc(count * BYTES_PER_ELEMENT)
+            self.callback(device.free, self.addresses[name])
+        self._filled: dict[tuple[str, int], int] = {}
+        rng = np.random.default_rng(0)
+        self.dtype = np.dtype(ml_dtypes.bfloat16)
+        self._chunk = rng.standard_normal(_CHUNK_ELEMENTS, np.float32).astype(self.dtype)
+
+    def strides(self, operand: str) -> dict[str, int]:
+        """By axis, in elements."""
+        return self.shape.strides(operand)
+
+    def fill_for(self, shape: Shape, walk: Walk, workgroups: NDArray[np.int64]) -> None:
+        """Put normal random numbers into all that these workgroups of a shorter shape read."""
+        for batch in np.unique(walk.batch[workgroups]):
+            here = workgroups[walk.batch[workgroups] == batch]
+            self._fill("q", int(batch), min(int(walk.q_end[here].max()), shape.seqlen_q))
+            for operand in "kv":
+                self._fill(operand, int(batch), shape.seqlen_kv)
+        runtime.synchronize()
+
+    def _fill(self, operand: str, batch: int, rows: int) -> None:
+        begin = self._filled.get((operand, batch), 0)
+        if rows <= begin:
+            return
+        self._filled[operand, batch] = rows
+        strides = self.strides(operand)
+        base = self.addresses[operand] + batch * strides["batch"] * BYTES_PER_ELEMENT
+        lengths = self.shape.problem("rtne").axes(operand)
+        if axis_order(self.shape.layout)[1] == "seq":
+            self._put(base, begin * strides["seq"], rows * strides["seq"])
+            return
+        for head in range(lengths["head"]):
+            at = head * strides["head"]
+            self._put(base, at + begin * strides["seq"], at + rows * strides["seq"])
+
+    def _put(self, base: int, begin: int, end: int) -> None:
+        device = runtime.get()
+        for at in range(begin, end, _CHUNK_ELEMENTS):
+            count = min(_CHUNK_ELEMENTS, end - at)
+            device.upload(
+                base + at * BYTES_PER_ELEMENT, self._chunk.ctypes.data, count * BYTES_PER_ELEMENT
+            )
+
+
+def grid_indices(grid: tuple[int, int, int]) -> tuple[NDArray[np.int64], ...]:
+    """X, y and z of every workgroup, by flat id; x varies fastest."""
+    x, y, z = grid
+    flat = np.arange(x * y * z)
+    return flat % x, flat // x % y, flat // (x * y)
+
+
+def kv_rows_of_tiles(
+    shape: Shape, q_tile: int, kv_tile: int, tiles: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """KV rows, in whole tiles, that tiles of Q go over; a causal mask ends at the bottom right."""
+    end = np.full(tiles.shape, shape.seqlen_kv, np.int64)
+    if shape.causal:
+        last = (tiles + 1) * q_tile + shape.seqlen_kv - shape.seqlen_q
+        end = np.clip(last, 0, shape.seqlen_kv)
+    return -(-end // kv_tile) * kv_tile

@@ -1,0 +1,277 @@
+"""Host overhead: what one launch costs the thread that makes it, by the way it is made.
+
+On the virtual device launches are accepted and not executed (option "null"), once completing inside
+the call and once on the stream's own thread: the difference is the device's, not the caller's. On a
+GPU the same calls are timed as they are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+import itertools
+import statistics
+import timeit
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from amdattn import buffers, launch, runtime
+from amdattn.attention import flash_attn_func, plan_attention
+from amdattn.dtypes import BFLOAT16
+from amdattn.interchange import asarray
+from amdattn.kernarg import packer
+from amdattn.operands import operand
+from amdattn.plan import Plan
+from amdattn.runtime import Runtime
+
+RAW = "hip-python, `extra` prebuilt"
+PLAN_RUN = "`plan.run`, DeviceArray"
+EAGER = "`flash_attn_func`, DeviceArray, `out` given"
+# Microseconds that a path may cost beyond RAW.
+BARS = {PLAN_RUN: 5.0, EAGER: 15.0}
+
+_BATCH_SECONDS = 5e-4  # short against a time slice, so that most batches are not interrupted
+_CALIBRATION_CALLS = 10
+_FORGOTTEN = 200  # more operand sets than a plan remembers
+_BATCH, _SEQLEN, _HEADS_Q, _HEADS_KV, _HEAD_DIM = 1, 16, 2, 1, 128
+_LAYOUT = "bshd"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Microseconds per call of one path, over the rounds; `low` and `high` are quartiles.
+
+    `beyond_raw` is the median over the rounds of the difference to RAW in the same round.
+    """
+
+    path: str
+    minimum: float
+    median: float
+    low: float
+    high: float
+    beyond_raw: float
+    bar: float | None
+
+    @property
+    def ok(self) -> bool:
+        """Within its bar, if it has one."""
+        return self.bar is None or self.beyond_raw <= self.bar
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The paths on a device that completes launches in one way."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+def measure(rounds: int, advance: Callable[[], None] = lambda: None) -> list[Measurement]:
+    """Time every path, the paths in turn, so that all meet the same disturbances.
+
+    Parameters
+    ----------
+    rounds : int
+        At least 2. Each round times one batch of about half a millisecond per path.
+    advance : callable
+        Called after every round; there are `num_rounds(rounds)`.
+    """
+    if rounds < 2:
+        raise ValueError(f"rounds={rounds} must be at least 2")
+    device = runtime.get()
+    measurements = []
+    for title, options in _devices(device).items():
+        with _options(device, options):
+            measurements.append(Measurement(title, _measure(_paths(device), rounds, advance)))
+    return measurements
+
+
+def num_rounds(rounds: int) -> int:
+    """How many rounds `measure(rounds)` makes in all."""
+    return rounds * len(_devices(runtime.get()))
+
+
+def _devices(device: Runtime) -> dict[str, dict[str, int]]:
+    if device.choice.kind != "virtual":
+        return {f"{device.props.name}, launches executed": {}}
+    return {
+        "null device, launches complete inside the call": {"null": 2},
+        "null device, launches complete on the stream's thread": {"null": 1},
+    }
+
+
+@contextmanager
+def _options(device: Runtime, options: Mapping[str, int]) -> Iterator[None]:
+    restore = device.virtual_exports().set_options(**options) if options else {}
+    try:
+        yield
+    finally:
+        if restore:
+            device.virtual_exports().set_options(**restore)
+
+
+def _measure(
+    paths: Mapping[str, Callable[[], Any]], rounds: int, advance: Callable[[], None]
+) -> tuple[Row, ...]:
+    timers = {name: timeit.Timer(call) for name, call in paths.items()}
+    calls = {}
+    for name, timer in timers.items():
+        timer.timeit(_CALIBRATION_CALLS)  # loads kernels, fills caches
+        calls[name] = max(1, int(_BATCH_SECONDS / _seconds(timer, _CALIBRATION_CALLS)))
+    times: dict[str, list[float]] = {name: [] for name in paths}
+    for _ in range(rounds):
+        for name, timer in timers.items():
+            times[name].append(_seconds(timer, calls[name]) * 1e6)
+        advance()
+    return tuple(_row(name, times[name], times[RAW]) for name in paths)
+
+
+def _seconds(timer: timeit.Timer, calls: int) -> float:
+    """Seconds per call. What the calls left on the device is waited for outside the time."""
+    seconds = timer.timeit(calls) / calls
+    runtime.synchronize()
+    return seconds
+
+
+def _row(path: str, times: list[float], raw: list[float]) -> Row:
+    low, median, high = statistics.quantiles(times, n=4)
+    beyond = statistics.median(mine - its for mine, its in zip(times, raw, strict=True))
+    return Row(path, min(times), median, low, high, beyond, BARS.get(path))
+
+
+# -- the paths -------------------------------------------------------------------------------------
+
+
+class _Foreign:
+    """Device memory of another library: it speaks DLPack and nothing else."""
+
+    def __init__(self, array: buffers.DeviceArray) -> None:
+        self._array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.__dlpack_device__()
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._array.__dlpack__(**options)
+
+
+def _paths(device: Runtime) -> dict[str, Callable[[], Any]]:
+    hosts = _inputs()
+    q, k, v = map(asarray, hosts)
+    foreign = _Foreign(q), _Foreign(k), _Foreign(v)
+    out = buffers.empty(q.shape)
+    others = itertools.cycle(buffers.empty(q.shape) for _ in range(_FORGOTTEN))
+    plan = plan_attention(
+        _BATCH, _SEQLEN, _SEQLEN, _HEADS_Q, _HEADS_KV, _HEAD_DIM, device=device.props
+    )
+    paths: dict[str, Callable[[], Any]] = {
+        "hip-python, a call without effect": device.hip.hipPeekAtLastError,
+        **_raw_paths(device, plan, {"q": q, "k": k, "v": v, "o": out}),
+        PLAN_RUN: lambda: plan.run(q, k, v, out),
+        "`plan.run`, DeviceArray, `out` not seen before": lambda: plan.run(q, k, v, next(others)),
+        EAGER: lambda: flash_attn_func(q, k, v, out=out),
+        "`flash_attn_func`, DeviceArray, result allocated": lambda: flash_attn_func(q, k, v),
+        "... of which `hipMalloc` and `hipFree`": lambda: device.free(device.malloc(out.nbytes)),
+        "`flash_attn_func`, DLPack on the device, `out` given": lambda: flash_attn_func(
+            *foreign, out=out
+        ),
+        "... of which the producer's exports": lambda: [
+            x.__dlpack__(stream=0, max_version=(1, 0)) for x in foreign
+        ],
+        "`flash_attn_func`, NumPy, staged": lambda: flash_attn_func(*hosts),
+        "... of which allocations, copies and waits": lambda: _stage(device, hosts),
+    }
+    if importlib.util.find_spec("jax") is not None:
+        # Named here only, for who has it: the package itself takes JAX arrays without importing it.
+        jax_arrays = [importlib.import_module("jax.numpy").asarray(x) for x in hosts]
+        paths["`flash_attn_func`, JAX on the CPU, staged"] = lambda: flash_attn_func(*jax_arrays)
+    return paths
+
+
+def _inputs() -> list[Any]:
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    return [
+        rng.standard_normal((_BATCH, _SEQLEN, heads, _HEAD_DIM), np.float32).astype(
+            BFLOAT16.numpy()
+        )
+        for heads in (_HEADS_Q, _HEADS_KV, _HEADS_KV)
+    ]
+
+
+def _stage(device: Runtime, hosts: list[Any]) -> None:
+    """The HIP calls of a call on host arrays, without its launch."""
+    sizes = [array.nbytes for array in hosts]
+    operands, result = device.malloc(sum(sizes)), device.malloc(sizes[0])
+    for i, array in enumerate(hosts):
+        device.upload(operands + sum(sizes[:i]), array.ctypes.data, sizes[i])
+    device.synchronize(0)
+    device.download(hosts[0].ctypes.data, operands, sizes[0])
+    device.synchronize(0)
+    device.free(operands)
+    device.free(result)
+
+
+def _raw_paths(
+    device: Runtime, plan: Plan, arrays: Mapping[str, buffers.DeviceArray]
+) -> dict[str, Callable[[], Any]]:
+    """The same launch, made by hand in the ways that hip-python offers."""
+    kernel = plan.launches[0].kernel
+    operands = {name: operand(array.view(), _LAYOUT) for name, array in arrays.items()}
+    operands["lse"] = launch.ABSENT
+    ((function, grid, workgroup, kernargs),) = launch.bind(launch.prepare(plan, device), operands)
+    packed = packer(kernel)
+    values = packed.unpack(bytes(kernargs.block))
+    types = {name: c_type for name, _, _, c_type in kernel.kernarg.fields}
+    as_ctypes = tuple(
+        getattr(ctypes, f"c_{types[name].removesuffix('_t')}")(value)
+        for name, value in values.items()
+    )
+    numbers = tuple(values.values())
+    call = device.hip.hipModuleLaunchKernel
+    head = (function, *grid, *workgroup, 0, 0)
+    null = device.null_params
+
+    def packing() -> Any:
+        packed.pack_into(kernargs.block, 0, *numbers)
+        return call(*head, null, kernargs.extra)
+
+    raw: dict[str, Callable[[], Any]] = {
+        "hip-python, `extra` = tuple of ctypes": lambda: call(*head, None, as_ctypes),
+        "hip-python, `extra` prebuilt, arguments packed": packing,
+        RAW: lambda: call(*head, null, kernargs.extra),
+    }
+    for path in raw.values():
+        device.check("hipModuleLaunchKernel", path())
+    return raw
+
+
+# -- the report ------------------------------------------------------------------------------------
+
+
+def markdown(measurements: list[Measurement]) -> str:
+    """The tables of `docs/launch-overhead.md`."""
+    lines = []
+    for measurement in measurements:
+        lines += [
+            f"{measurement.title.capitalize()}, µs per call:",
+            "",
+            "| path | min | median | quartiles | beyond raw | bar |",
+            "|---|---:|---:|---:|---:|---:|",
+        ]
+        for row in measurement.rows:
+            lines.append(f"| {' | '.join(cells(row))} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """A row of the table as text."""
+    bar = "" if row.bar is None else f"{row.bar:.0f} {'met' if row.ok else 'MISSED'}"
+    beyond = "" if row.path == RAW else f"{row.beyond_raw:+.2f}"
+    quartiles = f"{row.low:.2f} .. {row.high:.2f}"
+    return row.path, f"{row.minimum:.2f}", f"{row.median:.2f}", quartiles, beyond, bar

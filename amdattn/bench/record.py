@@ -1,0 +1,157 @@
+"""One row of a benchmark: what ran, on what, and what it cost, with where each number is from."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import amdattn
+
+SCHEMA = 1
+MODELLED, MEASURED = "modelled", "measured"
+
+
+@dataclass(frozen=True)
+class Times:
+    """Microseconds of one launch.
+
+    Attributes
+    ----------
+    at_peak_us, at_sustained_us : float or None
+        Modelled cycles at a clock, without the launch; at the peak clock that is a lower bound.
+    median_us, low_us, high_us : float or None
+        Measured with events of a GPU: median, and the quantiles 0.1 and 0.9.
+    """
+
+    at_peak_us: float | None = None
+    at_sustained_us: float | None = None
+    median_us: float | None = None
+    low_us: float | None = None
+    high_us: float | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """A kernel at a shape. `refused` says why there are no numbers.
+
+    Attributes
+    ----------
+    origin : {"modelled", "measured"}
+    use : dict of str to float
+        Share of the cycles in which MFMA, VALU and LDS are busy.
+    stalls : dict of str to float
+        Share of the waves' lifetime by reason.
+    bytes : dict of str to float
+        Of the whole device by the level that served them: l1, l2, l2_write, mall, hbm.
+    clocks : dict
+        Clock assumptions: peak_ghz, sustained_ghz, and launch_us, which is in no other number.
+    sampled : dict
+        What was simulated in place of the whole launch; empty if all of it was.
+    """
+
+    operation: str
+    shape: str
+    sizes: dict[str, Any]
+    peer: str
+    round_mode: str
+    origin: str
+    refused: str = ""
+    kernel: str = ""
+    sha256: str = ""
+    flops: int = 0
+    cycles: float | None = None
+    times: Times = field(default_factory=Times)
+    use: dict[str, float] = field(default_factory=dict)
+    stalls: dict[str, float] = field(default_factory=dict)
+    bytes: dict[str, float] = field(default_factory=dict)
+    workgroups: int = 0
+    residents: int = 0
+    rounds: int = 0
+    clocks: dict[str, float] = field(default_factory=dict)
+    sampled: dict[str, Any] = field(default_factory=dict)
+    hottest: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def best_us(self) -> float | None:
+        """The time to compare by: measured, or modelled at the sustained clock."""
+        times = self.times
+        return times.median_us if self.origin == MEASURED else times.at_sustained_us
+
+    def tflops(self, microseconds: float | None) -> float | None:
+        """Useful operations per time."""
+        return self.flops / microseconds / 1e6 if microseconds and self.flops else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it, with the TFLOP/s of each time."""
+        row = dataclasses.asdict(self)
+        row["tflops"] = {
+            name.removesuffix("_us"): self.tflops(value)
+            for name, value in row["times"].items()
+            if value is not None
+        }
+        return row
+
+
+def document(records: Sequence[Record], seconds: float) -> dict[str, Any]:
+    """All of a run, with what it ran on."""
+    from amdattn import runtime
+
+    device = runtime.get()
+    return {
+        "schema": SCHEMA,
+        "versions": {
+            "amdattn": amdattn.__version__,
+            "model": model_version(),
+            "python": platform.python_version(),
+            "hip_runtime": device.version(),
+        },
+        "device": {
+            "name": device.props.name,
+            "target": device.props.target,
+            "virtual": device.choice.kind == "virtual",
+            "cus": device.props.num_cus,
+        },
+        "seconds": round(seconds, 3),
+        "records": [record.as_dict() for record in records],
+    }
+
+
+def model_version() -> str:
+    """The first digits of the sha256 of the library that holds the model; "" on a GPU."""
+    import hashlib
+
+    from amdattn import runtime
+
+    choice = runtime.get().choice
+    if choice.kind != "virtual":
+        return ""
+    return hashlib.sha256(Path(choice.library).read_bytes()).hexdigest()[:12]
+
+
+def read(path: Path) -> tuple[dict[str, Any], list[Record]]:
+    """A document that was written with --json, and its records.
+
+    Raises
+    ------
+    ValueError
+        The file is no such document.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found["schema"] != SCHEMA:
+            raise ValueError(f"schema {found['schema']!r} is not {SCHEMA}")
+        names = {f.name for f in dataclasses.fields(Record)}
+        records = [
+            Record(
+                **{k: v for k, v in row.items() if k in names} | {"times": Times(**row["times"])}
+            )
+            for row in found["records"]
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} was not written by `amdattn bench --json`: {error!r}") from None
+    return found, records

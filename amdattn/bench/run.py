@@ -1,0 +1,159 @@
+"""Runs kernels at shapes: modelled on the virtual device, measured on a GPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from amdattn import runtime
+from amdattn.bench.clocks import clocks
+from amdattn.bench.kernels import Functions, Kernel, Launch, Operands
+from amdattn.bench.record import MEASURED, MODELLED, Record, Times
+from amdattn.bench.sampling import Advance, Modelled, Sampler
+from amdattn.bench.shapes import Shape
+from amdattn.bench.speed import NotLinear
+from amdattn.testing.bench import do_bench
+
+if TYPE_CHECKING:
+    from amdattn.profiling import LaunchProfile
+
+_HOTTEST = 12
+_QUANTILES = (0.1, 0.5, 0.9)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A record, and what a plot needs besides."""
+
+    record: Record
+    modelled: Modelled | None = None
+
+
+def is_virtual() -> bool:
+    """Whether numbers will be modelled."""
+    return runtime.get().choice.kind == "virtual"
+
+
+def run_attention(
+    kernel: Kernel,
+    shape: Shape,
+    functions: Functions,
+    *,
+    method: str = "auto",
+    clock_mhz: int = 0,
+    trace_events: int = 0,
+    advance: Advance | None = None,
+) -> Outcome:
+    """One kernel at one shape; a kernel that cannot solve it gives a record that says why."""
+    virtual = is_virtual()
+    blank = Record(
+        "attention",
+        str(shape),
+        dataclasses.asdict(shape),
+        kernel.peer,
+        kernel.round_mode,
+        MODELLED if virtual else MEASURED,
+        flops=shape.flops,
+    )
+    refusal = kernel.refusal(shape)
+    if refusal:
+        return Outcome(dataclasses.replace(blank, refused=refusal))
+    if virtual:
+        sampler = Sampler(
+            kernel,
+            shape,
+            functions,
+            method=method,
+            clock_mhz=clock_mhz,
+            trace_events=trace_events,
+            advance=advance,
+        )
+        try:
+            modelled = sampler.model()
+        except NotLinear as error:
+            return Outcome(dataclasses.replace(blank, refused=str(error)))
+        return Outcome(modelled_record(blank, modelled), modelled)
+    with Operands(shape) as operands:
+        walk = kernel.walk(shape)
+        operands.fill_for(shape, walk, np.arange(len(walk.kv_rows)))
+        launch = kernel.launch(shape, operands)
+        return Outcome(measured_record(blank, launch, functions))
+
+
+def measured_record(blank: Record, launch: Launch, functions: Functions) -> Record:
+    """Time a launch on the GPU, caches flushed before every run."""
+    quantiles: Sequence[float] = do_bench(lambda: launch.enqueue(functions), quantiles=_QUANTILES)
+    low, median, high = (1000 * ms for ms in quantiles)
+    return dataclasses.replace(
+        blank,
+        kernel=launch.symbol,
+        sha256=launch.sha256,
+        workgroups=launch.num_workgroups,
+        times=Times(median_us=median, low_us=low, high_us=high),
+        clocks=_readable_clocks(),
+    )
+
+
+def _readable_clocks() -> dict[str, float]:
+    """The device's greatest clock, as its runtime states it."""
+    device = runtime.get()
+    attribute = device.hip.hipDeviceAttribute_t.hipDeviceAttributeClockRate
+    khz = device.check(
+        "hipDeviceGetAttribute", device.hip.hipDeviceGetAttribute(attribute, device.ordinal)
+    )
+    return {"stated_peak_ghz": khz / 1e6}
+
+
+def modelled_record(blank: Record, modelled: Modelled) -> Record:
+    """What the model says, with times at both clocks."""
+    launch = modelled.launch
+    arch = clocks(modelled.profile.arch)
+    used = max(modelled.cycles, 1.0) * modelled.cus
+    return dataclasses.replace(
+        blank,
+        kernel=launch.symbol,
+        sha256=launch.sha256,
+        cycles=round(modelled.cycles),
+        times=Times(
+            at_peak_us=modelled.cycles / arch.peak_ghz / 1000,
+            at_sustained_us=modelled.cycles / modelled.clock_ghz / 1000,
+        ),
+        use={
+            "mfma": modelled.clk["mfma"] / (4 * used),  # SIMDs of a CU
+            "valu": modelled.clk["valu"] / (4 * used),
+            "lds": modelled.clk["lds"] / (2 * used),  # ports of a CU
+        },
+        stalls=modelled.stalls,
+        bytes={level: round(n / modelled.part) for level, n in modelled.bytes.items()},
+        workgroups=launch.num_workgroups,
+        residents=modelled.residents,
+        rounds=math.ceil(launch.num_workgroups / (arch.num_cus * modelled.residents)),
+        clocks={
+            "peak_ghz": arch.peak_ghz,
+            "sustained_ghz": modelled.clock_ghz,
+            "launch_us": arch.launch_us,
+        },
+        sampled=modelled.sampled,
+        hottest=_hottest(modelled.profile),
+    )
+
+
+def _hottest(profile: LaunchProfile) -> list[dict[str, Any]]:
+    """The instructions in front of which waves waited longest."""
+    sites = sorted(profile.sites, key=lambda site: -sum(site.stalls.values()))[:_HOTTEST]
+    lifetime = max(profile.clk["wave"], 1)
+    return [
+        {
+            "offset": site.offset,
+            "text": site.text,
+            "issued": site.issued,
+            "share": sum(site.stalls.values()) / lifetime,
+            "reason": max(site.stalls, key=lambda reason: site.stalls[reason], default=""),
+        }
+        for site in sites
+    ]

@@ -1,0 +1,400 @@
+"""Models a launch of any size from launches of the same geometry with fewer rows of K and V.
+
+What is simulated has the grid, the addresses and the strides of the launch in question, and every
+CU of an XCD occupied; only the walk over K and V is shorter. How long a workgroup takes as a linear
+function of its KV rows follows from two lengths, for every number of workgroups that share a CU; a
+third length must agree, and then takes the place of the shortest. What later workgroups of a CU
+gain from warm caches comes from a launch of two rounds. docs/bench.md has the method and its error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from amdattn import virtual
+from amdattn.bench.clocks import Clocks, clocks
+from amdattn.bench.kernels import Functions, Kernel, Launch, Operands, Walk
+from amdattn.bench.replay import Speed, Timeline, replay, replay_device
+from amdattn.bench.shapes import Shape
+from amdattn.bench.speed import NotLinear, Simulation, fit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from amdattn.profiling import LaunchProfile
+
+METHODS = ("auto", "full", "sampled")
+TOLERANCE = 0.01  # of the length that checks the other two
+# KV rows to simulate, besides the remainder, which is kept so that the last tile is as full.
+_LENGTHS = (512, 1024, 1536, 2048, 3072)
+_GRANULE = 256
+# Of causal masks: odd multiples, or else an XCD would only get the tiles of one end.
+_CAUSAL_LENGTHS = (768, 1280, 1792, 2304, 3328)
+_ORDER_TRIALS = 8
+
+Advance = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """A launch as the model has it.
+
+    Attributes
+    ----------
+    cycles : float
+        Clk until the last workgroup of the slowest XCD ended; of XCD 0 in a full simulation.
+    xcd0_cycles : float
+        Of XCD 0.
+    clk, bytes : dict of str to float
+        As LaunchProfile's, of `cus` CUs, which are `part` of the device's work.
+    stalls : dict of str to float
+        Share of the waves' lifetime by reason.
+    profile : LaunchProfile
+        The longest simulation, for the sites of stalls and the trace.
+    timeline : Timeline or None
+        When the workgroups of the slowest XCD ran, if replayed.
+    sampled : dict
+        What was simulated, and how well it agreed; empty for a full simulation.
+    """
+
+    launch: Launch
+    cycles: float
+    xcd0_cycles: float
+    cus: float
+    part: float
+    clock_ghz: float
+    residents: int
+    instructions: float
+    clk: dict[str, float]
+    bytes: dict[str, float]
+    stalls: dict[str, float]
+    profile: LaunchProfile
+    timeline: Timeline | None
+    sampled: dict[str, Any]
+
+
+class Sampler:
+    """Models launches of one kernel at one shape.
+
+    Parameters
+    ----------
+    method : {"auto", "full", "sampled"}
+        "auto" simulates the whole launch if that is no more work.
+    trace_events : int
+        Events of CU 0 to keep of the longest simulation.
+    advance : callable, optional
+        Called with what is simulated, how much is done and how much there is, in KV rows.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        shape: Shape,
+        functions: Functions,
+        *,
+        method: str = "auto",
+        clock_mhz: int = 0,
+        trace_events: int = 0,
+        advance: Advance | None = None,
+    ) -> None:
+        if method not in METHODS:
+            raise ValueError(f"sampling={method!r} must be one of {', '.join(METHODS)}")
+        self._kernel, self._shape, self._functions = kernel, shape, functions
+        self._method, self._clock_mhz, self._trace_events = method, clock_mhz, trace_events
+        self._advance = advance or (lambda what, done, total: None)
+        self._done = self._total = 0
+        self._arch: Clocks = clocks("gfx942")
+
+    def model(self) -> Modelled:
+        """Simulate and extrapolate.
+
+        Raises
+        ------
+        NotLinear
+            The lengths do not agree with each other.
+        """
+        walk = self._kernel.walk(self._shape)
+        rows = walk.kv_rows[:: self._arch.num_xcds]
+        lengths = self._lengths()
+        if self._method == "sampled" and len(lengths) < 3:
+            raise NotLinear(f"{self._shape}: too few rows of K and V to sample; simulate in full")
+        if self._method == "full" or len(lengths) < 3:
+            return self._full(walk, rows)
+        alike = not self._unequal(walk)
+        if (
+            self._method == "auto"
+            and alike
+            and rows.sum() <= self._arch.cus_per_xcd * sum(lengths[:3])
+        ):
+            return self._full(walk, rows)
+        return self._sampled(walk, rows, lengths)
+
+    # -- the whole launch ------------------------------------------------------------------------
+
+    def _full(self, walk: Walk, rows: NDArray[np.int64]) -> Modelled:
+        self._total = int(rows.sum())
+        with Operands(self._shape) as operands:
+            done = self._simulate(operands, self._shape, len(rows), 0, self._trace_events)
+        profile = done.profile
+        return Modelled(
+            self._launch,
+            float(profile.cycles),
+            float(profile.cycles),
+            profile.simulated_cus,
+            float(rows.sum() / max(walk.kv_rows.sum(), 1)),
+            profile.clock_ghz,
+            profile.resident_per_cu,
+            profile.instructions,
+            dict(profile.clk),
+            {level: float(n) for level, n in profile.bytes.items()},
+            profile.stalls,
+            profile,
+            None,
+            self._unequal(walk),
+        )
+
+    def _unequal(self, walk: Walk) -> dict[str, Any]:
+        """Says so if XCD 0, the only one that can be simulated, is not as busy as others."""
+        xcds = self._arch.num_xcds
+        work = [int(walk.kv_rows[xcd::xcds].sum()) for xcd in range(xcds)]
+        if work[0] >= (1 - TOLERANCE) * max(work):
+            return {}
+        return {"xcd0_kv_rows": work[0], "largest_xcd_kv_rows": max(work)}
+
+    # -- a sample of it --------------------------------------------------------------------------
+
+    def _lengths(self) -> list[int]:
+        """Lengths of K and V to simulate, in the order in which they are needed."""
+        longest = self._shape.seqlen_kv
+        granule = self._kernel.causal_granule if self._shape.causal else _GRANULE
+        odd = self._shape.causal and granule == _GRANULE
+        lengths = (n + longest % granule for n in (_CAUSAL_LENGTHS if odd else _LENGTHS))
+        return [length for length in lengths if length < longest]
+
+    def _sampled(self, walk: Walk, rows: NDArray[np.int64], lengths: list[int]) -> Modelled:
+        shape = self._shape
+        if shape.causal and shape.seqlen_q > shape.seqlen_kv:
+            raise NotLinear(f"{shape}: rows of Q without keys cannot be sampled; simulate in full")
+        cus = self._arch.cus_per_xcd
+        probe = self._resident_per_cu()
+        residents = min(probe, -(-len(rows) // cus))
+        wanted = cus * residents * (2 if len(rows) > cus * residents else 1)
+        wide = self._widened(lengths[0], wanted)
+        levels = range(1, residents + 1)
+        two_rounds = len(rows) > cus * residents
+        self._total = cus * (
+            sum(levels) * (lengths[0] + lengths[1])
+            + residents * lengths[2]
+            + 2 * residents * lengths[0] * two_rounds
+        )
+        self._done = 0
+        done: dict[tuple[int, int], Simulation] = {}
+
+        def simulate(length: int, level: int, limit: int, events: int = 0) -> Simulation:
+            if (length, limit) not in done:
+                short = self._shortened(wide, length)
+                done[length, limit] = self._simulate(operands, short, limit, level, events)
+            return done[length, limit]
+
+        full = min(cus * residents, len(rows))
+
+        def learn(first: int, second: int, third: int = 0) -> Speed:
+            """From two lengths; a third one replaces the shorter where all residents share."""
+            speed = Speed({})
+            for level in levels:
+                two = (second, third) if third and level == residents else (first, second)
+                pair = [simulate(length, level, min(cus * level, len(rows))) for length in two]
+                shared = fit(pair, speed, level)
+                speed = dataclasses.replace(speed, shared={**speed.shared, level: shared})
+            speed = self._with_spread(speed, pair)
+            if not two_rounds:
+                return speed
+            both = min(2 * full, len(rows))
+            return self._with_warmth(speed, simulate(first, residents, both))
+
+        with Operands(wide) as operands:
+            for tried in range(len(lengths) - 2):
+                first, second, check = lengths[tried : tried + 3]
+                speed = learn(first, second)
+                checked = simulate(check, residents, full, self._trace_events)
+                predicted = self._replay(checked, speed).cycles
+                error = predicted / checked.profile.cycles - 1
+                if abs(error) <= TOLERANCE:
+                    break
+            else:
+                raise NotLinear(
+                    f"{shape}: {self._kernel.peer} took {checked.profile.cycles} clk at "
+                    f"{check} KV rows, but shorter ones predict {predicted:.0f}; simulate in full"
+                )
+            speed = learn(first, second, check)
+            launch = self._kernel.launch(shape, operands)
+        longest = [done[length, full] for length in (first, second, check)]
+        timeline = replay_device(walk.kv_rows, speed, residents, self._num_waves, self._arch)
+        sampled = {
+            "lengths": [first, second, check],
+            "check_error": error,
+            "simulated_workgroups": sorted({limit for _, limit in done}),
+            "simulated_kv_rows": int(sum(s.rows.sum() for s in done.values())),
+            "of_kv_rows": int(rows.sum()),
+            "clk": {str(n): [list(pair) for pair in shared] for n, shared in speed.shared.items()},
+            "warm_clk": speed.warm,
+            "order_range": self._order_range(walk, speed, residents, timeline.cycles),
+        }
+        xcd0 = replay(rows.tolist(), speed, residents, self._num_waves, self._arch)
+        return self._extrapolated(
+            launch, longest, walk.kv_rows, timeline, xcd0.cycles, probe, sampled
+        )
+
+    def _order_range(self, walk: Walk, speed: Speed, residents: int, cycles: float) -> list[float]:
+        """Least and greatest change of the cycles if every duration varies by the tolerance.
+
+        Workgroups of unequal work that share CUs by chance make the end of a launch depend on who
+        is free first: that much cannot be predicted.
+        """
+        if np.ptp(walk.kv_rows) == 0:
+            return [0.0, 0.0]
+        rng = np.random.default_rng(0)
+        found = []
+        for _ in range(_ORDER_TRIALS):
+            factor = 1 + TOLERANCE * rng.uniform(-1, 1, len(walk.kv_rows))
+            varied = replay_device(
+                walk.kv_rows * factor, speed, residents, self._num_waves, self._arch
+            )
+            found.append(varied.cycles / cycles - 1)
+        return [min(found), max(found)]
+
+    def _widened(self, shortest: int, wanted: int) -> Shape:
+        """With more batch entries if the shortest sample would not fill the XCD otherwise."""
+        shape = self._shape
+        while True:
+            short = self._shortened(shape, shortest)
+            have = -(-len(self._kernel.walk(short).kv_rows) // self._arch.num_xcds)
+            if have >= wanted or not shape.causal:
+                return shape
+            shape = dataclasses.replace(shape, batch=shape.batch * -(-wanted // have))
+
+    def _shortened(self, shape: Shape, length: int) -> Shape:
+        return shape.with_lengths(
+            min(shape.seqlen_q, length) if shape.causal else shape.seqlen_q, length
+        )
+
+    def _resident_per_cu(self) -> int:
+        """Workgroups that the device keeps on a CU: one is simulated on few rows to learn it."""
+        short = self._shape.with_lengths(min(self._shape.seqlen_q, _GRANULE), _GRANULE)
+        with Operands(short) as operands:
+            return self._simulate(operands, short, 1, 1).profile.resident_per_cu
+
+    def _simulate(
+        self, operands: Operands, shape: Shape, limit: int, level: int, events: int = 0
+    ) -> Simulation:
+        walk = self._kernel.walk(shape)
+        flat = np.arange(0, len(walk.kv_rows), self._arch.num_xcds)[:limit]
+        operands.fill_for(shape, walk, flat)
+        launch = self._kernel.launch(shape, operands)
+        self._launch, self._num_waves = launch, launch.num_waves
+        self._tell(shape)
+        with virtual.profile(
+            clock_mhz=self._clock_mhz, simulated_workgroups=limit, trace_events=events
+        ) as profile:
+            launch.enqueue(self._functions)
+        (result,) = profile.launches
+        rows = walk.kv_rows[flat]
+        self._done += int(rows.sum())
+        self._tell(shape)
+        return Simulation(shape.seqlen_kv, level, rows, result)
+
+    def _tell(self, shape: Shape) -> None:
+        what = f"{self._kernel.peer} {self._kernel.round_mode} {shape}"
+        self._advance(what, min(self._done, self._total), self._total)
+
+    def _replay(self, of: Simulation, speed: Speed) -> Timeline:
+        residents = max(speed.shared)
+        return replay(of.rows.tolist(), speed, residents, self._num_waves, self._arch)
+
+    def _with_spread(self, speed: Speed, of: Sequence[Simulation]) -> Speed:
+        """How much later than the mean each CU is, which does not depend on the length."""
+        late = np.mean([s.ends - _ends(self._replay(s, speed), len(s.ends)) for s in of], axis=0)
+        return dataclasses.replace(speed, late=tuple(float(clk) for clk in late))
+
+    def _with_warmth(self, speed: Speed, of: Simulation) -> Speed:
+        """What later workgroups take longer, so that two rounds end as simulated."""
+        target = of.ends.mean()
+
+        def end(warm: float) -> float:
+            timeline = self._replay(of, dataclasses.replace(speed, warm=warm))
+            return float(_ends(timeline, len(of.ends)).mean())
+
+        low, high = 0.0, float(target - end(0.0))  # secant
+        at_low, at_high = end(low), end(high)
+        for _ in range(8):
+            if abs(at_high - target) < 1 or at_high == at_low:
+                break
+            low, high = high, high + (target - at_high) * (high - low) / (at_high - at_low)
+            at_low, at_high = at_high, end(high)
+        return dataclasses.replace(speed, warm=float(high))
+
+    def _extrapolated(
+        self,
+        launch: Launch,
+        of: Sequence[Simulation],
+        rows: NDArray[np.int64],
+        timeline: Timeline,
+        xcd0_cycles: float,
+        residents: int,
+        sampled: dict[str, Any],
+    ) -> Modelled:
+        """Totals of the mean XCD: each is so much per workgroup and so much per KV row."""
+        xcds = self._arch.num_xcds
+        known = np.array([[len(s.rows), s.rows.sum()] for s in of], float)
+        wanted = np.array([len(rows), rows.sum()], float) / xcds
+
+        def total(values: Sequence[float]) -> float:
+            fitted = np.linalg.lstsq(known, np.array(values, float), rcond=None)[0]
+            return max(float(wanted @ fitted), 0.0)
+
+        def totals(of_profile: Callable[[LaunchProfile], Mapping[str, float]]) -> dict[str, float]:
+            found = [of_profile(s.profile) for s in of]
+            return {name: total([row[name] for row in found]) for name in found[0]}
+
+        last = of[-1].profile
+        clk = totals(lambda profile: profile.clk)
+        stalls = totals(
+            lambda profile: {r: x * profile.clk["wave"] for r, x in profile.stalls.items()}
+        )
+        return Modelled(
+            launch,
+            timeline.cycles,
+            xcd0_cycles,
+            min(self._arch.num_cus, len(rows)) / xcds,
+            1 / xcds,
+            last.clock_ghz,
+            residents,
+            total([s.profile.instructions for s in of]),
+            clk,
+            self._bytes(totals(lambda profile: profile.bytes), last),
+            {reason: value / max(clk["wave"], 1.0) for reason, value in stalls.items()},
+            last,
+            timeline,
+            sampled,
+        )
+
+    def _bytes(self, totals: dict[str, float], last: LaunchProfile) -> dict[str, float]:
+        """Under a causal mask more workgroups share K and V the longer they are.
+
+        What a cache serves is then no linear function of rows; its share of the L1's is taken.
+        """
+        if self._shape.causal:
+            for level in ("l2", "mall", "hbm"):
+                totals[level] = totals["l1"] * last.bytes[level] / max(last.bytes["l1"], 1)
+        return totals
+
+
+def _ends(timeline: Timeline, num_cus: int) -> NDArray[np.float64]:
+    last = np.zeros(num_cus)
+    np.maximum.at(last, timeline.cu, timeline.end)
+    return last

@@ -1,0 +1,115 @@
+"""Shapes of attention to run, and the named sets of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from amdattn.problem import AttentionProblem
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Attention forward in bfloat16 of one size, as a benchmark names it.
+
+    Strides of the operands are those of compact (batch, seqlen, heads, head_dim) arrays, or
+    (batch, heads, seqlen, head_dim) for layout "bhsd".
+    """
+
+    batch: int
+    heads_q: int
+    heads_kv: int
+    seqlen_q: int
+    seqlen_kv: int
+    head_dim: int
+    causal: bool = False
+    layout: str = "bshd"
+
+    def __post_init__(self) -> None:
+        self.problem("rtne").shape("q", self.layout)  # raises what is wrong with the numbers
+
+    def __str__(self) -> str:
+        seqlen = str(self.seqlen_q)
+        if self.seqlen_kv != self.seqlen_q:
+            seqlen += f"x{self.seqlen_kv}"
+        heads = str(self.heads_q)
+        if self.heads_kv != self.heads_q:
+            heads += f"/{self.heads_kv}"
+        text = f"b{self.batch} h{heads} s{seqlen} d{self.head_dim}"
+        return text + " causal" * self.causal + f" {self.layout}" * (self.layout != "bshd")
+
+    def problem(self, round_mode: str) -> AttentionProblem:
+        """The same as the planner takes it."""
+        return AttentionProblem(
+            self.batch,
+            self.seqlen_q,
+            self.seqlen_kv,
+            self.heads_q,
+            self.heads_kv,
+            self.head_dim,
+            causal=self.causal,
+            round_mode=round_mode,
+        )
+
+    @property
+    def flops(self) -> int:
+        """Operations of Q @ K^T and P @ V; a causal mask counts as half, as is customary."""
+        return self.problem("rtne").flops // (2 if self.causal else 1)
+
+    def with_lengths(self, seqlen_q: int, seqlen_kv: int) -> Shape:
+        """The same with other sequence lengths."""
+        return dataclasses.replace(self, seqlen_q=seqlen_q, seqlen_kv=seqlen_kv)
+
+    def strides(self, operand: str) -> dict[str, int]:
+        """Strides of operand "q", "k", "v" or "o" by axis, in elements."""
+        problem = self.problem("rtne")
+        axes = problem.axes(operand)
+        order = ("batch", "seq", "head") if self.layout == "bshd" else ("batch", "head", "seq")
+        strides, stride = {}, axes["dim"]
+        for axis in reversed(order):
+            strides[axis] = stride
+            stride *= axes[axis]
+        return strides
+
+
+def _square(batch: int, heads: int, seqlen: int) -> Shape:
+    return Shape(batch, heads, heads, seqlen, seqlen, 128)
+
+
+# moonmath: the nine shapes of moonmath-ai/amd-kernels@5f758e78, README.md, MI300X table.
+# llama3-8b: 32 query and 8 KV heads of 128 (config.json of the model), prefill of one sequence.
+# wan2.1: config.json of the 1.3B and 14B models has 12 and 40 heads of 128; 32760 and 75600 tokens
+# are 480p and 720p videos of 81 frames; the cross attention has 512 text tokens.
+# flux: 24 heads of 128, 4096 image and 512 text tokens (1024x1024).
+# whisper: large-v3 has 20 heads of 64; the encoder sees 1500 frames.
+PRESETS: dict[str, tuple[Shape, ...]] = {
+    "moonmath": (
+        _square(2, 24, 8192),
+        _square(2, 24, 16384),
+        _square(1, 32, 16384),
+        _square(4, 16, 16384),
+        _square(1, 64, 16384),
+        _square(2, 24, 32768),
+        _square(2, 16, 65536),
+        _square(2, 8, 86016),
+        _square(1, 16, 131072),
+    ),
+    "llama3-8b": tuple(
+        Shape(1, 32, 8, seqlen, seqlen, 128, causal=True) for seqlen in (2048, 4096, 8192, 16384)
+    ),
+    "wan2.1": (
+        _square(1, 12, 32760),
+        _square(1, 40, 32760),
+        _square(1, 40, 75600),
+        Shape(1, 40, 40, 32760, 512, 128),
+    ),
+    "flux": (_square(1, 24, 4608),),
+    "whisper": (Shape(1, 20, 20, 1500, 1500, 64),),
+}
+
+
+def preset(name: str) -> tuple[Shape, ...]:
+    """The shapes of a named set."""
+    if name not in PRESETS:
+        raise ValueError(f"preset={name!r} must be one of {', '.join(PRESETS)}")
+    return PRESETS[name]

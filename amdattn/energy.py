@@ -1,0 +1,199 @@
+"""Energy and clock under a power cap: an estimate beside the performance model, not part of it.
+
+Modelled cycles say nothing of the clock. A kernel that keeps the matrix units busy runs an MI300X
+into its power cap, which then lowers the clock; how far depends on the energy of what the kernel
+does. Here the operations and bytes that the model counted, times energies from public sources, give
+the clock at which the power equals the cap, and with it a time. Cycles are taken as they are.
+
+Two numbers of `MI300X` are fitted (see there); docs/performance-model.md shows what comes out with
+and without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from amdattn.profiling import LaunchProfile
+
+_BISECTIONS = 40
+_LOWEST_GHZ = 0.1
+_VALU_SLOT_CLK = 4
+_LDS_PORT_BYTES = 64  # per clk
+
+
+@dataclass(frozen=True)
+class Energies:
+    """Power and energies of one device; dynamic ones at 1 GHz.
+
+    They grow with the square root of the clock, and the clock trees with its power 1.5, as a fit to
+    55 published operating points of an MI300X at its cap found (gpu-benches roofline).
+
+    Attributes
+    ----------
+    cap_watts, idle_watts, clock_tree_watts : float
+        The last at 1 GHz.
+    peak_ghz : float
+    matrix_pj_per_flop : mapping of str to float
+        By MxNxK of a bfloat16 MFMA.
+    vector_pj_per_slot : float
+        Of a VALU instruction of 64 lanes; a transcendental counts for as many as it takes slots.
+    lds_pj_per_byte, l1_pj_per_byte, l2_pj_per_byte, hbm_pj_per_byte : float
+    """
+
+    cap_watts: float
+    idle_watts: float
+    clock_tree_watts: float
+    peak_ghz: float
+    matrix_pj_per_flop: Mapping[str, float]
+    vector_pj_per_slot: float
+    lds_pj_per_byte: float
+    l1_pj_per_byte: float
+    l2_pj_per_byte: float
+    hbm_pj_per_byte: float
+
+
+# bfloat16 GEMM of AMD's article on maximum achievable FLOPs: 708 TFLOP/s at 1.207 GHz and 750 W.
+# What idle power and clock trees leave of the cap is charged to its MFMA, 16x16x16.
+_MAF_TFLOPS, _MAF_GHZ, _CAP, _IDLE, _CLOCK_TREE = 708.0, 1.207, 750.0, 200.0, 94.0
+PJ_PER_FLOP_16X16X16 = (_CAP - _IDLE - _CLOCK_TREE * _MAF_GHZ**1.5) / (_MAF_TFLOPS * _MAF_GHZ**0.5)
+# The gpu-benches fit has 3.5 pJ per packed float32 operation: 128 operations of a plain FMA.
+PJ_PER_FMA = 128 * 3.5
+# Fitted to the published times of AITER and MoonMath, the only two fitted numbers here:
+LARGE_TILE = 1.26  # a 32x32x8 MFMA over two 16x16x16, per operation; AMD's article: it draws more
+PLAIN_VALU = 0.50  # an average VALU operation of attention over a float32 FMA
+
+
+def mi300x(*, large_tile: float = LARGE_TILE, plain_valu: float = PLAIN_VALU) -> Energies:
+    """The numbers of an MI300X; 1 for both arguments: nothing fitted."""
+    return Energies(
+        cap_watts=_CAP,
+        idle_watts=_IDLE,
+        clock_tree_watts=_CLOCK_TREE,
+        peak_ghz=2.1,
+        matrix_pj_per_flop={
+            "16x16x16": PJ_PER_FLOP_16X16X16,
+            "32x32x8": PJ_PER_FLOP_16X16X16 * large_tile,
+        },
+        vector_pj_per_slot=PJ_PER_FMA * plain_valu,
+        # 7 nm SRAM: 8.5 pJ per 8 bytes of 32 KB, 14 pJ of 1 MB (Jouppi et al., ISCA 2021, the
+        # update of Horowitz's table; not checked against the paper again).
+        lds_pj_per_byte=8.5 / 8,
+        l1_pj_per_byte=8.5 / 8,
+        l2_pj_per_byte=14 / 8,
+        hbm_pj_per_byte=100,  # gpu-benches fit: 100 W per TB/s
+    )
+
+
+MI300X = mi300x()
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What a launch does on the whole device.
+
+    Attributes
+    ----------
+    cycles : float
+        Modelled, until the last workgroup has ended.
+    matrix_flops : mapping of str to float
+        By MxNxK.
+    vector_slots : float
+        VALU instructions, MFMA apart, weighted by the slots of 4 clk that they take.
+    lds_bytes, l1_bytes, l2_bytes, hbm_bytes : float
+    """
+
+    cycles: float
+    matrix_flops: Mapping[str, float] = field(default_factory=dict)
+    vector_slots: float = 0.0
+    lds_bytes: float = 0.0
+    l1_bytes: float = 0.0
+    l2_bytes: float = 0.0
+    hbm_bytes: float = 0.0
+
+    @classmethod
+    def of(cls, profile: LaunchProfile) -> Activity:
+        """A launch of which one XCD was simulated in full; the others do alike."""
+        scale = profile.workgroups / profile.simulated_workgroups
+        flops: dict[str, float] = {}
+        matrix_issues = 0
+        for site in profile.sites:
+            name = site.text.split()[0]
+            if name.startswith("v_mfma"):
+                shape = name.split("_")[3]
+                m, n, k = (int(x) for x in shape.split("x"))
+                flops[shape] = flops.get(shape, 0) + site.issued * 2 * m * n * k * scale
+                matrix_issues += site.issued
+        lds_clk = profile.clk["lds"] + profile.clk["lds_address"]
+        return cls(
+            cycles=profile.cycles,
+            matrix_flops=flops,
+            vector_slots=(profile.clk["valu"] / _VALU_SLOT_CLK - matrix_issues) * scale,
+            lds_bytes=lds_clk * _LDS_PORT_BYTES * scale,
+            l1_bytes=profile.bytes["l1"] * scale,
+            l2_bytes=(profile.bytes["l2"] + profile.bytes["l2_write"]) * scale,
+            hbm_bytes=profile.bytes["hbm"] * scale,
+        )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate, not a result of the performance model.
+
+    Attributes
+    ----------
+    clock_ghz, seconds : float
+        The clock at which power meets the cap, at most the peak; cycles over it.
+    watts : dict of str to float
+        At that clock: idle, clock_tree, matrix, vector, lds, l1, l2, hbm.
+    """
+
+    clock_ghz: float
+    seconds: float
+    watts: dict[str, float]
+
+
+def estimate(activity: Activity, energies: Energies = MI300X) -> Estimate:
+    """Clock and time of a launch that lasts long enough, milliseconds, for the cap to act.
+
+    Raises
+    ------
+    ValueError
+        An MFMA has no energy here.
+    """
+    unknown = set(activity.matrix_flops) - set(energies.matrix_pj_per_flop)
+    if unknown:
+        raise ValueError(
+            f"MFMA {sorted(unknown)} have no energy; there is {sorted(energies.matrix_pj_per_flop)}"
+        )
+    joules_at_1_ghz = {
+        "matrix": sum(
+            flops * energies.matrix_pj_per_flop[shape]
+            for shape, flops in activity.matrix_flops.items()
+        ),
+        "vector": activity.vector_slots * energies.vector_pj_per_slot,
+        "lds": activity.lds_bytes * energies.lds_pj_per_byte,
+        "l1": activity.l1_bytes * energies.l1_pj_per_byte,
+        "l2": activity.l2_bytes * energies.l2_pj_per_byte,
+    }
+
+    def watts(ghz: float) -> dict[str, float]:
+        per_second = 1e-12 * ghz * 1e9 / activity.cycles
+        return {
+            "idle": energies.idle_watts,
+            "clock_tree": energies.clock_tree_watts * ghz**1.5,
+            **{part: pj * ghz**0.5 * per_second for part, pj in joules_at_1_ghz.items()},
+            "hbm": activity.hbm_bytes * energies.hbm_pj_per_byte * per_second,
+        }
+
+    low, high = _LOWEST_GHZ, energies.peak_ghz
+    if sum(watts(high).values()) > energies.cap_watts:
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            if sum(watts(middle).values()) > energies.cap_watts:
+                high = middle
+            else:
+                low = middle
+    return Estimate(high, activity.cycles / high / 1e9, watts(high))

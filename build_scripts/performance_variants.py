@@ -1,0 +1,76 @@
+"""The virtual device with one constant of its performance model changed, for sensitivities."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from build_scripts import virtual_device
+
+LEVEL = "v3"
+_CONSTANTS = virtual_device.SOURCES / "timing" / "arch.h"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One constant, its value in the model, and others that sources or doubt allow."""
+
+    constant: str
+    meaning: str
+    values: tuple[int, ...]
+
+    @property
+    def value(self) -> int:
+        """As timing/arch.h has it."""
+        found = _pattern(self.constant).search(_CONSTANTS.read_text(encoding="utf-8"))
+        if not found:
+            raise ValueError(f"{_CONSTANTS} has no constant {self.constant}")
+        return int(found[2])
+
+
+# The five most uncertain ones, and two more that a reader may ask for.
+VARIANTS = (
+    Variant("mfma_lost_slots", "VALU slots an MFMA takes besides its own", (0, 2)),
+    Variant("lds_latency", "clk from LDS service to data", (40, 100)),
+    Variant("barrier", "clk from the last arrival to the release", (0, 32)),
+    Variant("lds_back_to_back", "clk between two LDS instructions of a wave", (4, 16)),
+    Variant("l2_latency", "clk of an L2 hit", (150, 288)),
+    Variant("lds_queue", "LDS instructions under way per CU", (64,)),
+    Variant("taken_branch", "clk of a taken branch", (32,)),
+)
+
+
+def _pattern(constant: str) -> re.Pattern[str]:
+    return re.compile(rf"(\b{constant} = )(\d+)")
+
+
+def build(constants: Mapping[str, int], work: Path, out: Path) -> Path:
+    """A library with these values; everything but one object is taken from `work`.
+
+    Only timing/session.cc has the values in it: the rest gets them by reference.
+    """
+    text = _CONSTANTS.read_text(encoding="utf-8")
+    for constant, value in constants.items():
+        text, count = _pattern(constant).subn(rf"\g<1>{value}", text)
+        if count != 1:
+            raise ValueError(f"{_CONSTANTS} has {count} constants {constant}, not one")
+    (out / "timing").mkdir(parents=True, exist_ok=True)
+    (out / "timing" / "arch.h").write_text(text, encoding="utf-8")
+    for name in ("session.cc", "session.h"):
+        shutil.copy2(virtual_device.SOURCES / "timing" / name, out / "timing" / name)
+    changed = out / "session.o"
+    flags = [f"-I{out}", *virtual_device.COMMON_FLAGS]
+    source = out / "timing" / "session.cc"
+    subprocess.run(
+        [*virtual_device.compiler(LEVEL), *flags, "-c", str(source), "-o", str(changed)],
+        check=True,
+    )
+    replaced = work / LEVEL / "timing" / "session.o"
+    objects = sorted((work / LEVEL).rglob("*.o"))
+    cold = [obj for obj in (work / virtual_device.BASELINE).glob("*_cold.o")]
+    chosen = [changed if obj == replaced else obj for obj in objects] + cold
+    return virtual_device.link(chosen, out / virtual_device.library_name(LEVEL))

@@ -1,0 +1,249 @@
+"""amdattn bench and amdattn compare, as a user types them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpu import compiled
+
+import amdattn
+from amdattn import cli
+from amdattn.profiling import STALLS
+
+SIZES = ("-b", 1, "-hq", 2, "-hkv", 1, "-s", 200)
+AITER = os.environ.get("AMDATTN_AITER_DIR")
+OBJECT_ARGS = (
+    *("--grid", 4, "--workgroup", "256,1"),
+    *("--args", "in in int32[4, 256] low=0 high=1000; out out int32[4]"),
+)
+
+
+class Command:
+    """Runs amdattn in this process: binding a device takes a second."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._patch, self._capsys = monkeypatch, capsys
+        monkeypatch.setattr("amdattn.cli.bench.stdout._width", 240)
+
+    def __call__(self, *args: object) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr."""
+        self._patch.setattr(sys, "argv", ["amdattn", *map(str, args)])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        out, errors = self._capsys.readouterr()
+        return int(caught.value.code or 0), out, " ".join(errors.split())
+
+    def json(self, *args: object) -> dict[str, Any]:
+        """The document of `bench attention`."""
+        status, out, errors = self("bench", "attention", *SIZES, *args, "--json")
+        assert status == 0 and not errors, errors
+        return json.loads(out)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(monkeypatch, capsys)
+
+
+@pytest.fixture
+def code_object(tmp_path: Path) -> Path:
+    file = tmp_path / "reduce.hsaco"
+    file.write_bytes(compiled("lds_reduce"))
+    return file
+
+
+def test_as_a_process() -> None:
+    command = [sys.executable, "-m", "amdattn.cli", "bench", "attention", *map(str, SIZES)]
+    child = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stderr
+    assert "modelled, not measured" in child.stdout
+
+
+def test_table(run: Command) -> None:
+    status, out, _ = run("bench", "attention", *SIZES, "--round-mode", "all", "--details")
+    assert status == 0
+    for words in (
+        "b1 h2/1 s200 d128",
+        "modelled, not measured: time at the sustained clock 1.2 GHz",
+        "at 2.1 GHz, a lower bound",
+        "adds 2.7 us, which no column contains",
+        "amdattn rtz: round_mode=rtz is not built",
+        "bytes by level",
+        "s_waitcnt",
+    ):
+        assert words in out, words
+
+
+def test_json(run: Command) -> None:
+    facts = run.json()
+    assert facts["versions"]["amdattn"] == amdattn.__version__ and facts["versions"]["model"]
+    assert facts["device"]["virtual"] is True and facts["device"]["cus"] == 304
+    (row,) = facts["records"]
+    assert row["origin"] == "modelled" and row["peer"] == "amdattn"
+    assert row["sha256"] == amdattn.kernels()[0].sha256
+    assert row["clocks"] == {"peak_ghz": 2.1, "sustained_ghz": 1.2, "launch_us": 2.7}
+    assert row["times"]["at_sustained_us"] == pytest.approx(row["cycles"] / 1200)
+    assert row["times"]["at_peak_us"] == pytest.approx(row["cycles"] / 2100)
+    assert row["times"]["median_us"] is None
+    flops = 4 * 2 * 200 * 200 * 128
+    assert row["flops"] == flops
+    expected = flops / row["times"]["at_sustained_us"] / 1e6
+    assert row["tflops"]["at_sustained"] == pytest.approx(expected)
+    assert set(row["stalls"]) == set(STALLS) and 0 < sum(row["stalls"].values()) < 1
+    assert all(0 < share < 1 for share in row["use"].values())
+    assert set(row["bytes"]) == {"l1", "l2", "l2_write", "mall", "hbm"}
+    assert row["workgroups"] == 4 and row["rounds"] == 1 and row["residents"] == 2
+    assert not row["sampled"]
+
+
+def test_clock(run: Command) -> None:
+    """Another clock changes latencies beyond the L2, and the time."""
+    (slow,), (fast,) = (run.json("--clock-mhz", mhz)["records"] for mhz in (1000, 2000))
+    assert slow["clocks"]["sustained_ghz"] == 1.0 and fast["clocks"]["sustained_ghz"] == 2.0
+    assert slow["cycles"] < fast["cycles"]
+    assert slow["times"]["at_sustained_us"] > fast["times"]["at_sustained_us"]
+
+
+def test_layout(run: Command) -> None:
+    (row,) = run.json("--layout", "bhsd")["records"]
+    assert row["shape"].endswith("bhsd")
+
+
+def test_csv_and_markdown(run: Command, tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    status, out, _ = run("bench", "attention", *SIZES, "--csv", file, "--markdown")
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[0].startswith("| shape | kernel |") and lines[1].startswith("|---")
+    assert lines[2].startswith("| b1 h2/1 s200 d128 | amdattn rtne |")
+    with open(file, newline="") as rows:
+        (row,) = csv.DictReader(rows)
+    assert row["origin"] == "modelled" and float(row["times_at_sustained_us"]) > 0
+    assert float(row["clocks_sustained_ghz"]) == 1.2 and row["is_sampled"] == "False"
+
+
+def test_trace(run: Command, tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    assert run("bench", "attention", *SIZES, "--trace", file)[0] == 0
+    document = json.loads(file.read_text())
+    events = [event for event in document["traceEvents"] if event["ph"] == "X"]
+    assert "modelled" in document["otherData"]["origin"]
+    assert {event["cat"] for event in events} == {"wave", "matrix", "vector", "lds", "memory"}
+    named = {
+        (event["pid"], event["tid"])
+        for event in document["traceEvents"]
+        if event["name"] == "thread_name"
+    }
+    assert {(event["pid"], event["tid"]) for event in events} == named
+    assert any(event["name"].startswith("v_mfma") for event in events if event["cat"] == "matrix")
+    assert all(event["dur"] > 0 and event["args"]["instruction"] for event in events)
+
+
+@pytest.mark.parametrize("kind", ["roofline", "timeline", "stalls", "sweep"])
+def test_plot(run: Command, tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("matplotlib")
+    file = tmp_path / f"{kind}.svg"
+    status, _, errors = run("bench", "attention", *SIZES, "--plot", kind, file)
+    assert status == 0, errors
+    assert xml.etree.ElementTree.parse(file).getroot().tag.endswith("svg")
+
+
+def test_peer_object(run: Command, code_object: Path) -> None:
+    peer = ("--peer", f"object={code_object}", *OBJECT_ARGS)
+    status, out, errors = run("bench", "gemm", *peer, "--json")
+    assert status == 0, errors
+    (row,) = json.loads(out)["records"]
+    assert row["operation"] == "gemm" and row["kernel"] == "lds_reduce" and row["cycles"] > 0
+    assert row["peer"] == "object=reduce.hsaco" and row["workgroups"] == 4
+    facts = run.json(*peer)
+    assert [record["peer"] for record in facts["records"]] == ["amdattn", row["peer"]]
+
+
+@pytest.mark.skipif(not AITER, reason="AMDATTN_AITER_DIR names no aiter checkout")
+def test_peer_aiter(run: Command) -> None:
+    rows = run.json("--round-mode", "all", "--peer", f"aiter={AITER}")["records"]
+    assert [(row["peer"], row["round_mode"]) for row in rows] == [
+        (peer, mode) for peer in ("amdattn", "aiter") for mode in ("rtne", "rtna", "rtz")
+    ]
+    cycles = [row["cycles"] for row in rows[3:]]
+    assert cycles == sorted(cycles, reverse=True)
+    status, out, _ = run("bench", "attention", *SIZES, "-d", 64, "--peer", f"aiter={AITER}")
+    assert status == 1 and "aiter rtne: head_dim=64 is not 128" in out
+
+
+@pytest.mark.oracles
+def test_peer_triton(run: Command) -> None:
+    pytest.importorskip("triton")
+    rows = run.json("--causal", "--peer", "triton")["records"]
+    assert "causal=True is not built" in rows[0]["refused"]
+    assert rows[1]["peer"] == "triton" and rows[1]["cycles"] > 0 and rows[1]["sha256"]
+
+
+def test_compare(run: Command, tmp_path: Path) -> None:
+    before, after = tmp_path / "a.json", tmp_path / "b.json"
+    document = run.json()
+    before.write_text(json.dumps(document))
+    row = document["records"][0]
+    row["times"]["at_sustained_us"] *= 1.25
+    after.write_text(json.dumps(document))
+    status, out, _ = run("compare", before, after)
+    assert status == 0 and "1.2500" in out and "(same code)" in out and "modelled" in out
+    assert run("compare", before, after, "--threshold", 0.2)[0] == 1
+    assert run("compare", before, after, "--threshold", 0.3)[0] == 0
+    status, out, _ = run("compare", before, after, "--json")
+    assert status == 0 and json.loads(out)["geometric_mean"] == pytest.approx(1.25)
+
+    row["origin"], row["times"]["median_us"] = "measured", 100.0
+    after.write_text(json.dumps(document))
+    status, _, errors = run("compare", before, after)
+    assert status == 2 and "is modelled in one file and measured in the other" in errors
+    status, out, _ = run("compare", before, after, "--mixed")
+    assert status == 0 and "modelled -> measured" in out
+
+    after.write_text("{}")
+    status, _, errors = run("compare", before, after)
+    assert status == 2 and "was not written by `amdattn bench --json`" in errors
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("attention", "--peer", "cutlass"), "--peer='cutlass' must be one of aiter=DIR, triton"),
+        (("attention", "--peer", "aiter=/none"), "aiter=/none is no checkout of ROCm/aiter"),
+        (("attention", "--round-mode", "up"), "--round-mode='up' must be one of"),
+        (("attention", "--preset", "gpt"), "preset='gpt' must be one of moonmath"),
+        (("attention", "--sampling", "no"), "sampling='no' must be one of auto, full, sampled"),
+        (("attention", "--grid", "4"), "--grid needs --peer object=FILE"),
+        (("attention", "--peer", "object=x"), "--peer object=FILE needs --grid"),
+        (("attention", "--json", "--markdown"), "--json and --markdown exclude each other"),
+        (("attention", "--plot", "pie", "x.png"), "plot='pie' must be one of roofline"),
+        (("attention", "--plot", "sweep", "x.gif"), "must end in one of .png, .svg"),
+        (("attention", "-hq", 3, "-hkv", 2), "num_heads_kv=2 must divide num_heads_q=3"),
+        (("gemm",), "amdattn has no gemm operation yet"),
+        (("gemm", "--peer", "triton"), "amdattn has no gemm operation yet"),
+    ],
+)
+def test_malformed(run: Command, args: tuple[object, ...], message: str) -> None:
+    status, _, errors = run("bench", *args)
+    assert status == 2 and message in errors, errors
+
+
+def test_measured(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The path of a GPU: events around launches, a median and a spread, nothing modelled."""
+    monkeypatch.setattr("amdattn.bench.run.is_virtual", lambda: False)
+    (row,) = run.json()["records"]
+    times = row["times"]
+    assert row["origin"] == "measured" and row["cycles"] is None and not row["stalls"]
+    assert 0 < times["low_us"] <= times["median_us"] <= times["high_us"]
+    assert times["at_peak_us"] is None and row["clocks"]["stated_peak_ghz"] > 0
+    assert row["tflops"]["median"] == pytest.approx(row["flops"] / times["median_us"] / 1e6)
+    status, out, _ = run("bench", "attention", *SIZES)
+    assert status == 0 and "TFLOP/s measured" in out and "modelled" not in out

@@ -1,0 +1,121 @@
+"""Sampled launches against simulating every workgroup."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from amdattn.bench.kernels import Functions, Operands
+from amdattn.bench.sampling import Sampler
+from amdattn.bench.shapes import Shape
+from amdattn.bench.shipped import Shipped
+from amdattn.bench.speed import NotLinear
+
+AITER = os.environ.get("AMDATTN_AITER_DIR")
+# With several rounds and a tail on every XCD. What is simulated in full costs the time of the test.
+SHIPPED = Shape(1, 8, 8, 16384, 2048, 128)
+TOLERANCE = 0.01
+
+
+def both(kernel, shape):
+    functions = Functions()
+    return [Sampler(kernel, shape, functions, method=m).model() for m in ("sampled", "full")]
+
+
+def check(sampled, full):
+    assert sampled.sampled and not full.sampled
+    assert sampled.cycles >= sampled.xcd0_cycles
+    assert sampled.xcd0_cycles == pytest.approx(full.xcd0_cycles, rel=TOLERANCE)
+    # Exact: so much per workgroup and so much per row.
+    for unit in ("mfma", "valu", "salu", "lds"):
+        assert sampled.clk[unit] == pytest.approx(full.clk[unit], rel=1e-3), unit
+    assert sampled.instructions == pytest.approx(full.instructions, rel=1e-3)
+    assert sampled.bytes["l1"] == pytest.approx(full.bytes["l1"], rel=1e-3)
+
+
+@pytest.mark.slow
+def test_shipped():
+    sampled, full = both(Shipped("rtne"), SHIPPED)
+    check(sampled, full)
+    for reason, share in full.stalls.items():
+        assert sampled.stalls[reason] == pytest.approx(share, abs=0.02), reason
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not AITER, reason="AMDATTN_AITER_DIR names no aiter checkout")
+@pytest.mark.parametrize(
+    ("mode", "shape"),
+    [("rtz", Shape(1, 8, 8, 25600, 2048, 128)), ("rtne", Shape(1, 8, 2, 5120, 5120, 128, True))],
+)
+def test_aiter(mode, shape):
+    from amdattn.bench.aiter import Aiter
+
+    check(*both(Aiter(Path(AITER), mode), shape))
+
+
+def test_small_launches_are_simulated_in_full():
+    shape = Shape(1, 2, 1, 130, 100, 128)
+    seen = []
+    sampler = Sampler(Shipped("rtne"), shape, Functions(), advance=lambda *a: seen.append(a))
+    modelled = sampler.model()
+    assert not modelled.sampled and modelled.timeline is None
+    assert modelled.cycles == modelled.profile.cycles
+    assert seen[0][1] == 0 and seen[-1][1] == seen[-1][2] == 128
+    with pytest.raises(NotLinear, match="too few rows of K and V"):
+        Sampler(Shipped("rtne"), shape, Functions(), method="sampled").model()
+    with pytest.raises(ValueError, match="sampling='most' must be one of auto, full, sampled"):
+        Sampler(Shipped("rtne"), shape, Functions(), method="most")
+
+
+def test_same_input_same_result():
+    shape = Shape(1, 8, 8, 128, 256, 128)
+    kernel, functions = Shipped("rtne"), Functions()
+    first, second = (Sampler(kernel, shape, functions, method="full").model() for _ in range(2))
+    assert first.cycles == second.cycles and first.stalls == second.stalls
+
+
+def _kernel(name):
+    if name == "aiter":
+        from amdattn.bench.aiter import Aiter
+
+        return Aiter(Path(AITER), "rtne")
+    if name == "triton":
+        pytest.importorskip("triton")
+        from amdattn.bench.triton_peer import Triton
+
+        return Triton()
+    return Shipped("rtne")
+
+
+@pytest.mark.parametrize("layout", ["bshd", "bhsd"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "shipped",
+        pytest.param("aiter", marks=pytest.mark.skipif(not AITER, reason="no aiter checkout")),
+        pytest.param("triton", marks=pytest.mark.oracles),
+    ],
+)
+def test_operands_are_filled_where_they_are_read(name, layout):
+    """A launch of a shorter problem in the memory of a longer one gives that problem's result."""
+    from amdattn import runtime
+    from amdattn.testing.reference import attention
+
+    longer = Shape(2, 4, 2, 300, 400, 128, layout=layout)
+    short = longer.with_lengths(300, 90)
+    kernel = _kernel(name)
+    with Operands(longer) as operands:
+        walk = kernel.walk(short)
+        operands.fill_for(short, walk, np.arange(len(walk.kv_rows)))
+        kernel.launch(short, operands).enqueue(Functions())
+        arrays = {}
+        for name in "qkvo":
+            array = np.empty(longer.problem("rtne").shape(name, layout), operands.dtype)
+            runtime.get().download(array.ctypes.data, operands.addresses[name], array.nbytes)
+            arrays[name] = array
+        runtime.synchronize()
+    axis = 1 if layout == "bshd" else 2
+    k, v = (np.take(arrays[name], range(90), axis) for name in "kv")
+    expected, _ = attention(arrays["q"], k, v, None, layout)
+    np.testing.assert_allclose(arrays["o"].astype(np.float64), expected, 2**-6, 2**-6)
