@@ -17,9 +17,9 @@ struct Arch {
   u32 num_cus, num_xcds;
 
   // ---- Issue
-  u32 simds = 4;         // per CU [D RPC]
-  u32 slot = 4;          // clk between two issue slots of a SIMD [D RPC]
-  u32 trans = 16;        // clk of the VALU for a transcendental [D ISA3, EXCP_CYCLE 0-15]
+  u32 simds = 4;   // per CU [D RPC]
+  u32 slot = 4;    // clk between two issue slots of a SIMD [D RPC]
+  u32 trans = 16;  // clk of the VALU for a transcendental [D ISA3, EXCP_CYCLE 0-15]
   // VALU slots of the SIMD that an MFMA takes besides its own. [T LLVM PR 184084: 1]
   u32 mfma_lost_slots = 1;
   u32 taken_branch = 24;  // clk until the next instruction of the wave [T FC; LLVM has 32]
