@@ -44,7 +44,11 @@ void set_record(Event& event, std::shared_ptr<EventRecord> record, const Point& 
   event.last = std::move(record);
 }
 
-void stamp(EventRecord& record) {
+void stamp(const Runtime& runtime, EventRecord& record) {
+  if (runtime.timing) {  // modelled time
+    record.time_ns = runtime.timings->now_ns();
+    return;
+  }
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   record.time_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
@@ -55,8 +59,8 @@ void record_event(Runtime& runtime, const std::shared_ptr<Stream>& stream,
   auto record = std::make_shared<EventRecord>();
   Task task;
   task.always = true;
-  task.run = [record] {
-    stamp(*record);
+  task.run = [record, &runtime] {
+    stamp(runtime, *record);
     return LaunchResult{};
   };
   const Point point = runtime.submit(stream, std::move(task));

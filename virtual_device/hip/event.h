@@ -15,6 +15,6 @@ void wait_for_event(Runtime& runtime, const std::shared_ptr<Stream>& stream,
 std::shared_ptr<EventRecord> last_record(Event& event);
 // Makes `record`, which `point` will complete, the latest recording.
 void set_record(Event& event, std::shared_ptr<EventRecord> record, const Point& point);
-void stamp(EventRecord& record);
+void stamp(const Runtime& runtime, EventRecord& record);
 
 }  // namespace vdev::hip

@@ -29,7 +29,7 @@ LaunchResult run_plan(Runtime& runtime, const GraphPlan& plan, const StepRecords
   for (size_t i = 0; i < plan.size(); ++i) {
     if (!plan[i].enabled) continue;
     if (record != records.end() && record->first == i) {
-      stamp(*record->second);
+      stamp(runtime, *record->second);
       ++record;
       continue;
     }

@@ -99,6 +99,8 @@ void Session::execute(const std::shared_ptr<LaunchState>& launch, Device& device
   Simulator simulator(arch, launch, device, self.options_);
   simulator.run(profile);
   const double clock = self.options_.clock_ghz ? self.options_.clock_ghz : arch.sustained_clock_ghz;
+  self.now_ns_ +=
+      static_cast<i64>(static_cast<double>(profile.cycles) / clock + arch.launch_us * 1000);
   std::lock_guard lock(self.mutex_);
   self.launches_.push_back(json(*launch, arch, profile, clock));
 }

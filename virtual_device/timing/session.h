@@ -2,6 +2,7 @@
 // launches in between.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -15,11 +16,14 @@ class Session {
   explicit Session(const Options& options) : options_(options) {}
   // Device::Executor: simulates the launch, then runs what was not simulated.
   static void execute(const std::shared_ptr<LaunchState>& launch, Device& device, void* session);
+  // The device's time: that of every launch so far, with the marginal cost of launching it.
+  i64 now_ns() const { return now_ns_; }
   // Every launch since the last call, as JSON, and forgets it.
   std::string take_json();
 
  private:
   const Options& options_;
+  std::atomic<i64> now_ns_{0};
   std::mutex mutex_;
   std::vector<std::string> launches_;
 };
