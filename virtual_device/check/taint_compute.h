@@ -6,6 +6,16 @@
 
 namespace vdev::taint {
 
+// A scalar source with 64 bits of shadow.
+inline Operand constant(u64 value) {
+  Operand o;
+  o.kind = OperandKind::kConst;
+  o.dwords = 2;
+  o.lo = static_cast<u32>(value);
+  o.hi = static_cast<u32>(value >> 32);
+  return o;
+}
+
 // What exec_modified executes on the shadow: the instruction with shadows for scalar operands, and
 // what the rule needs to know of the real one.
 struct ShadowInst : Inst {

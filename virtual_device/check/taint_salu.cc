@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "check/taint.h"
+#include "check/taint_compute.h"
 #include "isa/operand.h"
 
 namespace vdev {
@@ -70,15 +71,6 @@ bool sums(std::string_view stem) {
        {"s_add", "s_sub", "s_addc", "s_subb", "s_mul", "s_addk", "s_mulk"})
     if (stem == name) return true;
   return false;
-}
-
-Operand constant(u64 value) {
-  Operand o;
-  o.kind = OperandKind::kConst;
-  o.dwords = 2;
-  o.lo = static_cast<u32>(value);
-  o.hi = static_cast<u32>(value >> 32);
-  return o;
 }
 
 }  // namespace
@@ -165,8 +157,8 @@ void Taint::scalar(const Step& step) {
     const u64 steering = steering_bits(stem, row.dst.dwords);
     Wave& shadow = bench();
     Inst in = inst;
-    in.src[0] = constant(a.taint);
-    in.src[1] = constant(steering ? b.value : b.taint);
+    in.src[0] = taint::constant(a.taint);
+    in.src[1] = taint::constant(steering ? b.value : b.taint);
     in.dst.index = 0;
     row.exec(shadow, in);
     taint = row.dst.dwords == 2 ? shadow.pair(0) : shadow.s[0];

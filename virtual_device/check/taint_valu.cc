@@ -6,19 +6,6 @@
 #include "isa/lane.h"
 
 namespace vdev {
-namespace {
-
-Operand constant(u64 value) {
-  Operand o;
-  o.kind = OperandKind::kConst;
-  o.dwords = 2;
-  o.lo = static_cast<u32>(value);
-  o.hi = static_cast<u32>(value >> 32);
-  return o;
-}
-
-}  // namespace
-
 void Taint::vector(const Step& step) {
   const Row& row = *step.inst.row;
   if (!row.dst.used() && !row.sdst.used()) return;
@@ -27,7 +14,8 @@ void Taint::vector(const Step& step) {
   masked.neg = masked.abs = masked.neg_hi = masked.omod = 0;  // move no bit; clamp neither
   masked.clamp = false;
   for (Operand& o : masked.src)
-    if (!o.is_vector() && o.kind != OperandKind::kNone) o = constant(scalar_operand(step.wave, o));
+    if (!o.is_vector() && o.kind != OperandKind::kNone)
+      o = taint::constant(scalar_operand(step.wave, o));
   shadow_.set_pair(kExec, step.wave.exec());
   shadow_.set_pair(kVcc, pair(kVcc));
   if (row.compute) {
@@ -69,7 +57,7 @@ void Taint::vector_rest(const Step& step, const Inst& inst) {
   if (rule.kind == TaintKind::kMoveWhole) return row.exec(shadow_, inst);
   if (rule.kind == TaintKind::kLane) {
     Inst in = inst;
-    in.src[1] = constant(read_scalar(step.wave, step.inst.src[1]));
+    in.src[1] = taint::constant(read_scalar(step.wave, step.inst.src[1]));
     row.exec(shadow_, in);
     if (!(inst.src[1].lo & 63)) return;
     if (inst.dst.is_vector())

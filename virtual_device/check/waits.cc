@@ -4,17 +4,14 @@
 #include <cstring>
 
 #include "isa/operand.h"
+#include "isa/waitcnt.h"
 
 namespace vdev {
 namespace {
 
-constexpr u32 kVmMax = 63, kLgkmMax = 15;
 // Not a value that computes anything sensible: a NaN, and no address.
 constexpr u32 kNotArrived = 0xffb7ffb7;
 
-bool is_waitcnt(const Inst& inst) {
-  return inst.row->format == Format::kSopp && inst.row->opcode == 0x0c;
-}
 bool is_wbl2(const Row& row) { return row.format == Format::kMubuf && row.opcode == 0x28; }
 
 }  // namespace
@@ -68,9 +65,9 @@ bool Waits::complete(Pending& p, u32 vm, u32 lgkm, u32& vm_seen, u32& lds_seen, 
 }
 
 void Waits::wait(const Step& step) {
-  const u32 imm = static_cast<u32>(step.inst.imm) & 0xffff;
-  u32 fields[2] = {(imm & 15) | (imm >> 14 & 3) << 4, imm >> 8 & 15};
-  const u32 max[2] = {kVmMax, kLgkmMax};
+  const WaitCounts counts(step.inst);
+  u32 fields[2] = {counts.vm, counts.lgkm};
+  const u32 max[2] = {WaitCounts::kMaxVm, WaitCounts::kMaxLgkm};
   // What the last wait for a counter completed and nobody used since was waited for too early.
   for (int c = 0; c < 2; ++c) {
     if (fields[c] == max[c]) {
@@ -264,7 +261,8 @@ void Waits::after(const Step& step) {
   num_vmem_ += p.queue == Queue::kVmem;
   num_lds_ += p.queue == Queue::kLds;
   pending_.push_back(std::move(p));
-  if (num_vmem_ > kVmMax || num_lds_ > kLgkmMax) apply(step.wave, kVmMax, kLgkmMax, nullptr);
+  if (num_vmem_ > WaitCounts::kMaxVm || num_lds_ > WaitCounts::kMaxLgkm)
+    apply(step.wave, WaitCounts::kMaxVm, WaitCounts::kMaxLgkm, nullptr);
 }
 
 void Waits::finish() {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/launch_state.h"
+#include "isa/waitcnt.h"
 #include "numerics/mfma.h"
 
 namespace vdev::timing {
@@ -22,16 +23,7 @@ u32 passes(u16 opcode) {
 bool is_sopp(const Inst& inst, u16 opcode) {
   return inst.row->format == Format::kSopp && inst.row->opcode == opcode;
 }
-constexpr u16 kNop = 0x00, kWaitcnt = 0x0c, kSleep = 0x0e;
-
-struct WaitFields {
-  u32 vm, lgkm;
-  explicit WaitFields(const Inst& inst) {
-    const u32 imm = static_cast<u32>(inst.imm) & 0xffff;
-    vm = (imm & 15) | (imm >> 14 & 3) << 4;
-    lgkm = imm >> 8 & 15;
-  }
-};
+constexpr u16 kNop = 0x00, kSleep = 0x0e;
 
 void forget_done(std::deque<u64>& queue, u64 now) {
   std::erase_if(queue, [now](u64 done) { return done <= now; });
@@ -94,7 +86,7 @@ ComputeUnit::Category ComputeUnit::category(const Inst& inst) {
 }
 
 u64 ComputeUnit::wait_done(const TimedWave& w, const Inst& inst) const {
-  const WaitFields fields(inst);
+  const WaitCounts fields(inst);
   u64 done = 0;
   const auto over = [&done](const std::deque<Operation>& queue, u32 allowed) {
     if (queue.size() <= allowed) return;
@@ -138,7 +130,7 @@ ComputeUnit::Plan ComputeUnit::plan(TimedWave& w, Simd& simd, const Inst& inst) 
         later(*std::min_element(vmem_queue_.begin(), vmem_queue_.end()), Stall::kVmem);
       break;
     case Unit::kInternal:
-      if (is_sopp(inst, kWaitcnt)) later(wait_done(w, inst), Stall::kWaitcnt);
+      if (is_waitcnt(inst)) later(wait_done(w, inst), Stall::kWaitcnt);
       break;
     default:
       break;
@@ -262,7 +254,7 @@ void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now)
         w.next_issue += slot * states;
         w.delay = Stall::kBranch;
       }
-      if (is_sopp(inst, kWaitcnt)) {
+      if (is_waitcnt(inst)) {
         const auto done = [now](const Operation& o) { return o.done <= now; };
         std::erase_if(w.vm, done);
         std::erase_if(w.lgkm, done);
