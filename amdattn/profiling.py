@@ -6,9 +6,10 @@ cycles at a stated clock. Nothing was measured on a GPU.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from amdattn import watching
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -27,8 +28,6 @@ STALLS = (
     "branch",  # a taken branch, s_nop, s_sleep
 )
 TRACKS = ("wave", "matrix", "vector", "lds", "memory")
-
-_active = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +175,18 @@ class Profile:
     """
 
     def __init__(
-        self, device: Runtime, clock_mhz: int, simulated_workgroups: int, trace_events: int
+        self,
+        device: Runtime,
+        clock_mhz: int,
+        simulated_workgroups: int,
+        simulated_xcd: int,
+        trace_events: int,
+        warm_code: bool,
     ) -> None:
         for name, value in (
             ("clock_mhz", clock_mhz),
             ("simulated_workgroups", simulated_workgroups),
+            ("simulated_xcd", simulated_xcd),
             ("trace_events", trace_events),
         ):
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -191,17 +197,18 @@ class Profile:
         self._options = {
             "clock_mhz": clock_mhz,
             "simulated_workgroups": simulated_workgroups,
+            "simulated_xcd": simulated_xcd,
             "trace_events": trace_events,
+            "warm_code": int(warm_code),
         }
 
     def __enter__(self) -> Profile:
-        if not _active.acquire(blocking=False):
-            raise RuntimeError("a profile is being taken already; profiles cannot be nested")
+        watching.begin("a profile")
         try:
             self._device.check("hipDeviceSynchronize", self._device.hip.hipDeviceSynchronize())
             self._restore = self._exports.set_options(**self._options, timing=1)
         except BaseException:
-            _active.release()
+            watching.end()
             raise
         return self
 
@@ -215,4 +222,4 @@ class Profile:
             self.launches += [read_profile(raw) for raw in self._exports.take_profiles()]
         finally:
             self._exports.set_options(**self._restore)
-            _active.release()
+            watching.end()

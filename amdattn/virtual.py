@@ -32,7 +32,9 @@ __all__ = [
 
 # Those that checks and profiles set.
 _CHECK = ("check", "max_errors", "late_loads")
-_PROFILE = ("timing", "clock_mhz", "simulated_workgroups", "trace_events")
+_PROFILE = (
+    *("timing", "clock_mhz", "simulated_workgroups", "simulated_xcd", "trace_events", "warm_code"),
+)
 _OPTIONS = tuple(key for key in OPTIONS if key not in _CHECK + _PROFILE)
 
 
@@ -104,7 +106,7 @@ def check(
     BindingError
         A GPU is bound.
     RuntimeError
-        A check is running already.
+        A check or a profile is running already.
     """
     return Check(
         runtime.get(),
@@ -117,12 +119,20 @@ def check(
     )
 
 
-def profile(*, clock_mhz: int = 0, simulated_workgroups: int = 0, trace_events: int = 0) -> Profile:
+def profile(
+    *,
+    clock_mhz: int = 0,
+    simulated_workgroups: int = 0,
+    simulated_xcd: int = 0,
+    trace_events: int = 0,
+    warm_code: bool = True,
+) -> Profile:
     """Model the cycles of every launch inside a ``with`` block.
 
     ``with amdattn.virtual.profile() as p: ...`` leaves one LaunchProfile per launch in
     ``p.launches``. The CUs of one XCD are simulated; workgroups of the others are not executed, so
-    that results of the block are not complete.
+    that results of the block are not complete. The L2 and the last level cache are empty at first;
+    every launch finds there what those before it in the block have left.
 
     Parameters
     ----------
@@ -130,8 +140,13 @@ def profile(*, clock_mhz: int = 0, simulated_workgroups: int = 0, trace_events: 
         Engine clock by which latencies in ns become cycles; 0: the architecture's sustained clock.
     simulated_workgroups : int
         The first so many of the XCD; 0: all.
+    simulated_xcd : int
+        Which one; workgroups go round robin over the XCDs.
     trace_events : int
         How many events of CU 0 to keep.
+    warm_code : bool
+        Kernels have run before, so that the instruction caches hold their code. False: the first
+        launch of the block fetches it from HBM.
 
     Returns
     -------
@@ -143,6 +158,8 @@ def profile(*, clock_mhz: int = 0, simulated_workgroups: int = 0, trace_events: 
     BindingError
         A GPU is bound.
     RuntimeError
-        A profile is being taken already.
+        A check or a profile is running already.
     """
-    return Profile(runtime.get(), clock_mhz, simulated_workgroups, trace_events)
+    return Profile(
+        runtime.get(), clock_mhz, simulated_workgroups, simulated_xcd, trace_events, warm_code
+    )

@@ -29,7 +29,9 @@ OPTIONS = {
     "timing": 0,
     "clock_mhz": 0,
     "simulated_workgroups": 0,
+    "simulated_xcd": 0,
     "trace_events": 0,
+    "warm_code": 1,
 }
 
 _LEVEL_3_FLAGS = {"avx2", "fma", "bmi2", "f16c"}

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -87,15 +88,20 @@ def assemble(body: str) -> bytes:
         return (folder / "k.hsaco").read_bytes()
 
 
-def profile(
+def profiles(
     body: str,
     *,
+    launches: int,
     waves: int = 1,
+    workgroups: int = 1,
     table: Sequence[int] = (0,) * LANES,
     mask: int = 2**LANES - 1,
+    memory: int = 8192,
+    clock_mhz: int = 0,
     trace_events: int = 0,
-) -> LaunchProfile:
-    """One workgroup of `waves`.
+    warm_code: bool = True,
+) -> list[LaunchProfile]:
+    """Launches one after the other, of workgroups of `waves`.
 
     Parameters
     ----------
@@ -103,9 +109,11 @@ def profile(
         What v4 holds, by lane.
     mask : int
         What s[20:21] holds.
+    memory : int
+        Bytes at s[22:23], a multiple of 4.
     """
     rng = np.random.default_rng(0)
-    data = rng.standard_normal(2048, np.float32)
+    data = rng.standard_normal(memory // 4, np.float32)
     data[:LANES] = np.array(table, np.uint32).view(np.float32)
     device = runtime.get()
     address = device.malloc(data.nbytes)
@@ -113,18 +121,27 @@ def profile(
         device.upload(address, data.ctypes.data, data.nbytes)
         runtime.synchronize()
         kernarg = mask.to_bytes(8, "little") + address.to_bytes(8, "little")
-        launch = Launch(assemble(body), "micro", (1, 1, 1), (LANES * waves, 1, 1), kernarg)
-        with virtual.profile(trace_events=trace_events) as profile:
-            launch.enqueue(_functions)
+        grid, workgroup = (workgroups, 1, 1), (LANES * waves, 1, 1)
+        launch = Launch(assemble(body), "micro", grid, workgroup, kernarg)
+        with virtual.profile(
+            clock_mhz=clock_mhz, trace_events=trace_events, warm_code=warm_code
+        ) as profile:
+            for _ in range(launches):
+                launch.enqueue(_functions)
             runtime.synchronize()
     finally:
         device.free(address)
-    return profile.launches[0]
+    return profile.launches
+
+
+def profile(body: str, **options: Any) -> LaunchProfile:
+    """One launch; options as `profiles` has them."""
+    return profiles(body, launches=1, **options)[0]
 
 
 def duration(body: str, *, waves: int = 1, **options: Sequence[int] | int) -> int:
     """Clk from the workgroup's start to its end."""
-    (time,) = profile(body, waves=waves, **options).times  # type: ignore[arg-type]
+    (time,) = profile(body, waves=waves, **options).times
     return time.end - time.start
 
 

@@ -133,7 +133,7 @@ class AiterForward:
         self._functions = Functions()
 
     def profile(
-        self, workgroups: int, seqlen_kv: int, *, causal: bool = False
+        self, workgroups: int, seqlen_kv: int, *, causal: bool = False, warm_code: bool = True
     ) -> tuple[LaunchProfile, float]:
         """`workgroups` of the XCD. Causal: of the batch and heads of the published counters."""
         batch, heads = COUNTERS_BATCH_HEADS if causal else (1, 1)
@@ -144,7 +144,7 @@ class AiterForward:
             chosen = np.arange(0, len(walk.kv_rows), NUM_XCDS)[:workgroups]
             operands.fill_for(shape, walk, chosen)
             launch = self._kernel.launch(shape, operands)
-            with virtual.profile(simulated_workgroups=workgroups) as profile:
+            with virtual.profile(simulated_workgroups=workgroups, warm_code=warm_code) as profile:
                 launch.enqueue(self._functions)
                 runtime.synchronize()
         return profile.launches[0], 0.0

@@ -90,7 +90,7 @@ def exact(loops: runs.Loops) -> str:
     return table((*head, "of it conflicts (modelled)"), rows)
 
 
-def curve(use: dict[int, float]) -> str:
+def curve(use: dict[int, float], cold: dict[int, float]) -> str:
     """MFMA use while resident."""
     rows = []
     for seqlen, modelled in use.items():
@@ -105,12 +105,11 @@ def curve(use: dict[int, float]) -> str:
                 f"{measured:.1f} %",
                 f"{off:+.1f}",
                 held(off, 5),
+                f"{100 * cold[seqlen]:.1f} %",
             )
         )
-    return table(
-        ("seqlen", "workgroups simulated", "modelled", "published", "points", "within 5 points"),
-        rows,
-    )
+    head = ("seqlen", "workgroups simulated", "modelled", "published", "points", "within 5 points")
+    return table((*head, "modelled, first launch"), rows)
 
 
 def cycle_ratios(loops: runs.Loops) -> str:
@@ -327,13 +326,16 @@ def main() -> None:
     args = parser.parse_args()
     loops = runs.all_loops(args.aiter, args.moonmath)
     rtna = loops["aiter", "rtna"]
+    warm, cold = (runs.resident_use(args.aiter, warm_code=code) for code in (True, False))
     text = _TEMPLATE.read_text(encoding="utf-8").format(
         exact=exact(loops),
         fit=fitted(loops),
         loop=f"{rtna.clk:.0f}",
         published_loop=AITER_RTNA_LOOP,
         loop_deviation=percent(rtna.clk / AITER_RTNA_LOOP - 1),
-        curve=curve(runs.resident_use(args.aiter)),
+        curve=curve(warm, cold),
+        warm_start=f"{runs.start_up(warm, rtna) / 1000:.1f}",
+        cold_start=f"{runs.start_up(cold, rtna) / 1000:.1f}",
         cycle_ratios=cycle_ratios(loops),
         order=order(loops),
         unscaled=unscaled(args.moonmath),

@@ -13,6 +13,7 @@ os.environ.setdefault("AMDATTN_DEVICE", "virtual:gfx942")
 
 from build_scripts import micro_kernel
 from build_scripts.performance_kernels import (
+    AITER_Q_ROWS,
     KV_ROWS,
     ROUND_MODES,
     SIMDS,
@@ -28,6 +29,9 @@ Loops = dict[tuple[str, str], Loop]
 # Causal workgroups to simulate, 38 fill the XCD. Each takes a tile of Q from either end: all are
 # alike.
 CURVE_WORKGROUPS = {1024: 38, 2048: 38, 4096: 38, 8192: 8, 16384: 2}
+WAVES = 8  # of a workgroup
+# A causal tile of Q walks over half of the rows of K and V, and over half of those it masks.
+CAUSAL_ITERATIONS = AITER_Q_ROWS / KV_ROWS / 2
 # Of LDS instructions: destination or data registers, and which operand order.
 LDS_FORMS = {
     "ds_read_b32": "ds_read_b32 v20, v4",
@@ -56,15 +60,22 @@ def all_loops(aiter: Path, moonmath: Path | None) -> Loops:
     return loops
 
 
-def resident_use(aiter: Path) -> dict[int, float]:
+def resident_use(aiter: Path, *, warm_code: bool) -> dict[int, float]:
     """MFMA use while a workgroup is resident, causal RTNA, by sequence length."""
     kernel = AiterForward(aiter, "rtna")
     found = {}
     for seqlen in COUNTERS:
-        profile, _ = kernel.profile(CURVE_WORKGROUPS[seqlen], seqlen, causal=True)
-        waves = 8
-        found[seqlen] = profile.clk["mfma"] / (profile.clk["wave"] / waves * SIMDS)
+        workgroups = CURVE_WORKGROUPS[seqlen]
+        profile, _ = kernel.profile(workgroups, seqlen, causal=True, warm_code=warm_code)
+        found[seqlen] = profile.clk["mfma"] / (profile.clk["wave"] / WAVES * SIMDS)
     return found
+
+
+def start_up(use: dict[int, float], cost: Loop) -> float:
+    """Clk of a tile beside its loop, by the shortest sequence of a curve of `resident_use`."""
+    seqlen = min(use)
+    iterations = seqlen / KV_ROWS / 2 + CAUSAL_ITERATIONS
+    return (cost.mfma / use[seqlen] - cost.clk) * iterations
 
 
 def extrapolation(

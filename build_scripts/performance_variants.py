@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from build_scripts import virtual_device
 
 LEVEL = "v3"
 _CONSTANTS = virtual_device.SOURCES / "timing" / "arch.h"
+_MODEL = "timing_cold"  # the translation unit with everything that knows the constants
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ VARIANTS = (
     Variant("barrier", "clk from the last arrival to the release", (0, 32)),
     Variant("lds_back_to_back", "clk between two LDS instructions of a wave", (4, 16)),
     Variant("l2_latency", "clk of an L2 hit", (150, 288)),
-    Variant("lds_queue", "LDS instructions under way per CU", (64,)),
+    Variant("lds_queue", "LDS instructions under way per port", (8, 64)),
     Variant("taken_branch", "clk of a taken branch", (32,)),
 )
 
@@ -49,10 +49,7 @@ def _pattern(constant: str) -> re.Pattern[str]:
 
 
 def build(constants: Mapping[str, int], work: Path, out: Path) -> Path:
-    """A library with these values; everything but one object is taken from `work`.
-
-    Only timing/session.cc has the values in it: the rest gets them by reference.
-    """
+    """A library with these values; everything but the model is taken from the objects in `work`."""
     text = _CONSTANTS.read_text(encoding="utf-8")
     for constant, value in constants.items():
         text, count = _pattern(constant).subn(rf"\g<1>{value}", text)
@@ -60,17 +57,15 @@ def build(constants: Mapping[str, int], work: Path, out: Path) -> Path:
             raise ValueError(f"{_CONSTANTS} has {count} constants {constant}, not one")
     (out / "timing").mkdir(parents=True, exist_ok=True)
     (out / "timing" / "arch.h").write_text(text, encoding="utf-8")
-    for name in ("session.cc", "session.h"):
-        shutil.copy2(virtual_device.SOURCES / "timing" / name, out / "timing" / name)
-    changed = out / "session.o"
-    flags = [f"-I{out}", *virtual_device.COMMON_FLAGS]
-    source = out / "timing" / "session.cc"
+    changed = out / f"{_MODEL}.o"
+    flags = [f"-I{out}", *virtual_device.COMMON_FLAGS]  # finds this arch.h first
+    unit = work / f"{_MODEL}.cc"
     subprocess.run(
-        [*virtual_device.compiler(LEVEL), *flags, "-c", str(source), "-o", str(changed)],
+        [*virtual_device.compiler(LEVEL), *flags, "-c", str(unit), "-o", str(changed)],
         check=True,
     )
-    replaced = work / LEVEL / "timing" / "session.o"
-    objects = sorted((work / LEVEL).rglob("*.o"))
-    cold = [obj for obj in (work / virtual_device.BASELINE).glob("*_cold.o")]
-    chosen = [changed if obj == replaced else obj for obj in objects] + cold
-    return virtual_device.link(chosen, out / virtual_device.library_name(LEVEL))
+    sources = sorted(virtual_device.SOURCES.rglob("*.cc"))
+    hot = [s.relative_to(virtual_device.SOURCES) for s in sources if virtual_device.is_hot(s)]
+    objects = [work / LEVEL / source.with_suffix(".o") for source in hot]
+    cold = [obj for obj in (work / virtual_device.BASELINE).glob("*_cold.o") if obj.stem != _MODEL]
+    return virtual_device.link([*objects, changed, *cold], out / virtual_device.library_name(LEVEL))

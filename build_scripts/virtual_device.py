@@ -23,7 +23,7 @@ GLIBC = "2.28"  # the oldest one that the libraries run with
 LEVELS = ("v2", "v3")
 BASELINE = "v2"
 # Sources that are worth a build per level: semantics, arithmetic and the interpreter's loop.
-HOT = ("numerics/", "isa/", "check/", "timing/", "core/worker", "core/wave", "core/abi")
+HOT = ("numerics/", "isa/", "check/", "core/worker", "core/wave", "core/abi")
 COLD = ("isa/decode", "isa/print", "isa/tables", "isa/encoding_test", "isa/semantics_test")
 
 COMMON_FLAGS = (

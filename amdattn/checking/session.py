@@ -6,10 +6,10 @@ import dataclasses
 import hashlib
 import json
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from amdattn import watching
 from amdattn.checking.arrays import Arrays, device_view, element_at, named, runs
 from amdattn.checking.findings import (
     ADVICE,
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from amdattn.virtual_library import Exports, Instruction
 
 RAISE_ON = ("error", None)
-
-_active = threading.Lock()
 
 
 class Check:
@@ -80,8 +78,7 @@ class Check:
     # -- the block -------------------------------------------------------------------------------
 
     def __enter__(self) -> Check:
-        if not _active.acquire(blocking=False):
-            raise RuntimeError("a check is running already; checks cannot be nested")
+        watching.begin("a check")
         try:
             self._synchronize()  # an earlier launch's error is not this block's
             self._restore = self._exports.set_options(**self._options, check=1)
@@ -91,7 +88,7 @@ class Check:
                 self._exports.set_options(**self._restore)
                 raise
         except BaseException:
-            _active.release()
+            watching.end()
             raise
         return self
 
@@ -105,7 +102,7 @@ class Check:
             self.collect()
         finally:
             self._exports.set_options(**self._restore)
-            _active.release()
+            watching.end()
         if isinstance(error, HipError):
             self.fault = error
         elif error is not None:  # the block's own failure, which the findings may explain

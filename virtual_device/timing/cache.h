@@ -1,6 +1,7 @@
-// Tags of a set-associative cache, least recently used first out.
+// What a set-associative cache holds or awaits, least recently used first out.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "core/types.h"
@@ -10,25 +11,39 @@ namespace vdev::timing {
 class Cache {
  public:
   Cache(u64 bytes, u32 line_bytes, u32 ways)
-      : ways_(ways), num_sets_(bytes / line_bytes / ways), tags_(num_sets_ * ways, kEmpty) {}
-  // Looks a line (address / line size) up; brings it in when it is not there.
-  bool access(u64 line) {
-    u64* const set = &tags_[line % num_sets_ * ways_];
-    u32 at = 0;
-    while (at < ways_ && set[at] != line) ++at;
-    const bool hit = at < ways_;
-    if (!hit) at = ways_ - 1;
-    for (; at > 0; --at) set[at] = set[at - 1];
-    set[0] = line;
-    return hit;
+      : ways_(ways),
+        num_sets_(bytes / line_bytes / ways),
+        tags_(num_sets_ * ways, kEmpty),
+        used_(num_sets_ * ways),
+        there_(num_sets_ * ways) {}
+  struct Found {
+    bool hit;
+    double& there;  // clk at which the line arrives; after a miss, for the caller to set
+  };
+  // Looks a line (address / line size) up; gives it a place when it has none.
+  Found access(u64 line) {
+    const u64 first = line % num_sets_ * ways_;
+    for (u64 i = first; i < first + ways_; ++i)
+      if (tags_[i] == line) {
+        used_[i] = ++uses_;
+        return {true, there_[i]};
+      }
+    const auto oldest = std::min_element(used_.begin() + static_cast<i64>(first),
+                                         used_.begin() + static_cast<i64>(first + ways_));
+    const u64 at = static_cast<u64>(oldest - used_.begin());
+    tags_[at] = line;
+    used_[at] = ++uses_;
+    return {false, there_[at] = 0};
   }
-  void clear() { tags_.assign(tags_.size(), kEmpty); }
+  // Nothing is under way any more: clk start anew.
+  void settle() { std::fill(there_.begin(), there_.end(), 0.0); }
 
  private:
   static constexpr u64 kEmpty = ~u64{0};
   u32 ways_;
-  u64 num_sets_;
-  std::vector<u64> tags_;  // by set, most recently used first
+  u64 num_sets_, uses_ = 0;
+  std::vector<u64> tags_, used_;  // by set; when each was used last
+  std::vector<double> there_;
 };
 
 // A resource that serves one request after the other at a rate.

@@ -25,8 +25,14 @@ bool is_sopp(const Inst& inst, u16 opcode) {
 }
 constexpr u16 kNop = 0x00, kSleep = 0x0e;
 
-void forget_done(std::deque<u64>& queue, u64 now) {
-  std::erase_if(queue, [now](u64 done) { return done <= now; });
+// When a queue takes one more: it may hold some that are done.
+u64 when_free(const std::vector<u64>& queue, u32 limit) {
+  return queue.size() < limit ? 0 : *std::min_element(queue.begin(), queue.end());
+}
+
+void enqueue(std::vector<u64>& queue, u64 now, u64 done) {
+  std::erase_if(queue, [now](u64 other) { return other <= now; });
+  queue.push_back(done);
 }
 
 }  // namespace
@@ -39,7 +45,8 @@ ComputeUnit::ComputeUnit(const Arch& arch, u32 index, MemoryPath& memory, Profil
       profile_(profile),
       execute_(std::move(execute)),
       simds_(arch.simds),
-      lds_ports_(arch.lds_ports, Server(1)) {}
+      lds_ports_(arch.lds_ports, Server(1)),
+      lds_queues_(arch.lds_ports) {}
 
 void ComputeUnit::wake(u32 simd, u64 at) {
   // SIMD s has the slots s, s + 4, ...
@@ -100,11 +107,16 @@ u64 ComputeUnit::wait_done(const TimedWave& w, const Inst& inst) const {
   return done;
 }
 
-ComputeUnit::Plan ComputeUnit::plan(TimedWave& w, Simd& simd, const Inst& inst) const {
+ComputeUnit::Plan ComputeUnit::plan(const TimedWave& w, u32 simd_index, const Inst& inst) const {
+  const Simd& simd = simds_[simd_index];
   if (w.at_barrier) return {kNever, Stall::kBarrier};
   Plan best{w.next_issue, w.delay};
   const auto later = [&best](u64 at, Stall reason) {
     if (at > best.at) best = {at, reason};
+  };
+  // A wave whose counter is at its greatest value waits for its oldest operation.
+  const auto counted = [&later](const std::deque<Operation>& queue, u32 limit, Stall reason) {
+    if (queue.size() >= limit) later(queue[queue.size() - limit].done, reason);
   };
   switch (inst.row->unit) {
     case Unit::kMfma:
@@ -119,15 +131,15 @@ ComputeUnit::Plan ComputeUnit::plan(TimedWave& w, Simd& simd, const Inst& inst) 
       later(simd.valu_free, Stall::kVector);
       break;
     case Unit::kLds:
-      if (lds_queue_.size() >= arch_.lds_queue)
-        later(*std::min_element(lds_queue_.begin(), lds_queue_.end()), Stall::kLds);
+      later(when_free(lds_queues_[port(simd_index)], arch_.lds_queue), Stall::kLds);
+      counted(w.lgkm, arch_.lgkm_limit, Stall::kLds);
       break;
     case Unit::kVmem:
     case Unit::kFlat:
     case Unit::kScratch:
       later(ta_free_, Stall::kVmem);
-      if (vmem_queue_.size() >= arch_.vmem_queue)
-        later(*std::min_element(vmem_queue_.begin(), vmem_queue_.end()), Stall::kVmem);
+      later(when_free(vmem_queue_, arch_.vmem_queue), Stall::kVmem);
+      counted(w.vm, arch_.vm_limit, Stall::kVmem);
       break;
     case Unit::kInternal:
       if (is_waitcnt(inst)) later(wait_done(w, inst), Stall::kWaitcnt);
@@ -152,8 +164,6 @@ void ComputeUnit::charge(TimedWave& w, const Inst& inst, u64 now, const Plan& pl
 u64 ComputeUnit::tick(u32 simd_index, u64 now) {
   Simd& simd = simds_[simd_index];
   simd.next = kNever;
-  forget_done(lds_queue_, now);
-  forget_done(vmem_queue_, now);
   // Priority: s_setprio, then age, the oldest wave first.
   std::vector<TimedWave*> order;
   for (const auto& w : simd.waves) order.push_back(w.get());
@@ -174,12 +184,12 @@ u64 ComputeUnit::tick(u32 simd_index, u64 now) {
     const u64 line = w->wave->workgroup->launch->code.pc(&inst) / arch_.fetch_line;
     if (line != w->fetched && w->next_issue <= now) {
       w->fetched = line;
-      if (const u64 late = memory_.fetch(index_, line * arch_.fetch_line, now)) {
-        w->next_issue = now + late;
+      if (const u64 there = memory_.fetch(index_, line * arch_.fetch_line, now); there > now) {
+        w->next_issue = there;
         w->delay = Stall::kFetch;
       }
     }
-    const Plan when = plan(*w, simd, inst);
+    const Plan when = plan(*w, simd_index, inst);
     if (when.at > now) {
       again = std::min(again, when.at);
       continue;
@@ -304,14 +314,14 @@ void ComputeUnit::issue_memory(TimedWave& w, u32 simd_index, const Inst& inst,
       return;
     case Unit::kLds: {
       const LdsService service = lds_service(arch_, inst, touched);
-      Server& port = lds_ports_[simd_index * arch_.lds_ports / arch_.simds];
-      const double served = port.serve(static_cast<double>(now), service.data + service.address);
+      const double served = lds_ports_[port(simd_index)].serve(static_cast<double>(now),
+                                                               service.data + service.address);
       profile_.use.lds += service.data;
       profile_.use.lds_address += service.address;
       profile_.use.lds_conflict += service.conflict;
       const u64 done =
           in_order(w.lgkm, static_cast<u64>(std::ceil(served)) + arch_.lds_latency, true);
-      lds_queue_.push_back(done);
+      enqueue(lds_queues_[port(simd_index)], now, done);
       trace(w, simd_index, Track::kLds, inst, static_cast<u64>(served) - service.data, done);
       w.next_issue = now + arch_.lds_back_to_back;
       return;
@@ -321,7 +331,7 @@ void ComputeUnit::issue_memory(TimedWave& w, u32 simd_index, const Inst& inst,
       u64 done = touched ? memory_.vector(index_, *touched, now) : now + arch_.l2_latency;
       done = in_order(w.vm, done, true);
       if (inst.row->unit == Unit::kFlat) in_order(w.lgkm, done, false);
-      vmem_queue_.push_back(done);
+      enqueue(vmem_queue_, now, done);
       trace(w, simd_index, Track::kMemory, inst, now, done);
       return;
     }

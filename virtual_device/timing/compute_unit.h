@@ -61,12 +61,13 @@ class ComputeUnit {
   };
 
   static Category category(const Inst& inst);
-  Plan plan(TimedWave& w, Simd& simd, const Inst& inst) const;
+  Plan plan(const TimedWave& w, u32 simd, const Inst& inst) const;
   void issue(TimedWave& w, u32 simd, const Inst& inst, u64 now);
   void issue_memory(TimedWave& w, u32 simd, const Inst& inst, const Footprint* touched, u64 now);
   void charge(TimedWave& w, const Inst& inst, u64 now, const Plan& plan);
   void release_barrier(Workgroup& workgroup, u64 now);
   u64 wait_done(const TimedWave& w, const Inst& inst) const;
+  u32 port(u32 simd) const { return simd * arch_.lds_ports / arch_.simds; }
   void wake(u32 simd, u64 at);
   void trace(const TimedWave& w, u32 simd, Track track, const Inst& inst, u64 start, u64 end);
 
@@ -77,7 +78,9 @@ class ComputeUnit {
   const Execute execute_;
   std::vector<Simd> simds_;
   std::vector<Server> lds_ports_;
-  std::deque<u64> lds_queue_, vmem_queue_;  // when each operation under way is done
+  // When each operation under way is done, and of some that are done.
+  std::vector<std::vector<u64>> lds_queues_;  // by port
+  std::vector<u64> vmem_queue_;
   u64 ta_free_ = 0;
   u64 next_age_ = 0;
   std::vector<Workgroup*> finished_;

@@ -1,5 +1,6 @@
-// Where the lines of a vector or scalar memory instruction come from, and when they arrive: one L1
-// per CU, the L2 of the simulated XCD, its share of the MALL and of HBM.
+// Where the lines of a vector or scalar memory instruction and of code come from, and when they
+// arrive: one L1 per CU, the L2 of the simulated XCD, its share of the MALL and of HBM. Who asks
+// for a line that is under way waits for it.
 #pragma once
 
 #include <memory>
@@ -16,15 +17,29 @@ struct Traffic {  // bytes of whole lines, by the level that served them
   u64 l2_writes = 0, scalar = 0, scalar_misses = 0;
 };
 
+// What outlives a launch: a kernel starts with its vector L1s and scalar caches invalidated. Code
+// caches are not: the runtime invalidates them when it loads code (ROCr, on freezing an
+// executable).
+struct Caches {
+  explicit Caches(const Arch& arch);
+  void settle();
+
+  Cache l2, mall;
+  std::vector<Cache> code;  // by pair of CUs
+};
+
 class MemoryPath {
  public:
-  // `clock_ghz` turns ns into clk; `cus`: CUs of the XCD.
-  MemoryPath(const Arch& arch, double clock_ghz, u32 cus);
+  // `clock_ghz` turns ns into clk.
+  MemoryPath(const Arch& arch, double clock_ghz, Caches& kept);
+
+  // Code that ran before, up to what a code cache holds.
+  void preload(u64 pc, u64 end);
 
   // When everything that `memory` touches in device memory is there (loads) or written (stores).
   u64 vector(u32 cu, const Footprint& memory, u64 now);
   u64 scalar(u32 cu, const Footprint& memory, u64 now);
-  // Instruction fetch: 0, or how many clk later the line is there.
+  // When the line of code is there, `now` at the earliest.
   u64 fetch(u32 cu, u64 pc, u64 now);
   const Traffic& traffic() const { return traffic_; }
   double l1_busy() const;
@@ -34,19 +49,16 @@ class MemoryPath {
  private:
   struct PerCu {
     Cache l1;
-    Server l1_out, from_l2;
+    Server l1_out, from_l2, to_l2;
   };
-  struct PerPair {  // of CUs
-    Cache scalar, code;
-  };
-  // From the L2 on: when a line arrives at the L2's door.
-  double beyond_l1(u64 line, double now);
+  // When the L2 has a line of its own size.
+  double in_l2(u64 line, double now);
 
   const Arch& arch_;
   const double clk_per_ns_;
   std::vector<PerCu> cus_;
-  std::vector<PerPair> pairs_;
-  Cache l2_tags_, mall_tags_;
+  std::vector<Cache> scalar_;  // by pair of CUs
+  Caches& kept_;
   Server l2_, l2_write_, mall_, hbm_;
   Traffic traffic_;
   std::vector<u64> lines_;  // of the access at hand

@@ -92,12 +92,16 @@ std::string json(const LaunchState& launch, const Arch& arch, const Profile& p, 
 
 }  // namespace
 
+Session::Session(const Options& options) : options_(options), caches_(kMi300x) {}
+
 void Session::execute(const std::shared_ptr<LaunchState>& launch, Device& device, void* session) {
   Session& self = *static_cast<Session*>(session);
   const Arch& arch = kMi300x;
   Profile profile;
-  Simulator simulator(arch, launch, device, self.options_);
-  simulator.run(profile);
+  {
+    std::lock_guard lock(self.simulating_);
+    Simulator(arch, launch, device, self.options_, self.caches_).run(profile);
+  }
   const double clock = self.options_.clock_ghz ? self.options_.clock_ghz : arch.sustained_clock_ghz;
   self.now_ns_ +=
       static_cast<i64>(static_cast<double>(profile.cycles) / clock + arch.launch_us * 1000);

@@ -13,7 +13,7 @@ namespace vdev::timing {
 
 class Session {
  public:
-  explicit Session(const Options& options) : options_(options) {}
+  explicit Session(const Options& options);
   // Device::Executor: simulates the launch, then runs what was not simulated.
   static void execute(const std::shared_ptr<LaunchState>& launch, Device& device, void* session);
   // The device's time: that of every launch so far, with the marginal cost of launching it.
@@ -24,6 +24,8 @@ class Session {
  private:
   const Options& options_;
   std::atomic<i64> now_ns_{0};
+  std::mutex simulating_;  // one launch after the other: what one leaves in the caches, others find
+  Caches caches_;
   std::mutex mutex_;
   std::vector<std::string> launches_;
 };

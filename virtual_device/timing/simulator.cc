@@ -8,14 +8,14 @@
 namespace vdev::timing {
 
 Simulator::Simulator(const Arch& arch, const std::shared_ptr<LaunchState>& launch, Device& device,
-                     const Options& options)
-    : arch_(arch), launch_(launch), options_(options), worker_(device) {
+                     const Options& options, Caches& caches)
+    : arch_(arch), launch_(launch), options_(options), caches_(caches), worker_(device) {
   const Launch& l = launch->launch;
   per_cu_ =
       std::max(1u, device.resident_workgroups_per_cu(
                        *l.kernel, l.workgroup_size.x * l.workgroup_size.y * l.workgroup_size.z,
                        l.dynamic_lds_bytes));
-  limit_ = (launch->num_workgroups + arch.num_xcds - 1) / arch.num_xcds;
+  limit_ = (launch->num_workgroups + arch.num_xcds - 1 - options.xcd) / arch.num_xcds;
   if (options.max_workgroups) limit_ = std::min(limit_, options.max_workgroups);
 }
 
@@ -25,7 +25,7 @@ bool Simulator::dispatch(u64 now) {
   const auto roomiest = std::min_element(resident_.begin(), resident_.end());
   if (*roomiest >= per_cu_) return false;
   ++*roomiest;
-  Workgroup* workgroup = worker_.admit(launch_, next_++ * arch_.num_xcds);
+  Workgroup* workgroup = worker_.admit(launch_, next_++ * arch_.num_xcds + options_.xcd);
   dispatcher_free_ =
       std::max(dispatcher_free_, now) + u64{arch_.dispatch_wave} * workgroup->num_waves;
   cus_[static_cast<size_t>(roomiest - resident_.begin())].add(*workgroup, dispatcher_free_);
@@ -36,7 +36,9 @@ bool Simulator::run(Profile& profile) {
   const double clock = options_.clock_ghz ? options_.clock_ghz : arch_.sustained_clock_ghz;
   profile.max_events = options_.max_events;
   const u32 cus_of_xcd = arch_.num_cus / arch_.num_xcds;
-  MemoryPath memory(arch_, clock, cus_of_xcd);
+  MemoryPath memory(arch_, clock, caches_);
+  if (options_.warm_code)
+    memory.preload(launch_->kernel().entry_address, launch_->code.pc(&launch_->code.insts.back()));
   // CUs that would never get a workgroup are left out.
   const u32 used = static_cast<u32>(std::min<u64>(cus_of_xcd, limit_));
   for (u32 i = 0; i < used; ++i)

@@ -11,13 +11,16 @@ namespace vdev::timing {
 struct Options {
   double clock_ghz = 0;    // 0: the architecture's sustained clock
   u64 max_workgroups = 0;  // simulated; 0: all of the XCD
+  u32 xcd = 0;             // the simulated one
   u64 max_events = 0;      // of the trace of CU 0
+  bool warm_code = true;   // kernels have run before: their code is in the code caches
 };
 
 class Simulator {
  public:
+  // `caches`: as the launches before left them.
   Simulator(const Arch& arch, const std::shared_ptr<LaunchState>& launch, Device& device,
-            const Options& options);
+            const Options& options, Caches& caches);
   // False: a workgroup faulted; the launch knows.
   bool run(Profile& profile);
 
@@ -27,6 +30,7 @@ class Simulator {
   const Arch& arch_;
   const std::shared_ptr<LaunchState> launch_;
   const Options options_;
+  Caches& caches_;
   Worker worker_;
   u32 per_cu_ = 1;
   u64 next_ = 0, limit_ = 0;  // workgroups of the XCD, by number

@@ -1,0 +1,36 @@
+"""Who watches the launches of the process: one check or one profile at a time.
+
+A check executes every workgroup, a profile those of one XCD and on the model's schedule: findings
+of a launch that is also profiled would be of a part of it.
+"""
+
+from __future__ import annotations
+
+import threading
+
+_lock = threading.Lock()
+_watcher = ""
+
+
+def begin(watcher: str) -> None:
+    """Become the watcher, "a check" or "a profile".
+
+    Raises
+    ------
+    RuntimeError
+        There is one already.
+    """
+    global _watcher
+    with _lock:
+        if _watcher:
+            raise RuntimeError(
+                f"{_watcher} is running already; checks and profiles cannot be nested: run "
+                "the launches once for each"
+            )
+        _watcher = watcher
+
+
+def end() -> None:
+    """Stop being it."""
+    global _watcher
+    _watcher = ""
