@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from build_scripts import manifest
-from build_scripts.toolchain import ASM_SRC, LLVM22, Toolchain, compile_hip
+from build_scripts.toolchain import ASM_SRC, LLVM22, Toolchain, compile_hip, compiler_acc_uses
 
 ROOT = ASM_SRC.parent
 HSACO = ROOT / "hsaco"
@@ -31,7 +33,9 @@ class KernelBuild:
     head_dim: int
     head_dim_v: int
     grid: str
-    constraints: dict[str, Any]  # the limits of the grid are added from its tiles
+    constraints: dict[str, Any]  # the limits of the grid are added
+    names_acc: bool = False  # the source takes the accumulation registers by number
+    defines: tuple[str, ...] = ()  # macros that choose this member of the source's family
 
     @property
     def symbol(self) -> str:
@@ -44,7 +48,100 @@ class KernelBuild:
         return f"{self.arch}/{self.symbol}.hsaco"
 
 
+# One workgroup for each tile; whole tiles and parts of tiles; rows of the tiles that are in parts.
+TILE_GRID = "x=num_heads_q, y=ceil(seqlen_q/q_tile), z=batch"
+WORK_GRID = "x=whole_tiles+split_tiles*parts"
+MERGE_GRID = "x=split_tiles*ceil(tile_rows/q_tile)"
+
+
+def family_constraints(round_mode: str, **different: Any) -> dict[str, Any]:
+    """What the attention forward family implements; `different` replaces single constraints."""
+    return {
+        "causal": [False, True],
+        "window_size": "any",
+        "softcap": [0.0],
+        "dropout_p": [0.0],
+        "round_mode": [round_mode],
+        "return_lse": [False, True],
+        "sinks": [False, True],
+        "varlen": [False, True],
+        "top_left": [False, True],
+        "max_num_splits": 16,
+        "gqa": True,
+        "head_dim_pad": False,
+        "layouts": "any, unit last stride",
+        "pointer_align_bytes": 16,
+        "stride_multiple": 8,
+        # Rows of K and V are addressed by 32-bit offsets within a block of 32 rows.
+        "kv_stride_seq": [0, 2**25 - 1],
+        **different,
+    }
+
+
+# The attention forward family: dtype, head_dim, head_dim_v, tiles of 16 q rows a wave, rounding.
+# As many tiles as the registers hold: each operand from LDS then meets most rows.
+_FAMILY = (
+    ("bf16", 128, 128, 6, ("rtne", "rtna", "rtz")),
+    ("bf16", 64, 64, 8, ("rtne", "rtna", "rtz")),
+    ("bf16", 192, 128, 4, ("rtne", "rtna", "rtz")),
+    ("fp16", 128, 128, 6, ("rtne",)),
+    ("fp16", 64, 64, 8, ("rtne",)),
+    ("fp16", 192, 128, 4, ("rtne",)),
+)
+_ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
+_ROUNDING = {"rtne": "kNearestEven", "rtna": "kNearestAway", "rtz": "kTowardZero"}
+_WAVES, _TILE = 4, 16
+
+
+def _member(
+    op: str, dtype: str, head_dim: int, head_dim_v: int, tiles_q: int, round_mode: str
+) -> KernelBuild:
+    """The forward kernel of a member of the family, or the one that merges its parts."""
+    merges = op == "attn_merge"
+    tile_rows = _WAVES * _TILE * tiles_q
+    dims = f"d{head_dim}" if head_dim == head_dim_v else f"d{head_dim}x{head_dim_v}"
+    name = f"{op}_{dtype}_{dims}_{round_mode}"
+    defines = {
+        "KERNEL": f"amdattn_{name}_gfx942",
+        "HEAD_DIM_V": str(head_dim_v),
+        "ELEMENT": _ELEMENT[dtype],
+        "ROUNDING": _ROUNDING[round_mode],
+        **(
+            {"TILE_ROWS": str(tile_rows)}
+            if merges
+            else {"HEAD_DIM": str(head_dim), "TILES_Q": str(tiles_q)}
+        ),
+    }
+    return KernelBuild(
+        name=name,
+        arch="gfx942",
+        source=f"kernels/{op}.hip",
+        header="attn_fwd.h",
+        struct="AttnFwdArgs",
+        toolchain=LLVM22,
+        toolchain_reason="neither LLVM 21 nor 22 spills; the order of the loop is the source's",
+        op=op,
+        dtype=dtype,
+        head_dim=head_dim,
+        head_dim_v=head_dim_v,
+        grid=MERGE_GRID if merges else WORK_GRID,
+        constraints=(
+            {"tile_rows": [tile_rows], "round_mode": [round_mode]}
+            if merges
+            else family_constraints(round_mode)
+        ),
+        names_acc=not merges,
+        defines=tuple(f"{name}={value}" for name, value in defines.items()),
+    )
+
+
 KERNELS = (
+    *(
+        _member(op, dtype, head_dim, head_dim_v, tiles_q, round_mode)
+        for dtype, head_dim, head_dim_v, tiles_q, round_modes in _FAMILY
+        for round_mode in round_modes
+        for op in ("attn_fwd", "attn_merge")
+    ),
     KernelBuild(
         name="attn_fwd_bf16_d128",
         arch="gfx942",
@@ -57,24 +154,55 @@ KERNELS = (
         dtype="bf16",
         head_dim=128,
         head_dim_v=128,
-        grid="x=num_heads_q, y=ceil(seqlen_q/q_tile), z=batch",
+        grid=TILE_GRID,
         constraints={
             "causal": [False],
             "window_size": [[-1, -1]],
             "softcap": [0.0],
             "dropout_p": [0.0],
             "round_mode": ["rtne"],
-            "num_splits": [1],
+            "return_lse": [False, True],
+            "sinks": [False],
+            "varlen": [False],
+            "top_left": [False],
+            "max_num_splits": 1,
             "gqa": True,
+            "head_dim_pad": False,
             "layouts": "any, unit last stride",
             "pointer_align_bytes": 16,
             "stride_multiple": 8,
+            "kv_stride_seq": [-(2**63), 2**63 - 1],
         },
     ),
 )
 
 _MAX_GRID_YZ = 65535  # hipDeviceProp_t.maxGridSize[1], [2]
 _MAX_GRID_LANES_X = 2**32 - 1  # the dispatch packet counts lanes in 32 bits
+_MAX_INT32 = 2**31 - 1
+# Row + diagonal + window must not overflow 32 bits.
+_MAX_ROWS = 2**30
+
+
+def _limits(grid: str, q_tile: int, lanes: int) -> dict[str, int]:
+    """The greatest problems that a grid of workgroups of `lanes` lanes covers."""
+    workgroups = _MAX_GRID_LANES_X // lanes
+    if grid == TILE_GRID:
+        return {
+            "max_batch": _MAX_GRID_YZ,
+            "max_seqlen_q": _MAX_GRID_YZ * q_tile,
+            "max_seqlen_kv": _MAX_INT32,
+            "max_num_heads_q": workgroups,
+            "max_workgroups": workgroups * _MAX_GRID_YZ * _MAX_GRID_YZ,
+        }
+    if grid == WORK_GRID:
+        return {
+            "max_batch": _MAX_INT32,
+            "max_seqlen_q": _MAX_ROWS,
+            "max_seqlen_kv": _MAX_ROWS,
+            "max_num_heads_q": _MAX_INT32,
+            "max_workgroups": workgroups,
+        }
+    return {"max_workgroups": workgroups}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +223,13 @@ def build(kernel: KernelBuild) -> Built:
         It does not compile, spills, or is not what its header says.
     """
     source = ASM_SRC / kernel.source
-    compiled = compile_hip(source, kernel.toolchain, kernel.arch)
+    compiled = compile_hip(source, kernel.toolchain, kernel.arch, kernel.defines)
     code = manifest.CodeObject(compiled.code_object)
     resources = code.resources(kernel.symbol)
     if resources.scratch_bytes or resources.vgpr_spills or resources.sgpr_spills:
         raise manifest.CodeObjectError(f"{kernel.symbol} spills: {resources}")
+    if kernel.names_acc and (taken := compiler_acc_uses(compiled.assembly)):
+        raise manifest.CodeObjectError(f"{kernel.symbol}: the compiler uses AGPRs: {taken[:3]}")
     q_tile, kv_tile = struct.unpack("<2i", code.data(f"{kernel.symbol}_tiles", 8))
     row = {
         "name": kernel.name,
@@ -136,10 +266,7 @@ def build(kernel: KernelBuild) -> Built:
         ),
         "constraints": {
             **kernel.constraints,
-            "max_batch": _MAX_GRID_YZ,
-            "max_seqlen_q": _MAX_GRID_YZ * q_tile,
-            "max_seqlen_kv": 2**31 - 1,
-            "max_num_heads_q": _MAX_GRID_LANES_X // resources.max_workgroup,
+            **_limits(kernel.grid, q_tile, resources.max_workgroup),
         },
     }
     return Built(kernel, compiled.code_object, row)
@@ -147,7 +274,9 @@ def build(kernel: KernelBuild) -> Built:
 
 def build_all(target: Path) -> list[Built]:
     """Build every kernel of the table into `target`, with the manifest; stale objects go away."""
-    built = [build(kernel) for kernel in KERNELS]
+    # The compiler is a process of its own: threads suffice to keep the cores busy.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        built = list(pool.map(build, KERNELS))
     fresh = {target / result.kernel.file for result in built}
     for stale in set(target.glob("*/*.hsaco")) - fresh:
         stale.unlink()

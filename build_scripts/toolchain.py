@@ -124,6 +124,8 @@ def compile_hip(
             ],
             source.parent,
         )
+        text = _without_padding(assembly.read_text(encoding="utf-8"))
+        assembly.write_text(text, encoding="utf-8")
         _run(
             [
                 *(str(zig), "clang", "-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}"),
@@ -141,9 +143,34 @@ def compile_hip(
         )
         return Compiled(
             linked.read_bytes(),
-            assembly.read_text(encoding="utf-8"),
+            text,
             _dependencies(depends.read_text(encoding="utf-8"), source.parent),
         )
+
+
+def _without_padding(assembly: str) -> str:
+    """The compiler's annotated assembly without the nops it puts between two inline statements.
+
+    It pads each use of a result of inline assembly because the statement might write part of a
+    register; asm_src/isa/ordered.h has no such instruction, and its users keep the distances that
+    the hardware wants. Checked mode holds them to it.
+    """
+    comments = r"(?:[ \t]*;(?!;)[^\n]*\n)*"
+    return re.sub(
+        rf"(;;#ASMEND\n{comments})[ \t]+s_nop 0\n(?={comments}[ \t]*;;#ASMSTART)",
+        r"\1",
+        assembly,
+    )
+
+
+def compiler_acc_uses(assembly: str) -> list[str]:
+    """Instructions that touch accumulation registers and are none of the source's own.
+
+    A source that takes them by number (asm_src/isa/acc.h) must be the only one to do so.
+    """
+    own = re.sub(r";;#ASMSTART.*?;;#ASMEND", "", assembly, flags=re.S)
+    code = (line.split(";")[0].strip() for line in own.splitlines())
+    return [line for line in code if re.search(r"\ba(\d+|\[\d+:\d+\])", line)]
 
 
 def _dependencies(make_rule: str, folder: Path) -> tuple[Path, ...]:

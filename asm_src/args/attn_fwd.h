@@ -2,12 +2,17 @@
 // Parsed by the HIP compiler and by a C declaration parser: fixed-width scalars only, no macros.
 // Strides count elements, not bytes; the stride of head_dim is 1 for every tensor.
 typedef struct AttnFwdArgs {
-  uint64_t q;    // [batch, seqlen_q, num_heads_q, head_dim] device address
-  uint64_t k;    // [batch, seqlen_kv, num_heads_kv, head_dim] device address
-  uint64_t v;    // [batch, seqlen_kv, num_heads_kv, head_dim_v] device address
-  uint64_t o;    // [batch, seqlen_q, num_heads_q, head_dim_v] device address
-  uint64_t lse;  // [batch, num_heads_q, seqlen_q] float32, contiguous, natural log; 0 = none
-  int64_t q_stride_batch;
+  uint64_t q;              // [batch, seqlen_q, num_heads_q, head_dim] device address
+  uint64_t k;              // [batch, seqlen_kv, num_heads_kv, head_dim] device address
+  uint64_t v;              // [batch, seqlen_kv, num_heads_kv, head_dim_v] device address
+  uint64_t o;              // [batch, seqlen_q, num_heads_q, head_dim_v] device address
+  uint64_t lse;            // float32, natural log, [batch, num_heads_q, seqlen_q]; 0 = none
+  uint64_t sinks;          // [num_heads_q] float32, natural-log units; 0 = none
+  uint64_t cu_seqlens_q;   // [batch + 1] int32, rows of q and o before each sequence; 0 = dense
+  uint64_t cu_seqlens_kv;  // [batch + 1] int32; 0 = dense
+  uint64_t partial_o;      // [split parts, tile_q, head_dim_v] float32; 0 = no parts
+  uint64_t partial_lse;    // [split parts, tile_q] float32, base 2
+  int64_t q_stride_batch;  // 0 with cu_seqlens
   int64_t q_stride_seq;
   int64_t q_stride_head;
   int64_t k_stride_batch;
@@ -19,10 +24,18 @@ typedef struct AttnFwdArgs {
   int64_t o_stride_batch;
   int64_t o_stride_seq;
   int64_t o_stride_head;
+  int64_t lse_stride_batch;  // of the lse, with the row stride 1
+  int64_t lse_stride_head;
   int32_t batch;
   int32_t num_heads_q;
   int32_t num_heads_kv;  // divides num_heads_q; kv_head = q_head / (num_heads_q / num_heads_kv)
-  int32_t seqlen_q;
+  int32_t seqlen_q;      // with cu_seqlens the greatest
   int32_t seqlen_kv;
   float softmax_scale_log2;  // softmax_scale * log2(e)
+  int32_t window_left;       // a row sees keys >= row + diagonal - window_left; < 0: all
+  int32_t window_right;      // and keys <= row + diagonal + window_right; < 0: all. Causal: 0
+  int32_t top_left;          // diagonal = 0 if set, else seqlen_kv - seqlen_q
+  int32_t q_tiles;           // tiles of tile_q rows of the longest sequence
+  int32_t whole_tiles;       // work items that are whole tiles; those after them are parts
+  int32_t parts;             // parts along KV of each tile that is not whole
 } AttnFwdArgs;

@@ -30,6 +30,8 @@ using u32x4 = uint32_t __attribute__((ext_vector_type(4)));
 template <class T>
 using Global = T __attribute__((address_space(1)));
 template <class T>
+using Constant = const T __attribute__((address_space(4)));
+template <class T>
 using Local = T __attribute__((address_space(3)));
 
 inline constexpr int kWaveLanes = 64;

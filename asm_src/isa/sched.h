@@ -1,6 +1,13 @@
-// Order requests to the compiler's instruction scheduler; they emit nothing.
+// Order of instructions: requests to the compiler's scheduler, which emit nothing, and to the SIMD.
 #pragma once
 #include "isa/device.h"
+
+// Of the waves of a SIMD that could issue, one with the highest kPriority (0 to 3) does; the oldest
+// of them.
+template <int kPriority>
+__device__ __forceinline__ void s_setprio() {
+  __builtin_amdgcn_s_setprio(kPriority);
+}
 
 // LDS reads run kAhead ahead of the matrix instructions that use them, kMfmaPerRead for each read.
 // Left alone, the compiler waits for each read right behind it.

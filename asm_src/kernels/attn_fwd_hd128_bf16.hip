@@ -11,11 +11,13 @@
 // softmax. Registers (at most 256 a lane for that): O^T 64, Q 32, S^T 32, next K and V 32.
 //
 //   phase    all four waves                                                  memory in flight
-//   stage    barrier; K, V registers -> LDS (V transposed); barrier          -
-//   fetch    issue the loads of the next K and V                             K, V -> registers
-//   scores   S^T = K Q^T; keys past seqlen_kv become -inf                    K, V -> registers
-//   softmax  row maximum, P = 2^(S - max), row sum, P to bf16                K, V -> registers
-//   output   O^T = O^T * rescale + V^T P^T                                   K, V -> registers
+//   scores   barrier; S^T = K Q^T; keys past seqlen_kv become -inf           V -> LDS, transposed
+//   fetch    barrier; issue the loads of the K after the next, the next V    next K -> LDS
+//   softmax  row maximum, P = 2^(S - origin), row sum, P to bf16             K, V -> registers
+//   output   O^T = O^T + V^T P^T                                             K, V -> registers
+//
+// A tile goes to LDS right behind the barrier at which its predecessor is done with, not between
+// two barriers of its own: other instructions cover the writes. docs/tuning.md has the reasons.
 //
 // Sources: online softmax, Milakov and Gimelshein 2018 (arXiv 1805.02867); tiling, Dao 2023
 // (arXiv 2307.08691).
@@ -61,27 +63,44 @@ using Scores = f32x4[kFragsQ][kFragsKv];
 using Probabilities = u32x4[kFragsQ][kStepsKv];
 using Output = f32x4[kFragsQ][kFragsD];
 
-__device__ __forceinline__ void load_q(QFragments& q, const RowSource& rows, int row) {
+// `signs` flips those of the elements.
+__device__ __forceinline__ void load_q(QFragments& q, const RowSource& rows, int row,
+                                       uint32_t signs) {
   for (int step = 0; step < kStepsD; ++step) {
     u32x4 octets[kFragsQ];
     RowCursor(rows, row, octet_of(step, lane_group()) * kOctet)
         .load_some<kFragRows>(octets, global_load_dwordx4);
-    for (int i = 0; i < kFragsQ; ++i) q[i][step] = octets[i];
+    for (int i = 0; i < kFragsQ; ++i) q[i][step] = octets[i] ^ signs;
   }
 }
 
-// S^T = K Q^T, in base-2 log units.
-__device__ __forceinline__ void compute_scores(Scores& scores, KTile k, const QFragments& q,
-                                               float softmax_scale_log2) {
+// S^T = K Q^T
+__device__ __forceinline__ void compute_scores(Scores& scores, KTile k, const QFragments& q) {
   for (int f = 0; f < kFragsKv; ++f) {
     for (int i = 0; i < kFragsQ; ++i) scores[i][f] = f32x4{};
     for (int step = 0; step < kStepsD; ++step) {
       const u32x4 k_octet = k.read(f, step);
       for (int i = 0; i < kFragsQ; ++i) mma(scores[i][f], k_octet, q[i][step]);
     }
-    for (int i = 0; i < kFragsQ; ++i) scores[i][f] *= softmax_scale_log2;
   }
   schedule_reads_ahead<kFragsKv * kStepsD, kMfmaPerRead, kReadsAhead>();
+}
+
+// Moves results to a new origin if a row of the wave outgrew its own: rarely after the first tile.
+__device__ __forceinline__ void rebase(SoftmaxState (&softmax)[kFragsQ], Output& output,
+                                       const Scores& scores, float scale_log2) {
+  float lane_max_log2[kFragsQ];
+  bool outgrown = false;
+  for (int i = 0; i < kFragsQ; ++i) {
+    lane_max_log2[i] = SoftmaxState::lane_max(scores[i]) * scale_log2;
+    outgrown |= softmax[i].outgrown(lane_max_log2[i]);
+  }
+  if (!any_lane(outgrown)) [[likely]]
+    return;
+  for (int i = 0; i < kFragsQ; ++i) {
+    const float rescale = softmax[i].rescale(lane_max_log2[i]);
+    for (auto& fragment : output[i]) fragment *= rescale;
+  }
 }
 
 // Keys at num_keys and beyond do not exist.
@@ -93,13 +112,14 @@ __device__ __forceinline__ void mask_tail(Scores& scores, int num_keys) {
         if (octet_of(f / 2, 0) * kOctet + f % 2 * 4 + r >= lane_keys) column[f][r] = -kInf;
 }
 
-// A NaN probability has already made the row sum NaN, so the number rounding is enough.
 __device__ __forceinline__ void round_probabilities(Probabilities& p, const Scores& scores) {
   for (int i = 0; i < kFragsQ; ++i)
-    for (int f = 0; f < kFragsKv; ++f)
-      for (int r = 0; r < 4; r += 2)
-        p[i][f / 2][f % 2 * 2 + r / 2] =
-            pack_bf16(round_bf16_number(scores[i][f][r]), round_bf16_number(scores[i][f][r + 1]));
+    for (int f = 0; f < kFragsKv; ++f) {
+      const u32x2 lo = round_bf16_normals(scores[i][f].lo),
+                  hi = round_bf16_normals(scores[i][f].hi);
+      p[i][f / 2][f % 2 * 2] = pack_bf16(lo[0], lo[1]);
+      p[i][f / 2][f % 2 * 2 + 1] = pack_bf16(hi[0], hi[1]);
+    }
 }
 
 // O^T += V^T P^T
@@ -139,38 +159,41 @@ extern "C" __global__ void WORKGROUP(kNumLanes, 2)
   const AttnWork work(args, kTileQ);
   const int wave_row = Lane::wave() * kWaveQ + fragment_row();
 
+  // A negative scale is a positive one of -Q. 0 becomes the least normal number: 0 * -inf is NaN.
+  const float scale_log2 = v_max_f32(__builtin_fabsf(args.softmax_scale_log2), 0x1p-126f);
   QFragments q;
-  load_q(q, work.q_rows(args), wave_row);
+  load_q(q, work.q_rows(args), wave_row, args.softmax_scale_log2 < 0 ? 0x80008000 : 0);
 
   int num_keys = args.seqlen_kv;
   KStage k_stage(work.k_rows(args));
   VStage v_stage(work.v_rows(args));
   k_stage.load(num_keys);
   v_stage.load(num_keys);
+  k_stage.store(k_tile);
+  if (num_keys > kTileKv) k_stage.load(num_keys - kTileKv);
 
   SoftmaxState softmax[kFragsQ];
   Output output = {};
   do {
-    s_barrier();  // every wave has read the previous tile
-    k_stage.store(k_tile);
+    s_barrier();  // K is in LDS, and every wave has read the previous V
     v_stage.store(vt_tile);
-    s_barrier();
-
-    if (num_keys > kTileKv) {
-      k_stage.load(num_keys - kTileKv);
-      v_stage.load(num_keys - kTileKv);
-    }
-
     Scores scores;
-    compute_scores(scores, k_tile, q, args.softmax_scale_log2);
+    s_setprio<1>();  // or a younger workgroup would wait for all vector work of an older one
+    compute_scores(scores, k_tile, q);
     if (num_keys < kTileKv) [[unlikely]] {  // else the compiler makes it 32 selects every tile
       mask_tail(scores, num_keys);
     }
 
-    for (int i = 0; i < kFragsQ; ++i) {
-      const float rescale = softmax[i].update(scores[i]);
-      for (auto& fragment : output[i]) fragment *= rescale;
+    s_barrier();  // V is in LDS, and every wave has read K
+    if (num_keys > kTileKv) {
+      k_stage.store(k_tile);
+      v_stage.load(num_keys - kTileKv);
+      if (num_keys > 2 * kTileKv) k_stage.load(num_keys - 2 * kTileKv);
     }
+
+    rebase(softmax, output, scores, scale_log2);
+    s_setprio<0>();
+    for (int i = 0; i < kFragsQ; ++i) softmax[i].exponentiate(scores[i], scale_log2);
 
     Probabilities p;
     round_probabilities(p, scores);

@@ -1,8 +1,14 @@
-// Reductions across the lane groups of a wave: the four lanes that share a fragment column.
+// Reductions across a wave, most of them across its lane groups: the four lanes that share a
+// fragment column.
 #pragma once
 #include "isa/ds.h"
 #include "isa/valu.h"
 #include "tile/fragment.h"
+
+// Whether it holds in some lane of the wave; uniform.
+__device__ __forceinline__ bool any_lane(bool holds) {
+  return __builtin_amdgcn_ballot_w64(holds) != 0;
+}
 
 // The value of the lane whose index differs in bit `kMask`.
 template <int kMask>

@@ -66,7 +66,8 @@ def staged(source: U16, kv_tile: int, transposed: bool) -> U16:
 def softmax_state(scores: F32) -> tuple[F64, F64, F64, F64]:
     """Probabilities, rescale, inv_sum and lse in float64 for scores (num_tiles, 64, 4).
 
-    A row without a finite score has inv_sum 0 and lse -inf.
+    Probabilities are relative to an origin, which moves to the maxima so far whenever one of them
+    exceeds its row's by more than 8. A row without a finite score has inv_sum 0 and lse -inf.
     """
     tiles = scores.astype(np.float64)
     num_tiles = len(tiles)
@@ -77,12 +78,15 @@ def softmax_state(scores: F32) -> tuple[F64, F64, F64, F64]:
     with np.errstate(all="ignore"):
         for tile in range(num_tiles):
             top = np.fmax(running, np.fmax.reduce(by_row[tile], axis=(0, 2)))
+            moves = (top > running + 8).any()
+            if not moves:
+                top = running
             origin = np.where(top == -np.inf, 0.0, top)
-            factor = np.exp2(running - origin)
+            factor = np.exp2(running - origin) if moves else np.ones(FRAG_ROWS)
             probabilities[tile] = np.exp2(by_row[tile] - origin[:, None])
             total = total * factor + probabilities[tile].sum((0, 2))
             rescale[tile] = np.tile(factor, 4)
             running = top
         inv_sum = np.where(total == 0, 0.0, 1 / total)
-        lse = (running + np.log2(total)) * LN2
+        lse = (np.where(running == -np.inf, 0.0, running) + np.log2(total)) * LN2
     return probabilities.reshape(tiles.shape), rescale, np.tile(inv_sum, 4), np.tile(lse, 4)

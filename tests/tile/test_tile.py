@@ -142,10 +142,14 @@ def scores_of(kind: str) -> npt.NDArray[np.float32]:
         scores[4, 26, 1] = np.nan  # after tiles of -inf
     elif kind == "growing":
         scores += np.arange(7, dtype=np.float32)[:, None, None] * 50  # every tile rescales
+    elif kind == "rising":
+        scores += np.arange(7, dtype=np.float32)[:, None, None] * 3  # only some do
     return scores
 
 
-@pytest.mark.parametrize("kind", ["normal", "wide", "equal", "growing", "masked", "poisoned"])
+@pytest.mark.parametrize(
+    "kind", ["normal", "wide", "equal", "growing", "rising", "masked", "poisoned"]
+)
 def test_softmax_state(gpu: Gpu, kind: str) -> None:
     scores = scores_of(kind)
     row = np.empty(64, np.float32)
@@ -162,6 +166,26 @@ def test_softmax_state(gpu: Gpu, kind: str) -> None:
     assert_within(inv_sum, expected[2], 32 * EPSILON * np.nan_to_num(expected[2]))
     largest = np.abs(scores[np.isfinite(scores)]).max()
     assert_within(lse, expected[3], EPSILON * (32 + 2 * largest))
+
+
+def test_round_normals(gpu: Gpu) -> None:
+    """As ml_dtypes rounds: near and at ties, at ends of a binade, over all exponents allowed."""
+    rng = np.random.default_rng(6)
+    mantissas = rng.integers(0, 1 << 23, 4096)
+    mantissas[:1024] = mantissas[:1024] & ~0xFFFF | rng.integers(0x7FFE, 0x8003, 1024)
+    mantissas[1024:1536] = 0x7FFFFF - rng.integers(0, 1 << 9, 512)
+    mantissas[1536:2048] = rng.integers(0, 1 << 9, 512)
+    bits = rng.integers(0, 2, 4096) << 31 | rng.integers(1, 238, 4096) << 23 | mantissas
+    values = bits.astype(np.uint32).view(np.float32)
+    values[:4] = 0.0, 1.0, np.nan, 2.0**8
+    outputs = [
+        run(gpu, "round_normals", (pointer(gpu, part),), np.empty(128, np.uint32))[0]
+        for part in values.reshape(-1, 128)
+    ]
+    out = np.concatenate(outputs)
+    expected = values.astype(ml_dtypes.bfloat16).view(np.uint16)
+    assert np.isnan(out.view(np.float32)[2])
+    np.testing.assert_array_equal(np.delete(out, 2), np.delete(expected.astype(np.uint32) << 16, 2))
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.3, -7.5, 0.0, 1e-30, np.inf, np.nan])

@@ -1,0 +1,136 @@
+// Which rows and keys a workgroup has.
+#pragma once
+#include "attn/shape.h"
+// The kernarg header is plain C for other parsers; its fixed-width types come from device.h.
+// clang-format off
+#include "args/attn_fwd.h"
+// clang-format on
+
+// The same in all lanes, for the compiler to see: descriptors must lie in SGPRs.
+__device__ __forceinline__ uint32_t uniform(uint32_t x) {
+  return __builtin_amdgcn_readfirstlane(x);
+}
+
+// Work items: whole tiles of q rows first, then the parts along KV of the remaining ones.
+// Workgroups go round robin over the XCDs, each with an L2 of its own. Without a mask, an XCD takes
+// the tiles of one head after the other, which all read the same K and V. Under a mask tiles
+// differ: an XCD takes the longest tiles of eight heads, then the next shorter ones, so that the
+// short ones come last.
+struct AttnWork {
+  int head_q, head_kv, batch;
+  int64_t q_base, kv_base;  // first row of this sequence
+  int rows, keys;           // of this sequence
+  int q_start;              // first q row
+  int part = -1;            // index of the partial result, -1: the result is final
+  // Blocks of keys: all, and those that every row sees whole.
+  int first, full_first, full_end, end;
+  int diagonal;  // key of row 0 on the diagonal of the mask
+
+  // Of this workgroup.
+  __device__ __forceinline__ AttnWork(const AttnFwdArgs& args, int tile_rows) {
+    const int id = __builtin_amdgcn_workgroup_id_x(), whole = args.whole_tiles;
+    if (id < whole) {
+      find_tile(args, id, tile_rows);
+      find_keys(args, tile_rows, 0, 1);
+    } else {
+      part = id - whole;
+      const int part_tile = divide(part, args.parts);
+      find_tile(args, whole + part_tile, tile_rows);
+      find_keys(args, tile_rows, part - part_tile * args.parts, args.parts);
+    }
+  }
+
+  // Of the nth tile, without its keys.
+  static __device__ __forceinline__ AttnWork nth_tile(const AttnFwdArgs& args, int n,
+                                                      int tile_rows) {
+    AttnWork work;
+    work.find_tile(args, n, tile_rows);
+    return work;
+  }
+
+ private:
+  AttnWork() = default;
+
+  __device__ __forceinline__ void find_tile(const AttnFwdArgs& args, int item, int tile_rows) {
+    int sequence_head;
+    if (args.window_left >= 0 || args.window_right >= 0)
+      longest_first(args, item, sequence_head, q_start);
+    else
+      head_by_head(args, item, sequence_head, q_start);
+    q_start *= tile_rows;
+    batch = divide(sequence_head, args.num_heads_q);
+    head_q = sequence_head - batch * args.num_heads_q;
+    head_kv = head_q;
+    if (args.num_heads_q != args.num_heads_kv)
+      head_kv = divide(head_q, divide(args.num_heads_q, args.num_heads_kv));
+    rows = args.seqlen_q;
+    keys = args.seqlen_kv;
+    q_base = kv_base = 0;
+    if (args.cu_seqlens_q != 0) {
+      const auto* sums = (const Global<int32_t>*)args.cu_seqlens_q;
+      q_base = uniform(sums[batch]);
+      rows = uniform(sums[batch + 1]) - int(q_base);
+    }
+    if (args.cu_seqlens_kv != 0) {
+      const auto* sums = (const Global<int32_t>*)args.cu_seqlens_kv;
+      kv_base = uniform(sums[batch]);
+      keys = uniform(sums[batch + 1]) - int(kv_base);
+    }
+  }
+
+  // Part `nth` of `parts`.
+  __device__ __forceinline__ void find_keys(const AttnFwdArgs& args, int tile_rows, int nth,
+                                            int parts) {
+    diagonal = args.top_left ? 0 : keys - rows;
+    const int last = least(q_start + tile_rows, rows) - 1;
+    const int left = args.window_left, right = args.window_right;
+    const int from = left < 0 ? 0 : most(0, q_start + diagonal - left);
+    const int to = right < 0 ? keys : least(keys, last + diagonal + right + 1);
+    const int full_from = left < 0 ? 0 : most(0, last + diagonal - left);
+    const int full_to = right < 0 ? keys : least(keys, q_start + diagonal + right + 1);
+    const int all_first = uint32_t(from) / kKeys;
+    const int all_end = most(all_first, (to + kKeys - 1) >> kLog2Keys);
+    const int blocks = all_end - all_first;
+    first = all_first;
+    end = all_end;
+    if (parts > 1) {
+      first = all_first + divide(blocks * nth, parts);
+      end = all_first + divide(blocks * (nth + 1), parts);
+    }
+    full_first = clamp(uint32_t(full_from + kKeys - 1) / kKeys, first, end);
+    full_end = clamp(full_to >> kLog2Keys, full_first, end);
+  }
+
+  static constexpr int kXcds = 8, kHeadsAtOnce = 8 * kXcds;
+
+  // Consecutive tiles to one XCD: workgroup x, x + 8, ... are the XCD's own.
+  static __device__ __forceinline__ void head_by_head(const AttnFwdArgs& args, int item, int& head,
+                                                      int& tile) {
+    if (item < args.whole_tiles) {
+      const uint32_t n = args.whole_tiles, xcd = uint32_t(item) % kXcds;
+      item = xcd * (n / kXcds) + least(xcd, n % kXcds) + uint32_t(item) / kXcds;
+    }
+    head = divide(item, args.q_tiles);
+    tile = item - head * args.q_tiles;
+  }
+
+  static __device__ __forceinline__ void longest_first(const AttnFwdArgs& args, int item, int& head,
+                                                       int& tile) {
+    const int heads = args.batch * args.num_heads_q,
+              chunk = divide(item, kHeadsAtOnce * args.q_tiles);
+    const int n = least(kHeadsAtOnce, heads - chunk * kHeadsAtOnce);
+    const int in_chunk = item - chunk * kHeadsAtOnce * args.q_tiles, layer = divide(in_chunk, n);
+    const int nth = in_chunk - layer * n;
+    tile = args.q_tiles - 1 - layer;
+    // Neighbours, which may share a KV head, to one XCD.
+    head = chunk * kHeadsAtOnce + (n % kXcds == 0 ? (nth & 7) * (n >> 3) + (nth >> 3) : nth);
+  }
+
+ public:
+  // Unsigned, which is cheaper.
+  static __device__ __forceinline__ int divide(uint32_t a, uint32_t b) { return uniform(a / b); }
+  static __device__ __forceinline__ int most(int a, int b) { return a > b ? a : b; }
+  static __device__ __forceinline__ int clamp(int x, int low, int high) {
+    return most(low, least(x, high));
+  }
+};

@@ -1,0 +1,211 @@
+// Instructions that stay where they are written. The compiler neither moves them against each other
+// nor waits for them nor spaces them: waits (s_waitcnt) and the distances of the hazard tables are
+// the caller's. One instruction a wrapper, named by the assembler's mnemonic.
+#pragma once
+#include "isa/device.h"
+
+using f32x2 = float __attribute__((ext_vector_type(2)));
+using Octet = u32x4;  // eight 16-bit elements
+using Quad = u32x2;   // four
+
+namespace ordered {
+
+// ---- Matrix: 16x16x16, 16-bit in, f32 out; operands as in isa/mfma.h. The _zero forms start at 0.
+#define MFMA(suffix, element)                                                                     \
+  __device__ __forceinline__ void v_mfma_f32_16x16x16_##suffix(f32x4& d, Quad a, Quad b) {        \
+    asm volatile("v_mfma_f32_16x16x16_" element " %0, %1, %2, %0" : "+v"(d) : "v"(a), "v"(b));    \
+  }                                                                                               \
+  __device__ __forceinline__ void v_mfma_f32_16x16x16_##suffix##_zero(f32x4& d, Quad a, Quad b) { \
+    asm volatile("v_mfma_f32_16x16x16_" element " %0, %1, %2, 0" : "=&v"(d) : "v"(a), "v"(b));    \
+  }                                                                                               \
+  template <int kB>                                                                               \
+  __device__ __forceinline__ void v_mfma_f32_16x16x16_##suffix##_acc(f32x4& d, Quad a) {          \
+    asm volatile("v_mfma_f32_16x16x16_" element " %0, %1, a[%c2:%c3], %0"                         \
+                 : "+v"(d)                                                                        \
+                 : "v"(a), "n"(kB), "n"(kB + 1));                                                 \
+  }                                                                                               \
+  template <int kB>                                                                               \
+  __device__ __forceinline__ void v_mfma_f32_16x16x16_##suffix##_acc_zero(f32x4& d, Quad a) {     \
+    asm volatile("v_mfma_f32_16x16x16_" element " %0, %1, a[%c2:%c3], 0"                          \
+                 : "=&v"(d)                                                                       \
+                 : "v"(a), "n"(kB), "n"(kB + 1));                                                 \
+  }                                                                                               \
+  template <int kD>                                                                               \
+  __device__ __forceinline__ void v_mfma_f32_16x16x16_##suffix##_into_acc(Quad a, Quad b) {       \
+    asm volatile("v_mfma_f32_16x16x16_" element " a[%c2:%c3], %0, %1, a[%c2:%c3]" ::"v"(a),       \
+                 "v"(b), "n"(kD), "n"(kD + 3));                                                   \
+  }
+MFMA(bf16, "bf16")
+MFMA(f16, "f16")
+#undef MFMA
+
+// ---- Vector
+// x * scale + one half of `pair`, for both halves of x.
+template <int kHalf>
+__device__ __forceinline__ f32x2 v_pk_fma_f32_half(f32x2 x, f32x2 scale, f32x2 pair) {
+  f32x2 d;
+  if constexpr (kHalf == 0)
+    asm volatile("v_pk_fma_f32 %0, %1, %2, %3 op_sel_hi:[1,1,0]"
+                 : "=v"(d)
+                 : "v"(x), "s"(scale), "v"(pair));
+  else
+    asm volatile("v_pk_fma_f32 %0, %1, %2, %3 op_sel:[0,0,1]"
+                 : "=v"(d)
+                 : "v"(x), "s"(scale), "v"(pair));
+  return d;
+}
+
+// x * scale - y
+__device__ __forceinline__ f32x2 v_pk_fms_f32(f32x2 x, f32x2 scale, f32x2 y) {
+  f32x2 d;
+  asm volatile("v_pk_fma_f32 %0, %1, %2, %3 neg_lo:[0,0,1] neg_hi:[0,0,1]"
+               : "=v"(d)
+               : "v"(x), "s"(scale), "v"(y));
+  return d;
+}
+
+__device__ __forceinline__ f32x2 v_pk_add_f32(f32x2 a, f32x2 b) {
+  f32x2 d;
+  asm volatile("v_pk_add_f32 %0, %1, %2" : "=v"(d) : "v"(a), "v"(b));
+  return d;
+}
+
+__device__ __forceinline__ float v_add_f32(float a, float b) {
+  float d;
+  asm volatile("v_add_f32 %0, %1, %2" : "=v"(d) : "v"(a), "v"(b));
+  return d;
+}
+
+__device__ __forceinline__ float v_and_b32(uint32_t uniform, float a) {
+  float d;
+  asm volatile("v_and_b32 %0, %1, %2" : "=v"(d) : "s"(uniform), "v"(a));
+  return d;
+}
+
+__device__ __forceinline__ float v_exp_f32(float x) {
+  float d;
+  asm volatile("v_exp_f32 %0, %1" : "=v"(d) : "v"(x));
+  return d;
+}
+
+__device__ __forceinline__ uint32_t v_perm_b32(uint32_t hi, uint32_t lo, uint32_t selector) {
+  uint32_t d;
+  asm volatile("v_perm_b32 %0, %1, %2, %3" : "=v"(d) : "v"(hi), "v"(lo), "s"(selector));
+  return d;
+}
+
+__device__ __forceinline__ uint32_t v_cvt_f16_f32(float x) {
+  uint32_t d;
+  asm volatile("v_cvt_f16_f32 %0, %1" : "=v"(d) : "v"(x));
+  return d;
+}
+
+__device__ __forceinline__ uint32_t v_pack_b32_f16(uint32_t lo, uint32_t hi) {
+  uint32_t d;
+  asm volatile("v_pack_b32_f16 %0, %1, %2" : "=v"(d) : "v"(lo), "v"(hi));
+  return d;
+}
+
+// Rounds towards zero.
+__device__ __forceinline__ uint32_t v_cvt_pkrtz_f16_f32(float lo, float hi) {
+  uint32_t d;
+  asm volatile("v_cvt_pkrtz_f16_f32 %0, %1, %2" : "=v"(d) : "v"(lo), "v"(hi));
+  return d;
+}
+
+// One bit a lane: not (a < uniform); a NaN gives 1.
+__device__ __forceinline__ uint64_t v_cmp_nlt_f32(float a, float uniform) {
+  uint64_t lanes;
+  asm volatile("v_cmp_nlt_f32 %0, %1, %2" : "=s"(lanes) : "v"(a), "s"(uniform));
+  return lanes;
+}
+
+// One bit a lane: is it a NaN?
+__device__ __forceinline__ uint64_t v_cmp_u_f32(float a) {
+  uint64_t lanes;
+  asm volatile("v_cmp_u_f32 %0, %1, %1" : "=s"(lanes) : "v"(a));
+  return lanes;
+}
+
+// ---- LDS: byte addresses
+template <int kOffset>
+__device__ __forceinline__ void ds_read_b128(Octet& d, uint32_t address) {
+  asm volatile("ds_read_b128 %0, %1 offset:%2" : "=v"(d) : "v"(address), "n"(kOffset));
+}
+
+template <int kOffset>
+__device__ __forceinline__ void ds_write_b128(uint32_t address, u32x4 value) {
+  asm volatile("ds_write_b128 %0, %1 offset:%2" ::"v"(address), "v"(value), "n"(kOffset));
+}
+
+// ---- Memory through a descriptor (base address in words 0-1, bytes in word 2)
+__device__ __forceinline__ void buffer_load_dword(uint32_t& d, uint32_t offset, u32x4 buffer) {
+  asm volatile("buffer_load_dword %0, %1, %2, 0 offen" : "=v"(d) : "v"(offset), "s"(buffer));
+}
+
+__device__ __forceinline__ void buffer_load_dwordx2(u32x2& d, uint32_t offset, u32x4 buffer) {
+  asm volatile("buffer_load_dwordx2 %0, %1, %2, 0 offen" : "=v"(d) : "v"(offset), "s"(buffer));
+}
+
+// 64 consecutive dwords of LDS from the address in M0, one a lane.
+__device__ __forceinline__ void buffer_load_dword_lds(uint32_t offset, u32x4 buffer) {
+  asm volatile("buffer_load_dword %0, %1, 0 offen lds" ::"v"(offset), "s"(buffer));
+}
+
+__device__ __forceinline__ void s_mov_m0(uint32_t address) {
+  asm volatile("s_mov_b32 m0, %0" ::"s"(address));
+}
+
+// ---- Scalar
+#define SCALAR(name)                                                      \
+  __device__ __forceinline__ int name(int a, int b) {                     \
+    int d;                                                                \
+    asm volatile(#name " %0, %1, %2" : "=s"(d) : "s"(a), "s"(b) : "scc"); \
+    return d;                                                             \
+  }
+SCALAR(s_sub_i32)
+SCALAR(s_max_i32)
+SCALAR(s_min_i32)
+SCALAR(s_mul_i32)
+#undef SCALAR
+
+// Two instructions: nothing may come between an addition and its carry.
+__device__ __forceinline__ void s_add_u64(uint64_t& a, uint64_t b) {
+  uint32_t lo = uint32_t(a), hi = uint32_t(a >> 32);
+  asm volatile("s_add_u32 %0, %0, %2\n\ts_addc_u32 %1, %1, %3"
+               : "+s"(lo), "+s"(hi)
+               : "s"(uint32_t(b)), "s"(uint32_t(b >> 32))
+               : "scc");
+  a = uint64_t(hi) << 32 | lo;
+}
+
+// ---- No instruction: what is computed so far is in registers here.
+template <class T>
+__device__ __forceinline__ void settle(T& x) {
+  asm volatile("" : "+v"(x));
+}
+template <class T>
+__device__ __forceinline__ void settle_uniform(T& x) {
+  asm volatile("" : "+s"(x));
+}
+
+// ---- Synchronisation
+inline constexpr int kAnyVm = 63, kAnyLgkm = 15;
+template <int kVm, int kLgkm>
+__device__ __forceinline__ void s_waitcnt() {
+  if constexpr (kVm == kAnyVm)
+    asm volatile("s_waitcnt lgkmcnt(%0)" ::"n"(kLgkm));
+  else if constexpr (kLgkm == kAnyLgkm)
+    asm volatile("s_waitcnt vmcnt(%0)" ::"n"(kVm));
+  else
+    asm volatile("s_waitcnt vmcnt(%0) lgkmcnt(%1)" ::"n"(kVm), "n"(kLgkm));
+}
+
+__device__ __forceinline__ void s_barrier() { asm volatile("s_barrier"); }
+
+template <int kStates>
+__device__ __forceinline__ void s_nop() {
+  asm volatile("s_nop %0" ::"n"(kStates - 1));
+}
+
+}  // namespace ordered

@@ -1,0 +1,84 @@
+// Merges the parts along KV of attention tiles: O = sum_p w_p O_p / sum_p w_p, w_p = 2^(lse_p -
+// max). Parts in their order, so that the result does not depend on when they were computed.
+//
+// The build defines KERNEL (its name), HEAD_DIM_V, ELEMENT and ROUNDING. It takes the arguments of
+// the kernel that made the parts, and TILE_ROWS rows belong to each of its tiles.
+// Grid: for each split tile, ceil(TILE_ROWS / rows of a workgroup).
+#include "attn/pipeline.h"
+
+namespace {
+
+using S = Shape<HEAD_DIM_V, HEAD_DIM_V, 4, Element::ELEMENT, Rounding::ROUNDING>;
+
+constexpr int kLanes = 256, kLaneD = 8;
+constexpr int kLanesOfRow = HEAD_DIM_V / kLaneD, kRowsAtOnce = kLanes / kLanesOfRow;
+constexpr int kTilesOfRows = (TILE_ROWS + kRowsAtOnce - 1) / kRowsAtOnce;
+constexpr float kLn2 = 0.6931471805599453f, kLog2E = 1.4426950408889634f;
+
+// The bits of a NaN after rounding are AITER's: see attn/finish.h.
+__device__ __forceinline__ uint32_t round_pair(float lo, float hi) {
+  uint32_t pair = Pipeline<S>::round_pair<S::kRounding>(lo, hi);
+  if constexpr (S::kElement == Element::kBf16 && S::kRounding != Rounding::kTowardZero) {
+    if (lo != lo) pair = (pair & 0xffff0000) | 0x7fff;
+    if (hi != hi) pair = (pair & 0xffff) | 0x7fff0000;
+  }
+  return pair;
+}
+
+}  // namespace
+
+#define JOIN(a, b) a##b
+#define TILES_OF(name) JOIN(name, _tiles)
+
+extern "C" __global__ void WORKGROUP(kLanes, 1) KERNEL(AttnFwdArgs args) {
+  const int id = __builtin_amdgcn_workgroup_id_x(), lane = Lane::in_workgroup();
+  const int split = id / kTilesOfRows;
+  const int row_of_tile = id % kTilesOfRows * kRowsAtOnce + lane / kLanesOfRow;
+  const int d = lane % kLanesOfRow * kLaneD;
+  const AttnWork work = AttnWork::nth_tile(args, args.whole_tiles + split, TILE_ROWS);
+  const int row = work.q_start + row_of_tile;
+  if (row_of_tile >= TILE_ROWS || row >= work.rows) return;
+
+  const int64_t first = int64_t(split) * args.parts * TILE_ROWS + row_of_tile;
+  const auto* lse = (const Global<float>*)args.partial_lse + first;
+  const auto* part =
+      (const Global<f32x4>*)((const Global<float>*)args.partial_o + first * HEAD_DIM_V + d);
+  float greatest = -kInf, nan = 0;  // nan: the first one, which makes the row NaN
+  for (int p = 0; p < args.parts; ++p) {
+    const float x = lse[p * TILE_ROWS];
+    if (x != x && nan == nan) nan = x;
+    greatest = v_max_f32(greatest, x);
+  }
+  float sink = -kInf;
+  if (args.sinks != 0) {
+    sink = ((const Global<float>*)args.sinks)[work.head_q] * kLog2E;
+    greatest = v_max_f32(greatest, sink);
+  }
+  const float reference = greatest == -kInf ? 0 : greatest;
+  float sum = v_exp_f32(sink - reference);
+  if (nan != nan) sum = nan;
+  f32x4 o[2] = {};
+  for (int p = 0; p < args.parts; ++p) {
+    const float weight = v_exp_f32(lse[p * TILE_ROWS] - reference);
+    sum += weight;
+    if (weight == 0) continue;  // a part without a key may hold nothing
+    for (int i = 0; i < 2; ++i) o[i] += part[int64_t(p) * TILE_ROWS * HEAD_DIM_V / 4 + i] * weight;
+  }
+  const float scale = nan != nan ? 1 : sum == 0 ? 0 : 1 / sum;
+  if (nan != nan)
+    for (auto& x : o) x = f32x4{nan, nan, nan, nan};
+  u32x4 out;
+  for (int i = 0; i < 2; ++i)
+    for (int n = 0; n < 2; ++n)
+      out[2 * i + n] = round_pair(scale * o[i][2 * n], scale * o[i][2 * n + 1]);
+  auto* to = (Global<uint16_t>*)args.o + work.batch * args.o_stride_batch +
+             work.head_q * args.o_stride_head + (work.q_base + row) * args.o_stride_seq + d;
+  *(Global<u32x4>*)to = out;
+  if (args.lse != 0 && d == 0)
+    ((Global<float>*)args.lse)[work.batch * args.lse_stride_batch +
+                               work.head_q * args.lse_stride_head + work.q_base + row] =
+        sum == 0 ? -kInf : (reference + v_log_f32(sum)) * kLn2;
+}
+
+// Read back from the code object when the manifest is made.
+extern "C" __device__ const int32_t TILES_OF(KERNEL)[] = {kRowsAtOnce, 0};
