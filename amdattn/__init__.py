@@ -15,8 +15,15 @@ if TYPE_CHECKING:
     from amdattn.attention import (
         explain as explain,
         flash_attn_func as flash_attn_func,
+        flash_attn_kvpacked_func as flash_attn_kvpacked_func,
+        flash_attn_qkvpacked_func as flash_attn_qkvpacked_func,
         plan_attention as plan_attention,
         supports as supports,
+    )
+    from amdattn.attention_varlen import (
+        flash_attn_varlen_func as flash_attn_varlen_func,
+        flash_attn_varlen_kvpacked_func as flash_attn_varlen_kvpacked_func,
+        flash_attn_varlen_qkvpacked_func as flash_attn_varlen_qkvpacked_func,
     )
     from amdattn.buffers import DeviceArray as DeviceArray, empty as empty
     from amdattn.device import DeviceProps as DeviceProps
@@ -33,6 +40,7 @@ if TYPE_CHECKING:
     from amdattn.execution import AttentionPlan as AttentionPlan
     from amdattn.interchange import asarray as asarray, from_dlpack as from_dlpack
     from amdattn.manifest import Support as Support, kernels as kernels
+    from amdattn.memory import empty_cache as empty_cache
     from amdattn.runtime import (
         device_props as device_props,
         synchronize as synchronize,
@@ -44,12 +52,18 @@ _HOME = {
     "AttentionPlan": "execution",
     "explain": "attention",
     "flash_attn_func": "attention",
+    "flash_attn_kvpacked_func": "attention",
+    "flash_attn_qkvpacked_func": "attention",
+    "flash_attn_varlen_func": "attention_varlen",
+    "flash_attn_varlen_kvpacked_func": "attention_varlen",
+    "flash_attn_varlen_qkvpacked_func": "attention_varlen",
     "plan_attention": "attention",
     "supports": "attention",
     "DeviceArray": "buffers",
     "asarray": "interchange",
     "empty": "buffers",
     "from_dlpack": "interchange",
+    "empty_cache": "memory",
     "DeviceProps": "device",
     "AmdattnError": "errors",
     "BindingError": "errors",

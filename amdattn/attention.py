@@ -7,11 +7,13 @@ import functools
 from typing import Any
 
 from amdattn import manifest, runtime
+from amdattn.buffers import View
 from amdattn.device import DeviceProps, as_device_props
+from amdattn.errors import UnsupportedProblem
 from amdattn.execution import AttentionPlan
 from amdattn.interchange import as_view
 from amdattn.plan import attention as planning
-from amdattn.problem import AttentionProblem, attention_problem
+from amdattn.problem import LAYOUTS, VARLEN_LAYOUT, AttentionProblem, attention_problem
 
 
 def flash_attn_func(
@@ -23,49 +25,77 @@ def flash_attn_func(
     causal: bool = False,
     window_size: tuple[int, int] = (-1, -1),
     softcap: float = 0.0,
+    alibi_slopes: None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
     *,
-    out: Any = None,
     return_lse: bool = False,
-    layout: str = "bshd",
+    sinks: Any = None,
+    top_left: bool = False,
     round_mode: str = "rtne",
     num_splits: int = 0,
+    layout: str = "bshd",
+    out: Any = None,
+    lse: Any = None,
     stream: Any = None,
 ) -> Any:
     """Attention forward: ``softmax(softmax_scale * q @ k^T) @ v`` for every batch and head.
 
+    Names, order and meaning of the positional parameters are flash-attn's.
+
     Parameters
     ----------
-    q : array, bfloat16, (batch, seqlen_q, num_heads_q, head_dim)
+    q : array, bfloat16 or float16, (batch, seqlen_q, num_heads_q, head_dim)
         numpy (with ml_dtypes), `DeviceArray`, or any DLPack array on the CPU or the bound device.
         Any strides, the last one 1; nothing is transposed or made contiguous on the device.
-    k, v : array, bfloat16, (batch, seqlen_kv, num_heads_kv, head_dim)
+    k : array, (batch, seqlen_kv, num_heads_kv, head_dim)
         `num_heads_kv` divides `num_heads_q`: each KV head serves a group of query heads.
+    v : array, (batch, seqlen_kv, num_heads_kv, head_dim_v)
     dropout_p : float
         Must be 0.
     softmax_scale : float, optional
         Defaults to ``1 / sqrt(head_dim)``.
-    causal, window_size, softcap
-        Not built yet: only False, (-1, -1) and 0.
-    out : array, optional
-        Written instead of a new array; shaped like the result, sharing no memory with the inputs.
+    causal : bool
+        Query i sees keys up to ``i + seqlen_kv - seqlen_q`` (the last query all), as flash-attn
+        since 2.1; with `top_left` up to i.
+    window_size : (int, int)
+        Query i sees `left` keys before and `right` behind the one that `causal` ends with; -1: all.
+    softcap : float
+        Must be 0.
+    alibi_slopes
+        Must be None.
+    deterministic : bool
+        Results always are: the same call gives the same bits.
+    return_attn_probs : bool
+        Return ``(out, lse, None)``, as flash-attn without dropout does.
     return_lse : bool
         Return ``(out, lse)``.
+    sinks : array, float32, (num_heads_q,), optional
+        A score of every head, in units of the scaled scores, of a key without a value: it takes
+        part in the softmax only.
+    top_left : bool
+        See `causal`; matters only if seqlen_q and seqlen_kv differ.
+    round_mode : {"rtne", "rtna", "rtz"}
+        Rounding of the probabilities before ``p @ v`` and of the result: to nearest even, to
+        nearest with ties away from zero (cheaper), or toward zero (cheapest). float16: "rtne".
+    num_splits : int
+        0: the plan splits the KV range where that saves time. 1: never. More: every tile in as many
+        parts, so that a row's result does not depend on the other rows of the call.
     layout : {"bshd", "bhsd"}
         Order of the axes of q, k, v and the result.
-    round_mode : {"rtne"}
-        Rounding of the probabilities to bfloat16 before ``p @ v``.
-    num_splits : int
-        0 lets the plan choose; splits of the KV range are not built yet.
+    out, lse : array, optional
+        Written instead of new arrays; shaped like the results, sharing no memory with the inputs.
+        `lse` implies `return_lse`.
     stream : hipStream_t, optional
         An int or a hip-python stream; defaults to the default stream. Calls on device arrays return
         before the kernel has finished, calls on host arrays after the result is copied back.
 
     Returns
     -------
-    out : array, bfloat16, (batch, seqlen_q, num_heads_q, head_dim_v)
-        Of the kind of `q`.
+    out : array, like q, (batch, seqlen_q, num_heads_q, head_dim_v)
+        Of the kind of `q`. Rows that see no key are 0.
     lse : array, float32, (batch, num_heads_q, seqlen_q)
-        Natural log of the sum of exponentials; only with `return_lse`.
+        Natural log of the sum of exponentials; -inf where no key is seen.
 
     Raises
     ------
@@ -77,27 +107,171 @@ def flash_attn_func(
         The device is of another architecture; a HIP call failed.
     """
     handle = runtime.stream_handle(stream)
-    q_view, k_view, v_view = inputs = (
-        as_view(q, "q", handle),
-        as_view(k, "k", handle),
-        as_view(v, "v", handle),
-    )
-    plan = _planned_for(
-        q_view.shape,
-        k_view.shape,
-        v_view.shape,
+    views = as_view(q, "q", handle), as_view(k, "k", handle), as_view(v, "v", handle)
+    return run(
+        q,
+        views,
+        (),
         layout,
-        q_view.dtype.name,
-        softmax_scale,
-        causal,
-        tuple(window_size) if isinstance(window_size, list) else window_size,
-        softcap,
-        dropout_p,
-        round_mode,
-        num_splits,
-        return_lse,
+        handle,
+        (out, lse, return_lse, return_attn_probs),
+        sinks,
+        (alibi_slopes, deterministic),
+        (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
     )
-    return plan.run_on_views(q, inputs, out, None, layout, handle)
+
+
+def flash_attn_kvpacked_func(
+    q: Any,
+    kv: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    *,
+    return_lse: bool = False,
+    sinks: Any = None,
+    top_left: bool = False,
+    round_mode: str = "rtne",
+    num_splits: int = 0,
+    out: Any = None,
+    lse: Any = None,
+    stream: Any = None,
+) -> Any:
+    """`flash_attn_func` with k and v in one array, which are not copied.
+
+    Parameters
+    ----------
+    kv : array, (batch, seqlen_kv, 2, num_heads_kv, head_dim)
+    """
+    handle = runtime.stream_handle(stream)
+    views = as_view(q, "q", handle), *unpacked(kv, "kv", "kv", 5, handle)
+    return run(
+        q,
+        views,
+        (),
+        "bshd",
+        handle,
+        (out, lse, return_lse, return_attn_probs),
+        sinks,
+        (alibi_slopes, deterministic),
+        (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
+    )
+
+
+def flash_attn_qkvpacked_func(
+    qkv: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    *,
+    return_lse: bool = False,
+    sinks: Any = None,
+    top_left: bool = False,
+    round_mode: str = "rtne",
+    num_splits: int = 0,
+    out: Any = None,
+    lse: Any = None,
+    stream: Any = None,
+) -> Any:
+    """`flash_attn_func` with q, k and v in one array, which are not copied.
+
+    Parameters
+    ----------
+    qkv : array, (batch, seqlen, 3, num_heads, head_dim)
+    """
+    handle = runtime.stream_handle(stream)
+    views = unpacked(qkv, "qkv", "qkv", 5, handle)
+    return run(
+        qkv,
+        views,
+        (),
+        "bshd",
+        handle,
+        (out, lse, return_lse, return_attn_probs),
+        sinks,
+        (alibi_slopes, deterministic),
+        (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
+    )
+
+
+def unpacked(packed: Any, name: str, parts: str, ndim: int, stream: int) -> tuple[View, ...]:
+    """Views of the parts of an array that holds them along its third last axis."""
+    view = as_view(packed, name, stream)
+    count = len(parts)
+    if len(view.shape) != ndim or view.shape[-3] != count:
+        leading = "batch, seqlen" if ndim == 5 else "total"
+        raise ValueError(
+            f"{name} has shape {view.shape}; it must be ({leading}, {count}, num_heads, head_dim)"
+        )
+    step = view.strides[-3] * view.dtype.itemsize
+    shape = view.shape[:-3] + view.shape[-2:]
+    strides = view.strides[:-3] + view.strides[-2:]
+    return tuple(
+        View(
+            *(view.address + i * step, shape, strides, view.dtype, view.read_only, view.owner),
+            None if view.array is None else view.array[..., i, :, :],
+        )
+        for i in range(count)
+    )
+
+
+def refuse(argument: str, value: object) -> None:
+    """Raise if an argument is given for which there is nothing."""
+    if value is not None:
+        raise UnsupportedProblem(f"{argument} is not built (have None)")
+
+
+def run(
+    kind: Any,
+    views: tuple[View, ...],
+    lengths: tuple[View, ...],
+    layout: str,
+    stream: int,
+    results: tuple[Any, Any, bool, bool],
+    sinks: Any,
+    without_effect: tuple[object, object],
+    options: tuple[Any, ...],
+    longest: tuple[int, ...] = (),
+) -> Any:
+    """Plan and run a call; `options` and `longest` are the values of the last names in _OPTIONS."""
+    out, lse, return_lse, return_attn_probs = results
+    alibi_slopes, deterministic = without_effect
+    if alibi_slopes is not None:
+        refuse("alibi_slopes", alibi_slopes)
+    if not (type(deterministic) is type(return_lse) is type(return_attn_probs) is bool):
+        raise TypeError(
+            f"deterministic={deterministic!r}, return_lse={return_lse!r} and "
+            f"return_attn_probs={return_attn_probs!r} must be bool"
+        )
+    inputs = views
+    if sinks is not None:
+        inputs = *inputs, as_view(sinks, "sinks", stream)
+    if isinstance(options[_WINDOW], list):
+        options = *options[:_WINDOW], tuple(options[_WINDOW]), *options[_WINDOW + 1 :]
+    plan = _planned_for(
+        views[0].shape,
+        views[1].shape,
+        views[2].shape,
+        layout,
+        views[0].dtype.name,
+        return_lse or return_attn_probs or lse is not None,
+        sinks is not None,
+        lengths[0].shape[0] - 1 if lengths else 0,
+        *options,
+        *longest,
+    )
+    result = plan.run_on_views(kind, inputs + lengths, out, lse, layout, stream)
+    return (*result, None) if return_attn_probs else result
 
 
 # -- planning --------------------------------------------------------------------------------------
@@ -112,15 +286,23 @@ def _planned_for(
     *options: Any,
 ) -> AttentionPlan:
     """The plan of a call on the bound device; `options` are the values of _OPTIONS."""
-    named = dict(zip(_OPTIONS, options, strict=True))
+    named = dict(zip(_OPTIONS, options, strict=False))
+    if layout == VARLEN_LAYOUT:
+        if "seqlen_q" not in named:
+            raise ValueError(f"layout={layout!r} must be one of {tuple(LAYOUTS)}")
+    else:
+        del named["batch"]
     problem = attention_problem(q_shape, k_shape, v_shape, layout, **named)
     return _planned(problem, runtime.device_props())
 
 
 _OPTIONS = (
-    *("dtype", "softmax_scale", "causal", "window_size", "softcap", "dropout_p", "round_mode"),
-    *("num_splits", "return_lse"),
+    *("dtype", "return_lse", "sinks", "batch", "softmax_scale", "causal", "window_size", "softcap"),
+    *("dropout_p", "round_mode", "num_splits", "top_left", "seqlen_q", "seqlen_kv"),
 )
+
+
+_WINDOW = 2  # place of window_size among the options of a call
 
 
 @functools.lru_cache(maxsize=1024)
@@ -147,11 +329,12 @@ def plan_attention(
     Parameters
     ----------
     batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim : int
+        With `total_q` and `total_kv`: the number of sequences and the greatest lengths.
     device : DeviceProps or str
         `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
     **options
         head_dim_v, dtype, softmax_scale, causal, window_size, softcap, dropout_p, round_mode,
-        num_splits, return_lse: see `AttentionProblem`.
+        num_splits, return_lse, top_left, sinks, total_q, total_kv: see `AttentionProblem`.
 
     Returns
     -------

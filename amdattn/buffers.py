@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import operator
 import sys
@@ -10,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from amdattn import dlpack, runtime
+from amdattn import dlpack, memory, runtime
 from amdattn.dlpack import RawMemory, compact_strides
 from amdattn.dtypes import DType, as_dtype
-from amdattn.errors import AmdattnError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,30 +74,34 @@ class Memory:
     stream : int or None
         The hipStream_t of the last operation of this package that wrote to it; None if nothing
         can be pending.
+    streams : set of int
+        Every stream on which it may be in use.
     """
 
-    __slots__ = ("__weakref__", "owner", "stream")
+    __slots__ = ("__weakref__", "owner", "stream", "streams")
 
     def __init__(self, owner: object = None) -> None:
         self.owner = owner
         self.stream: int | None = None
+        self.streams: set[int] = set()
 
 
 class _Allocation(Memory):
-    """Memory of this package, freed when the last array on it is collected."""
+    """Memory of this package, given back when the last array on it is collected."""
 
-    __slots__ = ("_runtime", "address")
+    __slots__ = ("_block", "_pool", "address")
 
-    def __init__(self, nbytes: int) -> None:
-        super().__init__()
-        self._runtime = runtime.get()
-        self.address = self._runtime.malloc(nbytes)
+    def __init__(self, nbytes: int, stream: int) -> None:
+        self._pool = memory.pool()
+        block = self._block = self._pool.take(nbytes, stream)
+        self.owner = None
+        self.address = block.address
+        self.stream = stream if block.is_used_again else None
+        self.streams = block.streams
 
     def __del__(self) -> None:
-        if hasattr(self, "address") and not sys.is_finalizing():
-            # After a fault every HIP call fails, and a destructor cannot report it.
-            with contextlib.suppress(AmdattnError):
-                self._runtime.free(self.address)
+        if hasattr(self, "_block") and not sys.is_finalizing():
+            self._pool.give(self._block)
 
 
 class DeviceArray:
@@ -118,7 +120,8 @@ class DeviceArray:
     stream : int or None
         The hipStream_t of the last operation of this package that wrote to the array's memory;
         every later use is ordered after it. It must not be destroyed before; set None to promise
-        that nothing is pending.
+        that nothing is pending. Whoever uses `address` on another stream than the default one says
+        so with `record_stream`.
     """
 
     __slots__ = ("_dtype", "_memory", "_view", "address", "shape", "strides")
@@ -146,6 +149,21 @@ class DeviceArray:
     @stream.setter
     def stream(self, stream: int | None) -> None:
         self._memory.stream = stream
+        if stream is not None:
+            self._memory.streams.add(stream)
+
+    def record_stream(self, stream: object) -> None:
+        """Say that work on `stream`, launched so far, uses the memory.
+
+        When the last array on it is dropped, the memory is not handed to another array before that
+        work has completed. Operations of this package and DLPack exports do this by themselves.
+
+        Parameters
+        ----------
+        stream : hipStream_t
+            An int or a hip-python stream; None is the default stream.
+        """
+        self._memory.streams.add(runtime.stream_handle(stream))
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -188,9 +206,11 @@ class DeviceArray:
 
     def view_on(self, stream: int) -> View:
         """The same, ready for use on `stream`: after the last write to the memory."""
-        written_on = self._memory.stream
+        used = self._memory
+        written_on = used.stream
         if written_on is not None and written_on != stream:
             runtime.get().wait_for(stream, written_on)
+        used.streams.add(stream)
         return self._view or self.view()
 
     def transpose(self, *axes: int) -> DeviceArray:
@@ -270,8 +290,9 @@ class DeviceArray:
         if dl_device is None or tuple(dl_device) == here:
             source = self._copy_on_device() if copy else self
             consumer = _consumer_stream(stream)
-            if consumer is not None and source.stream is not None:
+            if consumer != memory.UNKNOWN_STREAM and source.stream is not None:
                 runtime.get().wait_for(consumer, source.stream)
+            source._memory.streams.add(consumer)
             exported = RawMemory(
                 source.address, source.shape, source.strides, source._dtype, source._memory
             )
@@ -284,9 +305,11 @@ class DeviceArray:
 
     def _copy_on_device(self) -> DeviceArray:
         low, high = self.view().extent()
-        allocation = _Allocation(high - low)
-        allocation.stream = self.stream or 0
-        runtime.get().copy_on_device(allocation.address, low, high - low, allocation.stream)
+        stream = self.stream or 0
+        self._memory.streams.add(stream)
+        allocation = _Allocation(high - low, stream)
+        allocation.stream = stream
+        runtime.get().copy_on_device(allocation.address, low, high - low, stream)
         address = allocation.address + self.address - low
         return DeviceArray(address, self.shape, self.strides, self._dtype, allocation)
 
@@ -311,12 +334,12 @@ def _full_key(key: object, ndim: int) -> list[Any]:
     return items
 
 
-def _consumer_stream(stream: int | None) -> int | None:
-    """Rules of the array API standard for ROCm: None and 0 are the default stream, -1 is none."""
+def _consumer_stream(stream: int | None) -> int:
+    """Rules of the array API standard for ROCm: None is the default stream, -1 is not said."""
     if stream is None:
         return 0
-    if stream == -1:
-        return None
+    if stream == memory.UNKNOWN_STREAM:
+        return stream
     if stream in (1, 2) or stream < 0:
         raise ValueError(f"stream={stream} is not allowed on ROCm (have None, -1, 0 and > 2)")
     return stream
@@ -369,10 +392,12 @@ def empty(shape: int | Sequence[int], dtype: object = "bfloat16") -> DeviceArray
     return allocate(lengths, compact_strides(lengths), as_dtype(dtype))
 
 
-def allocate(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType) -> DeviceArray:
-    """The same for a shape and its compact strides that are known to be right."""
-    memory = _Allocation(math.prod(shape) * dtype.itemsize)
-    return DeviceArray(memory.address, shape, strides, dtype, memory)
+def allocate(
+    shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType, stream: int = 0
+) -> DeviceArray:
+    """The same, for use on `stream`, of a shape and its compact strides, known to be right."""
+    allocation = _Allocation(math.prod(shape) * dtype.itemsize, stream)
+    return DeviceArray(allocation.address, shape, strides, dtype, allocation)
 
 
 def host_empty(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:

@@ -14,20 +14,24 @@ from amdattn.dtypes import DType, as_dtype
 from amdattn.errors import UnsupportedDeviceError
 from amdattn.interchange import as_view, like
 from amdattn.operands import (
+    LABELS,
     check_alignment,
+    check_cu_seqlens,
     check_output,
     check_placement,
     check_shape,
-    is_compact,
     misalignment,
     operand,
+    operand_of,
 )
 from amdattn.plan import Operand, Plan
+from amdattn.problem import VARLEN_LAYOUT, axis_order
 from amdattn.staging import stage
 
 _Kept = TypeVar("_Kept")
-_Inputs = tuple[View, View, View]
-_LABELS = {"o": "out", "lse": "lse"}  # what callers call the results
+_QKV = 3
+_OUTPUTS = ("o", "lse", "workspace")
+_BYTES = as_dtype("uint8")
 _MAX_KEPT = 64
 
 
@@ -49,6 +53,13 @@ class AttentionPlan(Plan):
     def _checked(self) -> dict[object, dict[str, Operand]]:
         return {}
 
+    @functools.cached_property
+    def input_names(self) -> tuple[str, ...]:
+        """Operands that the plan reads, in the order that `run_on_views` takes them."""
+        p = self.problem
+        lengths = ("cu_seqlens_q", "cu_seqlens_kv")
+        return ("q", "k", "v", *(("sinks",) * p.sinks), *(lengths * p.varlen))
+
     def run(
         self,
         q: Any,
@@ -57,99 +68,190 @@ class AttentionPlan(Plan):
         out: Any = None,
         *,
         lse: Any = None,
+        sinks: Any = None,
+        cu_seqlens_q: Any = None,
+        cu_seqlens_k: Any = None,
         layout: str = "bshd",
+        workspace: Any = None,
         stream: Any = None,
     ) -> Any:
         """Run the plan on arrays of its shapes; parameters and results as `flash_attn_func`.
 
-        With device arrays for q, k, v, `out` (and `lse`, if the plan returns it) nothing is
-        allocated. Safe from any thread and on any stream.
+        With device arrays for q, k, v, `out`, `lse` if the plan returns it, and `workspace` if the
+        plan has one, nothing is allocated. Safe from any thread and on any stream.
 
         Parameters
         ----------
         lse : array, float32, (batch, num_heads_q, seqlen_q), optional
-            Compact; written instead of a new array. Only for a plan with `return_lse`.
+            Of last stride 1; written instead of a new array. Only for a plan with `return_lse`.
+        sinks, cu_seqlens_q, cu_seqlens_k : array
+            As `flash_attn_func` and `flash_attn_varlen_func` take them, for plans that need them.
+        workspace : device array, optional
+            Compact, of at least ``plan.workspace.total_bytes`` bytes, for partial results; its
+            contents are lost. Runs at the same time need workspaces of their own. Without it each
+            run takes memory from the cache. While a graph is captured it must be given.
         """
         handle = runtime.stream_handle(stream)
-        inputs = as_view(q, "q", handle), as_view(k, "k", handle), as_view(v, "v", handle)
-        return self.run_on_views(q, inputs, out, lse, layout, handle)
+        inputs: tuple[View, ...] = (
+            as_view(q, "q", handle),
+            as_view(k, "k", handle),
+            as_view(v, "v", handle),
+        )
+        given = sinks is not None or cu_seqlens_q is not None or cu_seqlens_k is not None
+        if given or len(self.input_names) > _QKV:
+            more = {"sinks": sinks, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_kv": cu_seqlens_k}
+            inputs += self._further_inputs(more, handle)
+        return self.run_on_views(q, inputs, out, lse, layout, handle, workspace)
+
+    def _further_inputs(self, given: Mapping[str, Any], stream: int) -> tuple[View, ...]:
+        views = []
+        for name, array in given.items():
+            label = LABELS.get(name, name)
+            if name in self.input_names:
+                views.append(as_view(array, label, stream))
+            elif array is not None:
+                raise ValueError(f"{label} was given, but the plan has none")
+        return tuple(views)
 
     def run_on_views(
-        self, q: Any, inputs: _Inputs, out: Any, lse: Any, layout: str, stream: int
+        self,
+        kind: Any,
+        inputs: tuple[View, ...],
+        out: Any,
+        lse: Any,
+        layout: str,
+        stream: int,
+        workspace: Any = None,
     ) -> Any:
-        """As `run`, with q, k and v seen as views already; results are of the kind of `q`."""
-        q_view, k_view, v_view = inputs
+        """As `run`, with the `input_names` seen as views already.
+
+        Results are of the kind of the array `kind`.
+        """
+        if len(inputs[0].shape) == len(VARLEN_LAYOUT) and self.problem.varlen:
+            layout = VARLEN_LAYOUT
         o_view = None if out is None else _output_view(out, "out", stream)
         lse_view = None if lse is None else _output_view(lse, "lse", stream)
-        key = (
+        scratch = None if workspace is None else _output_view(workspace, "workspace", stream)
+        key: tuple[object, ...] = (
             layout,
-            q_view.facts,
-            k_view.facts,
-            v_view.facts,
+            inputs[0].facts,
+            inputs[1].facts,
+            inputs[2].facts,
             o_view and o_view.facts,
             lse_view and lse_view.facts,
+            scratch and scratch.facts,
         )
+        if len(inputs) > _QKV:
+            key += tuple([view.facts for view in inputs[_QKV:]])
         bound = self._bound.get(key)
         if bound is not None:
             launch.submit(bound, runtime.get(), stream)
         else:
-            views = {"q": q_view, "k": k_view, "v": v_view}
-            outputs = {
-                name: view for name, view in (("o", o_view), ("lse", lse_view)) if view is not None
-            }
-            made = self._run_unbound(views, outputs, key, layout, stream)
-            out = like(q, made["o"]) if out is None else out
-            lse = like(q, made["lse"]) if "lse" in made and lse is None else lse
+            made: Mapping[str, Any]
+            operands = self._checked.get(key)
+            if operands is not None:
+                made = self._run_again(operands, key, layout, stream)
+            else:
+                views = dict(zip(self.input_names, inputs, strict=True))
+                given = dict(zip(_OUTPUTS, (o_view, lse_view, scratch), strict=True))
+                outputs = {name: view for name, view in given.items() if view is not None}
+                operands = self._admit(views, outputs, layout)
+                if inputs[0].on_device:
+                    made = self._run_on_device(operands, layout, stream)
+                    _keep(self._checked, key, operands)
+                else:
+                    made = self._run_on_host(views, outputs, layout, stream)
+            out = like(kind, made["o"]) if out is None else out
+            lse = like(kind, made["lse"]) if "lse" in made and lse is None else lse
         if isinstance(out, DeviceArray):
             out.stream = stream
         if isinstance(lse, DeviceArray):
             lse.stream = stream
+        if isinstance(workspace, DeviceArray):
+            workspace.stream = stream
         return (out, lse) if self.problem.return_lse else out
 
-    def _run_unbound(
-        self,
-        views: Mapping[str, View],
-        outputs: Mapping[str, View],
-        key: object,
-        layout: str,
-        stream: int,
-    ) -> dict[str, Any]:
-        """Check and run; the results that were not given, as arrays in the place of the inputs."""
+    def _admit(
+        self, views: Mapping[str, View], outputs: Mapping[str, View], layout: str
+    ) -> dict[str, Operand]:
+        """The operands of what was given, after every check."""
         device = runtime.get()
-        operands = self._checked.get(key)
-        if operands is None:
-            if device.props.arch != self.props.arch:
-                raise UnsupportedDeviceError(
-                    f"this plan is for {self.props.arch}, but {device.props.name} "
-                    f"({device.props.arch}) is bound"
-                )
-            if "lse" in outputs and not self.problem.return_lse:
-                raise ValueError("lse was given, but return_lse is false")
-            labelled = {**views, **{_LABELS[name]: view for name, view in outputs.items()}}
-            check_placement(labelled)
-            operands = self._check(views, outputs, layout)
-            if not views["q"].on_device:
-                return self._run_on_host(views, outputs, layout, stream)
-            labelled_operands = {_LABELS.get(name, name): x for name, x in operands.items()}
-            check_alignment(labelled_operands, self.launches[0].kernel)
-            _keep(self._checked, key, operands)
-        elif operands.keys() >= self._expected(layout).keys():
-            _keep(self._bound, key, launch.bind(self._prepared, operands))
-        return self._run_on_device(operands, layout, stream)
+        if device.props.arch != self.props.arch:
+            raise UnsupportedDeviceError(
+                f"this plan is for {self.props.arch}, but {device.props.name} "
+                f"({device.props.arch}) is bound"
+            )
+        if "lse" in outputs and not self.problem.return_lse:
+            raise ValueError("lse was given, but return_lse is false")
+        arrays = {**views, **outputs}
+        check_placement({LABELS.get(name, name): view for name, view in arrays.items()})
+        operands = self._check(views, outputs, layout)
+        if views["q"].on_device:
+            check_alignment(operands, self.launches[0].kernel)
+        elif self.problem.varlen:
+            self._check_lengths(views)
+        return operands
 
     def _run_on_device(
-        self, operands: dict[str, Operand], layout: str, stream: int
-    ) -> dict[str, DeviceArray]:
+        self, operands: Mapping[str, Operand], layout: str, stream: int
+    ) -> Mapping[str, DeviceArray]:
         """Launch on checked operands; allocate and return the results that are not among them."""
-        made = {}
-        operands = operands.copy()
-        for name, expected in self._expected(layout).items():
-            if name not in operands:
-                array = made[name] = allocate(expected.shape, expected.strides, expected.dtype)
-                array.stream = stream
-                operands[name] = Operand(array.address, expected.axis_strides)
-        launch.run(self._prepared, operands, runtime.get(), stream)
+        made = self._allocate(operands, layout, stream)
+        complete = self._with_results(operands, made, layout)
+        launch.run(self._prepared, complete, runtime.get(), stream)
         return made
+
+    def _run_again(
+        self, operands: Mapping[str, Operand], key: object, layout: str, stream: int
+    ) -> Mapping[str, DeviceArray]:
+        """The same for operands that were seen before: packs them for good.
+
+        Dropped results leave their memory to the next ones, so that operands recur with them.
+        """
+        made = self._allocate(operands, layout, stream)
+        if made:
+            key = key, *[array.address for array in made.values()]
+        bound = self._bound.get(key)
+        if bound is None:
+            bound = launch.bind(self._prepared, self._with_results(operands, made, layout))
+            _keep(self._bound, key, bound)
+        launch.submit(bound, runtime.get(), stream)
+        return made
+
+    def _allocate(
+        self, operands: Mapping[str, Operand], layout: str, stream: int
+    ) -> dict[str, DeviceArray]:
+        """The results that are not among the operands, and the workspace if there is one.
+
+        A workspace lives as long as this dictionary. The next user of its memory comes after this
+        run: on the same stream, or after it has been waited for.
+        """
+        made = {
+            name: allocate(x.shape, x.strides, x.dtype, stream)
+            for name, x in self._expected(layout).items()
+            if name not in operands
+        }
+        nbytes = self.workspace.total_bytes
+        if nbytes and "workspace" not in operands:
+            if stream and runtime.get().is_capturing(stream):
+                raise ValueError(
+                    f"a graph is being captured from the stream: replays need a workspace of "
+                    f"{nbytes} bytes that lasts as long as the graph, so pass workspace="
+                )
+            made["workspace"] = allocate((nbytes,), (1,), _BYTES, stream)
+        return made
+
+    def _with_results(
+        self, operands: Mapping[str, Operand], made: Mapping[str, DeviceArray], layout: str
+    ) -> Mapping[str, Operand]:
+        complete = dict(operands)
+        expected = self._expected(layout)
+        for name, array in made.items():
+            strides = expected[name].axis_strides if name in expected else {}
+            complete[name] = Operand(array.address, strides)
+        for region in self.workspace.regions:
+            complete[region.name] = Operand(complete["workspace"].address + region.offset, {})
+        return complete
 
     def _run_on_host(
         self, views: Mapping[str, View], outputs: Mapping[str, View], layout: str, stream: int
@@ -157,61 +259,91 @@ class AttentionPlan(Plan):
         """Copy in, run, copy out."""
         device = runtime.get()
         kernel = self.launches[0].kernel
-        staged, memory = stage(
-            views, lambda view: not misalignment(operand(view, layout), kernel), device, stream
-        )
-        operands = {name: operand(view, layout) for name, view in staged.items()}
-        if not self.problem.return_lse:
-            operands["lse"] = launch.ABSENT
+        axes = len(axis_order(layout)) + 1
+
+        def aligned(view: View) -> bool:
+            return len(view.shape) != axes or not misalignment(operand(view, layout), kernel)
+
+        staged, memory = stage(views, aligned, device, stream)
+        expected = self._expected(layout, with_inputs=True)
+        operands = {name: operand_of(view, expected[name].axes) for name, view in staged.items()}
         results: dict[str, Any] = {}
-        for name, array in self._run_on_device(operands, layout, stream).items():
-            host = host_empty(array.shape, self._expected(layout)[name].dtype)
-            device.download(host.ctypes.data, array.address, host.nbytes, stream)
-            results[name] = host
+        made = self._run_on_device(operands, layout, stream)
+        for name, array in made.items():
+            if name != "workspace":
+                host = host_empty(array.shape, self._expected(layout)[name].dtype)
+                device.download(host.ctypes.data, array.address, host.nbytes, stream)
+                results[name] = host
         device.synchronize(stream)
-        del memory  # the kernel has finished: only now may its operands go
+        del memory, made  # the kernels have finished: only now may their operands go
         for name, view in outputs.items():
             assert view.array is not None
             view.array[...] = results[name]
         return results
 
-    def _expected(self, layout: str) -> dict[str, _Expected]:
-        """Every operand of the plan, "lse" only if it is asked for."""
-        expected = self._expected_by_layout.get(layout)
+    def _expected(self, layout: str, with_inputs: bool = False) -> dict[str, _Expected]:
+        """The results of the plan, "lse" only if it is asked for; or all operands."""
+        key = layout, with_inputs
+        expected = self._expected_by_layout.get(key)
         if expected is None:
             p = self.problem
-            expected = {
-                name: _Expected.of(p.shape(name, layout), p.dtype, layout) for name in "qkvo"
+            lse_axes = ("head",) if p.varlen else ("batch", "head")
+            facts: dict[str, tuple[tuple[int, ...], str, tuple[str, ...]]] = {
+                name: (p.shape(name, layout), p.dtype, axis_order(layout)) for name in "qkvo"
             }
-            if p.return_lse:
-                lse_shape = (p.batch, p.num_heads_q, p.seqlen_q)
-                expected["lse"] = _Expected.of(lse_shape, "float32", layout)
-            self._expected_by_layout[layout] = expected
+            facts["lse"] = p.shape("lse", layout), "float32", lse_axes
+            facts["sinks"] = (p.num_heads_q,), "float32", ()
+            for name in ("cu_seqlens_q", "cu_seqlens_kv"):
+                facts[name] = (p.batch + 1,), "int32", ()
+            names = ("o", *(("lse",) * p.return_lse), *(self.input_names * with_inputs))
+            expected = {name: _Expected.of(*facts[name]) for name in names}
+            self._expected_by_layout[key] = expected
         return expected
 
     @functools.cached_property
-    def _expected_by_layout(self) -> dict[str, dict[str, _Expected]]:
+    def _expected_by_layout(self) -> dict[tuple[str, bool], dict[str, _Expected]]:
         return {}
 
     def _check(
         self, views: Mapping[str, View], outputs: Mapping[str, View], layout: str
     ) -> dict[str, Operand]:
         """Every check that does not depend on the kernel; the operands of what was given."""
-        expected = self._expected(layout)
-        for name, view in views.items():
-            check_shape(view, name, expected[name].shape, expected[name].dtype.name, layout)
-        taken = dict(views)
-        for name, view in outputs.items():
-            label = _LABELS[name]
-            check_shape(view, label, expected[name].shape, expected[name].dtype.name, layout)
-            if name == "lse" and not is_compact(view):
-                raise ValueError(f"lse has strides {view.strides} (elements); it must be compact")
-            check_output(label, view, taken)
+        expected = self._expected(layout, with_inputs=True)
+        taken: dict[str, View] = {}
+        operands: dict[str, Operand] = {}
+        for name, view in {**views, **outputs}.items():
+            label = LABELS.get(name, name)
+            axes: tuple[str, ...] = ()
+            if name == "workspace":
+                self._check_workspace(view)
+            else:
+                wanted = expected[name]
+                axes = wanted.axes
+                check_shape(view, label, wanted.shape, wanted.dtype.name, layout)
+            if name in outputs:
+                check_output(label, view, taken)
             taken[label] = view
-        operands = {name: operand(view, layout) for name, view in {**views, **outputs}.items()}
-        if not self.problem.return_lse:
-            operands["lse"] = launch.ABSENT
+            operands[name] = operand_of(view, axes)
         return operands
+
+    def _check_workspace(self, view: View) -> None:
+        nbytes = self.workspace.total_bytes
+        held = view.dtype.itemsize
+        for length in view.shape:
+            held *= length
+        if view.strides != compact_strides(view.shape) or held < nbytes or view.address % 16:
+            raise ValueError(
+                f"workspace has {held} bytes at {view.address:#x}, strides {view.strides}; this "
+                f"plan needs {nbytes} bytes without gaps at a multiple of 16 bytes"
+            )
+
+    def _check_lengths(self, views: Mapping[str, View]) -> None:
+        p = self.problem
+        for name, total, longest in (
+            ("cu_seqlens_q", p.total_q, p.seqlen_q),
+            ("cu_seqlens_kv", p.total_kv, p.seqlen_kv),
+        ):
+            check_cu_seqlens(views[name], LABELS.get(name, name), total, longest)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -219,15 +351,16 @@ class _Expected:
     """What an operand must be, and the strides of one that is made for it: compact."""
 
     shape: tuple[int, ...]
-    strides: tuple[int, ...]
     dtype: DType
+    axes: tuple[str, ...]  # all but the last, which has stride 1
+    strides: tuple[int, ...]
     axis_strides: Mapping[str, int]
 
     @staticmethod
-    def of(shape: tuple[int, ...], dtype: str, layout: str) -> _Expected:
+    def of(shape: tuple[int, ...], dtype: str, axes: tuple[str, ...]) -> _Expected:
         element = as_dtype(dtype)
         view = View(0, shape, compact_strides(shape), element, False, None)
-        return _Expected(shape, view.strides, element, operand(view, layout).strides)
+        return _Expected(shape, element, axes, view.strides, operand_of(view, axes).strides)
 
 
 def _keep(cache: dict[object, _Kept], key: object, value: _Kept) -> None:

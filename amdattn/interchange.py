@@ -42,6 +42,7 @@ def asarray(x: Any, dtype: object = None) -> DeviceArray:
         device = runtime.get()
         device.upload(result.address, host.ctypes.data, host.nbytes)
         device.synchronize(0)  # the copy may still be reading the host array
+        result.stream = None
     return result
 
 

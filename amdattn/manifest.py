@@ -18,6 +18,7 @@ from amdattn.errors import CorruptKernel, ManifestError, UnsupportedDeviceError,
 from amdattn.problem import AttentionProblem
 
 SCHEMA = 1
+ATTENTION, ATTENTION_MERGE = "attn_fwd", "attn_merge"  # values of KernelSpec.op
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,8 @@ class KernelSpec:
     """One precompiled kernel. Two rows are equal if symbol and content hash are.
 
     `q_tile` and `kv_tile` are rows of Q and KV a workgroup takes per step; `lds_bytes` is per
-    workgroup, register counts and `scratch_bytes` are per lane; `constraints` says, argument by
-    argument, what the kernel implements.
+    workgroup, register counts and `scratch_bytes` are per lane, AGPRs being among the `vgpr`;
+    `constraints` says, argument by argument, what the kernel implements.
     """
 
     symbol: str
@@ -157,6 +158,15 @@ class Support:
         return self.ok
 
 
+ANY = "any"  # as a constraint: the argument is free
+# Arguments of an attention problem of which a kernel lists the values that it takes, or ANY.
+_LISTED = (
+    *("causal", "window_size", "softcap", "dropout_p", "round_mode", "return_lse", "sinks"),
+    *("varlen", "top_left"),
+)
+_LIMITED = ("batch", "seqlen_q", "seqlen_kv", "num_heads_q", "num_splits")
+
+
 def mismatches(kernel: KernelSpec, problem: AttentionProblem) -> list[Mismatch]:
     """Everything in `problem` that `kernel` does not implement; empty if it solves it."""
     found = []
@@ -166,25 +176,35 @@ def mismatches(kernel: KernelSpec, problem: AttentionProblem) -> list[Mismatch]:
             found.append(Mismatch(argument, value, tuple(allowed)))
 
     require("dtype", problem.dtype, (kernel.dtype,))
-    require("head_dim", problem.head_dim, (kernel.head_dim,))
-    require("head_dim_v", problem.head_dim_v, (kernel.head_dim_v,))
-    for argument in ("causal", "softcap", "dropout_p", "round_mode"):
-        require(argument, getattr(problem, argument), kernel.constraint(argument))
-    windows = [tuple(window) for window in kernel.constraint("window_size")]
-    require("window_size", problem.window_size, windows)
-    require("num_splits", problem.num_splits, (0, *kernel.constraint("num_splits")))
+    for argument in ("head_dim", "head_dim_v"):
+        value, built = getattr(problem, argument), getattr(kernel, argument)
+        if not (kernel.constraint("head_dim_pad") and value < built):
+            require(argument, value, (built,))
+    for argument in _LISTED:
+        allowed = kernel.constraint(argument)
+        if allowed == ANY or (argument == "top_left" and problem.window == (-1, -1)):
+            continue
+        if argument == "window_size":
+            allowed = [tuple(window) for window in allowed]
+        require(argument, getattr(problem, argument), allowed)
     if problem.num_heads_kv != problem.num_heads_q and not kernel.constraint("gqa"):
         require("num_heads_kv", problem.num_heads_kv, (problem.num_heads_q,))
-    for argument in ("batch", "seqlen_q", "seqlen_kv", "num_heads_q"):
-        limit = kernel.constraint(f"max_{argument}")
-        if getattr(problem, argument) > limit:
-            found.append(Mismatch(argument, getattr(problem, argument), (f"1..{limit}",)))
+    for argument in _LIMITED:
+        limit, value = kernel.constraint(f"max_{argument}"), getattr(problem, argument)
+        if value > limit:
+            lowest = 0 if argument == "num_splits" else 1
+            found.append(Mismatch(argument, value, (f"{lowest}..{limit}",)))
     return found
 
 
+def candidates_of(rows: Sequence[KernelSpec], op: str, arch: str) -> list[KernelSpec]:
+    """The kernels of `op` for an architecture."""
+    return [row for row in rows if row.op == op and row.arch == arch]
+
+
 def candidates(rows: Sequence[KernelSpec], op: str, props: DeviceProps) -> list[KernelSpec]:
-    """The kernels of `op` for the device's architecture; it is an error to have none."""
-    fitting = [row for row in rows if row.op == op and row.arch == props.arch]
+    """The same for a device; it is an error to have none."""
+    fitting = candidates_of(rows, op, props.arch)
     if not fitting:
         have = []
         for arch in sorted({row.arch for row in rows if row.op == op}):
@@ -198,7 +218,7 @@ def candidates(rows: Sequence[KernelSpec], op: str, props: DeviceProps) -> list[
 
 
 def select(rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceProps) -> KernelSpec:
-    """The first kernel of the manifest that solves `problem` on `props`.
+    """The kernel for `problem` on `props`: of those that solve it the one with the least head_dim.
 
     Raises
     ------
@@ -207,14 +227,54 @@ def select(rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceP
     UnsupportedDeviceError
         There are no kernels for the architecture at all.
     """
-    nearest = min(
-        candidates(rows, "attn_fwd", props), key=lambda row: len(mismatches(row, problem))
-    )
-    wrong = mismatches(nearest, problem)
+    nearest, wrong = _nearest(rows, problem, props)
     if wrong:
         reasons = "; ".join(map(str, wrong))
         raise UnsupportedProblem(f"{reasons} on {props.arch} (nearest kernel: {nearest.name})")
     return nearest
+
+
+def _nearest(
+    rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceProps
+) -> tuple[KernelSpec, list[Mismatch]]:
+    """The kernel with the fewest mismatches, and those, with what kernels as near take instead."""
+    fitting = candidates(rows, ATTENTION, props)
+    found = [(row, mismatches(row, problem)) for row in fitting]
+
+    def distance(pair: tuple[KernelSpec, list[Mismatch]]) -> tuple[int, int, int]:
+        row, wrong = pair
+        # Options are easier to change than what the arrays are.
+        of_arrays = sum(m.argument in ("dtype", "head_dim", "head_dim_v") for m in wrong)
+        return len(wrong), of_arrays, abs(row.head_dim - problem.head_dim)
+
+    found.sort(key=distance)
+    nearest, wrong = found[0]
+    arguments = [mismatch.argument for mismatch in wrong]
+    alike = [others for _, others in found if [m.argument for m in others] == arguments]
+    allowed = [
+        tuple(dict.fromkeys(value for mismatch in column for value in mismatch.allowed))
+        for column in zip(*alike, strict=True)
+    ]
+    return nearest, [
+        Mismatch(mismatch.argument, mismatch.value, values)
+        for mismatch, values in zip(wrong, allowed, strict=True)
+    ]
+
+
+def merge_kernel(rows: Sequence[KernelSpec], kernel: KernelSpec, round_mode: str) -> KernelSpec:
+    """The kernel that merges the partial results of `kernel`."""
+    for row in candidates_of(rows, ATTENTION_MERGE, kernel.arch):
+        if (
+            (row.dtype, row.head_dim_v) == (kernel.dtype, kernel.head_dim_v)
+            and kernel.q_tile in row.constraint("tile_rows")
+            and round_mode in row.constraint("round_mode")
+        ):
+            return row
+    raise ManifestError(
+        f"kernel {kernel.name} can split the KV range, but no {ATTENTION_MERGE} kernel has "
+        f"dtype={kernel.dtype} head_dim_v={kernel.head_dim_v} tile_rows={kernel.q_tile} "
+        f"round_mode={round_mode}"
+    )
 
 
 def support(rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceProps) -> Support:
@@ -222,10 +282,8 @@ def support(rows: Sequence[KernelSpec], problem: AttentionProblem, props: Device
     try:
         kernel = select(rows, problem, props)
     except UnsupportedProblem as error:
-        nearest = min(
-            candidates(rows, "attn_fwd", props), key=lambda row: len(mismatches(row, problem))
-        )
-        change = {wrong.argument: wrong.allowed[0] for wrong in mismatches(nearest, problem)}
+        _, wrong = _nearest(rows, problem, props)
+        change = {mismatch.argument: mismatch.allowed[0] for mismatch in wrong}
         return Support(False, str(error), MappingProxyType(change))
     except UnsupportedDeviceError as error:
         return Support(False, str(error))

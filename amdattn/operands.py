@@ -10,6 +10,9 @@ from amdattn.manifest import KernelSpec
 from amdattn.plan import Operand
 from amdattn.problem import axis_order
 
+# What callers call operands.
+LABELS = {"o": "out", "cu_seqlens_kv": "cu_seqlens_k"}
+
 # Budget of numpy's exact overlap test; strided tensors of real layouts need a tiny part of it.
 _OVERLAP_WORK = 100_000
 
@@ -75,22 +78,27 @@ def _share_memory(a: View, b: View) -> bool:
         return True
 
 
-def axis_strides(view: View, layout: str) -> dict[str, int]:
-    """Strides by axis name.
+def axis_strides(view: View, axes: tuple[str, ...]) -> dict[str, int]:
+    """Strides by the names of all axes but the last.
 
-    An axis of length 1 gets head_dim: any value is right there, and with this one neither alignment
-    rules nor bounds derived from the stride see odd numbers.
+    An axis of length 1 gets that of the last one: any value is right there, and with this one
+    neither alignment rules nor bounds derived from the stride see odd numbers.
     """
     dim = view.shape[-1]
     return {
         axis: step if length > 1 else dim
-        for axis, step, length in zip(axis_order(layout), view.strides, view.shape, strict=False)
+        for axis, step, length in zip(axes, view.strides, view.shape, strict=False)
     }
 
 
+def operand_of(view: View, axes: tuple[str, ...]) -> Operand:
+    """What a launch needs of a view whose axes but the last have these names."""
+    return Operand(view.address, axis_strides(view, axes))
+
+
 def operand(view: View, layout: str) -> Operand:
-    """What a launch needs of a view; the strides of anything but 4 axes are no arguments."""
-    return Operand(view.address, axis_strides(view, layout) if len(view.shape) == 4 else {})
+    """The same of q, k, v or o."""
+    return operand_of(view, axis_order(layout))
 
 
 def is_compact(view: View) -> bool:
@@ -102,8 +110,8 @@ def is_compact(view: View) -> bool:
     )
 
 
-def misalignment(operand: Operand, kernel: KernelSpec) -> str:
-    """What in the address or strides of `operand` the kernel's vector loads cannot take, or ""."""
+def misalignment(operand: Operand, kernel: KernelSpec, name: str = "k") -> str:
+    """What in the address or strides of q, k, v or o the kernel's loads cannot take, or ""."""
     align = kernel.constraint("pointer_align_bytes")
     if operand.address % align:
         return f"address {operand.address:#x}, which must be a multiple of {align} bytes"
@@ -111,12 +119,33 @@ def misalignment(operand: Operand, kernel: KernelSpec) -> str:
     for axis, step in operand.strides.items():
         if step % multiple:
             return f"{axis} stride {step}, which must be a multiple of {multiple} elements"
+    low, high = kernel.constraint("kv_stride_seq")
+    if name in ("k", "v") and not low <= operand.strides["seq"] <= high:
+        return f"seq stride {operand.strides['seq']}, which must be in {low}..{high} elements"
     return ""
 
 
 def check_alignment(operands: Mapping[str, Operand], kernel: KernelSpec) -> None:
     """Device operands must be aligned as the kernel needs; host operands are when staged."""
-    for name, operand in operands.items():
-        wrong = misalignment(operand, kernel) if operand.strides else ""
+    for name in ("q", "k", "v", "o"):
+        wrong = misalignment(operands[name], kernel, name) if name in operands else ""
         if wrong:
-            raise ValueError(f"{name} has {wrong} for kernel {kernel.name}")
+            label = LABELS.get(name, name)
+            raise ValueError(f"{label} has {wrong} for kernel {kernel.name}")
+
+
+def check_cu_seqlens(view: View, label: str, total: int, longest: int) -> None:
+    """Sums of sequence lengths in host memory: from 0, rising, within the rows that there are."""
+    assert view.array is not None
+    sums = view.array.astype("int64")
+    lengths = sums[1:] - sums[:-1]
+    if sums[0] != 0 or (lengths < 0).any() or sums[-1] > total:
+        raise ValueError(
+            f"{label}={sums.tolist()} must begin with 0, never fall and end with at most {total}, "
+            "the rows there are"
+        )
+    if lengths.max() > longest:
+        raise ValueError(
+            f"{label} has a sequence of {lengths.max()} rows; the greatest length was given as "
+            f"{longest}"
+        )

@@ -14,10 +14,12 @@ FLOAT32_MAX = 3.4028234663852886e38
 LOG2_E = math.log2(math.e)
 
 # Order of the three strided axes of an attention tensor; head_dim is always last, with stride 1.
-LAYOUTS: dict[str, tuple[str, str, str]] = {
+LAYOUTS: dict[str, tuple[str, ...]] = {
     "bshd": ("batch", "seq", "head"),
     "bhsd": ("batch", "head", "seq"),
 }
+VARLEN_LAYOUT = "thd"  # the rows of all sequences one after the other
+_VARLEN_AXES = ("seq", "head")
 ROUND_MODES = ("rtne", "rtna", "rtz")
 
 _COUNTS = (
@@ -48,11 +50,20 @@ class AttentionProblem:
     causal, window_size, softcap, dropout_p
         As in FlashAttention; window (-1, -1) means none.
     round_mode : {"rtne", "rtna", "rtz"}
-        Rounding of the probabilities before P @ V.
+        Rounding of the probabilities before P @ V, and of the result.
     num_splits : int
-        Parts of the KV range; 0 lets the planner choose.
+        Parts that the KV range of every tile is computed in; 0 lets the planner choose tiles and
+        parts, 1 is no split.
     return_lse : bool
         Also produce log(sum(exp(scores))), float32, natural log.
+    top_left : bool
+        Where the diagonal of `causal` and `window_size` begins if the lengths differ: by default it
+        ends at the bottom right, at the last query and the last key; else it begins at the first.
+    sinks : bool
+        Every head has one more score, of a key without a value.
+    total_q, total_kv : int
+        Sequences of several lengths: their rows together. `batch` is then the number of sequences,
+        `seqlen_q` and `seqlen_kv` are bounds of their lengths. 0: all have these lengths.
 
     Raises
     ------
@@ -76,6 +87,10 @@ class AttentionProblem:
     round_mode: str = "rtne"
     num_splits: int = 0
     return_lse: bool = False
+    top_left: bool = False
+    sinks: bool = False
+    total_q: int = 0
+    total_kv: int = 0
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -94,8 +109,17 @@ class AttentionProblem:
                 f"num_heads_kv={self.num_heads_kv} must divide num_heads_q={self.num_heads_q}"
             )
         put("dtype", as_dtype(self.dtype).name)
-        put("causal", _boolean("causal", self.causal))
-        put("return_lse", _boolean("return_lse", self.return_lse))
+        for name in ("causal", "return_lse", "top_left", "sinks"):
+            put(name, _boolean(name, getattr(self, name)))
+        for name in ("total_q", "total_kv"):
+            total = _integer(name, getattr(self, name))
+            if not 0 <= total <= INT32_MAX:
+                raise ValueError(f"{name}={total} must be in 0..{INT32_MAX}")
+            put(name, total)
+        if (self.total_q == 0) != (self.total_kv == 0):
+            raise ValueError(
+                f"total_q={self.total_q} and total_kv={self.total_kv} must both be 0 or both not"
+            )
         put("softcap", _finite("softcap", self.softcap))
         put("dropout_p", _finite("dropout_p", self.dropout_p))
         put("num_splits", _integer("num_splits", self.num_splits))
@@ -122,30 +146,79 @@ class AttentionProblem:
         return self.softmax_scale * LOG2_E
 
     @property
+    def varlen(self) -> bool:
+        """Whether the sequences have lengths of their own."""
+        return self.total_q > 0
+
+    @property
+    def diagonal(self) -> int:
+        """Key on the diagonal of the mask at query 0, of sequences of the full lengths."""
+        return 0 if self.top_left else self.seqlen_kv - self.seqlen_q
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """Keys that a query sees before and behind its diagonal, causal included; -1: all.
+
+        A side that no query's window ends on is -1, whatever it was called with.
+        """
+        left, right = self.window_size
+        if self.causal:
+            right = 0
+        # The greatest distances of a key from the diagonal.
+        before, behind = self.seqlen_kv - 1, self.seqlen_q - 1
+        if self.top_left:
+            before, behind = behind, before
+        return (-1 if left >= before else left, -1 if right >= behind else right)
+
+    @property
     def flops(self) -> int:
-        """Multiply-adds counted as two operations, over Q @ K^T and P @ V."""
-        dims = self.head_dim + self.head_dim_v
-        return 2 * self.batch * self.num_heads_q * self.seqlen_q * self.seqlen_kv * dims
+        """Multiply-adds counted as two operations, over Q @ K^T and P @ V, without what is masked.
+
+        Sequences of several lengths count with the greatest ones.
+        """
+        left, right = self.window
+        pairs = self.seqlen_q * self.seqlen_kv
+        if right >= 0:
+            pairs = self._pairs_below(self.diagonal + right)
+        if left >= 0:
+            pairs -= self._pairs_below(self.diagonal - left - 1)
+        return 2 * self.batch * self.num_heads_q * pairs * (self.head_dim + self.head_dim_v)
+
+    def _pairs_below(self, offset: int) -> int:
+        """How many (query, key) of a sequence have key <= query + offset."""
+
+        # Seen by rows of which the first sees one key, the next two, and so on.
+        def keys(rows: int) -> int:
+            growing = min(max(rows, 0), self.seqlen_kv)
+            return growing * (growing + 1) // 2 + (max(rows, 0) - growing) * self.seqlen_kv
+
+        return keys(self.seqlen_q + offset) - keys(offset)
 
     def axes(self, operand: str) -> dict[str, int]:
         """Lengths of the axes batch, seq, head and dim of operand "q", "k", "v" or "o"."""
         of_q = operand in ("q", "o")
+        rows, total = (self.seqlen_q, self.total_q) if of_q else (self.seqlen_kv, self.total_kv)
         return {
             "batch": self.batch,
-            "seq": self.seqlen_q if of_q else self.seqlen_kv,
+            "seq": total or rows,
             "head": self.num_heads_q if of_q else self.num_heads_kv,
             "dim": self.head_dim if operand in ("q", "k") else self.head_dim_v,
         }
 
-    def shape(self, operand: str, layout: str) -> tuple[int, int, int, int]:
-        """Shape of operand "q", "k", "v" or "o" in `layout`."""
+    def shape(self, operand: str, layout: str) -> tuple[int, ...]:
+        """Shape of operand "q", "k", "v" or "o" in `layout`, or of "lse"."""
+        if operand == "lse":
+            if self.varlen:
+                return (self.num_heads_q, self.total_q)
+            return (self.batch, self.num_heads_q, self.seqlen_q)
         lengths = self.axes(operand)
-        a, b, c = (lengths[axis] for axis in axis_order(layout))
-        return (a, b, c, lengths["dim"])
+        return (*(lengths[axis] for axis in axis_order(layout)), lengths["dim"])
 
 
-def axis_order(layout: str) -> tuple[str, str, str]:
-    """Names of the three leading axes of `layout`."""
+def axis_order(layout: str) -> tuple[str, ...]:
+    """Names of the axes of `layout` before the last, which is head_dim."""
+    if layout == VARLEN_LAYOUT:
+        return _VARLEN_AXES
     if layout not in LAYOUTS:
         raise ValueError(f"layout={layout!r} must be one of {tuple(LAYOUTS)}")
     return LAYOUTS[layout]
@@ -158,14 +231,19 @@ def attention_problem(
     layout: str,
     **options: Any,
 ) -> AttentionProblem:
-    """Read the problem off the shapes of q, k and v; `options` are AttentionProblem's fields."""
+    """Read the problem off the shapes of q, k and v; `options` are AttentionProblem's fields.
+
+    With sequences of several lengths (layout "thd") the options say `batch`, `seqlen_q` and
+    `seqlen_kv`.
+    """
     order = axis_order(layout)
+    axes = f"({', '.join(order)}, dim)"
     sizes: dict[str, dict[str, int]] = {}
     for name, shape in (("q", q_shape), ("k", k_shape), ("v", v_shape)):
-        if len(shape) != 4:
+        if len(shape) != len(order) + 1:
             raise ValueError(
-                f"{name} has shape {tuple(shape)}; it must have 4 dimensions, {layout!r} is "
-                f"({', '.join(order)}, dim)"
+                f"{name} has shape {tuple(shape)}; it must have {len(order) + 1} dimensions, "
+                f"{layout!r} is {axes}"
             )
         sizes[name] = dict(zip((*order, "dim"), shape, strict=True))
     q, k, v = sizes["q"], sizes["k"], sizes["v"]
@@ -176,15 +254,17 @@ def attention_problem(
         (("v", v), ("k", k), "seq"),
         (("v", v), ("k", k), "head"),
     ):
-        if x[axis] != y[axis]:
+        if x.get(axis) != y.get(axis):
             hint = ""
             if axis in ("seq", "head") or x["seq"] == y["head"]:
                 hint = f" (layout={layout!r} reads the axes as {', '.join(order)}, dim)"
             raise ValueError(f"{one} has {axis}={x[axis]} but {other} has {axis}={y[axis]}{hint}")
+    if layout == VARLEN_LAYOUT:
+        # An empty tensor is an error, and must not look like sequences of one length.
+        options |= {"total_q": q["seq"] or -1, "total_kv": k["seq"] or -1}
+    else:
+        options |= {"batch": q["batch"], "seqlen_q": q["seq"], "seqlen_kv": k["seq"]}
     return AttentionProblem(
-        batch=q["batch"],
-        seqlen_q=q["seq"],
-        seqlen_kv=k["seq"],
         num_heads_q=q["head"],
         num_heads_kv=k["head"],
         head_dim=q["dim"],

@@ -57,6 +57,7 @@ def stage(
             chunks.extend(_compact(name, view) for name, view in chunk.members.items())
     layout = WorkspaceLayout.of((str(i), chunk.high - chunk.low) for i, chunk in enumerate(chunks))
     memory = empty(layout.total_bytes, "uint8")
+    memory.record_stream(stream)
     staged = {}
     for chunk, region in zip(chunks, layout.regions, strict=True):
         base = memory.address + region.offset

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -88,7 +89,7 @@ class Plan:
                 f"attention {p.dtype}, batch={p.batch} seqlen_q={p.seqlen_q} "
                 f"seqlen_kv={p.seqlen_kv} num_heads_q={p.num_heads_q} "
                 f"num_heads_kv={p.num_heads_kv} head_dim={p.head_dim} head_dim_v={p.head_dim_v} "
-                f"softmax_scale={p.softmax_scale:.6g} causal={p.causal}"
+                f"softmax_scale={p.softmax_scale:.6g} causal={p.causal}{_options_text(p)}"
             ),
             "device": f"{self.props.name} ({self.props.arch}), {self.props.num_cus} CUs",
         }
@@ -100,5 +101,21 @@ class Plan:
             )
             rows[f"grid{suffix}"] = f"{launch.grid} = {launch.num_workgroups} workgroups"
         rows.update(self.reasons)
-        rows["workspace"] = f"{self.workspace.total_bytes} bytes"
+        regions = ", ".join(f"{region.name} {region.nbytes}" for region in self.workspace.regions)
+        rows["workspace"] = f"{self.workspace.total_bytes} bytes{regions and ': '}{regions}"
         return rows
+
+
+def _options_text(problem: AttentionProblem) -> str:
+    """The less usual facts that differ from what they default to."""
+    return "".join(
+        f" {field.name}={getattr(problem, field.name)}"
+        for field in dataclasses.fields(problem)
+        if field.name in _OPTIONS and getattr(problem, field.name) != field.default
+    )
+
+
+_OPTIONS = (
+    *("window_size", "softcap", "round_mode", "num_splits", "return_lse", "top_left", "sinks"),
+    *("total_q", "total_kv"),
+)

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 
-from amdattn.device import (
-    LANES_PER_WAVE,
-    SIMDS_PER_CU,
-    VGPR_GRANULE,
-    VGPRS_PER_SIMD_LANE,
-    DeviceProps,
-)
-from amdattn.errors import ManifestError
-from amdattn.manifest import KernelSpec, select
+from amdattn.device import DeviceProps
+from amdattn.errors import ManifestError, UnsupportedProblem
+from amdattn.manifest import KernelSpec, merge_kernel, select
 from amdattn.plan import Address, Argument, Launch, Plan, Stride
+from amdattn.plan.cost import merge_clk, partial_bytes
+from amdattn.plan.kv_split import Choice, choose
+from amdattn.plan.occupancy import workgroups_per_cu
+from amdattn.plan.work import WorkMap
 from amdattn.plan.workspace import WorkspaceLayout
 from amdattn.problem import AttentionProblem
 
-# The one grid rule implemented here. Head is innermost: consecutive workgroups go round robin over
-# the XCDs, so all q tiles of a head meet in few L2s.
+# The grid rules implemented here. Work: whole tiles, then the parts of the others. Merge: rows of
+# the tiles that are in parts.
+WORK_GRID_RULE = "x=whole_tiles+split_tiles*parts"
+MERGE_GRID_RULE = "x=split_tiles*ceil(tile_rows/q_tile)"
+# One workgroup for each tile, head innermost: of kernels that have no work items.
 GRID_RULE = "x=num_heads_q, y=ceil(seqlen_q/q_tile), z=batch"
-
-MAX_WAVES_PER_SIMD = 8
 
 
 def plan_attention(
     problem: AttentionProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Plan:
-    """Choose a kernel and its grid. Pure: the same arguments give an equal plan.
+    """Choose kernels, the tiles to compute in parts, and grids. Pure: equal plans of equal facts.
 
     Raises
     ------
@@ -35,68 +35,145 @@ def plan_attention(
         No kernel in `rows` solves `problem` on `props`.
     """
     kernel = select(rows, problem, props)
-    if kernel.grid != GRID_RULE:
-        raise ManifestError(f"kernel {kernel.name} has grid {kernel.grid!r}, not {GRID_RULE!r}")
-    num_q_tiles = -(-problem.seqlen_q // kernel.q_tile)
-    launch = Launch(kernel, (problem.num_heads_q, num_q_tiles, problem.batch), _arguments(problem))
     per_cu, limit = workgroups_per_cu(kernel, props)
     slots = per_cu * props.num_cus
-    rounds = -(-launch.num_workgroups // slots)
-    last = launch.num_workgroups - (rounds - 1) * slots
-    q_rows = num_q_tiles * kernel.q_tile
-    kv_rows = -(-problem.seqlen_kv // kernel.kv_tile) * kernel.kv_tile
-    reasons = (
-        (
-            "why this kernel",
-            f"first manifest row for {kernel.arch} with dtype={kernel.dtype} "
-            f"head_dim={kernel.head_dim} and every option asked for",
-        ),
-        (
-            "tiles",
-            f"q {num_q_tiles} x {kernel.q_tile} rows ({problem.seqlen_q / q_rows:.1%} used), "
-            f"kv {kv_rows // kernel.kv_tile} x {kernel.kv_tile} rows "
-            f"({problem.seqlen_kv / kv_rows:.1%} used)",
-        ),
-        ("workgroups per CU", f"{per_cu}, limited by {limit}"),
-        (
-            "rounds",
-            f"ceil({launch.num_workgroups} / ({per_cu} x {props.num_cus} CUs)) = {rounds}; "
-            f"the last one fills {last} of {slots} slots ({last / slots:.1%})",
-        ),
-        ("KV split", "1 part: this kernel walks the whole KV range of its q tile"),
-        ("work", f"{problem.flops:.4g} floating point operations"),
+    lengths = problem
+    if problem.varlen:  # planned for the greatest lengths, whatever the sums of all are
+        lengths = dataclasses.replace(problem, total_q=1, total_kv=1)
+    choice = choose(lengths, kernel, props, slots, kernel.constraint("max_num_splits"))
+    split = choice.best
+    work = WorkMap(problem, kernel.q_tile, kernel.kv_tile, 0, split.parts)
+    work = WorkMap(problem, kernel.q_tile, kernel.kv_tile, work.tiles - split.tiles, split.parts)
+    _check_grid(work, kernel)
+    workspace = _workspace(work, kernel)
+    args = _arguments(work, workspace)
+    launches = [Launch(kernel, _grid(work, kernel), _taken_by(kernel, args))]
+    if workspace.regions:
+        merge = merge_kernel(rows, kernel, problem.round_mode)
+        if merge.grid != MERGE_GRID_RULE:
+            raise ManifestError(
+                f"kernel {merge.name} has grid {merge.grid!r}, not {MERGE_GRID_RULE!r}"
+            )
+        grid = split.tiles * -(-kernel.q_tile // merge.q_tile)
+        launches.append(Launch(merge, (grid, 1, 1), _taken_by(merge, args)))
+    reasons = {
+        "why this kernel": f"{kernel.arch}, dtype={kernel.dtype} head_dim={kernel.head_dim} "
+        f"round_mode={problem.round_mode} and every option asked for",
+        "tiles": _tiles_text(work),
+        "workgroups per CU": f"{per_cu}, limited by {limit}",
+        "rounds": f"{work.tiles} tiles on {slots} slots ({per_cu} x {props.num_cus} CUs): "
+        f"{work.tiles / slots:.2f} rounds, "
+        f"{1 - choice.busy_clk / slots / choice.considered[0].clk:.1%} of them stranded unsplit "
+        "(modelled)",
+        "KV split": _split_text(work, kernel, choice),
+        "work": f"{problem.flops:.4g} floating point operations",
+    }
+    return Plan(problem, props, tuple(launches), workspace, tuple(reasons.items()))
+
+
+def _grid(work: WorkMap, kernel: KernelSpec) -> tuple[int, int, int]:
+    if kernel.grid == WORK_GRID_RULE:
+        return (work.num_workgroups, 1, 1)
+    if kernel.grid == GRID_RULE:
+        return (work.problem.num_heads_q, work.q_tiles, work.problem.batch)
+    raise ManifestError(
+        f"kernel {kernel.name} has grid {kernel.grid!r}, not {WORK_GRID_RULE!r} or {GRID_RULE!r}"
     )
-    return Plan(problem, props, (launch,), WorkspaceLayout(), reasons)
 
 
-def _arguments(problem: AttentionProblem) -> tuple[tuple[str, Argument], ...]:
-    args: dict[str, Argument] = {name: Address(name) for name in ("q", "k", "v", "o", "lse")}
+def _check_grid(work: WorkMap, kernel: KernelSpec) -> None:
+    most = kernel.constraint("max_workgroups")
+    if work.num_workgroups > most:
+        raise UnsupportedProblem(
+            f"batch={work.problem.batch} x num_heads_q={work.problem.num_heads_q} x "
+            f"{work.q_tiles} tiles of seqlen_q={work.problem.seqlen_q} are "
+            f"{work.num_workgroups} workgroups in num_splits={work.parts} parts; kernel "
+            f"{kernel.name} takes 1..{most}"
+        )
+
+
+def _workspace(work: WorkMap, kernel: KernelSpec) -> WorkspaceLayout:
+    parts = work.num_workgroups - work.whole_tiles
+    if not parts:
+        return WorkspaceLayout()
+    rows = parts * kernel.q_tile
+    return WorkspaceLayout.of(
+        (("partial_o", rows * kernel.head_dim_v * 4), ("partial_lse", rows * 4))
+    )
+
+
+def _arguments(work: WorkMap, workspace: WorkspaceLayout) -> Mapping[str, Argument]:
+    """Every argument that a kernel of the family may take."""
+    problem = work.problem
+    present = {
+        "lse": problem.return_lse,
+        "sinks": problem.sinks,
+        "cu_seqlens_q": problem.varlen,
+        "cu_seqlens_kv": problem.varlen,
+        "partial_o": bool(workspace.regions),
+        "partial_lse": bool(workspace.regions),
+    }
+    args: dict[str, Argument] = {name: Address(name) for name in ("q", "k", "v", "o")}
+    args |= {name: Address(name) if there else 0 for name, there in present.items()}
     for operand in ("q", "k", "v", "o"):
         for axis in ("batch", "seq", "head"):
             args[f"{operand}_stride_{axis}"] = Stride(operand, axis)
+        if problem.varlen:
+            args[f"{operand}_stride_batch"] = 0
+    for axis in ("batch", "head"):
+        there = problem.return_lse and not (problem.varlen and axis == "batch")
+        args[f"lse_stride_{axis}"] = Stride("lse", axis) if there else 0
     for name in ("batch", "num_heads_q", "num_heads_kv", "seqlen_q", "seqlen_kv"):
         args[name] = getattr(problem, name)
     args["softmax_scale_log2"] = problem.softmax_scale_log2
-    return tuple(args.items())
+    args["window_left"], args["window_right"] = problem.window
+    args["top_left"] = int(problem.top_left)
+    args["q_tiles"] = work.q_tiles
+    args["whole_tiles"] = work.whole_tiles
+    args["parts"] = work.parts
+    return args
 
 
-def workgroups_per_cu(kernel: KernelSpec, props: DeviceProps) -> tuple[int, str]:
-    """How many workgroups of `kernel` fit a CU at once, and what limits it."""
-    x, y, z = kernel.workgroup
-    num_waves = -(-x * y * z // LANES_PER_WAVE)
-    # CDNA3 and CDNA4 allocate VGPRs and AGPRs of a wave from one file; AGPRs start on a granule.
-    registers = sum(-(-n // VGPR_GRANULE) * VGPR_GRANULE for n in (kernel.vgpr, kernel.agpr))
-    waves_per_simd = min(MAX_WAVES_PER_SIMD, VGPRS_PER_SIMD_LANE // max(registers, 1))
-    limits = {
-        f"registers ({registers} VGPRs + AGPRs per lane)": waves_per_simd
-        * SIMDS_PER_CU
-        // num_waves
-    }
-    if kernel.lds_bytes:
-        limits[f"LDS ({kernel.lds_bytes} of {props.lds_bytes} bytes)"] = (
-            props.lds_bytes // kernel.lds_bytes
-        )
-    limit = min(limits, key=lambda name: limits[name])
-    if limits[limit] < 1:
-        raise ManifestError(f"kernel {kernel.name} cannot run on {props.name}: too many {limit}")
-    return limits[limit], limit
+def _taken_by(kernel: KernelSpec, args: Mapping[str, Argument]) -> tuple[tuple[str, Argument], ...]:
+    """The arguments that are fields of the kernel's block."""
+    return tuple((name, args[name]) for name, *_ in kernel.kernarg.fields if name in args)
+
+
+# -- explanation -----------------------------------------------------------------------------------
+
+
+def _tiles_text(work: WorkMap) -> str:
+    problem = work.problem
+    kv_tiles = -(-problem.seqlen_kv // work.kv_tile)
+    text = (
+        f"q {work.q_tiles} x {work.q_tile} rows "
+        f"({problem.seqlen_q / (work.q_tiles * work.q_tile):.1%} used), "
+        f"kv {kv_tiles} x {work.kv_tile} rows "
+        f"({problem.seqlen_kv / (kv_tiles * work.kv_tile):.1%} used)"
+    )
+    return text + (", at the greatest lengths" if problem.varlen else "")
+
+
+def _split_text(work: WorkMap, kernel: KernelSpec, choice: Choice) -> str:
+    """What was chosen and what it was compared with, in modelled clocks."""
+    if kernel.constraint("max_num_splits") <= 1:
+        return "none: this kernel walks the whole KV range of its q tile"
+    best, unsplit = choice.best, choice.considered[0]
+
+    def clk(value: float) -> str:
+        return f"{value:,.0f} clk".replace(",", " ")
+
+    tried = "; ".join(
+        f"{'no split' if s.parts == 1 else f'{s.tiles} tiles in {s.parts} parts'} {clk(s.clk)}"
+        for s in choice.considered
+    )
+    if best.parts == 1:
+        why = "num_splits=1" if work.problem.num_splits == 1 else f"modelled: {tried}"
+        return f"none ({why})"
+    results = best.tiles * best.parts
+    why = "modelled" if work.problem.num_splits == 0 else "num_splits was given; modelled"
+    return (
+        f"the last {best.tiles} of {work.tiles} tiles in {best.parts} parts each ({why}: {tried}; "
+        f"{clk(merge_clk(kernel, results))} of it for merging {results} partial results of "
+        f"{partial_bytes(kernel, 1)} bytes; {1 - best.clk / unsplit.clk:.1%} saved)"
+    )

@@ -277,15 +277,40 @@ class Runtime:
         """Make later work on `stream` wait for the work now on stream `producer`."""
         if stream == producer:
             return
+        event = self.record_event(producer)
+        try:
+            self.check("hipStreamWaitEvent", self.hip.hipStreamWaitEvent(stream, event, 0))
+        finally:
+            self.destroy_event(event)
+
+    def record_event(self, stream: int) -> Any:
+        """A new event behind the work now on `stream`; the caller destroys it."""
         hip = self.hip
         event = self.check(
             "hipEventCreateWithFlags", hip.hipEventCreateWithFlags(_EVENT_DISABLE_TIMING)
         )
         try:
-            self.check("hipEventRecord", hip.hipEventRecord(event, producer))
-            self.check("hipStreamWaitEvent", hip.hipStreamWaitEvent(stream, event, 0))
-        finally:
-            self.check("hipEventDestroy", hip.hipEventDestroy(event))
+            self.check("hipEventRecord", hip.hipEventRecord(event, stream))
+        except HipError:
+            self.destroy_event(event)
+            raise
+        return event
+
+    def event_done(self, event: Any) -> bool:
+        """True if the work before a recorded event has completed; False also after a fault."""
+        done = not self.hip.hipEventQuery(event)[0]
+        if not done:
+            self.hip.hipGetLastError()  # "not ready" is no error of a later call
+        return done
+
+    def destroy_event(self, event: Any) -> None:
+        """Destroy what `record_event` gave."""
+        self.check("hipEventDestroy", self.hip.hipEventDestroy(event))
+
+    def is_capturing(self, stream: int) -> bool:
+        """True while a graph is being captured from `stream`."""
+        status = self.check("hipStreamIsCapturing", self.hip.hipStreamIsCapturing(stream))
+        return bool(status != self.hip.hipStreamCaptureStatus.hipStreamCaptureStatusNone)
 
     def flush_caches(self, stream: int = 0) -> None:
         """Write through memory larger than every cache. The virtual device has none to flush."""

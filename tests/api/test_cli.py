@@ -54,10 +54,12 @@ def test_demo():
 def test_explain():
     status, out, errors = command("explain", "-q", 1000, "--heads-q", 8)
     assert status == 0, errors
-    assert "(8, 8, 1) = 64 workgroups" in out
+    assert " workgroups" in out and "KV split" in out
     status, out, errors = command("explain", "--causal")
+    assert status == 0 and "causal=True" in out
+    status, out, errors = command("explain", "--head-dim", 24)
     assert status == 2
-    assert "UnsupportedProblem: causal=True is not built (have False)" in errors
+    assert "UnsupportedProblem: head_dim=24 is not built (have 64, 128" in errors
 
 
 @pytest.fixture

@@ -7,48 +7,66 @@ import json
 import struct
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from amdattn import kernarg, manifest
 from amdattn.errors import CorruptKernel, ManifestError
+from amdattn.plan.attention import MERGE_GRID_RULE, WORK_GRID_RULE
 
-KERNEL = manifest.kernels()[0]
+KERNEL, MERGE = (
+    next(row for row in manifest.kernels() if row.op == op and row.grid in grids)
+    for op, grids in (
+        (manifest.ATTENTION, [WORK_GRID_RULE]),
+        (manifest.ATTENTION_MERGE, [MERGE_GRID_RULE]),
+    )
+)
 ADDRESS = st.integers(0, 2**64 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
-INT32 = st.integers(0, 2**31 - 1)
+INT32 = st.integers(-(2**31), 2**31 - 1)
 
 
 class AttnFwdArgs(ctypes.Structure):
     """The documented block, laid out by ctypes instead of cffi."""
 
     _fields_ = (
-        *((name, ctypes.c_uint64) for name in ("q", "k", "v", "o", "lse")),
+        *((name, ctypes.c_uint64) for name in ("q", "k", "v", "o", "lse", "sinks")),
+        *((f"cu_seqlens_{name}", ctypes.c_uint64) for name in ("q", "kv")),
+        *((f"partial_{name}", ctypes.c_uint64) for name in ("o", "lse")),
         *(
             (f"{name}_stride_{axis}", ctypes.c_int64)
             for name in ("q", "k", "v", "o")
             for axis in ("batch", "seq", "head")
         ),
+        *((f"lse_stride_{axis}", ctypes.c_int64) for axis in ("batch", "head")),
         *(
             (name, ctypes.c_int32)
             for name in ("batch", "num_heads_q", "num_heads_kv", "seqlen_q", "seqlen_kv")
         ),
         ("softmax_scale_log2", ctypes.c_float),
+        *((f"window_{side}", ctypes.c_int32) for side in ("left", "right")),
+        *((name, ctypes.c_int32) for name in ("top_left", "q_tiles", "whole_tiles", "parts")),
     )
 
 
+@settings(deadline=None)
 @given(
-    addresses=st.tuples(*[ADDRESS] * 5),
-    strides=st.tuples(*[INT64] * 12),
+    addresses=st.tuples(*[ADDRESS] * 10),
+    strides=st.tuples(*[INT64] * 14),
     counts=st.tuples(*[INT32] * 5),
     scale=st.floats(width=32, allow_nan=False),
+    work=st.tuples(*[INT32] * 6),
 )
-def test_packing_matches_ctypes(addresses, strides, counts, scale):
+def test_packing_matches_ctypes(addresses, strides, counts, scale, work):
     packer = kernarg.packer(KERNEL)
-    values = (*addresses, *strides, *counts, scale)
+    values = (*addresses, *strides, *counts, scale, *work)
     block = bytearray(packer.size)
     packer.pack_into(block, 0, *values)
     assert bytes(block) == bytes(AttnFwdArgs(*values))
     assert packer.unpack(bytes(block)) == dict(zip(packer.names, values, strict=True))
+
+
+def test_a_merge_takes_the_arguments_of_its_parts():
+    assert MERGE.kernarg == KERNEL.kernarg
 
 
 def test_layout_is_the_manifests():

@@ -59,3 +59,55 @@ def test_counts_that_are_no_integers(value):
 def test_an_array_without_a_last_axis_is_no_default():
     with pytest.raises(ValueError, match="head_dim_v=-1"):
         attention_problem((1, 1, 1, 8), (1, 1, 1, 8), (1, 1, 1, 0), "bshd")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"top_left": 1}, TypeError, "top_left=1 must be a bool"),
+        ({"sinks": None}, TypeError, "sinks=None must be a bool"),
+        ({"total_q": 4}, ValueError, "total_q=4 and total_kv=0 must both be 0 or both not"),
+        ({"total_q": -1, "total_kv": 3}, ValueError, "total_q=-1 must be in 0"),
+        ({"total_q": 2.5, "total_kv": 3}, TypeError, "total_q=2.5 must be an int"),
+        ({"window_size": (-2, 0)}, ValueError, "window_size="),
+    ],
+)
+def test_malformed_options(options, error, text):
+    with pytest.raises(error, match=text):
+        AttentionProblem(1, 8, 8, 1, 1, 128, **options)
+
+
+@given(batch=SIZE, total=SIZE, longest=SIZE, hkv=st.integers(1, 8), group=st.integers(1, 8))
+def test_shapes_of_sequences_of_several_lengths(batch, total, longest, hkv, group):
+    problem = attention_problem(
+        *((total, hkv * group, 128), (total + 1, hkv, 128), (total + 1, hkv, 64)),
+        "thd",
+        batch=batch,
+        seqlen_q=longest,
+        seqlen_kv=longest + 2,
+    )
+    assert problem.varlen and problem.head_dim_v == 64
+    assert (problem.batch, problem.total_q, problem.total_kv) == (batch, total, total + 1)
+    assert (problem.seqlen_q, problem.seqlen_kv) == (longest, longest + 2)
+    assert problem.shape("v", "thd") == (total + 1, hkv, 64)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "text"),
+    [
+        ([(1, 9, 2, 128)] * 3, "must have 3 dimensions, 'thd' is"),
+        ([(0, 2, 128), (9, 2, 128), (9, 2, 128)], "total_q=-1"),
+        ([(9, 2, 128), (9, 2, 128), (8, 2, 128)], "v has seq=8 but k has seq=9"),
+    ],
+)
+def test_malformed_shapes_of_several_lengths(shapes, text):
+    with pytest.raises(ValueError, match=text):
+        attention_problem(*shapes, "thd", batch=2, seqlen_q=9, seqlen_kv=9)
+
+
+def test_flops_without_what_is_masked():
+    square = AttentionProblem(1, 4, 4, 1, 1, 8, causal=True)
+    assert square.flops == 2 * (4 * 5 // 2) * 16
+    assert AttentionProblem(1, 2, 4, 1, 1, 8, causal=True).flops == 2 * (3 + 4) * 16
+    assert AttentionProblem(1, 2, 4, 1, 1, 8, causal=True, top_left=True).flops == 2 * 3 * 16
+    assert AttentionProblem(1, 4, 2, 1, 1, 8, causal=True).flops == 2 * 3 * 16

@@ -1,0 +1,188 @@
+"""Attention of sequences of several lengths, one after the other without padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amdattn import runtime
+from amdattn.attention import refuse, run, unpacked
+from amdattn.buffers import View
+from amdattn.interchange import as_view
+from amdattn.problem import VARLEN_LAYOUT
+
+
+def flash_attn_varlen_func(
+    q: Any,
+    k: Any,
+    v: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    block_table: None = None,
+    *,
+    return_lse: bool = False,
+    sinks: Any = None,
+    top_left: bool = False,
+    round_mode: str = "rtne",
+    num_splits: int = 0,
+    out: Any = None,
+    lse: Any = None,
+    stream: Any = None,
+) -> Any:
+    """Attention forward of sequences of several lengths, one after the other without padding.
+
+    What is not listed here is as in `flash_attn_func`.
+
+    Parameters
+    ----------
+    q : array, (total_q, num_heads_q, head_dim)
+        The rows of all sequences.
+    k, v : array, (total_kv, num_heads_kv, head_dim or head_dim_v)
+    cu_seqlens_q, cu_seqlens_k : array, int32, (num_sequences + 1,)
+        Rows before each sequence, and the rows of all; where q is. Sequences may be empty. Arrays
+        on the host are checked; on the device a wrong sum reads or writes beyond the tensors.
+    max_seqlen_q, max_seqlen_k : int
+        No sequence is longer; rows beyond are not computed.
+    block_table
+        Must be None.
+
+    Returns
+    -------
+    out : array, like q, (total_q, num_heads_q, head_dim_v)
+        Rows of no sequence are not written.
+    lse : array, float32, (num_heads_q, total_q)
+    """
+    refuse("block_table", block_table)
+    handle = runtime.stream_handle(stream)
+    views = as_view(q, "q", handle), as_view(k, "k", handle), as_view(v, "v", handle)
+    lengths = _lengths(cu_seqlens_q, cu_seqlens_k, handle)
+    return run(
+        q,
+        views,
+        lengths,
+        VARLEN_LAYOUT,
+        handle,
+        (out, lse, return_lse, return_attn_probs),
+        sinks,
+        (alibi_slopes, deterministic),
+        (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
+        (max_seqlen_q, max_seqlen_k),
+    )
+
+
+def flash_attn_varlen_kvpacked_func(
+    q: Any,
+    kv: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    *,
+    return_lse: bool = False,
+    sinks: Any = None,
+    top_left: bool = False,
+    round_mode: str = "rtne",
+    num_splits: int = 0,
+    out: Any = None,
+    lse: Any = None,
+    stream: Any = None,
+) -> Any:
+    """`flash_attn_varlen_func` with k and v in one array, which are not copied.
+
+    Parameters
+    ----------
+    kv : array, (total_kv, 2, num_heads_kv, head_dim)
+    """
+    handle = runtime.stream_handle(stream)
+    views = as_view(q, "q", handle), *unpacked(kv, "kv", "kv", 4, handle)
+    lengths = _lengths(cu_seqlens_q, cu_seqlens_k, handle)
+    return run(
+        q,
+        views,
+        lengths,
+        VARLEN_LAYOUT,
+        handle,
+        (out, lse, return_lse, return_attn_probs),
+        sinks,
+        (alibi_slopes, deterministic),
+        (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
+        (max_seqlen_q, max_seqlen_k),
+    )
+
+
+def flash_attn_varlen_qkvpacked_func(
+    qkv: Any,
+    cu_seqlens: Any,
+    max_seqlen: int,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    *,
+    return_lse: bool = False,
+    sinks: Any = None,
+    top_left: bool = False,
+    round_mode: str = "rtne",
+    num_splits: int = 0,
+    out: Any = None,
+    lse: Any = None,
+    stream: Any = None,
+) -> Any:
+    """`flash_attn_varlen_func` with q, k and v in one array, which are not copied.
+
+    Parameters
+    ----------
+    qkv : array, (total, 3, num_heads, head_dim)
+    cu_seqlens : array, int32, (num_sequences + 1,)
+    max_seqlen : int
+    """
+    handle = runtime.stream_handle(stream)
+    views = unpacked(qkv, "qkv", "qkv", 4, handle)
+    lengths = _lengths(cu_seqlens, cu_seqlens, handle)
+    return run(
+        qkv,
+        views,
+        lengths,
+        VARLEN_LAYOUT,
+        handle,
+        (out, lse, return_lse, return_attn_probs),
+        sinks,
+        (alibi_slopes, deterministic),
+        (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
+        (max_seqlen, max_seqlen),
+    )
+
+
+def _lengths(cu_seqlens_q: Any, cu_seqlens_k: Any, stream: int) -> tuple[View, View]:
+    views = (
+        as_view(cu_seqlens_q, "cu_seqlens_q", stream),
+        as_view(cu_seqlens_k, "cu_seqlens_k", stream),
+    )
+    for name, view in zip(("cu_seqlens_q", "cu_seqlens_k"), views, strict=True):
+        if len(view.shape) != 1 or view.shape[0] < 2 or view.dtype.name != "int32":
+            raise ValueError(
+                f"{name} has shape {view.shape} and dtype {view.dtype.name}; it must be int32 of "
+                "shape (num_sequences + 1,)"
+            )
+    return views

@@ -1,0 +1,43 @@
+"""What an attention launch costs, for planning: modelled clocks, every constant of it in here.
+
+They only decide between ways to cut the same work, so ratios matter, not times. Except where said,
+they are what the performance model of the virtual device gives for the shipped kernels.
+"""
+
+from __future__ import annotations
+
+from amdattn.manifest import KernelSpec
+
+# A wave's tile of 16 query rows times a block of 32 keys, on its SIMD.
+_ROWS, _KEYS, _WAVES = 16, 32, 4
+_MATRIX_CLK_PER_DIM = 2  # both products: 16 x 16 x 16 elements take 16 clk
+_SOFTMAX_CLK = 340  # of the vector unit, beside the matrix unit
+_LOOP_LOSS = 1.045  # waits, addresses and branches
+
+# Before and after the loop of a workgroup: first fetch, Q and the first K and V out of the
+# memory, the first scores, normalisation and stores.
+WORKGROUP_CLK = 16000
+
+# A second launch. The gap is 2.7 us; at the peak clock, which favours no split.
+_PEAK_CLOCK_GHZ = 2.1
+_LAUNCH_CLK = 2.7e3 * _PEAK_CLOCK_GHZ
+_MERGE_CLK = 9000  # of a workgroup
+# Partial results are written and read once each, through the last level cache at 6 TB/s.
+_PARTIAL_BYTES_PER_CLK = 6000 / _PEAK_CLOCK_GHZ / 2
+
+
+def block_clk(kernel: KernelSpec) -> float:
+    """Clocks of a workgroup for one KV block."""
+    tiles = kernel.q_tile / (_ROWS * _WAVES) * (kernel.kv_tile / _KEYS)
+    matrix = _MATRIX_CLK_PER_DIM * (kernel.head_dim + kernel.head_dim_v)
+    return tiles * _LOOP_LOSS * max(matrix, _SOFTMAX_CLK)
+
+
+def partial_bytes(kernel: KernelSpec, parts: int) -> int:
+    """Memory of `parts` partial results: O and the log-sum-exp of every row, float32."""
+    return parts * kernel.q_tile * (kernel.head_dim_v + 1) * 4
+
+
+def merge_clk(kernel: KernelSpec, parts: int) -> float:
+    """Clocks that `parts` partial results cost, from the end of the first launch."""
+    return _LAUNCH_CLK + _MERGE_CLK + partial_bytes(kernel, parts) / _PARTIAL_BYTES_PER_CLK

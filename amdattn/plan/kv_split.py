@@ -1,0 +1,178 @@
+"""Which tiles are computed in parts along KV, so that the last round fills the device.
+
+Tiles go to the CUs in their order, each to the first that is free. What is modelled is that list
+schedule, with the cost of each tile as the mask has it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from amdattn.device import DeviceProps
+from amdattn.manifest import KernelSpec
+from amdattn.plan.cost import WORKGROUP_CLK, block_clk, merge_clk
+from amdattn.plan.work import WorkMap
+from amdattn.problem import AttentionProblem
+
+MAX_PARTS = 16
+# Of a long queue only the last rounds are scheduled one by one; before them all CUs are as busy as
+# each other.
+_ROUNDS = 3
+_WORTH = 0.995  # a split, or more of it, must save this much
+_SCHEDULED_PARTS = 4096  # of more that the caller asked for, only the mean is worked out
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A way to cut the tiles: the last `tiles` of them in `parts` each; `clk` is modelled."""
+
+    tiles: int
+    parts: int
+    clk: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The chosen way, the best found for each number of split tiles, and what is common to them."""
+
+    best: Split
+    considered: tuple[Split, ...]
+    busy_clk: float  # of all workgroups together, without a split
+
+
+class Costs:
+    """Clocks of the tiles of a problem, in their order."""
+
+    def __init__(self, problem: AttentionProblem, kernel: KernelSpec) -> None:
+        work = WorkMap(problem, kernel.q_tile, kernel.kv_tile, 0, 1)
+        runs = work.runs()
+        self._blocks = [blocks for _, blocks in runs]
+        self.num_tiles = work.tiles
+        self.equal = not work.by_length
+        self.most_blocks = max(self._blocks)
+        self._block_clk = block_clk(kernel)
+        self._begins = [0, *accumulate(count for count, _ in runs)]
+        self._before = [0.0, *accumulate(count * self._of(blocks) for count, blocks in runs)]
+
+    def _of(self, blocks: int) -> float:
+        return WORKGROUP_CLK + blocks * self._block_clk
+
+    def sum_before(self, tile: int) -> float:
+        """Clocks of the first tiles together."""
+        run = bisect.bisect_right(self._begins, tile) - 1
+        if run == len(self._blocks):
+            return self._before[-1]
+        return self._before[run] + (tile - self._begins[run]) * self._of(self._blocks[run])
+
+    def of_range(self, begin: int, end: int, parts: int = 1) -> list[float]:
+        """Clocks of consecutive tiles, or of the parts of each of them."""
+        costs: list[float] = []
+        run = bisect.bisect_right(self._begins, begin) - 1
+        while begin < end:
+            until = min(end, self._begins[run + 1])
+            each, longer = divmod(self._blocks[run], parts)
+            tile = [self._of(each + 1)] * longer + [self._of(each)] * (parts - longer)
+            costs += tile * (until - begin)
+            begin = until
+            run += 1
+        return costs
+
+
+class _Schedule:
+    """The whole tiles on their CUs, to which parts of the other tiles are added.
+
+    The workgroups go round robin over the XCDs; each XCD gives its own to its first free CU.
+    """
+
+    def __init__(self, costs: Costs, whole: int, slots: int, num_xcds: int) -> None:
+        self._whole = whole
+        self._slots = slots
+        queues = num_xcds if slots % num_xcds == 0 else 1
+        # Full rounds before the tail: exact for tiles that cost the same.
+        tail = min(whole, whole % slots + (0 if costs.equal else _ROUNDS * slots))
+        level = costs.sum_before(whole - tail) / slots
+        self._levels = [[level] * (slots // queues) for _ in range(queues)]
+        self._add(self._levels, costs.of_range(whole - tail, whole), whole - tail)
+        self._mean = costs.sum_before(whole) / slots
+        self._last = max(map(max, self._levels))
+
+    @staticmethod
+    def _add(levels: list[list[float]], costs: Sequence[float], first: int) -> None:
+        """Give workgroups, the first of which has this number, to the CUs; `levels` are heaps."""
+        queues = len(levels)
+        for queue, cus in enumerate(levels):
+            for cost in costs[(queue - first) % queues :: queues]:
+                heapq.heapreplace(cus, cus[0] + cost)
+
+    def clk(self, parts: Sequence[float]) -> float:
+        """When the last workgroup is done if these follow."""
+        levels = [cus.copy() for cus in self._levels]
+        self._add(levels, parts, self._whole)
+        return max(map(max, levels))
+
+    def least_clk(self, parts: Sequence[float]) -> float:
+        """A bound that no order of the parts can beat."""
+        return max(self._last, self._mean + sum(parts) / self._slots)
+
+
+@functools.lru_cache(maxsize=1024)
+def choose(
+    problem: AttentionProblem,
+    kernel: KernelSpec,
+    props: DeviceProps,
+    slots: int,
+    max_parts: int,
+) -> Choice:
+    """The way with the fewest modelled clocks; of equal ones that with less split.
+
+    Parameters
+    ----------
+    slots : int
+        Workgroups that run at a time.
+    max_parts : int
+        Of a tile; 1 allows no split. A problem with `num_splits` has every tile in as many parts.
+    """
+    costs = Costs(problem, kernel)
+    tiles = costs.num_tiles
+    schedules: dict[int, _Schedule] = {}
+
+    def schedule(split_tiles: int) -> _Schedule:
+        if split_tiles not in schedules:
+            schedules[split_tiles] = _Schedule(costs, tiles - split_tiles, slots, props.num_xcds)
+        return schedules[split_tiles]
+
+    unsplit = Split(0, 1, schedule(0).clk(()))
+    if problem.num_splits > 1:
+        parts = problem.num_splits
+        if tiles * parts <= _SCHEDULED_PARTS:
+            clk = schedule(tiles).clk(costs.of_range(0, tiles, parts))
+        else:
+            clk = (costs.sum_before(tiles) + tiles * (parts - 1) * WORKGROUP_CLK) / slots
+        forced = Split(tiles, parts, clk + merge_clk(kernel, tiles * parts))
+        return Choice(forced, (unsplit, forced), costs.sum_before(tiles))
+    best = unsplit
+    considered = [unsplit]
+    most = min(max_parts, MAX_PARTS, costs.most_blocks) if problem.num_splits == 0 else 1
+    rest = tiles % slots
+    for split_tiles in sorted({rest, min(rest + slots, tiles)} - {0}) if most > 1 else ():
+        best_here: Split | None = None
+        for parts in range(2, most + 1):
+            merge = merge_clk(kernel, split_tiles * parts)
+            pieces = costs.of_range(tiles - split_tiles, tiles, parts)
+            found = min(best.clk, best_here.clk if best_here else math.inf)
+            if schedule(split_tiles).least_clk(pieces) + merge > _WORTH * found:
+                break  # and more parts have a greater bound
+            split = Split(split_tiles, parts, schedule(split_tiles).clk(pieces) + merge)
+            if best_here is None or split.clk < best_here.clk:
+                best_here = split
+        if best_here is not None:
+            considered.append(best_here)
+            if best_here.clk < _WORTH * best.clk:
+                best = best_here
+    return Choice(best, tuple(considered), costs.sum_before(tiles))
