@@ -95,7 +95,10 @@ class CodeObject:
         }
         file = table / "fmha_fwd.csv"
         if not file.is_file():
-            raise ValueError(f"aiter={directory} is no checkout of ROCm/aiter: no {file}")
+            raise ValueError(
+                f"aiter={directory} is no checkout of ROCm/aiter: no {file}; "
+                "git clone https://github.com/ROCm/aiter"
+            )
         with open(file, newline="", encoding="utf-8") as rows:
             found = [row for row in csv.DictReader(rows) if wanted.items() <= row.items()]
         if len(found) != 1:

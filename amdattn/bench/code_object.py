@@ -11,7 +11,7 @@ from amdattn.bench.clocks import clocks
 from amdattn.bench.kernels import Functions, Launch
 from amdattn.bench.record import MEASURED, MODELLED, Record
 from amdattn.bench.run import Outcome, is_virtual, measured_record, modelled_record
-from amdattn.bench.sampling import Modelled
+from amdattn.bench.sampling import simulated
 
 if TYPE_CHECKING:
     from amdattn.checking.subjects import CodeObject
@@ -58,7 +58,7 @@ def run_code_object(
         subject.dynamic_lds_bytes,
     )
     if not is_modelled:
-        return Outcome(measured_record(blank, launch, functions))
+        return Outcome(measured_record(blank, [launch], functions))
     if advance is not None:
         advance(subject.title, 0, 1)
     with virtual.profile(
@@ -75,22 +75,7 @@ def run_code_object(
     sampled = {}
     if result.simulated_workgroups < of_xcd:
         sampled = {"first_workgroups": result.simulated_workgroups, "of_workgroups": of_xcd}
-    modelled = Modelled(
-        launch,
-        float(result.cycles),
-        float(result.cycles),
-        result.simulated_cus,
-        result.simulated_workgroups / launch.num_workgroups,
-        result.clock_ghz,
-        result.resident_per_cu,
-        result.instructions,
-        dict(result.clk),
-        {level: float(count) for level, count in result.bytes.items()},
-        result.stalls,
-        result,
-        None,
-        sampled,
-    )
+    modelled = simulated(launch, result, sampled)
     record = modelled_record(blank, modelled)
     if sampled:  # cycles of a part: no rate of the whole can be stated
         record = dataclasses.replace(record, flops=0)

@@ -139,14 +139,36 @@ class Operands(contextlib.ExitStack):
                 count = int(np.prod(problem.shape(name, shape.layout)))
             self.addresses[name] = device.malloc(count * BYTES_PER_ELEMENT)
             self.callback(device.free, self.addresses[name])
+        self._workspace_bytes = 0
         self._filled: dict[tuple[str, int], int] = {}
         rng = np.random.default_rng(0)
         self.dtype = np.dtype(ml_dtypes.bfloat16)
-        self._chunk = rng.standard_normal(_CHUNK_ELEMENTS, np.float32).astype(self.dtype)
+        # Of each its own: a row of Q that is a row of K has scores that no softmax expects.
+        self._chunks = {
+            name: rng.standard_normal(_CHUNK_ELEMENTS, np.float32).astype(self.dtype)
+            for name in "qkv"
+        }
 
     def strides(self, operand: str) -> dict[str, int]:
         """By axis, in elements."""
         return self.shape.strides(operand)
+
+    def workspace(self, nbytes: int) -> int:
+        """Address of memory that launches need besides, the same as long as it is large enough."""
+        if nbytes > self._workspace_bytes:
+            device = runtime.get()
+            self._workspace_bytes = nbytes
+            self.addresses["workspace"] = device.malloc(nbytes)
+            self.callback(device.free, self.addresses["workspace"])
+        return self.addresses["workspace"]
+
+    def fill_all(self) -> None:
+        """Put normal random numbers into q, k and v."""
+        for batch in range(self.shape.batch):
+            self._fill("q", batch, self.shape.seqlen_q)
+            for operand in "kv":
+                self._fill(operand, batch, self.shape.seqlen_kv)
+        runtime.synchronize()
 
     def fill_for(self, shape: Shape, walk: Walk, workgroups: NDArray[np.int64]) -> None:
         """Put normal random numbers into all that these workgroups of a shorter shape read."""
@@ -166,18 +188,18 @@ class Operands(contextlib.ExitStack):
         base = self.addresses[operand] + batch * strides["batch"] * BYTES_PER_ELEMENT
         lengths = self.shape.problem("rtne").axes(operand)
         if axis_order(self.shape.layout)[1] == "seq":
-            self._put(base, begin * strides["seq"], rows * strides["seq"])
+            self._put(operand, base, begin * strides["seq"], rows * strides["seq"])
             return
         for head in range(lengths["head"]):
             at = head * strides["head"]
-            self._put(base, at + begin * strides["seq"], at + rows * strides["seq"])
+            self._put(operand, base, at + begin * strides["seq"], at + rows * strides["seq"])
 
-    def _put(self, base: int, begin: int, end: int) -> None:
-        device = runtime.get()
+    def _put(self, operand: str, base: int, begin: int, end: int) -> None:
+        device, chunk = runtime.get(), self._chunks[operand]
         for at in range(begin, end, _CHUNK_ELEMENTS):
             count = min(_CHUNK_ELEMENTS, end - at)
             device.upload(
-                base + at * BYTES_PER_ELEMENT, self._chunk.ctypes.data, count * BYTES_PER_ELEMENT
+                base + at * BYTES_PER_ELEMENT, chunk.ctypes.data, count * BYTES_PER_ELEMENT
             )
 
 

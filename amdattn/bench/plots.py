@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,12 @@ KINDS = ("roofline", "timeline", "stalls", "sweep")
 FORMATS = (".png", ".svg")
 # Colour-blind safe (Okabe and Ito).
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
+_ISSUE, _LAST_STALL, _LIMIT = "0.85", "0.55", "0.4"
+_WIDTH, _LEAST_HEIGHT = 10.0, 4.0  # inches
+_LEGEND_COLUMNS = 4
 _TIMELINE_CLK = 6000
+_UNITS = ("matrix", "vector", "lds", "memory", "wave")
+_UNIT_NAMES = ("matrix", "vector", "LDS", "memory", "wave")
 
 
 class PlotError(AmdattnError):
@@ -34,12 +41,12 @@ def check_request(kind: str, path: Path) -> None:
     _figure()
 
 
-def _figure() -> Any:
+def _figure(height: float = 5.5) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise PlotError(f"--plot needs matplotlib: pip install amdattn[plot] ({error})") from None
-    return Figure(figsize=(10, 5.5), layout="constrained")
+    return Figure(figsize=(_WIDTH, max(height, _LEAST_HEIGHT)), layout="constrained")
 
 
 def plot(kind: str, path: Path, records: Sequence[Record], profile: LaunchProfile | None) -> None:
@@ -48,24 +55,19 @@ def plot(kind: str, path: Path, records: Sequence[Record], profile: LaunchProfil
     shown = [record for record in records if not record.refused]
     if not shown:
         raise PlotError(f"--plot {kind}: no kernel ran")
-    figure = _figure()
-    axes = figure.add_subplot()
     if kind == "timeline":
         if profile is None or not profile.events:
             raise PlotError("--plot timeline needs a modelled launch with events")
-        _timeline(axes, profile)
+        figure = _timeline(profile)
     else:
-        {"roofline": _roofline, "stalls": _stalls, "sweep": _sweep}[kind](axes, shown)
-    axes.spines[["top", "right"]].set_visible(False)
+        figure = {"roofline": _roofline, "stalls": _stalls, "sweep": _sweep}[kind](shown)
+    for axes in figure.axes:
+        axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
 
 
-def _label(record: Record) -> str:
-    return f"{record.peer} {record.round_mode}".strip()
-
-
 def _colours(records: Sequence[Record]) -> dict[str, str]:
-    labels = dict.fromkeys(map(_label, records))
+    labels = dict.fromkeys(record.label for record in records)
     return {label: _COLOURS[i % len(_COLOURS)] for i, label in enumerate(labels)}
 
 
@@ -74,103 +76,128 @@ def _need_modelled(records: Sequence[Record], kind: str) -> None:
         raise PlotError(f"--plot {kind} needs modelled records: run on the virtual device")
 
 
-def _roofline(axes: Any, records: Sequence[Record]) -> None:
+def _roofline(records: Sequence[Record]) -> Any:
     """TFLOP/s over operations per byte of HBM, both modelled, below the device's limits."""
     _need_modelled(records, "roofline")
+    figure = _figure()
+    axes = figure.add_subplot()
     arch = clocks("gfx942")
     clock = records[0].clocks["sustained_ghz"]
     intensities = [r.flops / max(r.bytes["hbm"], 1) for r in records]
-    low, high = min([10.0, *intensities]) / 2, max([1000.0, *intensities]) * 2
-    for ghz, style in ((clock, "-"), (arch.peak_ghz, "--")):
+    low, high = min([100.0, *intensities]) / 2, max([1000.0, *intensities]) * 2
+    for ghz, style in ((arch.peak_ghz, "--"), (clock, "-")):
         top = arch.num_cus * arch.matrix_flops_per_clk * ghz / 1000
         ridge = top * 1000 / arch.hbm_bytes_per_ns
         xs = [low, max(ridge, low), high]
         ys = [min(top, x * arch.hbm_bytes_per_ns / 1000) for x in xs]
-        axes.plot(xs, ys, style, color="0.4", label=f"matrix and HBM limit at {ghz:g} GHz")
-    colours = _colours(records)
-    seen: set[str] = set()
-    for record, intensity in zip(records, intensities, strict=True):
-        label = _label(record)
-        axes.scatter(
-            [intensity],
-            [record.tflops(record.best_us)],
-            color=colours[label],
-            label=None if label in seen else label,
-            zorder=3,
-        )
-        seen.add(label)
-    axes.set(xscale="log", yscale="log", xlabel="operations per byte of HBM")
-    axes.set(ylabel=f"TFLOP/s, modelled at {clock:g} GHz", title="Roofline, MI300X, bfloat16")
-    axes.legend(frameon=False)
+        axes.plot(xs, ys, style, color=_LIMIT, label=f"limits of HBM and matrix units, {ghz:g} GHz")
+    for label, colour in _colours(records).items():
+        points = [
+            (x, r.tflops(r.best_us))
+            for x, r in zip(intensities, records, strict=True)
+            if r.label == label
+        ]
+        axes.scatter(*zip(*points, strict=True), color=colour, label=label, alpha=0.8, zorder=3)
+    axes.set(xscale="log", yscale="log", xlabel="operations per byte of HBM, modelled")
+    axes.set(ylabel=f"TFLOP/s, modelled at {clock:g} GHz", xlim=(low, high))
+    axes.set(title="Roofline of MI300X, bfloat16, modelled")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("{x:g}")
+    axes.tick_params(axis="y", which="minor", labelsize=8)
+    axes.grid(color="0.92", which="both")
+    figure.legend(frameon=False, loc="outside lower center", ncols=_LEGEND_COLUMNS)
+    return figure
 
 
-def _stalls(axes: Any, records: Sequence[Record]) -> None:
+def _stalls(records: Sequence[Record]) -> Any:
     """Where the waves' time goes, one bar per record."""
     _need_modelled(records, "stalls")
-    names = [f"{_label(record)}\n{record.shape}" for record in records]
+    figure = _figure(1.2 + 0.3 * len(records))
+    axes = figure.add_subplot()
+    rows = range(len(records))
     left = [0.0] * len(records)
-    for i, reason in enumerate(("issue", *STALLS)):
+    colours = (_ISSUE, *_COLOURS, _LAST_STALL)
+    for reason, colour in zip(("issue", *STALLS), colours, strict=True):
         shares = [
             max(1 - sum(r.stalls.values()), 0.0) if reason == "issue" else r.stalls[reason]
             for r in records
         ]
-        colour = "0.85" if reason == "issue" else _COLOURS[(i - 1) % len(_COLOURS)]
-        hatch = "//" if i > len(_COLOURS) else None
-        axes.barh(names, shares, left=left, color=colour, hatch=hatch, label=reason, height=0.6)
+        axes.barh(rows, shares, left=left, color=colour, label=reason, height=0.6)
         left = [a + b for a, b in zip(left, shares, strict=True)]
-    axes.invert_yaxis()
-    axes.set(xlim=(0, 1), xlabel="share of the waves' lifetime, modelled", title="Stalls")
+    axes.set_yticks(rows, [f"{r.shape}, {r.label}" for r in records], fontsize=8)
+    axes.set_ylim(len(records) - 0.5, -0.5)
+    axes.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    axes.set(xlim=(0, 1), xlabel="share of the waves' lifetime, modelled")
+    axes.set(title="Issue and stalls, modelled")
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
 
 
-def _sweep(axes: Any, records: Sequence[Record]) -> None:
+def _sweep(records: Sequence[Record]) -> Any:
     """TFLOP/s of every kernel over the shapes."""
+    figure = _figure()
+    axes = figure.add_subplot()
     shapes = list(dict.fromkeys(record.shape for record in records))
-    origin = {record.origin for record in records}
+    origin = " and ".join(sorted({record.origin for record in records}))
     for label, colour in _colours(records).items():
-        own = {r.shape: r.tflops(r.best_us) for r in records if _label(r) == label}
-        axes.plot(
-            [shapes.index(shape) for shape in own],
-            list(own.values()),
-            "o-",
-            color=colour,
-            label=label,
-        )
-    axes.set_xticks(range(len(shapes)), shapes, rotation=25, ha="right")
+        own = {r.shape: r.tflops(r.best_us) for r in records if r.label == label}
+        values = [own.get(shape) for shape in shapes]
+        heights = [math.nan if value is None else value for value in values]
+        axes.plot(range(len(shapes)), heights, "o-", color=colour, label=label)
+    axes.set_xticks(range(len(shapes)), shapes, rotation=25, ha="right", rotation_mode="anchor")
     clock = records[0].clocks.get("sustained_ghz")
-    at = f" at {clock:g} GHz" if origin == {MODELLED} else ""
-    axes.set(ylim=(0, None), ylabel=f"TFLOP/s, {' and '.join(sorted(origin))}{at}", title="Sweep")
-    axes.legend(frameon=False)
+    at = f" at {clock:g} GHz" if origin == MODELLED else ""
+    axes.set(ylim=(0, None), ylabel=f"TFLOP/s, {origin}{at}", title=f"Kernels by shape, {origin}")
+    axes.grid(axis="y", color="0.92")
+    figure.legend(frameon=False, loc="outside lower center", ncols=_LEGEND_COLUMNS)
+    return figure
 
 
-def _timeline(axes: Any, profile: LaunchProfile) -> None:
+def _timeline(profile: LaunchProfile) -> Any:
     """A stretch in the middle of what was kept of CU 0: a row per wave, and one per unit."""
     middle = (profile.events[0].start + max(e.end for e in profile.events)) / 2
-    begin = middle - _TIMELINE_CLK / 2
-    events = [e for e in profile.events if begin <= e.start <= begin + _TIMELINE_CLK]
-    tracks = ("matrix", "vector", "lds", "memory", "wave")
-    rows = sorted(
-        {(e.simd, tracks.index(e.track), e.wave if e.track == "wave" else -1) for e in events}
-    )
-    at = {row: i for i, row in enumerate(rows)}
-    for kind, colour in zip(tracks, _COLOURS, strict=False):
-        for row in rows:
-            spans = [
-                (e.start, max(e.end - e.start, 1))
-                for e in events
-                if e.track == kind
-                and (e.simd, tracks.index(kind), e.wave if kind == "wave" else -1) == row
-            ]
-            if spans:
-                axes.broken_barh(spans, (at[row] - 0.4, 0.8), color=colour, linewidth=0)
-    axes.set_yticks(
-        range(len(rows)),
-        [
-            f"SIMD {simd} {tracks[track]}{f' {wave}' if wave >= 0 else ''}"
-            for simd, track, wave in rows
-        ],
-        fontsize=7,
-    )
-    axes.invert_yaxis()
-    axes.set(xlim=(begin, begin + _TIMELINE_CLK), xlabel="clk, modelled")
-    axes.set(title=f"CU 0 of {profile.kernel}")
+    begin = max(middle - _TIMELINE_CLK / 2, 0.0)
+    spans: dict[tuple[int, int, int], list[tuple[float, float]]] = {}
+    for event in profile.events:
+        start, end = max(event.start, begin), min(event.end, begin + _TIMELINE_CLK)
+        if start <= begin + _TIMELINE_CLK and end >= begin:
+            wave = event.wave if event.track == "wave" else -1
+            row = event.simd, _UNITS.index(event.track), wave
+            spans.setdefault(row, []).append((start - begin, max(end - start, 1)))
+    rows = sorted(spans)
+    figure = _figure(1.2 + 0.24 * len(rows))
+    axes = figure.add_subplot()
+    for at, row in enumerate(rows):
+        colour = _COLOURS[row[1]]
+        axes.broken_barh(spans[row], (at - 0.4, 0.8), color=colour, linewidth=0)
+        if at and row[0] != rows[at - 1][0]:
+            axes.axhline(at - 0.5, color="0.7", linewidth=0.8)
+    names = [
+        f"SIMD {simd}  " * (not at or rows[at - 1][0] != simd)
+        + _UNIT_NAMES[unit]
+        + f" {wave}" * (wave >= 0)
+        for at, (simd, unit, wave) in enumerate(rows)
+    ]
+    axes.set_yticks(range(len(rows)), names, fontsize=8)
+    axes.tick_params(axis="y", length=0)
+    axes.set(ylim=(len(rows) - 0.5, -0.5), xlim=(0, _TIMELINE_CLK))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.set(xlabel=f"clk after clk {begin:,.0f} of the launch, modelled")
+    at_clock = f"modelled at {profile.clock_ghz:g} GHz"
+    axes.set_title(f"One CU, {at_clock}: {readable(profile.kernel)}", fontsize=11)
+    return figure
+
+
+def readable(symbol: str) -> str:
+    """A mangled C++ name without arguments as it was written; any other symbol as it is."""
+    found = re.fullmatch(r"_ZN(.*)E", symbol)
+    rest, parts = found[1] if found else "", []
+    while rest:
+        length = re.match(r"\d+", rest)
+        if length is None:
+            return symbol
+        end = length.end() + int(length[0])
+        parts.append(rest[length.end() : end])
+        rest = rest[end:]
+    return "::".join(parts) or symbol

@@ -18,12 +18,13 @@ MODELLED, MEASURED = "modelled", "measured"
 
 @dataclass(frozen=True)
 class Times:
-    """Microseconds of one launch.
+    """Microseconds of one operation.
 
     Attributes
     ----------
     at_peak_us, at_sustained_us : float or None
-        Modelled cycles at a clock, without the launch; at the peak clock that is a lower bound.
+        Modelled cycles at a clock, without the launch, but with the launch floor between several;
+        at the peak clock that is a lower bound.
     median_us, low_us, high_us : float or None
         Measured with events of a GPU: median, and the quantiles 0.1 and 0.9.
     """
@@ -50,8 +51,13 @@ class Record:
         Of the whole device by the level that served them: l1, l2, l2_write, mall, hbm.
     clocks : dict
         Clock assumptions: peak_ghz, sustained_ghz, and launch_us, which is in no other number.
+    caches : str
+        What the model's caches hold when the operation starts; "" if measured.
     sampled : dict
         What was simulated in place of the whole launch; empty if all of it was.
+    launches : list of dict
+        Of an operation of several launches, each with its kernel and figures; else empty. The
+        record has their sums, and means by cycles of the shares.
     """
 
     operation: str
@@ -73,8 +79,15 @@ class Record:
     residents: int = 0
     rounds: int = 0
     clocks: dict[str, float] = field(default_factory=dict)
+    caches: str = ""
     sampled: dict[str, Any] = field(default_factory=dict)
     hottest: list[dict[str, Any]] = field(default_factory=list)
+    launches: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """What to call the kernel beside others at the same shape."""
+        return f"{self.peer} {self.round_mode}".strip()
 
     @property
     def best_us(self) -> float | None:

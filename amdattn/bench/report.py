@@ -12,9 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from amdattn.bench.record import MEASURED, MODELLED, Record
+from amdattn.bench.terminal import Line, print_groups, print_wide
 
 _DASH = "-"
 _NOTED = 0.01
+_WHOLE = 10  # TFLOP/s from which digits behind the point are noise
 
 
 def _columns(records: Sequence[Record]) -> list[str]:
@@ -29,8 +31,7 @@ def _columns(records: Sequence[Record]) -> list[str]:
 
 def _cells(record: Record) -> dict[str, str]:
     times = record.times
-    label = record.peer if record.round_mode == "" else f"{record.peer} {record.round_mode}"
-    cells = {"shape": record.shape, "kernel": label}
+    cells = {"shape": record.shape, "kernel": record.label}
     if record.refused:
         return cells
 
@@ -38,9 +39,8 @@ def _cells(record: Record) -> dict[str, str]:
         return _DASH if value is None else f"{value * scale:.{digits}f}"
 
     if record.origin == MEASURED:
-        low, high = number(times.low_us, 3, 1e-3), number(times.high_us, 3, 1e-3)
         cells["measured ms"] = number(times.median_us, 3, 1e-3)
-        cells["10..90 %"] = f"{low}..{high}"
+        cells["10..90 %"] = _spread(record)
         cells["TFLOP/s measured"] = number(record.tflops(times.median_us), 0)
         return cells
     cells |= {
@@ -65,6 +65,20 @@ def stall_text(record: Record, most: int = 2) -> str:
     return ", ".join(f"{reason} {share:.0%}" for reason, share in ordered)
 
 
+def conditions(records: Sequence[Record]) -> list[str]:
+    """What the times are: modelled at which clock, or measured."""
+    modelled = [r for r in records if r.origin == MODELLED and not r.refused]
+    lines = []
+    if modelled:
+        clocks = modelled[0].clocks
+        lines.append(
+            f"modelled, not measured: times at the sustained clock, {clocks['sustained_ghz']:g} GHz"
+        )
+    if any(r.origin == MEASURED for r in records):
+        lines.append("measured with events: median, and the quantiles 10 and 90 %")
+    return lines
+
+
 def notes(records: Sequence[Record]) -> list[str]:
     """What must be said beside the numbers."""
     modelled = [r for r in records if r.origin == MODELLED and not r.refused]
@@ -72,9 +86,9 @@ def notes(records: Sequence[Record]) -> list[str]:
     if modelled:
         clocks = modelled[0].clocks
         lines.append(
-            f"modelled, not measured: time at the sustained clock {clocks['sustained_ghz']:g} GHz; "
-            f"'peak' columns are at {clocks['peak_ghz']:g} GHz, a lower bound of the time. Each "
-            f"launch adds {clocks['launch_us']:g} us, which no column contains."
+            f"At the peak clock, {clocks['peak_ghz']:g} GHz, the same cycles are a lower bound of "
+            f"the time. Each operation also costs {clocks['launch_us']:g} us of launch, which is "
+            "in no number here."
         )
         sampled = [r for r in modelled if "check_error" in r.sampled]
         if sampled:
@@ -90,39 +104,103 @@ def notes(records: Sequence[Record]) -> list[str]:
         for r in modelled
         if "first_workgroups" in r.sampled
     ]
-    lines += [
-        f"{r.shape} {r.peer} {r.round_mode}: cycles are of XCD 0, which has "
-        f"{r.sampled['xcd0_kv_rows'] / r.sampled['largest_xcd_kv_rows']:.0%} of the work of the "
-        "busiest one"
-        for r in modelled
-        if "xcd0_kv_rows" in r.sampled
-    ]
     for r in modelled:
         low, high = r.sampled.get("order_range", (0.0, 0.0))
         if max(-low, high) > _NOTED:
             lines.append(
-                f"{r.shape} {r.peer} {r.round_mode}: {low:+.1%} to {high:+.1%} if workgroups, "
-                "which are unequal, vary by 1 % and so share CUs differently"
+                f"{r.shape} {r.label}: {low:+.1%} to {high:+.1%} if workgroups, which are "
+                "unequal, vary by 1 % and so share CUs differently"
             )
-    lines += [f"{r.shape} {r.peer} {r.round_mode}: {r.refused}" for r in records if r.refused]
+    lines += [
+        f"{r.shape} {r.label}: {len(r.launches)} launches, with "
+        f"{r.clocks['launch_us'] * (len(r.launches) - 1):g} us between them in the time"
+        for r in modelled
+        if r.launches
+    ]
+    refusals: dict[tuple[str, str], list[str]] = {}
+    for r in records:
+        if r.refused:
+            refusals.setdefault((r.label, r.refused), []).append(r.shape)
+    for (label, why), shapes in refusals.items():
+        where = shapes[0] if len(shapes) == 1 else f"{len(shapes)} shapes"
+        lines.append(f"{where} {label}: {why}")
     return lines
 
 
-def print_table(console: Console, title: str, records: Sequence[Record]) -> None:
-    """One row per record; what does not fit a number is below."""
+def print_table(
+    console: Console, title: str, records: Sequence[Record], *, wide: bool = False
+) -> None:
+    """One row per record, by shape; what does not fit a number is below.
+
+    The table fits 80 columns, unless all of them are wanted with `wide`.
+    """
+    console.print(Text(title, "bold"), soft_wrap=True)
+    for line in conditions(records):
+        console.print(line, highlight=False)
+    console.print()
+    if wide:
+        _print_all_columns(console, records)
+    else:
+        _print_few_columns(console, records)
+    console.print()
+    for line in notes(records):
+        console.print(line, style="dim", markup=False, highlight=False)
+
+
+def _print_few_columns(console: Console, records: Sequence[Record]) -> None:
+    measured = any(r.origin == MEASURED for r in records)
+    time = "measured ms" if measured else "modelled ms"
+    columns = ["kernel", "mode", time, "TFLOP/s"]
+    columns += ["10..90 %"] if measured else ["MFMA use"]
+    ratios = relative_speeds(records)
+    if len(ratios) > len({r.shape for r in records}):
+        columns.append("vs first")
+    best = fastest(records)
+    groups: dict[str, list[Line]] = {}
+    for i, record in enumerate(records):
+        cells = {"kernel": record.peer, "mode": record.round_mode, "TFLOP/s": _DASH}
+        if not record.refused:
+            cells[time] = f"{(record.best_us or 0) / 1000:.3f}"
+            tflops = record.tflops(record.best_us)
+            if tflops is not None:
+                cells["TFLOP/s"] = f"{tflops:.0f}" if tflops >= _WHOLE else f"{tflops:.2g}"
+            cells["10..90 %"] = _spread(record)
+            cells["MFMA use"] = f"{record.use.get('mfma', 0.0):.1%}"
+            cells["vs first"] = f"{ratios[i]:.2f}x" if i in ratios else _DASH
+        else:
+            cells[time] = "refused"
+        style = "dim" if record.refused else "bold" if record in best else ""
+        groups.setdefault(record.shape, []).append(Line(cells, style))
+    print_groups(console, columns, groups, left=2)
+
+
+def _print_all_columns(console: Console, records: Sequence[Record]) -> None:
     columns = _columns(records)
-    table = Table(title=title, title_justify="left")
+    table = Table()
     for column in columns:
         left = column in ("shape", "kernel", "stalls")
-        table.add_column(column, justify="left" if left else "right")
+        table.add_column(column, justify="left" if left else "right", no_wrap=True)
     best = fastest(records)
     for record in records:
         cells = _cells(record)
         style = "dim" if record.refused else "bold" if record in best else None
         table.add_row(*(Text(cells.get(c, _DASH)) for c in columns), style=style)
-    console.print(table)
-    for line in notes(records):
-        console.print(line, style="dim", markup=False, highlight=False)
+    print_wide(console, table)
+
+
+def relative_speeds(records: Sequence[Record]) -> dict[int, float]:
+    """By index: how many times as fast as the first kernel that ran at the same shape."""
+    first: dict[str, float] = {}
+    speeds = {}
+    for i, record in enumerate(records):
+        if record.best_us:
+            speeds[i] = first.setdefault(record.shape, record.best_us) / record.best_us
+    return speeds
+
+
+def _spread(record: Record) -> str:
+    low, high = record.times.low_us, record.times.high_us
+    return "" if low is None or high is None else f"{low / 1000:.3f}..{high / 1000:.3f}"
 
 
 def print_details(console: Console, record: Record) -> None:
@@ -142,7 +220,18 @@ def print_details(console: Console, record: Record) -> None:
             f"{site['share']:.1%}",
             site["reason"],
         )
-    for table in (stalls, level, sites):
+    tables = [stalls, level, sites]
+    if record.launches:
+        launches = Table("launch", "clk", "ms", "MFMA use", title="launches (modelled)")
+        for part in record.launches:
+            launches.add_row(
+                part["kernel"],
+                f"{part['cycles']:,}",
+                f"{part['times']['at_sustained_us'] / 1000:.3f}",
+                f"{part['use']['mfma']:.1%}",
+            )
+        tables = [launches, stalls, level]
+    for table in tables:
         console.print(table)
 
 
@@ -166,7 +255,8 @@ def markdown(records: Sequence[Record]) -> str:
     for record in records:
         cells = _cells(record)
         lines.append("| " + " | ".join(cells.get(c, _DASH) for c in columns) + " |")
-    return "\n".join([*lines, "", *(f"{line}\n" for line in notes(records))])
+    said = [*conditions(records), *notes(records)]
+    return "\n".join([*lines, "", *(f"{line}\n" for line in said)])
 
 
 def write_csv(path: Path, records: Sequence[Record]) -> None:
@@ -182,7 +272,7 @@ def write_csv(path: Path, records: Sequence[Record]) -> None:
 def _flat(record: Record) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for name, value in record.as_dict().items():
-        if name in ("hottest", "sampled"):
+        if name in ("hottest", "sampled", "launches"):
             continue
         if isinstance(value, dict):
             row |= {f"{name}_{key}": inner for key, inner in value.items()}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from amdattn.profiling import LaunchProfile
 
 _HOTTEST = 12
+_CACHES = "code warm, data cold"  # as do_bench leaves them on a GPU
 _QUANTILES = (0.1, 0.5, 0.9)
 
 
@@ -82,18 +83,25 @@ def run_attention(
         walk = kernel.walk(shape)
         operands.fill_for(shape, walk, np.arange(len(walk.kv_rows)))
         launch = kernel.launch(shape, operands)
-        return Outcome(measured_record(blank, launch, functions))
+        return Outcome(measured_record(blank, [launch], functions))
 
 
-def measured_record(blank: Record, launch: Launch, functions: Functions) -> Record:
-    """Time a launch on the GPU, caches flushed before every run."""
-    quantiles: Sequence[float] = do_bench(lambda: launch.enqueue(functions), quantiles=_QUANTILES)
+def measured_record(
+    blank: Record, launches: Sequence[Launch], functions: Functions
+) -> Record:
+    """Time the launches of an operation together on the GPU, caches flushed before every run."""
+
+    def enqueue() -> None:
+        for launch in launches:
+            launch.enqueue(functions)
+
+    quantiles: Sequence[float] = do_bench(enqueue, quantiles=_QUANTILES)
     low, median, high = (1000 * ms for ms in quantiles)
     return dataclasses.replace(
         blank,
-        kernel=launch.symbol,
-        sha256=launch.sha256,
-        workgroups=launch.num_workgroups,
+        kernel=" + ".join(launch.symbol for launch in launches),
+        sha256=" + ".join(dict.fromkeys(launch.sha256 for launch in launches)),
+        workgroups=sum(launch.num_workgroups for launch in launches),
         times=Times(median_us=median, low_us=low, high_us=high),
         clocks=_readable_clocks(),
     )
@@ -138,6 +146,7 @@ def modelled_record(blank: Record, modelled: Modelled) -> Record:
             "sustained_ghz": modelled.clock_ghz,
             "launch_us": arch.launch_us,
         },
+        caches=_CACHES,
         sampled=modelled.sampled,
         hottest=_hottest(modelled.profile),
     )

@@ -3,8 +3,9 @@
 What is simulated has the grid, the addresses and the strides of the launch in question, and every
 CU of an XCD occupied; only the walk over K and V is shorter. How long a workgroup takes as a linear
 function of its KV rows follows from two lengths, for every number of workgroups that share a CU; a
-third length must agree, and then takes the place of the shortest. What later workgroups of a CU
-gain from warm caches comes from a launch of two rounds. docs/bench.md has the method and its error.
+third length says how well, and then takes the place of the shortest. What later workgroups of a CU
+gain from warm caches comes from a launch of two rounds. Launches of little work are simulated in
+full. docs/bench.md has the method and its error.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 METHODS = ("auto", "full", "sampled")
 TOLERANCE = 0.01  # of the length that checks the other two
+# Instructions of an XCD that are simulated rather than sampled: half a minute of one core.
+_AFFORDABLE = 24_000_000
 # KV rows to simulate, besides the remainder, which is kept so that the last tile is as full.
 _LENGTHS = (512, 1024, 1536, 2048, 3072)
 _GRANULE = 256
@@ -47,9 +50,8 @@ class Modelled:
     Attributes
     ----------
     cycles : float
-        Clk until the last workgroup of the slowest XCD ended; of XCD 0 in a full simulation.
-    xcd0_cycles : float
-        Of XCD 0.
+        Clk until the last workgroup of the slowest XCD ended; in a full simulation of the one that
+        has most work.
     clk, bytes : dict of str to float
         As LaunchProfile's, of `cus` CUs, which are `part` of the device's work.
     stalls : dict of str to float
@@ -64,7 +66,6 @@ class Modelled:
 
     launch: Launch
     cycles: float
-    xcd0_cycles: float
     cus: float
     part: float
     clock_ghz: float
@@ -78,13 +79,35 @@ class Modelled:
     sampled: dict[str, Any]
 
 
+def simulated(
+    launch: Launch, profile: LaunchProfile, sampled: Mapping[str, Any] | None = None
+) -> Modelled:
+    """A launch of which nothing is extrapolated."""
+    return Modelled(
+        launch,
+        float(profile.cycles),
+        profile.simulated_cus,
+        profile.simulated_workgroups / launch.num_workgroups,
+        profile.clock_ghz,
+        profile.resident_per_cu,
+        profile.instructions,
+        dict(profile.clk),
+        {level: float(count) for level, count in profile.bytes.items()},
+        profile.stalls,
+        profile,
+        None,
+        dict(sampled or {}),
+    )
+
+
 class Sampler:
     """Models launches of one kernel at one shape.
 
     Parameters
     ----------
     method : {"auto", "full", "sampled"}
-        "auto" simulates the whole launch if that is no more work.
+        "full" simulates every workgroup of the XCD that has most work. "auto" does so if that
+        takes half a minute at most, or is no more work.
     trace_events : int
         Events of CU 0 to keep of the longest simulation.
     advance : callable, optional
@@ -116,55 +139,64 @@ class Sampler:
         Raises
         ------
         NotLinear
-            The lengths do not agree with each other.
+            This launch cannot be sampled.
         """
         walk = self._kernel.walk(self._shape)
-        rows = walk.kv_rows[:: self._arch.num_xcds]
         lengths = self._lengths()
         if self._method == "sampled" and len(lengths) < 3:
             raise NotLinear(f"{self._shape}: too few rows of K and V to sample; simulate in full")
         if self._method == "full" or len(lengths) < 3:
-            return self._full(walk, rows)
-        alike = not self._unequal(walk)
-        if (
-            self._method == "auto"
-            and alike
-            and rows.sum() <= self._arch.cus_per_xcd * sum(lengths[:3])
-        ):
-            return self._full(walk, rows)
-        return self._sampled(walk, rows, lengths)
+            return self._full(walk)
+        probe = self._probe()
+        if self._method == "auto" and self._is_affordable(walk, lengths, probe):
+            return self._full(walk)
+        return self._sampled(walk, lengths, probe.profile.resident_per_cu)
+
+    def _probe(self) -> Simulation:
+        """One workgroup of few rows: how many fit a CU, and about what a row costs."""
+        short = self._shape.with_lengths(min(self._shape.seqlen_q, _GRANULE), _GRANULE)
+        with Operands(short) as operands:
+            return self._simulate(operands, short, 1, 1)
+
+    def _is_affordable(self, walk: Walk, lengths: Sequence[int], probe: Simulation) -> bool:
+        rows = walk.kv_rows[self._busiest(walk) :: self._arch.num_xcds].sum()
+        instructions = probe.profile.instructions / max(int(probe.rows.sum()), 1) * rows
+        sampled = self._arch.cus_per_xcd * sum(lengths[:3])
+        return bool(instructions <= _AFFORDABLE or rows <= sampled)
 
     # -- the whole launch ------------------------------------------------------------------------
 
-    def _full(self, walk: Walk, rows: NDArray[np.int64]) -> Modelled:
+    def _busiest(self, walk: Walk) -> int:
+        """The XCD whose workgroups have most KV rows; the first of those."""
+        xcds = self._arch.num_xcds
+        return int(np.argmax([walk.kv_rows[xcd::xcds].sum() for xcd in range(xcds)]))
+
+    def _full(self, walk: Walk) -> Modelled:
+        xcd = self._busiest(walk)
+        rows = walk.kv_rows[xcd :: self._arch.num_xcds]
         self._total = int(rows.sum())
         with Operands(self._shape) as operands:
-            done = self._simulate(operands, self._shape, len(rows), 0, self._trace_events)
+            done = self._simulate(
+                operands, self._shape, len(rows), 0, self._trace_events, simulated_xcd=xcd
+            )
         profile = done.profile
+        xcds = self._arch.num_xcds
+        mean = float(walk.kv_rows.sum() / max(rows.sum(), 1)) / xcds  # XCD, of this one
         return Modelled(
             self._launch,
             float(profile.cycles),
-            float(profile.cycles),
-            profile.simulated_cus,
-            float(rows.sum() / max(walk.kv_rows.sum(), 1)),
+            min(self._arch.num_cus, len(walk.kv_rows)) / xcds,
+            1 / xcds,
             profile.clock_ghz,
             profile.resident_per_cu,
-            profile.instructions,
-            dict(profile.clk),
-            {level: float(n) for level, n in profile.bytes.items()},
+            profile.instructions * mean,
+            {unit: clk * mean for unit, clk in profile.clk.items()},
+            {level: count * mean for level, count in profile.bytes.items()},
             profile.stalls,
             profile,
             None,
-            self._unequal(walk),
+            {},
         )
-
-    def _unequal(self, walk: Walk) -> dict[str, Any]:
-        """Says so if XCD 0, the only one that can be simulated, is not as busy as others."""
-        xcds = self._arch.num_xcds
-        work = [int(walk.kv_rows[xcd::xcds].sum()) for xcd in range(xcds)]
-        if work[0] >= (1 - TOLERANCE) * max(work):
-            return {}
-        return {"xcd0_kv_rows": work[0], "largest_xcd_kv_rows": max(work)}
 
     # -- a sample of it --------------------------------------------------------------------------
 
@@ -176,12 +208,12 @@ class Sampler:
         lengths = (n + longest % granule for n in (_CAUSAL_LENGTHS if odd else _LENGTHS))
         return [length for length in lengths if length < longest]
 
-    def _sampled(self, walk: Walk, rows: NDArray[np.int64], lengths: list[int]) -> Modelled:
+    def _sampled(self, walk: Walk, lengths: list[int], probe: int) -> Modelled:
         shape = self._shape
+        rows = walk.kv_rows[:: self._arch.num_xcds]
         if shape.causal and shape.seqlen_q > shape.seqlen_kv:
             raise NotLinear(f"{shape}: rows of Q without keys cannot be sampled; simulate in full")
         cus = self._arch.cus_per_xcd
-        probe = self._resident_per_cu()
         residents = min(probe, -(-len(rows) // cus))
         wanted = cus * residents * (2 if len(rows) > cus * residents else 1)
         wide = self._widened(lengths[0], wanted)
@@ -218,19 +250,15 @@ class Sampler:
             return self._with_warmth(speed, simulate(first, residents, both))
 
         with Operands(wide) as operands:
+            found = {}
             for tried in range(len(lengths) - 2):
                 first, second, check = lengths[tried : tried + 3]
-                speed = learn(first, second)
                 checked = simulate(check, residents, full, self._trace_events)
-                predicted = self._replay(checked, speed).cycles
-                error = predicted / checked.profile.cycles - 1
-                if abs(error) <= TOLERANCE:
+                predicted = self._replay(checked, learn(first, second)).cycles
+                found[first, second, check] = predicted / checked.profile.cycles - 1
+                if abs(found[first, second, check]) <= TOLERANCE:
                     break
-            else:
-                raise NotLinear(
-                    f"{shape}: {self._kernel.peer} took {checked.profile.cycles} clk at "
-                    f"{check} KV rows, but shorter ones predict {predicted:.0f}; simulate in full"
-                )
+            (first, second, check), error = min(found.items(), key=lambda item: abs(item[1]))
             speed = learn(first, second, check)
             launch = self._kernel.launch(shape, operands)
         longest = [done[length, full] for length in (first, second, check)]
@@ -245,10 +273,7 @@ class Sampler:
             "warm_clk": speed.warm,
             "order_range": self._order_range(walk, speed, residents, timeline.cycles),
         }
-        xcd0 = replay(rows.tolist(), speed, residents, self._num_waves, self._arch)
-        return self._extrapolated(
-            launch, longest, walk.kv_rows, timeline, xcd0.cycles, probe, sampled
-        )
+        return self._extrapolated(launch, longest, walk.kv_rows, timeline, probe, sampled)
 
     def _order_range(self, walk: Walk, speed: Speed, residents: int, cycles: float) -> list[float]:
         """Least and greatest change of the cycles if every duration varies by the tolerance.
@@ -283,23 +308,27 @@ class Sampler:
             min(shape.seqlen_q, length) if shape.causal else shape.seqlen_q, length
         )
 
-    def _resident_per_cu(self) -> int:
-        """Workgroups that the device keeps on a CU: one is simulated on few rows to learn it."""
-        short = self._shape.with_lengths(min(self._shape.seqlen_q, _GRANULE), _GRANULE)
-        with Operands(short) as operands:
-            return self._simulate(operands, short, 1, 1).profile.resident_per_cu
-
     def _simulate(
-        self, operands: Operands, shape: Shape, limit: int, level: int, events: int = 0
+        self,
+        operands: Operands,
+        shape: Shape,
+        limit: int,
+        level: int,
+        events: int = 0,
+        *,
+        simulated_xcd: int = 0,
     ) -> Simulation:
         walk = self._kernel.walk(shape)
-        flat = np.arange(0, len(walk.kv_rows), self._arch.num_xcds)[:limit]
+        flat = np.arange(simulated_xcd, len(walk.kv_rows), self._arch.num_xcds)[:limit]
         operands.fill_for(shape, walk, flat)
         launch = self._kernel.launch(shape, operands)
         self._launch, self._num_waves = launch, launch.num_waves
         self._tell(shape)
         with virtual.profile(
-            clock_mhz=self._clock_mhz, simulated_workgroups=limit, trace_events=events
+            clock_mhz=self._clock_mhz,
+            simulated_workgroups=limit,
+            simulated_xcd=simulated_xcd,
+            trace_events=events,
         ) as profile:
             launch.enqueue(self._functions)
         (result,) = profile.launches
@@ -344,7 +373,6 @@ class Sampler:
         of: Sequence[Simulation],
         rows: NDArray[np.int64],
         timeline: Timeline,
-        xcd0_cycles: float,
         residents: int,
         sampled: dict[str, Any],
     ) -> Modelled:
@@ -369,7 +397,6 @@ class Sampler:
         return Modelled(
             launch,
             timeline.cycles,
-            xcd0_cycles,
             min(self._arch.num_cus, len(rows)) / xcds,
             1 / xcds,
             last.clock_ghz,

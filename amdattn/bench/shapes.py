@@ -54,7 +54,8 @@ class Shape:
     @property
     def flops(self) -> int:
         """Operations of Q @ K^T and P @ V; a causal mask counts as half, as is customary."""
-        return self.problem("rtne").flops // (2 if self.causal else 1)
+        pairs = self.batch * self.heads_q * self.seqlen_q * self.seqlen_kv
+        return 4 * pairs * self.head_dim // (2 if self.causal else 1)
 
     def with_lengths(self, seqlen_q: int, seqlen_kv: int) -> Shape:
         """The same with other sequence lengths."""

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
 
 from amdattn import manifest, plan as plans, runtime
 from amdattn.attention import plan_attention
-from amdattn.bench.kernels import Launch, Operands, Walk, grid_indices, kv_rows_of_tiles
+from amdattn.bench.items import Items
+from amdattn.bench.kernels import Launch, Operands, Walk
 from amdattn.bench.shapes import Shape
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
 from amdattn.kernarg import packer
 from amdattn.plan import Address, Stride
-from amdattn.plan.attention import GRID_RULE
 
 
 class Shipped:
-    """The kernel that a plan chooses."""
+    """The kernels that a plan chooses.
+
+    Parameters
+    ----------
+    num_splits : int
+        As of the operation; 0: the planner's choice.
+    """
 
     peer = "amdattn"
-    causal_granule = 256
+    causal_granule = 384
 
-    def __init__(self, round_mode: str) -> None:
-        self.round_mode = round_mode
+    def __init__(self, round_mode: str, num_splits: int = 0) -> None:
+        self.round_mode, self._num_splits = round_mode, num_splits
 
-    def _plan(self, shape: Shape) -> plans.Launch:
-        plan = plan_attention(
+    def split(self, num_splits: int) -> Shipped:
+        """The same with every tile in so many parts; 1: none."""
+        return Shipped(self.round_mode, num_splits)
+
+    def _plan(self, shape: Shape) -> plans.Plan:
+        return plan_attention(
             shape.batch,
             shape.seqlen_q,
             shape.seqlen_kv,
@@ -34,12 +44,8 @@ class Shipped:
             device=runtime.device_props(),
             causal=shape.causal,
             round_mode=self.round_mode,
+            num_splits=self._num_splits,
         )
-        if len(plan.launches) != 1:
-            raise NotImplementedError(
-                f"{shape}: a plan of {len(plan.launches)} launches cannot be modelled yet"
-            )
-        return plan.launches[0]
 
     def refusal(self, shape: Shape) -> str:
         """What the planner says against it."""
@@ -50,37 +56,57 @@ class Shipped:
         return ""
 
     def launch(self, shape: Shape, operands: Operands) -> Launch:
-        """As the operation itself would make it, without a log-sum-exp."""
-        planned = self._plan(shape)
-        arguments = dict(planned.args)
-        pack = packer(planned.kernel)
-        values: list[int | float] = []
-        for name in pack.names:
-            value = arguments[name]
-            if isinstance(value, Address):
-                value = 0 if value.operand == "lse" else operands.addresses[value.operand]
-            elif isinstance(value, Stride):
-                value = operands.strides(value.operand)[value.axis]
-            values.append(value)
-        block = bytearray(pack.size)
-        pack.pack_into(block, 0, *values)
-        return Launch(
-            _image(planned.kernel),
-            planned.kernel.symbol,
-            planned.grid,
-            planned.kernel.workgroup,
-            bytes(block),
-        )
+        """The first launch: of a plan with parts, a second one merges them."""
+        return self.launches(shape, operands)[0]
+
+    def launches(self, shape: Shape, operands: Operands) -> list[Launch]:
+        """As the operation itself would make them, without a log-sum-exp."""
+        plan = self._plan(shape)
+        regions = {region.name: region.offset for region in plan.workspace.regions}
+
+        def address(name: str) -> int:
+            if name in regions:
+                return operands.workspace(plan.workspace.total_bytes) + regions[name]
+            return 0 if name == "lse" else operands.addresses[name]
+
+        return [_packed(planned, operands, address) for planned in plan.launches]
+
+    def num_parts(self, shape: Shape) -> int:
+        """Of each tile that is not whole."""
+        parts = dict(self._plan(shape).launches[0].args)["parts"]
+        assert isinstance(parts, int)
+        return parts
+
+    def items(self, shape: Shape) -> Items:
+        """What the workgroups of the first launch do."""
+        plan = self._plan(shape)
+        return Items.of(plan.problem, plan.launches[0])
 
     def walk(self, shape: Shape) -> Walk:
-        """By the one grid rule of the planner."""
-        planned = self._plan(shape)
-        kernel = planned.kernel
-        if kernel.grid != GRID_RULE:
-            raise NotImplementedError(f"kernel {kernel.name} has grid {kernel.grid!r}")
-        _, tiles, batch = grid_indices(planned.grid)
-        rows = kv_rows_of_tiles(shape, kernel.q_tile, kernel.kv_tile, tiles)
-        return Walk(rows, batch, np.minimum((tiles + 1) * kernel.q_tile, shape.seqlen_q))
+        """By the planner's map of work items."""
+        return self.items(shape).walk
+
+
+def _packed(planned: plans.Launch, operands: Operands, address: Callable[[str], int]) -> Launch:
+    arguments = dict(planned.args)
+    pack = packer(planned.kernel)
+    values: list[int | float] = []
+    for name in pack.names:
+        value = arguments[name]
+        if isinstance(value, Address):
+            value = address(value.operand)
+        elif isinstance(value, Stride):
+            value = operands.strides(value.operand)[value.axis]
+        values.append(value)
+    block = bytearray(pack.size)
+    pack.pack_into(block, 0, *values)
+    return Launch(
+        _image(planned.kernel),
+        planned.kernel.symbol,
+        planned.grid,
+        planned.kernel.workgroup,
+        bytes(block),
+    )
 
 
 _images: dict[manifest.KernelSpec, bytes] = {}

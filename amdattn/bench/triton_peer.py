@@ -23,7 +23,7 @@ _INT_MAX = 2**31 - 1
 
 
 class TritonMissing(AmdattnError):
-    """--peer triton without Triton."""
+    """--peer triton without Triton, or with one that cannot compile for the device."""
 
 
 class Triton:
@@ -40,6 +40,21 @@ class Triton:
             raise TritonMissing(f"peer triton needs Triton: pip install triton ({error})") from None
         self.version = str(triton.__version__)
         self._compiled: dict[tuple[Any, ...], Any] = {}
+
+    def try_compile(self) -> None:
+        """Compile for some shape, to know before anything else runs that it can be done.
+
+        Raises
+        ------
+        TritonMissing
+        """
+        try:
+            self._compile(Shape(1, 1, 1, 128, 128, 128), None)
+        except Exception as error:  # of a compiler: any kind
+            raise TritonMissing(
+                f"Triton {self.version} cannot compile for {runtime.device_props().arch}: "
+                f"{type(error).__name__}: {error}; pip install --upgrade triton"
+            ) from error
 
     def refusal(self, shape: Shape) -> str:
         """Which argument it does not take."""
@@ -63,14 +78,15 @@ class Triton:
         values["q_heads_per_kv_head"] = shape.heads_q // shape.heads_kv
         return values
 
-    def _compile(self, shape: Shape, operands: Operands) -> Any:
+    def _compile(self, shape: Shape, operands: Operands | None) -> Any:
         """For the facts that Triton's launcher specialises on: alignment, divisibility, size."""
         values = self._arguments(shape, operands)
         names = tuple(values)
         facts: dict[tuple[int, ...], list[list[object]]] = {}
         for i, name in enumerate(names):
             if name in _POINTERS:
-                nbytes = operands.strides(name)["batch"] * operands.shape.batch * 2
+                whole = operands.shape if operands else shape
+                nbytes = whole.strides(name)["batch"] * whole.batch * 2
                 facts[(i,)] = _ALIGNED + (_UNDER_2_GIB if nbytes <= _INT_MAX else [])
             elif isinstance(values[name], int) and values[name] % 16 == 0:
                 facts[(i,)] = _ALIGNED

@@ -46,6 +46,9 @@ SimulatedWorkgroups = Annotated[
 ]
 Csv = Annotated[Path | None, typer.Option("--csv", help="Also write rows to this file.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
+Wide = Annotated[
+    bool, typer.Option("--wide", help="Every column, however wide; default: what fits 80.")
+]
 Plot = Annotated[
     tuple[str, Path] | None,
     typer.Option(help="roofline, timeline, stalls or sweep, and a .png or .svg file."),
@@ -66,6 +69,7 @@ class Output:
 
     as_json: bool
     markdown: bool
+    wide: bool
     csv: Path | None
     plot: tuple[str, Path] | None
     trace: Path | None
@@ -116,6 +120,7 @@ def attention(
     as_json: AsJson = False,
     csv: Csv = None,
     markdown: Markdown = False,
+    wide: Wide = False,
     plot: Plot = None,
     trace: Trace = None,
     details: Annotated[
@@ -124,10 +129,10 @@ def attention(
 ) -> None:
     """Attention forward in bfloat16, our kernels and others in one table."""
     from amdattn.bench.kernels import Functions
-    from amdattn.bench.run import run_attention
+    from amdattn.bench.operation import run_operation
     from amdattn.bench.shapes import Shape, preset as shapes_of
 
-    output = Output(as_json, markdown, csv, plot, trace)
+    output = Output(as_json, markdown, wide, csv, plot, trace)
     shapes: Sequence[Shape]
     if preset is None:
         shapes = [
@@ -150,8 +155,9 @@ def attention(
     outcomes: list[Outcome] = []
     start = time.perf_counter()
     pairs = [(shape, candidate) for shape in shapes for candidate in kernels]
-    with progress_bar(quiet=as_json or markdown) as progress:
-        overall = progress.add_task("all", total=len(pairs) + len(objects))
+    with progress_bar() as progress:
+        count = len(pairs) + len(objects)
+        overall = progress.add_task(f"{count} rows", total=count)
         task = progress.add_task("", total=1)
 
         def advance(what: str, done: int, total: int) -> None:
@@ -159,7 +165,7 @@ def attention(
 
         for shape, candidate in pairs:
             outcomes.append(
-                run_attention(
+                run_operation(
                     candidate,
                     shape,
                     functions,
@@ -195,18 +201,23 @@ def gemm(
     as_json: AsJson = False,
     csv: Csv = None,
     markdown: Markdown = False,
+    wide: Wide = False,
     plot: Plot = None,
     trace: Trace = None,
 ) -> None:
-    """Matrix products of code objects (--peer object=FILE); amdattn has no such operation yet."""
+    """Matrix products of your own code objects: needs --peer object=FILE, --grid and --args.
+
+    amdattn has no matrix product of its own yet, and no other peer is known here.
+    """
     from amdattn.bench.kernels import Functions
 
-    output = Output(as_json, markdown, csv, plot, trace)
+    output = Output(as_json, markdown, wide, csv, plot, trace)
     files = [_object_file(given) for given in peer or []]
     if not files or None in files:
         raise ValueError(
-            "amdattn has no gemm operation yet: bench gemm runs --peer object=FILE only, with "
-            "--grid and --args"
+            "amdattn has no gemm operation yet, and --peer aiter and triton are of attention: "
+            "bench gemm runs code objects of your own, e.g. --peer object=gemm.hsaco --grid 64,64 "
+            "--workgroup 256 --args @gemm.txt"
         )
     paths = [file for file in files if file is not None]
     functions = Functions()
@@ -237,7 +248,9 @@ def _peers(given: Sequence[str], round_mode: str) -> tuple[list[Kernel], list[Pa
         elif kind == "aiter" and value:
             kernels += [Aiter(Path(value), mode) for mode in modes]
         elif kind == "triton" and not equals:
-            kernels.append(Triton())
+            triton = Triton()
+            triton.try_compile()
+            kernels.append(triton)
         else:
             raise ValueError(f"--peer={name!r} must be one of {', '.join(PEERS)}")
     return kernels, files
@@ -322,9 +335,10 @@ def _show(
     elif output.markdown:
         typer.echo(report.markdown(records), nl=False)
     else:
-        report.print_table(stdout, f"{title}, {runtime.get().title}", records)
+        title = f"{title}, {runtime.get().title}"
+        report.print_table(stdout, title, records, wide=output.wide)
         for record in records:
             if details and record.stalls:
-                stdout.print(f"{record.shape} {record.peer} {record.round_mode}", highlight=False)
+                stdout.print(f"{record.shape} {record.label}", highlight=False)
                 report.print_details(stdout, record)
         stdout.print(f"{seconds:.1f} s, measured on this CPU", style="dim", highlight=False)

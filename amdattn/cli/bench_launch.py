@@ -8,9 +8,10 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.text import Text
 
 import amdattn
+from amdattn.bench.terminal import Line, print_groups
 from amdattn.cli.output import AsJson, print_json, progress_bar, stdout
 
 
@@ -20,6 +21,9 @@ def launch(
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the tables of docs/launch-overhead.md.")
     ] = False,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Every column, however wide; default: what fits 80.")
+    ] = False,
 ) -> None:
     """Host overhead: µs that one launch costs the calling thread, path by path.
 
@@ -28,7 +32,7 @@ def launch(
     from amdattn import runtime
     from amdattn.bench import launch as bench
 
-    with progress_bar(quiet=as_json or markdown) as progress:
+    with progress_bar() as progress:
         task = progress.add_task("host overhead", total=bench.num_rounds(rounds))
         measurements = bench.measure(rounds, lambda: progress.advance(task))
     if as_json:
@@ -47,15 +51,19 @@ def launch(
     elif markdown:
         sys.stdout.write(bench.markdown(measurements))
     else:
+        columns = bench.COLUMNS if wide else bench.FEW_COLUMNS
         for measurement in measurements:
-            table = Table(title=f"{measurement.title}, µs per call", title_justify="left")
-            table.add_column("path")
-            for column in ("min", "median", "quartiles", "beyond raw", "bar"):
-                table.add_column(column, justify="right", no_wrap=True)
-            for row in measurement.rows:
-                path, *figures = bench.cells(row)
-                table.add_row(path.replace("`", ""), *figures)
-            stdout.print(table)
+            stdout.print(Text(f"{measurement.title}, µs per call", "bold"), soft_wrap=True)
+            rows = [
+                Line(
+                    {name: text.replace("`", "") for name, text in bench.cells(row).items()},
+                    "" if row.ok else "bold red",
+                )
+                for row in measurement.rows
+            ]
+            print_groups(stdout, columns, {"": rows})
+            stdout.print()
+        stdout.print(f"times {runtime.get().measured_on}", style="dim", highlight=False)
     # The call alone is judged: what a stream's thread takes of the CPU is not the host path's.
     if not all(row.ok for row in measurements[0].rows):
         raise typer.Exit(1)

@@ -13,19 +13,20 @@ from amdattn.cli.output import print_json, progress_bar, stdout
 if TYPE_CHECKING:
     from amdattn.checking.mutation.subject import Subject
 
-OPERATIONS = {"attention": "attn_fwd"}  # the op of the manifest
+# The ops of the manifest that they launch.
+OPERATIONS = {"attention": (manifest.ATTENTION, manifest.ATTENTION_MERGE)}
 
 
 def shipped(name: str) -> list[Subject]:
     """The shipped kernels of an operation, or of "all"."""
     from amdattn.checking.mutation.subject import shipped_subjects
 
-    wanted = {row.name for row in manifest.kernels() if name in ("all", _operation(row.op))}
-    return [entry for entry in shipped_subjects(runtime.device_props()) if entry.name in wanted]
+    wanted = {row.name for row in manifest.kernels() if name in ("all", *_operations(row.op))}
+    return shipped_subjects(runtime.device_props(), wanted)
 
 
-def _operation(op: str) -> str:
-    return next((name for name, its_op in OPERATIONS.items() if its_op == op), op)
+def _operations(op: str) -> list[str]:
+    return [name for name, ops in OPERATIONS.items() if op in ops]
 
 
 def mutate(subjects: Sequence[Subject], sample: int | None, seed: int, as_json: bool) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
+from amdattn.bench.terminal import Line, print_groups
 from amdattn.cli.output import AsJson, print_json, stdout
 
 
@@ -56,25 +56,25 @@ def compare(
             }
         )
     else:
-        table = Table("shape", "kernel", "before ms", "after ms", "ratio", "cycles", "origin")
+        groups: dict[str, list[Line]] = {}
         for pair in found.pairs:
             a, b = pair.before, pair.after
-            table.add_row(
-                b.shape,
-                f"{b.peer} {b.round_mode}" + " (same code)" * (a.sha256 == b.sha256 != ""),
-                _milliseconds(a.best_us),
-                _milliseconds(b.best_us),
-                _ratio(pair.ratio),
-                _ratio(pair.cycle_ratio),
-                a.origin if a.origin == b.origin else f"{a.origin} -> {b.origin}",
-                style="red" if pair in slower else None,
-            )
-        stdout.print(table)
+            cells = {
+                "kernel": b.label + " (same code)" * (a.sha256 == b.sha256 != ""),
+                "before ms": _milliseconds(a.best_us),
+                "after ms": _milliseconds(b.best_us),
+                "ratio": _ratio(pair.ratio),
+                "cycles": _ratio(pair.cycle_ratio),
+                "origin": a.origin if a.origin == b.origin else f"{a.origin} -> {b.origin}",
+            }
+            style = "red" if pair in slower else ""
+            groups.setdefault(b.shape, []).append(Line(cells, style))
+        print_groups(stdout, list(cells), groups)
         if found.geometric_mean is not None:
             stdout.print(f"geometric mean {found.geometric_mean:.4f}", highlight=False)
         for name, only in (("before", found.only_before), ("after", found.only_after)):
             for record in only:
-                line = f"only in {name}: {record.shape} {record.peer} {record.round_mode}"
+                line = f"only in {name}: {record.shape} {record.label}"
                 stdout.print(line, style="dim", markup=False, highlight=False)
     if slower:
         raise typer.Exit(1)

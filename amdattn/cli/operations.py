@@ -45,7 +45,7 @@ def info(as_json: AsJson = False) -> None:
             "dtype": kernel.dtype,
             "head_dim": kernel.head_dim,
             "tiles": f"{kernel.q_tile} x {kernel.kv_tile}",
-            "vgpr + agpr": f"{kernel.vgpr} + {kernel.agpr}",
+            "vgpr (agpr)": f"{kernel.vgpr} ({kernel.agpr})",
             "lds_bytes": kernel.lds_bytes,
             "code_object_version": kernel.code_object_version,
             "sha256": kernel.sha256,
@@ -57,9 +57,9 @@ def info(as_json: AsJson = False) -> None:
         print_json({"versions": versions, "device": device, "error": failure, "kernels": kernels})
     else:
         print_facts("amdattn", {**versions, **device})
-        table = Table("kernel", "tiles q x kv", "VGPR + AGPR", "sha256")
+        table = Table("kernel", "tiles q x kv", "VGPR (AGPR)", "sha256")
         for row in kernels:
-            shown = ("name", "tiles", "vgpr + agpr")
+            shown = ("name", "tiles", "vgpr (agpr)")
             table.add_row(*(str(row[key]) for key in shown), str(row["sha256"])[:8])
         stdout.print(table)
     if failure:
@@ -204,8 +204,17 @@ def explain(
     heads_q: HeadsQ = 32,
     heads_kv: HeadsKv = 0,
     head_dim: HeadDim = 128,
+    head_dim_v: Annotated[int, typer.Option(help="0: as head-dim.")] = 0,
     dtype: str = "bfloat16",
     causal: bool = False,
+    window: Annotated[tuple[int, int], typer.Option(help="Keys left and right; -1: all.")] = (
+        -1,
+        -1,
+    ),
+    top_left: Annotated[bool, typer.Option(help="Masks start at the first key.")] = False,
+    sinks: bool = False,
+    round_mode: Annotated[str, typer.Option(help="rtne, rtna or rtz.")] = "rtne",
+    num_splits: Annotated[int, typer.Option(help="Parts along KV; 0: the plan chooses.")] = 0,
     device: Annotated[str, typer.Option(help="A known device, or 'bound'.")] = "MI300X",
     as_json: AsJson = False,
 ) -> None:
@@ -217,8 +226,14 @@ def explain(
         heads_q,
         heads_kv or heads_q,
         head_dim,
+        head_dim_v=head_dim_v,
         dtype=dtype,
         causal=causal,
+        window_size=window,
+        top_left=top_left,
+        sinks=sinks,
+        round_mode=round_mode,
+        num_splits=num_splits,
         device=amdattn.device_props() if device == "bound" else device,
     )
     if as_json:

@@ -12,14 +12,14 @@ import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 stdout = Console()
@@ -51,18 +51,19 @@ def spinner(text: str, quiet: bool) -> Iterator[None]:
         yield
 
 
-def progress_bar(quiet: bool) -> Progress:
-    """A bar on stderr with the time that is left."""
+def progress_bar(quiet: bool = False) -> Progress:
+    """A bar on stderr with the time that is left; nothing if that is no terminal."""
     return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True, ratio=1)),
+        BarColumn(bar_width=16),
+        TaskProgressColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
         console=stderr,
-        disable=quiet,
+        disable=quiet or not stderr.is_terminal,
         transient=True,
+        expand=True,
     )
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import fcntl
 import json
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
+import types
 import xml.etree.ElementTree
 from pathlib import Path
 from typing import Any
@@ -16,6 +22,7 @@ from gpu import compiled
 
 import amdattn
 from amdattn import cli
+from amdattn.bench.plots import readable
 from amdattn.profiling import STALLS
 
 SIZES = ("-b", 1, "-hq", 2, "-hkv", 1, "-s", 200)
@@ -72,9 +79,10 @@ def test_table(run: Command) -> None:
     assert status == 0
     for words in (
         "b1 h2/1 s200 d128",
-        "modelled, not measured: time at the sustained clock 1.2 GHz",
-        "at 2.1 GHz, a lower bound",
-        "adds 2.7 us, which no column contains",
+        "modelled, not measured: times at the sustained clock, 1.2 GHz",
+        "modelled ms",
+        "At the peak clock, 2.1 GHz, the same cycles are a lower bound",
+        "costs 2.7 us of launch, which is in no number here",
         "amdattn rtz: round_mode=rtz is not built",
         "bytes by level",
         "s_waitcnt",
@@ -156,6 +164,12 @@ def test_plot(run: Command, tmp_path: Path, kind: str) -> None:
     assert xml.etree.ElementTree.parse(file).getroot().tag.endswith("svg")
 
 
+def test_symbols_in_pictures() -> None:
+    assert readable("_ZN5aiter24fmha_fwd_hd128_bf16_rtneE") == "aiter::fmha_fwd_hd128_bf16_rtne"
+    for symbol in ("attn_fwd", "_ZN3abcIiEE", "_ZNE", ""):
+        assert readable(symbol) == symbol
+
+
 def test_peer_object(run: Command, code_object: Path) -> None:
     peer = ("--peer", f"object={code_object}", *OBJECT_ARGS)
     status, out, errors = run("bench", "gemm", *peer, "--json")
@@ -218,6 +232,7 @@ def test_compare(run: Command, tmp_path: Path) -> None:
     [
         (("attention", "--peer", "cutlass"), "--peer='cutlass' must be one of aiter=DIR, triton"),
         (("attention", "--peer", "aiter=/none"), "aiter=/none is no checkout of ROCm/aiter"),
+        (("attention", "--peer", "aiter=/none"), "git clone https://github.com/ROCm/aiter"),
         (("attention", "--round-mode", "up"), "--round-mode='up' must be one of"),
         (("attention", "--preset", "gpt"), "preset='gpt' must be one of moonmath"),
         (("attention", "--sampling", "no"), "sampling='no' must be one of auto, full, sampled"),
@@ -228,12 +243,54 @@ def test_compare(run: Command, tmp_path: Path) -> None:
         (("attention", "--plot", "sweep", "x.gif"), "must end in one of .png, .svg"),
         (("attention", "-hq", 3, "-hkv", 2), "num_heads_kv=2 must divide num_heads_q=3"),
         (("gemm",), "amdattn has no gemm operation yet"),
-        (("gemm", "--peer", "triton"), "amdattn has no gemm operation yet"),
+        (("gemm", "--peer", "triton"), "bench gemm runs code objects of your own, e.g. --peer"),
     ],
 )
 def test_malformed(run: Command, args: tuple[object, ...], message: str) -> None:
     status, _, errors = run("bench", *args)
     assert status == 2 and message in errors, errors
+
+
+def test_a_peer_that_cannot_run_is_an_error_before_anything_runs(
+    run: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*_: object, **__: object) -> None:
+        raise AssertionError("work began")
+
+    monkeypatch.setattr("amdattn.bench.operation.run_operation", work)
+    monkeypatch.setitem(sys.modules, "triton", None)
+    status, _, errors = run("bench", "attention", "--preset", "moonmath", "--peer", "triton")
+    assert status == 2 and "peer triton needs Triton: pip install triton" in errors, errors
+
+    broken = types.ModuleType("triton")
+    broken.__version__ = "0.0"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "triton", broken)
+    status, _, errors = run("bench", "attention", "--preset", "moonmath", "--peer", "triton")
+    assert status == 2 and "Triton 0.0 cannot compile for gfx942" in errors, errors
+    assert "pip install --upgrade triton" in errors
+
+
+def test_progress_and_json() -> None:
+    """A terminal sees the bar with the time left on stderr, and stdout has JSON alone."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    command = [sys.executable, "-m", "amdattn.cli", "bench", "attention", *map(str, SIZES)]
+    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
+    child = subprocess.run(
+        [*command, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=follower,
+        env=environment | {"TERM": "xterm"},
+        check=False,
+    )
+    os.close(follower)
+    shown = b""
+    with contextlib.suppress(OSError):  # the end of a terminal
+        while part := os.read(leader, 4096):
+            shown += part
+    os.close(leader)
+    assert child.returncode == 0 and json.loads(child.stdout)["records"]
+    assert b"1 rows" in shown and b"left" in shown and b"amdattn rtne b1 h2/1 s200 d128" in shown
 
 
 def test_measured(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,4 +303,6 @@ def test_measured(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     assert times["at_peak_us"] is None and row["clocks"]["stated_peak_ghz"] > 0
     assert row["tflops"]["median"] == pytest.approx(row["flops"] / times["median_us"] / 1e6)
     status, out, _ = run("bench", "attention", *SIZES)
+    assert status == 0 and "measured ms" in out and "10..90 %" in out and "modelled" not in out
+    status, out, _ = run("bench", "attention", *SIZES, "--wide")
     assert status == 0 and "TFLOP/s measured" in out and "modelled" not in out

@@ -268,6 +268,10 @@ def test_measure():
 def test_command():
     app = typer.Typer()
     app.command()(bench_launch.launch)
+    result = CliRunner().invoke(app, ["--rounds", "2"], env={"COLUMNS": "80"})
+    assert result.exit_code in (0, 1), result.output
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "beyond raw" in result.stdout and "times measured on this CPU" in result.stdout
     result = CliRunner().invoke(app, ["--rounds", "2", "--json"])
     assert result.exit_code in (0, 1), result.output  # a bar may be missed on a busy machine
     document = json.loads(result.stdout)

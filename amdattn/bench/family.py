@@ -1,0 +1,429 @@
+"""Models operations of the attention family, whose workgroups have a CU each to themselves.
+
+How long a workgroup takes is so much, so much per KV block, more per block that a mask cuts, more
+if its result is a part to be merged, and something less once caches are warm. These figures follow
+from launches of the same kernel over fewer rows of K and V; one more launch says how well. Then the
+dispatch of the whole launch is replayed. A launch that merges is simulated as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from amdattn import runtime, virtual
+from amdattn.bench.clocks import clocks
+from amdattn.bench.kernels import Functions, Launch, Operands
+from amdattn.bench.replay import Speed, Timeline, replay
+from amdattn.bench.sampling import METHODS, TOLERANCE, Advance, Modelled, simulated
+from amdattn.bench.shapes import Shape
+from amdattn.bench.shipped import Shipped
+from amdattn.bench.speed import NotLinear
+from amdattn.plan.work import GRID_XCDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from amdattn.profiling import LaunchProfile
+
+# Rows of K and V to simulate without a mask, besides a remainder: two rounds of workgroups, one
+# round, and one that checks what the others predict.
+_LENGTHS = (512, 1024, 1536)
+# Tiles of each head to simulate under a mask, at most; the second is the check.
+_MASKED_TILES = (8, 12)
+_FITTING_STEPS = 30
+_LEAST_RESIDUE = 20.0  # clk
+_ORDER_TRIALS = 8
+_FIGURES = ("workgroup", "block", "cut_block", "part", "warm")
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """One simulated launch; rows are its workgroups in the order of dispatch.
+
+    `figures` are of Items, and whether the CU had a workgroup before.
+    """
+
+    figures: NDArray[np.float64]
+    durations: NDArray[np.float64]
+    cu: NDArray[np.int64]
+    profile: LaunchProfile
+    masked: bool
+
+
+def _joined(
+    samples: Sequence[_Sample],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+    """Figures, durations and CUs of all workgroups."""
+    return (
+        np.concatenate([sample.figures for sample in samples] or [np.zeros((0, 5))]),
+        np.concatenate([sample.durations for sample in samples] or [np.zeros(0)]),
+        np.concatenate([sample.cu for sample in samples] or [np.zeros(0, np.int64)]),
+    )
+
+
+def _mean(values: NDArray[np.float64], which: NDArray[np.bool_]) -> float:
+    return float(values[which].mean()) if which.any() else 0.0
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """How long workgroups take.
+
+    Attributes
+    ----------
+    clk : (5,) float64
+        By figure.
+    late : (CUs,) float64
+        What the first workgroup of a CU takes longer if it is a whole tile.
+    late_parts : (parts,) float64
+        What the first parts of an XCD take longer. Those that fetch for others have to wait.
+    """
+
+    clk: NDArray[np.float64]
+    late: NDArray[np.float64]
+    late_parts: NDArray[np.float64]
+
+    @staticmethod
+    def of(samples: Sequence[_Sample]) -> _Cost:
+        """What the samples without a mask cost, and by how much the masked ones exceed it.
+
+        What a block costs is the same for nearly all workgroups, so deviations are minimised, not
+        their squares: the few that wait for a first fetch, or whose scores outgrow the reference of
+        the softmax, do not count there, but as a mean per workgroup.
+        """
+        plain = _joined([sample for sample in samples if not sample.masked])
+        masked = _joined([sample for sample in samples if sample.masked])
+        figures, durations, _ = plain
+        weight = np.ones(len(durations))
+        for _ in range(_FITTING_STEPS):
+            clk = np.linalg.lstsq(figures * weight[:, None], durations * weight, rcond=None)[0]
+            rest = durations - figures @ clk
+            weight = np.maximum(abs(rest), _LEAST_RESIDUE) ** -0.5
+        is_part, is_warm = figures[:, 3] > 0, figures[:, 4] > 0
+        first = ~is_part & ~is_warm
+        extra = _mean(rest, first)
+        clk[0] += extra
+        rest -= extra
+        for figure, which in ((3, is_part), (4, is_warm)):
+            extra = _mean(rest, which)
+            clk[figure] += extra
+            rest[which] -= extra
+        late_parts = rest[is_part]
+        cus = plain[2]
+        if len(masked[1]):
+            figures, durations, cus = masked
+            rest = durations - figures @ clk
+            clk[2] += rest.sum() / figures[:, 2].sum()
+            rest, first = durations - figures @ clk, np.ones(len(rest), bool)
+        late = [_mean(rest, first & (cus == cu)) for cu in range(cus.max() + 1)]
+        return _Cost(clk, np.array(late), late_parts)
+
+    def durations(self, figures: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Clk of the workgroups of one XCD, by the figures of Items, as if caches were cold."""
+        found: NDArray[np.float64] = figures @ self.clk[:-1]
+        parts = np.flatnonzero(figures[:, -1])[: len(self.late_parts)]
+        found[parts] += self.late_parts[: len(parts)]
+        return found
+
+    def speed(self, figures: NDArray[np.float64]) -> Speed:
+        """For a replay of these workgroups, whose rows are their durations."""
+        late = np.zeros(len(figures))
+        whole = figures[: len(self.late), -1] == 0
+        late[: len(whole)] = np.where(whole, self.late[: len(whole)], 0.0)
+        return Speed({1: ((0.0, 1.0),)}, tuple(late.tolist()), float(self.clk[-1]))
+
+
+def _of_length(shape: Shape, length: int) -> Shape:
+    """With so many whole blocks of keys and the same remainder."""
+    return shape.with_lengths(shape.seqlen_q, length + shape.seqlen_kv % 32)
+
+
+class FamilySampler:
+    """Models all launches of the family's operation at one shape.
+
+    Parameters
+    ----------
+    method : {"auto", "full", "sampled"}
+        "full" simulates every workgroup of the XCD that has most work, one launch after the other
+        with the L2 and the last level cache that the one before left. "auto" does so if it is no
+        more work.
+    trace_events : int
+        Events of CU 0 to keep of the longest simulation.
+    advance : callable, optional
+        Called with what is simulated, how much is done and how much there is, in KV rows.
+    """
+
+    def __init__(
+        self,
+        kernel: Shipped,
+        shape: Shape,
+        functions: Functions,
+        *,
+        method: str = "auto",
+        clock_mhz: int = 0,
+        trace_events: int = 0,
+        advance: Advance | None = None,
+    ) -> None:
+        if method not in METHODS:
+            raise ValueError(f"sampling={method!r} must be one of {', '.join(METHODS)}")
+        self._kernel, self._shape, self._functions = kernel, shape, functions
+        self._method, self._clock_mhz, self._trace_events = method, clock_mhz, trace_events
+        self._advance = advance or (lambda what, done, total: None)
+        self._done = self._total = 0
+        self._arch = clocks("gfx942")
+
+    def model(self) -> list[Modelled]:
+        """Every launch.
+
+        Raises
+        ------
+        NotLinear
+            This operation cannot be sampled, and `method` demands it.
+        """
+        items = self._kernel.items(self._shape)
+        why = self._why_not()
+        if self._method == "sampled" and why:
+            raise NotLinear(f"{self._shape}: {why}; simulate in full")
+        xcds = self._arch.num_xcds
+        rows = [int(items.walk.kv_rows[xcd::xcds].sum()) for xcd in range(xcds)]
+        few = max(rows) <= self._arch.cus_per_xcd * (_LENGTHS[0] + sum(_LENGTHS))
+        if why or self._method == "full" or (self._method == "auto" and few):
+            return self._full(int(np.argmax(rows)))
+        return self._sampled(items.figures)
+
+    def _why_not(self) -> str:
+        shape = self._shape
+        longest = _of_length(shape, _LENGTHS[-1])
+        if shape.causal:
+            longest = self._of_tiles(self._masked_tiles()[-1])
+        if longest.seqlen_kv >= shape.seqlen_kv:
+            return "too few rows of K and V to sample"
+        if shape.causal and shape.seqlen_q > shape.seqlen_kv:
+            return "rows of Q without keys cannot be sampled"
+        return ""
+
+    # -- the whole operation ---------------------------------------------------------------------
+
+    def _full(self, xcd: int) -> list[Modelled]:
+        walk = self._kernel.walk(self._shape)
+        ids = np.arange(xcd, len(walk.kv_rows), self._arch.num_xcds)
+        self._total, self._done = int(walk.kv_rows[ids].sum()), 0
+        with Operands(self._shape) as operands:
+            launches = self._kernel.launches(self._shape, operands)
+            operands.fill_for(self._shape, walk, ids)
+            profiles = self._profiles(launches, 0, xcd, self._trace_events)
+        self._done = self._total
+        self._tell()
+        parts = [
+            simulated(launch, profile)
+            for launch, profile in zip(launches, profiles, strict=True)
+        ]
+        # Totals are of the mean XCD.
+        mean = float(walk.kv_rows.sum() / max(self._total, 1)) / self._arch.num_xcds
+        parts[0] = dataclasses.replace(
+            parts[0],
+            cus=min(self._arch.num_cus, len(walk.kv_rows)) / self._arch.num_xcds,
+            part=1 / self._arch.num_xcds,
+            instructions=parts[0].instructions * mean,
+            clk={unit: clk * mean for unit, clk in parts[0].clk.items()},
+            bytes={level: count * mean for level, count in parts[0].bytes.items()},
+        )
+        return parts
+
+    # -- a sample of it --------------------------------------------------------------------------
+
+    def _sampled(self, figures: NDArray[np.float64]) -> list[Modelled]:
+        shape, whole = self._shape, self._kernel.split(1)
+        cus, xcds = self._arch.cus_per_xcd, self._arch.num_xcds
+        busiest = -(-len(figures) // xcds)  # workgroups of an XCD
+        full, two_rounds = min(cus, busiest), min(2 * cus, busiest)
+        parts = self._num_parts(figures)
+        plain = dataclasses.replace(shape, causal=False)
+        runs = [
+            (whole, _of_length(plain, _LENGTHS[0]), two_rounds),
+            (whole, _of_length(plain, _LENGTHS[1]), full),
+        ]
+        if parts > 1:
+            rows = min(parts * _LENGTHS[0], shape.seqlen_kv - 32)
+            runs.append((self._kernel.split(parts), _of_length(plain, rows), full))
+        if shape.causal:
+            for tiles in self._masked_tiles():
+                runs.append((whole, self._of_tiles(tiles), full))
+        else:
+            runs.append((whole, _of_length(plain, _LENGTHS[2]), full))
+        self._done, self._total = 0, sum(self._rows(*run) for run in runs)
+        samples = []
+        with Operands(shape) as operands:
+            for run in runs:
+                events = self._trace_events if run is runs[-1] else 0
+                samples.append(self._simulate(operands, *run, events))
+            launches = self._kernel.launches(shape, operands)
+            rest = [self._profiles([launch], 0, 0, 0)[0] for launch in launches[1:]]
+        before = _Cost.of(samples[:-1])
+        predicted = before.durations(samples[-1].figures[:, :-1]).sum()
+        cost = _Cost.of(samples)
+        timeline = self._replay_device(figures, cost)
+        sampled = {
+            "lengths": [of.seqlen_kv for _, of, _ in runs],
+            "check_error": float(predicted / samples[-1].durations.sum() - 1),
+            "simulated_workgroups": [len(sample.durations) for sample in samples],
+            "simulated_kv_rows": self._done,
+            "of_kv_rows": int(self._kernel.walk(shape).kv_rows[::xcds].sum()),
+            "clk": dict(zip(_FIGURES, cost.clk.tolist(), strict=True)),
+            "order_range": self._order_range(figures, cost, timeline.cycles),
+        }
+        merged = [simulated(*pair) for pair in zip(launches[1:], rest, strict=True)]
+        return [self._extrapolated(launches[0], samples, figures, timeline, sampled), *merged]
+
+    def _rows(self, kernel: Shipped, shape: Shape, limit: int) -> int:
+        return int(kernel.walk(shape).kv_rows[:: self._arch.num_xcds][:limit].sum())
+
+    def _num_parts(self, figures: NDArray[np.float64]) -> int:
+        """Of the tiles that are not whole; 1 if all are."""
+        is_part = figures[:, -1] > 0
+        if not is_part.any():
+            return 1
+        return self._kernel.num_parts(self._shape)
+
+    def _masked_tiles(self) -> list[int]:
+        """Tiles of a head that fill an XCD, within limits."""
+        heads = min(self._shape.batch * self._shape.heads_q, 8 * GRID_XCDS)
+        enough = -(-self._arch.num_cus // heads)
+        fewer_rows = self._shape.seqlen_kv // self._kernel.causal_granule - 1
+        most = max(3, min(_MASKED_TILES[1], enough, fewer_rows))
+        return [min(_MASKED_TILES[0], most - 1), most]
+
+    def _of_tiles(self, tiles: int) -> Shape:
+        """With so many whole tiles of Q, and a last tile and a mask that are as they were."""
+        shape, granule = self._shape, self._kernel.causal_granule
+        seqlen_kv = tiles * granule + shape.seqlen_kv % granule
+        fewer = max(0, shape.seqlen_q - seqlen_kv)
+        return shape.with_lengths(shape.seqlen_q - -(-fewer // granule) * granule, seqlen_kv)
+
+    def _simulate(
+        self, operands: Operands, kernel: Shipped, shape: Shape, limit: int, events: int
+    ) -> _Sample:
+        items = kernel.items(shape)
+        ids = np.arange(0, len(items.figures), self._arch.num_xcds)[:limit]
+        operands.fill_for(shape, items.walk, ids)
+        launch = kernel.launch(shape, operands)
+        self._num_waves = launch.num_waves
+        self._tell()
+        (profile,) = self._profiles([launch], limit, 0, events)
+        if profile.resident_per_cu != 1:
+            raise NotLinear(f"{launch.symbol}: {profile.resident_per_cu} workgroups share a CU")
+        self._done += int(items.walk.kv_rows[ids].sum())
+        self._tell()
+        times = sorted(profile.times, key=lambda time: time.flat_id)
+        seen: set[int] = set()
+        warm = np.zeros(len(times))
+        for i in sorted(range(len(times)), key=lambda i: times[i].start):
+            warm[i] = times[i].cu in seen
+            seen.add(times[i].cu)
+        return _Sample(
+            np.column_stack([items.figures[ids], warm]),
+            np.array([time.end - time.start for time in times], float),
+            np.array([time.cu for time in times]),
+            profile,
+            shape.causal,
+        )
+
+    def _profiles(
+        self, launches: Sequence[Launch], limit: int, xcd: int, events: int
+    ) -> list[LaunchProfile]:
+        with virtual.profile(
+            clock_mhz=self._clock_mhz,
+            simulated_workgroups=limit,
+            simulated_xcd=xcd,
+            trace_events=events,
+        ) as profile:
+            for launch in launches:
+                launch.enqueue(self._functions)
+            runtime.synchronize()
+        return profile.launches
+
+    def _tell(self) -> None:
+        what = f"{self._kernel.peer} {self._kernel.round_mode} {self._shape}"
+        self._advance(what, min(self._done, self._total), self._total)
+
+    # -- from the sample to the launch -----------------------------------------------------------
+
+    def _replay(
+        self, figures: NDArray[np.float64], cost: _Cost, factor: NDArray[np.float64] | float = 1.0
+    ) -> Timeline:
+        """The workgroups of one XCD."""
+        durations = (cost.durations(figures) * factor).tolist()
+        return replay(durations, cost.speed(figures), 1, self._num_waves, self._arch)
+
+    def _replay_device(
+        self, figures: NDArray[np.float64], cost: _Cost, rng: np.random.Generator | None = None
+    ) -> Timeline:
+        """The XCD that ends last, every duration varied by the tolerance if there is a `rng`."""
+        timelines: dict[bytes, Timeline] = {}
+        for xcd in range(min(self._arch.num_xcds, len(figures))):
+            own = figures[xcd :: self._arch.num_xcds]
+            if rng is not None:
+                factor = 1 + TOLERANCE * rng.uniform(-1, 1, len(own))
+                timelines[bytes([xcd])] = self._replay(own, cost, factor)
+            elif own.tobytes() not in timelines:
+                timelines[own.tobytes()] = self._replay(own, cost)
+        return max(timelines.values(), key=lambda timeline: timeline.cycles)
+
+    def _order_range(
+        self, figures: NDArray[np.float64], cost: _Cost, cycles: float
+    ) -> list[float]:
+        """Least and greatest change of the cycles if every duration varies by the tolerance."""
+        if np.ptp(figures, axis=0).max() == 0:
+            return [0.0, 0.0]
+        rng = np.random.default_rng(0)
+        found = [
+            self._replay_device(figures, cost, rng).cycles / cycles - 1
+            for _ in range(_ORDER_TRIALS)
+        ]
+        return [min(found), max(found)]
+
+    def _extrapolated(
+        self,
+        launch: Launch,
+        samples: Sequence[_Sample],
+        figures: NDArray[np.float64],
+        timeline: Timeline,
+        sampled: dict[str, object],
+    ) -> Modelled:
+        """Totals of the mean XCD, linear in the figures of the workgroups."""
+        xcds = self._arch.num_xcds
+        known = np.array([sample.figures[:, :-1].sum(axis=0) for sample in samples])
+        wanted = figures.sum(axis=0) / xcds
+
+        def totals(of: Callable[[LaunchProfile], Mapping[str, float]]) -> dict[str, float]:
+            found = [of(sample.profile) for sample in samples]
+            values = np.array([[row[name] for name in found[0]] for row in found], float)
+            fitted = wanted @ np.linalg.lstsq(known, values, rcond=None)[0]
+            return dict(zip(found[0], np.maximum(fitted, 0.0).tolist(), strict=True))
+
+        last = samples[-1].profile
+        clk = totals(lambda profile: profile.clk)
+        stalls = totals(
+            lambda profile: {r: x * profile.clk["wave"] for r, x in profile.stalls.items()}
+        )
+        return Modelled(
+            launch,
+            timeline.cycles,
+            min(self._arch.num_cus, len(figures)) / xcds,
+            1 / xcds,
+            last.clock_ghz,
+            1,
+            totals(lambda profile: {"instructions": profile.instructions})["instructions"],
+            clk,
+            totals(lambda profile: profile.bytes),
+            {reason: value / max(clk["wave"], 1.0) for reason, value in stalls.items()},
+            last,
+            timeline,
+            sampled,
+        )

@@ -1,0 +1,62 @@
+"""What the workgroups of the attention family do: the figures that decide how long they take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from amdattn import plan as plans
+from amdattn.bench.kernels import Walk
+from amdattn.plan.work import WorkItem, WorkMap
+from amdattn.problem import AttentionProblem
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Items:
+    """The workgroups of a launch, by flat id.
+
+    Attributes
+    ----------
+    figures : (workgroups, 4) float64
+        1, KV blocks that every row of the tile sees whole, other KV blocks, and whether it is a
+        part, whose result is merged later.
+    walk : Walk
+    """
+
+    figures: NDArray[np.float64]
+    walk: Walk
+
+    @staticmethod
+    def of(problem: AttentionProblem, launch: plans.Launch) -> Items:
+        """Of a planned launch."""
+        work = WorkMap.of(problem, launch)
+        items = [work.item(workgroup) for workgroup in range(work.num_workgroups)]
+        blocks = np.array([item.kv_end - item.kv_begin for item in items], np.int64)
+        whole = np.array([_whole_blocks(work, item) for item in items], np.int64)
+        part = [item.part >= 0 for item in items]
+        ends = [min(item.q_begin + work.q_tile, problem.seqlen_q) for item in items]
+        return Items(
+            np.column_stack([np.ones(len(items)), whole, blocks - whole, part]),
+            Walk(
+                blocks * work.kv_tile,
+                np.array([item.batch for item in items], np.int64),
+                np.array(ends, np.int64),
+            ),
+        )
+
+
+def _whole_blocks(work: WorkMap, item: WorkItem) -> int:
+    """KV blocks of an item in which no mask and no end of the sequence hides anything."""
+    problem = work.problem
+    left, right = problem.window
+    first_row = item.q_begin + problem.diagonal
+    last_row = min(item.q_begin + work.q_tile, problem.seqlen_q) - 1 + problem.diagonal
+    begin = 0 if left < 0 else max(0, last_row - left)
+    end = problem.seqlen_kv if right < 0 else min(problem.seqlen_kv, first_row + right + 1)
+    first = max(-(-begin // work.kv_tile), item.kv_begin)
+    return max(min(end // work.kv_tile, item.kv_end) - first, 0)

@@ -1,0 +1,128 @@
+"""An operation as a benchmark runs it: one launch, or several and the launch floor between."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from amdattn.bench.family import FamilySampler
+from amdattn.bench.kernels import Functions, Kernel, Operands
+from amdattn.bench.record import MEASURED, MODELLED, Record, Times
+from amdattn.bench.run import (
+    Outcome,
+    is_virtual,
+    measured_record,
+    modelled_record,
+    run_attention,
+)
+from amdattn.bench.sampling import Advance
+from amdattn.bench.shapes import Shape
+from amdattn.bench.shipped import Shipped
+from amdattn.bench.speed import NotLinear
+
+# Of a launch of several, what its part of the record holds.
+_OF_A_LAUNCH = (
+    *("kernel", "sha256", "cycles", "times", "use", "stalls", "bytes"),
+    *("workgroups", "residents", "rounds", "hottest"),
+)
+
+
+def run_operation(
+    kernel: Kernel,
+    shape: Shape,
+    functions: Functions,
+    *,
+    method: str = "auto",
+    clock_mhz: int = 0,
+    trace_events: int = 0,
+    advance: Advance | None = None,
+) -> Outcome:
+    """As `run_attention`, also for plans of several launches.
+
+    Those are one record: cycles are the sum, times have the launch floor between launches, and
+    `Record.launches` has the parts.
+    """
+    if not isinstance(kernel, Shipped):
+        return run_attention(
+            kernel,
+            shape,
+            functions,
+            method=method,
+            clock_mhz=clock_mhz,
+            trace_events=trace_events,
+            advance=advance,
+        )
+    modelled = is_virtual()
+    blank = Record(
+        "attention",
+        str(shape),
+        dataclasses.asdict(shape),
+        kernel.peer,
+        kernel.round_mode,
+        MODELLED if modelled else MEASURED,
+        flops=shape.flops,
+    )
+    refusal = kernel.refusal(shape)
+    if refusal:
+        return Outcome(dataclasses.replace(blank, refused=refusal))
+    if not modelled:
+        with Operands(shape) as operands:
+            launches = kernel.launches(shape, operands)
+            operands.fill_all()
+            return Outcome(measured_record(blank, launches, functions))
+    sampler = FamilySampler(
+        kernel,
+        shape,
+        functions,
+        method=method,
+        clock_mhz=clock_mhz,
+        trace_events=trace_events,
+        advance=advance,
+    )
+    try:
+        parts = sampler.model()
+    except NotLinear as error:
+        return Outcome(dataclasses.replace(blank, refused=str(error)))
+    records = [modelled_record(blank, part) for part in parts]
+    return Outcome(records[0] if len(records) == 1 else combined(blank, records), parts[0])
+
+
+def combined(blank: Record, parts: Sequence[Record]) -> Record:
+    """One modelled record of launches that follow each other."""
+    cycles = [part.cycles or 0 for part in parts]
+
+    def mean(name: str) -> dict[str, float]:
+        """Of the parts, by their cycles."""
+        rows: list[dict[str, float]] = [getattr(part, name) for part in parts]
+        return {
+            key: sum(clk * row[key] for clk, row in zip(cycles, rows, strict=True)) / sum(cycles)
+            for key in rows[0]
+        }
+
+    between = parts[0].clocks["launch_us"] * (len(parts) - 1)
+    return dataclasses.replace(
+        blank,
+        kernel=" + ".join(part.kernel for part in parts),
+        sha256=" + ".join(dict.fromkeys(part.sha256 for part in parts)),
+        cycles=sum(cycles),
+        times=Times(
+            at_peak_us=between + sum(part.times.at_peak_us or 0.0 for part in parts),
+            at_sustained_us=between + sum(part.times.at_sustained_us or 0.0 for part in parts),
+        ),
+        use=mean("use"),
+        stalls=mean("stalls"),
+        bytes={level: sum(part.bytes[level] for part in parts) for level in parts[0].bytes},
+        workgroups=sum(part.workgroups for part in parts),
+        residents=max(part.residents for part in parts),
+        rounds=sum(part.rounds for part in parts),
+        clocks=parts[0].clocks,
+        caches=parts[0].caches,
+        sampled=parts[0].sampled,
+        hottest=parts[0].hottest,
+        launches=[_part(part) for part in parts],
+    )
+
+
+def _part(record: Record) -> dict[str, Any]:
+    return {name: row for name, row in dataclasses.asdict(record).items() if name in _OF_A_LAUNCH}
