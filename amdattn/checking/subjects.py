@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import amdattn
 from amdattn import manifest, runtime
-from amdattn.attention import plan_attention
 from amdattn.buffers import DeviceArray, empty, host_empty
 from amdattn.checking.arguments import Argument, Buffer, place
 from amdattn.checking.code_object import KernelInfo, read_kernels
 from amdattn.checking.mutation import subject as mutation_subject
 from amdattn.checking.session import Check
+from amdattn.device import DeviceProps
 from amdattn.dtypes import as_dtype
-from amdattn.errors import ManifestError
+from amdattn.errors import ManifestError, UnsupportedProblem
 from amdattn.interchange import asarray
+from amdattn.manifest import KernelSpec
+from amdattn.plan import attention as planning
+from amdattn.problem import VARLEN_LAYOUT, AttentionProblem
 from amdattn.testing.selftest import Case, inputs
 
 if TYPE_CHECKING:
@@ -29,51 +36,102 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Attention:
-    """Attention forward on random inputs."""
+    """Attention forward on random inputs.
+
+    Parameters
+    ----------
+    options : tuple of (str, object)
+        Further arguments of `plan_attention`: dtype, head_dim_v, masks, num_splits, ...
+    lengths : tuple of (int, int)
+        Rows of q and of k of every sequence, instead of those of `case`.
+    kernel : str
+        Of the manifest: plan with this forward kernel, whatever others there are.
+    """
 
     case: Case
     seed: int = 0
     return_lse: bool = True
+    options: tuple[tuple[str, Any], ...] = ()
+    lengths: tuple[tuple[int, int], ...] = ()
+    kernel: str = ""
 
     @property
     def title(self) -> str:
         """One line for people."""
-        return f"attention {self.case}{'' if self.return_lse else ' no lse'}"
+        options = "".join(f" {name}={value}" for name, value in self.options)
+        lengths = f" lengths {self.lengths}" if self.lengths else ""
+        return f"attention {self.case}{options}{lengths}{'' if self.return_lse else ' no lse'}"
 
     def plan(self) -> amdattn.AttentionPlan:
         """The plan on the bound device; raises UnsupportedProblem if no kernel does it."""
-        case = self.case
-        return plan_attention(
-            case.batch,
-            case.seqlen_q,
-            case.seqlen_kv,
-            case.num_heads_q,
-            case.num_heads_kv,
+        case, options = self.case, dict(self.options)
+        if self.lengths:
+            rows, keys = zip(*self.lengths, strict=True)
+            case = dataclasses.replace(
+                case, batch=len(rows), seqlen_q=max(rows), seqlen_kv=max(keys)
+            )
+            options |= {"total_q": sum(rows), "total_kv": sum(keys)}
+        problem = AttentionProblem(
+            *(case.batch, case.seqlen_q, case.seqlen_kv, case.num_heads_q, case.num_heads_kv),
             case.head_dim,
-            device=runtime.device_props(),
             softmax_scale=case.softmax_scale,
             return_lse=self.return_lse,
+            **options,
         )
+        return planned(problem, runtime.device_props(), self.kernel)
 
     def run(self, check: Check) -> Outputs:
-        """Launch once; q, k and v may not be written, the workspace must be left zero."""
+        """Launch once; what the operation reads may not be written."""
         plan = self.plan()
         problem, layout = plan.problem, self.case.layout
-        operands = dict(zip("qkv", map(asarray, inputs(self.case, self.seed)), strict=True))
+        shaped = VARLEN_LAYOUT if problem.varlen else layout
+        operands = {name: asarray(data) for name, data in self._inputs(plan).items()}
         check.declare(read_only=operands)
-        outputs = {"out": empty(problem.shape("o", layout), problem.dtype)}
+        outputs = {"out": empty(problem.shape("o", shaped), problem.dtype)}
         if self.return_lse:
-            shape = (problem.batch, problem.num_heads_q, problem.seqlen_q)
-            outputs["lse"] = empty(shape, "float32")
+            outputs["lse"] = empty(problem.shape("lse", shaped), "float32")
         check.declare(others=outputs)
         plan.run(**operands, **outputs, layout=layout)
         return {name: array.numpy() for name, array in outputs.items()}
 
+    def _inputs(self, plan: amdattn.AttentionPlan) -> dict[str, NDArray[Any]]:
+        problem, case = plan.problem, self.case
+        if self.lengths:
+            sums = np.cumsum([(0, 0), *self.lengths], axis=0, dtype=np.int32)
+            case = dataclasses.replace(
+                case, batch=1, seqlen_q=int(sums[-1, 0]), seqlen_kv=int(sums[-1, 1])
+            )
+        arrays: dict[str, NDArray[Any]] = dict(zip("qkv", inputs(case, self.seed), strict=True))
+        arrays["v"] = arrays["v"][..., : problem.head_dim_v]
+        element = as_dtype(problem.dtype).numpy()
+        for name, x in arrays.items():
+            of_element = x if x.dtype == element else x.astype(element)
+            arrays[name] = of_element[0] if self.lengths else of_element
+        if problem.sinks:
+            rng = np.random.default_rng(self.seed)
+            arrays["sinks"] = rng.standard_normal(problem.num_heads_q, np.float32)
+        if self.lengths:
+            arrays["cu_seqlens_q"] = np.ascontiguousarray(sums[:, 0])
+            arrays["cu_seqlens_k"] = np.ascontiguousarray(sums[:, 1])
+        return arrays
 
-# Around the tiles (128 rows of Q, 64 of KV) and around powers of two, with GQA, MQA, several batch
+
+def planned(problem: AttentionProblem, props: DeviceProps, kernel: str) -> amdattn.AttentionPlan:
+    """The plan with a forward kernel of this name, or with the one that the manifest prefers."""
+    rows = [
+        row
+        for row in manifest.kernels()
+        if row.op != manifest.ATTENTION or kernel in ("", row.name)
+    ]
+    plan = planning.plan_attention(problem, props, rows)
+    fields = {field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
+    return amdattn.AttentionPlan(**fields)
+
+
+# Around the tiles (384 rows of Q, 32 of KV) and around powers of two, with GQA, MQA, several batch
 # entries, both layouts and strided operands.
 _CASES = (
-    *(Case(n, n) for n in (1, 63, 64, 65, 127, 128, 129, 255, 256, 257)),
+    *(Case(n, n) for n in (1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 257, 383, 384, 385)),
     Case(1, 257),
     Case(257, 1),
     Case(33, 511, num_heads_q=4, num_heads_kv=2),
@@ -83,6 +141,14 @@ _CASES = (
     Case(97, 97, num_heads_q=2, num_heads_kv=2, packed=True),
     Case(65, 65, softmax_scale=-0.25),
     Case(40, 70, special=True),
+)
+# Of every forward kernel, as far as it takes them.
+_OPTIONS: tuple[tuple[Case, dict[str, Any], tuple[tuple[int, int], ...]], ...] = (
+    (Case(130, 90, num_heads_q=2, num_heads_kv=1), {"num_splits": 1}, ()),
+    (Case(140, 200, num_heads_q=2), {"causal": True, "sinks": True, "num_splits": 3}, ()),
+    (Case(70, 290, batch=2), {"window_size": (40, 20), "num_splits": 1}, ()),
+    (Case(0, 0, num_heads_q=2), {"causal": True, "num_splits": 2}, ((30, 70), (0, 9), (66, 0))),
+    (Case(40, 70, special=True), {"num_splits": 2}, ()),
 )
 
 
@@ -95,11 +161,34 @@ def every_operation(seed: int) -> list[Attention]:
         A kernel is shipped that none of the cases reaches.
     """
     subjects = [Attention(case, seed, return_lse=i % 3 > 0) for i, case in enumerate(_CASES)]
-    arch = runtime.device_props().arch
+    props = runtime.device_props()
+    rows = [row for row in manifest.kernels() if row.arch == props.arch]
+    for row in rows:
+        if row.op == manifest.ATTENTION:
+            subjects += _of_kernel(row, seed)
     reached = {launch.kernel for subject in subjects for launch in subject.plan().launches}
-    missed = [row.name for row in manifest.kernels() if row.arch == arch and row not in reached]
+    missed = [row.name for row in rows if row not in reached]
     if missed:
         raise ManifestError(f"no case of `amdattn check all` reaches kernel {', '.join(missed)}")
+    return subjects
+
+
+def _of_kernel(row: KernelSpec, seed: int) -> list[Attention]:
+    """One forward kernel with the options that it takes."""
+    (mode,) = row.constraint("round_mode")
+    member = {"dtype": row.dtype, "head_dim_v": row.head_dim_v, "round_mode": mode}
+    subjects = []
+    for case, options, lengths in _OPTIONS:
+        subject = Attention(
+            dataclasses.replace(case, head_dim=row.head_dim),
+            seed,
+            options=tuple((member | options).items()),
+            lengths=lengths,
+            kernel=row.name,
+        )
+        with contextlib.suppress(UnsupportedProblem):
+            subject.plan()
+            subjects.append(subject)
     return subjects
 
 

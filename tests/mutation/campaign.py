@@ -23,12 +23,14 @@ from amdattn.checking.mutation.report import BAR_CLASS, BAR_OVERALL, Campaign, C
 from amdattn.checking.mutation.subject import Subject, shipped_subjects
 from amdattn.device import KNOWN_DEVICES
 
+# Of the members of a family, which have the same sources, one.
+SHIPPED = ("attn_fwd_bf16_d128_rtne", "attn_merge_bf16_d128_rtne", "attn_fwd_bf16_d128")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "checked-mode-mutation.md"
 
 
 def subjects() -> tuple[list[Subject], str]:
     """What is mutated, and which Triton compiled a part of it."""
-    found = shipped_subjects(KNOWN_DEVICES["MI300X"]) + hip_subjects()
+    found = shipped_subjects(KNOWN_DEVICES["MI300X"], SHIPPED) + hip_subjects()
     if importlib.util.find_spec("triton") is None:
         return found, "not installed"
     from triton_subjects import triton_subjects

@@ -32,6 +32,10 @@ _OTHER_LANES = (
     "the next instruction goes on with the lanes of s[2:3] that are not in EXEC: all of s[2:3], as "
     "no lane of the loop before is among them, whether EXEC holds those or none"
 )
+_NAN_ANYWAY = (
+    "the lanes that are let in as well have a NaN for a sum, and so for its reciprocal; of a NaN "
+    "the kernel stores one bit pattern only"
+)
 
 # (digest of the kernel's instructions, class, address) -> why nothing can be seen
 ARGUMENTS: dict[tuple[str, str, int], str] = {

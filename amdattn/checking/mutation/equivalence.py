@@ -201,7 +201,33 @@ class Judge:
             if not use.writes >= _EXEC or _EXEC & use.reads:
                 todo += self._code.successors[pc]
         argument = "" if depending else "on no path does anything depend on EXEC afterwards"
+        if self._restored_at_once(self._code.at(mutant.pc)):
+            argument = "the next instruction restores a mask that includes the one restored here"
         return Judgement(argument, frozenset({mutant.pc, *depending}))
+
+    def _restored_at_once(self, inst: Instruction) -> bool:
+        """Whether the s_or_b64 behind this one ends the branch around the one that this ends."""
+        outer = self._code.instructions[self._code.index[inst.pc] + 1]
+        if not (inst.mnemonic == outer.mnemonic == "s_or_b64"):
+            return False
+        makers = [
+            {
+                pc
+                for register in regs.registers(i.operands[2])
+                for pc in sources(self._code, i.pc, register)
+            }
+            for i in (inst, outer)
+        ]
+        if [i.operands[0] for i in (inst, outer)] != ["exec"] * 2 or set(map(len, makers)) != {1}:
+            return False
+        (inside,), (outside,) = makers
+        between = self._code.instructions[self._code.index[outside] : self._code.index[inside] + 1]
+        return (
+            len(between) > 1
+            and between[0].mnemonic == between[-1].mnemonic == "s_and_saveexec_b64"
+            and not any(i.pc in self._code.targets for i in between[1:])
+            and not any(_EXEC & regs.use(i).writes for i in between[1:-1])
+        )
 
     def _range(self, mutant: Mutant) -> Judgement:
         users = {

@@ -6,18 +6,22 @@ be sent to another process and run there on any version of the code object.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from amdattn import manifest
 from amdattn.device import DeviceProps
 from amdattn.dtypes import as_dtype
 from amdattn.kernarg import packer
 from amdattn.manifest import KernelSpec
-from amdattn.plan import Address, Stride
+from amdattn.plan import Address, Plan, Stride
 from amdattn.plan.attention import plan_attention
-from amdattn.problem import AttentionProblem
+from amdattn.problem import VARLEN_LAYOUT, AttentionProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,55 +91,121 @@ class Subject:
     cases: tuple[Case, ...]
 
 
-# (batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, lse): whole tiles and tails of both
-# sequences, one tile and several, grouped heads, batches, with and without lse.
-_ATTENTION_CASES = (
-    (1, 129, 200, 2, 1, True),
-    (2, 37, 64, 2, 2, True),
-    (1, 40, 37, 1, 1, True),
-    (1, 24, 61, 1, 1, True),
-    (1, 130, 121, 1, 1, False),
-    (1, 300, 300, 4, 2, True),
+@dataclass(frozen=True, slots=True)
+class _AttentionCase:
+    """A problem, with what else decides which paths a kernel takes."""
+
+    batch: int
+    seqlen_q: int
+    seqlen_kv: int
+    num_heads_q: int
+    num_heads_kv: int
+    lse: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)  # of AttentionProblem
+    lengths: tuple[tuple[int, int], ...] = ()  # of every sequence, for several lengths
+    growth: float = 1.0  # from the first key to the last: scores outgrow the first ones
+    nan: bool = False  # in a row of q
+
+    @property
+    def name(self) -> str:
+        options = "".join(f" {name}={value}" for name, value in self.options.items())
+        return (
+            f"{self.batch}x{self.seqlen_q}x{self.seqlen_kv}x{self.num_heads_q}:{self.num_heads_kv}"
+            f"{options}{' lengths' * bool(self.lengths)}{' NaN' * self.nan}"
+            f"{' growing' * (self.growth > 1)}{'' if self.lse else ' no lse'}"
+        )
+
+
+# Whole tiles and tails of both sequences, one tile and several, grouped heads, batches, with and
+# without lse; blocks of keys with and without a mask, scores that outgrow the first ones in
+# either, no key at all, parts, sinks, sequences of several lengths, a NaN.
+_WHOLE = {"num_splits": 1}
+_FORWARD_CASES: tuple[_AttentionCase, ...] = (
+    _AttentionCase(1, 129, 200, 2, 1, options=_WHOLE),
+    _AttentionCase(2, 37, 64, 2, 2, options=_WHOLE),
+    _AttentionCase(1, 40, 37, 1, 1, options=_WHOLE),
+    _AttentionCase(1, 24, 61, 1, 1, options=_WHOLE),
+    _AttentionCase(1, 130, 121, 1, 1, lse=False, options=_WHOLE),
+    _AttentionCase(1, 300, 130, 2, 2, options=_WHOLE),
+    _AttentionCase(1, 100, 170, 1, 1, options=_WHOLE, growth=400.0),
+    _AttentionCase(1, 50, 70, 1, 1, options=_WHOLE, nan=True),
+    _AttentionCase(1, 130, 70, 1, 1, options={**_WHOLE, "sinks": True}, nan=True),
+    _AttentionCase(1, 80, 40, 8, 4, options={**_WHOLE, "causal": True, "sinks": True}),
+    _AttentionCase(1, 410, 470, 1, 1, options={**_WHOLE, "window_size": (60, 20)}, growth=400.0),
+    _AttentionCase(
+        *(2, 70, 50, 2, 1),
+        options={**_WHOLE, "causal": True, "top_left": True},
+        lengths=((70, 0), (3, 50)),
+    ),
+    _AttentionCase(1, 130, 150, 1, 1, options={"num_splits": 3}),
+    _AttentionCase(
+        1, 130, 70, 8, 4, options={"num_splits": 2, "causal": True}, lengths=((130, 70),)
+    ),
+    _AttentionCase(1, 30, 70, 3, 3, options={"num_splits": 2, "causal": True}),
+)
+_MERGE_CASES: tuple[_AttentionCase, ...] = (
+    _AttentionCase(1, 1, 150, 2, 1, options={"num_splits": 3, "sinks": True}),
+    _AttentionCase(1, 390, 200, 1, 1, options={"num_splits": 2, "causal": True}, nan=True),
+    _AttentionCase(1, 4, 70, 3, 1, options={"num_splits": 2, "causal": True}),
+    _AttentionCase(1, 40, 200, 1, 1, lse=False, options={"num_splits": 4}),
+    _AttentionCase(
+        2, 20, 70, 8, 4, options={"num_splits": 2, "causal": True}, lengths=((20, 60), (7, 70))
+    ),
 )
 
 
-def shipped_subjects(props: DeviceProps) -> list[Subject]:
-    """Every shipped kernel for a device, launched as the package's operations launch it."""
-    builders = {"attn_fwd": _attention}
-    return [builders[kernel.op](kernel, props) for kernel in manifest.kernels()]
+def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Subject]:
+    """Shipped kernels for a device, launched as the package's operations launch them.
+
+    Parameters
+    ----------
+    names : collection of str
+        Of the manifest; none: every one.
+    """
+    rows = [row for row in manifest.kernels() if row.arch == props.arch]
+    return [_attention(row, rows, props) for row in rows if not names or row.name in names]
 
 
-def _attention(kernel: KernelSpec, props: DeviceProps) -> Subject:
-    cases = tuple(_attention_case(kernel, props, *case) for case in _ATTENTION_CASES)
-    return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, cases)
+def _attention(kernel: KernelSpec, rows: Sequence[KernelSpec], props: DeviceProps) -> Subject:
+    """A kernel of attention forward, in the plans of whatever makes use of it."""
+    forward = kernel
+    cases = _FORWARD_CASES
+    if kernel.op == manifest.ATTENTION_MERGE:
+        cases = _MERGE_CASES
+        forward = next(row for row in rows if _merged_by(row, rows) is kernel)
+    used = [forward, *(row for row in rows if row.op == manifest.ATTENTION_MERGE)]
+    taken = [case for case in cases if manifest.support(used, _problem(forward, case), props)]
+    plans = [plan_attention(_problem(forward, case), props, used) for case in taken]
+    made = tuple(_attention_case(kernel, *pair) for pair in zip(taken, plans, strict=True))
+    return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
 
 
-def _attention_case(
-    kernel: KernelSpec,
-    props: DeviceProps,
-    batch: int,
-    seqlen_q: int,
-    seqlen_kv: int,
-    num_heads_q: int,
-    num_heads_kv: int,
-    lse: bool,
-) -> Case:
-    rng = np.random.default_rng(seqlen_q * 1000 + seqlen_kv)
-    dtype = as_dtype(kernel.dtype).numpy()
-    problem = AttentionProblem(
-        *(batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv),
-        *(kernel.head_dim, kernel.head_dim_v, kernel.dtype),
-        return_lse=lse,
+def _merged_by(row: KernelSpec, rows: Sequence[KernelSpec]) -> KernelSpec | None:
+    if row.op != manifest.ATTENTION or row.constraint("max_num_splits") == 1:
+        return None
+    return manifest.merge_kernel(rows, row, row.constraint("round_mode")[0])
+
+
+def _problem(forward: KernelSpec, case: _AttentionCase) -> AttentionProblem:
+    options = dict(case.options)
+    if case.lengths:
+        rows, keys = zip(*case.lengths, strict=True)
+        options |= {"total_q": sum(rows), "total_kv": sum(keys)}
+    return AttentionProblem(
+        *(case.batch, case.seqlen_q, case.seqlen_kv, case.num_heads_q, case.num_heads_kv),
+        *(forward.head_dim, forward.head_dim_v, forward.dtype),
+        round_mode=forward.constraint("round_mode")[0],
+        return_lse=case.lse,
+        **options,
     )
-    shapes = {name: problem.shape(name, "bshd") for name in "qkvo"}
-    (launch,) = plan_attention(problem, props, [kernel]).launches
-    buffers = [
-        read_only(name, rng.standard_normal(shapes[name], np.float32).astype(dtype).tobytes())
-        for name in "qkv"
-    ]
-    buffers.append(unwritten("o", int(np.prod(shapes["o"])) * dtype.itemsize))
-    if lse:
-        buffers.append(unwritten("lse", 4 * batch * num_heads_q * seqlen_q))
+
+
+def _attention_case(kernel: KernelSpec, case: _AttentionCase, plan: Plan) -> Case:
+    problem = plan.problem
+    launch = next(launch for launch in plan.launches if launch.kernel is kernel)
+    layout_of = VARLEN_LAYOUT if problem.varlen else "bshd"
+    shapes = {name: problem.shape(name, layout_of) for name in ("q", "k", "v", "o", "lse")}
+    buffers = _contents(kernel, case, plan, shapes)
     index = {buffer.name: i for i, buffer in enumerate(buffers)}
     args = dict(launch.args)
     layout = packer(kernel)
@@ -149,14 +219,77 @@ def _attention_case(
                 pointers.append((offsets[name], index[value.operand]))
             values.append(0)
         elif isinstance(value, Stride):
-            _, seq, heads, dim = shapes[value.operand]
-            strides = {"batch": seq * heads * dim, "seq": heads * dim, "head": dim}
-            values.append(strides[value.axis])
+            values.append(_stride(shapes[value.operand], value))
         else:
             values.append(value)
     block = bytearray(layout.size)
     layout.pack_into(block, 0, *values)
-    name = f"{batch}x{seqlen_q}x{seqlen_kv}x{num_heads_q}:{num_heads_kv}" + (
-        "" if lse else " no lse"
+    return Case(
+        *(case.name, launch.grid, kernel.workgroup, bytes(block), tuple(pointers)), tuple(buffers)
     )
-    return Case(name, launch.grid, kernel.workgroup, bytes(block), tuple(pointers), tuple(buffers))
+
+
+def _stride(shape: Sequence[int], stride: Stride) -> int:
+    """Of a compact tensor."""
+    axes = ("batch", "head") if stride.operand == "lse" else ("batch", "seq", "head")
+    return math.prod(shape[axes.index(stride.axis) - len(axes) :])
+
+
+def _contents(
+    kernel: KernelSpec, case: _AttentionCase, plan: Plan, shapes: Mapping[str, tuple[int, ...]]
+) -> list[Buffer]:
+    """The memory of a launch: what the kernel reads, and what it writes."""
+    problem = plan.problem
+    rng = np.random.default_rng(case.seqlen_q * 1000 + case.seqlen_kv)
+    dtype = as_dtype(problem.dtype).numpy()
+
+    def normal(*shape: int) -> NDArray[np.float32]:
+        return rng.standard_normal(shape, np.float32)
+
+    merges = kernel.op == manifest.ATTENTION_MERGE
+    buffers = []
+    if not merges:
+        q, k, v = (normal(*shapes[name]) for name in "qkv")
+        keys = k.shape[-3]
+        k *= (case.growth ** (np.arange(keys, dtype=np.float32) / keys))[:, None, None]
+        if case.nan:
+            q[..., 1, 0, 3] = np.nan
+        buffers += [
+            read_only(n, x.astype(dtype).tobytes()) for n, x in zip("qkv", (q, k, v), strict=True)
+        ]
+    if problem.sinks:
+        buffers.append(read_only("sinks", normal(problem.num_heads_q).tobytes()))
+    if case.lengths:
+        sums = np.cumsum([(0, 0), *case.lengths], axis=0, dtype=np.int32)
+        for name, column in (("cu_seqlens_q", 0), ("cu_seqlens_kv", 1)):
+            buffers.append(read_only(name, sums[:, column].tobytes()))
+    if merges:
+        parts = _parts(plan, normal, case.nan)
+        buffers += [read_only(name, data.tobytes()) for name, data in parts.items()]
+    else:  # rows of a part behind the last one are not written
+        buffers += [
+            Buffer(region.name, region.nbytes, bytes(region.nbytes), output=True)
+            for region in plan.workspace.regions
+        ]
+    if merges or not plan.workspace.regions:
+        buffers.append(unwritten("o", math.prod(shapes["o"]) * dtype.itemsize))
+        if case.lse:
+            buffers.append(unwritten("lse", 4 * math.prod(shapes["lse"])))
+    return buffers
+
+
+def _parts(
+    plan: Plan, normal: Callable[..., NDArray[np.float32]], nan: bool
+) -> dict[str, NDArray[np.float32]]:
+    """Partial results, some without a key: of a row's first part, of all of its parts."""
+    forward = plan.launches[0].kernel
+    parts = dict(plan.launches[0].args)["parts"]
+    assert isinstance(parts, int)
+    count = plan.workspace["partial_lse"].nbytes // 4 // forward.q_tile
+    lse = normal(count, forward.q_tile)
+    lse[::parts, ::5] = lse[:, 1::5] = -np.inf
+    if nan:
+        lse[1::parts, ::7] = np.nan
+    o = normal(count, forward.q_tile, forward.head_dim_v)
+    o[np.isneginf(lse)] = np.nan  # must not be used
+    return {"partial_o": o, "partial_lse": lse}

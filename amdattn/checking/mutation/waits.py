@@ -86,6 +86,7 @@ class WaitAnalysis:
     def __init__(self, code: KernelCode) -> None:
         self._code = code
         self._blocks = code.blocks()
+        self._has_barriers = any(i.mnemonic == "s_barrier" for i in code.instructions)
 
     def too_early(self) -> frozenset[TooEarly]:
         """Every pair of a pending operation and what does not wait for it."""
@@ -184,8 +185,7 @@ class WaitAnalysis:
             and not regs.is_flat(inst)
         )
 
-    @staticmethod
-    def _order(inst: Instruction, pending: Instruction) -> str:
+    def _order(self, inst: Instruction, pending: Instruction) -> str:
         """What else must be complete at `inst`: memory that others are told about, or told of."""
         written = _stores(pending) or regs.is_lds_dma(pending)
         if inst.mnemonic == "s_barrier":
@@ -194,7 +194,8 @@ class WaitAnalysis:
                 return "barrier with an LDS operation pending"
             if pending.mnemonic.startswith("buffer_wbl2"):
                 return "barrier with a write-back of the cache pending"
-        if regs.is_ds(inst) and regs.is_lds_dma(pending):
+        # With barriers, what is loaded is read behind the next one: others load a part of it.
+        if regs.is_ds(inst) and regs.is_lds_dma(pending) and not self._has_barriers:
             return "LDS operation with a load to LDS pending"
         if regs.is_vmem(inst) and _stores(inst):
             if pending.mnemonic.startswith("buffer_wbl2"):

@@ -1,0 +1,247 @@
+"""The members of the attention forward family, and calls of one that watch all it may write."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from api import masked
+
+import amdattn
+from amdattn.checking.subjects import planned
+from amdattn.dlpack import compact_strides
+from amdattn.dtypes import as_dtype
+from amdattn.problem import AttentionProblem
+
+Array = npt.NDArray[Any]
+GUARD = 8  # elements: 16 bytes, so that rows keep their alignment
+POISON = {2: 0xFFA5, 4: 0xFFA5A5A5, 1: 0xA5}  # by element size; of floats, NaNs
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """Element type, head_dim of q and k, of v, rounding mode."""
+
+    dtype: str
+    head_dim: int
+    head_dim_v: int
+    mode: str
+    kernel: str = ""  # of the manifest, to be planned with; "": whichever it prefers
+
+    def __str__(self) -> str:
+        return f"{self.dtype}-{self.head_dim}x{self.head_dim_v}-{self.mode}{self.kernel and '-old'}"
+
+    @property
+    def element(self) -> Any:
+        """The numpy dtype."""
+        return as_dtype(self.dtype).numpy()
+
+    @property
+    def rounding(self) -> float:
+        """Largest relative error of one rounding."""
+        bits = 8 if self.dtype == "bfloat16" else 11
+        return 2.0 ** (1 - bits if self.mode == "rtz" else -bits)
+
+
+MEMBERS = [
+    Member(dtype, *dims, mode)
+    for dims in ((128, 128), (64, 64), (192, 128))
+    for dtype, modes in (("bfloat16", ("rtne", "rtna", "rtz")), ("float16", ("rtne",)))
+    for mode in modes
+]
+MAIN = MEMBERS[0]
+# Takes any strides; no masks, sinks, parts or sequences of several lengths.
+ANY_STRIDES = dataclasses.replace(MAIN, kernel="attn_fwd_bf16_d128")
+
+
+def sums(lengths: tuple[int, ...]) -> Array:
+    """Rows before each sequence, and all."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+
+
+def operands(
+    member: Member,
+    rows: int,
+    keys: int,
+    heads: tuple[int, int] = (1, 1),
+    batch: int | None = 1,
+    layout: str = "bshd",
+) -> tuple[Array, Array, Array]:
+    """q, k and v, normally distributed; `heads` are those of q and of k and v. No batch: varlen."""
+    rng = np.random.default_rng([rows, keys, *heads])
+    leading = () if batch is None else (batch,)
+    made = []
+    for seqlen, count, dim in (
+        (rows, heads[0], member.head_dim),
+        (keys, heads[1], member.head_dim),
+        (keys, heads[1], member.head_dim_v),
+    ):
+        axes = (seqlen, count) if layout == "bshd" else (count, seqlen)
+        x = rng.standard_normal((*leading, *axes, dim), np.float32)
+        made.append(x.astype(member.element))
+    return made[0], made[1], made[2]
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A member with options of `AttentionProblem`; lengths of the sequences if they differ."""
+
+    member: Member
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    layout: str = "bshd"
+    sinks: Array | None = None
+    lengths: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+
+    def plan(self, q: Any, k: Any, v: Any) -> amdattn.AttentionPlan:
+        """For arrays of these shapes."""
+        member, options = self.member, dict(self.options)
+        if self.lengths:
+            rows, keys = self.lengths
+            heads_q, heads_kv = q.shape[1], k.shape[1]
+            sizes = len(rows), max(1, *rows), max(1, *keys)
+            options |= {"total_q": q.shape[0], "total_kv": k.shape[0]}
+        else:
+            seq, head = (1, 2) if self.layout == "bshd" else (2, 1)
+            heads_q, heads_kv = q.shape[head], k.shape[head]
+            sizes = q.shape[0], q.shape[seq], k.shape[seq]
+        problem = AttentionProblem(
+            *(*sizes, heads_q, heads_kv, member.head_dim, member.head_dim_v, member.dtype),
+            round_mode=member.mode,
+            return_lse=True,
+            sinks=self.sinks is not None,
+            **options,
+        )
+        return planned(problem, amdattn.device_props(), member.kernel)
+
+    def run(self, q: Any, k: Any, v: Any, stream: Any = None) -> tuple[Array, Array]:
+        """(out, lse) from inside larger buffers of NaN, of which the rest must stay as it was.
+
+        q, k and v are host or device arrays. The workspace holds NaN before, too.
+        """
+        plan = self.plan(q, k, v)
+        shape = (*q.shape[:-1], v.shape[-1])
+        lse_shape = plan.problem.shape("lse", "thd" if self.lengths else self.layout)
+        out = _Guarded(shape, self.member.element)
+        # The kernel for any strides takes them of all operands but the lse.
+        lse = _Guarded(lse_shape, np.dtype(np.float32), compact=bool(self.member.kernel))
+        more: dict[str, Any] = {}
+        if plan.workspace.total_bytes:
+            workspace = _Guarded((plan.workspace.total_bytes,), np.dtype(np.uint8), 4096)
+            more["workspace"] = workspace.inner
+        if self.sinks is not None:
+            more["sinks"] = amdattn.asarray(self.sinks)
+        if self.lengths:
+            names = ("cu_seqlens_q", "cu_seqlens_k")
+            for name, lengths in zip(names, self.lengths, strict=True):
+                more[name] = amdattn.asarray(sums(lengths))
+        arrays = [
+            x if isinstance(x, amdattn.DeviceArray) else amdattn.asarray(x) for x in (q, k, v)
+        ]
+        amdattn.synchronize()
+        plan.run(*arrays, out.inner, lse=lse.inner, layout=self.layout, stream=stream, **more)
+        amdattn.synchronize()
+        if "workspace" in more:
+            workspace.taken()
+        return out.taken(), lse.taken()
+
+    def check(self, q: Any, k: Any, v: Any, on_device: Any = None) -> tuple[Array, Array]:
+        """Run, and hold both results against float64."""
+        out, lse = self.run(*(on_device or (q, k, v)))
+        self.hold(out, lse, q, k, v)
+        return out, lse
+
+    def hold(self, out: Array, lse: Array, q: Array, k: Array, v: Array) -> None:
+        """Every element within the bound of its own roundings; NaN and infinities in place."""
+        masking = {
+            name: self.options[name]
+            for name in ("causal", "window_size", "top_left", "softmax_scale")
+            if name in self.options
+        }
+        order = (0, 1, 2, 3) if self.layout == "bshd" else (0, 2, 1, 3)
+        wide = [np.asarray(x).astype(np.float64) for x in (q, k, v)]
+
+        def reference(values: Array) -> tuple[Array, Array]:
+            if self.lengths:
+                both = (sums(lengths) for lengths in self.lengths)
+                return masked.varlen(*wide[:2], values, *both, sinks=self.sinks, **masking)
+            arrays = (x.transpose(order) for x in (*wide[:2], values))
+            with np.errstate(invalid="ignore"):
+                o, its_lse = masked.attention(*arrays, sinks=self.sinks, **masking)
+            return o.transpose(order), its_lse
+
+        expected, expected_lse = reference(wide[2])
+        # Of sum p |v|: p, the sum of the rounded p and o are rounded; scores are float32.
+        terms, _ = reference(np.abs(wide[2]))
+        scale = masking.get("softmax_scale", 1 / math.sqrt(self.member.head_dim))
+        reach = (
+            abs(scale)
+            * float(np.nanmax(np.linalg.norm(_finite(wide[0]), axis=-1)))
+            * float(np.nanmax(np.linalg.norm(_finite(wide[1]), axis=-1), initial=0.0))
+        )
+        relative = 3 * self.member.rounding + 2.0**-20 * (1 + reach)
+        absolute = 2.0**-24 * (wide[1].size + 1) if self.member.dtype == "float16" else 2.0**-120
+        _placed(out.astype(np.float64), expected)
+        finite = np.isfinite(expected)
+        error = np.abs(np.where(finite, out.astype(np.float64), 0) - np.where(finite, expected, 0))
+        allowed = relative * terms + absolute
+        worst = np.unravel_index(np.argmax(np.where(finite, error - allowed, -1)), error.shape)
+        assert (error[finite] <= allowed[finite]).all(), (
+            f"out{list(map(int, worst))} = {out[worst]}, not {expected[worst]} +- {allowed[worst]}"
+        )
+        _placed(lse, expected_lse)
+        seen = np.isfinite(expected_lse)
+        np.testing.assert_allclose(
+            lse[seen], expected_lse[seen], rtol=2e-6, atol=2e-6 + 2.0**-22 * reach
+        )
+
+
+def _finite(x: Array) -> Array:
+    return np.where(np.isfinite(x), x, 0.0) if x.size else np.zeros((1, 1))
+
+
+def _placed(actual: Array, expected: Array) -> None:
+    assert actual.shape == expected.shape
+    for kind in (np.isnan, np.isposinf, np.isneginf):
+        np.testing.assert_array_equal(kind(actual), kind(expected), err_msg=kind.__name__)
+
+
+def placed(
+    memory: amdattn.DeviceArray, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0
+) -> amdattn.DeviceArray:
+    """A view with any strides, `offset` elements into the memory of `memory`."""
+    view = memory.view()
+    owner: Any = view.owner
+    address = view.address + offset * view.dtype.itemsize
+    return amdattn.DeviceArray(address, shape, strides, view.dtype, owner)
+
+
+class _Guarded:
+    """A device array inside a larger one of poison."""
+
+    def __init__(
+        self, shape: tuple[int, ...], dtype: Any, guard: int = GUARD, compact: bool = False
+    ) -> None:
+        self._shape = shape
+        if compact:
+            shape = (math.prod(shape),)
+        self._poison = POISON[dtype.itemsize]
+        self._where = (*(slice(1, -1) for _ in shape[:-1]), slice(guard, -guard))
+        wide = (*(n + 2 for n in shape[:-1]), shape[-1] + 2 * guard)
+        self._bits = np.dtype(f"u{dtype.itemsize}")
+        self._dtype = dtype
+        self._array = amdattn.asarray(np.full(wide, self._poison, self._bits).view(dtype))
+        self.inner = self._array[self._where]
+        if compact:
+            self.inner = placed(self._array, self._shape, compact_strides(self._shape), guard)
+
+    def taken(self) -> Array:
+        """What is inside now; nothing around it may have changed, nothing inside be left."""
+        after = self._array.numpy().view(self._bits)
+        inside = after[self._where].copy()
+        after[self._where] = self._poison
+        assert (after == self._poison).all(), "written outside"
+        assert self._dtype.itemsize == 1 or not (inside == self._poison).any(), "not written"
+        return inside.view(self._dtype).reshape(self._shape)

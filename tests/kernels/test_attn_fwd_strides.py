@@ -1,0 +1,122 @@
+"""Where the operands of attention lie: packed, with gaps, far apart, behind 2**31 elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from kernels.family import ANY_STRIDES, MAIN, MEMBERS, Call, Member, operands, placed
+
+import amdattn
+from amdattn import runtime
+
+MOST = 2**25 - 8  # elements from a row of K or V to the next, that blocks are loaded with
+members = pytest.mark.parametrize(
+    "member", [m for m in MEMBERS if m.mode == "rtne"] + [ANY_STRIDES], ids=str
+)
+
+
+def masking_of(member: Member) -> dict[str, Any]:
+    return {} if member.kernel else {"causal": True}
+
+
+@members
+@pytest.mark.parametrize("layout", ["bshd", "bhsd"])
+def test_packed(member: Member, layout: str) -> None:
+    """q, k and v are slices of one array, at every place where projections leave them."""
+    shape = (2, 100, 3, member.head_dim) if layout == "bshd" else (2, 3, 100, member.head_dim)
+    rng = np.random.default_rng(7)
+    for axis in (1, 2, 3):
+        packed = rng.standard_normal((*shape[:axis], 3, *shape[axis:]), np.float32)
+        packed = packed.astype(member.element)
+        device = amdattn.asarray(packed)
+
+        def parts(x: Any, axis: int = axis) -> tuple[Any, Any, Any]:
+            q, k, v = (x[(slice(None),) * axis + (i,)] for i in range(3))
+            return q, k, v[..., : member.head_dim_v]
+
+        for splits in (1,) if member.kernel else (1, 2):
+            call = Call(member, {**masking_of(member), "num_splits": splits}, layout)
+            call.check(*parts(packed), parts(device))
+
+
+@members
+def test_skipping_strides(member: Member) -> None:
+    """Rows of q from the last to the first; every second row and head of k; a v of one row."""
+    whole = operands(member, 140, 140, (4, 2), 2)
+
+    def taken(q: Any, k: Any, v: Any) -> tuple[Any, Any, Any]:
+        return q[::-1, ::-1], k[:, ::2, ::-1], v[:, 1::2]
+
+    call = Call(member, {**masking_of(member), "num_splits": 1})
+    call.check(*taken(*whole), taken(*map(amdattn.asarray, whole)))
+
+
+def test_negative_strides_of_keys() -> None:
+    whole = operands(MAIN, 70, 140)
+
+    def taken(q: Any, k: Any, v: Any) -> tuple[Any, Any, Any]:
+        return q, k[:, 139:69:-1], v[:, ::-2]
+
+    Call(ANY_STRIDES).check(*taken(*whole), taken(*map(amdattn.asarray, whole)))
+
+
+@pytest.mark.parametrize("which", ["k", "v"])
+@pytest.mark.parametrize("stride", [-MAIN.head_dim, 2**25])
+def test_strides_that_blocks_cannot_be_loaded_with(which: str, stride: int) -> None:
+    """No kernel with masks takes these, and the message says which argument it is."""
+    arrays = dict(zip("qkv", map(amdattn.asarray, operands(MAIN, 20, 2)), strict=True))
+    memory = amdattn.empty((2**25 + 1024,))
+    arrays[which] = placed(memory, (1, 2, 1, 128), (0, stride, 128, 1), 512)
+    with pytest.raises(
+        ValueError, match=rf"{which} has seq stride {stride}, which must be in 0\.\."
+    ):
+        amdattn.flash_attn_func(*arrays.values(), causal=True, top_left=True)
+
+
+# Elements between neighbours. Rows of K and V as far apart as blocks of them are loaded: the last
+# one of a few hundred lies 2**31 elements behind the first.
+FAR = [
+    *((member, axis, 2**28 + 8 * 192) for member in (MAIN, MEMBERS[7], MEMBERS[10], ANY_STRIDES)
+      for axis in ("batch", "head")),
+    *((member, "seq", MOST) for member in (MAIN, MEMBERS[7], MEMBERS[10])),
+    (ANY_STRIDES, "seq", 2**28 + 8 * 192),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("member", "axis", "far"), FAR, ids=[f"{member}-{axis}" for member, axis, _ in FAR]
+)
+def test_offsets_beyond_2_to_31_elements(member: Member, axis: str, far: int) -> None:
+    """Neighbours up to 2**29 bytes apart: the last lie more than 4 GiB behind the first."""
+    count = -(-(2**31 + 2**26) // far) + 1
+    batch, seqlen, heads = {"batch": (count, 3, 1), "head": (1, 3, count), "seq": (1, count, 1)}[
+        axis
+    ]
+    q, k, v = operands(member, seqlen, seqlen, (heads, heads), batch)
+    near = {"seq": 192, "head": 192, "batch": 0}
+    if axis in ("batch", "head"):
+        near["head" if axis == "batch" else "batch"] = 0
+    memory = amdattn.empty(((count - 1) * far + 2**17,), member.dtype)
+    strides = tuple(far if name == axis else near[name] for name in ("batch", "seq", "head"))
+    shapes = q.shape, k.shape, v.shape, (*q.shape[:-1], member.head_dim_v)
+    arrays = [
+        placed(memory, shape, (*strides, 1), 2**13 * (1 + i)) for i, shape in enumerate(shapes)
+    ]
+    assert arrays[1].view().extent()[1] - arrays[1].address > 2**32
+    device = runtime.get()
+    indices = list(np.ndindex(batch, seqlen, heads))
+    for array, x in zip(arrays, (q, k, v), strict=False):
+        for index in indices:
+            part = np.ascontiguousarray(x[index])
+            device.upload(array[index].address, part.ctypes.data, part.nbytes)
+            amdattn.synchronize()
+    for splits in (1,) if member.kernel else (1, 2):
+        call = Call(member, {**masking_of(member), "num_splits": splits})
+        expected, expected_lse = call.check(q, k, v)
+        lse = amdattn.empty(expected_lse.shape, "float32")
+        call.plan(q, k, v).run(*arrays, lse=lse)
+        out = np.stack([arrays[3][index].numpy() for index in indices]).reshape(expected.shape)
+        assert out.tobytes() == expected.tobytes()
+        assert lse.numpy().tobytes() == expected_lse.tobytes()
