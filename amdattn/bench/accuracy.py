@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amdattn.bench.kernels import Functions, Kernel
-from amdattn.bench.sampling import Sampler
+from amdattn.bench.operation import run_operation
 from amdattn.bench.shapes import Shape
+from amdattn.bench.shipped import Shipped
 
 # Each with several rounds and a tail, or fewer workgroups than CUs, and half a minute in full.
 PLAIN = (
-    Shape(1, 8, 8, 16384, 2048, 128),  # 3.4 rounds of ours, 1.7 of kernels with 256 rows of Q
+    Shape(1, 8, 8, 16384, 2048, 128),  # 1.1 rounds of ours, 1.7 of kernels with 256 rows of Q
     Shape(2, 24, 24, 1536, 2560, 128),
     Shape(1, 8, 2, 8192, 2304, 128, layout="bhsd"),
 )
@@ -41,13 +42,12 @@ class Row:
         return self.sampled_cycles / self.full_cycles - 1
 
 
-def kernels(aiter: Path | None, triton: bool) -> list[Kernel]:
+def kernels(aiter: Path | None, triton: bool) -> list[Shipped | Kernel]:
     """Ours, and what else there is."""
     from amdattn.bench.aiter import Aiter
-    from amdattn.bench.shipped import Shipped
     from amdattn.bench.triton_peer import Triton
 
-    found: list[Kernel] = [Shipped("rtne")]
+    found: list[Shipped | Kernel] = [Shipped("rtne")]
     if aiter is not None:
         found += [Aiter(aiter, mode) for mode in ("rtne", "rtna", "rtz")]
     if triton:
@@ -55,7 +55,7 @@ def kernels(aiter: Path | None, triton: bool) -> list[Kernel]:
     return found
 
 
-def rows(of: Sequence[Kernel], shapes: Sequence[Shape]) -> Iterator[Row]:
+def rows(of: Sequence[Shipped | Kernel], shapes: Sequence[Shape]) -> Iterator[Row]:
     """Every kernel at every shape that it solves."""
     functions = Functions()
     for kernel in of:
@@ -65,11 +65,11 @@ def rows(of: Sequence[Kernel], shapes: Sequence[Shape]) -> Iterator[Row]:
             cycles, seconds = [], []
             for method in ("sampled", "full"):
                 start = time.process_time()
-                modelled = Sampler(kernel, shape, functions, method=method).model()
-                cycles.append(modelled.cycles)
+                record = run_operation(kernel, shape, functions, method=method).record
+                cycles.append(record.cycles or 0)
                 seconds.append(time.process_time() - start)
             name = f"{kernel.peer} {kernel.round_mode}"
-            yield Row(name, shape, modelled.launch.num_workgroups, *cycles, *seconds)
+            yield Row(name, shape, record.workgroups, *cycles, *seconds)
 
 
 def markdown(found: Sequence[Row]) -> str:

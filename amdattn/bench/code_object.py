@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from amdattn import runtime, virtual
 from amdattn.bench.clocks import clocks
 from amdattn.bench.kernels import Functions, Launch
+from amdattn.bench.modelled import simulated
 from amdattn.bench.record import MEASURED, MODELLED, Record
 from amdattn.bench.run import Outcome, is_virtual, measured_record, modelled_record
-from amdattn.bench.sampling import simulated
 
 if TYPE_CHECKING:
     from amdattn.checking.subjects import CodeObject

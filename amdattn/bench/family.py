@@ -9,16 +9,16 @@ dispatch of the whole launch is replayed. A launch that merges is simulated as i
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from amdattn import runtime, virtual
 from amdattn.bench.clocks import clocks
+from amdattn.bench.item_cost import FIGURES, Cost, Sample
 from amdattn.bench.kernels import Functions, Launch, Operands
-from amdattn.bench.replay import Speed, Timeline, replay
-from amdattn.bench.sampling import METHODS, TOLERANCE, Advance, Modelled, simulated
+from amdattn.bench.modelled import METHODS, TOLERANCE, Advance, Modelled, simulated
+from amdattn.bench.replay import Timeline, replay
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
 from amdattn.bench.speed import NotLinear
@@ -33,115 +33,10 @@ if TYPE_CHECKING:
 
 # Rows of K and V to simulate without a mask, besides a remainder: two rounds of workgroups, one
 # round, and one that checks what the others predict.
-_LENGTHS = (512, 1024, 1536)
+_LENGTHS = (256, 512, 768)
 # Tiles of each head to simulate under a mask, at most; the second is the check.
 _MASKED_TILES = (8, 12)
-_FITTING_STEPS = 30
-_LEAST_RESIDUE = 20.0  # clk
 _ORDER_TRIALS = 8
-_FIGURES = ("workgroup", "block", "cut_block", "part", "warm")
-
-
-@dataclass(frozen=True)
-class _Sample:
-    """One simulated launch; rows are its workgroups in the order of dispatch.
-
-    `figures` are of Items, and whether the CU had a workgroup before.
-    """
-
-    figures: NDArray[np.float64]
-    durations: NDArray[np.float64]
-    cu: NDArray[np.int64]
-    profile: LaunchProfile
-    masked: bool
-
-
-def _joined(
-    samples: Sequence[_Sample],
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
-    """Figures, durations and CUs of all workgroups."""
-    return (
-        np.concatenate([sample.figures for sample in samples] or [np.zeros((0, 5))]),
-        np.concatenate([sample.durations for sample in samples] or [np.zeros(0)]),
-        np.concatenate([sample.cu for sample in samples] or [np.zeros(0, np.int64)]),
-    )
-
-
-def _mean(values: NDArray[np.float64], which: NDArray[np.bool_]) -> float:
-    return float(values[which].mean()) if which.any() else 0.0
-
-
-@dataclass(frozen=True)
-class _Cost:
-    """How long workgroups take.
-
-    Attributes
-    ----------
-    clk : (5,) float64
-        By figure.
-    late : (CUs,) float64
-        What the first workgroup of a CU takes longer if it is a whole tile.
-    late_parts : (parts,) float64
-        What the first parts of an XCD take longer. Those that fetch for others have to wait.
-    """
-
-    clk: NDArray[np.float64]
-    late: NDArray[np.float64]
-    late_parts: NDArray[np.float64]
-
-    @staticmethod
-    def of(samples: Sequence[_Sample]) -> _Cost:
-        """What the samples without a mask cost, and by how much the masked ones exceed it.
-
-        What a block costs is the same for nearly all workgroups, so deviations are minimised, not
-        their squares: the few that wait for a first fetch, or whose scores outgrow the reference of
-        the softmax, do not count there, but as a mean per workgroup.
-        """
-        plain = _joined([sample for sample in samples if not sample.masked])
-        masked = _joined([sample for sample in samples if sample.masked])
-        figures, durations, _ = plain
-        weight = np.ones(len(durations))
-        for _ in range(_FITTING_STEPS):
-            clk = np.linalg.lstsq(figures * weight[:, None], durations * weight, rcond=None)[0]
-            rest = durations - figures @ clk
-            weight = np.maximum(abs(rest), _LEAST_RESIDUE) ** -0.5
-        is_part, is_warm = figures[:, 3] > 0, figures[:, 4] > 0
-        first = ~is_part & ~is_warm
-        extra = _mean(rest, first)
-        clk[0] += extra
-        rest -= extra
-        for figure, which in ((3, is_part), (4, is_warm)):
-            extra = _mean(rest, which)
-            clk[figure] += extra
-            rest[which] -= extra
-        late_parts = rest[is_part]
-        cus = plain[2]
-        if len(masked[1]):
-            figures, durations, cus = masked
-            rest = durations - figures @ clk
-            clk[2] += rest.sum() / figures[:, 2].sum()
-            rest, first = durations - figures @ clk, np.ones(len(rest), bool)
-        late = [_mean(rest, first & (cus == cu)) for cu in range(cus.max() + 1)]
-        return _Cost(clk, np.array(late), late_parts)
-
-    def durations(self, figures: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Clk of the workgroups of one XCD, by the figures of Items, as if caches were cold."""
-        found: NDArray[np.float64] = figures @ self.clk[:-1]
-        parts = np.flatnonzero(figures[:, -1])[: len(self.late_parts)]
-        found[parts] += self.late_parts[: len(parts)]
-        return found
-
-    def speed(self, figures: NDArray[np.float64]) -> Speed:
-        """For a replay of these workgroups, whose rows are their durations."""
-        late = np.zeros(len(figures))
-        whole = figures[: len(self.late), -1] == 0
-        late[: len(whole)] = np.where(whole, self.late[: len(whole)], 0.0)
-        return Speed({1: ((0.0, 1.0),)}, tuple(late.tolist()), float(self.clk[-1]))
-
-
-def _of_length(shape: Shape, length: int) -> Shape:
-    """With so many whole blocks of keys and the same remainder."""
-    return shape.with_lengths(shape.seqlen_q, length + shape.seqlen_kv % 32)
 
 
 class FamilySampler:
@@ -177,6 +72,7 @@ class FamilySampler:
         self._advance = advance or (lambda what, done, total: None)
         self._done = self._total = 0
         self._arch = clocks("gfx942")
+        self._work = kernel.work(shape)
 
     def model(self) -> list[Modelled]:
         """Every launch.
@@ -199,7 +95,7 @@ class FamilySampler:
 
     def _why_not(self) -> str:
         shape = self._shape
-        longest = _of_length(shape, _LENGTHS[-1])
+        longest = self._of_length(shape, _LENGTHS[-1])
         if shape.causal:
             longest = self._of_tiles(self._masked_tiles()[-1])
         if longest.seqlen_kv >= shape.seqlen_kv:
@@ -221,8 +117,7 @@ class FamilySampler:
         self._done = self._total
         self._tell()
         parts = [
-            simulated(launch, profile)
-            for launch, profile in zip(launches, profiles, strict=True)
+            simulated(launch, profile) for launch, profile in zip(launches, profiles, strict=True)
         ]
         # Totals are of the mean XCD.
         mean = float(walk.kv_rows.sum() / max(self._total, 1)) / self._arch.num_xcds
@@ -243,20 +138,23 @@ class FamilySampler:
         cus, xcds = self._arch.cus_per_xcd, self._arch.num_xcds
         busiest = -(-len(figures) // xcds)  # workgroups of an XCD
         full, two_rounds = min(cus, busiest), min(2 * cus, busiest)
-        parts = self._num_parts(figures)
+        parts = self._work.parts if figures[:, -1].any() else 1
         plain = dataclasses.replace(shape, causal=False)
         runs = [
-            (whole, _of_length(plain, _LENGTHS[0]), two_rounds),
-            (whole, _of_length(plain, _LENGTHS[1]), full),
+            (whole, self._of_length(plain, _LENGTHS[0]), two_rounds),
+            (whole, self._of_length(plain, _LENGTHS[1]), full),
         ]
-        if parts > 1:
-            rows = min(parts * _LENGTHS[0], shape.seqlen_kv - 32)
-            runs.append((self._kernel.split(parts), _of_length(plain, rows), full))
         if shape.causal:
-            for tiles in self._masked_tiles():
-                runs.append((whole, self._of_tiles(tiles), full))
+            few, more = (self._of_tiles(tiles) for tiles in self._masked_tiles())
+            runs.append((whole, few, full))
+            if parts > 1:
+                runs.append((self._kernel.split(parts), few, full))
+            runs.append((whole, more, full))
         else:
-            runs.append((whole, _of_length(plain, _LENGTHS[2]), full))
+            if parts > 1:
+                rows = min(parts * _LENGTHS[0], shape.seqlen_kv - self._work.kv_tile)
+                runs.append((self._kernel.split(parts), self._of_length(plain, rows), full))
+            runs.append((whole, self._of_length(plain, _LENGTHS[2]), full))
         self._done, self._total = 0, sum(self._rows(*run) for run in runs)
         samples = []
         with Operands(shape) as operands:
@@ -265,9 +163,9 @@ class FamilySampler:
                 samples.append(self._simulate(operands, *run, events))
             launches = self._kernel.launches(shape, operands)
             rest = [self._profiles([launch], 0, 0, 0)[0] for launch in launches[1:]]
-        before = _Cost.of(samples[:-1])
+        before = Cost.of(samples[:-1])
         predicted = before.durations(samples[-1].figures[:, :-1]).sum()
-        cost = _Cost.of(samples)
+        cost = Cost.of(samples)
         timeline = self._replay_device(figures, cost)
         sampled = {
             "lengths": [of.seqlen_kv for _, of, _ in runs],
@@ -275,7 +173,7 @@ class FamilySampler:
             "simulated_workgroups": [len(sample.durations) for sample in samples],
             "simulated_kv_rows": self._done,
             "of_kv_rows": int(self._kernel.walk(shape).kv_rows[::xcds].sum()),
-            "clk": dict(zip(_FIGURES, cost.clk.tolist(), strict=True)),
+            "clk": dict(zip(FIGURES, cost.clk.tolist(), strict=True)),
             "order_range": self._order_range(figures, cost, timeline.cycles),
         }
         merged = [simulated(*pair) for pair in zip(launches[1:], rest, strict=True)]
@@ -284,31 +182,31 @@ class FamilySampler:
     def _rows(self, kernel: Shipped, shape: Shape, limit: int) -> int:
         return int(kernel.walk(shape).kv_rows[:: self._arch.num_xcds][:limit].sum())
 
-    def _num_parts(self, figures: NDArray[np.float64]) -> int:
-        """Of the tiles that are not whole; 1 if all are."""
-        is_part = figures[:, -1] > 0
-        if not is_part.any():
-            return 1
-        return self._kernel.num_parts(self._shape)
+    def _of_length(self, shape: Shape, length: int) -> Shape:
+        """With so many rows of K and V in whole blocks, and the same remainder."""
+        kv_tile = self._work.kv_tile
+        return shape.with_lengths(
+            shape.seqlen_q, -(-length // kv_tile) * kv_tile + shape.seqlen_kv % kv_tile
+        )
 
     def _masked_tiles(self) -> list[int]:
         """Tiles of a head that fill an XCD, within limits."""
         heads = min(self._shape.batch * self._shape.heads_q, 8 * GRID_XCDS)
         enough = -(-self._arch.num_cus // heads)
-        fewer_rows = self._shape.seqlen_kv // self._kernel.causal_granule - 1
+        fewer_rows = self._shape.seqlen_kv // self._work.q_tile - 1
         most = max(3, min(_MASKED_TILES[1], enough, fewer_rows))
         return [min(_MASKED_TILES[0], most - 1), most]
 
     def _of_tiles(self, tiles: int) -> Shape:
         """With so many whole tiles of Q, and a last tile and a mask that are as they were."""
-        shape, granule = self._shape, self._kernel.causal_granule
+        shape, granule = self._shape, self._work.q_tile
         seqlen_kv = tiles * granule + shape.seqlen_kv % granule
         fewer = max(0, shape.seqlen_q - seqlen_kv)
         return shape.with_lengths(shape.seqlen_q - -(-fewer // granule) * granule, seqlen_kv)
 
     def _simulate(
         self, operands: Operands, kernel: Shipped, shape: Shape, limit: int, events: int
-    ) -> _Sample:
+    ) -> Sample:
         items = kernel.items(shape)
         ids = np.arange(0, len(items.figures), self._arch.num_xcds)[:limit]
         operands.fill_for(shape, items.walk, ids)
@@ -326,7 +224,7 @@ class FamilySampler:
         for i in sorted(range(len(times)), key=lambda i: times[i].start):
             warm[i] = times[i].cu in seen
             seen.add(times[i].cu)
-        return _Sample(
+        return Sample(
             np.column_stack([items.figures[ids], warm]),
             np.array([time.end - time.start for time in times], float),
             np.array([time.cu for time in times]),
@@ -355,14 +253,14 @@ class FamilySampler:
     # -- from the sample to the launch -----------------------------------------------------------
 
     def _replay(
-        self, figures: NDArray[np.float64], cost: _Cost, factor: NDArray[np.float64] | float = 1.0
+        self, figures: NDArray[np.float64], cost: Cost, factor: NDArray[np.float64] | float = 1.0
     ) -> Timeline:
         """The workgroups of one XCD."""
         durations = (cost.durations(figures) * factor).tolist()
         return replay(durations, cost.speed(figures), 1, self._num_waves, self._arch)
 
     def _replay_device(
-        self, figures: NDArray[np.float64], cost: _Cost, rng: np.random.Generator | None = None
+        self, figures: NDArray[np.float64], cost: Cost, rng: np.random.Generator | None = None
     ) -> Timeline:
         """The XCD that ends last, every duration varied by the tolerance if there is a `rng`."""
         timelines: dict[bytes, Timeline] = {}
@@ -375,9 +273,7 @@ class FamilySampler:
                 timelines[own.tobytes()] = self._replay(own, cost)
         return max(timelines.values(), key=lambda timeline: timeline.cycles)
 
-    def _order_range(
-        self, figures: NDArray[np.float64], cost: _Cost, cycles: float
-    ) -> list[float]:
+    def _order_range(self, figures: NDArray[np.float64], cost: Cost, cycles: float) -> list[float]:
         """Least and greatest change of the cycles if every duration varies by the tolerance."""
         if np.ptp(figures, axis=0).max() == 0:
             return [0.0, 0.0]
@@ -391,7 +287,7 @@ class FamilySampler:
     def _extrapolated(
         self,
         launch: Launch,
-        samples: Sequence[_Sample],
+        samples: Sequence[Sample],
         figures: NDArray[np.float64],
         timeline: Timeline,
         sampled: dict[str, object],

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from amdattn import plan as plans
 from amdattn.bench.kernels import Walk
 from amdattn.plan.work import WorkItem, WorkMap
-from amdattn.problem import AttentionProblem
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,14 +30,13 @@ class Items:
     walk: Walk
 
     @staticmethod
-    def of(problem: AttentionProblem, launch: plans.Launch) -> Items:
+    def of(work: WorkMap) -> Items:
         """Of a planned launch."""
-        work = WorkMap.of(problem, launch)
         items = [work.item(workgroup) for workgroup in range(work.num_workgroups)]
         blocks = np.array([item.kv_end - item.kv_begin for item in items], np.int64)
         whole = np.array([_whole_blocks(work, item) for item in items], np.int64)
         part = [item.part >= 0 for item in items]
-        ends = [min(item.q_begin + work.q_tile, problem.seqlen_q) for item in items]
+        ends = [min(item.q_begin + work.q_tile, work.problem.seqlen_q) for item in items]
         return Items(
             np.column_stack([np.ones(len(items)), whole, blocks - whole, part]),
             Walk(

@@ -8,6 +8,7 @@ from typing import Any
 
 from amdattn.bench.family import FamilySampler
 from amdattn.bench.kernels import Functions, Kernel, Operands
+from amdattn.bench.modelled import Advance
 from amdattn.bench.record import MEASURED, MODELLED, Record, Times
 from amdattn.bench.run import (
     Outcome,
@@ -16,7 +17,6 @@ from amdattn.bench.run import (
     modelled_record,
     run_attention,
 )
-from amdattn.bench.sampling import Advance
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
 from amdattn.bench.speed import NotLinear
@@ -29,7 +29,7 @@ _OF_A_LAUNCH = (
 
 
 def run_operation(
-    kernel: Kernel,
+    kernel: Shipped | Kernel,
     shape: Shape,
     functions: Functions,
     *,

@@ -95,7 +95,7 @@ def notes(records: Sequence[Record]) -> list[str]:
             worst = max(abs(r.sampled["check_error"]) for r in sampled)
             lines.append(
                 f"{len(sampled)} of {len(modelled)} sampled: KV lengths "
-                f"{sampled[0].sampled['lengths']} extrapolated; the first two predict the third "
+                f"{sampled[0].sampled['lengths']} extrapolated; the others predict the last "
                 f"within {worst:.2%}"
             )
     lines += [
@@ -230,7 +230,7 @@ def print_details(console: Console, record: Record) -> None:
                 f"{part['times']['at_sustained_us'] / 1000:.3f}",
                 f"{part['use']['mfma']:.1%}",
             )
-        tables = [launches, stalls, level]
+        tables = [launches, *tables]
     for table in tables:
         console.print(table)
 

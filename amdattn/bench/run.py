@@ -13,8 +13,9 @@ import numpy as np
 from amdattn import runtime
 from amdattn.bench.clocks import clocks
 from amdattn.bench.kernels import Functions, Kernel, Launch, Operands
+from amdattn.bench.modelled import Advance, Modelled
 from amdattn.bench.record import MEASURED, MODELLED, Record, Times
-from amdattn.bench.sampling import Advance, Modelled, Sampler
+from amdattn.bench.sampling import Sampler
 from amdattn.bench.shapes import Shape
 from amdattn.bench.speed import NotLinear
 from amdattn.testing.bench import do_bench
@@ -86,9 +87,7 @@ def run_attention(
         return Outcome(measured_record(blank, [launch], functions))
 
 
-def measured_record(
-    blank: Record, launches: Sequence[Launch], functions: Functions
-) -> Record:
+def measured_record(blank: Record, launches: Sequence[Launch], functions: Functions) -> Record:
     """Time the launches of an operation together on the GPU, caches flushed before every run."""
 
     def enqueue() -> None:

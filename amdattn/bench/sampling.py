@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from amdattn import virtual
 from amdattn.bench.clocks import Clocks, clocks
 from amdattn.bench.kernels import Functions, Kernel, Launch, Operands, Walk
+from amdattn.bench.modelled import METHODS, TOLERANCE, Advance, Modelled
 from amdattn.bench.replay import Speed, Timeline, replay, replay_device
 from amdattn.bench.shapes import Shape
 from amdattn.bench.speed import NotLinear, Simulation, fit
@@ -29,75 +29,16 @@ if TYPE_CHECKING:
 
     from amdattn.profiling import LaunchProfile
 
-METHODS = ("auto", "full", "sampled")
-TOLERANCE = 0.01  # of the length that checks the other two
 # Instructions of an XCD that are simulated rather than sampled: half a minute of one core.
 _AFFORDABLE = 24_000_000
 # KV rows to simulate, besides the remainder, which is kept so that the last tile is as full.
-_LENGTHS = (512, 1024, 1536, 2048, 3072)
+_LENGTHS = (256, 512, 768, 1024, 1536, 2048)
+# Of workgroups that share CUs, which find their rhythm later.
+_SHARED_LENGTHS = (512, 1024, 1536, 2048, 3072)
 _GRANULE = 256
 # Of causal masks: odd multiples, or else an XCD would only get the tiles of one end.
 _CAUSAL_LENGTHS = (768, 1280, 1792, 2304, 3328)
 _ORDER_TRIALS = 8
-
-Advance = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True)
-class Modelled:
-    """A launch as the model has it.
-
-    Attributes
-    ----------
-    cycles : float
-        Clk until the last workgroup of the slowest XCD ended; in a full simulation of the one that
-        has most work.
-    clk, bytes : dict of str to float
-        As LaunchProfile's, of `cus` CUs, which are `part` of the device's work.
-    stalls : dict of str to float
-        Share of the waves' lifetime by reason.
-    profile : LaunchProfile
-        The longest simulation, for the sites of stalls and the trace.
-    timeline : Timeline or None
-        When the workgroups of the slowest XCD ran, if replayed.
-    sampled : dict
-        What was simulated, and how well it agreed; empty for a full simulation.
-    """
-
-    launch: Launch
-    cycles: float
-    cus: float
-    part: float
-    clock_ghz: float
-    residents: int
-    instructions: float
-    clk: dict[str, float]
-    bytes: dict[str, float]
-    stalls: dict[str, float]
-    profile: LaunchProfile
-    timeline: Timeline | None
-    sampled: dict[str, Any]
-
-
-def simulated(
-    launch: Launch, profile: LaunchProfile, sampled: Mapping[str, Any] | None = None
-) -> Modelled:
-    """A launch of which nothing is extrapolated."""
-    return Modelled(
-        launch,
-        float(profile.cycles),
-        profile.simulated_cus,
-        profile.simulated_workgroups / launch.num_workgroups,
-        profile.clock_ghz,
-        profile.resident_per_cu,
-        profile.instructions,
-        dict(profile.clk),
-        {level: float(count) for level, count in profile.bytes.items()},
-        profile.stalls,
-        profile,
-        None,
-        dict(sampled or {}),
-    )
 
 
 class Sampler:
@@ -142,7 +83,7 @@ class Sampler:
             This launch cannot be sampled.
         """
         walk = self._kernel.walk(self._shape)
-        lengths = self._lengths()
+        lengths = self._lengths(_LENGTHS)
         if self._method == "sampled" and len(lengths) < 3:
             raise NotLinear(f"{self._shape}: too few rows of K and V to sample; simulate in full")
         if self._method == "full" or len(lengths) < 3:
@@ -150,7 +91,11 @@ class Sampler:
         probe = self._probe()
         if self._method == "auto" and self._is_affordable(walk, lengths, probe):
             return self._full(walk)
-        return self._sampled(walk, lengths, probe.profile.resident_per_cu)
+        residents = probe.profile.resident_per_cu
+        shared = self._lengths(_SHARED_LENGTHS)
+        if residents > 1 and len(shared) >= 3:
+            lengths = shared
+        return self._sampled(walk, lengths, residents)
 
     def _probe(self) -> Simulation:
         """One workgroup of few rows: how many fit a CU, and about what a row costs."""
@@ -200,12 +145,12 @@ class Sampler:
 
     # -- a sample of it --------------------------------------------------------------------------
 
-    def _lengths(self) -> list[int]:
+    def _lengths(self, plain: Sequence[int]) -> list[int]:
         """Lengths of K and V to simulate, in the order in which they are needed."""
         longest = self._shape.seqlen_kv
         granule = self._kernel.causal_granule if self._shape.causal else _GRANULE
         odd = self._shape.causal and granule == _GRANULE
-        lengths = (n + longest % granule for n in (_CAUSAL_LENGTHS if odd else _LENGTHS))
+        lengths = (n + longest % granule for n in (_CAUSAL_LENGTHS if odd else plain))
         return [length for length in lengths if length < longest]
 
     def _sampled(self, walk: Walk, lengths: list[int], probe: int) -> Modelled:

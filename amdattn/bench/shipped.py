@@ -12,6 +12,7 @@ from amdattn.bench.shapes import Shape
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
 from amdattn.kernarg import packer
 from amdattn.plan import Address, Stride
+from amdattn.plan.work import WorkMap
 
 
 class Shipped:
@@ -24,7 +25,6 @@ class Shipped:
     """
 
     peer = "amdattn"
-    causal_granule = 384
 
     def __init__(self, round_mode: str, num_splits: int = 0) -> None:
         self.round_mode, self._num_splits = round_mode, num_splits
@@ -71,19 +71,17 @@ class Shipped:
 
         return [_packed(planned, operands, address) for planned in plan.launches]
 
-    def num_parts(self, shape: Shape) -> int:
-        """Of each tile that is not whole."""
-        parts = dict(self._plan(shape).launches[0].args)["parts"]
-        assert isinstance(parts, int)
-        return parts
+    def work(self, shape: Shape) -> WorkMap:
+        """How the first launch is divided into work items."""
+        plan = self._plan(shape)
+        return WorkMap.of(plan.problem, plan.launches[0])
 
     def items(self, shape: Shape) -> Items:
         """What the workgroups of the first launch do."""
-        plan = self._plan(shape)
-        return Items.of(plan.problem, plan.launches[0])
+        return Items.of(self.work(shape))
 
     def walk(self, shape: Shape) -> Walk:
-        """By the planner's map of work items."""
+        """What they read."""
         return self.items(shape).walk
 
 

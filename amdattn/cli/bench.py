@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from amdattn.bench.kernels import Functions, Kernel
     from amdattn.bench.run import Outcome
     from amdattn.bench.shapes import Shape
+    from amdattn.bench.shipped import Shipped
     from amdattn.checking.subjects import CodeObject
 
 PEERS = ("aiter=DIR", "triton", "object=FILE")
@@ -229,7 +230,7 @@ def gemm(
     _show("gemm", outcomes, output, time.perf_counter() - start, False)
 
 
-def _peers(given: Sequence[str], round_mode: str) -> tuple[list[Kernel], list[Path]]:
+def _peers(given: Sequence[str], round_mode: str) -> tuple[list[Shipped | Kernel], list[Path]]:
     """The kernels to run, ours first, and code object files."""
     from amdattn.bench.aiter import Aiter
     from amdattn.bench.shipped import Shipped
@@ -238,7 +239,7 @@ def _peers(given: Sequence[str], round_mode: str) -> tuple[list[Kernel], list[Pa
     if round_mode not in (*ROUND_MODES, "all"):
         raise ValueError(f"--round-mode={round_mode!r} must be one of {(*ROUND_MODES, 'all')}")
     modes = ROUND_MODES if round_mode == "all" else (round_mode,)
-    kernels: list[Kernel] = [Shipped(mode) for mode in modes]
+    kernels: list[Shipped | Kernel] = [Shipped(mode) for mode in modes]
     files: list[Path] = []
     for name in given:
         kind, equals, value = name.partition("=")

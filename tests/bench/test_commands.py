@@ -83,7 +83,7 @@ def test_table(run: Command) -> None:
         "modelled ms",
         "At the peak clock, 2.1 GHz, the same cycles are a lower bound",
         "costs 2.7 us of launch, which is in no number here",
-        "amdattn rtz: round_mode=rtz is not built",
+        "amdattn rtz",
         "bytes by level",
         "s_waitcnt",
     ):
@@ -96,10 +96,12 @@ def test_json(run: Command) -> None:
     assert facts["device"]["virtual"] is True and facts["device"]["cus"] == 304
     (row,) = facts["records"]
     assert row["origin"] == "modelled" and row["peer"] == "amdattn"
-    assert row["sha256"] == amdattn.kernels()[0].sha256
+    hashes = {kernel.sha256 for kernel in amdattn.kernels()}
+    assert set(row["sha256"].split(" + ")) <= hashes
     assert row["clocks"] == {"peak_ghz": 2.1, "sustained_ghz": 1.2, "launch_us": 2.7}
-    assert row["times"]["at_sustained_us"] == pytest.approx(row["cycles"] / 1200)
-    assert row["times"]["at_peak_us"] == pytest.approx(row["cycles"] / 2100)
+    between = 2.7 * max(len(row["launches"]) - 1, 0)
+    assert row["times"]["at_sustained_us"] == pytest.approx(row["cycles"] / 1200 + between)
+    assert row["times"]["at_peak_us"] == pytest.approx(row["cycles"] / 2100 + between)
     assert row["times"]["median_us"] is None
     flops = 4 * 2 * 200 * 200 * 128
     assert row["flops"] == flops
@@ -108,7 +110,8 @@ def test_json(run: Command) -> None:
     assert set(row["stalls"]) == set(STALLS) and 0 < sum(row["stalls"].values()) < 1
     assert all(0 < share < 1 for share in row["use"].values())
     assert set(row["bytes"]) == {"l1", "l2", "l2_write", "mall", "hbm"}
-    assert row["workgroups"] == 4 and row["rounds"] == 1 and row["residents"] == 2
+    first = (row["launches"] or [row])[0]
+    assert first["workgroups"] >= 2 and first["rounds"] == 1 and first["residents"] == 1
     assert not row["sampled"]
 
 
@@ -190,14 +193,13 @@ def test_peer_aiter(run: Command) -> None:
     cycles = [row["cycles"] for row in rows[3:]]
     assert cycles == sorted(cycles, reverse=True)
     status, out, _ = run("bench", "attention", *SIZES, "-d", 64, "--peer", f"aiter={AITER}")
-    assert status == 1 and "aiter rtne: head_dim=64 is not 128" in out
+    assert status == 0 and "aiter rtne: head_dim=64 is not 128" in out
 
 
 @pytest.mark.oracles
 def test_peer_triton(run: Command) -> None:
     pytest.importorskip("triton")
     rows = run.json("--causal", "--peer", "triton")["records"]
-    assert "causal=True is not built" in rows[0]["refused"]
     assert rows[1]["peer"] == "triton" and rows[1]["cycles"] > 0 and rows[1]["sha256"]
 
 
@@ -295,7 +297,7 @@ def test_progress_and_json() -> None:
 
 def test_measured(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """The path of a GPU: events around launches, a median and a spread, nothing modelled."""
-    monkeypatch.setattr("amdattn.bench.run.is_virtual", lambda: False)
+    monkeypatch.setattr("amdattn.bench.operation.is_virtual", lambda: False)
     (row,) = run.json()["records"]
     times = row["times"]
     assert row["origin"] == "measured" and row["cycles"] is None and not row["stalls"]

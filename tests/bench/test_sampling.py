@@ -7,15 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from amdattn.bench.family import FamilySampler
 from amdattn.bench.kernels import Functions, Operands
 from amdattn.bench.sampling import Sampler
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
-from amdattn.bench.speed import NotLinear
 
 AITER = os.environ.get("AMDATTN_AITER_DIR")
-# With several rounds and a tail on every XCD. What is simulated in full costs the time of the test.
-SHIPPED = Shape(1, 8, 8, 16384, 2048, 128)
 TOLERANCE = 0.01
 
 
@@ -36,14 +34,6 @@ def check(sampled, full):
 
 
 @pytest.mark.slow
-def test_shipped():
-    sampled, full = both(Shipped("rtne"), SHIPPED)
-    check(sampled, full)
-    for reason, share in full.stalls.items():
-        assert sampled.stalls[reason] == pytest.approx(share, abs=0.02), reason
-
-
-@pytest.mark.slow
 @pytest.mark.skipif(not AITER, reason="AMDATTN_AITER_DIR names no aiter checkout")
 @pytest.mark.parametrize(
     ("mode", "shape"),
@@ -55,31 +45,19 @@ def test_aiter(mode, shape):
     check(*both(Aiter(Path(AITER), mode), shape))
 
 
-def test_small_launches_are_simulated_in_full():
-    shape = Shape(1, 2, 1, 130, 100, 128)
-    seen = []
-    sampler = Sampler(Shipped("rtne"), shape, Functions(), advance=lambda *a: seen.append(a))
-    modelled = sampler.model()
-    assert not modelled.sampled and modelled.timeline is None
-    assert modelled.cycles == modelled.profile.cycles
-    assert seen[0][1] == 0 and seen[-1][1] == seen[-1][2] == 128
-    with pytest.raises(NotLinear, match="too few rows of K and V"):
-        Sampler(Shipped("rtne"), shape, Functions(), method="sampled").model()
-    with pytest.raises(ValueError, match="sampling='most' must be one of auto, full, sampled"):
-        Sampler(Shipped("rtne"), shape, Functions(), method="most")
-
-
 def test_a_full_simulation_is_of_the_busiest_xcd():
     """As under a causal mask, where each may have a tile of its own."""
 
     class Unequal(Shipped):
-        def walk(self, shape):
-            walk = super().walk(shape)
-            work = np.where(np.arange(len(walk.kv_rows)) == 5, 1.0, 0.5)
-            return dataclasses.replace(walk, kv_rows=(walk.kv_rows * work).astype(np.int64))
+        def items(self, shape):
+            items = super().items(shape)
+            work = np.where(np.arange(len(items.figures)) == 5, 1.0, 0.5)
+            rows = (items.walk.kv_rows * work).astype(np.int64)
+            return dataclasses.replace(items, walk=dataclasses.replace(items.walk, kv_rows=rows))
 
-    shape = Shape(1, 1, 1, 1024, 256, 128)
-    modelled = Sampler(Unequal("rtne"), shape, Functions(), method="full").model()
+    shape = Shape(1, 1, 1, 3072, 256, 128)
+    kernel = Unequal("rtne", num_splits=1)
+    (modelled,) = FamilySampler(kernel, shape, Functions(), method="full").model()
     assert [time.flat_id for time in modelled.profile.times] == [5]
     # Totals are of the mean XCD.
     assert modelled.clk["mfma"] == modelled.profile.clk["mfma"] * (1 + 7 * 0.5) / 8
@@ -90,21 +68,6 @@ def test_an_xcd_that_is_not_there_is_refused():
 
     with pytest.raises(ValueError, match="simulated_xcd=8"), virtual.profile(simulated_xcd=8):
         pass
-
-
-def test_launches_of_little_work_are_not_sampled():
-    """One round of an XCD: 38 workgroups."""
-    shape = Shape(1, 8, 8, 128 * 38, 2048, 128)
-    modelled = Sampler(Shipped("rtne"), shape, Functions()).model()
-    assert not modelled.sampled
-    assert modelled.profile.simulated_workgroups == 38
-
-
-def test_same_input_same_result():
-    shape = Shape(1, 8, 8, 128, 256, 128)
-    kernel, functions = Shipped("rtne"), Functions()
-    first, second = (Sampler(kernel, shape, functions, method="full").model() for _ in range(2))
-    assert first.cycles == second.cycles and first.stalls == second.stalls
 
 
 def _kernel(name):
@@ -140,7 +103,8 @@ def test_operands_are_filled_where_they_are_read(name, layout):
     with Operands(longer) as operands:
         walk = kernel.walk(short)
         operands.fill_for(short, walk, np.arange(len(walk.kv_rows)))
-        kernel.launch(short, operands).enqueue(Functions())
+        functions = Functions()
+        kernel.launch(short, operands).enqueue(functions)
         arrays = {}
         for name in "qkvo":
             array = np.empty(longer.problem("rtne").shape(name, layout), operands.dtype)

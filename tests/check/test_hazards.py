@@ -230,7 +230,9 @@ def test_shipped_code_objects_have_none(check: Checker) -> None:
     for path in paths:
         with path.open("rb") as file:
             text = ELFFile(file).get_section_by_name(".text").data()
-        assert check(text) == [], path.name
+        # Advice is what LLVM alone pads; asm_src/isa/ordered.h keeps the distances of the manual.
+        found = [hazard for hazard in check(text) if hazard.kind != "hazard_advice"]
+        assert found == [], path.name
 
 
 def test_page_is_current() -> None:

@@ -39,8 +39,13 @@ _NAN_ANYWAY = (
 
 # (digest of the kernel's instructions, class, address) -> why nothing can be seen
 ARGUMENTS: dict[tuple[str, str, int], str] = {
+    # attn_merge_bf16_d128_rtne
+    ("f71f98f987f87f34", "EXEC", 0x1C7C): _NAN_ANYWAY,
     # attn_fwd_bf16_d128
-    ("15b4d9027ada6e44", "wait deleted", 0x3674): _NEXT_TILE,
+    ("7a9dd3b96c53c6c9", "wait deleted", 0x36C0): _NEXT_TILE,
+    ("7a9dd3b96c53c6c9", "wait deleted", 0x3824): _NEXT_TILE,
+    ("7a9dd3b96c53c6c9", "wait weakened", 0x36C0): _NEXT_TILE,
+    ("7a9dd3b96c53c6c9", "wait weakened", 0x3824): _NEXT_TILE,
     # Kernels of tests/peers as Triton 3.9 compiles them: divide_integers, order, scatter_add,
     # transpose.
     ("ea0de2a762b9a4be", "EXEC", 0x18C4): _SHORT_DIVISION,

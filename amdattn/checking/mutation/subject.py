@@ -104,7 +104,7 @@ class _AttentionCase:
     options: Mapping[str, Any] = field(default_factory=dict)  # of AttentionProblem
     lengths: tuple[tuple[int, int], ...] = ()  # of every sequence, for several lengths
     growth: float = 1.0  # from the first key to the last: scores outgrow the first ones
-    nan: bool = False  # in a row of q
+    nan: bool = False  # in a row of each 16 of q
 
     @property
     def name(self) -> str:
@@ -125,9 +125,13 @@ _FORWARD_CASES: tuple[_AttentionCase, ...] = (
     _AttentionCase(2, 37, 64, 2, 2, options=_WHOLE),
     _AttentionCase(1, 40, 37, 1, 1, options=_WHOLE),
     _AttentionCase(1, 24, 61, 1, 1, options=_WHOLE),
+    _AttentionCase(1, 24, 185, 1, 1, options=_WHOLE),
+    _AttentionCase(1, 24, 192, 1, 1, options=_WHOLE),
     _AttentionCase(1, 130, 121, 1, 1, lse=False, options=_WHOLE),
-    _AttentionCase(1, 300, 130, 2, 2, options=_WHOLE),
+    _AttentionCase(1, 300, 300, 2, 1, options=_WHOLE),
     _AttentionCase(1, 100, 170, 1, 1, options=_WHOLE, growth=400.0),
+    _AttentionCase(1, 5, 70, 1, 1, options=_WHOLE, nan=True),
+    _AttentionCase(1, 130, 70, 1, 1, lse=False, options=_WHOLE, nan=True),
     _AttentionCase(1, 50, 70, 1, 1, options=_WHOLE, nan=True),
     _AttentionCase(1, 130, 70, 1, 1, options={**_WHOLE, "sinks": True}, nan=True),
     _AttentionCase(1, 80, 40, 8, 4, options={**_WHOLE, "causal": True, "sinks": True}),
@@ -253,7 +257,7 @@ def _contents(
         keys = k.shape[-3]
         k *= (case.growth ** (np.arange(keys, dtype=np.float32) / keys))[:, None, None]
         if case.nan:
-            q[..., 1, 0, 3] = np.nan
+            q[..., 1::16, 0, 3] = np.nan
         buffers += [
             read_only(n, x.astype(dtype).tobytes()) for n, x in zip("qkv", (q, k, v), strict=True)
         ]
