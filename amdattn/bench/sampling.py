@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _AFFORDABLE = 24_000_000
 # KV rows to simulate, besides the remainder, which is kept so that the last tile is as full.
 _LENGTHS = (256, 512, 768, 1024, 1536, 2048)
-# Of workgroups that share CUs, which find their rhythm later.
+# Of workgroups that share CUs, which find their rhythm later, or that take two tiles.
 _SHARED_LENGTHS = (512, 1024, 1536, 2048, 3072)
 _GRANULE = 256
 # Of causal masks: odd multiples, or else an XCD would only get the tiles of one end.
@@ -149,8 +149,9 @@ class Sampler:
         """Lengths of K and V to simulate, in the order in which they are needed."""
         longest = self._shape.seqlen_kv
         granule = self._kernel.causal_granule if self._shape.causal else _GRANULE
-        odd = self._shape.causal and granule == _GRANULE
-        lengths = (n + longest % granule for n in (_CAUSAL_LENGTHS if odd else plain))
+        if self._shape.causal:
+            plain = _CAUSAL_LENGTHS if granule == _GRANULE else _SHARED_LENGTHS
+        lengths = (n + longest % granule for n in plain)
         return [length for length in lengths if length < longest]
 
     def _sampled(self, walk: Walk, lengths: list[int], probe: int) -> Modelled:
