@@ -9,20 +9,19 @@ dispatch of the whole launch is replayed. A launch that merges is simulated as i
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from amdattn import runtime, virtual
-from amdattn.bench.clocks import clocks
 from amdattn.bench.item_cost import FIGURES, Cost, Sample
-from amdattn.bench.kernels import Functions, Launch, Operands
-from amdattn.bench.modelled import METHODS, TOLERANCE, Advance, Modelled, simulated
+from amdattn.bench.kernels import Launch, Operands
+from amdattn.bench.modelled import TOLERANCE, Modelled, SamplerBase, of_mean_xcd, simulated
 from amdattn.bench.replay import Timeline, replay
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
 from amdattn.bench.speed import NotLinear
-from amdattn.plan.work import GRID_XCDS
+from amdattn.plan.work import GRID_XCDS, WorkMap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,40 +38,16 @@ _MASKED_TILES = (8, 12)
 _ORDER_TRIALS = 8
 
 
-class FamilySampler:
+class FamilySampler(SamplerBase[Shipped]):
     """Models all launches of the family's operation at one shape.
 
-    Parameters
-    ----------
-    method : {"auto", "full", "sampled"}
-        "full" simulates every workgroup of the XCD that has most work, one launch after the other
-        with the L2 and the last level cache that the one before left. "auto" does so if it is no
-        more work.
-    trace_events : int
-        Events of CU 0 to keep of the longest simulation.
-    advance : callable, optional
-        Called with what is simulated, how much is done and how much there is, in KV rows.
+    A full simulation runs one launch after the other with the L2 and the last level cache that the
+    one before left. "auto" does that if it is no more work.
     """
 
-    def __init__(
-        self,
-        kernel: Shipped,
-        shape: Shape,
-        functions: Functions,
-        *,
-        method: str = "auto",
-        clock_mhz: int = 0,
-        trace_events: int = 0,
-        advance: Advance | None = None,
-    ) -> None:
-        if method not in METHODS:
-            raise ValueError(f"sampling={method!r} must be one of {', '.join(METHODS)}")
-        self._kernel, self._shape, self._functions = kernel, shape, functions
-        self._method, self._clock_mhz, self._trace_events = method, clock_mhz, trace_events
-        self._advance = advance or (lambda what, done, total: None)
-        self._done = self._total = 0
-        self._arch = clocks("gfx942")
-        self._work = kernel.work(shape)
+    @functools.cached_property
+    def _work(self) -> WorkMap:
+        return self._kernel.work(self._shape)
 
     def model(self) -> list[Modelled]:
         """Every launch.
@@ -115,20 +90,12 @@ class FamilySampler:
             operands.fill_for(self._shape, walk, ids)
             profiles = self._profiles(launches, 0, xcd, self._trace_events)
         self._done = self._total
-        self._tell()
+        self._tell(self._shape)
         parts = [
             simulated(launch, profile) for launch, profile in zip(launches, profiles, strict=True)
         ]
-        # Totals are of the mean XCD.
         mean = float(walk.kv_rows.sum() / max(self._total, 1)) / self._arch.num_xcds
-        parts[0] = dataclasses.replace(
-            parts[0],
-            cus=min(self._arch.num_cus, len(walk.kv_rows)) / self._arch.num_xcds,
-            part=1 / self._arch.num_xcds,
-            instructions=parts[0].instructions * mean,
-            clk={unit: clk * mean for unit, clk in parts[0].clk.items()},
-            bytes={level: count * mean for level, count in parts[0].bytes.items()},
-        )
+        parts[0] = of_mean_xcd(parts[0], self._arch, len(walk.kv_rows), mean)
         return parts
 
     # -- a sample of it --------------------------------------------------------------------------
@@ -212,12 +179,12 @@ class FamilySampler:
         operands.fill_for(shape, items.walk, ids)
         launch = kernel.launch(shape, operands)
         self._num_waves = launch.num_waves
-        self._tell()
+        self._tell(self._shape)
         (profile,) = self._profiles([launch], limit, 0, events)
         if profile.resident_per_cu != 1:
             raise NotLinear(f"{launch.symbol}: {profile.resident_per_cu} workgroups share a CU")
         self._done += int(items.walk.kv_rows[ids].sum())
-        self._tell()
+        self._tell(self._shape)
         times = sorted(profile.times, key=lambda time: time.flat_id)
         seen: set[int] = set()
         warm = np.zeros(len(times))
@@ -231,24 +198,6 @@ class FamilySampler:
             profile,
             shape.causal,
         )
-
-    def _profiles(
-        self, launches: Sequence[Launch], limit: int, xcd: int, events: int
-    ) -> list[LaunchProfile]:
-        with virtual.profile(
-            clock_mhz=self._clock_mhz,
-            simulated_workgroups=limit,
-            simulated_xcd=xcd,
-            trace_events=events,
-        ) as profile:
-            for launch in launches:
-                launch.enqueue(self._functions)
-            runtime.synchronize()
-        return profile.launches
-
-    def _tell(self) -> None:
-        what = f"{self._kernel.peer} {self._kernel.round_mode} {self._shape}"
-        self._advance(what, min(self._done, self._total), self._total)
 
     # -- from the sample to the launch -----------------------------------------------------------
 

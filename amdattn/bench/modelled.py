@@ -1,13 +1,18 @@
-"""A launch as the model has it."""
+"""A launch as the model has it, and what all samplers have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from amdattn.bench.kernels import Launch
+from amdattn import runtime, virtual
+from amdattn.bench.clocks import Clocks, clocks
+from amdattn.bench.kernels import Functions, Kernel, Launch
 from amdattn.bench.replay import Timeline
+from amdattn.bench.shapes import Shape
+from amdattn.bench.shipped import Shipped
 
 if TYPE_CHECKING:
     from amdattn.profiling import LaunchProfile
@@ -73,3 +78,73 @@ def simulated(
         None,
         dict(sampled or {}),
     )
+
+
+def of_mean_xcd(
+    modelled: Modelled, arch: Clocks, num_workgroups: int, mean_over_this: float
+) -> Modelled:
+    """A full simulation of one XCD; its totals scaled to what the mean XCD has."""
+    return dataclasses.replace(
+        modelled,
+        cus=min(arch.num_cus, num_workgroups) / arch.num_xcds,
+        part=1 / arch.num_xcds,
+        instructions=modelled.instructions * mean_over_this,
+        clk={unit: clk * mean_over_this for unit, clk in modelled.clk.items()},
+        bytes={level: count * mean_over_this for level, count in modelled.bytes.items()},
+    )
+
+
+_Modelled = TypeVar("_Modelled", Kernel, Shipped)
+
+
+class SamplerBase(Generic[_Modelled]):
+    """Simulates launches of one kernel, or of the kernels of one operation, at one shape.
+
+    Parameters
+    ----------
+    method : {"auto", "full", "sampled"}
+        Whether to simulate every workgroup of the XCD that has most work; see the classes.
+    trace_events : int
+        Events of CU 0 to keep of the longest simulation.
+    advance : callable, optional
+        Called with what is simulated, how much is done and how much there is, in KV rows.
+    """
+
+    def __init__(
+        self,
+        kernel: _Modelled,
+        shape: Shape,
+        functions: Functions,
+        *,
+        method: str = "auto",
+        clock_mhz: int = 0,
+        trace_events: int = 0,
+        advance: Advance | None = None,
+    ) -> None:
+        if method not in METHODS:
+            raise ValueError(f"sampling={method!r} must be one of {', '.join(METHODS)}")
+        self._kernel: _Modelled = kernel
+        self._shape, self._functions = shape, functions
+        self._method, self._clock_mhz, self._trace_events = method, clock_mhz, trace_events
+        self._advance = advance or (lambda what, done, total: None)
+        self._done = self._total = 0
+        self._arch = clocks("gfx942")
+
+    def _profiles(
+        self, launches: Sequence[Launch], limit: int, xcd: int, events: int
+    ) -> list[LaunchProfile]:
+        """One launch after the other, the first `limit` workgroups of an XCD (0: all)."""
+        with virtual.profile(
+            clock_mhz=self._clock_mhz,
+            simulated_workgroups=limit,
+            simulated_xcd=xcd,
+            trace_events=events,
+        ) as profile:
+            for launch in launches:
+                launch.enqueue(self._functions)
+            runtime.synchronize()
+        return profile.launches
+
+    def _tell(self, shape: Shape) -> None:
+        what = f"{self._kernel.peer} {self._kernel.round_mode} {shape}"
+        self._advance(what, min(self._done, self._total), self._total)

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from amdattn.bench.family import FamilySampler
 from amdattn.bench.kernels import Functions, Kernel, Operands
 from amdattn.bench.modelled import Advance
@@ -15,8 +17,8 @@ from amdattn.bench.run import (
     is_virtual,
     measured_record,
     modelled_record,
-    run_attention,
 )
+from amdattn.bench.sampling import Sampler
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
 from amdattn.bench.speed import NotLinear
@@ -38,21 +40,11 @@ def run_operation(
     trace_events: int = 0,
     advance: Advance | None = None,
 ) -> Outcome:
-    """As `run_attention`, also for plans of several launches.
+    """One operation at one shape; a kernel that cannot solve it gives a record that says why.
 
-    Those are one record: cycles are the sum, times have the launch floor between launches, and
-    `Record.launches` has the parts.
+    Several launches are one record: cycles are the sum, times have the launch floor between
+    launches, and `Record.launches` has the parts.
     """
-    if not isinstance(kernel, Shipped):
-        return run_attention(
-            kernel,
-            shape,
-            functions,
-            method=method,
-            clock_mhz=clock_mhz,
-            trace_events=trace_events,
-            advance=advance,
-        )
     modelled = is_virtual()
     blank = Record(
         "attention",
@@ -67,25 +59,36 @@ def run_operation(
     if refusal:
         return Outcome(dataclasses.replace(blank, refused=refusal))
     if not modelled:
-        with Operands(shape) as operands:
-            launches = kernel.launches(shape, operands)
-            operands.fill_all()
-            return Outcome(measured_record(blank, launches, functions))
-    sampler = FamilySampler(
-        kernel,
-        shape,
-        functions,
-        method=method,
-        clock_mhz=clock_mhz,
-        trace_events=trace_events,
-        advance=advance,
-    )
+        return Outcome(_measured(kernel, shape, functions, blank))
+    options: dict[str, Any] = {
+        "method": method,
+        "clock_mhz": clock_mhz,
+        "trace_events": trace_events,
+        "advance": advance,
+    }
     try:
-        parts = sampler.model()
+        if isinstance(kernel, Shipped):
+            parts = FamilySampler(kernel, shape, functions, **options).model()
+        else:
+            parts = [Sampler(kernel, shape, functions, **options).model()]
     except NotLinear as error:
         return Outcome(dataclasses.replace(blank, refused=str(error)))
     records = [modelled_record(blank, part) for part in parts]
     return Outcome(records[0] if len(records) == 1 else combined(blank, records), parts[0])
+
+
+def _measured(
+    kernel: Shipped | Kernel, shape: Shape, functions: Functions, blank: Record
+) -> Record:
+    with Operands(shape) as operands:
+        if isinstance(kernel, Shipped):
+            launches = kernel.launches(shape, operands)
+            operands.fill_all()
+        else:
+            walk = kernel.walk(shape)
+            operands.fill_for(shape, walk, np.arange(len(walk.kv_rows)))
+            launches = [kernel.launch(shape, operands)]
+        return measured_record(blank, launches, functions)
 
 
 def combined(blank: Record, parts: Sequence[Record]) -> Record:

@@ -8,16 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from amdattn import runtime
 from amdattn.bench.clocks import clocks
-from amdattn.bench.kernels import Functions, Kernel, Launch, Operands
-from amdattn.bench.modelled import Advance, Modelled
-from amdattn.bench.record import MEASURED, MODELLED, Record, Times
-from amdattn.bench.sampling import Sampler
-from amdattn.bench.shapes import Shape
-from amdattn.bench.speed import NotLinear
+from amdattn.bench.kernels import Functions, Launch
+from amdattn.bench.modelled import Modelled
+from amdattn.bench.record import Record, Times
 from amdattn.testing.bench import do_bench
 
 if TYPE_CHECKING:
@@ -39,52 +34,6 @@ class Outcome:
 def is_virtual() -> bool:
     """Whether numbers will be modelled."""
     return runtime.get().choice.kind == "virtual"
-
-
-def run_attention(
-    kernel: Kernel,
-    shape: Shape,
-    functions: Functions,
-    *,
-    method: str = "auto",
-    clock_mhz: int = 0,
-    trace_events: int = 0,
-    advance: Advance | None = None,
-) -> Outcome:
-    """One kernel at one shape; a kernel that cannot solve it gives a record that says why."""
-    virtual = is_virtual()
-    blank = Record(
-        "attention",
-        str(shape),
-        dataclasses.asdict(shape),
-        kernel.peer,
-        kernel.round_mode,
-        MODELLED if virtual else MEASURED,
-        flops=shape.flops,
-    )
-    refusal = kernel.refusal(shape)
-    if refusal:
-        return Outcome(dataclasses.replace(blank, refused=refusal))
-    if virtual:
-        sampler = Sampler(
-            kernel,
-            shape,
-            functions,
-            method=method,
-            clock_mhz=clock_mhz,
-            trace_events=trace_events,
-            advance=advance,
-        )
-        try:
-            modelled = sampler.model()
-        except NotLinear as error:
-            return Outcome(dataclasses.replace(blank, refused=str(error)))
-        return Outcome(modelled_record(blank, modelled), modelled)
-    with Operands(shape) as operands:
-        walk = kernel.walk(shape)
-        operands.fill_for(shape, walk, np.arange(len(walk.kv_rows)))
-        launch = kernel.launch(shape, operands)
-        return Outcome(measured_record(blank, [launch], functions))
 
 
 def measured_record(blank: Record, launches: Sequence[Launch], functions: Functions) -> Record:

@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from amdattn import virtual
-from amdattn.bench.clocks import Clocks, clocks
-from amdattn.bench.kernels import Functions, Kernel, Launch, Operands, Walk
-from amdattn.bench.modelled import METHODS, TOLERANCE, Advance, Modelled
+from amdattn.bench.kernels import Kernel, Launch, Operands, Walk
+from amdattn.bench.modelled import TOLERANCE, Modelled, SamplerBase, of_mean_xcd, simulated
 from amdattn.bench.replay import Speed, Timeline, replay, replay_device
 from amdattn.bench.shapes import Shape
 from amdattn.bench.speed import NotLinear, Simulation, fit
@@ -41,38 +39,11 @@ _CAUSAL_LENGTHS = (768, 1280, 1792, 2304, 3328)
 _ORDER_TRIALS = 8
 
 
-class Sampler:
+class Sampler(SamplerBase[Kernel]):
     """Models launches of one kernel at one shape.
 
-    Parameters
-    ----------
-    method : {"auto", "full", "sampled"}
-        "full" simulates every workgroup of the XCD that has most work. "auto" does so if that
-        takes half a minute at most, or is no more work.
-    trace_events : int
-        Events of CU 0 to keep of the longest simulation.
-    advance : callable, optional
-        Called with what is simulated, how much is done and how much there is, in KV rows.
+    "auto" simulates in full if that takes half a minute at most, or is no more work.
     """
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        shape: Shape,
-        functions: Functions,
-        *,
-        method: str = "auto",
-        clock_mhz: int = 0,
-        trace_events: int = 0,
-        advance: Advance | None = None,
-    ) -> None:
-        if method not in METHODS:
-            raise ValueError(f"sampling={method!r} must be one of {', '.join(METHODS)}")
-        self._kernel, self._shape, self._functions = kernel, shape, functions
-        self._method, self._clock_mhz, self._trace_events = method, clock_mhz, trace_events
-        self._advance = advance or (lambda what, done, total: None)
-        self._done = self._total = 0
-        self._arch: Clocks = clocks("gfx942")
 
     def model(self) -> Modelled:
         """Simulate and extrapolate.
@@ -124,24 +95,9 @@ class Sampler:
             done = self._simulate(
                 operands, self._shape, len(rows), 0, self._trace_events, simulated_xcd=xcd
             )
-        profile = done.profile
-        xcds = self._arch.num_xcds
-        mean = float(walk.kv_rows.sum() / max(rows.sum(), 1)) / xcds  # XCD, of this one
-        return Modelled(
-            self._launch,
-            float(profile.cycles),
-            min(self._arch.num_cus, len(walk.kv_rows)) / xcds,
-            1 / xcds,
-            profile.clock_ghz,
-            profile.resident_per_cu,
-            profile.instructions * mean,
-            {unit: clk * mean for unit, clk in profile.clk.items()},
-            {level: count * mean for level, count in profile.bytes.items()},
-            profile.stalls,
-            profile,
-            None,
-            {},
-        )
+        mean = float(walk.kv_rows.sum() / max(rows.sum(), 1)) / self._arch.num_xcds
+        whole = simulated(self._launch, done.profile)
+        return of_mean_xcd(whole, self._arch, len(walk.kv_rows), mean)
 
     # -- a sample of it --------------------------------------------------------------------------
 
@@ -270,22 +226,11 @@ class Sampler:
         launch = self._kernel.launch(shape, operands)
         self._launch, self._num_waves = launch, launch.num_waves
         self._tell(shape)
-        with virtual.profile(
-            clock_mhz=self._clock_mhz,
-            simulated_workgroups=limit,
-            simulated_xcd=simulated_xcd,
-            trace_events=events,
-        ) as profile:
-            launch.enqueue(self._functions)
-        (result,) = profile.launches
+        (result,) = self._profiles([launch], limit, simulated_xcd, events)
         rows = walk.kv_rows[flat]
         self._done += int(rows.sum())
         self._tell(shape)
         return Simulation(shape.seqlen_kv, level, rows, result)
-
-    def _tell(self, shape: Shape) -> None:
-        what = f"{self._kernel.peer} {self._kernel.round_mode} {shape}"
-        self._advance(what, min(self._done, self._total), self._total)
 
     def _replay(self, of: Simulation, speed: Speed) -> Timeline:
         residents = max(speed.shared)
