@@ -213,8 +213,6 @@ struct Forward {
     ordered::s_waitcnt<0, 0>();  // loads behind the last block: their registers are used again
     loop.sum[kN - 1] += loop.unit_sum;
     loop.rounded_sum[kN - 1] += loop.unit_rounded_sum;
-    unroll<S::kOutputOps>([&]<int op>() { loop.template output_op<kN - 1, op, (kN - 1) % 2>(); });
-    ordered::s_nop<8>();
   }
 
   __device__ __forceinline__ void operator()(uint32_t lds) {
@@ -228,7 +226,10 @@ struct Forward {
       for (auto& sum : loop.sum) sum = f32x2{0, 0};
       for (auto& sum : loop.rounded_sum) sum = f32x2{0, 0};
       for (auto& ref : loop.negative_ref) ref = f32x2{kInf, kInf};
+      for (auto& half : loop.v)
+        for (auto& octet : half) octet = Octet{};
+      for (auto& half : loop.p[(kN - 1) % 2]) half = Quad{};
     }
-    Finish<S>(work, loop, wave_row).store();
+    Finish<S>(work, loop, wave_row)();
   }
 };

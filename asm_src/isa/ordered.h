@@ -64,6 +64,17 @@ __device__ __forceinline__ f32x2 v_pk_fms_f32(f32x2 x, f32x2 scale, f32x2 y) {
   return d;
 }
 
+// x * one half of `pair`, for both halves of x.
+template <int kHalf>
+__device__ __forceinline__ f32x2 v_pk_mul_f32_half(f32x2 x, f32x2 pair) {
+  f32x2 d;
+  if constexpr (kHalf == 0)
+    asm volatile("v_pk_mul_f32 %0, %1, %2 op_sel_hi:[1,0]" : "=v"(d) : "v"(x), "v"(pair));
+  else
+    asm volatile("v_pk_mul_f32 %0, %1, %2 op_sel:[0,1]" : "=v"(d) : "v"(x), "v"(pair));
+  return d;
+}
+
 __device__ __forceinline__ f32x2 v_pk_add_f32(f32x2 a, f32x2 b) {
   f32x2 d;
   asm volatile("v_pk_add_f32 %0, %1, %2" : "=v"(d) : "v"(a), "v"(b));
@@ -73,6 +84,18 @@ __device__ __forceinline__ f32x2 v_pk_add_f32(f32x2 a, f32x2 b) {
 __device__ __forceinline__ float v_add_f32(float a, float b) {
   float d;
   asm volatile("v_add_f32 %0, %1, %2" : "=v"(d) : "v"(a), "v"(b));
+  return d;
+}
+
+__device__ __forceinline__ float v_add_u32(uint32_t uniform, float a) {
+  float d;
+  asm volatile("v_add_u32 %0, %1, %2" : "=v"(d) : "s"(uniform), "v"(a));
+  return d;
+}
+
+// d + the sum of the products of two pairs of float16.
+__device__ __forceinline__ float v_dot2_f32_f16(uint32_t a, uint32_t b, float d) {
+  asm volatile("v_dot2_f32_f16 %0, %1, %2, %0" : "+v"(d) : "v"(a), "v"(b));
   return d;
 }
 
@@ -136,6 +159,13 @@ __device__ __forceinline__ void ds_read_b128(Octet& d, uint32_t address) {
 template <int kOffset>
 __device__ __forceinline__ void ds_write_b128(uint32_t address, u32x4 value) {
   asm volatile("ds_write_b128 %0, %1 offset:%2" ::"v"(address), "v"(value), "n"(kOffset));
+}
+
+// The value of lane `lane_bytes / 4`.
+__device__ __forceinline__ float ds_bpermute_b32(uint32_t lane_bytes, float value) {
+  float d;
+  asm volatile("ds_bpermute_b32 %0, %1, %2" : "=v"(d) : "v"(lane_bytes), "v"(value));
+  return d;
 }
 
 // ---- Memory through a descriptor (base address in words 0-1, bytes in word 2)
