@@ -68,113 +68,167 @@ struct Forward {
     loop.read_v = lds + S::kBaseV + group * S::kGroupV + row * 16;
   }
 
-  __device__ __forceinline__ void set_rows() {
+  // The first block of keys: V and K on their way as soon as the address of each is known.
+  __device__ __forceinline__ void load_first_block() {
     const int first = work.first * kKeys;
-    const int64_t row_k = work.kv_base + first, row_v = row_k;
-    const uint64_t k = args.k + 2 * (work.batch * args.k_stride_batch +
-                                     work.head_kv * args.k_stride_head + row_k * args.k_stride_seq);
+    const int64_t row = work.kv_base + first;
     const uint64_t v = args.v + 2 * (work.batch * args.v_stride_batch +
-                                     work.head_kv * args.v_stride_head + row_v * args.v_stride_seq);
-    loop.base_k = uint64_t(uniform(k >> 32)) << 32 | uniform(k);
+                                     work.head_kv * args.v_stride_head + row * args.v_stride_seq);
     loop.base_v = uint64_t(uniform(v >> 32)) << 32 | uniform(v);
-    loop.stride_k = 2 * args.k_stride_seq;
     loop.stride_v = 2 * args.v_stride_seq;
-    loop.gap_k = loop.stride_k - S::kRowBytesK;
     loop.gap_v = loop.stride_v - S::kRowBytesV;
+    loop.rows_left = uniform(work.keys - first) + kKeys;
+    unroll_from<2, 5>([&]<int n>() { loop.template prepare_step<n>(); });
+    unroll_from<8, 10>([&]<int n>() { loop.template prepare_step<n>(); });
+    loop.bytes_v = ordered::s_max_i32(loop.bytes_v, 0);
+    loop.buffer_v = Loop::descriptor(loop.base_v, loop.bytes_v);
+    unroll<4>([&]<int n>() { loop.template load_v_part<n>(); });
+
+    const uint64_t k = args.k + 2 * (work.batch * args.k_stride_batch +
+                                     work.head_kv * args.k_stride_head + row * args.k_stride_seq);
+    loop.base_k = uint64_t(uniform(k >> 32)) << 32 | uniform(k);
+    loop.stride_k = 2 * args.k_stride_seq;
+    loop.gap_k = loop.stride_k - S::kRowBytesK;
+    unroll_from<5, 8>([&]<int n>() { loop.template prepare_step<n>(); });
+    loop.buffer_k = Loop::descriptor(loop.base_k, loop.bytes_k);
+    unroll<S::kLoadsK>([&]<int n>() { load_k<n>(); });
     loop.step_k = uint64_t(kKeys) * 2 * args.k_stride_seq;
     loop.step_v = uint64_t(kKeys) * 2 * args.v_stride_seq;
-    loop.rows_left = uniform(work.keys - first) + kKeys;
-    unroll_from<2, Loop::Plan::kPrepareOps>([&]<int n>() { loop.template prepare_step<n>(); });
+  }
+  template <int n>
+  __device__ __forceinline__ void load_k() {
+    loop.template address_k_part<n>();
+    ordered::s_nop<1>();
+    loop.template load_k_part<n>();
+  }
 
+  __device__ __forceinline__ void set_mask() {
+    const int first = work.first * kKeys;
     const int diagonal = wave_row + row + work.diagonal - first - 4 * group, far = 1 << 30;
     loop.mask_keys = work.keys - first - 4 * group;
     loop.mask_to = args.window_right < 0 ? far : diagonal + args.window_right + 1;
     loop.mask_from = args.window_left < 0 ? -far : diagonal - args.window_left;
   }
 
-  __device__ __forceinline__ void load_block() {
-    unroll<4>([&]<int n>() { loop.template load_v_part<n>(); });
-    unroll<S::kLoadsK>([&]<int n>() {
-      loop.template address_k_part<n>();
-      ordered::s_nop<1>();
-      loop.template load_k_part<n>();
+  // Q of a tile, straight to where it stays. Rows behind the last one are copies of it.
+  template <int t>
+  __device__ __forceinline__ void load_q(const Global<uint8_t>* q) {
+    const uint64_t stride = 2 * args.q_stride_seq;
+    const uint32_t r =
+        least(wave_row - work.q_start + t * kTile + row, work.rows - 1 - work.q_start);
+    const auto* from = q + r * stride;
+    unroll<S::kReadsK>([&]<int octet>() {
+      if constexpr (t < S::kTilesQAcc)
+        ordered::global_load_dwordx4_acc<S::template kAccQuery<t, octet>, octet * 64>(from);
+      else
+        ordered::global_load_dwordx4<octet * 64>(loop.q[t - S::kTilesQAcc][octet], from);
     });
   }
 
-  template <int kFrom, int kTo>
-  __device__ __forceinline__ void load_q(Octet (&octets)[kN][S::kReadsK]) const {
-    const auto* q = (const Global<uint16_t>*)args.q + work.batch * args.q_stride_batch +
-                    work.head_q * args.q_stride_head;
-    for (int t = kFrom; t < kTo; ++t) {
-      const int r = least(wave_row + t * kTile + row, work.rows - 1);
-      const auto* from = q + (work.q_base + r) * args.q_stride_seq + group * 8;
-      for (int octet = 0; octet < S::kReadsK; ++octet)
-        octets[t][octet] = *(const Global<Octet>*)(from + octet * 32);
-    }
+  __device__ __forceinline__ void zero_output() {
+    Quad zero = {};
+    ordered::settle(zero);
+    static_assert(S::kAccO % 32 == 0);
+    unroll<S::kAccO / 32>([&]<int n>() { ordered::v_mfma_f32_32x32x4_2b_zero_acc<32 * n>(zero); });
   }
-  __device__ __forceinline__ void keep_q(const Octet (&octets)[kN][S::kReadsK]) {
-    unroll<kN>([&]<int t>() {
-      unroll<S::kReadsK>([&]<int octet>() {
-        if constexpr (t < S::kTilesQAcc)
-          unroll<4>([&]<int r>() {
-            v_accvgpr_write_b32<S::template kAccQuery<t, octet> + r>(octets[t][octet][r]);
-          });
-        else
-          loop.q[t - S::kTilesQAcc][octet] = octets[t][octet];
+
+  // Tiles of Q under way at a time, and what a turn (see find_references) loads of the second block
+  // when there is no tile left to load: the last loads of Q are the longest part of the start.
+  static constexpr int kTilesAhead = 3;
+  static constexpr int kLoadsOfBlock = 4 + S::kLoadsK;
+  static constexpr int loads_of_turn(int t) {
+    if (t + kTilesAhead < kN) return S::kReadsK;
+    return t == kN - 1 ? kLoadsOfBlock : 0;
+  }
+  static constexpr int loads_after(int t) {  // issued behind those of tile t by the time it is used
+    int n = (least(t + kTilesAhead, kN) - t - 1) * S::kReadsK;
+    return n + loads_of_turn(t);
+  }
+
+  // The greatest of the first 16 scores is a row's reference. In turn t the matrix unit has tile t,
+  // the vector unit the one before, and the exchanges over the lanes of a row those before that.
+  template <bool kMasked>
+  __device__ __forceinline__ void find_references(const Global<uint8_t>* q) {
+    f32x4 score[kN + 1];
+    float greatest[kN], other[kN];
+    const uint32_t lane_bytes = 4 * lane;
+    constexpr int kMfmas = S::kStepsD;
+    unroll<kN + 3>([&]<int turn>() {
+      constexpr int first = turn - 1, second = turn - 2, last = turn - 3;
+      if constexpr (turn + kTilesAhead < kN) load_q<turn + kTilesAhead>(q);
+      if constexpr (turn == kN - 1) {
+        unroll<4>([&]<int n>() { loop.template load_v_part<n>(); });
+        unroll<S::kLoadsK>([&]<int n>() { load_k<n>(); });
+      }
+      if constexpr (turn < kN) {
+        ordered::s_waitcnt<loads_after(turn), ordered::kAnyLgkm>();
+        if constexpr (turn >= S::kTilesQAcc)
+          for (auto& octet : loop.q[turn - S::kTilesQAcc]) ordered::settle(octet);
+      }
+      unroll<kMfmas>([&]<int step>() {
+        if constexpr (turn == 0 && step % 2 == 0)
+          ordered::s_waitcnt<ordered::kAnyVm, 2 * S::kReadsK - 1 - step / 2>();
+        if constexpr (turn < kN) loop.template add_product<turn, 2 * step>(score[turn]);
+        if constexpr (turn == kN) loop.template score_op<0, 2 * step + 1, 0>();
+        if constexpr (turn > 0 && step == kMfmas - 1) {
+          ordered::s_waitcnt<ordered::kAnyVm, 0>();
+          if constexpr (last >= 0 && last < kN)
+            loop.negative_ref[last / 2][last % 2] = -ordered::v_max_f32(greatest[last], other[last]);
+          if constexpr (second >= 0 && second < kN) {
+            greatest[second] = ordered::v_max_f32(greatest[second], other[second]);
+            other[second] = ordered::ds_bpermute_b32(lane_bytes ^ 4 * 32, greatest[second]);
+          }
+          if constexpr (first >= 0 && first < kN) {
+            greatest[first] = greatest_of<first, kMasked>(score[first]);
+            other[first] = ordered::ds_bpermute_b32(lane_bytes ^ 4 * 16, greatest[first]);
+          }
+        }
       });
     });
+    loop.score[0][0] = score[0];
   }
-
-  // The greatest of the first 16 scores is a row's reference.
-  __device__ __forceinline__ void find_references() {
-    f32x4 score[kN];
-    unroll<kN>([&]<int t>() {
-      unroll<S::kStepsD>([&]<int step>() { loop.template score_op<t, 2 * step, t % 2>(); });
-      score[t] = loop.score[t % 2][0];
-    });
-    ordered::s_nop<8>();
-    float greatest[kN];
-    unroll<kN>([&]<int t>() {
-      greatest[t] = -kInf;
-      ordered::settle(score[t]);  // read behind the wait
-      for (int i = 0; i < 4; ++i)
-        if (loop.template visible<t>(i))
-          greatest[t] = v_max_f32(greatest[t], score[t][i] * loop.scale[0]);
-    });
-    for (int t = 0; t < kN; ++t) {
-      loop.negative_ref[t / 2][t % 2] = -Loop::row_max(greatest[t]);
-      loop.sum[t] = loop.rounded_sum[t] = f32x2{0, 0};
-    }
+  template <int t, bool kMasked>
+  __device__ __forceinline__ float greatest_of(f32x4 score) {
+    f32x2 lo = ordered::v_pk_mul_f32(pair_of(score, 0), loop.scale);
+    f32x2 hi = ordered::v_pk_mul_f32(pair_of(score, 1), loop.scale);
+    if constexpr (kMasked)
+      for (int i = 0; i < 2; ++i) {
+        if (!loop.template visible<t>(i)) lo[i] = -kInf;
+        if (!loop.template visible<t>(2 + i)) hi[i] = -kInf;
+      }
+    return ordered::v_max3_f32(hi[0], hi[1], ordered::v_max3_f32(lo[0], lo[1], -kInf));
   }
 
   __device__ __forceinline__ void start(uint32_t lds) {
-    Octet octets[kN][S::kReadsK];
-    load_q<0, kN / 2>(octets);  // half of Q: more than the memory unit takes would hold up the wave
     set_constants(lds);
-    set_rows();
-    load_block();
-    load_q<kN / 2, kN>(octets);
-    unroll<S::kAccO>([&]<int r>() { v_accvgpr_zero_b32<r>(); });
-    keep_q(octets);  // waits for all loads before, too
-    ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+    load_first_block();
+    zero_output();
+    const auto* q = (const Global<uint8_t>*)args.q +
+                    2 * (work.batch * args.q_stride_batch + work.head_q * args.q_stride_head +
+                         (work.q_base + work.q_start) * args.q_stride_seq + group * 8);
+    unroll<kTilesAhead>([&]<int t>() { load_q<t>(q); });
+    unroll<Loop::Plan::kPrepareOps>([&]<int n>() { loop.template prepare_step<n>(); });
+    set_mask();
+    ordered::s_waitcnt<kTilesAhead * S::kReadsK, ordered::kAnyLgkm>();
     unroll<2 * S::kWidthV>([&]<int n>() { loop.template transpose_part<n>(); });
     unroll<S::kWidthV / 2>([&]<int n>() { loop.template write_v_part<n>(); });
-    ordered::s_waitcnt<0, 0>();
+    ordered::s_waitcnt<ordered::kAnyVm, 0>();
     ordered::s_barrier();
-    unroll<Loop::Plan::kPrepareOps>([&]<int n>() { loop.template prepare_step<n>(); });
     loop.m0 ^= S::kStageK;
     loop.write_v ^= S::kStageV;
-    load_block();
-    unroll<2 * S::kReadsK>([&]<int n>() { loop.template read_k_part<n>(); });
-    ordered::s_waitcnt<ordered::kAnyVm, 0>();
-    find_references();
-    unroll<S::kScoreOps>([&]<int op>() { loop.template score_op<0, op, 0>(); });
+    unroll<S::kReadsK>([&]<int n>() { loop.template read_k_part<2 * n>(); });
+    unroll<S::kReadsK>([&]<int n>() { loop.template read_k_part<2 * n + 1>(); });
+    for (auto& sum : loop.sum) sum = f32x2{0, 0};
+    for (auto& sum : loop.rounded_sum) sum = f32x2{0, 0};
     // The unit before the first one has probabilities 0.
     for (auto& half : loop.v)
       for (auto& octet : half) octet = Octet{};
     for (auto& half : loop.p[1]) half = Quad{};
     for (auto& address : loop.read_k) address ^= S::kStageK;
-    ordered::s_nop<8>();
+    if (work.full_first > work.first || work.full_end == work.full_first)
+      find_references<true>(q);
+    else
+      find_references<false>(q);
   }
 
   // ---- Loop

@@ -70,9 +70,12 @@ struct Pipeline {
 
   template <int kTileQ, int kOp, int kUnit>
   __device__ __forceinline__ void score_op() {
+    add_product<kTileQ, kOp>(score[kUnit][kOp % 2]);
+  }
+  template <int kTileQ, int kOp>
+  __device__ __forceinline__ void add_product(f32x4& d) {
     constexpr int half = kOp % 2, step = kOp / 2, octet = step / 2;
     const Quad keys = half_of(k[half][octet], step % 2);
-    f32x4& d = score[kUnit][half];
     if constexpr (kTileQ < S::kTilesQAcc) {
       constexpr int rows = S::template kAccQuery<kTileQ, octet> + 2 * (step % 2);
       if constexpr (kBf16 && step == 0) ordered::v_mfma_f32_16x16x16_bf16_acc_zero<rows>(d, keys);
@@ -277,8 +280,11 @@ struct Pipeline {
     }
   }
   __device__ __forceinline__ void describe() {
-    buffer_k = u32x4{uint32_t(base_k), uint32_t(base_k >> 32), uint32_t(bytes_k), kRaw};
-    buffer_v = u32x4{uint32_t(base_v), uint32_t(base_v >> 32), uint32_t(bytes_v), kRaw};
+    buffer_k = descriptor(base_k, bytes_k);
+    buffer_v = descriptor(base_v, bytes_v);
+  }
+  static __device__ __forceinline__ u32x4 descriptor(uint64_t base, int bytes) {
+    return u32x4{uint32_t(base), uint32_t(base >> 32), uint32_t(bytes), kRaw};
   }
 
   // ---- The rare case: a row's reference is too small (or there is none yet, or a NaN). Exact

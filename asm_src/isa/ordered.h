@@ -39,6 +39,13 @@ MFMA(bf16, "bf16")
 MFMA(f16, "f16")
 #undef MFMA
 
+// a[kD : kD + 31] = 0, given two registers that hold 0: 16 passes in the background.
+template <int kD>
+__device__ __forceinline__ void v_mfma_f32_32x32x4_2b_zero_acc(Quad zero) {
+  asm volatile("v_mfma_f32_32x32x4_2b_bf16 a[%c1:%c2], %0, %0, 0" ::"v"(zero), "n"(kD),
+               "n"(kD + 31));
+}
+
 // ---- Vector
 // x * scale + one half of `pair`, for both halves of x.
 template <int kHalf>
@@ -78,6 +85,26 @@ __device__ __forceinline__ f32x2 v_pk_mul_f32_half(f32x2 x, f32x2 pair) {
 __device__ __forceinline__ f32x2 v_pk_add_f32(f32x2 a, f32x2 b) {
   f32x2 d;
   asm volatile("v_pk_add_f32 %0, %1, %2" : "=v"(d) : "v"(a), "v"(b));
+  return d;
+}
+
+// x * scale
+__device__ __forceinline__ f32x2 v_pk_mul_f32(f32x2 x, f32x2 scale) {
+  f32x2 d;
+  asm volatile("v_pk_mul_f32 %0, %1, %2" : "=v"(d) : "v"(x), "s"(scale));
+  return d;
+}
+
+__device__ __forceinline__ float v_max_f32(float a, float b) {
+  float d;
+  asm volatile("v_max_f32 %0, %1, %2" : "=v"(d) : "v"(a), "v"(b));
+  return d;
+}
+
+// The greatest; NaNs lose against numbers.
+__device__ __forceinline__ float v_max3_f32(float a, float b, float c) {
+  float d;
+  asm volatile("v_max3_f32 %0, %1, %2, %3" : "=v"(d) : "v"(a), "v"(b), "v"(c));
   return d;
 }
 
@@ -166,6 +193,18 @@ __device__ __forceinline__ float ds_bpermute_b32(uint32_t lane_bytes, float valu
   float d;
   asm volatile("ds_bpermute_b32 %0, %1, %2" : "=v"(d) : "v"(lane_bytes), "v"(value));
   return d;
+}
+
+// ---- Memory
+template <int kBytes>
+__device__ __forceinline__ void global_load_dwordx4(Octet& d, const Global<void>* from) {
+  asm volatile("global_load_dwordx4 %0, %1, off offset:%c2" : "=v"(d) : "v"(from), "n"(kBytes));
+}
+
+template <int kD, int kBytes>
+__device__ __forceinline__ void global_load_dwordx4_acc(const Global<void>* from) {
+  asm volatile("global_load_dwordx4 a[%c1:%c2], %0, off offset:%c3" ::"v"(from), "n"(kD),
+               "n"(kD + 3), "n"(kBytes));
 }
 
 // ---- Memory through a descriptor (base address in words 0-1, bytes in word 2)
