@@ -38,4 +38,11 @@ typedef struct AttnFwdArgs {
   int32_t q_tiles;           // tiles of tile_q rows of the longest sequence
   int32_t whole_tiles;       // work items that are whole tiles; those after them are parts
   int32_t parts;             // parts along KV of each tile that is not whole
+  // n / d = (2 n * inverse >> 32) >> shift, for 0 <= n < 2^31.
+  uint32_t q_tiles_inverse;
+  int32_t q_tiles_shift;
+  uint32_t num_heads_q_inverse;
+  int32_t num_heads_q_shift;
+  uint32_t group_inverse;  // of q heads that share a kv head
+  int32_t group_shift;
 } AttnFwdArgs;

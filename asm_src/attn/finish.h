@@ -17,16 +17,23 @@ struct Finish {
   const AttnWork& work;
   Loop& loop;
   int wave_row, row, group;
-  float sums[kN];         // of a row's probabilities
-  float rounded[kN];      // the same as they were rounded
-  float reference[kN];    // of a row
-  f32x2 scale[kN / 2];    // of a row of O, of two tiles
-  f32x2 probe = {0, 0};   // NaN when an element is, or overflows in rounding
+  Global<uint16_t>* o;   // the lane's first element of the first tile
+  uint64_t tile_stride;  // bytes
+  uint64_t lse, sinks;   // addresses
+  float sums[kN];        // of a row's probabilities
+  float rounded[kN];     // the same as they were rounded
+  float reference[kN];   // of a row
+  f32x2 scale[kN / 2];   // of a row of O, of two tiles
+  f32x2 probe = {0, 0};  // NaN when an element is, or overflows in rounding
 
-  __device__ __forceinline__ Finish(const AttnWork& its_work, Loop& its_loop, int first_row)
-      : args(*arguments()), work(its_work), loop(its_loop), wave_row(first_row) {
+  __device__ __forceinline__ Finish(const AttnWork& its_work, Loop& its_loop, int first_row,
+                                    Global<uint16_t>* first)
+      : args(*arguments()), work(its_work), loop(its_loop), wave_row(first_row), o(first) {
     row = Lane::in_wave() % kTile;
     group = Lane::in_wave() / kTile;
+    tile_stride = 2 * kTile * args.o_stride_seq;
+    lse = args.lse;
+    sinks = args.sinks;
   }
 
   // Read again from memory: kept over the loop they would take more SGPRs than there are.
@@ -43,18 +50,18 @@ struct Finish {
       store_part();
       return;
     }
-    auto* to = output_row(args, work, row_of(0)) + 4 * group * kLaneD;
+    auto* to = (Global<uint8_t>*)o;
     unroll<kN>([&]<int t>() {
-      store_tile<t>(to);
-      to += kTile * args.o_stride_seq;
+      store_tile<t>((Global<uint16_t>*)to);
+      to += tile_stride;
     });
-    if (args.lse != 0) store_lse();
-    if (ordered::v_cmp_u_f32(probe[0] + probe[1]) != 0) store_carefully();
+    if (lse != 0) store_lse();
+    if (__builtin_expect(ordered::v_cmp_u_f32(probe[0] + probe[1]) != 0, false)) store_carefully();
   }
 
   // ---- The output of the last unit, and under its matrix instructions the sums over the four
-  // lanes of a row: a turn has the first exchange of a value, the second one of the value kLag turns
-  // before, and the last addition of the one before that.
+  // lanes of a row: a turn has the first exchange of a value, the second one of the value kLag
+  // turns before, and the last addition of the one before that.
   static constexpr int kValues = S::kSumsRounded ? 2 * kN : kN, kLag = 6;
   static constexpr bool is_value(int n) { return n >= 0 && n < kValues; }
   static constexpr int exchanges_since(int turn) {  // behind its first exchange, for kLag turns
@@ -63,13 +70,17 @@ struct Finish {
     return n;
   }
   __device__ __forceinline__ void last_output() {
-    constexpr int kTurns = most(S::kOutputOps, kValues + 2 * kLag);
+    constexpr int kTurns = most(S::kOutputOps, 1 + kValues + 2 * kLag);
     const uint32_t lane = 4 * Lane::in_wave();
     float value[kValues], other[kValues];
     unroll<kTurns>([&]<int turn>() {
-      constexpr int first = turn, second = turn - kLag, last = turn - 2 * kLag;
-      if constexpr (turn < S::kOutputOps)
-        loop.template output_op<kN - 1, turn, (kN - 1) % 2>();
+      constexpr int first = turn - 1, second = first - kLag, last = second - kLag;
+      if constexpr (turn < S::kOutputOps) loop.template output_op<kN - 1, turn, (kN - 1) % 2>();
+      if constexpr (turn == 1) {  // what was read from memory is there, or nearly so
+        ordered::settle_uniform(tile_stride);
+        ordered::settle_uniform(lse);
+        ordered::settle_uniform(sinks);
+      }
       if constexpr (is_value(second) || is_value(last))
         ordered::s_waitcnt<ordered::kAnyVm, exchanges_since(second)>();
       if constexpr (is_value(last)) value[last] = ordered::v_add_f32(value[last], other[last]);
@@ -95,13 +106,13 @@ struct Finish {
       reference[t] = -loop.negative_ref[t / 2][t % 2];
       scale[t / 2][t % 2] = v_rcp_f32(rounded[t]);
     }
-    if (work.part < 0 && args.sinks != 0) add_sinks();
+    if (__builtin_expect(sinks != 0, false) && work.part < 0) add_sinks();
     for (int t = 0; t < kN; ++t)
       if (sums[t] == 0) scale[t / 2][t % 2] = 0;
     for (auto& pair : scale) ordered::settle(pair);
   }
   __device__ __forceinline__ void add_sinks() {
-    const float sink = ((const Global<float>*)args.sinks)[work.head_q] * kLog2E;
+    const float sink = ((const Global<float>*)sinks)[work.head_q] * kLog2E;
     for (int t = 0; t < kN; ++t) {
       const float greatest = v_max_f32(reference[t], sink);
       const float fresh = greatest == -kInf ? 0 : greatest;  // no key, and a sink of weight 0
@@ -157,24 +168,24 @@ struct Finish {
   }
 
   __device__ __forceinline__ void store_lse() const {
-    auto* lse = lse_of_rows(args, work);
+    auto* to = lse_of_rows(args, work);
     for (int t = 0; t < kN; ++t)
       if (inside(t) && group == 0)
-        lse[row_of(t)] = sums[t] == 0 ? -kInf : (reference[t] + v_log_f32(sums[t])) * kLn2;
+        to[row_of(t)] = sums[t] == 0 ? -kInf : (reference[t] + v_log_f32(sums[t])) * kLn2;
   }
 
   // Again, whatever the numbers. A loop, which takes less room in the instruction cache.
   __device__ __forceinline__ void store_carefully() const {
-    auto* to = output_row(args, work, row_of(0)) + 4 * group * kLaneD;
+    auto* next = (Global<uint8_t>*)o;
 #pragma clang loop unroll(disable)
-    for (int t = 0; t < kN; ++t, to += kTile * args.o_stride_seq) {
+    for (int t = 0; t < kN; ++t, next += tile_stride) {
+      auto* to = (Global<uint16_t>*)next;
       f32x2 x[4][kDwords];
       float by;
       unroll<kN>([&]<int n>() {
         if (t != n) return;
-        unroll<4>([&]<int i>() {
-          unroll<kDwords>([&]<int d>() { x[i][d] = read_pair<n, i, d>(); });
-        });
+        unroll<4>(
+            [&]<int i>() { unroll<kDwords>([&]<int d>() { x[i][d] = read_pair<n, i, d>(); }); });
         by = scale[n / 2][n % 2];
       });
       if (!inside(t)) continue;

@@ -29,8 +29,20 @@ struct Forward {
   int lane, row, group;  // of the lane: row l % 16 and keys 4 * (l / 16) of a tile
   int wave_row;          // of the wave's first row, in the sequence
 
+  // One trip to memory for what the start needs, whatever the compiler thinks of its registers.
+  static __device__ __forceinline__ const AttnFwdArgs& fetched(const AttnFwdArgs& a) {
+    asm volatile("" ::"s"(a.q), "s"(a.k), "s"(a.v), "s"(a.q_stride_batch), "s"(a.q_stride_seq),
+                 "s"(a.q_stride_head), "s"(a.k_stride_batch), "s"(a.k_stride_seq),
+                 "s"(a.k_stride_head), "s"(a.v_stride_batch), "s"(a.v_stride_seq),
+                 "s"(a.v_stride_head), "s"(a.num_heads_q), "s"(a.seqlen_q), "s"(a.seqlen_kv),
+                 "s"(a.window_left), "s"(a.window_right), "s"(a.whole_tiles), "s"(a.q_tiles),
+                 "s"(a.q_tiles_inverse), "s"(a.q_tiles_shift), "s"(a.num_heads_q_inverse),
+                 "s"(a.num_heads_q_shift), "s"(a.group_inverse), "s"(a.group_shift));
+    return a;
+  }
+
   __device__ __forceinline__ explicit Forward(const AttnFwdArgs& arguments)
-      : args(arguments), work(arguments, S::kRows) {
+      : args(arguments), work(fetched(arguments), S::kRows) {
     lane = Lane::in_wave();
     row = lane % kTile;
     group = lane / kTile;
@@ -68,38 +80,71 @@ struct Forward {
     loop.read_v = lds + S::kBaseV + group * S::kGroupV + row * 16;
   }
 
-  // The first block of keys: V and K on their way as soon as the address of each is known.
-  __device__ __forceinline__ void load_first_block() {
-    const int first = work.first * kKeys;
-    const int64_t row = work.kv_base + first;
-    const uint64_t v = args.v + 2 * (work.batch * args.v_stride_batch +
-                                     work.head_kv * args.v_stride_head + row * args.v_stride_seq);
-    loop.base_v = uint64_t(uniform(v >> 32)) << 32 | uniform(v);
-    loop.stride_v = 2 * args.v_stride_seq;
-    loop.gap_v = loop.stride_v - S::kRowBytesV;
-    loop.rows_left = uniform(work.keys - first) + kKeys;
-    unroll_from<2, 5>([&]<int n>() { loop.template prepare_step<n>(); });
-    unroll_from<8, 10>([&]<int n>() { loop.template prepare_step<n>(); });
-    loop.bytes_v = ordered::s_max_i32(loop.bytes_v, 0);
-    loop.buffer_v = Loop::descriptor(loop.base_v, loop.bytes_v);
-    unroll<4>([&]<int n>() { loop.template load_v_part<n>(); });
+  // ---- The first loads. Addresses by the piece, for the gaps between memory instructions.
+  uint64_t q_rows;      // the first row of the workgroup's tile
+  Global<uint16_t>* o;  // the lane's first element of the wave's first tile
+  static constexpr int kPieces = 8;
 
-    const uint64_t k = args.k + 2 * (work.batch * args.k_stride_batch +
-                                     work.head_kv * args.k_stride_head + row * args.k_stride_seq);
-    loop.base_k = uint64_t(uniform(k >> 32)) << 32 | uniform(k);
+  __device__ __forceinline__ uint32_t first_key() const {
+    return work.kv_base + work.first * kKeys;
+  }
+  __device__ __forceinline__ void find_k() {
+    const uint64_t k =
+        args.k + 2 * (work.batch * args.k_stride_batch + work.head_kv * args.k_stride_head +
+                      first_key() * args.k_stride_seq);
+    loop.base_k = uniform64(k);
     loop.stride_k = 2 * args.k_stride_seq;
     loop.gap_k = loop.stride_k - S::kRowBytesK;
-    unroll_from<5, 8>([&]<int n>() { loop.template prepare_step<n>(); });
-    loop.buffer_k = Loop::descriptor(loop.base_k, loop.bytes_k);
-    unroll<S::kLoadsK>([&]<int n>() { load_k<n>(); });
     loop.step_k = uint64_t(kKeys) * 2 * args.k_stride_seq;
-    loop.step_v = uint64_t(kKeys) * 2 * args.v_stride_seq;
+    loop.rows_left = uniform(uint32_t(work.keys - work.first * kKeys + kKeys));
+    unroll_from<2, 8>([&]<int n>() { loop.template prepare_step<n>(); });
+    loop.buffer_k = Loop::descriptor(loop.base_k, loop.bytes_k);
   }
-  template <int n>
-  __device__ __forceinline__ void load_k() {
-    loop.template address_k_part<n>();
-    ordered::s_nop<1>();
-    loop.template load_k_part<n>();
+  template <int kPiece>
+  __device__ __forceinline__ void find_v_and_q() {
+    uint64_t& v_rows = loop.base_v;
+    if constexpr (kPiece == 0) v_rows = args.v + 2 * work.batch * args.v_stride_batch;
+    if constexpr (kPiece == 1) v_rows += 2 * work.head_kv * args.v_stride_head;
+    if constexpr (kPiece == 2) v_rows += 2 * first_key() * args.v_stride_seq;
+    if constexpr (kPiece < 3) settle_uniform(v_rows);
+    if constexpr (kPiece == 3) {
+      loop.stride_v = 2 * args.v_stride_seq;
+      loop.gap_v = loop.stride_v - S::kRowBytesV;
+      loop.step_v = uint64_t(kKeys) * 2 * args.v_stride_seq;
+      unroll_from<8, 10>([&]<int n>() { loop.template prepare_step<n>(); });
+      loop.bytes_v = ordered::s_max_i32(loop.bytes_v, 0);
+      loop.buffer_v = Loop::descriptor(loop.base_v, loop.bytes_v);
+    }
+    if constexpr (kPiece == 4) q_rows = args.q + 2 * work.batch * args.q_stride_batch;
+    if constexpr (kPiece == 5) q_rows += 2 * work.head_q * args.q_stride_head;
+    if constexpr (kPiece == 6) q_rows += 2 * (work.q_base + work.q_start) * args.q_stride_seq;
+    if constexpr (kPiece > 3) settle_uniform(q_rows);
+  }
+  static __device__ __forceinline__ void settle_uniform(uint64_t& x) {
+    x = uniform64(x);
+    ordered::settle_uniform(x);
+  }
+
+  // Q of a tile, straight to where it stays. Rows behind the last one are copies of it.
+  template <int t>
+  __device__ __forceinline__ const Global<uint8_t>* find_q() {
+    const uint64_t stride = 2 * args.q_stride_seq;
+    const uint32_t r =
+        least(wave_row - work.q_start + t * kTile + row, work.rows - 1 - work.q_start);
+    return (const Global<uint8_t>*)q_rows + group * 16 + r * stride;
+  }
+  template <int t, int octet>
+  __device__ __forceinline__ void load_q(const Global<uint8_t>* from) {
+    if constexpr (t < S::kTilesQAcc)
+      ordered::global_load_dwordx4_acc<S::template kAccQuery<t, octet>, octet * 64>(from);
+    else
+      ordered::global_load_dwordx4<octet * 64>(loop.q[t - S::kTilesQAcc][octet], from);
+  }
+
+  template <int t>
+  __device__ __forceinline__ void load_tile() {
+    const auto* from = find_q<t>();
+    unroll<S::kReadsK>([&]<int octet>() { load_q<t, octet>(from); });
   }
 
   __device__ __forceinline__ void set_mask() {
@@ -110,125 +155,144 @@ struct Forward {
     loop.mask_from = args.window_left < 0 ? -far : diagonal - args.window_left;
   }
 
-  // Q of a tile, straight to where it stays. Rows behind the last one are copies of it.
-  template <int t>
-  __device__ __forceinline__ void load_q(const Global<uint8_t>* q) {
-    const uint64_t stride = 2 * args.q_stride_seq;
-    const uint32_t r =
-        least(wave_row - work.q_start + t * kTile + row, work.rows - 1 - work.q_start);
-    const auto* from = q + r * stride;
-    unroll<S::kReadsK>([&]<int octet>() {
-      if constexpr (t < S::kTilesQAcc)
-        ordered::global_load_dwordx4_acc<S::template kAccQuery<t, octet>, octet * 64>(from);
-      else
-        ordered::global_load_dwordx4<octet * 64>(loop.q[t - S::kTilesQAcc][octet], from);
+  // The first block of keys and the first tile of Q; the CU's memory unit takes no more at a time.
+  // O becomes 0 beside that: an instruction of the matrix unit zeroes 32 registers in 64 clk.
+  static constexpr int kZeros = S::kAccO / 32;
+  static_assert(S::kAccO % 32 == 0);
+  __device__ __forceinline__ void load_first() {
+    const Quad zero = ordered::v_mov_b64_zero();
+    const auto zero_some = [&]<int kPlace>() {
+      constexpr int kPlaces = 6;
+      unroll_from<kPlace * kZeros / kPlaces, (kPlace + 1) * kZeros / kPlaces>(
+          [&]<int n>() { ordered::v_mfma_f32_32x32x4_2b_zero_acc<32 * n>(zero); });
+    };
+    find_k();
+    unroll<S::kLoadsK>([&]<int n>() {
+      loop.template address_k_part<n>();
+      unroll_from<n * kPieces / S::kLoadsK, (n + 1) * kPieces / S::kLoadsK>(
+          [&]<int piece>() { find_v_and_q<piece>(); });
+      ordered::s_nop<1>();
+      loop.template load_k_part<n>();
+      if constexpr (n % (S::kLoadsK / 4) == 0)
+        zero_some.template operator()<n / (S::kLoadsK / 4)>();
     });
+    unroll<4>([&]<int n>() { loop.template load_v_part<n>(); });
+    zero_some.template operator()<4>();
+    load_tile<0>();
+    zero_some.template operator()<5>();
   }
 
-  __device__ __forceinline__ void zero_output() {
-    Quad zero = {};
-    ordered::settle(zero);
-    static_assert(S::kAccO % 32 == 0);
-    unroll<S::kAccO / 32>([&]<int n>() { ordered::v_mfma_f32_32x32x4_2b_zero_acc<32 * n>(zero); });
-  }
-
-  // Tiles of Q under way at a time, and what a turn (see find_references) loads of the second block
-  // when there is no tile left to load: the last loads of Q are the longest part of the start.
-  static constexpr int kTilesAhead = 3;
+  // ---- References. The greatest of the first 16 scores is a row's reference. In turn t the matrix
+  // unit has tile t, the vector unit the one before, and the exchanges over the lanes of a row
+  // those before that; tile t + kTilesAhead is on its way, and then the second block of keys.
+  static constexpr int kTilesAhead = 4, kTurns = kN + 3, kWindows = S::kStepsD;
+  static constexpr int window(int n, int of) { return n * kWindows / of; }  // n of `of` things
   static constexpr int kLoadsOfBlock = 4 + S::kLoadsK;
-  static constexpr int loads_of_turn(int t) {
-    if (t + kTilesAhead < kN) return S::kReadsK;
-    return t == kN - 1 ? kLoadsOfBlock : 0;
+  // Of the second block, in the turns before window w of this one: evenly over three turns.
+  static constexpr int loads_of_block(int turn, int w) {
+    return most(
+        0, least(kLoadsOfBlock, ((turn - kN + 2) * kWindows + w) * kLoadsOfBlock / (3 * kWindows)));
   }
-  static constexpr int loads_after(int t) {  // issued behind those of tile t by the time it is used
-    int n = (least(t + kTilesAhead, kN) - t - 1) * S::kReadsK;
-    return n + loads_of_turn(t);
+  static constexpr int loads_since(int t) {  // behind those of tile t when turn t begins
+    return (least(t + kTilesAhead, kN) - t - 1) * S::kReadsK + loads_of_block(t, 0);
   }
-
-  // The greatest of the first 16 scores is a row's reference. In turn t the matrix unit has tile t,
-  // the vector unit the one before, and the exchanges over the lanes of a row those before that.
-  template <bool kMasked>
-  __device__ __forceinline__ void find_references(const Global<uint8_t>* q) {
-    f32x4 score[kN + 1];
+  struct References {
+    f32x4 score[kN];
     float greatest[kN], other[kN];
-    const uint32_t lane_bytes = 4 * lane;
-    constexpr int kMfmas = S::kStepsD;
-    unroll<kN + 3>([&]<int turn>() {
-      constexpr int first = turn - 1, second = turn - 2, last = turn - 3;
-      if constexpr (turn + kTilesAhead < kN) load_q<turn + kTilesAhead>(q);
-      if constexpr (turn == kN - 1) {
-        unroll<4>([&]<int n>() { loop.template load_v_part<n>(); });
-        unroll<S::kLoadsK>([&]<int n>() { load_k<n>(); });
-      }
+    const Global<uint8_t>* from;
+  };
+
+  __device__ __forceinline__ void find_references(bool masked) {
+    References r;
+    unroll<kTurns>([&]<int turn>() {
       if constexpr (turn < kN) {
-        ordered::s_waitcnt<loads_after(turn), ordered::kAnyLgkm>();
+        ordered::s_waitcnt<loads_since(turn), ordered::kAnyLgkm>();
         if constexpr (turn >= S::kTilesQAcc)
           for (auto& octet : loop.q[turn - S::kTilesQAcc]) ordered::settle(octet);
       }
-      unroll<kMfmas>([&]<int step>() {
-        if constexpr (turn == 0 && step % 2 == 0)
-          ordered::s_waitcnt<ordered::kAnyVm, 2 * S::kReadsK - 1 - step / 2>();
-        if constexpr (turn < kN) loop.template add_product<turn, 2 * step>(score[turn]);
-        if constexpr (turn == kN) loop.template score_op<0, 2 * step + 1, 0>();
-        if constexpr (turn > 0 && step == kMfmas - 1) {
-          ordered::s_waitcnt<ordered::kAnyVm, 0>();
-          if constexpr (last >= 0 && last < kN)
-            loop.negative_ref[last / 2][last % 2] = -ordered::v_max_f32(greatest[last], other[last]);
-          if constexpr (second >= 0 && second < kN) {
-            greatest[second] = ordered::v_max_f32(greatest[second], other[second]);
-            other[second] = ordered::ds_bpermute_b32(lane_bytes ^ 4 * 32, greatest[second]);
-          }
-          if constexpr (first >= 0 && first < kN) {
-            greatest[first] = greatest_of<first, kMasked>(score[first]);
-            other[first] = ordered::ds_bpermute_b32(lane_bytes ^ 4 * 16, greatest[first]);
-          }
-        }
+      unroll<kWindows>([&]<int w>() {
+        if constexpr (turn == 0 && w % 2 == 0)
+          ordered::s_waitcnt<ordered::kAnyVm, 2 * S::kReadsK - 1 - w / 2>();
+        if constexpr (turn < kN) loop.template add_product<turn, 2 * w>(r.score[turn]);
+        if constexpr (turn == kN) loop.template score_op<0, 2 * w + 1, 0>();
+        load_more<turn, w>(r);
+        reduce<turn, w>(r, masked);
       });
     });
-    loop.score[0][0] = score[0];
+    loop.score[0][0] = r.score[0];
   }
-  template <int t, bool kMasked>
-  __device__ __forceinline__ float greatest_of(f32x4 score) {
-    f32x2 lo = ordered::v_pk_mul_f32(pair_of(score, 0), loop.scale);
-    f32x2 hi = ordered::v_pk_mul_f32(pair_of(score, 1), loop.scale);
-    if constexpr (kMasked)
-      for (int i = 0; i < 2; ++i) {
-        if (!loop.template visible<t>(i)) lo[i] = -kInf;
-        if (!loop.template visible<t>(2 + i)) hi[i] = -kInf;
+  template <int turn, int w>
+  __device__ __forceinline__ void load_more(References& r) {
+    constexpr int tile = turn + kTilesAhead, kReads = S::kReadsK;
+    if constexpr (tile < kN) {
+      if constexpr (w == 0) r.from = find_q<tile>();
+      unroll_from<w * kReads / kWindows, (w + 1) * kReads / kWindows>(
+          [&]<int octet>() { load_q<tile, octet>(r.from); });
+    }
+    if constexpr (turn == 0)
+      unroll_from<w * Loop::Plan::kPrepareOps / kWindows,
+                  (w + 1) * Loop::Plan::kPrepareOps / kWindows>(
+          [&]<int n>() { loop.template prepare_step<n>(); });
+    unroll_from<loads_of_block(turn, w), loads_of_block(turn, w + 1)>([&]<int n>() {
+      if constexpr (n < 4) {
+        loop.template load_v_part<n>();
+      } else {
+        loop.template address_k_part<n - 4>();
+        ordered::s_nop<1>();
+        loop.template load_k_part<n - 4>();
       }
-    return ordered::v_max3_f32(hi[0], hi[1], ordered::v_max3_f32(lo[0], lo[1], -kInf));
+    });
+  }
+  template <int turn, int w>
+  __device__ __forceinline__ void reduce(References& r, bool masked) {
+    constexpr int first = turn - 1, second = turn - 2, last = turn - 3;
+    if constexpr (turn > 0 && w == kWindows / 2 - 1) {
+      ordered::s_waitcnt<ordered::kAnyVm, 0>();
+      if constexpr (last >= 0 && last < kN)
+        loop.negative_ref[last / 2][last % 2] =
+            -ordered::v_max_f32(r.greatest[last], r.other[last]);
+      if constexpr (second >= 0 && second < kN) {
+        r.greatest[second] = ordered::v_max_f32(r.greatest[second], r.other[second]);
+        r.other[second] = ordered::ds_bpermute_b32(4 * lane ^ 4 * 32, r.greatest[second]);
+      }
+    }
+    if constexpr (first >= 0 && first < kN && w == kWindows - 2) {
+      f32x2 x[2];
+      for (int i = 0; i < 2; ++i)
+        x[i] = ordered::v_pk_mul_f32(pair_of(r.score[first], i), loop.scale);
+      if (__builtin_expect(masked, false))
+        for (int i = 0; i < 4; ++i)
+          if (!loop.template visible<first>(i)) x[i / 2][i % 2] = -kInf;
+      const float half = ordered::v_max3_f32(x[0][0], x[0][1], -kInf);
+      r.greatest[first] = ordered::v_max3_f32(x[1][0], x[1][1], half);
+      r.other[first] = ordered::ds_bpermute_b32(4 * lane ^ 4 * 16, r.greatest[first]);
+    }
   }
 
   __device__ __forceinline__ void start(uint32_t lds) {
     set_constants(lds);
-    load_first_block();
-    zero_output();
-    const auto* q = (const Global<uint8_t>*)args.q +
-                    2 * (work.batch * args.q_stride_batch + work.head_q * args.q_stride_head +
-                         (work.q_base + work.q_start) * args.q_stride_seq + group * 8);
-    unroll<kTilesAhead>([&]<int t>() { load_q<t>(q); });
-    unroll<Loop::Plan::kPrepareOps>([&]<int n>() { loop.template prepare_step<n>(); });
+    load_first();
     set_mask();
-    ordered::s_waitcnt<kTilesAhead * S::kReadsK, ordered::kAnyLgkm>();
+    o = output_row(args, work, wave_row + row) + 4 * group * S::kTilesD;
+    ordered::settle(o);
+    ordered::s_waitcnt<S::kReadsK, ordered::kAnyLgkm>();
+    unroll_from<1, kTilesAhead>([&]<int t>() { load_tile<t>(); });
     unroll<2 * S::kWidthV>([&]<int n>() { loop.template transpose_part<n>(); });
     unroll<S::kWidthV / 2>([&]<int n>() { loop.template write_v_part<n>(); });
-    ordered::s_waitcnt<ordered::kAnyVm, 0>();
-    ordered::s_barrier();
-    loop.m0 ^= S::kStageK;
-    loop.write_v ^= S::kStageV;
-    unroll<S::kReadsK>([&]<int n>() { loop.template read_k_part<2 * n>(); });
-    unroll<S::kReadsK>([&]<int n>() { loop.template read_k_part<2 * n + 1>(); });
     for (auto& sum : loop.sum) sum = f32x2{0, 0};
     for (auto& sum : loop.rounded_sum) sum = f32x2{0, 0};
     // The unit before the first one has probabilities 0.
     for (auto& half : loop.v)
       for (auto& octet : half) octet = Octet{};
     for (auto& half : loop.p[1]) half = Quad{};
+    ordered::s_waitcnt<ordered::kAnyVm, 0>();
+    ordered::s_barrier();
+    loop.m0 ^= S::kStageK;
+    loop.write_v ^= S::kStageV;
+    unroll<S::kReadsK>([&]<int n>() { loop.template read_k_part<2 * n>(); });
+    unroll<S::kReadsK>([&]<int n>() { loop.template read_k_part<2 * n + 1>(); });
     for (auto& address : loop.read_k) address ^= S::kStageK;
-    if (work.full_first > work.first || work.full_end == work.full_first)
-      find_references<true>(q);
-    else
-      find_references<false>(q);
+    find_references(work.full_first > work.first || work.full_end == work.full_first);
   }
 
   // ---- Loop
@@ -272,18 +336,8 @@ struct Forward {
   __device__ __forceinline__ void operator()(uint32_t lds) {
     reserve_acc();
     if (work.q_start >= work.rows) return;
-    if (work.end > work.first) {
-      start(lds);
-      run();
-    } else {
-      unroll<S::kAccO>([&]<int r>() { v_accvgpr_zero_b32<r>(); });
-      for (auto& sum : loop.sum) sum = f32x2{0, 0};
-      for (auto& sum : loop.rounded_sum) sum = f32x2{0, 0};
-      for (auto& ref : loop.negative_ref) ref = f32x2{kInf, kInf};
-      for (auto& half : loop.v)
-        for (auto& octet : half) octet = Octet{};
-      for (auto& half : loop.p[(kN - 1) % 2]) half = Quad{};
-    }
-    Finish<S>(work, loop, wave_row)();
+    start(lds);
+    run();
+    Finish<S>(work, loop, wave_row, o)();
   }
 };

@@ -88,6 +88,12 @@ __device__ __forceinline__ f32x2 v_pk_add_f32(f32x2 a, f32x2 b) {
   return d;
 }
 
+__device__ __forceinline__ Quad v_mov_b64_zero() {
+  Quad d;
+  asm volatile("v_mov_b64 %0, 0" : "=v"(d));
+  return d;
+}
+
 // x * scale
 __device__ __forceinline__ f32x2 v_pk_mul_f32(f32x2 x, f32x2 scale) {
   f32x2 d;

@@ -45,6 +45,11 @@ class AttnFwdArgs(ctypes.Structure):
         ("softmax_scale_log2", ctypes.c_float),
         *((f"window_{side}", ctypes.c_int32) for side in ("left", "right")),
         *((name, ctypes.c_int32) for name in ("top_left", "q_tiles", "whole_tiles", "parts")),
+        *(
+            (f"{name}_{field}", kind)
+            for name in ("q_tiles", "num_heads_q", "group")
+            for field, kind in (("inverse", ctypes.c_uint32), ("shift", ctypes.c_int32))
+        ),
     )
 
 
@@ -55,10 +60,11 @@ class AttnFwdArgs(ctypes.Structure):
     counts=st.tuples(*[INT32] * 5),
     scale=st.floats(width=32, allow_nan=False),
     work=st.tuples(*[INT32] * 6),
+    inverses=st.tuples(*[st.integers(0, 2**32 - 1), INT32] * 3),
 )
-def test_packing_matches_ctypes(addresses, strides, counts, scale, work):
+def test_packing_matches_ctypes(addresses, strides, counts, scale, work, inverses):
     packer = kernarg.packer(KERNEL)
-    values = (*addresses, *strides, *counts, scale, *work)
+    values = (*addresses, *strides, *counts, scale, *work, *inverses)
     block = bytearray(packer.size)
     packer.pack_into(block, 0, *values)
     assert bytes(block) == bytes(AttnFwdArgs(*values))
