@@ -56,7 +56,6 @@ struct Forward {
     loop.two_to_16 = f32x2{65536, 65536};
     loop.limit = 64;  // eight equal scores have a sum of 8
     loop.high_halves = kHighHalves;
-    loop.unit_sum = loop.unit_rounded_sum = f32x2{0, 0};
 
     const int wave = Lane::wave();
     const uint32_t stride_k = 2 * args.k_stride_seq, stride_v = 2 * args.v_stride_seq;
@@ -260,13 +259,25 @@ struct Forward {
       f32x2 x[2];
       for (int i = 0; i < 2; ++i)
         x[i] = ordered::v_pk_mul_f32(pair_of(r.score[first], i), loop.scale);
-      if (__builtin_expect(masked, false))
+      if (__builtin_expect(masked, false)) {
+        const auto keys = loop.template seen<first>();
         for (int i = 0; i < 4; ++i)
-          if (!loop.template visible<first>(i)) x[i / 2][i % 2] = -kInf;
+          if (!keys.has(i)) x[i / 2][i % 2] = -kInf;
+      }
       const float half = ordered::v_max3_f32(x[0][0], x[0][1], -kInf);
       r.greatest[first] = ordered::v_max3_f32(x[1][0], x[1][1], half);
       r.other[first] = ordered::ds_bpermute_b32(4 * lane ^ 4 * 16, r.greatest[first]);
     }
+  }
+
+  // The unit before the first one has probabilities 0.
+  __device__ __forceinline__ void zero_registers() {
+    for (auto& half : loop.v)
+      for (auto& octet : half) octet = Octet{};
+    for (auto& half : loop.p[1]) half = Quad{};
+    for (auto& sum : loop.sum) sum = f32x2{0, 0};
+    for (auto& sum : loop.rounded_sum) sum = f32x2{0, 0};
+    loop.unit_sum = loop.unit_rounded_sum = f32x2{0, 0};
   }
 
   __device__ __forceinline__ void start(uint32_t lds) {
@@ -279,12 +290,7 @@ struct Forward {
     unroll_from<1, kTilesAhead>([&]<int t>() { load_tile<t>(); });
     unroll<2 * S::kWidthV>([&]<int n>() { loop.template transpose_part<n>(); });
     unroll<S::kWidthV / 2>([&]<int n>() { loop.template write_v_part<n>(); });
-    for (auto& sum : loop.sum) sum = f32x2{0, 0};
-    for (auto& sum : loop.rounded_sum) sum = f32x2{0, 0};
-    // The unit before the first one has probabilities 0.
-    for (auto& half : loop.v)
-      for (auto& octet : half) octet = Octet{};
-    for (auto& half : loop.p[1]) half = Quad{};
+    zero_registers();
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
     ordered::s_barrier();
     loop.m0 ^= S::kStageK;

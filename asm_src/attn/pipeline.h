@@ -142,6 +142,11 @@ struct Pipeline {
     ordered::ds_read_b128<octet * 256 + half * 4 * S::kGroupV>(v[half][octet], read_v);
   }
 
+  struct Keys {
+    int from, to;
+    __device__ __forceinline__ bool has(int key) const { return key < to && key >= from; }
+  };
+
   // ---- Vector steps of the unit of tile kTileQ
   struct Scratch {
     f32x2 x[4];  // pairs: scaled scores, then probabilities
@@ -150,6 +155,7 @@ struct Pipeline {
     f32x2 quads[2], rounded_quads[2];
     float total;
     uint64_t outgrown;
+    Keys seen;  // if Masked
   };
   template <int kTileQ, Op kOp, int n, bool kMasked>
   __device__ __forceinline__ void vector_step(Scratch& w) {
@@ -159,11 +165,12 @@ struct Pipeline {
     if constexpr (kOp == Op::kSum && n == 1)
       rounded_sum[before] = ordered::v_pk_add_f32(rounded_sum[before], unit_rounded_sum);
     if constexpr (kOp == Op::kScale) {
+      if constexpr (kMasked && n == 0) w.seen = seen<kTileQ>();
       w.x[n] = ordered::v_pk_fma_f32_half<kTileQ % 2>(pair_of(score[unit][n / 2], n % 2), scale,
                                                       negative_ref[kTileQ / 2]);
       if constexpr (kMasked)
         for (int i = 0; i < 2; ++i)
-          if (!visible<kTileQ>(n / 2 * kTile + n % 2 * 2 + i)) w.x[n][i] = -kInf;
+          if (!w.seen.has(n / 2 * kTile + n % 2 * 2 + i)) w.x[n][i] = -kInf;
     }
     if constexpr (kOp == Op::kExp) w.x[n / 2][n % 2] = ordered::v_exp_f32(w.x[n / 2][n % 2]);
     if constexpr (kOp == Op::kConvert) convert<n / 2, n % 2>(w);
@@ -205,10 +212,14 @@ struct Pipeline {
     return bits(element);
   }
 
+  // The keys that the lane's row of a tile sees. Settled, or the compiler keeps a constant for each
+  // tile and key in a register, and all of them in the start of every workgroup.
   template <int kTileQ>
-  __device__ __forceinline__ bool visible(int key) const {
-    const int to = least(mask_keys, mask_to + kTileQ * kTile), from = mask_from + kTileQ * kTile;
-    return key < to && key >= from;
+  __device__ __forceinline__ Keys seen() const {
+    Keys keys{mask_from + kTileQ * kTile, least(mask_keys, mask_to + kTileQ * kTile)};
+    ordered::settle(keys.from);
+    ordered::settle(keys.to);
+    return keys;
   }
 
   // ---- A unit: softmax of tile kTileQ, scores of the next, output of the one before
@@ -293,9 +304,11 @@ struct Pipeline {
   __device__ __forceinline__ void renew() {
     constexpr int unit = kTileQ % 2;
     float x[8], greatest = -kInf;
+    Keys keys{};
+    if constexpr (kMasked) keys = seen<kTileQ>();
     for (int i = 0; i < 8; ++i) {
       x[i] = score[unit][i / 4][i % 4] * scale[0];
-      if (kMasked && !visible<kTileQ>(i / 4 * kTile + i % 4)) x[i] = -kInf;
+      if (kMasked && !keys.has(i / 4 * kTile + i % 4)) x[i] = -kInf;
       greatest = v_max_f32(greatest, x[i]);
     }
     greatest = row_max(greatest);
