@@ -278,6 +278,14 @@ struct Forward {
     for (auto& sum : loop.sum) sum = f32x2{0, 0};
     for (auto& sum : loop.rounded_sum) sum = f32x2{0, 0};
     loop.unit_sum = loop.unit_rounded_sum = f32x2{0, 0};
+    // Here, where the wave waits anyway.
+    for (auto& sum : loop.sum) ordered::settle(sum);
+    for (auto& sum : loop.rounded_sum) ordered::settle(sum);
+    ordered::settle(loop.unit_sum);
+    ordered::settle(loop.unit_rounded_sum);
+    for (auto& half : loop.p[1]) ordered::settle(half);
+    for (auto& half : loop.v)
+      for (auto& octet : half) ordered::settle(octet);
   }
 
   __device__ __forceinline__ void start(uint32_t lds) {
@@ -287,9 +295,9 @@ struct Forward {
     o = output_row(args, work, wave_row + row) + 4 * group * S::kTilesD;
     ordered::settle(o);
     ordered::s_waitcnt<S::kReadsK, ordered::kAnyLgkm>();
-    unroll_from<1, kTilesAhead>([&]<int t>() { load_tile<t>(); });
     unroll<2 * S::kWidthV>([&]<int n>() { loop.template transpose_part<n>(); });
     unroll<S::kWidthV / 2>([&]<int n>() { loop.template write_v_part<n>(); });
+    load_tile<1>();
     zero_registers();
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
     ordered::s_barrier();
@@ -298,6 +306,7 @@ struct Forward {
     unroll<S::kReadsK>([&]<int n>() { loop.template read_k_part<2 * n>(); });
     unroll<S::kReadsK>([&]<int n>() { loop.template read_k_part<2 * n + 1>(); });
     for (auto& address : loop.read_k) address ^= S::kStageK;
+    unroll_from<2, kTilesAhead>([&]<int t>() { load_tile<t>(); });
     find_references(work.full_first > work.first || work.full_end == work.full_first);
   }
 
