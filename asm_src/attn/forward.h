@@ -31,13 +31,12 @@ struct Forward {
 
   // One trip to memory for what the start needs, whatever the compiler thinks of its registers.
   static __device__ __forceinline__ const AttnFwdArgs& fetched(const AttnFwdArgs& a) {
-    asm volatile("" ::"s"(a.q), "s"(a.k), "s"(a.v), "s"(a.q_stride_batch), "s"(a.q_stride_seq),
-                 "s"(a.q_stride_head), "s"(a.k_stride_batch), "s"(a.k_stride_seq),
-                 "s"(a.k_stride_head), "s"(a.v_stride_batch), "s"(a.v_stride_seq),
-                 "s"(a.v_stride_head), "s"(a.num_heads_q), "s"(a.seqlen_q), "s"(a.seqlen_kv),
-                 "s"(a.window_left), "s"(a.window_right), "s"(a.whole_tiles), "s"(a.q_tiles),
-                 "s"(a.q_tiles_inverse), "s"(a.q_tiles_shift), "s"(a.num_heads_q_inverse),
-                 "s"(a.num_heads_q_shift), "s"(a.group_inverse), "s"(a.group_shift));
+    ordered::need_uniform(a.q, a.k, a.v, a.q_stride_batch, a.q_stride_seq, a.q_stride_head,
+                          a.k_stride_batch, a.k_stride_seq, a.k_stride_head, a.v_stride_batch,
+                          a.v_stride_seq, a.v_stride_head, a.num_heads_q, a.seqlen_q, a.seqlen_kv,
+                          a.window_left, a.window_right, a.whole_tiles, a.q_tiles,
+                          a.q_tiles_inverse, a.q_tiles_shift, a.num_heads_q_inverse,
+                          a.num_heads_q_shift, a.group_inverse, a.group_shift);
     return a;
   }
 

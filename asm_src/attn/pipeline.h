@@ -340,10 +340,6 @@ struct Pipeline {
     x = v_max_f32(x, from_lane(Lane::in_wave() ^ 16, x));
     return v_max_f32(x, from_lane(Lane::in_wave() ^ 32, x));
   }
-  static __device__ __forceinline__ float row_sum(float x) {
-    x += from_lane(Lane::in_wave() ^ 16, x);
-    return x + from_lane(Lane::in_wave() ^ 32, x);
-  }
   static __device__ __forceinline__ float from_lane(int lane, float x) {
     return __builtin_bit_cast(float,
                               __builtin_amdgcn_ds_bpermute(4 * lane, __builtin_bit_cast(int, x)));

@@ -264,6 +264,13 @@ __device__ __forceinline__ void settle_uniform(T& x) {
   asm volatile("" : "+s"(x));
 }
 
+// They are in scalar registers here.
+template <class... T>
+__device__ __forceinline__ void need_uniform(T... x) {
+  const auto need = [](auto one) { asm volatile("" ::"s"(one)); };
+  (need(x), ...);
+}
+
 // ---- Synchronisation
 inline constexpr int kAnyVm = 63, kAnyLgkm = 15;
 template <int kVm, int kLgkm>
