@@ -21,6 +21,7 @@ from amdattn.bench.modelled import TOLERANCE, Modelled, SamplerBase, of_mean_xcd
 from amdattn.bench.replay import Speed, Timeline, replay, replay_device
 from amdattn.bench.shapes import Shape
 from amdattn.bench.speed import NotLinear, Simulation, fit
+from amdattn.energy import matrix_flops
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,9 +56,12 @@ class Sampler(SamplerBase[Kernel]):
         """
         walk = self._kernel.walk(self._shape)
         lengths = self._lengths(_LENGTHS)
-        if self._method == "sampled" and len(lengths) < 3:
-            raise NotLinear(f"{self._shape}: too few rows of K and V to sample; simulate in full")
-        if self._method == "full" or len(lengths) < 3:
+        why = "" if len(lengths) >= 3 else "too few rows of K and V to sample"
+        if self._shape.window != (-1, -1):
+            why = "windows cannot be sampled"
+        if self._method == "sampled" and why:
+            raise NotLinear(f"{self._shape}: {why}; simulate in full")
+        if self._method == "full" or why:
             return self._full(walk)
         probe = self._probe()
         if self._method == "auto" and self._is_affordable(walk, lengths, probe):
@@ -295,6 +299,7 @@ class Sampler(SamplerBase[Kernel]):
             total([s.profile.instructions for s in of]),
             clk,
             self._bytes(totals(lambda profile: profile.bytes), last),
+            totals(matrix_flops),
             {reason: value / max(clk["wave"], 1.0) for reason, value in stalls.items()},
             last,
             timeline,

@@ -12,6 +12,9 @@ from amdattn.problem import AttentionProblem
 class Shape:
     """Attention forward in bfloat16 of one size, as a benchmark names it.
 
+    `window` is as in FlashAttention, (-1, -1) for none; `sinks`: every head has one more score, of
+    a key without a value. head_dim_v 0 stands for head_dim.
+
     Strides of the operands are those of compact (batch, seqlen, heads, head_dim) arrays, or
     (batch, heads, seqlen, head_dim) for layout "bhsd".
     """
@@ -24,9 +27,14 @@ class Shape:
     head_dim: int
     causal: bool = False
     layout: str = "bshd"
+    head_dim_v: int = 0
+    window: tuple[int, int] = (-1, -1)
+    sinks: bool = False
 
     def __post_init__(self) -> None:
-        self.problem("rtne").shape("q", self.layout)  # raises what is wrong with the numbers
+        problem = self.problem("rtne")
+        problem.shape("q", self.layout)  # raises what is wrong with the numbers
+        object.__setattr__(self, "head_dim_v", problem.head_dim_v)
 
     def __str__(self) -> str:
         seqlen = str(self.seqlen_q)
@@ -35,8 +43,18 @@ class Shape:
         heads = str(self.heads_q)
         if self.heads_kv != self.heads_q:
             heads += f"/{self.heads_kv}"
-        text = f"b{self.batch} h{heads} s{seqlen} d{self.head_dim}"
-        return text + " causal" * self.causal + f" {self.layout}" * (self.layout != "bshd")
+        dims = str(self.head_dim)
+        if self.head_dim_v != self.head_dim:
+            dims += f"/{self.head_dim_v}"
+        text = f"b{self.batch} h{heads} s{seqlen} d{dims}" + " causal" * self.causal
+        if self.window != (-1, -1):
+            text += " window {}/{}".format(*("-" if side < 0 else side for side in self.window))
+        return text + " sinks" * self.sinks + f" {self.layout}" * (self.layout != "bshd")
+
+    @property
+    def masked(self) -> bool:
+        """Whether some query does not see all keys."""
+        return self.problem("rtne").window != (-1, -1)
 
     def problem(self, round_mode: str) -> AttentionProblem:
         """The same as the planner takes it."""
@@ -47,15 +65,23 @@ class Shape:
             self.heads_q,
             self.heads_kv,
             self.head_dim,
+            head_dim_v=self.head_dim_v,
             causal=self.causal,
+            window_size=self.window,
+            sinks=self.sinks,
             round_mode=round_mode,
         )
 
     @property
     def flops(self) -> int:
-        """Operations of Q @ K^T and P @ V; a causal mask counts as half, as is customary."""
+        """Operations of Q @ K^T and P @ V.
+
+        A causal mask counts as half, as is customary; of windows what is visible counts.
+        """
+        if self.window != (-1, -1):
+            return self.problem("rtne").flops
         pairs = self.batch * self.heads_q * self.seqlen_q * self.seqlen_kv
-        return 4 * pairs * self.head_dim // (2 if self.causal else 1)
+        return 2 * pairs * (self.head_dim + self.head_dim_v) // (2 if self.causal else 1)
 
     def with_lengths(self, seqlen_q: int, seqlen_kv: int) -> Shape:
         """The same with other sequence lengths."""
