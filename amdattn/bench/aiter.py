@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from amdattn import runtime
-from amdattn.bench.kernels import Launch, Operands, Walk, grid_indices, kv_rows_of_tiles
+from amdattn.bench.kernels import Launch, Operands, Walk, grid_indices, kv_range_of_tiles, streams
 from amdattn.bench.shapes import Shape
 
 ARCH = "gfx942"
@@ -207,12 +207,12 @@ class Aiter:
         """A workgroup of a causal kernel may take tile i and tile i from the end."""
         kernel = self._objects[shape.head_dim, shape.causal]
         x, y, batch = grid_indices(kernel.grid(shape.batch, shape.heads_q, shape.seqlen_q))
-        if shape.head_dim != HEAD_DIM:
-            x = y
-        rows = kv_rows_of_tiles(shape, kernel.q_tile, _KV_TILE, x)
-        last = x
+        tile, head = (x, y) if shape.head_dim == HEAD_DIM else (y, x)
+        _, rows = kv_range_of_tiles(shape, kernel.q_tile, _KV_TILE, tile)
+        last = tile
         if kernel.pairs:
-            last = -(-shape.seqlen_q // kernel.q_tile) - 1 - x
-            other = kv_rows_of_tiles(shape, kernel.q_tile, _KV_TILE, last)
-            rows = np.where(last > x, rows + other, rows)
-        return Walk(rows, batch, np.minimum((last + 1) * kernel.q_tile, shape.seqlen_q))
+            last = -(-shape.seqlen_q // kernel.q_tile) - 1 - tile
+            _, other = kv_range_of_tiles(shape, kernel.q_tile, _KV_TILE, last)
+            rows = np.where(last > tile, rows + other, rows)
+        q_end = np.minimum((last + 1) * kernel.q_tile, shape.seqlen_q)
+        return Walk(rows, batch, q_end, streams(shape, batch, head), np.zeros_like(rows), rows)

@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from amdattn.bench.item_cost import FIGURES, Cost, Sample
 from amdattn.bench.item_sampling import ItemSampler
+from amdattn.bench.items import Items
 from amdattn.bench.kernels import Operands
-from amdattn.bench.modelled import Modelled, of_mean_xcd, simulated
+from amdattn.bench.modelled import Modelled, of_mean_xcd, simulated, with_shared_cache
+from amdattn.bench.replay import longest
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
 from amdattn.bench.speed import NotLinear
 from amdattn.plan.work import GRID_XCDS, WorkMap
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # Rows of K and V to simulate without a mask, besides a remainder: two rounds of workgroups, one
 # round, and one that checks what the others predict.
@@ -61,7 +59,7 @@ class FamilySampler(ItemSampler[Shipped]):
         few = max(rows) <= self._arch.cus_per_xcd * (_LENGTHS[0] + sum(_LENGTHS))
         if why or self._method == "full" or (self._method == "auto" and few):
             return self._full(int(np.argmax(rows)))
-        return self._sampled(items.figures)
+        return self._sampled(items)
 
     def _why_not(self) -> str:
         shape = self._shape
@@ -93,11 +91,13 @@ class FamilySampler(ItemSampler[Shipped]):
         ]
         mean = float(walk.kv_rows.sum() / max(self._total, 1)) / self._arch.num_xcds
         parts[0] = of_mean_xcd(parts[0], self._arch, len(walk.kv_rows), mean)
+        parts[0] = with_shared_cache(parts[0], self._shape, walk, self._arch)
         return parts
 
     # -- a sample of it --------------------------------------------------------------------------
 
-    def _sampled(self, figures: NDArray[np.float64]) -> list[Modelled]:
+    def _sampled(self, items: Items) -> list[Modelled]:
+        figures = items.figures
         shape, whole = self._shape, self._kernel.split(1)
         cus, xcds = self._arch.cus_per_xcd, self._arch.num_xcds
         busiest = -(-len(figures) // xcds)  # workgroups of an XCD
@@ -130,7 +130,7 @@ class FamilySampler(ItemSampler[Shipped]):
         before = Cost.of(samples[:-1])
         predicted = before.durations(samples[-1].figures[:, :-1]).sum()
         cost = Cost.of(samples)
-        timeline = self._replay_device(figures, cost)
+        timelines = self._replay_device(items.figures, cost)
         sampled = {
             "lengths": [of.seqlen_kv for _, of, _ in runs],
             "check_error": float(predicted / samples[-1].durations.sum() - 1),
@@ -138,10 +138,10 @@ class FamilySampler(ItemSampler[Shipped]):
             "simulated_kv_rows": self._done,
             "of_kv_rows": int(self._kernel.walk(shape).kv_rows[::xcds].sum()),
             "clk": dict(zip(FIGURES, cost.clk.tolist(), strict=True)),
-            "order_range": self._order_range(figures, cost, timeline.cycles),
+            "order_range": self._order_range(items.figures, cost, longest(timelines).cycles),
         }
         merged = [simulated(*pair) for pair in zip(launches[1:], rest, strict=True)]
-        return [self._extrapolated(launches[0], samples, figures, timeline, sampled), *merged]
+        return [self._extrapolated(launches[0], samples, items, timelines, sampled), *merged]
 
     def _rows(self, kernel: Shipped, shape: Shape, limit: int) -> int:
         return int(kernel.walk(shape).kv_rows[:: self._arch.num_xcds][:limit].sum())

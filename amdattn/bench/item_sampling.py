@@ -10,8 +10,9 @@ from amdattn.bench.item_cost import Cost, Sample
 from amdattn.bench.items import Items
 from amdattn.bench.kernels import Launch
 from amdattn.bench.modelled import TOLERANCE, AnyKernel, Modelled, SamplerBase
-from amdattn.bench.replay import Timeline, replay
+from amdattn.bench.replay import Timeline, longest, replay
 from amdattn.bench.speed import NotLinear
+from amdattn.bench.traffic import beyond_l2
 from amdattn.energy import matrix_flops
 
 if TYPE_CHECKING:
@@ -63,17 +64,21 @@ class ItemSampler(SamplerBase[AnyKernel]):
 
     def _replay_device(
         self, figures: NDArray[np.float64], cost: Cost, rng: np.random.Generator | None = None
-    ) -> Timeline:
-        """The XCD that ends last, every duration varied by the tolerance if there is a `rng`."""
-        timelines: dict[bytes, Timeline] = {}
+    ) -> list[Timeline]:
+        """Every XCD, every duration varied by the tolerance if there is a `rng`."""
+        known: dict[bytes, Timeline] = {}
+        timelines = []
         for xcd in range(min(self._arch.num_xcds, len(figures))):
             own = figures[xcd :: self._arch.num_xcds]
             if rng is not None:
                 factor = 1 + TOLERANCE * rng.uniform(-1, 1, len(own))
-                timelines[bytes([xcd])] = self._replay(own, cost, factor)
-            elif own.tobytes() not in timelines:
-                timelines[own.tobytes()] = self._replay(own, cost)
-        return max(timelines.values(), key=lambda timeline: timeline.cycles)
+                timelines.append(self._replay(own, cost, factor))
+                continue
+            key = own.tobytes()
+            if key not in known:
+                known[key] = self._replay(own, cost)
+            timelines.append(known[key])
+        return timelines
 
     def _order_range(self, figures: NDArray[np.float64], cost: Cost, cycles: float) -> list[float]:
         """Least and greatest change of the cycles if every duration varies by the tolerance."""
@@ -81,7 +86,7 @@ class ItemSampler(SamplerBase[AnyKernel]):
             return [0.0, 0.0]
         rng = np.random.default_rng(0)
         found = [
-            self._replay_device(figures, cost, rng).cycles / cycles - 1
+            longest(self._replay_device(figures, cost, rng)).cycles / cycles - 1
             for _ in range(_ORDER_TRIALS)
         ]
         return [min(found), max(found)]
@@ -90,14 +95,16 @@ class ItemSampler(SamplerBase[AnyKernel]):
         self,
         launch: Launch,
         samples: Sequence[Sample],
-        figures: NDArray[np.float64],
-        timeline: Timeline,
+        items: Items,
+        timelines: Sequence[Timeline],
         sampled: dict[str, object],
     ) -> Modelled:
         """Totals of the mean XCD, linear in the figures of the workgroups."""
         xcds = self._arch.num_xcds
         known = np.array([sample.figures[:, :-1].sum(axis=0) for sample in samples])
-        wanted = figures.sum(axis=0) / xcds
+        wanted = items.figures.sum(axis=0) / xcds
+        timeline = longest(timelines)
+        shared = beyond_l2(self._shape, items.walk, timelines, self._arch)
 
         def totals(of: Callable[[LaunchProfile], Mapping[str, float]]) -> dict[str, float]:
             found = [of(sample.profile) for sample in samples]
@@ -113,13 +120,14 @@ class ItemSampler(SamplerBase[AnyKernel]):
         return Modelled(
             launch,
             timeline.cycles,
-            min(self._arch.num_cus, len(figures)) / xcds,
+            min(self._arch.num_cus, len(items.figures)) / xcds,
             1 / xcds,
             last.clock_ghz,
             1,
             totals(lambda profile: {"instructions": profile.instructions})["instructions"],
             clk,
-            totals(lambda profile: profile.bytes),
+            totals(lambda profile: profile.bytes)
+            | {level: nbytes / xcds for level, nbytes in shared.items()},
             totals(matrix_flops),
             {reason: value / max(clk["wave"], 1.0) for reason, value in stalls.items()},
             last,

@@ -34,11 +34,18 @@ class Walk:
     batch : (workgroups,) int64
     q_end : (workgroups,) int64
         One past the last row of Q that it may read.
+    stream : (workgroups,) int64
+        Which K and V: number of the KV head, over the batch.
+    kv_begin, kv_end : (workgroups,) int64
+        Rows of it. Of two walks one after the other, the second may lie behind the last row.
     """
 
     kv_rows: NDArray[np.int64]
     batch: NDArray[np.int64]
     q_end: NDArray[np.int64]
+    stream: NDArray[np.int64]
+    kv_begin: NDArray[np.int64]
+    kv_end: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -272,9 +279,14 @@ def grid_indices(grid: tuple[int, int, int]) -> tuple[NDArray[np.int64], ...]:
     return flat % x, flat // x % y, flat // (x * y)
 
 
-def kv_rows_of_tiles(
+def streams(shape: Shape, batch: NDArray[np.int64], head: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of query heads: which K and V they read."""
+    return batch * shape.heads_kv + head // (shape.heads_q // shape.heads_kv)
+
+
+def kv_range_of_tiles(
     shape: Shape, q_tile: int, kv_tile: int, tiles: NDArray[np.int64]
-) -> NDArray[np.int64]:
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """KV rows, in whole tiles, that tiles of Q go over; masks are aligned at the bottom right."""
     problem = shape.problem("rtne")
     left, right = problem.window
@@ -285,5 +297,4 @@ def kv_rows_of_tiles(
     begin = np.zeros(tiles.shape, np.int64)
     if left >= 0:
         begin = np.maximum(tiles * q_tile + problem.diagonal - left, 0) // kv_tile * kv_tile
-    rows: NDArray[np.int64] = np.maximum(-(-end // kv_tile) * kv_tile - begin, 0)
-    return rows
+    return begin, np.maximum(-(-end // kv_tile) * kv_tile, begin)

@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import numpy as np
+
 from amdattn import runtime, virtual
 from amdattn.bench.clocks import Clocks, clocks
-from amdattn.bench.kernels import Functions, Launch, Titled
+from amdattn.bench.kernels import Functions, Launch, Titled, Walk
 from amdattn.bench.replay import Timeline
 from amdattn.bench.shapes import Shape
+from amdattn.bench.traffic import beyond_l2
 from amdattn.energy import Activity, matrix_flops
 
 if TYPE_CHECKING:
@@ -100,6 +103,23 @@ def of_mean_xcd(
         clk={unit: clk * mean_over_this for unit, clk in modelled.clk.items()},
         bytes={level: count * mean_over_this for level, count in modelled.bytes.items()},
         flops={shape: count * mean_over_this for shape, count in modelled.flops.items()},
+    )
+
+
+def with_shared_cache(modelled: Modelled, shape: Shape, walk: Walk, arch: Clocks) -> Modelled:
+    """A full simulation of one XCD; its bytes of HBM as if all XCDs had shared what was fetched."""
+    times = sorted(modelled.profile.times, key=lambda time: time.flat_id)
+    own = Timeline(
+        np.array([time.start for time in times], float),
+        np.array([time.end for time in times], float),
+        np.array([time.cu for time in times]),
+    )
+    # Of the others nothing is known but that they do alike.
+    most = -(-len(walk.stream) // arch.num_xcds)
+    own = Timeline(np.resize(own.start, most), np.resize(own.end, most), np.resize(own.cu, most))
+    shared = beyond_l2(shape, walk, [own] * arch.num_xcds, arch)
+    return dataclasses.replace(
+        modelled, bytes=modelled.bytes | {"hbm": shared["hbm"] * modelled.part}
     )
 
 

@@ -20,8 +20,9 @@ from amdattn.bench.item_cost import Cost, Sample
 from amdattn.bench.item_sampling import ItemSampler
 from amdattn.bench.items import Items
 from amdattn.bench.kernels import Launch, Operands, Walk
-from amdattn.bench.modelled import Modelled, of_mean_xcd, simulated
+from amdattn.bench.modelled import Modelled, of_mean_xcd, simulated, with_shared_cache
 from amdattn.bench.moonmath import KV_TILE, Q_TILE, Division, MoonMath
+from amdattn.bench.replay import longest
 from amdattn.bench.speed import NotLinear
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _FIGURES = ("workgroup", "block", "rescaled_tile", "part", "warm")
 _XCDS = 8  # of its order of tiles
 # Blocks to simulate: two rounds of tiles and one that do not rescale, one that seldom does, one as
 # every tile begins, parts, and one that checks what the others predict.
-_TWO_ROUNDS, _SETTLED, _SELDOM, _BEGIN, _OF_PART, _CHECK = 4, 12, 16, 16, 4, 32
+_TWO_ROUNDS, _SETTLED, _SELDOM, _BEGIN, _OF_PART, _CHECK = 4, 10, 12, 12, 4, 24
 # Times a row of K: the maximum of a block of them is never met again, or as seldom as after 100
 # blocks.
 _NO_LARGER_SCORE, _FEW_LARGER_SCORES = 4.0, 1.74
@@ -110,6 +111,7 @@ class MoonMathSampler(ItemSampler[MoonMath]):
             rows = of.items.walk.kv_rows
             mean = float(rows.sum() / rows[::xcds].sum()) / xcds
             parts[i] = of_mean_xcd(parts[i], self._arch, len(rows), mean)
+            parts[i] = with_shared_cache(parts[i], shape, of.items.walk, self._arch)
         return parts
 
     # -- what the workgroups do ------------------------------------------------------------------
@@ -155,6 +157,9 @@ class MoonMathSampler(ItemSampler[MoonMath]):
                 blocks * KV_TILE,
                 head // self._shape.heads_q,
                 np.minimum((tile + 1) * Q_TILE, self._shape.seqlen_q),
+                head,
+                np.zeros_like(blocks),
+                np.full_like(blocks, division.blocks * KV_TILE),
             ),
         )
         return _Forward(items, tiles, of_tile)
@@ -201,7 +206,7 @@ class MoonMathSampler(ItemSampler[MoonMath]):
         return [
             simulated(launch, rest[i])
             if i in rest
-            else self._of_items(launch, samples, forwards[i].items.figures, cost, sampled)
+            else self._of_items(launch, samples, forwards[i].items, cost, sampled)
             for i, launch in enumerate(launches)
         ]
 
@@ -269,14 +274,14 @@ class MoonMathSampler(ItemSampler[MoonMath]):
         self,
         launch: Launch,
         samples: list[Sample],
-        figures: NDArray[np.float64],
+        items: Items,
         cost: Cost,
         sampled: dict[str, object],
     ) -> Modelled:
-        timeline = self._replay_device(figures, cost)
-        order = self._order_range(figures, cost, timeline.cycles)
+        timelines = self._replay_device(items.figures, cost)
+        order = self._order_range(items.figures, cost, longest(timelines).cycles)
         sampled = sampled | {"order_range": order}
-        return self._extrapolated(launch, samples, figures, timeline, sampled)
+        return self._extrapolated(launch, samples, items, timelines, sampled)
 
 
 def _cost(samples: Sequence[Sample], settled: int) -> Cost:

@@ -17,10 +17,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from amdattn.bench.kernels import Kernel, Launch, Operands, Walk
-from amdattn.bench.modelled import TOLERANCE, Modelled, SamplerBase, of_mean_xcd, simulated
-from amdattn.bench.replay import Speed, Timeline, replay, replay_device
+from amdattn.bench.modelled import (
+    TOLERANCE,
+    Modelled,
+    SamplerBase,
+    of_mean_xcd,
+    simulated,
+    with_shared_cache,
+)
+from amdattn.bench.replay import Speed, Timeline, longest, replay, replay_device
 from amdattn.bench.shapes import Shape
 from amdattn.bench.speed import NotLinear, Simulation, fit
+from amdattn.bench.traffic import beyond_l2
 from amdattn.energy import matrix_flops
 
 if TYPE_CHECKING:
@@ -101,7 +109,8 @@ class Sampler(SamplerBase[Kernel]):
             )
         mean = float(walk.kv_rows.sum() / max(rows.sum(), 1)) / self._arch.num_xcds
         whole = simulated(self._launch, done.profile)
-        return of_mean_xcd(whole, self._arch, len(walk.kv_rows), mean)
+        whole = of_mean_xcd(whole, self._arch, len(walk.kv_rows), mean)
+        return with_shared_cache(whole, self._shape, walk, self._arch)
 
     # -- a sample of it --------------------------------------------------------------------------
 
@@ -167,8 +176,8 @@ class Sampler(SamplerBase[Kernel]):
             (first, second, check), error = min(found.items(), key=lambda item: abs(item[1]))
             speed = learn(first, second, check)
             launch = self._kernel.launch(shape, operands)
-        longest = [done[length, full] for length in (first, second, check)]
-        timeline = replay_device(walk.kv_rows, speed, residents, self._num_waves, self._arch)
+        simulations = [done[length, full] for length in (first, second, check)]
+        timelines = replay_device(walk.kv_rows, speed, residents, self._num_waves, self._arch)
         sampled = {
             "lengths": [first, second, check],
             "check_error": error,
@@ -177,9 +186,9 @@ class Sampler(SamplerBase[Kernel]):
             "of_kv_rows": int(rows.sum()),
             "clk": {str(n): [list(pair) for pair in shared] for n, shared in speed.shared.items()},
             "warm_clk": speed.warm,
-            "order_range": self._order_range(walk, speed, residents, timeline.cycles),
+            "order_range": self._order_range(walk, speed, residents, longest(timelines).cycles),
         }
-        return self._extrapolated(launch, longest, walk.kv_rows, timeline, probe, sampled)
+        return self._extrapolated(launch, simulations, walk, timelines, probe, sampled)
 
     def _order_range(self, walk: Walk, speed: Speed, residents: int, cycles: float) -> list[float]:
         """Least and greatest change of the cycles if every duration varies by the tolerance.
@@ -196,7 +205,7 @@ class Sampler(SamplerBase[Kernel]):
             varied = replay_device(
                 walk.kv_rows * factor, speed, residents, self._num_waves, self._arch
             )
-            found.append(varied.cycles / cycles - 1)
+            found.append(longest(varied).cycles / cycles - 1)
         return [min(found), max(found)]
 
     def _widened(self, shortest: int, wanted: int) -> Shape:
@@ -266,13 +275,15 @@ class Sampler(SamplerBase[Kernel]):
         self,
         launch: Launch,
         of: Sequence[Simulation],
-        rows: NDArray[np.int64],
-        timeline: Timeline,
+        walk: Walk,
+        timelines: Sequence[Timeline],
         residents: int,
         sampled: dict[str, Any],
     ) -> Modelled:
         """Totals of the mean XCD: each is so much per workgroup and so much per KV row."""
         xcds = self._arch.num_xcds
+        rows, timeline = walk.kv_rows, longest(timelines)
+        shared = beyond_l2(self._shape, walk, timelines, self._arch)
         known = np.array([[len(s.rows), s.rows.sum()] for s in of], float)
         wanted = np.array([len(rows), rows.sum()], float) / xcds
 
@@ -298,7 +309,8 @@ class Sampler(SamplerBase[Kernel]):
             residents,
             total([s.profile.instructions for s in of]),
             clk,
-            self._bytes(totals(lambda profile: profile.bytes), last),
+            self._bytes(totals(lambda profile: profile.bytes), last)
+            | {"hbm": shared["hbm"] / xcds},
             totals(matrix_flops),
             {reason: value / max(clk["wave"], 1.0) for reason, value in stalls.items()},
             last,
@@ -312,7 +324,7 @@ class Sampler(SamplerBase[Kernel]):
         What a cache serves is then no linear function of rows; its share of the L1's is taken.
         """
         if self._shape.causal:
-            for level in ("l2", "mall", "hbm"):
+            for level in ("l2", "mall"):
                 totals[level] = totals["l1"] * last.bytes[level] / max(last.bytes["l1"], 1)
         return totals
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from amdattn import runtime
-from amdattn.bench.kernels import Launch, Operands, Walk, grid_indices, kv_rows_of_tiles
+from amdattn.bench.kernels import Launch, Operands, Walk, grid_indices, kv_range_of_tiles, streams
 from amdattn.bench.shapes import Shape
 from amdattn.errors import AmdattnError
 
@@ -148,10 +148,11 @@ class Triton:
 
     def walk(self, shape: Shape) -> Walk:
         """A workgroup takes one tile of Q."""
-        x, _, batch = grid_indices(_grid(shape))
+        x, head, batch = grid_indices(_grid(shape))
         tile = _tile_q(shape)
-        rows = kv_rows_of_tiles(shape, tile, _TILE_KV, x)
-        return Walk(rows, batch, np.minimum((x + 1) * tile, shape.seqlen_q))
+        begin, end = kv_range_of_tiles(shape, tile, _TILE_KV, x)
+        q_end = np.minimum((x + 1) * tile, shape.seqlen_q)
+        return Walk(end - begin, batch, q_end, streams(shape, batch, head), begin, end)
 
 
 def _tile_q(shape: Shape) -> int:
