@@ -27,6 +27,7 @@ from amdattn.plan.work import GRID_XCDS, WorkMap
 # Rows of K and V to simulate without a mask, besides a remainder: two rounds of workgroups, one
 # round, and one that checks what the others predict.
 _LENGTHS = (256, 512, 768)
+_AFFORDABLE = 200_000  # rows of an XCD that are simulated rather than sampled: half a minute
 # Tiles of each head to simulate under a mask, at most; the second is the check.
 _MASKED_TILES = (8, 12)
 
@@ -35,7 +36,7 @@ class FamilySampler(ItemSampler[Shipped]):
     """Models all launches of the family's operation at one shape.
 
     A full simulation runs one launch after the other with the L2 and the last level cache that the
-    one before left. "auto" does that if it is no more work.
+    one before left. "auto" does that if it takes half a minute at most.
     """
 
     @functools.cached_property
@@ -56,7 +57,7 @@ class FamilySampler(ItemSampler[Shipped]):
             raise NotLinear(f"{self._shape}: {why}; simulate in full")
         xcds = self._arch.num_xcds
         rows = [int(items.walk.kv_rows[xcd::xcds].sum()) for xcd in range(xcds)]
-        few = max(rows) <= self._arch.cus_per_xcd * (_LENGTHS[0] + sum(_LENGTHS))
+        few = max(rows) <= _AFFORDABLE
         if why or self._method == "full" or (self._method == "auto" and few):
             return self._full(int(np.argmax(rows)))
         return self._sampled(items)

@@ -46,12 +46,14 @@ _GRANULE = 256
 # Of causal masks: odd multiples, or else an XCD would only get the tiles of one end.
 _CAUSAL_LENGTHS = (768, 1280, 1792, 2304, 3328)
 _ORDER_TRIALS = 8
+_NO_SAMPLE = 0.05  # a prediction so far off is none
 
 
 class Sampler(SamplerBase[Kernel]):
     """Models launches of one kernel at one shape.
 
-    "auto" simulates in full if that takes half a minute at most, or is no more work.
+    "auto" simulates in full if that takes half a minute at most, or is no more work, or if a sample
+    says nothing of the launch.
     """
 
     def model(self) -> Modelled:
@@ -78,7 +80,13 @@ class Sampler(SamplerBase[Kernel]):
         shared = self._lengths(_SHARED_LENGTHS)
         if residents > 1 and len(shared) >= 3:
             lengths = shared
-        return self._sampled(walk, lengths, residents)
+        try:
+            return self._sampled(walk, lengths, residents)
+        except NotLinear:
+            if self._method == "sampled":
+                raise
+            self._done = 0
+            return self._full(walk)
 
     def _probe(self) -> Simulation:
         """One workgroup of few rows: how many fit a CU, and about what a row costs."""
@@ -174,6 +182,11 @@ class Sampler(SamplerBase[Kernel]):
                 if abs(found[first, second, check]) <= TOLERANCE:
                     break
             (first, second, check), error = min(found.items(), key=lambda item: abs(item[1]))
+            if abs(error) > _NO_SAMPLE:
+                raise NotLinear(
+                    f"{shape}: rows of K and V {first} and {second} predict {check} with an error "
+                    f"of {error:.1%}; simulate in full"
+                )
             speed = learn(first, second, check)
             launch = self._kernel.launch(shape, operands)
         simulations = [done[length, full] for length in (first, second, check)]

@@ -103,12 +103,20 @@ def _square(batch: int, heads: int, seqlen: int) -> Shape:
     return Shape(batch, heads, heads, seqlen, seqlen, 128)
 
 
+_PREFILLS = (2048, 4096, 8192, 16384)
+
 # moonmath: the nine shapes of moonmath-ai/amd-kernels@5f758e78, README.md, MI300X table.
 # llama3-8b: 32 query and 8 KV heads of 128 (config.json of the model), prefill of one sequence.
 # wan2.1: config.json of the 1.3B and 14B models has 12 and 40 heads of 128; 32760 and 75600 tokens
 # are 480p and 720p videos of 81 frames; the cross attention has 512 text tokens.
 # flux: 24 heads of 128, 4096 image and 512 text tokens (1024x1024).
-# whisper: large-v3 has 20 heads of 64; the encoder sees 1500 frames.
+# whisper: large-v3 has 20 heads of 64; the encoder sees 1500 frames, and so does the decoder, from
+# one token to its 448.
+# causal: 16 and 64 heads, as many of K and V.
+# llama3-70b: 64 query and 8 KV heads of 128 (config.json).
+# gpt-oss: 64 query and 8 KV heads of 64, with sinks; every other layer sees 128 keys (config.json of
+# the 20B and 120B models).
+# deepseek: 128 heads of 192, values of 128, before the latent attention is absorbed (V3, prefill).
 PRESETS: dict[str, tuple[Shape, ...]] = {
     "moonmath": (
         _square(2, 24, 8192),
@@ -121,9 +129,7 @@ PRESETS: dict[str, tuple[Shape, ...]] = {
         _square(2, 8, 86016),
         _square(1, 16, 131072),
     ),
-    "llama3-8b": tuple(
-        Shape(1, 32, 8, seqlen, seqlen, 128, causal=True) for seqlen in (2048, 4096, 8192, 16384)
-    ),
+    "llama3-8b": tuple(Shape(1, 32, 8, seqlen, seqlen, 128, causal=True) for seqlen in _PREFILLS),
     "wan2.1": (
         _square(1, 12, 32760),
         _square(1, 40, 32760),
@@ -131,7 +137,25 @@ PRESETS: dict[str, tuple[Shape, ...]] = {
         Shape(1, 40, 40, 32760, 512, 128),
     ),
     "flux": (_square(1, 24, 4608),),
-    "whisper": (Shape(1, 20, 20, 1500, 1500, 64),),
+    "whisper": (
+        Shape(1, 20, 20, 1500, 1500, 64),
+        *(Shape(1, 20, 20, tokens, 1500, 64) for tokens in (1, 64, 448)),
+    ),
+    "causal": tuple(
+        Shape(1, heads, heads, seqlen, seqlen, 128, causal=True)
+        for heads in (16, 64)
+        for seqlen in _PREFILLS
+    ),
+    "llama3-70b": tuple(Shape(1, 64, 8, seqlen, seqlen, 128, causal=True) for seqlen in _PREFILLS),
+    "gpt-oss": tuple(
+        Shape(1, 64, 8, seqlen, seqlen, 64, causal=True, window=window, sinks=True)
+        for window in ((127, -1), (-1, -1))
+        for seqlen in (1024, 4096, 8192)
+    ),
+    "deepseek": tuple(
+        Shape(1, 128, 128, seqlen, seqlen, 192, causal=True, head_dim_v=128)
+        for seqlen in (2048, 4096)
+    ),
 }
 
 

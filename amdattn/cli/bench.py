@@ -107,7 +107,10 @@ def attention(
     ] = "rtne",
     preset: Annotated[
         str | None,
-        typer.Option(help="A set of shapes: moonmath, llama3-8b, wan2.1, flux or whisper."),
+        typer.Option(
+            help="A set of shapes: moonmath, llama3-8b, llama3-70b, causal, gpt-oss, deepseek, wan2.1, "
+            "flux or whisper."
+        ),
     ] = None,
     peer: Peer = None,
     kernel: KernelName = None,
