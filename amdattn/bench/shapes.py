@@ -114,8 +114,8 @@ _PREFILLS = (2048, 4096, 8192, 16384)
 # one token to its 448.
 # causal: 16 and 64 heads, as many of K and V.
 # llama3-70b: 64 query and 8 KV heads of 128 (config.json).
-# gpt-oss: 64 query and 8 KV heads of 64, with sinks; every other layer sees 128 keys (config.json of
-# the 20B and 120B models).
+# gpt-oss: 64 query and 8 KV heads of 64, with sinks; every other layer sees 128 keys (config.json
+# of the 20B and 120B models).
 # deepseek: 128 heads of 192, values of 128, before the latent attention is absorbed (V3, prefill).
 PRESETS: dict[str, tuple[Shape, ...]] = {
     "moonmath": (

@@ -108,8 +108,8 @@ def attention(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="A set of shapes: moonmath, llama3-8b, llama3-70b, causal, gpt-oss, deepseek, wan2.1, "
-            "flux or whisper."
+            help="A set of shapes: moonmath, llama3-8b, llama3-70b, causal, gpt-oss, deepseek, "
+            "wan2.1, flux or whisper."
         ),
     ] = None,
     peer: Peer = None,
