@@ -30,31 +30,32 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_FIGURES = ("workgroup", "block", "rescaled_tile", "part", "warm")
+_FIGURES = ("workgroup", "block", "part", "warm", "rescaling_block", "rescaled_tile")
 _XCDS = 8  # of its order of tiles
 # Blocks to simulate: two rounds of tiles and one that do not rescale, one that seldom does, one as
 # every tile begins, parts, and one that checks what the others predict.
 _TWO_ROUNDS, _SETTLED, _SELDOM, _BEGIN, _OF_PART, _CHECK = 4, 10, 12, 12, 4, 24
+_FEW = 12  # workgroups of those that only say what rescaling adds
 # Times a row of K: the maximum of a block of them is never met again, or as seldom as after 100
 # blocks.
 _NO_LARGER_SCORE, _FEW_LARGER_SCORES = 4.0, 1.74
 _GROUPS, _WAVES, _TILES, _TILE_ROWS = 2, 4, 3, 16  # of a workgroup, a group, a wave and a tile
 
 
-def rescaled_tiles(blocks: int) -> NDArray[np.float64]:
-    """By number of blocks up to `blocks`: how many rescaled tiles the groups of waves wait for.
+def rescaling(blocks: int) -> NDArray[np.float64]:
+    """How often workgroups wait for rescaling: by number of blocks up to `blocks`, two figures.
 
-    Those of the first block, always all, are left out.
-    The maximum of n blocks of independent scores is in the last one with probability 1 / n, for
-    each row of a tile. The waves of a group meet at a barrier: the one with most such tiles counts.
+    Of the waves of a group, which meet at a barrier, the one that rescales most tiles counts: in
+    how many blocks that is any, and how many tiles more than one. Those of the first block, always
+    all, are left out. The maximum of n blocks of independent scores is in the last one with
+    probability 1 / n, for each row of a tile.
     """
-    nth = np.arange(1, blocks + 1)
-    grows = 1 - (1 - 1 / nth) ** _TILE_ROWS
+    grows = 1 - (1 - 1 / np.arange(1, blocks + 1)) ** _TILE_ROWS
     so_many = [math.comb(_TILES, n) * grows**n * (1 - grows) ** (_TILES - n) for n in range(_TILES)]
-    at_most = np.cumsum(so_many, axis=0) ** _WAVES
-    of_blocks = _GROUPS * (_TILES - at_most.sum(axis=0))
+    more = 1 - np.cumsum(so_many, axis=0) ** _WAVES
+    of_blocks = _GROUPS * np.column_stack([more[0], more[1:].sum(axis=0)])
     of_blocks[0] = 0
-    return np.concatenate([[0.0], np.cumsum(of_blocks)])
+    return np.concatenate([np.zeros((1, 2)), np.cumsum(of_blocks, axis=0)])
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,27 @@ class _Forward:
     items: Items
     tiles: NDArray[np.int64]
     of_tile: NDArray[np.int64]
+    rescaling: NDArray[np.float64]
+
+    def items_at(self, clk: NDArray[np.float64]) -> Items:
+        """With what the rescaling takes, at so much for each of its figures, as a figure."""
+        figures = self.items.figures.copy()
+        figures[:, 2] = self.rescaling @ clk
+        return dataclasses.replace(self.items, figures=figures)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A simulated launch, and the counted figures of `rescaling` of its workgroups."""
+
+    sample: Sample
+    rescaling: NDArray[np.float64]
+
+    def at(self, clk: NDArray[np.float64]) -> Sample:
+        """As _Forward.items_at."""
+        figures = self.sample.figures.copy()
+        figures[:, 2] = self.rescaling @ clk
+        return dataclasses.replace(self.sample, figures=figures)
 
 
 class MoonMathSampler(ItemSampler[MoonMath]):
@@ -149,10 +171,9 @@ class MoonMathSampler(ItemSampler[MoonMath]):
         are_parts: bool,
     ) -> _Forward:
         ones = np.ones(len(tiles))
-        rescaled = rescaled_tiles(int(blocks.max()))[blocks]
         head, tile = np.divmod(tiles, division.tiles_of_head)
         items = Items(
-            np.column_stack([ones, blocks, rescaled, ones * are_parts]),
+            np.column_stack([ones, blocks, 0 * ones, ones * are_parts]),
             Walk(
                 blocks * KV_TILE,
                 head // self._shape.heads_q,
@@ -162,7 +183,7 @@ class MoonMathSampler(ItemSampler[MoonMath]):
                 np.full_like(blocks, division.blocks * KV_TILE),
             ),
         )
-        return _Forward(items, tiles, of_tile)
+        return _Forward(items, tiles, of_tile, rescaling(int(blocks.max()))[blocks])
 
     # -- a sample of them ------------------------------------------------------------------------
 
@@ -176,14 +197,14 @@ class MoonMathSampler(ItemSampler[MoonMath]):
         if division.split_tiles:
             runs += [(_OF_PART * division.parts, cus, _NO_LARGER_SCORE, True)]
         settled = len(runs)
-        runs += [(_SELDOM, cus, _FEW_LARGER_SCORES, False), (_BEGIN, cus, 1.0, False)]
-        runs += [(_CHECK, cus, 1.0, False)]
+        runs += [(_SELDOM, _FEW, _FEW_LARGER_SCORES, False), (_BEGIN, _FEW, 1.0, False)]
+        runs += [(_CHECK, _FEW, 1.0, False)]
         self._done, self._total = 0, sum(blocks * KV_TILE * count for blocks, count, *_ in runs)
-        samples = []
         with Operands(self._shape) as operands:
-            for run in runs:
-                events = self._trace_events if run is runs[-1] else 0
-                samples.append(self._run(operands, division, *run, events))
+            done = [
+                self._run(operands, division, *run, self._trace_events if run is runs[-1] else 0)
+                for run in runs
+            ]
             launches = self._kernel.launches(self._shape, operands)
             forwards = dict(zip(_forward_places(division), self._forwards(division), strict=True))
             rest = {
@@ -191,22 +212,25 @@ class MoonMathSampler(ItemSampler[MoonMath]):
                 for i, launch in enumerate(launches)
                 if i not in forwards
             }
-        error = _cost(samples[:-1], settled).durations(samples[-1].figures[:, :-1]).sum()
-        cost = _cost(samples, settled)
+        cost, clk = _cost(done[:-1], settled)
+        check = done[-1].at(clk)
+        error = cost.durations(check.figures[:, :-1]).sum() / check.durations.sum() - 1
+        cost, clk = _cost(done, settled)
+        samples = [run.at(clk) for run in done]
         sampled: dict[str, object] = {
             "lengths": [blocks * KV_TILE for blocks, *_ in runs],
-            "check_error": float(error / samples[-1].durations.sum() - 1),
+            "check_error": float(error),
             "simulated_workgroups": [len(sample.durations) for sample in samples],
             "simulated_kv_rows": self._done,
             "of_kv_rows": sum(
                 int(of.items.walk.kv_rows[::_XCDS].sum()) for of in forwards.values()
             ),
-            "clk": dict(zip(_FIGURES, cost.clk.tolist(), strict=True)),
+            "clk": dict(zip(_FIGURES, [*np.delete(cost.clk, 2), *clk], strict=True)),
         }
         return [
             simulated(launch, rest[i])
             if i in rest
-            else self._of_items(launch, samples, forwards[i].items, cost, sampled)
+            else self._of_items(launch, samples, forwards[i].items_at(clk), cost, sampled)
             for i, launch in enumerate(launches)
         ]
 
@@ -219,7 +243,7 @@ class MoonMathSampler(ItemSampler[MoonMath]):
         scale: float,
         parts: bool,
         events: int,
-    ) -> Sample:
+    ) -> _Run:
         """Of a launch as the shape divides it, over so many blocks."""
         last = self._shape.seqlen_kv - (division.blocks - 1) * KV_TILE
         shape = self._shape.with_lengths(self._shape.seqlen_q, (blocks - 1) * KV_TILE + last)
@@ -243,19 +267,16 @@ class MoonMathSampler(ItemSampler[MoonMath]):
         first_rows = KV_TILE * short.parts  # what all of them begin with
         if scale > 1:
             operands.put_keys(shape, batches, first_rows, scale)
-        settled = scale == _NO_LARGER_SCORE
-        for i in ids.tolist():
-            counted = 0.0 if settled else self._counted(operands, short, forward, i, scale)
-            items.figures[i, 2] = counted
+        counted = [self._counted(operands, short, forward, i, scale) for i in ids.tolist()]
         sample = self._simulate(launch_of(shape, operands, short), items, ids, False, events)
         if scale > 1:
             operands.put_keys(shape, batches, first_rows, 1.0)
-        return sample
+        return _Run(sample, np.array(counted, float))
 
     def _counted(
         self, operands: Operands, division: Division, forward: _Forward, nth: int, scale: float
-    ) -> float:
-        """As `rescaled_tiles`, but of a workgroup's own scores."""
+    ) -> tuple[float, float]:
+        """As `rescaling`, but of a workgroup's own scores."""
         head, tile = divmod(int(forward.tiles[nth]), division.tiles_of_head)
         head %= self._shape.heads_q
         last = min((tile + 1) * Q_TILE, self._shape.seqlen_q)
@@ -268,7 +289,8 @@ class MoonMathSampler(ItemSampler[MoonMath]):
         # Not only a new maximum: a score that meets it takes the branch.
         grows = np.pad(tops[:, 1:] >= before, ((0, Q_TILE - len(q)), (0, 0)))
         of_tiles = np.any(grows.reshape(_GROUPS, _WAVES, _TILES, _TILE_ROWS, -1), axis=3)
-        return float(of_tiles.sum(2).max(1).sum())
+        most = of_tiles.sum(2).max(1)
+        return float((most > 0).sum()), float(np.maximum(most - 1, 0).sum())
 
     def _of_items(
         self,
@@ -284,27 +306,22 @@ class MoonMathSampler(ItemSampler[MoonMath]):
         return self._extrapolated(launch, samples, items, timelines, sampled)
 
 
-def _cost(samples: Sequence[Sample], settled: int) -> Cost:
-    """From so many samples that do not rescale, one that seldom does, and others as tiles begin.
+def _cost(runs: Sequence[_Run], settled: int) -> tuple[Cost, NDArray[np.float64]]:
+    """From so many runs that do not rescale, and others; and the clk of the figures of rescaling.
 
-    A tile that is rescaled costs more where many are, as at the beginning. That is simulated as it
-    is; behind it, what counts is what rescaling costs where it is seldom.
+    Of what one tile takes a group of waves, a part passes while the other group computes; what more
+    tiles take does not.
     """
-    cost = Cost.of(samples[:settled])
-
-    def excess(sample: Sample) -> float:
-        return float((sample.durations - cost.durations(sample.figures[:, :-1])).sum())
-
-    seldom, begin, *longer = samples[settled:]
-    clk, tiles = excess(seldom), seldom.figures[:, 2].sum()
-    for sample in longer:
-        clk += excess(sample) - excess(begin) * len(sample.durations) / len(begin.durations)
-        tiles += sample.figures[:, 2].sum() - begin.figures[:, 2].sum()
-    of_figures = cost.clk.copy()
-    of_figures[2] = clk / tiles
-    rest = excess(begin) - of_figures[2] * begin.figures[:, 2].sum()
-    of_figures[0] += rest / len(begin.durations)
-    return dataclasses.replace(cost, clk=of_figures)
+    cost = Cost.of([run.sample for run in runs[:settled]])
+    excess = [
+        float((run.sample.durations - cost.durations(run.sample.figures[:, :-1])).mean())
+        for run in runs[settled:]
+    ]
+    counted = np.array([run.rescaling.mean(axis=0) for run in runs[settled:]])
+    clk: NDArray[np.float64] = np.linalg.lstsq(counted, np.array(excess), rcond=None)[0]
+    with_rescaling = cost.clk.copy()
+    with_rescaling[2] = 1.0  # the figure is in clk
+    return dataclasses.replace(cost, clk=with_rescaling), clk
 
 
 def _forward_places(division: Division) -> list[int]:
