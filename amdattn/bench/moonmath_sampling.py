@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 _FIGURES = ("workgroup", "block", "part", "warm", "rescaling_block", "rescaled_tile")
 _XCDS = 8  # of its order of tiles
-# Blocks to simulate: two rounds of tiles and one that do not rescale, one that seldom does, one as
-# every tile begins, parts, and one that checks what the others predict.
-_TWO_ROUNDS, _SETTLED, _SELDOM, _BEGIN, _OF_PART, _CHECK = 4, 10, 12, 12, 4, 24
+# Blocks to simulate: two rounds of tiles, one, and parts that do not rescale; tiles as they begin;
+# and some that check what the others predict.
+_TWO_ROUNDS, _SETTLED, _OF_PART, _BEGIN, _CHECK = 4, 10, 4, 12, 24
 _FEW = 12  # workgroups of those that only say what rescaling adds
 # Times a row of K: the maximum of a block of them is never met again, or as seldom as after 100
 # blocks.
@@ -197,7 +197,8 @@ class MoonMathSampler(ItemSampler[MoonMath]):
         if division.split_tiles:
             runs += [(_OF_PART * division.parts, cus, _NO_LARGER_SCORE, True)]
         settled = len(runs)
-        runs += [(_SELDOM, _FEW, _FEW_LARGER_SCORES, False), (_BEGIN, _FEW, 1.0, False)]
+        runs += [(_BEGIN, _FEW, _NO_LARGER_SCORE, False)]
+        runs += [(_BEGIN, _FEW, _FEW_LARGER_SCORES, False), (_BEGIN, _FEW, 1.0, False)]
         runs += [(_CHECK, _FEW, 1.0, False)]
         self._done, self._total = 0, sum(blocks * KV_TILE * count for blocks, count, *_ in runs)
         with Operands(self._shape) as operands:
@@ -213,8 +214,10 @@ class MoonMathSampler(ItemSampler[MoonMath]):
                 if i not in forwards
             }
         cost, clk = _cost(done[:-1], settled)
-        check = done[-1].at(clk)
-        error = cost.durations(check.figures[:, :-1]).sum() / check.durations.sum() - 1
+        few, check = (done[i].at(clk) for i in (settled, -1))
+        # The same few workgroups, for more blocks.
+        predicted = few.durations + cost.durations((check.figures - few.figures)[:, :-1])
+        error = predicted.sum() / check.durations.sum() - 1
         cost, clk = _cost(done, settled)
         samples = [run.at(clk) for run in done]
         sampled: dict[str, object] = {
@@ -307,18 +310,22 @@ class MoonMathSampler(ItemSampler[MoonMath]):
 
 
 def _cost(runs: Sequence[_Run], settled: int) -> tuple[Cost, NDArray[np.float64]]:
-    """From so many runs that do not rescale, and others; and the clk of the figures of rescaling.
+    """From so many runs that do not rescale, one of fewer workgroups, and others like that.
 
+    Also the clk of the figures of rescaling.
     Of what one tile takes a group of waves, a part passes while the other group computes; what more
     tiles take does not.
     """
     cost = Cost.of([run.sample for run in runs[:settled]])
-    excess = [
-        float((run.sample.durations - cost.durations(run.sample.figures[:, :-1])).mean())
-        for run in runs[settled:]
-    ]
+    excess = np.array(
+        [
+            (run.sample.durations - cost.durations(run.sample.figures[:, :-1])).mean()
+            for run in runs[settled:]
+        ]
+    )
     counted = np.array([run.rescaling.mean(axis=0) for run in runs[settled:]])
-    clk: NDArray[np.float64] = np.linalg.lstsq(counted, np.array(excess), rcond=None)[0]
+    excess, counted = excess[1:] - excess[0], counted[1:] - counted[0]
+    clk: NDArray[np.float64] = np.linalg.lstsq(counted, excess, rcond=None)[0]
     with_rescaling = cost.clk.copy()
     with_rescaling[2] = 1.0  # the figure is in clk
     return dataclasses.replace(cost, clk=with_rescaling), clk
