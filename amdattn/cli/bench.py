@@ -103,7 +103,7 @@ def attention(
     causal: Annotated[bool, typer.Option("--causal", help="Mask aligned bottom right.")] = False,
     layout: Layout = "bshd",
     round_mode: Annotated[
-        str, typer.Option(help="Of the probabilities: rtne, rtna, rtz, or all.")
+        str, typer.Option(help="Of the probabilities: rtne, rtna, rtz, or rtne,rtz, or all.")
     ] = "rtne",
     preset: Annotated[
         str | None,
@@ -244,9 +244,9 @@ def _peers(
     from amdattn.bench.shipped import Shipped
     from amdattn.bench.triton_peer import Triton
 
-    if round_mode not in (*ROUND_MODES, "all"):
+    modes = ROUND_MODES if round_mode == "all" else tuple(round_mode.split(","))
+    if not set(modes) <= set(ROUND_MODES):
         raise ValueError(f"--round-mode={round_mode!r} must be one of {(*ROUND_MODES, 'all')}")
-    modes = ROUND_MODES if round_mode == "all" else (round_mode,)
     kernels: list[Shipped | MoonMath | Kernel] = [Shipped(mode) for mode in modes]
     files: list[Path] = []
     for name in given:
