@@ -11,6 +11,7 @@ and without them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -117,25 +118,62 @@ class Activity:
     def of(cls, profile: LaunchProfile) -> Activity:
         """A launch of which one XCD was simulated in full; the others do alike."""
         scale = profile.workgroups / profile.simulated_workgroups
-        flops: dict[str, float] = {}
-        matrix_issues = 0
-        for site in profile.sites:
-            name = site.text.split()[0]
-            if name.startswith("v_mfma"):
-                shape = name.split("_")[3]
-                m, n, k = (int(x) for x in shape.split("x"))
-                flops[shape] = flops.get(shape, 0) + site.issued * 2 * m * n * k * scale
-                matrix_issues += site.issued
-        lds_clk = profile.clk["lds"] + profile.clk["lds_address"]
+        return cls.counted(profile.cycles, matrix_flops(profile), profile.clk, profile.bytes, scale)
+
+    @classmethod
+    def counted(
+        cls,
+        cycles: float,
+        flops: Mapping[str, float],
+        clk: Mapping[str, float],
+        nbytes: Mapping[str, float],
+        scale: float,
+    ) -> Activity:
+        """From a model's counts of a part of the device, `scale` of which are the whole.
+
+        Parameters
+        ----------
+        flops : by MxNxK, as `matrix_flops` has them
+        clk, nbytes : as of a LaunchProfile
+        """
+        issues = sum(count / (2 * math.prod(_sizes(shape))) for shape, count in flops.items())
         return cls(
-            cycles=profile.cycles,
-            matrix_flops=flops,
-            vector_slots=(profile.clk["valu"] / _VALU_SLOT_CLK - matrix_issues) * scale,
-            lds_bytes=lds_clk * _LDS_PORT_BYTES * scale,
-            l1_bytes=profile.bytes["l1"] * scale,
-            l2_bytes=(profile.bytes["l2"] + profile.bytes["l2_write"]) * scale,
-            hbm_bytes=profile.bytes["hbm"] * scale,
+            cycles=cycles,
+            matrix_flops={shape: count * scale for shape, count in flops.items()},
+            vector_slots=(clk["valu"] / _VALU_SLOT_CLK - issues) * scale,
+            lds_bytes=(clk["lds"] + clk["lds_address"]) * _LDS_PORT_BYTES * scale,
+            l1_bytes=nbytes["l1"] * scale,
+            l2_bytes=(nbytes["l2"] + nbytes["l2_write"]) * scale,
+            hbm_bytes=nbytes["hbm"] * scale,
         )
+
+    def __add__(self, other: Activity) -> Activity:
+        """One after the other."""
+        shapes = {**self.matrix_flops, **other.matrix_flops}
+        return Activity(
+            self.cycles + other.cycles,
+            {x: self.matrix_flops.get(x, 0) + other.matrix_flops.get(x, 0) for x in shapes},
+            self.vector_slots + other.vector_slots,
+            self.lds_bytes + other.lds_bytes,
+            self.l1_bytes + other.l1_bytes,
+            self.l2_bytes + other.l2_bytes,
+            self.hbm_bytes + other.hbm_bytes,
+        )
+
+
+def _sizes(shape: str) -> tuple[int, ...]:
+    return tuple(int(x) for x in shape.split("x"))
+
+
+def matrix_flops(profile: LaunchProfile) -> dict[str, float]:
+    """Operations of the simulated part by MxNxK of the MFMA."""
+    flops: dict[str, float] = {}
+    for site in profile.sites:
+        name = site.text.split()[0]
+        if name.startswith("v_mfma"):
+            shape = name.split("_")[3]
+            flops[shape] = flops.get(shape, 0.0) + site.issued * 2 * math.prod(_sizes(shape))
+    return flops
 
 
 @dataclass(frozen=True)
@@ -153,6 +191,11 @@ class Estimate:
     clock_ghz: float
     seconds: float
     watts: dict[str, float]
+
+    @property
+    def joules(self) -> float:
+        """Of the launch."""
+        return sum(self.watts.values()) * self.seconds
 
 
 def estimate(activity: Activity, energies: Energies = MI300X) -> Estimate:

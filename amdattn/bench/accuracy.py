@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amdattn.bench.kernels import Functions, Kernel
+from amdattn.bench.moonmath import MoonMath
 from amdattn.bench.operation import run_operation
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
+from amdattn.problem import ROUND_MODES
 
 # Each with several rounds and a tail, or fewer workgroups than CUs, and half a minute in full.
 PLAIN = (
@@ -42,20 +44,24 @@ class Row:
         return self.sampled_cycles / self.full_cycles - 1
 
 
-def kernels(aiter: Path | None, triton: bool) -> list[Shipped | Kernel]:
+def kernels(
+    aiter: Path | None, moonmath: Path | None, triton: bool
+) -> list[Shipped | MoonMath | Kernel]:
     """Ours, and what else there is."""
     from amdattn.bench.aiter import Aiter
     from amdattn.bench.triton_peer import Triton
 
-    found: list[Shipped | Kernel] = [Shipped("rtne")]
+    found: list[Shipped | MoonMath | Kernel] = [Shipped("rtne")]
     if aiter is not None:
-        found += [Aiter(aiter, mode) for mode in ("rtne", "rtna", "rtz")]
+        found += [Aiter(aiter, mode) for mode in ROUND_MODES]
+    if moonmath is not None:
+        found += [MoonMath(moonmath, mode) for mode in ROUND_MODES]
     if triton:
         found.append(Triton())
     return found
 
 
-def rows(of: Sequence[Shipped | Kernel], shapes: Sequence[Shape]) -> Iterator[Row]:
+def rows(of: Sequence[Shipped | MoonMath | Kernel], shapes: Sequence[Shape]) -> Iterator[Row]:
     """Every kernel at every shape that it solves."""
     functions = Functions()
     for kernel in of:
@@ -68,6 +74,8 @@ def rows(of: Sequence[Shipped | Kernel], shapes: Sequence[Shape]) -> Iterator[Ro
                 record = run_operation(kernel, shape, functions, method=method).record
                 cycles.append(record.cycles or 0)
                 seconds.append(time.process_time() - start)
+            if not all(cycles):  # one that cannot be sampled
+                continue
             name = f"{kernel.peer} {kernel.round_mode}"
             yield Row(name, shape, record.workgroups, *cycles, *seconds)
 

@@ -21,6 +21,8 @@ class Clocks:
     first_fetch_clk: int
     hbm_bytes_per_ns: float
     matrix_flops_per_clk: int  # bfloat16, of one CU
+    l2_bytes: int  # of one XCD
+    mall_bytes: int
 
     @property
     def cus_per_xcd(self) -> int:
@@ -29,7 +31,7 @@ class Clocks:
 
 
 CLOCKS = {
-    "gfx942": Clocks(2.1, 1.2, 304, 8, 2.7, 14, 716, 4200, 2048),
+    "gfx942": Clocks(2.1, 1.2, 304, 8, 2.7, 14, 716, 4200, 2048, 4 << 20, 256 << 20),
 }
 
 

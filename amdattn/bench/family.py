@@ -10,39 +10,33 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from amdattn.bench.item_cost import FIGURES, Cost, Sample
-from amdattn.bench.kernels import Launch, Operands
-from amdattn.bench.modelled import TOLERANCE, Modelled, SamplerBase, of_mean_xcd, simulated
-from amdattn.bench.replay import Timeline, replay
+from amdattn.bench.item_sampling import ItemSampler
+from amdattn.bench.items import Items
+from amdattn.bench.kernels import Operands
+from amdattn.bench.modelled import Modelled, of_mean_xcd, simulated, with_shared_cache
+from amdattn.bench.replay import longest
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
 from amdattn.bench.speed import NotLinear
 from amdattn.plan.work import GRID_XCDS, WorkMap
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from amdattn.profiling import LaunchProfile
-
 # Rows of K and V to simulate without a mask, besides a remainder: two rounds of workgroups, one
 # round, and one that checks what the others predict.
 _LENGTHS = (256, 512, 768)
+_AFFORDABLE = 200_000  # rows of an XCD that are simulated rather than sampled: half a minute
 # Tiles of each head to simulate under a mask, at most; the second is the check.
 _MASKED_TILES = (8, 12)
-_ORDER_TRIALS = 8
 
 
-class FamilySampler(SamplerBase[Shipped]):
+class FamilySampler(ItemSampler[Shipped]):
     """Models all launches of the family's operation at one shape.
 
     A full simulation runs one launch after the other with the L2 and the last level cache that the
-    one before left. "auto" does that if it is no more work.
+    one before left. "auto" does that if it takes half a minute at most.
     """
 
     @functools.cached_property
@@ -63,13 +57,15 @@ class FamilySampler(SamplerBase[Shipped]):
             raise NotLinear(f"{self._shape}: {why}; simulate in full")
         xcds = self._arch.num_xcds
         rows = [int(items.walk.kv_rows[xcd::xcds].sum()) for xcd in range(xcds)]
-        few = max(rows) <= self._arch.cus_per_xcd * (_LENGTHS[0] + sum(_LENGTHS))
+        few = max(rows) <= _AFFORDABLE
         if why or self._method == "full" or (self._method == "auto" and few):
             return self._full(int(np.argmax(rows)))
-        return self._sampled(items.figures)
+        return self._sampled(items)
 
     def _why_not(self) -> str:
         shape = self._shape
+        if shape.window != (-1, -1):
+            return "windows cannot be sampled"
         longest = self._of_length(shape, _LENGTHS[-1])
         if shape.causal:
             longest = self._of_tiles(self._masked_tiles()[-1])
@@ -96,11 +92,13 @@ class FamilySampler(SamplerBase[Shipped]):
         ]
         mean = float(walk.kv_rows.sum() / max(self._total, 1)) / self._arch.num_xcds
         parts[0] = of_mean_xcd(parts[0], self._arch, len(walk.kv_rows), mean)
+        parts[0] = with_shared_cache(parts[0], self._shape, walk, self._arch)
         return parts
 
     # -- a sample of it --------------------------------------------------------------------------
 
-    def _sampled(self, figures: NDArray[np.float64]) -> list[Modelled]:
+    def _sampled(self, items: Items) -> list[Modelled]:
+        figures = items.figures
         shape, whole = self._shape, self._kernel.split(1)
         cus, xcds = self._arch.cus_per_xcd, self._arch.num_xcds
         busiest = -(-len(figures) // xcds)  # workgroups of an XCD
@@ -127,13 +125,13 @@ class FamilySampler(SamplerBase[Shipped]):
         with Operands(shape) as operands:
             for run in runs:
                 events = self._trace_events if run is runs[-1] else 0
-                samples.append(self._simulate(operands, *run, events))
+                samples.append(self._run(operands, *run, events))
             launches = self._kernel.launches(shape, operands)
             rest = [self._profiles([launch], 0, 0, 0)[0] for launch in launches[1:]]
         before = Cost.of(samples[:-1])
         predicted = before.durations(samples[-1].figures[:, :-1]).sum()
         cost = Cost.of(samples)
-        timeline = self._replay_device(figures, cost)
+        timelines = self._replay_device(items.figures, cost)
         sampled = {
             "lengths": [of.seqlen_kv for _, of, _ in runs],
             "check_error": float(predicted / samples[-1].durations.sum() - 1),
@@ -141,10 +139,10 @@ class FamilySampler(SamplerBase[Shipped]):
             "simulated_kv_rows": self._done,
             "of_kv_rows": int(self._kernel.walk(shape).kv_rows[::xcds].sum()),
             "clk": dict(zip(FIGURES, cost.clk.tolist(), strict=True)),
-            "order_range": self._order_range(figures, cost, timeline.cycles),
+            "order_range": self._order_range(items.figures, cost, longest(timelines).cycles),
         }
         merged = [simulated(*pair) for pair in zip(launches[1:], rest, strict=True)]
-        return [self._extrapolated(launches[0], samples, figures, timeline, sampled), *merged]
+        return [self._extrapolated(launches[0], samples, items, timelines, sampled), *merged]
 
     def _rows(self, kernel: Shipped, shape: Shape, limit: int) -> int:
         return int(kernel.walk(shape).kv_rows[:: self._arch.num_xcds][:limit].sum())
@@ -171,104 +169,10 @@ class FamilySampler(SamplerBase[Shipped]):
         fewer = max(0, shape.seqlen_q - seqlen_kv)
         return shape.with_lengths(shape.seqlen_q - -(-fewer // granule) * granule, seqlen_kv)
 
-    def _simulate(
+    def _run(
         self, operands: Operands, kernel: Shipped, shape: Shape, limit: int, events: int
     ) -> Sample:
         items = kernel.items(shape)
         ids = np.arange(0, len(items.figures), self._arch.num_xcds)[:limit]
         operands.fill_for(shape, items.walk, ids)
-        launch = kernel.launch(shape, operands)
-        self._num_waves = launch.num_waves
-        self._tell(self._shape)
-        (profile,) = self._profiles([launch], limit, 0, events)
-        if profile.resident_per_cu != 1:
-            raise NotLinear(f"{launch.symbol}: {profile.resident_per_cu} workgroups share a CU")
-        self._done += int(items.walk.kv_rows[ids].sum())
-        self._tell(self._shape)
-        times = sorted(profile.times, key=lambda time: time.flat_id)
-        seen: set[int] = set()
-        warm = np.zeros(len(times))
-        for i in sorted(range(len(times)), key=lambda i: times[i].start):
-            warm[i] = times[i].cu in seen
-            seen.add(times[i].cu)
-        return Sample(
-            np.column_stack([items.figures[ids], warm]),
-            np.array([time.end - time.start for time in times], float),
-            np.array([time.cu for time in times]),
-            profile,
-            shape.causal,
-        )
-
-    # -- from the sample to the launch -----------------------------------------------------------
-
-    def _replay(
-        self, figures: NDArray[np.float64], cost: Cost, factor: NDArray[np.float64] | float = 1.0
-    ) -> Timeline:
-        """The workgroups of one XCD."""
-        durations = (cost.durations(figures) * factor).tolist()
-        return replay(durations, cost.speed(figures), 1, self._num_waves, self._arch)
-
-    def _replay_device(
-        self, figures: NDArray[np.float64], cost: Cost, rng: np.random.Generator | None = None
-    ) -> Timeline:
-        """The XCD that ends last, every duration varied by the tolerance if there is a `rng`."""
-        timelines: dict[bytes, Timeline] = {}
-        for xcd in range(min(self._arch.num_xcds, len(figures))):
-            own = figures[xcd :: self._arch.num_xcds]
-            if rng is not None:
-                factor = 1 + TOLERANCE * rng.uniform(-1, 1, len(own))
-                timelines[bytes([xcd])] = self._replay(own, cost, factor)
-            elif own.tobytes() not in timelines:
-                timelines[own.tobytes()] = self._replay(own, cost)
-        return max(timelines.values(), key=lambda timeline: timeline.cycles)
-
-    def _order_range(self, figures: NDArray[np.float64], cost: Cost, cycles: float) -> list[float]:
-        """Least and greatest change of the cycles if every duration varies by the tolerance."""
-        if np.ptp(figures, axis=0).max() == 0:
-            return [0.0, 0.0]
-        rng = np.random.default_rng(0)
-        found = [
-            self._replay_device(figures, cost, rng).cycles / cycles - 1
-            for _ in range(_ORDER_TRIALS)
-        ]
-        return [min(found), max(found)]
-
-    def _extrapolated(
-        self,
-        launch: Launch,
-        samples: Sequence[Sample],
-        figures: NDArray[np.float64],
-        timeline: Timeline,
-        sampled: dict[str, object],
-    ) -> Modelled:
-        """Totals of the mean XCD, linear in the figures of the workgroups."""
-        xcds = self._arch.num_xcds
-        known = np.array([sample.figures[:, :-1].sum(axis=0) for sample in samples])
-        wanted = figures.sum(axis=0) / xcds
-
-        def totals(of: Callable[[LaunchProfile], Mapping[str, float]]) -> dict[str, float]:
-            found = [of(sample.profile) for sample in samples]
-            values = np.array([[row[name] for name in found[0]] for row in found], float)
-            fitted = wanted @ np.linalg.lstsq(known, values, rcond=None)[0]
-            return dict(zip(found[0], np.maximum(fitted, 0.0).tolist(), strict=True))
-
-        last = samples[-1].profile
-        clk = totals(lambda profile: profile.clk)
-        stalls = totals(
-            lambda profile: {r: x * profile.clk["wave"] for r, x in profile.stalls.items()}
-        )
-        return Modelled(
-            launch,
-            timeline.cycles,
-            min(self._arch.num_cus, len(figures)) / xcds,
-            1 / xcds,
-            last.clock_ghz,
-            1,
-            totals(lambda profile: {"instructions": profile.instructions})["instructions"],
-            clk,
-            totals(lambda profile: profile.bytes),
-            {reason: value / max(clk["wave"], 1.0) for reason, value in stalls.items()},
-            last,
-            timeline,
-            sampled,
-        )
+        return self._simulate(kernel.launch(shape, operands), items, ids, shape.causal, events)

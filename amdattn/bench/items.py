@@ -37,12 +37,17 @@ class Items:
         whole = np.array([_whole_blocks(work, item) for item in items], np.int64)
         part = [item.part >= 0 for item in items]
         ends = [min(item.q_begin + work.q_tile, work.problem.seqlen_q) for item in items]
+        heads_kv = work.problem.num_heads_kv
+        group = work.problem.num_heads_q // heads_kv
         return Items(
             np.column_stack([np.ones(len(items)), whole, blocks - whole, part]),
             Walk(
                 blocks * work.kv_tile,
                 np.array([item.batch for item in items], np.int64),
                 np.array(ends, np.int64),
+                np.array([item.batch * heads_kv + item.head // group for item in items], np.int64),
+                np.array([item.kv_begin for item in items], np.int64) * work.kv_tile,
+                np.array([item.kv_end for item in items], np.int64) * work.kv_tile,
             ),
         )
 

@@ -15,6 +15,8 @@ from amdattn.bench.shapes import Shape
 from amdattn.problem import axis_order
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
 BYTES_PER_ELEMENT = 2
@@ -32,16 +34,26 @@ class Walk:
     batch : (workgroups,) int64
     q_end : (workgroups,) int64
         One past the last row of Q that it may read.
+    stream : (workgroups,) int64
+        Which K and V: number of the KV head, over the batch.
+    kv_begin, kv_end : (workgroups,) int64
+        Rows of it. Of two walks one after the other, the second may lie behind the last row.
     """
 
     kv_rows: NDArray[np.int64]
     batch: NDArray[np.int64]
     q_end: NDArray[np.int64]
+    stream: NDArray[np.int64]
+    kv_begin: NDArray[np.int64]
+    kv_end: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch: everything but the loaded function."""
+    """One launch: everything but the loaded function.
+
+    `variables` are device variables of the code object to set before it, by name.
+    """
 
     image: bytes
     symbol: str
@@ -49,6 +61,7 @@ class Launch:
     workgroup: tuple[int, int, int]
     kernarg: bytes
     dynamic_lds_bytes: int = 0
+    variables: tuple[tuple[str, bytes], ...] = ()
 
     @property
     def sha256(self) -> str:
@@ -70,9 +83,11 @@ class Launch:
     def enqueue(self, functions: Functions) -> None:
         """Launch on the default stream."""
         device = runtime.get()
+        function = functions.of(self.image, self.symbol)
+        for name, contents in self.variables:
+            functions.set_variable(self.image, name, contents)
         kernargs = device.kernarg_buffer(len(self.kernarg))
         kernargs.block[:] = self.kernarg
-        function = functions.of(self.image, self.symbol)
         device.launch(function, self.grid, self.workgroup, kernargs, 0, self.dynamic_lds_bytes)
 
 
@@ -80,27 +95,49 @@ class Functions:
     """Code objects that were loaded, for the life of the process."""
 
     def __init__(self) -> None:
-        self._loaded: dict[tuple[bytes, str], tuple[Any, Any]] = {}
+        self._modules: dict[bytes, Any] = {}
+        self._loaded: dict[tuple[bytes, str], Any] = {}
 
     def of(self, image: bytes, symbol: str) -> Any:
-        """The loaded kernel."""
-        if (image, symbol) not in self._loaded:
-            self._loaded[image, symbol] = runtime.get().load(image, symbol)
-        return self._loaded[image, symbol][0]
+        """The loaded kernel; kernels of one code object share its device variables."""
+        if (image, symbol) in self._loaded:
+            return self._loaded[image, symbol]
+        device = runtime.get()
+        if image in self._modules:
+            found = device.hip.hipModuleGetFunction(self._modules[image], symbol.encode())
+            function = device.check("hipModuleGetFunction", found)
+        else:
+            function, self._modules[image] = device.load(image, symbol)
+        self._loaded[image, symbol] = function
+        return function
+
+    def set_variable(self, image: bytes, name: str, contents: bytes) -> None:
+        """Of a code object of which a kernel was loaded; ordered on the default stream."""
+        device = runtime.get()
+        found = device.hip.hipModuleGetGlobal(self._modules[image], name.encode())
+        address, nbytes = device.check("hipModuleGetGlobal", found)
+        if len(contents) > nbytes:
+            raise ValueError(f"{name} has {nbytes} bytes, not {len(contents)}")
+        host = np.frombuffer(contents, np.uint8)
+        device.upload(int(address), host.ctypes.data, host.nbytes)
 
 
-class Kernel(Protocol):
-    """A kernel that may solve a shape."""
+class Titled(Protocol):
+    """What a row of a benchmark is called by."""
 
     @property
     def peer(self) -> str:
-        """Where it is from: "amdattn", "aiter", "triton" or a file."""
+        """Where it is from: "amdattn", "aiter", "moonmath", "triton" or a file."""
         ...
 
     @property
     def round_mode(self) -> str:
         """Rounding of the probabilities."""
         ...
+
+
+class Kernel(Titled, Protocol):
+    """A kernel that may solve a shape by one launch."""
 
     @property
     def causal_granule(self) -> int:
@@ -121,7 +158,7 @@ class Kernel(Protocol):
 
 
 class Operands(contextlib.ExitStack):
-    """Device memory of q, k, v, o and lse of one shape, freed at the end of a `with` block.
+    """Device memory of the arrays of one shape, freed at the end of a `with` block.
 
     Shorter problems use the same addresses and strides. On the virtual device memory takes no
     space until it is written, so only `fill` of what is read costs something.
@@ -133,9 +170,11 @@ class Operands(contextlib.ExitStack):
         problem = shape.problem("rtne")
         self.addresses: dict[str, int] = {}
         device = runtime.get()
-        for name in ("q", "k", "v", "o", "lse"):
-            count = problem.batch * problem.num_heads_q * problem.seqlen_q * 2  # of float32
-            if name != "lse":
+        for name in ("q", "k", "v", "o", "lse", "sinks"):
+            count = problem.num_heads_q * 2  # of float32
+            if name == "lse":
+                count *= problem.batch * problem.seqlen_q
+            elif name != "sinks":
                 count = int(np.prod(problem.shape(name, shape.layout)))
             self.addresses[name] = device.malloc(count * BYTES_PER_ELEMENT)
             self.callback(device.free, self.addresses[name])
@@ -148,6 +187,9 @@ class Operands(contextlib.ExitStack):
             name: rng.standard_normal(_CHUNK_ELEMENTS, np.float32).astype(self.dtype)
             for name in "qkv"
         }
+        sinks = rng.standard_normal(shape.heads_q, np.float32)
+        device.upload(self.addresses["sinks"], sinks.ctypes.data, sinks.nbytes)
+        runtime.synchronize()
 
     def strides(self, operand: str) -> dict[str, int]:
         """By axis, in elements."""
@@ -161,6 +203,31 @@ class Operands(contextlib.ExitStack):
             self.addresses["workspace"] = device.malloc(nbytes)
             self.callback(device.free, self.addresses["workspace"])
         return self.addresses["workspace"]
+
+    def put_keys(self, shape: Shape, batches: Iterable[int], rows: int, scale: float) -> None:
+        """Put the first rows of K again, times a factor; 1 as they were."""
+        strides = self.strides("k")
+        whole = (self._chunks["k"].astype(np.float32) * scale).astype(self.dtype)
+        heads = range(shape.heads_kv) if axis_order(self.shape.layout)[1] == "head" else [0]
+        for batch in batches:
+            base = self.addresses["k"] + batch * strides["batch"] * BYTES_PER_ELEMENT
+            for head in heads:
+                at = head * strides["head"]
+                self._put(whole, base, at, at + rows * strides["seq"])
+        runtime.synchronize()
+
+    def rows(self, operand: str, head: int, rows: range) -> NDArray[np.float32]:
+        """What `fill_for` puts into rows of a head of "q", "k" or "v", whatever the batch entry."""
+        strides, chunk = self.strides(operand), self._chunks[operand]
+        first = np.asarray(rows) * strides["seq"] + head * strides["head"]
+        dim = self.shape.problem("rtne").axes(operand)["dim"]
+        at = (first[:, None] + np.arange(dim)) % _CHUNK_ELEMENTS
+        return chunk[at].astype(np.float32)
+
+    def put_random(self, address: int, count: int) -> None:
+        """Normal random numbers, bfloat16, for what a kernel reads besides."""
+        self._put(self._chunks["v"], address, 0, count)
+        runtime.synchronize()
 
     def fill_all(self) -> None:
         """Put normal random numbers into q, k and v."""
@@ -188,19 +255,21 @@ class Operands(contextlib.ExitStack):
         base = self.addresses[operand] + batch * strides["batch"] * BYTES_PER_ELEMENT
         lengths = self.shape.problem("rtne").axes(operand)
         if axis_order(self.shape.layout)[1] == "seq":
-            self._put(operand, base, begin * strides["seq"], rows * strides["seq"])
+            self._put(self._chunks[operand], base, begin * strides["seq"], rows * strides["seq"])
             return
         for head in range(lengths["head"]):
             at = head * strides["head"]
-            self._put(operand, base, at + begin * strides["seq"], at + rows * strides["seq"])
+            first, last = (at + row * strides["seq"] for row in (begin, rows))
+            self._put(self._chunks[operand], base, first, last)
 
-    def _put(self, operand: str, base: int, begin: int, end: int) -> None:
-        device, chunk = runtime.get(), self._chunks[operand]
-        for at in range(begin, end, _CHUNK_ELEMENTS):
-            count = min(_CHUNK_ELEMENTS, end - at)
-            device.upload(
-                base + at * BYTES_PER_ELEMENT, chunk.ctypes.data, count * BYTES_PER_ELEMENT
-            )
+    def _put(self, chunk: NDArray[Any], base: int, begin: int, end: int) -> None:
+        device = runtime.get()
+        at = begin
+        while at < end:
+            # By place, not from its start: rows must not repeat those that an earlier call put.
+            part = chunk[at % _CHUNK_ELEMENTS :][: end - at]
+            device.upload(base + at * BYTES_PER_ELEMENT, part.ctypes.data, part.nbytes)
+            at += len(part)
 
 
 def grid_indices(grid: tuple[int, int, int]) -> tuple[NDArray[np.int64], ...]:
@@ -210,12 +279,22 @@ def grid_indices(grid: tuple[int, int, int]) -> tuple[NDArray[np.int64], ...]:
     return flat % x, flat // x % y, flat // (x * y)
 
 
-def kv_rows_of_tiles(
+def streams(shape: Shape, batch: NDArray[np.int64], head: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of query heads: which K and V they read."""
+    return batch * shape.heads_kv + head // (shape.heads_q // shape.heads_kv)
+
+
+def kv_range_of_tiles(
     shape: Shape, q_tile: int, kv_tile: int, tiles: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """KV rows, in whole tiles, that tiles of Q go over; a causal mask ends at the bottom right."""
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """KV rows, in whole tiles, that tiles of Q go over; masks are aligned at the bottom right."""
+    problem = shape.problem("rtne")
+    left, right = problem.window
     end = np.full(tiles.shape, shape.seqlen_kv, np.int64)
-    if shape.causal:
-        last = (tiles + 1) * q_tile + shape.seqlen_kv - shape.seqlen_q
+    if right >= 0:
+        last = (tiles + 1) * q_tile + problem.diagonal + right
         end = np.clip(last, 0, shape.seqlen_kv)
-    return -(-end // kv_tile) * kv_tile
+    begin = np.zeros(tiles.shape, np.int64)
+    if left >= 0:
+        begin = np.maximum(tiles * q_tile + problem.diagonal - left, 0) // kv_tile * kv_tile
+    return begin, np.maximum(-(-end // kv_tile) * kv_tile, begin)

@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import numpy as np
+
 from amdattn import runtime, virtual
 from amdattn.bench.clocks import Clocks, clocks
-from amdattn.bench.kernels import Functions, Kernel, Launch
+from amdattn.bench.kernels import Functions, Launch, Titled, Walk
 from amdattn.bench.replay import Timeline
 from amdattn.bench.shapes import Shape
-from amdattn.bench.shipped import Shipped
+from amdattn.bench.traffic import beyond_l2
+from amdattn.energy import Activity, matrix_flops
 
 if TYPE_CHECKING:
     from amdattn.profiling import LaunchProfile
@@ -32,8 +35,9 @@ class Modelled:
     cycles : float
         Clk until the last workgroup of the slowest XCD ended; in a full simulation of the one that
         has most work.
-    clk, bytes : dict of str to float
-        As LaunchProfile's, of `cus` CUs, which are `part` of the device's work.
+    clk, bytes, flops : dict of str to float
+        As LaunchProfile's, of `cus` CUs, which are `part` of the device's work; operations of MFMAs
+        by MxNxK.
     stalls : dict of str to float
         Share of the waves' lifetime by reason.
     profile : LaunchProfile
@@ -53,10 +57,16 @@ class Modelled:
     instructions: float
     clk: dict[str, float]
     bytes: dict[str, float]
+    flops: dict[str, float]
     stalls: dict[str, float]
     profile: LaunchProfile
     timeline: Timeline | None
     sampled: dict[str, Any]
+
+    @property
+    def activity(self) -> Activity:
+        """What an estimate of the energy needs."""
+        return Activity.counted(self.cycles, self.flops, self.clk, self.bytes, 1 / self.part)
 
 
 def simulated(
@@ -73,6 +83,7 @@ def simulated(
         profile.instructions,
         dict(profile.clk),
         {level: float(count) for level, count in profile.bytes.items()},
+        matrix_flops(profile),
         profile.stalls,
         profile,
         None,
@@ -91,13 +102,31 @@ def of_mean_xcd(
         instructions=modelled.instructions * mean_over_this,
         clk={unit: clk * mean_over_this for unit, clk in modelled.clk.items()},
         bytes={level: count * mean_over_this for level, count in modelled.bytes.items()},
+        flops={shape: count * mean_over_this for shape, count in modelled.flops.items()},
     )
 
 
-_Modelled = TypeVar("_Modelled", Kernel, Shipped)
+def with_shared_cache(modelled: Modelled, shape: Shape, walk: Walk, arch: Clocks) -> Modelled:
+    """A full simulation of one XCD; its bytes of HBM as if all XCDs had shared what was fetched."""
+    times = sorted(modelled.profile.times, key=lambda time: time.flat_id)
+    own = Timeline(
+        np.array([time.start for time in times], float),
+        np.array([time.end for time in times], float),
+        np.array([time.cu for time in times]),
+    )
+    # Of the others nothing is known but that they do alike.
+    most = -(-len(walk.stream) // arch.num_xcds)
+    own = Timeline(np.resize(own.start, most), np.resize(own.end, most), np.resize(own.cu, most))
+    shared = beyond_l2(shape, walk, [own] * arch.num_xcds, arch)
+    return dataclasses.replace(
+        modelled, bytes=modelled.bytes | {"hbm": shared["hbm"] * modelled.part}
+    )
 
 
-class SamplerBase(Generic[_Modelled]):
+AnyKernel = TypeVar("AnyKernel", bound=Titled)
+
+
+class SamplerBase(Generic[AnyKernel]):
     """Simulates launches of one kernel, or of the kernels of one operation, at one shape.
 
     Parameters
@@ -112,7 +141,7 @@ class SamplerBase(Generic[_Modelled]):
 
     def __init__(
         self,
-        kernel: _Modelled,
+        kernel: AnyKernel,
         shape: Shape,
         functions: Functions,
         *,
@@ -123,7 +152,7 @@ class SamplerBase(Generic[_Modelled]):
     ) -> None:
         if method not in METHODS:
             raise ValueError(f"sampling={method!r} must be one of {', '.join(METHODS)}")
-        self._kernel: _Modelled = kernel
+        self._kernel: AnyKernel = kernel
         self._shape, self._functions = shape, functions
         self._method, self._clock_mhz, self._trace_events = method, clock_mhz, trace_events
         self._advance = advance or (lambda what, done, total: None)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,9 +13,12 @@ import numpy as np
 from amdattn.bench.family import FamilySampler
 from amdattn.bench.kernels import Functions, Kernel, Operands
 from amdattn.bench.modelled import Advance
+from amdattn.bench.moonmath import MoonMath
+from amdattn.bench.moonmath_sampling import MoonMathSampler
 from amdattn.bench.record import MEASURED, MODELLED, Record, Times
 from amdattn.bench.run import (
     Outcome,
+    energy,
     is_virtual,
     measured_record,
     modelled_record,
@@ -31,7 +36,7 @@ _OF_A_LAUNCH = (
 
 
 def run_operation(
-    kernel: Shipped | Kernel,
+    kernel: Shipped | MoonMath | Kernel,
     shape: Shape,
     functions: Functions,
     *,
@@ -69,19 +74,26 @@ def run_operation(
     try:
         if isinstance(kernel, Shipped):
             parts = FamilySampler(kernel, shape, functions, **options).model()
+        elif isinstance(kernel, MoonMath):
+            parts = MoonMathSampler(kernel, shape, functions, **options).model()
         else:
             parts = [Sampler(kernel, shape, functions, **options).model()]
     except NotLinear as error:
         return Outcome(dataclasses.replace(blank, refused=str(error)))
     records = [modelled_record(blank, part) for part in parts]
-    return Outcome(records[0] if len(records) == 1 else combined(blank, records), parts[0])
+    longest = max(parts, key=lambda part: part.cycles)
+    if len(records) == 1:
+        return Outcome(records[0], longest)
+    activity = functools.reduce(operator.add, (part.activity for part in parts))
+    whole = dataclasses.replace(combined(blank, records), energy=energy(activity))
+    return Outcome(whole, longest)
 
 
 def _measured(
-    kernel: Shipped | Kernel, shape: Shape, functions: Functions, blank: Record
+    kernel: Shipped | MoonMath | Kernel, shape: Shape, functions: Functions, blank: Record
 ) -> Record:
     with Operands(shape) as operands:
-        if isinstance(kernel, Shipped):
+        if isinstance(kernel, Shipped | MoonMath):
             launches = kernel.launches(shape, operands)
             operands.fill_all()
         else:
@@ -103,6 +115,7 @@ def combined(blank: Record, parts: Sequence[Record]) -> Record:
             for key in rows[0]
         }
 
+    longest = max(parts, key=lambda part: part.cycles or 0)
     between = parts[0].clocks["launch_us"] * (len(parts) - 1)
     return dataclasses.replace(
         blank,
@@ -121,8 +134,8 @@ def combined(blank: Record, parts: Sequence[Record]) -> Record:
         rounds=sum(part.rounds for part in parts),
         clocks=parts[0].clocks,
         caches=parts[0].caches,
-        sampled=parts[0].sampled,
-        hottest=parts[0].hottest,
+        sampled=longest.sampled,
+        hottest=longest.hottest,
         launches=[_part(part) for part in parts],
     )
 

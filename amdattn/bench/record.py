@@ -58,6 +58,10 @@ class Record:
     launches : list of dict
         Of an operation of several launches, each with its kernel and figures; else empty. The
         record has their sums, and means by cycles of the shares.
+    energy : dict
+        An estimate beside the model (amdattn.energy): joules, microseconds and clock_ghz under the
+        power cap, watts by consumer; operations of MFMAs by MxNxK, and per thousand of them VALU
+        slots of 64 lanes and bytes of LDS, L1, L2 and HBM.
     """
 
     operation: str
@@ -83,6 +87,7 @@ class Record:
     sampled: dict[str, Any] = field(default_factory=dict)
     hottest: list[dict[str, Any]] = field(default_factory=list)
     launches: list[dict[str, Any]] = field(default_factory=list)
+    energy: dict[str, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:

@@ -141,14 +141,21 @@ def replay(
     return Timeline(start, end, home)
 
 
+def longest(timelines: Sequence[Timeline]) -> Timeline:
+    """Of the XCD that ends last."""
+    return max(timelines, key=lambda timeline: timeline.cycles)
+
+
 def replay_device(
     rows: NDArray[Any], speed: Speed, residents: int, num_waves: int, clocks: Clocks
-) -> Timeline:
-    """The XCD that ends last, of a launch whose workgroups have these KV rows by flat id."""
-    timelines: dict[bytes, Timeline] = {}
+) -> list[Timeline]:
+    """Every XCD, of a launch whose workgroups have these KV rows by flat id."""
+    known: dict[bytes, Timeline] = {}
+    timelines = []
     for xcd in range(min(clocks.num_xcds, len(rows))):
         own = rows[xcd :: clocks.num_xcds]
         key = own.tobytes()
-        if key not in timelines:
-            timelines[key] = replay(own.tolist(), speed, residents, num_waves, clocks)
-    return max(timelines.values(), key=lambda timeline: timeline.cycles)
+        if key not in known:
+            known[key] = replay(own.tolist(), speed, residents, num_waves, clocks)
+        timelines.append(known[key])
+    return timelines

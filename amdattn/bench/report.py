@@ -23,7 +23,7 @@ def _columns(records: Sequence[Record]) -> list[str]:
     columns = ["shape", "kernel"]
     if any(r.origin == MODELLED for r in records):
         columns += ["Mclk", "TFLOP/s", "ms", "TFLOP/s peak", "ms peak"]
-        columns += ["MFMA", "VALU", "LDS", "stalls", "HBM GB", "WG", "rounds"]
+        columns += ["MFMA", "VALU", "LDS", "stalls", "HBM GB", "J est.", "WG", "rounds"]
     if any(r.origin == MEASURED for r in records):
         columns += ["measured ms", "10..90 %", "TFLOP/s measured"]
     return columns
@@ -51,6 +51,7 @@ def _cells(record: Record) -> dict[str, str]:
         "ms peak": number(times.at_peak_us, 3, 1e-3),
         "stalls": stall_text(record),
         "HBM GB": number(record.bytes.get("hbm"), 3, 1e-9),
+        "J est.": number(record.energy.get("joules"), 4),
         "WG": str(record.workgroups),
         "rounds": f"{record.rounds} x {record.residents}/CU",
     }
@@ -221,6 +222,18 @@ def print_details(console: Console, record: Record) -> None:
             site["reason"],
         )
     tables = [stalls, level, sites]
+    if record.energy:
+        energy = Table("consumer", "W", title="power under the cap (estimated, not modelled)")
+        for name, watts in record.energy["watts"].items():
+            energy.add_row(name, f"{watts:.1f}")
+        energy.add_row("all", f"{sum(record.energy['watts'].values()):.1f}")
+        for name, value in (
+            ("clock, GHz", record.energy["clock_ghz"]),
+            ("time, ms", record.energy["microseconds"] / 1000),
+            ("energy, J", record.energy["joules"]),
+        ):
+            energy.add_row(name, f"{value:.4g}")
+        tables.append(energy)
     if record.launches:
         launches = Table("launch", "clk", "ms", "MFMA use", title="launches (modelled)")
         for part in record.launches:
@@ -274,9 +287,13 @@ def _flat(record: Record) -> dict[str, Any]:
     for name, value in record.as_dict().items():
         if name in ("hottest", "sampled", "launches"):
             continue
-        if isinstance(value, dict):
-            row |= {f"{name}_{key}": inner for key, inner in value.items()}
-        else:
-            row[name] = value
+        row |= _leaves(name, value)
     row["is_sampled"] = bool(record.sampled)
     return row
+
+
+def _leaves(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {name: value}
+    inner = [_leaves(f"{name}_{key}", of_key) for key, of_key in value.items()]
+    return {leaf: of_leaf for part in inner for leaf, of_leaf in part.items()}

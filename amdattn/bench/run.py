@@ -13,6 +13,7 @@ from amdattn.bench.clocks import clocks
 from amdattn.bench.kernels import Functions, Launch
 from amdattn.bench.modelled import Modelled
 from amdattn.bench.record import Record, Times
+from amdattn.energy import Activity, estimate
 from amdattn.testing.bench import do_bench
 
 if TYPE_CHECKING:
@@ -97,7 +98,25 @@ def modelled_record(blank: Record, modelled: Modelled) -> Record:
         caches=_CACHES,
         sampled=modelled.sampled,
         hottest=_hottest(modelled.profile),
+        energy=energy(modelled.activity),
     )
+
+
+def energy(activity: Activity) -> dict[str, Any]:
+    """The estimate of amdattn.energy, and what it is from, per operation of the MFMAs."""
+    estimated = estimate(activity)
+    matrix = max(sum(activity.matrix_flops.values()), 1.0)
+    return {
+        "joules": estimated.joules,
+        "clock_ghz": estimated.clock_ghz,
+        "microseconds": estimated.seconds * 1e6,
+        "watts": estimated.watts,
+        "matrix_flops": dict(activity.matrix_flops),
+        "per_matrix_kflop": {
+            name: getattr(activity, name) / matrix * 1e3
+            for name in ("vector_slots", "lds_bytes", "l1_bytes", "l2_bytes", "hbm_bytes")
+        },
+    }
 
 
 def _hottest(profile: LaunchProfile) -> list[dict[str, Any]]:

@@ -17,10 +17,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from amdattn.bench.kernels import Kernel, Launch, Operands, Walk
-from amdattn.bench.modelled import TOLERANCE, Modelled, SamplerBase, of_mean_xcd, simulated
-from amdattn.bench.replay import Speed, Timeline, replay, replay_device
+from amdattn.bench.modelled import (
+    TOLERANCE,
+    Modelled,
+    SamplerBase,
+    of_mean_xcd,
+    simulated,
+    with_shared_cache,
+)
+from amdattn.bench.replay import Speed, Timeline, longest, replay, replay_device
 from amdattn.bench.shapes import Shape
 from amdattn.bench.speed import NotLinear, Simulation, fit
+from amdattn.bench.traffic import beyond_l2
+from amdattn.energy import matrix_flops
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,12 +46,14 @@ _GRANULE = 256
 # Of causal masks: odd multiples, or else an XCD would only get the tiles of one end.
 _CAUSAL_LENGTHS = (768, 1280, 1792, 2304, 3328)
 _ORDER_TRIALS = 8
+_NO_SAMPLE = 0.05  # a prediction so far off is none
 
 
 class Sampler(SamplerBase[Kernel]):
     """Models launches of one kernel at one shape.
 
-    "auto" simulates in full if that takes half a minute at most, or is no more work.
+    "auto" simulates in full if that takes half a minute at most, or is no more work, or if a sample
+    says nothing of the launch.
     """
 
     def model(self) -> Modelled:
@@ -55,9 +66,12 @@ class Sampler(SamplerBase[Kernel]):
         """
         walk = self._kernel.walk(self._shape)
         lengths = self._lengths(_LENGTHS)
-        if self._method == "sampled" and len(lengths) < 3:
-            raise NotLinear(f"{self._shape}: too few rows of K and V to sample; simulate in full")
-        if self._method == "full" or len(lengths) < 3:
+        why = "" if len(lengths) >= 3 else "too few rows of K and V to sample"
+        if self._shape.window != (-1, -1):
+            why = "windows cannot be sampled"
+        if self._method == "sampled" and why:
+            raise NotLinear(f"{self._shape}: {why}; simulate in full")
+        if self._method == "full" or why:
             return self._full(walk)
         probe = self._probe()
         if self._method == "auto" and self._is_affordable(walk, lengths, probe):
@@ -66,7 +80,13 @@ class Sampler(SamplerBase[Kernel]):
         shared = self._lengths(_SHARED_LENGTHS)
         if residents > 1 and len(shared) >= 3:
             lengths = shared
-        return self._sampled(walk, lengths, residents)
+        try:
+            return self._sampled(walk, lengths, residents)
+        except NotLinear:
+            if self._method == "sampled":
+                raise
+            self._done = 0
+            return self._full(walk)
 
     def _probe(self) -> Simulation:
         """One workgroup of few rows: how many fit a CU, and about what a row costs."""
@@ -97,7 +117,8 @@ class Sampler(SamplerBase[Kernel]):
             )
         mean = float(walk.kv_rows.sum() / max(rows.sum(), 1)) / self._arch.num_xcds
         whole = simulated(self._launch, done.profile)
-        return of_mean_xcd(whole, self._arch, len(walk.kv_rows), mean)
+        whole = of_mean_xcd(whole, self._arch, len(walk.kv_rows), mean)
+        return with_shared_cache(whole, self._shape, walk, self._arch)
 
     # -- a sample of it --------------------------------------------------------------------------
 
@@ -161,10 +182,15 @@ class Sampler(SamplerBase[Kernel]):
                 if abs(found[first, second, check]) <= TOLERANCE:
                     break
             (first, second, check), error = min(found.items(), key=lambda item: abs(item[1]))
+            if abs(error) > _NO_SAMPLE:
+                raise NotLinear(
+                    f"{shape}: rows of K and V {first} and {second} predict {check} with an error "
+                    f"of {error:.1%}; simulate in full"
+                )
             speed = learn(first, second, check)
             launch = self._kernel.launch(shape, operands)
-        longest = [done[length, full] for length in (first, second, check)]
-        timeline = replay_device(walk.kv_rows, speed, residents, self._num_waves, self._arch)
+        simulations = [done[length, full] for length in (first, second, check)]
+        timelines = replay_device(walk.kv_rows, speed, residents, self._num_waves, self._arch)
         sampled = {
             "lengths": [first, second, check],
             "check_error": error,
@@ -173,9 +199,9 @@ class Sampler(SamplerBase[Kernel]):
             "of_kv_rows": int(rows.sum()),
             "clk": {str(n): [list(pair) for pair in shared] for n, shared in speed.shared.items()},
             "warm_clk": speed.warm,
-            "order_range": self._order_range(walk, speed, residents, timeline.cycles),
+            "order_range": self._order_range(walk, speed, residents, longest(timelines).cycles),
         }
-        return self._extrapolated(launch, longest, walk.kv_rows, timeline, probe, sampled)
+        return self._extrapolated(launch, simulations, walk, timelines, probe, sampled)
 
     def _order_range(self, walk: Walk, speed: Speed, residents: int, cycles: float) -> list[float]:
         """Least and greatest change of the cycles if every duration varies by the tolerance.
@@ -192,7 +218,7 @@ class Sampler(SamplerBase[Kernel]):
             varied = replay_device(
                 walk.kv_rows * factor, speed, residents, self._num_waves, self._arch
             )
-            found.append(varied.cycles / cycles - 1)
+            found.append(longest(varied).cycles / cycles - 1)
         return [min(found), max(found)]
 
     def _widened(self, shortest: int, wanted: int) -> Shape:
@@ -262,13 +288,15 @@ class Sampler(SamplerBase[Kernel]):
         self,
         launch: Launch,
         of: Sequence[Simulation],
-        rows: NDArray[np.int64],
-        timeline: Timeline,
+        walk: Walk,
+        timelines: Sequence[Timeline],
         residents: int,
         sampled: dict[str, Any],
     ) -> Modelled:
         """Totals of the mean XCD: each is so much per workgroup and so much per KV row."""
         xcds = self._arch.num_xcds
+        rows, timeline = walk.kv_rows, longest(timelines)
+        shared = beyond_l2(self._shape, walk, timelines, self._arch)
         known = np.array([[len(s.rows), s.rows.sum()] for s in of], float)
         wanted = np.array([len(rows), rows.sum()], float) / xcds
 
@@ -294,7 +322,9 @@ class Sampler(SamplerBase[Kernel]):
             residents,
             total([s.profile.instructions for s in of]),
             clk,
-            self._bytes(totals(lambda profile: profile.bytes), last),
+            self._bytes(totals(lambda profile: profile.bytes), last)
+            | {"hbm": shared["hbm"] / xcds},
+            totals(matrix_flops),
             {reason: value / max(clk["wave"], 1.0) for reason, value in stalls.items()},
             last,
             timeline,
@@ -307,7 +337,7 @@ class Sampler(SamplerBase[Kernel]):
         What a cache serves is then no linear function of rows; its share of the L1's is taken.
         """
         if self._shape.causal:
-            for level in ("l2", "mall", "hbm"):
+            for level in ("l2", "mall"):
                 totals[level] = totals["l1"] * last.bytes[level] / max(last.bytes["l1"], 1)
         return totals
 

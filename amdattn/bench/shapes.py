@@ -12,6 +12,9 @@ from amdattn.problem import AttentionProblem
 class Shape:
     """Attention forward in bfloat16 of one size, as a benchmark names it.
 
+    `window` is as in FlashAttention, (-1, -1) for none; `sinks`: every head has one more score, of
+    a key without a value. head_dim_v 0 stands for head_dim.
+
     Strides of the operands are those of compact (batch, seqlen, heads, head_dim) arrays, or
     (batch, heads, seqlen, head_dim) for layout "bhsd".
     """
@@ -24,9 +27,14 @@ class Shape:
     head_dim: int
     causal: bool = False
     layout: str = "bshd"
+    head_dim_v: int = 0
+    window: tuple[int, int] = (-1, -1)
+    sinks: bool = False
 
     def __post_init__(self) -> None:
-        self.problem("rtne").shape("q", self.layout)  # raises what is wrong with the numbers
+        problem = self.problem("rtne")
+        problem.shape("q", self.layout)  # raises what is wrong with the numbers
+        object.__setattr__(self, "head_dim_v", problem.head_dim_v)
 
     def __str__(self) -> str:
         seqlen = str(self.seqlen_q)
@@ -35,8 +43,18 @@ class Shape:
         heads = str(self.heads_q)
         if self.heads_kv != self.heads_q:
             heads += f"/{self.heads_kv}"
-        text = f"b{self.batch} h{heads} s{seqlen} d{self.head_dim}"
-        return text + " causal" * self.causal + f" {self.layout}" * (self.layout != "bshd")
+        dims = str(self.head_dim)
+        if self.head_dim_v != self.head_dim:
+            dims += f"/{self.head_dim_v}"
+        text = f"b{self.batch} h{heads} s{seqlen} d{dims}" + " causal" * self.causal
+        if self.window != (-1, -1):
+            text += " window {}/{}".format(*("-" if side < 0 else side for side in self.window))
+        return text + " sinks" * self.sinks + f" {self.layout}" * (self.layout != "bshd")
+
+    @property
+    def masked(self) -> bool:
+        """Whether some query does not see all keys."""
+        return self.problem("rtne").window != (-1, -1)
 
     def problem(self, round_mode: str) -> AttentionProblem:
         """The same as the planner takes it."""
@@ -47,15 +65,23 @@ class Shape:
             self.heads_q,
             self.heads_kv,
             self.head_dim,
+            head_dim_v=self.head_dim_v,
             causal=self.causal,
+            window_size=self.window,
+            sinks=self.sinks,
             round_mode=round_mode,
         )
 
     @property
     def flops(self) -> int:
-        """Operations of Q @ K^T and P @ V; a causal mask counts as half, as is customary."""
+        """Operations of Q @ K^T and P @ V.
+
+        A causal mask counts as half, as is customary; of windows what is visible counts.
+        """
+        if self.window != (-1, -1):
+            return self.problem("rtne").flops
         pairs = self.batch * self.heads_q * self.seqlen_q * self.seqlen_kv
-        return 4 * pairs * self.head_dim // (2 if self.causal else 1)
+        return 2 * pairs * (self.head_dim + self.head_dim_v) // (2 if self.causal else 1)
 
     def with_lengths(self, seqlen_q: int, seqlen_kv: int) -> Shape:
         """The same with other sequence lengths."""
@@ -77,12 +103,20 @@ def _square(batch: int, heads: int, seqlen: int) -> Shape:
     return Shape(batch, heads, heads, seqlen, seqlen, 128)
 
 
+_PREFILLS = (2048, 4096, 8192, 16384)
+
 # moonmath: the nine shapes of moonmath-ai/amd-kernels@5f758e78, README.md, MI300X table.
 # llama3-8b: 32 query and 8 KV heads of 128 (config.json of the model), prefill of one sequence.
 # wan2.1: config.json of the 1.3B and 14B models has 12 and 40 heads of 128; 32760 and 75600 tokens
 # are 480p and 720p videos of 81 frames; the cross attention has 512 text tokens.
 # flux: 24 heads of 128, 4096 image and 512 text tokens (1024x1024).
-# whisper: large-v3 has 20 heads of 64; the encoder sees 1500 frames.
+# whisper: large-v3 has 20 heads of 64; the encoder sees 1500 frames, and so does the decoder, from
+# one token to its 448.
+# causal: 16 and 64 heads, as many of K and V.
+# llama3-70b: 64 query and 8 KV heads of 128 (config.json).
+# gpt-oss: 64 query and 8 KV heads of 64, with sinks; every other layer sees 128 keys (config.json
+# of the 20B and 120B models).
+# deepseek: 128 heads of 192, values of 128, before the latent attention is absorbed (V3, prefill).
 PRESETS: dict[str, tuple[Shape, ...]] = {
     "moonmath": (
         _square(2, 24, 8192),
@@ -95,9 +129,7 @@ PRESETS: dict[str, tuple[Shape, ...]] = {
         _square(2, 8, 86016),
         _square(1, 16, 131072),
     ),
-    "llama3-8b": tuple(
-        Shape(1, 32, 8, seqlen, seqlen, 128, causal=True) for seqlen in (2048, 4096, 8192, 16384)
-    ),
+    "llama3-8b": tuple(Shape(1, 32, 8, seqlen, seqlen, 128, causal=True) for seqlen in _PREFILLS),
     "wan2.1": (
         _square(1, 12, 32760),
         _square(1, 40, 32760),
@@ -105,7 +137,25 @@ PRESETS: dict[str, tuple[Shape, ...]] = {
         Shape(1, 40, 40, 32760, 512, 128),
     ),
     "flux": (_square(1, 24, 4608),),
-    "whisper": (Shape(1, 20, 20, 1500, 1500, 64),),
+    "whisper": (
+        Shape(1, 20, 20, 1500, 1500, 64),
+        *(Shape(1, 20, 20, tokens, 1500, 64) for tokens in (1, 64, 448)),
+    ),
+    "causal": tuple(
+        Shape(1, heads, heads, seqlen, seqlen, 128, causal=True)
+        for heads in (16, 64)
+        for seqlen in _PREFILLS
+    ),
+    "llama3-70b": tuple(Shape(1, 64, 8, seqlen, seqlen, 128, causal=True) for seqlen in _PREFILLS),
+    "gpt-oss": tuple(
+        Shape(1, 64, 8, seqlen, seqlen, 64, causal=True, window=window, sinks=True)
+        for window in ((127, -1), (-1, -1))
+        for seqlen in (1024, 4096, 8192)
+    ),
+    "deepseek": tuple(
+        Shape(1, 128, 128, seqlen, seqlen, 192, causal=True, head_dim_v=128)
+        for seqlen in (2048, 4096)
+    ),
 }
 
 

@@ -42,7 +42,10 @@ class Shipped:
             shape.heads_kv,
             shape.head_dim,
             device=runtime.device_props(),
+            head_dim_v=shape.head_dim_v,
             causal=shape.causal,
+            window_size=shape.window,
+            sinks=shape.sinks,
             round_mode=self.round_mode,
             num_splits=self._num_splits,
         )

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from amdattn import runtime
-from amdattn.bench.kernels import Launch, Operands, Walk, grid_indices, kv_rows_of_tiles
+from amdattn.bench.kernels import Launch, Operands, Walk, grid_indices, kv_range_of_tiles, streams
 from amdattn.bench.shapes import Shape
 from amdattn.errors import AmdattnError
 
 LANES_PER_WAVE = 64
-_NUM_WAVES = 4
 _TILE_Q, _TILE_KV = 128, 64
-_POINTERS = ("q", "k", "v", "o")
+_LEAST_TILE_Q = 16  # of one wave; four waves from 64 on
+_POINTERS = ("q", "k", "v", "o", "sinks")
+_STRIDED = _POINTERS[:4]
 # Of a pointer: what Triton's own launcher would find of a 256-byte aligned allocation.
 _ALIGNED = [["tt.divisibility", 16]]
 _UNDER_2_GIB = [["tt.pointer_range", 32]]
@@ -58,10 +59,11 @@ class Triton:
 
     def refusal(self, shape: Shape) -> str:
         """Which argument it does not take."""
-        dim = shape.head_dim
-        if dim < 16 or dim & (dim - 1):
-            return f"head_dim={dim} is not a power of two of at least 16"
-        if max(stride for x in "qkvo" for stride in shape.strides(x).values()) > _INT_MAX:
+        for name in ("head_dim", "head_dim_v"):
+            dim = getattr(shape, name)
+            if dim < 16 or dim & (dim - 1):
+                return f"{name}={dim} is not a power of two of at least 16"
+        if max(stride for x in _STRIDED for stride in shape.strides(x).values()) > _INT_MAX:
             return f"strides beyond {_INT_MAX} do not fit its 32-bit arguments"
         return ""
 
@@ -70,7 +72,7 @@ class Triton:
             name: operands.addresses[name] if operands else 0 for name in _POINTERS
         }
         values["softmax_scale_log2"] = shape.problem("rtne").softmax_scale_log2
-        for name in _POINTERS:
+        for name in _STRIDED:
             strides = (operands or shape).strides(name)
             for axis in ("batch", "seq", "head"):
                 values[f"{name}_stride_{axis}"] = strides[axis]
@@ -84,13 +86,25 @@ class Triton:
         names = tuple(values)
         facts: dict[tuple[int, ...], list[list[object]]] = {}
         for i, name in enumerate(names):
-            if name in _POINTERS:
+            if name == "sinks":
+                facts[(i,)] = _ALIGNED + _UNDER_2_GIB
+            elif name in _POINTERS:
                 whole = operands.shape if operands else shape
                 nbytes = whole.strides(name)["batch"] * whole.batch * 2
                 facts[(i,)] = _ALIGNED + (_UNDER_2_GIB if nbytes <= _INT_MAX else [])
             elif isinstance(values[name], int) and values[name] % 16 == 0:
                 facts[(i,)] = _ALIGNED
-        key = (shape.causal, shape.head_dim, repr(facts))
+        left, right = shape.problem("rtne").window
+        constants = {
+            "WINDOW_LEFT": left,
+            "WINDOW_RIGHT": right,
+            "SINKS": shape.sinks,
+            "HEAD_DIM": shape.head_dim,
+            "HEAD_DIM_V": shape.head_dim_v,
+            "TILE_Q": _tile_q(shape),
+            "TILE_KV": _TILE_KV,
+        }
+        key = (*constants.values(), repr(facts))
         if key not in self._compiled:
             from triton import compile as compile_source
             from triton.backends.compiler import GPUTarget
@@ -98,21 +112,14 @@ class Triton:
 
             from amdattn.bench.triton_kernel import attention_forward
 
-            constants = {
-                "CAUSAL": shape.causal,
-                "HEAD_DIM": shape.head_dim,
-                "TILE_Q": _TILE_Q,
-                "TILE_KV": _TILE_KV,
-            }
-            signature = {
-                name: "*bf16" if name in _POINTERS else _scalar_type(values[name]) for name in names
-            } | dict.fromkeys(constants, "constexpr")
+            signature = {name: _type(name, values[name]) for name in names}
+            signature |= dict.fromkeys(constants, "constexpr")
             self._compiled[key] = compile_source(
                 ASTSource(attention_forward, signature, constants, facts),
                 target=GPUTarget("hip", runtime.device_props().arch, LANES_PER_WAVE),
                 # What the autotuner of Triton's tutorial offers for this architecture.
                 options={
-                    "num_warps": _NUM_WAVES,
+                    "num_warps": _num_waves(shape),
                     "num_stages": 1,
                     "waves_per_eu": 2,
                     "enable_fp_fusion": True,
@@ -134,21 +141,34 @@ class Triton:
             compiled.asm["hsaco"],
             compiled.metadata.name,
             _grid(shape),
-            (_NUM_WAVES * LANES_PER_WAVE, 1, 1),
+            (_num_waves(shape) * LANES_PER_WAVE, 1, 1),
             struct.pack(format_, *values.values(), 0, 0),
             compiled.metadata.shared,
         )
 
     def walk(self, shape: Shape) -> Walk:
         """A workgroup takes one tile of Q."""
-        x, _, batch = grid_indices(_grid(shape))
-        rows = kv_rows_of_tiles(shape, _TILE_Q, _TILE_KV, x)
-        return Walk(rows, batch, np.minimum((x + 1) * _TILE_Q, shape.seqlen_q))
+        x, head, batch = grid_indices(_grid(shape))
+        tile = _tile_q(shape)
+        begin, end = kv_range_of_tiles(shape, tile, _TILE_KV, x)
+        q_end = np.minimum((x + 1) * tile, shape.seqlen_q)
+        return Walk(end - begin, batch, q_end, streams(shape, batch, head), begin, end)
+
+
+def _tile_q(shape: Shape) -> int:
+    """No larger than a short Q needs."""
+    return min(max(1 << (shape.seqlen_q - 1).bit_length(), _LEAST_TILE_Q), _TILE_Q)
+
+
+def _num_waves(shape: Shape) -> int:
+    return min(_tile_q(shape) // _LEAST_TILE_Q, 4)
 
 
 def _grid(shape: Shape) -> tuple[int, int, int]:
-    return -(-shape.seqlen_q // _TILE_Q), shape.heads_q, shape.batch
+    return -(-shape.seqlen_q // _tile_q(shape)), shape.heads_q, shape.batch
 
 
-def _scalar_type(value: int | float) -> str:
+def _type(name: str, value: int | float) -> str:
+    if name in _POINTERS:
+        return "*fp32" if name == "sinks" else "*bf16"
     return "i32" if isinstance(value, int) else "fp32"

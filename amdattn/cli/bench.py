@@ -16,19 +16,21 @@ from amdattn.problem import ROUND_MODES
 
 if TYPE_CHECKING:
     from amdattn.bench.kernels import Functions, Kernel
+    from amdattn.bench.moonmath import MoonMath
     from amdattn.bench.run import Outcome
     from amdattn.bench.shapes import Shape
     from amdattn.bench.shipped import Shipped
     from amdattn.checking.subjects import CodeObject
 
-PEERS = ("aiter=DIR", "triton", "object=FILE")
+PEERS = ("aiter=DIR", "moonmath=DIR", "triton", "object=FILE")
 _TRACE_EVENTS = 200_000
 
 Peer = Annotated[
     list[str] | None,
     typer.Option(
-        help="Another kernel beside ours: aiter=DIR (a checkout of ROCm/aiter), triton (compiled "
-        "on the spot) or object=FILE (a code object, with --grid and --args). Repeatable."
+        help="Another kernel beside ours: aiter=DIR (a checkout of ROCm/aiter), moonmath=DIR (its "
+        "compiled code objects), triton (compiled on the spot) or object=FILE (a code object, with "
+        "--grid and --args). Repeatable."
     ),
 ]
 KernelName = Annotated[str | None, typer.Option(help="Of an object that holds several.")]
@@ -101,11 +103,14 @@ def attention(
     causal: Annotated[bool, typer.Option("--causal", help="Mask aligned bottom right.")] = False,
     layout: Layout = "bshd",
     round_mode: Annotated[
-        str, typer.Option(help="Of the probabilities: rtne, rtna, rtz, or all.")
+        str, typer.Option(help="Of the probabilities: rtne, rtna, rtz, or rtne,rtz, or all.")
     ] = "rtne",
     preset: Annotated[
         str | None,
-        typer.Option(help="A set of shapes: moonmath, llama3-8b, wan2.1, flux or whisper."),
+        typer.Option(
+            help="A set of shapes: moonmath, llama3-8b, llama3-70b, causal, gpt-oss, deepseek, "
+            "wan2.1, flux or whisper."
+        ),
     ] = None,
     peer: Peer = None,
     kernel: KernelName = None,
@@ -230,16 +235,19 @@ def gemm(
     _show("gemm", outcomes, output, time.perf_counter() - start, False)
 
 
-def _peers(given: Sequence[str], round_mode: str) -> tuple[list[Shipped | Kernel], list[Path]]:
+def _peers(
+    given: Sequence[str], round_mode: str
+) -> tuple[list[Shipped | MoonMath | Kernel], list[Path]]:
     """The kernels to run, ours first, and code object files."""
     from amdattn.bench.aiter import Aiter
+    from amdattn.bench.moonmath import MoonMath
     from amdattn.bench.shipped import Shipped
     from amdattn.bench.triton_peer import Triton
 
-    if round_mode not in (*ROUND_MODES, "all"):
+    modes = ROUND_MODES if round_mode == "all" else tuple(round_mode.split(","))
+    if not set(modes) <= set(ROUND_MODES):
         raise ValueError(f"--round-mode={round_mode!r} must be one of {(*ROUND_MODES, 'all')}")
-    modes = ROUND_MODES if round_mode == "all" else (round_mode,)
-    kernels: list[Shipped | Kernel] = [Shipped(mode) for mode in modes]
+    kernels: list[Shipped | MoonMath | Kernel] = [Shipped(mode) for mode in modes]
     files: list[Path] = []
     for name in given:
         kind, equals, value = name.partition("=")
@@ -248,6 +256,8 @@ def _peers(given: Sequence[str], round_mode: str) -> tuple[list[Shipped | Kernel
             files.append(file)
         elif kind == "aiter" and value:
             kernels += [Aiter(Path(value), mode) for mode in modes]
+        elif kind == "moonmath" and value:
+            kernels += [MoonMath(Path(value), mode) for mode in modes]
         elif kind == "triton" and not equals:
             triton = Triton()
             triton.try_compile()

@@ -193,7 +193,8 @@ def test_peer_aiter(run: Command) -> None:
     cycles = [row["cycles"] for row in rows[3:]]
     assert cycles == sorted(cycles, reverse=True)
     status, out, _ = run("bench", "attention", *SIZES, "-d", 64, "--peer", f"aiter={AITER}")
-    assert status == 0 and "aiter rtne: head_dim=64 is not 128" in out
+    assert status == 0
+    assert "aiter rtne: head_dim=64 and head_dim_v=64 are not 128 or 192 and 128" in out
 
 
 @pytest.mark.oracles
@@ -232,7 +233,10 @@ def test_compare(run: Command, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("attention", "--peer", "cutlass"), "--peer='cutlass' must be one of aiter=DIR, triton"),
+        (
+            ("attention", "--peer", "cutlass"),
+            "--peer='cutlass' must be one of aiter=DIR, moonmath=DIR, triton",
+        ),
         (("attention", "--peer", "aiter=/none"), "aiter=/none is no checkout of ROCm/aiter"),
         (("attention", "--peer", "aiter=/none"), "git clone https://github.com/ROCm/aiter"),
         (("attention", "--round-mode", "up"), "--round-mode='up' must be one of"),

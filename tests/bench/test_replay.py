@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from amdattn.bench.clocks import CLOCKS
-from amdattn.bench.replay import Speed, replay, replay_device
+from amdattn.bench.replay import Speed, longest, replay, replay_device
 
 ARCH = CLOCKS["gfx942"]
 CUS = ARCH.cus_per_xcd
@@ -55,7 +55,7 @@ def test_xcds_get_every_eighth_workgroup():
     """Only XCD 3 has work; the device ends with it."""
     rows = np.zeros(8 * CUS, np.int64)
     rows[3::8] = 5000
-    timeline = replay_device(rows, ALONE, 1, WAVES, ARCH)
+    timeline = longest(replay_device(rows, ALONE, 1, WAVES, ARCH))
     assert timeline.cycles == FIRST + CUS * GAP + 1000 + 2 * 5000
 
 

@@ -70,6 +70,31 @@ def test_an_xcd_that_is_not_there_is_refused():
         pass
 
 
+@pytest.mark.oracles
+@pytest.mark.parametrize(
+    "options",
+    [{"causal": True}, {"causal": True, "window": (127, -1)}, {"window": (50, 70)}],
+    ids=["causal", "left", "both sides"],
+)
+def test_triton_with_windows_and_sinks_is_as_ours(options):
+    pytest.importorskip("triton")
+    from amdattn import runtime
+    from amdattn.bench.triton_peer import Triton
+
+    shape = Shape(1, 2, 1, 300, 333, 64, sinks=True, **options)
+    results = []
+    with Operands(shape) as operands:
+        operands.fill_all()
+        for kernel in (Triton(), Shipped("rtne")):
+            kernel.launch(shape, operands).enqueue(Functions())
+            found = np.empty(shape.problem("rtne").shape("o", "bshd"), operands.dtype)
+            runtime.get().download(found.ctypes.data, operands.addresses["o"], found.nbytes)
+            runtime.synchronize()
+            results.append(found.astype(np.float64))
+    assert abs(results[0]).max() > 0.1
+    np.testing.assert_allclose(results[0], results[1], 2**-6, 2**-6)
+
+
 def _kernel(name):
     if name == "aiter":
         from amdattn.bench.aiter import Aiter

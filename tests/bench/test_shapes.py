@@ -1,7 +1,9 @@
 """Shapes and presets."""
 
+import numpy as np
 import pytest
 
+from amdattn.bench.kernels import kv_range_of_tiles
 from amdattn.bench.shapes import PRESETS, Shape, preset
 
 SHAPE = Shape(2, 8, 2, 300, 500, 64)
@@ -43,3 +45,32 @@ def test_names():
 def test_malformed(sizes, message):
     with pytest.raises(ValueError, match=message):
         Shape(*sizes)
+
+
+def test_windows_and_head_sizes():
+    shape = Shape(1, 4, 2, 100, 300, 192, True, head_dim_v=128, window=(127, -1), sinks=True)
+    assert str(shape) == "b1 h4/2 s100x300 d192/128 causal window 127/- sinks"
+    assert shape.masked and shape.flops == 2 * 4 * 100 * 128 * (192 + 128)
+    assert shape.strides("q")["head"] == 192 and shape.strides("o")["head"] == 128
+    assert not SHAPE.masked and SHAPE.head_dim_v == 64
+    with pytest.raises(ValueError, match="window_size"):
+        Shape(1, 1, 1, 8, 8, 64, window=(-2, 0))
+
+
+@pytest.mark.parametrize("window", [(-1, -1), (40, -1), (50, 70), (-1, 20), (0, 0)])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("rows", "keys"), [(300, 300), (200, 333), (333, 200)])
+def test_ranges_of_tiles_hold_all_that_is_visible(window, causal, rows, keys):
+    shape = Shape(1, 1, 1, rows, keys, 64, causal, window=window)
+    left, right = shape.problem("rtne").window
+    begin, end = kv_range_of_tiles(shape, 64, 32, np.arange(-(-rows // 64)))
+    diagonal = np.arange(rows)[:, None] + keys - rows
+    key = np.arange(keys)[None, :]
+    visible = (key <= diagonal + right) | (right < 0)
+    visible &= (key >= diagonal - left) | (left < 0)
+    for tile, (first, last) in enumerate(zip(begin, end, strict=True)):
+        seen = np.flatnonzero(visible[64 * tile : 64 * tile + 64].any(0))
+        assert first % 32 == 0 and last % 32 == 0 and last >= first
+        if len(seen):
+            assert first == seen[0] // 32 * 32
+            assert seen[-1] < last

@@ -1,10 +1,16 @@
-"""docs/attention-bench.md from the JSON of a run, here a made-up one."""
+"""docs/attention-bench.md from the JSON of runs, here made-up ones."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from build_scripts.bench_tables import render
+import pytest
+
+from amdattn.bench.shapes import PRESETS
+from build_scripts.bench_tables import SECTIONS, command, render
+
+NINE = [str(shape) for shape in PRESETS["moonmath"]]
+CAUSAL = str(PRESETS["causal"][0])
 
 
 def record(shape: str, peer: str, mode: str, milliseconds: float, refused: str = "") -> Any:
@@ -18,22 +24,56 @@ def record(shape: str, peer: str, mode: str, milliseconds: float, refused: str =
         "use": {"mfma": 0.5},
         "clocks": {"sustained_ghz": 1.2, "launch_us": 2.7},
         "sampled": {"check_error": -0.004},
+        "energy": {
+            "joules": milliseconds / 2,
+            "clock_ghz": 1.25,
+            "matrix_flops": {"16x16x16": 1.0},
+            "per_matrix_kflop": {
+                name: milliseconds
+                for name in ("vector_slots", "lds_bytes", "l1_bytes", "l2_bytes", "hbm_bytes")
+            },
+        },
     }
 
 
+def document(records: Any, model: str = "abc") -> Any:
+    return {"records": records, "versions": {"model": model}, "device": {"name": "MI300X"}}
+
+
 def test_page() -> None:
-    records = [
-        record("b1", "aiter", "rtne", 1.0),
-        record("b1", "amdattn", "rtne", 2.0),
-        record("b1", "amdattn", "rtz", 0, "rounds to nearest only"),
-        record("b2", "aiter", "rtne", 2.0),
-        record("b2", "amdattn", "rtne", 1.0),
+    nine = [
+        record(NINE[0], "moonmath", "rtne", 4.0),
+        record(NINE[0], "aiter", "rtne", 1.0),
+        record(NINE[0], "amdattn", "rtne", 2.0),
+        record(NINE[0], "amdattn", "rtz", 0, "rounds to nearest only"),
+        record(NINE[1], "aiter", "rtne", 2.0),
+        record(NINE[1], "amdattn", "rtne", 1.0),
     ]
-    versions, device = {"model": "abc"}, {"name": "MI300X"}
-    page = render({"records": records, "versions": versions, "device": device})
-    assert "| shape, ms | amdattn rtne | aiter rtne |" in page
-    assert "| b1 | 2.000 | 1.000 |" in page and "| b2 | 200 | 400 |" not in page
-    assert "| b1 | 200 | 400 |" in page  # TFLOP/s
-    assert "| b1 | 2.00 |" in page and "| geometric mean | 1.00 |" in page
-    assert "- amdattn rtz: rounds to nearest only" in page
-    assert "within 0.40%" in page and "none was measured" in page
+    other = [record(CAUSAL, "aiter", "rtz", 3.0), record(CAUSAL, "amdattn", "rtz", 2.0)]
+    page = render([document(nine), document(other)])
+    assert "| shape, ms | amdattn rtne | aiter rtne | moonmath rtne |" in page
+    assert f"| {NINE[0]} | 2.000 | 1.000 | 4.000 |" in page
+    assert f"| {NINE[1]} | 400 | 200 | - |" in page  # TFLOP/s
+    assert f"| {NINE[0]} | 0.500 | 2.000 |" in page and f"| {NINE[1]} | 2.000 | - |" in page
+    assert "| geometric mean | 1.000 | 2.000 |" in page and "| least | 0.500 | 2.000 |" in page
+    assert f"| {NINE[0]} | 1.00 (1.25) | 0.50 (1.25) | 2.00 (1.25) |" in page
+    assert "| amdattn rtne | 16x16x16 | 1.5 |" in page
+    assert f"| {CAUSAL} | 2.000 | 3.000 | 1.50 |" in page
+    assert f"- {NINE[0]} amdattn rtz: rounds to nearest only" in page
+    assert "aiter 0.40%" in page and "none\nwas measured" in page
+    assert "7 of 7 operations were sampled" in page
+
+
+def test_documents_of_two_models_are_not_mixed() -> None:
+    one, two = (document([record(NINE[0], "aiter", "rtz", 1.0)], model) for model in ("a", "b"))
+    with pytest.raises(ValueError, match=r"versions of the model \['a', 'b'\]"):
+        render([one, two])
+
+
+def test_commands() -> None:
+    words = command("moonmath", "A", "M")
+    assert words.count("--peer") == 3 and "moonmath=M" in words and words[-1] == "--json"
+    for preset, _, rival in SECTIONS:
+        assert preset in PRESETS
+        assert command(preset, "A", "M").count("--peer") == 1
+        assert any(word.startswith(rival) for word in command(preset, "A", "M"))
