@@ -92,11 +92,15 @@ def demo(
     )
     with spinner(f"attention {case}", quiet=as_json):
         result = selftest.run_case(case, seed)
+    launched = {
+        f"launch {i}": f"{launch.kernel.name}, grid {launch.grid} = {launch.num_workgroups} "
+        "workgroups"
+        for i, launch in enumerate(plan.launches, 1)
+    }
     facts = {
         "problem": str(case),
         "device": runtime.get().title,
-        "kernel": plan.launches[0].kernel.name,
-        "grid": f"{plan.launches[0].grid} workgroups",
+        **launched,
         "max error": f"{result.out.max_error:.3g} against float64",
         "allowed": f"{result.out.tolerance:.3g} (2x a plain bfloat16 pipeline's error + rounding)",
         "verdict": "ok" if result.ok else result.out.reason or result.lse.reason,
