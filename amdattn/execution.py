@@ -188,7 +188,7 @@ class AttentionPlan(Plan):
         check_placement({LABELS.get(name, name): view for name, view in arrays.items()})
         operands = self._check(views, outputs, layout)
         if views["q"].on_device:
-            check_alignment(operands, self.launches[0].kernel)
+            check_alignment(operands, self.launches[0].kernel, self.problem)
         elif self.problem.varlen:
             self._check_lengths(views)
         return operands
@@ -262,7 +262,9 @@ class AttentionPlan(Plan):
         axes = len(axis_order(layout)) + 1
 
         def aligned(view: View) -> bool:
-            return len(view.shape) != axes or not misalignment(operand(view, layout), kernel)
+            return len(view.shape) != axes or not misalignment(
+                operand(view, layout), kernel, view.shape[-1]
+            )
 
         staged, memory = stage(views, aligned, device, stream)
         expected = self._expected(layout, with_inputs=True)
