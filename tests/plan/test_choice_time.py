@@ -1,4 +1,7 @@
-"""The choice of a kernel takes microseconds, however many are shipped."""
+"""The choice of a kernel takes microseconds, however many are shipped.
+
+Bounds are several times what an idle CPU needs: docs/launch-overhead.md.
+"""
 
 import itertools
 import timeit
@@ -21,8 +24,8 @@ def test_choice_of_a_kernel():
     rows = manifest.kernels()
     for options in ({}, {"dtype": "float16", "causal": True}, {"round_mode": "rtz", "sinks": True}):
         problem = AttentionProblem(2, 8192, 8192, 32, 8, 128, **options)
-        assert microseconds(lambda p=problem: manifest.select(rows, p, MI300X)) < 250
-        assert microseconds(lambda p=problem: manifest.support(rows, p, MI300X)) < 250
+        assert microseconds(lambda p=problem: manifest.select(rows, p, MI300X)) < 500
+        assert microseconds(lambda p=problem: manifest.support(rows, p, MI300X)) < 500
 
 
 def test_plan_of_a_problem():
@@ -35,4 +38,4 @@ def test_plan_of_a_problem():
         )
     )
     print(f"{seen:.0f} us of a plan seen before, {new:.0f} us of a new one")
-    assert seen < 100 and new < 1000
+    assert seen < 200 and new < 3000
