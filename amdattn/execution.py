@@ -89,7 +89,8 @@ class AttentionPlan(Plan):
         workspace : device array, optional
             Compact, of at least ``plan.workspace.total_bytes`` bytes, for partial results; its
             contents are lost. Runs at the same time need workspaces of their own. Without it each
-            run takes memory from the cache. While a graph is captured it must be given.
+            run takes memory from the cache. While a graph is captured from `stream`, it and the
+            results must be given.
         """
         handle = runtime.stream_handle(stream)
         inputs: tuple[View, ...] = (
@@ -187,7 +188,7 @@ class AttentionPlan(Plan):
         check_placement({LABELS.get(name, name): view for name, view in arrays.items()})
         operands = self._check(views, outputs, layout)
         if views["q"].on_device:
-            check_alignment(operands, self.launches[0].kernel)
+            check_alignment(operands, self.launches[0].kernel, self.problem)
         elif self.problem.varlen:
             self._check_lengths(views)
         return operands
@@ -226,18 +227,12 @@ class AttentionPlan(Plan):
         A workspace lives as long as this dictionary. The next user of its memory comes after this
         run: on the same stream, or after it has been waited for.
         """
-        made = {
-            name: allocate(x.shape, x.strides, x.dtype, stream)
-            for name, x in self._expected(layout).items()
-            if name not in operands
-        }
-        nbytes = self.workspace.total_bytes
-        if nbytes and "workspace" not in operands:
-            if stream and runtime.get().is_capturing(stream):
-                raise ValueError(
-                    f"a graph is being captured from the stream: replays need a workspace of "
-                    f"{nbytes} bytes that lasts as long as the graph, so pass workspace="
-                )
+        missing = {name: x for name, x in self._expected(layout).items() if name not in operands}
+        nbytes = 0 if "workspace" in operands else self.workspace.total_bytes
+        if stream and (missing or nbytes) and runtime.get().is_capturing(stream):
+            raise ValueError(_capture_text(["out" if n == "o" else n for n in missing], nbytes))
+        made = {name: allocate(x.shape, x.strides, x.dtype, stream) for name, x in missing.items()}
+        if nbytes:
             made["workspace"] = allocate((nbytes,), (1,), _BYTES, stream)
         return made
 
@@ -258,11 +253,18 @@ class AttentionPlan(Plan):
     ) -> dict[str, Any]:
         """Copy in, run, copy out."""
         device = runtime.get()
+        if stream and device.is_capturing(stream):
+            raise ValueError(
+                "q is on the host, but a graph is being captured from the stream: replays read and "
+                "write device memory, so pass device arrays"
+            )
         kernel = self.launches[0].kernel
         axes = len(axis_order(layout)) + 1
 
         def aligned(view: View) -> bool:
-            return len(view.shape) != axes or not misalignment(operand(view, layout), kernel)
+            return len(view.shape) != axes or not misalignment(
+                operand(view, layout), kernel, view.shape[-1]
+            )
 
         staged, memory = stage(views, aligned, device, stream)
         expected = self._expected(layout, with_inputs=True)
@@ -361,6 +363,16 @@ class _Expected:
         element = as_dtype(dtype)
         view = View(0, shape, compact_strides(shape), element, False, None)
         return _Expected(shape, element, axes, view.strides, operand_of(view, axes).strides)
+
+
+def _capture_text(missing: list[str], nbytes: int) -> str:
+    """What a run lacks that a graph is captured from; nothing can be allocated for it."""
+    workspace = f"workspace= (a plan's run takes it, of {nbytes} bytes; with num_splits=1 none)"
+    names = [*(f"{name}=" for name in missing), *([workspace] if nbytes else [])]
+    return (
+        "a graph is being captured from the stream: what its replays write must last as long as "
+        f"the graph, so pass {' and '.join(names)}"
+    )
 
 
 def _keep(cache: dict[object, _Kept], key: object, value: _Kept) -> None:

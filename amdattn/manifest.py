@@ -234,12 +234,28 @@ def select(rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceP
     return nearest
 
 
+def _of_kind(rows: Sequence[KernelSpec], problem: AttentionProblem) -> list[KernelSpec]:
+    """Those that can solve a problem with this element type and rounding, told at a glance."""
+    mode = problem.round_mode
+    return [
+        row for row in rows if row.dtype == problem.dtype and mode in row.constraint("round_mode")
+    ]
+
+
+def _compared(
+    rows: Sequence[KernelSpec], problem: AttentionProblem
+) -> list[tuple[KernelSpec, list[Mismatch]]]:
+    return [(row, mismatches(row, problem)) for row in rows]
+
+
 def _nearest(
     rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceProps
 ) -> tuple[KernelSpec, list[Mismatch]]:
     """The kernel with the fewest mismatches, and those, with what kernels as near take instead."""
     fitting = candidates(rows, ATTENTION, props)
-    found = [(row, mismatches(row, problem)) for row in fitting]
+    found = _compared(_of_kind(fitting, problem), problem)
+    if all(wrong for _, wrong in found):
+        found = _compared(fitting, problem)
 
     def distance(pair: tuple[KernelSpec, list[Mismatch]]) -> tuple[int, int, int]:
         row, wrong = pair

@@ -8,7 +8,7 @@ from amdattn.buffers import View
 from amdattn.dlpack import RawMemory, compact_strides
 from amdattn.manifest import KernelSpec
 from amdattn.plan import Operand
-from amdattn.problem import axis_order
+from amdattn.problem import AttentionProblem, axis_order
 
 # What callers call operands.
 LABELS = {"o": "out", "cu_seqlens_kv": "cu_seqlens_k"}
@@ -110,8 +110,11 @@ def is_compact(view: View) -> bool:
     )
 
 
-def misalignment(operand: Operand, kernel: KernelSpec, name: str = "k") -> str:
-    """What in the address or strides of q, k, v or o the kernel's loads cannot take, or ""."""
+def misalignment(operand: Operand, kernel: KernelSpec, dim: int, name: str = "k") -> str:
+    """What in the address or strides of q, k, v or o the kernel's loads cannot take, or "".
+
+    `dim` is the length of the operand's last axis.
+    """
     align = kernel.constraint("pointer_align_bytes")
     if operand.address % align:
         return f"address {operand.address:#x}, which must be a multiple of {align} bytes"
@@ -120,16 +123,25 @@ def misalignment(operand: Operand, kernel: KernelSpec, name: str = "k") -> str:
         if step % multiple:
             return f"{axis} stride {step}, which must be a multiple of {multiple} elements"
     low, high = kernel.constraint("kv_stride_seq")
-    if name in ("k", "v") and not low <= operand.strides["seq"] <= high:
-        return f"seq stride {operand.strides['seq']}, which must be in {low}..{high} elements"
+    if name in ("k", "v"):
+        step = operand.strides["seq"]
+        if not low <= step <= high:
+            return f"seq stride {step}, which must be in {low}..{high} elements"
+        # The loads tell rows behind the last one by their bytes, which must not be of a row.
+        if low == 0 < step < dim:
+            return f"seq stride {step}, which must be 0 or at least the {dim} elements of a row"
     return ""
 
 
-def check_alignment(operands: Mapping[str, Operand], kernel: KernelSpec) -> None:
+def check_alignment(
+    operands: Mapping[str, Operand], kernel: KernelSpec, problem: AttentionProblem
+) -> None:
     """Device operands must be aligned as the kernel needs; host operands are when staged."""
     for name in ("q", "k", "v", "o"):
-        wrong = misalignment(operands[name], kernel, name) if name in operands else ""
-        if wrong:
+        if name not in operands:
+            continue
+        dim = problem.axes(name)["dim"]
+        if wrong := misalignment(operands[name], kernel, dim, name):
             label = LABELS.get(name, name)
             raise ValueError(f"{label} has {wrong} for kernel {kernel.name}")
 

@@ -149,6 +149,17 @@ _OPTIONS: tuple[tuple[Case, dict[str, Any], tuple[tuple[int, int], ...]], ...] =
     (Case(70, 290, batch=2), {"window_size": (40, 20), "num_splits": 1}, ()),
     (Case(0, 0, num_heads_q=2), {"causal": True, "num_splits": 2}, ((30, 70), (0, 9), (66, 0))),
     (Case(40, 70, special=True), {"num_splits": 2}, ()),
+    (
+        Case(90, 130, num_heads_q=4),
+        {"window_size": (33, 8), "sinks": True, "num_splits": 4},
+        (),
+    ),
+    (Case(150, 60), {"causal": True, "top_left": True, "num_splits": 1}, ()),
+    (
+        Case(0, 0, num_heads_q=2),
+        {"window_size": (50, 0), "sinks": True, "num_splits": 1},
+        ((1, 100), (0, 0), (120, 40)),
+    ),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,12 +13,18 @@ from amdattn.cli import campaign
 from amdattn.cli.output import (
     AsJson,
     Batch,
+    HeadDim,
+    HeadDimV,
     HeadsKv,
     HeadsQ,
     Layout,
+    NumSplits,
+    RoundMode,
     Scale,
     SeqlenKv,
     SeqlenQ,
+    TopLeft,
+    Window,
     print_json,
     progress_bar,
     stdout,
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
     from amdattn.checking.session import Check
     from amdattn.checking.sources import SourceLines
     from amdattn.checking.subjects import CodeObject
+    from amdattn.testing.selftest import Case
     from amdattn.virtual_library import Instruction
 
     Disassembly = tuple[list[Instruction], SourceLines]
@@ -51,6 +59,22 @@ def check(
     layout: Layout = "bshd",
     scale: Scale = None,
     lse: Annotated[bool, typer.Option(help="Also ask for the log-sum-exp.")] = True,
+    head_dim: HeadDim = 128,
+    head_dim_v: HeadDimV = 0,
+    dtype: str = "bfloat16",
+    causal: bool = False,
+    window: Window = (-1, -1),
+    top_left: TopLeft = False,
+    sinks: Annotated[bool, typer.Option(help="A random one of every head.")] = False,
+    softcap: float = 0.0,
+    round_mode: RoundMode = "rtne",
+    num_splits: NumSplits = 0,
+    lengths: Annotated[
+        str,
+        typer.Option(
+            metavar="Q:K,Q:K,...", help="Rows of q and k of every sequence, instead of -b, -q, -k."
+        ),
+    ] = "",
     kernel: Annotated[
         str | None, typer.Option(help="Of a code object file that holds several.")
     ] = None,
@@ -94,6 +118,7 @@ def check(
     from amdattn.checking.findings import ERROR, FindingLog
     from amdattn.checking.session import document
     from amdattn.checking.suppressions import Suppressions
+    from amdattn.testing.selftest import Case
 
     accepted = Suppressions.of(suppressions)
     plan = running.schedules(schedules, seed, residency)
@@ -102,8 +127,23 @@ def check(
         _refuse(subject, kernel=kernel, grid=grid, workgroup=workgroup, args=args or None)
         if mutate:
             return campaign.mutate(campaign.shipped(subject), sample, seed, as_json)
-        sizes = (batch, seqlen_q, seqlen_kv, heads_q, heads_kv)
-        subjects = _operations(subject, sizes, layout, scale, lse, seed)
+        case = Case(
+            *(seqlen_q, seqlen_kv or seqlen_q, batch, heads_q, heads_kv or heads_q, head_dim),
+            layout=layout,
+            softmax_scale=scale,
+        )
+        options = {
+            "head_dim_v": head_dim_v,
+            "dtype": dtype,
+            "causal": causal,
+            "window_size": window,
+            "top_left": top_left,
+            "sinks": sinks,
+            "softcap": softcap,
+            "round_mode": round_mode,
+            "num_splits": num_splits,
+        }
+        subjects = _operations(subject, case, _changed(options), _lengths(lengths), lse, seed)
     else:
         code_object = _code_object(subject, kernel, grid, workgroup, args, dynamic_lds, seed)
         if mutate:
@@ -149,26 +189,37 @@ def check(
 
 
 def _operations(
-    name: str, sizes: tuple[Any, ...], layout: str, scale: float | None, lse: bool, seed: int
+    name: str,
+    case: Case,
+    options: dict[str, Any],
+    lengths: tuple[tuple[int, int], ...],
+    lse: bool,
+    seed: int,
 ) -> list[Subject]:
     from amdattn.checking.subjects import Attention, every_operation
-    from amdattn.testing.selftest import Case
 
     if name == "all":
+        _refuse(name, **options, lengths=lengths or None)
         return list(every_operation(seed))
-    batch, seqlen_q, seqlen_kv, heads_q, heads_kv = sizes
-    case = Case(
-        seqlen_q,
-        seqlen_kv or seqlen_q,
-        batch,
-        heads_q,
-        heads_kv or heads_q,
-        layout=layout,
-        softmax_scale=scale,
-    )
-    attention = Attention(case, seed, lse)
+    attention = Attention(case, seed, lse, tuple(options.items()), lengths)
     attention.plan()  # a problem that no kernel solves is an error before anything is launched
     return [attention]
+
+
+def _changed(options: dict[str, Any]) -> dict[str, Any]:
+    """Those that differ from what an attention problem defaults to."""
+    from amdattn.problem import AttentionProblem
+
+    defaults = {field.name: field.default for field in dataclasses.fields(AttentionProblem)}
+    return {name: value for name, value in options.items() if value != defaults[name]}
+
+
+def _lengths(text: str) -> tuple[tuple[int, int], ...]:
+    """Read Q:K,Q:K,... of --lengths; "" is none."""
+    pairs = [pair.split(":") for pair in text.split(",")] if text else []
+    if not all(len(pair) == 2 and all(n.strip().isdecimal() for n in pair) for pair in pairs):
+        raise ValueError(f"--lengths={text!r} must be Q:K,Q:K,..., of every sequence")
+    return tuple((int(rows), int(keys)) for rows, keys in pairs)
 
 
 def _code_object(
@@ -213,7 +264,8 @@ def extent(option: str, text: str) -> tuple[int, int, int]:
 def _refuse(what: str, **options: object) -> None:
     given = [name for name, value in options.items() if value is not None]
     if given:
-        raise ValueError(f"--{given[0].replace('_', '-')} does not go with {what}")
+        option = given[0].removesuffix("_size").replace("_", "-")
+        raise ValueError(f"--{option} does not go with {what}")
 
 
 def _disassemble(check: Check, into: dict[tuple[str, str], Disassembly]) -> None:

@@ -16,12 +16,17 @@ from amdattn.cli.output import (
     AsJson,
     Batch,
     HeadDim,
+    HeadDimV,
     HeadsKv,
     HeadsQ,
     Layout,
+    NumSplits,
+    RoundMode,
     Scale,
     SeqlenKv,
     SeqlenQ,
+    TopLeft,
+    Window,
     print_facts,
     print_json,
     spinner,
@@ -92,11 +97,15 @@ def demo(
     )
     with spinner(f"attention {case}", quiet=as_json):
         result = selftest.run_case(case, seed)
+    launched = {
+        f"launch {i}": f"{launch.kernel.name}, grid {launch.grid} = {launch.num_workgroups} "
+        "workgroups"
+        for i, launch in enumerate(plan.launches, 1)
+    }
     facts = {
         "problem": str(case),
         "device": runtime.get().title,
-        "kernel": plan.launches[0].kernel.name,
-        "grid": f"{plan.launches[0].grid} workgroups",
+        **launched,
         "max error": f"{result.out.max_error:.3g} against float64",
         "allowed": f"{result.out.tolerance:.3g} (2x a plain bfloat16 pipeline's error + rounding)",
         "verdict": "ok" if result.ok else result.out.reason or result.lse.reason,
@@ -204,17 +213,14 @@ def explain(
     heads_q: HeadsQ = 32,
     heads_kv: HeadsKv = 0,
     head_dim: HeadDim = 128,
-    head_dim_v: Annotated[int, typer.Option(help="0: as head-dim.")] = 0,
+    head_dim_v: HeadDimV = 0,
     dtype: str = "bfloat16",
     causal: bool = False,
-    window: Annotated[tuple[int, int], typer.Option(help="Keys left and right; -1: all.")] = (
-        -1,
-        -1,
-    ),
-    top_left: Annotated[bool, typer.Option(help="Masks start at the first key.")] = False,
+    window: Window = (-1, -1),
+    top_left: TopLeft = False,
     sinks: bool = False,
-    round_mode: Annotated[str, typer.Option(help="rtne, rtna or rtz.")] = "rtne",
-    num_splits: Annotated[int, typer.Option(help="Parts along KV; 0: the plan chooses.")] = 0,
+    round_mode: RoundMode = "rtne",
+    num_splits: NumSplits = 0,
     device: Annotated[str, typer.Option(help="A known device, or 'bound'.")] = "MI300X",
     as_json: AsJson = False,
 ) -> None:

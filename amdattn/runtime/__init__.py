@@ -277,6 +277,12 @@ class Runtime:
         """Make later work on `stream` wait for the work now on stream `producer`."""
         if stream == producer:
             return
+        if stream and self.is_capturing(stream) and not (producer and self.is_capturing(producer)):
+            raise ValueError(
+                f"an array was written on stream {producer:#x}, which a graph that is being "
+                f"captured from stream {stream:#x} cannot wait for: synchronize before the capture "
+                "and set the array's stream to None"
+            )
         event = self.record_event(producer)
         try:
             self.check("hipStreamWaitEvent", self.hip.hipStreamWaitEvent(stream, event, 0))

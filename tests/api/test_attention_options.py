@@ -411,7 +411,7 @@ def test_capture_needs_a_workspace(normal, hip_stream):
     out.stream = lse.stream = workspace.stream = None
     mode = hip.hipStreamCaptureMode.hipStreamCaptureModeGlobal
     call("hipStreamBeginCapture", hip.hipStreamBeginCapture(hip_stream, mode))
-    with pytest.raises(ValueError, match="pass workspace="):
+    with pytest.raises(ValueError, match="so pass workspace="):
         plan.run(dq, dk, dv, out, lse=lse, stream=hip_stream)
     plan.run(dq, dk, dv, out, lse=lse, workspace=workspace, stream=hip_stream)
     graph = call("hipStreamEndCapture", hip.hipStreamEndCapture(hip_stream))

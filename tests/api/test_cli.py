@@ -47,8 +47,21 @@ def test_demo():
     status, out, errors = command("demo", "-q", 20, "-k", 30, "--heads-q", 1, "--json")
     assert status == 0, errors
     facts = json.loads(out)
-    assert facts["verdict"] == "ok" and facts["kernel"] == amdattn.kernels()[0].name
+    assert facts["verdict"] == "ok"
+    plan = amdattn.plan_attention(1, 20, 30, 1, 1, 128, device="MI300X")
+    assert facts["launch 1"].startswith(f"{plan.launches[0].kernel.name}, grid {(1, 1, 1)} = 1")
     assert "measured on" in facts["wall time"]
+
+
+def test_demo_of_two_launches():
+    status, out, errors = command("demo", "-q", 20, "-k", 9000, "--heads-q", 1, "--json")
+    assert status == 0, errors
+    plan = amdattn.plan_attention(1, 20, 9000, 1, 1, 128, device="MI300X")
+    facts = json.loads(out)
+    for i, launch in enumerate(plan.launches, 1):
+        assert launch.kernel.name in facts[f"launch {i}"]
+        assert f"= {launch.num_workgroups} workgroups" in facts[f"launch {i}"]
+    assert len(plan.launches) == 2 and "launch 3" not in facts
 
 
 def test_explain():

@@ -87,6 +87,29 @@ def test_advice_is_shown_on_request(check: Command) -> None:
     assert status == 0 and "over_wait" in out and "s_waitcnt" in out
 
 
+def test_options_of_attention(check: Command) -> None:
+    """Every one reaches the plan: the title says so, and two kernels run."""
+    sizes = ("-q", 40, "-k", 150, "--heads-q", 4, "--heads-kv", 2, "--head-dim", 64)
+    masks = ("--window", 30, 5, "--top-left", "--sinks", "--num-splits", 3)
+    status, facts = check.json("attention", *sizes, *masks, "--dtype", "float16")
+    assert status == 0 and all(found["severity"] != "error" for found in facts["findings"])
+    (title,) = facts["subjects"]
+    for option in ("dtype=float16", "window_size=(30, 5)", "top_left=True", "sinks=True"):
+        assert option in title
+    assert [launch["kernel"] for launch in facts["launches"]] == [
+        "amdattn_attn_fwd_fp16_d64_rtne_gfx942",
+        "amdattn_attn_merge_fp16_d64_rtne_gfx942",
+    ]
+    assert facts["launches"][0]["grid"] == [4 * 3, 1, 1]
+
+
+def test_sequences_of_several_lengths(check: Command) -> None:
+    lengths = ("--lengths", "30:70,0:9,66:0", "--causal", "--round-mode", "rtz")
+    status, facts = check.json("attention", *lengths, "--schedules", 2)
+    assert status == 0 and all(found["severity"] != "error" for found in facts["findings"])
+    assert "lengths ((30, 70), (0, 9), (66, 0))" in facts["subjects"][0]
+
+
 def test_a_wrong_kernel(check: Command, code_objects: tuple[Path, Path]) -> None:
     right, wrong = code_objects
     status, out, errors = check(right, *GEOMETRY, "--schedules", 4)
@@ -153,7 +176,12 @@ def test_inputs_from_a_file(
         (("attention", "--schedules", "many"), "--schedules"),
         (("attention", "--max-errors", -1), "--max-errors"),
         (("attention", "--residency", -1), "--residency"),
-        (("attention", "--causal"), "No such option"),
+        (("attention", "--typo"), "No such option"),
+        (("attention", "--lengths", "30:70,"), "must be Q:K,Q:K"),
+        (("attention", "--head-dim", 8200), "head_dim=8200 is not built"),
+        (("all", "--causal"), "--causal does not go with all"),
+        (("all", "--window", 3, 4), "--window does not go with all"),
+        (("all", "--lengths", "3:4"), "--lengths does not go with all"),
         (("attention", "-q", 0), "seqlen_q=0"),
         (("attention", "--heads-q", 3, "--heads-kv", 2), "num_heads_kv"),
         (("attention", "--layout", "sbhd"), "layout='sbhd'"),

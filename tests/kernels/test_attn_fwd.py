@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from kernels.family import ANY_STRIDES, MAIN, MEMBERS, Call, Member, operands
 
 import amdattn
-from amdattn import runtime
 from amdattn.checking import schedules
 from amdattn.checking.findings import ERROR, FindingLog
 from amdattn.checking.subjects import every_operation
@@ -228,37 +226,6 @@ def test_bits_repeat(restored_options: None, member: Member, num_splits: int) ->
         amdattn.virtual.set_option("seed", seed)
         results.add(tuple(x.tobytes() for x in call.run(*arrays)))
     assert len(results) == 1
-
-
-@pytest.fixture
-def streams() -> Iterator[list[Any]]:
-    device = runtime.get()
-    made = [device.check("hipStreamCreate", device.hip.hipStreamCreate()) for _ in range(2)]
-    yield made
-    amdattn.synchronize()
-    for stream in made:
-        device.check("hipStreamDestroy", device.hip.hipStreamDestroy(stream))
-
-
-@pytest.mark.parametrize("num_splits", [1, 3])
-def test_threads_and_streams_give_the_same_bits(streams: list[Any], num_splits: int) -> None:
-    """Four threads on two streams, with one plan; each run has memory of its own."""
-    arrays = [amdattn.asarray(x) for x in operands(MAIN, 100, 200, (2, 1))]
-    call = Call(MAIN, {"num_splits": num_splits})
-    plan = call.plan(*arrays)
-    expected = [x.numpy().tobytes() for x in plan.run(*arrays)]
-    found: list[list[bytes]] = []
-
-    def work(stream: Any) -> None:
-        results = [plan.run(*arrays, stream=stream) for _ in range(6)]
-        found.extend([x.numpy().tobytes() for x in pair] for pair in results)
-
-    threads = [threading.Thread(target=work, args=(streams[i % 2],)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 24 and all(bits == expected for bits in found)
 
 
 # -- checked mode ----------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import pytest
 from kernels.family import ANY_STRIDES, MAIN, MEMBERS, Call, Member, operands, placed
 
 import amdattn
-from amdattn import runtime
 
 MOST = 2**25 - 8  # elements from a row of K or V to the next, that blocks are loaded with
 members = pytest.mark.parametrize(
@@ -75,48 +74,18 @@ def test_strides_that_blocks_cannot_be_loaded_with(which: str, stride: int) -> N
         amdattn.flash_attn_func(*arrays.values(), causal=True, top_left=True)
 
 
-# Elements between neighbours. Rows of K and V as far apart as blocks of them are loaded: the last
-# one of a few hundred lies 2**31 elements behind the first.
-FAR = [
-    *((member, axis, 2**28 + 8 * 192) for member in (MAIN, MEMBERS[7], MEMBERS[10], ANY_STRIDES)
-      for axis in ("batch", "head")),
-    *((member, "seq", MOST) for member in (MAIN, MEMBERS[7], MEMBERS[10])),
-    (ANY_STRIDES, "seq", 2**28 + 8 * 192),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("member", "axis", "far"), FAR, ids=[f"{member}-{axis}" for member, axis, _ in FAR]
-)
-def test_offsets_beyond_2_to_31_elements(member: Member, axis: str, far: int) -> None:
-    """Neighbours up to 2**29 bytes apart: the last lie more than 4 GiB behind the first."""
-    count = -(-(2**31 + 2**26) // far) + 1
-    batch, seqlen, heads = {"batch": (count, 3, 1), "head": (1, 3, count), "seq": (1, count, 1)}[
-        axis
-    ]
-    q, k, v = operands(member, seqlen, seqlen, (heads, heads), batch)
-    near = {"seq": 192, "head": 192, "batch": 0}
-    if axis in ("batch", "head"):
-        near["head" if axis == "batch" else "batch"] = 0
-    memory = amdattn.empty(((count - 1) * far + 2**17,), member.dtype)
-    strides = tuple(far if name == axis else near[name] for name in ("batch", "seq", "head"))
-    shapes = q.shape, k.shape, v.shape, (*q.shape[:-1], member.head_dim_v)
-    arrays = [
-        placed(memory, shape, (*strides, 1), 2**13 * (1 + i)) for i, shape in enumerate(shapes)
-    ]
-    assert arrays[1].view().extent()[1] - arrays[1].address > 2**32
-    device = runtime.get()
-    indices = list(np.ndindex(batch, seqlen, heads))
-    for array, x in zip(arrays, (q, k, v), strict=False):
-        for index in indices:
-            part = np.ascontiguousarray(x[index])
-            device.upload(array[index].address, part.ctypes.data, part.nbytes)
-            amdattn.synchronize()
-    for splits in (1,) if member.kernel else (1, 2):
-        call = Call(member, {**masking_of(member), "num_splits": splits})
-        expected, expected_lse = call.check(q, k, v)
-        lse = amdattn.empty(expected_lse.shape, "float32")
-        call.plan(q, k, v).run(*arrays, lse=lse)
-        out = np.stack([arrays[3][index].numpy() for index in indices]).reshape(expected.shape)
-        assert out.tobytes() == expected.tobytes()
-        assert lse.numpy().tobytes() == expected_lse.tobytes()
+@pytest.mark.parametrize("which", ["k", "v"])
+def test_rows_that_overlap(which: str) -> None:
+    """Rows 8 elements apart: an error on the device; on the host they are made compact."""
+    q, k, v = operands(MAIN, 20, 70)
+    column = np.random.default_rng(1).standard_normal(69 * 8 + 128, np.float32)
+    column = column.astype(MAIN.element)
+    overlapping = np.lib.stride_tricks.as_strided(column, (1, 70, 1, 128), (0, 16, 0, 2))
+    host = {"q": q, "k": k, "v": v, which: overlapping}
+    device = {name: amdattn.asarray(x) for name, x in host.items() if name != which}
+    device[which] = placed(amdattn.asarray(column), (1, 70, 1, 128), (0, 8, 128, 1))
+    with pytest.raises(ValueError, match=f"{which} has seq stride 8, which must be 0 or at least"):
+        amdattn.flash_attn_func(*(device[name] for name in "qkv"), causal=True)
+    got = amdattn.flash_attn_func(*(host[name] for name in "qkv"), causal=True)
+    compact = [np.ascontiguousarray(host[name]) for name in "qkv"]
+    assert got.tobytes() == amdattn.flash_attn_func(*compact, causal=True).tobytes()

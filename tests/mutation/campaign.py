@@ -1,7 +1,10 @@
 """Runs the whole campaign and writes docs/checked-mode-mutation.md.
 
 `PYTHONPATH=.:tests/mutation:tests/peers python tests/mutation/campaign.py [--json FILE]`; with
-Triton installed its kernels are part of it.
+Triton installed its kernels are part of it. Every mutant of the forward kernel takes hours;
+`--sample` draws some. With `--kernel` no page is written: that is for a new kernel, of which those
+mutants that nothing shows are printed as rows of amdattn/checking/mutation/arguments.py, to be
+filled with reasons, or to be taken as what they are.
 """
 
 from __future__ import annotations
@@ -18,19 +21,22 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from amdattn.checking.mutation.campaign import campaign
+from amdattn.checking.mutation.generate import CLASSES
 from amdattn.checking.mutation.hazards import LLVM_ONLY
 from amdattn.checking.mutation.report import BAR_CLASS, BAR_OVERALL, Campaign, Counts
 from amdattn.checking.mutation.subject import Subject, shipped_subjects
 from amdattn.device import KNOWN_DEVICES
 
-# Of the members of a family, which have the same sources, one.
-SHIPPED = ("attn_fwd_bf16_d128_rtne", "attn_merge_bf16_d128_rtne", "attn_fwd_bf16_d128")
+# Of the members of a family, which have the same sources, one. The first has thousands of mutants.
+FORWARD = "attn_fwd_bf16_d128_rtne"
+SHIPPED = (FORWARD, "attn_merge_bf16_d128_rtne", "attn_fwd_bf16_d128")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "checked-mode-mutation.md"
 
 
 def subjects() -> tuple[list[Subject], str]:
-    """What is mutated, and which Triton compiled a part of it."""
+    """What is mutated, the forward kernel first, and which Triton compiled a part of it."""
     found = shipped_subjects(KNOWN_DEVICES["MI300X"], SHIPPED) + hip_subjects()
+    found.sort(key=lambda subject: subject.name != FORWARD)
     if importlib.util.find_spec("triton") is None:
         return found, "not installed"
     from triton_subjects import triton_subjects
@@ -63,11 +69,33 @@ orders of waves and workgroups that mutants are run under.
 
 ## What the numbers rest on
 
-{_assumptions(report)}
+{_drawn(report)}{_assumptions(report)}
 
 ## Counts
 
 {report.markdown()}"""
+
+
+def _drawn(report: Campaign) -> str:
+    """How many mutants of a kernel were run, if not all."""
+    lines = []
+    for original in report.originals:
+        run = sum(outcome.subject == original.subject for outcome in report.outcomes)
+        if run < original.mutants:
+            lines.append(
+                f"- Of the {original.mutants} mutants of {original.subject} {run} were drawn, the "
+                f"classes in turn (seed {report.seed}).\n"
+            )
+    return "".join(lines)
+
+
+def rows_of_arguments(report: Campaign) -> list[str]:
+    """The missed mutants as they would stand in arguments.py."""
+    digests = {original.subject: original.digest for original in report.originals}
+    return [
+        f'    ("{digests[o.subject]}", "{o.kind}", {o.pc:#x}): ...,  # {o.what}'
+        for o in report.missed
+    ]
 
 
 def _assumptions(report: Campaign) -> str:
@@ -97,9 +125,24 @@ def main() -> int:
     """Run, write, say what fails."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="write everything there as well")
-    args = parser.parse_args()
+    parser.add_argument("--sample", type=int, help=f"so many mutants of {FORWARD}; default: all")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--kernel", action="append", help="mutate this one only; write no page")
+    parser.add_argument(
+        "--class", action="append", dest="classes", help="this one only", choices=CLASSES
+    )
+    given = parser.parse_args()
+    if given.classes and not given.kernel:
+        parser.error("--class needs --kernel: the page has every class")
     console = Console()
-    chosen, triton = subjects()
+    if given.kernel:
+        chosen, triton = shipped_subjects(KNOWN_DEVICES["MI300X"], given.kernel), ""
+        missing = set(given.kernel) - {subject.name for subject in chosen}
+        if missing:
+            parser.error(f"no kernel {', '.join(sorted(missing))} is shipped")
+    else:
+        chosen, triton = subjects()
+    large = 1 if given.sample is not None else len(chosen)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
         steps: dict[str, object] = {}
@@ -107,14 +150,24 @@ def main() -> int:
         def progress(what: str, done: int, total: int) -> None:
             if what not in steps:
                 steps[what] = bar.add_task(what, total=total)
-            bar.update(steps[what], completed=done)  # type: ignore[arg-type]
+            bar.update(steps[what], completed=done, total=total)  # type: ignore[arg-type]
 
-        report = campaign(chosen, progress=progress)
+        classes = given.classes or CLASSES
+        report = campaign(
+            chosen[:large], sample=given.sample, seed=given.seed, classes=classes, progress=progress
+        )
+        if rest := chosen[large:]:
+            others = campaign(rest, classes=classes, progress=progress)
+            report.originals += others.originals
+            report.outcomes += others.outcomes
     console.print(report.table())
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(page(report, triton), encoding="utf-8")
-    if args.json:
-        args.json.write_text(json.dumps(report.as_dict(), indent=1), encoding="utf-8")
+    if not given.kernel:
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(page(report, triton), encoding="utf-8")
+    if given.json:
+        given.json.write_text(json.dumps(report.as_dict(), indent=1), encoding="utf-8")
+    for row in rows_of_arguments(report):
+        console.print(row, markup=False, highlight=False, soft_wrap=True)
     for failure in report.failures:
         console.print(failure, style="red", markup=False)
     return 1 if report.failures else 0

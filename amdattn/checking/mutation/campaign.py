@@ -25,7 +25,8 @@ _TRAP = (0xBF920002).to_bytes(4, "little")  # s_trap 2: ends the launch that rea
 # More instructions without progress than any case has in all; a mutant's endless loop ends there.
 _MAX_INSTRUCTIONS = 2_000_000
 
-# Orders of waves and workgroups: mutants that the first does not show are run under the others.
+# Orders of waves and workgroups: mutants that the first does not show are run under the others, but
+# not those that an analysis proves to be equivalent.
 # (seed, instructions of a wave before another may run)
 _SCHEDULES = ((0, 8), (1, 8), (4, 1), (6, 3), (5, 1))
 
@@ -147,15 +148,16 @@ def campaign(
     def mutated() -> Iterator[Task]:
         for i, plan in enumerate(planned):
             entry = prepared[plan.subject]
-            judgements[i] = entry.judge(plan.mutant)
+            judgement = judgements[i] = entry.judge(plan.mutant)
+            proved = judgement.argument and not judgement.stated
             yield Task(
                 i,
                 plan.subject,
                 entry.code.patched(plan.mutant.at, plan.mutant.encoding),
                 entry.cases(plan.mutant),
-                places=judgements[i].places,
-                kinds=judgements[i].kinds,
-                schedules=_SCHEDULES,
+                places=judgement.places,
+                kinds=judgement.kinds,
+                schedules=_SCHEDULES[:1] if proved else _SCHEDULES,
                 outputs=tuple(entry.outputs.items()),
             )
 
@@ -173,6 +175,8 @@ def _original(entry: _Prepared) -> Original:
         [f"{pair}" for pair in sorted(entry.judge.wait_violations)]
         + [f"{pair}" for pair in sorted(entry.judge.hazard_violations)],
         [],
+        entry.code.digest,
+        len(entry.mutants),
     )
 
 

@@ -39,11 +39,14 @@ class Judgement:
         made what they use. A finding there is in the right place.
     kinds : tuple of str
         Kinds of finding that have no address and are in the right place.
+    stated : bool
+        The argument is one of `arguments`, not of an analysis.
     """
 
     argument: str
     places: frozenset[int]
     kinds: tuple[str, ...] = ()
+    stated: bool = False
 
 
 class Judge:
@@ -59,8 +62,9 @@ class Judge:
         self._subject = subject
         self._code = code
         self._digest = code.digest
-        self.wait_violations: frozenset[TooEarly] = WaitAnalysis(code).too_early()
-        self.hazard_violations: frozenset[Missing] = HazardAnalysis(code).missing()
+        self._waits, self._hazards = WaitAnalysis(code), HazardAnalysis(code)
+        self.wait_violations: frozenset[TooEarly] = self._waits.too_early()
+        self.hazard_violations: frozenset[Missing] = self._hazards.missing()
 
     def __call__(self, mutant: Mutant) -> Judgement:
         """Judge one mutant."""
@@ -80,13 +84,15 @@ class Judge:
         if judgement.argument:
             return judgement
         stated = ARGUMENTS.get((self._digest, mutant.kind, mutant.pc), "")
-        return dataclasses.replace(judgement, argument=stated)
+        return dataclasses.replace(judgement, argument=stated, stated=bool(stated))
 
-    def _mutated(self, mutant: Mutant) -> KernelCode:
-        return self._code.changed(mutant.at, mutant.encoding)
+    def _mutated(self, mutant: Mutant) -> tuple[KernelCode, int, int]:
+        """The code, and where how many bytes of it are others."""
+        changed = self._code.changed(mutant.at, mutant.encoding)
+        return changed, mutant.at, len(mutant.encoding)
 
     def _wait(self, mutant: Mutant) -> Judgement:
-        early = WaitAnalysis(self._mutated(mutant)).too_early() - self.wait_violations
+        early = self._waits.after(*self._mutated(mutant)) - self.wait_violations
         places = {mutant.pc}.union(*({pair.consumer, pair.producer} for pair in early))
         if any(self._code.at(pair.producer).mnemonic.startswith("buffer_wbl2") for pair in early):
             # What a release publishes is stored and loaded elsewhere, by other workgroups.
@@ -102,7 +108,7 @@ class Judge:
         known = {(pair.consumer, pair.producer, pair.rule) for pair in self.hazard_violations}
         missing = [
             pair
-            for pair in HazardAnalysis(self._mutated(mutant)).missing()
+            for pair in self._hazards.missing_after(*self._mutated(mutant))
             if (pair.consumer, pair.producer, pair.rule) not in known
         ]
         required = [pair for pair in missing if pair.rule != LLVM_ONLY]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from amdattn.checking.mutation import registers as regs
 from amdattn.checking.mutation.code import Instruction
+from amdattn.checking.mutation.dataflow import ForwardAnalysis
 from amdattn.checking.mutation.kernel import KernelCode
 
 HORIZON = 19  # the most that any pair needs
@@ -196,17 +197,12 @@ def _after_matrix(
             yield passes - 1, "MFMA reads C -> VALU overwrites it"
 
 
-_State = dict[
-    int, tuple[int, regs.Registers]
-]  # by address of the first: states since, live results
+_Entry = tuple[int, regs.Registers]  # of the first of a pair: states since, live results
+_State = dict[int, _Entry]  # by address of the first
 
 
-class HazardAnalysis:
+class HazardAnalysis(ForwardAnalysis[int, _Entry, Missing]):
     """Pairs of instructions of a kernel that lack wait states, whatever path is taken."""
-
-    def __init__(self, code: KernelCode) -> None:
-        self._code = code
-        self._blocks = code.blocks()
 
     def missing(self) -> frozenset[Missing]:
         """Every pair with fewer states than it needs."""
@@ -218,21 +214,20 @@ class HazardAnalysis:
 
     def pairs(self) -> frozenset[Missing]:
         """Every pair to which a rule applies, with the least states on any path."""
-        states: dict[int, _State] = {self._code.entry: {}}
-        todo = [self._code.entry]
-        found: dict[int, set[Missing]] = {}
-        while todo:
-            first = todo.pop()
-            block = self._blocks[first]
-            state = dict(states[first])
-            pairs = found[first] = set()
-            for inst in block:
-                pairs.update(self._check(inst, state))
-                self._step(inst, state)
-            for following in self._code.successors[block[-1].pc]:
-                if self._merge(states, following, state) and following not in todo:
-                    todo.append(following)
-        return frozenset().union(*found.values())
+        return self._found()
+
+    def missing_after(self, code: KernelCode, at: int, size: int) -> frozenset[Missing]:
+        """Every such pair that the code has for the change of `size` bytes at `at`, and others."""
+        changed, blocks = self._changed(code, at, size)
+        return frozenset(pair for pair in changed._found(blocks) if pair.states < pair.required)
+
+    @staticmethod
+    def _join(old: _Entry | None, new: _Entry) -> _Entry:
+        return new if old is None else (min(old[0], new[0]), old[1] | new[1])
+
+    @staticmethod
+    def _about(key: int) -> int:
+        return key
 
     def _check(self, inst: Instruction, state: _State) -> Iterator[Missing]:
         if inst.mnemonic in ("s_nop", "s_waitcnt"):
@@ -241,8 +236,7 @@ class HazardAnalysis:
             for required, rule in _requirements(self._code.at(pc), inst, live):
                 yield Missing(inst.pc, pc, required, since, rule)
 
-    @staticmethod
-    def _step(inst: Instruction, state: _State) -> None:
+    def _step(self, inst: Instruction, state: _State) -> None:
         writes = regs.use(inst).writes
         states = wait_states(inst)
         for pc, (since, live) in list(state.items()):
@@ -257,18 +251,3 @@ class HazardAnalysis:
             or regs.M0 in writes
         ):
             state[inst.pc] = (0, writes)
-
-    @staticmethod
-    def _merge(states: dict[int, _State], at: int, state: _State) -> bool:
-        known = states.get(at)
-        if known is None:
-            states[at] = dict(state)
-            return True
-        changed = False
-        for pc, (since, live) in state.items():
-            old = known.get(pc)
-            new = (since, live) if old is None else (min(since, old[0]), live | old[1])
-            if new != old:
-                known[pc] = new
-                changed = True
-        return changed

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from amdattn.checking.mutation import registers as regs
@@ -58,6 +59,8 @@ class KernelCode:
     successors : dict
         Addresses that may follow an instruction, by its address. A branch that wants EXEC to be
         zero is not taken where it cannot be.
+    same_paths : bool
+        Of changed code: basic blocks are as they were, but for instructions in one of them.
     """
 
     def __init__(self, image: bytes, symbol: str) -> None:
@@ -66,6 +69,7 @@ class KernelCode:
         place = _locate(image, symbol) if symbol else Place(0, len(image), 0, 0)
         self.start, size, self._file_offset, self.entry = place
         self.end = self.start + size
+        self.same_paths = True
         self._set(tuple(disassemble(self.bytes_at(self.start, size), self.start)))
 
     def changed(self, pc: int, encoding: bytes) -> KernelCode:
@@ -74,12 +78,16 @@ class KernelCode:
         other.image = self.patched(pc, encoding)
         first, end = self.index[pc], pc + len(encoding)
         last = self.index[end] if end in self.index else len(self.instructions)
-        new = disassemble(encoding, pc)
-        old = self.instructions[first:last]
+        new, old = disassemble(encoding, pc), self.instructions[first:last]
         instructions = (*self.instructions[:first], *new, *self.instructions[last:])
-        alike = [(i.pc, i.is_branch) for i in new] == [(i.pc, False) for i in old]
-        if alike and not any(map(_on_masks, (*old, *new))):
-            other.instructions = instructions  # and paths are what they were
+        other.same_paths = (
+            len(new) == len(old)
+            and not any(i.is_branch for i in (*new, *old))
+            and not any(i.pc in self.targets for i in old[1:])
+            and _masks_alike(new, old)
+        )
+        if other.same_paths:
+            other._replace(first, old, new, instructions)
         else:
             other._set(instructions)
         return other
@@ -97,6 +105,35 @@ class KernelCode:
         if indirect:
             raise CodeError(f"{self.symbol} jumps to a computed address: {indirect[0].text}")
         self.reachable = self._reachable()
+
+    def _replace(
+        self,
+        first: int,
+        old: tuple[Instruction, ...],
+        new: list[Instruction],
+        instructions: tuple[Instruction, ...],
+    ) -> None:
+        """Take these instructions, of which the new ones take the place of the old ones."""
+        self.instructions = instructions
+        if [i.pc for i in old] == [i.pc for i in new]:
+            return
+        self.index, self.successors = dict(self.index), dict(self.successors)
+        self.predecessors = dict(self.predecessors)
+        before, behind = self.predecessors[old[0].pc], self.successors[old[-1].pc]
+        for inst in old:
+            del self.index[inst.pc], self.successors[inst.pc], self.predecessors[inst.pc]
+        for i, inst in enumerate(new):
+            self.index[inst.pc] = first + i
+            self.successors[inst.pc] = (inst.end,)
+            self.predecessors[inst.pc] = before
+            before = [inst.pc]
+        self.successors[new[-1].pc] = behind
+        for pc in behind:
+            self.predecessors[pc] = [
+                new[-1].pc if other == old[-1].pc else other for other in self.predecessors[pc]
+            ]
+        if old[0].pc in self.reachable:
+            self.reachable = self.reachable - {i.pc for i in old} | {i.pc for i in new}
 
     def at(self, pc: int) -> Instruction:
         """The instruction at an address."""
@@ -196,6 +233,14 @@ def _predecessors(successors: dict[int, tuple[int, ...]]) -> dict[int, list[int]
         for other in following:
             found[other].append(pc)
     return found
+
+
+def _masks_alike(new: Iterable[Instruction], old: Iterable[Instruction]) -> bool:
+    """Whether the same masks have lanes behind both: none is made, or only s_nop are elsewhere."""
+    if not any(map(_on_masks, (*new, *old))):
+        return True
+    texts = [[i.text for i in both if i.mnemonic != "s_nop"] for both in (new, old)]
+    return texts[0] == texts[1]
 
 
 def _on_masks(inst: Instruction) -> bool:

@@ -28,11 +28,16 @@ class Verdict(str, enum.Enum):
 
 @dataclass
 class Original:
-    """The unmutated kernel: violations by the static analysis and findings; both must be none."""
+    """The unmutated kernel: violations by the static analysis and findings; both must be none.
+
+    `digest` is that of its instructions, `mutants` how many there are of all classes.
+    """
 
     subject: str
     violations: list[str]
     findings: list[str]
+    digest: str
+    mutants: int
 
 
 @dataclass(frozen=True, slots=True)

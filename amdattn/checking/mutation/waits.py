@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from amdattn.checking.mutation import registers as regs
 from amdattn.checking.mutation.code import Instruction
+from amdattn.checking.mutation.dataflow import ForwardAnalysis
 from amdattn.checking.mutation.kernel import KernelCode
 
 # Field: (shift, bits) pairs of the immediate, low bits first.
@@ -80,47 +81,29 @@ def _stores(inst: Instruction) -> bool:
     return regs.is_store(inst) or regs.is_atomic(inst)
 
 
-class WaitAnalysis:
+class WaitAnalysis(ForwardAnalysis[tuple[int, str], int, TooEarly]):
     """What is used too early in a kernel, whatever path is taken."""
 
     def __init__(self, code: KernelCode) -> None:
-        self._code = code
-        self._blocks = code.blocks()
         self._has_barriers = any(i.mnemonic == "s_barrier" for i in code.instructions)
+        super().__init__(code)
 
     def too_early(self) -> frozenset[TooEarly]:
         """Every pair of a pending operation and what does not wait for it."""
-        states: dict[int, State] = {self._code.entry: {}}
-        todo = [self._code.entry]
-        while todo:
-            first = todo.pop()
-            block = self._blocks[first]
-            state = dict(states[first])
-            for inst in block:
-                self._step(inst, state)
-            for following in self._code.successors[block[-1].pc]:
-                if self._merge(states, following, state) and following not in todo:
-                    todo.append(following)
-        found: set[TooEarly] = set()
-        for first, entry_state in states.items():
-            state = dict(entry_state)
-            for inst in self._blocks[first]:
-                found.update(self._check(inst, state))
-                self._step(inst, state)
-        return frozenset(found)
+        return self._found()
+
+    def after(self, code: KernelCode, at: int, size: int) -> frozenset[TooEarly]:
+        """Every such pair that the code has for the change of `size` bytes at `at`, and others."""
+        changed, blocks = self._changed(code, at, size)
+        return changed._found(blocks)
 
     @staticmethod
-    def _merge(states: dict[int, State], at: int, state: State) -> bool:
-        known = states.get(at)
-        if known is None:
-            states[at] = dict(state)
-            return True
-        changed = False
-        for key, age in state.items():
-            if age < known.get(key, 1 << 30):
-                known[key] = age
-                changed = True
-        return changed
+    def _join(old: int | None, new: int) -> int:
+        return new if old is None else min(old, new)
+
+    @staticmethod
+    def _about(key: tuple[int, str]) -> int:
+        return key[0]
 
     def _step(self, inst: Instruction, state: State) -> None:
         if inst.mnemonic == "s_waitcnt":
