@@ -146,6 +146,11 @@ class AttentionProblem:
         return self.softmax_scale * LOG2_E
 
     @property
+    def softcap_log2(self) -> float:
+        """`softcap` in base 2: times log2(e)."""
+        return self.softcap * LOG2_E
+
+    @property
     def varlen(self) -> bool:
         """Whether the sequences have lengths of their own."""
         return self.total_q > 0

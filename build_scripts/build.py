@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import struct
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,9 +55,13 @@ WORK_GRID = "x=whole_tiles+split_tiles*parts"
 MERGE_GRID = "x=split_tiles*ceil(tile_rows/q_tile)"
 
 
-def family_constraints(round_mode: str, **different: Any) -> dict[str, Any]:
-    """What the attention forward family implements; `different` replaces single constraints."""
+def family_constraints(head_dim: int, round_mode: str) -> dict[str, Any]:
+    """What a member of the attention forward family implements."""
     return {
+        # First, last and step. Columns are 16 bytes at a time; those of O that one workgroup has
+        # no room for are another's.
+        "head_dims": [8, head_dim, 8],
+        "head_dims_v": [8, 256, 8],
         "causal": [False, True],
         "window_size": "any",
         "softcap": [0.0],
@@ -68,13 +73,11 @@ def family_constraints(round_mode: str, **different: Any) -> dict[str, Any]:
         "top_left": [False, True],
         "max_num_splits": 16,
         "gqa": True,
-        "head_dim_pad": False,
         "layouts": "any, unit last stride",
         "pointer_align_bytes": 16,
         "stride_multiple": 8,
         # Rows of K and V are addressed by 32-bit offsets within a block of 32 rows.
         "kv_stride_seq": [0, 2**25 - 1],
-        **different,
     }
 
 
@@ -84,9 +87,11 @@ _FAMILY = (
     ("bf16", 128, 128, 6, ("rtne", "rtna", "rtz")),
     ("bf16", 64, 64, 8, ("rtne", "rtna", "rtz")),
     ("bf16", 192, 128, 4, ("rtne", "rtna", "rtz")),
+    ("bf16", 256, 128, 4, ("rtne", "rtna", "rtz")),
     ("fp16", 128, 128, 6, ("rtne",)),
     ("fp16", 64, 64, 8, ("rtne",)),
     ("fp16", 192, 128, 4, ("rtne",)),
+    ("fp16", 256, 128, 4, ("rtne",)),
 )
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
 _ROUNDING = {"rtne": "kNearestEven", "rtna": "kNearestAway", "rtz": "kTowardZero"}
@@ -128,20 +133,27 @@ def _member(
         constraints=(
             {"tile_rows": [tile_rows], "round_mode": [round_mode]}
             if merges
-            else family_constraints(round_mode)
+            else family_constraints(head_dim, round_mode)
         ),
         names_acc=not merges,
         defines=tuple(f"{name}={value}" for name, value in defines.items()),
     )
 
 
+def _family() -> Iterator[KernelBuild]:
+    """Every member, and the kernels that merge their parts: one for all parts that are alike."""
+    merged = set()
+    for dtype, head_dim, head_dim_v, tiles_q, round_modes in _FAMILY:
+        for round_mode in round_modes:
+            yield _member("attn_fwd", dtype, head_dim, head_dim_v, tiles_q, round_mode)
+            parts = dtype, head_dim_v, tiles_q, round_mode
+            if parts not in merged:
+                yield _member("attn_merge", dtype, head_dim, head_dim_v, tiles_q, round_mode)
+            merged.add(parts)
+
+
 KERNELS = (
-    *(
-        _member(op, dtype, head_dim, head_dim_v, tiles_q, round_mode)
-        for dtype, head_dim, head_dim_v, tiles_q, round_modes in _FAMILY
-        for round_mode in round_modes
-        for op in ("attn_fwd", "attn_merge")
-    ),
+    *_family(),
     KernelBuild(
         name="attn_fwd_bf16_d128",
         arch="gfx942",
@@ -156,6 +168,8 @@ KERNELS = (
         head_dim_v=128,
         grid=TILE_GRID,
         constraints={
+            "head_dims": [128, 128, 8],
+            "head_dims_v": [128, 128, 8],
             "causal": [False],
             "window_size": [[-1, -1]],
             "softcap": [0.0],
@@ -167,7 +181,6 @@ KERNELS = (
             "top_left": [False],
             "max_num_splits": 1,
             "gqa": True,
-            "head_dim_pad": False,
             "layouts": "any, unit last stride",
             "pointer_align_bytes": 16,
             "stride_multiple": 8,

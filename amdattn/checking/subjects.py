@@ -102,7 +102,9 @@ class Attention:
                 case, batch=1, seqlen_q=int(sums[-1, 0]), seqlen_kv=int(sums[-1, 1])
             )
         arrays: dict[str, NDArray[Any]] = dict(zip("qkv", inputs(case, self.seed), strict=True))
-        arrays["v"] = arrays["v"][..., : problem.head_dim_v]
+        if problem.head_dim_v != problem.head_dim:
+            case = dataclasses.replace(case, head_dim=problem.head_dim_v)
+            arrays["v"] = inputs(case, self.seed + 1)[2]
         element = as_dtype(problem.dtype).numpy()
         for name, x in arrays.items():
             of_element = x if x.dtype == element else x.astype(element)
@@ -174,13 +176,18 @@ def every_operation(seed: int) -> list[Attention]:
 
 
 def _of_kernel(row: KernelSpec, seed: int) -> list[Attention]:
-    """One forward kernel with the options that it takes."""
+    """One forward kernel with the options that it takes, at its own head sizes and at others."""
     (mode,) = row.constraint("round_mode")
-    member = {"dtype": row.dtype, "head_dim_v": row.head_dim_v, "round_mode": mode}
+    own = row.head_dim, row.head_dim_v
+    others = row.head_dim - 24, row.head_dim - 8
     subjects = []
-    for case, options, lengths in _OPTIONS:
+    for dims, (case, options, lengths) in (
+        *((own, one) for one in _OPTIONS),
+        *((others, one) for one in _OPTIONS[-2:]),
+    ):
+        member = {"dtype": row.dtype, "head_dim_v": dims[1], "round_mode": mode}
         subject = Attention(
-            dataclasses.replace(case, head_dim=row.head_dim),
+            dataclasses.replace(case, head_dim=dims[0]),
             seed,
             options=tuple((member | options).items()),
             lengths=lengths,

@@ -42,8 +42,8 @@ def plan_attention(
         lengths = dataclasses.replace(problem, total_q=1, total_kv=1)
     choice = choose(lengths, kernel, props, slots, kernel.constraint("max_num_splits"))
     split = choice.best
-    work = WorkMap(problem, kernel.q_tile, kernel.kv_tile, 0, split.parts)
-    work = WorkMap(problem, kernel.q_tile, kernel.kv_tile, work.tiles - split.tiles, split.parts)
+    tiles = WorkMap.of_kernel(problem, kernel).tiles
+    work = WorkMap.of_kernel(problem, kernel, tiles - split.tiles, split.parts)
     _check_grid(work, kernel)
     workspace = _workspace(work, kernel)
     args = _arguments(work, workspace)
@@ -86,9 +86,9 @@ def _check_grid(work: WorkMap, kernel: KernelSpec) -> None:
     if work.num_workgroups > most:
         raise UnsupportedProblem(
             f"batch={work.problem.batch} x num_heads_q={work.problem.num_heads_q} x "
-            f"{work.q_tiles} tiles of seqlen_q={work.problem.seqlen_q} are "
-            f"{work.num_workgroups} workgroups in num_splits={work.parts} parts; kernel "
-            f"{kernel.name} takes 1..{most}"
+            f"{work.column_groups} groups of columns x {work.q_tiles} tiles of "
+            f"seqlen_q={work.problem.seqlen_q} are {work.num_workgroups} workgroups in "
+            f"num_splits={work.parts} parts; kernel {kernel.name} takes 1..{most}"
         )
 
 
@@ -126,6 +126,10 @@ def _arguments(work: WorkMap, workspace: WorkspaceLayout) -> Mapping[str, Argume
     for name in ("batch", "num_heads_q", "num_heads_kv", "seqlen_q", "seqlen_kv"):
         args[name] = getattr(problem, name)
     args["softmax_scale_log2"] = problem.softmax_scale_log2
+    args["softcap_log2"] = problem.softcap_log2
+    args["head_dim"] = problem.head_dim
+    args["head_dim_v"] = problem.head_dim_v
+    args["column_groups"] = work.column_groups
     args["window_left"], args["window_right"] = problem.window
     args["top_left"] = int(problem.top_left)
     args["q_tiles"] = work.q_tiles
@@ -151,6 +155,8 @@ def _tiles_text(work: WorkMap) -> str:
         f"kv {kv_tiles} x {work.kv_tile} rows "
         f"({problem.seqlen_kv / (kv_tiles * work.kv_tile):.1%} used)"
     )
+    if work.column_groups > 1:
+        text += f", head_dim_v in {work.column_groups} groups of columns"
     return text + (", at the greatest lengths" if problem.varlen else "")
 
 

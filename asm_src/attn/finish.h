@@ -16,6 +16,7 @@ struct Finish {
   const AttnWork& work;
   Loop& loop;
   int wave_row, row, group;
+  int columns;           // from the tile's first on
   f32x2 probe = {0, 0};  // NaN when an element is
   Global<uint16_t>* o;   // the lane's first element of the first tile
   int64_t tile_stride;
@@ -26,8 +27,9 @@ struct Finish {
     group = Lane::in_wave() / kTile;
     o = (Global<uint16_t>*)args.o + work.batch * args.o_stride_batch +
         work.head_q * args.o_stride_head + (work.q_base + row_of(0)) * args.o_stride_seq +
-        4 * group * kLaneD;
+        work.column + 4 * group * kLaneD;
     tile_stride = kTile * args.o_stride_seq;
+    columns = args.head_dim_v - int(work.column);
   }
 
   // Read again from memory: kept over the loop they would take more SGPRs than there are.
@@ -50,14 +52,16 @@ struct Finish {
       unroll<kN>([&]<int t>() { store_part<t>(sums[t], rounded[t]); });
       return;
     }
-    unroll<kN>([&]<int t>() { store_tile<t, false>(sums[t], rounded[t]); });
-    const uint64_t lanes = ordered::v_cmp_u_f32(probe[0] + probe[1]);
-    if (lanes == 0) return;
+    if (columns >= S::kHeadDimV) {
+      unroll<kN>([&]<int t>() { store_tile<t, false>(sums[t], rounded[t]); });
+      const uint64_t lanes = ordered::v_cmp_u_f32(probe[0] + probe[1]);
+      if (lanes == 0) return;
+    }
     unroll<kN>([&]<int t>() { store_tile<t, true>(sums[t], rounded[t]); });
   }
 
-  // kCareful: any number, with the bits that AITER gives a NaN. Else NaNs, and numbers so great
-  // that the quick rounding overflows, make the probe NaN.
+  // kCareful: any number, with the bits that AITER gives a NaN, and only the columns that there
+  // are. Else NaNs, and numbers so great that the quick rounding overflows, make the probe NaN.
   template <int t, bool kCareful>
   __device__ __forceinline__ void store_tile(float sum, float rounded) {
     float reference = -loop.negative_ref[t / 2][t % 2], weight = 1;
@@ -88,8 +92,10 @@ struct Finish {
     for (int i = 0; i < 4; ++i) ordered::settle(out[i]);
     reserve_acc();
     if (!inside(t)) return;
-    for (int i = 0; i < 4; ++i) *(Global<Out>*)(o + t * tile_stride + i * kLaneD) = out[i];
-    if (args.lse != 0 && group == 0)
+    for (int i = 0; i < 4; ++i)
+      if (!kCareful || (4 * group + i) * kLaneD < columns)
+        *(Global<Out>*)(o + t * tile_stride + i * kLaneD) = out[i];
+    if (args.lse != 0 && group == 0 && work.column == 0)
       ((Global<float>*)args.lse)[work.batch * args.lse_stride_batch +
                                  work.head_q * args.lse_stride_head + work.q_base + row_of(t)] =
           sum == 0 ? -kInf : (reference + v_log_f32(sum)) * kLn2;
@@ -98,7 +104,8 @@ struct Finish {
   template <int t>
   __device__ __forceinline__ void store_part(float sum, float rounded) {
     const float scale = sum == 0 ? 0 : v_rcp_f32(rounded);
-    const int64_t at = int64_t(work.part) * S::kRows + row_of(t) - work.q_start;
+    const int64_t at =
+        int64_t(work.part) * S::kRows + Lane::wave() * S::kWaveRows + t * kTile + row;
     auto* to = (Global<float>*)args.partial_o + at * S::kHeadDimV;
     unroll<4>([&]<int i>() {
       unroll<kLaneD / 4>([&]<int n>() {

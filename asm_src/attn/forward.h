@@ -28,16 +28,21 @@ struct Forward {
   Loop loop;
   int lane, row, group;  // of the lane: row l % 16 and keys 4 * (l / 16) of a tile
   int wave_row;          // of the wave's first row, in the sequence
+  int columns;           // of V and O, that there are
+  bool padded_q;         // Q and K have fewer columns than the matrix instructions take
 
   __device__ __forceinline__ explicit Forward(const AttnFwdArgs& arguments)
-      : args(arguments), work(arguments, S::kRows) {
+      : args(arguments), work(arguments, S::kRows, S::kHeadDimV) {
     lane = Lane::in_wave();
     row = lane % kTile;
     group = lane / kTile;
     wave_row = work.q_start + Lane::wave() * S::kWaveRows;
+    columns = least(args.head_dim_v - int(work.column), S::kHeadDimV);
+    padded_q = args.head_dim < S::kHeadDim;
   }
 
   // ---- Start
+  static constexpr uint32_t kBehindBlock = 3u << 30;  // an offset that reads as 0
   __device__ __forceinline__ void set_constants(uint32_t lds) {
     const float scale = args.softmax_scale_log2;
     loop.scale = f32x2{scale, scale};
@@ -51,11 +56,17 @@ struct Forward {
     // 64 dwords of LDS a load; the chunk c of row r lies at c ^ (r % 8), so that 8 rows of one
     // chunk are in different banks.
     constexpr int kOfEightRows = 8 * S::kRowBytesK / (kWaves * 256);
-    for (int n = 0; n < S::kLoadsK; ++n) {
+    unroll<S::kLoadsK>([&]<int n>() {
       const int byte = (n % kOfEightRows * kWaves + wave) * 256 + lane * 4;
       const int r = byte / S::kRowBytesK, chunk = byte % S::kRowBytesK / 16 ^ (r & 7);
       loop.load_k[n] = r * stride_k + chunk * 16 + byte % 16 + n / kOfEightRows * (8 * stride_k);
-    }
+    });
+    if (__builtin_expect(padded_q, false))
+      unroll<S::kLoadsK>([&]<int n>() {
+        const int byte = (n % kOfEightRows * kWaves + wave) * 256 + lane * 4;
+        const int chunk = byte % S::kRowBytesK / 16 ^ (byte / S::kRowBytesK & 7);
+        loop.load_k[n] = 8 * chunk < args.head_dim ? loop.load_k[n] : kBehindBlock;
+      });
     loop.m0 = lds + wave * 256;
     for (int octet = 0; octet < 2; ++octet)
       loop.read_k[octet] = lds + row * S::kRowBytesK + ((4 * octet + group) ^ (row & 7)) * 16;
@@ -63,6 +74,9 @@ struct Forward {
     const int v_group = 2 * wave + lane / 32, v_half = lane / 16 % 2;
     for (int r = 0; r < 4; ++r)
       loop.load_v[r] = (4 * v_group + r) * stride_v + 2 * (row * S::kTilesD + v_half * S::kWidthV);
+    if (__builtin_expect(columns < S::kHeadDimV, false))
+      for (auto& offset : loop.load_v)
+        offset = row * S::kTilesD + v_half * S::kWidthV < columns ? offset : kBehindBlock;
     loop.write_v =
         lds + S::kBaseV + v_group * S::kGroupV + v_half * (S::kWidthV / 2) * 256 + row * 16;
     loop.read_v = lds + S::kBaseV + group * S::kGroupV + row * 16;
@@ -73,14 +87,15 @@ struct Forward {
     const int64_t row_k = work.kv_base + first, row_v = row_k;
     const uint64_t k = args.k + 2 * (work.batch * args.k_stride_batch +
                                      work.head_kv * args.k_stride_head + row_k * args.k_stride_seq);
-    const uint64_t v = args.v + 2 * (work.batch * args.v_stride_batch +
-                                     work.head_kv * args.v_stride_head + row_v * args.v_stride_seq);
+    const uint64_t v =
+        args.v + 2 * (work.batch * args.v_stride_batch + work.head_kv * args.v_stride_head +
+                      row_v * args.v_stride_seq + work.column);
     loop.base_k = uint64_t(uniform(k >> 32)) << 32 | uniform(k);
     loop.base_v = uint64_t(uniform(v >> 32)) << 32 | uniform(v);
     loop.stride_k = 2 * args.k_stride_seq;
     loop.stride_v = 2 * args.v_stride_seq;
-    loop.gap_k = loop.stride_k - S::kRowBytesK;
-    loop.gap_v = loop.stride_v - S::kRowBytesV;
+    loop.gap_k = loop.stride_k - 2 * args.head_dim;
+    loop.gap_v = loop.stride_v - 2 * columns;
     loop.step_k = uint64_t(kKeys) * 2 * args.k_stride_seq;
     loop.step_v = uint64_t(kKeys) * 2 * args.v_stride_seq;
     loop.rows_left = uniform(work.keys - first) + kKeys;
@@ -103,13 +118,23 @@ struct Forward {
 
   template <int kFrom, int kTo>
   __device__ __forceinline__ void load_q(Octet (&octets)[kN][S::kReadsK]) const {
+    if (__builtin_expect(padded_q, false))
+      load_q_tiles<kFrom, kTo, true>(octets);
+    else
+      load_q_tiles<kFrom, kTo, false>(octets);
+  }
+  template <int kFrom, int kTo, bool kPadded>
+  __device__ __forceinline__ void load_q_tiles(Octet (&octets)[kN][S::kReadsK]) const {
     const auto* q = (const Global<uint16_t>*)args.q + work.batch * args.q_stride_batch +
                     work.head_q * args.q_stride_head;
     for (int t = kFrom; t < kTo; ++t) {
       const int r = least(wave_row + t * kTile + row, work.rows - 1);
       const auto* from = q + (work.q_base + r) * args.q_stride_seq + group * 8;
-      for (int octet = 0; octet < S::kReadsK; ++octet)
-        octets[t][octet] = *(const Global<Octet>*)(from + octet * 32);
+      for (int octet = 0; octet < S::kReadsK; ++octet) {
+        const bool there = !kPadded || octet * 32 + group * 8 < args.head_dim;
+        const Octet x = *(const Global<Octet>*)(from + (there ? octet * 32 : -group * 8));
+        for (int i = 0; i < 4; ++i) octets[t][octet][i] = there ? x[i] : 0;
+      }
     }
   }
   __device__ __forceinline__ void keep_q(const Octet (&octets)[kN][S::kReadsK]) {

@@ -251,10 +251,15 @@ struct Pipeline {
 
   template <int kLoadOp>
   __device__ __forceinline__ void load_step() {
-    constexpr int part = (kLoadOp - 4) / 2;
     if constexpr (kLoadOp >= 0 && kLoadOp < 4) load_v_part<kLoadOp>();
-    if constexpr (kLoadOp >= 4 && kLoadOp % 2 == 0) address_k_part<part>();
-    if constexpr (kLoadOp >= 4 && kLoadOp % 2 == 1) load_k_part<part>();
+    if constexpr (Plan::kLoadsMeet) {
+      if constexpr (kLoadOp > 4) load_k_part<kLoadOp - 5>();
+      if constexpr (kLoadOp >= 4 && kLoadOp - 4 < S::kLoadsK) address_k_part<kLoadOp - 4>();
+    } else {
+      constexpr int part = (kLoadOp - 4) / 2;
+      if constexpr (kLoadOp >= 4 && kLoadOp % 2 == 0) address_k_part<part>();
+      if constexpr (kLoadOp >= 4 && kLoadOp % 2 == 1) load_k_part<part>();
+    }
   }
 
   // Descriptors of the block of keys after the last one loaded: bytes behind its last row read as

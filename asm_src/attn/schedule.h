@@ -114,7 +114,9 @@ struct Schedule {
     return w > 0 && ends_octet_k(w - 1) ? op(w - 1) / 4 * 2 + 1 : -1;
   }
   // Loads go to the windows without reads: V, then address and load of each part of K.
-  static constexpr int kLoadOps = 4 + 2 * S::kLoadsK;
+  // If there are too few of them, the load of a part goes together with the address of the next.
+  static constexpr bool kLoadsMeet = 4 + 2 * S::kLoadsK > kWindows - 2 * S::kReadsK;
+  static constexpr int kLoadOps = 4 + (kLoadsMeet ? 1 + S::kLoadsK : 2 * S::kLoadsK);
   static constexpr int load_op(int w) {
     if (read_k(w) >= 0) return -1;
     int n = 0;
@@ -140,7 +142,7 @@ struct Schedule {
     int slots = 0;
     if (t == kReadV && ends_octet_v(w)) slots += 2;
     if (t == kReadK && read_k(w) >= 0) slots += 2;
-    if (t == kLoad && load_op(w) >= 0) slots += 1;
+    if (t == kLoad && load_op(w) >= 0) slots += kLoadsMeet && load_op(w) >= 4 ? 2 : 1;
     if (t == kTransposeV && w == kWindowWaitStaged) slots += 1;
     if (t == kWriteV && writes_v(w)) slots += 2;
     if (t == kWriteV && prepare_op(w) >= 0) slots += prepare_op(w) < 2 ? 2 : 1;

@@ -48,11 +48,23 @@ class Member:
 
 MEMBERS = [
     Member(dtype, *dims, mode)
-    for dims in ((128, 128), (64, 64), (192, 128))
+    for dims in ((128, 128), (64, 64), (192, 128), (256, 256))
     for dtype, modes in (("bfloat16", ("rtne", "rtna", "rtz")), ("float16", ("rtne",)))
     for mode in modes
 ]
 MAIN = MEMBERS[0]
+# Head sizes that the members compute as greater ones: in each, more or fewer columns of v.
+_PADDED_DIMS = (
+    *((8, 8), (32, 32), (40, 64), (56, 24), (72, 72), (80, 80), (96, 96), (120, 8), (16, 128)),
+    *((104, 200), (136, 104), (192, 192), (176, 136), (160, 128), (200, 200), (248, 64)),
+    *((256, 128), (224, 256)),
+)
+PADDED = [
+    Member("float16", *dims, "rtne")
+    if i % 3 == 2
+    else Member("bfloat16", *dims, ("rtne", "rtz", "rtna")[i % 4 % 3])
+    for i, dims in enumerate(_PADDED_DIMS)
+]
 # Takes any strides; no masks, sinks, parts or sequences of several lengths.
 ANY_STRIDES = dataclasses.replace(MAIN, kernel="attn_fwd_bf16_d128")
 
