@@ -19,7 +19,8 @@ from amdattn.errors import CorruptKernel, ManifestError, UnsupportedDeviceError,
 from amdattn.problem import AttentionProblem
 
 SCHEMA = 1
-ATTENTION, ATTENTION_MERGE = "attn_fwd", "attn_merge"  # values of KernelSpec.op
+# Values of KernelSpec.op.
+ATTENTION, ATTENTION_MERGE, GATHER = "attn_fwd", "attn_merge", "gather_rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,10 +306,39 @@ def merge_kernel(rows: Sequence[KernelSpec], kernel: KernelSpec, round_mode: str
     )
 
 
+def gather_kernel(
+    rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceProps
+) -> KernelSpec:
+    """The kernel that copies rows of K and V next to each other.
+
+    Raises
+    ------
+    UnsupportedProblem
+        It does not take so much.
+    """
+    kernel = candidates(rows, GATHER, props)[0]
+    batch = 1 if problem.varlen else problem.batch
+    rows_at_once = kernel.workgroup[0] // (max(problem.head_dim, problem.head_dim_v) // 8)
+    most_rows = kernel.constraint("max_workgroups_x") * rows_at_once
+    for name, value, most in (
+        ("batch", batch, kernel.constraint("max_batch")),
+        ("num_heads_kv", problem.num_heads_kv, kernel.constraint("max_num_heads_kv")),
+        ("seqlen_kv", problem.axes("k")["seq"], most_rows),
+    ):
+        if value > most:
+            raise UnsupportedProblem(
+                f"{name}={value} with gather={problem.gather!r}: kernel {kernel.name} takes "
+                f"1..{most}"
+            )
+    return kernel
+
+
 def support(rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceProps) -> Support:
     """As `select`, but answers instead of raising UnsupportedProblem."""
     try:
         kernel = select(rows, problem, props)
+        if problem.gather:
+            gather_kernel(rows, problem, props)
     except UnsupportedProblem as error:
         _, wrong = _nearest(rows, problem, props)
         change = {mismatch.argument: mismatch.nearest for mismatch in wrong}

@@ -110,8 +110,11 @@ def is_compact(view: View) -> bool:
     )
 
 
-def misalignment(operand: Operand, kernel: KernelSpec, name: str = "k") -> str:
-    """What in the address or strides of q, k, v or o the kernel's loads cannot take, or ""."""
+def misalignment(operand: Operand, kernel: KernelSpec, of_blocks: bool = True) -> str:
+    """What in the address or strides of q, k, v or o the kernel's loads cannot take, or "".
+
+    Blocks of rows are loaded `of_blocks`: of k and v that are not gathered before.
+    """
     align = kernel.constraint("pointer_align_bytes")
     if operand.address % align:
         return f"address {operand.address:#x}, which must be a multiple of {align} bytes"
@@ -120,15 +123,19 @@ def misalignment(operand: Operand, kernel: KernelSpec, name: str = "k") -> str:
         if step % multiple:
             return f"{axis} stride {step}, which must be a multiple of {multiple} elements"
     low, high = kernel.constraint("kv_stride_seq")
-    if name in ("k", "v") and not low <= operand.strides["seq"] <= high:
-        return f"seq stride {operand.strides['seq']}, which must be in {low}..{high} elements"
+    if of_blocks and not low <= operand.strides["seq"] <= high:
+        return (
+            f"seq stride {operand.strides['seq']}, which must be in {low}..{high} elements unless "
+            "the plan gathers its rows (gather)"
+        )
     return ""
 
 
-def check_alignment(operands: Mapping[str, Operand], kernel: KernelSpec) -> None:
+def check_alignment(operands: Mapping[str, Operand], kernel: KernelSpec, gather: str) -> None:
     """Device operands must be aligned as the kernel needs; host operands are when staged."""
     for name in ("q", "k", "v", "o"):
-        wrong = misalignment(operands[name], kernel, name) if name in operands else ""
+        of_blocks = name in ("k", "v") and name not in gather
+        wrong = misalignment(operands[name], kernel, of_blocks) if name in operands else ""
         if wrong:
             label = LABELS.get(name, name)
             raise ValueError(f"{label} has {wrong} for kernel {kernel.name}")

@@ -53,6 +53,8 @@ class KernelBuild:
 TILE_GRID = "x=num_heads_q, y=ceil(seqlen_q/q_tile), z=batch"
 WORK_GRID = "x=whole_tiles+split_tiles*parts"
 MERGE_GRID = "x=split_tiles*ceil(tile_rows/q_tile)"
+# Rows of K or V: each lane of a workgroup has 8 columns of one.
+GATHER_GRID = "x=ceil(seqlen/(lanes/(columns/8))), y=num_heads_kv, z=batch"
 
 
 def family_constraints(head_dim: int, round_mode: str) -> dict[str, Any]:
@@ -155,6 +157,22 @@ def _family() -> Iterator[KernelBuild]:
 KERNELS = (
     *_family(),
     KernelBuild(
+        name="gather_rows",
+        arch="gfx942",
+        source="kernels/gather_rows.hip",
+        header="gather_rows.h",
+        struct="GatherRowsArgs",
+        toolchain=LLVM22,
+        toolchain_reason="as the kernels that read what it writes",
+        op="gather_rows",
+        dtype="u16",
+        head_dim=256,
+        head_dim_v=256,
+        grid=GATHER_GRID,
+        constraints={"head_dims": [8, 256, 8], "pointer_align_bytes": 16, "stride_multiple": 8},
+        defines=("KERNEL=amdattn_gather_rows_gfx942",),
+    ),
+    KernelBuild(
         name="attn_fwd_bf16_d128",
         arch="gfx942",
         source="kernels/attn_fwd_hd128_bf16.hip",
@@ -214,6 +232,12 @@ def _limits(grid: str, q_tile: int, lanes: int) -> dict[str, int]:
             "max_seqlen_kv": _MAX_ROWS,
             "max_num_heads_q": _MAX_INT32,
             "max_workgroups": workgroups,
+        }
+    if grid == GATHER_GRID:
+        return {
+            "max_batch": _MAX_GRID_YZ,
+            "max_num_heads_kv": _MAX_GRID_YZ,
+            "max_workgroups_x": workgroups,
         }
     return {"max_workgroups": workgroups}
 

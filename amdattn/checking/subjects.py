@@ -152,6 +152,15 @@ _OPTIONS: tuple[tuple[Case, dict[str, Any], tuple[tuple[int, int], ...]], ...] =
     (Case(0, 0, num_heads_q=2), {"causal": True, "num_splits": 2}, ((30, 70), (0, 9), (66, 0))),
     (Case(40, 70, special=True), {"num_splits": 2}, ()),
 )
+# Rows of K and V copied together first: the kernel of that, at a head size that is no power of two.
+_GATHERED: tuple[tuple[Case, dict[str, Any], tuple[tuple[int, int], ...]], ...] = (
+    (
+        Case(33, 130, batch=2, num_heads_q=3, num_heads_kv=3, head_dim=72),
+        {"gather": "kv", "head_dim_v": 40},
+        (),
+    ),
+    (Case(0, 0, num_heads_q=2, num_heads_kv=2), {"gather": "k"}, ((30, 70), (0, 9), (66, 0))),
+)
 
 
 def every_operation(seed: int) -> list[Attention]:
@@ -163,6 +172,10 @@ def every_operation(seed: int) -> list[Attention]:
         A kernel is shipped that none of the cases reaches.
     """
     subjects = [Attention(case, seed, return_lse=i % 3 > 0) for i, case in enumerate(_CASES)]
+    subjects += [
+        Attention(case, seed, options=tuple(options.items()), lengths=lengths)
+        for case, options, lengths in _GATHERED
+    ]
     props = runtime.device_props()
     rows = [row for row in manifest.kernels() if row.arch == props.arch]
     for row in rows:

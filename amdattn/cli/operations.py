@@ -95,8 +95,8 @@ def demo(
     facts = {
         "problem": str(case),
         "device": runtime.get().title,
-        "kernel": plan.launches[0].kernel.name,
-        "grid": f"{plan.launches[0].grid} workgroups",
+        "kernel": plan.forward.kernel.name,
+        "grid": f"{plan.forward.grid} workgroups",
         "max error": f"{result.out.max_error:.3g} against float64",
         "allowed": f"{result.out.tolerance:.3g} (2x a plain bfloat16 pipeline's error + rounding)",
         "verdict": "ok" if result.ok else result.out.reason or result.lse.reason,
@@ -215,6 +215,8 @@ def explain(
     sinks: bool = False,
     round_mode: Annotated[str, typer.Option(help="rtne, rtna or rtz.")] = "rtne",
     num_splits: Annotated[int, typer.Option(help="Parts along KV; 0: the plan chooses.")] = 0,
+    gather: Annotated[str, typer.Option(help="k, v or kv: copy their rows together.")] = "",
+    softcap: Annotated[float, typer.Option(help="Bound of the scaled scores; 0: none.")] = 0.0,
     device: Annotated[str, typer.Option(help="A known device, or 'bound'.")] = "MI300X",
     as_json: AsJson = False,
 ) -> None:
@@ -234,6 +236,8 @@ def explain(
         sinks=sinks,
         round_mode=round_mode,
         num_splits=num_splits,
+        gather=gather,
+        softcap=softcap,
         device=amdattn.device_props() if device == "bound" else device,
     )
     if as_json:
