@@ -64,7 +64,7 @@ def flash_attn_func(
     window_size : (int, int)
         Query i sees `left` keys before and `right` behind the one that `causal` ends with; -1: all.
     softcap : float
-        Must be 0.
+        A score s counts as ``softcap * tanh(s / softcap)``; 0: as s.
     alibi_slopes
         Must be None.
     deterministic : bool

@@ -189,8 +189,8 @@ class Support:
 ANY = "any"  # as a constraint: the argument is free
 # Arguments of an attention problem of which a kernel lists the values that it takes, or ANY.
 _LISTED = (
-    *("causal", "window_size", "softcap", "dropout_p", "round_mode", "return_lse", "sinks"),
-    *("varlen", "top_left"),
+    *("causal", "window_size", "dropout_p", "round_mode", "return_lse", "sinks", "varlen"),
+    "top_left",
 )
 _LIMITED = ("batch", "seqlen_q", "seqlen_kv", "num_heads_q", "num_splits")
 
@@ -214,6 +214,10 @@ def mismatches(kernel: KernelSpec, problem: AttentionProblem) -> list[Mismatch]:
         if argument == "window_size":
             allowed = [tuple(window) for window in allowed]
         require(argument, getattr(problem, argument), allowed)
+    least, most = kernel.constraint("softcaps")
+    if not least <= problem.softcap <= most:
+        caps = (least,) if least == most else (f"{least}..{most}",)
+        found.append(Mismatch("softcap", problem.softcap, caps))
     if problem.num_heads_kv != problem.num_heads_q and not kernel.constraint("gqa"):
         require("num_heads_kv", problem.num_heads_kv, (problem.num_heads_q,))
     for argument in _LIMITED:

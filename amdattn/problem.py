@@ -49,7 +49,7 @@ class AttentionProblem:
     softmax_scale : float, optional
         Defaults to ``1 / sqrt(head_dim)``.
     causal, window_size, softcap, dropout_p
-        As in FlashAttention; window (-1, -1) means none.
+        As in FlashAttention; window (-1, -1) and softcap 0 mean none.
     round_mode : {"rtne", "rtna", "rtz"}
         Rounding of the probabilities before P @ V, and of the result.
     num_splits : int

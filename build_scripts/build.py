@@ -57,7 +57,7 @@ MERGE_GRID = "x=split_tiles*ceil(tile_rows/q_tile)"
 GATHER_GRID = "x=ceil(seqlen/(lanes/(columns/8))), y=num_heads_kv, z=batch"
 
 
-def family_constraints(head_dim: int, round_mode: str) -> dict[str, Any]:
+def family_constraints(head_dim: int, round_mode: str, capped: bool) -> dict[str, Any]:
     """What a member of the attention forward family implements."""
     return {
         # First, last and step. Columns are 16 bytes at a time; those of O that one workgroup has
@@ -66,7 +66,8 @@ def family_constraints(head_dim: int, round_mode: str) -> dict[str, Any]:
         "head_dims_v": [8, 256, 8],
         "causal": [False, True],
         "window_size": "any",
-        "softcap": [0.0],
+        # Least and greatest. A capped score is right to 2**-21 of the cap.
+        "softcaps": [2.0**-10, 2.0**10] if capped else [0.0, 0.0],
         "dropout_p": [0.0],
         "round_mode": [round_mode],
         "return_lse": [False, True],
@@ -101,13 +102,19 @@ _WAVES, _TILE = 4, 16
 
 
 def _member(
-    op: str, dtype: str, head_dim: int, head_dim_v: int, tiles_q: int, round_mode: str
+    op: str,
+    dtype: str,
+    head_dim: int,
+    head_dim_v: int,
+    tiles_q: int,
+    round_mode: str,
+    capped: bool = False,
 ) -> KernelBuild:
     """The forward kernel of a member of the family, or the one that merges its parts."""
     merges = op == "attn_merge"
     tile_rows = _WAVES * _TILE * tiles_q
     dims = f"d{head_dim}" if head_dim == head_dim_v else f"d{head_dim}x{head_dim_v}"
-    name = f"{op}_{dtype}_{dims}_{round_mode}"
+    name = f"{op}_{dtype}_{dims}{'_softcap' * capped}_{round_mode}"
     defines = {
         "KERNEL": f"amdattn_{name}_gfx942",
         "HEAD_DIM_V": str(head_dim_v),
@@ -116,7 +123,11 @@ def _member(
         **(
             {"TILE_ROWS": str(tile_rows)}
             if merges
-            else {"HEAD_DIM": str(head_dim), "TILES_Q": str(tiles_q)}
+            else {
+                "HEAD_DIM": str(head_dim),
+                "TILES_Q": str(tiles_q),
+                "CAPPED": str(capped).lower(),
+            }
         ),
     }
     return KernelBuild(
@@ -135,7 +146,7 @@ def _member(
         constraints=(
             {"tile_rows": [tile_rows], "round_mode": [round_mode]}
             if merges
-            else family_constraints(head_dim, round_mode)
+            else family_constraints(head_dim, round_mode, capped)
         ),
         names_acc=not merges,
         defines=tuple(f"{name}={value}" for name, value in defines.items()),
@@ -147,7 +158,8 @@ def _family() -> Iterator[KernelBuild]:
     merged = set()
     for dtype, head_dim, head_dim_v, tiles_q, round_modes in _FAMILY:
         for round_mode in round_modes:
-            yield _member("attn_fwd", dtype, head_dim, head_dim_v, tiles_q, round_mode)
+            for capped in (False, True):
+                yield _member("attn_fwd", dtype, head_dim, head_dim_v, tiles_q, round_mode, capped)
             parts = dtype, head_dim_v, tiles_q, round_mode
             if parts not in merged:
                 yield _member("attn_merge", dtype, head_dim, head_dim_v, tiles_q, round_mode)
@@ -190,7 +202,7 @@ KERNELS = (
             "head_dims_v": [128, 128, 8],
             "causal": [False],
             "window_size": [[-1, -1]],
-            "softcap": [0.0],
+            "softcaps": [0.0, 0.0],
             "dropout_p": [0.0],
             "round_mode": ["rtne"],
             "return_lse": [False, True],

@@ -199,6 +199,8 @@ def _of_kernel(row: KernelSpec, seed: int) -> list[Attention]:
         *((others, one) for one in _OPTIONS[-2:]),
     ):
         member = {"dtype": row.dtype, "head_dim_v": dims[1], "round_mode": mode}
+        if row.constraint("softcaps")[1]:
+            member["softcap"] = 2.0
         subject = Attention(
             dataclasses.replace(case, head_dim=dims[0]),
             seed,

@@ -64,7 +64,7 @@ struct Finish {
   // are. Else NaNs, and numbers so great that the quick rounding overflows, make the probe NaN.
   template <int t, bool kCareful>
   __device__ __forceinline__ void store_tile(float sum, float rounded) {
-    float reference = -loop.negative_ref[t / 2][t % 2], weight = 1;
+    float reference = reference_of<t>(), weight = 1;
     if (args.sinks != 0) {
       const float sink = ((const Global<float>*)args.sinks)[work.head_q] * kLog2E;
       const float greatest = v_max_f32(reference, sink);
@@ -118,7 +118,12 @@ struct Finish {
     });
     if (inside(t) && group == 0)
       ((Global<float>*)args.partial_lse)[at] =
-          sum == 0 ? -kInf : v_log_f32(sum) - loop.negative_ref[t / 2][t % 2];
+          sum == 0 ? -kInf : v_log_f32(sum) + reference_of<t>();
+  }
+  template <int t>
+  __device__ __forceinline__ float reference_of() const {
+    const float reference = -loop.negative_ref[t / 2][t % 2];
+    return S::kCapped ? reference + args.softcap_log2 : reference;
   }
 
   static constexpr bool kNearestEven =

@@ -44,7 +44,14 @@ struct Forward {
   // ---- Start
   static constexpr uint32_t kBehindBlock = 3u << 30;  // an offset that reads as 0
   __device__ __forceinline__ void set_constants(uint32_t lds) {
-    const float scale = args.softmax_scale_log2;
+    float scale = args.softmax_scale_log2;
+    if constexpr (S::kCapped) {
+      const float log2_e = 1.4426950408889634f, cap = args.softcap_log2;
+      const float rate =
+          __builtin_bit_cast(float, uniform(bits(2 * log2_e * scale * v_rcp_f32(cap))));
+      loop.cap_rate = f32x2{rate, rate};
+      scale = -2 * cap;
+    }
     loop.scale = f32x2{scale, scale};
     loop.two_to_16 = f32x2{65536, 65536};
     loop.limit = 64;  // eight equal scores have a sum of 8
@@ -164,7 +171,7 @@ struct Forward {
       ordered::settle(score[t]);  // read behind the wait
       for (int i = 0; i < 4; ++i)
         if (loop.template visible<t>(i))
-          greatest[t] = v_max_f32(greatest[t], score[t][i] * loop.scale[0]);
+          greatest[t] = v_max_f32(greatest[t], loop.scaled(score[t][i]));
     });
     for (int t = 0; t < kN; ++t) {
       loop.negative_ref[t / 2][t % 2] = -Loop::row_max(greatest[t]);

@@ -48,7 +48,8 @@ struct Pipeline {
   u32x4 transposed[S::kWidthV / 2];
 
   // ---- Uniform
-  f32x2 scale;      // of the scores, log2 units, twice
+  f32x2 scale;      // of the scores, log2 units, twice; of capped ones, see scaled()
+  f32x2 cap_rate;   // twice, of S::kCapped
   f32x2 two_to_16;  // twice
   float limit;      // of a lane's sum over a unit: beyond it the reference is renewed
   uint32_t high_halves;
@@ -155,9 +156,14 @@ struct Pipeline {
       sum[before] = ordered::v_pk_add_f32(sum[before], unit_sum);
     if constexpr (kOp == Op::kSum && n == 1)
       rounded_sum[before] = ordered::v_pk_add_f32(rounded_sum[before], unit_rounded_sum);
+    if constexpr (kOp == Op::kCapRate)
+      w.x[n] = ordered::v_pk_mul_f32(pair_of(score[unit][n / 2], n % 2), cap_rate);
+    if constexpr (kOp == Op::kCapExp) w.x[n / 2][n % 2] = ordered::v_exp_f32(w.x[n / 2][n % 2]);
+    if constexpr (kOp == Op::kCapAdd) w.x[n / 2][n % 2] = ordered::v_add_f32_1(w.x[n / 2][n % 2]);
+    if constexpr (kOp == Op::kCapRcp) w.x[n / 2][n % 2] = ordered::v_rcp_f32(w.x[n / 2][n % 2]);
     if constexpr (kOp == Op::kScale) {
-      w.x[n] = ordered::v_pk_fma_f32_half<kTileQ % 2>(pair_of(score[unit][n / 2], n % 2), scale,
-                                                      negative_ref[kTileQ / 2]);
+      if constexpr (!S::kCapped) w.x[n] = pair_of(score[unit][n / 2], n % 2);
+      w.x[n] = ordered::v_pk_fma_f32_half<kTileQ % 2>(w.x[n], scale, negative_ref[kTileQ / 2]);
       if constexpr (kMasked)
         for (int i = 0; i < 2; ++i)
           if (!visible<kTileQ>(n / 2 * kTile + n % 2 * 2 + i)) w.x[n][i] = -kInf;
@@ -286,6 +292,13 @@ struct Pipeline {
     buffer_v = u32x4{uint32_t(base_v), uint32_t(base_v >> 32), uint32_t(bytes_v), kRaw};
   }
 
+  // A score in log2 units. A cap c makes it c tanh(x / c) - c = -2 c / (1 + 2^(rate * score)): less
+  // than it is by c, which is added where a reference leaves the kernel.
+  __device__ __forceinline__ float scaled(float x) const {
+    if constexpr (S::kCapped) x = ::v_rcp_f32(1 + ::v_exp_f32(x * cap_rate[0]));
+    return x * scale[0];
+  }
+
   // ---- The rare case: a row's reference is too small (or there is none yet, or a NaN). Exact
   // online softmax of the unit with the row's true maximum.
   template <int kTileQ, bool kMasked>
@@ -293,7 +306,7 @@ struct Pipeline {
     constexpr int unit = kTileQ % 2;
     float x[8], greatest = -kInf;
     for (int i = 0; i < 8; ++i) {
-      x[i] = score[unit][i / 4][i % 4] * scale[0];
+      x[i] = scaled(score[unit][i / 4][i % 4]);
       if (kMasked && !visible<kTileQ>(i / 4 * kTile + i % 4)) x[i] = -kInf;
       greatest = v_max_f32(greatest, x[i]);
     }

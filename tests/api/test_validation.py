@@ -16,7 +16,7 @@ def arrays(q=(1, 16, 2, 128), k=(1, 24, 2, 128), v=None, dtype=BF16):
 @pytest.mark.parametrize(
     ("argument", "value", "allowed"),
     [
-        ("softcap", 30.0, "0.0"),
+        ("softcap", 3000.0, "0.0, 0.0009765625..1024.0"),
         ("dropout_p", 0.1, "0.0"),
         ("num_splits", 17, "0..16"),
         ("alibi_slopes", np.zeros(2), "None"),

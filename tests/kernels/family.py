@@ -11,7 +11,9 @@ import numpy.typing as npt
 from api import masked
 
 import amdattn
-from amdattn.checking.subjects import planned
+from amdattn.checking import schedules
+from amdattn.checking.findings import ERROR, FindingLog
+from amdattn.checking.subjects import every_operation, planned
 from amdattn.dlpack import compact_strides
 from amdattn.dtypes import as_dtype
 from amdattn.problem import AttentionProblem
@@ -169,7 +171,7 @@ class Call:
         """Every element within the bound of its own roundings; NaN and infinities in place."""
         masking = {
             name: self.options[name]
-            for name in ("causal", "window_size", "top_left", "softmax_scale")
+            for name in ("causal", "window_size", "top_left", "softmax_scale", "softcap")
             if name in self.options
         }
         order = (0, 1, 2, 3) if self.layout == "bshd" else (0, 2, 1, 3)
@@ -193,6 +195,8 @@ class Call:
             * float(np.nanmax(np.linalg.norm(_finite(wide[0]), axis=-1)))
             * float(np.nanmax(np.linalg.norm(_finite(wide[1]), axis=-1), initial=0.0))
         )
+        # A capped score is a difference of numbers of the size of the cap.
+        reach += 4 * masking.get("softcap", 0.0)
         relative = 3 * self.member.rounding + 2.0**-20 * (1 + reach)
         absolute = 2.0**-24 * (wide[1].size + 1) if self.member.dtype == "float16" else 2.0**-120
         _placed(out.astype(np.float64), expected)
@@ -228,6 +232,19 @@ def placed(
     owner: Any = view.owner
     address = view.address + offset * view.dtype.itemsize
     return amdattn.DeviceArray(address, shape, strides, view.dtype, owner)
+
+
+def held_in_checked_mode(call: Call, count: int) -> None:
+    """All that `amdattn check` runs of the kernel of a call, under so many schedules."""
+    kernel = call.plan(*operands(call.member, 1, 1)).forward.kernel
+    subjects = [subject for subject in every_operation(0) if subject.kernel == kernel.name]
+    assert subjects
+    log = FindingLog()
+    for subject in subjects:
+        for _ in schedules.run(subject, schedules.schedules(count), log):
+            pass
+    assert log.num_launches
+    assert not [str(finding) for finding in log if finding.severity == ERROR]
 
 
 class _Guarded:

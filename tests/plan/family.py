@@ -9,7 +9,7 @@ _SHIPPED = next(row for row in manifest.kernels() if row.grid == WORK_GRID_RULE)
 CONSTRAINTS = {
     "causal": [False, True],
     "window_size": "any",
-    "softcap": [0.0],
+    "softcaps": [0.0, 0.0],
     "dropout_p": [0.0],
     "round_mode": ["rtne"],
     "return_lse": [False, True],

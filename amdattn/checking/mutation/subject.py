@@ -209,6 +209,8 @@ def _merged_by(row: KernelSpec, rows: Sequence[KernelSpec]) -> KernelSpec | None
 
 def _problem(forward: KernelSpec, case: _AttentionCase) -> AttentionProblem:
     options = dict(case.options)
+    if forward.constraint("softcaps")[1]:
+        options["softcap"] = 2.0
     if case.lengths:
         rows, keys = zip(*case.lengths, strict=True)
         options |= {"total_q": sum(rows), "total_kv": sum(keys)}
