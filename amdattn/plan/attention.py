@@ -141,7 +141,23 @@ def _arguments(work: WorkMap) -> Mapping[str, Argument]:
     args["q_tiles"] = work.q_tiles
     args["whole_tiles"] = work.whole_tiles
     args["parts"] = work.parts
+    divisors = {
+        "q_tiles": work.q_tiles,
+        "num_heads_q": problem.num_heads_q,
+        "group": problem.num_heads_q // problem.num_heads_kv,
+    }
+    for name, divisor in divisors.items():
+        args[f"{name}_inverse"], args[f"{name}_shift"] = inverse(divisor)
     return args
+
+
+def inverse(divisor: int) -> tuple[int, int]:
+    """(m, s) with n // divisor == (2 * n * m >> 32) >> s for 0 <= n < 2**31, m < 2**32.
+
+    Granlund and Montgomery 1994, theorem 4.2: 2^(31+s) <= m d <= 2^(31+s) + 2^s.
+    """
+    shift = (divisor - 1).bit_length()
+    return -(-(2 ** (31 + shift)) // divisor), shift
 
 
 def _taken_by(kernel: KernelSpec, args: Mapping[str, Argument]) -> tuple[tuple[str, Argument], ...]:

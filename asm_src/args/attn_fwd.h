@@ -42,4 +42,11 @@ typedef struct AttnFwdArgs {
   int32_t head_dim_v;        // columns of v and o: a multiple of 8
   int32_t column_groups;     // tiles that share the columns of a row of o
   float softcap_log2;        // softcap * log2(e); kernels without a cap take no notice
+  // n / d = (2 n * inverse >> 32) >> shift, for 0 <= n < 2^31.
+  uint32_t q_tiles_inverse;
+  int32_t q_tiles_shift;
+  uint32_t num_heads_q_inverse;
+  int32_t num_heads_q_shift;
+  uint32_t group_inverse;  // of q heads that share a kv head
+  int32_t group_shift;
 } AttnFwdArgs;

@@ -1,6 +1,8 @@
 // The end of attention forward: O / sum in the output's type, log-sum-exp, or a part for the merge.
+// The wave is alone here too, and the vector unit is the limit: instructions stay in the order in
+// which they are written, and nothing is done twice.
 #pragma once
-#include "attn/pipeline.h"
+#include "attn/output.h"
 
 template <class S>
 struct Finish {
@@ -9,26 +11,30 @@ struct Finish {
   // A lane has kLaneD consecutive elements, from kLaneD * (4 * (l / 16) + i) on, i = 0..3, of row
   // l % 16 of a tile.
   static constexpr int kLaneD = S::kTilesD, kDwords = kLaneD / 2;
-  static constexpr float kLn2 = 0.6931471805599453f, kLog2E = 1.4426950408889634f;
   using Out = uint32_t __attribute__((ext_vector_type(kDwords)));
 
   Constant<AttnFwdArgs>& args;
   const AttnWork& work;
   Loop& loop;
   int wave_row, row, group;
-  int columns;           // from the tile's first on
-  f32x2 probe = {0, 0};  // NaN when an element is
   Global<uint16_t>* o;   // the lane's first element of the first tile
-  int64_t tile_stride;
+  uint64_t tile_stride;  // bytes
+  uint64_t lse, sinks;   // addresses
+  int columns;           // from the workgroup's first on
+  float sums[kN];        // of a row's probabilities
+  float rounded[kN];     // the same as they were rounded
+  float reference[kN];   // of a row
+  f32x2 scale[kN / 2];   // of a row of O, of two tiles
+  f32x2 probe = {0, 0};  // NaN when an element is, or overflows in rounding
 
-  __device__ __forceinline__ Finish(const AttnWork& its_work, Loop& its_loop, int first_row)
-      : args(*arguments()), work(its_work), loop(its_loop), wave_row(first_row) {
+  __device__ __forceinline__ Finish(const AttnWork& its_work, Loop& its_loop, int first_row,
+                                    Global<uint16_t>* first)
+      : args(*arguments()), work(its_work), loop(its_loop), wave_row(first_row), o(first) {
     row = Lane::in_wave() % kTile;
     group = Lane::in_wave() / kTile;
-    o = (Global<uint16_t>*)args.o + work.batch * args.o_stride_batch +
-        work.head_q * args.o_stride_head + (work.q_base + row_of(0)) * args.o_stride_seq +
-        work.column + 4 * group * kLaneD;
-    tile_stride = kTile * args.o_stride_seq;
+    tile_stride = 2 * kTile * args.o_stride_seq;
+    lse = args.lse;
+    sinks = args.sinks;
     columns = args.head_dim_v - int(work.column);
   }
 
@@ -39,115 +45,194 @@ struct Finish {
     return pointer;
   }
 
-  __device__ __forceinline__ void store() {
-    float sums[kN], rounded[kN];
-    for (int t = 0; t < kN; ++t) {
-      sums[t] = Loop::row_sum(loop.sum[t][0] + loop.sum[t][1]);
-      rounded[t] = sums[t];
-      if (S::kSumsRounded)
-        rounded[t] = Loop::row_sum(loop.rounded_sum[t][0] + loop.rounded_sum[t][1]);
-      if (sums[t] != sums[t]) rounded[t] = sums[t];  // rounding can make a number of a NaN
-    }
+  __device__ __forceinline__ void operator()() {
+    last_output();
+    set_scales();
     if (work.part >= 0) {
-      unroll<kN>([&]<int t>() { store_part<t>(sums[t], rounded[t]); });
+      store_part();
       return;
     }
-    if (columns >= S::kHeadDimV) {
-      unroll<kN>([&]<int t>() { store_tile<t, false>(sums[t], rounded[t]); });
-      const uint64_t lanes = ordered::v_cmp_u_f32(probe[0] + probe[1]);
-      if (lanes == 0) return;
+    if (__builtin_expect(columns < S::kHeadDimV, false)) {
+      store_carefully();
+      store_lse();
+      return;
     }
-    unroll<kN>([&]<int t>() { store_tile<t, true>(sums[t], rounded[t]); });
+    auto* to = (Global<uint8_t>*)o;
+    unroll<kN>([&]<int t>() {
+      store_tile<t>((Global<uint16_t>*)to);
+      to += tile_stride;
+    });
+    store_lse();
+    if (__builtin_expect(ordered::v_cmp_u_f32(probe[0] + probe[1]) != 0, false)) store_carefully();
   }
 
-  // kCareful: any number, with the bits that AITER gives a NaN, and only the columns that there
-  // are. Else NaNs, and numbers so great that the quick rounding overflows, make the probe NaN.
-  template <int t, bool kCareful>
-  __device__ __forceinline__ void store_tile(float sum, float rounded) {
-    float reference = reference_of<t>(), weight = 1;
-    if (args.sinks != 0) {
-      const float sink = ((const Global<float>*)args.sinks)[work.head_q] * kLog2E;
-      const float greatest = v_max_f32(reference, sink);
-      const float fresh = greatest == -kInf ? 0 : greatest;  // no key, and a sink of weight 0
-      weight = ::v_exp_f32(reference - fresh);
-      const float of_sink = ::v_exp_f32(sink - fresh);
-      sum = sum * weight + of_sink;
-      rounded = rounded * weight + of_sink;
-      reference = fresh;
+  // ---- The output of the last unit, and under its matrix instructions the sums over the four
+  // lanes of a row: a turn has the first exchange of a value, the second one of the value kLag
+  // turns before, and the last addition of the one before that.
+  static constexpr int kValues = S::kSumsRounded ? 2 * kN : kN, kLag = 6;
+  static constexpr bool is_value(int n) { return n >= 0 && n < kValues; }
+  static constexpr int exchanges_since(int turn) {  // behind its first exchange, for kLag turns
+    int n = 0;
+    for (int t = turn + 1; t < turn + kLag; ++t) n += is_value(t) + is_value(t - kLag);
+    return n;
+  }
+  __device__ __forceinline__ void last_output() {
+    constexpr int kTurns = most(S::kOutputOps, 1 + kValues + 2 * kLag);
+    const uint32_t lane = 4 * Lane::in_wave();
+    float value[kValues], other[kValues];
+    unroll<kTurns>([&]<int turn>() {
+      constexpr int first = turn - 1, second = first - kLag, last = second - kLag;
+      if constexpr (turn < S::kOutputOps) loop.template output_op<kN - 1, turn, (kN - 1) % 2>();
+      if constexpr (turn == 1) {  // what was read from memory is there, or nearly so
+        ordered::settle_uniform(tile_stride);
+        ordered::settle_uniform(lse);
+        ordered::settle_uniform(sinks);
+        ordered::settle_uniform(columns);
+      }
+      if constexpr (is_value(second) || is_value(last))
+        ordered::s_waitcnt<ordered::kAnyVm, exchanges_since(second)>();
+      if constexpr (is_value(last)) value[last] = ordered::v_add_f32(value[last], other[last]);
+      if constexpr (is_value(second)) {
+        value[second] = ordered::v_add_f32(value[second], other[second]);
+        other[second] = ordered::ds_bpermute_b32(lane ^ 4 * 32, value[second]);
+      }
+      if constexpr (is_value(first)) {
+        const f32x2 halves = first < kN ? loop.sum[first % kN] : loop.rounded_sum[first % kN];
+        value[first] = ordered::v_add_f32(halves[0], halves[1]);
+        other[first] = ordered::ds_bpermute_b32(lane ^ 4 * 16, value[first]);
+      }
+    });
+    for (int t = 0; t < kN; ++t) {
+      sums[t] = value[t];
+      rounded[t] = value[kValues - kN + t];
+      if (sums[t] != sums[t]) rounded[t] = sums[t];  // rounding can make a number of a NaN
     }
-    const float scale = sum == 0 ? 0 : weight * v_rcp_f32(rounded);
-    f32x2 x[4][kDwords];  // all read before the first is used: the compiler pads each change
+  }
+
+  __device__ __forceinline__ void set_scales() {
+    for (int t = 0; t < kN; ++t) {
+      reference[t] = -loop.negative_ref[t / 2][t % 2];
+      if constexpr (S::kCapped) reference[t] += args.softcap_log2;
+      scale[t / 2][t % 2] = v_rcp_f32(rounded[t]);
+    }
+    if (__builtin_expect(sinks != 0, false) && work.part < 0) add_sinks();
+    for (int t = 0; t < kN; ++t)
+      if (sums[t] == 0) scale[t / 2][t % 2] = 0;
+    for (auto& pair : scale) ordered::settle(pair);
+  }
+  __device__ __forceinline__ void add_sinks() {
+    const float sink = ((const Global<float>*)sinks)[work.head_q] * kLog2E;
+    for (int t = 0; t < kN; ++t) {
+      const float greatest = v_max_f32(reference[t], sink);
+      const float fresh = greatest == -kInf ? 0 : greatest;  // no key, and a sink of weight 0
+      const float weight = ::v_exp_f32(reference[t] - fresh);
+      const float of_sink = ::v_exp_f32(sink - fresh);
+      sums[t] = sums[t] * weight + of_sink;
+      scale[t / 2][t % 2] = weight * v_rcp_f32(rounded[t] * weight + of_sink);
+      reference[t] = fresh;
+    }
+  }
+
+  // ---- Whole tiles
+  // As if there were no NaN and no overflow; else the probe becomes NaN.
+  template <int t>
+  __device__ __forceinline__ void store_tile(Global<uint16_t>* to) {
+    Out out[4];
     unroll<4>([&]<int i>() {
       unroll<kDwords>([&]<int n>() {
-        x[i][n] = f32x2{v_accvgpr_read_b32<S::template kAccOutput<t, 2 * n> + i>(),
-                        v_accvgpr_read_b32<S::template kAccOutput<t, 2 * n + 1> + i>()};
+        const f32x2 x = ordered::v_pk_mul_f32_half<t % 2>(read_pair<t, i, n>(), scale[t / 2]);
+        if constexpr (kProbeFloats) probe = ordered::v_pk_add_f32(probe, x);
+        out[i][n] = round_pair(x);
+        if constexpr (!kProbeFloats && n % 2 == 1)
+          probe[0] = ordered::v_dot2_f32_f16(out[i][n - 1], out[i][n], probe[0]);
       });
     });
-    Out out[4];
-    for (int i = 0; i < 4; ++i)
-      for (int n = 0; n < kDwords; ++n)
-        out[i][n] = kCareful ? round_carefully(x[i][n], scale) : round_quickly(scale * x[i][n]);
-    // All of the tile is worked out here, or the compiler keeps it for later in many registers.
-    ordered::settle(probe);
-    for (int i = 0; i < 4; ++i) ordered::settle(out[i]);
-    reserve_acc();
-    if (!inside(t)) return;
-    for (int i = 0; i < 4; ++i)
-      if (!kCareful || (4 * group + i) * kLaneD < columns)
-        *(Global<Out>*)(o + t * tile_stride + i * kLaneD) = out[i];
-    if (args.lse != 0 && group == 0 && work.column == 0)
-      ((Global<float>*)args.lse)[work.batch * args.lse_stride_batch +
-                                 work.head_q * args.lse_stride_head + work.q_base + row_of(t)] =
-          sum == 0 ? -kInf : (reference + v_log_f32(sum)) * kLn2;
+    if (inside(t))
+      for (int i = 0; i < 4; ++i) *(Global<Out>*)(to + i * kLaneD) = out[i];
   }
 
-  template <int t>
-  __device__ __forceinline__ void store_part(float sum, float rounded) {
-    const float scale = sum == 0 ? 0 : v_rcp_f32(rounded);
-    const int64_t at =
-        int64_t(work.part) * S::kRows + Lane::wave() * S::kWaveRows + t * kTile + row;
-    auto* to = (Global<float>*)args.partial_o + at * S::kHeadDimV;
-    unroll<4>([&]<int i>() {
-      unroll<kLaneD / 4>([&]<int n>() {
-        f32x4 out;
-        unroll<4>([&]<int e>() {
-          out[e] = v_accvgpr_read_b32<S::template kAccOutput<t, 4 * n + e> + i>() * scale;
+  // Taken for float16s, bfloat16s from 2^121 on are NaNs and infinities too, and no other is. Ties
+  // away from zero make a number of some NaNs.
+  static constexpr bool kBf16 = S::kElement == Element::kBf16;
+  static constexpr bool kProbeFloats = kBf16 && S::kRounding == Rounding::kNearestAway;
+
+  template <int t, int i, int n>
+  static __device__ __forceinline__ f32x2 read_pair() {
+    return f32x2{v_accvgpr_read_b32<S::template kAccOutput<t, 2 * n> + i>(),
+                 v_accvgpr_read_b32<S::template kAccOutput<t, 2 * n + 1> + i>()};
+  }
+  __device__ __forceinline__ uint32_t round_pair(f32x2 x) const {
+    if constexpr (!kBf16) {
+      if constexpr (S::kRounding == Rounding::kTowardZero)
+        return ordered::v_cvt_pkrtz_f16_f32(x[0], x[1]);
+      return ordered::v_pack_b32_f16(ordered::v_cvt_f16_f32(x[0]), ordered::v_cvt_f16_f32(x[1]));
+    }
+    if constexpr (S::kRounding == Rounding::kNearestEven) {  // as in attn/pipeline.h, convert
+      const f32x2 h = ordered::v_pk_fms_f32(x, loop.two_to_16, x);
+      x = ordered::v_pk_fms_f32(x, loop.two_to_16, h);
+    }
+    if constexpr (S::kRounding == Rounding::kNearestAway)
+      x = f32x2{ordered::v_add_u32(0x8000, x[0]), ordered::v_add_u32(0x8000, x[1])};
+    return ordered::v_perm_b32(Loop::bits_of(x, 1), Loop::bits_of(x, 0), loop.high_halves);
+  }
+
+  __device__ __forceinline__ void store_lse() const {
+    if (lse == 0 || work.column != 0) return;
+    auto* to = lse_of_rows(args, work);
+    for (int t = 0; t < kN; ++t)
+      if (inside(t) && group == 0)
+        to[row_of(t)] = sums[t] == 0 ? -kInf : (reference[t] + v_log_f32(sums[t])) * kLn2;
+  }
+
+  // Whatever the numbers, and only the columns that there are. A loop, which takes less room in the
+  // instruction cache.
+  __device__ __forceinline__ void store_carefully() const {
+    auto* next = (Global<uint8_t>*)o;
+#pragma clang loop unroll(disable)
+    for (int t = 0; t < kN; ++t, next += tile_stride) {
+      auto* to = (Global<uint16_t>*)next;
+      f32x2 x[4][kDwords];
+      float by;
+      unroll<kN>([&]<int n>() {
+        if (t != n) return;
+        unroll<4>(
+            [&]<int i>() { unroll<kDwords>([&]<int d>() { x[i][d] = read_pair<n, i, d>(); }); });
+        by = scale[n / 2][n % 2];
+      });
+      if (!inside(t)) continue;
+      for (int i = 0; i < 4; ++i) {
+        Out out;
+        for (int n = 0; n < kDwords; ++n) {
+          f32x2 y = x[i][n] * by;
+          if (by != by) y = f32x2{by, by};  // of two NaNs the row's
+          out[n] = round_any_pair<S>(y[0], y[1]);
+        }
+        if ((4 * group + i) * kLaneD < columns) *(Global<Out>*)(to + i * kLaneD) = out;
+      }
+    }
+  }
+
+  // ---- Parts along KV
+  __device__ __forceinline__ void store_part() {
+    const int64_t first = int64_t(work.part) * S::kRows + row_of(0) - work.q_start;
+    auto* to = (Global<float>*)args.partial_o + first * S::kHeadDimV + 4 * group * kLaneD;
+    unroll<kN>([&]<int t>() {
+      f32x2 out[4][kDwords];
+      unroll<4>([&]<int i>() {
+        unroll<kDwords>([&]<int n>() {
+          out[i][n] = ordered::v_pk_mul_f32_half<t % 2>(read_pair<t, i, n>(), scale[t / 2]);
         });
-        if (inside(t)) *(Global<f32x4>*)(to + (4 * group + i) * kLaneD + 4 * n) = out;
       });
+      if (inside(t))
+        for (int i = 0; i < 4; ++i)
+          for (int n = 0; n < kDwords; n += 2)
+            *(Global<f32x4>*)(to + (t * kTile * S::kHeadDimV + i * kLaneD + 2 * n)) =
+                __builtin_shufflevector(out[i][n], out[i][n + 1], 0, 1, 2, 3);
     });
-    if (inside(t) && group == 0)
-      ((Global<float>*)args.partial_lse)[at] =
-          sum == 0 ? -kInf : v_log_f32(sum) + reference_of<t>();
-  }
-  template <int t>
-  __device__ __forceinline__ float reference_of() const {
-    const float reference = -loop.negative_ref[t / 2][t % 2];
-    return S::kCapped ? reference + args.softcap_log2 : reference;
-  }
-
-  static constexpr bool kNearestEven =
-      S::kElement == Element::kBf16 && S::kRounding == Rounding::kNearestEven;
-  __device__ __forceinline__ uint32_t round_quickly(f32x2 x) {
-    if constexpr (kNearestEven) {  // as in the main loop: attn/pipeline.h, convert
-      const f32x2 two_to_16 = {65536, 65536};
-      const f32x2 h = __builtin_elementwise_fma(x, two_to_16, -x);
-      x = __builtin_elementwise_fma(x, two_to_16, -h);
-      probe += x;
-      return ::v_perm_b32<kHighHalves>(bits(x[1]), bits(x[0]));
-    }
-    probe += x;
-    return Loop::template round_pair<S::kRounding>(x[0], x[1]);
-  }
-  static __device__ __forceinline__ uint32_t round_carefully(f32x2 x, float scale) {
-    x *= scale;
-    if (scale != scale) x = f32x2{scale, scale};  // of two NaNs the row's
-    uint32_t pair = Loop::template round_pair<S::kRounding>(x[0], x[1]);
-    if constexpr (S::kElement == Element::kBf16 && S::kRounding != Rounding::kTowardZero) {
-      if (x[0] != x[0]) pair = (pair & 0xffff0000) | 0x7fff;
-      if (x[1] != x[1]) pair = (pair & 0xffff) | 0x7fff0000;
-    }
-    return pair;
+    auto* lse = (Global<float>*)args.partial_lse + first;
+    for (int t = 0; t < kN; ++t)
+      if (inside(t) && group == 0)
+        lse[t * kTile] = sums[t] == 0 ? -kInf : v_log_f32(sums[t]) + reference[t];
   }
 
   __device__ __forceinline__ int row_of(int t) const { return wave_row + t * kTile + row; }

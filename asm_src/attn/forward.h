@@ -31,8 +31,19 @@ struct Forward {
   int columns;           // of V and O, that there are
   bool padded_q;         // Q and K have fewer columns than the matrix instructions take
 
+  // One trip to memory for what the start needs, whatever the compiler thinks of its registers.
+  static __device__ __forceinline__ const AttnFwdArgs& fetched(const AttnFwdArgs& a) {
+    ordered::need_uniform(
+        a.q, a.k, a.v, a.q_stride_batch, a.q_stride_seq, a.q_stride_head, a.k_stride_batch,
+        a.k_stride_seq, a.k_stride_head, a.v_stride_batch, a.v_stride_seq, a.v_stride_head,
+        a.num_heads_q, a.seqlen_q, a.seqlen_kv, a.window_left, a.window_right, a.whole_tiles,
+        a.q_tiles, a.q_tiles_inverse, a.q_tiles_shift, a.num_heads_q_inverse, a.num_heads_q_shift,
+        a.group_inverse, a.group_shift, a.head_dim, a.head_dim_v, a.column_groups);
+    return a;
+  }
+
   __device__ __forceinline__ explicit Forward(const AttnFwdArgs& arguments)
-      : args(arguments), work(arguments, S::kRows, S::kHeadDimV) {
+      : args(arguments), work(fetched(arguments), S::kRows, S::kHeadDimV) {
     lane = Lane::in_wave();
     row = lane % kTile;
     group = lane / kTile;
@@ -46,9 +57,9 @@ struct Forward {
   __device__ __forceinline__ void set_constants(uint32_t lds) {
     float scale = args.softmax_scale_log2;
     if constexpr (S::kCapped) {
-      const float log2_e = 1.4426950408889634f, cap = args.softcap_log2;
+      const float cap = args.softcap_log2;
       const float rate =
-          __builtin_bit_cast(float, uniform(bits(2 * log2_e * scale * v_rcp_f32(cap))));
+          __builtin_bit_cast(float, uniform(bits(2 * kLog2E * scale * v_rcp_f32(cap))));
       loop.cap_rate = f32x2{rate, rate};
       scale = -2 * cap;
     }
@@ -56,7 +67,6 @@ struct Forward {
     loop.two_to_16 = f32x2{65536, 65536};
     loop.limit = 64;  // eight equal scores have a sum of 8
     loop.high_halves = kHighHalves;
-    loop.unit_sum = loop.unit_rounded_sum = f32x2{0, 0};
 
     const int wave = Lane::wave();
     const uint32_t stride_k = 2 * args.k_stride_seq, stride_v = 2 * args.v_stride_seq;
@@ -89,124 +99,264 @@ struct Forward {
     loop.read_v = lds + S::kBaseV + group * S::kGroupV + row * 16;
   }
 
-  __device__ __forceinline__ void set_rows() {
-    const int first = work.first * kKeys;
-    const int64_t row_k = work.kv_base + first, row_v = row_k;
-    const uint64_t k = args.k + 2 * (work.batch * args.k_stride_batch +
-                                     work.head_kv * args.k_stride_head + row_k * args.k_stride_seq);
-    const uint64_t v =
-        args.v + 2 * (work.batch * args.v_stride_batch + work.head_kv * args.v_stride_head +
-                      row_v * args.v_stride_seq + work.column);
-    loop.base_k = uint64_t(uniform(k >> 32)) << 32 | uniform(k);
-    loop.base_v = uint64_t(uniform(v >> 32)) << 32 | uniform(v);
-    loop.stride_k = 2 * args.k_stride_seq;
-    loop.stride_v = 2 * args.v_stride_seq;
-    loop.gap_k = loop.stride_k - 2 * args.head_dim;
-    loop.gap_v = loop.stride_v - 2 * columns;
-    loop.step_k = uint64_t(kKeys) * 2 * args.k_stride_seq;
-    loop.step_v = uint64_t(kKeys) * 2 * args.v_stride_seq;
-    loop.rows_left = uniform(work.keys - first) + kKeys;
-    unroll_from<2, Loop::Plan::kPrepareOps>([&]<int n>() { loop.template prepare_step<n>(); });
+  // ---- The first loads. Addresses by the piece, for the gaps between memory instructions.
+  uint64_t q_rows;      // the first row of the workgroup's tile
+  Global<uint16_t>* o;  // the lane's first element of the wave's first tile
+  static constexpr int kPieces = 8;
 
+  __device__ __forceinline__ uint32_t first_key() const {
+    return work.kv_base + work.first * kKeys;
+  }
+  __device__ __forceinline__ void find_k() {
+    const uint64_t k =
+        args.k + 2 * (work.batch * args.k_stride_batch + work.head_kv * args.k_stride_head +
+                      first_key() * args.k_stride_seq);
+    loop.base_k = uniform64(k);
+    loop.stride_k = 2 * args.k_stride_seq;
+    loop.gap_k = loop.stride_k - 2 * args.head_dim;
+    loop.step_k = uint64_t(kKeys) * 2 * args.k_stride_seq;
+    loop.rows_left = uniform(uint32_t(work.keys - work.first * kKeys + kKeys));
+    unroll_from<2, 8>([&]<int n>() { loop.template prepare_step<n>(); });
+    loop.buffer_k = Loop::descriptor(loop.base_k, loop.bytes_k);
+  }
+  template <int kPiece>
+  __device__ __forceinline__ void find_v_and_q() {
+    uint64_t& v_rows = loop.base_v;
+    if constexpr (kPiece == 0)
+      v_rows = args.v + 2 * (work.column + work.batch * args.v_stride_batch);
+    if constexpr (kPiece == 1) v_rows += 2 * work.head_kv * args.v_stride_head;
+    if constexpr (kPiece == 2) v_rows += 2 * first_key() * args.v_stride_seq;
+    if constexpr (kPiece < 3) settle_uniform(v_rows);
+    if constexpr (kPiece == 3) {
+      loop.stride_v = 2 * args.v_stride_seq;
+      loop.gap_v = loop.stride_v - 2 * columns;
+      loop.step_v = uint64_t(kKeys) * 2 * args.v_stride_seq;
+      unroll_from<8, 10>([&]<int n>() { loop.template prepare_step<n>(); });
+      loop.bytes_v = ordered::s_max_i32(loop.bytes_v, 0);
+      loop.buffer_v = Loop::descriptor(loop.base_v, loop.bytes_v);
+    }
+    if constexpr (kPiece == 4) q_rows = args.q + 2 * work.batch * args.q_stride_batch;
+    if constexpr (kPiece == 5) q_rows += 2 * work.head_q * args.q_stride_head;
+    if constexpr (kPiece == 6) q_rows += 2 * (work.q_base + work.q_start) * args.q_stride_seq;
+    if constexpr (kPiece > 3) settle_uniform(q_rows);
+  }
+  static __device__ __forceinline__ void settle_uniform(uint64_t& x) {
+    x = uniform64(x);
+    ordered::settle_uniform(x);
+  }
+
+  // Q of a tile, straight to where it stays. Rows behind the last one are copies of it.
+  template <int t>
+  __device__ __forceinline__ const Global<uint8_t>* find_q() {
+    const uint64_t stride = 2 * args.q_stride_seq;
+    const uint32_t r =
+        least(wave_row - work.q_start + t * kTile + row, work.rows - 1 - work.q_start);
+    return (const Global<uint8_t>*)q_rows + group * 16 + r * stride;
+  }
+  template <int t, int octet>
+  __device__ __forceinline__ void load_q(const Global<uint8_t>* from) {
+    if constexpr (t < S::kTilesQAcc)
+      ordered::global_load_dwordx4_acc<S::template kAccQuery<t, octet>, octet * 64>(from);
+    else
+      ordered::global_load_dwordx4<octet * 64>(loop.q[t - S::kTilesQAcc][octet], from);
+  }
+
+  // All of Q, with zeros for the columns that are not there; waits for it.
+  __device__ __forceinline__ void load_padded_q() {
+    // Rarely called: the compiler would not inline the pieces, and would keep all in memory.
+    unroll<kN>([&]<int t>() __attribute__((always_inline)) {
+      const auto* from = find_q<t>();
+      unroll<S::kReadsK>([&]<int octet>() __attribute__((always_inline)) {
+        const bool there = 32 * octet + 8 * group < args.head_dim;
+        Octet x;
+        ordered::global_load_dwordx4<0>(x, from + (there ? 64 * octet : -16 * group));
+        ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+        ordered::settle(x);
+        for (int i = 0; i < 4; ++i) x[i] = there ? x[i] : 0;
+        if constexpr (t < S::kTilesQAcc)
+          unroll<4>([&]<int i>() __attribute__((always_inline)) {
+            v_accvgpr_write_b32<S::template kAccQuery<t, octet> + i>(x[i]);
+          });
+        else
+          loop.q[t - S::kTilesQAcc][octet] = x;
+      });
+    });
+  }
+
+  template <int t>
+  __device__ __forceinline__ void load_tile() {
+    const auto* from = find_q<t>();
+    unroll<S::kReadsK>([&]<int octet>() { load_q<t, octet>(from); });
+  }
+
+  __device__ __forceinline__ void set_mask() {
+    const int first = work.first * kKeys;
     const int diagonal = wave_row + row + work.diagonal - first - 4 * group, far = 1 << 30;
     loop.mask_keys = work.keys - first - 4 * group;
     loop.mask_to = args.window_right < 0 ? far : diagonal + args.window_right + 1;
     loop.mask_from = args.window_left < 0 ? -far : diagonal - args.window_left;
   }
 
-  __device__ __forceinline__ void load_block() {
-    unroll<4>([&]<int n>() { loop.template load_v_part<n>(); });
+  // The first block of keys and the first tile of Q; the CU's memory unit takes no more at a time.
+  // O becomes 0 beside that: an instruction of the matrix unit zeroes 32 registers in 64 clk.
+  static constexpr int kZeros = S::kAccO / 32;
+  static_assert(S::kAccO % 32 == 0);
+  __device__ __forceinline__ void load_first() {
+    const Quad zero = ordered::v_mov_b64_zero();
+    const auto zero_some = [&]<int kPlace>() {
+      constexpr int kPlaces = 6;
+      unroll_from<kPlace * kZeros / kPlaces, (kPlace + 1) * kZeros / kPlaces>(
+          [&]<int n>() { ordered::v_mfma_f32_32x32x4_2b_zero_acc<32 * n>(zero); });
+    };
+    find_k();
     unroll<S::kLoadsK>([&]<int n>() {
       loop.template address_k_part<n>();
+      unroll_from<n * kPieces / S::kLoadsK, (n + 1) * kPieces / S::kLoadsK>(
+          [&]<int piece>() { find_v_and_q<piece>(); });
       ordered::s_nop<1>();
       loop.template load_k_part<n>();
+      if constexpr (n % (S::kLoadsK / 4) == 0)
+        zero_some.template operator()<n / (S::kLoadsK / 4)>();
     });
+    unroll<4>([&]<int n>() { loop.template load_v_part<n>(); });
+    zero_some.template operator()<4>();
+    if (__builtin_expect(padded_q, false))
+      load_padded_q();
+    else
+      load_tile<0>();
+    zero_some.template operator()<5>();
   }
 
-  template <int kFrom, int kTo>
-  __device__ __forceinline__ void load_q(Octet (&octets)[kN][S::kReadsK]) const {
-    if (__builtin_expect(padded_q, false))
-      load_q_tiles<kFrom, kTo, true>(octets);
-    else
-      load_q_tiles<kFrom, kTo, false>(octets);
+  // ---- References. The greatest of the first 16 scores is a row's reference. In turn t the matrix
+  // unit has tile t, the vector unit the one before, and the exchanges over the lanes of a row
+  // those before that; tile t + kTilesAhead is on its way, and then the second block of keys.
+  static constexpr int kTilesAhead = 4, kTurns = kN + 3, kWindows = S::kStepsD;
+  static constexpr int window(int n, int of) { return n * kWindows / of; }  // n of `of` things
+  static constexpr int kLoadsOfBlock = 4 + S::kLoadsK;
+  // Of the second block, in the turns before window w of this one: evenly over three turns.
+  static constexpr int loads_of_block(int turn, int w) {
+    return most(
+        0, least(kLoadsOfBlock, ((turn - kN + 2) * kWindows + w) * kLoadsOfBlock / (3 * kWindows)));
   }
-  template <int kFrom, int kTo, bool kPadded>
-  __device__ __forceinline__ void load_q_tiles(Octet (&octets)[kN][S::kReadsK]) const {
-    const auto* q = (const Global<uint16_t>*)args.q + work.batch * args.q_stride_batch +
-                    work.head_q * args.q_stride_head;
-    for (int t = kFrom; t < kTo; ++t) {
-      const int r = least(wave_row + t * kTile + row, work.rows - 1);
-      const auto* from = q + (work.q_base + r) * args.q_stride_seq + group * 8;
-      for (int octet = 0; octet < S::kReadsK; ++octet) {
-        const bool there = !kPadded || octet * 32 + group * 8 < args.head_dim;
-        const Octet x = *(const Global<Octet>*)(from + (there ? octet * 32 : -group * 8));
-        for (int i = 0; i < 4; ++i) octets[t][octet][i] = there ? x[i] : 0;
+  static constexpr int loads_since(int t) {  // behind those of tile t when turn t begins
+    return (least(t + kTilesAhead, kN) - t - 1) * S::kReadsK + loads_of_block(t, 0);
+  }
+  struct References {
+    f32x4 score[kN];
+    float greatest[kN], other[kN];
+    const Global<uint8_t>* from;
+  };
+
+  __device__ __forceinline__ void find_references(bool masked) {
+    References r;
+    unroll<kTurns>([&]<int turn>() {
+      if constexpr (turn < kN) {
+        ordered::s_waitcnt<loads_since(turn), ordered::kAnyLgkm>();
+        if constexpr (turn >= S::kTilesQAcc)
+          for (auto& octet : loop.q[turn - S::kTilesQAcc]) ordered::settle(octet);
       }
-    }
-  }
-  __device__ __forceinline__ void keep_q(const Octet (&octets)[kN][S::kReadsK]) {
-    unroll<kN>([&]<int t>() {
-      unroll<S::kReadsK>([&]<int octet>() {
-        if constexpr (t < S::kTilesQAcc)
-          unroll<4>([&]<int r>() {
-            v_accvgpr_write_b32<S::template kAccQuery<t, octet> + r>(octets[t][octet][r]);
-          });
-        else
-          loop.q[t - S::kTilesQAcc][octet] = octets[t][octet];
+      unroll<kWindows>([&]<int w>() {
+        if constexpr (turn == 0 && w % 2 == 0)
+          ordered::s_waitcnt<ordered::kAnyVm, 2 * S::kReadsK - 1 - w / 2>();
+        if constexpr (turn < kN) loop.template add_product<turn, 2 * w>(r.score[turn]);
+        if constexpr (turn == kN) loop.template score_op<0, 2 * w + 1, 0>();
+        load_more<turn, w>(r);
+        reduce<turn, w>(r, masked);
       });
     });
+    loop.score[0][0] = r.score[0];
   }
-
-  // The greatest of the first 16 scores is a row's reference.
-  __device__ __forceinline__ void find_references() {
-    f32x4 score[kN];
-    unroll<kN>([&]<int t>() {
-      unroll<S::kStepsD>([&]<int step>() { loop.template score_op<t, 2 * step, t % 2>(); });
-      score[t] = loop.score[t % 2][0];
+  template <int turn, int w>
+  __device__ __forceinline__ void load_more(References& r) {
+    constexpr int tile = turn + kTilesAhead, kReads = S::kReadsK;
+    if constexpr (tile < kN) {
+      if constexpr (w == 0) r.from = find_q<tile>();
+      if (__builtin_expect(!padded_q, true))
+        unroll_from<w * kReads / kWindows, (w + 1) * kReads / kWindows>(
+            [&]<int octet>() { load_q<tile, octet>(r.from); });
+    }
+    if constexpr (turn == 0)
+      unroll_from<w * Loop::Plan::kPrepareOps / kWindows,
+                  (w + 1) * Loop::Plan::kPrepareOps / kWindows>(
+          [&]<int n>() { loop.template prepare_step<n>(); });
+    unroll_from<loads_of_block(turn, w), loads_of_block(turn, w + 1)>([&]<int n>() {
+      if constexpr (n < 4) {
+        loop.template load_v_part<n>();
+      } else {
+        loop.template address_k_part<n - 4>();
+        ordered::s_nop<1>();
+        loop.template load_k_part<n - 4>();
+      }
     });
-    ordered::s_nop<8>();
-    float greatest[kN];
-    unroll<kN>([&]<int t>() {
-      greatest[t] = -kInf;
-      ordered::settle(score[t]);  // read behind the wait
-      for (int i = 0; i < 4; ++i)
-        if (loop.template visible<t>(i))
-          greatest[t] = v_max_f32(greatest[t], loop.scaled(score[t][i]));
-    });
-    for (int t = 0; t < kN; ++t) {
-      loop.negative_ref[t / 2][t % 2] = -Loop::row_max(greatest[t]);
-      loop.sum[t] = loop.rounded_sum[t] = f32x2{0, 0};
+  }
+  template <int turn, int w>
+  __device__ __forceinline__ void reduce(References& r, bool masked) {
+    constexpr int first = turn - 1, second = turn - 2, last = turn - 3;
+    if constexpr (turn > 0 && w == kWindows / 2 - 1) {
+      ordered::s_waitcnt<ordered::kAnyVm, 0>();
+      if constexpr (last >= 0 && last < kN)
+        loop.negative_ref[last / 2][last % 2] =
+            -ordered::v_max_f32(r.greatest[last], r.other[last]);
+      if constexpr (second >= 0 && second < kN) {
+        r.greatest[second] = ordered::v_max_f32(r.greatest[second], r.other[second]);
+        r.other[second] = ordered::ds_bpermute_b32(4 * lane ^ 4 * 32, r.greatest[second]);
+      }
+    }
+    if constexpr (first >= 0 && first < kN && w == kWindows - 2) {
+      f32x2 x[2];
+      f32x4 score = r.score[first];
+      if constexpr (S::kCapped) score = loop.capped(score);
+      for (int i = 0; i < 2; ++i) x[i] = ordered::v_pk_mul_f32(pair_of(score, i), loop.scale);
+      if (__builtin_expect(masked, false)) {
+        const auto keys = loop.template seen<first>();
+        for (int i = 0; i < 4; ++i)
+          if (!keys.has(i)) x[i / 2][i % 2] = -kInf;
+      }
+      const float half = ordered::v_max3_f32(x[0][0], x[0][1], -kInf);
+      r.greatest[first] = ordered::v_max3_f32(x[1][0], x[1][1], half);
+      r.other[first] = ordered::ds_bpermute_b32(4 * lane ^ 4 * 16, r.greatest[first]);
     }
   }
 
-  __device__ __forceinline__ void start(uint32_t lds) {
-    Octet octets[kN][S::kReadsK];
-    load_q<0, kN / 2>(octets);  // half of Q: more than the memory unit takes would hold up the wave
-    set_constants(lds);
-    set_rows();
-    load_block();
-    load_q<kN / 2, kN>(octets);
-    unroll<S::kAccO>([&]<int r>() { v_accvgpr_zero_b32<r>(); });
-    keep_q(octets);  // waits for all loads before, too
-    ordered::s_waitcnt<0, ordered::kAnyLgkm>();
-    unroll<2 * S::kWidthV>([&]<int n>() { loop.template transpose_part<n>(); });
-    unroll<S::kWidthV / 2>([&]<int n>() { loop.template write_v_part<n>(); });
-    ordered::s_waitcnt<0, 0>();
-    ordered::s_barrier();
-    unroll<Loop::Plan::kPrepareOps>([&]<int n>() { loop.template prepare_step<n>(); });
-    loop.m0 ^= S::kStageK;
-    loop.write_v ^= S::kStageV;
-    load_block();
-    unroll<2 * S::kReadsK>([&]<int n>() { loop.template read_k_part<n>(); });
-    ordered::s_waitcnt<ordered::kAnyVm, 0>();
-    find_references();
-    unroll<S::kScoreOps>([&]<int op>() { loop.template score_op<0, op, 0>(); });
-    // The unit before the first one has probabilities 0.
+  // The unit before the first one has probabilities 0.
+  __device__ __forceinline__ void zero_registers() {
     for (auto& half : loop.v)
       for (auto& octet : half) octet = Octet{};
     for (auto& half : loop.p[1]) half = Quad{};
+    for (auto& sum : loop.sum) sum = f32x2{0, 0};
+    for (auto& sum : loop.rounded_sum) sum = f32x2{0, 0};
+    loop.unit_sum = loop.unit_rounded_sum = f32x2{0, 0};
+    // Here, where the wave waits anyway.
+    for (auto& sum : loop.sum) ordered::settle(sum);
+    for (auto& sum : loop.rounded_sum) ordered::settle(sum);
+    ordered::settle(loop.unit_sum);
+    ordered::settle(loop.unit_rounded_sum);
+    for (auto& half : loop.p[1]) ordered::settle(half);
+    for (auto& half : loop.v)
+      for (auto& octet : half) ordered::settle(octet);
+  }
+
+  __device__ __forceinline__ void start(uint32_t lds) {
+    set_constants(lds);
+    load_first();
+    set_mask();
+    o = output_row(args, work, wave_row + row) + 4 * group * S::kTilesD;
+    ordered::settle(o);
+    ordered::s_waitcnt<S::kReadsK, ordered::kAnyLgkm>();
+    unroll<2 * S::kWidthV>([&]<int n>() { loop.template transpose_part<n>(); });
+    unroll<S::kWidthV / 2>([&]<int n>() { loop.template write_v_part<n>(); });
+    if (__builtin_expect(!padded_q, true)) load_tile<1>();
+    zero_registers();
+    ordered::s_waitcnt<ordered::kAnyVm, 0>();
+    ordered::s_barrier();
+    loop.m0 ^= S::kStageK;
+    loop.write_v ^= S::kStageV;
+    unroll<S::kReadsK>([&]<int n>() { loop.template read_k_part<2 * n>(); });
+    unroll<S::kReadsK>([&]<int n>() { loop.template read_k_part<2 * n + 1>(); });
     for (auto& address : loop.read_k) address ^= S::kStageK;
-    ordered::s_nop<8>();
+    if (__builtin_expect(!padded_q, true))
+      unroll_from<2, kTilesAhead>([&]<int t>() { load_tile<t>(); });
+    find_references(work.full_first > work.first || work.full_end == work.full_first);
   }
 
   // ---- Loop
@@ -245,22 +395,13 @@ struct Forward {
     ordered::s_waitcnt<0, 0>();  // loads behind the last block: their registers are used again
     loop.sum[kN - 1] += loop.unit_sum;
     loop.rounded_sum[kN - 1] += loop.unit_rounded_sum;
-    unroll<S::kOutputOps>([&]<int op>() { loop.template output_op<kN - 1, op, (kN - 1) % 2>(); });
-    ordered::s_nop<8>();
   }
 
   __device__ __forceinline__ void operator()(uint32_t lds) {
     reserve_acc();
     if (work.q_start >= work.rows) return;
-    if (work.end > work.first) {
-      start(lds);
-      run();
-    } else {
-      unroll<S::kAccO>([&]<int r>() { v_accvgpr_zero_b32<r>(); });
-      for (auto& sum : loop.sum) sum = f32x2{0, 0};
-      for (auto& sum : loop.rounded_sum) sum = f32x2{0, 0};
-      for (auto& ref : loop.negative_ref) ref = f32x2{kInf, kInf};
-    }
-    Finish<S>(work, loop, wave_row).store();
+    start(lds);
+    run();
+    Finish<S>(work, loop, wave_row, o)();
   }
 };

@@ -48,7 +48,7 @@ struct Pipeline {
   u32x4 transposed[S::kWidthV / 2];
 
   // ---- Uniform
-  f32x2 scale;      // of the scores, log2 units, twice; of capped ones, see scaled()
+  f32x2 scale;      // of the scores, log2 units, twice; of capped ones, see capped()
   f32x2 cap_rate;   // twice, of S::kCapped
   f32x2 two_to_16;  // twice
   float limit;      // of a lane's sum over a unit: beyond it the reference is renewed
@@ -71,9 +71,12 @@ struct Pipeline {
 
   template <int kTileQ, int kOp, int kUnit>
   __device__ __forceinline__ void score_op() {
+    add_product<kTileQ, kOp>(score[kUnit][kOp % 2]);
+  }
+  template <int kTileQ, int kOp>
+  __device__ __forceinline__ void add_product(f32x4& d) {
     constexpr int half = kOp % 2, step = kOp / 2, octet = step / 2;
     const Quad keys = half_of(k[half][octet], step % 2);
-    f32x4& d = score[kUnit][half];
     if constexpr (kTileQ < S::kTilesQAcc) {
       constexpr int rows = S::template kAccQuery<kTileQ, octet> + 2 * (step % 2);
       if constexpr (kBf16 && step == 0) ordered::v_mfma_f32_16x16x16_bf16_acc_zero<rows>(d, keys);
@@ -140,6 +143,11 @@ struct Pipeline {
     ordered::ds_read_b128<octet * 256 + half * 4 * S::kGroupV>(v[half][octet], read_v);
   }
 
+  struct Keys {
+    int from, to;
+    __device__ __forceinline__ bool has(int key) const { return key < to && key >= from; }
+  };
+
   // ---- Vector steps of the unit of tile kTileQ
   struct Scratch {
     f32x2 x[4];  // pairs: scaled scores, then probabilities
@@ -148,6 +156,7 @@ struct Pipeline {
     f32x2 quads[2], rounded_quads[2];
     float total;
     uint64_t outgrown;
+    Keys seen;  // if Masked
   };
   template <int kTileQ, Op kOp, int n, bool kMasked>
   __device__ __forceinline__ void vector_step(Scratch& w) {
@@ -163,10 +172,11 @@ struct Pipeline {
     if constexpr (kOp == Op::kCapRcp) w.x[n / 2][n % 2] = ordered::v_rcp_f32(w.x[n / 2][n % 2]);
     if constexpr (kOp == Op::kScale) {
       if constexpr (!S::kCapped) w.x[n] = pair_of(score[unit][n / 2], n % 2);
+      if constexpr (kMasked && n == 0) w.seen = seen<kTileQ>();
       w.x[n] = ordered::v_pk_fma_f32_half<kTileQ % 2>(w.x[n], scale, negative_ref[kTileQ / 2]);
       if constexpr (kMasked)
         for (int i = 0; i < 2; ++i)
-          if (!visible<kTileQ>(n / 2 * kTile + n % 2 * 2 + i)) w.x[n][i] = -kInf;
+          if (!w.seen.has(n / 2 * kTile + n % 2 * 2 + i)) w.x[n][i] = -kInf;
     }
     if constexpr (kOp == Op::kExp) w.x[n / 2][n % 2] = ordered::v_exp_f32(w.x[n / 2][n % 2]);
     if constexpr (kOp == Op::kConvert) convert<n / 2, n % 2>(w);
@@ -208,10 +218,14 @@ struct Pipeline {
     return bits(element);
   }
 
+  // The keys that the lane's row of a tile sees. Settled, or the compiler keeps a constant for each
+  // tile and key in a register, and all of them in the start of every workgroup.
   template <int kTileQ>
-  __device__ __forceinline__ bool visible(int key) const {
-    const int to = least(mask_keys, mask_to + kTileQ * kTile), from = mask_from + kTileQ * kTile;
-    return key < to && key >= from;
+  __device__ __forceinline__ Keys seen() const {
+    Keys keys{mask_from + kTileQ * kTile, least(mask_keys, mask_to + kTileQ * kTile)};
+    ordered::settle(keys.from);
+    ordered::settle(keys.to);
+    return keys;
   }
 
   // ---- A unit: softmax of tile kTileQ, scores of the next, output of the one before
@@ -288,15 +302,23 @@ struct Pipeline {
     }
   }
   __device__ __forceinline__ void describe() {
-    buffer_k = u32x4{uint32_t(base_k), uint32_t(base_k >> 32), uint32_t(bytes_k), kRaw};
-    buffer_v = u32x4{uint32_t(base_v), uint32_t(base_v >> 32), uint32_t(bytes_v), kRaw};
+    buffer_k = descriptor(base_k, bytes_k);
+    buffer_v = descriptor(base_v, bytes_v);
+  }
+  static __device__ __forceinline__ u32x4 descriptor(uint64_t base, int bytes) {
+    return u32x4{uint32_t(base), uint32_t(base >> 32), uint32_t(bytes), kRaw};
   }
 
-  // A score in log2 units. A cap c makes it c tanh(x / c) - c = -2 c / (1 + 2^(rate * score)): less
-  // than it is by c, which is added where a reference leaves the kernel.
-  __device__ __forceinline__ float scaled(float x) const {
-    if constexpr (S::kCapped) x = ::v_rcp_f32(1 + ::v_exp_f32(x * cap_rate[0]));
-    return x * scale[0];
+  // Of four scores y = 1 / (1 + 2^(rate * score)). A cap c makes it c tanh(score / c) = c - 2 c y
+  // in log2 units; what follows computes with -2 c y, which is less by c: that is added where a
+  // reference leaves the kernel.
+  __device__ __forceinline__ f32x4 capped(f32x4 x) const {
+    f32x2 y[2];
+    for (int i = 0; i < 2; ++i) y[i] = ordered::v_pk_mul_f32(pair_of(x, i), cap_rate);
+    for (int i = 0; i < 4; ++i) y[i / 2][i % 2] = ordered::v_exp_f32(y[i / 2][i % 2]);
+    for (int i = 0; i < 4; ++i) y[i / 2][i % 2] = ordered::v_add_f32_1(y[i / 2][i % 2]);
+    for (int i = 0; i < 4; ++i) y[i / 2][i % 2] = ordered::v_rcp_f32(y[i / 2][i % 2]);
+    return __builtin_shufflevector(y[0], y[1], 0, 1, 2, 3);
   }
 
   // ---- The rare case: a row's reference is too small (or there is none yet, or a NaN). Exact
@@ -305,9 +327,13 @@ struct Pipeline {
   __device__ __forceinline__ void renew() {
     constexpr int unit = kTileQ % 2;
     float x[8], greatest = -kInf;
+    Keys keys{};
+    if constexpr (kMasked) keys = seen<kTileQ>();
     for (int i = 0; i < 8; ++i) {
-      x[i] = scaled(score[unit][i / 4][i % 4]);
-      if (kMasked && !visible<kTileQ>(i / 4 * kTile + i % 4)) x[i] = -kInf;
+      x[i] = score[unit][i / 4][i % 4];
+      if constexpr (S::kCapped) x[i] = ::v_rcp_f32(1 + ::v_exp_f32(x[i] * cap_rate[0]));
+      x[i] *= scale[0];
+      if (kMasked && !keys.has(i / 4 * kTile + i % 4)) x[i] = -kInf;
       greatest = v_max_f32(greatest, x[i]);
     }
     greatest = row_max(greatest);
@@ -338,10 +364,6 @@ struct Pipeline {
   static __device__ __forceinline__ float row_max(float x) {
     x = v_max_f32(x, from_lane(Lane::in_wave() ^ 16, x));
     return v_max_f32(x, from_lane(Lane::in_wave() ^ 32, x));
-  }
-  static __device__ __forceinline__ float row_sum(float x) {
-    x += from_lane(Lane::in_wave() ^ 16, x);
-    return x + from_lane(Lane::in_wave() ^ 32, x);
   }
   static __device__ __forceinline__ float from_lane(int lane, float x) {
     return __builtin_bit_cast(float,

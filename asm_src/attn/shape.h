@@ -13,6 +13,7 @@ inline constexpr int kTile = 16;  // rows and columns of a matrix instruction
 inline constexpr int kStages = 2;
 
 constexpr int least(int a, int b) { return a < b ? a : b; }
+constexpr int most(int a, int b) { return a > b ? a : b; }
 constexpr int power_of_two(int least_value) {
   int n = 1;
   while (n < least_value) n *= 2;

@@ -11,6 +11,10 @@ __device__ __forceinline__ uint32_t uniform(uint32_t x) {
   return __builtin_amdgcn_readfirstlane(x);
 }
 
+__device__ __forceinline__ uint64_t uniform64(uint64_t x) {
+  return uint64_t(uniform(uint32_t(x >> 32))) << 32 | uniform(uint32_t(x));
+}
+
 // Work items: whole tiles of q rows first, then the parts along KV of the remaining ones.
 // Workgroups go round robin over the XCDs, each with an L2 of its own. Without a mask, an XCD takes
 // the tiles of one head after the other, which all read the same K and V. Under a mask tiles
@@ -18,7 +22,7 @@ __device__ __forceinline__ uint32_t uniform(uint32_t x) {
 // short ones come last.
 struct AttnWork {
   uint32_t head_q, head_kv, batch;  // unsigned: cheaper in 64-bit products
-  int64_t q_base, kv_base;          // first row of this sequence
+  uint32_t q_base, kv_base;         // first row of this sequence
   int rows, keys;                   // of this sequence
   int q_start;                      // first q row
   uint32_t column = 0;              // first one of v and o
@@ -30,7 +34,7 @@ struct AttnWork {
   // Of this workgroup.
   __device__ __forceinline__ AttnWork(const AttnFwdArgs& args, int tile_rows, int tile_columns) {
     const int id = __builtin_amdgcn_workgroup_id_x(), whole = args.whole_tiles;
-    if (id < whole) {
+    if (__builtin_expect(id < whole, true)) {
       find_tile(args, id, tile_rows, tile_columns);
       find_keys(args, tile_rows, 0, 1);
     } else {
@@ -55,7 +59,7 @@ struct AttnWork {
   __device__ __forceinline__ void find_tile(const AttnFwdArgs& args, int item, int tile_rows,
                                             int tile_columns) {
     int sequence_head;
-    if (args.window_left >= 0 || args.window_right >= 0)
+    if (has_window(args))
       longest_first(args, item, sequence_head, q_start);
     else
       head_by_head(args, item, sequence_head, q_start);
@@ -65,20 +69,18 @@ struct AttnWork {
       column = (sequence_head - head * args.column_groups) * tile_columns;
       sequence_head = head;
     }
-    batch = divide(sequence_head, args.num_heads_q);
+    batch = divide(sequence_head, args.num_heads_q_inverse, args.num_heads_q_shift);
     head_q = sequence_head - batch * args.num_heads_q;
-    head_kv = head_q;
-    if (args.num_heads_q != args.num_heads_kv)
-      head_kv = divide(head_q, divide(args.num_heads_q, args.num_heads_kv));
+    head_kv = divide(head_q, args.group_inverse, args.group_shift);
     rows = args.seqlen_q;
     keys = args.seqlen_kv;
     q_base = kv_base = 0;
-    if (args.cu_seqlens_q != 0) {
+    if (__builtin_expect(args.cu_seqlens_q != 0, false)) {
       const auto* sums = (const Global<int32_t>*)args.cu_seqlens_q;
       q_base = uniform(sums[batch]);
       rows = uniform(sums[batch + 1]) - int(q_base);
     }
-    if (args.cu_seqlens_kv != 0) {
+    if (__builtin_expect(args.cu_seqlens_kv != 0, false)) {
       const auto* sums = (const Global<int32_t>*)args.cu_seqlens_kv;
       kv_base = uniform(sums[batch]);
       keys = uniform(sums[batch + 1]) - int(kv_base);
@@ -89,21 +91,34 @@ struct AttnWork {
   __device__ __forceinline__ void find_keys(const AttnFwdArgs& args, int tile_rows, int nth,
                                             int parts) {
     diagonal = args.top_left ? 0 : keys - rows;
+    first = full_first = 0;
+    end = (keys + kKeys - 1) >> kLog2Keys;
+    full_end = keys >> kLog2Keys;
+    if (has_window(args)) cut_to_window(args, tile_rows);
+    if (__builtin_expect(parts > 1, false)) {
+      const int all_first = first, blocks = end - first;
+      first = all_first + divide(blocks * nth, parts);
+      end = all_first + divide(blocks * (nth + 1), parts);
+      full_first = clamp(full_first, first, end);
+      full_end = clamp(full_end, full_first, end);
+    }
+    if (__builtin_expect(end == first, false)) {  // none: a block without rows
+      ++end;
+      keys = first * kKeys;
+    }
+  }
+  static __device__ __forceinline__ bool has_window(const AttnFwdArgs& args) {
+    return args.window_left >= 0 || args.window_right >= 0;
+  }
+  __device__ __forceinline__ void cut_to_window(const AttnFwdArgs& args, int tile_rows) {
     const int last = least(q_start + tile_rows, rows) - 1;
     const int left = args.window_left, right = args.window_right;
     const int from = left < 0 ? 0 : most(0, q_start + diagonal - left);
     const int to = right < 0 ? keys : least(keys, last + diagonal + right + 1);
     const int full_from = left < 0 ? 0 : most(0, last + diagonal - left);
     const int full_to = right < 0 ? keys : least(keys, q_start + diagonal + right + 1);
-    const int all_first = uint32_t(from) / kKeys;
-    const int all_end = most(all_first, (to + kKeys - 1) >> kLog2Keys);
-    const int blocks = all_end - all_first;
-    first = all_first;
-    end = all_end;
-    if (parts > 1) {
-      first = all_first + divide(blocks * nth, parts);
-      end = all_first + divide(blocks * (nth + 1), parts);
-    }
+    first = uint32_t(from) / kKeys;
+    end = most(first, (to + kKeys - 1) >> kLog2Keys);
     full_first = clamp(uint32_t(full_from + kKeys - 1) / kKeys, first, end);
     full_end = clamp(full_to >> kLog2Keys, full_first, end);
   }
@@ -117,16 +132,18 @@ struct AttnWork {
       const uint32_t n = args.whole_tiles, xcd = uint32_t(item) % kXcds;
       item = xcd * (n / kXcds) + least(xcd, n % kXcds) + uint32_t(item) / kXcds;
     }
-    head = divide(item, args.q_tiles);
+    head = divide(item, args.q_tiles_inverse, args.q_tiles_shift);
     tile = item - head * args.q_tiles;
   }
 
   static __device__ __forceinline__ void longest_first(const AttnFwdArgs& args, int item, int& head,
                                                        int& tile) {
     const int heads = args.batch * args.num_heads_q * args.column_groups,
-              chunk = divide(item, kHeadsAtOnce * args.q_tiles);
+              chunk =
+                  divide(uint32_t(item) / kHeadsAtOnce, args.q_tiles_inverse, args.q_tiles_shift);
     const int n = least(kHeadsAtOnce, heads - chunk * kHeadsAtOnce);
-    const int in_chunk = item - chunk * kHeadsAtOnce * args.q_tiles, layer = divide(in_chunk, n);
+    const int in_chunk = item - chunk * kHeadsAtOnce * args.q_tiles;
+    const int layer = n == kHeadsAtOnce ? uint32_t(in_chunk) / kHeadsAtOnce : divide(in_chunk, n);
     const int nth = in_chunk - layer * n;
     tile = args.q_tiles - 1 - layer;
     // Neighbours, which may share a KV head, to one XCD.
@@ -134,8 +151,11 @@ struct AttnWork {
   }
 
  public:
-  // Unsigned, which is cheaper.
+  // Unsigned, which is cheaper; cheaper still with what the arguments tell of the divisor.
   static __device__ __forceinline__ int divide(uint32_t a, uint32_t b) { return uniform(a / b); }
+  static __device__ __forceinline__ int divide(uint32_t a, uint32_t inverse, int shift) {
+    return uint32_t(uint64_t(2 * a) * inverse >> 32) >> shift;
+  }
   static __device__ __forceinline__ int most(int a, int b) { return a > b ? a : b; }
   static __device__ __forceinline__ int clamp(int x, int low, int high) {
     return most(low, least(x, high));

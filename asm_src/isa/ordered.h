@@ -39,6 +39,13 @@ MFMA(bf16, "bf16")
 MFMA(f16, "f16")
 #undef MFMA
 
+// a[kD : kD + 31] = 0, given two registers that hold 0: 16 passes in the background.
+template <int kD>
+__device__ __forceinline__ void v_mfma_f32_32x32x4_2b_zero_acc(Quad zero) {
+  asm volatile("v_mfma_f32_32x32x4_2b_bf16 a[%c1:%c2], %0, %0, 0" ::"v"(zero), "n"(kD),
+               "n"(kD + 31));
+}
+
 // ---- Vector
 // x * scale + one half of `pair`, for both halves of x.
 template <int kHalf>
@@ -64,15 +71,26 @@ __device__ __forceinline__ f32x2 v_pk_fms_f32(f32x2 x, f32x2 scale, f32x2 y) {
   return d;
 }
 
+// x * one half of `pair`, for both halves of x.
+template <int kHalf>
+__device__ __forceinline__ f32x2 v_pk_mul_f32_half(f32x2 x, f32x2 pair) {
+  f32x2 d;
+  if constexpr (kHalf == 0)
+    asm volatile("v_pk_mul_f32 %0, %1, %2 op_sel_hi:[1,0]" : "=v"(d) : "v"(x), "v"(pair));
+  else
+    asm volatile("v_pk_mul_f32 %0, %1, %2 op_sel:[0,1]" : "=v"(d) : "v"(x), "v"(pair));
+  return d;
+}
+
 __device__ __forceinline__ f32x2 v_pk_add_f32(f32x2 a, f32x2 b) {
   f32x2 d;
   asm volatile("v_pk_add_f32 %0, %1, %2" : "=v"(d) : "v"(a), "v"(b));
   return d;
 }
 
-__device__ __forceinline__ float v_add_f32(float a, float b) {
-  float d;
-  asm volatile("v_add_f32 %0, %1, %2" : "=v"(d) : "v"(a), "v"(b));
+__device__ __forceinline__ Quad v_mov_b64_zero() {
+  Quad d;
+  asm volatile("v_mov_b64 %0, 0" : "=v"(d));
   return d;
 }
 
@@ -83,9 +101,40 @@ __device__ __forceinline__ f32x2 v_pk_mul_f32(f32x2 x, f32x2 scale) {
   return d;
 }
 
+__device__ __forceinline__ float v_max_f32(float a, float b) {
+  float d;
+  asm volatile("v_max_f32 %0, %1, %2" : "=v"(d) : "v"(a), "v"(b));
+  return d;
+}
+
+// The greatest; NaNs lose against numbers.
+__device__ __forceinline__ float v_max3_f32(float a, float b, float c) {
+  float d;
+  asm volatile("v_max3_f32 %0, %1, %2, %3" : "=v"(d) : "v"(a), "v"(b), "v"(c));
+  return d;
+}
+
+__device__ __forceinline__ float v_add_f32(float a, float b) {
+  float d;
+  asm volatile("v_add_f32 %0, %1, %2" : "=v"(d) : "v"(a), "v"(b));
+  return d;
+}
+
 __device__ __forceinline__ float v_add_f32_1(float a) {
   float d;
   asm volatile("v_add_f32 %0, 1.0, %1" : "=v"(d) : "v"(a));
+  return d;
+}
+
+__device__ __forceinline__ float v_add_u32(uint32_t uniform, float a) {
+  float d;
+  asm volatile("v_add_u32 %0, %1, %2" : "=v"(d) : "s"(uniform), "v"(a));
+  return d;
+}
+
+// d + the sum of the products of two pairs of float16.
+__device__ __forceinline__ float v_dot2_f32_f16(uint32_t a, uint32_t b, float d) {
+  asm volatile("v_dot2_f32_f16 %0, %1, %2, %0" : "+v"(d) : "v"(a), "v"(b));
   return d;
 }
 
@@ -157,6 +206,25 @@ __device__ __forceinline__ void ds_write_b128(uint32_t address, u32x4 value) {
   asm volatile("ds_write_b128 %0, %1 offset:%2" ::"v"(address), "v"(value), "n"(kOffset));
 }
 
+// The value of lane `lane_bytes / 4`.
+__device__ __forceinline__ float ds_bpermute_b32(uint32_t lane_bytes, float value) {
+  float d;
+  asm volatile("ds_bpermute_b32 %0, %1, %2" : "=v"(d) : "v"(lane_bytes), "v"(value));
+  return d;
+}
+
+// ---- Memory
+template <int kBytes>
+__device__ __forceinline__ void global_load_dwordx4(Octet& d, const Global<void>* from) {
+  asm volatile("global_load_dwordx4 %0, %1, off offset:%c2" : "=v"(d) : "v"(from), "n"(kBytes));
+}
+
+template <int kD, int kBytes>
+__device__ __forceinline__ void global_load_dwordx4_acc(const Global<void>* from) {
+  asm volatile("global_load_dwordx4 a[%c1:%c2], %0, off offset:%c3" ::"v"(from), "n"(kD),
+               "n"(kD + 3), "n"(kBytes));
+}
+
 // ---- Memory through a descriptor (base address in words 0-1, bytes in word 2)
 __device__ __forceinline__ void buffer_load_dword(uint32_t& d, uint32_t offset, u32x4 buffer) {
   asm volatile("buffer_load_dword %0, %1, %2, 0 offen" : "=v"(d) : "v"(offset), "s"(buffer));
@@ -206,6 +274,13 @@ __device__ __forceinline__ void settle(T& x) {
 template <class T>
 __device__ __forceinline__ void settle_uniform(T& x) {
   asm volatile("" : "+s"(x));
+}
+
+// They are in scalar registers here.
+template <class... T>
+__device__ __forceinline__ void need_uniform(T... x) {
+  const auto need = [](auto one) { asm volatile("" ::"s"(one)); };
+  (need(x), ...);
 }
 
 // ---- Synchronisation

@@ -4,7 +4,7 @@
 // The build defines KERNEL (its name), HEAD_DIM_V, ELEMENT and ROUNDING. It takes the arguments of
 // the kernel that made the parts, and TILE_ROWS rows belong to each of its tiles.
 // Grid: for each split tile, ceil(TILE_ROWS / rows of a workgroup).
-#include "attn/pipeline.h"
+#include "attn/output.h"
 
 namespace {
 
@@ -13,17 +13,6 @@ using S = Shape<HEAD_DIM_V, HEAD_DIM_V, 4, Element::ELEMENT, Rounding::ROUNDING>
 constexpr int kLanes = 256, kLaneD = 8;
 constexpr int kLanesOfRow = HEAD_DIM_V / kLaneD, kRowsAtOnce = kLanes / kLanesOfRow;
 constexpr int kTilesOfRows = (TILE_ROWS + kRowsAtOnce - 1) / kRowsAtOnce;
-constexpr float kLn2 = 0.6931471805599453f, kLog2E = 1.4426950408889634f;
-
-// The bits of a NaN after rounding are AITER's: see attn/finish.h.
-__device__ __forceinline__ uint32_t round_pair(float lo, float hi) {
-  uint32_t pair = Pipeline<S>::round_pair<S::kRounding>(lo, hi);
-  if constexpr (S::kElement == Element::kBf16 && S::kRounding != Rounding::kTowardZero) {
-    if (lo != lo) pair = (pair & 0xffff0000) | 0x7fff;
-    if (hi != hi) pair = (pair & 0xffff) | 0x7fff0000;
-  }
-  return pair;
-}
 
 }  // namespace
 
@@ -71,15 +60,10 @@ extern "C" __global__ void WORKGROUP(kLanes, 1) KERNEL(AttnFwdArgs args) {
   u32x4 out;
   for (int i = 0; i < 2; ++i)
     for (int n = 0; n < 2; ++n)
-      out[2 * i + n] = round_pair(scale * o[i][2 * n], scale * o[i][2 * n + 1]);
-  auto* to = (Global<uint16_t>*)args.o + work.batch * args.o_stride_batch +
-             work.head_q * args.o_stride_head + (work.q_base + row) * args.o_stride_seq +
-             work.column + d;
-  *(Global<u32x4>*)to = out;
+      out[2 * i + n] = round_any_pair<S>(scale * o[i][2 * n], scale * o[i][2 * n + 1]);
+  *(Global<u32x4>*)(output_row(args, work, row) + d) = out;
   if (args.lse != 0 && work.column + d == 0)
-    ((Global<float>*)args.lse)[work.batch * args.lse_stride_batch +
-                               work.head_q * args.lse_stride_head + work.q_base + row] =
-        sum == 0 ? -kInf : (reference + v_log_f32(sum)) * kLn2;
+    lse_of_rows(args, work)[row] = sum == 0 ? -kInf : (reference + v_log_f32(sum)) * kLn2;
 }
 
 // Read back from the code object when the manifest is made.

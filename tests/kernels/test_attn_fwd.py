@@ -136,6 +136,20 @@ def test_softmax_scale(scale: float, masking: dict[str, Any]) -> None:
 
 
 @every_member
+@pytest.mark.parametrize("num_splits", [1, 2])
+def test_greatest_numbers(member: Member, num_splits: int) -> None:
+    """A row that sees one key gets its V, also where 65536 times that is beyond float32."""
+    q, k, v = operands(member, 20, 1)
+    bits = np.random.default_rng(3).permutation(np.arange(0x7000, 0x7C00)).astype(np.uint16)
+    if member.dtype == "bfloat16":
+        bits += 0x7F80 - 0x7C00
+    bits[1::2] |= 0x8000
+    v = np.resize(bits, v.shape).view(v.dtype)
+    out, _ = Call(member, {"num_splits": num_splits}).run(q, k, v)
+    assert out.tobytes() == np.broadcast_to(v, out.shape).tobytes()
+
+
+@every_member
 def test_growing_scores(member: Member) -> None:
     """Each block of keys outgrows the references of the rows, in parts and under masks too."""
     q, k, v = operands(member, 140, 300)

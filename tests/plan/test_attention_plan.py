@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from plan.family import ROWS, forward, merge
 
 import amdattn
@@ -13,7 +13,7 @@ from amdattn import manifest
 from amdattn.device import KNOWN_DEVICES, DeviceProps
 from amdattn.errors import ManifestError, UnsupportedProblem
 from amdattn.plan import Address, Stride
-from amdattn.plan.attention import plan_attention
+from amdattn.plan.attention import inverse, plan_attention
 from amdattn.plan.occupancy import workgroups_per_cu
 from amdattn.problem import AttentionProblem
 
@@ -87,6 +87,18 @@ def test_arguments_are_every_kernarg_field(problem):
         assert args["sinks"] == (Address("sinks") if problem.sinks else 0)
         assert args["cu_seqlens_q"] == 0 and args["q_stride_batch"] == Stride("q", "batch")
         assert args["seqlen_kv"] == problem.seqlen_kv
+
+
+@given(st.integers(0, 2**31 - 1), st.integers(1, 2**31 - 1))
+@example(2**31 - 1, 1)
+@example(2**31 - 1, 2**30 + 1)
+@example(2**31 - 1, 2**31 - 1)
+@example(2**31 - 2, 2**31 - 1)
+def test_inverses_divide_exactly(n, divisor):
+    factor, shift = inverse(divisor)
+    assert 0 <= factor < 2**32 and 0 <= shift < 32
+    for number in (n, n - n % divisor, max(0, n - n % divisor - 1)):
+        assert (2 * number * factor >> 32) >> shift == number // divisor
 
 
 def test_arguments_of_sequences_of_several_lengths():

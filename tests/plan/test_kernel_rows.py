@@ -47,6 +47,11 @@ class AttnFwdArgs(ctypes.Structure):
         *((name, ctypes.c_int32) for name in ("top_left", "q_tiles", "whole_tiles", "parts")),
         *((name, ctypes.c_int32) for name in ("head_dim", "head_dim_v", "column_groups")),
         ("softcap_log2", ctypes.c_float),
+        *(
+            (f"{name}_{field}", kind)
+            for name in ("q_tiles", "num_heads_q", "group")
+            for field, kind in (("inverse", ctypes.c_uint32), ("shift", ctypes.c_int32))
+        ),
     )
 
 
@@ -62,6 +67,12 @@ class AttnFwdArgs(ctypes.Structure):
 def test_packing_matches_ctypes(addresses, strides, counts, scale, work, cap):
     packer = kernarg.packer(KERNEL)
     values = (*addresses, *strides, *counts, scale, *work, cap)
+    work=st.tuples(*[INT32] * 6),
+    inverses=st.tuples(*[st.integers(0, 2**32 - 1), INT32] * 3),
+)
+def test_packing_matches_ctypes(addresses, strides, counts, scale, work, inverses):
+    packer = kernarg.packer(KERNEL)
+    values = (*addresses, *strides, *counts, scale, *work, *inverses)
     block = bytearray(packer.size)
     packer.pack_into(block, 0, *values)
     assert bytes(block) == bytes(AttnFwdArgs(*values))

@@ -1,0 +1,31 @@
+// What the kernels of the family write: where it goes, and the bits of rounded numbers.
+#pragma once
+#include "attn/pipeline.h"
+
+inline constexpr float kLn2 = 0.6931471805599453f, kLog2E = 1.4426950408889634f;
+
+// The first element of a row of O that the workgroup has.
+template <class Args>
+__device__ __forceinline__ Global<uint16_t>* output_row(const Args& args, const AttnWork& work,
+                                                        int row) {
+  return (Global<uint16_t>*)args.o + work.batch * args.o_stride_batch +
+         work.head_q * args.o_stride_head + (work.q_base + row) * args.o_stride_seq + work.column;
+}
+
+// The log-sum-exp of a sequence's first row; those of the others follow.
+template <class Args>
+__device__ __forceinline__ Global<float>* lse_of_rows(const Args& args, const AttnWork& work) {
+  return (Global<float>*)args.lse + work.batch * args.lse_stride_batch +
+         work.head_q * args.lse_stride_head + work.q_base;
+}
+
+// Two numbers to 16 bits, NaNs to the bits that AITER gives them.
+template <class S>
+__device__ __forceinline__ uint32_t round_any_pair(float lo, float hi) {
+  uint32_t pair = Pipeline<S>::template round_pair<S::kRounding>(lo, hi);
+  if constexpr (S::kElement == Element::kBf16 && S::kRounding != Rounding::kTowardZero) {
+    if (lo != lo) pair = (pair & 0xffff0000) | 0x7fff;
+    if (hi != hi) pair = (pair & 0xffff) | 0x7fff0000;
+  }
+  return pair;
+}
