@@ -47,7 +47,10 @@ def flash_attn_func(
     ----------
     q : array, bfloat16 or float16, (batch, seqlen_q, num_heads_q, head_dim)
         numpy (with ml_dtypes), `DeviceArray`, or any DLPack array on the CPU or the bound device.
-        Any strides, the last one 1; nothing is transposed or made contiguous on the device.
+        Any strides that are multiples of 8 elements, the last one 1, addresses of 16 bytes; what
+        is not aligned so must be on the host. Nothing is transposed or made contiguous on the
+        device, except k or v whose rows lie 2**25 elements or more apart or in the order of falling
+        addresses: their rows are copied to memory of the call first.
     k : array, (batch, seqlen_kv, num_heads_kv, head_dim)
         `num_heads_kv` divides `num_heads_q`: each KV head serves a group of query heads.
     v : array, (batch, seqlen_kv, num_heads_kv, head_dim_v)
@@ -61,7 +64,7 @@ def flash_attn_func(
     window_size : (int, int)
         Query i sees `left` keys before and `right` behind the one that `causal` ends with; -1: all.
     softcap : float
-        Must be 0.
+        A score s counts as ``softcap * tanh(s / softcap)``; 0: as s.
     alibi_slopes
         Must be None.
     deterministic : bool
@@ -259,18 +262,17 @@ def run(
         inputs = *inputs, as_view(sinks, "sinks", stream)
     if isinstance(options[_WINDOW], list):
         options = *options[:_WINDOW], tuple(options[_WINDOW]), *options[_WINDOW + 1 :]
-    plan = _planned_for(
-        views[0].shape,
-        views[1].shape,
-        views[2].shape,
-        layout,
-        views[0].dtype.name,
+    facts = (
+        *(views[0].shape, views[1].shape, views[2].shape, layout, views[0].dtype.name),
         return_lse or return_attn_probs or lse is not None,
         sinks is not None,
         lengths[0].shape[0] - 1 if lengths else 0,
         *options,
         *longest,
     )
+    plan = _planned_for("", *facts)
+    if gather := plan.to_gather(views[1], views[2], layout):
+        plan = _planned_for(gather, *facts)
     result = plan.run_on_views(kind, inputs + lengths, out, lse, layout, stream)
     return (*result, None) if return_attn_probs else result
 
@@ -280,6 +282,7 @@ def run(
 
 @functools.lru_cache(maxsize=1024, typed=True)
 def _planned_for(
+    gather: str,
     q_shape: tuple[int, ...],
     k_shape: tuple[int, ...],
     v_shape: tuple[int, ...],
@@ -287,7 +290,7 @@ def _planned_for(
     *options: Any,
 ) -> AttentionPlan:
     """The plan of a call on the bound device; `options` are the values of _OPTIONS."""
-    named = dict(zip(_OPTIONS, options, strict=False))
+    named = {"gather": gather, **dict(zip(_OPTIONS, options, strict=False))}
     if layout == VARLEN_LAYOUT:
         if "seqlen_q" not in named:
             raise ValueError(f"layout={layout!r} must be one of {tuple(LAYOUTS)}")
@@ -335,7 +338,7 @@ def plan_attention(
         `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
     **options
         head_dim_v, dtype, softmax_scale, causal, window_size, softcap, dropout_p, round_mode,
-        num_splits, return_lse, top_left, sinks, total_q, total_kv: see `AttentionProblem`.
+        num_splits, return_lse, top_left, sinks, total_q, total_kv, gather: see `AttentionProblem`.
 
     Returns
     -------

@@ -54,6 +54,27 @@ class AttentionPlan(Plan):
         return {}
 
     @functools.cached_property
+    def _block_strides(self) -> tuple[int, int]:
+        low, high = self.forward.kernel.constraint("kv_stride_seq")
+        return low, high
+
+    def to_gather(self, k: View, v: View, layout: str) -> str:
+        """Which of k and v have rows that this plan cannot load blocks of: a plan's `gather`.
+
+        Host arrays need none: they are copied to the device, and so that it can.
+        """
+        if not k.on_device:
+            return ""
+        low, high = self._block_strides
+        seq = axis_order(layout).index("seq")
+        return "".join(
+            name
+            for name, view in (("k", k), ("v", v))
+            if view.shape[seq] > 1
+            and (not low <= view.strides[seq] <= high or 0 < view.strides[seq] < view.shape[-1])
+        )
+
+    @functools.cached_property
     def input_names(self) -> tuple[str, ...]:
         """Operands that the plan reads, in the order that `run_on_views` takes them."""
         p = self.problem
@@ -188,7 +209,7 @@ class AttentionPlan(Plan):
         check_placement({LABELS.get(name, name): view for name, view in arrays.items()})
         operands = self._check(views, outputs, layout)
         if views["q"].on_device:
-            check_alignment(operands, self.launches[0].kernel, self.problem)
+            check_alignment(operands, self.forward.kernel, self.problem)
         elif self.problem.varlen:
             self._check_lengths(views)
         return operands
@@ -258,7 +279,7 @@ class AttentionPlan(Plan):
                 "q is on the host, but a graph is being captured from the stream: replays read and "
                 "write device memory, so pass device arrays"
             )
-        kernel = self.launches[0].kernel
+        kernel = self.forward.kernel
         axes = len(axis_order(layout)) + 1
 
         def aligned(view: View) -> bool:

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +19,8 @@ from amdattn.errors import CorruptKernel, ManifestError, UnsupportedDeviceError,
 from amdattn.problem import AttentionProblem
 
 SCHEMA = 1
-ATTENTION, ATTENTION_MERGE = "attn_fwd", "attn_merge"  # values of KernelSpec.op
+# Values of KernelSpec.op.
+ATTENTION, ATTENTION_MERGE, GATHER = "attn_fwd", "attn_merge", "gather_rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,8 @@ class KernargSpec:
 class KernelSpec:
     """One precompiled kernel. Two rows are equal if symbol and content hash are.
 
-    `q_tile` and `kv_tile` are rows of Q and KV a workgroup takes per step; `lds_bytes` is per
+    `q_tile` and `kv_tile` are rows of Q and KV a workgroup takes per step, `head_dim` and
+    `head_dim_v` the columns it computes with; `lds_bytes` is per
     workgroup, register counts and `scratch_bytes` are per lane, AGPRs being among the `vgpr`;
     `constraints` says, argument by argument, what the kernel implements.
     """
@@ -70,6 +73,10 @@ class KernelSpec:
             return self.constraints[key]
         except KeyError:
             raise ManifestError(f"kernel {self.name} states no constraint {key!r}") from None
+
+    def column_groups(self, problem: AttentionProblem) -> int:
+        """Workgroups that share the columns of a row of O: each computes `head_dim_v` of them."""
+        return -(-problem.head_dim_v // self.head_dim_v)
 
     def read_code_object(self) -> bytes:
         """The code object's bytes, verified against the recorded sha256."""
@@ -133,6 +140,9 @@ _PLAIN_FIELDS = (
 )
 
 
+_LISTED_NUMBERS = 8  # more of them, evenly spaced, are told as a range
+
+
 @dataclass(frozen=True, slots=True)
 class Mismatch:
     """One argument of a problem that a kernel does not take."""
@@ -143,7 +153,25 @@ class Mismatch:
 
     def __str__(self) -> str:
         have = ", ".join(map(str, self.allowed))
+        numbers = self._numbers
+        steps = {b - a for a, b in pairwise(numbers)}
+        if len(numbers) > _LISTED_NUMBERS and len(steps) == 1:
+            have = f"{numbers[0]}..{numbers[-1]} in steps of {steps.pop()}"
         return f"{self.argument}={self.value} is not built (have {have})"
+
+    @property
+    def nearest(self) -> object:
+        """A value that is taken, of numbers the nearest."""
+        value, numbers = self.value, self._numbers
+        if isinstance(value, int) and numbers:
+            return min(numbers, key=lambda x: (abs(x - value), -x))
+        return self.allowed[0]
+
+    @property
+    def _numbers(self) -> list[int]:
+        """What is allowed, if it is numbers only."""
+        numbers = [x for x in self.allowed if isinstance(x, int) and not isinstance(x, bool)]
+        return numbers if len(numbers) == len(self.allowed) else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +189,8 @@ class Support:
 ANY = "any"  # as a constraint: the argument is free
 # Arguments of an attention problem of which a kernel lists the values that it takes, or ANY.
 _LISTED = (
-    *("causal", "window_size", "softcap", "dropout_p", "round_mode", "return_lse", "sinks"),
-    *("varlen", "top_left"),
+    *("causal", "window_size", "dropout_p", "round_mode", "return_lse", "sinks", "varlen"),
+    "top_left",
 )
 _LIMITED = ("batch", "seqlen_q", "seqlen_kv", "num_heads_q", "num_splits")
 
@@ -176,10 +204,9 @@ def mismatches(kernel: KernelSpec, problem: AttentionProblem) -> list[Mismatch]:
             found.append(Mismatch(argument, value, tuple(allowed)))
 
     require("dtype", problem.dtype, (kernel.dtype,))
-    for argument in ("head_dim", "head_dim_v"):
-        value, built = getattr(problem, argument), getattr(kernel, argument)
-        if not (kernel.constraint("head_dim_pad") and value < built):
-            require(argument, value, (built,))
+    for argument, sizes in (("head_dim", "head_dims"), ("head_dim_v", "head_dims_v")):
+        low, high, step = kernel.constraint(sizes)
+        require(argument, getattr(problem, argument), range(low, high + 1, step))
     for argument in _LISTED:
         allowed = kernel.constraint(argument)
         if allowed == ANY or (argument == "top_left" and problem.window == (-1, -1)):
@@ -187,6 +214,10 @@ def mismatches(kernel: KernelSpec, problem: AttentionProblem) -> list[Mismatch]:
         if argument == "window_size":
             allowed = [tuple(window) for window in allowed]
         require(argument, getattr(problem, argument), allowed)
+    least, most = kernel.constraint("softcaps")
+    if not least <= problem.softcap <= most:
+        caps = (least,) if least == most else (f"{least}..{most}",)
+        found.append(Mismatch("softcap", problem.softcap, caps))
     if problem.num_heads_kv != problem.num_heads_q and not kernel.constraint("gqa"):
         require("num_heads_kv", problem.num_heads_kv, (problem.num_heads_q,))
     for argument in _LIMITED:
@@ -218,7 +249,7 @@ def candidates(rows: Sequence[KernelSpec], op: str, props: DeviceProps) -> list[
 
 
 def select(rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceProps) -> KernelSpec:
-    """The kernel for `problem` on `props`: of those that solve it the one with the least head_dim.
+    """The kernel for `problem` on `props`: of those that solve it the one that computes least.
 
     Raises
     ------
@@ -257,11 +288,13 @@ def _nearest(
     if all(wrong for _, wrong in found):
         found = _compared(fitting, problem)
 
-    def distance(pair: tuple[KernelSpec, list[Mismatch]]) -> tuple[int, int, int]:
+    def distance(pair: tuple[KernelSpec, list[Mismatch]]) -> tuple[int, int, int, int]:
         row, wrong = pair
         # Options are easier to change than what the arrays are.
         of_arrays = sum(m.argument in ("dtype", "head_dim", "head_dim_v") for m in wrong)
-        return len(wrong), of_arrays, abs(row.head_dim - problem.head_dim)
+        of_dim = abs(row.head_dim - problem.head_dim)
+        unused = of_dim + abs(row.head_dim_v - problem.head_dim_v)
+        return len(wrong), of_arrays, of_dim if wrong else row.column_groups(problem), unused
 
     found.sort(key=distance)
     nearest, wrong = found[0]
@@ -293,13 +326,42 @@ def merge_kernel(rows: Sequence[KernelSpec], kernel: KernelSpec, round_mode: str
     )
 
 
+def gather_kernel(
+    rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceProps
+) -> KernelSpec:
+    """The kernel that copies rows of K and V next to each other.
+
+    Raises
+    ------
+    UnsupportedProblem
+        It does not take so much.
+    """
+    kernel = candidates(rows, GATHER, props)[0]
+    batch = 1 if problem.varlen else problem.batch
+    rows_at_once = kernel.workgroup[0] // (max(problem.head_dim, problem.head_dim_v) // 8)
+    most_rows = kernel.constraint("max_workgroups_x") * rows_at_once
+    for name, value, most in (
+        ("batch", batch, kernel.constraint("max_batch")),
+        ("num_heads_kv", problem.num_heads_kv, kernel.constraint("max_num_heads_kv")),
+        ("seqlen_kv", problem.axes("k")["seq"], most_rows),
+    ):
+        if value > most:
+            raise UnsupportedProblem(
+                f"{name}={value} with gather={problem.gather!r}: kernel {kernel.name} takes "
+                f"1..{most}"
+            )
+    return kernel
+
+
 def support(rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceProps) -> Support:
     """As `select`, but answers instead of raising UnsupportedProblem."""
     try:
         kernel = select(rows, problem, props)
+        if problem.gather:
+            gather_kernel(rows, problem, props)
     except UnsupportedProblem as error:
         _, wrong = _nearest(rows, problem, props)
-        change = {mismatch.argument: mismatch.allowed[0] for mismatch in wrong}
+        change = {mismatch.argument: mismatch.nearest for mismatch in wrong}
         return Support(False, str(error), MappingProxyType(change))
     except UnsupportedDeviceError as error:
         return Support(False, str(error))

@@ -110,10 +110,11 @@ def is_compact(view: View) -> bool:
     )
 
 
-def misalignment(operand: Operand, kernel: KernelSpec, dim: int, name: str = "k") -> str:
+def misalignment(operand: Operand, kernel: KernelSpec, dim: int, of_blocks: bool = True) -> str:
     """What in the address or strides of q, k, v or o the kernel's loads cannot take, or "".
 
-    `dim` is the length of the operand's last axis.
+    `dim` is the length of the operand's last axis. Blocks of rows are loaded `of_blocks`: of k and
+    v that are not gathered before.
     """
     align = kernel.constraint("pointer_align_bytes")
     if operand.address % align:
@@ -123,13 +124,14 @@ def misalignment(operand: Operand, kernel: KernelSpec, dim: int, name: str = "k"
         if step % multiple:
             return f"{axis} stride {step}, which must be a multiple of {multiple} elements"
     low, high = kernel.constraint("kv_stride_seq")
-    if name in ("k", "v"):
+    if of_blocks:
         step = operand.strides["seq"]
+        unless = "unless the plan gathers its rows (gather)"
         if not low <= step <= high:
-            return f"seq stride {step}, which must be in {low}..{high} elements"
+            return f"seq stride {step}, which must be in {low}..{high} elements {unless}"
         # The loads tell rows behind the last one by their bytes, which must not be of a row.
         if low == 0 < step < dim:
-            return f"seq stride {step}, which must be 0 or at least the {dim} elements of a row"
+            return f"seq stride {step}, which must be 0 or at least a row of {dim} elements {unless}"
     return ""
 
 
@@ -140,8 +142,9 @@ def check_alignment(
     for name in ("q", "k", "v", "o"):
         if name not in operands:
             continue
+        of_blocks = name in ("k", "v") and name not in problem.gather
         dim = problem.axes(name)["dim"]
-        if wrong := misalignment(operands[name], kernel, dim, name):
+        if wrong := misalignment(operands[name], kernel, dim, of_blocks):
             label = LABELS.get(name, name)
             raise ValueError(f"{label} has {wrong} for kernel {kernel.name}")
 

@@ -21,6 +21,7 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
 VARLEN_LAYOUT = "thd"  # the rows of all sequences one after the other
 _VARLEN_AXES = ("seq", "head")
 ROUND_MODES = ("rtne", "rtna", "rtz")
+GATHERS = ("", "k", "v", "kv")
 
 _COUNTS = (
     "batch",
@@ -48,7 +49,7 @@ class AttentionProblem:
     softmax_scale : float, optional
         Defaults to ``1 / sqrt(head_dim)``.
     causal, window_size, softcap, dropout_p
-        As in FlashAttention; window (-1, -1) means none.
+        As in FlashAttention; window (-1, -1) and softcap 0 mean none.
     round_mode : {"rtne", "rtna", "rtz"}
         Rounding of the probabilities before P @ V, and of the result.
     num_splits : int
@@ -64,6 +65,9 @@ class AttentionProblem:
     total_q, total_kv : int
         Sequences of several lengths: their rows together. `batch` is then the number of sequences,
         `seqlen_q` and `seqlen_kv` are bounds of their lengths. 0: all have these lengths.
+    gather : {"", "k", "v", "kv"}
+        Operands whose rows are copied next to each other before the kernel reads them: needed for
+        rows farther apart than its loads reach, or in the order of falling addresses.
 
     Raises
     ------
@@ -91,6 +95,7 @@ class AttentionProblem:
     sinks: bool = False
     total_q: int = 0
     total_kv: int = 0
+    gather: str = ""
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -136,6 +141,8 @@ class AttentionProblem:
             raise ValueError(f"softcap={self.softcap} must be >= 0 (0 means none)")
         if self.num_splits < 0:
             raise ValueError(f"num_splits={self.num_splits} must be >= 0 (0 lets the plan choose)")
+        if self.gather not in GATHERS:
+            raise ValueError(f"gather={self.gather!r} must be one of {GATHERS}")
         if self.round_mode not in ROUND_MODES:
             raise ValueError(f"round_mode={self.round_mode!r} must be one of {ROUND_MODES}")
 
@@ -144,6 +151,11 @@ class AttentionProblem:
         """softmax_scale * log2(e): the kernels exponentiate in base 2."""
         assert self.softmax_scale is not None
         return self.softmax_scale * LOG2_E
+
+    @property
+    def softcap_log2(self) -> float:
+        """`softcap` in base 2: times log2(e)."""
+        return self.softcap * LOG2_E
 
     @property
     def varlen(self) -> bool:

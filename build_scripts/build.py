@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import struct
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,14 +53,21 @@ class KernelBuild:
 TILE_GRID = "x=num_heads_q, y=ceil(seqlen_q/q_tile), z=batch"
 WORK_GRID = "x=whole_tiles+split_tiles*parts"
 MERGE_GRID = "x=split_tiles*ceil(tile_rows/q_tile)"
+# Rows of K or V: each lane of a workgroup has 8 columns of one.
+GATHER_GRID = "x=ceil(seqlen/(lanes/(columns/8))), y=num_heads_kv, z=batch"
 
 
-def family_constraints(round_mode: str, **different: Any) -> dict[str, Any]:
-    """What the attention forward family implements; `different` replaces single constraints."""
+def family_constraints(head_dim: int, round_mode: str, capped: bool) -> dict[str, Any]:
+    """What a member of the attention forward family implements."""
     return {
+        # First, last and step. Columns are 16 bytes at a time; those of O that one workgroup has
+        # no room for are another's.
+        "head_dims": [8, head_dim, 8],
+        "head_dims_v": [8, 256, 8],
         "causal": [False, True],
         "window_size": "any",
-        "softcap": [0.0],
+        # Least and greatest. A capped score is right to 2**-21 of the cap.
+        "softcaps": [2.0**-10, 2.0**10] if capped else [0.0, 0.0],
         "dropout_p": [0.0],
         "round_mode": [round_mode],
         "return_lse": [False, True],
@@ -68,13 +76,11 @@ def family_constraints(round_mode: str, **different: Any) -> dict[str, Any]:
         "top_left": [False, True],
         "max_num_splits": 16,
         "gqa": True,
-        "head_dim_pad": False,
         "layouts": "any, unit last stride",
         "pointer_align_bytes": 16,
         "stride_multiple": 8,
         # Rows of K and V are addressed by 32-bit offsets within a block of 32 rows.
         "kv_stride_seq": [0, 2**25 - 1],
-        **different,
     }
 
 
@@ -84,9 +90,11 @@ _FAMILY = (
     ("bf16", 128, 128, 6, ("rtne", "rtna", "rtz")),
     ("bf16", 64, 64, 8, ("rtne", "rtna", "rtz")),
     ("bf16", 192, 128, 4, ("rtne", "rtna", "rtz")),
+    ("bf16", 256, 128, 4, ("rtne", "rtna", "rtz")),
     ("fp16", 128, 128, 6, ("rtne",)),
     ("fp16", 64, 64, 8, ("rtne",)),
     ("fp16", 192, 128, 4, ("rtne",)),
+    ("fp16", 256, 128, 4, ("rtne",)),
 )
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
 _ROUNDING = {"rtne": "kNearestEven", "rtna": "kNearestAway", "rtz": "kTowardZero"}
@@ -94,13 +102,19 @@ _WAVES, _TILE = 4, 16
 
 
 def _member(
-    op: str, dtype: str, head_dim: int, head_dim_v: int, tiles_q: int, round_mode: str
+    op: str,
+    dtype: str,
+    head_dim: int,
+    head_dim_v: int,
+    tiles_q: int,
+    round_mode: str,
+    capped: bool = False,
 ) -> KernelBuild:
     """The forward kernel of a member of the family, or the one that merges its parts."""
     merges = op == "attn_merge"
     tile_rows = _WAVES * _TILE * tiles_q
     dims = f"d{head_dim}" if head_dim == head_dim_v else f"d{head_dim}x{head_dim_v}"
-    name = f"{op}_{dtype}_{dims}_{round_mode}"
+    name = f"{op}_{dtype}_{dims}{'_softcap' * capped}_{round_mode}"
     defines = {
         "KERNEL": f"amdattn_{name}_gfx942",
         "HEAD_DIM_V": str(head_dim_v),
@@ -109,7 +123,11 @@ def _member(
         **(
             {"TILE_ROWS": str(tile_rows)}
             if merges
-            else {"HEAD_DIM": str(head_dim), "TILES_Q": str(tiles_q)}
+            else {
+                "HEAD_DIM": str(head_dim),
+                "TILES_Q": str(tiles_q),
+                "CAPPED": str(capped).lower(),
+            }
         ),
     }
     return KernelBuild(
@@ -128,19 +146,43 @@ def _member(
         constraints=(
             {"tile_rows": [tile_rows], "round_mode": [round_mode]}
             if merges
-            else family_constraints(round_mode)
+            else family_constraints(head_dim, round_mode, capped)
         ),
         names_acc=not merges,
         defines=tuple(f"{name}={value}" for name, value in defines.items()),
     )
 
 
+def _family() -> Iterator[KernelBuild]:
+    """Every member, and the kernels that merge their parts: one for all parts that are alike."""
+    merged = set()
+    for dtype, head_dim, head_dim_v, tiles_q, round_modes in _FAMILY:
+        for round_mode in round_modes:
+            for capped in (False, True):
+                yield _member("attn_fwd", dtype, head_dim, head_dim_v, tiles_q, round_mode, capped)
+            parts = dtype, head_dim_v, tiles_q, round_mode
+            if parts not in merged:
+                yield _member("attn_merge", dtype, head_dim, head_dim_v, tiles_q, round_mode)
+            merged.add(parts)
+
+
 KERNELS = (
-    *(
-        _member(op, dtype, head_dim, head_dim_v, tiles_q, round_mode)
-        for dtype, head_dim, head_dim_v, tiles_q, round_modes in _FAMILY
-        for round_mode in round_modes
-        for op in ("attn_fwd", "attn_merge")
+    *_family(),
+    KernelBuild(
+        name="gather_rows",
+        arch="gfx942",
+        source="kernels/gather_rows.hip",
+        header="gather_rows.h",
+        struct="GatherRowsArgs",
+        toolchain=LLVM22,
+        toolchain_reason="as the kernels that read what it writes",
+        op="gather_rows",
+        dtype="u16",
+        head_dim=256,
+        head_dim_v=256,
+        grid=GATHER_GRID,
+        constraints={"head_dims": [8, 256, 8], "pointer_align_bytes": 16, "stride_multiple": 8},
+        defines=("KERNEL=amdattn_gather_rows_gfx942",),
     ),
     KernelBuild(
         name="attn_fwd_bf16_d128",
@@ -156,9 +198,11 @@ KERNELS = (
         head_dim_v=128,
         grid=TILE_GRID,
         constraints={
+            "head_dims": [128, 128, 8],
+            "head_dims_v": [128, 128, 8],
             "causal": [False],
             "window_size": [[-1, -1]],
-            "softcap": [0.0],
+            "softcaps": [0.0, 0.0],
             "dropout_p": [0.0],
             "round_mode": ["rtne"],
             "return_lse": [False, True],
@@ -167,7 +211,6 @@ KERNELS = (
             "top_left": [False],
             "max_num_splits": 1,
             "gqa": True,
-            "head_dim_pad": False,
             "layouts": "any, unit last stride",
             "pointer_align_bytes": 16,
             "stride_multiple": 8,
@@ -201,6 +244,12 @@ def _limits(grid: str, q_tile: int, lanes: int) -> dict[str, int]:
             "max_seqlen_kv": _MAX_ROWS,
             "max_num_heads_q": _MAX_INT32,
             "max_workgroups": workgroups,
+        }
+    if grid == GATHER_GRID:
+        return {
+            "max_batch": _MAX_GRID_YZ,
+            "max_num_heads_kv": _MAX_GRID_YZ,
+            "max_workgroups_x": workgroups,
         }
     return {"max_workgroups": workgroups}
 

@@ -224,7 +224,7 @@ def _raw_paths(
     device: Runtime, plan: Plan, arrays: Mapping[str, buffers.DeviceArray]
 ) -> dict[str, Callable[[], Any]]:
     """The same launch, made by hand in the ways that hip-python offers."""
-    kernel = plan.launches[0].kernel
+    kernel = plan.forward.kernel
     operands = {name: operand(array.view(), _LAYOUT) for name, array in arrays.items()}
     operands["lse"] = launch.ABSENT
     ((function, grid, workgroup, kernargs),) = launch.bind(launch.prepare(plan, device), operands)

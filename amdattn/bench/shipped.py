@@ -77,7 +77,7 @@ class Shipped:
     def work(self, shape: Shape) -> WorkMap:
         """How the first launch is divided into work items."""
         plan = self._plan(shape)
-        return WorkMap.of(plan.problem, plan.launches[0])
+        return WorkMap.of(plan.problem, plan.forward)
 
     def items(self, shape: Shape) -> Items:
         """What the workgroups of the first launch do."""

@@ -102,7 +102,9 @@ class Attention:
                 case, batch=1, seqlen_q=int(sums[-1, 0]), seqlen_kv=int(sums[-1, 1])
             )
         arrays: dict[str, NDArray[Any]] = dict(zip("qkv", inputs(case, self.seed), strict=True))
-        arrays["v"] = arrays["v"][..., : problem.head_dim_v]
+        if problem.head_dim_v != problem.head_dim:
+            case = dataclasses.replace(case, head_dim=problem.head_dim_v)
+            arrays["v"] = inputs(case, self.seed + 1)[2]
         element = as_dtype(problem.dtype).numpy()
         for name, x in arrays.items():
             of_element = x if x.dtype == element else x.astype(element)
@@ -161,6 +163,15 @@ _OPTIONS: tuple[tuple[Case, dict[str, Any], tuple[tuple[int, int], ...]], ...] =
         ((1, 100), (0, 0), (120, 40)),
     ),
 )
+# Rows of K and V copied together first: the kernel of that, at a head size that is no power of two.
+_GATHERED: tuple[tuple[Case, dict[str, Any], tuple[tuple[int, int], ...]], ...] = (
+    (
+        Case(33, 130, batch=2, num_heads_q=3, num_heads_kv=3, head_dim=72),
+        {"gather": "kv", "head_dim_v": 40},
+        (),
+    ),
+    (Case(0, 0, num_heads_q=2, num_heads_kv=2), {"gather": "k"}, ((30, 70), (0, 9), (66, 0))),
+)
 
 
 def every_operation(seed: int) -> list[Attention]:
@@ -172,6 +183,10 @@ def every_operation(seed: int) -> list[Attention]:
         A kernel is shipped that none of the cases reaches.
     """
     subjects = [Attention(case, seed, return_lse=i % 3 > 0) for i, case in enumerate(_CASES)]
+    subjects += [
+        Attention(case, seed, options=tuple(options.items()), lengths=lengths)
+        for case, options, lengths in _GATHERED
+    ]
     props = runtime.device_props()
     rows = [row for row in manifest.kernels() if row.arch == props.arch]
     for row in rows:
@@ -185,13 +200,20 @@ def every_operation(seed: int) -> list[Attention]:
 
 
 def _of_kernel(row: KernelSpec, seed: int) -> list[Attention]:
-    """One forward kernel with the options that it takes."""
+    """One forward kernel with the options that it takes, at its own head sizes and at others."""
     (mode,) = row.constraint("round_mode")
-    member = {"dtype": row.dtype, "head_dim_v": row.head_dim_v, "round_mode": mode}
+    own = row.head_dim, row.head_dim_v
+    others = row.head_dim - 24, row.head_dim - 8
     subjects = []
-    for case, options, lengths in _OPTIONS:
+    for dims, (case, options, lengths) in (
+        *((own, one) for one in _OPTIONS),
+        *((others, one) for one in _OPTIONS[-2:]),
+    ):
+        member = {"dtype": row.dtype, "head_dim_v": dims[1], "round_mode": mode}
+        if row.constraint("softcaps")[1]:
+            member["softcap"] = 2.0
         subject = Attention(
-            dataclasses.replace(case, head_dim=row.head_dim),
+            dataclasses.replace(case, head_dim=dims[0]),
             seed,
             options=tuple((member | options).items()),
             lengths=lengths,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from amdattn.checking.mutation.subject import Subject
 
 # The ops of the manifest that they launch.
-OPERATIONS = {"attention": (manifest.ATTENTION, manifest.ATTENTION_MERGE)}
+OPERATIONS = {"attention": (manifest.ATTENTION, manifest.ATTENTION_MERGE, manifest.GATHER)}
 
 
 def shipped(name: str) -> list[Subject]:

@@ -221,6 +221,8 @@ def explain(
     sinks: bool = False,
     round_mode: RoundMode = "rtne",
     num_splits: NumSplits = 0,
+    gather: Annotated[str, typer.Option(help="k, v or kv: copy their rows together.")] = "",
+    softcap: Annotated[float, typer.Option(help="Bound of the scaled scores; 0: none.")] = 0.0,
     device: Annotated[str, typer.Option(help="A known device, or 'bound'.")] = "MI300X",
     as_json: AsJson = False,
 ) -> None:
@@ -240,6 +242,8 @@ def explain(
         sinks=sinks,
         round_mode=round_mode,
         num_splits=num_splits,
+        gather=gather,
+        softcap=softcap,
         device=amdattn.device_props() if device == "bound" else device,
     )
     if as_json:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from amdattn.device import DeviceProps
-from amdattn.manifest import KernelSpec
+from amdattn.manifest import ATTENTION, KernelSpec
 from amdattn.plan.workspace import WorkspaceLayout
 from amdattn.problem import AttentionProblem
 
@@ -75,6 +75,11 @@ class Plan:
     workspace: WorkspaceLayout
     reasons: tuple[tuple[str, str], ...]
 
+    @property
+    def forward(self) -> Launch:
+        """The launch of the attention kernel itself."""
+        return next(launch for launch in self.launches if launch.kernel.op == ATTENTION)
+
     def explain(self) -> str:
         """The plan as readable text: kernel, grid, occupancy and why."""
         rows = self.as_dict()
@@ -117,5 +122,5 @@ def _options_text(problem: AttentionProblem) -> str:
 
 _OPTIONS = (
     *("window_size", "softcap", "round_mode", "num_splits", "return_lse", "top_left", "sinks"),
-    *("total_q", "total_kv"),
+    *("total_q", "total_kv", "gather"),
 )

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from amdattn.device import DeviceProps
 from amdattn.errors import ManifestError, UnsupportedProblem
-from amdattn.manifest import KernelSpec, merge_kernel, select
-from amdattn.plan import Address, Argument, Launch, Plan, Stride
+from amdattn.manifest import KernelSpec, gather_kernel, merge_kernel, select
+from amdattn.plan import Address, Argument, Launch, Plan, Stride, gathering
 from amdattn.plan.cost import merge_clk, partial_bytes
 from amdattn.plan.kv_split import Choice, choose
 from amdattn.plan.occupancy import workgroups_per_cu
@@ -42,13 +42,16 @@ def plan_attention(
         lengths = dataclasses.replace(problem, total_q=1, total_kv=1)
     choice = choose(lengths, kernel, props, slots, kernel.constraint("max_num_splits"))
     split = choice.best
-    work = WorkMap(problem, kernel.q_tile, kernel.kv_tile, 0, split.parts)
-    work = WorkMap(problem, kernel.q_tile, kernel.kv_tile, work.tiles - split.tiles, split.parts)
+    tiles = WorkMap.of_kernel(problem, kernel).tiles
+    work = WorkMap.of_kernel(problem, kernel, tiles - split.tiles, split.parts)
     _check_grid(work, kernel)
-    workspace = _workspace(work, kernel)
-    args = _arguments(work, workspace)
+    workspace = WorkspaceLayout.of((*_partial_results(work, kernel), *gathering.regions(problem)))
+    args = _arguments(work)
     launches = [Launch(kernel, _grid(work, kernel), _taken_by(kernel, args))]
-    if workspace.regions:
+    if problem.gather:
+        copier = gather_kernel(rows, problem, props)
+        launches = [*gathering.launches(problem, copier), *launches]
+    if split.tiles:
         merge = merge_kernel(rows, kernel, problem.round_mode)
         if merge.grid != MERGE_GRID_RULE:
             raise ManifestError(
@@ -66,6 +69,7 @@ def plan_attention(
         f"{1 - choice.busy_clk / slots / choice.considered[0].clk:.1%} of them stranded unsplit "
         "(modelled)",
         "KV split": _split_text(work, kernel, choice),
+        **gathering.reasons(problem),
         "work": f"{problem.flops:.4g} floating point operations",
     }
     return Plan(problem, props, tuple(launches), workspace, tuple(reasons.items()))
@@ -86,32 +90,32 @@ def _check_grid(work: WorkMap, kernel: KernelSpec) -> None:
     if work.num_workgroups > most:
         raise UnsupportedProblem(
             f"batch={work.problem.batch} x num_heads_q={work.problem.num_heads_q} x "
-            f"{work.q_tiles} tiles of seqlen_q={work.problem.seqlen_q} are "
-            f"{work.num_workgroups} workgroups in num_splits={work.parts} parts; kernel "
-            f"{kernel.name} takes 1..{most}"
+            f"{work.column_groups} groups of columns x {work.q_tiles} tiles of "
+            f"seqlen_q={work.problem.seqlen_q} are {work.num_workgroups} workgroups in "
+            f"num_splits={work.parts} parts; kernel {kernel.name} takes 1..{most}"
         )
 
 
-def _workspace(work: WorkMap, kernel: KernelSpec) -> WorkspaceLayout:
+def _partial_results(work: WorkMap, kernel: KernelSpec) -> tuple[tuple[str, int], ...]:
+    """Names and bytes of their regions in the workspace."""
     parts = work.num_workgroups - work.whole_tiles
     if not parts:
-        return WorkspaceLayout()
+        return ()
     rows = parts * kernel.q_tile
-    return WorkspaceLayout.of(
-        (("partial_o", rows * kernel.head_dim_v * 4), ("partial_lse", rows * 4))
-    )
+    return (("partial_o", rows * kernel.head_dim_v * 4), ("partial_lse", rows * 4))
 
 
-def _arguments(work: WorkMap, workspace: WorkspaceLayout) -> Mapping[str, Argument]:
+def _arguments(work: WorkMap) -> Mapping[str, Argument]:
     """Every argument that a kernel of the family may take."""
     problem = work.problem
+    has_parts = work.num_workgroups > work.whole_tiles
     present = {
         "lse": problem.return_lse,
         "sinks": problem.sinks,
         "cu_seqlens_q": problem.varlen,
         "cu_seqlens_kv": problem.varlen,
-        "partial_o": bool(workspace.regions),
-        "partial_lse": bool(workspace.regions),
+        "partial_o": has_parts,
+        "partial_lse": has_parts,
     }
     args: dict[str, Argument] = {name: Address(name) for name in ("q", "k", "v", "o")}
     args |= {name: Address(name) if there else 0 for name, there in present.items()}
@@ -120,12 +124,18 @@ def _arguments(work: WorkMap, workspace: WorkspaceLayout) -> Mapping[str, Argume
             args[f"{operand}_stride_{axis}"] = Stride(operand, axis)
         if problem.varlen:
             args[f"{operand}_stride_batch"] = 0
+    for operand in problem.gather:
+        args |= gathering.arguments(problem, operand)
     for axis in ("batch", "head"):
         there = problem.return_lse and not (problem.varlen and axis == "batch")
         args[f"lse_stride_{axis}"] = Stride("lse", axis) if there else 0
     for name in ("batch", "num_heads_q", "num_heads_kv", "seqlen_q", "seqlen_kv"):
         args[name] = getattr(problem, name)
     args["softmax_scale_log2"] = problem.softmax_scale_log2
+    args["softcap_log2"] = problem.softcap_log2
+    args["head_dim"] = problem.head_dim
+    args["head_dim_v"] = problem.head_dim_v
+    args["column_groups"] = work.column_groups
     args["window_left"], args["window_right"] = problem.window
     args["top_left"] = int(problem.top_left)
     args["q_tiles"] = work.q_tiles
@@ -167,6 +177,8 @@ def _tiles_text(work: WorkMap) -> str:
         f"kv {kv_tiles} x {work.kv_tile} rows "
         f"({problem.seqlen_kv / (kv_tiles * work.kv_tile):.1%} used)"
     )
+    if work.column_groups > 1:
+        text += f", head_dim_v in {work.column_groups} groups of columns"
     return text + (", at the greatest lengths" if problem.varlen else "")
 
 

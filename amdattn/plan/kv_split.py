@@ -50,7 +50,7 @@ class Costs:
     """Clocks of the tiles of a problem, in their order."""
 
     def __init__(self, problem: AttentionProblem, kernel: KernelSpec) -> None:
-        work = WorkMap(problem, kernel.q_tile, kernel.kv_tile, 0, 1)
+        work = WorkMap.of_kernel(problem, kernel)
         runs = work.runs()
         self._blocks = [blocks for _, blocks in runs]
         self.num_tiles = work.tiles

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from amdattn.manifest import KernelSpec
 from amdattn.plan import Launch
 from amdattn.problem import AttentionProblem
 
@@ -27,6 +28,7 @@ class WorkItem(NamedTuple):
     kv_begin: int  # in blocks
     kv_end: int
     part: int  # index of the partial result, -1 if the result is final
+    column_group: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,9 @@ class WorkMap:
         Tiles computed by one workgroup; those after them are computed in parts.
     parts : int
         Workgroups of each tile that is not whole.
+    column_groups : int
+        Tiles of the same rows, each of which has a share of the columns of O. They follow each
+        other like heads.
     """
 
     problem: AttentionProblem
@@ -49,6 +54,15 @@ class WorkMap:
     kv_tile: int
     whole_tiles: int
     parts: int
+    column_groups: int = 1
+
+    @staticmethod
+    def of_kernel(
+        problem: AttentionProblem, kernel: KernelSpec, whole_tiles: int = 0, parts: int = 1
+    ) -> WorkMap:
+        """The work items of a problem that a kernel solves."""
+        groups = kernel.column_groups(problem)
+        return WorkMap(problem, kernel.q_tile, kernel.kv_tile, whole_tiles, parts, groups)
 
     @staticmethod
     def of(problem: AttentionProblem, launch: Launch) -> WorkMap:
@@ -56,7 +70,7 @@ class WorkMap:
         args = dict(launch.args)
         whole, parts = args["whole_tiles"], args["parts"]
         assert isinstance(whole, int) and isinstance(parts, int)
-        return WorkMap(problem, launch.kernel.q_tile, launch.kernel.kv_tile, whole, parts)
+        return WorkMap.of_kernel(problem, launch.kernel, whole, parts)
 
     @property
     def q_tiles(self) -> int:
@@ -64,9 +78,14 @@ class WorkMap:
         return -(-self.problem.seqlen_q // self.q_tile)
 
     @property
+    def heads(self) -> int:
+        """Heads of the whole batch, one for each column group."""
+        return self.problem.batch * self.problem.num_heads_q * self.column_groups
+
+    @property
     def tiles(self) -> int:
         """Tiles of all heads."""
-        return self.problem.batch * self.problem.num_heads_q * self.q_tiles
+        return self.heads * self.q_tiles
 
     @property
     def num_workgroups(self) -> int:
@@ -85,13 +104,12 @@ class WorkMap:
         begins = range((self.q_tiles - 1) * self.q_tile, -1, -self.q_tile)
         ranges = visible_blocks(self.problem, self.q_tile, self.kv_tile, begins)
         blocks = [end - begin for begin, end in ranges]
-        heads = self.problem.batch * self.problem.num_heads_q
-        whole, rest = divmod(heads, _HEADS_AT_ONCE)
+        whole, rest = divmod(self.heads, _HEADS_AT_ONCE)
         counts = [_HEADS_AT_ONCE] * whole + [rest] * (rest > 0)
         return [(count, of_tile) for count in counts for of_tile in blocks]
 
     def tile(self, nth: int) -> tuple[int, int]:
-        """The nth tile in the order of the work: head, counted over the batch, and tile of it."""
+        """The nth tile in the order of the work: which of the `heads`, and tile of it."""
         if self.by_length:
             return self._longest_first(nth)
         return divmod(self._renumbered(nth), self.q_tiles)
@@ -106,9 +124,8 @@ class WorkMap:
 
     def _longest_first(self, nth: int) -> tuple[int, int]:
         """Long tiles early, so that short ones fill the end; eight heads an XCD at a time."""
-        heads = self.problem.batch * self.problem.num_heads_q
         chunk, in_chunk = divmod(nth, _HEADS_AT_ONCE * self.q_tiles)
-        count = min(_HEADS_AT_ONCE, heads - chunk * _HEADS_AT_ONCE)
+        count = min(_HEADS_AT_ONCE, self.heads - chunk * _HEADS_AT_ONCE)
         from_last, head = divmod(in_chunk, count)
         if count % GRID_XCDS == 0:  # neighbours, which may share a KV head, to one XCD
             head = head % GRID_XCDS * (count // GRID_XCDS) + head // GRID_XCDS
@@ -121,7 +138,8 @@ class WorkMap:
         if workgroup >= whole:
             part, parts = workgroup - whole, self.parts
             nth, of_tile = whole + part // parts, part % parts
-        sequence_head, tile = self.tile(nth)
+        group_head, tile = self.tile(nth)
+        sequence_head, column_group = divmod(group_head, self.column_groups)
         batch, head = divmod(sequence_head, self.problem.num_heads_q)
         q_begin = tile * self.q_tile
         ((begin, end),) = visible_blocks(self.problem, self.q_tile, self.kv_tile, [q_begin])
@@ -133,6 +151,7 @@ class WorkMap:
             begin + blocks * of_tile // parts,
             begin + blocks * (of_tile + 1) // parts,
             part,
+            column_group,
         )
 
 

@@ -10,7 +10,7 @@ typedef struct AttnFwdArgs {
   uint64_t sinks;          // [num_heads_q] float32, natural-log units; 0 = none
   uint64_t cu_seqlens_q;   // [batch + 1] int32, rows of q and o before each sequence; 0 = dense
   uint64_t cu_seqlens_kv;  // [batch + 1] int32; 0 = dense
-  uint64_t partial_o;      // [split parts, tile_q, head_dim_v] float32; 0 = no parts
+  uint64_t partial_o;      // [split parts, tile_q, columns of a tile] float32; 0 = no parts
   uint64_t partial_lse;    // [split parts, tile_q] float32, base 2
   int64_t q_stride_batch;  // 0 with cu_seqlens
   int64_t q_stride_seq;
@@ -38,6 +38,10 @@ typedef struct AttnFwdArgs {
   int32_t q_tiles;           // tiles of tile_q rows of the longest sequence
   int32_t whole_tiles;       // work items that are whole tiles; those after them are parts
   int32_t parts;             // parts along KV of each tile that is not whole
+  int32_t head_dim;          // columns of q and k: a multiple of 8
+  int32_t head_dim_v;        // columns of v and o: a multiple of 8
+  int32_t column_groups;     // tiles that share the columns of a row of o
+  float softcap_log2;        // softcap * log2(e); kernels without a cap take no notice
   // n / d = (2 n * inverse >> 32) >> shift, for 0 <= n < 2^31.
   uint32_t q_tiles_inverse;
   int32_t q_tiles_shift;

@@ -20,6 +20,7 @@ struct Finish {
   Global<uint16_t>* o;   // the lane's first element of the first tile
   uint64_t tile_stride;  // bytes
   uint64_t lse, sinks;   // addresses
+  int columns;           // from the workgroup's first on
   float sums[kN];        // of a row's probabilities
   float rounded[kN];     // the same as they were rounded
   float reference[kN];   // of a row
@@ -34,6 +35,7 @@ struct Finish {
     tile_stride = 2 * kTile * args.o_stride_seq;
     lse = args.lse;
     sinks = args.sinks;
+    columns = args.head_dim_v - int(work.column);
   }
 
   // Read again from memory: kept over the loop they would take more SGPRs than there are.
@@ -50,12 +52,17 @@ struct Finish {
       store_part();
       return;
     }
+    if (__builtin_expect(columns < S::kHeadDimV, false)) {
+      store_carefully();
+      store_lse();
+      return;
+    }
     auto* to = (Global<uint8_t>*)o;
     unroll<kN>([&]<int t>() {
       store_tile<t>((Global<uint16_t>*)to);
       to += tile_stride;
     });
-    if (lse != 0) store_lse();
+    store_lse();
     if (__builtin_expect(ordered::v_cmp_u_f32(probe[0] + probe[1]) != 0, false)) store_carefully();
   }
 
@@ -80,6 +87,7 @@ struct Finish {
         ordered::settle_uniform(tile_stride);
         ordered::settle_uniform(lse);
         ordered::settle_uniform(sinks);
+        ordered::settle_uniform(columns);
       }
       if constexpr (is_value(second) || is_value(last))
         ordered::s_waitcnt<ordered::kAnyVm, exchanges_since(second)>();
@@ -104,6 +112,7 @@ struct Finish {
   __device__ __forceinline__ void set_scales() {
     for (int t = 0; t < kN; ++t) {
       reference[t] = -loop.negative_ref[t / 2][t % 2];
+      if constexpr (S::kCapped) reference[t] += args.softcap_log2;
       scale[t / 2][t % 2] = v_rcp_f32(rounded[t]);
     }
     if (__builtin_expect(sinks != 0, false) && work.part < 0) add_sinks();
@@ -168,13 +177,15 @@ struct Finish {
   }
 
   __device__ __forceinline__ void store_lse() const {
+    if (lse == 0 || work.column != 0) return;
     auto* to = lse_of_rows(args, work);
     for (int t = 0; t < kN; ++t)
       if (inside(t) && group == 0)
         to[row_of(t)] = sums[t] == 0 ? -kInf : (reference[t] + v_log_f32(sums[t])) * kLn2;
   }
 
-  // Again, whatever the numbers. A loop, which takes less room in the instruction cache.
+  // Whatever the numbers, and only the columns that there are. A loop, which takes less room in the
+  // instruction cache.
   __device__ __forceinline__ void store_carefully() const {
     auto* next = (Global<uint8_t>*)o;
 #pragma clang loop unroll(disable)
@@ -196,7 +207,7 @@ struct Finish {
           if (by != by) y = f32x2{by, by};  // of two NaNs the row's
           out[n] = round_any_pair<S>(y[0], y[1]);
         }
-        *(Global<Out>*)(to + i * kLaneD) = out;
+        if ((4 * group + i) * kLaneD < columns) *(Global<Out>*)(to + i * kLaneD) = out;
       }
     }
   }

@@ -28,29 +28,41 @@ struct Forward {
   Loop loop;
   int lane, row, group;  // of the lane: row l % 16 and keys 4 * (l / 16) of a tile
   int wave_row;          // of the wave's first row, in the sequence
+  int columns;           // of V and O, that there are
+  bool padded_q;         // Q and K have fewer columns than the matrix instructions take
 
   // One trip to memory for what the start needs, whatever the compiler thinks of its registers.
   static __device__ __forceinline__ const AttnFwdArgs& fetched(const AttnFwdArgs& a) {
-    ordered::need_uniform(a.q, a.k, a.v, a.q_stride_batch, a.q_stride_seq, a.q_stride_head,
-                          a.k_stride_batch, a.k_stride_seq, a.k_stride_head, a.v_stride_batch,
-                          a.v_stride_seq, a.v_stride_head, a.num_heads_q, a.seqlen_q, a.seqlen_kv,
-                          a.window_left, a.window_right, a.whole_tiles, a.q_tiles,
-                          a.q_tiles_inverse, a.q_tiles_shift, a.num_heads_q_inverse,
-                          a.num_heads_q_shift, a.group_inverse, a.group_shift);
+    ordered::need_uniform(
+        a.q, a.k, a.v, a.q_stride_batch, a.q_stride_seq, a.q_stride_head, a.k_stride_batch,
+        a.k_stride_seq, a.k_stride_head, a.v_stride_batch, a.v_stride_seq, a.v_stride_head,
+        a.num_heads_q, a.seqlen_q, a.seqlen_kv, a.window_left, a.window_right, a.whole_tiles,
+        a.q_tiles, a.q_tiles_inverse, a.q_tiles_shift, a.num_heads_q_inverse, a.num_heads_q_shift,
+        a.group_inverse, a.group_shift, a.head_dim, a.head_dim_v, a.column_groups);
     return a;
   }
 
   __device__ __forceinline__ explicit Forward(const AttnFwdArgs& arguments)
-      : args(arguments), work(fetched(arguments), S::kRows) {
+      : args(arguments), work(fetched(arguments), S::kRows, S::kHeadDimV) {
     lane = Lane::in_wave();
     row = lane % kTile;
     group = lane / kTile;
     wave_row = work.q_start + Lane::wave() * S::kWaveRows;
+    columns = least(args.head_dim_v - int(work.column), S::kHeadDimV);
+    padded_q = args.head_dim < S::kHeadDim;
   }
 
   // ---- Start
+  static constexpr uint32_t kBehindBlock = 3u << 30;  // an offset that reads as 0
   __device__ __forceinline__ void set_constants(uint32_t lds) {
-    const float scale = args.softmax_scale_log2;
+    float scale = args.softmax_scale_log2;
+    if constexpr (S::kCapped) {
+      const float cap = args.softcap_log2;
+      const float rate =
+          __builtin_bit_cast(float, uniform(bits(2 * kLog2E * scale * v_rcp_f32(cap))));
+      loop.cap_rate = f32x2{rate, rate};
+      scale = -2 * cap;
+    }
     loop.scale = f32x2{scale, scale};
     loop.two_to_16 = f32x2{65536, 65536};
     loop.limit = 64;  // eight equal scores have a sum of 8
@@ -61,11 +73,17 @@ struct Forward {
     // 64 dwords of LDS a load; the chunk c of row r lies at c ^ (r % 8), so that 8 rows of one
     // chunk are in different banks.
     constexpr int kOfEightRows = 8 * S::kRowBytesK / (kWaves * 256);
-    for (int n = 0; n < S::kLoadsK; ++n) {
+    unroll<S::kLoadsK>([&]<int n>() {
       const int byte = (n % kOfEightRows * kWaves + wave) * 256 + lane * 4;
       const int r = byte / S::kRowBytesK, chunk = byte % S::kRowBytesK / 16 ^ (r & 7);
       loop.load_k[n] = r * stride_k + chunk * 16 + byte % 16 + n / kOfEightRows * (8 * stride_k);
-    }
+    });
+    if (__builtin_expect(padded_q, false))
+      unroll<S::kLoadsK>([&]<int n>() {
+        const int byte = (n % kOfEightRows * kWaves + wave) * 256 + lane * 4;
+        const int chunk = byte % S::kRowBytesK / 16 ^ (byte / S::kRowBytesK & 7);
+        loop.load_k[n] = 8 * chunk < args.head_dim ? loop.load_k[n] : kBehindBlock;
+      });
     loop.m0 = lds + wave * 256;
     for (int octet = 0; octet < 2; ++octet)
       loop.read_k[octet] = lds + row * S::kRowBytesK + ((4 * octet + group) ^ (row & 7)) * 16;
@@ -73,6 +91,9 @@ struct Forward {
     const int v_group = 2 * wave + lane / 32, v_half = lane / 16 % 2;
     for (int r = 0; r < 4; ++r)
       loop.load_v[r] = (4 * v_group + r) * stride_v + 2 * (row * S::kTilesD + v_half * S::kWidthV);
+    if (__builtin_expect(columns < S::kHeadDimV, false))
+      for (auto& offset : loop.load_v)
+        offset = row * S::kTilesD + v_half * S::kWidthV < columns ? offset : kBehindBlock;
     loop.write_v =
         lds + S::kBaseV + v_group * S::kGroupV + v_half * (S::kWidthV / 2) * 256 + row * 16;
     loop.read_v = lds + S::kBaseV + group * S::kGroupV + row * 16;
@@ -92,7 +113,7 @@ struct Forward {
                       first_key() * args.k_stride_seq);
     loop.base_k = uniform64(k);
     loop.stride_k = 2 * args.k_stride_seq;
-    loop.gap_k = loop.stride_k - S::kRowBytesK;
+    loop.gap_k = loop.stride_k - 2 * args.head_dim;
     loop.step_k = uint64_t(kKeys) * 2 * args.k_stride_seq;
     loop.rows_left = uniform(uint32_t(work.keys - work.first * kKeys + kKeys));
     unroll_from<2, 8>([&]<int n>() { loop.template prepare_step<n>(); });
@@ -101,13 +122,14 @@ struct Forward {
   template <int kPiece>
   __device__ __forceinline__ void find_v_and_q() {
     uint64_t& v_rows = loop.base_v;
-    if constexpr (kPiece == 0) v_rows = args.v + 2 * work.batch * args.v_stride_batch;
+    if constexpr (kPiece == 0)
+      v_rows = args.v + 2 * (work.column + work.batch * args.v_stride_batch);
     if constexpr (kPiece == 1) v_rows += 2 * work.head_kv * args.v_stride_head;
     if constexpr (kPiece == 2) v_rows += 2 * first_key() * args.v_stride_seq;
     if constexpr (kPiece < 3) settle_uniform(v_rows);
     if constexpr (kPiece == 3) {
       loop.stride_v = 2 * args.v_stride_seq;
-      loop.gap_v = loop.stride_v - S::kRowBytesV;
+      loop.gap_v = loop.stride_v - 2 * columns;
       loop.step_v = uint64_t(kKeys) * 2 * args.v_stride_seq;
       unroll_from<8, 10>([&]<int n>() { loop.template prepare_step<n>(); });
       loop.bytes_v = ordered::s_max_i32(loop.bytes_v, 0);
@@ -137,6 +159,28 @@ struct Forward {
       ordered::global_load_dwordx4_acc<S::template kAccQuery<t, octet>, octet * 64>(from);
     else
       ordered::global_load_dwordx4<octet * 64>(loop.q[t - S::kTilesQAcc][octet], from);
+  }
+
+  // All of Q, with zeros for the columns that are not there; waits for it.
+  __device__ __forceinline__ void load_padded_q() {
+    // Rarely called: the compiler would not inline the pieces, and would keep all in memory.
+    unroll<kN>([&]<int t>() __attribute__((always_inline)) {
+      const auto* from = find_q<t>();
+      unroll<S::kReadsK>([&]<int octet>() __attribute__((always_inline)) {
+        const bool there = 32 * octet + 8 * group < args.head_dim;
+        Octet x;
+        ordered::global_load_dwordx4<0>(x, from + (there ? 64 * octet : -16 * group));
+        ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+        ordered::settle(x);
+        for (int i = 0; i < 4; ++i) x[i] = there ? x[i] : 0;
+        if constexpr (t < S::kTilesQAcc)
+          unroll<4>([&]<int i>() __attribute__((always_inline)) {
+            v_accvgpr_write_b32<S::template kAccQuery<t, octet> + i>(x[i]);
+          });
+        else
+          loop.q[t - S::kTilesQAcc][octet] = x;
+      });
+    });
   }
 
   template <int t>
@@ -176,7 +220,10 @@ struct Forward {
     });
     unroll<4>([&]<int n>() { loop.template load_v_part<n>(); });
     zero_some.template operator()<4>();
-    load_tile<0>();
+    if (__builtin_expect(padded_q, false))
+      load_padded_q();
+    else
+      load_tile<0>();
     zero_some.template operator()<5>();
   }
 
@@ -224,8 +271,9 @@ struct Forward {
     constexpr int tile = turn + kTilesAhead, kReads = S::kReadsK;
     if constexpr (tile < kN) {
       if constexpr (w == 0) r.from = find_q<tile>();
-      unroll_from<w * kReads / kWindows, (w + 1) * kReads / kWindows>(
-          [&]<int octet>() { load_q<tile, octet>(r.from); });
+      if (__builtin_expect(!padded_q, true))
+        unroll_from<w * kReads / kWindows, (w + 1) * kReads / kWindows>(
+            [&]<int octet>() { load_q<tile, octet>(r.from); });
     }
     if constexpr (turn == 0)
       unroll_from<w * Loop::Plan::kPrepareOps / kWindows,
@@ -256,8 +304,9 @@ struct Forward {
     }
     if constexpr (first >= 0 && first < kN && w == kWindows - 2) {
       f32x2 x[2];
-      for (int i = 0; i < 2; ++i)
-        x[i] = ordered::v_pk_mul_f32(pair_of(r.score[first], i), loop.scale);
+      f32x4 score = r.score[first];
+      if constexpr (S::kCapped) score = loop.capped(score);
+      for (int i = 0; i < 2; ++i) x[i] = ordered::v_pk_mul_f32(pair_of(score, i), loop.scale);
       if (__builtin_expect(masked, false)) {
         const auto keys = loop.template seen<first>();
         for (int i = 0; i < 4; ++i)
@@ -296,7 +345,7 @@ struct Forward {
     ordered::s_waitcnt<S::kReadsK, ordered::kAnyLgkm>();
     unroll<2 * S::kWidthV>([&]<int n>() { loop.template transpose_part<n>(); });
     unroll<S::kWidthV / 2>([&]<int n>() { loop.template write_v_part<n>(); });
-    load_tile<1>();
+    if (__builtin_expect(!padded_q, true)) load_tile<1>();
     zero_registers();
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
     ordered::s_barrier();
@@ -305,7 +354,8 @@ struct Forward {
     unroll<S::kReadsK>([&]<int n>() { loop.template read_k_part<2 * n>(); });
     unroll<S::kReadsK>([&]<int n>() { loop.template read_k_part<2 * n + 1>(); });
     for (auto& address : loop.read_k) address ^= S::kStageK;
-    unroll_from<2, kTilesAhead>([&]<int t>() { load_tile<t>(); });
+    if (__builtin_expect(!padded_q, true))
+      unroll_from<2, kTilesAhead>([&]<int t>() { load_tile<t>(); });
     find_references(work.full_first > work.first || work.full_end == work.full_first);
   }
 

@@ -4,12 +4,12 @@
 
 inline constexpr float kLn2 = 0.6931471805599453f, kLog2E = 1.4426950408889634f;
 
-// The first element of a row of O.
+// The first element of a row of O that the workgroup has.
 template <class Args>
 __device__ __forceinline__ Global<uint16_t>* output_row(const Args& args, const AttnWork& work,
                                                         int row) {
   return (Global<uint16_t>*)args.o + work.batch * args.o_stride_batch +
-         work.head_q * args.o_stride_head + (work.q_base + row) * args.o_stride_seq;
+         work.head_q * args.o_stride_head + (work.q_base + row) * args.o_stride_seq + work.column;
 }
 
 // The log-sum-exp of a sequence's first row; those of the others follow.

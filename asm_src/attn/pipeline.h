@@ -48,7 +48,8 @@ struct Pipeline {
   u32x4 transposed[S::kWidthV / 2];
 
   // ---- Uniform
-  f32x2 scale;      // of the scores, log2 units, twice
+  f32x2 scale;      // of the scores, log2 units, twice; of capped ones, see capped()
+  f32x2 cap_rate;   // twice, of S::kCapped
   f32x2 two_to_16;  // twice
   float limit;      // of a lane's sum over a unit: beyond it the reference is renewed
   uint32_t high_halves;
@@ -164,10 +165,15 @@ struct Pipeline {
       sum[before] = ordered::v_pk_add_f32(sum[before], unit_sum);
     if constexpr (kOp == Op::kSum && n == 1)
       rounded_sum[before] = ordered::v_pk_add_f32(rounded_sum[before], unit_rounded_sum);
+    if constexpr (kOp == Op::kCapRate)
+      w.x[n] = ordered::v_pk_mul_f32(pair_of(score[unit][n / 2], n % 2), cap_rate);
+    if constexpr (kOp == Op::kCapExp) w.x[n / 2][n % 2] = ordered::v_exp_f32(w.x[n / 2][n % 2]);
+    if constexpr (kOp == Op::kCapAdd) w.x[n / 2][n % 2] = ordered::v_add_f32_1(w.x[n / 2][n % 2]);
+    if constexpr (kOp == Op::kCapRcp) w.x[n / 2][n % 2] = ordered::v_rcp_f32(w.x[n / 2][n % 2]);
     if constexpr (kOp == Op::kScale) {
+      if constexpr (!S::kCapped) w.x[n] = pair_of(score[unit][n / 2], n % 2);
       if constexpr (kMasked && n == 0) w.seen = seen<kTileQ>();
-      w.x[n] = ordered::v_pk_fma_f32_half<kTileQ % 2>(pair_of(score[unit][n / 2], n % 2), scale,
-                                                      negative_ref[kTileQ / 2]);
+      w.x[n] = ordered::v_pk_fma_f32_half<kTileQ % 2>(w.x[n], scale, negative_ref[kTileQ / 2]);
       if constexpr (kMasked)
         for (int i = 0; i < 2; ++i)
           if (!w.seen.has(n / 2 * kTile + n % 2 * 2 + i)) w.x[n][i] = -kInf;
@@ -265,10 +271,15 @@ struct Pipeline {
 
   template <int kLoadOp>
   __device__ __forceinline__ void load_step() {
-    constexpr int part = (kLoadOp - 4) / 2;
     if constexpr (kLoadOp >= 0 && kLoadOp < 4) load_v_part<kLoadOp>();
-    if constexpr (kLoadOp >= 4 && kLoadOp % 2 == 0) address_k_part<part>();
-    if constexpr (kLoadOp >= 4 && kLoadOp % 2 == 1) load_k_part<part>();
+    if constexpr (Plan::kLoadsMeet) {
+      if constexpr (kLoadOp > 4) load_k_part<kLoadOp - 5>();
+      if constexpr (kLoadOp >= 4 && kLoadOp - 4 < S::kLoadsK) address_k_part<kLoadOp - 4>();
+    } else {
+      constexpr int part = (kLoadOp - 4) / 2;
+      if constexpr (kLoadOp >= 4 && kLoadOp % 2 == 0) address_k_part<part>();
+      if constexpr (kLoadOp >= 4 && kLoadOp % 2 == 1) load_k_part<part>();
+    }
   }
 
   // Descriptors of the block of keys after the last one loaded: bytes behind its last row read as
@@ -298,6 +309,18 @@ struct Pipeline {
     return u32x4{uint32_t(base), uint32_t(base >> 32), uint32_t(bytes), kRaw};
   }
 
+  // Of four scores y = 1 / (1 + 2^(rate * score)). A cap c makes it c tanh(score / c) = c - 2 c y
+  // in log2 units; what follows computes with -2 c y, which is less by c: that is added where a
+  // reference leaves the kernel.
+  __device__ __forceinline__ f32x4 capped(f32x4 x) const {
+    f32x2 y[2];
+    for (int i = 0; i < 2; ++i) y[i] = ordered::v_pk_mul_f32(pair_of(x, i), cap_rate);
+    for (int i = 0; i < 4; ++i) y[i / 2][i % 2] = ordered::v_exp_f32(y[i / 2][i % 2]);
+    for (int i = 0; i < 4; ++i) y[i / 2][i % 2] = ordered::v_add_f32_1(y[i / 2][i % 2]);
+    for (int i = 0; i < 4; ++i) y[i / 2][i % 2] = ordered::v_rcp_f32(y[i / 2][i % 2]);
+    return __builtin_shufflevector(y[0], y[1], 0, 1, 2, 3);
+  }
+
   // ---- The rare case: a row's reference is too small (or there is none yet, or a NaN). Exact
   // online softmax of the unit with the row's true maximum.
   template <int kTileQ, bool kMasked>
@@ -307,7 +330,9 @@ struct Pipeline {
     Keys keys{};
     if constexpr (kMasked) keys = seen<kTileQ>();
     for (int i = 0; i < 8; ++i) {
-      x[i] = score[unit][i / 4][i % 4] * scale[0];
+      x[i] = score[unit][i / 4][i % 4];
+      if constexpr (S::kCapped) x[i] = ::v_rcp_f32(1 + ::v_exp_f32(x[i] * cap_rate[0]));
+      x[i] *= scale[0];
       if (kMasked && !keys.has(i / 4 * kTile + i % 4)) x[i] = -kInf;
       greatest = v_max_f32(greatest, x[i]);
     }

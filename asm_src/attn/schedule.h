@@ -15,6 +15,10 @@
 
 enum class Op {
   kSum,         // row sum += sum of the unit before: of the numbers as they were, and as rounded
+  kCapRate,     // of a capped score: times the rate of its exponential, a pair
+  kCapExp,      // that, one
+  kCapAdd,      // and 1
+  kCapRcp,      // and its reciprocal
   kScale,       // x = score * scale - reference, a pair
   kExp,         // one
   kConvert,     // two per pair, except where packing rounds
@@ -31,7 +35,7 @@ struct Step {
   int n;
 };
 struct Steps {
-  Step step[64];
+  Step step[80];
   int count;
   constexpr void add(Op op, int n = 0) { step[count++] = {op, n}; }
 };
@@ -46,6 +50,12 @@ constexpr Steps softmax_steps() {
   int taken = 0;
   out.add(Op::kSum, 0);
   if (S::kSumsRounded) out.add(Op::kSum, 1);
+  if (S::kCapped) {
+    for (int pair = 0; pair < 4; ++pair) out.add(Op::kCapRate, pair);
+    for (int e = 0; e < 8; ++e) out.add(Op::kCapExp, e);
+    for (int e = 0; e < 8; ++e) out.add(Op::kCapAdd, e);
+    for (int e = 0; e < 8; ++e) out.add(Op::kCapRcp, e);
+  }
   out.add(Op::kScale, 0);
   out.add(Op::kScale, 1);
   waiting.add(Op::kScale, 2);
@@ -114,7 +124,9 @@ struct Schedule {
     return w > 0 && ends_octet_k(w - 1) ? op(w - 1) / 4 * 2 + 1 : -1;
   }
   // Loads go to the windows without reads: V, then address and load of each part of K.
-  static constexpr int kLoadOps = 4 + 2 * S::kLoadsK;
+  // If there are too few of them, the load of a part goes together with the address of the next.
+  static constexpr bool kLoadsMeet = 4 + 2 * S::kLoadsK > kWindows - 2 * S::kReadsK;
+  static constexpr int kLoadOps = 4 + (kLoadsMeet ? 1 + S::kLoadsK : 2 * S::kLoadsK);
   static constexpr int load_op(int w) {
     if (read_k(w) >= 0) return -1;
     int n = 0;
@@ -140,7 +152,7 @@ struct Schedule {
     int slots = 0;
     if (t == kReadV && ends_octet_v(w)) slots += 2;
     if (t == kReadK && read_k(w) >= 0) slots += 2;
-    if (t == kLoad && load_op(w) >= 0) slots += 1;
+    if (t == kLoad && load_op(w) >= 0) slots += kLoadsMeet && load_op(w) >= 4 ? 2 : 1;
     if (t == kTransposeV && w == kWindowWaitStaged) slots += 1;
     if (t == kWriteV && writes_v(w)) slots += 2;
     if (t == kWriteV && prepare_op(w) >= 0) slots += prepare_op(w) < 2 ? 2 : 1;
@@ -153,7 +165,7 @@ struct Schedule {
 
   struct Places {
     Steps steps;
-    int window[64];
+    int window[80];
     bool fits;
   };
   // Vector instructions as early as their slots allow.
@@ -168,12 +180,12 @@ struct Schedule {
       int now = 4 * w + 1 + memory_slots(t, w);
       for (; next < p.steps.count; ++next) {
         const Op op = p.steps.step[next].op;
-        if (op == Op::kScale && w < 2) break;  // the last scores are not there yet
+        if ((op == Op::kScale || op == Op::kCapRate) && w < 2) break;  // scores are not there yet
         if (op == Op::kTranspose && w < kWindowWaitStaged) break;
         const int at = now > free_at ? now : free_at;
         if (at > 4 * w + 3) break;
         p.window[next] = w;
-        free_at = at + (op == Op::kExp ? 4 : 1);
+        free_at = at + slots_of(op);
         now = at + 1;
       }
     }
@@ -184,13 +196,16 @@ struct Schedule {
   // More vector than matrix work: evenly over the windows.
   static constexpr void spread(Places& p, int t) {
     int total = 0, sum = 0;
-    for (int i = 0; i < p.steps.count; ++i) total += p.steps.step[i].op == Op::kExp ? 4 : 1;
+    for (int i = 0; i < p.steps.count; ++i) total += slots_of(p.steps.step[i].op);
     for (int i = 0; i < p.steps.count; ++i) {
       int w = 2 + sum * (kWindows - 2) / total;
       if (t == kTransposeV && p.steps.step[i].op == Op::kTranspose && w <= kWindowWaitStaged)
         w = kWindowWaitStaged;
       p.window[i] = w;
-      sum += p.steps.step[i].op == Op::kExp ? 4 : 1;
+      sum += slots_of(p.steps.step[i].op);
     }
+  }
+  static constexpr int slots_of(Op op) {
+    return op == Op::kExp || op == Op::kCapExp || op == Op::kCapRcp ? 4 : 1;
   }
 };

@@ -20,11 +20,13 @@ constexpr int power_of_two(int least_value) {
   return n;
 }
 
-template <int kHeadDim_, int kHeadDimV_, int kTilesQ_, Element kElement_, Rounding kRounding_>
+template <int kHeadDim_, int kHeadDimV_, int kTilesQ_, Element kElement_, Rounding kRounding_,
+          bool kCapped_ = false>
 struct Shape {
   static constexpr int kHeadDim = kHeadDim_, kHeadDimV = kHeadDimV_;
   static constexpr Element kElement = kElement_;
   static constexpr Rounding kRounding = kRounding_;
+  static constexpr bool kCapped = kCapped_;  // softcap: scores are cap * tanh(score / cap)
 
   // A bf16 has 8 bits: O is divided by the sum of the probabilities as they were rounded.
   static constexpr bool kSumsRounded = kElement == Element::kBf16;

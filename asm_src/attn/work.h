@@ -25,43 +25,50 @@ struct AttnWork {
   uint32_t q_base, kv_base;         // first row of this sequence
   int rows, keys;                   // of this sequence
   int q_start;                      // first q row
+  uint32_t column = 0;              // first one of v and o
   int part = -1;                    // index of the partial result, -1: the result is final
   // Blocks of keys: all, and those that every row sees whole.
   int first, full_first, full_end, end;
   int diagonal;  // key of row 0 on the diagonal of the mask
 
   // Of this workgroup.
-  __device__ __forceinline__ AttnWork(const AttnFwdArgs& args, int tile_rows) {
+  __device__ __forceinline__ AttnWork(const AttnFwdArgs& args, int tile_rows, int tile_columns) {
     const int id = __builtin_amdgcn_workgroup_id_x(), whole = args.whole_tiles;
     if (__builtin_expect(id < whole, true)) {
-      find_tile(args, id, tile_rows);
+      find_tile(args, id, tile_rows, tile_columns);
       find_keys(args, tile_rows, 0, 1);
     } else {
       part = id - whole;
       const int part_tile = divide(part, args.parts);
-      find_tile(args, whole + part_tile, tile_rows);
+      find_tile(args, whole + part_tile, tile_rows, tile_columns);
       find_keys(args, tile_rows, part - part_tile * args.parts, args.parts);
     }
   }
 
   // Of the nth tile, without its keys.
-  static __device__ __forceinline__ AttnWork nth_tile(const AttnFwdArgs& args, int n,
-                                                      int tile_rows) {
+  static __device__ __forceinline__ AttnWork nth_tile(const AttnFwdArgs& args, int n, int tile_rows,
+                                                      int tile_columns) {
     AttnWork work;
-    work.find_tile(args, n, tile_rows);
+    work.find_tile(args, n, tile_rows, tile_columns);
     return work;
   }
 
  private:
   AttnWork() = default;
 
-  __device__ __forceinline__ void find_tile(const AttnFwdArgs& args, int item, int tile_rows) {
+  __device__ __forceinline__ void find_tile(const AttnFwdArgs& args, int item, int tile_rows,
+                                            int tile_columns) {
     int sequence_head;
     if (has_window(args))
       longest_first(args, item, sequence_head, q_start);
     else
       head_by_head(args, item, sequence_head, q_start);
     q_start *= tile_rows;
+    if (__builtin_expect(args.column_groups > 1, false)) {  // which follow each other like heads
+      const int head = divide(sequence_head, args.column_groups);
+      column = (sequence_head - head * args.column_groups) * tile_columns;
+      sequence_head = head;
+    }
     batch = divide(sequence_head, args.num_heads_q_inverse, args.num_heads_q_shift);
     head_q = sequence_head - batch * args.num_heads_q;
     head_kv = divide(head_q, args.group_inverse, args.group_shift);
@@ -131,7 +138,7 @@ struct AttnWork {
 
   static __device__ __forceinline__ void longest_first(const AttnFwdArgs& args, int item, int& head,
                                                        int& tile) {
-    const int heads = args.batch * args.num_heads_q,
+    const int heads = args.batch * args.num_heads_q * args.column_groups,
               chunk =
                   divide(uint32_t(item) / kHeadsAtOnce, args.q_tiles_inverse, args.q_tiles_shift);
     const int n = least(kHeadsAtOnce, heads - chunk * kHeadsAtOnce);

@@ -120,6 +120,12 @@ __device__ __forceinline__ float v_add_f32(float a, float b) {
   return d;
 }
 
+__device__ __forceinline__ float v_add_f32_1(float a) {
+  float d;
+  asm volatile("v_add_f32 %0, 1.0, %1" : "=v"(d) : "v"(a));
+  return d;
+}
+
 __device__ __forceinline__ float v_add_u32(uint32_t uniform, float a) {
   float d;
   asm volatile("v_add_u32 %0, %1, %2" : "=v"(d) : "s"(uniform), "v"(a));
@@ -141,6 +147,12 @@ __device__ __forceinline__ float v_and_b32(uint32_t uniform, float a) {
 __device__ __forceinline__ float v_exp_f32(float x) {
   float d;
   asm volatile("v_exp_f32 %0, %1" : "=v"(d) : "v"(x));
+  return d;
+}
+
+__device__ __forceinline__ float v_rcp_f32(float x) {
+  float d;
+  asm volatile("v_rcp_f32 %0, %1" : "=v"(d) : "v"(x));
   return d;
 }
 

@@ -1,9 +1,9 @@
 // Attention forward. One code object per member of the family: the build defines KERNEL (its name),
-// HEAD_DIM, HEAD_DIM_V, TILES_Q, ELEMENT and ROUNDING.
+// HEAD_DIM, HEAD_DIM_V, TILES_Q, ELEMENT, ROUNDING and CAPPED.
 #include "attn/forward.h"
 
 namespace {
-using S = Shape<HEAD_DIM, HEAD_DIM_V, TILES_Q, Element::ELEMENT, Rounding::ROUNDING>;
+using S = Shape<HEAD_DIM, HEAD_DIM_V, TILES_Q, Element::ELEMENT, Rounding::ROUNDING, CAPPED>;
 }
 
 #define JOIN(a, b) a##b

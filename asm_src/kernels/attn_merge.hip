@@ -24,9 +24,10 @@ extern "C" __global__ void WORKGROUP(kLanes, 1) KERNEL(AttnFwdArgs args) {
   const int split = id / kTilesOfRows;
   const int row_of_tile = id % kTilesOfRows * kRowsAtOnce + lane / kLanesOfRow;
   const int d = lane % kLanesOfRow * kLaneD;
-  const AttnWork work = AttnWork::nth_tile(args, args.whole_tiles + split, TILE_ROWS);
+  const AttnWork work = AttnWork::nth_tile(args, args.whole_tiles + split, TILE_ROWS, HEAD_DIM_V);
   const int row = work.q_start + row_of_tile;
-  if (row_of_tile >= TILE_ROWS || row >= work.rows) return;
+  if (row_of_tile >= TILE_ROWS || row >= work.rows || int(work.column) + d >= args.head_dim_v)
+    return;
 
   const int64_t first = int64_t(split) * args.parts * TILE_ROWS + row_of_tile;
   const auto* lse = (const Global<float>*)args.partial_lse + first;
@@ -61,7 +62,7 @@ extern "C" __global__ void WORKGROUP(kLanes, 1) KERNEL(AttnFwdArgs args) {
     for (int n = 0; n < 2; ++n)
       out[2 * i + n] = round_any_pair<S>(scale * o[i][2 * n], scale * o[i][2 * n + 1]);
   *(Global<u32x4>*)(output_row(args, work, row) + d) = out;
-  if (args.lse != 0 && d == 0)
+  if (args.lse != 0 && work.column + d == 0)
     lse_of_rows(args, work)[row] = sum == 0 ? -kInf : (reference + v_log_f32(sum)) * kLn2;
 }
 

@@ -13,13 +13,15 @@ def mask(seqlen_q, seqlen_kv, causal=False, window_size=(-1, -1), top_left=False
     return ((left < 0) | (distance >= -left)) & ((right < 0) | (distance <= right))
 
 
-def attention(q, k, v, softmax_scale=None, sinks=None, **masking):
+def attention(q, k, v, softmax_scale=None, sinks=None, softcap=0.0, **masking):
     """O and log-sum-exp of (batch, seqlen, heads, dim) arrays; rows that see nothing are 0."""
     q, k, v = (np.asarray(x).astype(np.float64) for x in (q, k, v))
     group = q.shape[2] // k.shape[2]
     k, v = np.repeat(k, group, 2), np.repeat(v, group, 2)
     scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
     scores = np.einsum("bqhd,bkhd->bhqk", q, k) * scale
+    if softcap:
+        scores = softcap * np.tanh(scores / softcap)
     scores = np.where(mask(q.shape[1], k.shape[1], **masking), scores, -np.inf)
     extra = np.full((*scores.shape[:3], 1), -np.inf)
     if sinks is not None:

@@ -70,9 +70,9 @@ def test_explain():
     assert " workgroups" in out and "KV split" in out
     status, out, errors = command("explain", "--causal")
     assert status == 0 and "causal=True" in out
-    status, out, errors = command("explain", "--head-dim", 24)
+    status, out, errors = command("explain", "--head-dim", 260)
     assert status == 2
-    assert "UnsupportedProblem: head_dim=24 is not built (have 64, 128" in errors
+    assert "UnsupportedProblem: head_dim=260 is not built (have 8..256 in steps of 8)" in errors
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ def arrays(q=(1, 16, 2, 128), k=(1, 24, 2, 128), v=None, dtype=BF16):
 @pytest.mark.parametrize(
     ("argument", "value", "allowed"),
     [
-        ("softcap", 30.0, "0.0"),
+        ("softcap", 3000.0, "0.0, 0.0009765625..1024.0"),
         ("dropout_p", 0.1, "0.0"),
         ("num_splits", 17, "0..16"),
         ("alibi_slopes", np.zeros(2), "None"),
@@ -34,8 +34,11 @@ def test_arguments_that_are_not_built(argument, value, allowed, launches):
     ("made", "text"),
     [
         (arrays(dtype=np.float32), "dtype=float32"),
-        (arrays((1, 16, 2, 96), (1, 24, 2, 96)), r"head_dim=96 is not built \(have 128, 64"),
-        (arrays(v=(1, 24, 2, 64)), r"head_dim_v=64 is not built \(have 128\)"),
+        (
+            arrays((1, 16, 2, 100), (1, 24, 2, 100)),
+            r"head_dim=100 is not built \(have 8\.\.256 in s",
+        ),
+        (arrays(v=(1, 24, 2, 4)), r"head_dim_v=4 is not built \(have 8\.\.256 in steps of 8\)"),
     ],
 )
 def test_shapes_and_types_that_are_not_built(made, text, launches):

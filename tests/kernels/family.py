@@ -11,7 +11,9 @@ import numpy.typing as npt
 from api import masked
 
 import amdattn
-from amdattn.checking.subjects import planned
+from amdattn.checking import schedules
+from amdattn.checking.findings import ERROR, FindingLog
+from amdattn.checking.subjects import every_operation, planned
 from amdattn.dlpack import compact_strides
 from amdattn.dtypes import as_dtype
 from amdattn.problem import AttentionProblem
@@ -48,11 +50,23 @@ class Member:
 
 MEMBERS = [
     Member(dtype, *dims, mode)
-    for dims in ((128, 128), (64, 64), (192, 128))
+    for dims in ((128, 128), (64, 64), (192, 128), (256, 256))
     for dtype, modes in (("bfloat16", ("rtne", "rtna", "rtz")), ("float16", ("rtne",)))
     for mode in modes
 ]
 MAIN = MEMBERS[0]
+# Head sizes that the members compute as greater ones: in each, more or fewer columns of v.
+_PADDED_DIMS = (
+    *((8, 8), (32, 32), (40, 64), (56, 24), (72, 72), (80, 80), (96, 96), (120, 8), (16, 128)),
+    *((104, 200), (136, 104), (192, 192), (176, 136), (160, 128), (200, 200), (248, 64)),
+    *((256, 128), (224, 256)),
+)
+PADDED = [
+    Member("float16", *dims, "rtne")
+    if i % 3 == 2
+    else Member("bfloat16", *dims, ("rtne", "rtz", "rtna")[i % 4 % 3])
+    for i, dims in enumerate(_PADDED_DIMS)
+]
 # Takes any strides; no masks, sinks, parts or sequences of several lengths.
 ANY_STRIDES = dataclasses.replace(MAIN, kernel="attn_fwd_bf16_d128")
 
@@ -157,7 +171,7 @@ class Call:
         """Every element within the bound of its own roundings; NaN and infinities in place."""
         masking = {
             name: self.options[name]
-            for name in ("causal", "window_size", "top_left", "softmax_scale")
+            for name in ("causal", "window_size", "top_left", "softmax_scale", "softcap")
             if name in self.options
         }
         order = (0, 1, 2, 3) if self.layout == "bshd" else (0, 2, 1, 3)
@@ -181,6 +195,8 @@ class Call:
             * float(np.nanmax(np.linalg.norm(_finite(wide[0]), axis=-1)))
             * float(np.nanmax(np.linalg.norm(_finite(wide[1]), axis=-1), initial=0.0))
         )
+        # A capped score is a difference of numbers of the size of the cap.
+        reach += 4 * masking.get("softcap", 0.0)
         relative = 3 * self.member.rounding + 2.0**-20 * (1 + reach)
         absolute = 2.0**-24 * (wide[1].size + 1) if self.member.dtype == "float16" else 2.0**-120
         _placed(out.astype(np.float64), expected)
@@ -216,6 +232,19 @@ def placed(
     owner: Any = view.owner
     address = view.address + offset * view.dtype.itemsize
     return amdattn.DeviceArray(address, shape, strides, view.dtype, owner)
+
+
+def held_in_checked_mode(call: Call, count: int) -> None:
+    """All that `amdattn check` runs of the kernel of a call, under so many schedules."""
+    kernel = call.plan(*operands(call.member, 1, 1)).forward.kernel
+    subjects = [subject for subject in every_operation(0) if subject.kernel == kernel.name]
+    assert subjects
+    log = FindingLog()
+    for subject in subjects:
+        for _ in schedules.run(subject, schedules.schedules(count), log):
+            pass
+    assert log.num_launches
+    assert not [str(finding) for finding in log if finding.severity == ERROR]
 
 
 class _Guarded:

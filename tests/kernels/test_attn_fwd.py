@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels.family import ANY_STRIDES, MAIN, MEMBERS, Call, Member, operands
+from kernels.family import ANY_STRIDES, MAIN, MEMBERS, Call, Member, held_in_checked_mode, operands
 
 import amdattn
+from amdattn import runtime
 from amdattn.checking import schedules
 from amdattn.checking.findings import ERROR, FindingLog
 from amdattn.checking.subjects import every_operation
@@ -231,27 +232,15 @@ def test_bits_repeat(restored_options: None, member: Member, num_splits: int) ->
 # -- checked mode ----------------------------------------------------------------------------------
 
 
-def held_in_checked_mode(member: Member, count: int) -> None:
-    kernel = Call(member).plan(*operands(member, 1, 1)).launches[0].kernel
-    subjects = [subject for subject in every_operation(0) if subject.kernel == kernel.name]
-    assert subjects
-    log = FindingLog()
-    for subject in subjects:
-        for _ in schedules.run(subject, schedules.schedules(count), log):
-            pass
-    assert log.num_launches
-    assert not [str(finding) for finding in log if finding.severity == ERROR]
-
-
 checked_members = pytest.mark.parametrize("member", [*MEMBERS, ANY_STRIDES], ids=str)
 
 
 @checked_members
 def test_checked(member: Member) -> None:
-    held_in_checked_mode(member, 2)
+    held_in_checked_mode(Call(member), 2)
 
 
 @pytest.mark.slow
 @checked_members
 def test_checked_under_many_schedules(member: Member) -> None:
-    held_in_checked_mode(member, 16)
+    held_in_checked_mode(Call(member), 16)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels.family import ANY_STRIDES, MAIN, MEMBERS, Call, Member, operands, placed
+from kernels.family import ANY_STRIDES, MAIN, MEMBERS, PADDED, Call, Member, operands, placed
 
 import amdattn
 
@@ -61,17 +61,70 @@ def test_negative_strides_of_keys() -> None:
     Call(ANY_STRIDES).check(*taken(*whole), taken(*map(amdattn.asarray, whole)))
 
 
-@pytest.mark.parametrize("which", ["k", "v"])
-@pytest.mark.parametrize("stride", [-MAIN.head_dim, 2**25])
+def put(memory: amdattn.DeviceArray, x: Any) -> None:
+    """Copy a host array to a view that may have gaps."""
+    device = runtime.get()
+    for index in np.ndindex(x.shape[:-1]):
+        row = np.ascontiguousarray(x[index])
+        device.upload(memory[index].address, row.ctypes.data, row.nbytes)
+        amdattn.synchronize()
+
+
+@pytest.mark.parametrize("which", ["k", "v", "kv"])
+@pytest.mark.parametrize("stride", [-1032, 2**25, -(2**25), 2**31 + 8])
 def test_strides_that_blocks_cannot_be_loaded_with(which: str, stride: int) -> None:
-    """No kernel with masks takes these, and the message says which argument it is."""
-    arrays = dict(zip("qkv", map(amdattn.asarray, operands(MAIN, 20, 2)), strict=True))
-    memory = amdattn.empty((2**25 + 1024,))
-    arrays[which] = placed(memory, (1, 2, 1, 128), (0, stride, 128, 1), 512)
-    with pytest.raises(
-        ValueError, match=rf"{which} has seq stride {stride}, which must be in 0\.\."
-    ):
-        amdattn.flash_attn_func(*arrays.values(), causal=True, top_left=True)
+    """Rows are gathered first: the same bits as of compact operands. 2**31 elements are 4 GiB."""
+    keys = 3 if stride > 2**30 else 9
+    q, k, v = operands(MAIN, 20, keys, (2, 2))
+    options = {"causal": True, "top_left": True, "return_lse": True}
+    expected = amdattn.flash_attn_func(q, k, v, **options)
+    memory = amdattn.empty(((keys - 1) * abs(stride) + 2**15,))
+    arrays = dict(zip("qkv", map(amdattn.asarray, (q, k, v)), strict=True))
+    for n, name in enumerate(which):
+        x = {"k": k, "v": v}[name]
+        start = 2**14 * n + max(0, -(keys - 1) * stride)
+        arrays[name] = placed(memory, x.shape, (0, stride, 128 * 4, 1), start)
+        put(arrays[name], x)
+    found = amdattn.flash_attn_func(*arrays.values(), **options)
+    for one, other in zip(found, expected, strict=True):
+        assert one.numpy().tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("member", [MAIN, MEMBERS[7], MEMBERS[12], *PADDED[::4]], ids=str)
+def test_gathered(member: Member) -> None:
+    """In all layouts, with parts, sequences of several lengths and groups of heads."""
+    for layout in ("bshd", "bhsd"):
+        q, k, v = operands(member, 40, 150, (4, 2), 2, layout)
+        call = Call(member, {"gather": "kv", "num_splits": 2}, layout)
+        seq = 1 if layout == "bshd" else 2
+        step = (slice(None),) * seq + (slice(None, None, -1),)
+        falling = [amdattn.asarray(x[step].copy())[step] for x in (k, v)]
+        call.check(q, k, v, (amdattn.asarray(q), *falling))
+    lengths = (20, 0, 37), (64, 9, 0)
+    q, k, v = operands(member, sum(lengths[0]), sum(lengths[1]), (2, 1), None)
+    falling = [amdattn.asarray(x[::-1].copy())[::-1] for x in (k, v)]
+    for gather in ("k", "v", "kv"):
+        call = Call(member, {"gather": gather, "causal": True}, lengths=lengths)
+        mixed = [
+            on if name in gather else amdattn.asarray(x)
+            for name, on, x in zip("kv", falling, (k, v), strict=True)
+        ]
+        call.check(q, k, v, (amdattn.asarray(q), *mixed))
+
+
+def test_a_plan_without_gathering_says_so() -> None:
+    arrays = [amdattn.asarray(x) for x in operands(MAIN, 20, 40)]
+    arrays[1] = arrays[1][:, ::-1]
+    plan = Call(MAIN).plan(*arrays)
+    with pytest.raises(ValueError, match=r"k has seq stride -128, which must be in 0\.\."):
+        plan.run(*arrays)
+    text = amdattn.explain(1, 20, 40, 1, 1, 128, gather="k", device="MI300X")
+    assert "gather_rows" in text and "k, 10240 bytes" in text
+    with pytest.raises(ValueError, match="gather='q' must be one of"):
+        amdattn.explain(1, 20, 40, 1, 1, 128, gather="q", device="MI300X")
+    with pytest.raises(amdattn.UnsupportedProblem, match=r"batch=70000 with gather='kv'"):
+        amdattn.explain(70000, 20, 40, 1, 1, 128, gather="kv", device="MI300X")
+    assert not amdattn.supports(70000, 20, 40, 1, 1, 128, gather="kv", device="MI300X")
 
 
 @pytest.mark.parametrize("which", ["k", "v"])

@@ -54,7 +54,7 @@ def test_process_that_hangs_is_ended() -> None:
 
 @pytest.mark.slow
 def test_every_mutant_of_shipped_kernels() -> None:
-    held(campaign(shipped_subjects(PROPS, (FORWARD, *SMALL)) + hip_subjects()))
+    held(campaign(shipped_subjects(PROPS, (FORWARD, *SMALL, "gather_rows")) + hip_subjects()))
 
 
 @pytest.mark.slow

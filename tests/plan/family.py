@@ -9,7 +9,7 @@ _SHIPPED = next(row for row in manifest.kernels() if row.grid == WORK_GRID_RULE)
 CONSTRAINTS = {
     "causal": [False, True],
     "window_size": "any",
-    "softcap": [0.0],
+    "softcaps": [0.0, 0.0],
     "dropout_p": [0.0],
     "round_mode": ["rtne"],
     "return_lse": [False, True],
@@ -17,7 +17,6 @@ CONSTRAINTS = {
     "varlen": [False, True],
     "top_left": [False, True],
     "gqa": True,
-    "head_dim_pad": False,
     "pointer_align_bytes": 16,
     "stride_multiple": 8,
     "kv_stride_seq": [0, 2**25 - 1],
@@ -46,7 +45,12 @@ def forward(dtype="bfloat16", head_dim=128, q_tile=384, kv_tile=32, **constraint
         agpr=256,
         lds_bytes=32768,
         grid=WORK_GRID_RULE,
-        constraints={**CONSTRAINTS, **constraints},
+        constraints={
+            "head_dims": [head_dim, head_dim, 8],
+            "head_dims_v": [head_dim, head_dim, 8],
+            **CONSTRAINTS,
+            **constraints,
+        },
     )
 
 

@@ -201,12 +201,34 @@ def test_explanation_without_a_split():
 
 
 def test_smallest_head_dim_that_fits():
-    rows = (forward(head_dim=128, head_dim_pad=True), forward(head_dim=64, head_dim_pad=True))
-    for head_dim, built in ((40, 64), (64, 64), (72, 128), (128, 128)):
-        problem = AttentionProblem(1, 8, 8, 1, 1, head_dim)
+    rows = tuple(
+        forward(head_dim=built, head_dims=[8, built, 8], head_dims_v=[8, 256, 8])
+        for built in (128, 64)
+    )
+    for head_dim, head_dim_v, built in (
+        *((40, 40, 64), (64, 64, 64), (72, 72, 128), (128, 128, 128), (72, 8, 128)),
+        *((8, 72, 128), (64, 136, 128), (128, 256, 128)),
+    ):
+        problem = AttentionProblem(1, 8, 8, 1, 1, head_dim, head_dim_v)
         assert manifest.select(rows, problem, MI300X).head_dim == built
-    with pytest.raises(UnsupportedProblem, match="head_dim=129 is not built"):
-        manifest.select(rows, AttentionProblem(1, 8, 8, 1, 1, 129), MI300X)
+    for head_dim, nearest in ((129, 128), (136, 128), (500, 128), (12, 16), (1, 8)):
+        problem = AttentionProblem(1, 8, 8, 1, 1, head_dim, 128)
+        text = rf"head_dim={head_dim} is not built \(have 8\.\.128 in steps of 8\)"
+        with pytest.raises(UnsupportedProblem, match=text):
+            manifest.select(rows, problem, MI300X)
+        assert manifest.support(rows, problem, MI300X).nearest == {"head_dim": nearest}
+
+
+def test_columns_that_one_workgroup_has_no_room_for():
+    row = forward(head_dims_v=[8, 256, 8])
+    for head_dim_v, groups in ((8, 1), (128, 1), (136, 2), (256, 2)):
+        problem = AttentionProblem(3, 1000, 65536, 5, 5, 128, head_dim_v, num_splits=3)
+        plan = plan_attention(problem, MI300X, (row, MERGE))
+        args = dict(plan.launches[0].args)
+        tiles = 3 * 3 * 5 * groups
+        assert args["column_groups"] == groups and plan.launches[0].grid == (3 * tiles, 1, 1)
+        assert plan.workspace["partial_o"].nbytes == 3 * tiles * 384 * 128 * 4
+        assert ("2 groups of columns" in plan.explain()) == (groups == 2)
 
 
 def test_refusals_list_what_all_kernels_as_near_take():
@@ -311,7 +333,8 @@ SHIPPED = manifest.kernels()[0]
 @pytest.mark.parametrize(
     ("options", "nearest"),
     [
-        ({"head_dim": 24}, {"head_dim", "head_dim_v"}),
+        ({"head_dim": 12}, {"head_dim", "head_dim_v"}),
+        ({"head_dim": 264}, {"head_dim", "head_dim_v"}),
         ({"dropout_p": 0.5}, {"dropout_p"}),
         ({"num_splits": 1000}, {"num_splits"}),
     ],

@@ -45,6 +45,8 @@ class AttnFwdArgs(ctypes.Structure):
         ("softmax_scale_log2", ctypes.c_float),
         *((f"window_{side}", ctypes.c_int32) for side in ("left", "right")),
         *((name, ctypes.c_int32) for name in ("top_left", "q_tiles", "whole_tiles", "parts")),
+        *((name, ctypes.c_int32) for name in ("head_dim", "head_dim_v", "column_groups")),
+        ("softcap_log2", ctypes.c_float),
         *(
             (f"{name}_{field}", kind)
             for name in ("q_tiles", "num_heads_q", "group")
@@ -59,6 +61,12 @@ class AttnFwdArgs(ctypes.Structure):
     strides=st.tuples(*[INT64] * 14),
     counts=st.tuples(*[INT32] * 5),
     scale=st.floats(width=32, allow_nan=False),
+    work=st.tuples(*[INT32] * 9),
+    cap=st.floats(width=32, allow_nan=False),
+)
+def test_packing_matches_ctypes(addresses, strides, counts, scale, work, cap):
+    packer = kernarg.packer(KERNEL)
+    values = (*addresses, *strides, *counts, scale, *work, cap)
     work=st.tuples(*[INT32] * 6),
     inverses=st.tuples(*[st.integers(0, 2**32 - 1), INT32] * 3),
 )

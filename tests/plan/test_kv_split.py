@@ -45,24 +45,32 @@ def visible(problem, row, key):
 
 
 @settings(deadline=None)
-@given(problem=PROBLEMS, split=st.floats(0, 1), parts=st.integers(1, 16))
-def test_every_tile_and_block_once(problem, split, parts):
-    tiles = WorkMap(problem, TILE_Q, TILE_KV, 0, 1).tiles
-    work = WorkMap(problem, TILE_Q, TILE_KV, tiles - int(tiles * split), parts)
+@given(
+    problem=PROBLEMS,
+    split=st.floats(0, 1),
+    parts=st.integers(1, 16),
+    groups=st.sampled_from([1, 1, 2, 3]),
+)
+def test_every_tile_and_block_once(problem, split, parts, groups):
+    tiles = WorkMap(problem, TILE_Q, TILE_KV, 0, 1, groups).tiles
+    work = WorkMap(problem, TILE_Q, TILE_KV, tiles - int(tiles * split), parts, groups)
     ranges, results = {}, []
     for workgroup in range(work.num_workgroups):
         item = work.item(workgroup)
-        ranges.setdefault((item.batch, item.head, item.q_begin), []).append(
-            (item.kv_begin, item.kv_end)
-        )
+        tile = item.batch, item.head, item.column_group, item.q_begin
+        ranges.setdefault(tile, []).append((item.kv_begin, item.kv_end))
         if item.part >= 0:
             results.append(item.part)
     assert results == list(range(work.num_workgroups - work.whole_tiles))
     begins = range(0, problem.seqlen_q, TILE_Q)
     assert set(ranges) == {
-        (b, h, q) for b in range(problem.batch) for h in range(problem.num_heads_q) for q in begins
+        (b, h, g, q)
+        for b in range(problem.batch)
+        for h in range(problem.num_heads_q)
+        for g in range(groups)
+        for q in begins
     }
-    for (_, _, q_begin), pieces in ranges.items():
+    for (*_, q_begin), pieces in ranges.items():
         ((begin, end),) = visible_blocks(problem, TILE_Q, TILE_KV, [q_begin])
         pieces.sort()
         assert pieces[0][0] == begin and pieces[-1][1] == end

@@ -158,6 +158,15 @@ _MERGE_CASES: tuple[_AttentionCase, ...] = (
 )
 
 
+_GATHER_CASES: tuple[_AttentionCase, ...] = (
+    _AttentionCase(2, 20, 300, 3, 3, options={**_WHOLE, "gather": "k"}),
+    _AttentionCase(1, 20, 7, 1, 1, options={**_WHOLE, "gather": "k"}),
+    _AttentionCase(
+        *(2, 70, 50, 2, 1), options={**_WHOLE, "gather": "k"}, lengths=((70, 0), (3, 50))
+    ),
+)
+
+
 def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Subject]:
     """Shipped kernels for a device, launched as the package's operations launch them.
 
@@ -177,7 +186,15 @@ def _attention(kernel: KernelSpec, rows: Sequence[KernelSpec], props: DeviceProp
     if kernel.op == manifest.ATTENTION_MERGE:
         cases = _MERGE_CASES
         forward = next(row for row in rows if _merged_by(row, rows) is kernel)
-    used = [forward, *(row for row in rows if row.op == manifest.ATTENTION_MERGE)]
+    if kernel.op == manifest.GATHER:
+        cases = _GATHER_CASES
+        # A head size that leaves lanes without a row.
+        forward = next(
+            row
+            for row in rows
+            if row.op == manifest.ATTENTION and row.head_dim & (row.head_dim - 1)
+        )
+    used = [forward, *(row for row in rows if row.op != manifest.ATTENTION)]
     taken = [case for case in cases if manifest.support(used, _problem(forward, case), props)]
     plans = [plan_attention(_problem(forward, case), props, used) for case in taken]
     made = tuple(_attention_case(kernel, *pair) for pair in zip(taken, plans, strict=True))
@@ -192,6 +209,8 @@ def _merged_by(row: KernelSpec, rows: Sequence[KernelSpec]) -> KernelSpec | None
 
 def _problem(forward: KernelSpec, case: _AttentionCase) -> AttentionProblem:
     options = dict(case.options)
+    if forward.constraint("softcaps")[1]:
+        options["softcap"] = 2.0
     if case.lengths:
         rows, keys = zip(*case.lengths, strict=True)
         options |= {"total_q": sum(rows), "total_kv": sum(keys)}
@@ -250,6 +269,9 @@ def _contents(
     def normal(*shape: int) -> NDArray[np.float32]:
         return rng.standard_normal(shape, np.float32)
 
+    if kernel.op == manifest.GATHER:
+        copied = normal(*shapes["k"]).astype(dtype).tobytes()
+        return [read_only("k", copied), unwritten("gathered_k", len(copied))]
     merges = kernel.op == manifest.ATTENTION_MERGE
     buffers = []
     if not merges:
@@ -286,8 +308,8 @@ def _parts(
     plan: Plan, normal: Callable[..., NDArray[np.float32]], nan: bool
 ) -> dict[str, NDArray[np.float32]]:
     """Partial results, some without a key: of a row's first part, of all of its parts."""
-    forward = plan.launches[0].kernel
-    parts = dict(plan.launches[0].args)["parts"]
+    forward = plan.forward.kernel
+    parts = dict(plan.forward.args)["parts"]
     assert isinstance(parts, int)
     count = plan.workspace["partial_lse"].nbytes // 4 // forward.q_tile
     lse = normal(count, forward.q_tile)
