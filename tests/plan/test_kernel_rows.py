@@ -63,16 +63,11 @@ class AttnFwdArgs(ctypes.Structure):
     scale=st.floats(width=32, allow_nan=False),
     work=st.tuples(*[INT32] * 9),
     cap=st.floats(width=32, allow_nan=False),
-)
-def test_packing_matches_ctypes(addresses, strides, counts, scale, work, cap):
-    packer = kernarg.packer(KERNEL)
-    values = (*addresses, *strides, *counts, scale, *work, cap)
-    work=st.tuples(*[INT32] * 6),
     inverses=st.tuples(*[st.integers(0, 2**32 - 1), INT32] * 3),
 )
-def test_packing_matches_ctypes(addresses, strides, counts, scale, work, inverses):
+def test_packing_matches_ctypes(addresses, strides, counts, scale, work, cap, inverses):
     packer = kernarg.packer(KERNEL)
-    values = (*addresses, *strides, *counts, scale, *work, *inverses)
+    values = (*addresses, *strides, *counts, scale, *work, cap, *inverses)
     block = bytearray(packer.size)
     packer.pack_into(block, 0, *values)
     assert bytes(block) == bytes(AttnFwdArgs(*values))
