@@ -131,7 +131,9 @@ def misalignment(operand: Operand, kernel: KernelSpec, dim: int, of_blocks: bool
             return f"seq stride {step}, which must be in {low}..{high} elements {unless}"
         # The loads tell rows behind the last one by their bytes, which must not be of a row.
         if low == 0 < step < dim:
-            return f"seq stride {step}, which must be 0 or at least a row of {dim} elements {unless}"
+            return (
+                f"seq stride {step}, which must be 0 or at least a row of {dim} elements {unless}"
+            )
     return ""
 
 
