@@ -12,6 +12,7 @@ and without them.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from amdattn.profiling import LaunchProfile
 
+_MFMA = re.compile(r"v_mfma_\w+?_(\d+x\d+x\d+(?:_\d+b)?)_")
 _BISECTIONS = 40
 _LOWEST_GHZ = 0.1
 _VALU_SLOT_CLK = 4
@@ -38,7 +40,7 @@ class Energies:
         The last at 1 GHz.
     peak_ghz : float
     matrix_pj_per_flop : mapping of str to float
-        By MxNxK of a bfloat16 MFMA.
+        By MxNxK of a bfloat16 MFMA, with its blocks where it has several.
     vector_pj_per_slot : float
         Of a VALU instruction of 64 lanes; a transcendental counts for as many as it takes slots.
     lds_pj_per_byte, l1_pj_per_byte, l2_pj_per_byte, hbm_pj_per_byte : float
@@ -77,6 +79,8 @@ def mi300x(*, large_tile: float = LARGE_TILE, plain_valu: float = PLAIN_VALU) ->
         matrix_pj_per_flop={
             "16x16x16": PJ_PER_FLOP_16X16X16,
             "32x32x8": PJ_PER_FLOP_16X16X16 * large_tile,
+            # Of old shapes only this one occurs, to clear registers; taken for a tile as large.
+            "32x32x4_2b": PJ_PER_FLOP_16X16X16 * large_tile,
         },
         vector_pj_per_slot=PJ_PER_FMA * plain_valu,
         # 7 nm SRAM: 8.5 pJ per 8 bytes of 32 KB, 14 pJ of 1 MB (Jouppi et al., ISCA 2021, the
@@ -136,7 +140,7 @@ class Activity:
         flops : by MxNxK, as `matrix_flops` has them
         clk, nbytes : as of a LaunchProfile
         """
-        issues = sum(count / (2 * math.prod(_sizes(shape))) for shape, count in flops.items())
+        issues = sum(count / _flops_of_one(shape) for shape, count in flops.items())
         return cls(
             cycles=cycles,
             matrix_flops={shape: count * scale for shape, count in flops.items()},
@@ -161,18 +165,20 @@ class Activity:
         )
 
 
-def _sizes(shape: str) -> tuple[int, ...]:
-    return tuple(int(x) for x in shape.split("x"))
+def _flops_of_one(shape: str) -> int:
+    """Of "MxNxK" or "MxNxK_2b"."""
+    tile, _, blocks = shape.partition("_")
+    return 2 * math.prod(int(x) for x in tile.split("x")) * int(blocks.rstrip("b") or 1)
 
 
 def matrix_flops(profile: LaunchProfile) -> dict[str, float]:
-    """Operations of the simulated part by MxNxK of the MFMA."""
+    """Operations of the simulated part by MxNxK of the MFMA, with its blocks if it has several."""
     flops: dict[str, float] = {}
     for site in profile.sites:
-        name = site.text.split()[0]
-        if name.startswith("v_mfma"):
-            shape = name.split("_")[3]
-            flops[shape] = flops.get(shape, 0.0) + site.issued * 2 * math.prod(_sizes(shape))
+        found = _MFMA.match(site.text)
+        if found:
+            shape = found[1]
+            flops[shape] = flops.get(shape, 0.0) + site.issued * _flops_of_one(shape)
     return flops
 
 

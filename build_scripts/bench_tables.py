@@ -158,7 +158,7 @@ def _headline(records: Sequence[Record], ghz: float) -> list[str]:
         "slower.\n",
         _ratios(shown, _milliseconds),
     ]
-    if all(r.get("energy") for r in shown):
+    if all("joules" in r["energy"] for r in shown):
         parts += [
             "## Energy\n\nNot the model but an [estimate](performance-model.md) from its counts: "
             "joules of the operation at\nthe clock, in parentheses in GHz, at which the power is "
@@ -224,9 +224,14 @@ def _activity(records: Sequence[Record], labels: Sequence[str]) -> str:
         means = [
             sum(e["per_matrix_kflop"][name] for e in of) / len(of) for name, _ in _PER_OPERATION
         ]
-        kinds = sorted({kind for energy in of for kind in energy["matrix_flops"]})
+        kinds = sorted({kind for energy in of for kind in _kinds(energy["matrix_flops"])})
         rows.append([label, ", ".join(kinds), *(f"{mean:.3g}" for mean in means)])
     return _markdown(["kernel", "MFMA", *(title for _, title in _PER_OPERATION)], rows)
+
+
+def _kinds(flops: dict[str, float]) -> list[str]:
+    """MFMAs of a percent of the operations at least."""
+    return [kind for kind, count in flops.items() if count >= 0.01 * sum(flops.values())]
 
 
 # -- the others ------------------------------------------------------------------------------------

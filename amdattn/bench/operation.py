@@ -81,12 +81,12 @@ def run_operation(
     except NotLinear as error:
         return Outcome(dataclasses.replace(blank, refused=str(error)))
     records = [modelled_record(blank, part) for part in parts]
-    longest = max(parts, key=lambda part: part.cycles)
+    main = max(range(len(parts)), key=lambda i: parts[i].clk["mfma"])
     if len(records) == 1:
-        return Outcome(records[0], longest)
+        return Outcome(records[0], parts[0])
     activity = functools.reduce(operator.add, (part.activity for part in parts))
-    whole = dataclasses.replace(combined(blank, records), energy=energy(activity))
-    return Outcome(whole, longest)
+    whole = dataclasses.replace(combined(blank, records, main), energy=energy(activity))
+    return Outcome(whole, parts[main])
 
 
 def _measured(
@@ -103,8 +103,8 @@ def _measured(
         return measured_record(blank, launches, functions)
 
 
-def combined(blank: Record, parts: Sequence[Record]) -> Record:
-    """One modelled record of launches that follow each other."""
+def combined(blank: Record, parts: Sequence[Record], main: int) -> Record:
+    """One modelled record of launches that follow each other; the main one has the details."""
     cycles = [part.cycles or 0 for part in parts]
 
     def mean(name: str) -> dict[str, float]:
@@ -115,7 +115,6 @@ def combined(blank: Record, parts: Sequence[Record]) -> Record:
             for key in rows[0]
         }
 
-    longest = max(parts, key=lambda part: part.cycles or 0)
     between = parts[0].clocks["launch_us"] * (len(parts) - 1)
     return dataclasses.replace(
         blank,
@@ -134,8 +133,8 @@ def combined(blank: Record, parts: Sequence[Record]) -> Record:
         rounds=sum(part.rounds for part in parts),
         clocks=parts[0].clocks,
         caches=parts[0].caches,
-        sampled=longest.sampled,
-        hottest=longest.hottest,
+        sampled=parts[main].sampled,
+        hottest=parts[main].hottest,
         launches=[_part(part) for part in parts],
     )
 

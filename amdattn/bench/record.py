@@ -61,7 +61,7 @@ class Record:
     energy : dict
         An estimate beside the model (amdattn.energy): joules, microseconds and clock_ghz under the
         power cap, watts by consumer; operations of MFMAs by MxNxK, and per thousand of them VALU
-        slots of 64 lanes and bytes of LDS, L1, L2 and HBM.
+        slots of 64 lanes and bytes of LDS, L1, L2 and HBM. Or "refused": why there is no estimate.
     """
 
     operation: str

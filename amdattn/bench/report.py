@@ -113,6 +113,11 @@ def notes(records: Sequence[Record]) -> list[str]:
                 "unequal, vary by 1 % and so share CUs differently"
             )
     lines += [
+        f"{r.shape} {r.label}: no estimate of the energy: {r.energy['refused']}"
+        for r in modelled
+        if "refused" in r.energy
+    ]
+    lines += [
         f"{r.shape} {r.label}: {len(r.launches)} launches, with "
         f"{r.clocks['launch_us'] * (len(r.launches) - 1):g} us between them in the time"
         for r in modelled
@@ -222,7 +227,7 @@ def print_details(console: Console, record: Record) -> None:
             site["reason"],
         )
     tables = [stalls, level, sites]
-    if record.energy:
+    if "joules" in record.energy:
         energy = Table("consumer", "W", title="power under the cap (estimated, not modelled)")
         for name, watts in record.energy["watts"].items():
             energy.add_row(name, f"{watts:.1f}")

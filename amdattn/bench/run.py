@@ -103,8 +103,11 @@ def modelled_record(blank: Record, modelled: Modelled) -> Record:
 
 
 def energy(activity: Activity) -> dict[str, Any]:
-    """The estimate of amdattn.energy, and what it is from, per operation of the MFMAs."""
-    estimated = estimate(activity)
+    """The estimate of amdattn.energy, and what it is from; or why there is none."""
+    try:
+        estimated = estimate(activity)
+    except ValueError as error:
+        return {"refused": str(error)}
     matrix = max(sum(activity.matrix_flops.values()), 1.0)
     return {
         "joules": estimated.joules,

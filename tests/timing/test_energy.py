@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from amdattn.bench.run import energy
 from amdattn.energy import PJ_PER_FLOP_16X16X16, Activity, estimate, mi300x
 from build_scripts import micro_kernel
 from build_scripts.performance_published import MILLISECONDS
@@ -55,6 +56,18 @@ def test_activity_of_a_launch() -> None:
     assert one.matrix_flops == {"16x16x16": 4 * 2 * 16 * 16 * 16}
     assert one.vector_slots - none.vector_slots == 4 * (1 + 4)
     assert one.lds_bytes - none.lds_bytes == 4 * 64 * 16
+
+
+def test_blocks_of_an_mfma_count() -> None:
+    """As a kernel that clears registers with them has."""
+    zeros = "v_mfma_f32_32x32x4_2b_bf16 a[0:31], v[8:9], v[8:9], 0"
+    (kind,) = Activity.of(micro_kernel.profile(zeros, waves=4)).matrix_flops.items()
+    assert kind == ("32x32x4_2b", 4 * 2 * 32 * 32 * 4 * 2)
+
+
+def test_a_record_says_why_it_has_no_energy() -> None:
+    found = energy(dataclasses.replace(GEMM, matrix_flops={"32x32x16": 1.0}))
+    assert found["refused"].startswith("MFMA ['32x32x16'] have no energy")
 
 
 def test_parts_of_the_last_round() -> None:
