@@ -11,10 +11,6 @@ import pytest
 from kernels.family import ANY_STRIDES, MAIN, MEMBERS, Call, Member, held_in_checked_mode, operands
 
 import amdattn
-from amdattn import runtime
-from amdattn.checking import schedules
-from amdattn.checking.findings import ERROR, FindingLog
-from amdattn.checking.subjects import every_operation
 
 every_member = pytest.mark.parametrize("member", MEMBERS, ids=str)
 
