@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     )
     from amdattn.execution import AttentionPlan as AttentionPlan
     from amdattn.interchange import asarray as asarray, from_dlpack as from_dlpack
-    from amdattn.manifest import Support as Support, kernels as kernels
+    from amdattn.manifest import Member as Member, Support as Support, kernels as kernels
     from amdattn.memory import empty_cache as empty_cache
     from amdattn.runtime import (
         device_props as device_props,
@@ -73,6 +73,7 @@ _HOME = {
     "ManifestError": "errors",
     "UnsupportedDeviceError": "errors",
     "UnsupportedProblem": "errors",
+    "Member": "manifest",
     "Support": "manifest",
     "kernels": "manifest",
     "device_props": "runtime",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, overload
 
 from amdattn import manifest, runtime
 from amdattn.buffers import View
@@ -354,6 +354,11 @@ def plan_attention(
     return _planned(problem, as_device_props(device))
 
 
+@overload
+def supports(*, device: DeviceProps | str) -> tuple[manifest.Member, ...]: ...
+
+
+@overload
 def supports(
     batch: int,
     seqlen_q: int,
@@ -364,18 +369,24 @@ def supports(
     *,
     device: DeviceProps | str,
     **options: Any,
-) -> manifest.Support:
+) -> manifest.Support: ...
+
+
+def supports(*sizes: int, device: DeviceProps | str, **options: Any) -> Any:
     """Whether a kernel exists for a well-formed problem; parameters as `plan_attention`.
 
     Returns
     -------
     Support
         True in a condition if `ok`; else `reason`, and `nearest`: arguments to change.
+    tuple of Member
+        Without a problem: every kernel for the device, with the arguments that it takes.
     """
-    problem = AttentionProblem(
-        batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim, **options
-    )
-    return manifest.support(manifest.kernels(), problem, as_device_props(device))
+    props = as_device_props(device)
+    if not sizes and not options:
+        return manifest.members(manifest.kernels(), props)
+    problem = AttentionProblem(*sizes, **options)  # type: ignore[arg-type]
+    return manifest.support(manifest.kernels(), problem, props)
 
 
 def explain(*args: Any, **kwargs: Any) -> str:

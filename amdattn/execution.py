@@ -23,6 +23,7 @@ from amdattn.operands import (
     misalignment,
     operand,
     operand_of,
+    wrong_for_blocks,
 )
 from amdattn.plan import Operand, Plan
 from amdattn.problem import VARLEN_LAYOUT, axis_order
@@ -53,11 +54,6 @@ class AttentionPlan(Plan):
     def _checked(self) -> dict[object, dict[str, Operand]]:
         return {}
 
-    @functools.cached_property
-    def _block_strides(self) -> tuple[int, int]:
-        low, high = self.forward.kernel.constraint("kv_stride_seq")
-        return low, high
-
     def to_gather(self, k: View, v: View, layout: str) -> str:
         """Which of k and v have rows that this plan cannot load blocks of: a plan's `gather`.
 
@@ -65,13 +61,12 @@ class AttentionPlan(Plan):
         """
         if not k.on_device:
             return ""
-        low, high = self._block_strides
+        kernel = self.forward.kernel
         seq = axis_order(layout).index("seq")
         return "".join(
             name
             for name, view in (("k", k), ("v", v))
-            if view.shape[seq] > 1
-            and (not low <= view.strides[seq] <= high or 0 < view.strides[seq] < view.shape[-1])
+            if view.shape[seq] > 1 and wrong_for_blocks(view.strides[seq], view.shape[-1], kernel)
         )
 
     @functools.cached_property

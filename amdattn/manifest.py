@@ -192,7 +192,42 @@ _LISTED = (
     *("causal", "window_size", "dropout_p", "round_mode", "return_lse", "sinks", "varlen"),
     "top_left",
 )
+_SIZES = {"head_dim": "head_dims", "head_dim_v": "head_dims_v"}
 _LIMITED = ("batch", "seqlen_q", "seqlen_kv", "num_heads_q", "num_splits")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An attention kernel, and by argument the values that it takes: listed, a range, or ANY.
+
+    Of `softcap` the bounds. `num_heads_kv` is any that divides `num_heads_q`, if "gqa" is true.
+    """
+
+    kernel: str
+    takes: Mapping[str, Any]
+
+
+def members(rows: Sequence[KernelSpec], props: DeviceProps) -> tuple[Member, ...]:
+    """Every attention kernel for a device."""
+    found = []
+    for row in candidates(rows, ATTENTION, props):
+        takes: dict[str, Any] = {"dtype": (row.dtype,), "softcap": row.constraint("softcaps")}
+        for argument, sizes in _SIZES.items():
+            low, high, step = row.constraint(sizes)
+            takes[argument] = range(low, high + 1, step)
+        for argument in _LISTED:
+            allowed = row.constraint(argument)
+            takes[argument] = ANY if allowed == ANY else tuple(allowed)
+        for argument in _LIMITED:
+            lowest = _lowest(argument)
+            takes[argument] = range(lowest, row.constraint(f"max_{argument}") + 1)
+        takes["gqa"] = row.constraint("gqa")
+        found.append(Member(row.name, MappingProxyType(takes)))
+    return tuple(found)
+
+
+def _lowest(argument: str) -> int:
+    return 0 if argument == "num_splits" else 1
 
 
 def mismatches(kernel: KernelSpec, problem: AttentionProblem) -> list[Mismatch]:
@@ -204,7 +239,7 @@ def mismatches(kernel: KernelSpec, problem: AttentionProblem) -> list[Mismatch]:
             found.append(Mismatch(argument, value, tuple(allowed)))
 
     require("dtype", problem.dtype, (kernel.dtype,))
-    for argument, sizes in (("head_dim", "head_dims"), ("head_dim_v", "head_dims_v")):
+    for argument, sizes in _SIZES.items():
         low, high, step = kernel.constraint(sizes)
         require(argument, getattr(problem, argument), range(low, high + 1, step))
     for argument in _LISTED:
@@ -223,8 +258,7 @@ def mismatches(kernel: KernelSpec, problem: AttentionProblem) -> list[Mismatch]:
     for argument in _LIMITED:
         limit, value = kernel.constraint(f"max_{argument}"), getattr(problem, argument)
         if value > limit:
-            lowest = 0 if argument == "num_splits" else 1
-            found.append(Mismatch(argument, value, (f"{lowest}..{limit}",)))
+            found.append(Mismatch(argument, value, (f"{_lowest(argument)}..{limit}",)))
     return found
 
 
@@ -266,10 +300,13 @@ def select(rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceP
 
 
 def _of_kind(rows: Sequence[KernelSpec], problem: AttentionProblem) -> list[KernelSpec]:
-    """Those that can solve a problem with this element type and rounding, told at a glance."""
-    mode = problem.round_mode
+    """Those that may solve a problem of this element type, rounding and softcap, at a glance."""
     return [
-        row for row in rows if row.dtype == problem.dtype and mode in row.constraint("round_mode")
+        row
+        for row in rows
+        if row.dtype == problem.dtype
+        and problem.round_mode in row.constraint("round_mode")
+        and (problem.softcap == 0) == (row.constraint("softcaps")[0] == 0)
     ]
 
 

@@ -113,8 +113,8 @@ def is_compact(view: View) -> bool:
 def misalignment(operand: Operand, kernel: KernelSpec, dim: int, of_blocks: bool = True) -> str:
     """What in the address or strides of q, k, v or o the kernel's loads cannot take, or "".
 
-    `dim` is the length of the operand's last axis. Blocks of rows are loaded `of_blocks`: of k and
-    v that are not gathered before.
+    Blocks of rows of `dim` elements are loaded `of_blocks`: of k and v that are not gathered
+    before.
     """
     align = kernel.constraint("pointer_align_bytes")
     if operand.address % align:
@@ -123,17 +123,18 @@ def misalignment(operand: Operand, kernel: KernelSpec, dim: int, of_blocks: bool
     for axis, step in operand.strides.items():
         if step % multiple:
             return f"{axis} stride {step}, which must be a multiple of {multiple} elements"
+    wrong = wrong_for_blocks(operand.strides["seq"], dim, kernel) if of_blocks else ""
+    return f"{wrong} unless the plan gathers its rows (gather)" if wrong else ""
+
+
+def wrong_for_blocks(step: int, dim: int, kernel: KernelSpec) -> str:
+    """Why a kernel cannot load blocks of rows of `dim` elements from this stride, or ""."""
     low, high = kernel.constraint("kv_stride_seq")
-    if of_blocks:
-        step = operand.strides["seq"]
-        unless = "unless the plan gathers its rows (gather)"
-        if not low <= step <= high:
-            return f"seq stride {step}, which must be in {low}..{high} elements {unless}"
-        # The loads tell rows behind the last one by their bytes, which must not be of a row.
-        if low == 0 < step < dim:
-            return (
-                f"seq stride {step}, which must be 0 or at least a row of {dim} elements {unless}"
-            )
+    if not low <= step <= high:
+        return f"seq stride {step}, which must be in {low}..{high} elements"
+    # Rows behind the last one are told by their bytes, which must not be of a row.
+    if low == 0 < step < dim:
+        return f"seq stride {step}, which must be 0 or at least the {dim} elements of a row"
     return ""
 
 

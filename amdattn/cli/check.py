@@ -13,6 +13,7 @@ from amdattn.cli import campaign
 from amdattn.cli.output import (
     AsJson,
     Batch,
+    Gather,
     HeadDim,
     HeadDimV,
     HeadsKv,
@@ -23,6 +24,7 @@ from amdattn.cli.output import (
     Scale,
     SeqlenKv,
     SeqlenQ,
+    Softcap,
     TopLeft,
     Window,
     print_json,
@@ -66,7 +68,8 @@ def check(
     window: Window = (-1, -1),
     top_left: TopLeft = False,
     sinks: Annotated[bool, typer.Option(help="A random one of every head.")] = False,
-    softcap: float = 0.0,
+    softcap: Softcap = 0.0,
+    gather: Gather = "",
     round_mode: RoundMode = "rtne",
     num_splits: NumSplits = 0,
     lengths: Annotated[
@@ -140,6 +143,7 @@ def check(
             "top_left": top_left,
             "sinks": sinks,
             "softcap": softcap,
+            "gather": gather,
             "round_mode": round_mode,
             "num_splits": num_splits,
         }

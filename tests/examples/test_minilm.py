@@ -49,6 +49,73 @@ def test_two_sentences_on_the_device(minilm: Any, reference: Any) -> None:
     assert np.abs(first - expected).max() > 1e-6
 
 
+def test_heads_are_not_padded_in_memory(
+    minilm: Any, reference: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel gets arrays of 32 channels, as the model has them, and gives such."""
+    seen = []
+    original = minilm.amdattn.flash_attn_func
+
+    def call(*operands: Any, **options: Any) -> Any:
+        out = original(*operands, **options)
+        seen.append({x.shape[-1] for x in (*operands, out)})
+        return out
+
+    monkeypatch.setattr(minilm.amdattn, "flash_attn_func", call)
+    model = minilm.MiniLM(np.float32)
+    model.embed(["A cat is asleep."], minilm.DeviceAttention())
+    assert seen == [{32}] * model.num_layers
+
+
+# Least cosine of a row of a head with float64's, from inputs of the element type.
+MEMBERS = [
+    *(("bfloat16", mode, 0.9999) for mode in ("rtne", "rtna", "rtz")),
+    ("float16", "rtne", 0.999999),
+]
+
+
+@pytest.mark.parametrize(("dtype", "mode", "cosine"), MEMBERS)
+def test_operands_of_the_model_through_the_family(
+    minilm: Any, reference: Any, dtype: str, mode: str, cosine: float
+) -> None:
+    """Of the first and the last layer, all sentences in one call, whole and in parts."""
+    import amdattn
+    from amdattn.dtypes import as_dtype
+
+    captured: list[tuple[Any, ...]] = []
+
+    def attention(*operands: Any) -> Any:
+        captured.append(operands[:3])
+        return minilm.attention_numpy(*operands)
+
+    sentences = ["Attention compares every token with every other one.", "Rain flooded the valley."]
+    reference.embed(sentences, attention)
+    for layer in (0, reference.num_layers - 1):
+        element = as_dtype(dtype).numpy()
+        per_sentence = [
+            tuple(x[0].astype(element) for x in qkv) for qkv in captured[2 * layer :][:2]
+        ]
+        q, k, v = (np.concatenate(parts) for parts in zip(*per_sentence, strict=True))
+        lengths = [len(parts[0]) for parts in per_sentence]
+        sums = np.cumsum([0, *lengths], dtype=np.int32)
+        expected = np.concatenate(
+            [
+                minilm.attention_numpy(*(x[None].astype(np.float64) for x in qkv), 32**-0.5)[0]
+                for qkv in per_sentence
+            ]
+        )
+        for num_splits in (1, 2):
+            out = amdattn.flash_attn_varlen_func(
+                *(q, k, v, sums, sums, max(lengths), max(lengths)),
+                round_mode=mode,
+                num_splits=num_splits,
+            ).astype(np.float64)
+            norms = np.linalg.norm(out, axis=-1) * np.linalg.norm(expected, axis=-1)
+            found = (out * expected).sum(axis=-1) / norms
+            print(f"{dtype} {mode}, layer {layer}, {num_splits} parts: cosine {found.min():.7f}")
+            assert out.shape == expected.shape and found.min() >= cosine
+
+
 def test_float64_gives_the_published_similarities(minilm: Any, reference: Any) -> None:
     """The figures printed in the quickstart of the Sentence Transformers documentation."""
     sentences = [

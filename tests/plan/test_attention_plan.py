@@ -351,6 +351,26 @@ def test_supports_names_the_nearest(options, nearest):
     assert str(caught.value) == answer.reason
 
 
+def test_supports_lists_the_family():
+    """Without a problem: what it lists is what a problem gets, and nothing else."""
+    family = amdattn.supports(device="MI300X")
+    forward = [row for row in manifest.kernels() if row.op == manifest.ATTENTION]
+    assert [member.kernel for member in family] == [row.name for row in forward]
+    for member in family:
+        takes = member.takes
+        options = {name: takes[name][0] for name in ("dtype", "round_mode")}
+        options["softcap"] = takes["softcap"][0]
+        for dim in (takes["head_dim"][0], takes["head_dim"][-1]):
+            options["head_dim_v"] = takes["head_dim_v"][-1]
+            assert amdattn.supports(1, 8, 8, 2, 2, dim, device="MI300X", **options)
+        (row,) = (row for row in forward if row.name == member.kernel)
+        too_wide = takes["head_dim"].stop
+        problem = AttentionProblem(1, 8, 8, 2, 2, too_wide, **options)
+        assert {m.argument for m in manifest.mismatches(row, problem)} == {"head_dim"}
+    with pytest.raises(TypeError):
+        amdattn.supports(causal=True, device="MI300X")
+
+
 def test_supports_what_is_built():
     answer = amdattn.supports(1, 8, 8, 2, 1, 128, device="MI325X")
     assert answer and answer.ok and "kernel attn_fwd_bf16_d128" in answer.reason
