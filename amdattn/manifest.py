@@ -299,6 +299,26 @@ def select(rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceP
     return nearest
 
 
+def with_other_tiles(
+    rows: Sequence[KernelSpec], kernel: KernelSpec, problem: AttentionProblem
+) -> list[KernelSpec]:
+    """`kernel`, and those that solve `problem` as it does in tiles of fewer rows.
+
+    None of these if the caller fixed the parts along KV: results must not depend on the batch then,
+    and where the parts meet depends on the tile.
+    """
+    if problem.num_splits:
+        return [kernel]
+    return [kernel] + [
+        row
+        for row in _of_kind(candidates_of(rows, kernel.op, kernel.arch), problem)
+        if (row.head_dim, row.head_dim_v, row.grid)
+        == (kernel.head_dim, kernel.head_dim_v, kernel.grid)
+        and row.q_tile < kernel.q_tile
+        and not mismatches(row, problem)
+    ]
+
+
 def _of_kind(rows: Sequence[KernelSpec], problem: AttentionProblem) -> list[KernelSpec]:
     """Those that may solve a problem of this element type, rounding and softcap, at a glance."""
     return [
@@ -325,13 +345,14 @@ def _nearest(
     if all(wrong for _, wrong in found):
         found = _compared(fitting, problem)
 
-    def distance(pair: tuple[KernelSpec, list[Mismatch]]) -> tuple[int, int, int, int]:
+    def distance(pair: tuple[KernelSpec, list[Mismatch]]) -> tuple[int, ...]:
         row, wrong = pair
         # Options are easier to change than what the arrays are.
         of_arrays = sum(m.argument in ("dtype", "head_dim", "head_dim_v") for m in wrong)
         of_dim = abs(row.head_dim - problem.head_dim)
         unused = of_dim + abs(row.head_dim_v - problem.head_dim_v)
-        return len(wrong), of_arrays, of_dim if wrong else row.column_groups(problem), unused
+        groups = of_dim if wrong else row.column_groups(problem)
+        return len(wrong), of_arrays, groups, unused, -row.q_tile
 
     found.sort(key=distance)
     nearest, wrong = found[0]

@@ -85,7 +85,8 @@ def family_constraints(head_dim: int, round_mode: str, capped: bool) -> dict[str
 
 
 # The attention forward family: dtype, head_dim, head_dim_v, tiles of 16 q rows a wave, rounding.
-# As many tiles as the registers hold: each operand from LDS then meets most rows.
+# As many tiles as the registers hold: each operand from LDS then meets most rows. And fewer, for
+# masks that cut tiles and grids that are small; those are named by their rows, without softcap.
 _FAMILY = (
     ("bf16", 128, 128, 6, ("rtne", "rtna", "rtz")),
     ("bf16", 64, 64, 8, ("rtne", "rtna", "rtz")),
@@ -95,6 +96,10 @@ _FAMILY = (
     ("fp16", 64, 64, 8, ("rtne",)),
     ("fp16", 192, 128, 4, ("rtne",)),
     ("fp16", 256, 128, 4, ("rtne",)),
+    ("bf16", 128, 128, 4, ("rtne", "rtna", "rtz")),
+    ("bf16", 64, 64, 4, ("rtne", "rtna", "rtz")),
+    ("fp16", 128, 128, 4, ("rtne",)),
+    ("fp16", 64, 64, 4, ("rtne",)),
 )
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
 _ROUNDING = {"rtne": "kNearestEven", "rtna": "kNearestAway", "rtz": "kTowardZero"}
@@ -109,12 +114,14 @@ def _member(
     tiles_q: int,
     round_mode: str,
     capped: bool = False,
+    by_rows: bool = False,
 ) -> KernelBuild:
     """The forward kernel of a member of the family, or the one that merges its parts."""
     merges = op == "attn_merge"
     tile_rows = _WAVES * _TILE * tiles_q
     dims = f"d{head_dim}" if head_dim == head_dim_v else f"d{head_dim}x{head_dim_v}"
-    name = f"{op}_{dtype}_{dims}{'_softcap' * capped}_{round_mode}"
+    rows = f"_q{tile_rows}" * by_rows
+    name = f"{op}_{dtype}_{dims}{rows}{'_softcap' * capped}_{round_mode}"
     defines = {
         "KERNEL": f"amdattn_{name}_gfx942",
         "HEAD_DIM_V": str(head_dim_v),
@@ -155,14 +162,17 @@ def _member(
 
 def _family() -> Iterator[KernelBuild]:
     """Every member, and the kernels that merge their parts: one for all parts that are alike."""
-    merged = set()
+    merged, largest = set(), set()
     for dtype, head_dim, head_dim_v, tiles_q, round_modes in _FAMILY:
+        by_rows = (dtype, head_dim, head_dim_v) in largest
+        largest.add((dtype, head_dim, head_dim_v))
         for round_mode in round_modes:
-            for capped in (False, True):
-                yield _member("attn_fwd", dtype, head_dim, head_dim_v, tiles_q, round_mode, capped)
+            sizes = dtype, head_dim, head_dim_v, tiles_q, round_mode
+            for capped in (False,) if by_rows else (False, True):
+                yield _member("attn_fwd", *sizes, capped, by_rows)
             parts = dtype, head_dim_v, tiles_q, round_mode
             if parts not in merged:
-                yield _member("attn_merge", dtype, head_dim, head_dim_v, tiles_q, round_mode)
+                yield _member("attn_merge", *sizes, by_rows=by_rows)
             merged.add(parts)
 
 

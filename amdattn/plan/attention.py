@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from amdattn.device import DeviceProps
 from amdattn.errors import ManifestError, UnsupportedProblem
-from amdattn.manifest import KernelSpec, gather_kernel, merge_kernel, select
+from amdattn.manifest import KernelSpec, gather_kernel, merge_kernel, select, with_other_tiles
 from amdattn.plan import Address, Argument, Launch, Plan, Stride, gathering
 from amdattn.plan.cost import merge_clk, partial_bytes
-from amdattn.plan.kv_split import Choice, choose
+from amdattn.plan.kv_split import WORTH, Choice, choose
 from amdattn.plan.occupancy import workgroups_per_cu
 from amdattn.plan.work import WorkMap
 from amdattn.plan.workspace import WorkspaceLayout
@@ -34,14 +34,27 @@ def plan_attention(
     UnsupportedProblem, UnsupportedDeviceError
         No kernel in `rows` solves `problem` on `props`.
     """
-    kernel = select(rows, problem, props)
-    per_cu, limit = workgroups_per_cu(kernel, props)
-    slots = per_cu * props.num_cus
     lengths = problem
     if problem.varlen:  # planned for the greatest lengths, whatever the sums of all are
         lengths = dataclasses.replace(problem, total_q=1, total_kv=1)
-    choice = choose(lengths, kernel, props, slots, kernel.constraint("max_num_splits"))
-    split = choice.best
+    nearest = select(rows, problem, props)
+    choices = {
+        kernel: choose(
+            lengths,
+            kernel,
+            props,
+            workgroups_per_cu(kernel, props)[0] * props.num_cus,
+            kernel.constraint("max_num_splits"),
+        )
+        for kernel in with_other_tiles(rows, nearest, problem)
+    }
+    kernel = min(
+        choices,
+        key=lambda k: choices[k].best.clk * (1 if k.q_tile == nearest.q_tile else 1 / WORTH),
+    )
+    per_cu, limit = workgroups_per_cu(kernel, props)
+    slots = per_cu * props.num_cus
+    choice, split = choices[kernel], choices[kernel].best
     tiles = WorkMap.of_kernel(problem, kernel).tiles
     work = WorkMap.of_kernel(problem, kernel, tiles - split.tiles, split.parts)
     _check_grid(work, kernel)
@@ -61,7 +74,7 @@ def plan_attention(
         launches.append(Launch(merge, (grid, 1, 1), _taken_by(merge, args)))
     reasons = {
         "why this kernel": f"{kernel.arch}, dtype={kernel.dtype} head_dim={kernel.head_dim} "
-        f"round_mode={problem.round_mode} and every option asked for",
+        f"round_mode={problem.round_mode} and every option asked for{_tiles_compared(choices)}",
         "tiles": _tiles_text(work),
         "workgroups per CU": f"{per_cu}, limited by {limit}",
         "rounds": f"{work.tiles} tiles on {slots} slots ({per_cu} x {props.num_cus} CUs): "
@@ -73,6 +86,13 @@ def plan_attention(
         "work": f"{problem.flops:.4g} floating point operations",
     }
     return Plan(problem, props, tuple(launches), workspace, tuple(reasons.items()))
+
+
+def _tiles_compared(choices: Mapping[KernelSpec, Choice]) -> str:
+    if len(choices) == 1:
+        return ""
+    clks = ", ".join(f"{k.q_tile} rows {c.best.clk:.0f} clk" for k, c in choices.items())
+    return f"; of its tiles the best: {clks} (modelled)"
 
 
 def _grid(work: WorkMap, kernel: KernelSpec) -> tuple[int, int, int]:

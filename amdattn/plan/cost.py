@@ -11,12 +11,13 @@ from amdattn.manifest import KernelSpec
 # A wave's tile of 16 query rows times a block of 32 keys, on its SIMD.
 _ROWS, _KEYS, _WAVES = 16, 32, 4
 _MATRIX_CLK_PER_DIM = 2  # both products: 16 x 16 x 16 elements take 16 clk
-_SOFTMAX_CLK = 340  # of the vector unit, beside the matrix unit
-_LOOP_LOSS = 1.045  # waits, addresses and branches
+_SOFTMAX_CLK = 358  # of the vector unit, beside the matrix unit
+# Barrier, waits and branches of a block, of which more tiles hide more.
+_BLOCK_CLK = 480
 
-# Before and after the loop of a workgroup: first fetch, Q and the first K and V out of the
-# memory, the first scores, normalisation and stores.
-WORKGROUP_CLK = 16000
+# Before and after the loop of a workgroup: Q and the first K and V out of the memory, the first
+# scores, normalisation and stores.
+WORKGROUP_CLK = 9000
 
 # A second launch. The gap is 2.7 us; at the peak clock, which favours no split.
 _PEAK_CLOCK_GHZ = 2.1
@@ -30,7 +31,7 @@ def block_clk(kernel: KernelSpec) -> float:
     """Clocks of a workgroup for one KV block."""
     tiles = kernel.q_tile / (_ROWS * _WAVES) * (kernel.kv_tile / _KEYS)
     matrix = _MATRIX_CLK_PER_DIM * (kernel.head_dim + kernel.head_dim_v)
-    return tiles * _LOOP_LOSS * max(matrix, _SOFTMAX_CLK)
+    return tiles * max(matrix, _SOFTMAX_CLK) + _BLOCK_CLK / tiles
 
 
 def partial_bytes(kernel: KernelSpec, parts: int) -> int:

@@ -24,7 +24,7 @@ MAX_PARTS = 16
 # Of a long queue only the last rounds are scheduled one by one; before them all CUs are as busy as
 # each other.
 _ROUNDS = 3
-_WORTH = 0.995  # a split, or more of it, must save this much
+WORTH = 0.995  # a split, or more of it, must save this much
 _SCHEDULED_PARTS = 4096  # of more that the caller asked for, only the mean is worked out
 
 
@@ -166,13 +166,13 @@ def choose(
             merge = merge_clk(kernel, split_tiles * parts)
             pieces = costs.of_range(tiles - split_tiles, tiles, parts)
             found = min(best.clk, best_here.clk if best_here else math.inf)
-            if schedule(split_tiles).least_clk(pieces) + merge > _WORTH * found:
+            if schedule(split_tiles).least_clk(pieces) + merge > WORTH * found:
                 break  # and more parts have a greater bound
             split = Split(split_tiles, parts, schedule(split_tiles).clk(pieces) + merge)
             if best_here is None or split.clk < best_here.clk:
                 best_here = split
         if best_here is not None:
             considered.append(best_here)
-            if best_here.clk < _WORTH * best.clk:
+            if best_here.clk < WORTH * best.clk:
                 best = best_here
     return Choice(best, tuple(considered), costs.sum_before(tiles))

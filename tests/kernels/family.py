@@ -34,7 +34,14 @@ class Member:
     kernel: str = ""  # of the manifest, to be planned with; "": whichever it prefers
 
     def __str__(self) -> str:
-        return f"{self.dtype}-{self.head_dim}x{self.head_dim_v}-{self.mode}{self.kernel and '-old'}"
+        return f"{self.dtype}-{self.head_dim}x{self.head_dim_v}-{self.mode}-{self.kernel}".rstrip(
+            "-"
+        )
+
+    @property
+    def is_old(self) -> bool:
+        """Without masks, sinks, parts and sequences of several lengths, but for any strides."""
+        return self.kernel == "attn_fwd_bf16_d128"
 
     @property
     def element(self) -> Any:
@@ -48,11 +55,18 @@ class Member:
         return 2.0 ** (1 - bits if self.mode == "rtz" else -bits)
 
 
+_MODES = (("bfloat16", "rtne"), ("bfloat16", "rtna"), ("bfloat16", "rtz"), ("float16", "rtne"))
 MEMBERS = [
-    Member(dtype, *dims, mode)
-    for dims in ((128, 128), (64, 64), (192, 128), (256, 256))
-    for dtype, modes in (("bfloat16", ("rtne", "rtna", "rtz")), ("float16", ("rtne",)))
-    for mode in modes
+    *(
+        Member(dtype, *dims, mode)
+        for dims in ((128, 128), (64, 64), (192, 128), (256, 256))
+        for dtype, mode in _MODES
+    ),
+    *(
+        Member(dtype, dim, dim, mode, f"attn_fwd_{prefix}_d{dim}_q256_{mode}")
+        for dim in (128, 64)
+        for (dtype, mode), prefix in zip(_MODES, ("bf16", "bf16", "bf16", "fp16"), strict=True)
+    ),
 ]
 MAIN = MEMBERS[0]
 # Head sizes that the members compute as greater ones: in each, more or fewer columns of v.
@@ -67,7 +81,6 @@ PADDED = [
     else Member("bfloat16", *dims, ("rtne", "rtz", "rtna")[i % 4 % 3])
     for i, dims in enumerate(_PADDED_DIMS)
 ]
-# Takes any strides; no masks, sinks, parts or sequences of several lengths.
 ANY_STRIDES = dataclasses.replace(MAIN, kernel="attn_fwd_bf16_d128")
 
 
@@ -140,7 +153,7 @@ class Call:
         lse_shape = plan.problem.shape("lse", "thd" if self.lengths else self.layout)
         out = _Guarded(shape, self.member.element)
         # The kernel for any strides takes them of all operands but the lse.
-        lse = _Guarded(lse_shape, np.dtype(np.float32), compact=bool(self.member.kernel))
+        lse = _Guarded(lse_shape, np.dtype(np.float32), compact=self.member.is_old)
         more: dict[str, Any] = {}
         if plan.workspace.total_bytes:
             workspace = _Guarded((plan.workspace.total_bytes,), np.dtype(np.uint8), 4096)

@@ -23,7 +23,7 @@ def upload(to: amdattn.DeviceArray, host: Array) -> None:
 
 
 def masking_of(member: Member) -> dict[str, Any]:
-    return {} if member.kernel else {"causal": True}
+    return {} if member.is_old else {"causal": True}
 
 
 @pytest.mark.parametrize("axis", ["batch", "head", "seq"])
@@ -34,7 +34,7 @@ def test_strides(member: Member, axis: str) -> None:
     Rows of K and V are as far apart as blocks of them are loaded: the last one of a few hundred
     lies 2**31 elements behind the first.
     """
-    far = MOST if axis == "seq" and not member.kernel else 2**28 + 8 * 256
+    far = MOST if axis == "seq" and not member.is_old else 2**28 + 8 * 256
     count = -(-(2**31 + 2**26) // far) + 1
     batch, seqlen, heads = {"batch": (count, 3, 1), "head": (1, 3, count), "seq": (1, count, 1)}[
         axis
@@ -55,11 +55,11 @@ def test_strides(member: Member, axis: str) -> None:
             upload(array[index], x[index])
     lse_far = 2**28 + 64  # floats
     lse_memory = amdattn.empty((lse_far * batch * heads,), "float32")
-    for splits in (1,) if member.kernel else (1, 2):
+    for splits in (1,) if member.is_old else (1, 2):
         call = Call(member, {**masking_of(member), "num_splits": splits})
         expected, expected_lse = call.check(q, k, v)
         lse = placed(lse_memory, expected_lse.shape, (lse_far * heads, lse_far, 1))
-        if member.kernel:  # takes no strides of the lse
+        if member.is_old:  # takes no strides of the lse
             lse = amdattn.empty(expected_lse.shape, "float32")
         call.plan(q, k, v).run(*arrays, lse=lse)
         out = np.stack([arrays[3][index].numpy() for index in indices]).reshape(expected.shape)

@@ -18,7 +18,7 @@ members = pytest.mark.parametrize(
 
 
 def masking_of(member: Member) -> dict[str, Any]:
-    return {} if member.kernel else {"causal": True}
+    return {} if member.is_old else {"causal": True}
 
 
 @members
@@ -36,7 +36,7 @@ def test_packed(member: Member, layout: str) -> None:
             q, k, v = (x[(slice(None),) * axis + (i,)] for i in range(3))
             return q, k, v[..., : member.head_dim_v]
 
-        for splits in (1,) if member.kernel else (1, 2):
+        for splits in (1,) if member.is_old else (1, 2):
             call = Call(member, {**masking_of(member), "num_splits": splits}, layout)
             call.check(*parts(packed), parts(device))
 
