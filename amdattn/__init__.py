@@ -38,6 +38,13 @@ if TYPE_CHECKING:
         UnsupportedProblem as UnsupportedProblem,
     )
     from amdattn.execution import AttentionPlan as AttentionPlan
+    from amdattn.gemm import (
+        explain_gemm as explain_gemm,
+        gemm_nt as gemm_nt,
+        plan_gemm as plan_gemm,
+        supports_gemm as supports_gemm,
+    )
+    from amdattn.gemm_execution import GemmPlan as GemmPlan
     from amdattn.interchange import asarray as asarray, from_dlpack as from_dlpack
     from amdattn.manifest import Member as Member, Support as Support, kernels as kernels
     from amdattn.memory import empty_cache as empty_cache
@@ -59,6 +66,11 @@ _HOME = {
     "flash_attn_varlen_qkvpacked_func": "attention_varlen",
     "plan_attention": "attention",
     "supports": "attention",
+    "GemmPlan": "gemm_execution",
+    "explain_gemm": "gemm",
+    "gemm_nt": "gemm",
+    "plan_gemm": "gemm",
+    "supports_gemm": "gemm",
     "DeviceArray": "buffers",
     "asarray": "interchange",
     "empty": "buffers",

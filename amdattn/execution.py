@@ -146,9 +146,9 @@ class AttentionPlan(Plan):
         """
         if len(inputs[0].shape) == len(VARLEN_LAYOUT) and self.problem.varlen:
             layout = VARLEN_LAYOUT
-        o_view = None if out is None else _output_view(out, "out", stream)
-        lse_view = None if lse is None else _output_view(lse, "lse", stream)
-        scratch = None if workspace is None else _output_view(workspace, "workspace", stream)
+        o_view = None if out is None else output_view(out, "out", stream)
+        lse_view = None if lse is None else output_view(lse, "lse", stream)
+        scratch = None if workspace is None else output_view(workspace, "workspace", stream)
         key: tuple[object, ...] = (
             layout,
             inputs[0].facts,
@@ -397,7 +397,8 @@ def _keep(cache: dict[object, _Kept], key: object, value: _Kept) -> None:
     cache[key] = value
 
 
-def _output_view(x: Any, name: str, stream: int) -> View:
+def output_view(x: Any, name: str, stream: int) -> View:
+    """See the memory of an array that is to be written."""
     if isinstance(x, DeviceArray):
         return x.view_on(stream)
     if type(x).__module__.partition(".")[0] in ("jax", "jaxlib"):

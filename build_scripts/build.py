@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from build_scripts import manifest
+from build_scripts.gemm_members import gemm_members
 from build_scripts.toolchain import ASM_SRC, LLVM22, Toolchain, compile_hip, compiler_acc_uses
 
 ROOT = ASM_SRC.parent
@@ -37,6 +38,7 @@ class KernelBuild:
     constraints: dict[str, Any]  # the limits of the grid are added
     names_acc: bool = False  # the source takes the accumulation registers by number
     defines: tuple[str, ...] = ()  # macros that choose this member of the source's family
+    flags: tuple[str, ...] = ()  # of the compiler, besides those of all
 
     @property
     def symbol(self) -> str:
@@ -227,6 +229,7 @@ KERNELS = (
             "kv_stride_seq": [-(2**63), 2**63 - 1],
         },
     ),
+    *(KernelBuild(**member) for member in gemm_members()),
 )
 
 _MAX_GRID_YZ = 65535  # hipDeviceProp_t.maxGridSize[1], [2]
@@ -282,7 +285,7 @@ def build(kernel: KernelBuild) -> Built:
         It does not compile, spills, or is not what its header says.
     """
     source = ASM_SRC / kernel.source
-    compiled = compile_hip(source, kernel.toolchain, kernel.arch, kernel.defines)
+    compiled = compile_hip(source, kernel.toolchain, kernel.arch, kernel.defines, kernel.flags)
     code = manifest.CodeObject(compiled.code_object)
     resources = code.resources(kernel.symbol)
     if resources.scratch_bytes or resources.vgpr_spills or resources.sgpr_spills:

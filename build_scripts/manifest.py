@@ -147,7 +147,9 @@ def struct_layout(header: Path, name: str) -> tuple[int, list[dict[str, Any]]]:
 
 
 def kernarg(code: CodeObject, kernel: str, header: Path, name: str) -> dict[str, Any]:
-    """The manifest's account of the kernarg block: struct `name`, by value, and nothing else.
+    """The manifest's account of the kernarg block: struct `name`, and nothing else.
+
+    The kernel takes it by value, or each field as an argument of its own.
 
     Raises
     ------
@@ -155,10 +157,17 @@ def kernarg(code: CodeObject, kernel: str, header: Path, name: str) -> dict[str,
         The code object takes other arguments, or a struct of another size, or hidden ones.
     """
     size, fields = struct_layout(header, name)
-    told = [(arg[".value_kind"], arg[".offset"], arg[".size"]) for arg in code.args(kernel)]
-    if told != [("by_value", 0, size)] or code.resources(kernel).kernarg_bytes != size:
+    told = [(arg[".offset"], arg[".size"]) for arg in code.args(kernel)]
+    kinds = {arg[".value_kind"] for arg in code.args(kernel)}
+    allowed = ([(0, size)], [(field["offset"], field["size"]) for field in fields])
+    if kinds != {"by_value"} or told not in allowed:
         raise CodeObjectError(
-            f"{kernel}: {header.name} has {name} of {size} bytes, the code object takes {told} in "
+            f"{kernel}: {header.name} has {name} of {size} bytes, the code object takes (offset, "
+            f"size) {told} of kinds {sorted(kinds)}"
+        )
+    if code.resources(kernel).kernarg_bytes != size:
+        raise CodeObjectError(
+            f"{kernel}: {header.name} has {name} of {size} bytes, the code object takes "
             f"{code.resources(kernel).kernarg_bytes} bytes"
         )
     return {"struct": name, "header": header.name, "size": size, "fields": fields}

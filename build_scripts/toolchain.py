@@ -81,6 +81,7 @@ def compile_hip(
     toolchain: Toolchain,
     arch: str = "gfx942",
     defines: tuple[str, ...] = (),
+    flags: tuple[str, ...] = (),
 ) -> Compiled:
     """Compile one HIP source; `asm_src` is on the include path.
 
@@ -95,6 +96,8 @@ def compile_hip(
         SRAM-ECC settings of the GPU are.
     defines : tuple of str
         Macros, "NAME" or "NAME=value".
+    flags : tuple of str
+        Further options of the compiler.
 
     Raises
     ------
@@ -117,6 +120,7 @@ def compile_hip(
                 *("-ffp-contract=off", "-Wall", "-Wextra", "-Werror"),
                 *(f"-ffile-prefix-map={ASM_SRC}=asm_src", f"-I{ASM_SRC}"),
                 *(f"-D{define}" for define in defines),
+                *flags,
                 # -MD: the driver does dependencies for host code only; the compiler proper can.
                 *("-Xclang", "-dependency-file", "-Xclang", str(depends)),
                 *("-Xclang", "-MT", "-Xclang", "kernel"),

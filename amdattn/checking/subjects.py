@@ -15,6 +15,7 @@ import numpy as np
 import amdattn
 from amdattn import manifest, runtime
 from amdattn.buffers import DeviceArray, empty, host_empty
+from amdattn.checking import gemm
 from amdattn.checking.arguments import Argument, Buffer, place
 from amdattn.checking.code_object import KernelInfo, read_kernels
 from amdattn.checking.mutation import subject as mutation_subject
@@ -25,6 +26,7 @@ from amdattn.errors import ManifestError, UnsupportedProblem
 from amdattn.interchange import asarray
 from amdattn.manifest import KernelSpec
 from amdattn.plan import attention as planning
+from amdattn.plan.gemm import GEMM
 from amdattn.problem import VARLEN_LAYOUT, AttentionProblem
 from amdattn.testing.selftest import Case, inputs
 
@@ -174,7 +176,7 @@ _GATHERED: tuple[tuple[Case, dict[str, Any], tuple[tuple[int, int], ...]], ...] 
 )
 
 
-def every_operation(seed: int) -> list[Attention]:
+def every_operation(seed: int) -> list[Attention | gemm.Gemm]:
     """Every operation and every kernel shipped for the bound device, at sizes that fit no tile.
 
     Raises
@@ -182,7 +184,9 @@ def every_operation(seed: int) -> list[Attention]:
     ManifestError
         A kernel is shipped that none of the cases reaches.
     """
-    subjects = [Attention(case, seed, return_lse=i % 3 > 0) for i, case in enumerate(_CASES)]
+    subjects: list[Attention | gemm.Gemm] = [
+        Attention(case, seed, return_lse=i % 3 > 0) for i, case in enumerate(_CASES)
+    ]
     subjects += [
         Attention(case, seed, options=tuple(options.items()), lengths=lengths)
         for case, options, lengths in _GATHERED
@@ -192,6 +196,8 @@ def every_operation(seed: int) -> list[Attention]:
     for row in rows:
         if row.op == manifest.ATTENTION:
             subjects += _of_kernel(row, seed)
+        elif row.op == GEMM:
+            subjects += gemm.of_kernel(row, seed)
     reached = {launch.kernel for subject in subjects for launch in subject.plan().launches}
     missed = [row.name for row in rows if row not in reached]
     if missed:

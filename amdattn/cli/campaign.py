@@ -9,12 +9,16 @@ import typer
 
 from amdattn import manifest, runtime
 from amdattn.cli.output import print_json, progress_bar, stdout
+from amdattn.plan.gemm import GEMM
 
 if TYPE_CHECKING:
     from amdattn.checking.mutation.subject import Subject
 
 # The ops of the manifest that they launch.
-OPERATIONS = {"attention": (manifest.ATTENTION, manifest.ATTENTION_MERGE, manifest.GATHER)}
+OPERATIONS = {
+    "attention": (manifest.ATTENTION, manifest.ATTENTION_MERGE, manifest.GATHER),
+    "gemm": (GEMM,),
+}
 
 
 def shipped(name: str) -> list[Subject]:

@@ -50,7 +50,7 @@ def check(
     subject: Annotated[
         str,
         typer.Argument(
-            help="attention; all (every operation and kernel, many sizes); or a code object file."
+            help="attention, gemm, all (every operation and kernel, many sizes), or a code object."
         ),
     ],
     batch: Batch = 1,
@@ -200,11 +200,13 @@ def _operations(
     lse: bool,
     seed: int,
 ) -> list[Subject]:
+    from amdattn.checking.gemm import Gemm
     from amdattn.checking.subjects import Attention, every_operation
 
-    if name == "all":
+    if name in ("all", "gemm"):
         _refuse(name, **options, lengths=lengths or None)
-        return list(every_operation(seed))
+        subjects = every_operation(seed)
+        return [subject for subject in subjects if name == "all" or isinstance(subject, Gemm)]
     attention = Attention(case, seed, lse, tuple(options.items()), lengths)
     attention.plan()  # a problem that no kernel solves is an error before anything is launched
     return [attention]

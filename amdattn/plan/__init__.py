@@ -89,26 +89,35 @@ class Plan:
     def as_dict(self) -> Mapping[str, Any]:
         """The same facts, keyed; every value is a string."""
         p = self.problem
-        rows = {
-            "problem": (
-                f"attention {p.dtype}, batch={p.batch} seqlen_q={p.seqlen_q} "
-                f"seqlen_kv={p.seqlen_kv} num_heads_q={p.num_heads_q} "
-                f"num_heads_kv={p.num_heads_kv} head_dim={p.head_dim} head_dim_v={p.head_dim_v} "
-                f"softmax_scale={p.softmax_scale:.6g} causal={p.causal}{_options_text(p)}"
-            ),
-            "device": f"{self.props.name} ({self.props.arch}), {self.props.num_cus} CUs",
-        }
-        for i, launch in enumerate(self.launches):
-            suffix = "" if len(self.launches) == 1 else f" {i}"
-            rows[f"kernel{suffix}"] = launch.kernel.name
-            rows[f"code object{suffix}"] = (
-                f"{launch.kernel.path.name} sha256 {launch.kernel.sha256[:16]}"
-            )
-            rows[f"grid{suffix}"] = f"{launch.grid} = {launch.num_workgroups} workgroups"
-        rows.update(self.reasons)
-        regions = ", ".join(f"{region.name} {region.nbytes}" for region in self.workspace.regions)
-        rows["workspace"] = f"{self.workspace.total_bytes} bytes{regions and ': '}{regions}"
-        return rows
+        problem = (
+            f"attention {p.dtype}, batch={p.batch} seqlen_q={p.seqlen_q} "
+            f"seqlen_kv={p.seqlen_kv} num_heads_q={p.num_heads_q} "
+            f"num_heads_kv={p.num_heads_kv} head_dim={p.head_dim} head_dim_v={p.head_dim_v} "
+            f"softmax_scale={p.softmax_scale:.6g} causal={p.causal}{_options_text(p)}"
+        )
+        return describe(problem, self.props, self.launches, self.reasons, self.workspace)
+
+
+def describe(
+    problem: str,
+    props: DeviceProps,
+    launches: tuple[Launch, ...],
+    reasons: tuple[tuple[str, str], ...],
+    workspace: WorkspaceLayout,
+) -> dict[str, str]:
+    """The facts of a plan as text, keyed."""
+    rows = {"problem": problem, "device": f"{props.name} ({props.arch}), {props.num_cus} CUs"}
+    for i, launch in enumerate(launches):
+        suffix = "" if len(launches) == 1 else f" {i}"
+        rows[f"kernel{suffix}"] = launch.kernel.name
+        rows[f"code object{suffix}"] = (
+            f"{launch.kernel.path.name} sha256 {launch.kernel.sha256[:16]}"
+        )
+        rows[f"grid{suffix}"] = f"{launch.grid} = {launch.num_workgroups} workgroups"
+    rows.update(reasons)
+    regions = ", ".join(f"{region.name} {region.nbytes}" for region in workspace.regions)
+    rows["workspace"] = f"{workspace.total_bytes} bytes{regions and ': '}{regions}"
+    return rows
 
 
 def _options_text(problem: AttentionProblem) -> str:

@@ -35,3 +35,8 @@ template <int kRegister>
 __device__ __forceinline__ void v_accvgpr_zero_b32() {
   asm volatile("v_accvgpr_write_b32 a%c0, 0" ::"n"(kRegister));
 }
+
+// The same for a kernel that names the registers from 0 to `last` (a literal number) only: the code
+// object asks for as many. That the compiler uses none of them is what the build checks.
+#define RESERVE_ACC_TO(last) RESERVE_ACC_LITERAL(last)
+#define RESERVE_ACC_LITERAL(last) asm volatile("" ::: "a" #last)

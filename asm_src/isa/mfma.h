@@ -7,3 +7,9 @@
 __device__ __forceinline__ f32x4 v_mfma_f32_16x16x16_bf16(bf16x4 a, bf16x4 b, f32x4 c) {
   return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, 0, 0, 0);
 }
+
+// The same for f16.
+using f16x4 = _Float16 __attribute__((ext_vector_type(4)));
+__device__ __forceinline__ f32x4 v_mfma_f32_16x16x16_f16(f16x4 a, f16x4 b, f32x4 c) {
+  return __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, 0, 0, 0);
+}

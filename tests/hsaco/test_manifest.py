@@ -66,8 +66,12 @@ def test_kernarg_struct_is_the_whole_kernarg_block(row: dict[str, Any]) -> None:
     code, told = load(row), row["kernarg"]
     header = ROOT / "asm_src" / "args" / told["header"]
     assert manifest.struct_layout(header, told["struct"]) == (told["size"], told["fields"])
-    (arg,) = code.args(row["symbol"])
-    assert (arg[".value_kind"], arg[".offset"], arg[".size"]) == ("by_value", 0, told["size"])
+    args = code.args(row["symbol"])
+    assert {arg[".value_kind"] for arg in args} == {"by_value"}
+    whole, each = [(0, told["size"])], [(f["offset"], f["size"]) for f in told["fields"]]
+    # Arguments of their own can be preloaded into SGPRs.
+    expected = each if row["op"] == "gemm_nt" else whole
+    assert [(arg[".offset"], arg[".size"]) for arg in args] == expected
     assert code.resources(row["symbol"]).kernarg_bytes == told["size"]
     ends = [field["offset"] + field["size"] for field in told["fields"]]
     assert [0, *ends[:-1]] == [field["offset"] for field in told["fields"]], "padding"
@@ -97,6 +101,9 @@ def test_tiles_and_limits_follow_the_code_object(row: dict[str, Any]) -> None:
     elif row["op"] == "attn_fwd":  # row + diagonal + window in 32 bits; lanes of a grid in 32 bits
         assert row["constraints"]["max_seqlen_q"] == 2**30
         assert row["constraints"]["max_workgroups"] == (2**32 - 1) // row["workgroup"][0]
+    elif row["op"] == "gemm_nt":  # the last index of a tile in 32 bits
+        assert row["constraints"]["max_m"] == 65535 * q_tile
+        assert row["constraints"]["max_n"] + kv_tile < 2**31
     elif row["op"] == "attn_merge":
         (tile_rows,) = row["constraints"]["tile_rows"]
         assert tile_rows % q_tile == 0

@@ -151,12 +151,12 @@ class Call:
         plan = self.plan(q, k, v)
         shape = (*q.shape[:-1], v.shape[-1])
         lse_shape = plan.problem.shape("lse", "thd" if self.lengths else self.layout)
-        out = _Guarded(shape, self.member.element)
+        out = Guarded(shape, self.member.element)
         # The kernel for any strides takes them of all operands but the lse.
-        lse = _Guarded(lse_shape, np.dtype(np.float32), compact=self.member.is_old)
+        lse = Guarded(lse_shape, np.dtype(np.float32), compact=self.member.is_old)
         more: dict[str, Any] = {}
         if plan.workspace.total_bytes:
-            workspace = _Guarded((plan.workspace.total_bytes,), np.dtype(np.uint8), 4096)
+            workspace = Guarded((plan.workspace.total_bytes,), np.dtype(np.uint8), 4096)
             more["workspace"] = workspace.inner
         if self.sinks is not None:
             more["sinks"] = amdattn.asarray(self.sinks)
@@ -260,7 +260,7 @@ def held_in_checked_mode(call: Call, count: int) -> None:
     assert not [str(finding) for finding in log if finding.severity == ERROR]
 
 
-class _Guarded:
+class Guarded:
     """A device array inside a larger one of poison."""
 
     def __init__(

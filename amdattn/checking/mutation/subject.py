@@ -21,6 +21,7 @@ from amdattn.kernarg import packer
 from amdattn.manifest import KernelSpec
 from amdattn.plan import Address, Plan, Stride
 from amdattn.plan.attention import plan_attention
+from amdattn.plan.gemm import GEMM
 from amdattn.problem import VARLEN_LAYOUT, AttentionProblem
 
 
@@ -175,8 +176,14 @@ def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Su
     names : collection of str
         Of the manifest; none: every one.
     """
+    from amdattn.checking.mutation.gemm import gemm_subject  # which needs what is above
+
     rows = [row for row in manifest.kernels() if row.arch == props.arch]
-    return [_attention(row, rows, props) for row in rows if not names or row.name in names]
+    return [
+        gemm_subject(row, props) if row.op == GEMM else _attention(row, rows, props)
+        for row in rows
+        if not names or row.name in names
+    ]
 
 
 def _attention(kernel: KernelSpec, rows: Sequence[KernelSpec], props: DeviceProps) -> Subject:

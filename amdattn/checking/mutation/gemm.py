@@ -1,0 +1,93 @@
+"""Launches of the shipped kernels for matrix products, for the mutation campaign."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from amdattn.checking.mutation.subject import Buffer, Case, Subject, read_only, unwritten
+from amdattn.device import DeviceProps
+from amdattn.dtypes import as_dtype
+from amdattn.gemm_problem import GemmProblem
+from amdattn.kernarg import packer
+from amdattn.manifest import KernelSpec
+from amdattn.plan import Address, Stride
+from amdattn.plan.gemm import GemmFacts, plan_gemm
+
+
+@dataclass(frozen=True, slots=True)
+class _GemmCase:
+    m: int
+    n: int
+    k: int
+    options: Mapping[str, Any] = field(default_factory=dict)  # of GemmProblem
+
+    @property
+    def name(self) -> str:
+        options = "".join(f" {name}={value}" for name, value in self.options.items())
+        return f"{self.m}x{self.n}x{self.k}{options}"
+
+
+# Whole tiles and rest of each axis, one line of k and more than are in flight, parts, every type.
+_CASES = (
+    _GemmCase(16, 64, 64),
+    _GemmCase(3, 21, 136, {"bias": True, "out_dtype": "float32"}),
+    _GemmCase(65, 64, 1480, {"alpha": -2.0}),
+    _GemmCase(33, 40, 840, {"split_k": 3, "bias": True, "out_dtype": "float16"}),
+)
+
+
+def gemm_subject(kernel: KernelSpec, props: DeviceProps) -> Subject:
+    """A kernel of the family, in plans that use no other."""
+    problems = [GemmProblem(c.m, c.n, c.k, kernel.dtype, **dict(c.options)) for c in _CASES]
+    plans = [plan_gemm(problem, props, [kernel]) for problem in problems]
+    made = tuple(_case(case.name, plan) for case, plan in zip(_CASES, plans, strict=True))
+    return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
+
+
+def _case(name: str, plan: GemmFacts) -> Case:
+    (launch,) = plan.launches
+    problem, kernel = plan.problem, launch.kernel
+    buffers = _contents(plan)
+    index = {buffer.name: i for i, buffer in enumerate(buffers)}
+    columns = {"a": problem.k, "b": problem.k, "out": problem.n}
+    args, layout = dict(launch.args), packer(kernel)
+    offsets = {field_name: offset for field_name, offset, *_ in kernel.kernarg.fields}
+    values: list[int | float] = []
+    pointers = []
+    for field_name in layout.names:
+        value = args[field_name]
+        if isinstance(value, Address):
+            if value.operand in index:
+                pointers.append((offsets[field_name], index[value.operand]))
+            values.append(int(field_name == "generation"))
+        elif isinstance(value, Stride):
+            values.append(columns[value.operand])
+        else:
+            values.append(value)
+    block = bytearray(layout.size)
+    layout.pack_into(block, 0, *values)
+    return Case(name, launch.grid, kernel.workgroup, bytes(block), tuple(pointers), tuple(buffers))
+
+
+def _contents(plan: GemmFacts) -> list[Buffer]:
+    problem = plan.problem
+    rng = np.random.default_rng([problem.m, problem.n, problem.k])
+    element = as_dtype(problem.dtype).numpy()
+    shapes = {"a": (problem.m, problem.k), "b": (problem.n, problem.k), "bias": (problem.n,)}
+    buffers = [
+        read_only(name, rng.standard_normal(shape, np.float32).astype(element).tobytes())
+        for name, shape in shapes.items()
+        if name != "bias" or problem.bias
+    ]
+    for region in plan.workspace.regions:
+        if region.name == "counters":
+            zeros = bytes(region.nbytes)
+            buffers.append(Buffer(region.name, region.nbytes, zeros, contract="zero_at_end"))
+        else:
+            buffers.append(Buffer(region.name, region.nbytes))
+    nbytes = problem.m * problem.n * as_dtype(problem.out_dtype).itemsize
+    return [*buffers, unwritten("out", nbytes)]

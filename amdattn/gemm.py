@@ -1,0 +1,161 @@
+"""Matrix products with few rows, as in linear layers of decoding: check, plan, run."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from amdattn import manifest, runtime
+from amdattn.buffers import View
+from amdattn.device import DeviceProps, as_device_props
+from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
+from amdattn.execution import output_view
+from amdattn.gemm_execution import GemmPlan
+from amdattn.gemm_problem import ALIGN_BYTES, MAX_ALIGNED_STRIDE, GemmProblem
+from amdattn.interchange import as_view
+from amdattn.plan import gemm as planning
+
+
+def gemm_nt(
+    a: Any,
+    b: Any,
+    out: Any = None,
+    bias: Any = None,
+    *,
+    alpha: float = 1.0,
+    activation: str | None = None,
+    out_dtype: Any = None,
+    split_k: int = 0,
+    deterministic: bool = True,
+    workspace: Any = None,
+    stream: Any = None,
+) -> Any:
+    """``activation(alpha * a @ b^T + bias)``, for a with few rows.
+
+    Sums are float32 throughout and are rounded once, to nearest even.
+
+    Parameters
+    ----------
+    a : array, bfloat16 or float16, (m, k)
+        numpy (with ml_dtypes), `DeviceArray`, or any DLPack array on the CPU or the bound device.
+        Rows at any distance, elements of a row next to each other.
+    b : array, like a, (n, k)
+    out : array, (m, n), optional
+        Written instead of a new array; it shares no memory with the inputs.
+    bias : array, like a, (n,), optional
+    alpha : float
+    activation : {"silu", "gelu_tanh", "gelu"}, optional
+        x * sigmoid(x); x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))); x times the normal
+        distribution function. In float32, before the one rounding.
+    out_dtype : optional
+        bfloat16, float16 or float32; that of `out`, or else of `a`.
+    split_k : int
+        Parts that k is summed in by different workgroups; 0: the plan chooses.
+    deterministic : bool
+        Results always are: parts are added in their order, whoever arrives first.
+    workspace : device array, optional
+        See `GemmPlan.run`.
+    stream : hipStream_t, optional
+        An int or a hip-python stream; defaults to the default stream. Calls on device arrays return
+        before the kernel has finished, calls on host arrays after the result is copied back.
+
+    Returns
+    -------
+    array, (m, n), of the kind of `a`
+
+    Raises
+    ------
+    UnsupportedProblem
+        (a NotImplementedError and ValueError) No kernel does this; the message says what there is.
+    ValueError, TypeError
+        Malformed input. Nothing was launched.
+    UnsupportedDeviceError, HipError
+        The device is of another architecture; a HIP call failed.
+    """
+    if type(deterministic) is not bool:
+        raise TypeError(f"deterministic={deterministic!r} must be a bool")
+    handle = runtime.stream_handle(stream)
+    inputs = {"a": as_view(a, "a", handle), "b": as_view(b, "b", handle)}
+    if bias is not None:
+        inputs["bias"] = as_view(bias, "bias", handle)
+    for name in ("a", "b"):
+        if len(inputs[name].shape) != 2:
+            raise ValueError(f"{name} has shape {inputs[name].shape}; it must have 2 dimensions")
+    (m, k), (n, k_of_b) = inputs["a"].shape, inputs["b"].shape
+    if k != k_of_b:
+        raise ValueError(f"b has shape {(n, k_of_b)}; with a of {(m, k)} it must be (n, {k})")
+    if out_dtype is None:
+        out_view = None if out is None else output_view(out, "out", handle)
+        out_dtype = inputs["a"].dtype.name if out_view is None else out_view.dtype.name
+    plan = _planned_for(
+        *(m, n, k, inputs["a"].dtype.name, str(_dtype_name(out_dtype)), bias is not None),
+        *(alpha, activation, split_k, _is_aligned(inputs["a"]) and _is_aligned(inputs["b"])),
+    )
+    return plan.run_on_views(a, inputs, out, workspace, handle)
+
+
+def _dtype_name(dtype: Any) -> str:
+    from amdattn.dtypes import as_dtype
+
+    return as_dtype(dtype, "out_dtype").name
+
+
+def _is_aligned(view: View) -> bool:
+    """What GemmProblem.aligned says of a or b."""
+    step = view.strides[0] if view.shape[0] > 1 else 0
+    address = view.address
+    if not view.on_device:  # copied along, or made compact: then rows lie k elements apart
+        step, address = view.shape[1], 0
+    return not (
+        address % ALIGN_BYTES
+        or step * view.dtype.itemsize % ALIGN_BYTES
+        or not 0 <= step <= MAX_ALIGNED_STRIDE
+    )
+
+
+# -- planning --------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _planned_for(*facts: Any) -> GemmPlan:
+    return _planned(GemmProblem(*facts), runtime.device_props())
+
+
+@functools.lru_cache(maxsize=1024)
+def _planned(problem: GemmProblem, props: DeviceProps) -> GemmPlan:
+    return GemmPlan.of(planning.plan_gemm(problem, props, manifest.kernels()))
+
+
+def plan_gemm(m: int, n: int, k: int, *, device: DeviceProps | str, **options: Any) -> GemmPlan:
+    """Plan a matrix product. Pure: no device is queried or bound.
+
+    Parameters
+    ----------
+    m, n, k : int
+    device : DeviceProps or str
+        `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
+    **options
+        dtype, out_dtype, bias, alpha, activation, split_k, aligned: see `GemmProblem`.
+
+    Raises
+    ------
+    UnsupportedProblem, UnsupportedDeviceError, ValueError, TypeError
+    """
+    return _planned(GemmProblem(m, n, k, **options), as_device_props(device))
+
+
+def supports_gemm(
+    m: int, n: int, k: int, *, device: DeviceProps | str, **options: Any
+) -> manifest.Support:
+    """Whether a kernel exists for a well-formed product; parameters as `plan_gemm`."""
+    problem, props = GemmProblem(m, n, k, **options), as_device_props(device)
+    try:
+        kernel = planning.plan_gemm(problem, props, manifest.kernels()).launches[0].kernel
+    except (UnsupportedProblem, UnsupportedDeviceError) as error:
+        return manifest.Support(False, str(error))
+    return manifest.Support(True, f"kernel {kernel.name}")
+
+
+def explain_gemm(*args: Any, **kwargs: Any) -> str:
+    """The text of `plan_gemm(...).explain()`."""
+    return plan_gemm(*args, **kwargs).explain()

@@ -1,0 +1,317 @@
+"""Plans of matrix products that can be run: checks, counters of arrivals, the launch."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from amdattn import launch, runtime
+from amdattn.buffers import DeviceArray, View, allocate, host_empty
+from amdattn.device import DeviceProps
+from amdattn.dlpack import compact_strides
+from amdattn.dtypes import as_dtype
+from amdattn.errors import UnsupportedDeviceError
+from amdattn.execution import output_view
+from amdattn.gemm_problem import GemmProblem
+from amdattn.interchange import as_view, asarray, like
+from amdattn.manifest import KernelSpec
+from amdattn.operands import check_output, check_placement, check_shape
+from amdattn.plan import Launch, Operand, describe
+from amdattn.plan.gemm import GemmFacts
+from amdattn.plan.workspace import WorkspaceLayout
+from amdattn.staging import stage
+
+_BYTES = as_dtype("uint8")
+_COUNTER_BYTES = 8
+_LEAST_COUNTERS = 4096
+
+
+@dataclass(frozen=True)
+class GemmPlan:
+    """A plan that can be run. Made by `plan_gemm`.
+
+    Attributes
+    ----------
+    problem, props
+        What was planned, and for which device.
+    launches : tuple of Launch
+        One.
+    workspace : WorkspaceLayout
+        Device memory that it needs besides the operands: none without splits.
+    reasons : tuple of (str, str)
+        Each decision with the arithmetic behind it.
+    """
+
+    problem: GemmProblem
+    props: DeviceProps
+    launches: tuple[Launch, ...]
+    workspace: WorkspaceLayout
+    reasons: tuple[tuple[str, str], ...]
+
+    def explain(self) -> str:
+        """The plan as readable text: kernel, grid, splits and why."""
+        rows = self.as_dict()
+        width = max(map(len, rows))
+        return "\n".join(f"{key:<{width}}  {value}" for key, value in rows.items())
+
+    def as_dict(self) -> Mapping[str, str]:
+        """The same facts, keyed."""
+        p = self.problem
+        problem = (
+            f"gemm_nt {p.dtype}, m={p.m} n={p.n} k={p.k} out_dtype={p.out_dtype} bias={p.bias} "
+            f"alpha={p.alpha:.6g} split_k={p.split_k} aligned={p.aligned}"
+        )
+        return describe(problem, self.props, self.launches, self.reasons, self.workspace)
+
+    @staticmethod
+    def of(found: GemmFacts) -> GemmPlan:
+        """A plan that can be run of what planning found."""
+        return GemmPlan(found.problem, found.props, found.launches, found.workspace, found.reasons)
+
+    @property
+    def kernel(self) -> KernelSpec:
+        """The member that was chosen."""
+        return self.launches[0].kernel
+
+    @functools.cached_property
+    def _prepared(self) -> launch.PreparedLaunch:
+        device = runtime.get()
+        device.enter()
+        return launch.PreparedLaunch(self.launches[0], device)
+
+    @functools.cached_property
+    def _checked(self) -> dict[object, dict[str, Operand]]:
+        return {}
+
+    def new_workspace(self, stream: Any = None) -> DeviceArray:
+        """Memory for `run(workspace=...)`, zero as it has to be before the first run."""
+        import numpy as np
+
+        handle = runtime.stream_handle(stream)
+        made = asarray(np.zeros(max(self.workspace.total_bytes, 1), np.uint8))
+        made.record_stream(handle)
+        return made
+
+    def run(
+        self,
+        a: Any,
+        b: Any,
+        out: Any = None,
+        bias: Any = None,
+        *,
+        workspace: Any = None,
+        stream: Any = None,
+    ) -> Any:
+        """Run the plan on arrays of its shapes; parameters and result as `gemm_nt`.
+
+        Parameters
+        ----------
+        workspace : device array, optional
+            Of `new_workspace`, or compact, of at least ``plan.workspace.total_bytes`` bytes, with
+            counters of 0. A run leaves them 0; after one that was aborted by a fault the next run
+            sets them right. Runs at the same time need workspaces of their own. While a graph is
+            captured it must be given if the plan has one.
+        """
+        handle = runtime.stream_handle(stream)
+        inputs = {"a": as_view(a, "a", handle), "b": as_view(b, "b", handle)}
+        if bias is not None:
+            inputs["bias"] = as_view(bias, "bias", handle)
+        return self.run_on_views(a, inputs, out, workspace, handle)
+
+    def run_on_views(
+        self, kind: Any, inputs: Mapping[str, View], out: Any, workspace: Any, stream: int
+    ) -> Any:
+        """As `run`, with the inputs seen as views already; the result is of the kind of `kind`."""
+        outputs: dict[str, View] = {}
+        if out is not None:
+            outputs["out"] = output_view(out, "out", stream)
+        if workspace is not None:
+            outputs["workspace"] = output_view(workspace, "workspace", stream)
+        on_device = inputs["a"].on_device
+        given = {**inputs, **outputs}
+        key = tuple([(name, view.facts) for name, view in given.items()])
+        operands = self._checked.get(key)
+        if operands is None:
+            operands = self._admit(inputs, outputs)
+            if on_device:
+                if len(self._checked) > _MAX_KEPT:
+                    self._checked.clear()
+                self._checked[key] = operands
+        if on_device:
+            made: Any = self._run_on_device(operands, stream)
+        else:
+            made = self._run_on_host(inputs, outputs, stream)
+        if out is None:
+            out = like(kind, made)
+        for array in (out, workspace):
+            if isinstance(array, DeviceArray):
+                array.stream = stream
+        return out
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def _shape(self, name: str) -> tuple[tuple[int, ...], str]:
+        p = self.problem
+        shapes = {"a": (p.m, p.k), "b": (p.n, p.k), "bias": (p.n,), "out": (p.m, p.n)}
+        return shapes[name], p.out_dtype if name == "out" else p.dtype
+
+    def _admit(self, inputs: Mapping[str, View], outputs: Mapping[str, View]) -> dict[str, Operand]:
+        device = runtime.get()
+        if device.props.arch != self.props.arch:
+            raise UnsupportedDeviceError(
+                f"this plan is for {self.props.arch}, but {device.props.name} "
+                f"({device.props.arch}) is bound"
+            )
+        if ("bias" in inputs) != self.problem.bias:
+            raise ValueError(
+                f"bias was {'given' if 'bias' in inputs else 'not given'}, but the plan has "
+                f"bias={self.problem.bias}"
+            )
+        check_placement({**inputs, **outputs})
+        operands: dict[str, Operand] = {}
+        taken: dict[str, View] = {}
+        for name, view in {**inputs, **outputs}.items():
+            if name == "workspace":
+                self._check_workspace(view)
+            else:
+                check_shape(view, name, *self._shape(name), "m, n, k of the plan")
+            if name in outputs:
+                check_output(name, view, taken)
+            taken[name] = view
+            operands[name] = _operand(view)
+        if inputs["a"].on_device:
+            for name in ("a", "b"):
+                wrong = misalignment(operands[name], self.kernel)
+                if wrong:
+                    raise ValueError(
+                        f"{name} has {wrong} for kernel {self.kernel.name}; plan with aligned=False"
+                    )
+        return operands
+
+    def _check_workspace(self, view: View) -> None:
+        nbytes = self.workspace.total_bytes
+        held = view.dtype.itemsize
+        for length in view.shape:
+            held *= length
+        if view.strides != compact_strides(view.shape) or held < nbytes or view.address % 16:
+            raise ValueError(
+                f"workspace has {held} bytes at {view.address:#x}, strides {view.strides}; this "
+                f"plan needs {nbytes} bytes without gaps at a multiple of 16 bytes"
+            )
+        if not view.on_device:
+            raise TypeError("workspace must be in device memory")
+
+    # -- runs ------------------------------------------------------------------------------------
+
+    def _run_on_device(self, operands: Mapping[str, Operand], stream: int) -> DeviceArray | None:
+        complete = dict(operands)
+        made = None
+        if "out" not in complete:
+            shape, dtype = self._shape("out")
+            made = allocate(shape, compact_strides(shape), as_dtype(dtype), stream)
+            made.stream = stream
+            complete["out"] = _operand(made.view())
+        scratch = self._add_workspace(complete, stream)
+        self._prepared.run(complete, stream)
+        del scratch  # its next user comes after this run: on the same stream, or when it is done
+        return made
+
+    def _add_workspace(self, operands: dict[str, Operand], stream: int) -> DeviceArray | None:
+        if not self.workspace.regions:
+            return None
+        operands["generation"] = Operand(next(_generations), {})
+        if "workspace" in operands:
+            base = operands["workspace"].address
+            for region in self.workspace.regions:
+                operands[region.name] = Operand(base + region.offset, {})
+            return None
+        if stream and runtime.get().is_capturing(stream):
+            raise ValueError(
+                "a graph is being captured from the stream: replays need a workspace of "
+                f"{self.workspace.total_bytes} bytes that lasts as long as the graph, so pass "
+                "workspace=plan.new_workspace()"
+            )
+        counters = self.workspace["counters"].nbytes // _COUNTER_BYTES
+        operands["counters"] = Operand(_counters.of(stream, counters), {})
+        partials = allocate((self.workspace["partials"].nbytes,), (1,), _BYTES, stream)
+        operands["partials"] = Operand(partials.address, {})
+        return partials
+
+    def _run_on_host(
+        self, inputs: Mapping[str, View], outputs: Mapping[str, View], stream: int
+    ) -> Any:
+        device = runtime.get()
+
+        def aligned(view: View) -> bool:
+            return len(view.shape) == 1 or not misalignment(_operand(view), self.kernel)
+
+        staged, memory = stage(inputs, aligned, device, stream)
+        made = self._run_on_device({name: _operand(v) for name, v in staged.items()}, stream)
+        assert made is not None
+        host = host_empty(made.shape, as_dtype(self.problem.out_dtype))
+        device.download(host.ctypes.data, made.address, host.nbytes, stream)
+        device.synchronize(stream)
+        del memory, made  # the kernel has finished: only now may its operands go
+        if "out" in outputs:
+            array = outputs["out"].array
+            assert array is not None
+            array[...] = host
+        return host
+
+
+_MAX_KEPT = 64
+
+
+def _operand(view: View) -> Operand:
+    rows = len(view.shape) > 1 and view.shape[0] > 1
+    return Operand(view.address, {"row": view.strides[0] if rows else 0})
+
+
+def misalignment(operand: Operand, kernel: KernelSpec) -> str:
+    """What in the address or row stride of a, b or bias the kernel cannot take, or ""."""
+    align = kernel.constraint("pointer_align_bytes")
+    if operand.address % align:
+        return f"address {operand.address:#x}, which must be a multiple of {align} bytes"
+    stride = operand.strides["row"]
+    multiple, (least, most) = kernel.constraint("stride_multiple"), kernel.constraint("row_stride")
+    if stride % multiple or not least <= stride <= most:
+        allowed = f"a multiple of {multiple} in {least}..{most} elements"
+        return f"row stride {stride}, which must be {allowed}"
+    return ""
+
+
+# -- arrivals --------------------------------------------------------------------------------------
+
+# Numbers of launches: one that was aborted leaves counts of a lower number behind.
+_generations = itertools.count(1)
+
+
+class _Counters:
+    """Counters of arrivals that are 0 between launches: for every stream its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of_stream: dict[int, tuple[int, DeviceArray]] = {}
+        self._outgrown: list[DeviceArray] = []  # launches under way may use them
+
+    def of(self, stream: int, count: int) -> int:
+        """Address of at least `count` counters for launches on `stream`."""
+        with self._lock:
+            held, memory = self._of_stream.get(stream, (0, None))
+            if memory is None or held < count:
+                import numpy as np
+
+                if memory is not None:
+                    self._outgrown.append(memory)
+                held = max(_LEAST_COUNTERS, 1 << (count - 1).bit_length())
+                memory = asarray(np.zeros(held, np.uint64))  # done when it returns
+                memory.record_stream(stream)
+                self._of_stream[stream] = held, memory
+            return memory.address
+
+
+_counters = _Counters()

@@ -1,0 +1,94 @@
+"""Frozen facts of a matrix product, before any choice of kernel."""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass
+
+from amdattn.dtypes import as_dtype
+from amdattn.problem import FLOAT32_MAX, INT32_MAX
+
+# What `aligned` promises of the rows of a and b, for kernels that load 16 bytes a lane.
+ALIGN_BYTES = 4
+MAX_ALIGNED_STRIDE = 2**24 - 1  # elements
+
+
+@dataclass(frozen=True, slots=True)
+class GemmProblem:
+    """``out = activation(alpha * a @ b^T + bias)``, sums in float32, rounded once.
+
+    Parameters
+    ----------
+    m, n, k : int
+        a is (m, k), b is (n, k), out is (m, n); each in 1..2**31 - 1.
+    dtype : str
+        Element type of a, b and bias.
+    out_dtype : str, optional
+        Defaults to `dtype`.
+    bias : bool
+        Whether there is one, (n,).
+    alpha : float
+    activation : str, optional
+        None: the identity.
+    split_k : int
+        Parts that k is summed in, each by a workgroup of its own; 0 lets the planner choose.
+    aligned : bool
+        Whether the rows of a and b begin at multiples of 4 bytes, 0 to 2**24 - 1 elements apart.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A malformed value. Whether a kernel exists is decided later.
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype: str = "bfloat16"
+    out_dtype: str = ""
+    bias: bool = False
+    alpha: float = 1.0
+    activation: str | None = None
+    split_k: int = 0
+    aligned: bool = True
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        for name, least in (("m", 1), ("n", 1), ("k", 1), ("split_k", 0)):
+            value = getattr(self, name)
+            try:
+                count = operator.index(value)
+            except TypeError:
+                raise TypeError(
+                    f"{name}={value!r} must be an int, not {type(value).__name__}"
+                ) from None
+            if not least <= count <= INT32_MAX:
+                raise ValueError(f"{name}={count} must be in {least}..{INT32_MAX}")
+            put(name, count)
+        put("dtype", as_dtype(self.dtype).name)
+        put("out_dtype", as_dtype(self.out_dtype or self.dtype, "out_dtype").name)
+        for name in ("bias", "aligned"):
+            if type(getattr(self, name)) is not bool:
+                raise TypeError(f"{name}={getattr(self, name)!r} must be a bool")
+        try:
+            put("alpha", float(self.alpha))
+        except (TypeError, ValueError):
+            raise TypeError(f"alpha={self.alpha!r} must be a number") from None
+        if not math.isfinite(self.alpha) or abs(self.alpha) > FLOAT32_MAX:
+            raise ValueError(f"alpha={self.alpha} must be finite in float32")
+        if self.activation is not None and not isinstance(self.activation, str):
+            raise TypeError(f"activation={self.activation!r} must be a str or None")
+
+    @property
+    def flops(self) -> int:
+        """Multiply-adds counted as two operations."""
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a, b, bias and out, each counted once."""
+        read = (self.m * self.k + self.n * self.k + self.bias * self.n) * 2
+        return read + self.m * self.n * as_dtype(self.out_dtype).itemsize

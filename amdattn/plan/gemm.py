@@ -1,0 +1,226 @@
+"""Plan of a matrix product with few rows: the member of the family, and the parts along k."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from amdattn.device import DeviceProps
+from amdattn.errors import ManifestError, UnsupportedProblem
+from amdattn.gemm_problem import GemmProblem
+from amdattn.manifest import KernelSpec, Mismatch, candidates
+from amdattn.plan import Address, Argument, Launch, Stride
+from amdattn.plan.gemm_cost import LINE, Cost, cost
+from amdattn.plan.occupancy import workgroups_per_cu
+from amdattn.plan.workspace import WorkspaceLayout
+
+GEMM = "gemm_nt"  # of KernelSpec.op
+# The grid rule implemented here.
+GRID_RULE = "x=ceil(n/tile_n) to a multiple of 8, y=ceil(m/tile_m), z=splits"
+_GRID_XCDS = 8
+_MOST_SPLITS = 16  # that are tried: more have never paid in the model
+ELEMENT_BYTES = 2  # of a, b and bias
+# Values of the argument out_type.
+OUT_TYPES = {"float32": 0, "bfloat16": 1, "float16": 2}
+# Of the argument activation.
+ACTIVATIONS = {None: 0, "silu": 1, "gelu_tanh": 2, "gelu": 3}
+# Fewer parts unless more save this much: the model is not better than that.
+_WORTH = 0.97
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A member, the parts of its tiles along k, and what they cost."""
+
+    kernel: KernelSpec
+    splits: int
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class GemmFacts:
+    """What `plan_gemm` found: see `amdattn.plan.Plan`, whose fields these are."""
+
+    problem: GemmProblem
+    props: DeviceProps
+    launches: tuple[Launch, ...]
+    workspace: WorkspaceLayout
+    reasons: tuple[tuple[str, str], ...]
+
+
+def plan_gemm(problem: GemmProblem, props: DeviceProps, rows: Sequence[KernelSpec]) -> GemmFacts:
+    """Choose kernel, parts and grid. Pure: equal plans of equal facts.
+
+    Raises
+    ------
+    UnsupportedProblem, UnsupportedDeviceError
+        No kernel in `rows` solves `problem` on `props`.
+    """
+    kernels = takers(rows, problem, props)
+    choices = [
+        Choice(kernel, splits, cost(problem, kernel, splits, props))
+        for kernel in kernels
+        for splits in _splits(problem, kernel)
+    ]
+    best = min(choices, key=lambda choice: choice.cost.clk)
+    frugal = [choice for choice in choices if choice.cost.clk * _WORTH <= best.cost.clk]
+    best = min(frugal, key=lambda choice: (choice.splits, choice.cost.clk))
+    kernel, splits = best.kernel, best.splits
+    if kernel.grid != GRID_RULE:
+        raise ManifestError(f"kernel {kernel.name} has grid {kernel.grid!r}, not {GRID_RULE!r}")
+    tiles_m, tiles_n = tiles(problem, kernel)
+    grid = (-(-tiles_n // _GRID_XCDS) * _GRID_XCDS, tiles_m, splits)
+    workspace = _workspace(tiles_m * tiles_n, splits, kernel)
+    args = _arguments(problem, splits, bool(workspace.regions))
+    taken = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
+    per_cu, limit = workgroups_per_cu(kernel, props)
+    reasons = {
+        "why this kernel": _kernel_text(problem, best, choices),
+        "tiles": f"{tiles_m} x {tiles_n} of {kernel.q_tile} x {kernel.kv_tile} (m x n), "
+        f"{problem.m / (tiles_m * kernel.q_tile):.1%} x "
+        f"{problem.n / (tiles_n * kernel.kv_tile):.1%} used",
+        "k": f"{lines(problem)} lines of {LINE}, in turn by {kernel.constraint('waves_k')} waves, "
+        f"{kernel.constraint('steps_in_flight')} of each in flight",
+        "splits": _splits_text(problem, best, choices),
+        "workgroups per CU": f"{per_cu}, limited by {limit}",
+        "work": f"{problem.nbytes} bytes, {problem.flops:.4g} floating point operations",
+        "time": best.cost.text(),
+    }
+    launch = Launch(kernel, grid, taken)
+    return GemmFacts(problem, props, (launch,), workspace, tuple(reasons.items()))
+
+
+def lines(problem: GemmProblem) -> int:
+    """Steps of k: cache lines of a row."""
+    return -(-problem.k // LINE)
+
+
+def tiles(problem: GemmProblem, kernel: KernelSpec) -> tuple[int, int]:
+    """Tiles along m and along n."""
+    return -(-problem.m // kernel.q_tile), -(-problem.n // kernel.kv_tile)
+
+
+def split_lines(problem: GemmProblem, splits: int) -> int:
+    """Lines of each part; the last one may have fewer."""
+    return -(-lines(problem) // splits)
+
+
+def _splits(problem: GemmProblem, kernel: KernelSpec) -> list[int]:
+    """Numbers of parts to try, each without an empty part."""
+    most = min(kernel.constraint("max_splits"), lines(problem))
+    wanted = range(1, min(most, _MOST_SPLITS) + 1)
+    if problem.split_k:
+        wanted = range(min(problem.split_k, most), min(problem.split_k, most) + 1)
+    return sorted({-(-lines(problem) // split_lines(problem, splits)) for splits in wanted})
+
+
+def _workspace(num_tiles: int, splits: int, kernel: KernelSpec) -> WorkspaceLayout:
+    if splits == 1:
+        return WorkspaceLayout()
+    partial = num_tiles * splits * kernel.q_tile * kernel.kv_tile * 4
+    return WorkspaceLayout.of((("counters", num_tiles * 8), ("partials", partial)))
+
+
+def _arguments(problem: GemmProblem, splits: int, is_split: bool) -> dict[str, Argument]:
+    return {
+        "a": Address("a"),
+        "b": Address("b"),
+        "bias": Address("bias") if problem.bias else 0,
+        "a_stride": Stride("a", "row"),
+        "b_stride": Stride("b", "row"),
+        "m": problem.m,
+        "n": problem.n,
+        "k": problem.k,
+        "split_lines": split_lines(problem, splits),
+        "splits": splits,
+        "alpha": problem.alpha,
+        "out": Address("out"),
+        "out_stride": Stride("out", "row"),
+        "out_type": OUT_TYPES[problem.out_dtype],
+        "activation": ACTIVATIONS[problem.activation],
+        "partials": Address("partials") if is_split else 0,
+        "counters": Address("counters") if is_split else 0,
+        "generation": Address("generation") if is_split else 0,
+    }
+
+
+# -- which kernels take a problem ------------------------------------------------------------------
+
+
+def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
+    """Everything in `problem` that `kernel` does not implement; empty if it solves it."""
+    found = []
+
+    def require(argument: str, value: object, allowed: Sequence[object]) -> None:
+        if value not in allowed:
+            found.append(Mismatch(argument, value, tuple(allowed)))
+
+    require("dtype", problem.dtype, (kernel.dtype,))
+    require("out_dtype", problem.out_dtype, kernel.constraint("out_dtype"))
+    require("activation", problem.activation, kernel.constraint("activation"))
+    limits = {"m": problem.m, "n": problem.n, "k": problem.k, "splits": problem.split_k}
+    for name, value in limits.items():
+        limit = kernel.constraint(f"max_{name}")
+        if value > limit:
+            least = 0 if name == "splits" else 1
+            argument = "split_k" if name == "splits" else name
+            found.append(Mismatch(argument, value, (f"{least}..{limit}",)))
+    multiple = kernel.constraint("k_multiple")
+    if problem.k % multiple:
+        found.append(Mismatch("k", problem.k, (f"multiples of {multiple}",)))
+    if not problem.aligned and kernel.constraint("pointer_align_bytes") > ELEMENT_BYTES:
+        found.append(Mismatch("aligned", False, (True,)))
+    return found
+
+
+def takers(
+    rows: Sequence[KernelSpec], problem: GemmProblem, props: DeviceProps
+) -> list[KernelSpec]:
+    """The kernels for a problem: those for aligned rows if there are, else those for any.
+
+    Raises
+    ------
+    UnsupportedProblem, UnsupportedDeviceError
+        There is none; the message names each argument in the way of the nearest kernel.
+    """
+    found = [(row, mismatches(row, problem)) for row in candidates(rows, GEMM, props)]
+    taking = [row for row, wrong in found if not wrong]
+    if not taking:
+        nearest, wrong = min(found, key=lambda pair: len(pair[1]))
+        reasons = "; ".join(map(str, wrong))
+        raise UnsupportedProblem(f"{reasons} on {props.arch} (nearest kernel: {nearest.name})")
+    widest = max(row.constraint("pointer_align_bytes") for row in taking)
+    return [row for row in taking if row.constraint("pointer_align_bytes") == widest]
+
+
+# -- explanation -----------------------------------------------------------------------------------
+
+
+def _clk(value: float) -> str:
+    return f"{value:,.0f} clk".replace(",", " ")
+
+
+def _kernel_text(problem: GemmProblem, best: Choice, choices: Sequence[Choice]) -> str:
+    if len({choice.kernel for choice in choices}) == 1:
+        return "the only one for this type, k and alignment"
+    least: dict[str, Choice] = {}
+    for choice in choices:
+        known = least.get(choice.kernel.name)
+        if known is None or choice.cost.clk < known.cost.clk:
+            least[choice.kernel.name] = choice
+    tried = "; ".join(f"{name} {_clk(choice.cost.clk)}" for name, choice in least.items())
+    return f"least estimated time: {tried}"
+
+
+def _splits_text(problem: GemmProblem, best: Choice, choices: Sequence[Choice]) -> str:
+    if problem.split_k:
+        asked = f"split_k={problem.split_k} was given"
+        return (
+            asked if best.splits == problem.split_k else f"{best.splits} ({asked}: no empty part)"
+        )
+    tried = ", ".join(
+        f"{choice.splits}: {_clk(choice.cost.clk)}"
+        for choice in choices
+        if choice.kernel == best.kernel
+    )
+    return f"{best.splits} (estimated: {tried})"

@@ -1,0 +1,108 @@
+"""What a matrix product costs, for planning: modelled clocks, every constant of it in here.
+
+They only decide between ways to do the same work. Except where said, they are what the performance
+model of the virtual device gives for the shipped kernels at the peak clock, at which kernels that
+wait for memory run.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from amdattn.device import LANES_PER_WAVE, DeviceProps
+from amdattn.gemm_problem import GemmProblem
+from amdattn.manifest import KernelSpec
+from amdattn.plan.occupancy import workgroups_per_cu
+
+LINE = 64  # elements of k of a step, 128 bytes
+_ELEMENT_BYTES = 2
+PEAK_CLOCK_GHZ = 2.1
+HBM_BYTES_PER_NS = 4200  # sustained reads of the device
+LAUNCH_NS = 2700  # between two kernels of a stream
+_L1_BYTES_PER_CLK = 64  # of a CU
+_L2_WRITE_BYTES_PER_CLK = 594  # of an XCD
+_LOADED_BYTES = 65536  # under way in a CU
+_LEAST_LATENCY_CLK = 900  # of a load from HBM
+# What streams lose against HBM's rate; for every doubling of the small tiles that share rows of B;
+# matrix instructions of a lone workgroup against its loads.
+_HBM_LOSS, _SHARED_LOSS, _MATRIX_LOSS = 1.03, 0.2, 0.25
+# From dispatch to the first loads and from the last ones to the end: one fragment of 16 x 16
+# results a wave, and each further one; a wave's turn to be dispatched.
+_WORKGROUP_CLK, _FRAGMENT_CLK, _WAVE_CLK = 2900, 220, 7
+_ROUND_CLK = 1500  # of workgroups that start when others end
+# Partial results: written through, counted, read again by the last to arrive.
+_SPLIT_CLK, _PART_CLK, _SPLIT_FRAGMENT_CLK = 1500, 100, 150
+# The kernels that load element by element, in comparison.
+_ELEMENT_FACTOR = 4.0
+_TILE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Clocks of the slowest XCD, and what they are made of."""
+
+    clk: float
+    memory_clk: float  # HBM
+    loads_clk: float  # of the CU with most of them
+    split_clk: float
+    floor_us: float  # of any kernel: bytes through HBM, or the launch
+
+    def text(self) -> str:
+        """One line for people."""
+        us = self.clk / PEAK_CLOCK_GHZ / 1000
+        return (
+            f"{us:.1f} us estimated at {PEAK_CLOCK_GHZ} GHz (HBM {self.memory_clk:.0f} clk, loads "
+            f"of a CU {self.loads_clk:.0f} clk, splits {self.split_clk:.0f} clk); no kernel takes "
+            f"less than {self.floor_us:.1f} us"
+        )
+
+
+def floor_us(problem: GemmProblem) -> float:
+    """What no kernel can beat: every byte through HBM once, or one launch after another."""
+    return max(problem.nbytes / HBM_BYTES_PER_NS, LAUNCH_NS) / 1000
+
+
+def cost(problem: GemmProblem, kernel: KernelSpec, splits: int, props: DeviceProps) -> Cost:
+    """Estimate for a member of the family and a number of parts."""
+    tile_m, tile_n = kernel.q_tile, kernel.kv_tile
+    tiles_m, tiles_n = -(-problem.m // tile_m), -(-problem.n // tile_n)
+    row_bytes = problem.k * _ELEMENT_BYTES
+    tiles_of_xcd = -(-tiles_n // props.num_xcds)
+    workgroups = tiles_of_xcd * tiles_m * splits
+    cus = props.num_cus / props.num_xcds
+    # Each XCD reads its rows of B, and all of A.
+    of_xcd = (min(tiles_of_xcd * tile_n, problem.n) + problem.m) * row_bytes
+    hbm_rate = HBM_BYTES_PER_NS / props.num_xcds / PEAK_CLOCK_GHZ
+    memory = of_xcd / hbm_rate
+    sharing = max(math.log2(tiles_m * _TILE**2 / (tile_m * tile_n)), 0.0)
+    memory *= _HBM_LOSS + _SHARED_LOSS * sharing
+    # The more is under way for HBM, the longer it takes, and the less a single CU gets.
+    in_flight = min(workgroups, cus) * _LOADED_BYTES * tile_n / (tile_m + tile_n) / tiles_m
+    latency = max(_LEAST_LATENCY_CLK, in_flight / hbm_rate)
+    cu_rate = min(_L1_BYTES_PER_CLK, _LOADED_BYTES / latency)
+    waves = kernel.workgroup[0] // LANES_PER_WAVE
+    of_cu = -(-workgroups // int(cus))
+    rows = min(tile_m, problem.m) + min(tile_n, problem.n)
+    loads = rows * row_bytes / splits / cu_rate * of_cu
+    # 16 x 16 x 16 elements take 16 clk of a SIMD.
+    matrix = tile_m * tile_n * problem.k / splits / _TILE**2 / waves * of_cu
+    fragments = tile_m * tile_n // _TILE**2
+    fixed = _WORKGROUP_CLK + _FRAGMENT_CLK * (fragments - 1) + _WAVE_CLK * waves * workgroups
+    per_cu, _ = workgroups_per_cu(kernel, props)
+    rounds = -(-workgroups // int(per_cu * cus))
+    fixed += _ROUND_CLK * (rounds - 1)
+    split = 0.0
+    if splits > 1:
+        partial = workgroups * tile_m * tile_n * 4
+        split = _SPLIT_CLK + _PART_CLK * splits + _SPLIT_FRAGMENT_CLK * fragments
+        split += partial / _L2_WRITE_BYTES_PER_CLK
+    stream = max(memory, loads + _MATRIX_LOSS * matrix / of_cu)
+    late = workgroups % int(cus)
+    if tiles_m == 1 and of_cu > 1 and late:  # they share CUs, and have HBM to themselves at the end
+        alone = (tile_m + tile_n) * row_bytes / splits / _L1_BYTES_PER_CLK
+        shared = memory * (1 - late / workgroups) + max(memory * late / workgroups, alone)
+        stream = max(stream, shared)
+    if kernel.constraint("k_multiple") == 1:
+        stream *= _ELEMENT_FACTOR
+    return Cost(fixed + stream + split, memory, loads, split, floor_us(problem))

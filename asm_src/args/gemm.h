@@ -1,0 +1,24 @@
+// Kernel arguments of the decode GEMM family, in the order of the kernels' parameters.
+// Parsed by the HIP compiler and by a C declaration parser: fixed-width scalars only, no macros.
+// Strides count elements, not bytes; the stride of the last axis is 1 for every matrix.
+// The first 14 dwords come in SGPRs: what the first loads need must be among them.
+typedef struct GemmArgs {
+  uint64_t a;        // [m, k] device address
+  uint64_t b;        // [n, k] device address
+  uint64_t bias;     // [n], of the type of a; 0 = none
+  int32_t a_stride;  // of rows
+  int32_t b_stride;
+  int32_t m;
+  int32_t n;
+  int32_t k;
+  int32_t split_lines;  // of 64 elements of k, of each part
+  int32_t splits;       // parts along k of each tile
+  float alpha;          // out = activation(alpha * a @ b^T + bias)
+  uint64_t out;         // [m, n] device address
+  int64_t out_stride;
+  int32_t out_type;  // 0 float32, 1 bfloat16, 2 float16
+  int32_t activation;
+  uint64_t partials;    // float32 [tiles, splits, tile]; 0 = no splits
+  uint64_t counters;    // uint64 [tiles], 0 before and after every launch; 0 = no splits
+  uint64_t generation;  // a number greater than those of all launches before on the counters
+} GemmArgs;

@@ -1,0 +1,87 @@
+// The main loop for matrices of any alignment and any length of k: element by element. Interface
+// and distribution of the work are those of gemm/stream.h.
+#pragma once
+#include "gemm/stream.h"
+#include "isa/mfma.h"
+
+template <class S>
+struct ElementStream {
+  using Row = const Global<uint16_t>*;
+  static_assert(S::kTilesM == 1 && S::kTilesN == 1);
+  static constexpr int kAhead = 2;   // half lines that are under way
+  static constexpr int kLoads = 16;  // of a half line
+
+  Row row_a, row_b;
+  int first, end;  // elements of k: of the lane in the next half line, past the wave's last one
+  uint32_t a[kAhead + 1][8], b[kAhead + 1][8];
+  f32x4 sum;
+
+  __device__ __forceinline__ void start(uint64_t base_a, int first_m, int m, int64_t a_stride,
+                                        uint64_t base_b, int first_n, int n, int64_t b_stride,
+                                        int wave_m, int row, int) {
+    const int row_m = first_m + wave_m * kTile + row, row_n = first_n + row;
+    row_a = (Row)base_a + (row_m < m ? row_m : m - 1) * a_stride;
+    row_b = (Row)base_b + (row_n < n ? row_n : n - 1) * b_stride;
+  }
+  // Elements that do not exist are read as the first one, and not used.
+  template <int kSlot, int h>
+  __device__ __forceinline__ void load() {
+    unroll<8>([&]<int i>() {
+      const int k = first + i < end ? first + i : 0;
+      ordered::global_load_ushort(a[kSlot][i], row_a + k);
+      ordered::global_load_ushort(b[kSlot][i], row_b + k);
+    });
+    first += h == 0 ? kLine / 2 : kLine / 2 + kLine * (S::kWavesK - 1);
+  }
+  __device__ __forceinline__ void prime(int begin, int steps, int elements, int group) {
+    first = kLine * begin + 8 * group;
+    end = kLine * (begin + (steps - 1) * S::kWavesK) + (elements < kLine ? elements : kLine);
+    sum = f32x4{};
+    load<0, 0>();
+    load<1, 1>();
+  }
+  // Slot by slot, so that slots and halves recur together every three lines.
+  __device__ __forceinline__ void run(int steps) {
+    int at = first - kLine * S::kWavesK;  // of the lane, in the half line that is multiplied
+    for (int halves = 2 * steps; halves > 0; halves -= 2 * (kAhead + 1))
+      unroll<2 * (kAhead + 1)>([&]<int i>() {
+        load<(i + kAhead) % (kAhead + 1), i % 2>();
+        ordered::s_waitcnt<kAhead * kLoads, ordered::kAnyLgkm>();
+        multiply<i % (kAhead + 1)>(at);
+        at += i % 2 == 0 ? kLine / 2 : kLine / 2 + kLine * (S::kWavesK - 1);
+      });
+    ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+  }
+  template <int>
+  __device__ __forceinline__ f32x4 fragment() const {
+    return sum;
+  }
+
+ private:
+  template <int kSlot>
+  __device__ __forceinline__ void multiply(int at) {
+    Octet octet_a, octet_b;
+    unroll<8>([&]<int i>() {
+      ordered::settle(a[kSlot][i]);
+      ordered::settle(b[kSlot][i]);
+      const bool there = at + i < end;
+      const uint32_t element_a = there ? a[kSlot][i] : 0, element_b = there ? b[kSlot][i] : 0;
+      if constexpr (i % 2 == 0) {
+        octet_a[i / 2] = element_a;
+        octet_b[i / 2] = element_b;
+      } else {
+        octet_a[i / 2] |= element_a << 16;
+        octet_b[i / 2] |= element_b << 16;
+      }
+    });
+    unroll<2>([&]<int q>() { multiply(half_of(octet_b, q), half_of(octet_a, q)); });
+  }
+  __device__ __forceinline__ void multiply(Quad b, Quad a) {
+    if constexpr (S::kElement == Element::kBf16)
+      sum = v_mfma_f32_16x16x16_bf16(__builtin_bit_cast(bf16x4, b), __builtin_bit_cast(bf16x4, a),
+                                     sum);
+    else
+      sum =
+          v_mfma_f32_16x16x16_f16(__builtin_bit_cast(f16x4, b), __builtin_bit_cast(f16x4, a), sum);
+  }
+};

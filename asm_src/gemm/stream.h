@@ -1,0 +1,144 @@
+// The main loop: a wave's own rows of A and B, its own steps of k, straight from memory to
+// registers. kDepth steps are in flight; the wait for one leaves the others under way.
+#pragma once
+#include "gemm/shape.h"
+#include "isa/acc.h"
+#include "isa/stream.h"
+#include "isa/unroll.h"
+
+__device__ __forceinline__ Quad half_of(Octet x, int half) {
+  return half ? __builtin_shufflevector(x, x, 2, 3) : __builtin_shufflevector(x, x, 0, 1);
+}
+
+template <class S>
+struct Stream {
+  static constexpr uint32_t kRaw = 4 << 15;         // word 3 of a descriptor: 32-bit data
+  static constexpr uint32_t kOutside = 1u << 31;    // an offset beyond every descriptor
+  static constexpr uint32_t kAll = (1u << 31) - 1;  // bytes of a descriptor
+
+  // Lane l holds 8 elements of k from 8 * (l / 16) on, of row l % 16 of a tile, of either half of
+  // a line.
+  Octet a[S::kDepth][S::kTilesM][2], b[S::kDepth][S::kTilesN][2];
+  // Sums are in accumulation registers: fragment f in 4 f to 4 f + 3, where lane l has
+  // n = 4 * (l / 16) + 0..3 of m = l % 16.
+  template <int f>
+  static __device__ __forceinline__ f32x4 fragment() {
+    return f32x4{v_accvgpr_read_b32<4 * f>(), v_accvgpr_read_b32<4 * f + 1>(),
+                 v_accvgpr_read_b32<4 * f + 2>(), v_accvgpr_read_b32<4 * f + 3>()};
+  }
+
+  u32x4 buffer_a, buffer_b;
+  uint32_t offset_a[S::kTilesM], offset_b[S::kTilesN];
+  uint32_t position;  // of the next step along k, bytes
+  int left;           // steps to load
+
+  static __device__ __forceinline__ u32x4 descriptor(uint64_t base, uint32_t bytes) {
+    return u32x4{uint32_t(__builtin_amdgcn_readfirstlane(base)),
+                 uint32_t(__builtin_amdgcn_readfirstlane(base >> 32)) & 0xffff, bytes, kRaw};
+  }
+
+  // Rows that do not exist are the last one: their results are not stored.
+  __device__ __forceinline__ void start(uint64_t base_a, int first_m, int m, int a_stride,
+                                        uint64_t base_b, int first_n, int n, int b_stride,
+                                        int wave_m, int row, int group) {
+    const uint32_t stride_a = 2 * a_stride, stride_b = 2 * b_stride;
+    buffer_a = descriptor(base_a + uint64_t(first_m) * stride_a, kAll);
+    buffer_b = descriptor(base_b + uint64_t(first_n) * stride_b, kAll);
+    const int last_m = m - 1 - first_m, last_n = n - 1 - first_n;
+    for (int t = 0; t < S::kTilesN; ++t) {
+      const int r = t * kTile + row;
+      offset_b[t] = (r < last_n ? r : last_n) * stride_b + group * 16;
+    }
+    for (int t = 0; t < S::kTilesM; ++t) {
+      const int r = (wave_m * S::kTilesM + t) * kTile + row;
+      offset_a[t] = (r < last_m ? r : last_m) * stride_a + group * 16;
+    }
+  }
+
+  // The halves of a line one after the other: the second one finds in the L1 what the first
+  // fetched.
+  template <int kSlot, int t>
+  __device__ __forceinline__ void load_a() {
+    ordered::buffer_load_dwordx4<0>(a[kSlot][t][0], offset_a[t], buffer_a, position);
+    ordered::buffer_load_dwordx4<64>(a[kSlot][t][1], offset_a[t], buffer_a, position);
+  }
+  template <int kSlot, int t>
+  __device__ __forceinline__ void load_b() {
+    ordered::buffer_load_dwordx4<0>(b[kSlot][t][0], offset_b[t], buffer_b, position);
+    ordered::buffer_load_dwordx4<64>(b[kSlot][t][1], offset_b[t], buffer_b, position);
+  }
+  template <int kSlot>
+  __device__ __forceinline__ void load() {
+    unroll<S::kTilesN>([&]<int t>() { load_b<kSlot, t>(); });
+    unroll<S::kTilesM>([&]<int t>() { load_a<kSlot, t>(); });
+    advance();
+  }
+  // Steps behind the last one read as 0: the loop has no other end than that of a round.
+  __device__ __forceinline__ void advance() {
+    position += 2 * kLine * S::kWavesK;
+    --left;
+    buffer_a[2] = buffer_b[2] = left > 0 ? kAll : 0;
+  }
+
+  // The first step may be cut by the end of k: lanes beyond it read 0.
+  __device__ __forceinline__ void load_first(uint32_t at, int elements, int group) {
+    if (left < 0) elements = 0;
+    const bool there[] = {8 * group < elements, kLine / 2 + 8 * group < elements};
+    unroll<S::kTilesN>([&]<int t>() {
+      unroll<2>([&]<int h>() {
+        ordered::buffer_load_dwordx4<64 * h>(b[0][t][h], there[h] ? offset_b[t] : kOutside,
+                                             buffer_b, at);
+      });
+    });
+    unroll<S::kTilesM>([&]<int t>() {
+      unroll<2>([&]<int h>() {
+        ordered::buffer_load_dwordx4<64 * h>(a[0][t][h], there[h] ? offset_a[t] : kOutside,
+                                             buffer_a, at);
+      });
+    });
+  }
+
+  template <int kSlot, int q, int m, int n>
+  __device__ __forceinline__ void multiply() {
+    const Quad rows_b = half_of(b[kSlot][n][q / 2], q % 2);
+    const Quad rows_a = half_of(a[kSlot][m][q / 2], q % 2);
+    constexpr int d = 4 * (m * S::kTilesN + n);
+    if constexpr (S::kElement == Element::kBf16)
+      ordered::v_mfma_f32_16x16x16_bf16_into_acc<d>(rows_b, rows_a);
+    else
+      ordered::v_mfma_f32_16x16x16_f16_into_acc<d>(rows_b, rows_a);
+  }
+  // A step: waits until all but kLater steps' loads are done; kLoads: each register is loaded again
+  // behind its last use.
+  template <int kSlot, int kLater, bool kLoads>
+  __device__ __forceinline__ void step() {
+    ordered::s_waitcnt<kLater * S::kLoads, ordered::kAnyLgkm>();
+    unroll<4>([&]<int q>() {
+      unroll<S::kTilesM>([&]<int m>() {
+        unroll<S::kTilesN>([&]<int n>() {
+          multiply<kSlot, q, m, n>();
+          if constexpr (kLoads && q == 3 && m == S::kTilesM - 1) load_b<kSlot, n>();
+        });
+        if constexpr (kLoads && q == 3) load_a<kSlot, m>();
+      });
+    });
+    if constexpr (kLoads) advance();
+  }
+
+  // The loads of the first kDepth of `steps` from line `begin` on, every kWavesK-th. The last step,
+  // of `elements` elements, comes first. No steps: sums are 0.
+  __device__ __forceinline__ void prime(int begin, int steps, int elements, int group) {
+    position = 2 * kLine * begin;
+    left = steps - 1;
+    load_first(position + left * (2 * kLine * S::kWavesK), elements, group);
+    buffer_a[2] = buffer_b[2] = left > 0 ? kAll : 0;
+    unroll_from<1, S::kDepth>([&]<int slot>() { load<slot>(); });
+    unroll<4 * S::kFragments>([&]<int r>() { v_accvgpr_zero_b32<r>(); });
+  }
+  __device__ __forceinline__ void run(int steps) {
+    for (; steps > S::kDepth; steps -= S::kDepth)
+      unroll<S::kDepth>([&]<int slot>() { step<slot, S::kDepth - 1, true>(); });
+    unroll<S::kDepth>([&]<int slot>() { step<slot, S::kDepth - 1 - slot, false>(); });
+    ordered::s_nop<8>();
+  }
+};

@@ -1,0 +1,55 @@
+// out[m, n] = activation(alpha * sum_k A[m, k] * B[n, k] + bias[n]), few rows of A.
+//
+// One code object per member of the family: the build defines KERNEL (its name), TILES_M, TILES_N,
+// WAVES_M, WAVES_K, DEPTH, ELEMENT, LAST (its last accumulation register) and STREAM.
+// Grid: x = ceil(n / rows of n), to a multiple of the XCDs; y = ceil(m / rows of m); z = splits.
+// All rows of m and parts of a tile of n thus go to one XCD, whose L2 then holds B and the parts.
+#include "gemm/element_stream.h"
+#include "gemm/finish.h"
+
+namespace {
+
+using S = Shape<TILES_M, TILES_N, WAVES_M, WAVES_K, DEPTH, Element::ELEMENT>;
+static_assert(LAST == 4 * S::kFragments - 1);
+
+}  // namespace
+
+#define JOIN(a, b) a##b
+#define TILES_OF(name) JOIN(name, _tiles)
+
+extern "C" __global__ void WORKGROUP(S::kLanes, 1)
+    KERNEL(uint64_t a, uint64_t b, uint64_t bias, int a_stride, int b_stride, int m, int n, int k,
+           int split_lines, int splits, float alpha, uint64_t, int64_t, int, int, uint64_t,
+           uint64_t, uint64_t) {
+  __shared__ u32x4 lds[S::kLdsBytes / 16];
+  const int tile_n = __builtin_amdgcn_workgroup_id_x(), tile_m = __builtin_amdgcn_workgroup_id_y();
+  const int split = __builtin_amdgcn_workgroup_id_z();
+  const int first_m = tile_m * S::kRowsM, first_n = tile_n * S::kRowsN;
+  if (first_n >= n) return;
+  RESERVE_ACC_TO(LAST);
+  LateArgs late;
+  late.load();
+
+  const int wave = Lane::wave(), wave_k = wave % S::kWavesK, wave_m = wave / S::kWavesK;
+  const int lane = Lane::in_wave(), row = lane % kTile, group = lane / kTile;
+  const int lines = (k + kLine - 1) / kLine, begin = split * split_lines + wave_k;
+  const int end = lines < (split + 1) * split_lines ? lines : (split + 1) * split_lines;
+  const int steps = (end - begin + S::kWavesK - 1) / S::kWavesK;
+  const int last = begin + (steps - 1) * S::kWavesK;
+  STREAM<S> stream;
+  stream.start(a, first_m, m, a_stride, b, first_n, n, b_stride, wave_m, row, group);
+  stream.prime(begin, steps, k - last * kLine, group);
+  Bias<S> bias_n;
+  bias_n.load(bias, first_n, n, wave_k, group);
+  stream.run(steps);
+  bias_n.wait();
+  late.wait();
+  const int tile = tile_m * ((n + S::kRowsN - 1) / S::kRowsN) + tile_n;
+  const Finish<S, STREAM<S>> finish{
+      stream,  late,    m,    n,     splits, alpha,  (Local<u32x4>*)lds,
+      first_m, first_n, tile, split, lane,   wave_m, wave_k};
+  finish(bias_n);
+}
+
+// Read back from the code object when the manifest is made.
+extern "C" __device__ const int32_t TILES_OF(KERNEL)[] = {S::kRowsM, S::kRowsN};

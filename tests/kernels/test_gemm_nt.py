@@ -1,0 +1,348 @@
+"""The decode GEMM family: every member against float64, at sizes that fit nothing."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from kernels.gemm_family import KERNELS, NAMES, SMALL, Array, Call, operands, planned
+
+import amdattn
+from amdattn import runtime
+from amdattn.checking import schedules
+from amdattn.checking.findings import ERROR, FindingLog
+from amdattn.gemm_problem import GemmProblem
+
+# Around tiles (16, 32, 64), lines (64) and rounds of lines (2 waves x 8 in flight).
+SHAPES = [
+    (1, 1, 8),
+    (3, 5, 64),
+    (16, 16, 72),
+    (17, 33, 136),
+    (5, 130, 1024),
+    (65, 70, 1032),
+    (64, 64, 2056),
+]
+UNALIGNED = [(1, 1, 1), (2, 3, 7), (5, 17, 65), (18, 20, 515), (33, 40, 1031)]
+
+
+@pytest.fixture(autouse=True)
+def _options_as_before():
+    yield
+    for key, value in (("seed", 0), ("resident_workgroups", 0), ("quantum", 8)):
+        amdattn.virtual.set_option(key, value)
+
+
+def aligned(name: str) -> bool:
+    return not name.endswith("_any")
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_member(name: str, shape: tuple[int, int, int]) -> None:
+    Call(*shape, name).check()
+
+
+@pytest.mark.parametrize("shape", UNALIGNED, ids=str)
+@pytest.mark.parametrize("name", [name for name in NAMES if not aligned(name)])
+def test_any_length_of_k(name: str, shape: tuple[int, int, int]) -> None:
+    Call(*shape, name).check()
+
+
+@pytest.mark.parametrize("splits", [2, 3, 6])
+@pytest.mark.parametrize("name", NAMES)
+def test_parts_along_k(name: str, splits: int) -> None:
+    call = Call(35, 50, 1352, name, {"split_k": splits})
+    assert call.plan().launches[0].grid[2] == splits
+    call.check()
+
+
+@pytest.mark.parametrize("out_dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_types_bias_and_alpha(dtype: str, with_bias: bool, out_dtype: str) -> None:
+    options = {"dtype": dtype, "out_dtype": out_dtype, "alpha": -0.375}
+    for n in (48, 50):  # whole tiles, and elements one by one
+        Call(7, n, 200, "", options, with_bias).check()
+
+
+@pytest.mark.parametrize("out_dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("activation", ["silu", "gelu_tanh", "gelu"])
+def test_activations(activation: str, out_dtype: str) -> None:
+    options = {"activation": activation, "out_dtype": out_dtype, "alpha": 0.25}
+    for name in (SMALL, "gemm_nt_bf16_m64n64", "gemm_nt_fp16_any"):
+        call = Call(19, 50, 72, name, {**options, "split_k": 2})
+        out = call.check().astype(np.float32)
+        assert out.min() < -0.01 and out.max() > 2
+
+
+def test_activations_far_out() -> None:
+    """Where the exponential overflows or vanishes."""
+    a = np.eye(8, dtype=operands(1, 1, 1)[0].dtype)
+    x = np.array([-300, -40, -9, -4, 4, 9, 40, 300])
+    for activation in ("silu", "gelu_tanh", "gelu"):
+        b = (np.ones((16, 1)) * x).astype(a.dtype)
+        got = amdattn.gemm_nt(a, b, activation=activation, out_dtype="float32")
+        call = Call(8, 16, 8, options={"activation": activation, "out_dtype": "float32"})
+        with np.errstate(over="ignore"):
+            call.hold(got, a, b)
+
+
+def test_results_are_rounded_once() -> None:
+    """Over many shapes 99.9 % of the outputs are the exact result rounded once."""
+    rng = np.random.default_rng(0)
+    same = total = 0
+    for _ in range(12):
+        m, n, k = (int(x) for x in rng.integers(1, [40, 160, 1000]))
+        call = Call(m, n, k, "", {"split_k": int(rng.integers(0, 4))})
+        out = call.check()
+        same += int((out == call.rounded()).sum())
+        total += out.size
+    assert same >= 0.999 * total, f"{same} of {total}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_at_any_distance(name: str) -> None:
+    a, b, bias = operands(19, 21, 136, "float16" if "fp16" in name else "bfloat16")
+    wide_a = np.full((19, 136 + 6), np.nan, a.dtype)
+    wide_b = np.full((21, 2, 136 + 2), np.nan, b.dtype)
+    wide_a[:, 4:140], wide_b[:, 1, :136] = a, b
+    call = Call(19, 21, 136, name, {"split_k": 2})
+    device_a, device_b = amdattn.asarray(wide_a)[:, 4:140], amdattn.asarray(wide_b)[:, 1, :136]
+    call.hold(call.run(device_a, device_b, amdattn.asarray(bias)), a, b, bias)
+
+
+def test_the_path_follows_the_alignment() -> None:
+    a, b, _ = operands(9, 20, 128)
+    exact = Call(9, 20, 128, with_bias=False)
+    for columns in (128, 129, 130):  # rows at odd distances, and at multiples of 4 bytes
+        wide = amdattn.asarray(np.full((9, columns + 1), np.nan, a.dtype))
+        for first in (0, 1):
+            part = wide[:, first : first + 128]
+            host = np.full((9, columns + 1), np.nan, a.dtype)
+            host[:, first : first + 128] = a
+            part = amdattn.asarray(host)[:, first : first + 128]
+            got = amdattn.gemm_nt(part, amdattn.asarray(b)).numpy()
+            exact.hold(got, a, b)
+            exact.hold(amdattn.gemm_nt(host[:, first : first + 128], b), a, b)
+    back = amdattn.asarray(np.ascontiguousarray(a[::-1]))[::-1]
+    exact.hold(amdattn.gemm_nt(back, amdattn.asarray(b)).numpy(), a, b)
+    assert planned(GemmProblem(9, 20, 128, aligned=False)).kernel.name.endswith("_any")
+    assert not planned(GemmProblem(9, 20, 128)).kernel.name.endswith("_any")
+
+
+def test_special_values() -> None:
+    """Infinities and NaN stay in their rows and columns."""
+    for name in (SMALL, "gemm_nt_bf16_any"):
+        a, b, _ = operands(18, 40, 136)
+        a[3, 5], a[17, 135], b[7, 9] = np.inf, np.nan, -np.inf
+        call = Call(18, 40, 136, name, with_bias=False)
+        out = call.run(a, b).astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            expected = a.astype(np.float64) @ b.astype(np.float64).T
+        assert (np.isnan(out) == np.isnan(expected)).all()
+        assert (np.isposinf(out) == np.isposinf(expected)).all()
+        assert (np.isneginf(out) == np.isneginf(expected)).all()
+
+
+class Checked:
+    """A call for checked mode."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.title = str(call)
+
+    def run(self, check: Any) -> dict[str, Array]:
+        plan = self.call.plan()
+        a, b, *bias = arrays = [amdattn.asarray(x) for x in self.call.inputs()]
+        check.declare(read_only=arrays)
+        out = amdattn.empty((self.call.m, self.call.n), plan.problem.out_dtype)
+        more: dict[str, Any] = {"bias": bias[0]} if bias else {}
+        if plan.workspace.regions:
+            more["workspace"] = workspace = plan.new_workspace()
+            check.declare(zero_at_end=[workspace[: plan.workspace["counters"].nbytes]])
+        plan.run(a, b, out, **more)
+        return {"out": out.numpy()}
+
+
+def checked(call: Call, count: int) -> None:
+    log = FindingLog()
+    for _ in schedules.run(Checked(call), schedules.schedules(count), log):
+        pass
+    assert log.num_launches == count
+    assert not [str(finding) for finding in log if finding.severity == ERROR]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_checked_under_schedules(name: str) -> None:
+    checked(Call(35, 70, 1096, name), 3)
+    checked(Call(35, 70, 1096, name, {"split_k": 3}), 6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_checked_under_many_schedules(name: str) -> None:
+    checked(Call(18, 34, 1352, name, {"split_k": 4}), 64)
+
+
+def test_the_order_of_arrivals_does_not_matter() -> None:
+    call = Call(20, 40, 2048, SMALL, {"split_k": 5})
+    first = call.run()
+    for seed in range(1, 6):
+        amdattn.virtual.set_option("seed", seed)
+        amdattn.virtual.set_option("resident_workgroups", seed % 3)
+        assert (call.run() == first).all()
+
+
+def test_back_to_back_launches_leave_counters_zero() -> None:
+    plan = planned(GemmProblem(2, 32, 256, split_k=2), SMALL)
+    a, b, _ = operands(2, 32, 256)
+    device_a, device_b, workspace = amdattn.asarray(a), amdattn.asarray(b), plan.new_workspace()
+    out = plan.run(device_a, device_b, workspace=workspace)
+    for _ in range(300):
+        plan.run(device_a, device_b, out, workspace=workspace)
+    Call(2, 32, 256, with_bias=False).hold(out.numpy(), a, b)
+    assert not workspace.numpy()[: plan.workspace["counters"].nbytes].any()
+
+
+def test_counts_that_an_aborted_launch_left_behind() -> None:
+    """They are of an older launch, so that the next one overrides them."""
+    call = Call(5, 40, 1024, SMALL, {"split_k": 3}, with_bias=False)
+    plan = call.plan()
+    a, b = call.inputs()
+    device_a, device_b, workspace = amdattn.asarray(a), amdattn.asarray(b), plan.new_workspace()
+    plan.run(device_a, device_b, workspace=workspace)
+    tiles = plan.workspace["counters"].nbytes // 8
+    for count in (1, 2, 3):
+        stale = np.full(tiles, 1 << 16 | count, np.uint64)  # generation 1 is long gone
+        runtime.get().upload(workspace.address, stale.ctypes.data, stale.nbytes)
+        amdattn.synchronize()
+        call.hold(plan.run(device_a, device_b, workspace=workspace).numpy(), a, b)
+        assert not workspace.numpy()[: tiles * 8].any()
+
+
+def test_streams_and_threads() -> None:
+    """Two threads with four streams each, counters of the streams' own."""
+    device = runtime.get()
+    call = Call(3, 48, 1024, SMALL, {"split_k": 4}, with_bias=False)
+    plan = call.plan()
+    a, b = call.inputs()
+    device_a, device_b = amdattn.asarray(a), amdattn.asarray(b)
+    expected = plan.run(device_a, device_b).numpy()
+    wrong: list[str] = []
+
+    def work() -> None:
+        streams = [
+            int(device.check("hipStreamCreate", device.hip.hipStreamCreate())) for _ in range(4)
+        ]
+        outs = [plan.run(device_a, device_b, stream=streams[i % 4]) for i in range(24)]
+        wrong.extend("differs" for out in outs if (out.numpy() != expected).any())
+        for stream in streams:
+            device.synchronize(stream)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_graph_is_replayed() -> None:
+    device = runtime.get()
+    hip, call = device.hip, device.check
+    stream = int(call("hipStreamCreate", hip.hipStreamCreate()))
+    product = Call(4, 32, 512, SMALL, {"split_k": 2}, with_bias=False)
+    plan = product.plan()
+    a, b = product.inputs()
+    device_a, device_b = amdattn.asarray(a), amdattn.asarray(b)
+    out, workspace = amdattn.empty((4, 32)), plan.new_workspace()
+    plan.run(device_a, device_b, out, workspace=workspace)  # loads the kernel: a capture must not
+    amdattn.synchronize()
+    out.stream = workspace.stream = None
+    mode = hip.hipStreamCaptureMode.hipStreamCaptureModeGlobal
+    call("hipStreamBeginCapture", hip.hipStreamBeginCapture(stream, mode))
+    plan.run(device_a, device_b, out, workspace=workspace, stream=stream)
+    with pytest.raises(ValueError, match="pass workspace="):
+        plan.run(device_a, device_b, out, stream=stream)
+    graph = call("hipStreamEndCapture", hip.hipStreamEndCapture(stream))
+    executable = call("hipGraphInstantiate", hip.hipGraphInstantiateWithFlags(graph, 0))
+    for seed in range(3):
+        fresh = operands(4, 32, 512 + 8 * seed)[0][:, :512]
+        upload = np.ascontiguousarray(fresh)
+        device.upload(device_a.address, upload.ctypes.data, upload.nbytes)
+        amdattn.synchronize()
+        call("hipGraphLaunch", hip.hipGraphLaunch(executable, stream))
+        device.synchronize(stream)
+        product.hold(out.numpy(), fresh, b)
+    call("hipGraphExecDestroy", hip.hipGraphExecDestroy(executable))
+    call("hipGraphDestroy", hip.hipGraphDestroy(graph))
+
+
+def test_refusals() -> None:
+    a, b, bias = operands(3, 20, 64)
+    for changed, error, message in (
+        ({"b": b[:, :63]}, ValueError, r"b has shape \(20, 63\)"),
+        ({"a": a[0]}, ValueError, "must have 2 dimensions"),
+        ({"b": b.astype(np.float16)}, ValueError, "dtype float16; this call needs bfloat16"),
+        ({"bias": bias[:5]}, ValueError, r"bias has shape \(5,\)"),
+        ({"a": a.astype(np.float32), "b": b.astype(np.float32)}, ValueError, "dtype=float32"),
+        ({"out_dtype": "int8"}, ValueError, "out_dtype=int8 is not built"),
+        ({"activation": "relu"}, NotImplementedError, "activation=relu is not built"),
+        ({"split_k": -1}, ValueError, "split_k=-1 must be in 0"),
+        ({"split_k": 10**6}, NotImplementedError, "split_k=1000000 is not built"),
+        ({"alpha": float("nan")}, ValueError, "alpha=nan must be finite"),
+        ({"deterministic": 1}, TypeError, "deterministic=1"),
+        ({"a": a[:, ::2], "b": b[:, :32]}, ValueError, "the last one must be 1"),
+    ):
+        with pytest.raises(error, match=message):
+            amdattn.gemm_nt(**{"a": a, "b": b, **changed})
+    device_a = amdattn.asarray(a)
+    with pytest.raises(ValueError, match="out overlaps a in memory"):
+        amdattn.gemm_nt(device_a, device_a, out=device_a[:, :3])
+    plan = planned(GemmProblem(3, 20, 64, split_k=1), SMALL)
+    with pytest.raises(ValueError, match=r"address .* must be a multiple of 4 bytes"):
+        plan.run(amdattn.asarray(np.zeros((3, 66), a.dtype))[:, 1:65], amdattn.asarray(b))
+    with pytest.raises(ValueError, match="bias was given"):
+        plan.run(a, b, bias=bias)
+    assert not amdattn.supports_gemm(1, 1, 8, device="MI300X", out_dtype="int8")
+    assert amdattn.supports_gemm(1, 1, 8, device="MI300X")
+
+
+def test_explanations() -> None:
+    text = amdattn.explain_gemm(16, 2560, 7168, device="MI300X")
+    for word in (
+        "gemm_nt_bf16_m16n16",
+        "160 workgroups",
+        "least estimated time",
+        "no kernel takes",
+    ):
+        assert word in text
+    assert "split_k=3 was given" in amdattn.explain_gemm(1, 64, 4096, device="MI300X", split_k=3)
+
+
+# 32 shapes of the decode grid, and 48 of models, with and without a bias.
+DECODE = [(m, n, 7168) for n in (2560, 2880, 5120, 7168) for m in (1, 2, 4, 8, 16, 32, 64, 128)]
+MODELS = [
+    (m, n, k)
+    for n, k in ((128, 2880), (640, 2880), (2112, 7168), (2880, 4096), (5120, 2880), (2880, 2048))
+    for m in (1, 8, 32, 128)
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shape", "with_bias"),
+    [*((shape, False) for shape in DECODE), *((s, b) for s in MODELS for b in (False, True))],
+    ids=str,
+)
+def test_shapes_of_decoding(shape: tuple[int, int, int], with_bias: bool) -> None:
+    call = Call(*shape, with_bias=with_bias)
+    out = call.check()
+    assert (out == call.rounded()).mean() >= 0.999
+
+
+def test_every_kernel_is_covered() -> None:
+    assert len(KERNELS) == 12 and set(NAMES) >= {SMALL, "gemm_nt_fp16_any"}
