@@ -10,9 +10,11 @@ from assembler import assemble
 from amdattn import manifest
 from amdattn.checking.mutation import registers as regs
 from amdattn.checking.mutation.code import CodeError, disassemble
+from amdattn.checking.mutation.equivalence import WaitsOnPaths
 from amdattn.checking.mutation.generate import CLASSES, mutants
 from amdattn.checking.mutation.hazards import HazardAnalysis
 from amdattn.checking.mutation.kernel import KernelCode
+from amdattn.checking.mutation.uniform import decisions
 from amdattn.checking.mutation.waits import MAXIMUM, WaitAnalysis, counts, with_count
 
 
@@ -291,7 +293,7 @@ def test_wait_states_on_the_shorter_path() -> None:
 
 
 def test_shipped_kernel_is_clean(shipped: KernelCode) -> None:
-    assert not WaitAnalysis(shipped).too_early()
+    assert not WaitsOnPaths(shipped).too_early()
     assert not HazardAnalysis(shipped).missing()
 
 
@@ -316,6 +318,42 @@ def test_mutants_change_one_place(shipped: KernelCode) -> None:
         old, new = (Counter(k.at(t).text for t in k.targets) for k in (shipped, mutated))
         assert old.total() == new.total()
         assert (old - new).total() <= 1  # the changed instruction may be a target itself
+
+
+@pytest.mark.parametrize(
+    ("condition", "branch", "waits"),
+    [
+        ("s_cselect_b64 s[4:5], -1, 0", "s_cbranch_vccnz 1", True),
+        ("s_cselect_b64 s[4:5], -1, 0", "s_cbranch_vccz 1", False),  # waits if nothing is loaded
+        ("s_cselect_b64 s[4:5], s[8:9], 0", "s_cbranch_vccnz 1", False),  # of some lanes
+    ],
+)
+def test_branches_on_one_condition(condition: str, branch: str, waits: bool) -> None:
+    """A load under a condition, and the wait for it where the same condition is not negated."""
+    kernel = code(
+        *(condition, "s_and_b64 vcc, exec, s[4:5]", "s_cbranch_vccz 2"),
+        "global_load_dword v0, v[2:3], off",
+        *("v_cndmask_b32_e64 v5, 0, 1, s[4:5]", "v_cmp_ne_u32_e64 s[6:7], 1, v5"),
+        *("s_and_b64 vcc, exec, s[6:7]", branch),
+        *("s_waitcnt vmcnt(0)", "v_mov_b32_e32 v1, v0"),
+    )
+    assert len(WaitAnalysis(kernel).too_early()) == 1
+    assert (not WaitsOnPaths(kernel).too_early()) == waits
+    if waits:
+        (wait,) = (i for i in kernel.instructions if i.mnemonic == "s_waitcnt")
+        weaker = with_count(wait.word, "vmcnt", 1).to_bytes(4, "little")
+        assert len(WaitsOnPaths(kernel).after(wait.pc, weaker)) == 1
+
+
+def test_a_condition_that_a_loop_makes_anew() -> None:
+    """It may differ from one turn to the next."""
+    kernel = code(
+        *("s_cselect_b64 s[4:5], -1, 0", "s_and_b64 vcc, exec, s[4:5]", "s_cbranch_vccz 2"),
+        "global_load_dword v0, v[2:3], off",
+        *("s_and_b64 vcc, exec, s[4:5]", "s_cbranch_vccz 1", "s_waitcnt vmcnt(0)"),
+        *("s_cbranch_scc1 -9", "v_mov_b32_e32 v1, v0"),
+    )
+    assert not decisions(kernel) and len(WaitsOnPaths(kernel).too_early()) == 1
 
 
 @pytest.mark.parametrize("name", ["attn_merge_bf16_d128_rtne", "attn_fwd_bf16_d128"])

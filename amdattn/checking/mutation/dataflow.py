@@ -26,7 +26,7 @@ class ForwardAnalysis(Generic[Key, Value, Found]):
     """
 
     def __init__(self, code: KernelCode) -> None:
-        self._code = code
+        self.code = code
         self._blocks = code.blocks()
         self._states: dict[int, dict[Key, Value]] = {code.entry: {}}
         self._solve([code.entry])
@@ -68,7 +68,7 @@ class ForwardAnalysis(Generic[Key, Value, Found]):
             state = dict(self._states[first])
             for inst in self._blocks[first]:
                 self._step(inst, state)
-            for following in self._code.successors[self._blocks[first][-1].pc]:
+            for following in self.code.successors[self._blocks[first][-1].pc]:
                 if self._merge(following, state) and following not in todo:
                     todo.append(following)
         return visited
@@ -94,13 +94,13 @@ class ForwardAnalysis(Generic[Key, Value, Found]):
         is followed from there; what held elsewhere before the change is taken to hold still. That
         is right: more may hold at most. None: every block, of an analysis from the start.
         """
-        first = self._code.block_of(at)
+        first = self.code.block_of(at)
         old = self._blocks.get(first)
         if not code.same_paths or old is None or at + size > old[-1].end:
             return type(self)(code), None
         begin = code.index[first]
         new = copy.copy(self)
-        new._code = code
+        new.code = code
         new._blocks = self._blocks | {first: list(code.instructions[begin : begin + len(old)])}
         new._states = {
             block: {

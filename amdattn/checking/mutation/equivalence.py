@@ -17,6 +17,7 @@ from amdattn.checking.mutation.generate import Mutant, element_bytes, sources
 from amdattn.checking.mutation.hazards import LLVM_ONLY, HazardAnalysis, Missing
 from amdattn.checking.mutation.kernel import KernelCode
 from amdattn.checking.mutation.subject import Subject
+from amdattn.checking.mutation.uniform import decisions
 from amdattn.checking.mutation.waits import TooEarly, WaitAnalysis
 
 _EXEC = frozenset(regs.EXEC)
@@ -49,6 +50,42 @@ class Judgement:
     stated: bool = False
 
 
+class WaitsOnPaths:
+    """What waits too little on a path that a wave can take.
+
+    Branches on one condition go one way. Conditions are looked at only if that shows something.
+    """
+
+    def __init__(self, code: KernelCode) -> None:
+        whole = _Cases([WaitAnalysis(code)])
+        self._each = [whole]
+        if whole.found:
+            pairs = (_Cases([WaitAnalysis(code.assuming(taken)) for taken in both])
+                     for both in decisions(code))  # fmt: skip
+            self._each += [cases for cases in pairs if cases.found < whole.found]
+
+    def too_early(self) -> frozenset[TooEarly]:
+        """Of the code."""
+        return frozenset.intersection(*(cases.found for cases in self._each))
+
+    def after(self, at: int, encoding: bytes) -> frozenset[TooEarly]:
+        """Of the code with other instructions at an address."""
+        return frozenset.intersection(*(cases.after(at, encoding) for cases in self._each))
+
+
+class _Cases:
+    """Analyses of which one is right for every wave."""
+
+    def __init__(self, analyses: list[WaitAnalysis]) -> None:
+        self._analyses = analyses
+        self.found = frozenset[TooEarly]().union(*(a.too_early() for a in analyses))
+
+    def after(self, at: int, encoding: bytes) -> frozenset[TooEarly]:
+        return self.found.union(
+            *(a.after(a.code.changed(at, encoding), at, len(encoding)) for a in self._analyses)
+        )
+
+
 class Judge:
     """Judges the mutants of one subject.
 
@@ -62,7 +99,7 @@ class Judge:
         self._subject = subject
         self._code = code
         self._digest = code.digest
-        self._waits, self._hazards = WaitAnalysis(code), HazardAnalysis(code)
+        self._waits, self._hazards = WaitsOnPaths(code), HazardAnalysis(code)
         self.wait_violations: frozenset[TooEarly] = self._waits.too_early()
         self.hazard_violations: frozenset[Missing] = self._hazards.missing()
 
@@ -92,7 +129,7 @@ class Judge:
         return changed, mutant.at, len(mutant.encoding)
 
     def _wait(self, mutant: Mutant) -> Judgement:
-        early = self._waits.after(*self._mutated(mutant)) - self.wait_violations
+        early = self._waits.after(mutant.at, mutant.encoding) - self.wait_violations
         places = {mutant.pc}.union(*({pair.consumer, pair.producer} for pair in early))
         if any(self._code.at(pair.producer).mnemonic.startswith("buffer_wbl2") for pair in early):
             # What a release publishes is stored and loaded elsewhere, by other workgroups.

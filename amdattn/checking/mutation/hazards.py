@@ -233,7 +233,7 @@ class HazardAnalysis(ForwardAnalysis[int, _Entry, Missing]):
         if inst.mnemonic in ("s_nop", "s_waitcnt"):
             return
         for pc, (since, live) in state.items():
-            for required, rule in _requirements(self._code.at(pc), inst, live):
+            for required, rule in _requirements(self.code.at(pc), inst, live):
                 yield Missing(inst.pc, pc, required, since, rule)
 
     def _step(self, inst: Instruction, state: _State) -> None:

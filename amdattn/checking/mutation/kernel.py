@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from amdattn.checking.mutation import registers as regs
@@ -70,7 +70,15 @@ class KernelCode:
         self.start, size, self._file_offset, self.entry = place
         self.end = self.start + size
         self.same_paths = True
+        self._taken: Mapping[int, bool] = {}
         self._set(tuple(disassemble(self.bytes_at(self.start, size), self.start)))
+
+    def assuming(self, taken: Mapping[int, bool]) -> KernelCode:
+        """The same kernel in waves of which these branches are always taken, or never."""
+        other = copy.copy(self)
+        other._taken = taken
+        other._set(self.instructions)
+        return other
 
     def changed(self, pc: int, encoding: bytes) -> KernelCode:
         """The same kernel with other instructions, of the same length in all, from `pc` on."""
@@ -97,6 +105,10 @@ class KernelCode:
         self.instructions = instructions
         self.index = {inst.pc: i for i, inst in enumerate(self.instructions)}
         self.successors = {inst.pc: self._successors(inst) for inst in self.instructions}
+        for pc, taken in self._taken.items():
+            target = self.at(pc).target
+            assert target is not None
+            self.successors[pc] = (target if taken else self.at(pc).end,)
         for pc in self._never_without_lanes():
             self.successors[pc] = (self.at(pc).end,)
         self.predecessors = _predecessors(self.successors)

@@ -115,7 +115,7 @@ class WaitAnalysis(ForwardAnalysis[tuple[int, str], int, TooEarly]):
         for counter in counters(inst):
             if _in_order(inst, counter):
                 for key, age in list(state.items()):
-                    older = self._code.at(key[0])
+                    older = self.code.at(key[0])
                     if key[1] == counter and self._same_queue(older, inst, counter):
                         if age + 1 > MAXIMUM[counter]:
                             del state[key]  # issue stalls while the counter is full
@@ -148,7 +148,7 @@ class WaitAnalysis(ForwardAnalysis[tuple[int, str], int, TooEarly]):
             return
         use = regs.use(inst)
         for pc in {pc for pc, counter in state if counter != _DIRTY}:
-            pending = self._code.at(pc)
+            pending = self.code.at(pc)
             results = regs.use(pending).writes
             if results & use.reads:
                 yield TooEarly(inst.pc, pc, "reads a result that is pending")
