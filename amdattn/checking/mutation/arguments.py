@@ -40,65 +40,28 @@ _ROWS_BEHIND = (
     "the lanes that stay away have rows behind the sequence's end, and so do those rows in the "
     "later tiles: nothing more is stored for them"
 )
-_SAME_TWICE = (
-    "the lanes that are let in as well store the same number at the same address: a row's four "
-    "lanes have all got its sum"
+_COLUMNS_BEHIND = (
+    "the lanes that stay away have columns behind the last one, and so have they in the later "
+    "stores of the row; behind those the mask of the rows is restored"
 )
-_ENDS = "on the path that is taken from here the kernel ends"
+_ONLY_LSE = (
+    "only the log-sum-exp of later tiles is stored from here on, by the lanes that stay, as far as "
+    "their rows are the sequence's"
+)
 
-# attn_fwd_bf16_d128_rtne: the stores of a part, each for the rows that there are; of its lse.
-_FORWARD = "b35920c53c54dafc"
-_AFTER_STORES = (
-    0x12BAC,
-    0x12C04,
-    0x12C5C,
-    0x12CB4,
-    0x12D0C,
-    0x12D64,
-    0x12DBC,
-    0x12E20,
-    0x12F10,
-    0x12F68,
-    0x12FC0,
-    0x13018,
-    0x13070,
-    0x130C8,
-    0x13120,
-    0x13264,
-    0x132BC,
-    0x13314,
-    0x1336C,
-    0x133C4,
-    0x1341C,
-    0x13474,
-    0x135B8,
-    0x13610,
-    0x13668,
-    0x136C0,
-    0x13718,
-    0x13770,
-    0x137C8,
-    0x1390C,
-    0x13964,
-    0x139BC,
-    0x13A14,
-    0x13A6C,
-    0x13AC4,
-    0x13B1C,
-    0x13C60,
-    0x13CB8,
-    0x13D10,
-    0x13D68,
-    0x13DC0,
-    0x13E18,
-    0x13E70,
+# attn_fwd_bf16_d128_rtne
+_FORWARD = "b0a9e53cfc540a2d"
+_AFTER_ROWS = (0xC2FC, 0xEB38, 0xFD18)
+_AFTER_COLUMNS = (0xE050, 0xE26C, 0xE488)
+_AFTER_LSE = (
+    *(0xE76C, 0xE7BC, 0xE80C, 0xE85C, 0xE8AC, 0xE900),
+    *(0xF500, 0xF530, 0xF56C, 0xF5A8, 0xF5E4),
 )
-_BEFORE_LSE = (0x13178, 0x134CC, 0x13820, 0x13B74, 0x13EC8)
 
 # (digest of the kernel's instructions, class, address) -> why nothing can be seen
 ARGUMENTS: dict[tuple[str, str, int], str] = {
     # attn_merge_bf16_d128_rtne
-    ("f71f98f987f87f34", "EXEC", 0x1C7C): _NAN_ANYWAY,
+    ("cde14a7d933f75f3", "EXEC", 0x1BAC): _NAN_ANYWAY,
     # attn_fwd_bf16_d128
     ("7a9dd3b96c53c6c9", "wait deleted", 0x36C0): _NEXT_TILE,
     ("7a9dd3b96c53c6c9", "wait deleted", 0x3824): _NEXT_TILE,
@@ -114,7 +77,7 @@ ARGUMENTS: dict[tuple[str, str, int], str] = {
     ("b7bab907b6f8a32e", "EXEC", 0x194C): _ONE_BY_ONE,
     ("b7bab907b6f8a32e", "EXEC", 0x1A5C): _OTHER_LANES,
     ("2ab93e9720df1242", "num_records", 0x1744): _NO_MASK,
-    (_FORWARD, "EXEC", 0x12AF4): _ENDS,
-    **{(_FORWARD, "EXEC", pc): _ROWS_BEHIND for pc in _AFTER_STORES},
-    **{(_FORWARD, "EXEC", pc): _SAME_TWICE for pc in _BEFORE_LSE},
+    **{(_FORWARD, "EXEC", pc): _ROWS_BEHIND for pc in _AFTER_ROWS},
+    **{(_FORWARD, "EXEC", pc): _COLUMNS_BEHIND for pc in _AFTER_COLUMNS},
+    **{(_FORWARD, "EXEC", pc): _ONLY_LSE for pc in _AFTER_LSE},
 }

@@ -106,6 +106,7 @@ class _AttentionCase:
     lengths: tuple[tuple[int, int], ...] = ()  # of every sequence, for several lengths
     growth: float = 1.0  # from the first key to the last: scores outgrow the first ones
     nan: bool = False  # in a row of each 16 of q
+    narrow: int = 0  # head_dim_v, with a head_dim that does not fill the kernel's either
 
     @property
     def name(self) -> str:
@@ -114,6 +115,7 @@ class _AttentionCase:
             f"{self.batch}x{self.seqlen_q}x{self.seqlen_kv}x{self.num_heads_q}:{self.num_heads_kv}"
             f"{options}{' lengths' * bool(self.lengths)}{' NaN' * self.nan}"
             f"{' growing' * (self.growth > 1)}{'' if self.lse else ' no lse'}"
+            f"{f' head_dim_v={self.narrow}' if self.narrow else ''}"
         )
 
 
@@ -147,12 +149,16 @@ _FORWARD_CASES: tuple[_AttentionCase, ...] = (
         1, 130, 70, 8, 4, options={"num_splits": 2, "causal": True}, lengths=((130, 70),)
     ),
     _AttentionCase(1, 30, 70, 3, 3, options={"num_splits": 2, "causal": True}),
+    _AttentionCase(1, 130, 70, 1, 1, options=_WHOLE, narrow=40),
+    _AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, nan=True, narrow=40),
+    _AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, narrow=8),
 )
 _MERGE_CASES: tuple[_AttentionCase, ...] = (
     _AttentionCase(1, 1, 150, 2, 1, options={"num_splits": 3, "sinks": True}),
     _AttentionCase(1, 390, 200, 1, 1, options={"num_splits": 2, "causal": True}, nan=True),
     _AttentionCase(1, 4, 70, 3, 1, options={"num_splits": 2, "causal": True}),
     _AttentionCase(1, 40, 200, 1, 1, lse=False, options={"num_splits": 4}),
+    _AttentionCase(1, 40, 70, 2, 1, options={"num_splits": 2}, narrow=40),
     _AttentionCase(
         2, 20, 70, 8, 4, options={"num_splits": 2, "causal": True}, lengths=((20, 60), (7, 70))
     ),
@@ -221,9 +227,13 @@ def _problem(forward: KernelSpec, case: _AttentionCase) -> AttentionProblem:
     if case.lengths:
         rows, keys = zip(*case.lengths, strict=True)
         options |= {"total_q": sum(rows), "total_kv": sum(keys)}
+    dims = forward.head_dim, forward.head_dim_v
+    if case.narrow:
+        dims = dims[0] * 9 // 16 // 8 * 8, case.narrow
     return AttentionProblem(
         *(case.batch, case.seqlen_q, case.seqlen_kv, case.num_heads_q, case.num_heads_kv),
-        *(forward.head_dim, forward.head_dim_v, forward.dtype),
+        *dims,
+        forward.dtype,
         round_mode=forward.constraint("round_mode")[0],
         return_lse=case.lse,
         **options,
