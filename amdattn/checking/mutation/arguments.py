@@ -48,11 +48,15 @@ _ONLY_LSE = (
     "only the log-sum-exp of later tiles is stored from here on, by the lanes that stay, as far as "
     "their rows are the sequence's"
 )
+_FIRST_COLUMNS = (
+    "no wave comes here: in every row that there is one lane has the first columns, so that the "
+    "branch before it is always taken"
+)
 
 # attn_fwd_bf16_d128_rtne
 _FORWARD = "b0a9e53cfc540a2d"
 _AFTER_ROWS = (0xC2FC, 0xEB38, 0xFD18)
-_AFTER_COLUMNS = (0xE050, 0xE26C, 0xE488)
+_AFTER_COLUMNS = (0xDE24, 0xDE30, 0xE050, 0xE26C, 0xE488)
 _AFTER_LSE = (
     *(0xE76C, 0xE7BC, 0xE80C, 0xE85C, 0xE8AC, 0xE900),
     *(0xF500, 0xF530, 0xF56C, 0xF5A8, 0xF5E4),
@@ -79,5 +83,6 @@ ARGUMENTS: dict[tuple[str, str, int], str] = {
     ("2ab93e9720df1242", "num_records", 0x1744): _NO_MASK,
     **{(_FORWARD, "EXEC", pc): _ROWS_BEHIND for pc in _AFTER_ROWS},
     **{(_FORWARD, "EXEC", pc): _COLUMNS_BEHIND for pc in _AFTER_COLUMNS},
+    **{(_FORWARD, "EXEC", pc): _FIRST_COLUMNS for pc in (0xDE18, 0xDE1C)},
     **{(_FORWARD, "EXEC", pc): _ONLY_LSE for pc in _AFTER_LSE},
 }
