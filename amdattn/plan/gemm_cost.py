@@ -27,6 +27,8 @@ _LEAST_LATENCY_CLK = 900  # of a load from HBM
 # What streams lose against HBM's rate; for every doubling of the small tiles that share rows of B;
 # matrix instructions of a lone workgroup against its loads.
 _HBM_LOSS, _SHARED_LOSS, _MATRIX_LOSS = 1.03, 0.2, 0.25
+# For each further workgroup of a CU, where several read the same rows of B: the L2 forgets them.
+_DRIFT_LOSS = 0.5
 # From dispatch to the first loads and from the last ones to the end: one fragment of 16 x 16
 # results a wave, and each further one; a wave's turn to be dispatched.
 _WORKGROUP_CLK, _FRAGMENT_CLK, _WAVE_CLK = 2900, 220, 7
@@ -98,6 +100,8 @@ def cost(problem: GemmProblem, kernel: KernelSpec, splits: int, props: DevicePro
         split = _SPLIT_CLK + _PART_CLK * splits + _SPLIT_FRAGMENT_CLK * fragments
         split += partial / _L2_WRITE_BYTES_PER_CLK
     stream = max(memory, loads + _MATRIX_LOSS * matrix / of_cu)
+    if tiles_m > 1:  # tiles that share rows of B drift apart where CUs have several
+        stream *= 1 + _DRIFT_LOSS * max(workgroups / cus - 1, 0.0)
     late = workgroups % int(cus)
     if tiles_m == 1 and of_cu > 1 and late:  # they share CUs, and have HBM to themselves at the end
         alone = (tile_m + tile_n) * row_bytes / splits / _L1_BYTES_PER_CLK
