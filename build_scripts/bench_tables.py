@@ -47,12 +47,13 @@ it are
 
 [bench.md](bench.md) says where the peers are from. **Every number on this page is modelled, none
 was measured**: cycles by the virtual device's [performance model](performance-model.md) (version
-{model}) of an {device}, times at a constant {clock:g} GHz. A GPU under a power cap runs kernels
-that keep its matrix units busier at a lower clock, so that its times lie closer together than
-these; the energy below has an estimate of that. The model's page also says what an unseen kernel's
-time can be off by, 15 to 20 %: smaller differences between kernels of different make say little.
-{launch:g} us between the launches of an operation are in its time, those before it in no number
-here.
+{model}) of an {device}, times at a constant {clock:g} GHz. A GPU under a
+power cap runs kernels that keep its matrix units busier at a lower clock, so that its times lie
+closer together than these; the energy below has an estimate of that. The model's page also says
+what an unseen kernel's time can be off by, 15 to 20 %: smaller differences between kernels of
+different make say little. {launch:g} us between the launches of an operation are in its time, those
+before it in no number here. Kernels ran one after the other on the same operands, and each row can
+be run alone: the model gives the same again.
 
 bfloat16, [batch, seqlen, heads, head_dim], no log-sum-exp, operands of normal random numbers (which
 matters for kernels that rescale only when a maximum grows).
@@ -70,7 +71,7 @@ def command(preset: str, aiter: str, moonmath: str) -> list[str]:
     """Arguments of `amdattn` for a preset."""
     rival = dict((name, rival) for name, _, rival in SECTIONS).get(preset)
     peers = {"aiter": [f"aiter={aiter}"], "triton": ["triton"]}
-    wanted = peers[rival] if rival else [f"aiter={aiter}", f"moonmath={moonmath}", "triton"]
+    wanted = peers[rival] if rival else [f"aiter={aiter}", f"moonmath={moonmath}"]
     # The fastest rounding and the one that Triton has are enough of the others.
     modes = {"aiter": "rtne,rtz", "triton": "rtne"}[rival] if rival else "all"
     options = ["bench", "attention", "--preset", preset, "--round-mode", modes]

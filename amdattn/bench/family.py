@@ -99,7 +99,8 @@ class FamilySampler(ItemSampler[Shipped]):
 
     def _sampled(self, items: Items) -> list[Modelled]:
         figures = items.figures
-        shape, whole = self._shape, self._kernel.split(1)
+        shape, q_tile = self._shape, self._work.q_tile
+        whole = self._kernel.split(1, q_tile)
         cus, xcds = self._arch.cus_per_xcd, self._arch.num_xcds
         busiest = -(-len(figures) // xcds)  # workgroups of an XCD
         full, two_rounds = min(cus, busiest), min(2 * cus, busiest)
@@ -113,12 +114,18 @@ class FamilySampler(ItemSampler[Shipped]):
             few, more = (self._of_tiles(tiles) for tiles in self._masked_tiles())
             runs.append((whole, few, full))
             if parts > 1:
-                runs.append((self._kernel.split(parts), few, full))
+                runs.append((self._kernel.split(parts, q_tile), few, full))
             runs.append((whole, more, full))
         else:
             if parts > 1:
                 rows = min(parts * _LENGTHS[0], shape.seqlen_kv - self._work.kv_tile)
-                runs.append((self._kernel.split(parts), self._of_length(plain, rows), full))
+                runs.append(
+                    (
+                        self._kernel.split(parts, q_tile),
+                        self._of_length(plain, rows),
+                        full,
+                    )
+                )
             runs.append((whole, self._of_length(plain, _LENGTHS[2]), full))
         self._done, self._total = 0, sum(self._rows(*run) for run in runs)
         samples = []

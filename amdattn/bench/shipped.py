@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 from amdattn import manifest, plan as plans, runtime
-from amdattn.attention import plan_attention
 from amdattn.bench.items import Items
 from amdattn.bench.kernels import Launch, Operands, Walk
 from amdattn.bench.shapes import Shape
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
 from amdattn.kernarg import packer
 from amdattn.plan import Address, Stride
+from amdattn.plan.attention import plan_attention
 from amdattn.plan.work import WorkMap
+
+_FORWARD = "attn_fwd"
 
 
 class Shipped:
@@ -22,33 +25,27 @@ class Shipped:
     ----------
     num_splits : int
         As of the operation; 0: the planner's choice.
+    q_tile : int
+        Only kernels whose tiles have so many rows; 0: the planner's choice.
     """
 
     peer = "amdattn"
 
-    def __init__(self, round_mode: str, num_splits: int = 0) -> None:
-        self.round_mode, self._num_splits = round_mode, num_splits
+    def __init__(self, round_mode: str, num_splits: int = 0, q_tile: int = 0) -> None:
+        self.round_mode, self._num_splits, self._q_tile = round_mode, num_splits, q_tile
 
-    def split(self, num_splits: int) -> Shipped:
+    def split(self, num_splits: int, q_tile: int = 0) -> Shipped:
         """The same with every tile in so many parts; 1: none."""
-        return Shipped(self.round_mode, num_splits)
+        return Shipped(self.round_mode, num_splits, q_tile)
 
     def _plan(self, shape: Shape) -> plans.Plan:
-        return plan_attention(
-            shape.batch,
-            shape.seqlen_q,
-            shape.seqlen_kv,
-            shape.heads_q,
-            shape.heads_kv,
-            shape.head_dim,
-            device=runtime.device_props(),
-            head_dim_v=shape.head_dim_v,
-            causal=shape.causal,
-            window_size=shape.window,
-            sinks=shape.sinks,
-            round_mode=self.round_mode,
-            num_splits=self._num_splits,
-        )
+        problem = dataclasses.replace(shape.problem(self.round_mode), num_splits=self._num_splits)
+        rows = [
+            row
+            for row in manifest.kernels()
+            if self._q_tile in (0, row.q_tile) or row.op != _FORWARD
+        ]
+        return plan_attention(problem, runtime.device_props(), rows)
 
     def refusal(self, shape: Shape) -> str:
         """What the planner says against it."""

@@ -12,6 +12,7 @@ from amdattn.bench.kernels import Functions
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
 from amdattn.bench.speed import NotLinear
+from amdattn.errors import UnsupportedDeviceError
 
 SQUARE = Shape(1, 8, 8, 3072, 3072, 128)
 CAUSAL = dataclasses.replace(SQUARE, causal=True)
@@ -128,3 +129,15 @@ def test_sampled_is_as_full(shape, num_splits):
     assert sampled[0].bytes["l1"] == pytest.approx(full[0].bytes["l1"], rel=5e-3)
     for reason, share in full[0].stalls.items():
         assert sampled[0].stalls[reason] == pytest.approx(share, abs=0.03), reason
+
+
+def test_samples_are_of_the_kernel_that_the_plan_chose():
+    """The planner may prefer other tiles for a shorter problem."""
+    shape = Shape(1, 64, 8, 2048, 2048, 128, True)
+    for q_tile in (256, 384):
+        work = Shipped("rtz").split(1, q_tile).work(shape)
+        assert (work.q_tile, work.parts) == (q_tile, 1)
+    chosen = Shipped("rtz").work(shape).q_tile
+    assert chosen in (256, 384)
+    with pytest.raises(UnsupportedDeviceError):
+        Shipped("rtz", q_tile=100).work(shape)

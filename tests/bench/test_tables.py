@@ -72,7 +72,7 @@ def test_documents_of_two_models_are_not_mixed() -> None:
 
 def test_commands() -> None:
     words = command("moonmath", "A", "M")
-    assert words.count("--peer") == 3 and "moonmath=M" in words and words[-1] == "--json"
+    assert words.count("--peer") == 2 and "moonmath=M" in words and words[-1] == "--json"
     for preset, _, rival in SECTIONS:
         assert preset in PRESETS
         assert command(preset, "A", "M").count("--peer") == 1
