@@ -274,8 +274,8 @@ def _remarks(records: Sequence[Record]) -> list[str]:
         lines.append("# Sampling\n")
         lines.append(
             f"{count} of {len(shown)} operations were sampled, the others simulated in full; how "
-            f"far a prediction of\none more length was off, at most: {worst}. [bench.md](bench.md) "
-            "has the method."
+            f"far a prediction of\none more length was off, at most: {worst}.\n"
+            "[bench.md](bench.md) has the method."
         )
     return lines
 
