@@ -56,7 +56,7 @@ class Checker:
         arguments = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
         library = open_library(vdev_test_hazards=(ctypes.c_size_t, arguments))
         self._run = library.vdev_test_hazards
-        self._out = ctypes.create_string_buffer(1 << 16)
+        self._out = ctypes.create_string_buffer(1 << 20)
 
     def __call__(self, code: bytes) -> list[Found]:
         needed = self._run(code, len(code) // 4, self._out, len(self._out))

@@ -17,7 +17,7 @@ from amdattn import cli
 
 ARGS = "in in int32[4, 256] low=0 high=1000; out out int32[4]"
 GEOMETRY = ("--grid", 4, "--workgroup", "256,1", "--args", ARGS)
-KERNEL = "amdattn_attn_fwd_bf16_d128_rtne_gfx942"
+KERNEL = "amdattn_attn_fwd_bf16_d128_q256_rtne_gfx942"
 
 
 class Command:
@@ -188,7 +188,7 @@ def test_inputs_from_a_file(
         (("attention", "--grid", 4), "--grid does not go with attention"),
         (("all", "--kernel", "k"), "--kernel does not go with all"),
         (("attention", "--suppressions", "nowhere.toml"), "nowhere.toml"),
-        (("atention",), "'atention' is neither one of attention, all nor a code object file"),
+        (("atention",), "'atention' is neither one of attention, gemm, all nor a code object file"),
         ((__file__, "--grid", 1), "is not an ELF code object"),
     ],
 )

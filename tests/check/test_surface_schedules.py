@@ -121,7 +121,7 @@ def test_attention_is_declared_and_checked() -> None:
 
 
 def test_every_kernel_is_reached_by_every_operation() -> None:
-    subjects = every_operation(0)
+    subjects = [one for one in every_operation(0) if isinstance(one, Attention)]
     cases = [subject.case for subject in subjects]
     assert {1, 63, 64, 65, 127, 128, 129} <= {case.seqlen_q for case in cases}
     assert any(case.num_heads_kv < case.num_heads_q for case in cases)
