@@ -20,6 +20,7 @@ from amdattn.operands import (
     check_output,
     check_placement,
     check_shape,
+    check_workspace,
     misalignment,
     operand,
     operand_of,
@@ -333,7 +334,7 @@ class AttentionPlan(Plan):
             label = LABELS.get(name, name)
             axes: tuple[str, ...] = ()
             if name == "workspace":
-                self._check_workspace(view)
+                check_workspace(view, self.workspace.total_bytes)
             else:
                 wanted = expected[name]
                 axes = wanted.axes
@@ -343,17 +344,6 @@ class AttentionPlan(Plan):
             taken[label] = view
             operands[name] = operand_of(view, axes)
         return operands
-
-    def _check_workspace(self, view: View) -> None:
-        nbytes = self.workspace.total_bytes
-        held = view.dtype.itemsize
-        for length in view.shape:
-            held *= length
-        if view.strides != compact_strides(view.shape) or held < nbytes or view.address % 16:
-            raise ValueError(
-                f"workspace has {held} bytes at {view.address:#x}, strides {view.strides}; this "
-                f"plan needs {nbytes} bytes without gaps at a multiple of 16 bytes"
-            )
 
     def _check_lengths(self, views: Mapping[str, View]) -> None:
         p = self.problem

@@ -19,8 +19,8 @@ from amdattn.execution import output_view
 from amdattn.gemm_problem import GemmProblem
 from amdattn.interchange import as_view, asarray, like
 from amdattn.manifest import KernelSpec
-from amdattn.operands import check_output, check_placement, check_shape
-from amdattn.plan import Launch, Operand, describe
+from amdattn.operands import check_output, check_placement, check_shape, check_workspace
+from amdattn.plan import Launch, Operand, describe, lines_of
 from amdattn.plan.gemm import GemmFacts
 from amdattn.plan.workspace import WorkspaceLayout
 from amdattn.staging import stage
@@ -54,9 +54,7 @@ class GemmPlan:
 
     def explain(self) -> str:
         """The plan as readable text: kernel, grid, splits and why."""
-        rows = self.as_dict()
-        width = max(map(len, rows))
-        return "\n".join(f"{key:<{width}}  {value}" for key, value in rows.items())
+        return lines_of(self.as_dict())
 
     def as_dict(self) -> Mapping[str, str]:
         """The same facts, keyed."""
@@ -176,7 +174,9 @@ class GemmPlan:
         taken: dict[str, View] = {}
         for name, view in {**inputs, **outputs}.items():
             if name == "workspace":
-                self._check_workspace(view)
+                check_workspace(view, self.workspace.total_bytes)
+                if not view.on_device:
+                    raise TypeError("workspace must be in device memory")
             else:
                 check_shape(view, name, *self._shape(name), "m, n, k of the plan")
             if name in outputs:
@@ -191,19 +191,6 @@ class GemmPlan:
                         f"{name} has {wrong} for kernel {self.kernel.name}; plan with aligned=False"
                     )
         return operands
-
-    def _check_workspace(self, view: View) -> None:
-        nbytes = self.workspace.total_bytes
-        held = view.dtype.itemsize
-        for length in view.shape:
-            held *= length
-        if view.strides != compact_strides(view.shape) or held < nbytes or view.address % 16:
-            raise ValueError(
-                f"workspace has {held} bytes at {view.address:#x}, strides {view.strides}; this "
-                f"plan needs {nbytes} bytes without gaps at a multiple of 16 bytes"
-            )
-        if not view.on_device:
-            raise TypeError("workspace must be in device memory")
 
     # -- runs ------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
-"""Checks of the operands of an attention call. Everything raises before anything is launched."""
+"""Checks of the operands of a call. Everything raises before anything is launched."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from amdattn.buffers import View
@@ -15,6 +16,16 @@ LABELS = {"o": "out", "cu_seqlens_kv": "cu_seqlens_k"}
 
 # Budget of numpy's exact overlap test; strided tensors of real layouts need a tiny part of it.
 _OVERLAP_WORK = 100_000
+
+
+def check_workspace(view: View, nbytes: int) -> None:
+    """Memory for partial results: enough, without gaps, aligned."""
+    held = view.dtype.itemsize * math.prod(view.shape)
+    if view.strides != compact_strides(view.shape) or held < nbytes or view.address % 16:
+        raise ValueError(
+            f"workspace has {held} bytes at {view.address:#x}, strides {view.strides}; this "
+            f"plan needs {nbytes} bytes without gaps at a multiple of 16 bytes"
+        )
 
 
 def check_shape(view: View, name: str, shape: tuple[int, ...], dtype: str, layout: str) -> None:

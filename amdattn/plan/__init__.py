@@ -82,9 +82,7 @@ class Plan:
 
     def explain(self) -> str:
         """The plan as readable text: kernel, grid, occupancy and why."""
-        rows = self.as_dict()
-        width = max(map(len, rows))
-        return "\n".join(f"{key:<{width}}  {value}" for key, value in rows.items())
+        return lines_of(self.as_dict())
 
     def as_dict(self) -> Mapping[str, Any]:
         """The same facts, keyed; every value is a string."""
@@ -118,6 +116,12 @@ def describe(
     regions = ", ".join(f"{region.name} {region.nbytes}" for region in workspace.regions)
     rows["workspace"] = f"{workspace.total_bytes} bytes{regions and ': '}{regions}"
     return rows
+
+
+def lines_of(facts: Mapping[str, str]) -> str:
+    """A line for each fact, the values below each other."""
+    width = max(map(len, facts))
+    return "\n".join(f"{key:<{width}}  {value}" for key, value in facts.items())
 
 
 def _options_text(problem: AttentionProblem) -> str:
