@@ -106,6 +106,7 @@ _FAMILY = (
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
 _ROUNDING = {"rtne": "kNearestEven", "rtna": "kNearestAway", "rtz": "kTowardZero"}
 _WAVES, _TILE = 4, 16
+_SLACK = 3  # log2 of how far probabilities may outgrow a row's reference; 0: not at all
 
 
 def _member(
@@ -136,6 +137,7 @@ def _member(
                 "HEAD_DIM": str(head_dim),
                 "TILES_Q": str(tiles_q),
                 "CAPPED": str(capped).lower(),
+                "SLACK": str(_SLACK),
             }
         ),
     }

@@ -13,7 +13,7 @@ struct Finish {
   static constexpr int kLaneD = S::kTilesD, kDwords = kLaneD / 2;
   using Out = uint32_t __attribute__((ext_vector_type(kDwords)));
 
-  Constant<AttnFwdArgs>& args;
+  Arguments& args;
   const AttnWork& work;
   Loop& loop;
   int wave_row, row, group;
@@ -22,14 +22,21 @@ struct Finish {
   uint64_t lse, sinks;   // addresses
   int columns;           // from the workgroup's first on
   float sums[kN];        // of a row's probabilities
-  float rounded[kN];     // the same as they were rounded
+  float rounded[kN];     // the same as they were rounded, times S::kScaleV
   float reference[kN];   // of a row
   f32x2 scale[kN / 2];   // of a row of O, of two tiles
   f32x2 probe = {0, 0};  // NaN when an element is, or overflows in rounding
+  uint32_t lds;
+  Octet greatest;  // |V|, of four lanes of the workgroup, if S::kConverts
 
-  __device__ __forceinline__ Finish(const AttnWork& its_work, Loop& its_loop, int first_row,
-                                    Global<uint16_t>* first)
-      : args(*arguments()), work(its_work), loop(its_loop), wave_row(first_row), o(first) {
+  __device__ __forceinline__ Finish(Arguments* from, const AttnWork& its_work, Loop& its_loop,
+                                    int first_row, Global<uint16_t>* first, uint32_t its_lds)
+      : args(*read_again(from)),
+        work(its_work),
+        loop(its_loop),
+        wave_row(first_row),
+        o(first),
+        lds(its_lds) {
     row = Lane::in_wave() % kTile;
     group = Lane::in_wave() / kTile;
     tile_stride = 2 * kTile * args.o_stride_seq;
@@ -38,15 +45,29 @@ struct Finish {
     columns = args.head_dim_v - int(work.column);
   }
 
-  // Read again from memory: kept over the loop they would take more SGPRs than there are.
-  static __device__ __forceinline__ Constant<AttnFwdArgs>* arguments() {
-    auto* pointer = (Constant<AttnFwdArgs>*)__builtin_amdgcn_kernarg_segment_ptr();
-    ordered::settle_uniform(pointer);
-    return pointer;
+  // False if nothing was written, since fp16 does not do for V.
+  __device__ __forceinline__ bool operator()() {
+    last_output();
+    if constexpr (S::kConverts)
+      if (__builtin_expect(!all_fit(), false)) return false;
+    store();
+    return true;
   }
 
-  __device__ __forceinline__ void operator()() {
-    last_output();
+  // ---- Does fp16 do for V? If 16 columns, as four lanes load them, are small all together, they
+  // lose bits there.
+  __device__ __forceinline__ void read_greatest() {
+    ordered::ds_read_b128<S::kBaseFit>(greatest, lds + 16 * Lane::in_wave());
+  }
+  __device__ __forceinline__ bool all_fit() {
+    ordered::settle(greatest);  // behind the waits of last_output()
+    uint32_t of_four = 0;       // as bits, in the order of their numbers
+    for (int i = 0; i < 4; ++i) of_four = of_four > greatest[i] ? of_four : greatest[i];
+    const uint32_t least = bits(S::kLeastV), range = bits(S::kGreatestV) - least;
+    return __builtin_amdgcn_ballot_w64((of_four != 0) & (of_four - least >= range)) == 0;
+  }
+
+  __device__ __forceinline__ void store() {
     set_scales();
     if (work.part >= 0) {
       store_part();
@@ -69,7 +90,9 @@ struct Finish {
   // ---- The output of the last unit, and under its matrix instructions the sums over the four
   // lanes of a row: a turn has the first exchange of a value, the second one of the value kLag
   // turns before, and the last addition of the one before that.
-  static constexpr int kValues = S::kSumsRounded ? 2 * kN : kN, kLag = 6;
+  // With a V in fp16 those of the exact probabilities wait until somebody asks for them.
+  static constexpr int kValues = S::kSumsRounded && !S::kConverts ? 2 * kN : kN, kLag = 6;
+  static constexpr bool is_rounded(int n) { return S::kConverts || n >= kN; }
   static constexpr bool is_value(int n) { return n >= 0 && n < kValues; }
   static constexpr int exchanges_since(int turn) {  // behind its first exchange, for kLag turns
     int n = 0;
@@ -89,23 +112,31 @@ struct Finish {
         ordered::settle_uniform(sinks);
         ordered::settle_uniform(columns);
       }
+      if constexpr (S::kConverts && turn == 2) read_greatest();
       if constexpr (is_value(second) || is_value(last))
         ordered::s_waitcnt<ordered::kAnyVm, exchanges_since(second)>();
-      if constexpr (is_value(last)) value[last] = ordered::v_add_f32(value[last], other[last]);
+      if constexpr (is_value(last)) {
+        value[last] = ordered::v_add_f32(value[last], other[last]);
+        if constexpr (S::kConverts && is_rounded(last))
+          scale[last / 2][last % 2] = ordered::v_rcp_f32(value[last]);
+      }
       if constexpr (is_value(second)) {
         value[second] = ordered::v_add_f32(value[second], other[second]);
         other[second] = ordered::ds_bpermute_b32(lane ^ 4 * 32, value[second]);
       }
       if constexpr (is_value(first)) {
-        const f32x2 halves = first < kN ? loop.sum[first % kN] : loop.rounded_sum[first % kN];
-        value[first] = ordered::v_add_f32(halves[0], halves[1]);
+        const f32x2 halves = (is_rounded(first) ? loop.rounded_sum : loop.sum)[first % kN];
+        value[first] = halves[0];
+        if constexpr (!S::kConverts || !is_rounded(first))
+          value[first] = ordered::v_add_f32(halves[0], halves[1]);
         other[first] = ordered::ds_bpermute_b32(lane ^ 4 * 16, value[first]);
       }
     });
+    for (int n = 0; n < kValues; ++n) (is_rounded(n) ? rounded : sums)[n % kN] = value[n];
     for (int t = 0; t < kN; ++t) {
-      sums[t] = value[t];
-      rounded[t] = value[kValues - kN + t];
-      if (sums[t] != sums[t]) rounded[t] = sums[t];  // rounding can make a number of a NaN
+      if (!S::kSumsRounded) rounded[t] = sums[t];
+      // Rounding to bf16 can make a number of a NaN.
+      if (!S::kConverts && sums[t] != sums[t]) rounded[t] = sums[t];
     }
   }
 
@@ -113,12 +144,22 @@ struct Finish {
     for (int t = 0; t < kN; ++t) {
       reference[t] = -loop.negative_ref[t / 2][t % 2];
       if constexpr (S::kCapped) reference[t] += args.softcap_log2;
-      scale[t / 2][t % 2] = v_rcp_f32(rounded[t]);
+      if constexpr (!S::kConverts) scale[t / 2][t % 2] = v_rcp_f32(rounded[t]);
     }
-    if (__builtin_expect(sinks != 0, false) && work.part < 0) add_sinks();
+    if constexpr (S::kConverts)
+      if (work.part >= 0 || sinks != 0 || lse != 0) add_up();
+    // Only of a row without keys: else there is a probability of 2^S::kTop.
     for (int t = 0; t < kN; ++t)
-      if (sums[t] == 0) scale[t / 2][t % 2] = 0;
+      if (rounded[t] == 0) scale[t / 2][t % 2] = 0;
+    if (__builtin_expect(sinks != 0, false) && work.part < 0) add_sinks();
     for (auto& pair : scale) ordered::settle(pair);
+  }
+  __device__ __forceinline__ void add_up() {
+    for (int t = 0; t < kN; ++t) {
+      sums[t] = loop.sum[t][0] + loop.sum[t][1];
+      sums[t] += Loop::from_lane(Lane::in_wave() ^ 16, sums[t]);
+    }
+    for (float& sum : sums) sum += Loop::from_lane(Lane::in_wave() ^ 32, sum);
   }
   __device__ __forceinline__ void add_sinks() {
     const float sink = ((const Global<float>*)sinks)[work.head_q] * kLog2E;
@@ -128,7 +169,8 @@ struct Finish {
       const float weight = ::v_exp_f32(reference[t] - fresh);
       const float of_sink = ::v_exp_f32(sink - fresh);
       sums[t] = sums[t] * weight + of_sink;
-      scale[t / 2][t % 2] = weight * v_rcp_f32(rounded[t] * weight + of_sink);
+      const float all = rounded[t] * weight + of_sink * S::kScaleV;
+      scale[t / 2][t % 2] = all == 0 ? 0 : weight * v_rcp_f32(all);
       reference[t] = fresh;
     }
   }

@@ -9,8 +9,9 @@
 // registers where it was computed. A row's probabilities are relative to a reference, the greatest
 // of its first scores; it is renewed when a sum over the keys of a unit outgrows it, so that the
 // loop needs no maximum and no exchange between lanes. The price: the greatest probability of a row
-// is not exactly 1 and is rounded like the others. Dividing O by the sum of the rounded
-// probabilities makes up for most of that; lse comes from the exact ones.
+// is not exactly 1 and is rounded like the others. With bf16 tensors, rounded to nearest, the
+// second product works on fp16, whose 11 bits more than make up for that; a tile with a V that is
+// no fp16 is done again in bf16.
 //
 // Sources: online softmax, Milakov and Gimelshein 2018 (arXiv 1805.02867); tiling, Dao 2023
 // (arXiv 2307.08691); conditional rescaling, Shah et al. 2024 (arXiv 2407.08608) and after.
@@ -23,6 +24,7 @@ struct Forward {
   using Loop = Pipeline<S>;
   static constexpr int kN = S::kTilesQ;
 
+  Arguments* from;  // the same in memory
   const AttnFwdArgs& args;
   AttnWork work;
   Loop loop;
@@ -42,8 +44,8 @@ struct Forward {
     return a;
   }
 
-  __device__ __forceinline__ explicit Forward(const AttnFwdArgs& arguments)
-      : args(arguments), work(fetched(arguments), S::kRows, S::kHeadDimV) {
+  __device__ __forceinline__ Forward(const AttnFwdArgs& arguments, Arguments* again)
+      : from(again), args(arguments), work(fetched(arguments), S::kRows, S::kHeadDimV) {
     lane = Lane::in_wave();
     row = lane % kTile;
     group = lane / kTile;
@@ -61,11 +63,19 @@ struct Forward {
       const float rate =
           __builtin_bit_cast(float, uniform(bits(2 * kLog2E * scale * v_rcp_f32(cap))));
       loop.cap_rate = f32x2{rate, rate};
+      ordered::settle(loop.cap_rate);
       scale = -2 * cap;
     }
     loop.scale = f32x2{scale, scale};
     loop.two_to_16 = f32x2{65536, 65536};
-    loop.limit = 64;  // eight equal scores have a sum of 8
+    loop.scale_v = f32x2{S::kScaleV, S::kScaleV};
+    loop.scale_v_halves = 0x4c004c00;
+    if constexpr (S::kConverts) {
+      ordered::settle(loop.scale_v);
+      ordered::settle(loop.scale_v_halves);
+    }
+    loop.greatest = 0;
+    loop.limit = S::kLimit;
     loop.high_halves = kHighHalves;
 
     const int wave = Lane::wave();
@@ -97,6 +107,7 @@ struct Forward {
     loop.write_v =
         lds + S::kBaseV + v_group * S::kGroupV + v_half * (S::kWidthV / 2) * 256 + row * 16;
     loop.read_v = lds + S::kBaseV + group * S::kGroupV + row * 16;
+    loop.write_greatest = lds + S::kBaseFit + 4 * (wave * kWaveLanes + lane);
   }
 
   // ---- The first loads. Addresses by the piece, for the gaps between memory instructions.
@@ -296,7 +307,7 @@ struct Forward {
       ordered::s_waitcnt<ordered::kAnyVm, 0>();
       if constexpr (last >= 0 && last < kN)
         loop.negative_ref[last / 2][last % 2] =
-            -ordered::v_max_f32(r.greatest[last], r.other[last]);
+            S::kTop - ordered::v_max_f32(r.greatest[last], r.other[last]);
       if constexpr (second >= 0 && second < kN) {
         r.greatest[second] = ordered::v_max_f32(r.greatest[second], r.other[second]);
         r.other[second] = ordered::ds_bpermute_b32(4 * lane ^ 4 * 32, r.greatest[second]);
@@ -324,13 +335,18 @@ struct Forward {
       for (auto& octet : half) octet = Octet{};
     for (auto& half : loop.p[1]) half = Quad{};
     for (auto& sum : loop.sum) sum = f32x2{0, 0};
-    for (auto& sum : loop.rounded_sum) sum = f32x2{0, 0};
-    loop.unit_sum = loop.unit_rounded_sum = f32x2{0, 0};
+    loop.unit_sum = f32x2{0, 0};
     // Here, where the wave waits anyway.
     for (auto& sum : loop.sum) ordered::settle(sum);
-    for (auto& sum : loop.rounded_sum) ordered::settle(sum);
     ordered::settle(loop.unit_sum);
-    ordered::settle(loop.unit_rounded_sum);
+    if constexpr (S::kSumsRounded) {
+      for (auto& sum : loop.rounded_sum) {
+        sum = f32x2{0, 0};
+        ordered::settle(sum);
+      }
+      loop.unit_rounded_sum = f32x2{0, 0};
+      ordered::settle(loop.unit_rounded_sum);
+    }
     for (auto& half : loop.p[1]) ordered::settle(half);
     for (auto& half : loop.v)
       for (auto& octet : half) ordered::settle(octet);
@@ -343,7 +359,10 @@ struct Forward {
     o = output_row(args, work, wave_row + row) + 4 * group * S::kTilesD;
     ordered::settle(o);
     ordered::s_waitcnt<S::kReadsK, ordered::kAnyLgkm>();
-    unroll<2 * S::kWidthV>([&]<int n>() { loop.template transpose_part<n>(); });
+    unroll<Loop::Plan::kValueSteps.count>([&]<int n>() {
+      loop.template value_step<Loop::Plan::kValueSteps.step[n].op,
+                               Loop::Plan::kValueSteps.step[n].n>();
+    });
     unroll<S::kWidthV / 2>([&]<int n>() { loop.template write_v_part<n>(); });
     if (__builtin_expect(!padded_q, true)) load_tile<1>();
     zero_registers();
@@ -394,14 +413,18 @@ struct Forward {
     }
     ordered::s_waitcnt<0, 0>();  // loads behind the last block: their registers are used again
     loop.sum[kN - 1] += loop.unit_sum;
-    loop.rounded_sum[kN - 1] += loop.unit_rounded_sum;
+    if constexpr (S::kConverts)
+      unroll<4>([&]<int n>() { loop.template sum_halves<kN - 1, n>(); });
+    else if constexpr (S::kSumsRounded)
+      loop.rounded_sum[kN - 1] += loop.unit_rounded_sum;
   }
 
-  __device__ __forceinline__ void operator()(uint32_t lds) {
+  // False if nothing was written, since V does not fit.
+  __device__ __forceinline__ bool operator()(uint32_t lds) {
     reserve_acc();
-    if (work.q_start >= work.rows) return;
+    if (work.q_start >= work.rows) return true;
     start(lds);
     run();
-    Finish<S>(work, loop, wave_row, o)();
+    return Finish<S>(from, work, loop, wave_row, o, lds)();
   }
 };

@@ -4,6 +4,15 @@
 
 inline constexpr float kLn2 = 0.6931471805599453f, kLog2E = 1.4426950408889634f;
 
+using Arguments = Constant<AttnFwdArgs>;
+
+// Arguments to be read from memory once more: kept over a loop they would take more SGPRs than
+// there are.
+__device__ __forceinline__ Arguments* read_again(Arguments* from) {
+  ordered::settle_uniform(from);
+  return from;
+}
+
 // The first element of a row of O that the workgroup has.
 template <class Args>
 __device__ __forceinline__ Global<uint16_t>* output_row(const Args& args, const AttnWork& work,
@@ -22,7 +31,7 @@ __device__ __forceinline__ Global<float>* lse_of_rows(const Args& args, const At
 // Two numbers to 16 bits, NaNs to the bits that AITER gives them.
 template <class S>
 __device__ __forceinline__ uint32_t round_any_pair(float lo, float hi) {
-  uint32_t pair = Pipeline<S>::template round_pair<S::kRounding>(lo, hi);
+  uint32_t pair = Pipeline<S>::template round_pair<S::kElement, S::kRounding>(lo, hi);
   if constexpr (S::kElement == Element::kBf16 && S::kRounding != Rounding::kTowardZero) {
     if (lo != lo) pair = (pair & 0xffff0000) | 0x7fff;
     if (hi != hi) pair = (pair & 0xffff) | 0x7fff0000;

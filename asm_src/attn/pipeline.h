@@ -33,6 +33,7 @@ struct Pipeline {
   using Plan = Schedule<S>;
   static constexpr int kN = S::kTilesQ, kStepsD = S::kStepsD, kTilesD = S::kTilesD;
   static constexpr bool kBf16 = S::kElement == Element::kBf16;
+  static constexpr bool kHalves = S::kProduct == Element::kF16;  // P and V are
 
   // ---- Registers that live across units; O and some of Q are in the accumulation registers
   Octet q[kN == S::kTilesQAcc ? 1 : kN - S::kTilesQAcc][S::kReadsK];
@@ -40,16 +41,22 @@ struct Pipeline {
   Octet v[2][S::kReadsV];
   f32x4 score[2][2];  // [unit % 2][half]: lane l has keys 4 * (l / 16) + 0..3 of row l % 16
   Quad p[2][2];       // probabilities, likewise
-  f32x2 negative_ref[kN / 2];  // -reference of a row's scores, log2 units, of two tiles
-  f32x2 sum[kN];               // of a lane's share of the keys, even and odd
-  f32x2 rounded_sum[kN];       // of the rounded probabilities, if S::kSumsRounded
+  // S::kTop - what is called the reference of a row's scores, log2 units, of two tiles: P is
+  // relative to a reference that is less by S::kTop, and so are all sums.
+  f32x2 negative_ref[kN / 2];
+  f32x2 sum[kN];          // of a lane's share of the keys, even and odd
+  f32x2 rounded_sum[kN];  // of the rounded ones, if S::kSumsRounded; if S::kConverts one, scaled
   f32x2 unit_sum, unit_rounded_sum;
   typename Staged<S::kWidthV>::Row staged[4];  // V on its way: 4 keys x kWidthV elements
+  f32x2 unpacked[4];
+  f32x2 scale_v;            // twice, if S::kConverts; here since SGPRs are scarcer
+  uint32_t scale_v_halves;  // the same as fp16, twice
+  f32x2 cap_rate;           // twice, if S::kCapped
   u32x4 transposed[S::kWidthV / 2];
+  float greatest;  // |V| of all of them, if S::kConverts
 
   // ---- Uniform
   f32x2 scale;      // of the scores, log2 units, twice; of capped ones, see capped()
-  f32x2 cap_rate;   // twice, of S::kCapped
   f32x2 two_to_16;  // twice
   float limit;      // of a lane's sum over a unit: beyond it the reference is renewed
   uint32_t high_halves;
@@ -62,7 +69,8 @@ struct Pipeline {
   uint32_t m0;
 
   // ---- Addresses
-  uint32_t read_k[2], read_v, write_v;     // LDS, bytes
+  uint32_t read_k[2], read_v, write_v;  // LDS, bytes
+  uint32_t write_greatest;
   uint32_t load_k[S::kLoadsK], load_v[4];  // memory, bytes from the block's start
 
   // ---- Mask, for Masked units: this block's keys count from 4 * lane group
@@ -97,10 +105,10 @@ struct Pipeline {
     constexpr int half = kOp / kTilesD, tile = kOp % kTilesD;
     constexpr int d = S::template kAccOutput<kTileQ, tile>;
     const Quad values = half_of(v[half][tile / 2], tile % 2);
-    if constexpr (kBf16)
-      ordered::v_mfma_f32_16x16x16_bf16_into_acc<d>(values, p[kUnit][half]);
-    else
+    if constexpr (kHalves)
       ordered::v_mfma_f32_16x16x16_f16_into_acc<d>(values, p[kUnit][half]);
+    else
+      ordered::v_mfma_f32_16x16x16_bf16_into_acc<d>(values, p[kUnit][half]);
   }
 
   // ---- Pieces of the loads of K and V, also used by the prologue
@@ -119,17 +127,36 @@ struct Pipeline {
   __device__ __forceinline__ void load_k_part() {
     ordered::buffer_load_dword_lds(load_k[kN_], buffer_k);
   }
-  // Element kN_ / 2 of the lane's four rows, two of them in a dword.
-  template <int kN_>
-  __device__ __forceinline__ void transpose_part() {
-    constexpr int element = kN_ / 2, pair = kN_ % 2;
-    transposed[element / 2][element % 2 * 2 + pair] = ordered::v_perm_b32(
-        dword_of(staged[2 * pair + 1], element / 2), dword_of(staged[2 * pair], element / 2),
-        element % 2 ? kHighHalves : kLowHalves);
+  // A step of value_steps().
+  template <Op kOp, int n>
+  __device__ __forceinline__ void value_step() {
+    constexpr int r = n % 4, element = n / 2, pair = n % 2;
+    if constexpr (kOp == Op::kUnpackLow)
+      unpacked[r][0] = ordered::v_lshlrev_b32<16>(dword_of(staged[r], n / 4));
+    if constexpr (kOp == Op::kUnpackHigh)
+      unpacked[r][1] = ordered::v_and_b32(0xffff0000, dword_of(staged[r], n / 4));
+    if constexpr (kOp == Op::kGreatest)
+      greatest = ordered::v_max3_abs_f32(greatest, unpacked[r][0], unpacked[r][1]);
+    if constexpr (kOp == Op::kScaleV)
+      unpacked[r] = ordered::v_pk_mul_f32_half<0>(unpacked[r], scale_v);
+    if constexpr (kOp == Op::kTranspose) {
+      uint32_t to;
+      if constexpr (S::kConverts)
+        to = ordered::v_cvt_pkrtz_f16_f32(unpacked[2 * pair][element % 2],
+                                          unpacked[2 * pair + 1][element % 2]);
+      else
+        to = ordered::v_perm_b32(dword_of(staged[2 * pair + 1], element / 2),
+                                 dword_of(staged[2 * pair], element / 2),
+                                 element % 2 ? kHighHalves : kLowHalves);
+      transposed[element / 2][element % 2 * 2 + pair] = to;
+    }
   }
   template <int kN_>
   __device__ __forceinline__ void write_v_part() {
-    ordered::ds_write_b128<kN_ * 256>(write_v, transposed[kN_]);
+    if constexpr (kN_ < S::kWidthV / 2)
+      ordered::ds_write_b128<kN_ * 256>(write_v, transposed[kN_]);
+    else
+      ordered::ds_write_b32(write_greatest, greatest);
   }
   template <int kN_>
   __device__ __forceinline__ void read_k_part() {  // octet kN_ / 2, half kN_ % 2
@@ -154,7 +181,7 @@ struct Pipeline {
     f32x2 h[4];
     uint32_t r[8];
     f32x2 quads[2], rounded_quads[2];
-    float total;
+    float total;  // of the unit; the greatest, if S::kExact
     uint64_t outgrown;
     Keys seen;  // if Masked
   };
@@ -165,8 +192,9 @@ struct Pipeline {
       sum[before] = ordered::v_pk_add_f32(sum[before], unit_sum);
     if constexpr (kOp == Op::kSum && n == 1)
       rounded_sum[before] = ordered::v_pk_add_f32(rounded_sum[before], unit_rounded_sum);
+    if constexpr (kOp == Op::kSumHalves) sum_halves<before, n>();
     if constexpr (kOp == Op::kCapRate)
-      w.x[n] = ordered::v_pk_mul_f32(pair_of(score[unit][n / 2], n % 2), cap_rate);
+      w.x[n] = ordered::v_pk_mul_f32_half<0>(pair_of(score[unit][n / 2], n % 2), cap_rate);
     if constexpr (kOp == Op::kCapExp) w.x[n / 2][n % 2] = ordered::v_exp_f32(w.x[n / 2][n % 2]);
     if constexpr (kOp == Op::kCapAdd) w.x[n / 2][n % 2] = ordered::v_add_f32_1(w.x[n / 2][n % 2]);
     if constexpr (kOp == Op::kCapRcp) w.x[n / 2][n % 2] = ordered::v_rcp_f32(w.x[n / 2][n % 2]);
@@ -178,6 +206,8 @@ struct Pipeline {
         for (int i = 0; i < 2; ++i)
           if (!w.seen.has(n / 2 * kTile + n % 2 * 2 + i)) w.x[n][i] = -kInf;
     }
+    if constexpr (kOp == Op::kMax)
+      w.total = ordered::v_max3_f32(w.x[n][0], w.x[n][1], n == 0 ? w.x[n][1] : w.total);
     if constexpr (kOp == Op::kExp) w.x[n / 2][n % 2] = ordered::v_exp_f32(w.x[n / 2][n % 2]);
     if constexpr (kOp == Op::kConvert) convert<n / 2, n % 2>(w);
     if constexpr (kOp == Op::kPack) p[unit][n / 2][n % 2] = pack<n>(w);
@@ -190,25 +220,30 @@ struct Pipeline {
     if constexpr (kOp == Op::kAddQuads) unit_sum = ordered::v_pk_add_f32(w.quads[0], w.quads[1]);
     if constexpr (kOp == Op::kAddHalves) w.total = ordered::v_add_f32(unit_sum[0], unit_sum[1]);
     if constexpr (kOp == Op::kCompare) w.outgrown = ordered::v_cmp_nlt_f32(w.total, limit);
-    if constexpr (kOp == Op::kTranspose) transpose_part<n>();
+    if constexpr (is_of_value(kOp)) value_step<kOp, n>();
+  }
+  template <int kTileQ, int n>
+  __device__ __forceinline__ void sum_halves() {
+    rounded_sum[kTileQ][0] = ordered::v_dot2_f32_f16(p[kTileQ % 2][n / 2][n % 2], scale_v_halves,
+                                                     rounded_sum[kTileQ][0]);
   }
   // To a bf16. Nearest, ties to even: 65535 p rounds at the last place of a bf16, and
   // 65536 p - fl(65535 p) is exact. Ties away from zero are no cheaper, and make no difference to
   // sums of thousands: only O itself is rounded so.
   template <int kPair, int kPart>
   __device__ __forceinline__ void convert(Scratch& w) {
-    if constexpr (!kBf16)
+    if constexpr (kHalves)
       w.r[2 * kPair + kPart] = ordered::v_cvt_f16_f32(w.x[kPair][kPart]);
-    else if constexpr (S::kRounding == Rounding::kTowardZero)
-      w.h[kPair][kPart] = ordered::v_and_b32(0xffff0000, w.x[kPair][kPart]);
+    else if constexpr (S::kRoundingP == Rounding::kTowardZero)
+      w.h[kPair][kPart] = ordered::v_and_b32(0xffff0000, bits_of(w.x[kPair], kPart));
     else
       w.h[kPair] = ordered::v_pk_fms_f32(w.x[kPair], two_to_16, kPart ? w.h[kPair] : w.x[kPair]);
   }
   template <int kPair>
   __device__ __forceinline__ uint32_t pack(const Scratch& w) {
-    if constexpr (kBf16)
+    if constexpr (!kHalves)
       return ordered::v_perm_b32(bits_of(w.h[kPair], 1), bits_of(w.h[kPair], 0), high_halves);
-    if constexpr (S::kRounding == Rounding::kTowardZero)
+    if constexpr (S::kRoundingP == Rounding::kTowardZero)
       return ordered::v_cvt_pkrtz_f16_f32(w.x[kPair][0], w.x[kPair][1]);
     return ordered::v_pack_b32_f16(w.r[2 * kPair], w.r[2 * kPair + 1]);
   }
@@ -250,10 +285,11 @@ struct Pipeline {
       if constexpr (kTileQ == Plan::kReadK && Plan::read_k(kW) >= 0)
         read_k_part<Plan::read_k(kW)>();
       if constexpr (kTileQ == Plan::kLoad) load_step<Plan::load_op(kW)>();
-      if constexpr (kTileQ == Plan::kTransposeV && kW == Plan::kWindowWaitStaged)
+      if constexpr (kTileQ == Plan::kTakeV && kW == Plan::kWindowWaitStaged)
         ordered::s_waitcnt<S::kLoadsK, ordered::kAnyLgkm>();
       if constexpr (kTileQ == Plan::kWriteV) {
-        if constexpr (Plan::writes_v(kW)) write_v_part<kW / 2>();
+        static_assert(plan.has_values_before(Plan::kWindowWriteV));
+        if constexpr (Plan::write_v(kW) >= 0) write_v_part<Plan::write_v(kW)>();
         prepare_step<Plan::prepare_op(kW)>();
         if constexpr (kW == Plan::kWindows - 2) {
           ordered::s_waitcnt<0, 0>();  // what this wave loads and writes is in LDS
@@ -314,7 +350,7 @@ struct Pipeline {
   // reference leaves the kernel.
   __device__ __forceinline__ f32x4 capped(f32x4 x) const {
     f32x2 y[2];
-    for (int i = 0; i < 2; ++i) y[i] = ordered::v_pk_mul_f32(pair_of(x, i), cap_rate);
+    for (int i = 0; i < 2; ++i) y[i] = ordered::v_pk_mul_f32_half<0>(pair_of(x, i), cap_rate);
     for (int i = 0; i < 4; ++i) y[i / 2][i % 2] = ordered::v_exp_f32(y[i / 2][i % 2]);
     for (int i = 0; i < 4; ++i) y[i / 2][i % 2] = ordered::v_add_f32_1(y[i / 2][i % 2]);
     for (int i = 0; i < 4; ++i) y[i / 2][i % 2] = ordered::v_rcp_f32(y[i / 2][i % 2]);
@@ -336,7 +372,7 @@ struct Pipeline {
       if (kMasked && !keys.has(i / 4 * kTile + i % 4)) x[i] = -kInf;
       greatest = v_max_f32(greatest, x[i]);
     }
-    greatest = row_max(greatest);
+    greatest = row_max(greatest) - S::kTop;
     const float old = -negative_ref[kTileQ / 2][kTileQ % 2], fresh = v_max_f32(old, greatest);
     const float ref = fresh == -kInf ? 0 : fresh;  // no key yet: probabilities 0, and come again
     negative_ref[kTileQ / 2][kTileQ % 2] = -fresh;
@@ -347,7 +383,8 @@ struct Pipeline {
     for (int i = 0; i < 8; ++i) unit_sum[i % 2] += probability[i];
     unit_rounded_sum = f32x2{0, 0};
     for (int i = 0; i < 4; ++i) {
-      const uint32_t pair = round_pair<kNearest>(probability[2 * i], probability[2 * i + 1]);
+      const uint32_t pair =
+          round_pair<S::kProduct, kNearest>(probability[2 * i], probability[2 * i + 1]);
       p[unit][i / 2][i % 2] = pair;
       unit_rounded_sum += f32x2{__builtin_bit_cast(float, pair << 16),
                                 __builtin_bit_cast(float, pair & 0xffff0000)};
@@ -371,12 +408,12 @@ struct Pipeline {
   }
 
   // Two numbers to 16 bits.
-  static constexpr Rounding kNearest = S::kRounding == Rounding::kTowardZero
+  static constexpr Rounding kNearest = S::kRoundingP == Rounding::kTowardZero
                                            ? Rounding::kTowardZero
                                            : Rounding::kNearestEven;  // of probabilities
-  template <Rounding kHow>
+  template <Element kTo, Rounding kHow>
   static __device__ __forceinline__ uint32_t round_pair(float lo, float hi) {
-    if constexpr (!kBf16) {
+    if constexpr (kTo == Element::kF16) {
       if constexpr (kHow == Rounding::kTowardZero)
         return __builtin_bit_cast(uint32_t, __builtin_amdgcn_cvt_pkrtz(lo, hi));
       const _Float16 a = _Float16(lo), b = _Float16(hi);

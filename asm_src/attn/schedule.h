@@ -15,11 +15,13 @@
 
 enum class Op {
   kSum,         // row sum += sum of the unit before: of the numbers as they were, and as rounded
+  kSumHalves,   // row sum of rounded ones += a pair of the unit before, as packed
   kCapRate,     // of a capped score: times the rate of its exponential, a pair
   kCapExp,      // that, one
   kCapAdd,      // and 1
   kCapRcp,      // and its reciprocal
   kScale,       // x = score * scale - reference, a pair
+  kMax,         // of x, for an exact reference
   kExp,         // one
   kConvert,     // two per pair, except where packing rounds
   kPack,        // a pair to 16 bits
@@ -27,8 +29,12 @@ enum class Op {
   kAddRounded,  // the same of rounded numbers: pairs 0 and 1, pairs 2 and 3, quads
   kAddQuads,    //
   kAddHalves,   //
-  kCompare,     // has the sum outgrown the reference?
-  kTranspose,   // V on its way to LDS
+  kCompare,     // has the sum, or the greatest, outgrown the reference?
+  kUnpackLow,   // V on its way to LDS: to 32 bits
+  kUnpackHigh,  //
+  kGreatest,    // of |V|
+  kScaleV,      // a pair
+  kTranspose,   // a pair of rows to 16 bits
 };
 struct Step {
   Op op;
@@ -45,11 +51,13 @@ struct Steps {
 template <class S>
 constexpr Steps softmax_steps() {
   constexpr bool kPackRounds =
-      S::kElement == Element::kF16 && S::kRounding == Rounding::kTowardZero;
+      S::kProduct == Element::kF16 && S::kRoundingP == Rounding::kTowardZero;
   Steps out{}, waiting{};
   int taken = 0;
   out.add(Op::kSum, 0);
-  if (S::kSumsRounded) out.add(Op::kSum, 1);
+  if (S::kSumsRounded && !S::kConverts) out.add(Op::kSum, 1);
+  if (S::kConverts)
+    for (int n = 0; n < 4; ++n) out.add(Op::kSumHalves, n);
   if (S::kCapped) {
     for (int pair = 0; pair < 4; ++pair) out.add(Op::kCapRate, pair);
     for (int e = 0; e < 8; ++e) out.add(Op::kCapExp, e);
@@ -58,8 +66,10 @@ constexpr Steps softmax_steps() {
   }
   out.add(Op::kScale, 0);
   out.add(Op::kScale, 1);
-  waiting.add(Op::kScale, 2);
-  waiting.add(Op::kScale, 3);
+  (S::kExact ? out : waiting).add(Op::kScale, 2);
+  (S::kExact ? out : waiting).add(Op::kScale, 3);
+  if (S::kExact)
+    for (int n = 0; n < 4; ++n) out.add(Op::kMax, n);
   for (int e = 0; e < 8; ++e) {
     out.add(Op::kExp, e);
     for (int i = 0; i < 2 && taken < waiting.count; ++i)
@@ -70,20 +80,43 @@ constexpr Steps softmax_steps() {
       waiting.add(Op::kConvert, e);
     }
     waiting.add(Op::kPack, e / 2);
-    if (e == 3) waiting.add(Op::kAddPairs, 0);
+    if (e == 3 && !kPackRounds) waiting.add(Op::kAddPairs, 0);
   }
-  if (S::kSumsRounded) {
+  if (S::kSumsRounded && !S::kConverts) {
     waiting.add(Op::kAddRounded, 0);
     waiting.add(Op::kAddRounded, 1);
     waiting.add(Op::kAddRounded, 2);
   }
   while (taken < waiting.count - 1) out.step[out.count++] = waiting.step[taken++];
+  if (kPackRounds) out.add(Op::kAddPairs, 0);  // nothing else is left to follow the last kExp
   out.add(Op::kAddPairs, 1);
   out.add(Op::kAddQuads);
-  out.add(Op::kAddHalves);
+  if (!S::kExact) out.add(Op::kAddHalves);
   out.add(Op::kCompare);
   out.step[out.count++] = waiting.step[taken];
   return out;
+}
+
+// The vector work of a block of V. Dword 4 c + r: elements 2 c and 2 c + 1 of the lane's row r.
+// Transposition 2 e + p: element e of rows 2 p and 2 p + 1.
+template <class S>
+constexpr Steps value_steps() {
+  Steps out{};
+  for (int c = 0; c < S::kWidthV / 2; ++c) {
+    if (S::kConverts)
+      for (int n = 4 * c; n < 4 * c + 4; ++n) {
+        out.add(Op::kUnpackLow, n);
+        out.add(Op::kUnpackHigh, n);
+        out.add(Op::kGreatest, n);
+        out.add(Op::kScaleV, n);
+      }
+    for (int n = 4 * c; n < 4 * c + 4; ++n) out.add(Op::kTranspose, n);
+  }
+  return out;
+}
+constexpr bool is_of_value(Op op) {
+  return op == Op::kUnpackLow || op == Op::kUnpackHigh || op == Op::kGreatest ||
+         op == Op::kScaleV || op == Op::kTranspose;
 }
 
 template <class S>
@@ -92,9 +125,9 @@ struct Schedule {
   static constexpr int kN = S::kTilesQ;
 
   // Stations of a block: what happens in the unit in which the vector unit has tile t.
-  static constexpr int kReadV = 0, kWaitV = 1;           // operands of V from LDS
-  static constexpr int kTransposeV = kN - 4;             // the next block of V: transpose,
-  static constexpr int kWriteV = kN - 3;                 // write to LDS, and meet at the barrier
+  static constexpr int kReadV = 0, kWaitV = 1;  // operands of V from LDS
+  static constexpr int kWriteV = kN - 3;  // the next block of V to LDS, and meet at the barrier
+  static constexpr int kTakeV = S::kConverts && kN > 4 ? kN - 5 : kN - 4;  // it has arrived
   static constexpr int kReadK = kN - 2, kLoad = kN - 2;  // operands of K; loads of the next block
   static constexpr int kWaitK = kN - 1;
 
@@ -144,7 +177,24 @@ struct Schedule {
   static_assert(prepare_op(kWindows - 1) == -1 || prepare_op(kWindows - 1) == kPrepareOps - 1);
 
   static constexpr int kWindowWaitStaged = kWindows * 5 / 8;  // V has arrived from memory
-  static constexpr bool writes_v(int w) { return w % 2 == 1 && w / 2 < S::kWidthV / 2; }
+  // Writes to LDS: of V, and of the greatest of it.
+  static constexpr int kWindowWriteV = S::kConverts ? kWindows / 2 : 1;
+  static constexpr int kWritesV = S::kWidthV / 2 + S::kConverts;
+  static constexpr int write_v(int w) {
+    const int n = w - kWindowWriteV;
+    return n >= 0 && n % 2 == 0 && n / 2 < kWritesV ? n / 2 : -1;
+  }
+
+  // Work on V in the unit of tile t: steps value_from(t) to value_from(t + 1). A conversion takes
+  // all units from kTakeV to kWriteV, a mere transposition the first.
+  static constexpr Steps kValueSteps = value_steps<S>();
+  static constexpr int value_from(int t) {
+    constexpr int n = kValueSteps.count;
+    if (t <= kTakeV) return 0;
+    if (!S::kConverts || t > kWriteV) return n;
+    if (kN == 4) return n * 7 / 20;
+    return t == kTakeV + 1 ? n / 5 : n * 13 / 20;
+  }
 
   // Issue slots that memory instructions and waits take behind the matrix instruction of window w;
   // LDS instructions of a wave are two slots apart.
@@ -153,8 +203,8 @@ struct Schedule {
     if (t == kReadV && ends_octet_v(w)) slots += 2;
     if (t == kReadK && read_k(w) >= 0) slots += 2;
     if (t == kLoad && load_op(w) >= 0) slots += kLoadsMeet && load_op(w) >= 4 ? 2 : 1;
-    if (t == kTransposeV && w == kWindowWaitStaged) slots += 1;
-    if (t == kWriteV && writes_v(w)) slots += 2;
+    if (t == kTakeV && w == kWindowWaitStaged) slots += 1;
+    if (t == kWriteV && write_v(w) >= 0) slots += 2;
     if (t == kWriteV && prepare_op(w) >= 0) slots += prepare_op(w) < 2 ? 2 : 1;
     if (w + 1 < kWindows) {
       if (t == kWaitK && starts_octet_k(w + 1)) slots += 1;
@@ -163,16 +213,31 @@ struct Schedule {
     return slots;
   }
 
+  // V comes last in the unit in which it arrives, first in those after.
+  static constexpr Steps steps(int t) {
+    const Steps softmax = softmax_steps<S>();
+    Steps out{};
+    if (t == kTakeV) out = softmax;
+    for (int i = value_from(t); i < value_from(t + 1); ++i)
+      out.step[out.count++] = kValueSteps.step[i];
+    if (t != kTakeV)
+      for (int i = 0; i < softmax.count; ++i) out.step[out.count++] = softmax.step[i];
+    return out;
+  }
+
   struct Places {
     Steps steps;
     int window[80];
     bool fits;
+    constexpr bool has_values_before(int w) const {
+      for (int i = 0; i < steps.count; ++i)
+        if (is_of_value(steps.step[i].op) && window[i] >= w) return false;
+      return true;
+    }
   };
   // Vector instructions as early as their slots allow.
   static constexpr Places place(int t) {
-    Places p{softmax_steps<S>(), {}, false};
-    if (t == kTransposeV)
-      for (int n = 0; n < 2 * S::kWidthV; ++n) p.steps.add(Op::kTranspose, n);
+    Places p{steps(t), {}, false};
     int free_at = 0, next = 0;
     for (int w = 0; w < kWindows; ++w) {
       free_at = (free_at > 4 * w ? free_at : 4 * w) + 1;
@@ -181,7 +246,7 @@ struct Schedule {
       for (; next < p.steps.count; ++next) {
         const Op op = p.steps.step[next].op;
         if ((op == Op::kScale || op == Op::kCapRate) && w < 2) break;  // scores are not there yet
-        if (op == Op::kTranspose && w < kWindowWaitStaged) break;
+        if (t == kTakeV && is_of_value(op) && w < kWindowWaitStaged) break;
         const int at = now > free_at ? now : free_at;
         if (at > 4 * w + 3) break;
         p.window[next] = w;
@@ -199,7 +264,7 @@ struct Schedule {
     for (int i = 0; i < p.steps.count; ++i) total += slots_of(p.steps.step[i].op);
     for (int i = 0; i < p.steps.count; ++i) {
       int w = 2 + sum * (kWindows - 2) / total;
-      if (t == kTransposeV && p.steps.step[i].op == Op::kTranspose && w <= kWindowWaitStaged)
+      if (t == kTakeV && is_of_value(p.steps.step[i].op) && w <= kWindowWaitStaged)
         w = kWindowWaitStaged;
       p.window[i] = w;
       sum += slots_of(p.steps.step[i].op);

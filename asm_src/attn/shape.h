@@ -21,14 +21,31 @@ constexpr int power_of_two(int least_value) {
 }
 
 template <int kHeadDim_, int kHeadDimV_, int kTilesQ_, Element kElement_, Rounding kRounding_,
-          bool kCapped_ = false>
+          bool kCapped_ = false, int kSlack_ = 3, Element kProduct_ = kElement_>
 struct Shape {
   static constexpr int kHeadDim = kHeadDim_, kHeadDimV = kHeadDimV_;
   static constexpr Element kElement = kElement_;
   static constexpr Rounding kRounding = kRounding_;
   static constexpr bool kCapped = kCapped_;  // softcap: scores are cap * tanh(score / cap)
 
-  // A bf16 has 8 bits: O is divided by the sum of the probabilities as they were rounded.
+  // The second product, P V. In fp16, whose 11 bits make P eight times as exact as a bf16's 8, V is
+  // converted on its way to LDS. Times kScaleV it is exact from 2^-21 on and below kGreatestV, and
+  // good enough where the greatest of its columns is kLeastV or more.
+  static constexpr Element kProduct = kProduct_;
+  static constexpr bool kConverts = kProduct != kElement;
+  static_assert(!kConverts || kElement == Element::kBf16);
+  static constexpr float kScaleV = kConverts ? 16 : 1, kGreatestV = 4096, kLeastV = 0x1p-14f;
+  static constexpr Rounding kRoundingP = kConverts ? Rounding::kTowardZero : kRounding;
+  // log2 of the probability at the reference: fp16 has room for others far below it.
+  static constexpr int kTop = kProduct == Element::kF16 ? 8 : 0;
+  // When a row's reference is renewed. Exact: when a score is greater, by more than the rounding of
+  // their difference. Lazy: when a lane's sum over a unit is that of eight probabilities that are
+  // 2^kSlack times what they are at the reference.
+  static constexpr int kSlack = kSlack_;
+  static constexpr bool kExact = kSlack == 0;
+  static constexpr float kLimit = kExact ? kTop + 0x1p-9f : float(8 << kSlack << kTop);
+  static_assert(kSlack >= 0 && (kProduct != Element::kF16 || kSlack <= 4));
+  // Of bf16 tensors, O is divided by the sum of the probabilities as they were rounded.
   static constexpr bool kSumsRounded = kElement == Element::kBf16;
 
   static constexpr int kTilesQ = kTilesQ_;  // tiles of 16 q rows of a wave
@@ -55,7 +72,9 @@ struct Shape {
   static constexpr int kStageK = power_of_two(kKeys * kRowBytesK);
   static constexpr int kStageV = power_of_two(kKeys * kRowBytesV);
   static constexpr int kBaseV = kStages * kStageK;
-  static constexpr int kLdsBytes = kStages * (kStageK + kStageV);
+  // The greatest |V| that each lane has seen.
+  static constexpr int kBaseFit = kBaseV + kStages * kStageV;
+  static constexpr int kLdsBytes = kBaseFit + (kConverts ? 4 * kWaves * kWaveLanes : 0);
   static constexpr int kGroupV = 4 * kRowBytesV;  // 4 keys
   static constexpr int kLoadsK =
       kKeys * kRowBytesK / kWaves / 256;          // of a wave and block: 256 bytes each

@@ -114,6 +114,13 @@ __device__ __forceinline__ float v_max3_f32(float a, float b, float c) {
   return d;
 }
 
+// The greatest of a and of two absolute values.
+__device__ __forceinline__ float v_max3_abs_f32(float a, float b, float c) {
+  float d;
+  asm volatile("v_max3_f32 %0, %1, |%2|, |%3|" : "=v"(d) : "v"(a), "v"(b), "v"(c));
+  return d;
+}
+
 __device__ __forceinline__ float v_add_f32(float a, float b) {
   float d;
   asm volatile("v_add_f32 %0, %1, %2" : "=v"(d) : "v"(a), "v"(b));
@@ -138,9 +145,16 @@ __device__ __forceinline__ float v_dot2_f32_f16(uint32_t a, uint32_t b, float d)
   return d;
 }
 
-__device__ __forceinline__ float v_and_b32(uint32_t uniform, float a) {
+__device__ __forceinline__ float v_and_b32(uint32_t uniform, uint32_t a) {
   float d;
   asm volatile("v_and_b32 %0, %1, %2" : "=v"(d) : "s"(uniform), "v"(a));
+  return d;
+}
+
+template <int kBits>
+__device__ __forceinline__ float v_lshlrev_b32(uint32_t a) {
+  float d;
+  asm volatile("v_lshlrev_b32 %0, %1, %2" : "=v"(d) : "n"(kBits), "v"(a));
   return d;
 }
 
@@ -199,6 +213,10 @@ __device__ __forceinline__ uint64_t v_cmp_u_f32(float a) {
 template <int kOffset>
 __device__ __forceinline__ void ds_read_b128(Octet& d, uint32_t address) {
   asm volatile("ds_read_b128 %0, %1 offset:%2" : "=v"(d) : "v"(address), "n"(kOffset));
+}
+
+__device__ __forceinline__ void ds_write_b32(uint32_t address, float value) {
+  asm volatile("ds_write_b32 %0, %1" ::"v"(address), "v"(value));
 }
 
 template <int kOffset>

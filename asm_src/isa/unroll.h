@@ -5,7 +5,8 @@
 template <int kFrom, int kTo, class Body>
 __device__ __forceinline__ void unroll_from(Body&& body) {
   if constexpr (kFrom < kTo) {
-    body.template operator()<kFrom>();
+    // Whatever the inliner thinks of its worth: what is not inlined keeps its registers in memory.
+    [[clang::always_inline]] body.template operator()<kFrom>();
     unroll_from<kFrom + 1, kTo>(body);
   }
 }
