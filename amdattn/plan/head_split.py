@@ -17,9 +17,7 @@ from amdattn.problem import AttentionProblem
 
 
 @functools.lru_cache(maxsize=1024)
-def choose(
-    problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps, slots: int
-) -> Choice:
+def choose(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps, slots: int) -> Choice:
     """The way with the fewest modelled clocks; of equal ones that with less split.
 
     Parameters

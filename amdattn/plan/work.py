@@ -162,9 +162,8 @@ class WorkMap:
             column_group,
         )
 
-
     def _item_of_heads(self, workgroup: int) -> WorkItem:
-        """The same if tiles have several heads: the first parts of all tiles, the second ones, ..."""
+        """The same if tiles have several heads: all first parts, all second ones, ..."""
         whole, part, parts, nth = self.whole_tiles, 0, 1, workgroup
         if workgroup >= whole:
             part, of_part = divmod(workgroup - whole, self.tiles - whole)

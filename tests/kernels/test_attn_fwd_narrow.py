@@ -75,7 +75,8 @@ def test_parts_of_heads(heads: tuple[int, int], monkeypatch: pytest.MonkeyPatch)
     expected = call.check(q, k, v)
     plan = call.plan(q, k, v)
     kernel = plan.forward.kernel
-    tiles, tile_heads = WorkMap.of(plan.problem, plan.forward).tiles, kernel.tile_heads(plan.problem)
+    tiles = WorkMap.of(plan.problem, plan.forward).tiles
+    tile_heads = kernel.tile_heads(plan.problem)
     assert tile_heads == 2 ** min(2, (heads[0] // heads[1]).bit_length() - 1)
     for parts, whole in itertools.product((2, 4), (0, 8, tiles - 1)):
         if parts > tile_heads:
