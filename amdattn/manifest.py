@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -77,6 +78,11 @@ class KernelSpec:
     def column_groups(self, problem: AttentionProblem) -> int:
         """Workgroups that share the columns of a row of O: each computes `head_dim_v` of them."""
         return -(-problem.head_dim_v // self.head_dim_v)
+
+    def tile_heads(self, problem: AttentionProblem) -> int:
+        """Q heads of a tile, which share a kv head; of more than one, parts are of heads."""
+        group = problem.num_heads_q // problem.num_heads_kv
+        return math.gcd(group, self.constraint("max_tile_heads"))
 
     def read_code_object(self) -> bytes:
         """The code object's bytes, verified against the recorded sha256."""
@@ -221,6 +227,7 @@ def members(rows: Sequence[KernelSpec], props: DeviceProps) -> tuple[Member, ...
         for argument in _LIMITED:
             lowest = _lowest(argument)
             takes[argument] = range(lowest, row.constraint(f"max_{argument}") + 1)
+        takes["window_keys"] = range(1, row.constraint("max_window_keys") + 1)
         takes["gqa"] = row.constraint("gqa")
         found.append(Member(row.name, MappingProxyType(takes)))
     return tuple(found)
@@ -249,6 +256,9 @@ def mismatches(kernel: KernelSpec, problem: AttentionProblem) -> list[Mismatch]:
         if argument == "window_size":
             allowed = [tuple(window) for window in allowed]
         require(argument, getattr(problem, argument), allowed)
+    most = kernel.constraint("max_window_keys")
+    if problem.window_keys > most:
+        found.append(Mismatch("window_size", problem.window_size, (f"up to {most} keys",)))
     least, most = kernel.constraint("softcaps")
     if not least <= problem.softcap <= most:
         caps = (least,) if least == most else (f"{least}..{most}",)

@@ -176,11 +176,21 @@ class AttentionProblem:
         left, right = self.window_size
         if self.causal:
             right = 0
-        # The greatest distances of a key from the diagonal.
-        before, behind = self.seqlen_kv - 1, self.seqlen_q - 1
-        if self.top_left:
-            before, behind = behind, before
+        before, behind = self._reach
         return (-1 if left >= before else left, -1 if right >= behind else right)
+
+    @property
+    def window_keys(self) -> int:
+        """Keys that a row's window spans at most, of a side without an end to the farthest key."""
+        before, behind = self._reach
+        left, right = self.window
+        return (before if left < 0 else left) + (behind if right < 0 else right) + 1
+
+    @property
+    def _reach(self) -> tuple[int, int]:
+        """The greatest distances of a key from the diagonal, before and behind it."""
+        before, behind = self.seqlen_kv - 1, self.seqlen_q - 1
+        return (behind, before) if self.top_left else (before, behind)
 
     @property
     def flops(self) -> int:

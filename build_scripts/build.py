@@ -68,6 +68,7 @@ def family_constraints(head_dim: int, round_mode: str, capped: bool) -> dict[str
         "head_dims_v": [8, 256, 8],
         "causal": [False, True],
         "window_size": "any",
+        "max_window_keys": 2**31 - 1,
         # Least and greatest. A capped score is right to 2**-21 of the cap.
         "softcaps": [2.0**-10, 2.0**10] if capped else [0.0, 0.0],
         "dropout_p": [0.0],
@@ -77,12 +78,28 @@ def family_constraints(head_dim: int, round_mode: str, capped: bool) -> dict[str
         "varlen": [False, True],
         "top_left": [False, True],
         "max_num_splits": 16,
+        "max_tile_heads": 1,
         "gqa": True,
         "layouts": "any, unit last stride",
         "pointer_align_bytes": 16,
         "stride_multiple": 8,
         # Rows of K and V are addressed by 32-bit offsets within a block of 32 rows.
         "kv_stride_seq": [0, 2**25 - 1],
+    }
+
+
+def narrow_constraints(head_dim: int, round_mode: str) -> dict[str, Any]:
+    """The same of a kernel for narrow windows."""
+    return {
+        **family_constraints(head_dim, round_mode, capped=False),
+        "head_dims_v": [8, head_dim, 8],
+        # Keys that a row sees: asm_src/attn/narrow.h, kMostKeys.
+        "max_window_keys": 129,
+        # Its parts have some of a tile's heads each, and are final.
+        "max_tile_heads": 4,
+        "max_num_splits": 1,
+        # Rows of K and V are addressed by 32-bit offsets within 144 of them.
+        "kv_stride_seq": [0, 2**22 - 1],
     }
 
 
@@ -164,6 +181,32 @@ def _member(
     )
 
 
+def _narrow(dtype: str, head_dim: int, round_mode: str) -> KernelBuild:
+    """The forward kernel for narrow windows."""
+    name = f"attn_fwd_{dtype}_d{head_dim}_narrow_{round_mode}"
+    return KernelBuild(
+        name=name,
+        arch="gfx942",
+        source="kernels/attn_fwd_narrow.hip",
+        header="attn_fwd.h",
+        struct="AttnFwdArgs",
+        toolchain=LLVM22,
+        toolchain_reason="neither LLVM 21 nor 22 spills; 22 leaves fewer moves between registers",
+        op="attn_fwd",
+        dtype=dtype,
+        head_dim=head_dim,
+        head_dim_v=head_dim,
+        grid=WORK_GRID,
+        constraints=narrow_constraints(head_dim, round_mode),
+        defines=(
+            f"KERNEL=amdattn_{name}_gfx942",
+            f"HEAD_DIM={head_dim}",
+            f"ELEMENT={_ELEMENT[dtype]}",
+            f"ROUNDING={_ROUNDING[round_mode]}",
+        ),
+    )
+
+
 def _family() -> Iterator[KernelBuild]:
     """Every member, and the kernels that merge their parts: one for all parts that are alike."""
     merged, largest = set(), set()
@@ -182,6 +225,8 @@ def _family() -> Iterator[KernelBuild]:
 
 KERNELS = (
     *_family(),
+    *(_narrow("bf16", 64, round_mode) for round_mode in ("rtne", "rtna", "rtz")),
+    _narrow("fp16", 64, "rtne"),
     KernelBuild(
         name="gather_rows",
         arch="gfx942",
@@ -216,6 +261,8 @@ KERNELS = (
             "head_dims_v": [128, 128, 8],
             "causal": [False],
             "window_size": [[-1, -1]],
+            "max_window_keys": 2**31 - 1,
+            "max_tile_heads": 1,
             "softcaps": [0.0, 0.0],
             "dropout_p": [0.0],
             "round_mode": ["rtne"],

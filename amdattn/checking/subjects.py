@@ -165,6 +165,12 @@ _OPTIONS: tuple[tuple[Case, dict[str, Any], tuple[tuple[int, int], ...]], ...] =
         ((1, 100), (0, 0), (120, 40)),
     ),
 )
+# Of kernels whose tiles have several heads.
+_HEADS = (
+    Case(50, 200, num_heads_q=8, num_heads_kv=2),
+    {"window_size": (127, 0), "sinks": True},
+    (),
+)
 # Rows of K and V copied together first: the kernel of that, at a head size that is no power of two.
 _GATHERED: tuple[tuple[Case, dict[str, Any], tuple[tuple[int, int], ...]], ...] = (
     (
@@ -214,6 +220,7 @@ def _of_kernel(row: KernelSpec, seed: int) -> list[Attention]:
     for dims, (case, options, lengths) in (
         *((own, one) for one in _OPTIONS),
         *((others, one) for one in _OPTIONS[-2:]),
+        *((own, one) for one in (_HEADS,) if row.constraint("max_tile_heads") > 1),
     ):
         member = {"dtype": row.dtype, "head_dim_v": dims[1], "round_mode": mode}
         if row.constraint("softcaps")[1]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from amdattn.device import DeviceProps
 from amdattn.errors import ManifestError, UnsupportedProblem
 from amdattn.manifest import KernelSpec, gather_kernel, merge_kernel, select, with_other_tiles
-from amdattn.plan import Address, Argument, Launch, Plan, Stride, gathering
+from amdattn.plan import Address, Argument, Launch, Plan, Stride, gathering, head_split
 from amdattn.plan.cost import merge_clk, partial_bytes
 from amdattn.plan.kv_split import WORTH, Choice, choose
 from amdattn.plan.occupancy import workgroups_per_cu
@@ -39,13 +39,7 @@ def plan_attention(
         lengths = dataclasses.replace(problem, total_q=1, total_kv=1)
     nearest = select(rows, problem, props)
     choices = {
-        kernel: choose(
-            lengths,
-            kernel,
-            props,
-            workgroups_per_cu(kernel, props)[0] * props.num_cus,
-            kernel.constraint("max_num_splits"),
-        )
+        kernel: _choose_split(lengths, kernel, props)
         for kernel in with_other_tiles(rows, nearest, problem)
     }
     kernel = min(
@@ -64,7 +58,7 @@ def plan_attention(
     if problem.gather:
         copier = gather_kernel(rows, problem, props)
         launches = [*gathering.launches(problem, copier), *launches]
-    if split.tiles:
+    if split.tiles and work.tile_heads == 1:
         merge = merge_kernel(rows, kernel, problem.round_mode)
         if merge.grid != MERGE_GRID_RULE:
             raise ManifestError(
@@ -86,6 +80,13 @@ def plan_attention(
         "work": f"{problem.flops:.4g} floating point operations",
     }
     return Plan(problem, props, tuple(launches), workspace, tuple(reasons.items()))
+
+
+def _choose_split(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps) -> Choice:
+    slots = workgroups_per_cu(kernel, props)[0] * props.num_cus
+    if kernel.constraint("max_tile_heads") > 1:
+        return head_split.choose(problem, kernel, props, slots)
+    return choose(problem, kernel, props, slots, kernel.constraint("max_num_splits"))
 
 
 def _tiles_compared(choices: Mapping[KernelSpec, Choice]) -> str:
@@ -119,7 +120,7 @@ def _check_grid(work: WorkMap, kernel: KernelSpec) -> None:
 def _partial_results(work: WorkMap, kernel: KernelSpec) -> tuple[tuple[str, int], ...]:
     """Names and bytes of their regions in the workspace."""
     parts = work.num_workgroups - work.whole_tiles
-    if not parts:
+    if not parts or work.tile_heads > 1:
         return ()
     rows = parts * kernel.q_tile
     return (("partial_o", rows * kernel.head_dim_v * 4), ("partial_lse", rows * 4))
@@ -128,7 +129,7 @@ def _partial_results(work: WorkMap, kernel: KernelSpec) -> tuple[tuple[str, int]
 def _arguments(work: WorkMap) -> Mapping[str, Argument]:
     """Every argument that a kernel of the family may take."""
     problem = work.problem
-    has_parts = work.num_workgroups > work.whole_tiles
+    has_parts = work.num_workgroups > work.whole_tiles and work.tile_heads == 1
     present = {
         "lse": problem.return_lse,
         "sinks": problem.sinks,
@@ -191,10 +192,11 @@ def _taken_by(kernel: KernelSpec, args: Mapping[str, Argument]) -> tuple[tuple[s
 def _tiles_text(work: WorkMap) -> str:
     problem = work.problem
     kv_tiles = -(-problem.seqlen_kv // work.kv_tile)
+    of_heads = f" of {work.tile_heads} heads" if work.tile_heads > 1 else ""
     text = (
         f"q {work.q_tiles} x {work.q_tile} rows "
-        f"({problem.seqlen_q / (work.q_tiles * work.q_tile):.1%} used), "
-        f"kv {kv_tiles} x {work.kv_tile} rows "
+        f"({problem.seqlen_q / (work.q_tiles * work.q_tile):.1%} used)"
+        f"{of_heads}, kv {kv_tiles} x {work.kv_tile} rows "
         f"({problem.seqlen_kv / (kv_tiles * work.kv_tile):.1%} used)"
     )
     if work.column_groups > 1:
@@ -204,6 +206,8 @@ def _tiles_text(work: WorkMap) -> str:
 
 def _split_text(work: WorkMap, kernel: KernelSpec, choice: Choice) -> str:
     """What was chosen and what it was compared with, in modelled clocks."""
+    if work.tile_heads > 1:
+        return _head_split_text(choice)
     if kernel.constraint("max_num_splits") <= 1:
         return "none: this kernel walks the whole KV range of its q tile"
     best, unsplit = choice.best, choice.considered[0]
@@ -225,3 +229,13 @@ def _split_text(work: WorkMap, kernel: KernelSpec, choice: Choice) -> str:
         f"{clk(merge_clk(kernel, results))} of it for merging {results} partial results of "
         f"{partial_bytes(kernel, 1)} bytes; {1 - best.clk / unsplit.clk:.1%} saved)"
     )
+
+
+def _head_split_text(choice: Choice) -> str:
+    """The same of tiles that have several heads."""
+    tried = "; ".join(
+        f"{s.tiles} tiles in {s.parts} parts {s.clk:.0f} clk" for s in choice.considered[1:]
+    )
+    best, unsplit = choice.best, choice.considered[0]
+    chosen = f"the last {best.tiles} tiles in {best.parts} parts" if best.tiles else "none"
+    return f"none; heads of {chosen} (modelled: no split {unsplit.clk:.0f} clk; {tried})"

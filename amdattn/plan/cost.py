@@ -19,6 +19,12 @@ _BLOCK_CLK = 480
 # scores, normalisation and stores.
 WORKGROUP_CLK = 9000
 
+# A wave of a kernel for narrow windows that has so many heads, two of them on a SIMD. Those of few
+# heads wait for each other's keys and values. The last one of a SIMD is alone for about this share
+# of its heads' time.
+_HEADS_CLK = {1: 10500, 2: 12900, 4: 20900}
+_HEAD_CLK, _ALONE = 4475, 0.6
+
 # A second launch. The gap is 2.7 us; at the peak clock, which favours no split.
 _PEAK_CLOCK_GHZ = 2.1
 _LAUNCH_CLK = 2.7e3 * _PEAK_CLOCK_GHZ
@@ -32,6 +38,16 @@ def block_clk(kernel: KernelSpec) -> float:
     tiles = kernel.q_tile / (_ROWS * _WAVES) * (kernel.kv_tile / _KEYS)
     matrix = _MATRIX_CLK_PER_DIM * (kernel.head_dim + kernel.head_dim_v)
     return tiles * max(matrix, _SOFTMAX_CLK) + _BLOCK_CLK / tiles
+
+
+def heads_clk(heads: int) -> float:
+    """Clocks of a workgroup for a tile of so many heads under a narrow window."""
+    return _HEADS_CLK[heads]
+
+
+def last_heads_clk(heads: int) -> float:
+    """Clocks that the last workgroups take longer, since nothing runs beside them."""
+    return _ALONE * heads * _HEAD_CLK
 
 
 def partial_bytes(kernel: KernelSpec, parts: int) -> int:

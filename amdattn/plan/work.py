@@ -29,6 +29,7 @@ class WorkItem(NamedTuple):
     kv_end: int
     part: int  # index of the partial result, -1 if the result is final
     column_group: int
+    heads: int = 1  # from `head` on
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,9 @@ class WorkMap:
     column_groups : int
         Tiles of the same rows, each of which has a share of the columns of O. They follow each
         other like heads.
+    tile_heads : int
+        Q heads of a tile, which share a kv head. If more than one, the parts of a tile are not
+        along KV: each has some of the heads, and its result is final.
     """
 
     problem: AttentionProblem
@@ -55,6 +59,7 @@ class WorkMap:
     whole_tiles: int
     parts: int
     column_groups: int = 1
+    tile_heads: int = 1
 
     @staticmethod
     def of_kernel(
@@ -62,7 +67,8 @@ class WorkMap:
     ) -> WorkMap:
         """The work items of a problem that a kernel solves."""
         groups = kernel.column_groups(problem)
-        return WorkMap(problem, kernel.q_tile, kernel.kv_tile, whole_tiles, parts, groups)
+        heads = kernel.tile_heads(problem)
+        return WorkMap(problem, kernel.q_tile, kernel.kv_tile, whole_tiles, parts, groups, heads)
 
     @staticmethod
     def of(problem: AttentionProblem, launch: Launch) -> WorkMap:
@@ -79,8 +85,8 @@ class WorkMap:
 
     @property
     def heads(self) -> int:
-        """Heads of the whole batch, one for each column group."""
-        return self.problem.batch * self.problem.num_heads_q * self.column_groups
+        """Heads of the whole batch, or groups of those of a tile, one for each column group."""
+        return self.problem.batch * self.problem.num_heads_q * self.column_groups // self.tile_heads
 
     @property
     def tiles(self) -> int:
@@ -134,6 +140,8 @@ class WorkMap:
     def item(self, workgroup: int) -> WorkItem:
         """What workgroup number `workgroup` computes, with sequences of the full lengths."""
         whole = self.whole_tiles
+        if self.tile_heads > 1:
+            return self._item_of_heads(workgroup)
         nth, part, of_tile, parts = workgroup, -1, 0, 1
         if workgroup >= whole:
             part, parts = workgroup - whole, self.parts
@@ -153,6 +161,19 @@ class WorkMap:
             part,
             column_group,
         )
+
+    def _item_of_heads(self, workgroup: int) -> WorkItem:
+        """The same if tiles have several heads: all first parts, all second ones, ..."""
+        whole, part, parts, nth = self.whole_tiles, 0, 1, workgroup
+        if workgroup >= whole:
+            part, of_part = divmod(workgroup - whole, self.tiles - whole)
+            nth, parts = whole + of_part, self.parts
+        heads = self.tile_heads // parts
+        group, tile = self.tile(nth)
+        batch, head = divmod(group * self.tile_heads, self.problem.num_heads_q)
+        q_begin = tile * self.q_tile
+        ((begin, end),) = visible_blocks(self.problem, self.q_tile, self.kv_tile, [q_begin])
+        return WorkItem(batch, head + part * heads, q_begin, begin, end, -1, 0, heads)
 
 
 def visible_blocks(

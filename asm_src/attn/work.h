@@ -52,17 +52,27 @@ struct AttnWork {
     work.find_tile(args, n, tile_rows, tile_columns);
     return work;
   }
+  // The same of a tile that has 2^heads_log2 q heads, from head_q on.
+  static __device__ __forceinline__ AttnWork nth_tile_of_heads(const AttnFwdArgs& args, int n,
+                                                               int tile_rows, int tile_columns,
+                                                               int heads_log2) {
+    AttnWork work;
+    work.find_tile(args, n, tile_rows, tile_columns, heads_log2);
+    work.diagonal = args.top_left ? 0 : work.keys - work.rows;
+    return work;
+  }
 
  private:
   AttnWork() = default;
 
   __device__ __forceinline__ void find_tile(const AttnFwdArgs& args, int item, int tile_rows,
-                                            int tile_columns) {
+                                            int tile_columns, int heads_log2 = 0) {
     int sequence_head;
     if (has_window(args))
-      longest_first(args, item, sequence_head, q_start);
+      longest_first(args, item, heads_log2, sequence_head, q_start);
     else
       head_by_head(args, item, sequence_head, q_start);
+    sequence_head <<= heads_log2;
     q_start *= tile_rows;
     if (__builtin_expect(args.column_groups > 1, false)) {  // which follow each other like heads
       const int head = divide(sequence_head, args.column_groups);
@@ -136,9 +146,9 @@ struct AttnWork {
     tile = item - head * args.q_tiles;
   }
 
-  static __device__ __forceinline__ void longest_first(const AttnFwdArgs& args, int item, int& head,
-                                                       int& tile) {
-    const int heads = args.batch * args.num_heads_q * args.column_groups,
+  static __device__ __forceinline__ void longest_first(const AttnFwdArgs& args, int item,
+                                                       int heads_log2, int& head, int& tile) {
+    const int heads = args.batch * args.num_heads_q * args.column_groups >> heads_log2,
               chunk =
                   divide(uint32_t(item) / kHeadsAtOnce, args.q_tiles_inverse, args.q_tiles_shift);
     const int n = least(kHeadsAtOnce, heads - chunk * kHeadsAtOnce);

@@ -13,3 +13,9 @@ using f16x4 = _Float16 __attribute__((ext_vector_type(4)));
 __device__ __forceinline__ f32x4 v_mfma_f32_16x16x16_f16(f16x4 a, f16x4 b, f32x4 c) {
   return __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, 0, 0, 0);
 }
+
+// D[16x16] = A[16x4] * B[4x16] + C, all f32. Lane l holds A[l % 16][l / 16], B[l / 16][l % 16] and
+// C, D as above.
+__device__ __forceinline__ f32x4 v_mfma_f32_16x16x4_f32(float a, float b, f32x4 c) {
+  return __builtin_amdgcn_mfma_f32_16x16x4f32(a, b, c, 0, 0, 0);
+}

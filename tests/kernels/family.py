@@ -69,6 +69,12 @@ MEMBERS = [
     ),
 ]
 MAIN = MEMBERS[0]
+# For narrow windows: at their own head size, and at one that they compute as that.
+NARROW = [
+    Member(dtype, *dims, mode, f"attn_fwd_{prefix}_d64_narrow_{mode}")
+    for dims in ((64, 64), (40, 24))
+    for (dtype, mode), prefix in zip(_MODES, ("bf16", "bf16", "bf16", "fp16"), strict=True)
+]
 # Head sizes that the members compute as greater ones: in each, more or fewer columns of v.
 _PADDED_DIMS = (
     *((8, 8), (32, 32), (40, 64), (56, 24), (72, 72), (80, 80), (96, 96), (120, 8), (16, 128)),

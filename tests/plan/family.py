@@ -9,6 +9,8 @@ _SHIPPED = next(row for row in manifest.kernels() if row.grid == WORK_GRID_RULE)
 CONSTRAINTS = {
     "causal": [False, True],
     "window_size": "any",
+    "max_window_keys": 2**31 - 1,
+    "max_tile_heads": 1,
     "softcaps": [0.0, 0.0],
     "dropout_p": [0.0],
     "round_mode": ["rtne"],

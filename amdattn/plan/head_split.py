@@ -1,0 +1,41 @@
+"""Which tiles of several heads are computed in parts, so that the last round fills the device.
+
+A part has some of the heads of a tile. What they share, keys and values, each of them loads again:
+early tiles are whole, the last round has parts.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from amdattn.device import DeviceProps
+from amdattn.manifest import KernelSpec
+from amdattn.plan.cost import heads_clk, last_heads_clk
+from amdattn.plan.kv_split import Choice, Split
+from amdattn.plan.work import GRID_XCDS, WorkMap
+from amdattn.problem import AttentionProblem
+
+
+@functools.lru_cache(maxsize=1024)
+def choose(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps, slots: int) -> Choice:
+    """The way with the fewest modelled clocks; of equal ones that with less split.
+
+    Parameters
+    ----------
+    slots : int
+        Workgroups that run at a time.
+    """
+    tiles, heads = WorkMap.of_kernel(problem, kernel).tiles, kernel.tile_heads(problem)
+    considered = []
+    parts = 1
+    while parts <= heads:
+        # Whole tiles in full rounds, or none. A multiple of the XCDs, so that heads stay on theirs.
+        for rounds in {tiles // slots, 0} if parts > 1 else {0}:
+            whole = rounds * slots // GRID_XCDS * GRID_XCDS if parts > 1 else tiles
+            clk = -(-whole // slots) * heads_clk(heads)
+            last = -(-(tiles - whole) * parts // slots)
+            clk += last * heads_clk(heads // parts) + last_heads_clk(heads // parts)
+            considered.append(Split(tiles - whole, parts, clk))
+        parts *= 2
+    best = min(considered, key=lambda split: split.clk)
+    return Choice(best, tuple(considered), tiles * heads_clk(heads))
