@@ -13,7 +13,9 @@ import amdattn
 from amdattn import runtime
 from amdattn.checking import schedules
 from amdattn.checking.findings import ERROR, FindingLog
+from amdattn.gemm_execution import GemmPlan
 from amdattn.gemm_problem import GemmProblem
+from amdattn.plan import gemm as planning
 
 # Around tiles (16, 32, 64), lines (64) and rounds of lines (2 waves x 8 in flight).
 SHAPES = [
@@ -59,6 +61,14 @@ def test_parts_along_k(name: str, splits: int) -> None:
     call.check()
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_parts_that_are_added_as_they_come(name: str) -> None:
+    for splits in (1, 2, 6):
+        call = Call(35, 50, 1352, name, {"split_k": splits, "deterministic": False})
+        assert call.plan().launches[0].grid[2] == splits
+        call.check()
+
+
 @pytest.mark.parametrize("out_dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -76,6 +86,38 @@ def test_activations(activation: str, out_dtype: str) -> None:
         call = Call(19, 50, 72, name, {**options, "split_k": 2})
         out = call.check().astype(np.float32)
         assert out.min() < -0.01 and out.max() > 2
+
+
+@pytest.mark.parametrize("activation", ["silu_and_mul", "gelu_tanh_and_mul", "gelu_and_mul"])
+@pytest.mark.parametrize("name", NAMES)
+def test_factors(name: str, activation: str) -> None:
+    """Half of the rows of b are of the gate; every n that is no multiple of anything."""
+    for m, n, k, options in (
+        (3, 1, 72, {}),
+        (17, 7, 136, {"out_dtype": "float32", "alpha": -0.5}),
+        (35, 50, 1032, {"split_k": 3}),
+        (66, 64, 264, {"split_k": 2, "deterministic": False}),
+    ):
+        call = Call(m, n, k, name, {"activation": activation, **options}, with_bias=n > 7)
+        call.check()
+    strided = Call(19, 21, 136, name, {"activation": activation}, with_bias=False)
+    a, b = strided.inputs()
+    wide = np.full((42, 140), np.nan, b.dtype)
+    wide[:, 2:138] = b
+    strided.hold(strided.run(a, amdattn.asarray(wide)[:, 2:138]), a, b)
+
+
+def test_factors_through_the_api() -> None:
+    call = Call(5, 40, 96, options={"activation": "silu_and_mul"})
+    a, b, bias = call.inputs()
+    call.hold(amdattn.gemm_nt(a, b, bias=bias, activation="silu_and_mul"), a, b, bias)
+    assert "2 n" in GemmProblem.__doc__ and call.plan().problem.b_rows == 80
+    far = GemmProblem(1, 2**16, 2**15, activation="silu_and_mul")
+    assert not far.reaches_factors(2**15) and far.reaches_factors(2**13)
+    plan = GemmPlan.of(planning.plan_gemm(far, amdattn.device_props(), KERNELS))
+    with pytest.raises(ValueError, match="which puts factors .* plan with aligned=False"):
+        operand = amdattn.empty((1, 2**15)), amdattn.empty((2**17, 2**15))
+        plan.run(*operand)
 
 
 def test_activations_far_out() -> None:
