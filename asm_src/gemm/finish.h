@@ -104,16 +104,16 @@ struct Finish {
     }
   }
 
-  // Of a lane with factors 32 lanes further on, as rows 8 to 15 of a fragment are.
-  __device__ __forceinline__ f32x4 times_factors(f32x4 x) const {
-    f32x4 product;
+  // The factors of a lane's results are 32 lanes further on, as rows 8 to 15 of a fragment are.
+  __device__ __forceinline__ f32x4 factors(f32x4 x) const {
+    f32x4 factor;
     for (int i = 0; i < 4; ++i) {
-      const float own = x[i];  // LLVM 22 casts the bits of element 0, whichever it is asked for
-      const int factor = __builtin_amdgcn_ds_bpermute((lane ^ kWaveLanes / 2) * 4,
-                                                      __builtin_bit_cast(int, own));
-      product[i] = activated(own, args.activation) * __builtin_bit_cast(float, factor);
+      const float one = x[i];  // a cast of x[i] itself would take the bits of x[0]
+      factor[i] = __builtin_bit_cast(float,
+                                     __builtin_amdgcn_ds_bpermute((lane ^ kWaveLanes / 2) * 4,
+                                                                  __builtin_bit_cast(int, one)));
     }
-    return product;
+    return factor;
   }
 
   __device__ __forceinline__ void operator()(Claim<S>& claim, const Bias<S>& bias) const {
@@ -127,10 +127,11 @@ struct Finish {
                        ((args.out | uint64_t(args.out_stride) * size) & (4 * size - 1)) == 0;
     S::owned(wave_k, [&](int o, int f) {
       f32x4 x = sums[o] * args.alpha + bias.values(o);
-      if (rows.up)
-        x = times_factors(x);
-      else if (__builtin_expect(args.activation != kIdentity, false))
+      if (__builtin_expect(args.activation != kIdentity, false)) {
+        const f32x4 factor = rows.up ? factors(x) : f32x4(1);
         for (int i = 0; i < 4; ++i) x[i] = activated(x[i], args.activation);
+        x *= factor;
+      }
       if (4 * group < rows.each())
         store(x, first_m + (wave_m * S::kTilesM + f / S::kTilesN) * kTile + row,
               first_n + rows.column(f % S::kTilesN, 4 * group), whole);

@@ -15,8 +15,6 @@ inline constexpr int kArrivals = 0xffff, kOpenBit = 16, kGenerationBit = 17;
 template <class S>
 struct Claim {
   u32x4 word;  // to write, to find; then in its first half what was found
-  uint32_t offset;
-  u32x4 buffer;
 
   static __device__ __forceinline__ uint64_t uniform(uint32_t lo, uint32_t hi) {
     return uint64_t(uint32_t(__builtin_amdgcn_readfirstlane(hi))) << 32 |
@@ -29,15 +27,17 @@ struct Claim {
     return args.generation << kGenerationBit | 1 << kOpenBit;
   }
 
-  // Without a branch, which would make the compiler look at what has not come yet: whoever does not
-  // claim asks beyond the end of a buffer.
+  // By one lane of the workgroup, without a branch of lanes, behind which the compiler might copy
+  // what has not come yet: the others ask beyond the end of a buffer.
+  __device__ __forceinline__ void issue(uint64_t write, uint64_t find, uint64_t counter, int wave,
+                                        int lane) {
+    word = both(write, find);
+    ordered::buffer_atomic_cmpswap_x2_return(word, lane == 0 ? 0 : Stream<S>::kOutside,
+                                             Stream<S>::descriptor(counter, wave == 0 ? 8 : 0));
+  }
   __device__ __forceinline__ void issue(const LateArgs& args, uint64_t counter, int wave,
                                         int lane) {
-    const bool claims = args.adding && wave == 0;
-    buffer = Stream<S>::descriptor(counter, claims ? 8 : 0);
-    offset = lane == 0 ? 0 : Stream<S>::kOutside;
-    word = both(opened(args), 0);
-    ordered::buffer_atomic_cmpswap_x2_return(word, offset, buffer);
+    issue(opened(args), 0, counter, wave, lane);
   }
   // By the wave that claimed, when its loads are done: returns when sums may be added to.
   __device__ __forceinline__ void wait(const LateArgs& args, uint64_t counter, uint64_t sums,
@@ -46,8 +46,7 @@ struct Claim {
     const uint64_t open = opened(args);
     uint64_t found = uniform(word[0], word[1]);
     if (found == 0 || found >> kOpenBit == open >> kOpenBit) return;
-    word = both(args.generation << kGenerationBit, found);
-    ordered::buffer_atomic_cmpswap_x2_return(word, offset, buffer);
+    issue(args.generation << kGenerationBit, found, counter, 0, lane);
     ordered::s_waitcnt<0, ordered::kAnyLgkm>();
     ordered::settle(word);
     if (uniform(word[0], word[1]) == found) {

@@ -42,14 +42,14 @@ extern "C" __global__ void WORKGROUP(S::kLanes, 1)
   STREAM<S> stream;
   stream.start(a, first_m, m, a_stride, b, first_n, n, b_stride, rows, wave_m, row, group);
   stream.prime(begin, steps, k - last * kLine, group);
-  Bias<S> bias_n;
-  bias_n.load(bias, first_n, n, rows, wave_k, group);
   late.wait();
   const int tiles_n = rows.up ? (n + S::kRowsN / 2 - 1) / (S::kRowsN / 2)
                               : (n + S::kRowsN - 1) / S::kRowsN;
   const int tile = tile_m * tiles_n + tile_n;
   Claim<S> claim;
-  claim.issue(late, Splits<S>::counter(late, tile), wave, lane);
+  if (late.adding) claim.issue(late, Splits<S>::counter(late, tile), wave, lane);
+  Bias<S> bias_n;
+  bias_n.load(bias, first_n, n, rows, wave_k, group);
   stream.run(steps);
   bias_n.wait();
   const Splits<S> parts{late, splits, tile, split, wave, lane, (Local<int>*)lds};
