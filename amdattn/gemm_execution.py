@@ -238,7 +238,10 @@ class GemmPlan:
         if not self.problem.deterministic:
             sums = self.workspace["partials"].nbytes // tiles
             counters, partials = _zeros.of(stream, tiles, sums)
-            operands["counters"], operands["partials"] = Operand(counters, {}), Operand(partials, {})
+            operands["counters"], operands["partials"] = (
+                Operand(counters, {}),
+                Operand(partials, {}),
+            )
             return None
         operands["counters"] = Operand(_zeros.of(stream, tiles, 0)[0], {})
         parts = allocate((self.workspace["partials"].nbytes,), (1,), _BYTES, stream)
