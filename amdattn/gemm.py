@@ -14,7 +14,7 @@ from amdattn.execution import output_view
 from amdattn.gemm_execution import GemmPlan
 from amdattn.gemm_problem import ALIGN_BYTES, FACTORS, MAX_ALIGNED_STRIDE, GemmProblem
 from amdattn.interchange import as_view
-from amdattn.plan import gemm as planning
+from amdattn.plan import gemm as planning, gemm_table
 
 
 def gemm_nt(
@@ -145,11 +145,20 @@ def _planned_for(*facts: Any) -> GemmPlan:
 
 @functools.lru_cache(maxsize=1024)
 def _planned(problem: GemmProblem, props: DeviceProps) -> GemmPlan:
-    return GemmPlan.of(planning.plan_gemm(problem, props, manifest.kernels()))
+    tuned = gemm_table.lookup(problem, props)
+    return GemmPlan.of(planning.plan_gemm(problem, props, manifest.kernels(), tuned))
+
+
+def forget_plans() -> None:
+    """Plan anew from now on: the user's table has changed."""
+    _planned_for.cache_clear()
+    _planned.cache_clear()
 
 
 def plan_gemm(m: int, n: int, k: int, *, device: DeviceProps | str, **options: Any) -> GemmPlan:
-    """Plan a matrix product. Pure: no device is queried or bound.
+    """Plan a matrix product. No device is queried or bound.
+
+    What `amdattn tune gemm` has found for this product is taken; else costs are estimated.
 
     Parameters
     ----------

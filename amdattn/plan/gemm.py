@@ -11,6 +11,7 @@ from amdattn.gemm_problem import ELEMENT_BYTES, FACTORS, GemmProblem
 from amdattn.manifest import KernelSpec, Mismatch, candidates
 from amdattn.plan import Address, Argument, Launch, Stride
 from amdattn.plan.gemm_cost import LINE, Cost, cost
+from amdattn.plan.gemm_table import Tuned
 from amdattn.plan.occupancy import workgroups_per_cu
 from amdattn.plan.workspace import WorkspaceLayout
 
@@ -47,23 +48,29 @@ class GemmFacts:
     reasons: tuple[tuple[str, str], ...]
 
 
-def plan_gemm(problem: GemmProblem, props: DeviceProps, rows: Sequence[KernelSpec]) -> GemmFacts:
+def plan_gemm(
+    problem: GemmProblem,
+    props: DeviceProps,
+    rows: Sequence[KernelSpec],
+    tuned: Tuned | None = None,
+) -> GemmFacts:
     """Choose kernel, parts and grid. Pure: equal plans of equal facts.
+
+    Parameters
+    ----------
+    tuned : Tuned, optional
+        The choice of a user's table, which is taken if `rows` have it.
 
     Raises
     ------
     UnsupportedProblem, UnsupportedDeviceError
         No kernel in `rows` solves `problem` on `props`.
     """
-    kernels = takers(rows, problem, props)
-    choices = [
-        Choice(kernel, splits, cost(problem, kernel, splits, props))
-        for kernel in kernels
-        for splits in _splits(problem, kernel)
+    choices = every_choice(problem, props, rows)
+    taken = [
+        c for c in choices if tuned and (c.kernel.name, c.splits) == (tuned.kernel, tuned.splits)
     ]
-    best = min(choices, key=lambda choice: choice.cost.clk)
-    frugal = [choice for choice in choices if choice.cost.clk * _WORTH <= best.cost.clk]
-    best = min(frugal, key=lambda choice: (choice.splits, choice.cost.clk))
+    best = taken[0] if taken else _best(choices)
     kernel, splits = best.kernel, best.splits
     if kernel.grid != GRID_RULE:
         raise ManifestError(f"kernel {kernel.name} has grid {kernel.grid!r}, not {GRID_RULE!r}")
@@ -71,10 +78,10 @@ def plan_gemm(problem: GemmProblem, props: DeviceProps, rows: Sequence[KernelSpe
     grid = (-(-tiles_n // _GRID_XCDS) * _GRID_XCDS, tiles_m, splits)
     workspace = _workspace(problem, tiles_m * tiles_n, splits, kernel)
     args = _arguments(problem, splits, bool(workspace.regions))
-    taken = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
+    fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
     per_cu, limit = workgroups_per_cu(kernel, props)
     reasons = {
-        "why this kernel": _kernel_text(problem, best, choices),
+        "why this kernel": _tuned_text(tuned, bool(taken)) + _kernel_text(choices) * (not taken),
         "tiles": f"{tiles_m} x {tiles_n} of {kernel.q_tile} x {kernel.kv_tile} (m x rows of b), "
         f"{problem.m / (tiles_m * kernel.q_tile):.1%} x "
         f"{problem.b_rows / (tiles_n * kernel.kv_tile):.1%} used",
@@ -85,8 +92,25 @@ def plan_gemm(problem: GemmProblem, props: DeviceProps, rows: Sequence[KernelSpe
         "work": f"{problem.nbytes} bytes, {problem.flops:.4g} floating point operations",
         "time": best.cost.text(),
     }
-    launch = Launch(kernel, grid, taken)
+    launch = Launch(kernel, grid, fields)
     return GemmFacts(problem, props, (launch,), workspace, tuple(reasons.items()))
+
+
+def every_choice(
+    problem: GemmProblem, props: DeviceProps, rows: Sequence[KernelSpec]
+) -> list[Choice]:
+    """Members that take a problem, each with every number of parts that is worth a try."""
+    return [
+        Choice(kernel, splits, cost(problem, kernel, splits, props))
+        for kernel in takers(rows, problem, props)
+        for splits in _splits(problem, kernel)
+    ]
+
+
+def _best(choices: Sequence[Choice]) -> Choice:
+    best = min(choices, key=lambda choice: choice.cost.clk)
+    frugal = [choice for choice in choices if choice.cost.clk * _WORTH <= best.cost.clk]
+    return min(frugal, key=lambda choice: (choice.splits, choice.cost.clk))
 
 
 def lines(problem: GemmProblem) -> int:
@@ -208,7 +232,13 @@ def _clk(value: float) -> str:
     return f"{value:,.0f} clk".replace(",", " ")
 
 
-def _kernel_text(problem: GemmProblem, best: Choice, choices: Sequence[Choice]) -> str:
+def _tuned_text(tuned: Tuned | None, is_taken: bool) -> str:
+    if tuned is None:
+        return ""
+    return f"tuned: {tuned}" if is_taken else f"the tuned one, {tuned}, is not there; "
+
+
+def _kernel_text(choices: Sequence[Choice]) -> str:
     if len({choice.kernel for choice in choices}) == 1:
         return "the only one for this type, k and alignment"
     least: dict[str, Choice] = {}

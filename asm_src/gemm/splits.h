@@ -46,15 +46,17 @@ struct Claim {
     const uint64_t open = opened(args);
     uint64_t found = uniform(word[0], word[1]);
     if (found == 0 || found >> kOpenBit == open >> kOpenBit) return;
-    issue(args.generation << kGenerationBit, found, counter, 0, lane);
-    ordered::s_waitcnt<0, ordered::kAnyLgkm>();
-    ordered::settle(word);
-    if (uniform(word[0], word[1]) == found) {
-      for (int at = lane * 16; at < bytes; at += kWaveLanes * 16)
-        ordered::global_store_dwordx4_sc1(sums + at, u32x4{});
+    if (found >> kGenerationBit != args.generation) {
+      issue(args.generation << kGenerationBit, found, counter, 0, lane);
       ordered::s_waitcnt<0, ordered::kAnyLgkm>();
-      if (lane == 0) ordered::global_store_dwordx2_sc1(counter, open);
-      return;
+      ordered::settle(word);
+      if (uniform(word[0], word[1]) == found) {
+        for (int at = lane * 16; at < bytes; at += kWaveLanes * 16)
+          ordered::global_store_dwordx4_sc1(sums + at, u32x4{});
+        ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+        if (lane == 0) ordered::global_store_dwordx2_sc1(counter, open);
+        return;
+      }
     }
     do {  // the one that clears them is running
       __builtin_amdgcn_s_sleep(1);
