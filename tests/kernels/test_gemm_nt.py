@@ -218,26 +218,5 @@ def test_explanations() -> None:
     assert "split_k=3 was given" in amdattn.explain_gemm(1, 64, 4096, device="MI300X", split_k=3)
 
 
-# 32 shapes of the decode grid, and 48 of models, with and without a bias.
-DECODE = [(m, n, 7168) for n in (2560, 2880, 5120, 7168) for m in (1, 2, 4, 8, 16, 32, 64, 128)]
-MODELS = [
-    (m, n, k)
-    for n, k in ((128, 2880), (640, 2880), (2112, 7168), (2880, 4096), (5120, 2880), (2880, 2048))
-    for m in (1, 8, 32, 128)
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("shape", "with_bias"),
-    [*((shape, False) for shape in DECODE), *((s, b) for s in MODELS for b in (False, True))],
-    ids=str,
-)
-def test_shapes_of_decoding(shape: tuple[int, int, int], with_bias: bool) -> None:
-    call = Call(*shape, with_bias=with_bias)
-    out = call.check()
-    assert (out == call.rounded()).mean() >= 0.999
-
-
 def test_every_kernel_is_covered() -> None:
     assert len(KERNELS) == 12 and set(NAMES) >= {SMALL, "gemm_nt_fp16_any"}
