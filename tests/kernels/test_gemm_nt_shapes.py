@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernels.gemm_family import Call
+from kernels.gemm_family import Array, Call
 
 import amdattn
 from amdattn.dtypes import as_dtype
@@ -49,6 +49,12 @@ PROJECTIONS = {
 _SOME = 1_000_003  # random elements, which are repeated in larger operands
 
 
+def assert_rounded_once(out: Array, exact: Array) -> None:
+    """99.9 % of the outputs, or all but a few of few outputs: it is a matter of chance."""
+    others = int((out != exact).sum())
+    assert others <= max(0.001 * out.size, 4), f"{others} of {out.size}"
+
+
 @pytest.mark.parametrize(
     ("shape", "with_bias"),
     [*((shape, False) for shape in DECODE), *((s, b) for s in MODELS for b in (False, True))],
@@ -56,8 +62,7 @@ _SOME = 1_000_003  # random elements, which are repeated in larger operands
 )
 def test_shapes_of_decoding(shape: tuple[int, int, int], with_bias: bool) -> None:
     call = Call(*shape, with_bias=with_bias)
-    out = call.check()
-    assert (out == call.rounded()).mean() >= 0.999
+    assert_rounded_once(call.check(), call.rounded())
 
 
 @pytest.mark.parametrize("name", PROJECTIONS)
@@ -74,7 +79,7 @@ def test_projections(name: str) -> None:
     columns = rng.choice(n, min(n, 400), replace=False)
     of_b = np.concatenate([columns, n + columns]) if options is GATED else columns
     for m in (1, 5, 48):
-        a = some[-m * k :].reshape(m, k)
+        a = rng.standard_normal((m, k), np.float32).astype(element)
         out = amdattn.gemm_nt(
             amdattn.asarray(a), amdattn.asarray(b), bias=_on_device(bias), **given
         )
@@ -83,10 +88,10 @@ def test_projections(name: str) -> None:
         found = out.numpy()[:, columns]
         call.hold(found, *operands)
         if options is not GATED and found.dtype == element:
-            assert (found == call.rounded(*operands)).mean() >= 0.999
+            assert_rounded_once(found, call.rounded(*operands))
 
 
-def _on_device(x: np.ndarray | None) -> amdattn.DeviceArray | None:
+def _on_device(x: Array | None) -> amdattn.DeviceArray | None:
     return None if x is None else amdattn.asarray(x)
 
 

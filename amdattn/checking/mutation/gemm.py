@@ -37,10 +37,11 @@ class _GemmCase:
 _CASES = (
     _GemmCase(16, 64, 64),
     _GemmCase(3, 21, 136, {"bias": True, "out_dtype": "float32"}),
-    _GemmCase(65, 64, 1480, {"alpha": -2.0}),
+    _GemmCase(65, 64, 2312, {"alpha": -2.0, "split_k": 1}),
     _GemmCase(33, 40, 840, {"split_k": 3, "bias": True, "out_dtype": "float16"}),
     _GemmCase(33, 40, 840, {"split_k": 3, "deterministic": False}),
-    _GemmCase(19, 21, 840, {"split_k": 4, "deterministic": False}, stale=True),
+    _GemmCase(19, 21, 840, {"split_k": 14, "deterministic": False}, stale=True),
+    _GemmCase(19, 21, 840, {"split_k": 14}),
     _GemmCase(17, 21, 136, {"activation": "silu_and_mul", "bias": True}),
     _GemmCase(5, 20, 72, {"activation": "gelu", "out_dtype": "float32"}),
     _GemmCase(5, 20, 72, {"activation": "gelu_tanh", "out_dtype": "float32"}),
