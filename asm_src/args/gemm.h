@@ -16,7 +16,7 @@ typedef struct GemmArgs {
   int32_t up;           // rows of b from those under the activation to their factors; 0 = none
   uint64_t out;         // [m, n] device address
   int64_t out_stride;
-  float alpha;  // out = activation(alpha * a @ b^T + bias)
+  float alpha;      // out = activation(alpha * a @ b^T + bias)
   int8_t out_type;  // 0 float32, 1 bfloat16, 2 float16
   int8_t activation;
   int16_t adding;       // parts are added in memory, not in their order

@@ -43,8 +43,8 @@ extern "C" __global__ void WORKGROUP(S::kLanes, 1)
   stream.start(a, first_m, m, a_stride, b, first_n, n, b_stride, rows, wave_m, row, group);
   stream.prime(begin, steps, k - last * kLine, group);
   late.wait();
-  const int tiles_n = rows.up ? (n + S::kRowsN / 2 - 1) / (S::kRowsN / 2)
-                              : (n + S::kRowsN - 1) / S::kRowsN;
+  const int tiles_n =
+      rows.up ? (n + S::kRowsN / 2 - 1) / (S::kRowsN / 2) : (n + S::kRowsN - 1) / S::kRowsN;
   const int tile = tile_m * tiles_n + tile_n;
   Claim<S> claim;
   if (late.adding) claim.issue(late, Splits<S>::counter(late, tile), wave, lane);
@@ -53,8 +53,8 @@ extern "C" __global__ void WORKGROUP(S::kLanes, 1)
   stream.run(steps);
   bias_n.wait();
   const Splits<S> parts{late, splits, tile, split, wave, lane, (Local<int>*)lds};
-  const Finish<S, STREAM<S>> finish{stream, late,    parts,   m,    n,      rows,
-                                    (Local<u32x4>*)lds, first_m, first_n, lane, wave_m, wave_k};
+  const Finish<S, STREAM<S>> finish{
+      stream, late, parts, m, n, rows, (Local<u32x4>*)lds, first_m, first_n, lane, wave_m, wave_k};
   finish(claim, bias_n);
 }
 
