@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -11,9 +12,9 @@ from amdattn.device import DeviceProps, as_device_props
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
 from amdattn.execution import output_view
 from amdattn.gemm_execution import GemmPlan
-from amdattn.gemm_problem import ALIGN_BYTES, MAX_ALIGNED_STRIDE, GemmProblem
+from amdattn.gemm_problem import ALIGN_BYTES, FACTORS, MAX_ALIGNED_STRIDE, GemmProblem
 from amdattn.interchange import as_view
-from amdattn.plan import gemm as planning
+from amdattn.plan import gemm as planning, gemm_table
 
 
 def gemm_nt(
@@ -40,19 +41,23 @@ def gemm_nt(
         numpy (with ml_dtypes), `DeviceArray`, or any DLPack array on the CPU or the bound device.
         Rows at any distance, elements of a row next to each other.
     b : array, like a, (n, k)
+        With an activation that ends in "_and_mul" (2 n, k): rows that it is of, then their factors.
     out : array, (m, n), optional
         Written instead of a new array; it shares no memory with the inputs.
-    bias : array, like a, (n,), optional
+    bias : array, like a, (rows of b,), optional
     alpha : float
-    activation : {"silu", "gelu_tanh", "gelu"}, optional
-        x * sigmoid(x); x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))); x times the normal
-        distribution function. In float32, before the one rounding.
+    activation : str, optional
+        "silu": x * sigmoid(x); "gelu_tanh": x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)));
+        "gelu": x times the normal distribution function. In float32, before the one rounding.
+        "silu_and_mul", "gelu_tanh_and_mul" and "gelu_and_mul" are ``f(x[:, :n]) * x[:, n:]`` of
+        ``x = alpha * a @ b^T + bias``, as of the gate and the up projection of an MLP.
     out_dtype : optional
         bfloat16, float16 or float32; that of `out`, or else of `a`.
     split_k : int
         Parts that k is summed in by different workgroups; 0: the plan chooses.
     deterministic : bool
-        Results always are: parts are added in their order, whoever arrives first.
+        Parts are added in their order, whoever arrives first: the same bits every time. False: by
+        float32 atomic additions in memory, in any order.
     workspace : device array, optional
         See `GemmPlan.run`.
     stream : hipStream_t, optional
@@ -84,12 +89,21 @@ def gemm_nt(
     (m, k), (n, k_of_b) = inputs["a"].shape, inputs["b"].shape
     if k != k_of_b:
         raise ValueError(f"b has shape {(n, k_of_b)}; with a of {(m, k)} it must be (n, {k})")
+    if isinstance(activation, str) and activation.endswith(FACTORS):
+        if n % 2:
+            raise ValueError(
+                f"b has shape {(n, k)}; with activation={activation!r} it must be (2 n, {k}): "
+                "an even number of rows"
+            )
+        n //= 2
     if out_dtype is None:
         out_view = None if out is None else output_view(out, "out", handle)
         out_dtype = inputs["a"].dtype.name if out_view is None else out_view.dtype.name
     plan = _planned_for(
         *(m, n, k, inputs["a"].dtype.name, str(_dtype_name(out_dtype)), bias is not None),
-        *(alpha, activation, split_k, _is_aligned(inputs["a"]) and _is_aligned(inputs["b"])),
+        *(alpha, activation, split_k),
+        *(_is_aligned(inputs["a"]) and _is_aligned(inputs["b"]), deterministic),
+        _row_step(inputs["b"]),
     )
     return plan.run_on_views(a, inputs, out, workspace, handle)
 
@@ -100,12 +114,16 @@ def _dtype_name(dtype: Any) -> str:
     return as_dtype(dtype, "out_dtype").name
 
 
+def _row_step(view: View) -> int:
+    """Elements between rows on the device."""
+    if not view.on_device:  # copied along, or made compact: then rows lie k elements apart
+        return view.shape[1]
+    return view.strides[0] if view.shape[0] > 1 else 0
+
+
 def _is_aligned(view: View) -> bool:
     """What GemmProblem.aligned says of a or b."""
-    step = view.strides[0] if view.shape[0] > 1 else 0
-    address = view.address
-    if not view.on_device:  # copied along, or made compact: then rows lie k elements apart
-        step, address = view.shape[1], 0
+    step, address = _row_step(view), view.address if view.on_device else 0
     return not (
         address % ALIGN_BYTES
         or step * view.dtype.itemsize % ALIGN_BYTES
@@ -118,16 +136,29 @@ def _is_aligned(view: View) -> bool:
 
 @functools.lru_cache(maxsize=1024, typed=True)
 def _planned_for(*facts: Any) -> GemmPlan:
-    return _planned(GemmProblem(*facts), runtime.device_props())
+    *given, b_stride = facts
+    problem = GemmProblem(*given)
+    if not problem.reaches_factors(b_stride):
+        problem = dataclasses.replace(problem, aligned=False)
+    return _planned(problem, runtime.device_props())
 
 
 @functools.lru_cache(maxsize=1024)
 def _planned(problem: GemmProblem, props: DeviceProps) -> GemmPlan:
-    return GemmPlan.of(planning.plan_gemm(problem, props, manifest.kernels()))
+    tuned = gemm_table.lookup(problem, props)
+    return GemmPlan.of(planning.plan_gemm(problem, props, manifest.kernels(), tuned))
+
+
+def forget_plans() -> None:
+    """Plan anew from now on: the user's table has changed."""
+    _planned_for.cache_clear()
+    _planned.cache_clear()
 
 
 def plan_gemm(m: int, n: int, k: int, *, device: DeviceProps | str, **options: Any) -> GemmPlan:
-    """Plan a matrix product. Pure: no device is queried or bound.
+    """Plan a matrix product. No device is queried or bound.
+
+    What `amdattn tune gemm` has found for this product is taken; else costs are estimated.
 
     Parameters
     ----------
@@ -135,7 +166,8 @@ def plan_gemm(m: int, n: int, k: int, *, device: DeviceProps | str, **options: A
     device : DeviceProps or str
         `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
     **options
-        dtype, out_dtype, bias, alpha, activation, split_k, aligned: see `GemmProblem`.
+        dtype, out_dtype, bias, alpha, activation, split_k, aligned, deterministic: see
+        `GemmProblem`.
 
     Raises
     ------

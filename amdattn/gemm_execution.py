@@ -16,7 +16,7 @@ from amdattn.dlpack import compact_strides
 from amdattn.dtypes import as_dtype
 from amdattn.errors import UnsupportedDeviceError
 from amdattn.execution import output_view
-from amdattn.gemm_problem import GemmProblem
+from amdattn.gemm_problem import ELEMENT_BYTES, MAX_REACH, GemmProblem
 from amdattn.interchange import as_view, asarray, like
 from amdattn.manifest import KernelSpec
 from amdattn.operands import check_output, check_placement, check_shape, check_workspace
@@ -27,7 +27,7 @@ from amdattn.staging import stage
 
 _BYTES = as_dtype("uint8")
 _COUNTER_BYTES = 8
-_LEAST_COUNTERS = 4096
+_LEAST_TILES = 512
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,8 @@ class GemmPlan:
         problem = (
             f"gemm_nt {p.dtype}, m={p.m} n={p.n} k={p.k} out_dtype={p.out_dtype} bias={p.bias} "
             f"alpha={p.alpha:.6g} split_k={p.split_k} aligned={p.aligned}"
+            f"{'' if p.activation is None else f' activation={p.activation}'}"
+            f"{'' if p.deterministic else ' deterministic=False'}"
         )
         return describe(problem, self.props, self.launches, self.reasons, self.workspace)
 
@@ -86,7 +88,7 @@ class GemmPlan:
         return {}
 
     def new_workspace(self, stream: Any = None) -> DeviceArray:
-        """Memory for `run(workspace=...)`, zero as it has to be before the first run."""
+        """Memory for `run(workspace=...)`, 0 as it has to be before the first run."""
         import numpy as np
 
         handle = runtime.stream_handle(stream)
@@ -110,9 +112,10 @@ class GemmPlan:
         ----------
         workspace : device array, optional
             Of `new_workspace`, or compact, of at least ``plan.workspace.total_bytes`` bytes, with
-            counters of 0. A run leaves them 0; after one that was aborted by a fault the next run
-            sets them right. Runs at the same time need workspaces of their own. While a graph is
-            captured it must be given if the plan has one.
+            counters of 0, and partial sums of 0 if the plan is not deterministic. A run leaves them
+            0; after one that was aborted by a fault the next run sets them right. Runs at the same
+            time need workspaces of their own. While a graph is captured it must be given if the
+            plan has one.
         """
         handle = runtime.stream_handle(stream)
         inputs = {"a": as_view(a, "a", handle), "b": as_view(b, "b", handle)}
@@ -154,7 +157,7 @@ class GemmPlan:
 
     def _shape(self, name: str) -> tuple[tuple[int, ...], str]:
         p = self.problem
-        shapes = {"a": (p.m, p.k), "b": (p.n, p.k), "bias": (p.n,), "out": (p.m, p.n)}
+        shapes = {"a": (p.m, p.k), "b": (p.b_rows, p.k), "bias": (p.b_rows,), "out": (p.m, p.n)}
         return shapes[name], p.out_dtype if name == "out" else p.dtype
 
     def _admit(self, inputs: Mapping[str, View], outputs: Mapping[str, View]) -> dict[str, Operand]:
@@ -186,11 +189,20 @@ class GemmPlan:
         if inputs["a"].on_device:
             for name in ("a", "b"):
                 wrong = misalignment(operands[name], self.kernel)
+                if name == "b" and not wrong:
+                    wrong = self._beyond_reach(operands[name])
                 if wrong:
                     raise ValueError(
                         f"{name} has {wrong} for kernel {self.kernel.name}; plan with aligned=False"
                     )
         return operands
+
+    def _beyond_reach(self, b: Operand) -> str:
+        stride = b.strides["row"]
+        any_distance = self.kernel.constraint("pointer_align_bytes") == ELEMENT_BYTES
+        if any_distance or self.problem.reaches_factors(stride):
+            return ""
+        return f"row stride {stride}, which puts factors {MAX_REACH} bytes or more from their rows"
 
     # -- runs ------------------------------------------------------------------------------------
 
@@ -222,11 +234,19 @@ class GemmPlan:
                 f"{self.workspace.total_bytes} bytes that lasts as long as the graph, so pass "
                 "workspace=plan.new_workspace()"
             )
-        counters = self.workspace["counters"].nbytes // _COUNTER_BYTES
-        operands["counters"] = Operand(_counters.of(stream, counters), {})
-        partials = allocate((self.workspace["partials"].nbytes,), (1,), _BYTES, stream)
-        operands["partials"] = Operand(partials.address, {})
-        return partials
+        tiles = self.workspace["counters"].nbytes // _COUNTER_BYTES
+        if not self.problem.deterministic:
+            sums = self.workspace["partials"].nbytes // tiles
+            counters, partials = _zeros.of(stream, tiles, sums)
+            operands["counters"], operands["partials"] = (
+                Operand(counters, {}),
+                Operand(partials, {}),
+            )
+            return None
+        operands["counters"] = Operand(_zeros.of(stream, tiles, 0)[0], {})
+        parts = allocate((self.workspace["partials"].nbytes,), (1,), _BYTES, stream)
+        operands["partials"] = Operand(parts.address, {})
+        return parts
 
     def _run_on_host(
         self, inputs: Mapping[str, View], outputs: Mapping[str, View], stream: int
@@ -277,28 +297,33 @@ def misalignment(operand: Operand, kernel: KernelSpec) -> str:
 _generations = itertools.count(1)
 
 
-class _Counters:
-    """Counters of arrivals that are 0 between launches: for every stream its own."""
+class _Zeros:
+    """Counters of tiles and sums that parts are added to, which are 0 between launches.
+
+    Every stream has its own, and of each size of a tile: a launch that was aborted leaves sums and
+    counters behind that belong together.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._of_stream: dict[int, tuple[int, DeviceArray]] = {}
+        self._held: dict[tuple[int, int], tuple[int, DeviceArray]] = {}
         self._outgrown: list[DeviceArray] = []  # launches under way may use them
 
-    def of(self, stream: int, count: int) -> int:
-        """Address of at least `count` counters for launches on `stream`."""
+    def of(self, stream: int, tiles: int, tile_bytes: int) -> tuple[int, int]:
+        """Addresses of at least `tiles` counters, and as many sums, for launches on `stream`."""
         with self._lock:
-            held, memory = self._of_stream.get(stream, (0, None))
-            if memory is None or held < count:
+            held, memory = self._held.get((stream, tile_bytes), (0, None))
+            if memory is None or held < tiles:
                 import numpy as np
 
                 if memory is not None:
                     self._outgrown.append(memory)
-                held = max(_LEAST_COUNTERS, 1 << (count - 1).bit_length())
-                memory = asarray(np.zeros(held, np.uint64))  # done when it returns
+                held = max(_LEAST_TILES, 1 << (tiles - 1).bit_length())
+                zeros = np.zeros(held * (_COUNTER_BYTES + tile_bytes), np.uint8)
+                memory = asarray(zeros)  # done when it returns
                 memory.record_stream(stream)
-                self._of_stream[stream] = held, memory
-            return memory.address
+                self._held[stream, tile_bytes] = held, memory
+            return memory.address, memory.address + held * _COUNTER_BYTES
 
 
-_counters = _Counters()
+_zeros = _Zeros()

@@ -12,6 +12,10 @@ from amdattn.problem import FLOAT32_MAX, INT32_MAX
 # What `aligned` promises of the rows of a and b, for kernels that load 16 bytes a lane.
 ALIGN_BYTES = 4
 MAX_ALIGNED_STRIDE = 2**24 - 1  # elements
+MAX_TILE, MAX_REACH = 64, 2**31 - 2**26
+ELEMENT_BYTES = 2  # of a, b and bias
+# What activations end in whose results are multiplied by other rows'.
+FACTORS = "_and_mul"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,20 +25,24 @@ class GemmProblem:
     Parameters
     ----------
     m, n, k : int
-        a is (m, k), b is (n, k), out is (m, n); each in 1..2**31 - 1.
+        a is (m, k), b is (b_rows, k), out is (m, n); each in 1..2**31 - 1.
     dtype : str
         Element type of a, b and bias.
     out_dtype : str, optional
         Defaults to `dtype`.
     bias : bool
-        Whether there is one, (n,).
+        Whether there is one, (b_rows,).
     alpha : float
     activation : str, optional
-        None: the identity.
+        None: the identity. With one that ends in "_and_mul" b has 2 n rows, and the results of the
+        first n, activated, are multiplied by those of the others.
     split_k : int
         Parts that k is summed in, each by a workgroup of its own; 0 lets the planner choose.
     aligned : bool
-        Whether the rows of a and b begin at multiples of 4 bytes, 0 to 2**24 - 1 elements apart.
+        Whether the rows of a and b begin at multiples of 4 bytes, 0 to 2**24 - 1 elements apart; of
+        a b of 2 n rows, n + 64 at this distance are less than 2**31 - 2**26 bytes.
+    deterministic : bool
+        Whether parts are added in their order; False: by atomic additions, as they come.
 
     Raises
     ------
@@ -52,6 +60,7 @@ class GemmProblem:
     activation: str | None = None
     split_k: int = 0
     aligned: bool = True
+    deterministic: bool = True
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -70,7 +79,7 @@ class GemmProblem:
             put(name, count)
         put("dtype", as_dtype(self.dtype).name)
         put("out_dtype", as_dtype(self.out_dtype or self.dtype, "out_dtype").name)
-        for name in ("bias", "aligned"):
+        for name in ("bias", "aligned", "deterministic"):
             if type(getattr(self, name)) is not bool:
                 raise TypeError(f"{name}={getattr(self, name)!r} must be a bool")
         try:
@@ -83,12 +92,27 @@ class GemmProblem:
             raise TypeError(f"activation={self.activation!r} must be a str or None")
 
     @property
+    def has_factors(self) -> bool:
+        """Whether half of the rows of b are factors of the others' results."""
+        return self.activation is not None and self.activation.endswith(FACTORS)
+
+    @property
+    def b_rows(self) -> int:
+        """Rows of b, and elements of the bias."""
+        return self.n * (1 + self.has_factors)
+
+    def reaches_factors(self, stride: int) -> bool:
+        """Whether `aligned` holds of the distance between a row of b and its factor's."""
+        rows = self.n + MAX_TILE if self.has_factors else 0
+        return rows * stride * ELEMENT_BYTES < MAX_REACH
+
+    @property
     def flops(self) -> int:
         """Multiply-adds counted as two operations."""
-        return 2 * self.m * self.n * self.k
+        return 2 * self.m * self.b_rows * self.k
 
     @property
     def nbytes(self) -> int:
         """Bytes of a, b, bias and out, each counted once."""
-        read = (self.m * self.k + self.n * self.k + self.bias * self.n) * 2
+        read = (self.m * self.k + self.b_rows * (self.k + self.bias)) * ELEMENT_BYTES
         return read + self.m * self.n * as_dtype(self.out_dtype).itemsize

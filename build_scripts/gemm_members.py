@@ -78,7 +78,10 @@ def _member(
             "row_stride": [-(2**31), 2**31 - 1] if any_alignment else [0, _MAX_ALIGNED_STRIDE],
             "k_multiple": 1 if any_alignment else 8,
             "out_dtype": ["float32", "bfloat16", "float16"],
-            "activation": [None, "silu", "gelu_tanh", "gelu"],
+            "activation": [
+                *(None, "silu", "gelu_tanh", "gelu"),
+                *("silu_and_mul", "gelu_tanh_and_mul", "gelu_and_mul"),
+            ],
             "max_m": _MAX_GRID_Y * _TILE * tiles_m * waves_m,
             "max_n": min(workgroups_x * _TILE * tiles_n, _MAX_INDEX),
             "max_k": _MAX_INDEX if any_alignment else _MAX_ALIGNED_STRIDE,

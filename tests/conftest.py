@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import tempfile
 
 import pytest
 from vdev_library import open_library
@@ -10,6 +11,8 @@ from amdattn.virtual_library import library_path
 
 os.environ.setdefault("AMDATTN_VDEV_LIBRARY", str(library_path()))
 os.environ.setdefault("AMDATTN_DEVICE", "virtual:gfx942")
+# Not what the user has tuned.
+os.environ["AMDATTN_GEMM_TABLE"] = os.path.join(tempfile.gettempdir(), "amdattn-none", "gemm.json")
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from amdattn.cli import bench, bench_launch, check, compare, operations
+from amdattn.cli import bench, bench_launch, check, compare, operations, tune
 from amdattn.cli.output import stderr
 from amdattn.errors import AmdattnError
 
@@ -27,6 +27,7 @@ for command in (
     app.command()(command)
 bench.app.command("launch")(bench_launch.launch)
 app.add_typer(bench.app, name="bench")
+app.add_typer(tune.app, name="tune")
 
 
 def main() -> None:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from amdattn.device import DeviceProps
 from amdattn.errors import ManifestError, UnsupportedProblem
-from amdattn.gemm_problem import GemmProblem
+from amdattn.gemm_problem import ELEMENT_BYTES, FACTORS, GemmProblem
 from amdattn.manifest import KernelSpec, Mismatch, candidates
 from amdattn.plan import Address, Argument, Launch, Stride
 from amdattn.plan.gemm_cost import LINE, Cost, cost
+from amdattn.plan.gemm_table import Tuned
 from amdattn.plan.occupancy import workgroups_per_cu
 from amdattn.plan.workspace import WorkspaceLayout
 
@@ -19,10 +20,9 @@ GEMM = "gemm_nt"  # of KernelSpec.op
 GRID_RULE = "x=ceil(n/tile_n) to a multiple of 8, y=ceil(m/tile_m), z=splits"
 _GRID_XCDS = 8
 _MOST_SPLITS = 16  # that are tried: more have never paid in the model
-ELEMENT_BYTES = 2  # of a, b and bias
 # Values of the argument out_type.
 OUT_TYPES = {"float32": 0, "bfloat16": 1, "float16": 2}
-# Of the argument activation.
+# Of the argument activation, without FACTORS.
 ACTIVATIONS = {None: 0, "silu": 1, "gelu_tanh": 2, "gelu": 3}
 # Fewer parts unless more save this much: the model is not better than that.
 _WORTH = 0.97
@@ -48,37 +48,43 @@ class GemmFacts:
     reasons: tuple[tuple[str, str], ...]
 
 
-def plan_gemm(problem: GemmProblem, props: DeviceProps, rows: Sequence[KernelSpec]) -> GemmFacts:
+def plan_gemm(
+    problem: GemmProblem,
+    props: DeviceProps,
+    rows: Sequence[KernelSpec],
+    tuned: Tuned | None = None,
+) -> GemmFacts:
     """Choose kernel, parts and grid. Pure: equal plans of equal facts.
+
+    Parameters
+    ----------
+    tuned : Tuned, optional
+        The choice of a user's table, which is taken if `rows` have it.
 
     Raises
     ------
     UnsupportedProblem, UnsupportedDeviceError
         No kernel in `rows` solves `problem` on `props`.
     """
-    kernels = takers(rows, problem, props)
-    choices = [
-        Choice(kernel, splits, cost(problem, kernel, splits, props))
-        for kernel in kernels
-        for splits in _splits(problem, kernel)
+    choices = every_choice(problem, props, rows)
+    taken = [
+        c for c in choices if tuned and (c.kernel.name, c.splits) == (tuned.kernel, tuned.splits)
     ]
-    best = min(choices, key=lambda choice: choice.cost.clk)
-    frugal = [choice for choice in choices if choice.cost.clk * _WORTH <= best.cost.clk]
-    best = min(frugal, key=lambda choice: (choice.splits, choice.cost.clk))
+    best = taken[0] if taken else _best(choices)
     kernel, splits = best.kernel, best.splits
     if kernel.grid != GRID_RULE:
         raise ManifestError(f"kernel {kernel.name} has grid {kernel.grid!r}, not {GRID_RULE!r}")
     tiles_m, tiles_n = tiles(problem, kernel)
     grid = (-(-tiles_n // _GRID_XCDS) * _GRID_XCDS, tiles_m, splits)
-    workspace = _workspace(tiles_m * tiles_n, splits, kernel)
+    workspace = _workspace(problem, tiles_m * tiles_n, splits, kernel)
     args = _arguments(problem, splits, bool(workspace.regions))
-    taken = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
+    fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
     per_cu, limit = workgroups_per_cu(kernel, props)
     reasons = {
-        "why this kernel": _kernel_text(problem, best, choices),
-        "tiles": f"{tiles_m} x {tiles_n} of {kernel.q_tile} x {kernel.kv_tile} (m x n), "
+        "why this kernel": _tuned_text(tuned, bool(taken)) + _kernel_text(choices) * (not taken),
+        "tiles": f"{tiles_m} x {tiles_n} of {kernel.q_tile} x {kernel.kv_tile} (m x rows of b), "
         f"{problem.m / (tiles_m * kernel.q_tile):.1%} x "
-        f"{problem.n / (tiles_n * kernel.kv_tile):.1%} used",
+        f"{problem.b_rows / (tiles_n * kernel.kv_tile):.1%} used",
         "k": f"{lines(problem)} lines of {LINE}, in turn by {kernel.constraint('waves_k')} waves, "
         f"{kernel.constraint('steps_in_flight')} of each in flight",
         "splits": _splits_text(problem, best, choices),
@@ -86,8 +92,25 @@ def plan_gemm(problem: GemmProblem, props: DeviceProps, rows: Sequence[KernelSpe
         "work": f"{problem.nbytes} bytes, {problem.flops:.4g} floating point operations",
         "time": best.cost.text(),
     }
-    launch = Launch(kernel, grid, taken)
+    launch = Launch(kernel, grid, fields)
     return GemmFacts(problem, props, (launch,), workspace, tuple(reasons.items()))
+
+
+def every_choice(
+    problem: GemmProblem, props: DeviceProps, rows: Sequence[KernelSpec]
+) -> list[Choice]:
+    """Members that take a problem, each with every number of parts that is worth a try."""
+    return [
+        Choice(kernel, splits, cost(problem, kernel, splits, props))
+        for kernel in takers(rows, problem, props)
+        for splits in _splits(problem, kernel)
+    ]
+
+
+def _best(choices: Sequence[Choice]) -> Choice:
+    best = min(choices, key=lambda choice: choice.cost.clk)
+    frugal = [choice for choice in choices if choice.cost.clk * _WORTH <= best.cost.clk]
+    return min(frugal, key=lambda choice: (choice.splits, choice.cost.clk))
 
 
 def lines(problem: GemmProblem) -> int:
@@ -96,8 +119,8 @@ def lines(problem: GemmProblem) -> int:
 
 
 def tiles(problem: GemmProblem, kernel: KernelSpec) -> tuple[int, int]:
-    """Tiles along m and along n."""
-    return -(-problem.m // kernel.q_tile), -(-problem.n // kernel.kv_tile)
+    """Tiles along m and along the rows of b."""
+    return -(-problem.m // kernel.q_tile), -(-problem.b_rows // kernel.kv_tile)
 
 
 def split_lines(problem: GemmProblem, splits: int) -> int:
@@ -114,11 +137,18 @@ def _splits(problem: GemmProblem, kernel: KernelSpec) -> list[int]:
     return sorted({-(-lines(problem) // split_lines(problem, splits)) for splits in wanted})
 
 
-def _workspace(num_tiles: int, splits: int, kernel: KernelSpec) -> WorkspaceLayout:
+def _workspace(
+    problem: GemmProblem, num_tiles: int, splits: int, kernel: KernelSpec
+) -> WorkspaceLayout:
     if splits == 1:
         return WorkspaceLayout()
-    partial = num_tiles * splits * kernel.q_tile * kernel.kv_tile * 4
-    return WorkspaceLayout.of((("counters", num_tiles * 8), ("partials", partial)))
+    partials = tile_bytes(kernel) * num_tiles * (splits if problem.deterministic else 1)
+    return WorkspaceLayout.of((("counters", num_tiles * 8), ("partials", partials)))
+
+
+def tile_bytes(kernel: KernelSpec) -> int:
+    """Of the float32 sums of a tile."""
+    return kernel.q_tile * kernel.kv_tile * 4
 
 
 def _arguments(problem: GemmProblem, splits: int, is_split: bool) -> dict[str, Argument]:
@@ -133,11 +163,13 @@ def _arguments(problem: GemmProblem, splits: int, is_split: bool) -> dict[str, A
         "k": problem.k,
         "split_lines": split_lines(problem, splits),
         "splits": splits,
-        "alpha": problem.alpha,
+        "up": problem.n if problem.has_factors else 0,
         "out": Address("out"),
         "out_stride": Stride("out", "row"),
+        "alpha": problem.alpha,
         "out_type": OUT_TYPES[problem.out_dtype],
-        "activation": ACTIVATIONS[problem.activation],
+        "activation": ACTIVATIONS[problem.activation and problem.activation.removesuffix(FACTORS)],
+        "adding": int(is_split and not problem.deterministic),
         "partials": Address("partials") if is_split else 0,
         "counters": Address("counters") if is_split else 0,
         "generation": Address("generation") if is_split else 0,
@@ -158,7 +190,7 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
     require("dtype", problem.dtype, (kernel.dtype,))
     require("out_dtype", problem.out_dtype, kernel.constraint("out_dtype"))
     require("activation", problem.activation, kernel.constraint("activation"))
-    limits = {"m": problem.m, "n": problem.n, "k": problem.k, "splits": problem.split_k}
+    limits = {"m": problem.m, "n": problem.b_rows, "k": problem.k, "splits": problem.split_k}
     for name, value in limits.items():
         limit = kernel.constraint(f"max_{name}")
         if value > limit:
@@ -200,7 +232,13 @@ def _clk(value: float) -> str:
     return f"{value:,.0f} clk".replace(",", " ")
 
 
-def _kernel_text(problem: GemmProblem, best: Choice, choices: Sequence[Choice]) -> str:
+def _tuned_text(tuned: Tuned | None, is_taken: bool) -> str:
+    if tuned is None:
+        return ""
+    return f"tuned: {tuned}" if is_taken else f"the tuned one, {tuned}, is not there; "
+
+
+def _kernel_text(choices: Sequence[Choice]) -> str:
     if len({choice.kernel for choice in choices}) == 1:
         return "the only one for this type, k and alignment"
     least: dict[str, Choice] = {}

@@ -68,13 +68,13 @@ def floor_us(problem: GemmProblem) -> float:
 def cost(problem: GemmProblem, kernel: KernelSpec, splits: int, props: DeviceProps) -> Cost:
     """Estimate for a member of the family and a number of parts."""
     tile_m, tile_n = kernel.q_tile, kernel.kv_tile
-    tiles_m, tiles_n = -(-problem.m // tile_m), -(-problem.n // tile_n)
+    tiles_m, tiles_n = -(-problem.m // tile_m), -(-problem.b_rows // tile_n)
     row_bytes = problem.k * _ELEMENT_BYTES
     tiles_of_xcd = -(-tiles_n // props.num_xcds)
     workgroups = tiles_of_xcd * tiles_m * splits
     cus = props.num_cus / props.num_xcds
     # Each XCD reads its rows of B, and all of A.
-    of_xcd = (min(tiles_of_xcd * tile_n, problem.n) + problem.m) * row_bytes
+    of_xcd = (min(tiles_of_xcd * tile_n, problem.b_rows) + problem.m) * row_bytes
     hbm_rate = HBM_BYTES_PER_NS / props.num_xcds / PEAK_CLOCK_GHZ
     memory = of_xcd / hbm_rate
     sharing = max(math.log2(tiles_m * _TILE**2 / (tile_m * tile_n)), 0.0)
@@ -85,7 +85,7 @@ def cost(problem: GemmProblem, kernel: KernelSpec, splits: int, props: DevicePro
     cu_rate = min(_L1_BYTES_PER_CLK, _LOADED_BYTES / latency)
     waves = kernel.workgroup[0] // LANES_PER_WAVE
     of_cu = -(-workgroups // int(cus))
-    rows = min(tile_m, problem.m) + min(tile_n, problem.n)
+    rows = min(tile_m, problem.m) + min(tile_n, problem.b_rows)
     loads = rows * row_bytes / splits / cu_rate * of_cu
     # 16 x 16 x 16 elements take 16 clk of a SIMD.
     matrix = tile_m * tile_n * problem.k / splits / _TILE**2 / waves * of_cu

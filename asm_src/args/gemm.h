@@ -4,8 +4,8 @@
 // The first 14 dwords come in SGPRs: what the first loads need must be among them.
 typedef struct GemmArgs {
   uint64_t a;        // [m, k] device address
-  uint64_t b;        // [n, k] device address
-  uint64_t bias;     // [n], of the type of a; 0 = none
+  uint64_t b;        // [n or 2 n, k] device address
+  uint64_t bias;     // [rows of b], of the type of a; 0 = none
   int32_t a_stride;  // of rows
   int32_t b_stride;
   int32_t m;
@@ -13,12 +13,14 @@ typedef struct GemmArgs {
   int32_t k;
   int32_t split_lines;  // of 64 elements of k, of each part
   int32_t splits;       // parts along k of each tile
-  float alpha;          // out = activation(alpha * a @ b^T + bias)
+  int32_t up;           // rows of b from those under the activation to their factors; 0 = none
   uint64_t out;         // [m, n] device address
   int64_t out_stride;
-  int32_t out_type;  // 0 float32, 1 bfloat16, 2 float16
-  int32_t activation;
-  uint64_t partials;    // float32 [tiles, splits, tile]; 0 = no splits
+  float alpha;      // out = activation(alpha * a @ b^T + bias)
+  int8_t out_type;  // 0 float32, 1 bfloat16, 2 float16
+  int8_t activation;
+  int16_t adding;       // parts are added in memory, not in their order
+  uint64_t partials;    // float32 [tiles, splits, tile], adding: [tiles, tile]; 0 = no splits
   uint64_t counters;    // uint64 [tiles], 0 before and after every launch; 0 = no splits
   uint64_t generation;  // a number greater than those of all launches before on the counters
 } GemmArgs;

@@ -18,10 +18,11 @@ struct ElementStream {
 
   __device__ __forceinline__ void start(uint64_t base_a, int first_m, int m, int64_t a_stride,
                                         uint64_t base_b, int first_n, int n, int64_t b_stride,
-                                        int wave_m, int row, int) {
-    const int row_m = first_m + wave_m * kTile + row, row_n = first_n + row;
+                                        Rows rows, int wave_m, int row, int) {
+    const int row_m = first_m + wave_m * kTile + row, column = first_n + rows.column(0, row);
+    const int row_n = (column < n ? column : n - 1) + rows.further(row);
     row_a = (Row)base_a + (row_m < m ? row_m : m - 1) * a_stride;
-    row_b = (Row)base_b + (row_n < n ? row_n : n - 1) * b_stride;
+    row_b = (Row)base_b + row_n * b_stride;
   }
   // Elements that do not exist are read as the first one, and not used.
   template <int kSlot, int h>

@@ -40,14 +40,14 @@ struct Stream {
   // Rows that do not exist are the last one: their results are not stored.
   __device__ __forceinline__ void start(uint64_t base_a, int first_m, int m, int a_stride,
                                         uint64_t base_b, int first_n, int n, int b_stride,
-                                        int wave_m, int row, int group) {
+                                        Rows rows, int wave_m, int row, int group) {
     const uint32_t stride_a = 2 * a_stride, stride_b = 2 * b_stride;
     buffer_a = descriptor(base_a + uint64_t(first_m) * stride_a, kAll);
     buffer_b = descriptor(base_b + uint64_t(first_n) * stride_b, kAll);
     const int last_m = m - 1 - first_m, last_n = n - 1 - first_n;
     for (int t = 0; t < S::kTilesN; ++t) {
-      const int r = t * kTile + row;
-      offset_b[t] = (r < last_n ? r : last_n) * stride_b + group * 16;
+      const int column = rows.column(t, row), r = column < last_n ? column : last_n;
+      offset_b[t] = (r + rows.further(row)) * stride_b + group * 16;
     }
     for (int t = 0; t < S::kTilesM; ++t) {
       const int r = (wave_m * S::kTilesM + t) * kTile + row;

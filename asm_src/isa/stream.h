@@ -55,4 +55,26 @@ __device__ __forceinline__ void global_atomic_add_x2_return(uint64_t& old, uint6
                : "memory");
 }
 
+__device__ __forceinline__ void global_load_dwordx2_sc1(uint64_t& d, uint64_t address) {
+  asm volatile("global_load_dwordx2 %0, %1, off sc1" : "=v"(d) : "v"(address) : "memory");
+}
+__device__ __forceinline__ void global_atomic_add_f32(uint64_t address, float x) {
+  asm volatile("global_atomic_add_f32 %0, %1, off sc1" ::"v"(address), "v"(x) : "memory");
+}
+__device__ __forceinline__ void global_atomic_swap_return(uint32_t& old, uint64_t address,
+                                                          uint32_t x) {
+  asm volatile("global_atomic_swap %0, %1, %2, off sc0 sc1"
+               : "=v"(old)
+               : "v"(address), "v"(x)
+               : "memory");
+}
+// Writes the first half of `x` where memory holds the second; the first half becomes what it held.
+__device__ __forceinline__ void buffer_atomic_cmpswap_x2_return(u32x4& x, uint32_t offset,
+                                                                u32x4 buffer) {
+  asm volatile("buffer_atomic_cmpswap_x2 %0, %1, %2, 0 offen sc0 sc1"
+               : "+v"(x)
+               : "v"(offset), "s"(buffer)
+               : "memory");
+}
+
 }  // namespace ordered

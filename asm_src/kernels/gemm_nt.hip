@@ -1,4 +1,5 @@
-// out[m, n] = activation(alpha * sum_k A[m, k] * B[n, k] + bias[n]), few rows of A.
+// out[m, n] = activation(x[m, n]), x[m, n] = alpha * sum_k A[m, k] * B[n, k] + bias[n], few rows of
+// A; or activation(x[m, n]) * x[m, up + n].
 //
 // One code object per member of the family: the build defines KERNEL (its name), TILES_M, TILES_N,
 // WAVES_M, WAVES_K, DEPTH, ELEMENT, LAST (its last accumulation register) and STREAM.
@@ -19,12 +20,14 @@ static_assert(LAST == 4 * S::kFragments - 1);
 
 extern "C" __global__ void WORKGROUP(S::kLanes, 1)
     KERNEL(uint64_t a, uint64_t b, uint64_t bias, int a_stride, int b_stride, int m, int n, int k,
-           int split_lines, int splits, float alpha, uint64_t, int64_t, int, int, uint64_t,
-           uint64_t, uint64_t) {
+           int split_lines, int splits, int up, uint64_t, int64_t, float, int8_t, int8_t, int16_t,
+           uint64_t, uint64_t, uint64_t) {
   __shared__ u32x4 lds[S::kLdsBytes / 16];
   const int tile_n = __builtin_amdgcn_workgroup_id_x(), tile_m = __builtin_amdgcn_workgroup_id_y();
   const int split = __builtin_amdgcn_workgroup_id_z();
-  const int first_m = tile_m * S::kRowsM, first_n = tile_n * S::kRowsN;
+  const Rows rows{up};
+  const int columns = S::kTilesN * rows.each();
+  const int first_m = tile_m * S::kRowsM, first_n = tile_n * columns;
   if (first_n >= n) return;
   RESERVE_ACC_TO(LAST);
   LateArgs late;
@@ -37,18 +40,22 @@ extern "C" __global__ void WORKGROUP(S::kLanes, 1)
   const int steps = (end - begin + S::kWavesK - 1) / S::kWavesK;
   const int last = begin + (steps - 1) * S::kWavesK;
   STREAM<S> stream;
-  stream.start(a, first_m, m, a_stride, b, first_n, n, b_stride, wave_m, row, group);
+  stream.start(a, first_m, m, a_stride, b, first_n, n, b_stride, rows, wave_m, row, group);
   stream.prime(begin, steps, k - last * kLine, group);
+  late.wait();
+  const int tiles_n =
+      rows.up ? (n + S::kRowsN / 2 - 1) / (S::kRowsN / 2) : (n + S::kRowsN - 1) / S::kRowsN;
+  const int tile = tile_m * tiles_n + tile_n;
+  Claim<S> claim;
+  if (late.adding) claim.issue(late, Splits<S>::counter(late, tile), wave, lane);
   Bias<S> bias_n;
-  bias_n.load(bias, first_n, n, wave_k, group);
+  bias_n.load(bias, first_n, n, rows, wave_k, group);
   stream.run(steps);
   bias_n.wait();
-  late.wait();
-  const int tile = tile_m * ((n + S::kRowsN - 1) / S::kRowsN) + tile_n;
+  const Splits<S> parts{late, splits, tile, split, wave, lane, (Local<int>*)lds};
   const Finish<S, STREAM<S>> finish{
-      stream,  late,    m,    n,     splits, alpha,  (Local<u32x4>*)lds,
-      first_m, first_n, tile, split, lane,   wave_m, wave_k};
-  finish(bias_n);
+      stream, late, parts, m, n, rows, (Local<u32x4>*)lds, first_m, first_n, lane, wave_m, wave_k};
+  finish(claim, bias_n);
 }
 
 // Read back from the code object when the manifest is made.

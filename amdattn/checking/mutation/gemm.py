@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from amdattn.checking.gemm import values
 from amdattn.checking.mutation.subject import Buffer, Case, Subject, read_only, unwritten
 from amdattn.device import DeviceProps
 from amdattn.dtypes import as_dtype
@@ -24,34 +25,43 @@ class _GemmCase:
     n: int
     k: int
     options: Mapping[str, Any] = field(default_factory=dict)  # of GemmProblem
+    stale: bool = False  # a launch before was aborted
 
     @property
     def name(self) -> str:
         options = "".join(f" {name}={value}" for name, value in self.options.items())
-        return f"{self.m}x{self.n}x{self.k}{options}"
+        return f"{self.m}x{self.n}x{self.k}{options}{' stale' * self.stale}"
 
 
 # Whole tiles and rest of each axis, one line of k and more than are in flight, parts, every type.
 _CASES = (
     _GemmCase(16, 64, 64),
     _GemmCase(3, 21, 136, {"bias": True, "out_dtype": "float32"}),
-    _GemmCase(65, 64, 1480, {"alpha": -2.0}),
+    _GemmCase(65, 64, 2312, {"alpha": -2.0, "split_k": 1}),
     _GemmCase(33, 40, 840, {"split_k": 3, "bias": True, "out_dtype": "float16"}),
+    _GemmCase(33, 40, 840, {"split_k": 3, "deterministic": False}),
+    _GemmCase(19, 21, 840, {"split_k": 14, "deterministic": False}, stale=True),
+    _GemmCase(19, 21, 840, {"split_k": 14}),
+    _GemmCase(17, 21, 136, {"activation": "silu_and_mul", "bias": True}),
+    _GemmCase(5, 20, 72, {"activation": "gelu", "out_dtype": "float32"}),
+    _GemmCase(5, 20, 72, {"activation": "gelu_tanh", "out_dtype": "float32"}),
 )
+# The launch, and one before it that was aborted.
+_GENERATION, _OLDER = 2, 1
 
 
 def gemm_subject(kernel: KernelSpec, props: DeviceProps) -> Subject:
     """A kernel of the family, in plans that use no other."""
     problems = [GemmProblem(c.m, c.n, c.k, kernel.dtype, **dict(c.options)) for c in _CASES]
     plans = [plan_gemm(problem, props, [kernel]) for problem in problems]
-    made = tuple(_case(case.name, plan) for case, plan in zip(_CASES, plans, strict=True))
+    made = tuple(_case(*pair) for pair in zip(_CASES, plans, strict=True))
     return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
 
 
-def _case(name: str, plan: GemmFacts) -> Case:
+def _case(case: _GemmCase, plan: GemmFacts) -> Case:
     (launch,) = plan.launches
     problem, kernel = plan.problem, launch.kernel
-    buffers = _contents(plan)
+    buffers = _contents(case, plan)
     index = {buffer.name: i for i, buffer in enumerate(buffers)}
     columns = {"a": problem.k, "b": problem.k, "out": problem.n}
     args, layout = dict(launch.args), packer(kernel)
@@ -63,31 +73,38 @@ def _case(name: str, plan: GemmFacts) -> Case:
         if isinstance(value, Address):
             if value.operand in index:
                 pointers.append((offsets[field_name], index[value.operand]))
-            values.append(int(field_name == "generation"))
+            values.append(_GENERATION if field_name == "generation" else 0)
         elif isinstance(value, Stride):
             values.append(columns[value.operand])
         else:
             values.append(value)
     block = bytearray(layout.size)
     layout.pack_into(block, 0, *values)
-    return Case(name, launch.grid, kernel.workgroup, bytes(block), tuple(pointers), tuple(buffers))
+    return Case(
+        *(case.name, launch.grid, kernel.workgroup, bytes(block), tuple(pointers)), tuple(buffers)
+    )
 
 
-def _contents(plan: GemmFacts) -> list[Buffer]:
+def _contents(case: _GemmCase, plan: GemmFacts) -> list[Buffer]:
     problem = plan.problem
     rng = np.random.default_rng([problem.m, problem.n, problem.k])
     element = as_dtype(problem.dtype).numpy()
-    shapes = {"a": (problem.m, problem.k), "b": (problem.n, problem.k), "bias": (problem.n,)}
+    rows = problem.b_rows
+    shapes = {"a": (problem.m, problem.k), "b": (rows, problem.k), "bias": (rows,)}
     buffers = [
-        read_only(name, rng.standard_normal(shape, np.float32).astype(element).tobytes())
+        read_only(name, values(rng, shape, problem).astype(element).tobytes())
         for name, shape in shapes.items()
         if name != "bias" or problem.bias
     ]
     for region in plan.workspace.regions:
         if region.name == "counters":
-            zeros = bytes(region.nbytes)
-            buffers.append(Buffer(region.name, region.nbytes, zeros, contract="zero_at_end"))
-        else:
+            word = (_OLDER << 1 | 1) << 16 | 1 if case.stale else 0
+            data = np.full(region.nbytes // 8, word, np.uint64).tobytes()
+            buffers.append(Buffer(region.name, region.nbytes, data, contract="zero_at_end"))
+        elif problem.deterministic:
             buffers.append(Buffer(region.name, region.nbytes))
+        else:
+            sums = np.full(region.nbytes // 4, float(case.stale), np.float32).tobytes()
+            buffers.append(Buffer(region.name, region.nbytes, sums, contract="zero_at_end"))
     nbytes = problem.m * problem.n * as_dtype(problem.out_dtype).itemsize
     return [*buffers, unwritten("out", nbytes)]

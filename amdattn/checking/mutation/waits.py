@@ -81,6 +81,13 @@ def _stores(inst: Instruction) -> bool:
     return regs.is_store(inst) or regs.is_atomic(inst)
 
 
+def _for_others(inst: Instruction) -> bool:
+    """Writes data that other workgroups are told about by a flag, which is of 8 bytes at most."""
+    if not regs.is_vmem(inst) or "sc1" not in inst.modifiers or regs.returns_data(inst):
+        return False
+    return (regs.is_atomic(inst) and "f32" in inst.mnemonic) or inst.mnemonic.endswith("x4")
+
+
 class WaitAnalysis(ForwardAnalysis[tuple[int, str], int, TooEarly]):
     """What is used too early in a kernel, whatever path is taken."""
 
@@ -177,6 +184,8 @@ class WaitAnalysis(ForwardAnalysis[tuple[int, str], int, TooEarly]):
                 return "barrier with an LDS operation pending"
             if pending.mnemonic.startswith("buffer_wbl2"):
                 return "barrier with a write-back of the cache pending"
+            if _for_others(pending):
+                return "barrier with a store to other workgroups pending"
         # With barriers, what is loaded is read behind the next one: others load a part of it.
         if regs.is_ds(inst) and regs.is_lds_dma(pending) and not self._has_barriers:
             return "LDS operation with a load to LDS pending"
@@ -185,6 +194,8 @@ class WaitAnalysis(ForwardAnalysis[tuple[int, str], int, TooEarly]):
                 return "store with a write-back of the cache pending"
             if regs.is_atomic(inst) and regs.is_ds(pending) and written:
                 return "atomic with an LDS store pending"
+            if "sc1" in inst.modifiers and not _for_others(inst) and _for_others(pending):
+                return "flag with a store to other workgroups pending"
         invalidates = inst.mnemonic.startswith("buffer_inv")
         if invalidates and regs.is_vmem(pending) and regs.returns_data(pending):
             return "invalidation with a load pending"

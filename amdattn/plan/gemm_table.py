@@ -1,0 +1,146 @@
+"""A user's table of tuned matrix products: which kernel, and how many parts along k."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amdattn.device import DeviceProps
+from amdattn.gemm_problem import GemmProblem
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a choice is for; what else a problem says hardly matters to its time."""
+
+    arch: str
+    num_cus: int
+    dtype: str
+    m: int
+    n: int
+    k: int
+    has_factors: bool
+    deterministic: bool
+
+    @staticmethod
+    def of(problem: GemmProblem, props: DeviceProps) -> Key:
+        """Of a problem with aligned rows, on a device."""
+        return Key(
+            *(props.arch, props.num_cus, problem.dtype, problem.m, problem.n, problem.k),
+            *(problem.has_factors, problem.deterministic),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The fastest choice, and how that is known.
+
+    Attributes
+    ----------
+    kernel : str
+        Of the manifest.
+    splits : int
+    us : float
+    how : str
+        "measured on ..." or "modelled at ...".
+    """
+
+    kernel: str
+    splits: int
+    us: float
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.kernel} with splits={self.splits}, {self.us:.2f} us {self.how}"
+
+
+def default_path() -> Path:
+    """$AMDATTN_GEMM_TABLE, or else amdattn/gemm.json in the user's configuration."""
+    override = os.environ.get("AMDATTN_GEMM_TABLE")
+    if override:
+        return Path(override)
+    config = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(config) if config else Path.home() / ".config") / "amdattn" / "gemm.json"
+
+
+def load(path: Path) -> Mapping[Key, Tuned]:
+    """The entries of a file; none if there is no such file.
+
+    Raises
+    ------
+    ValueError
+        It is no such table.
+    """
+    try:
+        changed = path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return {}
+    return _load(path, changed)
+
+
+@functools.lru_cache(maxsize=4)
+def _load(path: Path, _changed: int) -> Mapping[Key, Tuned]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document["schema"] != SCHEMA:
+            raise ValueError(f"schema {document['schema']!r} is not {SCHEMA}")
+        return {
+            _fields(Key, entry["for"]): _fields(Tuned, entry["choice"])
+            for entry in document["entries"]
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is no table of `amdattn tune gemm` ({type(error).__name__}: {error})"
+        ) from None
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+}
+
+
+def _fields(kind: type[Any], values: Mapping[str, Any]) -> Any:
+    for field in dataclasses.fields(kind):
+        if type(values[field.name]) not in _TYPES[str(field.type)]:
+            raise TypeError(f"{field.name} is {values[field.name]!r}, not of type {field.type}")
+    return kind(**values)
+
+
+def store(path: Path, found: Iterable[tuple[Key, Tuned]]) -> None:
+    """Add to a file, or replace in it; it changes as a whole or not at all."""
+    entries = {**load(path), **dict(found)}
+    document = {
+        "schema": SCHEMA,
+        "entries": [
+            {"for": dataclasses.asdict(key), "choice": dataclasses.asdict(tuned)}
+            for key, tuned in sorted(entries.items(), key=lambda item: dataclasses.astuple(item[0]))
+        ],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=path.name, delete=False, encoding="utf-8"
+    ) as file:
+        file.write(json.dumps(document, indent=1) + "\n")
+    os.replace(file.name, path)
+
+
+def lookup(problem: GemmProblem, props: DeviceProps) -> Tuned | None:
+    """What the user's table says, if it has this problem and nothing in it forbids another choice.
+
+    Given parts along k are kept, and rows that are not aligned leave no choice.
+    """
+    if problem.split_k or not problem.aligned:
+        return None
+    return load(default_path()).get(Key.of(problem, props))

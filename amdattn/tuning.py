@@ -1,0 +1,131 @@
+"""Times of every way to compute a matrix product, on the device at hand."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from amdattn import manifest, runtime, virtual
+from amdattn.buffers import DeviceArray, empty
+from amdattn.dtypes import as_dtype
+from amdattn.gemm_execution import GemmPlan
+from amdattn.gemm_problem import GemmProblem
+from amdattn.interchange import asarray
+from amdattn.plan import gemm as planning
+from amdattn.plan.gemm_cost import PEAK_CLOCK_GHZ
+from amdattn.plan.gemm_table import Tuned
+from amdattn.testing import do_bench
+
+_SOME = 1 << 16  # random elements; what an operand holds does not matter for the time
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A choice, what it was estimated at, and what it takes."""
+
+    choice: planning.Choice
+    us: float
+
+    @property
+    def estimated_us(self) -> float:
+        """By the planner."""
+        return self.choice.cost.clk / PEAK_CLOCK_GHZ / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Every choice for a problem, the fastest first, and how they were timed."""
+
+    problem: GemmProblem
+    timed: tuple[Timed, ...]
+    how: str
+
+    @property
+    def best(self) -> Tuned:
+        """As a table has it."""
+        fastest = self.timed[0]
+        return Tuned(
+            fastest.choice.kernel.name, fastest.choice.splits, round(fastest.us, 3), self.how
+        )
+
+
+def choices_of(problem: GemmProblem, splits: Sequence[int] = ()) -> list[planning.Choice]:
+    """What there is to time on the bound device.
+
+    Parameters
+    ----------
+    splits : sequence of int
+        Only these numbers of parts; none: all that the planner tries.
+    """
+    props = runtime.device_props()
+    found = planning.every_choice(problem, props, manifest.kernels())
+    chosen = [choice for choice in found if not splits or choice.splits in splits]
+    if not chosen:
+        have = sorted({choice.splits for choice in found})
+        raise ValueError(f"splits={tuple(splits)}: none of them is tried, of {have}")
+    return chosen
+
+
+def tune(
+    problem: GemmProblem,
+    choices: Sequence[planning.Choice],
+    advance: Callable[[], None] = lambda: None,
+) -> Tuning:
+    """Time choices for a problem; on a GPU with caches flushed before every run."""
+    clock = _Modelled() if runtime.get().choice.kind == "virtual" else _Measured()
+    operands = _operands(problem)
+    timed = []
+    for choice in choices:
+        plan = planned(problem, choice)
+        workspace = plan.new_workspace() if plan.workspace.regions else None
+        run = functools.partial(plan.run, **operands, workspace=workspace)
+        timed.append(Timed(choice, clock.us(run)))
+        advance()
+    return Tuning(problem, tuple(sorted(timed, key=lambda one: one.us)), clock.how)
+
+
+def planned(problem: GemmProblem, choice: planning.Choice) -> GemmPlan:
+    """A plan that makes this choice."""
+    tuned = Tuned(choice.kernel.name, choice.splits, 0.0, "to be timed")
+    props = runtime.device_props()
+    return GemmPlan.of(planning.plan_gemm(problem, props, [choice.kernel], tuned))
+
+
+class _Modelled:
+    """The performance model, at the clock at which kernels run that wait for memory."""
+
+    how = f"modelled at {1000 * PEAK_CLOCK_GHZ:.0f} MHz"
+
+    def us(self, run: Callable[[], Any]) -> float:
+        with virtual.profile(clock_mhz=round(1000 * PEAK_CLOCK_GHZ)) as profile:
+            run()
+            runtime.synchronize()
+        (launch,) = profile.launches
+        return launch.cycles / PEAK_CLOCK_GHZ / 1000
+
+
+class _Measured:
+    """Events of the device, the median."""
+
+    def __init__(self) -> None:
+        self.how = f"measured on {runtime.device_props().name}"
+
+    def us(self, run: Callable[[], Any]) -> float:
+        return 1000 * float(do_bench(run, return_mode="median"))
+
+
+def _operands(problem: GemmProblem) -> dict[str, DeviceArray]:
+    import numpy as np
+
+    element = as_dtype(problem.dtype).numpy()
+    some = np.random.default_rng(0).standard_normal(_SOME, np.float32).astype(element)
+    shapes: dict[str, tuple[int, ...]] = {
+        "a": (problem.m, problem.k),
+        "b": (problem.b_rows, problem.k),
+    }
+    if problem.bias:
+        shapes["bias"] = (problem.b_rows,)
+    operands = {name: asarray(np.resize(some, shape)) for name, shape in shapes.items()}
+    return {**operands, "out": empty((problem.m, problem.n), problem.out_dtype)}

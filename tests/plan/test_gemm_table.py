@@ -1,0 +1,110 @@
+"""Tuning of matrix products: the command, the table, and plans that follow it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import amdattn
+from amdattn import cli, gemm, tuning
+from amdattn.gemm_problem import GemmProblem
+from amdattn.plan import gemm_table
+
+PROPS = amdattn.device.KNOWN_DEVICES["MI300X"]
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of a user who has none yet."""
+    path = tmp_path / "config" / "gemm.json"
+    monkeypatch.setenv("AMDATTN_GEMM_TABLE", str(path))
+    gemm.forget_plans()
+    yield path
+    monkeypatch.undo()
+    gemm.forget_plans()
+
+
+def tune(*args: str) -> str:
+    result = CliRunner().invoke(cli.app, ["tune", "gemm", *args], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_plans_follow_the_table(table: Path) -> None:
+    shape = ("--n", "80", "--k", "1024", "--splits", "1,3")
+    assert "modelled at 2100 MHz" in tune("--m", "5", "--m", "40", *shape)
+    text = amdattn.explain_gemm(5, 80, 1024, device="MI300X")
+    assert "tuned: gemm_nt_bf16_" in text and "us modelled at 2100 MHz" in text
+    (key, tuned), *_ = gemm_table.load(table).items()
+    assert (key.m, key.n, key.k, key.num_cus) == (5, 80, 1024, 304) and tuned.us > 0
+    # Whatever it says is done, not only what is fastest anyway.
+    gemm_table.store(table, [(key, gemm_table.Tuned("gemm_nt_bf16_m64n64", 3, 9.0, "by hand"))])
+    gemm.forget_plans()
+    plan = amdattn.plan_gemm(5, 80, 1024, device=amdattn.device_props())
+    assert (plan.kernel.name, plan.launches[0].grid[2]) == ("gemm_nt_bf16_m64n64", 3)
+    a, b = (np.ones((rows, 1024), amdattn.dtypes.as_dtype("bfloat16").numpy()) for rows in (5, 80))
+    assert (amdattn.gemm_nt(a, b) == 1024).all()
+    assert len(gemm_table.load(table)) == 2  # the other row count is still there
+    # Not where something else decides, and not for other problems.
+    for options in ({"split_k": 2}, {"aligned": False}, {"dtype": "float16"}):
+        text = amdattn.explain_gemm(5, 80, 1024, device="MI300X", **options)
+        assert "tuned" not in text
+
+
+def test_every_choice_is_timed(table: Path) -> None:
+    output = tune("--m=17", "--n=40", "--k=512", "--dtype=float16", "--json", "--dry-run")
+    (found,) = json.loads(output)["tuned"]
+    problem = GemmProblem(17, 40, 512, "float16")
+    choices = {(c.kernel.name, c.splits) for c in tuning.choices_of(problem)}
+    assert {(row["kernel"], row["splits"]) for row in found["choices"]} == choices
+    assert len({kernel for kernel, _ in choices}) == 5 and len(choices) > 20
+    times = [row["us"] for row in found["choices"]]
+    assert times == sorted(times) and times[0] > 1
+    assert not table.exists()
+
+
+def test_activations_with_factors_and_adding_are_tuned_apart(table: Path) -> None:
+    shape = "--m=3", "--n=24", "--k=256", "--splits=2"
+    tune(*shape)
+    tune(*shape, "--no-deterministic")
+    tune(*shape, "--activation", "silu_and_mul", "--bias")
+    keys = set(gemm_table.load(table))
+    assert {(key.has_factors, key.deterministic) for key in keys} == {
+        *((False, True), (False, False), (True, True))
+    }
+
+
+def test_a_kernel_that_is_gone(table: Path) -> None:
+    key = gemm_table.Key.of(GemmProblem(1, 16, 64), PROPS)
+    gemm_table.store(table, [(key, gemm_table.Tuned("gemm_nt_old", 1, 2.0, "measured"))])
+    text = amdattn.explain_gemm(1, 16, 64, device="MI300X")
+    assert "the tuned one, gemm_nt_old with splits=1" in text and "least estimated time" in text
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", '{"schema": 2}', '{"schema": 1, "entries": [{"for": {"m": true}, "choice": {}}]}'],
+)
+def test_files_that_are_none(table: Path, content: str) -> None:
+    table.parent.mkdir()
+    table.write_text(content)
+    with pytest.raises(ValueError, match="is no table of `amdattn tune gemm`"):
+        amdattn.plan_gemm(1, 16, 64, device="MI300X")
+
+
+def test_refusals(table: Path) -> None:
+    problem = GemmProblem(1, 16, 64)
+    with pytest.raises(ValueError, match=r"splits=\(7,\): none of them is tried, of \[1\]"):
+        tuning.choices_of(problem, [7])
+
+
+def test_default_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AMDATTN_GEMM_TABLE")
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/somewhere")
+    assert gemm_table.default_path() == Path("/somewhere/amdattn/gemm.json")
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    assert gemm_table.default_path() == Path.home() / ".config" / "amdattn" / "gemm.json"
