@@ -69,7 +69,7 @@ struct Claim {
 
 template <class S>
 struct Splits {
-  using Sums = f32x4[S::kOwned];  // of the fragments that the wave finishes
+  using Sums = f32x4[S::kOwned];          // of the fragments that the wave finishes
   static constexpr int kFragment = 1024;  // bytes
   static constexpr int kWaveTile = S::kFragments * kFragment, kTileBytes = kWaveTile * S::kWavesM;
 
@@ -118,8 +118,8 @@ struct Splits {
   }
 
   __device__ __forceinline__ bool in_order(Sums& sums) const {
-    const uint64_t first = args.partials + uint64_t(tile) * splits * kTileBytes +
-                           wave_m() * kWaveTile + lane * 16;
+    const uint64_t first =
+        args.partials + uint64_t(tile) * splits * kTileBytes + wave_m() * kWaveTile + lane * 16;
     S::owned(wave_k(), [&](int o, int f) {
       ordered::global_store_dwordx4_sc1(first + uint64_t(split) * kTileBytes + f * kFragment,
                                         __builtin_bit_cast(u32x4, sums[o]));
@@ -133,8 +133,8 @@ struct Splits {
       for (int p = 0; p < kAtOnce; ++p) {
         const int from = s + p < splits ? s + p : splits - 1;
         S::owned(wave_k(), [&](int o, int f) {
-          ordered::global_load_dwordx4_sc1(
-              part[p][o], first + uint64_t(from) * kTileBytes + f * kFragment);
+          ordered::global_load_dwordx4_sc1(part[p][o],
+                                           first + uint64_t(from) * kTileBytes + f * kFragment);
         });
       }
       ordered::s_waitcnt<0, ordered::kAnyLgkm>();
@@ -163,8 +163,7 @@ struct Splits {
     if (!arrive()) return false;
     uint32_t taken[S::kOwned][4];
     S::owned(wave_k(), [&](int o, int f) {
-      for (int i = 0; i < 4; ++i)
-        ordered::global_atomic_swap_return(taken[o][i], address(f, i), 0);
+      for (int i = 0; i < 4; ++i) ordered::global_atomic_swap_return(taken[o][i], address(f, i), 0);
     });
     ordered::s_waitcnt<0, ordered::kAnyLgkm>();
     S::owned(wave_k(), [&](int o, int) {
