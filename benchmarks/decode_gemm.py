@@ -5,6 +5,7 @@
 
 The fastest attempt of each peer counts: see `gemm_peers`. DIR of --flydsl is what `flydsl_hgemm.py`
 wrote. Peers add no bias. A shape's caches are cold; a peer of two launches gets both for nothing.
+What FILE of --json says of peers already is taken from there: remove it to model all anew.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import ml_dtypes
 import numpy as np
-from gemm_peers import XCDS, Aiter, Attempt, FlyDsl, Operands, Peer, Triton, padded_n
+from gemm_peers import Aiter, Attempt, FlyDsl, Operands, Peer, Triton, padded_n
 
 import amdattn
 from amdattn import runtime
@@ -110,6 +111,12 @@ def main() -> None:
     if options.triton:
         peers["Triton"] = Triton()
     functions, clock = Functions(), options.clock_mhz
+    known = {}
+    if options.json and options.json.exists():
+        document = json.loads(options.json.read_text())
+        if document["clock_mhz"] != clock:
+            parser.error(f"{options.json} is of {document['clock_mhz']} MHz, not of {clock}")
+        known = {(row["m"], row["n"], row["k"]): row for row in document["rows"]}
     print(f"us, modelled at {clock} MHz\n")
     heads = ["m, n, k", "floor", "gemm_nt", "of floor", "kernel"]
     for name in peers:
@@ -128,9 +135,12 @@ def main() -> None:
         cells += [f"{us / floor:.2f}", kernel]
         times = {}
         for name, peer in peers.items():
-            found = fastest(peer, m, n, k, functions, clock)
+            if name in known.get((m, n, k), {}):
+                found = known[m, n, k][name]
+            else:
+                found = fastest(peer, m, n, k, functions, clock)
+            row[name] = found
             cells += [f"{found[0]:.2f}", found[1]] if found else ["-", "-"]
-            row[name] = found and {"us": found[0], "tile": found[1]}
             if found:
                 times[name] = found[0]
         if times:
@@ -139,16 +149,18 @@ def main() -> None:
             cells.append(f"{row['ratio']:.2f} ({best})")
         print(f"| {' | '.join(cells)} |", flush=True)
         rows.append(row)
+        if options.json:  # after each row, since they take their time
+            options.json.write_text(json.dumps({"clock_mhz": clock, "rows": rows}, indent=1) + "\n")
     ratios = [row["ratio"] for row in rows if "ratio" in row]
     if ratios:
         faster = sum(ratio > 1 for ratio in ratios)
-        print(f"\nBest peer / gemm_nt: geometric mean {geomean(ratios):.3f} of {len(ratios)} shapes;")
+        print(
+            f"\nBest peer / gemm_nt: geometric mean {geomean(ratios):.3f} of {len(ratios)} shapes;"
+        )
         print(f"gemm_nt is the faster one in {faster}.")
     few = [row["us"] / row["floor_us"] for row in rows if row["m"] <= 16]
     if few:
         print(f"At 16 rows and fewer at most {max(few):.2f} of the floor.")
-    if options.json:
-        options.json.write_text(json.dumps({"clock_mhz": clock, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from typing import Any
 from amdattn.bench.kernels import Launch
 
 XCDS, CUS = 8, 304
-_LANES_PER_WAVE = 64
+_LANES_PER_WAVE, _LDS_BYTES = 64, 65536
+_MOST_SPLITS = 16
 # Of AITER's launcher. Slots of 16 bytes: addresses of D, C, A, B; alpha, beta; strides in bytes of
 # D, C, A, B, two each; M, N, K, splits; whether D is bfloat16; bias, whether there is one;
 # semaphores. From the public launcher, csrc/py_itfs_cu/asm_gemm_a16w16.cu.
@@ -31,8 +32,9 @@ FLYDSL_TILES = (
     (64, 64, 64, 4, 2, 2, 1),
     (128, 64, 64, 2, 4, 2, 1),
 )
+_FLYDSL_SPLITS = 3  # numbers that are tried: the greatest with two workgroups a CU
 # Tile n, k, waves; tile m is chosen by the rows that there are.
-_TRITON_TILES = ((16, 256, 4), (32, 128, 2), (32, 256, 4), (64, 128, 4), (64, 64, 4), (128, 64, 4))
+_TRITON_TILES = ((16, 256, 4), (32, 128, 2), (64, 128, 4), (128, 64, 4))
 
 
 @dataclass(frozen=True)
@@ -131,18 +133,18 @@ class FlyDsl:
             tile_m, tile_n, *_, waves_m, waves_n, waves_k = tile
             if n % tile_n or tile_m > max(16, m):
                 continue
-            for splits in range(1, 17):
-                path = self._folder / flydsl_file(n, k, tile, splits)
-                tiles_m = -(-m // tile_m)
-                tiles = tiles_m * (n // tile_n)
-                if not path.exists() or tiles * splits > 2 * CUS:
-                    continue
+            tiles_m = -(-m // tile_m)
+            tiles = tiles_m * (n // tile_n)
+            paths = {
+                splits: self._folder / flydsl_file(n, k, tile, splits)
+                for splits in range(1, min(_MOST_SPLITS, 2 * CUS // tiles) + 1)
+            }
+            there = [splits for splits, path in paths.items() if path.exists()]
+            for splits in there[-_FLYDSL_SPLITS:]:
                 signals = at.zeros + 4 * 4096
-                kernarg = struct.pack(
-                    "<4Qi4x2Q", at.out, at.a, at.b, at.bias, m, at.zeros, signals
-                )
+                kernarg = struct.pack("<4Qi4x2Q", at.out, at.a, at.b, at.bias, m, at.zeros, signals)
                 launch = Launch(
-                    path.read_bytes(),
+                    paths[splits].read_bytes(),
                     flydsl_symbol(tile, splits),
                     (tiles_m * (padded_n(n, tile_n) // tile_n), splits, 1),
                     (waves_m * waves_n * waves_k * _LANES_PER_WAVE, 1, 1),
@@ -167,12 +169,13 @@ class Triton:
     def __call__(self, m: int, n: int, k: int, at: Operands) -> Iterator[Attempt]:
         """Attempts at a shape."""
         whole_m = max(16, 1 << (m - 1).bit_length())
-        for tile_m in {min(whole_m, 128), max(16, min(whole_m, 128) // 2)}:
+        for tile_m in {min(whole_m, 128), min(whole_m, 64)}:
             for tile_n, tile_k, waves in _TRITON_TILES:
                 tiles_m, tiles_n = -(-m // tile_m), -(-n // tile_n)
                 steps = -(-k // tile_k)
-                most = [max(1, min(fill * CUS // (tiles_m * tiles_n), 16, steps // 4)) for fill in (1, 2)]
-                for splits in sorted({1, *most}):
+                most = min(_MOST_SPLITS, steps // 4)
+                filling = {fill * CUS // (tiles_m * tiles_n) for fill in (1, 2)}
+                for splits in sorted({max(1, min(filled, most)) for filled in filling}):
                     k_of_split = -(-steps // splits) * tile_k
                     if k_of_split * (splits - 1) >= k:
                         continue
@@ -186,6 +189,8 @@ class Triton:
                         waves,
                         "fp32" if splits > 1 else "bf16",
                     )
+                    if first.dynamic_lds_bytes > _LDS_BYTES:
+                        continue
                     launches = (first,)
                     if splits > 1:
                         tile = 256
@@ -236,7 +241,9 @@ class Triton:
                 options={"num_warps": waves, "num_stages": 2},
             )
         compiled = self._compiled[key]
-        packed = struct.pack(f"<{len(pointers)}Q{len(values)}i", *pointers.values(), *values.values())
+        packed = struct.pack(
+            f"<{len(pointers)}Q{len(values)}i", *pointers.values(), *values.values()
+        )
         # Two addresses that the compiler appends: global scratch and profile scratch, unused.
         packed += bytes(-len(packed) % 8 + 16)
         return Launch(
