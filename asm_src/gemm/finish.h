@@ -81,9 +81,9 @@ struct Finish {
     f32x4 factor;
     for (int i = 0; i < 4; ++i) {
       const float one = x[i];  // a cast of x[i] itself would take the bits of x[0]
-      factor[i] = __builtin_bit_cast(float,
-                                     __builtin_amdgcn_ds_bpermute((lane ^ kWaveLanes / 2) * 4,
-                                                                  __builtin_bit_cast(int, one)));
+      factor[i] = __builtin_bit_cast(
+          float,
+          __builtin_amdgcn_ds_bpermute((lane ^ kWaveLanes / 2) * 4, __builtin_bit_cast(int, one)));
     }
     return factor;
   }
