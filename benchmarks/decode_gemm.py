@@ -1,118 +1,166 @@
-"""Prints `gemm_nt` beside AITER's assembled split-K kernels, modelled, as Markdown.
+"""Prints `gemm_nt` beside its peers, modelled, as Markdown and as JSON.
 
-    python benchmarks/decode_gemm.py [--aiter DIR] [--clock-mhz 2100] [--shapes M,N,K ...]
+    python benchmarks/decode_gemm.py [--aiter DIR] [--flydsl DIR] [--triton] [--json FILE]
+                                     [--clock-mhz 2100] [--shapes M,N,K[,bias] ...]
 
-Every tile of AITER's that takes N is tried, with the number of splits that its launcher would
-choose; the fastest is shown. Workgroups of one XCD are simulated, and AITER's of a tile wait for
-each other: shapes whose tiles are no multiple of 8 spread over several XCDs and are left out (-).
+The fastest attempt of each peer counts: see `gemm_peers`. DIR of --flydsl is what `flydsl_hgemm.py`
+wrote. Peers add no bias. A shape's caches are cold; a peer of two launches gets both for nothing.
+What FILE of --json says of peers already is taken from there: remove it to model all anew.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import struct
+import json
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
+from gemm_peers import Aiter, Attempt, FlyDsl, Operands, Peer, Triton, padded_n
 
 import amdattn
 from amdattn import runtime
-from amdattn.bench.kernels import Functions, Launch
+from amdattn.bench.kernels import Functions
 from amdattn.plan.gemm_cost import floor_us
 
-SHAPES = [
-    *((m, n, 7168) for n in (2560, 2880, 5120, 7168) for m in (1, 8, 32, 128)),
-    *((m, n, k) for n, k in ((128, 2880), (640, 2880), (2880, 4096)) for m in (1, 32, 128)),
-]
-_XCDS, _CUS = 8, 304
-# Slots of 16 bytes: addresses of D, C, A, B; alpha, beta; strides in bytes of D, C, A, B, two each;
-# M, N, K, splits; whether D is bfloat16; bias, whether there is one; semaphores. From the public
-# launcher, csrc/py_itfs_cu/asm_gemm_a16w16.cu.
-_SLOTS = "<" + "Q8x" * 4 + "f12x" * 2 + "I12x" * 8 + "I12x" * 5 + "Q8xI12xQ8x"
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
+# N, K and whether there is a bias: the grid of K = 7168, then products of gpt-oss and DeepSeek V3.
+GRID = ((2560, 7168, False), (2880, 7168, False), (5120, 7168, False), (7168, 7168, False))
+MODELS = (
+    *((128, 2880, True), (640, 2880, True), (2880, 2048, True), (2880, 4096, True)),
+    *((5120, 2880, True), (2112, 7168, False)),
+)
+SHAPES = [(m, *rest) for rest in GRID + MODELS for m in ROWS]
+_WIDEST_TILE = 256  # of any peer
+_MOST_PARTS = 16
 
 
-def arrays(m: int, n: int, k: int) -> tuple[amdattn.DeviceArray, amdattn.DeviceArray]:
-    """Both inputs; what they hold does not matter for the time."""
+def random_bits(rows: int, columns: int) -> amdattn.DeviceArray:
+    """An operand; what it holds does not matter for the time."""
     some = np.random.default_rng(0).standard_normal(1 << 16, np.float32).astype(ml_dtypes.bfloat16)
-    return amdattn.asarray(np.resize(some, (m, k))), amdattn.asarray(np.resize(some, (n, k)))
+    return amdattn.asarray(np.resize(some, (rows, columns)))
 
 
-def ours(m: int, n: int, k: int, clock_mhz: int) -> tuple[float, amdattn.GemmPlan]:
+def ours(m: int, n: int, k: int, bias: bool, clock_mhz: int) -> tuple[float, amdattn.GemmPlan]:
     """Modelled us, and the plan."""
-    plan = amdattn.plan_gemm(m, n, k, device=amdattn.device_props())
-    a, b = arrays(m, n, k)
+    plan = amdattn.plan_gemm(m, n, k, device=amdattn.device_props(), bias=bias)
+    a, b = random_bits(m, k), random_bits(n, k)
+    of_n = amdattn.asarray(np.ones(n, ml_dtypes.bfloat16)) if bias else None
     out, workspace = amdattn.empty((m, n)), plan.new_workspace()
     with amdattn.virtual.profile(clock_mhz=clock_mhz) as profile:
-        plan.run(a, b, out, workspace=workspace)
+        plan.run(a, b, out, of_n, workspace=workspace)
         runtime.synchronize()
     return profile.launches[0].cycles / clock_mhz, plan
 
 
-def aiter(
-    directory: Path, m: int, n: int, k: int, clock_mhz: int, functions: Functions
-) -> tuple[float, str] | None:
-    """Modelled us of the fastest tile, and its name."""
-    folder = directory / "hsa" / "gfx942" / "bf16gemm"
-    with open(folder / "bf16gemm_fp32bf16.csv", newline="", encoding="utf-8") as file:
-        rows = [
-            row for row in csv.DictReader(file) if (row["bPreshuffle"], row["splitK"]) == ("0", "1")
-        ]
-    found = []
-    for row in rows:
-        tile_m, tile_n = int(row["tileM"]), int(row["tileN"])
-        grid = n // tile_n, -(-m // tile_m)
-        tiles = grid[0] * grid[1]
-        if n % tile_n or tiles % _XCDS or tile_m > max(32, m):
-            continue
-        splits = max(2, min(_CUS // tiles, 16, k // int(row["subK"])))
-        a, b = arrays(m, n, k)
-        out, bias = amdattn.empty((m, n)), amdattn.empty(n, "float32")
-        semaphores = amdattn.asarray(np.zeros(16 * 64, np.uint32))
-        kernarg = struct.pack(
-            _SLOTS,
-            *(out.address, 0, a.address, b.address, 1.0, 0.0),
-            *(0, 0, 2 * n, 0, 2 * k, 0, 2 * k, 0),
-            *(m, n, k, splits, 1, bias.address, 0, semaphores.address),
-        )
-        image = (folder / row["co_name"]).read_bytes()
-        launch = Launch(image, row["knl_name"], (*grid, splits), (256, 1, 1), kernarg)
-        with amdattn.virtual.profile(clock_mhz=clock_mhz) as profile:
+def modelled(attempt: Attempt, functions: Functions, clock_mhz: int) -> float:
+    """Us of all its launches."""
+    with amdattn.virtual.profile(
+        clock_mhz=clock_mhz, simulated_workgroups=attempt.workgroups
+    ) as profile:
+        for launch in attempt.launches:
             launch.enqueue(functions)
-            runtime.synchronize()
-        us = profile.launches[0].cycles / clock_mhz
-        found.append((us, f"{tile_m} x {tile_n}, {splits} splits"))
+        runtime.synchronize()
+    return sum(launch.cycles for launch in profile.launches) / clock_mhz
+
+
+def fastest(
+    peer: Peer, m: int, n: int, k: int, functions: Functions, clock_mhz: int
+) -> tuple[float, str] | None:
+    """Modelled us of a peer's fastest attempt, and its name; None: it has none."""
+    rows = max(padded_n(n, tile) for tile in (64, 128, _WIDEST_TILE))
+    a, b, out = random_bits(m, k), random_bits(rows, k), amdattn.empty((m, rows))
+    bias = amdattn.asarray(np.zeros(rows, np.float32))
+    parts = amdattn.empty((_MOST_PARTS * m, n), "float32")
+    found = []
+    cleared = np.zeros(1 << 14, np.uint32)
+    zeros = amdattn.asarray(cleared)
+    at = Operands(a.address, b.address, out.address, bias.address, zeros.address, parts.address)
+    for attempt in peer(m, n, k, at):
+        runtime.get().upload(zeros.address, cleared.ctypes.data, cleared.nbytes)
+        found.append((modelled(attempt, functions, clock_mhz), attempt.name))
     return min(found, default=None)
+
+
+def geomean(values: list[float]) -> float:
+    """Geometric mean."""
+    return float(np.exp(np.mean(np.log(values))))
 
 
 def main() -> None:
     """Read the arguments, run, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--aiter", type=Path, help="a checkout of ROCm/aiter")
+    parser.add_argument("--flydsl", type=Path, help="what flydsl_hgemm.py wrote")
+    parser.add_argument("--triton", action="store_true")
+    parser.add_argument("--json", type=Path, help="write every result here")
     parser.add_argument("--clock-mhz", type=int, default=2100)
-    parser.add_argument("--shapes", nargs="*", help="M,N,K")
+    parser.add_argument("--shapes", nargs="*", help="M,N,K or M,N,K,bias")
     options = parser.parse_args()
-    given = options.shapes and [tuple(map(int, shape.split(","))) for shape in options.shapes]
-    functions, clock, ratios = Functions(), options.clock_mhz, []
+    shapes = SHAPES
+    if options.shapes:
+        shapes = [
+            (*map(int, shape.removesuffix(",bias").split(",")), shape.endswith(",bias"))
+            for shape in options.shapes
+        ]
+    peers: dict[str, Peer] = {}
+    if options.aiter:
+        peers["AITER"] = Aiter(options.aiter)
+    if options.flydsl:
+        peers["FlyDSL"] = FlyDsl(options.flydsl)
+    if options.triton:
+        peers["Triton"] = Triton()
+    functions, clock = Functions(), options.clock_mhz
+    known = {}
+    if options.json and options.json.exists():
+        document = json.loads(options.json.read_text())
+        if document["clock_mhz"] != clock:
+            parser.error(f"{options.json} is of {document['clock_mhz']} MHz, not of {clock}")
+        known = {(row["m"], row["n"], row["k"]): row for row in document["rows"]}
     print(f"us, modelled at {clock} MHz\n")
-    print("| m, n, k | floor | gemm_nt | of floor | kernel | AITER | tile | ratio |")
-    print("|---|--:|--:|--:|---|--:|---|--:|")
-    for m, n, k in given or SHAPES:
-        us, plan = ours(m, n, k, clock)
+    heads = ["m, n, k", "floor", "gemm_nt", "of floor", "kernel"]
+    for name in peers:
+        heads += [name, "its tile"]
+    heads += ["best peer / gemm_nt"] if peers else []
+    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
+    rows = []
+    for m, n, k, bias in shapes:
+        us, plan = ours(m, n, k, bias, clock)
         floor = floor_us(plan.problem)
-        peer = options.aiter and aiter(options.aiter, m, n, k, clock, functions)
-        theirs = f"{peer[0]:.2f} | {peer[1]} | {peer[0] / us:.2f}" if peer else "- | - | -"
-        ratios += [peer[0] / us] if peer else []
-        name = plan.kernel.name.rpartition("_")[2]
+        kernel = plan.kernel.name.rpartition("_")[2]
         splits = plan.launches[0].grid[2]
-        name += f", {splits} splits" * (splits > 1)
-        print(
-            f"| {m}, {n}, {k} | {floor:.2f} | {us:.2f} | {us / floor:.2f} | {name} | {theirs} |",
-            flush=True,
-        )
+        kernel += f", {splits} splits" * (splits > 1)
+        row = {"m": m, "n": n, "k": k, "bias": bias, "floor_us": floor, "us": us, "kernel": kernel}
+        cells = [f"{m}, {n}, {k}" + ", bias" * bias, f"{floor:.2f}", f"{us:.2f}"]
+        cells += [f"{us / floor:.2f}", kernel]
+        times = {}
+        for name, peer in peers.items():
+            if name in known.get((m, n, k), {}):
+                found = known[m, n, k][name]
+            else:
+                found = fastest(peer, m, n, k, functions, clock)
+            row[name] = found
+            cells += [f"{found[0]:.2f}", found[1]] if found else ["-", "-"]
+            if found:
+                times[name] = found[0]
+        if times:
+            best = min(times, key=times.__getitem__)
+            row["ratio"] = times[best] / us
+            cells.append(f"{row['ratio']:.2f} ({best})")
+        print(f"| {' | '.join(cells)} |", flush=True)
+        rows.append(row)
+        if options.json:  # after each row, since they take their time
+            options.json.write_text(json.dumps({"clock_mhz": clock, "rows": rows}, indent=1) + "\n")
+    ratios = [row["ratio"] for row in rows if "ratio" in row]
     if ratios:
-        print(f"\nGeometric mean of {len(ratios)} ratios: {np.exp(np.mean(np.log(ratios))):.3f}")
+        faster = sum(ratio > 1 for ratio in ratios)
+        print(
+            f"\nBest peer / gemm_nt: geometric mean {geomean(ratios):.3f} of {len(ratios)} shapes;"
+        )
+        print(f"gemm_nt is the faster one in {faster}.")
+    few = [row["us"] / row["floor_us"] for row in rows if row["m"] <= 16]
+    if few:
+        print(f"At 16 rows and fewer at most {max(few):.2f} of the floor.")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ GEMM_GRID = "x=ceil(n/tile_n) to a multiple of 8, y=ceil(m/tile_m), z=splits"
 # would be read too often. All waves of a CU have 64 loads in flight.
 _ALIGNED = (
     ("m16n16", 1, 1, 1, 2, 8),
+    ("m16n32", 1, 2, 1, 2, 8),
     ("m32n16", 2, 1, 1, 2, 8),
     ("m32n32", 2, 2, 1, 2, 4),
     ("m64n32", 4, 2, 1, 4, 2),

@@ -16,13 +16,17 @@ struct ElementStream {
   uint32_t a[kAhead + 1][8], b[kAhead + 1][8];
   f32x4 sum;
 
-  __device__ __forceinline__ void start(uint64_t base_a, int first_m, int m, int64_t a_stride,
-                                        uint64_t base_b, int first_n, int n, int64_t b_stride,
-                                        Rows rows, int wave_m, int row, int) {
-    const int row_m = first_m + wave_m * kTile + row, column = first_n + rows.column(0, row);
-    const int row_n = (column < n ? column : n - 1) + rows.further(row);
-    row_a = (Row)base_a + (row_m < m ? row_m : m - 1) * a_stride;
-    row_b = (Row)base_b + row_n * b_stride;
+  __device__ __forceinline__ void start(const Operand& of_a, const Operand& of_b, Rows rows,
+                                        int wave_m, int row, int group, int begin, int steps,
+                                        int k) {
+    row_a = found(of_a, wave_m * kTile + row, 0);
+    row_b = found(of_b, rows.column(0, row), rows.further(row));
+    first = kLine * begin + 8 * group;
+    const int past = kLine * (begin + (steps - 1) * S::kWavesK + 1);
+    end = past < k ? past : k;
+    sum = f32x4{};
+    load<0, 0>();
+    load<1, 1>();
   }
   // Elements that do not exist are read as the first one, and not used.
   template <int kSlot, int h>
@@ -33,13 +37,6 @@ struct ElementStream {
       ordered::global_load_ushort(b[kSlot][i], row_b + k);
     });
     first += h == 0 ? kLine / 2 : kLine / 2 + kLine * (S::kWavesK - 1);
-  }
-  __device__ __forceinline__ void prime(int begin, int steps, int elements, int group) {
-    first = kLine * begin + 8 * group;
-    end = kLine * (begin + (steps - 1) * S::kWavesK) + (elements < kLine ? elements : kLine);
-    sum = f32x4{};
-    load<0, 0>();
-    load<1, 1>();
   }
   // Slot by slot, so that slots and halves recur together every three lines.
   __device__ __forceinline__ void run(int steps) {
@@ -59,6 +56,10 @@ struct ElementStream {
   }
 
  private:
+  static __device__ __forceinline__ Row found(const Operand& x, int row, int further) {
+    const int own = x.first + row;
+    return (Row)x.base + ((own < x.rows ? own : x.rows - 1) + further) * int64_t(x.stride);
+  }
   template <int kSlot>
   __device__ __forceinline__ void multiply(int at) {
     Octet octet_a, octet_b;

@@ -2,8 +2,8 @@
 // along k through memory, then alpha, bias, activation, its factors and rounding.
 #pragma once
 #include "gemm/activation.h"
+#include "gemm/place.h"
 #include "gemm/splits.h"
-#include "tile/bf16.h"
 
 // The bias of the four rows of B of a lane's results, in the fragments that a wave finishes; 0
 // where there is none.
@@ -42,10 +42,9 @@ struct Finish {
   const Waves& stream;  // whose sums of a wave are finished here
   const LateArgs& args;
   const Splits<S>& splits;
-  int m, n;
+  const Place<S>& place;
   Rows rows;
   Local<u32x4>* lds;
-  int first_m, first_n;  // of the workgroup
   int lane, wave_m, wave_k;
 
   static __device__ __forceinline__ u32x4 bits_of(f32x4 x) { return __builtin_bit_cast(u32x4, x); }
@@ -77,33 +76,6 @@ struct Finish {
     });
   }
 
-  // Four consecutive n of one row; `whole`: all exist and lie on a boundary of their size.
-  template <class Element_>
-  __device__ __forceinline__ void put(Element_ (&x)[4], int64_t at, int col_n, bool whole) const {
-    using Four = Element_ __attribute__((ext_vector_type(4)));
-    auto* to = (Global<Element_>*)args.out + at;
-    if (whole)
-      *(Global<Four>*)to = Four{x[0], x[1], x[2], x[3]};
-    else
-      for (int i = 0; i < 4; ++i)
-        if (col_n + i < n) to[i] = x[i];
-  }
-  __device__ __forceinline__ void store(f32x4 x, int row_m, int col_n, bool whole) const {
-    const int64_t at = int64_t(row_m) * args.out_stride + col_n;
-    if (args.out_type == kFloat32) {
-      float element[4] = {x[0], x[1], x[2], x[3]};
-      if (row_m < m) put(element, at, col_n, whole);
-    } else if (args.out_type == kBfloat16) {
-      uint16_t element[4];
-      for (int i = 0; i < 4; ++i) element[i] = round_bf16(x[i]) >> 16;
-      if (row_m < m) put(element, at, col_n, whole);
-    } else {
-      uint16_t element[4];
-      for (int i = 0; i < 4; ++i) element[i] = __builtin_bit_cast(uint16_t, _Float16(x[i]));
-      if (row_m < m) put(element, at, col_n, whole);
-    }
-  }
-
   // The factors of a lane's results are 32 lanes further on, as rows 8 to 15 of a fragment are.
   __device__ __forceinline__ f32x4 factors(f32x4 x) const {
     f32x4 factor;
@@ -116,25 +88,26 @@ struct Finish {
     return factor;
   }
 
+  __device__ __forceinline__ f32x4 scaled(f32x4 sum, const Bias<S>& bias, int o) const {
+    return sum * args.alpha + bias.values(o);
+  }
   __device__ __forceinline__ void operator()(Claim<S>& claim, const Bias<S>& bias) const {
     Sums sums;
-    if (splits.splits > 1) splits.prepare(claim);
+    if (__builtin_expect(splits.splits > 1, false)) splits.prepare(claim);
     reduce_waves(sums);
-    if (splits.splits > 1 && !splits.reduce(sums)) return;
-    const int row = lane % kTile, group = lane / kTile;
-    const int size = args.out_type == kFloat32 ? 4 : 2;
-    const bool whole = first_n + S::kTilesN * rows.each() <= n &&
-                       ((args.out | uint64_t(args.out_stride) * size) & (4 * size - 1)) == 0;
+    if (__builtin_expect(splits.splits > 1, false) && !splits.reduce(sums)) return;
+    if (place.plain) {
+      S::owned(wave_k, [&](int o, int f) { place.store_plain(scaled(sums[o], bias, o), f); });
+      return;
+    }
     S::owned(wave_k, [&](int o, int f) {
-      f32x4 x = sums[o] * args.alpha + bias.values(o);
+      f32x4 x = scaled(sums[o], bias, o);
       if (__builtin_expect(args.activation != kIdentity, false)) {
         const f32x4 factor = rows.up ? factors(x) : f32x4(1);
         for (int i = 0; i < 4; ++i) x[i] = activated(x[i], args.activation);
         x *= factor;
       }
-      if (4 * group < rows.each())
-        store(x, first_m + (wave_m * S::kTilesM + f / S::kTilesN) * kTile + row,
-              first_n + rows.column(f % S::kTilesN, 4 * group), whole);
+      place.store(x, f);
     });
   }
 };

@@ -1,11 +1,18 @@
 // Sizes of one member of the decode GEMM family, all known at compile time.
 #pragma once
 #include "isa/device.h"
+#include "isa/unroll.h"
 
 enum class Element { kBf16, kF16 };
 
 inline constexpr int kTile = 16;  // rows and columns of a matrix instruction
 inline constexpr int kLine = 64;  // elements of k in a cache line of 128 bytes: a step
+
+// A or B: rows of it, and which one is the tile's first.
+struct Operand {
+  uint64_t base;
+  int stride, rows, first;
+};
 
 // How the rows of B of a tile are columns of the result: each is one, or, where half of them are
 // factors `up` rows further on in B, those that the activation is of are the first 8 of every 16.
@@ -37,8 +44,9 @@ struct Shape {
   // body(o, fragment) for each of them; there may be fewer fragments than waves.
   template <class Body>
   static __device__ __forceinline__ void owned(int wave_k, Body&& body) {
-    for (int o = 0; o < kOwned; ++o)
+    unroll<kOwned>([&]<int o>() {
       if (const int f = fragment(o, wave_k); f < kFragments) body(o, f);
+    });
   }
   // A fragment's other waves leave their sums in LDS: 1 KiB each.
   static constexpr int kLdsBytes = kWavesM * kFragments * (kWavesK - 1) * 1024;

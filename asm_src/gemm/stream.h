@@ -37,22 +37,42 @@ struct Stream {
                  uint32_t(__builtin_amdgcn_readfirstlane(base >> 32)) & 0xffff, bytes, kRaw};
   }
 
+  __device__ __forceinline__ u32x4 from_first(const Operand& x) const {
+    return descriptor(x.base + uint64_t(uint32_t(x.first)) * uint32_t(2 * x.stride),
+                      left > 0 ? kAll : 0);
+  }
+  // `further` on from a row of the tile, or from the matrix's last one.
+  static __device__ __forceinline__ uint32_t offset(const Operand& x, int row, int further,
+                                                    int group) {
+    const int last = x.rows - 1 - x.first;
+    return ((row < last ? row : last) + further) * uint32_t(2 * x.stride) + group * 16;
+  }
+
+  // The loads of the first kDepth of `steps` from line `begin` on, every kWavesK-th. The last one,
+  // which the end of k may cut, comes earlier: behind the first kDepth - 1. No steps: sums are 0.
   // Rows that do not exist are the last one: their results are not stored.
-  __device__ __forceinline__ void start(uint64_t base_a, int first_m, int m, int a_stride,
-                                        uint64_t base_b, int first_n, int n, int b_stride,
-                                        Rows rows, int wave_m, int row, int group) {
-    const uint32_t stride_a = 2 * a_stride, stride_b = 2 * b_stride;
-    buffer_a = descriptor(base_a + uint64_t(first_m) * stride_a, kAll);
-    buffer_b = descriptor(base_b + uint64_t(first_n) * stride_b, kAll);
-    const int last_m = m - 1 - first_m, last_n = n - 1 - first_n;
-    for (int t = 0; t < S::kTilesN; ++t) {
-      const int column = rows.column(t, row), r = column < last_n ? column : last_n;
-      offset_b[t] = (r + rows.further(row)) * stride_b + group * 16;
-    }
-    for (int t = 0; t < S::kTilesM; ++t) {
-      const int r = (wave_m * S::kTilesM + t) * kTile + row;
-      offset_a[t] = (r < last_m ? r : last_m) * stride_a + group * 16;
-    }
+  __device__ __forceinline__ void start(const Operand& of_a, const Operand& of_b, Rows rows,
+                                        int wave_m, int row, int group, int begin, int steps,
+                                        int k) {
+    static_assert(S::kDepth > 1);
+    position = 2 * kLine * begin;
+    left = steps - 1;
+    buffer_b = from_first(of_b);
+    unroll<S::kTilesN>([&]<int t>() {
+      offset_b[t] = offset(of_b, rows.column(t, row), rows.further(row), group);
+      load_b<0, t>();
+    });
+    __builtin_amdgcn_sched_barrier(0);  // rows of A are looked for while those of B are under way
+    buffer_a = from_first(of_a);
+    unroll<S::kTilesM>([&]<int t>() {
+      offset_a[t] = offset(of_a, (wave_m * S::kTilesM + t) * kTile + row, 0, group);
+      load_a<0, t>();
+    });
+    advance();
+    unroll_from<1, S::kDepth - 1>([&]<int slot>() { load<slot>(); });
+    const int last = begin + (steps - 1) * S::kWavesK;
+    load_last<S::kDepth - 1>(2 * kLine * last, steps > 0 ? k - kLine * last : 0, group);
+    unroll<4 * S::kFragments>([&]<int r>() { v_accvgpr_zero_b32<r>(); });
   }
 
   // The halves of a line one after the other: the second one finds in the L1 what the first
@@ -80,21 +100,19 @@ struct Stream {
     buffer_a[2] = buffer_b[2] = left > 0 ? kAll : 0;
   }
 
-  // The first step may be cut by the end of k: lanes beyond it read 0.
-  __device__ __forceinline__ void load_first(uint32_t at, int elements, int group) {
-    if (left < 0) elements = 0;
+  // Lanes beyond the end of k read 0.
+  template <int kSlot>
+  __device__ __forceinline__ void load_last(uint32_t at, int elements, int group) {
     const bool there[] = {8 * group < elements, kLine / 2 + 8 * group < elements};
-    unroll<S::kTilesN>([&]<int t>() {
-      unroll<2>([&]<int h>() {
-        ordered::buffer_load_dwordx4<64 * h>(b[0][t][h], there[h] ? offset_b[t] : kOutside,
-                                             buffer_b, at);
-      });
+    const auto load_half = [&]<int h>(Octet& x, uint32_t offset, u32x4 buffer) {
+      buffer[2] = kAll;
+      ordered::buffer_load_dwordx4<64 * h>(x, there[h] ? offset : kOutside, buffer, at);
+    };
+    unroll<2 * S::kTilesN>([&]<int i>() {
+      load_half.template operator()<i % 2>(b[kSlot][i / 2][i % 2], offset_b[i / 2], buffer_b);
     });
-    unroll<S::kTilesM>([&]<int t>() {
-      unroll<2>([&]<int h>() {
-        ordered::buffer_load_dwordx4<64 * h>(a[0][t][h], there[h] ? offset_a[t] : kOutside,
-                                             buffer_a, at);
-      });
+    unroll<2 * S::kTilesM>([&]<int i>() {
+      load_half.template operator()<i % 2>(a[kSlot][i / 2][i % 2], offset_a[i / 2], buffer_a);
     });
   }
 
@@ -125,16 +143,6 @@ struct Stream {
     if constexpr (kLoads) advance();
   }
 
-  // The loads of the first kDepth of `steps` from line `begin` on, every kWavesK-th. The last step,
-  // of `elements` elements, comes first. No steps: sums are 0.
-  __device__ __forceinline__ void prime(int begin, int steps, int elements, int group) {
-    position = 2 * kLine * begin;
-    left = steps - 1;
-    load_first(position + left * (2 * kLine * S::kWavesK), elements, group);
-    buffer_a[2] = buffer_b[2] = left > 0 ? kAll : 0;
-    unroll_from<1, S::kDepth>([&]<int slot>() { load<slot>(); });
-    unroll<4 * S::kFragments>([&]<int r>() { v_accvgpr_zero_b32<r>(); });
-  }
   __device__ __forceinline__ void run(int steps) {
     for (; steps > S::kDepth; steps -= S::kDepth)
       unroll<S::kDepth>([&]<int slot>() { step<slot, S::kDepth - 1, true>(); });

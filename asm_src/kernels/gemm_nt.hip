@@ -35,13 +35,12 @@ extern "C" __global__ void WORKGROUP(S::kLanes, 1)
 
   const int wave = Lane::wave(), wave_k = wave % S::kWavesK, wave_m = wave / S::kWavesK;
   const int lane = Lane::in_wave(), row = lane % kTile, group = lane / kTile;
-  const int lines = (k + kLine - 1) / kLine, begin = split * split_lines + wave_k;
+  const int lines = uint32_t(k + kLine - 1) / kLine, begin = split * split_lines + wave_k;
   const int end = lines < (split + 1) * split_lines ? lines : (split + 1) * split_lines;
-  const int steps = (end - begin + S::kWavesK - 1) / S::kWavesK;
-  const int last = begin + (steps - 1) * S::kWavesK;
+  const int steps = uint32_t(end - begin + S::kWavesK - 1) / S::kWavesK;
   STREAM<S> stream;
-  stream.start(a, first_m, m, a_stride, b, first_n, n, b_stride, rows, wave_m, row, group);
-  stream.prime(begin, steps, k - last * kLine, group);
+  stream.start({a, a_stride, m, first_m}, {b, b_stride, n, first_n}, rows, wave_m, row, group,
+               begin, steps, k);
   late.wait();
   const int tiles_n =
       rows.up ? (n + S::kRowsN / 2 - 1) / (S::kRowsN / 2) : (n + S::kRowsN - 1) / S::kRowsN;
@@ -50,11 +49,12 @@ extern "C" __global__ void WORKGROUP(S::kLanes, 1)
   if (late.adding) claim.issue(late, Splits<S>::counter(late, tile), wave, lane);
   Bias<S> bias_n;
   bias_n.load(bias, first_n, n, rows, wave_k, group);
+  const Place<S> place(late, m, n, rows, first_m, first_n, wave_m, row, group);
   stream.run(steps);
   bias_n.wait();
   const Splits<S> parts{late, splits, tile, split, wave, lane, (Local<int>*)lds};
-  const Finish<S, STREAM<S>> finish{
-      stream, late, parts, m, n, rows, (Local<u32x4>*)lds, first_m, first_n, lane, wave_m, wave_k};
+  const Finish<S, STREAM<S>> finish{stream, late,   parts, place, rows, (Local<u32x4>*)lds,
+                                    lane,   wave_m, wave_k};
   finish(claim, bias_n);
 }
 

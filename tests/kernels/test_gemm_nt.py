@@ -219,4 +219,4 @@ def test_explanations() -> None:
 
 
 def test_every_kernel_is_covered() -> None:
-    assert len(KERNELS) == 12 and set(NAMES) >= {SMALL, "gemm_nt_fp16_any"}
+    assert len(KERNELS) == 14 and set(NAMES) >= {SMALL, "gemm_nt_fp16_any"}

@@ -1,0 +1,117 @@
+"""Compiles FlyDSL's split-K HGEMM for gfx942, for `decode_gemm.py --flydsl DIR`. Needs no GPU.
+
+    python benchmarks/flydsl_hgemm.py AITER OUT N,K ...
+
+AITER is a checkout of ROCm/aiter, which has the kernel's source; the interpreter needs `flydsl` and
+what it imports, and ROCM_PATH/llvm/bin needs an `ld.lld`. A kernel is compiled for one N, one K and
+one number of splits. Tiles are those that AITER's tuned tables choose for few rows, as far as 64
+KiB of LDS hold their stages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import sys
+import types
+from pathlib import Path
+
+from gemm_peers import CUS, FLYDSL_TILES, flydsl_file, padded_n
+
+_MOST_SPLITS = 13  # of AITER's registry
+_TILES_M = (1, 2, 4)
+
+
+def import_kernel(checkout: Path) -> types.ModuleType:
+    """The module of the kernel alone: AITER's packages themselves want PyTorch and a GPU."""
+    name = ""
+    for part in ("aiter", "ops", "flydsl", "kernels"):
+        name = f"{name}.{part}".lstrip(".")
+        package = types.ModuleType(name)
+        package.__path__ = [str(checkout.joinpath(*name.split(".")))]
+        sys.modules[name] = package
+    from aiter.ops.flydsl.kernels import splitk_hgemm
+
+    return splitk_hgemm
+
+
+def splits_of(k: int, tile: tuple[int, ...], tiles_n: int) -> set[int]:
+    """For some numbers of tiles: the most that the CUs hold at once, and the next."""
+    _, _, tile_k, stages, *_ = tile
+    valid = [
+        splits
+        for splits in range(1, _MOST_SPLITS + 1)
+        if k % (splits * tile_k) == 0 and k // splits // tile_k >= stages
+    ]
+    found = set()
+    for tiles_m in _TILES_M:
+        fitting = [splits for splits in valid if splits * tiles_m * tiles_n <= CUS]
+        found |= set(valid[max(len(fitting) - 1, 0) : len(fitting) + 1])
+    return found
+
+
+def code_object(dump: Path) -> bytes:
+    """Of the text of MLIR's gpu.binary: bytes as they are or as backslash and two hex digits."""
+    (path,) = dump.glob("*gpu_module_to_binary.mlir")
+    text = re.search(rb'bin = "((?:[^"\\]|\\.)*)"', path.read_bytes(), re.DOTALL)
+    if text is None:
+        raise ValueError(f"{path} has no code object")
+    return re.sub(
+        rb"\\(\\|[0-9A-F]{2})",
+        lambda m: b"\\" if m[1] == b"\\" else bytes([int(m[1], 16)]),
+        text[1],
+    )
+
+
+def main() -> None:
+    """Read the arguments, compile, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("aiter", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("shapes", nargs="+", help="N,K")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    dumps = options.out / "dumps"
+    os.environ |= {
+        **{"COMPILE_ONLY": "1", "FLYDSL_GPU_ARCH": "gfx942", "FLYDSL_DUMP_IR": "1"},
+        **{"FLYDSL_DUMP_DIR": str(dumps), "FLYDSL_RUNTIME_ENABLE_CACHE": "0"},
+    }
+    kernel = import_kernel(options.aiter)
+    import flydsl.compiler
+    import flydsl.expr
+
+    def pointer() -> object:
+        return flydsl.compiler.from_c_void_p(flydsl.expr.Uint8, 0)
+
+    for shape in options.shapes:
+        n, k = map(int, shape.split(","))
+        for tile in FLYDSL_TILES:
+            if n % tile[1]:
+                continue
+            for splits in sorted(splits_of(k, tile, n // tile[1])):
+                name = flydsl_file(n, k, tile, splits)
+                path = options.out / name
+                if path.exists():
+                    continue
+                names = ("TILE_M", "TILE_N", "TILE_K", "STAGES")
+                names += ("BLOCK_M_WARPS", "BLOCK_N_WARPS", "BLOCK_K_WARPS")
+                launcher = kernel.compile_hgemm_kernel(
+                    *("bf16", padded_n(n, tile[1]), k),
+                    **dict(zip(names, tile, strict=True)),
+                    **{"SPLIT_K": splits, "B_TO_LDS": True, "HAS_BIAS": False},
+                )
+                shutil.rmtree(dumps, ignore_errors=True)
+                flydsl.compiler.compile(
+                    launcher,
+                    *(pointer(), pointer(), pointer(), pointer(), 1, pointer(), pointer()),
+                    flydsl.expr.Stream(None),
+                )
+                (dump,) = dumps.glob("*")
+                path.write_bytes(code_object(dump))
+                print(name, flush=True)
+
+
+if __name__ == "__main__":
+    main()

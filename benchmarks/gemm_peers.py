@@ -1,0 +1,256 @@
+"""Peers of `gemm_nt` as launches: AITER's assembly, FlyDSL's split-K HGEMM, a Triton kernel.
+
+One XCD is simulated, but workgroups of a peer's tile wait for each other, and on a GPU they may be
+on different XCDs. Where they are, N is rounded up so that they are not, and of the larger grid as
+many workgroups are simulated as the fullest XCD would have. That favours the peer: its partial
+results never leave the XCD's L2.
+"""
+
+from __future__ import annotations
+
+import csv
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amdattn.bench.kernels import Launch
+
+XCDS, CUS = 8, 304
+_LANES_PER_WAVE, _LDS_BYTES = 64, 65536
+_MOST_SPLITS = 16
+# Of AITER's launcher. Slots of 16 bytes: addresses of D, C, A, B; alpha, beta; strides in bytes of
+# D, C, A, B, two each; M, N, K, splits; whether D is bfloat16; bias, whether there is one;
+# semaphores. From the public launcher, csrc/py_itfs_cu/asm_gemm_a16w16.cu.
+_AITER_SLOTS = "<" + "Q8x" * 4 + "f12x" * 2 + "I12x" * 8 + "I12x" * 5 + "Q8xI12xQ8x"
+# Tile m, n, k, stages; waves along m, n, k.
+FLYDSL_TILES = (
+    (16, 64, 64, 5, 1, 2, 1),
+    (16, 64, 128, 3, 1, 2, 1),
+    (32, 64, 64, 5, 1, 4, 1),
+    (64, 64, 64, 4, 2, 2, 1),
+    (128, 64, 64, 2, 4, 2, 1),
+)
+_FLYDSL_SPLITS = 3  # numbers that are tried: the greatest with two workgroups a CU
+# Tile n, k, waves; tile m is chosen by the rows that there are.
+_TRITON_TILES = ((16, 256, 4), (32, 128, 2), (64, 128, 4), (128, 64, 4))
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Addresses for one shape: b and out of the rows that the largest padded N needs.
+
+    `zeros` are counters, cleared before every attempt; `parts` is memory for partial results.
+    """
+
+    a: int
+    b: int
+    out: int
+    bias: int
+    zeros: int
+    parts: int
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One way of a peer to solve a shape: its launches, one after the other."""
+
+    name: str
+    launches: tuple[Launch, ...]
+    workgroups: int = 0  # of the XCD that are simulated; 0: all
+
+
+Peer = Callable[[int, int, int, Operands], Iterator[Attempt]]
+
+
+def padded_n(n: int, tile_n: int) -> int:
+    """N whose tiles are a multiple of the XCDs."""
+    return -(-n // (tile_n * XCDS)) * tile_n * XCDS
+
+
+def _of_fullest_xcd(tiles: int, splits: int) -> int:
+    return -(-tiles * splits // XCDS)
+
+
+class Aiter:
+    """Every tile that takes N, with the splits of its launcher."""
+
+    def __init__(self, checkout: Path) -> None:
+        self._folder = checkout / "hsa" / "gfx942" / "bf16gemm"
+        with open(self._folder / "bf16gemm_fp32bf16.csv", newline="", encoding="utf-8") as file:
+            rows = csv.DictReader(file)
+            self._rows = [row for row in rows if (row["bPreshuffle"], row["splitK"]) == ("0", "1")]
+
+    def __call__(self, m: int, n: int, k: int, at: Operands) -> Iterator[Attempt]:
+        """Attempts at a shape."""
+        for row in self._rows:
+            tile_m, tile_n = int(row["tileM"]), int(row["tileN"])
+            if n % tile_n or tile_m > max(32, m):
+                continue
+            tiles_m, padded = -(-m // tile_m), padded_n(n, tile_n)
+            tiles = tiles_m * (n // tile_n)
+            splits = max(2, min(CUS // tiles, 16, k // int(row["subK"])))
+            kernarg = struct.pack(
+                _AITER_SLOTS,
+                *(at.out, 0, at.a, at.b, 1.0, 0.0),
+                *(0, 0, 2 * padded, 0, 2 * k, 0, 2 * k, 0),
+                *(m, padded, k, splits, 1, at.bias, 0, at.zeros),
+            )
+            image = (self._folder / row["co_name"]).read_bytes()
+            grid = padded // tile_n, tiles_m, splits
+            launch = Launch(image, row["knl_name"], grid, (256, 1, 1), kernarg)
+            yield Attempt(
+                f"{tile_m} x {tile_n}, {splits} splits",
+                (launch,),
+                _of_fullest_xcd(tiles, splits),
+            )
+
+
+def flydsl_symbol(tile: tuple[int, ...], splits: int) -> str:
+    """The kernel's name in its code object."""
+    tile_m, tile_n, tile_k, stages, waves_m, waves_n, waves_k = tile
+    return (
+        f"hgemm_bf16_{tile_m}x{tile_n}x{tile_k}x{stages}_SPK{splits}"
+        f"_W{waves_m}x{waves_n}x{waves_k}_BLDS1_TN_AS1_0"
+    )
+
+
+def flydsl_file(n: int, k: int, tile: tuple[int, ...], splits: int) -> str:
+    """Where `flydsl_hgemm.py` puts it."""
+    return f"n{padded_n(n, tile[1])}_k{k}_{flydsl_symbol(tile, splits)}.hsaco"
+
+
+class FlyDsl:
+    """Every kernel that `flydsl_hgemm.py` compiled for N and K."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __call__(self, m: int, n: int, k: int, at: Operands) -> Iterator[Attempt]:
+        """Attempts at a shape."""
+        for tile in FLYDSL_TILES:
+            tile_m, tile_n, *_, waves_m, waves_n, waves_k = tile
+            if n % tile_n or tile_m > max(16, m):
+                continue
+            tiles_m = -(-m // tile_m)
+            tiles = tiles_m * (n // tile_n)
+            paths = {
+                splits: self._folder / flydsl_file(n, k, tile, splits)
+                for splits in range(1, min(_MOST_SPLITS, 2 * CUS // tiles) + 1)
+            }
+            there = [splits for splits, path in paths.items() if path.exists()]
+            for splits in there[-_FLYDSL_SPLITS:]:
+                signals = at.zeros + 4 * 4096
+                kernarg = struct.pack("<4Qi4x2Q", at.out, at.a, at.b, at.bias, m, at.zeros, signals)
+                launch = Launch(
+                    paths[splits].read_bytes(),
+                    flydsl_symbol(tile, splits),
+                    (tiles_m * (padded_n(n, tile_n) // tile_n), splits, 1),
+                    (waves_m * waves_n * waves_k * _LANES_PER_WAVE, 1, 1),
+                    kernarg,
+                )
+                yield Attempt(
+                    f"{tile_m} x {tile_n} x {tile[2]}, {splits} splits",
+                    (launch,),
+                    _of_fullest_xcd(tiles, splits),
+                )
+
+
+class Triton:
+    """The kernel of `triton_gemm` with several tiles, and splits that fill the CUs once or twice.
+
+    Parts are added by a kernel of its own; nothing is counted for launching it.
+    """
+
+    def __init__(self) -> None:
+        self._compiled: dict[object, Any] = {}
+
+    def __call__(self, m: int, n: int, k: int, at: Operands) -> Iterator[Attempt]:
+        """Attempts at a shape."""
+        whole_m = max(16, 1 << (m - 1).bit_length())
+        for tile_m in {min(whole_m, 128), min(whole_m, 64)}:
+            for tile_n, tile_k, waves in _TRITON_TILES:
+                tiles_m, tiles_n = -(-m // tile_m), -(-n // tile_n)
+                steps = -(-k // tile_k)
+                most = min(_MOST_SPLITS, steps // 4)
+                filling = {fill * CUS // (tiles_m * tiles_n) for fill in (1, 2)}
+                for splits in sorted({max(1, min(filled, most)) for filled in filling}):
+                    k_of_split = -(-steps // splits) * tile_k
+                    if k_of_split * (splits - 1) >= k:
+                        continue
+                    first = self._launch(
+                        "gemm",
+                        {"a": at.a, "b": at.b, "out": at.parts if splits > 1 else at.out},
+                        {"m": m, "n": n, "k": k, "k_of_split": k_of_split},
+                        {"TILE_M": tile_m, "TILE_N": tile_n, "TILE_K": tile_k}
+                        | {"EVEN_K": k % k_of_split == 0},
+                        (-(-tiles_n // XCDS) * XCDS, tiles_m, splits),
+                        waves,
+                        "fp32" if splits > 1 else "bf16",
+                    )
+                    if first.dynamic_lds_bytes > _LDS_BYTES:
+                        continue
+                    launches = (first,)
+                    if splits > 1:
+                        tile = 256
+                        launches += (
+                            self._launch(
+                                "add",
+                                {"parts": at.parts, "out": at.out},
+                                {"count": m * n},
+                                {"SPLITS": splits, "TILE": tile},
+                                (-(-m * n // tile), 1, 1),
+                                1,
+                                "fp32",
+                            ),
+                        )
+                    yield Attempt(f"{tile_m} x {tile_n} x {tile_k}, {splits} splits", launches)
+
+    def _launch(
+        self,
+        kernel: str,
+        pointers: dict[str, int],
+        values: dict[str, int],
+        constants: dict[str, int],
+        grid: tuple[int, int, int],
+        waves: int,
+        of_parts: str,
+    ) -> Launch:
+        names = (*pointers, *values)
+        whole = [name for name in names if name in pointers or values[name] % 16 == 0]
+        key = (kernel, *constants.items(), waves, of_parts, *whole)
+        if key not in self._compiled:
+            import triton_gemm
+            from triton import compile as compile_source
+            from triton.backends.compiler import GPUTarget
+            from triton.compiler import ASTSource
+
+            types = dict.fromkeys(pointers, "*bf16") | dict.fromkeys(values, "i32")
+            types["out" if kernel == "gemm" else "parts"] = f"*{of_parts}"
+            # What Triton's own launcher would find.
+            facts = {(names.index(name),): [["tt.divisibility", 16]] for name in whole}
+            self._compiled[key] = compile_source(
+                ASTSource(
+                    getattr(triton_gemm, kernel),
+                    types | dict.fromkeys(constants, "constexpr"),
+                    constants,
+                    facts,
+                ),
+                target=GPUTarget("hip", "gfx942", _LANES_PER_WAVE),
+                options={"num_warps": waves, "num_stages": 2},
+            )
+        compiled = self._compiled[key]
+        packed = struct.pack(
+            f"<{len(pointers)}Q{len(values)}i", *pointers.values(), *values.values()
+        )
+        # Two addresses that the compiler appends: global scratch and profile scratch, unused.
+        packed += bytes(-len(packed) % 8 + 16)
+        return Launch(
+            compiled.asm["hsaco"],
+            compiled.metadata.name,
+            grid,
+            (waves * _LANES_PER_WAVE, 1, 1),
+            packed,
+            compiled.metadata.shared,
+        )
