@@ -230,7 +230,8 @@ struct Narrow {
     return v_pk_fma_f32(x, by, -h);
   }
   static __device__ __forceinline__ uint32_t probabilities(f32x2 x) {
-    if constexpr (!kBf16) return Rules::template round_pair<Rules::kNearest>(x[0], x[1]);
+    if constexpr (!kBf16)
+      return Rules::template round_pair<S::kElement, Rules::kNearest>(x[0], x[1]);
     if constexpr (S::kRounding != Rounding::kTowardZero) x = nearest(x);
     return packed(x[0], x[1]);
   }
@@ -339,7 +340,7 @@ struct Narrow {
   }
   static __device__ __forceinline__ uint32_t packed(float lo, float hi) {
     if constexpr (kBf16) return ::v_perm_b32<kHighHalves>(bits(hi), bits(lo));
-    return Rules::template round_pair<S::kRounding>(lo, hi);
+    return Rules::template round_pair<S::kElement, S::kRounding>(lo, hi);
   }
   static __device__ __forceinline__ float dot2_f16(uint32_t a, uint32_t b, float c) {
     using Pair = _Float16 __attribute__((ext_vector_type(2)));
