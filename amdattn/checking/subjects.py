@@ -48,6 +48,8 @@ class Attention:
         Rows of q and of k of every sequence, instead of those of `case`.
     kernel : str
         Of the manifest: plan with this forward kernel, whatever others there are.
+    scale_v : float
+        Factor of v.
     """
 
     case: Case
@@ -56,11 +58,14 @@ class Attention:
     options: tuple[tuple[str, Any], ...] = ()
     lengths: tuple[tuple[int, int], ...] = ()
     kernel: str = ""
+    scale_v: float = 1
 
     @property
     def title(self) -> str:
         """One line for people."""
         options = "".join(f" {name}={value}" for name, value in self.options)
+        if self.scale_v != 1:
+            options += f" v*{self.scale_v:g}"
         lengths = f" lengths {self.lengths}" if self.lengths else ""
         return f"attention {self.case}{options}{lengths}{'' if self.return_lse else ' no lse'}"
 
@@ -107,6 +112,7 @@ class Attention:
         if problem.head_dim_v != problem.head_dim:
             case = dataclasses.replace(case, head_dim=problem.head_dim_v)
             arrays["v"] = inputs(case, self.seed + 1)[2]
+        arrays["v"] = arrays["v"] * np.float32(self.scale_v)
         element = as_dtype(problem.dtype).numpy()
         for name, x in arrays.items():
             of_element = x if x.dtype == element else x.astype(element)
@@ -165,6 +171,8 @@ _OPTIONS: tuple[tuple[Case, dict[str, Any], tuple[tuple[int, int], ...]], ...] =
         ((1, 100), (0, 0), (120, 40)),
     ),
 )
+# Values that are no float16s when they are bfloat16s: such a tile is done twice.
+_LARGE = (Case(100, 90, num_heads_q=2), {"causal": True, "sinks": True, "num_splits": 2}, ())
 # Of kernels whose tiles have several heads.
 _HEADS = (
     Case(50, 200, num_heads_q=8, num_heads_kv=2),
@@ -217,10 +225,11 @@ def _of_kernel(row: KernelSpec, seed: int) -> list[Attention]:
     own = row.head_dim, row.head_dim_v
     others = row.head_dim - 24, row.head_dim - 8
     subjects = []
-    for dims, (case, options, lengths) in (
-        *((own, one) for one in _OPTIONS),
-        *((others, one) for one in _OPTIONS[-2:]),
-        *((own, one) for one in (_HEADS,) if row.constraint("max_tile_heads") > 1),
+    for dims, (case, options, lengths), scale_v in (
+        *((own, one, 1) for one in _OPTIONS),
+        *((others, one, 1) for one in _OPTIONS[-2:]),
+        (own, _LARGE, 1e4),
+        *((own, one, 1) for one in (_HEADS,) if row.constraint("max_tile_heads") > 1),
     ):
         member = {"dtype": row.dtype, "head_dim_v": dims[1], "round_mode": mode}
         if row.constraint("softcaps")[1]:
@@ -231,6 +240,7 @@ def _of_kernel(row: KernelSpec, seed: int) -> list[Attention]:
             options=tuple((member | options).items()),
             lengths=lengths,
             kernel=row.name,
+            scale_v=scale_v,
         )
         with contextlib.suppress(UnsupportedProblem):
             subject.plan()

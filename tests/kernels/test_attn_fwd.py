@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels.family import ANY_STRIDES, MAIN, MEMBERS, Call, Member, held_in_checked_mode, operands
+from kernels.family import (
+    ANY_STRIDES,
+    MAIN,
+    MEMBERS,
+    Array,
+    Call,
+    Member,
+    held_in_checked_mode,
+    operands,
+)
 
 import amdattn
 
@@ -145,6 +154,30 @@ def test_greatest_numbers(member: Member, num_splits: int) -> None:
     v = np.resize(bits, v.shape).view(v.dtype)
     out, _ = Call(member, {"num_splits": num_splits}).run(q, k, v)
     assert out.tobytes() == np.broadcast_to(v, out.shape).tobytes()
+
+
+@every_member
+def test_values_that_are_no_float16(member: Member) -> None:
+    """Kernels may compute with float16 inside, and notice when a bfloat16 V is none."""
+    q, k, v = operands(member, 100, 150, (2, 1))
+    wide = member.dtype == "bfloat16"
+
+    def changed(place: tuple[int, ...] | slice, value: float) -> Array:
+        x: Array = v.copy()
+        x[0][place] = value
+        return x
+
+    largest = 3e38 if wide else 65504.0
+    for values in (
+        changed((0, 0, 0), 4080.0),
+        changed((149, 0, 5), 4096.0),
+        changed((40, 0, member.head_dim_v - 1), -largest / 1e3),
+        changed((149, 0, 3), largest / 1e3),
+        *((v.astype(np.float32) * x).astype(member.element) for x in (1e-6, 1e4)),
+        changed(slice(0, 150), 0.0),
+    ):
+        for options in ({}, {"causal": True}, {"num_splits": 2}):
+            Call(member, {"num_splits": 1, **options}).check(q, k, values)
 
 
 @every_member

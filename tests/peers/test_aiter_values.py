@@ -22,7 +22,7 @@ import amdattn
 DIRECTORY = os.environ.get("AMDATTN_AITER_DIR")
 pytestmark = pytest.mark.skipif(not DIRECTORY, reason="AMDATTN_AITER_DIR names no aiter checkout")
 
-KINDS = ("normal", "log-normal", "large", "one-hot")
+KINDS = ("normal", "log-normal", "large", "one-hot", "large values", "small values")
 # (batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv)
 GROUPED = (1, 300, 520, 4, 2)
 SINGLE = (2, 200, 200, 1, 1)

@@ -26,9 +26,10 @@ def make(
 
     Parameters
     ----------
-    kind : {"normal", "log-normal", "large", "one-hot"}
+    kind : {"normal", "log-normal", "large", "one-hot", "large values", "small values"}
         All start from the standard normal distribution. "log-normal": a factor exp(N(0, 1)) per
-        key; "large": q times 8, k times 4; "one-hot": each query is twice some key.
+        key; "large": q times 8, k times 4; "one-hot": each query is twice some key; "large
+        values", "small values": v times 1e4 or 1e-7.
     """
     rng = np.random.default_rng(seqlen_q + seqlen_kv)
     q = normal(rng, batch, seqlen_q, heads_q, HEAD_DIM)
@@ -40,6 +41,8 @@ def make(
     elif kind == "one-hot":
         chosen = rng.integers(0, seqlen_kv, seqlen_q)
         q = scaled(k[:, chosen].repeat(heads_q // heads_kv, axis=2), 2)
+    elif kind.endswith("values"):
+        v = scaled(v, {"large values": 1e4, "small values": 1e-7}[kind])
     elif kind != "normal":
         raise ValueError(f"kind={kind!r}")
     return q, k, v
