@@ -32,6 +32,8 @@ SPECIAL = (1, 100, 200, 2, 1)
 # truncated p, ours undoes the bias that theirs has.
 ULPS = {"rtne": 1, "rtna": 1, "rtz": 3}
 RATIO = 1 + 1e-9  # of their error, root mean square and greatest
+# Where both compute with bfloat16 and the same maximum, whose greatest error it is is chance.
+GREATEST = {"large values": 1.15, "small values": 1.15}
 LSE_MAX = 2e-6  # of the largest lse, at least of 1
 SPLITS = pytest.mark.parametrize("num_splits", [1, 3])
 
@@ -102,7 +104,7 @@ def check_values(rounding, causal, num_splits, kind, q, k, v):
         f"{(difference > 0).mean():.2%} of values differ, by {difference.max():.2f} ulp at most"
     )
     assert rms[0] <= RATIO * rms[1]
-    assert greatest[0] <= RATIO * greatest[1]
+    assert greatest[0] <= GREATEST.get(kind, RATIO) * greatest[1]
     seen = np.isfinite(expected_lse)
     bound = LSE_MAX * max(1, np.abs(expected_lse[seen]).max())
     for log in (lse, their_lse):
