@@ -122,13 +122,16 @@ struct Narrow {
     const int bytes = rows <= 0 ? 0 : 2 * ((rows - 1) * int(stride) + columns);
     return raw_buffer((const Global<void>*)uniform64(base), uniform(bytes));
   }
+  // The lane's first column of an octet of K and Q.
+  __device__ __forceinline__ int column(int octet) const { return 32 * octet + 8 * group; }
   __device__ __forceinline__ void load_k() {
     const uint32_t stride = 2 * args.k_stride_seq;
     const auto buffer =
         rows_of(args.k, args.k_stride_batch, args.k_stride_head, args.k_stride_seq, args.head_dim);
     for (int octet = 0; octet < kOctets; ++octet) {
-      const int column = 32 * octet + 8 * group;
-      const uint32_t offset = column < args.head_dim ? row * stride + 2 * column : kBehind;
+      const int first_column = column(octet);
+      const uint32_t offset =
+          first_column < args.head_dim ? row * stride + 2 * first_column : kBehind;
       for (int t = 0; t < kTiles; ++t)
         k[t][octet] =
             __builtin_amdgcn_raw_buffer_load_b128(buffer, offset + t * kTile * stride, 0, 0);
@@ -138,10 +141,9 @@ struct Narrow {
     const uint32_t stride = 2 * args.v_stride_seq;
     const auto buffer = rows_of(args.v, args.v_stride_batch, args.v_stride_head, args.v_stride_seq,
                                 args.head_dim_v);
-    const int column = 4 * row;
     for (int r = 0; r < 4; ++r) {
       const uint32_t offset =
-          column < args.head_dim_v ? (4 * group + r) * stride + 2 * column : kBehind;
+          4 * row < args.head_dim_v ? (4 * group + r) * stride + 2 * (4 * row) : kBehind;
       for (int t = 0; t < kTiles; ++t)
         rows[t][r] =
             __builtin_amdgcn_raw_buffer_load_b64(buffer, offset + t * kTile * stride, 0, 0);
@@ -166,7 +168,6 @@ struct Narrow {
     return (const Global<uint16_t>*)args.q + work.batch * args.q_stride_batch +
            work.head_q * args.q_stride_head + (work.q_base + r) * args.q_stride_seq;
   }
-  __device__ __forceinline__ int column(int octet) const { return 32 * octet + 8 * group; }
   __device__ __forceinline__ Query load_q(const Global<uint16_t>* from) const {
     Query q;
     for (int octet = 0; octet < kOctets; ++octet)
@@ -241,8 +242,8 @@ struct Narrow {
     return v_mfma_f32_16x16x4_f32(1, x, f32x4{})[0];
   }
   __device__ __forceinline__ float row_max(float x) const {
-    // Register i of a lane is x of the lane of group i: finite, since the others are multiplied by
-    // 0.
+    // Register i of a lane becomes x of group i's lane. The others are multiplied by 0: no
+    // infinities.
     const float all = __builtin_amdgcn_fmed3f(x, -kGreatest, kGreatest);
     const f32x4 of = v_mfma_f32_16x16x4_f32(row % 4 == group ? 1 : 0, all, f32x4{});
     const float greatest = v_max_f32(v_max_f32(of[0], of[1]), v_max_f32(of[2], of[3]));
@@ -280,8 +281,7 @@ struct Narrow {
       for (int d = 0; d < kTilesD; ++d) o[d] = product(v[t][d], p, o[d]);
       if constexpr (kSumsRounded) rounded_sums = product(u32x2{kOnes, kOnes}, p, rounded_sums);
     }
-    sum = sums[0] + sums[1];
-    sum = row_sum(sum);
+    sum = row_sum(sums[0] + sums[1]);
     rounded_sum = kSumsRounded && sum == sum ? rounded_sums[0] : sum;
   }
 
@@ -321,7 +321,7 @@ struct Narrow {
           if (sum == 0) y = f32x2{0, 0};
           out[i / 2][2 * (i % 2) + pair] = round_any_pair<Wide>(y[0], y[1]);
         }
-    // Before the stores, for which the wait would be otherwise.
+    // Arrives before the stores are under way: a wait behind them would be for them, too.
     for (auto& octet : next.octets) ordered::settle(octet);
     auto* to = output_row(args, work, work.q_start + row) + head * args.o_stride_head + 16 * group;
     if (inside && 16 * group < args.head_dim_v) global_store_dwordx4(to, out[0]);

@@ -153,6 +153,10 @@ _FORWARD_CASES: tuple[_AttentionCase, ...] = (
     _AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, nan=True, narrow=40),
     _AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, narrow=8),
 )
+# Of kernels whose tiles have several heads: in parts, and with tiles that no end of the keys cuts.
+_HEADS_CASES: tuple[_AttentionCase, ...] = (
+    _AttentionCase(1, 40, 200, 8, 2, options={"window_size": (127, 0), "sinks": True}),
+)
 _MERGE_CASES: tuple[_AttentionCase, ...] = (
     _AttentionCase(1, 1, 150, 2, 1, options={"num_splits": 3, "sinks": True}),
     _AttentionCase(1, 390, 200, 1, 1, options={"num_splits": 2, "causal": True}, nan=True),
@@ -196,6 +200,8 @@ def _attention(kernel: KernelSpec, rows: Sequence[KernelSpec], props: DeviceProp
     """A kernel of attention forward, in the plans of whatever makes use of it."""
     forward = kernel
     cases = _FORWARD_CASES
+    if kernel.op == manifest.ATTENTION and kernel.constraint("max_tile_heads") > 1:
+        cases += _HEADS_CASES
     if kernel.op == manifest.ATTENTION_MERGE:
         cases = _MERGE_CASES
         forward = next(row for row in rows if _merged_by(row, rows) is kernel)
