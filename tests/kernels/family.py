@@ -44,6 +44,11 @@ class Member:
         return self.kernel == "attn_fwd_bf16_d128"
 
     @property
+    def is_narrow(self) -> bool:
+        """For rows that see few keys; parts of its tiles are parts of their heads."""
+        return "_narrow_" in self.kernel
+
+    @property
     def element(self) -> Any:
         """The numpy dtype."""
         return as_dtype(self.dtype).numpy()

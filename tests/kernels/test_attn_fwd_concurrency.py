@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels.family import MAIN, MEMBERS, Array, Call, Member, operands, sums
+from kernels.family import MAIN, MEMBERS, NARROW, Array, Call, Member, operands, sums
 
 import amdattn
 from amdattn import runtime
@@ -26,6 +26,7 @@ KINDS: dict[str, tuple[dict[str, Any], bool, Any]] = {
     "causal, split": ({"causal": True, "num_splits": 2}, False, None),
     "varlen, split": ({"num_splits": 3}, False, MIXED),
 }
+NARROW_KIND = "narrow window, sinks"
 REPETITIONS = 3
 
 
@@ -40,7 +41,9 @@ class Job:
     @staticmethod
     def of(member: Member, kind: str) -> Job:
         """The job, after a plain call, which also loads the kernels."""
-        options, with_sinks, lengths = KINDS[kind]
+        options, with_sinks, lengths = (
+            ({"window_size": (100, 7)}, True, None) if kind == NARROW_KIND else KINDS[kind]
+        )
         heads = (4, 2)
         if lengths:
             q, k, v = operands(member, sum(lengths[0]), sum(lengths[1]), heads, None)
@@ -56,7 +59,7 @@ class Job:
                 arrays[name] = sums(of_name)
         inputs = {name: amdattn.asarray(x) for name, x in arrays.items()}
         plan = call.plan(q, k, v)
-        assert len(plan.launches) == (1 if options["num_splits"] == 1 else 2)
+        assert len(plan.launches) == (1 if options.get("num_splits", 1) == 1 else 2)
         out, lse = plan.run(**inputs)
         call.hold(out.numpy(), lse.numpy(), q, k, v)
         return Job(plan, inputs, (out.numpy().tobytes(), lse.numpy().tobytes()))
@@ -227,6 +230,12 @@ def test_with_reused_memory(streams: list[int]) -> None:
 @pytest.mark.parametrize("member", MEMBERS, ids=str)
 def test_threads_and_streams_with_members(streams: list[int], member: Member) -> None:
     beside_each_other([Job.of(member, kind) for kind in KINDS], streams, 8)
+
+
+@pytest.mark.parametrize("member", NARROW[:4], ids=str)
+def test_kernels_of_narrow_windows(streams: list[int], member: Member) -> None:
+    replayed(member, NARROW_KIND, streams)
+    beside_each_other([Job.of(member, NARROW_KIND)], streams, REPETITIONS)
 
 
 # -- what a capture cannot do ----------------------------------------------------------------------

@@ -7,12 +7,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels.family import ANY_STRIDES, MEMBERS, Array, Call, Member, operands, placed, sums
+from kernels.family import (
+    ANY_STRIDES,
+    MEMBERS,
+    NARROW,
+    Array,
+    Call,
+    Member,
+    operands,
+    placed,
+    sums,
+)
 
 import amdattn
 from amdattn import runtime
 
 MOST = 2**25 - 8  # elements from a row of K or V to the next, that blocks are loaded with
+MOST_NARROW = 2**22 - 8  # the same of narrow windows
 NEAR = 2**13  # elements between the operands that share a memory: more than a row's heads
 
 
@@ -23,18 +34,22 @@ def upload(to: amdattn.DeviceArray, host: Array) -> None:
 
 
 def masking_of(member: Member) -> dict[str, Any]:
+    if member.is_narrow:
+        return {"window_size": (90, 10)}
     return {} if member.is_old else {"causal": True}
 
 
 @pytest.mark.parametrize("axis", ["batch", "head", "seq"])
-@pytest.mark.parametrize("member", [*MEMBERS, ANY_STRIDES], ids=str)
+@pytest.mark.parametrize("member", [*MEMBERS, *NARROW[:4], ANY_STRIDES], ids=str)
 def test_strides(member: Member, axis: str) -> None:
     """Neighbours up to 2**29 bytes apart: the last lie more than 4 GiB behind the first.
 
     Rows of K and V are as far apart as blocks of them are loaded: the last one of a few hundred
     lies 2**31 elements behind the first.
     """
-    far = MOST if axis == "seq" and not member.is_old else 2**28 + 8 * 256
+    far = 2**28 + 8 * 256
+    if axis == "seq" and not member.is_old:
+        far = MOST_NARROW if member.is_narrow else MOST
     count = -(-(2**31 + 2**26) // far) + 1
     batch, seqlen, heads = {"batch": (count, 3, 1), "head": (1, 3, count), "seq": (1, count, 1)}[
         axis
@@ -55,7 +70,7 @@ def test_strides(member: Member, axis: str) -> None:
             upload(array[index], x[index])
     lse_far = 2**28 + 64  # floats
     lse_memory = amdattn.empty((lse_far * batch * heads,), "float32")
-    for splits in (1,) if member.is_old else (1, 2):
+    for splits in (0,) if member.is_narrow else (1,) if member.is_old else (1, 2):
         call = Call(member, {**masking_of(member), "num_splits": splits})
         expected, expected_lse = call.check(q, k, v)
         lse = placed(lse_memory, expected_lse.shape, (lse_far * heads, lse_far, 1))
@@ -68,7 +83,7 @@ def test_strides(member: Member, axis: str) -> None:
             assert lse[index].numpy().tobytes() == expected_lse[index].tobytes()
 
 
-@pytest.mark.parametrize("member", MEMBERS, ids=str)
+@pytest.mark.parametrize("member", [*MEMBERS, *NARROW[:4]], ids=str)
 def test_rows_of_sequences(member: Member) -> None:
     """A sequence behind 2**33 elements and more of q, k, v and the results.
 
@@ -86,7 +101,7 @@ def test_rows_of_sequences(member: Member) -> None:
     cu_seqlens = [amdattn.asarray(sums(of_name)) for of_name in lengths]
     out = amdattn.empty((before + rows, heads, member.head_dim_v), member.dtype)
     lse = amdattn.empty((heads, before + rows), "float32")
-    for splits in (1, 2):
+    for splits in (0,) if member.is_narrow else (1, 2):
         options = {"causal": True, "num_splits": splits}
         expected, expected_lse = Call(member, options, lengths=((rows,), (keys,))).check(*near)
         amdattn.flash_attn_varlen_func(
