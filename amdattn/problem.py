@@ -51,7 +51,7 @@ class AttentionProblem:
     causal, window_size, softcap, dropout_p
         As in FlashAttention; window (-1, -1) and softcap 0 mean none.
     round_mode : {"rtne", "rtna", "rtz"}
-        Rounding of the probabilities before P @ V, and of the result.
+        Rounding of the result, and what P is in P @ V: `amdattn.flash_attn_func`.
     num_splits : int
         Parts that the KV range of every tile is computed in; 0 lets the planner choose tiles and
         parts, 1 is no split.
