@@ -3,9 +3,10 @@
     python benchmarks/decode_gemm.py [--aiter DIR] [--flydsl DIR] [--triton] [--json FILE]
                                      [--clock-mhz 2100] [--shapes M,N,K[,bias] ...]
 
-The fastest attempt of each peer counts: see `gemm_peers`. DIR of --flydsl is what `flydsl_hgemm.py`
-wrote. Peers add no bias. A shape's caches are cold; a peer of two launches gets both for nothing.
-What FILE of --json says of peers already is taken from there: remove it to model all anew.
+The fastest attempt of each peer counts; `gemm_peers` has them, and FILE says which it was. DIR of
+--flydsl is what `flydsl_hgemm.py` wrote. Peers add no bias. A shape's caches are cold; a peer of
+two launches gets both for nothing. What FILE says of peers already is taken from there: remove it
+to model all anew.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def fastest(
     peer: Peer, m: int, n: int, k: int, functions: Functions, clock_mhz: int
 ) -> tuple[float, str] | None:
     """Modelled us of a peer's fastest attempt, and its name; None: it has none."""
-    rows = max(padded_n(n, tile) for tile in (64, 128, _WIDEST_TILE))
+    rows = max(padded_n(n, tile, 1) for tile in (64, 128, _WIDEST_TILE))
     a, b, out = random_bits(m, k), random_bits(rows, k), amdattn.empty((m, rows))
     bias = amdattn.asarray(np.zeros(rows, np.float32))
     parts = amdattn.empty((_MOST_PARTS * m, n), "float32")
@@ -119,10 +120,9 @@ def main() -> None:
         known = {(row["m"], row["n"], row["k"]): row for row in document["rows"]}
     print(f"us, modelled at {clock} MHz\n")
     heads = ["m, n, k", "floor", "gemm_nt", "of floor", "kernel"]
-    for name in peers:
-        heads += [name, "its tile"]
+    heads += peers
     heads += ["best peer / gemm_nt"] if peers else []
-    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
+    print(f"| {' | '.join(heads)} |\n|---|{'--:|' * (len(heads) - 1)}")
     rows = []
     for m, n, k, bias in shapes:
         us, plan = ours(m, n, k, bias, clock)
@@ -140,7 +140,7 @@ def main() -> None:
             else:
                 found = fastest(peer, m, n, k, functions, clock)
             row[name] = found
-            cells += [f"{found[0]:.2f}", found[1]] if found else ["-", "-"]
+            cells.append(f"{found[0]:.2f}" if found else "-")
             if found:
                 times[name] = found[0]
         if times:
@@ -150,7 +150,9 @@ def main() -> None:
         print(f"| {' | '.join(cells)} |", flush=True)
         rows.append(row)
         if options.json:  # after each row, since they take their time
-            options.json.write_text(json.dumps({"clock_mhz": clock, "rows": rows}, indent=1) + "\n")
+            kept = {(each["m"], each["n"], each["k"]): each for each in (*known.values(), *rows)}
+            document = {"clock_mhz": clock, "rows": list(kept.values())}
+            options.json.write_text(json.dumps(document, indent=1) + "\n")
     ratios = [row["ratio"] for row in rows if "ratio" in row]
     if ratios:
         faster = sum(ratio > 1 for ratio in ratios)

@@ -4,13 +4,14 @@
 
 AITER is a checkout of ROCm/aiter, which has the kernel's source; the interpreter needs `flydsl` and
 what it imports, and ROCM_PATH/llvm/bin needs an `ld.lld`. A kernel is compiled for one N, one K and
-one number of splits. Tiles are those that AITER's tuned tables choose for few rows, as far as 64
-KiB of LDS hold their stages.
+one number of splits; N is rounded up as `gemm_peers` says. Tiles are those that AITER's tuned
+tables choose for few rows, as far as 64 KiB of LDS hold their stages.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import shutil
@@ -71,6 +72,9 @@ def main() -> None:
     parser.add_argument("aiter", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("shapes", nargs="+", help="N,K")
+    parser.add_argument(
+        "--tiles-m", type=int, nargs="*", default=[1, 2, 4, 8], help="to be exact for"
+    )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     dumps = options.out / "dumps"
@@ -87,18 +91,19 @@ def main() -> None:
 
     for shape in options.shapes:
         n, k = map(int, shape.split(","))
-        for tile in FLYDSL_TILES:
+        for tile, tiles_m in itertools.product(FLYDSL_TILES, options.tiles_m):
             if n % tile[1]:
                 continue
+            padded = padded_n(n, tile[1], tiles_m)
             for splits in sorted(splits_of(k, tile, n // tile[1])):
-                name = flydsl_file(n, k, tile, splits)
+                name = flydsl_file(padded, k, tile, splits)
                 path = options.out / name
                 if path.exists():
                     continue
                 names = ("TILE_M", "TILE_N", "TILE_K", "STAGES")
                 names += ("BLOCK_M_WARPS", "BLOCK_N_WARPS", "BLOCK_K_WARPS")
                 launcher = kernel.compile_hgemm_kernel(
-                    *("bf16", padded_n(n, tile[1]), k),
+                    *("bf16", padded, k),
                     **dict(zip(names, tile, strict=True)),
                     **{"SPLIT_K": splits, "B_TO_LDS": True, "HAS_BIAS": False},
                 )

@@ -9,6 +9,7 @@ results never leave the XCD's L2.
 from __future__ import annotations
 
 import csv
+import math
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -64,9 +65,10 @@ class Attempt:
 Peer = Callable[[int, int, int, Operands], Iterator[Attempt]]
 
 
-def padded_n(n: int, tile_n: int) -> int:
-    """N whose tiles are a multiple of the XCDs."""
-    return -(-n // (tile_n * XCDS)) * tile_n * XCDS
+def padded_n(n: int, tile_n: int, tiles_m: int) -> int:
+    """Least N of at least `n` for which all tiles together are a multiple of the XCDs."""
+    step = tile_n * (XCDS // math.gcd(XCDS, tiles_m))
+    return -(-n // step) * step
 
 
 def _of_fullest_xcd(tiles: int, splits: int) -> int:
@@ -88,7 +90,8 @@ class Aiter:
             tile_m, tile_n = int(row["tileM"]), int(row["tileN"])
             if n % tile_n or tile_m > max(32, m):
                 continue
-            tiles_m, padded = -(-m // tile_m), padded_n(n, tile_n)
+            tiles_m = -(-m // tile_m)
+            padded = padded_n(n, tile_n, tiles_m)
             tiles = tiles_m * (n // tile_n)
             splits = max(2, min(CUS // tiles, 16, k // int(row["subK"])))
             kernarg = struct.pack(
@@ -118,11 +121,11 @@ def flydsl_symbol(tile: tuple[int, ...], splits: int) -> str:
 
 def flydsl_file(n: int, k: int, tile: tuple[int, ...], splits: int) -> str:
     """Where `flydsl_hgemm.py` puts it."""
-    return f"n{padded_n(n, tile[1])}_k{k}_{flydsl_symbol(tile, splits)}.hsaco"
+    return f"n{n}_k{k}_{flydsl_symbol(tile, splits)}.hsaco"
 
 
 class FlyDsl:
-    """Every kernel that `flydsl_hgemm.py` compiled for N and K."""
+    """Kernels that `flydsl_hgemm.py` compiled for K and for N or the next one that will do."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -135,18 +138,21 @@ class FlyDsl:
                 continue
             tiles_m = -(-m // tile_m)
             tiles = tiles_m * (n // tile_n)
-            paths = {
-                splits: self._folder / flydsl_file(n, k, tile, splits)
-                for splits in range(1, min(_MOST_SPLITS, 2 * CUS // tiles) + 1)
-            }
-            there = [splits for splits, path in paths.items() if path.exists()]
-            for splits in there[-_FLYDSL_SPLITS:]:
+            found = {}
+            for splits in range(1, min(_MOST_SPLITS, 2 * CUS // tiles) + 1):
+                for padded in range(n, padded_n(n, tile_n, 1) + 1, tile_n):
+                    path = self._folder / flydsl_file(padded, k, tile, splits)
+                    if padded % padded_n(1, tile_n, tiles_m) == 0 and path.exists():
+                        found[splits] = path.read_bytes(), padded // tile_n
+                        break
+            for splits in list(found)[-_FLYDSL_SPLITS:]:
+                image, tiles_n = found[splits]
                 signals = at.zeros + 4 * 4096
                 kernarg = struct.pack("<4Qi4x2Q", at.out, at.a, at.b, at.bias, m, at.zeros, signals)
                 launch = Launch(
-                    paths[splits].read_bytes(),
+                    image,
                     flydsl_symbol(tile, splits),
-                    (tiles_m * (padded_n(n, tile_n) // tile_n), splits, 1),
+                    (tiles_m * tiles_n, splits, 1),
                     (waves_m * waves_n * waves_k * _LANES_PER_WAVE, 1, 1),
                     kernarg,
                 )
