@@ -42,9 +42,9 @@ _CASES = (
     _GemmCase(33, 40, 840, {"split_k": 3, "deterministic": False}),
     _GemmCase(19, 21, 840, {"split_k": 14, "deterministic": False}, stale=True),
     _GemmCase(19, 21, 840, {"split_k": 14}),
-    _GemmCase(17, 21, 136, {"activation": "silu_and_mul", "bias": True}),
+    _GemmCase(23, 21, 136, {"activation": "silu_and_mul", "bias": True}),
     _GemmCase(5, 20, 72, {"activation": "gelu", "out_dtype": "float32"}),
-    _GemmCase(5, 20, 72, {"activation": "gelu_tanh", "out_dtype": "float32"}),
+    _GemmCase(5, 64, 72, {"activation": "gelu_tanh", "out_dtype": "float32"}),
 )
 # The launch, and one before it that was aborted.
 _GENERATION, _OLDER = 2, 1
