@@ -213,7 +213,7 @@ def gemm(
 ) -> None:
     """Matrix products of your own code objects: needs --peer object=FILE, --grid and --args.
 
-    amdattn has no matrix product of its own yet, and no other peer is known here.
+    `amdattn tune gemm` times the kernels of gemm_nt, benchmarks/decode_gemm.py puts it beside others.
     """
     from amdattn.bench.kernels import Functions
 
@@ -221,9 +221,9 @@ def gemm(
     files = [_object_file(given) for given in peer or []]
     if not files or None in files:
         raise ValueError(
-            "amdattn has no gemm operation yet, and --peer aiter and triton are of attention: "
             "bench gemm runs code objects of your own, e.g. --peer object=gemm.hsaco --grid 64,64 "
-            "--workgroup 256 --args @gemm.txt"
+            "--workgroup 256 --args @gemm.txt; --peer aiter and triton are of attention, and "
+            "`amdattn tune gemm` times the kernels of gemm_nt"
         )
     paths = [file for file in files if file is not None]
     functions = Functions()
