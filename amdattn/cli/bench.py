@@ -213,7 +213,7 @@ def gemm(
 ) -> None:
     """Matrix products of your own code objects: needs --peer object=FILE, --grid and --args.
 
-    `amdattn tune gemm` times the kernels of gemm_nt, benchmarks/decode_gemm.py puts it beside others.
+    `amdattn tune gemm` times the kernels of gemm_nt; benchmarks/decode_gemm.py knows its peers.
     """
     from amdattn.bench.kernels import Functions
 
