@@ -29,7 +29,10 @@ from amdattn.device import KNOWN_DEVICES
 
 # Of the members of a family, which have the same sources, one. The first has thousands of mutants.
 FORWARD = "attn_fwd_bf16_d128_rtne"
-SHIPPED = (FORWARD, "attn_merge_bf16_d128_rtne", "gather_rows", "attn_fwd_bf16_d128")
+SHIPPED = (
+    *(FORWARD, "attn_fwd_bf16_d64_narrow_rtne", "attn_merge_bf16_d128_rtne", "gather_rows"),
+    *("attn_fwd_bf16_d128", "gemm_nt_bf16_m32n32"),
+)
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "checked-mode-mutation.md"
 
 

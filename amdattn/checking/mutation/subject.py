@@ -6,15 +6,17 @@ be sent to another process and run there on any version of the code object.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from amdattn import manifest
+from amdattn.checking.mutation import cases
+from amdattn.checking.mutation.cases import AttentionCase
 from amdattn.device import DeviceProps
 from amdattn.dtypes import as_dtype
 from amdattn.kernarg import packer
@@ -92,92 +94,6 @@ class Subject:
     cases: tuple[Case, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _AttentionCase:
-    """A problem, with what else decides which paths a kernel takes."""
-
-    batch: int
-    seqlen_q: int
-    seqlen_kv: int
-    num_heads_q: int
-    num_heads_kv: int
-    lse: bool = True
-    options: Mapping[str, Any] = field(default_factory=dict)  # of AttentionProblem
-    lengths: tuple[tuple[int, int], ...] = ()  # of every sequence, for several lengths
-    growth: float = 1.0  # from the first key to the last: scores outgrow the first ones
-    nan: bool = False  # in a row of each 16 of q
-    narrow: int = 0  # head_dim_v, with a head_dim that does not fill the kernel's either
-
-    @property
-    def name(self) -> str:
-        options = "".join(f" {name}={value}" for name, value in self.options.items())
-        return (
-            f"{self.batch}x{self.seqlen_q}x{self.seqlen_kv}x{self.num_heads_q}:{self.num_heads_kv}"
-            f"{options}{' lengths' * bool(self.lengths)}{' NaN' * self.nan}"
-            f"{' growing' * (self.growth > 1)}{'' if self.lse else ' no lse'}"
-            f"{f' head_dim_v={self.narrow}' if self.narrow else ''}"
-        )
-
-
-# Whole tiles and tails of both sequences, one tile and several, grouped heads, batches, with and
-# without lse; blocks of keys with and without a mask, scores that outgrow the first ones in
-# either, no key at all, parts, sinks, sequences of several lengths, a NaN.
-_WHOLE = {"num_splits": 1}
-_FORWARD_CASES: tuple[_AttentionCase, ...] = (
-    _AttentionCase(1, 129, 200, 2, 1, options=_WHOLE),
-    _AttentionCase(2, 37, 64, 2, 2, options=_WHOLE),
-    _AttentionCase(1, 40, 37, 1, 1, options=_WHOLE),
-    _AttentionCase(1, 24, 61, 1, 1, options=_WHOLE),
-    _AttentionCase(1, 24, 185, 1, 1, options=_WHOLE),
-    _AttentionCase(1, 24, 192, 1, 1, options=_WHOLE),
-    _AttentionCase(1, 130, 121, 1, 1, lse=False, options=_WHOLE),
-    _AttentionCase(1, 300, 300, 2, 1, options=_WHOLE),
-    _AttentionCase(1, 100, 170, 1, 1, options=_WHOLE, growth=400.0),
-    _AttentionCase(1, 5, 70, 1, 1, options=_WHOLE, nan=True),
-    _AttentionCase(1, 130, 70, 1, 1, lse=False, options=_WHOLE, nan=True),
-    _AttentionCase(1, 50, 70, 1, 1, options=_WHOLE, nan=True),
-    _AttentionCase(1, 130, 70, 1, 1, options={**_WHOLE, "sinks": True}, nan=True),
-    _AttentionCase(1, 80, 40, 8, 4, options={**_WHOLE, "causal": True, "sinks": True}),
-    _AttentionCase(1, 410, 470, 1, 1, options={**_WHOLE, "window_size": (60, 20)}, growth=400.0),
-    _AttentionCase(
-        *(2, 70, 50, 2, 1),
-        options={**_WHOLE, "causal": True, "top_left": True},
-        lengths=((70, 0), (3, 50)),
-    ),
-    _AttentionCase(1, 130, 150, 1, 1, options={"num_splits": 3}),
-    _AttentionCase(
-        1, 130, 70, 8, 4, options={"num_splits": 2, "causal": True}, lengths=((130, 70),)
-    ),
-    _AttentionCase(1, 30, 70, 3, 3, options={"num_splits": 2, "causal": True}),
-    _AttentionCase(1, 130, 70, 1, 1, options=_WHOLE, narrow=40),
-    _AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, nan=True, narrow=40),
-    _AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, narrow=8),
-)
-# Of kernels whose tiles have several heads: in parts, and with tiles that no end of the keys cuts.
-_HEADS_CASES: tuple[_AttentionCase, ...] = (
-    _AttentionCase(1, 40, 200, 8, 2, options={"window_size": (127, 0), "sinks": True}),
-)
-_MERGE_CASES: tuple[_AttentionCase, ...] = (
-    _AttentionCase(1, 1, 150, 2, 1, options={"num_splits": 3, "sinks": True}),
-    _AttentionCase(1, 390, 200, 1, 1, options={"num_splits": 2, "causal": True}, nan=True),
-    _AttentionCase(1, 4, 70, 3, 1, options={"num_splits": 2, "causal": True}),
-    _AttentionCase(1, 40, 200, 1, 1, lse=False, options={"num_splits": 4}),
-    _AttentionCase(1, 40, 70, 2, 1, options={"num_splits": 2}, narrow=40),
-    _AttentionCase(
-        2, 20, 70, 8, 4, options={"num_splits": 2, "causal": True}, lengths=((20, 60), (7, 70))
-    ),
-)
-
-
-_GATHER_CASES: tuple[_AttentionCase, ...] = (
-    _AttentionCase(2, 20, 300, 3, 3, options={**_WHOLE, "gather": "k"}),
-    _AttentionCase(1, 20, 7, 1, 1, options={**_WHOLE, "gather": "k"}),
-    _AttentionCase(
-        *(2, 70, 50, 2, 1), options={**_WHOLE, "gather": "k"}, lengths=((70, 0), (3, 50))
-    ),
-)
-
-
 def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Subject]:
     """Shipped kernels for a device, launched as the package's operations launch them.
 
@@ -199,14 +115,14 @@ def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Su
 def _attention(kernel: KernelSpec, rows: Sequence[KernelSpec], props: DeviceProps) -> Subject:
     """A kernel of attention forward, in the plans of whatever makes use of it."""
     forward = kernel
-    cases = _FORWARD_CASES
+    problems = cases.FORWARD + cases.LARGE
     if kernel.op == manifest.ATTENTION and kernel.constraint("max_tile_heads") > 1:
-        cases += _HEADS_CASES
+        problems = cases.WINDOW
     if kernel.op == manifest.ATTENTION_MERGE:
-        cases = _MERGE_CASES
+        problems = cases.MERGE
         forward = next(row for row in rows if _merged_by(row, rows) is kernel)
     if kernel.op == manifest.GATHER:
-        cases = _GATHER_CASES
+        problems = cases.GATHER
         # A head size that leaves lanes without a row.
         forward = next(
             row
@@ -214,8 +130,12 @@ def _attention(kernel: KernelSpec, rows: Sequence[KernelSpec], props: DeviceProp
             if row.op == manifest.ATTENTION and row.head_dim & (row.head_dim - 1)
         )
     used = [forward, *(row for row in rows if row.op != manifest.ATTENTION)]
-    taken = [case for case in cases if manifest.support(used, _problem(forward, case), props)]
-    plans = [plan_attention(_problem(forward, case), props, used) for case in taken]
+    taken = [case for case in problems if manifest.support(used, _problem(forward, case), props)]
+    one_cu = dataclasses.replace(props, num_cus=1)
+    plans = [
+        plan_attention(_problem(forward, case), one_cu if case.one_cu else props, used)
+        for case in taken
+    ]
     made = tuple(_attention_case(kernel, *pair) for pair in zip(taken, plans, strict=True))
     return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
 
@@ -226,7 +146,7 @@ def _merged_by(row: KernelSpec, rows: Sequence[KernelSpec]) -> KernelSpec | None
     return manifest.merge_kernel(rows, row, row.constraint("round_mode")[0])
 
 
-def _problem(forward: KernelSpec, case: _AttentionCase) -> AttentionProblem:
+def _problem(forward: KernelSpec, case: AttentionCase) -> AttentionProblem:
     options = dict(case.options)
     if forward.constraint("softcaps")[1]:
         options["softcap"] = 2.0
@@ -235,7 +155,7 @@ def _problem(forward: KernelSpec, case: _AttentionCase) -> AttentionProblem:
         options |= {"total_q": sum(rows), "total_kv": sum(keys)}
     dims = forward.head_dim, forward.head_dim_v
     if case.narrow:
-        dims = dims[0] * 9 // 16 // 8 * 8, case.narrow
+        dims = dims[0] * case.sixteenths // 16 // 8 * 8, case.narrow
     return AttentionProblem(
         *(case.batch, case.seqlen_q, case.seqlen_kv, case.num_heads_q, case.num_heads_kv),
         *dims,
@@ -246,7 +166,7 @@ def _problem(forward: KernelSpec, case: _AttentionCase) -> AttentionProblem:
     )
 
 
-def _attention_case(kernel: KernelSpec, case: _AttentionCase, plan: Plan) -> Case:
+def _attention_case(kernel: KernelSpec, case: AttentionCase, plan: Plan) -> Case:
     problem = plan.problem
     launch = next(launch for launch in plan.launches if launch.kernel is kernel)
     layout_of = VARLEN_LAYOUT if problem.varlen else "bshd"
@@ -282,7 +202,7 @@ def _stride(shape: Sequence[int], stride: Stride) -> int:
 
 
 def _contents(
-    kernel: KernelSpec, case: _AttentionCase, plan: Plan, shapes: Mapping[str, tuple[int, ...]]
+    kernel: KernelSpec, case: AttentionCase, plan: Plan, shapes: Mapping[str, tuple[int, ...]]
 ) -> list[Buffer]:
     """The memory of a launch: what the kernel reads, and what it writes."""
     problem = plan.problem
@@ -300,9 +220,12 @@ def _contents(
     if not merges:
         q, k, v = (normal(*shapes[name]) for name in "qkv")
         keys = k.shape[-3]
+        v *= np.float32(case.scale_v)
         k *= (case.growth ** (np.arange(keys, dtype=np.float32) / keys))[:, None, None]
         if case.nan:
             q[..., 1::16, 0, 3] = np.nan
+        if case.nan_k:
+            k[..., -1, :] = np.nan
         buffers += [
             read_only(n, x.astype(dtype).tobytes()) for n, x in zip("qkv", (q, k, v), strict=True)
         ]

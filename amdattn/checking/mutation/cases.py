@@ -1,0 +1,165 @@
+"""Attention problems whose launches reach every path of the kernels, for the mutation campaign."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionCase:
+    """A problem, with what else decides which paths a kernel takes."""
+
+    batch: int
+    seqlen_q: int
+    seqlen_kv: int
+    num_heads_q: int
+    num_heads_kv: int
+    lse: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)  # of AttentionProblem
+    lengths: tuple[tuple[int, int], ...] = ()  # of every sequence, for several lengths
+    growth: float = 1.0  # from the first key to the last: scores outgrow the first ones
+    nan: bool = False  # in a row of each 16 of q
+    nan_k: bool = False  # in the last kv head, behind the columns of the one before
+    narrow: int = 0  # head_dim_v, with a head_dim that does not fill the kernel's either:
+    sixteenths: int = 9  # of it
+    scale_v: float = 1.0
+    one_cu: bool = False  # so that there are whole tiles where a device has slots for parts
+
+    @property
+    def name(self) -> str:
+        """One line for people."""
+        options = "".join(f" {name}={value}" for name, value in self.options.items())
+        return (
+            f"{self.batch}x{self.seqlen_q}x{self.seqlen_kv}x{self.num_heads_q}:{self.num_heads_kv}"
+            f"{options}{' lengths' * bool(self.lengths)}{' NaN' * self.nan}"
+            f"{' NaN in K' * self.nan_k}{' growing' * (self.growth > 1)}"
+            f"{'' if self.lse else ' no lse'}"
+            f"{f' head_dim_v={self.narrow}' if self.narrow else ''}"
+            f"{f' v*{self.scale_v:g}' if self.scale_v != 1 else ''}{' one CU' * self.one_cu}"
+        )
+
+
+# Whole tiles and tails of both sequences, one tile and several, grouped heads, batches, with and
+# without lse; blocks of keys with and without a mask, scores that outgrow the first ones in
+# either, no key at all, parts, sinks, sequences of several lengths, a NaN.
+_WHOLE = {"num_splits": 1}
+FORWARD: tuple[AttentionCase, ...] = (
+    AttentionCase(1, 129, 200, 2, 1, options=_WHOLE),
+    AttentionCase(2, 37, 64, 2, 2, options=_WHOLE),
+    AttentionCase(1, 40, 37, 1, 1, options=_WHOLE),
+    AttentionCase(1, 24, 61, 1, 1, options=_WHOLE),
+    AttentionCase(1, 24, 185, 1, 1, options=_WHOLE),
+    AttentionCase(1, 24, 192, 1, 1, options=_WHOLE),
+    AttentionCase(1, 130, 121, 1, 1, lse=False, options=_WHOLE),
+    AttentionCase(1, 300, 300, 2, 1, options=_WHOLE),
+    AttentionCase(1, 100, 170, 1, 1, options=_WHOLE, growth=400.0),
+    AttentionCase(1, 5, 70, 1, 1, options=_WHOLE, nan=True),
+    AttentionCase(1, 130, 70, 1, 1, lse=False, options=_WHOLE, nan=True),
+    AttentionCase(1, 50, 70, 1, 1, options=_WHOLE, nan=True),
+    AttentionCase(1, 130, 70, 1, 1, options={**_WHOLE, "sinks": True}, nan=True),
+    AttentionCase(1, 80, 40, 8, 4, options={**_WHOLE, "causal": True, "sinks": True}),
+    AttentionCase(1, 410, 470, 1, 1, options={**_WHOLE, "window_size": (60, 20)}, growth=400.0),
+    AttentionCase(
+        *(2, 70, 50, 2, 1),
+        options={**_WHOLE, "causal": True, "top_left": True},
+        lengths=((70, 0), (3, 50)),
+    ),
+    AttentionCase(1, 130, 150, 1, 1, options={"num_splits": 3}),
+    AttentionCase(
+        1, 130, 70, 8, 4, options={"num_splits": 2, "causal": True}, lengths=((130, 70),)
+    ),
+    AttentionCase(1, 30, 70, 3, 3, options={"num_splits": 2, "causal": True}),
+    AttentionCase(1, 130, 70, 1, 1, options=_WHOLE, narrow=40),
+    AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, nan=True, narrow=40),
+    AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, narrow=8),
+)
+# Values that are no float16s when they are bfloat16s: such a tile is done again, by code of its
+# own.
+LARGE: tuple[AttentionCase, ...] = tuple(
+    dataclasses.replace(case, scale_v=1e4)
+    for case in (
+        AttentionCase(1, 129, 200, 2, 1, options=_WHOLE),
+        AttentionCase(1, 24, 61, 1, 1, options=_WHOLE),
+        AttentionCase(1, 130, 121, 1, 1, lse=False, options=_WHOLE),
+        AttentionCase(1, 100, 170, 1, 1, options=_WHOLE, growth=400.0),
+        AttentionCase(1, 130, 70, 1, 1, options={**_WHOLE, "sinks": True}, nan=True),
+        AttentionCase(1, 410, 470, 1, 1, options={**_WHOLE, "window_size": (60, 20)}, growth=400),
+        AttentionCase(
+            *(2, 70, 50, 2, 1),
+            options={**_WHOLE, "causal": True, "top_left": True},
+            lengths=((70, 0), (3, 50)),
+        ),
+        AttentionCase(1, 130, 150, 1, 1, options={"num_splits": 3}),
+        AttentionCase(
+            1, 130, 70, 8, 4, options={"num_splits": 2, "causal": True}, lengths=((130, 70),)
+        ),
+        AttentionCase(1, 130, 70, 1, 1, options=_WHOLE, nan=True, narrow=40),
+        AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, narrow=8),
+    )
+)
+# Of kernels whose tiles have several heads: whole tiles and parts of their heads; tiles that no
+# mask cuts and tiles with any, rows that see no key.
+WINDOW: tuple[AttentionCase, ...] = (
+    AttentionCase(1, 40, 150, 4, 1, options={"window_size": (127, 0)}),
+    AttentionCase(1, 170, 310, 2, 1, options={"window_size": (127, 0)}, one_cu=True),
+    AttentionCase(1, 33, 37, 2, 2, options={"window_size": (19, 4)}, lse=False),
+    AttentionCase(
+        *(1, 180, 330, 8, 2),
+        options={"window_size": (127, 0), "sinks": True},
+        nan=True,
+        one_cu=True,
+    ),
+    AttentionCase(1, 60, 40, 4, 1, options={"window_size": (8, 0), "sinks": True}, growth=400.0),
+    AttentionCase(
+        *(2, 70, 150, 4, 2), options={"window_size": (60, 68), "top_left": True}, nan=True
+    ),
+    AttentionCase(2, 70, 150, 4, 1, options={"window_size": (40, 8), "sinks": True}, one_cu=True),
+    AttentionCase(
+        *(2, 70, 50, 4, 1),
+        options={"window_size": (50, 0), "causal": True},
+        lengths=((70, 0), (3, 50)),
+    ),
+    AttentionCase(1, 64, 66, 2, 1),
+    AttentionCase(
+        *(2, 70, 150, 4, 1),
+        options={"window_size": (127, 0)},
+        narrow=40,
+        sixteenths=10,
+        one_cu=True,
+    ),
+    AttentionCase(
+        *(2, 70, 90, 4, 2), options={"window_size": (127, 0)}, nan_k=True, narrow=40, sixteenths=6
+    ),
+    AttentionCase(
+        *(2, 70, 90, 4, 1),
+        options={"window_size": (40, 8)},
+        nan=True,
+        narrow=8,
+        sixteenths=6,
+        one_cu=True,
+    ),
+    AttentionCase(
+        *(1, 50, 90, 4, 2), options={"window_size": (40, 8)}, nan_k=True, narrow=8, sixteenths=10
+    ),
+    AttentionCase(1, 50, 180, 4, 1, options={"window_size": (127, 0)}, scale_v=1e36),
+)
+MERGE: tuple[AttentionCase, ...] = (
+    AttentionCase(1, 1, 150, 2, 1, options={"num_splits": 3, "sinks": True}),
+    AttentionCase(1, 390, 200, 1, 1, options={"num_splits": 2, "causal": True}, nan=True),
+    AttentionCase(1, 4, 70, 3, 1, options={"num_splits": 2, "causal": True}),
+    AttentionCase(1, 40, 200, 1, 1, lse=False, options={"num_splits": 4}),
+    AttentionCase(1, 40, 70, 2, 1, options={"num_splits": 2}, narrow=40),
+    AttentionCase(
+        2, 20, 70, 8, 4, options={"num_splits": 2, "causal": True}, lengths=((20, 60), (7, 70))
+    ),
+)
+GATHER: tuple[AttentionCase, ...] = (
+    AttentionCase(2, 20, 300, 3, 3, options={**_WHOLE, "gather": "k"}),
+    AttentionCase(1, 20, 7, 1, 1, options={**_WHOLE, "gather": "k"}),
+    AttentionCase(
+        *(2, 70, 50, 2, 1), options={**_WHOLE, "gather": "k"}, lengths=((70, 0), (3, 50))
+    ),
+)
