@@ -53,13 +53,44 @@ _FIRST_COLUMNS = (
     "branch before it is always taken"
 )
 
-# attn_fwd_bf16_d128_rtne
-_FORWARD = "b0a9e53cfc540a2d"
-_AFTER_ROWS = (0xC2FC, 0xEB38, 0xFD18)
-_AFTER_COLUMNS = (0xDE24, 0xDE30, 0xE050, 0xE26C, 0xE488)
+_COLUMNS_OF_V = (
+    "the lanes that are let in as well load columns of V behind the last one, as far as the "
+    "buffer's range goes; the columns of O that these become are not stored"
+)
+_ONE_GROUP = "no wave comes here: all columns of O that the kernel takes are in one group"
+_LATER_FRAGMENTS = (
+    "the lanes that stay away have no result in this fragment, and so they have none in the later "
+    "ones, which only these stores follow"
+)
+_ALL_STORED = "all results have been stored, and nothing else follows for any lane"
+_SAME_WORDS = (
+    "the lanes that are let in as well store the same words to the same address, which "
+    "nobody else uses in the rest of the launch"
+)
+
+# attn_fwd_bf16_d128_rtne: the first body, and the second one
+_FORWARD = "ab80b8e9f2f21fb6"
+_AFTER_ROWS = (0xB2D0, 0xDB54, 0xEF00, 0x1AB54, 0x1D3E0, 0x1E5F0)
+_AFTER_COLUMNS = (
+    *(0xCE18, 0xCE24, 0xD044, 0xD260, 0xD47C),
+    *(0x1C6A4, 0x1C6B0, 0x1C8D0, 0x1CAEC, 0x1CD08),
+)
+_BEFORE_COLUMNS = (0xCE0C, 0xCE10, 0x1C698, 0x1C69C)
 _AFTER_LSE = (
-    *(0xE76C, 0xE7BC, 0xE80C, 0xE85C, 0xE8AC, 0xE900),
-    *(0xF500, 0xF530, 0xF56C, 0xF5A8, 0xF5E4),
+    *(0xD760, 0xD7B8, 0xD810, 0xD868, 0xD8C0, 0xD914),
+    *(0xE528, 0xE564, 0xE5AC, 0xE5F4, 0xE63C),
+    *(0x1CFF4, 0x1D04C, 0x1D0A4, 0x1D0FC, 0x1D154, 0x1D1A8),
+    *(0x1DDB4, 0x1DDF0, 0x1DE38, 0x1DE80, 0x1DEC8),
+)
+# attn_fwd_bf16_d64_narrow_rtne
+_NARROW = "b3362acd811fbbfd"
+# gemm_nt_bf16_m32n32
+_GEMM = "4b08b383348d992c"
+_AFTER_COLUMNS_OF_GEMM = (
+    *(0x2BAC, 0x2BC8, 0x2BD8, 0x2ED4, 0x2EEC),
+    *(0x2C78, 0x2C94, 0x2CA4, 0x2F00, 0x2F18),
+    *(0x2E60, 0x2E7C, 0x2E8C, 0x2F2C, 0x2F44),
+    *(0x430C, 0x4328, 0x4338, 0x437C, 0x4394),
 )
 
 # (digest of the kernel's instructions, class, address) -> why nothing can be seen
@@ -83,6 +114,13 @@ ARGUMENTS: dict[tuple[str, str, int], str] = {
     ("2ab93e9720df1242", "num_records", 0x1744): _NO_MASK,
     **{(_FORWARD, "EXEC", pc): _ROWS_BEHIND for pc in _AFTER_ROWS},
     **{(_FORWARD, "EXEC", pc): _COLUMNS_BEHIND for pc in _AFTER_COLUMNS},
-    **{(_FORWARD, "EXEC", pc): _FIRST_COLUMNS for pc in (0xDE18, 0xDE1C)},
+    **{(_FORWARD, "EXEC", pc): _FIRST_COLUMNS for pc in _BEFORE_COLUMNS},
     **{(_FORWARD, "EXEC", pc): _ONLY_LSE for pc in _AFTER_LSE},
+    **{(_NARROW, "EXEC", pc): _COLUMNS_BEHIND for pc in (0x2E94, 0x3BAC)},
+    **{(_NARROW, "EXEC", pc): _COLUMNS_OF_V for pc in (0x1CAC, 0x1D3C, 0x1DC4, 0x1E44)},
+    **{(_NARROW, "s_nop", pc): _ONE_GROUP for pc in (0x4AB0, 0x4AC0)},
+    **{(_GEMM, "EXEC", pc): _COLUMNS_BEHIND for pc in _AFTER_COLUMNS_OF_GEMM},
+    **{(_GEMM, "EXEC", pc): _ALL_STORED for pc in (0x2EA4, 0x4350)},
+    **{(_GEMM, "EXEC", pc): _SAME_WORDS for pc in (0x3210, 0x38FC)},
+    (_GEMM, "EXEC", 0x2910): _LATER_FRAGMENTS,
 }

@@ -23,7 +23,7 @@ class AttentionCase:
     growth: float = 1.0  # from the first key to the last: scores outgrow the first ones
     nan: bool = False  # in a row of each 16 of q
     nan_k: bool = False  # in the last kv head, behind the columns of the one before
-    narrow: int = 0  # head_dim_v, with a head_dim that does not fill the kernel's either:
+    narrow: int = 0  # head_dim_v if it is not the kernel's, with a head_dim that is not either:
     sixteenths: int = 9  # of it
     scale_v: float = 1.0
     one_cu: bool = False  # so that there are whole tiles where a device has slots for parts
@@ -75,6 +75,7 @@ FORWARD: tuple[AttentionCase, ...] = (
     AttentionCase(1, 130, 70, 1, 1, options=_WHOLE, narrow=40),
     AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, nan=True, narrow=40),
     AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, narrow=8),
+    AttentionCase(1, 30, 70, 2, 1, options={"num_splits": 2}, narrow=200),
 )
 # Values that are no float16s when they are bfloat16s: such a tile is done again, by code of its
 # own.
@@ -98,6 +99,8 @@ LARGE: tuple[AttentionCase, ...] = tuple(
         ),
         AttentionCase(1, 130, 70, 1, 1, options=_WHOLE, nan=True, narrow=40),
         AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, narrow=8),
+        AttentionCase(1, 40, 70, 2, 1, options=_WHOLE, narrow=200),
+        AttentionCase(1, 30, 70, 2, 1, options={"num_splits": 2}, narrow=200),
     )
 )
 # Of kernels whose tiles have several heads: whole tiles and parts of their heads; tiles that no

@@ -43,6 +43,9 @@ _CASES = (
     _GemmCase(19, 21, 840, {"split_k": 14, "deterministic": False}, stale=True),
     _GemmCase(19, 21, 840, {"split_k": 14}),
     _GemmCase(23, 21, 136, {"activation": "silu_and_mul", "bias": True}),
+    _GemmCase(23, 20, 72, {"activation": "silu_and_mul"}),
+    _GemmCase(23, 21, 72, {"activation": "silu_and_mul", "out_dtype": "float32"}),
+    _GemmCase(23, 20, 72, {"activation": "silu_and_mul", "out_dtype": "float32"}),
     _GemmCase(5, 20, 72, {"activation": "gelu", "out_dtype": "float32"}),
     _GemmCase(5, 64, 72, {"activation": "gelu_tanh", "out_dtype": "float32"}),
 )

@@ -115,6 +115,8 @@ def _after_valu(
     scalar = read & _SGPRS
     if regs.is_vmem(second) and scalar:
         yield 5, "VALU writes SGPR -> VMEM reads it"
+    if first.mnemonic.startswith("v_dot"):
+        yield from _after_dot(first, second, live)
     if not regs.is_valu(second):
         return
     if scalar:
@@ -149,6 +151,20 @@ def _after_valu(
         yield 1, "transcendental -> VALU reads its result"
     if _moves_its_result(first):
         yield 1, "SDWA or op_sel places the result -> VALU reads it"
+
+
+def _after_dot(
+    first: Instruction, second: Instruction, live: regs.Registers
+) -> Iterator[tuple[int, str]]:
+    result, use = live & regs.use(first).writes, regs.use(second)
+    vector = (regs.is_valu, regs.is_mfma, regs.is_vmem, regs.is_ds)
+    if not any(of(second) for of in vector):
+        return
+    if first.mnemonic != second.mnemonic:
+        if result & (use.reads | use.writes):
+            yield 3, "v_dot -> another instruction reads or writes its result"
+    elif result & (regs.registers(second.operands[1]) | regs.registers(second.operands[2])):
+        yield 3, "v_dot -> the same reads its result as A or B"
 
 
 def _carry_in(inst: Instruction) -> regs.Registers:
