@@ -155,6 +155,7 @@ MERGE: tuple[AttentionCase, ...] = (
     AttentionCase(1, 4, 70, 3, 1, options={"num_splits": 2, "causal": True}),
     AttentionCase(1, 40, 200, 1, 1, lse=False, options={"num_splits": 4}),
     AttentionCase(1, 40, 70, 2, 1, options={"num_splits": 2}, narrow=40),
+    AttentionCase(1, 30, 70, 2, 1, options={"num_splits": 2}, narrow=200),
     AttentionCase(
         2, 20, 70, 8, 4, options={"num_splits": 2, "causal": True}, lengths=((20, 60), (7, 70))
     ),
