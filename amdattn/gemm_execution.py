@@ -157,8 +157,7 @@ class GemmPlan:
 
     def _shape(self, name: str) -> tuple[tuple[int, ...], str]:
         p = self.problem
-        shapes = {"a": (p.m, p.k), "b": (p.b_rows, p.k), "bias": (p.b_rows,), "out": (p.m, p.n)}
-        return shapes[name], p.out_dtype if name == "out" else p.dtype
+        return ((p.m, p.n), p.out_dtype) if name == "out" else (p.input_shapes[name], p.dtype)
 
     def _admit(self, inputs: Mapping[str, View], outputs: Mapping[str, View]) -> dict[str, Operand]:
         device = runtime.get()

@@ -101,6 +101,12 @@ class GemmProblem:
         """Rows of b, and elements of the bias."""
         return self.n * (1 + self.has_factors)
 
+    @property
+    def input_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of a, b and, if there is one, the bias."""
+        shapes: dict[str, tuple[int, ...]] = {"a": (self.m, self.k), "b": (self.b_rows, self.k)}
+        return shapes | {"bias": (self.b_rows,)} if self.bias else shapes
+
     def reaches_factors(self, stride: int) -> bool:
         """Whether `aligned` holds of the distance between a row of b and its factor's."""
         rows = self.n + MAX_TILE if self.has_factors else 0

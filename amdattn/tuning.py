@@ -121,11 +121,7 @@ def _operands(problem: GemmProblem) -> dict[str, DeviceArray]:
 
     element = as_dtype(problem.dtype).numpy()
     some = np.random.default_rng(0).standard_normal(_SOME, np.float32).astype(element)
-    shapes: dict[str, tuple[int, ...]] = {
-        "a": (problem.m, problem.k),
-        "b": (problem.b_rows, problem.k),
+    operands = {
+        name: asarray(np.resize(some, shape)) for name, shape in problem.input_shapes.items()
     }
-    if problem.bias:
-        shapes["bias"] = (problem.b_rows,)
-    operands = {name: asarray(np.resize(some, shape)) for name, shape in shapes.items()}
     return {**operands, "out": empty((problem.m, problem.n), problem.out_dtype)}

@@ -57,12 +57,9 @@ class Gemm:
         problem = plan.problem
         rng = np.random.default_rng(self.seed)
         element = as_dtype(problem.dtype).numpy()
-        rows = problem.b_rows
-        shapes = {"a": (self.m, self.k), "b": (rows, self.k), "bias": (rows,)}
         operands = {
             name: asarray(values(rng, shape, problem).astype(element))
-            for name, shape in shapes.items()
-            if name != "bias" or problem.bias
+            for name, shape in problem.input_shapes.items()
         }
         check.declare(read_only=operands)
         out = empty((self.m, self.n), problem.out_dtype)

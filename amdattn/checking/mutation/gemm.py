@@ -92,12 +92,9 @@ def _contents(case: _GemmCase, plan: GemmFacts) -> list[Buffer]:
     problem = plan.problem
     rng = np.random.default_rng([problem.m, problem.n, problem.k])
     element = as_dtype(problem.dtype).numpy()
-    rows = problem.b_rows
-    shapes = {"a": (problem.m, problem.k), "b": (rows, problem.k), "bias": (rows,)}
     buffers = [
         read_only(name, values(rng, shape, problem).astype(element).tobytes())
-        for name, shape in shapes.items()
-        if name != "bias" or problem.bias
+        for name, shape in problem.input_shapes.items()
     ]
     for region in plan.workspace.regions:
         if region.name == "counters":
