@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -256,6 +257,34 @@ def placed(
     owner: Any = view.owner
     address = view.address + offset * view.dtype.itemsize
     return amdattn.DeviceArray(address, shape, strides, view.dtype, owner)
+
+
+Places = tuple[tuple[int, int, int], ...]  # row, head, column
+
+
+def held_with_rows(call: Call, keys: int, places: Places, value: float) -> None:
+    """NaN or infinities in rows of q concern their own rows of the result only."""
+    q, k, v = operands(call.member, 140, keys, (2, 2))
+    k = np.abs(k)
+    for place in places:
+        q[(0, *place)] = value
+    out, _ = call.check(q, k, v)
+    if value != -np.inf:
+        assert np.isnan(out[0, 77, 1].astype(np.float32)).all()
+
+
+def held_with_keys(
+    calls: Sequence[Call], rows: int, keys: int, where: str, places: Places, value: float
+) -> None:
+    """NaN or infinities in k or v."""
+    q, k, v = operands(calls[0].member, rows, keys, (2, 2))
+    for place in places:
+        {"k": k, "v": v}[where][(0, *place)] = value
+    for call in calls:
+        out, lse = call.check(q, k, v)
+        assert not np.isfinite(out.astype(np.float32)).all()
+        if where == "v":
+            assert np.isfinite(lse).all()
 
 
 def held_in_checked_mode(call: Call, count: int) -> None:

@@ -16,6 +16,8 @@ from kernels.family import (
     Call,
     Member,
     held_in_checked_mode,
+    held_with_keys,
+    held_with_rows,
     operands,
 )
 
@@ -197,29 +199,16 @@ def test_growing_scores(member: Member) -> None:
 @pytest.mark.parametrize("num_splits", [1, 3])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_nan_and_inf_rows(member: Member, value: float, num_splits: int) -> None:
-    """A row of q concerns its own row of the result only."""
-    q, k, v = operands(member, 140, 150, (2, 2))
-    k = np.abs(k)
-    for row, head, column in ((0, 0, 0), (77, 1, 40), (139, 1, 63)):
-        q[0, row, head, column] = value
-    out, _ = Call(member, {"num_splits": num_splits}).check(q, k, v)
-    if value != -np.inf:
-        assert np.isnan(out[0, 77, 1].astype(np.float32)).all()
+    call = Call(member, {"num_splits": num_splits})
+    held_with_rows(call, 150, ((0, 0, 0), (77, 1, 40), (139, 1, 63)), value)
 
 
 @every_member
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("where", ["k", "v"])
 def test_nan_and_inf_of_keys(member: Member, where: str, value: float) -> None:
-    q, k, v = operands(member, 140, 150, (2, 2))
-    x = {"k": k, "v": v}[where]
-    for row, head, column in ((0, 0, 0), (77, 1, 40), (149, 1, 63)):
-        x[0, row, head, column] = value
-    for num_splits in (1, 2):
-        out, lse = Call(member, {"num_splits": num_splits}).check(q, k, v)
-        assert not np.isfinite(out.astype(np.float32)).all()
-        if where == "v":
-            assert np.isfinite(lse).all()
+    calls = [Call(member, {"num_splits": num_splits}) for num_splits in (1, 2)]
+    held_with_keys(calls, 140, 150, where, ((0, 0, 0), (77, 1, 40), (149, 1, 63)), value)
 
 
 @pytest.mark.parametrize("num_masked", [1, 64, 100, 129, 130])

@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels.family import NARROW, Array, Call, Member, held_in_checked_mode, operands
+from kernels.family import (
+    NARROW,
+    Array,
+    Call,
+    Member,
+    held_in_checked_mode,
+    held_with_keys,
+    held_with_rows,
+    operands,
+)
 
 import amdattn
 from amdattn.errors import UnsupportedProblem
@@ -142,14 +151,8 @@ def test_large_scores(member: Member) -> None:
 @every_member
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_nan_and_inf_rows(member: Member, value: float) -> None:
-    """A row of q concerns its own row of the result only."""
-    q, k, v = operands(member, 140, 250, (2, 2))
-    k = np.abs(k)
-    for row, head, column in ((0, 0, 0), (77, 1, 20), (139, 1, 39)):
-        q[0, row, head, column] = value
-    out, _ = Call(member, WINDOWS[0]).check(q, k, v)
-    if value != -np.inf:
-        assert np.isnan(out[0, 77, 1].astype(np.float32)).all()
+    call = Call(member, WINDOWS[0])
+    held_with_rows(call, 250, ((0, 0, 0), (77, 1, 20), (139, 1, 39)), value)
 
 
 @every_member
@@ -157,14 +160,8 @@ def test_nan_and_inf_rows(member: Member, value: float) -> None:
 @pytest.mark.parametrize("where", ["k", "v"])
 def test_nan_and_inf_of_keys(member: Member, where: str, value: float) -> None:
     """Of keys that all rows see."""
-    q, k, v = operands(member, 30, 60, (2, 2))
-    x = {"k": k, "v": v}[where]
-    for row, head, column in ((0, 0, 0), (37, 1, 20), (59, 1, 23)):
-        x[0, row, head, column] = value
-    out, lse = Call(member).check(q, k, v)
-    assert not np.isfinite(out.astype(np.float32)).all()
-    if where == "v":
-        assert np.isfinite(lse).all()
+    places = (0, 0, 0), (37, 1, 20), (59, 1, 23)
+    held_with_keys([Call(member)], 30, 60, where, places, value)
 
 
 @every_member
