@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import struct
 from collections.abc import Iterator
@@ -126,6 +127,11 @@ _WAVES, _TILE = 4, 16
 _SLACK = 3  # log2 of how far probabilities may outgrow a row's reference; 0: not at all
 
 
+_attention = functools.partial(
+    KernelBuild, arch="gfx942", header="attn_fwd.h", struct="AttnFwdArgs", toolchain=LLVM22
+)
+
+
 def _member(
     op: str,
     dtype: str,
@@ -158,13 +164,9 @@ def _member(
             }
         ),
     }
-    return KernelBuild(
+    return _attention(
         name=name,
-        arch="gfx942",
         source=f"kernels/{op}.hip",
-        header="attn_fwd.h",
-        struct="AttnFwdArgs",
-        toolchain=LLVM22,
         toolchain_reason="neither LLVM 21 nor 22 spills; the order of the loop is the source's",
         op=op,
         dtype=dtype,
@@ -184,13 +186,9 @@ def _member(
 def _narrow(dtype: str, head_dim: int, round_mode: str) -> KernelBuild:
     """The forward kernel for narrow windows."""
     name = f"attn_fwd_{dtype}_d{head_dim}_narrow_{round_mode}"
-    return KernelBuild(
+    return _attention(
         name=name,
-        arch="gfx942",
         source="kernels/attn_fwd_narrow.hip",
-        header="attn_fwd.h",
-        struct="AttnFwdArgs",
-        toolchain=LLVM22,
         toolchain_reason="neither LLVM 21 nor 22 spills; 22 leaves fewer moves between registers",
         op="attn_fwd",
         dtype=dtype,
@@ -243,13 +241,9 @@ KERNELS = (
         constraints={"head_dims": [8, 256, 8], "pointer_align_bytes": 16, "stride_multiple": 8},
         defines=("KERNEL=amdattn_gather_rows_gfx942",),
     ),
-    KernelBuild(
+    _attention(
         name="attn_fwd_bf16_d128",
-        arch="gfx942",
         source="kernels/attn_fwd_hd128_bf16.hip",
-        header="attn_fwd.h",
-        struct="AttnFwdArgs",
-        toolchain=LLVM22,
         toolchain_reason="neither LLVM 21 nor 22 spills, equal VGPRs; 22 needs fewer SGPRs",
         op="attn_fwd",
         dtype="bf16",

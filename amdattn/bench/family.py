@@ -99,12 +99,12 @@ class FamilySampler(ItemSampler[Shipped]):
 
     def _sampled(self, items: Items) -> list[Modelled]:
         figures = items.figures
-        shape, q_tile = self._shape, self._work.q_tile
-        whole = self._kernel.split(1, q_tile)
+        shape = self._shape
         cus, xcds = self._arch.cus_per_xcd, self._arch.num_xcds
         busiest = -(-len(figures) // xcds)  # workgroups of an XCD
         full, two_rounds = min(cus, busiest), min(2 * cus, busiest)
         parts = self._work.parts if figures[:, -1].any() else 1
+        whole, split = (self._kernel.split(count, self._work.q_tile) for count in (1, parts))
         plain = dataclasses.replace(shape, causal=False)
         runs = [
             (whole, self._of_length(plain, _LENGTHS[0]), two_rounds),
@@ -114,18 +114,12 @@ class FamilySampler(ItemSampler[Shipped]):
             few, more = (self._of_tiles(tiles) for tiles in self._masked_tiles())
             runs.append((whole, few, full))
             if parts > 1:
-                runs.append((self._kernel.split(parts, q_tile), few, full))
+                runs.append((split, few, full))
             runs.append((whole, more, full))
         else:
             if parts > 1:
                 rows = min(parts * _LENGTHS[0], shape.seqlen_kv - self._work.kv_tile)
-                runs.append(
-                    (
-                        self._kernel.split(parts, q_tile),
-                        self._of_length(plain, rows),
-                        full,
-                    )
-                )
+                runs.append((split, self._of_length(plain, rows), full))
             runs.append((whole, self._of_length(plain, _LENGTHS[2]), full))
         self._done, self._total = 0, sum(self._rows(*run) for run in runs)
         samples = []

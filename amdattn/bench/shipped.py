@@ -15,8 +15,6 @@ from amdattn.plan import Address, Stride
 from amdattn.plan.attention import plan_attention
 from amdattn.plan.work import WorkMap
 
-_FORWARD = "attn_fwd"
-
 
 class Shipped:
     """The kernels that a plan chooses.
@@ -43,7 +41,7 @@ class Shipped:
         rows = [
             row
             for row in manifest.kernels()
-            if self._q_tile in (0, row.q_tile) or row.op != _FORWARD
+            if self._q_tile in (0, row.q_tile) or row.op != manifest.ATTENTION
         ]
         return plan_attention(problem, runtime.device_props(), rows)
 

@@ -46,21 +46,12 @@ class AttentionCase:
 # without lse; blocks of keys with and without a mask, scores that outgrow the first ones in
 # either, no key at all, parts, sinks, sequences of several lengths, a NaN.
 _WHOLE = {"num_splits": 1}
-FORWARD: tuple[AttentionCase, ...] = (
+_OF_ANY_SCALE: tuple[AttentionCase, ...] = (
     AttentionCase(1, 129, 200, 2, 1, options=_WHOLE),
-    AttentionCase(2, 37, 64, 2, 2, options=_WHOLE),
-    AttentionCase(1, 40, 37, 1, 1, options=_WHOLE),
     AttentionCase(1, 24, 61, 1, 1, options=_WHOLE),
-    AttentionCase(1, 24, 185, 1, 1, options=_WHOLE),
-    AttentionCase(1, 24, 192, 1, 1, options=_WHOLE),
     AttentionCase(1, 130, 121, 1, 1, lse=False, options=_WHOLE),
-    AttentionCase(1, 300, 300, 2, 1, options=_WHOLE),
     AttentionCase(1, 100, 170, 1, 1, options=_WHOLE, growth=400.0),
-    AttentionCase(1, 5, 70, 1, 1, options=_WHOLE, nan=True),
-    AttentionCase(1, 130, 70, 1, 1, lse=False, options=_WHOLE, nan=True),
-    AttentionCase(1, 50, 70, 1, 1, options=_WHOLE, nan=True),
     AttentionCase(1, 130, 70, 1, 1, options={**_WHOLE, "sinks": True}, nan=True),
-    AttentionCase(1, 80, 40, 8, 4, options={**_WHOLE, "causal": True, "sinks": True}),
     AttentionCase(1, 410, 470, 1, 1, options={**_WHOLE, "window_size": (60, 20)}, growth=400.0),
     AttentionCase(
         *(2, 70, 50, 2, 1),
@@ -71,36 +62,32 @@ FORWARD: tuple[AttentionCase, ...] = (
     AttentionCase(
         1, 130, 70, 8, 4, options={"num_splits": 2, "causal": True}, lengths=((130, 70),)
     ),
+    AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, narrow=8),
+    AttentionCase(1, 30, 70, 2, 1, options={"num_splits": 2}, narrow=200),
+)
+FORWARD: tuple[AttentionCase, ...] = (
+    *_OF_ANY_SCALE,
+    AttentionCase(2, 37, 64, 2, 2, options=_WHOLE),
+    AttentionCase(1, 40, 37, 1, 1, options=_WHOLE),
+    AttentionCase(1, 24, 185, 1, 1, options=_WHOLE),
+    AttentionCase(1, 24, 192, 1, 1, options=_WHOLE),
+    AttentionCase(1, 300, 300, 2, 1, options=_WHOLE),
+    AttentionCase(1, 5, 70, 1, 1, options=_WHOLE, nan=True),
+    AttentionCase(1, 130, 70, 1, 1, lse=False, options=_WHOLE, nan=True),
+    AttentionCase(1, 50, 70, 1, 1, options=_WHOLE, nan=True),
+    AttentionCase(1, 80, 40, 8, 4, options={**_WHOLE, "causal": True, "sinks": True}),
     AttentionCase(1, 30, 70, 3, 3, options={"num_splits": 2, "causal": True}),
     AttentionCase(1, 130, 70, 1, 1, options=_WHOLE, narrow=40),
     AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, nan=True, narrow=40),
-    AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, narrow=8),
-    AttentionCase(1, 30, 70, 2, 1, options={"num_splits": 2}, narrow=200),
 )
 # Values that are no float16s when they are bfloat16s: such a tile is done again, by code of its
 # own.
 LARGE: tuple[AttentionCase, ...] = tuple(
     dataclasses.replace(case, scale_v=1e4)
     for case in (
-        AttentionCase(1, 129, 200, 2, 1, options=_WHOLE),
-        AttentionCase(1, 24, 61, 1, 1, options=_WHOLE),
-        AttentionCase(1, 130, 121, 1, 1, lse=False, options=_WHOLE),
-        AttentionCase(1, 100, 170, 1, 1, options=_WHOLE, growth=400.0),
-        AttentionCase(1, 130, 70, 1, 1, options={**_WHOLE, "sinks": True}, nan=True),
-        AttentionCase(1, 410, 470, 1, 1, options={**_WHOLE, "window_size": (60, 20)}, growth=400),
-        AttentionCase(
-            *(2, 70, 50, 2, 1),
-            options={**_WHOLE, "causal": True, "top_left": True},
-            lengths=((70, 0), (3, 50)),
-        ),
-        AttentionCase(1, 130, 150, 1, 1, options={"num_splits": 3}),
-        AttentionCase(
-            1, 130, 70, 8, 4, options={"num_splits": 2, "causal": True}, lengths=((130, 70),)
-        ),
+        *_OF_ANY_SCALE,
         AttentionCase(1, 130, 70, 1, 1, options=_WHOLE, nan=True, narrow=40),
-        AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, narrow=8),
         AttentionCase(1, 40, 70, 2, 1, options=_WHOLE, narrow=200),
-        AttentionCase(1, 30, 70, 2, 1, options={"num_splits": 2}, narrow=200),
     )
 )
 # Of kernels whose tiles have several heads: whole tiles and parts of their heads; tiles that no
