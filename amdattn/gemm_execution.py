@@ -77,6 +77,11 @@ class GemmPlan:
         """The member that was chosen."""
         return self.launches[0].kernel
 
+    @property
+    def splits(self) -> int:
+        """Parts along k."""
+        return int(dict(self.launches[0].args)["splits"])
+
     @functools.cached_property
     def _prepared(self) -> launch.PreparedLaunch:
         device = runtime.get()

@@ -46,9 +46,7 @@ class Tuning:
     def best(self) -> Tuned:
         """As a table has it."""
         fastest = self.timed[0]
-        return Tuned(
-            fastest.choice.kernel.name, fastest.choice.splits, round(fastest.us, 3), self.how
-        )
+        return _entry(fastest.choice, round(fastest.us, 3), self.how)
 
 
 def choices_of(problem: GemmProblem, splits: Sequence[int] = ()) -> list[planning.Choice]:
@@ -88,9 +86,13 @@ def tune(
 
 def planned(problem: GemmProblem, choice: planning.Choice) -> GemmPlan:
     """A plan that makes this choice."""
-    tuned = Tuned(choice.kernel.name, choice.splits, 0.0, "to be timed")
+    tuned = _entry(choice, 0.0, "to be timed")
     props = runtime.device_props()
     return GemmPlan.of(planning.plan_gemm(problem, props, [choice.kernel], tuned))
+
+
+def _entry(choice: planning.Choice, us: float, how: str) -> Tuned:
+    return Tuned(choice.kernel.name, choice.splits, choice.columns, us, how)
 
 
 class _Modelled:

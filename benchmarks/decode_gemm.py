@@ -128,8 +128,9 @@ def main() -> None:
         us, plan = ours(m, n, k, bias, clock)
         floor = floor_us(plan.problem)
         kernel = plan.kernel.name.rpartition("_")[2]
-        splits = plan.launches[0].grid[2]
-        kernel += f", {splits} splits" * (splits > 1)
+        columns = dict(plan.launches[0].args)["columns"]
+        kernel += f" of {columns}" * (columns < plan.kernel.kv_tile)
+        kernel += f", {plan.splits} splits" * (plan.splits > 1)
         row = {"m": m, "n": n, "k": k, "bias": bias, "floor_us": floor, "us": us, "kernel": kernel}
         cells = [f"{m}, {n}, {k}" + ", bias" * bias, f"{floor:.2f}", f"{us:.2f}"]
         cells += [f"{us / floor:.2f}", kernel]

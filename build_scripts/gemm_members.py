@@ -7,27 +7,30 @@ from typing import Any
 
 from build_scripts.toolchain import LLVM22
 
-GEMM_GRID = "x=ceil(n/tile_n) to a multiple of 8, y=ceil(m/tile_m), z=splits"
+GEMM_GRID = "x=8*splits, y=ceil(m/tile_m), z=ceil(n/(8*columns))"
 
 # Tiles of 16 rows of m and of n of a wave, waves along m and along k, steps of k in flight. Chosen
 # by the model: few rows of n a workgroup keep HBM busy without splits; more rows of both where A
 # would be read too often. All waves of a CU have 64 loads in flight.
 _ALIGNED = (
-    ("m16n16", 1, 1, 1, 2, 8),
-    ("m16n32", 1, 2, 1, 2, 8),
-    ("m32n16", 2, 1, 1, 2, 8),
-    ("m32n32", 2, 2, 1, 2, 4),
-    ("m64n32", 4, 2, 1, 4, 2),
-    ("m64n64", 4, 4, 1, 4, 2),
+    ("m4n4", 4, 1, 1, 1, 1, 24),
+    ("m8n8", 8, 1, 1, 1, 1, 24),
+    ("m16n16", 16, 1, 1, 1, 1, 8),
+    ("m16n16k2", 16, 1, 1, 1, 2, 8),
+    ("m16n32", 16, 1, 2, 1, 1, 6),
+    ("m32n16", 16, 2, 1, 1, 1, 4),
+    ("m32n32", 16, 2, 2, 1, 2, 4),
+    ("m64n32", 16, 4, 2, 1, 4, 2),
+    ("m64n64", 16, 4, 4, 1, 4, 2),
 )
-_ANY = ("any", 1, 1, 1, 4, 1)  # any alignment, element by element
+_ANY = ("any", 16, 1, 1, 1, 4, 1)  # any alignment, element by element
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
-_TILE, _LANES = 16, 64
+_MATRIX, _LINE = 16, 64
 # SGPRs that hold the first kernel arguments at the start.
 _PRELOADED_DWORDS = 14
 
-_MAX_GRID_Y = 65535  # hipDeviceProp_t.maxGridSize[1]
-_MAX_GRID_LANES_X = 2**32 - 1  # the dispatch packet counts lanes in 32 bits
+_MAX_GRID = 65535  # hipDeviceProp_t.maxGridSize[1] and [2]
+_XCDS = 8  # of the grid: tiles of n that workgroups go round robin over
 _MAX_INDEX = 2**30  # indices of a tile behind the last one must fit 32 bits, too
 _MAX_SPLITS = 4096  # far below what the 16 bits of an arrival count hold
 # 64 rows are addressed by offsets of 31 bits.
@@ -42,12 +45,20 @@ def gemm_members() -> Iterator[dict[str, Any]]:
 
 
 def _member(
-    dtype: str, tile: str, tiles_m: int, tiles_n: int, waves_m: int, waves_k: int, depth: int
+    dtype: str,
+    name_of_tile: str,
+    tile: int,
+    tiles_m: int,
+    tiles_n: int,
+    waves_m: int,
+    waves_k: int,
+    depth: int,
 ) -> dict[str, Any]:
-    any_alignment = tile == "any"
-    name = f"gemm_nt_{dtype}_{tile}"
+    any_alignment = name_of_tile == "any"
+    name = f"gemm_nt_{dtype}_{name_of_tile}"
     defines = {
         "KERNEL": f"amdattn_{name}_gfx942",
+        "TILE": tile,
         "TILES_M": tiles_m,
         "TILES_N": tiles_n,
         "WAVES_M": waves_m,
@@ -57,7 +68,6 @@ def _member(
         "LAST": 4 * tiles_m * tiles_n - 1,
         "STREAM": "ElementStream" if any_alignment else "Stream",
     }
-    workgroups_x = _MAX_GRID_LANES_X // (_LANES * waves_m * waves_k)
     return {
         "name": name,
         "arch": "gfx942",
@@ -72,6 +82,8 @@ def _member(
         "head_dim_v": 0,
         "grid": GEMM_GRID,
         "constraints": {
+            "tile": tile,
+            "step": max(_LINE, 512 // tile),
             "waves_k": waves_k,
             "steps_in_flight": depth,
             "pointer_align_bytes": 2 if any_alignment else 4,
@@ -81,10 +93,10 @@ def _member(
             "out_dtype": ["float32", "bfloat16", "float16"],
             "activation": [
                 *(None, "silu", "gelu_tanh", "gelu"),
-                *("silu_and_mul", "gelu_tanh_and_mul", "gelu_and_mul"),
+                *(f"{name}_and_mul" for name in ("silu", "gelu_tanh", "gelu") if tile == _MATRIX),
             ],
-            "max_m": _MAX_GRID_Y * _TILE * tiles_m * waves_m,
-            "max_n": min(workgroups_x * _TILE * tiles_n, _MAX_INDEX),
+            "max_m": _MAX_GRID * tile * tiles_m * waves_m,
+            "max_n": _MAX_GRID * _XCDS * tile * tiles_n,
             "max_k": _MAX_INDEX if any_alignment else _MAX_ALIGNED_STRIDE,
             "max_splits": _MAX_SPLITS,
         },

@@ -49,7 +49,7 @@ def gemm(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Store nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Time every kernel with every number of parts along k; plans take the fastest from then on."""
+    """Time every kernel, width of tiles and number of parts; plans then take the fastest."""
     from amdattn import gemm as gemm_module, runtime, tuning
     from amdattn.gemm_problem import GemmProblem
     from amdattn.plan import gemm_table
@@ -94,6 +94,7 @@ def _facts(tuning: Tuning) -> dict[str, object]:
             {
                 "kernel": one.choice.kernel.name,
                 "splits": one.choice.splits,
+                "columns": one.choice.columns,
                 "us": one.us,
                 "estimated_us": one.estimated_us,
             }
@@ -106,12 +107,13 @@ def _show(tuning: Tuning, rows: int) -> None:
     p = tuning.problem
     title = f"m={p.m} n={p.n} k={p.k} {p.dtype}, us {tuning.how}"
     table = Table("kernel", title=title, title_justify="left")
-    for column in ("splits", "us", "to the fastest", "estimated"):
+    for column in ("columns", "splits", "us", "to the fastest", "estimated"):
         table.add_column(column, justify="right")
     fastest = tuning.timed[0].us
     for i, one in enumerate(tuning.timed[:rows]):
         table.add_row(
             one.choice.kernel.name,
+            str(one.choice.columns),
             str(one.choice.splits),
             f"{one.us:.2f}",
             f"{one.us / fastest:.2f}",

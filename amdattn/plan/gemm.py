@@ -10,15 +10,18 @@ from amdattn.errors import ManifestError, UnsupportedProblem
 from amdattn.gemm_problem import ELEMENT_BYTES, FACTORS, GemmProblem
 from amdattn.manifest import KernelSpec, Mismatch, candidates
 from amdattn.plan import Address, Argument, Launch, Stride
-from amdattn.plan.gemm_cost import LINE, Cost, cost
+from amdattn.plan.gemm_cost import Cost, cost
 from amdattn.plan.gemm_table import Tuned
 from amdattn.plan.occupancy import workgroups_per_cu
 from amdattn.plan.workspace import WorkspaceLayout
 
 GEMM = "gemm_nt"  # of KernelSpec.op
 # The grid rule implemented here.
-GRID_RULE = "x=ceil(n/tile_n) to a multiple of 8, y=ceil(m/tile_m), z=splits"
+GRID_RULE = "x=8*splits, y=ceil(m/tile_m), z=ceil(n/(8*columns))"
 _GRID_XCDS = 8
+_NEIGHBOURS = 4  # results of a lane in a row: tiles are so many columns wide, or a multiple
+_FRAGMENT_BYTES = 1024
+_MOST_TILES = 65535  # of an XCD: hipDeviceProp_t.maxGridSize[2]
 _MOST_SPLITS = 16  # that are tried: more have never paid in the model
 # Values of the argument out_type.
 OUT_TYPES = {"float32": 0, "bfloat16": 1, "float16": 2}
@@ -30,11 +33,18 @@ _WORTH = 0.97
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A member, the parts of its tiles along k, and what they cost."""
+    """A member, the parts of its tiles along k, their columns, and what they cost."""
 
     kernel: KernelSpec
     splits: int
+    columns: int
     cost: Cost
+
+    def is_of(self, tuned: Tuned) -> bool:
+        """Whether it is the one that a table names."""
+        return (self.kernel.name, self.splits, self.columns) == (
+            *(tuned.kernel, tuned.splits, tuned.columns),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,26 +77,23 @@ def plan_gemm(
         No kernel in `rows` solves `problem` on `props`.
     """
     choices = every_choice(problem, props, rows)
-    taken = [
-        c for c in choices if tuned and (c.kernel.name, c.splits) == (tuned.kernel, tuned.splits)
-    ]
+    taken = [choice for choice in choices if tuned and choice.is_of(tuned)]
     best = taken[0] if taken else _best(choices)
-    kernel, splits = best.kernel, best.splits
+    kernel, splits, columns = best.kernel, best.splits, best.columns
     if kernel.grid != GRID_RULE:
         raise ManifestError(f"kernel {kernel.name} has grid {kernel.grid!r}, not {GRID_RULE!r}")
-    tiles_m, tiles_n = tiles(problem, kernel)
-    grid = (-(-tiles_n // _GRID_XCDS) * _GRID_XCDS, tiles_m, splits)
+    tiles_m, tiles_n = tiles(problem, kernel, columns)
+    grid = (_GRID_XCDS * splits, tiles_m, -(-tiles_n // _GRID_XCDS))
     workspace = _workspace(problem, tiles_m * tiles_n, splits, kernel)
-    args = _arguments(problem, splits, bool(workspace.regions))
+    args = _arguments(problem, kernel, splits, columns, bool(workspace.regions))
     fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
     per_cu, limit = workgroups_per_cu(kernel, props)
     reasons = {
         "why this kernel": _tuned_text(tuned, bool(taken)) + _kernel_text(choices) * (not taken),
-        "tiles": f"{tiles_m} x {tiles_n} of {kernel.q_tile} x {kernel.kv_tile} (m x rows of b), "
-        f"{problem.m / (tiles_m * kernel.q_tile):.1%} x "
-        f"{problem.b_rows / (tiles_n * kernel.kv_tile):.1%} used",
-        "k": f"{lines(problem)} lines of {LINE}, in turn by {kernel.constraint('waves_k')} waves, "
-        f"{kernel.constraint('steps_in_flight')} of each in flight",
+        "tiles": f"{tiles_m} x {tiles_n} of {kernel.q_tile} x {columns} results",
+        "k": f"{steps(problem, kernel)} steps of {kernel.constraint('step')}, in turn by "
+        f"{kernel.constraint('waves_k')} waves, {kernel.constraint('steps_in_flight')} of each in "
+        "flight",
         "splits": _splits_text(problem, best, choices),
         "workgroups per CU": f"{per_cu}, limited by {limit}",
         "work": f"{problem.nbytes} bytes, {problem.flops:.4g} floating point operations",
@@ -101,9 +108,10 @@ def every_choice(
 ) -> list[Choice]:
     """Members that take a problem, each with every number of parts that is worth a try."""
     return [
-        Choice(kernel, splits, cost(problem, kernel, splits, props))
+        Choice(kernel, splits, columns, cost(problem, kernel, splits, columns, props))
         for kernel in takers(rows, problem, props)
         for splits in _splits(problem, kernel)
+        for columns in _columns(problem, kernel, splits)
     ]
 
 
@@ -113,28 +121,44 @@ def _best(choices: Sequence[Choice]) -> Choice:
     return min(frugal, key=lambda choice: (choice.splits, choice.cost.clk))
 
 
-def lines(problem: GemmProblem) -> int:
-    """Steps of k: cache lines of a row."""
-    return -(-problem.k // LINE)
+def steps(problem: GemmProblem, kernel: KernelSpec) -> int:
+    """Steps of k: cache lines of a row, or two of them."""
+    return -(-problem.k // kernel.constraint("step"))
 
 
-def tiles(problem: GemmProblem, kernel: KernelSpec) -> tuple[int, int]:
-    """Tiles along m and along the rows of b."""
-    return -(-problem.m // kernel.q_tile), -(-problem.b_rows // kernel.kv_tile)
+def tiles(problem: GemmProblem, kernel: KernelSpec, columns: int) -> tuple[int, int]:
+    """Tiles along m and along n."""
+    return -(-problem.m // kernel.q_tile), -(-problem.n // columns)
 
 
-def split_lines(problem: GemmProblem, splits: int) -> int:
-    """Lines of each part; the last one may have fewer."""
-    return -(-lines(problem) // splits)
+def _columns(problem: GemmProblem, kernel: KernelSpec, splits: int) -> list[int]:
+    """Columns of a tile to try: as many as it holds; fewer, if XCDs then have as many in all.
+
+    Of those that leave an XCD with as many tiles the fewest; not less than half: a smaller member
+    does that better. Parts along k are for products of few tiles, however wide.
+    """
+    most = kernel.kv_tile // (1 + problem.has_factors)
+    found: dict[int, int] = {}
+    for columns in range(most, max(most // 2, _NEIGHBOURS) - 1, -_NEIGHBOURS):
+        tiles_of_xcd = -(-problem.n // (columns * _GRID_XCDS))
+        if tiles_of_xcd <= _MOST_TILES:
+            found[tiles_of_xcd] = columns
+    return list(found.values())[: 1 if splits > 1 else None]
+
+
+def split_steps(problem: GemmProblem, kernel: KernelSpec, splits: int) -> int:
+    """Steps of each part; the last one may have fewer."""
+    return -(-steps(problem, kernel) // splits)
 
 
 def _splits(problem: GemmProblem, kernel: KernelSpec) -> list[int]:
     """Numbers of parts to try, each without an empty part."""
-    most = min(kernel.constraint("max_splits"), lines(problem))
+    most = min(kernel.constraint("max_splits"), steps(problem, kernel))
     wanted = range(1, min(most, _MOST_SPLITS) + 1)
     if problem.split_k:
         wanted = range(min(problem.split_k, most), min(problem.split_k, most) + 1)
-    return sorted({-(-lines(problem) // split_lines(problem, splits)) for splits in wanted})
+    all_steps = steps(problem, kernel)
+    return sorted({-(-all_steps // split_steps(problem, kernel, splits)) for splits in wanted})
 
 
 def _workspace(
@@ -147,11 +171,14 @@ def _workspace(
 
 
 def tile_bytes(kernel: KernelSpec) -> int:
-    """Of the float32 sums of a tile."""
-    return kernel.q_tile * kernel.kv_tile * 4
+    """Of the float32 sums of a tile: a lane of a wave has four of each fragment."""
+    tile = kernel.constraint("tile")
+    return kernel.q_tile * kernel.kv_tile // tile**2 * _FRAGMENT_BYTES
 
 
-def _arguments(problem: GemmProblem, splits: int, is_split: bool) -> dict[str, Argument]:
+def _arguments(
+    problem: GemmProblem, kernel: KernelSpec, splits: int, columns: int, is_split: bool
+) -> dict[str, Argument]:
     return {
         "a": Address("a"),
         "b": Address("b"),
@@ -161,8 +188,9 @@ def _arguments(problem: GemmProblem, splits: int, is_split: bool) -> dict[str, A
         "m": problem.m,
         "n": problem.n,
         "k": problem.k,
-        "split_lines": split_lines(problem, splits),
+        "split_steps": split_steps(problem, kernel, splits),
         "splits": splits,
+        "columns": columns,
         "up": problem.n if problem.has_factors else 0,
         "out": Address("out"),
         "out_stride": Stride("out", "row"),

@@ -15,7 +15,6 @@ from amdattn.gemm_problem import GemmProblem
 from amdattn.manifest import KernelSpec
 from amdattn.plan.occupancy import workgroups_per_cu
 
-LINE = 64  # elements of k of a step, 128 bytes
 _ELEMENT_BYTES = 2
 PEAK_CLOCK_GHZ = 2.1
 HBM_BYTES_PER_NS = 4200  # sustained reads of the device
@@ -66,10 +65,12 @@ def floor_us(problem: GemmProblem) -> float:
     return max(problem.nbytes / HBM_BYTES_PER_NS, LAUNCH_NS) / 1000
 
 
-def cost(problem: GemmProblem, kernel: KernelSpec, splits: int, props: DeviceProps) -> Cost:
-    """Estimate for a member of the family and a number of parts."""
-    tile_m, tile_n = kernel.q_tile, kernel.kv_tile
-    tiles_m, tiles_n = -(-problem.m // tile_m), -(-problem.b_rows // tile_n)
+def cost(
+    problem: GemmProblem, kernel: KernelSpec, splits: int, columns: int, props: DeviceProps
+) -> Cost:
+    """Estimate for a member of the family, a number of parts and columns of a tile."""
+    tile_m, tile_n = kernel.q_tile, columns * (1 + problem.has_factors)
+    tiles_m, tiles_n = -(-problem.m // tile_m), -(-problem.n // columns)
     row_bytes = problem.k * _ELEMENT_BYTES
     tiles_of_xcd = -(-tiles_n // props.num_xcds)
     workgroups = tiles_of_xcd * tiles_m * splits
@@ -97,7 +98,7 @@ def cost(problem: GemmProblem, kernel: KernelSpec, splits: int, props: DevicePro
     fixed = _WORKGROUP_CLK + _FRAGMENT_CLK * (fragments - 1)
     # The loop is unrolled as often as steps are in flight: the last round may be half empty.
     depth = kernel.constraint("steps_in_flight")
-    steps = -(-problem.k // (LINE * splits * kernel.constraint("waves_k")))
+    steps = -(-problem.k // (kernel.constraint("step") * splits * kernel.constraint("waves_k")))
     fixed += _EMPTY_STEP_CLK * fragments * (-steps % depth)
     per_cu, _ = workgroups_per_cu(kernel, props)
     rounds = -(-workgroups // (per_cu * cus))

@@ -1,4 +1,4 @@
-"""A user's table of tuned matrix products: which kernel, and how many parts along k."""
+"""A user's table of tuned matrix products: which kernel, how many parts along k and columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from amdattn.device import DeviceProps
 from amdattn.gemm_problem import GemmProblem
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,8 @@ class Tuned:
     ----------
     kernel : str
         Of the manifest.
-    splits : int
+    splits, columns : int
+        Parts along k, columns of a tile.
     us : float
     how : str
         "measured on ..." or "modelled at ...".
@@ -56,11 +57,15 @@ class Tuned:
 
     kernel: str
     splits: int
+    columns: int
     us: float
     how: str
 
     def __str__(self) -> str:
-        return f"{self.kernel} with splits={self.splits}, {self.us:.2f} us {self.how}"
+        return (
+            f"{self.kernel} with {self.columns} columns, splits={self.splits}, {self.us:.2f} us "
+            f"{self.how}"
+        )
 
 
 def default_path() -> Path:
@@ -129,11 +134,10 @@ def store(path: Path, found: Iterable[tuple[Key, Tuned]]) -> None:
         ],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=path.name, delete=False, encoding="utf-8"
-    ) as file:
-        file.write(json.dumps(document, indent=1) + "\n")
-    os.replace(file.name, path)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=path.name) as folder:
+        new = Path(folder) / path.name
+        new.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        os.replace(new, path)
 
 
 def lookup(problem: GemmProblem, props: DeviceProps) -> Tuned | None:

@@ -11,8 +11,9 @@ typedef struct GemmArgs {
   int32_t m;
   int32_t n;
   int32_t k;
-  int32_t split_lines;  // of 64 elements of k, of each part
-  int32_t splits;       // parts along k of each tile
+  int32_t split_steps;  // along k of each part
+  int16_t splits;       // parts along k of each tile
+  int16_t columns;      // of the result in each tile
   int32_t up;           // rows of b from those under the activation to their factors; 0 = none
   uint64_t out;         // [m, n] device address
   int64_t out_stride;

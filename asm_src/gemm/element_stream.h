@@ -7,7 +7,7 @@
 template <class S>
 struct ElementStream {
   using Row = const Global<uint16_t>*;
-  static_assert(S::kTilesM == 1 && S::kTilesN == 1);
+  static_assert(S::kTile == kMatrix && S::kTilesM == 1 && S::kTilesN == 1);
   static constexpr int kAhead = 2;   // half lines that are under way
   static constexpr int kLoads = 16;  // of a half line
 
@@ -16,10 +16,12 @@ struct ElementStream {
   uint32_t a[kAhead + 1][8], b[kAhead + 1][8];
   f32x4 sum;
 
-  __device__ __forceinline__ void start(const Operand& of_a, const Operand& of_b, Rows rows,
-                                        int wave_m, int row, int group, int begin, int steps,
-                                        int k) {
-    row_a = found(of_a, wave_m * kTile + row, 0);
+  template <class Between>
+  __device__ __forceinline__ void start(const Operand& of_a, const Operand& of_b,
+                                        Rows<S::kTile> rows, int wave_m, int row, int group,
+                                        int begin, int steps, int k, Between&& between) {
+    between();
+    row_a = found(of_a, wave_m * S::kTile + row, 0);
     row_b = found(of_b, rows.column(0, row), rows.further(row));
     first = kLine * begin + 8 * group;
     const int past = kLine * (begin + (steps - 1) * S::kWavesK + 1);

@@ -10,13 +10,15 @@
 template <class S>
 struct Bias {
   uint32_t bits[S::kOwned][4];
+  f32x4 values[S::kOwned];
 
-  __device__ __forceinline__ void load(uint64_t base, int first_n, int n, Rows rows, int wave_k,
-                                       int group) {
+  __device__ __forceinline__ void load(uint64_t base, int first_n, int n, Rows<S::kTile> rows,
+                                       int wave_k, int lane) {
     const u32x4 buffer = Stream<S>::descriptor(base, base == 0 ? 0 : 2 * (n + rows.up));
     unroll<S::kOwned>([&]<int o>() {
       const int fragment = S::fragment(o, wave_k) % S::kTilesN;
-      const int row = first_n + rows.column(fragment, 4 * group) + rows.further(4 * group);
+      const int column = S::neighbours(lane);
+      const int row = first_n + rows.column(fragment, column) + rows.further(column);
       unroll<4>([&]<int i>() { ordered::buffer_load_ushort(bits[o][i], 2 * (row + i), buffer); });
     });
   }
@@ -24,14 +26,12 @@ struct Bias {
     ordered::s_waitcnt<0, ordered::kAnyLgkm>();
     for (auto& four : bits)
       for (auto& one : four) ordered::settle(one);
-  }
-  __device__ __forceinline__ f32x4 values(int o) const {
-    f32x4 x;
-    for (int i = 0; i < 4; ++i)
-      x[i] = S::kElement == Element::kBf16
-                 ? __builtin_bit_cast(float, bits[o][i] << 16)
-                 : float(__builtin_bit_cast(_Float16, uint16_t(bits[o][i])));
-    return x;
+    unroll<S::kOwned>([&]<int o>() {
+      for (int i = 0; i < 4; ++i)
+        values[o][i] = S::kElement == Element::kBf16
+                           ? __builtin_bit_cast(float, bits[o][i] << 16)
+                           : float(__builtin_bit_cast(_Float16, uint16_t(bits[o][i])));
+    });
   }
 };
 
@@ -43,7 +43,7 @@ struct Finish {
   const LateArgs& args;
   const Splits<S>& splits;
   const Place<S>& place;
-  Rows rows;
+  Rows<S::kTile> rows;
   Local<u32x4>* lds;
   int lane, wave_m, wave_k;
 
@@ -55,54 +55,73 @@ struct Finish {
   // The waves along k give each fragment to one of them, which adds it up in the order of the
   // waves.
   __device__ __forceinline__ void reduce_waves(Sums& sums) const {
-    const auto at = [&](int f, int wave) {
+    [[maybe_unused]] const auto at = [&](int f, int wave) __attribute__((always_inline)) {
       const int nth = wave - (wave > f % S::kWavesK);  // of the other waves
       return lds + ((wave_m * S::kFragments + f) * (S::kWavesK - 1) + nth) * kWaveLanes + lane;
     };
-    for (auto& sum : sums) sum = f32x4{};
-    unroll<S::kFragments>([&]<int f>() {
-      const f32x4 own = stream.template fragment<f>();
-      if (wave_k == f % S::kWavesK)
-        sums[f / S::kWavesK] = own;
-      else
-        *at(f, wave_k) = bits_of(own);
-    });
-    s_barrier();
-    S::owned(wave_k, [&](int o, int f) {
-      f32x4 part[S::kWavesK];
-      for (int w = 0; w < S::kWavesK; ++w) part[w] = w == wave_k ? sums[o] : floats_of(*at(f, w));
-      sums[o] = part[0];
-      for (int w = 1; w < S::kWavesK; ++w) sums[o] += part[w];
-    });
+    if constexpr (S::kWavesK == 1) {
+      unroll<S::kFragments>([&]<int f>() { sums[f] = stream.template fragment<f>(); });
+    } else {
+      for (auto& sum : sums) sum = f32x4{};
+      unroll<S::kFragments>([&]<int f>() {
+        const f32x4 own = stream.template fragment<f>();
+        if (wave_k == f % S::kWavesK)
+          sums[f / S::kWavesK] = own;
+        else
+          *at(f, wave_k) = bits_of(own);
+      });
+      s_barrier();
+      S::owned(wave_k, [&](int o, int f) {
+        f32x4 part[S::kWavesK];
+        for (int w = 0; w < S::kWavesK; ++w) part[w] = w == wave_k ? sums[o] : floats_of(*at(f, w));
+        sums[o] = part[0];
+        for (int w = 1; w < S::kWavesK; ++w) sums[o] += part[w];
+      });
+    }
+    // The blocks on the diagonal: lanes 20 and 40 apart, 40 apart where there are two.
+    for (auto& sum : sums) {
+      if constexpr (S::kTile == 4) sum += from_lane(sum, lane ^ 20);
+      if constexpr (S::kTile < kMatrix) sum += from_lane(sum, lane ^ 40);
+    }
   }
 
-  // The factors of a lane's results are 32 lanes further on, as rows 8 to 15 of a fragment are.
-  __device__ __forceinline__ f32x4 factors(f32x4 x) const {
-    f32x4 factor;
+  static __device__ __forceinline__ f32x4 from_lane(f32x4 x, int lane) {
+    f32x4 there;
     for (int i = 0; i < 4; ++i) {
       const float one = x[i];  // a cast of x[i] itself would take the bits of x[0]
-      factor[i] = __builtin_bit_cast(
-          float,
-          __builtin_amdgcn_ds_bpermute((lane ^ kWaveLanes / 2) * 4, __builtin_bit_cast(int, one)));
+      there[i] = __builtin_bit_cast(
+          float, __builtin_amdgcn_ds_bpermute(lane * 4, __builtin_bit_cast(int, one)));
     }
-    return factor;
+    return there;
   }
-
+  // The factors of a lane's results are 32 lanes further on, as rows 8 to 15 of a fragment are.
+  __device__ __forceinline__ f32x4 factors(f32x4 x) const {
+    return from_lane(x, lane ^ kWaveLanes / 2);
+  }
   __device__ __forceinline__ f32x4 scaled(f32x4 sum, const Bias<S>& bias, int o) const {
-    return sum * args.alpha + bias.values(o);
+    return __builtin_elementwise_fma(sum, f32x4(args.alpha), bias.values[o]);
   }
   __device__ __forceinline__ void operator()(Claim<S>& claim, const Bias<S>& bias) const {
+    if (__builtin_expect(place.special == 0, true))
+      plain(bias);
+    else
+      any(claim, bias);
+  }
+
+ private:
+  __device__ __forceinline__ void plain(const Bias<S>& bias) const {
     Sums sums;
-    if (__builtin_expect(splits.splits > 1, false)) splits.prepare(claim);
     reduce_waves(sums);
-    if (__builtin_expect(splits.splits > 1, false) && !splits.reduce(sums)) return;
-    if (place.plain) {
-      S::owned(wave_k, [&](int o, int f) { place.store_plain(scaled(sums[o], bias, o), f); });
-      return;
-    }
+    S::owned(wave_k, [&](int o, int f) { place.store_plain(scaled(sums[o], bias, o), f); });
+  }
+  __device__ __forceinline__ void any(Claim<S>& claim, const Bias<S>& bias) const {
+    Sums sums;
+    if (splits.splits > 1) splits.prepare(claim);
+    reduce_waves(sums);
+    if (splits.splits > 1 && !splits.reduce(sums)) return;
     S::owned(wave_k, [&](int o, int f) {
       f32x4 x = scaled(sums[o], bias, o);
-      if (__builtin_expect(args.activation != kIdentity, false)) {
+      if (args.activation != kIdentity) {
         const f32x4 factor = rows.up ? factors(x) : f32x4(1);
         for (int i = 0; i < 4; ++i) x[i] = activated(x[i], args.activation);
         x *= factor;

@@ -18,6 +18,7 @@ struct LateArgs {
   uint64_t out, partials, counters, generation;
   int64_t out_stride;
   float alpha;
+  uint32_t types;  // of the output and of the activation, as they lie in memory
   int out_type, activation;
   bool adding;
 
@@ -34,8 +35,9 @@ struct LateArgs {
     out = pair(first[0], first[1]);
     out_stride = pair(first[2], first[3]);
     alpha = __builtin_bit_cast(float, uint32_t(first[4]));
-    out_type = first[5] & 0xff;
-    activation = first[5] >> 8 & 0xff;
+    types = first[5] & 0xffff;
+    out_type = types & 0xff;
+    activation = types >> 8;
     adding = first[5] >> 16 != 0;
     partials = pair(first[6], first[7]);
     counters = pair(second[0], second[1]);

@@ -16,32 +16,36 @@ struct Place {
   int each, column_bytes;  // columns of a fragment; bytes of a result
   int out_type;
   bool whole;  // all four neighbours of the tile exist, and lie on a boundary of their size
-  int plain;   // not 0: whole, of the inputs' type, without an activation
+  // 0: whole, of the inputs' type, without an activation, in one part.
+  uint32_t special;
 
-  __device__ __forceinline__ Place(const LateArgs& args, int m, int n, Rows of_b, int first_m,
-                                   int first_n, int wave_m, int row, int group) {
+  __device__ __forceinline__ Place(const LateArgs& args, int m, int n, Rows<S::kTile> of_b,
+                                   int first_m, int first_n, int wave_m, int lane, int splits) {
     out_type = args.out_type;
     column_bytes = out_type == kFloat32 ? 4 : 2;
     each = of_b.each();
-    const int row_m = first_m + wave_m * S::kTilesM * kTile + row;
-    const int column = first_n + of_b.column(0, 4 * group);
+    const int neighbours = S::neighbours(lane);
+    const int row_m = first_m + wave_m * S::kTilesM * S::kTile + lane % S::kTile;
+    const int column = first_n + of_b.column(0, neighbours);
     address = args.out + (row_m * args.out_stride + column) * column_bytes;
-    rows = m - row_m;
-    columns = 4 * group < each ? n - column : 0;  // the others are factors
-    rows_bytes = kTile * column_bytes * args.out_stride;
-    whole = first_n + S::kTilesN * each <= n &&
-            ((args.out | uint64_t(args.out_stride) * column_bytes) & (4 * column_bytes - 1)) == 0;
-    plain =
-        __builtin_amdgcn_readfirstlane(whole && out_type == kOwn && args.activation == kIdentity);
+    rows = S::has_results(lane) ? m - row_m : 0;
+    columns = neighbours < each ? n - column : 0;  // the others are factors
+    rows_bytes = S::kTile * column_bytes * args.out_stride;
+    // Without branches, which cost more than all of this.
+    const uint32_t bytes = uint32_t(args.out) | uint32_t(args.out_stride) * column_bytes;
+    const uint32_t rest = ((n - first_n) & 3) | (bytes & (4 * column_bytes - 1));
+    whole = rest == 0;
+    special = rest | (args.types ^ kOwn) | (splits - 1);
     ordered::settle(address);
     ordered::settle(rows);
     ordered::settle(columns);
-    ordered::settle_uniform(plain);
+    ordered::settle_uniform(special);
   }
 
   // Four neighbours of fragment f.
   __device__ __forceinline__ void store_plain(f32x4 x, int f) const {
-    const u32x2 bits = packed<kOwn>(x);
+    // NaN here come from NaN of the inputs' type or from arithmetic: their payloads do not wrap.
+    const u32x2 bits = packed<kOwn, round_bf16_number>(x);
     if (there(f) > 0) *(Global<u32x2>*)at(f) = bits;
   }
   __device__ __forceinline__ void store(f32x4 x, int f) const {
@@ -52,17 +56,16 @@ struct Place {
   }
 
  private:
-  template <OutType kType>
+  template <OutType kType, uint32_t kRound(float) = round_bf16>
   static __device__ __forceinline__ u32x2 packed(f32x4 x) {
     if constexpr (kType == kBfloat16)
-      return {pack_bf16(round_bf16(x[0]), round_bf16(x[1])),
-              pack_bf16(round_bf16(x[2]), round_bf16(x[3]))};
+      return {pack_bf16(kRound(x[0]), kRound(x[1])), pack_bf16(kRound(x[2]), kRound(x[3]))};
     else
       return __builtin_bit_cast(u32x2, __builtin_convertvector(x, f16x4));
   }
   // Columns that there are from the lane's first one of a fragment on.
   __device__ __forceinline__ int there(int f) const {
-    return f / S::kTilesN * kTile < rows ? columns - f % S::kTilesN * each : 0;
+    return f / S::kTilesN * S::kTile < rows ? columns - f % S::kTilesN * each : 0;
   }
   __device__ __forceinline__ uint64_t at(int f) const {
     return address + (f / S::kTilesN * rows_bytes + f % S::kTilesN * each * column_bytes);

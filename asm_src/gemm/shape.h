@@ -5,8 +5,8 @@
 
 enum class Element { kBf16, kF16 };
 
-inline constexpr int kTile = 16;  // rows and columns of a matrix instruction
-inline constexpr int kLine = 64;  // elements of k in a cache line of 128 bytes: a step
+inline constexpr int kMatrix = 16;  // rows and columns of a matrix instruction
+inline constexpr int kLine = 64;    // elements of k in a cache line of 128 bytes
 
 // A or B: rows of it, and which one is the tile's first.
 struct Operand {
@@ -16,28 +16,38 @@ struct Operand {
 
 // How the rows of B of a tile are columns of the result: each is one, or, where half of them are
 // factors `up` rows further on in B, those that the activation is of are the first 8 of every 16.
+template <int kTile>
 struct Rows {
   int up;  // 0: no factors
 
-  __device__ __forceinline__ int each() const { return up ? kTile / 2 : kTile; }
+  __device__ __forceinline__ int each() const { return kTile == kMatrix && up ? kTile / 2 : kTile; }
   __device__ __forceinline__ int column(int fragment, int row) const {
     return fragment * each() + (row & (each() - 1));
   }
   __device__ __forceinline__ int further(int row) const { return row < each() ? 0 : up; }
 };
 
-template <int kTilesM_, int kTilesN_, int kWavesM_, int kWavesK_, int kDepth_, Element kElement_>
+// A fragment of A or B is what a load brings, 16 bytes a lane: kTile rows, of each 512 / kTile
+// elements of k. With fewer rows than 16 a matrix instruction sees the 16 / kTile parts of k as
+// rows of their own: of the products of all with all those of the same part count, a block on the
+// diagonal each, and are added up at the end.
+template <int kTile_, int kTilesM_, int kTilesN_, int kWavesM_, int kWavesK_, int kDepth_,
+          Element kElement_>
 struct Shape {
   static constexpr Element kElement = kElement_;
-  static constexpr int kTilesM = kTilesM_, kTilesN = kTilesN_;  // of 16 rows, of a wave
+  static constexpr int kTile = kTile_;
+  static constexpr int kTilesM = kTilesM_, kTilesN = kTilesN_;  // of kTile rows, of a wave
+  static constexpr int kPart = 8 * kWaveLanes / kTile;          // of k in a fragment
+  static constexpr int kStep = kPart > kLine ? kPart : kLine;   // of k in a step: whole lines
+  static constexpr int kParts = kStep / kPart;
   // Waves next to each other along m, and waves that take turns along k.
   static constexpr int kWavesM = kWavesM_, kWavesK = kWavesK_, kWaves = kWavesM * kWavesK;
   static constexpr int kLanes = kWaves * kWaveLanes;
   static constexpr int kDepth = kDepth_;  // steps in flight
   static constexpr int kRowsM = kTile * kTilesM * kWavesM, kRowsN = kTile * kTilesN;
 
-  static constexpr int kLoads = 2 * (kTilesM + kTilesN);  // of a step: 16 bytes a lane
-  static constexpr int kFragments = kTilesM * kTilesN;    // of 16 x 16 results, of a wave
+  static constexpr int kLoads = kParts * (kTilesM + kTilesN);  // of a step
+  static constexpr int kFragments = kTilesM * kTilesN;  // of kTile x kTile results, of a wave
   // Fragments that each wave along k finishes: o-th of wave w.
   static constexpr int kOwned = (kFragments + kWavesK - 1) / kWavesK;
   static constexpr __device__ int fragment(int o, int wave_k) { return o * kWavesK + wave_k; }
@@ -45,11 +55,19 @@ struct Shape {
   template <class Body>
   static __device__ __forceinline__ void owned(int wave_k, Body&& body) {
     unroll<kOwned>([&]<int o>() {
-      if (const int f = fragment(o, wave_k); f < kFragments) body(o, f);
+      if (const int f = fragment(o, wave_k); f < kFragments) {
+        [[clang::always_inline]] body(o, f);
+      }
     });
   }
   // A fragment's other waves leave their sums in LDS: 1 KiB each.
-  static constexpr int kLdsBytes = kWavesM * kFragments * (kWavesK - 1) * 1024;
+  static constexpr int kLdsBytes = kWavesK > 1 ? kWavesM * kFragments * (kWavesK - 1) * 1024 : 16;
+  // Of the four neighbours that are a lane's results, in n; whether they are there.
+  static __device__ __forceinline__ int neighbours(int lane) { return lane / kMatrix * 4 % kTile; }
+  static __device__ __forceinline__ bool has_results(int lane) {
+    return kTile == kMatrix || (lane / kMatrix * 4 < kTile && lane % kMatrix < kTile);
+  }
+  static_assert(kTile == 16 || kTile == 8 || kTile == 4);
   static_assert(kDepth * kLoads <= 63, "more than vmcnt counts");
-  static_assert(kLdsBytes <= 65536 && kWavesK > 1);
+  static_assert(kLdsBytes <= 65536);
 };

@@ -16,11 +16,11 @@ struct Stream {
   static constexpr uint32_t kOutside = 1u << 31;    // an offset beyond every descriptor
   static constexpr uint32_t kAll = (1u << 31) - 1;  // bytes of a descriptor
 
-  // Lane l holds 8 elements of k from 8 * (l / 16) on, of row l % 16 of a tile, of either half of
-  // a line.
-  Octet a[S::kDepth][S::kTilesM][2], b[S::kDepth][S::kTilesN][2];
+  // Lane l holds 8 elements of k from 8 * (l / kTile) on, of row l % kTile of a tile, of each part
+  // of a step.
+  Octet a[S::kDepth][S::kTilesM][S::kParts], b[S::kDepth][S::kTilesN][S::kParts];
   // Sums are in accumulation registers: fragment f in 4 f to 4 f + 3, where lane l has
-  // n = 4 * (l / 16) + 0..3 of m = l % 16.
+  // n = 4 * (l / 16) + 0..3 of m = l % 16, both modulo kTile.
   template <int f>
   static __device__ __forceinline__ f32x4 fragment() {
     return f32x4{v_accvgpr_read_b32<4 * f>(), v_accvgpr_read_b32<4 * f + 1>(),
@@ -51,27 +51,29 @@ struct Stream {
   // The loads of the first kDepth of `steps` from line `begin` on, every kWavesK-th. The last one,
   // which the end of k may cut, comes earlier: behind the first kDepth - 1. No steps: sums are 0.
   // Rows that do not exist are the last one: their results are not stored.
-  __device__ __forceinline__ void start(const Operand& of_a, const Operand& of_b, Rows rows,
-                                        int wave_m, int row, int group, int begin, int steps,
-                                        int k) {
+  template <class Between>
+  __device__ __forceinline__ void start(const Operand& of_a, const Operand& of_b,
+                                        Rows<S::kTile> rows, int wave_m, int row, int group,
+                                        int begin, int steps, int k, Between&& between) {
     static_assert(S::kDepth > 1);
-    position = 2 * kLine * begin;
+    position = 2 * S::kStep * begin;
     left = steps - 1;
     buffer_b = from_first(of_b);
     unroll<S::kTilesN>([&]<int t>() {
       offset_b[t] = offset(of_b, rows.column(t, row), rows.further(row), group);
       load_b<0, t>();
     });
-    __builtin_amdgcn_sched_barrier(0);  // rows of A are looked for while those of B are under way
+    __builtin_amdgcn_sched_barrier(0);  // nothing else is found before
+    between();
     buffer_a = from_first(of_a);
     unroll<S::kTilesM>([&]<int t>() {
-      offset_a[t] = offset(of_a, (wave_m * S::kTilesM + t) * kTile + row, 0, group);
+      offset_a[t] = offset(of_a, (wave_m * S::kTilesM + t) * S::kTile + row, 0, group);
       load_a<0, t>();
     });
     advance();
     unroll_from<1, S::kDepth - 1>([&]<int slot>() { load<slot>(); });
     const int last = begin + (steps - 1) * S::kWavesK;
-    load_last<S::kDepth - 1>(2 * kLine * last, steps > 0 ? k - kLine * last : 0, group);
+    load_last<S::kDepth - 1>(2 * S::kStep * last, steps > 0 ? k - S::kStep * last : 0, group);
     unroll<4 * S::kFragments>([&]<int r>() { v_accvgpr_zero_b32<r>(); });
   }
 
@@ -79,13 +81,15 @@ struct Stream {
   // fetched.
   template <int kSlot, int t>
   __device__ __forceinline__ void load_a() {
-    ordered::buffer_load_dwordx4<0>(a[kSlot][t][0], offset_a[t], buffer_a, position);
-    ordered::buffer_load_dwordx4<64>(a[kSlot][t][1], offset_a[t], buffer_a, position);
+    unroll<S::kParts>([&]<int p>() {
+      ordered::buffer_load_dwordx4<64 * p>(a[kSlot][t][p], offset_a[t], buffer_a, position);
+    });
   }
   template <int kSlot, int t>
   __device__ __forceinline__ void load_b() {
-    ordered::buffer_load_dwordx4<0>(b[kSlot][t][0], offset_b[t], buffer_b, position);
-    ordered::buffer_load_dwordx4<64>(b[kSlot][t][1], offset_b[t], buffer_b, position);
+    unroll<S::kParts>([&]<int p>() {
+      ordered::buffer_load_dwordx4<64 * p>(b[kSlot][t][p], offset_b[t], buffer_b, position);
+    });
   }
   template <int kSlot>
   __device__ __forceinline__ void load() {
@@ -95,7 +99,7 @@ struct Stream {
   }
   // Steps behind the last one read as 0: the loop has no other end than that of a round.
   __device__ __forceinline__ void advance() {
-    position += 2 * kLine * S::kWavesK;
+    position += 2 * S::kStep * S::kWavesK;
     --left;
     buffer_a[2] = buffer_b[2] = left > 0 ? kAll : 0;
   }
@@ -103,17 +107,18 @@ struct Stream {
   // Lanes beyond the end of k read 0.
   template <int kSlot>
   __device__ __forceinline__ void load_last(uint32_t at, int elements, int group) {
-    const bool there[] = {8 * group < elements, kLine / 2 + 8 * group < elements};
-    const auto load_half = [&]<int h>(Octet& x, uint32_t offset, u32x4 buffer) {
+    const auto load_tiles = [&]<int kTiles>(Octet(&x)[kTiles][S::kParts],
+                                            const uint32_t (&offset)[kTiles], u32x4 buffer) {
       buffer[2] = kAll;
-      ordered::buffer_load_dwordx4<64 * h>(x, there[h] ? offset : kOutside, buffer, at);
+      unroll<kTiles>([&]<int t>() {
+        unroll<S::kParts>([&]<int p>() {
+          const bool there = S::kPart * p + 8 * group < elements;
+          ordered::buffer_load_dwordx4<64 * p>(x[t][p], there ? offset[t] : kOutside, buffer, at);
+        });
+      });
     };
-    unroll<2 * S::kTilesN>([&]<int i>() {
-      load_half.template operator()<i % 2>(b[kSlot][i / 2][i % 2], offset_b[i / 2], buffer_b);
-    });
-    unroll<2 * S::kTilesM>([&]<int i>() {
-      load_half.template operator()<i % 2>(a[kSlot][i / 2][i % 2], offset_a[i / 2], buffer_a);
-    });
+    [[clang::always_inline]] load_tiles(b[kSlot], offset_b, buffer_b);
+    [[clang::always_inline]] load_tiles(a[kSlot], offset_a, buffer_a);
   }
 
   template <int kSlot, int q, int m, int n>
@@ -131,22 +136,30 @@ struct Stream {
   template <int kSlot, int kLater, bool kLoads>
   __device__ __forceinline__ void step() {
     ordered::s_waitcnt<kLater * S::kLoads, ordered::kAnyLgkm>();
-    unroll<4>([&]<int q>() {
+    constexpr int kLast = 2 * S::kParts - 1;
+    unroll<kLast + 1>([&]<int q>() {
       unroll<S::kTilesM>([&]<int m>() {
         unroll<S::kTilesN>([&]<int n>() {
           multiply<kSlot, q, m, n>();
-          if constexpr (kLoads && q == 3 && m == S::kTilesM - 1) load_b<kSlot, n>();
+          if constexpr (kLoads && q == kLast && m == S::kTilesM - 1) load_b<kSlot, n>();
         });
-        if constexpr (kLoads && q == 3) load_a<kSlot, m>();
+        if constexpr (kLoads && q == kLast) load_a<kSlot, m>();
       });
     });
     if constexpr (kLoads) advance();
   }
 
   __device__ __forceinline__ void run(int steps) {
+    const bool is_one_round = steps <= S::kDepth;  // then the last step is in the last slot
     for (; steps > S::kDepth; steps -= S::kDepth)
       unroll<S::kDepth>([&]<int slot>() { step<slot, S::kDepth - 1, true>(); });
-    unroll<S::kDepth>([&]<int slot>() { step<slot, S::kDepth - 1 - slot, false>(); });
+    last_round<0>(is_one_round ? S::kDepth : steps);
     ordered::s_nop<8>();
+  }
+  template <int kSlot>
+  __device__ __forceinline__ void last_round(int slots) {
+    step<kSlot, S::kDepth - 1 - kSlot, false>();
+    if constexpr (kSlot + 1 < S::kDepth)
+      if (__builtin_expect(kSlot + 1 < slots, true)) last_round<kSlot + 1>(slots);
   }
 };

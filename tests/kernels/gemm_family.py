@@ -16,10 +16,12 @@ from amdattn.dtypes import as_dtype
 from amdattn.gemm_execution import GemmPlan
 from amdattn.gemm_problem import FACTORS, GemmProblem
 from amdattn.plan import gemm as planning
+from amdattn.plan.gemm_table import Tuned
 
 Array = npt.NDArray[Any]
 KERNELS = [row for row in manifest.kernels() if row.op == planning.GEMM]
 NAMES = [row.name for row in KERNELS]
+WITH_FACTORS = [row.name for row in KERNELS if "silu_and_mul" in row.constraint("activation")]
 SMALL = "gemm_nt_bf16_m16n16"
 
 
@@ -32,10 +34,21 @@ def operands(m: int, n: int, k: int, dtype: str = "bfloat16") -> tuple[Array, Ar
     )
 
 
-def planned(problem: GemmProblem, kernel: str = "") -> GemmPlan:
-    """The plan with a kernel of this name, or with the one that the planner prefers."""
-    rows = [row for row in KERNELS if kernel in ("", row.name)]
-    return GemmPlan.of(planning.plan_gemm(problem, amdattn.device_props(), rows))
+def planned(problem: GemmProblem, kernel: str = "", columns: int = 0) -> GemmPlan:
+    """The plan with a kernel of this name, or with the one that the planner prefers.
+
+    columns : of a tile; 0: as planned.
+    """
+    rows, props = [row for row in KERNELS if kernel in ("", row.name)], amdattn.device_props()
+    tuned = None
+    if columns:
+        (found,) = (
+            choice
+            for choice in planning.every_choice(problem, props, rows)
+            if choice.columns == columns
+        )
+        tuned = Tuned(found.kernel.name, found.splits, columns, 0.0, "to be tested")
+    return GemmPlan.of(planning.plan_gemm(problem, props, rows, tuned))
 
 
 def _gelu_tanh(x: Array) -> Array:
@@ -57,6 +70,7 @@ class Call:
     n: int
     k: int
     kernel: str = ""
+    columns: int = dataclasses.field(default=0, kw_only=True)  # of a tile; 0: as planned
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     with_bias: bool = True
 
@@ -68,7 +82,8 @@ class Call:
     def plan(self) -> GemmPlan:
         """On the bound device."""
         options = {"dtype": self.dtype, "bias": self.with_bias, **self.options}
-        return planned(GemmProblem(self.m, self.n, self.k, **options), self.kernel)
+        problem = GemmProblem(self.m, self.n, self.k, **options)
+        return planned(problem, self.kernel, self.columns)
 
     @property
     def has_factors(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernels.gemm_family import KERNELS, NAMES, SMALL, Call, operands, planned
+from kernels.gemm_family import KERNELS, NAMES, SMALL, WITH_FACTORS, Call, operands, planned
 
 import amdattn
 from amdattn.gemm_execution import GemmPlan
@@ -34,6 +34,22 @@ def test_every_member(name: str, shape: tuple[int, int, int]) -> None:
     Call(*shape, name).check()
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_every_width_of_tiles(name: str) -> None:
+    """Tiles of fewer columns than they hold: whole ones and the rest of n."""
+    (row,) = (row for row in KERNELS if row.name == name)
+    for columns in range(max(row.kv_tile // 2, 4), row.kv_tile + 1, 4):
+        for rest in (0, 1, 4):
+            n = 8 * columns + rest - (8 if rest else 0)
+            choices = planning.every_choice(
+                GemmProblem(21, n, 136, row.dtype, split_k=1), amdattn.device_props(), [row]
+            )
+            widths = [choice.columns for choice in choices]
+            assert len(set(widths)) == len(widths)
+            if columns in widths:
+                Call(21, n, 136, name, {"split_k": 1}, columns=columns).check()
+
+
 @pytest.mark.parametrize("shape", UNALIGNED, ids=str)
 @pytest.mark.parametrize("name", [name for name in NAMES if not aligned(name)])
 def test_any_length_of_k(name: str, shape: tuple[int, int, int]) -> None:
@@ -44,7 +60,7 @@ def test_any_length_of_k(name: str, shape: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_parts_along_k(name: str, splits: int) -> None:
     call = Call(35, 50, 1352, name, {"split_k": splits})
-    assert call.plan().launches[0].grid[2] == splits
+    assert call.plan().splits == splits
     call.check()
 
 
@@ -52,7 +68,7 @@ def test_parts_along_k(name: str, splits: int) -> None:
 def test_parts_that_are_added_as_they_come(name: str) -> None:
     for splits in (1, 2, 6):
         call = Call(35, 50, 1352, name, {"split_k": splits, "deterministic": False})
-        assert call.plan().launches[0].grid[2] == splits
+        assert call.plan().splits == splits
         call.check()
 
 
@@ -76,7 +92,7 @@ def test_activations(activation: str, out_dtype: str) -> None:
 
 
 @pytest.mark.parametrize("activation", ["silu_and_mul", "gelu_tanh_and_mul", "gelu_and_mul"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", WITH_FACTORS)
 def test_factors(name: str, activation: str) -> None:
     """Half of the rows of b are of the gate; every n that is no multiple of anything."""
     for m, n, k, options in (
@@ -219,4 +235,4 @@ def test_explanations() -> None:
 
 
 def test_every_kernel_is_covered() -> None:
-    assert len(KERNELS) == 14 and set(NAMES) >= {SMALL, "gemm_nt_fp16_any"}
+    assert len(KERNELS) == 20 and set(NAMES) >= {SMALL, "gemm_nt_fp16_any"}

@@ -42,10 +42,10 @@ def test_plans_follow_the_table(table: Path) -> None:
     (key, tuned), *_ = gemm_table.load(table).items()
     assert (key.m, key.n, key.k, key.num_cus) == (5, 80, 1024, 304) and tuned.us > 0
     # Whatever it says is done, not only what is fastest anyway.
-    gemm_table.store(table, [(key, gemm_table.Tuned("gemm_nt_bf16_m64n64", 3, 9.0, "by hand"))])
+    gemm_table.store(table, [(key, gemm_table.Tuned("gemm_nt_bf16_m64n64", 3, 32, 9.0, "by hand"))])
     gemm.forget_plans()
     plan = amdattn.plan_gemm(5, 80, 1024, device=amdattn.device_props())
-    assert (plan.kernel.name, plan.launches[0].grid[2]) == ("gemm_nt_bf16_m64n64", 3)
+    assert (plan.kernel.name, plan.splits) == ("gemm_nt_bf16_m64n64", 3)
     a, b = (np.ones((rows, 1024), amdattn.dtypes.as_dtype("bfloat16").numpy()) for rows in (5, 80))
     assert (amdattn.gemm_nt(a, b) == 1024).all()
     assert len(gemm_table.load(table)) == 2  # the other row count is still there
@@ -59,14 +59,14 @@ def test_every_choice_is_timed(table: Path) -> None:
     output = tune("--m=17", "--n=40", "--k=512", "--dtype=float16", "--json", "--dry-run")
     (found,) = json.loads(output)["tuned"]
     problem = GemmProblem(17, 40, 512, "float16")
-    choices = {(c.kernel.name, c.splits) for c in tuning.choices_of(problem)}
-    assert {(row["kernel"], row["splits"]) for row in found["choices"]} == choices
+    choices = {(c.kernel.name, c.splits, c.columns) for c in tuning.choices_of(problem)}
+    assert {(row["kernel"], row["splits"], row["columns"]) for row in found["choices"]} == choices
     aligned = {
         row.name
         for row in amdattn.kernels()
         if row.op == "gemm_nt" and row.dtype == "float16" and row.constraint("k_multiple") > 1
     }
-    assert {kernel for kernel, _ in choices} == aligned and len(choices) > 4 * len(aligned)
+    assert {kernel for kernel, *_ in choices} == aligned and len(choices) > 4 * len(aligned)
     times = [row["us"] for row in found["choices"]]
     assert times == sorted(times) and times[0] > 1
     assert not table.exists()
@@ -85,14 +85,17 @@ def test_activations_with_factors_and_adding_are_tuned_apart(table: Path) -> Non
 
 def test_a_kernel_that_is_gone(table: Path) -> None:
     key = gemm_table.Key.of(GemmProblem(1, 16, 64), PROPS)
-    gemm_table.store(table, [(key, gemm_table.Tuned("gemm_nt_old", 1, 2.0, "measured"))])
+    gemm_table.store(table, [(key, gemm_table.Tuned("gemm_nt_old", 1, 16, 2.0, "measured"))])
     text = amdattn.explain_gemm(1, 16, 64, device="MI300X")
-    assert "the tuned one, gemm_nt_old with splits=1" in text and "least estimated time" in text
+    assert (
+        "the tuned one, gemm_nt_old with 16 columns, splits=1" in text
+        and "least estimated time" in text
+    )
 
 
 @pytest.mark.parametrize(
     "content",
-    ["", "[]", '{"schema": 2}', '{"schema": 1, "entries": [{"for": {"m": true}, "choice": {}}]}'],
+    ["", "[]", '{"schema": 1}', '{"schema": 2, "entries": [{"for": {"m": true}, "choice": {}}]}'],
 )
 def test_files_that_are_none(table: Path, content: str) -> None:
     table.parent.mkdir()
