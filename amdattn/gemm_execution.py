@@ -21,7 +21,7 @@ from amdattn.interchange import as_view, asarray, like
 from amdattn.manifest import KernelSpec
 from amdattn.operands import check_output, check_placement, check_shape, check_workspace
 from amdattn.plan import Launch, Operand, describe, lines_of
-from amdattn.plan.gemm import GemmFacts
+from amdattn.plan.gemm import GRID_XCDS, GemmFacts
 from amdattn.plan.workspace import WorkspaceLayout
 from amdattn.staging import stage
 
@@ -80,7 +80,7 @@ class GemmPlan:
     @property
     def splits(self) -> int:
         """Parts along k."""
-        return int(dict(self.launches[0].args)["splits"])
+        return self.launches[0].grid[0] // GRID_XCDS
 
     @functools.cached_property
     def _prepared(self) -> launch.PreparedLaunch:

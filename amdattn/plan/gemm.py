@@ -18,7 +18,7 @@ from amdattn.plan.workspace import WorkspaceLayout
 GEMM = "gemm_nt"  # of KernelSpec.op
 # The grid rule implemented here.
 GRID_RULE = "x=8*splits, y=ceil(m/tile_m), z=ceil(n/(8*columns))"
-_GRID_XCDS = 8
+GRID_XCDS = 8
 _NEIGHBOURS = 4  # results of a lane in a row: tiles are so many columns wide, or a multiple
 _FRAGMENT_BYTES = 1024
 _MOST_TILES = 65535  # of an XCD: hipDeviceProp_t.maxGridSize[2]
@@ -83,7 +83,7 @@ def plan_gemm(
     if kernel.grid != GRID_RULE:
         raise ManifestError(f"kernel {kernel.name} has grid {kernel.grid!r}, not {GRID_RULE!r}")
     tiles_m, tiles_n = tiles(problem, kernel, columns)
-    grid = (_GRID_XCDS * splits, tiles_m, -(-tiles_n // _GRID_XCDS))
+    grid = (GRID_XCDS * splits, tiles_m, -(-tiles_n // GRID_XCDS))
     workspace = _workspace(problem, tiles_m * tiles_n, splits, kernel)
     args = _arguments(problem, kernel, splits, columns, bool(workspace.regions))
     fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
@@ -123,7 +123,8 @@ def _best(choices: Sequence[Choice]) -> Choice:
 
 def steps(problem: GemmProblem, kernel: KernelSpec) -> int:
     """Steps of k: cache lines of a row, or two of them."""
-    return -(-problem.k // kernel.constraint("step"))
+    step: int = kernel.constraint("step")
+    return -(-problem.k // step)
 
 
 def tiles(problem: GemmProblem, kernel: KernelSpec, columns: int) -> tuple[int, int]:
@@ -140,7 +141,7 @@ def _columns(problem: GemmProblem, kernel: KernelSpec, splits: int) -> list[int]
     most = kernel.kv_tile // (1 + problem.has_factors)
     found: dict[int, int] = {}
     for columns in range(most, max(most // 2, _NEIGHBOURS) - 1, -_NEIGHBOURS):
-        tiles_of_xcd = -(-problem.n // (columns * _GRID_XCDS))
+        tiles_of_xcd = -(-problem.n // (columns * GRID_XCDS))
         if tiles_of_xcd <= _MOST_TILES:
             found[tiles_of_xcd] = columns
     return list(found.values())[: 1 if splits > 1 else None]
@@ -172,7 +173,7 @@ def _workspace(
 
 def tile_bytes(kernel: KernelSpec) -> int:
     """Of the float32 sums of a tile: a lane of a wave has four of each fragment."""
-    tile = kernel.constraint("tile")
+    tile: int = kernel.constraint("tile")
     return kernel.q_tile * kernel.kv_tile // tile**2 * _FRAGMENT_BYTES
 
 
