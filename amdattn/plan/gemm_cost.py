@@ -1,16 +1,15 @@
 """What a matrix product costs, for planning: modelled clocks, every constant of it in here.
 
-They only decide between ways to do the same work. Except where said, they are what the performance
-model of the virtual device gives for the shipped kernels at the peak clock, at which kernels that
-wait for memory run.
+They only decide between ways to do the same work. Except where said, they were fitted to what the
+performance model of the virtual device gives for the shipped kernels at the peak clock, at which
+kernels that wait for memory run.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from amdattn.device import LANES_PER_WAVE, DeviceProps
+from amdattn.device import LANES_PER_WAVE, SIMDS_PER_CU, DeviceProps
 from amdattn.gemm_problem import GemmProblem
 from amdattn.manifest import KernelSpec
 from amdattn.plan.occupancy import workgroups_per_cu
@@ -21,23 +20,22 @@ HBM_BYTES_PER_NS = 4200  # sustained reads of the device
 LAUNCH_NS = 2700  # between two kernels of a stream
 _L1_BYTES_PER_CLK = 64  # of a CU
 _L2_WRITE_BYTES_PER_CLK = 594  # of an XCD
-_LOADED_BYTES = 65536  # under way in a CU
-_LEAST_LATENCY_CLK = 1130  # of a load from HBM
-# What streams lose against HBM's rate; for every doubling of the small tiles that share rows of B;
-# matrix instructions of a lone workgroup against its loads.
-_HBM_LOSS, _SHARED_LOSS, _MATRIX_LOSS = 1.0, 0.055, 0.315
-# For each further workgroup of a CU, where several read the same rows of B: the L2 forgets them.
-_DRIFT_LOSS = 0.15
-# From dispatch to the first loads and from the last ones to the end: one fragment of 16 x 16
-# results a wave, and each further one.
-_WORKGROUP_CLK, _FRAGMENT_CLK = 1740, 235
-_ROUND_SHARE = 1.1  # of that, where workgroups start when others end
-_EMPTY_STEP_CLK = 115  # of a fragment
-# Partial results: written through, counted, read again by the last to arrive.
-_SPLIT_CLK, _PART_CLK, _SPLIT_FRAGMENT_CLK = 1820, 80, 65
+_LOADS_OF_CU = 64  # vector loads under way in a CU
+_LOAD_LATENCY_CLK = 983
+_LOAD_BYTES = 1024  # 16 a lane
+# From dispatch to the first rows and from the last ones to the end, with one fragment; for every
+# wave that is started; for each fragment; where waves of a workgroup add up their sums.
+_START_CLK, _WAVE_CLK, _FRAGMENT_CLK, _EXCHANGE_CLK = 1753, 4.35, 305, 481
+# Of the matrix instructions, what loads do not hide; 32 clk take a fragment and 8 elements a lane.
+_MATRIX_LOSS, _MATRIX_CLK = 0.08, 32
+# HBM and the loads of a CU overlap: the greater one counts, and more the nearer they are.
+_OVERLAP = 9.3
+# Of a workgroup by itself: CUs that have one more than others end later.
+_RAGGED_LOSS = 0.22
+# Parts along k: written through, counted, read again by the last one to arrive.
+_SPLIT_CLK, _PART_CLK = 1390, 7.4
 # The kernels that load element by element, in comparison.
 _ELEMENT_FACTOR = 4.0
-_TILE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,49 +67,50 @@ def cost(
     problem: GemmProblem, kernel: KernelSpec, splits: int, columns: int, props: DeviceProps
 ) -> Cost:
     """Estimate for a member of the family, a number of parts and columns of a tile."""
-    tile_m, tile_n = kernel.q_tile, columns * (1 + problem.has_factors)
-    tiles_m, tiles_n = -(-problem.m // tile_m), -(-problem.n // columns)
+    rows_of_b = columns * (1 + problem.has_factors)
     row_bytes = problem.k * _ELEMENT_BYTES
-    tiles_of_xcd = -(-tiles_n // props.num_xcds)
+    tiles_m = -(-problem.m // kernel.q_tile)
+    tiles_of_xcd = -(-problem.n // (columns * props.num_xcds))
     workgroups = tiles_of_xcd * tiles_m * splits
     cus = props.num_cus // props.num_xcds
+    full, late = divmod(workgroups, cus)
+    of_cu = full + (late > 0)  # of the CU with most
+    at_once, _ = workgroups_per_cu(kernel, props)
+
     # Each XCD reads its rows of B, and all of A.
-    of_xcd = (min(tiles_of_xcd * tile_n, problem.b_rows) + problem.m) * row_bytes
-    hbm_rate = HBM_BYTES_PER_NS / props.num_xcds / PEAK_CLOCK_GHZ
-    memory = of_xcd / hbm_rate
-    sharing = max(math.log2(tiles_m * _TILE**2 / (tile_m * tile_n)), 0.0)
-    memory *= _HBM_LOSS + _SHARED_LOSS * sharing
-    of_workgroup = (tile_m + tile_n) * row_bytes / splits  # rows that do not exist are loads, too
+    of_xcd = (min(tiles_of_xcd * rows_of_b, problem.b_rows) + problem.m) * row_bytes
+    memory = of_xcd / (HBM_BYTES_PER_NS / props.num_xcds / PEAK_CLOCK_GHZ)
 
-    def loading(active: int) -> float:
-        """Clk of a workgroup while so many CUs load: the more for HBM is under way, the later."""
-        in_flight = active * _LOADED_BYTES * tile_n / (tile_m + tile_n) / tiles_m
-        latency = max(_LEAST_LATENCY_CLK, in_flight / hbm_rate)
-        return of_workgroup / min(_L1_BYTES_PER_CLK, _LOADED_BYTES / latency)
-
+    # Loads are of whole fragments; of rows that do not exist they bring nothing.
     waves = kernel.workgroup[0] // LANES_PER_WAVE
-    whole, late = divmod(workgroups, cus)  # all CUs have some; the late ones one more
-    loads = whole * loading(cus) + (loading(late) if late else 0.0)
-    # 16 x 16 x 16 elements take 16 clk of a SIMD.
-    matrix = tile_m * tile_n * problem.k / splits / _TILE**2 / waves
-    fragments = tile_m * tile_n // _TILE**2
-    fixed = _WORKGROUP_CLK + _FRAGMENT_CLK * (fragments - 1)
-    # The loop is unrolled as often as steps are in flight: the last round may be half empty.
-    depth = kernel.constraint("steps_in_flight")
-    steps = -(-problem.k // (kernel.constraint("step") * splits * kernel.constraint("waves_k")))
-    fixed += _EMPTY_STEP_CLK * fragments * (-steps % depth)
-    per_cu, _ = workgroups_per_cu(kernel, props)
-    rounds = -(-workgroups // (per_cu * cus))
-    fixed *= 1 + _ROUND_SHARE * (rounds - 1)
-    split = 0.0
-    if splits > 1:
-        partial = workgroups * tile_m * tile_n * 4
-        split = _SPLIT_CLK + _PART_CLK * splits + _SPLIT_FRAGMENT_CLK * fragments
-        split += partial / _L2_WRITE_BYTES_PER_CLK
-    alone = loading(late) if whole and late else 0.0  # when the others have ended
-    stream = max(memory, memory * (1 - late / workgroups) + alone, loads + _MATRIX_LOSS * matrix)
-    if tiles_m > 1:  # tiles that share rows of B drift apart where CUs have several
-        stream *= 1 + _DRIFT_LOSS * max(workgroups / cus - 1, 0.0)
+    tile: int = kernel.constraint("tile")
+    step: int = kernel.constraint("step")
+    waves_k: int = kernel.constraint("waves_k")
+    depth: int = kernel.constraint("steps_in_flight")
+    parts = step * tile * _ELEMENT_BYTES // _LOAD_BYTES  # loads of a step that make a fragment
+    fragments = kernel.q_tile * kernel.kv_tile // tile**2
+    loads_of_step = parts * (kernel.q_tile + kernel.kv_tile) // tile
+    steps = -(-problem.k // (step * splits * waves_k))
+    under_way = waves * depth * loads_of_step
+
+    def waiting(count: int, resident: int) -> float:
+        """Clk in which the loads of so many workgroups of a CU come."""
+        limit = min(_LOADS_OF_CU, resident * under_way)
+        return count * waves * steps * loads_of_step * _LOAD_LATENCY_CLK / limit
+
+    asked = min(problem.m / tiles_m, kernel.q_tile) + rows_of_b
+    through_l1 = of_cu * asked * row_bytes / splits / _L1_BYTES_PER_CLK
+    matrix = max(of_cu * waves / SIMDS_PER_CU, 1) * steps * parts * fragments * _MATRIX_CLK
+    loads = max(waiting(of_cu, min(of_cu, at_once)), through_l1) + _MATRIX_LOSS * matrix
+    stream = (memory**_OVERLAP + loads**_OVERLAP) ** (1 / _OVERLAP)
+    if full and late:
+        stream += _RAGGED_LOSS * waiting(1, 1) * (1 - late / cus) / of_cu
     if kernel.constraint("k_multiple") == 1:
         stream *= _ELEMENT_FACTOR
+    fixed = _START_CLK + _FRAGMENT_CLK * fragments + _EXCHANGE_CLK * (waves > 1)
+    fixed += _WAVE_CLK * waves * min(workgroups, cus * at_once)
+    split = 0.0
+    if splits > 1:
+        partial = workgroups * kernel.q_tile * kernel.kv_tile * 4
+        split = _SPLIT_CLK + _PART_CLK * splits * fragments + partial / _L2_WRITE_BYTES_PER_CLK
     return Cost(fixed + stream + split, memory, loads, split, floor_us(problem))
