@@ -9,17 +9,20 @@ from build_scripts.toolchain import LLVM22
 
 GEMM_GRID = "x=8*splits, y=ceil(m/tile_m), z=ceil(n/(8*columns))"
 
-# Tiles of 16 rows of m and of n of a wave, waves along m and along k, steps of k in flight. Chosen
-# by the model: few rows of n a workgroup keep HBM busy without splits; more rows of both where A
-# would be read too often. All waves of a CU have 64 loads in flight.
+# Rows of a fragment, fragments along m and along n of a wave, waves along m and along k, steps of k
+# in flight. Chosen by the model, among twice as many: one wave a workgroup, where registers allow,
+# ends soonest; more rows of both where A would be read too often; few rows of n keep HBM busy
+# without splits.
 _ALIGNED = (
     ("m4n4", 4, 1, 1, 1, 1, 24),
     ("m8n8", 8, 1, 1, 1, 1, 24),
-    ("m16n16", 16, 1, 1, 1, 1, 8),
+    ("m16n16k1", 16, 1, 1, 1, 1, 8),
     ("m16n16k2", 16, 1, 1, 1, 2, 8),
     ("m16n32", 16, 1, 2, 1, 1, 6),
     ("m32n16", 16, 2, 1, 1, 1, 4),
-    ("m32n32", 16, 2, 2, 1, 2, 4),
+    ("m32n32k1", 16, 2, 2, 1, 1, 4),
+    ("m32n32k2", 16, 2, 2, 1, 2, 4),
+    ("m32n48", 16, 2, 3, 1, 2, 4),
     ("m64n32", 16, 4, 2, 1, 4, 2),
     ("m64n64", 16, 4, 4, 1, 4, 2),
 )

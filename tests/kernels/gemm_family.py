@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 KERNELS = [row for row in manifest.kernels() if row.op == planning.GEMM]
 NAMES = [row.name for row in KERNELS]
 WITH_FACTORS = [row.name for row in KERNELS if "silu_and_mul" in row.constraint("activation")]
-SMALL = "gemm_nt_bf16_m16n16"
+SMALL = "gemm_nt_bf16_m16n16k2"
 
 
 def operands(m: int, n: int, k: int, dtype: str = "bfloat16") -> tuple[Array, Array, Array]:

@@ -84,7 +84,7 @@ _AFTER_LSE = (
 )
 # attn_fwd_bf16_d64_narrow_rtne
 _NARROW = "b3362acd811fbbfd"
-# gemm_nt_bf16_m32n32
+# gemm_nt_bf16_m32n32k2
 _GEMM = "4b08b383348d992c"
 _AFTER_COLUMNS_OF_GEMM = (
     *(0x2BAC, 0x2BC8, 0x2BD8, 0x2ED4, 0x2EEC),
