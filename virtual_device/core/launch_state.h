@@ -25,6 +25,7 @@ struct LaunchState {
   // The order in which the lanes of an atomic act is not specified: ascending, or, under some seeds
   // of observed launches, descending.
   bool descending_lanes = false;
+  bool starves = false;  // observed launches, under some seeds: see Starvation
   u32 num_xcds = 8;
   u64 kernarg_address = 0, dispatch_packet_address = 0, queue_address = 0;
   std::vector<u8> kernarg;  // complete, hidden arguments included (for preloading)

@@ -95,6 +95,9 @@ std::unique_ptr<Worker::Resident> Worker::make(const std::shared_ptr<LaunchState
   auto resident = std::make_unique<Resident>();
   resident->launch = launch;
   resident->random = launch->options.seed * 0x9e3779b97f4a7c15 ^ (flat + 1) * 0xd1b54a32d192ed03;
+  if (launch->starves)
+    resident->starvation =
+        Starvation(next_random(resident->random) >> 16, launch->waves_per_workgroup);
   Workgroup& wg = resident->workgroup;
   wg.launch = launch.get();
   wg.worker = this;
@@ -191,6 +194,7 @@ bool Worker::run_slice() {
 Worker::Slice Worker::run(Resident& resident) {
   Workgroup& wg = resident.workgroup;
   const DeviceOptions& options = resident.launch->options;
+  Starvation& starvation = resident.starvation;
   const u32 n = wg.num_waves;
   u64 used = 0;
   bool looping = false, slept = false;
@@ -201,14 +205,18 @@ Worker::Slice Worker::run(Resident& resident) {
   try {
     while (used < kSliceInstructions && !looping && !slept) {
       const Turn turn = next_turn(resident);
+      const u64 used_before = used;
       for (u32 i = 0; i < n; ++i) {
         const u32 at = turn.first + (turn.reverse ? n - 1 - i : i);
         Wave& wave = *wg.waves[at < n ? at : at - n];
-        if (wave.state != WaveState::kRunning) continue;
+        if (wave.state != WaveState::kRunning || starvation.stands_still(wave)) continue;
         u32 quantum = turn.quantum;
         if (options.seed) quantum = 1 + static_cast<u32>(next_random(resident.random) % quantum);
         const u64 before = wave.instructions;
-        run_wave(wave, quantum);
+        if (starvation.starves(wave)) [[unlikely]]
+          run_until_starved(starvation, wave, quantum);
+        else
+          run_wave(wave, quantum);
         used += wave.instructions - before;
         // A loop that goes on and on may wait for a workgroup that has not run yet.
         looping |= wave.loop_count >= kLoopsPerSlice;
@@ -219,7 +227,9 @@ Worker::Slice Worker::run(Resident& resident) {
         result = Slice::kFinished;
         break;
       }
+      if (used == used_before) break;  // only a wave that stands still could go on
     }
+    starvation.slice_ended(resident.launch->progress);
     wg.instructions += used;
     if (result == Slice::kExpired) check_watchdog(resident, looping || slept);
   } catch (const Fault& fault) {
@@ -263,6 +273,16 @@ void Worker::run_wave(Wave& wave, u32 quantum) {
   if (wave.mxcsr != mxcsr_) _mm_setcsr(mxcsr_ = wave.mxcsr);  // s_setreg changed MODE
 }
 
+void Worker::run_until_starved(Starvation& starvation, Wave& wave, u32 quantum) {
+  for (u32 i = 0; i < quantum && wave.state == WaveState::kRunning && !wave.sleeping &&
+                  !starvation.stands_still(wave);
+       ++i) {
+    const Inst& inst = *wave.ip;
+    run_wave(wave, 1);
+    starvation.executed(inst);
+  }
+}
+
 void Worker::execute(Wave& wave, u32 quantum, u32& executed) {
   u32 i = 0;
   for (; i < quantum && wave.state == WaveState::kRunning && !wave.sleeping; ++i) {
@@ -290,11 +310,11 @@ bool gives_way(const Wave& wave, const Inst& inst) {
 }  // namespace
 
 void Worker::step_observed(Observer& observer, Wave& wave, const Inst& inst) {
-  if (inst.row) observer.before(wave, inst);
+  const bool now = !inst.row || observer.before(wave, inst);
   wave.ip = &inst + inst.size;
   if (wave.special) [[unlikely]]
     step_special(wave, inst);
-  else
+  else if (now) [[likely]]
     inst.exec(wave, inst);
   observer.after(wave, inst);
 }
