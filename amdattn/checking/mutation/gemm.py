@@ -41,6 +41,7 @@ _CASES = (
     _GemmCase(33, 40, 840, {"split_k": 3, "bias": True, "out_dtype": "float16"}),
     _GemmCase(33, 40, 840, {"split_k": 3, "deterministic": False}),
     _GemmCase(19, 21, 840, {"split_k": 14, "deterministic": False}, stale=True),
+    _GemmCase(40, 200, 264, {"split_k": 3, "deterministic": False}, stale=True),
     _GemmCase(19, 21, 840, {"split_k": 14}),
     _GemmCase(23, 21, 136, {"activation": "silu_and_mul", "bias": True}),
     _GemmCase(23, 20, 72, {"activation": "silu_and_mul"}),
