@@ -34,6 +34,18 @@ def test_sample() -> None:
     assert counts[Verdict.IN_PLACE.value] > counts["mutants"] // 3
 
 
+def test_waits_and_barriers_between_workgroups_that_add_up() -> None:
+    """Of coherent accesses, which no rule takes for races: schedules have to make results wrong."""
+    report = campaign(
+        shipped_subjects(PROPS, ("gemm_nt_bf16_m32n32",)), classes=("wait deleted", "barrier")
+    )
+    assert len(report.outcomes) > 20
+    assert not [outcome for outcome in report.missed if outcome.kind != "barrier"]
+    # Between taking the sums and setting the counter back: only an abort would show it.
+    unseen = [outcome for outcome in report.outcomes if outcome.verdict is Verdict.MISSED]
+    assert sum(outcome.kind == "barrier" for outcome in unseen) <= 1
+
+
 def test_unknown_class() -> None:
     with pytest.raises(ValueError, match="must be among"):
         campaign([], classes=["typo"])

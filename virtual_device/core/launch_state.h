@@ -37,6 +37,8 @@ struct LaunchState {
   std::atomic<u64> resident{0};  // started and not finished
   std::atomic<u64> done{0};
   std::atomic<u64> progress{0};  // changes of memory, ends of waves
+  // What `progress` was when a slice ended last, and slices since then that did not change it.
+  std::atomic<u64> progress_seen{0}, idle_slices{0};
   std::atomic<bool> faulted{false};
 
   std::mutex mutex;  // result, finished

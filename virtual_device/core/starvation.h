@@ -16,24 +16,25 @@ class Starvation {
       : wave_(draw(random >> 2, num_waves)),
         with_return_(random >> 1 & 1),
         signals_(draw(random >> 10, 1 + draw(random >> 18, kMaxSignals))),
-        patience_(draw(random >> 26, kMaxPatience)) {}
+        rank_(static_cast<u32>(random >> 26)) {}
 
   bool starves(const Wave& wave) const { return wave.wave_idx == wave_; }
   bool stands_still(const Wave& wave) const { return starves(wave) && signals_ == 0; }
   // The wave has executed an instruction.
   void executed(const Inst& inst) { signals_ -= signals_ > 0 && is_signal(inst); }
 
-  // A slice of the workgroup has ended. When nobody makes progress any more, because all wait or
-  // stand still, one such wave after the other is free.
-  void slice_ended(u64 progress) {
-    idle_ = progress == progress_ ? idle_ + 1 : 0;
-    progress_ = progress;
-    if (idle_ > patience_ || ++slices_ == kMaxSlices) wave_ = kNobody;
+  // Of several waves that stand still the least is free first.
+  u32 rank() const { return rank_; }
+  bool begun() const { return wave_ != kNobody && signals_ == 0; }
+  void end() { wave_ = kNobody; }
+  // A slice of the workgroup has ended. Others may go on for ever, as if they made progress.
+  void slice_ended() {
+    if (++slices_ == kMaxSlices) end();
   }
 
  private:
   static u32 draw(u64 random, u32 count) { return static_cast<u32>(random % 256 * count / 256); }
-  static constexpr u32 kNobody = ~u32{0}, kMaxSignals = 8, kMaxPatience = 32, kMaxSlices = 1024;
+  static constexpr u32 kNobody = ~u32{0}, kMaxSignals = 8, kMaxSlices = 1024;
 
   // s_barrier and atomics with return: few, and what others wait for. Or also stores with sc1 and
   // atomics without return.
@@ -47,9 +48,8 @@ class Starvation {
 
   u32 wave_ = kNobody;
   bool with_return_ = true;
-  u32 signals_ = 0;                           // to come before it stands still
-  u32 patience_ = 0, idle_ = 0, slices_ = 0;  // in slices
-  u64 progress_ = ~u64{0};                    // of the launch, at the end of the last slice
+  u32 signals_ = 0;  // to come before it stands still
+  u32 rank_ = 0, slices_ = 0;
 };
 
 }  // namespace vdev

@@ -14,6 +14,7 @@ namespace {
 
 constexpr u64 kSliceInstructions = 1u << 20;  // of a workgroup before another one may run
 constexpr u32 kLoopsPerSlice = 1024;          // passes through one loop's head: it may be waiting
+constexpr u32 kLoopsOfStarving = 256;         // the same where everybody's waiting comes first
 constexpr u32 kMaxProofInterval = 1024;       // slices between attempts to prove that it waits
 constexpr u32 kGreedyQuantum = 4096;          // of a wave that an adversarial schedule favours
 constexpr u64 kSpinGraceNs = 1'000'000'000;   // a host thread or another stream may still write
@@ -183,12 +184,30 @@ bool Worker::run_slice() {
   if (residents_.empty()) return false;
   std::unique_ptr<Resident> resident = std::move(residents_.front());
   residents_.pop_front();
-  const Slice slice = resident->launch->faulted ? Slice::kFaulted : run(*resident);
+  const std::shared_ptr<LaunchState> launch = resident->launch;
+  const Slice slice = launch->faulted ? Slice::kFaulted : run(*resident);
   if (slice == Slice::kExpired)
     residents_.push_back(std::move(resident));
   else
     retire(*resident, slice == Slice::kFinished);
+  if (launch->starves) end_a_starvation(*launch);
   return true;
+}
+
+// When all workgroups have had a slice and nobody has made progress, somebody waits for a wave that
+// stands still.
+void Worker::end_a_starvation(LaunchState& launch) {
+  const u64 progress = launch.progress;
+  if (launch.progress_seen.exchange(progress) != progress) launch.idle_slices = 0;
+  if (++launch.idle_slices <= residents_.size()) return;
+  launch.idle_slices = 0;
+  Starvation* least = nullptr;
+  for (const auto& resident : residents_) {
+    Starvation& one = resident->starvation;
+    if (resident->launch.get() == &launch && one.begun() && (!least || one.rank() < least->rank()))
+      least = &one;
+  }
+  if (least) least->end();
 }
 
 Worker::Slice Worker::run(Resident& resident) {
@@ -196,6 +215,7 @@ Worker::Slice Worker::run(Resident& resident) {
   const DeviceOptions& options = resident.launch->options;
   Starvation& starvation = resident.starvation;
   const u32 n = wg.num_waves;
+  const u32 loops = resident.launch->starves ? kLoopsOfStarving : kLoopsPerSlice;
   u64 used = 0;
   bool looping = false, slept = false;
   for (Wave* wave : wg.waves) wave->loop_count = 0;
@@ -219,7 +239,7 @@ Worker::Slice Worker::run(Resident& resident) {
           run_wave(wave, quantum);
         used += wave.instructions - before;
         // A loop that goes on and on may wait for a workgroup that has not run yet.
-        looping |= wave.loop_count >= kLoopsPerSlice;
+        looping |= wave.loop_count >= loops;
         slept |= wave.sleeping;
         wave.sleeping = false;
       }
@@ -229,7 +249,7 @@ Worker::Slice Worker::run(Resident& resident) {
       }
       if (used == used_before) break;  // only a wave that stands still could go on
     }
-    starvation.slice_ended(resident.launch->progress);
+    starvation.slice_ended();
     wg.instructions += used;
     if (result == Slice::kExpired) check_watchdog(resident, looping || slept);
   } catch (const Fault& fault) {

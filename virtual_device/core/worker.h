@@ -72,6 +72,7 @@ struct Worker {
   void retire(Resident& resident, bool finished);
   bool proved_spinning(Resident& resident);
   void check_watchdog(Resident& resident, bool looping);
+  void end_a_starvation(LaunchState& launch);
   Wave* take_wave();
 
   Device& device_;
