@@ -57,9 +57,10 @@ _GENERATION, _OLDER = 2, 1
 
 def gemm_subject(kernel: KernelSpec, props: DeviceProps) -> Subject:
     """A kernel of the family, in plans that use no other."""
-    problems = [GemmProblem(c.m, c.n, c.k, kernel.dtype, **dict(c.options)) for c in _CASES]
+    taken = [c for c in _CASES if c.options.get("activation") in kernel.constraint("activation")]
+    problems = [GemmProblem(c.m, c.n, c.k, kernel.dtype, **dict(c.options)) for c in taken]
     plans = [plan_gemm(problem, props, [kernel]) for problem in problems]
-    made = tuple(_case(*pair) for pair in zip(_CASES, plans, strict=True))
+    made = tuple(_case(*pair) for pair in zip(taken, plans, strict=True))
     return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
 
 
