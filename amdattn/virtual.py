@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 # Those that checks and profiles set.
-_CHECK = ("check", "max_errors", "late_loads")
+_CHECK = ("check", "max_errors", "late_loads", "late_stores")
 _PROFILE = (
     *("timing", "clock_mhz", "simulated_workgroups", "simulated_xcd", "trace_events", "warm_code"),
 )
@@ -72,6 +72,7 @@ def check(
     suppressions: Suppressions | str | os.PathLike[str] | None = None,
     max_errors: int = 100,
     late_loads: bool = True,
+    late_stores: bool = True,
 ) -> Check:
     """Check every launch inside a ``with`` block; see docs/checked-mode.md for what is found.
 
@@ -93,6 +94,9 @@ def check(
         A launch with so many different errors is ended; 0: never.
     late_loads : bool
         Loads arrive at the last moment that the waits allow. False: some arrive at once.
+    late_stores : bool
+        Stores with sc1 and atomics without return take effect at the last moment that the waits
+        allow. False: at once.
 
     Returns
     -------
@@ -116,6 +120,7 @@ def check(
         suppressions=suppressions,
         max_errors=max_errors,
         late_loads=late_loads,
+        late_stores=late_stores,
     )
 
 

@@ -26,6 +26,7 @@ OPTIONS = {
     "check": 0,
     "max_errors": 100,
     "late_loads": 1,
+    "late_stores": 1,
     "timing": 0,
     "clock_mhz": 0,
     "simulated_workgroups": 0,

@@ -55,6 +55,7 @@ class Check:
         suppressions: Suppressions | str | os.PathLike[str] | None,
         max_errors: int,
         late_loads: bool,
+        late_stores: bool = True,
     ) -> None:
         if raise_on not in RAISE_ON:
             raise ValueError(f"raise_on={raise_on!r} must be one of {RAISE_ON}")
@@ -68,7 +69,11 @@ class Check:
         self._raise_on = raise_on
         self._declared = (read_only, zero_at_end)
         self._suppressions = Suppressions.of(suppressions)
-        self._options = {"max_errors": max_errors, "late_loads": int(late_loads)}
+        self._options = {
+            "max_errors": max_errors,
+            "late_loads": int(late_loads),
+            "late_stores": int(late_stores),
+        }
         self.log = FindingLog()
         self._numbers: dict[str, int] = {}  # the library's, of this check
         self._images: dict[str, bytes] = {}

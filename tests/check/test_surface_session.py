@@ -45,7 +45,7 @@ class FakeExports:
     """Returns the findings it is given, and notes what is asked of it."""
 
     def __init__(self) -> None:
-        self.options: dict[str, object] = {"check": 0, "max_errors": 100, "late_loads": 1}
+        self.options: dict[str, object] = dict(check=0, max_errors=100, late_loads=1, late_stores=1)
         self.calls: list[tuple[Any, ...]] = []
         self.pending: list[dict[str, Any]] = []
         self.host: list[dict[str, Any]] = []
@@ -106,8 +106,9 @@ def fault() -> HipError:
 
 def test_options_hold_inside_the_block_only(device: FakeDevice) -> None:
     before = dict(device.exports.options)
-    with amdattn.virtual.check(max_errors=3, late_loads=False) as found:
-        assert device.exports.options == {"check": 1, "max_errors": 3, "late_loads": 0}
+    with amdattn.virtual.check(max_errors=3, late_loads=False, late_stores=False) as found:
+        chosen = {"check": 1, "max_errors": 3, "late_loads": 0, "late_stores": 0}
+        assert device.exports.options == chosen
     assert device.exports.options == before
     assert found.findings == [] and found.launches == {}
 

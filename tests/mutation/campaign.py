@@ -20,7 +20,7 @@ from hip_subjects import hip_subjects
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from amdattn.checking.mutation.campaign import campaign
+from amdattn.checking.mutation.campaign import SCHEDULES, campaign
 from amdattn.checking.mutation.generate import CLASSES
 from amdattn.checking.mutation.hazards import LLVM_ONLY
 from amdattn.checking.mutation.report import BAR_CLASS, BAR_OVERALL, Campaign, Counts
@@ -122,6 +122,7 @@ def _assumptions(report: Campaign) -> str:
         counts = report.by_class().get(kind, granted)
         counted = counts["mutants"] - counts["equivalent"] + len(assumed)
         rates[kind] = 1 - (counts["missed"] + len(assumed)) / counted if counted else 1.0
+    num_schedules = len(SCHEDULES)
     s_nop, everything = f"{rates['s_nop']:.1%}", f"{rates['all']:.1%}"
     return f"""- {len(assumed)} s_nop mutants count as equivalent as the manual's table asks for no
   state where a VALU reads, as carry-in, an SGPR that a VALU wrote; LLVM keeps two, and the checker
@@ -133,9 +134,10 @@ def _assumptions(report: Campaign) -> str:
   between a write-back and the compare-and-swap that takes the lock, when nothing is left to
   publish, and 13 changes of EXEC), of which no proof exists that they are equivalent. EXEC reaches
   its bar with erf and scatter_add f16, which were added last.
-- The missed mutants of gemm_nt are about parts of k that workgroups add up: waits and barriers
-  between what a workgroup stores and its arrival at the counter, and the claim of sums that an
-  aborted launch left behind. No order of waves and workgroups that was run shows them.
+- The mutant of gemm_nt that is missed has all lanes store the word that one of them is to store,
+  to the same address: the virtual device performs the lanes of a store at once.
+- Waits and barriers between coherent accesses show only if one of {num_schedules} orders of waves
+  and workgroups makes the result wrong.
 - Rules on what has to be waited for at a barrier and at a release were narrowed after comparison
   with the memory model that the checker documents."""
 

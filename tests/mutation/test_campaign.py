@@ -7,8 +7,9 @@ import dataclasses
 import pytest
 from hip_subjects import hip_subjects, range_copy
 
-from amdattn.checking.mutation.campaign import campaign
-from amdattn.checking.mutation.generate import CLASSES
+from amdattn.checking.mutation.campaign import SCHEDULES, campaign
+from amdattn.checking.mutation.generate import CLASSES, mutants
+from amdattn.checking.mutation.kernel import KernelCode
 from amdattn.checking.mutation.report import Campaign, Verdict
 from amdattn.checking.mutation.run import CampaignError, Task, run
 from amdattn.checking.mutation.subject import shipped_subjects
@@ -32,6 +33,41 @@ def test_sample() -> None:
     assert {outcome.kind for outcome in report.outcomes} == set(CLASSES)
     counts = report.by_class()["all"]
     assert counts[Verdict.IN_PLACE.value] > counts["mutants"] // 3
+
+
+def test_wait_and_barrier_in_front_of_a_counter() -> None:
+    """Of coherent accesses, which no rule takes for races: schedules have to make results wrong."""
+    (subject,) = shipped_subjects(PROPS, ("gemm_nt_bf16_m32n32",))
+    code, kinds = KernelCode(subject.image, subject.symbol), ("wait deleted", "barrier")
+    texts = [instruction.text for instruction in code.instructions]
+    places = set()
+    for arrival in (i for i, text in enumerate(texts) if text.startswith("global_atomic_add_x2")):
+        for before in ("s_barrier", "s_waitcnt vmcnt(0)"):
+            at = max(i for i in range(arrival) if texts[i] == before)
+            places.add(code.instructions[at].pc)
+    assert len(places) == 4  # parts in their order, and parts added as they come
+    changed = [m for m in mutants(code, True) if m.pc in places and m.kind in kinds]
+    assert len(changed) == 4
+
+    names = [case.name for case in subject.cases]
+    split = tuple(i for i, name in enumerate(names) if name.startswith("40x500x264 split_k=3"))
+    options = {"threads": 1, "max_errors": 4}
+    (original,) = run([Task(0, 0, code.image, split)], [subject], options, 1, 120.0)
+    expected = {case.case: case.outputs for case in original.cases}
+    assert len(expected) == 2
+    tasks = [
+        Task(
+            *(i, 0, code.patched(mutant.at, mutant.encoding), split),
+            schedules=SCHEDULES,
+            outputs=tuple(expected.items()),
+        )
+        for i, mutant in enumerate(changed)
+    ]
+    for result in run(tasks, [subject], options, 1, 120.0):
+        assert any(
+            case.findings or case.error or case.outputs != expected[case.case]
+            for case in result.cases
+        ), (changed[result.id], result.failure)
 
 
 def test_unknown_class() -> None:

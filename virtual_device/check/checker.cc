@@ -73,6 +73,7 @@ void Checker::workgroup_started(Workgroup& workgroup) {
   group->lds.start(workgroup);
   group->lds_taint.start(workgroup);
   group->control.start(workgroup);
+  group->late_stores.start(launch_.options.seed, workgroup.flat_id, session_.options().late_stores);
   coherence_.started(workgroup);
   for (Wave* wave : workgroup.waves) {
     WaveShadow& own = *group->waves[wave->wave_idx];
@@ -84,7 +85,7 @@ void Checker::workgroup_started(Workgroup& workgroup) {
   workgroup.shadow = group.release();
 }
 
-void Checker::before(Wave& wave, const Inst& inst) {
+bool Checker::before(Wave& wave, const Inst& inst) {
   WaveShadow& own = shadow(wave);
   WorkgroupShadow& group = shadow(*wave.workgroup);
   Step step{wave, inst, use(inst), nullptr, own.waits.order, report_};
@@ -95,6 +96,7 @@ void Checker::before(Wave& wave, const Inst& inst) {
       f.message = "registers indexed by M0 (GPR_IDX_EN) or skipped instructions are not followed";
     });
   own.waits.before(step);
+  group.late_stores.settle(wave, own.waits.order);
   own.hazards.step(step);
   own.touches_memory = footprint(wave, inst, own.footprint);
   if (own.touches_memory) step.memory = &own.footprint;
@@ -105,10 +107,12 @@ void Checker::before(Wave& wave, const Inst& inst) {
       if (own.footprint.parts[i].space == Space::kLds)
         group.lds.access(step, own.footprint.parts[i]);
   }
+  const bool late = group.late_stores.before(step);
   coherence_.before(step);
   if (inst.row->effects & (kBarrier | kEndsProgram)) group.lds.arrived(wave, own.waits.order);
   if (report_.exhausted())
     raise(FaultKind::kAborted, "ended after the number of findings that max_errors allows");
+  return !late;
 }
 
 void Checker::after(Wave& wave, const Inst& inst) {
@@ -118,6 +122,7 @@ void Checker::after(Wave& wave, const Inst& inst) {
       report_};
   coherence_.after(step);
   own.waits.after(step);
+  shadow(*wave.workgroup).late_stores.settle(wave, own.waits.order);
 }
 
 void Checker::barrier_released(Workgroup& workgroup) {
@@ -142,6 +147,7 @@ void Checker::faulted(Wave& wave, const Inst& inst, const Fault& fault) {
 
 void Checker::workgroup_finished(Workgroup& workgroup) {
   std::unique_ptr<WorkgroupShadow> group(&shadow(workgroup));
+  group->late_stores.finish();
   if (workgroup.waves_done == workgroup.num_waves) group->control.finish(workgroup, report_);
   coherence_.finished(workgroup);
   std::lock_guard lock(mutex_);

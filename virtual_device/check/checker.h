@@ -10,6 +10,7 @@
 #include "check/coherence.h"
 #include "check/control.h"
 #include "check/hazards.h"
+#include "check/late_stores.h"
 #include "check/lds_races.h"
 #include "check/session.h"
 #include "check/taint.h"
@@ -23,7 +24,7 @@ class Checker : public Observer {
   Checker(LaunchState& launch, CheckSession& session);
 
   void workgroup_started(Workgroup& workgroup) override;
-  void before(Wave& wave, const Inst& inst) override;
+  bool before(Wave& wave, const Inst& inst) override;
   void after(Wave& wave, const Inst& inst) override;
   void barrier_released(Workgroup& workgroup) override;
   void faulted(Wave& wave, const Inst& inst, const Fault& fault) override;
@@ -42,6 +43,7 @@ class Checker : public Observer {
     std::vector<std::unique_ptr<WaveShadow>> waves;
     LdsRaces lds;
     LdsTaint lds_taint;
+    LateStores late_stores;
     Control control;
   };
   static WorkgroupShadow& shadow(const Workgroup& workgroup) {

@@ -22,6 +22,8 @@ struct CheckOptions {
   // When a load's result arrives: at the last moment that the waits allow, or (some of them, by the
   // seed) at once.
   bool late_loads = true;
+  // Whether coherent stores and atomics take effect at the last moment: see LateStores.
+  bool late_stores = true;
 };
 
 // Memory about which the host said something.

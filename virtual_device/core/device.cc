@@ -226,6 +226,8 @@ LaunchResult Device::execute(const Launch& launch) {
   counters_.launches.fetch_add(1, std::memory_order_relaxed);
   if (observer_factory_) state->observer = observer_factory_(*state, observer_context_);
   state->descending_lanes = state->observer && options_.seed % 2 == 1;
+  state->starves = state->observer && options_.seed % 3 == 2;
+  if (state->starves) state->options.threads = 1;  // whoever can run does, before who stands still
   if (executor_)
     executor_(state, *this, executor_context_);
   else

@@ -25,6 +25,7 @@ struct LaunchState {
   // The order in which the lanes of an atomic act is not specified: ascending, or, under some seeds
   // of observed launches, descending.
   bool descending_lanes = false;
+  bool starves = false;  // observed launches, under some seeds: see Starvation
   u32 num_xcds = 8;
   u64 kernarg_address = 0, dispatch_packet_address = 0, queue_address = 0;
   std::vector<u8> kernarg;  // complete, hidden arguments included (for preloading)
@@ -36,6 +37,8 @@ struct LaunchState {
   std::atomic<u64> resident{0};  // started and not finished
   std::atomic<u64> done{0};
   std::atomic<u64> progress{0};  // changes of memory, ends of waves
+  // What `progress` was when a slice ended last, and slices since then that did not change it.
+  std::atomic<u64> progress_seen{0}, idle_slices{0};
   std::atomic<bool> faulted{false};
 
   std::mutex mutex;  // result, finished

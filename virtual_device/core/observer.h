@@ -21,8 +21,8 @@ class Observer {
   // Registers and LDS hold what the wave starts with. May set Workgroup::shadow, Wave::shadow.
   virtual void workgroup_started(Workgroup& workgroup) = 0;
   // Around the execution of one instruction; `wave.ip` is `inst` before, its successor after.
-  // May throw Fault.
-  virtual void before(Wave& wave, const Inst& inst) = 0;
+  // May throw Fault. False: the wave goes on without executing it; the observer does that later.
+  virtual bool before(Wave& wave, const Inst& inst) = 0;
   virtual void after(Wave& wave, const Inst& inst) = 0;
   // Every wave that is alive has arrived; they have not gone on yet.
   virtual void barrier_released(Workgroup& workgroup) = 0;

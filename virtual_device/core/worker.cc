@@ -14,6 +14,7 @@ namespace {
 
 constexpr u64 kSliceInstructions = 1u << 20;  // of a workgroup before another one may run
 constexpr u32 kLoopsPerSlice = 1024;          // passes through one loop's head: it may be waiting
+constexpr u32 kLoopsOfStarving = 256;         // the same where everybody's waiting comes first
 constexpr u32 kMaxProofInterval = 1024;       // slices between attempts to prove that it waits
 constexpr u32 kGreedyQuantum = 4096;          // of a wave that an adversarial schedule favours
 constexpr u64 kSpinGraceNs = 1'000'000'000;   // a host thread or another stream may still write
@@ -95,6 +96,9 @@ std::unique_ptr<Worker::Resident> Worker::make(const std::shared_ptr<LaunchState
   auto resident = std::make_unique<Resident>();
   resident->launch = launch;
   resident->random = launch->options.seed * 0x9e3779b97f4a7c15 ^ (flat + 1) * 0xd1b54a32d192ed03;
+  if (launch->starves)
+    resident->starvation =
+        Starvation(next_random(resident->random) >> 16, launch->waves_per_workgroup);
   Workgroup& wg = resident->workgroup;
   wg.launch = launch.get();
   wg.worker = this;
@@ -180,18 +184,22 @@ bool Worker::run_slice() {
   if (residents_.empty()) return false;
   std::unique_ptr<Resident> resident = std::move(residents_.front());
   residents_.pop_front();
-  const Slice slice = resident->launch->faulted ? Slice::kFaulted : run(*resident);
+  const std::shared_ptr<LaunchState> launch = resident->launch;
+  const Slice slice = launch->faulted ? Slice::kFaulted : run(*resident);
   if (slice == Slice::kExpired)
     residents_.push_back(std::move(resident));
   else
     retire(*resident, slice == Slice::kFinished);
+  if (launch->starves) end_a_starvation(*launch);
   return true;
 }
 
 Worker::Slice Worker::run(Resident& resident) {
   Workgroup& wg = resident.workgroup;
   const DeviceOptions& options = resident.launch->options;
+  Starvation& starvation = resident.starvation;
   const u32 n = wg.num_waves;
+  const u32 loops = resident.launch->starves ? kLoopsOfStarving : kLoopsPerSlice;
   u64 used = 0;
   bool looping = false, slept = false;
   for (Wave* wave : wg.waves) wave->loop_count = 0;
@@ -201,17 +209,21 @@ Worker::Slice Worker::run(Resident& resident) {
   try {
     while (used < kSliceInstructions && !looping && !slept) {
       const Turn turn = next_turn(resident);
+      const u64 used_before = used;
       for (u32 i = 0; i < n; ++i) {
         const u32 at = turn.first + (turn.reverse ? n - 1 - i : i);
         Wave& wave = *wg.waves[at < n ? at : at - n];
-        if (wave.state != WaveState::kRunning) continue;
+        if (wave.state != WaveState::kRunning || starvation.stands_still(wave)) continue;
         u32 quantum = turn.quantum;
         if (options.seed) quantum = 1 + static_cast<u32>(next_random(resident.random) % quantum);
         const u64 before = wave.instructions;
-        run_wave(wave, quantum);
+        if (starvation.starves(wave)) [[unlikely]]
+          run_until_starved(starvation, wave, quantum);
+        else
+          run_wave(wave, quantum);
         used += wave.instructions - before;
         // A loop that goes on and on may wait for a workgroup that has not run yet.
-        looping |= wave.loop_count >= kLoopsPerSlice;
+        looping |= wave.loop_count >= loops;
         slept |= wave.sleeping;
         wave.sleeping = false;
       }
@@ -219,7 +231,9 @@ Worker::Slice Worker::run(Resident& resident) {
         result = Slice::kFinished;
         break;
       }
+      if (used == used_before) break;  // only a wave that stands still could go on
     }
+    starvation.slice_ended();
     wg.instructions += used;
     if (result == Slice::kExpired) check_watchdog(resident, looping || slept);
   } catch (const Fault& fault) {
@@ -290,11 +304,11 @@ bool gives_way(const Wave& wave, const Inst& inst) {
 }  // namespace
 
 void Worker::step_observed(Observer& observer, Wave& wave, const Inst& inst) {
-  if (inst.row) observer.before(wave, inst);
+  const bool now = !inst.row || observer.before(wave, inst);
   wave.ip = &inst + inst.size;
   if (wave.special) [[unlikely]]
     step_special(wave, inst);
-  else
+  else if (now) [[likely]]
     inst.exec(wave, inst);
   observer.after(wave, inst);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/launch_state.h"
+#include "core/starvation.h"
 #include "core/wave.h"
 
 namespace vdev {
@@ -46,6 +47,7 @@ struct Worker {
     std::shared_ptr<LaunchState> launch;
     Workgroup workgroup;
     u64 random = 0;
+    Starvation starvation;
     u32 slices_to_proof = 1, proof_interval = 1;  // patience before the next costly proof
   };
   // Makes the workgroup that is number `position` of a launch.
@@ -55,6 +57,8 @@ struct Worker {
   Slice run(Resident& resident);
   // Runs one wave for up to `quantum` instructions.
   void run_wave(Wave& wave, u32 quantum);
+  // As above; it may have to stand still before they are done.
+  void run_until_starved(Starvation& starvation, Wave& wave, u32 quantum);
   void execute(Wave& wave, u32 quantum, u32& executed);
   void execute_observed(Observer& observer, Wave& wave, u32 quantum, u32& executed);
   void step_observed(Observer& observer, Wave& wave, const Inst& inst);
@@ -68,6 +72,7 @@ struct Worker {
   void retire(Resident& resident, bool finished);
   bool proved_spinning(Resident& resident);
   void check_watchdog(Resident& resident, bool looping);
+  void end_a_starvation(LaunchState& launch);
   Wave* take_wave();
 
   Device& device_;

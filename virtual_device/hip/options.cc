@@ -45,6 +45,8 @@ bool set_option(Runtime& runtime, std::string_view key, u64 value) {
     runtime.check_options.max_errors = static_cast<u32>(value);
   } else if (key == "late_loads" && value <= 1) {
     runtime.check_options.late_loads = value == 1;
+  } else if (key == "late_stores" && value <= 1) {
+    runtime.check_options.late_stores = value == 1;
   } else {
     return false;
   }

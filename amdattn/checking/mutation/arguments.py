@@ -67,6 +67,11 @@ _SAME_WORDS = (
     "the lanes that are let in as well store the same words to the same address, which "
     "nobody else uses in the rest of the launch"
 )
+_ONLY_AFTER_AN_ABORT = (
+    "all parts of the tile have arrived, so that its counter and sums are next looked at by the "
+    "next launch, which starts when every wave of this one has taken its sums: the order of the "
+    "two matters only if the launch is aborted between them"
+)
 
 # attn_fwd_bf16_d128_rtne: the first body, and the second one
 _FORWARD = "ab80b8e9f2f21fb6"
@@ -122,5 +127,6 @@ ARGUMENTS: dict[tuple[str, str, int], str] = {
     **{(_GEMM, "EXEC", pc): _COLUMNS_BEHIND for pc in _AFTER_COLUMNS_OF_GEMM},
     **{(_GEMM, "EXEC", pc): _ALL_STORED for pc in (0x2EA4, 0x4350)},
     **{(_GEMM, "EXEC", pc): _SAME_WORDS for pc in (0x3210, 0x38FC)},
+    (_GEMM, "barrier", 0x38F8): _ONLY_AFTER_AN_ABORT,
     (_GEMM, "EXEC", 0x2910): _LATER_FRAGMENTS,
 }

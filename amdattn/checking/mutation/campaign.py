@@ -28,7 +28,7 @@ _MAX_INSTRUCTIONS = 2_000_000
 # Orders of waves and workgroups: mutants that the first does not show are run under the others, but
 # not those that an analysis proves to be equivalent.
 # (seed, instructions of a wave before another may run)
-_SCHEDULES = ((0, 8), (1, 8), (4, 1), (6, 3), (5, 1))
+SCHEDULES = ((0, 8), (1, 8), (4, 1), (6, 3), (5, 1), (2, 8), (8, 3), (11, 8), (14, 8))
 
 # (what is being done, done, of how many)
 Progress = Callable[[str, int, int], None]
@@ -114,7 +114,7 @@ def campaign(
 
     report = Campaign([_original(entry) for entry in prepared], [], sample, seed)
     originals = (
-        Task(i, i, entry.subject.image, entry.all_cases, schedules=_SCHEDULES)
+        Task(i, i, entry.subject.image, entry.all_cases, schedules=SCHEDULES)
         for i, entry in enumerate(prepared)
     )
     for result in results("unmutated kernels", originals, len(prepared)):
@@ -135,13 +135,16 @@ def campaign(
         if result.failure:
             raise CampaignError(f"{entry.subject.name}, unmutated: {result.failure}")
 
-    probes = list(_probes(prepared, planned))
-    tasks = (task for task, _ in probes)
-    for result in results("which case reaches which block", tasks, len(probes)):
-        task, block = probes[result.id]
-        reached = [case for case in result.cases if case.error]
-        reached.sort(key=lambda case: case.case)
-        prepared[task.subject].reaching[block] = tuple(case.case for case in reached)
+    for what, schedules in (
+        ("which case reaches which block", SCHEDULES[:1]),
+        ("which does under another schedule", SCHEDULES[1:]),
+    ):
+        probes = list(_probes(prepared, planned, schedules))
+        tasks = (task for task, _ in probes)
+        for result in results(what, tasks, len(probes)):
+            task, block = probes[result.id]
+            reached = {case.case for case in result.cases if case.error}
+            prepared[task.subject].reaching[block] = tuple(sorted(reached))
 
     judgements: dict[int, Judgement] = {}
 
@@ -157,7 +160,7 @@ def campaign(
                 entry.cases(plan.mutant),
                 places=judgement.places,
                 kinds=judgement.kinds,
-                schedules=_SCHEDULES[:1] if proved else _SCHEDULES,
+                schedules=SCHEDULES[:1] if proved else SCHEDULES,
                 outputs=tuple(entry.outputs.items()),
             )
 
@@ -195,16 +198,20 @@ def _sampled(planned: list[_Planned], sample: int | None, seed: int) -> list[_Pl
 
 
 def _probes(
-    prepared: Sequence[_Prepared], planned: Sequence[_Planned]
+    prepared: Sequence[_Prepared],
+    planned: Sequence[_Planned],
+    schedules: tuple[tuple[int, int], ...],
 ) -> Iterator[tuple[Task, int]]:
-    """Launches that end when they reach a block that holds a mutant."""
+    """Launches that end when they reach a block that holds a mutant, if none is known to."""
     wanted = {
         (plan.subject, prepared[plan.subject].code.block_of(plan.mutant.pc)) for plan in planned
     }
-    for i, (subject, block) in enumerate(sorted(wanted)):
+    left = [place for place in sorted(wanted) if not prepared[place[0]].reaching.get(place[1])]
+    checked = any(seed for seed, _ in schedules)  # only then seeds choose orders
+    for i, (subject, block) in enumerate(left):
         entry = prepared[subject]
         image = entry.code.patched(block, _TRAP)
-        yield Task(i, subject, image, entry.all_cases, checked=False), block
+        yield Task(i, subject, image, entry.all_cases, checked, schedules=schedules), block
 
 
 def _outcome(entry: _Prepared, mutant: Mutant, judgement: Judgement, result: TaskResult) -> Outcome:
