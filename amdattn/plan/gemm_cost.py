@@ -21,21 +21,21 @@ LAUNCH_NS = 2700  # between two kernels of a stream
 _L1_BYTES_PER_CLK = 64  # of a CU
 _L2_WRITE_BYTES_PER_CLK = 594  # of an XCD
 _LOADS_OF_CU = 64  # vector loads under way in a CU
-_LOAD_LATENCY_CLK = 942
+_LOAD_LATENCY_CLK = 865
 _LOAD_BYTES = 1024  # 16 a lane
 # From dispatch to the first rows and from the last ones to the end, with one fragment; for every
 # wave that is started; for each fragment; where waves of a workgroup add up their sums.
-_START_CLK, _WAVE_CLK, _FRAGMENT_CLK, _EXCHANGE_CLK = 1660, 5.4, 269, 603
+_START_CLK, _WAVE_CLK, _FRAGMENT_CLK, _EXCHANGE_CLK = 1742, 4.5, 261, 563
 # Of the matrix instructions, what loads do not hide; 32 clk take a fragment and 8 elements a lane.
-_MATRIX_LOSS, _MATRIX_CLK = 0.16, 32
+_MATRIX_LOSS, _MATRIX_CLK = 0.2, 32
 # HBM and the loads of a CU overlap: the greater one counts, and more the nearer they are.
-_OVERLAP = 7.8
+_OVERLAP = 6.6
 # Of a workgroup by itself: CUs that have one more than others end later.
-_RAGGED_LOSS = 0.27
+_RAGGED_LOSS = 0.22
 # Parts along k: written through, counted, read again by the last one to arrive, for each part and
 # fragment; or added in memory, where only the sum is read.
-_SPLIT_CLK, _PART_CLK = 1360, 40
-_ADD_CLK, _ADDED_CLK = 1100, 16
+_SPLIT_CLK, _PART_CLK = 1430, 33
+_ADD_CLK, _ADDED_CLK = 1170, 13
 # The kernels that load element by element, in comparison.
 _ELEMENT_FACTOR = 4.0
 
@@ -109,7 +109,7 @@ def cost(
         stream += _RAGGED_LOSS * waiting(1, 1) * (1 - late / cus) / of_cu
     if kernel.constraint("k_multiple") == 1:
         stream *= _ELEMENT_FACTOR
-    fixed = _START_CLK + _FRAGMENT_CLK * fragments + _EXCHANGE_CLK * (waves > 1)
+    fixed: float = _START_CLK + _FRAGMENT_CLK * fragments + _EXCHANGE_CLK * (waves > 1)
     fixed += _WAVE_CLK * waves * min(workgroups, cus * at_once)
     split = 0.0
     if splits > 1:
