@@ -49,13 +49,17 @@ class Tuning:
         return _entry(fastest.choice, round(fastest.us, 3), self.how)
 
 
-def choices_of(problem: GemmProblem, splits: Sequence[int] = ()) -> list[planning.Choice]:
+def choices_of(
+    problem: GemmProblem, splits: Sequence[int] = (), candidates: int = 0
+) -> list[planning.Choice]:
     """What there is to time on the bound device.
 
     Parameters
     ----------
     splits : sequence of int
         Only these numbers of parts; none: all that the planner tries.
+    candidates : int
+        Only so many, those with the least estimated time; 0: all.
     """
     props = runtime.device_props()
     found = planning.every_choice(problem, props, manifest.kernels())
@@ -63,7 +67,8 @@ def choices_of(problem: GemmProblem, splits: Sequence[int] = ()) -> list[plannin
     if not chosen:
         have = sorted({choice.splits for choice in found})
         raise ValueError(f"splits={tuple(splits)}: none of them is tried, of {have}")
-    return chosen
+    chosen.sort(key=lambda choice: choice.cost.clk)
+    return chosen[: candidates or None]
 
 
 def tune(

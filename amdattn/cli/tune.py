@@ -41,6 +41,10 @@ def gemm(
     splits: Annotated[
         str, typer.Option(help="Parts along k to try, e.g. 1,2,4; default: 1 to 16.")
     ] = "",
+    candidates: Annotated[
+        int,
+        typer.Option(min=0, help="Time so many with the least estimated time; 0: all."),
+    ] = 0,
     table: Annotated[
         Path | None,
         typer.Option(help="File to add to; default: $AMDATTN_GEMM_TABLE or the user's own."),
@@ -64,7 +68,7 @@ def gemm(
         )
         for rows_of_a in m
     ]
-    choices = [tuning.choices_of(problem, tried) for problem in problems]
+    choices = [tuning.choices_of(problem, tried, candidates) for problem in problems]
     found = []
     with progress_bar(quiet=as_json) as progress:
         task = progress.add_task("kernels", total=sum(map(len, choices)))

@@ -114,8 +114,6 @@ def cost(
     split = 0.0
     if splits > 1:
         partial = workgroups * kernel.q_tile * kernel.kv_tile * 4
-        at_all, each = (
-            (_SPLIT_CLK, _PART_CLK) if problem.deterministic else (_ADD_CLK, _ADDED_CLK)
-        )
+        at_all, each = (_SPLIT_CLK, _PART_CLK) if problem.deterministic else (_ADD_CLK, _ADDED_CLK)
         split = at_all + each * splits * fragments + partial / _L2_WRITE_BYTES_PER_CLK
     return Cost(fixed + stream + split, memory, loads, split, floor_us(problem))

@@ -1,4 +1,4 @@
-"""A user's table of tuned matrix products: which kernel, how many parts along k and columns."""
+"""Tables of tuned matrix products, the user's and the shipped one: kernel, parts, columns."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from amdattn import paths
 from amdattn.device import DeviceProps
 from amdattn.gemm_problem import GemmProblem
 
@@ -66,6 +67,11 @@ class Tuned:
             f"{self.kernel} with {self.columns} columns, splits={self.splits}, {self.us:.2f} us "
             f"{self.how}"
         )
+
+
+def shipped_path() -> Path:
+    """Tuned on the performance model, by build_scripts/gemm_table.py."""
+    return paths.hsaco_dir() / "gemm_nt.json"
 
 
 def default_path() -> Path:
@@ -141,10 +147,11 @@ def store(path: Path, found: Iterable[tuple[Key, Tuned]]) -> None:
 
 
 def lookup(problem: GemmProblem, props: DeviceProps) -> Tuned | None:
-    """What the user's table says, if it has this problem and nothing in it forbids another choice.
+    """What the user's table says, or else the shipped one, if either has this problem.
 
     Given parts along k are kept, and rows that are not aligned leave no choice.
     """
     if problem.split_k or not problem.aligned:
         return None
-    return load(default_path()).get(Key.of(problem, props))
+    key = Key.of(problem, props)
+    return load(default_path()).get(key) or load(shipped_path()).get(key)

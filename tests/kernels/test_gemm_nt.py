@@ -223,14 +223,17 @@ def test_refusals() -> None:
 
 
 def test_explanations() -> None:
-    text = amdattn.explain_gemm(16, 2560, 7168, device="MI300X")
+    text = amdattn.explain_gemm(16, 2560, 7160, device="MI300X")
     for word in (
-        "gemm_nt_bf16_m16n16",
+        "gemm_nt_bf16_m16n16k1",
         "160 workgroups",
+        "160 of 16 x 16 results",
         "least estimated time",
         "no kernel takes",
     ):
         assert word in text
+    text = amdattn.explain_gemm(16, 2560, 7168, device="MI300X")
+    assert "tuned: gemm_nt_bf16_m" in text and "modelled at 2100 MHz" in text
     assert "split_k=3 was given" in amdattn.explain_gemm(1, 64, 4096, device="MI300X", split_k=3)
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import amdattn
 from amdattn import cli, gemm, tuning
 from amdattn.gemm_problem import GemmProblem
-from amdattn.plan import gemm_table
+from amdattn.plan import gemm as planning, gemm_table
 
 PROPS = amdattn.device.KNOWN_DEVICES["MI300X"]
 
@@ -81,6 +81,21 @@ def test_activations_with_factors_and_adding_are_tuned_apart(table: Path) -> Non
     assert {(key.has_factors, key.deterministic) for key in keys} == {
         *((False, True), (False, False), (True, True))
     }
+
+
+def test_the_shipped_table_is_of_the_shipped_kernels(table: Path) -> None:
+    shipped = gemm_table.load(gemm_table.shipped_path())
+    assert len(shipped) >= 100
+    for key, tuned in shipped.items():
+        problem = GemmProblem(key.m, key.n, key.k, key.dtype)
+        assert (key.num_cus, key.deterministic, key.has_factors) == (304, True, False)
+        choices = planning.every_choice(problem, PROPS, amdattn.kernels())
+        assert any(choice.is_of(tuned) for choice in choices), f"{key}: {tuned}"
+        assert gemm_table.lookup(problem, PROPS) == tuned
+    # The user's own comes before it.
+    own = gemm_table.Tuned("gemm_nt_bf16_any", 1, 16, 1.0, "by hand")
+    gemm_table.store(table, [(key, own)])
+    assert gemm_table.lookup(problem, PROPS) == own
 
 
 def test_a_kernel_that_is_gone(table: Path) -> None:
