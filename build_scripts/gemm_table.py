@@ -2,8 +2,8 @@
 
     python -m build_scripts.gemm_table
 
-Of each product of bfloat16 the choices with the least estimated time are modelled. A user's own table comes
-before this one; for what neither has, the estimate decides.
+Of each product of bfloat16 the choices with the least estimated time are modelled. A user's own
+table comes before this one; for what neither has, the estimate decides.
 """
 
 from __future__ import annotations
