@@ -178,12 +178,14 @@ def test_the_path_follows_the_alignment() -> None:
     assert not planned(GemmProblem(9, 20, 128)).kernel.name.endswith("_any")
 
 
-def test_special_values() -> None:
-    """Infinities and NaN stay in their rows and columns."""
-    for name in (SMALL, "gemm_nt_bf16_any"):
-        a, b, _ = operands(18, 40, 136)
-        a[3, 5], a[17, 135], b[7, 9] = np.inf, np.nan, -np.inf
-        call = Call(18, 40, 136, name, with_bias=False)
+@pytest.mark.parametrize("name", NAMES)
+def test_special_values(name: str) -> None:
+    """Infinities and NaN, whatever their payload, stay in their rows and columns."""
+    a, b, _ = operands(18, 40, 136, "float16" if "fp16" in name else "bfloat16")
+    a[3, 5], a[17, 135], b[7, 9] = np.inf, np.nan, -np.inf
+    a.view(np.uint16)[11, 70], b.view(np.uint16)[30, 2] = 0x7FFF, 0xFFFF
+    for options in ({}, {"out_dtype": "float32"}, {"split_k": 2}):
+        call = Call(18, 40, 136, name, options, with_bias=False)
         out = call.run(a, b).astype(np.float64)
         with np.errstate(invalid="ignore"):
             expected = a.astype(np.float64) @ b.astype(np.float64).T
