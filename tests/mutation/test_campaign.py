@@ -37,7 +37,7 @@ def test_sample() -> None:
 
 def test_wait_and_barrier_in_front_of_a_counter() -> None:
     """Of coherent accesses, which no rule takes for races: schedules have to make results wrong."""
-    (subject,) = shipped_subjects(PROPS, ("gemm_nt_bf16_m32n32",))
+    (subject,) = shipped_subjects(PROPS, ("gemm_nt_bf16_m32n32k2",))
     code, kinds = KernelCode(subject.image, subject.symbol), ("wait deleted", "barrier")
     texts = [instruction.text for instruction in code.instructions]
     places = set()
