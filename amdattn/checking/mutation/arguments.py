@@ -62,6 +62,10 @@ _LATER_FRAGMENTS = (
     "the lanes that stay away have no result in this fragment, and so they have none in the later "
     "ones, which only these stores follow"
 )
+_LATER_COLUMNS = (
+    "the lanes that stay away have no result in this column, and so they have none in the later "
+    "ones of the row, which only these stores follow"
+)
 _ALL_STORED = "all results have been stored, and nothing else follows for any lane"
 _SAME_WORDS = (
     "the lanes that are let in as well store the same words to the same address, which "
@@ -71,6 +75,15 @@ _ONLY_AFTER_AN_ABORT = (
     "all parts of the tile have arrived, so that its counter and sums are next looked at by the "
     "next launch, which starts when every wave of this one has taken its sums: the order of the "
     "two matters only if the launch is aborted between them"
+)
+
+_FIRST_FRAGMENT_FIRST = (
+    "a wave that comes here has results in the fragment before, too, for which it waited until all "
+    "that it had read from LDS was there; it has read nothing since"
+)
+_ONE_READ_EACH = (
+    "each wave reads from LDS once for its first fragment, then once for its second one, whose use "
+    "has a wait of its own: the one that may be left is the second"
 )
 
 # attn_fwd_bf16_d128_rtne: the first body, and the second one
@@ -90,13 +103,8 @@ _AFTER_LSE = (
 # attn_fwd_bf16_d64_narrow_rtne
 _NARROW = "b3362acd811fbbfd"
 # gemm_nt_bf16_m32n32k2
-_GEMM = "4b08b383348d992c"
-_AFTER_COLUMNS_OF_GEMM = (
-    *(0x2BAC, 0x2BC8, 0x2BD8, 0x2ED4, 0x2EEC),
-    *(0x2C78, 0x2C94, 0x2CA4, 0x2F00, 0x2F18),
-    *(0x2E60, 0x2E7C, 0x2E8C, 0x2F2C, 0x2F44),
-    *(0x430C, 0x4328, 0x4338, 0x437C, 0x4394),
-)
+_GEMM = "b866f428f95659dc"
+_AFTER_COLUMNS_OF_GEMM = (0x4310, 0x432C, 0x4348, 0x43E4, 0x4400, 0x441C)
 
 # (digest of the kernel's instructions, class, address) -> why nothing can be seen
 ARGUMENTS: dict[tuple[str, str, int], str] = {
@@ -124,9 +132,12 @@ ARGUMENTS: dict[tuple[str, str, int], str] = {
     **{(_NARROW, "EXEC", pc): _COLUMNS_BEHIND for pc in (0x2E94, 0x3BAC)},
     **{(_NARROW, "EXEC", pc): _COLUMNS_OF_V for pc in (0x1CAC, 0x1D3C, 0x1DC4, 0x1E44)},
     **{(_NARROW, "s_nop", pc): _ONE_GROUP for pc in (0x4AB0, 0x4AC0)},
-    **{(_GEMM, "EXEC", pc): _COLUMNS_BEHIND for pc in _AFTER_COLUMNS_OF_GEMM},
-    **{(_GEMM, "EXEC", pc): _ALL_STORED for pc in (0x2EA4, 0x4350)},
-    **{(_GEMM, "EXEC", pc): _SAME_WORDS for pc in (0x3210, 0x38FC)},
-    (_GEMM, "barrier", 0x38F8): _ONLY_AFTER_AN_ABORT,
-    (_GEMM, "EXEC", 0x2910): _LATER_FRAGMENTS,
+    (_GEMM, "wait weakened", 0x2838): _ONE_READ_EACH,
+    (_GEMM, "wait deleted", 0x28E4): _FIRST_FRAGMENT_FIRST,
+    (_GEMM, "wait weakened", 0x28E4): _FIRST_FRAGMENT_FIRST,
+    (_GEMM, "barrier", 0x339C): _ONLY_AFTER_AN_ABORT,
+    (_GEMM, "EXEC", 0x28CC): _LATER_FRAGMENTS,
+    **{(_GEMM, "EXEC", pc): _LATER_COLUMNS for pc in _AFTER_COLUMNS_OF_GEMM},
+    **{(_GEMM, "EXEC", pc): _ALL_STORED for pc in (0x4364, 0x4394, 0x4438)},
+    **{(_GEMM, "EXEC", pc): _SAME_WORDS for pc in (0x2E50, 0x33A0)},
 }

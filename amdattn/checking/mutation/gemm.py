@@ -17,6 +17,7 @@ from amdattn.kernarg import packer
 from amdattn.manifest import KernelSpec
 from amdattn.plan import Address, Stride
 from amdattn.plan.gemm import GemmFacts, plan_gemm
+from amdattn.plan.gemm_table import Tuned
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +27,22 @@ class _GemmCase:
     k: int
     options: Mapping[str, Any] = field(default_factory=dict)  # of GemmProblem
     stale: bool = False  # a launch before was aborted
+    columns: int = 0  # of a tile, where plans choose fewer; 0: the plan's choice
 
     @property
     def name(self) -> str:
         options = "".join(f" {name}={value}" for name, value in self.options.items())
-        return f"{self.m}x{self.n}x{self.k}{options}{' stale' * self.stale}"
+        columns = f" columns={self.columns}" if self.columns else ""
+        return f"{self.m}x{self.n}x{self.k}{options}{columns}{' stale' * self.stale}"
 
 
-# Whole tiles and rest of each axis, one line of k and more than are in flight, parts, every type.
+# Whole tiles and rest of each axis, one line of k and more than are in flight, last rounds of any
+# number of steps, parts, every type; tiles of 32 rows of b, of which each XCD has one.
 _CASES = (
     _GemmCase(16, 64, 64),
     _GemmCase(3, 21, 136, {"bias": True, "out_dtype": "float32"}),
     _GemmCase(65, 64, 2312, {"alpha": -2.0, "split_k": 1}),
+    _GemmCase(16, 24, 1016),
     _GemmCase(33, 40, 840, {"split_k": 3, "bias": True, "out_dtype": "float16"}),
     _GemmCase(33, 40, 840, {"split_k": 3, "deterministic": False}),
     _GemmCase(19, 21, 840, {"split_k": 14, "deterministic": False}, stale=True),
@@ -50,6 +55,12 @@ _CASES = (
     _GemmCase(23, 20, 72, {"activation": "silu_and_mul", "out_dtype": "float32"}),
     _GemmCase(5, 20, 72, {"activation": "gelu", "out_dtype": "float32"}),
     _GemmCase(5, 64, 72, {"activation": "gelu_tanh", "out_dtype": "float32"}),
+    _GemmCase(19, 121, 72, {"activation": "silu_and_mul", "bias": True}, columns=16),
+    _GemmCase(35, 120, 72, {"activation": "gelu_and_mul", "out_dtype": "float16"}, columns=16),
+    _GemmCase(18, 250, 72, {"activation": "gelu_tanh", "out_dtype": "float32"}, columns=32),
+    _GemmCase(17, 256, 136, {"activation": "silu"}, columns=32),
+    _GemmCase(40, 252, 584, {"bias": True}, columns=32),
+    _GemmCase(34, 250, 2312, {"alpha": -2.0, "bias": True}, columns=32),
 )
 # The launch, and one before it that was aborted.
 _GENERATION, _OLDER = 2, 1
@@ -57,11 +68,30 @@ _GENERATION, _OLDER = 2, 1
 
 def gemm_subject(kernel: KernelSpec, props: DeviceProps) -> Subject:
     """A kernel of the family, in plans that use no other."""
-    taken = [c for c in _CASES if c.options.get("activation") in kernel.constraint("activation")]
-    problems = [GemmProblem(c.m, c.n, c.k, kernel.dtype, **dict(c.options)) for c in taken]
-    plans = [plan_gemm(problem, props, [kernel]) for problem in problems]
-    made = tuple(_case(*pair) for pair in zip(taken, plans, strict=True))
+    problems = [GemmProblem(c.m, c.n, c.k, kernel.dtype, **dict(c.options)) for c in _CASES]
+    made = tuple(
+        _case(case, _plan(case, problem, kernel, props))
+        for case, problem in zip(_CASES, problems, strict=True)
+        if problem.activation in kernel.constraint("activation")
+        and case.columns * (1 + problem.has_factors) <= kernel.kv_tile
+    )
     return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
+
+
+def _plan(
+    case: _GemmCase, problem: GemmProblem, kernel: KernelSpec, props: DeviceProps
+) -> GemmFacts:
+    if not case.columns:
+        return plan_gemm(problem, props, [kernel])
+    wanted = Tuned(kernel.name, max(problem.split_k, 1), case.columns, 0.0, "for the campaign")
+    plan = plan_gemm(problem, props, [kernel], wanted)
+    args = dict(plan.launches[0].args)
+    if (args["splits"], args["columns"]) != (wanted.splits, wanted.columns):
+        raise ValueError(
+            f"case {case.name}: columns={case.columns} must be among those that plans of "
+            f"{kernel.name} choose from"
+        )
+    return plan
 
 
 def _case(case: _GemmCase, plan: GemmFacts) -> Case:
