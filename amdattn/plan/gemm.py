@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from amdattn.device import DeviceProps
@@ -90,7 +90,7 @@ def plan_gemm(
     per_cu, limit = workgroups_per_cu(kernel, props)
     reasons = {
         "why this kernel": _tuned_text(tuned, bool(taken)) + _kernel_text(choices) * (not taken),
-        "tiles": f"{tiles_m} x {tiles_n} of {kernel.q_tile} x {columns} results",
+        "tiles": _tiles_text(problem, best, choices),
         "k": f"{steps(problem, kernel)} steps of {kernel.constraint('step')}, in turn by "
         f"{kernel.constraint('waves_k')} waves, {kernel.constraint('steps_in_flight')} of each in "
         "flight",
@@ -270,13 +270,16 @@ def _tuned_text(tuned: Tuned | None, is_taken: bool) -> str:
 def _kernel_text(choices: Sequence[Choice]) -> str:
     if len({choice.kernel for choice in choices}) == 1:
         return "the only one for this type, k and alignment"
-    least: dict[str, Choice] = {}
+    return f"least estimated time: {_tried(choices, lambda choice: choice.kernel.name)}"
+
+
+def _tried(choices: Sequence[Choice], what: Callable[[Choice], object]) -> str:
+    """The least time of all choices that have something in common."""
+    least: dict[object, float] = {}
     for choice in choices:
-        known = least.get(choice.kernel.name)
-        if known is None or choice.cost.clk < known.cost.clk:
-            least[choice.kernel.name] = choice
-    tried = "; ".join(f"{name} {_clk(choice.cost.clk)}" for name, choice in least.items())
-    return f"least estimated time: {tried}"
+        key = what(choice)
+        least[key] = min(choice.cost.clk, least.get(key, choice.cost.clk))
+    return ", ".join(f"{key}: {_clk(clk)}" for key, clk in least.items())
 
 
 def _splits_text(problem: GemmProblem, best: Choice, choices: Sequence[Choice]) -> str:
@@ -285,9 +288,14 @@ def _splits_text(problem: GemmProblem, best: Choice, choices: Sequence[Choice]) 
         return (
             asked if best.splits == problem.split_k else f"{best.splits} ({asked}: no empty part)"
         )
-    tried = ", ".join(
-        f"{choice.splits}: {_clk(choice.cost.clk)}"
-        for choice in choices
-        if choice.kernel == best.kernel
-    )
-    return f"{best.splits} (estimated: {tried})"
+    of_kernel = [choice for choice in choices if choice.kernel == best.kernel]
+    return f"{best.splits} (estimated: {_tried(of_kernel, lambda choice: choice.splits)})"
+
+
+def _tiles_text(problem: GemmProblem, best: Choice, choices: Sequence[Choice]) -> str:
+    kernel, columns = best.kernel, best.columns
+    tiles_m, tiles_n = tiles(problem, kernel, columns)
+    like = [c for c in choices if (c.kernel, c.splits) == (kernel, best.splits)]
+    tried = _tried(like, lambda choice: choice.columns)
+    tile = f"{kernel.q_tile} x {columns} results"
+    return f"{tiles_m} x {tiles_n} of {tile} (columns estimated: {tried})"
