@@ -1,4 +1,4 @@
-"""The README's example runs as it stands there."""
+"""The README's examples run as they stand there, one after the other."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ README = Path(__file__).resolve().parents[2] / "README.md"
 
 
 def test_example(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+    code = "\n".join(re.findall(r"```python\n(.*?)```", README.read_text(), re.S))
     scope: dict[str, object] = {}
     exec(code, scope)
     assert "attn_fwd_bf16_d128" in capsys.readouterr().out
     assert getattr(scope["out"], "shape", None) == (1, 1024, 8, 128)
+    assert getattr(scope["y"], "shape", None) == (4, 1024)
