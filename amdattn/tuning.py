@@ -46,7 +46,9 @@ class Tuning:
     def best(self) -> Tuned:
         """As a table has it."""
         fastest = self.timed[0]
-        return _entry(fastest.choice, round(fastest.us, 3), self.how)
+        choice = fastest.choice
+        us = round(fastest.us, 3)
+        return Tuned(choice.kernel.name, choice.splits, choice.columns, us, self.how)
 
 
 def choices_of(
@@ -91,13 +93,7 @@ def tune(
 
 def planned(problem: GemmProblem, choice: planning.Choice) -> GemmPlan:
     """A plan that makes this choice."""
-    tuned = _entry(choice, 0.0, "to be timed")
-    props = runtime.device_props()
-    return GemmPlan.of(planning.plan_gemm(problem, props, [choice.kernel], tuned))
-
-
-def _entry(choice: planning.Choice, us: float, how: str) -> Tuned:
-    return Tuned(choice.kernel.name, choice.splits, choice.columns, us, how)
+    return GemmPlan.of(planning.plan_choice(problem, runtime.device_props(), choice))
 
 
 class _Modelled:

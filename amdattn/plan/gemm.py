@@ -21,7 +21,6 @@ GRID_RULE = "x=8*splits, y=ceil(m/tile_m), z=ceil(n/(8*columns))"
 GRID_XCDS = 8
 _NEIGHBOURS = 4  # results of a lane in a row: tiles are so many columns wide, or a multiple
 _FRAGMENT_BYTES = 1024
-_MOST_TILES = 65535  # of an XCD: hipDeviceProp_t.maxGridSize[2]
 _MOST_SPLITS = 16  # that are tried: more have never paid in the model
 # Values of the argument out_type.
 OUT_TYPES = {"float32": 0, "bfloat16": 1, "float16": 2}
@@ -78,7 +77,18 @@ def plan_gemm(
     """
     choices = every_choice(problem, props, rows)
     taken = [choice for choice in choices if tuned and choice.is_of(tuned)]
-    best = taken[0] if taken else _best(choices)
+    why = _tuned_text(tuned, bool(taken)) + _kernel_text(choices) * (not taken)
+    return plan_choice(problem, props, taken[0] if taken else _best(choices), choices, why)
+
+
+def plan_choice(
+    problem: GemmProblem,
+    props: DeviceProps,
+    best: Choice,
+    choices: Sequence[Choice] = (),
+    why: str = "given by the caller",
+) -> GemmFacts:
+    """The plan of a choice; `choices` it was made of, for the reasons, and `why`."""
     kernel, splits, columns = best.kernel, best.splits, best.columns
     if kernel.grid != GRID_RULE:
         raise ManifestError(f"kernel {kernel.name} has grid {kernel.grid!r}, not {GRID_RULE!r}")
@@ -89,12 +99,12 @@ def plan_gemm(
     fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
     per_cu, limit = workgroups_per_cu(kernel, props)
     reasons = {
-        "why this kernel": _tuned_text(tuned, bool(taken)) + _kernel_text(choices) * (not taken),
-        "tiles": _tiles_text(problem, best, choices),
+        "why this kernel": why,
+        "tiles": _tiles_text(problem, best, choices or [best]),
         "k": f"{steps(problem, kernel)} steps of {kernel.constraint('step')}, in turn by "
         f"{kernel.constraint('waves_k')} waves, {kernel.constraint('steps_in_flight')} of each in "
         "flight",
-        "splits": _splits_text(problem, best, choices),
+        "splits": _splits_text(problem, best, choices or [best]),
         "workgroups per CU": f"{per_cu}, limited by {limit}",
         "work": f"{problem.nbytes} bytes, {problem.flops:.4g} floating point operations",
         "time": best.cost.text(),
@@ -139,10 +149,11 @@ def _columns(problem: GemmProblem, kernel: KernelSpec, splits: int) -> list[int]
     does that better. Parts along k are for products of few tiles, however wide.
     """
     most = kernel.kv_tile // (1 + problem.has_factors)
+    most_tiles = kernel.constraint("max_n") // (kernel.kv_tile * GRID_XCDS)  # of an XCD
     found: dict[int, int] = {}
     for columns in range(most, max(most // 2, _NEIGHBOURS) - 1, -_NEIGHBOURS):
         tiles_of_xcd = -(-problem.n // (columns * GRID_XCDS))
-        if tiles_of_xcd <= _MOST_TILES:
+        if tiles_of_xcd <= most_tiles:
             found[tiles_of_xcd] = columns
     return list(found.values())[: 1 if splits > 1 else None]
 

@@ -16,7 +16,6 @@ from amdattn.dtypes import as_dtype
 from amdattn.gemm_execution import GemmPlan
 from amdattn.gemm_problem import FACTORS, GemmProblem
 from amdattn.plan import gemm as planning
-from amdattn.plan.gemm_table import Tuned
 
 Array = npt.NDArray[Any]
 KERNELS = [row for row in manifest.kernels() if row.op == planning.GEMM]
@@ -40,15 +39,11 @@ def planned(problem: GemmProblem, kernel: str = "", columns: int = 0) -> GemmPla
     columns : of a tile; 0: as planned.
     """
     rows, props = [row for row in KERNELS if kernel in ("", row.name)], amdattn.device_props()
-    tuned = None
-    if columns:
-        (found,) = (
-            choice
-            for choice in planning.every_choice(problem, props, rows)
-            if choice.columns == columns
-        )
-        tuned = Tuned(found.kernel.name, found.splits, columns, 0.0, "to be tested")
-    return GemmPlan.of(planning.plan_gemm(problem, props, rows, tuned))
+    if not columns:
+        return GemmPlan.of(planning.plan_gemm(problem, props, rows))
+    choices = planning.every_choice(problem, props, rows)
+    (found,) = (choice for choice in choices if choice.columns == columns)
+    return GemmPlan.of(planning.plan_choice(problem, props, found))
 
 
 def _gelu_tanh(x: Array) -> Array:

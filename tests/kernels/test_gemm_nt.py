@@ -41,13 +41,7 @@ def test_every_width_of_tiles(name: str) -> None:
     for columns in range(max(row.kv_tile // 2, 4), row.kv_tile + 1, 4):
         for rest in (0, 1, 4):
             n = 8 * columns + rest - (8 if rest else 0)
-            choices = planning.every_choice(
-                GemmProblem(21, n, 136, row.dtype, split_k=1), amdattn.device_props(), [row]
-            )
-            widths = [choice.columns for choice in choices]
-            assert len(set(widths)) == len(widths)
-            if columns in widths:
-                Call(21, n, 136, name, {"split_k": 1}, columns=columns).check()
+            Call(21, n, 136, name, {"split_k": 1}, columns=columns).check()
 
 
 @pytest.mark.parametrize("shape", UNALIGNED, ids=str)

@@ -16,8 +16,7 @@ from amdattn.gemm_problem import GemmProblem
 from amdattn.kernarg import packer
 from amdattn.manifest import KernelSpec
 from amdattn.plan import Address, Stride
-from amdattn.plan.gemm import GemmFacts, plan_gemm
-from amdattn.plan.gemm_table import Tuned
+from amdattn.plan.gemm import GemmFacts, every_choice, plan_choice, plan_gemm
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +82,13 @@ def _plan(
 ) -> GemmFacts:
     if not case.columns:
         return plan_gemm(problem, props, [kernel])
-    wanted = Tuned(kernel.name, max(problem.split_k, 1), case.columns, 0.0, "for the campaign")
-    plan = plan_gemm(problem, props, [kernel], wanted)
-    args = dict(plan.launches[0].args)
-    if (args["splits"], args["columns"]) != (wanted.splits, wanted.columns):
-        raise ValueError(
-            f"case {case.name}: columns={case.columns} must be among those that plans of "
-            f"{kernel.name} choose from"
-        )
-    return plan
+    for choice in every_choice(problem, props, [kernel]):
+        if (choice.splits, choice.columns) == (max(problem.split_k, 1), case.columns):
+            return plan_choice(problem, props, choice)
+    raise ValueError(
+        f"case {case.name}: columns={case.columns} must be among those that plans of "
+        f"{kernel.name} choose from"
+    )
 
 
 def _case(case: _GemmCase, plan: GemmFacts) -> Case:
