@@ -27,6 +27,12 @@ STALLS = (
     "fetch",  # instruction cache miss
     "branch",  # a taken branch, s_nop, s_sleep
 )
+# What a transcendental does while the matrix unit of its SIMD works: nobody has published it for
+# gfx942 (docs/performance-model.md). The index is the value of the option "trans_exclusive".
+TRANS = (
+    "beside",  # it overlaps
+    "exclusive",  # it waits for the matrix unit and holds it
+)
 TRACKS = ("wave", "matrix", "vector", "lds", "memory")
 
 
@@ -84,6 +90,8 @@ class LaunchProfile:
         Clk from the dispatch to the end of the last simulated workgroup of one XCD.
     clock_ghz : float
         The clock that was assumed where latencies are in ns.
+    trans : str
+        The reading of transcendentals that was simulated (`TRANS`).
     mfma_use, valu_use, lds_use : float
         Share of `cycles` in which the unit is busy, over the simulated CUs.
     clk : dict of str to float
@@ -95,6 +103,7 @@ class LaunchProfile:
 
     kernel: str
     arch: str
+    trans: str
     cycles: int
     clock_ghz: float
     workgroups: int
@@ -141,6 +150,7 @@ def read_profile(raw: dict[str, Any]) -> LaunchProfile:
     return LaunchProfile(
         kernel=raw["kernel"],
         arch=raw["arch"],
+        trans=raw["trans"],
         clock_ghz=raw["clock_ghz"],
         mfma_use=raw["mfma_use"],
         valu_use=raw["valu_use"],
@@ -182,6 +192,7 @@ class Profile:
         simulated_xcd: int,
         trace_events: int,
         warm_code: bool,
+        trans: str | None,
     ) -> None:
         for name, value in (
             ("clock_mhz", clock_mhz),
@@ -191,6 +202,8 @@ class Profile:
         ):
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ValueError(f"{name}={value!r} must be an int >= 0")
+        if trans is not None and trans not in TRANS:
+            raise ValueError(f"trans={trans!r} must be one of {(*TRANS, None)}")
         self.launches: list[LaunchProfile] = []
         self._device = device
         self._exports = device.virtual_exports()
@@ -201,6 +214,8 @@ class Profile:
             "trace_events": trace_events,
             "warm_code": int(warm_code),
         }
+        if trans is not None:
+            self._options["trans_exclusive"] = TRANS.index(trans)
 
     def __enter__(self) -> Profile:
         watching.begin("a profile")

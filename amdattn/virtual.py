@@ -45,7 +45,7 @@ def set_option(key: str, value: object) -> None:
     ----------
     key : str
         "threads", "quantum", "seed", "max_instructions", "max_total_instructions",
-        "resident_workgroups" or "null": see docs/virtual-device.md.
+        "resident_workgroups", "null" or "trans_exclusive": see docs/virtual-device.md.
     value : int
     """
     exports = runtime.get().virtual_exports()
@@ -131,6 +131,7 @@ def profile(
     simulated_xcd: int = 0,
     trace_events: int = 0,
     warm_code: bool = True,
+    trans: str | None = None,
 ) -> Profile:
     """Model the cycles of every launch inside a ``with`` block.
 
@@ -152,6 +153,9 @@ def profile(
     warm_code : bool
         Kernels have run before, so that the instruction caches hold their code. False: the first
         launch of the block fetches it from HBM.
+    trans : {"beside", "exclusive"}, optional
+        Whether transcendentals issue beside matrix instructions, or wait for the matrix unit and
+        hold it: open for gfx942. Default: as the option "trans_exclusive" says, which begins with 0.
 
     Returns
     -------
@@ -166,5 +170,11 @@ def profile(
         A check or a profile is running already.
     """
     return Profile(
-        runtime.get(), clock_mhz, simulated_workgroups, simulated_xcd, trace_events, warm_code
+        runtime.get(),
+        clock_mhz,
+        simulated_workgroups,
+        simulated_xcd,
+        trace_events,
+        warm_code,
+        trans,
     )

@@ -33,6 +33,7 @@ OPTIONS = {
     "simulated_xcd": 0,
     "trace_events": 0,
     "warm_code": 1,
+    "trans_exclusive": 0,
 }
 
 _LEVEL_3_FLAGS = {"avx2", "fma", "bmi2", "f16c"}

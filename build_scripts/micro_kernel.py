@@ -100,6 +100,7 @@ def profiles(
     clock_mhz: int = 0,
     trace_events: int = 0,
     warm_code: bool = True,
+    trans: str | None = None,
 ) -> list[LaunchProfile]:
     """Launches one after the other, of workgroups of `waves`.
 
@@ -124,7 +125,7 @@ def profiles(
         grid, workgroup = (workgroups, 1, 1), (LANES * waves, 1, 1)
         launch = Launch(assemble(body), "micro", grid, workgroup, kernarg)
         with virtual.profile(
-            clock_mhz=clock_mhz, trace_events=trace_events, warm_code=warm_code
+            clock_mhz=clock_mhz, trace_events=trace_events, warm_code=warm_code, trans=trans
         ) as profile:
             for _ in range(launches):
                 launch.enqueue(_functions)
@@ -139,13 +140,13 @@ def profile(body: str, **options: Any) -> LaunchProfile:
     return profiles(body, launches=1, **options)[0]
 
 
-def duration(body: str, *, waves: int = 1, **options: Sequence[int] | int) -> int:
+def duration(body: str, *, waves: int = 1, **options: Any) -> int:
     """Clk from the workgroup's start to its end."""
     (time,) = profile(body, waves=waves, **options).times
     return time.end - time.start
 
 
-def pass_clk(text: str, *, waves: int = 1) -> float:
+def pass_clk(text: str, *, waves: int = 1, trans: str | None = None) -> float:
     """Clk of one pass of a loop around the text, in steady state: the code is in the cache."""
     body = f"""  s_mov_b32 s4, s20
 loop:
@@ -153,15 +154,17 @@ loop:
   s_sub_u32 s4, s4, 1
   s_cmp_lg_u32 s4, 0
   s_cbranch_scc1 loop"""
-    longer, shorter = (duration(body, waves=waves, mask=passes) for passes in (24, 8))
+    longer, shorter = (duration(body, waves=waves, mask=passes, trans=trans) for passes in (24, 8))
     return (longer - shorter) / 16
 
 
-def clk_per(instruction: str, copies: int = 32, *, waves: int = 1) -> float:
+def clk_per(
+    instruction: str, copies: int = 32, *, waves: int = 1, trans: str | None = None
+) -> float:
     """Clk by which a further copy of the text lengthens a loop; {i} in it counts."""
 
     def text(count: int) -> str:
         return "\n".join(instruction.format(i=i) for i in range(count))
 
-    more, fewer = (pass_clk(text(n), waves=waves) for n in (2 * copies, copies))
+    more, fewer = (pass_clk(text(n), waves=waves, trans=trans) for n in (2 * copies, copies))
     return (more - fewer) / copies

@@ -16,15 +16,10 @@ using namespace role;
 constexpr u32 kHwregMode = 1, kHwregTrapsts = 3;
 constexpr u32 kVskipBit = 28;
 
-bool is_alu(Unit unit) {
-  return unit == Unit::kValu || unit == Unit::kValu64 || unit == Unit::kValuPacked32 ||
-         unit == Unit::kTrans || unit == Unit::kTrans64;
-}
-
 u64 alu_roles(const Row& row) {
   const std::string_view name = row.name;
   const bool trans = row.unit == Unit::kTrans || row.unit == Unit::kTrans64;
-  const bool dot = name.starts_with("v_dot");
+  const bool dot = row.unit == Unit::kValuDot;
   u64 roles = kVectorOp | kAnyValu;
   roles |= trans ? kTransOp : kNonTransValu;
   roles |= dot ? kDotOp : kNonDotValu;
@@ -71,8 +66,8 @@ HazardTraits matrix_traits(const Row& row) {
 }
 
 HazardTraits traits_of(const Row& row) {
-  if (row.unit == Unit::kMfma) return matrix_traits(row);
-  if (is_alu(row.unit)) return {alu_roles(row)};
+  if (is_matrix(row.unit)) return matrix_traits(row);
+  if (is_valu(row.unit)) return {alu_roles(row)};
   if (row.format >= Format::kDs) return {memory_roles(row)};
   return {scalar_roles(row.name)};
 }

@@ -119,7 +119,7 @@ void Taint::run(const Step& step) {
     case Format::kVopc:
     case Format::kVop3:
     case Format::kVop3p:
-      return row.unit == Unit::kMfma ? mfma(step) : vector(step);
+      return is_matrix(row.unit) ? mfma(step) : vector(step);
     case Format::kDs:
       return exchange(step);
     default:

@@ -61,13 +61,14 @@ std::vector<Row> make_rows() {
     row.name = shape.name;
     row.format = Format::kVop3p;
     row.opcode = shape.opcode;
-    row.unit = Unit::kMfma;
+    const MfmaSrc a = shape.geometry.a;
+    row.unit = a == MfmaSrc::kF32 || a == MfmaSrc::kF64 ? Unit::kMfmaAlone : Unit::kMfma;
     row.dst = {type_of(shape.geometry.d), shape.d_regs};
     row.src[0] = {Type::kRaw, shape.a_regs};
     row.src[1] = {Type::kRaw, shape.b_regs};
     row.src[2] = {shape.geometry.sparse ? Type::kB32 : type_of(shape.geometry.d), shape.c_regs};
     row.effects = kIgnoresExec | (shape.geometry.sparse ? kReadsDst : 0u) |
-                  (shape.geometry.a == MfmaSrc::kF32 ? kReadsMode : 0u);
+                  (a == MfmaSrc::kF32 ? kReadsMode : 0u);
     row.exec = exec_mfma;
     row.fidelity = shape.geometry.sparse ? Fidelity::kModelled : Fidelity::kExact;
     row.note = shape.geometry.sparse ? "the dense rule on the selected elements"

@@ -127,17 +127,17 @@ constexpr Row kVop2[] = {
     valu<[](u32 a, u32 b, Clamp c) { return difference(a, b, 0, c).value; }>(kF, 0x35, "v_sub_u32"),
     valu<[](u32 a, u32 b, Clamp c) { return difference(b, a, 0, c).value; }>(kF, 0x36, "v_subrev_u32"),
     with_halves(valu<[](b32 a, b32 b, Acc<f32> d) { return dot2_f32_f16(a.bits, b.bits, d.value); }>(
-        kF, 0x37, "v_dot2c_f32_f16", Unit::kValu, kNoSdwa, Fidelity::kModelled, kDot2Note)),
-    valu<[](b32 a, b32 b, Acc<i32> d, Clamp c) { return dot2_i32_i16(a.bits, b.bits, d.value, c.value); }>(kF, 0x38, "v_dot2c_i32_i16", Unit::kValu, kNoSdwa),
-    valu<[](b32 a, b32 b, Acc<i32> d, Clamp c) { return dot4_i32_i8(a.bits, b.bits, d.value, c.value); }>(kF, 0x39, "v_dot4c_i32_i8", Unit::kValu, kNoSdwa),
-    valu<[](b32 a, b32 b, Acc<i32> d, Clamp c) { return dot8_i32_i4(a.bits, b.bits, d.value, c.value); }>(kF, 0x3a, "v_dot8c_i32_i4", Unit::kValu, kNoSdwa),
+        kF, 0x37, "v_dot2c_f32_f16", Unit::kValuDot, kNoSdwa, Fidelity::kModelled, kDot2Note)),
+    valu<[](b32 a, b32 b, Acc<i32> d, Clamp c) { return dot2_i32_i16(a.bits, b.bits, d.value, c.value); }>(kF, 0x38, "v_dot2c_i32_i16", Unit::kValuDot, kNoSdwa),
+    valu<[](b32 a, b32 b, Acc<i32> d, Clamp c) { return dot4_i32_i8(a.bits, b.bits, d.value, c.value); }>(kF, 0x39, "v_dot4c_i32_i8", Unit::kValuDot, kNoSdwa),
+    valu<[](b32 a, b32 b, Acc<i32> d, Clamp c) { return dot8_i32_i4(a.bits, b.bits, d.value, c.value); }>(kF, 0x3a, "v_dot8c_i32_i4", Unit::kValuDot, kNoSdwa),
     valu<[](f32 a, f32 b, Acc<f32> d) { return std::fma(a, b, d.value); }>(kF, 0x3b, "v_fmac_f32"),
     with_halves(valu<[](const FpMode& m, b32 a, b32 b, Acc<b32> d) {
       const u32 x = a.bits, y = b.bits, z = d.value.bits;
       const u32 lo = fma_f16(static_cast<u16>(x), static_cast<u16>(y), static_cast<u16>(z), m);
       const u32 hi = fma_f16(static_cast<u16>(x >> 16), static_cast<u16>(y >> 16), static_cast<u16>(z >> 16), m);
       return b32{lo | hi << 16};
-    }>(kF, 0x3c, "v_pk_fmac_f16", Unit::kValu, kNoSdwa | kFloat | kReadsMode)),
+    }>(kF, 0x3c, "v_pk_fmac_f16", Unit::kValuPacked16, kNoSdwa | kFloat | kReadsMode)),
     valu<[](u32 a, u32 b) { return ~(a ^ b); }>(kF, 0x3d, "v_xnor_b32"),
 };
 // clang-format on

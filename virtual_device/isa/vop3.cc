@@ -235,9 +235,9 @@ constexpr Row kVop3[] = {
       return rawf64{div_fmas<F64>(a.bits, b.bits, c.bits, v.value, m)};
     }>(kF, 0x1e3, "v_div_fmas_f64", Unit::kValu64, 0, Fidelity::kModelled, kDivideNote),
     valu<[](u32 a, u32 b, u32 c, Clamp k) { return wrap_unsigned(u64{masked_sad_u8(a, b)} + c, k); }>(kF, 0x1e4, "v_msad_u8"),
-    valu<[](u64 a, u32 b, u64 c, Clamp k) { return quad_sad_u16(a, b, c, false, k.value); }>(kF, 0x1e5, "v_qsad_pk_u16_u8", Unit::kValu64),
-    valu<[](u64 a, u32 b, u64 c, Clamp k) { return quad_sad_u16(a, b, c, true, k.value); }>(kF, 0x1e6, "v_mqsad_pk_u16_u8", Unit::kValu64),
-    vector_row(kF, 0x1e7, "v_mqsad_u32_u8", mqsad_u32, {Type::kRaw, 4}, {Type::kU64, Type::kU32, {Type::kRaw, 4}}, Unit::kValu64),
+    valu<[](u64 a, u32 b, u64 c, Clamp k) { return quad_sad_u16(a, b, c, false, k.value); }>(kF, 0x1e5, "v_qsad_pk_u16_u8", Unit::kValuSad4),
+    valu<[](u64 a, u32 b, u64 c, Clamp k) { return quad_sad_u16(a, b, c, true, k.value); }>(kF, 0x1e6, "v_mqsad_pk_u16_u8", Unit::kValuSad4),
+    vector_row(kF, 0x1e7, "v_mqsad_u32_u8", mqsad_u32, {Type::kRaw, 4}, {Type::kU64, Type::kU32, {Type::kRaw, 4}}, Unit::kValuSad4),
     valu<[](u32 a, u32 b, u64 c, Clamp k) {
       const u64 p = u64{a} * b, r = p + c;
       return Carry<u64>{r < p && k.value ? ~u64{0} : r, r < p};
@@ -310,10 +310,10 @@ constexpr Row kVop3[] = {
     valu<[](h16 a, h16 b) { return a.bits | u32{b.bits} << 16; }>(kF, 0x2a0, "v_pack_b32_f16", Unit::kValu, 0, Fidelity::kModelled,
          "moves the bits; LLVM allows for denormals and signalling NaNs to change"),
     valu<[](const FpMode& m, rawf32 a, rawf32 b) { return rawf32{mul_legacy_f32(a.bits, b.bits, m)}; }>(kF, 0x2a1, "v_mul_legacy_f32"),
-    vector_row(kF, 0x2a2, "v_cvt_pk_fp8_f32", cvt_pk_fp8<Fp8Fnuz>, Type::kB32, {Type::kF32, Type::kF32}, Unit::kValu, kReadsDst | kD16 | kReadsMode),
-    vector_row(kF, 0x2a3, "v_cvt_pk_bf8_f32", cvt_pk_fp8<Bf8Fnuz>, Type::kB32, {Type::kF32, Type::kF32}, Unit::kValu, kReadsDst | kD16 | kReadsMode),
-    vector_row(kF, 0x2a4, "v_cvt_sr_fp8_f32", cvt_sr_fp8<Fp8Fnuz>, Type::kB32, {Type::kF32, Type::kB32}, Unit::kValu, kReadsDst | kD16 | kReadsMode, Fidelity::kModelled, "seed added to the discarded bits"),
-    vector_row(kF, 0x2a5, "v_cvt_sr_bf8_f32", cvt_sr_fp8<Bf8Fnuz>, Type::kB32, {Type::kF32, Type::kB32}, Unit::kValu, kReadsDst | kD16 | kReadsMode, Fidelity::kModelled, "seed added to the discarded bits"),
+    vector_row(kF, 0x2a2, "v_cvt_pk_fp8_f32", cvt_pk_fp8<Fp8Fnuz>, Type::kB32, {Type::kF32, Type::kF32}, Unit::kValuPackFp8, kReadsDst | kD16 | kReadsMode),
+    vector_row(kF, 0x2a3, "v_cvt_pk_bf8_f32", cvt_pk_fp8<Bf8Fnuz>, Type::kB32, {Type::kF32, Type::kF32}, Unit::kValuPackFp8, kReadsDst | kD16 | kReadsMode),
+    vector_row(kF, 0x2a4, "v_cvt_sr_fp8_f32", cvt_sr_fp8<Fp8Fnuz>, Type::kB32, {Type::kF32, Type::kB32}, Unit::kValuConvert, kReadsDst | kD16 | kReadsMode, Fidelity::kModelled, "seed added to the discarded bits"),
+    vector_row(kF, 0x2a5, "v_cvt_sr_bf8_f32", cvt_sr_fp8<Bf8Fnuz>, Type::kB32, {Type::kF32, Type::kB32}, Unit::kValuConvert, kReadsDst | kD16 | kReadsMode, Fidelity::kModelled, "seed added to the discarded bits"),
 };
 // clang-format on
 static_assert(unique_opcodes(kVop3));

@@ -46,14 +46,15 @@ template <auto Fn>
 constexpr Row packed_float(u16 opcode, const char* name) {
   constexpr int n = std::is_invocable_v<decltype(Fn), const FpMode&, u16, u16, u16, bool> ? 3 : 2;
   Row row = vector_row(kF, opcode, name, exec_packed16<Fn, n, true>, Type::kPkF16,
-                       {Type::kPkF16, Type::kPkF16}, Unit::kValu, kFloat | kReadsMode);
+                       {Type::kPkF16, Type::kPkF16}, Unit::kValuPacked16, kFloat | kReadsMode);
   if (n == 3) row.src[2] = Type::kPkF16;
   return row;
 }
 template <auto Fn>
 constexpr Row packed_int(u16 opcode, const char* name, Type type) {
   constexpr int n = std::is_invocable_v<decltype(Fn), const FpMode&, u16, u16, u16, bool> ? 3 : 2;
-  Row row = vector_row(kF, opcode, name, exec_packed16<Fn, n, false>, type, {type, type});
+  Row row = vector_row(kF, opcode, name, exec_packed16<Fn, n, false>, type, {type, type},
+                       Unit::kValuPacked16);
   if (n == 3) row.src[2] = type;
   return row;
 }
@@ -186,7 +187,8 @@ void exec_dot(Wave& w, const Inst& in) {
 }
 template <auto Fn>
 constexpr Row dot_row(u16 opcode, const char* name, Type type) {
-  return vector_row(kF, opcode, name, exec_dot<Fn>, type, {Type::kB32, Type::kB32, type});
+  return vector_row(kF, opcode, name, exec_dot<Fn>, type, {Type::kB32, Type::kB32, type},
+                    Unit::kValuDot);
 }
 
 void accvgpr_copy(Wave& w, const Inst& in) {
@@ -229,7 +231,7 @@ constexpr Row kVop3p[] = {
                kFloat | kReadsMode | kReadsDst | kD16, Fidelity::kModelled, kMixNote),
     vector_row(kF, 0x22, "v_fma_mixhi_f16", fma_mix<2>, Type::kF16, {Type::kF32, Type::kF32, Type::kF32}, Unit::kValu,
                kFloat | kReadsMode | kReadsDst | kD16, Fidelity::kModelled, kMixNote),
-    vector_row(kF, 0x23, "v_dot2_f32_f16", dot2_f16, Type::kF32, {Type::kPkF16, Type::kPkF16, Type::kF32}, Unit::kValu,
+    vector_row(kF, 0x23, "v_dot2_f32_f16", dot2_f16, Type::kF32, {Type::kPkF16, Type::kPkF16, Type::kF32}, Unit::kValuDot,
                kFloat | kReadsMode, Fidelity::kModelled, kDot2Note),
     dot_row<dot2_i32_i16>(0x26, "v_dot2_i32_i16", Type::kI32),
     dot_row<dot2_u32_u16>(0x27, "v_dot2_u32_u16", Type::kU32),

@@ -20,6 +20,11 @@ struct Arch {
   u32 simds = 4;   // per CU [D RPC]
   u32 slot = 4;    // clk between two issue slots of a SIMD [D RPC]
   u32 trans = 16;  // clk of the VALU for a transcendental [D ISA3, EXCP_CYCLE 0-15]
+  // clk of the VALU for a conversion between f32 and 32-bit integers, f16 or f8. [T LLVM:
+  // WriteFloatCvt is quarter rate for every target before gfx10, where reviews.llvm.org/D75392
+  // found it full; its list has not v_cvt_pkrtz_f16_f32, nor those between 16-bit types]. No
+  // measurement of CDNA is known: 4 is possible.
+  u32 convert = 16;
   // VALU slots of the SIMD that an MFMA takes besides its own. [T LLVM PR 184084: 1]
   u32 mfma_lost_slots = 1;
   u32 taken_branch = 24;  // clk until the next instruction of the wave [T FC; LLVM has 32]

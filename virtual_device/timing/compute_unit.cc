@@ -37,9 +37,10 @@ void enqueue(std::vector<u64>& queue, u64 now, u64 done) {
 
 }  // namespace
 
-ComputeUnit::ComputeUnit(const Arch& arch, u32 index, MemoryPath& memory, Profile& profile,
-                         Execute execute)
+ComputeUnit::ComputeUnit(const Arch& arch, const UnitTimes& times, u32 index, MemoryPath& memory,
+                         Profile& profile, Execute execute)
     : arch_(arch),
+      times_(times),
       index_(index),
       memory_(memory),
       profile_(profile),
@@ -118,17 +119,20 @@ ComputeUnit::Plan ComputeUnit::plan(const TimedWave& w, u32 simd_index, const In
   const auto counted = [&later](const std::deque<Operation>& queue, u32 limit, Stall reason) {
     if (queue.size() >= limit) later(queue[queue.size() - limit].done, reason);
   };
-  switch (inst.row->unit) {
+  const Unit unit = inst.row->unit;
+  if (is_valu(unit)) {
+    later(simd.valu_free, Stall::kVector);
+    const UnitTimes::Time& time = times_[unit];
+    if (time.exclusive && simd.matrix_end) later(simd.matrix_end + time.after, Stall::kMatrix);
+    return best;
+  }
+  switch (unit) {
+    case Unit::kMfmaAlone:
+      later(simd.valu_free, Stall::kVector);
+      [[fallthrough]];
     case Unit::kMfma:
       later(simd.mfma_free, Stall::kMatrix);
       later(simd.vector_issue, Stall::kVector);
-      break;
-    case Unit::kValu:
-    case Unit::kValu64:
-    case Unit::kValuPacked32:
-    case Unit::kTrans:
-    case Unit::kTrans64:
-      later(simd.valu_free, Stall::kVector);
       break;
     case Unit::kLds:
       later(when_free(lds_queues_[port(simd_index)], arch_.lds_queue), Stall::kLds);
@@ -229,32 +233,29 @@ void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now)
   trace(w, simd_index, Track::kWave, inst, now, now + slot);
   w.next_issue = w.ready_since = now + slot;
   w.delay = Stall::kNone;
-  switch (inst.row->unit) {
-    case Unit::kMfma: {
+  const Unit unit = inst.row ? inst.row->unit : Unit::kInternal;
+  if (is_valu(unit)) {
+    const UnitTimes::Time& time = times_[unit];
+    simd.valu_free = now + time.clk;
+    simd.vector_issue = now + slot;
+    if (time.exclusive) simd.mfma_free = std::max(simd.mfma_free, simd.valu_free);
+    trace(w, simd_index, Track::kVector, inst, now, now + time.clk);
+    profile_.use.valu += time.clk;
+  }
+  switch (unit) {
+    case Unit::kMfma:
+    case Unit::kMfmaAlone: {
       const u64 busy = u64{passes(inst.row->opcode)} * slot;
-      simd.mfma_free = now + busy;
+      simd.mfma_free = simd.matrix_end = now + busy;
       simd.vector_issue = now + slot;
       simd.valu_free = std::max(simd.valu_free, now) + slot * arch_.mfma_lost_slots;
       simd.valu_free = std::max(simd.valu_free, now + slot * (1 + arch_.mfma_lost_slots));
+      if (unit == Unit::kMfmaAlone) simd.valu_free = std::max(simd.valu_free, now + busy);
       profile_.use.mfma += busy;
       trace(w, simd_index, Track::kMatrix, inst, now, now + busy);
       profile_.use.valu += slot;
       break;
     }
-    case Unit::kTrans:
-    case Unit::kTrans64:
-      simd.valu_free = now + arch_.trans;
-      trace(w, simd_index, Track::kVector, inst, now, now + arch_.trans);
-      simd.vector_issue = now + slot;
-      profile_.use.valu += arch_.trans;
-      break;
-    case Unit::kValu:
-    case Unit::kValu64:
-    case Unit::kValuPacked32:
-      simd.valu_free = simd.vector_issue = now + slot;
-      trace(w, simd_index, Track::kVector, inst, now, now + slot);
-      profile_.use.valu += slot;
-      break;
     case Unit::kSalu:
       profile_.use.salu += slot;
       break;

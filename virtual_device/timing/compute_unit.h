@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/wave.h"
+#include "timing/coexecution.h"
 #include "timing/lds_service.h"
 #include "timing/profile.h"
 
@@ -20,7 +21,8 @@ using Execute = std::function<bool(Wave&)>;
 
 class ComputeUnit {
  public:
-  ComputeUnit(const Arch& arch, u32 index, MemoryPath& memory, Profile& profile, Execute execute);
+  ComputeUnit(const Arch& arch, const UnitTimes& times, u32 index, MemoryPath& memory,
+              Profile& profile, Execute execute);
 
   // A workgroup whose waves may issue from `start` on.
   void add(Workgroup& workgroup, u64 start);
@@ -52,6 +54,7 @@ class ComputeUnit {
   struct Simd {
     std::vector<std::unique_ptr<TimedWave>> waves;
     u64 valu_free = 0, mfma_free = 0;
+    u64 matrix_end = 0;    // of the last matrix instruction
     u64 vector_issue = 0;  // an MFMA may follow a transcendental that the VALU still works on
     u64 next = kNever;
   };
@@ -72,6 +75,7 @@ class ComputeUnit {
   void trace(const TimedWave& w, u32 simd, Track track, const Inst& inst, u64 start, u64 end);
 
   const Arch& arch_;
+  const UnitTimes& times_;
   const u32 index_;
   MemoryPath& memory_;
   Profile& profile_;

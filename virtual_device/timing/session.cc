@@ -28,9 +28,10 @@ double share(u64 busy, const Profile& p, u32 count) {
   return available > 0 ? static_cast<double>(busy) / available : 0;
 }
 
-std::string json(const LaunchState& launch, const Arch& arch, const Profile& p, double clock) {
-  std::string out =
-      "{\"kernel\": \"" + launch.kernel().name + "\", \"arch\": \"" + arch.name + "\"";
+std::string json(const LaunchState& launch, const Arch& arch, const Profile& p, double clock,
+                 bool trans_exclusive) {
+  std::string out = "{\"kernel\": \"" + launch.kernel().name + "\", \"arch\": \"" + arch.name +
+                    "\", \"trans\": \"" + (trans_exclusive ? "exclusive" : "beside") + '"';
   const auto add = [&out](const char* name, double value) {
     out += std::string(", \"") + name + "\": " + number(value);
   };
@@ -106,7 +107,7 @@ void Session::execute(const std::shared_ptr<LaunchState>& launch, Device& device
   self.now_ns_ +=
       static_cast<i64>(static_cast<double>(profile.cycles) / clock + arch.launch_us * 1000);
   std::lock_guard lock(self.mutex_);
-  self.launches_.push_back(json(*launch, arch, profile, clock));
+  self.launches_.push_back(json(*launch, arch, profile, clock, self.options_.trans_exclusive));
 }
 
 std::string Session::take_json() {

@@ -9,7 +9,12 @@ namespace vdev::timing {
 
 Simulator::Simulator(const Arch& arch, const std::shared_ptr<LaunchState>& launch, Device& device,
                      const Options& options, Caches& caches)
-    : arch_(arch), launch_(launch), options_(options), caches_(caches), worker_(device) {
+    : arch_(arch),
+      launch_(launch),
+      options_(options),
+      caches_(caches),
+      times_(arch, coexecution_gfx942(), options.trans_exclusive),
+      worker_(device) {
   const Launch& l = launch->launch;
   per_cu_ =
       std::max(1u, device.resident_workgroups_per_cu(
@@ -42,7 +47,8 @@ bool Simulator::run(Profile& profile) {
   // CUs that would never get a workgroup are left out.
   const u32 used = static_cast<u32>(std::min<u64>(cus_of_xcd, limit_));
   for (u32 i = 0; i < used; ++i)
-    cus_.emplace_back(arch_, i, memory, profile, [this](Wave& w) { return worker_.step(w); });
+    cus_.emplace_back(arch_, times_, i, memory, profile,
+                      [this](Wave& w) { return worker_.step(w); });
   resident_.assign(used, 0);
   while (dispatch(arch_.first_fetch)) {
   }

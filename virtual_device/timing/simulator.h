@@ -9,11 +9,12 @@
 namespace vdev::timing {
 
 struct Options {
-  double clock_ghz = 0;    // 0: the architecture's sustained clock
-  u64 max_workgroups = 0;  // simulated; 0: all of the XCD
-  u32 xcd = 0;             // the simulated one
-  u64 max_events = 0;      // of the trace of CU 0
-  bool warm_code = true;   // kernels have run before: their code is in the code caches
+  double clock_ghz = 0;          // 0: the architecture's sustained clock
+  u64 max_workgroups = 0;        // simulated; 0: all of the XCD
+  u32 xcd = 0;                   // the simulated one
+  u64 max_events = 0;            // of the trace of CU 0
+  bool trans_exclusive = false;  // the reading of what coexecution.h has open
+  bool warm_code = true;         // kernels have run before: their code is in the code caches
 };
 
 class Simulator {
@@ -31,6 +32,7 @@ class Simulator {
   const std::shared_ptr<LaunchState> launch_;
   const Options options_;
   Caches& caches_;
+  const UnitTimes times_;
   Worker worker_;
   u32 per_cu_ = 1;
   u64 next_ = 0, limit_ = 0;  // workgroups of the XCD, by number

@@ -1,0 +1,108 @@
+"""What runs beside a matrix instruction: the table of timing/coexecution.cc, in kernels."""
+
+from __future__ import annotations
+
+import pytest
+
+from amdattn import virtual
+from build_scripts.micro_kernel import clk_per, profile
+
+MFMA = "v_mfma_f32_32x32x8_bf16 a[0:15], v[8:9], v[10:11], a[0:15]"  # 32 clk
+ALONE = {
+    "v_mfma_f32_32x32x2_f32 a[0:15], v8, v9, a[0:15]": 64,
+    "v_mfma_f64_16x16x4_f64 a[0:7], v[8:9], v[10:11], a[0:7]": 32,
+}
+BESIDE = (
+    "v_add_f32 v20, v8, v9",
+    "v_max3_f32 v20, v8, v9, v10",
+    "v_perm_b32 v20, v8, v9, v10",
+    "v_fma_mix_f32 v20, v8, v9, v10 op_sel_hi:[0,0,1]",
+    "v_cvt_pkrtz_f16_f32 v20, v8, v9",
+)
+EXCLUSIVE = {
+    "v_pk_fma_f32 v[20:21], v[8:9], v[10:11], v[12:13]": 4,
+    "v_pk_mul_f32 v[20:21], v[8:9], v[10:11]": 4,
+    "v_pk_mov_b32 v[20:21], v[8:9], v[10:11]": 4,
+    "v_pk_mul_f16 v20, v8, v9": 4,
+    "v_pk_fmac_f16 v20, v8, v9": 4,
+    "v_pk_add_i16 v20, v8, v9": 4,
+    "v_dot2_f32_f16 v20, v8, v9, v10": 4,
+    "v_dot2c_f32_f16 v20, v8, v9": 4,
+    "v_dot4_i32_i8 v20, v8, v9, v10": 4,
+    "v_qsad_pk_u16_u8 v[20:21], v[8:9], v10, v[12:13]": 4,
+    "v_cvt_pk_fp8_f32 v20, v8, v9": 16,
+}
+EXP = "v_exp_f32 v20, v8"
+
+
+@pytest.mark.parametrize("text", BESIDE)
+def test_scalar_work_hides(text: str) -> None:
+    assert clk_per(MFMA + f"\n{text}" * 6, copies=8) == 32
+
+
+@pytest.mark.parametrize(("text", "clk"), EXCLUSIVE.items())
+def test_exclusive_work_waits_for_the_matrix_unit_and_holds_it(text: str, clk: int) -> None:
+    assert clk_per(text) == clk
+    assert clk_per(MFMA + f"\n{text}", copies=8) == 32 + clk
+    assert clk_per(MFMA + f"\n{text}" * 3, copies=8) == 32 + 3 * clk
+
+
+def test_exclusive_work_of_one_wave_holds_up_the_matrix_work_of_another() -> None:
+    """Two waves a SIMD, one with MFMAs alone, the other with packed work alone: neither hides."""
+    branch = "v_cmp_gt_u32 vcc, 256, v0\ns_cbranch_vccnz matrix\n{vector}\ns_endpgm\nmatrix:\n"
+    ends = {}
+    for name, text in (("packed", next(iter(EXCLUSIVE))), ("scalar", BESIDE[0])):
+        body = branch.format(vector=f"{text}\n" * 64) + f"{MFMA}\n" * 64
+        (time,) = profile(body, waves=8).times
+        ends[name] = time.end - time.start
+    assert ends["packed"] - ends["scalar"] == pytest.approx(64 * 4, abs=32)
+
+
+@pytest.mark.parametrize(("text", "clk"), ALONE.items())
+def test_wide_inputs_leave_no_room(text: str, clk: int) -> None:
+    assert clk_per(text) == clk
+    assert clk_per(f"{text}\n{BESIDE[0]}", copies=8) == clk + 4
+    assert clk_per(f"{text}\n{EXP}", copies=8) == clk + 16
+
+
+def test_transcendentals_under_both_readings() -> None:
+    assert clk_per(f"{MFMA}\n{EXP}", copies=8) == 32
+    assert clk_per(f"{MFMA}\n{EXP}", copies=8, trans="beside") == 32
+    assert clk_per(f"{MFMA}\n{EXP}", copies=8, trans="exclusive") == 48
+    # Nothing else knows the difference.
+    assert clk_per(EXP, trans="exclusive") == 16
+    assert clk_per(f"{MFMA}\n{BESIDE[0]}", copies=8, trans="exclusive") == 32
+
+
+def test_the_option_decides_where_the_call_does_not() -> None:
+    assert profile(EXP).trans == "beside"
+    virtual.set_option("trans_exclusive", 1)
+    try:
+        assert profile(EXP).trans == "exclusive"
+        assert profile(EXP, trans="beside").trans == "beside"
+        assert profile(EXP).trans == "exclusive"  # restored
+    finally:
+        virtual.set_option("trans_exclusive", 0)
+    assert profile(EXP).trans == "beside"
+
+
+def test_what_is_no_reading() -> None:
+    with pytest.raises(ValueError, match=r"trans='half'.*beside.*exclusive"):
+        virtual.profile(trans="half")
+
+
+@pytest.mark.parametrize(
+    ("text", "clk"),
+    [
+        ("v_cvt_f32_f16 v20, v8", 16),
+        ("v_cvt_f16_f32 v20, v8", 16),
+        ("v_cvt_f32_i32 v20, v8", 16),
+        ("v_cvt_pk_f32_fp8 v[20:21], v8", 16),
+        ("v_cvt_pkrtz_f16_f32 v20, v8, v9", 4),
+        ("v_cvt_f32_ubyte0 v20, v8", 4),
+        ("v_cvt_f16_i16 v20, v8", 4),
+    ],
+)
+def test_conversions_as_llvm_has_them(text: str, clk: int) -> None:
+    assert clk_per(text) == clk
+    assert clk_per(f"{MFMA}\n{text}", copies=8) == 32
