@@ -155,7 +155,7 @@ def profile(
         launch of the block fetches it from HBM.
     trans : {"beside", "exclusive"}, optional
         Whether transcendentals issue beside matrix instructions, or wait for the matrix unit and
-        hold it: open for gfx942. Default: as the option "trans_exclusive" says, which begins with 0.
+        hold it: open for gfx942. Default: as the option "trans_exclusive" says, at first "beside".
 
     Returns
     -------

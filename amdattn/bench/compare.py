@@ -84,5 +84,5 @@ def compare(
     )
 
 
-def _key(record: Record) -> tuple[str, str, str, str]:
-    return record.operation, record.shape, record.peer, record.round_mode
+def _key(record: Record) -> tuple[str, str, str, str, bool]:
+    return record.operation, record.shape, record.peer, record.round_mode, record.exclusive

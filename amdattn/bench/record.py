@@ -51,6 +51,9 @@ class Record:
         Of the whole device by the level that served them: l1, l2, l2_write, mall, hbm.
     clocks : dict
         Clock assumptions: peak_ghz, sustained_ghz, and launch_us, which is in no other number.
+    trans : str
+        The reading of transcendentals beside MFMAs that was modelled, "beside" or "exclusive";
+        which is true of gfx942 is open. "" if measured.
     caches : str
         What the model's caches hold when the operation starts; "" if measured.
     sampled : dict
@@ -83,6 +86,7 @@ class Record:
     residents: int = 0
     rounds: int = 0
     clocks: dict[str, float] = field(default_factory=dict)
+    trans: str = ""
     caches: str = ""
     sampled: dict[str, Any] = field(default_factory=dict)
     hottest: list[dict[str, Any]] = field(default_factory=list)
@@ -92,7 +96,12 @@ class Record:
     @property
     def label(self) -> str:
         """What to call the kernel beside others at the same shape."""
-        return f"{self.peer} {self.round_mode}".strip()
+        return f"{self.peer} {self.round_mode}".strip() + " trans exclusive" * self.exclusive
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether transcendentals were modelled as exclusive, which is not the default."""
+        return self.trans == "exclusive"
 
     @property
     def best_us(self) -> float | None:

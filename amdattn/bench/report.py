@@ -75,6 +75,8 @@ def conditions(records: Sequence[Record]) -> list[str]:
         lines.append(
             f"modelled, not measured: times at the sustained clock, {clocks['sustained_ghz']:g} GHz"
         )
+        if all(r.exclusive for r in modelled):
+            lines.append("transcendentals wait for the matrix unit: one of two readings of gfx942")
     if any(r.origin == MEASURED for r in records):
         lines.append("measured with events: median, and the quantiles 10 and 90 %")
     return lines
@@ -156,15 +158,18 @@ def print_table(
 def _print_few_columns(console: Console, records: Sequence[Record]) -> None:
     measured = any(r.origin == MEASURED for r in records)
     time = "measured ms" if measured else "modelled ms"
-    columns = ["kernel", "mode", time, "TFLOP/s"]
+    several = any(r.exclusive for r in records)
+    columns = ["kernel", "mode", *["trans"] * several, time, "TFLOP/s"]
     columns += ["10..90 %"] if measured else ["MFMA use"]
     ratios = relative_speeds(records)
-    if len(ratios) > len({r.shape for r in records}):
+    if len(ratios) > len({(r.shape, r.exclusive) for r in records}):
         columns.append("vs first")
     best = fastest(records)
     groups: dict[str, list[Line]] = {}
     for i, record in enumerate(records):
         cells = {"kernel": record.peer, "mode": record.round_mode, "TFLOP/s": _DASH}
+        if several:
+            cells["trans"] = record.trans
         if not record.refused:
             cells[time] = f"{(record.best_us or 0) / 1000:.3f}"
             tflops = record.tflops(record.best_us)
@@ -177,7 +182,7 @@ def _print_few_columns(console: Console, records: Sequence[Record]) -> None:
             cells[time] = "refused"
         style = "dim" if record.refused else "bold" if record in best else ""
         groups.setdefault(record.shape, []).append(Line(cells, style))
-    print_groups(console, columns, groups, left=2)
+    print_groups(console, columns, groups, left=2 + several)
 
 
 def _print_all_columns(console: Console, records: Sequence[Record]) -> None:
@@ -195,12 +200,16 @@ def _print_all_columns(console: Console, records: Sequence[Record]) -> None:
 
 
 def relative_speeds(records: Sequence[Record]) -> dict[int, float]:
-    """By index: how many times as fast as the first kernel that ran at the same shape."""
-    first: dict[str, float] = {}
+    """By index: how many times as fast as the first kernel that ran at the same shape.
+
+    Of several readings of transcendentals each has its own first.
+    """
+    first: dict[tuple[str, bool], float] = {}
     speeds = {}
     for i, record in enumerate(records):
         if record.best_us:
-            speeds[i] = first.setdefault(record.shape, record.best_us) / record.best_us
+            key = record.shape, record.exclusive
+            speeds[i] = first.setdefault(key, record.best_us) / record.best_us
     return speeds
 
 
@@ -254,15 +263,16 @@ def print_details(console: Console, record: Record) -> None:
 
 
 def fastest(records: Sequence[Record]) -> list[Record]:
-    """The best record of each shape."""
-    best: dict[str, Record] = {}
+    """The best record of each shape, and of each reading of transcendentals."""
+    best: dict[tuple[str, bool], Record] = {}
     for record in records:
         time = record.best_us
         if time is None:
             continue
-        known = best.get(record.shape)
+        key = record.shape, record.exclusive
+        known = best.get(key)
         if known is None or (known.best_us or 0.0) > time:
-            best[record.shape] = record
+            best[key] = record
     return list(best.values())
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from amdattn.bench.kernels import Functions, Launch
 from amdattn.bench.modelled import Modelled
 from amdattn.bench.record import Record, Times
 from amdattn.energy import Activity, estimate
+from amdattn.profiling import TRANS
 from amdattn.testing.bench import do_bench
 
 if TYPE_CHECKING:
@@ -30,6 +32,30 @@ class Outcome:
 
     record: Record
     modelled: Modelled | None = None
+
+
+@contextlib.contextmanager
+def reading(trans: str) -> Iterator[None]:
+    """Model launches of the block under one reading of transcendentals (amdattn.profiling.TRANS).
+
+    Raises
+    ------
+    ValueError
+        There is no such reading; or a GPU is bound, which measures, and `trans` is not the default.
+    """
+    if trans not in TRANS:
+        raise ValueError(f"trans={trans!r} must be one of {TRANS}")
+    if not is_virtual():
+        if trans != TRANS[0]:
+            raise ValueError(f"trans={trans!r} is of the model; a GPU is bound, which measures")
+        yield
+        return
+    exports = runtime.get().virtual_exports()
+    before = exports.set_options(trans_exclusive=TRANS.index(trans))
+    try:
+        yield
+    finally:
+        exports.set_options(**before)
 
 
 def is_virtual() -> bool:
@@ -95,6 +121,7 @@ def modelled_record(blank: Record, modelled: Modelled) -> Record:
             "sustained_ghz": modelled.clock_ghz,
             "launch_us": arch.launch_us,
         },
+        trans=modelled.profile.trans,
         caches=_CACHES,
         sampled=modelled.sampled,
         hottest=_hottest(modelled.profile),

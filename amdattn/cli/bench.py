@@ -13,6 +13,7 @@ import typer
 from amdattn.cli.check import extent
 from amdattn.cli.output import AsJson, Layout, print_json, progress_bar, stdout
 from amdattn.problem import ROUND_MODES
+from amdattn.profiling import TRANS
 
 if TYPE_CHECKING:
     from amdattn.bench.kernels import Functions, Kernel
@@ -42,6 +43,13 @@ Args = Annotated[
 DynamicLds = Annotated[int, typer.Option(min=0, help="Bytes of dynamic LDS of an object.")]
 ClockMhz = Annotated[
     int, typer.Option(min=0, help="Assumed sustained clock; 0: the architecture's.")
+]
+Trans = Annotated[
+    str,
+    typer.Option(
+        help="Of the model: transcendentals run beside MFMAs, or wait for them (exclusive); which is "
+        "open for gfx942; both: a row for each."
+    ),
 ]
 SimulatedWorkgroups = Annotated[
     int,
@@ -123,6 +131,7 @@ def attention(
     ] = "auto",
     simulated_workgroups: SimulatedWorkgroups = 0,
     clock_mhz: ClockMhz = 0,
+    trans: Trans = "beside",
     as_json: AsJson = False,
     csv: Csv = None,
     markdown: Markdown = False,
@@ -136,6 +145,7 @@ def attention(
     """Attention forward in bfloat16, our kernels and others in one table."""
     from amdattn.bench.kernels import Functions
     from amdattn.bench.operation import run_operation
+    from amdattn.bench.run import reading
     from amdattn.bench.shapes import Shape, preset as shapes_of
 
     output = Output(as_json, markdown, wide, csv, plot, trace)
@@ -160,18 +170,19 @@ def attention(
     functions = Functions()
     outcomes: list[Outcome] = []
     start = time.perf_counter()
-    pairs = [(shape, candidate) for shape in shapes for candidate in kernels]
+    readings = _readings(trans)
+    pairs = [(shape, way, one) for shape in shapes for way in readings for one in kernels]
     with progress_bar() as progress:
-        count = len(pairs) + len(objects)
+        count = len(pairs) + len(objects) * len(readings)
         overall = progress.add_task(f"{count} rows", total=count)
         task = progress.add_task("", total=1)
 
         def advance(what: str, done: int, total: int) -> None:
             progress.update(task, description=what, completed=done, total=total)
 
-        for shape, candidate in pairs:
-            outcomes.append(
-                run_operation(
+        for shape, way, candidate in pairs:
+            with reading(way):
+                outcome = run_operation(
                     candidate,
                     shape,
                     functions,
@@ -180,15 +191,16 @@ def attention(
                     trace_events=output.trace_events,
                     advance=advance,
                 )
-            )
+            outcomes.append(outcome)
             progress.advance(overall)
         for subject in objects:
-            outcomes.append(
-                _run_object(
-                    subject, functions, "attention", simulated_workgroups, clock_mhz, output
-                )
-            )
-            progress.advance(overall)
+            for way in readings:
+                with reading(way):
+                    outcome = _run_object(
+                        subject, functions, "attention", simulated_workgroups, clock_mhz, output
+                    )
+                outcomes.append(outcome)
+                progress.advance(overall)
     _show("attention forward, bfloat16", outcomes, output, time.perf_counter() - start, details)
     if all(outcome.record.refused for outcome in outcomes):
         raise typer.Exit(1)
@@ -204,6 +216,7 @@ def gemm(
     dynamic_lds: DynamicLds = 0,
     simulated_workgroups: SimulatedWorkgroups = 0,
     clock_mhz: ClockMhz = 0,
+    trans: Trans = "beside",
     as_json: AsJson = False,
     csv: Csv = None,
     markdown: Markdown = False,
@@ -216,6 +229,7 @@ def gemm(
     `amdattn tune gemm` times the kernels of gemm_nt; benchmarks/decode_gemm.py knows its peers.
     """
     from amdattn.bench.kernels import Functions
+    from amdattn.bench.run import reading
 
     output = Output(as_json, markdown, wide, csv, plot, trace)
     files = [_object_file(given) for given in peer or []]
@@ -228,11 +242,20 @@ def gemm(
     paths = [file for file in files if file is not None]
     functions = Functions()
     start = time.perf_counter()
-    outcomes = [
-        _run_object(subject, functions, "gemm", simulated_workgroups, clock_mhz, output)
-        for subject in _objects(paths, kernel, grid, workgroup, args, dynamic_lds)
-    ]
+    outcomes = []
+    for subject in _objects(paths, kernel, grid, workgroup, args, dynamic_lds):
+        for way in _readings(trans):
+            with reading(way):
+                outcomes.append(
+                    _run_object(subject, functions, "gemm", simulated_workgroups, clock_mhz, output)
+                )
     _show("gemm", outcomes, output, time.perf_counter() - start, False)
+
+
+def _readings(trans: str) -> tuple[str, ...]:
+    if trans not in (*TRANS, "both"):
+        raise ValueError(f"--trans={trans!r} must be one of {(*TRANS, 'both')}")
+    return TRANS if trans == "both" else (trans,)
 
 
 def _peers(

@@ -312,3 +312,21 @@ def test_measured(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     assert status == 0 and "measured ms" in out and "10..90 %" in out and "modelled" not in out
     status, out, _ = run("bench", "attention", *SIZES, "--wide")
     assert status == 0 and "TFLOP/s measured" in out and "modelled" not in out
+
+
+def test_both_readings_of_transcendentals(run: Command) -> None:
+    """The same kernel takes longer if its exponentials wait for the matrix unit."""
+    beside, exclusive = run.json("--trans", "both")["records"]
+    assert (beside["trans"], exclusive["trans"]) == ("beside", "exclusive")
+    assert beside["cycles"] < exclusive["cycles"]
+    status, out, _ = run("bench", "attention", *SIZES, "--trans", "both")
+    assert status == 0 and "trans" in out and "exclusive" in out
+    (alone,) = run.json("--trans", "exclusive")["records"]
+    assert alone["cycles"] == exclusive["cycles"]
+    (after,) = run.json()["records"]
+    assert after["trans"] == "beside" and after["cycles"] == beside["cycles"]
+
+
+def test_no_reading(run: Command) -> None:
+    status, _, errors = run("bench", "attention", *SIZES, "--trans", "half")
+    assert status == 2 and "--trans='half' must be one of" in errors
