@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import functools
+import json
 import os
 import struct
 from collections.abc import Iterator
@@ -124,7 +126,6 @@ _FAMILY = (
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
 _ROUNDING = {"rtne": "kNearestEven", "rtna": "kNearestAway", "rtz": "kTowardZero"}
 _WAVES, _TILE = 4, 16
-_SLACK = 3  # log2 of how far probabilities may outgrow a row's reference; 0: not at all
 
 
 _attention = functools.partial(
@@ -160,7 +161,6 @@ def _member(
                 "HEAD_DIM": str(head_dim),
                 "TILES_Q": str(tiles_q),
                 "CAPPED": str(capped).lower(),
-                "SLACK": str(_SLACK),
             }
         ),
     }
@@ -377,6 +377,22 @@ def build(kernel: KernelBuild) -> Built:
     return Built(kernel, compiled.code_object, row)
 
 
+def build_some(target: Path, pattern: str) -> list[Built]:
+    """Build the kernels whose names match; the rows of the others in the manifest stay."""
+    chosen = [kernel for kernel in KERNELS if fnmatch.fnmatchcase(kernel.name, pattern)]
+    if not chosen:
+        raise ValueError(f"--only {pattern!r} matches no kernel; e.g. {KERNELS[0].name!r} does")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        built = list(pool.map(build, chosen))
+    rows = {row["name"]: row for row in json.loads((target / "manifest.json").read_text())["kernels"]}
+    for result in built:
+        (target / result.kernel.file).write_bytes(result.image)
+        rows[result.kernel.name] = result.row
+    text = manifest.render([rows[kernel.name] for kernel in KERNELS if kernel.name in rows])
+    (target / "manifest.json").write_text(text, encoding="utf-8")
+    return built
+
+
 def build_all(target: Path) -> list[Built]:
     """Build every kernel of the table into `target`, with the manifest; stale objects go away."""
     # The compiler is a process of its own: threads suffice to keep the cores busy.
@@ -398,7 +414,12 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=HSACO, help="target folder (default: hsaco)")
-    for result in build_all(parser.parse_args().out):
+    parser.add_argument("--only", metavar="PATTERN", help="kernels whose names match, e.g. 'gemm_*'")
+    arguments = parser.parse_args()
+    built = (
+        build_some(arguments.out, arguments.only) if arguments.only else build_all(arguments.out)
+    )
+    for result in built:
         row = result.row
         print(
             f"{row['file']}: {len(result.image)} bytes, {row['vgpr']} VGPR, {row['sgpr']} SGPR, "

@@ -1,23 +1,22 @@
 // Attention forward: O = softmax(Q K^T * softmax_scale) V, for one tile of q rows of one head.
 //
 //   phase     matrix unit                    vector unit             memory
-//   start     scores of 16 keys, all tiles   a reference per row     Q; K, V of two blocks
+//   prologue    scores of 16 keys, all tiles   a reference per row     Q; K, V of two blocks
 //   loop      scores n + 1, output n - 1     softmax n               K, V two blocks ahead
-//   finish    output of the last unit        O / sum, rounding       O, lse
+//   epilogue  output of the last unit        O / sum, rounding       O, lse
 //
 // Both products are transposed, S^T = K Q^T and O^T = V^T P^T, so that P is an operand in the
 // registers where it was computed. A row's probabilities are relative to a reference, the greatest
 // of its first scores; it is renewed when a sum over the keys of a unit outgrows it, so that the
 // loop needs no maximum and no exchange between lanes. The price: the greatest probability of a row
-// is not exactly 1 and is rounded like the others. With bf16 tensors, rounded to nearest, the
-// second product works on fp16, whose 11 bits more than make up for that; a tile with a V that is
-// no fp16 is done again in bf16.
+// is not exactly 1 and is rounded like the others. A tile with a result that is not finite is done
+// again with exact references, which cannot overflow where an online softmax does not.
 //
 // Sources: online softmax, Milakov and Gimelshein 2018 (arXiv 1805.02867); tiling, Dao 2023
 // (arXiv 2307.08691); conditional rescaling, Shah et al. 2024 (arXiv 2407.08608) and after.
 #pragma once
-#include "attn/finish.h"
-#include "attn/pipeline.h"
+#include "attn/epilogue.h"
+#include "attn/steps.h"
 
 template <class S>
 struct Forward {
@@ -33,7 +32,7 @@ struct Forward {
   int columns;           // of V and O, that there are
   bool padded_q;         // Q and K have fewer columns than the matrix instructions take
 
-  // One trip to memory for what the start needs, whatever the compiler thinks of its registers.
+  // One trip to memory for what the prologue needs, whatever the compiler thinks of its registers.
   static __device__ __forceinline__ const AttnFwdArgs& fetched(const AttnFwdArgs& a) {
     ordered::need_uniform(
         a.q, a.k, a.v, a.q_stride_batch, a.q_stride_seq, a.q_stride_head, a.k_stride_batch,
@@ -54,31 +53,25 @@ struct Forward {
     padded_q = args.head_dim < S::kHeadDim;
   }
 
-  // ---- Start
+  // ---- Prologue
   static constexpr uint32_t kBehindBlock = 3u << 30;  // an offset that reads as 0
-  __device__ __forceinline__ void set_constants(uint32_t lds) {
-    float scale = args.softmax_scale_log2;
+  __device__ __forceinline__ void set_constants(uint32_t lds, bool exact) {
+    Uniform& u = loop.uniform;
+    u.scale = args.softmax_scale_log2;
     if constexpr (S::kCapped) {
       const float cap = args.softcap_log2;
-      const float rate =
-          __builtin_bit_cast(float, uniform(bits(2 * kLog2E * scale * v_rcp_f32(cap))));
-      loop.cap_rate = f32x2{rate, rate};
-      ordered::settle(loop.cap_rate);
-      scale = -2 * cap;
+      u.cap_rate = __builtin_bit_cast(float, uniform(bits(2 * kLog2E * u.scale * v_rcp_f32(cap))));
+      u.scale = -2 * cap;
     }
-    loop.scale = f32x2{scale, scale};
-    loop.two_to_16 = f32x2{65536, 65536};
-    loop.scale_v = f32x2{S::kScaleV, S::kScaleV};
-    loop.scale_v_halves = 0x4c004c00;
-    if constexpr (S::kConverts) {
-      ordered::settle(loop.scale_v);
-      ordered::settle(loop.scale_v_halves);
-    }
-    loop.greatest = 0;
-    loop.limit = S::kLimit;
-    loop.high_halves = kHighHalves;
+    u.high_halves = kHighHalves;
+    // Exact: every sum is beyond the limit, and no probability is greater than 1.
+    u.top = exact ? 0 : S::kTop;
+    u.limit = exact ? -1 : S::kLimit;
+    ordered::settle_uniform(u.top);
+    ordered::settle_uniform(u.limit);
 
     const int wave = Lane::wave();
+    KvLoads<S>& load = loop.load;
     const uint32_t stride_k = 2 * args.k_stride_seq, stride_v = 2 * args.v_stride_seq;
     // 64 dwords of LDS a load; the chunk c of row r lies at c ^ (r % 8), so that 8 rows of one
     // chunk are in different banks.
@@ -86,28 +79,28 @@ struct Forward {
     unroll<S::kLoadsK>([&]<int n>() {
       const int byte = (n % kOfEightRows * kWaves + wave) * 256 + lane * 4;
       const int r = byte / S::kRowBytesK, chunk = byte % S::kRowBytesK / 16 ^ (r & 7);
-      loop.load_k[n] = r * stride_k + chunk * 16 + byte % 16 + n / kOfEightRows * (8 * stride_k);
+      load.offset_k[n] = r * stride_k + chunk * 16 + byte % 16 + n / kOfEightRows * (8 * stride_k);
     });
     if (__builtin_expect(padded_q, false))
       unroll<S::kLoadsK>([&]<int n>() {
         const int byte = (n % kOfEightRows * kWaves + wave) * 256 + lane * 4;
         const int chunk = byte % S::kRowBytesK / 16 ^ (byte / S::kRowBytesK & 7);
-        loop.load_k[n] = 8 * chunk < args.head_dim ? loop.load_k[n] : kBehindBlock;
+        load.offset_k[n] = 8 * chunk < args.head_dim ? load.offset_k[n] : kBehindBlock;
       });
-    loop.m0 = lds + wave * 256;
+    load.m0 = lds + wave * 256;
     for (int octet = 0; octet < 2; ++octet)
-      loop.read_k[octet] = lds + row * S::kRowBytesK + ((4 * octet + group) ^ (row & 7)) * 16;
+      loop.lds.read_k[octet] = lds + row * S::kRowBytesK + ((4 * octet + group) ^ (row & 7)) * 16;
 
     const int v_group = 2 * wave + lane / 32, v_half = lane / 16 % 2;
     for (int r = 0; r < 4; ++r)
-      loop.load_v[r] = (4 * v_group + r) * stride_v + 2 * (row * S::kTilesD + v_half * S::kWidthV);
+      load.offset_v[r] =
+          (4 * v_group + r) * stride_v + 2 * (row * S::kTilesD + v_half * S::kWidthV);
     if (__builtin_expect(columns < S::kHeadDimV, false))
-      for (auto& offset : loop.load_v)
+      for (auto& offset : load.offset_v)
         offset = row * S::kTilesD + v_half * S::kWidthV < columns ? offset : kBehindBlock;
-    loop.write_v =
+    loop.lds.write_v =
         lds + S::kBaseV + v_group * S::kGroupV + v_half * (S::kWidthV / 2) * 256 + row * 16;
-    loop.read_v = lds + S::kBaseV + group * S::kGroupV + row * 16;
-    loop.write_greatest = lds + S::kBaseFit + 4 * (wave * kWaveLanes + lane);
+    loop.lds.read_v = lds + S::kBaseV + group * S::kGroupV + row * 16;
   }
 
   // ---- The first loads. Addresses by the piece, for the gaps between memory instructions.
@@ -122,29 +115,31 @@ struct Forward {
     const uint64_t k =
         args.k + 2 * (work.batch * args.k_stride_batch + work.head_kv * args.k_stride_head +
                       first_key() * args.k_stride_seq);
-    loop.base_k = uniform64(k);
-    loop.stride_k = 2 * args.k_stride_seq;
-    loop.gap_k = loop.stride_k - 2 * args.head_dim;
-    loop.step_k = uint64_t(kKeys) * 2 * args.k_stride_seq;
-    loop.rows_left = uniform(uint32_t(work.keys - work.first * kKeys + kKeys));
-    unroll_from<2, 8>([&]<int n>() { loop.template prepare_step<n>(); });
-    loop.buffer_k = Loop::descriptor(loop.base_k, loop.bytes_k);
+    KvLoads<S>& load = loop.load;
+    load.base_k = uniform64(k);
+    load.stride_k = 2 * args.k_stride_seq;
+    load.gap_k = load.stride_k - 2 * args.head_dim;
+    load.step_k = uint64_t(kKeys) * 2 * args.k_stride_seq;
+    load.rows_left = uniform(uint32_t(work.keys - work.first * kKeys + kKeys));
+    unroll_from<2, 8>([&]<int n>() { load.template next_block<n>(); });
+    load.buffer_k = load.descriptor(load.base_k, load.bytes_k);
   }
   template <int kPiece>
   __device__ __forceinline__ void find_v_and_q() {
-    uint64_t& v_rows = loop.base_v;
+    KvLoads<S>& load = loop.load;
+    uint64_t& v_rows = load.base_v;
     if constexpr (kPiece == 0)
       v_rows = args.v + 2 * (work.column + work.batch * args.v_stride_batch);
     if constexpr (kPiece == 1) v_rows += 2 * work.head_kv * args.v_stride_head;
     if constexpr (kPiece == 2) v_rows += 2 * first_key() * args.v_stride_seq;
     if constexpr (kPiece < 3) settle_uniform(v_rows);
     if constexpr (kPiece == 3) {
-      loop.stride_v = 2 * args.v_stride_seq;
-      loop.gap_v = loop.stride_v - 2 * columns;
-      loop.step_v = uint64_t(kKeys) * 2 * args.v_stride_seq;
-      unroll_from<8, 10>([&]<int n>() { loop.template prepare_step<n>(); });
-      loop.bytes_v = ordered::s_max_i32(loop.bytes_v, 0);
-      loop.buffer_v = Loop::descriptor(loop.base_v, loop.bytes_v);
+      load.stride_v = 2 * args.v_stride_seq;
+      load.gap_v = load.stride_v - 2 * columns;
+      load.step_v = uint64_t(kKeys) * 2 * args.v_stride_seq;
+      unroll_from<8, 10>([&]<int n>() { load.template next_block<n>(); });
+      load.bytes_v = ordered::s_max_i32(load.bytes_v, 0);
+      load.buffer_v = load.descriptor(load.base_v, load.bytes_v);
     }
     if constexpr (kPiece == 4) q_rows = args.q + 2 * work.batch * args.q_stride_batch;
     if constexpr (kPiece == 5) q_rows += 2 * work.head_q * args.q_stride_head;
@@ -169,7 +164,7 @@ struct Forward {
     if constexpr (t < S::kTilesQAcc)
       ordered::global_load_dwordx4_acc<S::template kAccQuery<t, octet>, octet * 64>(from);
     else
-      ordered::global_load_dwordx4<octet * 64>(loop.q[t - S::kTilesQAcc][octet], from);
+      ordered::global_load_dwordx4<octet * 64>(loop.operand.q[t - S::kTilesQAcc][octet], from);
   }
 
   // All of Q, with zeros for the columns that are not there; waits for it.
@@ -189,7 +184,7 @@ struct Forward {
             v_accvgpr_write_b32<S::template kAccQuery<t, octet> + i>(x[i]);
           });
         else
-          loop.q[t - S::kTilesQAcc][octet] = x;
+          loop.operand.q[t - S::kTilesQAcc][octet] = x;
       });
     });
   }
@@ -203,9 +198,9 @@ struct Forward {
   __device__ __forceinline__ void set_mask() {
     const int first = work.first * kKeys;
     const int diagonal = wave_row + row + work.diagonal - first - 4 * group, far = 1 << 30;
-    loop.mask_keys = work.keys - first - 4 * group;
-    loop.mask_to = args.window_right < 0 ? far : diagonal + args.window_right + 1;
-    loop.mask_from = args.window_left < 0 ? -far : diagonal - args.window_left;
+    loop.mask.keys = work.keys - first - 4 * group;
+    loop.mask.to = args.window_right < 0 ? far : diagonal + args.window_right + 1;
+    loop.mask.from = args.window_left < 0 ? -far : diagonal - args.window_left;
   }
 
   // The first block of keys and the first tile of Q; the CU's memory unit takes no more at a time.
@@ -221,15 +216,15 @@ struct Forward {
     };
     find_k();
     unroll<S::kLoadsK>([&]<int n>() {
-      loop.template address_k_part<n>();
+      loop.load.template set_m0<n>();
       unroll_from<n * kPieces / S::kLoadsK, (n + 1) * kPieces / S::kLoadsK>(
           [&]<int piece>() { find_v_and_q<piece>(); });
       ordered::s_nop<1>();
-      loop.template load_k_part<n>();
+      loop.load.template load_k<n>();
       if constexpr (n % (S::kLoadsK / 4) == 0)
         zero_some.template operator()<n / (S::kLoadsK / 4)>();
     });
-    unroll<4>([&]<int n>() { loop.template load_v_part<n>(); });
+    unroll<S::kLoadsV>([&]<int n>() { loop.load.template load_v<n>(); });
     zero_some.template operator()<4>();
     if (__builtin_expect(padded_q, false))
       load_padded_q();
@@ -243,7 +238,7 @@ struct Forward {
   // those before that; tile t + kTilesAhead is on its way, and then the second block of keys.
   static constexpr int kTilesAhead = 4, kTurns = kN + 3, kWindows = S::kStepsD;
   static constexpr int window(int n, int of) { return n * kWindows / of; }  // n of `of` things
-  static constexpr int kLoadsOfBlock = 4 + S::kLoadsK;
+  static constexpr int kLoadsOfBlock = S::kLoadsV + S::kLoadsK;
   // Of the second block, in the turns before window w of this one: evenly over three turns.
   static constexpr int loads_of_block(int turn, int w) {
     return most(
@@ -254,7 +249,7 @@ struct Forward {
   }
   struct References {
     f32x4 score[kN];
-    float greatest[kN], other[kN];
+    float max[kN], other[kN];
     const Global<uint8_t>* from;
   };
 
@@ -264,18 +259,19 @@ struct Forward {
       if constexpr (turn < kN) {
         ordered::s_waitcnt<loads_since(turn), ordered::kAnyLgkm>();
         if constexpr (turn >= S::kTilesQAcc)
-          for (auto& octet : loop.q[turn - S::kTilesQAcc]) ordered::settle(octet);
+          for (auto& octet : loop.operand.q[turn - S::kTilesQAcc]) ordered::settle(octet);
       }
       unroll<kWindows>([&]<int w>() {
         if constexpr (turn == 0 && w % 2 == 0)
-          ordered::s_waitcnt<ordered::kAnyVm, 2 * S::kReadsK - 1 - w / 2>();
-        if constexpr (turn < kN) loop.template add_product<turn, 2 * w>(r.score[turn]);
-        if constexpr (turn == kN) loop.template score_op<0, 2 * w + 1, 0>();
+          ordered::s_waitcnt<ordered::kAnyVm, least(14, 2 * S::kReadsK - 1 - w / 2)>();
+        if constexpr (turn < kN) loop.template multiply_keys<turn, 2 * w>(r.score[turn]);
+        if constexpr (turn == kN)
+          loop.template multiply_keys<0, 2 * w + 1>(loop.operand.score[0][1]);
         load_more<turn, w>(r);
         reduce<turn, w>(r, masked);
       });
     });
-    loop.score[0][0] = r.score[0];
+    loop.operand.score[0][0] = r.score[0];
   }
   template <int turn, int w>
   __device__ __forceinline__ void load_more(References& r) {
@@ -287,16 +283,16 @@ struct Forward {
             [&]<int octet>() { load_q<tile, octet>(r.from); });
     }
     if constexpr (turn == 0)
-      unroll_from<w * Loop::Plan::kPrepareOps / kWindows,
-                  (w + 1) * Loop::Plan::kPrepareOps / kWindows>(
-          [&]<int n>() { loop.template prepare_step<n>(); });
+      unroll_from<w * Loop::Plan::kNextBlockOps / kWindows,
+                  (w + 1) * Loop::Plan::kNextBlockOps / kWindows>(
+          [&]<int n>() { loop.load.template next_block<n>(); });
     unroll_from<loads_of_block(turn, w), loads_of_block(turn, w + 1)>([&]<int n>() {
-      if constexpr (n < 4) {
-        loop.template load_v_part<n>();
+      if constexpr (n < S::kLoadsV) {
+        loop.load.template load_v<n>();
       } else {
-        loop.template address_k_part<n - 4>();
+        loop.load.template set_m0<n - S::kLoadsV>();
         ordered::s_nop<1>();
-        loop.template load_k_part<n - 4>();
+        loop.load.template load_k<n - S::kLoadsV>();
       }
     });
   }
@@ -306,125 +302,97 @@ struct Forward {
     if constexpr (turn > 0 && w == kWindows / 2 - 1) {
       ordered::s_waitcnt<ordered::kAnyVm, 0>();
       if constexpr (last >= 0 && last < kN)
-        loop.negative_ref[last / 2][last % 2] =
-            S::kTop - ordered::v_max_f32(r.greatest[last], r.other[last]);
+        loop.row.negative_ref[last] =
+            loop.uniform.top - ordered::v_max_f32(r.max[last], r.other[last]);
       if constexpr (second >= 0 && second < kN) {
-        r.greatest[second] = ordered::v_max_f32(r.greatest[second], r.other[second]);
-        r.other[second] = ordered::ds_bpermute_b32(4 * lane ^ 4 * 32, r.greatest[second]);
+        r.max[second] = ordered::v_max_f32(r.max[second], r.other[second]);
+        r.other[second] = ordered::ds_bpermute_b32(4 * lane ^ 4 * 32, r.max[second]);
       }
     }
     if constexpr (first >= 0 && first < kN && w == kWindows - 2) {
-      f32x2 x[2];
-      f32x4 score = r.score[first];
-      if constexpr (S::kCapped) score = loop.capped(score);
-      for (int i = 0; i < 2; ++i) x[i] = ordered::v_pk_mul_f32(pair_of(score, i), loop.scale);
+      f32x4 x = r.score[first];
+      if constexpr (S::kCapped) x = loop.capped(x);
+      for (int i = 0; i < 4; ++i) x[i] = ordered::v_mul_f32(loop.uniform.scale, x[i]);
       if (__builtin_expect(masked, false)) {
-        const auto keys = loop.template seen<first>();
+        const auto keys = loop.mask.template of_tile<first>();
         for (int i = 0; i < 4; ++i)
-          if (!keys.has(i)) x[i / 2][i % 2] = -kInf;
+          if (!keys.has(i)) x[i] = -kInf;
       }
-      const float half = ordered::v_max3_f32(x[0][0], x[0][1], -kInf);
-      r.greatest[first] = ordered::v_max3_f32(x[1][0], x[1][1], half);
-      r.other[first] = ordered::ds_bpermute_b32(4 * lane ^ 4 * 16, r.greatest[first]);
+      r.max[first] = ordered::v_max3_f32(x[2], x[3], ordered::v_max3_f32(x[0], x[1], -kInf));
+      r.other[first] = ordered::ds_bpermute_b32(4 * lane ^ 4 * 16, r.max[first]);
     }
   }
 
   // The unit before the first one has probabilities 0.
   __device__ __forceinline__ void zero_registers() {
-    for (auto& half : loop.v)
+    for (auto& half : loop.operand.v)
       for (auto& octet : half) octet = Octet{};
-    for (auto& half : loop.p[1]) half = Quad{};
-    for (auto& sum : loop.sum) sum = f32x2{0, 0};
-    loop.unit_sum = f32x2{0, 0};
+    for (auto& half : loop.operand.p[1]) half = Quad{};
+    for (auto& sum : loop.row.sum) sum = 0;
+    loop.row.unit_sum = 0;
     // Here, where the wave waits anyway.
-    for (auto& sum : loop.sum) ordered::settle(sum);
-    ordered::settle(loop.unit_sum);
-    if constexpr (S::kSumsRounded) {
-      for (auto& sum : loop.rounded_sum) {
-        sum = f32x2{0, 0};
-        ordered::settle(sum);
-      }
-      loop.unit_rounded_sum = f32x2{0, 0};
-      ordered::settle(loop.unit_rounded_sum);
-    }
-    for (auto& half : loop.p[1]) ordered::settle(half);
-    for (auto& half : loop.v)
+    for (auto& sum : loop.row.sum) ordered::settle(sum);
+    ordered::settle(loop.row.unit_sum);
+    for (auto& half : loop.operand.p[1]) ordered::settle(half);
+    for (auto& half : loop.operand.v)
       for (auto& octet : half) ordered::settle(octet);
   }
 
-  __device__ __forceinline__ void start(uint32_t lds) {
-    set_constants(lds);
+  __device__ __forceinline__ void prologue(uint32_t lds, bool exact) {
+    set_constants(lds, exact);
     load_first();
     set_mask();
     o = output_row(args, work, wave_row + row) + 4 * group * S::kTilesD;
     ordered::settle(o);
     ordered::s_waitcnt<S::kReadsK, ordered::kAnyLgkm>();
-    unroll<Loop::Plan::kValueSteps.count>([&]<int n>() {
-      loop.template value_step<Loop::Plan::kValueSteps.step[n].op,
-                               Loop::Plan::kValueSteps.step[n].n>();
+    unroll<Loop::Plan::kTransposes>([&]<int n>() { loop.load.template transpose<n>(); });
+    unroll<S::kWidthV / 2>([&]<int n>() {
+      ordered::ds_write_b128<n * 256>(loop.lds.write_v, loop.load.transposed[n]);
     });
-    unroll<S::kWidthV / 2>([&]<int n>() { loop.template write_v_part<n>(); });
     if (__builtin_expect(!padded_q, true)) load_tile<1>();
     zero_registers();
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
     ordered::s_barrier();
-    loop.m0 ^= S::kStageK;
-    loop.write_v ^= S::kStageV;
-    unroll<S::kReadsK>([&]<int n>() { loop.template read_k_part<2 * n>(); });
-    unroll<S::kReadsK>([&]<int n>() { loop.template read_k_part<2 * n + 1>(); });
-    for (auto& address : loop.read_k) address ^= S::kStageK;
+    loop.load.m0 ^= S::kStageK;
+    loop.lds.write_v ^= S::kStageV;
+    unroll<S::kReadsK>([&]<int n>() { loop.lds.template read<2 * n>(loop.operand.k); });
+    unroll<S::kReadsK>([&]<int n>() { loop.lds.template read<2 * n + 1>(loop.operand.k); });
+    for (auto& address : loop.lds.read_k) address ^= S::kStageK;
     if (__builtin_expect(!padded_q, true))
       unroll_from<2, kTilesAhead>([&]<int t>() { load_tile<t>(); });
     find_references(work.full_first > work.first || work.full_end == work.full_first);
   }
 
-  // ---- Loop
+  // ---- Main loop
   template <bool kMasked>
   __device__ __forceinline__ void block() {
-    unroll<kN - 2>([&]<int t>() { loop.template unit<t, kMasked>(); });
-    loop.m0 ^= S::kStageK;
-    loop.write_v ^= S::kStageV;
-    loop.read_v ^= S::kStageV;
-    loop.template unit<kN - 2, kMasked>();
-    loop.template unit<kN - 1, kMasked>();
-    for (auto& address : loop.read_k) address ^= S::kStageK;
-    if constexpr (kMasked) skip_mask(1);
-  }
-  __device__ __forceinline__ void skip_mask(int blocks) {
-    loop.mask_keys -= blocks * kKeys;
-    loop.mask_to -= blocks * kKeys;
-    loop.mask_from -= blocks * kKeys;
+    unroll<kN>([&]<int t>() { loop.template unit<t, kMasked>(); });
+    if constexpr (kMasked) loop.mask.skip(1);
   }
 
   // Blocks at either end of the rows' windows have a mask, those between have none.
-  __device__ __forceinline__ void run() {
+  __device__ __forceinline__ void main_loop() {
     int masked = work.full_first - work.first, full = work.full_end - work.full_first;
     for (int pass = 0; pass < 2; ++pass) {
       for (; masked > 0; --masked) block<true>();
       if (full > 0) {
-        skip_mask(full);
-        do {  // twice, for half the taken branches
-          block<false>();
-          if (--full == 0) break;
-          block<false>();
-        } while (--full);
+        loop.mask.skip(full);
+        do block<false>();
+        while (--full);
       }
       masked = work.end - work.full_end;
     }
     ordered::s_waitcnt<0, 0>();  // loads behind the last block: their registers are used again
-    loop.sum[kN - 1] += loop.unit_sum;
-    if constexpr (S::kConverts)
-      unroll<4>([&]<int n>() { loop.template sum_halves<kN - 1, n>(); });
-    else if constexpr (S::kSumsRounded)
-      loop.rounded_sum[kN - 1] += loop.unit_rounded_sum;
+    loop.row.sum[kN - 1] += loop.row.unit_sum;
   }
 
-  // False if nothing was written, since V does not fit.
-  __device__ __forceinline__ bool operator()(uint32_t lds) {
+  // Exact: as an online softmax has it, with the greatest score so far as reference. False if the
+  // tile has a result that is not finite, which asks for that.
+  __device__ __forceinline__ bool operator()(uint32_t lds, bool exact) {
     reserve_acc();
     if (work.q_start >= work.rows) return true;
-    start(lds);
-    run();
-    return Finish<S>(from, work, loop, wave_row, o, lds)();
+    prologue(lds, exact);
+    main_loop();
+    return Epilogue<S>(from, work, loop, wave_row, o, lds)(exact);
   }
 };

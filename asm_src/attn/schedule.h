@@ -1,4 +1,5 @@
-// When every instruction of the main loop is issued, worked out at compile time.
+// When every instruction of the main loop is issued, worked out at compile time. Plain C++, no
+// device code: build_scripts/schedules.py prints the tables as asm_src/attn/schedules/*.txt.
 //
 // A wave runs alone on its SIMD, so nothing hides a bubble: the order of its instructions is the
 // schedule. The loop works in units of (16 q rows, 32 keys). While the vector unit turns the scores
@@ -6,271 +7,264 @@
 // unit n - 1. Units of a block of keys follow each other; K and V operands stay in registers for
 // all of them and are replaced one by one, each right behind its last use.
 //
-// A matrix instruction (16 clk) is a window of four issue slots. It takes the first, keeps the
-// vector unit out of the second (virtual_device/timing/arch.h, mfma_lost_slots), and leaves: one
-// slot for memory and waits, two for vector instructions. A transcendental takes four of the vector
-// unit's.
+//   unit of tile   beside matrix and softmax
+//   0              V operands of this block from LDS
+//   1              (wait for them, one by one)
+//   N - 4          next block of V has arrived from memory: transposed in registers
+//   N - 3          the rest of it, and to LDS; descriptors of the block after it; barrier
+//   N - 2          K operands of the next block from LDS; V of the block after it from memory
+//   N - 1          (wait for them, one by one); K of the block after it, from memory to LDS
+//
+// Time is counted in issue slots (4 cycles). A matrix instruction (16 cycles) takes the first of
+// four and keeps the vector unit out of the second (virtual_device/timing/arch.h), which is where
+// memory instructions and waits go; a transcendental keeps the vector unit for four.
 #pragma once
 #include "attn/shape.h"
 
-enum class Op {
-  kSum,         // row sum += sum of the unit before: of the numbers as they were, and as rounded
-  kSumHalves,   // row sum of rounded ones += a pair of the unit before, as packed
-  kCapRate,     // of a capped score: times the rate of its exponential, a pair
-  kCapExp,      // that, one
-  kCapAdd,      // and 1
-  kCapRcp,      // and its reciprocal
-  kScale,       // x = score * scale - reference, a pair
-  kMax,         // of x, for an exact reference
-  kExp,         // one
-  kConvert,     // two per pair, except where packing rounds
-  kPack,        // a pair to 16 bits
-  kAddPairs,    // pairs 2n and 2n + 1
-  kAddRounded,  // the same of rounded numbers: pairs 0 and 1, pairs 2 and 3, quads
-  kAddQuads,    //
-  kAddHalves,   //
-  kCompare,     // has the sum, or the greatest, outgrown the reference?
-  kUnpackLow,   // V on its way to LDS: to 32 bits
-  kUnpackHigh,  //
-  kGreatest,    // of |V|
-  kScaleV,      // a pair
-  kTranspose,   // a pair of rows to 16 bits
+enum class Step {
+  kScore,      // matrix: S^T += K Q^T, of the next unit
+  kOutput,     // matrix: O^T += V^T P^T, of the unit before
+  kAddUnit,    // row sum += sum of the unit before
+  kCapRate,    // capped scores: times the rate of the exponential
+  kCapExp,     //
+  kCapAdd,     // and 1
+  kCapRcp,     // and the reciprocal
+  kScale,      // x = score * scale - reference
+  kExp,        // p = 2^x
+  kSum,        // sum of the unit += p
+  kRound,      // half a unit of p's last place in the 16-bit type
+  kPack,       // a pair to the 16-bit type, truncated
+  kExceeds,    // is the sum beyond what the reference is good for?
+  kTranspose,  // V: a pair of rows
+  kFlipReadV,  // addresses to the other stage
+  kFlipWriteV,
+  kFlipReadK,
+  kReadV,  // LDS: operands
+  kReadK,
+  kWriteV,
+  kLoadV,  // memory to registers
+  kSetM0,  // memory to LDS: where to,
+  kLoadK,  // and the load
+  kFlipM0,
+  kNextBlock,  // descriptors, an instruction at a time
+  kWaitV,      // operands have been read
+  kWaitK,
+  kWaitStaged,  // V is there from memory
+  kWaitBlock,   // what this wave loads and writes is in LDS
+  kBarrier,
 };
-struct Step {
-  Op op;
+
+enum class Unit { kMatrix, kVector, kTrans, kLds, kMemory, kScalar, kWait };
+struct StepTraits {
+  const char* name;
+  Unit unit;
+};
+constexpr StepTraits traits(Step step) {
+  constexpr StepTraits kTraits[] = {
+      {"score", Unit::kMatrix},        {"output", Unit::kMatrix},
+      {"add_unit", Unit::kVector},     {"cap_rate", Unit::kVector},
+      {"cap_exp", Unit::kTrans},       {"cap_add", Unit::kVector},
+      {"cap_rcp", Unit::kTrans},       {"scale", Unit::kVector},
+      {"exp", Unit::kTrans},           {"sum", Unit::kVector},
+      {"round", Unit::kVector},        {"pack", Unit::kVector},
+      {"exceeds", Unit::kVector},      {"transpose_v", Unit::kVector},
+      {"flip_read_v", Unit::kVector},  {"flip_write_v", Unit::kVector},
+      {"flip_read_k", Unit::kVector},  {"read_v", Unit::kLds},
+      {"read_k", Unit::kLds},          {"write_v", Unit::kLds},
+      {"load_v", Unit::kMemory},       {"set_m0", Unit::kScalar},
+      {"load_k", Unit::kMemory},       {"flip_m0", Unit::kScalar},
+      {"next_block", Unit::kScalar},   {"wait_v", Unit::kWait},
+      {"wait_k", Unit::kWait},         {"wait_staged", Unit::kWait},
+      {"wait_block", Unit::kWait},     {"barrier", Unit::kWait},
+  };
+  return kTraits[int(step)];
+}
+
+struct Item {
+  Step step;
   int n;
+  int window;  // not before this matrix instruction
 };
-struct Steps {
-  Step step[80];
-  int count;
-  constexpr void add(Op op, int n = 0) { step[count++] = {op, n}; }
+template <int kCapacity>
+struct Items {
+  Item item[kCapacity];
+  int count = 0;
+  constexpr void add(Step step, int n = 0, int window = 0) { item[count++] = {step, n, window}; }
 };
 
-// The vector work of a unit in an order that leaves an instruction between a transcendental and the
-// first use of its result, as the hardware demands.
-template <class S>
-constexpr Steps softmax_steps() {
-  constexpr bool kPackRounds =
-      S::kProduct == Element::kF16 && S::kRoundingP == Rounding::kTowardZero;
-  Steps out{}, waiting{};
-  int taken = 0;
-  out.add(Op::kSum, 0);
-  if (S::kSumsRounded && !S::kConverts) out.add(Op::kSum, 1);
-  if (S::kConverts)
-    for (int n = 0; n < 4; ++n) out.add(Op::kSumHalves, n);
-  if (S::kCapped) {
-    for (int pair = 0; pair < 4; ++pair) out.add(Op::kCapRate, pair);
-    for (int e = 0; e < 8; ++e) out.add(Op::kCapExp, e);
-    for (int e = 0; e < 8; ++e) out.add(Op::kCapAdd, e);
-    for (int e = 0; e < 8; ++e) out.add(Op::kCapRcp, e);
-  }
-  out.add(Op::kScale, 0);
-  out.add(Op::kScale, 1);
-  (S::kExact ? out : waiting).add(Op::kScale, 2);
-  (S::kExact ? out : waiting).add(Op::kScale, 3);
-  if (S::kExact)
-    for (int n = 0; n < 4; ++n) out.add(Op::kMax, n);
-  for (int e = 0; e < 8; ++e) {
-    out.add(Op::kExp, e);
-    for (int i = 0; i < 2 && taken < waiting.count; ++i)
-      out.step[out.count++] = waiting.step[taken++];
-    if (e % 2 == 0) continue;
-    if (!kPackRounds) {
-      waiting.add(Op::kConvert, e - 1);
-      waiting.add(Op::kConvert, e);
-    }
-    waiting.add(Op::kPack, e / 2);
-    if (e == 3 && !kPackRounds) waiting.add(Op::kAddPairs, 0);
-  }
-  if (S::kSumsRounded && !S::kConverts) {
-    waiting.add(Op::kAddRounded, 0);
-    waiting.add(Op::kAddRounded, 1);
-    waiting.add(Op::kAddRounded, 2);
-  }
-  while (taken < waiting.count - 1) out.step[out.count++] = waiting.step[taken++];
-  if (kPackRounds) out.add(Op::kAddPairs, 0);  // nothing else is left to follow the last kExp
-  out.add(Op::kAddPairs, 1);
-  out.add(Op::kAddQuads);
-  if (!S::kExact) out.add(Op::kAddHalves);
-  out.add(Op::kCompare);
-  out.step[out.count++] = waiting.step[taken];
-  return out;
-}
-
-// The vector work of a block of V. Dword 4 c + r: elements 2 c and 2 c + 1 of the lane's row r.
-// Transposition 2 e + p: element e of rows 2 p and 2 p + 1.
-template <class S>
-constexpr Steps value_steps() {
-  Steps out{};
-  for (int c = 0; c < S::kWidthV / 2; ++c) {
-    if (S::kConverts)
-      for (int n = 4 * c; n < 4 * c + 4; ++n) {
-        out.add(Op::kUnpackLow, n);
-        out.add(Op::kUnpackHigh, n);
-        out.add(Op::kGreatest, n);
-        out.add(Op::kScaleV, n);
-      }
-    for (int n = 4 * c; n < 4 * c + 4; ++n) out.add(Op::kTranspose, n);
-  }
-  return out;
-}
-constexpr bool is_of_value(Op op) {
-  return op == Op::kUnpackLow || op == Op::kUnpackHigh || op == Op::kGreatest ||
-         op == Op::kScaleV || op == Op::kTranspose;
-}
+struct Placed {
+  Step step;
+  int n;  // of a wait: what may still be under way
+  int slot;
+};
 
 template <class S>
 struct Schedule {
   static constexpr int kWindows = S::kScoreOps + S::kOutputOps;
   static constexpr int kN = S::kTilesQ;
 
-  // Stations of a block: what happens in the unit in which the vector unit has tile t.
-  static constexpr int kReadV = 0, kWaitV = 1;  // operands of V from LDS
-  static constexpr int kWriteV = kN - 3;  // the next block of V to LDS, and meet at the barrier
-  static constexpr int kTakeV = S::kConverts && kN > 4 ? kN - 5 : kN - 4;  // it has arrived
-  static constexpr int kReadK = kN - 2, kLoad = kN - 2;  // operands of K; loads of the next block
-  static constexpr int kWaitK = kN - 1;
+  // Stages of a block: in the unit of which tile.
+  static constexpr int kReadV = 0, kWaitV = 1, kTransposeV = kN - 4, kWriteV = kN - 3;
+  static constexpr int kReadK = kN - 2, kLoadV = kN - 2, kWaitK = kN - 1, kLoadK = kN - 1;
 
-  // Matrix instructions: four scores first (the probabilities of the unit before are just being
-  // finished), four outputs last (the scores must be complete before the next unit reads them).
-  static constexpr bool is_score(int w) {
-    if (w < 4) return true;
-    if (w >= kWindows - 4) return false;
-    return scores_before(w + 1) > scores_before(w);
-  }
+  // ---- The matrix unit: scores first, while the probabilities of the unit before are being
+  // finished; outputs last, since the scores must be complete before the next unit reads them.
+  static constexpr int kAlone = 4;  // of each
   static constexpr int scores_before(int w) {
-    if (w <= 4) return w;
-    if (w > kWindows - 4) return S::kScoreOps;
-    return 4 + ((w - 4) * (S::kScoreOps - 4)) / (kWindows - 8);
+    if (w <= kAlone) return w;
+    if (w > kWindows - kAlone) return S::kScoreOps;
+    return kAlone + (w - kAlone) * (S::kScoreOps - kAlone) / (kWindows - 2 * kAlone);
   }
+  static constexpr bool is_score(int w) { return scores_before(w + 1) > scores_before(w); }
   static constexpr int op(int w) { return is_score(w) ? scores_before(w) : w - scores_before(w); }
-
   // Score op n: keys half n % 2, step n / 2. Output op n: keys half n / kTilesD, tile n % kTilesD.
-  static constexpr bool ends_octet_k(int w) { return is_score(w) && op(w) % 4 == 3; }
-  static constexpr bool starts_octet_k(int w) { return is_score(w) && op(w) % 4 == 0; }
-  static constexpr bool ends_octet_v(int w) { return !is_score(w) && op(w) % 2 == 1; }
-  static constexpr bool starts_octet_v(int w) { return !is_score(w) && op(w) % 2 == 0; }
-
-  // Reads of K: both halves of an octet, in the window that uses it last and the one after.
-  static constexpr int read_k(int w) {  // 2 * octet + half, or -1
-    if (ends_octet_k(w)) return op(w) / 4 * 2;
-    return w > 0 && ends_octet_k(w - 1) ? op(w - 1) / 4 * 2 + 1 : -1;
+  static constexpr int reads_until_score(int op) { return op / 4 * 2 + op % 2 + 1; }
+  static constexpr int reads_until_output(int op) { return op / 2 + 1; }
+  static constexpr bool is_first_use(int w) {
+    return is_score(w) ? op(w) % 4 < 2 : op(w) % 2 == 0;
   }
-  // Loads go to the windows without reads: V, then address and load of each part of K.
-  // If there are too few of them, the load of a part goes together with the address of the next.
-  static constexpr bool kLoadsMeet = 4 + 2 * S::kLoadsK > kWindows - 2 * S::kReadsK;
-  static constexpr int kLoadOps = 4 + (kLoadsMeet ? 1 + S::kLoadsK : 2 * S::kLoadsK);
-  static constexpr int load_op(int w) {
-    if (read_k(w) >= 0) return -1;
-    int n = 0;
-    for (int i = 0; i < w; ++i) n += read_k(i) < 0;
-    return n < kLoadOps ? n : -1;
-  }
-  static_assert(load_op(kWindows - 1) >= kLoadOps - 1 || load_op(kWindows - 1) == -1);
+  static constexpr bool is_last_use(int w) { return is_score(w) ? op(w) % 4 > 1 : op(w) % 2 == 1; }
 
-  // The descriptors of the next loads, an instruction a window.
-  static constexpr int kPrepareOps = 11;
-  static constexpr int prepare_op(int w) {
-    const int n = w - 5;
-    return n >= 0 && n < kPrepareOps ? n : -1;
-  }
-  static_assert(prepare_op(kWindows - 1) == -1 || prepare_op(kWindows - 1) == kPrepareOps - 1);
-
-  static constexpr int kWindowWaitStaged = kWindows * 5 / 8;  // V has arrived from memory
-  // Writes to LDS: of V, and of the greatest of it.
-  static constexpr int kWindowWriteV = S::kConverts ? kWindows / 2 : 1;
-  static constexpr int kWritesV = S::kWidthV / 2 + S::kConverts;
-  static constexpr int write_v(int w) {
-    const int n = w - kWindowWriteV;
-    return n >= 0 && n % 2 == 0 && n / 2 < kWritesV ? n / 2 : -1;
-  }
-
-  // Work on V in the unit of tile t: steps value_from(t) to value_from(t + 1). A conversion takes
-  // all units from kTakeV to kWriteV, a mere transposition the first.
-  static constexpr Steps kValueSteps = value_steps<S>();
-  static constexpr int value_from(int t) {
-    constexpr int n = kValueSteps.count;
-    if (t <= kTakeV) return 0;
-    if (!S::kConverts || t > kWriteV) return n;
-    if (kN == 4) return n * 7 / 20;
-    return t == kTakeV + 1 ? n / 5 : n * 13 / 20;
-  }
-
-  // Issue slots that memory instructions and waits take behind the matrix instruction of window w;
-  // LDS instructions of a wave are two slots apart.
-  static constexpr int memory_slots(int t, int w) {
-    int slots = 0;
-    if (t == kReadV && ends_octet_v(w)) slots += 2;
-    if (t == kReadK && read_k(w) >= 0) slots += 2;
-    if (t == kLoad && load_op(w) >= 0) slots += kLoadsMeet && load_op(w) >= 4 ? 2 : 1;
-    if (t == kTakeV && w == kWindowWaitStaged) slots += 1;
-    if (t == kWriteV && write_v(w) >= 0) slots += 2;
-    if (t == kWriteV && prepare_op(w) >= 0) slots += prepare_op(w) < 2 ? 2 : 1;
-    if (w + 1 < kWindows) {
-      if (t == kWaitK && starts_octet_k(w + 1)) slots += 1;
-      if (t == kWaitV && starts_octet_v(w + 1)) slots += 1;
+  // ---- The vector unit, in this order. Between a transcendental and the first use of its result
+  // is another instruction, as the hardware demands.
+  using Vector = Items<96>;
+  static constexpr Vector vector_steps(int t) {
+    Vector out{};
+    constexpr int kScoresThere = 2;
+    if (t == kWriteV) add_transposes(out, kTransposes / 2, kTransposes, 0);
+    if (t == kReadK) out.add(Step::kFlipReadV);
+    if (t == kReadK) out.add(Step::kFlipWriteV);
+    if (t == kWaitK)
+      for (int n = 0; n < 2; ++n) out.add(Step::kFlipReadK, n);
+    out.add(Step::kAddUnit);
+    if (S::kCapped) {
+      for (int e = 0; e < 8; ++e) out.add(Step::kCapRate, e, kScoresThere);
+      for (int e = 0; e < 8; ++e) out.add(Step::kCapExp, e);
+      for (int e = 0; e < 8; ++e) out.add(Step::kCapAdd, e);
+      for (int e = 0; e < 8; ++e) out.add(Step::kCapRcp, e);
     }
-    return slots;
+    out.add(Step::kScale, 0, kScoresThere);
+    out.add(Step::kScale, 1, kScoresThere);
+    Vector waiting{};
+    int taken = 0;
+    for (int e = 2; e < 8; ++e) waiting.add(Step::kScale, e);
+    for (int e = 0; e < 8; ++e) {
+      out.add(Step::kExp, e);
+      for (int i = 0; i < 3 && taken < waiting.count; ++i)
+        out.item[out.count++] = waiting.item[taken++];
+      if (e > 0) waiting.add(Step::kSum, e);
+      waiting.add(Step::kRound, e);
+      if (e % 2 == 1) waiting.add(Step::kPack, e / 2);
+    }
+    while (taken < waiting.count) out.item[out.count++] = waiting.item[taken++];
+    out.add(Step::kExceeds);
+    if (t == kTransposeV) add_transposes(out, 0, kTransposes / 2, kStagedThere + 1);
+    return out;
+  }
+  static constexpr int kTransposes = 2 * S::kWidthV;
+  static constexpr int kStagedThere = kWindows * 5 / 8;  // window in which V has arrived
+  static constexpr void add_transposes(Vector& out, int from, int to, int window) {
+    for (int n = from; n < to; ++n) out.add(Step::kTranspose, n, window);
   }
 
-  // V comes last in the unit in which it arrives, first in those after.
-  static constexpr Steps steps(int t) {
-    const Steps softmax = softmax_steps<S>();
-    Steps out{};
-    if (t == kTakeV) out = softmax;
-    for (int i = value_from(t); i < value_from(t + 1); ++i)
-      out.step[out.count++] = kValueSteps.step[i];
-    if (t != kTakeV)
-      for (int i = 0; i < softmax.count; ++i) out.step[out.count++] = softmax.step[i];
+  // ---- Memory, scalar instructions and waits, in this order, each as early as its window has room.
+  static constexpr int kNextBlockOps = 11;
+  static constexpr int kTransposed = 6;  // window in which V can be written to LDS
+  using Side = Items<96>;
+  static constexpr Side side_steps(int t) {
+    Side out{};
+    for (int w = 0; w < kWindows; ++w) {
+      if (t == kWaitK - 1 && w == kWindows - 1) out.add(Step::kWaitK, 1, w);
+      if (w + 1 < kWindows && is_first_use(w + 1)) {
+        if (t == kWaitK && is_score(w + 1)) out.add(Step::kWaitK, reads_until_score(op(w + 1)), w);
+        if (t == kWaitV && !is_score(w + 1))
+          out.add(Step::kWaitV, reads_until_output(op(w + 1)), w);
+      }
+      if (is_last_use(w)) {
+        if (t == kReadV && !is_score(w)) out.add(Step::kReadV, op(w) / 2, w);
+        if (t == kReadK && is_score(w)) out.add(Step::kReadK, op(w) / 4 * 2 + op(w) % 2, w);
+      }
+      if (t == kTransposeV && w == kStagedThere) out.add(Step::kWaitStaged, 0, w);
+      if (t == kWriteV) {
+        if (w >= kTransposed && w - kTransposed < S::kWidthV / 2)
+          out.add(Step::kWriteV, w - kTransposed, w);
+        if (w >= kWindows - 3 - kNextBlockOps && w < kWindows - 3)
+          out.add(Step::kNextBlock, w - (kWindows - 3 - kNextBlockOps), w);
+        if (w == kWindows - 2) out.add(Step::kWaitBlock, 0, w);
+        if (w == kWindows - 2) out.add(Step::kBarrier, 0, w);
+      }
+      if (t == kLoadV && w % (kWindows / S::kLoadsV) == 1)
+        out.add(Step::kLoadV, w / (kWindows / S::kLoadsV), w);
+      if (t == kLoadK) {
+        constexpr int kEvery = kWindows / S::kLoadsK;
+        static_assert(kEvery >= 2);
+        if (w % kEvery == 0 && w / kEvery < S::kLoadsK) out.add(Step::kSetM0, w / kEvery, w);
+        if (w % kEvery == 1 && w / kEvery < S::kLoadsK) out.add(Step::kLoadK, w / kEvery, w);
+      }
+    }
+    if (t == kReadK) out.add(Step::kFlipM0, 0, kWindows - 1);
     return out;
   }
 
-  struct Places {
-    Steps steps;
-    int window[80];
+  // ---- Both beside the matrix instructions
+  struct Timetable {
+    Placed at[288];
+    int count, slots;
     bool fits;
-    constexpr bool has_values_before(int w) const {
-      for (int i = 0; i < steps.count; ++i)
-        if (is_of_value(steps.step[i].op) && window[i] >= w) return false;
-      return true;
-    }
   };
-  // Vector instructions as early as their slots allow.
-  static constexpr Places place(int t) {
-    Places p{steps(t), {}, false};
-    int free_at = 0, next = 0;
+  static constexpr int slots_of(Unit unit) {  // of the wave; of the vector unit a kTrans takes 4
+    return unit == Unit::kLds ? 2 : 1;
+  }
+  // In `slots`; fits if they suffice.
+  static constexpr Timetable place(int t, int slots) {
+    Timetable out{{}, 0, slots, false};
+    const Vector vector = vector_steps(t);
+    const Side side = side_steps(t);
+    int now = 0, vector_free = 0, v = 0, s = 0, lds = 0;
+    const auto emit = [&out, &now, &lds](const Item& item) {
+      const Unit unit = traits(item.step).unit;
+      int n = item.n;
+      // LDS operations end in their order: all but those behind the nth read may be under way. The
+      // counter has four bits; at its greatest value it tells nothing.
+      if (item.step == Step::kWaitK) n = least(14, 2 * S::kReadsK - n + lds);
+      if (item.step == Step::kWaitV) n = least(14, 2 * S::kReadsV - n + lds);
+      out.at[out.count++] = {item.step, n, now};
+      if (unit == Unit::kLds && item.step == Step::kWriteV) ++lds;
+      now += slots_of(unit);
+    };
     for (int w = 0; w < kWindows; ++w) {
-      free_at = (free_at > 4 * w ? free_at : 4 * w) + 1;
-      if (free_at < 4 * w + 2) free_at = 4 * w + 2;
-      int now = 4 * w + 1 + memory_slots(t, w);
-      for (; next < p.steps.count; ++next) {
-        const Op op = p.steps.step[next].op;
-        if ((op == Op::kScale || op == Op::kCapRate) && w < 2) break;  // scores are not there yet
-        if (t == kTakeV && is_of_value(op) && w < kWindowWaitStaged) break;
-        const int at = now > free_at ? now : free_at;
-        if (at > 4 * w + 3) break;
-        p.window[next] = w;
-        free_at = at + slots_of(op);
-        now = at + 1;
+      const int begin = w * slots / kWindows, end = (w + 1) * slots / kWindows;
+      now = most(now, begin);
+      emit({is_score(w) ? Step::kScore : Step::kOutput, op(w), w});
+      vector_free = most(most(vector_free, now - 1) + 1, now + 1);
+      while (now < end) {
+        const bool vector_now = v < vector.count && vector.item[v].window <= w &&
+                                vector_free <= now && now + 1 <= end;
+        const bool side_now = s < side.count && side.item[s].window <= w &&
+                              now + slots_of(traits(side.item[s].step).unit) <= end;
+        if (vector_now) {
+          vector_free = now + (traits(vector.item[v].step).unit == Unit::kTrans ? 4 : 1);
+          emit(vector.item[v++]);
+        } else if (side_now) {
+          emit(side.item[s++]);
+        } else {
+          ++now;
+        }
       }
+      // What the next matrix instruction waits for, and the barrier, cannot be put off.
+      while (s < side.count && side.item[s].window <= w &&
+             (traits(side.item[s].step).unit == Unit::kWait || w == kWindows - 1))
+        emit(side.item[s++]);
     }
-    p.fits = next == p.steps.count;
-    if (!p.fits) spread(p, t);
-    return p;
+    out.fits = v == vector.count && now <= slots;
+    while (v < vector.count) emit(vector.item[v++]);
+    return out;
   }
-  // More vector than matrix work: evenly over the windows.
-  static constexpr void spread(Places& p, int t) {
-    int total = 0, sum = 0;
-    for (int i = 0; i < p.steps.count; ++i) total += slots_of(p.steps.step[i].op);
-    for (int i = 0; i < p.steps.count; ++i) {
-      int w = 2 + sum * (kWindows - 2) / total;
-      if (t == kTakeV && is_of_value(p.steps.step[i].op) && w <= kWindowWaitStaged)
-        w = kWindowWaitStaged;
-      p.window[i] = w;
-      sum += slots_of(p.steps.step[i].op);
-    }
-  }
-  static constexpr int slots_of(Op op) {
-    return op == Op::kExp || op == Op::kCapExp || op == Op::kCapRcp ? 4 : 1;
+  // In the time of the matrix instructions, or as little more as the vector unit needs.
+  static constexpr Timetable place(int t) {
+    Timetable out = place(t, 4 * kWindows);
+    for (int slots = 4 * kWindows + 1; !out.fits && slots < 12 * kWindows; ++slots)
+      out = place(t, slots);
+    return out;
   }
 };

@@ -127,6 +127,44 @@ __device__ __forceinline__ float v_add_f32(float a, float b) {
   return d;
 }
 
+// x * scale + y
+__device__ __forceinline__ float v_fma_f32(float x, float scale, float y) {
+  float d;
+  asm volatile("v_fma_f32 %0, %1, %2, %3" : "=v"(d) : "v"(x), "s"(scale), "v"(y));
+  return d;
+}
+
+__device__ __forceinline__ float v_mul_f32(float scale, float x) {
+  float d;
+  asm volatile("v_mul_f32 %0, %1, %2" : "=v"(d) : "s"(scale), "v"(x));
+  return d;
+}
+
+template <uint32_t kConstant>
+__device__ __forceinline__ uint32_t v_add_u32(uint32_t a) {
+  uint32_t d;
+  asm volatile("v_add_u32 %0, %1, %2" : "=v"(d) : "n"(kConstant), "v"(a));
+  return d;
+}
+
+template <int kOffset, int kWidth>
+__device__ __forceinline__ uint32_t v_bfe_u32(uint32_t a) {
+  uint32_t d;
+  asm volatile("v_bfe_u32 %0, %1, %2, %3" : "=v"(d) : "v"(a), "n"(kOffset), "n"(kWidth));
+  return d;
+}
+
+__device__ __forceinline__ uint32_t v_add3_u32(uint32_t a, uint32_t uniform, uint32_t c) {
+  uint32_t d;
+  asm volatile("v_add3_u32 %0, %1, %2, %3" : "=v"(d) : "v"(a), "s"(uniform), "v"(c));
+  return d;
+}
+
+template <uint32_t kConstant>
+__device__ __forceinline__ void v_xor_b32(uint32_t& a) {
+  asm volatile("v_xor_b32 %0, %1, %0" : "+v"(a) : "n"(kConstant));
+}
+
 __device__ __forceinline__ float v_add_f32_1(float a) {
   float d;
   asm volatile("v_add_f32 %0, 1.0, %1" : "=v"(d) : "v"(a));
@@ -261,7 +299,17 @@ __device__ __forceinline__ void s_mov_m0(uint32_t address) {
   asm volatile("s_mov_b32 m0, %0" ::"s"(address));
 }
 
+template <uint32_t kBytes>
+__device__ __forceinline__ void s_add_m0(uint32_t address) {
+  asm volatile("s_add_u32 m0, %0, %1" ::"s"(address), "n"(kBytes) : "scc");
+}
+
 // ---- Scalar
+template <uint32_t kConstant>
+__device__ __forceinline__ void s_xor_b32(uint32_t& a) {
+  asm volatile("s_xor_b32 %0, %0, %1" : "+s"(a) : "n"(kConstant) : "scc");
+}
+
 #define SCALAR(name)                                                      \
   __device__ __forceinline__ int name(int a, int b) {                     \
     int d;                                                                \
@@ -282,6 +330,17 @@ __device__ __forceinline__ void s_add_u64(uint64_t& a, uint64_t b) {
                : "s"(uint32_t(b)), "s"(uint32_t(b >> 32))
                : "scc");
   a = uint64_t(hi) << 32 | lo;
+}
+
+// ---- In place, so that the register of a value stays the same where paths meet.
+__device__ __forceinline__ void v_mov_b32(float& x, float value) {
+  asm volatile("v_mov_b32 %0, %1" : "+v"(x) : "v"(value));
+}
+__device__ __forceinline__ void v_mov_b64(Quad& x, Quad value) {
+  asm volatile("v_mov_b64 %0, %1" : "+v"(x) : "v"(value));
+}
+__device__ __forceinline__ void v_accumulate_f32(float& x, float y) {
+  asm volatile("v_add_f32 %0, %0, %1" : "+v"(x) : "v"(y));
 }
 
 // ---- No instruction: what is computed so far is in registers here.

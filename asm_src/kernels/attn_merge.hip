@@ -1,5 +1,5 @@
-// Merges the parts along KV of attention tiles: O = sum_p w_p O_p / sum_p w_p, w_p = 2^(lse_p -
-// max). Parts in their order, so that the result does not depend on when they were computed.
+// Merges the parts along KV of attention tiles: O = sum_p w_p O_p / sum_p w_p, w_p = sum_p *
+// 2^(reference_p - max). Parts in their order, so that the result does not depend on when they were computed.
 //
 // The build defines KERNEL (its name), HEAD_DIM_V, ELEMENT and ROUNDING. It takes the arguments of
 // the kernel that made the parts, and TILE_ROWS rows belong to each of its tiles.
@@ -30,40 +30,43 @@ extern "C" __global__ void WORKGROUP(kLanes, 1) KERNEL(AttnFwdArgs args) {
     return;
 
   const int64_t first = int64_t(split) * args.parts * TILE_ROWS + row_of_tile;
-  const auto* lse = (const Global<float>*)args.partial_lse + first;
+  const auto* max_sum = (const Global<f32x2>*)args.partial_max_sum + first;
   const auto* part =
       (const Global<f32x4>*)((const Global<float>*)args.partial_o + first * HEAD_DIM_V + d);
-  float greatest = -kInf, nan = 0;  // nan: the first one, which makes the row NaN
+  float max = -kInf, nan = 0;  // nan: the first one, which makes the row NaN
   for (int p = 0; p < args.parts; ++p) {
-    const float x = lse[p * TILE_ROWS];
-    if (x != x && nan == nan) nan = x;
-    greatest = v_max_f32(greatest, x);
+    const f32x2 x = max_sum[p * TILE_ROWS];
+    if (x[1] != x[1] && nan == nan) nan = x[1];
+    if (x[1] != 0) max = v_max_f32(max, x[0]);
   }
-  float sink = -kInf;
-  if (args.sinks != 0) {
-    sink = ((const Global<float>*)args.sinks)[work.head_q] * kLog2E;
-    greatest = v_max_f32(greatest, sink);
-  }
-  const float reference = greatest == -kInf ? 0 : greatest;
-  float sum = v_exp_f32(sink - reference);
-  if (nan != nan) sum = nan;
+  float reference = max == -kInf ? 0 : max, sum = 0;
   f32x4 o[2] = {};
   for (int p = 0; p < args.parts; ++p) {
-    const float weight = v_exp_f32(lse[p * TILE_ROWS] - reference);
+    const f32x2 x = max_sum[p * TILE_ROWS];
+    if (x[1] == 0) continue;  // a part without a key may hold nothing
+    const float weight = x[1] * exp2_of_any(x[0] - reference);
     sum += weight;
-    if (weight == 0) continue;  // a part without a key may hold nothing
     for (int i = 0; i < 2; ++i) o[i] += part[int64_t(p) * TILE_ROWS * HEAD_DIM_V / 4 + i] * weight;
   }
-  const float scale = nan != nan ? 1 : sum == 0 ? 0 : 1 / sum;
-  if (nan != nan)
+  Sink sink;
+  if (sum == 0) reference = -kInf;
+  float scale = sum == 0 ? 0 : 1 / sum;
+  if (args.sinks != 0) {
+    sink = Sink(((const Global<float>*)args.sinks)[work.head_q]);
+    scale = sink.join(reference, sum);
+  }
+  if (nan != nan) {
+    sum = nan;
+    scale = 1;
     for (auto& x : o) x = f32x4{nan, nan, nan, nan};
+  }
   u32x4 out;
   for (int i = 0; i < 2; ++i)
     for (int n = 0; n < 2; ++n)
       out[2 * i + n] = round_any_pair<S>(scale * o[i][2 * n], scale * o[i][2 * n + 1]);
   *(Global<u32x4>*)(output_row(args, work, row) + d) = out;
   if (args.lse != 0 && work.column + d == 0)
-    lse_of_rows(args, work)[row] = sum == 0 ? -kInf : (reference + v_log_f32(sum)) * kLn2;
+    lse_of_rows(args, work)[row] = sink.log_sum_exp(reference, sum);
 }
 
 // Read back from the code object when the manifest is made.

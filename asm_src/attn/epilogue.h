@@ -1,0 +1,236 @@
+// The end of attention forward: O / sum in the output's type, log-sum-exp, or a part for the merge.
+// The wave is alone here too, and the vector unit is the limit: instructions stay in the order in
+// which they are written, and nothing is done twice. No matrix instruction runs beside packed ones.
+#pragma once
+#include "attn/output.h"
+#include "attn/pipeline.h"
+
+template <class S>
+struct Epilogue {
+  using Loop = Pipeline<S>;
+  static constexpr int kN = S::kTilesQ;
+  static constexpr bool kBf16 = S::kElement == Element::kBf16;
+  // A lane has kLaneD consecutive elements, from kLaneD * (4 * (l / 16) + i) on, i = 0..3, of row
+  // l % 16 of a tile.
+  static constexpr int kLaneD = S::kTilesD, kDwords = kLaneD / 2;
+  using Out = uint32_t __attribute__((ext_vector_type(kDwords)));
+
+  Arguments& args;
+  const AttnWork& work;
+  Loop& loop;
+  int wave_row, row, group;
+  Global<uint16_t>* o;   // the lane's first element of the first tile
+  uint64_t tile_stride;  // bytes
+  uint64_t lse, sinks;   // addresses
+  int columns;           // from the workgroup's first on
+  float sums[kN];        // of a row's probabilities
+  float reference[kN];   // of a row
+  f32x2 scale[kN / 2];   // of a row of O, of two tiles
+  f32x2 probe = {0, 0};  // not finite when an element is not
+  uint32_t lds;
+  Sink sink;
+
+  __device__ __forceinline__ Epilogue(Arguments* from, const AttnWork& its_work, Loop& its_loop,
+                                      int first_row, Global<uint16_t>* first, uint32_t its_lds)
+      : args(*read_again(from)),
+        work(its_work),
+        loop(its_loop),
+        wave_row(first_row),
+        o(first),
+        lds(its_lds) {
+    row = Lane::in_wave() % kTile;
+    group = Lane::in_wave() / kTile;
+    tile_stride = 2 * kTile * args.o_stride_seq;
+    lse = args.lse;
+    sinks = args.sinks;
+    columns = args.head_dim_v - int(work.column);
+  }
+
+  // False if an element is not finite and the tile is worth another try.
+  __device__ __forceinline__ bool operator()(bool exact) {
+    last_output();
+    set_scales();
+    if (work.part >= 0) {
+      store_part();
+    } else if (__builtin_expect(exact || columns < S::kHeadDimV, false)) {
+      store_carefully();
+      store_lse();
+    } else {
+      auto* to = (Global<uint8_t>*)o;
+      unroll<kN>([&]<int t>() {
+        store_tile<t>((Global<uint16_t>*)to);
+        to += tile_stride;
+      });
+      store_lse();
+    }
+    return exact || all_finite();
+  }
+
+  // Of all waves.
+  __device__ __forceinline__ bool all_finite() const {
+    const float sum = probe[0] + probe[1];
+    const bool finite = __builtin_amdgcn_ballot_w64(!(__builtin_fabsf(sum) < kInf)) == 0;
+    const auto votes = (Local<u32x4>*)(lds + S::kBaseVote);
+    ((Local<uint32_t>*)votes)[Lane::wave()] = finite;
+    ordered::s_waitcnt<ordered::kAnyVm, 0>();
+    ordered::s_barrier();
+    const u32x4 all = *votes;
+    return uniform(all[0] & all[1] & all[2] & all[3]);
+  }
+
+  // ---- The output of the last unit, and under its matrix instructions the sums over the four
+  // lanes of a row: a turn has the first exchange of a value, the second one of the value kLag
+  // turns before, and the last addition of the one before that.
+  static constexpr int kLag = 6;
+  static constexpr bool is_value(int n) { return n >= 0 && n < kN; }
+  static constexpr int exchanges_since(int turn) {  // behind its first exchange, for kLag turns
+    int n = 0;
+    for (int t = turn + 1; t < turn + kLag; ++t) n += is_value(t) + is_value(t - kLag);
+    return n;
+  }
+  __device__ __forceinline__ void last_output() {
+    constexpr int kTurns = most(S::kOutputOps, 1 + kN + 2 * kLag);
+    const uint32_t lane = 4 * Lane::in_wave();
+    float other[kN];
+    unroll<kTurns>([&]<int turn>() {
+      constexpr int first = turn - 1, second = first - kLag, last = second - kLag;
+      if constexpr (turn < S::kOutputOps) loop.template multiply_values<kN - 1, turn>();
+      if constexpr (turn == 1) {  // what was read from memory is there, or nearly so
+        ordered::settle_uniform(tile_stride);
+        ordered::settle_uniform(lse);
+        ordered::settle_uniform(sinks);
+        ordered::settle_uniform(columns);
+      }
+      if constexpr (is_value(second) || is_value(last))
+        ordered::s_waitcnt<ordered::kAnyVm, exchanges_since(second)>();
+      if constexpr (is_value(last)) {
+        sums[last] = ordered::v_add_f32(sums[last], other[last]);
+        scale[last / 2][last % 2] = ordered::v_rcp_f32(sums[last]);
+      }
+      if constexpr (is_value(second)) {
+        sums[second] = ordered::v_add_f32(sums[second], other[second]);
+        other[second] = ordered::ds_bpermute_b32(lane ^ 4 * 32, sums[second]);
+      }
+      if constexpr (is_value(first)) {
+        sums[first] = loop.row.sum[first];
+        other[first] = ordered::ds_bpermute_b32(lane ^ 4 * 16, sums[first]);
+      }
+    });
+  }
+
+  __device__ __forceinline__ void set_scales() {
+    for (int t = 0; t < kN; ++t) {
+      reference[t] = -loop.row.negative_ref[t];
+      if constexpr (S::kCapped) reference[t] += args.softcap_log2;
+      if (sums[t] == 0) scale[t / 2][t % 2] = 0;  // no key
+    }
+    if (__builtin_expect(sinks != 0, false) && work.part < 0) add_sinks();
+    for (auto& pair : scale) ordered::settle(pair);
+  }
+  // A sink is one more score, whose value is 0.
+  __device__ __forceinline__ void add_sinks() {
+    sink = Sink(((const Global<float>*)sinks)[work.head_q]);
+    for (int t = 0; t < kN; ++t) scale[t / 2][t % 2] = sink.join(reference[t], sums[t]);
+  }
+
+  // ---- Whole tiles, as if all were finite
+  template <int t>
+  __device__ __forceinline__ void store_tile(Global<uint16_t>* to) {
+    Out out[4];
+    unroll<4>([&]<int i>() {
+      unroll<kDwords>([&]<int n>() {
+        const f32x2 x = ordered::v_pk_mul_f32_half<t % 2>(read_pair<t, i, n>(), scale[t / 2]);
+        probe = ordered::v_pk_add_f32(probe, x);
+        out[i][n] = round(x);
+      });
+    });
+    if (inside(t))
+      for (int i = 0; i < 4; ++i) *(Global<Out>*)(to + i * kLaneD) = out[i];
+  }
+
+  template <int t, int i, int n>
+  static __device__ __forceinline__ f32x2 read_pair() {
+    return f32x2{v_accvgpr_read_b32<S::template kAccOutput<t, 2 * n> + i>(),
+                 v_accvgpr_read_b32<S::template kAccOutput<t, 2 * n + 1> + i>()};
+  }
+  __device__ __forceinline__ uint32_t round(f32x2 x) const {
+    if constexpr (!kBf16) {
+      if constexpr (S::kRounding == Rounding::kTowardZero)
+        return ordered::v_cvt_pkrtz_f16_f32(x[0], x[1]);
+      return ordered::v_pack_b32_f16(ordered::v_cvt_f16_f32(x[0]), ordered::v_cvt_f16_f32(x[1]));
+    }
+    const float lo = x[0], hi = x[1];  // elements of a vector cannot be cast
+    uint32_t a = bits(lo), b = bits(hi);
+    if constexpr (S::kRounding == Rounding::kNearestEven) {
+      a = ordered::v_add3_u32(a, 0x7fff, ordered::v_bfe_u32<16, 1>(a));
+      b = ordered::v_add3_u32(b, 0x7fff, ordered::v_bfe_u32<16, 1>(b));
+    }
+    if constexpr (S::kRounding == Rounding::kNearestAway) {
+      a = ordered::v_add_u32<0x8000>(a);
+      b = ordered::v_add_u32<0x8000>(b);
+    }
+    return ordered::v_perm_b32(b, a, loop.uniform.high_halves);
+  }
+
+  __device__ __forceinline__ void store_lse() const {
+    if (lse == 0 || work.column != 0) return;
+    auto* to = lse_of_rows(args, work);
+    for (int t = 0; t < kN; ++t)
+      if (inside(t) && group == 0) to[row_of(t)] = sink.log_sum_exp(reference[t], sums[t]);
+  }
+
+  // Whatever the numbers, and only the columns that there are. A loop, which takes less room in the
+  // instruction cache.
+  __device__ __forceinline__ void store_carefully() {
+    auto* next = (Global<uint8_t>*)o;
+#pragma clang loop unroll(disable)
+    for (int t = 0; t < kN; ++t, next += tile_stride) {
+      auto* to = (Global<uint16_t>*)next;
+      f32x2 x[4][kDwords];
+      float by;
+      unroll<kN>([&]<int n>() {
+        if (t != n) return;
+        unroll<4>(
+            [&]<int i>() { unroll<kDwords>([&]<int d>() { x[i][d] = read_pair<n, i, d>(); }); });
+        by = scale[n / 2][n % 2];
+      });
+      if (!inside(t)) continue;
+      for (int i = 0; i < 4; ++i) {
+        Out out;
+        for (int n = 0; n < kDwords; ++n) {
+          f32x2 y = x[i][n] * by;
+          if (by != by) y = f32x2{by, by};  // of two NaNs the row's
+          probe += y;
+          out[n] = round_any_pair<S>(y[0], y[1]);
+        }
+        if ((4 * group + i) * kLaneD < columns) *(Global<Out>*)(to + i * kLaneD) = out;
+      }
+    }
+  }
+
+  // ---- Parts along KV: O of the part's own softmax, the reference of a row and its sum
+  __device__ __forceinline__ void store_part() {
+    const int64_t first = int64_t(work.part) * S::kRows + row_of(0) - work.q_start;
+    auto* to = (Global<float>*)args.partial_o + first * S::kHeadDimV + 4 * group * kLaneD;
+    unroll<kN>([&]<int t>() {
+      f32x2 out[4][kDwords];
+      unroll<4>([&]<int i>() {
+        unroll<kDwords>([&]<int n>() {
+          out[i][n] = ordered::v_pk_mul_f32_half<t % 2>(read_pair<t, i, n>(), scale[t / 2]);
+          probe = ordered::v_pk_add_f32(probe, out[i][n]);
+        });
+      });
+      if (inside(t))
+        for (int i = 0; i < 4; ++i)
+          for (int n = 0; n < kDwords; n += 2)
+            *(Global<f32x4>*)(to + (t * kTile * S::kHeadDimV + i * kLaneD + 2 * n)) =
+                __builtin_shufflevector(out[i][n], out[i][n + 1], 0, 1, 2, 3);
+    });
+    auto* max_sum = (Global<f32x2>*)args.partial_max_sum + first;
+    for (int t = 0; t < kN; ++t)
+      if (inside(t) && group == 0) max_sum[t * kTile] = f32x2{reference[t], sums[t]};
+  }
+
+  __device__ __forceinline__ int row_of(int t) const { return wave_row + t * kTile + row; }
+  __device__ __forceinline__ bool inside(int t) const { return row_of(t) < work.rows; }
+};

@@ -1,0 +1,90 @@
+// What each step of attn/schedule.h is: the instructions of one wave, in the unit of tile kTileQ.
+#pragma once
+#include "attn/pipeline.h"
+
+#define STEP(name)                                               \
+  template <>                                                    \
+  struct Do<Step::name> {                                        \
+    template <int kTileQ, int n, bool kMasked, class S>          \
+    static __device__ __forceinline__ void run([[maybe_unused]] Pipeline<S>& loop)
+#define END_STEP }
+
+// ---- Matrix
+STEP(kScore) {
+  loop.template multiply_keys<(kTileQ + 1) % S::kTilesQ, n>(
+      loop.operand.score[(kTileQ + 1) % 2][n % 2]);
+} END_STEP;
+STEP(kOutput) {
+  loop.template multiply_values<(kTileQ + S::kTilesQ - 1) % S::kTilesQ, n>();
+} END_STEP;
+
+// ---- Softmax
+STEP(kAddUnit) {
+  ordered::v_accumulate_f32(loop.row.sum[(kTileQ + S::kTilesQ - 1) % S::kTilesQ],
+                            loop.row.unit_sum);
+} END_STEP;
+STEP(kCapRate) {
+  loop.softmax.x[n] =
+      ordered::v_mul_f32(loop.uniform.cap_rate, loop.operand.score[kTileQ % 2][n / 4][n % 4]);
+} END_STEP;
+STEP(kCapExp) { loop.softmax.x[n] = ordered::v_exp_f32(loop.softmax.x[n]); } END_STEP;
+STEP(kCapAdd) { loop.softmax.x[n] = ordered::v_add_f32_1(loop.softmax.x[n]); } END_STEP;
+STEP(kCapRcp) { loop.softmax.x[n] = ordered::v_rcp_f32(loop.softmax.x[n]); } END_STEP;
+STEP(kScale) {
+  float& x = loop.softmax.x[n];
+  if constexpr (!S::kCapped) x = loop.operand.score[kTileQ % 2][n / 4][n % 4];
+  x = ordered::v_fma_f32(x, loop.uniform.scale, loop.row.negative_ref[kTileQ]);
+  if constexpr (kMasked) {
+    if constexpr (n == 0) loop.softmax.seen = loop.mask.template of_tile<kTileQ>();
+    if (!loop.softmax.seen.has(n / 4 * kTile + n % 4)) x = -kInf;
+  }
+} END_STEP;
+STEP(kExp) { loop.softmax.x[n] = ordered::v_exp_f32(loop.softmax.x[n]); } END_STEP;
+STEP(kSum) {
+  loop.row.unit_sum = ordered::v_add_f32(n == 1 ? loop.softmax.x[0] : loop.row.unit_sum,
+                                         loop.softmax.x[n]);
+} END_STEP;
+STEP(kRound) {
+  loop.softmax.half_up[n] = ordered::v_add_u32<kHalfUnit<S::kElement>>(bits(loop.softmax.x[n]));
+} END_STEP;
+STEP(kPack) {
+  const uint32_t lo = loop.softmax.half_up[2 * n], hi = loop.softmax.half_up[2 * n + 1];
+  uint32_t pair;
+  if constexpr (S::kElement == Element::kBf16)
+    pair = ordered::v_perm_b32(hi, lo, loop.uniform.high_halves);
+  else
+    pair = ordered::v_cvt_pkrtz_f16_f32(__builtin_bit_cast(float, lo),
+                                        __builtin_bit_cast(float, hi));
+  loop.operand.p[kTileQ % 2][n / 2][n % 2] = pair;
+} END_STEP;
+STEP(kExceeds) {
+  loop.softmax.exceeds = ordered::v_cmp_nlt_f32(loop.row.unit_sum, loop.uniform.limit);
+} END_STEP;
+
+// ---- LDS
+STEP(kReadK) { loop.lds.template read<n>(loop.operand.k); } END_STEP;
+STEP(kReadV) { loop.lds.template read_values<n>(loop.operand.v); } END_STEP;
+STEP(kWriteV) {
+  ordered::ds_write_b128<n * 256>(loop.lds.write_v, loop.load.transposed[n]);
+} END_STEP;
+STEP(kFlipReadK) { ordered::v_xor_b32<S::kStageK>(loop.lds.read_k[n]); } END_STEP;
+STEP(kFlipReadV) { ordered::v_xor_b32<S::kStageV>(loop.lds.read_v); } END_STEP;
+STEP(kFlipWriteV) { ordered::v_xor_b32<S::kStageV>(loop.lds.write_v); } END_STEP;
+
+// ---- Memory
+STEP(kLoadV) { loop.load.template load_v<n>(); } END_STEP;
+STEP(kSetM0) { loop.load.template set_m0<n>(); } END_STEP;
+STEP(kLoadK) { loop.load.template load_k<n>(); } END_STEP;
+STEP(kFlipM0) { ordered::s_xor_b32<S::kStageK>(loop.load.m0); } END_STEP;
+STEP(kNextBlock) { loop.load.template next_block<n>(); } END_STEP;
+STEP(kTranspose) { loop.load.template transpose<n>(); } END_STEP;
+
+// ---- Waits. K loads follow those of V.
+STEP(kWaitK) { ordered::s_waitcnt<ordered::kAnyVm, n>(); } END_STEP;
+STEP(kWaitV) { ordered::s_waitcnt<ordered::kAnyVm, n>(); } END_STEP;
+STEP(kWaitStaged) { ordered::s_waitcnt<S::kLoadsK, ordered::kAnyLgkm>(); } END_STEP;
+STEP(kWaitBlock) { ordered::s_waitcnt<0, 0>(); } END_STEP;
+STEP(kBarrier) { ordered::s_barrier(); } END_STEP;
+
+#undef STEP
+#undef END_STEP

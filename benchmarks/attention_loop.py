@@ -1,0 +1,98 @@
+"""The steady main loop of attention forward, modelled: one workgroup, from 4096 to 8192 keys.
+
+`python benchmarks/attention_loop.py [--kernel PATTERN] [--trans beside exclusive] [--json FILE]`
+
+Cycles of the virtual device's performance model, of one workgroup alone on its CU, with operands of
+normal random numbers: what 4096 more keys take, per 64 keys and divided by the rows of the
+workgroup / 384. The matrix limit is what its matrix instructions take, 6144 cycles at head_dim 128.
+`--trans exclusive` is the other reading of transcendentals beside matrix instructions
+(docs/performance-model.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import amdattn
+from amdattn import manifest, virtual
+from amdattn.checking.subjects import planned
+from amdattn.dtypes import as_dtype
+from amdattn.problem import AttentionProblem
+
+KEYS = (4096, 8192)
+ROWS, BLOCK = 384, 64  # that a figure is for
+MATRIX_CLK = 6144 / 256  # of those rows and keys, per column of K and V
+
+
+def cycles(kernel: Any, keys: int, trans: str) -> int:
+    """Modelled cycles of one workgroup of a forward kernel."""
+    rng = np.random.default_rng(1)
+    element = as_dtype(kernel.dtype).numpy()
+
+    def operand(rows: int, columns: int) -> Any:
+        return rng.standard_normal((1, rows, 1, columns)).astype(element)
+
+    q, k = operand(kernel.q_tile, kernel.head_dim), operand(keys, kernel.head_dim)
+    v = operand(keys, kernel.head_dim_v)
+    problem = AttentionProblem(
+        1, kernel.q_tile, keys, 1, 1, kernel.head_dim, head_dim_v=kernel.head_dim_v,
+        dtype=kernel.dtype, softcap=min(30.0, kernel.constraint("softcaps")[1]),
+        round_mode=kernel.constraint("round_mode")[0], num_splits=1,
+    )  # fmt: skip
+    plan = planned(problem, amdattn.device_props(), kernel.name)
+    with virtual.profile(trans=trans) as profile:
+        plan.run(q, k, v)
+    return int(profile.launches[0].cycles)
+
+
+def measure(kernel: Any, trans: str) -> dict[str, Any]:
+    """One row of the table."""
+    short, long = (cycles(kernel, keys, trans) for keys in KEYS)
+    blocks = (KEYS[1] - KEYS[0]) / BLOCK
+    loop = (long - short) / blocks * ROWS / kernel.q_tile
+    limit = MATRIX_CLK * (kernel.head_dim + kernel.head_dim_v)
+    return {
+        "kernel": kernel.name,
+        "trans": trans,
+        "loop_clk": loop,
+        "matrix_clk": limit,
+        "matrix_use": limit / loop,
+        "outside_clk": short - KEYS[0] / BLOCK * loop * kernel.q_tile / ROWS,
+    }
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kernel", default="attn_fwd_*", help="names that match")
+    parser.add_argument("--trans", nargs="+", default=["beside"], choices=("beside", "exclusive"))
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    rows = []
+    print(f"{'kernel, modelled':42} {'TRANS':10} {'loop clk':>8} {'limit':>6} {'use':>6} {'outside':>8}")
+    for kernel in manifest.kernels():
+        # Kernels for narrow windows have no loop.
+        if kernel.op != manifest.ATTENTION or kernel.constraint("max_window_keys") < KEYS[1]:
+            continue
+        if not fnmatch.fnmatchcase(kernel.name, arguments.kernel):
+            continue
+        for trans in arguments.trans:
+            row = measure(kernel, trans)
+            rows.append(row)
+            print(
+                f"{row['kernel']:42} {trans:10} {row['loop_clk']:8.0f} {row['matrix_clk']:6.0f} "
+                f"{row['matrix_use']:6.1%} {row['outside_clk']:8.0f}",
+                flush=True,
+            )
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
