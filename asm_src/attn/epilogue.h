@@ -5,7 +5,7 @@
 #include "attn/output.h"
 #include "attn/pipeline.h"
 
-template <class S>
+template <class S, bool kExact>
 struct Epilogue {
   using Loop = Pipeline<S>;
   static constexpr int kN = S::kTilesQ;
@@ -26,7 +26,7 @@ struct Epilogue {
   float sums[kN];        // of a row's probabilities
   float reference[kN];   // of a row
   f32x2 scale[kN / 2];   // of a row of O, of two tiles
-  f32x2 probe = {0, 0};  // not finite when an element is not
+  f32x2 probe = {0, 0};  // products of elements: not finite when an element is not
   uint32_t lds;
   Sink sink;
 
@@ -38,8 +38,8 @@ struct Epilogue {
         wave_row(first_row),
         o(first),
         lds(its_lds) {
-    row = Lane::in_wave() % kTile;
-    group = Lane::in_wave() / kTile;
+    row = loop.lane % kTile;
+    group = loop.lane / kTile;
     tile_stride = 2 * kTile * args.o_stride_seq;
     lse = args.lse;
     sinks = args.sinks;
@@ -47,12 +47,12 @@ struct Epilogue {
   }
 
   // False if an element is not finite and the tile is worth another try.
-  __device__ __forceinline__ bool operator()(bool exact) {
+  __device__ __forceinline__ bool operator()() {
     last_output();
     set_scales();
     if (work.part >= 0) {
       store_part();
-    } else if (__builtin_expect(exact || columns < S::kHeadDimV, false)) {
+    } else if (__builtin_expect(kExact || columns < S::kHeadDimV, false)) {
       store_carefully();
       store_lse();
     } else {
@@ -63,7 +63,7 @@ struct Epilogue {
       });
       store_lse();
     }
-    return exact || all_finite();
+    return kExact || all_finite();
   }
 
   // Of all waves.
@@ -90,7 +90,7 @@ struct Epilogue {
   }
   __device__ __forceinline__ void last_output() {
     constexpr int kTurns = most(S::kOutputOps, 1 + kN + 2 * kLag);
-    const uint32_t lane = 4 * Lane::in_wave();
+    const uint32_t lane = 4 * loop.lane;
     float other[kN];
     unroll<kTurns>([&]<int turn>() {
       constexpr int first = turn - 1, second = first - kLag, last = second - kLag;
@@ -138,16 +138,21 @@ struct Epilogue {
   __device__ __forceinline__ void store_tile(Global<uint16_t>* to) {
     Out out[4];
     unroll<4>([&]<int i>() {
-      unroll<kDwords>([&]<int n>() {
-        const f32x2 x = ordered::v_pk_mul_f32_half<t % 2>(read_pair<t, i, n>(), scale[t / 2]);
-        probe = ordered::v_pk_add_f32(probe, x);
-        out[i][n] = round(x);
+      unroll<kDwords / 2>([&]<int n>() {
+        const f32x2 x = scaled<t, i, 2 * n>(), y = scaled<t, i, 2 * n + 1>();
+        probe = ordered::v_pk_fma_f32(x, y, probe);
+        out[i][2 * n] = round(x);
+        out[i][2 * n + 1] = round(y);
       });
     });
     if (inside(t))
       for (int i = 0; i < 4; ++i) *(Global<Out>*)(to + i * kLaneD) = out[i];
   }
 
+  template <int t, int i, int n>
+  __device__ __forceinline__ f32x2 scaled() const {
+    return ordered::v_pk_mul_f32_half<t % 2>(read_pair<t, i, n>(), scale[t / 2]);
+  }
   template <int t, int i, int n>
   static __device__ __forceinline__ f32x2 read_pair() {
     return f32x2{v_accvgpr_read_b32<S::template kAccOutput<t, 2 * n> + i>(),
@@ -200,7 +205,7 @@ struct Epilogue {
         for (int n = 0; n < kDwords; ++n) {
           f32x2 y = x[i][n] * by;
           if (by != by) y = f32x2{by, by};  // of two NaNs the row's
-          probe += y;
+          probe += y * y;
           out[n] = round_any_pair<S>(y[0], y[1]);
         }
         if ((4 * group + i) * kLaneD < columns) *(Global<Out>*)(to + i * kLaneD) = out;
@@ -215,9 +220,10 @@ struct Epilogue {
     unroll<kN>([&]<int t>() {
       f32x2 out[4][kDwords];
       unroll<4>([&]<int i>() {
-        unroll<kDwords>([&]<int n>() {
-          out[i][n] = ordered::v_pk_mul_f32_half<t % 2>(read_pair<t, i, n>(), scale[t / 2]);
-          probe = ordered::v_pk_add_f32(probe, out[i][n]);
+        unroll<kDwords / 2>([&]<int n>() {
+          out[i][2 * n] = scaled<t, i, 2 * n>();
+          out[i][2 * n + 1] = scaled<t, i, 2 * n + 1>();
+          probe = ordered::v_pk_fma_f32(out[i][2 * n], out[i][2 * n + 1], probe);
         });
       });
       if (inside(t))

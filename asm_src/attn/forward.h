@@ -18,7 +18,8 @@
 #include "attn/epilogue.h"
 #include "attn/steps.h"
 
-template <class S>
+// Exact: as an online softmax has it, with the greatest score so far as reference.
+template <class S, bool kExact>
 struct Forward {
   using Loop = Pipeline<S>;
   static constexpr int kN = S::kTilesQ;
@@ -27,7 +28,7 @@ struct Forward {
   const AttnFwdArgs& args;
   AttnWork work;
   Loop loop;
-  int lane, row, group;  // of the lane: row l % 16 and keys 4 * (l / 16) of a tile
+  int wave, lane, row, group;  // of the lane: row l % 16 and keys 4 * (l / 16) of a tile
   int wave_row;          // of the wave's first row, in the sequence
   int columns;           // of V and O, that there are
   bool padded_q;         // Q and K have fewer columns than the matrix instructions take
@@ -46,31 +47,32 @@ struct Forward {
   __device__ __forceinline__ Forward(const AttnFwdArgs& arguments, Arguments* again)
       : from(again), args(arguments), work(fetched(arguments), S::kRows, S::kHeadDimV) {
     lane = Lane::in_wave();
+    ordered::settle(lane);  // nothing of this before the arguments are asked for
+    loop.lane = lane;
+    wave = Lane::wave();
+    ordered::settle_uniform(wave);
     row = lane % kTile;
     group = lane / kTile;
-    wave_row = work.q_start + Lane::wave() * S::kWaveRows;
+    wave_row = work.q_start + wave * S::kWaveRows;
     columns = least(args.head_dim_v - int(work.column), S::kHeadDimV);
     padded_q = args.head_dim < S::kHeadDim;
   }
 
   // ---- Prologue
   static constexpr uint32_t kBehindBlock = 3u << 30;  // an offset that reads as 0
-  __device__ __forceinline__ void set_constants(uint32_t lds, bool exact) {
+  __device__ __forceinline__ void set_constants(uint32_t lds) {
     Uniform& u = loop.uniform;
     u.scale = args.softmax_scale_log2;
     if constexpr (S::kCapped) {
       const float cap = args.softcap_log2;
-      u.cap_rate = __builtin_bit_cast(float, uniform(bits(2 * kLog2E * u.scale * v_rcp_f32(cap))));
+      u.cap_rate = uniform(2 * kLog2E * u.scale * v_rcp_f32(cap));
       u.scale = -2 * cap;
     }
     u.high_halves = kHighHalves;
     // Exact: every sum is beyond the limit, and no probability is greater than 1.
-    u.top = exact ? 0 : S::kTop;
-    u.limit = exact ? -1 : S::kLimit;
-    ordered::settle_uniform(u.top);
-    ordered::settle_uniform(u.limit);
+    u.top = kExact ? 0 : S::kTop;
+    u.limit = kExact ? -1 : S::kLimit;
 
-    const int wave = Lane::wave();
     KvLoads<S>& load = loop.load;
     const uint32_t stride_k = 2 * args.k_stride_seq, stride_v = 2 * args.v_stride_seq;
     // 64 dwords of LDS a load; the chunk c of row r lies at c ^ (r % 8), so that 8 rows of one
@@ -338,8 +340,8 @@ struct Forward {
       for (auto& octet : half) ordered::settle(octet);
   }
 
-  __device__ __forceinline__ void prologue(uint32_t lds, bool exact) {
-    set_constants(lds, exact);
+  __device__ __forceinline__ void prologue(uint32_t lds) {
+    set_constants(lds);
     load_first();
     set_mask();
     o = output_row(args, work, wave_row + row) + 4 * group * S::kTilesD;
@@ -372,10 +374,14 @@ struct Forward {
 
   // Blocks at either end of the rows' windows have a mask, those between have none.
   __device__ __forceinline__ void main_loop() {
+    if constexpr (kExact) {  // rare: without code for blocks that have no mask
+      work.full_first = work.end;
+      work.full_end = work.end;
+    }
     int masked = work.full_first - work.first, full = work.full_end - work.full_first;
     for (int pass = 0; pass < 2; ++pass) {
       for (; masked > 0; --masked) block<true>();
-      if (full > 0) {
+      if (!kExact && full > 0) {
         loop.mask.skip(full);
         do block<false>();
         while (--full);
@@ -386,13 +392,12 @@ struct Forward {
     loop.row.sum[kN - 1] += loop.row.unit_sum;
   }
 
-  // Exact: as an online softmax has it, with the greatest score so far as reference. False if the
-  // tile has a result that is not finite, which asks for that.
-  __device__ __forceinline__ bool operator()(uint32_t lds, bool exact) {
+  // False if an element of the result is not finite, which asks for another try, an exact one.
+  __device__ __forceinline__ bool operator()(uint32_t lds) {
     reserve_acc();
     if (work.q_start >= work.rows) return true;
-    prologue(lds, exact);
+    prologue(lds);
     main_loop();
-    return Epilogue<S>(from, work, loop, wave_row, o, lds)(exact);
+    return Epilogue<S, kExact>(from, work, loop, wave_row, o, lds)();
   }
 };

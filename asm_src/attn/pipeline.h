@@ -178,6 +178,7 @@ struct Pipeline {
   Mask mask;
   Uniform uniform;
   Softmax<S> softmax;
+  int lane;  // of the wave
 
   // Scores of a tile: step kOp / 2 along head_dim, of half kOp % 2 of the keys.
   template <int kTileQ, int kOp>
@@ -215,6 +216,7 @@ struct Pipeline {
   template <int kTileQ, bool kMasked>
   __device__ __forceinline__ void unit() {
     constexpr auto table = Plan::place(kTileQ);
+    static_assert(Plan::is_valid(table));
     unroll<table.count>([&]<int i>() {
       constexpr Placed step = table.at[i];
       Do<step.step>::template run<kTileQ, step.n, kMasked>(*this);
@@ -276,8 +278,10 @@ struct Pipeline {
   }
 
   // Over the four lanes of a row.
-  static __device__ __forceinline__ float row_max(float x) {
-    x = v_max_f32(x, from_lane(Lane::in_wave() ^ 16, x));
-    return v_max_f32(x, from_lane(Lane::in_wave() ^ 32, x));
+  __device__ __forceinline__ float row_max(float x) const {
+    int self = lane;
+    ordered::settle(self);  // nothing of it is kept in registers over the loop
+    x = v_max_f32(x, from_lane(self ^ 16, x));
+    return v_max_f32(x, from_lane(self ^ 32, x));
   }
 };

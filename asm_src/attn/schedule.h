@@ -215,6 +215,14 @@ struct Schedule {
   static constexpr int slots_of(Unit unit) {  // of the wave; of the vector unit a kTrans takes 4
     return unit == Unit::kLds ? 2 : 1;
   }
+  // Without an instruction between them: M0 and its use, a transcendental and that of its result.
+  static constexpr bool may_not_follow(const Placed& first, const Item& second) {
+    if (first.step == Step::kSetM0) return second.step == Step::kLoadK;
+    if (traits(first.step).unit != Unit::kTrans || traits(second.step).unit != Unit::kVector)
+      return false;
+    const bool adds_two = second.step == Step::kSum && second.n == 1;
+    return first.n == second.n || (adds_two && first.n == 0) || second.step == Step::kPack;
+  }
   // In `slots`; fits if they suffice.
   static constexpr Timetable place(int t, int slots) {
     Timetable out{{}, 0, slots, false};
@@ -241,7 +249,8 @@ struct Schedule {
         const bool vector_now = v < vector.count && vector.item[v].window <= w &&
                                 vector_free <= now && now + 1 <= end;
         const bool side_now = s < side.count && side.item[s].window <= w &&
-                              now + slots_of(traits(side.item[s].step).unit) <= end;
+                              now + slots_of(traits(side.item[s].step).unit) <= end &&
+                              !may_not_follow(out.at[out.count - 1], side.item[s]);
         if (vector_now) {
           vector_free = now + (traits(vector.item[v].step).unit == Unit::kTrans ? 4 : 1);
           emit(vector.item[v++]);
@@ -259,6 +268,16 @@ struct Schedule {
     out.fits = v == vector.count && now <= slots;
     while (v < vector.count) emit(vector.item[v++]);
     return out;
+  }
+  static constexpr bool is_valid(const Timetable& table) {
+    bool written = false;
+    for (int i = 0; i < table.count; ++i) {
+      const Placed& p = table.at[i];
+      if (i > 0 && may_not_follow(table.at[i - 1], {p.step, p.n, 0})) return false;
+      written |= p.step == Step::kWriteV;
+      if (written && p.step == Step::kTranspose) return false;
+    }
+    return table.fits;
   }
   // In the time of the matrix instructions, or as little more as the vector unit needs.
   static constexpr Timetable place(int t) {

@@ -12,7 +12,10 @@ extern "C" __global__ void WORKGROUP(kWaves* kWaveLanes, 1) KERNEL(AttnFwdArgs) 
   __shared__ u32x4 lds[S::kLdsBytes / sizeof(u32x4)];
   const auto address = (uint32_t)(Local<u32x4>*)lds;
   auto* from = (Arguments*)__builtin_amdgcn_kernarg_segment_ptr();
-  Forward<S>(*(const AttnFwdArgs*)from, from)(address, false);
+  if (Forward<S, false>(*(const AttnFwdArgs*)from, from)(address)) return;
+  from = read_again(from);
+  ordered::s_barrier();  // all waves have read what is in LDS
+  Forward<S, true>(*(const AttnFwdArgs*)from, from)(address);
 }
 
 // Read back from the code object when the manifest is made: the launcher's only source of these.
