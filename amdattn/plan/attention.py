@@ -123,7 +123,7 @@ def _partial_results(work: WorkMap, kernel: KernelSpec) -> tuple[tuple[str, int]
     if not parts or work.tile_heads > 1:
         return ()
     rows = parts * kernel.q_tile
-    return (("partial_o", rows * kernel.head_dim_v * 4), ("partial_lse", rows * 4))
+    return (("partial_o", rows * kernel.head_dim_v * 4), ("partial_max_sum", rows * 2 * 4))
 
 
 def _arguments(work: WorkMap) -> Mapping[str, Argument]:
@@ -136,7 +136,7 @@ def _arguments(work: WorkMap) -> Mapping[str, Argument]:
         "cu_seqlens_q": problem.varlen,
         "cu_seqlens_kv": problem.varlen,
         "partial_o": has_parts,
-        "partial_lse": has_parts,
+        "partial_max_sum": has_parts,
     }
     args: dict[str, Argument] = {name: Address(name) for name in ("q", "k", "v", "o")}
     args |= {name: Address(name) if there else 0 for name, there in present.items()}

@@ -11,7 +11,9 @@ typedef struct AttnFwdArgs {
   uint64_t cu_seqlens_q;   // [batch + 1] int32, rows of q and o before each sequence; 0 = dense
   uint64_t cu_seqlens_kv;  // [batch + 1] int32; 0 = dense
   uint64_t partial_o;      // [split parts, tile_q, columns of a tile] float32; 0 = no parts
-  uint64_t partial_lse;    // [split parts, tile_q] float32, base 2
+  // [split parts, tile_q, 2] float32: the reference of a row's probabilities, log2 units, and their
+  // sum relative to it; 0 where the part has no key of the row.
+  uint64_t partial_max_sum;
   int64_t q_stride_batch;  // 0 with cu_seqlens
   int64_t q_stride_seq;
   int64_t q_stride_head;
