@@ -123,7 +123,7 @@ def _partial_results(work: WorkMap, kernel: KernelSpec) -> tuple[tuple[str, int]
     if not parts or work.tile_heads > 1:
         return ()
     rows = parts * kernel.q_tile
-    return (("partial_o", rows * kernel.head_dim_v * 4), ("partial_max_sum", rows * 8))
+    return (("partial_o", rows * kernel.head_dim_v * 4), ("partial_max_sum", rows * 2 * 4))
 
 
 def _arguments(work: WorkMap) -> Mapping[str, Argument]:

@@ -51,8 +51,8 @@ def last_heads_clk(heads: int) -> float:
 
 
 def partial_bytes(kernel: KernelSpec, parts: int) -> int:
-    """Memory of `parts` partial results: O and the log-sum-exp of every row, float32."""
-    return parts * kernel.q_tile * (kernel.head_dim_v + 1) * 4
+    """Memory of `parts` partial results: O, a reference and a sum of every row, float32."""
+    return parts * kernel.q_tile * (kernel.head_dim_v + 2) * 4
 
 
 def merge_clk(kernel: KernelSpec, parts: int) -> float:

@@ -11,8 +11,9 @@ typedef struct AttnFwdArgs {
   uint64_t cu_seqlens_q;   // [batch + 1] int32, rows of q and o before each sequence; 0 = dense
   uint64_t cu_seqlens_kv;  // [batch + 1] int32; 0 = dense
   uint64_t partial_o;      // [split parts, tile_q, columns of a tile] float32; 0 = no parts
-  uint64_t partial_max_sum;  // [split parts, tile_q, 2] float32: a row's reference in log2 units,
-                             // and its sum of probabilities relative to that
+  // [split parts, tile_q, 2] float32: the reference of a row's probabilities, log2 units, and their
+  // sum relative to it; 0 where the part has no key of the row.
+  uint64_t partial_max_sum;
   int64_t q_stride_batch;  // 0 with cu_seqlens
   int64_t q_stride_seq;
   int64_t q_stride_head;

@@ -56,14 +56,14 @@ def test_grids_and_workspace_belong_together(problem):
         assert (split, args["parts"]) == (tiles, problem.num_splits)
     if not split:
         assert len(plan.launches) == 1 and plan.workspace.total_bytes == 0
-        assert args["partial_o"] == args["partial_lse"] == 0
+        assert args["partial_o"] == args["partial_max_sum"] == 0
         return
     assert 2 <= args["parts"] <= 16
     assert plan.launches[1].kernel == MERGE and plan.launches[1].grid == (split * 12, 1, 1)
     assert args["partial_o"] == Address("partial_o")
     results = split * args["parts"]
     assert plan.workspace["partial_o"].nbytes == results * 384 * 128 * 4
-    assert plan.workspace["partial_lse"].nbytes == results * 384 * 4
+    assert plan.workspace["partial_max_sum"].nbytes == results * 384 * 8
 
 
 @settings(deadline=None)
@@ -168,9 +168,8 @@ def test_explanation_of_a_split():
     assert "q 86 x 384 rows (99.2% used), kv 1024 x 32 rows (100.0% used)" in text
     assert "the last 120 of 1032 tiles in 5 parts each (modelled: no split" in text
     assert f"{120 * 5} partial results" in text and "grid 1" in text
-    assert (
-        f"{plan.workspace.total_bytes} bytes: partial_o {600 * 384 * 128 * 4}, partial_lse" in text
-    )
+    partial_o = 600 * 384 * 128 * 4
+    assert f"{plan.workspace.total_bytes} bytes: partial_o {partial_o}, partial_max_sum" in text
 
 
 def test_explanation_names_what_is_asked_for():

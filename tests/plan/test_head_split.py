@@ -81,7 +81,7 @@ def test_plans_without_partial_results():
         if chosen is NARROW:
             assert len(plan.launches) == 1 and plan.workspace.total_bytes == 0
             args = dict(plan.forward.args)
-            assert args["partial_o"] == args["partial_lse"] == 0
+            assert args["partial_o"] == args["partial_max_sum"] == 0
             assert "of 4 heads" in dict(plan.reasons)["tiles"]
 
 

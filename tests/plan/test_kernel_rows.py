@@ -31,7 +31,7 @@ class AttnFwdArgs(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_uint64) for name in ("q", "k", "v", "o", "lse", "sinks")),
         *((f"cu_seqlens_{name}", ctypes.c_uint64) for name in ("q", "kv")),
-        *((f"partial_{name}", ctypes.c_uint64) for name in ("o", "lse")),
+        *((f"partial_{name}", ctypes.c_uint64) for name in ("o", "max_sum")),
         *(
             (f"{name}_stride_{axis}", ctypes.c_int64)
             for name in ("q", "k", "v", "o")

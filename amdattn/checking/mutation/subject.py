@@ -257,11 +257,13 @@ def _parts(
     forward = plan.forward.kernel
     parts = dict(plan.forward.args)["parts"]
     assert isinstance(parts, int)
-    count = plan.workspace["partial_lse"].nbytes // 4 // forward.q_tile
-    lse = normal(count, forward.q_tile)
-    lse[::parts, ::5] = lse[:, 1::5] = -np.inf
+    count = plan.workspace["partial_max_sum"].nbytes // 8 // forward.q_tile
+    max_sum = normal(count, forward.q_tile, 2)
+    sums = max_sum[..., 1]
+    np.exp(sums, out=sums)
+    sums[::parts, ::5] = sums[:, 1::5] = 0
     if nan:
-        lse[1::parts, ::7] = np.nan
+        sums[1::parts, ::7] = np.nan
     o = normal(count, forward.q_tile, forward.head_dim_v)
-    o[np.isneginf(lse)] = np.nan  # must not be used
-    return {"partial_o": o, "partial_lse": lse}
+    o[sums == 0] = np.nan  # must not be used
+    return {"partial_o": o, "partial_max_sum": max_sum}
