@@ -8,7 +8,7 @@ import functools
 import json
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,8 +54,7 @@ class KernelBuild:
         return f"{self.arch}/{self.symbol}.hsaco"
 
 
-# One workgroup for each tile; whole tiles and parts of tiles; rows of the tiles that are in parts.
-TILE_GRID = "x=num_heads_q, y=ceil(seqlen_q/q_tile), z=batch"
+# Whole tiles and parts of tiles; rows of the tiles that are in parts.
 WORK_GRID = "x=whole_tiles+split_tiles*parts"
 MERGE_GRID = "x=split_tiles*ceil(tile_rows/q_tile)"
 # Rows of K or V: each lane of a workgroup has 8 columns of one.
@@ -241,37 +240,6 @@ KERNELS = (
         constraints={"head_dims": [8, 256, 8], "pointer_align_bytes": 16, "stride_multiple": 8},
         defines=("KERNEL=amdattn_gather_rows_gfx942",),
     ),
-    _attention(
-        name="attn_fwd_bf16_d128",
-        source="kernels/attn_fwd_hd128_bf16.hip",
-        toolchain_reason="neither LLVM 21 nor 22 spills, equal VGPRs; 22 needs fewer SGPRs",
-        op="attn_fwd",
-        dtype="bf16",
-        head_dim=128,
-        head_dim_v=128,
-        grid=TILE_GRID,
-        constraints={
-            "head_dims": [128, 128, 8],
-            "head_dims_v": [128, 128, 8],
-            "causal": [False],
-            "window_size": [[-1, -1]],
-            "max_window_keys": 2**31 - 1,
-            "max_tile_heads": 1,
-            "softcaps": [0.0, 0.0],
-            "dropout_p": [0.0],
-            "round_mode": ["rtne"],
-            "return_lse": [False, True],
-            "sinks": [False],
-            "varlen": [False],
-            "top_left": [False],
-            "max_num_splits": 1,
-            "gqa": True,
-            "layouts": "any, unit last stride",
-            "pointer_align_bytes": 16,
-            "stride_multiple": 8,
-            "kv_stride_seq": [-(2**63), 2**63 - 1],
-        },
-    ),
     *(KernelBuild(**member) for member in gemm_members()),
 )
 
@@ -285,14 +253,6 @@ _MAX_ROWS = 2**30
 def _limits(grid: str, q_tile: int, lanes: int) -> dict[str, int]:
     """The greatest problems that a grid of workgroups of `lanes` lanes covers."""
     workgroups = _MAX_GRID_LANES_X // lanes
-    if grid == TILE_GRID:
-        return {
-            "max_batch": _MAX_GRID_YZ,
-            "max_seqlen_q": _MAX_GRID_YZ * q_tile,
-            "max_seqlen_kv": _MAX_INT32,
-            "max_num_heads_q": workgroups,
-            "max_workgroups": workgroups * _MAX_GRID_YZ * _MAX_GRID_YZ,
-        }
     if grid == WORK_GRID:
         return {
             "max_batch": _MAX_INT32,
@@ -377,49 +337,61 @@ def build(kernel: KernelBuild) -> Built:
     return Built(kernel, compiled.code_object, row)
 
 
-def build_some(target: Path, pattern: str) -> list[Built]:
-    """Build the kernels whose names match; the rows of the others in the manifest stay."""
-    chosen = [kernel for kernel in KERNELS if fnmatch.fnmatchcase(kernel.name, pattern)]
+def build_all(target: Path, only: Sequence[str] = ("*",)) -> list[Built]:
+    """Build kernels of the table into `target`, with the manifest; stale objects go away.
+
+    Parameters
+    ----------
+    target : Path
+        The folder; of kernels that are not built it must hold the objects and the rows.
+    only : sequence of str
+        Patterns of names, as `fnmatch` takes them.
+
+    Raises
+    ------
+    ValueError
+        No kernel has such a name, or one that is not built is not there.
+    """
+    chosen = [k for k in KERNELS if any(fnmatch.fnmatchcase(k.name, each) for each in only)]
     if not chosen:
-        raise ValueError(f"--only {pattern!r} matches no kernel; e.g. {KERNELS[0].name!r} does")
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        built = list(pool.map(build, chosen))
-    rows = {row["name"]: row for row in json.loads((target / "manifest.json").read_text())["kernels"]}
-    for result in built:
-        (target / result.kernel.file).write_bytes(result.image)
-        rows[result.kernel.name] = result.row
-    text = manifest.render([rows[kernel.name] for kernel in KERNELS if kernel.name in rows])
-    (target / "manifest.json").write_text(text, encoding="utf-8")
-    return built
-
-
-def build_all(target: Path) -> list[Built]:
-    """Build every kernel of the table into `target`, with the manifest; stale objects go away."""
+        raise ValueError(f"only={list(only)} matches none of {[k.name for k in KERNELS]}")
+    rows = {} if len(chosen) == len(KERNELS) else _rows(target)
+    missing = {k.name for k in KERNELS} - {k.name for k in chosen} - rows.keys()
+    if missing:
+        raise ValueError(f"only={list(only)} leaves out {sorted(missing)}, not in {target}")
     # The compiler is a process of its own: threads suffice to keep the cores busy.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        built = list(pool.map(build, KERNELS))
-    fresh = {target / result.kernel.file for result in built}
-    for stale in set(target.glob("*/*.hsaco")) - fresh:
+        built = list(pool.map(build, chosen))
+    for stale in set(target.glob("*/*.hsaco")) - {target / kernel.file for kernel in KERNELS}:
         stale.unlink()
     for result in built:
         file = target / result.kernel.file
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(result.image)
-    text = manifest.render([result.row for result in built])
+        rows[result.kernel.name] = result.row
+    text = manifest.render([rows[kernel.name] for kernel in KERNELS])
     (target / "manifest.json").write_text(text, encoding="utf-8")
     return built
+
+
+def _rows(target: Path) -> dict[str, dict[str, Any]]:
+    text = (target / "manifest.json").read_text(encoding="utf-8")
+    return {row["name"]: row for row in json.loads(text)["kernels"]}
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=HSACO, help="target folder (default: hsaco)")
-    parser.add_argument("--only", metavar="PATTERN", help="kernels whose names match, e.g. 'gemm_*'")
-    arguments = parser.parse_args()
-    built = (
-        build_some(arguments.out, arguments.only) if arguments.only else build_all(arguments.out)
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=["*"],
+        metavar="NAME",
+        help="kernels by name or pattern, such as 'gemm_nt_*'; the others stay as they are",
     )
-    for result in built:
+    arguments = parser.parse_args()
+    for result in build_all(arguments.out, arguments.only):
         row = result.row
         print(
             f"{row['file']}: {len(result.image)} bytes, {row['vgpr']} VGPR, {row['sgpr']} SGPR, "

@@ -20,8 +20,6 @@ from amdattn.problem import AttentionProblem
 # the tiles that are in parts.
 WORK_GRID_RULE = "x=whole_tiles+split_tiles*parts"
 MERGE_GRID_RULE = "x=split_tiles*ceil(tile_rows/q_tile)"
-# One workgroup for each tile, head innermost: of kernels that have no work items.
-GRID_RULE = "x=num_heads_q, y=ceil(seqlen_q/q_tile), z=batch"
 
 
 def plan_attention(
@@ -97,13 +95,11 @@ def _tiles_compared(choices: Mapping[KernelSpec, Choice]) -> str:
 
 
 def _grid(work: WorkMap, kernel: KernelSpec) -> tuple[int, int, int]:
-    if kernel.grid == WORK_GRID_RULE:
-        return (work.num_workgroups, 1, 1)
-    if kernel.grid == GRID_RULE:
-        return (work.problem.num_heads_q, work.q_tiles, work.problem.batch)
-    raise ManifestError(
-        f"kernel {kernel.name} has grid {kernel.grid!r}, not {WORK_GRID_RULE!r} or {GRID_RULE!r}"
-    )
+    if kernel.grid != WORK_GRID_RULE:
+        raise ManifestError(
+            f"kernel {kernel.name} has grid {kernel.grid!r}, not {WORK_GRID_RULE!r}"
+        )
+    return (work.num_workgroups, 1, 1)
 
 
 def _check_grid(work: WorkMap, kernel: KernelSpec) -> None:

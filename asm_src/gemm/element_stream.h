@@ -2,7 +2,6 @@
 // and distribution of the work are those of gemm/stream.h.
 #pragma once
 #include "gemm/stream.h"
-#include "isa/mfma.h"
 
 template <class S>
 struct ElementStream {
@@ -64,28 +63,20 @@ struct ElementStream {
   }
   template <int kSlot>
   __device__ __forceinline__ void multiply(int at) {
-    Octet octet_a, octet_b;
+    bf16x8 elements_a, elements_b;
     unroll<8>([&]<int i>() {
       ordered::settle(a[kSlot][i]);
       ordered::settle(b[kSlot][i]);
       const bool there = at + i < end;
       const uint32_t element_a = there ? a[kSlot][i] : 0, element_b = there ? b[kSlot][i] : 0;
       if constexpr (i % 2 == 0) {
-        octet_a[i / 2] = element_a;
-        octet_b[i / 2] = element_b;
+        elements_a[i / 2] = element_a;
+        elements_b[i / 2] = element_b;
       } else {
-        octet_a[i / 2] |= element_a << 16;
-        octet_b[i / 2] |= element_b << 16;
+        elements_a[i / 2] |= element_a << 16;
+        elements_b[i / 2] |= element_b << 16;
       }
     });
-    unroll<2>([&]<int q>() { multiply(half_of(octet_b, q), half_of(octet_a, q)); });
-  }
-  __device__ __forceinline__ void multiply(Quad b, Quad a) {
-    if constexpr (S::kElement == Element::kBf16)
-      sum = v_mfma_f32_16x16x16_bf16(__builtin_bit_cast(bf16x4, b), __builtin_bit_cast(bf16x4, a),
-                                     sum);
-    else
-      sum =
-          v_mfma_f32_16x16x16_f16(__builtin_bit_cast(f16x4, b), __builtin_bit_cast(f16x4, a), sum);
+    sum = mma<S::kElement>(elements_b, elements_a, sum);
   }
 };

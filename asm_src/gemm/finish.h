@@ -4,6 +4,7 @@
 #include "gemm/activation.h"
 #include "gemm/place.h"
 #include "gemm/splits.h"
+#include "tile/reduce.h"
 
 // The bias of the four rows of B of a lane's results, in the fragments that a wave finishes; 0
 // where there is none.
@@ -14,7 +15,7 @@ struct Bias {
 
   __device__ __forceinline__ void load(uint64_t base, int first_n, int n, Rows<S::kTile> rows,
                                        int wave_k, int lane) {
-    const u32x4 buffer = Stream<S>::descriptor(base, base == 0 ? 0 : 2 * (n + rows.up));
+    const u32x4 buffer = uniform_descriptor(base, base == 0 ? 0 : 2 * (n + rows.up));
     unroll<S::kOwned>([&]<int o>() {
       const int fragment = S::fragment(o, wave_k) % S::kTilesN;
       const int column = S::neighbours(lane);
@@ -27,10 +28,7 @@ struct Bias {
     for (auto& four : bits)
       for (auto& one : four) ordered::settle(one);
     unroll<S::kOwned>([&]<int o>() {
-      for (int i = 0; i < 4; ++i)
-        values[o][i] = S::kElement == Element::kBf16
-                           ? __builtin_bit_cast(float, bits[o][i] << 16)
-                           : float(__builtin_bit_cast(_Float16, uint16_t(bits[o][i])));
+      for (int i = 0; i < 4; ++i) values[o][i] = float_of<S::kElement>(bits[o][i]);
     });
   }
 };
@@ -85,15 +83,6 @@ struct Finish {
     }
   }
 
-  static __device__ __forceinline__ f32x4 from_lane(f32x4 x, int lane) {
-    f32x4 there;
-    for (int i = 0; i < 4; ++i) {
-      const float one = x[i];  // a cast of x[i] itself would take the bits of x[0]
-      there[i] = __builtin_bit_cast(
-          float, __builtin_amdgcn_ds_bpermute(lane * 4, __builtin_bit_cast(int, one)));
-    }
-    return there;
-  }
   // The factors of a lane's results are 32 lanes further on, as rows 8 to 15 of a fragment are.
   __device__ __forceinline__ f32x4 factors(f32x4 x) const {
     return from_lane(x, lane ^ kWaveLanes / 2);

@@ -4,7 +4,7 @@
 #include "gemm/activation.h"
 #include "gemm/late_args.h"
 #include "gemm/shape.h"
-#include "tile/bf16.h"
+#include "tile/round.h"
 
 template <class S>
 struct Place {
@@ -45,24 +45,19 @@ struct Place {
   // Four neighbours of fragment f.
   __device__ __forceinline__ void store_plain(f32x4 x, int f) const {
     // NaN here come from NaN of the inputs' type or from arithmetic: their payloads do not wrap.
-    const u32x2 bits = packed<kOwn, round_bf16_number>(x);
-    if (there(f) > 0) *(Global<u32x2>*)at(f) = bits;
+    const bf16x4 bits = round_numbers<S::kElement, Rounding::kNearestEven>(x);
+    if (there(f) > 0) *(Global<bf16x4>*)at(f) = bits;
   }
   __device__ __forceinline__ void store(f32x4 x, int f) const {
     if (out_type == kFloat32)
       put<float>(x, f);
     else
-      put<uint16_t>(out_type == kBfloat16 ? packed<kBfloat16>(x) : packed<kFloat16>(x), f);
+      put<uint16_t>(out_type == kBfloat16 ? round_pairs<Element::kBf16, Rounding::kNearestEven>(x)
+                                          : round_pairs<Element::kF16, Rounding::kNearestEven>(x),
+                    f);
   }
 
  private:
-  template <OutType kType, uint32_t kRound(float) = round_bf16>
-  static __device__ __forceinline__ u32x2 packed(f32x4 x) {
-    if constexpr (kType == kBfloat16)
-      return {pack_bf16(kRound(x[0]), kRound(x[1])), pack_bf16(kRound(x[2]), kRound(x[3]))};
-    else
-      return __builtin_bit_cast(u32x2, __builtin_convertvector(x, f16x4));
-  }
   // Columns that there are from the lane's first one of a fragment on.
   __device__ __forceinline__ int there(int f) const {
     return f / S::kTilesN * S::kTile < rows ? columns - f % S::kTilesN * each : 0;

@@ -1,12 +1,10 @@
 // Sizes of one member of the decode GEMM family, all known at compile time.
 #pragma once
-#include "isa/device.h"
 #include "isa/unroll.h"
+#include "tile/element.h"
+#include "tile/operand.h"
 
-enum class Element { kBf16, kF16 };
-
-inline constexpr int kMatrix = 16;  // rows and columns of a matrix instruction
-inline constexpr int kLine = 64;    // elements of k in a cache line of 128 bytes
+inline constexpr int kLine = 64;  // elements of k in a cache line of 128 bytes
 
 // A or B: rows of it, and which one is the tile's first.
 struct Operand {

@@ -32,8 +32,8 @@ struct Claim {
   __device__ __forceinline__ void issue(uint64_t write, uint64_t find, uint64_t counter, int wave,
                                         int lane) {
     word = both(write, find);
-    ordered::buffer_atomic_cmpswap_x2_return(word, lane == 0 ? 0 : Stream<S>::kOutside,
-                                             Stream<S>::descriptor(counter, wave == 0 ? 8 : 0));
+    ordered::buffer_atomic_cmpswap_x2_return(word, lane == 0 ? 0 : kOutside,
+                                             uniform_descriptor(counter, wave == 0 ? 8 : 0));
   }
   __device__ __forceinline__ void issue(const LateArgs& args, uint64_t counter, int wave,
                                         int lane) {

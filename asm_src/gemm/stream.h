@@ -2,29 +2,20 @@
 // registers. kDepth steps are in flight; the wait for one leaves the others under way.
 #pragma once
 #include "gemm/shape.h"
-#include "isa/acc.h"
 #include "isa/stream.h"
-#include "isa/unroll.h"
-
-__device__ __forceinline__ Quad half_of(Octet x, int half) {
-  return half ? __builtin_shufflevector(x, x, 2, 3) : __builtin_shufflevector(x, x, 0, 1);
-}
+#include "tile/accumulators.h"
+#include "tile/buffer.h"
 
 template <class S>
 struct Stream {
-  static constexpr uint32_t kRaw = 4 << 15;         // word 3 of a descriptor: 32-bit data
-  static constexpr uint32_t kOutside = 1u << 31;    // an offset beyond every descriptor
-  static constexpr uint32_t kAll = (1u << 31) - 1;  // bytes of a descriptor
-
   // Lane l holds 8 elements of k from 8 * (l / kTile) on, of row l % kTile of a tile, of each part
   // of a step.
-  Octet a[S::kDepth][S::kTilesM][S::kParts], b[S::kDepth][S::kTilesN][S::kParts];
-  // Sums are in accumulation registers: fragment f in 4 f to 4 f + 3, where lane l has
-  // n = 4 * (l / 16) + 0..3 of m = l % 16, both modulo kTile.
+  bf16x8 a[S::kDepth][S::kTilesM][S::kParts], b[S::kDepth][S::kTilesN][S::kParts];
+  // Of fragment f lane l has n = 4 * (l / 16) + 0..3 of m = l % 16, both modulo kTile.
+  using Sums = Accumulators<0, S::kFragments>;
   template <int f>
   static __device__ __forceinline__ f32x4 fragment() {
-    return f32x4{v_accvgpr_read_b32<4 * f>(), v_accvgpr_read_b32<4 * f + 1>(),
-                 v_accvgpr_read_b32<4 * f + 2>(), v_accvgpr_read_b32<4 * f + 3>()};
+    return Sums::template read<f>();
   }
 
   u32x4 buffer_a, buffer_b;
@@ -32,14 +23,9 @@ struct Stream {
   uint32_t position;  // of the next step along k, bytes
   int left;           // steps to load
 
-  static __device__ __forceinline__ u32x4 descriptor(uint64_t base, uint32_t bytes) {
-    return u32x4{uint32_t(__builtin_amdgcn_readfirstlane(base)),
-                 uint32_t(__builtin_amdgcn_readfirstlane(base >> 32)) & 0xffff, bytes, kRaw};
-  }
-
   __device__ __forceinline__ u32x4 from_first(const Operand& x) const {
-    return descriptor(x.base + uint64_t(uint32_t(x.first)) * uint32_t(2 * x.stride),
-                      left > 0 ? kAll : 0);
+    return uniform_descriptor(x.base + uint64_t(uint32_t(x.first)) * uint32_t(2 * x.stride),
+                              left > 0 ? kAllBytes : 0);
   }
   // `further` on from a row of the tile, or from the matrix's last one.
   static __device__ __forceinline__ uint32_t offset(const Operand& x, int row, int further,
@@ -74,7 +60,7 @@ struct Stream {
     unroll_from<1, S::kDepth - 1>([&]<int slot>() { load<slot>(); });
     const int last = begin + (steps - 1) * S::kWavesK;
     load_last<S::kDepth - 1>(2 * S::kStep * last, steps > 0 ? k - S::kStep * last : 0, group);
-    unroll<4 * S::kFragments>([&]<int r>() { v_accvgpr_zero_b32<r>(); });
+    Sums::zero();
   }
 
   // The halves of a line one after the other: the second one finds in the L1 what the first
@@ -101,15 +87,15 @@ struct Stream {
   __device__ __forceinline__ void advance() {
     position += 2 * S::kStep * S::kWavesK;
     --left;
-    buffer_a[2] = buffer_b[2] = left > 0 ? kAll : 0;
+    buffer_a[2] = buffer_b[2] = left > 0 ? kAllBytes : 0;
   }
 
   // Lanes beyond the end of k read 0.
   template <int kSlot>
   __device__ __forceinline__ void load_last(uint32_t at, int elements, int group) {
-    const auto load_tiles = [&]<int kTiles>(Octet(&x)[kTiles][S::kParts],
+    const auto load_tiles = [&]<int kTiles>(bf16x8(&x)[kTiles][S::kParts],
                                             const uint32_t (&offset)[kTiles], u32x4 buffer) {
-      buffer[2] = kAll;
+      buffer[2] = kAllBytes;
       unroll<kTiles>([&]<int t>() {
         unroll<S::kParts>([&]<int p>() {
           const bool there = S::kPart * p + 8 * group < elements;
@@ -123,13 +109,8 @@ struct Stream {
 
   template <int kSlot, int q, int m, int n>
   __device__ __forceinline__ void multiply() {
-    const Quad rows_b = half_of(b[kSlot][n][q / 2], q % 2);
-    const Quad rows_a = half_of(a[kSlot][m][q / 2], q % 2);
-    constexpr int d = 4 * (m * S::kTilesN + n);
-    if constexpr (S::kElement == Element::kBf16)
-      ordered::v_mfma_f32_16x16x16_bf16_into_acc<d>(rows_b, rows_a);
-    else
-      ordered::v_mfma_f32_16x16x16_f16_into_acc<d>(rows_b, rows_a);
+    Sums::template mma<S::kElement, m * S::kTilesN + n>(half_of(b[kSlot][n][q / 2], q % 2),
+                                                        half_of(a[kSlot][m][q / 2], q % 2));
   }
   // A step: waits until all but kLater steps' loads are done; kLoads: each register is loaded again
   // behind its last use.

@@ -18,12 +18,16 @@ using uint16_t = unsigned short;
 using uint32_t = unsigned;
 using uint64_t = unsigned long;
 
-// Bit patterns of bf16; the MFMA builtins want signed 16-bit vectors.
-using bf16x4 = int16_t __attribute__((ext_vector_type(4)));
-using bf16x8 = int16_t __attribute__((ext_vector_type(8)));
+using f32x2 = float __attribute__((ext_vector_type(2)));
 using f32x4 = float __attribute__((ext_vector_type(4)));
 using u32x2 = uint32_t __attribute__((ext_vector_type(2)));
 using u32x4 = uint32_t __attribute__((ext_vector_type(4)));
+using f16x2 = _Float16 __attribute__((ext_vector_type(2)));
+using f16x4 = _Float16 __attribute__((ext_vector_type(4)));
+// Four and eight 16-bit elements as they lie in registers, two in each: bfloat16s, or float16s
+// where a kernel's element type is that.
+using bf16x4 = u32x2;
+using bf16x8 = u32x4;
 
 // Address spaces are named so that the compiler emits global_* and ds_*, never flat_*, which counts
 // in vmcnt and lgkmcnt both and so would make each wait for the other.

@@ -5,11 +5,12 @@
 // D[16x16] = A[16x16] * B[16x16] + C, bf16 in, f32 out. Lane l holds A[l % 16][4 * (l / 16) + j],
 // B[4 * (l / 16) + j][l % 16] and C, D[4 * (l / 16) + j][l % 16] for j = 0..3. EXEC is ignored.
 __device__ __forceinline__ f32x4 v_mfma_f32_16x16x16_bf16(bf16x4 a, bf16x4 b, f32x4 c) {
-  return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, 0, 0, 0);
+  using Builtin = int16_t __attribute__((ext_vector_type(4)));
+  return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(Builtin, a),
+                                                   __builtin_bit_cast(Builtin, b), c, 0, 0, 0);
 }
 
 // The same for f16.
-using f16x4 = _Float16 __attribute__((ext_vector_type(4)));
 __device__ __forceinline__ f32x4 v_mfma_f32_16x16x16_f16(f16x4 a, f16x4 b, f32x4 c) {
   return __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, 0, 0, 0);
 }

@@ -4,36 +4,36 @@
 #pragma once
 #include "isa/device.h"
 
-using f32x2 = float __attribute__((ext_vector_type(2)));
-using Octet = u32x4;  // eight 16-bit elements
-using Quad = u32x2;   // four
+using Octet = bf16x8;  // former names
+using Quad = bf16x4;
 
 namespace ordered {
 
 // ---- Matrix: 16x16x16, 16-bit in, f32 out; operands as in isa/mfma.h. The _zero forms start at 0.
-#define MFMA(suffix, element)                                                                     \
-  __device__ __forceinline__ void v_mfma_f32_16x16x16_##suffix(f32x4& d, Quad a, Quad b) {        \
-    asm volatile("v_mfma_f32_16x16x16_" element " %0, %1, %2, %0" : "+v"(d) : "v"(a), "v"(b));    \
-  }                                                                                               \
-  __device__ __forceinline__ void v_mfma_f32_16x16x16_##suffix##_zero(f32x4& d, Quad a, Quad b) { \
-    asm volatile("v_mfma_f32_16x16x16_" element " %0, %1, %2, 0" : "=&v"(d) : "v"(a), "v"(b));    \
-  }                                                                                               \
-  template <int kB>                                                                               \
-  __device__ __forceinline__ void v_mfma_f32_16x16x16_##suffix##_acc(f32x4& d, Quad a) {          \
-    asm volatile("v_mfma_f32_16x16x16_" element " %0, %1, a[%c2:%c3], %0"                         \
-                 : "+v"(d)                                                                        \
-                 : "v"(a), "n"(kB), "n"(kB + 1));                                                 \
-  }                                                                                               \
-  template <int kB>                                                                               \
-  __device__ __forceinline__ void v_mfma_f32_16x16x16_##suffix##_acc_zero(f32x4& d, Quad a) {     \
-    asm volatile("v_mfma_f32_16x16x16_" element " %0, %1, a[%c2:%c3], 0"                          \
-                 : "=&v"(d)                                                                       \
-                 : "v"(a), "n"(kB), "n"(kB + 1));                                                 \
-  }                                                                                               \
-  template <int kD>                                                                               \
-  __device__ __forceinline__ void v_mfma_f32_16x16x16_##suffix##_into_acc(Quad a, Quad b) {       \
-    asm volatile("v_mfma_f32_16x16x16_" element " a[%c2:%c3], %0, %1, a[%c2:%c3]" ::"v"(a),       \
-                 "v"(b), "n"(kD), "n"(kD + 3));                                                   \
+#define MFMA(suffix, element)                                                                   \
+  __device__ __forceinline__ void v_mfma_f32_16x16x16_##suffix(f32x4& d, bf16x4 a, bf16x4 b) {  \
+    asm volatile("v_mfma_f32_16x16x16_" element " %0, %1, %2, %0" : "+v"(d) : "v"(a), "v"(b));  \
+  }                                                                                             \
+  __device__ __forceinline__ void v_mfma_f32_16x16x16_##suffix##_zero(f32x4& d, bf16x4 a,       \
+                                                                      bf16x4 b) {               \
+    asm volatile("v_mfma_f32_16x16x16_" element " %0, %1, %2, 0" : "=&v"(d) : "v"(a), "v"(b));  \
+  }                                                                                             \
+  template <int kB>                                                                             \
+  __device__ __forceinline__ void v_mfma_f32_16x16x16_##suffix##_acc(f32x4& d, bf16x4 a) {      \
+    asm volatile("v_mfma_f32_16x16x16_" element " %0, %1, a[%c2:%c3], %0"                       \
+                 : "+v"(d)                                                                      \
+                 : "v"(a), "n"(kB), "n"(kB + 1));                                               \
+  }                                                                                             \
+  template <int kB>                                                                             \
+  __device__ __forceinline__ void v_mfma_f32_16x16x16_##suffix##_acc_zero(f32x4& d, bf16x4 a) { \
+    asm volatile("v_mfma_f32_16x16x16_" element " %0, %1, a[%c2:%c3], 0"                        \
+                 : "=&v"(d)                                                                     \
+                 : "v"(a), "n"(kB), "n"(kB + 1));                                               \
+  }                                                                                             \
+  template <int kD>                                                                             \
+  __device__ __forceinline__ void v_mfma_f32_16x16x16_##suffix##_into_acc(bf16x4 a, bf16x4 b) { \
+    asm volatile("v_mfma_f32_16x16x16_" element " a[%c2:%c3], %0, %1, a[%c2:%c3]" ::"v"(a),     \
+                 "v"(b), "n"(kD), "n"(kD + 3));                                                 \
   }
 MFMA(bf16, "bf16")
 MFMA(f16, "f16")
@@ -41,7 +41,7 @@ MFMA(f16, "f16")
 
 // a[kD : kD + 31] = 0, given two registers that hold 0: 16 passes in the background.
 template <int kD>
-__device__ __forceinline__ void v_mfma_f32_32x32x4_2b_zero_acc(Quad zero) {
+__device__ __forceinline__ void v_mfma_f32_32x32x4_2b_zero_acc(bf16x4 zero) {
   asm volatile("v_mfma_f32_32x32x4_2b_bf16 a[%c1:%c2], %0, %0, 0" ::"v"(zero), "n"(kD),
                "n"(kD + 31));
 }
@@ -94,8 +94,8 @@ __device__ __forceinline__ f32x2 v_pk_add_f32(f32x2 a, f32x2 b) {
   return d;
 }
 
-__device__ __forceinline__ Quad v_mov_b64_zero() {
-  Quad d;
+__device__ __forceinline__ bf16x4 v_mov_b64_zero() {
+  bf16x4 d;
   asm volatile("v_mov_b64 %0, 0" : "=v"(d));
   return d;
 }
@@ -177,8 +177,11 @@ __device__ __forceinline__ float v_add_f32_1(float a) {
   return d;
 }
 
-__device__ __forceinline__ float v_add_u32(uint32_t uniform, float a) {
-  float d;
+// The types of bits: a 32-bit operand or result is a number or its bits, as the caller has it.
+// Named only where it is not the former one.
+template <class T = float>
+__device__ __forceinline__ T v_add_u32(uint32_t uniform, T a) {
+  T d;
   asm volatile("v_add_u32 %0, %1, %2" : "=v"(d) : "s"(uniform), "v"(a));
   return d;
 }
@@ -189,15 +192,16 @@ __device__ __forceinline__ float v_dot2_f32_f16(uint32_t a, uint32_t b, float d)
   return d;
 }
 
-__device__ __forceinline__ float v_and_b32(uint32_t uniform, uint32_t a) {
-  float d;
+template <class T = float>
+__device__ __forceinline__ T v_and_b32(uint32_t uniform, uint32_t a) {
+  T d;
   asm volatile("v_and_b32 %0, %1, %2" : "=v"(d) : "s"(uniform), "v"(a));
   return d;
 }
 
-template <int kBits>
-__device__ __forceinline__ float v_lshlrev_b32(uint32_t a) {
-  float d;
+template <int kBits, class T = float>
+__device__ __forceinline__ T v_lshlrev_b32(uint32_t a) {
+  T d;
   asm volatile("v_lshlrev_b32 %0, %1, %2" : "=v"(d) : "n"(kBits), "v"(a));
   return d;
 }
@@ -255,7 +259,7 @@ __device__ __forceinline__ uint64_t v_cmp_u_f32(float a) {
 
 // ---- LDS: byte addresses
 template <int kOffset>
-__device__ __forceinline__ void ds_read_b128(Octet& d, uint32_t address) {
+__device__ __forceinline__ void ds_read_b128(bf16x8& d, uint32_t address) {
   asm volatile("ds_read_b128 %0, %1 offset:%2" : "=v"(d) : "v"(address), "n"(kOffset));
 }
 
@@ -277,7 +281,7 @@ __device__ __forceinline__ float ds_bpermute_b32(uint32_t lane_bytes, float valu
 
 // ---- Memory
 template <int kBytes>
-__device__ __forceinline__ void global_load_dwordx4(Octet& d, const Global<void>* from) {
+__device__ __forceinline__ void global_load_dwordx4(bf16x8& d, const Global<void>* from) {
   asm volatile("global_load_dwordx4 %0, %1, off offset:%c2" : "=v"(d) : "v"(from), "n"(kBytes));
 }
 

@@ -2,8 +2,6 @@
 #pragma once
 #include "isa/device.h"
 
-using f32x2 = float __attribute__((ext_vector_type(2)));
-
 // a * b + c, rounded once.
 __device__ __forceinline__ f32x2 v_pk_fma_f32(f32x2 a, f32x2 b, f32x2 c) {
   return __builtin_elementwise_fma(a, b, c);

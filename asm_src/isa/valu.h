@@ -19,3 +19,8 @@ __device__ __forceinline__ uint32_t v_perm_b32(uint32_t hi, uint32_t lo) {
 
 // The larger operand; a quiet NaN loses against a number.
 __device__ __forceinline__ float v_max_f32(float a, float b) { return __builtin_fmaxf(a, b); }
+
+// Two numbers to float16, toward zero, lo in the low half.
+__device__ __forceinline__ uint32_t v_cvt_pkrtz_f16_f32(float lo, float hi) {
+  return __builtin_bit_cast(uint32_t, __builtin_amdgcn_cvt_pkrtz(lo, hi));
+}

@@ -1,14 +1,66 @@
-// Fragment products. A step contracts 32: each lane brings one octet of A and of B.
+// Matrix products by element type.
 #pragma once
 #include "isa/mfma.h"
-#include "tile/fragment.h"
+#include "isa/ordered.h"
+#include "tile/element.h"
+#include "tile/operand.h"
 
-inline constexpr int kMfmaPerMma = 2;
-
-// acc += A * B over 32 k. The instruction's k are 4 group + j; lanes bring 8 group + j to the first
-// and 8 group + 4 + j to the second. A sum may take its terms in any order if A and B agree.
-__device__ __forceinline__ void mma(f32x4& acc, u32x4 a, u32x4 b) {
-  const auto a_halves = __builtin_bit_cast(bf16x8, a), b_halves = __builtin_bit_cast(bf16x8, b);
-  acc = v_mfma_f32_16x16x16_bf16(a_halves.lo, b_halves.lo, acc);
-  acc = v_mfma_f32_16x16x16_bf16(a_halves.hi, b_halves.hi, acc);
+// a * b^T + c, 16 x 16 x 16; the compiler keeps the distances.
+template <Element kOf>
+__device__ __forceinline__ f32x4 mma(bf16x4 a, bf16x4 b, f32x4 c) {
+  if constexpr (kOf == Element::kBf16)
+    return v_mfma_f32_16x16x16_bf16(a, b, c);
+  else
+    return v_mfma_f32_16x16x16_f16(__builtin_bit_cast(f16x4, a), __builtin_bit_cast(f16x4, b), c);
 }
+
+// 16 x 16 x 32: both halves.
+template <Element kOf>
+__device__ __forceinline__ f32x4 mma(bf16x8 a, bf16x8 b, f32x4 c) {
+  c = mma<kOf>(half_of(a, 0), half_of(b, 0), c);
+  return mma<kOf>(half_of(a, 1), half_of(b, 1), c);
+}
+
+// The same where they are written, d += a * b^T; waits and distances are the caller's.
+namespace ordered {
+
+template <Element kOf>
+__device__ __forceinline__ void mma(f32x4& d, bf16x4 a, bf16x4 b) {
+  if constexpr (kOf == Element::kBf16)
+    v_mfma_f32_16x16x16_bf16(d, a, b);
+  else
+    v_mfma_f32_16x16x16_f16(d, a, b);
+}
+// d = a * b^T
+template <Element kOf>
+__device__ __forceinline__ void mma_zero(f32x4& d, bf16x4 a, bf16x4 b) {
+  if constexpr (kOf == Element::kBf16)
+    v_mfma_f32_16x16x16_bf16_zero(d, a, b);
+  else
+    v_mfma_f32_16x16x16_f16_zero(d, a, b);
+}
+// b in a[kB : kB + 1].
+template <Element kOf, int kB>
+__device__ __forceinline__ void mma_acc(f32x4& d, bf16x4 a) {
+  if constexpr (kOf == Element::kBf16)
+    v_mfma_f32_16x16x16_bf16_acc<kB>(d, a);
+  else
+    v_mfma_f32_16x16x16_f16_acc<kB>(d, a);
+}
+template <Element kOf, int kB>
+__device__ __forceinline__ void mma_acc_zero(f32x4& d, bf16x4 a) {
+  if constexpr (kOf == Element::kBf16)
+    v_mfma_f32_16x16x16_bf16_acc_zero<kB>(d, a);
+  else
+    v_mfma_f32_16x16x16_f16_acc_zero<kB>(d, a);
+}
+// d in a[kD : kD + 3].
+template <Element kOf, int kD>
+__device__ __forceinline__ void mma_into_acc(bf16x4 a, bf16x4 b) {
+  if constexpr (kOf == Element::kBf16)
+    v_mfma_f32_16x16x16_bf16_into_acc<kD>(a, b);
+  else
+    v_mfma_f32_16x16x16_f16_into_acc<kD>(a, b);
+}
+
+}  // namespace ordered

@@ -15,7 +15,6 @@ import amdattn
 from amdattn.checking import schedules
 from amdattn.checking.findings import ERROR, FindingLog
 from amdattn.checking.subjects import every_operation, planned
-from amdattn.dlpack import compact_strides
 from amdattn.dtypes import as_dtype
 from amdattn.problem import AttentionProblem
 
@@ -38,11 +37,6 @@ class Member:
         return f"{self.dtype}-{self.head_dim}x{self.head_dim_v}-{self.mode}-{self.kernel}".rstrip(
             "-"
         )
-
-    @property
-    def is_old(self) -> bool:
-        """Without masks, sinks, parts and sequences of several lengths, but for any strides."""
-        return self.kernel == "attn_fwd_bf16_d128"
 
     @property
     def is_narrow(self) -> bool:
@@ -93,7 +87,6 @@ PADDED = [
     else Member("bfloat16", *dims, ("rtne", "rtz", "rtna")[i % 4 % 3])
     for i, dims in enumerate(_PADDED_DIMS)
 ]
-ANY_STRIDES = dataclasses.replace(MAIN, kernel="attn_fwd_bf16_d128")
 
 
 def sums(lengths: tuple[int, ...]) -> Array:
@@ -164,8 +157,7 @@ class Call:
         shape = (*q.shape[:-1], v.shape[-1])
         lse_shape = plan.problem.shape("lse", "thd" if self.lengths else self.layout)
         out = Guarded(shape, self.member.element)
-        # The kernel for any strides takes them of all operands but the lse.
-        lse = Guarded(lse_shape, np.dtype(np.float32), compact=self.member.is_old)
+        lse = Guarded(lse_shape, np.dtype(np.float32))
         more: dict[str, Any] = {}
         if plan.workspace.total_bytes:
             workspace = Guarded((plan.workspace.total_bytes,), np.dtype(np.uint8), 4096)
@@ -303,12 +295,8 @@ def held_in_checked_mode(call: Call, count: int) -> None:
 class Guarded:
     """A device array inside a larger one of poison."""
 
-    def __init__(
-        self, shape: tuple[int, ...], dtype: Any, guard: int = GUARD, compact: bool = False
-    ) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: Any, guard: int = GUARD) -> None:
         self._shape = shape
-        if compact:
-            shape = (math.prod(shape),)
         self._poison = POISON[dtype.itemsize]
         self._where = (*(slice(1, -1) for _ in shape[:-1]), slice(guard, -guard))
         wide = (*(n + 2 for n in shape[:-1]), shape[-1] + 2 * guard)
@@ -316,8 +304,6 @@ class Guarded:
         self._dtype = dtype
         self._array = amdattn.asarray(np.full(wide, self._poison, self._bits).view(dtype))
         self.inner = self._array[self._where]
-        if compact:
-            self.inner = placed(self._array, self._shape, compact_strides(self._shape), guard)
 
     def taken(self) -> Array:
         """What is inside now; nothing around it may have changed, nothing inside be left."""

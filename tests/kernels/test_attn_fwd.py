@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from kernels.family import (
-    ANY_STRIDES,
     MAIN,
     MEMBERS,
     Array,
@@ -50,7 +49,7 @@ def test_sequence_lengths(rows: int, keys: int) -> None:
     Call(MAIN, {"num_splits": 1}).check(*operands(MAIN, rows, keys))
 
 
-@pytest.mark.parametrize("member", [*MEMBERS[1:], ANY_STRIDES], ids=str)
+@pytest.mark.parametrize("member", MEMBERS[1:], ids=str)
 def test_sequence_lengths_of_members(member: Member) -> None:
     for rows, keys in FEW_PAIRS:
         Call(member, {"num_splits": 1}).check(*operands(member, rows, keys))
@@ -250,7 +249,7 @@ def test_bits_repeat(restored_options: None, member: Member, num_splits: int) ->
 # -- checked mode ----------------------------------------------------------------------------------
 
 
-checked_members = pytest.mark.parametrize("member", [*MEMBERS, ANY_STRIDES], ids=str)
+checked_members = pytest.mark.parametrize("member", MEMBERS, ids=str)
 
 
 @checked_members

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from kernels.family import (
-    ANY_STRIDES,
     MEMBERS,
     NARROW,
     Array,
@@ -36,11 +35,11 @@ def upload(to: amdattn.DeviceArray, host: Array) -> None:
 def masking_of(member: Member) -> dict[str, Any]:
     if member.is_narrow:
         return {"window_size": (90, 10)}
-    return {} if member.is_old else {"causal": True}
+    return {"causal": True}
 
 
 @pytest.mark.parametrize("axis", ["batch", "head", "seq"])
-@pytest.mark.parametrize("member", [*MEMBERS, *NARROW[:4], ANY_STRIDES], ids=str)
+@pytest.mark.parametrize("member", [*MEMBERS, *NARROW[:4]], ids=str)
 def test_strides(member: Member, axis: str) -> None:
     """Neighbours up to 2**29 bytes apart: the last lie more than 4 GiB behind the first.
 
@@ -48,7 +47,7 @@ def test_strides(member: Member, axis: str) -> None:
     lies 2**31 elements behind the first.
     """
     far = 2**28 + 8 * 256
-    if axis == "seq" and not member.is_old:
+    if axis == "seq":
         far = MOST_NARROW if member.is_narrow else MOST
     count = -(-(2**31 + 2**26) // far) + 1
     batch, seqlen, heads = {"batch": (count, 3, 1), "head": (1, 3, count), "seq": (1, count, 1)}[
@@ -70,12 +69,10 @@ def test_strides(member: Member, axis: str) -> None:
             upload(array[index], x[index])
     lse_far = 2**28 + 64  # floats
     lse_memory = amdattn.empty((lse_far * batch * heads,), "float32")
-    for splits in (0,) if member.is_narrow else (1,) if member.is_old else (1, 2):
+    for splits in (0,) if member.is_narrow else (1, 2):
         call = Call(member, {**masking_of(member), "num_splits": splits})
         expected, expected_lse = call.check(q, k, v)
         lse = placed(lse_memory, expected_lse.shape, (lse_far * heads, lse_far, 1))
-        if member.is_old:  # takes no strides of the lse
-            lse = amdattn.empty(expected_lse.shape, "float32")
         call.plan(q, k, v).run(*arrays, lse=lse)
         out = np.stack([arrays[3][index].numpy() for index in indices]).reshape(expected.shape)
         assert out.tobytes() == expected.tobytes()

@@ -6,19 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels.family import ANY_STRIDES, MAIN, MEMBERS, PADDED, Call, Member, operands, placed
+from kernels.family import MAIN, MEMBERS, PADDED, Call, Member, operands, placed
 
 import amdattn
 from amdattn import runtime
 
 MOST = 2**25 - 8  # elements from a row of K or V to the next, that blocks are loaded with
-members = pytest.mark.parametrize(
-    "member", [m for m in MEMBERS if m.mode == "rtne"] + [ANY_STRIDES], ids=str
-)
-
-
-def masking_of(member: Member) -> dict[str, Any]:
-    return {} if member.is_old else {"causal": True}
+members = pytest.mark.parametrize("member", [m for m in MEMBERS if m.mode == "rtne"], ids=str)
 
 
 @members
@@ -36,8 +30,8 @@ def test_packed(member: Member, layout: str) -> None:
             q, k, v = (x[(slice(None),) * axis + (i,)] for i in range(3))
             return q, k, v[..., : member.head_dim_v]
 
-        for splits in (1,) if member.is_old else (1, 2):
-            call = Call(member, {**masking_of(member), "num_splits": splits}, layout)
+        for splits in (1, 2):
+            call = Call(member, {"causal": True, "num_splits": splits}, layout)
             call.check(*parts(packed), parts(device))
 
 
@@ -49,17 +43,8 @@ def test_skipping_strides(member: Member) -> None:
     def taken(q: Any, k: Any, v: Any) -> tuple[Any, Any, Any]:
         return q[::-1, ::-1], k[:, ::2, ::-1], v[:, 1::2]
 
-    call = Call(member, {**masking_of(member), "num_splits": 1})
+    call = Call(member, {"causal": True, "num_splits": 1})
     call.check(*taken(*whole), taken(*map(amdattn.asarray, whole)))
-
-
-def test_negative_strides_of_keys() -> None:
-    whole = operands(MAIN, 70, 140)
-
-    def taken(q: Any, k: Any, v: Any) -> tuple[Any, Any, Any]:
-        return q, k[:, 139:69:-1], v[:, ::-2]
-
-    Call(ANY_STRIDES).check(*taken(*whole), taken(*map(amdattn.asarray, whole)))
 
 
 def put(memory: amdattn.DeviceArray, x: Any) -> None:

@@ -361,7 +361,7 @@ def test_a_condition_that_a_loop_makes_anew() -> None:
     assert not decisions(kernel) and len(WaitsOnPaths(kernel).too_early()) == 1
 
 
-@pytest.mark.parametrize("name", ["attn_merge_bf16_d128_rtne", "attn_fwd_bf16_d128"])
+@pytest.mark.parametrize("name", ["attn_merge_bf16_d128_rtne", "attn_fwd_bf16_d64_narrow_rtne"])
 def test_analysis_of_a_change_is_that_of_the_changed_code(name: str) -> None:
     """What the judge works out from the unmutated kernel's states, and from the start."""
     (row,) = (kernel for kernel in manifest.kernels() if kernel.name == name)

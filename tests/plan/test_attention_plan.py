@@ -375,6 +375,21 @@ def test_supports_what_is_built():
     assert answer and answer.ok and "kernel attn_fwd_bf16_d128" in answer.reason
 
 
+@pytest.mark.parametrize("argument", ["seqlen_q", "seqlen_kv"])
+def test_lengths_beyond_the_limit(argument):
+    """2**30 rows: beyond that the sum of a row, its diagonal and a window might not fit 32 bits."""
+    sizes = {"seqlen_q": 64, "seqlen_kv": 64}
+    at = {**sizes, argument: 2**30}
+    amdattn.plan_attention(1, at["seqlen_q"], at["seqlen_kv"], 1, 1, 128, device="MI300X")
+    beyond = {**sizes, argument: 2**30 + 1}
+    with pytest.raises(
+        amdattn.UnsupportedProblem, match=rf"{argument}=1073741825 .*1\.\.1073741824"
+    ):
+        amdattn.plan_attention(
+            1, beyond["seqlen_q"], beyond["seqlen_kv"], 1, 1, 128, device="MI300X"
+        )
+
+
 def test_shipped_splits_have_their_merge_kernels():
     for row in manifest.kernels():
         if row.op == manifest.ATTENTION and row.constraint("max_num_splits") > 1:

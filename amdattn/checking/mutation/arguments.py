@@ -5,10 +5,6 @@ Keyed by the digest of the kernel's instructions, so that no argument outlives t
 
 from __future__ import annotations
 
-_NEXT_TILE = (
-    "loads of a next tile are issued exactly when the loop goes round again (more than 64 keys are "
-    "left), so none is pending behind the loop"
-)
 _SHORT_DIVISION = (
     "the lanes that are let in as well divide as 64-bit numbers, which gives the quotient and the "
     "remainder of 32-bit numbers too; their short path is then entered by no lane"
@@ -110,11 +106,6 @@ _AFTER_COLUMNS_OF_GEMM = (0x4310, 0x432C, 0x4348, 0x43E4, 0x4400, 0x441C)
 ARGUMENTS: dict[tuple[str, str, int], str] = {
     # attn_merge_bf16_d128_rtne
     ("cde14a7d933f75f3", "EXEC", 0x1BAC): _NAN_ANYWAY,
-    # attn_fwd_bf16_d128
-    ("7a9dd3b96c53c6c9", "wait deleted", 0x36C0): _NEXT_TILE,
-    ("7a9dd3b96c53c6c9", "wait deleted", 0x3824): _NEXT_TILE,
-    ("7a9dd3b96c53c6c9", "wait weakened", 0x36C0): _NEXT_TILE,
-    ("7a9dd3b96c53c6c9", "wait weakened", 0x3824): _NEXT_TILE,
     # Kernels of tests/peers as Triton 3.9 compiles them: divide_integers, order, scatter_add,
     # transpose.
     ("ea0de2a762b9a4be", "EXEC", 0x18C4): _SHORT_DIVISION,

@@ -1,0 +1,59 @@
+// Two float32 to 16 bits each and into one register. In integer arithmetic where gfx942 has no
+// instruction for it (bfloat16): ties, denormal results and overflow to infinity come out right.
+#pragma once
+#include "isa/valu.h"
+#include "tile/element.h"
+
+inline constexpr uint32_t kHighHalfOfBoth = 0x07060302;  // for v_perm_b32: {hi[31:16], lo[31:16]}
+inline constexpr uint32_t kLowHalfOfBoth = 0x05040100;   // {hi[15:0], lo[15:0]}
+inline constexpr uint32_t kQuietBit = 0x00400000;
+
+// The bfloat16 is the upper half of the result. A NaN whose payload is all ones would wrap:
+// `round_bf16` keeps it; this is for what comes of arithmetic on 16-bit inputs, where none is.
+template <Rounding kHow>
+__device__ __forceinline__ uint32_t round_bf16_number(float x) {
+  const uint32_t bits = __builtin_bit_cast(uint32_t, x);
+  if constexpr (kHow == Rounding::kNearestEven) return bits + 0x7fff + ((bits >> 16) & 1);
+  if constexpr (kHow == Rounding::kNearestAway) return bits + 0x8000;
+  return bits;
+}
+
+// The same for any x; a NaN stays a NaN and becomes quiet.
+template <Rounding kHow>
+__device__ __forceinline__ uint32_t round_bf16(float x) {
+  const uint32_t quiet_nan = __builtin_bit_cast(uint32_t, x) | kQuietBit;
+  const uint32_t number = round_bf16_number<kHow>(x);
+  return __builtin_unpredictable(x != x) ? quiet_nan : number;  // a select, not a branch a lane
+}
+
+// lo first in memory. float16 has no rounding away from zero.
+template <Element kTo, Rounding kHow>
+__device__ __forceinline__ uint32_t round_numbers(float lo, float hi) {
+  if constexpr (kTo == Element::kBf16)
+    return v_perm_b32<kHighHalfOfBoth>(round_bf16_number<kHow>(hi), round_bf16_number<kHow>(lo));
+  else {
+    static_assert(kHow != Rounding::kNearestAway);
+    if constexpr (kHow == Rounding::kTowardZero)
+      return v_cvt_pkrtz_f16_f32(lo, hi);
+    else
+      return __builtin_bit_cast(uint32_t, __builtin_convertvector(f32x2{lo, hi}, f16x2));
+  }
+}
+
+// The same for any numbers and NaNs.
+template <Element kTo, Rounding kHow>
+__device__ __forceinline__ uint32_t round_pair(float lo, float hi) {
+  if constexpr (kTo == Element::kBf16)
+    return v_perm_b32<kHighHalfOfBoth>(round_bf16<kHow>(hi), round_bf16<kHow>(lo));
+  else
+    return round_numbers<kTo, kHow>(lo, hi);
+}
+
+template <Element kTo, Rounding kHow>
+__device__ __forceinline__ bf16x4 round_pairs(f32x4 x) {
+  return {round_pair<kTo, kHow>(x[0], x[1]), round_pair<kTo, kHow>(x[2], x[3])};
+}
+template <Element kTo, Rounding kHow>
+__device__ __forceinline__ bf16x4 round_numbers(f32x4 x) {
+  return {round_numbers<kTo, kHow>(x[0], x[1]), round_numbers<kTo, kHow>(x[2], x[3])};
+}
