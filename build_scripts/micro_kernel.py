@@ -18,8 +18,8 @@ from amdattn.profiling import LaunchProfile
 
 LANES = 64
 # The body finds, in each wave: s2 = its workgroup; v0 = lane in the workgroup; v2, v5, v3 = lane
-# times 4, 8, 16; v4 = a dword of the table by lane; v[8:15] random; s[20:21] the mask that was asked
-# for; EXEC full; LDS of 64 KiB.
+# times 4, 8, 16; v4 = a dword of the table by lane; v[8:15] random; s[20:21] the mask that was
+# asked for; EXEC full; LDS of 64 KiB.
 _SOURCE = """
 .amdgcn_target "amdgcn-amd-amdhsa--gfx942"
 .text
