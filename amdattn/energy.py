@@ -148,7 +148,7 @@ class Activity:
             lds_bytes=(clk["lds"] + clk["lds_address"]) * _LDS_PORT_BYTES * scale,
             l1_bytes=nbytes["l1"] * scale,
             l2_bytes=(nbytes["l2"] + nbytes["l2_write"]) * scale,
-            hbm_bytes=nbytes["hbm"] * scale,
+            hbm_bytes=(nbytes["hbm"] + nbytes["hbm_write"]) * scale,
         )
 
     def __add__(self, other: Activity) -> Activity:

@@ -87,7 +87,10 @@ class LaunchProfile:
     Attributes
     ----------
     cycles : int
-        Clk from the dispatch to the end of the last simulated workgroup of one XCD.
+        Clk from the dispatch to the end of the last simulated workgroup of one XCD, and until the
+        L2 has written back what it holds.
+    write_back_clk : int
+        Of `cycles`: from the end of that workgroup.
     clock_ghz : float
         The clock that was assumed where latencies are in ns.
     trans : str
@@ -98,13 +101,15 @@ class LaunchProfile:
         Busy clk by unit, summed over CUs: mfma, valu, salu, lds, lds_address, lds_conflict, l1,
         l2, hbm; and the lifetimes of all waves as "wave".
     bytes : dict of str to int
-        By the level that served them: l1, l2, l2_write, mall, hbm.
+        By the level that served them: l1, l2, mall, hbm; that took them: l2_write, mall_write,
+        hbm_write.
     """
 
     kernel: str
     arch: str
     trans: str
     cycles: int
+    write_back_clk: int
     clock_ghz: float
     workgroups: int
     simulated_workgroups: int
@@ -134,7 +139,7 @@ class LaunchProfile:
 
 
 _UNITS = ("mfma", "valu", "salu", "lds", "lds_address", "lds_conflict", "l1", "l2", "hbm", "wave")
-_LEVELS = ("l1", "l2", "l2_write", "mall", "hbm")
+_LEVELS = ("l1", "l2", "l2_write", "mall", "mall_write", "hbm", "hbm_write")
 _COUNTS = (
     "cycles",
     "workgroups",
@@ -152,6 +157,7 @@ def read_profile(raw: dict[str, Any]) -> LaunchProfile:
         arch=raw["arch"],
         trans=raw["trans"],
         clock_ghz=raw["clock_ghz"],
+        write_back_clk=int(raw["write_back_clk"]),
         mfma_use=raw["mfma_use"],
         valu_use=raw["valu_use"],
         lds_use=raw["lds_use"],

@@ -17,8 +17,9 @@ from amdattn.bench.kernels import Functions, Launch
 from amdattn.profiling import LaunchProfile
 
 LANES = 64
-# The body finds, in each wave: v2, v5, v3 = lane times 4, 8, 16; v4 = a dword of the table by lane;
-# v[8:15] random; s[20:21] the mask that was asked for; EXEC full; LDS of 64 KiB.
+# The body finds, in each wave: s2 = its workgroup; v0 = lane in the workgroup; v2, v5, v3 = lane
+# times 4, 8, 16; v4 = a dword of the table by lane; v[8:15] random; s[20:21] the mask that was
+# asked for; EXEC full; LDS of 64 KiB.
 _SOURCE = """
 .amdgcn_target "amdgcn-amd-amdhsa--gfx942"
 .text
@@ -97,6 +98,7 @@ def profiles(
     table: Sequence[int] = (0,) * LANES,
     mask: int = 2**LANES - 1,
     memory: int = 8192,
+    untouched: int = 0,
     clock_mhz: int = 0,
     trace_events: int = 0,
     warm_code: bool = True,
@@ -112,12 +114,14 @@ def profiles(
         What s[20:21] holds.
     memory : int
         Bytes at s[22:23], a multiple of 4.
+    untouched : int
+        Further bytes behind them, that nothing has written.
     """
     rng = np.random.default_rng(0)
     data = rng.standard_normal(memory // 4, np.float32)
     data[:LANES] = np.array(table, np.uint32).view(np.float32)
     device = runtime.get()
-    address = device.malloc(data.nbytes)
+    address = device.malloc(data.nbytes + untouched)
     try:
         device.upload(address, data.ctypes.data, data.nbytes)
         runtime.synchronize()
@@ -146,9 +150,10 @@ def duration(body: str, *, waves: int = 1, **options: Any) -> int:
     return time.end - time.start
 
 
-def pass_clk(text: str, *, waves: int = 1, trans: str | None = None) -> float:
+def pass_clk(text: str, *, waves: int = 1, trans: str | None = None, before: str = "") -> float:
     """Clk of one pass of a loop around the text, in steady state: the code is in the cache."""
-    body = f"""  s_mov_b32 s4, s20
+    body = f"""{before}
+  s_mov_b32 s4, s20
 loop:
 {text}
   s_sub_u32 s4, s4, 1
@@ -159,12 +164,25 @@ loop:
 
 
 def clk_per(
-    instruction: str, copies: int = 32, *, waves: int = 1, trans: str | None = None
+    instruction: str,
+    copies: int = 32,
+    *,
+    waves: int = 1,
+    trans: str | None = None,
+    before: str = "",
 ) -> float:
-    """Clk by which a further copy of the text lengthens a loop; {i} in it counts."""
+    """Clk by which a further copy of the text lengthens a loop; {i} in it counts.
+
+    Parameters
+    ----------
+    before : str
+        What runs once, before the loop.
+    """
 
     def text(count: int) -> str:
         return "\n".join(instruction.format(i=i) for i in range(count))
 
-    more, fewer = (pass_clk(text(n), waves=waves, trans=trans) for n in (2 * copies, copies))
+    more, fewer = (
+        pass_clk(text(n), waves=waves, trans=trans, before=before) for n in (2 * copies, copies)
+    )
     return (more - fewer) / copies

@@ -32,12 +32,13 @@ class Variant:
         return int(found[2])
 
 
-# The five most uncertain ones, and two more that a reader may ask for.
+# The most uncertain ones, and two more that a reader may ask for.
 VARIANTS = (
     Variant("mfma_lost_slots", "VALU slots an MFMA takes besides its own", (0, 2)),
-    Variant("lds_latency", "clk from LDS service to data", (40, 100)),
+    Variant("lds_latency", "clk from LDS service to data", (64, 88)),
     Variant("barrier", "clk from the last arrival to the release", (0, 32)),
     Variant("lds_back_to_back", "clk between two LDS instructions of a wave", (4, 16)),
+    Variant("convert", "clk of the VALU for a conversion to or from f32", (4,)),
     Variant("l2_latency", "clk of an L2 hit", (150, 288)),
     Variant("lds_queue", "LDS instructions under way per port", (8, 64)),
     Variant("taken_branch", "clk of a taken branch", (32,)),

@@ -119,7 +119,7 @@ class ItemSampler(SamplerBase[AnyKernel]):
         )
         return Modelled(
             launch,
-            timeline.cycles,
+            timeline.cycles + last.write_back_clk,
             min(self._arch.num_cus, len(items.figures)) / xcds,
             1 / xcds,
             last.clock_ghz,

@@ -33,8 +33,8 @@ class Modelled:
     Attributes
     ----------
     cycles : float
-        Clk until the last workgroup of the slowest XCD ended; in a full simulation of the one that
-        has most work.
+        Clk until the last workgroup of the slowest XCD ended, in a full simulation of the one that
+        has most work, and until its L2 has written back, as in the longest simulation.
     clk, bytes, flops : dict of str to float
         As LaunchProfile's, of `cus` CUs, which are `part` of the device's work; operations of MFMAs
         by MxNxK.

@@ -83,7 +83,7 @@ def _roofline(records: Sequence[Record]) -> Any:
     axes = figure.add_subplot()
     arch = clocks("gfx942")
     clock = records[0].clocks["sustained_ghz"]
-    intensities = [r.flops / max(r.bytes["hbm"], 1) for r in records]
+    intensities = [r.flops / max(r.bytes["hbm"] + r.bytes.get("hbm_write", 0), 1) for r in records]
     low, high = min([100.0, *intensities]) / 2, max([1000.0, *intensities]) * 2
     for ghz, style in ((arch.peak_ghz, "--"), (clock, "-")):
         top = arch.num_cus * arch.matrix_flops_per_clk * ghz / 1000

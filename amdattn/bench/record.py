@@ -48,7 +48,8 @@ class Record:
     stalls : dict of str to float
         Share of the waves' lifetime by reason.
     bytes : dict of str to float
-        Of the whole device by the level that served them: l1, l2, l2_write, mall, hbm.
+        Of the whole device by the level that served them: l1, l2, mall, hbm; or that took them:
+        l2_write, mall_write, hbm_write.
     clocks : dict
         Clock assumptions: peak_ghz, sustained_ghz, and launch_us, which is in no other number.
     trans : str

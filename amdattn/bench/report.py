@@ -50,7 +50,7 @@ def _cells(record: Record) -> dict[str, str]:
         "TFLOP/s peak": number(record.tflops(times.at_peak_us), 0),
         "ms peak": number(times.at_peak_us, 3, 1e-3),
         "stalls": stall_text(record),
-        "HBM GB": number(record.bytes.get("hbm"), 3, 1e-9),
+        "HBM GB": number(_hbm_bytes(record), 3, 1e-9),
         "J est.": number(record.energy.get("joules"), 4),
         "WG": str(record.workgroups),
         "rounds": f"{record.rounds} x {record.residents}/CU",
@@ -58,6 +58,12 @@ def _cells(record: Record) -> dict[str, str]:
     for column in ("MFMA", "VALU", "LDS"):
         cells[column] = f"{record.use[column.lower()]:.1%}"
     return cells
+
+
+def _hbm_bytes(record: Record) -> float | None:
+    """Read and written; files of older versions have no writes."""
+    read = record.bytes.get("hbm")
+    return None if read is None else read + record.bytes.get("hbm_write", 0)
 
 
 def stall_text(record: Record, most: int = 2) -> str:

@@ -178,7 +178,8 @@ class Sampler(SamplerBase[Kernel]):
                 first, second, check = lengths[tried : tried + 3]
                 checked = simulate(check, residents, full, self._trace_events)
                 predicted = self._replay(checked, learn(first, second)).cycles
-                found[first, second, check] = predicted / checked.profile.cycles - 1
+                last = checked.profile.cycles - checked.profile.write_back_clk
+                found[first, second, check] = predicted / last - 1
                 if abs(found[first, second, check]) <= TOLERANCE:
                     break
             (first, second, check), error = min(found.items(), key=lambda item: abs(item[1]))
@@ -315,7 +316,7 @@ class Sampler(SamplerBase[Kernel]):
         )
         return Modelled(
             launch,
-            timeline.cycles,
+            timeline.cycles + last.write_back_clk,
             min(self._arch.num_cus, len(rows)) / xcds,
             1 / xcds,
             last.clock_ghz,

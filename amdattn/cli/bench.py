@@ -47,7 +47,7 @@ ClockMhz = Annotated[
 Trans = Annotated[
     str,
     typer.Option(
-        help="Of the model: transcendentals run beside MFMAs, or wait for them (exclusive); which is "
+        help="Of the model: transcendentals run beside MFMAs, or wait for them (exclusive): "
         "open for gfx942; both: a row for each."
     ),
 ]

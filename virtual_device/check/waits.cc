@@ -12,7 +12,7 @@ namespace {
 // Not a value that computes anything sensible: a NaN, and no address.
 constexpr u32 kNotArrived = 0xffb7ffb7;
 
-bool is_wbl2(const Row& row) { return row.format == Format::kMubuf && row.opcode == 0x28; }
+bool is_wbl2(const Row& row) { return row.effects & kWritesBack; }
 
 }  // namespace
 

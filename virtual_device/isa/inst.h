@@ -215,6 +215,8 @@ enum Effect : u32 {
   kD16 = 1u << 19,    // writes one half of dst and keeps the other
   kNoSdwa = 1u << 20,
   kNoDpp = 1u << 21,
+  kWritesBack = 1u << 22,   // buffer_wbl2
+  kInvalidates = 1u << 23,  // buffer_inv
 };
 
 // How far the behaviour is known to equal silicon; printed in docs/fidelity.md.

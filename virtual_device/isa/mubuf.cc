@@ -77,8 +77,8 @@ constexpr Row typed_store(Format format, u16 opcode, const char* name) {
   row.note = kTypedNote;
   return row;
 }
-constexpr Row cache(u16 opcode, const char* name) {
-  Row row = base(Format::kMubuf, opcode, name, &mubuf::cache_control, 0, 0);
+constexpr Row cache(u16 opcode, const char* name, u32 effects) {
+  Row row = base(Format::kMubuf, opcode, name, &mubuf::cache_control, effects, 0);
   row.src[0] = row.src[2] = row.src[3] = OperandSpec();
   row.note = "nothing to do: memory is coherent here";
   return row;
@@ -127,8 +127,8 @@ constexpr Row kRows[] = {
     load<Shape::kB16D16Hi>(0x25, "buffer_load_short_d16_hi"),
     typed_load<1, Half::kHigh>(kM, 0x26, "buffer_load_format_d16_hi_x"),
     typed_store<1, Half::kHigh>(kM, 0x27, "buffer_store_format_d16_hi_x"),
-    cache(0x28, "buffer_wbl2"),
-    cache(0x29, "buffer_inv"),
+    cache(0x28, "buffer_wbl2", kWritesBack),
+    cache(0x29, "buffer_inv", kInvalidates),
     rmw<Swap<u32>>(0x40, "buffer_atomic_swap"),
     rmw<CmpSwap<u32>, true>(0x41, "buffer_atomic_cmpswap"),
     rmw<Add<u32>>(0x42, "buffer_atomic_add"),

@@ -32,9 +32,11 @@ struct Arch {
   u32 first_fetch = 716;  // clk from dispatch to a wave's first instruction, cold [M SQTT]
 
   // ---- LDS
-  u32 lds_ports = 2;         // each shared by two SIMDs [D RPC]
-  u32 lds_port_bytes = 64;   // per clk, each way [D RPC]
-  u32 lds_latency = 64;      // clk from the end of service to the data [M MT4G: 52 whole, b32]
+  u32 lds_ports = 2;        // each shared by two SIMDs [D RPC]
+  u32 lds_port_bytes = 64;  // per clk, each way [D RPC]
+  // clk from the end of service to the data. [M MT4G: 52 clk a step of a chain of ds_read_b32 and
+  // s_waitcnt: 4 of service, these, and the slot of the wait]
+  u32 lds_latency = 44;
   u32 lds_queue = 16;        // instructions under way per port [T FC: 16; A: per port]
   u32 lds_back_to_back = 8;  // clk between two DS instructions of a wave [T FC: 2 slots]
   u32 lgkm_limit = 15;       // operations of a wave under way, lgkmcnt has 4 bits [D ISA3]
@@ -44,6 +46,7 @@ struct Arch {
   u32 vmem_queue = 64;                    // instructions under way per CU [A]
   u32 vm_limit = 63;                      // of a wave, vmcnt has 6 bits [D ISA3]
   u32 line_bytes = 128;                   // [D WP3]
+  u32 sector_bytes = 64;                  // what the L2 writes to below: half lines [D WP3]
   u32 l1_bytes = 32768, l1_ways = 64;     // [D WP3]
   u32 l1_bytes_per_clk = 64;              // [M RRZE 61-64]
   u32 l1_latency = 118;                   // [M RRZE, MT4G 116-120]
@@ -52,14 +55,15 @@ struct Arch {
   u32 l2_write_bytes_per_clk = 594;       // 16 x 64 x 0.58 [D WP3, T FC]
   u32 l2_to_cu_bytes_per_clk = 128;       // and back [M RRZE]
   u32 l2_latency = 213;                   // [M RRZE]
-  u32 mall_bytes = 256u << 20, mall_ways = 16;  // [D]
+  u32 mall_bytes = 256u << 20, mall_ways = 16;          // [D]
+  u32 l2_polynomial = 0xc75, mall_polynomial = 0x4f69;  // of their sets [A, see cache.h]
   // Beyond the L2 clocks are not the engine's: times in ns, rates in bytes per ns. Latencies are of
   // whole loads, measured at 2.092 GHz; what one level takes beyond another is their difference.
   double l2_latency_ns = 102;    // [M RRZE, the 213 clk above]
   double mall_latency_ns = 217;  // [M RRZE]
   double mall_rate = 6000;       // device, B/ns [T FC 6.0 TB/s; M MT4G 5.9]
   double hbm_latency_ns = 412;   // [M RRZE 400-425]
-  double hbm_rate = 4200;        // device, B/ns, reads [M RRZE]
+  double hbm_rate = 4200;        // device, B/ns, reads and writes together [M RRZE, reads]
 
   // ---- Scalar memory and instruction fetch
   u32 scalar_latency = 48;   // clk, hit [M MT4G]

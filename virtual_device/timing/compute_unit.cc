@@ -329,7 +329,9 @@ void ComputeUnit::issue_memory(TimedWave& w, u32 simd_index, const Inst& inst,
     }
     default: {
       ta_free_ = now + arch_.ta_address;
-      u64 done = touched ? memory_.vector(index_, *touched, now) : now + arch_.l2_latency;
+      u64 done = touched ? memory_.vector(index_, inst, *touched, now) : now + arch_.l2_latency;
+      if (inst.row->effects & kWritesBack) done = std::max(done, memory_.write_back(now));
+      if (inst.row->effects & kInvalidates) memory_.invalidate(index_);
       done = in_order(w.vm, done, true);
       if (inst.row->unit == Unit::kFlat) in_order(w.lgkm, done, false);
       enqueue(vmem_queue_, now, done);

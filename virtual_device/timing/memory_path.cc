@@ -1,13 +1,14 @@
 #include "timing/memory_path.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace vdev::timing {
 
 Caches::Caches(const Arch& arch)
-    : l2(arch.l2_bytes, arch.line_bytes, arch.l2_ways),
-      mall(arch.mall_bytes / arch.num_xcds, arch.line_bytes, arch.mall_ways),
+    : l2(arch.l2_bytes, arch.line_bytes, arch.l2_ways, arch.l2_polynomial),
+      mall(arch.mall_bytes / arch.num_xcds, arch.line_bytes, arch.mall_ways, arch.mall_polynomial),
       code((arch.num_cus / arch.num_xcds + 1) / 2,
            Cache(arch.icache_bytes, arch.fetch_line, arch.icache_ways)) {}
 
@@ -48,59 +49,125 @@ double MemoryPath::in_l2(u64 line, double now) {
   const double bytes = arch_.line_bytes;
   const double read = l2_.serve(now, bytes);
   traffic_.l2 += arch_.line_bytes;
-  const auto [l2_hit, l2_there] = kept_.l2.access(line);
-  if (l2_hit) return std::max(read, l2_there);
+  const Cache::Found l2 = kept_.l2.access(line);
+  if (l2.hit) return std::max(read, l2.there);
+  if (l2.victim_dirty) below_l2(l2.victim, l2.victim_dirty, now);
   traffic_.mall += arch_.line_bytes;
   const double sent = mall_.serve(now, bytes);
-  const auto [mall_hit, mall_there] = kept_.mall.access(line);
-  if (!mall_hit) {
+  const Cache::Found mall = kept_.mall.access(line);
+  if (!mall.hit) {
     traffic_.hbm += arch_.line_bytes;
     const double beyond = arch_.hbm_latency_ns - arch_.mall_latency_ns;
-    mall_there = hbm_.serve(now, bytes) + beyond * clk_per_ns_;
+    mall.there = hbm_.serve(now, bytes) + beyond * clk_per_ns_;
   }
   const double beyond = arch_.mall_latency_ns - arch_.l2_latency_ns;
-  return l2_there = std::max({read, sent, mall_there}) + beyond * clk_per_ns_;
+  return l2.there = std::max({read, sent, mall.there}) + beyond * clk_per_ns_;
 }
 
-u64 MemoryPath::vector(u32 cu, const Footprint& memory, u64 now) {
-  PerCu& own = cus_[cu];
+double MemoryPath::below_l2(u64 line, u8 sectors, double now) {
+  const u32 bytes = static_cast<u32>(std::popcount(sectors)) * arch_.sector_bytes;
+  traffic_.mall_writes += bytes;
+  double taken = mall_.serve(now, bytes);
+  const Cache::Found mall = kept_.mall.access(line);
+  const u8 fresh = sectors & ~mall.dirty;
+  if (fresh) {
+    const u32 leave = static_cast<u32>(std::popcount(fresh)) * arch_.sector_bytes;
+    traffic_.hbm_writes += leave;
+    taken = std::max(taken, hbm_.serve(now, leave));
+  }
+  mall.dirty |= sectors;
+  if (!mall.hit) mall.there = taken;
+  return taken;
+}
+
+double MemoryPath::store(PerCu& from, const Line& line, double bytes, bool through, double now) {
+  traffic_.l2_writes += static_cast<u64>(bytes);
+  const double written = l2_write_.serve(from.to_l2.serve(now, bytes), bytes);
+  const Cache::Found l2 = kept_.l2.access(line.number);
+  double room = written;  // a line that has to go for this one goes first
+  if (l2.victim_dirty) room = below_l2(l2.victim, l2.victim_dirty, written);
+  if (!through) {
+    l2.dirty |= line.sectors;
+    return room + arch_.l2_latency;
+  }
+  const double beyond = (arch_.mall_latency_ns - arch_.l2_latency_ns) * clk_per_ns_;
+  return std::max(room, below_l2(line.number, line.sectors, written)) + beyond + arch_.l2_latency;
+}
+
+double MemoryPath::atomic(PerCu& from, const Line& line, double bytes, double now) {
+  traffic_.l2_writes += static_cast<u64>(bytes);
+  const double asked = l2_write_.serve(from.to_l2.serve(now, bytes), bytes);
+  const double there = in_l2(line.number, asked);
+  kept_.l2.access(line.number).dirty |= line.sectors;
+  return there + arch_.l2_latency;
+}
+
+u64 MemoryPath::write_back(u64 now) {
   double done = static_cast<double>(now);
+  kept_.l2.clean([&](u64 line, u8 sectors) {
+    done = std::max(done, below_l2(line, sectors, static_cast<double>(now)));
+  });
+  return static_cast<u64>(std::ceil(done));
+}
+
+void MemoryPath::find_lines(const FootprintPart& part) {
+  lines_.clear();
+  const u64 per_line = arch_.line_bytes / arch_.sector_bytes;
+  for_lanes(part.mask, [&](int lane) {
+    // Scratch is interleaved by dword: the lanes of a dword lie together.
+    const u64 address = part.space == Space::kScratch
+                            ? part.address.lane[lane] / 4 * 4 * kLanes + 4u * static_cast<u32>(lane)
+                            : part.address.lane[lane];
+    const u64 last = (address + part.bytes - 1) / arch_.sector_bytes;
+    for (u64 sector = address / arch_.sector_bytes; sector <= last; ++sector) {
+      const u8 bit = static_cast<u8>(1u << sector % per_line);
+      if (!lines_.empty() && lines_.back().number == sector / per_line)
+        lines_.back().sectors |= bit;
+      else
+        lines_.push_back({sector / per_line, bit});
+    }
+  });
+  std::sort(lines_.begin(), lines_.end(),
+            [](const Line& a, const Line& b) { return a.number < b.number; });
+  size_t kept = 0;
+  for (size_t i = 1; i < lines_.size(); ++i) {
+    if (lines_[i].number == lines_[kept].number)
+      lines_[kept].sectors |= lines_[i].sectors;
+    else
+      lines_[++kept] = lines_[i];
+  }
+  lines_.resize(kept + 1);  // a mask has a lane
+}
+
+u64 MemoryPath::vector(u32 cu, const Inst& inst, const Footprint& memory, u64 now) {
+  PerCu& own = cus_[cu];
+  const double start = static_cast<double>(now);
+  double done = start;
   for (int i = 0; i < memory.num_parts; ++i) {
     const FootprintPart& part = memory.parts[i];
     if (part.space == Space::kLds || !part.mask) continue;
-    lines_.clear();
-    for_lanes(part.mask, [&](int lane) {
-      // Scratch is interleaved by dword: the lanes of a dword lie together.
-      const u64 address = part.space == Space::kScratch ? part.address.lane[lane] / 4 * 4 * kLanes +
-                                                              4u * static_cast<u32>(lane)
-                                                        : part.address.lane[lane];
-      const u64 last = (address + part.bytes - 1) / arch_.line_bytes;
-      for (u64 line = address / arch_.line_bytes; line <= last; ++line)
-        if (lines_.empty() || lines_.back() != line) lines_.push_back(line);
-    });
-    std::sort(lines_.begin(), lines_.end());
-    lines_.erase(std::unique(lines_.begin(), lines_.end()), lines_.end());
-    const bool write = part.access != Access::kRead;
+    find_lines(part);
     // What the L1 hands over is what the lanes ask for, at least a quarter of each line.
     const double bytes = std::popcount(part.mask) * double{1} * part.bytes;
     const double per_line = std::clamp(bytes / static_cast<double>(lines_.size()),
                                        arch_.line_bytes / 4.0, double(arch_.line_bytes));
-    for (const u64 line : lines_) {
-      if (write) {
-        const double sent = own.to_l2.serve(static_cast<double>(now), per_line);
-        traffic_.l2_writes += static_cast<u64>(per_line);
-        kept_.l2.access(line);
-        done = std::max(done, l2_write_.serve(sent, per_line) + arch_.l2_latency);
+    for (const Line& line : lines_) {
+      if (part.access == Access::kWrite) {
+        done = std::max(done, store(own, line, per_line, inst.sc1, start));
+        continue;
+      }
+      if (part.access != Access::kRead) {
+        done = std::max(done, atomic(own, line, per_line, start));
         continue;
       }
       traffic_.l1 += static_cast<u64>(per_line);
-      const double out = own.l1_out.serve(static_cast<double>(now), per_line);
-      const auto [hit, there] = own.l1.access(line);
-      if (!hit) {
-        const double at_cu = in_l2(line, out) + (arch_.l2_latency - arch_.l1_latency);
-        there = own.from_l2.serve(at_cu, arch_.line_bytes);
+      const double out = own.l1_out.serve(start, per_line);
+      const Cache::Found l1 = own.l1.access(line.number);
+      if (!l1.hit || inst.sc1) {  // the L1 is not coherent beyond its CU
+        const double at_cu = in_l2(line.number, out) + (arch_.l2_latency - arch_.l1_latency);
+        l1.there = own.from_l2.serve(at_cu, arch_.line_bytes);
       }
-      done = std::max(done, std::max(out, there) + arch_.l1_latency);
+      done = std::max(done, std::max(out, l1.there) + arch_.l1_latency);
     }
   }
   return static_cast<u64>(std::ceil(done));
@@ -114,13 +181,13 @@ u64 MemoryPath::scalar(u32 cu, const Footprint& memory, u64 now) {
     const u64 last = (part.address.lane[0] + part.bytes - 1) / arch_.scalar_line;
     for (u64 line = part.address.lane[0] / arch_.scalar_line; line <= last; ++line) {
       traffic_.scalar += arch_.scalar_line;
-      const auto [hit, there] = scalar_[cu / 2].access(line);
-      if (!hit) {
+      const Cache::Found found = scalar_[cu / 2].access(line);
+      if (!found.hit) {
         traffic_.scalar_misses += arch_.scalar_line;
         const u64 wide = line * arch_.scalar_line / arch_.line_bytes;
-        there = in_l2(wide, static_cast<double>(now)) + arch_.scalar_miss;
+        found.there = in_l2(wide, static_cast<double>(now)) + arch_.scalar_miss;
       }
-      done = std::max(done, there + arch_.scalar_latency);
+      done = std::max(done, found.there + arch_.scalar_latency);
     }
   }
   return static_cast<u64>(std::ceil(done));
@@ -129,11 +196,11 @@ u64 MemoryPath::scalar(u32 cu, const Footprint& memory, u64 now) {
 u64 MemoryPath::fetch(u32 cu, u64 pc, u64 now) {
   Cache& code = kept_.code[cu / 2];
   const auto fetched = [&](u64 line) {
-    const auto [hit, there] = code.access(line);
-    if (!hit)
-      there = in_l2(line * arch_.fetch_line / arch_.line_bytes, static_cast<double>(now)) +
-              arch_.icache_miss;
-    return std::pair{hit, there};
+    const Cache::Found found = code.access(line);
+    if (!found.hit)
+      found.there = in_l2(line * arch_.fetch_line / arch_.line_bytes, static_cast<double>(now)) +
+                    arch_.icache_miss;
+    return std::pair{found.hit, found.there};
   };
   const u64 line = pc / arch_.fetch_line;
   const auto [hit, there] = fetched(line);

@@ -1,6 +1,12 @@
 // Where the lines of a vector or scalar memory instruction and of code come from, and when they
 // arrive: one L1 per CU, the L2 of the simulated XCD, its share of the MALL and of HBM. Who asks
 // for a line that is under way waits for it.
+//
+// What is written stays in the L2 until another line needs its place, a buffer_wbl2, or the end of
+// the kernel; stores with sc1 (agent and system scope) go through it. The MALL takes all of it.
+// Sooner or later each sector that is dirty there costs HBM a write: it is charged when the sector
+// becomes dirty, as if the MALL were full of such lines, which do_bench's flush leaves there, and
+// put one out for each it takes in. Reads and writes share HBM's rate.
 #pragma once
 
 #include <memory>
@@ -14,7 +20,8 @@ namespace vdev::timing {
 
 struct Traffic {  // bytes of whole lines, by the level that served them
   u64 l1 = 0, l2 = 0, mall = 0, hbm = 0;
-  u64 l2_writes = 0, scalar = 0, scalar_misses = 0;
+  u64 l2_writes = 0, mall_writes = 0, hbm_writes = 0;  // taken by the level
+  u64 scalar = 0, scalar_misses = 0;
 };
 
 // What outlives a launch: a kernel starts with its vector L1s and scalar caches invalidated. Code
@@ -36,8 +43,13 @@ class MemoryPath {
   // Code that ran before, up to what a code cache holds.
   void preload(u64 pc, u64 end);
 
-  // When everything that `memory` touches in device memory is there (loads) or written (stores).
-  u64 vector(u32 cu, const Footprint& memory, u64 now);
+  // When everything that `memory` touches in device memory is there (loads) or written (stores) as
+  // far as the instruction's scope asks.
+  u64 vector(u32 cu, const Inst& inst, const Footprint& memory, u64 now);
+  // buffer_wbl2: when the L2 has nothing that is newer than below. At the end of a kernel, too.
+  u64 write_back(u64 now);
+  // buffer_inv
+  void invalidate(u32 cu) { cus_[cu].l1.clear(); }
   u64 scalar(u32 cu, const Footprint& memory, u64 now);
   // When the line of code is there, `now` at the earliest.
   u64 fetch(u32 cu, u64 pc, u64 now);
@@ -51,8 +63,17 @@ class MemoryPath {
     Cache l1;
     Server l1_out, from_l2, to_l2;
   };
+  struct Line {
+    u64 number;
+    u8 sectors;  // bit per 64 bytes
+  };
+  void find_lines(const FootprintPart& part);
   // When the L2 has a line of its own size.
   double in_l2(u64 line, double now);
+  // When the memory side has taken sectors of a line from the L2.
+  double below_l2(u64 line, u8 sectors, double now);
+  double store(PerCu& from, const Line& line, double bytes, bool through, double now);
+  double atomic(PerCu& from, const Line& line, double bytes, double now);
 
   const Arch& arch_;
   const double clk_per_ns_;
@@ -61,7 +82,7 @@ class MemoryPath {
   Caches& kept_;
   Server l2_, l2_write_, mall_, hbm_;
   Traffic traffic_;
-  std::vector<u64> lines_;  // of the access at hand
+  std::vector<Line> lines_;  // of the access at hand
 };
 
 }  // namespace vdev::timing

@@ -52,7 +52,8 @@ struct TraceEvent {
 struct Profile {
   // Events of CU 0 are kept up to this number; 0: none.
   u64 max_events = 0;
-  u64 cycles = 0;  // until the last workgroup of the simulated XCD has ended
+  u64 cycles = 0;  // until the last workgroup of the simulated XCD has ended, and its L2 is clean
+  u64 write_back = 0;  // of it: for the L2
   u64 simulated_workgroups = 0, workgroups = 0;
   u32 cus = 0;       // simulated
   u64 wave_clk = 0;  // sum over waves of their lifetime

@@ -36,6 +36,7 @@ std::string json(const LaunchState& launch, const Arch& arch, const Profile& p, 
     out += std::string(", \"") + name + "\": " + number(value);
   };
   add("cycles", static_cast<double>(p.cycles));
+  add("write_back_clk", static_cast<double>(p.write_back));
   add("clock_ghz", clock);
   add("workgroups", static_cast<double>(p.workgroups));
   add("simulated_workgroups", static_cast<double>(p.simulated_workgroups));
@@ -60,6 +61,8 @@ std::string json(const LaunchState& launch, const Arch& arch, const Profile& p, 
   add("l2_write_bytes", static_cast<double>(p.traffic.l2_writes));
   add("mall_bytes", static_cast<double>(p.traffic.mall));
   add("hbm_bytes", static_cast<double>(p.traffic.hbm));
+  add("mall_write_bytes", static_cast<double>(p.traffic.mall_writes));
+  add("hbm_write_bytes", static_cast<double>(p.traffic.hbm_writes));
   out += ", \"sites\": [";
   bool first = true;
   for (const auto& [inst, site] : p.sites) {

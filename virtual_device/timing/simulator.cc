@@ -84,6 +84,10 @@ bool Simulator::run(Profile& profile) {
     }
     ask_again(e.cu);
   }
+  // The end of a kernel releases what it wrote to the whole device.
+  const u64 written = memory.write_back(profile.cycles);
+  profile.write_back = written - profile.cycles;
+  profile.cycles = written;
   profile.cus = used;
   profile.workgroups = launch_->num_workgroups;
   profile.traffic = memory.traffic();
