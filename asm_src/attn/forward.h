@@ -68,7 +68,7 @@ struct Forward {
       u.cap_rate = uniform(2 * kLog2E * u.scale * v_rcp_f32(cap));
       u.scale = -2 * cap;
     }
-    u.high_halves = kHighHalves;
+    u.high_halves = kHighHalfOfBoth;
     // Exact: every sum is beyond the limit, and no probability is greater than 1.
     u.top = kExact ? 0 : S::kTop;
     u.limit = kExact ? -1 : S::kLimit;
@@ -124,7 +124,7 @@ struct Forward {
     load.step_k = uint64_t(kKeys) * 2 * args.k_stride_seq;
     load.rows_left = uniform(uint32_t(work.keys - work.first * kKeys + kKeys));
     unroll_from<2, 8>([&]<int n>() { load.template next_block<n>(); });
-    load.buffer_k = load.descriptor(load.base_k, load.bytes_k);
+    load.buffer_k = raw_descriptor(load.base_k, load.bytes_k);
   }
   template <int kPiece>
   __device__ __forceinline__ void find_v_and_q() {
@@ -141,7 +141,7 @@ struct Forward {
       load.step_v = uint64_t(kKeys) * 2 * args.v_stride_seq;
       unroll_from<8, 10>([&]<int n>() { load.template next_block<n>(); });
       load.bytes_v = ordered::s_max_i32(load.bytes_v, 0);
-      load.buffer_v = load.descriptor(load.base_v, load.bytes_v);
+      load.buffer_v = raw_descriptor(load.base_v, load.bytes_v);
     }
     if constexpr (kPiece == 4) q_rows = args.q + 2 * work.batch * args.q_stride_batch;
     if constexpr (kPiece == 5) q_rows += 2 * work.head_q * args.q_stride_head;
@@ -176,7 +176,7 @@ struct Forward {
       const auto* from = find_q<t>();
       unroll<S::kReadsK>([&]<int octet>() __attribute__((always_inline)) {
         const bool there = 32 * octet + 8 * group < args.head_dim;
-        Octet x;
+        bf16x8 x;
         ordered::global_load_dwordx4<0>(x, from + (there ? 64 * octet : -16 * group));
         ordered::s_waitcnt<0, ordered::kAnyLgkm>();
         ordered::settle(x);
@@ -210,7 +210,7 @@ struct Forward {
   static constexpr int kZeros = S::kAccO / 32;
   static_assert(S::kAccO % 32 == 0);
   __device__ __forceinline__ void load_first() {
-    const Quad zero = ordered::v_mov_b64_zero();
+    const bf16x4 zero = ordered::v_mov_b64_zero();
     const auto zero_some = [&]<int kPlace>() {
       constexpr int kPlaces = 6;
       unroll_from<kPlace * kZeros / kPlaces, (kPlace + 1) * kZeros / kPlaces>(
@@ -328,8 +328,8 @@ struct Forward {
   // The unit before the first one has probabilities 0.
   __device__ __forceinline__ void zero_registers() {
     for (auto& half : loop.operand.v)
-      for (auto& octet : half) octet = Octet{};
-    for (auto& half : loop.operand.p[1]) half = Quad{};
+      for (auto& octet : half) octet = bf16x8{};
+    for (auto& half : loop.operand.p[1]) half = bf16x4{};
     for (auto& sum : loop.row.sum) sum = 0;
     loop.row.unit_sum = 0;
     // Here, where the wave waits anyway.

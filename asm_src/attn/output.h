@@ -1,8 +1,8 @@
 // What the kernels of the family write: where it goes, and the bits of rounded numbers.
 #pragma once
-#include "attn/rounding.h"
 #include "attn/work.h"
 #include "isa/ordered.h"
+#include "tile/round.h"
 
 inline constexpr float kLn2 = 0.6931471805599453f, kLog2E = 1.4426950408889634f;
 

@@ -2,17 +2,16 @@
 // do with them.
 #pragma once
 #include "attn/output.h"
-#include "attn/rounding.h"
 #include "attn/schedule.h"
 #include "attn/work.h"
 #include "isa/acc.h"
 #include "isa/ordered.h"
 #include "isa/unroll.h"
 #include "isa/valu.h"
-
-__device__ __forceinline__ Quad half_of(Octet x, int half) {
-  return half ? __builtin_shufflevector(x, x, 2, 3) : __builtin_shufflevector(x, x, 0, 1);
-}
+#include "tile/buffer.h"
+#include "tile/mma.h"
+#include "tile/reduce.h"
+#include "tile/round.h"
 
 template <int kElements>
 struct Staged {
@@ -22,17 +21,23 @@ template <>
 struct Staged<2> {
   using Row = uint32_t;
 };
+// Half a unit of the last place of an element, in the bits of a float32.
+template <Element kTo>
+inline constexpr uint32_t kHalfUnit = kTo == Element::kBf16 ? 0x8000 : 0x1000;
+
+__device__ __forceinline__ uint32_t bits(float x) { return __builtin_bit_cast(uint32_t, x); }
+
 __device__ __forceinline__ uint32_t dword_of(u32x2 x, int i) { return x[i]; }
 __device__ __forceinline__ uint32_t dword_of(uint32_t x, int) { return x; }
 
 // ---- Registers that live across units. O and most of Q are in the accumulation registers.
 template <class S>
 struct Operands {
-  Octet q[S::kTilesQ == S::kTilesQAcc ? 1 : S::kTilesQ - S::kTilesQAcc][S::kReadsK];
-  Octet k[2][S::kReadsK];  // [half of the keys]
-  Octet v[2][S::kReadsV];
+  bf16x8 q[S::kTilesQ == S::kTilesQAcc ? 1 : S::kTilesQ - S::kTilesQAcc][S::kReadsK];
+  bf16x8 k[2][S::kReadsK];  // [half of the keys]
+  bf16x8 v[2][S::kReadsV];
   f32x4 score[2][2];  // [unit % 2][half]: lane l has keys 4 * (l / 16) + 0..3 of row l % 16
-  Quad p[2][2];       // probabilities, likewise
+  bf16x4 p[2][2];       // probabilities, likewise
 };
 
 template <class S>
@@ -89,10 +94,6 @@ struct KvLoads {                               // memory to registers (V) and LD
   int gap_k, gap_v;                            // bytes from the end of a row to the next one
   uint32_t m0;
 
-  static __device__ __forceinline__ u32x4 descriptor(uint64_t base, int bytes) {
-    constexpr uint32_t kRaw = 4 << 15;  // 32-bit data
-    return u32x4{uint32_t(base), uint32_t(base >> 32), uint32_t(bytes), kRaw};
-  }
   template <int n>
   __device__ __forceinline__ void load_v() {
     if constexpr (S::kWidthV == 4)
@@ -123,8 +124,8 @@ struct KvLoads {                               // memory to registers (V) and LD
     if constexpr (n == 9) bytes_v = ordered::s_sub_i32(bytes_v, gap_v);
     if constexpr (n == 10) {
       bytes_v = ordered::s_max_i32(bytes_v, 0);
-      buffer_k = descriptor(base_k, bytes_k);
-      buffer_v = descriptor(base_v, bytes_v);
+      buffer_k = raw_descriptor(base_k, bytes_k);
+      buffer_v = raw_descriptor(base_v, bytes_v);
     }
   }
   // Dword 4 c + r: elements 2 c and 2 c + 1 of the lane's row r. Transposition 2 e + p: element e of
@@ -134,7 +135,7 @@ struct KvLoads {                               // memory to registers (V) and LD
     constexpr int element = n / 2, pair = n % 2;
     transposed[element / 2][element % 2 * 2 + pair] = ordered::v_perm_b32(
         dword_of(staged[2 * pair + 1], element / 2), dword_of(staged[2 * pair], element / 2),
-        element % 2 ? kHighHalves : kLowHalves);
+        element % 2 ? kHighHalfOfBoth : kLowHalfOfBoth);
   }
 };
 
@@ -143,13 +144,13 @@ struct LdsAddresses {  // bytes
   uint32_t read_k[2], read_v, write_v;
 
   template <int n>
-  __device__ __forceinline__ void read(Octet (&k)[2][S::kReadsK]) const {  // octet n / 2, half
+  __device__ __forceinline__ void read(bf16x8 (&k)[2][S::kReadsK]) const {  // octet n / 2, half
     constexpr int octet = n / 2, half = n % 2;
     ordered::ds_read_b128<octet / 2 * 128 + half * kTile * S::kRowBytesK>(k[half][octet],
                                                                           read_k[octet % 2]);
   }
   template <int n>
-  __device__ __forceinline__ void read_values(Octet (&v)[2][S::kReadsV]) const {
+  __device__ __forceinline__ void read_values(bf16x8 (&v)[2][S::kReadsV]) const {
     constexpr int half = n / S::kReadsV, octet = n % S::kReadsV;
     ordered::ds_read_b128<octet * 256 + half * 4 * S::kGroupV>(v[half][octet], read_v);
   }
@@ -184,32 +185,28 @@ struct Pipeline {
   template <int kTileQ, int kOp>
   __device__ __forceinline__ void multiply_keys(f32x4& d) {
     constexpr int half = kOp % 2, step = kOp / 2, octet = step / 2;
-    constexpr bool kBf16 = S::kElement == Element::kBf16;
-    const Quad keys = half_of(operand.k[half][octet], step % 2);
+    const bf16x4 keys = half_of(operand.k[half][octet], step % 2);
     if constexpr (kTileQ < S::kTilesQAcc) {
       constexpr int rows = S::template kAccQuery<kTileQ, octet> + 2 * (step % 2);
-      if constexpr (kBf16 && step == 0) ordered::v_mfma_f32_16x16x16_bf16_acc_zero<rows>(d, keys);
-      if constexpr (kBf16 && step != 0) ordered::v_mfma_f32_16x16x16_bf16_acc<rows>(d, keys);
-      if constexpr (!kBf16 && step == 0) ordered::v_mfma_f32_16x16x16_f16_acc_zero<rows>(d, keys);
-      if constexpr (!kBf16 && step != 0) ordered::v_mfma_f32_16x16x16_f16_acc<rows>(d, keys);
+      if constexpr (step == 0)
+        ordered::mma_acc_zero<S::kElement, rows>(d, keys);
+      else
+        ordered::mma_acc<S::kElement, rows>(d, keys);
     } else {
-      const Quad rows = half_of(operand.q[kTileQ - S::kTilesQAcc][octet], step % 2);
-      if constexpr (kBf16 && step == 0) ordered::v_mfma_f32_16x16x16_bf16_zero(d, keys, rows);
-      if constexpr (kBf16 && step != 0) ordered::v_mfma_f32_16x16x16_bf16(d, keys, rows);
-      if constexpr (!kBf16 && step == 0) ordered::v_mfma_f32_16x16x16_f16_zero(d, keys, rows);
-      if constexpr (!kBf16 && step != 0) ordered::v_mfma_f32_16x16x16_f16(d, keys, rows);
+      const bf16x4 rows = half_of(operand.q[kTileQ - S::kTilesQAcc][octet], step % 2);
+      if constexpr (step == 0)
+        ordered::mma_zero<S::kElement>(d, keys, rows);
+      else
+        ordered::mma<S::kElement>(d, keys, rows);
     }
   }
   // Output of a tile: half kOp / kTilesD of the keys, 16 columns of V.
   template <int kTileQ, int kOp>
   __device__ __forceinline__ void multiply_values() {
     constexpr int half = kOp / S::kTilesD, tile = kOp % S::kTilesD;
-    constexpr int d = S::template kAccOutput<kTileQ, tile>;
-    const Quad values = half_of(operand.v[half][tile / 2], tile % 2);
-    if constexpr (S::kElement == Element::kF16)
-      ordered::v_mfma_f32_16x16x16_f16_into_acc<d>(values, operand.p[kTileQ % 2][half]);
-    else
-      ordered::v_mfma_f32_16x16x16_bf16_into_acc<d>(values, operand.p[kTileQ % 2][half]);
+    const bf16x4 values = half_of(operand.v[half][tile / 2], tile % 2);
+    ordered::mma_into_acc<S::kElement, S::template kAccOutput<kTileQ, tile>>(
+        values, operand.p[kTileQ % 2][half]);
   }
 
   // A unit: softmax of tile kTileQ, scores of the next, output of the one before.
@@ -267,9 +264,9 @@ struct Pipeline {
     ordered::v_mov_b32(row.sum[kTileQ], row.sum[kTileQ] * by);
     for (int half = 0; half < 2; ++half) {
       const auto pair = [&](int i) {
-        return round_pair<S::kElement, Rounding::kNearestEven>(p[i], p[i + 1]);
+        return round_numbers<S::kElement, Rounding::kNearestEven>(p[i], p[i + 1]);
       };
-      ordered::v_mov_b64(operand.p[unit][half], Quad{pair(4 * half), pair(4 * half + 2)});
+      ordered::v_mov_b64(operand.p[unit][half], bf16x4{pair(4 * half), pair(4 * half + 2)});
     }
     unroll<4 * S::kTilesD>([&]<int kRegister>() {
       constexpr int r = S::template kAccOutput<kTileQ, 0> + kRegister;
@@ -281,7 +278,7 @@ struct Pipeline {
   __device__ __forceinline__ float row_max(float x) const {
     int self = lane;
     ordered::settle(self);  // nothing of it is kept in registers over the loop
-    x = v_max_f32(x, from_lane(self ^ 16, x));
-    return v_max_f32(x, from_lane(self ^ 32, x));
+    x = v_max_f32(x, from_lane(x, self ^ 16));
+    return v_max_f32(x, from_lane(x, self ^ 32));
   }
 };

@@ -247,7 +247,8 @@ struct Schedule {
       vector_free = most(most(vector_free, now - 1) + 1, now + 1);
       while (now < end) {
         const bool vector_now = v < vector.count && vector.item[v].window <= w &&
-                                vector_free <= now && now + 1 <= end;
+                                vector_free <= now &&
+                                !may_not_follow(out.at[out.count - 1], vector.item[v]);
         const bool side_now = s < side.count && side.item[s].window <= w &&
                               now + slots_of(traits(side.item[s].step).unit) <= end &&
                               !may_not_follow(out.at[out.count - 1], side.item[s]);
@@ -282,7 +283,7 @@ struct Schedule {
   // In the time of the matrix instructions, or as little more as the vector unit needs.
   static constexpr Timetable place(int t) {
     Timetable out = place(t, 4 * kWindows);
-    for (int slots = 4 * kWindows + 1; !out.fits && slots < 12 * kWindows; ++slots)
+    for (int slots = 4 * kWindows + 1; !is_valid(out) && slots < 12 * kWindows; ++slots)
       out = place(t, slots);
     return out;
   }

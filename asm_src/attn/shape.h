@@ -1,9 +1,7 @@
 // Sizes of one member of the attention forward family, all known at compile time. Plain C++: the
 // schedule that follows from them is also printed by a host program.
 #pragma once
-
-enum class Element { kBf16, kF16 };
-enum class Rounding { kNearestEven, kNearestAway, kTowardZero };
+#include "tile/types.h"
 
 inline constexpr int kWaves = 4;  // of a workgroup: one a SIMD, so that each has 512 registers
 inline constexpr int kKeys = 32;  // rows of K and V in a block

@@ -1,6 +1,7 @@
 // Which rows and keys a workgroup has.
 #pragma once
 #include "attn/shape.h"
+#include "isa/device.h"
 // The kernarg header is plain C for other parsers; its fixed-width types come from device.h.
 // clang-format off
 #include "args/attn_fwd.h"

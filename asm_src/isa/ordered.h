@@ -346,7 +346,7 @@ __device__ __forceinline__ void s_add_u64(uint64_t& a, uint64_t b) {
 __device__ __forceinline__ void v_mov_b32(float& x, float value) {
   asm volatile("v_mov_b32 %0, %1" : "+v"(x) : "v"(value));
 }
-__device__ __forceinline__ void v_mov_b64(Quad& x, Quad value) {
+__device__ __forceinline__ void v_mov_b64(bf16x4& x, bf16x4 value) {
   asm volatile("v_mov_b64 %0, %1" : "+v"(x) : "v"(value));
 }
 __device__ __forceinline__ void v_accumulate_f32(float& x, float y) {

@@ -1,9 +1,7 @@
-// The 16-bit element types of operands, and ways to round to them.
+// The 16-bit element types of operands.
 #pragma once
 #include "isa/device.h"
-
-enum class Element { kBf16, kF16 };
-enum class Rounding { kNearestEven, kNearestAway, kTowardZero };
+#include "tile/types.h"
 
 // The number whose bits are the low half of `bits`; of a bfloat16 nothing else may be set.
 template <Element kFrom>
