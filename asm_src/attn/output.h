@@ -1,8 +1,8 @@
 // What the kernels of the family write: where it goes, and the bits of rounded numbers.
 #pragma once
 #include "attn/pipeline.h"
-
-inline constexpr float kLn2 = 0.6931471805599453f, kLog2E = 1.4426950408889634f;
+#include "attn/sink.h"
+#include "tile/rounding.h"
 
 using Arguments = Constant<AttnFwdArgs>;
 
@@ -31,10 +31,5 @@ __device__ __forceinline__ Global<float>* lse_of_rows(const Args& args, const At
 // Two numbers to 16 bits, NaNs to the bits that AITER gives them.
 template <class S>
 __device__ __forceinline__ uint32_t round_any_pair(float lo, float hi) {
-  uint32_t pair = Pipeline<S>::template round_pair<S::kElement, S::kRounding>(lo, hi);
-  if constexpr (S::kElement == Element::kBf16 && S::kRounding != Rounding::kTowardZero) {
-    if (lo != lo) pair = (pair & 0xffff0000) | 0x7fff;
-    if (hi != hi) pair = (pair & 0xffff) | 0x7fff0000;
-  }
-  return pair;
+  return round_pair<S::kElement, S::kRounding>(lo, hi);
 }
