@@ -27,6 +27,7 @@ struct Epilogue {
   float reference[kN];   // of a row
   f32x2 scale[kN / 2];   // of a row of O, of two tiles
   f32x2 probe = {0, 0};  // products of elements: not finite when an element is not
+  bool far = false;      // a reference is
   uint32_t lds;
   Sink sink;
 
@@ -46,7 +47,8 @@ struct Epilogue {
     columns = args.head_dim_v - int(work.column);
   }
 
-  // False if an element is not finite and the tile is worth another try.
+  // False if an element is not finite, or scores are so large that they are rounded by more than
+  // 2^-6: the greatest probability is then not what it should be.
   __device__ __forceinline__ bool operator()() {
     last_output();
     set_scales();
@@ -69,7 +71,8 @@ struct Epilogue {
   // Of all waves.
   __device__ __forceinline__ bool all_finite() const {
     const float sum = probe[0] + probe[1];
-    const bool finite = __builtin_amdgcn_ballot_w64(!(__builtin_fabsf(sum) < kInf)) == 0;
+    const bool finite =
+        __builtin_amdgcn_ballot_w64(far | !(__builtin_fabsf(sum) < kInf)) == 0;
     const auto votes = (Local<u32x4>*)(lds + S::kBaseVote);
     ((Local<uint32_t>*)votes)[Lane::wave()] = finite;
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
@@ -118,9 +121,14 @@ struct Epilogue {
     });
   }
 
+  static __device__ __forceinline__ bool is_far(float reference) {
+    const float size = __builtin_fabsf(reference);
+    return (size > 0x1p18f) & (size < kInf);
+  }
   __device__ __forceinline__ void set_scales() {
     for (int t = 0; t < kN; ++t) {
       reference[t] = -loop.row.negative_ref[t];
+      if constexpr (!kExact) far |= is_far(reference[t]);
       if constexpr (S::kCapped) reference[t] += args.softcap_log2;
       if (sums[t] == 0) scale[t / 2][t % 2] = 0;  // no key
     }
@@ -129,7 +137,7 @@ struct Epilogue {
   }
   // A sink is one more score, whose value is 0.
   __device__ __forceinline__ void add_sinks() {
-    sink = Sink(((const Global<float>*)sinks)[work.head_q]);
+    sink = Sink(sinks, work.head_q);
     for (int t = 0; t < kN; ++t) scale[t / 2][t % 2] = sink.join(reference[t], sums[t]);
   }
 
@@ -206,7 +214,7 @@ struct Epilogue {
           f32x2 y = x[i][n] * by;
           if (by != by) y = f32x2{by, by};  // of two NaNs the row's
           probe += y * y;
-          out[n] = round_any_pair<S>(y[0], y[1]);
+          out[n] = round_pair<S::kElement, S::kRounding>(y[0], y[1]);
         }
         if ((4 * group + i) * kLaneD < columns) *(Global<Out>*)(to + i * kLaneD) = out;
       }

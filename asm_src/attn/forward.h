@@ -69,8 +69,10 @@ struct Forward {
       u.scale = -2 * cap;
     }
     u.high_halves = kHighHalfOfBoth;
-    // Exact: every sum is beyond the limit, and no probability is greater than 1.
-    u.top = kExact ? 0 : S::kTop;
+    // Exact: every sum is beyond the limit, and no sum of probabilities is greater than 1, so that
+    // those of products with V do not overflow.
+    const int blocks = work.end - work.first;
+    u.top = kExact ? -float(kLog2Keys + 32 - __builtin_clz(blocks)) : S::kTop;
     u.limit = kExact ? -1 : S::kLimit;
 
     KvLoads<S>& load = loop.load;

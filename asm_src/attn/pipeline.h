@@ -238,15 +238,15 @@ struct Pipeline {
   template <int kTileQ, bool kMasked>
   __device__ __forceinline__ void rescale() {
     constexpr int unit = kTileQ % 2;
-    float x[8], max = -kInf;
+    float x[8], scaled[8], max = -kInf;
     Mask::Keys seen{};
     if constexpr (kMasked) seen = mask.template of_tile<kTileQ>();
     for (int i = 0; i < 8; ++i) {
       x[i] = operand.score[unit][i / 4][i % 4];
       if constexpr (S::kCapped) x[i] = ::v_rcp_f32(1 + ::v_exp_f32(x[i] * uniform.cap_rate));
-      x[i] *= uniform.scale;
-      if (kMasked && !seen.has(i / 4 * kTile + i % 4)) x[i] = -kInf;
-      max = v_max_f32(max, x[i]);
+      scaled[i] = x[i] * uniform.scale;
+      if (kMasked && !seen.has(i / 4 * kTile + i % 4)) scaled[i] = -kInf;
+      max = v_max_f32(max, scaled[i]);
     }
     max = row_max(max) - uniform.top;
     const bool exceeds = row_max(row.unit_sum < uniform.limit ? 0.0f : 1.0f) > 0;
@@ -256,7 +256,9 @@ struct Pipeline {
     const float by = ::v_exp_f32(old - ref);
     float p[8], sum = 0;
     for (int i = 0; i < 8; ++i) {
-      p[i] = exp2_of_any(x[i] - ref);
+      // As in the unit itself; of an exact reference, so that the greatest has none but itself.
+      const bool rounded = uniform.limit < 0 || scaled[i] == -kInf;
+      p[i] = exp2_of_any(rounded ? scaled[i] - ref : __builtin_fmaf(x[i], uniform.scale, -ref));
       sum += p[i];
     }
     ordered::v_mov_b32(row.negative_ref[kTileQ], -renewed);

@@ -1,5 +1,6 @@
-// Merges the parts along KV of attention tiles: O = sum_p w_p O_p / sum_p w_p, w_p = sum_p *
-// 2^(reference_p - max). Parts in their order, so that the result does not depend on when they were computed.
+// Merges the parts along KV of attention tiles: O = sum_p w_p O_p / sum_p w_p, where the weight w_p
+// of a part is its sum of probabilities times 2^(its reference - the greatest reference). Parts in
+// their order, so that the result does not depend on when they were computed.
 //
 // The build defines KERNEL (its name), HEAD_DIM_V, ELEMENT and ROUNDING. It takes the arguments of
 // the kernel that made the parts, and TILE_ROWS rows belong to each of its tiles.
@@ -8,11 +9,61 @@
 
 namespace {
 
-using S = Shape<HEAD_DIM_V, HEAD_DIM_V, 4, Element::ELEMENT, Rounding::ROUNDING>;
-
 constexpr int kLanes = 256, kLaneD = 8;
 constexpr int kLanesOfRow = HEAD_DIM_V / kLaneD, kRowsAtOnce = kLanes / kLanesOfRow;
 constexpr int kTilesOfRows = (TILE_ROWS + kRowsAtOnce - 1) / kRowsAtOnce;
+
+// Of a part's row: log2 units, and relative to it. The sum of a row without keys is 0.
+struct MaxSum {
+  float reference, sum;
+};
+
+// The parts of a lane's row, and of its columns of O.
+struct Parts {
+  const Global<f32x2>* max_sum;
+  const Global<f32x4>* o;
+  int count;
+
+  __device__ __forceinline__ Parts(const AttnFwdArgs& args, int64_t first, int column)
+      : max_sum((const Global<f32x2>*)args.partial_max_sum + first),
+        o((const Global<f32x4>*)((const Global<float>*)args.partial_o + first * HEAD_DIM_V +
+                                 column)),
+        count(args.parts) {}
+  __device__ __forceinline__ MaxSum of(int p) const {
+    const f32x2 x = max_sum[p * TILE_ROWS];
+    return {x[0], x[1]};
+  }
+  __device__ __forceinline__ f32x4 columns(int p, int quad) const {
+    return o[int64_t(p) * TILE_ROWS * HEAD_DIM_V / 4 + quad];
+  }
+};
+
+// The greatest reference of parts that have keys, and of the sink; the sum relative to it.
+struct Softmax {
+  float base = -kInf, sum = 0;
+  float nan = 0;  // the first one, which makes the row NaN
+
+  __device__ __forceinline__ Softmax(const Parts& parts, const Sink& sink) {
+    for (int p = 0; p < parts.count; ++p) {
+      const MaxSum part = parts.of(p);
+      if (part.sum != part.sum && nan == nan) nan = part.sum;
+      if (part.sum != 0) base = v_max_f32(base, part.reference);
+    }
+    base = v_max_f32(base, sink.log2);
+    if (base == -kInf) base = 0;  // no weight, or NaN
+    sum = v_exp_f32(sink.log2 - base);
+    for (int p = 0; p < parts.count; ++p) {
+      const MaxSum part = parts.of(p);
+      const float root = root_of(part);
+      if (part.sum != 0) sum += part.sum * root * root;
+    }
+  }
+  // Of 2^(reference - base), which v_exp_f32 would flush to 0 while its product with V counts.
+  __device__ __forceinline__ float root_of(MaxSum part) const {
+    return v_exp_f32((part.reference - base) * 0.5f);
+  }
+  __device__ __forceinline__ float log() const { return v_log_f32(sum) * kLn2; }
+};
 
 }  // namespace
 
@@ -29,44 +80,27 @@ extern "C" __global__ void WORKGROUP(kLanes, 1) KERNEL(AttnFwdArgs args) {
   if (row_of_tile >= TILE_ROWS || row >= work.rows || int(work.column) + d >= args.head_dim_v)
     return;
 
-  const int64_t first = int64_t(split) * args.parts * TILE_ROWS + row_of_tile;
-  const auto* max_sum = (const Global<f32x2>*)args.partial_max_sum + first;
-  const auto* part =
-      (const Global<f32x4>*)((const Global<float>*)args.partial_o + first * HEAD_DIM_V + d);
-  float max = -kInf, nan = 0;  // nan: the first one, which makes the row NaN
-  for (int p = 0; p < args.parts; ++p) {
-    const f32x2 x = max_sum[p * TILE_ROWS];
-    if (x[1] != x[1] && nan == nan) nan = x[1];
-    if (x[1] != 0) max = v_max_f32(max, x[0]);
-  }
-  float reference = max == -kInf ? 0 : max, sum = 0;
+  const Parts parts(args, int64_t(split) * args.parts * TILE_ROWS + row_of_tile, d);
+  const Sink sink(args.sinks, work.head_q);
+  const Softmax softmax(parts, sink);
+  const float inverse = softmax.sum == 0 ? 0 : v_rcp_f32(softmax.sum);
   f32x4 o[2] = {};
-  for (int p = 0; p < args.parts; ++p) {
-    const f32x2 x = max_sum[p * TILE_ROWS];
-    if (x[1] == 0) continue;  // a part without a key may hold nothing
-    const float weight = x[1] * exp2_of_any(x[0] - reference);
-    sum += weight;
-    for (int i = 0; i < 2; ++i) o[i] += part[int64_t(p) * TILE_ROWS * HEAD_DIM_V / 4 + i] * weight;
+  for (int p = 0; p < parts.count; ++p) {
+    const MaxSum part = parts.of(p);
+    if (part.sum == 0) continue;  // it may hold nothing
+    const float root = softmax.root_of(part), rest = part.sum * inverse * root;
+    for (int i = 0; i < 2; ++i) o[i] += parts.columns(p, i) * root * rest;
   }
-  Sink sink;
-  if (sum == 0) reference = -kInf;
-  float scale = sum == 0 ? 0 : 1 / sum;
-  if (args.sinks != 0) {
-    sink = Sink(((const Global<float>*)args.sinks)[work.head_q]);
-    scale = sink.join(reference, sum);
-  }
-  if (nan != nan) {
-    sum = nan;
-    scale = 1;
-    for (auto& x : o) x = f32x4{nan, nan, nan, nan};
-  }
+  if (softmax.nan != softmax.nan)
+    for (auto& x : o) x = f32x4{softmax.nan, softmax.nan, softmax.nan, softmax.nan};
   u32x4 out;
-  for (int i = 0; i < 2; ++i)
-    for (int n = 0; n < 2; ++n)
-      out[2 * i + n] = round_any_pair<S>(scale * o[i][2 * n], scale * o[i][2 * n + 1]);
+  for (int n = 0; n < 4; ++n)
+    out[n] = round_pair<Element::ELEMENT, Rounding::ROUNDING>(o[n / 2][n % 2 * 2],
+                                                              o[n / 2][n % 2 * 2 + 1]);
   *(Global<u32x4>*)(output_row(args, work, row) + d) = out;
-  if (args.lse != 0 && work.column + d == 0)
-    lse_of_rows(args, work)[row] = sink.log_sum_exp(reference, sum);
+  if (args.lse == 0 || work.column + d != 0) return;
+  const float reference = sink.log2 == softmax.base ? sink.natural : softmax.base * kLn2;
+  lse_of_rows(args, work)[row] = softmax.sum == 0 ? -kInf : reference + softmax.log();
 }
 
 // Read back from the code object when the manifest is made.

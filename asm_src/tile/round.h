@@ -18,12 +18,14 @@ __device__ __forceinline__ uint32_t round_bf16_number(float x) {
   return bits;
 }
 
-// The same for any x; a NaN stays a NaN and becomes quiet.
+// The same for any x. A NaN stays one: toward zero what is left of it, else the one that AITER's
+// kernels write.
 template <Rounding kHow>
 __device__ __forceinline__ uint32_t round_bf16(float x) {
-  const uint32_t quiet_nan = __builtin_bit_cast(uint32_t, x) | kQuietBit;
+  const uint32_t bits = __builtin_bit_cast(uint32_t, x);
+  const uint32_t nan = kHow == Rounding::kTowardZero ? bits | kQuietBit : 0x7fff0000;
   const uint32_t number = round_bf16_number<kHow>(x);
-  return __builtin_unpredictable(x != x) ? quiet_nan : number;  // a select, not a branch a lane
+  return __builtin_unpredictable(x != x) ? nan : number;  // a select, not a branch a lane
 }
 
 // lo first in memory. float16 has no rounding away from zero.
