@@ -25,6 +25,7 @@ struct Epilogue {
   int columns;           // from the workgroup's first on
   float sums[kN];        // of a row's probabilities
   float reference[kN];   // of a row
+  float rounded[kN];     // the sum of probabilities as they were rounded, an estimate
   f32x2 scale[kN / 2];   // of a row of O, of two tiles
   f32x2 probe = {0, 0};  // products of elements: not finite when an element is not
   bool far = false;      // a reference is
@@ -49,13 +50,13 @@ struct Epilogue {
 
   // False if an element is not finite, or scores are so large that they are rounded by more than
   // 2^-6: the greatest probability is then not what it should be.
-  __device__ __forceinline__ bool operator()() {
+  __device__ __forceinline__ bool operator()([[maybe_unused]] bool can_overflow) {
     last_output();
     set_scales();
     if (work.part >= 0) {
-      store_part();
+      store_part(can_overflow);
     } else if (__builtin_expect(kExact || columns < S::kHeadDimV, false)) {
-      store_carefully();
+      store_carefully(can_overflow);
       store_lse();
     } else {
       auto* to = (Global<uint8_t>*)o;
@@ -65,7 +66,7 @@ struct Epilogue {
       });
       store_lse();
     }
-    return kExact || all_finite();
+    return all_finite();
   }
 
   // Of all waves.
@@ -107,38 +108,63 @@ struct Epilogue {
       if constexpr (is_value(second) || is_value(last))
         ordered::s_waitcnt<ordered::kAnyVm, exchanges_since(second)>();
       if constexpr (is_value(last)) {
-        sums[last] = ordered::v_add_f32(sums[last], other[last]);
-        scale[last / 2][last % 2] = ordered::v_rcp_f32(sums[last]);
+        rounded[last] = ordered::v_add_f32(rounded[last], other[last]);
+        scale[last / 2][last % 2] = ordered::v_rcp_f32(rounded[last]);
       }
       if constexpr (is_value(second)) {
-        sums[second] = ordered::v_add_f32(sums[second], other[second]);
-        other[second] = ordered::ds_bpermute_b32(lane ^ 4 * 32, sums[second]);
+        rounded[second] = ordered::v_add_f32(rounded[second], other[second]);
+        other[second] = ordered::ds_bpermute_b32(lane ^ 4 * 32, rounded[second]);
       }
       if constexpr (is_value(first)) {
-        sums[first] = loop.row.sum[first];
-        other[first] = ordered::ds_bpermute_b32(lane ^ 4 * 16, sums[first]);
+        rounded[first] = rounded_sum(first);
+        ordered::settle(rounded[first]);
+        other[first] = ordered::ds_bpermute_b32(lane ^ 4 * 16, rounded[first]);
       }
     });
   }
 
+  // The sums, for those who ask; relative to the reference itself, for the digits of logarithms.
+  __device__ __forceinline__ void add_up() {
+    const float by = v_exp_f32(-loop.uniform.top);
+    for (int t = 0; t < kN; ++t) {
+      reference[t] += loop.uniform.top;
+      sums[t] = loop.row.sum[t] * by;
+      sums[t] += from_lane(sums[t], loop.lane ^ 16);
+    }
+    for (float& sum : sums) sum += from_lane(sum, loop.lane ^ 32);
+  }
   static __device__ __forceinline__ bool is_far(float reference) {
     const float size = __builtin_fabsf(reference);
     return (size > 0x1p18f) & (size < kInf);
+  }
+  // A lane's sample stands for its eight probabilities of a unit, at most for all that it has.
+  __device__ __forceinline__ float rounded_sum(int t) const {
+    const float sum = loop.row.sum[t], sample = loop.row.sample[t];
+    const float worth = __builtin_fminf(8, sum * v_rcp_f32(sample));
+    return __builtin_fmaf(loop.row.rounded_sample[t] - sample, worth, sum);
   }
   __device__ __forceinline__ void set_scales() {
     for (int t = 0; t < kN; ++t) {
       reference[t] = -loop.row.negative_ref[t];
       if constexpr (!kExact) far |= is_far(reference[t]);
       if constexpr (S::kCapped) reference[t] += args.softcap_log2;
-      if (sums[t] == 0) scale[t / 2][t % 2] = 0;  // no key
+      if (rounded[t] == 0) scale[t / 2][t % 2] = 0;  // no key
     }
-    if (__builtin_expect(sinks != 0, false) && work.part < 0) add_sinks();
+    if (__builtin_expect(sinks != 0, false) && work.part < 0)
+      add_sinks();
+    else if (work.part >= 0 || lse != 0)
+      add_up();
     for (auto& pair : scale) ordered::settle(pair);
   }
   // A sink is one more score, whose value is 0.
   __device__ __forceinline__ void add_sinks() {
     sink = Sink(sinks, work.head_q);
-    for (int t = 0; t < kN; ++t) scale[t / 2][t % 2] = sink.join(reference[t], sums[t]);
+    for (int t = 0; t < kN; ++t) {
+      float same = reference[t];
+      scale[t / 2][t % 2] = sink.join(same, rounded[t]);
+    }
+    add_up();
+    for (int t = 0; t < kN; ++t) sink.join(reference[t], sums[t]);
   }
 
   // ---- Whole tiles, as if all were finite
@@ -194,7 +220,7 @@ struct Epilogue {
 
   // Whatever the numbers, and only the columns that there are. A loop, which takes less room in the
   // instruction cache.
-  __device__ __forceinline__ void store_carefully() {
+  __device__ __forceinline__ void store_carefully([[maybe_unused]] bool can_overflow) {
     auto* next = (Global<uint8_t>*)o;
 #pragma clang loop unroll(disable)
     for (int t = 0; t < kN; ++t, next += tile_stride) {
@@ -216,13 +242,16 @@ struct Epilogue {
           probe += y * y;
           out[n] = round_pair<S::kElement, S::kRounding>(y[0], y[1]);
         }
-        if ((4 * group + i) * kLaneD < columns) *(Global<Out>*)(to + i * kLaneD) = out;
+        if ((4 * group + i) * kLaneD >= columns) continue;
+        auto* row = (Global<Out>*)(to + i * kLaneD);
+        if (kExact && !can_overflow) keep_finite(out, *row);
+        *row = out;
       }
     }
   }
 
   // ---- Parts along KV: O of the part's own softmax, the reference of a row and its sum
-  __device__ __forceinline__ void store_part() {
+  __device__ __forceinline__ void store_part([[maybe_unused]] bool can_overflow) {
     const int64_t first = int64_t(work.part) * S::kRows + row_of(0) - work.q_start;
     auto* to = (Global<float>*)args.partial_o + first * S::kHeadDimV + 4 * group * kLaneD;
     unroll<kN>([&]<int t>() {
@@ -236,13 +265,30 @@ struct Epilogue {
       });
       if (inside(t))
         for (int i = 0; i < 4; ++i)
-          for (int n = 0; n < kDwords; n += 2)
-            *(Global<f32x4>*)(to + (t * kTile * S::kHeadDimV + i * kLaneD + 2 * n)) =
-                __builtin_shufflevector(out[i][n], out[i][n + 1], 0, 1, 2, 3);
+          for (int n = 0; n < kDwords; n += 2) {
+            auto* quad = (Global<f32x4>*)(to + (t * kTile * S::kHeadDimV + i * kLaneD + 2 * n));
+            f32x4 x = __builtin_shufflevector(out[i][n], out[i][n + 1], 0, 1, 2, 3);
+            if (kExact && !can_overflow) keep_finite(x, *quad);
+            *quad = x;
+          }
     });
     auto* max_sum = (Global<f32x2>*)args.partial_max_sum + first;
     for (int t = 0; t < kN; ++t)
       if (inside(t) && group == 0) max_sum[t * kTile] = f32x2{reference[t], sums[t]};
+  }
+
+  // Where sums of the attempt before did not overflow they are better: small probabilities lose
+  // bits.
+  static __device__ __forceinline__ void keep_finite(Out& x, Out before) {
+    constexpr uint32_t kExponent = kBf16 ? 0x7f80 : 0x7c00;
+    for (int n = 0; n < 2 * kDwords; ++n) {
+      const uint32_t half = n % 2 ? 0xffff0000 : 0xffff, exponent = kExponent << 16 * (n % 2);
+      if ((before[n / 2] & exponent) != exponent)
+        x[n / 2] = (x[n / 2] & ~half) | (before[n / 2] & half);
+    }
+  }
+  static __device__ __forceinline__ void keep_finite(f32x4& x, f32x4 before) {
+    for (int i = 0; i < 4; ++i) x[i] = __builtin_fabsf(before[i]) < kInf ? before[i] : x[i];
   }
 
   __device__ __forceinline__ int row_of(int t) const { return wave_row + t * kTile + row; }

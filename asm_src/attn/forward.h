@@ -60,7 +60,7 @@ struct Forward {
 
   // ---- Prologue
   static constexpr uint32_t kBehindBlock = 3u << 30;  // an offset that reads as 0
-  __device__ __forceinline__ void set_constants(uint32_t lds) {
+  __device__ __forceinline__ void set_constants(uint32_t lds, [[maybe_unused]] bool can_overflow) {
     Uniform& u = loop.uniform;
     u.scale = args.softmax_scale_log2;
     if constexpr (S::kCapped) {
@@ -69,11 +69,15 @@ struct Forward {
       u.scale = -2 * cap;
     }
     u.high_halves = kHighHalfOfBoth;
-    // Exact: every sum is beyond the limit, and no sum of probabilities is greater than 1, so that
-    // those of products with V do not overflow.
-    const int blocks = work.end - work.first;
-    u.top = kExact ? -float(kLog2Keys + 32 - __builtin_clz(blocks)) : S::kTop;
-    u.limit = kExact ? -1 : S::kLimit;
+    u.top = S::kTop;
+    u.limit = S::kLimit;
+    if constexpr (kExact) {
+      // Every sum is beyond the limit. If need be, no sum of probabilities is greater than 1, so
+      // that those of products with V cannot overflow.
+      const int log2_keys = kLog2Keys + 32 - __builtin_clz(work.end - work.first);
+      u.top = uniform(can_overflow ? 0.0f : -float(log2_keys));
+      u.limit = -1;
+    }
 
     KvLoads<S>& load = loop.load;
     const uint32_t stride_k = 2 * args.k_stride_seq, stride_v = 2 * args.v_stride_seq;
@@ -332,18 +336,23 @@ struct Forward {
     for (auto& half : loop.operand.v)
       for (auto& octet : half) octet = bf16x8{};
     for (auto& half : loop.operand.p[1]) half = bf16x4{};
-    for (auto& sum : loop.row.sum) sum = 0;
-    loop.row.unit_sum = 0;
-    // Here, where the wave waits anyway.
-    for (auto& sum : loop.row.sum) ordered::settle(sum);
-    ordered::settle(loop.row.unit_sum);
+    const auto zero = [](float& x) {
+      x = 0;
+      ordered::settle(x);  // here, where the wave waits anyway
+    };
+    for (float& sum : loop.row.sum) zero(sum);
+    for (float& sum : loop.row.sample) zero(sum);
+    for (float& sum : loop.row.rounded_sample) zero(sum);
+    zero(loop.row.unit_sum);
+    zero(loop.row.unit_rounded_sample);
+    zero(loop.softmax.x[kSampled]);
     for (auto& half : loop.operand.p[1]) ordered::settle(half);
     for (auto& half : loop.operand.v)
       for (auto& octet : half) ordered::settle(octet);
   }
 
-  __device__ __forceinline__ void prologue(uint32_t lds) {
-    set_constants(lds);
+  __device__ __forceinline__ void prologue(uint32_t lds, bool can_overflow) {
+    set_constants(lds, can_overflow);
     load_first();
     set_mask();
     o = output_row(args, work, wave_row + row) + 4 * group * S::kTilesD;
@@ -392,14 +401,16 @@ struct Forward {
     }
     ordered::s_waitcnt<0, 0>();  // loads behind the last block: their registers are used again
     loop.row.sum[kN - 1] += loop.row.unit_sum;
+    loop.row.sample[kN - 1] += loop.softmax.x[kSampled];
+    loop.row.rounded_sample[kN - 1] += loop.row.unit_rounded_sample;
   }
 
   // False if an element of the result is not finite, which asks for another try, an exact one.
-  __device__ __forceinline__ bool operator()(uint32_t lds) {
+  __device__ __forceinline__ bool operator()(uint32_t lds, [[maybe_unused]] bool can_overflow) {
     reserve_acc();
     if (work.q_start >= work.rows) return true;
-    prologue(lds);
+    prologue(lds, can_overflow);
     main_loop();
-    return Epilogue<S, kExact>(from, work, loop, wave_row, o, lds)();
+    return Epilogue<S, kExact>(from, work, loop, wave_row, o, lds)(can_overflow);
   }
 };

@@ -21,9 +21,12 @@ template <>
 struct Staged<2> {
   using Row = uint32_t;
 };
-// Half a unit of the last place of an element, in the bits of a float32.
+// Of a 16-bit element in the bits of a float32: half a unit of its last place, which makes of a
+// truncation a rounding, and those that it has.
 template <Element kTo>
 inline constexpr uint32_t kHalfUnit = kTo == Element::kBf16 ? 0x8000 : 0x1000;
+template <Element kTo>
+inline constexpr uint32_t kElementBits = ~(2 * kHalfUnit<kTo> - 1);
 
 __device__ __forceinline__ uint32_t bits(float x) { return __builtin_bit_cast(uint32_t, x); }
 
@@ -47,7 +50,12 @@ struct RowState {
   float negative_ref[S::kTilesQ];
   float sum[S::kTilesQ];  // of a lane's share of the keys
   float unit_sum;
+  // Of one probability a lane and unit, before and after rounding. Many equal scores are all rounded
+  // alike: their O is as much too great as the second is greater than the first.
+  float sample[S::kTilesQ], rounded_sample[S::kTilesQ];
+  float unit_rounded_sample;
 };
+inline constexpr int kSampled = 5;  // of a lane's eight probabilities
 
 // The keys that rows see; this block's keys count from 4 * lane group.
 struct Mask {
@@ -264,6 +272,10 @@ struct Pipeline {
     ordered::v_mov_b32(row.negative_ref[kTileQ], -renewed);
     ordered::v_mov_b32(row.unit_sum, sum);
     ordered::v_mov_b32(row.sum[kTileQ], row.sum[kTileQ] * by);
+    ordered::v_mov_b32(row.sample[kTileQ], row.sample[kTileQ] * by);
+    ordered::v_mov_b32(row.rounded_sample[kTileQ], row.rounded_sample[kTileQ] * by);
+    ordered::v_mov_b32(softmax.x[kSampled], p[kSampled]);
+    ordered::v_mov_b32(row.unit_rounded_sample, rounded(p[kSampled]));
     for (int half = 0; half < 2; ++half) {
       const auto pair = [&](int i) {
         return round_numbers<S::kElement, Rounding::kNearestEven>(p[i], p[i + 1]);
@@ -276,6 +288,10 @@ struct Pipeline {
     });
   }
 
+  // To an element, ties to even.
+  static __device__ __forceinline__ float rounded(float x) {
+    return float_of<S::kElement>(round_numbers<S::kElement, Rounding::kNearestEven>(x, 0) & 0xffff);
+  }
   // Over the four lanes of a row.
   __device__ __forceinline__ float row_max(float x) const {
     int self = lane;

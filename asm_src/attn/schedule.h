@@ -25,6 +25,7 @@ enum class Step {
   kScore,      // matrix: S^T += K Q^T, of the next unit
   kOutput,     // matrix: O^T += V^T P^T, of the unit before
   kAddUnit,    // row sum += sum of the unit before
+  kAddSample,  // and of those sampled in it
   kCapRate,    // capped scores: times the rate of the exponential
   kCapExp,     //
   kCapAdd,     // and 1
@@ -33,6 +34,7 @@ enum class Step {
   kExp,        // p = 2^x
   kSum,        // sum of the unit += p
   kRound,      // half a unit of p's last place in the 16-bit type
+  kSample,     // one of them as it is rounded
   kPack,       // a pair to the 16-bit type, truncated
   kExceeds,    // is the sum beyond what the reference is good for?
   kTranspose,  // V: a pair of rows
@@ -62,11 +64,13 @@ struct StepTraits {
 constexpr StepTraits traits(Step step) {
   constexpr StepTraits kTraits[] = {
       {"score", Unit::kMatrix},        {"output", Unit::kMatrix},
-      {"add_unit", Unit::kVector},     {"cap_rate", Unit::kVector},
+      {"add_unit", Unit::kVector},     {"add_sample", Unit::kVector},
+      {"cap_rate", Unit::kVector},
       {"cap_exp", Unit::kTrans},       {"cap_add", Unit::kVector},
       {"cap_rcp", Unit::kTrans},       {"scale", Unit::kVector},
       {"exp", Unit::kTrans},           {"sum", Unit::kVector},
-      {"round", Unit::kVector},        {"pack", Unit::kVector},
+      {"round", Unit::kVector},        {"sample", Unit::kVector},
+      {"pack", Unit::kVector},
       {"exceeds", Unit::kVector},      {"transpose_v", Unit::kVector},
       {"flip_read_v", Unit::kVector},  {"flip_write_v", Unit::kVector},
       {"flip_read_k", Unit::kVector},  {"read_v", Unit::kLds},
@@ -137,6 +141,7 @@ struct Schedule {
     if (t == kWaitK)
       for (int n = 0; n < 2; ++n) out.add(Step::kFlipReadK, n);
     out.add(Step::kAddUnit);
+    for (int n = 0; n < 2; ++n) out.add(Step::kAddSample, n);
     if (S::kCapped) {
       for (int e = 0; e < 8; ++e) out.add(Step::kCapRate, e, kScoresThere);
       for (int e = 0; e < 8; ++e) out.add(Step::kCapExp, e);
@@ -154,6 +159,7 @@ struct Schedule {
         out.item[out.count++] = waiting.item[taken++];
       if (e > 0) waiting.add(Step::kSum, e);
       waiting.add(Step::kRound, e);
+      if (e == 5) waiting.add(Step::kSample);
       if (e % 2 == 1) waiting.add(Step::kPack, e / 2);
     }
     while (taken < waiting.count) out.item[out.count++] = waiting.item[taken++];

@@ -6,7 +6,9 @@
 inline constexpr float kLn2 = 0.6931471805599453f, kLog2E = 1.4426950408889634f;
 
 // 2^x with denormal results, which v_exp_f32 flushes.
-__device__ __forceinline__ float exp2_of_any(float x) { return v_exp_f32(x + 64) * 0x1p-64f; }
+__device__ __forceinline__ float exp2_of_any(float x) {
+  return x < -64 ? v_exp_f32(x + 64) * 0x1p-64f : v_exp_f32(x);
+}
 
 struct Sink {
   float natural = -kInf, log2 = -kInf;

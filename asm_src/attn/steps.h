@@ -23,6 +23,13 @@ STEP(kAddUnit) {
   ordered::v_accumulate_f32(loop.row.sum[(kTileQ + S::kTilesQ - 1) % S::kTilesQ],
                             loop.row.unit_sum);
 } END_STEP;
+STEP(kAddSample) {
+  constexpr int before = (kTileQ + S::kTilesQ - 1) % S::kTilesQ;
+  if constexpr (n == 0)
+    ordered::v_accumulate_f32(loop.row.sample[before], loop.softmax.x[kSampled]);
+  else
+    ordered::v_accumulate_f32(loop.row.rounded_sample[before], loop.row.unit_rounded_sample);
+} END_STEP;
 STEP(kCapRate) {
   loop.softmax.x[n] =
       ordered::v_mul_f32(loop.uniform.cap_rate, loop.operand.score[kTileQ % 2][n / 4][n % 4]);
@@ -46,6 +53,10 @@ STEP(kSum) {
 } END_STEP;
 STEP(kRound) {
   loop.softmax.half_up[n] = ordered::v_add_u32<kHalfUnit<S::kElement>>(bits(loop.softmax.x[n]));
+} END_STEP;
+STEP(kSample) {
+  loop.row.unit_rounded_sample = __builtin_bit_cast(
+      float, ordered::v_and_b32<kElementBits<S::kElement>>(loop.softmax.half_up[kSampled]));
 } END_STEP;
 STEP(kPack) {
   const uint32_t lo = loop.softmax.half_up[2 * n], hi = loop.softmax.half_up[2 * n + 1];

@@ -167,6 +167,13 @@ __device__ __forceinline__ uint32_t v_add3_u32(uint32_t a, uint32_t uniform, uin
 }
 
 template <uint32_t kConstant>
+__device__ __forceinline__ uint32_t v_and_b32(uint32_t a) {
+  uint32_t d;
+  asm volatile("v_and_b32 %0, %1, %2" : "=v"(d) : "n"(kConstant), "v"(a));
+  return d;
+}
+
+template <uint32_t kConstant>
 __device__ __forceinline__ void v_xor_b32(uint32_t& a) {
   asm volatile("v_xor_b32 %0, %1, %0" : "+v"(a) : "n"(kConstant));
 }
