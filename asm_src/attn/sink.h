@@ -8,11 +8,8 @@ inline constexpr float kGreatestFloat = 3.4028234663852886e38f;
 struct Sink {
   float natural = -kInf, log2 = -kInf;
 
-  // Of no head, or of one of `sinks`, an address or 0.
-  Sink() = default;
-  __device__ __forceinline__ Sink(uint64_t sinks, uint32_t head) {
-    if (sinks == 0) return;
-    natural = ((const Global<float>*)sinks)[head];
+  Sink() = default;  // none
+  __device__ __forceinline__ explicit Sink(float of_head) : natural(of_head) {
     log2 = natural * kLog2E;
     // A finite one stays finite, or its difference to itself would be NaN.
     if (__builtin_fabsf(natural) <= kGreatestFloat)

@@ -4,14 +4,20 @@
 #include "attn/shape.h"
 #include "isa/valu.h"
 
-// A bf16 in the high half of the result; what is below it is to be dropped. NaNs become those that
-// AITER's kernels write: toward zero what is left of them, else all ones.
+// A bf16 in the high half of the result; what is below it is to be dropped. Of anything but a NaN.
+template <Rounding kRounding>
+__device__ __forceinline__ uint32_t to_bf16_high_number(float x) {
+  const uint32_t bits = __builtin_bit_cast(uint32_t, x);
+  if constexpr (kRounding == Rounding::kNearestEven) return bits + 0x7fff + (bits >> 16 & 1);
+  return kRounding == Rounding::kNearestAway ? bits + 0x8000 : bits;
+}
+
+// The same of anything. NaNs become those that AITER's kernels write: toward zero what is left of
+// them, else all ones.
 template <Rounding kRounding>
 __device__ __forceinline__ uint32_t to_bf16_high(float x) {
-  const uint32_t bits = __builtin_bit_cast(uint32_t, x);
-  if constexpr (kRounding == Rounding::kTowardZero) return bits;
-  uint32_t rounded = bits + 0x8000;
-  if constexpr (kRounding == Rounding::kNearestEven) rounded = bits + 0x7fff + (bits >> 16 & 1);
+  const uint32_t rounded = to_bf16_high_number<kRounding>(x);
+  if constexpr (kRounding == Rounding::kTowardZero) return rounded;
   return __builtin_unpredictable(x != x) ? 0x7fff0000 : rounded;
 }
 
