@@ -195,6 +195,8 @@ def _narrow(dtype: str, head_dim: int, round_mode: str) -> KernelBuild:
         head_dim_v=head_dim,
         grid=WORK_GRID,
         constraints=narrow_constraints(head_dim, round_mode),
+        # Packed instructions would wait for the matrix unit.
+        flags=("-fno-slp-vectorize",),
         defines=(
             f"KERNEL=amdattn_{name}_gfx942",
             f"HEAD_DIM={head_dim}",

@@ -158,7 +158,7 @@ struct Epilogue {
   }
   // A sink is one more score, whose value is 0.
   __device__ __forceinline__ void add_sinks() {
-    sink = Sink(sinks, work.head_q);
+    sink = Sink(((const Global<float>*)sinks)[work.head_q]);
     for (int t = 0; t < kN; ++t) {
       float same = reference[t];
       scale[t / 2][t % 2] = sink.join(same, rounded[t]);

@@ -65,7 +65,7 @@ struct Forward {
     u.scale = args.softmax_scale_log2;
     if constexpr (S::kCapped) {
       const float cap = args.softcap_log2;
-      u.cap_rate = uniform(2 * kLog2E * u.scale * v_rcp_f32(cap));
+      u.cap_rate = uniform_float(2 * kLog2E * u.scale * v_rcp_f32(cap));
       u.scale = -2 * cap;
     }
     u.high_halves = kHighHalfOfBoth;
@@ -75,7 +75,7 @@ struct Forward {
       // Every sum is beyond the limit. If need be, no sum of probabilities is greater than 1, so
       // that those of products with V cannot overflow.
       const int log2_keys = kLog2Keys + 32 - __builtin_clz(work.end - work.first);
-      u.top = uniform(can_overflow ? 0.0f : -float(log2_keys));
+      u.top = uniform_float(can_overflow ? 0.0f : -float(log2_keys));
       u.limit = -1;
     }
 

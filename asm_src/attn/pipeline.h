@@ -28,8 +28,6 @@ inline constexpr uint32_t kHalfUnit = kTo == Element::kBf16 ? 0x8000 : 0x1000;
 template <Element kTo>
 inline constexpr uint32_t kElementBits = ~(2 * kHalfUnit<kTo> - 1);
 
-__device__ __forceinline__ uint32_t bits(float x) { return __builtin_bit_cast(uint32_t, x); }
-
 __device__ __forceinline__ uint32_t dword_of(u32x2 x, int i) { return x[i]; }
 __device__ __forceinline__ uint32_t dword_of(uint32_t x, int) { return x; }
 

@@ -4,6 +4,7 @@
 #include "isa/valu.h"
 
 inline constexpr float kLn2 = 0.6931471805599453f, kLog2E = 1.4426950408889634f;
+inline constexpr float kGreatestFloat = 3.4028234663852886e38f;
 
 // 2^x with denormal results, which v_exp_f32 flushes.
 __device__ __forceinline__ float exp2_of_any(float x) {
@@ -13,14 +14,12 @@ __device__ __forceinline__ float exp2_of_any(float x) {
 struct Sink {
   float natural = -kInf, log2 = -kInf;
 
-  Sink() = default;
-  // Of a head; -inf without sinks. The log2 of others is finite, so that differences are.
-  __device__ __forceinline__ Sink(uint64_t sinks, uint32_t head) {
-    if (sinks == 0) return;
-    natural = ((const Global<float>*)sinks)[head];
-    constexpr float kMost = 0x1.fffffep127f;
-    const float x = natural * kLog2E;
-    log2 = x > kMost ? kMost : x < -kMost ? -kMost : x;
+  Sink() = default;  // none
+  __device__ __forceinline__ explicit Sink(float of_head) : natural(of_head) {
+    log2 = natural * kLog2E;
+    // A finite one stays finite, or its difference to itself would be NaN.
+    if (__builtin_fabsf(natural) <= kGreatestFloat)
+      log2 = __builtin_amdgcn_fmed3f(log2, -kGreatestFloat, kGreatestFloat);
   }
   // The reference (log2) and the sum of a row with it. Returns what the row's O is to be multiplied
   // by: 1 / sum, of the reference before.

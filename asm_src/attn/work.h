@@ -12,7 +12,7 @@ __device__ __forceinline__ uint32_t uniform(uint32_t x) {
   return __builtin_amdgcn_readfirstlane(x);
 }
 
-__device__ __forceinline__ float uniform(float x) {
+__device__ __forceinline__ float uniform_float(float x) {
   return __builtin_bit_cast(float, uniform(__builtin_bit_cast(uint32_t, x)));
 }
 
@@ -92,13 +92,13 @@ struct AttnWork {
     q_base = kv_base = 0;
     if (__builtin_expect(args.cu_seqlens_q != 0, false)) {
       const auto* sums = (const Global<int32_t>*)args.cu_seqlens_q;
-      q_base = uniform(uint32_t(sums[batch]));
-      rows = uniform(uint32_t(sums[batch + 1])) - int(q_base);
+      q_base = uniform(sums[batch]);
+      rows = uniform(sums[batch + 1]) - int(q_base);
     }
     if (__builtin_expect(args.cu_seqlens_kv != 0, false)) {
       const auto* sums = (const Global<int32_t>*)args.cu_seqlens_kv;
-      kv_base = uniform(uint32_t(sums[batch]));
-      keys = uniform(uint32_t(sums[batch + 1])) - int(kv_base);
+      kv_base = uniform(sums[batch]);
+      keys = uniform(sums[batch + 1]) - int(kv_base);
     }
   }
 

@@ -24,3 +24,6 @@ __device__ __forceinline__ float v_max_f32(float a, float b) { return __builtin_
 __device__ __forceinline__ uint32_t v_cvt_pkrtz_f16_f32(float lo, float hi) {
   return __builtin_bit_cast(uint32_t, __builtin_amdgcn_cvt_pkrtz(lo, hi));
 }
+
+// No instruction.
+__device__ __forceinline__ uint32_t bits(float x) { return __builtin_bit_cast(uint32_t, x); }

@@ -10,8 +10,10 @@ using S = NarrowShape<HEAD_DIM, Element::ELEMENT, Rounding::ROUNDING>;
 #define TILES_OF(name) JOIN(name, _tiles)
 
 extern "C" __global__ void WORKGROUP(kWaveLanes, 2) KERNEL(AttnFwdArgs args) {
-  Narrow<S> narrow(args);
-  narrow();
+  const uint64_t careful = Narrow<S>(args)();
+  if (__builtin_expect(__builtin_amdgcn_ballot_w64(careful != 0) == 0, true)) return;
+  auto* from = read_again((Arguments*)__builtin_amdgcn_kernarg_segment_ptr());
+  Narrow<S>(*(const AttnFwdArgs*)from).carefully(careful);
 }
 
 // Read back from the code object when the manifest is made.

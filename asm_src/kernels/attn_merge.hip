@@ -81,7 +81,8 @@ extern "C" __global__ void WORKGROUP(kLanes, 1) KERNEL(AttnFwdArgs args) {
     return;
 
   const Parts parts(args, int64_t(split) * args.parts * TILE_ROWS + row_of_tile, d);
-  const Sink sink(args.sinks, work.head_q);
+  const Sink sink =
+      args.sinks == 0 ? Sink() : Sink(((const Global<float>*)args.sinks)[work.head_q]);
   const Softmax softmax(parts, sink);
   const float inverse = softmax.sum == 0 ? 0 : v_rcp_f32(softmax.sum);
   f32x4 o[2] = {};
