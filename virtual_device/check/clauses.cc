@@ -67,6 +67,8 @@ void Clauses::step(const Step& step) {
   if (unit != unit_ || unit == Unit::kNone) end();
   if (unit == Unit::kNone) return;
   unit_ = unit;
+  // An atomic whose lanes act one after the other comes here more than once.
+  if (!clause_.empty() && clause_.back().inst == &step.inst) return;
   clause_.push_back({&step.inst, &step.use});
   for (int i = 0; i < step.use.num_reads; ++i)
     for (u32 n = 0; is_named(step.use.reads[i]) && n < step.use.reads[i].count; ++n)
