@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from build_scripts.toolchain import LLVM22
+from build_scripts.manifest import struct_layout
+from build_scripts.toolchain import ASM_SRC, LLVM22
 
-GEMM_GRID = "x=8*splits, y=ceil(m/tile_m), z=ceil(n/(8*columns))"
+GEMM_GRID = "x=8*num_splits, y=ceil(m/tile_m), z=ceil(n/(8*tile_n))"
+_HEADER, _STRUCT = "gemm.h", "GemmArgs"
 
 # Rows of a fragment, fragments along m and along n of a wave, waves along m and along k, steps of k
 # in flight. Chosen by the model, among twice as many: one wave a workgroup, where registers allow,
@@ -47,6 +49,15 @@ def gemm_members() -> Iterator[dict[str, Any]]:
             yield _member(dtype, *member)
 
 
+def _parameters() -> dict[str, str]:
+    """The fields of the arguments' struct as parameters, and their names."""
+    _, fields = struct_layout(ASM_SRC / "args" / _HEADER, _STRUCT)
+    return {
+        "PARAMETERS": ", ".join(f"{field['type']} {field['name']}" for field in fields),
+        "ARGUMENTS": ", ".join(field["name"] for field in fields),
+    }
+
+
 def _member(
     dtype: str,
     name_of_tile: str,
@@ -69,14 +80,15 @@ def _member(
         "DEPTH": depth,
         "ELEMENT": _ELEMENT[dtype],
         "LAST": 4 * tiles_m * tiles_n - 1,
-        "STREAM": "ElementStream" if any_alignment else "Stream",
+        "MAINLOOP": "ElementMainloop" if any_alignment else "Mainloop",
+        **_parameters(),
     }
     return {
         "name": name,
         "arch": "gfx942",
         "source": "kernels/gemm_nt.hip",
-        "header": "gemm.h",
-        "struct": "GemmArgs",
+        "header": _HEADER,
+        "struct": _STRUCT,
         "toolchain": LLVM22,
         "toolchain_reason": "neither LLVM 21 nor 22 spills; the order of the loop is the source's",
         "op": "gemm_nt",

@@ -14,9 +14,10 @@ ORDER = "order"
 # The names of virtual_device/check/finding.h, in its order, and ORDER, which is found by
 # comparing the outputs of several schedules.
 KINDS = (
-    *("use_before_wait", "overwrite_before_wait", "over_wait", "hazard", "hazard_advice"),
-    "lds_race",
+    *("use_before_wait", "overwrite_before_wait", "counter_saturated", "over_wait", "hazard"),
+    *("hazard_advice", "clause_overwrite", "lds_race"),
     *("global_race", "stale_read", "illegal_address", "use_after_free", "misaligned"),
+    "ambiguous_range",
     *("range_swallowed", "uninitialised_store", "uninitialised_address", "uninitialised_branch"),
     *("unwritten_output", "read_only_write", "kernarg_overread", "barrier_mismatch"),
     *("no_active_lane", "runaway", "deadlock", "dirty_memory", "scratch_bounds", "lds_bounds"),

@@ -17,7 +17,7 @@ from amdattn.plan.workspace import WorkspaceLayout
 
 GEMM = "gemm_nt"  # of KernelSpec.op
 # The grid rule implemented here.
-GRID_RULE = "x=8*splits, y=ceil(m/tile_m), z=ceil(n/(8*columns))"
+GRID_RULE = "x=8*num_splits, y=ceil(m/tile_m), z=ceil(n/(8*tile_n))"
 GRID_XCDS = 8
 _NEIGHBOURS = 4  # results of a lane in a row: tiles are so many columns wide, or a multiple
 _FRAGMENT_BYTES = 1024
@@ -201,15 +201,15 @@ def _arguments(
         "n": problem.n,
         "k": problem.k,
         "split_steps": split_steps(problem, kernel, splits),
-        "splits": splits,
-        "columns": columns,
-        "up": problem.n if problem.has_factors else 0,
+        "num_splits": splits,
+        "tile_n": columns,
+        "up_offset": problem.n if problem.has_factors else 0,
         "out": Address("out"),
         "out_stride": Stride("out", "row"),
         "alpha": problem.alpha,
         "out_type": OUT_TYPES[problem.out_dtype],
         "activation": ACTIVATIONS[problem.activation and problem.activation.removesuffix(FACTORS)],
-        "adding": int(is_split and not problem.deterministic),
+        "accumulates": int(is_split and not problem.deterministic),
         "partials": Address("partials") if is_split else 0,
         "counters": Address("counters") if is_split else 0,
         "generation": Address("generation") if is_split else 0,

@@ -1,5 +1,6 @@
 // Kernel arguments of the decode GEMM family, in the order of the kernels' parameters.
-// Parsed by the HIP compiler and by a C declaration parser: fixed-width scalars only, no macros.
+// Parsed by the HIP compiler and by a C declaration parser, from which the build makes the list of
+// parameters: fixed-width scalars only, no macros.
 // Strides count elements, not bytes; the stride of the last axis is 1 for every matrix.
 // The first 14 dwords come in SGPRs: what the first loads need must be among them.
 typedef struct GemmArgs {
@@ -12,16 +13,16 @@ typedef struct GemmArgs {
   int32_t n;
   int32_t k;
   int32_t split_steps;  // along k of each part
-  int16_t splits;       // parts along k of each tile
-  int16_t columns;      // of the result in each tile
-  int32_t up;           // rows of b from those under the activation to their factors; 0 = none
+  int16_t num_splits;   // parts along k of each tile
+  int16_t tile_n;       // columns of the result in each tile
+  int32_t up_offset;    // rows of b from the gate's to their factors; 0 = not gated
   uint64_t out;         // [m, n] device address
   int64_t out_stride;
   float alpha;      // out = activation(alpha * a @ b^T + bias)
   int8_t out_type;  // 0 float32, 1 bfloat16, 2 float16
   int8_t activation;
-  int16_t adding;       // parts are added in memory, not in their order
-  uint64_t partials;    // float32 [tiles, splits, tile], adding: [tiles, tile]; 0 = no splits
-  uint64_t counters;    // uint64 [tiles], 0 before and after every launch; 0 = no splits
+  int16_t accumulates;  // parts are added in memory by atomics, not in their order
+  uint64_t partials;    // float32 [tiles, parts, tile], accumulated: [tiles, tile]; 0 = no parts
+  uint64_t counters;    // uint64 [tiles], 0 before and after every launch; 0 = no parts
   uint64_t generation;  // a number greater than those of all launches before on the counters
 } GemmArgs;

@@ -2,7 +2,7 @@
 // to do: at the end every instruction would be waited for.
 #pragma once
 #include "gemm/activation.h"
-#include "gemm/late_args.h"
+#include "gemm/arguments.h"
 #include "gemm/shape.h"
 #include "tile/round.h"
 
@@ -19,8 +19,8 @@ struct Place {
   // 0: whole, of the inputs' type, without an activation, in one part.
   uint32_t special;
 
-  __device__ __forceinline__ Place(const LateArgs& args, int m, int n, Rows<S::kTile> of_b,
-                                   int first_m, int first_n, int wave_m, int lane, int splits) {
+  __device__ __forceinline__ Place(const GemmArgs& args, int end_n, Rows<S::kTile> of_b,
+                                   int first_m, int first_n, int wave_m, int lane) {
     out_type = args.out_type;
     column_bytes = out_type == kFloat32 ? 4 : 2;
     each = of_b.each();
@@ -28,14 +28,15 @@ struct Place {
     const int row_m = first_m + wave_m * S::kTilesM * S::kTile + lane % S::kTile;
     const int column = first_n + of_b.column(0, neighbours);
     address = args.out + (row_m * args.out_stride + column) * column_bytes;
-    rows = S::has_results(lane) ? m - row_m : 0;
-    columns = neighbours < each ? n - column : 0;  // the others are factors
+    rows = S::has_results(lane) ? args.m - row_m : 0;
+    columns = neighbours < each ? end_n - column : 0;  // the others are factors
     rows_bytes = S::kTile * column_bytes * args.out_stride;
     // Without branches, which cost more than all of this.
     const uint32_t bytes = uint32_t(args.out) | uint32_t(args.out_stride) * column_bytes;
-    const uint32_t rest = ((n - first_n) & 3) | (bytes & (4 * column_bytes - 1));
+    const uint32_t rest = ((end_n - first_n) & 3) | (bytes & (4 * column_bytes - 1));
     whole = rest == 0;
-    special = rest | (args.types ^ kOwn) | (splits - 1);
+    const uint32_t types = uint8_t(args.out_type) | uint8_t(args.activation) << 8;
+    special = rest | (types ^ kOwn) | (args.num_splits - 1);
     ordered::settle(address);
     ordered::settle(rows);
     ordered::settle(columns);

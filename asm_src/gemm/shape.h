@@ -12,17 +12,20 @@ struct Operand {
   int stride, rows, first;
 };
 
-// How the rows of B of a tile are columns of the result: each is one, or, where half of them are
-// factors `up` rows further on in B, those that the activation is of are the first 8 of every 16.
+// How the rows of B of a tile are columns of the result: each is one, or, where the product is
+// gated, the first 8 of every 16 are the gate's and the others their factors, which lie `up_offset`
+// rows further on in B.
 template <int kTile>
 struct Rows {
-  int up;  // 0: no factors
+  int up_offset;  // 0: not gated
 
-  __device__ __forceinline__ int each() const { return kTile == kMatrix && up ? kTile / 2 : kTile; }
+  __device__ __forceinline__ int each() const {
+    return kTile == kMatrix && up_offset ? kTile / 2 : kTile;
+  }
   __device__ __forceinline__ int column(int fragment, int row) const {
     return fragment * each() + (row & (each() - 1));
   }
-  __device__ __forceinline__ int further(int row) const { return row < each() ? 0 : up; }
+  __device__ __forceinline__ int further(int row) const { return row < each() ? 0 : up_offset; }
 };
 
 // A fragment of A or B is what a load brings, 16 bytes a lane: kTile rows, of each 512 / kTile
@@ -49,12 +52,12 @@ struct Shape {
   // Fragments that each wave along k finishes: o-th of wave w.
   static constexpr int kOwned = (kFragments + kWavesK - 1) / kWavesK;
   static constexpr __device__ int fragment(int o, int wave_k) { return o * kWavesK + wave_k; }
-  // body(o, fragment) for each of them; there may be fewer fragments than waves.
+  // body<o>(fragment) for each of them; there may be fewer fragments than waves.
   template <class Body>
   static __device__ __forceinline__ void owned(int wave_k, Body&& body) {
     unroll<kOwned>([&]<int o>() {
       if (const int f = fragment(o, wave_k); f < kFragments) {
-        [[clang::always_inline]] body(o, f);
+        [[clang::always_inline]] body.template operator()<o>(f);
       }
     });
   }

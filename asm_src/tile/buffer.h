@@ -4,7 +4,7 @@
 // How an access is held against that number is told in two ways: with the scalar offset of the
 // instruction counted, or not; and subtracting it from the number wraps. So that all agree, a
 // scalar offset that is not 0 goes with kAllBytes only, and a lane that shall have nothing asks at
-// kOutside. Checked mode reports what depends on it (`range_reading`).
+// kOutside. Checked mode reports what depends on it (`ambiguous_range`).
 #pragma once
 #include "isa/device.h"
 

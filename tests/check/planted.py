@@ -81,6 +81,10 @@ def hazard(kernel: str, where: str, defect: str) -> Planted:
     return Planted("hazards", kernel, "hazard", defect, producer="producer", where=where)
 
 
+def clause(kernel: str, where: str, defect: str) -> Planted:
+    return Planted("hazards", kernel, "clause_overwrite", defect, producer="producer", where=where)
+
+
 def race(kernel: str, kind: str, defect: str, **more: Any) -> Planted:
     shape = {"lanes": 128} if "lds" in kernel or "waves" in kernel else {"workgroups": 2}
     more = {"producer": "producer"} | shape | more
@@ -118,6 +122,13 @@ PLANTED = [
         kind="lds_race",
         lanes=128,
     ),
+    waits(
+        "lgkmcnt_saturated",
+        "v26",
+        "lgkmcnt(15) with 16 reads under way",
+        kind="counter_saturated",
+    ),
+    waits("vmcnt_saturated", "v10", "vmcnt(63) with 64 loads under way", kind="counter_saturated"),
     hazard("mfma_then_valu", "v20", "MFMA result -> VALU"),
     hazard("mfma_then_store", "v20", "MFMA result -> VMEM data"),
     hazard("mfma_then_lds", "v20", "MFMA result -> LDS data"),
@@ -139,6 +150,9 @@ PLANTED = [
     hazard("m0_then_lds_dma", "", "SALU M0 -> load to LDS"),
     hazard("setreg_then_getreg", "", "s_setreg -> s_getreg of one register"),
     hazard("wide_store_then_valu", "v12", "data of a wide store -> VALU write"),
+    clause("vector_clause", "v10", "address of a load overwritten in its clause"),
+    clause("vector_clause_of_itself", "v10", "a load of a clause overwrites its own address"),
+    clause("scalar_clause", "s40", "address of a scalar load overwritten in its clause"),
     race("lds_read_after_write", "lds_race", "LDS read without a barrier after the write"),
     race("lds_write_after_read", "lds_race", "LDS write without a barrier after the read"),
     race("lds_write_after_write", "lds_race", "two LDS writes without a barrier"),
@@ -158,6 +172,8 @@ PLANTED = [
     memory("out_of_bounds", "illegal_address", "store behind the allocation", fails=True),
     memory("use_after_free", "use_after_free", "load from freed memory", fails=True),
     memory("range_swallowed", "range_swallowed", "num_records too small", severity="counted"),
+    memory("empty_with_soffset", "ambiguous_range", "num_records 0, soffset not", where="soffset"),
+    memory("soffset_beyond_the_end", "ambiguous_range", "outside only by soffset", where="soffset"),
     memory("misaligned_atomic", "misaligned", "atomic at 2 mod 4", fails=True),
     memory("uninitialised_vgpr", "uninitialised_store", "VGPR never written", where="v10"),
     memory("uninitialised_lane", "uninitialised_store", "one lane never written", where="v10"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from kernels.gemm_family import KERNELS, NAMES, SMALL, WITH_FACTORS, Call, operands, planned
@@ -127,6 +129,31 @@ def test_activations_far_out() -> None:
         call = Call(8, 16, 8, options={"activation": activation, "out_dtype": "float32"})
         with np.errstate(over="ignore"):
             call.hold(got, a, b)
+
+
+@pytest.mark.parametrize("out_dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("activation", "lowest"), [("silu", -111.0), ("gelu_tanh", -15.0), ("gelu", -15.0)]
+)
+def test_activations_underflow(activation: str, lowest: float, out_dtype: str) -> None:
+    """Down to the least denormal, and then to -0: as float64 rounded has it."""
+    x = np.linspace(lowest, 0.6 * lowest, 256).astype(operands(1, 1, 1)[0].dtype)
+    a, b = np.ones((1, 1), x.dtype), x[:, None]
+    got = amdattn.gemm_nt(a, b, activation=activation, out_dtype=out_dtype)[0]
+    exact = x.astype(np.longdouble)
+    if activation == "gelu":
+        tail = [math.erfc(-float(one) / math.sqrt(2)) for one in x]
+        exact = exact * np.array(tail, np.longdouble) / 2
+    else:
+        cubic = 2 * math.sqrt(2 / math.pi) * (exact + 0.044715 * exact**3)
+        exact = exact / (1 + np.exp(-(exact if activation == "silu" else cubic)))
+    least = 2.0**-149 * (1 if out_dtype == "float32" else 2**16)
+    # In float32 the exponent, of up to 100, is rounded before e is raised to it.
+    relative = 2.0**-8 if out_dtype == "bfloat16" else 2.0**-15
+    error = np.abs(got.astype(np.longdouble) - exact)
+    assert (error <= relative * np.abs(exact) + 0.51 * least).all()
+    assert np.signbit(got.astype(np.float32)).all()
+    assert (got == 0).any() and (np.abs(got.astype(np.float64)) < 2.0**-126).sum() > 8
 
 
 def test_results_are_rounded_once() -> None:

@@ -1,4 +1,4 @@
-"""Small kernels for the classes of mutants that no shipped kernel has: ranges and semaphores."""
+"""Small kernels for classes of mutants that few shipped kernels have: ranges, semaphores, LDS."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KERNELS = Path(__file__).resolve().parent / "kernels"
 
 def hip_subjects() -> list[Subject]:
     """Every kernel of tests/mutation/kernels."""
-    return [range_copy(), split_sum()]
+    return [range_copy(), split_sum(), lds_sum()]
 
 
 def range_copy() -> Subject:
@@ -46,6 +46,16 @@ def split_sum() -> Subject:
     pointers = tuple((8 * i, i) for i in range(4))
     case = Case(f"{parts} parts", (parts, 1, 1), (64, 1, 1), kernarg, pointers, buffers)
     return _subject("split_sum", case)
+
+
+def lds_sum() -> Subject:
+    """Sums over the waves of a workgroup, twice through the same LDS."""
+    workgroups = 2
+    values = np.random.default_rng(6).integers(0, 1 << 10, workgroups * 256, np.int32)
+    buffers = (read_only("in", values.tobytes()), unwritten("out", workgroups * 128 * 4))
+    pointers = ((0, 0), (8, 1))
+    case = Case("", (workgroups, 1, 1), (256, 1, 1), struct.pack("<QQ", 0, 0), pointers, buffers)
+    return _subject("lds_sum", case)
 
 
 def _subject(name: str, *cases: Case) -> Subject:

@@ -126,6 +126,14 @@ void Bounds::step(const Step& step) const {
       f.message = std::to_string(std::popcount(memory.swallowed)) +
                   " lanes are outside the buffer: loads return 0, stores are dropped";
     });
+  if (memory.ambiguous)
+    step.report.add(step.wave, step.inst, FindingKind::kAmbiguousRange, kNoPc, [&](Finding& f) {
+      f.lane = std::countr_zero(memory.ambiguous);
+      f.where = "soffset";
+      f.message = std::to_string(std::popcount(memory.ambiguous)) +
+                  " lanes are inside the buffer or outside by whether soffset counts in the range "
+                  "check, which is told in several ways: soffset 0, or a num_records far above";
+    });
   for (int i = 0; i < memory.num_parts; ++i) {
     const FootprintPart& part = memory.parts[i];
     if (!part.mask) continue;

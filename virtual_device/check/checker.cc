@@ -79,6 +79,7 @@ void Checker::workgroup_started(Workgroup& workgroup) {
     WaveShadow& own = *group->waves[wave->wave_idx];
     own.waits.start(launch_.kernel(), late_loads(workgroup));
     own.hazards.reset();
+    own.clauses.start(launch_.kernel(), launch_.launch.code->may_have_xnack());
     own.taint.start(*wave, group->lds_taint, session_.shadow());
     wave->shadow = &own;
   }
@@ -98,6 +99,7 @@ bool Checker::before(Wave& wave, const Inst& inst) {
   own.waits.before(step);
   group.late_stores.settle(wave, own.waits.order);
   own.hazards.step(step);
+  own.clauses.step(step);
   own.touches_memory = footprint(wave, inst, own.footprint);
   if (own.touches_memory) step.memory = &own.footprint;
   own.taint.step(step);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "check/bounds.h"
+#include "check/clauses.h"
 #include "check/coherence.h"
 #include "check/control.h"
 #include "check/hazards.h"
@@ -35,6 +36,7 @@ class Checker : public Observer {
   struct WaveShadow {
     Waits waits;
     Hazards hazards;
+    Clauses clauses;
     Taint taint;
     Footprint footprint;
     bool touches_memory = false;

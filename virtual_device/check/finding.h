@@ -13,10 +13,12 @@ enum class FindingKind : u8 {
   // Waits
   kUseBeforeWait,        // a register or LDS byte is used while the load that fills it is pending
   kOverwriteBeforeWait,  // ... is overwritten while it is pending
+  kCounterSaturated,     // ... used behind no wait, since more are out than the counter counts
   kOverWait,             // advice: the wait could be weaker
   // Hazards
   kHazard,
-  kHazardAdvice,  // advice: LLVM keeps a distance that the manual does not ask for
+  kHazardAdvice,     // advice: LLVM keeps a distance that the manual does not ask for
+  kClauseOverwrite,  // a load overwrites what an access of its clause reads: no replay (XNACK)
   // Races
   kLdsRace,
   kGlobalRace,  // two workgroups, or two waves of one, without order
@@ -25,6 +27,7 @@ enum class FindingKind : u8 {
   kIllegalAddress,
   kUseAfterFree,
   kMisaligned,
+  kAmbiguousRange,  // a buffer's range check depends on how it counts the scalar offset
   kRangeSwallowed,  // counted: a buffer's range check dropped lanes
   kUninitialisedStore,
   kUninitialisedAddress,

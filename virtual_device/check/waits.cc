@@ -178,8 +178,9 @@ void Waits::conflict(const Step& step, const RegisterRange& range, bool write) {
       if (row.format == Format::kDs && p.queue == Queue::kLds) continue;
     }
     p.reported = true;
-    const FindingKind kind =
-        write ? FindingKind::kOverwriteBeforeWait : FindingKind::kUseBeforeWait;
+    const FindingKind kind = p.saturated ? FindingKind::kCounterSaturated
+                             : write     ? FindingKind::kOverwriteBeforeWait
+                                         : FindingKind::kUseBeforeWait;
     step.report.add(step.wave, step.inst, kind, step.report.pc(*p.inst), [&](Finding& f) {
       RegisterRange both = range;
       both.first = std::max(range.first, p.dst.first);
@@ -193,6 +194,9 @@ void Waits::conflict(const Step& step, const RegisterRange& range, bool write) {
       f.message = f.where + (write ? " is overwritten" : " is used") + " while " +
                   p.inst->row->name + ", which writes it, may be under way: no wait on " + counter +
                   " has covered it";
+      if (p.saturated)
+        f.message += ", and that more have been issued than it counts is no proof: a wait for " +
+                     std::string(p.queue == Queue::kVmem ? "62" : "14") + " is";
     });
   }
 }
@@ -258,11 +262,38 @@ void Waits::after(const Step& step) {
   if (p.dst.count && p.dst.file == RegisterFile::kVector && !p.mask) p.dst.count = 0;
   if (late_) withhold(step, p);
   for (u32 i = 0; i < p.dst.count; ++i) pending_bits_.set(bit(p.dst.file, p.dst.first + i));
+  if (p.dst.count)  // of two loads to one register the later one stays
+    forget([&](const Pending& o) {
+      return o.saturated && o.queue == p.queue && o.dst.file == p.dst.file &&
+             o.dst.first == p.dst.first && o.dst.count == p.dst.count && !(o.mask & ~p.mask);
+    });
   num_vmem_ += p.queue == Queue::kVmem;
   num_lds_ += p.queue == Queue::kLds;
   pending_.push_back(std::move(p));
-  if (num_vmem_ > WaitCounts::kMaxVm || num_lds_ > WaitCounts::kMaxLgkm)
-    apply(step.wave, WaitCounts::kMaxVm, WaitCounts::kMaxLgkm, nullptr);
+  if (num_vmem_ > WaitCounts::kMaxVm || num_lds_ > WaitCounts::kMaxLgkm) saturate();
+}
+
+// Marks what only a counter at its maximum would prove to be done. Stores, on which no register
+// depends, are taken as done, so that their number stays bounded.
+void Waits::saturate() {
+  u32 vm_seen = 0, lds_seen = 0;
+  bool stores = false;
+  for (size_t i = pending_.size(); i-- > 0;) {
+    Pending& p = pending_[i];
+    u32 position = 0;
+    Counter counter{};
+    if (p.queue != Queue::kVmem && p.queue != Queue::kLds) continue;
+    if (!complete(p, WaitCounts::kMaxVm, WaitCounts::kMaxLgkm, vm_seen, lds_seen, position,
+                  counter))
+      continue;
+    p.saturated = true;
+    stores |= !(p.inst->row->effects & kLoad) && !p.dst.count;
+  }
+  if (!stores) return;
+  forget([](const Pending& p) {
+    return p.saturated && !(p.inst->row->effects & kLoad) && !p.dst.count;
+  });
+  rebuild();
 }
 
 void Waits::finish() {

@@ -6,10 +6,10 @@
 //   lgkmcnt  LDS in order among themselves; SMEM and messages in any order. 4 bits.
 //   FLAT     counts in both, out of order in both: done when both have been waited down to 0.
 //   expcnt   nothing on gfx942: stores read their data when they issue.
-// A counter at its maximum holds up the issue, so that no more operations than it can count are
-// under way. An operation is certainly done after a wait for N when more than N operations that
-// cannot finish before it (itself included) have been issued: not when the counter merely could be
-// low.
+// An operation is certainly done after a wait for N when more than N operations that cannot finish
+// before it (itself included) have been issued: not when the counter merely could be low. That no
+// more operations are under way than a counter counts proves nothing: a counter at its maximum is
+// said to hold up the issue, but compilers never rely on it. What does is a finding of its own.
 #pragma once
 
 #include <bitset>
@@ -52,6 +52,7 @@ class Waits {
     Queue queue;
     bool vm_done = false, lgkm_done = false;  // FLAT
     bool reported = false;
+    bool saturated = false;  // as many have been issued since as the counter counts
     u32 vmem_number = 0, lds_number = 0, smem_number = 0;
     const Inst* inst = nullptr;
     RegisterRange dst;  // count 0: none
@@ -73,6 +74,16 @@ class Waits {
   void apply(Wave& wave, u32 vm, u32 lgkm, const Inst* site);
   bool complete(Pending& p, u32 vm, u32 lgkm, u32& vm_seen, u32& lds_seen, u32& position,
                 Counter& counter) const;
+  void saturate();
+  template <class Which>
+  void forget(Which which) {
+    std::erase_if(pending_, [&](const Pending& p) {
+      if (!which(p)) return false;
+      num_vmem_ -= p.queue == Queue::kVmem;
+      num_lds_ -= p.queue == Queue::kLds;
+      return true;
+    });
+  }
   void deliver(Wave& wave, const Pending& p);
   void rebuild();
   void check_registers(const Step& step);

@@ -113,6 +113,7 @@ bool CodeObjectLoader::check_target() {
                    ", expected shared object 3)");
   }
   const TargetId target = target_of(header);
+  code_->may_have_xnack_ = target.xnack != TargetId::Feature::kOff;
   if (!runs_on(target, arch_)) {
     return invalid("the code object is for " +
                    (target.processor.empty() ? "another processor" : target.processor) +

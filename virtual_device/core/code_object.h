@@ -121,6 +121,8 @@ class CodeObject {
   ~CodeObject();
 
   const std::string& arch() const { return arch_; }
+  // Whether its target lets XNACK (retries of page faults) be on.
+  bool may_have_xnack() const { return may_have_xnack_; }
   const std::vector<Kernel>& kernels() const { return kernels_; }
   const Kernel* find_kernel(std::string_view name) const;
   const std::vector<GlobalVariable>& globals() const { return globals_; }
@@ -155,6 +157,7 @@ class CodeObject {
   std::vector<u8> image_;
   u64 load_base_ = 0;
   std::string arch_;
+  bool may_have_xnack_ = true;
   std::vector<Kernel> kernels_;
   std::vector<GlobalVariable> globals_;
   std::vector<Symbol> functions_;  // by address

@@ -195,6 +195,7 @@ void mubuf_footprint(const Wave& w, const Inst& inst, Footprint& out) {
   part.plain_data = !typed;
   if (inst.lds) part.data = kNone;
   out.swallowed = active & ~access.inside;
+  out.ambiguous = access.ambiguous(active, bytes);
   // Lanes that pass in part do so dword by dword, but for atomics and converted data.
   if (out.swallowed && !typed && bytes > 4 && part.access != Access::kAtomic) {
     for (u32 at = 0; at + 4 <= bytes; at += 4) {
@@ -253,7 +254,7 @@ void smem_footprint(const Wave& w, const Inst& inst, Footprint& out) {
 bool footprint(const Wave& wave, const Inst& inst, Footprint& out) {
   const Row& row = *inst.row;
   out.num_parts = 0;
-  out.swallowed = 0;
+  out.swallowed = out.ambiguous = 0;
   if (!(row.effects & (kLoad | kStore | kAtomic)) || row.access_bytes == 0) return false;
   switch (row.format) {
     case Format::kDs:

@@ -34,6 +34,7 @@ struct Footprint {
   int num_parts = 0;
   FootprintPart parts[kMaxParts];
   u64 swallowed = 0;  // active lanes that a buffer's range check drops, in part or whole
+  u64 ambiguous = 0;  // those of which it depends on how the check counts SOFFSET
 
   FootprintPart& add() {
     FootprintPart& part = parts[num_parts++];

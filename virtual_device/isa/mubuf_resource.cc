@@ -36,6 +36,7 @@ BufferAccess::BufferAccess(const Wave& w, const Inst& inst, const BufferResource
                                          : Check::kRaw;
   compared_ = check_ == Check::kStructured ? record : offset;
   fixed_ = check_ == Check::kRaw ? soffset + inst_offset : 0;
+  soffset_ = static_cast<u32>(soffset);
 
   u32 highest = 0;
   for (int i = 0; i < kLanes; ++i) highest = std::max(highest, compared_.lane[i]);
@@ -54,6 +55,23 @@ BufferAccess::BufferAccess(const Wave& w, const Inst& inst, const BufferResource
     for (int i = 0; i < kLanes; ++i) address.lane[i] += u64{record.lane[i]} * r.stride;
   if (r.add_tid)
     for (int i = 0; i < kLanes; ++i) address.lane[i] += static_cast<u64>(i) * r.stride;
+}
+
+u64 BufferAccess::ambiguous(u64 active, u32 bytes) const {
+  if (check_ != Check::kRaw || soffset_ == 0) return 0;
+  const u64 without = fixed_ - soffset_;
+  const u64 reduced = static_cast<u32>(limit_ - soffset_);
+  const auto passing = [bytes](u64 at, u64 limit) {
+    return at >= limit ? 0 : std::min<u64>(limit - at, bytes);
+  };
+  u64 lanes = 0;
+  for (int i = 0; i < kLanes; ++i) {
+    const u64 counted = passing(compared_.lane[i] + fixed_, limit_);
+    const u64 at = compared_.lane[i] + without;
+    lanes |= static_cast<u64>(counted != passing(at, limit_) || counted != passing(at, reduced))
+             << i;
+  }
+  return lanes & active;
 }
 
 void BufferAccess::swizzle(const BufferResource& r, u64 base, const Reg& record, const Reg& offset,

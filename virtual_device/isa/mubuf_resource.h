@@ -1,7 +1,8 @@
 // Buffer resources (SRD, V#) and the addresses that buffer instructions make of them.
 //
 // Sources: ISA manual 9.1.5 and 9.1.8. That SOFFSET counts in the range check of raw buffers,
-// which the manual leaves out, is what kernels rely on (numerics of padded tiles show it).
+// which the manual leaves out, is what kernels rely on (numerics of padded tiles show it); other
+// readings are published, and checked mode reports what depends on it.
 #pragma once
 
 #include "isa/access.h"
@@ -33,6 +34,10 @@ class BufferAccess {
   u64 inside;  // active lanes whose `bytes` bytes all pass
 
   BufferAccess(const Wave& w, const Inst& inst, const BufferResource& resource, u32 bytes);
+  // Active lanes of a raw buffer that pass or not, in part or whole, by how SOFFSET counts.
+  // Readings besides that of `inside`: it does not count (LLVM's manual), or it is taken off
+  // num_records, in 32 bits.
+  u64 ambiguous(u64 active, u32 bytes) const;
   // Bytes of a lane that pass.
   u64 room(int lane) const {
     const u64 at = compared_.lane[lane] + fixed_;
@@ -50,6 +55,7 @@ class BufferAccess {
   Check check_;
   u64 limit_;     // num_records
   u64 fixed_;     // raw: what is added to the lane's offset
+  u32 soffset_;   // of it
   Reg compared_;  // raw: offset from the VGPR; structured: record
 };
 

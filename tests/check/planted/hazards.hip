@@ -218,3 +218,37 @@ ONE_WAVE wide_store_then_valu(const Words, Words out) {
                USE(wide_store_then_valu) "v_mov_b32_e32 v12, 7\n" CALM
                ::"v"(lane_bytes() * 4), "s"(out) : MFMA_CLOBBERS);
 }
+
+// The second load of a clause overwrites the address of the first.
+ONE_WAVE vector_clause(const Words in, Words out) {
+  asm volatile("v_mov_b32_e32 v10, %0\n" CALM
+               PRODUCER(vector_clause) "global_load_dword v11, v10, %1\n"
+               REPAIR("s_nop 0")
+               USE(vector_clause) "global_load_dword v10, %0, %1 offset:256\n" CALM
+               "v_add_u32_e32 v10, v10, v11\n"
+               "global_store_dword %0, v10, %2\n" CALM
+               ::"v"(lane_bytes()), "s"(in), "s"(out) : "v10", "v11", "memory");
+}
+
+// The first load overwrites its own address; alone it may.
+ONE_WAVE vector_clause_of_itself(const Words in, Words out) {
+  asm volatile("v_mov_b32_e32 v10, %0\n" CALM
+               PLACE(vector_clause_of_itself, "producer")
+               USE(vector_clause_of_itself) "global_load_dword v10, v10, %1\n"
+               REPAIR("s_nop 0")
+               "global_load_dword v11, %0, %1 offset:256\n" CALM
+               "v_add_u32_e32 v10, v10, v11\n"
+               "global_store_dword %0, v10, %2\n" CALM
+               ::"v"(lane_bytes()), "s"(in), "s"(out) : "v10", "v11", "memory");
+}
+
+ONE_WAVE scalar_clause(const Words in, Words out) {
+  asm volatile("s_mov_b64 s[40:41], %1\n" CALM
+               PRODUCER(scalar_clause) "s_load_dword s42, s[40:41], 0x0\n"
+               REPAIR("s_nop 0")
+               USE(scalar_clause) "s_load_dword s40, %1, 0x4\n" CALM
+               "s_add_u32 s40, s40, s42\n"
+               "v_mov_b32_e32 v10, s40\n"
+               "global_store_dword %0, v10, %2\n" CALM
+               ::"v"(lane_bytes()), "s"(in), "s"(out) : "v10", "s40", "s41", "s42", "scc", "memory");
+}

@@ -35,6 +35,27 @@ ONE_WAVE range_swallowed(const Words in, Words out) {
                ::STORE_OPERANDS, "s"(raw_descriptor(in, kBytes)) : "v10", "memory");
 }
 
+// Nothing of a buffer of 0 bytes: whether soffset counts in the check decides, where it wraps.
+ONE_WAVE empty_with_soffset(const Words in, Words out) {
+#ifdef REPAIRED
+  constexpr int kBytes = 1 << 30;
+#else
+  constexpr int kBytes = 0;
+#endif
+  asm volatile("s_movk_i32 s40, 0x100\n" CALM
+               USE(empty_with_soffset) "buffer_load_dword v10, %0, %2, s40 offen\n" CALM STORE_V10
+               ::STORE_OPERANDS, "s"(raw_descriptor(in, kBytes)) : "v10", "s40", "memory");
+}
+
+// The last half of the lanes is outside only if soffset counts.
+ONE_WAVE soffset_beyond_the_end(const Words in, Words out) {
+  asm volatile("s_movk_i32 s40, 0x80\n" CALM USE(soffset_beyond_the_end)
+               DEFECT("buffer_load_dword v10, %0, %2, s40 offen")
+               REPAIR("buffer_load_dword v10, %0, %3, s40 offen") CALM STORE_V10
+               ::STORE_OPERANDS, "s"(raw_descriptor(in, 256)), "s"(raw_descriptor(in, 1 << 30))
+               : "v10", "s40", "memory");
+}
+
 ONE_WAVE misaligned_atomic(const Words, Words out) {
   asm volatile("v_mov_b32_e32 v10, 1\n" DEFECT("v_add_u32_e32 v11, 2, %0")
                REPAIR("v_add_u32_e32 v11, 4, %0") CALM

@@ -154,3 +154,37 @@ TWO_WAVES lds_write_before_barrier(const Words, Words out) {
                ::"v"(Lane::in_workgroup() * 4), "v"(mine), "v"(others), "s"(out)
                : "v10", "memory");
 }
+
+// 15 reads behind it: lgkmcnt counts no more, so that a wait for 15 is none.
+ONE_WAVE lgkmcnt_saturated(const Words, Words out) {
+  __shared__ uint32_t words[128];
+  asm volatile(CALM
+               "v_mov_b32_e32 v10, 7\n"
+               "ds_write_b32 %1, v10\n"
+               "ds_write_b32 %1, v10 offset:256\n"
+               "s_waitcnt lgkmcnt(0)\n"
+               PRODUCER(lgkmcnt_saturated) "ds_read_b32 v26, %1\n"
+               ".rept 15\n"
+               "ds_read_b32 v11, %1 offset:4\n"
+               ".endr\n"
+               DEFECT("s_waitcnt lgkmcnt(15)") REPAIR("s_waitcnt lgkmcnt(14)")
+               USE(lgkmcnt_saturated) "v_add_u32_e32 v27, 1, v26\n"
+               "s_waitcnt lgkmcnt(0)\n"
+               "global_store_dword %0, v27, %2\n" CALM
+               ::"v"(lane_bytes()), "v"(lds_address(words) + lane_bytes()), "s"(out)
+               : "v10", "v11", "v26", "v27", "memory");
+}
+
+// The same of 64 loads and vmcnt.
+ONE_WAVE vmcnt_saturated(const Words in, Words out) {
+  asm volatile(CALM
+               PRODUCER(vmcnt_saturated) "global_load_dword v10, %0, %1\n"
+               ".rept 63\n"
+               "global_load_dword v11, %0, %1 offset:256\n"
+               ".endr\n"
+               DEFECT("s_waitcnt vmcnt(63)") REPAIR("s_waitcnt vmcnt(62)")
+               USE(vmcnt_saturated) "v_add_u32_e32 v12, 1, v10\n"
+               "s_waitcnt vmcnt(0)\n"
+               "global_store_dword %0, v12, %2\n" CALM
+               ::"v"(lane_bytes()), "s"(in), "s"(out) : "v10", "v11", "v12", "memory");
+}

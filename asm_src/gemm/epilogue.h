@@ -1,5 +1,5 @@
-// From the waves' sums to the result: over the waves of the workgroup through LDS, over the parts
-// along k through memory, then alpha, bias, activation, its factors and rounding.
+// The epilogue: from the waves' sums to the result: over the waves of the workgroup through LDS,
+// over the parts along k through memory, then alpha, bias, activation, its factors and rounding.
 #pragma once
 #include "gemm/activation.h"
 #include "gemm/place.h"
@@ -15,12 +15,15 @@ struct Bias {
 
   __device__ __forceinline__ void load(uint64_t base, int first_n, int n, Rows<S::kTile> rows,
                                        int wave_k, int lane) {
-    const u32x4 buffer = uniform_descriptor(base, base == 0 ? 0 : 2 * (n + rows.up));
+    const u32x4 buffer = uniform_descriptor(base, base == 0 ? 0 : 2 * (n + rows.up_offset));
     unroll<S::kOwned>([&]<int o>() {
       const int fragment = S::fragment(o, wave_k) % S::kTilesN;
       const int column = S::neighbours(lane);
       const int row = first_n + rows.column(fragment, column) + rows.further(column);
-      unroll<4>([&]<int i>() { ordered::buffer_load_ushort(bits[o][i], 2 * (row + i), buffer); });
+      const uint32_t offset = 2 * row;
+      unroll<4>([&]<int i>() { ordered::buffer_load_ushort<2 * i>(bits[o][i], offset, buffer); });
+      ordered::keep(offset);
+      ordered::end_clause();
     });
   }
   __device__ __forceinline__ void wait() {
@@ -33,12 +36,12 @@ struct Bias {
   }
 };
 
-template <class S, class Waves>
-struct Finish {
+template <class S, class Loop>
+struct Epilogue {
   using Sums = typename Splits<S>::Sums;
 
-  const Waves& stream;  // whose sums of a wave are finished here
-  const LateArgs& args;
+  const Loop& loop;  // whose sums of a wave are finished here
+  const GemmArgs& args;
   const Splits<S>& splits;
   const Place<S>& place;
   Rows<S::kTile> rows;
@@ -58,18 +61,18 @@ struct Finish {
       return lds + ((wave_m * S::kFragments + f) * (S::kWavesK - 1) + nth) * kWaveLanes + lane;
     };
     if constexpr (S::kWavesK == 1) {
-      unroll<S::kFragments>([&]<int f>() { sums[f] = stream.template fragment<f>(); });
+      unroll<S::kFragments>([&]<int f>() { sums[f] = loop.template fragment<f>(); });
     } else {
       for (auto& sum : sums) sum = f32x4{};
       unroll<S::kFragments>([&]<int f>() {
-        const f32x4 own = stream.template fragment<f>();
+        const f32x4 own = loop.template fragment<f>();
         if (wave_k == f % S::kWavesK)
           sums[f / S::kWavesK] = own;
         else
           *at(f, wave_k) = bits_of(own);
       });
       s_barrier();
-      S::owned(wave_k, [&](int o, int f) {
+      S::owned(wave_k, [&]<int o>(int f) {
         f32x4 part[S::kWavesK];
         for (int w = 0; w < S::kWavesK; ++w) part[w] = w == wave_k ? sums[o] : floats_of(*at(f, w));
         sums[o] = part[0];
@@ -101,17 +104,18 @@ struct Finish {
   __device__ __forceinline__ void plain(const Bias<S>& bias) const {
     Sums sums;
     reduce_waves(sums);
-    S::owned(wave_k, [&](int o, int f) { place.store_plain(scaled(sums[o], bias, o), f); });
+    S::owned(wave_k, [&]<int o>(int f) { place.store_plain(scaled(sums[o], bias, o), f); });
   }
   __device__ __forceinline__ void any(Claim<S>& claim, const Bias<S>& bias) const {
     Sums sums;
-    if (splits.splits > 1) splits.prepare(claim);
+    const bool is_split = args.num_splits > 1;
+    if (is_split) splits.prepare(claim);
     reduce_waves(sums);
-    if (splits.splits > 1 && !splits.reduce(sums)) return;
-    S::owned(wave_k, [&](int o, int f) {
+    if (is_split && !splits.reduce(sums)) return;
+    S::owned(wave_k, [&]<int o>(int f) {
       f32x4 x = scaled(sums[o], bias, o);
       if (args.activation != kIdentity) {
-        const f32x4 factor = rows.up ? factors(x) : f32x4(1);
+        const f32x4 factor = rows.up_offset ? factors(x) : f32x4(1);
         for (int i = 0; i < 4; ++i) x[i] = activated(x[i], args.activation);
         x *= factor;
       }

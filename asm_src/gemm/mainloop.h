@@ -2,12 +2,12 @@
 // registers. kDepth steps are in flight; the wait for one leaves the others under way.
 #pragma once
 #include "gemm/shape.h"
-#include "isa/stream.h"
+#include "isa/ordered_memory.h"
 #include "tile/accumulators.h"
 #include "tile/buffer.h"
 
 template <class S>
-struct Stream {
+struct Mainloop {
   // Lane l holds 8 elements of k from 8 * (l / kTile) on, of row l % kTile of a tile, of each part
   // of a step.
   bf16x8 a[S::kDepth][S::kTilesM][S::kParts], b[S::kDepth][S::kTilesN][S::kParts];
@@ -20,8 +20,12 @@ struct Stream {
 
   u32x4 buffer_a, buffer_b;
   uint32_t offset_a[S::kTilesM], offset_b[S::kTilesN];
-  uint32_t position;  // of the next step along k, bytes
-  int left;           // steps to load
+  int left;  // steps to load
+  // Bytes from a step to the next one. An instruction reaches kWindow steps from the offsets on,
+  // without a scalar offset, which would count in the range check (tile/buffer.h); then they are
+  // moved.
+  static constexpr int kApart = 2 * S::kStep * S::kWavesK;
+  static constexpr int kWindow = (4096 - 64 * (S::kParts - 1)) / kApart;
 
   __device__ __forceinline__ u32x4 from_first(const Operand& x) const {
     return uniform_descriptor(x.base + uint64_t(uint32_t(x.first)) * uint32_t(2 * x.stride),
@@ -29,9 +33,9 @@ struct Stream {
   }
   // `further` on from a row of the tile, or from the matrix's last one.
   static __device__ __forceinline__ uint32_t offset(const Operand& x, int row, int further,
-                                                    int group) {
+                                                    uint32_t of_k) {
     const int last = x.rows - 1 - x.first;
-    return ((row < last ? row : last) + further) * uint32_t(2 * x.stride) + group * 16;
+    return ((row < last ? row : last) + further) * uint32_t(2 * x.stride) + of_k;
   }
 
   // The loads of the first kDepth of `steps` from line `begin` on, every kWavesK-th. The last one,
@@ -42,52 +46,64 @@ struct Stream {
                                         Rows<S::kTile> rows, int wave_m, int row, int group,
                                         int begin, int steps, int k, Between&& between) {
     static_assert(S::kDepth > 1);
-    position = 2 * S::kStep * begin;
     left = steps - 1;
+    const uint32_t of_k = group * 16 + 2 * S::kStep * begin;
     buffer_b = from_first(of_b);
     unroll<S::kTilesN>([&]<int t>() {
-      offset_b[t] = offset(of_b, rows.column(t, row), rows.further(row), group);
-      load_b<0, t>();
+      offset_b[t] = offset(of_b, rows.column(t, row), rows.further(row), of_k);
+      load_b<0, 0, t>();
     });
     __builtin_amdgcn_sched_barrier(0);  // nothing else is found before
     between();
     buffer_a = from_first(of_a);
     unroll<S::kTilesM>([&]<int t>() {
-      offset_a[t] = offset(of_a, (wave_m * S::kTilesM + t) * S::kTile + row, 0, group);
-      load_a<0, t>();
+      offset_a[t] = offset(of_a, (wave_m * S::kTilesM + t) * S::kTile + row, 0, of_k);
+      load_a<0, 0, t>();
     });
     advance();
-    unroll_from<1, S::kDepth - 1>([&]<int slot>() { load<slot>(); });
-    const int last = begin + (steps - 1) * S::kWavesK;
-    load_last<S::kDepth - 1>(2 * S::kStep * last, steps > 0 ? k - S::kStep * last : 0, group);
+    unroll_from<1, S::kDepth - 1>([&]<int slot>() {
+      if constexpr (slot % kWindow == 0) move<kWindow>();
+      load<slot, slot % kWindow>();
+    });
+    constexpr int kMoved = (S::kDepth - 2) / kWindow * kWindow;
+    const int last = steps > 0 ? (steps - 1) * S::kWavesK : 0;  // step, from `begin` on
+    load_last<S::kDepth - 1>(2 * S::kStep * last - kMoved * kApart,
+                             steps > 0 ? k - S::kStep * (begin + last) : 0, group);
+    move<S::kDepth - 1 - kMoved>();
     Sums::zero();
   }
 
   // The halves of a line one after the other: the second one finds in the L1 what the first
   // fetched.
-  template <int kSlot, int t>
+  template <int kSlot, int kSteps, int t>
   __device__ __forceinline__ void load_a() {
     unroll<S::kParts>([&]<int p>() {
-      ordered::buffer_load_dwordx4<64 * p>(a[kSlot][t][p], offset_a[t], buffer_a, position);
+      ordered::buffer_load_dwordx4<kSteps * kApart + 64 * p>(a[kSlot][t][p], offset_a[t], buffer_a);
     });
   }
-  template <int kSlot, int t>
+  template <int kSlot, int kSteps, int t>
   __device__ __forceinline__ void load_b() {
     unroll<S::kParts>([&]<int p>() {
-      ordered::buffer_load_dwordx4<64 * p>(b[kSlot][t][p], offset_b[t], buffer_b, position);
+      ordered::buffer_load_dwordx4<kSteps * kApart + 64 * p>(b[kSlot][t][p], offset_b[t], buffer_b);
     });
   }
-  template <int kSlot>
+  template <int kSlot, int kSteps>
   __device__ __forceinline__ void load() {
-    unroll<S::kTilesN>([&]<int t>() { load_b<kSlot, t>(); });
-    unroll<S::kTilesM>([&]<int t>() { load_a<kSlot, t>(); });
+    unroll<S::kTilesN>([&]<int t>() { load_b<kSlot, kSteps, t>(); });
+    unroll<S::kTilesM>([&]<int t>() { load_a<kSlot, kSteps, t>(); });
     advance();
   }
   // Steps behind the last one read as 0: the loop has no other end than that of a round.
   __device__ __forceinline__ void advance() {
-    position += 2 * S::kStep * S::kWavesK;
     --left;
     buffer_a[2] = buffer_b[2] = left > 0 ? kAllBytes : 0;
+  }
+  template <int kSteps>
+  __device__ __forceinline__ void move() {
+    for (auto& offset : offset_b) offset += kSteps * kApart;
+    for (auto& offset : offset_a) offset += kSteps * kApart;
+    for (auto& offset : offset_b) ordered::settle(offset);
+    for (auto& offset : offset_a) ordered::settle(offset);
   }
 
   // Lanes beyond the end of k read 0.
@@ -96,12 +112,21 @@ struct Stream {
     const auto load_tiles = [&]<int kTiles>(bf16x8(&x)[kTiles][S::kParts],
                                             const uint32_t (&offset)[kTiles], u32x4 buffer) {
       buffer[2] = kAllBytes;
+      uint32_t from[kTiles][S::kParts];
       unroll<kTiles>([&]<int t>() {
         unroll<S::kParts>([&]<int p>() {
           const bool there = S::kPart * p + 8 * group < elements;
-          ordered::buffer_load_dwordx4<64 * p>(x[t][p], there ? offset[t] : kOutside, buffer, at);
+          from[t][p] = there ? offset[t] + at : kOutside;
+          ordered::settle(from[t][p]);
         });
       });
+      unroll<kTiles>([&]<int t>() {
+        unroll<S::kParts>(
+            [&]<int p>() { ordered::buffer_load_dwordx4<64 * p>(x[t][p], from[t][p], buffer); });
+      });
+      for (const auto& parts : from)
+        for (const uint32_t part : parts) ordered::keep(part);
+      ordered::end_clause();
     };
     [[clang::always_inline]] load_tiles(b[kSlot], offset_b, buffer_b);
     [[clang::always_inline]] load_tiles(a[kSlot], offset_a, buffer_a);
@@ -117,17 +142,23 @@ struct Stream {
   template <int kSlot, int kLater, bool kLoads>
   __device__ __forceinline__ void step() {
     ordered::s_waitcnt<kLater * S::kLoads, ordered::kAnyLgkm>();
-    constexpr int kLast = 2 * S::kParts - 1;
+    constexpr int kLast = 2 * S::kParts - 1, kSteps = kSlot % kWindow;
     unroll<kLast + 1>([&]<int q>() {
       unroll<S::kTilesM>([&]<int m>() {
         unroll<S::kTilesN>([&]<int n>() {
           multiply<kSlot, q, m, n>();
-          if constexpr (kLoads && q == kLast && m == S::kTilesM - 1) load_b<kSlot, n>();
+          if constexpr (kLoads && q == kLast && m == S::kTilesM - 1) load_b<kSlot, kSteps, n>();
         });
-        if constexpr (kLoads && q == kLast) load_a<kSlot, m>();
+        if constexpr (kLoads && q == kLast) load_a<kSlot, kSteps, m>();
       });
     });
-    if constexpr (kLoads) advance();
+    if constexpr (kLoads) {
+      advance();
+      if constexpr (kSlot == S::kDepth - 1)
+        move<kSteps + 1>();
+      else if constexpr (kSteps == kWindow - 1)
+        move<kWindow>();
+    }
   }
 
   __device__ __forceinline__ void run(int steps) {

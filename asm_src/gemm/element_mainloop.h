@@ -1,10 +1,10 @@
 // The main loop for matrices of any alignment and any length of k: element by element. Interface
-// and distribution of the work are those of gemm/stream.h.
+// and distribution of the work are those of gemm/mainloop.h.
 #pragma once
-#include "gemm/stream.h"
+#include "gemm/mainloop.h"
 
 template <class S>
-struct ElementStream {
+struct ElementMainloop {
   using Row = const Global<uint16_t>*;
   static_assert(S::kTile == kMatrix && S::kTilesM == 1 && S::kTilesN == 1);
   static constexpr int kAhead = 2;   // half lines that are under way
@@ -29,14 +29,23 @@ struct ElementStream {
     load<0, 0>();
     load<1, 1>();
   }
-  // Elements that do not exist are read as the first one, and not used.
+  // Elements that do not exist are read as the last or the first one, and not used.
   template <int kSlot, int h>
   __device__ __forceinline__ void load() {
+    ordered::settle(first);  // or the compiler finds addresses of several half lines at once
+    Row from_a[8], from_b[8];
     unroll<8>([&]<int i>() {
-      const int k = first + i < end ? first + i : 0;
-      ordered::global_load_ushort(a[kSlot][i], row_a + k);
-      ordered::global_load_ushort(b[kSlot][i], row_b + k);
+      int k = first + i < end - 1 ? first + i : end - 1;
+      k = k > 0 ? k : 0;
+      from_a[i] = row_a + k;
+      from_b[i] = row_b + k;
     });
+    unroll<8>([&]<int i>() {
+      ordered::global_load_ushort(a[kSlot][i], from_a[i]);
+      ordered::global_load_ushort(b[kSlot][i], from_b[i]);
+    });
+    for (int i = 0; i < 8; ++i) ordered::keep(from_a[i], from_b[i]);
+    ordered::end_clause();
     first += h == 0 ? kLine / 2 : kLine / 2 + kLine * (S::kWavesK - 1);
   }
   // Slot by slot, so that slots and halves recur together every three lines.
