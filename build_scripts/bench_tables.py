@@ -136,8 +136,8 @@ def render(documents: Sequence[dict[str, Any]]) -> str:
         parts.append(
             "# Other members of the family\n\nModelled ms, and how many times as long the peer of "
             "the same rounding takes: below 1 ours is slower.\nShapes of which no launch takes "
-            "1 ms are at the clock of the estimate, not the constant one.\nTriton's kernel rounds to "
-            "nearest even.\n"
+            "1 ms are at the clock of the estimate, not the constant one.\nTriton's kernel rounds "
+            "to nearest even.\n"
         )
     parts += [_section(*section) for section in sections if section[0]]
     return "\n".join([*parts, *_remarks(records)]).rstrip() + "\n"
