@@ -6,6 +6,8 @@ import pytest
 
 from amdattn import virtual
 from build_scripts.micro_kernel import clk_per, profile
+from build_scripts.performance_figures import beside, coexecution
+from build_scripts.performance_micro import hidden
 
 MFMA = "v_mfma_f32_32x32x8_bf16 a[0:15], v[8:9], v[10:11], a[0:15]"  # 32 clk
 ALONE = {
@@ -106,3 +108,29 @@ def test_what_is_no_reading() -> None:
 def test_conversions_as_llvm_has_them(text: str, clk: int) -> None:
     assert clk_per(text) == clk
     assert clk_per(f"{MFMA}\n{text}", copies=8) == 32
+
+
+def test_the_printed_table_says_what_the_kernels_show() -> None:
+    table = {(arch, names): does for arch, names, does, _, _ in coexecution()}
+    for names, text in (
+        ("v_pk_{add,mul,fma}_f32, v_pk_mov_b32", "v_pk_mul_f32 v[20:21], v[8:9], v[10:11]"),
+        ("v_dot\\*", "v_dot2_f32_f16 v20, v8, v9, v10"),
+        ("v_cvt_pk_{fp8,bf8}_f32", "v_cvt_pk_fp8_f32 v20, v8, v9"),
+    ):
+        assert table["gfx942", names] == "exclusive" and hidden(text).count == 0
+    trans = "v_exp, v_log, v_rcp, v_rsq, v_sqrt, v_sin, v_cos"
+    assert table["gfx942", trans] == "open" and table["gfx950", trans] == "overlaps"
+    assert hidden(EXP).count == 1 and hidden(EXP, trans="exclusive").count == 0
+    behind = {after for arch, _, does, after, _ in coexecution() if arch == "gfx942"}
+    assert behind == {"0"}
+    assert {"12"} == {
+        after
+        for arch, names, _, after, _ in coexecution()
+        if arch == "gfx950" and names.startswith("v_pk")
+    }
+
+
+def test_rows_of_what_an_mfma_hides() -> None:
+    rows = {name: (count, more) for name, count, more, _ in beside()}
+    assert rows["`v_fma_f32`"] == ("6", "4") and rows["`v_pk_mul_f32`"] == ("0", "4")
+    assert rows["`v_exp_f32`, exclusive"] == ("0", "16")

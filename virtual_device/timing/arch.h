@@ -66,7 +66,7 @@ struct Arch {
   double hbm_rate = 4200;        // device, B/ns, reads and writes together [M RRZE, reads]
 
   // ---- Scalar memory and instruction fetch
-  u32 scalar_latency = 48;   // clk, hit [M MT4G]
+  u32 scalar_latency = 44;   // clk, hit [M MT4G: 48 a step of a chain, with the slot of the wait]
   u32 scalar_miss = 124;     // clk beyond a hit, to the L2 [M MT4G]
   u32 scalar_bytes = 16384;  // per two CUs [M MT4G]
   u32 scalar_ways = 4;       // [A]
