@@ -143,10 +143,10 @@ def figures() -> list[tuple[str, ...]]:
     return [figure.row() for figure in FIGURES]
 
 
-def beside() -> list[tuple[str, ...]]:
+def beside(chosen: Sequence[tuple[str, str, str]] = BESIDE) -> list[tuple[str, ...]]:
     """What an MFMA hides, under both readings of transcendentals where they differ."""
     rows: list[tuple[str, ...]] = []
-    for name, text, public in BESIDE:
+    for name, text, public in chosen:
         of_text = {trans: micro.hidden(text, trans=trans) for trans in ("beside", "exclusive")}
         differ = of_text["beside"] != of_text["exclusive"]
         for trans, found in of_text.items():

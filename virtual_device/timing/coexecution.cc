@@ -63,8 +63,8 @@ static_assert(complete(kGfx942) && complete(kGfx950), "a row for every class, an
 std::span<const Coexecution> coexecution_gfx942() { return kGfx942; }
 std::span<const Coexecution> coexecution_gfx950() { return kGfx950; }
 
-UnitTimes::UnitTimes(const Arch& arch, std::span<const Coexecution> table, bool trans_exclusive) {
-  for (const Coexecution& row : table)
+UnitTimes::UnitTimes(const Arch& arch, bool trans_exclusive) {
+  for (const Coexecution& row : arch.coexecution())
     times_[static_cast<size_t>(row.unit)] = {
         row.clk ? arch.*row.clk : 0, row.after,
         row.beside == kExclusive || (row.beside == kOpen && trans_exclusive)};
