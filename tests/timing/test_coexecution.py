@@ -14,7 +14,7 @@ ALONE = {
     "v_mfma_f32_32x32x2_f32 a[0:15], v8, v9, a[0:15]": 64,
     "v_mfma_f64_16x16x4_f64 a[0:7], v[8:9], v[10:11], a[0:7]": 32,
 }
-BESIDE = (
+HIDDEN = (
     "v_add_f32 v20, v8, v9",
     "v_max3_f32 v20, v8, v9, v10",
     "v_perm_b32 v20, v8, v9, v10",
@@ -53,7 +53,7 @@ NEVER = {
 }
 
 
-@pytest.mark.parametrize("text", BESIDE)
+@pytest.mark.parametrize("text", HIDDEN)
 def test_scalar_work_hides(text: str) -> None:
     assert clk_per(MFMA + f"\n{text}" * 6, copies=8) == 32
 
@@ -76,7 +76,7 @@ def test_exclusive_work_of_one_wave_holds_up_the_matrix_work_of_another() -> Non
     """Two waves a SIMD, one with MFMAs alone, the other with packed work alone: neither hides."""
     branch = "v_cmp_gt_u32 vcc, 256, v0\ns_cbranch_vccnz matrix\n{vector}\ns_endpgm\nmatrix:\n"
     ends = {}
-    for name, text in (("packed", next(iter(EXCLUSIVE))), ("scalar", BESIDE[0])):
+    for name, text in (("packed", next(iter(EXCLUSIVE))), ("scalar", HIDDEN[0])):
         body = branch.format(vector=f"{text}\n" * 64) + f"{MFMA}\n" * 64
         (time,) = profile(body, waves=8).times
         ends[name] = time.end - time.start
@@ -86,7 +86,7 @@ def test_exclusive_work_of_one_wave_holds_up_the_matrix_work_of_another() -> Non
 @pytest.mark.parametrize(("text", "clk"), ALONE.items())
 def test_wide_inputs_leave_no_room(text: str, clk: int) -> None:
     assert clk_per(text) == clk
-    assert clk_per(f"{text}\n{BESIDE[0]}", copies=8) == clk + 4
+    assert clk_per(f"{text}\n{HIDDEN[0]}", copies=8) == clk + 4
     assert clk_per(f"{text}\n{EXP}", copies=8) == clk + 16
 
 
@@ -96,7 +96,7 @@ def test_transcendentals_under_both_readings() -> None:
     assert clk_per(f"{MFMA}\n{EXP}", copies=8, trans="exclusive") == 48
     # Nothing else knows the difference.
     assert clk_per(EXP, trans="exclusive") == 16
-    assert clk_per(f"{MFMA}\n{BESIDE[0]}", copies=8, trans="exclusive") == 32
+    assert clk_per(f"{MFMA}\n{HIDDEN[0]}", copies=8, trans="exclusive") == 32
 
 
 def test_the_option_decides_where_the_call_does_not() -> None:
