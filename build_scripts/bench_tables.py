@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from amdattn.bench.record import SHORT_US
 from amdattn.bench.shapes import PRESETS
 from amdattn.problem import ROUND_MODES
 from build_scripts.generated_page import page_parser, write_page
@@ -75,6 +76,8 @@ def command(preset: str, aiter: str, moonmath: str) -> list[str]:
     # The fastest rounding and the one that Triton has are enough of the others.
     modes = {"aiter": "rtne,rtz", "triton": "rtne"}[rival] if rival else "all"
     options = ["bench", "attention", "--preset", preset, "--round-mode", modes]
+    if not rival:
+        options += ["--trans", "both"]
     return options + [word for peer in wanted for word in ("--peer", peer)] + ["--json"]
 
 
@@ -112,6 +115,9 @@ def render(documents: Sequence[dict[str, Any]]) -> str:
         raise ValueError(f"versions of the model {sorted(models)} cannot be in one page")
     records = [r for document in documents for r in document["records"]]
     records = [r for r in records if r["origin"] == "modelled"]
+    _choose_times(records)
+    exclusive = [r for r in records if r.get("trans") == "exclusive"]
+    records = [r for r in records if r.get("trans") != "exclusive"]
     clocks = next(r["clocks"] for r in records if not r["refused"])
     presets = HEADLINE, *(name for name, _, _ in SECTIONS)
     runs = [["amdattn", *command(preset, "DIR", "DIR")] for preset in presets]
@@ -123,15 +129,46 @@ def render(documents: Sequence[dict[str, Any]]) -> str:
         launch=clocks["launch_us"],
     )
     parts = [page, *_headline(_of_preset(records, HEADLINE), clocks["sustained_ghz"])]
+    if exclusive:
+        parts += _other_reading(_of_preset(exclusive, HEADLINE))
     sections = [(_of_preset(records, name), title, rival) for name, title, rival in SECTIONS]
     if any(of for of, _, _ in sections):
         parts.append(
             "# Other members of the family\n\nModelled ms, and how many times as long the peer of "
-            "the same rounding takes: below 1 ours is slower.\nTriton's kernel rounds to nearest "
-            "even.\n"
+            "the same rounding takes: below 1 ours is slower.\nShapes of which no launch takes "
+            "1 ms are at the clock of the estimate, not the constant one.\nTriton's kernel rounds "
+            "to nearest even.\n"
         )
     parts += [_section(*section) for section in sections if section[0]]
     return "\n".join([*parts, *_remarks(records)]).rstrip() + "\n"
+
+
+def _choose_times(records: Sequence[Record]) -> None:
+    """Sets "us" of each record: at the estimated clock if all launches of the shape are short."""
+    by_shape: dict[tuple[str, str], list[Record]] = {}
+    for r in records:
+        if not r["refused"]:
+            by_shape.setdefault((r["shape"], r.get("trans", "")), []).append(r)
+    for of in by_shape.values():
+        short = all(
+            r["times"].get("estimated_us") and r["times"]["at_sustained_us"] < SHORT_US for r in of
+        )
+        for r in of:
+            r["us"] = r["times"]["estimated_us" if short else "at_sustained_us"]
+
+
+def _other_reading(records: Sequence[Record]) -> list[str]:
+    """What is left if transcendentals wait for the matrix unit."""
+    shown = [r for r in records if not r["refused"]]
+    labels = sorted({_label(r) for r in shown}, key=_order)
+    return [
+        "## If transcendentals do not run beside MFMAs\n\nThe tables above have them overlap. "
+        "Whether gfx942 does is [open](performance-model.md); if they wait for the\nmatrix unit "
+        "and hold it:\n",
+        _table("shape, ms", shown, labels, lambda r: f"{_milliseconds(r):.3f}"),
+        "How many times as long the other one takes; below 1 ours is slower:\n",
+        _ratios(shown, _milliseconds),
+    ]
 
 
 def _of_preset(records: Sequence[Record], preset: str) -> list[Record]:
@@ -153,8 +190,9 @@ def _headline(records: Sequence[Record], ghz: float) -> list[str]:
         _table("shape, ms", shown, labels, lambda r: f"{_milliseconds(r):.3f}"),
         "## TFLOP/s\n\nModelled, of the same times.\n",
         _table("shape, TFLOP/s", shown, labels, lambda r: f"{r['tflops']['at_sustained']:.0f}"),
-        "## Use of the matrix units\n\nModelled, share of all cycles of all CUs.\n",
-        _table("shape, MFMA", shown, labels, lambda r: f"{r['use']['mfma']:.1%}"),
+        "## Use of the matrix units\n\nModelled, share of the cycles of the CUs that got a "
+        "workgroup; in\nparentheses of all CUs of the device.\n",
+        _table("shape, MFMA", shown, labels, _matrix_use),
         "## Ratio\n\nHow many times as long the other one takes, modelled times; below 1 ours is "
         "slower.\n",
         _ratios(shown, _milliseconds),
@@ -211,6 +249,11 @@ def _ratios(records: Sequence[Record], value: Callable[[Record], float]) -> str:
 
 def _geometric_mean(ratios: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
+def _matrix_use(record: Record) -> str:
+    use = record["use"]
+    return f"{use['mfma']:.1%} ({use['mfma_device']:.1%})"
 
 
 def _joules(record: Record) -> str:
@@ -291,7 +334,7 @@ def _order(label: str) -> tuple[int, int]:
 
 
 def _milliseconds(record: Record) -> float:
-    return float(record["times"]["at_sustained_us"]) / 1000
+    return float(record["us"]) / 1000
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

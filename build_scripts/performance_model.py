@@ -20,7 +20,11 @@ from pathlib import Path
 
 from amdattn.bench.clocks import clocks
 from amdattn.energy import LARGE_TILE, PJ_PER_FMA, PLAIN_VALU, mi300x
-from build_scripts import performance_runs as runs, performance_times as times
+from build_scripts import (
+    performance_figures as figures,
+    performance_runs as runs,
+    performance_times as times,
+)
 from build_scripts.performance_kernels import (
     NO_RESCALING_SCALE,
     ROUND_MODES,
@@ -277,6 +281,29 @@ def extrapolated(loops: runs.Loops, aiter: Path, moonmath: Path) -> str:
     return table(head, rows)
 
 
+def readings(loops: runs.Loops, exclusive: runs.Loops) -> str:
+    """The loops if transcendentals overlap, and if they wait for the matrix unit."""
+    rows = []
+    for (kernel, mode), cost in loops.items():
+        other = exclusive[kernel, mode].clk
+        known = AITER_RTNA_LOOP if (kernel, mode) == ("aiter", "rtna") else None
+        public = (
+            "-"
+            if known is None
+            else f"{known} ({percent(cost.clk / known - 1)}, " + (f"{percent(other / known - 1)})")
+        )
+        use = [f"{clk:.0f} ({cost.mfma / clk:.1%})" for clk in (cost.clk, other)]
+        rows.append((_NAMES[kernel], mode.upper(), *use, public))
+    head = ("kernel", "mode", "overlapping: clk (MFMA use)", "exclusive: clk (MFMA use)")
+    return table((*head, "published (deviations)"), rows)
+
+
+def coexecution() -> str:
+    """The model's table of what runs beside a matrix instruction."""
+    head = ("arch", "instructions", "beside an MFMA", "clk behind its end", "evidence")
+    return table(head, figures.coexecution())
+
+
 def sensitivity(loops: runs.Loops, aiter: Path, moonmath: Path, work: Path) -> str:
     """Headline ratios with one constant changed at a time."""
     names = [name for name, *_ in times.RATIOS]
@@ -325,6 +352,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "performance-model.md")
     args = parser.parse_args()
     loops = runs.all_loops(args.aiter, args.moonmath)
+    exclusive = runs.all_loops(args.aiter, args.moonmath, "exclusive")
     rtna = loops["aiter", "rtna"]
     warm, cold = (runs.resident_use(args.aiter, warm_code=code) for code in (True, False))
     text = _TEMPLATE.read_text(encoding="utf-8").format(
@@ -348,6 +376,10 @@ def main() -> None:
         lds=lds(),
         phases=phases(),
         extrapolation=extrapolated(loops, args.aiter, args.moonmath),
+        figures=table(figures.HEAD, figures.figures()),
+        beside=table(("instruction", "hidden", "clk of the next", "public"), figures.beside()),
+        coexecution=coexecution(),
+        readings=readings(loops, exclusive),
         sensitivity=sensitivity(loops, args.aiter, args.moonmath, args.work),
     )
     args.out.write_text(text, encoding="utf-8")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 os.environ.setdefault("AMDATTN_DEVICE", "virtual:gfx942")
 
+from amdattn.bench.run import reading
 from build_scripts import micro_kernel
 from build_scripts.performance_kernels import (
     AITER_Q_ROWS,
@@ -50,13 +51,14 @@ def lds_bytes(name: str) -> int:
     return int(name.rpartition("b")[2]) // 8
 
 
-def all_loops(aiter: Path, moonmath: Path | None) -> Loops:
-    """Both projects' loops in all rounding modes."""
+def all_loops(aiter: Path, moonmath: Path | None, trans: str = "beside") -> Loops:
+    """Both projects' loops in all rounding modes, under one reading of transcendentals."""
     loops: Loops = {}
-    for mode in ROUND_MODES:
-        loops["aiter", mode] = loop(AiterForward(aiter, mode))
-        if moonmath:
-            loops["moonmath", mode] = loop(MoonMath(moonmath, mode))
+    with reading(trans):
+        for mode in ROUND_MODES:
+            loops["aiter", mode] = loop(AiterForward(aiter, mode))
+            if moonmath:
+                loops["moonmath", mode] = loop(MoonMath(moonmath, mode))
     return loops
 
 

@@ -11,10 +11,18 @@ from amdattn.bench.clocks import clocks
 from amdattn.bench.kernels import Functions, Launch
 from amdattn.bench.modelled import simulated
 from amdattn.bench.record import MEASURED, MODELLED, Record
-from amdattn.bench.run import Outcome, is_virtual, measured_record, modelled_record
+from amdattn.bench.run import (
+    Outcome,
+    is_virtual,
+    measured_record,
+    modelled_record,
+    settled,
+)
+from amdattn.energy import Activity
 
 if TYPE_CHECKING:
     from amdattn.checking.subjects import CodeObject
+    from amdattn.profiling import LaunchProfile
 
 
 def run_code_object(
@@ -61,14 +69,21 @@ def run_code_object(
         return Outcome(measured_record(blank, [launch], functions))
     if advance is not None:
         advance(subject.title, 0, 1)
-    with virtual.profile(
-        clock_mhz=clock_mhz,
-        simulated_workgroups=simulated_workgroups,
-        trace_events=trace_events,
-    ) as profile:
-        launch.enqueue(functions)
-        runtime.synchronize()
-    (result,) = profile.launches
+
+    def model(mhz: int, events: int = 0) -> LaunchProfile:
+        with virtual.profile(
+            clock_mhz=mhz, simulated_workgroups=simulated_workgroups, trace_events=events
+        ) as profile:
+            launch.enqueue(functions)
+            runtime.synchronize()
+        (result,) = profile.launches
+        return result
+
+    def totals(mhz: int) -> tuple[float, Activity]:
+        activity = simulated(launch, model(mhz)).activity
+        return activity.cycles, activity
+
+    result = model(clock_mhz, trace_events)
     if advance is not None:
         advance(subject.title, 1, 1)
     of_xcd = -(-launch.num_workgroups // clocks(result.arch).num_xcds)
@@ -77,6 +92,8 @@ def run_code_object(
         sampled = {"first_workgroups": result.simulated_workgroups, "of_workgroups": of_xcd}
     modelled = simulated(launch, result, sampled)
     record = modelled_record(blank, modelled)
+    if record.short:
+        record = settled(record, totals)
     if sampled:  # cycles of a part: no rate of the whole can be stated
         record = dataclasses.replace(record, flops=0)
     return Outcome(record, modelled)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from amdattn.bench.record import Record
+from amdattn.bench.record import Record, estimate_leads
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,14 @@ class Pair:
     @property
     def ratio(self) -> float | None:
         """Time after / time before: below 1 is faster."""
-        before, after = self.before.best_us, self.after.best_us
+        before, after = self.microseconds
         return after / before if before and after else None
+
+    @property
+    def microseconds(self) -> tuple[float | None, float | None]:
+        """Before and after, at the clock by which both are to be compared."""
+        estimated = estimate_leads([self.before, self.after])
+        return self.before.us(estimated), self.after.us(estimated)
 
     @property
     def cycle_ratio(self) -> float | None:

@@ -119,7 +119,7 @@ class ItemSampler(SamplerBase[AnyKernel]):
         )
         return Modelled(
             launch,
-            timeline.cycles + last.write_back_clk,
+            timeline.cycles + max(sample.profile.write_back_clk for sample in samples),
             min(self._arch.num_cus, len(items.figures)) / xcds,
             1 / xcds,
             last.clock_ghz,

@@ -10,23 +10,27 @@ from typing import Any
 
 import numpy as np
 
+from amdattn.bench.clocks import clocks
 from amdattn.bench.family import FamilySampler
 from amdattn.bench.kernels import Functions, Kernel, Operands
-from amdattn.bench.modelled import Advance
+from amdattn.bench.modelled import Advance, Modelled
 from amdattn.bench.moonmath import MoonMath
 from amdattn.bench.moonmath_sampling import MoonMathSampler
 from amdattn.bench.record import MEASURED, MODELLED, Record, Times
 from amdattn.bench.run import (
     Outcome,
     energy,
+    estimated_us,
     is_virtual,
     measured_record,
     modelled_record,
+    settled,
 )
 from amdattn.bench.sampling import Sampler
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
 from amdattn.bench.speed import NotLinear
+from amdattn.energy import Activity
 
 # Of a launch of several, what its part of the record holds.
 _OF_A_LAUNCH = (
@@ -65,28 +69,52 @@ def run_operation(
         return Outcome(dataclasses.replace(blank, refused=refusal))
     if not modelled:
         return Outcome(_measured(kernel, shape, functions, blank))
-    options: dict[str, Any] = {
-        "method": method,
-        "clock_mhz": clock_mhz,
-        "trace_events": trace_events,
-        "advance": advance,
-    }
-    try:
+
+    def model(mhz: int, events: int = 0) -> list[Modelled]:
+        options: dict[str, Any] = {
+            "method": method,
+            "clock_mhz": mhz,
+            "trace_events": events,
+            "advance": advance,
+        }
         if isinstance(kernel, Shipped):
-            parts = FamilySampler(kernel, shape, functions, **options).model()
-        elif isinstance(kernel, MoonMath):
-            parts = MoonMathSampler(kernel, shape, functions, **options).model()
-        else:
-            parts = [Sampler(kernel, shape, functions, **options).model()]
+            return FamilySampler(kernel, shape, functions, **options).model()
+        if isinstance(kernel, MoonMath):
+            return MoonMathSampler(kernel, shape, functions, **options).model()
+        return [Sampler(kernel, shape, functions, **options).model()]
+
+    def totals(mhz: int) -> tuple[float, Activity]:
+        activity = _activity(model(mhz))
+        return activity.cycles, activity
+
+    try:
+        parts = model(clock_mhz, trace_events)
+        main = max(range(len(parts)), key=lambda i: parts[i].clk["mfma"])
+        record = _of_parts(blank, parts, main)
+        if record.short:
+            record = settled(record, totals)
     except NotLinear as error:
         return Outcome(dataclasses.replace(blank, refused=str(error)))
+    return Outcome(record, parts[main])
+
+
+def _activity(parts: Sequence[Modelled]) -> Activity:
+    """Of one launch after the other."""
+    return functools.reduce(operator.add, (part.activity for part in parts))
+
+
+def _of_parts(blank: Record, parts: Sequence[Modelled], main: int) -> Record:
     records = [modelled_record(blank, part) for part in parts]
-    main = max(range(len(parts)), key=lambda i: parts[i].clk["mfma"])
     if len(records) == 1:
-        return Outcome(records[0], parts[0])
-    activity = functools.reduce(operator.add, (part.activity for part in parts))
-    whole = dataclasses.replace(combined(blank, records, main), energy=energy(activity))
-    return Outcome(whole, parts[main])
+        return records[0]
+    whole = combined(blank, records, main)
+    found = energy(_activity(parts))
+    of_launches = estimated_us(found, whole.bytes, clocks(parts[0].profile.arch))
+    between = whole.clocks["launch_us"] * (len(parts) - 1)
+    us = None if of_launches is None else between + of_launches
+    return dataclasses.replace(
+        whole, energy=found, times=dataclasses.replace(whole.times, estimated_us=us)
+    )
 
 
 def _measured(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from amdattn.bench.clocks import clocks
-from amdattn.bench.record import MODELLED, Record
+from amdattn.bench.record import MODELLED, Record, estimate_leads
 from amdattn.errors import AmdattnError
 from amdattn.profiling import STALLS
 
@@ -93,7 +93,7 @@ def _roofline(records: Sequence[Record]) -> Any:
         axes.plot(xs, ys, style, color=_LIMIT, label=f"limits of HBM and matrix units, {ghz:g} GHz")
     for label, colour in _colours(records).items():
         points = [
-            (x, r.tflops(r.best_us))
+            (x, r.tflops(r.us(estimated=False)))
             for x, r in zip(intensities, records, strict=True)
             if r.label == label
         ]
@@ -140,14 +140,16 @@ def _sweep(records: Sequence[Record]) -> Any:
     axes = figure.add_subplot()
     shapes = list(dict.fromkeys(record.shape for record in records))
     origin = " and ".join(sorted({record.origin for record in records}))
+    estimated = estimate_leads(records)
     for label, colour in _colours(records).items():
-        own = {r.shape: r.tflops(r.best_us) for r in records if r.label == label}
+        own = {r.shape: r.tflops(r.us(estimated)) for r in records if r.label == label}
         values = [own.get(shape) for shape in shapes]
         heights = [math.nan if value is None else value for value in values]
         axes.plot(range(len(shapes)), heights, "o-", color=colour, label=label)
     axes.set_xticks(range(len(shapes)), shapes, rotation=25, ha="right", rotation_mode="anchor")
     clock = records[0].clocks.get("sustained_ghz")
-    at = f" at {clock:g} GHz" if origin == MODELLED else ""
+    at = " at the estimated clock" if estimated else f" at {clock:g} GHz"
+    at = at if origin == MODELLED else ""
     axes.set(ylim=(0, None), ylabel=f"TFLOP/s, {origin}{at}", title=f"Kernels by shape, {origin}")
     axes.grid(axis="y", color="0.92")
     figure.legend(frameon=False, loc="outside lower center", ncols=_LEGEND_COLUMNS)

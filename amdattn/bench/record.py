@@ -14,6 +14,9 @@ import amdattn
 
 SCHEMA = 1
 MODELLED, MEASURED = "modelled", "measured"
+# Below it a launch hardly reaches the power cap, or not for long: the constant clock, which is of
+# launches at the cap, is then further from the truth than the estimate.
+SHORT_US = 1000.0
 
 
 @dataclass(frozen=True)
@@ -25,12 +28,17 @@ class Times:
     at_peak_us, at_sustained_us : float or None
         Modelled cycles at a clock, without the launch, but with the launch floor between several;
         at the peak clock that is a lower bound.
+    estimated_us : float or None
+        Modelled cycles at the clock that the estimate of the energy gives, where there is one: of a
+        short launch simulated at that clock, of others those of the sustained clock, but not less
+        than HBM takes for its bytes.
     median_us, low_us, high_us : float or None
         Measured with events of a GPU: median, and the quantiles 0.1 and 0.9.
     """
 
     at_peak_us: float | None = None
     at_sustained_us: float | None = None
+    estimated_us: float | None = None
     median_us: float | None = None
     low_us: float | None = None
     high_us: float | None = None
@@ -44,7 +52,8 @@ class Record:
     ----------
     origin : {"modelled", "measured"}
     use : dict of str to float
-        Share of the cycles in which MFMA, VALU and LDS are busy.
+        Share of the cycles in which MFMA, VALU and LDS are busy, over the CUs that got a workgroup;
+        mfma_device: MFMA over all CUs of the device.
     stalls : dict of str to float
         Share of the waves' lifetime by reason.
     bytes : dict of str to float
@@ -64,8 +73,9 @@ class Record:
         record has their sums, and means by cycles of the shares.
     energy : dict
         An estimate beside the model (amdattn.energy): joules, microseconds and clock_ghz under the
-        power cap, watts by consumer; operations of MFMAs by MxNxK, and per thousand of them VALU
-        slots of 64 lanes and bytes of LDS, L1, L2 and HBM. Or "refused": why there is no estimate.
+        power cap, the cycles that it is of, watts by consumer; operations of MFMAs by MxNxK, and
+        per thousand of them VALU slots of 64 lanes and bytes of LDS, L1, L2 and HBM. Or "refused":
+        why there is no estimate.
     """
 
     operation: str
@@ -105,10 +115,16 @@ class Record:
         return self.trans == "exclusive"
 
     @property
-    def best_us(self) -> float | None:
-        """The time to compare by: measured, or modelled at the sustained clock."""
+    def short(self) -> bool:
+        """Whether the estimated clock's time leads, not the sustained one's."""
         times = self.times
-        return times.median_us if self.origin == MEASURED else times.at_sustained_us
+        return times.estimated_us is not None and (times.at_sustained_us or 0.0) < SHORT_US
+
+    def us(self, estimated: bool) -> float | None:
+        """The time to compare by: measured, or modelled at the estimated or the sustained clock."""
+        if self.origin == MEASURED:
+            return self.times.median_us
+        return self.times.estimated_us if estimated else self.times.at_sustained_us
 
     def tflops(self, microseconds: float | None) -> float | None:
         """Useful operations per time."""
@@ -123,6 +139,21 @@ class Record:
             if value is not None
         }
         return row
+
+
+def estimate_leads(records: Sequence[Record]) -> bool:
+    """Whether to compare records by the estimated clock: all that were modelled are short."""
+    modelled = [r for r in records if r.origin == MODELLED and not r.refused]
+    return bool(modelled) and all(record.short for record in modelled)
+
+
+def leading_us(records: Sequence[Record]) -> list[float | None]:
+    """The time of each to compare by, one kind for all records of a shape."""
+    shapes: dict[str, list[Record]] = {}
+    for record in records:
+        shapes.setdefault(record.shape, []).append(record)
+    leads = {shape: estimate_leads(of) for shape, of in shapes.items()}
+    return [None if r.refused else r.us(leads[r.shape]) for r in records]
 
 
 def document(records: Sequence[Record], seconds: float) -> dict[str, Any]:

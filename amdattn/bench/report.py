@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from amdattn.bench.record import MEASURED, MODELLED, Record
+from amdattn.bench.record import MEASURED, MODELLED, Record, estimate_leads, leading_us
 from amdattn.bench.terminal import Line, print_groups, print_wide
 
 _DASH = "-"
@@ -22,8 +22,10 @@ _WHOLE = 10  # TFLOP/s from which digits behind the point are noise
 def _columns(records: Sequence[Record]) -> list[str]:
     columns = ["shape", "kernel"]
     if any(r.origin == MODELLED for r in records):
-        columns += ["Mclk", "TFLOP/s", "ms", "TFLOP/s peak", "ms peak"]
-        columns += ["MFMA", "VALU", "LDS", "stalls", "HBM GB", "J est.", "WG", "rounds"]
+        columns += ["Mclk", "TFLOP/s est.", "ms est.", "GHz est."]
+        columns += ["TFLOP/s", "ms", "TFLOP/s peak", "ms peak"]
+        columns += ["MFMA/CU", "MFMA/all", "VALU", "LDS"]
+        columns += ["stalls", "HBM GB", "J est.", "WG", "rounds"]
     if any(r.origin == MEASURED for r in records):
         columns += ["measured ms", "10..90 %", "TFLOP/s measured"]
     return columns
@@ -45,6 +47,9 @@ def _cells(record: Record) -> dict[str, str]:
         return cells
     cells |= {
         "Mclk": number(record.cycles, 3, 1e-6),
+        "TFLOP/s est.": number(record.tflops(times.estimated_us), 0),
+        "ms est.": number(times.estimated_us, 3, 1e-3),
+        "GHz est.": number(record.energy.get("clock_ghz"), 2),
         "TFLOP/s": number(record.tflops(times.at_sustained_us), 0),
         "ms": number(times.at_sustained_us, 3, 1e-3),
         "TFLOP/s peak": number(record.tflops(times.at_peak_us), 0),
@@ -55,9 +60,14 @@ def _cells(record: Record) -> dict[str, str]:
         "WG": str(record.workgroups),
         "rounds": f"{record.rounds} x {record.residents}/CU",
     }
-    for column in ("MFMA", "VALU", "LDS"):
-        cells[column] = f"{record.use[column.lower()]:.1%}"
-    return cells
+    return cells | _uses(record)
+
+
+def _uses(record: Record) -> dict[str, str]:
+    names = {"MFMA/CU": "mfma", "MFMA/all": "mfma_device", "VALU": "valu", "LDS": "lds"}
+    return {
+        column: f"{record.use[name]:.1%}" for column, name in names.items() if name in record.use
+    }
 
 
 def _hbm_bytes(record: Record) -> float | None:
@@ -78,8 +88,14 @@ def conditions(records: Sequence[Record]) -> list[str]:
     lines = []
     if modelled:
         clocks = modelled[0].clocks
+        lines.append("modelled, not measured: cycles as time at the clock that an estimate of the")
+        lines.append(f"energy gives (est.), and at a constant {clocks['sustained_ghz']:g} GHz;")
         lines.append(
-            f"modelled, not measured: times at the sustained clock, {clocks['sustained_ghz']:g} GHz"
+            "TFLOP/s and ratios are of the first, as launches are short"
+            if estimate_leads(modelled)
+            else "TFLOP/s and ratios are of the first where all launches of a shape are short"
+            if any(r.short for r in modelled)
+            else "TFLOP/s and ratios are of the second"
         )
         if all(r.exclusive for r in modelled):
             lines.append("transcendentals wait for the matrix unit: one of two readings of gfx942")
@@ -163,32 +179,39 @@ def print_table(
 
 def _print_few_columns(console: Console, records: Sequence[Record]) -> None:
     measured = any(r.origin == MEASURED for r in records)
-    time = "measured ms" if measured else "modelled ms"
-    several = any(r.exclusive for r in records)
-    columns = ["kernel", "mode", *["trans"] * several, time, "TFLOP/s"]
-    columns += ["10..90 %"] if measured else ["MFMA use"]
-    ratios = relative_speeds(records)
+    ghz = next((r.clocks["sustained_ghz"] for r in records if "sustained_ghz" in r.clocks), 0.0)
+    constant = f"ms {ghz:g} GHz"
+    columns = ["kernel", "mode"]
+    columns += ["measured ms"] if measured else ["ms est.", constant]
+    columns += ["TFLOP/s"]
+    columns += ["10..90 %"] if measured else ["MFMA/CU", "MFMA/all"]
+    ratios, leading = relative_speeds(records), leading_us(records)
     if len(ratios) > len({(r.shape, r.exclusive) for r in records}):
         columns.append("vs first")
     best = fastest(records)
     groups: dict[str, list[Line]] = {}
     for i, record in enumerate(records):
         cells = {"kernel": record.peer, "mode": record.round_mode, "TFLOP/s": _DASH}
-        if several:
-            cells["trans"] = record.trans
         if not record.refused:
-            cells[time] = f"{(record.best_us or 0) / 1000:.3f}"
-            tflops = record.tflops(record.best_us)
+            times = record.times
+            for name, us in (
+                ("measured ms", times.median_us),
+                ("ms est.", times.estimated_us),
+                (constant, times.at_sustained_us),
+            ):
+                cells[name] = _DASH if us is None else f"{us / 1000:.3f}"
+            tflops = record.tflops(leading[i])
             if tflops is not None:
                 cells["TFLOP/s"] = f"{tflops:.0f}" if tflops >= _WHOLE else f"{tflops:.2g}"
             cells["10..90 %"] = _spread(record)
-            cells["MFMA use"] = f"{record.use.get('mfma', 0.0):.1%}"
+            cells |= _uses(record)
             cells["vs first"] = f"{ratios[i]:.2f}x" if i in ratios else _DASH
         else:
-            cells[time] = "refused"
+            cells[columns[2]] = "refused"
         style = "dim" if record.refused else "bold" if record in best else ""
-        groups.setdefault(record.shape, []).append(Line(cells, style))
-    print_groups(console, columns, groups, left=2 + several)
+        reading = ", transcendentals exclusive" * record.exclusive
+        groups.setdefault(record.shape + reading, []).append(Line(cells, style))
+    print_groups(console, columns, groups, left=2)
 
 
 def _print_all_columns(console: Console, records: Sequence[Record]) -> None:
@@ -212,10 +235,10 @@ def relative_speeds(records: Sequence[Record]) -> dict[int, float]:
     """
     first: dict[tuple[str, bool], float] = {}
     speeds = {}
-    for i, record in enumerate(records):
-        if record.best_us:
+    for i, (record, us) in enumerate(zip(records, leading_us(records), strict=True)):
+        if us:
             key = record.shape, record.exclusive
-            speeds[i] = first.setdefault(key, record.best_us) / record.best_us
+            speeds[i] = first.setdefault(key, us) / us
     return speeds
 
 
@@ -255,13 +278,14 @@ def print_details(console: Console, record: Record) -> None:
             energy.add_row(name, f"{value:.4g}")
         tables.append(energy)
     if record.launches:
-        launches = Table("launch", "clk", "ms", "MFMA use", title="launches (modelled)")
+        launches = Table("launch", "clk", "ms", "MFMA/CU", "MFMA/all", title="launches (modelled)")
         for part in record.launches:
             launches.add_row(
                 part["kernel"],
                 f"{part['cycles']:,}",
                 f"{part['times']['at_sustained_us'] / 1000:.3f}",
                 f"{part['use']['mfma']:.1%}",
+                f"{part['use']['mfma_device']:.1%}",
             )
         tables = [launches, *tables]
     for table in tables:
@@ -270,16 +294,14 @@ def print_details(console: Console, record: Record) -> None:
 
 def fastest(records: Sequence[Record]) -> list[Record]:
     """The best record of each shape, and of each reading of transcendentals."""
-    best: dict[tuple[str, bool], Record] = {}
-    for record in records:
-        time = record.best_us
-        if time is None:
+    best: dict[tuple[str, bool], tuple[float, Record]] = {}
+    for record, us in zip(records, leading_us(records), strict=True):
+        if us is None:
             continue
         key = record.shape, record.exclusive
-        known = best.get(key)
-        if known is None or (known.best_us or 0.0) > time:
-            best[key] = record
-    return list(best.values())
+        if key not in best or best[key][0] > us:
+            best[key] = us, record
+    return [record for _, record in best.values()]
 
 
 def markdown(records: Sequence[Record]) -> str:

@@ -74,14 +74,11 @@ class Shape:
 
     @property
     def flops(self) -> int:
-        """Operations of Q @ K^T and P @ V.
+        """Operations of Q @ K^T and P @ V, of scores that are not masked.
 
-        A causal mask counts as half, as is customary; of windows what is visible counts.
+        Publications count half of the scores under a causal mask, a little less.
         """
-        if self.window != (-1, -1):
-            return self.problem("rtne").flops
-        pairs = self.batch * self.heads_q * self.seqlen_q * self.seqlen_kv
-        return 2 * pairs * (self.head_dim + self.head_dim_v) // (2 if self.causal else 1)
+        return self.problem("rtne").flops
 
     def with_lengths(self, seqlen_q: int, seqlen_kv: int) -> Shape:
         """The same with other sequence lengths."""

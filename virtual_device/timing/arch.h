@@ -7,14 +7,22 @@
 // [A] assumption.
 #pragma once
 
+#include <span>
+
 #include "core/types.h"
 
 namespace vdev::timing {
+
+struct Coexecution;
+std::span<const Coexecution> coexecution_gfx942();  // timing/coexecution.cc
+std::span<const Coexecution> coexecution_gfx950();
 
 struct Arch {
   const char* name;
   double peak_clock_ghz, sustained_clock_ghz;
   u32 num_cus, num_xcds;
+  // What the vector ALU does beside the matrix unit.
+  std::span<const Coexecution> (*coexecution)();
 
   // ---- Issue
   u32 simds = 4;   // per CU [D RPC]
@@ -66,7 +74,7 @@ struct Arch {
   double hbm_rate = 4200;        // device, B/ns, reads and writes together [M RRZE, reads]
 
   // ---- Scalar memory and instruction fetch
-  u32 scalar_latency = 48;   // clk, hit [M MT4G]
+  u32 scalar_latency = 44;   // clk, hit [M MT4G: 48 a step of a chain, with the slot of the wait]
   u32 scalar_miss = 124;     // clk beyond a hit, to the L2 [M MT4G]
   u32 scalar_bytes = 16384;  // per two CUs [M MT4G]
   u32 scalar_ways = 4;       // [A]
@@ -86,6 +94,7 @@ inline constexpr Arch kMi300x{.name = "gfx942",
                               .peak_clock_ghz = 2.1,
                               .sustained_clock_ghz = 1.2,
                               .num_cus = 304,
-                              .num_xcds = 8};
+                              .num_xcds = 8,
+                              .coexecution = coexecution_gfx942};
 
 }  // namespace vdev::timing

@@ -26,9 +26,6 @@ struct Coexecution {
   const char* evidence;
 };
 
-std::span<const Coexecution> coexecution_gfx942();
-std::span<const Coexecution> coexecution_gfx950();
-
 // A table as the simulation asks it.
 class UnitTimes {
  public:
@@ -38,7 +35,7 @@ class UnitTimes {
     bool exclusive = false;
   };
   // `trans_exclusive` decides the rows that are open.
-  UnitTimes(const Arch& arch, std::span<const Coexecution> table, bool trans_exclusive);
+  UnitTimes(const Arch& arch, bool trans_exclusive);
   const Time& operator[](Unit unit) const { return times_[static_cast<size_t>(unit)]; }
 
  private:

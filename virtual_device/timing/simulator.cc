@@ -13,7 +13,7 @@ Simulator::Simulator(const Arch& arch, const std::shared_ptr<LaunchState>& launc
       launch_(launch),
       options_(options),
       caches_(caches),
-      times_(arch, coexecution_gfx942(), options.trans_exclusive),
+      times_(arch, options.trans_exclusive),
       worker_(device) {
   const Launch& l = launch->launch;
   per_cu_ =
