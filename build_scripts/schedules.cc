@@ -1,0 +1,69 @@
+// Prints the schedules of the attention forward family: of each member, behind its name.
+#include <cstdio>
+#include <string>
+
+#include "attn/schedule.h"
+
+namespace {
+
+// The column of a unit in the table.
+int column(Unit unit) {
+  switch (unit) {
+    case Unit::kMatrix:
+      return 0;
+    case Unit::kVector:
+    case Unit::kTrans:
+      return 1;
+    default:
+      return 2;
+  }
+}
+
+template <class Plan>
+void print_unit(int tile) {
+  const auto table = Plan::place(tile);
+  std::printf("\nUnit of tile %d: %d slots, %d for its matrix instructions\n", tile, table.slots,
+              4 * Plan::kWindows);
+  std::printf("%5s  %-12s %-36s %s\n", "slot", "matrix", "vector", "memory, scalar, waits");
+  std::string cells[3];
+  int window = -1;
+  const auto flush = [&] {
+    if (window < 0) return;
+    std::printf("%5d  %-12s %-36s %s\n", window, cells[0].c_str(), cells[1].c_str(),
+                cells[2].c_str());
+    for (std::string& cell : cells) cell.clear();
+  };
+  for (int i = 0; i < table.count; ++i) {
+    const Placed& p = table.at[i];
+    const StepTraits t = traits(p.step);
+    if (t.unit == Unit::kMatrix) {
+      flush();
+      window = p.slot;
+    }
+    std::string& cell = cells[column(t.unit)];
+    cell += (cell.empty() ? "" : ", ") + std::string(t.name) + ' ' + std::to_string(p.n);
+  }
+  flush();
+}
+
+template <int kHeadDim, int kHeadDimV, int kTilesQ, bool kCapped>
+void print(const char* name) {
+  using S = Shape<kHeadDim, kHeadDimV, kTilesQ, Element::kBf16, Rounding::kNearestEven, kCapped>;
+  std::printf("== %s\n", name);
+  std::printf("Main loop of attn_fwd_*_%s: %d tiles of 16 rows a wave, blocks of %d keys.\n", name,
+              kTilesQ, kKeys);
+  std::printf("A row is a matrix instruction and what is issued before the next one.\n");
+  for (int tile = 0; tile < kTilesQ; ++tile) print_unit<Schedule<S>>(tile);
+}
+
+}  // namespace
+
+int main() {
+  print<128, 128, 6, false>("d128");
+  print<128, 128, 4, false>("d128_q256");
+  print<64, 64, 8, false>("d64");
+  print<64, 64, 4, false>("d64_q256");
+  print<192, 128, 4, false>("d192x128");
+  print<256, 128, 4, false>("d256x128");
+  print<128, 128, 6, true>("d128_softcap");
+}

@@ -1,0 +1,59 @@
+"""Print when each instruction of attention's main loop is issued: `python -m build_scripts.schedules`.
+
+The table stands in asm_src/attn/schedule.h, which the kernels and this program compile alike. The
+texts in asm_src/attn/schedules are what it comes to; tests compare them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from build_scripts.toolchain import ASM_SRC, LLVM22
+
+PROGRAM = Path(__file__).with_suffix(".cc")
+FOLDER = ASM_SRC / "attn" / "schedules"
+
+def schedules() -> dict[str, str]:
+    """The text of each member by its name, of the sources as they are.
+
+    Raises
+    ------
+    subprocess.CalledProcessError
+        The program does not compile.
+    """
+    with tempfile.TemporaryDirectory(prefix="amdattn-schedules-") as folder:
+        program = Path(folder) / "schedules"
+        compiler = [str(LLVM22.executable()), "c++", "-std=c++20", "-O1", f"-I{ASM_SRC}"]
+        subprocess.run([*compiler, str(PROGRAM), "-o", str(program)], check=True)
+        text = subprocess.run([program], check=True, capture_output=True, text=True).stdout
+    members = (part.partition("\n") for part in text.split("== ")[1:])
+    return {
+        name: "\n".join(line.rstrip() for line in body.splitlines()) + "\n"
+        for name, _, body in members
+    }
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    check = parser.parse_args().check
+    stale = []
+    for name, text in schedules().items():
+        file = FOLDER / f"{name}.txt"
+        if not check:
+            FOLDER.mkdir(exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        elif not file.exists() or file.read_text(encoding="utf-8") != text:
+            stale.append(file.name)
+    if stale:
+        print(f"{', '.join(stale)}: not as asm_src/attn/schedule.h; run build_scripts.schedules")
+    return len(stale)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
