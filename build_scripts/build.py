@@ -178,6 +178,8 @@ def _member(
             else family_constraints(head_dim, round_mode, capped)
         ),
         names_acc=not merges,
+        # Constants stay where they are used. Before a loop they take registers that it needs.
+        flags=() if merges else ("-mllvm", "-disable-machine-licm"),
         defines=tuple(f"{name}={value}" for name, value in defines.items()),
     )
 

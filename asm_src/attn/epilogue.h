@@ -10,6 +10,7 @@ struct Epilogue {
   using Loop = Pipeline<S>;
   static constexpr int kN = S::kTilesQ;
   static constexpr bool kBf16 = S::kElement == Element::kBf16;
+  static constexpr float kBias = kExact ? 1 : S::kBias;
   // A lane has kLaneD consecutive elements, from kLaneD * (4 * (l / 16) + i) on, i = 0..3, of row
   // l % 16 of a tile.
   static constexpr int kLaneD = S::kTilesD, kDwords = kLaneD / 2;
@@ -140,8 +141,9 @@ struct Epilogue {
   // A lane's sample stands for its eight probabilities of a unit, at most for all that it has.
   __device__ __forceinline__ float rounded_sum(int t) const {
     const float sum = loop.row.sum[t], sample = loop.row.sample[t];
+    const float rounded = loop.row.rounded_sample[t] * kBias;
     const float worth = __builtin_fminf(8, sum * v_rcp_f32(sample));
-    return __builtin_fmaf(loop.row.rounded_sample[t] - sample, worth, sum);
+    return __builtin_fmaf(rounded - sample, worth, sum) * (1 / kBias);
   }
   __device__ __forceinline__ void set_scales() {
     for (int t = 0; t < kN; ++t) {

@@ -69,14 +69,19 @@ struct Forward {
       u.scale = -2 * cap;
     }
     u.high_halves = kHighHalfOfBoth;
-    u.top = S::kTop;
+    u.top = S::kTop + S::kLog2Bias;
+    u.inverse_bias = 1 / S::kBias;
     u.limit = S::kLimit;
     if constexpr (kExact) {
       // Every sum is beyond the limit. If need be, no sum of probabilities is greater than 1, so
       // that those of products with V cannot overflow.
       const int log2_keys = kLog2Keys + 32 - __builtin_clz(work.end - work.first);
       u.top = uniform_float(can_overflow ? 0.0f : -float(log2_keys));
+      u.inverse_bias = 1;
       u.limit = -1;
+    } else {  // in registers over the loop
+      ordered::settle_uniform(u.limit);
+      ordered::settle_uniform(u.high_halves);
     }
 
     KvLoads<S>& load = loop.load;

@@ -82,8 +82,8 @@ struct Mask {
 
 template <class S>
 struct Softmax {        // of a unit
-  float x[8];           // scaled scores, then probabilities
-  uint32_t half_up[8];  // the same, ready to be truncated
+  float x[8];           // scaled scores, then probabilities, S::kBias times what they are
+  uint32_t half_up[8];  // the same, ready to be truncated; if S::kRounds
   uint64_t exceeds;     // lanes
   Mask::Keys seen;      // if masked
 };
@@ -165,7 +165,8 @@ struct LdsAddresses {  // bytes
 struct Uniform {
   float scale;     // of the scores, log2 units; of capped ones, see Pipeline::capped()
   float cap_rate;  // if S::kCapped
-  float top;       // log2 of the probability at the reference
+  float top;       // log2 of the probability at the reference, its bias included
+  float inverse_bias;
   float limit;     // of a lane's sum over a unit: beyond it the reference is renewed
   uint32_t high_halves;
 };
@@ -218,10 +219,8 @@ struct Pipeline {
   // A unit: softmax of tile kTileQ, scores of the next, output of the one before.
   template <int kTileQ, bool kMasked>
   __device__ __forceinline__ void unit() {
-    constexpr auto table = Plan::place(kTileQ);
-    static_assert(Plan::is_valid(table));
-    unroll<table.count>([&]<int i>() {
-      constexpr Placed step = table.at[i];
+    unroll<Plan::template kTable<kTileQ>.count>([&]<int i>() {
+      constexpr Placed step = Plan::template kTable<kTileQ>.at[i];
       Do<step.step>::template run<kTileQ, step.n, kMasked>(*this);
     });
     reserve_acc();
@@ -273,10 +272,11 @@ struct Pipeline {
     ordered::v_mov_b32(row.sample[kTileQ], row.sample[kTileQ] * by);
     ordered::v_mov_b32(row.rounded_sample[kTileQ], row.rounded_sample[kTileQ] * by);
     ordered::v_mov_b32(softmax.x[kSampled], p[kSampled]);
-    ordered::v_mov_b32(row.unit_rounded_sample, rounded(p[kSampled]));
+    ordered::v_mov_b32(row.unit_rounded_sample, rounded(p[kSampled] * uniform.inverse_bias));
     for (int half = 0; half < 2; ++half) {
       const auto pair = [&](int i) {
-        return round_numbers<S::kElement, Rounding::kNearestEven>(p[i], p[i + 1]);
+        return round_numbers<S::kElement, Rounding::kNearestEven>(p[i] * uniform.inverse_bias,
+                                                                  p[i + 1] * uniform.inverse_bias);
       };
       ordered::v_mov_b64(operand.p[unit][half], bf16x4{pair(4 * half), pair(4 * half + 2)});
     }
@@ -286,6 +286,14 @@ struct Pipeline {
     });
   }
 
+  // A probability of a unit in the bits of a float32, to be truncated.
+  template <int n>
+  __device__ __forceinline__ uint32_t to_truncate() const {
+    if constexpr (S::kRounds)
+      return softmax.half_up[n];
+    else
+      return bits(softmax.x[n]);
+  }
   // To an element, ties to even.
   static __device__ __forceinline__ float rounded(float x) {
     return float_of<S::kElement>(round_numbers<S::kElement, Rounding::kNearestEven>(x, 0) & 0xffff);

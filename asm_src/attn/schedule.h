@@ -158,7 +158,7 @@ struct Schedule {
       for (int i = 0; i < 3 && taken < waiting.count; ++i)
         out.item[out.count++] = waiting.item[taken++];
       if (e > 0) waiting.add(Step::kSum, e);
-      waiting.add(Step::kRound, e);
+      if (S::kRounds) waiting.add(Step::kRound, e);
       if (e == 5) waiting.add(Step::kSample);
       if (e % 2 == 1) waiting.add(Step::kPack, e / 2);
     }
@@ -286,11 +286,18 @@ struct Schedule {
     }
     return table.fits;
   }
-  // In the time of the matrix instructions, or as little more as the vector unit needs.
+  // In the time of the matrix instructions, or as little more as the vector unit needs: at least
+  // that of its steps, and a slot for each matrix instruction.
   static constexpr Timetable place(int t) {
-    Timetable out = place(t, 4 * kWindows);
-    for (int slots = 4 * kWindows + 1; !is_valid(out) && slots < 12 * kWindows; ++slots)
-      out = place(t, slots);
-    return out;
+    int slots = kWindows;
+    const Vector vector = vector_steps(t);
+    for (int i = 0; i < vector.count; ++i)
+      slots += traits(vector.item[i].step).unit == Unit::kTrans ? 4 : 1;
+    for (slots = most(slots, 4 * kWindows);; ++slots) {
+      const Timetable out = place(t, slots);
+      if (is_valid(out)) return out;
+    }
   }
+  template <int t>
+  static constexpr Timetable kTable = place(t);
 };

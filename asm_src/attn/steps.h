@@ -56,10 +56,11 @@ STEP(kRound) {
 } END_STEP;
 STEP(kSample) {
   loop.row.unit_rounded_sample = __builtin_bit_cast(
-      float, ordered::v_and_b32<kElementBits<S::kElement>>(loop.softmax.half_up[kSampled]));
+      float, ordered::v_and_b32<kElementBits<S::kElement>>(loop.template to_truncate<kSampled>()));
 } END_STEP;
 STEP(kPack) {
-  const uint32_t lo = loop.softmax.half_up[2 * n], hi = loop.softmax.half_up[2 * n + 1];
+  const uint32_t lo = loop.template to_truncate<2 * n>();
+  const uint32_t hi = loop.template to_truncate<2 * n + 1>();
   uint32_t pair;
   if constexpr (S::kElement == Element::kBf16)
     pair = ordered::v_perm_b32(hi, lo, loop.uniform.high_halves);
