@@ -42,9 +42,9 @@ What the manual leaves open, what is assumed, and what of ours depends on it:
   out, others take it off `num_records` in 32 bits. Nothing that is shipped depends on it: checked
   mode reports what does (`ambiguous_range`).
 - **Lanes of a load to LDS that are out of range** write 0, as on gfx950 (the same); an emulator
-  once left LDS as it was. Attention depends on it at head sizes below a kernel's own: columns of K that
-  are not there meet zeros of Q, and a NaN in LDS would be one in the scores. Rows behind the last
-  key are masked, whatever they hold.
+  once left LDS as it was. Attention depends on it at head sizes below a kernel's own: columns of K
+  that are not there meet zeros of Q, and a NaN in LDS would be one in the scores. Rows behind the
+  last key are masked, whatever they hold.
 - **A matrix instruction behind another that writes the same registers**, and does not read them:
   results are written in the order of issue, without wait states. No row of the manual's Table 37
   and no rule of LLVM's asks for a distance. Attention depends on it where scores begin anew.

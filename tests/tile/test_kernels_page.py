@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import re
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,15 @@ class _Struct(ctypes.Structure):
 def test_the_page_has_the_whole_kernel() -> None:
     assert set(sources()) == {"rms_norm.h", "rms_norm.hip"}
     assert f"kMaxColumns == {MAX_COLUMNS}" in sources()["rms_norm.hip"]
+
+
+def test_rounds_of_the_tuning_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every change that docs/tuning.md tells of applies to the page's kernel, and compiles."""
+    monkeypatch.syspath_prepend(str(PAGE.parents[1] / "benchmarks"))
+    example = importlib.import_module("tuning_example")
+    names = [step.name for step, image in example.images() if image]
+    tuning = (PAGE.parent / "tuning.md").read_text()
+    assert len(names) == 6 and all(f"| {name} |" in tuning for name in names)
 
 
 def test_every_tile_header_is_listed() -> None:
