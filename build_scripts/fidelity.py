@@ -35,6 +35,27 @@ Arithmetic behind the rows:
 | exp, log, rcp, rsq, sqrt, sin, cos | nearest value, denormals flushed | NumPy, within 1 ULP |
 | everything else | CDNA3 ISA manual | NumPy, written independently |
 
+What the manual leaves open, what is assumed, and what of ours depends on it:
+
+- **Range check of raw buffers.** SOFFSET counts, in a sum that does not wrap, and an access passes
+  dword by dword; so it was found on gfx950 (ROCm/rocm-systems#10928). LLVM's manual leaves SOFFSET
+  out, others take it off `num_records` in 32 bits. Nothing that is shipped depends on it: checked
+  mode reports what does (`ambiguous_range`).
+- **Lanes of a load to LDS that are out of range** write 0, as on gfx950 (the same); an emulator
+  once left LDS as it was. Attention depends on it at head sizes below a kernel's own: columns of K
+  that are not there meet zeros of Q, and a NaN in LDS would be one in the scores. Rows behind the
+  last key are masked, whatever they hold.
+- **A matrix instruction behind another that writes the same registers**, and does not read them:
+  results are written in the order of issue, without wait states. No row of the manual's Table 37
+  and no rule of LLVM's asks for a distance. Attention depends on it where scores begin anew.
+- **A counter at its maximum** (`vmcnt`, `lgkmcnt`) is taken to hold up the issue. Nothing may
+  depend on it: checked mode reports what does (`counter_saturated`).
+- **Kernarg preload.** The first dwords of the arguments are in SGPRs, and a kernel starts 256 bytes
+  behind its entry, as with newer firmware. Older firmware starts at the entry, where the compiler's
+  prologue of `gemm_nt` loads the same SGPRs: that prologue is never run here.
+- **Retries of page faults** (XNACK) never happen: the device plays `xnack-`. Nothing depends on it:
+  checked mode holds clauses to LLVM's rule for devices with XNACK on (`clause_overwrite`).
+
 """
 
 

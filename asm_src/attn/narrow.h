@@ -15,36 +15,27 @@ struct Narrow : NarrowKeys<S> {
   using Keys = NarrowKeys<S>;
   using Keys::args, Keys::work, Keys::share, Keys::row, Keys::group, Keys::from, Keys::to;
   using Keys::k, Keys::v, Keys::tiles, Keys::column;
-  static constexpr int kTiles = S::kTiles, kTilesD = S::kTilesD, kOctets = S::kOctets;
+  static constexpr int kTiles = S::kTiles, kTilesD = S::kTilesD, kbf16x8s = S::kbf16x8s;
   static constexpr bool kBf16 = S::kElement == Element::kBf16;
   // log2 of the greatest probability of a row. A bf16 then has those down to 2^-134 of it, which
   // is as far as bf16s that are at most 1 go; fp16s have all of their bits to 2^-29.
   static constexpr float kTop = kBf16 ? 8 : 15, kBelowTop = kBf16 ? 0x1p-8f : 0x1p-15f;
-  // Whether O is divided by the sum of the truncated probabilities. It would be else, too, if that
-  // did not cost a sum more for the lse: a row with one key then gets its V, truncated or not.
-  static constexpr bool kSumsTruncated = kBf16 && S::kRounding == Rounding::kTowardZero;
-  // Else they are raised by what truncation takes on average of numbers with evenly distributed
-  // logarithms, 0.72 of half a ULP, in powers of two that leave sums with kTop exact.
-  static constexpr float kLog2Raise = kSumsTruncated ? 0 : kBf16 ? 0x10ap-16f : 0x85p-18f;
-  static constexpr float kRaise = kSumsTruncated ? 1 : kBf16 ? 1.002817333f : 1.000351733f;
+  static constexpr bool kTruncates = kBf16 && S::kRounding == Rounding::kTowardZero;
 
   using Keys::Keys;
 
   struct Query {
-    u32x4 octets[kOctets];
+    u32x4 octets[kbf16x8s];
   };
   // Of a row: the greatest scaled score, log2 units, and 2^kTop times sums of probabilities
   // relative to it: of those by which O is divided, and of the exact ones.
   struct RowState {
     float reference, sum, exact_sum;
   };
-  // What O is multiplied by, as two factors: 2^-half of what a sink is above the keys, and the
-  // rest.
-  struct Factor {
-    float root, rest;
-    __device__ __forceinline__ float all() const { return root * rest; }
+  // What O is divided by: times `root`, if that is less than 1, and times `scale`.
+  struct Divisor {
+    float scale = 0, root = 1;
   };
-  static constexpr float kFarBelow = 0x1p-32f;  // of `root`: all() may be a denormal
 
   f32x4 score[kTiles];  // keys 4 * (l / 16) + 0..3 of row l % 16
   uint64_t careful;     // elements of each head to be computed with care
@@ -83,7 +74,7 @@ struct Narrow : NarrowKeys<S> {
   }
   __device__ __forceinline__ Query load_q(const Global<uint16_t>* from) const {
     Query q;
-    for (int octet = 0; octet < kOctets; ++octet)
+    for (int octet = 0; octet < kbf16x8s; ++octet)
       q.octets[octet] =
           global_load_dwordx4(from + (column(octet) < args.head_dim ? column(octet) : 0));
     return q;
@@ -92,7 +83,7 @@ struct Narrow : NarrowKeys<S> {
   // the greatest scaled one.
   __device__ __forceinline__ void prepare(Query& q) const {
     if (args.head_dim < S::kHeadDim)
-      for (int octet = 0; octet < kOctets; ++octet)
+      for (int octet = 0; octet < kbf16x8s; ++octet)
         if (column(octet) >= args.head_dim) q.octets[octet] = u32x4{};
     if (args.softmax_scale_log2 < 0)
       for (auto& octet : q.octets) octet ^= 0x80008000;
@@ -100,33 +91,35 @@ struct Narrow : NarrowKeys<S> {
 
   // ---- Scores
   template <Masks kMasks>
+  __device__ __forceinline__ void hide(int t) {
+    const bool left = kMasks != Masks::kEnds || t == 0,
+               right = kMasks != Masks::kEnds || t == kTiles - 1;
+    for (int i = 0; i < 4; ++i) {
+      const int key = t * kTile + i + 4 * group;
+      if (left && right)
+        score[t][i] = uint32_t(key - from) < uint32_t(to - from) ? score[t][i] : -kInf;
+      else if (left)
+        score[t][i] = key >= from ? score[t][i] : -kInf;
+      else if (right)
+        score[t][i] = key < to ? score[t][i] : -kInf;
+    }
+  }
+  template <Masks kMasks>
   __device__ __forceinline__ void scores(const Query& q) {
     for (int t = 0; t < kTiles; ++t) {
       if (!used<kMasks>(t)) continue;
       score[t] = f32x4{};
-      for (int octet = 0; octet < kOctets; ++octet)
+      for (int octet = 0; octet < kbf16x8s; ++octet)
         for (int half = 0; half < 2; ++half)
           score[t] = product(half_of(k[t][octet], half), half_of(q.octets[octet], half), score[t]);
     }
   }
   template <Masks kMasks>
-  __device__ __forceinline__ void hide() {
-    int lower = from - 4 * group, upper = to - 4 * group;
-    ordered::settle(lower);  // or all comparisons are kept over the heads, in too many SGPRs
-    ordered::settle(upper);
-    for (int t = 0; t < kTiles; ++t) {
-      const bool left = kMasks != Masks::kEnds || t == 0,
-                 right = kMasks != Masks::kEnds || t == kTiles - 1;
-      for (int i = 0; i < 4 && used<kMasks>(t); ++i) {
-        const int key = t * kTile + i;
-        if (left && right)
-          score[t][i] = uint32_t(key - lower) < uint32_t(upper - lower) ? score[t][i] : -kInf;
-        else if (left)
-          score[t][i] = key >= lower ? score[t][i] : -kInf;
-        else if (right)
-          score[t][i] = key < upper ? score[t][i] : -kInf;
-      }
-    }
+  __device__ __forceinline__ void hide_all() {
+    ordered::settle(from);  // or all comparisons are kept over the heads, in too many SGPRs
+    ordered::settle(to);
+    for (int t = 0; t < kTiles; ++t)
+      if (used<kMasks>(t)) hide<kMasks>(t);
   }
 
   // ---- Softmax
@@ -140,8 +133,8 @@ struct Narrow : NarrowKeys<S> {
     return x + from_lane(this->lane ^ 32, x);
   }
   __device__ __forceinline__ float row_max(float x) const {
-    x = ordered::v_max_f32(x, from_lane(this->lane ^ 16, x));
-    return ordered::v_max_f32(x, from_lane(this->lane ^ 32, x));
+    x = v_max_f32(x, from_lane(this->lane ^ 16, x));
+    return v_max_f32(x, from_lane(this->lane ^ 32, x));
   }
   template <Masks kMasks>
   __device__ __forceinline__ float greatest_score() const {
@@ -150,10 +143,15 @@ struct Narrow : NarrowKeys<S> {
       for (int i = 0; i < 4 && used<kMasks>(t); ++i) greatest = v_max_f32(greatest, score[t][i]);
     return row_max(greatest);
   }
-  // Two probabilities to 16 bits: truncated, in one instruction. NaNs stay NaNs.
-  static __device__ __forceinline__ uint32_t truncated(float lo, float hi) {
-    if constexpr (!kBf16) return __builtin_bit_cast(uint32_t, __builtin_amdgcn_cvt_pkrtz(lo, hi));
-    return ::v_perm_b32<kHighHalfOfBoth>(bits(hi), bits(lo));
+  // Two probabilities to 16 bits: to nearest, of bf16s ties away from zero, which makes no
+  // difference to their sums, or truncated. NaNs stay NaNs.
+  static __device__ __forceinline__ uint32_t rounded_p(float lo, float hi) {
+    if constexpr (!kBf16) return round_pair<S::kElement, S::kRounding>(lo, hi);
+    if constexpr (kTruncates) return ::v_perm_b32<kHighHalfOfBoth>(bits(hi), bits(lo));
+    return ::v_perm_b32<kHighHalfOfBoth>(half_up(hi), half_up(lo));
+  }
+  static __device__ __forceinline__ uint32_t half_up(float x) {
+    return __builtin_elementwise_add_sat(__builtin_bit_cast(int, x), 0x8000);
   }
 
   // The probabilities of a tile relative to `shift`, and as the operand of the second product.
@@ -162,62 +160,73 @@ struct Narrow : NarrowKeys<S> {
     for (int i = 0; i < 4; ++i) p[i] = ::v_exp_f32(__builtin_fmaf(score[t][i], scale, shift));
     return p;
   }
-  // O, and the sum of the probabilities. Truncated ones are too small: on average by kRaise, by
-  // which all are greater, or O is divided by their own sum, a product with ones.
+  static __device__ __forceinline__ u32x2 rounded_p(f32x4 p) {
+    return u32x2{rounded_p(p[0], p[1]), rounded_p(p[2], p[3])};
+  }
+  // O, and the sum of the probabilities; of truncated ones, which are all too small, also theirs,
+  // by a product with ones.
   template <Masks kMasks>
   __device__ __forceinline__ RowState output(float scale, float shift) {
     constexpr uint32_t kOnes = 0x3f803f80;
-    f32x4 sums = {};
+    f32x4 truncated = {};
     float sum = 0;
     for (auto& x : o) x = f32x4{};
     for (int t = 0; t < kTiles; ++t) {
       if (!used<kMasks>(t)) continue;
       const f32x4 x = probabilities(t, scale, shift);
       for (int i = 0; i < 4; ++i) sum += x[i];
-      const u32x2 p = {truncated(x[0], x[1]), truncated(x[2], x[3])};
+      const u32x2 p = rounded_p(x);
       for (int d = 0; d < kTilesD; ++d) o[d] = product(v[t][d], p, o[d]);
-      if constexpr (kSumsTruncated) sums = product(u32x2{kOnes, kOnes}, p, sums);
+      if constexpr (kTruncates) truncated = product(u32x2{kOnes, kOnes}, p, truncated);
     }
-    sum = row_sum(sum) * (1 / kRaise);
-    return {0, kSumsTruncated ? sums[0] : sum, sum};
+    sum = row_sum(sum);
+    return {0, kTruncates ? truncated[0] : sum, sum};
   }
 
   // ---- The end of a head
   // The sink's share of the sum, and what the keys' probabilities are relative to it. Of a sink far
   // above them, 2^-distance would be flushed to 0 while its product with V counts.
-  __device__ __forceinline__ Factor add_sink(const Sink& sink, RowState& of, float top) const {
-    const float distance = __builtin_fminf(sink.log2 - of.reference, kGreatestFloat);  // no NaN
+  __device__ __forceinline__ Divisor add_sink(const Sink& sink, RowState& of, float top) {
+    const float reference = v_max_f32(of.reference, -kGreatestFloat);
+    const float distance = __builtin_fminf(sink.log2 - reference, kGreatestFloat);
     const float above = v_max_f32(distance, 0);
-    const float root = ::v_exp_f32(-0.5f * above);
+    Divisor by;
+    by.root = ::v_exp_f32(-0.5f * above);
     float weight = ::v_exp_f32(distance - above + top);
     if (!(sink.natural <= kGreatestFloat)) weight = __builtin_nanf("");
-    of.sum = of.sum * root * root + weight;
-    of.exact_sum = of.exact_sum * root * root + weight;
+    of.sum = of.sum * by.root * by.root + weight;
+    of.exact_sum = of.exact_sum * by.root * by.root + weight;
+    by.scale = by.root * v_rcp_f32(of.sum);
+    if (any_lane(above > 64))
+      for (auto& x : o)
+        for (int i = 0; i < 4; ++i) x[i] *= by.root;
+    else
+      by = {by.root * by.scale, 1};
     if (distance >= 0) of.reference = sink.log2;
-    return {root, root * v_rcp_f32(of.sum)};
+    return by;
   }
   // Quotients that are exact stay so when they are truncated.
-  static constexpr float kNudge = kSumsTruncated ? 1 + 0x1p-22f : 1;
+  static constexpr float kNudge = kTruncates ? 1 + 0x1p-22f : 1;
 
-  __device__ __forceinline__ Factor factor(const Sink& sink, RowState& of, float top) const {
+  __device__ __forceinline__ Divisor divisor(const Sink& sink, RowState& of, float top) {
     const bool has_keys = of.sum != 0;  // or NaN
-    Factor by{1, v_rcp_f32(of.sum)};
+    Divisor by{v_rcp_f32(of.sum), 1};
     if (args.sinks != 0) by = add_sink(sink, of, top);
-    by.rest = has_keys ? by.rest * kNudge : 0;
+    by.scale = has_keys ? by.scale * kNudge : 0;
     return by;
   }
   // One bit an element that is not finite: what is stored for it is to be replaced.
-  __device__ __forceinline__ uint32_t store(int head, float by, Query& next) {
+  __device__ __forceinline__ uint32_t store(int head, const Divisor& by, Query& next) {
     uint32_t out[8];
-    float probe = by;  // not finite where an element is not, or where two are huge
+    float probe = by.scale;  // not finite where an element is not, or where two are huge
     for (int n = 0; n < 8; ++n) {
-      const float lo = o[n % 2 * 2][n / 2] * by, hi = o[n % 2 * 2 + 1][n / 2] * by;
+      const float lo = o[n % 2 * 2][n / 2] * by.scale, hi = o[n % 2 * 2 + 1][n / 2] * by.scale;
       probe = __builtin_fmaf(lo, hi, probe);
       out[n] = round_numbers(lo, hi);
     }
     uint32_t not_finite = 0;
     if (any_lane(!(__builtin_fabsf(probe) < kInf)))
-      for (int c = 0; c < 16; ++c) not_finite |= uint32_t(!is_finite(o[c % 4][c / 4] * by)) << c;
+      for (int c = 0; c < 16; ++c) not_finite |= uint32_t(!is_finite(element(c, by))) << c;
     // Arrives before the stores are under way: a wait behind them would be for them, too.
     for (auto& octet : next.octets) ordered::settle(octet);
     auto* to = first_column(head);
@@ -227,6 +236,9 @@ struct Narrow : NarrowKeys<S> {
     return not_finite;
   }
   static __device__ __forceinline__ bool is_finite(float x) { return __builtin_fabsf(x) < kInf; }
+  __device__ __forceinline__ float element(int column, const Divisor& by) const {
+    return o[column % 4][column / 4] * by.scale;
+  }
   // That there are from the lane's first one on. Settled, or conditions that need them are kept
   // over the heads, in too many SGPRs.
   __device__ __forceinline__ int num_columns() const {
@@ -268,7 +280,7 @@ struct Narrow : NarrowKeys<S> {
       for_scores<kMasks>([](float x) { return x * 0; });
       scale = 1;
     }
-    hide<kMasks>();
+    hide_all<kMasks>();
     const float greatest = greatest_score<kMasks>();
     const float base = greatest == -kInf ? 0 : greatest;
     for_scores<kMasks>([&](float x) { return x - base; });
@@ -277,13 +289,13 @@ struct Narrow : NarrowKeys<S> {
     for (int pass = 0; pass < (kBf16 ? 2 : 1); ++pass) {
       const float top = pass == 0 ? kTop : kSmallTop;
       const int columns = num_columns();
-      RowState of = output<kMasks>(scale, top + kLog2Raise);
+      RowState of = output<kMasks>(scale, top);
       of.reference = greatest == -kInf ? -kInf : greatest * scale;
-      const Factor by = factor(sink, of, top);
+      const Divisor by = divisor(sink, of, top);
       for (int c = 0; c < 16; ++c) {
-        float x = o[c % 4][c / 4] * by.root * by.rest;
-        if (by.rest != by.rest) x = by.rest;  // of two NaNs the row's
-        if (from >= to) x = 0;                // sees no key
+        float x = element(c, by);
+        if (by.scale != by.scale) x = by.scale;  // of two NaNs the row's
+        if (from >= to) x = 0;                   // sees no key
         const bool wanted = (which >> c & 1) != 0 && (pass == 0 || x == x);
         if (is_finite(x)) which &= ~(1u << c);
         if (wanted && c < columns) first[c] = round_pair<S::kElement, S::kRounding>(x, x);
@@ -311,19 +323,18 @@ struct Narrow : NarrowKeys<S> {
         q = load_q(from_q);
         sink = sink_of(next);
       }
-      hide<kMasks>();
+      hide_all<kMasks>();
       const float scale = __builtin_fabsf(args.softmax_scale_log2);
       const float greatest = greatest_score<kMasks>();
       const float reference = greatest * scale;
-      const float shift = kTop + kLog2Raise - (greatest == -kInf ? 0 : reference);
+      const float shift = greatest == -kInf ? kTop : kTop - reference;
       RowState of = output<kMasks>(scale, shift);
-      of.reference = greatest == -kInf ? -kInf : kTop + kLog2Raise - shift;  // as it was rounded
+      of.reference = greatest == -kInf ? -kInf : kTop - shift;  // as it was rounded
       const Sink its_sink(of_head);
-      const Factor by = factor(its_sink, of, kTop);
-      uint32_t which = store(head, by.all(), q);
+      const Divisor by = divisor(its_sink, of, kTop);
+      uint32_t which = store(head, by, q);
       if (args.lse != 0) store_lse(head, its_sink, of);
-      if (greatest != -kInf && !(__builtin_fabsf(reference) < kFineProduct && by.root > kFarBelow))
-        which = 0xffff;
+      if (greatest != -kInf && !(__builtin_fabsf(reference) < kFineProduct)) which = 0xffff;
       careful |= uint64_t(which) << 16 * head;
       head = next;
       if (last) break;

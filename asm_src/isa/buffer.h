@@ -1,4 +1,5 @@
-// Buffer instructions: range-checked access through a resource descriptor, one a wrapper.
+// Buffer instructions: range-checked access through a resource descriptor, one a wrapper. The
+// compiler places the waits.
 #pragma once
 #include "isa/device.h"
 
@@ -15,4 +16,12 @@ __device__ __forceinline__ BufferResource raw_buffer(const Global<void>* base, i
 __device__ __forceinline__ uint32_t buffer_load_dword(BufferResource buffer, int offset,
                                                       int uniform_offset) {
   return __builtin_amdgcn_raw_buffer_load_b32(buffer, offset, uniform_offset, 0);
+}
+
+__device__ __forceinline__ u32x4 buffer_load_dwordx4(BufferResource buffer, int offset) {
+  return __builtin_amdgcn_raw_buffer_load_b128(buffer, offset, 0, 0);
+}
+
+__device__ __forceinline__ void buffer_store_dwordx4(BufferResource buffer, int offset, u32x4 x) {
+  __builtin_amdgcn_raw_buffer_store_b128(x, buffer, offset, 0, 0);
 }
