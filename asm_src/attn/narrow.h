@@ -15,27 +15,35 @@ struct Narrow : NarrowKeys<S> {
   using Keys = NarrowKeys<S>;
   using Keys::args, Keys::work, Keys::share, Keys::row, Keys::group, Keys::from, Keys::to;
   using Keys::k, Keys::v, Keys::tiles, Keys::column;
-  static constexpr int kTiles = S::kTiles, kTilesD = S::kTilesD, kbf16x8s = S::kbf16x8s;
+  static constexpr int kTiles = S::kTiles, kTilesD = S::kTilesD, kOctets = S::kOctets;
   static constexpr bool kBf16 = S::kElement == Element::kBf16;
   // log2 of the greatest probability of a row. A bf16 then has those down to 2^-134 of it, which
   // is as far as bf16s that are at most 1 go; fp16s have all of their bits to 2^-29.
   static constexpr float kTop = kBf16 ? 8 : 15, kBelowTop = kBf16 ? 0x1p-8f : 0x1p-15f;
   static constexpr bool kTruncates = kBf16 && S::kRounding == Rounding::kTowardZero;
+  // Probabilities are truncated, and raised before by what that takes on average of numbers with
+  // evenly distributed logarithms, 0.72 of half a ULP: in powers of two that leave sums with kTop
+  // exact, and as a factor.
+  static constexpr float kLog2Raise = kBf16 ? 0x10ap-16f : 0x85p-18f;
+  static constexpr float kRaise = kBf16 ? 1.002817333f : 1.000351733f;
 
   using Keys::Keys;
 
   struct Query {
-    u32x4 octets[kbf16x8s];
+    u32x4 octets[kOctets];
   };
-  // Of a row: the greatest scaled score, log2 units, and 2^kTop times sums of probabilities
-  // relative to it: of those by which O is divided, and of the exact ones.
+  // Of a row: the greatest scaled score, log2 units, and 2^kTop times the sum of the probabilities
+  // relative to it.
   struct RowState {
-    float reference, sum, exact_sum;
+    float reference, sum;
   };
-  // What O is divided by: times `root`, if that is less than 1, and times `scale`.
-  struct Divisor {
-    float scale = 0, root = 1;
+  // What O is multiplied by, as two factors: 2^-half of what a sink is above the keys, and the
+  // rest.
+  struct Factor {
+    float root, rest;
+    __device__ __forceinline__ float all() const { return root * rest; }
   };
+  static constexpr float kFarBelow = 0x1p-32f;  // of `root`: all() may be a denormal
 
   f32x4 score[kTiles];  // keys 4 * (l / 16) + 0..3 of row l % 16
   uint64_t careful;     // elements of each head to be computed with care
@@ -74,7 +82,7 @@ struct Narrow : NarrowKeys<S> {
   }
   __device__ __forceinline__ Query load_q(const Global<uint16_t>* from) const {
     Query q;
-    for (int octet = 0; octet < kbf16x8s; ++octet)
+    for (int octet = 0; octet < kOctets; ++octet)
       q.octets[octet] =
           global_load_dwordx4(from + (column(octet) < args.head_dim ? column(octet) : 0));
     return q;
@@ -83,7 +91,7 @@ struct Narrow : NarrowKeys<S> {
   // the greatest scaled one.
   __device__ __forceinline__ void prepare(Query& q) const {
     if (args.head_dim < S::kHeadDim)
-      for (int octet = 0; octet < kbf16x8s; ++octet)
+      for (int octet = 0; octet < kOctets; ++octet)
         if (column(octet) >= args.head_dim) q.octets[octet] = u32x4{};
     if (args.softmax_scale_log2 < 0)
       for (auto& octet : q.octets) octet ^= 0x80008000;
@@ -91,35 +99,33 @@ struct Narrow : NarrowKeys<S> {
 
   // ---- Scores
   template <Masks kMasks>
-  __device__ __forceinline__ void hide(int t) {
-    const bool left = kMasks != Masks::kEnds || t == 0,
-               right = kMasks != Masks::kEnds || t == kTiles - 1;
-    for (int i = 0; i < 4; ++i) {
-      const int key = t * kTile + i + 4 * group;
-      if (left && right)
-        score[t][i] = uint32_t(key - from) < uint32_t(to - from) ? score[t][i] : -kInf;
-      else if (left)
-        score[t][i] = key >= from ? score[t][i] : -kInf;
-      else if (right)
-        score[t][i] = key < to ? score[t][i] : -kInf;
-    }
-  }
-  template <Masks kMasks>
   __device__ __forceinline__ void scores(const Query& q) {
     for (int t = 0; t < kTiles; ++t) {
       if (!used<kMasks>(t)) continue;
       score[t] = f32x4{};
-      for (int octet = 0; octet < kbf16x8s; ++octet)
+      for (int octet = 0; octet < kOctets; ++octet)
         for (int half = 0; half < 2; ++half)
           score[t] = product(half_of(k[t][octet], half), half_of(q.octets[octet], half), score[t]);
     }
   }
   template <Masks kMasks>
-  __device__ __forceinline__ void hide_all() {
-    ordered::settle(from);  // or all comparisons are kept over the heads, in too many SGPRs
-    ordered::settle(to);
-    for (int t = 0; t < kTiles; ++t)
-      if (used<kMasks>(t)) hide<kMasks>(t);
+  __device__ __forceinline__ void hide() {
+    int lower = from - 4 * group, upper = to - 4 * group;
+    ordered::settle(lower);  // or all comparisons are kept over the heads, in too many SGPRs
+    ordered::settle(upper);
+    for (int t = 0; t < kTiles; ++t) {
+      const bool left = kMasks != Masks::kEnds || t == 0,
+                 right = kMasks != Masks::kEnds || t == kTiles - 1;
+      for (int i = 0; i < 4 && used<kMasks>(t); ++i) {
+        const int key = t * kTile + i;
+        if (left && right)
+          score[t][i] = uint32_t(key - lower) < uint32_t(upper - lower) ? score[t][i] : -kInf;
+        else if (left)
+          score[t][i] = key >= lower ? score[t][i] : -kInf;
+        else if (right)
+          score[t][i] = key < upper ? score[t][i] : -kInf;
+      }
+    }
   }
 
   // ---- Softmax
@@ -133,8 +139,8 @@ struct Narrow : NarrowKeys<S> {
     return x + from_lane(this->lane ^ 32, x);
   }
   __device__ __forceinline__ float row_max(float x) const {
-    x = v_max_f32(x, from_lane(this->lane ^ 16, x));
-    return v_max_f32(x, from_lane(this->lane ^ 32, x));
+    x = ordered::v_max_f32(x, from_lane(this->lane ^ 16, x));
+    return ordered::v_max_f32(x, from_lane(this->lane ^ 32, x));
   }
   template <Masks kMasks>
   __device__ __forceinline__ float greatest_score() const {
@@ -143,15 +149,10 @@ struct Narrow : NarrowKeys<S> {
       for (int i = 0; i < 4 && used<kMasks>(t); ++i) greatest = v_max_f32(greatest, score[t][i]);
     return row_max(greatest);
   }
-  // Two probabilities to 16 bits: to nearest, of bf16s ties away from zero, which makes no
-  // difference to their sums, or truncated. NaNs stay NaNs.
-  static __device__ __forceinline__ uint32_t rounded_p(float lo, float hi) {
-    if constexpr (!kBf16) return round_pair<S::kElement, S::kRounding>(lo, hi);
-    if constexpr (kTruncates) return ::v_perm_b32<kHighHalfOfBoth>(bits(hi), bits(lo));
-    return ::v_perm_b32<kHighHalfOfBoth>(half_up(hi), half_up(lo));
-  }
-  static __device__ __forceinline__ uint32_t half_up(float x) {
-    return __builtin_elementwise_add_sat(__builtin_bit_cast(int, x), 0x8000);
+  // Two probabilities to 16 bits: truncated, in one instruction. NaNs stay NaNs.
+  static __device__ __forceinline__ uint32_t truncated(float lo, float hi) {
+    if constexpr (!kBf16) return __builtin_bit_cast(uint32_t, __builtin_amdgcn_cvt_pkrtz(lo, hi));
+    return ::v_perm_b32<kHighHalfOfBoth>(bits(hi), bits(lo));
   }
 
   // The probabilities of a tile relative to `shift`, and as the operand of the second product.
@@ -160,73 +161,57 @@ struct Narrow : NarrowKeys<S> {
     for (int i = 0; i < 4; ++i) p[i] = ::v_exp_f32(__builtin_fmaf(score[t][i], scale, shift));
     return p;
   }
-  static __device__ __forceinline__ u32x2 rounded_p(f32x4 p) {
-    return u32x2{rounded_p(p[0], p[1]), rounded_p(p[2], p[3])};
-  }
-  // O, and the sum of the probabilities; of truncated ones, which are all too small, also theirs,
-  // by a product with ones.
+  // O, and the sum of the probabilities before they are truncated.
   template <Masks kMasks>
-  __device__ __forceinline__ RowState output(float scale, float shift) {
-    constexpr uint32_t kOnes = 0x3f803f80;
-    f32x4 truncated = {};
+  __device__ __forceinline__ float output(float scale, float shift) {
     float sum = 0;
     for (auto& x : o) x = f32x4{};
     for (int t = 0; t < kTiles; ++t) {
       if (!used<kMasks>(t)) continue;
       const f32x4 x = probabilities(t, scale, shift);
       for (int i = 0; i < 4; ++i) sum += x[i];
-      const u32x2 p = rounded_p(x);
+      const u32x2 p = {truncated(x[0], x[1]), truncated(x[2], x[3])};
       for (int d = 0; d < kTilesD; ++d) o[d] = product(v[t][d], p, o[d]);
-      if constexpr (kTruncates) truncated = product(u32x2{kOnes, kOnes}, p, truncated);
     }
-    sum = row_sum(sum);
-    return {0, kTruncates ? truncated[0] : sum, sum};
+    return row_sum(sum) * (1 / kRaise);
   }
 
   // ---- The end of a head
   // The sink's share of the sum, and what the keys' probabilities are relative to it. Of a sink far
   // above them, 2^-distance would be flushed to 0 while its product with V counts.
-  __device__ __forceinline__ Divisor add_sink(const Sink& sink, RowState& of, float top) {
-    const float reference = v_max_f32(of.reference, -kGreatestFloat);
-    const float distance = __builtin_fminf(sink.log2 - reference, kGreatestFloat);
+  __device__ __forceinline__ Factor add_sink(const Sink& sink, RowState& of, float top) const {
+    const float distance = __builtin_fminf(sink.log2 - of.reference, kGreatestFloat);  // no NaN
     const float above = v_max_f32(distance, 0);
-    Divisor by;
-    by.root = ::v_exp_f32(-0.5f * above);
+    const float root = ::v_exp_f32(-0.5f * above);
     float weight = ::v_exp_f32(distance - above + top);
     if (!(sink.natural <= kGreatestFloat)) weight = __builtin_nanf("");
-    of.sum = of.sum * by.root * by.root + weight;
-    of.exact_sum = of.exact_sum * by.root * by.root + weight;
-    by.scale = by.root * v_rcp_f32(of.sum);
-    if (any_lane(above > 64))
-      for (auto& x : o)
-        for (int i = 0; i < 4; ++i) x[i] *= by.root;
-    else
-      by = {by.root * by.scale, 1};
+    of.sum = of.sum * root * root + weight;
     if (distance >= 0) of.reference = sink.log2;
-    return by;
+    return {root, root * v_rcp_f32(of.sum)};
   }
-  // Quotients that are exact stay so when they are truncated.
-  static constexpr float kNudge = kTruncates ? 1 + 0x1p-22f : 1;
+  // A row with one key gets its V, and not what is next to it toward zero: its probability is 1 but
+  // for the rounding of the reference.
+  static constexpr float kNudge = kTruncates ? 1 + 0x1p-16f : 1;
 
-  __device__ __forceinline__ Divisor divisor(const Sink& sink, RowState& of, float top) {
+  __device__ __forceinline__ Factor factor(const Sink& sink, RowState& of, float top) const {
     const bool has_keys = of.sum != 0;  // or NaN
-    Divisor by{v_rcp_f32(of.sum), 1};
+    Factor by{1, v_rcp_f32(of.sum)};
     if (args.sinks != 0) by = add_sink(sink, of, top);
-    by.scale = has_keys ? by.scale * kNudge : 0;
+    by.rest = has_keys ? by.rest * kNudge : 0;
     return by;
   }
   // One bit an element that is not finite: what is stored for it is to be replaced.
-  __device__ __forceinline__ uint32_t store(int head, const Divisor& by, Query& next) {
+  __device__ __forceinline__ uint32_t store(int head, float by, Query& next) {
     uint32_t out[8];
-    float probe = by.scale;  // not finite where an element is not, or where two are huge
+    float probe = by;  // not finite where an element is not, or where two are huge
     for (int n = 0; n < 8; ++n) {
-      const float lo = o[n % 2 * 2][n / 2] * by.scale, hi = o[n % 2 * 2 + 1][n / 2] * by.scale;
+      const float lo = o[n % 2 * 2][n / 2] * by, hi = o[n % 2 * 2 + 1][n / 2] * by;
       probe = __builtin_fmaf(lo, hi, probe);
       out[n] = round_numbers(lo, hi);
     }
     uint32_t not_finite = 0;
     if (any_lane(!(__builtin_fabsf(probe) < kInf)))
-      for (int c = 0; c < 16; ++c) not_finite |= uint32_t(!is_finite(element(c, by))) << c;
+      for (int c = 0; c < 16; ++c) not_finite |= uint32_t(!is_finite(o[c % 4][c / 4] * by)) << c;
     // Arrives before the stores are under way: a wait behind them would be for them, too.
     for (auto& octet : next.octets) ordered::settle(octet);
     auto* to = first_column(head);
@@ -236,9 +221,6 @@ struct Narrow : NarrowKeys<S> {
     return not_finite;
   }
   static __device__ __forceinline__ bool is_finite(float x) { return __builtin_fabsf(x) < kInf; }
-  __device__ __forceinline__ float element(int column, const Divisor& by) const {
-    return o[column % 4][column / 4] * by.scale;
-  }
   // That there are from the lane's first one on. Settled, or conditions that need them are kept
   // over the heads, in too many SGPRs.
   __device__ __forceinline__ int num_columns() const {
@@ -256,7 +238,7 @@ struct Narrow : NarrowKeys<S> {
     const bool is_sink = args.sinks != 0 && of.reference == sink.log2;
     const float reference = is_sink ? sink.natural : of.reference * kLn2;
     lse_of_rows(*from, work)[head * from->lse_stride_head + work.q_start + row] =
-        of.exact_sum == 0 ? -kInf : reference + v_log_f32(of.exact_sum * kBelowTop) * kLn2;
+        of.sum == 0 ? -kInf : reference + v_log_f32(of.sum * kBelowTop) * kLn2;
   }
   // As if there were no NaN.
   static __device__ __forceinline__ uint32_t round_numbers(float lo, float hi) {
@@ -269,7 +251,7 @@ struct Narrow : NarrowKeys<S> {
   // their rounding is a factor of the probabilities that counts, the scores become relative to the
   // greatest first. Where sums with V overflow, probabilities that are small enough find out what
   // is finite.
-  static constexpr float kFineProduct = 0x1p16f;
+  static constexpr float kFineProduct = kTruncates ? 0x1p7f : 0x1p16f;
   __device__ __forceinline__ void head_carefully(int head, Query q, uint32_t which) {
     const Sink sink(sink_of(head));
     constexpr Masks kMasks = Masks::kAll;
@@ -280,7 +262,7 @@ struct Narrow : NarrowKeys<S> {
       for_scores<kMasks>([](float x) { return x * 0; });
       scale = 1;
     }
-    hide_all<kMasks>();
+    hide<kMasks>();
     const float greatest = greatest_score<kMasks>();
     const float base = greatest == -kInf ? 0 : greatest;
     for_scores<kMasks>([&](float x) { return x - base; });
@@ -289,13 +271,13 @@ struct Narrow : NarrowKeys<S> {
     for (int pass = 0; pass < (kBf16 ? 2 : 1); ++pass) {
       const float top = pass == 0 ? kTop : kSmallTop;
       const int columns = num_columns();
-      RowState of = output<kMasks>(scale, top);
-      of.reference = greatest == -kInf ? -kInf : greatest * scale;
-      const Divisor by = divisor(sink, of, top);
+      const float sum = output<kMasks>(scale, top + kLog2Raise);
+      RowState of{greatest == -kInf ? -kInf : greatest * scale, sum};
+      const Factor by = factor(sink, of, top);
       for (int c = 0; c < 16; ++c) {
-        float x = element(c, by);
-        if (by.scale != by.scale) x = by.scale;  // of two NaNs the row's
-        if (from >= to) x = 0;                   // sees no key
+        float x = o[c % 4][c / 4] * by.root * by.rest;
+        if (by.rest != by.rest) x = by.rest;  // of two NaNs the row's
+        if (from >= to) x = 0;                // sees no key
         const bool wanted = (which >> c & 1) != 0 && (pass == 0 || x == x);
         if (is_finite(x)) which &= ~(1u << c);
         if (wanted && c < columns) first[c] = round_pair<S::kElement, S::kRounding>(x, x);
@@ -323,18 +305,20 @@ struct Narrow : NarrowKeys<S> {
         q = load_q(from_q);
         sink = sink_of(next);
       }
-      hide_all<kMasks>();
+      hide<kMasks>();
       const float scale = __builtin_fabsf(args.softmax_scale_log2);
       const float greatest = greatest_score<kMasks>();
       const float reference = greatest * scale;
-      const float shift = greatest == -kInf ? kTop : kTop - reference;
-      RowState of = output<kMasks>(scale, shift);
-      of.reference = greatest == -kInf ? -kInf : kTop - shift;  // as it was rounded
+      const float shift = kTop + kLog2Raise - (greatest == -kInf ? 0 : reference);
+      const float sum = output<kMasks>(scale, shift);
+      // As it was rounded.
+      RowState of{greatest == -kInf ? -kInf : kTop + kLog2Raise - shift, sum};
       const Sink its_sink(of_head);
-      const Divisor by = divisor(its_sink, of, kTop);
-      uint32_t which = store(head, by, q);
+      const Factor by = factor(its_sink, of, kTop);
+      uint32_t which = store(head, by.all(), q);
       if (args.lse != 0) store_lse(head, its_sink, of);
-      if (greatest != -kInf && !(__builtin_fabsf(reference) < kFineProduct)) which = 0xffff;
+      if (greatest != -kInf && !(__builtin_fabsf(reference) < kFineProduct && by.root > kFarBelow))
+        which = 0xffff;
       careful |= uint64_t(which) << 16 * head;
       head = next;
       if (last) break;

@@ -16,13 +16,13 @@ struct NarrowShape {
   static constexpr int kTiles = 9, kKeys = kTile * kTiles;  // of keys that the rows of a wave see
   static constexpr int kMostKeys = kKeys - kTile + 1;       // that one row sees
   static constexpr int kLog2Heads = 2;                      // of a tile, at most
-  static constexpr int kbf16x8s = kHeadDim / 32;             // of a lane and row of K and Q
+  static constexpr int kOctets = kHeadDim / 32;             // of a lane and row of K and Q
   static constexpr int kTilesD = kHeadDim / 16;
 };
 
 template <class S>
 struct NarrowKeys {
-  static constexpr int kTiles = S::kTiles, kTilesD = S::kTilesD, kbf16x8s = S::kbf16x8s;
+  static constexpr int kTiles = S::kTiles, kTilesD = S::kTilesD, kOctets = S::kOctets;
 
   // Which heads of which tile, as asm_src/attn/work.h has it but for the parts: those of a tile
   // that is not whole have some of its heads each. Part by part, so that a kv head stays on its
@@ -56,7 +56,7 @@ struct NarrowKeys {
   int from, to;          // keys that the lane's row sees, from `first` on
   int tiles;  // of keys that some row sees, from `first` on, once loaded; may be negative
 
-  u32x4 k[kTiles][kbf16x8s];  // row l % 16 of a tile
+  u32x4 k[kTiles][kOctets];  // row l % 16 of a tile
   u32x2 v[kTiles][kTilesD];  // column 4 * (l % 16) + d of keys 4 * (l / 16) + 0..3
 
   // One trip to memory for what the start needs, whatever the compiler thinks of its registers.
@@ -109,7 +109,7 @@ struct NarrowKeys {
     const uint32_t stride = 2 * args.k_stride_seq;
     const auto buffer =
         rows_of(args.k, args.k_stride_batch, args.k_stride_head, args.k_stride_seq, args.head_dim);
-    for (int octet = 0; octet < kbf16x8s; ++octet) {
+    for (int octet = 0; octet < kOctets; ++octet) {
       const int first_column = column(octet);
       const uint32_t offset =
           first_column < args.head_dim ? row * stride + 2 * first_column : kBehind;

