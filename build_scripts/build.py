@@ -344,12 +344,7 @@ def build(kernel: KernelBuild) -> Built:
 def build_all(target: Path, only: Sequence[str] = ("*",)) -> list[Built]:
     """Build kernels of the table into `target`, with the manifest; stale objects go away.
 
-    Parameters
-    ----------
-    target : Path
-        The folder; of kernels that are not built it must hold the objects and the rows.
-    only : sequence of str
-        Patterns of names, as `fnmatch` takes them.
+    only : patterns of names; of other kernels `target` must hold the objects and the rows.
 
     Raises
     ------
@@ -387,13 +382,8 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=HSACO, help="target folder (default: hsaco)")
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        default=["*"],
-        metavar="NAME",
-        help="kernels by name or pattern, such as 'gemm_nt_*'; the others stay as they are",
-    )
+    told = "kernels by name or pattern, such as 'gemm_nt_*'; the others stay as they are"
+    parser.add_argument("--only", nargs="+", default=["*"], metavar="NAME", help=told)
     arguments = parser.parse_args()
     for result in build_all(arguments.out, arguments.only):
         row = result.row

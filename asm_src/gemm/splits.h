@@ -9,9 +9,6 @@
 // sums in memory, how many parts have arrived.
 inline constexpr int kArrivals = 0xffff, kOpenBit = 16, kGenerationBit = 17;
 
-// Sums that parts are added to are 0 between launches, as the counter of their tile is: the first
-// workgroup of a tile to start finds 0 there and opens it. Whatever else it may find is of an older
-// launch, which was aborted half-way; then one of those that found it clears the sums.
 // Order between workgroups, at agent scope: what the workgroup did before is there for whoever sees
 // what is stored or added next.
 __device__ __forceinline__ void release() {
@@ -26,6 +23,9 @@ __device__ __forceinline__ void acquire(T& seen) {
   ordered::buffer_inv_sc1();
 }
 
+// Sums that parts are added to are 0 between launches, as the counter of their tile is: the first
+// workgroup of a tile to start finds 0 there and opens it. Whatever else it may find is of an older
+// launch, which was aborted half-way; then one of those that found it clears the sums.
 template <class S>
 struct Claim {
   u32x4 word;  // to write, to find; then in its first half what was found

@@ -67,6 +67,10 @@ _SAME_WORDS = (
     "the lanes that are let in as well store the same words to the same address, which "
     "nobody else uses in the rest of the launch"
 )
+_ONE_STORE = (
+    "the lanes that are let in as well are of the same wave, and store the same word to the same "
+    "address by the same instruction"
+)
 _ONLY_AFTER_AN_ABORT = (
     "all parts of the tile have arrived, so that its counter and sums are next looked at by the "
     "next launch, which starts when every wave of this one has taken its sums: the order of the "
@@ -99,8 +103,8 @@ _AFTER_LSE = (
 # attn_fwd_bf16_d64_narrow_rtne
 _NARROW = "b3362acd811fbbfd"
 # gemm_nt_bf16_m32n32k2
-_GEMM = "b866f428f95659dc"
-_AFTER_COLUMNS_OF_GEMM = (0x4310, 0x432C, 0x4348, 0x43E4, 0x4400, 0x441C)
+_GEMM = "a2531437cd78637c"
+_AFTER_COLUMNS_OF_GEMM = (0x485C, 0x4878, 0x4894, 0x4930, 0x494C, 0x4968)
 
 # (digest of the kernel's instructions, class, address) -> why nothing can be seen
 ARGUMENTS: dict[tuple[str, str, int], str] = {
@@ -123,12 +127,13 @@ ARGUMENTS: dict[tuple[str, str, int], str] = {
     **{(_NARROW, "EXEC", pc): _COLUMNS_BEHIND for pc in (0x2E94, 0x3BAC)},
     **{(_NARROW, "EXEC", pc): _COLUMNS_OF_V for pc in (0x1CAC, 0x1D3C, 0x1DC4, 0x1E44)},
     **{(_NARROW, "s_nop", pc): _ONE_GROUP for pc in (0x4AB0, 0x4AC0)},
-    (_GEMM, "wait weakened", 0x2838): _ONE_READ_EACH,
-    (_GEMM, "wait deleted", 0x28E4): _FIRST_FRAGMENT_FIRST,
-    (_GEMM, "wait weakened", 0x28E4): _FIRST_FRAGMENT_FIRST,
-    (_GEMM, "barrier", 0x339C): _ONLY_AFTER_AN_ABORT,
-    (_GEMM, "EXEC", 0x28CC): _LATER_FRAGMENTS,
+    (_GEMM, "wait weakened", 0x285C): _ONE_READ_EACH,
+    (_GEMM, "wait deleted", 0x2908): _FIRST_FRAGMENT_FIRST,
+    (_GEMM, "wait weakened", 0x2908): _FIRST_FRAGMENT_FIRST,
+    (_GEMM, "barrier", 0x2ED8): _ONLY_AFTER_AN_ABORT,
+    (_GEMM, "EXEC", 0x28F0): _LATER_FRAGMENTS,
     **{(_GEMM, "EXEC", pc): _LATER_COLUMNS for pc in _AFTER_COLUMNS_OF_GEMM},
-    **{(_GEMM, "EXEC", pc): _ALL_STORED for pc in (0x4364, 0x4394, 0x4438)},
-    **{(_GEMM, "EXEC", pc): _SAME_WORDS for pc in (0x2E50, 0x33A0)},
+    **{(_GEMM, "EXEC", pc): _ALL_STORED for pc in (0x48B0, 0x48E0, 0x4984)},
+    **{(_GEMM, "EXEC", pc): _SAME_WORDS for pc in (0x2EDC, 0x3034)},
+    (_GEMM, "EXEC", 0x2B44): _ONE_STORE,
 }
