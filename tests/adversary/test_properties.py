@@ -16,10 +16,7 @@ from kernels.family import Array, Call, Member
 import amdattn
 
 TAKES_ANY = [kernel for kernel in kernels() if kernel.takes_any]
-# Not yet of the wide kernels for bfloat16 to nearest even, which truncate denormals.
-ROUNDS_DENORMALS = [k for k in TAKES_ANY if k.is_narrow or k.dtype == "float16" or k.mode != "rtne"]
-
-PARTS = (1,)  # and 2, once the wide kernels store the references and sums that the merge takes
+PARTS = (1, 2)
 
 
 def normal(rng: np.random.Generator, *shape: int) -> Array:
@@ -93,7 +90,7 @@ def test_bits_repeat(name: str) -> None:
     assert len(results) == 1
 
 
-@pytest.mark.parametrize("kernel", ROUNDS_DENORMALS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", TAKES_ANY, ids=lambda kernel: kernel.name)
 def test_ties_of_denormal_results(kernel: Kernel) -> None:
     """32 keys with one V and 32 with another, of equal weights: their mean, rounded once."""
     rng = np.random.default_rng(0)
