@@ -1,6 +1,6 @@
-// Activations of a result before it is rounded, in float32. Right down to the least denormal, and of
-// the sign of x where they underflow: powers that are factors of a result are taken 2^64 times as
-// great as they are, since v_exp_f32 gives no denormals.
+// Activations of a result before it is rounded, in float32. Right down to the least denormal, and
+// of the sign of x where they underflow: powers that are factors of a result are taken 2^64 times
+// as great as they are, since v_exp_f32 gives no denormals.
 #pragma once
 #include "isa/unroll.h"
 #include "isa/valu.h"
