@@ -285,12 +285,13 @@ struct Epilogue {
     constexpr uint32_t kExponent = kBf16 ? 0x7f80 : 0x7c00;
     for (int n = 0; n < 2 * kDwords; ++n) {
       const uint32_t half = n % 2 ? 0xffff0000 : 0xffff, exponent = kExponent << 16 * (n % 2);
-      if ((before[n / 2] & exponent) != exponent)
+      if ((before[n / 2] & exponent) != exponent || (x[n / 2] & exponent) == exponent)
         x[n / 2] = (x[n / 2] & ~half) | (before[n / 2] & half);
     }
   }
   static __device__ __forceinline__ void keep_finite(f32x4& x, f32x4 before) {
-    for (int i = 0; i < 4; ++i) x[i] = __builtin_fabsf(before[i]) < kInf ? before[i] : x[i];
+    for (int i = 0; i < 4; ++i)
+      if (__builtin_fabsf(before[i]) < kInf || !(__builtin_fabsf(x[i]) < kInf)) x[i] = before[i];
   }
 
   __device__ __forceinline__ int row_of(int t) const { return wave_row + t * kTile + row; }
