@@ -4,7 +4,8 @@
 
 Cycles of the virtual device's performance model, of one workgroup alone on its CU, with operands of
 normal random numbers: what 4096 more keys take, per 64 keys and divided by the rows of the
-workgroup / 384; and what a workgroup takes outside of its loop. The matrix limit is what its matrix instructions take, 6144 cycles at head_dim 128.
+workgroup / 384; and what a workgroup takes outside of its loop. The matrix limit is what its matrix
+instructions take, 6144 cycles at head_dim 128.
 `--trans exclusive` is the other reading of transcendentals beside matrix instructions
 (docs/performance-model.md).
 """
@@ -76,7 +77,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     rows = []
-    print(f"{'kernel, modelled':42} {'TRANS':10} {'loop clk':>8} {'limit':>6} {'use':>6} {'outside':>8}")
+    heads = ("loop clk", 8), ("limit", 6), ("use", 6), ("outside", 8)
+    print(f"{'kernel, modelled':42} {'TRANS':10}", *(f"{name:>{width}}" for name, width in heads))
     for kernel in manifest.kernels():
         # Kernels for narrow windows have no loop.
         if kernel.op != manifest.ATTENTION or kernel.constraint("max_window_keys") < KEYS[1]:

@@ -1,4 +1,6 @@
-"""Print when each instruction of attention's main loop is issued: `python -m build_scripts.schedules`.
+"""Write when each instruction of attention's main loop is issued.
+
+`python -m build_scripts.schedules [--check]`
 
 The table stands in asm_src/attn/schedule.h, which the kernels and this program compile alike. The
 texts in asm_src/attn/schedules are what it comes to; tests compare them.
@@ -16,6 +18,7 @@ from build_scripts.toolchain import ASM_SRC, LLVM22
 
 PROGRAM = Path(__file__).with_suffix(".cc")
 FOLDER = ASM_SRC / "attn" / "schedules"
+
 
 def schedules() -> dict[str, str]:
     """The text of each member by its name, of the sources as they are.

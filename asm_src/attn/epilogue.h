@@ -73,8 +73,7 @@ struct Epilogue {
   // Of all waves.
   __device__ __forceinline__ bool all_finite() const {
     const float sum = probe[0] + probe[1];
-    const bool finite =
-        __builtin_amdgcn_ballot_w64(far | !(__builtin_fabsf(sum) < kInf)) == 0;
+    const bool finite = __builtin_amdgcn_ballot_w64(far | !(__builtin_fabsf(sum) < kInf)) == 0;
     const auto votes = (Local<u32x4>*)(lds + S::kBaseVote);
     ((Local<uint32_t>*)votes)[Lane::wave()] = finite;
     ordered::s_waitcnt<ordered::kAnyVm, 0>();

@@ -29,9 +29,9 @@ struct Forward {
   AttnWork work;
   Loop loop;
   int wave, lane, row, group;  // of the lane: row l % 16 and keys 4 * (l / 16) of a tile
-  int wave_row;          // of the wave's first row, in the sequence
-  int columns;           // of V and O, that there are
-  bool padded_q;         // Q and K have fewer columns than the matrix instructions take
+  int wave_row;                // of the wave's first row, in the sequence
+  int columns;                 // of V and O, that there are
+  bool padded_q;               // Q and K have fewer columns than the matrix instructions take
 
   // One trip to memory for what the prologue needs, whatever the compiler thinks of its registers.
   static __device__ __forceinline__ const AttnFwdArgs& fetched(const AttnFwdArgs& a) {

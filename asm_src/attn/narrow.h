@@ -244,7 +244,7 @@ struct Narrow : NarrowKeys<S> {
   static __device__ __forceinline__ uint32_t round_numbers(float lo, float hi) {
     if constexpr (!kBf16) return round_pair<S::kElement, S::kRounding>(lo, hi);
     return ::v_perm_b32<kHighHalfOfBoth>(round_bf16_number<S::kRounding>(hi),
-                                     round_bf16_number<S::kRounding>(lo));
+                                         round_bf16_number<S::kRounding>(lo));
   }
 
   // Some elements of a head, with care. Where the scale is 0, or products with it so large that

@@ -1,11 +1,11 @@
 // The keys and values that a wave of a kernel for narrow windows has, all of them in registers, and
 // which heads of which tile it computes.
 #pragma once
-#include "tile/operand.h"
 #include "attn/output.h"
 #include "isa/buffer.h"
 #include "isa/global.h"
 #include "isa/mfma.h"
+#include "tile/operand.h"
 
 template <int kHeadDim_, Element kElement_, Rounding kRounding_>
 struct NarrowShape {

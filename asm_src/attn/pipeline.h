@@ -38,7 +38,7 @@ struct Operands {
   bf16x8 k[2][S::kReadsK];  // [half of the keys]
   bf16x8 v[2][S::kReadsV];
   f32x4 score[2][2];  // [unit % 2][half]: lane l has keys 4 * (l / 16) + 0..3 of row l % 16
-  bf16x4 p[2][2];       // probabilities, likewise
+  bf16x4 p[2][2];     // probabilities, likewise
 };
 
 template <class S>
@@ -48,8 +48,8 @@ struct RowState {
   float negative_ref[S::kTilesQ];
   float sum[S::kTilesQ];  // of a lane's share of the keys
   float unit_sum;
-  // Of one probability a lane and unit, before and after rounding. Many equal scores are all rounded
-  // alike: their O is as much too great as the second is greater than the first.
+  // Of one probability a lane and unit, before and after rounding. Many equal scores are all
+  // rounded alike: their O is as much too great as the second is greater than the first.
   float sample[S::kTilesQ], rounded_sample[S::kTilesQ];
   float unit_rounded_sample;
 };
@@ -134,8 +134,8 @@ struct KvLoads {                               // memory to registers (V) and LD
       buffer_v = raw_descriptor(base_v, bytes_v);
     }
   }
-  // Dword 4 c + r: elements 2 c and 2 c + 1 of the lane's row r. Transposition 2 e + p: element e of
-  // rows 2 p and 2 p + 1.
+  // Dword 4 c + r: elements 2 c and 2 c + 1 of the lane's row r. Transposition 2 e + p: element e
+  // of rows 2 p and 2 p + 1.
   template <int n>
   __device__ __forceinline__ void transpose() {
     constexpr int element = n / 2, pair = n % 2;
@@ -167,12 +167,19 @@ struct Uniform {
   float cap_rate;  // if S::kCapped
   float top;       // log2 of the probability at the reference, its bias included
   float inverse_bias;
-  float limit;     // of a lane's sum over a unit: beyond it the reference is renewed
+  float limit;  // of a lane's sum over a unit: beyond it the reference is renewed
   uint32_t high_halves;
 };
 
+template <class S>
+struct Pipeline;
+
+// What a step is, in the unit of tile kTileQ: attn/steps.h.
 template <Step kStep>
-struct Do;  // attn/steps.h
+struct Do {
+  template <int kTileQ, int n, bool kMasked, class S>
+  static __device__ __forceinline__ void run(Pipeline<S>& loop);
+};
 
 template <class S>
 struct Pipeline {

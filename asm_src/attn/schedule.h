@@ -63,23 +63,22 @@ struct StepTraits {
 };
 constexpr StepTraits traits(Step step) {
   constexpr StepTraits kTraits[] = {
-      {"score", Unit::kMatrix},        {"output", Unit::kMatrix},
-      {"add_unit", Unit::kVector},     {"add_sample", Unit::kVector},
-      {"cap_rate", Unit::kVector},
-      {"cap_exp", Unit::kTrans},       {"cap_add", Unit::kVector},
-      {"cap_rcp", Unit::kTrans},       {"scale", Unit::kVector},
-      {"exp", Unit::kTrans},           {"sum", Unit::kVector},
-      {"round", Unit::kVector},        {"sample", Unit::kVector},
-      {"pack", Unit::kVector},
-      {"exceeds", Unit::kVector},      {"transpose_v", Unit::kVector},
-      {"flip_read_v", Unit::kVector},  {"flip_write_v", Unit::kVector},
-      {"flip_read_k", Unit::kVector},  {"read_v", Unit::kLds},
-      {"read_k", Unit::kLds},          {"write_v", Unit::kLds},
-      {"load_v", Unit::kMemory},       {"set_m0", Unit::kScalar},
-      {"load_k", Unit::kMemory},       {"flip_m0", Unit::kScalar},
-      {"next_block", Unit::kScalar},   {"wait_v", Unit::kWait},
-      {"wait_k", Unit::kWait},         {"wait_staged", Unit::kWait},
-      {"wait_block", Unit::kWait},     {"barrier", Unit::kWait},
+      {"score", Unit::kMatrix},       {"output", Unit::kMatrix},
+      {"add_unit", Unit::kVector},    {"add_sample", Unit::kVector},
+      {"cap_rate", Unit::kVector},    {"cap_exp", Unit::kTrans},
+      {"cap_add", Unit::kVector},     {"cap_rcp", Unit::kTrans},
+      {"scale", Unit::kVector},       {"exp", Unit::kTrans},
+      {"sum", Unit::kVector},         {"round", Unit::kVector},
+      {"sample", Unit::kVector},      {"pack", Unit::kVector},
+      {"exceeds", Unit::kVector},     {"transpose_v", Unit::kVector},
+      {"flip_read_v", Unit::kVector}, {"flip_write_v", Unit::kVector},
+      {"flip_read_k", Unit::kVector}, {"read_v", Unit::kLds},
+      {"read_k", Unit::kLds},         {"write_v", Unit::kLds},
+      {"load_v", Unit::kMemory},      {"set_m0", Unit::kScalar},
+      {"load_k", Unit::kMemory},      {"flip_m0", Unit::kScalar},
+      {"next_block", Unit::kScalar},  {"wait_v", Unit::kWait},
+      {"wait_k", Unit::kWait},        {"wait_staged", Unit::kWait},
+      {"wait_block", Unit::kWait},    {"barrier", Unit::kWait},
   };
   return kTraits[int(step)];
 }
@@ -124,9 +123,7 @@ struct Schedule {
   // Score op n: keys half n % 2, step n / 2. Output op n: keys half n / kTilesD, tile n % kTilesD.
   static constexpr int reads_until_score(int op) { return op / 4 * 2 + op % 2 + 1; }
   static constexpr int reads_until_output(int op) { return op / 2 + 1; }
-  static constexpr bool is_first_use(int w) {
-    return is_score(w) ? op(w) % 4 < 2 : op(w) % 2 == 0;
-  }
+  static constexpr bool is_first_use(int w) { return is_score(w) ? op(w) % 4 < 2 : op(w) % 2 == 0; }
   static constexpr bool is_last_use(int w) { return is_score(w) ? op(w) % 4 > 1 : op(w) % 2 == 1; }
 
   // ---- The vector unit, in this order. Between a transcendental and the first use of its result
@@ -136,8 +133,8 @@ struct Schedule {
     Vector out{};
     constexpr int kScoresThere = 2;
     if (t == kWriteV) add_transposes(out, kTransposes / 2, kTransposes, 0);
-    if (t == kReadK) out.add(Step::kFlipReadV);
-    if (t == kReadK) out.add(Step::kFlipWriteV);
+    if (t == kWaitV) out.add(Step::kFlipReadV);
+    if (t == kWaitK) out.add(Step::kFlipWriteV);
     if (t == kWaitK)
       for (int n = 0; n < 2; ++n) out.add(Step::kFlipReadK, n);
     out.add(Step::kAddUnit);
@@ -173,7 +170,8 @@ struct Schedule {
     for (int n = from; n < to; ++n) out.add(Step::kTranspose, n, window);
   }
 
-  // ---- Memory, scalar instructions and waits, in this order, each as early as its window has room.
+  // ---- Memory, scalar instructions and waits, in this order, each as early as its window has
+  // room.
   static constexpr int kNextBlockOps = 11;
   static constexpr int kTransposed = 6;  // window in which V can be written to LDS
   using Side = Items<96>;
@@ -218,6 +216,8 @@ struct Schedule {
     int count, slots;
     bool fits;
   };
+  static constexpr int kPatience =
+      3;  // matrix instructions for which an LDS instruction is put off
   static constexpr int slots_of(Unit unit) {  // of the wave; of the vector unit a kTrans takes 4
     return unit == Unit::kLds ? 2 : 1;
   }
@@ -255,9 +255,13 @@ struct Schedule {
         const bool vector_now = v < vector.count && vector.item[v].window <= w &&
                                 vector_free <= now &&
                                 !may_not_follow(out.at[out.count - 1], vector.item[v]);
-        const bool side_now = s < side.count && side.item[s].window <= w &&
-                              now + slots_of(traits(side.item[s].step).unit) <= end &&
-                              !may_not_follow(out.at[out.count - 1], side.item[s]);
+        bool side_now = s < side.count && side.item[s].window <= w &&
+                        now + slots_of(traits(side.item[s].step).unit) <= end &&
+                        !may_not_follow(out.at[out.count - 1], side.item[s]);
+        // An LDS instruction takes the next slot, too: rather while the vector unit is at work.
+        if (side_now && traits(side.item[s].step).unit == Unit::kLds && v < vector.count &&
+            vector_free <= now + 1 && w < side.item[s].window + kPatience)
+          side_now = false;
         if (vector_now) {
           vector_free = now + (traits(vector.item[v].step).unit == Unit::kTrans ? 4 : 1);
           emit(vector.item[v++]);

@@ -24,7 +24,7 @@ struct Shape {
   static constexpr int kHeadDim = kHeadDim_, kHeadDimV = kHeadDimV_;
   static constexpr Element kElement = kElement_;
   static constexpr Rounding kRounding = kRounding_;  // of O
-  static constexpr bool kCapped = kCapped_;  // softcap: scores are cap * tanh(score / cap)
+  static constexpr bool kCapped = kCapped_;          // softcap: scores are cap * tanh(score / cap)
 
   // Probabilities are rounded to nearest where the vector unit has the time. Elsewhere they are
   // truncated, and all are greater by a factor: at a mantissa m that is 0.36 m units of the last
@@ -32,8 +32,9 @@ struct Shape {
   static constexpr bool kRounds = kHeadDim + kHeadDimV >= 256 && !kCapped;
   static constexpr float kBias =
       kRounds ? 1 : 1 + 0.36f * (kElement == Element::kBf16 ? 0x1p-7f : 0x1p-10f);
-  static constexpr float kLog2Bias =
-      kRounds ? 0 : kElement == Element::kBf16 ? 0.00405192f : 0.000507098f;
+  static constexpr float kLog2Bias = kRounds                      ? 0
+                                     : kElement == Element::kBf16 ? 0.00405192f
+                                                                  : 0.000507098f;
   // log2 of a probability at its row's reference, so that one at the bottom of the 16-bit type's
   // range, relative to 1, still has all of its bits.
   static constexpr int kTop = 8;

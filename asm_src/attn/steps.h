@@ -2,41 +2,44 @@
 #pragma once
 #include "attn/pipeline.h"
 
-#define STEP(name)                                               \
-  template <>                                                    \
-  struct Do<Step::name> {                                        \
-    template <int kTileQ, int n, bool kMasked, class S>          \
-    static __device__ __forceinline__ void run([[maybe_unused]] Pipeline<S>& loop)
-#define END_STEP }
+#define STEP(name)                                    \
+  template <>                                         \
+  template <int kTileQ, int n, bool kMasked, class S> \
+  __device__ __forceinline__ void Do<Step::name>::run([[maybe_unused]] Pipeline<S>& loop)
 
 // ---- Matrix
 STEP(kScore) {
   loop.template multiply_keys<(kTileQ + 1) % S::kTilesQ, n>(
       loop.operand.score[(kTileQ + 1) % 2][n % 2]);
-} END_STEP;
-STEP(kOutput) {
-  loop.template multiply_values<(kTileQ + S::kTilesQ - 1) % S::kTilesQ, n>();
-} END_STEP;
+}
+
+STEP(kOutput) { loop.template multiply_values<(kTileQ + S::kTilesQ - 1) % S::kTilesQ, n>(); }
 
 // ---- Softmax
 STEP(kAddUnit) {
   ordered::v_accumulate_f32(loop.row.sum[(kTileQ + S::kTilesQ - 1) % S::kTilesQ],
                             loop.row.unit_sum);
-} END_STEP;
+}
+
 STEP(kAddSample) {
   constexpr int before = (kTileQ + S::kTilesQ - 1) % S::kTilesQ;
   if constexpr (n == 0)
     ordered::v_accumulate_f32(loop.row.sample[before], loop.softmax.x[kSampled]);
   else
     ordered::v_accumulate_f32(loop.row.rounded_sample[before], loop.row.unit_rounded_sample);
-} END_STEP;
+}
+
 STEP(kCapRate) {
   loop.softmax.x[n] =
       ordered::v_mul_f32(loop.uniform.cap_rate, loop.operand.score[kTileQ % 2][n / 4][n % 4]);
-} END_STEP;
-STEP(kCapExp) { loop.softmax.x[n] = ordered::v_exp_f32(loop.softmax.x[n]); } END_STEP;
-STEP(kCapAdd) { loop.softmax.x[n] = ordered::v_add_f32_1(loop.softmax.x[n]); } END_STEP;
-STEP(kCapRcp) { loop.softmax.x[n] = ordered::v_rcp_f32(loop.softmax.x[n]); } END_STEP;
+}
+
+STEP(kCapExp) { loop.softmax.x[n] = ordered::v_exp_f32(loop.softmax.x[n]); }
+
+STEP(kCapAdd) { loop.softmax.x[n] = ordered::v_add_f32_1(loop.softmax.x[n]); }
+
+STEP(kCapRcp) { loop.softmax.x[n] = ordered::v_rcp_f32(loop.softmax.x[n]); }
+
 STEP(kScale) {
   float& x = loop.softmax.x[n];
   if constexpr (!S::kCapped) x = loop.operand.score[kTileQ % 2][n / 4][n % 4];
@@ -45,19 +48,24 @@ STEP(kScale) {
     if constexpr (n == 0) loop.softmax.seen = loop.mask.template of_tile<kTileQ>();
     if (!loop.softmax.seen.has(n / 4 * kTile + n % 4)) x = -kInf;
   }
-} END_STEP;
-STEP(kExp) { loop.softmax.x[n] = ordered::v_exp_f32(loop.softmax.x[n]); } END_STEP;
+}
+
+STEP(kExp) { loop.softmax.x[n] = ordered::v_exp_f32(loop.softmax.x[n]); }
+
 STEP(kSum) {
-  loop.row.unit_sum = ordered::v_add_f32(n == 1 ? loop.softmax.x[0] : loop.row.unit_sum,
-                                         loop.softmax.x[n]);
-} END_STEP;
+  loop.row.unit_sum =
+      ordered::v_add_f32(n == 1 ? loop.softmax.x[0] : loop.row.unit_sum, loop.softmax.x[n]);
+}
+
 STEP(kRound) {
   loop.softmax.half_up[n] = ordered::v_add_u32<kHalfUnit<S::kElement>>(bits(loop.softmax.x[n]));
-} END_STEP;
+}
+
 STEP(kSample) {
   loop.row.unit_rounded_sample = __builtin_bit_cast(
       float, ordered::v_and_b32<kElementBits<S::kElement>>(loop.template to_truncate<kSampled>()));
-} END_STEP;
+}
+
 STEP(kPack) {
   const uint32_t lo = loop.template to_truncate<2 * n>();
   const uint32_t hi = loop.template to_truncate<2 * n + 1>();
@@ -65,38 +73,50 @@ STEP(kPack) {
   if constexpr (S::kElement == Element::kBf16)
     pair = ordered::v_perm_b32(hi, lo, loop.uniform.high_halves);
   else
-    pair = ordered::v_cvt_pkrtz_f16_f32(__builtin_bit_cast(float, lo),
-                                        __builtin_bit_cast(float, hi));
+    pair =
+        ordered::v_cvt_pkrtz_f16_f32(__builtin_bit_cast(float, lo), __builtin_bit_cast(float, hi));
   loop.operand.p[kTileQ % 2][n / 2][n % 2] = pair;
-} END_STEP;
+}
+
 STEP(kExceeds) {
   loop.softmax.exceeds = ordered::v_cmp_nlt_f32(loop.row.unit_sum, loop.uniform.limit);
-} END_STEP;
+}
 
 // ---- LDS
-STEP(kReadK) { loop.lds.template read<n>(loop.operand.k); } END_STEP;
-STEP(kReadV) { loop.lds.template read_values<n>(loop.operand.v); } END_STEP;
-STEP(kWriteV) {
-  ordered::ds_write_b128<n * 256>(loop.lds.write_v, loop.load.transposed[n]);
-} END_STEP;
-STEP(kFlipReadK) { ordered::v_xor_b32<S::kStageK>(loop.lds.read_k[n]); } END_STEP;
-STEP(kFlipReadV) { ordered::v_xor_b32<S::kStageV>(loop.lds.read_v); } END_STEP;
-STEP(kFlipWriteV) { ordered::v_xor_b32<S::kStageV>(loop.lds.write_v); } END_STEP;
+STEP(kReadK) { loop.lds.template read<n>(loop.operand.k); }
+
+STEP(kReadV) { loop.lds.template read_values<n>(loop.operand.v); }
+
+STEP(kWriteV) { ordered::ds_write_b128<n * 256>(loop.lds.write_v, loop.load.transposed[n]); }
+
+STEP(kFlipReadK) { ordered::v_xor_b32<S::kStageK>(loop.lds.read_k[n]); }
+
+STEP(kFlipReadV) { ordered::v_xor_b32<S::kStageV>(loop.lds.read_v); }
+
+STEP(kFlipWriteV) { ordered::v_xor_b32<S::kStageV>(loop.lds.write_v); }
 
 // ---- Memory
-STEP(kLoadV) { loop.load.template load_v<n>(); } END_STEP;
-STEP(kSetM0) { loop.load.template set_m0<n>(); } END_STEP;
-STEP(kLoadK) { loop.load.template load_k<n>(); } END_STEP;
-STEP(kFlipM0) { ordered::s_xor_b32<S::kStageK>(loop.load.m0); } END_STEP;
-STEP(kNextBlock) { loop.load.template next_block<n>(); } END_STEP;
-STEP(kTranspose) { loop.load.template transpose<n>(); } END_STEP;
+STEP(kLoadV) { loop.load.template load_v<n>(); }
+
+STEP(kSetM0) { loop.load.template set_m0<n>(); }
+
+STEP(kLoadK) { loop.load.template load_k<n>(); }
+
+STEP(kFlipM0) { ordered::s_xor_b32<S::kStageK>(loop.load.m0); }
+
+STEP(kNextBlock) { loop.load.template next_block<n>(); }
+
+STEP(kTranspose) { loop.load.template transpose<n>(); }
 
 // ---- Waits. K loads follow those of V.
-STEP(kWaitK) { ordered::s_waitcnt<ordered::kAnyVm, n>(); } END_STEP;
-STEP(kWaitV) { ordered::s_waitcnt<ordered::kAnyVm, n>(); } END_STEP;
-STEP(kWaitStaged) { ordered::s_waitcnt<S::kLoadsK, ordered::kAnyLgkm>(); } END_STEP;
-STEP(kWaitBlock) { ordered::s_waitcnt<0, 0>(); } END_STEP;
-STEP(kBarrier) { ordered::s_barrier(); } END_STEP;
+STEP(kWaitK) { ordered::s_waitcnt<ordered::kAnyVm, n>(); }
+
+STEP(kWaitV) { ordered::s_waitcnt<ordered::kAnyVm, n>(); }
+
+STEP(kWaitStaged) { ordered::s_waitcnt<S::kLoadsK, ordered::kAnyLgkm>(); }
+
+STEP(kWaitBlock) { ordered::s_waitcnt<0, 0>(); }
+
+STEP(kBarrier) { ordered::s_barrier(); }
 
 #undef STEP
-#undef END_STEP

@@ -2,8 +2,7 @@
 // HEAD_DIM, HEAD_DIM_V, TILES_Q, ELEMENT, ROUNDING and CAPPED.
 #include "attn/forward.h"
 
-using S =
-    Shape<HEAD_DIM, HEAD_DIM_V, TILES_Q, Element::ELEMENT, Rounding::ROUNDING, CAPPED>;
+using S = Shape<HEAD_DIM, HEAD_DIM_V, TILES_Q, Element::ELEMENT, Rounding::ROUNDING, CAPPED>;
 
 #define JOIN(a, b) a##b
 #define TILES_OF(name) JOIN(name, _tiles)

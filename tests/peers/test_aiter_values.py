@@ -28,12 +28,14 @@ GROUPED = (1, 300, 520, 4, 2)
 SINGLE = (2, 200, 200, 1, 1)
 MASKED_ROWS = (1, 450, 300, 1, 1)  # the first 150 see no key when causal
 SPECIAL = (1, 100, 200, 2, 1)
-# Truncation errs by twice as much as rounding, p and out each; and by dividing by the sum of the
-# truncated p, ours undoes the bias that theirs has.
+# Truncation errs by twice as much as rounding, p and out each; ours rounds p to nearest, so that it
+# has not the bias that theirs has.
 ULPS = {"rtne": 1, "rtna": 1, "rtz": 3}
-RATIO = 9.0  # TEMP
-# Where both compute with bfloat16 and the same maximum, whose greatest error it is is chance.
-GREATEST = {}  # TEMP
+# Of their error: root mean square, and greatest. A row's greatest probability is exactly 1 with
+# them, whose reference is the maximum; with ours it is rounded like the others. That counts most
+# where it counts most: few keys, one that dominates. With RTZ the bias of theirs is more.
+RMS = {"rtne": 1.18, "rtna": 1.18, "rtz": 0.9}
+GREATEST = {"rtne": 2.0, "rtna": 2.0, "rtz": 1.15}
 LSE_MAX = 2e-6  # of the largest lse, at least of 1
 SPLITS = pytest.mark.parametrize("num_splits", [1, 3])
 
@@ -103,8 +105,8 @@ def check_values(rounding, causal, num_splits, kind, q, k, v):
         f"greatest {greatest[0]:.3e}, {greatest[0] / greatest[1]:.3f} of aiter's; "
         f"{(difference > 0).mean():.2%} of values differ, by {difference.max():.2f} ulp at most"
     )
-    assert rms[0] <= RATIO * rms[1]
-    assert greatest[0] <= GREATEST.get(kind, RATIO) * greatest[1]
+    assert rms[0] <= RMS[rounding] * rms[1]
+    assert greatest[0] <= GREATEST[rounding] * greatest[1]
     seen = np.isfinite(expected_lse)
     bound = LSE_MAX * max(1, np.abs(expected_lse[seen]).max())
     for log in (lse, their_lse):
@@ -122,6 +124,8 @@ def test_specials(rounding, causal, special, num_splits):
     SPECIALS[special](q, k, v)
     (out, lse), (their_out, their_lse) = both(rounding, causal, num_splits, q, k, v)
     leaks = may_leak(v, hidden(q.shape[1], k.shape[1], causal), q.shape[2])
+    # Sums of products overflow with them where ours has smaller probabilities.
+    leaks |= np.isinf(their_out) & np.isfinite(exact(q, k, v, causal)[0])
     unit = ulp_of_terms(q, k, v, causal)
     assert_same(rounding, out, their_out, unit, where=~leaks)
     clean = leaks & np.isfinite(out.astype(np.float32))
