@@ -270,7 +270,7 @@ struct Forward {
     References r;
     unroll<kTurns>([&]<int turn>() {
       if constexpr (turn < kN) {
-        ordered::s_waitcnt<loads_since(turn), ordered::kAnyLgkm>();
+        ordered::s_waitcnt<kExact ? 0 : loads_since(turn), ordered::kAnyLgkm>();
         if constexpr (turn >= S::kTilesQAcc)
           for (auto& octet : loop.operand.q[turn - S::kTilesQAcc]) ordered::settle(octet);
       }
@@ -362,7 +362,7 @@ struct Forward {
     set_mask();
     o = output_row(args, work, wave_row + row) + 4 * group * S::kTilesD;
     ordered::settle(o);
-    ordered::s_waitcnt<S::kReadsK, ordered::kAnyLgkm>();
+    ordered::s_waitcnt<0, ordered::kAnyLgkm>();  // whichever way Q was loaded
     unroll<Loop::Plan::kTransposes>([&]<int n>() { loop.load.template transpose<n>(); });
     unroll<S::kWidthV / 2>([&]<int n>() {
       ordered::ds_write_b128<n * 256>(loop.lds.write_v, loop.load.transposed[n]);

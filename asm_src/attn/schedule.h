@@ -271,22 +271,29 @@ struct Schedule {
           ++now;
         }
       }
-      // What the next matrix instruction waits for, and the barrier, cannot be put off.
-      while (s < side.count && side.item[s].window <= w &&
-             (traits(side.item[s].step).unit == Unit::kWait || w == kWindows - 1))
-        emit(side.item[s++]);
+      // What the next matrix instruction waits for, the barrier, and what comes before them cannot
+      // be put off.
+      int due = w == kWindows - 1 ? side.count : s;
+      for (int i = s; i < side.count && side.item[i].window <= w; ++i)
+        if (traits(side.item[i].step).unit == Unit::kWait) due = most(due, i + 1);
+      while (s < due) emit(side.item[s++]);
     }
     out.fits = v == vector.count && now <= slots;
     while (v < vector.count) emit(vector.item[v++]);
     return out;
   }
-  static constexpr bool is_valid(const Timetable& table) {
+  static constexpr bool is_valid(int t, const Timetable& table) {
     bool written = false;
+    int lds = 0, there = 1;  // LDS instructions since the reads; reads that have been waited for
     for (int i = 0; i < table.count; ++i) {
       const Placed& p = table.at[i];
       if (i > 0 && may_not_follow(table.at[i - 1], {p.step, p.n, 0})) return false;
-      written |= p.step == Step::kWriteV;
+      if (p.step == Step::kWriteV) written = true, ++lds;
       if (written && p.step == Step::kTranspose) return false;
+      if (t == kWaitK && p.step == Step::kWaitK) there = most(there, 2 * S::kReadsK + lds - p.n);
+      if (t == kWaitV && p.step == Step::kWaitV) there = most(there, 2 * S::kReadsV + lds - p.n);
+      if (t == kWaitK && p.step == Step::kScore && reads_until_score(p.n) > there) return false;
+      if (t == kWaitV && p.step == Step::kOutput && reads_until_output(p.n) > there) return false;
     }
     return table.fits;
   }
@@ -299,7 +306,7 @@ struct Schedule {
       slots += traits(vector.item[i].step).unit == Unit::kTrans ? 4 : 1;
     for (slots = most(slots, 4 * kWindows);; ++slots) {
       const Timetable out = place(t, slots);
-      if (is_valid(out)) return out;
+      if (is_valid(t, out)) return out;
     }
   }
   template <int t>
