@@ -265,7 +265,7 @@ struct Pipeline {
     const float old = -row.negative_ref[kTileQ];
     const float renewed = exceeds ? v_max_f32(old, max) : old;
     const float ref = renewed == -kInf ? 0 : renewed;  // no key yet: P is 0, and come again
-    const float by = ::v_exp_f32(old - ref);
+    const float by = exp2_of_any(old - ref);           // not 0, times which an infinity is none
     float p[8], sum = 0;
     for (int i = 0; i < 8; ++i) {
       // As in the unit itself; of an exact reference, so that the greatest has none but itself.
