@@ -47,30 +47,6 @@ __device__ __forceinline__ void v_mfma_f32_32x32x4_2b_zero_acc(bf16x4 zero) {
 }
 
 // ---- Vector
-// x * scale + one half of `pair`, for both halves of x.
-template <int kHalf>
-__device__ __forceinline__ f32x2 v_pk_fma_f32_half(f32x2 x, f32x2 scale, f32x2 pair) {
-  f32x2 d;
-  if constexpr (kHalf == 0)
-    asm volatile("v_pk_fma_f32 %0, %1, %2, %3 op_sel_hi:[1,1,0]"
-                 : "=v"(d)
-                 : "v"(x), "s"(scale), "v"(pair));
-  else
-    asm volatile("v_pk_fma_f32 %0, %1, %2, %3 op_sel:[0,0,1]"
-                 : "=v"(d)
-                 : "v"(x), "s"(scale), "v"(pair));
-  return d;
-}
-
-// x * scale - y
-__device__ __forceinline__ f32x2 v_pk_fms_f32(f32x2 x, f32x2 scale, f32x2 y) {
-  f32x2 d;
-  asm volatile("v_pk_fma_f32 %0, %1, %2, %3 neg_lo:[0,0,1] neg_hi:[0,0,1]"
-               : "=v"(d)
-               : "v"(x), "s"(scale), "v"(y));
-  return d;
-}
-
 // x * one half of `pair`, for both halves of x.
 template <int kHalf>
 __device__ __forceinline__ f32x2 v_pk_mul_f32_half(f32x2 x, f32x2 pair) {
@@ -117,13 +93,6 @@ __device__ __forceinline__ float v_max_f32(float a, float b) {
 __device__ __forceinline__ float v_max3_f32(float a, float b, float c) {
   float d;
   asm volatile("v_max3_f32 %0, %1, %2, %3" : "=v"(d) : "v"(a), "v"(b), "v"(c));
-  return d;
-}
-
-// The greatest of a and of two absolute values.
-__device__ __forceinline__ float v_max3_abs_f32(float a, float b, float c) {
-  float d;
-  asm volatile("v_max3_f32 %0, %1, |%2|, |%3|" : "=v"(d) : "v"(a), "v"(b), "v"(c));
   return d;
 }
 
@@ -257,13 +226,6 @@ __device__ __forceinline__ uint64_t v_cmp_nlt_f32(float a, float uniform) {
   return lanes;
 }
 
-// One bit a lane: is it a NaN?
-__device__ __forceinline__ uint64_t v_cmp_u_f32(float a) {
-  uint64_t lanes;
-  asm volatile("v_cmp_u_f32 %0, %1, %1" : "=s"(lanes) : "v"(a));
-  return lanes;
-}
-
 // ---- LDS: byte addresses
 template <int kOffset>
 __device__ __forceinline__ void ds_read_b128(bf16x8& d, uint32_t address) {
@@ -310,10 +272,6 @@ __device__ __forceinline__ void buffer_load_dwordx2(u32x2& d, uint32_t offset, u
 // 64 consecutive dwords of LDS from the address in M0, one a lane.
 __device__ __forceinline__ void buffer_load_dword_lds(uint32_t offset, u32x4 buffer) {
   asm volatile("buffer_load_dword %0, %1, 0 offen lds" ::"v"(offset), "s"(buffer));
-}
-
-__device__ __forceinline__ void s_mov_m0(uint32_t address) {
-  asm volatile("s_mov_b32 m0, %0" ::"s"(address));
 }
 
 template <uint32_t kBytes>
