@@ -128,7 +128,7 @@ def main() -> None:
         us, plan = ours(m, n, k, bias, clock)
         floor = floor_us(plan.problem)
         kernel = plan.kernel.name.rpartition("_")[2]
-        columns = dict(plan.launches[0].args)["columns"]
+        columns = dict(plan.launches[0].args)["tile_n"]
         kernel += f" of {columns}" * (columns < plan.kernel.kv_tile)
         kernel += f", {plan.splits} splits" * (plan.splits > 1)
         row = {"m": m, "n": n, "k": k, "bias": bias, "floor_us": floor, "us": us, "kernel": kernel}

@@ -1,12 +1,18 @@
 """Tune the decode GEMM on the performance model: writes hsaco/gemm_nt.json, which plans follow.
 
-    python -m build_scripts.gemm_table
+    python -m build_scripts.gemm_table [--output FILE] [--products N,K ...] [--rows M ...]
+                                       [--candidates COUNT]
 
-Of each product of bfloat16 the choices with the least estimated time are modelled. A user's own
-table comes before this one; for what neither has, the estimate decides.
+Of each product of bfloat16 the choices with the least estimated time are modelled. The file is
+written anew when all of them are. A user's own table comes before it; for what neither has, the
+estimate decides.
 """
 
 from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
 
 from amdattn import runtime, tuning
 from amdattn.cli.output import progress_bar
@@ -25,20 +31,35 @@ ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 CANDIDATES = 6
 
 
-def main() -> None:
+def product(text: str) -> tuple[int, int]:
+    """N and k of a product, from N,K."""
+    n, k = map(int, text.split(","))
+    return n, k
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Tune all, and write the table anew."""
-    path = gemm_table.shipped_path()
-    path.unlink(missing_ok=True)
-    problems = [GemmProblem(m, n, k) for n, k in PRODUCTS for m in ROWS]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--output", type=Path, default=gemm_table.shipped_path(), metavar="FILE")
+    parser.add_argument("--products", type=product, nargs="+", default=PRODUCTS, metavar="N,K")
+    parser.add_argument("--rows", type=int, nargs="+", default=ROWS, metavar="M")
+    parser.add_argument(
+        "--candidates", type=int, default=CANDIDATES, help="model so many; 0: all choices"
+    )
+    options = parser.parse_args(arguments)
+    problems = [GemmProblem(m, n, k) for n, k in options.products for m in options.rows]
     found = []
     props = runtime.device_props()
     with progress_bar() as progress:
         task = progress.add_task("products", total=len(problems))
         for problem in problems:
-            tuned = tuning.tune(problem, tuning.choices_of(problem, candidates=CANDIDATES))
+            tuned = tuning.tune(problem, tuning.choices_of(problem, candidates=options.candidates))
             found.append((gemm_table.Key.of(problem, props), tuned.best))
+            progress.console.print(f"{problem.m}, {problem.n}, {problem.k}: {tuned.best}")
             progress.advance(task)
-    gemm_table.store(path, found)
+    gemm_table.store(options.output, found, keep=False)
 
 
 if __name__ == "__main__":

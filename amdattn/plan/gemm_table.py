@@ -129,9 +129,9 @@ def _fields(kind: type[Any], values: Mapping[str, Any]) -> Any:
     return kind(**values)
 
 
-def store(path: Path, found: Iterable[tuple[Key, Tuned]]) -> None:
-    """Add to a file, or replace in it; it changes as a whole or not at all."""
-    entries = {**load(path), **dict(found)}
+def store(path: Path, found: Iterable[tuple[Key, Tuned]], keep: bool = True) -> None:
+    """Add to a file, or replace in it, or replace it; it changes as a whole or not at all."""
+    entries = {**(load(path) if keep else {}), **dict(found)}
     document = {
         "schema": SCHEMA,
         "entries": [

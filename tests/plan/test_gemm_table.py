@@ -13,6 +13,7 @@ import amdattn
 from amdattn import cli, gemm, tuning
 from amdattn.gemm_problem import GemmProblem
 from amdattn.plan import gemm as planning, gemm_table
+from build_scripts import gemm_table as build
 
 PROPS = amdattn.device.KNOWN_DEVICES["MI300X"]
 
@@ -96,6 +97,30 @@ def test_the_shipped_table_is_of_the_shipped_kernels(table: Path) -> None:
     own = gemm_table.Tuned("gemm_nt_bf16_any", 1, 16, 1.0, "by hand")
     gemm_table.store(table, [(key, own)])
     assert gemm_table.lookup(problem, PROPS) == own
+
+
+def test_the_script_of_the_shipped_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = tmp_path / "shipped.json"
+    monkeypatch.setattr(gemm_table, "shipped_path", lambda: shipped)
+    for arguments in (["--help"], ["--products", "16"], ["--output"], ["--rows", "1"] * 2 + ["x"]):
+        with pytest.raises(SystemExit):
+            build.main(arguments)
+    assert not shipped.exists()
+    other = tmp_path / "other.json"
+    small = ["--products", "16,64", "40,128", "--rows", "1", "17", "--candidates", "2"]
+    build.main([*small, "--output", str(other)])
+    assert not shipped.exists()
+    assert {(key.m, key.n, key.k) for key in gemm_table.load(other)} == {
+        *((1, 16, 64), (17, 16, 64), (1, 40, 128), (17, 40, 128))
+    }
+    assert "17, 40, 128: gemm_nt_bf16_" in capsys.readouterr().err
+    # By default the shipped one, which then has nothing of before.
+    gone = gemm_table.Key.of(GemmProblem(5, 16, 64), PROPS)
+    gemm_table.store(shipped, [(gone, gemm_table.Tuned("gemm_nt_old", 1, 16, 2.0, "measured"))])
+    build.main(small)
+    assert gemm_table.load(shipped) == gemm_table.load(other)
 
 
 def test_a_kernel_that_is_gone(table: Path) -> None:
