@@ -78,7 +78,9 @@ def plan_gemm(
     choices = every_choice(problem, props, rows)
     taken = [choice for choice in choices if tuned and choice.is_of(tuned)]
     why = _tuned_text(tuned, bool(taken)) + _kernel_text(choices) * (not taken)
-    return plan_choice(problem, props, taken[0] if taken else _best(choices), choices, why)
+    return plan_choice(
+        problem, props, taken[0] if taken else least_estimated(choices), choices, why
+    )
 
 
 def plan_choice(
@@ -125,7 +127,8 @@ def every_choice(
     ]
 
 
-def _best(choices: Sequence[Choice]) -> Choice:
+def least_estimated(choices: Sequence[Choice]) -> Choice:
+    """The one that a plan makes where no table says another."""
     best = min(choices, key=lambda choice: choice.cost.clk)
     frugal = [choice for choice in choices if choice.cost.clk * _WORTH <= best.cost.clk]
     return min(frugal, key=lambda choice: (choice.splits, choice.cost.clk))

@@ -21,23 +21,24 @@ LAUNCH_NS = 2700  # between two kernels of a stream
 _L1_BYTES_PER_CLK = 64  # of a CU
 _L2_WRITE_BYTES_PER_CLK = 594  # of an XCD
 _LOADS_OF_CU = 64  # vector loads under way in a CU
-_LOAD_LATENCY_CLK = 865
+_LOAD_LATENCY_CLK = 932
 _LOAD_BYTES = 1024  # 16 a lane
 # From dispatch to the first rows and from the last ones to the end, with one fragment; for every
 # wave that is started; for each fragment; where waves of a workgroup add up their sums.
-_START_CLK, _WAVE_CLK, _FRAGMENT_CLK, _EXCHANGE_CLK = 1742, 4.5, 261, 563
-# Of the matrix instructions, what loads do not hide; 32 clk take a fragment and 8 elements a lane.
-_MATRIX_LOSS, _MATRIX_CLK = 0.2, 32
+_START_CLK, _WAVE_CLK, _FRAGMENT_CLK, _EXCHANGE_CLK = 2010, 5.1, 253, 549
+# Of the matrix instructions that loads in the queue's way keep waiting, what nothing hides; 32 clk
+# take a fragment and 8 elements a lane.
+_BLOCKED_LOSS, _MATRIX_CLK = 0.47, 32
 # HBM and the loads of a CU overlap: the greater one counts, and more the nearer they are.
-_OVERLAP = 6.6
-# Of a workgroup by itself: CUs that have one more than others end later.
-_RAGGED_LOSS = 0.22
+_OVERLAP = 5.9
+# Of what CUs that have one workgroup more than others load when those are done.
+_ALONE = 0.15
 # Parts along k: written through, counted, read again by the last one to arrive, for each part and
 # fragment; or added in memory, where only the sum is read.
-_SPLIT_CLK, _PART_CLK = 1430, 33
-_ADD_CLK, _ADDED_CLK = 1170, 13
+_SPLIT_CLK, _PART_CLK = 2370, 11
+_ADD_CLK, _ADDED_CLK = 1790, 6.2
 # The kernels that load element by element, in comparison.
-_ELEMENT_FACTOR = 4.0
+_ELEMENT_FACTOR = 3.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,8 @@ def cost(
 
     # Each XCD reads its rows of B, and all of A.
     of_xcd = (min(tiles_of_xcd * rows_of_b, problem.b_rows) + problem.m) * row_bytes
-    memory = of_xcd / (HBM_BYTES_PER_NS / props.num_xcds / PEAK_CLOCK_GHZ)
+    hbm_bytes_per_clk = HBM_BYTES_PER_NS / props.num_xcds / PEAK_CLOCK_GHZ
+    memory = of_xcd / hbm_bytes_per_clk
 
     # Loads are of whole fragments; of rows that do not exist they bring nothing.
     waves = kernel.workgroup[0] // LANES_PER_WAVE
@@ -100,20 +102,40 @@ def cost(
         limit = min(_LOADS_OF_CU, resident * under_way)
         return count * waves * steps * loads_of_step * _LOAD_LATENCY_CLK / limit
 
+    split = 0.0
+    if splits > 1:
+        at_all, each = (_SPLIT_CLK, _PART_CLK) if problem.deterministic else (_ADD_CLK, _ADDED_CLK)
+        split = at_all + each * splits * fragments
+    fixed: float = _START_CLK + _FRAGMENT_CLK * fragments + _EXCHANGE_CLK * (waves > 1)
+
     asked = min(problem.m / tiles_m, kernel.q_tile) + rows_of_b
     through_l1 = of_cu * asked * row_bytes / splits / _L1_BYTES_PER_CLK
     matrix = max(of_cu * waves / SIMDS_PER_CU, 1) * steps * parts * fragments * _MATRIX_CLK
-    loads = max(waiting(of_cu, min(of_cu, at_once)), through_l1) + _MATRIX_LOSS * matrix
-    stream = (memory**_OVERLAP + loads**_OVERLAP) ** (1 / _OVERLAP)
+    resident = min(of_cu, at_once)
+    # Of a CU with more workgroups than it holds, each one's own time, one after the other; the
+    # first start and the last end are counted below.
+    own = waiting(1, 1) + (fixed + split) * (of_cu > at_once)
+    in_turn = own * of_cu / at_once if of_cu > at_once else 0.0
+    # A wave that cannot issue its next load makes no matrix instructions meanwhile.
+    blocked = 1 - min(_LOADS_OF_CU / (resident * under_way), 1)
+    loads = max(waiting(of_cu, resident), through_l1, in_turn) + _BLOCKED_LOSS * blocked * matrix
+    alone = 0.0
     if full and late:
-        stream += _RAGGED_LOSS * waiting(1, 1) * (1 - late / cus) / of_cu
+        # CUs with one more get more of HBM's bytes only if they ask for more. What is left of that
+        # one when the others are done, they load with HBM to themselves.
+        asking, of_others = (
+            min(_LOADS_OF_CU, min(count, at_once) * under_way) for count in (of_cu, full)
+        )
+        left = max(of_cu - full * asking / of_others, 0)
+        alone = left * max(own - late * memory / workgroups, 0)
+    stream = ((memory + _ALONE * alone) ** _OVERLAP + loads**_OVERLAP) ** (1 / _OVERLAP)
     if kernel.constraint("k_multiple") == 1:
         stream *= _ELEMENT_FACTOR
-    fixed: float = _START_CLK + _FRAGMENT_CLK * fragments + _EXCHANGE_CLK * (waves > 1)
     fixed += _WAVE_CLK * waves * min(workgroups, cus * at_once)
-    split = 0.0
+    # Results are in the L2 until the end, which lasts until HBM has them.
+    fixed += problem.m * problem.n * _ELEMENT_BYTES / props.num_xcds / hbm_bytes_per_clk
     if splits > 1:
-        partial = workgroups * kernel.q_tile * kernel.kv_tile * 4
-        at_all, each = (_SPLIT_CLK, _PART_CLK) if problem.deterministic else (_ADD_CLK, _ADDED_CLK)
-        split = at_all + each * splits * fragments + partial / _L2_WRITE_BYTES_PER_CLK
+        parts_there = splits if problem.deterministic else 1
+        sums = tiles_of_xcd * tiles_m * parts_there * kernel.q_tile * kernel.kv_tile * 4
+        split += sums / _L2_WRITE_BYTES_PER_CLK
     return Cost(fixed + stream + split, memory, loads, split, floor_us(problem))
