@@ -35,7 +35,10 @@ _ROWS = (1, 128, 16, 64, 8, 32, 100, 4, 48, 2)
 _NEAREST = 8  # choices of a product with the least estimates, whatever they are; then
 _SPLITS = (1, 2, 3, 4, 6, 8)  # every member with these, in the width of the least estimate,
 _MOST_SPLIT_TILES, _LEAST_K = 800, 256  # so many workgroups with parts, so much of k for each.
+# Weight of an error: a half where a launch takes so much more than the fastest of its product. What
+# choices of a product differ by counts so many times as much as what all are off by.
 _NEAR, _OF_DIFFERENCES = 0.05, 3.0
+_FARTHEST = 2.0  # that a constant's logarithm goes from where it is
 # What is fitted; all else are widths, rates and sizes of the device.
 CONSTANTS = (
     *("_LOAD_LATENCY_CLK", "_START_CLK", "_WAVE_CLK", "_FRAGMENT_CLK", "_EXCHANGE_CLK"),
@@ -149,7 +152,7 @@ def weights(launches: Sequence[Launch]) -> NDArray[np.float64]:
     for one in launches:
         fastest[one.problem] = min(one.clk, fastest.get(one.problem, one.clk))
     beyond = [one.clk / fastest[one.problem] - 1 for one in launches]
-    return 1 / (1 + np.square(np.array(beyond) / _NEAR))
+    return np.asarray(1 / (1 + np.square(np.array(beyond) / _NEAR)))
 
 
 def fit(
@@ -173,14 +176,16 @@ def fit(
         )
 
     at = np.log([getattr(gemm_cost, name) for name in names])
+    least, most = at - _FARTHEST, at + _FARTHEST
     error, step, damping = put(at), 1e-3, 1e-3
     for _ in range(steps):
         slopes = np.stack([(put(at + step * unit) - error) / step for unit in np.eye(len(at))], 1)
         damped = slopes.T @ slopes + damping * len(launches) * np.eye(len(at))
         change = np.linalg.solve(damped, -slopes.T @ error)
-        tried = put(at + change)
+        to = np.clip(at + change, least, most)
+        tried = put(to)
         if np.square(tried).sum() < np.square(error).sum():
-            at, error, damping = at + change, tried, damping / 3
+            at, error, damping = to, tried, damping / 3
         else:
             damping *= 10
     put(at)
@@ -199,7 +204,7 @@ def report(title: str, launches: Sequence[Launch]) -> None:
     )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -208,14 +213,15 @@ def main() -> None:
     parser.add_argument("--model", action="store_true")
     parser.add_argument("--products", type=int, default=MOST_PRODUCTS, help="that are modelled")
     parser.add_argument("--fit", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.model:
         write(options.file, list(model(list(products(options.products)))))
     launches = read(options.file)
     aligned = [one for one in launches if one.problem.aligned]
     elements = [one for one in launches if not one.problem.aligned]
     report("as they are", aligned)
-    report("as they are, element by element", elements)
+    if elements:
+        report("as they are, element by element", elements)
     if options.fit:
         problems = list(dict.fromkeys(one.problem for one in aligned))
         half = set(problems[::2])
@@ -226,8 +232,9 @@ def main() -> None:
             setattr(gemm_cost, name, value)
         constants = fit(aligned)
         report("fitted", aligned)
-        constants |= fit(elements, OF_ELEMENTS)
-        report("fitted, element by element", elements)
+        if elements:
+            constants |= fit(elements, OF_ELEMENTS)
+            report("fitted, element by element", elements)
         for name, value in constants.items():
             print(f"{name} = {value:g}")
 

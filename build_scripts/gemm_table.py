@@ -28,7 +28,7 @@ PRODUCTS = (
     *((10240, 5120), (7168, 2048)),
 )
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
-CANDIDATES = 6
+CANDIDATES = 12
 
 
 def product(text: str) -> tuple[int, int]:
@@ -57,7 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for problem in problems:
             tuned = tuning.tune(problem, tuning.choices_of(problem, candidates=options.candidates))
             found.append((gemm_table.Key.of(problem, props), tuned.best))
-            progress.console.print(f"{problem.m}, {problem.n}, {problem.k}: {tuned.best}")
+            progress.console.print(
+                f"{problem.m}, {problem.n}, {problem.k}: {tuned.best}", soft_wrap=True
+            )
             progress.advance(task)
     gemm_table.store(options.output, found, keep=False)
 
