@@ -105,26 +105,26 @@ def narrow_constraints(head_dim: int, round_mode: str) -> dict[str, Any]:
     }
 
 
-# The attention forward family: dtype, head_dim, head_dim_v, tiles of 16 q rows a wave, rounding.
-# As many tiles as the registers hold: each operand from LDS then meets most rows. And fewer, for
+# The attention forward family: dtype, head_dim, head_dim_v, q rows of a wave, rounding.
+# As many rows as the registers hold: each operand from LDS then meets most rows. And fewer, for
 # masks that cut tiles and grids that are small; those are named by their rows, without softcap.
 _FAMILY = (
-    ("bf16", 128, 128, 6, ("rtne", "rtna", "rtz")),
-    ("bf16", 64, 64, 8, ("rtne", "rtna", "rtz")),
-    ("bf16", 192, 128, 4, ("rtne", "rtna", "rtz")),
-    ("bf16", 256, 128, 4, ("rtne", "rtna", "rtz")),
-    ("fp16", 128, 128, 6, ("rtne",)),
-    ("fp16", 64, 64, 8, ("rtne",)),
-    ("fp16", 192, 128, 4, ("rtne",)),
-    ("fp16", 256, 128, 4, ("rtne",)),
-    ("bf16", 128, 128, 4, ("rtne", "rtna", "rtz")),
-    ("bf16", 64, 64, 4, ("rtne", "rtna", "rtz")),
-    ("fp16", 128, 128, 4, ("rtne",)),
-    ("fp16", 64, 64, 4, ("rtne",)),
+    ("bf16", 128, 128, 96, ("rtne", "rtna", "rtz")),
+    ("bf16", 64, 64, 128, ("rtne", "rtna", "rtz")),
+    ("bf16", 192, 128, 64, ("rtne", "rtna", "rtz")),
+    ("bf16", 256, 128, 64, ("rtne", "rtna", "rtz")),
+    ("fp16", 128, 128, 96, ("rtne",)),
+    ("fp16", 64, 64, 128, ("rtne",)),
+    ("fp16", 192, 128, 64, ("rtne",)),
+    ("fp16", 256, 128, 64, ("rtne",)),
+    ("bf16", 128, 128, 64, ("rtne", "rtna", "rtz")),
+    ("bf16", 64, 64, 64, ("rtne", "rtna", "rtz")),
+    ("fp16", 128, 128, 64, ("rtne",)),
+    ("fp16", 64, 64, 64, ("rtne",)),
 )
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
 _ROUNDING = {"rtne": "kNearestEven", "rtna": "kNearestAway", "rtz": "kTowardZero"}
-_WAVES, _TILE = 4, 16
+_WAVES = 4
 
 
 _attention = functools.partial(
@@ -137,14 +137,14 @@ def _member(
     dtype: str,
     head_dim: int,
     head_dim_v: int,
-    tiles_q: int,
+    wave_rows: int,
     round_mode: str,
     capped: bool = False,
     by_rows: bool = False,
 ) -> KernelBuild:
     """The forward kernel of a member of the family, or the one that merges its parts."""
     merges = op == "attn_merge"
-    tile_rows = _WAVES * _TILE * tiles_q
+    tile_rows = _WAVES * wave_rows
     dims = f"d{head_dim}" if head_dim == head_dim_v else f"d{head_dim}x{head_dim_v}"
     rows = f"_q{tile_rows}" * by_rows
     name = f"{op}_{dtype}_{dims}{rows}{'_softcap' * capped}_{round_mode}"
@@ -158,7 +158,7 @@ def _member(
             if merges
             else {
                 "HEAD_DIM": str(head_dim),
-                "TILES_Q": str(tiles_q),
+                "WAVE_ROWS": str(wave_rows),
                 "CAPPED": str(capped).lower(),
             }
         ),
@@ -179,7 +179,8 @@ def _member(
         ),
         names_acc=not merges,
         # Constants stay where they are used. Before a loop they take registers that it needs.
-        flags=() if merges else ("-mllvm", "-disable-machine-licm"),
+        # The schedule is placed while the kernel compiles.
+        flags=() if merges else ("-mllvm", "-disable-machine-licm", "-fconstexpr-steps=100000000"),
         defines=tuple(f"{name}={value}" for name, value in defines.items()),
     )
 
@@ -211,14 +212,14 @@ def _narrow(dtype: str, head_dim: int, round_mode: str) -> KernelBuild:
 def _family() -> Iterator[KernelBuild]:
     """Every member, and the kernels that merge their parts: one for all parts that are alike."""
     merged, largest = set(), set()
-    for dtype, head_dim, head_dim_v, tiles_q, round_modes in _FAMILY:
+    for dtype, head_dim, head_dim_v, wave_rows, round_modes in _FAMILY:
         by_rows = (dtype, head_dim, head_dim_v) in largest
         largest.add((dtype, head_dim, head_dim_v))
         for round_mode in round_modes:
-            sizes = dtype, head_dim, head_dim_v, tiles_q, round_mode
+            sizes = dtype, head_dim, head_dim_v, wave_rows, round_mode
             for capped in (False,) if by_rows else (False, True):
                 yield _member("attn_fwd", *sizes, capped, by_rows)
-            parts = dtype, head_dim_v, tiles_q, round_mode
+            parts = dtype, head_dim_v, wave_rows, round_mode
             if parts not in merged:
                 yield _member("attn_merge", *sizes, by_rows=by_rows)
             merged.add(parts)

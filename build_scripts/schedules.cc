@@ -23,7 +23,7 @@ template <class Plan>
 void print_unit(int tile) {
   const auto table = Plan::place(tile);
   std::printf("\nUnit of tile %d: %d slots, %d for its matrix instructions\n", tile, table.slots,
-              4 * Plan::kWindows);
+              Plan::kSlots * Plan::kWindows);
   std::printf("%5s  %-12s %-36s %s\n", "slot", "matrix", "vector", "memory, scalar, waits");
   std::string cells[3];
   int window = -1;
@@ -46,24 +46,25 @@ void print_unit(int tile) {
   flush();
 }
 
-template <int kHeadDim, int kHeadDimV, int kTilesQ, bool kCapped>
+template <int kHeadDim, int kHeadDimV, int kWaveRows, bool kCapped>
 void print(const char* name) {
-  using S = Shape<kHeadDim, kHeadDimV, kTilesQ, Element::kBf16, Rounding::kNearestEven, kCapped>;
+  using S = Shape<kHeadDim, kHeadDimV, kWaveRows, Element::kBf16, Rounding::kNearestEven, kCapped>;
   std::printf("== %s\n", name);
-  std::printf("Main loop of attn_fwd_*_%s: %d tiles of 16 rows a wave, blocks of %d keys.\n", name,
-              kTilesQ, kKeys);
+  std::printf("Main loop of attn_fwd_*_%s: %d tiles of %d rows a wave, blocks of %d keys.\n", name,
+              S::kTilesQ, S::kTile, kKeys);
   std::printf("A row is a matrix instruction and what is issued before the next one.\n");
-  for (int tile = 0; tile < kTilesQ; ++tile) print_unit<Schedule<S>>(tile);
+  for (int tile = 0; tile < S::kTilesQ; ++tile) print_unit<Schedule<S>>(tile);
 }
 
 }  // namespace
 
 int main() {
-  print<128, 128, 6, false>("d128");
-  print<128, 128, 4, false>("d128_q256");
-  print<64, 64, 8, false>("d64");
-  print<64, 64, 4, false>("d64_q256");
-  print<192, 128, 4, false>("d192x128");
-  print<256, 128, 4, false>("d256x128");
-  print<128, 128, 6, true>("d128_softcap");
+  print<128, 128, 96, false>("d128");
+  print<128, 128, 64, false>("d128_q256");
+  print<64, 64, 128, false>("d64");
+  print<64, 64, 64, false>("d64_q256");
+  print<192, 128, 64, false>("d192x128");
+  print<256, 128, 64, false>("d256x128");
+  print<128, 128, 96, true>("d128_softcap");
+  print<64, 64, 128, true>("d64_softcap");
 }

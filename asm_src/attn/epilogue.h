@@ -11,10 +11,10 @@ struct Epilogue {
   static constexpr int kN = S::kTilesQ;
   static constexpr bool kBf16 = S::kElement == Element::kBf16;
   static constexpr float kBias = kExact ? 1 : S::kBias;
-  // A lane has kLaneD consecutive elements, from kLaneD * (4 * (l / 16) + i) on, i = 0..3, of row
-  // l % 16 of a tile.
-  static constexpr int kLaneD = S::kTilesD, kDwords = kLaneD / 2;
-  using Out = uint32_t __attribute__((ext_vector_type(kDwords)));
+  // A lane has kPieces times 8 consecutive elements of row l % kTile of a tile: registers of the
+  // same number of all accumulators are neighbours. The nth from its first one on:
+  static constexpr int kPieces = S::kAccRegs * S::kTilesD / 8;
+  static constexpr int column_of(int piece) { return S::key(piece * 8 / S::kTilesD) * S::kTilesD; }
 
   Arguments& args;
   const AttnWork& work;
@@ -41,9 +41,9 @@ struct Epilogue {
         wave_row(first_row),
         o(first),
         lds(its_lds) {
-    row = loop.lane % kTile;
-    group = loop.lane / kTile;
-    tile_stride = 2 * kTile * args.o_stride_seq;
+    row = loop.lane % S::kTile;
+    group = loop.lane / S::kTile;
+    tile_stride = 2 * S::kTile * args.o_stride_seq;
     lse = args.lse;
     sinks = args.sinks;
     columns = args.head_dim_v - int(work.column);
@@ -82,22 +82,24 @@ struct Epilogue {
     return uniform(all[0] & all[1] & all[2] & all[3]);
   }
 
-  // ---- The output of the last unit, and under its matrix instructions the sums over the four
-  // lanes of a row: a turn has the first exchange of a value, the second one of the value kLag
+  // ---- The output of the last unit, and under its matrix instructions the sums over the lanes of
+  // a row: a turn has the first exchange of a value, the second one, if any, of the value kLag
   // turns before, and the last addition of the one before that.
-  static constexpr int kLag = 6;
+  static constexpr int kLag = 6, kExchanges = S::kGroups / 2;
   static constexpr bool is_value(int n) { return n >= 0 && n < kN; }
   static constexpr int exchanges_since(int turn) {  // behind its first exchange, for kLag turns
     int n = 0;
-    for (int t = turn + 1; t < turn + kLag; ++t) n += is_value(t) + is_value(t - kLag);
+    for (int t = turn + 1; t < turn + kLag; ++t)
+      n += is_value(t) + (kExchanges == 2 && is_value(t - kLag));
     return n;
   }
   __device__ __forceinline__ void last_output() {
-    constexpr int kTurns = most(S::kOutputOps, 1 + kN + 2 * kLag);
+    constexpr int kTurns = most(S::kOutputOps, 1 + kN + kExchanges * kLag);
     const uint32_t lane = 4 * loop.lane;
     float other[kN];
     unroll<kTurns>([&]<int turn>() {
-      constexpr int first = turn - 1, second = first - kLag, last = second - kLag;
+      constexpr int first = turn - 1, before = first - kLag, last = first - kExchanges * kLag;
+      constexpr int second = kExchanges == 2 ? before : -1;
       if constexpr (turn < S::kOutputOps) loop.template multiply_values<kN - 1, turn>();
       if constexpr (turn == 1) {  // what was read from memory is there, or nearly so
         ordered::settle_uniform(tile_stride);
@@ -106,7 +108,7 @@ struct Epilogue {
         ordered::settle_uniform(columns);
       }
       if constexpr (is_value(second) || is_value(last))
-        ordered::s_waitcnt<ordered::kAnyVm, exchanges_since(second)>();
+        ordered::s_waitcnt<ordered::kAnyVm, exchanges_since(before)>();
       if constexpr (is_value(last)) {
         rounded[last] = ordered::v_add_f32(rounded[last], other[last]);
         scale[last / 2][last % 2] = ordered::v_rcp_f32(rounded[last]);
@@ -118,7 +120,7 @@ struct Epilogue {
       if constexpr (is_value(first)) {
         rounded[first] = rounded_sum(first);
         ordered::settle(rounded[first]);
-        other[first] = ordered::ds_bpermute_b32(lane ^ 4 * 16, rounded[first]);
+        other[first] = ordered::ds_bpermute_b32(lane ^ 4 * S::kTile, rounded[first]);
       }
     });
   }
@@ -129,19 +131,19 @@ struct Epilogue {
     for (int t = 0; t < kN; ++t) {
       reference[t] += loop.uniform.top;
       sums[t] = loop.row.sum[t] * by;
-      sums[t] += from_lane(sums[t], loop.lane ^ 16);
     }
-    for (float& sum : sums) sum += from_lane(sum, loop.lane ^ 32);
+    for (int other = S::kTile; other < kWaveLanes; other *= 2)
+      for (float& sum : sums) sum += from_lane(sum, loop.lane ^ other);
   }
   static __device__ __forceinline__ bool is_far(float reference) {
     const float size = __builtin_fabsf(reference);
     return (size > 0x1p18f) & (size < kInf);
   }
-  // A lane's sample stands for its eight probabilities of a unit, at most for all that it has.
+  // A lane's sample stands for its probabilities of a unit, at most for all that it has.
   __device__ __forceinline__ float rounded_sum(int t) const {
     const float sum = loop.row.sum[t], sample = loop.row.sample[t];
     const float rounded = loop.row.rounded_sample[t] * kBias;
-    const float worth = __builtin_fminf(8, sum * v_rcp_f32(sample));
+    const float worth = __builtin_fminf(S::kLaneKeys, sum * v_rcp_f32(sample));
     return __builtin_fmaf(rounded - sample, worth, sum) * (1 / kBias);
   }
   __device__ __forceinline__ void set_scales() {
@@ -171,27 +173,31 @@ struct Epilogue {
   // ---- Whole tiles, as if all were finite
   template <int t>
   __device__ __forceinline__ void store_tile(Global<uint16_t>* to) {
-    Out out[4];
-    unroll<4>([&]<int i>() {
-      unroll<kDwords / 2>([&]<int n>() {
-        const f32x2 x = scaled<t, i, 2 * n>(), y = scaled<t, i, 2 * n + 1>();
+    u32x4 out[kPieces];
+    unroll<kPieces>([&]<int piece>() {
+      unroll<2>([&]<int half>() {
+        constexpr int n = 4 * piece + 2 * half;
+        const f32x2 x = scaled<t, n>(), y = scaled<t, n + 1>();
         probe = ordered::v_pk_fma_f32(x, y, probe);
-        out[i][2 * n] = round(x);
-        out[i][2 * n + 1] = round(y);
+        out[piece][2 * half] = round(x);
+        out[piece][2 * half + 1] = round(y);
       });
     });
     if (inside(t))
-      for (int i = 0; i < 4; ++i) *(Global<Out>*)(to + i * kLaneD) = out[i];
+      for (int piece = 0; piece < kPieces; ++piece)
+        *(Global<u32x4>*)(to + column_of(piece)) = out[piece];
   }
 
-  template <int t, int i, int n>
+  // Elements 2 n and 2 n + 1 of the lane's row of a tile.
+  template <int t, int n>
   __device__ __forceinline__ f32x2 scaled() const {
-    return ordered::v_pk_mul_f32_half<t % 2>(read_pair<t, i, n>(), scale[t / 2]);
+    return ordered::v_pk_mul_f32_half<t % 2>(read_pair<t, n>(), scale[t / 2]);
   }
-  template <int t, int i, int n>
+  template <int t, int n>
   static __device__ __forceinline__ f32x2 read_pair() {
-    return f32x2{v_accvgpr_read_b32<S::template kAccOutput<t, 2 * n> + i>(),
-                 v_accvgpr_read_b32<S::template kAccOutput<t, 2 * n + 1> + i>()};
+    constexpr int i = 2 * n / S::kTilesD, tile = 2 * n % S::kTilesD;
+    return f32x2{v_accvgpr_read_b32<S::template kAccOutput<t, tile> + i>(),
+                 v_accvgpr_read_b32<S::template kAccOutput<t, tile + 1> + i>()};
   }
   __device__ __forceinline__ uint32_t round(f32x2 x) const {
     if constexpr (!kBf16) {
@@ -226,25 +232,25 @@ struct Epilogue {
 #pragma clang loop unroll(disable)
     for (int t = 0; t < kN; ++t, next += tile_stride) {
       auto* to = (Global<uint16_t>*)next;
-      f32x2 x[4][kDwords];
+      f32x2 x[4 * kPieces];
       float by;
       unroll<kN>([&]<int n>() {
         if (t != n) return;
-        unroll<4>(
-            [&]<int i>() { unroll<kDwords>([&]<int d>() { x[i][d] = read_pair<n, i, d>(); }); });
+        unroll<4 * kPieces>([&]<int i>() { x[i] = read_pair<n, i>(); });
         by = scale[n / 2][n % 2];
       });
       if (!inside(t)) continue;
-      for (int i = 0; i < 4; ++i) {
-        Out out;
-        for (int n = 0; n < kDwords; ++n) {
-          f32x2 y = x[i][n] * by;
+      for (int piece = 0; piece < kPieces; ++piece) {
+        u32x4 out;
+        for (int n = 0; n < 4; ++n) {
+          f32x2 y = x[4 * piece + n] * by;
           if (by != by) y = f32x2{by, by};  // of two NaNs the row's
           probe += y * y;
           out[n] = round_pair<S::kElement, S::kRounding>(y[0], y[1]);
         }
-        if ((4 * group + i) * kLaneD >= columns) continue;
-        auto* row = (Global<Out>*)(to + i * kLaneD);
+        const int column = column_of(piece);
+        if (4 * group * S::kTilesD + column >= columns) continue;
+        auto* row = (Global<u32x4>*)(to + column);
         if (kExact && !can_overflow) keep_finite(out, *row);
         *row = out;
       }
@@ -254,35 +260,33 @@ struct Epilogue {
   // ---- Parts along KV: O of the part's own softmax, the reference of a row and its sum
   __device__ __forceinline__ void store_part([[maybe_unused]] bool can_overflow) {
     const int64_t first = int64_t(work.part) * S::kRows + row_of(0) - work.q_start;
-    auto* to = (Global<float>*)args.partial_o + first * S::kHeadDimV + 4 * group * kLaneD;
+    auto* to = (Global<float>*)args.partial_o + first * S::kHeadDimV + 4 * group * S::kTilesD;
     unroll<kN>([&]<int t>() {
-      f32x2 out[4][kDwords];
-      unroll<4>([&]<int i>() {
-        unroll<kDwords / 2>([&]<int n>() {
-          out[i][2 * n] = scaled<t, i, 2 * n>();
-          out[i][2 * n + 1] = scaled<t, i, 2 * n + 1>();
-          probe = ordered::v_pk_fma_f32(out[i][2 * n], out[i][2 * n + 1], probe);
-        });
+      f32x2 out[4 * kPieces];
+      unroll<2 * kPieces>([&]<int n>() {
+        out[2 * n] = scaled<t, 2 * n>();
+        out[2 * n + 1] = scaled<t, 2 * n + 1>();
+        probe = ordered::v_pk_fma_f32(out[2 * n], out[2 * n + 1], probe);
       });
       if (inside(t))
-        for (int i = 0; i < 4; ++i)
-          for (int n = 0; n < kDwords; n += 2) {
-            auto* quad = (Global<f32x4>*)(to + (t * kTile * S::kHeadDimV + i * kLaneD + 2 * n));
-            f32x4 x = __builtin_shufflevector(out[i][n], out[i][n + 1], 0, 1, 2, 3);
-            if (kExact && !can_overflow) keep_finite(x, *quad);
-            *quad = x;
-          }
+        for (int n = 0; n < 2 * kPieces; ++n) {
+          const int column = column_of(n / 2) + n % 2 * 4;
+          auto* quad = (Global<f32x4>*)(to + t * S::kTile * S::kHeadDimV + column);
+          f32x4 x = __builtin_shufflevector(out[2 * n], out[2 * n + 1], 0, 1, 2, 3);
+          if (kExact && !can_overflow) keep_finite(x, *quad);
+          *quad = x;
+        }
     });
     auto* max_sum = (Global<f32x2>*)args.partial_max_sum + first;
     for (int t = 0; t < kN; ++t)
-      if (inside(t) && group == 0) max_sum[t * kTile] = f32x2{reference[t], sums[t]};
+      if (inside(t) && group == 0) max_sum[t * S::kTile] = f32x2{reference[t], sums[t]};
   }
 
   // Where sums of the attempt before did not overflow they are better: small probabilities lose
   // bits.
-  static __device__ __forceinline__ void keep_finite(Out& x, Out before) {
+  static __device__ __forceinline__ void keep_finite(u32x4& x, u32x4 before) {
     constexpr uint32_t kExponent = kBf16 ? 0x7f80 : 0x7c00;
-    for (int n = 0; n < 2 * kDwords; ++n) {
+    for (int n = 0; n < 8; ++n) {
       const uint32_t half = n % 2 ? 0xffff0000 : 0xffff, exponent = kExponent << 16 * (n % 2);
       if ((before[n / 2] & exponent) != exponent || (x[n / 2] & exponent) == exponent)
         x[n / 2] = (x[n / 2] & ~half) | (before[n / 2] & half);
@@ -293,6 +297,6 @@ struct Epilogue {
       if (__builtin_fabsf(before[i]) < kInf || !(__builtin_fabsf(x[i]) < kInf)) x[i] = before[i];
   }
 
-  __device__ __forceinline__ int row_of(int t) const { return wave_row + t * kTile + row; }
+  __device__ __forceinline__ int row_of(int t) const { return wave_row + t * S::kTile + row; }
   __device__ __forceinline__ bool inside(int t) const { return row_of(t) < work.rows; }
 };

@@ -28,7 +28,7 @@ struct Forward {
   const AttnFwdArgs& args;
   AttnWork work;
   Loop loop;
-  int wave, lane, row, group;  // of the lane: row l % 16 and keys 4 * (l / 16) of a tile
+  int wave, lane, row, group;  // of the lane: row l % kTile and keys 4 * (l / kTile) of a tile
   int wave_row;                // of the wave's first row, in the sequence
   int columns;                 // of V and O, that there are
   bool padded_q;               // Q and K have fewer columns than the matrix instructions take
@@ -51,8 +51,8 @@ struct Forward {
     loop.lane = lane;
     wave = Lane::wave();
     ordered::settle_uniform(wave);
-    row = lane % kTile;
-    group = lane / kTile;
+    row = lane % S::kTile;
+    group = lane / S::kTile;
     wave_row = work.q_start + wave * S::kWaveRows;
     columns = least(args.head_dim_v - int(work.column), S::kHeadDimV);
     padded_q = args.head_dim < S::kHeadDim;
@@ -68,6 +68,7 @@ struct Forward {
       u.cap_rate = uniform_float(2 * kLog2E * u.scale * v_rcp_f32(cap));
       u.scale = -2 * cap;
     }
+    u.low_halves = kLowHalfOfBoth;
     u.high_halves = kHighHalfOfBoth;
     u.top = S::kTop + S::kLog2Bias;
     u.inverse_bias = 1 / S::kBias;
@@ -81,6 +82,7 @@ struct Forward {
       u.limit = -1;
     } else {  // in registers over the loop
       ordered::settle_uniform(u.limit);
+      ordered::settle_uniform(u.low_halves);
       ordered::settle_uniform(u.high_halves);
     }
 
@@ -91,29 +93,33 @@ struct Forward {
     constexpr int kOfEightRows = 8 * S::kRowBytesK / (kWaves * 256);
     unroll<S::kLoadsK>([&]<int n>() {
       const int byte = (n % kOfEightRows * kWaves + wave) * 256 + lane * 4;
-      const int r = byte / S::kRowBytesK, chunk = byte % S::kRowBytesK / 16 ^ (r & 7);
+      const int r = byte / S::kRowBytesK, chunk = byte % S::kRowBytesK / 16 ^ (r & S::kPermutedK);
       load.offset_k[n] = r * stride_k + chunk * 16 + byte % 16 + n / kOfEightRows * (8 * stride_k);
     });
     if (__builtin_expect(padded_q, false))
       unroll<S::kLoadsK>([&]<int n>() {
         const int byte = (n % kOfEightRows * kWaves + wave) * 256 + lane * 4;
-        const int chunk = byte % S::kRowBytesK / 16 ^ (byte / S::kRowBytesK & 7);
+        const int chunk = byte % S::kRowBytesK / 16 ^ (byte / S::kRowBytesK & S::kPermutedK);
         load.offset_k[n] = 8 * chunk < args.head_dim ? load.offset_k[n] : kBehindBlock;
       });
-    load.m0 = lds + wave * 256;
-    for (int octet = 0; octet < 2; ++octet)
-      loop.lds.read_k[octet] = lds + row * S::kRowBytesK + ((4 * octet + group) ^ (row & 7)) * 16;
+    load.m0 = lds + wave * S::kPitchK;
+    const int row_byte = row * S::kRowBytesK;
+    const int row_start = row_byte / S::kLoadBytesK * S::kPitchK + row_byte % S::kLoadBytesK;
+    for (int octet = 0; octet < S::kAddressesK; ++octet)
+      loop.lds.read_k[octet] =
+          lds + row_start + ((S::kGroups * octet + group) ^ (row & S::kPermutedK)) * 16;
 
-    const int v_group = 2 * wave + lane / 32, v_half = lane / 16 % 2;
-    for (int r = 0; r < 4; ++r)
-      load.offset_v[r] =
-          (4 * v_group + r) * stride_v + 2 * (row * S::kTilesD + v_half * S::kWidthV);
+    // Of V half a wave loads 4 keys: a lane of all columns that lane `row` of an operand has, or
+    // two lanes one half each.
+    const int v_group = 2 * wave + lane / 32, v_half = lane % 32 / S::kTile;
+    const int v_column = row * S::kTilesD + v_half * S::kWidthV;
+    for (int r = 0; r < 4; ++r) load.offset_v[r] = (4 * v_group + r) * stride_v + 2 * v_column;
     if (__builtin_expect(columns < S::kHeadDimV, false))
-      for (auto& offset : load.offset_v)
-        offset = row * S::kTilesD + v_half * S::kWidthV < columns ? offset : kBehindBlock;
+      for (auto& offset : load.offset_v) offset = v_column < columns ? offset : kBehindBlock;
     loop.lds.write_v =
-        lds + S::kBaseV + v_group * S::kGroupV + v_half * (S::kWidthV / 2) * 256 + row * 16;
-    loop.lds.read_v = lds + S::kBaseV + group * S::kGroupV + row * 16;
+        lds + S::kBaseV + v_group * S::kGroupV + v_half * (S::kWidthV / 2) * S::kOctetV + row * 16;
+    loop.lds.read_v = lds + S::kBaseV + group * S::kGroupV + row * 16 +
+                      (Loop::Plan::kFlipsFirst ? S::kStageV : 0);
   }
 
   // ---- The first loads. Addresses by the piece, for the gaps between memory instructions.
@@ -136,6 +142,7 @@ struct Forward {
     load.rows_left = uniform(uint32_t(work.keys - work.first * kKeys + kKeys));
     unroll_from<2, 8>([&]<int n>() { load.template next_block<n>(); });
     load.buffer_k = raw_descriptor(load.base_k, load.bytes_k);
+    ordered::settle_uniform(load.buffer_k);  // its last word is in a register over the loop
   }
   template <int kPiece>
   __device__ __forceinline__ void find_v_and_q() {
@@ -151,8 +158,9 @@ struct Forward {
       load.gap_v = load.stride_v - 2 * columns;
       load.step_v = uint64_t(kKeys) * 2 * args.v_stride_seq;
       unroll_from<8, 10>([&]<int n>() { load.template next_block<n>(); });
-      load.bytes_v = ordered::s_max_i32(load.bytes_v, 0);
+      load.bytes_v = ordered::s_max_i32<0>(load.bytes_v);
       load.buffer_v = raw_descriptor(load.base_v, load.bytes_v);
+      ordered::settle_uniform(load.buffer_v);
     }
     if constexpr (kPiece == 4) q_rows = args.q + 2 * work.batch * args.q_stride_batch;
     if constexpr (kPiece == 5) q_rows += 2 * work.head_q * args.q_stride_head;
@@ -164,20 +172,21 @@ struct Forward {
     ordered::settle_uniform(x);
   }
 
+  static constexpr int kChunks = 16 * S::kGroups;  // bytes of a row that its lanes load at once
   // Q of a tile, straight to where it stays. Rows behind the last one are copies of it.
   template <int t>
   __device__ __forceinline__ const Global<uint8_t>* find_q() {
     const uint64_t stride = 2 * args.q_stride_seq;
     const uint32_t r =
-        least(wave_row - work.q_start + t * kTile + row, work.rows - 1 - work.q_start);
+        least(wave_row - work.q_start + t * S::kTile + row, work.rows - 1 - work.q_start);
     return (const Global<uint8_t>*)q_rows + group * 16 + r * stride;
   }
   template <int t, int octet>
   __device__ __forceinline__ void load_q(const Global<uint8_t>* from) {
     if constexpr (t < S::kTilesQAcc)
-      ordered::global_load_dwordx4_acc<S::template kAccQuery<t, octet>, octet * 64>(from);
+      ordered::global_load_dwordx4_acc<S::template kAccQuery<t, octet>, octet * kChunks>(from);
     else
-      ordered::global_load_dwordx4<octet * 64>(loop.operand.q[t - S::kTilesQAcc][octet], from);
+      ordered::global_load_dwordx4<octet * kChunks>(loop.operand.q[t - S::kTilesQAcc][octet], from);
   }
 
   // All of Q, with zeros for the columns that are not there; waits for it.
@@ -186,9 +195,9 @@ struct Forward {
     unroll<kN>([&]<int t>() __attribute__((always_inline)) {
       const auto* from = find_q<t>();
       unroll<S::kReadsK>([&]<int octet>() __attribute__((always_inline)) {
-        const bool there = 32 * octet + 8 * group < args.head_dim;
+        const bool there = kChunks / 2 * octet + 8 * group < args.head_dim;
         bf16x8 x;
-        ordered::global_load_dwordx4<0>(x, from + (there ? 64 * octet : -16 * group));
+        ordered::global_load_dwordx4<0>(x, from + (there ? kChunks * octet : -16 * group));
         ordered::s_waitcnt<0, ordered::kAnyLgkm>();
         ordered::settle(x);
         for (int i = 0; i < 4; ++i) x[i] = there ? x[i] : 0;
@@ -249,19 +258,21 @@ struct Forward {
   // ---- References. The greatest of the first 16 scores is a row's reference. In turn t the matrix
   // unit has tile t, the vector unit the one before, and the exchanges over the lanes of a row
   // those before that; tile t + kTilesAhead is on its way, and then the second block of keys.
-  static constexpr int kTilesAhead = 4, kTurns = kN + 3, kWindows = S::kStepsD;
-  static constexpr int window(int n, int of) { return n * kWindows / of; }  // n of `of` things
+  static constexpr int kTilesAhead = least(kN, 64 / S::kTile), kExchanges = S::kGroups / 2;
+  static constexpr int kTurns = kN + 1 + kExchanges, kWindows = S::kStepsD;
   static constexpr int kLoadsOfBlock = S::kLoadsV + S::kLoadsK;
-  // Of the second block, in the turns before window w of this one: evenly over three turns.
+  static constexpr int kFirstKeys = 16 / S::kGroups;  // a lane's, of a reference
+  // Of the second block, in the turns before window w of this one: evenly over the last ones.
+  static constexpr int kLoadTurns = kExchanges + 1;
   static constexpr int loads_of_block(int turn, int w) {
-    return most(
-        0, least(kLoadsOfBlock, ((turn - kN + 2) * kWindows + w) * kLoadsOfBlock / (3 * kWindows)));
+    return most(0, least(kLoadsOfBlock, ((turn - kN + kExchanges) * kWindows + w) * kLoadsOfBlock /
+                                            (kLoadTurns * kWindows)));
   }
   static constexpr int loads_since(int t) {  // behind those of tile t when turn t begins
     return (least(t + kTilesAhead, kN) - t - 1) * S::kReadsK + loads_of_block(t, 0);
   }
   struct References {
-    f32x4 score[kN];
+    typename Accumulator<S::kAccRegs>::Type score[kN];
     float max[kN], other[kN];
     const Global<uint8_t>* from;
   };
@@ -276,9 +287,9 @@ struct Forward {
       }
       unroll<kWindows>([&]<int w>() {
         if constexpr (turn == 0 && w % 2 == 0)
-          ordered::s_waitcnt<ordered::kAnyVm, least(14, 2 * S::kReadsK - 1 - w / 2)>();
-        if constexpr (turn < kN) loop.template multiply_keys<turn, 2 * w>(r.score[turn]);
-        if constexpr (turn == kN)
+          ordered::s_waitcnt<ordered::kAnyVm, least(14, S::kHalves * S::kReadsK - 1 - w / 2)>();
+        if constexpr (turn < kN) loop.template multiply_keys<turn, S::kHalves * w>(r.score[turn]);
+        if constexpr (turn == kN && S::kHalves == 2)
           loop.template multiply_keys<0, 2 * w + 1>(loop.operand.score[0][1]);
         load_more<turn, w>(r);
         reduce<turn, w>(r, masked);
@@ -300,47 +311,55 @@ struct Forward {
                   (w + 1) * Loop::Plan::kNextBlockOps / kWindows>(
           [&]<int n>() { loop.load.template next_block<n>(); });
     unroll_from<loads_of_block(turn, w), loads_of_block(turn, w + 1)>([&]<int n>() {
-      if constexpr (n < S::kLoadsV) {
-        loop.load.template load_v<n>();
-      } else {
-        loop.load.template set_m0<n - S::kLoadsV>();
+      // First what the loop waits for first.
+      constexpr int k = Loop::Plan::kShort ? n : n - S::kLoadsV;
+      constexpr int v = Loop::Plan::kShort ? n - S::kLoadsK : n;
+      if constexpr (v >= 0 && v < S::kLoadsV) loop.load.template load_v<v>();
+      if constexpr (k >= 0 && k < S::kLoadsK) {
+        loop.load.template set_m0<k>();
         ordered::s_nop<1>();
-        loop.load.template load_k<n - S::kLoadsV>();
+        loop.load.template load_k<k>();
       }
     });
   }
   template <int turn, int w>
   __device__ __forceinline__ void reduce(References& r, bool masked) {
-    constexpr int first = turn - 1, second = turn - 2, last = turn - 3;
+    constexpr int first = turn - 1, second = turn - 2, last = first - kExchanges;
     if constexpr (turn > 0 && w == kWindows / 2 - 1) {
       ordered::s_waitcnt<ordered::kAnyVm, 0>();
       if constexpr (last >= 0 && last < kN)
         loop.row.negative_ref[last] =
             loop.uniform.top - ordered::v_max_f32(r.max[last], r.other[last]);
-      if constexpr (second >= 0 && second < kN) {
+      if constexpr (kExchanges == 2 && second >= 0 && second < kN) {
         r.max[second] = ordered::v_max_f32(r.max[second], r.other[second]);
         r.other[second] = ordered::ds_bpermute_b32(4 * lane ^ 4 * 32, r.max[second]);
       }
     }
     if constexpr (first >= 0 && first < kN && w == kWindows - 2) {
-      f32x4 x = r.score[first];
-      if constexpr (S::kCapped) x = loop.capped(x);
-      for (int i = 0; i < 4; ++i) x[i] = ordered::v_mul_f32(loop.uniform.scale, x[i]);
+      // Beside the next tile's, or without one: what the last one has to be kept away from.
+      if constexpr (turn == kN && S::kHalves == 1) ordered::s_nop<11>();
+      ordered::settle(r.score[first]);  // those that are not read, too
+      float x[kFirstKeys];
+      for (int i = 0; i < kFirstKeys; ++i) x[i] = r.score[first][i];
+      if constexpr (S::kCapped) loop.cap(x);
+      for (float& one : x) one = ordered::v_mul_f32(loop.uniform.scale, one);
       if (__builtin_expect(masked, false)) {
-        const auto keys = loop.mask.template of_tile<first>();
-        for (int i = 0; i < 4; ++i)
-          if (!keys.has(i)) x[i] = -kInf;
+        const auto keys = loop.mask.template further_down<first * S::kTile>();
+        for (int i = 0; i < kFirstKeys; ++i)
+          if (!keys.has(S::key(i))) x[i] = -kInf;
       }
-      r.max[first] = ordered::v_max3_f32(x[2], x[3], ordered::v_max3_f32(x[0], x[1], -kInf));
-      r.other[first] = ordered::ds_bpermute_b32(4 * lane ^ 4 * 16, r.max[first]);
+      float max = -kInf;
+      for (int i = 0; i < kFirstKeys; i += 2) max = ordered::v_max3_f32(x[i], x[i + 1], max);
+      r.max[first] = max;
+      r.other[first] = ordered::ds_bpermute_b32(4 * lane ^ 4 * S::kTile, max);
     }
   }
 
   // The unit before the first one has probabilities 0.
   __device__ __forceinline__ void zero_registers() {
-    for (auto& half : loop.operand.v)
-      for (auto& octet : half) octet = bf16x8{};
-    for (auto& half : loop.operand.p[1]) half = bf16x4{};
+    for (auto& step : loop.operand.v)
+      for (auto& octet : step) octet = bf16x8{};
+    for (auto& step : loop.operand.p[1]) step = bf16x4{};
     const auto zero = [](float& x) {
       x = 0;
       ordered::settle(x);  // here, where the wave waits anyway
@@ -351,9 +370,9 @@ struct Forward {
     zero(loop.row.unit_sum);
     zero(loop.row.unit_rounded_sample);
     zero(loop.softmax.x[kSampled]);
-    for (auto& half : loop.operand.p[1]) ordered::settle(half);
-    for (auto& half : loop.operand.v)
-      for (auto& octet : half) ordered::settle(octet);
+    for (auto& step : loop.operand.p[1]) ordered::settle(step);
+    for (auto& step : loop.operand.v)
+      for (auto& octet : step) ordered::settle(octet);
   }
 
   __device__ __forceinline__ void prologue(uint32_t lds, bool can_overflow) {
@@ -363,21 +382,25 @@ struct Forward {
     o = output_row(args, work, wave_row + row) + 4 * group * S::kTilesD;
     ordered::settle(o);
     ordered::s_waitcnt<0, ordered::kAnyLgkm>();  // whichever way Q was loaded
-    unroll<Loop::Plan::kTransposes>([&]<int n>() { loop.load.template transpose<n>(); });
-    unroll<S::kWidthV / 2>([&]<int n>() {
-      ordered::ds_write_b128<n * 256>(loop.lds.write_v, loop.load.transposed[n]);
-    });
+    unroll<Loop::Plan::kTransposes>(
+        [&]<int n>() { loop.load.template transpose<n>(kLowHalfOfBoth, kHighHalfOfBoth); });
+    unroll<S::kWidthV / 2>(
+        [&]<int n>() { loop.lds.template write_values<n>(loop.load.transposed); });
     if (__builtin_expect(!padded_q, true)) load_tile<1>();
     zero_registers();
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
     ordered::s_barrier();
     loop.load.m0 ^= S::kStageK;
-    loop.lds.write_v ^= S::kStageV;
-    unroll<S::kReadsK>([&]<int n>() { loop.lds.template read<2 * n>(loop.operand.k); });
-    unroll<S::kReadsK>([&]<int n>() { loop.lds.template read<2 * n + 1>(loop.operand.k); });
-    for (auto& address : loop.lds.read_k) address ^= S::kStageK;
+    unroll<S::kHalves * S::kReadsK>([&]<int n>() {  // one half of the keys, then the other
+      constexpr int half = n / S::kReadsK, octet = n % S::kReadsK;
+      loop.lds.template read_keys<octet * S::kHalves + half>(loop.operand);
+    });
     if (__builtin_expect(!padded_q, true))
       unroll_from<2, kTilesAhead>([&]<int t>() { load_tile<t>(); });
+    if constexpr (!Loop::Plan::kFlipsFirst) {
+      for (auto& address : loop.lds.read_k) address ^= S::kStageK;
+      loop.lds.write_v ^= S::kStageV;
+    }
     find_references(work.full_first > work.first || work.full_end == work.full_first);
   }
 

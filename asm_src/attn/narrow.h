@@ -117,7 +117,7 @@ struct Narrow : NarrowKeys<S> {
       const bool left = kMasks != Masks::kEnds || t == 0,
                  right = kMasks != Masks::kEnds || t == kTiles - 1;
       for (int i = 0; i < 4 && used<kMasks>(t); ++i) {
-        const int key = t * kTile + i;
+        const int key = t * kMatrix + i;
         if (left && right)
           score[t][i] = uint32_t(key - lower) < uint32_t(upper - lower) ? score[t][i] : -kInf;
         else if (left)

@@ -12,11 +12,11 @@ struct NarrowShape {
   static constexpr int kHeadDim = kHeadDim_;
   static constexpr Element kElement = kElement_;
   static constexpr Rounding kRounding = kRounding_;
-  static constexpr int kRows = kTile;
-  static constexpr int kTiles = 9, kKeys = kTile * kTiles;  // of keys that the rows of a wave see
-  static constexpr int kMostKeys = kKeys - kTile + 1;       // that one row sees
-  static constexpr int kLog2Heads = 2;                      // of a tile, at most
-  static constexpr int kOctets = kHeadDim / 32;             // of a lane and row of K and Q
+  static constexpr int kRows = kMatrix;
+  static constexpr int kTiles = 9, kKeys = kMatrix * kTiles;  // of keys that the rows of a wave see
+  static constexpr int kMostKeys = kKeys - kMatrix + 1;       // that one row sees
+  static constexpr int kLog2Heads = 2;                        // of a tile, at most
+  static constexpr int kOctets = kHeadDim / 32;               // of a lane and row of K and Q
   static constexpr int kTilesD = kHeadDim / 16;
 };
 
@@ -80,8 +80,8 @@ struct NarrowKeys {
     work.head_q += share.first_head;
     work.column = 0;  // one tile has all
     lane = Lane::in_wave();
-    row = lane % kTile;
-    group = lane / kTile;
+    row = lane % kMatrix;
+    group = lane / kMatrix;
     const int diagonal = work.q_start + work.diagonal;
     left = args.window_left < 0 ? kFar : args.window_left;
     right = args.window_right < 0 ? kFar : args.window_right;
@@ -115,7 +115,7 @@ struct NarrowKeys {
           first_column < args.head_dim ? row * stride + 2 * first_column : kBehind;
       for (int t = 0; t < kTiles; ++t)
         k[t][octet] =
-            __builtin_amdgcn_raw_buffer_load_b128(buffer, offset + t * kTile * stride, 0, 0);
+            __builtin_amdgcn_raw_buffer_load_b128(buffer, offset + t * kMatrix * stride, 0, 0);
     }
   }
   __device__ __forceinline__ void load_v(u32x2 (&rows)[kTiles][4]) const {
@@ -127,7 +127,7 @@ struct NarrowKeys {
           4 * row < args.head_dim_v ? (4 * group + r) * stride + 2 * (4 * row) : kBehind;
       for (int t = 0; t < kTiles; ++t)
         rows[t][r] =
-            __builtin_amdgcn_raw_buffer_load_b64(buffer, offset + t * kTile * stride, 0, 0);
+            __builtin_amdgcn_raw_buffer_load_b64(buffer, offset + t * kMatrix * stride, 0, 0);
     }
   }
   __device__ __forceinline__ void transpose_v(const u32x2 (&rows)[kTiles][4]) {
@@ -147,13 +147,13 @@ struct NarrowKeys {
     load_v(rows);
     transpose_v(rows);
     const int last =
-        least(least(work.q_start + kTile, work.rows) - 1 + work.diagonal + right + 1, work.keys);
-    tiles = (last - first + kTile - 1) / kTile;
+        least(least(work.q_start + kMatrix, work.rows) - 1 + work.diagonal + right + 1, work.keys);
+    tiles = (last - first + kMatrix - 1) / kMatrix;
   }
   // Does no tile but the first, at its left end, and the last, at its right end, hide a key?
   __device__ __forceinline__ bool hidden_at_ends() const {
     const int key = work.q_start + work.diagonal;  // of the diagonal of the first row
-    return key >= left && key + kTile - 1 + right < work.keys &&
-           left + right >= S::kKeys - kTile - 1;
+    return key >= left && key + kMatrix - 1 + right < work.keys &&
+           left + right >= S::kKeys - kMatrix - 1;
   }
 };

@@ -31,14 +31,29 @@ inline constexpr uint32_t kElementBits = ~(2 * kHalfUnit<kTo> - 1);
 __device__ __forceinline__ uint32_t dword_of(u32x2 x, int i) { return x[i]; }
 __device__ __forceinline__ uint32_t dword_of(uint32_t x, int) { return x; }
 
+template <int kRegisters>
+struct Accumulator {
+  using Type = f32x4;
+};
+template <>
+struct Accumulator<16> {
+  using Type = f32x16;
+};
+
 // ---- Registers that live across units. O and most of Q are in the accumulation registers.
 template <class S>
 struct Operands {
   bf16x8 q[S::kTilesQ == S::kTilesQAcc ? 1 : S::kTilesQ - S::kTilesQAcc][S::kReadsK];
-  bf16x8 k[2][S::kReadsK];  // [half of the keys]
-  bf16x8 v[2][S::kReadsV];
-  f32x4 score[2][2];  // [unit % 2][half]: lane l has keys 4 * (l / 16) + 0..3 of row l % 16
-  bf16x4 p[2][2];     // probabilities, likewise
+  bf16x8 k[S::kHalves][S::kReadsK];  // [half of the keys]
+  bf16x8 v[S::kStepsKeys][S::kReadsV];
+  // [unit % 2]: lane l has the keys S::key(n), from 4 * (l / kTile) on, of row l % kTile.
+  typename Accumulator<S::kAccRegs>::Type score[2][S::kHalves];
+  bf16x4 p[2][S::kStepsKeys];  // probabilities, likewise
+
+  template <int kUnit, int n>
+  __device__ __forceinline__ float score_of() const {
+    return score[kUnit][n / S::kAccRegs][n % S::kAccRegs];
+  }
 };
 
 template <class S>
@@ -53,11 +68,10 @@ struct RowState {
   float sample[S::kTilesQ], rounded_sample[S::kTilesQ];
   float unit_rounded_sample;
 };
-inline constexpr int kSampled = 5;  // of a lane's eight probabilities
 
 // The keys that rows see; this block's keys count from 4 * lane group.
 struct Mask {
-  int from, to;  // of the row of the wave's first tile; a tile is 16 rows further down
+  int from, to;  // of the lane's row of the wave's first tile
   int keys;      // that there are
 
   struct Keys {
@@ -66,9 +80,9 @@ struct Mask {
   };
   // Settled, or the compiler keeps a constant for each tile and key in a register, and all of them
   // in the prologue of every workgroup.
-  template <int kTileQ>
-  __device__ __forceinline__ Keys of_tile() const {
-    Keys seen{from + kTileQ * kTile, least(keys, to + kTileQ * kTile)};
+  template <int kRows>
+  __device__ __forceinline__ Keys further_down() const {
+    Keys seen{from + kRows, least(keys, to + kRows)};
     ordered::settle(seen.from);
     ordered::settle(seen.to);
     return seen;
@@ -81,11 +95,11 @@ struct Mask {
 };
 
 template <class S>
-struct Softmax {        // of a unit
-  float x[8];           // scaled scores, then probabilities, S::kBias times what they are
-  uint32_t half_up[8];  // the same, ready to be truncated; if S::kRounds
-  uint64_t exceeds;     // lanes
-  Mask::Keys seen;      // if masked
+struct Softmax {          // of a unit
+  float x[S::kLaneKeys];  // scaled scores, then probabilities, S::kBias times what they are
+  uint32_t half_up[S::kLaneKeys];  // the same, ready to be truncated; if S::kRounds
+  uint64_t exceeds;                // lanes
+  Mask::Keys seen;                 // if masked
 };
 
 template <class S>
@@ -109,56 +123,64 @@ struct KvLoads {                               // memory to registers (V) and LD
   }
   template <int n>
   __device__ __forceinline__ void set_m0() {
-    ordered::s_add_m0<n * kWaves * 256>(m0);
+    ordered::s_add_m0<n * kWaves * S::kPitchK>(m0);
   }
   template <int n>
   __device__ __forceinline__ void load_k() {
     ordered::buffer_load_dword_lds(offset_k[n], buffer_k);
+  }
+  static __device__ __forceinline__ void to_block(u32x4& buffer, uint64_t base, uint32_t bytes) {
+    buffer = u32x4{uint32_t(base), uint32_t(base >> 32), bytes, buffer[3]};
   }
   // The block after the last one loaded: bytes behind its last row read as 0.
   template <int n>
   __device__ __forceinline__ void next_block() {
     if constexpr (n == 0) ordered::s_add_u64(base_k, step_k);
     if constexpr (n == 1) ordered::s_add_u64(base_v, step_v);
-    if constexpr (n == 2) rows_left = ordered::s_sub_i32(rows_left, kKeys);
-    if constexpr (n == 3) rows = ordered::s_max_i32(rows_left, 0);
-    if constexpr (n == 4) rows = ordered::s_min_i32(rows, kKeys);
+    if constexpr (n == 2) rows_left = ordered::s_sub_i32<kKeys>(rows_left);
+    if constexpr (n == 3) rows = ordered::s_max_i32<0>(rows_left);
+    if constexpr (n == 4) rows = ordered::s_min_i32<kKeys>(rows);
     if constexpr (n == 5) bytes_k = ordered::s_mul_i32(rows, stride_k);
     if constexpr (n == 6) bytes_k = ordered::s_sub_i32(bytes_k, gap_k);
-    if constexpr (n == 7) bytes_k = ordered::s_max_i32(bytes_k, 0);
+    if constexpr (n == 7) bytes_k = ordered::s_max_i32<0>(bytes_k);
     if constexpr (n == 8) bytes_v = ordered::s_mul_i32(rows, stride_v);
     if constexpr (n == 9) bytes_v = ordered::s_sub_i32(bytes_v, gap_v);
     if constexpr (n == 10) {
-      bytes_v = ordered::s_max_i32(bytes_v, 0);
-      buffer_k = raw_descriptor(base_k, bytes_k);
-      buffer_v = raw_descriptor(base_v, bytes_v);
+      bytes_v = ordered::s_max_i32<0>(bytes_v);
+      to_block(buffer_k, base_k, bytes_k);
+      to_block(buffer_v, base_v, bytes_v);
     }
   }
-  // Dword 4 c + r: elements 2 c and 2 c + 1 of the lane's row r. Transposition 2 e + p: element e
-  // of rows 2 p and 2 p + 1.
+  // Transposition p * kWidthV + e: element e of rows 2 p and 2 p + 1.
   template <int n>
-  __device__ __forceinline__ void transpose() {
-    constexpr int element = n / 2, pair = n % 2;
+  __device__ __forceinline__ void transpose(uint32_t low_halves, uint32_t high_halves) {
+    constexpr int element = n % S::kWidthV, pair = n / S::kWidthV;
     transposed[element / 2][element % 2 * 2 + pair] = ordered::v_perm_b32(
         dword_of(staged[2 * pair + 1], element / 2), dword_of(staged[2 * pair], element / 2),
-        element % 2 ? kHighHalfOfBoth : kLowHalfOfBoth);
+        element % 2 ? high_halves : low_halves);
   }
 };
 
 template <class S>
 struct LdsAddresses {  // bytes
-  uint32_t read_k[2], read_v, write_v;
+  uint32_t read_k[S::kAddressesK], read_v, write_v;
 
   template <int n>
-  __device__ __forceinline__ void read(bf16x8 (&k)[2][S::kReadsK]) const {  // octet n / 2, half
-    constexpr int octet = n / 2, half = n % 2;
-    ordered::ds_read_b128<octet / 2 * 128 + half * kTile * S::kRowBytesK>(k[half][octet],
-                                                                          read_k[octet % 2]);
+  __device__ __forceinline__ void read_keys(Operands<S>& into) const {
+    constexpr int octet = n / S::kHalves, half = n % S::kHalves;
+    constexpr int offset =
+        octet / S::kAddressesK * S::kAddressesK * 16 * S::kGroups + half * S::kTile * S::kRowBytesK;
+    ordered::ds_read_b128<offset>(into.k[half][octet], read_k[octet % S::kAddressesK]);
   }
   template <int n>
-  __device__ __forceinline__ void read_values(bf16x8 (&v)[2][S::kReadsV]) const {
-    constexpr int half = n / S::kReadsV, octet = n % S::kReadsV;
-    ordered::ds_read_b128<octet * 256 + half * 4 * S::kGroupV>(v[half][octet], read_v);
+  __device__ __forceinline__ void read_values(Operands<S>& into) const {
+    constexpr int step = n / S::kReadsV, octet = n % S::kReadsV;
+    constexpr int offset = octet * S::kOctetV + step * S::kGroups * S::kGroupV;
+    ordered::ds_read_b128<offset>(into.v[step][octet], read_v);
+  }
+  template <int n>
+  __device__ __forceinline__ void write_values(const u32x4 (&transposed)[S::kWidthV / 2]) const {
+    ordered::ds_write_b128<n * S::kOctetV>(write_v, transposed[n]);
   }
 };
 
@@ -168,7 +190,7 @@ struct Uniform {
   float top;       // log2 of the probability at the reference, its bias included
   float inverse_bias;
   float limit;  // of a lane's sum over a unit: beyond it the reference is renewed
-  uint32_t high_halves;
+  uint32_t low_halves, high_halves;  // of two registers, for v_perm_b32
 };
 
 template <class S>
@@ -195,10 +217,10 @@ struct Pipeline {
   Softmax<S> softmax;
   int lane;  // of the wave
 
-  // Scores of a tile: step kOp / 2 along head_dim, of half kOp % 2 of the keys.
-  template <int kTileQ, int kOp>
-  __device__ __forceinline__ void multiply_keys(f32x4& d) {
-    constexpr int half = kOp % 2, step = kOp / 2, octet = step / 2;
+  // Scores of a tile: step kOp / kHalves along head_dim, of half kOp % kHalves of the keys.
+  template <int kTileQ, int kOp, class Acc>
+  __device__ __forceinline__ void multiply_keys(Acc& d) {
+    constexpr int half = kOp % S::kHalves, step = kOp / S::kHalves, octet = step / 2;
     const bf16x4 keys = half_of(operand.k[half][octet], step % 2);
     if constexpr (kTileQ < S::kTilesQAcc) {
       constexpr int rows = S::template kAccQuery<kTileQ, octet> + 2 * (step % 2);
@@ -214,13 +236,13 @@ struct Pipeline {
         ordered::mma<S::kElement>(d, keys, rows);
     }
   }
-  // Output of a tile: half kOp / kTilesD of the keys, 16 columns of V.
+  // Output of a tile: step kOp / kTilesD over the keys, a tile of columns.
   template <int kTileQ, int kOp>
   __device__ __forceinline__ void multiply_values() {
-    constexpr int half = kOp / S::kTilesD, tile = kOp % S::kTilesD;
-    const bf16x4 values = half_of(operand.v[half][tile / 2], tile % 2);
-    ordered::mma_into_acc<S::kElement, S::template kAccOutput<kTileQ, tile>>(
-        values, operand.p[kTileQ % 2][half]);
+    constexpr int step = kOp / S::kTilesD, tile = kOp % S::kTilesD;
+    const bf16x4 values = half_of(operand.v[step][tile / 2], tile % 2);
+    ordered::mma_into_acc<S::kElement, S::kTile, S::template kAccOutput<kTileQ, tile>>(
+        values, operand.p[kTileQ % 2][step]);
   }
 
   // A unit: softmax of tile kTileQ, scores of the next, output of the one before.
@@ -234,40 +256,40 @@ struct Pipeline {
     if (__builtin_expect(softmax.exceeds != 0, 0)) rescale<kTileQ, kMasked>();
   }
 
-  // Of four scores y = 1 / (1 + 2^(rate * score)). A cap c makes it c tanh(score / c) = c - 2 c y
+  // Of scores y = 1 / (1 + 2^(rate * score)). A cap c makes it c tanh(score / c) = c - 2 c y
   // in log2 units; what follows computes with -2 c y, which is less by c: that is added where a
   // reference leaves the kernel.
-  __device__ __forceinline__ f32x4 capped(f32x4 x) const {
-    for (int i = 0; i < 4; ++i) x[i] = ordered::v_mul_f32(uniform.cap_rate, x[i]);
-    for (int i = 0; i < 4; ++i) x[i] = ordered::v_exp_f32(x[i]);
-    for (int i = 0; i < 4; ++i) x[i] = ordered::v_add_f32_1(x[i]);
-    for (int i = 0; i < 4; ++i) x[i] = ordered::v_rcp_f32(x[i]);
-    return x;
+  template <int kCount>
+  __device__ __forceinline__ void cap(float (&x)[kCount]) const {
+    for (float& one : x) one = ordered::v_mul_f32(uniform.cap_rate, one);
+    for (float& one : x) one = ordered::v_exp_f32(one);
+    for (float& one : x) one = ordered::v_add_f32_1(one);
+    for (float& one : x) one = ordered::v_rcp_f32(one);
   }
 
   // The rare case: a row's reference is too small, or there is none yet, or a NaN. Exact online
   // softmax of the unit; rows whose reference does keep it, so that none depends on its neighbours.
   template <int kTileQ, bool kMasked>
   __device__ __forceinline__ void rescale() {
-    constexpr int unit = kTileQ % 2;
-    float x[8], scaled[8], max = -kInf;
+    constexpr int unit = kTileQ % 2, kKeysHere = S::kLaneKeys;
+    float x[kKeysHere], scaled[kKeysHere], max = -kInf;
     Mask::Keys seen{};
-    if constexpr (kMasked) seen = mask.template of_tile<kTileQ>();
-    for (int i = 0; i < 8; ++i) {
-      x[i] = operand.score[unit][i / 4][i % 4];
+    if constexpr (kMasked) seen = mask.template further_down<kTileQ * S::kTile>();
+    unroll<kKeysHere>([&]<int i>() {
+      x[i] = operand.template score_of<unit, i>();
       if constexpr (S::kCapped) x[i] = ::v_rcp_f32(1 + ::v_exp_f32(x[i] * uniform.cap_rate));
       scaled[i] = x[i] * uniform.scale;
-      if (kMasked && !seen.has(i / 4 * kTile + i % 4)) scaled[i] = -kInf;
+      if (kMasked && !seen.has(S::key(i))) scaled[i] = -kInf;
       max = v_max_f32(max, scaled[i]);
-    }
+    });
     max = row_max(max) - uniform.top;
     const bool exceeds = row_max(row.unit_sum < uniform.limit ? 0.0f : 1.0f) > 0;
     const float old = -row.negative_ref[kTileQ];
     const float renewed = exceeds ? v_max_f32(old, max) : old;
     const float ref = renewed == -kInf ? 0 : renewed;  // no key yet: P is 0, and come again
     const float by = exp2_of_any(old - ref);           // not 0, times which an infinity is none
-    float p[8], sum = 0;
-    for (int i = 0; i < 8; ++i) {
+    float p[kKeysHere], sum = 0;
+    for (int i = 0; i < kKeysHere; ++i) {
       // As in the unit itself; of an exact reference, so that the greatest has none but itself.
       const bool rounded = uniform.limit < 0 || scaled[i] == -kInf;
       p[i] = exp2_of_any(rounded ? scaled[i] - ref : __builtin_fmaf(x[i], uniform.scale, -ref));
@@ -280,14 +302,14 @@ struct Pipeline {
     ordered::v_mov_b32(row.rounded_sample[kTileQ], row.rounded_sample[kTileQ] * by);
     ordered::v_mov_b32(softmax.x[kSampled], p[kSampled]);
     ordered::v_mov_b32(row.unit_rounded_sample, rounded(p[kSampled] * uniform.inverse_bias));
-    for (int half = 0; half < 2; ++half) {
+    for (int step = 0; step < S::kStepsKeys; ++step) {
       const auto pair = [&](int i) {
         return round_numbers<S::kElement, Rounding::kNearestEven>(p[i] * uniform.inverse_bias,
                                                                   p[i + 1] * uniform.inverse_bias);
       };
-      ordered::v_mov_b64(operand.p[unit][half], bf16x4{pair(4 * half), pair(4 * half + 2)});
+      ordered::v_mov_b64(operand.p[unit][step], bf16x4{pair(4 * step), pair(4 * step + 2)});
     }
-    unroll<4 * S::kTilesD>([&]<int kRegister>() {
+    unroll<S::kAccRegs * S::kTilesD>([&]<int kRegister>() {
       constexpr int r = S::template kAccOutput<kTileQ, 0> + kRegister;
       v_accvgpr_write_b32<r>(bits(v_accvgpr_read_b32<r>() * by));
     });
@@ -305,11 +327,12 @@ struct Pipeline {
   static __device__ __forceinline__ float rounded(float x) {
     return float_of<S::kElement>(round_numbers<S::kElement, Rounding::kNearestEven>(x, 0) & 0xffff);
   }
-  // Over the four lanes of a row.
+  // Over the lanes of a row.
   __device__ __forceinline__ float row_max(float x) const {
     int self = lane;
     ordered::settle(self);  // nothing of it is kept in registers over the loop
-    x = v_max_f32(x, from_lane(x, self ^ 16));
-    return v_max_f32(x, from_lane(x, self ^ 32));
+    for (int other = S::kTile; other < kWaveLanes; other *= 2)
+      x = v_max_f32(x, from_lane(x, self ^ other));
+    return x;
   }
 };

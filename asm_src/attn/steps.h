@@ -10,7 +10,7 @@
 // ---- Matrix
 STEP(kScore) {
   loop.template multiply_keys<(kTileQ + 1) % S::kTilesQ, n>(
-      loop.operand.score[(kTileQ + 1) % 2][n % 2]);
+      loop.operand.score[(kTileQ + 1) % 2][n % S::kHalves]);
 }
 
 STEP(kOutput) { loop.template multiply_values<(kTileQ + S::kTilesQ - 1) % S::kTilesQ, n>(); }
@@ -31,7 +31,7 @@ STEP(kAddSample) {
 
 STEP(kCapRate) {
   loop.softmax.x[n] =
-      ordered::v_mul_f32(loop.uniform.cap_rate, loop.operand.score[kTileQ % 2][n / 4][n % 4]);
+      ordered::v_mul_f32(loop.uniform.cap_rate, loop.operand.template score_of<kTileQ % 2, n>());
 }
 
 STEP(kCapExp) { loop.softmax.x[n] = ordered::v_exp_f32(loop.softmax.x[n]); }
@@ -42,11 +42,11 @@ STEP(kCapRcp) { loop.softmax.x[n] = ordered::v_rcp_f32(loop.softmax.x[n]); }
 
 STEP(kScale) {
   float& x = loop.softmax.x[n];
-  if constexpr (!S::kCapped) x = loop.operand.score[kTileQ % 2][n / 4][n % 4];
+  if constexpr (!S::kCapped) x = loop.operand.template score_of<kTileQ % 2, n>();
   x = ordered::v_fma_f32(x, loop.uniform.scale, loop.row.negative_ref[kTileQ]);
   if constexpr (kMasked) {
-    if constexpr (n == 0) loop.softmax.seen = loop.mask.template of_tile<kTileQ>();
-    if (!loop.softmax.seen.has(n / 4 * kTile + n % 4)) x = -kInf;
+    if constexpr (n == 0) loop.softmax.seen = loop.mask.template further_down<kTileQ * S::kTile>();
+    if (!loop.softmax.seen.has(S::key(n))) x = -kInf;
   }
 }
 
@@ -83,11 +83,11 @@ STEP(kExceeds) {
 }
 
 // ---- LDS
-STEP(kReadK) { loop.lds.template read<n>(loop.operand.k); }
+STEP(kReadK) { loop.lds.template read_keys<n>(loop.operand); }
 
-STEP(kReadV) { loop.lds.template read_values<n>(loop.operand.v); }
+STEP(kReadV) { loop.lds.template read_values<n>(loop.operand); }
 
-STEP(kWriteV) { ordered::ds_write_b128<n * 256>(loop.lds.write_v, loop.load.transposed[n]); }
+STEP(kWriteV) { loop.lds.template write_values<n>(loop.load.transposed); }
 
 STEP(kFlipReadK) { ordered::v_xor_b32<S::kStageK>(loop.lds.read_k[n]); }
 
@@ -106,16 +106,18 @@ STEP(kFlipM0) { ordered::s_xor_b32<S::kStageK>(loop.load.m0); }
 
 STEP(kNextBlock) { loop.load.template next_block<n>(); }
 
-STEP(kTranspose) { loop.load.template transpose<n>(); }
+STEP(kTranspose) {
+  loop.load.template transpose<n>(loop.uniform.low_halves, loop.uniform.high_halves);
+}
 
-// ---- Waits. K loads follow those of V.
+// ---- Waits. Loads of K and of V take turns.
 STEP(kWaitK) { ordered::s_waitcnt<ordered::kAnyVm, n>(); }
 
 STEP(kWaitV) { ordered::s_waitcnt<ordered::kAnyVm, n>(); }
 
 STEP(kWaitStaged) { ordered::s_waitcnt<S::kLoadsK, ordered::kAnyLgkm>(); }
 
-STEP(kWaitBlock) { ordered::s_waitcnt<0, 0>(); }
+STEP(kWaitBlock) { ordered::s_waitcnt<Schedule<S>::kLoadsBehind, 0>(); }
 
 STEP(kBarrier) { ordered::s_barrier(); }
 

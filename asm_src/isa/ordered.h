@@ -4,39 +4,38 @@
 #pragma once
 #include "isa/device.h"
 
-using Octet = bf16x8;  // former names
-using Quad = bf16x4;
-
 namespace ordered {
 
-// ---- Matrix: 16x16x16, 16-bit in, f32 out; operands as in isa/mfma.h. The _zero forms start at 0.
-#define MFMA(suffix, element)                                                                   \
-  __device__ __forceinline__ void v_mfma_f32_16x16x16_##suffix(f32x4& d, bf16x4 a, bf16x4 b) {  \
-    asm volatile("v_mfma_f32_16x16x16_" element " %0, %1, %2, %0" : "+v"(d) : "v"(a), "v"(b));  \
-  }                                                                                             \
-  __device__ __forceinline__ void v_mfma_f32_16x16x16_##suffix##_zero(f32x4& d, bf16x4 a,       \
-                                                                      bf16x4 b) {               \
-    asm volatile("v_mfma_f32_16x16x16_" element " %0, %1, %2, 0" : "=&v"(d) : "v"(a), "v"(b));  \
-  }                                                                                             \
-  template <int kB>                                                                             \
-  __device__ __forceinline__ void v_mfma_f32_16x16x16_##suffix##_acc(f32x4& d, bf16x4 a) {      \
-    asm volatile("v_mfma_f32_16x16x16_" element " %0, %1, a[%c2:%c3], %0"                       \
-                 : "+v"(d)                                                                      \
-                 : "v"(a), "n"(kB), "n"(kB + 1));                                               \
-  }                                                                                             \
-  template <int kB>                                                                             \
-  __device__ __forceinline__ void v_mfma_f32_16x16x16_##suffix##_acc_zero(f32x4& d, bf16x4 a) { \
-    asm volatile("v_mfma_f32_16x16x16_" element " %0, %1, a[%c2:%c3], 0"                        \
-                 : "=&v"(d)                                                                     \
-                 : "v"(a), "n"(kB), "n"(kB + 1));                                               \
-  }                                                                                             \
-  template <int kD>                                                                             \
-  __device__ __forceinline__ void v_mfma_f32_16x16x16_##suffix##_into_acc(bf16x4 a, bf16x4 b) { \
-    asm volatile("v_mfma_f32_16x16x16_" element " a[%c2:%c3], %0, %1, a[%c2:%c3]" ::"v"(a),     \
-                 "v"(b), "n"(kD), "n"(kD + 3));                                                 \
+// ---- Matrix: 16-bit in, f32 out; operands as in isa/mfma.h. The _zero forms start at 0.
+#define MFMA(shape, suffix, element, Acc)                                                        \
+  __device__ __forceinline__ void v_mfma_f32_##shape##_##suffix(Acc& d, bf16x4 a, bf16x4 b) {    \
+    asm volatile("v_mfma_f32_" #shape "_" element " %0, %1, %2, %0" : "+v"(d) : "v"(a), "v"(b)); \
+  }                                                                                              \
+  __device__ __forceinline__ void v_mfma_f32_##shape##_##suffix##_zero(Acc& d, bf16x4 a,         \
+                                                                       bf16x4 b) {               \
+    asm volatile("v_mfma_f32_" #shape "_" element " %0, %1, %2, 0" : "=&v"(d) : "v"(a), "v"(b)); \
+  }                                                                                              \
+  template <int kB>                                                                              \
+  __device__ __forceinline__ void v_mfma_f32_##shape##_##suffix##_acc(Acc& d, bf16x4 a) {        \
+    asm volatile("v_mfma_f32_" #shape "_" element " %0, %1, a[%c2:%c3], %0"                      \
+                 : "+v"(d)                                                                       \
+                 : "v"(a), "n"(kB), "n"(kB + 1));                                                \
+  }                                                                                              \
+  template <int kB>                                                                              \
+  __device__ __forceinline__ void v_mfma_f32_##shape##_##suffix##_acc_zero(Acc& d, bf16x4 a) {   \
+    asm volatile("v_mfma_f32_" #shape "_" element " %0, %1, a[%c2:%c3], 0"                       \
+                 : "=&v"(d)                                                                      \
+                 : "v"(a), "n"(kB), "n"(kB + 1));                                                \
+  }                                                                                              \
+  template <int kD>                                                                              \
+  __device__ __forceinline__ void v_mfma_f32_##shape##_##suffix##_into_acc(bf16x4 a, bf16x4 b) { \
+    asm volatile("v_mfma_f32_" #shape "_" element " a[%c2:%c3], %0, %1, a[%c2:%c3]" ::"v"(a),    \
+                 "v"(b), "n"(kD), "n"(kD + sizeof(Acc) / 4 - 1));                                \
   }
-MFMA(bf16, "bf16")
-MFMA(f16, "f16")
+MFMA(16x16x16, bf16, "bf16", f32x4)
+MFMA(16x16x16, f16, "f16", f32x4)
+MFMA(32x32x8, bf16, "bf16", f32x16)
+MFMA(32x32x8, f16, "f16", f32x16)
 #undef MFMA
 
 // a[kD : kD + 31] = 0, given two registers that hold 0: 16 passes in the background.
@@ -292,9 +291,20 @@ __device__ __forceinline__ void s_xor_b32(uint32_t& a) {
     return d;                                                             \
   }
 SCALAR(s_sub_i32)
+SCALAR(s_mul_i32)
+#undef SCALAR
+
+// With a constant, -16 to 64.
+#define SCALAR(name)                                                       \
+  template <int kB>                                                        \
+  __device__ __forceinline__ int name(int a) {                             \
+    int d;                                                                 \
+    asm volatile(#name " %0, %1, %2" : "=s"(d) : "s"(a), "n"(kB) : "scc"); \
+    return d;                                                              \
+  }
+SCALAR(s_sub_i32)
 SCALAR(s_max_i32)
 SCALAR(s_min_i32)
-SCALAR(s_mul_i32)
 #undef SCALAR
 
 // Two instructions: nothing may come between an addition and its carry.

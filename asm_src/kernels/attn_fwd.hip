@@ -1,8 +1,8 @@
 // Attention forward. One code object per member of the family: the build defines KERNEL (its name),
-// HEAD_DIM, HEAD_DIM_V, TILES_Q, ELEMENT, ROUNDING and CAPPED.
+// HEAD_DIM, HEAD_DIM_V, WAVE_ROWS, ELEMENT, ROUNDING and CAPPED.
 #include "attn/forward.h"
 
-using S = Shape<HEAD_DIM, HEAD_DIM_V, TILES_Q, Element::ELEMENT, Rounding::ROUNDING, CAPPED>;
+using S = Shape<HEAD_DIM, HEAD_DIM_V, WAVE_ROWS, Element::ELEMENT, Rounding::ROUNDING, CAPPED>;
 
 #define JOIN(a, b) a##b
 #define TILES_OF(name) JOIN(name, _tiles)

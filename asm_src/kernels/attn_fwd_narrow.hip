@@ -17,4 +17,4 @@ extern "C" __global__ void WORKGROUP(kWaveLanes, 2) KERNEL(AttnFwdArgs args) {
 }
 
 // Read back from the code object when the manifest is made.
-extern "C" __device__ const int32_t TILES_OF(KERNEL)[] = {S::kRows, kTile};
+extern "C" __device__ const int32_t TILES_OF(KERNEL)[] = {S::kRows, kMatrix};

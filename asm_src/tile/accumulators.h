@@ -37,6 +37,6 @@ struct Accumulators {
   template <Element kOf, int n>
   static __device__ __forceinline__ void mma(bf16x4 a, bf16x4 b) {
     static_assert(n < kCount);
-    ordered::mma_into_acc<kOf, kRegister<n>>(a, b);
+    ordered::mma_into_acc<kOf, kMatrix, kRegister<n>>(a, b);
   }
 };
