@@ -25,34 +25,39 @@ struct Forward {
   static constexpr int kN = S::kTilesQ;
 
   Arguments* from;  // the same in memory
-  const AttnFwdArgs& args;
-  AttnWork work;
+  AttnFwdArgs args;
   Loop loop;
   int wave, lane, row, group;  // of the lane: row l % 16 and keys 4 * (l / 16) of a tile
-  int wave_row;                // of the wave's first row, in the sequence
-  int columns;                 // of V and O, that there are
-  bool padded_q;               // Q and K have fewer columns than the matrix instructions take
+  AttnWork work;
+  int wave_row;   // of the wave's first row, in the sequence
+  int columns;    // of V and O, that there are
+  bool padded_q;  // Q and K have fewer columns than the matrix instructions take
 
   // One trip to memory for what the prologue needs, whatever the compiler thinks of its registers.
-  static __device__ __forceinline__ const AttnFwdArgs& fetched(const AttnFwdArgs& a) {
-    ordered::need_uniform(
-        a.q, a.k, a.v, a.q_stride_batch, a.q_stride_seq, a.q_stride_head, a.k_stride_batch,
-        a.k_stride_seq, a.k_stride_head, a.v_stride_batch, a.v_stride_seq, a.v_stride_head,
-        a.num_heads_q, a.seqlen_q, a.seqlen_kv, a.window_left, a.window_right, a.whole_tiles,
-        a.q_tiles, a.q_tiles_inverse, a.q_tiles_shift, a.num_heads_q_inverse, a.num_heads_q_shift,
+  static __device__ __forceinline__ void fetch(AttnFwdArgs& a) {
+    ordered::settle_all_uniform(
+        a.q, a.k, a.v, a.cu_seqlens_q, a.cu_seqlens_kv, a.q_stride_batch, a.q_stride_seq,
+        a.q_stride_head, a.k_stride_batch, a.k_stride_seq, a.k_stride_head, a.v_stride_batch,
+        a.v_stride_seq, a.v_stride_head, a.num_heads_q, a.seqlen_q, a.seqlen_kv,
+        a.softmax_scale_log2, a.window_left, a.window_right, a.top_left, a.whole_tiles, a.q_tiles,
+        a.q_tiles_inverse, a.q_tiles_shift, a.num_heads_q_inverse, a.num_heads_q_shift,
         a.group_inverse, a.group_shift, a.head_dim, a.head_dim_v, a.column_groups);
-    return a;
   }
-
-  __device__ __forceinline__ Forward(const AttnFwdArgs& arguments, Arguments* again)
-      : from(again), args(arguments), work(fetched(arguments), S::kRows, S::kHeadDimV) {
-    lane = Lane::in_wave();
-    ordered::settle(lane);  // nothing of this before the arguments are asked for
-    loop.lane = lane;
+  // What needs no arguments, while they are on their way.
+  __device__ __forceinline__ const AttnFwdArgs& prepared(uint32_t lds) {
     wave = Lane::wave();
     ordered::settle_uniform(wave);
+    lane = Lane::in_wave();
+    loop.lane = lane;
     row = lane % kTile;
     group = lane / kTile;
+    set_lds_addresses(lds);
+    fetch(args);
+    return args;
+  }
+
+  __device__ __forceinline__ Forward(const AttnFwdArgs& arguments, Arguments* again, uint32_t lds)
+      : from(again), args(arguments), work(prepared(lds), S::kRows, S::kHeadDimV) {
     wave_row = work.q_start + wave * S::kWaveRows;
     columns = least(args.head_dim_v - int(work.column), S::kHeadDimV);
     padded_q = args.head_dim < S::kHeadDim;
@@ -60,7 +65,36 @@ struct Forward {
 
   // ---- Prologue
   static constexpr uint32_t kBehindBlock = 3u << 30;  // an offset that reads as 0
-  __device__ __forceinline__ void set_constants(uint32_t lds, [[maybe_unused]] bool can_overflow) {
+  // 64 dwords of LDS a load of K; the chunk c of row r lies at c ^ (r % 8), so that 8 rows of one
+  // chunk are in different banks.
+  static constexpr int kOfEightRows = 8 * S::kRowBytesK / (kWaves * 256);
+  uint32_t row_k[kOfEightRows], column_k[kOfEightRows];  // bytes, of a lane's loads
+  uint32_t row_v, column_v;                              // of V, its first row
+  __device__ __forceinline__ void set_lds_addresses(uint32_t lds) {
+    const uint32_t l = lane, wave_bytes = wave * 256;
+    unroll<kOfEightRows>([&]<int n>() {
+      const uint32_t byte = n * kWaves * 256 + wave_bytes + l * 4;
+      row_k[n] = byte / S::kRowBytesK;
+      column_k[n] = ((byte % S::kRowBytesK / 16 ^ (row_k[n] & 7)) * 16) + l % 4 * 4;
+    });
+    const uint32_t r = l % kTile, g = l / kTile, v_half = g % 2;
+    row_v = 4 * (2 * wave + l / 32);
+    column_v = r * S::kTilesD + v_half * S::kWidthV;
+    loop.load.m0 = lds + wave_bytes;
+    for (int octet = 0; octet < 2; ++octet)
+      loop.lds.read_k[octet] = lds + r * S::kRowBytesK + ((4 * octet + g) ^ (r & 7)) * 16;
+    loop.lds.write_v =
+        lds + S::kBaseV + row_v / 4 * S::kGroupV + v_half * (S::kWidthV / 2) * 256 + r * 16;
+    loop.lds.read_v = lds + S::kBaseV + g * S::kGroupV + r * 16;
+    for (auto& column : column_k) ordered::settle(column);
+    for (auto& address : loop.lds.read_k) ordered::settle(address);
+    ordered::settle(loop.lds.write_v);
+    ordered::settle(loop.lds.read_v);
+    ordered::settle(row_v);
+    ordered::settle(column_v);
+  }
+
+  __device__ __forceinline__ void set_constants([[maybe_unused]] bool can_overflow) {
     Uniform& u = loop.uniform;
     u.scale = args.softmax_scale_log2;
     if constexpr (S::kCapped) {
@@ -86,34 +120,21 @@ struct Forward {
 
     KvLoads<S>& load = loop.load;
     const uint32_t stride_k = 2 * args.k_stride_seq, stride_v = 2 * args.v_stride_seq;
-    // 64 dwords of LDS a load; the chunk c of row r lies at c ^ (r % 8), so that 8 rows of one
-    // chunk are in different banks.
-    constexpr int kOfEightRows = 8 * S::kRowBytesK / (kWaves * 256);
     unroll<S::kLoadsK>([&]<int n>() {
-      const int byte = (n % kOfEightRows * kWaves + wave) * 256 + lane * 4;
-      const int r = byte / S::kRowBytesK, chunk = byte % S::kRowBytesK / 16 ^ (r & 7);
-      load.offset_k[n] = r * stride_k + chunk * 16 + byte % 16 + n / kOfEightRows * (8 * stride_k);
+      constexpr int first = n % kOfEightRows;
+      load.offset_k[n] =
+          n < kOfEightRows ? row_k[first] * stride_k + column_k[first]
+                           : load.offset_k[n < kOfEightRows ? n : n - kOfEightRows] + 8 * stride_k;
     });
     if (__builtin_expect(padded_q, false))
       unroll<S::kLoadsK>([&]<int n>() {
-        const int byte = (n % kOfEightRows * kWaves + wave) * 256 + lane * 4;
-        const int chunk = byte % S::kRowBytesK / 16 ^ (byte / S::kRowBytesK & 7);
-        load.offset_k[n] = 8 * chunk < args.head_dim ? load.offset_k[n] : kBehindBlock;
+        load.offset_k[n] =
+            int(column_k[n % kOfEightRows]) < 2 * args.head_dim ? load.offset_k[n] : kBehindBlock;
       });
-    load.m0 = lds + wave * 256;
-    for (int octet = 0; octet < 2; ++octet)
-      loop.lds.read_k[octet] = lds + row * S::kRowBytesK + ((4 * octet + group) ^ (row & 7)) * 16;
 
-    const int v_group = 2 * wave + lane / 32, v_half = lane / 16 % 2;
-    for (int r = 0; r < 4; ++r)
-      load.offset_v[r] =
-          (4 * v_group + r) * stride_v + 2 * (row * S::kTilesD + v_half * S::kWidthV);
+    for (int r = 0; r < 4; ++r) load.offset_v[r] = (row_v + r) * stride_v + 2 * column_v;
     if (__builtin_expect(columns < S::kHeadDimV, false))
-      for (auto& offset : load.offset_v)
-        offset = row * S::kTilesD + v_half * S::kWidthV < columns ? offset : kBehindBlock;
-    loop.lds.write_v =
-        lds + S::kBaseV + v_group * S::kGroupV + v_half * (S::kWidthV / 2) * 256 + row * 16;
-    loop.lds.read_v = lds + S::kBaseV + group * S::kGroupV + row * 16;
+      for (auto& offset : load.offset_v) offset = int(column_v) < columns ? offset : kBehindBlock;
   }
 
   // ---- The first loads. Addresses by the piece, for the gaps between memory instructions.
@@ -216,7 +237,7 @@ struct Forward {
     loop.mask.from = args.window_left < 0 ? -far : diagonal - args.window_left;
   }
 
-  // The first block of keys and the first tile of Q; the CU's memory unit takes no more at a time.
+  // The first block of keys and the first tiles of Q; the CU's memory unit takes no more at a time.
   // O becomes 0 beside that: an instruction of the matrix unit zeroes 32 registers in 64 clk.
   static constexpr int kZeros = S::kAccO / 32;
   static_assert(S::kAccO % 32 == 0);
@@ -242,7 +263,7 @@ struct Forward {
     if (__builtin_expect(padded_q, false))
       load_padded_q();
     else
-      load_tile<0>();
+      unroll<kTilesAhead>([&]<int t>() { load_tile<t>(); });
     zero_some.template operator()<5>();
   }
 
@@ -357,18 +378,18 @@ struct Forward {
   }
 
   __device__ __forceinline__ void prologue(uint32_t lds, bool can_overflow) {
-    set_constants(lds, can_overflow);
+    set_constants(can_overflow);
     load_first();
     set_mask();
     o = output_row(args, work, wave_row + row) + 4 * group * S::kTilesD;
     ordered::settle(o);
-    ordered::s_waitcnt<0, ordered::kAnyLgkm>();  // whichever way Q was loaded
+    zero_registers();
+    ordered::ds_write_b32(lds + S::kBaseVote + 4 * wave, 0.0f);
+    ordered::s_waitcnt<kTilesAhead * S::kReadsK, ordered::kAnyLgkm>();  // for K and V
     unroll<Loop::Plan::kTransposes>([&]<int n>() { loop.load.template transpose<n>(); });
     unroll<S::kWidthV / 2>([&]<int n>() {
       ordered::ds_write_b128<n * 256>(loop.lds.write_v, loop.load.transposed[n]);
     });
-    if (__builtin_expect(!padded_q, true)) load_tile<1>();
-    zero_registers();
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
     ordered::s_barrier();
     loop.load.m0 ^= S::kStageK;
@@ -376,8 +397,6 @@ struct Forward {
     unroll<S::kReadsK>([&]<int n>() { loop.lds.template read<2 * n>(loop.operand.k); });
     unroll<S::kReadsK>([&]<int n>() { loop.lds.template read<2 * n + 1>(loop.operand.k); });
     for (auto& address : loop.lds.read_k) address ^= S::kStageK;
-    if (__builtin_expect(!padded_q, true))
-      unroll_from<2, kTilesAhead>([&]<int t>() { load_tile<t>(); });
     find_references(work.full_first > work.first || work.full_end == work.full_first);
   }
 
