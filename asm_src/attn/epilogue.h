@@ -232,8 +232,8 @@ struct Epilogue {
     unroll<4>([&]<int i>() {
       unroll<kDwords / 2>([&]<int n>() {
         f32x2 &x = to[i][2 * n], &y = to[i][2 * n + 1];
-        x = scaled<t, i, 2 * n>();
-        y = scaled<t, i, 2 * n + 1>();
+        x = kScalesLast ? element_pair<t, i, 2 * n>() : scaled<t, i, 2 * n>();
+        y = kScalesLast ? element_pair<t, i, 2 * n + 1>() : scaled<t, i, 2 * n + 1>();
         if constexpr (kRoundsPairs) x = rounded_pair(x), y = rounded_pair(y);
         probe = ordered::v_pk_fma_f32(x, y, probe);
       });
@@ -242,7 +242,7 @@ struct Epilogue {
   template <int t>
   __device__ __forceinline__ void store_tile(Global<uint16_t>* to, const f32x2 (&x)[4][kDwords]) {
     Out out[4];
-    unroll<4>([&]<int i>() { unroll<kDwords>([&]<int n>() { out[i][n] = round(x[i][n]); }); });
+    unroll<4>([&]<int i>() { unroll<kDwords>([&]<int n>() { out[i][n] = round<t>(x[i][n]); }); });
     if (inside(t))
       for (int i = 0; i < 4; ++i) *(Global<Out>*)(to + i * kLaneD) = out[i];
   }
@@ -265,25 +265,29 @@ struct Epilogue {
 
   template <int t, int i, int n>
   __device__ __forceinline__ f32x2 scaled() const {
-    f32x2 x;
+    return ordered::v_pk_mul_f32_half<t % 2>(element_pair<t, i, n>(), scale[t / 2]);
+  }
+  template <int t, int i, int n>
+  __device__ __forceinline__ f32x2 element_pair() const {
     if constexpr (t == 0)
-      x = first_tile[i][n];
+      return first_tile[i][n];
     else
-      x = read_pair<t, i, n>();
-    return ordered::v_pk_mul_f32_half<t % 2>(x, scale[t / 2]);
+      return read_pair<t, i, n>();
   }
   template <int t, int i, int n>
   static __device__ __forceinline__ f32x2 read_pair() {
     return f32x2{v_accvgpr_read_b32<S::template kAccOutput<t, 2 * n> + i>(),
                  v_accvgpr_read_b32<S::template kAccOutput<t, 2 * n + 1> + i>()};
   }
-  // The rest, of one pair.
+  // The rest, of one pair. To float16 a product is rounded in the instruction that computes it.
+  static constexpr bool kScalesLast = !kBf16 && S::kRounding == Rounding::kNearestEven;
+  template <int t>
   __device__ __forceinline__ uint32_t round(f32x2 x) const {
-    if constexpr (!kBf16) {
-      if constexpr (S::kRounding == Rounding::kTowardZero)
-        return ordered::v_cvt_pkrtz_f16_f32(x[0], x[1]);
-      return ordered::v_pack_b32_f16(ordered::v_cvt_f16_f32(x[0]), ordered::v_cvt_f16_f32(x[1]));
+    if constexpr (kScalesLast) {
+      const float by = scale[t / 2][t % 2];
+      return ordered::v_fma_mixhi_f16(ordered::v_fma_mixlo_f16(x[0], by, -0.0f), x[1], by, -0.0f);
     }
+    if constexpr (!kBf16) return ordered::v_cvt_pkrtz_f16_f32(x[0], x[1]);
     const float lo = x[0], hi = x[1];  // elements of a vector cannot be cast
     uint32_t a = bits(lo), b = bits(hi);
     if constexpr (S::kRounding == Rounding::kNearestAway) {

@@ -140,7 +140,7 @@ struct Forward {
   // ---- The first loads. Addresses by the piece, for the gaps between memory instructions.
   uint64_t q_rows;      // the first row of the workgroup's tile
   Global<uint16_t>* o;  // the lane's first element of the wave's first tile
-  static constexpr int kPieces = 8;
+  static constexpr int kPieces = 4;
 
   __device__ __forceinline__ uint32_t first_key() const {
     return work.kv_base + work.first * kKeys;
@@ -159,7 +159,7 @@ struct Forward {
     load.buffer_k = raw_descriptor(load.base_k, load.bytes_k);
   }
   template <int kPiece>
-  __device__ __forceinline__ void find_v_and_q() {
+  __device__ __forceinline__ void find_v() {
     KvLoads<S>& load = loop.load;
     uint64_t& v_rows = load.base_v;
     if constexpr (kPiece == 0)
@@ -175,10 +175,11 @@ struct Forward {
       load.bytes_v = ordered::s_max_i32(load.bytes_v, 0);
       load.buffer_v = raw_descriptor(load.base_v, load.bytes_v);
     }
-    if constexpr (kPiece == 4) q_rows = args.q + 2 * work.batch * args.q_stride_batch;
-    if constexpr (kPiece == 5) q_rows += 2 * work.head_q * args.q_stride_head;
-    if constexpr (kPiece == 6) q_rows += 2 * (work.q_base + work.q_start) * args.q_stride_seq;
-    if constexpr (kPiece > 3) settle_uniform(q_rows);
+  }
+  __device__ __forceinline__ void find_q_rows() {
+    q_rows = args.q + 2 * (work.batch * args.q_stride_batch + work.head_q * args.q_stride_head +
+                           (work.q_base + work.q_start) * args.q_stride_seq);
+    settle_uniform(q_rows);
   }
   static __device__ __forceinline__ void settle_uniform(uint64_t& x) {
     x = uniform64(x);
@@ -235,9 +236,13 @@ struct Forward {
     loop.mask.keys = work.keys - first - 4 * group;
     loop.mask.to = args.window_right < 0 ? far : diagonal + args.window_right + 1;
     loop.mask.from = args.window_left < 0 ? -far : diagonal - args.window_left;
+    ordered::settle(loop.mask.keys);
+    ordered::settle(loop.mask.to);
+    ordered::settle(loop.mask.from);
   }
 
-  // The first block of keys and the first tiles of Q; the CU's memory unit takes no more at a time.
+  // The first block of keys, behind the first tile of Q; the CU's memory unit takes no more at a
+  // time, and Q is most of what is to come.
   // O becomes 0 beside that: an instruction of the matrix unit zeroes 32 registers in 64 clk.
   static constexpr int kZeros = S::kAccO / 32;
   static_assert(S::kAccO % 32 == 0);
@@ -252,7 +257,7 @@ struct Forward {
     unroll<S::kLoadsK>([&]<int n>() {
       loop.load.template set_m0<n>();
       unroll_from<n * kPieces / S::kLoadsK, (n + 1) * kPieces / S::kLoadsK>(
-          [&]<int piece>() { find_v_and_q<piece>(); });
+          [&]<int piece>() { find_v<piece>(); });
       ordered::s_nop<1>();
       loop.load.template load_k<n>();
       if constexpr (n % (S::kLoadsK / 4) == 0)
@@ -260,17 +265,16 @@ struct Forward {
     });
     unroll<S::kLoadsV>([&]<int n>() { loop.load.template load_v<n>(); });
     zero_some.template operator()<4>();
-    if (__builtin_expect(padded_q, false))
-      load_padded_q();
-    else
-      unroll<kTilesAhead>([&]<int t>() { load_tile<t>(); });
+    if (__builtin_expect(padded_q, false)) load_padded_q();
     zero_some.template operator()<5>();
   }
 
   // ---- References. The greatest of the first 16 scores is a row's reference. In turn t the matrix
-  // unit has tile t, the vector unit the one before, and the exchanges over the lanes of a row
-  // those before that; tile t + kTilesAhead is on its way, and then the second block of keys.
-  static constexpr int kTilesAhead = 4, kTurns = kN + 3, kWindows = S::kStepsD;
+  // unit has tile t, the vector unit those before; tile t + kTilesAhead is on its way, and then the
+  // second block of keys. Windows of matrix instructions from a tile's last one to its scaling, to
+  // the exchanges over the lanes of a row, and to the end:
+  static constexpr int kToScale = 1, kToFirst = 3, kToSecond = 7, kToEnd = 12;
+  static constexpr int kTilesAhead = 4, kWindows = S::kStepsD;
   static constexpr int window(int n, int of) { return n * kWindows / of; }  // n of `of` things
   static constexpr int kLoadsOfBlock = S::kLoadsV + S::kLoadsK;
   // Of the second block, in the turns before window w of this one: evenly over three turns.
@@ -281,8 +285,22 @@ struct Forward {
   static constexpr int loads_since(int t) {  // behind those of tile t when turn t begins
     return (least(t + kTilesAhead, kN) - t - 1) * S::kReadsK + loads_of_block(t, 0);
   }
+  static constexpr int kTurns = kN + 1 + kToEnd / kWindows;
+  // Of which tile a window is so many behind; none: -1.
+  static constexpr int tile_at(int turn, int w, int behind) {
+    const int windows = turn * kWindows + w - behind, tile = windows / kWindows - 1;
+    return windows >= kWindows && windows % kWindows == 0 && tile < kN ? tile : -1;
+  }
+  // Between the second exchange of a tile and its end, first ones and second ones.
+  static constexpr int exchanges_since(int tile) {
+    int n = 0;
+    const int begin = (tile + 1) * kWindows, second = begin + kToSecond, end = begin + kToEnd;
+    for (int w = second; w < end; ++w)
+      n += (tile_at(0, w, kToFirst) >= 0) + (w > second && tile_at(0, w, kToSecond) >= 0);
+    return n;
+  }
   struct References {
-    f32x4 score[kN];
+    f32x4 score[kN], scaled[kN];
     float max[kN], other[kN];
     const Global<uint8_t>* from;
   };
@@ -332,43 +350,55 @@ struct Forward {
   }
   template <int turn, int w>
   __device__ __forceinline__ void reduce(References& r, bool masked) {
-    constexpr int first = turn - 1, second = turn - 2, last = turn - 3;
-    if constexpr (turn > 0 && w == kWindows / 2 - 1) {
+    constexpr int halves[2] = {tile_at(turn, w, kToScale), tile_at(turn, w, kToScale + 1)};
+    constexpr int first = tile_at(turn, w, kToFirst), second = tile_at(turn, w, kToSecond),
+                  last = tile_at(turn, w, kToEnd);
+    if constexpr (second >= 0)
       ordered::s_waitcnt<ordered::kAnyVm, 0>();
-      if constexpr (last >= 0 && last < kN)
-        loop.row.negative_ref[last] =
-            loop.uniform.top - ordered::v_max_f32(r.max[last], r.other[last]);
-      if constexpr (second >= 0 && second < kN) {
-        r.max[second] = ordered::v_max_f32(r.max[second], r.other[second]);
-        r.other[second] = ordered::ds_bpermute_b32(4 * lane ^ 4 * 32, r.max[second]);
-      }
+    else if constexpr (last >= 0)
+      ordered::s_waitcnt<ordered::kAnyVm, exchanges_since(last)>();
+    if constexpr (last >= 0)
+      loop.row.negative_ref[last] =
+          loop.uniform.top - ordered::v_max_f32(r.max[last], r.other[last]);
+    if constexpr (second >= 0) {
+      r.max[second] = ordered::v_max_f32(r.max[second], r.other[second]);
+      r.other[second] = ordered::ds_bpermute_b32(4 * lane ^ 4 * 32, r.max[second]);
     }
-    if constexpr (first >= 0 && first < kN && w == kWindows - 2) {
-      f32x4 x = r.score[first];
-      if constexpr (S::kCapped) x = loop.capped(x);
-      for (int i = 0; i < 4; ++i) x[i] = ordered::v_mul_f32(loop.uniform.scale, x[i]);
+    unroll<2>([&]<int half>() {
+      constexpr int tile = halves[half];
+      if constexpr (tile >= 0) {
+        if constexpr (half == 0)
+          r.scaled[tile] = S::kCapped ? loop.capped(r.score[tile]) : r.score[tile];
+        for (int i = 2 * half; i < 2 * half + 2; ++i)
+          r.scaled[tile][i] = ordered::v_mul_f32(loop.uniform.scale, r.scaled[tile][i]);
+      }
+    });
+    if constexpr (first >= 0) {
+      f32x4& x = r.scaled[first];
       if (__builtin_expect(masked, false)) {
         const auto keys = loop.mask.template of_tile<first>();
         for (int i = 0; i < 4; ++i)
           if (!keys.has(i)) x[i] = -kInf;
       }
-      r.max[first] = ordered::v_max3_f32(x[2], x[3], ordered::v_max3_f32(x[0], x[1], -kInf));
+      r.max[first] = ordered::v_max3_f32(x[2], x[3], ordered::v_max_f32(x[0], x[1]));
       r.other[first] = ordered::ds_bpermute_b32(4 * lane ^ 4 * 16, r.max[first]);
     }
   }
 
   // The unit before the first one has probabilities 0.
-  __device__ __forceinline__ void zero_registers() {
-    for (auto& half : loop.operand.v)
-      for (auto& octet : half) octet = bf16x8{};
-    for (auto& half : loop.operand.p[1]) half = bf16x4{};
-    const auto zero = [](float& x) {
-      x = 0;
-      ordered::settle(x);  // here, where the wave waits anyway
-    };
+  static __device__ __forceinline__ void zero(float& x) {
+    x = 0;
+    ordered::settle(x);  // here, where the wave waits anyway
+  }
+  __device__ __forceinline__ void zero_sums() {
     for (float& sum : loop.row.sum) zero(sum);
     for (float& sum : loop.row.sample) zero(sum);
     for (float& sum : loop.row.rounded_sample) zero(sum);
+  }
+  __device__ __forceinline__ void zero_operands() {
+    for (auto& half : loop.operand.v)
+      for (auto& octet : half) octet = bf16x8{};
+    for (auto& half : loop.operand.p[1]) half = bf16x4{};
     zero(loop.row.unit_sum);
     zero(loop.row.unit_rounded_sample);
     zero(loop.softmax.x[kSampled]);
@@ -378,18 +408,24 @@ struct Forward {
   }
 
   __device__ __forceinline__ void prologue(uint32_t lds, bool can_overflow) {
+    find_q_rows();
+    if (__builtin_expect(!padded_q, true)) load_tile<0>();
     set_constants(can_overflow);
     load_first();
+    if (__builtin_expect(!padded_q, true)) load_tile<1>();
+    zero_sums();
+    if (__builtin_expect(!padded_q, true)) load_tile<2>();
     set_mask();
     o = output_row(args, work, wave_row + row) + 4 * group * S::kTilesD;
     ordered::settle(o);
-    zero_registers();
     ordered::ds_write_b32(lds + S::kBaseVote + 4 * wave, 0.0f);
-    ordered::s_waitcnt<kTilesAhead * S::kReadsK, ordered::kAnyLgkm>();  // for K and V
+    if (__builtin_expect(!padded_q, true)) load_tile<3>();
+    ordered::s_waitcnt<3 * S::kReadsK, ordered::kAnyLgkm>();  // for K and V
     unroll<Loop::Plan::kTransposes>([&]<int n>() { loop.load.template transpose<n>(); });
     unroll<S::kWidthV / 2>([&]<int n>() {
       ordered::ds_write_b128<n * 256>(loop.lds.write_v, loop.load.transposed[n]);
     });
+    zero_operands();
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
     ordered::s_barrier();
     loop.load.m0 ^= S::kStageK;
@@ -413,16 +449,18 @@ struct Forward {
       work.full_first = work.end;
       work.full_end = work.end;
     }
-    int masked = work.full_first - work.first, full = work.full_end - work.full_first;
-    for (int pass = 0; pass < 2; ++pass) {
+    int masked = work.full_first - work.first, full = work.full_end - work.full_first,
+        behind = work.end - work.full_end;
+    do {
       for (; masked > 0; --masked) block<true>();
       if (!kExact && full > 0) {
         loop.mask.skip(full);
         do block<false>();
         while (--full);
       }
-      masked = work.end - work.full_end;
-    }
+      masked = behind;
+      behind = 0;
+    } while (masked > 0);
     ordered::s_waitcnt<0, 0>();  // loads behind the last block: their registers are used again
     loop.row.sum[kN - 1] += loop.row.unit_sum;
     loop.row.sample[kN - 1] += loop.softmax.x[kSampled];

@@ -220,15 +220,14 @@ __device__ __forceinline__ uint32_t v_perm_b32(uint32_t hi, uint32_t lo, uint32_
   return d;
 }
 
-__device__ __forceinline__ uint32_t v_cvt_f16_f32(float x) {
+// a * b + uniform as float16, in one half: the other half is anything, or as it was.
+__device__ __forceinline__ uint32_t v_fma_mixlo_f16(float a, float b, float uniform) {
   uint32_t d;
-  asm volatile("v_cvt_f16_f32 %0, %1" : "=v"(d) : "v"(x));
+  asm volatile("v_fma_mixlo_f16 %0, %1, %2, %3" : "=v"(d) : "v"(a), "v"(b), "s"(uniform));
   return d;
 }
-
-__device__ __forceinline__ uint32_t v_pack_b32_f16(uint32_t lo, uint32_t hi) {
-  uint32_t d;
-  asm volatile("v_pack_b32_f16 %0, %1, %2" : "=v"(d) : "v"(lo), "v"(hi));
+__device__ __forceinline__ uint32_t v_fma_mixhi_f16(uint32_t d, float a, float b, float uniform) {
+  asm volatile("v_fma_mixhi_f16 %0, %1, %2, %3" : "+v"(d) : "v"(a), "v"(b), "s"(uniform));
   return d;
 }
 
