@@ -62,10 +62,11 @@ struct Epilogue {
       if (__builtin_expect(!kExact && columns >= S::kHeadDimV, true) && store_tiles()) return false;
       store_carefully(can_overflow);
     }
-    if (!is_finite()) ((Local<uint32_t>*)(lds + S::kBaseVote))[Lane::wave()] = 1;
+    if (!is_finite()) ordered::ds_write_b32(lds + S::kBaseVote + 4 * Lane::wave(), 1.0f);
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
     ordered::s_barrier();
-    return none(*(const Local<u32x4>*)(lds + S::kBaseVote));
+    read_votes();
+    return none_votes();
   }
 
   // Of this wave.
@@ -74,7 +75,13 @@ struct Epilogue {
     return __builtin_amdgcn_ballot_w64(is_far(nearest_far) | !(__builtin_fabsf(sum) < kInf)) == 0;
   }
   // Words of the waves whose results are not; they are 0 since the prologue.
-  static __device__ __forceinline__ bool none(u32x4 votes) {
+  bf16x8 votes;
+  __device__ __forceinline__ void read_votes() {
+    ordered::ds_read_b128<0>(votes, lds + S::kBaseVote);
+  }
+  __device__ __forceinline__ bool none_votes() {
+    ordered::s_waitcnt<ordered::kAnyVm, 0>();
+    ordered::settle(votes);
     return uniform(votes[0] | votes[1] | votes[2] | votes[3]) == 0;
   }
 
@@ -218,12 +225,9 @@ struct Epilogue {
       return false;
     }
     ordered::s_barrier();
-    bf16x8 from_lds;
-    ordered::ds_read_b128<0>(from_lds, lds + S::kBaseVote);
+    read_votes();
     store_tile<kN - 1>((Global<uint16_t>*)to, x);
-    ordered::s_waitcnt<ordered::kAnyVm, 0>();
-    ordered::settle(from_lds);
-    if (__builtin_expect(none(__builtin_bit_cast(u32x4, from_lds)), true)) ordered::s_endpgm();
+    if (__builtin_expect(none_votes(), true)) ordered::s_endpgm();
     return true;
   }
   // As far as is done with two elements at a time.

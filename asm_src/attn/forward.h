@@ -45,9 +45,11 @@ struct Forward {
   }
   // What needs no arguments, while they are on their way.
   __device__ __forceinline__ const AttnFwdArgs& prepared(uint32_t lds) {
-    wave = Lane::wave();
+    int id = Lane::in_workgroup();
+    ordered::settle(id);  // nothing of the second attempt before the first one
+    wave = uniform(id / kWaveLanes);
     ordered::settle_uniform(wave);
-    lane = Lane::in_wave();
+    lane = id & (kWaveLanes - 1);
     loop.lane = lane;
     row = lane % kTile;
     group = lane / kTile;
