@@ -275,7 +275,10 @@ struct Forward {
   // unit has tile t, the vector unit those before; tile t + kTilesAhead is on its way, and then the
   // second block of keys. Windows of matrix instructions from a tile's last one to its scaling, to
   // the exchanges over the lanes of a row, and to the end:
-  static constexpr int kToScale = 1, kToFirst = 3, kToSecond = 7, kToEnd = 12;
+  // Scores may be read 7 instructions behind the matrix unit's last: where turns are short, those
+  // of other tiles' exchanges are among them.
+  static constexpr int kToScale = S::kStepsD > 8 ? 6 : S::kCapped ? 3 : 1;
+  static constexpr int kToFirst = kToScale + 2, kToSecond = kToFirst + 4, kToEnd = kToSecond + 5;
   static constexpr int kTilesAhead = 4, kWindows = S::kStepsD;
   static constexpr int window(int n, int of) { return n * kWindows / of; }  // n of `of` things
   static constexpr int kLoadsOfBlock = S::kLoadsV + S::kLoadsK;
