@@ -13,7 +13,7 @@ struct Epilogue {
   static constexpr float kBias = kExact ? 1 : S::kBias;
   // A lane has kPieces times 8 consecutive elements of row l % kTile of a tile: registers of the
   // same number of all accumulators are neighbours. The nth from its first one on:
-  static constexpr int kPieces = S::kAccRegs * S::kTilesD / 8;
+  static constexpr int kPieces = S::kAccRegs * S::kTilesD / 8, kPairs = 4 * kPieces;
   static constexpr int column_of(int piece) { return S::key(piece * 8 / S::kTilesD) * S::kTilesD; }
 
   Arguments& args;
@@ -29,7 +29,8 @@ struct Epilogue {
   float rounded[kN];     // the sum of probabilities as they were rounded, an estimate
   f32x2 scale[kN / 2];   // of a row of O, of two tiles
   f32x2 probe = {0, 0};  // products of elements: not finite when an element is not
-  bool far = false;      // a reference is
+  uint32_t inexact = 0;  // the low half is not 0 when an element is not rounded as it should be
+  uint32_t nearest_far = ~0u;  // see is_far()
   uint32_t lds;
   Sink sink;
 
@@ -54,74 +55,100 @@ struct Epilogue {
   __device__ __forceinline__ bool operator()([[maybe_unused]] bool can_overflow) {
     last_output();
     set_scales();
-    if (work.part >= 0) {
+    if (__builtin_expect(work.part >= 0, false)) {
       store_part(can_overflow);
-    } else if (__builtin_expect(kExact || columns < S::kHeadDimV, false)) {
-      store_carefully(can_overflow);
-      store_lse();
     } else {
-      auto* to = (Global<uint8_t>*)o;
-      unroll<kN>([&]<int t>() {
-        store_tile<t>((Global<uint16_t>*)to);
-        to += tile_stride;
-      });
       store_lse();
+      if (__builtin_expect(!kExact && columns >= S::kHeadDimV, true) && store_tiles()) return false;
+      store_carefully(can_overflow);
     }
-    return all_finite();
-  }
-
-  // Of all waves.
-  __device__ __forceinline__ bool all_finite() const {
-    const float sum = probe[0] + probe[1];
-    const bool finite = __builtin_amdgcn_ballot_w64(far | !(__builtin_fabsf(sum) < kInf)) == 0;
-    const auto votes = (Local<u32x4>*)(lds + S::kBaseVote);
-    ((Local<uint32_t>*)votes)[Lane::wave()] = finite;
+    if (!is_finite()) ordered::ds_write_b32(lds + S::kBaseVote + 4 * Lane::wave(), 1.0f);
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
     ordered::s_barrier();
-    const u32x4 all = *votes;
-    return uniform(all[0] & all[1] & all[2] & all[3]);
+    read_votes();
+    return none_votes();
   }
 
-  // ---- The output of the last unit, and under its matrix instructions the sums over the lanes of
+  // Of this wave.
+  __device__ __forceinline__ bool is_finite() const {
+    const float sum = probe[0] + probe[1];
+    return __builtin_amdgcn_ballot_w64(is_far(nearest_far) | !(__builtin_fabsf(sum) < kInf)) == 0;
+  }
+  // Words of the waves whose results are not; they are 0 since the prologue.
+  bf16x8 votes;
+  __device__ __forceinline__ void read_votes() {
+    ordered::ds_read_b128<0>(votes, lds + S::kBaseVote);
+  }
+  __device__ __forceinline__ bool none_votes() {
+    ordered::s_waitcnt<ordered::kAnyVm, 0>();
+    ordered::settle(votes);
+    return uniform(votes[0] | votes[1] | votes[2] | votes[3]) == 0;
+  }
+
+  // ---- The output of the last unit, and beside its matrix instructions the sums over the lanes of
   // a row: a turn has the first exchange of a value, the second one, if any, of the value kLag
-  // turns before, and the last addition of the one before that.
-  static constexpr int kLag = 6, kExchanges = S::kGroups / 2;
+  // turns before, and the last addition of the one before that. The first tile is read there, too.
+  // The matrix unit has room for two instructions beside each of its own, or for a reciprocal.
+  static constexpr int kLag = 2, kExchanges = S::kGroups / 2, kTurns = kN + kExchanges * kLag;
   static constexpr bool is_value(int n) { return n >= 0 && n < kN; }
-  static constexpr int exchanges_since(int turn) {  // behind its first exchange, for kLag turns
-    int n = 0;
+  // Behind the last exchange that is waited for kLag turns behind `turn`.
+  static constexpr int exchanges_since(int turn) {
+    int n = is_value(turn + kLag);
     for (int t = turn + 1; t < turn + kLag; ++t)
       n += is_value(t) + (kExchanges == 2 && is_value(t - kLag));
     return n;
   }
+  f32x2 first_tile[kPairs];
   __device__ __forceinline__ void last_output() {
-    constexpr int kTurns = most(S::kOutputOps, 1 + kN + kExchanges * kLag);
     const uint32_t lane = 4 * loop.lane;
     float other[kN];
+    uint64_t any[kN];
     unroll<kTurns>([&]<int turn>() {
-      constexpr int first = turn - 1, before = first - kLag, last = first - kExchanges * kLag;
+      constexpr int first = turn, before = first - kLag, last = first - kExchanges * kLag;
       constexpr int second = kExchanges == 2 ? before : -1;
-      if constexpr (turn < S::kOutputOps) loop.template multiply_values<kN - 1, turn>();
-      if constexpr (turn == 1) {  // what was read from memory is there, or nearly so
+      const auto multiply = [&]<int half>() {
+        constexpr int kHalves = 2 * kTurns, kOps = S::kOutputOps;
+        unroll_from<half * kOps / kHalves, (half + 1) * kOps / kHalves>(
+            [&]<int n>() { loop.template multiply_values<kN - 1, n>(); });
+      };
+      const auto read = [&]<int third>() {
+        constexpr int kThirds = 3 * kTurns, kReads = kPairs;
+        unroll_from<third * kReads / kThirds, (third + 1) * kReads / kThirds>(
+            [&]<int n>() { first_tile[n] = read_pair<0, n>(); });
+      };
+      float worth;
+      if constexpr (is_value(first)) worth = ordered::v_rcp_f32(loop.row.sample[first]);
+      multiply.template operator()<2 * turn>();
+      read.template operator()<3 * turn>();
+      if constexpr (is_value(first)) {
+        rounded[first] = rounded_sum(first, worth);
+        ordered::settle(rounded[first]);
+      }
+      if constexpr (turn == 0) {  // what was read from memory is there, or nearly so
         ordered::settle_uniform(tile_stride);
         ordered::settle_uniform(lse);
         ordered::settle_uniform(sinks);
         ordered::settle_uniform(columns);
       }
+      if constexpr (is_value(first))
+        other[first] = ordered::ds_bpermute_b32(lane ^ 4 * S::kTile, rounded[first]);
+      read.template operator()<3 * turn + 1>();
       if constexpr (is_value(second) || is_value(last))
         ordered::s_waitcnt<ordered::kAnyVm, exchanges_since(before)>();
       if constexpr (is_value(last)) {
         rounded[last] = ordered::v_add_f32(rounded[last], other[last]);
+        any[last] = ordered::v_cmp_neq_f32_0(rounded[last]);
         scale[last / 2][last % 2] = ordered::v_rcp_f32(rounded[last]);
       }
+      multiply.template operator()<2 * turn + 1>();
       if constexpr (is_value(second)) {
         rounded[second] = ordered::v_add_f32(rounded[second], other[second]);
         other[second] = ordered::ds_bpermute_b32(lane ^ 4 * 32, rounded[second]);
       }
-      if constexpr (is_value(first)) {
-        rounded[first] = rounded_sum(first);
-        ordered::settle(rounded[first]);
-        other[first] = ordered::ds_bpermute_b32(lane ^ 4 * S::kTile, rounded[first]);
-      }
+      read.template operator()<3 * turn + 2>();
+    });
+    unroll<kN>([&]<int t>() {  // 0 without a key
+      scale[t / 2][t % 2] = ordered::v_cndmask_b32_0(scale[t / 2][t % 2], any[t]);
     });
   }
 
@@ -135,29 +162,41 @@ struct Epilogue {
     for (int other = S::kTile; other < kWaveLanes; other *= 2)
       for (float& sum : sums) sum += from_lane(sum, loop.lane ^ other);
   }
-  static __device__ __forceinline__ bool is_far(float reference) {
-    const float size = __builtin_fabsf(reference);
-    return (size > 0x1p18f) & (size < kInf);
+  // The size of a reference, so that those beyond 2^18 are the least, numbers that are none the
+  // greatest.
+  static constexpr uint32_t kFar = 0x48800000;  // 2^18
+  static __device__ __forceinline__ uint32_t from_far(float reference) {
+    return 2 * bits(reference) - 2 * (kFar + 1);
+  }
+  static __device__ __forceinline__ bool is_far(uint32_t nearest) {
+    return nearest < 2 * (0x7f800000 - kFar - 1);
   }
   // A lane's sample stands for its probabilities of a unit, at most for all that it has.
-  __device__ __forceinline__ float rounded_sum(int t) const {
-    const float sum = loop.row.sum[t], sample = loop.row.sample[t];
-    const float rounded = loop.row.rounded_sample[t] * kBias;
-    const float worth = __builtin_fminf(S::kLaneKeys, sum * v_rcp_f32(sample));
-    return __builtin_fmaf(rounded - sample, worth, sum) * (1 / kBias);
+  __device__ __forceinline__ float rounded_sum(int t, float inverse_of_sample) const {
+    const float sum = loop.row.sum[t];
+    const float rounded = loop.row.rounded_sample[t] * kBias - loop.row.sample[t];
+    const float worth = __builtin_fminf(S::kLaneKeys, sum * inverse_of_sample);
+    return ordered::v_fma_f32_vector(rounded, worth, sum) * (1 / kBias);
   }
   __device__ __forceinline__ void set_scales() {
     for (int t = 0; t < kN; ++t) {
-      reference[t] = -loop.row.negative_ref[t];
-      if constexpr (!kExact) far |= is_far(reference[t]);
-      if constexpr (S::kCapped) reference[t] += args.softcap_log2;
-      if (rounded[t] == 0) scale[t / 2][t % 2] = 0;  // no key
+      if constexpr (!kExact)
+        nearest_far = __builtin_elementwise_min(nearest_far, from_far(loop.row.negative_ref[t]));
     }
-    if (__builtin_expect(sinks != 0, false) && work.part < 0)
+    if (__builtin_expect(sinks != 0, false) && work.part < 0) {
+      set_references();
       add_sinks();
-    else if (work.part >= 0 || lse != 0)
+    } else if (__builtin_expect(work.part >= 0 || lse != 0, false)) {
+      set_references();
       add_up();
+    }
     for (auto& pair : scale) ordered::settle(pair);
+  }
+  __device__ __forceinline__ void set_references() {
+    for (int t = 0; t < kN; ++t) {
+      reference[t] = -loop.row.negative_ref[t];
+      if constexpr (S::kCapped) reference[t] += args.softcap_log2;
+    }
   }
   // A sink is one more score, whose value is 0.
   __device__ __forceinline__ void add_sinks() {
@@ -170,28 +209,75 @@ struct Epilogue {
     for (int t = 0; t < kN; ++t) sink.join(reference[t], sums[t]);
   }
 
-  // ---- Whole tiles, as if all were finite
-  template <int t>
-  __device__ __forceinline__ void store_tile(Global<uint16_t>* to) {
-    u32x4 out[kPieces];
-    unroll<kPieces>([&]<int piece>() {
-      unroll<2>([&]<int half>() {
-        constexpr int n = 4 * piece + 2 * half;
-        const f32x2 x = scaled<t, n>(), y = scaled<t, n + 1>();
-        probe = ordered::v_pk_fma_f32(x, y, probe);
-        out[piece][2 * half] = round(x);
-        out[piece][2 * half + 1] = round(y);
-      });
+  // ---- Whole tiles, as if all elements were finite and none denormal. False if one of this wave
+  // is, before the last tile is written. Else the wave ends here, unless another wave has one.
+  __device__ __forceinline__ bool store_tiles() {
+    auto* to = (Global<uint8_t>*)o;
+    f32x2 x[kPairs];
+    unroll<kN>([&]<int t>() {
+      scale_tile<t>(x);
+      if constexpr (t < kN - 1) {
+        store_tile<t>((Global<uint16_t>*)to, x);
+        to += tile_stride;
+      }
     });
+    if (__builtin_expect(!is_finite() || !is_exact(), false)) {
+      probe = f32x2{0, 0};
+      return false;
+    }
+    ordered::s_barrier();
+    read_votes();
+    store_tile<kN - 1>((Global<uint16_t>*)to, x);
+    if (__builtin_expect(none_votes(), true)) ordered::s_endpgm();
+    return true;
+  }
+  // As far as is done with two elements at a time.
+  template <int t>
+  __device__ __forceinline__ void scale_tile(f32x2 (&to)[kPairs]) {
+    unroll<kPairs / 2>([&]<int n>() {
+      f32x2 &x = to[2 * n], &y = to[2 * n + 1];
+      x = kScalesLast ? element_pair<t, 2 * n>() : scaled<t, 2 * n>();
+      y = kScalesLast ? element_pair<t, 2 * n + 1>() : scaled<t, 2 * n + 1>();
+      if constexpr (kRoundsPairs) x = rounded_pair(x), y = rounded_pair(y);
+      probe = ordered::v_pk_fma_f32(x, y, probe);
+    });
+  }
+  template <int t>
+  __device__ __forceinline__ void store_tile(Global<uint16_t>* to, const f32x2 (&x)[kPairs]) {
+    u32x4 out[kPieces];
+    unroll<kPairs>([&]<int n>() { out[n / 4][n % 4] = round<t>(x[n]); });
     if (inside(t))
       for (int piece = 0; piece < kPieces; ++piece)
         *(Global<u32x4>*)(to + column_of(piece)) = out[piece];
   }
 
+  // Ties to even, two elements at a time: -65535 x has 16 bits less than x for the last of its own,
+  // and 65536 x more is x without those. The low half of the result is 0 then, but not where 8 bits
+  // are less than bfloat16 has room for, if those of x below are not 0; results of 2^112 and more
+  // become infinite or NaN. Both are done again in integers.
+  static constexpr bool kRoundsPairs = kBf16 && S::kRounding == Rounding::kNearestEven;
+  __device__ __forceinline__ f32x2 rounded_pair(f32x2 x) {
+    constexpr f32x2 kShift = {0x1p16f, 0x1p16f};
+    x = ordered::v_pk_fma_f32_uniform(x, kShift, ordered::v_pk_fma_f32_uniform(x, -kShift, x));
+    const float lo = x[0], hi = x[1];
+    inexact = ordered::v_or3_b32(inexact, bits(lo), bits(hi));
+    return x;
+  }
+  __device__ __forceinline__ bool is_exact() const {
+    return !kRoundsPairs || __builtin_amdgcn_ballot_w64(inexact << 16 != 0) == 0;
+  }
+
   // Elements 2 n and 2 n + 1 of the lane's row of a tile.
   template <int t, int n>
   __device__ __forceinline__ f32x2 scaled() const {
-    return ordered::v_pk_mul_f32_half<t % 2>(read_pair<t, n>(), scale[t / 2]);
+    return ordered::v_pk_mul_f32_half<t % 2>(element_pair<t, n>(), scale[t / 2]);
+  }
+  template <int t, int n>
+  __device__ __forceinline__ f32x2 element_pair() const {
+    if constexpr (t == 0)
+      return first_tile[n];
+    else
+      return read_pair<t, n>();
   }
   template <int t, int n>
   static __device__ __forceinline__ f32x2 read_pair() {
@@ -199,18 +285,17 @@ struct Epilogue {
     return f32x2{v_accvgpr_read_b32<S::template kAccOutput<t, tile> + i>(),
                  v_accvgpr_read_b32<S::template kAccOutput<t, tile + 1> + i>()};
   }
+  // The rest, of one pair. To float16 a product is rounded in the instruction that computes it.
+  static constexpr bool kScalesLast = !kBf16 && S::kRounding == Rounding::kNearestEven;
+  template <int t>
   __device__ __forceinline__ uint32_t round(f32x2 x) const {
-    if constexpr (!kBf16) {
-      if constexpr (S::kRounding == Rounding::kTowardZero)
-        return ordered::v_cvt_pkrtz_f16_f32(x[0], x[1]);
-      return ordered::v_pack_b32_f16(ordered::v_cvt_f16_f32(x[0]), ordered::v_cvt_f16_f32(x[1]));
+    if constexpr (kScalesLast) {
+      const float by = scale[t / 2][t % 2];
+      return ordered::v_fma_mixhi_f16(ordered::v_fma_mixlo_f16(x[0], by, -0.0f), x[1], by, -0.0f);
     }
+    if constexpr (!kBf16) return ordered::v_cvt_pkrtz_f16_f32(x[0], x[1]);
     const float lo = x[0], hi = x[1];  // elements of a vector cannot be cast
     uint32_t a = bits(lo), b = bits(hi);
-    if constexpr (S::kRounding == Rounding::kNearestEven) {
-      a = ordered::v_add3_u32(a, 0x7fff, ordered::v_bfe_u32<16, 1>(a));
-      b = ordered::v_add3_u32(b, 0x7fff, ordered::v_bfe_u32<16, 1>(b));
-    }
     if constexpr (S::kRounding == Rounding::kNearestAway) {
       a = ordered::v_add_u32<0x8000>(a);
       b = ordered::v_add_u32<0x8000>(b);
@@ -219,7 +304,7 @@ struct Epilogue {
   }
 
   __device__ __forceinline__ void store_lse() const {
-    if (lse == 0 || work.column != 0) return;
+    if (__builtin_expect(lse == 0 || work.column != 0, true)) return;
     auto* to = lse_of_rows(args, work);
     for (int t = 0; t < kN; ++t)
       if (inside(t) && group == 0) to[row_of(t)] = sink.log_sum_exp(reference[t], sums[t]);
@@ -232,11 +317,11 @@ struct Epilogue {
 #pragma clang loop unroll(disable)
     for (int t = 0; t < kN; ++t, next += tile_stride) {
       auto* to = (Global<uint16_t>*)next;
-      f32x2 x[4 * kPieces];
+      f32x2 x[kPairs];
       float by;
       unroll<kN>([&]<int n>() {
         if (t != n) return;
-        unroll<4 * kPieces>([&]<int i>() { x[i] = read_pair<n, i>(); });
+        unroll<kPairs>([&]<int i>() { x[i] = read_pair<n, i>(); });
         by = scale[n / 2][n % 2];
       });
       if (!inside(t)) continue;
@@ -245,7 +330,7 @@ struct Epilogue {
         for (int n = 0; n < 4; ++n) {
           f32x2 y = x[4 * piece + n] * by;
           if (by != by) y = f32x2{by, by};  // of two NaNs the row's
-          probe += y * y;
+          probe += y * 0.0f;
           out[n] = round_pair<S::kElement, S::kRounding>(y[0], y[1]);
         }
         const int column = column_of(piece);
@@ -262,14 +347,14 @@ struct Epilogue {
     const int64_t first = int64_t(work.part) * S::kRows + row_of(0) - work.q_start;
     auto* to = (Global<float>*)args.partial_o + first * S::kHeadDimV + 4 * group * S::kTilesD;
     unroll<kN>([&]<int t>() {
-      f32x2 out[4 * kPieces];
-      unroll<2 * kPieces>([&]<int n>() {
+      f32x2 out[kPairs];
+      unroll<kPairs / 2>([&]<int n>() {
         out[2 * n] = scaled<t, 2 * n>();
         out[2 * n + 1] = scaled<t, 2 * n + 1>();
         probe = ordered::v_pk_fma_f32(out[2 * n], out[2 * n + 1], probe);
       });
       if (inside(t))
-        for (int n = 0; n < 2 * kPieces; ++n) {
+        for (int n = 0; n < kPairs / 2; ++n) {
           const int column = column_of(n / 2) + n % 2 * 4;
           auto* quad = (Global<f32x4>*)(to + t * S::kTile * S::kHeadDimV + column);
           f32x4 x = __builtin_shufflevector(out[2 * n], out[2 * n + 1], 0, 1, 2, 3);

@@ -25,34 +25,41 @@ struct Forward {
   static constexpr int kN = S::kTilesQ;
 
   Arguments* from;  // the same in memory
-  const AttnFwdArgs& args;
-  AttnWork work;
+  AttnFwdArgs args;
   Loop loop;
   int wave, lane, row, group;  // of the lane: row l % kTile and keys 4 * (l / kTile) of a tile
-  int wave_row;                // of the wave's first row, in the sequence
-  int columns;                 // of V and O, that there are
-  bool padded_q;               // Q and K have fewer columns than the matrix instructions take
+  AttnWork work;
+  int wave_row;   // of the wave's first row, in the sequence
+  int columns;    // of V and O, that there are
+  bool padded_q;  // Q and K have fewer columns than the matrix instructions take
 
   // One trip to memory for what the prologue needs, whatever the compiler thinks of its registers.
-  static __device__ __forceinline__ const AttnFwdArgs& fetched(const AttnFwdArgs& a) {
-    ordered::need_uniform(
-        a.q, a.k, a.v, a.q_stride_batch, a.q_stride_seq, a.q_stride_head, a.k_stride_batch,
-        a.k_stride_seq, a.k_stride_head, a.v_stride_batch, a.v_stride_seq, a.v_stride_head,
-        a.num_heads_q, a.seqlen_q, a.seqlen_kv, a.window_left, a.window_right, a.whole_tiles,
-        a.q_tiles, a.q_tiles_inverse, a.q_tiles_shift, a.num_heads_q_inverse, a.num_heads_q_shift,
+  static __device__ __forceinline__ void fetch(AttnFwdArgs& a) {
+    ordered::settle_all_uniform(
+        a.q, a.k, a.v, a.cu_seqlens_q, a.cu_seqlens_kv, a.q_stride_batch, a.q_stride_seq,
+        a.q_stride_head, a.k_stride_batch, a.k_stride_seq, a.k_stride_head, a.v_stride_batch,
+        a.v_stride_seq, a.v_stride_head, a.num_heads_q, a.seqlen_q, a.seqlen_kv,
+        a.softmax_scale_log2, a.window_left, a.window_right, a.top_left, a.whole_tiles, a.q_tiles,
+        a.q_tiles_inverse, a.q_tiles_shift, a.num_heads_q_inverse, a.num_heads_q_shift,
         a.group_inverse, a.group_shift, a.head_dim, a.head_dim_v, a.column_groups);
-    return a;
   }
-
-  __device__ __forceinline__ Forward(const AttnFwdArgs& arguments, Arguments* again)
-      : from(again), args(arguments), work(fetched(arguments), S::kRows, S::kHeadDimV) {
-    lane = Lane::in_wave();
-    ordered::settle(lane);  // nothing of this before the arguments are asked for
-    loop.lane = lane;
-    wave = Lane::wave();
+  // What needs no arguments, while they are on their way.
+  __device__ __forceinline__ const AttnFwdArgs& prepared(uint32_t lds) {
+    int id = Lane::in_workgroup();
+    ordered::settle(id);  // nothing of the second attempt before the first one
+    wave = uniform(id / kWaveLanes);
     ordered::settle_uniform(wave);
+    lane = id & (kWaveLanes - 1);
+    loop.lane = lane;
     row = lane % S::kTile;
     group = lane / S::kTile;
+    set_lds_addresses(lds);
+    fetch(args);
+    return args;
+  }
+
+  __device__ __forceinline__ Forward(const AttnFwdArgs& arguments, Arguments* again, uint32_t lds)
+      : from(again), args(arguments), work(prepared(lds), S::kRows, S::kHeadDimV) {
     wave_row = work.q_start + wave * S::kWaveRows;
     columns = least(args.head_dim_v - int(work.column), S::kHeadDimV);
     padded_q = args.head_dim < S::kHeadDim;
@@ -60,7 +67,42 @@ struct Forward {
 
   // ---- Prologue
   static constexpr uint32_t kBehindBlock = 3u << 30;  // an offset that reads as 0
-  __device__ __forceinline__ void set_constants(uint32_t lds, [[maybe_unused]] bool can_overflow) {
+  // 64 dwords of LDS a load of K, at permuted chunks of 16 bytes: attn/shape.h.
+  static constexpr int kOfEightRows = 8 * S::kRowBytesK / (kWaves * S::kLoadBytesK);
+  uint32_t row_k[kOfEightRows], column_k[kOfEightRows];  // bytes, of a lane's loads
+  uint32_t row_v, column_v;                              // of V, its first row
+  __device__ __forceinline__ void set_lds_addresses(uint32_t lds) {
+    const uint32_t l = lane, r = l % S::kTile, g = l / S::kTile;
+    unroll<kOfEightRows>([&]<int n>() {
+      const uint32_t byte = (n * kWaves + wave) * S::kLoadBytesK + l * 4;
+      row_k[n] = byte / S::kRowBytesK;
+      const uint32_t chunk = byte % S::kRowBytesK / 16 ^ (row_k[n] & S::kPermutedK);
+      column_k[n] = chunk * 16 + l % 4 * 4;
+    });
+    loop.load.m0 = lds + wave * S::kPitchK;
+    const uint32_t row_byte = r * S::kRowBytesK;
+    const uint32_t row_start = row_byte / S::kLoadBytesK * S::kPitchK + row_byte % S::kLoadBytesK;
+    for (int octet = 0; octet < S::kAddressesK; ++octet)
+      loop.lds.read_k[octet] =
+          lds + row_start + ((S::kGroups * octet + g) ^ (r & S::kPermutedK)) * 16;
+    // Of V half a wave loads 4 keys: a lane of all columns that lane r of an operand has, or two
+    // lanes one half each.
+    const uint32_t v_half = l % 32 / S::kTile;
+    row_v = 4 * (2 * wave + l / 32);
+    column_v = r * S::kTilesD + v_half * S::kWidthV;
+    loop.lds.write_v =
+        lds + S::kBaseV + row_v / 4 * S::kGroupV + v_half * (S::kWidthV / 2) * S::kOctetV + r * 16;
+    loop.lds.read_v =
+        lds + S::kBaseV + g * S::kGroupV + r * 16 + (Loop::Plan::kFlipsFirst ? S::kStageV : 0);
+    for (auto& column : column_k) ordered::settle(column);
+    for (auto& address : loop.lds.read_k) ordered::settle(address);
+    ordered::settle(loop.lds.write_v);
+    ordered::settle(loop.lds.read_v);
+    ordered::settle(row_v);
+    ordered::settle(column_v);
+  }
+
+  __device__ __forceinline__ void set_constants([[maybe_unused]] bool can_overflow) {
     Uniform& u = loop.uniform;
     u.scale = args.softmax_scale_log2;
     if constexpr (S::kCapped) {
@@ -88,44 +130,27 @@ struct Forward {
 
     KvLoads<S>& load = loop.load;
     const uint32_t stride_k = 2 * args.k_stride_seq, stride_v = 2 * args.v_stride_seq;
-    // 64 dwords of LDS a load; the chunk c of row r lies at c ^ (r % 8), so that 8 rows of one
-    // chunk are in different banks.
-    constexpr int kOfEightRows = 8 * S::kRowBytesK / (kWaves * 256);
     unroll<S::kLoadsK>([&]<int n>() {
-      const int byte = (n % kOfEightRows * kWaves + wave) * 256 + lane * 4;
-      const int r = byte / S::kRowBytesK, chunk = byte % S::kRowBytesK / 16 ^ (r & S::kPermutedK);
-      load.offset_k[n] = r * stride_k + chunk * 16 + byte % 16 + n / kOfEightRows * (8 * stride_k);
+      constexpr int first = n % kOfEightRows;
+      load.offset_k[n] =
+          n < kOfEightRows ? row_k[first] * stride_k + column_k[first]
+                           : load.offset_k[n < kOfEightRows ? n : n - kOfEightRows] + 8 * stride_k;
     });
     if (__builtin_expect(padded_q, false))
       unroll<S::kLoadsK>([&]<int n>() {
-        const int byte = (n % kOfEightRows * kWaves + wave) * 256 + lane * 4;
-        const int chunk = byte % S::kRowBytesK / 16 ^ (byte / S::kRowBytesK & S::kPermutedK);
-        load.offset_k[n] = 8 * chunk < args.head_dim ? load.offset_k[n] : kBehindBlock;
+        load.offset_k[n] =
+            int(column_k[n % kOfEightRows]) < 2 * args.head_dim ? load.offset_k[n] : kBehindBlock;
       });
-    load.m0 = lds + wave * S::kPitchK;
-    const int row_byte = row * S::kRowBytesK;
-    const int row_start = row_byte / S::kLoadBytesK * S::kPitchK + row_byte % S::kLoadBytesK;
-    for (int octet = 0; octet < S::kAddressesK; ++octet)
-      loop.lds.read_k[octet] =
-          lds + row_start + ((S::kGroups * octet + group) ^ (row & S::kPermutedK)) * 16;
 
-    // Of V half a wave loads 4 keys: a lane of all columns that lane `row` of an operand has, or
-    // two lanes one half each.
-    const int v_group = 2 * wave + lane / 32, v_half = lane % 32 / S::kTile;
-    const int v_column = row * S::kTilesD + v_half * S::kWidthV;
-    for (int r = 0; r < 4; ++r) load.offset_v[r] = (4 * v_group + r) * stride_v + 2 * v_column;
+    for (int r = 0; r < 4; ++r) load.offset_v[r] = (row_v + r) * stride_v + 2 * column_v;
     if (__builtin_expect(columns < S::kHeadDimV, false))
-      for (auto& offset : load.offset_v) offset = v_column < columns ? offset : kBehindBlock;
-    loop.lds.write_v =
-        lds + S::kBaseV + v_group * S::kGroupV + v_half * (S::kWidthV / 2) * S::kOctetV + row * 16;
-    loop.lds.read_v = lds + S::kBaseV + group * S::kGroupV + row * 16 +
-                      (Loop::Plan::kFlipsFirst ? S::kStageV : 0);
+      for (auto& offset : load.offset_v) offset = int(column_v) < columns ? offset : kBehindBlock;
   }
 
   // ---- The first loads. Addresses by the piece, for the gaps between memory instructions.
   uint64_t q_rows;      // the first row of the workgroup's tile
   Global<uint16_t>* o;  // the lane's first element of the wave's first tile
-  static constexpr int kPieces = 8;
+  static constexpr int kPieces = 4;
 
   __device__ __forceinline__ uint32_t first_key() const {
     return work.kv_base + work.first * kKeys;
@@ -145,7 +170,7 @@ struct Forward {
     ordered::settle_uniform(load.buffer_k);  // its last word is in a register over the loop
   }
   template <int kPiece>
-  __device__ __forceinline__ void find_v_and_q() {
+  __device__ __forceinline__ void find_v() {
     KvLoads<S>& load = loop.load;
     uint64_t& v_rows = load.base_v;
     if constexpr (kPiece == 0)
@@ -162,10 +187,11 @@ struct Forward {
       load.buffer_v = raw_descriptor(load.base_v, load.bytes_v);
       ordered::settle_uniform(load.buffer_v);
     }
-    if constexpr (kPiece == 4) q_rows = args.q + 2 * work.batch * args.q_stride_batch;
-    if constexpr (kPiece == 5) q_rows += 2 * work.head_q * args.q_stride_head;
-    if constexpr (kPiece == 6) q_rows += 2 * (work.q_base + work.q_start) * args.q_stride_seq;
-    if constexpr (kPiece > 3) settle_uniform(q_rows);
+  }
+  __device__ __forceinline__ void find_q_rows() {
+    q_rows = args.q + 2 * (work.batch * args.q_stride_batch + work.head_q * args.q_stride_head +
+                           (work.q_base + work.q_start) * args.q_stride_seq);
+    settle_uniform(q_rows);
   }
   static __device__ __forceinline__ void settle_uniform(uint64_t& x) {
     x = uniform64(x);
@@ -223,9 +249,13 @@ struct Forward {
     loop.mask.keys = work.keys - first - 4 * group;
     loop.mask.to = args.window_right < 0 ? far : diagonal + args.window_right + 1;
     loop.mask.from = args.window_left < 0 ? -far : diagonal - args.window_left;
+    ordered::settle(loop.mask.keys);
+    ordered::settle(loop.mask.to);
+    ordered::settle(loop.mask.from);
   }
 
-  // The first block of keys and the first tile of Q; the CU's memory unit takes no more at a time.
+  // The first block of keys, behind the first tile of Q; the CU's memory unit takes no more at a
+  // time, and Q is most of what is to come.
   // O becomes 0 beside that: an instruction of the matrix unit zeroes 32 registers in 64 clk.
   static constexpr int kZeros = S::kAccO / 32;
   static_assert(S::kAccO % 32 == 0);
@@ -240,7 +270,7 @@ struct Forward {
     unroll<S::kLoadsK>([&]<int n>() {
       loop.load.template set_m0<n>();
       unroll_from<n * kPieces / S::kLoadsK, (n + 1) * kPieces / S::kLoadsK>(
-          [&]<int piece>() { find_v_and_q<piece>(); });
+          [&]<int piece>() { find_v<piece>(); });
       ordered::s_nop<1>();
       loop.load.template load_k<n>();
       if constexpr (n % (S::kLoadsK / 4) == 0)
@@ -248,32 +278,51 @@ struct Forward {
     });
     unroll<S::kLoadsV>([&]<int n>() { loop.load.template load_v<n>(); });
     zero_some.template operator()<4>();
-    if (__builtin_expect(padded_q, false))
-      load_padded_q();
-    else
-      load_tile<0>();
+    if (__builtin_expect(padded_q, false)) load_padded_q();
     zero_some.template operator()<5>();
   }
 
   // ---- References. The greatest of the first 16 scores is a row's reference. In turn t the matrix
-  // unit has tile t, the vector unit the one before, and the exchanges over the lanes of a row
-  // those before that; tile t + kTilesAhead is on its way, and then the second block of keys.
-  static constexpr int kTilesAhead = least(kN, 64 / S::kTile), kExchanges = S::kGroups / 2;
-  static constexpr int kTurns = kN + 1 + kExchanges, kWindows = S::kStepsD;
+  // unit has tile t, the vector unit those before; tile t + kTilesAhead is on its way, and then the
+  // second block of keys. Windows of matrix instructions from a tile's last one to its scaling, to
+  // the exchanges over the lanes of a row, and to the end:
+  // Scores may be read 7 instructions behind the matrix unit's last, 11 where it has 32 rows: where
+  // turns are short, those of other tiles' exchanges are among them.
+  static constexpr int kExchanges = S::kGroups / 2, kFirstKeys = 16 / S::kGroups;  // of a lane
+  static constexpr int kToScale = S::kStepsD > 8 || S::kTile == 32 ? 6 : S::kCapped ? 3 : 1;
+  static constexpr int kToFirst = kToScale + 2, kToSecond = kToFirst + 4;
+  static constexpr int kToLast = kExchanges == 2 ? kToSecond : kToFirst, kToEnd = kToLast + 5;
+  static constexpr int kTilesAhead = least(kN, 4), kWindows = S::kStepsD;
   static constexpr int kLoadsOfBlock = S::kLoadsV + S::kLoadsK;
-  static constexpr int kFirstKeys = 16 / S::kGroups;  // a lane's, of a reference
-  // Of the second block, in the turns before window w of this one: evenly over the last ones.
-  static constexpr int kLoadTurns = kExchanges + 1;
+  // Of the second block, in the turns before window w of this one: evenly over two or three turns,
+  // behind the first one, which finds the block.
+  static constexpr int kFirstLoads = most(kN - 2, 1),
+                       kLoadWindows = (kN + 1 - kFirstLoads) * kWindows;
   static constexpr int loads_of_block(int turn, int w) {
-    return most(0, least(kLoadsOfBlock, ((turn - kN + kExchanges) * kWindows + w) * kLoadsOfBlock /
-                                            (kLoadTurns * kWindows)));
+    const int windows = (turn - kFirstLoads) * kWindows + w;
+    return most(0, least(kLoadsOfBlock, windows * kLoadsOfBlock / kLoadWindows));
   }
   static constexpr int loads_since(int t) {  // behind those of tile t when turn t begins
     return (least(t + kTilesAhead, kN) - t - 1) * S::kReadsK + loads_of_block(t, 0);
   }
+  static constexpr int kTurns = kN + 1 + kToEnd / kWindows;
+  // Of which tile a window is so many behind; none: -1.
+  static constexpr int tile_at(int turn, int w, int behind) {
+    const int windows = turn * kWindows + w - behind, tile = windows / kWindows - 1;
+    return windows >= kWindows && windows % kWindows == 0 && tile < kN ? tile : -1;
+  }
+  // Between the last exchange of a tile and its end. In a window second ones come first.
+  static constexpr int exchanges_since(int tile) {
+    int n = 0;
+    const int begin = (tile + 1) * kWindows, exchange = begin + kToLast, end = begin + kToEnd;
+    for (int w = exchange; w < end; ++w)
+      n += ((w > exchange || kExchanges == 2) && tile_at(0, w, kToFirst) >= 0) +
+           (w > exchange && kExchanges == 2 && tile_at(0, w, kToSecond) >= 0);
+    return n;
+  }
   struct References {
     typename Accumulator<S::kAccRegs>::Type score[kN];
-    float max[kN], other[kN];
+    float scaled[kN][kFirstKeys], max[kN], other[kN];
     const Global<uint8_t>* from;
   };
 
@@ -324,49 +373,62 @@ struct Forward {
   }
   template <int turn, int w>
   __device__ __forceinline__ void reduce(References& r, bool masked) {
-    constexpr int first = turn - 1, second = turn - 2, last = first - kExchanges;
-    if constexpr (turn > 0 && w == kWindows / 2 - 1) {
+    constexpr int halves[2] = {tile_at(turn, w, kToScale), tile_at(turn, w, kToScale + 1)};
+    constexpr int first = tile_at(turn, w, kToFirst), last = tile_at(turn, w, kToEnd);
+    constexpr int second = kExchanges == 2 ? tile_at(turn, w, kToSecond) : -1;
+    if constexpr (second >= 0)
       ordered::s_waitcnt<ordered::kAnyVm, 0>();
-      if constexpr (last >= 0 && last < kN)
-        loop.row.negative_ref[last] =
-            loop.uniform.top - ordered::v_max_f32(r.max[last], r.other[last]);
-      if constexpr (kExchanges == 2 && second >= 0 && second < kN) {
-        r.max[second] = ordered::v_max_f32(r.max[second], r.other[second]);
-        r.other[second] = ordered::ds_bpermute_b32(4 * lane ^ 4 * 32, r.max[second]);
-      }
+    else if constexpr (last >= 0)
+      ordered::s_waitcnt<ordered::kAnyVm, exchanges_since(last)>();
+    if constexpr (last >= 0)
+      loop.row.negative_ref[last] =
+          loop.uniform.top - ordered::v_max_f32(r.max[last], r.other[last]);
+    if constexpr (second >= 0) {
+      r.max[second] = ordered::v_max_f32(r.max[second], r.other[second]);
+      r.other[second] = ordered::ds_bpermute_b32(4 * lane ^ 4 * 32, r.max[second]);
     }
-    if constexpr (first >= 0 && first < kN && w == kWindows - 2) {
-      // Beside the next tile's, or without one: what the last one has to be kept away from.
-      if constexpr (turn == kN && S::kHalves == 1) ordered::s_nop<11>();
-      ordered::settle(r.score[first]);  // those that are not read, too
-      float x[kFirstKeys];
-      for (int i = 0; i < kFirstKeys; ++i) x[i] = r.score[first][i];
-      if constexpr (S::kCapped) loop.cap(x);
-      for (float& one : x) one = ordered::v_mul_f32(loop.uniform.scale, one);
+    unroll<2>([&]<int half>() {
+      constexpr int tile = halves[half];
+      if constexpr (tile >= 0) {
+        if constexpr (half == 0) {
+          // No other tile's are beside the last one's.
+          if constexpr (S::kHalves == 1) ordered::s_nop<tile == kN - 1 ? 11 : 5>();
+          ordered::settle(r.score[tile]);  // those that are not read, too
+          for (int i = 0; i < kFirstKeys; ++i) r.scaled[tile][i] = r.score[tile][i];
+          if constexpr (S::kCapped) loop.cap(r.scaled[tile]);
+        }
+        for (int i = half * kFirstKeys / 2; i < (half + 1) * kFirstKeys / 2; ++i)
+          r.scaled[tile][i] = ordered::v_mul_f32(loop.uniform.scale, r.scaled[tile][i]);
+      }
+    });
+    if constexpr (first >= 0) {
+      auto& x = r.scaled[first];
       if (__builtin_expect(masked, false)) {
         const auto keys = loop.mask.template further_down<first * S::kTile>();
         for (int i = 0; i < kFirstKeys; ++i)
           if (!keys.has(S::key(i))) x[i] = -kInf;
       }
-      float max = -kInf;
-      for (int i = 0; i < kFirstKeys; i += 2) max = ordered::v_max3_f32(x[i], x[i + 1], max);
+      float max = ordered::v_max_f32(x[0], x[1]);
+      for (int i = 2; i < kFirstKeys; i += 2) max = ordered::v_max3_f32(x[i], x[i + 1], max);
       r.max[first] = max;
       r.other[first] = ordered::ds_bpermute_b32(4 * lane ^ 4 * S::kTile, max);
     }
   }
 
   // The unit before the first one has probabilities 0.
-  __device__ __forceinline__ void zero_registers() {
-    for (auto& step : loop.operand.v)
-      for (auto& octet : step) octet = bf16x8{};
-    for (auto& step : loop.operand.p[1]) step = bf16x4{};
-    const auto zero = [](float& x) {
-      x = 0;
-      ordered::settle(x);  // here, where the wave waits anyway
-    };
+  static __device__ __forceinline__ void zero(float& x) {
+    x = 0;
+    ordered::settle(x);  // here, where the wave waits anyway
+  }
+  __device__ __forceinline__ void zero_sums() {
     for (float& sum : loop.row.sum) zero(sum);
     for (float& sum : loop.row.sample) zero(sum);
     for (float& sum : loop.row.rounded_sample) zero(sum);
+  }
+  __device__ __forceinline__ void zero_operands() {
+    for (auto& step : loop.operand.v)
+      for (auto& octet : step) octet = bf16x8{};
+    for (auto& step : loop.operand.p[1]) step = bf16x4{};
     zero(loop.row.unit_sum);
     zero(loop.row.unit_rounded_sample);
     zero(loop.softmax.x[kSampled]);
@@ -376,18 +438,26 @@ struct Forward {
   }
 
   __device__ __forceinline__ void prologue(uint32_t lds, bool can_overflow) {
-    set_constants(lds, can_overflow);
+    find_q_rows();
+    if (__builtin_expect(!padded_q, true)) load_tile<0>();
+    set_constants(can_overflow);
     load_first();
+    if (__builtin_expect(!padded_q, true)) load_tile<1>();
+    zero_sums();
+    if (__builtin_expect(!padded_q, true))
+      unroll_from<2, kTilesAhead / 2 + 1>([&]<int t>() { load_tile<t>(); });
     set_mask();
     o = output_row(args, work, wave_row + row) + 4 * group * S::kTilesD;
     ordered::settle(o);
-    ordered::s_waitcnt<0, ordered::kAnyLgkm>();  // whichever way Q was loaded
+    ordered::ds_write_b32(lds + S::kBaseVote + 4 * wave, 0.0f);
+    if (__builtin_expect(!padded_q, true))
+      unroll_from<kTilesAhead / 2 + 1, kTilesAhead>([&]<int t>() { load_tile<t>(); });
+    ordered::s_waitcnt<(kTilesAhead - 1) * S::kReadsK, ordered::kAnyLgkm>();  // for K and V
     unroll<Loop::Plan::kTransposes>(
         [&]<int n>() { loop.load.template transpose<n>(kLowHalfOfBoth, kHighHalfOfBoth); });
     unroll<S::kWidthV / 2>(
         [&]<int n>() { loop.lds.template write_values<n>(loop.load.transposed); });
-    if (__builtin_expect(!padded_q, true)) load_tile<1>();
-    zero_registers();
+    zero_operands();
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
     ordered::s_barrier();
     loop.load.m0 ^= S::kStageK;
@@ -395,8 +465,6 @@ struct Forward {
       constexpr int half = n / S::kReadsK, octet = n % S::kReadsK;
       loop.lds.template read_keys<octet * S::kHalves + half>(loop.operand);
     });
-    if (__builtin_expect(!padded_q, true))
-      unroll_from<2, kTilesAhead>([&]<int t>() { load_tile<t>(); });
     if constexpr (!Loop::Plan::kFlipsFirst) {
       for (auto& address : loop.lds.read_k) address ^= S::kStageK;
       loop.lds.write_v ^= S::kStageV;
@@ -417,16 +485,18 @@ struct Forward {
       work.full_first = work.end;
       work.full_end = work.end;
     }
-    int masked = work.full_first - work.first, full = work.full_end - work.full_first;
-    for (int pass = 0; pass < 2; ++pass) {
+    int masked = work.full_first - work.first, full = work.full_end - work.full_first,
+        behind = work.end - work.full_end;
+    do {
       for (; masked > 0; --masked) block<true>();
       if (!kExact && full > 0) {
         loop.mask.skip(full);
         do block<false>();
         while (--full);
       }
-      masked = work.end - work.full_end;
-    }
+      masked = behind;
+      behind = 0;
+    } while (masked > 0);
     ordered::s_waitcnt<0, 0>();  // loads behind the last block: their registers are used again
     loop.row.sum[kN - 1] += loop.row.unit_sum;
     loop.row.sample[kN - 1] += loop.softmax.x[kSampled];

@@ -63,6 +63,13 @@ __device__ __forceinline__ f32x2 v_pk_fma_f32(f32x2 a, f32x2 b, f32x2 c) {
   return d;
 }
 
+// a * uniform + c
+__device__ __forceinline__ f32x2 v_pk_fma_f32_uniform(f32x2 a, f32x2 uniform, f32x2 c) {
+  f32x2 d;
+  asm volatile("v_pk_fma_f32 %0, %1, %2, %3" : "=v"(d) : "v"(a), "s"(uniform), "v"(c));
+  return d;
+}
+
 __device__ __forceinline__ f32x2 v_pk_add_f32(f32x2 a, f32x2 b) {
   f32x2 d;
   asm volatile("v_pk_add_f32 %0, %1, %2" : "=v"(d) : "v"(a), "v"(b));
@@ -108,6 +115,13 @@ __device__ __forceinline__ float v_fma_f32(float x, float scale, float y) {
   return d;
 }
 
+// The same of three vector registers.
+__device__ __forceinline__ float v_fma_f32_vector(float a, float b, float c) {
+  float d;
+  asm volatile("v_fma_f32 %0, %1, %2, %3" : "=v"(d) : "v"(a), "v"(b), "v"(c));
+  return d;
+}
+
 __device__ __forceinline__ float v_mul_f32(float scale, float x) {
   float d;
   asm volatile("v_mul_f32 %0, %1, %2" : "=v"(d) : "s"(scale), "v"(x));
@@ -131,6 +145,12 @@ __device__ __forceinline__ uint32_t v_bfe_u32(uint32_t a) {
 __device__ __forceinline__ uint32_t v_add3_u32(uint32_t a, uint32_t uniform, uint32_t c) {
   uint32_t d;
   asm volatile("v_add3_u32 %0, %1, %2, %3" : "=v"(d) : "v"(a), "s"(uniform), "v"(c));
+  return d;
+}
+
+__device__ __forceinline__ uint32_t v_or3_b32(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t d;
+  asm volatile("v_or3_b32 %0, %1, %2, %3" : "=v"(d) : "v"(a), "v"(b), "v"(c));
   return d;
 }
 
@@ -199,15 +219,14 @@ __device__ __forceinline__ uint32_t v_perm_b32(uint32_t hi, uint32_t lo, uint32_
   return d;
 }
 
-__device__ __forceinline__ uint32_t v_cvt_f16_f32(float x) {
+// a * b + uniform as float16, in one half: the other half is anything, or as it was.
+__device__ __forceinline__ uint32_t v_fma_mixlo_f16(float a, float b, float uniform) {
   uint32_t d;
-  asm volatile("v_cvt_f16_f32 %0, %1" : "=v"(d) : "v"(x));
+  asm volatile("v_fma_mixlo_f16 %0, %1, %2, %3" : "=v"(d) : "v"(a), "v"(b), "s"(uniform));
   return d;
 }
-
-__device__ __forceinline__ uint32_t v_pack_b32_f16(uint32_t lo, uint32_t hi) {
-  uint32_t d;
-  asm volatile("v_pack_b32_f16 %0, %1, %2" : "=v"(d) : "v"(lo), "v"(hi));
+__device__ __forceinline__ uint32_t v_fma_mixhi_f16(uint32_t d, float a, float b, float uniform) {
+  asm volatile("v_fma_mixhi_f16 %0, %1, %2, %3" : "+v"(d) : "v"(a), "v"(b), "s"(uniform));
   return d;
 }
 
@@ -223,6 +242,20 @@ __device__ __forceinline__ uint64_t v_cmp_nlt_f32(float a, float uniform) {
   uint64_t lanes;
   asm volatile("v_cmp_nlt_f32 %0, %1, %2" : "=s"(lanes) : "v"(a), "s"(uniform));
   return lanes;
+}
+
+// One bit a lane: not (a = 0); a NaN gives 1.
+__device__ __forceinline__ uint64_t v_cmp_neq_f32_0(float a) {
+  uint64_t lanes;
+  asm volatile("v_cmp_neq_f32 %0, 0, %1" : "=s"(lanes) : "v"(a));
+  return lanes;
+}
+
+// a or, in lanes that are not, 0.
+__device__ __forceinline__ float v_cndmask_b32_0(float a, uint64_t lanes) {
+  float d;
+  asm volatile("v_cndmask_b32 %0, 0, %1, %2" : "=v"(d) : "v"(a), "s"(lanes));
+  return d;
 }
 
 // ---- LDS: byte addresses
@@ -338,12 +371,20 @@ __device__ __forceinline__ void settle_uniform(T& x) {
   asm volatile("" : "+s"(x));
 }
 
+template <class... T>
+__device__ __forceinline__ void settle_all_uniform(T&... x) {
+  (settle_uniform(x), ...);
+}
+
 // They are in scalar registers here.
 template <class... T>
 __device__ __forceinline__ void need_uniform(T... x) {
   const auto need = [](auto one) { asm volatile("" ::"s"(one)); };
   (need(x), ...);
 }
+
+// ---- The wave's end
+__device__ __forceinline__ void s_endpgm() { asm volatile("s_endpgm"); }
 
 // ---- Synchronisation
 inline constexpr int kAnyVm = 63, kAnyLgkm = 15;

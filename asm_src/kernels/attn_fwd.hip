@@ -11,14 +11,14 @@ extern "C" __global__ void WORKGROUP(kWaves* kWaveLanes, 1) KERNEL(AttnFwdArgs) 
   __shared__ u32x4 lds[S::kLdsBytes / sizeof(u32x4)];
   const auto address = (uint32_t)(Local<u32x4>*)lds;
   auto* from = (Arguments*)__builtin_amdgcn_kernarg_segment_ptr();
-  if (Forward<S, false>(*(const AttnFwdArgs*)from, from)(address, true)) return;
+  if (Forward<S, false>(*(const AttnFwdArgs*)from, from, address)(address, true)) return;
   // Sums that overflow once more are done with smaller probabilities.
   bool done;
   int attempt = 0;
   do {
     from = read_again(from);
     ordered::s_barrier();  // all waves have read what is in LDS
-    done = Forward<S, true>(*(const AttnFwdArgs*)from, from)(address, attempt == 0);
+    done = Forward<S, true>(*(const AttnFwdArgs*)from, from, address)(address, attempt == 0);
   } while (!done && ++attempt < 2);
 }
 
