@@ -2,18 +2,12 @@
 // Parsed by the HIP compiler and by a C declaration parser: fixed-width scalars only, no macros.
 // Strides count elements, not bytes; the stride of head_dim is 1 for every tensor.
 typedef struct AttnFwdArgs {
+  // What a workgroup needs before its loop, in one trip to memory (attn/forward.h).
   uint64_t q;              // [batch, seqlen_q, num_heads_q, head_dim] device address
   uint64_t k;              // [batch, seqlen_kv, num_heads_kv, head_dim] device address
   uint64_t v;              // [batch, seqlen_kv, num_heads_kv, head_dim_v] device address
-  uint64_t o;              // [batch, seqlen_q, num_heads_q, head_dim_v] device address
-  uint64_t lse;            // float32, natural log, [batch, num_heads_q, seqlen_q]; 0 = none
-  uint64_t sinks;          // [num_heads_q] float32, natural-log units; 0 = none
   uint64_t cu_seqlens_q;   // [batch + 1] int32, rows of q and o before each sequence; 0 = dense
   uint64_t cu_seqlens_kv;  // [batch + 1] int32; 0 = dense
-  uint64_t partial_o;      // [split parts, tile_q, columns of a tile] float32; 0 = no parts
-  // [split parts, tile_q, 2] float32: the reference of a row's probabilities, log2 units, and their
-  // sum relative to it; 0 where the part has no key of the row.
-  uint64_t partial_max_sum;
   int64_t q_stride_batch;  // 0 with cu_seqlens
   int64_t q_stride_seq;
   int64_t q_stride_head;
@@ -23,15 +17,8 @@ typedef struct AttnFwdArgs {
   int64_t v_stride_batch;
   int64_t v_stride_seq;
   int64_t v_stride_head;
-  int64_t o_stride_batch;
-  int64_t o_stride_seq;
-  int64_t o_stride_head;
-  int64_t lse_stride_batch;  // of the lse, with the row stride 1
-  int64_t lse_stride_head;
-  int32_t batch;
   int32_t num_heads_q;
-  int32_t num_heads_kv;  // divides num_heads_q; kv_head = q_head / (num_heads_q / num_heads_kv)
-  int32_t seqlen_q;      // with cu_seqlens the greatest
+  int32_t seqlen_q;  // with cu_seqlens the greatest
   int32_t seqlen_kv;
   float softmax_scale_log2;  // softmax_scale * log2(e)
   int32_t window_left;       // a row sees keys >= row + diagonal - window_left; < 0: all
@@ -39,11 +26,9 @@ typedef struct AttnFwdArgs {
   int32_t top_left;          // diagonal = 0 if set, else seqlen_kv - seqlen_q
   int32_t q_tiles;           // tiles of tile_q rows of the longest sequence
   int32_t whole_tiles;       // work items that are whole tiles; those after them are parts
-  int32_t parts;             // parts along KV of each tile that is not whole
   int32_t head_dim;          // columns of q and k: a multiple of 8
   int32_t head_dim_v;        // columns of v and o: a multiple of 8
   int32_t column_groups;     // tiles that share the columns of a row of o
-  float softcap_log2;        // softcap * log2(e); kernels without a cap take no notice
   // n / d = (2 n * inverse >> 32) >> shift, for 0 <= n < 2^31.
   uint32_t q_tiles_inverse;
   int32_t q_tiles_shift;
@@ -51,4 +36,21 @@ typedef struct AttnFwdArgs {
   int32_t num_heads_q_shift;
   uint32_t group_inverse;  // of q heads that share a kv head
   int32_t group_shift;
+  // What it needs later, from here on.
+  uint64_t o;          // [batch, seqlen_q, num_heads_q, head_dim_v] device address
+  uint64_t lse;        // float32, natural log, [batch, num_heads_q, seqlen_q]; 0 = none
+  uint64_t sinks;      // [num_heads_q] float32, natural-log units; 0 = none
+  uint64_t partial_o;  // [split parts, tile_q, columns of a tile] float32; 0 = no parts
+  // [split parts, tile_q, 2] float32: the reference of a row's probabilities, log2 units, and their
+  // sum relative to it; 0 where the part has no key of the row.
+  uint64_t partial_max_sum;
+  int64_t o_stride_batch;
+  int64_t o_stride_seq;
+  int64_t o_stride_head;
+  int64_t lse_stride_batch;  // of the lse, with the row stride 1
+  int64_t lse_stride_head;
+  int32_t batch;
+  int32_t num_heads_kv;  // divides num_heads_q; kv_head = q_head / (num_heads_q / num_heads_kv)
+  int32_t parts;         // parts along KV of each tile that is not whole
+  float softcap_log2;    // softcap * log2(e); kernels without a cap take no notice
 } AttnFwdArgs;

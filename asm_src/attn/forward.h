@@ -33,15 +33,16 @@ struct Forward {
   int columns;    // of V and O, that there are
   bool padded_q;  // Q and K have fewer columns than the matrix instructions take
 
-  // One trip to memory for what the prologue needs, whatever the compiler thinks of its registers.
+  // One trip to memory for what comes first in the struct, whatever the compiler thinks of its
+  // registers.
   static __device__ __forceinline__ void fetch(AttnFwdArgs& a) {
-    ordered::settle_all_uniform(
-        a.q, a.k, a.v, a.cu_seqlens_q, a.cu_seqlens_kv, a.q_stride_batch, a.q_stride_seq,
-        a.q_stride_head, a.k_stride_batch, a.k_stride_seq, a.k_stride_head, a.v_stride_batch,
-        a.v_stride_seq, a.v_stride_head, a.num_heads_q, a.seqlen_q, a.seqlen_kv,
-        a.softmax_scale_log2, a.window_left, a.window_right, a.top_left, a.whole_tiles, a.q_tiles,
-        a.q_tiles_inverse, a.q_tiles_shift, a.num_heads_q_inverse, a.num_heads_q_shift,
-        a.group_inverse, a.group_shift, a.head_dim, a.head_dim_v, a.column_groups);
+    struct Words {
+      uint32_t word[sizeof(AttnFwdArgs) / 4];
+    };
+    Words all = __builtin_bit_cast(Words, a);
+    unroll<__builtin_offsetof(AttnFwdArgs, o) / 4>(
+        [&]<int n>() { ordered::settle_uniform(all.word[n]); });
+    a = __builtin_bit_cast(AttnFwdArgs, all);
   }
   // What needs no arguments, while they are on their way.
   __device__ __forceinline__ const AttnFwdArgs& prepared(uint32_t lds) {
