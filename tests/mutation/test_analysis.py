@@ -9,6 +9,7 @@ from assembler import assemble
 
 from amdattn import manifest
 from amdattn.checking.mutation import registers as regs
+from amdattn.checking.mutation.clauses import overwrites
 from amdattn.checking.mutation.code import CodeError, disassemble
 from amdattn.checking.mutation.equivalence import WaitsOnPaths
 from amdattn.checking.mutation.generate import CLASSES, mutants
@@ -143,6 +144,19 @@ def test_branches_that_need_exec_zero() -> None:
     assert kernel.successors[20] == (24,)
     lost = code("s_and_saveexec_b64 s[2:3], vcc", "s_mov_b32 s2, 0", "s_or_b64 exec, exec, s[2:3]")
     assert lost.reachable == {0, 4, 8, 12}
+
+
+def test_branches_that_need_exec_nonzero() -> None:
+    kernel = code(
+        *("s_cbranch_execnz 1", "s_nop 0", "s_and_saveexec_b64 s[2:3], vcc"),
+        *("s_cbranch_execnz 1", "s_nop 1", "s_cbranch_execz 0"),
+    )
+    assert kernel.successors[0] == (8,) and 4 not in kernel.reachable
+    assert kernel.successors[12] == (16, 20)
+    assert kernel.successors[20] == (24, 24)
+    inside = code("s_and_saveexec_b64 s[2:3], vcc", "s_cbranch_execnz 1", "s_endpgm",
+                  "s_cbranch_execz 0")  # fmt: skip
+    assert inside.successors[12] == (16,)
 
 
 # -- waits -----------------------------------------------------------------------------------------
@@ -294,12 +308,46 @@ def test_wait_states_on_the_shorter_path() -> None:
     assert not HazardAnalysis(code(*texts)).missing()
 
 
+# -- clauses ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ((LOAD.format(4), LOAD.format(2)), {(1, 0), (1, 1)}),
+        ((LOAD.format(2), LOAD.format(4)), {(0, 0), (0, 1)}),
+        ((LOAD.format(2),), set()),
+        ((LOAD.format(4), "s_nop 0", LOAD.format(2)), set()),
+        ((LOAD.format(4), LOAD.format(5)), set()),
+        ((LOAD.format(4), "s_load_dword s4, s[0:1], 0x0", LOAD.format(2)), set()),
+        (("s_load_dword s4, s[0:1], 0x0", "s_load_dword s0, s[2:3], 0x4"), {(1, 0)}),
+        ((LOAD.format(4), "ds_read_b32 v2, v0", LOAD.format(5)), set()),
+        ((LOAD.format(4), "buffer_inv sc1", LOAD.format(2)), set()),
+    ],
+)
+def test_clauses(texts: tuple[str, ...], expected: set[tuple[int, int]]) -> None:
+    kernel = code("s_mov_b32 s4, 0", *texts)
+    for at in kernel.instructions[1:-1]:
+        found = overwrites(kernel, at.pc, at.size)
+        pairs = {(kernel.index[writer] - 1, kernel.index[reader] - 1) for writer, reader in found}
+        assert pairs == (expected if len(texts) == 2 else set())
+
+
+def test_clause_that_a_change_makes() -> None:
+    kernel = code(LOAD.format(4), "s_nop 0", LOAD.format(2), "v_mov_b32_e32 v0, 0")
+    nop, load = kernel.instructions[1:3]
+    assert not overwrites(kernel, kernel.start, kernel.end)
+    changed = kernel.changed(nop.pc, load.encoding + nop.encoding)
+    assert overwrites(changed, nop.pc, 12) == {(nop.pc, 0), (nop.pc, nop.pc)}
+
+
 # -- the shipped kernel ----------------------------------------------------------------------------
 
 
 def test_shipped_kernel_is_clean(shipped: KernelCode) -> None:
     assert not WaitsOnPaths(shipped).too_early()
     assert not HazardAnalysis(shipped).missing()
+    assert not overwrites(shipped, shipped.start, shipped.end - shipped.start)
 
 
 def test_mutants_change_one_place(shipped: KernelCode) -> None:
@@ -331,11 +379,15 @@ def test_mutants_change_one_place(shipped: KernelCode) -> None:
         ("s_cselect_b64 s[4:5], -1, 0", "s_cbranch_vccnz 1", True),
         ("s_cselect_b64 s[4:5], -1, 0", "s_cbranch_vccz 1", False),  # waits if nothing is loaded
         ("s_cselect_b64 s[4:5], s[8:9], 0", "s_cbranch_vccnz 1", False),  # of some lanes
+        ("s_and_b64 s[4:5], s[10:11], s[12:13]", "s_cbranch_vccnz 1", True),
+        ("s_and_b64 s[4:5], s[10:11], s[14:15]", "s_cbranch_vccnz 1", False),  # of some lanes
+        ("s_xor_b64 s[4:5], s[10:11], -1", "s_cbranch_vccnz 1", True),
     ],
 )
 def test_branches_on_one_condition(condition: str, branch: str, waits: bool) -> None:
     """A load under a condition, and the wait for it where the same condition is not negated."""
     kernel = code(
+        *("s_cselect_b64 s[10:11], -1, 0", "s_cselect_b64 s[12:13], 0, -1"),
         *(condition, "s_and_b64 vcc, exec, s[4:5]", "s_cbranch_vccz 2"),
         "global_load_dword v0, v[2:3], off",
         *("v_cndmask_b32_e64 v5, 0, 1, s[4:5]", "v_cmp_ne_u32_e64 s[6:7], 1, v5"),

@@ -28,10 +28,6 @@ _OTHER_LANES = (
     "the next instruction goes on with the lanes of s[2:3] that are not in EXEC: all of s[2:3], as "
     "no lane of the loop before is among them, whether EXEC holds those or none"
 )
-_NAN_ANYWAY = (
-    "the lanes that are let in as well have a NaN for a sum, and so for its reciprocal; of a NaN "
-    "the kernel stores one bit pattern only"
-)
 _ROWS_BEHIND = (
     "the lanes that stay away have rows behind the sequence's end, and so do those rows in the "
     "later tiles: nothing more is stored for them"
@@ -47,11 +43,6 @@ _ONLY_LSE = (
 _FIRST_COLUMNS = (
     "no wave comes here: in every row that there is one lane has the first columns, so that the "
     "branch before it is always taken"
-)
-
-_COLUMNS_OF_V = (
-    "the lanes that are let in as well load columns of V behind the last one, as far as the "
-    "buffer's range goes; the columns of O that these become are not stored"
 )
 _ONE_GROUP = "no wave comes here: all columns of O that the kernel takes are in one group"
 _LATER_FRAGMENTS = (
@@ -101,15 +92,13 @@ _AFTER_LSE = (
     *(0x1DDB4, 0x1DDF0, 0x1DE38, 0x1DE80, 0x1DEC8),
 )
 # attn_fwd_bf16_d64_narrow_rtne
-_NARROW = "b3362acd811fbbfd"
+_NARROW = "bdd19b3707c2427f"
 # gemm_nt_bf16_m32n32k2
 _GEMM = "a2531437cd78637c"
 _AFTER_COLUMNS_OF_GEMM = (0x485C, 0x4878, 0x4894, 0x4930, 0x494C, 0x4968)
 
 # (digest of the kernel's instructions, class, address) -> why nothing can be seen
 ARGUMENTS: dict[tuple[str, str, int], str] = {
-    # attn_merge_bf16_d128_rtne
-    ("cde14a7d933f75f3", "EXEC", 0x1BAC): _NAN_ANYWAY,
     # Kernels of tests/peers as Triton 3.9 compiles them: divide_integers, order, scatter_add,
     # transpose.
     ("ea0de2a762b9a4be", "EXEC", 0x18C4): _SHORT_DIVISION,
@@ -124,9 +113,8 @@ ARGUMENTS: dict[tuple[str, str, int], str] = {
     **{(_FORWARD, "EXEC", pc): _COLUMNS_BEHIND for pc in _AFTER_COLUMNS},
     **{(_FORWARD, "EXEC", pc): _FIRST_COLUMNS for pc in _BEFORE_COLUMNS},
     **{(_FORWARD, "EXEC", pc): _ONLY_LSE for pc in _AFTER_LSE},
-    **{(_NARROW, "EXEC", pc): _COLUMNS_BEHIND for pc in (0x2E94, 0x3BAC)},
-    **{(_NARROW, "EXEC", pc): _COLUMNS_OF_V for pc in (0x1CAC, 0x1D3C, 0x1DC4, 0x1E44)},
-    **{(_NARROW, "s_nop", pc): _ONE_GROUP for pc in (0x4AB0, 0x4AC0)},
+    **{(_NARROW, "EXEC", pc): _FIRST_COLUMNS for pc in (0x2E1C, 0x2E24, 0x431C, 0x4324)},
+    **{(_NARROW, "s_nop", pc): _ONE_GROUP for pc in (0x45A4, 0x45B4, 0x67F8, 0x6808)},
     (_GEMM, "wait weakened", 0x285C): _ONE_READ_EACH,
     (_GEMM, "wait deleted", 0x2908): _FIRST_FRAGMENT_FIRST,
     (_GEMM, "wait weakened", 0x2908): _FIRST_FRAGMENT_FIRST,

@@ -176,7 +176,11 @@ def _original(entry: _Prepared) -> Original:
     return Original(
         entry.subject.name,
         [f"{pair}" for pair in sorted(entry.judge.wait_violations)]
-        + [f"{pair}" for pair in sorted(entry.judge.hazard_violations)],
+        + [f"{pair}" for pair in sorted(entry.judge.hazard_violations)]
+        + [
+            f"{writer:#x} overwrites in its clause what {reader:#x} reads"
+            for writer, reader in sorted(entry.judge.clause_violations)
+        ],
         [],
         entry.code.digest,
         len(entry.mutants),

@@ -226,6 +226,8 @@ def _contents(
             q[..., 1::16, 0, 3] = np.nan
         if case.nan_k:
             k[..., -1, :] = np.nan
+        if case.nan_v:
+            v[..., -1, :] = np.nan
         buffers += [
             read_only(n, x.astype(dtype).tobytes()) for n, x in zip("qkv", (q, k, v), strict=True)
         ]
