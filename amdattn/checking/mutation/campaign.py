@@ -183,6 +183,7 @@ def _original(entry: _Prepared) -> Original:
         ],
         [],
         entry.code.digest,
+        entry.subject.inputs,
         len(entry.mutants),
     )
 

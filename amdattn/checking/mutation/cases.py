@@ -24,6 +24,7 @@ class AttentionCase:
     nan: bool = False  # in a row of each 16 of q
     nan_k: bool = False  # in the last kv head, behind the columns of the one before
     nan_v: bool = False  # the same
+    nan_sink: bool = False  # of all heads
     narrow: int = 0  # head_dim_v if it is not the kernel's, with a head_dim that is not either:
     sixteenths: int = 9  # of it
     scale_v: float = 1.0
@@ -36,7 +37,8 @@ class AttentionCase:
         return (
             f"{self.batch}x{self.seqlen_q}x{self.seqlen_kv}x{self.num_heads_q}:{self.num_heads_kv}"
             f"{options}{' lengths' * bool(self.lengths)}{' NaN' * self.nan}"
-            f"{' NaN in K' * self.nan_k}{' NaN in V' * self.nan_v}{' growing' * (self.growth > 1)}"
+            f"{' NaN in K' * self.nan_k}{' NaN in V' * self.nan_v}"
+            f"{' NaN sinks' * self.nan_sink}{' growing' * (self.growth > 1)}"
             f"{'' if self.lse else ' no lse'}"
             f"{f' head_dim_v={self.narrow}' if self.narrow else ''}"
             f"{f' v*{self.scale_v:g}' if self.scale_v != 1 else ''}{' one CU' * self.one_cu}"
@@ -63,6 +65,9 @@ _OF_ANY_SCALE: tuple[AttentionCase, ...] = (
     AttentionCase(
         1, 130, 70, 8, 4, options={"num_splits": 2, "causal": True}, lengths=((130, 70),)
     ),
+    AttentionCase(
+        1, 75, 150, 1, 1, options={"num_splits": 2, "sinks": True, "window_size": (60, 20)}
+    ),
     AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, narrow=8),
     AttentionCase(1, 30, 70, 2, 1, options={"num_splits": 2}, narrow=200),
 )
@@ -80,6 +85,15 @@ FORWARD: tuple[AttentionCase, ...] = (
     AttentionCase(1, 30, 70, 3, 3, options={"num_splits": 2, "causal": True}),
     AttentionCase(1, 130, 70, 1, 1, options=_WHOLE, narrow=40),
     AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, nan=True, narrow=40),
+    AttentionCase(
+        *(2, 70, 50, 1, 1),
+        options={**_WHOLE, "causal": True, "sinks": True},
+        lengths=((70, 0), (3, 50)),
+        nan_sink=True,
+    ),
+    AttentionCase(2, 70, 70, 1, 1, options={"num_splits": 2}, lengths=((70, 0), (3, 70))),
+    AttentionCase(1, 20, 40, 64, 8, options={**_WHOLE, "causal": True}, nan=True),
+    AttentionCase(1, 20, 40, 64, 8, options={"num_splits": 2, "causal": True}, nan=True),
 )
 # Sums of products with V overflow: such a tile is done again, by code of its own, and again with
 # smaller probabilities.
