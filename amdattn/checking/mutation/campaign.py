@@ -72,7 +72,7 @@ def campaign(
     seed: int = 0,
     classes: Sequence[str] = CLASSES,
     num_workers: int = 2,
-    seconds_per_mutant: float = 120.0,
+    seconds_per_mutant: float = 300.0,
     progress: Progress = lambda what, done, total: None,
 ) -> Campaign:
     """Run a campaign.

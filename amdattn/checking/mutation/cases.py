@@ -25,6 +25,7 @@ class AttentionCase:
     nan_k: bool = False  # in the last kv head, behind the columns of the one before
     nan_v: bool = False  # the same
     nan_sink: bool = False  # of all heads
+    calm: bool = False  # every other row of q nearly 0: its scores outgrow nothing
     narrow: int = 0  # head_dim_v if it is not the kernel's, with a head_dim that is not either:
     sixteenths: int = 9  # of it
     scale_v: float = 1.0
@@ -39,6 +40,7 @@ class AttentionCase:
             f"{options}{' lengths' * bool(self.lengths)}{' NaN' * self.nan}"
             f"{' NaN in K' * self.nan_k}{' NaN in V' * self.nan_v}"
             f"{' NaN sinks' * self.nan_sink}{' growing' * (self.growth > 1)}"
+            f"{' calm rows' * self.calm}"
             f"{'' if self.lse else ' no lse'}"
             f"{f' head_dim_v={self.narrow}' if self.narrow else ''}"
             f"{f' v*{self.scale_v:g}' if self.scale_v != 1 else ''}{' one CU' * self.one_cu}"
@@ -91,6 +93,16 @@ FORWARD: tuple[AttentionCase, ...] = (
         lengths=((70, 0), (3, 50)),
         nan_sink=True,
     ),
+    AttentionCase(1, 100, 170, 1, 1, options=_WHOLE, growth=400.0, calm=True),
+    AttentionCase(
+        *(1, 100, 200, 1, 1),
+        options={**_WHOLE, "window_size": (60, 20)},
+        growth=400.0,
+        calm=True,
+    ),
+    AttentionCase(1, 100, 70, 1, 1, options={**_WHOLE, "sinks": True}),
+    AttentionCase(1, 180, 40, 1, 1, options={**_WHOLE, "causal": True}),
+    AttentionCase(1, 180, 40, 1, 1, options={**_WHOLE, "causal": True}, narrow=40),
     AttentionCase(2, 70, 70, 1, 1, options={"num_splits": 2}, lengths=((70, 0), (3, 70))),
     AttentionCase(1, 20, 40, 64, 8, options={**_WHOLE, "causal": True}, nan=True),
     AttentionCase(1, 20, 40, 64, 8, options={"num_splits": 2, "causal": True}, nan=True),

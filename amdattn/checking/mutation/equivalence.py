@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from amdattn.checking.mutation import registers as regs
+from amdattn.checking.mutation import idioms, registers as regs
 from amdattn.checking.mutation.arguments import ARGUMENTS
 from amdattn.checking.mutation.clauses import overwrites
 from amdattn.checking.mutation.code import Instruction
@@ -20,9 +20,15 @@ from amdattn.checking.mutation.hazards import LLVM_ONLY, HazardAnalysis, Missing
 from amdattn.checking.mutation.kernel import KernelCode
 from amdattn.checking.mutation.subject import Subject
 from amdattn.checking.mutation.uniform import decisions
-from amdattn.checking.mutation.waits import TooEarly, WaitAnalysis
+from amdattn.checking.mutation.waits import TooEarly, WaitAnalysis, counts
 
 _EXEC = frozenset(regs.EXEC)
+_NEAR = 64  # instructions
+_OWN_LOAD = (
+    "the load that may be pending behind the loop goes to LDS, where only the wave's own later "
+    "loads write: these end behind it, and are waited for before the next barrier behind which "
+    "what the loads brought is read"
+)
 _IGNORES_EXEC = ("v_readlane", "v_writelane", "v_nop", "v_mfma", "v_smfmac", "buffer_wbl2")
 # Lanes that must not touch memory get this offset, behind every range below it.
 _MASKED_OFFSET = 1 << 31
@@ -65,10 +71,13 @@ class WaitsOnPaths:
     @functools.cached_property
     def _each(self) -> list[_Cases]:
         """Of each condition."""
-        return [
+        found = [
             _Cases([WaitAnalysis(self._code.assuming(taken)) for taken in both])
             for both in decisions(self._code)
         ]
+        if always := idioms.never_below(self._code):
+            found.append(_Cases([WaitAnalysis(self._code.assuming(always))]))
+        return found
 
     @functools.cached_property
     def _found(self) -> frozenset[TooEarly]:
@@ -115,6 +124,7 @@ class Judge:
         self._subject = subject
         self._code = code
         self._digest = code.digest
+        self._is_attention = subject.name.startswith("attn_fwd_")
         self._waits, self._hazards = WaitsOnPaths(code), HazardAnalysis(code)
         self.wait_violations: frozenset[TooEarly] = self._waits.too_early()
         self.hazard_violations: frozenset[Missing] = self._hazards.missing()
@@ -138,6 +148,10 @@ class Judge:
         if judgement.argument:
             return judgement
         stated = ARGUMENTS.get((self._digest, mutant.kind, mutant.pc), "")
+        if self._is_attention:
+            stated = stated or idioms.argument(self._code, mutant)
+            if mutant.kind == "wait weakened":
+                stated = stated or self._last_load_to_lds(mutant)
         return dataclasses.replace(judgement, argument=stated, stated=bool(stated))
 
     def _mutated(self, mutant: Mutant) -> tuple[KernelCode, int, int]:
@@ -177,6 +191,21 @@ class Judge:
                     f"only LLVM keeps states for {LLVM_ONLY}; the manual's table asks for none"
                 )
         return Judgement(argument, frozenset(places))
+
+    def _last_load_to_lds(self, mutant: Mutant) -> str:
+        """Of a wait for everything, which now leaves the youngest load of all, one into LDS."""
+        early = self._waits.after(mutant.at, mutant.encoding) - self.wait_violations
+        loads = all(regs.is_lds_dma(self._code.at(pair.producer)) for pair in early)
+        at_barriers = all(self._code.at(pair.consumer).mnemonic == "s_barrier" for pair in early)
+        if mutant.what != "vmcnt(0) -> 1" or not (loads and at_barriers):
+            return ""
+        instructions = self._code.instructions
+        if counts(self._code.at(mutant.pc).word)["lgkmcnt"] or any(
+            "lds" in inst.modifiers and inst.pc in self._code.reachable
+            for inst in instructions[self._code.index[mutant.pc] :][:_NEAR]
+        ):
+            return ""
+        return _OWN_LOAD
 
     def _barrier(self, mutant: Mutant) -> Judgement:
         if all(case.num_waves == 1 for case in self._subject.cases):

@@ -234,6 +234,8 @@ def _contents(
         keys = k.shape[-3]
         v *= np.float32(case.scale_v)
         k *= (case.growth ** (np.arange(keys, dtype=np.float32) / keys))[:, None, None]
+        if case.calm:
+            q[..., 1::2, :, :] /= 64
         if case.nan:
             q[..., 1::16, 0, 3] = np.nan
         if case.nan_k:
