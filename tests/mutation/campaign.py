@@ -68,7 +68,7 @@ object, class by class, and launched in checked mode on the inputs of the unmuta
 - *missed*: nothing of all that. A mutant that no launch reaches is missed;
 - *equivalent*: an argument says why nothing can be seen: a static analysis of all paths that shares
   no code with the checker (amdattn/checking/mutation/equivalence.py), or one that is stated
-  (arguments.py). Equivalent mutants are run as well; one that is noticed fails the campaign.
+  (arguments.py, idioms.py). Equivalent mutants are run as well; one that is noticed fails the campaign.
 
 *Reported* is everything but missed, of those that are not equivalent. The bars: {BAR_OVERALL:.0%}
 overall and {BAR_CLASS:.0%} of each class. {_below(report)}
@@ -158,8 +158,6 @@ def _assumptions(report: Campaign) -> str:
   between a write-back and the compare-and-swap that takes the lock, when nothing is left to
   publish, and 13 changes of EXEC), of which no proof exists that they are equivalent. EXEC reaches
   its bar with erf and scatter_add f16, which were added last.
-- The mutant of gemm_nt that is missed has all lanes store the word that one of them is to store,
-  to the same address: the virtual device performs the lanes of a store at once.
 - Waits and barriers between coherent accesses show only if one of {num_schedules} orders of waves
   and workgroups makes the result wrong.
 - Rules on what has to be waited for at a barrier and at a release were narrowed after comparison
