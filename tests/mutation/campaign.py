@@ -68,7 +68,8 @@ object, class by class, and launched in checked mode on the inputs of the unmuta
 - *missed*: nothing of all that. A mutant that no launch reaches is missed;
 - *equivalent*: an argument says why nothing can be seen: a static analysis of all paths that shares
   no code with the checker (amdattn/checking/mutation/equivalence.py), or one that is stated
-  (arguments.py, idioms.py). Equivalent mutants are run as well; one that is noticed fails the campaign.
+  (arguments.py, idioms.py). Equivalent mutants are run as well; one that is noticed fails the
+  campaign.
 
 *Reported* is everything but missed, of those that are not equivalent. The bars: {BAR_OVERALL:.0%}
 overall and {BAR_CLASS:.0%} of each class. {_below(report)}

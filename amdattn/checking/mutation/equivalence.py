@@ -20,14 +20,13 @@ from amdattn.checking.mutation.hazards import LLVM_ONLY, HazardAnalysis, Missing
 from amdattn.checking.mutation.kernel import KernelCode
 from amdattn.checking.mutation.subject import Subject
 from amdattn.checking.mutation.uniform import decisions
-from amdattn.checking.mutation.waits import TooEarly, WaitAnalysis, counts
+from amdattn.checking.mutation.waits import TooEarly, WaitAnalysis
 
 _EXEC = frozenset(regs.EXEC)
-_NEAR = 64  # instructions
 _OWN_LOAD = (
     "the load that may be pending behind the loop goes to LDS, where only the wave's own later "
-    "loads write: these end behind it, and are waited for before the next barrier behind which "
-    "what the loads brought is read"
+    "loads write: these end behind it, and are waited for before the barrier behind which more of "
+    "LDS than the waves' votes is read next"
 )
 _IGNORES_EXEC = ("v_readlane", "v_writelane", "v_nop", "v_mfma", "v_smfmac", "buffer_wbl2")
 # Lanes that must not touch memory get this offset, behind every range below it.
@@ -193,19 +192,18 @@ class Judge:
         return Judgement(argument, frozenset(places))
 
     def _last_load_to_lds(self, mutant: Mutant) -> str:
-        """Of a wait for everything, which now leaves the youngest load of all, one into LDS."""
+        """Of a wait that leaves a load into LDS pending at barriers behind which it is not read."""
         early = self._waits.after(mutant.at, mutant.encoding) - self.wait_violations
-        loads = all(regs.is_lds_dma(self._code.at(pair.producer)) for pair in early)
-        at_barriers = all(self._code.at(pair.consumer).mnemonic == "s_barrier" for pair in early)
-        if mutant.what != "vmcnt(0) -> 1" or not (loads and at_barriers):
-            return ""
-        instructions = self._code.instructions
-        if counts(self._code.at(mutant.pc).word)["lgkmcnt"] or any(
-            "lds" in inst.modifiers and inst.pc in self._code.reachable
-            for inst in instructions[self._code.index[mutant.pc] :][:_NEAR]
-        ):
-            return ""
-        return _OWN_LOAD
+        into_lds = all(regs.is_lds_dma(self._code.at(pair.producer)) for pair in early)
+        votes_only = all(self._is_for_votes(pair.consumer) for pair in early)
+        return _OWN_LOAD if early and into_lds and votes_only else ""
+
+    def _is_for_votes(self, pc: int) -> bool:
+        """Whether this is a barrier behind which LDS is read once at most until the next one."""
+        if self._code.at(pc).mnemonic != "s_barrier":
+            return False
+        behind = map(self._code.at, self._until_barrier(pc, self._code.successors))
+        return sum(inst.mnemonic.startswith("ds_read") for inst in behind) <= 1
 
     def _barrier(self, mutant: Mutant) -> Judgement:
         if all(case.num_waves == 1 for case in self._subject.cases):
