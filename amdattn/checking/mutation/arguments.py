@@ -60,16 +60,12 @@ _FIRST_FRAGMENT_FIRST = (
     "a wave that comes here has results in the fragment before, too, for which it waited until all "
     "that it had read from LDS was there; it has read nothing since"
 )
-_ONE_READ_EACH = (
-    "each wave reads from LDS once for its first fragment, then once for its second one, whose use "
-    "has a wait of its own: the one that may be left is the second"
-)
 
 # attn_fwd_bf16_d64_narrow_rtne
 _NARROW = "bdd19b3707c2427f"
 # gemm_nt_bf16_m32n32k2
-_GEMM = "a2531437cd78637c"
-_AFTER_COLUMNS_OF_GEMM = (0x485C, 0x4878, 0x4894, 0x4930, 0x494C, 0x4968)
+_GEMM = "59f034cf8f15ff0d"
+_AFTER_COLUMNS_OF_GEMM = (0x482C, 0x4848, 0x4864, 0x4900, 0x491C, 0x4938)
 
 # (digest of the kernel's instructions, class, address) -> why nothing can be seen
 ARGUMENTS: dict[tuple[str, str, int], str] = {
@@ -85,13 +81,12 @@ ARGUMENTS: dict[tuple[str, str, int], str] = {
     ("2ab93e9720df1242", "num_records", 0x1744): _NO_MASK,
     **{(_NARROW, "EXEC", pc): _FIRST_COLUMNS for pc in (0x2E1C, 0x2E24, 0x431C, 0x4324)},
     **{(_NARROW, "s_nop", pc): _ONE_GROUP for pc in (0x45A4, 0x45B4, 0x67F8, 0x6808)},
-    (_GEMM, "wait weakened", 0x285C): _ONE_READ_EACH,
     (_GEMM, "wait deleted", 0x2908): _FIRST_FRAGMENT_FIRST,
     (_GEMM, "wait weakened", 0x2908): _FIRST_FRAGMENT_FIRST,
     (_GEMM, "barrier", 0x2ED8): _ONLY_AFTER_AN_ABORT,
     (_GEMM, "EXEC", 0x28F0): _LATER_FRAGMENTS,
     **{(_GEMM, "EXEC", pc): _LATER_COLUMNS for pc in _AFTER_COLUMNS_OF_GEMM},
-    **{(_GEMM, "EXEC", pc): _ALL_STORED for pc in (0x48B0, 0x48E0, 0x4984)},
+    **{(_GEMM, "EXEC", pc): _ALL_STORED for pc in (0x4880, 0x48B0, 0x4954)},
     **{(_GEMM, "EXEC", pc): _SAME_WORDS for pc in (0x2EDC, 0x3034)},
     (_GEMM, "EXEC", 0x2B44): _ONE_STORE,
 }
