@@ -1,10 +1,12 @@
 """Runs the whole campaign and writes docs/checked-mode-mutation.md.
 
 `PYTHONPATH=.:tests/mutation:tests/peers python tests/mutation/campaign.py [--json FILE]`; with
-Triton installed its kernels are part of it. Every mutant of the forward kernel takes hours;
-`--sample` draws some. With `--kernel` no page is written: that is for a new kernel, of which those
-mutants that nothing shows are printed as rows of amdattn/checking/mutation/arguments.py, to be
-filled with reasons, or to be taken as what they are.
+Triton installed its kernels are part of it. `--sample` draws some of the forward kernel's mutants,
+which are thousands. `--known FILE` takes the results that an earlier `--json FILE` wrote of those
+kernels whose code and inputs are the same as then, so that only kernels that have changed are run:
+right as long as the checker and the arguments are the same, too. With `--kernel` no page is
+written: that is for a new kernel, of which those mutants that nothing shows are printed as rows of
+amdattn/checking/mutation/arguments.py, to be filled with reasons, or to be taken as what they are.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import importlib.metadata
 import importlib.util
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from hip_subjects import hip_subjects
@@ -23,6 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from amdattn.checking.mutation.campaign import SCHEDULES, campaign
 from amdattn.checking.mutation.generate import CLASSES
 from amdattn.checking.mutation.hazards import LLVM_ONLY
+from amdattn.checking.mutation.kernel import KernelCode
 from amdattn.checking.mutation.report import BAR_CLASS, BAR_OVERALL, Campaign, Counts
 from amdattn.checking.mutation.subject import Subject, shipped_subjects
 from amdattn.device import KNOWN_DEVICES
@@ -64,7 +68,8 @@ object, class by class, and launched in checked mode on the inputs of the unmuta
 - *missed*: nothing of all that. A mutant that no launch reaches is missed;
 - *equivalent*: an argument says why nothing can be seen: a static analysis of all paths that shares
   no code with the checker (amdattn/checking/mutation/equivalence.py), or one that is stated
-  (arguments.py). Equivalent mutants are run as well; one that is noticed fails the campaign.
+  (arguments.py, idioms.py). Equivalent mutants are run as well; one that is noticed fails the
+  campaign.
 
 *Reported* is everything but missed, of those that are not equivalent. The bars: {BAR_OVERALL:.0%}
 overall and {BAR_CLASS:.0%} of each class. {_below(report)}
@@ -105,6 +110,26 @@ def _drawn(report: Campaign) -> str:
     return "".join(lines)
 
 
+def known(path: Path, subjects: Sequence[Subject]) -> Campaign:
+    """Earlier results of those kernels that have the code and the inputs that they had."""
+    report = Campaign.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    now = {
+        (subject.name, KernelCode(subject.image, subject.symbol).digest, subject.inputs)
+        for subject in subjects
+    }
+    report.originals = [o for o in report.originals if (o.subject, o.digest, o.inputs) in now]
+    names = {original.subject for original in report.originals}
+    report.outcomes = [outcome for outcome in report.outcomes if outcome.subject in names]
+    return report
+
+
+def ordered(report: Campaign, subjects: Sequence[Subject]) -> None:
+    """Bring its kernels into the order of the subjects."""
+    names = [subject.name for subject in subjects]
+    report.originals.sort(key=lambda original: names.index(original.subject))
+    report.outcomes.sort(key=lambda outcome: names.index(outcome.subject))
+
+
 def rows_of_arguments(report: Campaign) -> list[str]:
     """The missed mutants as they would stand in arguments.py."""
     digests = {original.subject: original.digest for original in report.originals}
@@ -134,8 +159,6 @@ def _assumptions(report: Campaign) -> str:
   between a write-back and the compare-and-swap that takes the lock, when nothing is left to
   publish, and 13 changes of EXEC), of which no proof exists that they are equivalent. EXEC reaches
   its bar with erf and scatter_add f16, which were added last.
-- The mutant of gemm_nt that is missed has all lanes store the word that one of them is to store,
-  to the same address: the virtual device performs the lanes of a store at once.
 - Waits and barriers between coherent accesses show only if one of {num_schedules} orders of waves
   and workgroups makes the result wrong.
 - Rules on what has to be waited for at a barrier and at a release were narrowed after comparison
@@ -146,6 +169,8 @@ def main() -> int:
     """Run, write, say what fails."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="write everything there as well")
+    parser.add_argument("--known", type=Path, help="results of an earlier run, as --json has them")
+    parser.add_argument("--workers", type=int, default=2, help="processes that launch mutants")
     parser.add_argument("--sample", type=int, help=f"so many mutants of {FORWARD}; default: all")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--kernel", action="append", help="mutate this one only; write no page")
@@ -163,7 +188,12 @@ def main() -> int:
             parser.error(f"no kernel {', '.join(sorted(missing))} is shipped")
     else:
         chosen, triton = subjects()
-    large = 1 if given.sample is not None else len(chosen)
+    report = Campaign([], [], given.sample, given.seed)
+    if given.known:
+        report = known(given.known, chosen)
+    names = {original.subject for original in report.originals}
+    large = [s for s in chosen if s.name == FORWARD or given.kernel]
+    others = [s for s in chosen if s not in large]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
         steps: dict[str, object] = {}
@@ -173,14 +203,21 @@ def main() -> int:
                 steps[what] = bar.add_task(what, total=total)
             bar.update(steps[what], completed=done, total=total)  # type: ignore[arg-type]
 
-        classes = given.classes or CLASSES
-        report = campaign(
-            chosen[:large], sample=given.sample, seed=given.seed, classes=classes, progress=progress
-        )
-        if rest := chosen[large:]:
-            others = campaign(rest, classes=classes, progress=progress)
-            report.originals += others.originals
-            report.outcomes += others.outcomes
+        for group, sample in ((large, given.sample), (others, None)):
+            to_run = [subject for subject in group if subject.name not in names]
+            if not to_run:
+                continue
+            found = campaign(
+                to_run,
+                sample=sample,
+                seed=given.seed,
+                classes=given.classes or CLASSES,
+                num_workers=given.workers,
+                progress=progress,
+            )
+            report.originals += found.originals
+            report.outcomes += found.outcomes
+    ordered(report, chosen)
     console.print(report.table())
     if not given.kernel:
         PAGE.parent.mkdir(exist_ok=True)

@@ -8,7 +8,8 @@ import pytest
 from assembler import assemble
 
 from amdattn import manifest
-from amdattn.checking.mutation import registers as regs
+from amdattn.checking.mutation import idioms, registers as regs
+from amdattn.checking.mutation.clauses import overwrites
 from amdattn.checking.mutation.code import CodeError, disassemble
 from amdattn.checking.mutation.equivalence import WaitsOnPaths
 from amdattn.checking.mutation.generate import CLASSES, mutants
@@ -143,6 +144,19 @@ def test_branches_that_need_exec_zero() -> None:
     assert kernel.successors[20] == (24,)
     lost = code("s_and_saveexec_b64 s[2:3], vcc", "s_mov_b32 s2, 0", "s_or_b64 exec, exec, s[2:3]")
     assert lost.reachable == {0, 4, 8, 12}
+
+
+def test_branches_that_need_exec_nonzero() -> None:
+    kernel = code(
+        *("s_cbranch_execnz 1", "s_nop 0", "s_and_saveexec_b64 s[2:3], vcc"),
+        *("s_cbranch_execnz 1", "s_nop 1", "s_cbranch_execz 0"),
+    )
+    assert kernel.successors[0] == (8,) and 4 not in kernel.reachable
+    assert kernel.successors[12] == (16, 20)
+    assert kernel.successors[20] == (24, 24)
+    inside = code("s_and_saveexec_b64 s[2:3], vcc", "s_cbranch_execnz 1", "s_endpgm",
+                  "s_cbranch_execz 0")  # fmt: skip
+    assert inside.successors[12] == (16,)
 
 
 # -- waits -----------------------------------------------------------------------------------------
@@ -294,12 +308,117 @@ def test_wait_states_on_the_shorter_path() -> None:
     assert not HazardAnalysis(code(*texts)).missing()
 
 
+# -- clauses ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ((LOAD.format(4), LOAD.format(2)), {(1, 0), (1, 1)}),
+        ((LOAD.format(2), LOAD.format(4)), {(0, 0), (0, 1)}),
+        ((LOAD.format(2),), set()),
+        ((LOAD.format(4), "s_nop 0", LOAD.format(2)), set()),
+        ((LOAD.format(4), LOAD.format(5)), set()),
+        ((LOAD.format(4), "s_load_dword s4, s[0:1], 0x0", LOAD.format(2)), set()),
+        (("s_load_dword s4, s[0:1], 0x0", "s_load_dword s0, s[2:3], 0x4"), {(1, 0)}),
+        ((LOAD.format(4), "ds_read_b32 v2, v0", LOAD.format(5)), set()),
+        ((LOAD.format(4), "buffer_inv sc1", LOAD.format(2)), set()),
+    ],
+)
+def test_clauses(texts: tuple[str, ...], expected: set[tuple[int, int]]) -> None:
+    kernel = code("s_mov_b32 s4, 0", *texts)
+    for at in kernel.instructions[1:-1]:
+        found = overwrites(kernel, at.pc, at.size)
+        pairs = {(kernel.index[writer] - 1, kernel.index[reader] - 1) for writer, reader in found}
+        assert pairs == (expected if len(texts) == 2 else set())
+
+
+def test_clause_that_a_change_makes() -> None:
+    kernel = code(LOAD.format(4), "s_nop 0", LOAD.format(2), "v_mov_b32_e32 v0, 0")
+    nop, load = kernel.instructions[1:3]
+    assert not overwrites(kernel, kernel.start, kernel.end)
+    changed = kernel.changed(nop.pc, load.encoding + nop.encoding)
+    assert overwrites(changed, nop.pc, 12) == {(nop.pc, 0), (nop.pc, nop.pc)}
+
+
+# -- idioms ----------------------------------------------------------------------------------------
+
+
+def arguments(kernel: KernelCode, kind: str) -> list[str]:
+    """The first words of the arguments about its mutants of a class."""
+    found = (idioms.argument(kernel, m) for m in mutants(kernel, False) if m.kind == kind)
+    return [" ".join(argument.split()[:4]) for argument in found]
+
+
+AGAIN = ("s_barrier", "s_load_dwordx4 s[12:15], s[0:1], 0x0", "s_waitcnt lgkmcnt(0)")
+
+
+@pytest.mark.parametrize(
+    ("before", "compare", "other", "expected"),
+    [
+        ((), "v_cmp_neq_f32_e64 s[2:3], 0, v4", "0xff800000", ["the lanes that are", ""]),
+        (
+            *(AGAIN, "v_cmp_neq_f32_e64 s[2:3], 0, v4", "0xff800000"),
+            ["the lanes that are", "the lanes that stay"],
+        ),
+        (AGAIN, "v_cmp_neq_f32_e64 s[2:3], 0, v3", "0xff800000", ["", ""]),  # another's sum
+        (AGAIN, "v_cmp_neq_f32_e64 s[2:3], 0, v4", "0", ["", ""]),
+    ],
+)
+def test_logarithm_of_a_sum(
+    before: tuple[str, ...], compare: str, other: str, expected: list[str]
+) -> None:
+    kernel = code(
+        *(*before, compare, f"v_mov_b32_e32 v5, {other}"),
+        *("s_and_saveexec_b64 s[6:7], s[2:3]", "v_log_f32_e32 v5, v4", "s_nop 0"),
+        *("s_or_b64 exec, exec, s[6:7]", "global_store_dword v[2:3], v5, off"),
+    )
+    assert arguments(kernel, "EXEC") == expected
+
+
+def test_barrier_of_another_try() -> None:
+    assert arguments(code(*AGAIN), "barrier") == ["it stands between the"]
+    assert arguments(code("s_barrier", "s_load_dwordx4 s[12:15], s[4:5], 0x0"), "barrier") == [""]
+    assert arguments(code("s_barrier"), "barrier") == [""]
+
+
+@pytest.mark.parametrize(("limit", "same"), [("-1.0", True), ("s4", False)])
+def test_flags_that_are_one(limit: str, same: bool) -> None:
+    kernel = code(
+        *(f"v_cmp_gt_f32_e32 vcc, {limit}, v1", "v_cndmask_b32_e64 v2, 1.0, 0, vcc"),
+        *("ds_bpermute_b32 v3, v0, v2", "s_waitcnt lgkmcnt(0)", "v_max_f32_e32 v3, v3, v3"),
+        *("v_max_f32_e32 v2, v2, v3", "ds_bpermute_b32 v3, v0, v2", "ds_bpermute_b32 v4, v0, v1"),
+    )
+    expected = "the greatest of flags" if same else ""
+    assert arguments(kernel, "LDS offset") == [expected, expected, ""]
+
+
+@pytest.mark.parametrize(
+    ("limit", "between", "branch", "taken"),
+    [
+        ("-1.0", "s_nop 0", "s_cbranch_scc0 0", True),
+        ("-1.0", "s_nop 0", "s_cbranch_scc1 0", False),
+        ("-1.0", "s_add_u32 s5, s5, 1", "s_cbranch_scc0 0", False),
+        ("-1.0", "s_cbranch_vccz 0", "s_cbranch_scc0 0", False),
+        ("1.0", "s_nop 0", "s_cbranch_scc0 0", False),
+    ],
+)
+def test_sums_are_not_below_minus_one(limit: str, between: str, branch: str, taken: bool) -> None:
+    kernel = code(
+        *(f"s_mov_b32 s4, {limit}", "v_cmp_nlt_f32_e64 s[2:3], v1, s4", "s_xor_b32 s5, s5, 1"),
+        *("s_cmp_eq_u64 s[2:3], 0", between, branch),
+    )
+    branches = [i.pc for i in kernel.instructions if i.mnemonic.startswith("s_cbranch_scc")]
+    assert idioms.never_below(kernel) == (dict.fromkeys(branches, True) if taken else {})
+
+
 # -- the shipped kernel ----------------------------------------------------------------------------
 
 
 def test_shipped_kernel_is_clean(shipped: KernelCode) -> None:
     assert not WaitsOnPaths(shipped).too_early()
     assert not HazardAnalysis(shipped).missing()
+    assert not overwrites(shipped, shipped.start, shipped.end - shipped.start)
 
 
 def test_mutants_change_one_place(shipped: KernelCode) -> None:
@@ -331,11 +450,15 @@ def test_mutants_change_one_place(shipped: KernelCode) -> None:
         ("s_cselect_b64 s[4:5], -1, 0", "s_cbranch_vccnz 1", True),
         ("s_cselect_b64 s[4:5], -1, 0", "s_cbranch_vccz 1", False),  # waits if nothing is loaded
         ("s_cselect_b64 s[4:5], s[8:9], 0", "s_cbranch_vccnz 1", False),  # of some lanes
+        ("s_and_b64 s[4:5], s[10:11], s[12:13]", "s_cbranch_vccnz 1", True),
+        ("s_and_b64 s[4:5], s[10:11], s[14:15]", "s_cbranch_vccnz 1", False),  # of some lanes
+        ("s_xor_b64 s[4:5], s[10:11], -1", "s_cbranch_vccnz 1", True),
     ],
 )
 def test_branches_on_one_condition(condition: str, branch: str, waits: bool) -> None:
     """A load under a condition, and the wait for it where the same condition is not negated."""
     kernel = code(
+        *("s_cselect_b64 s[10:11], -1, 0", "s_cselect_b64 s[12:13], 0, -1"),
         *(condition, "s_and_b64 vcc, exec, s[4:5]", "s_cbranch_vccz 2"),
         "global_load_dword v0, v[2:3], off",
         *("v_cndmask_b32_e64 v5, 0, 1, s[4:5]", "v_cmp_ne_u32_e64 s[6:7], 1, v5"),

@@ -18,8 +18,7 @@ from amdattn.device import KNOWN_DEVICES
 PROPS = KNOWN_DEVICES["MI300X"]
 # Of many members with the same sources; the others differ in sizes and instructions of a kind.
 FORWARD = "attn_fwd_bf16_d128_rtne"
-# The kernels for narrow windows have code for inputs that none of the campaign's cases has yet.
-SMALL = ("gather_rows", "attn_merge_bf16_d128_rtne")
+SMALL = ("attn_fwd_bf16_d64_narrow_rtne", "attn_merge_bf16_d128_rtne")
 
 
 def held(report: Campaign) -> None:

@@ -72,7 +72,7 @@ def campaign(
     seed: int = 0,
     classes: Sequence[str] = CLASSES,
     num_workers: int = 2,
-    seconds_per_mutant: float = 120.0,
+    seconds_per_mutant: float = 300.0,
     progress: Progress = lambda what, done, total: None,
 ) -> Campaign:
     """Run a campaign.
@@ -176,9 +176,14 @@ def _original(entry: _Prepared) -> Original:
     return Original(
         entry.subject.name,
         [f"{pair}" for pair in sorted(entry.judge.wait_violations)]
-        + [f"{pair}" for pair in sorted(entry.judge.hazard_violations)],
+        + [f"{pair}" for pair in sorted(entry.judge.hazard_violations)]
+        + [
+            f"{writer:#x} overwrites in its clause what {reader:#x} reads"
+            for writer, reader in sorted(entry.judge.clause_violations)
+        ],
         [],
         entry.code.digest,
+        entry.subject.inputs,
         len(entry.mutants),
     )
 

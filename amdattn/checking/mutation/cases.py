@@ -23,6 +23,9 @@ class AttentionCase:
     growth: float = 1.0  # from the first key to the last: scores outgrow the first ones
     nan: bool = False  # in a row of each 16 of q
     nan_k: bool = False  # in the last kv head, behind the columns of the one before
+    nan_v: bool = False  # the same
+    nan_sink: bool = False  # of all heads
+    calm: bool = False  # every other row of q nearly 0: its scores outgrow nothing
     narrow: int = 0  # head_dim_v if it is not the kernel's, with a head_dim that is not either:
     sixteenths: int = 9  # of it
     scale_v: float = 1.0
@@ -35,7 +38,9 @@ class AttentionCase:
         return (
             f"{self.batch}x{self.seqlen_q}x{self.seqlen_kv}x{self.num_heads_q}:{self.num_heads_kv}"
             f"{options}{' lengths' * bool(self.lengths)}{' NaN' * self.nan}"
-            f"{' NaN in K' * self.nan_k}{' growing' * (self.growth > 1)}"
+            f"{' NaN in K' * self.nan_k}{' NaN in V' * self.nan_v}"
+            f"{' NaN sinks' * self.nan_sink}{' growing' * (self.growth > 1)}"
+            f"{' calm rows' * self.calm}"
             f"{'' if self.lse else ' no lse'}"
             f"{f' head_dim_v={self.narrow}' if self.narrow else ''}"
             f"{f' v*{self.scale_v:g}' if self.scale_v != 1 else ''}{' one CU' * self.one_cu}"
@@ -62,6 +67,9 @@ _OF_ANY_SCALE: tuple[AttentionCase, ...] = (
     AttentionCase(
         1, 130, 70, 8, 4, options={"num_splits": 2, "causal": True}, lengths=((130, 70),)
     ),
+    AttentionCase(
+        1, 75, 150, 1, 1, options={"num_splits": 2, "sinks": True, "window_size": (60, 20)}
+    ),
     AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, narrow=8),
     AttentionCase(1, 30, 70, 2, 1, options={"num_splits": 2}, narrow=200),
 )
@@ -79,14 +87,32 @@ FORWARD: tuple[AttentionCase, ...] = (
     AttentionCase(1, 30, 70, 3, 3, options={"num_splits": 2, "causal": True}),
     AttentionCase(1, 130, 70, 1, 1, options=_WHOLE, narrow=40),
     AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, nan=True, narrow=40),
+    AttentionCase(
+        *(2, 70, 50, 1, 1),
+        options={**_WHOLE, "causal": True, "sinks": True},
+        lengths=((70, 0), (3, 50)),
+        nan_sink=True,
+    ),
+    AttentionCase(1, 100, 170, 1, 1, options=_WHOLE, growth=400.0, calm=True),
+    AttentionCase(
+        *(1, 100, 200, 1, 1),
+        options={**_WHOLE, "window_size": (60, 20)},
+        growth=400.0,
+        calm=True,
+    ),
+    AttentionCase(1, 100, 70, 1, 1, options={**_WHOLE, "sinks": True}),
+    AttentionCase(1, 180, 40, 1, 1, options={**_WHOLE, "causal": True}),
+    AttentionCase(1, 180, 40, 1, 1, options={**_WHOLE, "causal": True}, narrow=40),
+    AttentionCase(2, 70, 70, 1, 1, options={"num_splits": 2}, lengths=((70, 0), (3, 70))),
+    AttentionCase(1, 20, 40, 64, 8, options={**_WHOLE, "causal": True}, nan=True),
+    AttentionCase(1, 20, 40, 64, 8, options={"num_splits": 2, "causal": True}, nan=True),
 )
-# Values that are no float16s when they are bfloat16s: such a tile is done again, by code of its
-# own.
+# Sums of products with V overflow: such a tile is done again, by code of its own, and again with
+# smaller probabilities.
 LARGE: tuple[AttentionCase, ...] = tuple(
-    dataclasses.replace(case, scale_v=1e4)
+    dataclasses.replace(case, scale_v=6e37)
     for case in (
         *_OF_ANY_SCALE,
-        AttentionCase(1, 130, 70, 1, 1, options=_WHOLE, nan=True, narrow=40),
         AttentionCase(1, 40, 70, 2, 1, options=_WHOLE, narrow=200),
     )
 )
@@ -134,7 +160,30 @@ WINDOW: tuple[AttentionCase, ...] = (
     AttentionCase(
         *(1, 50, 90, 4, 2), options={"window_size": (40, 8)}, nan_k=True, narrow=8, sixteenths=10
     ),
+    AttentionCase(1, 50, 90, 4, 2, options={"window_size": (40, 8)}, nan_v=True, narrow=40),
     AttentionCase(1, 50, 180, 4, 1, options={"window_size": (127, 0)}, scale_v=1e36),
+    AttentionCase(
+        *(1, 40, 90, 4, 1), options={"window_size": (40, 8), "softmax_scale": -9.0}, scale_v=5e37
+    ),
+    AttentionCase(
+        *(1, 170, 310, 2, 1),
+        options={"window_size": (127, 0), "softmax_scale": -2e4, "sinks": True},
+        scale_v=5e37,
+        one_cu=True,
+    ),
+    AttentionCase(1, 40, 90, 4, 1, options={"window_size": (40, 8), "softmax_scale": 0.0}),
+    AttentionCase(
+        *(3, 70, 90, 4, 1),
+        options={"window_size": (50, 0), "causal": True},
+        lengths=((70, 0), (3, 90), (50, 60)),
+        nan=True,
+    ),
+    AttentionCase(3, 64, 66, 2, 1, nan=True, one_cu=True),
+    AttentionCase(16, 5, 60, 16, 4, options={"window_size": (30, 0)}, nan=True),
+    AttentionCase(
+        1, 170, 310, 2, 1, lse=False, options={"window_size": (127, 0)}, narrow=8, one_cu=True
+    ),
+    AttentionCase(1, 50, 90, 4, 2, lse=False, options={"window_size": (40, 8)}, narrow=8),
 )
 MERGE: tuple[AttentionCase, ...] = (
     AttentionCase(1, 1, 150, 2, 1, options={"num_splits": 3, "sinks": True}),

@@ -7,11 +7,13 @@ that shares no code with the checker. Everything else must be reported.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from amdattn.checking.mutation import registers as regs
+from amdattn.checking.mutation import idioms, registers as regs
 from amdattn.checking.mutation.arguments import ARGUMENTS
+from amdattn.checking.mutation.clauses import overwrites
 from amdattn.checking.mutation.code import Instruction
 from amdattn.checking.mutation.generate import Mutant, element_bytes, sources
 from amdattn.checking.mutation.hazards import LLVM_ONLY, HazardAnalysis, Missing
@@ -21,6 +23,11 @@ from amdattn.checking.mutation.uniform import decisions
 from amdattn.checking.mutation.waits import TooEarly, WaitAnalysis
 
 _EXEC = frozenset(regs.EXEC)
+_OWN_LOAD = (
+    "the load that may be pending behind the loop goes to LDS, where only the wave's own later "
+    "loads write: these end behind it, and are waited for before the barrier behind which more of "
+    "LDS than the waves' votes is read next"
+)
 _IGNORES_EXEC = ("v_readlane", "v_writelane", "v_nop", "v_mfma", "v_smfmac", "buffer_wbl2")
 # Lanes that must not touch memory get this offset, behind every range below it.
 _MASKED_OFFSET = 1 << 31
@@ -53,24 +60,41 @@ class Judgement:
 class WaitsOnPaths:
     """What waits too little on a path that a wave can take.
 
-    Branches on one condition go one way. Conditions are looked at only if that shows something.
+    Branches on one condition go one way. Conditions are looked at only where there is something.
     """
 
     def __init__(self, code: KernelCode) -> None:
-        whole = _Cases([WaitAnalysis(code)])
-        self._each = [whole]
-        if whole.found:
-            pairs = (_Cases([WaitAnalysis(code.assuming(taken)) for taken in both])
-                     for both in decisions(code))  # fmt: skip
-            self._each += [cases for cases in pairs if cases.found < whole.found]
+        self._code = code
+        self._whole = _Cases([WaitAnalysis(code)])
+
+    @functools.cached_property
+    def _each(self) -> list[_Cases]:
+        """Of each condition."""
+        found = [
+            _Cases([WaitAnalysis(self._code.assuming(taken)) for taken in both])
+            for both in decisions(self._code)
+        ]
+        if always := idioms.never_below(self._code):
+            found.append(_Cases([WaitAnalysis(self._code.assuming(always))]))
+        return found
+
+    @functools.cached_property
+    def _found(self) -> frozenset[TooEarly]:
+        found = self._whole.found
+        return found.intersection(*(cases.found for cases in self._each)) if found else found
 
     def too_early(self) -> frozenset[TooEarly]:
         """Of the code."""
-        return frozenset.intersection(*(cases.found for cases in self._each))
+        return self._found
 
     def after(self, at: int, encoding: bytes) -> frozenset[TooEarly]:
         """Of the code with other instructions at an address."""
-        return frozenset.intersection(*(cases.after(at, encoding) for cases in self._each))
+        early = self._whole.after(at, encoding)
+        if early <= self._found:
+            return early
+        for cases in self._each:
+            early &= cases.after(at, encoding)
+        return early
 
 
 class _Cases:
@@ -91,7 +115,7 @@ class Judge:
 
     Attributes
     ----------
-    wait_violations, hazard_violations
+    wait_violations, hazard_violations, clause_violations
         What the analyses find in the unmutated kernel: nothing, or they are wrong, or it is.
     """
 
@@ -99,9 +123,11 @@ class Judge:
         self._subject = subject
         self._code = code
         self._digest = code.digest
+        self._is_attention = subject.name.startswith("attn_fwd_")
         self._waits, self._hazards = WaitsOnPaths(code), HazardAnalysis(code)
         self.wait_violations: frozenset[TooEarly] = self._waits.too_early()
         self.hazard_violations: frozenset[Missing] = self._hazards.missing()
+        self.clause_violations = overwrites(code, code.start, code.end - code.start)
 
     def __call__(self, mutant: Mutant) -> Judgement:
         """Judge one mutant."""
@@ -121,6 +147,10 @@ class Judge:
         if judgement.argument:
             return judgement
         stated = ARGUMENTS.get((self._digest, mutant.kind, mutant.pc), "")
+        if self._is_attention:
+            stated = stated or idioms.argument(self._code, mutant)
+            if mutant.kind == "wait weakened":
+                stated = stated or self._last_load_to_lds(mutant)
         return dataclasses.replace(judgement, argument=stated, stated=bool(stated))
 
     def _mutated(self, mutant: Mutant) -> tuple[KernelCode, int, int]:
@@ -150,19 +180,30 @@ class Judge:
         ]
         required = [pair for pair in missing if pair.rule != LLVM_ONLY]
         places = {mutant.pc}.union(*({pair.consumer, pair.producer} for pair in required))
-        return Judgement(
-            "" if required else self._why_spare(mutant, bool(missing)), frozenset(places)
-        )
+        joined = overwrites(*self._mutated(mutant)) - self.clause_violations
+        places = places.union(*joined)
+        argument = ""
+        if not required and not joined:
+            argument = "no pair of instructions has fewer wait states than the table asks for"
+            if missing:
+                argument = (
+                    f"only LLVM keeps states for {LLVM_ONLY}; the manual's table asks for none"
+                )
+        return Judgement(argument, frozenset(places))
 
-    def _why_spare(self, mutant: Mutant, kept_by_llvm: bool) -> str:
-        """Why wait states that are gone are not needed."""
-        if kept_by_llvm:
-            return f"only LLVM keeps states for {LLVM_ONLY}; the manual's table asks for none"
-        following = self._code.instructions[self._code.index[mutant.pc] + 1]
-        use = regs.use(following)
-        if regs.is_vmem(following) and use.reads & use.writes:
-            return "no pair lacks wait states; the s_nop ends a clause, for replay of page faults"
-        return "no pair of instructions has fewer wait states than the table asks for"
+    def _last_load_to_lds(self, mutant: Mutant) -> str:
+        """Of a wait that leaves a load into LDS pending at barriers behind which it is not read."""
+        early = self._waits.after(mutant.at, mutant.encoding) - self.wait_violations
+        into_lds = all(regs.is_lds_dma(self._code.at(pair.producer)) for pair in early)
+        votes_only = all(self._is_for_votes(pair.consumer) for pair in early)
+        return _OWN_LOAD if early and into_lds and votes_only else ""
+
+    def _is_for_votes(self, pc: int) -> bool:
+        """Whether this is a barrier behind which LDS is read once at most until the next one."""
+        if self._code.at(pc).mnemonic != "s_barrier":
+            return False
+        behind = map(self._code.at, self._until_barrier(pc, self._code.successors))
+        return sum(inst.mnemonic.startswith("ds_read") for inst in behind) <= 1
 
     def _barrier(self, mutant: Mutant) -> Judgement:
         if all(case.num_waves == 1 for case in self._subject.cases):

@@ -18,6 +18,7 @@ _KD_ENTRY_OFFSET, _KD_PRELOAD = 16, 58  # fields of the kernel descriptor
 # A device that preloads kernarg starts behind a prologue of this size, which loads it for others.
 _PRELOAD_PROLOGUE_BYTES = 256
 _INDIRECT = frozenset({"s_setpc_b64", "s_swappc_b64", "s_cbranch_g_fork", "s_cbranch_join"})
+_ON_EXEC = frozenset({"s_cbranch_execz", "s_cbranch_execnz"})
 _EXEC = min(regs.EXEC)
 
 
@@ -57,8 +58,8 @@ class KernelCode:
     instructions : tuple of Instruction
         In order of address.
     successors : dict
-        Addresses that may follow an instruction, by its address. A branch that wants EXEC to be
-        zero is not taken where it cannot be.
+        Addresses that may follow an instruction, by its address. A branch on EXEC goes one way
+        where EXEC cannot be zero.
     same_paths : bool
         Of changed code: basic blocks are as they were, but for instructions in one of them.
     """
@@ -110,7 +111,7 @@ class KernelCode:
             assert target is not None
             self.successors[pc] = (target if taken else self.at(pc).end,)
         for pc in self._never_without_lanes():
-            self.successors[pc] = (self.at(pc).end,)
+            self.successors[pc] = (self._with_lanes(self.at(pc)),)
         self.predecessors = _predecessors(self.successors)
         self.targets = {inst.target for inst in self.instructions if inst.target is not None}
         indirect = [inst for inst in self.instructions if inst.mnemonic in _INDIRECT]
@@ -210,8 +211,14 @@ class KernelCode:
                 todo += self.successors.get(pc, ())
         return frozenset(seen)
 
+    @staticmethod
+    def _with_lanes(inst: Instruction) -> int:
+        """Where a branch on EXEC goes if some lane is active."""
+        assert inst.target is not None
+        return inst.end if inst.mnemonic == "s_cbranch_execz" else inst.target
+
     def _never_without_lanes(self) -> set[int]:
-        """Branches on EXEC = 0 that are never taken, as some lane is active on every path.
+        """Branches on EXEC that go one way, as some lane is active on every path.
 
         Followed are EXEC itself and the pairs of SGPRs that hold a mask with a lane in it.
         """
@@ -224,10 +231,11 @@ class KernelCode:
             for following in self.successors[pc]:
                 # Behind a branch on EXEC its emptiness is known.
                 known = after
-                if inst.mnemonic == "s_cbranch_execz":
-                    if following == inst.target and _EXEC in after:
+                if inst.mnemonic in _ON_EXEC:
+                    lanes = following == self._with_lanes(inst)
+                    if not lanes and _EXEC in after:
                         continue
-                    known = after | {_EXEC} if following == inst.end else after
+                    known = after | {_EXEC} if lanes else after
                 met = known & states[following] if following in states else known
                 if states.get(following) != met:
                     states[following] = met
@@ -235,7 +243,7 @@ class KernelCode:
         return {
             pc
             for pc, masks in states.items()
-            if self.at(pc).mnemonic == "s_cbranch_execz" and _EXEC in masks
+            if self.at(pc).mnemonic in _ON_EXEC and _EXEC in masks
         }
 
 

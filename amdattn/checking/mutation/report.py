@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,13 +30,15 @@ class Verdict(str, enum.Enum):
 class Original:
     """The unmutated kernel: violations by the static analysis and findings; both must be none.
 
-    `digest` is that of its instructions, `mutants` how many there are of all classes.
+    `digest` is that of its instructions, `inputs` of its launches, `mutants` how many there are of
+    all classes.
     """
 
     subject: str
     violations: list[str]
     findings: list[str]
     digest: str
+    inputs: str
     mutants: int
 
 
@@ -133,6 +135,16 @@ class Campaign:
         found += [f"called equivalent, but seen: {o.subject} {o.kind} {o.what}: {o.seen}"
                   for o in self.contradictions]  # fmt: skip
         return found
+
+    @staticmethod
+    def from_dict(given: Mapping[str, Any]) -> Campaign:
+        """What `as_dict` made."""
+        return Campaign(
+            [Original(**original) for original in given["originals"]],
+            [Outcome(**{**o, "verdict": Verdict(o["verdict"])}) for o in given["mutants"]],
+            given["sample"],
+            given["seed"],
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for JSON."""

@@ -7,6 +7,7 @@ be sent to another process and run there on any version of the code object.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -92,6 +93,17 @@ class Subject:
     image: bytes = field(repr=False)
     symbol: str
     cases: tuple[Case, ...]
+
+    @property
+    def inputs(self) -> str:
+        """Names these very launches."""
+        digest = hashlib.sha256()
+        for case in self.cases:
+            digest.update(repr(dataclasses.replace(case, buffers=())).encode())
+            for buffer in case.buffers:
+                digest.update(repr(dataclasses.replace(buffer, data=None)).encode())
+                digest.update(buffer.data or b"")
+        return digest.hexdigest()[:16]
 
 
 def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Subject]:
@@ -222,15 +234,20 @@ def _contents(
         keys = k.shape[-3]
         v *= np.float32(case.scale_v)
         k *= (case.growth ** (np.arange(keys, dtype=np.float32) / keys))[:, None, None]
+        if case.calm:
+            q[..., 1::2, :, :] /= 64
         if case.nan:
             q[..., 1::16, 0, 3] = np.nan
         if case.nan_k:
             k[..., -1, :] = np.nan
+        if case.nan_v:
+            v[..., -1, :] = np.nan
         buffers += [
             read_only(n, x.astype(dtype).tobytes()) for n, x in zip("qkv", (q, k, v), strict=True)
         ]
     if problem.sinks:
-        buffers.append(read_only("sinks", normal(problem.num_heads_q).tobytes()))
+        sinks = normal(problem.num_heads_q) * np.float32(np.nan if case.nan_sink else 1)
+        buffers.append(read_only("sinks", sinks.tobytes()))
     if case.lengths:
         sums = np.cumsum([(0, 0), *case.lengths], axis=0, dtype=np.int32)
         for name, column in (("cu_seqlens_q", 0), ("cu_seqlens_kv", 1)):

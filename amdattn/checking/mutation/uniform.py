@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from amdattn.checking.mutation import registers as regs
+from amdattn.checking.mutation.code import Instruction
 from amdattn.checking.mutation.generate import sources
 from amdattn.checking.mutation.kernel import KernelCode
 
@@ -15,8 +16,9 @@ Taken = Mapping[int, bool]  # by address of a branch
 def decisions(code: KernelCode) -> list[tuple[Taken, Taken]]:
     """The branches that are taken if a condition holds, and if it does not, for each condition.
 
-    Of those that several branches depend on: all lanes or none (s_cselect of -1 and 0), made once
-    in the life of a wave. The compiler negates them lane by lane; lanes are active at each step.
+    Of those that several branches depend on: all lanes or none (s_cselect of -1 and 0, and what two
+    of these have in common), made once in the life of a wave. The compiler negates them lane by
+    lane; lanes are active at each step.
     """
     found: dict[int, dict[int, bool]] = {}
     for inst in code.instructions:
@@ -41,8 +43,14 @@ def _condition(code: KernelCode, pc: int, register: int) -> tuple[int, bool] | N
     (maker,) = makers
     inst = code.at(maker)
     operands = inst.operands[1:]
-    if inst.mnemonic == "s_cselect_b64" and operands in (("-1", "0"), ("0", "-1")):
+    if _selects_all_or_none(inst):
         return None if _repeats(code, maker) else (maker, operands[0] == "-1")
+    if inst.mnemonic == "s_xor_b64" and operands[1] == "-1":
+        return _masked(code, maker, operands[0], True)
+    if inst.mnemonic in ("s_and_b64", "s_or_b64") and all(
+        _all_or_none(code, maker, operand) for operand in operands
+    ):
+        return None if _repeats(code, maker) else (maker, True)
     negated = inst.mnemonic == "s_andn2_b64"
     if inst.mnemonic in ("s_and_b64", "s_andn2_b64") and operands[0] == "exec":
         return _masked(code, maker, operands[1], negated)
@@ -54,6 +62,21 @@ def _condition(code: KernelCode, pc: int, register: int) -> tuple[int, bool] | N
             if select.operands[1:3] == ("0", "1"):
                 return _masked(code, select.pc, select.operands[3], True)
     return None
+
+
+def _selects_all_or_none(inst: Instruction) -> bool:
+    return inst.mnemonic == "s_cselect_b64" and inst.operands[1:] in (("-1", "0"), ("0", "-1"))
+
+
+def _all_or_none(code: KernelCode, pc: int, operand: str) -> bool:
+    """Whether a pair of SGPRs holds such a mask at `pc`."""
+    registers = regs.registers(operand) - frozenset(regs.EXEC)
+    if len(registers) != 2:
+        return False
+    makers = [sources(code, pc, register) for register in registers]
+    return makers[0] == makers[1] != set() and all(
+        _selects_all_or_none(code.at(maker)) for maker in makers[0]
+    )
 
 
 def _masked(code: KernelCode, pc: int, mask: str, negated: bool) -> tuple[int, bool] | None:
