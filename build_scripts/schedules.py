@@ -2,8 +2,8 @@
 
 `python -m build_scripts.schedules [--check]`
 
-The table stands in asm_src/attn/schedule.h, which the kernels and this program compile alike. The
-texts in asm_src/attn/schedules are what it comes to; tests compare them.
+asm_src/attn/schedule.h places them, for the kernels and for this program alike. The texts in
+asm_src/attn/schedules are what it comes to; tests compare them.
 """
 
 from __future__ import annotations
