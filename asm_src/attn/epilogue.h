@@ -231,14 +231,15 @@ struct Epilogue {
     if (__builtin_expect(none_votes(), true)) ordered::s_endpgm();
     return true;
   }
-  // As far as is done with two elements at a time.
-  template <int t>
+  // As far as is done with two elements at a time; of a part, which stays in float32, all.
+  template <int t, bool kOfPart = false>
   __device__ __forceinline__ void scale_tile(f32x2 (&to)[kPairs]) {
     unroll<kPairs / 2>([&]<int n>() {
+      constexpr bool kUnscaled = kScalesLast && !kOfPart;
       f32x2 &x = to[2 * n], &y = to[2 * n + 1];
-      x = kScalesLast ? element_pair<t, 2 * n>() : scaled<t, 2 * n>();
-      y = kScalesLast ? element_pair<t, 2 * n + 1>() : scaled<t, 2 * n + 1>();
-      if constexpr (kRoundsPairs) x = rounded_pair(x), y = rounded_pair(y);
+      x = kUnscaled ? element_pair<t, 2 * n>() : scaled<t, 2 * n>();
+      y = kUnscaled ? element_pair<t, 2 * n + 1>() : scaled<t, 2 * n + 1>();
+      if constexpr (kRoundsPairs && !kOfPart) x = rounded_pair(x), y = rounded_pair(y);
       probe = ordered::v_pk_fma_f32(x, y, probe);
     });
   }
@@ -348,11 +349,7 @@ struct Epilogue {
     auto* to = (Global<float>*)args.partial_o + first * S::kHeadDimV + 4 * group * S::kTilesD;
     unroll<kN>([&]<int t>() {
       f32x2 out[kPairs];
-      unroll<kPairs / 2>([&]<int n>() {
-        out[2 * n] = scaled<t, 2 * n>();
-        out[2 * n + 1] = scaled<t, 2 * n + 1>();
-        probe = ordered::v_pk_fma_f32(out[2 * n], out[2 * n + 1], probe);
-      });
+      scale_tile<t, true>(out);
       if (inside(t))
         for (int n = 0; n < kPairs / 2; ++n) {
           const int column = column_of(n / 2) + n % 2 * 4;
