@@ -7,10 +7,11 @@
 //
 // Both products are transposed, S^T = K Q^T and O^T = V^T P^T, so that P is an operand in the
 // registers where it was computed. A row's probabilities are relative to a reference, the greatest
-// of its first scores; it is renewed when a sum over the keys of a unit outgrows it, so that the
-// loop needs no maximum and no exchange between lanes. The price: the greatest probability of a row
-// is not exactly 1 and is rounded like the others. A tile with a result that is not finite is done
-// again with exact references, which cannot overflow where an online softmax does not.
+// of its first scores; it is renewed, and O rescaled, only when a sum over the keys of a unit
+// outgrows it, so that the loop needs no maximum and no exchange between lanes. The price: the
+// greatest probability of a row is not exactly 1 and is rounded like the others. A tile with a
+// result that is not finite is done again with exact references, which cannot overflow where an
+// online softmax does not.
 //
 // Sources: online softmax, Milakov and Gimelshein 2018 (arXiv 1805.02867); tiling, Dao 2023
 // (arXiv 2307.08691); conditional rescaling, Shah et al. 2024 (arXiv 2407.08608) and after.
@@ -60,7 +61,7 @@ struct Forward : Prologue<S, kExact> {
     loop.row.rounded_sample[kN - 1] += loop.row.unit_rounded_sample;
   }
 
-  // False if an element of the result is not finite, which asks for another try, an exact one.
+  // False if an element of the result is not finite, which asks for a second attempt, an exact one.
   __device__ __forceinline__ bool operator()(uint32_t lds, [[maybe_unused]] bool can_overflow) {
     reserve_acc();
     if (work.q_start >= work.rows) return true;

@@ -6,18 +6,18 @@ enum class Step {
   kScore,      // matrix: S^T += K Q^T, of the next unit
   kOutput,     // matrix: O^T += V^T P^T, of the unit before
   kAddUnit,    // row sum += sum of the unit before
-  kAddSample,  // and of those sampled in it
-  kCapRate,    // capped scores: times the rate of the exponential
-  kCapExp,     //
-  kCapAdd,     // and 1
-  kCapRcp,     // and the reciprocal
+  kAddSample,  // and likewise of its sampled probabilities
+  kCapRate,    // softcap: score * rate,
+  kCapExp,     // the exponential,
+  kCapAdd,     // plus 1,
+  kCapRcp,     // the reciprocal
   kScale,      // x = score * scale - reference
   kExp,        // p = 2^x
   kSum,        // sum of the unit += p
-  kRound,      // half a unit of p's last place in the 16-bit type
-  kSample,     // one of them as it is rounded
+  kRound,      // p += half a unit of its last place in the 16-bit type
+  kSample,     // one of the probabilities as it is rounded
   kPack,       // a pair to the 16-bit type, truncated
-  kExceeds,    // is the sum beyond what the reference is good for?
+  kExceeds,    // does the sum ask for another reference, and for rescaling?
   kTranspose,  // V: a pair of rows
   kFlipReadV,  // addresses to the other stage
   kFlipWriteV,

@@ -1,5 +1,5 @@
-// Which steps the main loop has in the unit of each tile, and the order of each kind of them: matrix,
-// vector, all else. attn/schedule.h places them beside each other. Plain C++.
+// Which steps the main loop has in the unit of each tile, and the order of each kind of them:
+// matrix, vector, all else. attn/schedule.h places them beside each other. Plain C++.
 //
 //   unit of tile   beside matrix and softmax, for N tiles
 //   0              V operands of this block, from LDS
