@@ -16,7 +16,14 @@ from typing import Any
 
 from build_scripts import manifest
 from build_scripts.gemm_members import gemm_members
-from build_scripts.toolchain import ASM_SRC, LLVM22, Toolchain, compile_hip, compiler_acc_uses
+from build_scripts.toolchain import (
+    ASM_SRC,
+    CONSTEXPR_STEPS,
+    LLVM22,
+    Toolchain,
+    compile_hip,
+    compiler_acc_uses,
+)
 
 ROOT = ASM_SRC.parent
 HSACO = ROOT / "hsaco"
@@ -179,8 +186,7 @@ def _member(
         ),
         names_acc=not merges,
         # Constants stay where they are used. Before a loop they take registers that it needs.
-        # The schedule is placed while the kernel compiles.
-        flags=() if merges else ("-mllvm", "-disable-machine-licm", "-fconstexpr-steps=100000000"),
+        flags=() if merges else ("-mllvm", "-disable-machine-licm", CONSTEXPR_STEPS),
         defines=tuple(f"{name}={value}" for name, value in defines.items()),
     )
 

@@ -1,6 +1,7 @@
 // Prints the schedules of the attention forward family: of each member, behind its name.
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "attn/schedule.h"
 
@@ -19,9 +20,9 @@ int column(Unit unit) {
   }
 }
 
-template <class Plan>
-void print_unit(int tile) {
-  const auto table = Plan::place(tile);
+template <class Plan, int tile>
+void print_unit() {
+  constexpr const auto& table = Plan::template kTable<tile>;
   std::printf("\nUnit of tile %d: %d slots, %d for its matrix instructions\n", tile, table.slots,
               Plan::kSlots * Plan::kWindows);
   std::printf("%5s  %-12s %-36s %s\n", "slot", "matrix", "vector", "memory, scalar, waits");
@@ -53,7 +54,9 @@ void print(const char* name) {
   std::printf("Main loop of attn_fwd_*_%s: %d tiles of %d rows a wave, blocks of %d keys.\n", name,
               S::kTilesQ, S::kTile, kKeys);
   std::printf("A row is a matrix instruction and what is issued before the next one.\n");
-  for (int tile = 0; tile < S::kTilesQ; ++tile) print_unit<Schedule<S>>(tile);
+  [&]<int... kTiles>(std::integer_sequence<int, kTiles...>) {
+    (print_unit<Schedule<S>, kTiles>(), ...);
+  }(std::make_integer_sequence<int, S::kTilesQ>());
 }
 
 }  // namespace

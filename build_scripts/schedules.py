@@ -2,8 +2,8 @@
 
 `python -m build_scripts.schedules [--check]`
 
-The table stands in asm_src/attn/schedule.h, which the kernels and this program compile alike. The
-texts in asm_src/attn/schedules are what it comes to; tests compare them.
+asm_src/attn/schedule.h places them, for the kernels and for this program alike. The texts in
+asm_src/attn/schedules are what it comes to; tests compare them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from build_scripts.toolchain import ASM_SRC, LLVM22
+from build_scripts.toolchain import ASM_SRC, CONSTEXPR_STEPS, LLVM22
 
 PROGRAM = Path(__file__).with_suffix(".cc")
 FOLDER = ASM_SRC / "attn" / "schedules"
@@ -30,8 +30,8 @@ def schedules() -> dict[str, str]:
     """
     with tempfile.TemporaryDirectory(prefix="amdattn-schedules-") as folder:
         program = Path(folder) / "schedules"
-        compiler = [str(LLVM22.executable()), "c++", "-std=c++20", "-O1", f"-I{ASM_SRC}"]
-        subprocess.run([*compiler, str(PROGRAM), "-o", str(program)], check=True)
+        compiler = [str(LLVM22.executable()), "c++", "-std=c++20", "-O1", CONSTEXPR_STEPS]
+        subprocess.run([*compiler, f"-I{ASM_SRC}", str(PROGRAM), "-o", str(program)], check=True)
         text = subprocess.run([program], check=True, capture_output=True, text=True).stdout
     members = (part.partition("\n") for part in text.split("== ")[1:])
     return {

@@ -19,6 +19,8 @@ from pathlib import Path
 ASM_SRC = Path(__file__).resolve().parent.parent / "asm_src"
 
 CODE_OBJECT_VERSION = 5  # the newest that ROCm 6.0 loads
+# The schedules of main loops are placed while they compile.
+CONSTEXPR_STEPS = "-fconstexpr-steps=100000000"
 
 
 class ToolchainError(RuntimeError):

@@ -2,7 +2,7 @@
 // Parsed by the HIP compiler and by a C declaration parser: fixed-width scalars only, no macros.
 // Strides count elements, not bytes; the stride of head_dim is 1 for every tensor.
 typedef struct AttnFwdArgs {
-  // What a workgroup needs before its loop, in one trip to memory (attn/forward.h).
+  // What a workgroup needs before its loop, in one trip to memory (attn/first_loads.h).
   uint64_t q;              // [batch, seqlen_q, num_heads_q, head_dim] device address
   uint64_t k;              // [batch, seqlen_kv, num_heads_kv, head_dim] device address
   uint64_t v;              // [batch, seqlen_kv, num_heads_kv, head_dim_v] device address

@@ -116,12 +116,12 @@ struct Epilogue {
         unroll_from<third * kReads / kThirds, (third + 1) * kReads / kThirds>(
             [&]<int n>() { first_tile[n] = read_pair<0, n>(); });
       };
-      float worth;
-      if constexpr (is_value(first)) worth = ordered::v_rcp_f32(loop.row.sample[first]);
+      float inverse;  // of the sample
+      if constexpr (is_value(first)) inverse = ordered::v_rcp_f32(loop.row.sample[first]);
       multiply.template operator()<2 * turn>();
       read.template operator()<3 * turn>();
       if constexpr (is_value(first)) {
-        rounded[first] = rounded_sum(first, worth);
+        rounded[first] = rounded_sum(first, inverse);
         ordered::settle(rounded[first]);
       }
       if constexpr (turn == 0) {  // what was read from memory is there, or nearly so
@@ -162,8 +162,7 @@ struct Epilogue {
     for (int other = S::kTile; other < kWaveLanes; other *= 2)
       for (float& sum : sums) sum += from_lane(sum, loop.lane ^ other);
   }
-  // The size of a reference, so that those beyond 2^18 are the least, numbers that are none the
-  // greatest.
+  // The size of a reference, so that those beyond 2^18 are the least, NaNs the greatest.
   static constexpr uint32_t kFar = 0x48800000;  // 2^18
   static __device__ __forceinline__ uint32_t from_far(float reference) {
     return 2 * bits(reference) - 2 * (kFar + 1);
@@ -175,8 +174,8 @@ struct Epilogue {
   __device__ __forceinline__ float rounded_sum(int t, float inverse_of_sample) const {
     const float sum = loop.row.sum[t];
     const float rounded = loop.row.rounded_sample[t] * kBias - loop.row.sample[t];
-    const float worth = __builtin_fminf(S::kLaneKeys, sum * inverse_of_sample);
-    return ordered::v_fma_f32_vector(rounded, worth, sum) * (1 / kBias);
+    const float samples = __builtin_fminf(S::kLaneKeys, sum * inverse_of_sample);
+    return ordered::v_fma_f32_vector(rounded, samples, sum) * (1 / kBias);
   }
   __device__ __forceinline__ void set_scales() {
     for (int t = 0; t < kN; ++t) {
@@ -236,14 +235,15 @@ struct Epilogue {
     if (__builtin_expect(none_votes(), true)) ordered::s_endpgm();
     return true;
   }
-  // As far as is done with two elements at a time.
-  template <int t>
+  // As far as is done with two elements at a time; of a part, which stays in float32, all.
+  template <int t, bool kOfPart = false>
   __device__ __forceinline__ void scale_tile(f32x2 (&to)[kPairs]) {
     unroll<kPairs / 2>([&]<int n>() {
+      constexpr bool kUnscaled = kScalesLast && !kOfPart;
       f32x2 &x = to[2 * n], &y = to[2 * n + 1];
-      x = kScalesLast ? element_pair<t, 2 * n>() : scaled<t, 2 * n>();
-      y = kScalesLast ? element_pair<t, 2 * n + 1>() : scaled<t, 2 * n + 1>();
-      if constexpr (kRoundsPairs) x = rounded_pair(x), y = rounded_pair(y);
+      x = kUnscaled ? element_pair<t, 2 * n>() : scaled<t, 2 * n>();
+      y = kUnscaled ? element_pair<t, 2 * n + 1>() : scaled<t, 2 * n + 1>();
+      if constexpr (kRoundsPairs && !kOfPart) x = rounded_pair(x), y = rounded_pair(y);
       probe = ordered::v_pk_fma_f32(x, y, probe);
     });
   }
@@ -353,11 +353,7 @@ struct Epilogue {
     auto* to = (Global<float>*)args.partial_o + first * S::kHeadDimV + 4 * group * S::kTilesD;
     unroll<kN>([&]<int t>() {
       f32x2 out[kPairs];
-      unroll<kPairs / 2>([&]<int n>() {
-        out[2 * n] = scaled<t, 2 * n>();
-        out[2 * n + 1] = scaled<t, 2 * n + 1>();
-        probe = ordered::v_pk_fma_f32(out[2 * n], out[2 * n + 1], probe);
-      });
+      scale_tile<t, true>(out);
       if (inside(t))
         for (int n = 0; n < kPairs / 2; ++n) {
           const int column = column_of(n / 2) + n % 2 * 4;

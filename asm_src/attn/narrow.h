@@ -59,7 +59,7 @@ struct Narrow : NarrowKeys<S> {
   static __device__ __forceinline__ bool any_lane(bool x) {
     return __builtin_expect(__builtin_amdgcn_ballot_w64(x) != 0, false);
   }
-  // Which tiles hide keys of some row: the first its left end, the last one its right
+  // Which tiles mask keys of some row: the first its left end, the last one its right
   // end, or any.
   enum class Masks { kEnds, kAny, kAll };
   // Tiles that some row sees a key of.
@@ -109,7 +109,7 @@ struct Narrow : NarrowKeys<S> {
     }
   }
   template <Masks kMasks>
-  __device__ __forceinline__ void hide() {
+  __device__ __forceinline__ void mask_scores() {
     int lower = from - 4 * group, upper = to - 4 * group;
     ordered::settle(lower);  // or all comparisons are kept over the heads, in too many SGPRs
     ordered::settle(upper);
@@ -262,7 +262,7 @@ struct Narrow : NarrowKeys<S> {
       for_scores<kMasks>([](float x) { return x * 0; });
       scale = 1;
     }
-    hide<kMasks>();
+    mask_scores<kMasks>();
     const float greatest = greatest_score<kMasks>();
     const float base = greatest == -kInf ? 0 : greatest;
     for_scores<kMasks>([&](float x) { return x - base; });
@@ -305,7 +305,7 @@ struct Narrow : NarrowKeys<S> {
         q = load_q(from_q);
         sink = sink_of(next);
       }
-      hide<kMasks>();
+      mask_scores<kMasks>();
       const float scale = __builtin_fabsf(args.softmax_scale_log2);
       const float greatest = greatest_score<kMasks>();
       const float reference = greatest * scale;
@@ -333,7 +333,7 @@ struct Narrow : NarrowKeys<S> {
     const Query q = load_q(from_q);
     const float sink = sink_of(0);
     this->load();
-    if (this->hidden_at_ends())
+    if (this->masked_at_ends())
       heads<Masks::kEnds>(q, from_q, sink);
     else
       heads<Masks::kAny>(q, from_q, sink);

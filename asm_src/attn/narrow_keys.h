@@ -150,8 +150,8 @@ struct NarrowKeys {
         least(least(work.q_start + kMatrix, work.rows) - 1 + work.diagonal + right + 1, work.keys);
     tiles = (last - first + kMatrix - 1) / kMatrix;
   }
-  // Does no tile but the first, at its left end, and the last, at its right end, hide a key?
-  __device__ __forceinline__ bool hidden_at_ends() const {
+  // Does no tile but the first, at its left end, and the last, at its right end, mask a key?
+  __device__ __forceinline__ bool masked_at_ends() const {
     const int key = work.q_start + work.diagonal;  // of the diagonal of the first row
     return key >= left && key + kMatrix - 1 + right < work.keys &&
            left + right >= S::kKeys - kMatrix - 1;

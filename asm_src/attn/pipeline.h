@@ -248,6 +248,7 @@ struct Pipeline {
   // A unit: softmax of tile kTileQ, scores of the next, output of the one before.
   template <int kTileQ, bool kMasked>
   __device__ __forceinline__ void unit() {
+    static_assert(Plan::template kTable<kTileQ>.fits);
     unroll<Plan::template kTable<kTileQ>.count>([&]<int i>() {
       constexpr Placed step = Plan::template kTable<kTileQ>.at[i];
       Do<step.step>::template run<kTileQ, step.n, kMasked>(*this);

@@ -1,4 +1,4 @@
-// What each step of attn/schedule.h is: the instructions of one wave, in the unit of tile kTileQ.
+// What each step of attn/step_types.h is: the instructions of one wave, in the unit of tile kTileQ.
 #pragma once
 #include "attn/pipeline.h"
 

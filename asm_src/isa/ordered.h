@@ -70,22 +70,9 @@ __device__ __forceinline__ f32x2 v_pk_fma_f32_uniform(f32x2 a, f32x2 uniform, f3
   return d;
 }
 
-__device__ __forceinline__ f32x2 v_pk_add_f32(f32x2 a, f32x2 b) {
-  f32x2 d;
-  asm volatile("v_pk_add_f32 %0, %1, %2" : "=v"(d) : "v"(a), "v"(b));
-  return d;
-}
-
 __device__ __forceinline__ bf16x4 v_mov_b64_zero() {
   bf16x4 d;
   asm volatile("v_mov_b64 %0, 0" : "=v"(d));
-  return d;
-}
-
-// x * scale
-__device__ __forceinline__ f32x2 v_pk_mul_f32(f32x2 x, f32x2 scale) {
-  f32x2 d;
-  asm volatile("v_pk_mul_f32 %0, %1, %2" : "=v"(d) : "v"(x), "s"(scale));
   return d;
 }
 
@@ -135,19 +122,6 @@ __device__ __forceinline__ uint32_t v_add_u32(uint32_t a) {
   return d;
 }
 
-template <int kOffset, int kWidth>
-__device__ __forceinline__ uint32_t v_bfe_u32(uint32_t a) {
-  uint32_t d;
-  asm volatile("v_bfe_u32 %0, %1, %2, %3" : "=v"(d) : "v"(a), "n"(kOffset), "n"(kWidth));
-  return d;
-}
-
-__device__ __forceinline__ uint32_t v_add3_u32(uint32_t a, uint32_t uniform, uint32_t c) {
-  uint32_t d;
-  asm volatile("v_add3_u32 %0, %1, %2, %3" : "=v"(d) : "v"(a), "s"(uniform), "v"(c));
-  return d;
-}
-
 __device__ __forceinline__ uint32_t v_or3_b32(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t d;
   asm volatile("v_or3_b32 %0, %1, %2, %3" : "=v"(d) : "v"(a), "v"(b), "v"(c));
@@ -169,35 +143,6 @@ __device__ __forceinline__ void v_xor_b32(uint32_t& a) {
 __device__ __forceinline__ float v_add_f32_1(float a) {
   float d;
   asm volatile("v_add_f32 %0, 1.0, %1" : "=v"(d) : "v"(a));
-  return d;
-}
-
-// The types of bits: a 32-bit operand or result is a number or its bits, as the caller has it.
-// Named only where it is not the former one.
-template <class T = float>
-__device__ __forceinline__ T v_add_u32(uint32_t uniform, T a) {
-  T d;
-  asm volatile("v_add_u32 %0, %1, %2" : "=v"(d) : "s"(uniform), "v"(a));
-  return d;
-}
-
-// d + the sum of the products of two pairs of float16.
-__device__ __forceinline__ float v_dot2_f32_f16(uint32_t a, uint32_t b, float d) {
-  asm volatile("v_dot2_f32_f16 %0, %1, %2, %0" : "+v"(d) : "v"(a), "v"(b));
-  return d;
-}
-
-template <class T = float>
-__device__ __forceinline__ T v_and_b32(uint32_t uniform, uint32_t a) {
-  T d;
-  asm volatile("v_and_b32 %0, %1, %2" : "=v"(d) : "s"(uniform), "v"(a));
-  return d;
-}
-
-template <int kBits, class T = float>
-__device__ __forceinline__ T v_lshlrev_b32(uint32_t a) {
-  T d;
-  asm volatile("v_lshlrev_b32 %0, %1, %2" : "=v"(d) : "n"(kBits), "v"(a));
   return d;
 }
 
@@ -369,11 +314,6 @@ __device__ __forceinline__ void settle(T& x) {
 template <class T>
 __device__ __forceinline__ void settle_uniform(T& x) {
   asm volatile("" : "+s"(x));
-}
-
-template <class... T>
-__device__ __forceinline__ void settle_all_uniform(T&... x) {
-  (settle_uniform(x), ...);
 }
 
 // They are in scalar registers here.

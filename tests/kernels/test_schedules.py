@@ -20,11 +20,25 @@ def test_the_texts_are_those_of_the_sources(tables: dict[str, str]) -> None:
         assert (schedules.FOLDER / f"{name}.txt").read_text(encoding="utf-8") == text
 
 
-@pytest.mark.parametrize("name", ["d128", "d192x128", "d256x128"])
-def test_vector_work_fits_beside_the_matrix_instructions(tables: dict[str, str], name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "units", "more"),
+    [
+        ("d128", 6, 4),
+        ("d128_q256", 4, 4),
+        ("d192x128", 4, 4),
+        ("d256x128", 4, 4),
+        ("d64", 4, 3),
+        ("d64_q256", 2, 5),
+    ],
+)
+def test_vector_work_fits_beside_the_matrix_instructions(
+    tables: dict[str, str], name: str, units: int, more: int
+) -> None:
     # Where it does not, the vector unit is the limit: a slot or two are what a bad fit costs.
-    for slots, matrix in re.findall(r": (\d+) slots, (\d+) for", tables[name]):
-        assert int(slots) <= int(matrix) + 4
+    slots_of_units = re.findall(r": (\d+) slots, (\d+) for", tables[name])
+    assert len(slots_of_units) == units
+    for slots, matrix in slots_of_units:
+        assert int(slots) <= int(matrix) + more
 
 
 def test_a_block_has_all_of_its_steps_once(tables: dict[str, str]) -> None:
@@ -38,3 +52,11 @@ def test_a_block_has_all_of_its_steps_once(tables: dict[str, str]) -> None:
     }
     assert counts == {"load_k": 8, "load_v": 4}
     assert len(re.findall(r"barrier", tables["d128"])) == 1
+
+
+@pytest.mark.parametrize(("name", "keys"), [("d64", 16), ("d128", 8)])
+def test_softcap_is_of_every_score(tables: dict[str, str], name: str, keys: int) -> None:
+    assert "cap_" not in tables[name]
+    for unit in tables[f"{name}_softcap"].split("Unit of tile ")[1:]:
+        for step in ("cap_rate", "cap_exp", "cap_add", "cap_rcp", "scale", "exp"):
+            assert [int(n) for n in re.findall(rf"\b{step} (\d+)", unit)] == list(range(keys))

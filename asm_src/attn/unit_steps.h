@@ -1,0 +1,199 @@
+// Which steps the main loop has in the unit of each tile, and the order of each kind of them:
+// matrix, vector, all else. attn/schedule.h places them beside each other. Plain C++.
+//
+//   unit of tile   beside matrix and softmax, for N tiles
+//   0              V operands of this block, from LDS
+//   1              (wait for V operands, one by one)
+//   N - 3          the next block of V, which has arrived from memory: transposed in registers
+//                  (half of it in the unit before, with tiles of 16 rows) and to LDS; descriptors
+//                  of the block after it; barrier: the next block of K and V is in LDS
+//   N - 2          K operands of the next block, from LDS; V two blocks ahead, from memory
+//   N - 1          (wait for K operands, one by one); K two blocks ahead, from memory to LDS
+//
+// With two tiles a block has little time. Unit 0 has the descriptors, the barrier (the next block
+// of K and this one of V are in LDS), the operands of both and the loads of K; unit 1 the waits for
+// operands, the next block of V, transposed and to LDS, and the loads of V.
+#pragma once
+#include "attn/shape.h"
+#include "attn/step_types.h"
+
+template <class S>
+struct UnitSteps {
+  static constexpr int kWindows = S::kScoreOps + S::kOutputOps, kSlots = S::kTile / 4;
+  static constexpr int kN = S::kTilesQ;
+
+  // In the unit of which tile there are the steps of these names: the table above.
+  static constexpr bool kShort = kN == 2;
+  static constexpr int kReadV = 0, kWaitV = 1, kReadK = kN - 2, kWaitK = kN - 1;
+  static constexpr bool kSplit = S::kTile == 16;  // transpositions, between two units
+  static constexpr int kWriteV = kShort ? 1 : kN - 3, kTransposeV = kWriteV - kSplit;
+  static constexpr int kBarrier = kShort ? 0 : kN - 3;
+  static constexpr int kLoadV = kShort ? 1 : kN - 2, kLoadK = kShort ? 0 : kN - 1;
+  static constexpr bool kFlipsFirst = kShort;  // or behind the reads and writes of a block
+  static constexpr int kFlipReadK = kShort ? 0 : kN - 1, kFlipWriteV = kShort ? 0 : kN - 2;
+  static constexpr int kFlipReadV = kShort ? 0 : kN - 1;
+  // And behind which matrix instruction.
+  static constexpr int kStagedThere = kWindows * (kSplit ? 5 : 3) / 8;
+  static constexpr int kBarrierWindow = kShort ? kWindows * 3 / 8 : kWindows - 2;
+  static constexpr int next_block(int n) {
+    return kShort ? n * kBarrierWindow / kNextBlockOps : kBarrierWindow - 1 - kNextBlockOps + n;
+  }
+  static constexpr int write_v(int n) { return n + (kSplit ? 6 : kWindows * 3 / 4); }
+  static constexpr int load_v(int n) {
+    return kShort ? kWindows * (12 + n) / 16 : 1 + n * kWindows / S::kLoadsV;
+  }
+  static constexpr int load_k(int n) {
+    const int first = kShort ? kBarrierWindow + 1 : 0;
+    return first + n * (kWindows - first) / S::kLoadsK;
+  }
+  static constexpr int kNextBlockOps = 11, kTransposes = 2 * S::kWidthV;
+  static constexpr int kLoadsBehind = kShort ? S::kLoadsV : 0;  // those of K that are waited for
+
+  // ---- The matrix unit: scores first, while the probabilities of the unit before are being
+  // finished; outputs last, since the scores must be complete before the next unit reads them.
+  static constexpr int kAlone = 4;  // of each
+  static constexpr int scores_before(int w) {
+    if (w <= kAlone) return w;
+    if (w > kWindows - kAlone) return S::kScoreOps;
+    return kAlone + (w - kAlone) * (S::kScoreOps - kAlone) / (kWindows - 2 * kAlone);
+  }
+  static constexpr bool is_score(int w) { return scores_before(w + 1) > scores_before(w); }
+  static constexpr int op(int w) { return is_score(w) ? scores_before(w) : w - scores_before(w); }
+  // Score op n: keys half n % kHalves, step n / kHalves. Output op n: step n / kTilesD over the
+  // keys, tile n % kTilesD. Two steps of a half, two tiles of a step have one register.
+  static constexpr int read_of_score(int op) {
+    return op / (2 * S::kHalves) * S::kHalves + op % S::kHalves;
+  }
+  static constexpr int read_of_output(int op) { return op / 2; }
+  static constexpr bool is_second(int w) {
+    return is_score(w) ? op(w) / S::kHalves % 2 : op(w) % 2;
+  }
+
+  // ---- The vector unit: transcendentals in one order, all else in another. What there is between
+  // the first and the last of a probability is done for several of them at a time.
+  using Vector = Items<160>;
+  static constexpr int kE = S::kLaneKeys;
+  static constexpr Vector trans_steps() {
+    Vector out{};
+    if constexpr (S::kCapped) {
+      for (int e = 0; e < kE + 2; ++e) {
+        if (e < kE) out.add(Step::kCapExp, e);
+        if (e >= 1 && e <= kE) out.add(Step::kCapRcp, e - 1);
+        if (e >= 2) out.add(Step::kExp, e - 2);
+      }
+    } else {
+      for (int e = 0; e < kE; ++e) out.add(Step::kExp, e);
+    }
+    return out;
+  }
+  static constexpr Vector vector_steps(int t) {
+    Vector out{};
+    constexpr int kScoresThere = S::kTile == 16 ? 2 : 0;
+    const auto transpose = [&out](int from, int to, int window) {
+      for (int n = from; n < to; ++n) out.add(Step::kTranspose, n, window);
+    };
+    if (kSplit && t == kWriteV) transpose(kTransposes / 2, kTransposes, 0);
+    out.add(Step::kAddUnit);
+    for (int n = 0; n < 2; ++n) out.add(Step::kAddSample, n);
+    // What waits for a transcendental comes later than what the transcendentals before it wait for.
+    constexpr int kAhead = S::kCapped ? -1 : 4, kBehind = S::kCapped ? 3 : 0;
+    for (int e = 0; e < (S::kCapped ? 2 : 0); ++e) out.add(Step::kCapRate, e);
+    for (int e = 0; e < kAhead; ++e) out.add(Step::kScale, e, kScoresThere);
+    for (int i = 0; i < kE + kBehind; ++i) {
+      const int scale = i + kAhead, e = i - kBehind;
+      if (S::kCapped && i + 2 < kE) out.add(Step::kCapRate, i + 2);
+      if (S::kCapped && i < kE) out.add(Step::kCapAdd, i);
+      if (scale >= 0 && scale < kE) out.add(Step::kScale, scale);
+      if (e > 0) out.add(Step::kSum, e);
+      if (S::kRounds && e >= 0) out.add(Step::kRound, e);
+      if (e == kSampled) out.add(Step::kSample);
+      if (e >= 0 && e % 2 == 1) out.add(Step::kPack, e / 2);
+      for (int n = 0; n < S::kAddressesK; ++n)
+        if (e == 2 && t == kFlipReadK) out.add(Step::kFlipReadK, n);
+      if (e == kE / 2 && t == kFlipWriteV) out.add(Step::kFlipWriteV);
+      if (e == (kFlipsFirst ? 2 : kE / 2) && t == kFlipReadV) out.add(Step::kFlipReadV);
+      if (e == kE / 2 && !kSplit && t == kTransposeV) transpose(0, kTransposes, kStagedThere + 1);
+    }
+    out.add(Step::kExceeds);
+    if (kSplit && t == kTransposeV) transpose(0, kTransposes / 2, kStagedThere + 1);
+    return out;
+  }
+  // Which of a step must have been done before the nth of another, by their numbers.
+  struct Need {
+    Step step;
+    int count;
+  };
+  static constexpr Need need(const Item& item) {
+    switch (item.step) {
+      case Step::kCapExp:
+        return {Step::kCapRate, item.n + 1};
+      case Step::kCapAdd:
+        return {Step::kCapExp, item.n + 1};
+      case Step::kCapRcp:
+        return {Step::kCapAdd, item.n + 1};
+      case Step::kScale:
+        return {Step::kCapRcp, S::kCapped ? item.n + 1 : 0};
+      case Step::kExp:
+        return {Step::kScale, item.n + 1};
+      case Step::kSum:
+      case Step::kRound:
+        return {Step::kExp, item.n + 1};
+      case Step::kSample:
+        return {S::kRounds ? Step::kRound : Step::kExp, kSampled + 1};
+      case Step::kPack:
+        return {S::kRounds ? Step::kRound : Step::kExp, 2 * item.n + 2};
+      case Step::kExceeds:
+        return {Step::kSum, kE - 1};
+      default:
+        return {item.step, 0};
+    }
+  }
+  // How often a step has been done.
+  struct Done {
+    int of[kStepNames] = {};
+    constexpr void see(Step step) { ++of[int(step)]; }
+    constexpr bool allows(const Item& item) const {
+      return of[int(need(item).step)] >= need(item).count;
+    }
+  };
+
+  // ---- Memory, scalar instructions and waits, in this order, each as early as its window has
+  // room.
+  using Side = Items<96>;
+  static constexpr Side side_steps(int t) {
+    Side out{};
+    const bool has_barrier = t == kBarrier;
+    for (int w = 0; w < kWindows; ++w) {
+      if (has_barrier)
+        for (int n = 0; n < kNextBlockOps; ++n)
+          if (w == next_block(n)) out.add(Step::kNextBlock, n, w);
+      if (has_barrier && w == kBarrierWindow - 1) out.add(Step::kFlipM0, 0, w);
+      if (has_barrier && w == kBarrierWindow) {
+        out.add(Step::kWaitBlock, 0, w);
+        out.add(Step::kBarrier, 0, w);
+      }
+      if (t == kWaitK - 1 && w == kWindows - 1) out.add(Step::kWaitK, 0, w);
+      if (w + 1 < kWindows && !is_second(w + 1)) {
+        if (t == kWaitK && is_score(w + 1)) out.add(Step::kWaitK, read_of_score(op(w + 1)), w);
+        if (t == kWaitV && !is_score(w + 1)) out.add(Step::kWaitV, read_of_output(op(w + 1)), w);
+      }
+      // Behind the last use, and what was waited for at the barrier behind that.
+      for (int use = 0; use <= w; ++use) {
+        if (!is_second(use) || (has_barrier ? most(use, kBarrierWindow + 1) : use) != w) continue;
+        if (t == kReadV && !is_score(use)) out.add(Step::kReadV, read_of_output(op(use)), w);
+        if (t == kReadK && is_score(use)) out.add(Step::kReadK, read_of_score(op(use)), w);
+      }
+      if (t == kTransposeV && w == kStagedThere) out.add(Step::kWaitStaged, 0, w);
+      for (int n = 0; n < S::kWidthV / 2; ++n)
+        if (t == kWriteV && w == write_v(n)) out.add(Step::kWriteV, n, w);
+      for (int n = 0; n < S::kLoadsV; ++n)
+        if (t == kLoadV && w == load_v(n)) out.add(Step::kLoadV, n, w);
+      for (int n = 0; n < S::kLoadsK; ++n) {
+        if (t != kLoadK || w != load_k(n)) continue;
+        out.add(Step::kSetM0, n, w);
+        out.add(Step::kLoadK, n, w + 1);
+      }
+    }
+    return out;
+  }
+};
