@@ -63,7 +63,7 @@ struct Prologue : FirstLoads<S> {
   // Scores may be read 7 instructions behind the matrix unit's last, 11 where it has 32 rows: where
   // turns are short, those of other tiles' exchanges are among them.
   static constexpr int kExchanges = S::kGroups / 2, kFirstKeys = 16 / S::kGroups;  // of a lane
-  static constexpr int kToScale = S::kStepsD > 8 || S::kTile == 32 ? 6 : S::kCapped ? 3 : 1;
+  static constexpr int kToScale = S::kStepsD > 8 || S::kTile == 32 ? 6 : S::kCapped ? 3 : 2;
   static constexpr int kToFirst = kToScale + 2, kToSecond = kToFirst + 4;
   static constexpr int kToLast = kExchanges == 2 ? kToSecond : kToFirst, kToEnd = kToLast + 5;
   static constexpr int kTilesAhead = least(kN, 4), kWindows = S::kStepsD;
@@ -216,18 +216,14 @@ struct Prologue : FirstLoads<S> {
     if (__builtin_expect(!padded_q, true)) this->template load_tile<0>();
     set_constants(can_overflow);
     this->load_first();
-    if (__builtin_expect(!padded_q, true)) this->template load_tile<1>();
     zero_sums();
-    if (__builtin_expect(!padded_q, true))
-      unroll_from<2, kTilesAhead / 2 + 1>([&]<int t>() { this->template load_tile<t>(); });
     set_mask();
     o = output_row(args, work, wave_row + row) + 4 * group * S::kTilesD;
     ordered::settle(o);
     ordered::ds_write_b32(lds + S::kBaseVote + 4 * wave, 0.0f);
+    ordered::s_waitcnt<0, ordered::kAnyLgkm>();  // for K and V, whichever way Q was loaded
     if (__builtin_expect(!padded_q, true))
-      unroll_from<kTilesAhead / 2 + 1, kTilesAhead>(
-          [&]<int t>() { this->template load_tile<t>(); });
-    ordered::s_waitcnt<(kTilesAhead - 1) * S::kReadsK, ordered::kAnyLgkm>();  // for K and V
+      unroll_from<1, kTilesAhead>([&]<int t>() { this->template load_tile<t>(); });
     unroll<Loop::Plan::kTransposes>(
         [&]<int n>() { loop.load.template transpose<n>(kLowHalfOfBoth, kHighHalfOfBoth); });
     unroll<S::kWidthV / 2>(

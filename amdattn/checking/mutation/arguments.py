@@ -62,7 +62,7 @@ _FIRST_FRAGMENT_FIRST = (
 )
 
 # attn_fwd_bf16_d64_narrow_rtne
-_NARROW = "bdd19b3707c2427f"
+_NARROW = "068bffe4eaaafce7"
 # gemm_nt_bf16_m32n32k2
 _GEMM = "59f034cf8f15ff0d"
 _AFTER_COLUMNS_OF_GEMM = (0x482C, 0x4848, 0x4864, 0x4900, 0x491C, 0x4938)
@@ -79,8 +79,8 @@ ARGUMENTS: dict[tuple[str, str, int], str] = {
     ("b7bab907b6f8a32e", "EXEC", 0x194C): _ONE_BY_ONE,
     ("b7bab907b6f8a32e", "EXEC", 0x1A5C): _OTHER_LANES,
     ("2ab93e9720df1242", "num_records", 0x1744): _NO_MASK,
-    **{(_NARROW, "EXEC", pc): _FIRST_COLUMNS for pc in (0x2E1C, 0x2E24, 0x431C, 0x4324)},
-    **{(_NARROW, "s_nop", pc): _ONE_GROUP for pc in (0x45A4, 0x45B4, 0x67F8, 0x6808)},
+    **{(_NARROW, "EXEC", pc): _FIRST_COLUMNS for pc in (0x2E24, 0x2E2C, 0x4324, 0x432C)},
+    **{(_NARROW, "s_nop", pc): _ONE_GROUP for pc in (0x45AC, 0x45BC, 0x67E0, 0x67F0)},
     (_GEMM, "wait deleted", 0x2908): _FIRST_FRAGMENT_FIRST,
     (_GEMM, "wait weakened", 0x2908): _FIRST_FRAGMENT_FIRST,
     (_GEMM, "barrier", 0x2ED8): _ONLY_AFTER_AN_ABORT,
