@@ -377,9 +377,8 @@ def test_logarithm_of_a_sum(
 
 
 def test_barrier_of_another_try() -> None:
-    assert arguments(code(*AGAIN), "barrier") == ["it stands between the"]
-    assert arguments(code("s_barrier", "s_load_dwordx4 s[12:15], s[4:5], 0x0"), "barrier") == [""]
-    assert arguments(code("s_barrier"), "barrier") == [""]
+    # It is needed: behind it the words are zeroed that other waves have still to read.
+    assert arguments(code(*AGAIN), "barrier") == [""]
 
 
 @pytest.mark.parametrize(("limit", "same"), [("-1.0", True), ("s4", False)])

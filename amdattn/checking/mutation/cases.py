@@ -116,6 +116,12 @@ LARGE: tuple[AttentionCase, ...] = tuple(
         AttentionCase(1, 40, 70, 2, 1, options=_WHOLE, narrow=200),
     )
 )
+# Results that are finite, but not rounded by two instructions: denormal ones, and those of 2^112.
+ENDS: tuple[AttentionCase, ...] = tuple(
+    AttentionCase(1, rows, 70, 1, 1, options=options, scale_v=scale)
+    for scale in (3e-39, 2e34)
+    for rows, options in ((130, _WHOLE), (390, {**_WHOLE, "sinks": True}))
+)
 # Of kernels whose tiles have several heads: whole tiles and parts of their heads; tiles that no
 # mask cuts and tiles with any, rows that see no key.
 WINDOW: tuple[AttentionCase, ...] = (

@@ -23,11 +23,6 @@ _ALL_RENEWED = (
     "the greatest of flags that are 1 in all lanes, as no sum of probabilities is below -1: it is "
     "1, whichever lane it comes from"
 )
-_VOTES_READ = (
-    "it stands between the reading of the votes and the arguments' being read for another try. All "
-    "else in LDS was last read before the barrier of the votes, and these are next written behind "
-    "the barrier that follows, to which every wave comes with its votes read"
-)
 _MOST_OPERANDS = 4  # of a search through the makers of a value
 
 
@@ -46,7 +41,7 @@ def argument(code: KernelCode, mutant: Mutant) -> str:
         (data,) = regs.registers(inst.operands[2])
         if _is_one(code, inst.pc, data):
             return _ALL_RENEWED
-    return _VOTES_READ if mutant.kind == "barrier" and _begins_again(code, inst) else ""
+    return ""
 
 
 def _begins_again(code: KernelCode, inst: Instruction) -> bool:

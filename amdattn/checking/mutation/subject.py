@@ -127,7 +127,7 @@ def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Su
 def _attention(kernel: KernelSpec, rows: Sequence[KernelSpec], props: DeviceProps) -> Subject:
     """A kernel of attention forward, in the plans of whatever makes use of it."""
     forward = kernel
-    problems = cases.FORWARD + cases.LARGE
+    problems = cases.FORWARD + cases.LARGE + cases.ENDS
     if kernel.op == manifest.ATTENTION and kernel.constraint("max_tile_heads") > 1:
         problems = cases.WINDOW
     if kernel.op == manifest.ATTENTION_MERGE:
