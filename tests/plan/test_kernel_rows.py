@@ -28,46 +28,46 @@ INT32 = st.integers(-(2**31), 2**31 - 1)
 class AttnFwdArgs(ctypes.Structure):
     """The documented block, laid out by ctypes instead of cffi."""
 
+    # First what a workgroup needs first.
     _fields_ = (
-        *((name, ctypes.c_uint64) for name in ("q", "k", "v", "o", "lse", "sinks")),
-        *((f"cu_seqlens_{name}", ctypes.c_uint64) for name in ("q", "kv")),
-        *((f"partial_{name}", ctypes.c_uint64) for name in ("o", "max_sum")),
+        *((name, ctypes.c_uint64) for name in ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_kv")),
         *(
             (f"{name}_stride_{axis}", ctypes.c_int64)
-            for name in ("q", "k", "v", "o")
+            for name in ("q", "k", "v")
             for axis in ("batch", "seq", "head")
         ),
-        *((f"lse_stride_{axis}", ctypes.c_int64) for axis in ("batch", "head")),
-        *(
-            (name, ctypes.c_int32)
-            for name in ("batch", "num_heads_q", "num_heads_kv", "seqlen_q", "seqlen_kv")
-        ),
+        *((name, ctypes.c_int32) for name in ("num_heads_q", "seqlen_q", "seqlen_kv")),
         ("softmax_scale_log2", ctypes.c_float),
         *((f"window_{side}", ctypes.c_int32) for side in ("left", "right")),
-        *((name, ctypes.c_int32) for name in ("top_left", "q_tiles", "whole_tiles", "parts")),
+        *((name, ctypes.c_int32) for name in ("top_left", "q_tiles", "whole_tiles")),
         *((name, ctypes.c_int32) for name in ("head_dim", "head_dim_v", "column_groups")),
-        ("softcap_log2", ctypes.c_float),
         *(
             (f"{name}_{field}", kind)
             for name in ("q_tiles", "num_heads_q", "group")
             for field, kind in (("inverse", ctypes.c_uint32), ("shift", ctypes.c_int32))
         ),
+        *((name, ctypes.c_uint64) for name in ("o", "lse", "sinks")),
+        *((f"partial_{name}", ctypes.c_uint64) for name in ("o", "max_sum")),
+        *((f"o_stride_{axis}", ctypes.c_int64) for axis in ("batch", "seq", "head")),
+        *((f"lse_stride_{axis}", ctypes.c_int64) for axis in ("batch", "head")),
+        *((name, ctypes.c_int32) for name in ("batch", "num_heads_kv", "parts")),
+        ("softcap_log2", ctypes.c_float),
     )
 
 
+_VALUES = {
+    ctypes.c_uint64: ADDRESS,
+    ctypes.c_int64: INT64,
+    ctypes.c_int32: INT32,
+    ctypes.c_uint32: st.integers(0, 2**32 - 1),
+    ctypes.c_float: st.floats(width=32, allow_nan=False),
+}
+
+
 @settings(deadline=None)
-@given(
-    addresses=st.tuples(*[ADDRESS] * 10),
-    strides=st.tuples(*[INT64] * 14),
-    counts=st.tuples(*[INT32] * 5),
-    scale=st.floats(width=32, allow_nan=False),
-    work=st.tuples(*[INT32] * 9),
-    cap=st.floats(width=32, allow_nan=False),
-    inverses=st.tuples(*[st.integers(0, 2**32 - 1), INT32] * 3),
-)
-def test_packing_matches_ctypes(addresses, strides, counts, scale, work, cap, inverses):
+@given(values=st.tuples(*(_VALUES[kind] for _, kind in AttnFwdArgs._fields_)))
+def test_packing_matches_ctypes(values):
     packer = kernarg.packer(KERNEL)
-    values = (*addresses, *strides, *counts, scale, *work, cap, *inverses)
     block = bytearray(packer.size)
     packer.pack_into(block, 0, *values)
     assert bytes(block) == bytes(AttnFwdArgs(*values))
