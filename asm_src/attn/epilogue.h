@@ -197,14 +197,14 @@ struct Epilogue {
       if constexpr (S::kCapped) reference[t] += args.softcap_log2;
     }
   }
-  // A sink is one more score, whose value is 0. It is not rounded: what P's rounding did to the sum
-  // is taken from O whatever the sink is worth.
+  // A sink is one more score, whose value is 0. It is not rounded: what P's rounding, its bias
+  // among that, did to the sum is taken from O whatever the sink is worth.
   __device__ __forceinline__ void add_sinks() {
     sink = Sink(((const Global<float>*)sinks)[work.head_q]);
     float of_p[kN];  // references of P
     for (int t = 0; t < kN; ++t) of_p[t] = reference[t];
     add_up();
-    const float to_p = v_exp_f32(loop.uniform.top) * (1 / kBias);
+    const float to_p = v_exp_f32(loop.uniform.top);
     for (int t = 0; t < kN; ++t) {
       float sum = sums[t] * to_p;
       const float by = rounded[t] == 0 ? 1.0f : sum * v_rcp_f32(rounded[t]);

@@ -31,15 +31,6 @@ inline constexpr uint32_t kElementBits = ~(2 * kHalfUnit<kTo> - 1);
 __device__ __forceinline__ uint32_t dword_of(u32x2 x, int i) { return x[i]; }
 __device__ __forceinline__ uint32_t dword_of(uint32_t x, int) { return x; }
 
-template <int kRegisters>
-struct Accumulator {
-  using Type = f32x4;
-};
-template <>
-struct Accumulator<16> {
-  using Type = f32x16;
-};
-
 // ---- Registers that live across units. O and most of Q are in the accumulation registers.
 template <class S>
 struct Operands {
@@ -47,7 +38,7 @@ struct Operands {
   bf16x8 k[S::kHalves][S::kReadsK];  // [half of the keys]
   bf16x8 v[S::kStepsKeys][S::kReadsV];
   // [unit % 2]: lane l has the keys S::key(n), from 4 * (l / kTile) on, of row l % kTile.
-  typename Accumulator<S::kAccRegs>::Type score[2][S::kHalves];
+  FloatVector<S::kAccRegs> score[2][S::kHalves];
   bf16x4 p[2][S::kStepsKeys];  // probabilities, likewise
 
   template <int kUnit, int n>

@@ -95,7 +95,7 @@ struct Prologue : FirstLoads<S> {
     return n;
   }
   struct References {
-    typename Accumulator<S::kAccRegs>::Type score[kN];
+    FloatVector<S::kAccRegs> score[kN];
     float scaled[kN][kFirstKeys], max[kN], other[kN];
     const Global<uint8_t>* from;
   };

@@ -18,9 +18,11 @@ using uint16_t = unsigned short;
 using uint32_t = unsigned;
 using uint64_t = unsigned long;
 
-using f32x2 = float __attribute__((ext_vector_type(2)));
-using f32x4 = float __attribute__((ext_vector_type(4)));
-using f32x16 = float __attribute__((ext_vector_type(16)));
+template <int kCount>
+using FloatVector = float __attribute__((ext_vector_type(kCount)));
+using f32x2 = FloatVector<2>;
+using f32x4 = FloatVector<4>;
+using f32x16 = FloatVector<16>;
 using u32x2 = uint32_t __attribute__((ext_vector_type(2)));
 using u32x4 = uint32_t __attribute__((ext_vector_type(4)));
 using f16x2 = _Float16 __attribute__((ext_vector_type(2)));
