@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import sys
 import tempfile
@@ -53,6 +54,7 @@ def _binary_difference(name: str, shipped: bytes, rebuilt: bytes) -> str:
 
 def main() -> int:
     """Command line; exit status 1 if anything differs."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     with tempfile.TemporaryDirectory(prefix="amdattn-verify-") as name:
         rebuilt = Path(name)
         built = build_all(rebuilt)

@@ -11,9 +11,9 @@ from amdattn.manifest import KernelSpec
 # A wave's tile of 16 query rows times a block of 32 keys, on its SIMD.
 _ROWS, _KEYS, _WAVES = 16, 32, 4
 _MATRIX_CLK_PER_DIM = 2  # both products: 16 x 16 x 16 elements take 16 clk
-_SOFTMAX_CLK = 342  # of the vector unit, beside the matrix unit
+_SOFTMAX_CLK = 258  # of the vector unit, beside the matrix unit
 # Barrier, waits and branches of a block, of which more tiles hide more.
-_BLOCK_CLK = 480
+_BLOCK_CLK = 340
 
 # Before and after the loop of a workgroup: Q and the first K and V out of the memory, the first
 # scores, normalisation and stores.
