@@ -62,7 +62,7 @@ def library_path() -> Path:
     if not override:
         return _fitting_library().resolve()
     if not Path(override).is_file():
-        raise BindingError(f"AMDATTN_VDEV_LIBRARY={override!r} must name a file; there is none")
+        raise BindingError(f"no library to load: AMDATTN_VDEV_LIBRARY={override} does not exist")
     return Path(override).resolve()
 
 

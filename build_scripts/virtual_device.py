@@ -197,15 +197,21 @@ class LevelFolder:
         return self.path / "standard.h"
 
     @property
+    def compiled_header(self) -> Path:
+        """Where g++ and clang look for its compiled form."""
+        return self.header.with_suffix(".h.gch")
+
+    @property
     def command(self) -> list[str]:
         """Command prefix for the level's units."""
         return [*compiler(self.level), "-include", str(self.header)]
 
     def prepare(self) -> None:
-        """Drop the objects of another compiler, and write the header."""
+        """Drop the objects of another compiler and what a killed build left; write the header."""
         stamp, identity = self.path / "compiler.txt", compiler_identity(self.level)
         if self.path.exists() and (not stamp.exists() or stamp.read_text() != identity):
             shutil.rmtree(self.path)
+        self.compiled_header.unlink(missing_ok=True)
         write_if_changed(stamp, identity)
         write_if_changed(self.header, "".join(f"#include <{name}>\n" for name in PRECOMPILED))
 
@@ -218,13 +224,14 @@ class LevelFolder:
         if num_units < WORTH_PRECOMPILING:
             yield
             return
-        compiled = self.header.with_suffix(".h.gch")  # found by g++ and by clang
         try:
             command = [*compiler(self.level), *COMMON_FLAGS, "-x", "c++-header"]
-            subprocess.run([*command, str(self.header), "-o", str(compiled)], check=True)
+            subprocess.run(
+                [*command, str(self.header), "-o", str(self.compiled_header)], check=True
+            )
             yield
         finally:
-            compiled.unlink(missing_ok=True)
+            self.compiled_header.unlink(missing_ok=True)
 
 
 def build(levels: Sequence[str], out_dir: Path, work_dir: Path, jobs: int) -> list[Path]:

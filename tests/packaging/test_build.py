@@ -134,6 +134,15 @@ def test_libraries_of_older_sources_do_not_stay(project: Project) -> None:
     assert [path.name for path in project.out.iterdir()] == [LIBRARY.format("v2")]
 
 
+def test_a_killed_build_leaves_nothing_that_is_used(project: Project) -> None:
+    project.build("v3")
+    left = project.work / "v3" / "standard.h.gch"  # of a compiler that is gone
+    left.touch()
+    project.touch(project.sources / "isa" / "sop1.cc")
+    project.build("v3")
+    assert not left.exists()
+
+
 def test_objects_do_not_depend_on_where_the_compiler_is(tmp_path: Path) -> None:
     """Pip unpacks the compiler into a new folder for every build, and removes it."""
     source = tmp_path / "unit.cc"

@@ -180,6 +180,6 @@ def test_a_cpu_that_cannot_be_asked(monkeypatch: pytest.MonkeyPatch, install: An
 
 
 def test_a_named_library_must_exist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("AMDATTN_VDEV_LIBRARY", str(tmp_path))
-    with pytest.raises(BindingError, match=r"AMDATTN_VDEV_LIBRARY=.* must name a file"):
+    monkeypatch.setenv("AMDATTN_VDEV_LIBRARY", str(tmp_path / "none.so"))
+    with pytest.raises(BindingError, match=r"AMDATTN_VDEV_LIBRARY=.* does not exist"):
         virtual_library.library_path()
