@@ -1,6 +1,7 @@
 """Build hook: compiles the virtual device and places code objects and headers in the package.
 
-Everything declarative is in pyproject.toml.
+Everything declarative is in pyproject.toml. `AMDATTN_LEVELS` says for which x86-64 levels the
+virtual device is compiled, `AMDATTN_CXX` with what: build_scripts/virtual_device.py.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT / "build_scripts"))
+sys.path.insert(0, str(ROOT))
 
-import virtual_device  # noqa: E402  (build_scripts is not on the path before)
+from build_scripts import virtual_device  # noqa: E402  (ROOT is not on the path before)
 
 
 class BuildPackage(build_py):
@@ -28,10 +29,10 @@ class BuildPackage(build_py):
         super().run()
         package = ROOT / "amdattn" if self.editable_mode else Path(self.build_lib) / "amdattn"
         virtual_device.build(
-            virtual_device.LEVELS,
+            virtual_device.requested_levels(os.environ.get("AMDATTN_LEVELS", "")),
             package / "_lib",
             ROOT / "build" / "virtual_device",
-            os.cpu_count() or 1,
+            len(os.sched_getaffinity(0)),
         )
         if not self.editable_mode:  # a checkout finds both beside the package
             shutil.copytree(ROOT / "hsaco", package / "hsaco", dirs_exist_ok=True)
@@ -47,10 +48,10 @@ class PlatformWheel(bdist_wheel):
         self.root_is_pure = False
 
     def get_tag(self) -> tuple[str, str, str]:
-        """Name the glibc that the libraries were linked against."""
-        own_compiler = bool(os.environ.get("AMDATTN_CXX"))
-        glibc = virtual_device.GLIBC.replace(".", "_")
-        return "py3", "none", "linux_x86_64" if own_compiler else f"manylinux_{glibc}_x86_64"
+        """Name the machines that the libraries run on."""
+        request = os.environ.get("AMDATTN_LEVELS", "")
+        own_compiler = bool(virtual_device.own_compiler())
+        return "py3", "none", virtual_device.wheel_platform(request, own_compiler)
 
 
 setup(cmdclass={"build_py": BuildPackage, "bdist_wheel": PlatformWheel})

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from amdattn import paths
+from amdattn import paths, x86_level
 from amdattn.errors import BindingError
 
 ARCHS = ("gfx942",)
@@ -36,7 +37,6 @@ OPTIONS = {
     "trans_exclusive": 0,
 }
 
-_LEVEL_3_FLAGS = {"avx2", "fma", "bmi2", "f16c"}
 _CDEF = """
 uint32_t amdattn_vdev_abi(void);
 const char* amdattn_vdev_last_report(void);
@@ -51,39 +51,46 @@ const char* amdattn_vdev_take_profiles(void);
 
 
 def library_path() -> Path:
-    """The library for this CPU; AMDATTN_VDEV_LIBRARY names another.
+    """The newest library of this install that this CPU runs; AMDATTN_VDEV_LIBRARY names another.
 
     Raises
     ------
     BindingError
-        The file does not exist.
+        The named file does not exist, or no library of this install fits this CPU.
     """
     override = os.environ.get("AMDATTN_VDEV_LIBRARY")
-    path = Path(override) if override else shipped_library(cpu_level())
-    if not path.is_file():
-        raise BindingError(
-            f"the virtual device's library {path} does not exist; reinstall amdattn, or name the "
-            "file in AMDATTN_VDEV_LIBRARY"
-        )
-    return path.resolve()
+    if not override:
+        return _fitting_library().resolve()
+    if not Path(override).is_file():
+        raise BindingError(f"no library to load: AMDATTN_VDEV_LIBRARY={override} does not exist")
+    return Path(override).resolve()
 
 
 def shipped_library(level: str) -> Path:
-    """File that the package ships for an x86-64 level, "v2" or "v3"."""
-    return paths.virtual_library_dir() / f"libamdattn_vdev_x86_64_{level}.so"
+    """Where the package has its library for an x86-64 level; it may not have been built."""
+    return paths.virtual_library_dir() / x86_level.library_name(level)
 
 
-def cpu_level() -> str:
-    """The newest x86-64 level, "v2" or "v3", whose library this CPU can run."""
-    return "v3" if _cpu_flags() >= _LEVEL_3_FLAGS else "v2"
+def _fitting_library() -> Path:
+    try:
+        runnable = x86_level.runnable_levels()
+    except OSError as error:
+        raise BindingError(f"which x86-64 levels this CPU runs is unknown: {error}") from None
+    for level in reversed(runnable):
+        if shipped_library(level).is_file():
+            return shipped_library(level)
+    built = [level for level in x86_level.LEVELS if shipped_library(level).is_file()]
+    raise BindingError(
+        f"no library of the virtual device fits this CPU: it runs x86-64 levels "
+        f"{_listed(runnable)}, and {paths.virtual_library_dir()} has {_listed(built)}. An install "
+        "from source builds the one of the CPU that it is made on: install again on this machine "
+        "with `pip install --force-reinstall --no-cache-dir`, set AMDATTN_LEVELS=all where the "
+        "wheel is built, or name a library in AMDATTN_VDEV_LIBRARY"
+    )
 
 
-def _cpu_flags() -> set[str]:
-    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as cpuinfo:
-        for line in cpuinfo:
-            if line.startswith("flags"):
-                return set(line.partition(":")[2].split())
-    return set()
+def _listed(levels: Sequence[str]) -> str:
+    return ", ".join(levels) or "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from amdattn.x86_level import library_name
 from build_scripts import virtual_device
 
 LEVEL = "v3"
@@ -69,4 +70,4 @@ def build(constants: Mapping[str, int], work: Path, out: Path) -> Path:
     hot = [s.relative_to(virtual_device.SOURCES) for s in sources if virtual_device.is_hot(s)]
     objects = [work / LEVEL / source.with_suffix(".o") for source in hot]
     cold = [obj for obj in (work / virtual_device.BASELINE).glob("*_cold.o") if obj.stem != _MODEL]
-    return virtual_device.link([*objects, changed, *cold], out / virtual_device.library_name(LEVEL))
+    return virtual_device.link([*objects, changed, *cold], out / library_name(LEVEL))

@@ -1,27 +1,34 @@
 """Compile the virtual device into shared libraries, one per x86-64 level.
 
 What interprets instructions is compiled once per level, everything else once for all, a folder at a
-time; the library that fits the CPU is chosen when it is loaded. The default compiler is pip's
-ziglang: no system compiler is needed. `AMDATTN_CXX` names another one (g++ or clang++ >= 12).
-Objects are rebuilt when a file that they depend on has changed.
+time; the library that fits the CPU is chosen when it is loaded. An install builds the level of the
+CPU that it is made on; `AMDATTN_LEVELS` names others ("all", or a list such as "v2,v3"). The
+default compiler is pip's ziglang: no system compiler is needed. `AMDATTN_CXX` names another one
+(g++ or clang++ >= 12). Objects are rebuilt when a file that they depend on, or the compiler, has
+changed.
 """
 
 from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
+import importlib.metadata
 import os
 import shlex
+import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from amdattn.x86_level import LEVELS, library_name, runnable_levels
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "virtual_device"
 GLIBC = "2.28"  # the oldest one that the libraries run with
-LEVELS = ("v2", "v3")
-BASELINE = "v2"
+BASELINE = LEVELS[0]
 # Sources that are worth a build per level: semantics, arithmetic and the interpreter's loop.
 HOT = ("numerics/", "isa/", "check/", "core/worker", "core/wave", "core/abi")
 COLD = ("isa/decode", "isa/print", "isa/tables", "isa/encoding_test", "isa/semantics_test")
@@ -41,26 +48,100 @@ COMMON_FLAGS = (
     "-Werror",
     f"-I{SOURCES}",
 )
+# Standard headers that many sources include: parsing them takes longer than the code of most.
+# Sources include what they use all the same: the sanitizers' build does without.
+PRECOMPILED = (
+    *("algorithm", "array", "atomic", "bit", "chrono", "cmath", "condition_variable", "cstdio"),
+    *("cstring", "deque", "functional", "map", "memory", "mutex", "optional", "span", "string"),
+    *("string_view", "thread", "unordered_map", "utility", "variant", "vector"),
+)
+WORTH_PRECOMPILING = 3  # units of one level; for fewer, reading the headers is quicker
 
 
-def library_name(level: str) -> str:
-    """File name of the library for one x86-64 level ("v2" or "v3")."""
-    return f"libamdattn_vdev_x86_64_{level}.so"
+def requested_levels(request: str) -> tuple[str, ...]:
+    """What an install builds for a value of AMDATTN_LEVELS, oldest level first.
+
+    Parameters
+    ----------
+    request : str
+        "all", a list such as "v2,v3", or "": the newest level that this CPU runs.
+
+    Raises
+    ------
+    ValueError
+        A level of the list is not one of LEVELS.
+    RuntimeError
+        Nothing was asked for, and this CPU is older than all of LEVELS.
+    """
+    if request == "all":
+        return LEVELS
+    if request:
+        chosen = [level.strip() for level in request.split(",")]
+        if not set(chosen) <= set(LEVELS):
+            raise ValueError(
+                f"AMDATTN_LEVELS={request!r} must be 'all' or a list of {', '.join(LEVELS)}"
+            )
+        return tuple(level for level in LEVELS if level in chosen)
+    runnable = runnable_levels()
+    if not runnable:
+        raise RuntimeError(
+            f"this CPU is older than x86-64-{BASELINE}, the oldest level that the virtual device "
+            "is built for; AMDATTN_LEVELS=all builds a wheel for other machines"
+        )
+    return runnable[-1:]
+
+
+def wheel_platform(request: str, own_compiler: bool) -> str:
+    """Platform tag of a wheel with the libraries that `request` (AMDATTN_LEVELS) asks for.
+
+    A manylinux tag promises the glibc that pip's compiler links for and any x86-64 CPU: it takes
+    the baseline, asked for by name. Everything else is for machines like this one.
+    """
+    if request and not own_compiler and BASELINE in requested_levels(request):
+        return f"manylinux_{GLIBC.replace('.', '_')}_x86_64"
+    return "linux_x86_64"
+
+
+def own_compiler() -> list[str]:
+    """The compiler that AMDATTN_CXX names, with its arguments; empty for pip's."""
+    return shlex.split(os.environ.get("AMDATTN_CXX", ""))
 
 
 def compiler(level: str) -> list[str]:
     """Command prefix that compiles C++ for one x86-64 level."""
-    chosen = os.environ.get("AMDATTN_CXX")
-    if chosen:
-        return [*shlex.split(chosen), f"-march=x86-64-{level}", "-Wno-unknown-pragmas"]
+    if chosen := own_compiler():
+        return [*chosen, f"-march=x86-64-{level}", "-Wno-unknown-pragmas"]
     target = ["-target", f"x86_64-linux-gnu.{GLIBC}", f"-mcpu=x86_64_{level}"]
     return [sys.executable, "-m", "ziglang", "c++", *target]
+
+
+def compiler_identity(level: str) -> str:
+    """What objects of a level depend on besides files: the compiler's version and its flags.
+
+    Not where the compiler is: pip unpacks it into another folder for every build.
+    """
+    chosen = own_compiler()
+    if chosen:
+        said = subprocess.run([*chosen, "--version"], check=True, capture_output=True, text=True)
+        version = said.stdout.partition("\n")[0]
+        flags = compiler(level)
+    else:
+        version = f"ziglang {importlib.metadata.version('ziglang')}"
+        flags = compiler(level)[1:]
+    return "\n".join([version, *flags, *COMMON_FLAGS])
 
 
 def is_hot(source: Path) -> bool:
     """Whether a source file is compiled for each level."""
     name = source.relative_to(SOURCES).as_posix()
     return name.startswith(HOT) and not name.startswith(COLD)
+
+
+def write_if_changed(path: Path, text: str) -> None:
+    """Write a file unless that is what it holds: what depends on it stays up to date."""
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
 
 
 def cold_units(sources: Sequence[Path], work_dir: Path) -> list[Path]:
@@ -71,10 +152,8 @@ def cold_units(sources: Sequence[Path], work_dir: Path) -> list[Path]:
         if not members:
             continue
         unit = work_dir / f"{folder.name}_cold.cc"
-        text = "".join(f'#include "{s.relative_to(SOURCES).as_posix()}"\n' for s in members)
-        if not unit.exists() or unit.read_text() != text:
-            unit.parent.mkdir(parents=True, exist_ok=True)
-            unit.write_text(text)
+        names = (s.relative_to(SOURCES).as_posix() for s in members)
+        write_if_changed(unit, "".join(f'#include "{name}"\n' for name in names))
         units.append(unit)
     return units
 
@@ -97,45 +176,103 @@ def compile_one(command: Sequence[str], source: Path, obj: Path) -> Path:
     depfile = obj.with_suffix(".d")
     if is_stale(obj, depfile):
         obj.parent.mkdir(parents=True, exist_ok=True)
+        # -MMD: without the headers of the compiler, which is somewhere else in the next build.
+        depends = ["-MMD", "-MF", str(depfile)]
         subprocess.run(
-            [
-                *command,
-                *COMMON_FLAGS,
-                "-MD",
-                "-MF",
-                str(depfile),
-                "-c",
-                str(source),
-                "-o",
-                str(obj),
-            ],
-            check=True,
+            [*command, *COMMON_FLAGS, *depends, "-c", str(source), "-o", str(obj)], check=True
         )
     return obj
 
 
+@dataclass(frozen=True)
+class LevelFolder:
+    """Where the objects of one level are, and how they are compiled."""
+
+    path: Path
+    level: str
+
+    @property
+    def header(self) -> Path:
+        """Includes PRECOMPILED, in front of every unit."""
+        return self.path / "standard.h"
+
+    @property
+    def compiled_header(self) -> Path:
+        """Where g++ and clang look for its compiled form."""
+        return self.header.with_suffix(".h.gch")
+
+    @property
+    def command(self) -> list[str]:
+        """Command prefix for the level's units."""
+        return [*compiler(self.level), "-include", str(self.header)]
+
+    def prepare(self) -> None:
+        """Drop the objects of another compiler and what a killed build left; write the header."""
+        stamp, identity = self.path / "compiler.txt", compiler_identity(self.level)
+        if self.path.exists() and (not stamp.exists() or stamp.read_text() != identity):
+            shutil.rmtree(self.path)
+        self.compiled_header.unlink(missing_ok=True)
+        write_if_changed(stamp, identity)
+        write_if_changed(self.header, "".join(f"#include <{name}>\n" for name in PRECOMPILED))
+
+    @contextlib.contextmanager
+    def precompiled(self, num_units: int) -> Iterator[None]:
+        """Keep a compiled form of the header while `num_units` units are compiled.
+
+        No longer: it is valid only as long as the standard headers stay where they are.
+        """
+        if num_units < WORTH_PRECOMPILING:
+            yield
+            return
+        try:
+            command = [*compiler(self.level), *COMMON_FLAGS, "-x", "c++-header"]
+            subprocess.run(
+                [*command, str(self.header), "-o", str(self.compiled_header)], check=True
+            )
+            yield
+        finally:
+            self.compiled_header.unlink(missing_ok=True)
+
+
 def build(levels: Sequence[str], out_dir: Path, work_dir: Path, jobs: int) -> list[Path]:
-    """Build the libraries of some levels and return their paths."""
+    """Build the libraries of some levels and return their paths.
+
+    Libraries of other levels in `out_dir` are removed: they would be of older sources.
+    """
     sources = sorted(SOURCES.rglob("*.cc"))
     units = [*cold_units(sources, work_dir), *filter(is_hot, sources)]  # the long ones first
-    tasks: dict[Path, tuple[list[str], Path]] = {}
+    folders = {level: LevelFolder(work_dir / level, level) for level in {BASELINE, *levels}}
+    for folder in folders.values():
+        folder.prepare()
+    tasks: dict[Path, tuple[LevelFolder, Path]] = {}
     objects: dict[str, list[Path]] = {level: [] for level in levels}
     for unit in units:
         hot = unit in sources
         name = unit.relative_to(SOURCES) if hot else Path(unit.name)
         for level in levels:
-            own = level if hot else BASELINE
-            obj = work_dir / own / name.with_suffix(".o")
-            tasks[obj] = (compiler(own), unit)
+            folder = folders[level if hot else BASELINE]
+            obj = folder.path / name.with_suffix(".o")
+            tasks[obj] = (folder, unit)
             # Hot objects first: where a linker merges inline functions it keeps the first copy.
             objects[level].insert(0 if hot else len(objects[level]), obj)
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+    compile_all(tasks, jobs)
+    out_dir.mkdir(parents=True, exist_ok=True)
+    for level in set(LEVELS) - set(levels):
+        (out_dir / library_name(level)).unlink(missing_ok=True)
+    return [link(objects[level], out_dir / library_name(level)) for level in levels]
+
+
+def compile_all(tasks: dict[Path, tuple[LevelFolder, Path]], jobs: int) -> None:
+    """Compile the units whose objects are not up to date, `jobs` at a time, in order."""
+    stale = {obj: task for obj, task in tasks.items() if is_stale(obj, obj.with_suffix(".d"))}
+    users = [folder for folder, _ in stale.values()]
+    with contextlib.ExitStack() as headers, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for folder in set(users):
+            headers.enter_context(folder.precompiled(users.count(folder)))
         for done in concurrent.futures.as_completed(
-            [pool.submit(compile_one, *task, obj) for obj, task in tasks.items()]
+            [pool.submit(compile_one, f.command, unit, obj) for obj, (f, unit) in stale.items()]
         ):
             done.result()
-    out_dir.mkdir(parents=True, exist_ok=True)
-    return [link(objects[level], out_dir / library_name(level)) for level in levels]
 
 
 def link(objects: Sequence[Path], library: Path) -> Path:
@@ -143,7 +280,9 @@ def link(objects: Sequence[Path], library: Path) -> Path:
 
     All are linked for the baseline, so that zig builds its libc++ once.
     """
-    if library.exists() and all(o.stat().st_mtime <= library.stat().st_mtime for o in objects):
+    exports = SOURCES / "hip" / "exports.map"
+    inputs = [*objects, exports]
+    if library.exists() and all(f.stat().st_mtime <= library.stat().st_mtime for f in inputs):
         return library
     subprocess.run(
         [
@@ -151,7 +290,7 @@ def link(objects: Sequence[Path], library: Path) -> Path:
             "-shared",
             "-s",
             "-Wl,-soname,libamdattn_vdev.so",
-            f"-Wl,--version-script={SOURCES / 'hip' / 'exports.map'}",
+            f"-Wl,--version-script={exports}",
             *map(str, objects),
             "-lpthread",
             "-o",
@@ -163,14 +302,15 @@ def link(objects: Sequence[Path], library: Path) -> Path:
 
 
 def main() -> None:
-    """Command line: `python build_scripts/virtual_device.py [--level v3]`."""
+    """Command line: `python -m build_scripts.virtual_device [--level v3]`."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--level", choices=LEVELS, action="append", help="default: all")
+    parser.add_argument("--level", choices=LEVELS, action="append", help="default: as an install")
     parser.add_argument("--out", type=Path, default=ROOT / "amdattn" / "_lib")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "virtual_device")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     args = parser.parse_args()
-    for library in build(args.level or LEVELS, args.out, args.work, args.jobs):
+    levels = args.level or requested_levels(os.environ.get("AMDATTN_LEVELS", ""))
+    for library in build(levels, args.out, args.work, args.jobs):
         print(library)
 
 
