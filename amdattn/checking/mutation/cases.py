@@ -29,6 +29,7 @@ class AttentionCase:
     narrow: int = 0  # head_dim_v if it is not the kernel's, with a head_dim that is not either:
     sixteenths: int = 9  # of it
     scale_v: float = 1.0
+    halves: bool = False  # scale_v is of every second four columns only
     one_cu: bool = False  # so that there are whole tiles where a device has slots for parts
 
     @property
@@ -43,7 +44,8 @@ class AttentionCase:
             f"{' calm rows' * self.calm}"
             f"{'' if self.lse else ' no lse'}"
             f"{f' head_dim_v={self.narrow}' if self.narrow else ''}"
-            f"{f' v*{self.scale_v:g}' if self.scale_v != 1 else ''}{' one CU' * self.one_cu}"
+            f"{f' v*{self.scale_v:g}' if self.scale_v != 1 else ''}"
+            f"{' of half of the columns' * self.halves}{' one CU' * self.one_cu}"
         )
 
 
@@ -114,6 +116,10 @@ LARGE: tuple[AttentionCase, ...] = tuple(
     for case in (
         *_OF_ANY_SCALE,
         AttentionCase(1, 40, 70, 2, 1, options=_WHOLE, narrow=200),
+        # What did not overflow is kept, element by element.
+        AttentionCase(1, 129, 200, 2, 1, options=_WHOLE, halves=True),
+        AttentionCase(1, 40, 70, 2, 1, options=_WHOLE, narrow=200, halves=True),
+        AttentionCase(1, 129, 200, 2, 1, options={"num_splits": 2}, halves=True),
     )
 )
 # Results that are finite, but not rounded by two instructions: denormal ones, and those of 2^112.

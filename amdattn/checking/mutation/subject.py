@@ -232,7 +232,8 @@ def _contents(
     if not merges:
         q, k, v = (normal(*shapes[name]) for name in "qkv")
         keys = k.shape[-3]
-        v *= np.float32(case.scale_v)
+        scaled = np.arange(v.shape[-1]) % 8 < (4 if case.halves else 8)
+        v[..., scaled] *= np.float32(case.scale_v)
         k *= (case.growth ** (np.arange(keys, dtype=np.float32) / keys))[:, None, None]
         if case.calm:
             q[..., 1::2, :, :] /= 64
