@@ -219,7 +219,7 @@ class GemmPlan:
             made.stream = stream
             complete["out"] = _operand(made.view())
         scratch = self._add_workspace(complete, stream)
-        self._prepared.run(complete, stream)
+        launch.run((self._prepared,), complete, runtime.get(), stream)
         del scratch  # its next user comes after this run: on the same stream, or when it is done
         return made
 
