@@ -152,6 +152,11 @@ class DeviceArray:
         if stream is not None:
             self._memory.streams.add(stream)
 
+    @property
+    def memory(self) -> Memory:
+        """What the array is a view of."""
+        return self._memory
+
     def record_stream(self, stream: object) -> None:
         """Say that work on `stream`, launched so far, uses the memory.
 

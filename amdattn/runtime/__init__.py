@@ -11,6 +11,7 @@ import ctypes
 import importlib.metadata
 import os
 import threading
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from amdattn import binding, virtual_library
@@ -98,9 +99,7 @@ def device_props() -> DeviceProps:
 
 def synchronize() -> None:
     """Wait for everything launched on the bound device; raises HipError if any of it failed."""
-    runtime = get()
-    runtime.enter()
-    runtime.check("hipDeviceSynchronize", runtime.hip.hipDeviceSynchronize())
+    get().synchronize_all()
 
 
 def _bind() -> Runtime:
@@ -139,6 +138,9 @@ class Runtime:
     launch_types : LaunchTypes
     failures : int
         How many errors were seen of launches that ended half-way, by whichever call reported them.
+    after_failures : list of callable
+        What sets right what such launches leave behind: called with this runtime, and the stream
+        that was waited for, None for all.
     """
 
     def __init__(self, hip_python: HipPython, choice: binding.Choice) -> None:
@@ -146,6 +148,8 @@ class Runtime:
         self.choice = choice
         self.launch_types: LaunchTypes = hip_python.launch_types
         self.failures = 0
+        self._failures_recovered = 0
+        self.after_failures: list[Callable[[Runtime, int | None], None]] = []
         self._form = LaunchForm.EXTRA if choice.kind == "virtual" else None
         self._hip_python = hip_python
         self._exports: virtual_library.Exports | None = None
@@ -317,7 +321,30 @@ class Runtime:
     def synchronize(self, stream: int) -> None:
         """Wait for a stream; raises HipError if anything on it failed."""
         self.enter(stream)
-        self.check("hipStreamSynchronize", self.hip.hipStreamSynchronize(stream))
+        status = self.hip.hipStreamSynchronize(stream)
+        try:
+            self.check("hipStreamSynchronize", status)
+        except HipError:
+            self._recover(stream)
+            raise
+
+    def synchronize_all(self) -> None:
+        """Wait for every stream; raises HipError if anything failed."""
+        self.enter()
+        status = self.hip.hipDeviceSynchronize()
+        try:
+            self.check("hipDeviceSynchronize", status)
+        finally:
+            if self.failures != self._failures_recovered:
+                self._failures_recovered = self.failures
+                self._recover(None)
+
+    def _recover(self, stream: int | None) -> None:
+        for recover in self.after_failures:
+            recover(self, stream)
+        if self.after_failures:  # done before anybody launches again; the failure is known already
+            self.hip.hipStreamSynchronize(stream or 0)
+            self.hip.hipGetLastError()
 
     def wait_for(self, stream: int, producer: int) -> None:
         """Make later work on `stream` wait for the work now on stream `producer`."""
