@@ -80,11 +80,11 @@ class _Use:
 
 
 class _Workspaces:
-    """Callers' workspaces: those of this package by their memory, foreign ones by address."""
+    """Callers' workspaces: those in memory of this package with it, foreign ones by address."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._own: weakref.WeakKeyDictionary[Memory, dict[int, _Use]] = weakref.WeakKeyDictionary()
+        self._own: weakref.WeakSet[Memory] = weakref.WeakSet()
         self._foreign: dict[int, _Use] = {}
         self._is_told = False
 
@@ -104,29 +104,51 @@ class _Workspaces:
         ValueError
             A graph has the workspace, for a plan that has its partial results elsewhere.
         """
-        with self._lock:
-            if not self._is_told:
-                device.after_failures.append(self.recover)
-                self._is_told = True
-            uses = self._foreign if memory is None else self._own.setdefault(memory, {})
-            use = uses.get(address)
-            if use is None:  # the caller says that it is 0
-                use = uses[address] = _Use(nbytes, nbytes, stream, device.failures)
-            capturing = bool(stream) and device.is_capturing(stream)
-            if memory is not None and use.captured not in (0, zero_bytes):
-                raise ValueError(
-                    f"workspace at {address:#x} is part of a graph, for a plan with "
-                    f"{use.captured} bytes of counters; this plan has {zero_bytes}: give it a "
-                    "workspace of its own (plan.new_workspace())"
-                )
-            if use.failures != device.failures or zero_bytes > use.zero_bytes:
-                device.clear(address, zero_bytes, stream)  # if captured, of every replay
-                if not capturing:
-                    use.failures = device.failures
-            use.nbytes = max(use.nbytes, nbytes)
-            use.zero_bytes = zero_bytes if zero_bytes < nbytes else max(use.zero_bytes, nbytes)
-            use.stream = stream
-            use.captured = zero_bytes if capturing else use.captured
+        uses = self._foreign if memory is None else memory.uses
+        use = uses.get(address) if uses else None
+        if (
+            use is None
+            or (use.zero_bytes, use.stream, use.failures) != (zero_bytes, stream, device.failures)
+            or use.nbytes < nbytes
+            or (stream and not use.captured and device.is_capturing(stream))
+        ):
+            with self._lock:
+                self._prepare_anew(device, memory, address, nbytes, zero_bytes, stream)
+
+    def _prepare_anew(
+        self,
+        device: Runtime,
+        memory: Memory | None,
+        address: int,
+        nbytes: int,
+        zero_bytes: int,
+        stream: int,
+    ) -> None:
+        if not self._is_told:
+            device.after_failures.append(self.recover)
+            self._is_told = True
+        uses = self._foreign
+        if memory is not None:
+            uses = memory.uses = memory.uses or {}
+            self._own.add(memory)
+        use = uses.get(address)
+        if use is None:  # the caller says that it is 0
+            use = uses[address] = _Use(nbytes, nbytes, stream, device.failures)
+        if memory is not None and use.captured not in (0, zero_bytes):
+            raise ValueError(
+                f"workspace at {address:#x} is part of a graph, for a plan with {use.captured} "
+                f"bytes of counters; this plan has {zero_bytes}: give it a workspace of its own "
+                "(plan.new_workspace())"
+            )
+        capturing = bool(stream) and device.is_capturing(stream)
+        if use.failures != device.failures or zero_bytes > use.zero_bytes:
+            device.clear(address, zero_bytes, stream)  # if captured, in every replay
+            if not capturing:
+                use.failures = device.failures
+        use.nbytes = max(use.nbytes, nbytes)
+        use.zero_bytes = zero_bytes if zero_bytes < nbytes else max(use.zero_bytes, nbytes)
+        use.stream = stream
+        use.captured = zero_bytes if capturing else use.captured
 
     def recover(self, device: Runtime, stream: int | None) -> None:
         """Set right what was used on a stream that was waited for; None: on any, all were.
@@ -134,7 +156,7 @@ class _Workspaces:
         What a graph holds is used again without this package being asked.
         """
         with self._lock:
-            known = [use for uses in self._own.values() for use in uses.items()]
+            known = [use for memory in self._own for use in (memory.uses or {}).items()]
             for address, use in [*known, *self._foreign.items()]:
                 if use.failures == device.failures or stream not in (None, use.stream):
                     continue

@@ -392,7 +392,7 @@ class Runtime:
     def is_capturing(self, stream: int) -> bool:
         """True while a graph is being captured from `stream`."""
         status = self.check("hipStreamIsCapturing", self.hip.hipStreamIsCapturing(stream))
-        return bool(status != self.hip.hipStreamCaptureStatus.hipStreamCaptureStatusNone)
+        return bool(status)  # hipStreamCaptureStatusNone is 0
 
     def flush_caches(self, stream: int = 0) -> None:
         """Write through memory larger than every cache. The virtual device has none to flush."""
@@ -487,9 +487,9 @@ class Runtime:
         dynamic_lds_bytes: int = 0,
     ) -> None:
         """Launch `function` over `grid` workgroups with the packed block in `kernargs`."""
+        params, extra = kernargs.params, kernargs.extra
         status = self.hip.hipModuleLaunchKernel(
-            *(function, *grid, *workgroup, dynamic_lds_bytes, stream),
-            *(kernargs.params, kernargs.extra),
+            function, *grid, *workgroup, dynamic_lds_bytes, stream, params, extra
         )
         if status[0]:
             raise self._error("hipModuleLaunchKernel", status[0])
