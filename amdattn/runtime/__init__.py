@@ -12,18 +12,14 @@ import importlib.metadata
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from amdattn import binding, virtual_library
-from amdattn.code_object import read_kernels
 from amdattn.device import DeviceProps
 from amdattn.errors import BindingError, HipError
-from amdattn.kernarg import KernargBuffer, LaunchTypes
-from amdattn.manifest import KernelSpec
-from amdattn.runtime import launch_form
+from amdattn.kernarg import KernargBuffer
 from amdattn.runtime.hip_python import HipPython, import_hip_python
-from amdattn.runtime.launch_form import LaunchForm
-from amdattn.runtime.metadata import check_loaded, check_metadata
+from amdattn.runtime.kernels import KernelLoader
 from amdattn.runtime.query import query_device
 
 _EVENT_DISABLE_TIMING = 2
@@ -44,15 +40,6 @@ _FLUSH_BYTES = 512 * 2**20  # MI300X and MI355X have 256 MiB of last level cache
 _lock = threading.RLock()
 _requested: str | None = None
 _bound: Runtime | None = None
-
-
-class LoadedKernel(NamedTuple):
-    """A kernel on the bound device, and where its arguments begin."""
-
-    function: Any
-    offsets: tuple[int, ...]
-    # The module, and its image: the runtime keeps pointing at that of a raw ELF.
-    kept: object
 
 
 def use_device(request: str) -> None:
@@ -123,7 +110,7 @@ def _bind() -> Runtime:
     return runtime
 
 
-class Runtime:
+class Runtime(KernelLoader):
     """The bound device: memory, modules, launches. Addresses and stream handles are ints.
 
     Attributes
@@ -146,11 +133,10 @@ class Runtime:
     def __init__(self, hip_python: HipPython, choice: binding.Choice) -> None:
         self.hip = hip_python.hip
         self.choice = choice
-        self.launch_types: LaunchTypes = hip_python.launch_types
+        self.launch_types = hip_python.launch_types
         self.failures = 0
         self._failures_recovered = 0
         self.after_failures: list[Callable[[Runtime, int | None], None]] = []
-        self._form = LaunchForm.EXTRA if choice.kind == "virtual" else None
         self._hip_python = hip_python
         self._exports: virtual_library.Exports | None = None
         self._flush_address: int | None = None
@@ -163,9 +149,7 @@ class Runtime:
         queried = query_device(self.hip, prop, self.ordinal, choice.kind == "gpu")
         self.props, self.sources = queried.props, queried.sources
         self._copy_kinds = self.hip.hipMemcpyKind
-        self._kernels: dict[KernelSpec, LoadedKernel] = {}
-        self._kernels_lock = threading.RLock()
-        self._local = threading.local()
+        super().__init__()
 
     # -- errors ----------------------------------------------------------------------------------
 
@@ -403,79 +387,6 @@ class Runtime:
         self.clear(self._flush_address, _FLUSH_BYTES, stream)
 
     # -- modules and launches --------------------------------------------------------------------
-
-    @property
-    def launch_form(self) -> LaunchForm | None:
-        """How arguments are passed; None before the first kernel of a GPU was loaded."""
-        return self._form
-
-    def function(self, kernel: KernelSpec) -> Any:
-        """The loaded kernel; its code object is verified, checked and loaded on first use."""
-        return self._loaded(kernel).function
-
-    def argument_offsets(self, kernel: KernelSpec) -> tuple[int, ...]:
-        """Where each argument of a kernel begins in its block, by its code object."""
-        return self._loaded(kernel).offsets
-
-    def _loaded(self, kernel: KernelSpec) -> LoadedKernel:
-        found = self._kernels.get(kernel)
-        if found is None:
-            with self._kernels_lock:
-                self._decide_form()
-                found = self._kernels.get(kernel) or self.load_kernel(kernel)
-                self._kernels[kernel] = found
-        return found
-
-    def _decide_form(self) -> None:
-        with self._kernels_lock:
-            if self._form is None:
-                self._form = launch_form.choose(self)
-
-    def load_kernel(self, kernel: KernelSpec) -> LoadedKernel:
-        """A shipped kernel in a module of its own, after every check of what it says of itself."""
-        image = kernel.read_code_object()
-        info = read_kernels(image, str(kernel.path)).get(kernel.symbol)
-        check_metadata(kernel, info, self.props)
-        assert info is not None
-        function, module = self._load(image, kernel.symbol)
-        check_loaded(self.hip, kernel, function)
-        return LoadedKernel(function, info.offsets, (image, module))
-
-    def load(self, image: bytes, symbol: str) -> tuple[Any, Any]:
-        """Load a code object; its kernel `symbol`, and the module. `image` must outlive both."""
-        self._decide_form()
-        return self._load(image, symbol)
-
-    def _load(self, image: bytes, symbol: str) -> tuple[Any, Any]:
-        self.enter()
-        # A handle that comes with an error is none: it is not unloaded.
-        module = self.check("hipModuleLoadData", self.hip.hipModuleLoadData(image))
-        function = self.check(
-            "hipModuleGetFunction", self.hip.hipModuleGetFunction(module, symbol.encode())
-        )
-        return function, module
-
-    def kernarg_buffer(self, size: int, offsets: tuple[int, ...] = ()) -> KernargBuffer:
-        """The calling thread's kernarg buffer of `size` bytes, for arguments at `offsets`."""
-        buffers: dict[object, KernargBuffer] | None = getattr(self._local, "buffers", None)
-        if buffers is None:
-            buffers = self._local.buffers = {}
-        key = (size, offsets) if self._form is LaunchForm.PARAMS else size
-        buffer = buffers.get(key)
-        if buffer is None:
-            buffer = buffers[key] = self.new_kernarg_buffer(size, offsets)
-        return buffer
-
-    def new_kernarg_buffer(self, size: int, offsets: tuple[int, ...] = ()) -> KernargBuffer:
-        """A kernarg buffer of the caller's own."""
-        if self._form is not LaunchForm.PARAMS:
-            return KernargBuffer(size, self.launch_types)
-        if size and not offsets:
-            raise BindingError(
-                f"{self.choice.library} takes kernel arguments one by one only (kernelParams), and "
-                "where those of this kernel begin was not said"
-            )
-        return KernargBuffer(size, self.launch_types, offsets)
 
     def launch(
         self,
