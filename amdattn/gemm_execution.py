@@ -94,10 +94,12 @@ class GemmPlan:
         return zero_at_rest.new_workspace(self.workspace.total_bytes, runtime.stream_handle(stream))
 
     def clear_workspace(self, workspace: Any, stream: Any = None) -> None:
-        """Set a workspace's counters to 0, ordered on `stream`.
+        """Set a workspace's counters to 0, ordered on `stream`, before a graph is replayed again.
 
-        After a launch that used it was aborted, timed out or faulted, and only another library has
-        seen the error: what this package sees is set right by itself.
+        Needed after a replay that was aborted, timed out or faulted if another library has seen the
+        error, or if the workspace is memory of another library. `amdattn.synchronize`, and waits of
+        this package for the stream from which it was captured, do it for workspaces of
+        `new_workspace` when they report the error.
         """
         handle = runtime.stream_handle(stream)
         view = output_view(workspace, "workspace", handle)
@@ -128,11 +130,10 @@ class GemmPlan:
         workspace : device array, optional
             Of `new_workspace`, or compact, of at least ``plan.workspace.total_bytes`` bytes, with
             counters of 0, and partial sums of 0 if the plan is not deterministic. A run leaves them
-            0. After one that was aborted or faulted they are set to 0 by the next run, and by the
-            wait that reports the failure if that is `amdattn.synchronize` or one of the workspace's
-            stream; see `clear_workspace` for other cases. Runs at the same time need workspaces of
-            their own. While a graph is captured it must be given if the plan has one; plans of
-            other counters then cannot use it.
+            0. After one that was aborted or faulted the next run sets them right, for graphs the
+            wait that reports the failure: see `clear_workspace` for what they need besides. Runs at
+            the same time need workspaces of their own. While a graph is captured it must be given
+            if the plan has one; plans of other counters then cannot use it.
         """
         handle = runtime.stream_handle(stream)
         inputs = {"a": as_view(a, "a", handle), "b": as_view(b, "b", handle)}

@@ -1,7 +1,7 @@
 """Device memory that is 0 whenever no launch uses it: counters of arrivals, and sums.
 
-A launch leaves it so. One that was aborted, timed out or faulted does not: whoever sees its error
-through this package has the memory set right, before it is used again or while nothing uses it.
+A launch leaves it so. One that was aborted, timed out or faulted does not: once this package has seen
+its error, the memory is set right before the next run that uses it; at once, if a graph has it.
 """
 
 from __future__ import annotations
@@ -153,18 +153,19 @@ class _Workspaces:
     def recover(self, device: Runtime, stream: int | None) -> None:
         """Set right what was used on a stream that was waited for; None: on any, all were.
 
-        What a graph holds is used again without this package being asked.
+        Only what a graph holds: its replays come without a run that could do it. And only memory of
+        this package, which is there as long as its array: foreign memory may be of another use.
         """
         with self._lock:
-            known = [use for memory in self._own for use in (memory.uses or {}).items()]
-            for address, use in [*known, *self._foreign.items()]:
-                if use.failures == device.failures or stream not in (None, use.stream):
-                    continue
-                # Not if the failure has taken the device along; then no launch succeeds either.
-                with contextlib.suppress(HipError):
-                    zero_bytes = min(use.captured or use.zero_bytes, use.nbytes)
-                    device.clear(address, zero_bytes, stream or 0)
-                    use.failures = device.failures
+            for memory in self._own:
+                for address, use in (memory.uses or {}).items():
+                    stale = use.captured and use.failures != device.failures
+                    if not stale or stream not in (None, use.stream):
+                        continue
+                    # Not if the failure took the device along; then no launch succeeds either.
+                    with contextlib.suppress(HipError):
+                        device.clear(address, use.captured, stream or 0)
+                        use.failures = device.failures
 
 
 _streams = _Streams()
