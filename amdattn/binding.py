@@ -61,7 +61,8 @@ def choose(request: str, hip_python_default: str) -> Choice:
     Raises
     ------
     BindingError
-        "gpu" was asked for and no library has one, or the virtual device's library is missing.
+        "gpu" or a library was asked for and there is none, or the virtual device's library is
+        missing.
     """
     check_request(request)
     if request.startswith("virtual:"):
@@ -76,7 +77,7 @@ def choose(request: str, hip_python_default: str) -> Choice:
             why += f"{probe.num_devices} GPU{'s' * (probe.num_devices > 1)}"
             return Choice("gpu", probe.path, why, tuple(rejected))
         rejected.append(f"{candidate}: {probe.failure or 'is the virtual device'}")
-    if request == "gpu":
+    if request == "gpu" or os.environ.get(LIBRARY_VARIABLE):
         raise BindingError("no GPU can be used: " + "; ".join(rejected))
     why = "no HIP library here sees a GPU"
     return Choice("virtual", str(virtual_library.library_path()), why, tuple(rejected))

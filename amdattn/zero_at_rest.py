@@ -1,6 +1,6 @@
 """Device memory that is 0 whenever no launch uses it: counters of arrivals, and sums.
 
-A launch leaves it so. One that was aborted, timed out or faulted does not: once this package has seen
+A launch leaves it so. One that was aborted, timed out or faulted does not: once this package saw
 its error, the memory is set right before the next run that uses it; at once, if a graph has it.
 """
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from api import fake_rocm as fakes
-from api.fake_rocm import ROOT, run
+from api.fake_rocm import ROOT, SOURCE, run
 
 PROPS = """
 from amdattn import runtime
@@ -39,7 +39,8 @@ def rocm(fake_rocm):
 
 def play(rocm: Path, code: str, **options: object) -> tuple[int, list[str], str]:
     """Exit status, lines and errors of code on a fake of these options (FAKE_HIP_*)."""
-    loaded = f"import ctypes; ctypes.CDLL('{rocm}/lib/libamdhip64.so')\n"  # needs no child process
+    # What is loaded already is asked without a child process.
+    loaded = f"import ctypes; fake = ctypes.CDLL('{rocm}/lib/libamdhip64.so')\n"
     return run(loaded + code, **{f"FAKE_HIP_{name}": value for name, value in options.items()})
 
 
@@ -217,6 +218,13 @@ def test_of_two_runtimes_the_first_is_bound_or_the_one_that_is_named(rocm, renam
     assert alone(code, ROCM_PATH=rocm, AMDATTN_HIP_LIBRARY=other) == [str(other)]
 
 
+def test_a_library_that_is_named_is_never_replaced(rocm, tmp_path):
+    code = "from amdattn import runtime; runtime.get()"
+    for named, why in ((tmp_path / "none.so", "does not exist"), (SOURCE, "cannot be loaded")):
+        status, _, errors = run(code, ROCM_PATH=rocm, AMDATTN_HIP_LIBRARY=named)
+        assert status != 0 and f"BindingError: no GPU can be used: {named}: {why}" in errors
+
+
 def test_a_link_to_the_loaded_runtime_is_that_runtime(rocm, renamed, tmp_path):
     """One file is one runtime, by whatever name it was loaded."""
     link = tmp_path / "libamdhip64.so"
@@ -231,7 +239,7 @@ DEVICES = """
 import threading
 from amdattn import runtime
 from rocm.bindings import hip
-hip.hipSetDevice(1)
+fake.hipSetDevice(1)
 device = runtime.get()
 assert device.ordinal == 1
 hip.hipSetDevice(0)
