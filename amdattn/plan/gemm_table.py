@@ -113,7 +113,9 @@ def _load(path: Path, _changed: int) -> Mapping[Key, Tuned]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["schema"] != SCHEMA:
-            raise ValueError(f"schema {document['schema']!r} is not {SCHEMA}")
+            raise ValueError(
+                f"schema {document['schema']!r} is not {SCHEMA}: tune again, or remove the file"
+            )
         return {
             _fields(Key, entry["for"]): _fields(Tuned, entry["choice"])
             for entry in document["entries"]

@@ -1,5 +1,5 @@
-/* A HIP runtime without a GPU behind it: enough to be chosen, bound, described and launched through.
-   It plays one kernel, gather_rows, with one row of one head; others do nothing.
+/* A HIP runtime without a GPU behind it: enough to be chosen, bound, described and launched
+   through. It plays one kernel, gather_rows, with one row of one head; others do nothing.
 
    Variables FAKE_HIP_* of the environment choose what it is like: see `option`. */
 #include <stdio.h>
@@ -62,7 +62,8 @@ static int result(int code) {
   return code;
 }
 
-/* -- devices ------------------------------------------------------------------------------------ */
+/* -- devices ------------------------------------------------------------------------------------
+ */
 
 int hipInit(unsigned flags) { return (void)flags, is_initialised = 1, 0; }
 
@@ -117,14 +118,15 @@ int hipGetDevicePropertiesR0600(char* prop, int device) {
   if (device < 0 || device >= NUM_DEVICES) return result(101);
   memset(prop, 0, 1472); /* sizeof(hipDeviceProp_tR0600) */
   strcpy(prop, text("NAME", NAME));
-  *(size_t*)(prop + 288) = (size_t)192 << 30;      /* totalGlobalMem */
-  *(size_t*)(prop + 296) = option("LDS", 65536);   /* sharedMemPerBlock */
-  *(int*)(prop + 388) = option("CUS", 304);        /* multiProcessorCount */
-  strcpy(prop + 1160, ARCH);                       /* gcnArchName */
+  *(size_t*)(prop + 288) = (size_t)192 << 30;    /* totalGlobalMem */
+  *(size_t*)(prop + 296) = option("LDS", 65536); /* sharedMemPerBlock */
+  *(int*)(prop + 388) = option("CUS", 304);      /* multiProcessorCount */
+  strcpy(prop + 1160, ARCH);                     /* gcnArchName */
   return result(0);
 }
 
-/* -- memory ------------------------------------------------------------------------------------- */
+/* -- memory -------------------------------------------------------------------------------------
+ */
 
 int hipMalloc(void** address, size_t bytes) {
   *address = aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -147,9 +149,12 @@ int hipPointerGetAttributes(char* found, void* address) {
   return result(0);
 }
 
-/* -- streams and events -------------------------------------------------------------------------- */
+/* -- streams and events --------------------------------------------------------------------------
+ */
 
-static int device_of(Stream* stream) { return (size_t)stream <= 2 ? current_device : stream->device; }
+static int device_of(Stream* stream) {
+  return (size_t)stream <= 2 ? current_device : stream->device;
+}
 
 int hipStreamCreateWithFlags(Stream** made, unsigned flags) {
   (void)flags;
@@ -192,7 +197,9 @@ int hipDeviceSynchronize(void) {
   say("hipDeviceSynchronize", 0);
   return read_late(), result(0);
 }
-int hipStreamIsCapturing(Stream* stream, int* status) { return (void)stream, *status = 0, result(0); }
+int hipStreamIsCapturing(Stream* stream, int* status) {
+  return (void)stream, *status = 0, result(0);
+}
 int hipThreadExchangeStreamCaptureMode(int* mode) { return *mode = 0, result(0); }
 
 int hipEventCreateWithFlags(int** event, unsigned flags) {
@@ -211,7 +218,8 @@ int hipStreamWaitEvent(Stream* stream, int* event, unsigned flags) {
   return (void)stream, (void)event, (void)flags, result(0);
 }
 
-/* -- modules and launches -------------------------------------------------------------------------- */
+/* -- modules and launches
+ * -------------------------------------------------------------------------- */
 
 int hipModuleLoadData(size_t* module, const void* image) {
   (void)image;

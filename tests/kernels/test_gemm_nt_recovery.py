@@ -18,9 +18,10 @@ from amdattn.buffers import DeviceArray, Memory
 from amdattn.gemm_problem import GemmProblem
 
 BOTH = pytest.mark.parametrize("deterministic", [True, False], ids=["in_order", "adding"])
-# Elements of the last row of b that are not there when a launch is to be ended half-way.
 K = 1024
+# Elements of the last row of b that are not there when a launch is to be ended half-way.
 CUTS = (1, 200, 900, 1000, 1020)
+Waits = tuple[Callable[[int], None], ...]  # for a stream; the first one sees the error
 
 
 class HostMemory(Memory):
@@ -77,7 +78,7 @@ class Product:
         self.host_a = np.roll(self.host_a, 1, axis=0)
         device.upload(self.a.address, self.host_a.ctypes.data, self.a.nbytes)
         device.clear(self.out.address, self.out.nbytes)
-        amdattn.synchronize()
+        device.synchronize(0)  # which sets nothing right but what was used on it
 
     def holds(self) -> bool:
         """Whether the result is right."""
@@ -135,7 +136,7 @@ def stream() -> Iterator[int]:
     call("hipStreamDestroy", hip.hipStreamDestroy(made))
 
 
-def replays(product: Product, stream: int, wait: Callable[[], None]) -> list[bool]:
+def replays(product: Product, stream: int, waits: Waits) -> list[bool]:
     """Whether each replay is right that follows one which ended half-way."""
     hip = runtime.get().hip
     graph = captured(product, stream)
@@ -143,7 +144,9 @@ def replays(product: Product, stream: int, wait: Callable[[], None]) -> list[boo
     for cut in CUTS:
         with ended_half_way(product, cut):
             hip.hipGraphLaunch(graph, stream)
-            wait()
+            waits[0](stream)
+        for wait in waits[1:]:
+            wait(stream)
         product.refresh()
         hip.hipGraphLaunch(graph, stream)
         runtime.get().synchronize(stream)
@@ -151,22 +154,31 @@ def replays(product: Product, stream: int, wait: Callable[[], None]) -> list[boo
     return held
 
 
+def wait_elsewhere(_stream: int) -> None:
+    """As profiles and checks wait: the error is counted, and nothing set right."""
+    device = runtime.get()
+    device.check("hipDeviceSynchronize", device.hip.hipDeviceSynchronize())
+
+
+WAITS: dict[str, Waits] = {
+    "device": (lambda _: amdattn.synchronize(),),
+    "stream": (lambda stream: runtime.get().synchronize(stream),),
+    "elsewhere": (wait_elsewhere, lambda _: amdattn.synchronize()),
+}
+
+
 @BOTH
-@pytest.mark.parametrize("wait_for_all", [True, False], ids=["device", "stream"])
-def test_replays_of_a_graph_recover(product: Product, wait_for_all: bool, stream: int) -> None:
+@pytest.mark.parametrize("waits", WAITS.values(), ids=WAITS)
+def test_replays_of_a_graph_recover(product: Product, waits: Waits, stream: int) -> None:
     """Its launches have the same number every time: nothing in them overrides an older one."""
-    wait = amdattn.synchronize if wait_for_all else lambda: runtime.get().synchronize(stream)
-    assert replays(product, stream, wait) == [True] * len(CUTS)
+    assert replays(product, stream, waits) == [True] * len(CUTS)
     assert product.is_at_rest()
 
 
 @BOTH
-def test_without_recovery_replays_are_wrong(
-    product: Product, stream: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_recovery_replays_are_wrong(product: Product, stream: int) -> None:
     """What the test before is sensitive to."""
-    monkeypatch.setattr(runtime.get(), "after_failures", [])
-    assert False in replays(product, stream, amdattn.synchronize)
+    assert False in replays(product, stream, (wait_elsewhere,))
 
 
 @BOTH
@@ -244,7 +256,9 @@ def test_memory_of_a_stream_is_replaced(product: Product) -> None:
 
 
 @pytest.mark.parametrize("deterministic", [True])
-def test_failures_are_counted_whoever_reports_them(product: Product) -> None:
+def test_failures_are_counted_whoever_reports_them(
+    product: Product, monkeypatch: pytest.MonkeyPatch
+) -> None:
     device = runtime.get()
     for report in (
         amdattn.synchronize,
@@ -260,6 +274,14 @@ def test_failures_are_counted_whoever_reports_them(product: Product) -> None:
         assert device.failures > before
         product.run()
         assert product.holds()
+    event = device.record_event(0)
+    errors = device.hip.hipError_t
+    for error, count in ((errors.hipErrorNotReady, 0), (errors.hipErrorLaunchFailure, 1)):
+        before = device.failures
+        monkeypatch.setattr(device.hip, "hipEventQuery", lambda _event, error=error: (error,))
+        assert not device.event_done(event) and device.failures == before + count
+    monkeypatch.undo()
+    device.destroy_event(event)
     before = device.failures  # a refusal is none
     with pytest.raises(amdattn.HipError, match="hipErrorOutOfMemory"):
         device.malloc(1 << 62)
