@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 from amdattn import virtual_library
 from amdattn.errors import BindingError
 
 ENVIRONMENT_VARIABLE = "AMDATTN_DEVICE"
+LIBRARY_VARIABLE = "AMDATTN_HIP_LIBRARY"  # the one to bind for a GPU, whatever else there is
 REQUESTS = ("auto", "gpu", *(f"virtual:{arch}" for arch in virtual_library.ARCHS))
 
 _PROBE_TIMEOUT_SECONDS = 120
@@ -58,19 +61,23 @@ def choose(request: str, hip_python_default: str) -> Choice:
     Raises
     ------
     BindingError
-        "gpu" was asked for and no library has one, or the virtual device's library is missing.
+        "gpu" or a library was asked for and there is none, or the virtual device's library is
+        missing.
     """
     check_request(request)
     if request.startswith("virtual:"):
         return Choice("virtual", str(virtual_library.library_path()), f"{request} was asked for")
     rejected: list[str] = []
+    before = mapped_runtimes()
     for candidate in _candidates(hip_python_default):
         probe = _probe(candidate)
         if not probe.failure and not probe.is_virtual:
-            why = f"{probe.path} sees {probe.num_devices} GPU{'s' * (probe.num_devices > 1)}"
+            loaded = os.path.realpath(probe.path) in before
+            why = f"{probe.path}{', which this process had loaded,' * loaded} sees "
+            why += f"{probe.num_devices} GPU{'s' * (probe.num_devices > 1)}"
             return Choice("gpu", probe.path, why, tuple(rejected))
         rejected.append(f"{candidate}: {probe.failure or 'is the virtual device'}")
-    if request == "gpu":
+    if request == "gpu" or os.environ.get(LIBRARY_VARIABLE):
         raise BindingError("no GPU can be used: " + "; ".join(rejected))
     why = "no HIP library here sees a GPU"
     return Choice("virtual", str(virtual_library.library_path()), why, tuple(rejected))
@@ -82,23 +89,63 @@ def _candidates(hip_python_default: str) -> list[str]:
     A copy that is already in the process comes first: two HIP runtimes in one process have separate
     streams and allocations, so arrays of JAX or torch would not be visible to ours.
     """
+    named = os.environ.get(LIBRARY_VARIABLE)
+    if named:
+        return [named]
     rocm = os.environ.get("ROCM_PATH") or os.environ.get("ROCM_HOME") or "/opt/rocm"
     installed = os.path.join(rocm, "lib", "libamdhip64.so")
     found = [*mapped_runtimes(), hip_python_default]
     if os.path.exists(installed):
         found.append(installed)
-    return list(dict.fromkeys(found))
+    first: dict[str, str] = {}
+    for path in found:
+        first.setdefault(os.path.realpath(path) if "/" in path else path, path)
+    return list(first.values())
+
+
+class _LoadedObject(ctypes.Structure):
+    """struct dl_phdr_info, as far as it is read."""
+
+    _fields_ = (("address", ctypes.c_void_p), ("name", ctypes.c_char_p))
+
+
+_Visitor = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.POINTER(_LoadedObject), ctypes.c_size_t, ctypes.c_void_p
+)
 
 
 def mapped_runtimes() -> list[str]:
-    """Paths of the HIP runtime libraries mapped into this process."""
-    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-        found = re.findall(r"(/\S*/libamdhip64\.so[.0-9]*)$", maps.read(), re.MULTILINE)
+    """Paths of the HIP runtime libraries in this process, in the order in which they were loaded.
+
+    Wheels rename the libraries that they bring, as in libamdhip64-1f2e3d.so.7.
+    """
+    found: list[str] = []
+
+    def visit(loaded: Any, _size: int, _data: int | None) -> int:
+        path = os.fsdecode(loaded.contents.name or b"")
+        name = os.path.basename(path)
+        if name.startswith("libamdhip64") and ".so" in name:
+            found.append(os.path.realpath(path))
+        return 0
+
+    ctypes.CDLL(None).dl_iterate_phdr(_Visitor(visit), None)
     return list(dict.fromkeys(found))
 
 
+def other_runtimes(bound: str) -> str:
+    """A warning of HIP runtimes beside the one that is bound, "" if there is none."""
+    others = [path for path in mapped_runtimes() if path != os.path.realpath(bound)]
+    if not others:
+        return ""
+    return (
+        f"This process also has {' and '.join(others)}, beside {bound}, which amdattn has bound: "
+        "streams, events, graphs and memory of one HIP runtime are unknown to another. Load the "
+        f"framework first, or name its library in {LIBRARY_VARIABLE}."
+    )
+
+
 def _probe(candidate: str) -> Probe:
-    if candidate in mapped_runtimes():  # in use here: asking it cannot hurt
+    if os.path.realpath(candidate) in mapped_runtimes():  # in use here: asking it cannot hurt
         return _probe_in_process(candidate)
     if "/" in candidate and not os.path.exists(candidate):
         return Probe(candidate, 0, False, "does not exist")
@@ -139,6 +186,8 @@ def _probe_in_process(candidate: str) -> Probe:
     path = next(iter(mapped_runtimes()), candidate) if "/" not in candidate else candidate
     is_virtual = hasattr(library, virtual_library.MARKER)
     count = ctypes.c_int(0)
+    with contextlib.suppress(AttributeError):
+        library.hipInit(0)  # some runtimes refuse every call before it
     try:
         status = library.hipGetDeviceCount(ctypes.byref(count))
     except AttributeError:

@@ -76,14 +76,17 @@ class Memory:
         can be pending.
     streams : set of int
         Every stream on which it may be in use.
+    uses : dict or None
+        What `zero_at_rest` knows of workspaces in it, by address.
     """
 
-    __slots__ = ("__weakref__", "owner", "stream", "streams")
+    __slots__ = ("__weakref__", "owner", "stream", "streams", "uses")
 
     def __init__(self, owner: object = None) -> None:
         self.owner = owner
         self.stream: int | None = None
         self.streams: set[int] = set()
+        self.uses: dict[int, Any] | None = None
 
 
 class _Allocation(Memory):
@@ -94,7 +97,7 @@ class _Allocation(Memory):
     def __init__(self, nbytes: int, stream: int) -> None:
         self._pool = memory.pool()
         block = self._block = self._pool.take(nbytes, stream)
-        self.owner = None
+        self.owner = self.uses = None
         self.address = block.address
         self.stream = stream if block.is_used_again else None
         self.streams = block.streams
@@ -151,6 +154,11 @@ class DeviceArray:
         self._memory.stream = stream
         if stream is not None:
             self._memory.streams.add(stream)
+
+    @property
+    def memory(self) -> Memory:
+        """What the array is a view of."""
+        return self._memory
 
     def record_stream(self, stream: object) -> None:
         """Say that work on `stream`, launched so far, uses the memory.

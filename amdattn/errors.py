@@ -50,7 +50,9 @@ class HipError(AmdattnError):
         lane, address); empty on a GPU.
     """
 
-    def __init__(self, call: str, code: int, name: str, explanation: str, report: str = "") -> None:
+    def __init__(
+        self, call: str, code: int, name: str, explanation: str, report: str = "", note: str = ""
+    ) -> None:
         self.call = call
         self.code = code
         self.name = name
@@ -58,8 +60,7 @@ class HipError(AmdattnError):
         lines = [f"{call} failed: {name} ({code}): {explanation}"]
         if name in _HINTS:
             lines.append(_HINTS[name])
-        if report:
-            lines.append(report)
+        lines += [text for text in (note, report) if text]
         super().__init__("\n".join(lines))
 
 
@@ -89,5 +90,7 @@ _HINTS = {
     "its code object version; AMD_LOG_LEVEL=3 makes the HIP runtime say which.",
     "hipErrorInvalidImage": "The HIP runtime refused the code object; AMD_LOG_LEVEL=3 makes it say "
     "why. `amdattn info` shows the target and code object version of each kernel.",
+    "hipErrorContextIsDestroyed": "The stream, event or graph is not of the HIP runtime that "
+    "amdattn has bound, or was destroyed; `amdattn info` names the library.",
     "hipErrorOutOfMemory": "The device has no block of free memory of this size.",
 }

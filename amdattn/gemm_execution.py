@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import itertools
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from amdattn import launch, runtime
+from amdattn import launch, runtime, zero_at_rest
 from amdattn.buffers import DeviceArray, View, allocate, host_empty
 from amdattn.device import DeviceProps
 from amdattn.dlpack import compact_strides
@@ -17,7 +16,7 @@ from amdattn.dtypes import as_dtype
 from amdattn.errors import UnsupportedDeviceError
 from amdattn.execution import output_view
 from amdattn.gemm_problem import ELEMENT_BYTES, MAX_REACH, GemmProblem
-from amdattn.interchange import as_view, asarray, like
+from amdattn.interchange import as_view, like
 from amdattn.manifest import KernelSpec
 from amdattn.operands import check_output, check_placement, check_shape, check_workspace
 from amdattn.plan import Launch, Operand, describe, lines_of
@@ -26,8 +25,6 @@ from amdattn.plan.workspace import WorkspaceLayout
 from amdattn.staging import stage
 
 _BYTES = as_dtype("uint8")
-_COUNTER_BYTES = 8
-_LEAST_TILES = 512
 
 
 @dataclass(frozen=True)
@@ -94,12 +91,27 @@ class GemmPlan:
 
     def new_workspace(self, stream: Any = None) -> DeviceArray:
         """Memory for `run(workspace=...)`, 0 as it has to be before the first run."""
-        import numpy as np
+        return zero_at_rest.new_workspace(self.workspace.total_bytes, runtime.stream_handle(stream))
 
+    def clear_workspace(self, workspace: Any, stream: Any = None) -> None:
+        """Set a workspace's counters to 0, ordered on `stream`, before a graph is replayed again.
+
+        Needed after a replay that was aborted, timed out or faulted if another library has seen the
+        error, or if the workspace is memory of another library. `amdattn.synchronize`, and waits of
+        this package for the stream from which it was captured, do it for workspaces of
+        `new_workspace` when they report the error.
+        """
         handle = runtime.stream_handle(stream)
-        made = asarray(np.zeros(max(self.workspace.total_bytes, 1), np.uint8))
-        made.record_stream(handle)
-        return made
+        view = output_view(workspace, "workspace", handle)
+        check_workspace(view, self.workspace.total_bytes)
+        runtime.get().clear(view.address, self._zero_bytes, handle)
+
+    @property
+    def _zero_bytes(self) -> int:
+        """Of the begin of a workspace: counters, and the sums that parts are added to."""
+        if not self.workspace.regions or not self.problem.deterministic:
+            return self.workspace.total_bytes
+        return self.workspace["counters"].nbytes
 
     def run(
         self,
@@ -118,9 +130,10 @@ class GemmPlan:
         workspace : device array, optional
             Of `new_workspace`, or compact, of at least ``plan.workspace.total_bytes`` bytes, with
             counters of 0, and partial sums of 0 if the plan is not deterministic. A run leaves them
-            0; after one that was aborted by a fault the next run sets them right. Runs at the same
-            time need workspaces of their own. While a graph is captured it must be given if the
-            plan has one.
+            0. After one that was aborted or faulted the next run sets them right, for graphs the
+            wait that reports the failure: see `clear_workspace` for what they need besides. Runs at
+            the same time need workspaces of their own. While a graph is captured it must be given
+            if the plan has one; plans of other counters then cannot use it.
         """
         handle = runtime.stream_handle(stream)
         inputs = {"a": as_view(a, "a", handle), "b": as_view(b, "b", handle)}
@@ -148,7 +161,7 @@ class GemmPlan:
                     self._checked.clear()
                 self._checked[key] = operands
         if on_device:
-            made: Any = self._run_on_device(operands, stream)
+            made: Any = self._run_on_device(operands, stream, workspace)
         else:
             made = self._run_on_host(inputs, outputs, stream)
         if out is None:
@@ -210,7 +223,9 @@ class GemmPlan:
 
     # -- runs ------------------------------------------------------------------------------------
 
-    def _run_on_device(self, operands: Mapping[str, Operand], stream: int) -> DeviceArray | None:
+    def _run_on_device(
+        self, operands: Mapping[str, Operand], stream: int, workspace: Any = None
+    ) -> DeviceArray | None:
         complete = dict(operands)
         made = None
         if "out" not in complete:
@@ -218,17 +233,22 @@ class GemmPlan:
             made = allocate(shape, compact_strides(shape), as_dtype(dtype), stream)
             made.stream = stream
             complete["out"] = _operand(made.view())
-        scratch = self._add_workspace(complete, stream)
-        self._prepared.run(complete, stream)
+        scratch = self._add_workspace(complete, stream, workspace)
+        launch.run((self._prepared,), complete, runtime.get(), stream)
         del scratch  # its next user comes after this run: on the same stream, or when it is done
         return made
 
-    def _add_workspace(self, operands: dict[str, Operand], stream: int) -> DeviceArray | None:
+    def _add_workspace(
+        self, operands: dict[str, Operand], stream: int, workspace: Any
+    ) -> DeviceArray | None:
         if not self.workspace.regions:
             return None
         operands["generation"] = Operand(next(_generations), {})
         if "workspace" in operands:
             base = operands["workspace"].address
+            memory = workspace.memory if isinstance(workspace, DeviceArray) else None
+            total = self.workspace.total_bytes
+            zero_at_rest.prepare(memory, base, total, self._zero_bytes, stream)
             for region in self.workspace.regions:
                 operands[region.name] = Operand(base + region.offset, {})
             return None
@@ -238,16 +258,16 @@ class GemmPlan:
                 f"{self.workspace.total_bytes} bytes that lasts as long as the graph, so pass "
                 "workspace=plan.new_workspace()"
             )
-        tiles = self.workspace["counters"].nbytes // _COUNTER_BYTES
+        tiles = self.workspace["counters"].nbytes // zero_at_rest.COUNTER_BYTES
         if not self.problem.deterministic:
             sums = self.workspace["partials"].nbytes // tiles
-            counters, partials = _zeros.of(stream, tiles, sums)
+            counters, partials = zero_at_rest.of_stream(stream, tiles, sums)
             operands["counters"], operands["partials"] = (
                 Operand(counters, {}),
                 Operand(partials, {}),
             )
             return None
-        operands["counters"] = Operand(_zeros.of(stream, tiles, 0)[0], {})
+        operands["counters"] = Operand(zero_at_rest.of_stream(stream, tiles, 0)[0], {})
         parts = allocate((self.workspace["partials"].nbytes,), (1,), _BYTES, stream)
         operands["partials"] = Operand(parts.address, {})
         return parts
@@ -299,35 +319,3 @@ def misalignment(operand: Operand, kernel: KernelSpec) -> str:
 
 # Numbers of launches: one that was aborted leaves counts of a lower number behind.
 _generations = itertools.count(1)
-
-
-class _Zeros:
-    """Counters of tiles and sums that parts are added to, which are 0 between launches.
-
-    Every stream has its own, and of each size of a tile: a launch that was aborted leaves sums and
-    counters behind that belong together.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._held: dict[tuple[int, int], tuple[int, DeviceArray]] = {}
-        self._outgrown: list[DeviceArray] = []  # launches under way may use them
-
-    def of(self, stream: int, tiles: int, tile_bytes: int) -> tuple[int, int]:
-        """Addresses of at least `tiles` counters, and as many sums, for launches on `stream`."""
-        with self._lock:
-            held, memory = self._held.get((stream, tile_bytes), (0, None))
-            if memory is None or held < tiles:
-                import numpy as np
-
-                if memory is not None:
-                    self._outgrown.append(memory)
-                held = max(_LEAST_TILES, 1 << (tiles - 1).bit_length())
-                zeros = np.zeros(held * (_COUNTER_BYTES + tile_bytes), np.uint8)
-                memory = asarray(zeros)  # done when it returns
-                memory.record_stream(stream)
-                self._held[stream, tile_bytes] = held, memory
-            return memory.address, memory.address + held * _COUNTER_BYTES
-
-
-_zeros = _Zeros()

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from amdattn import paths
@@ -105,21 +107,47 @@ def _struct_format(layout: KernargSpec) -> str:
     return "".join(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchTypes:
+    """hip-python's types of the last two arguments of a launch; each wraps an address, or None."""
+
+    params: Callable[[int | None], Any]
+    extra: Callable[[int | None], Any]
+
+
 class KernargBuffer:
     """A reusable kernarg block with its prebuilt launch parameter array; one per thread.
 
     The runtime copies the block before the launch returns, so it may be packed again at once.
+
+    Parameters
+    ----------
+    size : int
+        Bytes of the block.
+    types : LaunchTypes
+    offsets : tuple of int, optional
+        Where each argument begins: they are passed one by one (kernelParams). None: as one block
+        (`extra`), which is faster.
+
+    Attributes
+    ----------
+    block : bytearray
+    params, extra
+        The last two arguments of hipModuleLaunchKernel.
     """
 
-    def __init__(self, size: int, extra_type: Any) -> None:
+    def __init__(
+        self, size: int, types: LaunchTypes, offsets: tuple[int, ...] | None = None
+    ) -> None:
         self.block = bytearray(size)
         self._pinned = (ctypes.c_ubyte * size).from_buffer(self.block)
         self._size = ctypes.c_size_t(size)
-        self._config = (ctypes.c_void_p * 5)(
-            _BUFFER_POINTER,
-            ctypes.addressof(self._pinned),
-            _BUFFER_SIZE,
-            ctypes.addressof(self._size),
-            _END,
-        )
-        self.extra = extra_type(ctypes.addressof(self._config))
+        begin = ctypes.addressof(self._pinned)
+        if offsets is None:
+            entries = [_BUFFER_POINTER, begin, _BUFFER_SIZE, ctypes.addressof(self._size), _END]
+        else:
+            entries = [begin + offset for offset in offsets]
+        self._config = (ctypes.c_void_p * max(len(entries), 1))(*entries)
+        config = ctypes.addressof(self._config)
+        self.params = types.params(None if offsets is None else config)
+        self.extra = types.extra(config if offsets is None else None)

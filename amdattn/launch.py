@@ -20,6 +20,7 @@ class PreparedLaunch:
     def __init__(self, launch: Launch, device: Runtime) -> None:
         self._device = device
         self._function = device.function(launch.kernel)
+        self._offsets = device.argument_offsets(launch.kernel)
         self._packer = packer(launch.kernel)
         self._grid = launch.grid
         self._workgroup = launch.kernel.workgroup
@@ -42,12 +43,12 @@ class PreparedLaunch:
 
     def bind(self, operands: Mapping[str, Operand]) -> BoundLaunch:
         """The launch on these operands, with kernel arguments of its own."""
-        kernargs = self._device.new_kernarg_buffer(self._packer.size)
+        kernargs = self._device.new_kernarg_buffer(self._packer.size, self._offsets)
         return self._pack(operands, kernargs)
 
     def run(self, operands: Mapping[str, Operand], stream: int) -> None:
-        """Launch once on `stream`."""
-        kernargs = self._device.kernarg_buffer(self._packer.size)
+        """Launch once on `stream` of the bound device, which is current."""
+        kernargs = self._device.kernarg_buffer(self._packer.size, self._offsets)
         self._device.launch(*self._pack(operands, kernargs), stream)
 
     def _pack(self, operands: Mapping[str, Operand], kernargs: KernargBuffer) -> BoundLaunch:
@@ -73,7 +74,7 @@ def run(
     stream: int,
 ) -> None:
     """Run the launches of a plan in order on `stream`."""
-    device.enter()
+    device.enter(stream)
     for launch in prepared:
         launch.run(operands, stream)
 
@@ -90,6 +91,6 @@ def submit(bound: tuple[BoundLaunch, ...], device: Runtime, stream: int) -> None
 
     Any number of threads may submit the same ones at a time: their arguments never change.
     """
-    device.enter()
+    device.enter(stream)
     for function, grid, workgroup, kernargs in bound:
         device.launch(function, grid, workgroup, kernargs, stream)

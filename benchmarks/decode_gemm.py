@@ -126,7 +126,7 @@ def main() -> None:
     rows = []
     for m, n, k, bias in shapes:
         us, plan = ours(m, n, k, bias, clock)
-        floor = floor_us(plan.problem)
+        floor = floor_us(plan.problem, plan.props)
         kernel = plan.kernel.name.rpartition("_")[2]
         columns = dict(plan.launches[0].args)["tile_n"]
         kernel += f" of {columns}" * (columns < plan.kernel.kv_tile)

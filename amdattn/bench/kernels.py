@@ -12,7 +12,9 @@ import numpy as np
 
 from amdattn import runtime
 from amdattn.bench.shapes import Shape
+from amdattn.code_object import read_kernels
 from amdattn.problem import axis_order
+from amdattn.runtime.launch_form import LaunchForm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,7 +88,8 @@ class Launch:
         function = functions.of(self.image, self.symbol)
         for name, contents in self.variables:
             functions.set_variable(self.image, name, contents)
-        kernargs = device.kernarg_buffer(len(self.kernarg))
+        offsets = functions.argument_offsets(self.image, self.symbol)
+        kernargs = device.kernarg_buffer(len(self.kernarg), offsets)
         kernargs.block[:] = self.kernarg
         device.launch(function, self.grid, self.workgroup, kernargs, 0, self.dynamic_lds_bytes)
 
@@ -110,6 +113,12 @@ class Functions:
             function, self._modules[image] = device.load(image, symbol)
         self._loaded[image, symbol] = function
         return function
+
+    def argument_offsets(self, image: bytes, symbol: str) -> tuple[int, ...]:
+        """Where the arguments of a kernel begin, if the device takes them one by one."""
+        if runtime.get().launch_form is not LaunchForm.PARAMS:
+            return ()
+        return read_kernels(image, symbol)[symbol].offsets
 
     def set_variable(self, image: bytes, name: str, contents: bytes) -> None:
         """Of a code object of which a kernel was loaded; ordered on the default stream."""

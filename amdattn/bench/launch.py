@@ -237,17 +237,16 @@ def _raw_paths(
     )
     numbers = tuple(values.values())
     call = device.hip.hipModuleLaunchKernel
-    head = (function, *grid, *workgroup, 0, 0)
-    null = device.null_params
+    head, params = (function, *grid, *workgroup, 0, 0), kernargs.params
 
     def packing() -> Any:
         packed.pack_into(kernargs.block, 0, *numbers)
-        return call(*head, null, kernargs.extra)
+        return call(*head, params, kernargs.extra)
 
     raw: dict[str, Callable[[], Any]] = {
         "hip-python, `extra` = tuple of ctypes": lambda: call(*head, None, as_ctypes),
         "hip-python, `extra` prebuilt, arguments packed": packing,
-        RAW: lambda: call(*head, null, kernargs.extra),
+        RAW: lambda: call(*head, params, kernargs.extra),
     }
     for path in raw.values():
         device.check("hipModuleLaunchKernel", path())

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from amdattn.checking.code_object import KernelInfo
+from amdattn.code_object import KernelInfo
 from amdattn.dtypes import DType, as_dtype
 
 if TYPE_CHECKING:

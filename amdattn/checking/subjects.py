@@ -17,9 +17,9 @@ from amdattn import manifest, runtime
 from amdattn.buffers import DeviceArray, empty, host_empty
 from amdattn.checking import gemm
 from amdattn.checking.arguments import Argument, Buffer, place
-from amdattn.checking.code_object import KernelInfo, read_kernels
 from amdattn.checking.mutation import subject as mutation_subject
 from amdattn.checking.session import Check
+from amdattn.code_object import KernelInfo, read_kernels
 from amdattn.device import DeviceProps
 from amdattn.dtypes import as_dtype
 from amdattn.errors import ManifestError, UnsupportedProblem
@@ -338,7 +338,7 @@ class CodeObject:
             zero_at_end={name: array for name, array in arrays.items() if roles[name] == "zero"},
             others=arrays,
         )
-        kernargs = device.kernarg_buffer(self.kernel.explicit_bytes)
+        kernargs = device.kernarg_buffer(self.kernel.explicit_bytes, self.kernel.offsets)
         kernargs.block[:] = self.kernarg(arrays)
         device.launch(
             self._function, self.grid, self.workgroup, kernargs, 0, self.dynamic_lds_bytes

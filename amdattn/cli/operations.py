@@ -255,7 +255,7 @@ def explain(
 
 
 def _device_facts() -> dict[str, str]:
-    from amdattn import runtime
+    from amdattn import binding, runtime
 
     device = runtime.get()
     props = device.props
@@ -266,8 +266,13 @@ def _device_facts() -> dict[str, str]:
         "HIP runtime": str(device.version()),
         "hip-python": device.hip_python_version(),
         "CUs": f"{props.num_cus} on {props.num_xcds} XCDs",
+        **dict(device.sources),
+        "partition": f"{props.partition or 'unknown'}; planned with "
+        f"{props.hbm_bytes_per_ns / 1000:.2f} TB/s of HBM",
         "memory": f"{props.memory_bytes / 2**30:.0f} GiB",
     }
+    if others := binding.other_runtimes(device.choice.library):
+        facts["two runtimes"] = others
     if device.choice.rejected:
         facts["passed over"] = "\n".join(device.choice.rejected)
     return facts

@@ -104,7 +104,9 @@ def describe(
     workspace: WorkspaceLayout,
 ) -> dict[str, str]:
     """The facts of a plan as text, keyed."""
-    rows = {"problem": problem, "device": f"{props.name} ({props.arch}), {props.num_cus} CUs"}
+    partition = f" {props.partition}" if props.partition not in ("", "SPX") else ""
+    device = f"{props.name}{partition} ({props.arch}), {props.num_cus} CUs"
+    rows = {"problem": problem, "device": device}
     for i, launch in enumerate(launches):
         suffix = "" if len(launches) == 1 else f" {i}"
         rows[f"kernel{suffix}"] = launch.kernel.name

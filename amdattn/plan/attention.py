@@ -73,7 +73,7 @@ def plan_attention(
         f"{work.tiles / slots:.2f} rounds, "
         f"{1 - choice.busy_clk / slots / choice.considered[0].clk:.1%} of them stranded unsplit "
         "(modelled)",
-        "KV split": _split_text(work, kernel, choice),
+        "KV split": _split_text(work, kernel, choice, props),
         **gathering.reasons(problem),
         "work": f"{problem.flops:.4g} floating point operations",
     }
@@ -200,7 +200,7 @@ def _tiles_text(work: WorkMap) -> str:
     return text + (", at the greatest lengths" if problem.varlen else "")
 
 
-def _split_text(work: WorkMap, kernel: KernelSpec, choice: Choice) -> str:
+def _split_text(work: WorkMap, kernel: KernelSpec, choice: Choice, props: DeviceProps) -> str:
     """What was chosen and what it was compared with, in modelled clocks."""
     if work.tile_heads > 1:
         return _head_split_text(choice)
@@ -222,7 +222,7 @@ def _split_text(work: WorkMap, kernel: KernelSpec, choice: Choice) -> str:
     why = "modelled" if work.problem.num_splits == 0 else "num_splits was given; modelled"
     return (
         f"the last {best.tiles} of {work.tiles} tiles in {best.parts} parts each ({why}: {tried}; "
-        f"{clk(merge_clk(kernel, results))} of it for merging {results} partial results of "
+        f"{clk(merge_clk(kernel, results, props))} of it for merging {results} partial results of "
         f"{partial_bytes(kernel, 1)} bytes; {1 - best.clk / unsplit.clk:.1%} saved)"
     )
 

@@ -6,6 +6,7 @@ they are what the performance model of the virtual device gives for the shipped 
 
 from __future__ import annotations
 
+from amdattn.device import DeviceProps
 from amdattn.manifest import KernelSpec
 
 # A wave's tile of 16 query rows times a block of 32 keys, on its SIMD.
@@ -29,8 +30,6 @@ _HEAD_CLK, _ALONE = 4475, 0.6
 _PEAK_CLOCK_GHZ = 2.1
 _LAUNCH_CLK = 2.7e3 * _PEAK_CLOCK_GHZ
 _MERGE_CLK = 9000  # of a workgroup
-# Partial results are written and read once each, through the last level cache at 6 TB/s.
-_PARTIAL_BYTES_PER_CLK = 6000 / _PEAK_CLOCK_GHZ / 2
 
 
 def block_clk(kernel: KernelSpec) -> float:
@@ -55,6 +54,10 @@ def partial_bytes(kernel: KernelSpec, parts: int) -> int:
     return parts * kernel.q_tile * (kernel.head_dim_v + 2) * 4
 
 
-def merge_clk(kernel: KernelSpec, parts: int) -> float:
-    """Clocks that `parts` partial results cost, from the end of the first launch."""
-    return _LAUNCH_CLK + _MERGE_CLK + partial_bytes(kernel, parts) / _PARTIAL_BYTES_PER_CLK
+def merge_clk(kernel: KernelSpec, parts: int, props: DeviceProps) -> float:
+    """Clocks that `parts` partial results cost, from the end of the first launch.
+
+    They are written and read once each, through the last level cache.
+    """
+    bytes_per_clk = props.mall_bytes_per_ns / _PEAK_CLOCK_GHZ / 2
+    return _LAUNCH_CLK + _MERGE_CLK + partial_bytes(kernel, parts) / bytes_per_clk

@@ -16,7 +16,6 @@ from amdattn.plan.occupancy import workgroups_per_cu
 
 _ELEMENT_BYTES = 2
 PEAK_CLOCK_GHZ = 2.1
-HBM_BYTES_PER_NS = 4200  # sustained reads of the device
 LAUNCH_NS = 2700  # between two kernels of a stream
 _L1_BYTES_PER_CLK = 64  # of a CU
 _L2_WRITE_BYTES_PER_CLK = 594  # of an XCD
@@ -61,9 +60,9 @@ class Cost:
         )
 
 
-def floor_us(problem: GemmProblem) -> float:
+def floor_us(problem: GemmProblem, props: DeviceProps) -> float:
     """What no kernel can beat: every byte through HBM once, or one launch after another."""
-    return max(problem.nbytes / HBM_BYTES_PER_NS, LAUNCH_NS) / 1000
+    return max(problem.nbytes / props.hbm_bytes_per_ns, LAUNCH_NS) / 1000
 
 
 def cost(
@@ -82,7 +81,7 @@ def cost(
 
     # Each XCD reads its rows of B, and all of A.
     of_xcd = (min(tiles_of_xcd * rows_of_b, problem.b_rows) + problem.m) * row_bytes
-    hbm_bytes_per_clk = HBM_BYTES_PER_NS / props.num_xcds / PEAK_CLOCK_GHZ
+    hbm_bytes_per_clk = props.hbm_bytes_per_ns / props.num_xcds / PEAK_CLOCK_GHZ
     memory = of_xcd / hbm_bytes_per_clk
 
     # Loads are of whole fragments; of rows that do not exist they bring nothing.
@@ -138,4 +137,4 @@ def cost(
         parts_there = splits if problem.deterministic else 1
         sums = tiles_of_xcd * tiles_m * parts_there * kernel.q_tile * kernel.kv_tile * 4
         split += sums / _L2_WRITE_BYTES_PER_CLK
-    return Cost(fixed + stream + split, memory, loads, split, floor_us(problem))
+    return Cost(fixed + stream + split, memory, loads, split, floor_us(problem, props))

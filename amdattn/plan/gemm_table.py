@@ -16,14 +16,17 @@ from amdattn import paths
 from amdattn.device import DeviceProps
 from amdattn.gemm_problem import GemmProblem
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a choice is for; what else a problem says hardly matters to its time."""
+    """What a choice is for; what else a problem says hardly matters to its time.
 
-    arch: str
+    Chips with as many CUs as each other differ in HBM, partitions of a chip in their CUs.
+    """
+
+    chip: str
     num_cus: int
     dtype: str
     m: int
@@ -36,7 +39,14 @@ class Key:
     def of(problem: GemmProblem, props: DeviceProps) -> Key:
         """Of a problem with aligned rows, on a device."""
         return Key(
-            *(props.arch, props.num_cus, problem.dtype, problem.m, problem.n, problem.k),
+            *(
+                props.chip or props.name,
+                props.num_cus,
+                problem.dtype,
+                problem.m,
+                problem.n,
+                problem.k,
+            ),
             *(problem.has_factors, problem.deterministic),
         )
 
@@ -103,7 +113,9 @@ def _load(path: Path, _changed: int) -> Mapping[Key, Tuned]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["schema"] != SCHEMA:
-            raise ValueError(f"schema {document['schema']!r} is not {SCHEMA}")
+            raise ValueError(
+                f"schema {document['schema']!r} is not {SCHEMA}: tune again, or remove the file"
+            )
         return {
             _fields(Key, entry["for"]): _fields(Tuned, entry["choice"])
             for entry in document["entries"]

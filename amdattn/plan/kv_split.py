@@ -154,7 +154,7 @@ def choose(
             clk = schedule(tiles).clk(costs.of_range(0, tiles, parts))
         else:
             clk = (costs.sum_before(tiles) + tiles * (parts - 1) * WORKGROUP_CLK) / slots
-        forced = Split(tiles, parts, clk + merge_clk(kernel, tiles * parts))
+        forced = Split(tiles, parts, clk + merge_clk(kernel, tiles * parts, props))
         return Choice(forced, (unsplit, forced), costs.sum_before(tiles))
     best = unsplit
     considered = [unsplit]
@@ -163,7 +163,7 @@ def choose(
     for split_tiles in sorted({rest, min(rest + slots, tiles)} - {0}) if most > 1 else ():
         best_here: Split | None = None
         for parts in range(2, most + 1):
-            merge = merge_clk(kernel, split_tiles * parts)
+            merge = merge_clk(kernel, split_tiles * parts, props)
             pieces = costs.of_range(tiles - split_tiles, tiles, parts)
             found = min(best.clk, best_here.clk if best_here else math.inf)
             if schedule(split_tiles).least_clk(pieces) + merge > WORTH * found:

@@ -11,16 +11,30 @@ import ctypes
 import importlib.metadata
 import os
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from amdattn import binding, virtual_library
 from amdattn.device import DeviceProps
 from amdattn.errors import BindingError, HipError
 from amdattn.kernarg import KernargBuffer
-from amdattn.manifest import KernelSpec
 from amdattn.runtime.hip_python import HipPython, import_hip_python
+from amdattn.runtime.kernels import KernelLoader
+from amdattn.runtime.query import query_device
 
 _EVENT_DISABLE_TIMING = 2
+# hipStream_t values that are no handles: the default stream, the legacy and the per-thread one.
+_STREAM_CONSTANTS = (0, 1, 2)
+_NOT_READY = "hipErrorNotReady"
+# Errors of launches that ended half-way. Any call may report them.
+_FAULTS = frozenset(
+    (
+        *("hipErrorIllegalAddress", "hipErrorLaunchTimeOut", "hipErrorLaunchFailure"),
+        *("hipErrorAssert", "hipErrorECCNotCorrectable", "hipErrorIllegalState", "hipErrorUnknown"),
+        *("hipErrorDeinitialized", "hipErrorInvalidContext"),
+    )
+)
+_WAITS = ("hipDeviceSynchronize", "hipStreamSynchronize", "hipEventSynchronize")
 _FLUSH_BYTES = 512 * 2**20  # MI300X and MI355X have 256 MiB of last level cache
 
 _lock = threading.RLock()
@@ -72,8 +86,7 @@ def device_props() -> DeviceProps:
 
 def synchronize() -> None:
     """Wait for everything launched on the bound device; raises HipError if any of it failed."""
-    runtime = get()
-    runtime.check("hipDeviceSynchronize", runtime.hip.hipDeviceSynchronize())
+    get().synchronize_all()
 
 
 def _bind() -> Runtime:
@@ -97,7 +110,7 @@ def _bind() -> Runtime:
     return runtime
 
 
-class Runtime:
+class Runtime(KernelLoader):
     """The bound device: memory, modules, launches. Addresses and stream handles are ints.
 
     Attributes
@@ -107,28 +120,36 @@ class Runtime:
     ordinal : int
         The device that was current when the runtime was bound.
     props : DeviceProps
-    null_params
-        hip-python's `kernelParams` for a launch that passes its arguments in `extra`.
+    sources : tuple of (str, str)
+        Where those of its facts come from that not every runtime tells.
+    launch_types : LaunchTypes
+    failures : int
+        How many errors were seen of launches that ended half-way, by whichever call reported them.
+    after_failures : list of callable
+        What sets right what such launches leave behind: called with this runtime, and the stream
+        that was waited for, None for all.
     """
 
     def __init__(self, hip_python: HipPython, choice: binding.Choice) -> None:
         self.hip = hip_python.hip
         self.choice = choice
-        self.null_params = hip_python.null_params
+        self.launch_types = hip_python.launch_types
+        self.failures = 0
+        self._failures_recovered = 0
+        self.after_failures: list[Callable[[Runtime, int | None], None]] = []
         self._hip_python = hip_python
         self._exports: virtual_library.Exports | None = None
         self._flush_address: int | None = None
         self._reported = ("", 0)
         self._check_binding()
-        self.check("hipInit", self.hip.hipInit(0))
         self.ordinal: int = self.check("hipGetDevice", self.hip.hipGetDevice())
         count: int = self.check("hipGetDeviceCount", self.hip.hipGetDeviceCount())
         self._one_device = count == 1
-        self.props = self._query_props()
+        prop = self._struct("hipGetDeviceProperties", "hipDeviceProp_t", self.ordinal)
+        queried = query_device(self.hip, prop, self.ordinal, choice.kind == "gpu")
+        self.props, self.sources = queried.props, queried.sources
         self._copy_kinds = self.hip.hipMemcpyKind
-        self._modules: dict[KernelSpec, tuple[Any, Any, bytes]] = {}
-        self._modules_lock = threading.Lock()
-        self._local = threading.local()
+        super().__init__()
 
     # -- errors ----------------------------------------------------------------------------------
 
@@ -141,8 +162,11 @@ class Runtime:
     def _error(self, call: str, status: Any) -> HipError:
         explanation = str(self.hip.hipGetErrorString(status)[1])
         self.hip.hipGetLastError()  # a later call must not report this one's error again
+        if call in _WAITS or status.name in _FAULTS:
+            self.failures += 1
         report = self._report_of(int(status)) if self.choice.kind == "virtual" else ""
-        return HipError(call, int(status), status.name, explanation, report)
+        note = binding.other_runtimes(self.choice.library) if self.choice.kind == "gpu" else ""
+        return HipError(call, int(status), status.name, explanation, report, note)
 
     def _report_of(self, code: int) -> str:
         """Text for this error. The library keeps its last one, which may be of an earlier error."""
@@ -157,6 +181,7 @@ class Runtime:
         # hip-python opens its library once and for good. An error made through hip-python must
         # therefore be seen in the library chosen here, or another one was bound before.
         try:
+            status = self.hip.hipInit(0)  # first: without it some runtimes refuse everything
             self.hip.hipGetLastError()
             self.hip.hipSetDevice(-1)
         except RuntimeError as error:
@@ -170,6 +195,7 @@ class Runtime:
                 f"{self.choice.library} ({self.choice.why}) cannot be used; bind amdattn before "
                 "any other HIP call, or choose the same kind of device"
             )
+        self.check("hipInit", status)
 
     def virtual_exports(self) -> virtual_library.Exports:
         """The virtual device's own exports; raises BindingError when a GPU is bound."""
@@ -189,26 +215,28 @@ class Runtime:
         self.check(call, function(out, *args))
         return out
 
-    def _query_props(self) -> DeviceProps:
-        prop = self._struct("hipGetDeviceProperties", "hipDeviceProp_t", self.ordinal)
-        target = _text(prop.gcnArchName)
-        attribute = self.hip.hipDeviceAttribute_t.hipDeviceAttributeNumberOfXccs
-        return DeviceProps(
-            arch=target.partition(":")[0],
-            name=_text(prop.name),
-            num_cus=prop.multiProcessorCount,
-            num_xcds=self.check(
-                "hipDeviceGetAttribute", self.hip.hipDeviceGetAttribute(attribute, self.ordinal)
-            ),
-            lds_bytes=prop.sharedMemPerBlock,
-            memory_bytes=prop.totalGlobalMem,
-            target=target,
-        )
+    def enter(self, stream: int = 0) -> None:
+        """Make the bound device current in this thread (a new thread starts on device 0).
 
-    def enter(self) -> None:
-        """Make the bound device current in this thread (a new thread starts on device 0)."""
+        Raises
+        ------
+        ValueError
+            `stream` is of another device.
+        """
         if not self._one_device:
             self.check("hipSetDevice", self.hip.hipSetDevice(self.ordinal))
+            if stream not in _STREAM_CONSTANTS:
+                self._check_stream(stream)
+
+    def _check_stream(self, stream: int) -> None:
+        status, ordinal = self.hip.hipStreamGetDevice(stream)
+        if status:
+            raise self._error("hipStreamGetDevice", status)
+        if int(ordinal) != self.ordinal:
+            raise ValueError(
+                f"stream={stream:#x} is of device {int(ordinal)}; amdattn is bound to device "
+                f"{self.ordinal} ({self.props.name})"
+            )
 
     def version(self) -> int:
         """HipRuntimeGetVersion."""
@@ -256,8 +284,13 @@ class Runtime:
         self._copy(to, source, nbytes, self._copy_kinds.hipMemcpyDeviceToDevice, stream)
 
     def _copy(self, to: int, source: int, nbytes: int, kind: Any, stream: int) -> None:
-        self.enter()
+        self.enter(stream)
         self.check("hipMemcpyAsync", self.hip.hipMemcpyAsync(to, source, nbytes, kind, stream))
+
+    def clear(self, address: int, nbytes: int, stream: int = 0) -> None:
+        """Set device memory to 0, ordered on `stream`."""
+        self.enter(stream)
+        self.check("hipMemsetAsync", self.hip.hipMemsetAsync(address, 0, nbytes, stream))
 
     def owns(self, address: int) -> bool:
         """True if `address` is device memory of this runtime on the bound device."""
@@ -271,7 +304,31 @@ class Runtime:
 
     def synchronize(self, stream: int) -> None:
         """Wait for a stream; raises HipError if anything on it failed."""
-        self.check("hipStreamSynchronize", self.hip.hipStreamSynchronize(stream))
+        self.enter(stream)
+        status = self.hip.hipStreamSynchronize(stream)
+        try:
+            self.check("hipStreamSynchronize", status)
+        except HipError:
+            self._recover(stream)
+            raise
+
+    def synchronize_all(self) -> None:
+        """Wait for every stream; raises HipError if anything failed."""
+        self.enter()
+        status = self.hip.hipDeviceSynchronize()
+        try:
+            self.check("hipDeviceSynchronize", status)
+        finally:
+            if self.failures != self._failures_recovered:
+                self._failures_recovered = self.failures
+                self._recover(None)
+
+    def _recover(self, stream: int | None) -> None:
+        for recover in self.after_failures:
+            recover(self, stream)
+        if self.after_failures:  # done before anybody launches again; the failure is known already
+            self.hip.hipStreamSynchronize(stream or 0)
+            self.hip.hipGetLastError()
 
     def wait_for(self, stream: int, producer: int) -> None:
         """Make later work on `stream` wait for the work now on stream `producer`."""
@@ -285,12 +342,14 @@ class Runtime:
             )
         event = self.record_event(producer)
         try:
+            self.enter(stream)
             self.check("hipStreamWaitEvent", self.hip.hipStreamWaitEvent(stream, event, 0))
         finally:
             self.destroy_event(event)
 
     def record_event(self, stream: int) -> Any:
         """A new event behind the work now on `stream`; the caller destroys it."""
+        self.enter(stream)
         hip = self.hip
         event = self.check(
             "hipEventCreateWithFlags", hip.hipEventCreateWithFlags(_EVENT_DISABLE_TIMING)
@@ -304,10 +363,11 @@ class Runtime:
 
     def event_done(self, event: Any) -> bool:
         """True if the work before a recorded event has completed; False also after a fault."""
-        done = not self.hip.hipEventQuery(event)[0]
-        if not done:
+        status = self.hip.hipEventQuery(event)[0]
+        if status:
             self.hip.hipGetLastError()  # "not ready" is no error of a later call
-        return done
+            self.failures += status.name != _NOT_READY
+        return not status
 
     def destroy_event(self, event: Any) -> None:
         """Destroy what `record_event` gave."""
@@ -316,7 +376,7 @@ class Runtime:
     def is_capturing(self, stream: int) -> bool:
         """True while a graph is being captured from `stream`."""
         status = self.check("hipStreamIsCapturing", self.hip.hipStreamIsCapturing(stream))
-        return bool(status != self.hip.hipStreamCaptureStatus.hipStreamCaptureStatusNone)
+        return bool(status)  # hipStreamCaptureStatusNone is 0
 
     def flush_caches(self, stream: int = 0) -> None:
         """Write through memory larger than every cache. The virtual device has none to flush."""
@@ -324,49 +384,9 @@ class Runtime:
             return
         if self._flush_address is None:
             self._flush_address = self.malloc(_FLUSH_BYTES)
-        self.check(
-            "hipMemsetAsync",
-            self.hip.hipMemsetAsync(self._flush_address, 0, _FLUSH_BYTES, stream),
-        )
+        self.clear(self._flush_address, _FLUSH_BYTES, stream)
 
     # -- modules and launches --------------------------------------------------------------------
-
-    def function(self, kernel: KernelSpec) -> Any:
-        """The loaded kernel; its code object is verified and loaded on first use."""
-        entry = self._modules.get(kernel)
-        if entry is None:
-            with self._modules_lock:
-                entry = self._modules.get(kernel) or self._load(kernel)
-                self._modules[kernel] = entry
-        return entry[0]
-
-    def _load(self, kernel: KernelSpec) -> tuple[Any, Any, bytes]:
-        image = kernel.read_code_object()
-        # The runtime keeps pointing at the image of a raw ELF, so it lives as long as the module.
-        return *self.load(image, kernel.symbol), image
-
-    def load(self, image: bytes, symbol: str) -> tuple[Any, Any]:
-        """Load a code object; its kernel `symbol`, and the module. `image` must outlive both."""
-        self.enter()
-        module = self.check("hipModuleLoadData", self.hip.hipModuleLoadData(image))
-        function = self.check(
-            "hipModuleGetFunction", self.hip.hipModuleGetFunction(module, symbol.encode())
-        )
-        return function, module
-
-    def kernarg_buffer(self, size: int) -> KernargBuffer:
-        """The calling thread's kernarg buffer of `size` bytes."""
-        buffers: dict[int, KernargBuffer] | None = getattr(self._local, "buffers", None)
-        if buffers is None:
-            buffers = self._local.buffers = {}
-        buffer = buffers.get(size)
-        if buffer is None:
-            buffer = buffers[size] = self.new_kernarg_buffer(size)
-        return buffer
-
-    def new_kernarg_buffer(self, size: int) -> KernargBuffer:
-        """A kernarg buffer of the caller's own."""
-        return KernargBuffer(size, self._hip_python.extra_type)
 
     def launch(
         self,
@@ -378,17 +398,12 @@ class Runtime:
         dynamic_lds_bytes: int = 0,
     ) -> None:
         """Launch `function` over `grid` workgroups with the packed block in `kernargs`."""
+        params, extra = kernargs.params, kernargs.extra
         status = self.hip.hipModuleLaunchKernel(
-            function, *grid, *workgroup, dynamic_lds_bytes, stream, self.null_params, kernargs.extra
+            function, *grid, *workgroup, dynamic_lds_bytes, stream, params, extra
         )
         if status[0]:
             raise self._error("hipModuleLaunchKernel", status[0])
-
-
-def _text(value: Any) -> str:
-    """hip-python gives char arrays as bytes (7.x) or as a C string object (10.x)."""
-    raw = value if isinstance(value, bytes) else str(value).encode()
-    return raw.split(b"\0", 1)[0].decode()
 
 
 def stream_handle(stream: object) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from amdattn.errors import BindingError
+from amdattn.kernarg import LaunchTypes
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,7 @@ class HipPython:
     """
 
     hip: Any
-    extra_type: Any  # wraps the address of a launch parameter array
-    null_params: Any
+    launch_types: LaunchTypes
     returns_structs: bool  # out-structs are returned (10.x), not passed first (up to 7.x)
     default_library: Callable[[], str]
     pin: Callable[[str], Callable[[], None]]
@@ -70,25 +70,18 @@ def _import_rocm_bindings() -> HipPython:
         paths.get_library_path = pinned
         return restore
 
-    return HipPython(
-        hip, HipModuleLaunchKernel_extra, ListOfPointer(None), True, default_library, pin
-    )
+    types = LaunchTypes(ListOfPointer, HipModuleLaunchKernel_extra)
+    return HipPython(hip, types, True, default_library, pin)
 
 
 def _import_hip() -> HipPython:
     from hip import chip, hip
     from hip._hip_helpers import HipModuleLaunchKernel_extra
-    from hip._util.types import Pointer
+    from hip._util.types import ListOfPointer
 
     def pin(path: str) -> Callable[[], None]:
         chip.DLL = os.fsencode(path)
         return lambda: None  # the C code keeps a pointer into this bytes object
 
-    return HipPython(
-        hip,
-        HipModuleLaunchKernel_extra,
-        Pointer(None),
-        False,
-        lambda: os.fsdecode(chip.DLL),
-        pin,
-    )
+    types = LaunchTypes(ListOfPointer, HipModuleLaunchKernel_extra)
+    return HipPython(hip, types, False, lambda: os.fsdecode(chip.DLL), pin)

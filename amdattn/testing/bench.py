@@ -70,6 +70,7 @@ def do_bench(
 
 def _elapsed_ms(device: runtime.Runtime, fn: Callable[[], Any]) -> float:
     """Milliseconds on the default stream between events recorded before and after calling `fn`."""
+    device.enter()
     hip = device.hip
     start = device.check("hipEventCreate", hip.hipEventCreate())
     stop = device.check("hipEventCreate", hip.hipEventCreate())

@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from api import fake_rocm as fakes
 
 import amdattn
 from amdattn import runtime
@@ -57,3 +58,17 @@ def hip_stream():
     yield stream
     amdattn.synchronize()
     device.check("hipStreamDestroy", device.hip.hipStreamDestroy(stream))
+
+
+@pytest.fixture(scope="session")
+def fake_rocm(tmp_path_factory):
+    """Build a fake ROCm installation with the given macros, once; returns its root."""
+    built = {}
+
+    def build(**macros):
+        key = tuple(macros.items())
+        if key not in built:
+            built[key] = fakes.build(tmp_path_factory.mktemp("rocm"), macros)
+        return built[key]
+
+    return build

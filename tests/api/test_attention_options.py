@@ -116,7 +116,7 @@ def test_planned_splits(normal):
 def test_some_tiles_whole_and_some_in_parts(normal, num_cus, masking):
     """As on a device with few CUs: the plan splits the tiles of the last round."""
     q, k, v = normal(1, 1100, 2, 192), normal(1, 2500, 2, 192), normal(1, 2500, 2, 128)
-    props = dataclasses.replace(amdattn.device_props(), num_cus=num_cus, num_xcds=1)
+    props = dataclasses.replace(amdattn.device_props(), num_cus=num_cus, num_xcds=2)
     plan = amdattn.plan_attention(
         1, 1100, 2500, 2, 2, 192, head_dim_v=128, return_lse=True, device=props, **masking
     )  # fmt: skip

@@ -1,14 +1,7 @@
 """Which HIP library gets bound, and what is said about it. Each case is a process of its own."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
-
-SOURCE = Path(__file__).with_name("fake_hip.c")
-ROOT = Path(__file__).resolve().parents[2]
+from api.fake_rocm import run
 
 REPORT = """
 from amdattn import runtime
@@ -16,34 +9,6 @@ device = runtime.get()
 print(device.choice.kind, device.choice.library, device.props.name, device.props.arch, sep="|")
 print(*device.choice.rejected, sep="|")
 """
-
-
-@pytest.fixture(scope="session")
-def fake_rocm(tmp_path_factory):
-    """Build a fake ROCm installation with the given macros; returns its root."""
-
-    def build(**macros):
-        root = tmp_path_factory.mktemp("rocm")
-        (root / "lib").mkdir()
-        library = root / "lib" / "libamdhip64.so"
-        flags = [f"-D{name}={value}" for name, value in macros.items()]
-        compiler = [sys.executable, "-m", "ziglang", "cc", "-shared", "-fPIC", "-O1"]
-        subprocess.run([*compiler, *flags, str(SOURCE), "-o", str(library)], check=True)
-        return root
-
-    return build
-
-
-def run(code, **environment):
-    env = {key: value for key, value in os.environ.items() if not key.startswith("ROCM_")}
-    env.pop("AMDATTN_DEVICE", None)
-    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), env.get("PYTHONPATH", "")])
-    env["ROCM_PATH"] = "/nonexistent"
-    env.update({key: str(value) for key, value in environment.items()})
-    child = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
-    )
-    return child.returncode, child.stdout.splitlines(), child.stderr
 
 
 def test_auto_takes_the_gpu(fake_rocm):
@@ -141,7 +106,7 @@ amdattn.flash_attn_func(x, x, x)
         "UnsupportedDeviceError: the device is gfx90a:sramecc+:xnack- (AMD Instinct MI250X)"
         in errors
     )
-    assert "gfx942 (MI300X, MI325X, MI300A). No fallback is attempted" in errors
+    assert "gfx942 (MI300X, MI325X, MI300A, MI308X). No fallback is attempted" in errors
 
 
 @pytest.mark.parametrize("request_", ["cuda", "virtual", "virtual:gfx90a", "gpu:0"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from amdattn.checking.arguments import Buffer, Scalar, place, read_arguments
-from amdattn.checking.code_object import Argument, KernelInfo
+from amdattn.code_object import Argument, KernelInfo
 from amdattn.dtypes import as_dtype
 
 TEXT = """

@@ -11,7 +11,7 @@ import pytest
 from kernels.gemm_family import NAMES, SMALL, WITH_FACTORS, Array, Call, operands, planned
 
 import amdattn
-from amdattn import gemm_execution, runtime
+from amdattn import gemm_execution, runtime, zero_at_rest
 from amdattn.checking import schedules
 from amdattn.checking.findings import ERROR, FindingLog
 from amdattn.gemm_execution import GemmPlan
@@ -35,6 +35,13 @@ def zeros_of(plan: GemmPlan, workspace: amdattn.DeviceArray) -> amdattn.DeviceAr
     if plan.problem.deterministic:
         return workspace[: plan.workspace["counters"].nbytes]
     return workspace
+
+
+@pytest.fixture
+def kernels_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is set right but by the kernels themselves."""
+    monkeypatch.setattr(zero_at_rest, "prepare", lambda *_: None)
+    monkeypatch.setattr(runtime.get(), "after_failures", [])
 
 
 class Checked:
@@ -200,19 +207,19 @@ def killed(name: str, deterministic: bool, count: int) -> int:
 
 
 @BOTH
-def test_killed_launches(deterministic: bool) -> None:
+def test_killed_launches(deterministic: bool, kernels_alone: None) -> None:
     assert killed(SMALL, deterministic, 20) > 5
 
 
 @pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("name", NAMES)
-def test_many_killed_launches(name: str, deterministic: bool) -> None:
+def test_many_killed_launches(name: str, deterministic: bool, kernels_alone: None) -> None:
     assert killed(name, deterministic, 200) > 40
 
 
 @BOTH
-def test_memory_of_a_stream_recovers(deterministic: bool) -> None:
+def test_memory_of_a_stream_recovers(deterministic: bool, kernels_alone: None) -> None:
     """Plans with tiles of several sizes share the stream's."""
     options = {"split_k": 3, "deterministic": deterministic}
     names = SMALL, "gemm_nt_bf16_m32n32k2", "gemm_nt_bf16_m64n32"
@@ -221,7 +228,7 @@ def test_memory_of_a_stream_recovers(deterministic: bool) -> None:
         plan = calls[seed % 3].plan()
         tiles = plan.workspace["counters"].nbytes // 8
         size = 0 if deterministic else tile_bytes(plan.kernel)
-        counters, sums = gemm_execution._zeros.of(0, tiles, size)
+        counters, sums = zero_at_rest.of_stream(0, tiles, size)
         parts = plan.new_workspace()
         regions = {"counters": counters, "partials": parts.address if deterministic else sums}
         abort(calls[seed % 3], regions, 100 * seed, seed)

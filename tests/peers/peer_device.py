@@ -11,7 +11,6 @@ import ml_dtypes
 import numpy as np
 
 from amdattn import runtime, virtual
-from amdattn.runtime.hip_python import import_hip_python
 
 WAVE_LANES = 64
 # The default order of waves, then two random ones with other register contents.
@@ -45,7 +44,7 @@ class Kernel:
                 *(lanes, 1, 1),
                 dynamic_lds_bytes,
                 0,
-                import_hip_python().null_params,
+                None,
                 ctypes.addressof(extra),
             ),
         )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 from plan.family import ROWS, forward
 
-from amdattn.device import KNOWN_DEVICES, DeviceProps
+from amdattn.device import KNOWN_DEVICES, KNOWN_PARTITIONS
 from amdattn.plan import kv_split
 from amdattn.plan.attention import plan_attention
 from amdattn.plan.cost import WORKGROUP_CLK, block_clk, merge_clk
@@ -161,7 +161,7 @@ def brute_force(problem, split_tiles, parts, props, slots):
         cus = free[workgroup % queues]
         heapq.heapreplace(cus, cus[0] + WORKGROUP_CLK + blocks * block_clk(KERNEL))
     clk = max(map(max, free))
-    return clk + (merge_clk(KERNEL, split_tiles * parts) if split_tiles else 0)
+    return clk + (merge_clk(KERNEL, split_tiles * parts, props) if split_tiles else 0)
 
 
 @settings(deadline=None, max_examples=60)
@@ -231,9 +231,9 @@ def test_short_problems_are_not_split():
     assert kv_split.choose(problem, ROWS[0], MI300X, 304, 16).best.parts == 1
 
 
-@pytest.mark.parametrize("device", [*KNOWN_DEVICES.values(), DeviceProps(
-    "gfx942", "AMD Instinct MI308X", 80, 4, 65536, 192 * 2**30
-)], ids=lambda props: props.name)  # fmt: skip
+@pytest.mark.parametrize(
+    "device", [*KNOWN_DEVICES.values(), *KNOWN_PARTITIONS.values()], ids=lambda props: props.name
+)
 def test_plans_of_devices(device):
     problem = AttentionProblem(1, 32760, 32760, 12, 12, 128)
     plan = plan_attention(problem, device, ROWS)

@@ -19,7 +19,6 @@ from amdattn import runtime
 from amdattn.checking.findings import ERROR, Finding, read_findings
 from amdattn.checking.mutation.subject import Buffer, Case, Subject
 from amdattn.errors import HipError
-from amdattn.runtime.hip_python import import_hip_python
 
 
 class CampaignError(RuntimeError):
@@ -145,7 +144,7 @@ class _Device:
         hip = self._device.hip
         status = hip.hipModuleLaunchKernel(
             function, *case.grid, *case.workgroup, case.dynamic_lds_bytes, 0,
-            import_hip_python().null_params, kernargs.extra,
+            kernargs.params, kernargs.extra,
         )  # fmt: skip
         self._device.check("hipModuleLaunchKernel", status)
         runtime.synchronize()

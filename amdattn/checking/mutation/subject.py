@@ -143,7 +143,7 @@ def _attention(kernel: KernelSpec, rows: Sequence[KernelSpec], props: DeviceProp
         )
     used = [forward, *(row for row in rows if row.op != manifest.ATTENTION)]
     taken = [case for case in problems if manifest.support(used, _problem(forward, case), props)]
-    one_cu = dataclasses.replace(props, num_cus=1)
+    one_cu = dataclasses.replace(props, num_cus=1, num_xcds=1)
     plans = [
         plan_attention(_problem(forward, case), one_cu if case.one_cu else props, used)
         for case in taken

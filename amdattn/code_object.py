@@ -27,13 +27,24 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class KernelInfo:
-    """A kernel of a code object; `workgroup` is what it was compiled for, if it says so."""
+    """A kernel of a code object; `workgroup` is what it was compiled for, if it says so.
+
+    `lds_bytes` is of a workgroup and static, `scratch_bytes` of a lane.
+    """
 
     name: str
     arguments: tuple[Argument, ...]
     kernarg_bytes: int
     workgroup: tuple[int, int, int] | None
     max_lanes: int
+    lds_bytes: int = 0
+    scratch_bytes: int = 0
+    wave_lanes: int = 64
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Where each explicit argument begins."""
+        return tuple(argument.offset for argument in self.arguments)
 
     @property
     def explicit_bytes(self) -> int:
@@ -101,4 +112,7 @@ def _kernel(entry: Any) -> KernelInfo:
         int(entry[".kernarg_segment_size"]),
         (int(required[0]), int(required[1]), int(required[2])) if required else None,
         int(entry[".max_flat_workgroup_size"]),
+        int(entry[".group_segment_fixed_size"]),
+        int(entry[".private_segment_fixed_size"]),
+        int(entry[".wavefront_size"]),
     )

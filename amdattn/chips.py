@@ -1,0 +1,94 @@
+"""The products that kernels are shipped for: what tells them apart, what partitions share.
+
+Two products may have as many CUs as each other (MI300X and MI325X), and a partition has fewer than
+its product. So products are known by the PCI device id, which they have in every partition mode.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+VENDOR = "AMD Instinct "
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A whole product, all of its XCDs in one partition. Figures are published ones.
+
+    Attributes
+    ----------
+    name : str
+        Without the vendor, e.g. "MI300X".
+    arch : str
+        Target without features.
+    ids : tuple of int
+        PCI device ids, those of variants and of virtual functions among them.
+    num_cus, num_xcds : int
+    memory_bytes : int
+    peak_hbm_bytes_per_ns : float
+    """
+
+    name: str
+    arch: str
+    ids: tuple[int, ...]
+    num_cus: int
+    num_xcds: int
+    memory_bytes: int
+    peak_hbm_bytes_per_ns: float
+
+    @property
+    def cus_of_xcd(self) -> int:
+        """CUs of an XCD that are not fused off."""
+        return self.num_cus // self.num_xcds
+
+
+CHIPS = (
+    Chip("MI300X", "gfx942", (0x74A1, 0x74A9, 0x74B5, 0x74BD), 304, 8, 192 * 2**30, 5300),
+    Chip("MI325X", "gfx942", (0x74A5, 0x74B9), 304, 8, 256 * 2**30, 6000),
+    Chip("MI300A", "gfx942", (0x74A0,), 228, 6, 128 * 2**30, 5300),
+    Chip("MI308X", "gfx942", (0x74A2, 0x74A8, 0x74B6, 0x74BC), 80, 4, 192 * 2**30, 5300),
+)
+
+# What the planners take for one XCD of a chip that is not among these: that of an MI300X, to which
+# their constants were fitted.
+REFERENCE = CHIPS[0]
+
+# Sustained reads, of the peak: 4200 bytes/ns of an MI300X.
+_SUSTAINED = 4200 / 5300
+# Through the last level cache, written and read, of a whole chip.
+_MALL_BYTES_PER_NS = 6000
+
+# Compute partition modes by how many partitions a chip is in, if not one for each XCD.
+_MODES = {1: "SPX", 2: "DPX", 3: "TPX", 4: "QPX"}
+
+
+def by_id(chip_id: int) -> Chip | None:
+    """The product with a PCI device id."""
+    return next((chip for chip in CHIPS if chip_id in chip.ids), None)
+
+
+def by_name(name: str) -> Chip | None:
+    """The product that a runtime calls so, e.g. "AMD Instinct MI300X VF"."""
+    words = name.removeprefix(VENDOR).split()
+    return next((chip for chip in CHIPS if words and words[0] == chip.name), None)
+
+
+def hbm_bytes_per_ns(chip: Chip | None, num_xcds: int) -> float:
+    """Sustained reads of a device with so many XCDs: those have their share of the chip's."""
+    whole = chip or REFERENCE
+    return whole.peak_hbm_bytes_per_ns * _SUSTAINED * num_xcds / whole.num_xcds
+
+
+def mall_bytes_per_ns(chip: Chip | None, num_xcds: int) -> float:
+    """The same of the last level cache."""
+    return _MALL_BYTES_PER_NS * num_xcds / (chip or REFERENCE).num_xcds
+
+
+def partition_mode(chip: Chip | None, num_xcds: int) -> str:
+    """How the chip is partitioned if a device has so many of its XCDs, or "" if that is unknown."""
+    if chip is None or chip.num_xcds % num_xcds:
+        return ""
+    partitions = chip.num_xcds // num_xcds
+    if num_xcds == 1 and partitions > 1:
+        return "CPX"
+    return _MODES.get(partitions, "")
