@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, overload
 
-from amdattn import manifest, runtime
+from amdattn import manifest, runtime, scalars
 from amdattn.buffers import View
 from amdattn.device import DeviceProps, as_device_props
 from amdattn.errors import UnsupportedProblem
@@ -253,15 +254,20 @@ def run(
     if alibi_slopes is not None:
         refuse("alibi_slopes", alibi_slopes)
     if not (type(deterministic) is type(return_lse) is type(return_attn_probs) is bool):
-        raise TypeError(
-            f"deterministic={deterministic!r}, return_lse={return_lse!r} and "
-            f"return_attn_probs={return_attn_probs!r} must be bool"
-        )
+        scalars.boolean("deterministic", deterministic)
+        return_lse = scalars.boolean("return_lse", return_lse)
+        return_attn_probs = scalars.boolean("return_attn_probs", return_attn_probs)
     inputs = views
     if sinks is not None:
         inputs = *inputs, as_view(sinks, "sinks", stream)
-    if isinstance(options[_WINDOW], list):
-        options = *options[:_WINDOW], tuple(options[_WINDOW]), *options[_WINDOW + 1 :]
+    window = options[_WINDOW]
+    if not (
+        type(window) is tuple
+        and _INT.issuperset(map(type, window))
+        and _IMMUTABLE.issuperset(map(type, (layout, *options)))
+    ):
+        layout = scalars.word("layout", layout)
+        options = _read_options(options)
     facts = (
         *(views[0].shape, views[1].shape, views[2].shape, layout, views[0].dtype.name),
         return_lse or return_attn_probs or lse is not None,
@@ -307,6 +313,21 @@ _OPTIONS = (
 
 
 _WINDOW = 2  # place of window_size among the options of a call
+# What a call may be looked up by: values that are equal only to what is the same.
+_INT = frozenset({int})
+_IMMUTABLE = frozenset({int, float, bool, str, tuple, type(None)})
+_READERS: tuple[Callable[[str, Any], Any], ...] = (
+    *(scalars.optional_number, scalars.boolean, scalars.pair, scalars.number, scalars.number),
+    *(scalars.word, scalars.integer, scalars.boolean),
+)
+
+
+def _read_options(options: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The options of a call, of which some are not Python's own numbers, as such."""
+    names = _OPTIONS[4 : 4 + len(_READERS)]
+    return tuple(
+        reader(name, value) for name, reader, value in zip(names, _READERS, options, strict=True)
+    )
 
 
 @functools.lru_cache(maxsize=1024)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from amdattn import runtime
+from amdattn import runtime, scalars
 from amdattn.attention import refuse, run, unpacked
 from amdattn.buffers import View
 from amdattn.interchange import as_view
-from amdattn.problem import VARLEN_LAYOUT
+from amdattn.problem import INT32_MAX, VARLEN_LAYOUT
 
 
 def flash_attn_varlen_func(
@@ -75,7 +75,7 @@ def flash_attn_varlen_func(
         sinks,
         (alibi_slopes, deterministic),
         (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
-        (max_seqlen_q, max_seqlen_k),
+        (_longest("max_seqlen_q", max_seqlen_q), _longest("max_seqlen_k", max_seqlen_k)),
     )
 
 
@@ -123,7 +123,7 @@ def flash_attn_varlen_kvpacked_func(
         sinks,
         (alibi_slopes, deterministic),
         (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
-        (max_seqlen_q, max_seqlen_k),
+        (_longest("max_seqlen_q", max_seqlen_q), _longest("max_seqlen_k", max_seqlen_k)),
     )
 
 
@@ -170,8 +170,15 @@ def flash_attn_varlen_qkvpacked_func(
         sinks,
         (alibi_slopes, deterministic),
         (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
-        (max_seqlen, max_seqlen),
+        (_longest("max_seqlen", max_seqlen),) * 2,
     )
+
+
+def _longest(name: str, value: Any) -> int:
+    length = scalars.integer(name, value)
+    if not 0 <= length <= INT32_MAX:
+        raise ValueError(f"{name}={length} must be in 0..{INT32_MAX}")
+    return length
 
 
 def _lengths(cu_seqlens_q: Any, cu_seqlens_k: Any, stream: int) -> tuple[View, View]:

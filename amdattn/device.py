@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from amdattn import scalars
+
 LANES_PER_WAVE = 64
 SIMDS_PER_CU = 4
 VGPRS_PER_SIMD_LANE = 512  # unified VGPR + AGPR file of CDNA3 and CDNA4, per lane
@@ -42,8 +44,10 @@ class DeviceProps:
 
     def __post_init__(self) -> None:
         for field in ("num_cus", "num_xcds", "lds_bytes", "memory_bytes"):
-            if getattr(self, field) <= 0:
-                raise ValueError(f"{field}={getattr(self, field)} must be positive")
+            count = scalars.integer(field, getattr(self, field))
+            if count <= 0:
+                raise ValueError(f"{field}={count} must be positive")
+            object.__setattr__(self, field, count)
         if not self.target:
             object.__setattr__(self, "target", self.arch)
 

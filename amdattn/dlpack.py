@@ -6,9 +6,12 @@ https://dmlc.github.io/dlpack/latest/python_spec.html
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from amdattn.dtypes import DType, from_dlpack_code
+from amdattn.dtypes import DType, as_dtype, from_dlpack_code
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 CPU = 1
 ROCM = 10
@@ -215,3 +218,30 @@ def export_tensor(
     tensor.code, tensor.bits = dtype.dlpack
     tensor.device_type, tensor.device_id = device
     return capsule
+
+
+class HostTensor:
+    """A DLPack producer for a numpy array of any element type, bfloat16 included."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self._array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (CPU, 0)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+        copied: bool = False,
+    ) -> Any:
+        if dl_device is not None and tuple(dl_device) != (CPU, 0):
+            raise BufferError(f"dl_device={dl_device} is not the CPU")
+        array = self._array.copy() if copy else self._array
+        dtype = as_dtype(array.dtype)
+        strides = tuple(step // dtype.itemsize for step in array.strides)
+        memory = RawMemory(array.ctypes.data, array.shape, strides, dtype, array)
+        return export_tensor(memory, dtype, (CPU, 0), max_version, copied or bool(copy))

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from typing import Any
 
-from amdattn import manifest, runtime
+from amdattn import manifest, runtime, scalars
 from amdattn.buffers import View
 from amdattn.device import DeviceProps, as_device_props
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
@@ -77,8 +77,10 @@ def gemm_nt(
     UnsupportedDeviceError, HipError
         The device is of another architecture; a HIP call failed.
     """
-    if type(deterministic) is not bool:
-        raise TypeError(f"deterministic={deterministic!r} must be a bool")
+    if not _IMMUTABLE.issuperset(map(type, (alpha, activation, split_k, deterministic))):
+        alpha, split_k = scalars.number("alpha", alpha), scalars.integer("split_k", split_k)
+        activation = None if activation is None else scalars.word("activation", activation)
+        deterministic = scalars.boolean("deterministic", deterministic)
     handle = runtime.stream_handle(stream)
     inputs = {"a": as_view(a, "a", handle), "b": as_view(b, "b", handle)}
     if bias is not None:
@@ -130,6 +132,9 @@ def _is_aligned(view: View) -> bool:
         or not 0 <= step <= MAX_ALIGNED_STRIDE
     )
 
+
+# What a call may be looked up by: values that are equal only to what is the same.
+_IMMUTABLE = frozenset({int, float, bool, str, type(None)})
 
 # -- planning --------------------------------------------------------------------------------------
 

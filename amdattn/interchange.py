@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from amdattn import dlpack, runtime
-from amdattn.buffers import DeviceArray, HostTensor, Memory, View, empty
-from amdattn.dlpack import RawMemory
+from amdattn.buffers import DeviceArray, Memory, View, upload
+from amdattn.dlpack import HostTensor, RawMemory
 from amdattn.dtypes import DType, as_dtype
 
 if TYPE_CHECKING:
@@ -37,13 +37,7 @@ def asarray(x: Any, dtype: object = None) -> DeviceArray:
         return x if isinstance(x, DeviceArray) else _on_view(source)
     target = source.dtype if dtype is None else as_dtype(dtype)
     host = source.array.astype(target.numpy(), order="C", copy=False)
-    result = empty(host.shape, target)
-    if host.size:
-        device = runtime.get()
-        device.upload(result.address, host.ctypes.data, host.nbytes)
-        device.synchronize(0)  # the copy may still be reading the host array
-        result.stream = None
-    return result
+    return upload(host)
 
 
 def from_dlpack(x: Any) -> DeviceArray:

@@ -13,7 +13,7 @@ import os
 import threading
 from typing import Any
 
-from amdattn import binding, virtual_library
+from amdattn import binding, scalars, virtual_library
 from amdattn.device import DeviceProps
 from amdattn.errors import BindingError, HipError
 from amdattn.kernarg import KernargBuffer
@@ -395,12 +395,21 @@ def stream_handle(stream: object) -> int:
     """A hipStream_t as an int: None is the default stream; ints and hip-python streams pass."""
     if stream is None:
         return 0
+    if type(stream) is not int:
+        stream = _stream_number(stream)
+    if stream < 0:
+        raise ValueError(f"stream={stream} must not be negative")
+    return stream
+
+
+def _stream_number(stream: object) -> int:
+    found = scalars.read("stream", stream)
     try:
-        handle = int(stream)  # type: ignore[call-overload]
+        if isinstance(found, (bool, float, str, bytes)) or hasattr(found, "shape"):
+            raise TypeError
+        return int(found)  # type: ignore[call-overload, no-any-return]
     except (TypeError, ValueError):
         raise TypeError(
-            f"stream={stream!r} must be None, a hipStream_t as int, or a hip-python stream"
+            f"stream={stream!r} must be None, a hipStream_t as int, or a hip-python stream, not "
+            f"{type(stream).__name__}"
         ) from None
-    if handle < 0:
-        raise ValueError(f"stream={handle} must not be negative")
-    return int(handle)

@@ -194,7 +194,7 @@ def test_release_while_an_exception_is_in_flight():
 
 
 def test_a_capsule_is_taken_only_once():
-    capsule = buffers.HostTensor(np.ones(3)).__dlpack__()
+    capsule = dlpack.HostTensor(np.ones(3)).__dlpack__()
 
     class Reuse:
         def __dlpack__(self, **_):
@@ -230,7 +230,7 @@ def test_consumer_names_its_stream(normal, hip_stream):
 def test_host_dlpack_arrays(normal):
     """A library without an importer of its own gets numpy arrays."""
     x = normal(1, 12, 1, 128)
-    out = amdattn.flash_attn_func(*[Producer(buffers.HostTensor(x), legacy=True)] * 3)
+    out = amdattn.flash_attn_func(*[Producer(dlpack.HostTensor(x), legacy=True)] * 3)
     expected = amdattn.flash_attn_func(x, x, x)
     np.testing.assert_array_equal(out.view(np.uint16), expected.view(np.uint16))
 
@@ -258,7 +258,7 @@ def test_arrays_elsewhere():
 
 def test_memory_of_another_runtime():
     """A ROCm tensor whose memory this runtime does not know is refused, not read."""
-    host = buffers.HostTensor(np.ones(1 << 16, np.float32))
+    host = dlpack.HostTensor(np.ones(1 << 16, np.float32))
 
     class Foreign:
         def __dlpack_device__(self):
