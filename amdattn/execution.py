@@ -393,4 +393,4 @@ def output_view(x: Any, name: str, stream: int) -> View:
         return x.view_on(stream)
     if type(x).__module__.partition(".")[0] in ("jax", "jaxlib"):
         raise TypeError(f"{name} is a JAX array, which cannot be written; leave {name} out")
-    return as_view(x, name, stream)
+    return as_view(x, name, stream, is_output=True)
