@@ -11,6 +11,7 @@ import ctypes
 import importlib.metadata
 import os
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 from amdattn import binding, scalars, virtual_library
@@ -21,6 +22,8 @@ from amdattn.manifest import KernelSpec
 from amdattn.runtime.hip_python import HipPython, import_hip_python
 
 _EVENT_DISABLE_TIMING = 2
+_STREAM_NON_BLOCKING = 1
+_CAPTURE_MODE_RELAXED = 2
 _FLUSH_BYTES = 512 * 2**20  # MI300X and MI355X have 256 MiB of last level cache
 
 _lock = threading.RLock()
@@ -59,10 +62,36 @@ def get() -> Runtime:
     """The bound runtime; binds it on first use."""
     global _bound
     if _bound is None:
+        if _is_fork:
+            raise BindingError(_FORK)
         with _lock:
             if _bound is None:
                 _bound = _bind()
     return _bound
+
+
+def _after_fork() -> None:
+    """In a child process: HIP's threads and the GPU's queues stayed with the parent."""
+    global _bound, _is_fork
+    if _bound is not None:
+        _bound.hip = _Forked()
+        _bound, _is_fork = None, True
+
+
+class _Forked:
+    """The HIP runtime in a child process: objects of the parent may still ask for it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise BindingError(_FORK)
+
+
+_is_fork = False
+_FORK = (
+    "this process is a fork of one that had bound a device, and a HIP runtime does not work in a "
+    'fork: start processes with multiprocessing.get_context("spawn"), or fork before the first '
+    "operation"
+)
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def device_props() -> DeviceProps:
@@ -125,6 +154,10 @@ class Runtime:
         count: int = self.check("hipGetDeviceCount", self.hip.hipGetDeviceCount())
         self._one_device = count == 1
         self.props = self._query_props()
+        # hip-python cannot pass a mode. A library without the function has no captures.
+        self._exchange_mode: Any = getattr(
+            ctypes.CDLL(choice.library), "hipThreadExchangeStreamCaptureMode", None
+        )
         self._copy_kinds = self.hip.hipMemcpyKind
         self._modules: dict[KernelSpec, tuple[Any, Any, bytes]] = {}
         self._modules_lock = threading.Lock()
@@ -237,11 +270,13 @@ class Runtime:
     def malloc(self, nbytes: int) -> int:
         """Allocate device memory; the address is 256-byte aligned."""
         self.enter()
-        return int(self.check("hipMalloc", self.hip.hipMalloc(max(nbytes, 1))))
+        with self._unaffected():
+            return int(self.check("hipMalloc", self.hip.hipMalloc(max(nbytes, 1))))
 
     def free(self, address: int) -> None:
         """Free what `malloc` gave."""
-        self.check("hipFree", self.hip.hipFree(address))
+        with self._unaffected():
+            self.check("hipFree", self.hip.hipFree(address))
 
     def upload(self, address: int, host: int, nbytes: int, stream: int = 0) -> None:
         """Copy host memory to the device, ordered on `stream`."""
@@ -278,16 +313,49 @@ class Runtime:
         if stream == producer:
             return
         if stream and self.is_capturing(stream) and not (producer and self.is_capturing(producer)):
-            raise ValueError(
-                f"an array was written on stream {producer:#x}, which a graph that is being "
-                f"captured from stream {stream:#x} cannot wait for: synchronize before the capture "
-                "and set the array's stream to None"
-            )
+            self._finish_before_capture(stream, producer)
+            return
         event = self.record_event(producer)
         try:
             self.check("hipStreamWaitEvent", self.hip.hipStreamWaitEvent(stream, event, 0))
         finally:
             self.destroy_event(event)
+
+    def _finish_before_capture(self, stream: int, producer: int) -> None:
+        """Have the work on a stream done that a graph, captured from another, cannot wait for.
+
+        The default stream may not be touched while a stream that waits for it is captured, and need
+        not be: replays on a stream that waits for the default stream come after its work.
+        """
+        flags = self.check("hipStreamGetFlags", self.hip.hipStreamGetFlags(stream))
+        if producer or flags & _STREAM_NON_BLOCKING:
+            with self._unaffected():
+                self.synchronize(producer)
+
+    @contextlib.contextmanager
+    def _unaffected(self) -> Iterator[None]:
+        """A block whose calls no capture of a graph forbids, and which spoil none.
+
+        Else hipMalloc, hipFree and others end the captures of this thread, and most of others.
+        """
+        mode = ctypes.c_int(_CAPTURE_MODE_RELAXED)
+        if self._exchange_mode is not None:
+            self._exchange_mode(ctypes.byref(mode))
+        try:
+            yield
+        finally:
+            if self._exchange_mode is not None:
+                self._exchange_mode(ctypes.byref(mode))
+
+    def any_capturing(self) -> bool:
+        """True while a graph is being captured from any stream that this package was given."""
+        for stream in tuple(_streams):
+            try:
+                if self.is_capturing(stream):
+                    return True
+            except HipError:  # destroyed
+                _streams.discard(stream)
+        return False
 
     def record_event(self, stream: int) -> Any:
         """A new event behind the work now on `stream`; the caller destroys it."""
@@ -304,7 +372,8 @@ class Runtime:
 
     def event_done(self, event: Any) -> bool:
         """True if the work before a recorded event has completed; False also after a fault."""
-        done = not self.hip.hipEventQuery(event)[0]
+        with self._unaffected():
+            done = not self.hip.hipEventQuery(event)[0]
         if not done:
             self.hip.hipGetLastError()  # "not ready" is no error of a later call
         return done
@@ -315,7 +384,13 @@ class Runtime:
 
     def is_capturing(self, stream: int) -> bool:
         """True while a graph is being captured from `stream`."""
-        status = self.check("hipStreamIsCapturing", self.hip.hipStreamIsCapturing(stream))
+        try:
+            result = self.hip.hipStreamIsCapturing(stream)
+        except ValueError:  # of a call that failed hip-python reads an enumerator that nobody wrote
+            raise self._error(
+                "hipStreamIsCapturing", self.hip.hipError_t.hipErrorInvalidHandle
+            ) from None
+        status = self.check("hipStreamIsCapturing", result)
         return bool(status != self.hip.hipStreamCaptureStatus.hipStreamCaptureStatusNone)
 
     def flush_caches(self, stream: int = 0) -> None:
@@ -391,6 +466,9 @@ def _text(value: Any) -> str:
     return raw.split(b"\0", 1)[0].decode()
 
 
+_streams: set[int] = set()  # that callers have named; some may be gone
+
+
 def stream_handle(stream: object) -> int:
     """A hipStream_t as an int: None is the default stream; ints and hip-python streams pass."""
     if stream is None:
@@ -399,6 +477,7 @@ def stream_handle(stream: object) -> int:
         stream = _stream_number(stream)
     if stream < 0:
         raise ValueError(f"stream={stream} must not be negative")
+    _streams.add(stream)
     return stream
 
 
