@@ -7,14 +7,21 @@ import functools
 from collections.abc import Callable
 from typing import Any, overload
 
-from amdattn import manifest, runtime, scalars
+from amdattn import manifest, no_work, runtime, scalars
 from amdattn.buffers import View
 from amdattn.device import DeviceProps, as_device_props
 from amdattn.errors import UnsupportedProblem
-from amdattn.execution import AttentionPlan
+from amdattn.execution import AttentionPlan, output_view
 from amdattn.interchange import as_view
+from amdattn.no_work import one_row
 from amdattn.plan import attention as planning
-from amdattn.problem import LAYOUTS, VARLEN_LAYOUT, AttentionProblem, attention_problem
+from amdattn.problem import (
+    LAYOUTS,
+    VARLEN_LAYOUT,
+    AttentionProblem,
+    attention_problem,
+    operand_axes,
+)
 
 
 def flash_attn_func(
@@ -257,6 +264,12 @@ def run(
         scalars.boolean("deterministic", deterministic)
         return_lse = scalars.boolean("return_lse", return_lse)
         return_attn_probs = scalars.boolean("return_attn_probs", return_attn_probs)
+    named = None
+    if 0 in views[0].shape or 0 in views[1].shape or (lengths and lengths[0].shape[0] == 1):
+        if layout == VARLEN_LAYOUT and 0 not in views[0].shape and lengths[0].shape[0] > 1:
+            views = views[0], one_row(views[1]), one_row(views[2])  # of no sequence
+        else:
+            named = dict(zip("qkv", views, strict=True))
     inputs = views
     if sinks is not None:
         inputs = *inputs, as_view(sinks, "sinks", stream)
@@ -268,19 +281,50 @@ def run(
     ):
         layout = scalars.word("layout", layout)
         options = _read_options(options)
+    shapes: tuple[tuple[int, ...], ...] = views[0].shape, views[1].shape, views[2].shape
+    if named is not None:
+        shapes = _lifted(shapes, lengths, layout)
     facts = (
-        *(views[0].shape, views[1].shape, views[2].shape, layout, views[0].dtype.name),
+        *(*shapes, layout, views[0].dtype.name),
         return_lse or return_attn_probs or lse is not None,
         sinks is not None,
-        lengths[0].shape[0] - 1 if lengths else 0,
+        max(1, lengths[0].shape[0] - 1) if lengths else 0,
         *options,
         *longest,
     )
     plan = _planned_for("", *facts)
+    if named is not None:
+        if sinks is not None:
+            named["sinks"] = inputs[-1]
+        given = tuple(
+            None if x is None else output_view(x, name, stream)
+            for name, x in (("out", out), ("lse", lse))
+        )
+        asked = plan.problem.return_lse
+        found = no_work.results(kind, named, (out, lse), given, asked, layout, stream)
+        return (*found, None) if return_attn_probs else found if asked else found[0]
     if gather := plan.to_gather(views[1], views[2], layout):
         plan = _planned_for(gather, *facts)
     result = plan.run_on_views(kind, inputs + lengths, out, lse, layout, stream)
     return (*result, None) if return_attn_probs else result
+
+
+def _lifted(
+    shapes: tuple[tuple[int, ...], ...], lengths: tuple[View, ...], layout: str
+) -> tuple[tuple[int, ...], ...]:
+    """Shapes of q, k and v that have an axis without elements, one in its place, once they agree.
+
+    The last axis is left: no kernel is for heads of no dimension.
+    """
+    q, k, v = shapes
+    of_q, of_k, _ = operand_axes(q, k, v, layout)
+    if (of_q["head"] == 0) != (of_k["head"] == 0):
+        raise ValueError(f"num_heads_kv={of_k['head']} must divide num_heads_q={of_q['head']}")
+    if lengths and lengths[0].shape != lengths[1].shape:
+        raise ValueError(
+            f"cu_seqlens_k has shape {lengths[1].shape}; this call needs {lengths[0].shape}"
+        )
+    return tuple((*(max(1, n) for n in shape[:-1]), shape[-1]) for shape in shapes)
 
 
 # -- planning --------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from amdattn import runtime, scalars
 from amdattn.attention import refuse, run, unpacked
 from amdattn.buffers import View
 from amdattn.interchange import as_view
+from amdattn.lengths import lengths_view
 from amdattn.problem import INT32_MAX, VARLEN_LAYOUT
 
 
@@ -64,7 +65,8 @@ def flash_attn_varlen_func(
     refuse("block_table", block_table)
     handle = runtime.stream_handle(stream)
     views = as_view(q, "q", handle), as_view(k, "k", handle), as_view(v, "v", handle)
-    lengths = _lengths(cu_seqlens_q, cu_seqlens_k, handle)
+    longest = _longest("max_seqlen_q", max_seqlen_q), _longest("max_seqlen_k", max_seqlen_k)
+    lengths = _lengths((cu_seqlens_q, cu_seqlens_k), longest, views, handle)
     return run(
         q,
         views,
@@ -75,7 +77,7 @@ def flash_attn_varlen_func(
         sinks,
         (alibi_slopes, deterministic),
         (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
-        (_longest("max_seqlen_q", max_seqlen_q), _longest("max_seqlen_k", max_seqlen_k)),
+        _at_least_one(longest),
     )
 
 
@@ -112,7 +114,8 @@ def flash_attn_varlen_kvpacked_func(
     """
     handle = runtime.stream_handle(stream)
     views = as_view(q, "q", handle), *unpacked(kv, "kv", "kv", 4, handle)
-    lengths = _lengths(cu_seqlens_q, cu_seqlens_k, handle)
+    longest = _longest("max_seqlen_q", max_seqlen_q), _longest("max_seqlen_k", max_seqlen_k)
+    lengths = _lengths((cu_seqlens_q, cu_seqlens_k), longest, views, handle)
     return run(
         q,
         views,
@@ -123,7 +126,7 @@ def flash_attn_varlen_kvpacked_func(
         sinks,
         (alibi_slopes, deterministic),
         (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
-        (_longest("max_seqlen_q", max_seqlen_q), _longest("max_seqlen_k", max_seqlen_k)),
+        _at_least_one(longest),
     )
 
 
@@ -159,7 +162,8 @@ def flash_attn_varlen_qkvpacked_func(
     """
     handle = runtime.stream_handle(stream)
     views = unpacked(qkv, "qkv", "qkv", 4, handle)
-    lengths = _lengths(cu_seqlens, cu_seqlens, handle)
+    longest = (_longest("max_seqlen", max_seqlen),) * 2
+    lengths = _lengths((cu_seqlens, cu_seqlens), longest, views, handle)
     return run(
         qkv,
         views,
@@ -170,7 +174,7 @@ def flash_attn_varlen_qkvpacked_func(
         sinks,
         (alibi_slopes, deterministic),
         (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
-        (_longest("max_seqlen", max_seqlen),) * 2,
+        _at_least_one(longest),
     )
 
 
@@ -181,15 +185,20 @@ def _longest(name: str, value: Any) -> int:
     return length
 
 
-def _lengths(cu_seqlens_q: Any, cu_seqlens_k: Any, stream: int) -> tuple[View, View]:
-    views = (
-        as_view(cu_seqlens_q, "cu_seqlens_q", stream),
-        as_view(cu_seqlens_k, "cu_seqlens_k", stream),
-    )
-    for name, view in zip(("cu_seqlens_q", "cu_seqlens_k"), views, strict=True):
-        if len(view.shape) != 1 or view.shape[0] < 2 or view.dtype.name != "int32":
-            raise ValueError(
-                f"{name} has shape {view.shape} and dtype {view.dtype.name}; it must be int32 of "
-                "shape (num_sequences + 1,)"
-            )
-    return views
+def _at_least_one(longest: tuple[int, int]) -> tuple[int, int]:
+    """Bounds of lengths that a problem may have: all sequences may be empty."""
+    return max(longest[0], 1), max(longest[1], 1)
+
+
+def _lengths(
+    sums: tuple[Any, Any], longest: tuple[int, int], views: tuple[View, ...], stream: int
+) -> tuple[View, View]:
+    q, k, _ = views
+    totals = [view.shape[0] if view.shape else 0 for view in (q, k)]
+    seen = [
+        lengths_view(given, name, total, most, q.on_device, stream)
+        for given, name, total, most in zip(
+            sums, ("cu_seqlens_q", "cu_seqlens_k"), totals, longest, strict=True
+        )
+    ]
+    return seen[0], seen[1]

@@ -13,10 +13,10 @@ from amdattn.dlpack import compact_strides
 from amdattn.dtypes import DType, as_dtype
 from amdattn.errors import UnsupportedDeviceError
 from amdattn.interchange import as_view, like
+from amdattn.lengths import lengths_view
 from amdattn.operands import (
     LABELS,
     check_alignment,
-    check_cu_seqlens,
     check_output,
     check_placement,
     check_shape,
@@ -118,17 +118,27 @@ class AttentionPlan(Plan):
         given = sinks is not None or cu_seqlens_q is not None or cu_seqlens_k is not None
         if given or len(self.input_names) > _QKV:
             more = {"sinks": sinks, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_kv": cu_seqlens_k}
-            inputs += self._further_inputs(more, handle)
+            inputs += self._further_inputs(more, inputs[0].on_device, handle)
         return self.run_on_views(q, inputs, out, lse, layout, handle, workspace)
 
-    def _further_inputs(self, given: Mapping[str, Any], stream: int) -> tuple[View, ...]:
+    def _further_inputs(
+        self, given: Mapping[str, Any], on_device: bool, stream: int
+    ) -> tuple[View, ...]:
+        p = self.problem
+        rows = {
+            "cu_seqlens_q": (p.total_q, p.seqlen_q),
+            "cu_seqlens_kv": (p.total_kv, p.seqlen_kv),
+        }
         views = []
         for name, array in given.items():
             label = LABELS.get(name, name)
-            if name in self.input_names:
+            if name not in self.input_names:
+                if array is not None:
+                    raise ValueError(f"{label} was given, but the plan has none")
+            elif name in rows:
+                views.append(lengths_view(array, label, *rows[name], on_device, stream))
+            else:
                 views.append(as_view(array, label, stream))
-            elif array is not None:
-                raise ValueError(f"{label} was given, but the plan has none")
         return tuple(views)
 
     def run_on_views(
@@ -206,8 +216,6 @@ class AttentionPlan(Plan):
         operands = self._check(views, outputs, layout)
         if views["q"].on_device:
             check_alignment(operands, self.forward.kernel, self.problem)
-        elif self.problem.varlen:
-            self._check_lengths(views)
         return operands
 
     def _run_on_device(
@@ -344,14 +352,6 @@ class AttentionPlan(Plan):
             taken[label] = view
             operands[name] = operand_of(view, axes)
         return operands
-
-    def _check_lengths(self, views: Mapping[str, View]) -> None:
-        p = self.problem
-        for name, total, longest in (
-            ("cu_seqlens_q", p.total_q, p.seqlen_q),
-            ("cu_seqlens_kv", p.total_kv, p.seqlen_kv),
-        ):
-            check_cu_seqlens(views[name], LABELS.get(name, name), total, longest)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

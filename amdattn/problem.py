@@ -251,18 +251,10 @@ def axis_order(layout: str) -> tuple[str, ...]:
     return LAYOUTS[layout]
 
 
-def attention_problem(
-    q_shape: tuple[int, ...],
-    k_shape: tuple[int, ...],
-    v_shape: tuple[int, ...],
-    layout: str,
-    **options: Any,
-) -> AttentionProblem:
-    """Read the problem off the shapes of q, k and v; `options` are AttentionProblem's fields.
-
-    With sequences of several lengths (layout "thd") the options say `batch`, `seqlen_q` and
-    `seqlen_kv`.
-    """
+def operand_axes(
+    q_shape: tuple[int, ...], k_shape: tuple[int, ...], v_shape: tuple[int, ...], layout: str
+) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+    """Lengths of the axes of q, k and v by name, which agree with each other."""
     order = axis_order(layout)
     axes = f"({', '.join(order)}, dim)"
     sizes: dict[str, dict[str, int]] = {}
@@ -286,6 +278,22 @@ def attention_problem(
             if axis in ("seq", "head") or x["seq"] == y["head"]:
                 hint = f" (layout={layout!r} reads the axes as {', '.join(order)}, dim)"
             raise ValueError(f"{one} has {axis}={x[axis]} but {other} has {axis}={y[axis]}{hint}")
+    return q, k, v
+
+
+def attention_problem(
+    q_shape: tuple[int, ...],
+    k_shape: tuple[int, ...],
+    v_shape: tuple[int, ...],
+    layout: str,
+    **options: Any,
+) -> AttentionProblem:
+    """Read the problem off the shapes of q, k and v; `options` are AttentionProblem's fields.
+
+    With sequences of several lengths (layout "thd") the options say `batch`, `seqlen_q` and
+    `seqlen_kv`.
+    """
+    q, k, v = operand_axes(q_shape, k_shape, v_shape, layout)
     if layout == VARLEN_LAYOUT:
         # An empty tensor is an error, and must not look like sequences of one length.
         options |= {"total_q": q["seq"] or -1, "total_kv": k["seq"] or -1}

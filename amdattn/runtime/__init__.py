@@ -294,6 +294,24 @@ class Runtime:
         self.enter()
         self.check("hipMemcpyAsync", self.hip.hipMemcpyAsync(to, source, nbytes, kind, stream))
 
+    def copy_rows(
+        self,
+        to: int,
+        to_pitch: int,
+        source: int,
+        pitch: int,
+        width: int,
+        rows: int,
+        stream: int = 0,
+    ) -> None:
+        """Copy `rows` of `width` bytes, so many bytes apart, on the device."""
+        self.enter()
+        kind = self._copy_kinds.hipMemcpyDeviceToDevice
+        self.check(
+            "hipMemcpy2DAsync",
+            self.hip.hipMemcpy2DAsync(to, to_pitch, source, pitch, width, rows, kind, stream),
+        )
+
     def owns(self, address: int) -> bool:
         """True if `address` is device memory of this runtime on the bound device."""
         try:
@@ -349,12 +367,17 @@ class Runtime:
 
     def any_capturing(self) -> bool:
         """True while a graph is being captured from any stream that this package was given."""
+        none = self.hip.hipStreamCaptureStatus.hipStreamCaptureStatusNone
         for stream in tuple(_streams):
-            try:
-                if self.is_capturing(stream):
-                    return True
-            except HipError:  # destroyed
+            try:  # destructors ask, inside of anything: no error is made, which takes locks
+                failed, status = self.hip.hipStreamIsCapturing(stream)
+            except ValueError:  # of a call that failed: see is_capturing
+                failed, status = True, none
+            if failed:  # the stream was destroyed
+                self.hip.hipGetLastError()
                 _streams.discard(stream)
+            elif status != none:
+                return True
         return False
 
     def record_event(self, stream: int) -> Any:
