@@ -9,7 +9,7 @@ from amdattn.attention import refuse, run, unpacked
 from amdattn.buffers import View
 from amdattn.interchange import as_view
 from amdattn.lengths import lengths_view
-from amdattn.problem import INT32_MAX, VARLEN_LAYOUT
+from amdattn.problem import INT32_MAX, VARLEN_LAYOUT, operand_axes
 
 
 def flash_attn_varlen_func(
@@ -193,12 +193,13 @@ def _at_least_one(longest: tuple[int, int]) -> tuple[int, int]:
 def _lengths(
     sums: tuple[Any, Any], longest: tuple[int, int], views: tuple[View, ...], stream: int
 ) -> tuple[View, View]:
-    q, k, _ = views
-    totals = [view.shape[0] if view.shape else 0 for view in (q, k)]
+    q, k, v = views
+    axes = operand_axes(q.shape, k.shape, v.shape, VARLEN_LAYOUT)
+    totals = [lengths["seq"] for lengths in axes]
     seen = [
         lengths_view(given, name, total, most, q.on_device, stream)
         for given, name, total, most in zip(
-            sums, ("cu_seqlens_q", "cu_seqlens_k"), totals, longest, strict=True
+            sums, ("cu_seqlens_q", "cu_seqlens_k"), totals, longest, strict=False
         )
     ]
     return seen[0], seen[1]
