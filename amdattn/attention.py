@@ -11,10 +11,11 @@ from amdattn import manifest, no_work, runtime, scalars
 from amdattn.buffers import View
 from amdattn.device import DeviceProps, as_device_props
 from amdattn.errors import UnsupportedProblem
-from amdattn.execution import AttentionPlan, output_view
+from amdattn.execution import AttentionPlan, keep, output_view
 from amdattn.interchange import as_view
 from amdattn.no_work import one_row
 from amdattn.plan import attention as planning
+from amdattn.plan.basis import basis
 from amdattn.problem import (
     LAYOUTS,
     VARLEN_LAYOUT,
@@ -340,6 +341,15 @@ def _planned_for(
     *options: Any,
 ) -> AttentionPlan:
     """The plan of a call on the bound device; `options` are the values of _OPTIONS."""
+    family = None
+    if layout in LAYOUTS and len(k_shape) == len(v_shape) == 1 + len(LAYOUTS[layout]):
+        seq = LAYOUTS[layout].index("seq")
+        if k_shape[seq] == v_shape[seq]:
+            rests = *k_shape[:seq], *k_shape[seq + 1 :], *v_shape[:seq], *v_shape[seq + 1 :]
+            family = (gather, q_shape, rests, layout, options, tuple(map(type, options)))
+            relative = _families.get(family)
+            if relative is not None:
+                return _planned(relative.with_keys(k_shape[seq]), runtime.device_props())
     named = {"gather": gather, **dict(zip(_OPTIONS, options, strict=False))}
     if layout == VARLEN_LAYOUT:
         if "seqlen_q" not in named:
@@ -347,7 +357,15 @@ def _planned_for(
     else:
         del named["batch"]
     problem = attention_problem(q_shape, k_shape, v_shape, layout, **named)
+    if family is not None:
+        keep(_families, family, problem)
     return _planned(problem, runtime.device_props())
+
+
+# A problem of each kind of call, calls that differ in the number of keys alone being of one; and of
+# problems that are planned alike the first plan.
+_families: dict[object, AttentionProblem] = {}
+_bases: dict[object, AttentionPlan] = {}
 
 
 _OPTIONS = (
@@ -376,10 +394,18 @@ def _read_options(options: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def _planned(problem: AttentionProblem, props: DeviceProps) -> AttentionPlan:
-    plan = planning.plan_attention(problem, props, manifest.kernels())
-    return AttentionPlan(
+    rows = manifest.kernels()
+    alike = basis(problem, rows)
+    base = None if alike is None else _bases.get((alike, props))
+    if base is not None:
+        return base.with_keys(problem)
+    plan = planning.plan_attention(problem, props, rows)
+    made = AttentionPlan(
         **{field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
     )
+    if alike is not None:
+        keep(_bases, (alike, props), made)
+    return made
 
 
 def plan_attention(

@@ -7,13 +7,14 @@ import functools
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from amdattn import launch, runtime
+from amdattn import launch, manifest, runtime
 from amdattn.buffers import DeviceArray, View, allocate, host_empty
 from amdattn.dlpack import compact_strides
-from amdattn.dtypes import DType, as_dtype
+from amdattn.dtypes import FLOAT32, DType, as_dtype
 from amdattn.errors import UnsupportedDeviceError
 from amdattn.interchange import as_view, like
 from amdattn.lengths import lengths_view
+from amdattn.manifest import KernelSpec
 from amdattn.operands import (
     LABELS,
     check_alignment,
@@ -27,21 +28,58 @@ from amdattn.operands import (
     wrong_for_blocks,
 )
 from amdattn.plan import Operand, Plan
-from amdattn.problem import VARLEN_LAYOUT, axis_order
+from amdattn.plan.attention import plan_attention
+from amdattn.plan.basis import SEQLEN_KV, places, with_keys
+from amdattn.problem import VARLEN_LAYOUT, AttentionProblem, axis_order
 from amdattn.staging import stage
 
 _Kept = TypeVar("_Kept")
 _QKV = 3
+_TENSORS, _OF_KEYS = ("q", "k", "v", "o"), ("k", "v")
 _OUTPUTS = ("o", "lse", "workspace")
-_BYTES = as_dtype("uint8")
+_BYTES, _INT32 = as_dtype("uint8"), as_dtype("int32")
 _MAX_KEPT = 64
 
 
 class AttentionPlan(Plan):
     """A plan that can be run. Made by `plan_attention`; see `Plan` for what it holds."""
 
+    _base: AttentionPlan | None = None  # that differs in the number of keys alone
+
+    def with_keys(self, problem: AttentionProblem) -> AttentionPlan:
+        """The plan of a problem that has an equal `basis`: other keys, and all else the same."""
+        made: AttentionPlan = object.__new__(AttentionPlan)
+        # Without its reasons, which are worked out when they are asked for.
+        made.__dict__.update(
+            problem=problem,
+            props=self.props,
+            launches=with_keys(self.launches, self._places, problem.seqlen_kv),
+            workspace=self.workspace,
+            _base=self,
+            input_names=self.input_names,
+            _kernel=self._kernel,
+            _bound={},
+            _checked={},
+            _expected_by_layout={},
+        )
+        return made
+
+    @functools.cached_property
+    def _places(self) -> tuple[int | None, ...]:
+        return places(self.launches)
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "reasons":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        found = plan_attention(self.problem, self.props, manifest.kernels()).reasons
+        self.__dict__["reasons"] = found
+        return found
+
     @functools.cached_property
     def _prepared(self) -> tuple[launch.PreparedLaunch, ...]:
+        if self._base is not None:
+            keys = self.problem.seqlen_kv
+            return tuple([x.with_number(SEQLEN_KV, keys) for x in self._base._prepared])
         return launch.prepare(self, runtime.get())
 
     # Sets of device operands that passed every check, by the facts that the checks depend on. One
@@ -62,7 +100,7 @@ class AttentionPlan(Plan):
         """
         if not k.on_device:
             return ""
-        kernel = self.forward.kernel
+        kernel = self._kernel
         seq = axis_order(layout).index("seq")
         return "".join(
             name
@@ -186,7 +224,7 @@ class AttentionPlan(Plan):
                 operands = self._admit(views, outputs, layout)
                 if inputs[0].on_device:
                     made = self._run_on_device(operands, layout, stream)
-                    _keep(self._checked, key, operands)
+                    keep(self._checked, key, operands)
                 else:
                     made = self._run_on_host(views, outputs, layout, stream)
             out = like(kind, made["o"]) if out is None else out
@@ -213,10 +251,7 @@ class AttentionPlan(Plan):
             raise ValueError("lse was given, but return_lse is false")
         arrays = {**views, **outputs}
         check_placement({LABELS.get(name, name): view for name, view in arrays.items()})
-        operands = self._check(views, outputs, layout)
-        if views["q"].on_device:
-            check_alignment(operands, self.forward.kernel, self.problem)
-        return operands
+        return self._check(views, outputs, layout)
 
     def _run_on_device(
         self, operands: Mapping[str, Operand], layout: str, stream: int
@@ -240,7 +275,7 @@ class AttentionPlan(Plan):
         bound = self._bound.get(key)
         if bound is None:
             bound = launch.bind(self._prepared, self._with_results(operands, made, layout))
-            _keep(self._bound, key, bound)
+            keep(self._bound, key, bound)
         launch.submit(bound, runtime.get(), stream)
         return made
 
@@ -283,7 +318,7 @@ class AttentionPlan(Plan):
                 "q is on the host, but a graph is being captured from the stream: replays read and "
                 "write device memory, so pass device arrays"
             )
-        kernel = self.forward.kernel
+        kernel = self._kernel
         axes = len(axis_order(layout)) + 1
 
         def aligned(view: View) -> bool:
@@ -308,67 +343,109 @@ class AttentionPlan(Plan):
             view.array[...] = results[name]
         return results
 
-    def _expected(self, layout: str, with_inputs: bool = False) -> dict[str, _Expected]:
+    def _expected(self, layout: str, with_inputs: bool = False) -> Mapping[str, _Expected]:
         """The results of the plan, "lse" only if it is asked for; or all operands."""
         key = layout, with_inputs
         expected = self._expected_by_layout.get(key)
         if expected is None:
-            p = self.problem
-            lse_axes = ("head",) if p.varlen else ("batch", "head")
-            facts: dict[str, tuple[tuple[int, ...], str, tuple[str, ...]]] = {
-                name: (p.shape(name, layout), p.dtype, axis_order(layout)) for name in "qkvo"
-            }
-            facts["lse"] = p.shape("lse", layout), "float32", lse_axes
-            facts["sinks"] = (p.num_heads_q,), "float32", ()
-            for name in ("cu_seqlens_q", "cu_seqlens_kv"):
-                facts[name] = (p.batch + 1,), "int32", ()
-            names = ("o", *(("lse",) * p.return_lse), *(self.input_names * with_inputs))
-            expected = {name: _Expected.of(*facts[name]) for name in names}
+            if self._base is None:
+                names = ("o", *(("lse",) * self.problem.return_lse))
+                expected = self._facts(layout, (*names, *(self.input_names * with_inputs)))
+            else:  # only k and v have other shapes
+                expected = self._base._expected(layout, with_inputs)
+                if with_inputs:
+                    keys = {name: self._of_keys(expected[name]) for name in _OF_KEYS}
+                    expected = {**expected, **keys}
             self._expected_by_layout[key] = expected
         return expected
 
+    def _of_keys(self, of_base: _Expected) -> _Expected:
+        """What k or v must be, of what that of the plan with other keys must be."""
+        p, seq = self.problem, of_base.axes.index("seq")
+        shape = of_base.shape
+        shape = (*shape[:seq], p.total_kv or p.seqlen_kv, *shape[seq + 1 :])
+        return _Expected(shape, of_base.dtype, of_base.axes)
+
+    def _facts(self, layout: str, names: tuple[str, ...]) -> dict[str, _Expected]:
+        p = self.problem
+        found = {}
+        for name in names:
+            if name in _TENSORS:
+                facts = p.shape(name, layout), as_dtype(p.dtype), axis_order(layout)
+            elif name == "lse":
+                axes = ("head",) if p.varlen else ("batch", "head")
+                facts = p.shape("lse", layout), FLOAT32, axes
+            elif name == "sinks":
+                facts = (p.num_heads_q,), FLOAT32, ()
+            else:
+                facts = (p.batch + 1,), _INT32, ()
+            found[name] = _Expected.made(*facts) if name in _OUTPUTS else _Expected(*facts)
+        return found
+
     @functools.cached_property
-    def _expected_by_layout(self) -> dict[tuple[str, bool], dict[str, _Expected]]:
+    def _expected_by_layout(self) -> dict[tuple[str, bool], Mapping[str, _Expected]]:
         return {}
 
     def _check(
         self, views: Mapping[str, View], outputs: Mapping[str, View], layout: str
     ) -> dict[str, Operand]:
-        """Every check that does not depend on the kernel; the operands of what was given."""
+        """The operands of what was given, after every check of them."""
         expected = self._expected(layout, with_inputs=True)
         taken: dict[str, View] = {}
         operands: dict[str, Operand] = {}
         for name, view in {**views, **outputs}.items():
             label = LABELS.get(name, name)
-            axes: tuple[str, ...] = ()
             if name == "workspace":
                 check_workspace(view, self.workspace.total_bytes)
+                operands[name] = operand_of(view, ())
             else:
-                wanted = expected[name]
-                axes = wanted.axes
-                check_shape(view, label, wanted.shape, wanted.dtype.name, layout)
+                operands[name] = self._operand(name, view, label, expected[name], layout)
             if name in outputs:
                 check_output(label, view, taken)
             taken[label] = view
-            operands[name] = operand_of(view, axes)
         return operands
+
+    def _operand(
+        self, name: str, view: View, label: str, wanted: _Expected, layout: str
+    ) -> Operand:
+        """What a launch needs of one operand, whose shape, type and alignment are right."""
+        # What is not of the keys is so for every number of them.
+        known = (self._base or self)._known if name not in _OF_KEYS else None
+        key = name, layout, view.facts
+        if known is not None and (found := known.get(key)) is not None:
+            return found
+        check_shape(view, label, wanted.shape, wanted.dtype.name, layout)
+        operand = operand_of(view, wanted.axes)
+        if view.on_device and name in _TENSORS:
+            of_blocks = name in _OF_KEYS and name not in self.problem.gather
+            check_alignment(operand, label, self._kernel, wanted.shape[-1], of_blocks)
+        if known is not None:
+            keep(known, key, operand)
+        return operand
+
+    @functools.cached_property
+    def _known(self) -> dict[object, Operand]:
+        return {}
+
+    @functools.cached_property
+    def _kernel(self) -> KernelSpec:
+        return self.forward.kernel
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Expected:
-    """What an operand must be, and the strides of one that is made for it: compact."""
+    """What an operand must be; of a result also the strides of one that is made: compact."""
 
     shape: tuple[int, ...]
     dtype: DType
     axes: tuple[str, ...]  # all but the last, which has stride 1
-    strides: tuple[int, ...]
-    axis_strides: Mapping[str, int]
+    strides: tuple[int, ...] = ()
+    axis_strides: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @staticmethod
-    def of(shape: tuple[int, ...], dtype: str, axes: tuple[str, ...]) -> _Expected:
-        element = as_dtype(dtype)
-        view = View(0, shape, compact_strides(shape), element, False, None)
-        return _Expected(shape, element, axes, view.strides, operand_of(view, axes).strides)
+    def made(shape: tuple[int, ...], dtype: DType, axes: tuple[str, ...]) -> _Expected:
+        view = View(0, shape, compact_strides(shape), dtype, False, None)
+        return _Expected(shape, dtype, axes, view.strides, operand_of(view, axes).strides)
 
 
 def _capture_text(missing: list[str], nbytes: int) -> str:
@@ -381,7 +458,8 @@ def _capture_text(missing: list[str], nbytes: int) -> str:
     )
 
 
-def _keep(cache: dict[object, _Kept], key: object, value: _Kept) -> None:
+def keep(cache: dict[object, _Kept], key: object, value: _Kept) -> None:
+    """Remember a value, among a bounded number of them."""
     if len(cache) >= _MAX_KEPT:
         cache.clear()
     cache[key] = value

@@ -40,6 +40,16 @@ class PreparedLaunch:
                 self._strides.append((i, value.operand, value.axis))
             self._values.append(value if isinstance(value, (int, float)) else 0)
 
+    def with_number(self, name: str, value: int) -> PreparedLaunch:
+        """The same with another value of a constant argument, if it has it."""
+        if name not in self._packer.names:
+            return self
+        made: PreparedLaunch = object.__new__(PreparedLaunch)
+        made.__dict__.update(self.__dict__)
+        made._values = self._values.copy()
+        made._values[self._packer.names.index(name)] = value
+        return made
+
     def bind(self, operands: Mapping[str, Operand]) -> BoundLaunch:
         """The launch on these operands, with kernel arguments of its own."""
         kernargs = self._device.new_kernarg_buffer(self._packer.size)

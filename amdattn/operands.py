@@ -9,7 +9,7 @@ from amdattn.buffers import View
 from amdattn.dlpack import RawMemory, compact_strides
 from amdattn.manifest import KernelSpec
 from amdattn.plan import Operand
-from amdattn.problem import AttentionProblem, axis_order
+from amdattn.problem import axis_order
 
 # What callers call operands.
 LABELS = {"o": "out", "cu_seqlens_kv": "cu_seqlens_k"}
@@ -153,14 +153,8 @@ def wrong_for_blocks(step: int, dim: int, kernel: KernelSpec) -> str:
 
 
 def check_alignment(
-    operands: Mapping[str, Operand], kernel: KernelSpec, problem: AttentionProblem
+    operand: Operand, label: str, kernel: KernelSpec, dim: int, of_blocks: bool
 ) -> None:
     """Device operands must be aligned as the kernel needs; host operands are when staged."""
-    for name in ("q", "k", "v", "o"):
-        if name not in operands:
-            continue
-        of_blocks = name in ("k", "v") and name not in problem.gather
-        dim = problem.axes(name)["dim"]
-        if wrong := misalignment(operands[name], kernel, dim, of_blocks):
-            label = LABELS.get(name, name)
-            raise ValueError(f"{label} has {wrong} for kernel {kernel.name}")
+    if wrong := misalignment(operand, kernel, dim, of_blocks):
+        raise ValueError(f"{label} has {wrong} for kernel {kernel.name}")

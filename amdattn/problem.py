@@ -34,7 +34,7 @@ _COUNTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, which would make copies slow
 class AttentionProblem:
     """softmax(softmax_scale * Q @ K^T + mask) @ V for every batch and head.
 
@@ -101,8 +101,12 @@ class AttentionProblem:
         def put(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
+        # What is right already stays: problems are made for every step of decoding.
         for name in _COUNTS:
-            count = scalars.integer(name, getattr(self, name))
+            count = getattr(self, name)
+            if type(count) is int and 1 <= count <= INT32_MAX:
+                continue
+            count = scalars.integer(name, count)
             if name == "head_dim_v" and count == 0:
                 count = self.head_dim
             if not 1 <= count <= INT32_MAX:
@@ -115,12 +119,14 @@ class AttentionProblem:
             )
         put("dtype", as_dtype(self.dtype).name)
         for name in ("causal", "return_lse", "top_left", "sinks"):
-            put(name, scalars.boolean(name, getattr(self, name)))
+            if type(getattr(self, name)) is not bool:
+                put(name, scalars.boolean(name, getattr(self, name)))
         for name in ("total_q", "total_kv"):
-            total = scalars.integer(name, getattr(self, name))
+            total = getattr(self, name)
+            if type(total) is not int:
+                put(name, total := scalars.integer(name, total))
             if not 0 <= total <= INT32_MAX:
                 raise ValueError(f"{name}={total} must be in 0..{INT32_MAX}")
-            put(name, total)
         if (self.total_q == 0) != (self.total_kv == 0):
             raise ValueError(
                 f"total_q={self.total_q} and total_kv={self.total_kv} must both be 0 or both not"
@@ -150,6 +156,14 @@ class AttentionProblem:
             raise ValueError(f"gather={self.gather!r} must be one of {GATHERS}")
         if self.round_mode not in ROUND_MODES:
             raise ValueError(f"round_mode={self.round_mode!r} must be one of {ROUND_MODES}")
+
+    def with_keys(self, seqlen_kv: int) -> AttentionProblem:
+        """The same of so many keys, of sequences of one length; nothing else is checked again."""
+        if not 1 <= seqlen_kv <= INT32_MAX:
+            raise ValueError(f"seqlen_kv={seqlen_kv} must be in 1..{INT32_MAX}")
+        made: AttentionProblem = object.__new__(AttentionProblem)
+        made.__dict__.update(self.__dict__, seqlen_kv=seqlen_kv)
+        return made
 
     @property
     def softmax_scale_log2(self) -> float:

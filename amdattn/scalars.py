@@ -14,6 +14,8 @@ from typing import Any
 
 def integer(name: str, value: object) -> int:
     """The int that `value` is or holds; TypeError for a bool, a float and the rest."""
+    if type(value) is int:
+        return value
     found = read(name, value)
     if type(found) is int:
         return found
@@ -27,6 +29,8 @@ def integer(name: str, value: object) -> int:
 
 def number(name: str, value: object) -> float:
     """The finite float that `value` is or holds; TypeError for a bool, a str and the rest."""
+    if type(value) is float and math.isfinite(value):
+        return value
     found = read(name, value)
     if isinstance(found, bool) or not isinstance(found, numbers.Real):
         raise _wrong(name, value, "a number")
@@ -54,6 +58,8 @@ def boolean(name: str, value: object) -> bool:
 
 def pair(name: str, value: object) -> tuple[int, int]:
     """The pair of ints that a tuple, a list or an array of two has."""
+    if type(value) is tuple and [*map(type, value)] == [int, int]:
+        return value
     shape = getattr(value, "shape", None)
     sides = value.tolist() if shape is not None and hasattr(value, "tolist") else value
     if not isinstance(sides, (tuple, list)) or len(sides) != 2:
@@ -64,6 +70,8 @@ def pair(name: str, value: object) -> tuple[int, int]:
 
 def word(name: str, value: object) -> str:
     """The str that `value` is."""
+    if type(value) is str:
+        return value
     if not isinstance(value, str):
         raise _wrong(name, value, "a str")
     return str(value)
