@@ -21,17 +21,19 @@ SEQLEN_KV = "seqlen_kv"  # the argument
 _OTHERS = attrgetter(
     *("batch", "seqlen_q", "num_heads_q", "num_heads_kv", "head_dim", "head_dim_v", "dtype"),
     *("softmax_scale", "causal", "window_size", "softcap", "dropout_p", "round_mode"),
-    *("num_splits", "return_lse", "top_left", "sinks", "varlen", "window"),
+    *("num_splits", "return_lse", "top_left", "sinks", "varlen"),
 )
 
 
 class _Scales(NamedTuple):
-    """Of all attention kernels: rows of a KV block, and where what they take ends."""
+    """Of all attention kernels: where what they take ends, and rows of their KV blocks.
 
-    kv_tiles: tuple[int, ...]
-    period: int
+    `kv_tiles` are of those that take windows of so many keys, by the place in `most_window_keys`.
+    """
+
     most_keys: list[int]
     most_window_keys: list[int]
+    kv_tiles: list[tuple[int, ...]]
 
 
 _scales: dict[int, tuple[Sequence[KernelSpec], _Scales]] = {}  # by identity of the rows
@@ -41,16 +43,13 @@ def _scales_of(rows: Sequence[KernelSpec]) -> _Scales:
     found = _scales.get(id(rows))
     if found is None:
         kernels = [row for row in rows if row.op == ATTENTION]
-        kv_tiles = sorted({row.kv_tile for row in kernels})
-        found = _scales[id(rows)] = (
-            rows,
-            _Scales(
-                tuple(kv_tiles),
-                math.lcm(*kv_tiles),
-                sorted({row.constraint("max_seqlen_kv") for row in kernels}),
-                sorted({row.constraint("max_window_keys") for row in kernels}),
-            ),
-        )
+        most_keys = sorted({row.constraint("max_seqlen_kv") for row in kernels})
+        most_window_keys = sorted({row.constraint("max_window_keys") for row in kernels})
+        kv_tiles = [
+            tuple({row.kv_tile for row in kernels if row.constraint("max_window_keys") >= most})
+            for most in (*most_window_keys, math.inf)
+        ]
+        found = _scales[id(rows)] = rows, _Scales(most_keys, most_window_keys, kv_tiles)
     return found[1]
 
 
@@ -59,23 +58,20 @@ def basis(problem: AttentionProblem, rows: Sequence[KernelSpec]) -> tuple[object
 
     None where nothing is known but the problem itself.
     """
-    scales, keys = _scales_of(rows), problem.seqlen_kv
-    left, right = problem.window
     if problem.gather:
         return None
+    scales, keys, window = _scales_of(rows), problem.seqlen_kv, problem.window
+    of_window = bisect_left(scales.most_window_keys, problem.window_keys)
+    kv_tiles = scales.kv_tiles[of_window]
     place: tuple[int, ...]
-    if left < 0 and right < 0:  # blocks of a tile
-        place = tuple([-(-keys // kv_tile) for kv_tile in scales.kv_tiles])
-    elif left >= 0 and not problem.top_left and keys >= problem.seqlen_q + left:
-        place = (keys % scales.period,)  # no window begins before the first key: they move along
+    if window == (-1, -1):  # blocks of a tile
+        place = tuple([-(-keys // kv_tile) for kv_tile in kv_tiles])
+    elif window[0] >= 0 and not problem.top_left and keys >= problem.seqlen_q + window[0]:
+        # No window begins before the first key: with whole blocks more they only move along.
+        place = (keys % math.lcm(*kv_tiles),)
     else:
         return None
-    return (
-        *_OTHERS(problem),
-        *place,
-        bisect_left(scales.most_keys, keys),
-        bisect_left(scales.most_window_keys, problem.window_keys),
-    )
+    return *_OTHERS(problem), window, *place, bisect_left(scales.most_keys, keys), of_window
 
 
 def places(launches: tuple[Launch, ...]) -> tuple[int | None, ...]:

@@ -10,6 +10,7 @@ import bisect
 import functools
 import heapq
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -101,6 +102,9 @@ class _Schedule:
         self._add(self._levels, costs.of_range(whole - tail, whole), whole - tail)
         self._mean = costs.sum_before(whole) / slots
         self._last = max(map(max, self._levels))
+        for cus in self._levels:
+            cus.sort()  # is a heap, too
+        self._is_level = all(cus[0] == self._last for cus in self._levels)
 
     @staticmethod
     def _add(levels: list[list[float]], costs: Sequence[float], first: int) -> None:
@@ -112,13 +116,39 @@ class _Schedule:
 
     def clk(self, parts: Sequence[float]) -> float:
         """When the last workgroup is done if these follow."""
-        levels = [cus.copy() for cus in self._levels]
-        self._add(levels, parts, self._whole)
-        return max(map(max, levels))
+        queues, cus = len(self._levels), len(self._levels[0])
+        if self._is_level and len(parts) <= queues * cus:
+            return self._last + max(parts, default=0.0)  # each has a CU, one as free as another
+        return max(
+            _last_of_queue(levels, parts[(queue - self._whole) % queues :: queues])
+            for queue, levels in enumerate(self._levels)
+        )
 
     def least_clk(self, parts: Sequence[float]) -> float:
         """A bound that no order of the parts can beat."""
         return max(self._last, self._mean + sum(parts) / self._slots)
+
+
+def _last_of_queue(levels: list[float], parts: Sequence[float]) -> float:
+    """When the CUs of a queue, busy until these `levels` in rising order, are done with more.
+
+    While no workgroup of a round ends before the last one of it begins, the nth goes to the CU that
+    is the nth to be free: the same as one after the other to the first that is free, but faster.
+    """
+    least = min(parts, default=0.0)
+    begin = 0
+    while begin < len(parts):
+        of_round = parts[begin : begin + len(levels)]
+        if levels[0] + least < levels[len(of_round) - 1]:
+            levels = levels.copy()
+            for cost in parts[begin:]:
+                heapq.heapreplace(levels, levels[0] + cost)
+            break
+        rest = levels[len(of_round) :]
+        levels = [*map(operator.add, levels, of_round), *rest]
+        levels.sort()
+        begin += len(of_round)
+    return max(levels)
 
 
 @functools.lru_cache(maxsize=1024)
