@@ -349,7 +349,8 @@ def _planned_for(
             family = (gather, q_shape, rests, layout, options, tuple(map(type, options)))
             relative = _families.get(family)
             if relative is not None:
-                return _planned(relative.with_keys(k_shape[seq]), runtime.device_props())
+                problem, props = relative.with_keys(k_shape[seq]), runtime.device_props()
+                return _planned_alike(problem, props)[0] or _planned(problem, props)
     named = {"gather": gather, **dict(zip(_OPTIONS, options, strict=False))}
     if layout == VARLEN_LAYOUT:
         if "seqlen_q" not in named:
@@ -394,18 +395,25 @@ def _read_options(options: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def _planned(problem: AttentionProblem, props: DeviceProps) -> AttentionPlan:
-    rows = manifest.kernels()
-    alike = basis(problem, rows)
-    base = None if alike is None else _bases.get((alike, props))
-    if base is not None:
-        return base.with_keys(problem)
-    plan = planning.plan_attention(problem, props, rows)
-    made = AttentionPlan(
-        **{field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
-    )
-    if alike is not None:
-        keep(_bases, (alike, props), made)
+    made, alike = _planned_alike(problem, props)
+    if made is None:
+        plan = planning.plan_attention(problem, props, manifest.kernels())
+        made = AttentionPlan(
+            **{field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
+        )
+        if alike is not None:
+            keep(_bases, alike, made)
     return made
+
+
+def _planned_alike(
+    problem: AttentionProblem, props: DeviceProps
+) -> tuple[AttentionPlan | None, object]:
+    """The plan, if one is known that differs in the number of keys alone; and what is alike."""
+    of_problem = basis(problem, manifest.kernels())
+    alike = None if of_problem is None else (of_problem, props)
+    base = _bases.get(alike)
+    return None if base is None else base.with_keys(problem), alike
 
 
 def plan_attention(

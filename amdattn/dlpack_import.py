@@ -7,6 +7,7 @@ frees it.
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import struct
 from typing import Any, NamedTuple
@@ -31,8 +32,6 @@ _TENSOR = "QiiiBBHQQQ"
 _MANAGED = struct.Struct(f"<{_TENSOR}8xQ")
 _MANAGED_VERSIONED = struct.Struct(f"<II8xQQ{_TENSOR}")
 _MAX_NDIM = 64  # as numpy has it
-_INT64 = range(-(2**63), 2**63)
-_UINT64 = range(2**64)
 _DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -51,12 +50,16 @@ class _Owner:
 
 
 class Imported(NamedTuple):
-    """A tensor of another library. Strides count elements; `owner` keeps it alive."""
+    """A tensor of another library. Strides count elements; `owner` keeps it alive.
+
+    `extent` are the addresses of its first byte and past its last.
+    """
 
     address: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: DType
+    extent: tuple[int, int]
     read_only: bool
     owner: object
 
@@ -89,7 +92,7 @@ def import_tensor(
     else:
         raise BufferError(f"__dlpack__ of {type(producer).__name__} gave no unused DLPack capsule")
     address = capsule_pointer(handle, name)
-    fields = layout.unpack(_read("managed tensor", address, layout.size))
+    fields = layout.unpack(ctypes.string_at(address, layout.size))
     flags = 0
     if name is VERSIONED:
         (major, minor, deleter, flags), tensor = fields[:4], fields[4:]
@@ -121,58 +124,69 @@ def _request(producer: Any, stream: int | None) -> Any:
 
 def _described(
     tensor: tuple[int, ...], device: tuple[int, int]
-) -> tuple[int, tuple[int, ...], tuple[int, ...], DType]:
-    """Address, shape, strides and element type of a tensor that makes sense."""
+) -> tuple[int, tuple[int, ...], tuple[int, ...], DType, tuple[int, int]]:
+    """Address, shape, strides, element type and extent of a tensor that makes sense."""
     data, kind, ordinal, ndim, code, bits, lanes, lengths, steps, byte_offset = tensor
     if kind != device[0] or (ordinal != device[1] and kind != CPU):
         raise BufferError(
             f"the DLPack tensor is on device {(kind, ordinal)}, where __dlpack_device__ said "
             f"{device}"
         )
-    dtype = from_dlpack_code(code, bits, lanes)
     if not 0 <= ndim <= _MAX_NDIM:
         raise _malformed(f"ndim={ndim} is not in 0..{_MAX_NDIM}")
-    shape = _integers("shape", lengths, ndim)
-    if any(length < 0 for length in shape):
-        raise _malformed(f"shape={shape} is negative")
-    strides = compact_strides(shape) if not steps else _integers("strides", steps, ndim)
-    size = math.prod(shape)
-    itemsize = dtype.itemsize
-    address = data + byte_offset
-    if size == 0:
-        return 0, shape, compact_strides(shape), dtype
-    if not data:
-        raise _malformed(f"data is NULL, but there are {size} elements")
-    strides = tuple(
-        [step if abs(step) < 2**59 or n > 1 else 1 for n, step in zip(shape, strides, strict=True)]
-    )
-    first = last = address
-    for length, step in zip(shape, strides, strict=True):
-        reach = (length - 1) * step * itemsize
-        first, last = first + min(reach, 0), last + max(reach, 0)
-    if byte_offset >= 2**63 or first <= 0 or last + itemsize >= 2**63:
-        raise _malformed(
-            f"data={data:#x}, byte_offset={byte_offset}, shape={shape}, strides={strides} leave "
-            "the address space"
-        )
-    if device[0] == CPU and not host_memory.is_readable(first, last + itemsize):
-        raise _malformed(f"there is no memory of {first:#x}..{last + itemsize:#x}")
-    return address, shape, strides, dtype
-
-
-def _integers(what: str, address: int, count: int) -> tuple[int, ...]:
-    if count == 0:
-        return ()
-    if not address:
-        raise _malformed(f"{what} is NULL, but ndim={count}")
-    return struct.unpack(f"<{count}q", _read(what, address, 8 * count))
+    nbytes = 8 * ndim
+    if steps == lengths + nbytes and ndim:  # as most have them, in one piece
+        both = _read("shape", lengths, 2 * nbytes)
+        shape, strides = both[:nbytes], both[nbytes:]
+    else:
+        shape = _read("shape", lengths, nbytes)
+        strides = _read("strides", steps, nbytes) if steps else b""
+    found = _laid_out(data, byte_offset, (code, bits, lanes), shape, strides)
+    if kind == CPU and not host_memory.is_readable(*found[-1]):
+        raise _malformed("there is no memory of {:#x}..{:#x}".format(*found[-1]))
+    return found
 
 
 def _read(what: str, address: int, nbytes: int) -> bytes:
+    if nbytes == 0:
+        return b""
+    if not address:
+        raise _malformed(f"{what} is NULL, but there are axes")
     try:
         return host_memory.read(address, nbytes)
     except ValueError as error:
         raise _malformed(f"{what}: {error}") from None
+
+
+@functools.lru_cache(maxsize=1024)
+def _laid_out(
+    data: int, byte_offset: int, element: tuple[int, int, int], lengths: bytes, steps: bytes
+) -> tuple[int, tuple[int, ...], tuple[int, ...], DType, tuple[int, int]]:
+    """The same of the contents of `shape` and `strides`, which b"" leaves compact."""
+    dtype = from_dlpack_code(*element)
+    shape = struct.unpack(f"<{len(lengths) // 8}q", lengths)
+    if shape and min(shape) < 0:
+        raise _malformed(f"shape={shape} is negative")
+    strides = struct.unpack(f"<{len(steps) // 8}q", steps) if steps else compact_strides(shape)
+    size = math.prod(shape)
+    if size == 0:
+        return 0, shape, compact_strides(shape), dtype, (0, 0)
+    if not data:
+        raise _malformed(f"data is NULL, but there are {size} elements")
+    # The stride along an axis of one element may be anything.
+    strides = tuple(
+        [step if n > 1 or abs(step) < 2**59 else 1 for n, step in zip(shape, strides, strict=True)]
+    )
+    reaches = [(n - 1) * step * dtype.itemsize for n, step in zip(shape, strides, strict=True)]
+    address = data + byte_offset
+    low = address + sum(reach for reach in reaches if reach < 0)
+    high = address + sum(reach for reach in reaches if reach > 0) + dtype.itemsize
+    if byte_offset >= 2**63 or low <= 0 or high >= 2**63:
+        raise _malformed(
+            f"data={data:#x}, byte_offset={byte_offset}, shape={shape}, strides={strides} leave "
+            "the address space"
+        )
+    return address, shape, strides, dtype, (low, high)
 
 
 def _malformed(why: str) -> BufferError:

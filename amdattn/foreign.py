@@ -49,7 +49,7 @@ def _dlpack_view(x: Any, name: str, stream: int) -> View:
         import numpy as np
 
         source = _asked(x, name, lambda: import_tensor(x, None))
-        address, shape, strides, dtype, read_only, owner = source
+        address, shape, strides, dtype, _, read_only, owner = source
         if 0 in shape:
             array = np.empty(shape, dtype.numpy())
         else:
@@ -65,8 +65,9 @@ def _dlpack_view(x: Any, name: str, stream: int) -> View:
     if ordinal != device.ordinal:
         raise ValueError(f"{name} is on device {ordinal}; amdattn is bound to {device.ordinal}")
     source = _asked(x, name, lambda: import_tensor(x, stream, (kind, ordinal)))
-    address, shape, strides, dtype, read_only, owner = source
-    return _device_view(name, View(address, shape, strides, dtype, read_only, owner))
+    address, shape, strides, dtype, extent, read_only, owner = source
+    view = View(address, shape, strides, dtype, read_only, owner)
+    return _device_view(name, view, extent)
 
 
 def _device_of(x: Any) -> tuple[int, int]:
@@ -91,25 +92,35 @@ def _asked(x: Any, name: str, question: Callable[[], Any]) -> Any:
         ) from error
 
 
-def _device_view(name: str, view: View) -> View:
+def _device_view(name: str, view: View, extent: tuple[int, int]) -> View:
     """The same, if it is memory of the bound device, elements aligned."""
-    if 0 in view.shape:
+    low, high = extent
+    if low == high:
         return view
     device = runtime.get()
-    low, high = view.extent()
     if view.address % view.dtype.itemsize:
         raise ValueError(
             f"{name} is at {view.address:#x}, which is not a multiple of the "
             f"{view.dtype.itemsize} bytes of an element"
         )
-    for address in (low, high - 1):
-        if not device.owns(address):
-            raise ValueError(
-                f"{name} at {low:#x}..{high:#x} is not memory of the bound device "
-                f"({device.props.name} through {device.choice.library}); two HIP runtimes in one "
-                "process do not share memory"
-            )
+    is_known = extent in _seen_ranges
+    if not device.owns(low) or not (is_known or device.owns(high - 1)):
+        raise ValueError(
+            f"{name} at {low:#x}..{high:#x} is not memory of the bound device "
+            f"({device.props.name} through {device.choice.library}); two HIP runtimes in one "
+            "process do not share memory"
+        )
+    if not is_known:
+        if len(_seen_ranges) >= _MAX_SEEN:
+            _seen_ranges.clear()
+        _seen_ranges.add(extent)
     return view
+
+
+# Ranges of which the end was the device's, too. Asking takes a while; of arrays that come again and
+# again only the begin is asked for.
+_seen_ranges: set[tuple[int, int]] = set()
+_MAX_SEEN = 256
 
 
 # -- why a library refuses -------------------------------------------------------------------------
@@ -188,7 +199,7 @@ def _interface_view(x: Any, name: str, interface: Any, stream: int) -> View:
     low, high = view.extent()
     if 0 not in shape and not 0 < low < high < 2**63:
         raise ValueError(f"{name}.__cuda_array_interface__ leaves the address space: {interface!r}")
-    view = _device_view(name, view)
+    view = _device_view(name, view, (low, high))
     if producer is not None:
         runtime.get().wait_for(stream, producer)
     return view
