@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any, overload
 
-from amdattn import manifest, no_work, runtime, scalars
+from amdattn import call_options, manifest, no_work, runtime, scalars
 from amdattn.buffers import View
 from amdattn.device import DeviceProps, as_device_props
 from amdattn.errors import UnsupportedProblem
@@ -265,49 +264,69 @@ def run(
         scalars.boolean("deterministic", deterministic)
         return_lse = scalars.boolean("return_lse", return_lse)
         return_attn_probs = scalars.boolean("return_attn_probs", return_attn_probs)
-    named = None
-    if 0 in views[0].shape or 0 in views[1].shape or (lengths and lengths[0].shape[0] == 1):
-        if layout == VARLEN_LAYOUT and 0 not in views[0].shape and lengths[0].shape[0] > 1:
-            views = views[0], one_row(views[1]), one_row(views[2])  # of no sequence
-        else:
-            named = dict(zip("qkv", views, strict=True))
+    with_lse = return_lse or return_attn_probs or lse is not None
     inputs = views
     if sinks is not None:
         inputs = *inputs, as_view(sinks, "sinks", stream)
-    window = options[_WINDOW]
-    if not (
-        type(window) is tuple
-        and _INT.issuperset(map(type, window))
-        and _IMMUTABLE.issuperset(map(type, (layout, *options)))
-    ):
-        layout = scalars.word("layout", layout)
-        options = _read_options(options)
-    shapes: tuple[tuple[int, ...], ...] = views[0].shape, views[1].shape, views[2].shape
-    if named is not None:
-        shapes = _lifted(shapes, lengths, layout)
     facts = (
-        *(*shapes, layout, views[0].dtype.name),
-        return_lse or return_attn_probs or lse is not None,
-        sinks is not None,
-        max(1, lengths[0].shape[0] - 1) if lengths else 0,
+        *(views[0].shape, views[1].shape, views[2].shape, layout, views[0].dtype.name),
+        *(with_lse, sinks is not None, lengths[0].shape[0] - 1 if lengths else 0),
         *options,
         *longest,
     )
-    plan = _planned_for("", *facts)
-    if named is not None:
-        if sinks is not None:
-            named["sinks"] = inputs[-1]
-        given = tuple(
-            None if x is None else output_view(x, name, stream)
-            for name, x in (("out", out), ("lse", lse))
+    is_window = call_options.is_window(options[call_options.WINDOW])
+    try:
+        if not is_window:
+            raise TypeError
+        plan = _planned_for("", *facts)
+    except (TypeError, ValueError):
+        results = out, lse, return_lse, return_attn_probs
+        if not (is_window and call_options.are_plain((layout, *options))):
+            layout, options = scalars.word("layout", layout), call_options.read(options)
+        elif (
+            layout == VARLEN_LAYOUT and views[0].shape[0] and facts[_BATCH] and 0 in views[1].shape
+        ):
+            views = views[0], one_row(views[1]), one_row(views[2])  # which are of no sequence
+        elif 0 in views[0].shape or 0 in views[1].shape or (lengths and facts[_BATCH] == 0):
+            found = _of_nothing(kind, inputs, lengths, facts, (out, lse), stream)
+            return (*found, None) if return_attn_probs else found if with_lse else found[0]
+        else:
+            raise
+        without_effect = alibi_slopes, deterministic
+        return run(
+            *(kind, views, lengths, layout, stream, results, sinks, without_effect, options),
+            longest,
         )
-        asked = plan.problem.return_lse
-        found = no_work.results(kind, named, (out, lse), given, asked, layout, stream)
-        return (*found, None) if return_attn_probs else found if asked else found[0]
     if gather := plan.to_gather(views[1], views[2], layout):
         plan = _planned_for(gather, *facts)
     result = plan.run_on_views(kind, inputs + lengths, out, lse, layout, stream)
     return (*result, None) if return_attn_probs else result
+
+
+_SHAPES, _LAYOUT, _BATCH = 3, 3, 7  # places in the facts of a call
+
+
+def _of_nothing(
+    kind: Any,
+    inputs: tuple[View, ...],
+    lengths: tuple[View, ...],
+    facts: tuple[Any, ...],
+    given: tuple[Any, Any],
+    stream: int,
+) -> tuple[Any, Any]:
+    """Results of a call without queries, or without keys; every check is made of it, too."""
+    layout = facts[_LAYOUT]
+    lifted = list(facts)
+    lifted[:_SHAPES] = _lifted(facts[:_SHAPES], lengths, layout)
+    if lengths:
+        lifted[_BATCH] = max(1, lifted[_BATCH])
+    plan = _planned_for("", *lifted)
+    views = tuple(
+        None if x is None else output_view(x, name, stream)
+        for name, x in zip(("out", "lse"), given, strict=True)
+    )
+    named = dict(zip(("q", "k", "v", "sinks"), inputs, strict=False))
+    return no_work.results(kind, named, given, views, plan.problem.return_lse, layout, stream)
 
 
 def _lifted(
@@ -340,7 +359,15 @@ def _planned_for(
     layout: str,
     *options: Any,
 ) -> AttentionPlan:
-    """The plan of a call on the bound device; `options` are the values of _OPTIONS."""
+    """The plan of a call on the bound device; `options` are the values of _OPTIONS.
+
+    Raises
+    ------
+    TypeError
+        Also if a call must not be looked up by these values, which nobody looks up then.
+    """
+    if not call_options.are_plain((layout, *options)):
+        raise TypeError("options must be read first")
     family = None
     if layout in LAYOUTS and len(k_shape) == len(v_shape) == 1 + len(LAYOUTS[layout]):
         seq = LAYOUTS[layout].index("seq")
@@ -370,27 +397,8 @@ _bases: dict[object, AttentionPlan] = {}
 
 
 _OPTIONS = (
-    *("dtype", "return_lse", "sinks", "batch", "softmax_scale", "causal", "window_size", "softcap"),
-    *("dropout_p", "round_mode", "num_splits", "top_left", "seqlen_q", "seqlen_kv"),
+    *("dtype", "return_lse", "sinks", "batch", *call_options.NAMES, "seqlen_q", "seqlen_kv"),
 )
-
-
-_WINDOW = 2  # place of window_size among the options of a call
-# What a call may be looked up by: values that are equal only to what is the same.
-_INT = frozenset({int})
-_IMMUTABLE = frozenset({int, float, bool, str, tuple, type(None)})
-_READERS: tuple[Callable[[str, Any], Any], ...] = (
-    *(scalars.optional_number, scalars.boolean, scalars.pair, scalars.number, scalars.number),
-    *(scalars.word, scalars.integer, scalars.boolean),
-)
-
-
-def _read_options(options: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The options of a call, of which some are not Python's own numbers, as such."""
-    names = _OPTIONS[4 : 4 + len(_READERS)]
-    return tuple(
-        reader(name, value) for name, reader, value in zip(names, _READERS, options, strict=True)
-    )
 
 
 @functools.lru_cache(maxsize=1024)

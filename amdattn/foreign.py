@@ -7,7 +7,6 @@ what numpy can read.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from amdattn import dlpack, runtime, scalars
@@ -44,28 +43,38 @@ def foreign_view(x: Any, name: str, stream: int) -> View | None:
 
 
 def _dlpack_view(x: Any, name: str, stream: int) -> View:
-    kind, ordinal = _asked(x, name, lambda: _device_of(x))
+    try:
+        kind, ordinal = _device_of(x)
+        source = None
+        if kind == dlpack.CPU:
+            source = import_tensor(x, None)
+        elif kind == dlpack.ROCM and ordinal == runtime.get().ordinal:
+            source = import_tensor(x, stream, (kind, ordinal))
+    except AmdattnError:
+        raise
+    except Exception as error:
+        is_own = next((kind for kind in (BufferError, TypeError) if isinstance(error, kind)), None)
+        raise (TypeError if _is_tracer(x) else is_own or ValueError)(
+            _refusal(x, name, error)
+        ) from error
+    if source is None:
+        if kind == dlpack.ROCM:
+            here = runtime.get().ordinal
+            raise ValueError(f"{name} is on device {ordinal}; amdattn is bound to {here}")
+        raise TypeError(
+            f"{name} is on a DLPack device of type {kind}; amdattn takes the CPU (1) and ROCm "
+            "devices (10)"
+        )
+    address, shape, strides, dtype, extent, read_only, owner = source
     if kind == dlpack.CPU:
         import numpy as np
 
-        source = _asked(x, name, lambda: import_tensor(x, None))
-        address, shape, strides, dtype, _, read_only, owner = source
         if 0 in shape:
             array = np.empty(shape, dtype.numpy())
         else:
             memory = RawMemory(address, shape, strides, dtype, owner, read_only)
             array = np.asarray(memory).view(dtype.numpy())
         return View(address, shape, strides, dtype, read_only, x, array)
-    if kind != dlpack.ROCM:
-        raise TypeError(
-            f"{name} is on a DLPack device of type {kind}; amdattn takes the CPU (1) and ROCm "
-            "devices (10)"
-        )
-    device = runtime.get()
-    if ordinal != device.ordinal:
-        raise ValueError(f"{name} is on device {ordinal}; amdattn is bound to {device.ordinal}")
-    source = _asked(x, name, lambda: import_tensor(x, stream, (kind, ordinal)))
-    address, shape, strides, dtype, extent, read_only, owner = source
     view = View(address, shape, strides, dtype, read_only, owner)
     return _device_view(name, view, extent)
 
@@ -77,19 +86,6 @@ def _device_of(x: Any) -> tuple[int, int]:
         return int(kind), int(ordinal)
     except (TypeError, ValueError):
         raise BufferError(f"__dlpack_device__ gave {answer!r}, not (type, number)") from None
-
-
-def _asked(x: Any, name: str, question: Callable[[], Any]) -> Any:
-    """What the library of `x` answers; if it fails, the error says what the caller can do."""
-    try:
-        return question()
-    except AmdattnError:
-        raise
-    except Exception as error:
-        kind = next((kind for kind in (BufferError, TypeError) if isinstance(error, kind)), None)
-        raise (TypeError if _is_tracer(x) else kind or ValueError)(
-            _refusal(x, name, error)
-        ) from error
 
 
 def _device_view(name: str, view: View, extent: tuple[int, int]) -> View:

@@ -21,7 +21,7 @@ SEQLEN_KV = "seqlen_kv"  # the argument
 _OTHERS = attrgetter(
     *("batch", "seqlen_q", "num_heads_q", "num_heads_kv", "head_dim", "head_dim_v", "dtype"),
     *("softmax_scale", "causal", "window_size", "softcap", "dropout_p", "round_mode"),
-    *("num_splits", "return_lse", "top_left", "sinks", "varlen"),
+    *("num_splits", "return_lse", "top_left", "sinks", "total_q"),
 )
 
 

@@ -96,6 +96,8 @@ def test_every_other_fact_counts():
     for name, value in others.items():
         assert basis(AttentionProblem(**{**one, name: value}), rows) != first, name
     assert basis(AttentionProblem(**one, total_q=4, total_kv=99), rows) != first
+    sums = [basis(AttentionProblem(**one, total_q=n, total_kv=99), rows) for n in (4, 5)]
+    assert sums[0] != sums[1]
     fields = set(AttentionProblem.__dataclass_fields__) - {"seqlen_kv", "total_q", "total_kv"}
     assert fields == set(others)
 
