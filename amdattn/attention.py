@@ -12,6 +12,7 @@ from amdattn.device import DeviceProps, as_device_props
 from amdattn.errors import UnsupportedProblem
 from amdattn.execution import AttentionPlan, keep, output_view
 from amdattn.interchange import as_view
+from amdattn.manifest import KernelSpec
 from amdattn.no_work import one_row
 from amdattn.plan import attention as planning
 from amdattn.plan.basis import basis
@@ -376,8 +377,8 @@ def _planned_for(
             family = (gather, q_shape, rests, layout, options, tuple(map(type, options)))
             relative = _families.get(family)
             if relative is not None:
-                problem, props = relative.with_keys(k_shape[seq]), runtime.device_props()
-                return _planned_alike(problem, props)[0] or _planned(problem, props)
+                problem, props = relative[0].with_keys(k_shape[seq]), runtime.device_props()
+                return _planned_alike(problem, props, relative[1])[0] or _planned(problem, props)
     named = {"gather": gather, **dict(zip(_OPTIONS, options, strict=False))}
     if layout == VARLEN_LAYOUT:
         if "seqlen_q" not in named:
@@ -386,13 +387,13 @@ def _planned_for(
         del named["batch"]
     problem = attention_problem(q_shape, k_shape, v_shape, layout, **named)
     if family is not None:
-        keep(_families, family, problem)
+        keep(_families, family, (problem, manifest.kernels()))
     return _planned(problem, runtime.device_props())
 
 
 # A problem of each kind of call, calls that differ in the number of keys alone being of one; and of
 # problems that are planned alike the first plan.
-_families: dict[object, AttentionProblem] = {}
+_families: dict[object, tuple[AttentionProblem, tuple[KernelSpec, ...]]] = {}
 _bases: dict[object, AttentionPlan] = {}
 
 
@@ -403,9 +404,10 @@ _OPTIONS = (
 
 @functools.lru_cache(maxsize=1024)
 def _planned(problem: AttentionProblem, props: DeviceProps) -> AttentionPlan:
-    made, alike = _planned_alike(problem, props)
+    rows = manifest.kernels()
+    made, alike = _planned_alike(problem, props, rows)
     if made is None:
-        plan = planning.plan_attention(problem, props, manifest.kernels())
+        plan = planning.plan_attention(problem, props, rows)
         made = AttentionPlan(
             **{field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
         )
@@ -415,10 +417,10 @@ def _planned(problem: AttentionProblem, props: DeviceProps) -> AttentionPlan:
 
 
 def _planned_alike(
-    problem: AttentionProblem, props: DeviceProps
+    problem: AttentionProblem, props: DeviceProps, rows: tuple[KernelSpec, ...]
 ) -> tuple[AttentionPlan | None, object]:
     """The plan, if one is known that differs in the number of keys alone; and what is alike."""
-    of_problem = basis(problem, manifest.kernels())
+    of_problem = basis(problem, rows)
     alike = None if of_problem is None else (of_problem, props)
     base = _bases.get(alike)
     return None if base is None else base.with_keys(problem), alike

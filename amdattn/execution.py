@@ -29,7 +29,7 @@ from amdattn.operands import (
 )
 from amdattn.plan import Operand, Plan
 from amdattn.plan.attention import plan_attention
-from amdattn.plan.basis import SEQLEN_KV, places, with_keys
+from amdattn.plan.basis import SEQLEN_KV, with_keys
 from amdattn.problem import VARLEN_LAYOUT, AttentionProblem, axis_order
 from amdattn.staging import stage
 
@@ -49,11 +49,11 @@ class AttentionPlan(Plan):
     def with_keys(self, problem: AttentionProblem) -> AttentionPlan:
         """The plan of a problem that has an equal `basis`: other keys, and all else the same."""
         made: AttentionPlan = object.__new__(AttentionPlan)
-        # Without its reasons, which are worked out when they are asked for.
+        # Without launches and reasons, which are worked out when they are asked for.
         made.__dict__.update(
             problem=problem,
             props=self.props,
-            launches=with_keys(self.launches, self._places, problem.seqlen_kv),
+            _numbers=((SEQLEN_KV, problem.seqlen_kv),),
             workspace=self.workspace,
             _base=self,
             input_names=self.input_names,
@@ -64,23 +64,22 @@ class AttentionPlan(Plan):
         )
         return made
 
-    @functools.cached_property
-    def _places(self) -> tuple[int | None, ...]:
-        return places(self.launches)
+    _numbers: launch.Numbers = ()  # constant arguments that differ from those of `_base`
 
     def __getattr__(self, name: str) -> Any:
-        if name != "reasons":
+        if name == "launches" and self._base is not None:
+            found: Any = with_keys(self._base.launches, self.problem.seqlen_kv)
+        elif name == "reasons":
+            found = plan_attention(self.problem, self.props, manifest.kernels()).reasons
+        else:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        found = plan_attention(self.problem, self.props, manifest.kernels()).reasons
-        self.__dict__["reasons"] = found
+        self.__dict__[name] = found
         return found
 
     @functools.cached_property
     def _prepared(self) -> tuple[launch.PreparedLaunch, ...]:
-        if self._base is not None:
-            keys = self.problem.seqlen_kv
-            return tuple([x.with_number(SEQLEN_KV, keys) for x in self._base._prepared])
-        return launch.prepare(self, runtime.get())
+        """Of the plan that this was made from, if it was made from one."""
+        return launch.prepare(self, runtime.get()) if self._base is None else self._base._prepared
 
     # Sets of device operands that passed every check, by the facts that the checks depend on. One
     # with every result that is seen again is packed, and then needs nothing but to be submitted.
@@ -301,7 +300,7 @@ class AttentionPlan(Plan):
         """Launch on checked operands; allocate and return the results that are not among them."""
         made = self._allocate(operands, layout, stream)
         complete = self._with_results(operands, made, layout)
-        launch.run(self._prepared, complete, runtime.get(), stream)
+        launch.run(self._prepared, complete, runtime.get(), stream, self._numbers)
         return made
 
     def _run_again(
@@ -316,7 +315,8 @@ class AttentionPlan(Plan):
             key = key, *[array.address for array in made.values()]
         bound = self._bound.get(key)
         if bound is None:
-            bound = launch.bind(self._prepared, self._with_results(operands, made, layout))
+            complete = self._with_results(operands, made, layout)
+            bound = launch.bind(self._prepared, complete, self._numbers)
             keep(self._bound, key, bound)
         launch.submit(bound, runtime.get(), stream)
         return made
@@ -329,8 +329,11 @@ class AttentionPlan(Plan):
         A workspace lives as long as this dictionary. The next user of its memory comes after this
         run: on the same stream, or after it has been waited for.
         """
-        missing = {name: x for name, x in self._expected(layout).items() if name not in operands}
+        expected = (self._base or self)._expected(layout)
+        missing = {name: x for name, x in expected.items() if name not in operands}
         nbytes = 0 if "workspace" in operands else self.workspace.total_bytes
+        if not missing and not nbytes:
+            return {}
         if stream and (missing or nbytes) and runtime.get().is_capturing(stream):
             raise ValueError(_capture_text(["out" if n == "o" else n for n in missing], nbytes))
         made = {name: allocate(x.shape, x.strides, x.dtype, stream) for name, x in missing.items()}

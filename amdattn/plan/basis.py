@@ -6,11 +6,12 @@ so: which kernel runs, and how the tiles are cut, depends on how many blocks of 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from amdattn.manifest import ATTENTION, KernelSpec
 from amdattn.plan import Launch
@@ -36,12 +37,13 @@ class _Scales(NamedTuple):
     kv_tiles: list[tuple[int, ...]]
 
 
-_scales: dict[int, tuple[Sequence[KernelSpec], _Scales]] = {}  # by identity of the rows
+# Of the kernels of a manifest, by identity: comparing them all takes a while.
+_scales: dict[int, tuple[Sequence[KernelSpec], _Scales]] = {}
 
 
 def _scales_of(rows: Sequence[KernelSpec]) -> _Scales:
     found = _scales.get(id(rows))
-    if found is None:
+    if found is None or found[0] is not rows:
         kernels = [row for row in rows if row.op == ATTENTION]
         most_keys = sorted({row.constraint("max_seqlen_kv") for row in kernels})
         most_window_keys = sorted({row.constraint("max_window_keys") for row in kernels})
@@ -49,7 +51,9 @@ def _scales_of(rows: Sequence[KernelSpec]) -> _Scales:
             tuple({row.kv_tile for row in kernels if row.constraint("max_window_keys") >= most})
             for most in (*most_window_keys, math.inf)
         ]
-        found = _scales[id(rows)] = rows, _Scales(most_keys, most_window_keys, kv_tiles)
+        found = rows, _Scales(most_keys, most_window_keys, kv_tiles)
+        if isinstance(rows, tuple):  # a list may change
+            _scales[id(rows)] = found
     return found[1]
 
 
@@ -60,9 +64,9 @@ def basis(problem: AttentionProblem, rows: Sequence[KernelSpec]) -> tuple[object
     """
     if problem.gather:
         return None
-    scales, keys, window = _scales_of(rows), problem.seqlen_kv, problem.window
-    of_window = bisect_left(scales.most_window_keys, problem.window_keys)
-    kv_tiles = scales.kv_tiles[of_window]
+    keys, window = problem.seqlen_kv, problem.window
+    taken = taken_alike(problem, rows)
+    kv_tiles = _scales_of(rows).kv_tiles[taken[-1]]
     place: tuple[int, ...]
     if window == (-1, -1):  # blocks of a tile
         place = tuple([-(-keys // kv_tile) for kv_tile in kv_tiles])
@@ -71,30 +75,28 @@ def basis(problem: AttentionProblem, rows: Sequence[KernelSpec]) -> tuple[object
         place = (keys % math.lcm(*kv_tiles),)
     else:
         return None
-    return *_OTHERS(problem), window, *place, bisect_left(scales.most_keys, keys), of_window
+    return *taken, window, *place
 
 
-def places(launches: tuple[Launch, ...]) -> tuple[int | None, ...]:
-    """Which argument of each launch is SEQLEN_KV, if one is."""
-    return tuple(
-        next((i for i, (name, _) in enumerate(launch.args) if name == SEQLEN_KV), None)
-        for launch in launches
+def taken_alike(problem: AttentionProblem, rows: Sequence[KernelSpec]) -> tuple[Any, ...]:
+    """Equal for problems that the same kernels take; last the place of the window's keys."""
+    scales = _scales_of(rows)
+    return (
+        *_OTHERS(problem),
+        problem.window == (-1, -1),
+        bisect_left(scales.most_keys, problem.seqlen_kv),
+        bisect_left(scales.most_window_keys, problem.window_keys),
     )
 
 
-def with_keys(
-    launches: tuple[Launch, ...], at: tuple[int | None, ...], seqlen_kv: int
-) -> tuple[Launch, ...]:
-    """The launches of a plan with so many keys instead; `at` are their `places`."""
+def with_keys(launches: tuple[Launch, ...], seqlen_kv: int) -> tuple[Launch, ...]:
+    """The launches of a plan with so many keys instead."""
     return tuple(
-        [
-            launch
-            if i is None
-            else Launch(
-                launch.kernel,
-                launch.grid,
-                (*launch.args[:i], (SEQLEN_KV, seqlen_kv), *launch.args[i + 1 :]),
-            )
-            for launch, i in zip(launches, at, strict=True)
-        ]
+        dataclasses.replace(
+            launch,
+            args=tuple(
+                (name, seqlen_kv if name == SEQLEN_KV else value) for name, value in launch.args
+            ),
+        )
+        for launch in launches
     )

@@ -3,14 +3,14 @@
 import heapq
 import random
 
-from amdattn.plan.kv_split import _last_of_queue
+from amdattn.plan.kv_split import _levels_after
 
 
 def one_by_one(levels, parts):
     levels = sorted(levels)
     for cost in parts:
         heapq.heapreplace(levels, levels[0] + cost)
-    return max(levels)
+    return sorted(levels)
 
 
 def test_rounds():
@@ -23,5 +23,5 @@ def test_rounds():
             kinds = [0.1, 0.1 + 2**-50]
         parts = [rng.choice(kinds) for _ in range(rng.randrange(60))]
         before = levels.copy()
-        assert _last_of_queue(levels, parts) == one_by_one(levels, parts)
+        assert _levels_after(levels, parts) == one_by_one(levels, parts)
         assert levels == before
