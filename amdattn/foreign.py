@@ -33,7 +33,7 @@ def foreign_view(x: Any, name: str, stream: int) -> View | None:
     if hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__"):
         return _dlpack_view(x, name, stream)
     if _is_tracer(x):
-        raise TypeError(_refusal(x, name, None))
+        raise _refusal(x, name, None)
     if (interface := getattr(x, "__cuda_array_interface__", None)) is not None:
         return _interface_view(x, name, interface, stream)
     return None
@@ -53,10 +53,7 @@ def _dlpack_view(x: Any, name: str, stream: int) -> View:
     except AmdattnError:
         raise
     except Exception as error:
-        is_own = next((kind for kind in (BufferError, TypeError) if isinstance(error, kind)), None)
-        raise (TypeError if _is_tracer(x) else is_own or ValueError)(
-            _refusal(x, name, error)
-        ) from error
+        raise _refusal(x, name, error) from error
     if source is None:
         if kind == dlpack.ROCM:
             here = runtime.get().ordinal
@@ -140,26 +137,30 @@ def _is_tracer(x: Any) -> bool:
     return any(base.__name__ == "Tracer" for base in type(x).__mro__)
 
 
-def _refusal(x: Any, name: str, error: Exception | None) -> str:
+def _refusal(x: Any, name: str, error: Exception | None) -> Exception:
+    """The error of an array that its library does not hand out: it says what the caller can do."""
     kind = f"{type(x).__module__}.{type(x).__qualname__}"
     if _is_tracer(x):
-        return (
+        return TypeError(
             f"{name} must be an array with values, but is a JAX tracer ({kind}): call amdattn "
             "outside of jax.jit, jax.grad and jax.vmap, or from within through jax.pure_callback"
         )
     if getattr(x, "is_deleted", bool)() is True:
-        return (
+        return ValueError(
             f"{name} is a JAX array that was deleted, as an argument that is donated to a jitted "
             "function is; pass one that still exists, or do not donate it"
         )
     devices = getattr(getattr(x, "sharding", None), "device_set", ())
     if len(devices) > 1:
-        return (
+        return ValueError(
             f"{name} is a JAX array in shards on {len(devices)} devices; amdattn takes one device: "
             f"bring it together with jax.device_put({name}, jax.devices()[0]), or call amdattn for "
             "each of its addressable_shards"
         )
-    return f"{name} ({kind}) cannot be taken: {error}"
+    text = f"{name} ({kind}) cannot be taken: {error}"
+    if isinstance(error, BufferError):
+        return BufferError(text)
+    return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
 
 
 # -- __cuda_array_interface__ ----------------------------------------------------------------------
