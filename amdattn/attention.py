@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 from typing import Any, overload
 
-from amdattn import call_options, manifest, no_work, runtime, scalars
+from amdattn import manifest, runtime
+from amdattn.attention_call import run
+from amdattn.attention_plans import planned
 from amdattn.buffers import View
 from amdattn.device import DeviceProps, as_device_props
-from amdattn.errors import UnsupportedProblem
-from amdattn.execution import AttentionPlan, keep, output_view
+from amdattn.execution import AttentionPlan
 from amdattn.interchange import as_view
-from amdattn.manifest import KernelSpec
-from amdattn.no_work import one_row
-from amdattn.plan import attention as planning
-from amdattn.plan.basis import basis
-from amdattn.problem import (
-    LAYOUTS,
-    VARLEN_LAYOUT,
-    AttentionProblem,
-    attention_problem,
-    operand_axes,
-)
+from amdattn.problem import AttentionProblem
 
 
 def flash_attn_func(
@@ -238,192 +227,7 @@ def unpacked(packed: Any, name: str, parts: str, ndim: int, stream: int) -> tupl
     )
 
 
-def refuse(argument: str, value: object) -> None:
-    """Raise if an argument is given for which there is nothing."""
-    if value is not None:
-        raise UnsupportedProblem(f"{argument} is not built (have None)")
-
-
-def run(
-    kind: Any,
-    views: tuple[View, ...],
-    lengths: tuple[View, ...],
-    layout: str,
-    stream: int,
-    results: tuple[Any, Any, bool, bool],
-    sinks: Any,
-    without_effect: tuple[object, object],
-    options: tuple[Any, ...],
-    longest: tuple[int, ...] = (),
-) -> Any:
-    """Plan and run a call; `options` and `longest` are the values of the last names in _OPTIONS."""
-    out, lse, return_lse, return_attn_probs = results
-    alibi_slopes, deterministic = without_effect
-    if alibi_slopes is not None:
-        refuse("alibi_slopes", alibi_slopes)
-    if not (type(deterministic) is type(return_lse) is type(return_attn_probs) is bool):
-        scalars.boolean("deterministic", deterministic)
-        return_lse = scalars.boolean("return_lse", return_lse)
-        return_attn_probs = scalars.boolean("return_attn_probs", return_attn_probs)
-    with_lse = return_lse or return_attn_probs or lse is not None
-    inputs = views
-    if sinks is not None:
-        inputs = *inputs, as_view(sinks, "sinks", stream)
-    facts = (
-        *(views[0].shape, views[1].shape, views[2].shape, layout, views[0].dtype.name),
-        *(with_lse, sinks is not None, lengths[0].shape[0] - 1 if lengths else 0),
-        *options,
-        *longest,
-    )
-    is_window = call_options.is_window(options[call_options.WINDOW])
-    try:
-        if not is_window:
-            raise TypeError
-        plan = _planned_for("", *facts)
-    except (TypeError, ValueError):
-        results = out, lse, return_lse, return_attn_probs
-        if not (is_window and call_options.are_plain((layout, *options))):
-            layout, options = scalars.word("layout", layout), call_options.read(options)
-        elif (
-            layout == VARLEN_LAYOUT and views[0].shape[0] and facts[_BATCH] and 0 in views[1].shape
-        ):
-            views = views[0], one_row(views[1]), one_row(views[2])  # which are of no sequence
-        elif 0 in views[0].shape or 0 in views[1].shape or (lengths and facts[_BATCH] == 0):
-            found = _of_nothing(kind, inputs, lengths, facts, (out, lse), stream)
-            return (*found, None) if return_attn_probs else found if with_lse else found[0]
-        else:
-            raise
-        without_effect = alibi_slopes, deterministic
-        return run(
-            *(kind, views, lengths, layout, stream, results, sinks, without_effect, options),
-            longest,
-        )
-    if gather := plan.to_gather(views[1], views[2], layout):
-        plan = _planned_for(gather, *facts)
-    result = plan.run_on_views(kind, inputs + lengths, out, lse, layout, stream)
-    return (*result, None) if return_attn_probs else result
-
-
-_SHAPES, _LAYOUT, _BATCH = 3, 3, 7  # places in the facts of a call
-
-
-def _of_nothing(
-    kind: Any,
-    inputs: tuple[View, ...],
-    lengths: tuple[View, ...],
-    facts: tuple[Any, ...],
-    given: tuple[Any, Any],
-    stream: int,
-) -> tuple[Any, Any]:
-    """Results of a call without queries, or without keys; every check is made of it, too."""
-    layout = facts[_LAYOUT]
-    lifted = list(facts)
-    lifted[:_SHAPES] = _lifted(facts[:_SHAPES], lengths, layout)
-    if lengths:
-        lifted[_BATCH] = max(1, lifted[_BATCH])
-    plan = _planned_for("", *lifted)
-    views = tuple(
-        None if x is None else output_view(x, name, stream)
-        for name, x in zip(("out", "lse"), given, strict=True)
-    )
-    named = dict(zip(("q", "k", "v", "sinks"), inputs, strict=False))
-    return no_work.results(kind, named, given, views, plan.problem.return_lse, layout, stream)
-
-
-def _lifted(
-    shapes: tuple[tuple[int, ...], ...], lengths: tuple[View, ...], layout: str
-) -> tuple[tuple[int, ...], ...]:
-    """Shapes of q, k and v that have an axis without elements, one in its place, once they agree.
-
-    The last axis is left: no kernel is for heads of no dimension.
-    """
-    q, k, v = shapes
-    of_q, of_k, _ = operand_axes(q, k, v, layout)
-    if (of_q["head"] == 0) != (of_k["head"] == 0):
-        raise ValueError(f"num_heads_kv={of_k['head']} must divide num_heads_q={of_q['head']}")
-    if lengths and lengths[0].shape != lengths[1].shape:
-        raise ValueError(
-            f"cu_seqlens_k has shape {lengths[1].shape}; this call needs {lengths[0].shape}"
-        )
-    return tuple((*(max(1, n) for n in shape[:-1]), shape[-1]) for shape in shapes)
-
-
 # -- planning --------------------------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=1024, typed=True)
-def _planned_for(
-    gather: str,
-    q_shape: tuple[int, ...],
-    k_shape: tuple[int, ...],
-    v_shape: tuple[int, ...],
-    layout: str,
-    *options: Any,
-) -> AttentionPlan:
-    """The plan of a call on the bound device; `options` are the values of _OPTIONS.
-
-    Raises
-    ------
-    TypeError
-        Also if a call must not be looked up by these values, which nobody looks up then.
-    """
-    if not call_options.are_plain((layout, *options)):
-        raise TypeError("options must be read first")
-    family = None
-    if layout in LAYOUTS and len(k_shape) == len(v_shape) == 1 + len(LAYOUTS[layout]):
-        seq = LAYOUTS[layout].index("seq")
-        if k_shape[seq] == v_shape[seq]:
-            rests = *k_shape[:seq], *k_shape[seq + 1 :], *v_shape[:seq], *v_shape[seq + 1 :]
-            family = (gather, q_shape, rests, layout, options, tuple(map(type, options)))
-            relative = _families.get(family)
-            if relative is not None:
-                problem, props = relative[0].with_keys(k_shape[seq]), runtime.device_props()
-                return _planned_alike(problem, props, relative[1])[0] or _planned(problem, props)
-    named = {"gather": gather, **dict(zip(_OPTIONS, options, strict=False))}
-    if layout == VARLEN_LAYOUT:
-        if "seqlen_q" not in named:
-            raise ValueError(f"layout={layout!r} must be one of {tuple(LAYOUTS)}")
-    else:
-        del named["batch"]
-    problem = attention_problem(q_shape, k_shape, v_shape, layout, **named)
-    if family is not None:
-        keep(_families, family, (problem, manifest.kernels()))
-    return _planned(problem, runtime.device_props())
-
-
-# A problem of each kind of call, calls that differ in the number of keys alone being of one; and of
-# problems that are planned alike the first plan.
-_families: dict[object, tuple[AttentionProblem, tuple[KernelSpec, ...]]] = {}
-_bases: dict[object, AttentionPlan] = {}
-
-
-_OPTIONS = (
-    *("dtype", "return_lse", "sinks", "batch", *call_options.NAMES, "seqlen_q", "seqlen_kv"),
-)
-
-
-@functools.lru_cache(maxsize=1024)
-def _planned(problem: AttentionProblem, props: DeviceProps) -> AttentionPlan:
-    rows = manifest.kernels()
-    made, alike = _planned_alike(problem, props, rows)
-    if made is None:
-        plan = planning.plan_attention(problem, props, rows)
-        made = AttentionPlan(
-            **{field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
-        )
-        if alike is not None:
-            keep(_bases, alike, made)
-    return made
-
-
-def _planned_alike(
-    problem: AttentionProblem, props: DeviceProps, rows: tuple[KernelSpec, ...]
-) -> tuple[AttentionPlan | None, object]:
-    """The plan, if one is known that differs in the number of keys alone; and what is alike."""
-    of_problem = basis(problem, rows)
-    alike = None if of_problem is None else (of_problem, props)
-    base = _bases.get(alike)
-    return None if base is None else base.with_keys(problem), alike
 
 
 def plan_attention(
@@ -460,7 +264,7 @@ def plan_attention(
     problem = AttentionProblem(
         batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim, **options
     )
-    return _planned(problem, as_device_props(device))
+    return planned(problem, as_device_props(device))
 
 
 @overload

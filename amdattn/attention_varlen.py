@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from amdattn import runtime, scalars
-from amdattn.attention import refuse, run, unpacked
+from amdattn.attention import unpacked
+from amdattn.attention_call import refuse, run
 from amdattn.buffers import View
 from amdattn.interchange import as_view
 from amdattn.lengths import lengths_view

@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from amdattn import launch, manifest, runtime
+from amdattn.admission import Admission, keep
 from amdattn.buffers import DeviceArray, View, allocate, host_empty
-from amdattn.dlpack import compact_strides
-from amdattn.dtypes import FLOAT32, DType, as_dtype
-from amdattn.errors import UnsupportedDeviceError
+from amdattn.dtypes import as_dtype
 from amdattn.interchange import as_view, like
 from amdattn.lengths import lengths_view
 from amdattn.manifest import KernelSpec
-from amdattn.operands import (
-    LABELS,
-    check_alignment,
-    check_output,
-    check_placement,
-    check_shape,
-    check_workspace,
-    misalignment,
-    operand,
-    operand_of,
-    wrong_for_blocks,
-)
+from amdattn.operands import LABELS, misalignment, operand, operand_of, wrong_for_blocks
 from amdattn.plan import Operand, Plan
 from amdattn.plan.attention import plan_attention
 from amdattn.plan.basis import SEQLEN_KV, with_keys
 from amdattn.problem import VARLEN_LAYOUT, AttentionProblem, axis_order
 from amdattn.staging import stage
 
-_Kept = TypeVar("_Kept")
 _QKV = 3
-_TENSORS, _OF_KEYS = ("q", "k", "v", "o"), ("k", "v")
 _OUTPUTS = ("o", "lse", "workspace")
-_BYTES, _INT32 = as_dtype("uint8"), as_dtype("int32")
-_MAX_KEPT = 64
+_BYTES = as_dtype("uint8")
 
 
 class AttentionPlan(Plan):
@@ -56,11 +40,11 @@ class AttentionPlan(Plan):
             _numbers=((SEQLEN_KV, problem.seqlen_kv),),
             workspace=self.workspace,
             _base=self,
+            _admission=self._admission.with_keys(problem),
             input_names=self.input_names,
             _kernel=self._kernel,
             _bound={},
             _checked={},
-            _expected_by_layout={},
         )
         return made
 
@@ -91,6 +75,15 @@ class AttentionPlan(Plan):
     @functools.cached_property
     def _checked(self) -> dict[object, dict[str, Operand]]:
         return {}
+
+    @functools.cached_property
+    def _kernel(self) -> KernelSpec:
+        return self.forward.kernel
+
+    @functools.cached_property
+    def _admission(self) -> Admission:
+        nbytes = self.workspace.total_bytes
+        return Admission(self.problem, self.props, self._kernel, nbytes, self.input_names)
 
     def to_gather(self, k: View, v: View, layout: str) -> str:
         """Which of k and v have rows that this plan cannot load blocks of: a plan's `gather`.
@@ -220,7 +213,7 @@ class AttentionPlan(Plan):
                 views = dict(zip(self.input_names, inputs, strict=True))
                 given = dict(zip(_OUTPUTS, (o_view, lse_view, scratch), strict=True))
                 outputs = {name: view for name, view in given.items() if view is not None}
-                operands = self._admit(views, outputs, layout)
+                operands = self._admission.admit(views, outputs, layout)
                 if inputs[0].on_device:
                     made = self._run_on_device(operands, layout, stream)
                     keep(self._checked, key, operands)
@@ -235,64 +228,6 @@ class AttentionPlan(Plan):
         if isinstance(workspace, DeviceArray):
             workspace.stream = stream
         return (out, lse) if self.problem.return_lse else out
-
-    def _admit(
-        self, views: Mapping[str, View], outputs: Mapping[str, View], layout: str
-    ) -> dict[str, Operand]:
-        """The operands of what was given, after every check."""
-        alike = layout, *[_but_for_keys(name, view) for name, view in {**views, **outputs}.items()]
-        operands = self._admitted_alike(alike, views, outputs, layout)
-        if operands is None:
-            operands = self._check_all(views, outputs, layout)
-            if views["q"].on_device and self._num_keys > 1:
-                keep((self._base or self)._admitted, alike, operands)
-        return operands
-
-    @functools.cached_property
-    def _admitted(self) -> dict[object, dict[str, Operand]]:
-        return {}
-
-    @property
-    def _num_keys(self) -> int:
-        return self.problem.total_kv or self.problem.seqlen_kv
-
-    def _admitted_alike(
-        self,
-        alike: object,
-        views: Mapping[str, View],
-        outputs: Mapping[str, View],
-        layout: str,
-    ) -> dict[str, Operand] | None:
-        """The same operands if they passed before with other numbers of keys, and do so again."""
-        if self._base is None or self._num_keys == 1:  # a stride along one key counts for nothing
-            return None
-        operands = self._base._admitted.get(alike)
-        if operands is None:
-            return None
-        expected = self._base._expected(layout, with_inputs=True)
-        ranges = [output.extent() for output in outputs.values()]
-        for name in _OF_KEYS:
-            if views[name].shape != self._shape_of_keys(expected[name]):
-                return None
-            low, high = views[name].extent()
-            if any([begin < high and low < end for begin, end in ranges]):
-                return None
-        return operands
-
-    def _check_all(
-        self, views: Mapping[str, View], outputs: Mapping[str, View], layout: str
-    ) -> dict[str, Operand]:
-        device = runtime.get()
-        if device.props.arch != self.props.arch:
-            raise UnsupportedDeviceError(
-                f"this plan is for {self.props.arch}, but {device.props.name} "
-                f"({device.props.arch}) is bound"
-            )
-        if "lse" in outputs and not self.problem.return_lse:
-            raise ValueError("lse was given, but return_lse is false")
-        arrays = {**views, **outputs}
-        check_placement({LABELS.get(name, name): view for name, view in arrays.items()})
-        return self._check(views, outputs, layout)
 
     def _run_on_device(
         self, operands: Mapping[str, Operand], layout: str, stream: int
@@ -329,7 +264,7 @@ class AttentionPlan(Plan):
         A workspace lives as long as this dictionary. The next user of its memory comes after this
         run: on the same stream, or after it has been waited for.
         """
-        expected = (self._base or self)._expected(layout)
+        expected = self._admission.expected(layout)
         missing = {name: x for name, x in expected.items() if name not in operands}
         nbytes = 0 if "workspace" in operands else self.workspace.total_bytes
         if not missing and not nbytes:
@@ -345,7 +280,7 @@ class AttentionPlan(Plan):
         self, operands: Mapping[str, Operand], made: Mapping[str, DeviceArray], layout: str
     ) -> Mapping[str, Operand]:
         complete = dict(operands)
-        expected = self._expected(layout)
+        expected = self._admission.expected(layout)
         for name, array in made.items():
             strides = expected[name].axis_strides if name in expected else {}
             complete[name] = Operand(array.address, strides)
@@ -372,13 +307,13 @@ class AttentionPlan(Plan):
             )
 
         staged, memory = stage(views, aligned, device, stream)
-        expected = self._expected(layout, with_inputs=True)
+        expected = self._admission.expected(layout, with_inputs=True)
         operands = {name: operand_of(view, expected[name].axes) for name, view in staged.items()}
         results: dict[str, Any] = {}
         made = self._run_on_device(operands, layout, stream)
         for name, array in made.items():
             if name != "workspace":
-                host = host_empty(array.shape, self._expected(layout)[name].dtype)
+                host = host_empty(array.shape, self._admission.expected(layout)[name].dtype)
                 device.download(host.ctypes.data, array.address, host.nbytes, stream)
                 results[name] = host
         device.synchronize(stream)
@@ -387,111 +322,6 @@ class AttentionPlan(Plan):
             assert view.array is not None
             view.array[...] = results[name]
         return results
-
-    def _expected(self, layout: str, with_inputs: bool = False) -> Mapping[str, _Expected]:
-        """The results of the plan, "lse" only if it is asked for; or all operands."""
-        key = layout, with_inputs
-        expected = self._expected_by_layout.get(key)
-        if expected is None:
-            if self._base is None:
-                names = ("o", *(("lse",) * self.problem.return_lse))
-                expected = self._facts(layout, (*names, *(self.input_names * with_inputs)))
-            else:  # only k and v have other shapes
-                expected = self._base._expected(layout, with_inputs)
-                if with_inputs:
-                    keys = {name: self._of_keys(expected[name]) for name in _OF_KEYS}
-                    expected = {**expected, **keys}
-            self._expected_by_layout[key] = expected
-        return expected
-
-    def _of_keys(self, of_base: _Expected) -> _Expected:
-        """What k or v must be, of what that of the plan with other keys must be."""
-        return _Expected(self._shape_of_keys(of_base), of_base.dtype, of_base.axes)
-
-    def _shape_of_keys(self, of_base: _Expected) -> tuple[int, ...]:
-        seq, shape = of_base.axes.index("seq"), of_base.shape
-        return (*shape[:seq], self._num_keys, *shape[seq + 1 :])
-
-    def _facts(self, layout: str, names: tuple[str, ...]) -> dict[str, _Expected]:
-        p = self.problem
-        found = {}
-        for name in names:
-            if name in _TENSORS:
-                facts = p.shape(name, layout), as_dtype(p.dtype), axis_order(layout)
-            elif name == "lse":
-                axes = ("head",) if p.varlen else ("batch", "head")
-                facts = p.shape("lse", layout), FLOAT32, axes
-            elif name == "sinks":
-                facts = (p.num_heads_q,), FLOAT32, ()
-            else:
-                facts = (p.batch + 1,), _INT32, ()
-            found[name] = _Expected.made(*facts) if name in _OUTPUTS else _Expected(*facts)
-        return found
-
-    @functools.cached_property
-    def _expected_by_layout(self) -> dict[tuple[str, bool], Mapping[str, _Expected]]:
-        return {}
-
-    def _check(
-        self, views: Mapping[str, View], outputs: Mapping[str, View], layout: str
-    ) -> dict[str, Operand]:
-        """The operands of what was given, after every check of them."""
-        expected = self._expected(layout, with_inputs=True)
-        taken: dict[str, View] = {}
-        operands: dict[str, Operand] = {}
-        for name, view in {**views, **outputs}.items():
-            label = LABELS.get(name, name)
-            if name == "workspace":
-                check_workspace(view, self.workspace.total_bytes)
-                operands[name] = operand_of(view, ())
-            else:
-                operands[name] = self._operand(name, view, label, expected[name], layout)
-            if name in outputs:
-                check_output(label, view, taken)
-            taken[label] = view
-        return operands
-
-    def _operand(
-        self, name: str, view: View, label: str, wanted: _Expected, layout: str
-    ) -> Operand:
-        """What a launch needs of one operand, whose shape, type and alignment are right."""
-        # What is not of the keys is so for every number of them.
-        known = (self._base or self)._known if name not in _OF_KEYS else None
-        key = name, layout, view.facts
-        if known is not None and (found := known.get(key)) is not None:
-            return found
-        check_shape(view, label, wanted.shape, wanted.dtype.name, layout)
-        operand = operand_of(view, wanted.axes)
-        if view.on_device and name in _TENSORS:
-            of_blocks = name in _OF_KEYS and name not in self.problem.gather
-            check_alignment(operand, label, self._kernel, wanted.shape[-1], of_blocks)
-        if known is not None:
-            keep(known, key, operand)
-        return operand
-
-    @functools.cached_property
-    def _known(self) -> dict[object, Operand]:
-        return {}
-
-    @functools.cached_property
-    def _kernel(self) -> KernelSpec:
-        return self.forward.kernel
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Expected:
-    """What an operand must be; of a result also the strides of one that is made: compact."""
-
-    shape: tuple[int, ...]
-    dtype: DType
-    axes: tuple[str, ...]  # all but the last, which has stride 1
-    strides: tuple[int, ...] = ()
-    axis_strides: Mapping[str, int] = dataclasses.field(default_factory=dict)
-
-    @staticmethod
-    def made(shape: tuple[int, ...], dtype: DType, axes: tuple[str, ...]) -> _Expected:
-        view = View(0, shape, compact_strides(shape), dtype, False, None)
-        return _Expected(shape, dtype, axes, view.strides, operand_of(view, axes).strides)
 
 
 def _capture_text(missing: list[str], nbytes: int) -> str:
@@ -502,20 +332,6 @@ def _capture_text(missing: list[str], nbytes: int) -> str:
         "a graph is being captured from the stream: what its replays write must last as long as "
         f"the graph, so pass {' and '.join(names)}"
     )
-
-
-def keep(cache: dict[object, _Kept], key: object, value: _Kept) -> None:
-    """Remember a value, among a bounded number of them."""
-    if len(cache) >= _MAX_KEPT:
-        cache.clear()
-    cache[key] = value
-
-
-def _but_for_keys(name: str, view: View) -> object:
-    """What checks of an operand depend on, but for how many keys there are."""
-    if name in _OF_KEYS:
-        return view.address, view.strides, view.dtype.name, view.on_device
-    return name, view.facts
 
 
 def output_view(x: Any, name: str, stream: int) -> View:

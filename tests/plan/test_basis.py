@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn import attention, manifest
+from amdattn import attention_plans, manifest
 from amdattn.device import KNOWN_DEVICES, DeviceProps
 from amdattn.errors import UnsupportedProblem
 from amdattn.plan import attention as planning
@@ -61,7 +61,7 @@ def test_plans_are_those_of_planning_anew(kind, props):
     derived = 0
     for keys in lengths(rng):
         asked = problem(keys, **facts)
-        plan = attention._planned.__wrapped__(asked, props)
+        plan = attention_plans.planned.__wrapped__(asked, props)
         fresh = planning.plan_attention(asked, props, rows)
         derived += plan._base is not None
         assert (plan.problem, plan.props, plan.workspace) == (asked, props, fresh.workspace)
@@ -80,9 +80,9 @@ def test_what_a_kernel_takes_ends_where_it_ends():
     if most < 2**31 - 1:
         beyond = problem(most + 1, **KINDS["decode"])
         assert basis(beyond, rows) != basis(at[1], rows)
-        attention._planned(at[1], MI300X)
+        attention_plans.planned(at[1], MI300X)
         with pytest.raises(UnsupportedProblem, match="seqlen_kv"):
-            attention._planned(beyond, MI300X)
+            attention_plans.planned(beyond, MI300X)
 
 
 def test_every_other_fact_counts():
@@ -128,7 +128,7 @@ def test_decoding_with_growing_keys(layout, options):
         amdattn.flash_attn_func(
             *(a.transpose(*order) for a in (q, k[:, :98], v[:, :99])), layout=layout, **options
         )
-    plan = attention._planned(
+    plan = attention_plans.planned(
         AttentionProblem(2, 1, 101, 4, 2, 64, dtype="float16", **options), amdattn.device_props()
     )
     short = [a.transpose(*order) for a in (q, k[:, :102], v[:, :101])]
