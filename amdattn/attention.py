@@ -44,18 +44,21 @@ def flash_attn_func(
     Parameters
     ----------
     q : array, bfloat16 or float16, (batch, seqlen_q, num_heads_q, head_dim)
-        numpy (with ml_dtypes), `DeviceArray`, or any DLPack array on the CPU or the bound device.
-        Any strides that are multiples of 8 elements, the last one 1, addresses of 16 bytes; what
-        is not aligned so must be on the host. Nothing is transposed or made contiguous on the
-        device, except k or v whose rows lie 2**25 elements or more apart or in the order of falling
-        addresses: their rows are copied to memory of the call first.
+        numpy (with ml_dtypes), `DeviceArray`, or an array of any library with ``__dlpack__``,
+        ``__cuda_array_interface__`` or ``__array__``, on the CPU or the bound device. On the host
+        of any strides; on the device any that are multiples of 8 elements, the last one 1,
+        addresses of 16 bytes. Nothing is transposed or made contiguous on the device, except k or v
+        whose rows lie 2**25 elements or more apart or in the order of falling addresses: their rows
+        are copied to memory of the call first. Without elements, results are without elements, or
+        of rows that see no key.
     k : array, (batch, seqlen_kv, num_heads_kv, head_dim)
         `num_heads_kv` divides `num_heads_q`: each KV head serves a group of query heads.
     v : array, (batch, seqlen_kv, num_heads_kv, head_dim_v)
     dropout_p : float
         Must be 0.
     softmax_scale : float, optional
-        Defaults to ``1 / sqrt(head_dim)``.
+        Defaults to ``1 / sqrt(head_dim)``. This and all other numbers and flags may be in arrays
+        without axes, which are read at every call.
     causal : bool
         Query i sees keys up to ``i + seqlen_kv - seqlen_q`` (the last query all), as flash-attn
         since 2.1; with `top_left` up to i.
@@ -103,7 +106,7 @@ def flash_attn_func(
     ------
     UnsupportedProblem
         (a NotImplementedError and ValueError) No kernel does this; the message says what there is.
-    ValueError, TypeError
+    ValueError, TypeError, BufferError
         Malformed input. Nothing was launched.
     UnsupportedDeviceError, HipError
         The device is of another architecture; a HIP call failed.

@@ -49,9 +49,10 @@ def flash_attn_varlen_func(
     q : array, (total_q, num_heads_q, head_dim)
         The rows of all sequences.
     k, v : array, (total_kv, num_heads_kv, head_dim or head_dim_v)
-    cu_seqlens_q, cu_seqlens_k : array, int32, (num_sequences + 1,)
-        Rows before each sequence, and the rows of all; where q is. Sequences may be empty. Arrays
-        on the host are checked; on the device a wrong sum reads or writes beyond the tensors.
+    cu_seqlens_q, cu_seqlens_k : array or list, int32 or int64, (num_sequences + 1,)
+        Rows before each sequence, and the rows of all. Sequences may be empty. Lists and arrays on
+        the host, there of any integers, are checked, and copied to the device if q is there; on the
+        device a wrong sum reads or writes beyond the tensors. int32 without gaps is taken as it is.
     max_seqlen_q, max_seqlen_k : int
         No sequence is longer; rows beyond are not computed.
     block_table
@@ -158,7 +159,7 @@ def flash_attn_varlen_qkvpacked_func(
     Parameters
     ----------
     qkv : array, (total, 3, num_heads, head_dim)
-    cu_seqlens : array, int32, (num_sequences + 1,)
+    cu_seqlens : array or list, int32 or int64, (num_sequences + 1,)
     max_seqlen : int
     """
     handle = runtime.stream_handle(stream)

@@ -29,6 +29,7 @@ class AttentionPlan(Plan):
     """A plan that can be run. Made by `plan_attention`; see `Plan` for what it holds."""
 
     _base: AttentionPlan | None = None  # that differs in the number of keys alone
+    _numbers: launch.Numbers = ()  # constant arguments that differ from those of `_base`
 
     def with_keys(self, problem: AttentionProblem) -> AttentionPlan:
         """The plan of a problem that has an equal `basis`: other keys, and all else the same."""
@@ -47,8 +48,6 @@ class AttentionPlan(Plan):
             _checked={},
         )
         return made
-
-    _numbers: launch.Numbers = ()  # constant arguments that differ from those of `_base`
 
     def __getattr__(self, name: str) -> Any:
         if name == "launches" and self._base is not None:
@@ -137,7 +136,9 @@ class AttentionPlan(Plan):
             Compact, of at least ``plan.workspace.total_bytes`` bytes, for partial results; its
             contents are lost. Runs at the same time need workspaces of their own. Without it each
             run takes memory from the cache. While a graph is captured from `stream`, it and the
-            results must be given.
+            results must be given. What was written on other streams before is waited for then, but
+            for the default stream: replays on a stream that was made with hipStreamNonBlocking do
+            not wait for it, so synchronize before.
         """
         handle = runtime.stream_handle(stream)
         inputs: tuple[View, ...] = (

@@ -41,8 +41,9 @@ def gemm_nt(
     Parameters
     ----------
     a : array, bfloat16 or float16, (m, k)
-        numpy (with ml_dtypes), `DeviceArray`, or any DLPack array on the CPU or the bound device.
-        Rows at any distance, elements of a row next to each other.
+        numpy (with ml_dtypes), `DeviceArray`, or an array of any library with ``__dlpack__``,
+        ``__cuda_array_interface__`` or ``__array__``, on the CPU or the bound device. On the device
+        rows at any distance, elements of a row next to each other; on the host any strides.
     b : array, like a, (n, k)
         With an activation that ends in "_and_mul" (2 n, k): rows that it is of, then their factors.
     out : array, (m, n), optional

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from capsules import Handmade
+from handmade import Handmade
 
 import amdattn
 from amdattn import dlpack, host_memory, runtime

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from api.masked import varlen
-from capsules import Handmade
+from handmade import Handmade
 
 import amdattn
 from amdattn import dlpack, runtime
