@@ -337,6 +337,7 @@ def _consumer_stream(stream: int | None) -> int:
     """Rules of the array API standard for ROCm: None is the default stream, -1 is not said."""
     if stream is None:
         return 0
+    stream = scalars.integer("stream", stream)
     if stream == memory.UNKNOWN_STREAM:
         return stream
     if stream in (1, 2) or stream < 0:

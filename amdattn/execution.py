@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from amdattn import launch, manifest, runtime
+from amdattn import launch, manifest, runtime, scalars
 from amdattn.admission import Admission, keep
 from amdattn.buffers import DeviceArray, View, allocate, host_empty
 from amdattn.dtypes import as_dtype
@@ -141,6 +141,8 @@ class AttentionPlan(Plan):
             not wait for it, so synchronize before.
         """
         handle = runtime.stream_handle(stream)
+        if type(layout) is not str:
+            layout = scalars.word("layout", layout)
         inputs: tuple[View, ...] = (
             as_view(q, "q", handle),
             as_view(k, "k", handle),

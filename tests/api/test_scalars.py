@@ -205,6 +205,17 @@ def test_words(call, name):
         call(**{name: "other"})
 
 
+def test_layout_and_stream_of_plans():
+    plan = planned(seqlen_kv=9, dtype="float16")
+    q, k = (np.ones((1, 9, heads, 64), np.float16) for heads in (4, 2))
+    for name, wrong in (("layout", ["bshd"]), ("layout", 3), ("stream", "0"), ("stream", True)):
+        with pytest.raises(TypeError, match=name):
+            plan.run(q, k, k, **{name: wrong})
+    for wrong in ("0", True, 1.0):
+        with pytest.raises(TypeError, match="stream"):
+            amdattn.empty(3).__dlpack__(stream=wrong)
+
+
 def test_a_str_of_numpy_is_one():
     assert _same(dense(layout=np.str_("bshd"), round_mode=np.str_("rtz")), dense(round_mode="rtz"))
 
