@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 from typing import Any, overload
 
 from amdattn import manifest, runtime
+from amdattn.attention_call import run
+from amdattn.attention_plans import planned
 from amdattn.buffers import View
 from amdattn.device import DeviceProps, as_device_props
-from amdattn.errors import UnsupportedProblem
 from amdattn.execution import AttentionPlan
 from amdattn.interchange import as_view
-from amdattn.plan import attention as planning
-from amdattn.problem import LAYOUTS, VARLEN_LAYOUT, AttentionProblem, attention_problem
+from amdattn.problem import AttentionProblem
 
 
 def flash_attn_func(
@@ -46,18 +44,21 @@ def flash_attn_func(
     Parameters
     ----------
     q : array, bfloat16 or float16, (batch, seqlen_q, num_heads_q, head_dim)
-        numpy (with ml_dtypes), `DeviceArray`, or any DLPack array on the CPU or the bound device.
-        Any strides that are multiples of 8 elements, the last one 1, addresses of 16 bytes; what
-        is not aligned so must be on the host. Nothing is transposed or made contiguous on the
-        device, except k or v whose rows lie 2**25 elements or more apart or in the order of falling
-        addresses: their rows are copied to memory of the call first.
+        numpy (with ml_dtypes), `DeviceArray`, or an array of any library with ``__dlpack__``,
+        ``__cuda_array_interface__`` or ``__array__``, on the CPU or the bound device. On the host
+        of any strides; on the device any that are multiples of 8 elements, the last one 1,
+        addresses of 16 bytes. Nothing is transposed or made contiguous on the device, except k or v
+        whose rows lie 2**25 elements or more apart or in the order of falling addresses: their rows
+        are copied to memory of the call first. Without elements, results are without elements, or
+        of rows that see no key.
     k : array, (batch, seqlen_kv, num_heads_kv, head_dim)
         `num_heads_kv` divides `num_heads_q`: each KV head serves a group of query heads.
     v : array, (batch, seqlen_kv, num_heads_kv, head_dim_v)
     dropout_p : float
         Must be 0.
     softmax_scale : float, optional
-        Defaults to ``1 / sqrt(head_dim)``.
+        Defaults to ``1 / sqrt(head_dim)``. This and all other numbers and flags may be in arrays
+        without axes, which are read at every call.
     causal : bool
         Query i sees keys up to ``i + seqlen_kv - seqlen_q`` (the last query all), as flash-attn
         since 2.1; with `top_left` up to i.
@@ -105,7 +106,7 @@ def flash_attn_func(
     ------
     UnsupportedProblem
         (a NotImplementedError and ValueError) No kernel does this; the message says what there is.
-    ValueError, TypeError
+    ValueError, TypeError, BufferError
         Malformed input. Nothing was launched.
     UnsupportedDeviceError, HipError
         The device is of another architecture; a HIP call failed.
@@ -229,92 +230,7 @@ def unpacked(packed: Any, name: str, parts: str, ndim: int, stream: int) -> tupl
     )
 
 
-def refuse(argument: str, value: object) -> None:
-    """Raise if an argument is given for which there is nothing."""
-    if value is not None:
-        raise UnsupportedProblem(f"{argument} is not built (have None)")
-
-
-def run(
-    kind: Any,
-    views: tuple[View, ...],
-    lengths: tuple[View, ...],
-    layout: str,
-    stream: int,
-    results: tuple[Any, Any, bool, bool],
-    sinks: Any,
-    without_effect: tuple[object, object],
-    options: tuple[Any, ...],
-    longest: tuple[int, ...] = (),
-) -> Any:
-    """Plan and run a call; `options` and `longest` are the values of the last names in _OPTIONS."""
-    out, lse, return_lse, return_attn_probs = results
-    alibi_slopes, deterministic = without_effect
-    if alibi_slopes is not None:
-        refuse("alibi_slopes", alibi_slopes)
-    if not (type(deterministic) is type(return_lse) is type(return_attn_probs) is bool):
-        raise TypeError(
-            f"deterministic={deterministic!r}, return_lse={return_lse!r} and "
-            f"return_attn_probs={return_attn_probs!r} must be bool"
-        )
-    inputs = views
-    if sinks is not None:
-        inputs = *inputs, as_view(sinks, "sinks", stream)
-    if isinstance(options[_WINDOW], list):
-        options = *options[:_WINDOW], tuple(options[_WINDOW]), *options[_WINDOW + 1 :]
-    facts = (
-        *(views[0].shape, views[1].shape, views[2].shape, layout, views[0].dtype.name),
-        return_lse or return_attn_probs or lse is not None,
-        sinks is not None,
-        lengths[0].shape[0] - 1 if lengths else 0,
-        *options,
-        *longest,
-    )
-    plan = _planned_for("", *facts)
-    if gather := plan.to_gather(views[1], views[2], layout):
-        plan = _planned_for(gather, *facts)
-    result = plan.run_on_views(kind, inputs + lengths, out, lse, layout, stream)
-    return (*result, None) if return_attn_probs else result
-
-
 # -- planning --------------------------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=1024, typed=True)
-def _planned_for(
-    gather: str,
-    q_shape: tuple[int, ...],
-    k_shape: tuple[int, ...],
-    v_shape: tuple[int, ...],
-    layout: str,
-    *options: Any,
-) -> AttentionPlan:
-    """The plan of a call on the bound device; `options` are the values of _OPTIONS."""
-    named = {"gather": gather, **dict(zip(_OPTIONS, options, strict=False))}
-    if layout == VARLEN_LAYOUT:
-        if "seqlen_q" not in named:
-            raise ValueError(f"layout={layout!r} must be one of {tuple(LAYOUTS)}")
-    else:
-        del named["batch"]
-    problem = attention_problem(q_shape, k_shape, v_shape, layout, **named)
-    return _planned(problem, runtime.device_props())
-
-
-_OPTIONS = (
-    *("dtype", "return_lse", "sinks", "batch", "softmax_scale", "causal", "window_size", "softcap"),
-    *("dropout_p", "round_mode", "num_splits", "top_left", "seqlen_q", "seqlen_kv"),
-)
-
-
-_WINDOW = 2  # place of window_size among the options of a call
-
-
-@functools.lru_cache(maxsize=1024)
-def _planned(problem: AttentionProblem, props: DeviceProps) -> AttentionPlan:
-    plan = planning.plan_attention(problem, props, manifest.kernels())
-    return AttentionPlan(
-        **{field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
-    )
 
 
 def plan_attention(
@@ -351,7 +267,7 @@ def plan_attention(
     problem = AttentionProblem(
         batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim, **options
     )
-    return _planned(problem, as_device_props(device))
+    return planned(problem, as_device_props(device))
 
 
 @overload

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from amdattn import runtime
-from amdattn.attention import refuse, run, unpacked
+from amdattn import runtime, scalars
+from amdattn.attention import unpacked
+from amdattn.attention_call import refuse, run
 from amdattn.buffers import View
 from amdattn.interchange import as_view
-from amdattn.problem import VARLEN_LAYOUT
+from amdattn.lengths import lengths_view
+from amdattn.problem import INT32_MAX, VARLEN_LAYOUT, operand_axes
 
 
 def flash_attn_varlen_func(
@@ -47,9 +49,10 @@ def flash_attn_varlen_func(
     q : array, (total_q, num_heads_q, head_dim)
         The rows of all sequences.
     k, v : array, (total_kv, num_heads_kv, head_dim or head_dim_v)
-    cu_seqlens_q, cu_seqlens_k : array, int32, (num_sequences + 1,)
-        Rows before each sequence, and the rows of all; where q is. Sequences may be empty. Arrays
-        on the host are checked; on the device a wrong sum reads or writes beyond the tensors.
+    cu_seqlens_q, cu_seqlens_k : array or list, int32 or int64, (num_sequences + 1,)
+        Rows before each sequence, and the rows of all. Sequences may be empty. Lists and arrays on
+        the host, there of any integers, are checked, and copied to the device if q is there; on the
+        device a wrong sum reads or writes beyond the tensors. int32 without gaps is taken as it is.
     max_seqlen_q, max_seqlen_k : int
         No sequence is longer; rows beyond are not computed.
     block_table
@@ -64,7 +67,8 @@ def flash_attn_varlen_func(
     refuse("block_table", block_table)
     handle = runtime.stream_handle(stream)
     views = as_view(q, "q", handle), as_view(k, "k", handle), as_view(v, "v", handle)
-    lengths = _lengths(cu_seqlens_q, cu_seqlens_k, handle)
+    longest = _longest("max_seqlen_q", max_seqlen_q), _longest("max_seqlen_k", max_seqlen_k)
+    lengths = _lengths((cu_seqlens_q, cu_seqlens_k), longest, views, handle)
     return run(
         q,
         views,
@@ -75,7 +79,7 @@ def flash_attn_varlen_func(
         sinks,
         (alibi_slopes, deterministic),
         (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
-        (max_seqlen_q, max_seqlen_k),
+        _at_least_one(longest),
     )
 
 
@@ -112,7 +116,8 @@ def flash_attn_varlen_kvpacked_func(
     """
     handle = runtime.stream_handle(stream)
     views = as_view(q, "q", handle), *unpacked(kv, "kv", "kv", 4, handle)
-    lengths = _lengths(cu_seqlens_q, cu_seqlens_k, handle)
+    longest = _longest("max_seqlen_q", max_seqlen_q), _longest("max_seqlen_k", max_seqlen_k)
+    lengths = _lengths((cu_seqlens_q, cu_seqlens_k), longest, views, handle)
     return run(
         q,
         views,
@@ -123,7 +128,7 @@ def flash_attn_varlen_kvpacked_func(
         sinks,
         (alibi_slopes, deterministic),
         (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
-        (max_seqlen_q, max_seqlen_k),
+        _at_least_one(longest),
     )
 
 
@@ -154,12 +159,13 @@ def flash_attn_varlen_qkvpacked_func(
     Parameters
     ----------
     qkv : array, (total, 3, num_heads, head_dim)
-    cu_seqlens : array, int32, (num_sequences + 1,)
+    cu_seqlens : array or list, int32 or int64, (num_sequences + 1,)
     max_seqlen : int
     """
     handle = runtime.stream_handle(stream)
     views = unpacked(qkv, "qkv", "qkv", 4, handle)
-    lengths = _lengths(cu_seqlens, cu_seqlens, handle)
+    longest = (_longest("max_seqlen", max_seqlen),) * 2
+    lengths = _lengths((cu_seqlens, cu_seqlens), longest, views, handle)
     return run(
         qkv,
         views,
@@ -170,19 +176,32 @@ def flash_attn_varlen_qkvpacked_func(
         sinks,
         (alibi_slopes, deterministic),
         (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
-        (max_seqlen, max_seqlen),
+        _at_least_one(longest),
     )
 
 
-def _lengths(cu_seqlens_q: Any, cu_seqlens_k: Any, stream: int) -> tuple[View, View]:
-    views = (
-        as_view(cu_seqlens_q, "cu_seqlens_q", stream),
-        as_view(cu_seqlens_k, "cu_seqlens_k", stream),
-    )
-    for name, view in zip(("cu_seqlens_q", "cu_seqlens_k"), views, strict=True):
-        if len(view.shape) != 1 or view.shape[0] < 2 or view.dtype.name != "int32":
-            raise ValueError(
-                f"{name} has shape {view.shape} and dtype {view.dtype.name}; it must be int32 of "
-                "shape (num_sequences + 1,)"
-            )
-    return views
+def _longest(name: str, value: Any) -> int:
+    length = scalars.integer(name, value)
+    if not 0 <= length <= INT32_MAX:
+        raise ValueError(f"{name}={length} must be in 0..{INT32_MAX}")
+    return length
+
+
+def _at_least_one(longest: tuple[int, int]) -> tuple[int, int]:
+    """Bounds of lengths that a problem may have: all sequences may be empty."""
+    return max(longest[0], 1), max(longest[1], 1)
+
+
+def _lengths(
+    sums: tuple[Any, Any], longest: tuple[int, int], views: tuple[View, ...], stream: int
+) -> tuple[View, View]:
+    q, k, v = views
+    axes = operand_axes(q.shape, k.shape, v.shape, VARLEN_LAYOUT)
+    totals = [lengths["seq"] for lengths in axes]
+    seen = [
+        lengths_view(given, name, total, most, q.on_device, stream)
+        for given, name, total, most in zip(
+            sums, ("cu_seqlens_q", "cu_seqlens_k"), totals, longest, strict=False
+        )
+    ]
+    return seen[0], seen[1]

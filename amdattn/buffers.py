@@ -1,16 +1,15 @@
-"""The package's own arrays: DeviceArray, and what interchange is made of (View, HostTensor)."""
+"""The package's own arrays: DeviceArray, and the View of memory that calls are made of."""
 
 from __future__ import annotations
 
 import math
-import operator
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any
 
-from amdattn import dlpack, memory, runtime
-from amdattn.dlpack import RawMemory, compact_strides
+from amdattn import dlpack, indexing, memory, runtime, scalars
+from amdattn.dlpack import HostTensor, RawMemory, compact_strides
 from amdattn.dtypes import DType, as_dtype
 
 if TYPE_CHECKING:
@@ -179,6 +178,11 @@ class DeviceArray:
         return self._dtype.numpy()
 
     @property
+    def device(self) -> str:
+        """The device that the memory is of, as "rocm:0": its number among those of HIP."""
+        return f"rocm:{runtime.get().ordinal}"
+
+    @property
     def ndim(self) -> int:
         """Number of dimensions."""
         return len(self.shape)
@@ -224,6 +228,7 @@ class DeviceArray:
     def transpose(self, *axes: int) -> DeviceArray:
         """A view with the axes in another order; without arguments in reverse."""
         order = axes or tuple(reversed(range(self.ndim)))
+        order = tuple(scalars.integer("axes", axis) for axis in order)
         if sorted(order) != list(range(self.ndim)):
             raise ValueError(f"axes={axes} must be a permutation of 0..{self.ndim - 1}")
         return self._derived(
@@ -234,25 +239,20 @@ class DeviceArray:
 
     def __getitem__(self, key: object) -> DeviceArray:
         """A view by integers, slices and ``...``; nothing is copied."""
-        address = self.address
-        shape: list[int] = []
-        strides: list[int] = []
-        for item, length, stride in zip(
-            _full_key(key, self.ndim), self.shape, self.strides, strict=True
-        ):
-            if isinstance(item, slice):
-                start, stop, step = item.indices(length)
-                count = len(range(start, stop, step))
-                shape.append(count)
-                strides.append(stride * step)
-                index = start if count else 0
-            else:
-                index = operator.index(item)
-                if not -length <= index < length:
-                    raise IndexError(f"index {index} is out of range for an axis of {length}")
-                index %= length
-            address += index * stride * self._dtype.itemsize
-        return self._derived(address, tuple(shape), tuple(strides))
+        skipped, shape, strides = indexing.index(key, self.shape, self.strides)
+        return self._derived(self.address + skipped * self._dtype.itemsize, shape, strides)
+
+    def reshape(self, *shape: Any) -> DeviceArray:
+        """A view of another shape with the elements in the same order; one length may be -1.
+
+        Raises
+        ------
+        ValueError
+            The array has other than so many elements, or gaps that no view can step over.
+        """
+        lengths = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+        wanted = tuple(scalars.integer("shape", length) for length in lengths)
+        return self._derived(self.address, *indexing.reshape(self.shape, self.strides, wanted))
 
     def _derived(
         self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]
@@ -279,6 +279,25 @@ class DeviceArray:
             strides=tuple(step * item for step in self.strides),
         )
         return strided if strided.flags.c_contiguous else strided.copy(order="C")
+
+    def item(self) -> Any:
+        """The only element as a Python number. Waits for the array's stream."""
+        if self.size != 1:
+            raise ValueError(
+                f"item() of a DeviceArray of shape {self.shape}: it must have 1 element"
+            )
+        return self.numpy().item()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Copy to the host for numpy; ValueError for ``copy=False``, which cannot be."""
+        if copy is False:
+            raise ValueError("device memory reaches the host only by a copy (copy=False)")
+        host = self.numpy()
+        return host if dtype is None else host.astype(dtype, copy=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by value: the elements, for the device that is bound where it is loaded."""
+        return _of_bytes, (self.numpy().tobytes(), self.shape, self._dtype.name)
 
     # -- DLPack producer -------------------------------------------------------------------------
 
@@ -322,64 +341,16 @@ class DeviceArray:
         return DeviceArray(address, self.shape, self.strides, self._dtype, allocation)
 
 
-def _full_key(key: object, ndim: int) -> list[Any]:
-    items = list(key) if isinstance(key, tuple) else [key]
-    # By identity: comparing would ask arrays, which have no single truth value.
-    ellipses = [i for i, item in enumerate(items) if item is Ellipsis]
-    if len(ellipses) > 1:
-        raise IndexError("an index can hold only one ellipsis")
-    if not ellipses:
-        ellipses = [len(items)]
-        items.append(Ellipsis)
-    at = ellipses[0]
-    missing = ndim - (len(items) - 1)
-    if missing < 0:
-        raise IndexError(f"{len(items) - 1} indices for {ndim} dimensions")
-    items[at : at + 1] = [slice(None)] * missing
-    for item in items:
-        if not isinstance(item, (slice, SupportsIndex)):
-            raise TypeError(f"DeviceArray index {item!r} must be an int, a slice or ...")
-    return items
-
-
 def _consumer_stream(stream: int | None) -> int:
     """Rules of the array API standard for ROCm: None is the default stream, -1 is not said."""
     if stream is None:
         return 0
+    stream = scalars.integer("stream", stream)
     if stream == memory.UNKNOWN_STREAM:
         return stream
     if stream in (1, 2) or stream < 0:
         raise ValueError(f"stream={stream} is not allowed on ROCm (have None, -1, 0 and > 2)")
     return stream
-
-
-class HostTensor:
-    """A DLPack producer for a numpy array of any element type, bfloat16 included."""
-
-    def __init__(self, array: NDArray[Any]) -> None:
-        self._array = array
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (dlpack.CPU, 0)
-
-    def __dlpack__(
-        self,
-        *,
-        stream: None = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-        copied: bool = False,
-    ) -> Any:
-        if dl_device is not None and tuple(dl_device) != (dlpack.CPU, 0):
-            raise BufferError(f"dl_device={dl_device} is not the CPU")
-        array = self._array.copy() if copy else self._array
-        dtype = as_dtype(array.dtype)
-        strides = tuple(step // dtype.itemsize for step in array.strides)
-        memory = RawMemory(array.ctypes.data, array.shape, strides, dtype, array)
-        return dlpack.export_tensor(
-            memory, dtype, (dlpack.CPU, 0), max_version, copied or bool(copy)
-        )
 
 
 # -- making arrays ---------------------------------------------------------------------------------
@@ -394,9 +365,7 @@ def empty(shape: int | Sequence[int], dtype: object = "bfloat16") -> DeviceArray
     dtype : str or numpy dtype
         E.g. "bfloat16" or "float32".
     """
-    lengths = (shape,) if isinstance(shape, int) else tuple(operator.index(n) for n in shape)
-    if any(n < 0 for n in lengths):
-        raise ValueError(f"shape={lengths} must not be negative")
+    lengths = indexing.lengths_of(shape)
     return allocate(lengths, compact_strides(lengths), as_dtype(dtype))
 
 
@@ -406,6 +375,23 @@ def allocate(
     """The same, for use on `stream`, of a shape and its compact strides, known to be right."""
     allocation = _Allocation(math.prod(shape) * dtype.itemsize, stream)
     return DeviceArray(allocation.address, shape, strides, dtype, allocation)
+
+
+def upload(host: NDArray[Any]) -> DeviceArray:
+    """A compact array with the elements of a C-contiguous numpy array. Waits for the copy."""
+    result = empty(host.shape, host.dtype)
+    if host.size:
+        device = runtime.get()
+        device.upload(result.address, host.ctypes.data, host.nbytes)
+        device.synchronize(0)  # the copy may still be reading the host array
+        result.stream = None
+    return result
+
+
+def _of_bytes(elements: bytes, shape: tuple[int, ...], dtype: str) -> DeviceArray:
+    import numpy as np
+
+    return upload(np.frombuffer(elements, as_dtype(dtype).numpy()).reshape(shape))
 
 
 def host_empty(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:

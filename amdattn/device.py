@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from amdattn import chips
+from amdattn import chips, scalars
 
 LANES_PER_WAVE = 64
 SIMDS_PER_CU = 4
@@ -49,8 +49,10 @@ class DeviceProps:
 
     def __post_init__(self) -> None:
         for field in ("num_cus", "num_xcds", "lds_bytes", "memory_bytes"):
-            if getattr(self, field) <= 0:
-                raise ValueError(f"{field}={getattr(self, field)} must be positive")
+            count = scalars.integer(field, getattr(self, field))
+            if count <= 0:
+                raise ValueError(f"{field}={count} must be positive")
+            object.__setattr__(self, field, count)
         if self.num_xcds > self.num_cus:
             raise ValueError(f"num_xcds={self.num_xcds} must be at most num_cus={self.num_cus}")
         if not self.target:

@@ -6,20 +6,22 @@ https://dmlc.github.io/dlpack/latest/python_spec.html
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from amdattn.dtypes import DType, from_dlpack_code
+from amdattn.dtypes import DType, as_dtype
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 CPU = 1
 ROCM = 10
-ROCM_HOST = 11
 
-_VERSION = (1, 0)
-_FLAG_READ_ONLY = 1
+VERSION = (1, 0)
+FLAG_READ_ONLY = 1
 _FLAG_IS_COPIED = 2
 
-_LEGACY, _USED_LEGACY = b"dltensor", b"used_dltensor"
-_VERSIONED, _USED_VERSIONED = b"dltensor_versioned", b"used_dltensor_versioned"
+LEGACY, USED_LEGACY = b"dltensor", b"used_dltensor"
+VERSIONED, USED_VERSIONED = b"dltensor_versioned", b"used_dltensor_versioned"
 
 
 class _Tensor(ctypes.Structure):
@@ -56,98 +58,15 @@ class _ManagedVersioned(ctypes.Structure):
     )
 
 
-_DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-
-_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
+is_capsule = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
     ("PyCapsule_IsValid", ctypes.pythonapi)
 )
-_get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
+capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
-_set_name = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
+rename_capsule = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
     ("PyCapsule_SetName", ctypes.pythonapi)
 )
-
-
-# -- consumer --------------------------------------------------------------------------------------
-
-
-class _Owner:
-    """Keeps an imported tensor alive; returns it to its producer when collected."""
-
-    __slots__ = ("_address", "_deleter")
-
-    def __init__(self, address: int, deleter: int | None) -> None:
-        self._address = address
-        self._deleter = deleter
-
-    def __del__(self) -> None:
-        if self._deleter:
-            _DELETER(self._deleter)(self._address)
-
-
-class Imported(NamedTuple):
-    """A tensor received through DLPack. Strides count elements; `owner` keeps it alive."""
-
-    address: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: DType
-    device_type: int
-    device_id: int
-    read_only: bool
-    owner: object
-
-
-def import_tensor(producer: Any, stream: int | None) -> Imported:
-    """Take a tensor from an object with ``__dlpack__``.
-
-    Parameters
-    ----------
-    stream : int or None
-        The hipStream_t the tensor will be used on; None for host memory.
-    """
-    capsule = _request(producer, stream)
-    handle = id(capsule)
-    if _is_valid(handle, _VERSIONED):
-        versioned = _ManagedVersioned.from_address(_get_pointer(handle, _VERSIONED))
-        if versioned.major > _VERSION[0]:
-            raise BufferError(f"DLPack {versioned.major}.{versioned.minor} is not understood")
-        _set_name(handle, _USED_VERSIONED)
-        owner = _Owner(ctypes.addressof(versioned), versioned.deleter)
-        return _describe(versioned.tensor, bool(versioned.flags & _FLAG_READ_ONLY), owner)
-    if _is_valid(handle, _LEGACY):
-        legacy = _Managed.from_address(_get_pointer(handle, _LEGACY))
-        _set_name(handle, _USED_LEGACY)
-        return _describe(legacy.tensor, False, _Owner(ctypes.addressof(legacy), legacy.deleter))
-    raise BufferError(f"__dlpack__ of {type(producer).__name__} gave no unused DLPack capsule")
-
-
-def _request(producer: Any, stream: int | None) -> Any:
-    try:
-        return producer.__dlpack__(stream=stream, max_version=_VERSION)
-    except TypeError:
-        pass  # a producer from before DLPack 1.0 knows no max_version
-    if stream is None:
-        return producer.__dlpack__()
-    return producer.__dlpack__(stream=stream)
-
-
-def _describe(tensor: _Tensor, read_only: bool, owner: _Owner) -> Imported:
-    ndim = tensor.ndim
-    shape = tuple(tensor.shape[:ndim]) if ndim else ()
-    given = tensor.strides
-    strides = tuple(given[:ndim]) if given else compact_strides(shape)
-    return Imported(
-        (tensor.data or 0) + tensor.byte_offset,
-        shape,
-        strides,
-        from_dlpack_code(tensor.code, tensor.bits, tensor.lanes),
-        tensor.device_type,
-        tensor.device_id,
-        read_only,
-        owner,
-    )
 
 
 def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -206,12 +125,39 @@ def export_tensor(
 
     capsule = np.asarray(memory).__dlpack__(max_version=max_version)
     handle = id(capsule)
-    if _is_valid(handle, _VERSIONED):
-        versioned = _ManagedVersioned.from_address(_get_pointer(handle, _VERSIONED))
+    if is_capsule(handle, VERSIONED):
+        versioned = _ManagedVersioned.from_address(capsule_pointer(handle, VERSIONED))
         versioned.flags |= _FLAG_IS_COPIED if copied else 0
         tensor = versioned.tensor
     else:
-        tensor = _Managed.from_address(_get_pointer(handle, _LEGACY)).tensor
+        tensor = _Managed.from_address(capsule_pointer(handle, LEGACY)).tensor
     tensor.code, tensor.bits = dtype.dlpack
     tensor.device_type, tensor.device_id = device
     return capsule
+
+
+class HostTensor:
+    """A DLPack producer for a numpy array of any element type, bfloat16 included."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self._array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (CPU, 0)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+        copied: bool = False,
+    ) -> Any:
+        if dl_device is not None and tuple(dl_device) != (CPU, 0):
+            raise BufferError(f"dl_device={dl_device} is not the CPU")
+        array = self._array.copy() if copy else self._array
+        dtype = as_dtype(array.dtype)
+        strides = tuple(step // dtype.itemsize for step in array.strides)
+        memory = RawMemory(array.ctypes.data, array.shape, strides, dtype, array)
+        return export_tensor(memory, dtype, (CPU, 0), max_version, copied or bool(copy))

@@ -63,6 +63,8 @@ def as_dtype(value: object, what: str = "dtype") -> DType:
     name = value if isinstance(value, str) else getattr(value, "name", None)
     if name is None:  # a scalar type such as np.float32 or ml_dtypes.bfloat16
         name = getattr(value, "__name__", None)
+    if name is None and type(value).__module__ == "torch":  # torch.float32
+        name = str(value).removeprefix("torch.")
     if name not in _BY_NAME:
         raise ValueError(f"{what}={value!r} is not known (have {', '.join(d.name for d in _ALL)})")
     return _BY_NAME[name]

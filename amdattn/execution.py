@@ -2,47 +2,67 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
-from amdattn import launch, runtime
+from amdattn import launch, manifest, runtime, scalars
+from amdattn.admission import Admission, keep
 from amdattn.buffers import DeviceArray, View, allocate, host_empty
-from amdattn.dlpack import compact_strides
-from amdattn.dtypes import DType, as_dtype
-from amdattn.errors import UnsupportedDeviceError
+from amdattn.dtypes import as_dtype
 from amdattn.interchange import as_view, like
-from amdattn.operands import (
-    LABELS,
-    check_alignment,
-    check_cu_seqlens,
-    check_output,
-    check_placement,
-    check_shape,
-    check_workspace,
-    misalignment,
-    operand,
-    operand_of,
-    wrong_for_blocks,
-)
+from amdattn.lengths import lengths_view
+from amdattn.manifest import KernelSpec
+from amdattn.operands import LABELS, misalignment, operand, operand_of, wrong_for_blocks
 from amdattn.plan import Operand, Plan
-from amdattn.problem import VARLEN_LAYOUT, axis_order
+from amdattn.plan.attention import plan_attention
+from amdattn.plan.basis import SEQLEN_KV, with_keys
+from amdattn.problem import VARLEN_LAYOUT, AttentionProblem, axis_order
 from amdattn.staging import stage
 
-_Kept = TypeVar("_Kept")
 _QKV = 3
 _OUTPUTS = ("o", "lse", "workspace")
 _BYTES = as_dtype("uint8")
-_MAX_KEPT = 64
 
 
 class AttentionPlan(Plan):
     """A plan that can be run. Made by `plan_attention`; see `Plan` for what it holds."""
 
+    _base: AttentionPlan | None = None  # that differs in the number of keys alone
+    _numbers: launch.Numbers = ()  # constant arguments that differ from those of `_base`
+
+    def with_keys(self, problem: AttentionProblem) -> AttentionPlan:
+        """The plan of a problem that has an equal `basis`: other keys, and all else the same."""
+        made: AttentionPlan = object.__new__(AttentionPlan)
+        # Without launches and reasons, which are worked out when they are asked for.
+        made.__dict__.update(
+            problem=problem,
+            props=self.props,
+            _numbers=((SEQLEN_KV, problem.seqlen_kv),),
+            workspace=self.workspace,
+            _base=self,
+            _admission=self._admission.with_keys(problem),
+            input_names=self.input_names,
+            _kernel=self._kernel,
+            _bound={},
+            _checked={},
+        )
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "launches" and self._base is not None:
+            found: Any = with_keys(self._base.launches, self.problem.seqlen_kv)
+        elif name == "reasons":
+            found = plan_attention(self.problem, self.props, manifest.kernels()).reasons
+        else:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self.__dict__[name] = found
+        return found
+
     @functools.cached_property
     def _prepared(self) -> tuple[launch.PreparedLaunch, ...]:
-        return launch.prepare(self, runtime.get())
+        """Of the plan that this was made from, if it was made from one."""
+        return launch.prepare(self, runtime.get()) if self._base is None else self._base._prepared
 
     # Sets of device operands that passed every check, by the facts that the checks depend on. One
     # with every result that is seen again is packed, and then needs nothing but to be submitted.
@@ -55,6 +75,15 @@ class AttentionPlan(Plan):
     def _checked(self) -> dict[object, dict[str, Operand]]:
         return {}
 
+    @functools.cached_property
+    def _kernel(self) -> KernelSpec:
+        return self.forward.kernel
+
+    @functools.cached_property
+    def _admission(self) -> Admission:
+        nbytes = self.workspace.total_bytes
+        return Admission(self.problem, self.props, self._kernel, nbytes, self.input_names)
+
     def to_gather(self, k: View, v: View, layout: str) -> str:
         """Which of k and v have rows that this plan cannot load blocks of: a plan's `gather`.
 
@@ -62,7 +91,7 @@ class AttentionPlan(Plan):
         """
         if not k.on_device:
             return ""
-        kernel = self.forward.kernel
+        kernel = self._kernel
         seq = axis_order(layout).index("seq")
         return "".join(
             name
@@ -107,9 +136,13 @@ class AttentionPlan(Plan):
             Compact, of at least ``plan.workspace.total_bytes`` bytes, for partial results; its
             contents are lost. Runs at the same time need workspaces of their own. Without it each
             run takes memory from the cache. While a graph is captured from `stream`, it and the
-            results must be given.
+            results must be given. What was written on other streams before is waited for then, but
+            for the default stream: replays on a stream that was made with hipStreamNonBlocking do
+            not wait for it, so synchronize before.
         """
         handle = runtime.stream_handle(stream)
+        if type(layout) is not str:
+            layout = scalars.word("layout", layout)
         inputs: tuple[View, ...] = (
             as_view(q, "q", handle),
             as_view(k, "k", handle),
@@ -118,17 +151,27 @@ class AttentionPlan(Plan):
         given = sinks is not None or cu_seqlens_q is not None or cu_seqlens_k is not None
         if given or len(self.input_names) > _QKV:
             more = {"sinks": sinks, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_kv": cu_seqlens_k}
-            inputs += self._further_inputs(more, handle)
+            inputs += self._further_inputs(more, inputs[0].on_device, handle)
         return self.run_on_views(q, inputs, out, lse, layout, handle, workspace)
 
-    def _further_inputs(self, given: Mapping[str, Any], stream: int) -> tuple[View, ...]:
+    def _further_inputs(
+        self, given: Mapping[str, Any], on_device: bool, stream: int
+    ) -> tuple[View, ...]:
+        p = self.problem
+        rows = {
+            "cu_seqlens_q": (p.total_q, p.seqlen_q),
+            "cu_seqlens_kv": (p.total_kv, p.seqlen_kv),
+        }
         views = []
         for name, array in given.items():
             label = LABELS.get(name, name)
-            if name in self.input_names:
+            if name not in self.input_names:
+                if array is not None:
+                    raise ValueError(f"{label} was given, but the plan has none")
+            elif name in rows:
+                views.append(lengths_view(array, label, *rows[name], on_device, stream))
+            else:
                 views.append(as_view(array, label, stream))
-            elif array is not None:
-                raise ValueError(f"{label} was given, but the plan has none")
         return tuple(views)
 
     def run_on_views(
@@ -173,10 +216,10 @@ class AttentionPlan(Plan):
                 views = dict(zip(self.input_names, inputs, strict=True))
                 given = dict(zip(_OUTPUTS, (o_view, lse_view, scratch), strict=True))
                 outputs = {name: view for name, view in given.items() if view is not None}
-                operands = self._admit(views, outputs, layout)
+                operands = self._admission.admit(views, outputs, layout)
                 if inputs[0].on_device:
                     made = self._run_on_device(operands, layout, stream)
-                    _keep(self._checked, key, operands)
+                    keep(self._checked, key, operands)
                 else:
                     made = self._run_on_host(views, outputs, layout, stream)
             out = like(kind, made["o"]) if out is None else out
@@ -189,34 +232,13 @@ class AttentionPlan(Plan):
             workspace.stream = stream
         return (out, lse) if self.problem.return_lse else out
 
-    def _admit(
-        self, views: Mapping[str, View], outputs: Mapping[str, View], layout: str
-    ) -> dict[str, Operand]:
-        """The operands of what was given, after every check."""
-        device = runtime.get()
-        if device.props.arch != self.props.arch:
-            raise UnsupportedDeviceError(
-                f"this plan is for {self.props.arch}, but {device.props.name} "
-                f"({device.props.arch}) is bound"
-            )
-        if "lse" in outputs and not self.problem.return_lse:
-            raise ValueError("lse was given, but return_lse is false")
-        arrays = {**views, **outputs}
-        check_placement({LABELS.get(name, name): view for name, view in arrays.items()})
-        operands = self._check(views, outputs, layout)
-        if views["q"].on_device:
-            check_alignment(operands, self.forward.kernel, self.problem)
-        elif self.problem.varlen:
-            self._check_lengths(views)
-        return operands
-
     def _run_on_device(
         self, operands: Mapping[str, Operand], layout: str, stream: int
     ) -> Mapping[str, DeviceArray]:
         """Launch on checked operands; allocate and return the results that are not among them."""
         made = self._allocate(operands, layout, stream)
         complete = self._with_results(operands, made, layout)
-        launch.run(self._prepared, complete, runtime.get(), stream)
+        launch.run(self._prepared, complete, runtime.get(), stream, self._numbers)
         return made
 
     def _run_again(
@@ -231,8 +253,9 @@ class AttentionPlan(Plan):
             key = key, *[array.address for array in made.values()]
         bound = self._bound.get(key)
         if bound is None:
-            bound = launch.bind(self._prepared, self._with_results(operands, made, layout))
-            _keep(self._bound, key, bound)
+            complete = self._with_results(operands, made, layout)
+            bound = launch.bind(self._prepared, complete, self._numbers)
+            keep(self._bound, key, bound)
         launch.submit(bound, runtime.get(), stream)
         return made
 
@@ -244,8 +267,11 @@ class AttentionPlan(Plan):
         A workspace lives as long as this dictionary. The next user of its memory comes after this
         run: on the same stream, or after it has been waited for.
         """
-        missing = {name: x for name, x in self._expected(layout).items() if name not in operands}
+        expected = self._admission.expected(layout)
+        missing = {name: x for name, x in expected.items() if name not in operands}
         nbytes = 0 if "workspace" in operands else self.workspace.total_bytes
+        if not missing and not nbytes:
+            return {}
         if stream and (missing or nbytes) and runtime.get().is_capturing(stream):
             raise ValueError(_capture_text(["out" if n == "o" else n for n in missing], nbytes))
         made = {name: allocate(x.shape, x.strides, x.dtype, stream) for name, x in missing.items()}
@@ -257,7 +283,7 @@ class AttentionPlan(Plan):
         self, operands: Mapping[str, Operand], made: Mapping[str, DeviceArray], layout: str
     ) -> Mapping[str, Operand]:
         complete = dict(operands)
-        expected = self._expected(layout)
+        expected = self._admission.expected(layout)
         for name, array in made.items():
             strides = expected[name].axis_strides if name in expected else {}
             complete[name] = Operand(array.address, strides)
@@ -275,7 +301,7 @@ class AttentionPlan(Plan):
                 "q is on the host, but a graph is being captured from the stream: replays read and "
                 "write device memory, so pass device arrays"
             )
-        kernel = self.forward.kernel
+        kernel = self._kernel
         axes = len(axis_order(layout)) + 1
 
         def aligned(view: View) -> bool:
@@ -284,13 +310,13 @@ class AttentionPlan(Plan):
             )
 
         staged, memory = stage(views, aligned, device, stream)
-        expected = self._expected(layout, with_inputs=True)
+        expected = self._admission.expected(layout, with_inputs=True)
         operands = {name: operand_of(view, expected[name].axes) for name, view in staged.items()}
         results: dict[str, Any] = {}
         made = self._run_on_device(operands, layout, stream)
         for name, array in made.items():
             if name != "workspace":
-                host = host_empty(array.shape, self._expected(layout)[name].dtype)
+                host = host_empty(array.shape, self._admission.expected(layout)[name].dtype)
                 device.download(host.ctypes.data, array.address, host.nbytes, stream)
                 results[name] = host
         device.synchronize(stream)
@@ -299,76 +325,6 @@ class AttentionPlan(Plan):
             assert view.array is not None
             view.array[...] = results[name]
         return results
-
-    def _expected(self, layout: str, with_inputs: bool = False) -> dict[str, _Expected]:
-        """The results of the plan, "lse" only if it is asked for; or all operands."""
-        key = layout, with_inputs
-        expected = self._expected_by_layout.get(key)
-        if expected is None:
-            p = self.problem
-            lse_axes = ("head",) if p.varlen else ("batch", "head")
-            facts: dict[str, tuple[tuple[int, ...], str, tuple[str, ...]]] = {
-                name: (p.shape(name, layout), p.dtype, axis_order(layout)) for name in "qkvo"
-            }
-            facts["lse"] = p.shape("lse", layout), "float32", lse_axes
-            facts["sinks"] = (p.num_heads_q,), "float32", ()
-            for name in ("cu_seqlens_q", "cu_seqlens_kv"):
-                facts[name] = (p.batch + 1,), "int32", ()
-            names = ("o", *(("lse",) * p.return_lse), *(self.input_names * with_inputs))
-            expected = {name: _Expected.of(*facts[name]) for name in names}
-            self._expected_by_layout[key] = expected
-        return expected
-
-    @functools.cached_property
-    def _expected_by_layout(self) -> dict[tuple[str, bool], dict[str, _Expected]]:
-        return {}
-
-    def _check(
-        self, views: Mapping[str, View], outputs: Mapping[str, View], layout: str
-    ) -> dict[str, Operand]:
-        """Every check that does not depend on the kernel; the operands of what was given."""
-        expected = self._expected(layout, with_inputs=True)
-        taken: dict[str, View] = {}
-        operands: dict[str, Operand] = {}
-        for name, view in {**views, **outputs}.items():
-            label = LABELS.get(name, name)
-            axes: tuple[str, ...] = ()
-            if name == "workspace":
-                check_workspace(view, self.workspace.total_bytes)
-            else:
-                wanted = expected[name]
-                axes = wanted.axes
-                check_shape(view, label, wanted.shape, wanted.dtype.name, layout)
-            if name in outputs:
-                check_output(label, view, taken)
-            taken[label] = view
-            operands[name] = operand_of(view, axes)
-        return operands
-
-    def _check_lengths(self, views: Mapping[str, View]) -> None:
-        p = self.problem
-        for name, total, longest in (
-            ("cu_seqlens_q", p.total_q, p.seqlen_q),
-            ("cu_seqlens_kv", p.total_kv, p.seqlen_kv),
-        ):
-            check_cu_seqlens(views[name], LABELS.get(name, name), total, longest)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Expected:
-    """What an operand must be, and the strides of one that is made for it: compact."""
-
-    shape: tuple[int, ...]
-    dtype: DType
-    axes: tuple[str, ...]  # all but the last, which has stride 1
-    strides: tuple[int, ...]
-    axis_strides: Mapping[str, int]
-
-    @staticmethod
-    def of(shape: tuple[int, ...], dtype: str, axes: tuple[str, ...]) -> _Expected:
-        element = as_dtype(dtype)
-        view = View(0, shape, compact_strides(shape), element, False, None)
-        return _Expected(shape, element, axes, view.strides, operand_of(view, axes).strides)
 
 
 def _capture_text(missing: list[str], nbytes: int) -> str:
@@ -381,16 +337,10 @@ def _capture_text(missing: list[str], nbytes: int) -> str:
     )
 
 
-def _keep(cache: dict[object, _Kept], key: object, value: _Kept) -> None:
-    if len(cache) >= _MAX_KEPT:
-        cache.clear()
-    cache[key] = value
-
-
 def output_view(x: Any, name: str, stream: int) -> View:
     """See the memory of an array that is to be written."""
     if isinstance(x, DeviceArray):
         return x.view_on(stream)
     if type(x).__module__.partition(".")[0] in ("jax", "jaxlib"):
         raise TypeError(f"{name} is a JAX array, which cannot be written; leave {name} out")
-    return as_view(x, name, stream)
+    return as_view(x, name, stream, is_output=True)

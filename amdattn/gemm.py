@@ -6,14 +6,17 @@ import dataclasses
 import functools
 from typing import Any
 
-from amdattn import manifest, runtime
-from amdattn.buffers import View
+from amdattn import manifest, runtime, scalars
+from amdattn.buffers import View, empty, host_empty
 from amdattn.device import DeviceProps, as_device_props
+from amdattn.dtypes import as_dtype
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
 from amdattn.execution import output_view
 from amdattn.gemm_execution import GemmPlan
 from amdattn.gemm_problem import ALIGN_BYTES, FACTORS, MAX_ALIGNED_STRIDE, GemmProblem
-from amdattn.interchange import as_view
+from amdattn.interchange import as_view, like
+from amdattn.no_work import a_few_columns
+from amdattn.operands import check_placement, check_shape
 from amdattn.plan import gemm as planning, gemm_table
 
 
@@ -38,8 +41,9 @@ def gemm_nt(
     Parameters
     ----------
     a : array, bfloat16 or float16, (m, k)
-        numpy (with ml_dtypes), `DeviceArray`, or any DLPack array on the CPU or the bound device.
-        Rows at any distance, elements of a row next to each other.
+        numpy (with ml_dtypes), `DeviceArray`, or an array of any library with ``__dlpack__``,
+        ``__cuda_array_interface__`` or ``__array__``, on the CPU or the bound device. On the device
+        rows at any distance, elements of a row next to each other; on the host any strides.
     b : array, like a, (n, k)
         With an activation that ends in "_and_mul" (2 n, k): rows that it is of, then their factors.
     out : array, (m, n), optional
@@ -77,8 +81,10 @@ def gemm_nt(
     UnsupportedDeviceError, HipError
         The device is of another architecture; a HIP call failed.
     """
-    if type(deterministic) is not bool:
-        raise TypeError(f"deterministic={deterministic!r} must be a bool")
+    if not _IMMUTABLE.issuperset(map(type, (alpha, activation, split_k, deterministic))):
+        alpha, split_k = scalars.number("alpha", alpha), scalars.integer("split_k", split_k)
+        activation = None if activation is None else scalars.word("activation", activation)
+        deterministic = scalars.boolean("deterministic", deterministic)
     handle = runtime.stream_handle(stream)
     inputs = {"a": as_view(a, "a", handle), "b": as_view(b, "b", handle)}
     if bias is not None:
@@ -99,18 +105,52 @@ def gemm_nt(
     if out_dtype is None:
         out_view = None if out is None else output_view(out, "out", handle)
         out_dtype = inputs["a"].dtype.name if out_view is None else out_view.dtype.name
+    if k == 0:  # the sums of no products, which those of a few zeros are too
+        inputs |= {name: a_few_columns(inputs[name]) for name in ("a", "b")}
+        k = inputs["a"].shape[1]
     plan = _planned_for(
-        *(m, n, k, inputs["a"].dtype.name, str(_dtype_name(out_dtype)), bias is not None),
+        *(
+            max(m, 1),
+            max(n, 1),
+            k,
+            inputs["a"].dtype.name,
+            str(_dtype_name(out_dtype)),
+            bias is not None,
+        ),
         *(alpha, activation, split_k),
         *(_is_aligned(inputs["a"]) and _is_aligned(inputs["b"]), deterministic),
         _row_step(inputs["b"]),
     )
+    if m == 0 or n == 0:
+        return _without_elements(a, inputs, out, (m, n), plan.problem.out_dtype, handle)
     return plan.run_on_views(a, inputs, out, workspace, handle)
 
 
-def _dtype_name(dtype: Any) -> str:
-    from amdattn.dtypes import as_dtype
+def _without_elements(
+    kind: Any,
+    inputs: dict[str, View],
+    out: Any,
+    shape: tuple[int, int],
+    dtype: str,
+    stream: int,
+) -> Any:
+    views = dict(inputs)
+    if out is not None:
+        views["out"] = output_view(out, "out", stream)
+        check_shape(views["out"], "out", shape, dtype, "m, n of the arrays")
+    check_placement(views)
+    check_shape(inputs["b"], "b", inputs["b"].shape, inputs["a"].dtype.name, "as a")
+    if "bias" in inputs:
+        rows = (inputs["b"].shape[0],)
+        check_shape(inputs["bias"], "bias", rows, inputs["a"].dtype.name, "rows of b")
+    if out is not None:
+        return out
+    if inputs["a"].on_device:
+        return like(kind, empty(shape, dtype))
+    return like(kind, host_empty(shape, as_dtype(dtype)))
 
+
+def _dtype_name(dtype: Any) -> str:
     return as_dtype(dtype, "out_dtype").name
 
 
@@ -130,6 +170,9 @@ def _is_aligned(view: View) -> bool:
         or not 0 <= step <= MAX_ALIGNED_STRIDE
     )
 
+
+# What a call may be looked up by: values that are equal only to what is the same.
+_IMMUTABLE = frozenset({int, float, bool, str, type(None)})
 
 # -- planning --------------------------------------------------------------------------------------
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from dataclasses import dataclass
 
+from amdattn import scalars
 from amdattn.dtypes import as_dtype
 from amdattn.problem import FLOAT32_MAX, INT32_MAX
 
@@ -67,29 +66,19 @@ class GemmProblem:
             object.__setattr__(self, name, value)
 
         for name, least in (("m", 1), ("n", 1), ("k", 1), ("split_k", 0)):
-            value = getattr(self, name)
-            try:
-                count = operator.index(value)
-            except TypeError:
-                raise TypeError(
-                    f"{name}={value!r} must be an int, not {type(value).__name__}"
-                ) from None
+            count = scalars.integer(name, getattr(self, name))
             if not least <= count <= INT32_MAX:
                 raise ValueError(f"{name}={count} must be in {least}..{INT32_MAX}")
             put(name, count)
         put("dtype", as_dtype(self.dtype).name)
         put("out_dtype", as_dtype(self.out_dtype or self.dtype, "out_dtype").name)
         for name in ("bias", "aligned", "deterministic"):
-            if type(getattr(self, name)) is not bool:
-                raise TypeError(f"{name}={getattr(self, name)!r} must be a bool")
-        try:
-            put("alpha", float(self.alpha))
-        except (TypeError, ValueError):
-            raise TypeError(f"alpha={self.alpha!r} must be a number") from None
-        if not math.isfinite(self.alpha) or abs(self.alpha) > FLOAT32_MAX:
+            put(name, scalars.boolean(name, getattr(self, name)))
+        put("alpha", scalars.number("alpha", self.alpha))
+        if abs(self.alpha) > FLOAT32_MAX:
             raise ValueError(f"alpha={self.alpha} must be finite in float32")
-        if self.activation is not None and not isinstance(self.activation, str):
-            raise TypeError(f"activation={self.activation!r} must be a str or None")
+        if self.activation is not None:
+            put("activation", scalars.word("activation", self.activation))
 
     @property
     def has_factors(self) -> bool:

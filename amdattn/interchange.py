@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from amdattn import dlpack, runtime
-from amdattn.buffers import DeviceArray, HostTensor, Memory, View, empty
-from amdattn.dlpack import RawMemory
+from amdattn.buffers import DeviceArray, Memory, View, upload
+from amdattn.dlpack import HostTensor
 from amdattn.dtypes import DType, as_dtype
+from amdattn.foreign import as_numpy, foreign_view
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,13 +37,7 @@ def asarray(x: Any, dtype: object = None) -> DeviceArray:
         return x if isinstance(x, DeviceArray) else _on_view(source)
     target = source.dtype if dtype is None else as_dtype(dtype)
     host = source.array.astype(target.numpy(), order="C", copy=False)
-    result = empty(host.shape, target)
-    if host.size:
-        device = runtime.get()
-        device.upload(result.address, host.ctypes.data, host.nbytes)
-        device.synchronize(0)  # the copy may still be reading the host array
-        result.stream = None
-    return result
+    return upload(host)
 
 
 def from_dlpack(x: Any) -> DeviceArray:
@@ -68,42 +62,58 @@ def _on_view(source: View) -> DeviceArray:
     return DeviceArray(source.address, source.shape, source.strides, source.dtype, memory)
 
 
-def as_view(x: Any, name: str, stream: int) -> View:
+def as_view(x: Any, name: str, stream: int, is_output: bool = False) -> View:
     """See the memory of a caller's array, ready for use on `stream`.
 
     Parameters
     ----------
-    x : DeviceArray, numpy.ndarray, or any object with ``__dlpack__``
-        DLPack arrays must be on the CPU or on the bound device.
+    x : DeviceArray, numpy.ndarray, or an array of another library
+        With ``__dlpack__``, ``__cuda_array_interface__`` or ``__array__``. DLPack arrays must be on
+        the CPU or on the bound device.
     name : str
         What errors call it.
+    is_output : bool
+        It is to be written: only memory of the array itself will do.
 
     Raises
     ------
     TypeError
         Not an array, or in memory of another kind of device.
     ValueError
-        On another device of this kind, or of an unknown element type.
+        On another device of this kind, of an unknown element type, or in need of a gradient.
+    BufferError
+        Its library does not hand it out, or hands out what makes no sense.
     """
     if isinstance(x, DeviceArray):
         return x.view_on(stream)
     np = sys.modules.get("numpy")
     if np is not None and isinstance(x, np.ndarray):
-        return _numpy_view(x, name)
-    if hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__"):
-        return _dlpack_view(x, name, stream)
+        return _numpy_view(x, name, is_output)
+    view = foreign_view(x, name, stream)
+    if view is not None:
+        return view
+    array = None if is_output else as_numpy(x)
+    if array is not None:
+        return _numpy_view(array, name, False)
+    protocols = "" if is_output else " or __array__"
     raise TypeError(
-        f"{name} must be a numpy.ndarray, an amdattn.DeviceArray or a DLPack array, "
-        f"not {type(x).__module__}.{type(x).__qualname__}"
+        f"{name} must be a numpy.ndarray, an amdattn.DeviceArray or an array with __dlpack__, "
+        f"__cuda_array_interface__{protocols}, not {type(x).__module__}.{type(x).__qualname__}"
     )
 
 
-def _numpy_view(x: NDArray[Any], name: str) -> View:
+def _numpy_view(x: NDArray[Any], name: str, is_output: bool) -> View:
+    if type(x).__module__ != "numpy" and hasattr(x, "mask"):
+        raise TypeError(f"{name} is a masked array, whose mask would be lost; pass {name}.filled()")
     dtype = _element_types.get(x.dtype) or _element_type(x.dtype, name)
     itemsize = dtype.itemsize
-    strides = tuple([step // itemsize for step in x.strides])
     if any([step % itemsize for step in x.strides]):
-        raise ValueError(f"{name} has byte strides {x.strides}, not multiples of its element size")
+        if is_output:
+            raise ValueError(
+                f"{name} has byte strides {x.strides}, not multiples of its element size"
+            )
+        x = x.copy(order="C")
+    strides = tuple([step // itemsize for step in x.strides])
     return View(x.ctypes.data, x.shape, strides, dtype, not x.flags.writeable, x, x)
 
 
@@ -121,45 +131,8 @@ def _element_type(dtype: np.dtype[Any], name: str) -> DType:
     return _element_types.setdefault(dtype, as_dtype(dtype, f"{name}.dtype"))
 
 
-def _dlpack_view(x: Any, name: str, stream: int) -> View:
-    device_type, device_id = x.__dlpack_device__()
-    if device_type == dlpack.CPU:
-        import numpy as np
-
-        source = dlpack.import_tensor(x, None)
-        memory = RawMemory(
-            source.address,
-            source.shape,
-            source.strides,
-            source.dtype,
-            source.owner,
-            source.read_only,
-        )
-        array = np.asarray(memory).view(source.dtype.numpy())
-        return View(
-            source.address, source.shape, source.strides, source.dtype, source.read_only, x, array
-        )
-    if device_type != dlpack.ROCM:
-        raise TypeError(
-            f"{name} is on a DLPack device of type {int(device_type)}; amdattn takes the CPU (1) "
-            f"and ROCm devices (10)"
-        )
-    device = runtime.get()
-    if device_id != device.ordinal:
-        raise ValueError(f"{name} is on device {device_id}; amdattn is bound to {device.ordinal}")
-    source = dlpack.import_tensor(x, stream)
-    if not device.owns(source.address):
-        raise ValueError(
-            f"{name} at {source.address:#x} is not memory of the bound device ({device.props.name} "
-            f"through {device.choice.library}); two HIP runtimes in one process do not share memory"
-        )
-    return View(
-        source.address, source.shape, source.strides, source.dtype, source.read_only, source.owner
-    )
-
-
 def like(x: Any, result: NDArray[Any] | DeviceArray) -> Any:
-    """Hand `result` out as the kind of array that `x` is.
+    """Hand `result` out as the kind of array that `x` is, on the device where `x` is.
 
     numpy arrays and DeviceArrays stay what they are. For others the array library of `x` imports
     the result through DLPack; one without an importer gets the DeviceArray or numpy array.
@@ -172,4 +145,8 @@ def like(x: Any, result: NDArray[Any] | DeviceArray) -> Any:
     importer = getattr(home, "from_dlpack", None)
     if importer is None:
         return result
-    return importer(result if isinstance(result, DeviceArray) else HostTensor(result))
+    made = importer(result if isinstance(result, DeviceArray) else HostTensor(result))
+    # JAX may have several devices that are the CPU.
+    if hasattr(made, "to_device") and (where := getattr(x, "device", None)) != made.device:
+        made = made.to_device(where)
+    return made

@@ -13,6 +13,8 @@ ABSENT = Operand(0, {})
 # What Runtime.launch takes besides the stream: function, grid, workgroup and kernel arguments.
 BoundLaunch = tuple[Any, tuple[int, int, int], tuple[int, int, int], KernargBuffer]
 
+Numbers = tuple[tuple[str, int], ...]
+
 
 class PreparedLaunch:
     """A launch with its kernel loaded and the constant arguments in place."""
@@ -41,18 +43,26 @@ class PreparedLaunch:
                 self._strides.append((i, value.operand, value.axis))
             self._values.append(value if isinstance(value, (int, float)) else 0)
 
-    def bind(self, operands: Mapping[str, Operand]) -> BoundLaunch:
-        """The launch on these operands, with kernel arguments of its own."""
-        kernargs = self._device.new_kernarg_buffer(self._packer.size, self._offsets)
-        return self._pack(operands, kernargs)
+    def bind(self, operands: Mapping[str, Operand], numbers: Numbers = ()) -> BoundLaunch:
+        """The launch on these operands, with kernel arguments of its own.
 
-    def run(self, operands: Mapping[str, Operand], stream: int) -> None:
+        `numbers` are constant arguments that have other values than the plan's.
+        """
+        kernargs = self._device.new_kernarg_buffer(self._packer.size, self._offsets)
+        return self._pack(operands, numbers, kernargs)
+
+    def run(self, operands: Mapping[str, Operand], stream: int, numbers: Numbers = ()) -> None:
         """Launch once on `stream` of the bound device, which is current."""
         kernargs = self._device.kernarg_buffer(self._packer.size, self._offsets)
-        self._device.launch(*self._pack(operands, kernargs), stream)
+        self._device.launch(*self._pack(operands, numbers, kernargs), stream)
 
-    def _pack(self, operands: Mapping[str, Operand], kernargs: KernargBuffer) -> BoundLaunch:
+    def _pack(
+        self, operands: Mapping[str, Operand], numbers: Numbers, kernargs: KernargBuffer
+    ) -> BoundLaunch:
         values = self._values.copy()
+        for name, value in numbers:
+            if name in self._packer.names:
+                values[self._packer.names.index(name)] = value
         for i, name in self._addresses:
             values[i] = operands[name].address
         for i, name, axis in self._strides:
@@ -72,18 +82,19 @@ def run(
     operands: Mapping[str, Operand],
     device: Runtime,
     stream: int,
+    numbers: Numbers = (),
 ) -> None:
-    """Run the launches of a plan in order on `stream`."""
+    """Run the launches of a plan in order on `stream`; `numbers` as `PreparedLaunch.bind` has."""
     device.enter(stream)
     for launch in prepared:
-        launch.run(operands, stream)
+        launch.run(operands, stream, numbers)
 
 
 def bind(
-    prepared: tuple[PreparedLaunch, ...], operands: Mapping[str, Operand]
+    prepared: tuple[PreparedLaunch, ...], operands: Mapping[str, Operand], numbers: Numbers = ()
 ) -> tuple[BoundLaunch, ...]:
     """Pack the arguments of every launch, for any number of submissions."""
-    return tuple(launch.bind(operands) for launch in prepared)
+    return tuple(launch.bind(operands, numbers) for launch in prepared)
 
 
 def submit(bound: tuple[BoundLaunch, ...], device: Runtime, stream: int) -> None:

@@ -6,9 +6,9 @@ import functools
 import hashlib
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +17,7 @@ from amdattn import paths
 from amdattn.device import KNOWN_DEVICES, DeviceProps
 from amdattn.dtypes import as_dtype
 from amdattn.errors import CorruptKernel, ManifestError, UnsupportedDeviceError, UnsupportedProblem
+from amdattn.mismatch import Mismatch, Span, all_allowed
 from amdattn.problem import AttentionProblem
 
 SCHEMA = 1
@@ -101,6 +102,12 @@ class KernelSpec:
 
 def kernels() -> tuple[KernelSpec, ...]:
     """Every shipped kernel, in manifest order."""
+    return _of_override(os.environ.get(paths.KERNEL_DIR_VARIABLE))
+
+
+@functools.lru_cache(maxsize=4)
+def _of_override(folder: str | None) -> tuple[KernelSpec, ...]:
+    """The kernels while the variable has this value: looking for their folder takes a while."""
     return _load(paths.hsaco_dir())
 
 
@@ -144,40 +151,6 @@ _PLAIN_FIELDS = (
     *("vgpr", "agpr", "sgpr", "lds_bytes", "scratch_bytes", "grid", "source", "toolchain"),
     "code_object_version",
 )
-
-
-_LISTED_NUMBERS = 8  # more of them, evenly spaced, are told as a range
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """One argument of a problem that a kernel does not take."""
-
-    argument: str
-    value: object
-    allowed: tuple[object, ...]
-
-    def __str__(self) -> str:
-        have = ", ".join(map(str, self.allowed))
-        numbers = self._numbers
-        steps = {b - a for a, b in pairwise(numbers)}
-        if len(numbers) > _LISTED_NUMBERS and len(steps) == 1:
-            have = f"{numbers[0]}..{numbers[-1]} in steps of {steps.pop()}"
-        return f"{self.argument}={self.value} is not built (have {have})"
-
-    @property
-    def nearest(self) -> object:
-        """A value that is taken, of numbers the nearest."""
-        value, numbers = self.value, self._numbers
-        if isinstance(value, int) and numbers:
-            return min(numbers, key=lambda x: (abs(x - value), -x))
-        return self.allowed[0]
-
-    @property
-    def _numbers(self) -> list[int]:
-        """What is allowed, if it is numbers only."""
-        numbers = [x for x in self.allowed if isinstance(x, int) and not isinstance(x, bool)]
-        return numbers if len(numbers) == len(self.allowed) else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,17 +231,17 @@ def mismatches(kernel: KernelSpec, problem: AttentionProblem) -> list[Mismatch]:
         require(argument, getattr(problem, argument), allowed)
     most = kernel.constraint("max_window_keys")
     if problem.window_keys > most:
-        found.append(Mismatch("window_size", problem.window_size, (f"up to {most} keys",)))
+        allowed = (Span(1, most, "up to {} keys"),)
+        found.append(Mismatch("window_size", problem.window_size, allowed))
     least, most = kernel.constraint("softcaps")
     if not least <= problem.softcap <= most:
-        caps = (least,) if least == most else (f"{least}..{most}",)
-        found.append(Mismatch("softcap", problem.softcap, caps))
+        found.append(Mismatch("softcap", problem.softcap, (Span(least, most),)))
     if problem.num_heads_kv != problem.num_heads_q and not kernel.constraint("gqa"):
         require("num_heads_kv", problem.num_heads_kv, (problem.num_heads_q,))
     for argument in _LIMITED:
         limit, value = kernel.constraint(f"max_{argument}"), getattr(problem, argument)
         if value > limit:
-            found.append(Mismatch(argument, value, (f"{_lowest(argument)}..{limit}",)))
+            found.append(Mismatch(argument, value, (Span(_lowest(argument), limit),)))
     return found
 
 
@@ -365,17 +338,7 @@ def _nearest(
         return len(wrong), of_arrays, groups, unused, -row.q_tile
 
     found.sort(key=distance)
-    nearest, wrong = found[0]
-    arguments = [mismatch.argument for mismatch in wrong]
-    alike = [others for _, others in found if [m.argument for m in others] == arguments]
-    allowed = [
-        tuple(dict.fromkeys(value for mismatch in column for value in mismatch.allowed))
-        for column in zip(*alike, strict=True)
-    ]
-    return nearest, [
-        Mismatch(mismatch.argument, mismatch.value, values)
-        for mismatch, values in zip(wrong, allowed, strict=True)
-    ]
+    return found[0][0], all_allowed(found[0][1], [wrong for _, wrong in found])
 
 
 def merge_kernel(rows: Sequence[KernelSpec], kernel: KernelSpec, round_mode: str) -> KernelSpec:

@@ -5,6 +5,8 @@ next array of a similar size gets it, under the rule that torch's allocator has 
 stream that the memory was allocated for, because launches there run in order, and only after every
 other stream that has used it is past that use.
 
+No memory is freed while a graph is being captured, whatever thread drops an array then.
+
 The virtual device has the cache off while it executes launches. There every array is an allocation
 of its own, as short as the array: what lies beyond it, what was freed and what was never written
 are then errors that the device can see, and checked mode's findings are of the array that is meant.
@@ -83,6 +85,7 @@ class Pool:
             Also without the cached blocks the device has no such memory.
         """
         if not self.reuses:
+            self._free_returned()
             return Block(self._device.malloc(nbytes), nbytes, stream)
         nbytes = size_class(nbytes)
         with self._lock:
@@ -103,11 +106,10 @@ class Pool:
 
     def give(self, block: Block) -> None:
         """Take back a block that no array is left of."""
-        if self.reuses:
-            block.is_used_again = True
-            self._returned.append(block)
-        else:
-            self._free(block)
+        block.is_used_again = True
+        self._returned.append(block)
+        if not self.reuses:
+            self._free_returned()
 
     def empty(self) -> None:
         """Free every block that is not in use. Waits for the device."""
@@ -137,6 +139,20 @@ class Pool:
             waiting = [*self._returned, *(block for block, _ in self._awaited)]
             return sum(b.nbytes for idle in [waiting, *self._idle.values()] for b in idle)
 
+    def _free_returned(self) -> None:
+        """Free what was given back, unless a graph is being captured: then later.
+
+        hipFree waits for the device, which a capture is no part of, and launches that were captured
+        may be of this memory.
+        """
+        try:
+            while self._returned and not self._device.any_capturing():
+                self._free(self._returned.popleft())
+        except IndexError:  # another thread took the last one
+            pass
+        except AmdattnError:  # a child process has no device
+            self._returned.clear()
+
     def _free(self, block: Block) -> None:
         # After a fault every HIP call fails, and a destructor cannot report it.
         with contextlib.suppress(AmdattnError):
@@ -151,18 +167,21 @@ class Pool:
             if len(streams) == 1:
                 self._idle[block.nbytes, block.home].append(block)
             elif UNKNOWN_STREAM in streams:
-                self._free(block)
+                if self._device.any_capturing():
+                    self._returned.append(block)
+                else:
+                    self._free(block)
             else:
                 self._await(block)
 
     def _await(self, block: Block) -> None:
         """Mark the streams that may still use a block besides its home."""
         others = block.streams - {block.home}
-        if any(map(self._is_capturing, others)):  # an event now would become part of their graph
-            self._returned.append(block)
-            return
         events: list[Any] = []
         try:
+            if any(map(self._is_capturing, others)):  # an event would become part of their graph
+                self._returned.append(block)
+                return
             for stream in others:
                 events.append(self._device.record_event(stream))
         except HipError:  # a stream is gone

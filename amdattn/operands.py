@@ -9,7 +9,7 @@ from amdattn.buffers import View
 from amdattn.dlpack import RawMemory, compact_strides
 from amdattn.manifest import KernelSpec
 from amdattn.plan import Operand
-from amdattn.problem import AttentionProblem, axis_order
+from amdattn.problem import axis_order
 
 # What callers call operands.
 LABELS = {"o": "out", "cu_seqlens_kv": "cu_seqlens_k"}
@@ -29,15 +29,18 @@ def check_workspace(view: View, nbytes: int) -> None:
 
 
 def check_shape(view: View, name: str, shape: tuple[int, ...], dtype: str, layout: str) -> None:
-    """Shape, element type and unit last stride of one operand."""
+    """Shape and element type of one operand, and of device memory the unit last stride.
+
+    Host memory of other strides is made compact when it is copied.
+    """
     if view.shape != shape:
         raise ValueError(f"{name} has shape {view.shape}; this call needs {shape} ({layout})")
     if view.dtype.name != dtype:
         raise ValueError(f"{name} has dtype {view.dtype.name}; this call needs {dtype}")
-    if view.strides[-1] != 1 and view.shape[-1] > 1:
+    if view.on_device and view.strides[-1] != 1 and view.shape[-1] > 1:
         raise ValueError(
             f"{name} has strides {view.strides} (elements); the last one must be 1, only the "
-            "others are free"
+            "others are free; on the host all are"
         )
 
 
@@ -150,31 +153,8 @@ def wrong_for_blocks(step: int, dim: int, kernel: KernelSpec) -> str:
 
 
 def check_alignment(
-    operands: Mapping[str, Operand], kernel: KernelSpec, problem: AttentionProblem
+    operand: Operand, label: str, kernel: KernelSpec, dim: int, of_blocks: bool
 ) -> None:
     """Device operands must be aligned as the kernel needs; host operands are when staged."""
-    for name in ("q", "k", "v", "o"):
-        if name not in operands:
-            continue
-        of_blocks = name in ("k", "v") and name not in problem.gather
-        dim = problem.axes(name)["dim"]
-        if wrong := misalignment(operands[name], kernel, dim, of_blocks):
-            label = LABELS.get(name, name)
-            raise ValueError(f"{label} has {wrong} for kernel {kernel.name}")
-
-
-def check_cu_seqlens(view: View, label: str, total: int, longest: int) -> None:
-    """Sums of sequence lengths in host memory: from 0, rising, within the rows that there are."""
-    assert view.array is not None
-    sums = view.array.astype("int64")
-    lengths = sums[1:] - sums[:-1]
-    if sums[0] != 0 or (lengths < 0).any() or sums[-1] > total:
-        raise ValueError(
-            f"{label}={sums.tolist()} must begin with 0, never fall and end with at most {total}, "
-            "the rows there are"
-        )
-    if lengths.max() > longest:
-        raise ValueError(
-            f"{label} has a sequence of {lengths.max()} rows; the greatest length was given as "
-            f"{longest}"
-        )
+    if wrong := misalignment(operand, kernel, dim, of_blocks):
+        raise ValueError(f"{label} has {wrong} for kernel {kernel.name}")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from amdattn.errors import ManifestError
 
+KERNEL_DIR_VARIABLE = "AMDATTN_KERNEL_DIR"
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -20,7 +21,7 @@ def _first_dir(*candidates: Path) -> Path:
 
 def hsaco_dir() -> Path:
     """Folder of manifest.json and the code objects; AMDATTN_KERNEL_DIR overrides it."""
-    override = os.environ.get("AMDATTN_KERNEL_DIR")
+    override = os.environ.get(KERNEL_DIR_VARIABLE)
     if override:
         return _first_dir(Path(override))
     return _first_dir(_PACKAGE / "hsaco", _PACKAGE.parent / "hsaco")

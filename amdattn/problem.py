@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import operator
 from dataclasses import dataclass
 from typing import Any
 
+from amdattn import scalars
 from amdattn.dtypes import as_dtype
 
 INT32_MAX = 2**31 - 1
@@ -34,7 +34,7 @@ _COUNTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, which would make copies slow
 class AttentionProblem:
     """softmax(softmax_scale * Q @ K^T + mask) @ V for every batch and head.
 
@@ -101,8 +101,12 @@ class AttentionProblem:
         def put(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
+        # What is right already stays: problems are made for every step of decoding.
         for name in _COUNTS:
-            count = _integer(name, getattr(self, name))
+            count = getattr(self, name)
+            if type(count) is int and 1 <= count <= INT32_MAX:
+                continue
+            count = scalars.integer(name, count)
             if name == "head_dim_v" and count == 0:
                 count = self.head_dim
             if not 1 <= count <= INT32_MAX:
@@ -115,24 +119,29 @@ class AttentionProblem:
             )
         put("dtype", as_dtype(self.dtype).name)
         for name in ("causal", "return_lse", "top_left", "sinks"):
-            put(name, _boolean(name, getattr(self, name)))
+            if type(getattr(self, name)) is not bool:
+                put(name, scalars.boolean(name, getattr(self, name)))
         for name in ("total_q", "total_kv"):
-            total = _integer(name, getattr(self, name))
+            total = getattr(self, name)
+            if type(total) is not int:
+                put(name, total := scalars.integer(name, total))
             if not 0 <= total <= INT32_MAX:
                 raise ValueError(f"{name}={total} must be in 0..{INT32_MAX}")
-            put(name, total)
         if (self.total_q == 0) != (self.total_kv == 0):
             raise ValueError(
                 f"total_q={self.total_q} and total_kv={self.total_kv} must both be 0 or both not"
             )
-        put("softcap", _finite("softcap", self.softcap))
-        put("dropout_p", _finite("dropout_p", self.dropout_p))
-        put("num_splits", _integer("num_splits", self.num_splits))
-        put("window_size", _window(self.window_size))
+        put("softcap", scalars.number("softcap", self.softcap))
+        put("dropout_p", scalars.number("dropout_p", self.dropout_p))
+        put("num_splits", scalars.integer("num_splits", self.num_splits))
+        window = scalars.pair("window_size", self.window_size)
+        if min(window) < -1:
+            raise ValueError(f"window_size={window} must be >= -1 on each side (-1 means none)")
+        put("window_size", window)
         if self.softmax_scale is None:
             put("softmax_scale", 1.0 / math.sqrt(self.head_dim))
         else:
-            put("softmax_scale", _finite("softmax_scale", self.softmax_scale))
+            put("softmax_scale", scalars.number("softmax_scale", self.softmax_scale))
         if abs(self.softmax_scale_log2) > FLOAT32_MAX:
             raise ValueError(f"softmax_scale={self.softmax_scale} times log2(e) overflows float32")
         if not 0.0 <= self.dropout_p < 1.0:
@@ -141,10 +150,20 @@ class AttentionProblem:
             raise ValueError(f"softcap={self.softcap} must be >= 0 (0 means none)")
         if self.num_splits < 0:
             raise ValueError(f"num_splits={self.num_splits} must be >= 0 (0 lets the plan choose)")
+        put("gather", scalars.word("gather", self.gather))
+        put("round_mode", scalars.word("round_mode", self.round_mode))
         if self.gather not in GATHERS:
             raise ValueError(f"gather={self.gather!r} must be one of {GATHERS}")
         if self.round_mode not in ROUND_MODES:
             raise ValueError(f"round_mode={self.round_mode!r} must be one of {ROUND_MODES}")
+
+    def with_keys(self, seqlen_kv: int) -> AttentionProblem:
+        """The same of so many keys, of sequences of one length; nothing else is checked again."""
+        if not 1 <= seqlen_kv <= INT32_MAX:
+            raise ValueError(f"seqlen_kv={seqlen_kv} must be in 1..{INT32_MAX}")
+        made: AttentionProblem = object.__new__(AttentionProblem)
+        made.__dict__.update(self.__dict__, seqlen_kv=seqlen_kv)
+        return made
 
     @property
     def softmax_scale_log2(self) -> float:
@@ -241,23 +260,15 @@ def axis_order(layout: str) -> tuple[str, ...]:
     """Names of the axes of `layout` before the last, which is head_dim."""
     if layout == VARLEN_LAYOUT:
         return _VARLEN_AXES
-    if layout not in LAYOUTS:
+    if scalars.word("layout", layout) not in LAYOUTS:
         raise ValueError(f"layout={layout!r} must be one of {tuple(LAYOUTS)}")
     return LAYOUTS[layout]
 
 
-def attention_problem(
-    q_shape: tuple[int, ...],
-    k_shape: tuple[int, ...],
-    v_shape: tuple[int, ...],
-    layout: str,
-    **options: Any,
-) -> AttentionProblem:
-    """Read the problem off the shapes of q, k and v; `options` are AttentionProblem's fields.
-
-    With sequences of several lengths (layout "thd") the options say `batch`, `seqlen_q` and
-    `seqlen_kv`.
-    """
+def operand_axes(
+    q_shape: tuple[int, ...], k_shape: tuple[int, ...], v_shape: tuple[int, ...], layout: str
+) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+    """Lengths of the axes of q, k and v by name, which agree with each other."""
     order = axis_order(layout)
     axes = f"({', '.join(order)}, dim)"
     sizes: dict[str, dict[str, int]] = {}
@@ -281,6 +292,22 @@ def attention_problem(
             if axis in ("seq", "head") or x["seq"] == y["head"]:
                 hint = f" (layout={layout!r} reads the axes as {', '.join(order)}, dim)"
             raise ValueError(f"{one} has {axis}={x[axis]} but {other} has {axis}={y[axis]}{hint}")
+    return q, k, v
+
+
+def attention_problem(
+    q_shape: tuple[int, ...],
+    k_shape: tuple[int, ...],
+    v_shape: tuple[int, ...],
+    layout: str,
+    **options: Any,
+) -> AttentionProblem:
+    """Read the problem off the shapes of q, k and v; `options` are AttentionProblem's fields.
+
+    With sequences of several lengths (layout "thd") the options say `batch`, `seqlen_q` and
+    `seqlen_kv`.
+    """
+    q, k, v = operand_axes(q_shape, k_shape, v_shape, layout)
     if layout == VARLEN_LAYOUT:
         # An empty tensor is an error, and must not look like sequences of one length.
         options |= {"total_q": q["seq"] or -1, "total_kv": k["seq"] or -1}
@@ -294,35 +321,3 @@ def attention_problem(
         head_dim_v=v["dim"] or -1,
         **options,
     )
-
-
-def _integer(name: str, value: object) -> int:
-    try:
-        return operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(f"{name}={value!r} must be an int, not {type(value).__name__}") from None
-
-
-def _boolean(name: str, value: object) -> bool:
-    if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
-        return bool(value)
-    raise TypeError(f"{name}={value!r} must be a bool, not {type(value).__name__}")
-
-
-def _finite(name: str, value: object) -> float:
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise TypeError(f"{name}={value!r} must be a number, not {type(value).__name__}") from None
-    if not math.isfinite(number):
-        raise ValueError(f"{name}={number} must be finite")
-    return number
-
-
-def _window(value: object) -> tuple[int, int]:
-    if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise TypeError(f"window_size={value!r} must be a pair (left, right)")
-    left, right = (_integer("window_size", side) for side in value)
-    if left < -1 or right < -1:
-        raise ValueError(f"window_size={(left, right)} must be >= -1 on each side (-1 means none)")
-    return (left, right)

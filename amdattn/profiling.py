@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from amdattn import watching
+from amdattn import scalars, watching
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -200,26 +200,24 @@ class Profile:
         warm_code: bool,
         trans: str | None,
     ) -> None:
-        for name, value in (
-            ("clock_mhz", clock_mhz),
-            ("simulated_workgroups", simulated_workgroups),
-            ("simulated_xcd", simulated_xcd),
-            ("trace_events", trace_events),
-        ):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise ValueError(f"{name}={value!r} must be an int >= 0")
         if trans is not None and trans not in TRANS:
             raise ValueError(f"trans={trans!r} must be one of {(*TRANS, None)}")
         self.launches: list[LaunchProfile] = []
         self._device = device
         self._exports = device.virtual_exports()
         self._options = {
-            "clock_mhz": clock_mhz,
-            "simulated_workgroups": simulated_workgroups,
-            "simulated_xcd": simulated_xcd,
-            "trace_events": trace_events,
-            "warm_code": int(warm_code),
+            name: scalars.integer(name, value)
+            for name, value in (
+                ("clock_mhz", clock_mhz),
+                ("simulated_workgroups", simulated_workgroups),
+                ("simulated_xcd", simulated_xcd),
+                ("trace_events", trace_events),
+            )
         }
+        for name, number in self._options.items():
+            if number < 0:
+                raise ValueError(f"{name}={number} must be an int >= 0")
+        self._options["warm_code"] = int(scalars.boolean("warm_code", warm_code))
         if trans is not None:
             self._options["trans_exclusive"] = TRANS.index(trans)
 

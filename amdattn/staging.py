@@ -35,7 +35,8 @@ def stage(
     Parameters
     ----------
     aligned : callable
-        Whether the kernel can take a (device) view's address and strides; others are made compact.
+        Whether the kernel can take a (device) view's address and strides. Others are made compact,
+        as are those whose last stride is not 1.
 
     Returns
     -------
@@ -51,7 +52,9 @@ def stage(
         )
         # Chunks start on a region boundary, so only their inner offsets decide the alignment.
         placed = (_moved(view, view.address - chunk.low) for view in chunk.members.values())
-        if chunk.high - chunk.low <= MAX_SPREAD * own_bytes and all(map(aligned, placed)):
+        if chunk.high - chunk.low <= MAX_SPREAD * own_bytes and all(
+            _has_rows(view) and aligned(view) for view in placed
+        ):
             chunks.append(chunk)
         else:
             chunks.extend(_compact(name, view) for name, view in chunk.members.items())
@@ -67,6 +70,11 @@ def stage(
     # The copies read host memory of the caller and of `_compact`, which must not change or go.
     device.synchronize(stream)
     return staged, memory
+
+
+def _has_rows(view: View) -> bool:
+    """Whether elements of a row lie next to each other."""
+    return view.strides[-1] == 1 or view.shape[-1] == 1
 
 
 def _merge(views: Mapping[str, View]) -> Iterable[_Chunk]:

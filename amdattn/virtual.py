@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from amdattn import runtime
+from amdattn import runtime, scalars
 from amdattn.checking.arrays import Arrays
 from amdattn.checking.findings import Finding
 from amdattn.checking.session import Check
@@ -51,7 +51,7 @@ def set_option(key: str, value: object) -> None:
     exports = runtime.get().virtual_exports()
     if key not in _OPTIONS:
         raise ValueError(f"option {key!r} must be one of {_OPTIONS}")
-    exports.set_option(key, value)
+    exports.set_option(key, scalars.integer(key, value))
 
 
 def counter(name: str) -> int:

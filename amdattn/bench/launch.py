@@ -31,8 +31,11 @@ RAW = "hip-python, `extra` prebuilt"
 PLAN_RUN = "`plan.run`, DeviceArray"
 EAGER = "`flash_attn_func`, DeviceArray, `out` given"
 EAGER_ALLOCATED = "`flash_attn_func`, DeviceArray, result allocated"
+GROWING = "`flash_attn_func`, DeviceArray, one more key every call"
 # Microseconds that a path may cost beyond RAW.
-BARS = {PLAN_RUN: 5.0, EAGER: 15.0, EAGER_ALLOCATED: 15.0}
+BARS = {PLAN_RUN: 5.0, EAGER: 15.0, EAGER_ALLOCATED: 15.0, GROWING: 50.0}
+# Calls that a path makes at a time; those of GROWING are of a block of keys, which is planned anew.
+_CALLS = {GROWING: 32}
 
 _BATCH_SECONDS = 5e-4  # short against a time slice, so that most batches are not interrupted
 _CALIBRATION_CALLS = 10
@@ -121,11 +124,13 @@ def _measure(
     calls = {}
     for name, timer in timers.items():
         timer.timeit(_CALIBRATION_CALLS)  # loads kernels, fills caches
-        calls[name] = max(1, int(_BATCH_SECONDS / _seconds(timer, _CALIBRATION_CALLS)))
+        few = max(1, _CALIBRATION_CALLS // _CALLS.get(name, 1))
+        calls[name] = max(1, int(_BATCH_SECONDS / _seconds(timer, few)))
     times: dict[str, list[float]] = {name: [] for name in paths}
     for _ in range(rounds):
         for name, timer in timers.items():
-            times[name].append(_seconds(timer, calls[name]) * 1e6)
+            each = _seconds(timer, calls[name]) / _CALLS.get(name, 1)
+            times[name].append(each * 1e6)
         advance()
     return tuple(_row(name, times[name], times[RAW]) for name in paths)
 
@@ -181,6 +186,7 @@ def _paths(device: Runtime) -> dict[str, Callable[[], Any]]:
         "`hipMalloc` and `hipFree`, which the cache saves": lambda: device.free(
             device.malloc(out.nbytes)
         ),
+        GROWING: _growing(),
         "`flash_attn_func`, DLPack array, `out` given": lambda: flash_attn_func(*foreign, out=out),
         "... of which the producer's exports": lambda: [
             x.__dlpack__(stream=0, max_version=(1, 0)) for x in foreign
@@ -193,6 +199,21 @@ def _paths(device: Runtime) -> dict[str, Callable[[], Any]]:
         jax_arrays = [importlib.import_module("jax.numpy").asarray(x) for x in hosts]
         paths["`flash_attn_func`, JAX on the CPU, staged"] = lambda: flash_attn_func(*jax_arrays)
     return paths
+
+
+def _growing() -> Callable[[], Any]:
+    """Steps of decoding, over more numbers of keys than are remembered."""
+    batch, heads_q, heads_kv, first, most = 8, 32, 8, 1024, 4096
+    q = buffers.empty((batch, 1, heads_q, _HEAD_DIM))
+    out = buffers.empty(q.shape)
+    k, v = (buffers.empty((batch, first + most, heads_kv, _HEAD_DIM)) for _ in range(2))
+    seen = itertools.cycle([(k[:, :n], v[:, :n]) for n in range(first + 1, first + most + 1)])
+
+    def steps() -> None:
+        for keys, values in itertools.islice(seen, _CALLS[GROWING]):
+            flash_attn_func(q, keys, values, out=out)
+
+    return steps
 
 
 def _inputs() -> list[Any]:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from amdattn import watching
+from amdattn import scalars, watching
 from amdattn.checking.arrays import Arrays, device_view, element_at, named, runs
 from amdattn.checking.findings import (
     ADVICE,
@@ -59,8 +59,7 @@ class Check:
     ) -> None:
         if raise_on not in RAISE_ON:
             raise ValueError(f"raise_on={raise_on!r} must be one of {RAISE_ON}")
-        if isinstance(max_errors, bool) or not isinstance(max_errors, int):
-            raise TypeError(f"max_errors={max_errors!r} must be an int")
+        max_errors = scalars.integer("max_errors", max_errors)
         if max_errors < 0:
             raise ValueError(f"max_errors={max_errors} must be >= 0 (0 means no limit)")
         self.fault: HipError | None = None
@@ -71,8 +70,8 @@ class Check:
         self._suppressions = Suppressions.of(suppressions)
         self._options = {
             "max_errors": max_errors,
-            "late_loads": int(late_loads),
-            "late_stores": int(late_stores),
+            "late_loads": int(scalars.boolean("late_loads", late_loads)),
+            "late_stores": int(scalars.boolean("late_stores", late_stores)),
         }
         self.log = FindingLog()
         self._numbers: dict[str, int] = {}  # the library's, of this check

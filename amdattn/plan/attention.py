@@ -9,6 +9,7 @@ from amdattn.device import DeviceProps
 from amdattn.errors import ManifestError, UnsupportedProblem
 from amdattn.manifest import KernelSpec, gather_kernel, merge_kernel, select, with_other_tiles
 from amdattn.plan import Address, Argument, Launch, Plan, Stride, gathering, head_split
+from amdattn.plan.basis import taken_alike
 from amdattn.plan.cost import merge_clk, partial_bytes
 from amdattn.plan.kv_split import WORTH, Choice, choose
 from amdattn.plan.occupancy import workgroups_per_cu
@@ -35,11 +36,8 @@ def plan_attention(
     lengths = problem
     if problem.varlen:  # planned for the greatest lengths, whatever the sums of all are
         lengths = dataclasses.replace(problem, total_q=1, total_kv=1)
-    nearest = select(rows, problem, props)
-    choices = {
-        kernel: _choose_split(lengths, kernel, props)
-        for kernel in with_other_tiles(rows, nearest, problem)
-    }
+    nearest, kernels = _selected(problem, props, rows)
+    choices = {kernel: _choose_split(lengths, kernel, props) for kernel in kernels}
     kernel = min(
         choices,
         key=lambda k: choices[k].best.clk * (1 if k.q_tile == nearest.q_tile else 1 / WORTH),
@@ -78,6 +76,28 @@ def plan_attention(
         "work": f"{problem.flops:.4g} floating point operations",
     }
     return Plan(problem, props, tuple(launches), workspace, tuple(reasons.items()))
+
+
+def _selected(
+    problem: AttentionProblem, props: DeviceProps, rows: Sequence[KernelSpec]
+) -> tuple[KernelSpec, list[KernelSpec]]:
+    """The nearest kernel, and those to choose from; the same for problems that are taken alike."""
+    key = props.arch, id(rows), taken_alike(problem, rows)
+    of_rows, nearest, kernels = _selections.get(key, _NOTHING_SELECTED)
+    if of_rows is not rows or nearest is None:
+        nearest = select(rows, problem, props)
+        kernels = with_other_tiles(rows, nearest, problem)
+        if isinstance(rows, tuple):  # a list may change
+            if len(_selections) >= _MAX_SELECTIONS:
+                _selections.clear()
+            _selections[key] = rows, nearest, kernels
+    return nearest, kernels
+
+
+_Selection = tuple[Sequence[KernelSpec], KernelSpec | None, list[KernelSpec]]
+_NOTHING_SELECTED: _Selection = (), None, []
+_selections: dict[object, _Selection] = {}
+_MAX_SELECTIONS = 256
 
 
 def _choose_split(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps) -> Choice:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from amdattn.device import DeviceProps
 from amdattn.errors import ManifestError, UnsupportedProblem
 from amdattn.gemm_problem import ELEMENT_BYTES, FACTORS, GemmProblem
-from amdattn.manifest import KernelSpec, Mismatch, candidates
+from amdattn.manifest import KernelSpec, candidates
+from amdattn.mismatch import Mismatch, Span, all_allowed
 from amdattn.plan import Address, Argument, Launch, Stride
 from amdattn.plan.gemm_cost import Cost, cost
 from amdattn.plan.gemm_table import Tuned
@@ -239,7 +240,7 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
         if value > limit:
             least = 0 if name == "splits" else 1
             argument = "split_k" if name == "splits" else name
-            found.append(Mismatch(argument, value, (f"{least}..{limit}",)))
+            found.append(Mismatch(argument, value, (Span(least, limit),)))
     multiple = kernel.constraint("k_multiple")
     if problem.k % multiple:
         found.append(Mismatch("k", problem.k, (f"multiples of {multiple}",)))
@@ -262,7 +263,7 @@ def takers(
     taking = [row for row, wrong in found if not wrong]
     if not taking:
         nearest, wrong = min(found, key=lambda pair: len(pair[1]))
-        reasons = "; ".join(map(str, wrong))
+        reasons = "; ".join(map(str, all_allowed(wrong, [others for _, others in found])))
         raise UnsupportedProblem(f"{reasons} on {props.arch} (nearest kernel: {nearest.name})")
     widest = max(row.constraint("pointer_align_bytes") for row in taking)
     return [row for row in taking if row.constraint("pointer_align_bytes") == widest]

@@ -10,6 +10,7 @@ import bisect
 import functools
 import heapq
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -97,28 +98,55 @@ class _Schedule:
         # Full rounds before the tail: exact for tiles that cost the same.
         tail = min(whole, whole % slots + (0 if costs.equal else _ROUNDS * slots))
         level = costs.sum_before(whole - tail) / slots
-        self._levels = [[level] * (slots // queues) for _ in range(queues)]
-        self._add(self._levels, costs.of_range(whole - tail, whole), whole - tail)
+        idle = [level] * (slots // queues)
+        tiles, first = costs.of_range(whole - tail, whole), whole - tail
+        self._levels = [
+            _levels_after(idle, tiles[(queue - first) % queues :: queues])
+            for queue in range(queues)
+        ]
         self._mean = costs.sum_before(whole) / slots
         self._last = max(map(max, self._levels))
-
-    @staticmethod
-    def _add(levels: list[list[float]], costs: Sequence[float], first: int) -> None:
-        """Give workgroups, the first of which has this number, to the CUs; `levels` are heaps."""
-        queues = len(levels)
-        for queue, cus in enumerate(levels):
-            for cost in costs[(queue - first) % queues :: queues]:
-                heapq.heapreplace(cus, cus[0] + cost)
+        self._is_level = all(cus[0] == self._last for cus in self._levels)
 
     def clk(self, parts: Sequence[float]) -> float:
         """When the last workgroup is done if these follow."""
-        levels = [cus.copy() for cus in self._levels]
-        self._add(levels, parts, self._whole)
-        return max(map(max, levels))
+        queues, cus = len(self._levels), len(self._levels[0])
+        if self._is_level and len(parts) <= queues * cus:
+            return self._last + max(parts, default=0.0)  # each has a CU, one as free as another
+        of_queues = [parts[(queue - self._whole) % queues :: queues] for queue in range(queues)]
+        if self._is_level:  # queues differ in their parts only, and those of many are the same
+            return max(
+                max(_levels_after(self._levels[0], some)) for some in set(map(tuple, of_queues))
+            )
+        return max(
+            max(_levels_after(levels, some))
+            for levels, some in zip(self._levels, of_queues, strict=True)
+        )
 
     def least_clk(self, parts: Sequence[float]) -> float:
         """A bound that no order of the parts can beat."""
         return max(self._last, self._mean + sum(parts) / self._slots)
+
+
+def _levels_after(levels: list[float], parts: Sequence[float]) -> list[float]:
+    """Until when the CUs of a queue are busy, in rising order, with more after these `levels`.
+
+    While no workgroup of a round ends before the last one of it begins, the nth goes to the CU that
+    is the nth to be free: the same as one after the other to the first that is free, but faster.
+    """
+    least = min(parts, default=0.0)
+    begin = 0
+    while begin < len(parts):
+        of_round = parts[begin : begin + len(levels)]
+        if levels[0] + least < levels[len(of_round) - 1]:
+            levels = levels.copy()
+            for cost in parts[begin:]:
+                heapq.heapreplace(levels, levels[0] + cost)
+            return sorted(levels)
+        levels = [*map(operator.add, levels, of_round), *levels[len(of_round) :]]
+        levels.sort()
+        begin += len(of_round)
+    return levels
 
 
 @functools.lru_cache(maxsize=1024)

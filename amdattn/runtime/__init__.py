@@ -11,10 +11,10 @@ import ctypes
 import importlib.metadata
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from amdattn import binding, virtual_library
+from amdattn import binding, scalars, virtual_library
 from amdattn.device import DeviceProps
 from amdattn.errors import BindingError, HipError
 from amdattn.kernarg import KernargBuffer
@@ -35,6 +35,8 @@ _FAULTS = frozenset(
     )
 )
 _WAITS = ("hipDeviceSynchronize", "hipStreamSynchronize", "hipEventSynchronize")
+_STREAM_NON_BLOCKING = 1
+_CAPTURE_MODE_RELAXED = 2
 _FLUSH_BYTES = 512 * 2**20  # MI300X and MI355X have 256 MiB of last level cache
 
 _lock = threading.RLock()
@@ -73,10 +75,36 @@ def get() -> Runtime:
     """The bound runtime; binds it on first use."""
     global _bound
     if _bound is None:
+        if _is_fork:
+            raise BindingError(_FORK)
         with _lock:
             if _bound is None:
                 _bound = _bind()
     return _bound
+
+
+def _after_fork() -> None:
+    """In a child process: HIP's threads and the GPU's queues stayed with the parent."""
+    global _bound, _is_fork
+    if _bound is not None:
+        _bound.hip = _Forked()
+        _bound, _is_fork = None, True
+
+
+class _Forked:
+    """The HIP runtime in a child process: objects of the parent may still ask for it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise BindingError(_FORK)
+
+
+_is_fork = False
+_FORK = (
+    "this process is a fork of one that had bound a device, and a HIP runtime does not work in a "
+    'fork: start processes with multiprocessing.get_context("spawn"), or fork before the first '
+    "operation"
+)
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def device_props() -> DeviceProps:
@@ -148,6 +176,10 @@ class Runtime(KernelLoader):
         prop = self._struct("hipGetDeviceProperties", "hipDeviceProp_t", self.ordinal)
         queried = query_device(self.hip, prop, self.ordinal, choice.kind == "gpu")
         self.props, self.sources = queried.props, queried.sources
+        # hip-python cannot pass a mode. A library without the function has no captures.
+        self._exchange_mode: Any = getattr(
+            ctypes.CDLL(choice.library), "hipThreadExchangeStreamCaptureMode", None
+        )
         self._copy_kinds = self.hip.hipMemcpyKind
         super().__init__()
 
@@ -265,11 +297,13 @@ class Runtime(KernelLoader):
     def malloc(self, nbytes: int) -> int:
         """Allocate device memory; the address is 256-byte aligned."""
         self.enter()
-        return int(self.check("hipMalloc", self.hip.hipMalloc(max(nbytes, 1))))
+        with self._unaffected():
+            return int(self.check("hipMalloc", self.hip.hipMalloc(max(nbytes, 1))))
 
     def free(self, address: int) -> None:
         """Free what `malloc` gave."""
-        self.check("hipFree", self.hip.hipFree(address))
+        with self._unaffected():
+            self.check("hipFree", self.hip.hipFree(address))
 
     def upload(self, address: int, host: int, nbytes: int, stream: int = 0) -> None:
         """Copy host memory to the device, ordered on `stream`."""
@@ -291,6 +325,24 @@ class Runtime(KernelLoader):
         """Set device memory to 0, ordered on `stream`."""
         self.enter(stream)
         self.check("hipMemsetAsync", self.hip.hipMemsetAsync(address, 0, nbytes, stream))
+
+    def copy_rows(
+        self,
+        to: int,
+        to_pitch: int,
+        source: int,
+        pitch: int,
+        width: int,
+        rows: int,
+        stream: int = 0,
+    ) -> None:
+        """Copy `rows` of `width` bytes, so many bytes apart, on the device."""
+        self.enter(stream)
+        kind = self._copy_kinds.hipMemcpyDeviceToDevice
+        self.check(
+            "hipMemcpy2DAsync",
+            self.hip.hipMemcpy2DAsync(to, to_pitch, source, pitch, width, rows, kind, stream),
+        )
 
     def owns(self, address: int) -> bool:
         """True if `address` is device memory of this runtime on the bound device."""
@@ -335,17 +387,55 @@ class Runtime(KernelLoader):
         if stream == producer:
             return
         if stream and self.is_capturing(stream) and not (producer and self.is_capturing(producer)):
-            raise ValueError(
-                f"an array was written on stream {producer:#x}, which a graph that is being "
-                f"captured from stream {stream:#x} cannot wait for: synchronize before the capture "
-                "and set the array's stream to None"
-            )
+            self._finish_before_capture(stream, producer)
+            return
         event = self.record_event(producer)
         try:
             self.enter(stream)
             self.check("hipStreamWaitEvent", self.hip.hipStreamWaitEvent(stream, event, 0))
         finally:
             self.destroy_event(event)
+
+    def _finish_before_capture(self, stream: int, producer: int) -> None:
+        """Have the work on a stream done that a graph, captured from another, cannot wait for.
+
+        The default stream may not be touched while a stream that waits for it is captured, and need
+        not be: replays on a stream that waits for the default stream come after its work.
+        """
+        flags = self.check("hipStreamGetFlags", self.hip.hipStreamGetFlags(stream))
+        if producer or flags & _STREAM_NON_BLOCKING:
+            with self._unaffected():
+                self.synchronize(producer)
+
+    @contextlib.contextmanager
+    def _unaffected(self) -> Iterator[None]:
+        """A block whose calls no capture of a graph forbids, and which spoil none.
+
+        Else hipMalloc, hipFree and others end the captures of this thread, and most of others.
+        """
+        mode = ctypes.c_int(_CAPTURE_MODE_RELAXED)
+        if self._exchange_mode is not None:
+            self._exchange_mode(ctypes.byref(mode))
+        try:
+            yield
+        finally:
+            if self._exchange_mode is not None:
+                self._exchange_mode(ctypes.byref(mode))
+
+    def any_capturing(self) -> bool:
+        """True while a graph is being captured from any stream that this package was given."""
+        none = self.hip.hipStreamCaptureStatus.hipStreamCaptureStatusNone
+        for stream in tuple(_streams):
+            try:  # destructors ask, inside of anything: no error is made, which takes locks
+                failed, status = self.hip.hipStreamIsCapturing(stream)
+            except ValueError:  # of a call that failed: see is_capturing
+                failed, status = True, none
+            if failed:  # the stream was destroyed
+                self.hip.hipGetLastError()
+                _streams.discard(stream)
+            elif status != none:
+                return True
+        return False
 
     def record_event(self, stream: int) -> Any:
         """A new event behind the work now on `stream`; the caller destroys it."""
@@ -363,7 +453,8 @@ class Runtime(KernelLoader):
 
     def event_done(self, event: Any) -> bool:
         """True if the work before a recorded event has completed; False also after a fault."""
-        status = self.hip.hipEventQuery(event)[0]
+        with self._unaffected():
+            status = self.hip.hipEventQuery(event)[0]
         if status:
             self.hip.hipGetLastError()  # "not ready" is no error of a later call
             self.failures += status.name != _NOT_READY
@@ -375,8 +466,14 @@ class Runtime(KernelLoader):
 
     def is_capturing(self, stream: int) -> bool:
         """True while a graph is being captured from `stream`."""
-        status = self.check("hipStreamIsCapturing", self.hip.hipStreamIsCapturing(stream))
-        return bool(status)  # hipStreamCaptureStatusNone is 0
+        try:
+            result = self.hip.hipStreamIsCapturing(stream)
+        except ValueError:  # of a call that failed hip-python reads an enumerator that nobody wrote
+            raise self._error(
+                "hipStreamIsCapturing", self.hip.hipError_t.hipErrorInvalidHandle
+            ) from None
+        status = self.check("hipStreamIsCapturing", result)
+        return bool(status != self.hip.hipStreamCaptureStatus.hipStreamCaptureStatusNone)
 
     def flush_caches(self, stream: int = 0) -> None:
         """Write through memory larger than every cache. The virtual device has none to flush."""
@@ -406,16 +503,29 @@ class Runtime(KernelLoader):
             raise self._error("hipModuleLaunchKernel", status[0])
 
 
+_streams: set[int] = set()  # that callers have named; some may be gone
+
+
 def stream_handle(stream: object) -> int:
     """A hipStream_t as an int: None is the default stream; ints and hip-python streams pass."""
     if stream is None:
         return 0
+    if type(stream) is not int:
+        stream = _stream_number(stream)
+    if stream < 0:
+        raise ValueError(f"stream={stream} must not be negative")
+    _streams.add(stream)
+    return stream
+
+
+def _stream_number(stream: object) -> int:
+    found = scalars.read("stream", stream)
     try:
-        handle = int(stream)  # type: ignore[call-overload]
+        if isinstance(found, (bool, float, str, bytes)) or hasattr(found, "shape"):
+            raise TypeError
+        return int(found)  # type: ignore[call-overload, no-any-return]
     except (TypeError, ValueError):
         raise TypeError(
-            f"stream={stream!r} must be None, a hipStream_t as int, or a hip-python stream"
+            f"stream={stream!r} must be None, a hipStream_t as int, or a hip-python stream, not "
+            f"{type(stream).__name__}"
         ) from None
-    if handle < 0:
-        raise ValueError(f"stream={handle} must not be negative")
-    return int(handle)

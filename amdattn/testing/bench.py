@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from amdattn import runtime
+from amdattn import runtime, scalars
 
 _ESTIMATE_RUNS = 5
 _MIN_MS = 1e-3  # resolution of device events
@@ -49,6 +49,9 @@ def do_bench(
         raise NotImplementedError("grad_to_none must be None: there are no gradients")
     if return_mode not in (*_MODES, "all"):
         raise ValueError(f"return_mode={return_mode!r} must be one of {(*_MODES, 'all')}")
+    warmup, rep = scalars.number("warmup", warmup), scalars.number("rep", rep)
+    if quantiles is not None:
+        quantiles = [scalars.number("quantiles", q) for q in quantiles]
     device = runtime.get()
     fn()
     runtime.synchronize()

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from amdattn import scalars
 from amdattn.problem import axis_order
 
 _Q_ROWS = 256  # rows of Q taken at once: bounds the size of the score matrix
@@ -75,6 +76,7 @@ def _attention(
     order = _TO_BSHD[layout]
     q, k, v = (np.asarray(x).transpose(order) for x in (q, k, v))
     scale = 1.0 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
+    scale = scalars.number("softmax_scale", scale)
     batch, seqlen_q, num_heads_q, _ = q.shape
     group = num_heads_q // k.shape[2]
     out = np.empty((batch, seqlen_q, num_heads_q, v.shape[-1]), dtype)

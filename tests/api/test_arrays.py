@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import amdattn
-from amdattn import buffers, dlpack, runtime
-from amdattn.dtypes import as_dtype
+from amdattn import dlpack, runtime
+from amdattn.dlpack_import import import_tensor
+from amdattn.dtypes import FLOAT32, as_dtype
 
 DTYPES = ["bfloat16", "float16", "float32", "float64", "int8", "int32", "int64", "uint16"]
 
@@ -194,15 +195,15 @@ def test_release_while_an_exception_is_in_flight():
 
 
 def test_a_capsule_is_taken_only_once():
-    capsule = buffers.HostTensor(np.ones(3)).__dlpack__()
+    capsule = dlpack.HostTensor(np.ones(3)).__dlpack__()
 
     class Reuse:
         def __dlpack__(self, **_):
             return capsule
 
-    dlpack.import_tensor(Reuse(), None)
+    import_tensor(Reuse(), None)
     with pytest.raises(BufferError, match="no unused DLPack capsule"):
-        dlpack.import_tensor(Reuse(), None)
+        import_tensor(Reuse(), None)
 
 
 def test_copies_do_not_alias():
@@ -230,7 +231,7 @@ def test_consumer_names_its_stream(normal, hip_stream):
 def test_host_dlpack_arrays(normal):
     """A library without an importer of its own gets numpy arrays."""
     x = normal(1, 12, 1, 128)
-    out = amdattn.flash_attn_func(*[Producer(buffers.HostTensor(x), legacy=True)] * 3)
+    out = amdattn.flash_attn_func(*[Producer(dlpack.HostTensor(x), legacy=True)] * 3)
     expected = amdattn.flash_attn_func(x, x, x)
     np.testing.assert_array_equal(out.view(np.uint16), expected.view(np.uint16))
 
@@ -258,14 +259,15 @@ def test_arrays_elsewhere():
 
 def test_memory_of_another_runtime():
     """A ROCm tensor whose memory this runtime does not know is refused, not read."""
-    host = buffers.HostTensor(np.ones(1 << 16, np.float32))
+    host = np.ones(1 << 16, np.float32)
 
     class Foreign:
         def __dlpack_device__(self):
             return (10, runtime.get().ordinal)
 
         def __dlpack__(self, *, stream=None, max_version=None):
-            return host.__dlpack__(max_version=max_version)
+            memory = dlpack.RawMemory(host.ctypes.data, host.shape, (1,), FLOAT32, host)
+            return dlpack.export_tensor(memory, FLOAT32, self.__dlpack_device__(), max_version)
 
     with pytest.raises(ValueError, match="two HIP runtimes"):
         amdattn.asarray(Foreign())

@@ -50,6 +50,9 @@ class FakeDevice:
     def is_capturing(self, stream):
         return stream in self.capturing
 
+    def any_capturing(self):
+        return bool(self.capturing)
+
 
 @pytest.fixture
 def device():

@@ -1,0 +1,84 @@
+"""What a kernel does not take of a problem, and what there is instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+_LISTED_NUMBERS = 8  # more of them, evenly spaced, are told as a range
+
+
+class Span(NamedTuple):
+    """Numbers from `low` to `high`; with `text` that says so in words."""
+
+    low: float
+    high: float
+    text: str = ""
+
+    def __str__(self) -> str:
+        if self.text:
+            return self.text.format(self.high)
+        return str(self.low) if self.low == self.high else f"{self.low}..{self.high}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One argument of a problem that a kernel does not take; `allowed` are values and Spans."""
+
+    argument: str
+    value: object
+    allowed: tuple[object, ...]
+
+    def __str__(self) -> str:
+        have = ", ".join(map(str, _joined(self.allowed)))
+        numbers = self._numbers
+        steps = {b - a for a, b in pairwise(numbers)}
+        if len(numbers) > _LISTED_NUMBERS and len(steps) == 1:
+            have = f"{numbers[0]}..{numbers[-1]} in steps of {steps.pop()}"
+        return f"{self.argument}={self.value} is not built (have {have})"
+
+    @property
+    def nearest(self) -> object:
+        """A value that is taken, of numbers the nearest."""
+        value, numbers = self.value, self._numbers
+        if isinstance(value, int) and numbers:
+            return min(numbers, key=lambda x: (abs(x - value), -x))
+        first = self.allowed[0]
+        if isinstance(value, (int, float)) and isinstance(first, Span):
+            ends = [end for span in self.allowed if isinstance(span, Span) for end in span[:2]]
+            return min(ends, key=lambda end: abs(end - value))
+        return str(first) if isinstance(first, Span) else first
+
+    @property
+    def _numbers(self) -> list[int]:
+        """What is allowed, if it is numbers only."""
+        numbers = [x for x in self.allowed if isinstance(x, int) and not isinstance(x, bool)]
+        return numbers if len(numbers) == len(self.allowed) else []
+
+
+def _joined(values: Sequence[object]) -> list[object]:
+    """The same, of spans that overlap one that has all of them."""
+    others = [value for value in values if not isinstance(value, Span)]
+    spans: list[Span] = []
+    for span in sorted(value for value in values if isinstance(value, Span)):
+        if spans and span.low <= spans[-1].high:
+            spans[-1] = spans[-1]._replace(high=max(span.high, spans[-1].high))
+        else:
+            spans.append(span)
+    return [*others, *spans]
+
+
+def all_allowed(wrong: list[Mismatch], others: Sequence[list[Mismatch]]) -> list[Mismatch]:
+    """The mismatches of a kernel, with what all take instead that differ in the same arguments."""
+    arguments = [mismatch.argument for mismatch in wrong]
+    alike = [found for found in others if [m.argument for m in found] == arguments]
+    return [
+        Mismatch(
+            of_nearest.argument,
+            of_nearest.value,
+            tuple(dict.fromkeys(value for mismatch in column for value in mismatch.allowed)),
+        )
+        for of_nearest, column in zip(wrong, zip(*alike, strict=True), strict=True)
+    ]

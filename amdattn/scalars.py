@@ -1,0 +1,107 @@
+"""Numbers, flags and words of callers: Python's own, numpy's, and those in arrays without axes.
+
+Calls are looked up by these values. An array would be looked up by its identity, under which its
+value may change: it is read first, and what comes out is a Python number.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+from typing import Any
+
+
+def integer(name: str, value: object) -> int:
+    """The int that `value` is or holds; TypeError for a bool, a float and the rest."""
+    if type(value) is int:
+        return value
+    found = read(name, value)
+    if type(found) is int:
+        return found
+    if not isinstance(found, bool) and not hasattr(found, "shape"):
+        try:
+            return operator.index(found)  # type: ignore[arg-type]
+        except TypeError:
+            pass
+    raise _wrong(name, value, "an int")
+
+
+def number(name: str, value: object) -> float:
+    """The finite float that `value` is or holds; TypeError for a bool, a str and the rest."""
+    if type(value) is float and math.isfinite(value):
+        return value
+    found = read(name, value)
+    if isinstance(found, bool) or not isinstance(found, numbers.Real):
+        raise _wrong(name, value, "a number")
+    try:
+        finite = float(found)
+    except OverflowError:
+        finite = math.inf
+    if not math.isfinite(finite):
+        raise ValueError(f"{name}={found} must be finite")
+    return finite
+
+
+def optional_number(name: str, value: object) -> float | None:
+    """As `number`; None is None."""
+    return None if value is None else number(name, value)
+
+
+def boolean(name: str, value: object) -> bool:
+    """The bool that `value` is or holds; TypeError for all else, 0 and 1 included."""
+    found = read(name, value)
+    if type(found) is not bool:
+        raise _wrong(name, value, "a bool")
+    return found
+
+
+def pair(name: str, value: object) -> tuple[int, int]:
+    """The pair of ints that a tuple, a list or an array of two has."""
+    if type(value) is tuple and [*map(type, value)] == [int, int]:
+        return value
+    shape = getattr(value, "shape", None)
+    sides = value.tolist() if shape is not None and hasattr(value, "tolist") else value
+    if not isinstance(sides, (tuple, list)) or len(sides) != 2:
+        raise _wrong(name, value, "a pair (left, right)")
+    left, right = (integer(name, side) for side in sides)
+    return left, right
+
+
+def word(name: str, value: object) -> str:
+    """The str that `value` is."""
+    if type(value) is str:
+        return value
+    if not isinstance(value, str):
+        raise _wrong(name, value, "a str")
+    return str(value)
+
+
+def read(name: str, value: Any) -> object:
+    """What an array without axes, or a numpy number, holds; anything else as it is.
+
+    Raises
+    ------
+    TypeError
+        It has no value that can be read, as a tracer of `jax.jit` has none.
+    """
+    if getattr(value, "shape", None) != () or not hasattr(value, "item"):
+        return value
+    try:
+        return value.item()
+    except Exception as error:
+        raise TypeError(
+            f"{name} is a {_type_name(value)} whose value cannot be read here; pass a Python "
+            f"number ({str(error).partition(chr(10))[0]})"
+        ) from error
+
+
+def _wrong(name: str, value: Any, wanted: str) -> TypeError:
+    """The error of an argument; of an array its shape is told instead of its contents."""
+    shape = getattr(value, "shape", None)
+    shown = f"={value!r}" if shape is None or shape == () else f" has shape {tuple(shape)} and"
+    return TypeError(f"{name}{shown} must be {wanted}, not {_type_name(value)}")
+
+
+def _type_name(value: object) -> str:
+    return type(value).__name__
