@@ -76,12 +76,15 @@ class Memory:
         can be pending.
     streams : set of int
         Every stream on which it may be in use.
+    read_only : bool
+        Its owner forbids that it is written.
     """
 
-    __slots__ = ("__weakref__", "owner", "stream", "streams")
+    __slots__ = ("__weakref__", "owner", "read_only", "stream", "streams")
 
     def __init__(self, owner: object = None) -> None:
         self.owner = owner
+        self.read_only = False
         self.stream: int | None = None
         self.streams: set[int] = set()
 
@@ -95,6 +98,7 @@ class _Allocation(Memory):
         self._pool = memory.pool()
         block = self._block = self._pool.take(nbytes, stream)
         self.owner = None
+        self.read_only = False
         self.address = block.address
         self.stream = stream if block.is_used_again else None
         self.streams = block.streams
@@ -200,7 +204,12 @@ class DeviceArray:
         """The array's memory as a View."""
         if self._view is None:
             self._view = View(
-                self.address, self.shape, self.strides, self._dtype, False, self._memory
+                self.address,
+                self.shape,
+                self.strides,
+                self._dtype,
+                self._memory.read_only,
+                self._memory,
             )
         return self._view
 
@@ -294,7 +303,12 @@ class DeviceArray:
                 runtime.get().wait_for(consumer, source.stream)
             source._memory.streams.add(consumer)
             exported = RawMemory(
-                source.address, source.shape, source.strides, source._dtype, source._memory
+                source.address,
+                source.shape,
+                source.strides,
+                source._dtype,
+                source._memory,
+                source._memory.read_only,
             )
             return dlpack.export_tensor(exported, source._dtype, here, max_version, bool(copy))
         if tuple(dl_device) == (dlpack.CPU, 0):
@@ -368,7 +382,8 @@ class HostTensor:
         array = self._array.copy() if copy else self._array
         dtype = as_dtype(array.dtype)
         strides = tuple(step // dtype.itemsize for step in array.strides)
-        memory = RawMemory(array.ctypes.data, array.shape, strides, dtype, array)
+        read_only = not array.flags.writeable
+        memory = RawMemory(array.ctypes.data, array.shape, strides, dtype, array, read_only)
         return dlpack.export_tensor(
             memory, dtype, (dlpack.CPU, 0), max_version, copied or bool(copy)
         )

@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
-    """The time limit fails a test in Python; a hang in native code ends the run, with its stacks."""
+    """The time limit fails a test in Python; one that hangs in native code ends the run."""
     marker = item.get_closest_marker("timeout")
     limit = float(marker.args[0] if marker else item.config.getini("timeout") or 0)
     if limit:
