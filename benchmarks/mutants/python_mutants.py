@@ -1,0 +1,220 @@
+"""Mutation run over amdattn/: what the tests that run a line notice when the line is changed.
+
+    python -m pip install cosmic-ray coverage
+    python benchmarks/mutants/python_mutants.py --number 200 [--seed 15] [--json out.json]
+
+Mutants are cosmic-ray's, one at each of a seeded sample of places, in a copy of the repository.
+Each meets the tests that run its line, found by coverage contexts, the short ones first, until one
+fails. Annotations, decorators and comparisons by identity have no mutants: most change no result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import dataclasses
+import difflib
+import json
+import random
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from cosmic_ray.ast import ast_nodes, get_ast
+from cosmic_ray.mutating import mutate_code
+from cosmic_ray.plugins import get_operator, operator_names
+from rich.console import Console
+from rich.progress import track
+from trials import ROOT, Mutant, Stopwatch, copy_of_repository, environment, first_failure
+
+HERE = Path(__file__).resolve().parent
+# Folders whose tests run the package; the others test the virtual device itself.
+FOLDERS = ("api", "bench", "check", "examples", "hsaco", "plan", "timing")
+# Evidence of this project's own, which is tested by what it finds.
+NOT_SOURCES = ("amdattn/checking/mutation/",)
+# Variables by others of the scope and identity by equality change no result or all of them.
+LEFT_OUT = ("Variable", "_Is", "_IsNot", "ComparisonOperator_Is", "RemoveDecorator", "NoOp")
+MOST_SECONDS = 60.0  # of the tests of one mutant
+
+
+Way = tuple[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a mutant can be, and the ways to make one: operator and occurrence."""
+
+    path: str
+    line: int
+    ways: tuple[Way, ...]
+
+
+def annotations(tree: ast.Module) -> set[tuple[int, int]]:
+    """(line, column) of what only type checkers read, and of zip's `strict`."""
+    found: list[ast.AST | None] = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found.append(node.returns)
+        elif isinstance(node, (ast.arg, ast.AnnAssign)):
+            found.append(node.annotation)
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            found.append(node)
+        elif isinstance(node, ast.keyword) and node.arg == "strict":  # holds whatever it says
+            found.append(node.value)
+    return {
+        (line, column)
+        for node in found
+        if node is not None
+        for line in range(node.lineno, node.end_lineno + 1)
+        for column in range(
+            node.col_offset if line == node.lineno else 0,
+            node.end_col_offset if line == node.end_lineno else 200,
+        )
+    }
+
+
+def places(path: str, text: str) -> Iterator[Place]:
+    """Every place of a file."""
+    nodes = list(ast_nodes(get_ast(text)))
+    silent = annotations(ast.parse(text))
+    by_position: dict[tuple[int, int], list[Way]] = defaultdict(list)
+    for name in operator_names():
+        if any(part in name for part in LEFT_OUT):
+            continue
+        operator = get_operator(name)()
+        found = (start for node in nodes for start, _ in operator.mutation_positions(node))
+        for occurrence, start in enumerate(found):
+            if start not in silent:
+                by_position[start].append((name, occurrence))
+    for (line, _), ways in sorted(by_position.items()):
+        yield Place(path, line, tuple(ways))
+
+
+def coverage(tree: Path) -> dict[str, Any]:
+    """Tests by file and line, and the seconds that each takes."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "contexts.json"
+        (tree / "tests" / "contexts.py").write_text((HERE / "contexts.py").read_text())
+        text = (tree / "tests" / "contexts.py").read_text()
+        (tree / "tests" / "contexts.py").write_text(text.replace("parents[2]", "parents[1]"))
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "contexts", "-p", "no:randomly"]
+        command += [f"tests/{name}" for name in FOLDERS]
+        env = environment(tree, AMDATTN_CONTEXTS=str(out))
+        subprocess.run(command, cwd=tree, env=env, check=True)
+        return dict(json.loads(out.read_text()))
+
+
+def covering(place: Place, text: str, found: dict[str, Any]) -> list[str]:
+    """Tests that run the statement; what runs on import is tested by all of the file."""
+    lines: dict[str, list[str]] = found["lines"].get(place.path, {})
+
+    def of(numbers: Iterable[int]) -> set[str]:
+        return {test for n in numbers for test in lines.get(str(n), ())}
+
+    around = [
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.stmt) and node.lineno <= place.line <= node.end_lineno
+    ]
+    around.sort(key=lambda node: node.end_lineno - node.lineno)
+    tests = of([place.line])
+    for node in around:
+        tests = tests or of(range(node.lineno, node.end_lineno + 1))
+    tests = tests or of(map(int, lines))
+    seconds: dict[str, float] = found["seconds"]
+    taken, total = [], 0.0
+    for test in sorted(tests, key=lambda name: (seconds[name], name)):
+        total += seconds[test]
+        if total <= MOST_SECONDS:
+            taken.append(test)
+    return taken
+
+
+def changed(text: str, way: Way) -> str | None:
+    """The file's text with a mutant, None if it is no other program."""
+    name, occurrence = way
+    made: str | None = mutate_code(text, get_operator(name)(), occurrence)
+    return None if made is None or made == text else made
+
+
+def difference(before: str, after: str) -> str:
+    """The lines that differ, on one line."""
+    parts = [
+        line[0] + " " + line[1:].strip()
+        for line in difflib.unified_diff(before.splitlines(), after.splitlines(), n=0)
+        if line[0] in "+-" and line[:3] not in ("+++", "---")
+    ]
+    return " ".join(parts)
+
+
+def trial(tree: Path, place: Place, way: Way, found: dict[str, Any]) -> Mutant:
+    """Make a mutant, run its tests, take it back."""
+    file = tree / place.path
+    text = file.read_text()
+    made = changed(text, way)
+    if made is None:
+        return Mutant(place.path, place.line, way[0], "not built")
+    mutant = Mutant(place.path, place.line, difference(text, made))
+    tests = covering(place, text, found)
+    if not tests:
+        return dataclasses.replace(mutant, outcome="not covered")
+    watch = Stopwatch()
+    file.write_text(made)
+    try:
+        by = first_failure(tree, tests, 4 * MOST_SECONDS)
+    finally:
+        file.write_text(text)
+    outcome = "caught" if by else "survived"
+    return dataclasses.replace(mutant, outcome=outcome, by=by, seconds=watch.seconds())
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--number", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=15)
+    parser.add_argument("--only", default="", help="files whose path contains this")
+    parser.add_argument(
+        "--contexts", type=Path, help="keep the coverage here, or take it from here"
+    )
+    parser.add_argument("--json", type=Path, help="write the outcomes here")
+    arguments = parser.parse_args()
+    console = Console()
+    everywhere = [
+        place
+        for file in sorted((ROOT / "amdattn").rglob("*.py"))
+        if arguments.only in str(file) and not str(file.relative_to(ROOT)).startswith(NOT_SOURCES)
+        for place in places(str(file.relative_to(ROOT)), file.read_text())
+    ]
+    chance = random.Random(arguments.seed)
+    sample = chance.sample(everywhere, min(arguments.number, len(everywhere)))
+    ways = [chance.choice(place.ways) for place in sample]
+    mutants = []
+    with tempfile.TemporaryDirectory() as folder:
+        tree = copy_of_repository(Path(folder))
+        if arguments.contexts and arguments.contexts.exists():
+            found = json.loads(arguments.contexts.read_text())
+        else:
+            found = coverage(tree)
+            if arguments.contexts:
+                arguments.contexts.write_text(json.dumps(found))
+        pairs = list(zip(sample, ways, strict=True))
+        for place, way in track(pairs, "mutants", console=console):
+            mutants.append(trial(tree, place, way, found))
+            if arguments.json:
+                rows = [dataclasses.asdict(mutant) for mutant in mutants]
+                arguments.json.write_text(json.dumps(rows, indent=1))
+    for outcome in ("caught", "survived", "not covered", "not built"):
+        of_it = [mutant for mutant in mutants if mutant.outcome == outcome]
+        console.print(f"{outcome}: {len(of_it)} of {len(mutants)}")
+        if outcome in ("survived", "not covered"):
+            for mutant in of_it:
+                console.print(f"  {mutant.path}:{mutant.line}: {mutant.change}", highlight=False)
+
+
+if __name__ == "__main__":
+    main()
