@@ -22,7 +22,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
-from trials import Mutant, Stopwatch, copy_of_repository, environment, first_failure
+from trials import (
+    Mutant,
+    Stopwatch,
+    copy_of_repository,
+    environment,
+    first_failure,
+    write,
+)
 
 LEVEL = "v3"
 MOST_SECONDS = 900.0  # of the tests of one mutant
@@ -133,20 +140,20 @@ def build(tree: Path, work: Path, library: Path) -> bool:
     return done.returncode == 0
 
 
-def write(place: Place, text: str) -> None:
+def change(place: Place, text: str) -> None:
     """Have the place's line say this."""
     lines = place.path.read_text().split("\n")
     lines[place.line - 1] = text
-    place.path.write_text("\n".join(lines))
+    write(place.path, "\n".join(lines))
 
 
 def trial(place: Place, tree: Path, work: Path, library: Path) -> Mutant:
     """Make a mutant, build it, run its tests, take it back."""
     name = place.path.relative_to(tree / "virtual_device").as_posix()
-    change = f"{place.before.strip()} -> {place.after.strip()}"
-    mutant = Mutant(f"virtual_device/{name}", place.line, change, "not built")
+    text = f"{place.before.strip()} -> {place.after.strip()}"
+    mutant = Mutant(f"virtual_device/{name}", place.line, text, "not built")
     watch = Stopwatch()
-    write(place, place.after)
+    change(place, place.after)
     try:
         if build(tree, work, library):
             named = {"AMDATTN_VDEV_LIBRARY": str(library)}
@@ -154,7 +161,7 @@ def trial(place: Place, tree: Path, work: Path, library: Path) -> Mutant:
             outcome = "caught" if by else "survived"
             mutant = dataclasses.replace(mutant, outcome=outcome, by=by, seconds=watch.seconds())
     finally:
-        write(place, place.before)
+        change(place, place.before)
     return mutant
 
 
@@ -186,7 +193,7 @@ def main() -> None:
             last = mutants[-1]
             place_text = f"{last.path}:{last.line} {last.change}"
             text = f"{last.outcome} {last.seconds:.0f} s {place_text} {last.by}"
-            console.print(text, highlight=False, markup=False)
+            console.print(text, highlight=False, markup=False, soft_wrap=True)
             if arguments.json:
                 rows = [dataclasses.asdict(mutant) for mutant in mutants]
                 arguments.json.write_text(json.dumps(rows, indent=1))

@@ -5,16 +5,24 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NoReturn
+
+# What most tests import, once for all forks.
+import hypothesis
+import ml_dtypes
+import numpy as np
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 _LEFT_OUT = shutil.ignore_patterns(".git", "build", "__pycache__", ".*_cache", ".hypothesis")
-_EVERY_TEST_SECONDS = 60  # pytest-timeout, of each test
+_EVERY_TEST_SECONDS = 120  # pytest-timeout, of each test
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,12 +51,25 @@ class Mutant:
     seconds: float = 0.0
 
 
+IMPORTED = (hypothesis, ml_dtypes, np)
+
+
 def copy_of_repository(folder: Path) -> Path:
-    """The repository as it is on disk, with the built virtual device, in `folder`."""
+    """The repository as it is on disk, with the built virtual device, in `folder`; compiled."""
     tree = folder / "amdattn"
     shutil.rmtree(tree, ignore_errors=True)
     shutil.copytree(ROOT, tree, ignore=_LEFT_OUT)
+    subprocess.run([sys.executable, "-m", "compileall", "-q", str(tree / "amdattn")], check=True)
     return tree
+
+
+def write(file: Path, text: str, like: os.stat_result | None = None) -> os.stat_result:
+    """Replace a file; `like` what it was, its bytecode counts again. Returns what it was."""
+    before = file.stat()
+    file.write_text(text)
+    if like is not None:
+        os.utime(file, ns=(like.st_atime_ns, like.st_mtime_ns))
+    return before
 
 
 def environment(tree: Path, **more: str) -> dict[str, str]:
@@ -68,33 +89,62 @@ def first_failure(
     tests: Iterable[str],
     seconds: float,
     extra: Mapping[str, str] | None = None,
-    options: Iterable[str] = (),
 ) -> str:
-    """The test that fails first, or "" if all pass; the tests run in the order given."""
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as listed:
-        listed.write("\n".join(tests))
-        listed.flush()
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line"]
-        command += ["-p", "no:cacheprovider", "-p", "no:randomly", *options]
-        command += [f"--timeout={_EVERY_TEST_SECONDS}", f"@{listed.name}"]
-        try:
-            done = subprocess.run(
-                command,
-                cwd=tree,
-                env=environment(tree, **(extra or {})),
-                capture_output=True,
-                text=True,
-                timeout=seconds,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return "no end"
-    if done.returncode == 0:
+    """The test that fails first, or "" if all pass; the tests run in the order given.
+
+    In a fork of this process, which has imported what all tests need, but not amdattn.
+    """
+    arguments = ["-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider"]
+    arguments += ["-p", "no:randomly", f"--timeout={_EVERY_TEST_SECONDS}", *tests]
+    assert "amdattn" not in sys.modules
+    with tempfile.TemporaryFile("w+") as output:
+        child = os.fork()
+        if child == 0:
+            _run_pytest(tree, arguments, environment(tree, **(extra or {})), output.fileno())
+        code = _wait(child, seconds)
+        output.seek(0)
+        text = output.read()
+    if code == 0:
         return ""
-    for line in done.stdout.splitlines():
+    if code is None:
+        return "no end"
+    for line in text.splitlines():
         if line.startswith(("FAILED ", "ERROR ")):
-            return line.split(" ", 1)[1].split(" - ")[0]
-    return f"pytest ended with {done.returncode}"
+            test, _, why = line.split(" ", 1)[1].partition(" - ")
+            return f"{test} (time limit)" if "Timeout" in why else test
+    return f"pytest ended with {code}"
+
+
+def _run_pytest(
+    tree: Path, arguments: list[str], variables: Mapping[str, str], output: int
+) -> NoReturn:
+    """Does not come back: the process ends with the tests' code."""
+    code = 70  # of a failure of its own
+    try:
+        os.setsid()
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.chdir(tree)
+        os.environ.update(variables)
+        sys.path[:0] = [str(tree), str(tree / "tests")]
+        sys.dont_write_bytecode = True
+        code = int(pytest.main(arguments))
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def _wait(child: int, seconds: float) -> int | None:
+    """Its exit code; None if it had to be ended."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.05)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
 
 
 class Stopwatch:
