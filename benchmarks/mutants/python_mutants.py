@@ -116,22 +116,27 @@ def coverage(tree: Path) -> dict[str, Any]:
 
 
 def covering(place: Place, text: str, found: dict[str, Any]) -> list[str]:
-    """Tests that run the statement; what runs on import is tested by all of the file."""
+    """Tests that run the line; of a signature the function, of what runs on import the file."""
     lines: dict[str, list[str]] = found["lines"].get(place.path, {})
 
     def of(numbers: Iterable[int]) -> set[str]:
         return {test for n in numbers for test in lines.get(str(n), ())}
 
-    around = [
-        node
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.stmt) and node.lineno <= place.line <= node.end_lineno
-    ]
-    around.sort(key=lambda node: node.end_lineno - node.lineno)
-    tests = of([place.line])
-    for node in around:
-        tests = tests or of(range(node.lineno, node.end_lineno + 1))
-    tests = tests or of(map(int, lines))
+    tree = ast.parse(text)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    bodies = {range(f.body[0].lineno, f.end_lineno + 1): f for f in functions}
+    inside = min((body for body in bodies if place.line in body), key=len, default=None)
+    if inside is not None:
+        statements = [
+            range(node.lineno, node.end_lineno + 1)
+            for node in ast.walk(bodies[inside])
+            if isinstance(node, ast.stmt) and node.lineno <= place.line <= node.end_lineno
+        ]
+        around = sorted([range(place.line, place.line + 1), *statements, inside], key=len)
+        tests = next(filter(None, map(of, around)), set())
+    else:  # on import, in whichever test comes first
+        signed = [body for body, f in bodies.items() if f.lineno <= place.line < body.start]
+        tests = {test for body in signed or bodies for test in of(body)}
     seconds: dict[str, float] = found["seconds"]
     taken, total = [], 0.0
     for test in sorted(tests, key=lambda name: (seconds[name], name)):
@@ -158,7 +163,13 @@ def difference(before: str, after: str) -> str:
     return " ".join(parts)
 
 
-def trial(tree: Path, place: Place, way: Way, found: dict[str, Any]) -> Mutant:
+def trial(
+    tree: Path,
+    place: Place,
+    way: Way,
+    found: dict[str, Any],
+    known: dict[tuple[str, int, str], Mutant],
+) -> Mutant:
     """Make a mutant, run its tests, take it back."""
     file = tree / place.path
     text = file.read_text()
@@ -166,6 +177,8 @@ def trial(tree: Path, place: Place, way: Way, found: dict[str, Any]) -> Mutant:
     if made is None:
         return Mutant(place.path, place.line, way[0], "not built")
     mutant = Mutant(place.path, place.line, difference(text, made))
+    if again := known.get((mutant.path, mutant.line, mutant.change)):
+        return again
     tests = covering(place, text, found)
     if not tests:
         return dataclasses.replace(mutant, outcome="not covered")
@@ -188,7 +201,8 @@ def main() -> None:
     parser.add_argument(
         "--contexts", type=Path, help="keep the coverage here, or take it from here"
     )
-    parser.add_argument("--json", type=Path, help="write the outcomes here")
+    told = "write the outcomes here; of what it has already, mutants that were caught stay so"
+    parser.add_argument("--json", type=Path, help=told)
     arguments = parser.parse_args()
     console = Console()
     everywhere = [
@@ -200,7 +214,10 @@ def main() -> None:
     chance = random.Random(arguments.seed)
     sample = chance.sample(everywhere, min(arguments.number, len(everywhere)))
     ways = [chance.choice(place.ways) for place in sample]
-    mutants = []
+    mutants, known = [], {}
+    if arguments.json and arguments.json.exists():
+        rows = [Mutant(**row) for row in json.loads(arguments.json.read_text())]
+        known = {(m.path, m.line, m.change): m for m in rows if m.outcome == "caught"}
     with tempfile.TemporaryDirectory() as folder:
         tree = copy_of_repository(Path(folder))
         if arguments.contexts and arguments.contexts.exists():
@@ -210,7 +227,7 @@ def main() -> None:
             if arguments.contexts:
                 arguments.contexts.write_text(json.dumps(found))
         for place, way in zip(sample, ways, strict=True):
-            mutants.append(trial(tree, place, way, found))
+            mutants.append(trial(tree, place, way, found, known))
             last = mutants[-1]
             text = f"{last.outcome} {last.seconds:.0f} s {last.path}:{last.line} {last.change}"
             console.print(text, last.by, highlight=False, markup=False, soft_wrap=True)
