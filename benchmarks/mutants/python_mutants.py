@@ -46,6 +46,8 @@ NOT_SOURCES = ("amdattn/checking/mutation/",)
 # Variables by others of the scope and identity by equality change no result or all of them.
 LEFT_OUT = ("Variable", "_Is", "_IsNot", "ComparisonOperator_Is", "RemoveDecorator", "NoOp")
 MOST_SECONDS = 60.0  # of the tests of one mutant
+# Tests of wall-clock time, which fail on a busy machine whatever the code is.
+OF_THE_CLOCK = ("test_choice_time.py", "test_planning_takes_a_moment", "test_import_is_light")
 
 
 Way = tuple[str, int]
@@ -140,6 +142,8 @@ def covering(place: Place, text: str, found: dict[str, Any]) -> list[str]:
     seconds: dict[str, float] = found["seconds"]
     taken, total = [], 0.0
     for test in sorted(tests, key=lambda name: (seconds[name], name)):
+        if any(name in test for name in OF_THE_CLOCK):
+            continue
         total += seconds[test]
         if total <= MOST_SECONDS:
             taken.append(test)
