@@ -63,7 +63,7 @@ class Place:
 
 
 def annotations(tree: ast.Module) -> set[tuple[int, int]]:
-    """(line, column) of what only type checkers read, and of zip's `strict`."""
+    """(line, column) of what only type checkers read, and of `strict` and `slots`, which hold."""
     found: list[ast.AST | None] = []
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -72,7 +72,7 @@ def annotations(tree: ast.Module) -> set[tuple[int, int]]:
             found.append(node.annotation)
         elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             found.append(node)
-        elif isinstance(node, ast.keyword) and node.arg == "strict":  # holds whatever it says
+        elif isinstance(node, ast.keyword) and node.arg in ("strict", "slots"):
             found.append(node.value)
     return {
         (line, column)
