@@ -41,10 +41,16 @@ from trials import (
 HERE = Path(__file__).resolve().parent
 # Folders whose tests run the package; the others test the virtual device itself.
 FOLDERS = ("api", "bench", "check", "examples", "hsaco", "plan", "timing")
-# Evidence of this project's own, which is tested by what it finds.
-NOT_SOURCES = ("amdattn/checking/mutation/",)
+# Evidence of this project's own, tested by what it finds; what needs checkouts of other projects.
+NOT_SOURCES = (
+    "amdattn/checking/mutation/",
+    *(f"amdattn/bench/{name}" for name in ("aiter", "moonmath", "triton", "sampling", "plots")),
+)
 # Variables by others of the scope and identity by equality change no result or all of them.
 LEFT_OUT = ("Variable", "_Is", "_IsNot", "ComparisonOperator_Is", "RemoveDecorator", "NoOp")
+# Sources that tests run as processes of their own, which coverage does not see.
+AS_PROCESSES = ("amdattn/cli/",)
+TESTS_OF_PROCESSES = ("tests/api/test_cli.py", "tests/check/test_surface_cli.py")
 MOST_SECONDS = 60.0  # of the tests of one mutant
 # Tests of wall-clock time, which fail on a busy machine whatever the code is.
 OF_THE_CLOCK = ("test_choice_time.py", "test_planning_takes_a_moment", "test_import_is_light")
@@ -139,6 +145,8 @@ def covering(place: Place, text: str, found: dict[str, Any]) -> list[str]:
     else:  # on import, in whichever test comes first
         signed = [body for body, f in bodies.items() if f.lineno <= place.line < body.start]
         tests = {test for body in signed or bodies for test in of(body)}
+    if not tests and place.path.startswith(AS_PROCESSES):
+        tests = {test for test in found["seconds"] if test.startswith(TESTS_OF_PROCESSES)}
     seconds: dict[str, float] = found["seconds"]
     taken, total = [], 0.0
     for test in sorted(tests, key=lambda name: (seconds[name], name)):
