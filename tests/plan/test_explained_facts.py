@@ -7,6 +7,10 @@ from typing import Any
 import pytest
 
 import amdattn
+from amdattn import manifest
+from amdattn.device import KNOWN_DEVICES
+from amdattn.gemm_problem import GemmProblem
+from amdattn.plan import gemm as planning
 
 
 @pytest.mark.parametrize(
@@ -65,3 +69,17 @@ def test_launches_and_workspace(parts: int) -> None:
         assert facts["workspace"].startswith(f"{plan.workspace.total_bytes} bytes")
         assert plan.explain().count("\n") == len(facts) - 1
     assert product.splits == parts and bool(product.workspace.regions) == (parts > 1)
+
+
+def test_kernels_that_need_alignment_say_so() -> None:
+    rows = [
+        row
+        for row in manifest.kernels()
+        if row.op == planning.GEMM and row.constraint("pointer_align_bytes") > 2
+    ]
+    props = KNOWN_DEVICES["MI300X"]
+    with pytest.raises(
+        amdattn.UnsupportedProblem, match=r"aligned=False is not built \(have True\)"
+    ):
+        planning.plan_gemm(GemmProblem(4, 64, 512, aligned=False), props, rows)
+    assert planning.plan_gemm(GemmProblem(4, 64, 512), props, rows).launches
