@@ -106,6 +106,17 @@ def test_the_most_parts_that_help(heads, limit, parts):
     assert (best.tiles, best.parts) == ((0, 1) if parts == 1 else (heads, parts))
 
 
+@pytest.mark.parametrize("masking", [{}, {"causal": True}, {"window_size": (200, 31)}], ids=str)
+def test_sums_of_costs(masking):
+    """Of all tiles before one, at the ends of runs of equal ones too."""
+    problem = AttentionProblem(2, 5 * TILE_Q + 1, 700, 5, 5, 128, **masking)
+    costs = kv_split.Costs(problem, KERNEL)
+    each = costs.of_range(0, costs.num_tiles)
+    assert len(each) == costs.num_tiles
+    for tile in range(costs.num_tiles + 1):
+        assert costs.sum_before(tile) == pytest.approx(sum(each[:tile]))
+
+
 def test_no_more_parts_than_blocks():
     problem = AttentionProblem(1, TILE_Q, 5 * TILE_KV, 1, 1, 128)
     choice = kv_split.choose(problem, KERNEL, MI300X, 304, 16)
