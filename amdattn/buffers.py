@@ -77,12 +77,15 @@ class Memory:
         Every stream on which it may be in use.
     uses : dict or None
         What `zero_at_rest` knows of workspaces in it, by address.
+    read_only : bool
+        Its owner forbids that it is written.
     """
 
-    __slots__ = ("__weakref__", "owner", "stream", "streams", "uses")
+    __slots__ = ("__weakref__", "owner", "read_only", "stream", "streams", "uses")
 
     def __init__(self, owner: object = None) -> None:
         self.owner = owner
+        self.read_only = False
         self.stream: int | None = None
         self.streams: set[int] = set()
         self.uses: dict[int, Any] | None = None
@@ -97,6 +100,7 @@ class _Allocation(Memory):
         self._pool = memory.pool()
         block = self._block = self._pool.take(nbytes, stream)
         self.owner = self.uses = None
+        self.read_only = False
         self.address = block.address
         self.stream = stream if block.is_used_again else None
         self.streams = block.streams
@@ -212,7 +216,12 @@ class DeviceArray:
         """The array's memory as a View."""
         if self._view is None:
             self._view = View(
-                self.address, self.shape, self.strides, self._dtype, False, self._memory
+                self.address,
+                self.shape,
+                self.strides,
+                self._dtype,
+                self._memory.read_only,
+                self._memory,
             )
         return self._view
 
@@ -321,7 +330,12 @@ class DeviceArray:
                 runtime.get().wait_for(consumer, source.stream)
             source._memory.streams.add(consumer)
             exported = RawMemory(
-                source.address, source.shape, source.strides, source._dtype, source._memory
+                source.address,
+                source.shape,
+                source.strides,
+                source._dtype,
+                source._memory,
+                source._memory.read_only,
             )
             return dlpack.export_tensor(exported, source._dtype, here, max_version, bool(copy))
         if tuple(dl_device) == (dlpack.CPU, 0):

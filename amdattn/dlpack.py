@@ -159,5 +159,6 @@ class HostTensor:
         array = self._array.copy() if copy else self._array
         dtype = as_dtype(array.dtype)
         strides = tuple(step // dtype.itemsize for step in array.strides)
-        memory = RawMemory(array.ctypes.data, array.shape, strides, dtype, array)
+        read_only = not array.flags.writeable
+        memory = RawMemory(array.ctypes.data, array.shape, strides, dtype, array, read_only)
         return export_tensor(memory, dtype, (CPU, 0), max_version, copied or bool(copy))

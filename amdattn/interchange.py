@@ -59,6 +59,7 @@ def _on_view(source: View) -> DeviceArray:
     if not isinstance(memory, Memory):
         memory = Memory(source.owner)
         memory.stream = 0  # its producer made it ready on the default stream only
+        memory.read_only = source.read_only
     return DeviceArray(source.address, source.shape, source.strides, source.dtype, memory)
 
 

@@ -6,16 +6,14 @@ import math
 from collections.abc import Mapping
 
 from amdattn.buffers import View
-from amdattn.dlpack import RawMemory, compact_strides
+from amdattn.dlpack import compact_strides
 from amdattn.manifest import KernelSpec
+from amdattn.overlap import repeats_elements, share_memory
 from amdattn.plan import Operand
 from amdattn.problem import axis_order
 
 # What callers call operands.
 LABELS = {"o": "out", "cu_seqlens_kv": "cu_seqlens_k"}
-
-# Budget of numpy's exact overlap test; strided tensors of real layouts need a tiny part of it.
-_OVERLAP_WORK = 100_000
 
 
 def check_workspace(view: View, nbytes: int) -> None:
@@ -58,38 +56,23 @@ def check_output(name: str, out: View, inputs: Mapping[str, View]) -> None:
     """An output must be writable, hold each element once, and share none with an input."""
     if out.read_only:
         raise ValueError(f"{name} is read-only")
-    reach = 0
-    for step, length in sorted(
-        (abs(step), length)
-        for step, length in zip(out.strides, out.shape, strict=True)
-        if length > 1
-    ):
-        if step <= reach:
-            raise ValueError(
-                f"{name} has overlapping elements (shape {out.shape}, strides {out.strides})"
-            )
-        reach += (length - 1) * step
-    low, high = out.extent()
+    if repeated := repeats_elements(out):
+        raise ValueError(
+            f"{name} has overlapping elements (shape {out.shape}, strides {out.strides})"
+        )
+    if repeated is None:
+        raise ValueError(
+            f"{name} has shape {out.shape} and strides {out.strides}, of which it is too hard to "
+            "tell that no elements overlap"
+        )
     for other, view in inputs.items():
-        other_low, other_high = view.extent()
-        if low < other_high and other_low < high and _share_memory(out, view):
+        if shared := share_memory(out, view):
             raise ValueError(f"{name} overlaps {other} in memory")
-
-
-def _share_memory(a: View, b: View) -> bool:
-    """Whether views with overlapping extents have an element in common."""
-    import numpy as np
-
-    # Interleaved views, such as one part of a packed QKVO array. numpy only computes with the
-    # addresses here; device memory is never touched.
-    one, other = (
-        np.asarray(RawMemory(view.address, view.shape, view.strides, view.dtype, None, True))
-        for view in (a, b)
-    )
-    try:
-        return bool(np.shares_memory(one, other, max_work=_OVERLAP_WORK))  # type: ignore[arg-type]
-    except np.exceptions.TooHardError:
-        return True
+        if shared is None:
+            raise ValueError(
+                f"{name} (strides {out.strides}) and {other} (strides {view.strides}) are so "
+                "interleaved in memory that it is too hard to tell that they do not overlap"
+            )
 
 
 def axis_strides(view: View, axes: tuple[str, ...]) -> dict[str, int]:

@@ -1,8 +1,10 @@
 """Every test runs on the installed virtual device, unless AMDATTN_VDEV_LIBRARY names another."""
 
 import ctypes
+import faulthandler
 import os
 import tempfile
+from collections.abc import Iterator
 
 import pytest
 from vdev_library import open_library
@@ -13,6 +15,28 @@ os.environ.setdefault("AMDATTN_VDEV_LIBRARY", str(library_path()))
 os.environ.setdefault("AMDATTN_DEVICE", "virtual:gfx942")
 # Not what the user has tuned.
 os.environ["AMDATTN_GEMM_TABLE"] = os.path.join(tempfile.gettempdir(), "amdattn-none", "gemm.json")
+
+_SLOW_TEST_SECONDS = 7200
+_stderr = os.dup(2)  # where it is seen while a test's output is captured
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_SLOW_TEST_SECONDS))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """The time limit fails a test in Python; one that hangs in native code ends the run."""
+    marker = item.get_closest_marker("timeout")
+    limit = float(marker.args[0] if marker else item.config.getini("timeout") or 0)
+    if limit:
+        faulthandler.dump_traceback_later(2 * limit, exit=True, file=_stderr)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(scope="session")

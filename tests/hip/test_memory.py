@@ -274,6 +274,33 @@ def test_stream_ordered_allocation(hip: Any) -> None:
     hip.hipStreamDestroy(stream)
 
 
+def test_access_of_a_pool(hip: Any) -> None:
+    """The only device has it for good; whatever else is asked for is refused."""
+    pool = hip.hipMemPoolCreate(pool_props(hip))
+    flags = hip.hip.hipMemAccessFlags
+    access = hip.hip.hipMemAccessDesc()
+    access.location.type = hip.hip.hipMemLocationType.hipMemLocationTypeDevice
+    access.flags = flags.hipMemAccessFlagsProtReadWrite
+    hip.hipMemPoolSetAccess(pool, None, 0)
+    hip.hipMemPoolSetAccess(pool, access, 1)
+    with pytest.raises(HipError, match="InvalidValue"):
+        hip.hipMemPoolSetAccess(pool, None, 1)
+    access.flags = flags.hipMemAccessFlagsProtRead
+    with pytest.raises(HipError, match="InvalidValue"):
+        hip.hipMemPoolSetAccess(pool, access, 1)
+    access.flags = flags.hipMemAccessFlagsProtReadWrite
+    access.location.id = 1
+    with pytest.raises(HipError, match="InvalidDevice"):
+        hip.hipMemPoolSetAccess(pool, access, 1)
+    access.location.id = 0
+    access.location.type = hip.hip.hipMemLocationType.hipMemLocationTypeInvalid
+    with pytest.raises(HipError, match="InvalidValue"):
+        hip.hipMemPoolSetAccess(pool, access, 1)
+    hip.hipMemPoolDestroy(pool)
+    with pytest.raises(HipError, match="InvalidValue"):
+        hip.hipMemPoolSetAccess(pool, None, 0)
+
+
 def pool_props(hip: Any) -> Any:
     props = hip.hip.hipMemPoolProps()
     props.allocType = hip.hip.hipMemAllocationType.hipMemAllocationTypePinned

@@ -192,15 +192,34 @@ def test_getreg_of_status() -> None:
 
 
 @pytest.mark.parametrize(
-    "register",
-    ["HW_REG_TRAPSTS", "HW_REG_HW_ID", "HW_REG_LDS_ALLOC", "HW_REG_SH_MEM_BASES", "HW_REG_XCC_ID"],
+    ("register", "value"),
+    [
+        ("HW_REG_TRAPSTS", 0),
+        ("HW_REG_HW_ID", 0),  # the first wave of the first workgroup
+        ("HW_REG_IB_STS", 0),
+        ("HW_REG_LDS_ALLOC", 3 << 12),  # in 512 bytes, rounded up
+        ("HW_REG_LDS_ALLOC, 12, 9", 3),
+        ("HW_REG_XCC_ID", 0),
+    ],
 )
-def test_identity_registers_are_readable(register: str) -> None:
-    m = Machine(seed=19)
+def test_identity_registers(register: str, value: int) -> None:
+    """Of a bare wave; tests/execution has those of launches."""
+    m = Machine(seed=19, lds_bytes=1032)
     s = m.s.copy()
     m.run(f"s_getreg_b32 s0, hwreg({register})")
-    s[0] = m.s[0]
+    s[0] = value
     assert (m.s == s).all()
+
+
+def test_bases_of_the_apertures() -> None:
+    """High halves of what src_private_base and src_shared_base give."""
+    m = Machine(seed=20)
+    m.run(
+        "s_getreg_b32 s0, hwreg(HW_REG_SH_MEM_BASES)\ns_mov_b64 s[2:3], src_private_base\n"
+        "s_mov_b64 s[4:5], src_shared_base"
+    )
+    assert m.s[0] & 0xFFFF == m.s[3] >> 16 and m.s[0] >> 16 == m.s[5] >> 16
+    assert m.s[0] & 0xFFFF != m.s[0] >> 16
 
 
 @pytest.mark.parametrize(

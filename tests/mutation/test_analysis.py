@@ -24,9 +24,12 @@ def code(*texts: str) -> KernelCode:
     return KernelCode(b"".join(assemble([*texts, "s_endpgm"])), "")
 
 
-@pytest.fixture(scope="module")
-def shipped() -> KernelCode:
-    kernel = manifest.kernels()[0]
+LONGEST, SHORTER = "attn_fwd_bf16_d128_rtne", "attn_fwd_bf16_d64_narrow_rtne"
+
+
+@pytest.fixture(scope="module", params=[SHORTER, pytest.param(LONGEST, marks=pytest.mark.slow)])
+def shipped(request: pytest.FixtureRequest) -> KernelCode:
+    (kernel,) = (kernel for kernel in manifest.kernels() if kernel.name == request.param)
     return KernelCode(kernel.read_code_object(), kernel.symbol)
 
 
@@ -424,7 +427,10 @@ def test_mutants_change_one_place(shipped: KernelCode) -> None:
     """Decoded again, a mutant differs where it says; branches still go to the same instructions."""
     found = mutants(shipped, has_semaphores=False)
     assert len({mutant.name for mutant in found}) == len(found)
-    assert {mutant.kind for mutant in found} == set(CLASSES) - {"num_records", "semaphore"}
+    none = {"num_records", "semaphore"}
+    if all(inst.mnemonic != "s_barrier" for inst in shipped.instructions):
+        none.add("barrier")
+    assert {mutant.kind for mutant in found} == set(CLASSES) - none
     before = [inst.text for inst in shipped.instructions]
     for mutant in found[:: max(1, len(found) // 20)]:
         mutated = KernelCode(shipped.patched(mutant.at, mutant.encoding), shipped.symbol)
@@ -483,16 +489,26 @@ def test_a_condition_that_a_loop_makes_anew() -> None:
     assert not decisions(kernel) and len(WaitsOnPaths(kernel).too_early()) == 1
 
 
-@pytest.mark.parametrize("name", ["attn_merge_bf16_d128_rtne", "attn_fwd_bf16_d64_narrow_rtne"])
-def test_analysis_of_a_change_is_that_of_the_changed_code(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "of_kind"),
+    [
+        ("attn_merge_bf16_d128_rtne", 1000),
+        (SHORTER, 2),
+        pytest.param(SHORTER, 40, marks=pytest.mark.slow),
+    ],
+)
+def test_analysis_of_a_change_is_that_of_the_changed_code(name: str, of_kind: int) -> None:
     """What the judge works out from the unmutated kernel's states, and from the start."""
     (row,) = (kernel for kernel in manifest.kernels() if kernel.name == name)
     kernel = KernelCode(row.read_code_object(), row.symbol)
     waits, hazards = WaitAnalysis(kernel), HazardAnalysis(kernel)
     compared = Counter[str]()
-    for mutant in mutants(kernel, False)[:: 1 if "merge" in name else 40]:
-        if mutant.kind not in ("wait deleted", "wait weakened", "s_nop", "swap"):
-            continue
+    found = mutants(kernel, False)
+    chosen = []
+    for kind in ("wait deleted", "wait weakened", "s_nop", "swap"):
+        alike = [mutant for mutant in found if mutant.kind == kind]
+        chosen += alike[:: max(1, len(alike) // of_kind)]
+    for mutant in chosen:
         changed = kernel.changed(mutant.at, mutant.encoding)
         of_change = changed, mutant.at, len(mutant.encoding)
         fresh = KernelCode(changed.bytes_at(changed.start, changed.end - changed.start), "")
@@ -503,4 +519,4 @@ def test_analysis_of_a_change_is_that_of_the_changed_code(name: str) -> None:
         missing = HazardAnalysis(changed).missing()
         assert hazards.missing_after(*of_change) - hazards.missing() == missing - hazards.missing()
         compared[f"{mutant.kind} {changed.same_paths}"] += bool(early or missing)
-    assert {"wait deleted True", "swap True"} <= compared.keys() and compared.total() > 5
+    assert {"wait deleted True", "swap True"} <= compared.keys() and compared.total() > 2

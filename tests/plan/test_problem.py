@@ -50,6 +50,18 @@ def test_counts_out_of_range(name, value):
         AttentionProblem(**{**facts, name: value})
 
 
+def test_the_greatest_counts():
+    """They are in range, as the least ones are."""
+    most = 2**31 - 1
+    problem = AttentionProblem(most, most, most, most, most, most, total_q=most, total_kv=most)
+    assert dataclasses.astuple(problem)[:7] == (most,) * 7
+    assert (problem.total_q, problem.total_kv) == (most, most)
+    for name in ("total_q", "total_kv"):
+        totals = {"total_q": 1, "total_kv": 1, name: most + 1}
+        with pytest.raises(ValueError, match=f"{name}={most + 1} must be in 0..{most}"):
+            AttentionProblem(1, 1, 1, 1, 1, 8, **totals)
+
+
 @pytest.mark.parametrize("value", [1.0, "1", None])
 def test_counts_that_are_no_integers(value):
     with pytest.raises(TypeError, match="seqlen_q="):
