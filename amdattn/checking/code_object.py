@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 _NOTE_OWNER, _NOTE_TYPE = "AMDGPU", 32  # NT_AMDGPU_METADATA
+_RESOURCES = {
+    "vgpr": ".vgpr_count",
+    "agpr": ".agpr_count",
+    "sgpr": ".sgpr_count",
+    "lds_bytes": ".group_segment_fixed_size",
+    "scratch_bytes": ".private_segment_fixed_size",
+}
 _HIDDEN = "hidden_"  # value kinds of the arguments that the runtime adds
 
 
@@ -27,13 +35,18 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class KernelInfo:
-    """A kernel of a code object; `workgroup` is what it was compiled for, if it says so."""
+    """A kernel of a code object; `workgroup` is what it was compiled for, if it says so.
+
+    `resources` are vgpr, agpr and sgpr of a lane or wave, lds_bytes of a workgroup, scratch_bytes
+    of a lane.
+    """
 
     name: str
     arguments: tuple[Argument, ...]
     kernarg_bytes: int
     workgroup: tuple[int, int, int] | None
     max_lanes: int
+    resources: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def explicit_bytes(self) -> int:
@@ -101,4 +114,5 @@ def _kernel(entry: Any) -> KernelInfo:
         int(entry[".kernarg_segment_size"]),
         (int(required[0]), int(required[1]), int(required[2])) if required else None,
         int(entry[".max_flat_workgroup_size"]),
+        {name: int(entry.get(key, 0)) for name, key in _RESOURCES.items()},
     )

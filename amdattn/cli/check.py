@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from amdattn.cli import campaign
-from amdattn.cli.output import (
-    AsJson,
+from amdattn.cli.options import (
     Batch,
+    Causal,
+    Dtype,
     Gather,
     HeadDim,
     HeadDimV,
@@ -21,16 +22,15 @@ from amdattn.cli.output import (
     Layout,
     NumSplits,
     RoundMode,
-    Scale,
     SeqlenKv,
     SeqlenQ,
+    Sinks,
     Softcap,
+    SoftmaxScale,
     TopLeft,
-    Window,
-    print_json,
-    progress_bar,
-    stdout,
+    WindowSize,
 )
+from amdattn.cli.output import AsJson, print_json, progress_bar, stdout
 
 if TYPE_CHECKING:
     from amdattn.checking.findings import Finding
@@ -59,15 +59,15 @@ def check(
     heads_q: HeadsQ = 2,
     heads_kv: HeadsKv = 0,
     layout: Layout = "bshd",
-    scale: Scale = None,
+    softmax_scale: SoftmaxScale = None,
     lse: Annotated[bool, typer.Option(help="Also ask for the log-sum-exp.")] = True,
     head_dim: HeadDim = 128,
     head_dim_v: HeadDimV = 0,
-    dtype: str = "bfloat16",
-    causal: bool = False,
-    window: Window = (-1, -1),
+    dtype: Dtype = "bfloat16",
+    causal: Causal = False,
+    window_size: WindowSize = (-1, -1),
     top_left: TopLeft = False,
-    sinks: Annotated[bool, typer.Option(help="A random one of every head.")] = False,
+    sinks: Sinks = False,
     softcap: Softcap = 0.0,
     gather: Gather = "",
     round_mode: RoundMode = "rtne",
@@ -75,7 +75,8 @@ def check(
     lengths: Annotated[
         str,
         typer.Option(
-            metavar="Q:K,Q:K,...", help="Rows of q and k of every sequence, instead of -b, -q, -k."
+            metavar="Q:K,Q:K,...",
+            help="Rows of q and k of every sequence, instead of -b, -sq, -skv.",
         ),
     ] = "",
     kernel: Annotated[
@@ -133,13 +134,13 @@ def check(
         case = Case(
             *(seqlen_q, seqlen_kv or seqlen_q, batch, heads_q, heads_kv or heads_q, head_dim),
             layout=layout,
-            softmax_scale=scale,
+            softmax_scale=softmax_scale,
         )
         options = {
             "head_dim_v": head_dim_v,
             "dtype": dtype,
             "causal": causal,
-            "window_size": window,
+            "window_size": window_size,
             "top_left": top_left,
             "sinks": sinks,
             "softcap": softcap,
@@ -270,7 +271,7 @@ def extent(option: str, text: str) -> tuple[int, int, int]:
 def _refuse(what: str, **options: object) -> None:
     given = [name for name, value in options.items() if value is not None]
     if given:
-        option = given[0].removesuffix("_size").replace("_", "-")
+        option = given[0].replace("_", "-")
         raise ValueError(f"--{option} does not go with {what}")
 
 

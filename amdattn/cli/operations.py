@@ -1,40 +1,17 @@
-"""Commands that run and explain the package's operations."""
+"""Commands about the device, and that the kernels work on it."""
 
 from __future__ import annotations
 
 import platform
-import time
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 import amdattn
-from amdattn.cli.output import (
-    AsJson,
-    Batch,
-    Gather,
-    HeadDim,
-    HeadDimV,
-    HeadsKv,
-    HeadsQ,
-    Layout,
-    NumSplits,
-    RoundMode,
-    Scale,
-    SeqlenKv,
-    SeqlenQ,
-    Softcap,
-    TopLeft,
-    Window,
-    print_facts,
-    print_json,
-    spinner,
-    stderr,
-    stdout,
-)
+from amdattn.cli.options import Batch, HeadsKv, HeadsQ, Seed, SeqlenKv, SeqlenQ
+from amdattn.cli.output import AsJson, print_facts, print_json, spinner, stderr, stdout
 from amdattn.errors import AmdattnError
 
 
@@ -80,7 +57,7 @@ def demo(
     seqlen_kv: SeqlenKv = 0,
     heads_q: HeadsQ = 2,
     heads_kv: HeadsKv = 0,
-    seed: int = 0,
+    seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Attention on random bfloat16 inputs, compared with float64."""
@@ -121,46 +98,7 @@ def demo(
         raise typer.Exit(1)
 
 
-def run(
-    q: Annotated[Path, typer.Option("--q", help=".npy, (batch, seqlen, heads, head_dim)")],
-    k: Annotated[Path, typer.Option("--k")],
-    v: Annotated[Path, typer.Option("--v")],
-    out: Annotated[Path, typer.Option("-o", "--out", help=".npy to write")],
-    lse: Annotated[Path | None, typer.Option("--lse", help=".npy to write")] = None,
-    layout: Layout = "bshd",
-    scale: Scale = None,
-    cast: Annotated[
-        bool, typer.Option("--cast", help="Round float32 inputs to bfloat16; write float32.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Attention on .npy files."""
-    import numpy as np
-
-    from amdattn import runtime
-
-    q_array, k_array, v_array = (_load_bfloat16(path, cast) for path in (q, k, v))
-    start = time.perf_counter()
-    with spinner(f"attention on {q.name}, {k.name}, {v.name}", quiet=as_json):
-        result, result_lse = amdattn.flash_attn_func(
-            q_array, k_array, v_array, softmax_scale=scale, layout=layout, return_lse=True
-        )
-    seconds = time.perf_counter() - start
-    np.save(out, result.astype(np.float32) if cast else result)
-    if lse is not None:
-        np.save(lse, result_lse)
-    facts = {
-        "out": f"{out} {tuple(result.shape)} {'float32' if cast else 'bfloat16'}",
-        "device": runtime.get().title,
-        "wall time": f"{seconds:.3f} s with copies, {runtime.get().measured_on}",
-    }
-    if as_json:
-        print_json(facts)
-    else:
-        print_facts("run", facts)
-
-
-def selftest(seed: int = 0, as_json: AsJson = False) -> None:
+def selftest(seed: Seed = 0, as_json: AsJson = False) -> None:
     """Odd sizes against the float64 reference, on the bound device. Exit code 1 on a failure."""
     from amdattn import runtime
     from amdattn.testing import selftest as suite
@@ -208,52 +146,6 @@ def selftest(seed: int = 0, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-def explain(
-    batch: Batch = 1,
-    seqlen_q: SeqlenQ = 4096,
-    seqlen_kv: SeqlenKv = 0,
-    heads_q: HeadsQ = 32,
-    heads_kv: HeadsKv = 0,
-    head_dim: HeadDim = 128,
-    head_dim_v: HeadDimV = 0,
-    dtype: str = "bfloat16",
-    causal: bool = False,
-    window: Window = (-1, -1),
-    top_left: TopLeft = False,
-    sinks: bool = False,
-    round_mode: RoundMode = "rtne",
-    num_splits: NumSplits = 0,
-    gather: Gather = "",
-    softcap: Softcap = 0.0,
-    device: Annotated[str, typer.Option(help="A known device, or 'bound'.")] = "MI300X",
-    as_json: AsJson = False,
-) -> None:
-    """Which kernel a problem gets, and why. Needs no device."""
-    plan = amdattn.plan_attention(
-        batch,
-        seqlen_q,
-        seqlen_kv or seqlen_q,
-        heads_q,
-        heads_kv or heads_q,
-        head_dim,
-        head_dim_v=head_dim_v,
-        dtype=dtype,
-        causal=causal,
-        window_size=window,
-        top_left=top_left,
-        sinks=sinks,
-        round_mode=round_mode,
-        num_splits=num_splits,
-        gather=gather,
-        softcap=softcap,
-        device=amdattn.device_props() if device == "bound" else device,
-    )
-    if as_json:
-        print_json(dict(plan.as_dict()))
-    else:
-        print_facts("plan", plan.as_dict())
-
-
 def _device_facts() -> dict[str, str]:
     from amdattn import runtime
 
@@ -271,17 +163,3 @@ def _device_facts() -> dict[str, str]:
     if device.choice.rejected:
         facts["passed over"] = "\n".join(device.choice.rejected)
     return facts
-
-
-def _load_bfloat16(path: Path, cast: bool) -> Any:
-    """Read a .npy file. numpy stores bfloat16 as 2-byte void elements; float32 needs `cast`."""
-    import ml_dtypes
-    import numpy as np
-
-    array = np.load(path, allow_pickle=False)
-    if array.dtype.kind == "V" and array.dtype.itemsize == 2:
-        return array.view(ml_dtypes.bfloat16)
-    if array.dtype == np.float32 and cast:
-        return array.astype(ml_dtypes.bfloat16)
-    hint = "; --cast rounds it to bfloat16" if array.dtype == np.float32 else ""
-    raise ValueError(f"{path} holds {array.dtype}, not bfloat16{hint}")

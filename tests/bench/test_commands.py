@@ -25,7 +25,7 @@ from amdattn import cli
 from amdattn.bench.plots import readable
 from amdattn.profiling import STALLS
 
-SIZES = ("-b", 1, "-hq", 2, "-hkv", 1, "-s", 200)
+SIZES = ("-b", 1, "-hq", 2, "-hkv", 1, "-sq", 200)
 AITER = os.environ.get("AMDATTN_AITER_DIR")
 OBJECT_ARGS = (
     *("--grid", 4, "--workgroup", "256,1"),
@@ -38,7 +38,7 @@ class Command:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self._patch, self._capsys = monkeypatch, capsys
-        monkeypatch.setattr("amdattn.cli.bench.stdout._width", 240)
+        monkeypatch.setattr("amdattn.cli.output.stdout._width", 240)
 
     def __call__(self, *args: object) -> tuple[int, str, str]:
         """Exit code, stdout and stderr."""
@@ -268,8 +268,10 @@ def test_compare(run: Command, tmp_path: Path) -> None:
         (("attention", "--plot", "pie", "x.png"), "plot='pie' must be one of roofline"),
         (("attention", "--plot", "sweep", "x.gif"), "must end in one of .png, .svg"),
         (("attention", "-hq", 3, "-hkv", 2), "num_heads_kv=2 must divide num_heads_q=3"),
-        (("gemm",), "bench gemm runs code objects of your own"),
-        (("gemm", "--peer", "triton"), "bench gemm runs code objects of your own, e.g. --peer"),
+        (("gemm", "--peer", "triton"), "--peer='triton' must be object=FILE"),
+        (("gemm", "-m", 0), "m=0 must be in 1.."),
+        (("gemm", "--dtype", "float32"), "dtype=float32"),
+        (("gemm", "--grid", "4"), "--grid needs --peer object=FILE"),
     ],
 )
 def test_malformed(run: Command, args: tuple[object, ...], message: str) -> None:
