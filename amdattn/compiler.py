@@ -84,11 +84,10 @@ def build(
     ------
     CompileError
         ziglang is not installed, or the compiler reports an error.
-    OSError
-        The source cannot be read.
+    ValueError
+        `arch` is no name of a target.
     """
     source = source.resolve()
-    source.open("rb").close()  # its error, not the compiler's
     if not re.fullmatch(r"gfx[0-9a-f]+", arch):
         raise ValueError(f"arch={arch!r} must be a target such as {DEFAULT_ARCH!r}")
     zig = _zig()

@@ -80,6 +80,11 @@ def read_kernels(image: bytes, name: str) -> dict[str, KernelInfo]:
     return {kernel.name: kernel for kernel in found}
 
 
+def has_kernels(image: bytes) -> bool:
+    """Whether the metadata of a well-formed code object lists a kernel."""
+    return bool(_metadata_note(image)["amdhsa.kernels"])
+
+
 def _metadata_note(image: bytes) -> Any:
     import msgpack
     from elftools.elf.elffile import ELFFile

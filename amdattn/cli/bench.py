@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from amdattn.cli.bench_output import (
+    OF_OBJECTS,
     Args,
     BenchCommand,
     ClockMhz,
@@ -43,6 +44,7 @@ from amdattn.cli.options import (
     SeqlenQ,
     Sinks,
     WindowSize,
+    refuse_given,
 )
 from amdattn.cli.output import AsJson, progress_bar
 from amdattn.problem import ROUND_MODES
@@ -54,6 +56,11 @@ if TYPE_CHECKING:
     from amdattn.bench.shapes import Shape
     from amdattn.bench.shipped import Shipped
 
+# Parameters that a preset has values for.
+_SIZES = (
+    *("batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_kv", "head_dim", "head_dim_v"),
+    *("causal", "window_size", "sinks", "layout"),
+)
 PEERS = ("aiter=DIR", "moonmath=DIR", "triton", "object=FILE")
 
 Peer = Annotated[
@@ -73,6 +80,7 @@ app = typer.Typer(
 
 @app.command(cls=BenchCommand)
 def attention(
+    context: typer.Context,
     batch: Batch = 1,
     heads_q: HeadsQ = 32,
     heads_kv: HeadsKv = 0,
@@ -141,7 +149,9 @@ def attention(
             )
         ]
     else:
+        refuse_given(context, _SIZES, "does not go with --preset")
         shapes = shapes_of(preset)
+    refuse_given(context, () if peer else OF_OBJECTS, "needs --peer object=FILE")
     kernels, files = _peers(peer or [], round_mode)
     code_objects = objects(files, kernel, grid, workgroup, args, dynamic_lds)
     functions = Functions()

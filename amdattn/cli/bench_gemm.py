@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from amdattn.cli.bench_output import (
+    OF_OBJECTS,
     Args,
     ClockMhz,
     Csv,
@@ -28,16 +29,18 @@ from amdattn.cli.bench_output import (
     run_object,
     show,
 )
-from amdattn.cli.options import Activation, Bias, Deterministic, Dtype
+from amdattn.cli.options import Activation, Bias, Deterministic, Dtype, refuse_given
 from amdattn.cli.output import AsJson, progress_bar
 
 if TYPE_CHECKING:
     from amdattn.bench.run import Outcome
 
 _M, _N, _K = 16, 2560, 7168
+_OF_PRODUCTS = ("dtype", "out_dtype", "bias", "activation", "split_k", "deterministic")
 
 
 def gemm(
+    context: typer.Context,
     m: Annotated[
         list[int] | None, typer.Option("--m", "-m", help=f"Rows of a. Repeatable; default: {_M}.")
     ] = None,
@@ -94,6 +97,7 @@ def gemm(
             raise ValueError(
                 f"--peer={given!r} must be object=FILE; benchmarks/decode_gemm.py has other peers"
             )
+    refuse_given(context, () if files else OF_OBJECTS, "needs --peer object=FILE")
     subjects = objects([file for file in files if file], kernel, grid, workgroup, args, dynamic_lds)
     products = [
         Product(
@@ -107,7 +111,10 @@ def gemm(
         for rows in m or [_M]
     ]
     if subjects and m is None and n is None and k is None:
+        refuse_given(context, _OF_PRODUCTS, "needs --m, --n and --k beside --peer")
         products = []
+    if subjects and len(products) > 1:
+        raise ValueError(f"--m is given {len(products)} times, but --peer object=FILE is of one")
     for product in products:
         product.plan()  # what no kernel does is an error before anything runs
     functions = Functions()

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from amdattn.checking.subjects import CodeObject
 
 _TRACE_EVENTS = 200_000
+_MAX_MHZ = 10_000
+# Parameters of --peer object=FILE.
+OF_OBJECTS = ("kernel", "grid", "workgroup", "args", "dynamic_lds", "simulated_workgroups")
 
 KernelName = Annotated[str | None, typer.Option(help="Of an object that holds several.")]
 Grid = Annotated[str | None, typer.Option(help="Workgroups of an object: X, X,Y or X,Y,Z.")]
@@ -30,7 +33,7 @@ Args = Annotated[
 ]
 DynamicLds = Annotated[int, typer.Option(min=0, help="Bytes of dynamic LDS of an object.")]
 ClockMhz = Annotated[
-    int, typer.Option(min=0, help="Assumed sustained clock; 0: the architecture's.")
+    int, typer.Option(min=0, max=_MAX_MHZ, help="Assumed sustained clock; 0: the architecture's.")
 ]
 Trans = Annotated[
     str,
@@ -144,10 +147,6 @@ def objects(
     from amdattn.checking.subjects import CodeObject
 
     if not files:
-        given = {"kernel": kernel, "grid": grid, "workgroup": workgroup, "args": args or None}
-        needless = [name for name, value in given.items() if value is not None]
-        if needless:
-            raise ValueError(f"--{needless[0]} needs --peer object=FILE")
         return []
     if grid is None:
         raise ValueError("--peer object=FILE needs --grid")

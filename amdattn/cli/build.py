@@ -41,8 +41,10 @@ def build(
     Errors and warnings of the compiler are shown as they are.
     """
     from amdattn import compiler
-    from amdattn.checking.code_object import read_kernels
+    from amdattn.checking.code_object import has_kernels, read_kernels
 
+    if not source.is_file():
+        raise ValueError(f"source {str(source)!r} is no file")
     target = source.with_suffix(".hsaco") if output is None else output
     if target.resolve() == source.resolve():
         raise ValueError(f"--output={str(target)!r} is the source itself")
@@ -51,8 +53,8 @@ def build(
         built = compiler.build(source, arch, define or (), include or (), flag or ())
     if built.warnings:
         stderr.print(built.warnings.rstrip(), markup=False, highlight=False, soft_wrap=True)
-    if b"amdhsa.kernels" not in built.code_object:
-        raise ValueError(f"{source} has no kernel: no function is __global__")
+    if not has_kernels(built.code_object):
+        raise ValueError(f"source {str(source)!r} has no kernel: no function is __global__")
     kernels = read_kernels(built.code_object, str(target))
     with replacing(target) as new:
         new.write_bytes(built.code_object)

@@ -29,6 +29,7 @@ from amdattn.cli.options import (
     SoftmaxScale,
     TopLeft,
     WindowSize,
+    refuse_given,
 )
 from amdattn.cli.output import AsJson, print_json, progress_bar, stdout
 
@@ -44,9 +45,19 @@ if TYPE_CHECKING:
     Disassembly = tuple[list[Instruction], SourceLines]
 
 OPERATIONS = (*campaign.OPERATIONS, "all")
+# What the parameters of the command are of; the others are of every subject.
+_LENGTHS = ("batch", "seqlen_q", "seqlen_kv")
+_ATTENTION = (
+    *(*_LENGTHS, "heads_q", "heads_kv", "head_dim", "head_dim_v", "layout", "dtype", "lengths"),
+    *("softmax_scale", "lse", "causal", "window_size", "top_left", "sinks", "softcap", "gather"),
+    *("round_mode", "num_splits"),
+)
+_CODE_OBJECT = ("kernel", "grid", "workgroup", "args", "dynamic_lds")
+_RUNS = ("schedules", "residency", "suppressions", "max_errors", "advice", "annotate")
 
 
 def check(
+    context: typer.Context,
     subject: Annotated[
         str,
         typer.Argument(
@@ -124,11 +135,20 @@ def check(
     from amdattn.checking.suppressions import Suppressions
     from amdattn.testing.selftest import Case
 
+    if subject in OPERATIONS:
+        refuse_given(context, _CODE_OBJECT, f"does not go with {subject}")
+    if subject != "attention":
+        refuse_given(context, _ATTENTION, f"does not go with {subject}")
+    if lengths:
+        refuse_given(context, _LENGTHS, "does not go with --lengths")
+    if mutate:
+        refuse_given(context, (*_RUNS, *_ATTENTION), "does not go with --mutate")
+    else:
+        refuse_given(context, ["sample"], "needs --mutate")
     accepted = Suppressions.of(suppressions)
     plan = running.schedules(schedules, seed, residency)
     subjects: list[Subject]
     if subject in OPERATIONS:
-        _refuse(subject, kernel=kernel, grid=grid, workgroup=workgroup, args=args or None)
         if mutate:
             return campaign.mutate(campaign.shipped(subject), sample, seed, as_json)
         case = Case(
@@ -205,7 +225,6 @@ def _operations(
     from amdattn.checking.subjects import Attention, every_operation
 
     if name in ("all", "gemm"):
-        _refuse(name, **options, lengths=lengths or None)
         subjects = every_operation(seed)
         return [subject for subject in subjects if name == "all" or isinstance(subject, Gemm)]
     attention = Attention(case, seed, lse, tuple(options.items()), lengths)
@@ -266,13 +285,6 @@ def extent(option: str, text: str) -> tuple[int, int, int]:
         raise ValueError(f"--{option}={text!r} must be X, X,Y or X,Y,Z, each at least 1")
     x, y, z = ([int(part) for part in parts] + [1, 1])[:3]
     return x, y, z
-
-
-def _refuse(what: str, **options: object) -> None:
-    given = [name for name, value in options.items() if value is not None]
-    if given:
-        option = given[0].replace("_", "-")
-        raise ValueError(f"--{option} does not go with {what}")
 
 
 def _disassemble(check: Check, into: dict[tuple[str, str], Disassembly]) -> None:

@@ -85,6 +85,8 @@ def _text(error: BaseException) -> str:
 def _usage(error: Any) -> str:
     """What was typed wrong, and the command whose help says what is right."""
     text = " ".join(error.format_message().split()).removesuffix(".")
+    if hasattr(error.__cause__, "errors"):  # pydantic's, which newer typers convert with
+        text += f", not {error.__cause__.errors()[0]['input']!r}"
     if error.ctx is None:
         return text
     command = error.ctx.command

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import platform
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 import amdattn
+from amdattn import manifest
 from amdattn.cli.options import Batch, HeadsKv, HeadsQ, Seed, SeqlenKv, SeqlenQ
 from amdattn.cli.output import AsJson, print_facts, print_json, spinner, stderr, stdout
 from amdattn.errors import AmdattnError
 
 
-def info(as_json: AsJson = False) -> None:
+def info(
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="List every shipped kernel, with its hash.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Which device is bound, why, from which file; and the shipped kernels."""
     failure = ""
     try:
         device = _device_facts()
     except AmdattnError as error:
         device, failure = {}, str(error)
-    kernels = [
+    rows = [
         {
             "name": kernel.name,
             "arch": kernel.arch,
+            "op": kernel.op,
             "dtype": kernel.dtype,
             "head_dim": kernel.head_dim,
             "tiles": f"{kernel.q_tile} x {kernel.kv_tile}",
@@ -38,17 +46,36 @@ def info(as_json: AsJson = False) -> None:
     ]
     versions = {"amdattn": amdattn.__version__, "python": platform.python_version()}
     if as_json:
-        print_json({"versions": versions, "device": device, "error": failure, "kernels": kernels})
+        print_json({"versions": versions, "device": device, "error": failure, "kernels": rows})
     else:
         print_facts("amdattn", {**versions, **device})
-        table = Table("kernel", "tiles q x kv", "VGPR (AGPR)", "sha256")
-        for row in kernels:
-            shown = ("name", "tiles", "vgpr (agpr)")
-            table.add_row(*(str(row[key]) for key in shown), str(row["sha256"])[:8])
-        stdout.print(table)
+        stdout.print(_every_kernel(rows) if kernels else _kernel_groups())
+        if not kernels:
+            stdout.print("--kernels lists them one by one", style="dim")
     if failure:
-        stderr.print(failure, style="red", markup=False)
+        stderr.print(failure, style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1)
+
+
+def _every_kernel(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table("kernel", "tiles", "VGPR (AGPR)", "sha256")
+    for row in rows:
+        shown = ("name", "tiles", "vgpr (agpr)")
+        table.add_row(*(str(row[key]) for key in shown), str(row["sha256"])[:8])
+    return table
+
+
+def _kernel_groups() -> Table:
+    """A row for each operation: what its kernels are for, and how many there are."""
+    groups: dict[tuple[str, str], list[manifest.KernelSpec]] = {}
+    for kernel in amdattn.kernels():
+        groups.setdefault((kernel.op, kernel.arch), []).append(kernel)
+    table = Table("operation", "target", "element types", "tiles", "kernels")
+    for (op, arch), kernels in groups.items():
+        dtypes = dict.fromkeys(kernel.dtype for kernel in kernels)
+        tiles = dict.fromkeys(f"{k.q_tile}x{k.kv_tile}" for k in kernels if k.kv_tile)
+        table.add_row(op, arch, ", ".join(dtypes), ", ".join(tiles), str(len(kernels)))
+    return table
 
 
 def demo(
@@ -146,6 +173,11 @@ def selftest(seed: Seed = 0, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
+def _hip_version(number: int) -> str:
+    """As HIP_VERSION packs it: 71526333 is 7.15.26333."""
+    return f"{number // 10**7}.{number // 10**5 % 100}.{number % 10**5}"
+
+
 def _device_facts() -> dict[str, str]:
     from amdattn import runtime
 
@@ -155,7 +187,7 @@ def _device_facts() -> dict[str, str]:
         "device": f"{device.title}, {props.target}",
         "bound": f"{device.choice.kind}, because {device.choice.why}",
         "library": device.choice.library,
-        "HIP runtime": str(device.version()),
+        "HIP runtime": _hip_version(device.version()),
         "hip-python": device.hip_python_version(),
         "CUs": f"{props.num_cus} on {props.num_xcds} XCDs",
         "memory": f"{props.memory_bytes / 2**30:.0f} GiB",

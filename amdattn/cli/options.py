@@ -5,6 +5,7 @@ They are called as the arguments of the Python API, and abbreviated as AITER's b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -52,3 +53,19 @@ Device = Annotated[
     str, typer.Option(help=f"{', '.join(KNOWN_DEVICES)}, or bound: the one at hand.")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Of the random inputs.")]
+
+
+def refuse_given(context: typer.Context, names: Iterable[str], why: str) -> None:
+    """Raise if one of these parameters was given, which otherwise would be ignored.
+
+    Parameters
+    ----------
+    names : iterable of str
+        As the command's function has them.
+    why : str
+        What follows the option, such as "needs --mutate".
+    """
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise ValueError(f"--{name.replace('_', '-')} {why}")

@@ -30,14 +30,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object inst
 
 @contextlib.contextmanager
 def spinner(text: str, quiet: bool) -> Iterator[None]:
-    """A line on stderr while the block runs."""
+    """A line on stderr while the block runs; nothing if that is no terminal."""
     with Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         TimeElapsedColumn(),
         console=stderr,
         transient=True,
-        disable=quiet,
+        disable=quiet or not stderr.is_terminal,
     ) as progress:
         progress.add_task(text, total=None)
         yield
