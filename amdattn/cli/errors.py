@@ -91,6 +91,9 @@ def _usage(error: Any) -> str:
         return text
     command = error.ctx.command
     old = getattr(error, "option_name", "")
+    # Of -sk the parser names -s.
+    typed = [word for word in sys.argv[1:] if old and word.startswith(old) and word in RENAMED]
+    old = max(typed, key=len, default=old)
     names = {name: option.opts for option in command.params for name in option.opts}
     names["--help"] = ["--help"]
     if RENAMED.get(old) in names:
