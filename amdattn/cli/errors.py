@@ -56,7 +56,7 @@ def run(app: typer.Typer) -> int:
 
 def _run(app: typer.Typer) -> int:
     try:
-        return int(app(standalone_mode=False) or 0)
+        return int(app(prog_name="amdattn", standalone_mode=False) or 0)
     except BrokenPipeError:
         return 1
     except _Usage as error:

@@ -35,6 +35,7 @@ from amdattn.cli.options import (
     WindowSize,
 )
 from amdattn.cli.output import AsJson, print_facts, print_json
+from amdattn.device import KNOWN_DEVICES, DeviceProps
 
 _DEFAULT = "attention"
 
@@ -139,8 +140,12 @@ def gemm(
     _print(plan.as_dict(), as_json)
 
 
-def _device(name: str) -> Any:
-    return amdattn.device_props() if name == "bound" else name
+def _device(name: str) -> DeviceProps:
+    if name == "bound":
+        return amdattn.device_props()
+    if name not in KNOWN_DEVICES:
+        raise ValueError(f"--device={name!r} must be one of {', '.join(KNOWN_DEVICES)}, bound")
+    return KNOWN_DEVICES[name]
 
 
 def _print(facts: Mapping[str, Any], as_json: bool) -> None:

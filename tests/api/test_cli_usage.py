@@ -80,7 +80,7 @@ def test_lengths_are_spelled_alike(amdattn_command: Command, name: str) -> None:
         ("explain --window-size 3", "'--window-size' requires 2 arguments"),
         ("explain --seqlen-q 0", "seqlen_q=0 (an empty tensor) must be in 1..2147483647"),
         ("explain -sq 99999999999", "seqlen_q=99999999999 must be in 1..2147483647"),
-        ("explain --device MI9", "device='MI9'"),
+        ("explain --device MI9", "--device='MI9' must be one of MI300X, "),
         ("explain --dtype float8", "dtype='float8' is not known"),
         ("explain gemm -m 1 -n 64", "Missing option '--k'"),
         ("explain gemm -m 0 -n 64 -k 64", "m=0 must be in"),

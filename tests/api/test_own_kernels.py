@@ -100,7 +100,8 @@ extern "C" __global__ __launch_bounds__(128) void every(const float* x, float* f
   atomicMin(sum + 2, -i);
   atomicOr(sum + 3, 1 << (i % 32));
   atomicXor(sum + 4, i);
-  atomicCAS(sum + 5, 0, 77);
+  atomicCAS((unsigned*)sum + 5, 0, 77);
+  atomicAdd((float*)sum + 6, 1);
   __threadfence();
 }
 """
@@ -125,7 +126,7 @@ def test_every_name_of_the_header(run: Shell, folder: Path, gpu: Gpu) -> None:
     f, n, sums = (
         np.zeros((256, 22), np.float32),
         np.zeros((256, 10), np.int32),
-        np.zeros(6, np.int32),
+        np.zeros(7, np.int32),
     )
     addresses = [gpu.upload(array) for array in (x, f, n, sums)]
     gpu.launch(function, 2, 128, *(ctypes.c_void_p(address) for address in addresses))
@@ -155,7 +156,8 @@ def test_every_name_of_the_header(run: Shell, folder: Path, gpu: Gpu) -> None:
     for k, want in enumerate(counts):
         np.testing.assert_array_equal(n[:, k], want, err_msg=f"count {k}")
     i = np.arange(256)
-    assert sums.tolist() == [i.sum(), 255, -255, -1, np.bitwise_xor.reduce(i), 77]
+    assert sums[:6].tolist() == [i.sum(), 255, -255, -1, np.bitwise_xor.reduce(i), 77]
+    assert sums[6:].view(np.float32) == 256
 
 
 KERNEL = "__attribute__((global)) void k() {}"

@@ -19,12 +19,12 @@
 
 // -- places in the grid ---------------------------------------------------------------------------
 
-#define AMDATTN_AXIS(axis, value)                        \
-  __declspec(property(get = get_##axis)) unsigned axis;  \
+#define AMDATTN_AXIS(axis, value)                       \
+  __declspec(property(get = get_##axis)) unsigned axis; \
   AMDATTN_DEVICE unsigned get_##axis() { return value; }
 
 // Workgroups of the grid stand at the beginning of the implicit arguments.
-#define AMDATTN_WORKGROUPS(i)                                                             \
+#define AMDATTN_WORKGROUPS(i) \
   (((const __attribute__((address_space(4))) unsigned*)__builtin_amdgcn_implicitarg_ptr())[i])
 
 struct AmdattnThreadIdx {
@@ -55,12 +55,12 @@ static constexpr int warpSize = 64;
 
 // -- vectors --------------------------------------------------------------------------------------
 
-#define AMDATTN_VECTORS(name, type)                                                        \
-  typedef type name##2 __attribute__((ext_vector_type(2)));                                \
-  typedef type name##4 __attribute__((ext_vector_type(4)));                                \
-  AMDATTN_DEVICE name##2 make_##name##2(type x, type y) { return name##2{x, y}; }          \
-  AMDATTN_DEVICE name##4 make_##name##4(type x, type y, type z, type w) {                  \
-    return name##4{x, y, z, w};                                                            \
+#define AMDATTN_VECTORS(name, type)                                                \
+  typedef type name##2 __attribute__((ext_vector_type(2)));                        \
+  typedef type name##4 __attribute__((ext_vector_type(4)));                        \
+  AMDATTN_DEVICE name##2 make_##name##2(type x, type y) { return name##2 {x, y}; } \
+  AMDATTN_DEVICE name##4 make_##name##4(type x, type y, type z, type w) {          \
+    return name##4 {x, y, z, w};                                                   \
   }
 AMDATTN_VECTORS(float, float)
 AMDATTN_VECTORS(int, int)
@@ -77,10 +77,15 @@ AMDATTN_DEVICE void __threadfence_block() { __builtin_amdgcn_fence(__ATOMIC_SEQ_
 AMDATTN_DEVICE void __threadfence() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent"); }
 AMDATTN_DEVICE void __threadfence_system() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, ""); }
 
-#define AMDATTN_ATOMIC(name, builtin)                                                        \
-  template <class T>                                                                         \
-  AMDATTN_DEVICE T name(T* address, T value) {                                               \
-    return builtin(address, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);              \
+// Of a value that is converted to what its address is of, as in atomicAdd(&a_float, 1).
+template <class T>
+struct AmdattnAs {
+  using Type = T;
+};
+#define AMDATTN_ATOMIC(name, builtin)                                           \
+  template <class T>                                                            \
+  AMDATTN_DEVICE T name(T* address, typename AmdattnAs<T>::Type value) {        \
+    return builtin(address, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); \
   }
 AMDATTN_ATOMIC(atomicAdd, __hip_atomic_fetch_add)
 AMDATTN_ATOMIC(atomicMin, __hip_atomic_fetch_min)
@@ -90,7 +95,8 @@ AMDATTN_ATOMIC(atomicOr, __hip_atomic_fetch_or)
 AMDATTN_ATOMIC(atomicXor, __hip_atomic_fetch_xor)
 AMDATTN_ATOMIC(atomicExch, __hip_atomic_exchange)
 template <class T>
-AMDATTN_DEVICE T atomicCAS(T* address, T expected, T value) {
+AMDATTN_DEVICE T atomicCAS(T* address, typename AmdattnAs<T>::Type expected,
+                           typename AmdattnAs<T>::Type value) {
   __hip_atomic_compare_exchange_strong(address, &expected, value, __ATOMIC_RELAXED,
                                        __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
   return expected;
