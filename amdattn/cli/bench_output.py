@@ -31,9 +31,14 @@ Workgroup = Annotated[str | None, typer.Option(help="Its lanes: X, X,Y or X,Y,Z.
 Args = Annotated[
     str, typer.Option(help="Its arguments, or @FILE with them, as `amdattn check` takes them.")
 ]
-DynamicLds = Annotated[int, typer.Option(min=0, help="Bytes of dynamic LDS of an object.")]
+DynamicLds = Annotated[
+    int, typer.Option(metavar="N", min=0, help="Bytes of dynamic LDS of an object.")
+]
 ClockMhz = Annotated[
-    int, typer.Option(min=0, max=_MAX_MHZ, help="Assumed sustained clock; 0: the architecture's.")
+    int,
+    typer.Option(
+        metavar="N", min=0, max=_MAX_MHZ, help="Assumed sustained clock; 0: the architecture's."
+    ),
 ]
 Trans = Annotated[
     str,
@@ -44,7 +49,9 @@ Trans = Annotated[
 ]
 SimulatedWorkgroups = Annotated[
     int,
-    typer.Option(min=0, help="Of an object, simulate the first so many of an XCD; 0: all."),
+    typer.Option(
+        metavar="N", min=0, help="Of an object, simulate the first so many of an XCD; 0: all."
+    ),
 ]
 Csv = Annotated[Path | None, typer.Option("--csv", help="Also write rows to this file.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
@@ -104,6 +111,14 @@ class Output:
                 ("--trace", self.trace),
             ]
         )
+        modelled = [f"--plot {kind}" for kind, _ in self.pictures if kind != "sweep"]
+        if self.trace is not None:
+            modelled.append("--trace")
+        if modelled:
+            from amdattn.bench.run import is_virtual
+
+            if not is_virtual():
+                raise ValueError(f"{modelled[0]} shows what is modelled; a GPU is bound")
 
     @property
     def pictures(self) -> list[tuple[str, Path]]:

@@ -102,19 +102,25 @@ def check(
     args: Annotated[
         str, typer.Option(help="Its arguments, or @FILE with them; see docs/checked-mode.md.")
     ] = "",
-    dynamic_lds: Annotated[int, typer.Option(min=0, help="Bytes of dynamic LDS.")] = 0,
+    dynamic_lds: Annotated[int, typer.Option(metavar="N", min=0, help="Bytes of dynamic LDS.")] = 0,
     schedules: Annotated[
-        int, typer.Option(min=1, help="Run under this many schedules and compare every bit.")
+        int,
+        typer.Option(
+            metavar="N", min=1, help="Run under this many schedules and compare every bit."
+        ),
     ] = 1,
     residency: Annotated[
-        int | None, typer.Option(min=0, help="Workgroups that run at a time; 0: all that fit.")
+        int | None,
+        typer.Option(metavar="N", min=0, help="Workgroups that run at a time; 0: all that fit."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the inputs and of the schedules.")] = 0,
+    seed: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Of the inputs and of the schedules.")
+    ] = 0,
     suppressions: Annotated[
         Path | None, typer.Option(help=".toml or .json file of accepted findings.")
     ] = None,
     max_errors: Annotated[
-        int, typer.Option(min=0, help="End a launch after so many errors; 0: never.")
+        int, typer.Option(metavar="N", min=0, help="End a launch after so many errors; 0: never.")
     ] = 100,
     advice: Annotated[bool, typer.Option("--advice", help="Show advice and counts too.")] = False,
     annotate: Annotated[
@@ -124,7 +130,7 @@ def check(
         bool, typer.Option("--mutate", help="Mutate the kernels; report what goes unseen.")
     ] = False,
     sample: Annotated[
-        int | None, typer.Option(min=1, help="Of the mutants, instead of every one.")
+        int | None, typer.Option(metavar="N", min=1, help="Of the mutants, instead of every one.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -26,18 +26,23 @@ HeadDimV = Annotated[int, typer.Option("--head-dim-v", "-dv", help="Of v; 0: as 
 Dtype = Annotated[str, typer.Option(help="bfloat16 or float16.")]
 Layout = Annotated[str, typer.Option(help="bshd or bhsd: the order of the axes.")]
 SoftmaxScale = Annotated[
-    float | None, typer.Option(help="Factor of the scores; default 1/sqrt(head_dim).")
+    float | None, typer.Option(help="Factor of scores; default: 1/sqrt(head_dim).")
 ]
-Causal = Annotated[bool, typer.Option(help="The last query sees all keys, each before one less.")]
+Causal = Annotated[
+    bool,
+    typer.Option("--causal", help="The last query sees all keys, each before one less."),
+]
 WindowSize = Annotated[
     tuple[int, int], typer.Option(help="Keys left and right of a query's own; -1: all.")
 ]
-TopLeft = Annotated[bool, typer.Option(help="Masks start at the first key.")]
+TopLeft = Annotated[bool, typer.Option("--top-left", help="Masks start at the first key.")]
 Softcap = Annotated[float, typer.Option(help="Bound of the scaled scores; 0: none.")]
 RoundMode = Annotated[str, typer.Option(help="rtne, rtna or rtz.")]
 NumSplits = Annotated[int, typer.Option(help="Parts along KV; 0: the plan chooses.")]
 Gather = Annotated[str, typer.Option(help="k, v or kv: copy their rows together.")]
-Sinks = Annotated[bool, typer.Option(help="Every head has a score of a key without a value.")]
+Sinks = Annotated[
+    bool, typer.Option("--sinks", help="Every head has a score of a key without a value.")
+]
 
 N = Annotated[int, typer.Option("--n", "-n", help="Columns of the result.")]
 K = Annotated[int, typer.Option("--k", "-k", help="Elements that are summed over.")]
@@ -52,7 +57,7 @@ Deterministic = Annotated[
 Device = Annotated[
     str, typer.Option(help=f"{', '.join(KNOWN_DEVICES)}, or bound: the one at hand.")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Of the random inputs.")]
+Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Of the random inputs.")]
 
 
 def refuse_given(context: typer.Context, names: Iterable[str], why: str) -> None:

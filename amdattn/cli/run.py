@@ -61,7 +61,9 @@ def run(
     ] = None,
     round_mode: RoundMode = "rtne",
     num_splits: NumSplits = 0,
-    deterministic: Annotated[bool, typer.Option(help="Results always are.")] = False,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Results always are.")
+    ] = False,
     dropout_p: Annotated[float, typer.Option(help="Refused unless 0.")] = 0.0,
     alibi_slopes: Annotated[Path | None, typer.Option(help="Refused.")] = None,
     cu_seqlens_q: Annotated[
@@ -71,9 +73,9 @@ def run(
         Path | None, typer.Option(help="The same of k and v; default: as of q.")
     ] = None,
     max_seqlen_q: Annotated[
-        int, typer.Option(min=0, help="Rows beyond are not computed; 0: the longest.")
+        int, typer.Option(metavar="N", min=0, help="Rows beyond are not computed; 0: the longest.")
     ] = 0,
-    max_seqlen_k: Annotated[int, typer.Option(min=0, help="The same of k and v.")] = 0,
+    max_seqlen_k: Annotated[int, typer.Option(metavar="N", min=0, help="The same of k and v.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Attention on .npy files, with every argument of flash_attn_func."""

@@ -196,6 +196,17 @@ def test_several_plots_in_one_command(
     assert drawn == [(kind, Path(file)) for kind, file in kinds.items()]
 
 
+def test_pictures_of_the_model_on_a_gpu(
+    run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error before anything is measured."""
+    monkeypatch.setattr("amdattn.bench.run.is_virtual", lambda: False)
+    monkeypatch.setattr("amdattn.bench.plots.check_request", lambda kind, path: None)
+    for option in (("--plot", "stalls", tmp_path / "a.svg"), ("--trace", tmp_path / "t.json")):
+        status, _, errors = run("bench", "gemm", *option)
+        assert status == 2 and "shows what is modelled; a GPU is bound" in errors
+
+
 def test_symbols_in_pictures() -> None:
     assert readable("_ZN5aiter24fmha_fwd_hd128_bf16_rtneE") == "aiter::fmha_fwd_hd128_bf16_rtne"
     for symbol in ("attn_fwd", "_ZN3abcIiEE", "_ZNE", ""):
