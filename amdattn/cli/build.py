@@ -45,6 +45,9 @@ def build(
 
     if not source.is_file():
         raise ValueError(f"source {str(source)!r} is no file")
+    for folder in include or ():
+        if not folder.is_dir():
+            raise ValueError(f"--include={str(folder)!r} is no folder")
     target = source.with_suffix(".hsaco") if output is None else output
     if target.resolve() == source.resolve():
         raise ValueError(f"--output={str(target)!r} is the source itself")

@@ -23,6 +23,8 @@ from amdattn.output_files import check_outputs, replacing
 __all__ = ["amdattn_command"]
 LENGTHS = {"--seqlen-q": "-sq", "--seqlen-kv": "-skv", "--heads-q": "-hq", "--heads-kv": "-hkv"}
 
+FORMER = ("-q", "-s", "-k", "--scale", "--window")  # of this program
+
 
 def every_command() -> dict[str, Any]:
     """All commands of the program, by what one types."""
@@ -61,13 +63,23 @@ def test_lengths_are_spelled_alike(amdattn_command: Command, name: str) -> None:
     for long, short in LENGTHS.items():
         if long in options or short in options:
             assert options[long] is options[short]
-    if hasattr(command, "commands"):
-        return
-    for old, new in errors.RENAMED.items():
+    for old in FORMER:
+        new = errors.RENAMED[old]
         if new in options and old not in options:
-            status, out, err = amdattn_command(*name.split(), old, 5)
-            assert status == 2 and not out
-            assert f"No such option: {old}; it is {new}" in err and err.count("\n") == 1
+            assert_renamed(amdattn_command, name, old, new)
+
+
+def test_names_of_other_tools(amdattn_command: Command) -> None:
+    for old, new in errors.RENAMED.items():
+        if new != "--lse":
+            assert_renamed(amdattn_command, "explain attention", old, new)
+    assert_renamed(amdattn_command, "run", "--return-lse", "--lse")
+
+
+def assert_renamed(command: Command, name: str, old: str, new: str) -> None:
+    status, out, err = command(*name.split(), old, 5)
+    assert status == 2 and not out
+    assert f"No such option: {old}; it is {new}" in err and err.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -175,6 +175,7 @@ KERNEL = "__attribute__((global)) void k() {}"
             "-o k.hip",
             "--output='k.hip' is the source itself",
         ),
+        (KERNEL, "-I nowhere", "--include='nowhere' is no folder"),
         (KERNEL, "-o no/k", "cannot be written: there is no folder"),
     ],
 )
