@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 _NOTE_OWNER, _NOTE_TYPE = "AMDGPU", 32  # NT_AMDGPU_METADATA
+_RESOURCES = {
+    "vgpr": ".vgpr_count",
+    "agpr": ".agpr_count",
+    "sgpr": ".sgpr_count",
+    "lds_bytes": ".group_segment_fixed_size",
+    "scratch_bytes": ".private_segment_fixed_size",
+}
 _HIDDEN = "hidden_"  # value kinds of the arguments that the runtime adds
 
 
@@ -29,7 +37,8 @@ class Argument:
 class KernelInfo:
     """A kernel of a code object; `workgroup` is what it was compiled for, if it says so.
 
-    `lds_bytes` is of a workgroup and static, `scratch_bytes` of a lane.
+    `resources` are vgpr, agpr and sgpr of a lane or wave, lds_bytes of a workgroup, scratch_bytes
+    of a lane.
     """
 
     name: str
@@ -37,9 +46,8 @@ class KernelInfo:
     kernarg_bytes: int
     workgroup: tuple[int, int, int] | None
     max_lanes: int
-    lds_bytes: int = 0
-    scratch_bytes: int = 0
-    wave_lanes: int = 64
+    wave_lanes: int
+    resources: Mapping[str, int]
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -78,6 +86,11 @@ def read_kernels(image: bytes, name: str) -> dict[str, KernelInfo]:
     return {kernel.name: kernel for kernel in found}
 
 
+def has_kernels(image: bytes) -> bool:
+    """Whether the metadata of a well-formed code object lists a kernel."""
+    return bool(_metadata_note(image)["amdhsa.kernels"])
+
+
 def _metadata_note(image: bytes) -> Any:
     import msgpack
     from elftools.elf.elffile import ELFFile
@@ -112,7 +125,6 @@ def _kernel(entry: Any) -> KernelInfo:
         int(entry[".kernarg_segment_size"]),
         (int(required[0]), int(required[1]), int(required[2])) if required else None,
         int(entry[".max_flat_workgroup_size"]),
-        int(entry[".group_segment_fixed_size"]),
-        int(entry[".private_segment_fixed_size"]),
         int(entry[".wavefront_size"]),
+        {name: int(entry.get(key, 0)) for name, key in _RESOURCES.items()},
     )

@@ -19,7 +19,7 @@ from amdattn.gemm_problem import ELEMENT_BYTES, MAX_REACH, GemmProblem
 from amdattn.interchange import as_view, like
 from amdattn.manifest import KernelSpec
 from amdattn.operands import check_output, check_placement, check_shape, check_workspace
-from amdattn.plan import Launch, Operand, describe, lines_of
+from amdattn.plan import Launch, Operand, brief, describe, lines_of
 from amdattn.plan.gemm import GRID_XCDS, GemmFacts
 from amdattn.plan.workspace import WorkspaceLayout
 from amdattn.staging import stage
@@ -27,7 +27,7 @@ from amdattn.staging import stage
 _BYTES = as_dtype("uint8")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GemmPlan:
     """A plan that can be run. Made by `plan_gemm`.
 
@@ -63,6 +63,12 @@ class GemmPlan:
             f"{'' if p.deterministic else ' deterministic=False'}"
         )
         return describe(problem, self.props, self.launches, self.reasons, self.workspace)
+
+    def __repr__(self) -> str:
+        p = self.problem
+        to = f" to {p.out_dtype}" * (p.out_dtype != p.dtype)
+        more = " bias" * p.bias + f" {p.activation}" * (p.activation is not None)
+        return brief(self, f"{p.dtype}{to} m{p.m} n{p.n} k{p.k}{more}", self.launches)
 
     @staticmethod
     def of(found: GemmFacts) -> GemmPlan:

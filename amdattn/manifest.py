@@ -35,7 +35,7 @@ class KernargSpec:
     fields: tuple[tuple[str, int, int, str], ...]  # name, offset, size, C type
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class KernelSpec:
     """One precompiled kernel. Two rows are equal if symbol and content hash are.
 
@@ -68,6 +68,9 @@ class KernelSpec:
     source: str = field(compare=False, repr=False)
     toolchain: str = field(compare=False, repr=False)
     code_object_version: int = field(compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        return f"<KernelSpec {self.name} {self.arch} sha256 {self.sha256[:16]}>"
 
     def constraint(self, key: str) -> Any:
         """The value of one constraint; a missing one is an error, nothing is assumed."""

@@ -80,7 +80,7 @@ def tune(
 ) -> Tuning:
     """Time choices for a problem; on a GPU with caches flushed before every run."""
     clock = _Modelled() if runtime.get().choice.kind == "virtual" else _Measured()
-    operands = _operands(problem)
+    operands = random_operands(problem)
     timed = []
     for choice in choices:
         plan = planned(problem, choice)
@@ -119,7 +119,8 @@ class _Measured:
         return 1000 * float(do_bench(run, return_mode="median"))
 
 
-def _operands(problem: GemmProblem) -> dict[str, DeviceArray]:
+def random_operands(problem: GemmProblem) -> dict[str, DeviceArray]:
+    """a, b, out and, if there is one, bias of a product, on the device."""
     import numpy as np
 
     element = as_dtype(problem.dtype).numpy()

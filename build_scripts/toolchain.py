@@ -16,9 +16,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from amdattn.compiler import assembler_flags, device_flags
+
 ASM_SRC = Path(__file__).resolve().parent.parent / "asm_src"
 
-CODE_OBJECT_VERSION = 5  # the newest that ROCm 6.0 loads
 # The schedules of main loops are placed while they compile.
 CONSTEXPR_STEPS = "-fconstexpr-steps=100000000"
 
@@ -116,9 +117,7 @@ def compile_hip(
         # the output. The prefix map covers what __FILE__ in a header would add.
         _run(
             [
-                *(str(zig), "clang", "-x", "hip", f"--offload-arch={arch}", "--cuda-device-only"),
-                *("-nogpulib", "-nogpuinc", "-nostdinc", "-nostdinc++", "-fuse-cuid=none"),
-                *("-std=c++20", "-O3", f"-mcode-object-version={CODE_OBJECT_VERSION}"),
+                *(str(zig), "clang", *device_flags(arch)),
                 *("-ffp-contract=off", "-Wall", "-Wextra", "-Werror"),
                 *(f"-ffile-prefix-map={ASM_SRC}=asm_src", f"-I{ASM_SRC}"),
                 *(f"-D{define}" for define in defines),
@@ -134,8 +133,7 @@ def compile_hip(
         assembly.write_text(text, encoding="utf-8")
         _run(
             [
-                *(str(zig), "clang", "-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}"),
-                *(f"-mcode-object-version={CODE_OBJECT_VERSION}", "-x", "assembler"),
+                *(str(zig), "clang", *assembler_flags(arch)),
                 *("-c", assembly.name, "-o", obj.name),
             ],
             work,

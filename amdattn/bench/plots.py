@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from amdattn.bench.clocks import clocks
 from amdattn.bench.record import MODELLED, Record, estimate_leads
 from amdattn.errors import AmdattnError
+from amdattn.output_files import replacing
 from amdattn.profiling import STALLS
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ def plot(kind: str, path: Path, records: Sequence[Record], profile: LaunchProfil
         figure = {"roofline": _roofline, "stalls": _stalls, "sweep": _sweep}[kind](shown)
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
+    with replacing(path) as new:
+        figure.savefig(new, dpi=150, format=path.suffix[1:])
 
 
 def _colours(records: Sequence[Record]) -> dict[str, str]:

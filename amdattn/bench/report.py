@@ -13,25 +13,32 @@ from rich.text import Text
 
 from amdattn.bench.record import MEASURED, MODELLED, Record, estimate_leads, leading_us
 from amdattn.bench.terminal import Line, print_groups, print_wide
+from amdattn.output_files import replacing
 
 _DASH = "-"
 _NOTED = 0.01
 _WHOLE = 10  # TFLOP/s from which digits behind the point are noise
+UNITS = {"ms": (1e-3, 3), "us": (1.0, 2)}  # of times: what microseconds are of it, and digits
 
 
-def _columns(records: Sequence[Record]) -> list[str]:
+def _time(microseconds: float | None, unit: str) -> str:
+    factor, digits = UNITS[unit]
+    return _DASH if microseconds is None else f"{microseconds * factor:.{digits}f}"
+
+
+def _columns(records: Sequence[Record], unit: str) -> list[str]:
     columns = ["shape", "kernel"]
     if any(r.origin == MODELLED for r in records):
-        columns += ["Mclk", "TFLOP/s est.", "ms est.", "GHz est."]
-        columns += ["TFLOP/s", "ms", "TFLOP/s peak", "ms peak"]
+        columns += ["Mclk", "TFLOP/s est.", f"{unit} est.", "GHz est."]
+        columns += ["TFLOP/s", unit, "TFLOP/s peak", f"{unit} peak"]
         columns += ["MFMA/CU", "MFMA/all", "VALU", "LDS"]
         columns += ["stalls", "HBM GB", "J est.", "WG", "rounds"]
     if any(r.origin == MEASURED for r in records):
-        columns += ["measured ms", "10..90 %", "TFLOP/s measured"]
+        columns += [f"measured {unit}", "10..90 %", "TFLOP/s measured"]
     return columns
 
 
-def _cells(record: Record) -> dict[str, str]:
+def _cells(record: Record, unit: str) -> dict[str, str]:
     times = record.times
     cells = {"shape": record.shape, "kernel": record.label}
     if record.refused:
@@ -41,19 +48,19 @@ def _cells(record: Record) -> dict[str, str]:
         return _DASH if value is None else f"{value * scale:.{digits}f}"
 
     if record.origin == MEASURED:
-        cells["measured ms"] = number(times.median_us, 3, 1e-3)
-        cells["10..90 %"] = _spread(record)
+        cells[f"measured {unit}"] = _time(times.median_us, unit)
+        cells["10..90 %"] = _spread(record, unit)
         cells["TFLOP/s measured"] = number(record.tflops(times.median_us), 0)
         return cells
     cells |= {
         "Mclk": number(record.cycles, 3, 1e-6),
         "TFLOP/s est.": number(record.tflops(times.estimated_us), 0),
-        "ms est.": number(times.estimated_us, 3, 1e-3),
+        f"{unit} est.": _time(times.estimated_us, unit),
         "GHz est.": number(record.energy.get("clock_ghz"), 2),
         "TFLOP/s": number(record.tflops(times.at_sustained_us), 0),
-        "ms": number(times.at_sustained_us, 3, 1e-3),
+        unit: _time(times.at_sustained_us, unit),
         "TFLOP/s peak": number(record.tflops(times.at_peak_us), 0),
-        "ms peak": number(times.at_peak_us, 3, 1e-3),
+        f"{unit} peak": _time(times.at_peak_us, unit),
         "stalls": stall_text(record),
         "HBM GB": number(_hbm_bytes(record), 3, 1e-9),
         "J est.": number(record.energy.get("joules"), 4),
@@ -158,31 +165,37 @@ def notes(records: Sequence[Record]) -> list[str]:
 
 
 def print_table(
-    console: Console, title: str, records: Sequence[Record], *, wide: bool = False
+    console: Console,
+    title: str,
+    records: Sequence[Record],
+    *,
+    wide: bool = False,
+    unit: str = "ms",
 ) -> None:
     """One row per record, by shape; what does not fit a number is below.
 
-    The table fits 80 columns, unless all of them are wanted with `wide`.
+    The table fits 80 columns, unless all of them are wanted with `wide`. Times are in `unit`, "ms"
+    or "us".
     """
     console.print(Text(title, "bold"), soft_wrap=True)
     for line in conditions(records):
         console.print(line, highlight=False)
     console.print()
     if wide:
-        _print_all_columns(console, records)
+        _print_all_columns(console, records, unit)
     else:
-        _print_few_columns(console, records)
+        _print_few_columns(console, records, unit)
     console.print()
     for line in notes(records):
         console.print(line, style="dim", markup=False, highlight=False)
 
 
-def _print_few_columns(console: Console, records: Sequence[Record]) -> None:
+def _print_few_columns(console: Console, records: Sequence[Record], unit: str) -> None:
     measured = any(r.origin == MEASURED for r in records)
     ghz = next((r.clocks["sustained_ghz"] for r in records if "sustained_ghz" in r.clocks), 0.0)
-    constant = f"ms {ghz:g} GHz"
+    constant = f"{unit} {ghz:g} GHz"
     columns = ["kernel", "mode"]
-    columns += ["measured ms"] if measured else ["ms est.", constant]
+    columns += [f"measured {unit}"] if measured else [f"{unit} est.", constant]
     columns += ["TFLOP/s"]
     columns += ["10..90 %"] if measured else ["MFMA/CU", "MFMA/all"]
     ratios, leading = relative_speeds(records), leading_us(records)
@@ -195,15 +208,15 @@ def _print_few_columns(console: Console, records: Sequence[Record]) -> None:
         if not record.refused:
             times = record.times
             for name, us in (
-                ("measured ms", times.median_us),
-                ("ms est.", times.estimated_us),
+                (f"measured {unit}", times.median_us),
+                (f"{unit} est.", times.estimated_us),
                 (constant, times.at_sustained_us),
             ):
-                cells[name] = _DASH if us is None else f"{us / 1000:.3f}"
+                cells[name] = _time(us, unit)
             tflops = record.tflops(leading[i])
             if tflops is not None:
                 cells["TFLOP/s"] = f"{tflops:.0f}" if tflops >= _WHOLE else f"{tflops:.2g}"
-            cells["10..90 %"] = _spread(record)
+            cells["10..90 %"] = _spread(record, unit)
             cells |= _uses(record)
             cells["vs first"] = f"{ratios[i]:.2f}x" if i in ratios else _DASH
         else:
@@ -214,15 +227,15 @@ def _print_few_columns(console: Console, records: Sequence[Record]) -> None:
     print_groups(console, columns, groups, left=2)
 
 
-def _print_all_columns(console: Console, records: Sequence[Record]) -> None:
-    columns = _columns(records)
+def _print_all_columns(console: Console, records: Sequence[Record], unit: str) -> None:
+    columns = _columns(records, unit)
     table = Table()
     for column in columns:
         left = column in ("shape", "kernel", "stalls")
         table.add_column(column, justify="left" if left else "right", no_wrap=True)
     best = fastest(records)
     for record in records:
-        cells = _cells(record)
+        cells = _cells(record, unit)
         style = "dim" if record.refused else "bold" if record in best else None
         table.add_row(*(Text(cells.get(c, _DASH)) for c in columns), style=style)
     print_wide(console, table)
@@ -242,9 +255,9 @@ def relative_speeds(records: Sequence[Record]) -> dict[int, float]:
     return speeds
 
 
-def _spread(record: Record) -> str:
+def _spread(record: Record, unit: str) -> str:
     low, high = record.times.low_us, record.times.high_us
-    return "" if low is None or high is None else f"{low / 1000:.3f}..{high / 1000:.3f}"
+    return "" if low is None or high is None else f"{_time(low, unit)}..{_time(high, unit)}"
 
 
 def print_details(console: Console, record: Record) -> None:
@@ -304,12 +317,12 @@ def fastest(records: Sequence[Record]) -> list[Record]:
     return [record for _, record in best.values()]
 
 
-def markdown(records: Sequence[Record]) -> str:
+def markdown(records: Sequence[Record], unit: str = "ms") -> str:
     """A table that GitHub renders, with the notes below."""
-    columns = _columns(records)
+    columns = _columns(records, unit)
     lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
     for record in records:
-        cells = _cells(record)
+        cells = _cells(record, unit)
         lines.append("| " + " | ".join(cells.get(c, _DASH) for c in columns) + " |")
     said = [*conditions(records), *notes(records)]
     return "\n".join([*lines, "", *(f"{line}\n" for line in said)])
@@ -319,7 +332,7 @@ def write_csv(path: Path, records: Sequence[Record]) -> None:
     """One flat row per record."""
     rows = [_flat(record) for record in records]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    with open(path, "w", newline="", encoding="utf-8") as file:
+    with replacing(path) as new, open(new, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, names)
         writer.writeheader()
         writer.writerows(rows)

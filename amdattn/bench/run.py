@@ -71,6 +71,13 @@ def measured_record(blank: Record, launches: Sequence[Launch], functions: Functi
         for launch in launches:
             launch.enqueue(functions)
 
+    return timed_record(blank, launches, enqueue)
+
+
+def timed_record(
+    blank: Record, launches: Sequence[Launch], enqueue: Callable[[], object]
+) -> Record:
+    """The same of launches that `enqueue` makes."""
     quantiles: Sequence[float] = do_bench(enqueue, quantiles=_QUANTILES)
     low, median, high = (1000 * ms for ms in quantiles)
     return dataclasses.replace(

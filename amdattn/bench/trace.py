@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from amdattn.output_files import replacing
 from amdattn.profiling import LaunchProfile
 
 _WAVES, _UNITS = 1, 2  # processes of the trace: one track per wave, one per unit
@@ -63,5 +64,6 @@ def write_trace(path: Path, profile: LaunchProfile) -> int:
         },
         "traceEvents": metadata + events,
     }
-    path.write_text(json.dumps(document), encoding="utf-8")
+    with replacing(path) as new:
+        new.write_text(json.dumps(document), encoding="utf-8")
     return len(events)

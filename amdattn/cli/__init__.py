@@ -3,38 +3,67 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
-from amdattn.cli import bench, bench_launch, check, compare, operations, tune
-from amdattn.cli.output import stderr
-from amdattn.errors import AmdattnError
+import amdattn
+from amdattn.cli import (
+    bench,
+    bench_gemm,
+    bench_launch,
+    bench_output,
+    build,
+    check,
+    compare,
+    errors,
+    explain,
+    operations,
+    run,
+    tune,
+)
 
 app = typer.Typer(
     help="Precompiled attention kernels for AMD Instinct, on a GPU or on the virtual device.",
     no_args_is_help=True,
     add_completion=False,
+    pretty_exceptions_enable=False,
 )
 for command in (
     operations.info,
     operations.demo,
-    operations.run,
+    run.run,
     check.check,
+    build.build,
     compare.compare,
     operations.selftest,
-    operations.explain,
 ):
     app.command()(command)
+app.add_typer(explain.app, name="explain")
+bench.app.command(cls=bench_output.BenchCommand)(bench_gemm.gemm)
 bench.app.command("launch")(bench_launch.launch)
 app.add_typer(bench.app, name="bench")
 app.add_typer(tune.app, name="tune")
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"amdattn {amdattn.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _of_all_commands(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Precompiled attention kernels for AMD Instinct, on a GPU or on the virtual device."""
+
+
 def main() -> None:
     """Entry point: errors of the package become one line and exit code 2."""
-    try:
-        app()
-    except (AmdattnError, ValueError, TypeError, OSError) as error:
-        stderr.print(f"[bold red]{type(error).__name__}[/]: ", end="")
-        stderr.print(str(error), markup=False, highlight=False)
-        sys.exit(2)
+    sys.exit(errors.run(app))

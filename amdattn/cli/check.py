@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from amdattn.cli import campaign
-from amdattn.cli.output import (
-    AsJson,
+from amdattn.cli.options import (
     Batch,
+    Causal,
+    Dtype,
     Gather,
     HeadDim,
     HeadDimV,
@@ -21,16 +22,16 @@ from amdattn.cli.output import (
     Layout,
     NumSplits,
     RoundMode,
-    Scale,
     SeqlenKv,
     SeqlenQ,
+    Sinks,
     Softcap,
+    SoftmaxScale,
     TopLeft,
-    Window,
-    print_json,
-    progress_bar,
-    stdout,
+    WindowSize,
+    refuse_given,
 )
+from amdattn.cli.output import AsJson, print_json, progress_bar, stdout
 
 if TYPE_CHECKING:
     from amdattn.checking.findings import Finding
@@ -44,9 +45,19 @@ if TYPE_CHECKING:
     Disassembly = tuple[list[Instruction], SourceLines]
 
 OPERATIONS = (*campaign.OPERATIONS, "all")
+# What the parameters of the command are of; the others are of every subject.
+_LENGTHS = ("batch", "seqlen_q", "seqlen_kv")
+_ATTENTION = (
+    *(*_LENGTHS, "heads_q", "heads_kv", "head_dim", "head_dim_v", "layout", "dtype", "lengths"),
+    *("softmax_scale", "lse", "causal", "window_size", "top_left", "sinks", "softcap", "gather"),
+    *("round_mode", "num_splits"),
+)
+_CODE_OBJECT = ("kernel", "grid", "workgroup", "args", "dynamic_lds")
+_RUNS = ("schedules", "residency", "suppressions", "max_errors", "advice", "annotate")
 
 
 def check(
+    context: typer.Context,
     subject: Annotated[
         str,
         typer.Argument(
@@ -59,15 +70,15 @@ def check(
     heads_q: HeadsQ = 2,
     heads_kv: HeadsKv = 0,
     layout: Layout = "bshd",
-    scale: Scale = None,
+    softmax_scale: SoftmaxScale = None,
     lse: Annotated[bool, typer.Option(help="Also ask for the log-sum-exp.")] = True,
     head_dim: HeadDim = 128,
     head_dim_v: HeadDimV = 0,
-    dtype: str = "bfloat16",
-    causal: bool = False,
-    window: Window = (-1, -1),
+    dtype: Dtype = "bfloat16",
+    causal: Causal = False,
+    window_size: WindowSize = (-1, -1),
     top_left: TopLeft = False,
-    sinks: Annotated[bool, typer.Option(help="A random one of every head.")] = False,
+    sinks: Sinks = False,
     softcap: Softcap = 0.0,
     gather: Gather = "",
     round_mode: RoundMode = "rtne",
@@ -75,7 +86,8 @@ def check(
     lengths: Annotated[
         str,
         typer.Option(
-            metavar="Q:K,Q:K,...", help="Rows of q and k of every sequence, instead of -b, -q, -k."
+            metavar="Q:K,Q:K,...",
+            help="Rows of q and k of every sequence, instead of -b, -sq, -skv.",
         ),
     ] = "",
     kernel: Annotated[
@@ -90,19 +102,25 @@ def check(
     args: Annotated[
         str, typer.Option(help="Its arguments, or @FILE with them; see docs/checked-mode.md.")
     ] = "",
-    dynamic_lds: Annotated[int, typer.Option(min=0, help="Bytes of dynamic LDS.")] = 0,
+    dynamic_lds: Annotated[int, typer.Option(metavar="N", min=0, help="Bytes of dynamic LDS.")] = 0,
     schedules: Annotated[
-        int, typer.Option(min=1, help="Run under this many schedules and compare every bit.")
+        int,
+        typer.Option(
+            metavar="N", min=1, help="Run under this many schedules and compare every bit."
+        ),
     ] = 1,
     residency: Annotated[
-        int | None, typer.Option(min=0, help="Workgroups that run at a time; 0: all that fit.")
+        int | None,
+        typer.Option(metavar="N", min=0, help="Workgroups that run at a time; 0: all that fit."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the inputs and of the schedules.")] = 0,
+    seed: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Of the inputs and of the schedules.")
+    ] = 0,
     suppressions: Annotated[
         Path | None, typer.Option(help=".toml or .json file of accepted findings.")
     ] = None,
     max_errors: Annotated[
-        int, typer.Option(min=0, help="End a launch after so many errors; 0: never.")
+        int, typer.Option(metavar="N", min=0, help="End a launch after so many errors; 0: never.")
     ] = 100,
     advice: Annotated[bool, typer.Option("--advice", help="Show advice and counts too.")] = False,
     annotate: Annotated[
@@ -112,7 +130,7 @@ def check(
         bool, typer.Option("--mutate", help="Mutate the kernels; report what goes unseen.")
     ] = False,
     sample: Annotated[
-        int | None, typer.Option(min=1, help="Of the mutants, instead of every one.")
+        int | None, typer.Option(metavar="N", min=1, help="Of the mutants, instead of every one.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -123,23 +141,32 @@ def check(
     from amdattn.checking.suppressions import Suppressions
     from amdattn.testing.selftest import Case
 
+    if subject in OPERATIONS:
+        refuse_given(context, _CODE_OBJECT, f"does not go with {subject}")
+    if subject != "attention":
+        refuse_given(context, _ATTENTION, f"does not go with {subject}")
+    if lengths:
+        refuse_given(context, _LENGTHS, "does not go with --lengths")
+    if mutate:
+        refuse_given(context, (*_RUNS, *_ATTENTION), "does not go with --mutate")
+    else:
+        refuse_given(context, ["sample"], "needs --mutate")
     accepted = Suppressions.of(suppressions)
     plan = running.schedules(schedules, seed, residency)
     subjects: list[Subject]
     if subject in OPERATIONS:
-        _refuse(subject, kernel=kernel, grid=grid, workgroup=workgroup, args=args or None)
         if mutate:
             return campaign.mutate(campaign.shipped(subject), sample, seed, as_json)
         case = Case(
             *(seqlen_q, seqlen_kv or seqlen_q, batch, heads_q, heads_kv or heads_q, head_dim),
             layout=layout,
-            softmax_scale=scale,
+            softmax_scale=softmax_scale,
         )
         options = {
             "head_dim_v": head_dim_v,
             "dtype": dtype,
             "causal": causal,
-            "window_size": window,
+            "window_size": window_size,
             "top_left": top_left,
             "sinks": sinks,
             "softcap": softcap,
@@ -204,7 +231,6 @@ def _operations(
     from amdattn.checking.subjects import Attention, every_operation
 
     if name in ("all", "gemm"):
-        _refuse(name, **options, lengths=lengths or None)
         subjects = every_operation(seed)
         return [subject for subject in subjects if name == "all" or isinstance(subject, Gemm)]
     attention = Attention(case, seed, lse, tuple(options.items()), lengths)
@@ -265,13 +291,6 @@ def extent(option: str, text: str) -> tuple[int, int, int]:
         raise ValueError(f"--{option}={text!r} must be X, X,Y or X,Y,Z, each at least 1")
     x, y, z = ([int(part) for part in parts] + [1, 1])[:3]
     return x, y, z
-
-
-def _refuse(what: str, **options: object) -> None:
-    given = [name for name, value in options.items() if value is not None]
-    if given:
-        option = given[0].removesuffix("_size").replace("_", "-")
-        raise ValueError(f"--{option} does not go with {what}")
 
 
 def _disassemble(check: Check, into: dict[tuple[str, str], Disassembly]) -> None:

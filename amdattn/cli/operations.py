@@ -1,10 +1,9 @@
-"""Commands that run and explain the package's operations."""
+"""Commands about the device, and that the kernels work on it."""
 
 from __future__ import annotations
 
 import platform
-import time
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -12,43 +11,29 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import amdattn
-from amdattn.cli.output import (
-    AsJson,
-    Batch,
-    Gather,
-    HeadDim,
-    HeadDimV,
-    HeadsKv,
-    HeadsQ,
-    Layout,
-    NumSplits,
-    RoundMode,
-    Scale,
-    SeqlenKv,
-    SeqlenQ,
-    Softcap,
-    TopLeft,
-    Window,
-    print_facts,
-    print_json,
-    spinner,
-    stderr,
-    stdout,
-)
+from amdattn import manifest
+from amdattn.cli.options import Batch, HeadsKv, HeadsQ, Seed, SeqlenKv, SeqlenQ
+from amdattn.cli.output import AsJson, print_facts, print_json, spinner, stderr, stdout
 from amdattn.errors import AmdattnError
 
 
-def info(as_json: AsJson = False) -> None:
+def info(
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="List every shipped kernel, with its hash.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Which device is bound, why, from which file; and the shipped kernels."""
     failure = ""
     try:
         device = _device_facts()
     except AmdattnError as error:
         device, failure = {}, str(error)
-    kernels = [
+    rows = [
         {
             "name": kernel.name,
             "arch": kernel.arch,
+            "op": kernel.op,
             "dtype": kernel.dtype,
             "head_dim": kernel.head_dim,
             "tiles": f"{kernel.q_tile} x {kernel.kv_tile}",
@@ -61,17 +46,36 @@ def info(as_json: AsJson = False) -> None:
     ]
     versions = {"amdattn": amdattn.__version__, "python": platform.python_version()}
     if as_json:
-        print_json({"versions": versions, "device": device, "error": failure, "kernels": kernels})
+        print_json({"versions": versions, "device": device, "error": failure, "kernels": rows})
     else:
         print_facts("amdattn", {**versions, **device})
-        table = Table("kernel", "tiles q x kv", "VGPR (AGPR)", "sha256")
-        for row in kernels:
-            shown = ("name", "tiles", "vgpr (agpr)")
-            table.add_row(*(str(row[key]) for key in shown), str(row["sha256"])[:8])
-        stdout.print(table)
+        stdout.print(_every_kernel(rows) if kernels else _kernel_groups())
+        if not kernels:
+            stdout.print("--kernels lists them one by one", style="dim")
     if failure:
-        stderr.print(failure, style="red", markup=False)
+        stderr.print(failure, style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1)
+
+
+def _every_kernel(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table("kernel", "tiles", "VGPR (AGPR)", "sha256")
+    for row in rows:
+        shown = ("name", "tiles", "vgpr (agpr)")
+        table.add_row(*(str(row[key]) for key in shown), str(row["sha256"])[:8])
+    return table
+
+
+def _kernel_groups() -> Table:
+    """A row for each operation: what its kernels are for, and how many there are."""
+    groups: dict[tuple[str, str], list[manifest.KernelSpec]] = {}
+    for kernel in amdattn.kernels():
+        groups.setdefault((kernel.op, kernel.arch), []).append(kernel)
+    table = Table("operation", "target", "element types", "tiles", "kernels")
+    for (op, arch), kernels in groups.items():
+        dtypes = dict.fromkeys(kernel.dtype for kernel in kernels)
+        tiles = dict.fromkeys(f"{k.q_tile}x{k.kv_tile}" for k in kernels if k.kv_tile)
+        table.add_row(op, arch, ", ".join(dtypes), ", ".join(tiles), str(len(kernels)))
+    return table
 
 
 def demo(
@@ -80,7 +84,7 @@ def demo(
     seqlen_kv: SeqlenKv = 0,
     heads_q: HeadsQ = 2,
     heads_kv: HeadsKv = 0,
-    seed: int = 0,
+    seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Attention on random bfloat16 inputs, compared with float64."""
@@ -121,46 +125,7 @@ def demo(
         raise typer.Exit(1)
 
 
-def run(
-    q: Annotated[Path, typer.Option("--q", help=".npy, (batch, seqlen, heads, head_dim)")],
-    k: Annotated[Path, typer.Option("--k")],
-    v: Annotated[Path, typer.Option("--v")],
-    out: Annotated[Path, typer.Option("-o", "--out", help=".npy to write")],
-    lse: Annotated[Path | None, typer.Option("--lse", help=".npy to write")] = None,
-    layout: Layout = "bshd",
-    scale: Scale = None,
-    cast: Annotated[
-        bool, typer.Option("--cast", help="Round float32 inputs to bfloat16; write float32.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Attention on .npy files."""
-    import numpy as np
-
-    from amdattn import runtime
-
-    q_array, k_array, v_array = (_load_bfloat16(path, cast) for path in (q, k, v))
-    start = time.perf_counter()
-    with spinner(f"attention on {q.name}, {k.name}, {v.name}", quiet=as_json):
-        result, result_lse = amdattn.flash_attn_func(
-            q_array, k_array, v_array, softmax_scale=scale, layout=layout, return_lse=True
-        )
-    seconds = time.perf_counter() - start
-    np.save(out, result.astype(np.float32) if cast else result)
-    if lse is not None:
-        np.save(lse, result_lse)
-    facts = {
-        "out": f"{out} {tuple(result.shape)} {'float32' if cast else 'bfloat16'}",
-        "device": runtime.get().title,
-        "wall time": f"{seconds:.3f} s with copies, {runtime.get().measured_on}",
-    }
-    if as_json:
-        print_json(facts)
-    else:
-        print_facts("run", facts)
-
-
-def selftest(seed: int = 0, as_json: AsJson = False) -> None:
+def selftest(seed: Seed = 0, as_json: AsJson = False) -> None:
     """Odd sizes against the float64 reference, on the bound device. Exit code 1 on a failure."""
     from amdattn import runtime
     from amdattn.testing import selftest as suite
@@ -208,50 +173,9 @@ def selftest(seed: int = 0, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-def explain(
-    batch: Batch = 1,
-    seqlen_q: SeqlenQ = 4096,
-    seqlen_kv: SeqlenKv = 0,
-    heads_q: HeadsQ = 32,
-    heads_kv: HeadsKv = 0,
-    head_dim: HeadDim = 128,
-    head_dim_v: HeadDimV = 0,
-    dtype: str = "bfloat16",
-    causal: bool = False,
-    window: Window = (-1, -1),
-    top_left: TopLeft = False,
-    sinks: bool = False,
-    round_mode: RoundMode = "rtne",
-    num_splits: NumSplits = 0,
-    gather: Gather = "",
-    softcap: Softcap = 0.0,
-    device: Annotated[str, typer.Option(help="A known device, or 'bound'.")] = "MI300X",
-    as_json: AsJson = False,
-) -> None:
-    """Which kernel a problem gets, and why. Needs no device."""
-    plan = amdattn.plan_attention(
-        batch,
-        seqlen_q,
-        seqlen_kv or seqlen_q,
-        heads_q,
-        heads_kv or heads_q,
-        head_dim,
-        head_dim_v=head_dim_v,
-        dtype=dtype,
-        causal=causal,
-        window_size=window,
-        top_left=top_left,
-        sinks=sinks,
-        round_mode=round_mode,
-        num_splits=num_splits,
-        gather=gather,
-        softcap=softcap,
-        device=amdattn.device_props() if device == "bound" else device,
-    )
-    if as_json:
-        print_json(dict(plan.as_dict()))
-    else:
-        print_facts("plan", plan.as_dict())
+def _hip_version(number: int) -> str:
+    """As HIP_VERSION packs it: 71526333 is 7.15.26333."""
+    return f"{number // 10**7}.{number // 10**5 % 100}.{number % 10**5}"
 
 
 def _device_facts() -> dict[str, str]:
@@ -263,7 +187,7 @@ def _device_facts() -> dict[str, str]:
         "device": f"{device.title}, {props.target}",
         "bound": f"{device.choice.kind}, because {device.choice.why}",
         "library": device.choice.library,
-        "HIP runtime": str(device.version()),
+        "HIP runtime": _hip_version(device.version()),
         "hip-python": device.hip_python_version(),
         "CUs": f"{props.num_cus} on {props.num_xcds} XCDs",
         **dict(device.sources),
@@ -276,17 +200,3 @@ def _device_facts() -> dict[str, str]:
     if device.choice.rejected:
         facts["passed over"] = "\n".join(device.choice.rejected)
     return facts
-
-
-def _load_bfloat16(path: Path, cast: bool) -> Any:
-    """Read a .npy file. numpy stores bfloat16 as 2-byte void elements; float32 needs `cast`."""
-    import ml_dtypes
-    import numpy as np
-
-    array = np.load(path, allow_pickle=False)
-    if array.dtype.kind == "V" and array.dtype.itemsize == 2:
-        return array.view(ml_dtypes.bfloat16)
-    if array.dtype == np.float32 and cast:
-        return array.astype(ml_dtypes.bfloat16)
-    hint = "; --cast rounds it to bfloat16" if array.dtype == np.float32 else ""
-    raise ValueError(f"{path} holds {array.dtype}, not bfloat16{hint}")

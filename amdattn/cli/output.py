@@ -1,4 +1,4 @@
-"""What every command prints with, and the options that several of them have."""
+"""What every command prints with."""
 
 from __future__ import annotations
 
@@ -26,33 +26,18 @@ stdout = Console()
 stderr = Console(stderr=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
-Batch = Annotated[int, typer.Option("-b", "--batch")]
-SeqlenQ = Annotated[int, typer.Option("--seqlen-q", "-q")]
-SeqlenKv = Annotated[int, typer.Option("--seqlen-kv", "-k", help="0: as seqlen-q.")]
-HeadsQ = Annotated[int, typer.Option("--heads-q")]
-HeadsKv = Annotated[int, typer.Option("--heads-kv", help="0: as heads-q.")]
-HeadDim = Annotated[int, typer.Option("--head-dim", "-d")]
-HeadDimV = Annotated[int, typer.Option(help="0: as head-dim.")]
-Window = Annotated[tuple[int, int], typer.Option(help="Keys left and right; -1: all.")]
-TopLeft = Annotated[bool, typer.Option(help="Masks start at the first key.")]
-RoundMode = Annotated[str, typer.Option(help="rtne, rtna or rtz.")]
-Gather = Annotated[str, typer.Option(help="k, v or kv: copy their rows together.")]
-Softcap = Annotated[float, typer.Option(help="Bound of the scaled scores; 0: none.")]
-NumSplits = Annotated[int, typer.Option(help="Parts along KV; 0: the plan chooses.")]
-Layout = Annotated[str, typer.Option(help="bshd or bhsd.")]
-Scale = Annotated[float | None, typer.Option(help="softmax_scale; default 1/sqrt(head_dim).")]
 
 
 @contextlib.contextmanager
 def spinner(text: str, quiet: bool) -> Iterator[None]:
-    """A line on stderr while the block runs."""
+    """A line on stderr while the block runs; nothing if that is no terminal."""
     with Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         TimeElapsedColumn(),
         console=stderr,
         transient=True,
-        disable=quiet,
+        disable=quiet or not stderr.is_terminal,
     ) as progress:
         progress.add_task(text, total=None)
         yield

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from amdattn.cli.options import Activation, Bias, Deterministic, Dtype, K, N
 from amdattn.cli.output import AsJson, print_json, progress_bar, stdout
+from amdattn.output_files import check_outputs
 
 if TYPE_CHECKING:
     from amdattn.tuning import Tuning
@@ -27,29 +29,29 @@ def _group() -> None:
 
 @app.command()
 def gemm(
-    m: Annotated[list[int], typer.Option("--m", help="Rows of a. Repeatable.")],
-    n: Annotated[int, typer.Option("--n", help="Columns of the result.")],
-    k: Annotated[int, typer.Option("--k", help="Elements that are summed over.")],
-    dtype: Annotated[str, typer.Option(help="bfloat16 or float16.")] = "bfloat16",
-    activation: Annotated[
-        str | None, typer.Option(help="As of gemm_nt; with ..._and_mul b has 2 n rows.")
-    ] = None,
-    bias: Annotated[bool, typer.Option("--bias", help="Add one.")] = False,
-    deterministic: Annotated[
-        bool, typer.Option(help="Add parts along k in their order, or as they come.")
-    ] = True,
+    m: Annotated[list[int], typer.Option("--m", "-m", help="Rows of a. Repeatable.")],
+    n: N,
+    k: K,
+    dtype: Dtype = "bfloat16",
+    activation: Activation = None,
+    bias: Bias = False,
+    deterministic: Deterministic = True,
     splits: Annotated[
         str, typer.Option(help="Parts along k to try, e.g. 1,2,4; default: 1 to 16.")
     ] = "",
     candidates: Annotated[
         int,
-        typer.Option(min=0, help="Time so many with the least estimated time; 0: all."),
+        typer.Option(
+            metavar="N", min=0, help="Time so many with the least estimated time; 0: all."
+        ),
     ] = 0,
     table: Annotated[
         Path | None,
         typer.Option(help="File to add to; default: $AMDATTN_GEMM_TABLE or the user's own."),
     ] = None,
-    rows: Annotated[int, typer.Option(min=1, help="Print so many of the fastest.")] = 8,
+    rows: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Print so many of the fastest.")
+    ] = 8,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Store nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -58,7 +60,12 @@ def gemm(
     from amdattn.gemm_problem import GemmProblem
     from amdattn.plan import gemm_table
 
-    tried = [int(count) for count in splits.split(",")] if splits else []
+    tried = _counts(splits)
+    path = table or gemm_table.default_path()
+    if not dry_run:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        check_outputs([("--table", path)])
+        gemm_table.load(path)  # what is no table is an error before anything is timed
     problems = [
         GemmProblem(
             *(rows_of_a, n, k, dtype),
@@ -74,7 +81,6 @@ def gemm(
         task = progress.add_task("kernels", total=sum(map(len, choices)))
         for problem, some in zip(problems, choices, strict=True):
             found.append(tuning.tune(problem, some, lambda: progress.advance(task)))
-    path = table or gemm_table.default_path()
     if not dry_run:
         props = runtime.device_props()
         keys = [gemm_table.Key.of(problem, props) for problem in problems]
@@ -88,6 +94,14 @@ def gemm(
     for one in found:
         _show(one, rows)
     stdout.print("nothing stored" if dry_run else f"stored in {path}", highlight=False)
+
+
+def _counts(splits: str) -> list[int]:
+    """Read A,B,... of --splits; "" is none."""
+    parts = splits.split(",") if splits else []
+    if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
+        raise ValueError(f"--splits={splits!r} must be counts of 1 and more, such as 1,2,4")
+    return [int(part) for part in parts]
 
 
 def _facts(tuning: Tuning) -> dict[str, object]:

@@ -38,7 +38,7 @@ class Operand(NamedTuple):
     strides: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Launch:
     """One dispatch: `grid` counts workgroups, `args` names every field of the kernarg struct."""
 
@@ -52,8 +52,11 @@ class Launch:
         x, y, z = self.grid
         return x * y * z
 
+    def __repr__(self) -> str:
+        return f"<Launch {self.kernel.name} grid={self.grid}>"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Plan:
     """What will run, in stream order, and why. Made once, it can be run any number of times.
 
@@ -94,6 +97,21 @@ class Plan:
             f"softmax_scale={p.softmax_scale:.6g} causal={p.causal}{_options_text(p)}"
         )
         return describe(problem, self.props, self.launches, self.reasons, self.workspace)
+
+    def __repr__(self) -> str:
+        p = self.problem
+        dims = f"{p.head_dim}" + f"/{p.head_dim_v}" * (p.head_dim_v != p.head_dim)
+        problem = (
+            f"{p.dtype} b{p.batch} sq{p.seqlen_q} skv{p.seqlen_kv} "
+            f"h{p.num_heads_q}/{p.num_heads_kv} d{dims}{' causal' * p.causal}{_options_text(p)}"
+        )
+        return brief(self, problem, self.launches)
+
+
+def brief(plan: object, problem: str, launches: tuple[Launch, ...]) -> str:
+    """The `repr` of a plan: its problem and kernels; `explain()` has the rest."""
+    kernels = " + ".join(f"{launch.kernel.name} x {launch.num_workgroups}" for launch in launches)
+    return f"<{type(plan).__name__} {problem}: {kernels}>"
 
 
 def describe(

@@ -28,15 +28,15 @@ def check_metadata(kernel: KernelSpec, info: KernelInfo | None, props: DevicePro
         raise ManifestError(f"{kernel.path} has no kernel {kernel.symbol}")
     for fact, recorded, said in (
         ("kernarg bytes", kernel.kernarg.size, info.kernarg_bytes),
-        ("bytes of LDS", kernel.lds_bytes, info.lds_bytes),
-        ("bytes of scratch", kernel.scratch_bytes, info.scratch_bytes),
+        ("bytes of LDS", kernel.lds_bytes, info.resources["lds_bytes"]),
+        ("bytes of scratch", kernel.scratch_bytes, info.resources["scratch_bytes"]),
         ("lanes of a wave", LANES_PER_WAVE, info.wave_lanes),
     ):
         if recorded != said:
             raise ManifestError(
                 f"kernel {kernel.name}: {recorded} {fact} are recorded, its code object says {said}"
             )
-    check_limits(kernel, info.max_lanes, info.lds_bytes)
+    check_limits(kernel, info.max_lanes, info.resources["lds_bytes"])
     if info.workgroup not in (None, kernel.workgroup):
         raise ManifestError(
             f"kernel {kernel.name}: workgroup {kernel.workgroup} is recorded, its code object "

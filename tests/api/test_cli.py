@@ -32,19 +32,19 @@ def test_info():
     assert facts["kernels"][0]["sha256"] == amdattn.kernels()[0].sha256
     assert os.environ["AMDATTN_DEVICE"] in facts["device"]["bound"]
     assert os.path.exists(facts["device"]["library"])
-    status, out, errors = command("info")
+    status, out, errors = command("info", "--kernels")
     assert status == 0, errors
     assert amdattn.kernels()[0].name in out and facts["device"]["library"] in out
 
 
 def test_info_without_a_device():
-    status, out, errors = command("info", AMDATTN_VDEV_LIBRARY="/nonexistent.so")
+    status, out, errors = command("info", "--kernels", AMDATTN_VDEV_LIBRARY="/nonexistent.so")
     assert status == 1
     assert "/nonexistent.so does not exist" in errors and amdattn.kernels()[0].name in out
 
 
 def test_demo():
-    status, out, errors = command("demo", "-q", 20, "-k", 30, "--heads-q", 1, "--json")
+    status, out, errors = command("demo", "-sq", 20, "-skv", 30, "--heads-q", 1, "--json")
     assert status == 0, errors
     facts = json.loads(out)
     assert facts["verdict"] == "ok"
@@ -54,7 +54,7 @@ def test_demo():
 
 
 def test_demo_of_two_launches():
-    status, out, errors = command("demo", "-q", 20, "-k", 9000, "--heads-q", 1, "--json")
+    status, out, errors = command("demo", "-sq", 20, "-skv", 9000, "--heads-q", 1, "--json")
     assert status == 0, errors
     plan = amdattn.plan_attention(1, 20, 9000, 1, 1, 128, device="MI300X")
     facts = json.loads(out)
@@ -65,7 +65,7 @@ def test_demo_of_two_launches():
 
 
 def test_explain():
-    status, out, errors = command("explain", "-q", 1000, "--heads-q", 8)
+    status, out, errors = command("explain", "-sq", 1000, "--heads-q", 8)
     assert status == 0, errors
     assert " workgroups" in out and "KV split" in out
     status, out, errors = command("explain", "--causal")
@@ -92,7 +92,7 @@ def run_on(paths, out, *extra):
 def test_run_on_bfloat16_files(files):
     arrays, paths, out = files
     lse = out.with_name("lse.npy")
-    status, _, errors = run_on(paths, out, "--lse", lse, "--scale", 0.1)
+    status, _, errors = run_on(paths, out, "--lse", lse, "--softmax-scale", 0.1)
     assert status == 0, errors
     expected, expected_lse = amdattn.flash_attn_func(*arrays, softmax_scale=0.1, return_lse=True)
     np.testing.assert_array_equal(np.load(out).view(np.uint16), expected.view(np.uint16))
@@ -104,7 +104,7 @@ def test_run_rounds_float32_only_on_request(files):
     for array, path in zip(arrays, paths, strict=True):
         np.save(path, array.astype(np.float32))
     status, _, errors = run_on(paths, out)
-    assert status == 2 and "float32, not bfloat16; --cast rounds it" in errors
+    assert status == 2 and "float32, which must be bfloat16 or float16; --cast rounds it" in errors
     assert not out.exists()
     status, _, errors = run_on(paths, out, "--cast")
     assert status == 0, errors

@@ -25,7 +25,7 @@ from amdattn import cli
 from amdattn.bench.plots import readable
 from amdattn.profiling import STALLS
 
-SIZES = ("-b", 1, "-hq", 2, "-hkv", 1, "-s", 200)
+SIZES = ("-b", 1, "-hq", 2, "-hkv", 1, "-sq", 200)
 AITER = os.environ.get("AMDATTN_AITER_DIR")
 OBJECT_ARGS = (
     *("--grid", 4, "--workgroup", "256,1"),
@@ -38,7 +38,7 @@ class Command:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self._patch, self._capsys = monkeypatch, capsys
-        monkeypatch.setattr("amdattn.cli.bench.stdout._width", 240)
+        monkeypatch.setattr("amdattn.cli.output.stdout._width", 240)
 
     def __call__(self, *args: object) -> tuple[int, str, str]:
         """Exit code, stdout and stderr."""
@@ -180,6 +180,33 @@ def test_plot(run: Command, tmp_path: Path, kind: str) -> None:
     assert xml.etree.ElementTree.parse(file).getroot().tag.endswith("svg")
 
 
+def test_several_plots_in_one_command(
+    run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of one run; without matplotlib, whose part is tested above."""
+    drawn: list[tuple[str, Path]] = []
+    monkeypatch.setattr("amdattn.bench.plots.check_request", lambda kind, path: None)
+    monkeypatch.setattr(
+        "amdattn.bench.plots.plot", lambda kind, path, *_: drawn.append((kind, path))
+    )
+    plots = ("--plot", "stalls", "a.svg", "--plot=timeline=b.png", "--plot", "roofline", "c.svg")
+    status, _, errors = run("bench", "gemm", "-m", 4, "-n", 64, "-k", 64, *plots)
+    assert status == 0, errors
+    kinds = {"stalls": "a.svg", "timeline": "b.png", "roofline": "c.svg"}
+    assert drawn == [(kind, Path(file)) for kind, file in kinds.items()]
+
+
+def test_pictures_of_the_model_on_a_gpu(
+    run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error before anything is measured."""
+    monkeypatch.setattr("amdattn.bench.run.is_virtual", lambda: False)
+    monkeypatch.setattr("amdattn.bench.plots.check_request", lambda kind, path: None)
+    for option in (("--plot", "stalls", tmp_path / "a.svg"), ("--trace", tmp_path / "t.json")):
+        status, _, errors = run("bench", "gemm", *option)
+        assert status == 2 and "shows what is modelled; a GPU is bound" in errors
+
+
 def test_symbols_in_pictures() -> None:
     assert readable("_ZN5aiter24fmha_fwd_hd128_bf16_rtneE") == "aiter::fmha_fwd_hd128_bf16_rtne"
     for symbol in ("attn_fwd", "_ZN3abcIiEE", "_ZNE", ""):
@@ -195,6 +222,53 @@ def test_peer_object(run: Command, code_object: Path) -> None:
     assert row["peer"] == "object=reduce.hsaco" and row["workgroups"] == 4
     facts = run.json(*peer)
     assert [record["peer"] for record in facts["records"]] == ["amdattn", row["peer"]]
+
+
+def test_gemm(run: Command, code_object: Path) -> None:
+    """The package's own kernels, as gemm_nt would run them, at each m."""
+    shape = ("-m", 4, "-n", 256, "-k", 512, "--bias", "--dtype", "float16")
+    status, out, errors = run("bench", "gemm", *shape, "-m", 40, "--json")
+    assert status == 0, errors
+    rows = json.loads(out)["records"]
+    assert [row["shape"] for row in rows] == [f"m{m} n256 k512 float16 bias" for m in (4, 40)]
+    for m, row in zip((4, 40), rows, strict=True):
+        plan = amdattn.plan_gemm(m, 256, 512, device="MI300X", bias=True, dtype="float16")
+        assert row["kernel"] == plan.kernel.symbol and row["sha256"] == plan.kernel.sha256
+        assert row["peer"] == "amdattn" and row["flops"] == 2 * m * 256 * 512
+        assert row["origin"] == "modelled" and row["workgroups"] == plan.launches[0].num_workgroups
+        times = row["times"]
+        assert 0 < times["at_peak_us"] <= times["estimated_us"] < times["at_sustained_us"]
+        # b is read at least once.
+        assert row["bytes"]["hbm"] >= 256 * 512 * 2
+    assert rows[0]["cycles"] < rows[1]["cycles"]
+
+    peer = ("--peer", f"object={code_object}", *OBJECT_ARGS)
+    status, out, errors = run("bench", "gemm", "-m", 4, "-n", 64, "-k", 64, *peer)
+    assert status == 0 and "us est." in out and "vs first" in out, errors
+    assert "m4 n64 k64" in out and "object=reduce.hsaco" in out
+    for line, message in (
+        (("-m", 4, "-m", 8), "--m is given 2 times, but --peer object=FILE is of one"),
+        (("--bias",), "--bias needs --m, --n and --k beside --peer"),
+    ):
+        status, _, errors = run("bench", "gemm", *line, *peer)
+        assert status == 2 and message in errors
+
+
+def test_gemm_measured(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The path of a GPU."""
+    monkeypatch.setattr("amdattn.bench.gemm.is_virtual", lambda: False)
+    status, out, errors = run("bench", "gemm", "-m", 1, "-n", 64, "-k", 64, "--json")
+    assert status == 0, errors
+    (row,) = json.loads(out)["records"]
+    times = row["times"]
+    assert row["origin"] == "measured" and row["cycles"] is None
+    assert 0 < times["low_us"] <= times["median_us"] <= times["high_us"]
+
+
+def test_shapes_of_attention(run: Command) -> None:
+    options = ("-dv", 64, "--window-size", 60, 0, "--sinks")
+    (row,) = run.json(*options)["records"]
+    assert row["shape"] == "b1 h2/1 s200 d128/64 window 60/0 sinks"
 
 
 @pytest.mark.skipif(not AITER, reason="AMDATTN_AITER_DIR names no aiter checkout")
@@ -268,8 +342,10 @@ def test_compare(run: Command, tmp_path: Path) -> None:
         (("attention", "--plot", "pie", "x.png"), "plot='pie' must be one of roofline"),
         (("attention", "--plot", "sweep", "x.gif"), "must end in one of .png, .svg"),
         (("attention", "-hq", 3, "-hkv", 2), "num_heads_kv=2 must divide num_heads_q=3"),
-        (("gemm",), "bench gemm runs code objects of your own"),
-        (("gemm", "--peer", "triton"), "bench gemm runs code objects of your own, e.g. --peer"),
+        (("gemm", "--peer", "triton"), "--peer='triton' must be object=FILE"),
+        (("gemm", "-m", 0), "m=0 must be in 1.."),
+        (("gemm", "--dtype", "float32"), "dtype=float32"),
+        (("gemm", "--grid", "4"), "--grid needs --peer object=FILE"),
     ],
 )
 def test_malformed(run: Command, args: tuple[object, ...], message: str) -> None:

@@ -58,7 +58,7 @@ def code_objects(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def test_as_a_process() -> None:
-    command = [sys.executable, "-m", "amdattn.cli", "check", "attention", "-q", "5", "--json"]
+    command = [sys.executable, "-m", "amdattn.cli", "check", "attention", "-sq", "5", "--json"]
     child = subprocess.run(command, capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr
     assert json.loads(child.stdout)["launches"][0]["kernel"] == KERNEL
@@ -66,14 +66,26 @@ def test_as_a_process() -> None:
 
 def test_attention(check: Command) -> None:
     status, out, errors = check(
-        "attention", "-b", 1, "-q", 65, "-k", 33, "--heads-q", 2, "--heads-kv", 1, "--schedules", 3
+        "attention",
+        "-b",
+        1,
+        "-sq",
+        65,
+        "-skv",
+        33,
+        "--heads-q",
+        2,
+        "--heads-kv",
+        1,
+        "--schedules",
+        3,
     )
     assert status == 0, out + errors
     assert "no findings in 3 launches of 3 runs" in out and "measured on this CPU" in out
 
 
 def test_json(check: Command) -> None:
-    status, facts = check.json("attention", "-q", 5, "--layout", "bhsd", "--no-lse")
+    status, facts = check.json("attention", "-sq", 5, "--layout", "bhsd", "--no-lse")
     assert status == 0, facts["findings"]
     assert facts["subjects"] == ["attention b1 sq5 skv5 h2/2 bhsd no lse"]
     assert facts["launches"][0]["kernel"] == KERNEL and facts["launches"][0]["times"] == 1
@@ -81,16 +93,16 @@ def test_json(check: Command) -> None:
 
 
 def test_advice_is_shown_on_request(check: Command) -> None:
-    status, out, _ = check("attention", "-q", 65)
+    status, out, _ = check("attention", "-sq", 65)
     assert status == 0 and "over_wait" not in out and "advice (--advice shows them)" in out
-    status, out, _ = check("attention", "-q", 65, "--advice")
+    status, out, _ = check("attention", "-sq", 65, "--advice")
     assert status == 0 and "over_wait" in out and "s_waitcnt" in out
 
 
 def test_options_of_attention(check: Command) -> None:
     """Every one reaches the plan: the title says so, and two kernels run."""
-    sizes = ("-q", 40, "-k", 150, "--heads-q", 4, "--heads-kv", 2, "--head-dim", 64)
-    masks = ("--window", 30, 5, "--top-left", "--sinks", "--num-splits", 3)
+    sizes = ("-sq", 40, "-skv", 150, "--heads-q", 4, "--heads-kv", 2, "--head-dim", 64)
+    masks = ("--window-size", 30, 5, "--top-left", "--sinks", "--num-splits", 3)
     status, facts = check.json("attention", *sizes, *masks, "--dtype", "float16")
     assert status == 0 and all(found["severity"] != "error" for found in facts["findings"])
     (title,) = facts["subjects"]
@@ -180,9 +192,9 @@ def test_inputs_from_a_file(
         (("attention", "--lengths", "30:70,"), "must be Q:K,Q:K"),
         (("attention", "--head-dim", 8200), "head_dim=8200 is not built"),
         (("all", "--causal"), "--causal does not go with all"),
-        (("all", "--window", 3, 4), "--window does not go with all"),
+        (("all", "--window-size", 3, 4), "--window-size does not go with all"),
         (("all", "--lengths", "3:4"), "--lengths does not go with all"),
-        (("attention", "-q", 0), "seqlen_q=0"),
+        (("attention", "-sq", 0), "seqlen_q=0"),
         (("attention", "--heads-q", 3, "--heads-kv", 2), "num_heads_kv"),
         (("attention", "--layout", "sbhd"), "layout='sbhd'"),
         (("attention", "--grid", 4), "--grid does not go with attention"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,6 +61,21 @@ def test_linear_layers_on_the_device(minilm: Any, reference: Any) -> None:
     cosines = np.einsum("nd,nd->n", found, expected)
     print(f"smallest cosine {cosines.min():.7f}")
     assert cosines.min() >= 0.999 and np.abs(found - expected).max() > 1e-5
+
+
+def test_figures_of_the_readme(minilm: Any, reference: Any) -> None:
+    """README.md has what a run gives; NumPy's sums differ a little between CPUs."""
+    import importlib
+
+    written = importlib.import_module("figures")
+    passage = written.text()
+    readme = written.README.read_text("utf-8")
+    marked = readme.split(written._BEGIN)[1].split(written._END)[0]
+    number = r"\d+(?:\.\d+)?(?:e-\d+)?"
+    assert re.sub(number, "#", marked) == re.sub(number, "#", passage)
+    for stated, found in zip(re.findall(number, marked), re.findall(number, passage), strict=True):
+        tolerance = 3e-6 if stated.startswith("0.999") else 0.2 * float(stated) * ("." in stated)
+        assert abs(float(stated) - float(found)) <= tolerance, (stated, found)
 
 
 def test_heads_are_not_padded_in_memory(

@@ -1,0 +1,144 @@
+"""The bench command for matrix products."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from amdattn.cli.bench_output import (
+    OF_OBJECTS,
+    Args,
+    ClockMhz,
+    Csv,
+    DynamicLds,
+    Grid,
+    KernelName,
+    Markdown,
+    Output,
+    Plot,
+    SimulatedWorkgroups,
+    Trace,
+    Trans,
+    Wide,
+    Workgroup,
+    object_file,
+    objects,
+    readings,
+    run_object,
+    show,
+)
+from amdattn.cli.options import Activation, Bias, Deterministic, Dtype, refuse_given
+from amdattn.cli.output import AsJson, progress_bar
+
+if TYPE_CHECKING:
+    from amdattn.bench.run import Outcome
+
+_M, _N, _K = 16, 2560, 7168
+_OF_PRODUCTS = ("dtype", "out_dtype", "bias", "activation", "split_k", "deterministic")
+
+
+def gemm(
+    context: typer.Context,
+    m: Annotated[
+        list[int] | None, typer.Option("--m", "-m", help=f"Rows of a. Repeatable; default: {_M}.")
+    ] = None,
+    n: Annotated[
+        int | None, typer.Option("--n", "-n", help=f"Columns of the result; default: {_N}.")
+    ] = None,
+    k: Annotated[
+        int | None, typer.Option("--k", "-k", help=f"Elements summed over; default: {_K}.")
+    ] = None,
+    dtype: Dtype = "bfloat16",
+    out_dtype: Annotated[
+        str, typer.Option(help="bfloat16, float16 or float32; default: as --dtype.")
+    ] = "",
+    bias: Bias = False,
+    activation: Activation = None,
+    split_k: Annotated[int, typer.Option(help="Parts along k; 0: the plan chooses.")] = 0,
+    deterministic: Deterministic = True,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="object=FILE: a code object beside ours, with --grid and --args; without any of "
+            "m, n and k alone. Repeatable."
+        ),
+    ] = None,
+    kernel: KernelName = None,
+    grid: Grid = None,
+    workgroup: Workgroup = None,
+    args: Args = "",
+    dynamic_lds: DynamicLds = 0,
+    simulated_workgroups: SimulatedWorkgroups = 0,
+    clock_mhz: ClockMhz = 0,
+    trans: Trans = "beside",
+    as_json: AsJson = False,
+    csv: Csv = None,
+    markdown: Markdown = False,
+    wide: Wide = False,
+    plot: Plot = None,
+    trace: Trace = None,
+) -> None:
+    """Products with few rows by gemm_nt, and code objects of your own beside it.
+
+    `amdattn tune gemm` times every kernel for a product; benchmarks/decode_gemm.py has AITER's,
+    FlyDSL's and Triton's.
+    """
+    from amdattn.bench.gemm import Product, run_gemm
+    from amdattn.bench.kernels import Functions
+    from amdattn.bench.run import reading
+    from amdattn.gemm_problem import GemmProblem
+
+    output = Output(as_json, markdown, wide, csv, plot or [], trace)
+    files = [object_file(given) for given in peer or []]
+    for given, file in zip(peer or [], files, strict=True):
+        if file is None:
+            raise ValueError(
+                f"--peer={given!r} must be object=FILE; benchmarks/decode_gemm.py has other peers"
+            )
+    refuse_given(context, () if files else OF_OBJECTS, "needs --peer object=FILE")
+    subjects = objects([file for file in files if file], kernel, grid, workgroup, args, dynamic_lds)
+    products = [
+        Product(
+            GemmProblem(
+                *(rows, _N if n is None else n, _K if k is None else k, dtype, out_dtype, bias),
+                activation=activation,
+                split_k=split_k,
+                deterministic=deterministic,
+            )
+        )
+        for rows in m or [_M]
+    ]
+    if subjects and m is None and n is None and k is None:
+        refuse_given(context, _OF_PRODUCTS, "needs --m, --n and --k beside --peer")
+        products = []
+    if subjects and len(products) > 1:
+        raise ValueError(f"--m is given {len(products)} times, but --peer object=FILE is of one")
+    for product in products:
+        product.plan()  # what no kernel does is an error before anything runs
+    functions = Functions()
+    start = time.perf_counter()
+    outcomes: list[Outcome] = []
+    ways = readings(trans)
+    with progress_bar() as progress:
+        task = progress.add_task("", total=len(ways) * (len(products) + len(subjects)))
+        for way in ways:
+            with reading(way):
+                for product in products:
+                    progress.update(task, description=str(product))
+                    outcomes.append(
+                        run_gemm(product, clock_mhz=clock_mhz, trace_events=output.trace_events)
+                    )
+                    progress.advance(task)
+                for subject in subjects:
+                    progress.update(task, description=subject.title)
+                    outcomes.append(
+                        run_object(
+                            subject, functions, "gemm", simulated_workgroups, clock_mhz, output
+                        )
+                    )
+                    progress.advance(task)
+    if len(products) == 1:
+        outcomes = [products[0].compared(outcome) for outcome in outcomes]
+    show("matrix products", outcomes, output, time.perf_counter() - start, unit="us")

@@ -1,0 +1,237 @@
+"""What the bench commands for kernels share: their options, their code objects, their output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from amdattn.cli.check import extent
+from amdattn.cli.output import print_json, stdout
+from amdattn.output_files import check_outputs
+from amdattn.profiling import TRANS
+
+if TYPE_CHECKING:
+    from amdattn.bench.kernels import Functions
+    from amdattn.bench.run import Outcome
+    from amdattn.checking.subjects import CodeObject
+
+_TRACE_EVENTS = 200_000
+_MAX_MHZ = 10_000
+# Parameters of --peer object=FILE.
+OF_OBJECTS = ("kernel", "grid", "workgroup", "args", "dynamic_lds", "simulated_workgroups")
+
+KernelName = Annotated[str | None, typer.Option(help="Of an object that holds several.")]
+Grid = Annotated[str | None, typer.Option(help="Workgroups of an object: X, X,Y or X,Y,Z.")]
+Workgroup = Annotated[str | None, typer.Option(help="Its lanes: X, X,Y or X,Y,Z.")]
+Args = Annotated[
+    str, typer.Option(help="Its arguments, or @FILE with them, as `amdattn check` takes them.")
+]
+DynamicLds = Annotated[
+    int, typer.Option(metavar="N", min=0, help="Bytes of dynamic LDS of an object.")
+]
+ClockMhz = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=0, max=_MAX_MHZ, help="Assumed sustained clock; 0: the architecture's."
+    ),
+]
+Trans = Annotated[
+    str,
+    typer.Option(
+        help="Of the model: transcendentals run beside MFMAs, or wait for them (exclusive): "
+        "open for gfx942; both: a row for each."
+    ),
+]
+SimulatedWorkgroups = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=0, help="Of an object, simulate the first so many of an XCD; 0: all."
+    ),
+]
+Csv = Annotated[Path | None, typer.Option("--csv", help="Also write rows to this file.")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
+Wide = Annotated[
+    bool, typer.Option("--wide", help="Every column, however wide; default: what fits 80.")
+]
+Plot = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KIND FILE",
+        help="roofline, timeline, stalls or sweep, and a .png or .svg file. Repeatable.",
+    ),
+]
+Trace = Annotated[
+    Path | None, typer.Option(help="Events of CU 0 of the last kernel, for ui.perfetto.dev.")
+]
+
+
+class BenchCommand(TyperCommand):
+    """Takes `--plot KIND FILE` any number of times, which typer has no type for."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Each as one argument, KIND=FILE."""
+        joined: list[str] = []
+        rest = iter(args)
+        for arg in rest:
+            joined.append(arg)
+            if arg == "--plot":
+                kind = next(rest, "")
+                joined.append(kind if "=" in kind else f"{kind}={next(rest, '')}")
+        return super().parse_args(ctx, joined)
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where results go; `plots` are KIND=FILE."""
+
+    as_json: bool
+    markdown: bool
+    wide: bool
+    csv: Path | None
+    plots: Sequence[str]
+    trace: Path | None
+
+    def __post_init__(self) -> None:
+        if self.as_json and self.markdown:
+            raise ValueError("--json and --markdown exclude each other")
+        if self.plots:
+            from amdattn.bench.plots import check_request
+
+            for kind, file in self.pictures:
+                check_request(kind, file)
+        check_outputs(
+            [
+                ("--csv", self.csv),
+                *(("--plot", file) for _, file in self.pictures),
+                ("--trace", self.trace),
+            ]
+        )
+        modelled = [f"--plot {kind}" for kind, _ in self.pictures if kind != "sweep"]
+        if self.trace is not None:
+            modelled.append("--trace")
+        if modelled:
+            from amdattn.bench.run import is_virtual
+
+            if not is_virtual():
+                raise ValueError(f"{modelled[0]} shows what is modelled; a GPU is bound")
+
+    @property
+    def pictures(self) -> list[tuple[str, Path]]:
+        """Kind and file of each plot."""
+        parts = [plot.partition("=") for plot in self.plots]
+        for kind, _, file in parts:
+            if not file or file.startswith("--"):
+                raise ValueError(f"--plot={kind!r} needs a file: --plot KIND FILE")
+        return [(kind, Path(file)) for kind, _, file in parts]
+
+    @property
+    def trace_events(self) -> int:
+        """How many events the model has to keep."""
+        timeline = any(kind == "timeline" for kind, _ in self.pictures)
+        return _TRACE_EVENTS if self.trace is not None or timeline else 0
+
+
+def readings(trans: str) -> tuple[str, ...]:
+    """The readings of transcendentals that --trans asks for."""
+    if trans not in (*TRANS, "both"):
+        raise ValueError(f"--trans={trans!r} must be one of {(*TRANS, 'both')}")
+    return TRANS if trans == "both" else (trans,)
+
+
+def object_file(peer: str) -> Path | None:
+    """FILE of object=FILE."""
+    kind, _, value = peer.partition("=")
+    return Path(value) if kind == "object" and value else None
+
+
+def objects(
+    files: Sequence[Path],
+    kernel: str | None,
+    grid: str | None,
+    workgroup: str | None,
+    args: str,
+    dynamic_lds: int,
+) -> list[CodeObject]:
+    """The kernels of code object files, all with the same arguments and grid."""
+    from amdattn.checking.arguments import read_arguments
+    from amdattn.checking.subjects import CodeObject
+
+    if not files:
+        return []
+    if grid is None:
+        raise ValueError("--peer object=FILE needs --grid")
+    return [
+        CodeObject(
+            file,
+            kernel,
+            extent("grid", grid),
+            None if workgroup is None else extent("workgroup", workgroup),
+            read_arguments(args),
+            dynamic_lds,
+        )
+        for file in files
+    ]
+
+
+def run_object(
+    subject: CodeObject,
+    functions: Functions,
+    operation: str,
+    simulated_workgroups: int,
+    clock_mhz: int,
+    output: Output,
+) -> Outcome:
+    """Model or measure one."""
+    from amdattn.bench.code_object import run_code_object
+
+    return run_code_object(
+        subject,
+        functions,
+        operation=operation,
+        simulated_workgroups=simulated_workgroups,
+        clock_mhz=clock_mhz,
+        trace_events=output.trace_events,
+    )
+
+
+def show(
+    title: str,
+    outcomes: Sequence[Outcome],
+    output: Output,
+    seconds: float,
+    *,
+    details: bool = False,
+    unit: str = "ms",
+) -> None:
+    """Write the files that were asked for, and print."""
+    from amdattn import runtime
+    from amdattn.bench import plots, report, trace
+    from amdattn.bench.record import document
+
+    records = [outcome.record for outcome in outcomes]
+    profiles = [o.modelled.profile for o in outcomes if o.modelled is not None]
+    if output.csv is not None:
+        report.write_csv(output.csv, records)
+    for kind, file in output.pictures:
+        plots.plot(kind, file, records, profiles[-1] if profiles else None)
+    if output.trace is not None:
+        if not profiles:
+            raise ValueError("--trace needs a modelled launch: run on the virtual device")
+        trace.write_trace(output.trace, profiles[-1])
+    if output.as_json:
+        print_json(document(records, seconds))
+    elif output.markdown:
+        typer.echo(report.markdown(records, unit), nl=False)
+    else:
+        title = f"{title}, {runtime.get().title}"
+        report.print_table(stdout, title, records, wide=output.wide, unit=unit)
+        for record in records:
+            if details and record.stalls:
+                stdout.print(f"{record.shape} {record.label}", highlight=False)
+                report.print_details(stdout, record)
+        stdout.print(f"{seconds:.1f} s, measured on this CPU", style="dim", highlight=False)

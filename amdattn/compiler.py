@@ -1,0 +1,139 @@
+"""HIP sources to code objects with the clang of the Python package ziglang; no ROCm is needed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from amdattn.errors import AmdattnError
+
+CODE_OBJECT_VERSION = 5  # the newest that ROCm 6.0 loads
+DEFAULT_ARCH = "gfx942"
+# Of <hip/hip_runtime.h>, where there is no ROCm.
+INCLUDE = Path(__file__).resolve().parent / "include"
+
+
+class CompileError(AmdattnError):
+    """There is no compiler, or it refused a source: the message is what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a source became.
+
+    Attributes
+    ----------
+    code_object : bytes
+        ELF shared object, as hipModuleLoadData takes it, with line numbers.
+    assembly : str
+        The compiler's, for people.
+    warnings : str
+        What the compiler said; "" is nothing.
+    """
+
+    code_object: bytes
+    assembly: str
+    warnings: str
+
+
+def device_flags(arch: str) -> list[str]:
+    """Options of clang that make device code of HIP, whatever is installed beside it."""
+    return [
+        *("-x", "hip", f"--offload-arch={arch}", "--cuda-device-only"),
+        *("-nogpulib", "-nogpuinc", "-nostdinc", "-nostdinc++", "-fuse-cuid=none"),
+        *("-std=c++20", "-O3", f"-mcode-object-version={CODE_OBJECT_VERSION}"),
+    ]
+
+
+def assembler_flags(arch: str) -> list[str]:
+    """Options of clang that assemble what it wrote."""
+    return [
+        *("-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}"),
+        *(f"-mcode-object-version={CODE_OBJECT_VERSION}", "-x", "assembler"),
+    ]
+
+
+def build(
+    source: Path,
+    arch: str = DEFAULT_ARCH,
+    defines: Sequence[str] = (),
+    includes: Sequence[Path] = (),
+    flags: Sequence[str] = (),
+) -> Built:
+    """Compile one HIP source.
+
+    Parameters
+    ----------
+    source : Path
+        Device code; `#include <hip/hip_runtime.h>` finds a small one of this package.
+    arch : str
+        Of the device, such as "gfx942".
+    defines : sequence of str
+        Macros, "NAME" or "NAME=value".
+    includes : sequence of Path
+        Folders of headers, beside the source's own.
+    flags : sequence of str
+        Further options of clang.
+
+    Raises
+    ------
+    CompileError
+        ziglang is not installed, or the compiler reports an error.
+    ValueError
+        `arch` is no name of a target.
+    """
+    source = source.resolve()
+    if not re.fullmatch(r"gfx[0-9a-f]+", arch):
+        raise ValueError(f"arch={arch!r} must be a target such as {DEFAULT_ARCH!r}")
+    zig = _zig()
+    with tempfile.TemporaryDirectory(prefix="amdattn-build-") as name:
+        work = Path(name)
+        assembly, linked = work / "kernel.s", work / "kernel.hsaco"
+        warnings = _run(
+            [
+                *(str(zig), "clang", *device_flags(arch), "-ffreestanding"),
+                *("-fhip-kernel-arg-name", "-gline-tables-only", "-Wall", "-Wextra"),
+                *(f"-D{define}" for define in defines),
+                *(f"-I{folder.resolve()}" for folder in includes),
+                *("-isystem", str(INCLUDE), "-isystem", str(zig.parent / "lib" / "include")),
+                *flags,
+                *("-S", source.name, "-o", str(assembly)),
+            ],
+            source.parent,
+        )
+        _run(
+            [str(zig), "clang", *assembler_flags(arch), "-c", assembly.name, "-o", "kernel.o"],
+            work,
+        )
+        _run(
+            [
+                *(str(zig), "ld.lld", "-shared", "--no-undefined", "--build-id=none"),
+                *("kernel.o", "-o", linked.name),
+            ],
+            work,
+        )
+        return Built(linked.read_bytes(), assembly.read_text(encoding="utf-8"), warnings)
+
+
+def _zig() -> Path:
+    try:
+        installed = importlib.metadata.distribution("ziglang")
+    except importlib.metadata.PackageNotFoundError:
+        raise CompileError(
+            "the compiler is not installed; it comes with the Python package ziglang: "
+            "pip install 'amdattn[build]'"
+        ) from None
+    return Path(str(installed.locate_file("ziglang/zig")))
+
+
+def _run(command: list[str], cwd: Path) -> str:
+    """What it says on stderr; raises it if it fails."""
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise CompileError(f"\n{done.stderr or done.stdout}".rstrip())
+    return done.stderr

@@ -1,0 +1,84 @@
+"""Files that a command writes: refused before the work if they cannot be, changed as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+
+def check_outputs(outputs: Iterable[tuple[str, Path | None]]) -> None:
+    """Raise for what cannot be written, before anything that takes long.
+
+    Parameters
+    ----------
+    outputs : iterable of (str, Path or None)
+        What to call each file, such as "--csv", and where it will be; None: not asked for.
+
+    Raises
+    ------
+    ValueError
+        A file cannot be written, or two outputs are the same file.
+    """
+    named: dict[Path, str] = {}
+    for option, path in outputs:
+        if path is None:
+            continue
+        why = _why_not(path)
+        if why:
+            raise ValueError(f"{option}={str(path)!r} cannot be written: {why}")
+        target = _target(path)
+        if target in named and not _is_special(target):
+            raise ValueError(f"{option}={str(path)!r} is the file of {named[target]}, too")
+        named[target] = option
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file of the same name to write to, which takes the place of `path` at the end.
+
+    After an error in the block `path` is as it was. What is no regular file, such as /dev/stdout,
+    is written to itself.
+    """
+    target = _target(path)
+    if _is_special(target):
+        yield target
+        return
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".amdattn-") as folder:
+        new = Path(folder) / target.name
+        yield new
+        if target.exists():
+            shutil.copymode(target, new)
+        os.replace(new, target)
+
+
+def _target(path: Path) -> Path:
+    """Where a link leads: it is the file that is replaced, not the link."""
+    return Path(os.path.realpath(path))
+
+
+def _is_special(target: Path) -> bool:
+    return target.exists() and not target.is_file()
+
+
+def _why_not(path: Path) -> str:
+    """What is wrong with a path to write to; "" if nothing is."""
+    try:
+        target = _target(path)
+        if target.is_dir():
+            return "it is a folder"
+        if target.exists() and not os.access(target, os.W_OK):
+            return "it is read-only"
+        if _is_special(target):
+            return ""
+        if not target.parent.is_dir():
+            return f"there is no folder {target.parent}"
+        # Root may write to whatever os.access is asked about; a file system may still refuse.
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".amdattn-") as folder:
+            (Path(folder) / target.name).touch()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
