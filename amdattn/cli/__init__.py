@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from amdattn.cli import bench, bench_launch, check, compare, operations, tune
+from amdattn.cli import bench, bench_launch, check, compare, micro, operations, tune
 from amdattn.cli.output import stderr
 from amdattn.errors import AmdattnError
 
@@ -26,6 +26,7 @@ for command in (
 ):
     app.command()(command)
 bench.app.command("launch")(bench_launch.launch)
+bench.app.command("micro")(micro.micro)
 app.add_typer(bench.app, name="bench")
 app.add_typer(tune.app, name="tune")
 
