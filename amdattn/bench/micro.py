@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import hashlib
 import json
@@ -30,7 +31,8 @@ REFERENCE_GHZ = 0.1  # of s_memrealtime
 LATENCY_MHZ = 2092  # of the published latencies
 PEAK_MHZ = round(1000 * clocks(table.ARCH).peak_ghz)
 _CLOSE = 0.08  # a figure farther than this from every reading fits none
-_MEMORY = 16 << 20  # bytes that the kernels of clk and latencies may read
+_MEMORY = 16 << 20  # bytes that the kernels of clk and latencies may read,
+_VALUES = 8192  # and of them, that become operands
 _ARGUMENTS = struct.Struct("<IIQQIIII")
 _PASS_BYTES = table.LOAD_BYTES * table.UNROLLED  # of a workgroup
 # Of a GPU: launches of which the fastest or the middle one counts, and how much longer loops are.
@@ -147,9 +149,8 @@ class Micro:
         self._allocated: dict[str, tuple[int, int]] = {}
 
     def __enter__(self) -> Micro:
-        data = np.random.default_rng(0).standard_normal(_MEMORY // 4, np.float32)
-        data[0] = 0  # the next address of chains
-        self._memory = self.memory("values", data.nbytes)
+        data = np.random.default_rng(0).standard_normal(_VALUES // 4, np.float32)
+        self._memory = self.memory("values", _MEMORY)
         self._device.upload(self._memory, data.ctypes.data, data.nbytes)
         self._results = self.memory("results", 1 << 20)
         self._device.synchronize(0)
@@ -180,6 +181,7 @@ class Micro:
         *,
         passes: int = 1,
         memory: int = 0,
+        results: int = 0,
         stride: int = 0,
         array: int = 0,
         apart: int = 0,
@@ -187,10 +189,25 @@ class Micro:
     ) -> Launch:
         """A launch of a kernel of the object."""
         packed = _ARGUMENTS.pack(
-            *(passes, waves, memory or self._memory, self._results),
+            *(passes, waves, memory or self._memory, results or self._results),
             *(stride, array, apart, mask),
         )
         return Launch(image(), symbol, (workgroups, 1, 1), (LANES * waves, 1, 1), packed)
+
+    def function(self, launch: Launch) -> Any:
+        """Its loaded kernel."""
+        return self._functions.of(launch.image, launch.symbol)
+
+    @staticmethod
+    def arguments(launch: Launch) -> list[Any]:
+        """Those of a launch, each as a ctypes value of its own."""
+        types = {"I": ctypes.c_uint32, "Q": ctypes.c_uint64}
+        return [
+            types[code](value)
+            for code, value in zip(
+                _ARGUMENTS.format[1:], _ARGUMENTS.unpack(launch.kernarg), strict=True
+            )
+        ]
 
     def enqueue(self, launch: Launch) -> None:
         """On the default stream."""
