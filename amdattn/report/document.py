@@ -35,8 +35,8 @@ def files_of(given: Path) -> tuple[Path, Path]:
         One of them cannot be written; nothing was changed.
     """
     stem = given.with_suffix("") if given.suffix in _SUFFIXES else given
-    if not stem.name:
-        raise ValueError(f"--report={str(given)!r} names no file")
+    if given.is_dir() or not stem.name:
+        raise ValueError(f"--report={str(given)!r} must be the name of a file, not a folder")
     found = tuple(stem.with_name(stem.name + suffix) for suffix in _SUFFIXES)
     for path in found:
         _refuse_unwritable(given, path)
