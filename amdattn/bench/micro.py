@@ -59,7 +59,7 @@ class Figure:
 
     @property
     def fits(self) -> str:
-        """The reading that is nearest; "none of these" if all are far."""
+        """The reading that is nearest, or those that are; "none of these" if all are far."""
 
         def distance(reading: table.Reading) -> float:
             high = reading.value if reading.high is None else reading.high
@@ -70,8 +70,9 @@ class Figure:
 
         if not self.row.readings:
             return ""
-        nearest = min(self.row.readings, key=distance)
-        return nearest.of if distance(nearest) <= _CLOSE else "none of these"
+        least = min(map(distance, self.row.readings))
+        nearest = [reading.of for reading in self.row.readings if distance(reading) == least]
+        return " or ".join(nearest) if least <= _CLOSE else "none of these"
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""

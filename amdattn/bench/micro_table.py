@@ -276,7 +276,7 @@ _BESIDE: tuple[tuple[str, str, int, str, str], ...] = (
     ("exp_f32", _EXP, 16, OVERLAPS, "transcendentals"),
 )
 _COUNTS = (1, 4, 6)
-_FMA_COUNTS = (1, 4, 5, 6, 7)
+_FMA_COUNTS = (4, 6, 7)
 
 
 def overlapping(count: int, clk: int, lost_slots: int = 1) -> float:

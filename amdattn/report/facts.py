@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib.metadata
 import os
 import platform
@@ -124,12 +125,12 @@ def device(bound: Runtime) -> dict[str, str]:
 
 
 def _of_driver(bound: Runtime) -> dict[str, str]:
-    status, raw = bound.hip.hipDeviceGetPCIBusId(64, bound.ordinal)
-    if status:
+    # Generations of hip-python differ in how they give texts; the library itself does not.
+    text = ctypes.create_string_buffer(64)
+    if ctypes.CDLL(bound.choice.library).hipDeviceGetPCIBusId(text, 64, bound.ordinal):
         bound.hip.hipGetLastError()
         return {"driver's view": "hipDeviceGetPCIBusId failed"}
-    text = raw if isinstance(raw, str) else bytes(raw).split(b"\0", 1)[0].decode()
-    return driver_facts(text.strip("\0 "))
+    return driver_facts(text.value.decode())
 
 
 def driver_facts(bus_id: str, kfd: Path = _KFD, pci: Path = _PCI) -> dict[str, str]:

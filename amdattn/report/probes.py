@@ -79,6 +79,7 @@ def _filled(words: Words, value: int) -> str:
 
 
 def _submit(micro: Micro, launch: Launch, stream: int = 0) -> None:
+    """As the package launches its own kernels."""
     bound = runtime.get()
     kernargs = bound.kernarg_buffer(len(launch.kernarg))
     kernargs.block[:] = launch.kernarg
@@ -101,7 +102,7 @@ def launch_forms() -> Iterator[Row]:
     with ExitStack() as stack:
         micro = stack.enter_context(Micro())
         buffer = Buffer(stack, _LANES)
-        forms = (("launch by `extra`", _submit), ("launch by kernelParams", _submit_params))
+        forms = (("launch by `extra`", _submit_extra), ("launch by kernelParams", _submit_params))
         for i, (what, form) in enumerate(forms):
             buffer.reset()
             value = 0x7000 + i
@@ -109,6 +110,18 @@ def launch_forms() -> Iterator[Row]:
             words, around = buffer.words()
             unwritten = "nothing was written" if not words.any() else _filled(words, value)
             yield verdict(what, unwritten or around, f"{_LANES} lanes wrote what they should")
+
+
+def _submit_extra(micro: Micro, launch: Launch) -> None:
+    """Through hip-python itself: a block and its size."""
+    bound = runtime.get()
+    kernargs = bound.kernarg_buffer(len(launch.kernarg))
+    kernargs.block[:] = launch.kernarg
+    status = bound.hip.hipModuleLaunchKernel(
+        *(micro.function(launch), *launch.grid, *launch.workgroup, 0, 0),
+        *(bound.null_params, kernargs.extra),
+    )
+    bound.check("hipModuleLaunchKernel", status)
 
 
 def _submit_params(micro: Micro, launch: Launch) -> None:

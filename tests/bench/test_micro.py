@@ -13,7 +13,7 @@ import pytest
 
 from amdattn import runtime, virtual
 from amdattn.bench import micro, micro_table as table
-from amdattn.bench.micro_table import Clk, Latency, Region, Row, Stream
+from amdattn.bench.micro_table import Clk, Clock, Latency, Region, Row, Stream
 from amdattn.errors import CorruptKernel, ManifestError
 from build_scripts import micro_object, performance_figures, performance_micro
 from build_scripts.build import HSACO
@@ -125,6 +125,22 @@ def test_every_instruction_of_the_document_has_a_row() -> None:
     for figure in performance_figures.FIGURES:
         what = figure.what.split(", 2.092")[0].replace(" (triad)", "")
         assert what in names, what
+
+
+def test_the_page_has_every_row(modelled: dict[str, micro.Figure]) -> None:
+    """With what it settles and its readings; values as they are modelled now."""
+    page = (HSACO.parent / "docs" / "real-gpu-report.md").read_text()
+    lines = [line.strip("| ").split(" | ") for line in page.split("## Every row")[1].splitlines()]
+    told = {cells[0]: cells for cells in lines if len(cells) == len(micro.COLUMNS)}
+    for row in table.ROWS:
+        if isinstance(row, Clock):
+            assert row.name in page
+            continue
+        cells = told[row.what]
+        expected = micro.cells(modelled.get(row.name) or micro.Figure(row, "modelled", 0.0))
+        assert cells[:4] == [cell.strip() for cell in expected[:4]], row.name
+        if row.name in modelled:
+            assert cells[4] == expected[4], row.name
 
 
 def launches(bench: micro.Micro) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The probes of a report see what is wrong, and the measurements of a GPU take the right figures."""
+"""The probes of a report see what is wrong; measurements of a GPU take the right figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def outcomes(rows: Any) -> dict[str, str]:
 
 def test_a_form_that_writes_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one runtime does with `extra`."""
-    monkeypatch.setattr(probes, "_submit", lambda *_: None)
+    monkeypatch.setattr(probes, "_submit_extra", lambda *_: None)
     first, second = probes.launch_forms()
     assert (first.outcome, first.text) == (FAILED, "nothing was written")
     assert second.outcome == OK
@@ -230,3 +230,8 @@ def test_clocks_that_stand_still_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_which_reading_fits(value: float, fits: str) -> None:
     (row,) = micro.rows("chain_lds_b128")
     assert micro.Figure(row, "measured", value).fits == fits
+
+
+def test_readings_that_cannot_be_told_apart() -> None:
+    (row,) = micro.rows("beside_fma_f32_x4")
+    assert micro.Figure(row, "measured", 32).fits == "1 lost or 0 lost or 2 lost"
