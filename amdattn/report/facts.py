@@ -10,9 +10,9 @@ import platform
 import re
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import amdattn
 
@@ -101,33 +101,41 @@ def device(bound: Runtime) -> dict[str, str]:
         "XCDs": str(props.num_xcds),
         "LDS of a workgroup": f"{props.lds_bytes} bytes",
         "memory": f"{props.memory_bytes / 2**30:.1f} GiB",
-        "devices": str(bound.check("hipGetDeviceCount", hip.hipGetDeviceCount())),
-        "HIP runtime": str(bound.version()),
-        "HIP driver": str(bound.check("hipDriverGetVersion", hip.hipDriverGetVersion())),
         "hip-python": bound.hip_python_version(),
+        "devices": _answer(hip.hipGetDeviceCount),
+        "HIP runtime": _answer(hip.hipRuntimeGetVersion),
+        "HIP driver": _answer(hip.hipDriverGetVersion),
     }
     if bound.choice.rejected:
         facts["passed over"] = without_paths("; ".join(bound.choice.rejected))
-    attributes = hip.hipDeviceAttribute_t
     for name, attribute, unit in (
         ("stated clock", "hipDeviceAttributeClockRate", "kHz"),
         ("stated memory clock", "hipDeviceAttributeMemoryClockRate", "kHz"),
         ("L2", "hipDeviceAttributeL2CacheSize", "bytes"),
     ):
-        key = getattr(attributes, attribute, None)
+        key = getattr(hip.hipDeviceAttribute_t, attribute, None)
         if key is not None:
-            status, value = hip.hipDeviceGetAttribute(key, bound.ordinal)
-            facts[name] = "unknown" if status else f"{value} {unit}"
+            facts[name] = f"{_answer(hip.hipDeviceGetAttribute, key, bound.ordinal)} {unit}"
     hip.hipGetLastError()  # what an older library does not know is no error of a later call
     if bound.choice.kind == "gpu":
         facts |= _of_driver(bound)
     return facts
 
 
+def _answer(call: Callable[..., tuple[Any, ...]], *given: object) -> str:
+    """What a call of hip-python gives; what a library lacks is a fact, too."""
+    try:
+        status, *found = call(*given)
+    except RuntimeError as error:
+        return f"unknown ({without_paths(str(error))})"
+    return f"unknown ({status.name})" if status else str(found[0])
+
+
 def _of_driver(bound: Runtime) -> dict[str, str]:
     # Generations of hip-python differ in how they give texts; the library itself does not.
     text = ctypes.create_string_buffer(64)
-    if ctypes.CDLL(bound.choice.library).hipDeviceGetPCIBusId(text, 64, bound.ordinal):
+    call = getattr(ctypes.CDLL(bound.choice.library), "hipDeviceGetPCIBusId", None)
+    if call is None or call(text, 64, bound.ordinal):
         bound.hip.hipGetLastError()
         return {"driver's view": "hipDeviceGetPCIBusId failed"}
     return driver_facts(text.value.decode())

@@ -120,13 +120,25 @@ def run(
         finally:
             os.close(writer)
         try:
-            _follow(outcomes, _Lines(pipe), advance)
-            process.wait(_KILL_S)
-        except (_Deadline, _Closed, subprocess.TimeoutExpired, KeyboardInterrupt) as why:
+            last = _follow(outcomes, _Lines(pipe), advance)
+            _leave(last, process)
+        except (_Deadline, _Closed, KeyboardInterrupt) as why:
             _end(outcomes, process, errors, why)
         finally:
             _kill(process)
     return outcomes
+
+
+def _leave(last: Outcome | None, process: subprocess.Popen[bytes]) -> None:
+    """Wait for the child, which has nothing more to do; to fail at that is its last step's."""
+    try:
+        code = process.wait(_KILL_S)
+        wrong = f"the process ended with status {code}" if code else ""
+    except subprocess.TimeoutExpired:
+        wrong = f"the process did not end within {_KILL_S:g} s"
+    if wrong and last is not None:
+        last.status = FAILED
+        last.error = f"{last.error}\n{wrong} after this step".strip()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
@@ -160,8 +172,10 @@ class _Lines:
         return message
 
 
-def _follow(outcomes: Sequence[Outcome], lines: _Lines, advance: Callable[[str], None]) -> None:
-    """Until the last step has ended, or the device is of no use any more."""
+def _follow(
+    outcomes: Sequence[Outcome], lines: _Lines, advance: Callable[[str], None]
+) -> Outcome | None:
+    """Until the last step has ended, or the device is of no use any more; the step that ended."""
     for outcome in outcomes:
         advance(outcome.planned.title)
         begin = time.monotonic()
@@ -191,7 +205,8 @@ def _follow(outcomes: Sequence[Outcome], lines: _Lines, advance: Callable[[str],
         if not message["usable"]:
             outcome.status = FAILED
             outcome.error = outcome.error or "the device does not answer any more"
-            return
+            return outcome
+    return outcomes[-1] if outcomes else None
 
 
 def _end(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -73,7 +75,7 @@ def test_nothing_of_a_hanging_child_is_left(tmp_path: Path) -> None:
         "import subprocess\nother = subprocess.Popen([sys.executable, '-c', 'import time;"
         ' time.sleep(1000)\'])\nrow("pids", pids=[os.getpid(), other.pid]); time.sleep(1000)'
     )
-    report = report_of(fake(("a", 3), code=code), tmp_path)
+    report = report_of(fake(("a", 2), code=code), tmp_path)
     (row,) = report["device_steps"][0]["rows"]
     deadline = time.monotonic() + 10
     while any(map(running, row["data"]["pids"])) and time.monotonic() < deadline:
@@ -117,6 +119,35 @@ def test_a_device_that_does_not_answer_ends_the_steps(tmp_path: Path) -> None:
     report = report_of(fake(("a", 30), ("b", 30), code=code), tmp_path)
     assert statuses(report) == ["failed", "skipped"]
     assert report["device_steps"][0]["error"] == "the device does not answer any more"
+
+
+def test_a_child_that_does_not_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind its last step: a driver that cannot take its queues down."""
+    report = report_of(fake(("a", 30), code="end()\nos.abort()"), tmp_path)
+    assert statuses(report) == ["failed"]
+    assert "ended with status -6 after this step" in report["device_steps"][0]["error"]
+    monkeypatch.setattr(supervise, "_KILL_S", 0.3)
+    report = report_of(fake(("a", 30), code="end()\ntime.sleep(1000)"), tmp_path)
+    assert statuses(report) == ["failed"]
+    assert "did not end within 0.3 s after this step" in report["device_steps"][0]["error"]
+
+
+def test_a_runtime_that_lacks_calls(tmp_path: Path) -> None:
+    """A library that sees a GPU and does nothing for it: facts, and failures by name."""
+    rocm = tmp_path / "rocm"
+    (rocm / "lib").mkdir(parents=True)
+    compiler = [sys.executable, "-m", "ziglang", "cc", "-shared", "-fPIC", "-O1"]
+    source = Path(__file__).parents[1] / "api" / "fake_hip.c"
+    library = rocm / "lib" / "libamdhip64.so"
+    subprocess.run([*compiler, str(source), "-o", str(library)], check=True)
+    part, _ = make.parts(quick=True, limit_s=None)
+    environment = {**os.environ, "AMDATTN_DEVICE": "gpu", "ROCM_PATH": str(rocm)}
+    report = report_of(dataclasses.replace(part, environment=environment), tmp_path)
+    assert report["virtual"] is False and report["label"].startswith("A GPU")
+    assert report["device"]["name"] == "AMD Instinct MI300X" and report["device"]["CUs"] == "304"
+    assert report["device"]["HIP driver"].startswith("unknown (failed to dlsym")
+    assert not report["ok"] and set(statuses(report)) == {"failed", "skipped"}
+    assert str(tmp_path) not in json.dumps(report) + (tmp_path / "r.md").read_text()
 
 
 def test_interrupted(tmp_path: Path) -> None:
@@ -404,3 +435,13 @@ def test_steps_have_titles_and_limits() -> None:
     for quick in (False, True):
         every = [step for group in steps.GROUPS.values() for step in group(quick)]
         assert all(step.title and step.limit_s > 0 for step in every)
+
+
+@pytest.mark.slow
+def test_whole_report_on_the_virtual_device(run: Command, tmp_path: Path) -> None:
+    status, out, errors = run("selftest", "--report", tmp_path / "r", "--step-limit", 1200)
+    assert status == 0, errors + out
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert len(report["shapes"]) == 12 and all(row["modelled"] for row in report["shapes"])
+    modelled = [row for row in micro.table.ROWS if row.unit != "GHz"]
+    assert [row["name"] for row in report["micro"]] == [row.name for row in modelled]
