@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from build_scripts import manifest
+from build_scripts import manifest, micro_object
 from build_scripts.gemm_members import gemm_members
 from build_scripts.toolchain import (
     ASM_SRC,
@@ -351,6 +351,8 @@ def build(kernel: KernelBuild) -> Built:
 def build_all(target: Path, only: Sequence[str] = ("*",)) -> list[Built]:
     """Build kernels of the table into `target`, with the manifest; stale objects go away.
 
+    The micro kernels are assembled besides, whichever are chosen.
+
     only : patterns of names; of other kernels `target` must hold the objects and the rows.
 
     Raises
@@ -368,7 +370,8 @@ def build_all(target: Path, only: Sequence[str] = ("*",)) -> list[Built]:
     # The compiler is a process of its own: threads suffice to keep the cores busy.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         built = list(pool.map(build, chosen))
-    for stale in set(target.glob("*/*.hsaco")) - {target / kernel.file for kernel in KERNELS}:
+    micro = micro_object.write(target)
+    for stale in set(target.glob("*/*.hsaco")) - {micro, *(target / k.file for k in KERNELS)}:
         stale.unlink()
     for result in built:
         file = target / result.kernel.file

@@ -111,8 +111,7 @@ def compile_hip(
     source = source.resolve()
     with tempfile.TemporaryDirectory(prefix="amdattn-build-") as name:
         work = Path(name)
-        assembly, obj = work / "kernel.s", work / "kernel.o"
-        depends, linked = work / "kernel.d", work / "kernel.hsaco"
+        assembly, depends = work / "kernel.s", work / "kernel.d"
         # Compiled from the source's own folder by its bare name: no path of the checkout can reach
         # the output. The prefix map covers what __FILE__ in a header would add.
         _run(
@@ -130,6 +129,25 @@ def compile_hip(
             source.parent,
         )
         text = _without_padding(assembly.read_text(encoding="utf-8"))
+        return Compiled(
+            assemble(text, toolchain, arch),
+            text,
+            _dependencies(depends.read_text(encoding="utf-8"), source.parent),
+        )
+
+
+def assemble(text: str, toolchain: Toolchain, arch: str) -> bytes:
+    """The code object of assembly text.
+
+    Raises
+    ------
+    ToolchainError
+        The compiler is not to be had, or it refuses the text.
+    """
+    zig = toolchain.executable()
+    with tempfile.TemporaryDirectory(prefix="amdattn-build-") as name:
+        work = Path(name)
+        assembly, obj, linked = (work / f"kernel.{suffix}" for suffix in ("s", "o", "hsaco"))
         assembly.write_text(text, encoding="utf-8")
         _run(
             [
@@ -145,11 +163,7 @@ def compile_hip(
             ],
             work,
         )
-        return Compiled(
-            linked.read_bytes(),
-            text,
-            _dependencies(depends.read_text(encoding="utf-8"), source.parent),
-        )
+        return linked.read_bytes()
 
 
 def _without_padding(assembly: str) -> str:

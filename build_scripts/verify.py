@@ -66,7 +66,9 @@ def main() -> int:
             "hsaco/ is not what asm_src/ builds; run python -m build_scripts.build", file=sys.stderr
         )
         return 1
-    print(f"hsaco/ matches its sources: {len(built)} code objects, byte for byte")
+    print(
+        f"hsaco/ matches its sources: {len(built)} code objects and the micro kernels, to the byte"
+    )
     return 0
 
 

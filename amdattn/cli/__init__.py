@@ -18,6 +18,7 @@ from amdattn.cli import (
     compare,
     errors,
     explain,
+    micro,
     operations,
     run,
     tune,
@@ -42,6 +43,7 @@ for command in (
 app.add_typer(explain.app, name="explain")
 bench.app.command(cls=bench_output.BenchCommand)(bench_gemm.gemm)
 bench.app.command("launch")(bench_launch.launch)
+bench.app.command("micro")(micro.micro)
 app.add_typer(bench.app, name="bench")
 app.add_typer(tune.app, name="tune")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ import amdattn
 from amdattn import manifest
 from amdattn.cli.options import Batch, HeadsKv, HeadsQ, Seed, SeqlenKv, SeqlenQ
 from amdattn.cli.output import AsJson, print_facts, print_json, spinner, stderr, stdout
+from amdattn.cli.report import write_report
 from amdattn.errors import AmdattnError
 
 
@@ -125,8 +127,29 @@ def demo(
         raise typer.Exit(1)
 
 
-def selftest(seed: Seed = 0, as_json: AsJson = False) -> None:
-    """Odd sizes against the float64 reference, on the bound device. Exit code 1 on a failure."""
+def selftest(
+    seed: Seed = 0,
+    as_json: AsJson = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Everything to know of the device: FILE.json, FILE.md."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Of a report, a part of it.")] = False,
+    step_limit: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Of a report, for each step instead of its own."),
+    ] = None,
+) -> None:
+    """Odd sizes against the float64 reference, on the bound device. Exit code 1 on a failure.
+
+    --report runs in a process of its own and never leaves a GPU hung: docs/real-gpu-report.md.
+    """
+    if report is not None:
+        if as_json or seed:
+            raise ValueError("--report has a JSON file and inputs of its own: no --json, no --seed")
+        return write_report(report, quick, step_limit)
+    if quick or step_limit is not None:
+        raise ValueError("--quick and --step-limit need --report FILE")
     from amdattn import runtime
     from amdattn.testing import selftest as suite
 

@@ -55,15 +55,15 @@ def do_bench(
     device = runtime.get()
     fn()
     runtime.synchronize()
-    estimate = _elapsed_ms(device, fn)
+    estimate = elapsed_ms(device, fn)
     if estimate < warmup:
-        estimate = statistics.fmean(_elapsed_ms(device, fn) for _ in range(_ESTIMATE_RUNS))
+        estimate = statistics.fmean(elapsed_ms(device, fn) for _ in range(_ESTIMATE_RUNS))
         for _ in range(int(warmup / max(estimate, _MIN_MS))):
             fn()
     times = []
     for _ in range(max(1, int(rep / max(estimate, _MIN_MS)))):
         device.flush_caches()
-        times.append(_elapsed_ms(device, fn))
+        times.append(elapsed_ms(device, fn))
     if quantiles is not None:
         ordered = sorted(times)
         found = [_quantile(ordered, q) for q in quantiles]
@@ -71,7 +71,7 @@ def do_bench(
     return times if return_mode == "all" else _MODES[return_mode](times)
 
 
-def _elapsed_ms(device: runtime.Runtime, fn: Callable[[], Any]) -> float:
+def elapsed_ms(device: runtime.Runtime, fn: Callable[[], Any]) -> float:
     """Milliseconds on the default stream between events recorded before and after calling `fn`."""
     device.enter()
     hip = device.hip

@@ -22,6 +22,11 @@ def attention(
     v: NDArray[Any],
     softmax_scale: float | None = None,
     layout: str = "bshd",
+    *,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    sinks: NDArray[Any] | None = None,
+    softcap: float = 0.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Attention in float64.
 
@@ -29,6 +34,8 @@ def attention(
     ----------
     q, k, v : array, (batch, seqlen, num_heads, head_dim) or as `layout` says
         Any real element type; `num_heads` of k and v divides that of q.
+    causal, window_size, sinks, softcap
+        As `flash_attn_func` takes them; masks are aligned to the last query and key.
 
     Returns
     -------
@@ -37,7 +44,8 @@ def attention(
         Natural log. A row whose scores are all -inf has out 0 and lse -inf; a NaN or +inf score
         makes both NaN.
     """
-    return _attention(q, k, v, softmax_scale, layout, np.float64, _identity)
+    window = (window_size[0], 0 if causal else window_size[1])
+    return _attention(q, k, v, softmax_scale, layout, np.float64, _identity, window, sinks, softcap)
 
 
 def attention_rounded(
@@ -71,6 +79,9 @@ def _attention(
     layout: str,
     dtype: type[np.floating[Any]],
     rounded: Any,
+    window: tuple[int, int] = (-1, -1),
+    sinks: NDArray[Any] | None = None,
+    softcap: float = 0.0,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     axis_order(layout)  # refuses an unknown layout
     order = _TO_BSHD[layout]
@@ -87,19 +98,35 @@ def _attention(
             for start in range(0, seqlen_q, _Q_ROWS):
                 rows = slice(start, start + _Q_ROWS)
                 scores = q[b, rows, h].astype(dtype) @ keys.T * dtype(scale)
-                out[b, rows, h], lse[b, h, rows] = _softmax_rows(rounded(scores), values, rounded)
+                if softcap:
+                    scores = softcap * np.tanh(scores / softcap)
+                first = start + k.shape[1] - seqlen_q  # the key on the diagonal
+                scores[~_seen(first, len(scores), len(keys), window)] = -np.inf
+                sink = -np.inf if sinks is None else float(sinks[h])
+                out[b, rows, h], lse[b, h, rows] = _softmax_rows(
+                    rounded(scores), values, rounded, dtype(sink)
+                )
     # Both permutations are their own inverse.
     return out.transpose(order), lse
 
 
+def _seen(first: int, rows: int, keys: int, window: tuple[int, int]) -> NDArray[np.bool_]:
+    """Which keys each row sees, of the first of which key `first` is on the diagonal."""
+    distance = np.arange(keys) - np.arange(rows)[:, None] - first
+    left, right = window
+    return ((left < 0) | (distance >= -left)) & ((right < 0) | (distance <= right))
+
+
 def _softmax_rows(
-    scores: NDArray[Any], values: NDArray[Any], rounded: Any
+    scores: NDArray[Any], values: NDArray[Any], rounded: Any, sink: Any
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     with np.errstate(invalid="ignore", divide="ignore"):
-        top = scores.max(axis=1, keepdims=True)  # NaN wins
-        shifted = scores - np.where(top == -np.inf, 0.0, top)
+        top = np.maximum(scores.max(axis=1, keepdims=True), sink)  # NaN wins
+        shifted = scores - np.where(top == -np.inf, scores.dtype.type(0), top)
         weights = np.exp(shifted)  # +inf - +inf is NaN: a +inf score poisons its row
-        total = weights.sum(axis=1, keepdims=True)
+        total = weights.sum(axis=1, keepdims=True) + np.exp(
+            sink - np.where(top == -np.inf, scores.dtype.type(0), top)
+        )
         masked = total == 0.0
         safe = np.where(masked, 1.0, total)
         out = rounded(rounded(weights / safe) @ values)

@@ -143,6 +143,7 @@ WRITERS = [
     (("tune", "gemm", "-m", "1", "-n", "64", "-k", "64"), "--table"),
     (("build", "k.hip"), "--output"),
     (("build", "k.hip"), "--assembly"),
+    (("selftest",), "--report"),
 ]
 
 

@@ -1,0 +1,61 @@
+"""The command that runs the micro kernels."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from amdattn.cli.bench_output import Markdown, Trans
+from amdattn.cli.output import AsJson, print_json, progress_bar, stdout
+from amdattn.profiling import TRANS
+
+
+def micro(
+    only: Annotated[
+        str, typer.Option(metavar="A,B,...", help="Rows with one of these in their names.")
+    ] = "",
+    trans: Trans = "beside",
+    as_json: AsJson = False,
+    markdown: Markdown = False,
+) -> None:
+    """Micro kernels that settle what the performance model assumes; see docs/real-gpu-report.md."""
+    from rich.table import Table
+
+    from amdattn import runtime
+    from amdattn.bench import micro as bench
+    from amdattn.bench.run import is_virtual
+
+    if as_json and markdown:
+        raise ValueError("--json and --markdown exclude each other")
+    if trans not in TRANS:
+        raise ValueError(f"--trans={trans!r} must be one of {TRANS}")
+    rows = bench.rows(only)
+    if not is_virtual() and trans != TRANS[0]:
+        raise ValueError(f"--trans={trans!r} is of the model; a GPU is bound, which measures")
+    found = []
+    with progress_bar(quiet=as_json) as progress:
+        task = progress.add_task("micro kernels", total=len(rows))
+        for figure in bench.figures(rows, trans if is_virtual() else None):
+            found.append(figure)
+            progress.update(task, advance=1, description=figure.row.what)
+    if as_json:
+        print_json(
+            {
+                "device": runtime.get().title,
+                "trans": trans if is_virtual() else "",
+                "rows": [figure.as_dict() for figure in found],
+            }
+        )
+        return
+    if markdown:
+        typer.echo(bench.markdown(found), nl=False)
+        return
+    shown = Table(title=f"micro kernels, {runtime.get().title}")
+    for column in bench.COLUMNS:
+        shown.add_column(column)
+    for figure in found:
+        shown.add_row(*bench.cells(figure))
+    stdout.print(shown)
+    if is_virtual():
+        stdout.print("modelled, not measured: rates at the peak clock of 2.1 GHz", highlight=False)

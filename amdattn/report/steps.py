@@ -1,0 +1,85 @@
+"""The steps of a report: what each does, in which order, and how long it may take."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+OK, FAILED, INFO, ABSENT = "ok", "failed", "info", "not measured"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a report.
+
+    Attributes
+    ----------
+    outcome : {"ok", "failed", "info", "not measured"}
+        "info" states a fact and can be neither right nor wrong.
+    text : str
+        What was found.
+    data : dict
+        The same for programs, as JSON has it.
+    """
+
+    what: str
+    outcome: str
+    text: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+def verdict(what: str, wrong: str, text: str, **data: Any) -> Row:
+    """A row that holds if nothing is wrong."""
+    return Row(what, FAILED if wrong else OK, wrong or text, data)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A part of the report.
+
+    Attributes
+    ----------
+    limit_s : float
+        The process that runs it is ended after so long.
+    run : callable
+        Gives rows as they are found. An exception fails the step.
+    """
+
+    name: str
+    title: str
+    limit_s: float
+    run: Callable[[], Iterator[Row]]
+
+
+def device_steps(quick: bool) -> list[Step]:
+    """On the bound device. Nothing of them is modelled."""
+    from amdattn.report import kernels, probes, timings
+
+    steps = [
+        Step("device", "device", 180, probes.device),
+        Step("launch", "launch forms", 60, probes.launch_forms),
+        Step("streams", "streams", 60, probes.streams),
+        Step("events", "events", 60, probes.events),
+        Step("graph", "a graph of 300 nodes", 60, probes.graph),
+        Step("two_streams", "two streams at once", 60, probes.two_streams),
+        Step("ids", "XCCs and CUs", 60, probes.ids),
+        Step("clock", "clocks of the device", 60, probes.clock),
+    ]
+    for name, title, cases in kernels.groups(quick):
+        steps.append(Step(name, title, 240, functools.partial(kernels.run, cases)))
+    if not quick:
+        title = "attention of more workgroups against float64"
+        steps.append(Step("larger", title, 240, lambda: kernels.run(kernels.larger_cases())))
+    return steps + timings.measured_steps(quick)
+
+
+def model_steps(quick: bool) -> list[Step]:
+    """On the virtual device: what the performance model says of the same work."""
+    from amdattn.report import timings
+
+    return timings.modelled_steps(quick)
+
+
+GROUPS: dict[str, Callable[[bool], list[Step]]] = {"device": device_steps, "model": model_steps}

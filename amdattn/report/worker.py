@@ -1,0 +1,49 @@
+"""The child process: runs steps and tells its parent of each row, a line of JSON at a time."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(group: str, quick: bool, pipe: int) -> None:
+    """Run the steps of a group (amdattn.report.steps.GROUPS), telling file descriptor `pipe`."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # never outlive who waits for it
+
+    lines = os.fdopen(pipe, "w", encoding="utf-8")
+
+    def tell(**message: Any) -> None:
+        print(json.dumps(message), file=lines, flush=True)
+
+    # The first step's time has begun: imports and planning are part of it.
+    from amdattn.report.steps import GROUPS
+
+    for step in GROUPS[group](quick):
+        tell(start=step.name)
+        error = ""
+        try:
+            for row in step.run():
+                tell(row={"what": row.what, "outcome": row.outcome, "text": row.text,
+                          "data": row.data})  # fmt: skip
+        except Exception as caught:
+            error = f"{type(caught).__name__}: {caught}"
+        usable = _usable()
+        tell(end=step.name, error=error, usable=usable)
+        if not usable:
+            break
+
+
+def _usable() -> bool:
+    """Whether the device still answers: after a fault nothing that follows would say anything."""
+    from amdattn import runtime
+
+    try:
+        runtime.synchronize()
+    except Exception:  # also of a library that lacks what hip-python looks for
+        return False
+    return True
