@@ -169,6 +169,8 @@ PLANTED = [
         producer="use",
         severity="counted",
     ),
+    race("lds_write_after_atomic", "lds_race", "store of what an atomic left"),
+    race("zero_over_late_store", "global_race", "zero over zeros that a late store changes"),
     race("read_without_acquire", "stale_read", "read without buffer_inv after the flag"),
     race("write_without_release", "stale_read", "flag raised without buffer_wbl2"),
     race(

@@ -145,7 +145,9 @@ bool Coherence::leaves_as_is(const Step& step, const FootprintPart& part, u64 ad
 void Coherence::report_race(const Accessor& by, const FootprintPart& part, u64 address, u32 bytes,
                             const Event& e, bool other_reads) {
   const u64 producer = by.step.report.pc(launch_.code.insts[e.inst]);
-  const bool same = !other_reads && !e.atomic && leaves_as_is(by.step, part, address, bytes);
+  // Memory holds the other value, but for atomics and for stores with sc1, which may be late.
+  const bool same = !other_reads && !e.atomic && e.scope != Scope::kAgent &&
+                    leaves_as_is(by.step, part, address, bytes);
   const FindingKind kind = same ? FindingKind::kSameValueRace : FindingKind::kGlobalRace;
   by.step.report.add(by.step.wave, by.step.inst, kind, producer, [&](Finding& f) {
     f.lane = lane_of(part, address);

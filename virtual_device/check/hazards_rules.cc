@@ -110,7 +110,7 @@ constexpr HazardRule kRules[] = {
      // Covers the row of 1 for VCC under two names: an encoding names VCC in one way only.
      .source = ISA11 " rows VALU reads SGPR as constant, VALU reads EXEC as constant; LLVM"},
     // The manual's 0 is for carries. Of lane masks it says nothing, and AMD's hand-written kernels
-    // do without in 34,000 places; compilers never do.
+    // do without, in 1,077 of the 1,432 that AITER ships; compilers never do.
     {.name = "valu-sgpr-select",
      .producer = kValuSgpr,
      .consumer = {"v_cndmask selects by it", kSelectOp, kCarryIn},

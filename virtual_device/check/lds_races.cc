@@ -76,7 +76,8 @@ void LdsRaces::check_write(const Step& step, const FootprintPart& part, u32 byte
     return;
   }
   if (ordered_[last.wave].covers(last)) return;
-  const bool same = is_write && !last.dma && stores_same(step.wave, part, byte, lane);
+  const bool same =
+      is_write && !last.dma && !last.atomic && stores_same(step.wave, part, byte, lane);
   step.report.add(
       step.wave, step.inst, same ? FindingKind::kSameValueRace : FindingKind::kLdsRace,
       producer(step.report, last), [&](Finding& f) {
