@@ -70,7 +70,7 @@ def check(
     read_only: Arrays = (),
     zero_at_end: Arrays = (),
     suppressions: Suppressions | str | os.PathLike[str] | None = None,
-    max_errors: int = 100,
+    max_errors: int = 0,
     late_loads: bool = True,
     late_stores: bool = True,
 ) -> Check:
@@ -91,7 +91,7 @@ def check(
     suppressions : path or Suppressions, optional
         Findings that are accepted, a .toml or .json file of kernel, pc, kind and reason.
     max_errors : int
-        A launch with so many different errors is ended; 0: never.
+        A launch with errors of so many kinds or instructions is ended; 0: never.
     late_loads : bool
         Loads arrive at the last moment that the waits allow. False: some arrive at once.
     late_stores : bool

@@ -25,7 +25,7 @@ OPTIONS = {
     "resident_workgroups": 0,
     "null": 0,
     "check": 0,
-    "max_errors": 100,
+    "max_errors": 0,
     "late_loads": 1,
     "late_stores": 1,
     "timing": 0,

@@ -16,8 +16,8 @@ ORDER = "order"
 KINDS = (
     *("use_before_wait", "overwrite_before_wait", "counter_saturated", "over_wait", "hazard"),
     *("hazard_advice", "clause_overwrite", "lds_race"),
-    *("global_race", "stale_read", "illegal_address", "use_after_free", "misaligned"),
-    "ambiguous_range",
+    *("global_race", "stale_read", "same_value_race"),
+    *("illegal_address", "use_after_free", "misaligned", "ambiguous_range"),
     *("range_swallowed", "uninitialised_store", "uninitialised_address", "uninitialised_branch"),
     *("unwritten_output", "read_only_write", "kernarg_overread", "barrier_mismatch"),
     *("no_active_lane", "runaway", "deadlock", "dirty_memory", "scratch_bounds", "lds_bounds"),
@@ -45,7 +45,10 @@ class Finding:
     text : str
         The instruction, disassembled.
     producer_pc, producer_text
-        The load, write or barrier that it conflicts with, if there is one.
+        The load, write or barrier that it conflicts with, if there is one: the first that was
+        seen.
+    other_producers : tuple of int
+        Addresses of those that were seen later at the same instruction, at most 15.
     workgroup, wave, lane
         Where it happened first; lane -1: not of one lane.
     where : str
@@ -67,6 +70,7 @@ class Finding:
     text: str = ""
     producer_pc: int | None = None
     producer_text: str = ""
+    other_producers: tuple[int, ...] = ()
     workgroup: tuple[int, int, int] = (0, 0, 0)
     wave: int = 0
     lane: int = -1
@@ -101,7 +105,9 @@ class Finding:
         if self.producer_pc is None:
             return ""
         source = f" [{self.producer_source}]" if self.producer_source else ""
-        return f"{self.producer_pc:#x}: {self.producer_text}{source}"
+        others = ", ".join(f"{pc:#x}" for pc in self.other_producers)
+        also = f" (also {others})" if others else ""
+        return f"{self.producer_pc:#x}: {self.producer_text}{source}{also}"
 
     def __str__(self) -> str:
         rows = (
@@ -132,12 +138,14 @@ class CheckedLaunch:
     workgroup_size: tuple[int, int, int]
 
 
-_TRIPLES = ("workgroup", "grid", "workgroup_size")
+_TUPLES = ("workgroup", "grid", "workgroup_size", "other_producers")
+_OTHER_PRODUCERS = 15
+_HAZARDS, _OVER_WAIT = ("hazard", "hazard_advice"), "over_wait"
 
 
 def _from_json(cls: Any, record: Mapping[str, Any]) -> Any:
     """Build a dataclass from what the library wrote; it has every field, and no other."""
-    values = {k: tuple(v) if k in _TRIPLES else v for k, v in record.items()}
+    values = {k: tuple(v) if k in _TUPLES else v for k, v in record.items()}
     return cls(**values)
 
 
@@ -163,6 +171,17 @@ def read_findings(
     return launches, found
 
 
+def _joined(known: Finding, again: Finding) -> Finding:
+    """The same defect, seen again."""
+    seen = (*known.other_producers, again.producer_pc, *again.other_producers)
+    others = [pc for pc in dict.fromkeys(seen) if pc is not None and pc != known.producer_pc]
+    return dataclasses.replace(
+        known,
+        count=known.count + again.count,
+        other_producers=tuple(others[:_OTHER_PRODUCERS]),
+    )
+
+
 class FindingLog:
     """Findings of any number of launches; the same defect of several launches is one of them.
 
@@ -182,14 +201,16 @@ class FindingLog:
             self.launches[launch] = self.launches.get(launch, 0) + 1
         for finding in findings:
             # Without a pc: a whole output, or a host call, whose address differs from run to run.
-            place: object = (finding.pc, finding.producer_pc)
+            place: object = finding.pc
             if finding.pc is None:
                 place = finding.where if finding.kind == ORDER else finding.message
+            elif finding.kind in _HAZARDS:
+                place = (finding.pc, finding.producer_pc)  # as the library tells them apart
+            elif finding.kind == _OVER_WAIT:
+                place = (finding.pc, finding.where)  # a wait has two counters
             key = (finding.kind, finding.kernel, finding.code_object, place)
             known = self._merged.get(key)
-            self._merged[key] = (
-                dataclasses.replace(known, count=known.count + finding.count) if known else finding
-            )
+            self._merged[key] = _joined(known, finding) if known else finding
 
     def merge(self, other: FindingLog) -> None:
         """Add everything of another log."""

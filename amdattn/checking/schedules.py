@@ -90,7 +90,7 @@ class Subject(Protocol):
 
 
 def run(
-    subject: Subject, plan: Sequence[Schedule], log: FindingLog, max_errors: int = 100
+    subject: Subject, plan: Sequence[Schedule], log: FindingLog, max_errors: int = 0
 ) -> Iterator[tuple[Schedule, Check]]:
     """Run a subject under every schedule of `plan`, and compare their outputs with the first's.
 

@@ -121,7 +121,7 @@ def check(
     ] = None,
     max_errors: Annotated[
         int, typer.Option(metavar="N", min=0, help="End a launch after so many errors; 0: never.")
-    ] = 100,
+    ] = 0,
     advice: Annotated[bool, typer.Option("--advice", help="Show advice and counts too.")] = False,
     annotate: Annotated[
         bool, typer.Option("--annotate", help="Print the disassembly with the findings in it.")

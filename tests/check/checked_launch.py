@@ -28,7 +28,7 @@ DEFAULTS = {
     "resident_workgroups": 0,
     "late_stores": 1,
 }
-KINDS = ("global_race", "stale_read", "unchecked")
+KINDS = ("global_race", "stale_read", "same_value_race", "unchecked")
 Words = npt.NDArray[np.uint32]
 
 

@@ -160,6 +160,17 @@ PLANTED = [
     race(
         "global_write_write", "global_race", "two workgroups write the same words", producer="use"
     ),
+    race("lds_same_value", "same_value_race", "two waves, one value", severity="counted"),
+    race("waves_same_value", "same_value_race", "two waves, one value", severity="counted"),
+    race(
+        "workgroups_same_value",
+        "same_value_race",
+        "two workgroups, one value",
+        producer="use",
+        severity="counted",
+    ),
+    race("lds_write_after_atomic", "lds_race", "store of what an atomic left"),
+    race("zero_over_late_store", "global_race", "zero over zeros that a late store changes"),
     race("read_without_acquire", "stale_read", "read without buffer_inv after the flag"),
     race("write_without_release", "stale_read", "flag raised without buffer_wbl2"),
     race(
@@ -174,6 +185,7 @@ PLANTED = [
     memory("range_swallowed", "range_swallowed", "num_records too small", severity="counted"),
     memory("empty_with_soffset", "ambiguous_range", "num_records 0, soffset not", where="soffset"),
     memory("soffset_beyond_the_end", "ambiguous_range", "outside only by soffset", where="soffset"),
+    memory("misaligned_format", "misaligned", "formatted load at 2 mod 4"),
     memory("misaligned_atomic", "misaligned", "atomic at 2 mod 4", fails=True),
     memory("uninitialised_vgpr", "uninitialised_store", "VGPR never written", where="v10"),
     memory("uninitialised_lane", "uninitialised_store", "one lane never written", where="v10"),

@@ -235,7 +235,7 @@ def test_compiled_sharing(checked: Checked, schedule: dict[str, int]) -> None:
 # Kernel, finding, shape of the launch, words of the message.
 PAIRS = {
     "same_byte": ("global_race", 2, "overwrites"),
-    "same_value": ("global_race", 2, "writes in the same launch"),
+    "same_value": ("same_value_race", 2, "gives the same value to"),
     "read_next": ("global_race", 2, "reads in the same launch"),
     "read_previous": ("stale_read", 2, "no release of the storing workgroup"),
     "cleared_counter": ("global_race", 2, "an atomic updates"),

@@ -45,7 +45,7 @@ class FakeExports:
     """Returns the findings it is given, and notes what is asked of it."""
 
     def __init__(self) -> None:
-        self.options: dict[str, object] = dict(check=0, max_errors=100, late_loads=1, late_stores=1)
+        self.options: dict[str, object] = dict(check=0, max_errors=0, late_loads=1, late_stores=1)
         self.calls: list[tuple[Any, ...]] = []
         self.pending: list[dict[str, Any]] = []
         self.host: list[dict[str, Any]] = []

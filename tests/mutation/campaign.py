@@ -150,8 +150,8 @@ def _assumptions(report: Campaign) -> str:
     num_schedules = len(SCHEDULES)
     s_nop, everything = f"{rates['s_nop']:.1%}", f"{rates['all']:.1%}"
     return f"""- {len(assumed)} s_nop mutants count as equivalent as the manual's table asks for no
-  state where a VALU reads, as carry-in, an SGPR that a VALU wrote; LLVM keeps two, and the checker
-  reports their absence as advice. If that is not granted, {s_nop} of the s_nop
+  state where a VALU reads, as carry-in or lane mask, an SGPR that a VALU wrote; LLVM keeps two,
+  and the checker reports their absence as advice. If that is not granted, {s_nop} of the s_nop
   mutants and {everything} of all are reported.
 - The Triton kernels were chosen while the campaign was written. `locked_increment` of tests/peers
   is not among them: a lock and a counter that one lane works on, in a wave whose lanes all hold the

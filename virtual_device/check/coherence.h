@@ -23,6 +23,9 @@
 // loops for atomics that the hardware lacks, does not race with atomics.
 // An atomic without sc1 counts as one of agent scope: LLVM's code for smaller scopes is the same.
 //
+// Two stores without order that write the same value have a finding of their own that is no error:
+// kSameValueRace. Loads of it are judged as any other.
+//
 // A load that lacks order returns what memory held before the stores that it may not see yet: up to
 // kStaleReads times for one store and wave, since caches do not keep a line for ever. So does,
 // once, a load with sc1 of a store with sc1 that precedes a release which was seen, but was not
@@ -168,8 +171,9 @@ class Coherence {
   bool guesses(const Inst& load) const;
   bool write_is_ordered(const Accessor& by, const Event& e) const;
   bool read_is_ordered(const Accessor& by, const Event& e) const;
-  void report_race(const Accessor& by, const FootprintPart& part, u64 address, const Event& e,
-                   bool other_reads);
+  void report_race(const Accessor& by, const FootprintPart& part, u64 address, u32 bytes,
+                   const Event& e, bool other_reads);
+  bool leaves_as_is(const Step& step, const FootprintPart& part, u64 address, u32 bytes) const;
   void report_stale(Accessor& by, const FootprintPart& part);
   void replace(const Step& step, const FootprintPart& part, int lane, const Conflict& conflict);
   bool is_delayed(const Accessor& by, const Event& e) const;

@@ -113,11 +113,11 @@ bool Coherence::write_alike(const Accessor& by, const Span& span, const Footprin
     return false;
   if (*last == kSplitSlot || (*last && slot_mask(*last) != 15)) return false;
   if (*last && !write_is_ordered(by, events_.at(slot_id(*last))))
-    report_race(by, part, span.address, events_.at(slot_id(*last)), false);
+    report_race(by, part, span.address, span.bytes, events_.at(slot_id(*last)), false);
   for (Slot* slots : {read, others}) {
     if (!slots || !*slots) continue;
     if (!read_is_ordered(by, events_.at(slot_id(*slots))))
-      report_race(by, part, span.address, events_.at(slot_id(*slots)), true);
+      report_race(by, part, span.address, span.bytes, events_.at(slot_id(*slots)), true);
     std::fill_n(slots, count, 0);
   }
   return true;
@@ -135,7 +135,9 @@ void Coherence::write_dword(const Accessor& by, ShadowPage& page, u32 dword, u32
   Slot& last = writes.last[dword];
   const auto check_write = [&](u32 id) {
     const Event& e = events_.at(id);
-    if (!write_is_ordered(by, e)) report_race(by, part, address, e, false);
+    if (write_is_ordered(by, e)) return;
+    const u32 low = static_cast<u32>(std::countr_zero(mask));
+    report_race(by, part, address + low, static_cast<u32>(std::bit_width(mask)) - low, e, false);
   };
   u32 kept = 0;  // bytes whose older value stands
   if (last == kSplitSlot) {
@@ -153,7 +155,7 @@ void Coherence::write_dword(const Accessor& by, ShadowPage& page, u32 dword, u32
   for (Slot* slot : {&page.read[dword], others ? others + dword : nullptr}) {
     if (!slot || !(slot_mask(*slot) & mask)) continue;
     const Event& e = events_.at(slot_id(*slot));
-    if (!read_is_ordered(by, e)) report_race(by, part, address, e, true);
+    if (!read_is_ordered(by, e)) report_race(by, part, address, 4, e, true);
     if (!(slot_mask(*slot) & ~mask)) *slot = 0;
   }
 

@@ -13,8 +13,9 @@ std::string hex(u64 address) {
   return text;
 }
 
-// A lane whose datum touches a dword.
-int lane_of(const FootprintPart& part, u64 dword) {
+// A lane whose datum touches the dword of an address.
+int lane_of(const FootprintPart& part, u64 address) {
+  const u64 dword = address & ~u64{3};
   for (u64 lanes = part.mask; lanes; lanes &= lanes - 1) {
     const int lane = std::countr_zero(lanes);
     const u64 at = part.address.lane[lane];
@@ -119,22 +120,50 @@ std::string Coherence::why(const Accessor& by, const Event& e) const {
                "release that was seen";
 }
 
-void Coherence::report_race(const Accessor& by, const FootprintPart& part, u64 address,
+// Whether a store leaves memory as it is.
+bool Coherence::leaves_as_is(const Step& step, const FootprintPart& part, u64 address,
+                             u32 bytes) const {
+  if (part.access != Access::kWrite || !part.plain_data || part.data == FootprintPart::kNoRegister)
+    return false;
+  const std::byte* host = step.wave.workgroup->try_global(address, bytes);
+  if (!host) return false;
+  bool same = true;
+  for_lanes(part.mask, [&](int lane) {
+    const u64 first = part.address.lane[lane];
+    const u64 end = std::min(first + part.bytes, address + bytes);
+    for (u64 at = std::max(first, address); at < end; ++at) {
+      const u32 bit = 8 * static_cast<u32>(at - first) + part.data_shift;
+      const u32 index = part.data + bit / 32;
+      const u32 word = part.scalar ? step.wave.s[index] : step.wave.v[index].lane[lane];
+      same &= host[at - address] == static_cast<std::byte>(word >> bit % 32);
+    }
+  });
+  return same;
+}
+
+// A store or atomic against an earlier access by another wave to the same bytes.
+void Coherence::report_race(const Accessor& by, const FootprintPart& part, u64 address, u32 bytes,
                             const Event& e, bool other_reads) {
   const u64 producer = by.step.report.pc(launch_.code.insts[e.inst]);
-  by.step.report.add(
-      by.step.wave, by.step.inst, FindingKind::kGlobalRace, producer, [&](Finding& f) {
-        f.lane = lane_of(part, address);
-        f.where = hex(address);
-        f.message = (by.atomic ? "an atomic updates " : "overwrites ") + f.where + ", which " +
-                    name(e) + (other_reads ? " reads" : " writes") + " in the same launch: ";
-        if (e.workgroup == by.group.id)
-          f.message += "no s_barrier orders the two waves";
-        else if (other_reads)
-          f.message += "no release after that read was seen before this";
-        else
-          f.message += why(by, e);
-      });
+  // Memory holds the other value, but for atomics and for stores with sc1, which may be late.
+  const bool same = !other_reads && !e.atomic && e.scope != Scope::kAgent &&
+                    leaves_as_is(by.step, part, address, bytes);
+  const FindingKind kind = same ? FindingKind::kSameValueRace : FindingKind::kGlobalRace;
+  by.step.report.add(by.step.wave, by.step.inst, kind, producer, [&](Finding& f) {
+    f.lane = lane_of(part, address);
+    f.where = hex(address);
+    f.message = same        ? "gives the same value to "
+                : by.atomic ? "an atomic updates "
+                            : "overwrites ";
+    f.message += f.where + ", which " + name(e) + (other_reads ? " reads" : " writes") +
+                 " in the same launch: ";
+    if (e.workgroup == by.group.id)
+      f.message += "no s_barrier orders the two waves";
+    else if (other_reads)
+      f.message += "no release after that read was seen before this";
+    else
+      f.message += why(by, e);
+  });
 }
 
 // Whether a load of a coherent store may miss it, although a release after it was seen.

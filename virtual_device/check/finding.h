@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/device.h"
 #include "core/types.h"
@@ -21,8 +22,9 @@ enum class FindingKind : u8 {
   kClauseOverwrite,  // a load overwrites what an access of its clause reads: no replay (XNACK)
   // Races
   kLdsRace,
-  kGlobalRace,  // two workgroups, or two waves of one, without order
-  kStaleRead,   // another workgroup's store is read without release and acquire at agent scope
+  kGlobalRace,     // two workgroups, or two waves of one, without order
+  kStaleRead,      // another workgroup's store is read without release and acquire at agent scope
+  kSameValueRace,  // counted: the writes that race, in LDS or device memory, leave the same value
   // Memory
   kIllegalAddress,
   kUseAfterFree,
@@ -58,11 +60,13 @@ enum class Severity : u8 {
 Severity severity_of(FindingKind kind);
 
 inline constexpr u64 kNoPc = ~u64{0};
+inline constexpr size_t kOtherProducers = 15;
 
 struct Finding {
   FindingKind kind{};
-  u64 pc = kNoPc;           // device address of the instruction; kNoPc: a host call
-  u64 producer_pc = kNoPc;  // of the load, write, barrier ... that it conflicts with
+  u64 pc = kNoPc;                    // device address of the instruction; kNoPc: a host call
+  u64 producer_pc = kNoPc;           // of the load, write, barrier ... that it conflicts with
+  std::vector<u64> other_producers;  // seen later, at most kOtherProducers
   Dim3 workgroup;
   u32 wave = 0;
   int lane = -1;        // -1: not of one lane

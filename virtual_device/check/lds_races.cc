@@ -76,11 +76,18 @@ void LdsRaces::check_write(const Step& step, const FootprintPart& part, u32 byte
     return;
   }
   if (ordered_[last.wave].covers(last)) return;
-  if (is_write && !last.dma && stores_same(step.wave, part, byte, lane)) return;
+  const bool same =
+      is_write && !last.dma && !last.atomic && stores_same(step.wave, part, byte, lane);
   step.report.add(
-      step.wave, step.inst, FindingKind::kLdsRace, producer(step.report, last), [&](Finding& f) {
+      step.wave, step.inst, same ? FindingKind::kSameValueRace : FindingKind::kLdsRace,
+      producer(step.report, last), [&](Finding& f) {
         f.lane = lane;
         f.where = place(byte);
+        if (same) {
+          f.message = f.where + " is given the value that wave " + std::to_string(last.wave) +
+                      ", too, writes, without a barrier between";
+          return;
+        }
         f.message = f.where + (is_write ? " is overwritten" : " is read") + " although wave " +
                     std::to_string(last.wave) + " writes it without a completed wait (" +
                     (last.dma ? "vmcnt" : "lgkmcnt") + ") and a barrier between";

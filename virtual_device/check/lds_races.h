@@ -3,7 +3,8 @@
 //
 // An access is ordered before what other waves do after a barrier when it was complete (waited for)
 // as its wave arrived there. LDS instructions of one wave are in order among themselves. Two waves
-// that write the same value do not race: compilers store replicated data that way.
+// that write the same value, as compilers do with replicated data, have a finding of their own that
+// is no error: kSameValueRace.
 #pragma once
 
 #include <vector>

@@ -20,6 +20,7 @@ constexpr KindInfo kKinds[] = {
     {"lds_race", Severity::kError},
     {"global_race", Severity::kError},
     {"stale_read", Severity::kError},
+    {"same_value_race", Severity::kCounted},
     {"illegal_address", Severity::kError},
     {"use_after_free", Severity::kError},
     {"misaligned", Severity::kError},
@@ -50,22 +51,33 @@ static_assert(std::size(kKinds) == static_cast<size_t>(FindingKind::kUnchecked) 
 const char* finding_kind_name(FindingKind kind) { return kKinds[static_cast<int>(kind)].name; }
 Severity severity_of(FindingKind kind) { return kKinds[static_cast<int>(kind)].severity; }
 
-bool Report::count_again(FindingKind kind, u64 pc, u64 producer_pc) {
+namespace {
+
+void count(Finding& finding, u64 producer_pc) {
+  ++finding.count;
+  auto& others = finding.other_producers;
+  if (producer_pc != finding.producer_pc && producer_pc != kNoPc &&
+      others.size() < kOtherProducers &&
+      std::find(others.begin(), others.end(), producer_pc) == others.end())
+    others.push_back(producer_pc);
+}
+
+}  // namespace
+
+bool Report::count_again(const Key& key, u64 producer_pc) {
   std::lock_guard lock(mutex_);
-  const auto found = findings_.find({kind, pc, producer_pc});
+  const auto found = findings_.find(key);
   if (found == findings_.end()) return false;
-  ++found->second.count;
+  count(found->second, producer_pc);
   return true;
 }
 
-void Report::insert(Finding finding) {
+void Report::insert(Key key, Finding finding) {
   std::lock_guard lock(mutex_);
-  const std::tuple key{finding.kind, finding.pc, finding.producer_pc};
-  const bool error = severity_of(finding.kind) == Severity::kError;
-  const auto [place, inserted] = findings_.try_emplace(key, std::move(finding));
+  const auto [place, inserted] = findings_.try_emplace(std::move(key), std::move(finding));
   if (!inserted)
-    ++place->second.count;  // another thread was first
-  else if (error)
+    count(place->second, finding.producer_pc);  // another thread was first
+  else if (severity_of(place->second.kind) == Severity::kError)
     ++num_errors_;
 }
 

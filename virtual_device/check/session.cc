@@ -54,6 +54,10 @@ std::string json(const Finding& f, const CheckedLaunch* launch) {
   out += ", \"text\": " + quoted(text(f.pc));
   out += ", \"producer_pc\": " + number(f.producer_pc, base);
   out += ", \"producer_text\": " + quoted(text(f.producer_pc));
+  out += ", \"other_producers\": [";
+  for (const u64 pc : f.other_producers)
+    out += (pc == f.other_producers.front() ? "" : ", ") + number(pc, base);
+  out += ']';
   out += ", \"workgroup\": " + triple(f.workgroup) + ", \"wave\": " + std::to_string(f.wave);
   out += ", \"lane\": " + std::to_string(f.lane) + ", \"where\": " + quoted(f.where);
   out += ", \"message\": " + quoted(f.message) + ", \"count\": " + std::to_string(f.count);

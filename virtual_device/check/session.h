@@ -18,7 +18,7 @@
 namespace vdev {
 
 struct CheckOptions {
-  u32 max_errors = 100;  // different errors of a launch, then it is ended; 0: no limit
+  u32 max_errors = 0;  // different errors of a launch, then it is ended; 0: no limit
   // When a load's result arrives: at the last moment that the waits allow, or (some of them, by the
   // seed) at once.
   bool late_loads = true;

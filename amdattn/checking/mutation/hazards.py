@@ -18,8 +18,8 @@ from amdattn.checking.mutation.dataflow import ForwardAnalysis
 from amdattn.checking.mutation.kernel import KernelCode
 
 HORIZON = 19  # the most that any pair needs
-# The manual asks for no state here; LLVM keeps two.
-LLVM_ONLY = "VALU writes SGPR or VCC -> VALU reads it as carry-in"
+# The manual asks for no state of a carry and has no row for a lane mask; LLVM keeps two for both.
+LLVM_ONLY = "VALU writes SGPR or VCC -> VALU reads it as carry-in or lane mask"
 
 _TRANS = re.compile(r"v_(exp|log|rcp|rcp_iflag|rsq|sqrt|sin|cos)_(f16|f32|f64)")
 _READLANE = ("v_readlane", "v_readfirstlane")
@@ -122,8 +122,7 @@ def _after_valu(
     if scalar:
         as_mask = _carry_in(second)
         if scalar & as_mask:
-            selects = second.mnemonic.startswith("v_cndmask")
-            yield 2, "VALU writes SGPR or VCC -> v_cndmask selects by it" if selects else LLVM_ONLY
+            yield 2, LLVM_ONLY
         if scalar - as_mask:
             yield 2, "VALU writes SGPR or VCC -> VALU reads it as a constant"
         if second.mnemonic.startswith(("v_readlane", "v_writelane")) and scalar & regs.registers(

@@ -56,6 +56,17 @@ ONE_WAVE soffset_beyond_the_end(const Words in, Words out) {
                : "v10", "s40", "memory");
 }
 
+// The only kind of load that still needs alignment.
+ONE_WAVE misaligned_format(const Words in, Words out) {
+  asm volatile(CALM USE(misaligned_format)
+               DEFECT("tbuffer_load_format_x v10, %0, %2, 0 "
+                      "format:[BUF_DATA_FORMAT_32,BUF_NUM_FORMAT_UINT] offen offset:2")
+               REPAIR("tbuffer_load_format_x v10, %0, %2, 0 "
+                      "format:[BUF_DATA_FORMAT_32,BUF_NUM_FORMAT_UINT] offen offset:4")
+               CALM STORE_V10
+               ::STORE_OPERANDS, "s"(raw_descriptor(in, kOutBytes)) : "v10", "memory");
+}
+
 ONE_WAVE misaligned_atomic(const Words, Words out) {
   asm volatile("v_mov_b32_e32 v10, 1\n" DEFECT("v_add_u32_e32 v11, 2, %0")
                REPAIR("v_add_u32_e32 v11, 4, %0") CALM

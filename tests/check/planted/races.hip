@@ -92,6 +92,82 @@ ONE_WAVE global_write_write(const Words, Words out) {
                ::"v"(lane_bytes() + mine), "s"(out), "v"(workgroup) : "memory");
 }
 
+// Both write what the other writes, too: to LDS, to memory from waves, from workgroups.
+TWO_WAVES lds_same_value(const Words, Words) {
+  __shared__ uint32_t words[64];
+  const uint32_t address = lds_address(words) + lane_bytes();
+  if (Lane::wave() == 0) {
+    asm volatile(CALM PRODUCER(lds_same_value) "ds_write_b32 %0, %0\n" CALM
+                 ::"v"(address) : "memory");
+  }
+  BARRIER_IF_REPAIRED();
+  if (Lane::wave() == 1) {
+    asm volatile(CALM HOLD_BACK USE(lds_same_value) "ds_write_b32 %0, %0\n" CALM
+                 ::"v"(address) : "s40", "scc", "memory");
+  }
+}
+
+TWO_WAVES waves_same_value(const Words, Words out) {
+  if (Lane::wave() == 0) {
+    asm volatile(CALM PRODUCER(waves_same_value) "global_store_dword %0, %0, %1\n" CALM
+                 ::"v"(lane_bytes()), "s"(out) : "memory");
+  }
+  BARRIER_IF_REPAIRED();
+  if (Lane::wave() == 1) {
+    // Bytes of what the other stored as dwords.
+    asm volatile(CALM HOLD_BACK
+                 USE(waves_same_value) "global_store_byte %0, %0, %1\n" CALM
+                 ::"v"(lane_bytes()), "s"(out) : "s40", "scc", "memory");
+  }
+}
+
+ONE_WAVE workgroups_same_value(const Words, Words out) {
+#ifdef REPAIRED
+  const int mine = __builtin_amdgcn_workgroup_id_x() * 256;
+#else
+  const int mine = 0;
+#endif
+  asm volatile(CALM USE(workgroups_same_value) "global_store_dword %0, %2, %1\n" CALM
+               ::"v"(lane_bytes() + mine), "s"(out), "v"(lane_bytes() + 1) : "memory");
+}
+
+// What looks like one value and is not: an atomic is no store, and one with sc1 may come late.
+TWO_WAVES lds_write_after_atomic(const Words, Words) {
+  __shared__ uint32_t words[64];
+  const uint32_t address = lds_address(words) + lane_bytes();
+  if (Lane::wave() == 0) {
+    asm volatile("ds_write_b32 %0, %0\n"
+                 "v_mov_b32_e32 v10, 0\n" CALM
+                 PRODUCER(lds_write_after_atomic) "ds_add_u32 %0, v10\n" CALM
+                 ::"v"(address) : "v10", "memory");
+  }
+  BARRIER_IF_REPAIRED();
+  if (Lane::wave() == 1) {
+    asm volatile(CALM HOLD_BACK USE(lds_write_after_atomic) "ds_write_b32 %0, %0\n" CALM
+                 ::"v"(address) : "s40", "scc", "memory");
+  }
+}
+
+// The words are zero, and zero is what the second workgroup stores.
+ONE_WAVE zero_over_late_store(const Words, Words out) {
+  const int workgroup = __builtin_amdgcn_workgroup_id_x();
+  if (workgroup == 0) {
+    asm volatile(CALM "v_add_u32_e32 v10, 1, %0\n"
+                 PRODUCER(zero_over_late_store) "global_store_dword %0, v10, %1 sc1\n"
+                 HOLD_BACK HOLD_BACK
+                 ::"v"(lane_bytes()), "s"(out) : "v10", "s40", "scc", "memory");
+  } else {
+#ifdef REPAIRED
+    const int mine = 256;
+#else
+    const int mine = 0;
+#endif
+    asm volatile("v_mov_b32_e32 v10, 0\n" CALM HOLD_BACK
+                 USE(zero_over_late_store) "global_store_dword %0, v10, %1\n" CALM
+                 ::"v"(lane_bytes() + mine), "s"(out) : "v10", "s40", "scc", "memory");
+  }
+}
+
 // Workgroup 0 (of XCD 0) publishes out[0..63] and raises flags[0]; workgroup 1 (of XCD 1) waits for
 // it and copies. `flag_load` to `read_fence` are what each defect spoils.
 #define PUBLISH(kernel, release)                                             \
