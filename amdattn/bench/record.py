@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import amdattn
+from amdattn.user_files import read_json
 
 SCHEMA = 1
 MODELLED, MEASURED = "modelled", "measured"
@@ -201,7 +201,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[Record]]:
         The file is no such document.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
         if found["schema"] != SCHEMA:
             raise ValueError(f"schema {found['schema']!r} is not {SCHEMA}")
         names = {f.name for f in dataclasses.fields(Record)}

@@ -278,7 +278,9 @@ def _load_bfloat16(path: Path, cast: bool) -> Any:
     import ml_dtypes
     import numpy as np
 
-    array = np.load(path, allow_pickle=False)
+    from amdattn.user_files import read_array
+
+    array = read_array(path)
     if array.dtype.kind == "V" and array.dtype.itemsize == 2:
         return array.view(ml_dtypes.bfloat16)
     if array.dtype == np.float32 and cast:

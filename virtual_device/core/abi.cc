@@ -62,6 +62,8 @@ void initialise_wave(const LaunchState& state, const Workgroup& workgroup, Wave&
 
   std::fill_n(wave.v[0].lane, size_t{k.num_vgprs + k.num_agprs} * kLanes, poison);
   std::fill(std::begin(wave.s), std::end(wave.s), poison);
+  wave.num_vector_registers = k.num_vgprs + k.num_agprs;
+  wave.num_sgprs = k.addressable_sgprs;
 
   u32 index = 0;
   auto put = [&](u32 value) { wave.s[index++] = value; };
