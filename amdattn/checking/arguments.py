@@ -113,7 +113,7 @@ def read_arguments(given: str) -> tuple[Argument, ...]:
         return _arguments(_parse_text(given), "--args")
     file = Path(given[1:])
     if file.suffix.lower() != ".json":
-        return _arguments(_parse_text(read_text(file)), str(file))
+        return _arguments(_parse_text(read_text(file), f"{file}: "), str(file))
     rows = read_json(file)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError(f"{file}: must hold a list of objects, one for each argument")
@@ -125,10 +125,13 @@ def read_arguments(given: str) -> tuple[Argument, ...]:
 _BUFFER = re.compile(r"(\S+)\s+(\S+)\s+(\w+)\s*\[([^\]]*)\]\s*(.*)")
 
 
-def _parse_text(text: str) -> list[dict[str, Any]]:
+def _parse_text(text: str, origin: str = "") -> list[dict[str, Any]]:
     lines = (line.partition("#")[0] for line in text.splitlines())
     items = (item.strip() for line in lines for item in line.split(";"))
-    return [_parse_item(item) for item in items if item]
+    try:
+        return [_parse_item(item) for item in items if item]
+    except ValueError as error:
+        raise ValueError(f"{origin}{error}") from None
 
 
 def _parse_item(item: str) -> dict[str, Any]:
