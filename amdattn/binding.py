@@ -130,9 +130,7 @@ def _can_start_again() -> bool:
     """Whether a child can be started that finds its library without the environment's help."""
     # An embedded interpreter is no program; PYTHONHOME is not heeded by isolated ones.
     embedded = not os.path.basename(sys.executable or "").startswith("python")
-    return not embedded and not (
-        "PYTHONHOME" in os.environ and not sys.flags.ignore_environment
-    )
+    return not embedded and not ("PYTHONHOME" in os.environ and not sys.flags.ignore_environment)
 
 
 def probe_main(candidate: str) -> None:

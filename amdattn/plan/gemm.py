@@ -90,14 +90,13 @@ def _no_such_choice(problem: GemmProblem, tuned: Tuned, choices: Sequence[Choice
     """Which of a table's values is none that there is, given those before it."""
     found = [(choice.kernel.name, choice.splits, choice.columns) for choice in choices]
     values = (tuned.kernel, tuned.splits, tuned.columns)
-    for i, (name, value) in enumerate(zip(("kernel", "splits", "columns"), values, strict=True)):
-        have = sorted({one[i] for one in found if one[:i] == values[:i]})
-        if value not in have:
-            break
+    # The first that no choice has beside those before it.
+    i = next(i for i in range(3) if all(one[: i + 1] != values[: i + 1] for one in found))
+    have = sorted({one[i] for one in found if one[:i] == values[:i]})
     return (
         f"the tuning table's entry for m={problem.m}, n={problem.n}, k={problem.k}, "
-        f"{problem.dtype}: {name}={value!r} must be one of {', '.join(map(str, have))}; "
-        "`amdattn tune gemm` replaces it"
+        f"{problem.dtype}: {('kernel', 'splits', 'columns')[i]}={values[i]!r} must be one of "
+        f"{', '.join(map(str, have))}; `amdattn tune gemm` replaces it"
     )
 
 

@@ -93,6 +93,16 @@ class Editor {
     }
     return {};
   }
+  // By its segment: images need no section for it.
+  Range note() const {
+    const Range table = segments();
+    for (uint64_t at = 0; at + sizeof(Elf64_Phdr) <= table.bytes; at += sizeof(Elf64_Phdr)) {
+      Elf64_Phdr p;
+      std::memcpy(&p, data_ + table.offset + at, sizeof p);
+      if (p.p_type == PT_NOTE) return clip(p.p_offset, p.p_filesz);
+    }
+    return {};
+  }
   Range executable() const {
     const Range table = segments();
     for (uint64_t at = 0; at + sizeof(Elf64_Phdr) <= table.bytes; at += sizeof(Elf64_Phdr)) {
@@ -184,7 +194,7 @@ bool relocation(Editor& e) { return e.spoil(e.section(SHT_RELA), 8); }
 bool descriptor(Editor& e) { return e.spoil(e.descriptor(), 4); }
 
 bool metadata(Editor& e) {
-  auto note = e.section(SHT_NOTE);
+  auto note = e.note();
   if (note.bytes < 32) return false;
   const uint64_t at = note.offset + e.below(note.bytes);
   if (e.chance(60)) return e.put(at, 0x80 | e.below(128), 1);  // a type byte of MessagePack
@@ -220,7 +230,7 @@ bool metadata_value(Editor& e) {
                       {".size", -1},
                       {".offset", -1}};
   const Key key = keys[e.below(std::size(keys))];
-  const auto note = e.section(SHT_NOTE);
+  const auto note = e.note();
   const std::string_view text(reinterpret_cast<const char*>(e.data_) + note.offset, note.bytes);
   std::vector<uint64_t> found;
   const std::string packed =
@@ -287,7 +297,7 @@ bool scratch_access(Editor& e) {
 
 // Containers in containers, or with counts that the bytes cannot hold.
 bool metadata_bomb(Editor& e) {
-  auto note = e.section(SHT_NOTE);
+  auto note = e.note();
   if (note.bytes < 64) return false;
   uint64_t at = note.offset + 20 + e.below(note.bytes / 2);
   const uint64_t end = std::min<uint64_t>(note.offset + note.bytes, at + 8 + e.below(400));

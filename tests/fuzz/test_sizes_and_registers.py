@@ -140,19 +140,20 @@ def test_arguments_that_say_nothing(device: Device, args: list[dict[str, int]]) 
 
 def test_tables_that_repeat_one_another(device: Device) -> None:
     """Ten thousand headers of one part would cost ten thousand times its size."""
-    built = bytearray(image_of().build())
-    program_headers = int.from_bytes(built[32:40], "little")
-    copies = bytes(built[program_headers : program_headers + 56]) * 10_000
-    for at, count_at, copied in ((32, 56, copies), (40, 60, b"")):
-        image = bytearray(built)
-        if not copied:  # section headers: of the symbol table, again and again
-            first = int.from_bytes(built[40:48], "little")
-            copied = bytes(64) + bytes(image[first + 64 : first + 128]) * 10_000
-        image[at : at + 8] = len(image).to_bytes(8, "little")
+    built = image_of().build()
+    program_headers, section_headers = (
+        int.from_bytes(built[i : i + 8], "little") for i in (32, 40)
+    )
+    segment = built[program_headers : program_headers + 56]
+    symbol_table = built[section_headers + 64 : section_headers + 128]
+    for at, count_at, headers in (
+        (32, 56, segment * 10_000),
+        (40, 60, bytes(64) + symbol_table * 10_000),
+    ):
+        image = bytearray(built + headers)
+        image[at : at + 8] = len(built).to_bytes(8, "little")
         image[count_at : count_at + 2] = (10_000).to_bytes(2, "little")
-        module = c_void_p()
-        whole = bytes(image) + copied
-        buffer = ctypes.create_string_buffer(whole, len(whole))
+        module, buffer = c_void_p(), ctypes.create_string_buffer(bytes(image), len(image))
         assert device.hip.hipModuleLoadData(byref(module), buffer) == INVALID_IMAGE
 
 
