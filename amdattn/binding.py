@@ -149,14 +149,16 @@ def _probe(candidate: str) -> Probe:
         return _probe_in_process(candidate)
     if "/" in candidate and not os.path.exists(candidate):
         return Probe(candidate, 0, False, "does not exist")
-    if not os.path.basename(sys.executable or "").startswith("python"):
-        return _probe_in_process(candidate)  # an embedded interpreter: it cannot be started again
+    if not _can_start_again():
+        return _probe_in_process(candidate)
     # A broken ROCm installation may abort while it initialises, so a child process goes first.
-    code = f"from amdattn.binding import probe_main; probe_main({candidate!r})"
+    # Isolated: neither the current folder nor PYTHONPATH nor the package's own folder may hold a
+    # module that comes before one of Python's.
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    code = f"import sys; sys.path.append({root!r}); from amdattn.binding import probe_main; "
     try:
         child = subprocess.run(
-            [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {root!r}); {code}"],
+            [sys.executable, "-I", "-S", "-c", code + f"probe_main({candidate!r})"],
             capture_output=True,
             text=True,
             timeout=_PROBE_TIMEOUT_SECONDS,
@@ -169,6 +171,13 @@ def _probe(candidate: str) -> Probe:
         return Probe(candidate, 0, False, f"probing it ended with status {child.returncode}")
     path, num_devices, is_virtual, failure = answer.groups()
     return Probe(path, int(num_devices), is_virtual == "1", failure)
+
+
+def _can_start_again() -> bool:
+    """Whether a child can be started that finds its library without the environment's help."""
+    # An embedded interpreter is no program; PYTHONHOME is not heeded by isolated ones.
+    embedded = not os.path.basename(sys.executable or "").startswith("python")
+    return not embedded and not ("PYTHONHOME" in os.environ and not sys.flags.ignore_environment)
 
 
 def probe_main(candidate: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import amdattn
+from amdattn.user_files import read_json
 
 SCHEMA = 1
 MODELLED, MEASURED = "modelled", "measured"
@@ -201,16 +201,34 @@ def read(path: Path) -> tuple[dict[str, Any], list[Record]]:
         The file is no such document.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
         if found["schema"] != SCHEMA:
             raise ValueError(f"schema {found['schema']!r} is not {SCHEMA}")
-        names = {f.name for f in dataclasses.fields(Record)}
-        records = [
-            Record(
-                **{k: v for k, v in row.items() if k in names} | {"times": Times(**row["times"])}
-            )
-            for row in found["records"]
-        ]
+        return found, [_record(row) for row in found["records"]]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} was not written by `amdattn bench --json`: {error!r}") from None
-    return found, records
+
+
+# What JSON has for the annotations of a Record and its Times.
+_JSON_TYPES: dict[str, tuple[type, ...]] = {
+    **{"str": (str,), "int": (int,), "float | None": (int, float, type(None))},
+    **{"Times": (dict,), "dict[str, Any]": (dict,), "dict[str, float]": (dict,)},
+    "list[dict[str, Any]]": (list,),
+}
+
+
+def _record(row: Any) -> Record:
+    if not isinstance(row, dict):
+        raise TypeError(f"a record is {row!r}")
+    fields = _checked(Record, row)
+    return Record(**fields | {"times": Times(**_checked(Times, fields["times"]))})
+
+
+def _checked(kind: type[Any], row: dict[str, Any]) -> dict[str, Any]:
+    """The fields that `kind` has, each of its type."""
+    types = {f.name: str(f.type) for f in dataclasses.fields(kind)}
+    found = {name: value for name, value in row.items() if name in types}
+    for name, value in found.items():
+        if type(value) not in _JSON_TYPES[types[name]]:
+            raise TypeError(f"{name} is {value!r}, not of type {types[name]}")
+    return found

@@ -16,7 +16,6 @@ is described by its fields, one after the other.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import struct
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from amdattn.code_object import KernelInfo
 from amdattn.dtypes import DType, as_dtype
+from amdattn.user_files import read_array, read_json, read_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,7 +69,7 @@ class Buffer:
 
         rng = np.random.default_rng((self.seed, seed))
         if self.fill == "file":
-            array = np.load(self.file, allow_pickle=False)
+            array = read_array(Path(self.file))
             if self.dtype.name == "bfloat16" and array.dtype.kind == "V":
                 array = array.view(self.dtype.numpy())
             if array.shape != self.shape or array.dtype != self.dtype.numpy():
@@ -112,13 +112,9 @@ def read_arguments(given: str) -> tuple[Argument, ...]:
     if not given.startswith("@"):
         return _arguments(_parse_text(given), "--args")
     file = Path(given[1:])
-    text = file.read_text(encoding="utf-8")
     if file.suffix.lower() != ".json":
-        return _arguments(_parse_text(text), str(file))
-    try:
-        rows = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"{file}: {error}") from None
+        return _arguments(_parse_text(read_text(file), f"{file}: "), str(file))
+    rows = read_json(file)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError(f"{file}: must hold a list of objects, one for each argument")
     return _arguments(rows, str(file))
@@ -129,10 +125,13 @@ def read_arguments(given: str) -> tuple[Argument, ...]:
 _BUFFER = re.compile(r"(\S+)\s+(\S+)\s+(\w+)\s*\[([^\]]*)\]\s*(.*)")
 
 
-def _parse_text(text: str) -> list[dict[str, Any]]:
+def _parse_text(text: str, origin: str = "") -> list[dict[str, Any]]:
     lines = (line.partition("#")[0] for line in text.splitlines())
     items = (item.strip() for line in lines for item in line.split(";"))
-    return [_parse_item(item) for item in items if item]
+    try:
+        return [_parse_item(item) for item in items if item]
+    except ValueError as error:
+        raise ValueError(f"{origin}{error}") from None
 
 
 def _parse_item(item: str) -> dict[str, Any]:
@@ -183,7 +182,7 @@ def _arguments(rows: Sequence[Mapping[str, Any]], origin: str) -> tuple[Argument
             if any(name == other.name for other in found):
                 raise ValueError("there is another one of this name")
             found.append(_scalar(row) if "value" in row else _buffer(row))
-        except ValueError as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise ValueError(f"{origin}: argument {number} ({name}): {error}") from None
     return tuple(found)
 

@@ -11,15 +11,14 @@ JSON files hold {"suppression": [...]} with the same keys; a pc may be the strin
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from amdattn.checking.findings import KINDS, Finding
+from amdattn.user_files import read_json, read_toml
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,22 +108,10 @@ def read_table(file: Path) -> dict[str, Any]:
     suffix = file.suffix.lower()
     if suffix not in (".toml", ".json"):
         raise ValueError(f"{file}: must be a .toml or a .json file")
-    try:
-        text = file.read_text(encoding="utf-8")
-        document = _parse_toml(text) if suffix == ".toml" else json.loads(text)
-    except ValueError as error:  # a UnicodeDecodeError is one
-        raise ValueError(f"{file}: {error}") from None
+    document = read_toml(file) if suffix == ".toml" else read_json(file)
     if not isinstance(document, dict):
         raise ValueError(f"{file}: must hold a table, not a {type(document).__name__}")
     return document
-
-
-def _parse_toml(text: str) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    return tomllib.loads(text)
 
 
 _KEYS = ("kernel", "pc", "kind", "reason")

@@ -138,14 +138,13 @@ def run(
 def read_npy(option: str, path: Path) -> NDArray[Any]:
     """The array of a .npy file; numpy stores bfloat16 as elements of 2 bytes without a meaning."""
     import ml_dtypes
-    import numpy as np
+
+    from amdattn.user_files import read_array
 
     try:
-        array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{option}={str(path)!r} is no .npy file: {error}") from None
-    if not isinstance(array, np.ndarray):
-        raise ValueError(f"{option}={str(path)!r} holds several arrays (.npz), not one (.npy)")
+        array = read_array(path)
+    except ValueError as error:
+        raise ValueError(f"{option}={error}") from None
     if array.dtype.kind == "V" and array.dtype.itemsize == 2:
         return array.view(ml_dtypes.bfloat16)
     return array

@@ -69,18 +69,35 @@ def plan_gemm(
     Parameters
     ----------
     tuned : Tuned, optional
-        The choice of a user's table, which is taken if `rows` have it.
+        The choice of a table, which is taken.
 
     Raises
     ------
+    ValueError
+        `tuned` is none of the choices that there are.
     UnsupportedProblem, UnsupportedDeviceError
         No kernel in `rows` solves `problem` on `props`.
     """
     choices = every_choice(problem, props, rows)
-    taken = [choice for choice in choices if tuned and choice.is_of(tuned)]
-    why = _tuned_text(tuned, bool(taken)) + _kernel_text(choices) * (not taken)
-    return plan_choice(
-        problem, props, taken[0] if taken else least_estimated(choices), choices, why
+    if tuned is None:
+        return plan_choice(problem, props, least_estimated(choices), choices, _kernel_text(choices))
+    taken = next((choice for choice in choices if choice.is_of(tuned)), None)
+    if taken is None:
+        raise ValueError(_no_such_choice(problem, tuned, choices))
+    return plan_choice(problem, props, taken, choices, f"tuned: {tuned}")
+
+
+def _no_such_choice(problem: GemmProblem, tuned: Tuned, choices: Sequence[Choice]) -> str:
+    """Which of a table's values is none that there is, given those before it."""
+    found = [(choice.kernel.name, choice.splits, choice.columns) for choice in choices]
+    values = (tuned.kernel, tuned.splits, tuned.columns)
+    # The first that no choice has beside those before it.
+    i = next(i for i in range(3) if all(one[: i + 1] != values[: i + 1] for one in found))
+    have = sorted({one[i] for one in found if one[:i] == values[:i]})
+    return (
+        f"the tuning table's entry for m={problem.m}, n={problem.n}, k={problem.k}, "
+        f"{problem.dtype}: {('kernel', 'splits', 'columns')[i]}={values[i]!r} must be one of "
+        f"{', '.join(map(str, have))}; `amdattn tune gemm` replaces it"
     )
 
 
@@ -274,12 +291,6 @@ def takers(
 
 def _clk(value: float) -> str:
     return f"{value:,.0f} clk".replace(",", " ")
-
-
-def _tuned_text(tuned: Tuned | None, is_taken: bool) -> str:
-    if tuned is None:
-        return ""
-    return f"tuned: {tuned}" if is_taken else f"the tuned one, {tuned}, is not there; "
 
 
 def _kernel_text(choices: Sequence[Choice]) -> str:

@@ -15,8 +15,10 @@ from typing import Any
 from amdattn import paths
 from amdattn.device import DeviceProps
 from amdattn.gemm_problem import GemmProblem
+from amdattn.user_files import read_json
 
 SCHEMA = 3
+_ABSURD = 2**31  # no count and no time in us is so large
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,25 +107,36 @@ def load(path: Path) -> Mapping[Key, Tuned]:
         changed = path.stat().st_mtime_ns
     except FileNotFoundError:
         return {}
+    except OSError as error:
+        raise _no_table(path, error) from None
     return _load(path, changed)
 
 
 @functools.lru_cache(maxsize=4)
 def _load(path: Path, _changed: int) -> Mapping[Key, Tuned]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
         if document["schema"] != SCHEMA:
             raise ValueError(
                 f"schema {document['schema']!r} is not {SCHEMA}: tune again, or remove the file"
             )
-        return {
-            _fields(Key, entry["for"]): _fields(Tuned, entry["choice"])
-            for entry in document["entries"]
-        }
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{path} is no table of `amdattn tune gemm` ({type(error).__name__}: {error})"
-        ) from None
+        entries: dict[Key, Tuned] = {}
+        for number, entry in enumerate(document["entries"], 1):
+            try:
+                key, tuned = _fields(Key, entry["for"]), _fields(Tuned, entry["choice"])
+                if key in entries:
+                    raise ValueError("repeats an earlier one")
+            except (KeyError, TypeError, ValueError) as error:
+                raise ValueError(f"entry {number}: {type(error).__name__}: {error}") from None
+            entries[key] = tuned
+        return entries
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise _no_table(path, error) from None
+
+
+def _no_table(path: Path, error: Exception) -> ValueError:
+    what = f"{type(error).__name__}: {error}"
+    return ValueError(f"{path} is no table of `amdattn tune gemm` ({what})")
 
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -138,6 +151,8 @@ def _fields(kind: type[Any], values: Mapping[str, Any]) -> Any:
     for field in dataclasses.fields(kind):
         if type(values[field.name]) not in _TYPES[str(field.type)]:
             raise TypeError(f"{field.name} is {values[field.name]!r}, not of type {field.type}")
+        if field.type in ("int", "float") and not 0 < values[field.name] < _ABSURD:
+            raise ValueError(f"{field.name} is {values[field.name]!r}, not in 0..{_ABSURD}")
     return kind(**values)
 
 

@@ -1,8 +1,14 @@
 """Which HIP library gets bound, and what is said about it. Each case is a process of its own."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from api.fake_rocm import run
 
+ROOT = Path(__file__).resolve().parents[2]
 REPORT = """
 from amdattn import runtime
 device = runtime.get()
@@ -156,3 +162,44 @@ assert not {"hip", "rocm"} & set(sys.modules)
     status, lines, errors = run(code, AMDATTN_DEVICE="no such device")
     assert status == 0, errors
     assert any("attn_fwd" in line for line in lines)
+
+
+# Modules that Python's own library has, in the folder where the user happens to be.
+DECOYS = ("typing", "subprocess", "re", "ctypes", "dataclasses", "os", "json", "pathlib", "amdattn")
+
+
+@pytest.mark.parametrize("flags", [["-I"], ["-I", "-S"], []], ids=["-I", "-I -S", "script"])
+def test_the_probe_runs_nothing_of_the_current_folder(tmp_path, fake_rocm, flags):
+    here = tmp_path / "here"
+    here.mkdir()
+    for name in DECOYS:
+        (here / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r})\n")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys; sys.path.append(sys.argv[1])\n"
+        "from amdattn import binding\n"
+        "print(binding.choose('auto', sys.argv[2]).kind)\n"
+    )
+    library = fake_rocm() / "lib" / "libamdhip64.so"
+    env = {key: value for key, value in os.environ.items() if not key.startswith("ROCM_")}
+    env |= {"PYTHONPATH": str(here)} if flags else {}
+    env["ROCM_PATH"] = "/nonexistent"
+    child = subprocess.run(
+        [sys.executable, *flags, str(script), str(ROOT), str(library)],
+        cwd=here,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (child.stdout, child.stderr) == ("gpu\n", "")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_probe_of_an_interpreter_that_needs_its_environment(fake_rocm):
+    """PYTHONHOME is not heeded by an isolated child: the library is asked in this process."""
+    status, (chosen, _), errors = run(
+        REPORT, ROCM_PATH=fake_rocm(), PYTHONHOME=f"{sys.base_prefix}:{sys.base_exec_prefix}"
+    )
+    assert status == 0, errors
+    assert chosen.startswith("gpu|")

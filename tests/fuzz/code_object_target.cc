@@ -45,13 +45,15 @@ using vdev::u8;
 
 constexpr u64 kPage = 4096, kLargestInput = u64{1} << 20;
 constexpr u64 kBufferBytes = 1 << 16;
+constexpr const char *kRun = "200000", *kLongRun = "2000000";  // instructions of a workgroup
+constexpr u64 kLongRunEvery = 101;
 constexpr int kRunsPerSession = 500;  // of checked mode, before it begins afresh
 
 const bool g_checked = std::getenv("AMDATTN_FUZZ_CHECKED") != nullptr;
 
 // What became of the inputs, printed at the end.
 struct {
-  u64 inputs = 0, loaded = 0, launches = 0, completed = 0, findings = 0;
+  u64 inputs = 0, loaded = 0, launches = 0, completed = 0, findings = 0, long_runs = 0;
 } g_counts;
 
 void set_option(const char* key, const char* value) {
@@ -108,16 +110,20 @@ std::vector<std::string> kernel_names(std::span<const u8> image) {
 
 void launch(void* function, u64 choice) {
   constexpr unsigned kLanes[] = {64, 128, 1, 256, 100, 1024};
+  const bool is_long = choice % kLongRunEvery == 0;
+  if (is_long) set_option("max_total_instructions", kLongRun);
   size_t bytes = sizeof arguments();
   void* extra[] = {reinterpret_cast<void*>(1), arguments().data(), reinterpret_cast<void*>(2),
                    &bytes, reinterpret_cast<void*>(3)};
-  const unsigned lanes = kLanes[choice % 6], groups = 1 + choice / 6 % 3;
+  const unsigned lanes = kLanes[choice % 6], groups = is_long ? 64 : 1 + choice / 6 % 3;
   const unsigned lds = choice / 18 % 2 ? 512 : 0;
   ++g_counts.launches;
   const int queued =
       hipModuleLaunchKernel(function, groups, 1, 1, lanes, 1, 1, lds, nullptr, nullptr, extra);
   const int result = hipDeviceSynchronize();
   g_counts.completed += queued == 0 && result == 0;
+  g_counts.long_runs += is_long;
+  if (is_long) set_option("max_total_instructions", kRun);
 }
 
 // Text for Python's json: it has to be UTF-8; ours is ASCII.
@@ -130,7 +136,7 @@ void begin() {
   set_option("check", "0");
   set_option("threads", "1");
   set_option("max_instructions", "20000");
-  set_option("max_total_instructions", "200000");
+  set_option("max_total_instructions", kRun);
   if (g_checked) set_option("check", "1");
 }
 
@@ -164,9 +170,9 @@ void print_counts() {
   const auto number = [](u64 value) { return static_cast<unsigned long long>(value); };
   std::printf(
       "{\"inputs\": %llu, \"loaded\": %llu, \"launches\": %llu, \"completed\": %llu, "
-      "\"findings\": %llu, \"mutations\": {",
+      "\"findings\": %llu, \"long_runs\": %llu, \"mutations\": {",
       number(g_counts.inputs), number(g_counts.loaded), number(g_counts.launches),
-      number(g_counts.completed), number(g_counts.findings));
+      number(g_counts.completed), number(g_counts.findings), number(g_counts.long_runs));
   for (int i = 0; i < fuzz::num_mutations(); ++i)
     std::printf("%s\"%s\": %llu", i ? ", " : "", fuzz::mutation_name(i),
                 number(fuzz::mutation_count(i)));

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <random>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
@@ -88,6 +90,16 @@ class Editor {
       Elf64_Shdr s;
       std::memcpy(&s, data_ + table.offset + at, sizeof s);
       if (s.sh_type == type) return clip(s.sh_offset, s.sh_size);
+    }
+    return {};
+  }
+  // By its segment: images need no section for it.
+  Range note() const {
+    const Range table = segments();
+    for (uint64_t at = 0; at + sizeof(Elf64_Phdr) <= table.bytes; at += sizeof(Elf64_Phdr)) {
+      Elf64_Phdr p;
+      std::memcpy(&p, data_ + table.offset + at, sizeof p);
+      if (p.p_type == PT_NOTE) return clip(p.p_offset, p.p_filesz);
     }
     return {};
   }
@@ -182,16 +194,110 @@ bool relocation(Editor& e) { return e.spoil(e.section(SHT_RELA), 8); }
 bool descriptor(Editor& e) { return e.spoil(e.descriptor(), 4); }
 
 bool metadata(Editor& e) {
-  auto note = e.section(SHT_NOTE);
+  auto note = e.note();
   if (note.bytes < 32) return false;
   const uint64_t at = note.offset + e.below(note.bytes);
   if (e.chance(60)) return e.put(at, 0x80 | e.below(128), 1);  // a type byte of MessagePack
   return e.put(at, e.odd_number(), e.chance(50) ? 1 : 4);
 }
 
+// A size that the device has to cap, or that lies beside a limit.
+uint32_t odd_size(Editor& e) {
+  const uint32_t limits[] = {0,      1,       4,       64,      1024,       4096,      65536,
+                             131056, 1 << 20, 8 << 20, 1 << 28, 0x7fffffff, 0xffffffff};
+  const uint32_t value = limits[e.below(std::size(limits))];
+  return e.chance(30)   ? value + static_cast<uint32_t>(e.below(9)) - 4
+         : e.chance(20) ? static_cast<uint32_t>(e.random_())
+                        : value;
+}
+
+// A number of the metadata by its key. Seeds encode them in 32 bits, so that each can hold any. The
+// sizes that the descriptor repeats are mostly changed there as well: it would be refused.
+bool metadata_value(Editor& e) {
+  struct Key {
+    const char* name;
+    int descriptor_at;
+  };
+  const Key keys[] = {{".private_segment_fixed_size", 4},
+                      {".private_segment_fixed_size", 4},
+                      {".group_segment_fixed_size", 0},
+                      {".kernarg_segment_size", 8},
+                      {".kernarg_segment_align", -1},
+                      {".max_flat_workgroup_size", -1},
+                      {".wavefront_size", -1},
+                      {".sgpr_count", -1},
+                      {".vgpr_count", -1},
+                      {".size", -1},
+                      {".offset", -1}};
+  const Key key = keys[e.below(std::size(keys))];
+  const auto note = e.note();
+  const std::string_view text(reinterpret_cast<const char*>(e.data_) + note.offset, note.bytes);
+  std::vector<uint64_t> found;
+  const std::string packed =
+      static_cast<char>(0xa0 | std::strlen(key.name)) + std::string(key.name);
+  for (auto at = text.find(packed); at != text.npos; at = text.find(packed, at + 1)) {
+    const uint64_t value = note.offset + at + packed.size();
+    if (value + 5 <= note.offset + note.bytes && e.data_[value] == 0xce) found.push_back(value);
+  }
+  if (found.empty()) return false;
+  const uint32_t size = odd_size(e);
+  if (!e.put(found[e.below(found.size())] + 1, __builtin_bswap32(size), 4)) return false;
+  if (key.descriptor_at >= 0 && e.chance(80)) {
+    const auto descriptor = e.descriptor();
+    if (descriptor.bytes)
+      e.put(descriptor.offset + static_cast<uint64_t>(key.descriptor_at), size, 4);
+  }
+  return true;
+}
+
+// A field of the kernel descriptor, all else as it is.
+bool descriptor_field(Editor& e) {
+  struct Field {
+    uint64_t at;
+    uint32_t first, bits;
+  };
+  const Field fields[] = {{44, 0, 6},                                          // accum_offset
+                          {44, 16, 1},                                         // tg_split
+                          {48, 0, 6},  {48, 0, 6},  {48, 6, 4},   {48, 6, 4},  // VGPRs, SGPRs
+                          {48, 10, 2}, {48, 12, 8}, {48, 20, 12},              // priority, MODE
+                          {52, 0, 1},  {52, 1, 5},  {52, 6, 1},   {52, 7, 4},
+                          {52, 11, 2}, {52, 24, 7},                              // user SGPRs
+                          {56, 0, 7},  {56, 10, 2}, {56, 16, 7},  {56, 23, 9}};  // preload
+  const auto descriptor = e.descriptor();
+  if (descriptor.bytes < 64) return false;
+  const Field field = fields[e.below(std::size(fields))];
+  const uint64_t at = descriptor.offset + field.at;
+  const uint32_t mask = ((1u << field.bits) - 1) << field.first;
+  const uint32_t value = e.chance(30)   ? 0
+                         : e.chance(30) ? mask
+                                        : static_cast<uint32_t>(e.random_()) & mask;
+  return e.put(at, (e.word(at) & ~mask) | value, 4);
+}
+
+// Registers that M0 moves: all vector instructions that follow, or an SGPR.
+bool gpr_indexing(Editor& e) {
+  const uint64_t at = e.code_position();
+  const auto random = [&](uint64_t n) { return static_cast<uint32_t>(e.below(n)); };
+  if (e.chance(60))  // s_movk_i32 s2, N; s_set_gpr_idx_on s2, MODE
+    return e.put(at, 0xb0020000 | random(256), 4) &&
+           e.put(at + 4, 0xbf110002 | (1 + random(15)) << 8, 4);
+  const uint32_t opcode = 0x2a + random(4);  // s_movk_i32 m0, N; s_movrel[sd]_b{32,64}
+  return e.put(at, 0xb07c0000 | random(128), 4) &&
+         e.put(at + 4, 0xbe800000 | 2 * random(48) << 16 | opcode << 8 | 2 * random(48), 4);
+}
+
+// scratch_{load,store}_* off, v1, off offset:N, of all widths.
+bool scratch_access(Editor& e) {
+  const uint64_t at = e.code_position();
+  const uint32_t opcode = 0x10 + static_cast<uint32_t>(e.below(16));
+  const uint32_t offset =
+      e.chance(70) ? static_cast<uint32_t>(e.below(16)) : static_cast<uint32_t>(e.below(4096));
+  return e.put(at, 0xdc004000 | opcode << 18 | offset, 4) && e.put(at + 4, 0x007f0200, 4);
+}
+
 // Containers in containers, or with counts that the bytes cannot hold.
 bool metadata_bomb(Editor& e) {
-  auto note = e.section(SHT_NOTE);
+  auto note = e.note();
   if (note.bytes < 64) return false;
   uint64_t at = note.offset + 20 + e.below(note.bytes / 2);
   const uint64_t end = std::min<uint64_t>(note.offset + note.bytes, at + 8 + e.below(400));
@@ -294,7 +400,9 @@ Mutation g_mutations[] = {
     {"symbol_names", symbol_names, 2},
     {"relocation", relocation, 4},
     {"descriptor", descriptor, 8},
+    {"descriptor_field", descriptor_field, 10},
     {"metadata", metadata, 8},
+    {"metadata_value", metadata_value, 10},
     {"metadata_bomb", metadata_bomb, 3},
     {"instruction_word", instruction_word, 12},
     {"instruction_bits", instruction_bits, 14},
@@ -302,6 +410,8 @@ Mutation g_mutations[] = {
     {"control_flow", control_flow, 10},
     {"store_into_text", store_into_text, 4},
     {"memory_instruction", memory_instruction, 10},
+    {"gpr_indexing", gpr_indexing, 8},
+    {"scratch_access", scratch_access, 8},
     {"bundle", bundle, 2},
     {"bundle_header", bundle_header, 2},
     {"any_bytes", any_bytes, 8},

@@ -63,6 +63,7 @@ def code_object(code: str = "nothing", **metadata: Any) -> bytes:
             properties=kernarg_pointer,
             kernarg=metadata["kernarg_segment_size"],
             lds=metadata["group_segment_fixed_size"],
+            scratch=metadata.get("private_segment_fixed_size", 0),
         ),
         text=bytes.fromhex(CODE[code]) + bytes.fromhex("0000 80bf" * 64),
     )

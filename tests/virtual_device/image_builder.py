@@ -9,14 +9,18 @@ from typing import Any
 PAGE = 0x1000
 DESCRIPTOR_AT, TEXT_AT, DATA_AT = 0x1000, 0x2000, 0x3000
 DATA_BYTES = 256
+LDS_BYTES = 1024
 UNDEFINED, ABSOLUTE = 0, 0xFFF1
 OBJECT, FUNC = 1, 2
 GLOBAL, WEAK = 1, 2
 
 
 def descriptor(entry: int = TEXT_AT - DESCRIPTOR_AT, **fields: int) -> bytes:
-    """Return a kernel descriptor; `entry` is relative to it, the other fields are raw words."""
-    words = {"lds": 0, "scratch": 0, "kernarg": 0, "rsrc3": 0, "rsrc1": 0, "rsrc2": 0}
+    """Return a kernel descriptor; `entry` is relative to it, the other fields are raw words.
+
+    Its sizes are those of kernel_metadata() unless they are given.
+    """
+    words = {"lds": LDS_BYTES, "scratch": 0, "kernarg": 0, "rsrc3": 0, "rsrc1": 0, "rsrc2": 0}
     words |= {"properties": 0, "preload": 0} | fields
     return struct.pack(
         "<III4xq20xIIIHH4x",
@@ -33,7 +37,7 @@ def kernel_metadata(**changes: Any) -> dict[str, Any]:
         ".args": [{".name": "p", ".offset": 0, ".size": 8, ".value_kind": "global_buffer"}],
         ".kernarg_segment_size": 8,
         ".kernarg_segment_align": 8,
-        ".group_segment_fixed_size": 1024,
+        ".group_segment_fixed_size": LDS_BYTES,
         ".private_segment_fixed_size": 0,
         ".wavefront_size": 64,
         ".max_flat_workgroup_size": 256,

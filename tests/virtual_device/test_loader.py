@@ -122,7 +122,8 @@ def test_descriptor_fields() -> None:
 
 def test_what_a_launch_may_refuse_is_only_recorded() -> None:
     metadata = kernel_metadata(group_segment_fixed_size=160 * 1024, wavefront_size=32)
-    with Loaded(image(note=note(metadata)).build()) as loaded:
+    raw = descriptor(lds=160 * 1024)
+    with Loaded(image(note=note(metadata), descriptor=raw).build()) as loaded:
         assert loaded.kernel("k")["lds_bytes"] == 160 * 1024
         assert loaded.kernel("k")["wavefront_size"] == 32
 

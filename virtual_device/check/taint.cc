@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "isa/gpr_index.h"
 #include "isa/operand.h"
 
 namespace vdev {
@@ -68,14 +69,7 @@ void Taint::special(const Step& step) {
   if (w.mode & kModeVskip) return;
   if (format > Format::kVop3p || !(w.mode & kModeGprIdxEnable)) return run(step);
   Inst moved = step.inst;
-  const u32 offset = w.s[kM0] & 0xff, select = w.s[kM0] >> 12 & 0xf;
-  Operand* const operands[] = {&moved.src[0], &moved.src[1], &moved.src[2], &moved.dst};
-  for (int i = 0; i < 4; ++i) {
-    Operand& o = *operands[i];
-    if (!(select >> i & 1) || o.kind != OperandKind::kVgpr) continue;
-    if (o.index + offset + o.dwords > 256) return;  // the instruction faults
-    o.index = static_cast<u16>(o.index + offset);
-  }
+  if (!index_registers(w, moved).empty()) return;  // the instruction faults
   if (scalar_[kM0] & 0xf0ff)
     report(step, FindingKind::kUninitialisedAddress, {RegisterFile::kScalar, kM0, 1}, -1,
            "the register index");

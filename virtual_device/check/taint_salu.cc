@@ -118,7 +118,7 @@ void Taint::scalar(const Step& step) {
     const bool to = starts(stem, "s_movreld");
     Operand from = inst.src[0], dst = inst.dst;
     Operand& moved = to ? dst : from;
-    if (u64{moved.index} + offset + moved.dwords > 102) return;  // it faults
+    if (u64{moved.index} + offset + moved.dwords > w.num_sgprs) return;  // it faults
     moved.index = static_cast<u16>(moved.index + offset);
     const u64 taint = scalar_operand(w, from);
     return set_scalars(dst, scalar_[kM0] ? ~u64{0} : taint, origin);

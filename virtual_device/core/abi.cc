@@ -6,8 +6,29 @@
 #include "core/launch_state.h"
 #include "core/wave.h"
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define VDEV_WITH_ADDRESS_SANITIZER
+extern "C" void __asan_poison_memory_region(void const volatile* address, size_t bytes);
+extern "C" void __asan_unpoison_memory_region(void const volatile* address, size_t bytes);
+#endif
+#endif
+
 namespace vdev {
 namespace {
+
+// The registers behind the wave's allocation are memory of the wave, of which a sanitizer knows
+// nothing.
+void hide_unallocated(Wave& wave) {
+#ifdef VDEV_WITH_ADDRESS_SANITIZER
+  __asan_unpoison_memory_region(wave.v, sizeof wave.v);
+  const Reg* const end = wave.v + wave.num_vector_registers;
+  const auto bytes = static_cast<size_t>(std::end(wave.v) - end) * sizeof(Reg);
+  __asan_poison_memory_region(end, bytes);
+#else
+  (void)wave;
+#endif
+}
 
 u64 hidden_value(const LaunchState& state, ArgKind kind) {
   const Dim3& groups = state.launch.num_workgroups;
@@ -60,6 +81,9 @@ void initialise_wave(const LaunchState& state, const Workgroup& workgroup, Wave&
   const Dim3& size = state.launch.workgroup_size;
   const u32 poison = kPoison ^ static_cast<u32>(state.options.seed);
 
+  wave.num_vector_registers = k.num_vgprs + k.num_agprs;
+  wave.num_sgprs = k.addressable_sgprs;
+  hide_unallocated(wave);
   std::fill_n(wave.v[0].lane, size_t{k.num_vgprs + k.num_agprs} * kLanes, poison);
   std::fill(std::begin(wave.s), std::end(wave.s), poison);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <limits>
+#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -200,6 +201,7 @@ bool CodeObjectLoader::read_symbols() {
 
 bool CodeObjectLoader::relocate() {
   std::string error;
+  std::map<u32, std::optional<Symbols>> tables;  // by section; several may share one
   for (const elf::Section& section : image_.sections()) {
     const Elf64_Shdr& header = section.header;
     // Relocations outside the loaded image (--emit-relocs) have been applied by the linker.
@@ -210,7 +212,9 @@ bool CodeObjectLoader::relocate() {
     }
     if (header.sh_type != SHT_RELA) continue;
     const auto relocations = image_.relocations(section, error);
-    const auto symbols = image_.symbols(header.sh_link, error);
+    const auto [entry, added] = tables.try_emplace(header.sh_link);
+    std::optional<Symbols>& symbols = entry->second;
+    if (added) symbols = image_.symbols(header.sh_link, error);
     if (!relocations || !symbols) return invalid(error);
     for (const Elf64_Rela& relocation : *relocations) {
       if (!apply(relocation, *symbols)) return false;
@@ -306,6 +310,7 @@ bool CodeObjectLoader::read_descriptor(const std::string& name, Kernel& kernel) 
   }
   const std::span<const u8, kDescriptorBytes> bytes(reinterpret_cast<const u8*>(host(vaddr)),
                                                     kDescriptorBytes);
+  if (const std::string sizes = sizes_differ(bytes, kernel); !sizes.empty()) return refuse(sizes);
   kernel.descriptor_address = load_base_ + vaddr;
   kernel.entry_address =
       kernel.descriptor_address + static_cast<u64>(decode_descriptor(bytes, kernel));

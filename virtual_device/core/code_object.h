@@ -1,6 +1,7 @@
 // Code objects: AMDGPU ELF images (COV4, 5 and 6), their metadata, kernel descriptors and segments.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <span>
@@ -57,6 +58,17 @@ struct KernelArg {
   ArgKind kind = ArgKind::kByValue;
 };
 
+inline constexpr u32 kMaxSgprs = 102;
+// The hardware counts a wave's scratch in KiB with 13 bits.
+inline constexpr u32 kMaxScratchBytes = 0x1fff * 1024 / kLanes;  // per lane
+// Far above what any compiler lets arguments have.
+inline constexpr u32 kMaxKernargBytes = 64 * 1024;
+
+// The scratch of a wave: whole dwords of every lane, interleaved.
+constexpr u64 scratch_bytes_of_wave(u32 bytes_per_lane) {
+  return (u64{bytes_per_lane} + 3) / 4 * 4 * kLanes;
+}
+
 // The 64-byte kernel descriptor, decoded, joined with the kernel's metadata.
 struct Kernel {
   std::string name;            // symbol without ".kd"
@@ -72,9 +84,10 @@ struct Kernel {
   std::vector<KernelArg> args;  // in metadata order, hidden ones included
   u32 max_workgroup_size = 1024;
   bool uniform_workgroup_size = false;
-  u32 num_vgprs = 0;  // arch VGPRs allocated (accum_offset)
-  u32 num_agprs = 0;  // AGPRs allocated (granulated total - accum_offset)
-  u32 num_sgprs = 0;  // from metadata .sgpr_count (informative; 102 are addressable)
+  u32 num_vgprs = 0;                  // arch VGPRs allocated (accum_offset)
+  u32 num_agprs = 0;                  // AGPRs allocated (granulated total - accum_offset)
+  u32 num_sgprs = 0;                  // from metadata .sgpr_count (informative)
+  u32 addressable_sgprs = kMaxSgprs;  // s0 to s101 at most, as far as they are allocated
   u32 vgpr_spills = 0, sgpr_spills = 0;
   // compute_pgm_rsrc1: MODE bits
   u32 float_mode = 0xf0;  // [1:0] round32 [3:2] round16_64 [5:4] denorm32 [7:6] denorm16_64
@@ -139,8 +152,8 @@ class CodeObject {
   // The ELF image as it was loaded.
   const std::vector<u8>& image() const { return image_; }
 
-  // Filled by the interpreter, by the kernels' numbers of VGPRs and AGPRs.
-  std::map<std::pair<u32, u32>, std::shared_ptr<const DecodedCode>> decoded;
+  // Filled by the interpreter, by the kernels' numbers of VGPRs, AGPRs and addressable SGPRs.
+  std::map<std::array<u32, 3>, std::shared_ptr<const DecodedCode>> decoded;
 
  private:
   struct Symbol {

@@ -70,21 +70,30 @@ ArgKind arg_kind(Reader& reader) {
   return ArgKind::kByValue;
 }
 
+// The keys of an argument and of a kernel that every writer gives: without them a byte of metadata
+// would cost a hundred of memory.
 KernelArg parse_arg(Reader& reader) {
   KernelArg arg;
+  bool has_offset = false, has_size = false, has_kind = false;
   for (u64 left = reader.map(); left > 0 && reader.ok(); --left) {
     const std::string_view key = reader.string();
     if (key == ".name") {
       arg.name = reader.string();
     } else if (key == ".offset") {
       arg.offset = number32(reader);
+      has_offset = true;
     } else if (key == ".size") {
       arg.size = number32(reader);
+      has_size = true;
     } else if (key == ".value_kind") {
       arg.kind = arg_kind(reader);
+      has_kind = true;
     } else {
       reader.skip();
     }
+  }
+  if (!has_offset || !has_size || !has_kind) {
+    reader.fail("an argument lacks .offset, .size or .value_kind");
   }
   return arg;
 }
@@ -128,6 +137,8 @@ KernelMetadata parse_kernel(Reader& reader) {
       reader.skip();
     }
   }
+  if (kernel.name.empty() || metadata.symbol.empty())
+    reader.fail("a kernel lacks .name or .symbol");
   return metadata;
 }
 
@@ -170,6 +181,26 @@ std::optional<std::vector<KernelMetadata>> parse_metadata(std::span<const u8> no
   return kernels;
 }
 
+std::string sizes_differ(std::span<const u8, kDescriptorBytes> bytes, const Kernel& kernel) {
+  struct Size {
+    const char* name;
+    u64 offset;
+    u32 metadata;
+    bool may_be_absent;  // older assemblers leave the descriptor's at 0
+  };
+  const Size sizes[] = {{".group_segment_fixed_size", 0, kernel.lds_bytes, false},
+                        {".private_segment_fixed_size", 4, kernel.scratch_bytes, false},
+                        {".kernarg_segment_size", 8, kernel.kernarg_bytes, true}};
+  for (const Size& size : sizes) {
+    u32 value;
+    std::memcpy(&value, bytes.data() + size.offset, sizeof(value));
+    if (value == size.metadata || (size.may_be_absent && value == 0)) continue;
+    return std::string(size.name) + " is " + std::to_string(size.metadata) +
+           " in the metadata and " + std::to_string(value) + " in the kernel descriptor";
+  }
+  return {};
+}
+
 i64 decode_descriptor(std::span<const u8, kDescriptorBytes> bytes, Kernel& kernel) {
   const auto word = [&](u64 offset) {
     u32 value;
@@ -185,6 +216,8 @@ i64 decode_descriptor(std::span<const u8, kDescriptorBytes> bytes, Kernel& kerne
   kernel.num_vgprs = std::min((bits(rsrc3, 0, 6) + 1) * 4, total);
   kernel.num_agprs = total - kernel.num_vgprs;
   kernel.tg_split = bits(rsrc3, 16, 1);
+  // SGPRs are counted in granules of 8 and allocated in granules of 16.
+  kernel.addressable_sgprs = std::min(kMaxSgprs, (bits(rsrc1, 6, 4) / 2 + 1) * 16);
 
   kernel.float_mode = bits(rsrc1, 12, 8);
   kernel.dx10_clamp = bits(rsrc1, 21, 1);

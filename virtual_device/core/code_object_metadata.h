@@ -22,6 +22,10 @@ struct KernelMetadata {
 std::optional<std::vector<KernelMetadata>> parse_metadata(std::span<const u8> note,
                                                           std::string& error);
 
+// Which size its 64-byte descriptor and the metadata in `kernel` do not agree on; "" if none. The
+// hardware and its runtime take some from here and some from there.
+std::string sizes_differ(std::span<const u8, kDescriptorBytes> bytes, const Kernel& kernel);
+
 // Adds to `kernel` what its 64-byte descriptor defines and returns the distance in bytes from the
 // descriptor to the entry point.
 i64 decode_descriptor(std::span<const u8, kDescriptorBytes> bytes, Kernel& kernel);

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <list>
 #include <mutex>
+#include <new>
 #include <numeric>
 #include <thread>
 
@@ -13,6 +14,11 @@
 #include "core/worker.h"
 
 namespace vdev {
+namespace {
+
+constexpr u64 kScratchMemory = u64{4} << 30;  // of all workgroups that are resident
+
+}  // namespace
 
 u64 LaunchState::workgroup_at(u64 position) const {
   if (!observer || !options.seed) return position;
@@ -94,10 +100,9 @@ class Device::Workers {
     for (;;) {
       // A slice that expired means that somebody may wait for a workgroup that has not started.
       pick(worker);
-      if (worker.run_slice()) {
-        finish_launches();
-        continue;
-      }
+      const bool ran = worker.run_slice();
+      finish_launches();
+      if (ran) continue;
       std::unique_lock lock(mutex_);
       wake_.wait(lock, [&] { return stopping_ || (idx < active_threads_ && has_work()); });
       if (stopping_) return;
@@ -138,7 +143,35 @@ u32 Device::resident_workgroups_per_cu(const Kernel& kernel, u32 workgroup_lanes
   if (lds > 0)
     workgroups = std::min<u32>(workgroups, limits_.lds_bytes / ((lds + 511) / 512 * 512));
   if (waves > 1) workgroups = std::min(workgroups, 16u);
+  // As on a GPU, scratch is allocated for every CU alike.
+  const u64 scratch = scratch_bytes_of_wave(kernel.scratch_bytes) * waves * limits_.num_cus;
+  if (scratch) workgroups = std::min<u64>(workgroups, std::max(u64{1}, kScratchMemory / scratch));
   return workgroups;
+}
+
+u64 Device::resident_workgroups(const Kernel& kernel, u32 workgroup_lanes, u32 dynamic_lds) const {
+  const u64 all =
+      u64{resident_workgroups_per_cu(kernel, workgroup_lanes, dynamic_lds)} * limits_.num_cus;
+  const u32 waves = (workgroup_lanes + kLanes - 1) / kLanes;
+  const u64 scratch = scratch_bytes_of_wave(kernel.scratch_bytes) * waves;
+  return scratch ? std::min(all, kScratchMemory / scratch) : all;
+}
+
+std::string Device::unsupported(const Kernel& kernel) const {
+  const auto more = [](u32 bytes, const char* what, u32 limit) {
+    return std::to_string(bytes) + " bytes of " + what + ", at most " + std::to_string(limit) +
+           " are supported";
+  };
+  if (kernel.scratch_bytes > kMaxScratchBytes)
+    return more(kernel.scratch_bytes, "scratch per lane", kMaxScratchBytes);
+  if (kernel.kernarg_bytes > kMaxKernargBytes)
+    return more(kernel.kernarg_bytes, "kernel arguments", kMaxKernargBytes);
+  if (kernel.lds_bytes > limits_.lds_bytes) return more(kernel.lds_bytes, "LDS", limits_.lds_bytes);
+  if (kernel.wavefront_size != kLanes)
+    return "waves of " + std::to_string(kernel.wavefront_size) + " lanes; they have 64";
+  if (kernel.tg_split) return "workgroups split over several CUs are not supported";
+  if (kernel.exception_mask) return "floating point exceptions are not supported";
+  return {};
 }
 
 namespace {
@@ -183,7 +216,38 @@ void write_packet(const LaunchState& state, std::byte* host) {
 
 }  // namespace
 
+void Device::abort(const std::string& why) {
+  std::lock_guard lock(running_mutex_);
+  for (LaunchState* state : running_)
+    state->fault(FaultKind::kAborted, "aborted: " + why + "\n  kernel " + state->kernel().name);
+}
+
+// Says that a launch is running, while it is.
+class Device::Running {
+ public:
+  Running(Device& device, LaunchState& state) : device_(device), state_(state) {
+    std::lock_guard lock(device_.running_mutex_);
+    device_.running_.push_back(&state_);
+  }
+  ~Running() {
+    std::lock_guard lock(device_.running_mutex_);
+    std::erase(device_.running_, &state_);
+  }
+
+ private:
+  Device& device_;
+  LaunchState& state_;
+};
+
 LaunchResult Device::execute(const Launch& launch) {
+  try {
+    return run(launch);
+  } catch (const std::bad_alloc&) {
+    return {FaultKind::kResources, "not enough resources: no host memory for the launch"};
+  }
+}
+
+LaunchResult Device::run(const Launch& launch) {
   const Kernel& kernel = *launch.kernel;
   const u32 lanes = launch.workgroup_size.x * launch.workgroup_size.y * launch.workgroup_size.z;
   const u32 per_cu = resident_workgroups_per_cu(kernel, lanes, launch.dynamic_lds_bytes);
@@ -195,6 +259,15 @@ LaunchResult Device::execute(const Launch& launch) {
                   kernel.name.c_str(), lanes, kernel.lds_bytes, launch.dynamic_lds_bytes,
                   limits_.lds_bytes, kernel.num_vgprs, kernel.num_agprs, limits_.vgprs_per_simd);
     return {FaultKind::kResources, text};
+  }
+  if (const auto lost = memory_.lost_registration()) {
+    char text[160];
+    std::snprintf(text, sizeof text,
+                  "illegal address: registered host memory at 0x%llx of %llu bytes is no longer "
+                  "mapped or writable",
+                  static_cast<unsigned long long>(lost->base),
+                  static_cast<unsigned long long>(lost->size));
+    return {FaultKind::kIllegalAddress, text};
   }
   const DecodedCode& code = decoded(*launch.code, kernel);
   auto state = std::make_shared<LaunchState>(launch, code);
@@ -209,12 +282,17 @@ LaunchResult Device::execute(const Launch& launch) {
   state->lds_bytes = kernel.lds_bytes + launch.dynamic_lds_bytes;
   state->waves_per_workgroup = (lanes + kLanes - 1) / kLanes;
   state->num_workgroups = launch.num_workgroups.count();
-  state->resident_limit = u64{per_cu} * limits_.num_cus;
+  state->resident_limit = resident_workgroups(kernel, lanes, launch.dynamic_lds_bytes);
   if (options_.resident_workgroups)
     state->resident_limit = std::min(state->resident_limit, options_.resident_workgroups);
 
   const auto segment = memory_.allocate(segment_bytes(kernel), MemoryKind::kDevice);
   if (!segment) return {FaultKind::kResources, "no device memory for the kernarg segment"};
+  const struct Release {
+    Memory& memory;
+    u64 base;
+    ~Release() { memory.free(base); }
+  } release{memory_, segment->base};
   state->dispatch_packet_address = segment->base + kPacketOffset;
   state->queue_address = segment->base + kQueueOffset;
   state->kernarg_address = segment->base + kKernargOffset;
@@ -223,6 +301,7 @@ LaunchResult Device::execute(const Launch& launch) {
   fill_hidden_arguments(*state);
   write_packet(*state, segment->host(segment->base));
 
+  const Running running(*this, *state);
   counters_.launches.fetch_add(1, std::memory_order_relaxed);
   if (observer_factory_) state->observer = observer_factory_(*state, observer_context_);
   state->descending_lanes = state->observer && options_.seed % 2 == 1;
@@ -233,7 +312,6 @@ LaunchResult Device::execute(const Launch& launch) {
   else
     workers_->run(state);
   if (state->observer) state->observer->launch_finished(*state);
-  memory_.free(segment->base);
   return state->result;
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -96,13 +97,22 @@ class Device {
     executor_context_ = context;
   }
 
+  // Ends every launch that is running: they fault with kAborted and this text.
+  void abort(const std::string& why);
+
   // Runs a launch to its end. Blocking; callable from several threads at once: workgroups of
   // concurrent launches share the workers. Never throws, never takes the process down.
   LaunchResult execute(const Launch& launch);
+  // Why no launch of this kernel can run, whatever its shape; "" if some can.
+  std::string unsupported(const Kernel& kernel) const;
   // Workgroups of this kernel that fit on one CU at a time (0: it can never run).
   u32 resident_workgroups_per_cu(const Kernel& kernel, u32 workgroup_lanes, u32 dynamic_lds) const;
+  // ... on the device, where the scratch of all of them has to exist.
+  u64 resident_workgroups(const Kernel& kernel, u32 workgroup_lanes, u32 dynamic_lds) const;
 
  private:
+  LaunchResult run(const Launch& launch);
+
   DeviceLimits limits_;
   DeviceOptions options_;
   Counters counters_;
@@ -111,6 +121,9 @@ class Device {
   void* observer_context_ = nullptr;
   Executor executor_ = nullptr;
   void* executor_context_ = nullptr;
+  class Running;
+  std::mutex running_mutex_;
+  std::vector<LaunchState*> running_;  // under running_mutex_
   class Workers;
   std::unique_ptr<Workers> workers_;
 };

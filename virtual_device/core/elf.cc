@@ -7,6 +7,11 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "images are read without swapping");
 
+// Work and memory of the loader are linear in the image's size: its tables may neither overlap nor
+// repeat one another.
+constexpr u64 kMostSegments = 256;
+constexpr u64 kMostNameBytes = u64{64} << 20;  // of the symbols of a table, together
+
 // Element `index` of a table of T at the start of `bytes`; the caller has checked the count.
 template <class T>
 T element(std::span<const u8> bytes, u64 index) {
@@ -68,6 +73,11 @@ std::optional<Image> Image::parse(std::span<const u8> bytes, std::string& error)
 
 bool Image::parse_segments(std::string& error) {
   if (header_.e_phnum == 0) return true;
+  if (header_.e_phnum > kMostSegments) {
+    error = std::to_string(header_.e_phnum) + " program headers; at most " +
+            std::to_string(kMostSegments) + " are supported";
+    return false;
+  }
   const auto table = slice(bytes_, header_.e_phoff, u64{header_.e_phnum} * sizeof(Elf64_Phdr));
   if (header_.e_phentsize != sizeof(Elf64_Phdr) || !table) {
     error = "the program header table leaves the image (truncated?)";
@@ -91,13 +101,19 @@ bool Image::parse_sections(std::string& error) {
     error = "the section header table leaves the image (truncated?)";
     return false;
   }
+  u64 left = bytes_.size();
   for (u64 i = 0; i < header_.e_shnum; ++i) {
     const auto section = element<Elf64_Shdr>(*table, i);
-    if (section.sh_type != SHT_NOBITS && section.sh_type != SHT_NULL &&
-        !slice(bytes_, section.sh_offset, section.sh_size)) {
+    const bool in_file = section.sh_type != SHT_NOBITS && section.sh_type != SHT_NULL;
+    if (in_file && !slice(bytes_, section.sh_offset, section.sh_size)) {
       error = "section header " + std::to_string(i) + " leaves the image (truncated?)";
       return false;
     }
+    if (in_file && section.sh_size > left) {
+      error = "the sections overlap: together they are larger than the image";
+      return false;
+    }
+    if (in_file) left -= section.sh_size;
     sections_.push_back({{}, section});
   }
   if (header_.e_shstrndx >= sections_.size()) return true;  // sections without names
@@ -141,10 +157,13 @@ std::optional<std::vector<Symbol>> Image::symbols(u32 index, std::string& error)
   const auto names = contents(sections_[section.header.sh_link]);
   const auto table = contents(section);
   std::vector<Symbol> symbols;
+  u64 name_bytes = 0;
   for (u64 i = 0; i < table.size() / sizeof(Elf64_Sym); ++i) {
     const auto entry = element<Elf64_Sym>(table, i);
     const auto name = string_at(names, entry.st_name);
     if (!name && entry.st_name != 0) return refuse("a name lies outside its string table");
+    if (name) name_bytes += name->size();
+    if (name_bytes > kMostNameBytes) return refuse("its names have more than 64 MiB together");
     symbols.push_back({name.value_or(std::string_view()),
                        static_cast<u8>(ELF64_ST_TYPE(entry.st_info)),
                        static_cast<u8>(ELF64_ST_BIND(entry.st_info)), entry.st_shndx,

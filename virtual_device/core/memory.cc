@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <mutex>
 
+#include "core/safe_read.h"
+
 namespace vdev {
 namespace {
 
@@ -155,7 +157,9 @@ bool Memory::register_host(void* host, u64 size, u32 flags) {
                                  .bias = 0,
                                  .kind = MemoryKind::kHost,
                                  .flags = flags,
-                                 .id = next_id_++});
+                                 .id = next_id_++,
+                                 .registered = true});
+  num_registered_.fetch_add(1, std::memory_order_relaxed);
   epoch_.fetch_add(1, std::memory_order_release);
   return true;
 }
@@ -164,9 +168,20 @@ bool Memory::unregister_host(void* host) {
   const u64 base = reinterpret_cast<u64>(host);
   std::unique_lock lock(mutex_);
   const auto it = live_.find(base);
-  if (it == live_.end() || reserved(base, base)) return false;
+  if (it == live_.end() || !it->second.registered) return false;
   retire(it);
+  num_registered_.fetch_sub(1, std::memory_order_relaxed);
   return true;
+}
+
+std::optional<Allocation> Memory::lost_registration() const {
+  if (num_registered_.load(std::memory_order_relaxed) == 0) return std::nullopt;
+  std::shared_lock lock(mutex_);
+  for (const auto& [base, allocation] : live_)
+    if (allocation.registered &&
+        !is_accessible(allocation.host(base), allocation.size, HostAccess::kWrite))
+      return allocation;
+  return std::nullopt;
 }
 
 std::optional<Allocation> Memory::find(u64 address) const {

@@ -34,8 +34,9 @@ struct Allocation {
   u64 size = 0;  // bytes asked for; the byte after the last one is already out of bounds
   i64 bias = 0;  // host address = device address + bias
   MemoryKind kind = MemoryKind::kDevice;
-  u32 flags = 0;  // as given to the allocating call
-  u64 id = 0;     // unique, never reused
+  u32 flags = 0;            // as given to the allocating call
+  u64 id = 0;               // unique, never reused
+  bool registered = false;  // host memory of the application, which it may unmap at any time
   bool contains(u64 address, u64 bytes) const {
     return address >= base && bytes <= size && address - base <= size - bytes;
   }
@@ -62,6 +63,8 @@ class Memory {
   // another allocation.
   bool register_host(void* host, u64 size, u32 flags);
   bool unregister_host(void* host);
+  // Registered host memory that the application has unmapped or write-protected since, if any.
+  std::optional<Allocation> lost_registration() const;
   // `address` must be a base. False when it is not one (double free and registered host memory
   // included). The pages go back to the system; for host and managed memory the caller must have
   // drained the device first, because a later access by address faults.
@@ -103,6 +106,7 @@ class Memory {
   MemoryObserver* observer_ = nullptr;
   std::atomic<u64> used_{0};
   std::atomic<u64> epoch_{1};
+  std::atomic<u32> num_registered_{0};
 
   mutable std::shared_mutex mutex_;  // guards everything below, and the cursors
   std::map<u64, Allocation> live_;   // by base

@@ -31,15 +31,20 @@ bool place(Operand& operand, const Kernel& kernel) {
   if (operand.kind == OperandKind::kAgpr) operand.base = static_cast<u16>(kernel.num_vgprs);
   return operand.reg() + operand.dwords <= kernel.num_vgprs + kernel.num_agprs;
 }
+// SGPRs of its own: VCC, M0, EXEC and the like exist in every wave.
+bool allocated(const Operand& operand, const Kernel& kernel) {
+  return operand.kind != OperandKind::kSgpr || operand.index >= kMaxSgprs ||
+         operand.index + u32{operand.dwords} <= kernel.addressable_sgprs;
+}
 
 void exec_beyond_allocation(Wave&, const Inst&) {
   raise(FaultKind::kIllegalInstruction,
-        "names a vector register beyond the kernel descriptor's allocation");
+        "names a register beyond the kernel descriptor's allocation");
 }
 
 void place_registers(Inst& inst, const Kernel& kernel) {
-  bool ok = place(inst.dst, kernel);
-  for (Operand& source : inst.src) ok &= place(source, kernel);
+  bool ok = place(inst.dst, kernel) && allocated(inst.dst, kernel) && allocated(inst.sdst, kernel);
+  for (Operand& source : inst.src) ok &= place(source, kernel) && allocated(source, kernel);
   if (!ok) inst.exec = &exec_beyond_allocation;
 }
 
@@ -48,7 +53,7 @@ void place_registers(Inst& inst, const Kernel& kernel) {
 const DecodedCode& decoded(CodeObject& object, const Kernel& kernel) {
   static std::mutex mutex;
   std::lock_guard lock(mutex);
-  auto& slot = object.decoded[{kernel.num_vgprs, kernel.num_agprs}];
+  auto& slot = object.decoded[{kernel.num_vgprs, kernel.num_agprs, kernel.addressable_sgprs}];
   if (!slot) {
     auto code = std::make_shared<DecodedCode>();
     const std::span<const u32> text = object.text();

@@ -58,6 +58,8 @@ struct Wave {
   Reg tmp[12];
 
   alignas(64) u32 s[128];  // by SgprIndex; VCC, M0 and EXEC live here
+  // Allocated: a register index that is computed stays below.
+  u32 num_vector_registers = 512, num_sgprs = kMaxSgprs;
   const Inst* ip = nullptr;
   bool scc = false;
   bool special = false;  // MODE asks for GPR indexing or VSKIP: the slow step

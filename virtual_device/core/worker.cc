@@ -8,6 +8,7 @@
 #include <new>
 
 #include "isa/decode.h"
+#include "isa/gpr_index.h"
 
 namespace vdev {
 namespace {
@@ -18,6 +19,8 @@ constexpr u32 kLoopsOfStarving = 256;         // the same where everybody's wait
 constexpr u32 kMaxProofInterval = 1024;       // slices between attempts to prove that it waits
 constexpr u32 kGreedyQuantum = 4096;          // of a wave that an adversarial schedule favours
 constexpr u64 kSpinGraceNs = 1'000'000'000;   // a host thread or another stream may still write
+
+constexpr const char* kNoHostMemory = "not enough resources: no host memory for the launch";
 
 u64 next_random(u64& state) {  // xorshift64*
   state ^= state >> 12;
@@ -47,6 +50,7 @@ u64 hash_state(const Wave& wave, const Kernel& kernel) {
 }  // namespace
 
 Worker::~Worker() {
+  residents_.clear();
   for (Wave* wave : free_waves_) ::operator delete(wave, std::align_val_t{alignof(Wave)});
 }
 
@@ -71,6 +75,7 @@ Wave* Worker::take_wave() {
     free_waves_.pop_back();
     return wave;
   }
+  free_waves_.reserve(++num_waves_);  // giving one back must not fail
   // Default-initialised: 128 KiB of registers are written only as far as they are allocated.
   return new (::operator new(sizeof(Wave), std::align_val_t{alignof(Wave)})) Wave;
 }
@@ -86,14 +91,27 @@ bool Worker::start(const std::shared_ptr<LaunchState>& launch) {
     launch->resident.fetch_sub(1);
     return false;
   }
-  residents_.push_back(make(launch, position));
+  try {
+    residents_.push_back(make(launch, position));
+  } catch (const std::bad_alloc&) {
+    launch->fault(FaultKind::kResources, kNoHostMemory);
+    launch->resident.fetch_sub(1);
+    return false;
+  }
   return true;
+}
+
+Worker::Resident::~Resident() {
+  for (Wave* wave : workgroup.waves) {
+    std::free(wave->scratch);
+    worker.free_waves_.push_back(wave);
+  }
 }
 
 std::unique_ptr<Worker::Resident> Worker::make(const std::shared_ptr<LaunchState>& launch,
                                                u64 position) {
   const u64 flat = launch->workgroup_at(position);
-  auto resident = std::make_unique<Resident>();
+  auto resident = std::make_unique<Resident>(*this);
   resident->launch = launch;
   resident->random = launch->options.seed * 0x9e3779b97f4a7c15 ^ (flat + 1) * 0xd1b54a32d192ed03;
   if (launch->starves)
@@ -107,8 +125,10 @@ std::unique_ptr<Worker::Resident> Worker::make(const std::shared_ptr<LaunchState
   wg.id = {static_cast<u32>(flat % groups.x), static_cast<u32>(flat / groups.x % groups.y),
            static_cast<u32>(flat / groups.x / groups.y)};
   wg.num_waves = launch->waves_per_workgroup;
+  wg.waves.reserve(wg.num_waves);
   wg.lds.assign(launch->lds_bytes, 0xff);  // NaN in every float format
   const u32 scratch = launch->kernel().scratch_bytes;
+  const size_t scratch_of_wave = scratch_bytes_of_wave(scratch);
   for (u32 i = 0; i < wg.num_waves; ++i) {
     Wave* wave = take_wave();
     wave->wave_idx = i;
@@ -116,11 +136,14 @@ std::unique_ptr<Worker::Resident> Worker::make(const std::shared_ptr<LaunchState
     wave->instructions = 0;
     wave->mfmas = 0;
     wave->scratch_bytes = scratch;
-    wave->scratch =
-        scratch ? static_cast<std::byte*>(std::malloc(size_t{scratch} * kLanes)) : nullptr;
-    if (scratch) std::memset(wave->scratch, 0xff, size_t{scratch} * kLanes);
-    initialise_wave(*launch, wg, *wave);
+    wave->scratch = nullptr;
     wg.waves.push_back(wave);
+    if (scratch) {
+      wave->scratch = static_cast<std::byte*>(std::malloc(scratch_of_wave));
+      if (!wave->scratch) throw std::bad_alloc();
+      std::memset(wave->scratch, 0xff, scratch_of_wave);
+    }
+    initialise_wave(*launch, wg, *wave);
   }
   if (launch->observer) launch->observer->workgroup_started(wg);
   return resident;
@@ -134,16 +157,17 @@ bool Worker::holds(const LaunchState* launch) const {
 
 void Worker::retire(Resident& resident, bool finished) {
   LaunchState& launch = *resident.launch;
-  if (launch.observer) launch.observer->workgroup_finished(resident.workgroup);
+  try {
+    if (launch.observer) launch.observer->workgroup_finished(resident.workgroup);
+  } catch (const std::bad_alloc&) {
+    launch.fault(FaultKind::kResources, kNoHostMemory);
+  }
   u64 instructions = 0, mfmas = 0;
   for (Wave* wave : resident.workgroup.waves) {
     instructions += wave->instructions;
     mfmas += wave->mfmas;
-    std::free(wave->scratch);
     split_.erase(wave);
-    free_waves_.push_back(wave);
   }
-  resident.workgroup.waves.clear();
   device_.counters().instructions.fetch_add(instructions, std::memory_order_relaxed);
   device_.counters().mfma.fetch_add(mfmas, std::memory_order_relaxed);
   if (finished) device_.counters().workgroups.fetch_add(1, std::memory_order_relaxed);
@@ -207,7 +231,9 @@ Worker::Slice Worker::run(Resident& resident) {
   const u32 host_mxcsr = mxcsr_;
   Slice result = Slice::kExpired;
   try {
-    while (used < kSliceInstructions && !looping && !slept) {
+    const std::atomic<bool>& faulted = resident.launch->faulted;  // elsewhere, or aborted
+    while (used < kSliceInstructions && !looping && !slept &&
+           !faulted.load(std::memory_order_relaxed)) {
       const Turn turn = next_turn(resident);
       const u64 used_before = used;
       for (u32 i = 0; i < n; ++i) {
@@ -240,6 +266,9 @@ Worker::Slice Worker::run(Resident& resident) {
     if (resident.launch->observer)
       resident.launch->observer->faulted(*current_, *current_inst_, fault);
     report_fault(resident, fault);
+    result = Slice::kFaulted;
+  } catch (const std::bad_alloc&) {
+    resident.launch->fault(FaultKind::kResources, kNoHostMemory);
     result = Slice::kFaulted;
   }
   _mm_setcsr(host_mxcsr);
@@ -337,8 +366,7 @@ void Worker::execute_observed(Observer& observer, Wave& wave, u32 quantum, u32& 
   }
 }
 
-// MODE.GPR_IDX_EN: M0[7:0] is added to the vector register numbers that M0[15:12] selects (src0,
-// src1, src2, dst). MODE.VSKIP: vector instructions are not executed.
+// MODE.GPR_IDX_EN: see index_registers. MODE.VSKIP: vector instructions are not executed.
 void Worker::step_special(Wave& wave, const Inst& inst) {
   const bool vector = inst.row && inst.row->format >= Format::kVop2;
   if (!vector) return inst.exec(wave, inst);
@@ -346,16 +374,8 @@ void Worker::step_special(Wave& wave, const Inst& inst) {
   const bool valu = inst.row->format <= Format::kVop3p;
   if (!valu) return inst.exec(wave, inst);
   Inst moved = inst;
-  const u32 offset = wave.s[kM0] & 0xff, select = wave.s[kM0] >> 12 & 0xf;
-  auto shift = [&](Operand& operand) {
-    if (operand.kind != OperandKind::kVgpr) return;
-    if (operand.index + offset + operand.dwords > 256)
-      raise(FaultKind::kIllegalInstruction, "GPR index moves an operand beyond v255");
-    operand.index = static_cast<u16>(operand.index + offset);
-  };
-  for (int i = 0; i < 3; ++i)
-    if (select >> i & 1) shift(moved.src[i]);
-  if (select >> 3 & 1) shift(moved.dst);
+  if (std::string why = index_registers(wave, moved); !why.empty())
+    raise(FaultKind::kIllegalInstruction, std::move(why));
   inst.exec(wave, moved);
 }
 

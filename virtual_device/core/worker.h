@@ -44,6 +44,9 @@ struct Worker {
 
  private:
   struct Resident {
+    explicit Resident(Worker& w) : worker(w) {}
+    ~Resident();  // gives the waves back
+    Worker& worker;
     std::shared_ptr<LaunchState> launch;
     Workgroup workgroup;
     u64 random = 0;
@@ -78,6 +81,7 @@ struct Worker {
   Device& device_;
   std::deque<std::unique_ptr<Resident>> residents_;
   std::vector<Wave*> free_waves_;
+  size_t num_waves_ = 0;     // made so far
   Wave* current_ = nullptr;  // for fault reports
   const Inst* current_inst_ = nullptr;
   u32 mxcsr_ = 0x1f80;

@@ -4,6 +4,7 @@
 #include <exception>
 #include <new>
 
+#include "hip/host_memory.h"
 #include "hip/refusal.h"
 #include "hip/runtime.h"
 
@@ -39,7 +40,11 @@ hipError_t api(Body&& body) noexcept {
 // The same for calls that need no state.
 template <class Body>
 hipError_t stateless_api(Body&& body) noexcept {
-  return note_result(body());
+  try {
+    return note_result(body());
+  } catch (const Refusal& refusal) {
+    return note_result(refusal.code);
+  }
 }
 
 inline void check_device(int device) { require(device == 0, hipErrorInvalidDevice); }

@@ -215,7 +215,7 @@ HIP_API hipStreamBeginCaptureToGraph(hipStream_t stream, hipGraph_t graph,
 
 HIP_API hipStreamEndCapture(hipStream_t stream, hipGraph_t* graph) {
   return api([&](Runtime& runtime) {
-    require(graph != nullptr);
+    require(writable(graph));
     *graph = nullptr;
     const auto s = runtime.stream(stream);
     std::unique_lock lock(runtime.capture_mutex);
@@ -245,21 +245,21 @@ HIP_API hipStreamGetCaptureInfo_v2(hipStream_t stream, hipStreamCaptureStatus* s
                                    unsigned long long* id, hipGraph_t* graph,
                                    const hipGraphNode_t** dependencies, size_t* num_dependencies) {
   return api([&](Runtime& runtime) {
-    require(status != nullptr);
+    require(writable(status));
     const auto s = runtime.stream(stream);
     std::unique_lock lock(runtime.capture_mutex);
     const StreamCapture& capture = s->capture;
     *status = status_of(capture.session.get());
-    if (id != nullptr) *id = capture.session == nullptr ? 0 : capture.session->id;
-    if (graph != nullptr) {
+    if (wanted(id)) *id = capture.session == nullptr ? 0 : capture.session->id;
+    if (wanted(graph)) {
       *graph = capture.session == nullptr ? nullptr : capture.session->graph->handle;
     }
     // The array stays valid until the same thread asks again.
     static thread_local std::vector<hipGraphNode_t> handles;
     handles.clear();
     for (const auto& node : capture.frontier) handles.push_back(node->handle);
-    if (dependencies != nullptr) *dependencies = handles.data();
-    if (num_dependencies != nullptr) *num_dependencies = handles.size();
+    if (wanted(dependencies)) *dependencies = handles.data();
+    if (wanted(num_dependencies)) *num_dependencies = handles.size();
     return hipSuccess;
   });
 }
@@ -312,7 +312,7 @@ HIP_API hipStreamUpdateCaptureDependencies(hipStream_t stream, hipGraphNode_t* d
 
 HIP_API hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode* mode) {
   return stateless_api([&] {
-    if (mode == nullptr || *mode < hipStreamCaptureModeGlobal ||
+    if (!writable(mode) || *mode < hipStreamCaptureModeGlobal ||
         *mode > hipStreamCaptureModeRelaxed) {
       return hipErrorInvalidValue;
     }

@@ -12,7 +12,7 @@ std::atomic<unsigned> context_flags{0};
 
 hipError_t give_primary(hipCtx_t* context) {
   return api([&](Runtime&) {
-    require(context != nullptr);
+    require(writable(context));
     *context = kPrimary;
     return hipSuccess;
   });
@@ -38,7 +38,7 @@ hipError_t with_device(int device, Body&& body) {
 
 HIP_API hipDevicePrimaryCtxRetain(hipCtx_t* context, hipDevice_t device) {
   return with_device(device, [&] {
-    require(context != nullptr);
+    require(writable(context));
     ++retained;
     *context = kPrimary;
     return hipSuccess;
@@ -66,7 +66,7 @@ HIP_API hipDevicePrimaryCtxSetFlags(hipDevice_t device, unsigned flags) {
 
 HIP_API hipDevicePrimaryCtxGetState(hipDevice_t device, unsigned* flags, int* active) {
   return with_device(device, [&] {
-    require(flags != nullptr && active != nullptr);
+    require(writable(flags) && writable(active));
     *flags = context_flags;
     *active = 1;
     return hipSuccess;
@@ -83,7 +83,7 @@ HIP_API hipCtxPopCurrent(hipCtx_t* context) { return give_primary(context); }
 
 HIP_API hipCtxGetDevice(hipDevice_t* device) {
   return api([&](Runtime&) {
-    require(device != nullptr);
+    require(writable(device));
     *device = 0;
     return hipSuccess;
   });
@@ -91,7 +91,7 @@ HIP_API hipCtxGetDevice(hipDevice_t* device) {
 
 HIP_API hipCtxGetFlags(unsigned* flags) {
   return api([&](Runtime&) {
-    require(flags != nullptr);
+    require(writable(flags));
     *flags = context_flags;
     return hipSuccess;
   });

@@ -1,4 +1,5 @@
 // Initialisation, device selection, limits, flags and peers.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -28,7 +29,7 @@ std::atomic<u64>* settable_limit(hipLimit_t limit) {
 
 hipError_t give_version(int* version) {
   return stateless_api([&] {
-    if (version == nullptr) return hipErrorInvalidValue;
+    if (!writable(version)) return hipErrorInvalidValue;
     *version = kVersion;
     return hipSuccess;
   });
@@ -38,8 +39,9 @@ hipError_t no_peer() { return note_result(hipErrorInvalidDevice); }
 
 // The text of `snprintf`, which must fit.
 hipError_t give_text(char* to, int length, const char* text, bool truncate) {
-  require(to != nullptr && length > 0);
+  require(length > 0);
   require(truncate || std::strlen(text) < static_cast<size_t>(length));
+  require(writable(to, std::min(std::strlen(text) + 1, static_cast<size_t>(length))));
   std::snprintf(to, static_cast<size_t>(length), "%s", text);
   return hipSuccess;
 }
@@ -65,7 +67,7 @@ HIP_API hipRuntimeGetVersion(int* version) { return give_version(version); }
 
 HIP_API hipGetDeviceCount(int* count) {
   return api([&](Runtime&) {
-    require(count != nullptr);
+    require(writable(count));
     *count = 1;
     return hipSuccess;
   });
@@ -80,7 +82,7 @@ HIP_API hipSetDevice(int device) {
 
 HIP_API hipSetValidDevices(int* devices, int count) {
   return api([&](Runtime&) {
-    require(count >= 0 && (count == 0 || devices != nullptr));
+    require(count >= 0 && (count == 0 || readable(devices, static_cast<u64>(count))));
     for (int i = 0; i < count; ++i) check_device(devices[i]);
     return hipSuccess;
   });
@@ -88,7 +90,7 @@ HIP_API hipSetValidDevices(int* devices, int count) {
 
 HIP_API hipGetDevice(int* device) {
   return api([&](Runtime&) {
-    require(device != nullptr);
+    require(writable(device));
     *device = 0;
     return hipSuccess;
   });
@@ -96,7 +98,7 @@ HIP_API hipGetDevice(int* device) {
 
 HIP_API hipDeviceGet(hipDevice_t* device, int ordinal) {
   return api([&](Runtime&) {
-    require(device != nullptr);
+    require(writable(device));
     check_device(ordinal);
     *device = 0;
     return hipSuccess;
@@ -113,7 +115,7 @@ HIP_API hipDeviceGetName(char* name, int length, hipDevice_t device) {
 HIP_API hipDeviceGetUuid(hipUUID* uuid, hipDevice_t device) {
   return api([&](Runtime& runtime) {
     check_device(device);
-    require(uuid != nullptr);
+    require(writable(uuid));
     *uuid = device_properties(runtime).uuid;
     return hipSuccess;
   });
@@ -128,7 +130,7 @@ HIP_API hipDeviceGetPCIBusId(char* id, int length, int device) {
 
 HIP_API hipDeviceGetByPCIBusId(int* device, const char* id) {
   return api([&](Runtime& runtime) {
-    require(device != nullptr && id != nullptr);
+    require(writable(device) && is_text(id));
     require(pci_bus_id(runtime) == id);
     *device = 0;
     return hipSuccess;
@@ -138,7 +140,7 @@ HIP_API hipDeviceGetByPCIBusId(int* device, const char* id) {
 HIP_API hipDeviceTotalMem(size_t* bytes, hipDevice_t device) {
   return api([&](Runtime& runtime) {
     check_device(device);
-    require(bytes != nullptr);
+    require(writable(bytes));
     *bytes = device_properties(runtime).totalGlobalMem;
     return hipSuccess;
   });
@@ -147,7 +149,7 @@ HIP_API hipDeviceTotalMem(size_t* bytes, hipDevice_t device) {
 HIP_API hipDeviceComputeCapability(int* major, int* minor, hipDevice_t device) {
   return api([&](Runtime& runtime) {
     check_device(device);
-    require(major != nullptr && minor != nullptr);
+    require(writable(major) && writable(minor));
     *major = device_properties(runtime).major;
     *minor = device_properties(runtime).minor;
     return hipSuccess;
@@ -183,7 +185,7 @@ HIP_API hipSetDeviceFlags(unsigned flags) {
 
 HIP_API hipGetDeviceFlags(unsigned* flags) {
   return api([&](Runtime&) {
-    require(flags != nullptr);
+    require(writable(flags));
     *flags = device_flags;
     return hipSuccess;
   });
@@ -191,7 +193,7 @@ HIP_API hipGetDeviceFlags(unsigned* flags) {
 
 HIP_API hipDeviceGetLimit(size_t* value, hipLimit_t limit) {
   return api([&](Runtime&) {
-    require(value != nullptr);
+    require(writable(value));
     const auto* known = settable_limit(limit);
     require(known != nullptr, hipErrorUnsupportedLimit);
     *value = *known;
@@ -210,7 +212,7 @@ HIP_API hipDeviceSetLimit(hipLimit_t limit, size_t value) {
 
 HIP_API hipDeviceCanAccessPeer(int* can_access, int device, int peer) {
   return api([&](Runtime&) {
-    require(can_access != nullptr);
+    require(writable(can_access));
     check_device(device);
     check_device(peer);
     *can_access = 0;  // a device is no peer of itself
@@ -234,7 +236,7 @@ HIP_API hipDeviceSetCacheConfig(hipFuncCache_t config) {
 
 HIP_API hipDeviceGetCacheConfig(hipFuncCache_t* config) {
   return stateless_api([&] {
-    if (config == nullptr) return hipErrorInvalidValue;
+    if (!writable(config)) return hipErrorInvalidValue;
     *config = hipFuncCachePreferNone;
     return hipSuccess;
   });
@@ -250,7 +252,7 @@ HIP_API hipDeviceSetSharedMemConfig(hipSharedMemConfig config) {
 
 HIP_API hipDeviceGetSharedMemConfig(hipSharedMemConfig* config) {
   return stateless_api([&] {
-    if (config == nullptr) return hipErrorInvalidValue;
+    if (!writable(config)) return hipErrorInvalidValue;
     *config = hipSharedMemBankSizeDefault;
     return hipSuccess;
   });

@@ -35,7 +35,7 @@ const ErrorText& known_or_unknown(hipError_t code) {
 }
 
 hipError_t give(hipError_t code, const char** to, const char* ErrorText::* member) {
-  if (to == nullptr) return hipErrorInvalidValue;
+  if (!writable(to)) return hipErrorInvalidValue;
   *to = known_or_unknown(code).*member;
   return find(code) != nullptr ? hipSuccess : hipErrorInvalidValue;
 }
@@ -73,7 +73,7 @@ VDEV_EXPORT const char* hipApiName(uint32_t) { return "unknown"; }
 HIP_API hipGetProcAddress(const char* symbol, void** address, int, uint64_t,
                           hipDriverProcAddressQueryResult* status) {
   return stateless_api([&] {
-    if (symbol == nullptr || address == nullptr) return hipErrorInvalidValue;
+    if (!is_text(symbol) || !writable(address)) return hipErrorInvalidValue;
     // Only this library: another HIP runtime may be loaded beside it.
     Dl_info self{};
     void* library = dladdr(reinterpret_cast<void*>(&hipGetErrorName), &self) != 0
@@ -83,7 +83,7 @@ HIP_API hipGetProcAddress(const char* symbol, void** address, int, uint64_t,
     *address = library != nullptr && ours ? dlsym(library, symbol) : nullptr;
     if (library != nullptr) dlclose(library);
     const bool found = *address != nullptr;
-    if (status != nullptr) {
+    if (wanted(status)) {
       *status = found ? HIP_GET_PROC_ADDRESS_SUCCESS : HIP_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     }
     return found ? hipSuccess : hipErrorNotFound;

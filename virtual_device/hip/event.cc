@@ -24,7 +24,7 @@ hipError_t create(hipEvent_t* event, unsigned flags) {
         hipEventReleaseToDevice | hipEventReleaseToSystem | hipEventDisableSystemFence;
     constexpr unsigned kKnown =
         hipEventBlockingSync | hipEventDisableTiming | hipEventInterprocess | kRelease;
-    require(event != nullptr && (flags & ~kKnown) == 0 && std::popcount(flags & kRelease) <= 1);
+    require(writable(event) && (flags & ~kKnown) == 0 && std::popcount(flags & kRelease) <= 1);
     require((flags & hipEventInterprocess) == 0, hipErrorNotSupported);
     *event = runtime.events.add(std::make_shared<Event>(flags));
     return hipSuccess;
@@ -127,7 +127,7 @@ HIP_API hipEventQuery(hipEvent_t event) {
 
 HIP_API hipEventElapsedTime(float* ms, hipEvent_t start, hipEvent_t stop) {
   return api([&](Runtime& runtime) {
-    require(ms != nullptr);
+    require(writable(ms));
     const auto first = runtime.events.get(start), second = runtime.events.get(stop);
     require(((first->flags | second->flags) & hipEventDisableTiming) == 0, hipErrorInvalidHandle);
     const auto from = last_record(*first), to = last_record(*second);

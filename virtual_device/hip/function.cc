@@ -1,9 +1,24 @@
 #include "hip/function.h"
 
+#include <algorithm>
+#include <climits>
+
 #include "hip/api.h"
 #include "hip/properties.h"
 
 namespace vdev::hip {
+
+namespace {
+
+// What a kernel claims, before a launch refuses it.
+int to_int(u32 claimed) { return static_cast<int>(std::min<u32>(claimed, INT_MAX)); }
+
+u32 dynamic_lds_left(const Runtime& runtime, const Kernel& kernel) {
+  const u32 lds = runtime.device.limits().lds_bytes;
+  return lds - std::min(lds, kernel.lds_bytes);
+}
+
+}  // namespace
 
 const KernelArg* explicit_argument(const Kernel& kernel, size_t index) {
   for (const KernelArg& arg : kernel.args) {
@@ -21,18 +36,18 @@ int function_attribute(const Runtime& runtime, const Function& function, int att
   const Kernel& kernel = *function.kernel;
   switch (attribute) {
     case HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-      return static_cast<int>(kernel.max_workgroup_size);
+      return to_int(kernel.max_workgroup_size);
     case HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
-      return static_cast<int>(kernel.lds_bytes);
+      return to_int(kernel.lds_bytes);
     case HIP_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
-      return static_cast<int>(kernel.scratch_bytes);
+      return to_int(kernel.scratch_bytes);
     case HIP_FUNC_ATTRIBUTE_NUM_REGS:
       return static_cast<int>(kernel.num_vgprs);
     case HIP_FUNC_ATTRIBUTE_PTX_VERSION:
     case HIP_FUNC_ATTRIBUTE_BINARY_VERSION:
       return binary_version(runtime);
     case HIP_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-      return static_cast<int>(runtime.device.limits().lds_bytes - kernel.lds_bytes);
+      return static_cast<int>(dynamic_lds_left(runtime, kernel));
     case HIP_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:  // constants live in global memory
     case HIP_FUNC_ATTRIBUTE_CACHE_MODE_CA:
     case HIP_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
@@ -43,7 +58,7 @@ int function_attribute(const Runtime& runtime, const Function& function, int att
 
 void check_function_attribute(const Runtime& runtime, const Function& function, int attribute,
                               int value) {
-  const u32 available = runtime.device.limits().lds_bytes - function.kernel->lds_bytes;
+  const u32 available = dynamic_lds_left(runtime, *function.kernel);
   switch (attribute) {
     case hipFuncAttributeMaxDynamicSharedMemorySize:
       return require(value >= 0 && static_cast<u32>(value) <= available);
@@ -55,7 +70,7 @@ void check_function_attribute(const Runtime& runtime, const Function& function, 
 
 HIP_API hipFuncGetAttribute(int* value, hipFunction_attribute attribute, hipFunction_t f) {
   return api([&](Runtime& runtime) {
-    require(value != nullptr);
+    require(writable(value));
     *value = function_attribute(runtime, *runtime.functions.get(f), attribute);
     return hipSuccess;
   });
@@ -63,7 +78,7 @@ HIP_API hipFuncGetAttribute(int* value, hipFunction_attribute attribute, hipFunc
 
 HIP_API hipFuncGetAttributes(hipFuncAttributes* attributes, const void* f) {
   return api([&](Runtime& runtime) {
-    require(attributes != nullptr);
+    require(writable(attributes));
     const auto function = runtime.functions.get(f, hipErrorInvalidDeviceFunction);
     const auto get = [&](int id) { return function_attribute(runtime, *function, id); };
     *attributes = {};
@@ -105,7 +120,7 @@ HIP_API hipFuncSetSharedMemConfig(const void* f, hipSharedMemConfig config) {
 
 HIP_API hipGetFuncBySymbol(hipFunction_t* function, const void* symbol) {
   return api([&](Runtime& runtime) {
-    require(function != nullptr);
+    require(writable(function));
     *function = runtime.functions.get(symbol, hipErrorInvalidDeviceFunction)->handle;
     return hipSuccess;
   });

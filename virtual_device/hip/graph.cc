@@ -40,10 +40,12 @@ void append_steps(const Graph& graph, const std::vector<u32>& before, GraphPlan&
 void give_nodes(const std::vector<std::shared_ptr<Node>>& nodes, hipGraphNode_t* array,
                 size_t* count) {
   constexpr size_t kLargestArray = size_t{1} << 20;
-  require(count != nullptr);
+  require(writable(count));
   if (array != nullptr) {
     const size_t room = *count > kLargestArray ? 1 : *count;
-    for (size_t i = 0; i < room && i < nodes.size(); ++i) array[i] = nodes[i]->handle;
+    const size_t given = std::min(room, nodes.size());
+    require(given == 0 || writable(array, given));
+    for (size_t i = 0; i < given; ++i) array[i] = nodes[i]->handle;
   }
   *count = nodes.size();
 }
@@ -118,7 +120,7 @@ std::shared_ptr<Node> add_node(Runtime& runtime, Graph& graph, Command command,
 
 std::vector<std::shared_ptr<Node>> node_list(Runtime& runtime, const hipGraphNode_t* handles,
                                              size_t count) {
-  require(count == 0 || handles != nullptr);
+  require(count == 0 || readable(handles, count));
   std::vector<std::shared_ptr<Node>> nodes;
   for (size_t i = 0; i < count; ++i) {
     nodes.push_back(runtime.nodes.get(handles[i], hipErrorInvalidValue));
@@ -172,7 +174,7 @@ std::shared_ptr<GraphPlan> make_plan(const Graph& graph) {
 
 HIP_API hipGraphCreate(hipGraph_t* graph, unsigned flags) {
   return api([&](Runtime& runtime) {
-    require(graph != nullptr && flags == 0);
+    require(writable(graph) && flags == 0);
     *graph = make_graph(runtime)->handle;
     return hipSuccess;
   });
@@ -187,7 +189,7 @@ HIP_API hipGraphDestroy(hipGraph_t graph) {
 
 HIP_API hipGraphClone(hipGraph_t* clone, hipGraph_t original) {
   return api([&](Runtime& runtime) {
-    require(clone != nullptr);
+    require(writable(clone));
     *clone = clone_graph(runtime, *runtime.graphs.get(original))->handle;
     return hipSuccess;
   });
@@ -195,7 +197,7 @@ HIP_API hipGraphClone(hipGraph_t* clone, hipGraph_t original) {
 
 HIP_API hipGraphNodeFindInClone(hipGraphNode_t* node, hipGraphNode_t original, hipGraph_t clone) {
   return api([&](Runtime& runtime) {
-    require(node != nullptr);
+    require(writable(node));
     for (const auto& copy : runtime.graphs.get(clone)->nodes) {
       if (copy->original == original && original != nullptr) {
         *node = copy->handle;
@@ -227,7 +229,7 @@ HIP_API hipGraphGetRootNodes(hipGraph_t graph, hipGraphNode_t* nodes, size_t* co
 HIP_API hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t* from, hipGraphNode_t* to,
                          size_t* count) {
   return api([&](Runtime& runtime) {
-    require((from == nullptr) == (to == nullptr) && count != nullptr);
+    require((from == nullptr) == (to == nullptr) && writable(count));
     std::vector<std::shared_ptr<Node>> sources, targets;
     for (const auto& node : runtime.graphs.get(graph)->nodes) {
       for (const auto& dependency : node->dependencies) {
@@ -270,7 +272,7 @@ HIP_API hipGraphDestroyNode(hipGraphNode_t node) {
 
 HIP_API hipGraphNodeGetType(hipGraphNode_t node, hipGraphNodeType* type) {
   return api([&](Runtime& runtime) {
-    require(type != nullptr);
+    require(writable(type));
     *type = runtime.nodes.get(node)->type();
     return hipSuccess;
   });

@@ -68,7 +68,7 @@ void print(std::FILE* file, const Graph& graph, unsigned flags) {
 
 HIP_API hipGraphDebugDotPrint(hipGraph_t graph, const char* path, unsigned flags) {
   return api([&](Runtime& runtime) {
-    require(path != nullptr && (flags & ~kDotFlags) == 0);
+    require(is_text(path) && (flags & ~kDotFlags) == 0);
     const auto g = runtime.graphs.get(graph);
     std::FILE* file = std::fopen(path, "w");
     require(file != nullptr, hipErrorOperatingSystem);

@@ -106,10 +106,10 @@ bool can_be_disabled(const GraphStep& step) {
 HIP_API hipGraphInstantiate(hipGraphExec_t* exec, hipGraph_t graph, hipGraphNode_t* error_node,
                             char* log, size_t log_bytes) {
   return api([&](Runtime& runtime) {
-    require(exec != nullptr);
+    require(writable(exec));
     *exec = nullptr;
-    if (error_node != nullptr) *error_node = nullptr;
-    if (log != nullptr && log_bytes > 0) log[0] = '\0';
+    if (wanted(error_node)) *error_node = nullptr;
+    if (log_bytes > 0 && wanted(log)) log[0] = '\0';
     *exec = instantiate(runtime, graph, 0);
     return hipSuccess;
   });
@@ -118,7 +118,7 @@ HIP_API hipGraphInstantiate(hipGraphExec_t* exec, hipGraph_t graph, hipGraphNode
 HIP_API hipGraphInstantiateWithFlags(hipGraphExec_t* exec, hipGraph_t graph,
                                      unsigned long long flags) {
   return api([&](Runtime& runtime) {
-    require(exec != nullptr);
+    require(writable(exec));
     *exec = nullptr;
     *exec = instantiate(runtime, graph, flags);
     return hipSuccess;
@@ -128,7 +128,7 @@ HIP_API hipGraphInstantiateWithFlags(hipGraphExec_t* exec, hipGraph_t graph,
 HIP_API hipGraphInstantiateWithParams(hipGraphExec_t* exec, hipGraph_t graph,
                                       hipGraphInstantiateParams* params) {
   return api([&](Runtime& runtime) {
-    require(exec != nullptr && params != nullptr);
+    require(writable(exec) && writable(params));
     *exec = nullptr;
     params->errNode_out = nullptr;
     params->result_out = hipGraphInstantiateInvalidStructure;
@@ -147,7 +147,7 @@ HIP_API hipGraphExecDestroy(hipGraphExec_t exec) {
 
 HIP_API hipGraphExecGetFlags(hipGraphExec_t exec, unsigned long long* flags) {
   return api([&](Runtime& runtime) {
-    require(flags != nullptr);
+    require(writable(flags));
     *flags = runtime.graph_execs.get(exec)->flags;
     return hipSuccess;
   });
@@ -171,7 +171,7 @@ HIP_API hipGraphUpload(hipGraphExec_t exec, hipStream_t stream) {
 HIP_API hipGraphExecUpdate(hipGraphExec_t exec, hipGraph_t graph, hipGraphNode_t* error_node,
                            hipGraphExecUpdateResult* result) {
   return api([&](Runtime& runtime) {
-    require(result != nullptr && error_node != nullptr);
+    require(writable(result) && writable(error_node));
     *error_node = nullptr;
     *result = hipGraphExecUpdateError;
     const auto e = runtime.graph_execs.get(exec);
@@ -253,7 +253,7 @@ HIP_API hipGraphNodeSetEnabled(hipGraphExec_t exec, hipGraphNode_t node, unsigne
 
 HIP_API hipGraphNodeGetEnabled(hipGraphExec_t exec, hipGraphNode_t node, unsigned* enabled) {
   return change_step(exec, node, [&](Runtime&, GraphStep& step) {
-    require(enabled != nullptr && can_be_disabled(step));
+    require(writable(enabled) && can_be_disabled(step));
     *enabled = step.enabled ? 1 : 0;
   });
 }

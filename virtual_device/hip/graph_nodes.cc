@@ -14,7 +14,7 @@ template <class MakeCommand>
 hipError_t add(hipGraphNode_t* node, hipGraph_t graph, const hipGraphNode_t* dependencies,
                size_t count, MakeCommand&& make_command) {
   return api([&](Runtime& runtime) {
-    require(node != nullptr);
+    require(writable(node));
     const auto g = runtime.graphs.get(graph);
     auto nodes = node_list(runtime, dependencies, count);
     *node = add_node(runtime, *g, make_command(runtime), std::move(nodes))->handle;
@@ -51,7 +51,7 @@ hipError_t get(hipGraphNode_t node, Read&& read) {
 }  // namespace
 
 KernelCommand kernel_command(Runtime& runtime, const hipKernelNodeParams* params) {
-  require(params != nullptr);
+  require(readable(params));
   auto function = runtime.functions.get(params->func, hipErrorInvalidDeviceFunction);
   const dim3 grid = params->gridDim, group = params->blockDim;
   const LaunchShape shape{
@@ -65,13 +65,13 @@ CopyCommand copy_command(Runtime& runtime, void* dst, const void* src, size_t by
 }
 
 FillCommand fill_command(Runtime& runtime, const hipMemsetParams* params) {
-  require(params != nullptr);
+  require(readable(params));
   return make_fill(runtime, params->dst, params->pitch, 0, params->value, params->elementSize,
                    params->width, params->height, 1);
 }
 
 HostCommand host_command(const hipHostNodeParams* params) {
-  require(params != nullptr && params->fn != nullptr);
+  require(readable(params) && params->fn != nullptr);
   return {params->fn, params->userData};
 }
 
@@ -89,7 +89,7 @@ HIP_API hipGraphKernelNodeSetParams(hipGraphNode_t node, const hipKernelNodePara
 
 HIP_API hipGraphKernelNodeGetParams(hipGraphNode_t node, hipKernelNodeParams* params) {
   return get<KernelCommand>(node, [&](Node& n, KernelCommand& command) {
-    require(params != nullptr);
+    require(writable(params));
     Launch& launch = command.launch;
     n.kernel_params.clear();  // points into the node's own copy of the arguments
     for (const KernelArg& arg : launch.kernel->args) {
@@ -118,7 +118,7 @@ HIP_API hipGraphMemcpyNodeSetParams(hipGraphNode_t node, const hipMemcpy3DParms*
 
 HIP_API hipGraphMemcpyNodeGetParams(hipGraphNode_t node, hipMemcpy3DParms* params) {
   return get<CopyCommand>(node, [&](Node&, CopyCommand& copy) {
-    require(params != nullptr);
+    require(writable(params));
     const auto pitched = [&](const Side& side) {
       const u64 rows = side.pitch == 0 ? 0 : side.slice / side.pitch;
       return hipPitchedPtr{reinterpret_cast<void*>(side.address), side.pitch, copy.width, rows};
@@ -157,7 +157,7 @@ HIP_API hipGraphMemsetNodeSetParams(hipGraphNode_t node, const hipMemsetParams* 
 
 HIP_API hipGraphMemsetNodeGetParams(hipGraphNode_t node, hipMemsetParams* params) {
   return get<FillCommand>(node, [&](Node&, FillCommand& fill) {
-    require(params != nullptr);
+    require(writable(params));
     *params = {};
     params->dst = reinterpret_cast<void*>(fill.dst.address);
     params->elementSize = fill.element_bytes;
@@ -180,7 +180,7 @@ HIP_API hipGraphHostNodeSetParams(hipGraphNode_t node, const hipHostNodeParams* 
 
 HIP_API hipGraphHostNodeGetParams(hipGraphNode_t node, hipHostNodeParams* params) {
   return get<HostCommand>(node, [&](Node&, HostCommand& host) {
-    require(params != nullptr);
+    require(writable(params));
     *params = {host.function, host.user_data};
   });
 }
@@ -202,7 +202,7 @@ HIP_API hipGraphAddChildGraphNode(hipGraphNode_t* node, hipGraph_t graph,
 
 HIP_API hipGraphChildGraphNodeGetGraph(hipGraphNode_t node, hipGraph_t* graph) {
   return get<ChildCommand>(node, [&](Node&, ChildCommand& child) {
-    require(graph != nullptr);
+    require(writable(graph));
     *graph = child.graph->handle;
   });
 }
@@ -221,7 +221,7 @@ HIP_API hipGraphEventRecordNodeSetEvent(hipGraphNode_t node, hipEvent_t event) {
 
 HIP_API hipGraphEventRecordNodeGetEvent(hipGraphNode_t node, hipEvent_t* event) {
   return get<EventRecordCommand>(node, [&](Node&, EventRecordCommand& command) {
-    require(event != nullptr);
+    require(writable(event));
     *event = command.event->handle;
   });
 }
@@ -240,7 +240,7 @@ HIP_API hipGraphEventWaitNodeSetEvent(hipGraphNode_t node, hipEvent_t event) {
 
 HIP_API hipGraphEventWaitNodeGetEvent(hipGraphNode_t node, hipEvent_t* event) {
   return get<EventWaitCommand>(node, [&](Node&, EventWaitCommand& command) {
-    require(event != nullptr);
+    require(writable(event));
     *event = command.event->handle;
   });
 }

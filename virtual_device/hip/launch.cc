@@ -85,10 +85,9 @@ void check_user_sgprs(const Kernel& kernel) {
 }
 
 void check_co_residency(const Runtime& runtime, const Kernel& kernel, const LaunchShape& shape) {
-  const u64 per_cu = runtime.device.resident_workgroups_per_cu(
-      kernel, static_cast<u32>(shape.workgroup_size.count()),
-      static_cast<u32>(shape.dynamic_lds_bytes));
-  const u64 resident = per_cu * runtime.device.limits().num_cus;
+  const u64 resident =
+      runtime.device.resident_workgroups(kernel, static_cast<u32>(shape.workgroup_size.count()),
+                                         static_cast<u32>(shape.dynamic_lds_bytes));
   const u64 asked = shape.num_workgroups.count();
   if (asked > resident) {
     Wrong{kernel}(hipErrorCooperativeLaunchTooLarge,
@@ -106,24 +105,59 @@ struct PackedArguments {
 PackedArguments read_extra(const Kernel& kernel, void** extra) {
   PackedArguments packed;
   const u64* size = nullptr;
-  for (int i = 0; i < 3; ++i) {
+  const int words = readable(extra, 5) ? 5 : readable(extra, 3) ? 3 : 0;  // an END may come early
+  for (int i = 0; 2 * i < words; ++i) {
     switch (reinterpret_cast<std::uintptr_t>(extra[2 * i])) {
       case kLaunchParamBufferPointer:
+        if (2 * i + 1 == words) break;
         packed.data = static_cast<u8*>(extra[2 * i + 1]);
         continue;
       case kLaunchParamBufferSize:
+        if (2 * i + 1 == words) break;
         size = static_cast<u64*>(extra[2 * i + 1]);
         continue;
       case kLaunchParamEnd:
-        if (packed.data != nullptr && size != nullptr) {
+        if (packed.data != nullptr && readable(size)) {
           packed.size = *size;
           return packed;
         }
     }
     break;
   }
-  Wrong{kernel}(hipErrorInvalidValue, "`extra` must be {1, buffer, 2, &size, 3}");
+  Wrong{kernel}(hipErrorInvalidValue,
+                "`extra` must be {1, buffer, 2, &size, 3} in memory that can be read");
 }
+
+// Bytes of the buffer that arguments are read from.
+u64 bytes_used(const Kernel& kernel, u64 size) {
+  u64 used = 0;
+  for (const KernelArg& arg : kernel.args) {
+    const u64 end = u64{arg.offset} + arg.size;
+    if (!is_hidden(arg) && end <= size) used = std::max(used, end);
+  }
+  return used;
+}
+
+size_t num_explicit(const Kernel& kernel) {
+  return static_cast<size_t>(std::count_if(kernel.args.begin(), kernel.args.end(),
+                                           [](const KernelArg& arg) { return !is_hidden(arg); }));
+}
+
+// Whether values can be read: those of a launch mostly lie side by side.
+class ReadableValues {
+ public:
+  bool contain(const void* value, u64 bytes) {
+    const u64 first = reinterpret_cast<u64>(value), last = first + bytes;
+    if (last >= first && first >= begin_ && last <= end_) return true;
+    if (!readable(static_cast<const u8*>(value), bytes)) return false;
+    begin_ = first / kMemoryPage * kMemoryPage;
+    end_ = (last + kMemoryPage - 1) / kMemoryPage * kMemoryPage;
+    return true;
+  }
+
+ private:
+  u64 begin_ = 0, end_ = 0;
+};
 
 std::vector<u8> make_kernarg(const Kernel& kernel, void** params, void** extra) {
   const Wrong wrong{kernel};
@@ -136,6 +170,15 @@ std::vector<u8> make_kernarg(const Kernel& kernel, void** params, void** extra) 
   }
   std::vector<u8> kernarg(kernel.kernarg_bytes, kUncoveredByte);
   const PackedArguments packed = extra != nullptr ? read_extra(kernel, extra) : PackedArguments{};
+  if (extra != nullptr && !readable(packed.data, bytes_used(kernel, packed.size))) {
+    wrong(hipErrorInvalidValue, "the buffer of `extra` at %p cannot be read for %llu bytes",
+          static_cast<const void*>(packed.data), static_cast<unsigned long long>(packed.size));
+  }
+  if (params != nullptr && !readable(params, num_explicit(kernel))) {
+    wrong(hipErrorInvalidValue, "kernelParams at %p cannot be read for %zu pointers",
+          static_cast<void*>(params), num_explicit(kernel));
+  }
+  ReadableValues values;
   size_t param_idx = 0;
   for (const KernelArg& arg : kernel.args) {
     const u64 end = u64{arg.offset} + arg.size;
@@ -157,6 +200,10 @@ std::vector<u8> make_kernarg(const Kernel& kernel, void** params, void** extra) 
       const void* from = params[param_idx++];
       if (from == nullptr) {
         wrong(hipErrorInvalidValue, "kernelParams[%zu] is null", param_idx - 1);
+      }
+      if (!values.contain(from, arg.size)) {
+        wrong(hipErrorInvalidValue, "kernelParams[%zu] at %p cannot be read for %u bytes",
+              param_idx - 1, from, arg.size);
       }
       std::memcpy(to, from, arg.size);
     } else {
@@ -182,7 +229,7 @@ Dim3 dims(dim3 d) { return {d.x, d.y, d.z}; }
 // Launch attributes: cooperative counts, hints about caches and scheduling change nothing here.
 bool is_cooperative(const hipLaunchAttribute* attributes, unsigned count) {
   bool cooperative = false;
-  require(count == 0 || attributes != nullptr);
+  require(count == 0 || readable(attributes, count));
   for (unsigned i = 0; i < count; ++i) {
     const int id = attributes[i].id;
     if (id == hipLaunchAttributeCooperative) {
@@ -205,6 +252,9 @@ KernelCommand make_kernel(Runtime& runtime, std::shared_ptr<Function> function,
   const Kernel& kernel = *function->kernel;
   check_shape(runtime, kernel, shape);
   check_user_sgprs(kernel);
+  if (std::string why = runtime.device.unsupported(kernel); !why.empty()) {
+    refuse(hipErrorLaunchOutOfResources, "launch of " + kernel.name + ": " + std::move(why));
+  }
   if (shape.cooperative) check_co_residency(runtime, kernel, shape);
   KernelCommand command;
   command.launch.code = function->code;
@@ -241,7 +291,7 @@ HIP_API hipModuleLaunchCooperativeKernel(hipFunction_t f, unsigned grid_x, unsig
 HIP_API hipDrvLaunchKernelEx(const HIP_LAUNCH_CONFIG* config, hipFunction_t f, void** params,
                              void** extra) {
   return api([&](Runtime& runtime) {
-    require(config != nullptr);
+    require(readable(config));
     const LaunchShape shape{{config->gridDimX, config->gridDimY, config->gridDimZ},
                             {config->blockDimX, config->blockDimY, config->blockDimZ},
                             config->sharedMemBytes,
@@ -252,7 +302,7 @@ HIP_API hipDrvLaunchKernelEx(const HIP_LAUNCH_CONFIG* config, hipFunction_t f, v
 
 HIP_API hipLaunchKernelExC(const hipLaunchConfig_t* config, const void* f, void** args) {
   return api([&](Runtime& runtime) {
-    require(config != nullptr);
+    require(readable(config));
     const LaunchShape shape{dims(config->gridDim), dims(config->blockDim), config->dynamicSmemBytes,
                             is_cooperative(config->attrs, config->numAttrs)};
     return launch(runtime, function_at(runtime, f), shape, args, nullptr, config->stream);

@@ -1,5 +1,7 @@
 // The library interface to code objects: hipLibrary_t and hipKernel_t. A hipKernel_t is the
 // hipFunction_t of the same kernel.
+#include <algorithm>
+
 #include "core/offload_bundle.h"
 #include "hip/api.h"
 #include "hip/function.h"
@@ -25,7 +27,7 @@ hipKernel_t kernel_handle(const Function& function) {
 HIP_API hipLibraryLoadData(hipLibrary_t* library, const void* image, hipJitOption*, void**,
                            unsigned, hipLibraryOption*, void**, unsigned) {
   return api([&](Runtime& runtime) {
-    require(library != nullptr && image != nullptr);
+    require(writable(library) && image != nullptr);
     *library = nullptr;
     return load(runtime, library, copy_image(image));
   });
@@ -34,7 +36,7 @@ HIP_API hipLibraryLoadData(hipLibrary_t* library, const void* image, hipJitOptio
 HIP_API hipLibraryLoadFromFile(hipLibrary_t* library, const char* path, hipJitOption*, void**,
                                unsigned, hipLibraryOption*, void**, unsigned) {
   return api([&](Runtime& runtime) {
-    require(library != nullptr && path != nullptr);
+    require(writable(library) && is_text(path));
     *library = nullptr;
     return load(runtime, library, read_file(path));
   });
@@ -51,7 +53,7 @@ HIP_API hipLibraryUnload(hipLibrary_t library) {
 
 HIP_API hipLibraryGetKernel(hipKernel_t* kernel, hipLibrary_t library, const char* name) {
   return api([&](Runtime& runtime) {
-    require(kernel != nullptr);
+    require(writable(kernel));
     const auto l = runtime.libraries.get(library);
     *kernel = kernel_handle(*get_function(runtime, *l->module, name));
     return hipSuccess;
@@ -60,7 +62,7 @@ HIP_API hipLibraryGetKernel(hipKernel_t* kernel, hipLibrary_t library, const cha
 
 HIP_API hipLibraryGetKernelCount(unsigned* count, hipLibrary_t library) {
   return api([&](Runtime& runtime) {
-    require(count != nullptr);
+    require(writable(count));
     const auto l = runtime.libraries.get(library);
     *count = static_cast<unsigned>(l->module->code->kernels().size());
     return hipSuccess;
@@ -69,10 +71,11 @@ HIP_API hipLibraryGetKernelCount(unsigned* count, hipLibrary_t library) {
 
 HIP_API hipLibraryEnumerateKernels(hipKernel_t* kernels, unsigned count, hipLibrary_t library) {
   return api([&](Runtime& runtime) {
-    require(kernels != nullptr);
     const auto l = runtime.libraries.get(library);
     const auto& all = l->module->code->kernels();
-    for (unsigned i = 0; i < count && i < all.size(); ++i) {
+    const size_t given = std::min<size_t>(count, all.size());
+    require(writable(kernels, given));
+    for (size_t i = 0; i < given; ++i) {
       kernels[i] = kernel_handle(*get_function(runtime, *l->module, &all[i]));
     }
     return hipSuccess;
@@ -83,15 +86,15 @@ HIP_API hipLibraryGetGlobal(void** address, size_t* bytes, hipLibrary_t library,
   return api([&](Runtime& runtime) {
     const auto l = runtime.libraries.get(library);
     const GlobalVariable& global = get_global(*l->module, name);
-    if (address != nullptr) *address = reinterpret_cast<void*>(global.address);
-    if (bytes != nullptr) *bytes = global.size;
+    if (wanted(address)) *address = reinterpret_cast<void*>(global.address);
+    if (wanted(bytes)) *bytes = global.size;
     return hipSuccess;
   });
 }
 
 HIP_API hipKernelGetFunction(hipFunction_t* function, hipKernel_t kernel) {
   return api([&](Runtime& runtime) {
-    require(function != nullptr);
+    require(writable(function));
     *function = runtime.functions.get(kernel)->handle;
     return hipSuccess;
   });
@@ -99,7 +102,7 @@ HIP_API hipKernelGetFunction(hipFunction_t* function, hipKernel_t kernel) {
 
 HIP_API hipKernelGetLibrary(hipLibrary_t* library, hipKernel_t kernel) {
   return api([&](Runtime& runtime) {
-    require(library != nullptr);
+    require(writable(library));
     const auto function = runtime.functions.get(kernel);
     require(function->library != nullptr, hipErrorInvalidHandle);
     *library = function->library;
@@ -109,7 +112,7 @@ HIP_API hipKernelGetLibrary(hipLibrary_t* library, hipKernel_t kernel) {
 
 HIP_API hipKernelGetName(const char** name, hipKernel_t kernel) {
   return api([&](Runtime& runtime) {
-    require(name != nullptr);
+    require(writable(name));
     *name = runtime.functions.get(kernel)->kernel->name.c_str();
     return hipSuccess;
   });
@@ -119,9 +122,9 @@ HIP_API hipKernelGetParamInfo(hipKernel_t kernel, size_t index, size_t* offset, 
   return api([&](Runtime& runtime) {
     const auto function = runtime.functions.get(kernel);
     const KernelArg* arg = explicit_argument(*function->kernel, index);
-    require(arg != nullptr && offset != nullptr);
+    require(arg != nullptr && writable(offset));
     *offset = arg->offset;
-    if (bytes != nullptr) *bytes = arg->size;
+    if (wanted(bytes)) *bytes = arg->size;
     return hipSuccess;
   });
 }
@@ -130,7 +133,7 @@ HIP_API hipKernelGetAttribute(int* value, hipFunction_attribute attribute, hipKe
                               int device) {
   return api([&](Runtime& runtime) {
     check_device(device);
-    require(value != nullptr);
+    require(writable(value));
     *value = function_attribute(runtime, *runtime.functions.get(kernel), attribute);
     return hipSuccess;
   });

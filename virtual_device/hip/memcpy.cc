@@ -52,7 +52,7 @@ void* first_byte(hipMemoryType type, const void* host, const void* device, hipAr
 
 hipError_t copy_param_2d(const hip_Memcpy2D* params, hipStream_t stream, bool wait) {
   return api([&](Runtime& runtime) {
-    require(params != nullptr);
+    require(readable(params));
     const hip_Memcpy2D& p = *params;
     void* dst = first_byte(p.dstMemoryType, p.dstHost, p.dstDevice, p.dstArray, p.dstXInBytes,
                            p.dstY, p.dstPitch);
@@ -104,7 +104,7 @@ hipError_t copy_from_symbol(void* dst, const void* symbol, size_t bytes, size_t 
 }  // namespace
 
 CopyCommand make_copy(Runtime& runtime, const hipMemcpy3DParms* params) {
-  require(params != nullptr);
+  require(readable(params));
   const hipMemcpy3DParms& p = *params;
   require(p.srcArray == nullptr && p.dstArray == nullptr, hipErrorNotSupported);
   const auto slice = [](const hipPitchedPtr& side) { return side.pitch * side.ysize; };
@@ -235,7 +235,7 @@ HIP_API hipMemcpyFromSymbolAsync_spt(void* dst, const void* symbol, size_t bytes
 
 HIP_API hipGetSymbolAddress(void** address, const void* symbol) {
   return api([&](Runtime& runtime) {
-    require(address != nullptr);
+    require(writable(address));
     *address = symbol_address(runtime, symbol, 0, 0);
     return hipSuccess;
   });
@@ -243,7 +243,7 @@ HIP_API hipGetSymbolAddress(void** address, const void* symbol) {
 
 HIP_API hipGetSymbolSize(size_t* bytes, const void* symbol) {
   return api([&](Runtime& runtime) {
-    require(bytes != nullptr);
+    require(writable(bytes));
     const auto global = find_global(runtime, symbol);
     require(global.has_value(), hipErrorInvalidSymbol);
     *bytes = global->size;

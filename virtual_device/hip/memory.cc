@@ -18,7 +18,7 @@ void* allocate(Runtime& runtime, u64 bytes, MemoryKind kind, unsigned flags) {
 
 hipError_t allocate_device(void** pointer, size_t bytes, unsigned flags) {
   return api([&](Runtime& runtime) {
-    require(pointer != nullptr);
+    require(writable(pointer));
     *pointer = nullptr;
     *pointer = allocate(runtime, bytes, MemoryKind::kDevice, flags);
     return hipSuccess;
@@ -28,7 +28,7 @@ hipError_t allocate_device(void** pointer, size_t bytes, unsigned flags) {
 hipError_t allocate_host(void** pointer, size_t bytes, unsigned flags) {
   return api([&](Runtime& runtime) {
     constexpr unsigned kCoherence = hipHostMallocCoherent | hipHostMallocNonCoherent;
-    require(pointer != nullptr && (flags & ~kKnownHostFlags) == 0);
+    require(writable(pointer) && (flags & ~kKnownHostFlags) == 0);
     require((flags & kCoherence) != kCoherence);
     *pointer = nullptr;
     *pointer = allocate(runtime, bytes, MemoryKind::kHost, flags);
@@ -39,7 +39,7 @@ hipError_t allocate_host(void** pointer, size_t bytes, unsigned flags) {
 // Rows of `pitch` bytes, so that each begins aligned.
 hipError_t allocate_pitched(void** pointer, size_t* pitch, size_t width, size_t rows) {
   return api([&](Runtime& runtime) {
-    require(pointer != nullptr && pitch != nullptr);
+    require(writable(pointer) && writable(pitch));
     *pointer = nullptr;
     u64 bytes = 0;
     require(width <= ~u64{0} - kPitchAlign, hipErrorOutOfMemory);
@@ -86,7 +86,7 @@ HIP_API hipExtMallocWithFlags(void** pointer, size_t bytes, unsigned flags) {
 
 HIP_API hipMallocManaged(void** pointer, size_t bytes, unsigned flags) {
   return api([&](Runtime& runtime) {
-    require(pointer != nullptr && bytes != 0);
+    require(writable(pointer) && bytes != 0);
     require(flags == hipMemAttachGlobal || flags == hipMemAttachHost);
     *pointer = nullptr;
     *pointer = allocate(runtime, bytes, MemoryKind::kManaged, flags);
@@ -107,7 +107,7 @@ HIP_API hipMemAllocPitch(void** pointer, size_t* pitch, size_t width, size_t hei
 
 HIP_API hipMalloc3D(hipPitchedPtr* pitched, hipExtent extent) {
   u64 rows = 0;
-  if (pitched == nullptr || __builtin_mul_overflow(extent.height, extent.depth, &rows)) {
+  if (!writable(pitched) || __builtin_mul_overflow(extent.height, extent.depth, &rows)) {
     return note_result(hipErrorInvalidValue);
   }
   pitched->xsize = extent.width;
@@ -137,6 +137,10 @@ HIP_API hipHostRegister(void* pointer, size_t bytes, unsigned flags) {
   return api([&](Runtime& runtime) {
     require(pointer != nullptr && bytes != 0 && flags <= 15);
     runtime.forbid_in_capture();
+    if (!is_accessible(pointer, bytes, HostAccess::kWrite)) {
+      refuse(hipErrorInvalidValue,
+             "hipHostRegister: not all of the memory can be read and written");
+    }
     require(runtime.device.memory().register_host(pointer, bytes, flags),
             hipErrorHostMemoryAlreadyRegistered);
     return hipSuccess;
@@ -156,7 +160,7 @@ HIP_API hipHostUnregister(void* pointer) {
 // Host memory that the device sees has the same address there.
 HIP_API hipHostGetDevicePointer(void** device_pointer, void* pointer, unsigned flags) {
   return api([&](Runtime& runtime) {
-    require(device_pointer != nullptr && flags == 0);
+    require(writable(device_pointer) && flags == 0);
     *device_pointer = nullptr;
     host_allocation(runtime, pointer);
     *device_pointer = pointer;
@@ -166,7 +170,7 @@ HIP_API hipHostGetDevicePointer(void** device_pointer, void* pointer, unsigned f
 
 HIP_API hipHostGetFlags(unsigned* flags, void* pointer) {
   return api([&](Runtime& runtime) {
-    require(flags != nullptr);
+    require(writable(flags));
     *flags = host_allocation(runtime, pointer).flags;
     return hipSuccess;
   });
@@ -175,8 +179,8 @@ HIP_API hipHostGetFlags(unsigned* flags, void* pointer) {
 HIP_API hipMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   return api([&](Runtime& runtime) {
     const Memory& memory = runtime.device.memory();
-    if (free_bytes != nullptr) *free_bytes = memory.capacity() - memory.used();
-    if (total_bytes != nullptr) *total_bytes = memory.capacity();
+    if (wanted(free_bytes)) *free_bytes = memory.capacity() - memory.used();
+    if (wanted(total_bytes)) *total_bytes = memory.capacity();
     return hipSuccess;
   });
 }

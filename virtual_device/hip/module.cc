@@ -1,5 +1,7 @@
 #include "hip/module.h"
 
+#include <sys/stat.h>
+
 #include <cstdio>
 
 #include "core/offload_bundle.h"
@@ -19,7 +21,7 @@ struct FatBinary {
 
 hipError_t load(hipModule_t* module, const void* image) {
   return api([&](Runtime& runtime) {
-    require(module != nullptr && image != nullptr);
+    require(writable(module) && image != nullptr);
     *module = nullptr;
     *module = runtime.modules.add(load_module(runtime, copy_image(image)));
     return hipSuccess;
@@ -32,6 +34,11 @@ std::vector<u8> read_file(const char* path) {
   std::vector<u8> bytes;
   std::FILE* file = std::fopen(path, "rb");
   if (file == nullptr) refuse(hipErrorFileNotFound, std::string("cannot open ") + path);
+  struct stat facts{};
+  if (fstat(fileno(file), &facts) != 0 || !S_ISREG(facts.st_mode)) {
+    std::fclose(file);
+    refuse(hipErrorFileNotFound, std::string("no regular file: ") + path);
+  }
   u8 part[1 << 16];
   size_t got = 0;
   while ((got = std::fread(part, 1, sizeof part, file)) > 0) {
@@ -77,7 +84,7 @@ std::shared_ptr<Function> get_function(Runtime& runtime, Module& module, const K
 }
 
 std::shared_ptr<Function> get_function(Runtime& runtime, Module& module, const char* name) {
-  require(name != nullptr);
+  require(is_text(name));
   const Kernel* kernel = module.code->find_kernel(name);
   if (kernel == nullptr) {
     std::string known;
@@ -88,7 +95,7 @@ std::shared_ptr<Function> get_function(Runtime& runtime, Module& module, const c
 }
 
 const GlobalVariable& get_global(const Module& module, const char* name) {
-  require(name != nullptr);
+  require(is_text(name));
   for (const GlobalVariable& global : module.code->globals()) {
     if (global.name == name) return global;
   }
@@ -113,7 +120,7 @@ std::optional<GlobalVariable> find_global(Runtime& runtime, const void* address)
 
 HIP_API hipModuleLoad(hipModule_t* module, const char* path) {
   return api([&](Runtime& runtime) {
-    require(module != nullptr && path != nullptr);
+    require(writable(module) && is_text(path));
     *module = nullptr;
     *module = runtime.modules.add(load_module(runtime, read_file(path)));
     return hipSuccess;
@@ -148,7 +155,7 @@ HIP_API hipModuleUnload(hipModule_t module) {
 
 HIP_API hipModuleGetFunction(hipFunction_t* function, hipModule_t module, const char* name) {
   return api([&](Runtime& runtime) {
-    require(function != nullptr);
+    require(writable(function));
     const auto m = runtime.modules.get(module);
     *function = get_function(runtime, *m, name)->handle;
     return hipSuccess;
@@ -157,7 +164,7 @@ HIP_API hipModuleGetFunction(hipFunction_t* function, hipModule_t module, const 
 
 HIP_API hipModuleGetFunctionCount(unsigned* count, hipModule_t module) {
   return api([&](Runtime& runtime) {
-    require(count != nullptr);
+    require(writable(count));
     *count = static_cast<unsigned>(runtime.modules.get(module)->code->kernels().size());
     return hipSuccess;
   });
@@ -168,8 +175,8 @@ HIP_API hipModuleGetGlobal(hipDeviceptr_t* address, size_t* bytes, hipModule_t m
   return api([&](Runtime& runtime) {
     const auto m = runtime.modules.get(module);
     const GlobalVariable& global = get_global(*m, name);
-    if (address != nullptr) *address = reinterpret_cast<void*>(global.address);
-    if (bytes != nullptr) *bytes = global.size;
+    if (wanted(address)) *address = reinterpret_cast<void*>(global.address);
+    if (wanted(bytes)) *bytes = global.size;
     return hipSuccess;
   });
 }

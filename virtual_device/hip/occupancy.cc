@@ -16,7 +16,7 @@ int workgroups_per_cu(const Runtime& runtime, const Kernel& kernel, int lanes, s
 hipError_t max_active(int* num_workgroups, const void* f, int lanes, size_t lds, unsigned flags,
                       hipError_t unknown_function) {
   return api([&](Runtime& runtime) {
-    require(num_workgroups != nullptr && lanes > 0 && flags <= 1);
+    require(writable(num_workgroups) && lanes > 0 && flags <= 1);
     const auto function = runtime.functions.get(f, unknown_function);
     const bool possible = lanes <= kLargestWorkgroup && lds <= runtime.device.limits().lds_bytes;
     *num_workgroups = possible ? workgroups_per_cu(runtime, *function->kernel, lanes, lds) : 0;
@@ -29,11 +29,11 @@ hipError_t max_active(int* num_workgroups, const void* f, int lanes, size_t lds,
 hipError_t max_potential(int* num_workgroups, int* lanes, const void* f, size_t lds, int limit,
                          unsigned flags, hipError_t unknown_function) {
   return api([&](Runtime& runtime) {
-    require(num_workgroups != nullptr && lanes != nullptr && limit >= 0 && flags <= 1);
+    require(writable(num_workgroups) && writable(lanes) && limit >= 0 && flags <= 1);
     const auto function = runtime.functions.get(f, unknown_function);
     require(lds <= runtime.device.limits().lds_bytes);
     int largest =
-        std::min<int>(kLargestWorkgroup, static_cast<int>(function->kernel->max_workgroup_size));
+        static_cast<int>(std::min<u32>(kLargestWorkgroup, function->kernel->max_workgroup_size));
     if (limit > 0) largest = std::min(largest, limit);
     int best_lanes = 0, best_groups = 0;
     for (int size = largest; size > 0; size = (size - 1) / kLanes * kLanes) {
@@ -94,7 +94,7 @@ HIP_API hipOccupancyMaxPotentialBlockSize(int* num_workgroups, int* lanes, const
 HIP_API hipOccupancyAvailableDynamicSMemPerBlock(size_t* lds, const void* f, int num_workgroups,
                                                  int lanes) {
   return api([&](Runtime& runtime) {
-    require(lds != nullptr && num_workgroups > 0 && lanes > 0 && lanes <= kLargestWorkgroup);
+    require(writable(lds) && num_workgroups > 0 && lanes > 0 && lanes <= kLargestWorkgroup);
     const auto function = runtime.functions.get(f, hipErrorInvalidDeviceFunction);
     const Kernel& kernel = *function->kernel;
     if (workgroups_per_cu(runtime, kernel, lanes, 0) < num_workgroups) {

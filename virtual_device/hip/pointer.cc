@@ -26,6 +26,7 @@ bool host_visible(const Allocation& allocation) { return allocation.kind != Memo
 
 template <class T>
 hipError_t give(void* data, T value) {
+  require(writable(static_cast<std::byte*>(data), sizeof value));
   std::memcpy(data, &value, sizeof value);
   return hipSuccess;
 }
@@ -71,7 +72,7 @@ hipError_t get_attribute(Runtime& runtime, void* data, int attribute, void* poin
 
 HIP_API hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void* pointer) {
   return api([&](Runtime& runtime) {
-    require(attributes != nullptr && pointer != nullptr);
+    require(writable(attributes) && pointer != nullptr);
     *attributes = {};
     const auto allocation = runtime.device.memory().find(reinterpret_cast<u64>(pointer));
     if (!allocation) {
@@ -96,7 +97,7 @@ HIP_API hipPointerGetAttribute(void* data, hipPointer_attribute attribute, hipDe
 HIP_API hipDrvPointerGetAttributes(unsigned count, hipPointer_attribute* attributes, void** data,
                                    hipDeviceptr_t pointer) {
   return api([&](Runtime& runtime) {
-    require(count > 0 && attributes != nullptr && data != nullptr);
+    require(count > 0 && readable(attributes, count) && readable(data, count));
     for (unsigned i = 0; i < count; ++i) {
       try {
         get_attribute(runtime, data[i], attributes[i], pointer);
@@ -111,7 +112,8 @@ HIP_API hipDrvPointerGetAttributes(unsigned count, hipPointer_attribute* attribu
 HIP_API hipPointerSetAttribute(const void* value, hipPointer_attribute attribute,
                                hipDeviceptr_t pointer) {
   return api([&](Runtime& runtime) {
-    require(value != nullptr && attribute == HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS);
+    require(readable(static_cast<const u32*>(value)) &&
+            attribute == HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS);
     require(*static_cast<const u32*>(value) <= 1);
     find(runtime, pointer, hipErrorInvalidDevicePointer);
     return hipSuccess;
@@ -121,15 +123,15 @@ HIP_API hipPointerSetAttribute(const void* value, hipPointer_attribute attribute
 HIP_API hipMemGetAddressRange(hipDeviceptr_t* base, size_t* bytes, hipDeviceptr_t pointer) {
   return api([&](Runtime& runtime) {
     const Allocation allocation = find(runtime, pointer, hipErrorNotFound);
-    if (base != nullptr) *base = reinterpret_cast<void*>(allocation.base);
-    if (bytes != nullptr) *bytes = allocation.size;
+    if (wanted(base)) *base = reinterpret_cast<void*>(allocation.base);
+    if (wanted(bytes)) *bytes = allocation.size;
     return hipSuccess;
   });
 }
 
 HIP_API hipMemPtrGetInfo(void* pointer, size_t* bytes) {
   return api([&](Runtime& runtime) {
-    require(bytes != nullptr);
+    require(writable(bytes));
     *bytes = find(runtime, pointer, hipErrorInvalidValue).size;
     return hipSuccess;
   });

@@ -18,7 +18,7 @@ void count_use(MemPool& pool, u64 bytes) {
 hipError_t allocate_async(void** pointer, size_t bytes, hipStream_t stream,
                           const hipMemPool_t* pool_handle) {
   return api([&](Runtime& runtime) {
-    require(pointer != nullptr);
+    require(writable(pointer));
     *pointer = nullptr;
     forbid_capturing_stream(runtime, *runtime.stream(stream));
     const auto pool = [&] {
@@ -42,7 +42,7 @@ hipError_t allocate_async(void** pointer, size_t bytes, hipStream_t stream,
 
 hipError_t pool_of_location(hipMemPool_t* pool, const hipMemLocation* location, bool current) {
   return api([&](Runtime& runtime) {
-    require(pool != nullptr && location != nullptr && location->type == hipMemLocationTypeDevice);
+    require(writable(pool) && readable(location) && location->type == hipMemLocationTypeDevice);
     check_device(location->id);
     std::unique_lock lock(runtime.pool_mutex);
     *pool = (current ? runtime.current_pool : runtime.default_pool)->handle;
@@ -133,7 +133,7 @@ HIP_API hipDeviceSetMemPool(int device, hipMemPool_t pool) {
 
 HIP_API hipMemPoolCreate(hipMemPool_t* pool, const hipMemPoolProps* props) {
   return api([&](Runtime& runtime) {
-    require(pool != nullptr && props != nullptr);
+    require(writable(pool) && readable(props));
     require(props->allocType == hipMemAllocationTypePinned);
     require(props->location.type == hipMemLocationTypeDevice && props->location.id == 0);
     require(props->handleTypes == hipMemHandleTypeNone, hipErrorNotSupported);
@@ -166,7 +166,8 @@ HIP_API hipMemPoolTrimTo(hipMemPool_t pool, size_t) {
 HIP_API hipMemPoolGetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void* value) {
   return api([&](Runtime& runtime) {
     const auto p = runtime.pools.get(pool, hipErrorInvalidValue);
-    require(value != nullptr);
+    const bool narrow = attribute <= hipMemPoolReuseAllowInternalDependencies;
+    require(narrow ? writable(static_cast<int*>(value)) : writable(static_cast<u64*>(value)));
     auto& wide = *static_cast<u64*>(value);
     switch (attribute) {
       case hipMemPoolReuseFollowEventDependencies:
@@ -193,7 +194,8 @@ HIP_API hipMemPoolGetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void
 HIP_API hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void* value) {
   return api([&](Runtime& runtime) {
     const auto p = runtime.pools.get(pool, hipErrorInvalidValue);
-    require(value != nullptr);
+    const bool narrow = attribute <= hipMemPoolReuseAllowInternalDependencies;
+    require(narrow ? readable(static_cast<int*>(value)) : readable(static_cast<u64*>(value)));
     switch (attribute) {
       case hipMemPoolReuseFollowEventDependencies:
       case hipMemPoolReuseAllowOpportunistic:
@@ -217,7 +219,7 @@ HIP_API hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void
 HIP_API hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc* descriptors, size_t count) {
   return api([&](Runtime& runtime) {
     runtime.pools.get(pool, hipErrorInvalidValue);
-    require(count == 0 || descriptors != nullptr);
+    require(count == 0 || readable(descriptors, count));
     for (size_t i = 0; i < count; ++i) {
       require(descriptors[i].location.type == hipMemLocationTypeDevice);
       check_device(descriptors[i].location.id);
@@ -231,7 +233,7 @@ HIP_API hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc* descripto
 HIP_API hipMemPoolGetAccess(hipMemAccessFlags* flags, hipMemPool_t pool, hipMemLocation* location) {
   return api([&](Runtime& runtime) {
     runtime.pools.get(pool, hipErrorInvalidValue);
-    require(flags != nullptr && location != nullptr);
+    require(writable(flags) && writable(location));
     require(location->type == hipMemLocationTypeDevice && location->id == 0);
     *flags = hipMemAccessFlagsProtReadWrite;
     return hipSuccess;

@@ -232,7 +232,7 @@ const hipDeviceProp_t& device_properties(const Runtime& runtime) {
 
 HIP_API hipGetDevicePropertiesR0600(hipDeviceProp_t* properties, int device) {
   return api([&](Runtime& runtime) {
-    require(properties != nullptr);
+    require(writable(properties));
     check_device(device);
     *properties = device_properties(runtime);
     return hipSuccess;
@@ -241,7 +241,7 @@ HIP_API hipGetDevicePropertiesR0600(hipDeviceProp_t* properties, int device) {
 
 HIP_API hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int device) {
   return api([&](Runtime& runtime) {
-    require(value != nullptr);
+    require(writable(value));
     check_device(device);
     *value = get_attribute(runtime, attribute);
     return hipSuccess;
@@ -251,7 +251,7 @@ HIP_API hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int de
 // There is one device, and it is the best match for whatever is asked.
 HIP_API hipChooseDeviceR0600(int* device, const hipDeviceProp_t* wanted) {
   return api([&](Runtime&) {
-    require(device != nullptr && wanted != nullptr);
+    require(writable(device) && readable(wanted));
     *device = 0;
     return hipSuccess;
   });

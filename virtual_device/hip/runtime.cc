@@ -7,12 +7,15 @@
 #include <cstdlib>
 #include <utility>
 
+#include "hip/interruption.h"
+
 namespace vdev::hip {
 namespace {
 
 std::atomic<Runtime*> instance{nullptr};
 std::atomic<bool> forked{false};
 constexpr auto kExitPatience = std::chrono::seconds(2);
+constexpr auto kInterruptionPoll = std::chrono::milliseconds(50);
 
 // The stream behind hipStreamPerThread; it goes when the thread goes.
 struct ThreadStream {
@@ -86,16 +89,22 @@ Runtime* Runtime::create() {
   return runtime;
 }
 
-// Queued work is dropped. A launch that runs is given a moment, so that no thread executes code of
-// this library while the static objects of the process are destroyed.
+// Queued work is dropped. A launch that runs is given a moment and then aborted, so that no thread
+// executes code of this library while the static objects of the process are destroyed.
 void Runtime::shut_down() {
   Runtime* runtime = instance.load();
   if (runtime == nullptr) return;
-  const auto deadline = Stream::Clock::now() + kExitPatience;
   std::vector<std::shared_ptr<Stream>> streams = runtime->live_streams();
   streams.push_back(runtime->null_stream_);
   for (const auto& stream : streams) stream->close(true);
-  for (const auto& stream : streams) stream->wait_closed(deadline);
+  const auto all_closed_within = [&](Stream::Clock::duration patience) {
+    const auto deadline = Stream::Clock::now() + patience;
+    return std::all_of(streams.begin(), streams.end(),
+                       [&](const auto& stream) { return stream->wait_closed(deadline); });
+  };
+  if (all_closed_within(kExitPatience)) return;
+  runtime->device.abort("the process ends");
+  all_closed_within(kExitPatience);
 }
 
 std::vector<std::shared_ptr<Stream>> Runtime::live_streams() const {
@@ -127,7 +136,7 @@ std::shared_ptr<Stream> Runtime::stream(hipStream_t handle) {
 
 void Runtime::destroy_stream(const std::shared_ptr<Stream>& stream) {
   stream->close(false);
-  if (!on_stream_thread()) stream->wait(stream->submitted());
+  if (!on_stream_thread()) wait({stream, stream->submitted()});
   FaultPtr fault = stream->open_fault();
   std::unique_lock lock(streams_mutex_);
   std::erase(live_, stream);
@@ -154,9 +163,18 @@ Point Runtime::submit(const std::shared_ptr<Stream>& stream, Task task) {
   return {stream, stream->submit(std::move(task))};
 }
 
+void Runtime::wait(const Point& point) {
+  if (point.stream->finished(point.sequence)) return;
+  if (!Interruption::is_answered_here()) return point.stream->wait(point.sequence);
+  Interruption interruption;
+  while (!point.stream->wait(point.sequence, kInterruptionPoll)) {
+    if (interruption.occurred()) device.abort("interrupted by SIGINT while the host waited");
+  }
+}
+
 hipError_t Runtime::synchronize(const Point& point) {
   require(!on_stream_thread(), hipErrorIllegalState);
-  point.stream->wait(point.sequence);
+  wait(point);
   return point.stream->claim_fault();
 }
 
@@ -169,8 +187,8 @@ hipError_t Runtime::synchronize(const std::shared_ptr<Stream>& stream) {
 
 void Runtime::drain() {
   require(!on_stream_thread(), hipErrorIllegalState);
-  for (const auto& stream : live_streams()) stream->wait(stream->submitted());
-  null_stream_->wait(null_stream_->submitted());
+  for (const auto& stream : live_streams()) wait({stream, stream->submitted()});
+  wait({null_stream_, null_stream_->submitted()});
 }
 
 hipError_t Runtime::synchronize_device() {

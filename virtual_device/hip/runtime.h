@@ -46,6 +46,9 @@ class Runtime {
   // Appends a task with the implicit order of the null stream: work there waits for earlier work
   // of every blocking stream, and later work of blocking streams waits for it.
   Point submit(const std::shared_ptr<Stream>& stream, Task task);
+  // Waits for work on the device. An interruption of the process (SIGINT) during the wait aborts
+  // the launches that are running, so that the application can answer it.
+  void wait(const Point& point);
   // Waits and reports the stream's fault, if any.
   hipError_t synchronize(const Point& point);
   hipError_t synchronize(const std::shared_ptr<Stream>& stream);

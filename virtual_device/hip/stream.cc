@@ -11,7 +11,7 @@ constexpr int kLowest = 1, kHighest = -1;  // lower numbers are more urgent
 
 hipError_t create(hipStream_t* stream, unsigned flags, int priority) {
   return api([&](Runtime& runtime) {
-    require(stream != nullptr && flags <= hipStreamNonBlocking);
+    require(writable(stream) && flags <= hipStreamNonBlocking);
     *stream =
         runtime.streams.add(runtime.make_stream(flags, std::clamp(priority, kHighest, kLowest)));
     return hipSuccess;
@@ -21,7 +21,7 @@ hipError_t create(hipStream_t* stream, unsigned flags, int priority) {
 template <class T, class Get>
 hipError_t get(hipStream_t stream, T* value, Get&& read) {
   return api([&](Runtime& runtime) {
-    require(value != nullptr);
+    require(writable(value));
     *value = read(*runtime.stream(stream));
     return hipSuccess;
   });
@@ -131,8 +131,8 @@ VDEV_EXPORT int hipGetStreamDeviceId(hipStream_t stream) {
 
 HIP_API hipDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return stateless_api([&] {
-    if (least != nullptr) *least = kLowest;
-    if (greatest != nullptr) *greatest = kHighest;
+    if (wanted(least)) *least = kLowest;
+    if (wanted(greatest)) *greatest = kHighest;
     return hipSuccess;
   });
 }

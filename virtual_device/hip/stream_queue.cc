@@ -58,6 +58,15 @@ void Stream::wait(u64 sequence) {
   --num_waiting_;
 }
 
+bool Stream::wait(u64 sequence, Clock::duration patience) {
+  if (finished(sequence)) return true;
+  std::unique_lock lock(mutex_);
+  ++num_waiting_;
+  const bool done = progress_.wait_for(lock, patience, [&] { return finished(sequence); });
+  --num_waiting_;
+  return done;
+}
+
 FaultPtr Stream::open_fault() const {
   std::unique_lock lock(mutex_);
   return is_open(fault_) ? fault_ : nullptr;

@@ -73,6 +73,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   }
   // Blocks until the first `sequence` tasks have finished.
   void wait(u64 sequence);
+  // As above for so long at most. False: they have not.
+  bool wait(u64 sequence, Clock::duration patience);
 
   // The fault that has not been reported yet, if any.
   FaultPtr open_fault() const;

@@ -22,14 +22,6 @@ u64 extent(const Side& side, u64 row_bytes, u64 height, u64 depth) {
   return total;
 }
 
-// Host memory that is neither allocated nor registered with the device is only known to the
-// operating system. Ask it about both ends, which also catches addresses of the device's range.
-bool is_readable(u64 address, u64 bytes) {
-  u8 probe;
-  return read_safely(&probe, reinterpret_cast<const void*>(address), 1) == 1 &&
-         read_safely(&probe, reinterpret_cast<const void*>(address + bytes - 1), 1) == 1;
-}
-
 std::string describe(const Memory& memory, u64 address, u64 bytes, const char* what) {
   char text[256];
   int n = std::snprintf(text, sizeof text, "%s of %llu bytes at 0x%llx: ", what,
@@ -49,11 +41,16 @@ std::string describe(const Memory& memory, u64 address, u64 bytes, const char* w
 }
 
 // The bytes of one side when it runs, null when they are no longer there.
-std::byte* resolve(const Memory& memory, const Side& side, u64 bytes) {
-  if (!side.device) return reinterpret_cast<std::byte*>(side.address);
+std::byte* resolve(const Memory& memory, const Side& side, u64 bytes, HostAccess access) {
+  // Memory that the application has of its own, it may have unmapped since.
+  const auto host = [&] {
+    auto* first = reinterpret_cast<std::byte*>(side.address);
+    return is_accessible(first, bytes, access) ? first : nullptr;
+  };
+  if (!side.device) return host();
   const auto allocation = memory.find(side.address);
   if (!allocation || !allocation->contains(side.address, bytes)) return nullptr;
-  return allocation->host(side.address);
+  return allocation->registered ? host() : allocation->host(side.address);
 }
 
 LaunchResult illegal_address(const Memory& memory, const Side& side, u64 bytes, const char* what) {
@@ -78,7 +75,7 @@ StridedRange strided(const Side& side, u64 row_bytes, u64 height, u64 depth) {
 }  // namespace
 
 Side make_side(Runtime& runtime, const void* pointer, u64 pitch, u64 slice, u64 row_bytes,
-               u64 height, u64 depth) {
+               u64 height, u64 depth, HostAccess access) {
   Side side{reinterpret_cast<u64>(pointer), pitch, slice, false};
   const u64 bytes = extent(side, row_bytes, height, depth);
   if (bytes == 0) return side;  // nothing is touched, not even by null pointers
@@ -91,7 +88,7 @@ Side make_side(Runtime& runtime, const void* pointer, u64 pitch, u64 slice, u64 
     if (!allocation->contains(side.address, bytes)) {
       refuse(hipErrorInvalidValue, describe(memory, side.address, bytes, "transfer"));
     }
-  } else if (!is_readable(side.address, bytes)) {
+  } else if (!is_accessible(pointer, bytes, access)) {
     refuse(hipErrorInvalidValue, describe(memory, side.address, bytes, "transfer"));
   }
   return side;
@@ -104,8 +101,9 @@ CopyCommand make_copy(Runtime& runtime, void* dst, u64 dst_pitch, u64 dst_slice,
               kind == hipMemcpyDeviceToDeviceNoCU,
           hipErrorInvalidMemcpyDirection);
   CopyCommand copy;
-  copy.dst = make_side(runtime, dst, dst_pitch, dst_slice, width, height, depth);
-  copy.src = make_side(runtime, src, src_pitch, src_slice, width, height, depth);
+  copy.dst =
+      make_side(runtime, dst, dst_pitch, dst_slice, width, height, depth, HostAccess::kWrite);
+  copy.src = make_side(runtime, src, src_pitch, src_slice, width, height, depth, HostAccess::kRead);
   copy.width = width;
   copy.height = height;
   copy.depth = depth;
@@ -125,7 +123,8 @@ FillCommand make_fill(Runtime& runtime, void* dst, u64 pitch, u64 slice, u32 val
   require(width <= std::numeric_limits<u64>::max() / element_bytes);
   require(reinterpret_cast<u64>(dst) % element_bytes == 0);
   FillCommand fill;
-  fill.dst = make_side(runtime, dst, pitch, slice, width * element_bytes, height, depth);
+  fill.dst = make_side(runtime, dst, pitch, slice, width * element_bytes, height, depth,
+                       HostAccess::kWrite);
   require(fill.dst.device || width * height * depth == 0);
   fill.value = value;
   fill.element_bytes = element_bytes;
@@ -140,9 +139,9 @@ LaunchResult run_copy(Runtime& runtime, const CopyCommand& copy) {
   const u64 src_bytes = extent(copy.src, copy.width, copy.height, copy.depth);
   if (dst_bytes == 0) return {};
   const Memory& memory = runtime.device.memory();
-  std::byte* dst = resolve(memory, copy.dst, dst_bytes);
+  std::byte* dst = resolve(memory, copy.dst, dst_bytes, HostAccess::kWrite);
   if (dst == nullptr) return illegal_address(memory, copy.dst, dst_bytes, "copy to device memory");
-  const std::byte* src = resolve(memory, copy.src, src_bytes);
+  const std::byte* src = resolve(memory, copy.src, src_bytes, HostAccess::kRead);
   if (src == nullptr) {
     return illegal_address(memory, copy.src, src_bytes, "copy from device memory");
   }
@@ -170,7 +169,7 @@ LaunchResult run_fill(Runtime& runtime, const FillCommand& fill) {
   const u64 bytes = extent(fill.dst, row_bytes, fill.height, fill.depth);
   if (bytes == 0) return {};
   const Memory& memory = runtime.device.memory();
-  std::byte* dst = resolve(memory, fill.dst, bytes);
+  std::byte* dst = resolve(memory, fill.dst, bytes, HostAccess::kWrite);
   if (dst == nullptr) return illegal_address(memory, fill.dst, bytes, "fill of device memory");
   for (u64 z = 0; z < fill.depth; ++z) {
     for (u64 y = 0; y < fill.height; ++y) {

@@ -1,6 +1,7 @@
 // Copies and fills: checked when they are requested, resolved again when they run.
 #pragma once
 
+#include "core/safe_read.h"
 #include "hip/runtime.h"
 
 namespace vdev::hip {
@@ -10,7 +11,7 @@ inline constexpr bool kWait = true, kAsync = false;  // whether a call returns w
 // One side of a transfer of `height` rows of `row_bytes` in each of `depth` planes. Refuses null,
 // addresses of the device that are not allocated, and ranges that leave their allocation.
 Side make_side(Runtime& runtime, const void* pointer, u64 pitch, u64 slice, u64 row_bytes,
-               u64 height, u64 depth);
+               u64 height, u64 depth, HostAccess access);
 
 // A checked copy; `kind` must agree with the pointers.
 CopyCommand make_copy(Runtime& runtime, void* dst, u64 dst_pitch, u64 dst_slice, const void* src,

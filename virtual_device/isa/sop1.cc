@@ -1,5 +1,6 @@
 // SOP1 and SOPP: scalar ALU with one source, and program control.
 #include <bit>
+#include <string>
 
 #include "core/wave.h"
 #include "isa/control.h"
@@ -78,8 +79,10 @@ constexpr u32 kExecEffects = kReadsExec | kWritesExec | kWritesScc;
 // M0 moves the source (rels) or the destination (reld).
 Operand moved(const Wave& w, Operand o) {
   const u64 index = u64{o.index} + w.s[kM0];
-  if (index + o.dwords > 102)
-    raise(FaultKind::kIllegalInstruction, "M0 moves an SGPR operand beyond s101");
+  if (index + o.dwords > w.num_sgprs)
+    raise(FaultKind::kIllegalInstruction, "M0 moves an SGPR operand to s" + std::to_string(index) +
+                                              ", beyond the " + std::to_string(w.num_sgprs) +
+                                              " that the wave has");
   o.index = static_cast<u16>(index);
   return o;
 }

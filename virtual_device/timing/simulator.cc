@@ -72,7 +72,7 @@ bool Simulator::run(Profile& profile) {
     ComputeUnit& cu = cus_[e.cu];
     if (cu.next(e.simd) != e.at) continue;  // it was asked for another time since
     cu.tick(e.simd, e.at);
-    if (cu.faulted()) return false;
+    if (cu.faulted() || launch_->faulted) return false;
     profile.cycles = std::max(profile.cycles, e.at);
     for (Workgroup* workgroup : cu.take_finished()) {
       worker_.leave(*workgroup);
