@@ -15,7 +15,7 @@ from test_hostile import S_ENDPGM, code, launch
 
 from amdattn.virtual_library import library_path
 
-INVALID_IMAGE, OUT_OF_RESOURCES, LAUNCH_FAILURE = 200, 701, 719
+INVALID_IMAGE, TOO_LARGE = 200, 720
 MAX_SCRATCH, MAX_KERNARG = 131056, 65536
 
 
@@ -73,10 +73,20 @@ def test_scratch_is_capped(device: Device, size: int) -> None:
 
 
 def test_the_largest_scratch(device: Device) -> None:
-    """A grid that would need terabytes of it: fewer workgroups are resident at a time."""
+    """So many workgroups of it are resident at a time as 4 GiB have room for."""
     size = MAX_SCRATCH
-    launch(device, image_of(words={"scratch": size}, private_segment_fixed_size=size))
+    sizes = {"private_segment_fixed_size": size, "max_flat_workgroup_size": 1024}
+    image = image_of(words={"scratch": size}, **sizes)
+    launch(device, image)
     assert device.counts["completed"] == 1
+    module, function = c_void_p(), c_void_p()
+    assert device.hip.hipModuleLoadData(byref(module), image.build()) == 0
+    assert device.hip.hipModuleGetFunction(byref(function), module, b"k") == 0
+    grid = (33, 1, 1, 1024, 1, 1, 0)
+    arguments = (c_void_p * 1)(ctypes.addressof(device.arguments))
+    together = device.hip.hipModuleLaunchCooperativeKernel(function, *grid, None, arguments)
+    assert together == TOO_LARGE
+    assert b"33 workgroups, 32 fit" in device.hip.amdattn_vdev_last_report()
 
 
 @pytest.mark.parametrize("size", [MAX_KERNARG + 1, 1 << 28, 2**32 - 1])
@@ -146,15 +156,16 @@ def test_tables_that_repeat_one_another(device: Device) -> None:
     )
     segment = built[program_headers : program_headers + 56]
     symbol_table = built[section_headers + 64 : section_headers + 128]
-    for at, count_at, headers in (
-        (32, 56, segment * 10_000),
-        (40, 60, bytes(64) + symbol_table * 10_000),
+    for at, count_at, headers, why in (
+        (32, 56, segment * 10_000, b"10000 program headers"),
+        (40, 60, bytes(64) + symbol_table * 10_000, b"the sections overlap"),
     ):
         image = bytearray(built + headers)
         image[at : at + 8] = len(built).to_bytes(8, "little")
         image[count_at : count_at + 2] = (10_000).to_bytes(2, "little")
         module, buffer = c_void_p(), ctypes.create_string_buffer(bytes(image), len(image))
         assert device.hip.hipModuleLoadData(byref(module), buffer) == INVALID_IMAGE
+        assert why in device.hip.amdattn_vdev_last_report()
 
 
 # -- registers -------------------------------------------------------------------------------------
@@ -226,3 +237,31 @@ def test_scalar_registers(device: Device, field: int) -> None:
         report = launch(device, image_of(code(0xBE800080 | count << 16), words))
         assert "names a register beyond the kernel descriptor's allocation" in report
     assert device.counts["completed"] == len(programs)
+
+
+# A load through v40, and one through a buffer resource that is none (its type field is not 0).
+LOAD_FROM_V40 = (0xDC508000, 0x01000028)
+LOAD_FROM_NO_BUFFER = (0xB0040000, 0xB0050000, 0xB0060010, 0xB007C000, 0xE0500000, 0x80010100)
+
+
+@pytest.mark.parametrize("timing", [0, 1], ids=["", "timed"])
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        (LOAD_FROM_V40, "names a register beyond the kernel descriptor's allocation"),
+        (LOAD_FROM_NO_BUFFER, "the resource is not a buffer"),
+    ],
+    ids=["register", "resource"],
+)
+def test_who_watches_looks_at_nothing_that_is_not_there(
+    device: Device, program: tuple[int, ...], why: str, timing: int
+) -> None:
+    if timing:
+        device.option("check", 0)
+        device.checked = False
+    device.option("timing", timing)
+    try:
+        assert why in launch(device, image_of(code(*program)))
+    finally:
+        device.option("timing", 0)
+    assert device.counts["completed"] == 0

@@ -50,6 +50,8 @@ void place_registers(Inst& inst, const Kernel& kernel) {
 
 }  // namespace
 
+bool has_registers(const Inst& inst) { return inst.exec != &exec_beyond_allocation; }
+
 const DecodedCode& decoded(CodeObject& object, const Kernel& kernel) {
   static std::mutex mutex;
   std::lock_guard lock(mutex);

@@ -24,6 +24,10 @@ struct DecodedCode {
   }
 };
 
+// Whether the registers that an instruction names are the wave's. Others fault when they are
+// executed; until then nobody may look at what they hold.
+bool has_registers(const Inst& inst);
+
 // The object's text, for a kernel. Decodes on first use; thread-safe.
 const DecodedCode& decoded(CodeObject& object, const Kernel& kernel);
 

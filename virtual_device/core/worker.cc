@@ -333,7 +333,7 @@ bool gives_way(const Wave& wave, const Inst& inst) {
 }  // namespace
 
 void Worker::step_observed(Observer& observer, Wave& wave, const Inst& inst) {
-  const bool now = !inst.row || observer.before(wave, inst);
+  const bool now = !inst.row || !has_registers(inst) || observer.before(wave, inst);
   wave.ip = &inst + inst.size;
   if (wave.special) [[unlikely]]
     step_special(wave, inst);

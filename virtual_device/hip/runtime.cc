@@ -15,6 +15,7 @@ namespace {
 std::atomic<Runtime*> instance{nullptr};
 std::atomic<bool> forked{false};
 constexpr auto kExitPatience = std::chrono::seconds(2);
+constexpr auto kAbortPatience = std::chrono::milliseconds(300);
 constexpr auto kInterruptionPoll = std::chrono::milliseconds(50);
 
 // The stream behind hipStreamPerThread; it goes when the thread goes.
@@ -104,7 +105,7 @@ void Runtime::shut_down() {
   };
   if (all_closed_within(kExitPatience)) return;
   runtime->device.abort("the process ends");
-  all_closed_within(kExitPatience);
+  all_closed_within(kAbortPatience);  // not for work that waits for what was dropped
 }
 
 std::vector<std::shared_ptr<Stream>> Runtime::live_streams() const {

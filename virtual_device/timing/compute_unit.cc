@@ -215,14 +215,24 @@ u64 ComputeUnit::tick(u32 simd_index, u64 now) {
   return simd.next;
 }
 
+// Finds what an instruction is about to touch. One that will fault touches nothing: its execution
+// says why.
+bool ComputeUnit::memory_of(const Wave& wave, const Inst& inst) {
+  if (!inst.row || !(inst.row->effects & (kLoad | kStore | kAtomic)) || !has_registers(inst))
+    return false;
+  try {
+    return footprint(wave, inst, footprint_);
+  } catch (const Fault&) {
+    return false;
+  }
+}
+
 void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now) {
   Simd& simd = simds_[simd_index];
   Wave& wave = *w.wave;
   Workgroup& workgroup = *wave.workgroup;
   const Inst* const successor = &inst + inst.size;
-  bool touches = false;
-  if (inst.row && inst.row->effects & (kLoad | kStore | kAtomic))
-    touches = footprint(wave, inst, footprint_);
+  const bool touches = memory_of(wave, inst);
   const bool ok = execute_(wave);
   ++profile_.instructions;
   if (!ok) {

@@ -65,6 +65,7 @@ class ComputeUnit {
 
   static Category category(const Inst& inst);
   Plan plan(const TimedWave& w, u32 simd, const Inst& inst) const;
+  bool memory_of(const Wave& wave, const Inst& inst);
   void issue(TimedWave& w, u32 simd, const Inst& inst, u64 now);
   void issue_memory(TimedWave& w, u32 simd, const Inst& inst, const Footprint* touched, u64 now);
   void charge(TimedWave& w, const Inst& inst, u64 now, const Plan& plan);
