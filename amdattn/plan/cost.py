@@ -25,6 +25,8 @@ WORKGROUP_CLK = 9000
 # of its heads' time.
 _HEADS_CLK = {1: 10500, 2: 12900, 4: 20900}
 _HEAD_CLK, _ALONE = 4475, 0.6
+# Of one that has its SIMD for itself from its start on, beside its heads.
+_LONE_CLK = 2700
 
 # A second launch. The gap is 2.7 us; at the peak clock, which favours no split.
 _PEAK_CLOCK_GHZ = 2.1
@@ -47,6 +49,11 @@ def heads_clk(heads: int) -> float:
 def last_heads_clk(heads: int) -> float:
     """Clocks that the last workgroups take longer, since nothing runs beside them."""
     return _ALONE * heads * _HEAD_CLK
+
+
+def lone_heads_clk(heads: int) -> float:
+    """Clocks of a workgroup for a tile of so many heads where no SIMD has two."""
+    return _LONE_CLK + heads * _HEAD_CLK
 
 
 def partial_bytes(kernel: KernelSpec, parts: int) -> int:

@@ -285,17 +285,14 @@ def test_a_capture_takes_no_host_arrays(streams: list[int]) -> None:
     assert text.startswith("q is on the host")
 
 
-def test_a_capture_cannot_wait_for_other_streams(streams: list[int]) -> None:
+def test_a_capture_after_work_on_another_stream(streams: list[int]) -> None:
     q, k, v = (amdattn.asarray(x) for x in operands(MAIN, 20, 30))
     out = amdattn.flash_attn_func(q, k, v, num_splits=1)  # on the default stream
 
     def run() -> None:
         amdattn.flash_attn_func(q, k, v, num_splits=1, out=out, stream=streams[0])
 
-    text = captured_error(streams, run)
-    assert "written on stream 0x0" in text and "set the array's stream to None" in text
-    plain = out.numpy()  # waits for it
-    out.stream = None
+    plain = out.numpy()
     poison(out)
     graph = Graph(streams[0], run)
     graph.replay(streams[0])
