@@ -206,7 +206,9 @@ def read(path: Path) -> tuple[dict[str, Any], list[Record]]:
             raise ValueError(f"schema {found['schema']!r} is not {SCHEMA}")
         return found, [_record(row) for row in found["records"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} was not written by `amdattn bench --json`: {error!r}") from None
+        raise ValueError(
+            f"{path} was not written by `amdattn bench --json` ({type(error).__name__}: {error})"
+        ) from None
 
 
 # What JSON has for the annotations of a Record and its Times.

@@ -33,10 +33,10 @@ def files_of(given: Path) -> tuple[Path, Path]:
         One of them cannot be written; nothing was changed.
     """
     stem = given.with_suffix("") if given.suffix in _SUFFIXES else given
-    if given.is_dir() or not stem.name:
+    if not stem.name:
         raise ValueError(f"--report={str(given)!r} must be the name of a file, not a folder")
     files = stem.with_name(stem.name + _SUFFIXES[0]), stem.with_name(stem.name + _SUFFIXES[1])
-    check_outputs(("--report", path) for path in files)
+    check_outputs([("--report", given), *(("--report", path) for path in set(files) - {given})])
     return files
 
 

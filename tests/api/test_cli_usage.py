@@ -103,7 +103,7 @@ def assert_renamed(command: Command, name: str, old: str, new: str) -> None:
         ("demo --seed -1", "--seed"),
         ("selftest --seed -1", "--seed"),
         ("compare nowhere.json nowhere.json", "nowhere.json: No such file or directory"),
-        ("compare . .", ".: Is a directory"),
+        ("compare . .", "is no regular file"),
         ("build nowhere.hip", "source 'nowhere.hip' is no file"),
         ("build .", "source '.' is no file"),
         ("check", "Missing argument"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from amdattn import dlpack
 from amdattn.buffers import HostTensor
+from amdattn.dlpack_import import import_tensor
 from amdattn.dtypes import as_dtype, from_dlpack_code
 
 SIGNED, UNSIGNED, FLOAT, BFLOAT = 0, 1, 2, 4  # DLDataTypeCode
@@ -29,4 +29,4 @@ def test_codes(name: str, code: tuple[int, int]) -> None:
 def test_numpy_agrees(name: str) -> None:
     values = np.arange(5).astype(name)
     assert np.from_dlpack(HostTensor(values)).dtype == values.dtype
-    assert dlpack.import_tensor(values, None).dtype is as_dtype(name)
+    assert import_tensor(values, None).dtype is as_dtype(name)

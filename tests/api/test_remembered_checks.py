@@ -141,6 +141,8 @@ def test_another_type_is_not_excused(make, launches):
     case = make()
     before = len(launches)
     for name, dtype in case.other_types.items():
+        if name.startswith("cu_seqlens"):
+            continue
         operand = seen_as(case.operands[name], dtype)
         with pytest.raises(ValueError, match=f"{name} has dtype {dtype}"):
             case.run(**{**case.operands, name: operand})
@@ -163,6 +165,8 @@ def test_other_strides_are_not_excused(make, launches):
     case = make()
     before = len(launches)
     for name, array in case.operands.items():
+        if name.startswith("cu_seqlens"):  # of any strides and integers: they are copied
+            continue
         strides = (*array.strides[:-1], 2)
         changed = amdattn.DeviceArray(
             array.address, array.shape, strides, array.view().dtype, array._memory

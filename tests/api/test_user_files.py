@@ -55,7 +55,7 @@ def test_what_is_no_file(tmp_path: Path, suffix: str, read: Callable[[Path], obj
 def test_what_no_parser_takes(tmp_path: Path, suffix: str, read: Callable[[Path], object]) -> None:
     path = tmp_path / f"it{suffix}"
     nested = "[" * 100_000 + "]" * 100_000
-    for text in (nested, f'{{"schema": 2, "entries": {nested}}}', f"x = {nested}", "9" * 10_000):
+    for text in (nested, f'{{"schema": 3, "entries": {nested}}}', f"x = {nested}", "9" * 10_000):
         path.write_text(text)
         with pytest.raises(ValueError, match=str(path)):
             read(path)
@@ -79,9 +79,9 @@ def test_any_json(tmp_path: Path, suffix: str, read: Callable[[Path], object]) -
         lambda value: {"schema": value, "entries": value, "records": value, "suppression": value},
         *(
             lambda value, schema=schema: {"schema": schema, "entries": [value], "records": [value]}
-            for schema in (1, 2)
+            for schema in (1, 2, 3)
         ),
-        lambda value: {"schema": 2, "entries": [{"for": value, "choice": value}]},
+        lambda value: {"schema": 3, "entries": [{"for": value, "choice": value}]},
         lambda value: {"suppression": [value]},
         lambda value: {"schema": 1, "records": [{"times": value}]},
         *(
@@ -134,7 +134,7 @@ def test_arrays(tmp_path: Path) -> None:
 # -- the tuning table ------------------------------------------------------------------------------
 
 KEY: dict[str, Any] = {
-    **{"arch": "gfx942", "num_cus": 304, "dtype": "bfloat16", "m": 5, "n": 80, "k": 1024},
+    **{"chip": "MI300X", "num_cus": 304, "dtype": "bfloat16", "m": 5, "n": 80, "k": 1024},
     **{"has_factors": False, "deterministic": True},
 }
 CHOICE: dict[str, Any] = {

@@ -35,9 +35,9 @@ class Clock:
         self.timed = 0
         self.untimed = 0
         self._in_timed = False
-        monkeypatch.setattr(timing, "_elapsed_ms", self._elapsed_ms)
+        monkeypatch.setattr(timing, "elapsed_ms", self.elapsed_ms)
 
-    def _elapsed_ms(self, device, fn):
+    def elapsed_ms(self, device, fn):
         self._in_timed = True
         fn()
         self._in_timed = False

@@ -105,7 +105,7 @@ def test_contents(tmp_path: Path) -> None:
 
 def kernel(*arguments: tuple[int, int, str]) -> KernelInfo:
     rows = [Argument(f"a{i}", *argument) for i, argument in enumerate(arguments)]
-    return KernelInfo("k", tuple(rows), 512, None, 1024)
+    return KernelInfo("k", tuple(rows), 512, None, 1024, 64, {})
 
 
 BUFFER, VALUE = "global_buffer", "by_value"
