@@ -66,8 +66,10 @@ def print_report(
     if shown:
         console.print(findings_table(shown))
     for line in suppression_lines(suppressed, log):
-        console.print(Text(line, "magenta" if line.startswith("warning") else "yellow"))
-    console.print(verdict(log, findings, num_runs, advice))
+        console.print(
+            Text(line, "magenta" if line.startswith("warning") else "yellow"), soft_wrap=True
+        )
+    console.print(verdict(log, findings, num_runs, advice), soft_wrap=True)
 
 
 def print_listing(console: Console, title: str, lines: Iterable[Line]) -> None:

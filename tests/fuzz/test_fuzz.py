@@ -40,7 +40,7 @@ def test_mutated_code_objects(checked: int, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_campaign(tmp_path: Path) -> None:
-    """200 000 inputs of libFuzzer under AddressSanitizer; `python fuzz_campaign.py` runs more."""
+    """200 000 inputs of libFuzzer; `python fuzz_campaign.py` runs more."""
     pytest.importorskip("atheris")
     import fuzz_campaign
 

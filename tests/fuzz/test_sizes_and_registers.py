@@ -235,7 +235,7 @@ def test_scalar_registers(device: Device, field: int) -> None:
         assert f"beyond the {count} that the wave has" in report
     if count < 102:
         report = launch(device, image_of(code(0xBE800080 | count << 16), words))
-        assert "names a register beyond the kernel descriptor's allocation" in report
+        assert "names a scalar register beyond the kernel descriptor's allocation" in report
     assert device.counts["completed"] == len(programs)
 
 
@@ -248,7 +248,7 @@ LOAD_FROM_NO_BUFFER = (0xB0040000, 0xB0050000, 0xB0060010, 0xB007C000, 0xE050000
 @pytest.mark.parametrize(
     ("program", "why"),
     [
-        (LOAD_FROM_V40, "names a register beyond the kernel descriptor's allocation"),
+        (LOAD_FROM_V40, "names a vector register beyond the kernel descriptor's allocation"),
         (LOAD_FROM_NO_BUFFER, "the resource is not a buffer"),
     ],
     ids=["register", "resource"],

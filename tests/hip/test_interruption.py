@@ -118,3 +118,20 @@ still_works(out)
 def test_exit_ends_what_runs(hip: Any) -> None:
     result = run(hip, INTERRUPT + 'hip.launch(forever)\nprint("over")', timeout=30)
     assert (result.returncode, result.stdout, result.stderr) == (0, "over\n", "")
+
+
+def test_an_operation_of_the_package(hip: Any) -> None:
+    check(
+        hip,
+        """
+os.environ["AMDATTN_DEVICE"] = "virtual:gfx942"
+import ml_dtypes, numpy as np
+import amdattn
+def run(seqlen):
+    x = np.ones((1, seqlen, 8, 128), ml_dtypes.bfloat16)
+    return np.asarray(amdattn.flash_attn_func(x, x, x))
+run(64)
+interrupted(lambda: run(8192))
+assert (run(256) == 1).all()
+""",
+    )

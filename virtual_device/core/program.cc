@@ -1,6 +1,8 @@
 #include "core/program.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <mutex>
 
 #include "core/wave.h"
@@ -37,9 +39,14 @@ bool allocated(const Operand& operand, const Kernel& kernel) {
          operand.index + u32{operand.dwords} <= kernel.addressable_sgprs;
 }
 
-void exec_beyond_allocation(Wave&, const Inst&) {
-  raise(FaultKind::kIllegalInstruction,
-        "names a register beyond the kernel descriptor's allocation");
+void exec_beyond_allocation(Wave& wave, const Inst& inst) {
+  const auto beyond = [&](const Operand& operand) {
+    return operand.is_vector() && operand.reg() + operand.dwords > wave.num_vector_registers;
+  };
+  const bool vector =
+      beyond(inst.dst) || std::any_of(std::begin(inst.src), std::end(inst.src), beyond);
+  raise(FaultKind::kIllegalInstruction, std::string("names a ") + (vector ? "vector" : "scalar") +
+                                            " register beyond the kernel descriptor's allocation");
 }
 
 void place_registers(Inst& inst, const Kernel& kernel) {
