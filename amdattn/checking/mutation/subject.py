@@ -243,9 +243,9 @@ def _contents(
             k[..., -1, :] = np.nan
         if case.nan_v:
             v[..., -1, :] = np.nan
-        buffers += [
-            read_only(n, x.astype(dtype).tobytes()) for n, x in zip("qkv", (q, k, v), strict=True)
-        ]
+        with np.errstate(over="ignore"):  # to infinities, in float16
+            held = [x.astype(dtype).tobytes() for x in (q, k, v)]
+        buffers += [read_only(n, x) for n, x in zip("qkv", held, strict=True)]
     if problem.sinks:
         sinks = normal(problem.num_heads_q) * np.float32(np.nan if case.nan_sink else 1)
         buffers.append(read_only("sinks", sinks.tobytes()))
