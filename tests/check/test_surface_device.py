@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,11 @@ def test_addresses_are_elements() -> None:
     assert element_at(x.address - 4, "x", odd) == element_at(x.address + 768, "x", odd) == ""
     assert element_at(x.address + 5, "x", odd) == "x + 5 bytes"
     assert element_at(x.address + 4, "x", as_view(x[::-1], "x", 0)) == "x + 4 bytes"
+    # An axis of one element has any step, and one that repeats its elements none.
+    row = as_view(x[0, 0], "x", 0)
+    for shape, strides, index in (((1, 8), (4, 1), (0, 5)), ((3, 8), (0, 1), (0, 5))):
+        view = dataclasses.replace(row, shape=shape, strides=strides)
+        assert element_at(x.address + 20, "x", view) == f"x{list(index)}"
 
 
 def test_a_fault_names_the_instruction(gpu: Gpu) -> None:

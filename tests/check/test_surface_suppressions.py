@@ -43,6 +43,8 @@ def test_toml_and_json_say_the_same(tmp_path: Path) -> None:
         ({"kernel": 3}, "kernel=3 must be a text"),
         ({"kind": "race"}, "kind='race' must be one of use_before_wait, "),
         ({"pc": -4}, "pc=-4 must be the instruction's offset"),
+        ({"pc": -1}, "pc=-1 must be the instruction's offset"),
+        ({"pc": "-0x1"}, "pc=-1 must be the instruction's offset"),
         ({"pc": True}, "pc=True must be"),
         ({"pc": "here"}, "pc='here' must be"),
         ({"pc": 1.5}, r"pc=1\.5 must be"),
