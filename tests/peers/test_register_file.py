@@ -35,6 +35,6 @@ def test_a_vgpr_from_accum_offset_on_is_an_agpr(image):
 
 
 def test_a_vgpr_beyond_the_allocation_is_refused(image):
-    with Buffers() as buffers, pytest.raises(HipError, match="names a register beyond"):
+    with Buffers() as buffers, pytest.raises(HipError, match="register beyond"):
         out = buffers.unwritten((1,), np.uint32)
         Kernel(image, "beyond").launch((1, 1, 1), WAVE_LANES, struct.pack("<Q", out))
