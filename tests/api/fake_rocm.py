@@ -20,7 +20,8 @@ class Older:
         if name in ("hipDeviceAttributeNumberOfXccs", "hipDeviceAttributePciChipId"):
             raise AttributeError(name)
         return getattr(self._attributes, name)
-from rocm.bindings import hip as bindings
+from amdattn.runtime.hip_python import import_hip_python
+bindings = import_hip_python().hip
 bindings.hipDeviceAttribute_t = Older(bindings.hipDeviceAttribute_t)
 """
 

@@ -238,7 +238,8 @@ def test_a_link_to_the_loaded_runtime_is_that_runtime(rocm, renamed, tmp_path):
 DEVICES = """
 import threading
 from amdattn import runtime
-from rocm.bindings import hip
+from amdattn.runtime.hip_python import import_hip_python
+hip = import_hip_python().hip
 fake.hipSetDevice(1)
 device = runtime.get()
 assert device.ordinal == 1
