@@ -19,6 +19,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -224,14 +225,17 @@ class LevelFolder:
         if num_units < WORTH_PRECOMPILING:
             yield
             return
+        # A text of this build's own: zig's cache would give the form that another build made, which
+        # names the standard headers where pip had unpacked them then.
+        source = self.header.with_name("precompiled.h")
+        source.write_text(f"// {time.time_ns()}\n{self.header.read_text()}")
         try:
             command = [*compiler(self.level), *COMMON_FLAGS, "-x", "c++-header"]
-            subprocess.run(
-                [*command, str(self.header), "-o", str(self.compiled_header)], check=True
-            )
+            subprocess.run([*command, str(source), "-o", str(self.compiled_header)], check=True)
             yield
         finally:
             self.compiled_header.unlink(missing_ok=True)
+            source.unlink()
 
 
 def build(levels: Sequence[str], out_dir: Path, work_dir: Path, jobs: int) -> list[Path]:

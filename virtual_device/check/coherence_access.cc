@@ -87,7 +87,8 @@ void Coherence::write_span(const Accessor& by, const Span& span, const Footprint
   ShadowPage& page = span.page;
   ShadowPage::Writes& writes = pages_.writes(page);
   if (span.whole_dwords() && write_alike(by, span, part)) {
-    if (writes.last[first] == 0 || !keeps_before(by, writes.last[first]))
+    const Slot last = seen_once(writes.last[first]);
+    if (last == 0 || last == kSplitSlot || !keeps_before(by, last))
       std::memcpy(writes.before + first, host, span.bytes);
     std::fill_n(writes.last + first, count, make_slot(by.id, 15));
     return;
@@ -111,13 +112,15 @@ bool Coherence::write_alike(const Accessor& by, const Span& span, const Footprin
   if (others) others += first;
   if (!uniform(last, count) || !uniform(read, count) || (others && !uniform(others, count)))
     return false;
-  if (*last == kSplitSlot || (*last && slot_mask(*last) != 15)) return false;
-  if (*last && !write_is_ordered(by, events_.at(slot_id(*last))))
-    report_race(by, part, span.address, span.bytes, events_.at(slot_id(*last)), false);
+  const Slot writer = seen_once(*last);
+  if (writer == kSplitSlot || (writer && slot_mask(writer) != 15)) return false;
+  if (writer && !write_is_ordered(by, events_.at(slot_id(writer))))
+    report_race(by, part, span.address, span.bytes, events_.at(slot_id(writer)), false);
   for (Slot* slots : {read, others}) {
-    if (!slots || !*slots) continue;
-    if (!read_is_ordered(by, events_.at(slot_id(*slots))))
-      report_race(by, part, span.address, span.bytes, events_.at(slot_id(*slots)), true);
+    const Slot reader = slots ? seen_once(*slots) : 0;
+    if (!reader) continue;
+    if (!read_is_ordered(by, events_.at(slot_id(reader))))
+      report_race(by, part, span.address, span.bytes, events_.at(slot_id(reader)), true);
     std::fill_n(slots, count, 0);
   }
   return true;
@@ -132,7 +135,7 @@ bool Coherence::keeps_before(const Accessor& by, Slot last) const {
 void Coherence::write_dword(const Accessor& by, ShadowPage& page, u32 dword, u32 mask, u32 memory,
                             const FootprintPart& part, u64 address) {
   ShadowPage::Writes& writes = pages_.writes(page);
-  Slot& last = writes.last[dword];
+  const Slot last = seen_once(writes.last[dword]);
   const auto check_write = [&](u32 id) {
     const Event& e = events_.at(id);
     if (write_is_ordered(by, e)) return;
@@ -143,7 +146,7 @@ void Coherence::write_dword(const Accessor& by, ShadowPage& page, u32 dword, u32
   if (last == kSplitSlot) {
     const SplitDword& split = pages_.split(page, dword);
     for (u32 i = 0; i < 4; ++i)
-      if (mask >> i & 1 && split.id[i]) check_write(split.id[i]);
+      if (const u32 id = seen_once(split.id[i]); mask >> i & 1 && id) check_write(id);
   } else if (last) {
     if (slot_mask(last) & mask) check_write(slot_id(last));
     if (keeps_before(by, last)) kept = slot_mask(last);
@@ -153,17 +156,18 @@ void Coherence::write_dword(const Accessor& by, ShadowPage& page, u32 dword, u32
 
   Slot* const others = page.other.load(std::memory_order_acquire);
   for (Slot* slot : {&page.read[dword], others ? others + dword : nullptr}) {
-    if (!slot || !(slot_mask(*slot) & mask)) continue;
-    const Event& e = events_.at(slot_id(*slot));
+    const Slot reader = slot ? seen_once(*slot) : 0;
+    if (!(slot_mask(reader) & mask)) continue;
+    const Event& e = events_.at(slot_id(reader));
     if (!read_is_ordered(by, e)) report_race(by, part, address, 4, e, true);
-    if (!(slot_mask(*slot) & ~mask)) *slot = 0;
+    if (!(slot_mask(reader) & ~mask)) *slot = 0;
   }
 
   const u32 left = last == kSplitSlot ? 15 & ~mask : slot_mask(last) & ~mask;
   if (left == 0) {
-    last = make_slot(by.id, mask);
+    writes.last[dword] = make_slot(by.id, mask);
   } else if (last != kSplitSlot && may_merge(by, events_.at(slot_id(last)))) {
-    last = make_slot(by.id, mask | left);
+    writes.last[dword] = make_slot(by.id, mask | left);
   } else {
     SplitDword& split = pages_.split(page, dword);
     for (u32 i = 0; i < 4; ++i) {
@@ -172,7 +176,7 @@ void Coherence::write_dword(const Accessor& by, ShadowPage& page, u32 dword, u32
       else if (last != kSplitSlot)
         split.id[i] = left >> i & 1 ? slot_id(last) : 0;
     }
-    last = kSplitSlot;
+    writes.last[dword] = kSplitSlot;
   }
 }
 
@@ -198,7 +202,7 @@ void Coherence::read_span(const Accessor& by, const Span& span) {
   if (writes && any(writes->last + first, count)) {
     Slot ordered = 0;  // one that was found to be, and so is the next
     for (u32 dword = first; dword < first + count; ++dword) {
-      const Slot last = writes->last[dword];
+      const Slot last = seen_once(writes->last[dword]);
       if (last == 0 || (last == ordered && last != kSplitSlot)) continue;
       const size_t conflicts = by.group.conflicts.size();
       check_read(by, page, *writes, dword, span.mask(dword), span.address_of(dword));
@@ -210,7 +214,8 @@ void Coherence::read_span(const Accessor& by, const Span& span) {
   if (span.whole_dwords() && uniform(read, count)) {
     const Slot slot = make_slot(by.id, 15);
     if (read[0] == slot) return;
-    const bool own = !read[0] || same_wave(by, events_.at(slot_id(read[0])));
+    const Slot reader = seen_once(read[0]);
+    const bool own = !reader || same_wave(by, events_.at(slot_id(reader)));
     std::fill_n(own ? read : pages_.other_readers(page) + first, count, slot);
   } else {
     for (u32 dword = first; dword < first + count; ++dword)
@@ -220,7 +225,7 @@ void Coherence::read_span(const Accessor& by, const Span& span) {
 
 void Coherence::check_read(const Accessor& by, ShadowPage& page, ShadowPage::Writes& writes,
                            u32 dword, u32 mask, u64 address) {
-  const Slot last = writes.last[dword];
+  const Slot last = seen_once(writes.last[dword]);
   const auto check = [&](u32 id, u32 bytes) {
     const Event& e = events_.at(id);
     const bool ordered = write_is_ordered(by, e);
@@ -233,12 +238,13 @@ void Coherence::check_read(const Accessor& by, ShadowPage& page, ShadowPage::Wri
   }
   const SplitDword& split = pages_.split(page, dword);
   for (u32 i = 0; i < 4; ++i)
-    if (mask >> i & 1 && split.id[i]) check(split.id[i], 1u << i);
+    if (const u32 id = seen_once(split.id[i]); mask >> i & 1 && id) check(id, 1u << i);
 }
 
 void Coherence::record_read(const Accessor& by, ShadowPage& page, u32 dword, u32 mask) {
   Slot* slot = &page.read[dword];
-  if (*slot && slot_id(*slot) != by.id && !same_wave(by, events_.at(slot_id(*slot))))
+  const Slot reader = seen_once(*slot);
+  if (reader && slot_id(reader) != by.id && !same_wave(by, events_.at(slot_id(reader))))
     slot = pages_.other_readers(page) + dword;
   *slot = make_slot(by.id, slot_id(*slot) == by.id ? slot_mask(*slot) | mask : mask);
 }

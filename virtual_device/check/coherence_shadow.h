@@ -59,6 +59,8 @@ using Slot = u32;
 constexpr Slot make_slot(u32 id, u32 mask) { return id << 4 | mask; }
 constexpr u32 slot_id(Slot s) { return s >> 4; }
 constexpr u32 slot_mask(Slot s) { return s & 15; }
+// Other workers record without a lock: what a decision rests on is read once.
+inline Slot seen_once(const Slot& slot) { return __atomic_load_n(&slot, __ATOMIC_RELAXED); }
 // The bytes of the dword have different last writers: see ShadowPage::split.
 inline constexpr Slot kSplitSlot = ~Slot{15};
 
