@@ -184,6 +184,33 @@ def test_freed_addresses_are_not_handed_out_again_soon(memory: Memory) -> None:
     assert memory.was_freed(min(seen))
 
 
+def test_beside_an_allocation_is_no_freed_memory_of_earlier() -> None:
+    # Once the range has been walked, allocations lie among those freed earlier.
+    memory = Memory(capacity=64 << 20, range_bytes=64 << 20)
+    for _ in range(1000):
+        a = memory.must(1 << 20)
+        assert memory.free(a.base)
+    a = memory.must(4096)
+    assert memory.must(1 << 20).base > a.base
+    for address in (a.base - 1, a.end, a.end + GUARD - 1, a.base - GUARD):
+        assert memory.find(address) is None and not memory.was_freed(address), hex(address - a.base)
+    assert memory.free(a.base)
+    assert memory.was_freed(a.base) and memory.was_freed(a.base + 4095)
+    memory.close()
+
+
+@pytest.mark.parametrize("offset", [-4096, 0, 4096])
+def test_registered_beside_registered_of_earlier(memory: Memory, offset: int) -> None:
+    pages = mmap.mmap(-1, 12 << 10)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(pages)) + 4096
+    assert memory.register(base + offset, 4096) and memory.unregister(base + offset)
+    assert memory.was_freed(base + offset)
+    assert memory.register(base, 4096)
+    assert not memory.was_freed(base + 4096) and not memory.was_freed(base - 1)
+    assert memory.unregister(base)
+    assert memory.was_freed(base)
+
+
 def test_addresses_are_reused_when_the_range_runs_short() -> None:
     memory = Memory(capacity=64 << 20, range_bytes=64 << 20)
     rng = random.Random(7)

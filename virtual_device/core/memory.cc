@@ -214,8 +214,18 @@ std::vector<Allocation> Memory::live() const {
 
 bool Memory::was_freed(u64 address) const {
   std::shared_lock lock(mutex_);
-  return std::any_of(freed_.begin(), freed_.end(),
-                     [&](const Allocation& a) { return a.contains(address, 1); });
+  const auto held = [&](const Allocation& a) { return a.contains(address, 1); };
+  const auto freed = std::find_if(freed_.rbegin(), freed_.rend(), held);
+  if (freed == freed_.rend()) return false;
+  // Address space is used again in the end: near an allocation of later, it is that one's guard.
+  const u64 low = address - std::min(address, kGuardBytes);
+  const auto above = live_.upper_bound(address);
+  const bool guards_above =
+      above != live_.end() && above->first - address <= kGuardBytes && above->second.id > freed->id;
+  if (guards_above) return false;
+  if (above == live_.begin()) return true;
+  const Allocation& below = std::prev(above)->second;
+  return below.id < freed->id || below.base + below.size <= low;
 }
 
 }  // namespace vdev

@@ -73,7 +73,8 @@ class Memory {
   // The live allocation that holds `address`, if any; the nearest one below or above for reports.
   std::optional<Allocation> find(u64 address) const;
   std::optional<Allocation> nearest(u64 address) const;
-  // True when `address` was inside an allocation that has been freed since.
+  // True when `address` was inside an allocation that has been freed since, and not beside one
+  // that has taken its place.
   bool was_freed(u64 address) const;
 
   u64 capacity() const { return capacity_; }
