@@ -6,10 +6,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from amdattn import runtime, virtual
 from amdattn.bench.clocks import clocks
 from amdattn.bench.kernels import Functions, Launch
-from amdattn.bench.modelled import simulated
+from amdattn.bench.modelled import profiled, simulated
 from amdattn.bench.record import MEASURED, MODELLED, Record
 from amdattn.bench.run import (
     Outcome,
@@ -18,7 +17,6 @@ from amdattn.bench.run import (
     modelled_record,
     settled,
 )
-from amdattn.energy import Activity
 
 if TYPE_CHECKING:
     from amdattn.checking.subjects import CodeObject
@@ -71,17 +69,13 @@ def run_code_object(
         advance(subject.title, 0, 1)
 
     def model(mhz: int, events: int = 0) -> LaunchProfile:
-        with virtual.profile(
-            clock_mhz=mhz, simulated_workgroups=simulated_workgroups, trace_events=events
-        ) as profile:
-            launch.enqueue(functions)
-            runtime.synchronize()
-        (result,) = profile.launches
-        return result
-
-    def totals(mhz: int) -> tuple[float, Activity]:
-        activity = simulated(launch, model(mhz)).activity
-        return activity.cycles, activity
+        (profile,) = profiled(
+            lambda: launch.enqueue(functions),
+            clock_mhz=mhz,
+            simulated_workgroups=simulated_workgroups,
+            trace_events=events,
+        )
+        return profile
 
     result = model(clock_mhz, trace_events)
     if advance is not None:
@@ -93,7 +87,7 @@ def run_code_object(
     modelled = simulated(launch, result, sampled)
     record = modelled_record(blank, modelled)
     if record.short:
-        record = settled(record, totals)
+        record = settled(record, lambda mhz: simulated(launch, model(mhz)).activity)
     if sampled:  # cycles of a part: no rate of the whole can be stated
         record = dataclasses.replace(record, flops=0)
     return Outcome(record, modelled)

@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import amdattn
-from amdattn import runtime, virtual
+from amdattn import runtime
 from amdattn.bench.kernels import Launch
-from amdattn.bench.modelled import simulated
+from amdattn.bench.modelled import Modelled, profiled, simulated
 from amdattn.bench.record import MEASURED, MODELLED, Record
 from amdattn.bench.run import Outcome, is_virtual, modelled_record, settled, timed_record
 from amdattn.tuning import random_operands
 
 if TYPE_CHECKING:
-    from amdattn.energy import Activity
     from amdattn.gemm_problem import GemmProblem
-    from amdattn.profiling import LaunchProfile
 
 _OPERATION = "gemm"
 
@@ -84,19 +82,12 @@ def run_gemm(product: Product, *, clock_mhz: int = 0, trace_events: int = 0) -> 
     if not is_modelled:
         return Outcome(timed_record(blank, [launch], run))
 
-    def model(mhz: int, events: int = 0) -> LaunchProfile:
-        with virtual.profile(clock_mhz=mhz, trace_events=events) as profile:
-            run()
-            runtime.synchronize()
-        (result,) = profile.launches
-        return result
+    def model(mhz: int, events: int = 0) -> Modelled:
+        (profile,) = profiled(run, clock_mhz=mhz, trace_events=events)
+        return simulated(launch, profile)
 
-    def totals(mhz: int) -> tuple[float, Activity]:
-        activity = simulated(launch, model(mhz)).activity
-        return activity.cycles, activity
-
-    modelled = simulated(launch, model(clock_mhz, trace_events))
+    modelled = model(clock_mhz, trace_events)
     record = modelled_record(blank, modelled)
     if record.short:
-        record = settled(record, totals)
+        record = settled(record, lambda mhz: model(mhz).activity)
     return Outcome(record, modelled)

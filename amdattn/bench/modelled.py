@@ -69,6 +69,14 @@ class Modelled:
         return Activity.counted(self.cycles, self.flops, self.clk, self.bytes, 1 / self.part)
 
 
+def profiled(run: Callable[[], object], **options: Any) -> list[LaunchProfile]:
+    """What the model says of the launches of a call; options of `amdattn.virtual.profile`."""
+    with virtual.profile(**options) as profile:
+        run()
+        runtime.synchronize()
+    return profile.launches
+
+
 def simulated(
     launch: Launch, profile: LaunchProfile, sampled: Mapping[str, Any] | None = None
 ) -> Modelled:
@@ -163,16 +171,18 @@ class SamplerBase(Generic[AnyKernel]):
         self, launches: Sequence[Launch], limit: int, xcd: int, events: int
     ) -> list[LaunchProfile]:
         """One launch after the other, the first `limit` workgroups of an XCD (0: all)."""
-        with virtual.profile(
+
+        def run() -> None:
+            for launch in launches:
+                launch.enqueue(self._functions)
+
+        return profiled(
+            run,
             clock_mhz=self._clock_mhz,
             simulated_workgroups=limit,
             simulated_xcd=xcd,
             trace_events=events,
-        ) as profile:
-            for launch in launches:
-                launch.enqueue(self._functions)
-            runtime.synchronize()
-        return profile.launches
+        )
 
     def _tell(self, shape: Shape) -> None:
         what = f"{self._kernel.peer} {self._kernel.round_mode} {shape}"

@@ -83,16 +83,12 @@ def run_operation(
             return MoonMathSampler(kernel, shape, functions, **options).model()
         return [Sampler(kernel, shape, functions, **options).model()]
 
-    def totals(mhz: int) -> tuple[float, Activity]:
-        activity = _activity(model(mhz))
-        return activity.cycles, activity
-
     try:
         parts = model(clock_mhz, trace_events)
         main = max(range(len(parts)), key=lambda i: parts[i].clk["mfma"])
         record = _of_parts(blank, parts, main)
         if record.short:
-            record = settled(record, totals)
+            record = settled(record, lambda mhz: _activity(model(mhz)))
     except NotLinear as error:
         return Outcome(dataclasses.replace(blank, refused=str(error)))
     return Outcome(record, parts[main])

@@ -155,7 +155,7 @@ def estimated_us(
     return max(float(estimated["microseconds"]), of_hbm)
 
 
-def settled(record: Record, model: Callable[[int], tuple[float, Activity]]) -> Record:
+def settled(record: Record, model: Callable[[int], Activity]) -> Record:
     """A short launch's estimate, of a simulation at the clock that it states.
 
     Latencies beyond the L2 are in ns: what another clock saves is less than the clocks' ratio.
@@ -163,7 +163,7 @@ def settled(record: Record, model: Callable[[int], tuple[float, Activity]]) -> R
     Parameters
     ----------
     model : callable
-        Cycles and activity of the operation by clock in MHz.
+        Activity of the operation by clock in MHz.
     """
     floors = record.clocks["launch_us"] * max(len(record.launches) - 1, 0)
     at, next_ghz = record.clocks["sustained_ghz"], record.energy["clock_ghz"]
@@ -171,10 +171,10 @@ def settled(record: Record, model: Callable[[int], tuple[float, Activity]]) -> R
         if abs(next_ghz / at - 1) <= _SETTLED:
             break
         at = round(next_ghz, 3)
-        cycles, activity = model(round(1000 * at))
+        activity = model(round(1000 * at))
         found = energy(activity)
         next_ghz = found["clock_ghz"]
-        us = cycles / at / 1000
+        us = activity.cycles / at / 1000
         record = dataclasses.replace(
             record,
             energy=found | {"clock_ghz": at, "microseconds": us},

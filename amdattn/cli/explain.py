@@ -35,7 +35,7 @@ from amdattn.cli.options import (
     WindowSize,
 )
 from amdattn.cli.output import AsJson, print_facts, print_json
-from amdattn.device import KNOWN_DEVICES, DeviceProps
+from amdattn.device import KNOWN_DEVICES, KNOWN_PARTITIONS, DeviceProps
 
 _DEFAULT = "attention"
 
@@ -143,9 +143,10 @@ def gemm(
 def _device(name: str) -> DeviceProps:
     if name == "bound":
         return amdattn.device_props()
-    if name not in KNOWN_DEVICES:
-        raise ValueError(f"--device={name!r} must be one of {', '.join(KNOWN_DEVICES)}, bound")
-    return KNOWN_DEVICES[name]
+    known = KNOWN_DEVICES | KNOWN_PARTITIONS
+    if name not in known:
+        raise ValueError(f"--device={name!r} must be one of {', '.join(known)}, bound")
+    return known[name]
 
 
 def _print(facts: Mapping[str, Any], as_json: bool) -> None:

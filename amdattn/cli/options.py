@@ -55,7 +55,10 @@ Deterministic = Annotated[
 ]
 
 Device = Annotated[
-    str, typer.Option(help=f"{', '.join(KNOWN_DEVICES)}, or bound: the one at hand.")
+    str,
+    typer.Option(
+        help=f"{', '.join(KNOWN_DEVICES)}, a partition as MI300X:CPX, or bound: the one at hand."
+    ),
 ]
 Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Of the random inputs.")]
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import functools
 
-from amdattn.device import DeviceProps
+from amdattn.device import SIMDS_PER_CU, DeviceProps
 from amdattn.manifest import KernelSpec
 from amdattn.plan.cost import heads_clk, last_heads_clk, lone_heads_clk
 from amdattn.plan.kv_split import Choice, Split
 from amdattn.plan.work import GRID_XCDS, WorkMap
 from amdattn.problem import AttentionProblem
-
-_WAVES_PER_SIMD = 2  # whose workgroups are one wave
 
 
 @functools.lru_cache(maxsize=1024)
@@ -37,7 +35,8 @@ def choose(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps, sl
             clk = -(-whole // slots) * heads_clk(heads)
             last = -(-(tiles - whole) * parts // slots)
             clk += last * heads_clk(heads // parts) + last_heads_clk(heads // parts)
-            if (whole + (tiles - whole) * parts) * _WAVES_PER_SIMD <= slots:
+            # A workgroup is one wave: each has its SIMD for itself.
+            if whole + (tiles - whole) * parts <= SIMDS_PER_CU * props.num_cus:
                 clk = lone_heads_clk(heads // parts if whole < tiles else heads)
             considered.append(Split(tiles - whole, parts, clk))
         parts *= 2

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from amdattn import runtime, virtual
+from amdattn import runtime
 from amdattn.bench import micro, micro_table
 from amdattn.bench.kernels import Functions
 from amdattn.bench.micro_table import Row as MicroRow
+from amdattn.bench.modelled import profiled
 from amdattn.bench.operation import run_operation
 from amdattn.bench.record import MEASURED, MODELLED
 from amdattn.bench.run import is_virtual
@@ -186,8 +187,6 @@ def _modelled_shape(shape: Product | Shape) -> dict[str, float]:
         }
     run, keep = _product(shape)
     runtime.synchronize()
-    with virtual.profile(clock_mhz=micro.PEAK_MHZ) as profile:
-        run()
-        runtime.synchronize()
+    launches = profiled(run, clock_mhz=micro.PEAK_MHZ)
     del keep
-    return {"at_peak_us": sum(launch.microseconds() for launch in profile.launches)}
+    return {"at_peak_us": sum(launch.microseconds() for launch in launches)}

@@ -3,7 +3,12 @@
 import ctypes
 import struct
 
+import numpy as np
+
 from amdattn import dlpack
+
+READ_ONLY = 1  # of a versioned capsule's flags
+BFLOAT16 = 4  # DLDataTypeCode
 
 _FREED = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
@@ -56,3 +61,13 @@ class Handmade:
 
     def __dlpack__(self, *, stream=None, max_version=None):
         return _new(ctypes.addressof(self._block), self._name, None)
+
+
+def tensor_at(
+    address, shape, device, *, strides=None, code=BFLOAT16, bits=16, byte_offset=0, flags=None
+):
+    """A producer of memory that is somebody's; without `flags` its capsule is a legacy one."""
+    fields = {"data": address, "kind": device[0], "ordinal": device[1], "ndim": len(shape)}
+    fields |= {"shape": shape, "strides": 0 if strides is None else strides}
+    fields |= {"code": code, "bits": bits, "byte_offset": byte_offset}
+    return Handmade(np.empty(1), device, flags is not None, deleter=0, flags=flags or 0, **fields)

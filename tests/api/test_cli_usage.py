@@ -82,6 +82,11 @@ def assert_renamed(command: Command, name: str, old: str, new: str) -> None:
     assert f"No such option: {old}; it is {new}" in err and err.count("\n") == 1
 
 
+def test_a_partition_is_explained(amdattn_command: Command) -> None:
+    status, out, _ = amdattn_command("explain", "--json", "--device", "MI300X:CPX")
+    assert status == 0 and json.loads(out)["device"].endswith("MI300X CPX (gfx942), 38 CUs")
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -8,8 +8,8 @@ from ctypes import c_int, c_uint64
 import ml_dtypes
 import numpy as np
 import pytest
-from api.capsules import READ_ONLY, HandMade
 from gpu import compiled
+from handmade import READ_ONLY, tensor_at
 
 import amdattn
 from amdattn import buffers, runtime
@@ -26,7 +26,7 @@ def rocm():
 def test_byte_offset_of_host_memory(flags, offset):
     memory = np.arange(1024, dtype=np.float32).astype(ml_dtypes.bfloat16)
     first = offset // 2
-    given = HandMade(memory.ctypes.data, (3, 5), CPU, byte_offset=offset, flags=flags)
+    given = tensor_at(memory.ctypes.data, (3, 5), CPU, byte_offset=offset, flags=flags)
     found = amdattn.asarray(given).numpy()
     np.testing.assert_array_equal(found, memory[first : first + 15].reshape(3, 5))
 
@@ -34,7 +34,7 @@ def test_byte_offset_of_host_memory(flags, offset):
 @pytest.mark.parametrize("flags", [None, 0], ids=["legacy", "versioned"])
 def test_byte_offset_of_device_memory(flags):
     whole = amdattn.asarray(np.arange(1024, dtype=np.float32).astype(ml_dtypes.bfloat16))
-    given = HandMade(whole.address, (3, 5), rocm(), strides=(10, 2), byte_offset=258, flags=flags)
+    given = tensor_at(whole.address, (3, 5), rocm(), strides=(10, 2), byte_offset=258, flags=flags)
     part = amdattn.from_dlpack(given)
     assert part.address == whole.address + 258 and part.strides == (10, 2)
     expected = whole.numpy()[129:159].reshape(3, 10)[:, ::2]
@@ -51,7 +51,7 @@ def inputs():
 
 def test_read_only_host_memory_is_not_written(launches):
     memory = np.zeros((1, 8, 1, 128), ml_dtypes.bfloat16)
-    out = HandMade(memory.ctypes.data, memory.shape, CPU, flags=READ_ONLY)
+    out = tensor_at(memory.ctypes.data, memory.shape, CPU, flags=READ_ONLY)
     with pytest.raises(ValueError, match="out is read-only"):
         amdattn.flash_attn_func(*inputs(), out=out)
     assert launches == [] and not memory.any()
@@ -60,12 +60,12 @@ def test_read_only_host_memory_is_not_written(launches):
 def test_read_only_device_memory_is_not_written(launches):
     q, k, v = map(amdattn.asarray, inputs())
     out = amdattn.asarray(np.zeros(q.shape, ml_dtypes.bfloat16))
-    given = HandMade(out.address, out.shape, rocm(), flags=READ_ONLY)
+    given = tensor_at(out.address, out.shape, rocm(), flags=READ_ONLY)
     for read_only in (given, amdattn.from_dlpack(given), amdattn.asarray(given)[:, ::1]):
         with pytest.raises(ValueError, match="out is read-only"):
             amdattn.flash_attn_func(q, k, v, out=read_only)
     assert launches == []
-    writable = HandMade(out.address, out.shape, rocm(), flags=0)
+    writable = tensor_at(out.address, out.shape, rocm(), flags=0)
     amdattn.flash_attn_func(q, k, v, out=amdattn.from_dlpack(writable))
     amdattn.synchronize()
     assert out.numpy().any()
@@ -77,7 +77,7 @@ def test_read_only_memory_is_read():
     on_device = [amdattn.asarray(x) for x in (q, k, v)]
     for place, held in ((CPU, [x.ctypes.data for x in (q, k, v)]), (rocm(), on_device)):
         addresses = [x if isinstance(x, int) else x.address for x in held]
-        given = [HandMade(a, q.shape, place, flags=READ_ONLY) for a in addresses]
+        given = [tensor_at(a, q.shape, place, flags=READ_ONLY) for a in addresses]
         found = amdattn.flash_attn_func(*given)
         found = found if isinstance(found, np.ndarray) else found.numpy()
         assert found.tobytes() == expected.tobytes()
@@ -86,7 +86,7 @@ def test_read_only_memory_is_read():
 def test_exports_of_read_only_memory_say_so():
     """numpy shows the flag of what it imports."""
     memory = amdattn.asarray(np.ones((4,), np.float32))
-    given = HandMade(memory.address, (4,), rocm(), code=2, bits=32, flags=READ_ONLY)
+    given = tensor_at(memory.address, (4,), rocm(), code=2, bits=32, flags=READ_ONLY)
     for again in (amdattn.from_dlpack(given), amdattn.from_dlpack(amdattn.from_dlpack(given))):
         with pytest.raises(BufferError):  # a legacy capsule could not say it
             again.__dlpack__()

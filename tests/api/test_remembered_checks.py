@@ -7,7 +7,7 @@ import dataclasses
 import ml_dtypes
 import numpy as np
 import pytest
-from api.capsules import READ_ONLY, HandMade
+from handmade import READ_ONLY, tensor_at
 from kernels.gemm_family import SMALL, planned
 
 import amdattn
@@ -59,7 +59,7 @@ def forbidden(array):
     codes = {"bfloat16": (4, 16), "float32": (2, 32), "uint8": (1, 8)}
     code, bits = codes[array.view().dtype.name]
     options = {"code": code, "bits": bits, "flags": READ_ONLY}
-    return HandMade(array.address, array.shape, where, strides=array.strides, **options)
+    return tensor_at(array.address, array.shape, where, strides=array.strides, **options)
 
 
 class Case:

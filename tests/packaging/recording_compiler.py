@@ -2,11 +2,13 @@
 
     python recording_compiler.py LOG VERSION ARGUMENTS...
 
-The line is what was made ("compile", "precompile" or "link") and the output's file name.
+The line is what was made ("compile", "precompile" or "link") and the output's file name. Beside the
+log, LOG.headers has a line for each text that was precompiled, its digest.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
 from pathlib import Path
@@ -34,6 +36,10 @@ def main(log: Path, version: str, arguments: list[str]) -> None:
         kind = "compile"
     else:
         kind = "precompile" if "c++-header" in arguments else "link"
+    if kind == "precompile":
+        digest = hashlib.sha256(Path(arguments[arguments.index("-o") - 1]).read_bytes()).hexdigest()
+        with Path(f"{log}.headers").open("a") as file:
+            print(digest, file=file)
     output.write_text(kind)
     with log.open("a") as file:
         print(kind, output.parent.name, output.name, file=file)

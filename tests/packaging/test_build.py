@@ -74,6 +74,16 @@ ONE_LEVEL = [
 ]
 
 
+def test_a_header_is_precompiled_anew_in_every_build(project: Project) -> None:
+    # A compiler with a cache by content would return the form of another build, whose standard
+    # headers are gone.
+    project.build("v3")
+    project.use_compiler("recorder 1.1")
+    project.build("v3")
+    headers = project.log.with_name("log.headers").read_text().split()
+    assert len(headers) == len(set(headers)) == 2
+
+
 def test_one_level_is_compiled_once(project: Project) -> None:
     assert project.build("v3") == ONE_LEVEL
     assert [path.name for path in project.out.iterdir()] == [LIBRARY.format("v3")]
