@@ -278,8 +278,6 @@ def ids() -> Iterator[Row]:
         wrong = f"waves were at {len(places)} CUs, the runtime has {props.num_cus}"
     by_xcc = {xcc: sum(place[0] == xcc for place in places) for xcc in seen}
     text = f"{len(places)} of {props.num_cus} CUs seen, by XCC {by_xcc}"
-    if _is_virtual():
-        text += " (functional: the virtual device numbers 10 CUs of each)"
     yield verdict("HW_ID", wrong, text, cus=len(places), by_xcc=by_xcc)
     order = np.array([seen.index(int(xcc)) for xcc in xccs])
     robin = bool((order == (np.arange(count) + order[0]) % len(seen)).all())

@@ -11,7 +11,7 @@ import pytest
 from amdattn import runtime
 from build_scripts.micro_kernel import assemble
 
-XCDS, CUS_OF_A_FIELD, SIMDS = 8, 10, 4
+XCDS, CUS_OF_XCD, ENGINES, SIMDS = 8, 38, 4, 4
 # Lane 0 of every wave stores what it read at s[22:23] + 32 (workgroup * waves + wave).
 STORE = """
   v_readfirstlane_b32 s10, v0
@@ -48,19 +48,21 @@ def read(gpu: Any, workgroups: int, waves: int, *registers: str) -> np.ndarray[A
 
 @pytest.mark.parametrize(("workgroups", "waves"), [(1, 1), (8, 3), (100, 8), (320, 2)])
 def test_where_a_wave_runs(gpu: Any, workgroups: int, waves: int) -> None:
-    """Workgroups go round the XCDs, and round the CUs of each; waves round the SIMDs."""
+    """Workgroups go round the XCDs, the shader engines, their CUs; waves round the SIMDs."""
     found = read(gpu, workgroups, waves, "HW_REG_HW_ID", "HW_REG_XCC_ID")
     hw_id, xcc_id = found[..., 0], found[..., 1]
     workgroup, wave = np.indices((workgroups, waves))
     assert (xcc_id == workgroup % XCDS).all()
     assert (hw_id & 15 == wave // SIMDS).all()  # WAVE_ID
     assert (hw_id >> 4 & 3 == wave % SIMDS).all()  # SIMD_ID
-    assert (hw_id >> 8 & 15 == workgroup // XCDS % CUS_OF_A_FIELD).all()  # CU_ID
-    assert (hw_id & 0xFFFFF0C0 == 0).all()  # pipe, shader array and engine
+    cu = workgroup // XCDS % CUS_OF_XCD
+    assert (hw_id >> 8 & 15 == cu // ENGINES).all()  # CU_ID
+    assert (hw_id >> 13 & 3 == cu % ENGINES).all()  # SE_ID
+    assert (hw_id & 0xFFFF90C0 == 0).all()  # pipe, shader array
 
 
 @pytest.mark.parametrize(
-    ("field", "shift", "width"), [("CU", 8, 4), ("SIMD", 4, 2), ("WAVE", 0, 4)]
+    ("field", "shift", "width"), [("CU", 8, 4), ("SE", 13, 2), ("SIMD", 4, 2), ("WAVE", 0, 4)]
 )
 def test_fields_are_read_alone(gpu: Any, field: str, shift: int, width: int) -> None:
     del field

@@ -92,7 +92,7 @@ def test_ids_are_what_a_wave_sees() -> None:
     found = {row.what: row for row in probes.ids()}
     assert found["XCC_ID"].data["ids"] == list(range(8))
     assert found["workgroups go"].data["first"] == [*range(8), *range(8)]
-    assert set(found["HW_ID"].data["by_xcc"].values()) == {10}
+    assert set(found["HW_ID"].data["by_xcc"].values()) == {38}
 
 
 def _case() -> kernels.Case:

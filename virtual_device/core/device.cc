@@ -278,6 +278,7 @@ LaunchResult Device::run(const Launch& launch) {
     return {FaultKind::kIllegalInstruction, "kernel " + kernel.name + " has no code at its entry"};
   state->options = options_;
   state->options.quantum = std::clamp(options_.quantum, 1u, 16u);
+  state->num_cus = limits_.num_cus;
   state->num_xcds = limits_.num_xcds;
   state->lds_bytes = kernel.lds_bytes + launch.dynamic_lds_bytes;
   state->waves_per_workgroup = (lanes + kLanes - 1) / kLanes;

@@ -26,7 +26,7 @@ struct LaunchState {
   // of observed launches, descending.
   bool descending_lanes = false;
   bool starves = false;  // observed launches, under some seeds: see Starvation
-  u32 num_xcds = 8;
+  u32 num_cus = 304, num_xcds = 8;
   u64 kernarg_address = 0, dispatch_packet_address = 0, queue_address = 0;
   std::vector<u8> kernarg;  // complete, hidden arguments included (for preloading)
   u32 lds_bytes = 0, waves_per_workgroup = 0;

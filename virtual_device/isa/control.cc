@@ -44,6 +44,8 @@ struct Field {
         mask(static_cast<u32>((u64{1} << ((imm >> 11 & 31) + 1)) - 1)) {}
 };
 
+constexpr u32 kShaderEngines = 4;  // of an XCD
+
 enum HwReg : u32 {
   kMode = 1,
   kStatus = 2,
@@ -56,6 +58,17 @@ enum HwReg : u32 {
   kXccId = 20,
 };
 
+// WAVE_ID[3:0] SIMD_ID[5:4] CU_ID[11:8] SE_ID[14:13], of a wave whose workgroup has a CU for
+// itself: workgroups go round the XCDs, round the shader engines of each, then round the CUs of
+// those.
+u32 hw_id(const Wave& w) {
+  const LaunchState& launch = *w.workgroup->launch;
+  const u32 cu =
+      static_cast<u32>(w.workgroup->flat_id / launch.num_xcds % (launch.num_cus / launch.num_xcds));
+  return w.wave_idx / 4 | (w.wave_idx % 4) << 4 | cu / kShaderEngines << 8 |
+         cu % kShaderEngines << 13;
+}
+
 u32 read_hwreg(const Wave& w, u32 id) {
   const Workgroup& wg = *w.workgroup;
   switch (id) {
@@ -65,9 +78,8 @@ u32 read_hwreg(const Wave& w, u32 id) {
       return (w.scc ? 1u : 0u) | (w.exec() == 0 ? 1u << 9 : 0u) | (w.vcc() == 0 ? 1u << 10 : 0u);
     case kTrapStatus:
       return 0;
-    case kHwId:  // WAVE_ID[3:0] SIMD_ID[5:4] CU_ID[11:8] SE_ID[14:13]
-      return w.wave_idx / 4 | (w.wave_idx % 4) << 4 |
-             static_cast<u32>(wg.flat_id / wg.launch->num_xcds % 10) << 8;
+    case kHwId:
+      return hw_id(w);
     case kGprAlloc:
       return (wg.launch->kernel().num_vgprs / 8) << 8;
     case kLdsAlloc:
