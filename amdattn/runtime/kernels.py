@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from amdattn.binding import Choice
 from amdattn.code_object import read_kernels
-from amdattn.device import DeviceProps
 from amdattn.errors import BindingError
-from amdattn.kernarg import KernargBuffer, LaunchTypes
+from amdattn.kernarg import KernargBuffer
 from amdattn.manifest import KernelSpec
 from amdattn.runtime import launch_form
+from amdattn.runtime.calls import HipCalls
 from amdattn.runtime.launch_form import LaunchForm
 from amdattn.runtime.metadata import check_loaded, check_metadata
 
@@ -29,23 +27,11 @@ class LoadedKernel(NamedTuple):
     kept: object
 
 
-class KernelLoader(ABC):
+class KernelLoader(HipCalls):
     """The part of a runtime that loads kernels."""
 
-    hip: Any
-    choice: Choice
-    props: DeviceProps
-    launch_types: LaunchTypes
-
-    @abstractmethod
-    def check(self, call: str, result: tuple[Any, ...]) -> Any:
-        """Return what a hip-python call returned besides its status."""
-
-    @abstractmethod
-    def enter(self, stream: int = 0) -> None:
-        """Make the bound device current in this thread."""
-
-    def __init__(self) -> None:
+    def __init__(self, *bound: Any) -> None:
+        super().__init__(*bound)
         # Both forms are the virtual device's own: a probe there would be among what is checked,
         # profiled and counted.
         self._form = LaunchForm.EXTRA if self.choice.kind == "virtual" else None
