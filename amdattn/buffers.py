@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +107,10 @@ class _Allocation(Memory):
 
     def __del__(self) -> None:
         if hasattr(self, "_block") and not sys.is_finalizing():
-            self._pool.give(self._block)
+            try:
+                self._pool.give(self._block)
+            except KeyboardInterrupt:  # hipFree waits for the device
+                runtime.get().interrupt_again()
 
 
 class DeviceArray:
@@ -154,9 +157,11 @@ class DeviceArray:
 
     @stream.setter
     def stream(self, stream: int | None) -> None:
-        self._memory.stream = stream
         if stream is not None:
+            if type(stream) is not int or not 0 <= stream < 2**64:
+                stream = runtime.stream_handle(stream)
             self._memory.streams.add(stream)
+        self._memory.stream = stream
 
     @property
     def memory(self) -> Memory:
@@ -206,6 +211,19 @@ class DeviceArray:
             f"DeviceArray(shape={self.shape}, strides={self.strides}, dtype={self._dtype.name}, "
             f"address={self.address:#x})"
         )
+
+    def __bool__(self) -> bool:
+        """The truth of the only element; waits for it."""
+        if self.size != 1:
+            raise ValueError(f"the truth of a DeviceArray of shape {self.shape} is ambiguous")
+        return bool(self.item())
+
+    def __iter__(self) -> Iterator[DeviceArray]:
+        """Views along the first axis."""
+        return iter([self[i] for i in range(len(self))])
+
+    def __contains__(self, value: object) -> bool:
+        raise TypeError("elements are in device memory: ask .numpy() what it contains")
 
     def __len__(self) -> int:
         if not self.shape:
@@ -364,7 +382,7 @@ def _consumer_stream(stream: int | None) -> int:
         return stream
     if stream in (1, 2) or stream < 0:
         raise ValueError(f"stream={stream} is not allowed on ROCm (have None, -1, 0 and > 2)")
-    return stream
+    return runtime.stream_handle(stream)
 
 
 # -- making arrays ---------------------------------------------------------------------------------

@@ -92,7 +92,10 @@ def import_tensor(
     else:
         raise BufferError(f"__dlpack__ of {type(producer).__name__} gave no unused DLPack capsule")
     address = capsule_pointer(handle, name)
-    fields = layout.unpack(ctypes.string_at(address, layout.size))
+    try:
+        fields = layout.unpack(host_memory.read(address, layout.size))
+    except ValueError as error:
+        raise _malformed(f"the capsule's tensor cannot be read: {error}") from None
     flags = 0
     if name is VERSIONED:
         (major, minor, deleter, flags), tensor = fields[:4], fields[4:]

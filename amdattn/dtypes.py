@@ -65,7 +65,7 @@ def as_dtype(value: object, what: str = "dtype") -> DType:
         name = getattr(value, "__name__", None)
     if name is None and type(value).__module__ == "torch":  # torch.float32
         name = str(value).removeprefix("torch.")
-    if name not in _BY_NAME:
+    if name not in _BY_NAME or not getattr(value, "isnative", True):
         raise ValueError(f"{what}={value!r} is not known (have {', '.join(d.name for d in _ALL)})")
     return _BY_NAME[name]
 

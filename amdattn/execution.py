@@ -295,6 +295,10 @@ class AttentionPlan(Plan):
         self, views: Mapping[str, View], outputs: Mapping[str, View], layout: str, stream: int
     ) -> dict[str, Any]:
         """Copy in, run, copy out."""
+        if "workspace" in outputs:
+            raise TypeError(
+                "workspace must be in device memory; host arrays are copied, and so need none"
+            )
         device = runtime.get()
         if stream and device.is_capturing(stream):
             raise ValueError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from amdattn import dlpack, runtime, scalars
+from amdattn import dlpack, host_memory, runtime, scalars
 from amdattn.buffers import View
 from amdattn.dlpack import RawMemory, compact_strides
 from amdattn.dlpack_import import import_tensor
@@ -228,13 +228,26 @@ def _interface_stream(stream: Any) -> int | None:
 # -- numpy's protocols -----------------------------------------------------------------------------
 
 
-def as_numpy(x: Any) -> NDArray[Any] | None:
+def as_numpy(x: Any, name: str) -> NDArray[Any] | None:
     """What numpy reads of an object with ``__array__`` or a buffer; None if there is neither."""
     if not (hasattr(x, "__array__") or hasattr(x, "__array_interface__") or _is_buffer(x)):
         return None
     import numpy as np
 
-    array: np.ndarray[Any, Any] = np.asarray(x)
+    try:
+        array: np.ndarray[Any, Any] = np.asanyarray(x)
+    except Exception as error:
+        raise _refusal(x, name, error) from error
+    # numpy believes strides and addresses.
+    if hasattr(x, "__array_interface__") and not isinstance(x, np.generic) and array.size:
+        spans = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
+        low = array.ctypes.data + sum(min(span, 0) for span in spans)
+        high = array.ctypes.data + sum(max(span, 0) for span in spans) + array.itemsize
+        if not host_memory.is_readable(low, high):
+            raise ValueError(
+                f"{name}.__array_interface__ cannot be taken: bytes {low:#x} to {high:#x} cannot "
+                "be read"
+            )
     return array
 
 

@@ -235,6 +235,11 @@ class GemmPlan:
         complete = dict(operands)
         made = None
         if "out" not in complete:
+            if stream and runtime.get().is_capturing(stream):
+                raise ValueError(
+                    "a graph is being captured from the stream: what its replays write must last "
+                    "as long as the graph, so pass out="
+                )
             shape, dtype = self._shape("out")
             made = allocate(shape, compact_strides(shape), as_dtype(dtype), stream)
             made.stream = stream

@@ -9,6 +9,7 @@ from typing import Any, SupportsIndex
 
 from amdattn import scalars
 
+_MAX_ELEMENTS = 2**60  # of 8 bytes: as many as there are addresses
 Strided = tuple[int, tuple[int, ...], tuple[int, ...]]  # elements skipped, shape, strides
 
 
@@ -25,6 +26,8 @@ def lengths_of(shape: object) -> tuple[int, ...]:
     lengths = tuple(scalars.integer("shape", length) for length in shape)
     if any(length < 0 for length in lengths):
         raise ValueError(f"shape={lengths} must not be negative")
+    if math.prod(lengths) > _MAX_ELEMENTS or max(lengths, default=0) > _MAX_ELEMENTS:
+        raise ValueError(f"shape={lengths} must have at most 2**60 elements")
     return lengths
 
 

@@ -93,7 +93,7 @@ def as_view(x: Any, name: str, stream: int, is_output: bool = False) -> View:
     view = foreign_view(x, name, stream)
     if view is not None:
         return view
-    array = None if is_output else as_numpy(x)
+    array = None if is_output else as_numpy(x, name)
     if array is not None:
         return _numpy_view(array, name, False)
     protocols = "" if is_output else " or __array__"

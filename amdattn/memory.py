@@ -156,7 +156,11 @@ class Pool:
     def _free(self, block: Block) -> None:
         # After a fault every HIP call fails, and a destructor cannot report it.
         with contextlib.suppress(AmdattnError):
-            self._device.free(block.address)
+            try:
+                self._device.free(block.address)
+            except KeyboardInterrupt:
+                self._returned.append(block)
+                raise
 
     # -- with the lock held ----------------------------------------------------------------------
 

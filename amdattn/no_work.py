@@ -62,17 +62,18 @@ def results(
     q, v = inputs["q"], inputs["v"]
     for name in ("k", "v"):
         check_shape(inputs[name], name, inputs[name].shape, q.dtype.name, layout)
+    axes = dict(zip(axis_order(layout), q.shape, strict=False))
+    if "sinks" in inputs:
+        check_shape(inputs["sinks"], "sinks", (axes["head"],), "float32", layout)
     views = {name: view for name, view in zip(("out", "lse"), given_views, strict=True) if view}
     check_placement({**inputs, **views})
     values = {"out": host_empty((*q.shape[:-1], v.shape[-1]), q.dtype)}
     values["out"][...] = 0
     if with_lse:
-        axes = dict(zip(axis_order(layout), q.shape, strict=False))
         lse_shape = tuple(axes[axis] for axis in ("batch", "head", "seq") if axis in axes)
         values["lse"] = host_empty(lse_shape, FLOAT32)
         values["lse"][...] = -float("inf")
         if "sinks" in inputs:
-            check_shape(inputs["sinks"], "sinks", lse_shape[-2:-1], "float32", layout)
             values["lse"][...] = _on_host(inputs["sinks"])[:, None]
     found: list[Any] = []
     for name, array in zip(("out", "lse"), given, strict=True):

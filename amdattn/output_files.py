@@ -10,20 +10,24 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 
-def check_outputs(outputs: Iterable[tuple[str, Path | None]]) -> None:
+def check_outputs(
+    outputs: Iterable[tuple[str, Path | None]], inputs: Iterable[tuple[str, Path | None]] = ()
+) -> None:
     """Raise for what cannot be written, before anything that takes long.
 
     Parameters
     ----------
     outputs : iterable of (str, Path or None)
         What to call each file, such as "--csv", and where it will be; None: not asked for.
+    inputs
+        The same of files that are read, which no output may replace.
 
     Raises
     ------
     ValueError
-        A file cannot be written, or two outputs are the same file.
+        A file cannot be written, or two outputs, or an output and an input, are the same file.
     """
-    named: dict[Path, str] = {}
+    named = {_target(path): name for name, path in inputs if path is not None}
     for option, path in outputs:
         if path is None:
             continue
@@ -45,14 +49,29 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     target = _target(path)
     if _is_special(target):
-        yield target
+        with _naming(path):
+            yield target
         return
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".amdattn-") as folder:
+    with (
+        _naming(path),
+        tempfile.TemporaryDirectory(dir=target.parent, prefix=".amdattn-") as folder,
+    ):
         new = Path(folder) / target.name
         yield new
         if target.exists():
             shutil.copymode(target, new)
         os.replace(new, target)
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Have errors of the block, of a full disk for example, name the file."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def _target(path: Path) -> Path:

@@ -123,7 +123,7 @@ class AttentionProblem:
                 put(name, scalars.boolean(name, getattr(self, name)))
         for name in ("total_q", "total_kv"):
             total = getattr(self, name)
-            if type(total) is not int:
+            if type(total) is not int or not 0 <= total <= INT32_MAX:
                 put(name, total := scalars.integer(name, total))
             if not 0 <= total <= INT32_MAX:
                 raise ValueError(f"{name}={total} must be in 0..{INT32_MAX}")
@@ -308,16 +308,21 @@ def attention_problem(
     `seqlen_kv`.
     """
     q, k, v = operand_axes(q_shape, k_shape, v_shape, layout)
+    # An empty tensor is an error: in a problem 0 stands for "as head_dim", and for sequences of one
+    # length.
+    named = {"head_dim_v": v["dim"]}
     if layout == VARLEN_LAYOUT:
-        # An empty tensor is an error, and must not look like sequences of one length.
-        options |= {"total_q": q["seq"] or -1, "total_kv": k["seq"] or -1}
+        named |= {"total_q": q["seq"], "total_kv": k["seq"]}
+        options |= {"total_q": q["seq"], "total_kv": k["seq"]}
     else:
         options |= {"batch": q["batch"], "seqlen_q": q["seq"], "seqlen_kv": k["seq"]}
+    for name, count in named.items():
+        if count == 0 and q["dim"]:  # of which a problem tells itself
+            raise ValueError(f"{name}=0 (an empty tensor) must be in 1..{INT32_MAX}")
     return AttentionProblem(
         num_heads_q=q["head"],
         num_heads_kv=k["head"],
         head_dim=q["dim"],
-        # 0 stands for "as head_dim" in a plan; an array without a last axis is an error instead.
-        head_dim_v=v["dim"] or -1,
+        head_dim_v=v["dim"],
         **options,
     )

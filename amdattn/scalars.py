@@ -11,20 +11,29 @@ import numbers
 import operator
 from typing import Any
 
+_DIGITS = 4000  # that Python prints
+
 
 def integer(name: str, value: object) -> int:
     """The int that `value` is or holds; TypeError for a bool, a float and the rest."""
     if type(value) is int:
-        return value
+        return _of_64_bits(name, value)
     found = read(name, value)
     if type(found) is int:
-        return found
+        return _of_64_bits(name, found)
     if not isinstance(found, bool) and not hasattr(found, "shape"):
         try:
-            return operator.index(found)  # type: ignore[arg-type]
+            return _of_64_bits(name, operator.index(found))  # type: ignore[arg-type]
         except TypeError:
             pass
     raise _wrong(name, value, "an int")
+
+
+def _of_64_bits(name: str, value: int) -> int:
+    """The same. Nothing here takes longer ones, and Python does not print those of 4300 digits."""
+    if not -(2**63) <= value < 2**64:
+        raise ValueError(f"{name} is an integer of {value.bit_length()} bits, which 64 do not hold")
+    return value
 
 
 def number(name: str, value: object) -> float:
@@ -37,7 +46,8 @@ def number(name: str, value: object) -> float:
     try:
         finite = float(found)
     except OverflowError:
-        finite = math.inf
+        shown = f"={found}" if abs(found) < 10**_DIGITS else ""
+        raise ValueError(f"{name}{shown} must be finite, not beyond every float64") from None
     if not math.isfinite(finite):
         raise ValueError(f"{name}={found} must be finite")
     return finite

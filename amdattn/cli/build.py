@@ -49,9 +49,9 @@ def build(
         if not folder.is_dir():
             raise ValueError(f"--include={str(folder)!r} is no folder")
     target = source.with_suffix(".hsaco") if output is None else output
-    if target.resolve() == source.resolve():
-        raise ValueError(f"--output={str(target)!r} is the source itself")
-    check_outputs([("--output", target), ("--assembly", assembly)])
+    if not all(define or ()):
+        raise ValueError("--define='' must be NAME or NAME=VALUE")
+    check_outputs([("--output", target), ("--assembly", assembly)], [("the source", source)])
     with spinner(f"compiling {source.name} for {arch}", quiet=as_json):
         built = compiler.build(source, arch, define or (), include or (), flag or ())
     if built.warnings:

@@ -52,6 +52,7 @@ _ATTENTION = (
     *("softmax_scale", "lse", "causal", "window_size", "top_left", "sinks", "softcap", "gather"),
     *("round_mode", "num_splits"),
 )
+_MAX_EXTENT = 2**32 - 1  # of what a launch takes
 _CODE_OBJECT = ("kernel", "grid", "workgroup", "args", "dynamic_lds")
 _RUNS = ("schedules", "residency", "suppressions", "max_errors", "advice", "annotate")
 
@@ -102,7 +103,9 @@ def check(
     args: Annotated[
         str, typer.Option(help="Its arguments, or @FILE with them; see docs/checked-mode.md.")
     ] = "",
-    dynamic_lds: Annotated[int, typer.Option(metavar="N", min=0, help="Bytes of dynamic LDS.")] = 0,
+    dynamic_lds: Annotated[
+        int, typer.Option(metavar="N", min=0, max=_MAX_EXTENT, help="Bytes of dynamic LDS.")
+    ] = 0,
     schedules: Annotated[
         int,
         typer.Option(
@@ -287,8 +290,10 @@ def _code_object(
 def extent(option: str, text: str) -> tuple[int, int, int]:
     """Read X, X,Y or X,Y,Z of an option."""
     parts = text.split(",")
-    if len(parts) > 3 or not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
-        raise ValueError(f"--{option}={text!r} must be X, X,Y or X,Y,Z, each at least 1")
+    if len(parts) > 3 or not all(
+        part.strip().isdecimal() and 0 < int(part) <= _MAX_EXTENT for part in parts
+    ):
+        raise ValueError(f"--{option}={text!r} must be X, X,Y or X,Y,Z, each in 1..{_MAX_EXTENT}")
     x, y, z = ([int(part) for part in parts] + [1, 1])[:3]
     return x, y, z
 

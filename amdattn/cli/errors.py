@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import typer
 
 from amdattn.cli.output import stderr
-from amdattn.errors import AmdattnError
+from amdattn.errors import AmdattnError, HipError
 
 # What a user's input or machine can cause. Anything else is a defect of this package: its
 # traceback is what a report needs.
@@ -35,12 +36,16 @@ RENAMED = {
     "--return-attn-probs": "--lse",
     "-h": "--help",
 }
+_INTERRUPTED = "interrupted by SIGINT"  # what the virtual device says of a launch that Ctrl-C ended
 # Every usage error of typer, which has had click's classes and its own.
 _Usage: Any = typer.BadParameter.__base__
 
 
 def run(app: typer.Typer) -> int:
     """Run the command line; returns its exit code. What a user can cause is one line and code 2."""
+    if sys.stdout is None:  # closed by whoever started the command
+        show("stdout is closed")
+        return 2
     code = _run(app)
     try:
         sys.stdout.flush()
@@ -66,6 +71,9 @@ def _run(app: typer.Typer) -> int:
         show("interrupted")
         return 130
     except EXPECTED as error:
+        if isinstance(error, HipError) and _INTERRUPTED in error.report:
+            show("interrupted")  # Python has lost the exception, in a destructor for example
+            return 130
         show(_text(error), type(error).__name__ if isinstance(error, AmdattnError) else "Error")
     return 2
 
@@ -79,6 +87,8 @@ def show(text: str, name: str = "Error") -> None:
 def _text(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # files are named
+        return f"stdout: {error.strerror}"
     return str(error) or type(error).__name__
 
 

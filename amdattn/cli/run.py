@@ -83,7 +83,9 @@ def run(
 
     from amdattn import runtime
 
-    check_outputs([("--out", out), ("--lse", lse)])
+    inputs = {"--q": q, "--k": k, "--v": v, "--sinks": sinks}
+    inputs |= {"--cu-seqlens-q": cu_seqlens_q, "--cu-seqlens-k": cu_seqlens_k}
+    check_outputs([("--out", out), ("--lse", lse)], inputs.items())
     if dtype not in ("", *ELEMENTS):
         raise ValueError(f"--dtype={dtype!r} must be one of {', '.join(ELEMENTS)}")
     q_array = _operand("--q", q, dtype, cast)
@@ -145,6 +147,8 @@ def read_npy(option: str, path: Path) -> NDArray[Any]:
         array = read_array(path)
     except ValueError as error:
         raise ValueError(f"{option}={error}") from None
+    except OSError as error:
+        raise ValueError(f"{option}={path}: {error.strerror}") from None
     if array.dtype.kind == "V" and array.dtype.itemsize == 2:
         return array.view(ml_dtypes.bfloat16)
     return array

@@ -63,7 +63,8 @@ def gemm(
     tried = _counts(splits)
     path = table or gemm_table.default_path()
     if not dry_run:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if table is None:
+            path.parent.mkdir(parents=True, exist_ok=True)
         check_outputs([("--table", path)])
         gemm_table.load(path)  # what is no table is an error before anything is timed
     problems = [

@@ -116,10 +116,14 @@ def load(path: Path) -> Mapping[Key, Tuned]:
 def _load(path: Path, _changed: int) -> Mapping[Key, Tuned]:
     try:
         document = read_json(path)
+        if not isinstance(document, dict) or document.keys() != {"schema", "entries"}:
+            raise ValueError('not an object of "schema" and "entries"')
         if document["schema"] != SCHEMA:
             raise ValueError(
                 f"schema {document['schema']!r} is not {SCHEMA}: tune again, or remove the file"
             )
+        if not isinstance(document["entries"], list):
+            raise ValueError('"entries" is no list')
         entries: dict[Key, Tuned] = {}
         for number, entry in enumerate(document["entries"], 1):
             try:
@@ -148,6 +152,10 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def _fields(kind: type[Any], values: Mapping[str, Any]) -> Any:
+    if not isinstance(values, dict):
+        raise TypeError(f"{values!r} is no object")
+    if unknown := values.keys() - {field.name for field in dataclasses.fields(kind)}:
+        raise ValueError(f"has {', '.join(sorted(unknown))}, which means nothing")
     for field in dataclasses.fields(kind):
         if type(values[field.name]) not in _TYPES[str(field.type)]:
             raise TypeError(f"{field.name} is {values[field.name]!r}, not of type {field.type}")

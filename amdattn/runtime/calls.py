@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
+import signal
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +27,7 @@ _FAULTS = frozenset(
 )
 _WAITS = ("hipDeviceSynchronize", "hipStreamSynchronize", "hipEventSynchronize")
 _CAPTURE_MODE_RELAXED = 2
+_SOON_SECONDS = 0.02
 
 
 class HipCalls:
@@ -51,6 +55,7 @@ class HipCalls:
         self._hip_python = hip_python
         self._exports: virtual_library.Exports | None = None
         self._reported = ("", 0)
+        self._lost_interrupt = False
         self._check_binding()
         self.ordinal: int = self.check("hipGetDevice", self.hip.hipGetDevice())
         count: int = self.check("hipGetDeviceCount", self.hip.hipGetDeviceCount())
@@ -69,11 +74,29 @@ class HipCalls:
             raise self._error(call, result[0])
         return result[1] if len(result) == 2 else result[1:]
 
+    def interrupt_again(self) -> None:
+        """Have Ctrl-C come once more: what it raised in a destructor is lost.
+
+        Soon, or in the place of the next error, which is that of the launch that it has ended.
+        """
+        self._lost_interrupt = True
+        again = threading.Timer(_SOON_SECONDS, self._interrupt)
+        again.daemon = True
+        again.start()
+
+    def _interrupt(self) -> None:
+        if self._lost_interrupt:
+            self._lost_interrupt = False
+            os.kill(os.getpid(), signal.SIGINT)
+
     def _error(self, call: str, status: Any) -> HipError:
         explanation = str(self.hip.hipGetErrorString(status)[1])
         self.hip.hipGetLastError()  # a later call must not report this one's error again
         if call in _WAITS or status.name in _FAULTS:
             self.failures += 1
+        if self._lost_interrupt and threading.current_thread() is threading.main_thread():
+            self._lost_interrupt = False
+            raise KeyboardInterrupt
         report = self._report_of(int(status)) if self.choice.kind == "virtual" else ""
         note = binding.other_runtimes(self.choice.library) if self.choice.kind == "gpu" else ""
         return HipError(call, int(status), status.name, explanation, report, note)

@@ -46,11 +46,11 @@ def optional(hip: Any, call: str, *args: Any) -> Any:
     """What a call of hip-python returns that not every library answers; None if this one does not.
 
     A library that lacks the function makes hip-python raise RuntimeError, an error code that the
-    bindings have no name for makes it raise ValueError.
+    bindings have no name for makes it raise ValueError; bindings may lack it, too.
     """
     try:
         status, value = getattr(hip, call)(*args)
-    except (RuntimeError, ValueError):
+    except (RuntimeError, ValueError, AttributeError):
         status, value = True, None
     if status:
         with contextlib.suppress(ValueError):

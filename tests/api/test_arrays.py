@@ -225,7 +225,7 @@ def test_copies_do_not_alias():
 def test_consumer_names_its_stream(normal, hip_stream):
     q = Producer(amdattn.asarray(normal(1, 4, 1, 128)), legacy=False)
     amdattn.flash_attn_func(q, q, q, stream=hip_stream)
-    assert set(q.streams) == {amdattn.runtime.stream_handle(hip_stream)}
+    assert set(q.streams) == {runtime.stream_handle(hip_stream)}
 
 
 def test_host_dlpack_arrays(normal):

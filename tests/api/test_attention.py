@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import amdattn
+from amdattn import runtime
 from amdattn.testing import attention, attention_rounded, compare, compare_lse
 
 
@@ -74,7 +75,7 @@ def test_packed_device_array(normal, allocations):
 
 
 def test_packed_host_array_is_uploaded_once(normal, monkeypatch):
-    device = amdattn.runtime.get()
+    device = runtime.get()
     uploads = []
     original = device.upload
     monkeypatch.setattr(
@@ -124,7 +125,7 @@ def test_plan_runs_many_times_without_allocating(normal, allocations, launches, 
     k, v = normal(1, 33, 1, 128), normal(1, 33, 1, 128)
     dk, dv = amdattn.asarray(k), amdattn.asarray(v)
     out, lse = amdattn.empty((1, 20, 2, 128)), amdattn.empty((1, 2, 20), "float32")
-    handle = amdattn.runtime.stream_handle(hip_stream)
+    handle = runtime.stream_handle(hip_stream)
     queries = [normal(1, 20, 2, 128) for _ in range(3)]
     on_device = [amdattn.asarray(q) for q in queries]
     allocations.clear()
@@ -168,13 +169,13 @@ def test_writes_through_a_view_order_later_reads(normal, hip_stream):
     amdattn.flash_attn_func(
         *map(amdattn.asarray, (q, k, v)), out=whole[:, :, 1:], stream=hip_stream
     )
-    assert whole.stream == amdattn.runtime.stream_handle(hip_stream)
+    assert whole.stream == runtime.stream_handle(hip_stream)
     check(whole.numpy()[:, :, 1:], None, q, k, v)
 
 
 def test_graph_capture(normal, hip_stream):
     """A run records launches only; each replay reads the operands anew."""
-    device = amdattn.runtime.get()
+    device = runtime.get()
     hip, call = device.hip, device.check
     plan = amdattn.plan_attention(1, 9, 17, 1, 1, 128, device=amdattn.device_props())
     q, k, v = normal(1, 9, 1, 128), normal(1, 17, 1, 128), normal(1, 17, 1, 128)
@@ -203,7 +204,7 @@ def test_strides_beyond_4_gib(normal):
     q, k, v = normal(2, 20, 1, 128), normal(2, 33, 1, 128), normal(2, 33, 1, 128)
     stride = 2**31 + 2**16
     memory = amdattn.empty((stride + 2**16,))
-    device = amdattn.runtime.get()
+    device = runtime.get()
 
     def place(x, offset):
         address = memory.address + 2 * offset

@@ -9,7 +9,7 @@ import pytest
 from api.masked import attention, varlen
 
 import amdattn
-from amdattn import manifest
+from amdattn import manifest, runtime
 
 BF16 = ml_dtypes.bfloat16
 
@@ -363,7 +363,7 @@ def test_with_a_workspace_nothing_is_allocated(normal, allocations, launches):
 def test_runs_at_the_same_time_have_workspaces_of_their_own(normal):
     plan, _, k, v = split_case(normal)
     queries = [normal(1, 20, 2, 128) for _ in range(6)]
-    device = amdattn.runtime.get()
+    device = runtime.get()
     streams = [device.check("hipStreamCreate", device.hip.hipStreamCreate()) for _ in queries]
     dk, dv = map(amdattn.asarray, (k, v))
     results = [None] * len(queries)
@@ -402,7 +402,7 @@ def test_bad_workspaces(normal, launches):
 
 def test_capture_needs_a_workspace(normal, hip_stream):
     plan, q, k, v = split_case(normal)
-    device = amdattn.runtime.get()
+    device = runtime.get()
     hip, call = device.hip, device.check
     dq, dk, dv = map(amdattn.asarray, (q, k, v))
     out, lse = amdattn.empty(q.shape), amdattn.empty((1, 2, 20), "float32")

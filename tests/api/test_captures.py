@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn import runtime
+from amdattn import memory, runtime
 
 
 @pytest.fixture(params=[0, 1], ids=["blocking", "non-blocking"])
@@ -88,7 +88,7 @@ def test_arrays_dropped_during_a_capture(normal, monkeypatch, mode, reuses, know
     freed = []
     free = device.free
     monkeypatch.setattr(device, "free", lambda address: (freed.append(address), free(address)))
-    with amdattn.memory.caching(reuses):
+    with memory.caching(reuses):
         q, out = amdattn.asarray(normal(1, 8, 1, 128)), amdattn.empty((1, 8, 1, 128))
         plan = amdattn.plan_attention(1, 8, 8, 1, 1, 128, device=amdattn.device_props())
         plan.run(q, q, q, out)

@@ -173,7 +173,7 @@ KERNEL = "__attribute__((global)) void k() {}"
         (
             KERNEL,
             "-o k.hip",
-            "--output='k.hip' is the source itself",
+            "--output='k.hip' is the file of the source, too",
         ),
         (KERNEL, "-I nowhere", "--include='nowhere' is no folder"),
         (KERNEL, "-o no/k", "cannot be written: there is no folder"),

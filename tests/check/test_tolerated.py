@@ -13,6 +13,7 @@ from gpu import gpu
 from planted import WORDS, Planted, places, run
 
 import amdattn
+from amdattn import runtime
 from amdattn.checking.findings import FindingLog, read_findings
 
 __all__ = ["gpu"]
@@ -94,5 +95,5 @@ def test_findings_of_several_launches_are_grouped_alike() -> None:
 
 def test_no_launch_is_ended_for_its_errors_unless_asked() -> None:
     with amdattn.virtual.check(raise_on=None):
-        exports = amdattn.runtime.get().virtual_exports()
+        exports = runtime.get().virtual_exports()
         assert exports.set_options(max_errors=0) == {"max_errors": 0}

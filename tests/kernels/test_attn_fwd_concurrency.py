@@ -13,7 +13,7 @@ import pytest
 from kernels.family import MAIN, MEMBERS, NARROW, Array, Call, Member, operands, sums
 
 import amdattn
-from amdattn import runtime
+from amdattn import memory, runtime
 
 MIXED = ((70, 0, 33, 1), (90, 5, 40, 129))
 # What runs beside each other: options, sinks, lengths of the sequences.
@@ -220,7 +220,7 @@ def test_threads_and_streams_with_different_plans(streams: list[int]) -> None:
 
 def test_with_reused_memory(streams: list[int]) -> None:
     """As on a GPU: results and workspaces that runs leave behind go to the next ones."""
-    with amdattn.memory.caching(True):
+    with memory.caching(True):
         jobs = [Job.of(MAIN, kind) for kind in ("split", "varlen, split", "causal")]
         beside_each_other(jobs, streams, REPETITIONS)
         del jobs

@@ -11,11 +11,13 @@ from typer.testing import CliRunner
 
 import amdattn
 from amdattn import cli, gemm, tuning
+from amdattn.device import KNOWN_DEVICES
+from amdattn.dtypes import as_dtype
 from amdattn.gemm_problem import GemmProblem
 from amdattn.plan import gemm as planning, gemm_table
 from build_scripts import gemm_table as build
 
-PROPS = amdattn.device.KNOWN_DEVICES["MI300X"]
+PROPS = KNOWN_DEVICES["MI300X"]
 
 
 @pytest.fixture
@@ -47,7 +49,7 @@ def test_plans_follow_the_table(table: Path) -> None:
     gemm.forget_plans()
     plan = amdattn.plan_gemm(5, 80, 1024, device=amdattn.device_props())
     assert (plan.kernel.name, plan.splits) == ("gemm_nt_bf16_m64n64", 3)
-    a, b = (np.ones((rows, 1024), amdattn.dtypes.as_dtype("bfloat16").numpy()) for rows in (5, 80))
+    a, b = (np.ones((rows, 1024), as_dtype("bfloat16").numpy()) for rows in (5, 80))
     assert (amdattn.gemm_nt(a, b) == 1024).all()
     assert len(gemm_table.load(table)) == 2  # the other row count is still there
     # Not where something else decides, and not for other problems.
