@@ -36,6 +36,7 @@ RENAMED = {
     "--return-attn-probs": "--lse",
     "-h": "--help",
 }
+_INTERRUPT_CODE = 130
 _INTERRUPTED = "interrupted by SIGINT"  # what the virtual device says of a launch that Ctrl-C ended
 # Every usage error of typer, which has had click's classes and its own.
 _Usage: Any = typer.BadParameter.__base__
@@ -61,7 +62,10 @@ def run(app: typer.Typer) -> int:
 
 def _run(app: typer.Typer) -> int:
     try:
-        return int(app(prog_name="amdattn", standalone_mode=False) or 0)
+        code = int(app(prog_name="amdattn", standalone_mode=False) or 0)
+        if code == _INTERRUPT_CODE:  # typer's answer to Ctrl-C
+            show("interrupted")
+        return code
     except BrokenPipeError:
         return 1
     except _Usage as error:
@@ -69,11 +73,11 @@ def _run(app: typer.Typer) -> int:
             show(_usage(error))
     except (KeyboardInterrupt, typer.Abort):
         show("interrupted")
-        return 130
+        return _INTERRUPT_CODE
     except EXPECTED as error:
         if isinstance(error, HipError) and _INTERRUPTED in error.report:
             show("interrupted")  # Python has lost the exception, in a destructor for example
-            return 130
+            return _INTERRUPT_CODE
         show(_text(error), type(error).__name__ if isinstance(error, AmdattnError) else "Error")
     return 2
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
@@ -322,3 +324,15 @@ def test_a_signal_that_python_lost_ends_the_command() -> None:
         raise amdattn.HipError("hipFree", 719, "hipErrorLaunchFailure", "failed", report)
 
     assert errors.run(lost) == 130  # type: ignore[arg-type]
+
+
+def test_an_interrupted_check_says_so() -> None:
+    ran = subprocess.Popen(
+        [sys.executable, "-m", "amdattn.cli", "check", "attention", "-sq", "20000"],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "AMDATTN_DEVICE": "virtual:gfx942"},
+    )  # fmt: skip
+    time.sleep(2.5)  # it takes minutes
+    ran.send_signal(signal.SIGINT)
+    out, errors = ran.communicate(timeout=60)
+    assert (ran.returncode, out, errors) == (130, "", "Error: interrupted\n")
