@@ -122,16 +122,18 @@ class QuickBuild:
         command += [f"-Wl,--version-script={exports}", *objects, str(flags)]
         return _succeeds([*command, "-lpthread", "-o", str(out)])
 
-    def code(self, changed: str) -> list[bytes]:
-        """What the sources that depend on a file are compiled to, as text without places."""
+    def same_code(self, changed: str, original: Path) -> bool:
+        """Whether a file that is changed now makes no difference, beside the `original` sources."""
         out = self.work / "code.s"
-        texts = []
-        for name, needed in self.depends.items():
-            if changed in needed:
-                command = [*self._command, "-O2", "-S", str(self.sources / name), "-o", str(out)]
-                subprocess.run(command, check=True, capture_output=True)
-                texts.append(out.read_bytes())
-        return texts
+
+        def code(sources: Path, name: str) -> bytes:
+            where = [f"-I{sources}", str(sources / name)]
+            command = [part for part in self._command if not part.startswith("-I")]
+            subprocess.run([*command, "-O2", "-g0", "-S", *where, "-o", str(out)], check=True)
+            return out.read_bytes()
+
+        names = [name for name, needed in self.depends.items() if changed in needed]
+        return all(code(self.sources, name) == code(original, name) for name in names)
 
     def _object(self, name: str) -> Path:
         return (self.work / name).with_suffix(".o")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import random
 import re
 import signal
@@ -26,9 +27,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from device_build import QuickBuild
-from device_reach import Reach, add_frames
+from device_reach import MOST_OF_A_TEST, Reach, add_frames
 from rich.console import Console
 from trials import (
+    ROOT,
     Mutant,
     Stopwatch,
     copy_of_repository,
@@ -38,9 +40,8 @@ from trials import (
 )
 
 LEVEL = "v3"
-# Seconds of the tests of one mutant, as they took when they were recorded, and the limit of one
-# test. What takes longer is slow because of the mutant, or hangs.
-MOST_SECONDS, MOST_OF_A_TEST = 25.0, 20
+MOST_SECONDS = 12.0  # of the tests of one mutant, as they took when they were recorded
+PATIENCE = 3  # what takes so many times as long is slow because of the mutant, or hangs
 FOLDERS = ("isa", "isa_semantics", "numerics", "check", "timing", "virtual_device", "execution")
 FOLDERS += ("hip", "fuzz", "api")
 # Where the sharp tests of sources whose path begins so are; the longest beginning counts.
@@ -88,6 +89,12 @@ class Place:
     line: int
     before: str
     after: str
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """Path from the root of the repository, line, and what became what."""
+        text = f"{self.before.strip()} -> {self.after.strip()}"
+        return f"virtual_device/{self.name}", self.line, text
 
 
 def changes(line: str) -> Iterator[str]:
@@ -148,8 +155,7 @@ class Bench:
 
     def trial(self, place: Place) -> Mutant:
         """Make a mutant, build it, run its tests, take it back."""
-        text = f"{place.before.strip()} -> {place.after.strip()}"
-        mutant = Mutant(f"virtual_device/{place.name}", place.line, text)
+        mutant = Mutant(*place.key)
         watch = Stopwatch()
         file = self.built.sources / place.name
         before = file.read_text()
@@ -158,11 +164,8 @@ class Bench:
         try:
             write(file, "\n".join(lines))
             outcome, by = self._met(place)
-            if outcome == "survived":
-                changed = self.built.code(place.name)
-                write(file, before)
-                if changed == self.built.code(place.name):
-                    outcome = "same code"
+            if outcome == "survived" and self.built.same_code(place.name, ROOT / "virtual_device"):
+                outcome = "same code"
         finally:
             write(file, before)
         return dataclasses.replace(mutant, outcome=outcome, by=by, seconds=watch.seconds())
@@ -178,9 +181,9 @@ class Bench:
         chosen.write_text(json.dumps(tests))
         extra = {"AMDATTN_VDEV_LIBRARY": str(library), "AMDATTN_CHOSEN": str(chosen)}
         files = dict.fromkeys(test.partition("::")[0] for test in tests)
-        by = first_failure(
-            self.built.tree, ["-p", "reach", *files], 4 * self.seconds, extra, MOST_OF_A_TEST
-        )
+        seconds = PATIENCE * self.seconds
+        every = math.ceil(MOST_OF_A_TEST * seconds)
+        by = first_failure(self.built.tree, ["-p", "reach", *files], seconds, extra, every)
         return ("caught" if by else "survived"), by
 
 
@@ -214,16 +217,7 @@ def chosen_places(everywhere: list[Place], seed: int, again: Path | None) -> lis
         for row in json.loads(again.read_text())
         if row["outcome"] == "survived"
     }
-    return [
-        place
-        for place in everywhere
-        if (
-            f"virtual_device/{place.name}",
-            place.line,
-            f"{place.before.strip()} -> {place.after.strip()}",
-        )
-        in left
-    ]
+    return [place for place in everywhere if place.key in left]
 
 
 def main() -> None:
@@ -233,7 +227,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=MOST_SECONDS, help="of a mutant's tests")
     parser.add_argument("--work", type=Path, help="keep tree, objects and reach in this folder")
-    parser.add_argument("--json", type=Path, help="write the outcomes here")
+    told = "write the outcomes here; those that it has already are kept"
+    parser.add_argument("--json", type=Path, help=told)
     parser.add_argument("--again", type=Path, help="outcomes: only what they say was not caught")
     arguments = parser.parse_args()
     console = Console()
@@ -250,10 +245,15 @@ def main() -> None:
         bench = Bench(folder, built, Reach(recorded), arguments.seconds)
         sample = chosen_places(places(built.sources), arguments.seed, arguments.again)
         mutants: list[Mutant] = []
+        known: dict[tuple[str, int, str], Mutant] = {}
+        if arguments.json and arguments.json.exists():
+            rows = [Mutant(**row) for row in json.loads(arguments.json.read_text())]
+            known = {(row.path, row.line, row.change): row for row in rows}
         for place in sample:
             if sum(mutant.outcome != "not built" for mutant in mutants) == arguments.number:
                 break
-            mutants.append(last := bench.trial(place))
+            last = known.get(place.key) or bench.trial(place)
+            mutants.append(last)
             text = f"{last.outcome} {last.seconds:.0f} s {last.path}:{last.line} {last.change}"
             console.print(text, last.by, highlight=False, markup=False, soft_wrap=True)
             if arguments.json:
