@@ -171,6 +171,26 @@ def test_launch_validation(
     assert hip.report.startswith("launch of k: ")
 
 
+@pytest.mark.parametrize(
+    ("grid", "group"),
+    [
+        ((2**31 - 1, 1, 1), (1, 1, 1)),
+        ((1, 65536, 65536), (1, 1, 1)),
+        ((2**22 - 1, 1, 1), (1024, 1, 1)),
+        ((1, 1, 1), (1, 1024, 1)),
+        ((1, 1, 1), (1, 1, 1024)),
+    ],
+)
+def test_the_greatest_shapes_pass(hip: Any, grid: tuple[int, ...], group: tuple[int, ...]) -> None:
+    """They would run for hours: the next check refuses the launch."""
+    _, function = hip.kernel()
+    extra, *_keep = configuration(bytes(16))
+    at = ctypes.addressof(extra)
+    with pytest.raises(HipError, match="InvalidValue"):
+        hip.hipModuleLaunchKernel(function, *grid, *group, 65537, None, None, at)
+    assert "65537 bytes of dynamic LDS exceed 65536" in hip.report
+
+
 def test_argument_validation(hip: Any) -> None:
     _, function = hip.kernel()
     extra, *_keep = configuration(bytes(16))
