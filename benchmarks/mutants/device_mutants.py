@@ -7,7 +7,8 @@ Mutants are made in a copy of the repository, at a seeded sample of places in .c
 First the tests run once, with a library that tells which of its blocks each runs. Then each mutant
 meets the tests that run its block or its function, sharp and short ones first, until one fails. A
 change that does not compile is no mutant: another place is taken for it. One that compiles to the
-same code is told apart. Needs llvm-symbolizer.
+same code is told apart. A folder of `--work` keeps the sources and tests that it was made with: after
+a change of either, name another. Needs llvm-symbolizer.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from trials import (
 
 LEVEL = "v3"
 MOST_SECONDS = 12.0  # of the tests of one mutant, as they took when they were recorded
-PATIENCE = 3  # what takes so many times as long is slow because of the mutant, or hangs
+PATIENCE = 4  # what takes so many times as long is slow because of the mutant, or hangs
 FOLDERS = ("isa", "isa_semantics", "numerics", "check", "timing", "virtual_device", "execution")
 FOLDERS += ("hip", "fuzz", "api")
 # Where the sharp tests of sources whose path begins so are; the longest beginning counts.
@@ -226,7 +227,7 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=200)
     parser.add_argument("--seed", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=MOST_SECONDS, help="of a mutant's tests")
-    parser.add_argument("--work", type=Path, help="keep tree, objects and reach in this folder")
+    parser.add_argument("--work", type=Path, help="keep sources, tests and objects here")
     told = "write the outcomes here; those that it has already are kept"
     parser.add_argument("--json", type=Path, help=told)
     parser.add_argument("--again", type=Path, help="outcomes: only what they say was not caught")

@@ -159,6 +159,7 @@ def test_host_functions_run_in_order(hip: Any) -> None:
     hip.hipStreamDestroy(stream)
 
 
+@pytest.mark.timeout(60)  # a wait that is not refused has no end
 @pytest.mark.parametrize("how", ["device", "stream", "null stream", "event", "copy"])
 def test_host_function_cannot_wait(hip: Any, how: str) -> None:
     """It would wait for itself."""
