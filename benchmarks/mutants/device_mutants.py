@@ -227,7 +227,7 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=200)
     parser.add_argument("--seed", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=MOST_SECONDS, help="of a mutant's tests")
-    parser.add_argument("--work", type=Path, help="keep sources, tests and objects here")
+    parser.add_argument("--work", type=Path, help="keep sources and objects here")
     told = "write the outcomes here; those that it has already are kept"
     parser.add_argument("--json", type=Path, help=told)
     parser.add_argument("--again", type=Path, help="outcomes: only what they say was not caught")
