@@ -7,8 +7,8 @@ Mutants are made in a copy of the repository, at a seeded sample of places in .c
 First the tests run once, with a library that tells which of its blocks each runs. Then each mutant
 meets the tests that run its block or its function, sharp and short ones first, until one fails. A
 change that does not compile is no mutant: another place is taken for it. One that compiles to the
-same code is told apart. A folder of `--work` keeps the sources and tests that it was made with: after
-a change of either, name another. Needs llvm-symbolizer.
+same code is told apart. A folder of `--work` keeps the sources and tests that it was made with:
+after a change of either, name another. Needs llvm-symbolizer.
 """
 
 from __future__ import annotations
