@@ -37,7 +37,7 @@ class Mutant:
     change : str
         What became what.
     outcome : str
-        "caught", "survived", "not covered" or "not built".
+        "caught", "survived", "not covered", "same code" or "not built".
     by : str
         The test that failed, or how else it was caught.
     seconds : float
@@ -89,13 +89,14 @@ def first_failure(
     tests: Iterable[str],
     seconds: float,
     extra: Mapping[str, str] | None = None,
+    every: int = _EVERY_TEST_SECONDS,
 ) -> str:
     """The test that fails first, or "" if all pass; the tests run in the order given.
 
     In a fork of this process, which has imported what all tests need, but not amdattn.
     """
     arguments = ["-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider"]
-    arguments += ["-p", "no:randomly", f"--timeout={_EVERY_TEST_SECONDS}", *tests]
+    arguments += ["-p", "no:randomly", "-n0", f"--timeout={every}", *tests]
     assert "amdattn" not in sys.modules
     with tempfile.TemporaryFile("w+") as output:
         child = os.fork()

@@ -65,6 +65,7 @@ def test_options_and_counters_of_the_virtual_device(normal):
     amdattn.flash_attn_func(x, x, x)
     assert amdattn.virtual.counter("launches") == before + 1
     amdattn.virtual.set_option("seed", 7)
+    amdattn.virtual.set_option("seed", 0)  # as it was: the schedules of other tests depend on it
     with pytest.raises(ValueError, match="'speed' must be one of"):
         amdattn.virtual.set_option("speed", 1)
 

@@ -65,7 +65,7 @@ class Checked:
         module = device.call("hipModuleLoadData", code_object(source))
         function = device.call("hipModuleGetFunction", module, kernel.encode())
         # One worker runs workgroups in order, so that the direction of a race is always the same.
-        for key, value in {"check": 1, "threads": 1, **options}.items():
+        for key, value in {**DEFAULTS, "check": 1, "threads": 1, **options}.items():
             device.option(key, value)
         arrays = [a for a in arguments if not isinstance(a, int)]
         addresses = [device.upload(a) for a in arrays]

@@ -239,6 +239,7 @@ PAIRS = {
     "read_next": ("global_race", 2, "reads in the same launch"),
     "read_previous": ("stale_read", 2, "no release of the storing workgroup"),
     "cleared_counter": ("global_race", 2, "an atomic updates"),
+    "guess": ("stale_read", 2, "no release of the storing workgroup"),
     "relaxed_release": ("stale_read", 2, "buffer_wbl2 sc1"),
     "relaxed_acquire": ("stale_read", 2, "no buffer_inv sc1"),
     "workgroup_scope": ("stale_read", 2, "no release of the storing workgroup"),

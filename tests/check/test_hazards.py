@@ -211,6 +211,17 @@ def test_back_edge(check: Checker) -> None:
     assert (found.pc, found.producer_pc, found.where, found.rule) == (0, 8, "v0", "xdl-valu")
 
 
+@pytest.mark.parametrize("end", ["s_endpgm", "s_branch 0", "s_setpc_b64 s[0:1]"])
+def test_code_behind_an_end_is_looked_at(check: Checker, end: str) -> None:
+    """The next function of a code object, whose first instruction follows nothing."""
+    first, last, then = assemble(["v_readlane_b32 s5, v0, 3", end, "s_load_dword s6, s[4:5], s5"])
+    (load,) = assemble(["buffer_load_dword v1, v2, s[4:7], 0 offen"])
+    (found,) = check(last + then + first + load)
+    assert (found.where, found.producer_pc) == ("s5", len(last + then))
+    if end != "s_branch 0":  # a branch to there comes from before
+        assert check(first + last + load) == []
+
+
 def test_each_producer_is_named(check: Checker) -> None:
     # The first feeds A (11), the second B (2).
     code = assemble(

@@ -53,6 +53,14 @@ def test_a_select_behind_its_comparison_is_advice(gpu: Any) -> None:
     assert advice["message"].startswith("valu-sgpr-select: ")
 
 
+def test_a_call_and_its_return_stay_inside(gpu: Any) -> None:
+    """Unlike a jump or a fall out of the kernel: s_swappc_b64 there, s_setpc_b64 back."""
+    outcome = run(gpu, tolerated("calls"), repaired=False)
+    assert outcome.error == 0 and outcome.out is not None, gpu.report
+    assert not of_severity(outcome.findings, "error"), outcome.findings
+    np.testing.assert_array_equal(outcome.out[:64], 3 * np.arange(64))
+
+
 def test_a_launch_with_many_errors_shows_all_of_them(gpu: Any) -> None:
     outcome = run(gpu, tolerated("many_errors"), repaired=False)
     assert outcome.error == 0 and outcome.out is not None, gpu.report

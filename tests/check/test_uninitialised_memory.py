@@ -208,3 +208,20 @@ def test_exchange_on_fresh_memory(gpu: Checked) -> None:
     gpu.read(cells)
     gpu.kernel("exchange", cells, out)
     assert gpu.found() == []
+
+
+@pytest.mark.parametrize("written", [(), (0,), (1,), (0, 1)])
+def test_a_load_over_the_edge_of_a_page(gpu: Checked, written: tuple[int, ...]) -> None:
+    """Half of it on a page that is written as a whole, half on one that is not, or the reverse."""
+    page = 4096
+    pages = gpu.malloc(2 * page)
+    for index in written:
+        gpu.write(pages + index * page, page)
+    out = gpu.malloc(16)
+    gpu.kernel("copy_wide", pages + page - 8, out)
+    gpu.read(out, 16)
+    if len(written) == 2:
+        assert gpu.found() == []
+        return
+    finding, *_ = gpu.found()
+    assert finding["kind"] == "uninitialised_store", finding

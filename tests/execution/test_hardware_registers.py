@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import c_uint64
+from ctypes import c_uint32, c_uint64
 from typing import Any
 
 import numpy as np
@@ -78,3 +78,16 @@ def test_what_a_wave_holds(gpu: Any) -> None:
     found = read(gpu, 3, 4, *names)
     expected = [128 << 12, 16 << 8, 0, 0]
     assert (found == np.array(expected, np.uint32)).all()
+
+
+@pytest.mark.parametrize("shape", [(4, 2, 8), (1, 1, 1024), (5, 7, 3), (1, 300, 2)])
+def test_work_items_know_where_they_are(gpu: Any, shape: tuple[int, int, int]) -> None:
+    function = gpu.function("work_items")
+    width, height, depth = shape
+    words = np.full(width * height * depth, 0xFFFFFFFF, np.uint32)
+    address = gpu.upload(words)
+    arguments = (c_uint64(address), c_uint32(width), c_uint32(height))
+    gpu.call("hipModuleLaunchKernel", function, 1, 1, 1, *shape, 0, None, None, arguments)
+    assert gpu.finish() == 0, gpu.report
+    z, y, x = np.indices((depth, height, width))
+    np.testing.assert_array_equal(gpu.download(address, words), (x | y << 10 | z << 20).reshape(-1))

@@ -49,6 +49,9 @@ def test_properties(hip: Any) -> None:
     for field, expected in MI300X.items():
         value = getattr(properties, field)
         assert (field, text(value) if isinstance(expected, str) else value) == (field, expected)
+    for field in ("textureAlignment", "texturePitchAlignment", "surfaceAlignment"):
+        value = getattr(properties, field)
+        assert value > 0 and value.bit_count() == 1, field
 
 
 def test_attributes_agree_with_properties(hip: Any) -> None:

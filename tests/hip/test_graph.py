@@ -155,7 +155,22 @@ def test_unjoined_fork(hip: Any, bench: Bench) -> None:
 
 def test_what_a_capture_forbids(hip: Any, bench: Bench) -> None:
     event, pointer = hip.hipEventCreate(), hip.hipMalloc(64)
+    pinned, registered = hip.hipHostMalloc(64, 0), np.zeros(4096, np.uint8)
+    host = ctypes.c_void_p(registered.ctypes.data)
     forbidden = [
+        # What waits for the device, and what changes which memory there is.
+        *(
+            (call, "StreamCaptureUnsupported")
+            for call in (
+                lambda: hip.hipFree(pointer),
+                lambda: hip.hipHostFree(pinned),
+                lambda: hip.hipHostMalloc(64, 0),
+                lambda: hip.hipHostRegister(host, 4096, 0),
+                lambda: hip.hipHostUnregister(host),
+                hip.hipCtxSynchronize,
+                hip.hipDeviceReset,
+            )
+        ),
         (lambda: hip.hipStreamSynchronize(bench.stream), "StreamCaptureUnsupported"),
         (lambda: hip.hipStreamQuery(bench.stream), "StreamCaptureUnsupported"),
         (lambda: hip.hipMallocAsync(64, bench.stream), "StreamCaptureUnsupported"),
@@ -179,6 +194,7 @@ def test_what_a_capture_forbids(hip: Any, bench: Bench) -> None:
         bench.end()
     with pytest.raises(HipError, match="StreamCaptureUnsupported"):
         hip.hipStreamBeginCapture(None, bench.mode(GLOBAL))
+    hip.hipHostFree(pinned)  # refused above, and still there
     hip.hipFreeAsync(pointer, None)
 
 

@@ -301,6 +301,22 @@ def test_access_of_a_pool(hip: Any) -> None:
         hip.hipMemPoolSetAccess(pool, None, 0)
 
 
+def test_pools_that_are_refused(hip: Any) -> None:
+    """Pinned memory of the only device, shared with no other process, is all that a pool has."""
+    names, locations = hip.hip.hipMemAllocationType, hip.hip.hipMemLocationType
+    handle = hip.hip.hipMemAllocationHandleType.hipMemHandleTypePosixFileDescriptor
+    for change, error in (
+        (lambda p: setattr(p, "allocType", names.hipMemAllocationTypeInvalid), "InvalidValue"),
+        (lambda p: setattr(p.location, "type", locations.hipMemLocationTypeInvalid), "InvalidV"),
+        (lambda p: setattr(p.location, "id", 1), "InvalidValue"),
+        (lambda p: setattr(p, "handleTypes", handle), "NotSupported"),
+    ):
+        props = pool_props(hip)
+        change(props)
+        with pytest.raises(HipError, match=error):
+            hip.hipMemPoolCreate(props)
+
+
 def pool_props(hip: Any) -> Any:
     props = hip.hip.hipMemPoolProps()
     props.allocType = hip.hip.hipMemAllocationType.hipMemAllocationTypePinned

@@ -73,7 +73,7 @@ def test_load(hip: Any, tmp_path: Path, word: np.ndarray, how: str) -> None:
 )
 def test_refused_images(hip: Any, image: bytes, error: str) -> None:
     with pytest.raises(HipError, match=error):
-        hip.hipModuleLoadData(image + bytes(1))
+        hip.hipModuleLoadData(image + bytes(1 << 16))  # behind a part, not what was there before
     assert "code object refused" in hip.report
 
 
@@ -84,8 +84,9 @@ def test_missing_names(hip: Any) -> None:
     assert "no_such_kernel" in hip.report
     with pytest.raises(HipError, match="NotFound"):
         hip.hipModuleGetGlobal(module, b"k")
-    with pytest.raises(HipError, match="FileNotFound"):
-        hip.hipModuleLoad(b"/nonexistent/k.hsaco")
+    for path in (b"/nonexistent/k.hsaco", b"/tmp", b"/dev/null"):  # a folder, no regular file
+        with pytest.raises(HipError, match="FileNotFound"):
+            hip.hipModuleLoad(path)
 
 
 def test_library_interface(hip: Any, word: np.ndarray) -> None:
@@ -136,9 +137,11 @@ def test_function_attributes(hip: Any) -> None:
         48,
     )
     dynamic = hip.hip.hipFuncAttribute.hipFuncAttributeMaxDynamicSharedMemorySize
-    hip.hipFuncSetAttribute(function, dynamic, 64512)
-    with pytest.raises(HipError, match="InvalidValue"):
-        hip.hipFuncSetAttribute(function, dynamic, 64513)
+    for allowed in (0, 64512):
+        hip.hipFuncSetAttribute(function, dynamic, allowed)
+    for refused in (-1, 64513):
+        with pytest.raises(HipError, match="InvalidValue"):
+            hip.hipFuncSetAttribute(function, dynamic, refused)
     with pytest.raises(HipError, match="InvalidDeviceFunction"):
         hip.hipFuncSetAttribute(0x5000, dynamic, 1)
 
@@ -166,6 +169,26 @@ def test_launch_validation(
     with pytest.raises(HipError, match=error):
         hip.hipModuleLaunchKernel(function, *grid, *group, lds, None, None, ctypes.addressof(extra))
     assert hip.report.startswith("launch of k: ")
+
+
+@pytest.mark.parametrize(
+    ("grid", "group"),
+    [
+        ((2**31 - 1, 1, 1), (1, 1, 1)),
+        ((1, 65536, 65536), (1, 1, 1)),
+        ((2**22 - 1, 1, 1), (1024, 1, 1)),
+        ((1, 1, 1), (1, 1024, 1)),
+        ((1, 1, 1), (1, 1, 1024)),
+    ],
+)
+def test_the_greatest_shapes_pass(hip: Any, grid: tuple[int, ...], group: tuple[int, ...]) -> None:
+    """They would run for hours: the next check refuses the launch."""
+    _, function = hip.kernel()
+    extra, *_keep = configuration(bytes(16))
+    at = ctypes.addressof(extra)
+    with pytest.raises(HipError, match="InvalidValue"):
+        hip.hipModuleLaunchKernel(function, *grid, *group, 65537, None, None, at)
+    assert "65537 bytes of dynamic LDS exceed 65536" in hip.report
 
 
 def test_argument_validation(hip: Any) -> None:

@@ -159,13 +159,37 @@ def test_host_functions_run_in_order(hip: Any) -> None:
     hip.hipStreamDestroy(stream)
 
 
-def test_host_function_cannot_wait(hip: Any) -> None:
+@pytest.mark.timeout(60)  # a wait that is not refused has no end
+@pytest.mark.parametrize("how", ["device", "stream", "null stream", "event", "copy"])
+def test_host_function_cannot_wait(hip: Any, how: str) -> None:
     """It would wait for itself."""
+    lib, event, stream = hip.lib, hip.hipEventCreate(), hip.hipStreamCreate()
+    behind, own = ctypes.c_void_p(int(event)), ctypes.c_void_p(int(stream))
+    device = ctypes.c_void_p(int(hip.hipMalloc(64)))
+    host = (ctypes.c_uint8 * 64)()
+    wait = {
+        "device": lib.hipDeviceSynchronize,
+        "stream": lambda: lib.hipStreamSynchronize(own),
+        "null stream": lambda: lib.hipStreamSynchronize(None),
+        "event": lambda: lib.hipEventSynchronize(behind),
+        "copy": lambda: lib.hipMemcpy(host, device, 64, 2),
+    }[how]
     codes: list[int] = []
-    function = HOST_FUNCTION(lambda _: codes.append(hip.lib.hipDeviceSynchronize()))
-    hip.lib.hipLaunchHostFunc(None, function, None)
-    hip.lib.hipStreamSynchronize(None)
+    recorded = threading.Event()
+
+    def call(_: object) -> None:
+        recorded.wait(10)
+        codes.append(wait())
+
+    function = HOST_FUNCTION(call)
+    lib.hipLaunchHostFunc(own, function, None)
+    lib.hipEventRecord(behind, own)
+    recorded.set()
+    lib.hipStreamSynchronize(own)
     assert codes == [hip.errors.hipErrorIllegalState]
+    hip.hipStreamDestroy(stream)
+    hip.hipEventDestroy(event)
+    hip.hipFree(device.value)
 
 
 def test_destroy_waits_for_work(hip: Any, word: Any) -> None:

@@ -53,3 +53,25 @@ def test_text_assembles_to_the_same_bytes(disassembler: Disassembler, format_nam
     assert not wrong, (
         f"{len(wrong)} of {len(texts)}: text, decoded bytes, assembled bytes {wrong[:10]}"
     )
+
+
+MEMORY_TEXTS = {
+    "flat": "flat_load_dword v1, v[2:3] offset:16",
+    "global": "global_load_dword v1, v2, s[4:5] offset:16",
+    "scratch": "scratch_load_dword v1, v2, off offset:16",
+    "buffer": "buffer_load_dword v1, v2, s[4:7], s8 offen offset:16",
+    "tbuffer": "tbuffer_load_format_x v1, v2, s[4:7], s8 format:[BUF_DATA_FORMAT_32] offen",
+}
+
+
+@pytest.mark.parametrize("kind", MEMORY_TEXTS)
+def test_cache_policies_are_read(disassembler: Disassembler, kind: str) -> None:
+    """LLVM's bytes for every set of bits: of random bytes, what is refused is drawn no more."""
+    sets = [[b for i, b in enumerate(("sc0", "nt", "sc1")) if n >> i & 1] for n in range(8)]
+    encodings = assemble([" ".join([MEMORY_TEXTS[kind], *bits]) for bits in sets])
+    words = np.stack([np.frombuffer(code, np.uint32) for code in encodings])
+    decoded = disassembler.decode(words)
+    assert [d.size for d in decoded] == [2] * 8
+    for d, bits in zip(decoded, sets, strict=True):
+        assert [word for word in d.text.split() if word in ("sc0", "nt", "sc1")] == bits
+    assert assemble([d.text for d in decoded]) == encodings

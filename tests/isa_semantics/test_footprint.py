@@ -164,8 +164,32 @@ NO_MEMORY = (
 )  # fmt: skip
 
 
-def check(row: Row, code: U32, seed: int) -> bool:
-    m = prepared(row, code, seed)
+@pytest.mark.parametrize("kind", ["load", "store"])
+def test_buffers_that_end_inside_a_datum(kind: str, vdev_lib: object) -> None:
+    """Dwords of a lane's datum in front of the end are touched, those behind it not."""
+    disassembler = Disassembler(vdev_lib)  # type: ignore[arg-type]
+    wide = {f"buffer_{kind}_dwordx{n}": n for n in (2, 3, 4)}
+    rows = [row for row in disassembler.rows() if row.name in wide]
+    assert len(rows) == 3
+    for row in rows:
+        for inside in range(1, wide[row.name]):  # dwords of lane 5
+            offen, at = 1 << 12, 40
+            low = 0xE0000000 | row.opcode << 18 | offen | at
+            code = words(low, ADDRESS | DATA << 8 | BASE // 4 << 16 | 128 << 24)
+            m = prepared(row, code, seed=inside)
+            m.exec = (1 << 64) - 1
+            end = int(m.v[ADDRESS, 5]) + at + 4 * inside
+            m.s[BASE + 2] = end
+            (whole, *partial) = m.inspect(code).memory
+            assert 5 not in whole.addresses
+            found = [part.addresses[5] for part in partial if 5 in part.addresses]
+            start = m.address + int(m.v[ADDRESS, 5]) + at
+            assert found == [start + 4 * dword for dword in range(inside)]
+            assert check(row, code, inside, m)
+
+
+def check(row: Row, code: U32, seed: int, machine: Machine | None = None) -> bool:
+    m = machine or prepared(row, code, seed)
     seen = m.inspect(code)
     start = {space: array.copy() for space, array in memories(m).items()}
     registers = m.v.copy(), m.s.copy()

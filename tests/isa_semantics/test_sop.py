@@ -241,3 +241,6 @@ def test_apertures_are_readable() -> None:
     m = Machine(seed=10)
     m.run("s_mov_b64 s[0:1], src_shared_base\ns_mov_b64 s[2:3], src_private_base")
     assert m.pair(0) != m.pair(2) and m.s[0] == m.s[2] == 0
+    m.run("s_mov_b64 s[4:5], src_shared_limit\ns_mov_b64 s[6:7], src_private_limit")
+    for base, limit in ((0, 4), (2, 6)):  # each of 4 GiB
+        assert m.pair(limit) - m.pair(base) == 2**32 - 1

@@ -298,3 +298,32 @@ def test_results_may_overwrite_their_sources() -> None:
         shifted = (c.view(np.int64) >> (c & np.uint64(63)).view(np.int64)).view(np.uint64)
         assert (m.v64(4) == np.where(lanes, shifted, c)).all()
         assert (m.v[6] == np.where(lanes, low_a + low_a, low_a)).all() and (m.v[9] == low_c).all()
+
+
+@pytest.mark.parametrize("exponents", [95, 96, 97])
+def test_div_scale_of_a_huge_f32_quotient(exponents: int) -> None:
+    """The ISA manual: the denominator is scaled by 2^64 from 96 exponents apart on."""
+    m = Machine(seed=1)
+    denominator, numerator = np.float32(1.5 * 2.0**-50), np.float32(2.0 ** (exponents - 50))
+    m.v[0], m.v[1] = denominator.view(np.uint32), numerator.view(np.uint32)
+    m.exec = (1 << 64) - 1
+    m.run("v_div_scale_f32 v2, vcc, v0, v0, v1\nv_div_scale_f32 v3, s[0:1], v1, v0, v1")
+    huge = exponents >= 96
+    assert (m.v[2].view(np.float32) == denominator * np.float32(2.0**64 if huge else 1)).all()
+    assert (m.v[3] == m.v[1]).all()
+    assert m.vcc == m.pair(0) == (m.exec if huge else 0)
+
+
+@pytest.mark.parametrize("exponents", [767, 768, 769])
+def test_div_scale_of_a_huge_f64_quotient(exponents: int) -> None:
+    """By 2^128 from 768 exponents apart on."""
+    m = Machine(seed=1)
+    denominator, numerator = np.float64(1.5 * 2.0**-400), np.float64(2.0 ** (exponents - 400))
+    m.set_v64(0, np.full(64, denominator).view(np.uint64))
+    m.set_v64(2, np.full(64, numerator).view(np.uint64))
+    m.exec = (1 << 64) - 1
+    m.run("v_div_scale_f64 v[4:5], vcc, v[0:1], v[0:1], v[2:3]")
+    huge = exponents >= 768
+    found = (m.v[4].astype(np.uint64) | m.v[5].astype(np.uint64) << np.uint64(32)).view(np.float64)
+    assert (found == denominator * (2.0**128 if huge else 1)).all()
+    assert m.vcc == (m.exec if huge else 0)

@@ -61,6 +61,7 @@ class Image:
     data_memory: int = 3 * PAGE
     symbols: list[tuple[str, int, int, int, int, int]] = field(default_factory=list)
     relocations: list[tuple[int, int, int, int]] = field(default_factory=list)
+    relocation_flags: int = 2  # SHF_ALLOC: for the loader, not left over by the linker
     machine: int = 224
     os_abi: int = 64
     abi_version: int = 3
@@ -119,7 +120,7 @@ class Image:
             (0, 0, 0, 0, 0, 0),
             (11, 2, table_at, len(table), 2, 24),
             (3, 2, strings_at, len(strings), 0, 0),
-            (4, 2, rela_at, len(rela), 1, 24),
+            (4, self.relocation_flags, rela_at, len(rela), 1, 24),
         ]
         sections_at = append(
             b"".join(

@@ -244,6 +244,15 @@ def test_relocation(name: str, addend: int, place: int) -> None:
         assert loaded.read(base + place + size, 20) == untouched
 
 
+def test_relocations_that_the_linker_has_applied() -> None:
+    """What --emit-relocs leaves is not loaded, and not applied again."""
+    built = image()
+    built.relocation_flags = 0
+    built.relocations = [(DATA_AT + 20, 3, built.symbol("target", DATA_AT + 100, 4), 0)]
+    with Loaded(built.build()) as loaded:
+        assert loaded.read(loaded.base + DATA_AT, 40) == bytes(range(40))
+
+
 def test_relocation_against_absolute_and_weak_symbols() -> None:
     built = image()
     absolute = built.symbol("absolute", 0x1234, section=ABSOLUTE)

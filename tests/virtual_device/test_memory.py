@@ -279,7 +279,7 @@ def test_registered_host_memory(memory: Memory) -> None:
     assert not memory.register(address + 5000, 100)
     assert not memory.register(address - 100, 101)
     assert not memory.register(address - 1, 20000)
-    assert memory.register(address - 1, 1)
+    assert memory.register(address - 1, 1) and memory.register(address + array.size, 1)
     assert not memory.free(address)
     assert not memory.unregister(address + 1)
     assert memory.unregister(address) and not memory.unregister(address)

@@ -53,6 +53,33 @@ KERNEL cleared_counter(ARGUMENTS) {
   else
     __hip_atomic_fetch_add(&data[n == 0 ? 0 : 1], 1, __ATOMIC_RELAXED, AGENT);
 }
+// A load of what others count in: a guess that a compare-and-swap confirms, but not one that the
+// program ends behind, whatever comes after it in the code.
+KERNEL guess(ARGUMENTS) {
+  if (lane() != 0) return;
+  if (workgroup() == 0) {
+    __hip_atomic_fetch_add(data, 1, __ATOMIC_RELAXED, AGENT);
+    return;
+  }
+  asm volatile(
+      "v_mov_b32_e32 v10, 0\n"
+      "s_cmp_lg_u32 %2, 0\n"
+      "s_cbranch_scc1 1f\n"
+      "global_load_dword v11, v10, %0\n"
+      "s_waitcnt vmcnt(0)\n"
+      "global_store_dword v10, v11, %1\n"
+      "s_endpgm\n"
+      "1: global_load_dword v11, v10, %0\n"
+      "s_waitcnt vmcnt(0)\n"
+      "2: v_mov_b32_e32 v13, v11\n"
+      "v_add_u32_e32 v12, 1, v11\n"
+      "global_atomic_cmpswap v11, v10, v[12:13], %0 sc0\n"
+      "s_waitcnt vmcnt(0)\n"
+      "v_cmp_ne_u32_e32 vcc, v11, v13\n"
+      "s_cbranch_vccnz 2b\n" ::"s"(data),
+      "s"(out), "s"(n)
+      : "v10", "v11", "v12", "v13", "vcc", "scc", "memory");
+}
 
 template <int kRelease, int kAcquire, int kScope>
 __device__ __forceinline__ void message(uint32_t* data, uint32_t* flag, uint32_t* out) {

@@ -72,3 +72,10 @@ ONE_WAVE compare_and_select(const Words, Words out) {
                "global_store_dword %0, v10, %1\n" CALM
                ::"v"(lane_bytes()), "s"(out) : "v10", "vcc", "memory");
 }
+
+// Functions that are called leave the kernel's code, and come back.
+__attribute__((noinline)) __device__ uint32_t times_three(uint32_t x) {
+  asm volatile("v_mul_u32_u24_e32 %0, 3, %0\n" : "+v"(x));
+  return x;
+}
+ONE_WAVE calls(const Words, Words out) { out[Lane::in_wave()] = times_three(Lane::in_wave()); }

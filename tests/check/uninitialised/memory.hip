@@ -22,3 +22,14 @@ extern "C" __global__ WORKGROUP(64, 1) void masked_sum(const int* in, int* out, 
   const int word = in[i];
   out[i] = i < n ? word + 1 : 7;
 }
+
+// One lane copies 16 bytes at once, from any address.
+extern "C" __global__ WORKGROUP(64, 1) void copy_wide(const int* in, u32x4* out, int) {
+  u32x4 words;
+  asm volatile(
+      "global_load_dwordx4 %0, %1, off\n"
+      "s_waitcnt vmcnt(0)\n"
+      : "=v"(words)
+      : "v"(in));
+  if (Lane::in_workgroup() == 0) *out = words;
+}
