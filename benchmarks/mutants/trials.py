@@ -22,7 +22,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 _LEFT_OUT = shutil.ignore_patterns(".git", "build", "__pycache__", ".*_cache", ".hypothesis")
-_EVERY_TEST_SECONDS = 120  # pytest-timeout, of each test
+_EVERY_TEST_SECONDS = 60  # pytest-timeout, of each test
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +95,7 @@ def first_failure(
     In a fork of this process, which has imported what all tests need, but not amdattn.
     """
     arguments = ["-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider"]
-    arguments += ["-p", "no:randomly", f"--timeout={_EVERY_TEST_SECONDS}", *tests]
+    arguments += ["-n0", "-p", "no:randomly", f"--timeout={_EVERY_TEST_SECONDS}", *tests]
     assert "amdattn" not in sys.modules
     with tempfile.TemporaryFile("w+") as output:
         child = os.fork()
