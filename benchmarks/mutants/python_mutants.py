@@ -65,6 +65,8 @@ PRESENTATION = (
 # Sources that tests run as processes of their own, which coverage does not see.
 AS_PROCESSES = ("amdattn/cli/",)
 TESTS_OF_PROCESSES = ("tests/api/test_cli.py", "tests/check/test_surface_cli.py")
+# Tests of what modules say when they are imported: defaults, fields, tables of cases.
+TESTS_OF_IMPORTS = ("tests/api/test_defaults.py", "tests/api/test_what_runs.py")
 MOST_SECONDS = 60.0  # of the tests of one mutant
 MOST_TESTS = 300  # of one mutant
 FIRST_TESTS = 30  # most mutants are caught by these, without collecting the others
@@ -181,7 +183,10 @@ def covering(place: Place, text: str, found: dict[str, Any]) -> list[str]:
         tests = {test for body in signed or bodies for test in of(body)}
     if not tests and place.path.startswith(AS_PROCESSES):
         tests = {test for test in found["seconds"] if test.startswith(TESTS_OF_PROCESSES)}
-    return chosen(tests, found)
+    first: list[str] = []
+    if inside is None:
+        first = [test for test in found["seconds"] if test.startswith(TESTS_OF_IMPORTS)]
+    return [*first, *chosen(tests - set(first), found)]
 
 
 def chosen(tests: set[str], found: dict[str, Any]) -> list[str]:
@@ -317,7 +322,8 @@ def main() -> None:
         console.print(f"{outcome}: {len(of_it)} of {len(mutants)}")
         if outcome in ("survived", "not covered"):
             for mutant in of_it:
-                console.print(f"  {mutant.path}:{mutant.line}: {mutant.change}", highlight=False)
+                text = f"  {mutant.path}:{mutant.line}: {mutant.change}"
+                console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":
