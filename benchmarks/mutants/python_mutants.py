@@ -21,6 +21,7 @@ import difflib
 import itertools
 import json
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -62,11 +63,18 @@ PRESENTATION = (
     *("highlight", "style", "padding", "pad_edge", "expand", "show_lines", "transient"),
     *("bar_width", "ratio", "no_wrap", "indent"),
 )
-# Sources that tests run as processes of their own, which coverage does not see.
-AS_PROCESSES = ("amdattn/cli/",)
-TESTS_OF_PROCESSES = ("tests/api/test_cli.py", "tests/check/test_surface_cli.py")
+# Tests that run sources in processes of their own, which coverage does not see.
+OF_PROCESSES = {
+    "amdattn/cli/": ("tests/api/test_cli.py", "tests/check/test_surface_cli.py"),
+    "amdattn/report/": ("tests/report/test_report.py",),
+    "amdattn/binding.py": ("tests/api/test_device_binding.py", "tests/api/test_real_gpu.py"),
+    "amdattn/runtime/": ("tests/api/test_device_binding.py", "tests/api/test_real_gpu.py"),
+}
 # Tests of what modules say when they are imported: defaults, fields, tables of cases.
-TESTS_OF_IMPORTS = ("tests/api/test_defaults.py", "tests/api/test_what_runs.py")
+TESTS_OF_IMPORTS = (
+    *("tests/api/test_defaults.py", "tests/api/test_what_runs.py"),
+    "tests/api/test_listed_options.py",
+)
 MOST_SECONDS = 60.0  # of the tests of one mutant
 MOST_TESTS = 300  # of one mutant
 FIRST_TESTS = 30  # most mutants are caught by these, without collecting the others
@@ -180,13 +188,37 @@ def covering(place: Place, text: str, found: dict[str, Any]) -> list[str]:
         tests = next(filter(None, map(of, around)), set())
     else:  # on import, in whichever test comes first
         signed = [body for body, f in bodies.items() if f.lineno <= place.line < body.start]
-        tests = {test for body in signed or bodies for test in of(body)}
-    if not tests and place.path.startswith(AS_PROCESSES):
-        tests = {test for test in found["seconds"] if test.startswith(TESTS_OF_PROCESSES)}
+        users = of_users(place, tree, found)
+        tests = users or {test for body in signed or bodies for test in of(body)}
+    for start, files in OF_PROCESSES.items():
+        if place.path.startswith(start):
+            tests |= {test for test in found["seconds"] if test.startswith(files)}
     first: list[str] = []
     if inside is None:
         first = [test for test in found["seconds"] if test.startswith(TESTS_OF_IMPORTS)]
     return [*first, *chosen(tests - set(first), found)]
+
+
+def of_users(place: Place, tree: ast.Module, found: dict[str, Any]) -> set[str]:
+    """Of a constant of a module: tests of the lines that name it, in any file."""
+    names = {
+        node.id
+        for statement in tree.body
+        if isinstance(statement, (ast.Assign, ast.AnnAssign))
+        and statement.lineno <= place.line <= (statement.end_lineno or 0)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    if not names:
+        return set()
+    naming = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
+    return {
+        test
+        for path, lines in found["lines"].items()
+        for number, text in enumerate((ROOT / path).read_text().splitlines(), 1)
+        if naming.search(text)
+        for test in lines.get(str(number), ())
+    }
 
 
 def chosen(tests: set[str], found: dict[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import os
 import shutil
 import signal
@@ -98,6 +99,7 @@ def first_failure(
     arguments += ["-n0", "-p", "no:randomly", f"--timeout={_EVERY_TEST_SECONDS}", *tests]
     assert "amdattn" not in sys.modules
     with tempfile.TemporaryFile("w+") as output:
+        gc.freeze()  # what the child need not look at, or copy
         child = os.fork()
         if child == 0:
             _run_pytest(tree, arguments, environment(tree, **(extra or {})), output.fileno())
