@@ -16,6 +16,7 @@ import pytest
 from amdattn import runtime
 from amdattn.bench import accuracy, shapes
 from amdattn.checking import subjects
+from amdattn.cli import bench_gemm
 from amdattn.report import kernels, timings
 from amdattn.testing import selftest
 
@@ -68,6 +69,11 @@ def of_micro() -> Iterable[str]:
             yield f"{row.name} {facts}: {'; '.join(map(str, row.readings))}"
 
 
+def of_bench_gemm() -> Iterable[str]:
+    """Without --m, --n and --k."""
+    yield f"{bench_gemm._M}x{bench_gemm._N}x{bench_gemm._K}"
+
+
 def of_accuracy() -> Iterable[str]:
     return map(str, (*accuracy.PLAIN, *accuracy.CAUSAL))
 
@@ -80,6 +86,7 @@ RUN: dict[str, Callable[[], Iterable[str]]] = {
     "presets of amdattn bench": of_presets,
     "amdattn bench micro": of_micro,
     "accuracy of samples": of_accuracy,
+    "amdattn bench gemm": of_bench_gemm,
 }
 
 
