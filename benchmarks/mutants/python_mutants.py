@@ -48,7 +48,7 @@ HERE = Path(__file__).resolve().parent
 # Folders whose tests run the package; the others test the virtual device itself.
 FOLDERS = (
     *("api", "bench", "check", "examples", "execution", "hsaco", "plan", "report"),
-    *("timing/test_energy.py", "timing/test_events.py"),
+    *("packaging/test_levels.py", "timing/test_energy.py", "timing/test_events.py"),
 )
 # Evidence of this project's own, tested by what it finds; what needs checkouts of other projects.
 NOT_SOURCES = (

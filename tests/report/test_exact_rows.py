@@ -217,3 +217,65 @@ def test_the_worker_asks_whether_the_device_answers(
 
     monkeypatch.setattr(runtime, "synchronize", synchronize)
     assert worker._usable() is not fails
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('NAME="x"\nPRETTY_NAME="Ubuntu 24.04 LTS"\nPRETTY_NAME=other\n', "Ubuntu 24.04 LTS"),
+        ("PRETTY_NAME=Alpine\n", "Alpine"),
+        ("", "unknown"),
+    ],
+)
+def test_the_system_s_name(monkeypatch: pytest.MonkeyPatch, text: str, name: str) -> None:
+    monkeypatch.setattr(facts, "_read", lambda _: text)
+    assert facts._os_name() == name
+
+
+def test_the_processor_and_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts.os, "cpu_count", lambda: 3)
+    monkeypatch.setattr(facts, "_read", lambda _: "model name\t: A 1\nmodel name\t: B 2")
+    assert facts._processor() == "A 1, 3 threads"
+    monkeypatch.setattr(facts, "_read", lambda _: "")
+    assert facts._processor() == "unknown, 3 threads" and facts._rocm() == "no folder of it"
+    asked = []
+    monkeypatch.setattr(facts, "_read", lambda path: (asked.append(str(path)), "7.1.0")[1])
+    monkeypatch.setenv("ROCM_HOME", "/home-of-it")
+    monkeypatch.delenv("ROCM_PATH", raising=False)
+    assert facts._rocm() == "7.1.0"
+    monkeypatch.setenv("ROCM_PATH", "/path-of-it")
+    assert facts._rocm() == "7.1.0"
+    assert asked == ["/home-of-it/.info/version", "/path-of-it/.info/version"]
+    found = facts._properties("simd_count 304\n  name  AMD Instinct \nalone\n")
+    assert found == {"simd_count": "304", "name": "AMD Instinct"}
+
+
+@pytest.mark.parametrize("split", [1, 3])
+def test_counters_that_are_not_zero_again_fail(monkeypatch: pytest.MonkeyPatch, split: int) -> None:
+    """Of a product in parts: they are at the begin of the caller's workspace."""
+    (row,) = (row for row in manifest.kernels() if row.name == "gemm_nt_bf16_m16n16k1")
+    case = kernels.Case(row, (5, 18, 840), {"split_k": split})
+    held = kernels.held(case)
+    assert held.wrong == "" and 0 < held.share < 1 and held.kernels == (row.name,)
+    original = kernels.GemmPlan.run
+    given: list[Any] = []
+
+    def run(self: Any, *args: Any, workspace: Any = None, **options: Any) -> Any:
+        given.append(workspace)
+        found = original(self, *args, workspace=workspace, **options)
+        if workspace is not None:
+            one = np.ones(4, np.uint8)
+            runtime.get().upload(workspace.address, one.ctypes.data, one.nbytes)
+        return found
+
+    monkeypatch.setattr(kernels.GemmPlan, "run", run)
+    held = kernels.held(case)
+    assert (given[0] is not None) == (split > 1)
+    wrong = "the counters of the workspace are not 0 again"
+    assert (held.wrong, held.share) == ((wrong, math.inf) if split > 1 else ("", held.share))
+
+
+def test_operations_of_a_product() -> None:
+    from amdattn.report.timings import Product
+
+    assert Product(3, 5, 7).flops == 2 * 3 * 5 * 7 and str(Product(3, 5, 7)) == "gemm 3x5x7"
