@@ -200,7 +200,7 @@ def covering(place: Place, text: str, found: dict[str, Any]) -> list[str]:
 
 
 def of_users(place: Place, tree: ast.Module, found: dict[str, Any]) -> set[str]:
-    """Of a constant of a module: tests of the lines that name it, in any file."""
+    """Of a constant of a module: tests of the lines that name it, and files of tests that do."""
     names = {
         node.id
         for statement in tree.body
@@ -212,7 +212,9 @@ def of_users(place: Place, tree: ast.Module, found: dict[str, Any]) -> set[str]:
     if not names:
         return set()
     naming = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
-    return {
+    files = {test.partition("::")[0] for test in found["seconds"]}
+    naming_files = tuple(f for f in files if naming.search((ROOT / f).read_text()))
+    return {test for test in found["seconds"] if test.startswith(naming_files)} | {
         test
         for path, lines in found["lines"].items()
         for number, text in enumerate((ROOT / path).read_text().splitlines(), 1)

@@ -25,7 +25,9 @@ def laid_out(
     def packed(lengths: tuple[int, ...]) -> bytes:
         return np.array(lengths, np.int64).tobytes()
 
-    return dlpack_import._laid_out(data, offset, element, packed(shape), packed(strides))[-1]
+    found = dlpack_import._laid_out(data, offset, element, packed(shape), packed(strides))
+    assert found[1:3] == (shape, strides)
+    return found[-1]
 
 
 @pytest.mark.parametrize(
