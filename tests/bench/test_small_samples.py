@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from amdattn.bench import accuracy
+from amdattn.bench import accuracy, family
 from amdattn.bench.family import FamilySampler
 from amdattn.bench.item_cost import Cost
 from amdattn.bench.kernels import Functions, Operands
@@ -219,3 +219,45 @@ def test_rows_of_keys_are_scaled_and_put_back(layout: str) -> None:
         operands.put_keys(shape, [1], 16, 1.0)
         assert (keys() == before).all()
         assert (operands.rows("k", 1, range(3, 9)) == before[0, 3:9, 1]).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "splits", "runs"),
+    [
+        # Rows of K and V, and workgroups of an XCD: two rounds of 38, then one, or what is there.
+        (Shape(1, 40, 40, 16384, 3072, 128), 1, [(256, 76), (512, 38), (768, 38)]),
+        (Shape(1, 8, 8, 16384, 3072, 128), 1, [(256, 43), (512, 38), (768, 38)]),
+        (Shape(1, 8, 8, 7680, 3072, 128), 1, [(256, 20), (512, 20), (768, 20)]),
+        (
+            Shape(1, 8, 8, 7680, 3072, 128),
+            3,
+            [(256, 60), (512, 38), (768, 38), (768, 38)],
+        ),
+        (
+            Shape(1, 64, 64, 8192, 8192, 128, causal=True),
+            1,
+            # 304 CUs are 5 tiles of 384 rows in each of 64 heads; 8192 rows end with 128 more.
+            [(256, 76), (512, 38), (4 * 384 + 128, 38), (5 * 384 + 128, 38)],
+        ),
+    ],
+)
+def test_what_is_simulated_of_a_large_operation(
+    monkeypatch: pytest.MonkeyPatch, shape: Shape, splits: int, runs: list[tuple[int, int]]
+) -> None:
+    class Stop(Exception):
+        pass
+
+    found: list[tuple[int, int]] = []
+
+    def stop(_: object) -> None:
+        raise Stop
+
+    monkeypatch.setattr(family, "Operands", stop)
+    monkeypatch.setattr(
+        FamilySampler,
+        "_rows",
+        lambda _, kernel, of, limit: found.append((of.seqlen_kv, limit)) or 0,
+    )
+    with pytest.raises(Stop):
+        models(shape, "sampled", splits)
+    assert found == runs

@@ -51,7 +51,7 @@ def test_a_product(declared: dict[str, Any], split: int, deterministic: bool) ->
     if deterministic:
         assert len(whole) > 100  # random numbers
     else:  # of which all sums are exact
-        assert whole <= set(range(-4, 5)) and len(whole) > 5
+        assert whole == set(range(-4, 5))
     assert declared["others"]["out"].shape == (5, 18)
     counters = declared.get("zero_at_end", {}).get("counters")
     if split == 1:
