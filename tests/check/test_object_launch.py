@@ -97,6 +97,18 @@ def test_code_objects_are_of_version_5(tmp_path: Path) -> None:
     assert struct.unpack_from("<I", found, 48)[0] & 0xFF == 0x4C  # EF_AMDGPU_MACH of gfx942
 
 
+def test_a_kernel_of_one_argument(tmp_path: Path) -> None:
+    source = tmp_path / "k.hip"
+    source.write_text("__attribute__((global)) void k(int* p) { *p = 1; }\n")
+    (tmp_path / "k.hsaco").write_bytes(compiler.build(source).code_object)
+    given = (Buffer("p", "inout", INT32, (4,), "zeros"),)
+    one = CodeObject(tmp_path / "k.hsaco", None, (1, 1, 1), (64, 1, 1), given)
+    arrays = one.arrays()
+    assert one.kernarg(arrays) == struct.pack("<Q", arrays["p"].address)
+    (case,) = one.to_mutate().cases
+    assert case.kernarg == bytes(8)
+
+
 def test_benchmarks_ask_for_no_lse() -> None:
     shape = Shape(1, 2, 1, 40, 70, 64)
     kernel = Shipped("rtne", 2)
