@@ -194,7 +194,7 @@ def covering(place: Place, text: str, found: dict[str, Any]) -> list[str]:
         if place.path.startswith(start):
             tests |= {test for test in found["seconds"] if test.startswith(files)}
     first: list[str] = []
-    if inside is None:
+    if inside is None or not tests:  # a function may run on import only
         first = [test for test in found["seconds"] if test.startswith(TESTS_OF_IMPORTS)]
     return [*first, *chosen(tests - set(first), found)]
 

@@ -151,3 +151,27 @@ def test_groups_of_kernels_count_all_of_them(printed: io.StringIO) -> None:
     head = next(i for i, row in enumerate(rows) if "kernels" in row)
     column = rows[head].index("kernels")
     assert sum(int(row[column] or 0) for row in rows[head + 1 :]) == len(amdattn.kernels())
+
+
+def test_clocks_become_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, int] = {}
+
+    class Profile:
+        def __init__(self, **options: int) -> None:
+            given.update(options)
+            self.launches = [SimpleNamespace(cycles=4200)]
+
+        def __enter__(self) -> Profile:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(tuning.virtual, "profile", Profile)
+    ran: list[int] = []
+    assert tuning._Modelled().us(lambda: ran.append(1)) == pytest.approx(2.0)
+    assert given == {"clock_mhz": 2100} and ran == [1]
+    assert tuning._Modelled.how == "modelled at 2100 MHz"
+    monkeypatch.setattr(tuning, "do_bench", lambda run, return_mode: (run(), 0.25)[1])
+    assert tuning._Measured().us(lambda: ran.append(2)) == 250 and ran == [1, 2]
+    assert tuning._Measured().how == "measured on AMD Instinct MI300X"

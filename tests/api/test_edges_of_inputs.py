@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -164,3 +165,31 @@ def test_twice_the_last_level_cache_is_written(monkeypatch: pytest.MonkeyPatch) 
     for stream in (0, 5):
         runtime.Runtime.flush_caches(fake, stream)  # type: ignore[arg-type]
     assert calls == [("malloc", 2**29), (64, 2**29, 0), (64, 2**29, 5)]
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ((0, 0, 0), "3 indices for 2 dimensions"),
+        ((0, 0, ..., 0), "3 indices for 2 dimensions"),
+        ((..., ...), "an index can hold only one ellipsis"),
+        (3, "index 3 is out of range for an axis of 3"),
+        ((0, -6), "index -6 is out of range for an axis of 5"),
+    ],
+)
+def test_indices_that_are_not_there(key: object, why: str) -> None:
+    with pytest.raises(IndexError, match=f"^{re.escape(why)}$"):
+        amdattn.empty((3, 5))[key]
+
+
+def test_indices_are_those_of_numpy() -> None:
+    host = np.arange(3 * 5 * 2, dtype=np.float32).reshape(3, 5, 2)
+    array = amdattn.asarray(host)
+    for key in (
+        *(0, -3, 2, ..., slice(None, None, -1), slice(4, 0, -2), slice(5, 9), (1, ..., 1)),
+        *((slice(1, 3), -5), (..., slice(None, 1)), (..., 0, 1), (0, 1, 1, ...), (2, slice(3, 3))),
+    ):
+        expected = host[key]
+        found = array[key]
+        assert found.shape == expected.shape, key
+        np.testing.assert_array_equal(found.numpy(), expected)

@@ -15,6 +15,7 @@ import pytest
 
 from amdattn import runtime
 from amdattn.bench import accuracy, shapes
+from amdattn.bench.micro_table import Region
 from amdattn.checking import subjects
 from amdattn.cli import bench_gemm
 from amdattn.report import kernels, timings
@@ -64,9 +65,11 @@ def of_micro() -> Iterable[str]:
     for _, _, rows, _ in timings._GROUPS:
         for row in rows:
             texts = ("name", "what", "settles", "text", "before", "readings")
+            loops = f" {row.passes!r} passes" if isinstance(row, Region) else ""
             others = (field.name for field in dataclasses.fields(row) if field.name not in texts)
             facts = " ".join(f"{name}={getattr(row, name)}" for name in others)
-            yield f"{row.name} {facts}: {'; '.join(map(str, row.readings))}"
+            told = "; ".join((*map(str, row.readings), row.settles))
+            yield f"{row.name}, {row.what}, {facts}{loops}: {told}"
 
 
 def of_bench_gemm() -> Iterable[str]:

@@ -35,6 +35,9 @@ ATTENTION: tuple[tuple[tuple[int, ...], str, dict[str, Any]], ...] = (
     ((1, 5000, 6000, 16, 4, 128), "MI300X", {"window_size": (1000, 200), "dtype": "float16"}),
     ((2, 33, 130, 3, 3, 72), "MI300X", {"head_dim_v": 40, "gather": "kv"}),
     ((3, 120, 100, 2, 1, 128), "MI300X", {"total_q": 200, "total_kv": 220, "causal": True}),
+    ((3, 120, 100, 2, 1, 128), "MI300X", {"total_q": 200, "total_kv": 220, "gather": "k"}),
+    ((4, 8192, 8192, 64, 64, 128), "MI300X", {"num_splits": 8}),
+    ((4, 3000, 8192, 64, 64, 128), "MI300X", {"num_splits": 5, "causal": True}),
 )
 GEMM: tuple[tuple[tuple[int, int, int], str, dict[str, Any]], ...] = (
     ((1, 1, 8), "MI300X", {}),

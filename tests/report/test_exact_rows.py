@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -279,3 +281,37 @@ def test_operations_of_a_product() -> None:
     from amdattn.report.timings import Product
 
     assert Product(3, 5, 7).flops == 2 * 3 * 5 * 7 and str(Product(3, 5, 7)) == "gemm 3x5x7"
+
+
+@pytest.mark.parametrize("splits", [1, 2])
+def test_a_write_around_the_workspace_fails(monkeypatch: pytest.MonkeyPatch, splits: int) -> None:
+    (row,) = (row for row in manifest.kernels() if row.name == "attn_fwd_bf16_d64_rtne")
+    case = kernels.Case(row, (1, 20, 300, 1, 1), {"num_splits": splits})
+    held = kernels.held(case)
+    assert held.wrong == "" and len(held.kernels) == splits
+    sizes = []
+    original = kernels.Guarded.taken
+
+    def taken(self: Any, whole: bool = True) -> Any:
+        sizes.append((self._dtype.itemsize, whole))
+        if self._dtype.itemsize == 1:
+            bits = self._array.numpy().copy()
+            bits[0] ^= 1
+            self._array = kernels.asarray(bits)
+        return original(self, whole)
+
+    monkeypatch.setattr(kernels.Guarded, "taken", taken)
+    held = kernels.held(case)
+    assert sizes == [(2, True), (4, True), *([(1, False)] * (splits > 1))]
+    assert held.wrong == ("1 elements around the result were written" if splits > 1 else "")
+
+
+def test_the_model_s_version_is_of_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    from amdattn.bench.record import model_version
+
+    choice = runtime.get().choice
+    digest = hashlib.sha256(Path(choice.library).read_bytes()).hexdigest()
+    assert len(model_version()) == 12 and digest.startswith(model_version())
+    gpu = SimpleNamespace(choice=SimpleNamespace(kind="gpu", library=choice.library))
+    monkeypatch.setattr(runtime, "get", lambda: gpu)
+    assert model_version() == ""
