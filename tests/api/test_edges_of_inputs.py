@@ -193,3 +193,43 @@ def test_indices_are_those_of_numpy() -> None:
         found = array[key]
         assert found.shape == expected.shape, key
         np.testing.assert_array_equal(found.numpy(), expected)
+
+
+@pytest.mark.parametrize(
+    ("answers", "capturing", "left"),
+    [
+        ({}, False, set()),
+        ({3: (0, 0)}, False, {3}),
+        ({3: (0, 1)}, True, {3}),
+        ({3: (0, 2), 5: (0, 0)}, True, {3, 5}),  # invalidated, and not ended yet
+        ({3: (400, 1), 5: (0, 0)}, False, {5}),  # destroyed
+        ({3: ValueError, 5: (0, 0)}, False, {5}),
+        ({3: ValueError, 5: (0, 1)}, True, {5}),
+    ],
+)
+def test_streams_that_are_captured_and_that_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+    answers: dict[int, object],
+    capturing: bool,
+    left: set[int],
+) -> None:
+    forgotten: list[int] = []
+
+    def status(stream: int) -> object:
+        found = answers[stream]
+        if found is ValueError:
+            raise ValueError("no such enumerator")
+        return found
+
+    hip = SimpleNamespace(
+        hipStreamCaptureStatus=SimpleNamespace(hipStreamCaptureStatusNone=0),
+        hipStreamIsCapturing=status,
+        hipGetLastError=lambda: forgotten.append(1),
+    )
+    streams = set(answers)
+    monkeypatch.setattr(runtime, "_streams", streams)
+    asked = SimpleNamespace(hip=hip)
+    assert runtime.Runtime.any_capturing(asked) is capturing  # type: ignore[arg-type]
+    if not capturing:
+        assert streams == left and len(forgotten) == len(answers) - len(left)
+    assert streams >= left
