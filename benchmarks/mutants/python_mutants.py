@@ -65,7 +65,7 @@ PRESENTATION = (
 )
 # Tests that run sources in processes of their own, which coverage does not see.
 OF_PROCESSES = {
-    "amdattn/cli/": ("tests/api/test_cli.py", "tests/check/test_surface_cli.py"),
+    "amdattn/cli/": ("tests/api/test_cli", "tests/check/test_surface_cli.py"),
     "amdattn/report/": ("tests/report/test_report.py",),
     "amdattn/binding.py": ("tests/api/test_device_binding.py", "tests/api/test_real_gpu.py"),
     "amdattn/runtime/": ("tests/api/test_device_binding.py", "tests/api/test_real_gpu.py"),

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from amdattn import attention_plans, call_options, gemm, runtime
+from amdattn import admission, attention_plans, call_options, gemm, manifest, runtime
 from amdattn.buffers import View
+from amdattn.device import KNOWN_DEVICES
 from amdattn.dtypes import as_dtype
 from amdattn.errors import HipError
 from amdattn.memory import Block, Pool
-from amdattn.problem import LAYOUTS
+from amdattn.plan import attention as planning
+from amdattn.problem import LAYOUTS, AttentionProblem
 
 
 def view(
@@ -106,3 +108,32 @@ def test_a_free_that_fails_does_not_keep_the_others() -> None:
     with pytest.raises(HipError, match="hipError7"):
         pool.empty()
     assert runtime.get().choice.kind == "virtual"
+
+
+def test_selections_of_kernels_are_kept_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for all problems that are taken alike; a list of kernels may change and keeps none."""
+    rows, props = manifest.kernels(), KNOWN_DEVICES["MI300X"]
+    kept: dict[object, Any] = {}
+    monkeypatch.setattr(planning, "_selections", kept)
+    monkeypatch.setattr(planning, "_MAX_SELECTIONS", 3)
+    selected: list[int] = []
+    original = planning.select
+
+    def select(*given: Any) -> Any:
+        selected.append(1)
+        return original(*given)
+
+    monkeypatch.setattr(planning, "select", select)
+
+    def plan(head_dim: int, of: Any = rows) -> int:
+        planning.plan_attention(AttentionProblem(1, 30, 40, 1, 1, head_dim), props, of)
+        return len(kept)
+
+    assert [plan(n) for n in (64, 128, 192)] == [1, 2, 3] and len(selected) == 3
+    assert [plan(n) for n in (64, 128, 192)] == [3, 3, 3] and len(selected) == 3
+    assert plan(256) == 1 and len(selected) == 4
+    assert plan(64, list(rows)) == 1 and len(selected) == 5
+    found: dict[object, Any] = {}
+    for i in range(65):
+        admission.keep(found, i, (i, i))  # type: ignore[arg-type]
+        assert len(found) == (i + 1 if i < 64 else 1)
