@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +17,7 @@ from typer.testing import CliRunner
 import amdattn
 from amdattn import cli, tuning
 from amdattn.bench import micro as bench
-from amdattn.cli import micro, operations, tune
+from amdattn.cli import errors, micro, operations, tune
 from amdattn.errors import BindingError
 from amdattn.gemm_problem import GemmProblem
 
@@ -175,3 +178,60 @@ def test_clocks_become_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "do_bench", lambda run, return_mode: (run(), 0.25)[1])
     assert tuning._Measured().us(lambda: ran.append(2)) == 250 and ran == [1, 2]
     assert tuning._Measured().how == "measured on AMD Instinct MI300X"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "status", "said"),
+    [
+        (None, 0, 0, ""),
+        (None, 1, 1, ""),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), 0, 1, ""),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), 2, 2, ""),
+        (OSError(errno.ENOSPC, "No space left on device"), 0, 2, "stdout: No space left on device"),
+        (OSError(errno.ENOSPC, "No space left on device"), 1, 2, "stdout: No space left on device"),
+    ],
+)
+def test_output_that_cannot_be_written(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: OSError | None,
+    code: int,
+    status: int,
+    said: str,
+) -> None:
+    """What is in the buffers until the end of the command."""
+    told: list[str] = []
+
+    def flush() -> None:
+        if error is not None:
+            raise error
+
+    with open(tmp_path / "out", "w") as file:
+        monkeypatch.setattr(errors, "show", told.append)
+        monkeypatch.setattr(errors.sys, "stdout", SimpleNamespace(flush=flush, fileno=file.fileno))
+        found = errors.run(lambda **_: code)  # type: ignore[arg-type]
+        os.write(file.fileno(), b"from here on nowhere")
+    assert (found, told) == (status, [said] if said else [])
+    assert bool((tmp_path / "out").read_bytes()) == (error is None)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (KeyboardInterrupt(), 130, ("interrupted",)),
+        (BrokenPipeError(), 1, None),
+        (BindingError("no GPU"), 2, ("no GPU", "BindingError")),
+        (ValueError("a=3 must be 4"), 2, ("a=3 must be 4", "Error")),
+    ],
+)
+def test_errors_become_exit_codes(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int, said: tuple[str, ...] | None
+) -> None:
+    told: list[tuple[str, ...]] = []
+    monkeypatch.setattr(errors, "show", lambda *given: told.append(given))
+
+    def fails(**_: object) -> int:
+        raise error
+
+    assert errors.run(fails) == status  # type: ignore[arg-type]
+    assert told == ([said] if said else [])
