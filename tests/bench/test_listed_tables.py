@@ -100,7 +100,7 @@ PART = dataclasses.replace(
     sampled={"first_workgroups": 5, "of_workgroups": 38},
     trans="exclusive",
 )
-REFUSED = Record("attention", LONG.shape, {}, "amdattn", "rtz", MODELLED, refused="is not built")
+REFUSED = Record("attention", LONG.shape, {}, "amdattn", "rtz", MODELLED, refused="is [not] built")
 GPU = dataclasses.replace(
     SHORT, origin=MEASURED, times=Times(median_us=77.77, low_us=70.07, high_us=99.9), clocks={}
 )
