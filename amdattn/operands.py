@@ -98,15 +98,6 @@ def operand(view: View, layout: str) -> Operand:
     return operand_of(view, axis_order(layout))
 
 
-def is_compact(view: View) -> bool:
-    """True for a row-major view without gaps."""
-    compact = compact_strides(view.shape)
-    return all(
-        length == 1 or step == wanted
-        for length, step, wanted in zip(view.shape, view.strides, compact, strict=True)
-    )
-
-
 def misalignment(operand: Operand, kernel: KernelSpec, dim: int, of_blocks: bool = True) -> str:
     """What in the address or strides of q, k, v or o the kernel's loads cannot take, or "".
 

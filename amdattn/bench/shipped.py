@@ -65,7 +65,7 @@ class Shipped:
         def address(name: str) -> int:
             if name in regions:
                 return operands.workspace(plan.workspace.total_bytes) + regions[name]
-            return 0 if name == "lse" else operands.addresses[name]
+            return operands.addresses[name]
 
         return [_packed(planned, operands, address) for planned in plan.launches]
 

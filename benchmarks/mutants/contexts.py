@@ -1,6 +1,6 @@
-"""A pytest plugin: which tests run which lines of amdattn, and how long each takes, as JSON.
+"""A pytest plugin: which tests run which lines of amdattn, how long each takes, which fail; JSON.
 
-AMDATTN_CONTEXTS=out.json python -m pytest -p contexts tests/api ...
+AMDATTN_CONTEXTS=out.json python -m pytest -n0 -p contexts tests/api ...
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ _SOURCE = Path(__file__).resolve().parents[2] / "amdattn"
 _measured = coverage.Coverage(data_file=None, source=[str(_SOURCE)], config_file=False)
 _measured.start()
 _seconds: dict[str, float] = defaultdict(float)
+_failed: set[str] = set()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -33,6 +34,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Set-up, call and tear-down together."""
     _seconds[report.nodeid] += report.duration
+    if report.failed:
+        _failed.add(report.nodeid)
 
 
 def pytest_sessionfinish() -> None:
@@ -47,5 +50,5 @@ def pytest_sessionfinish() -> None:
         for file in data.measured_files()
     }
     Path(os.environ["AMDATTN_CONTEXTS"]).write_text(
-        json.dumps({"lines": lines, "seconds": _seconds})
+        json.dumps({"lines": lines, "seconds": _seconds, "failed": sorted(_failed)})
     )

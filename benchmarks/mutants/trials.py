@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import os
 import shutil
 import signal
@@ -22,7 +23,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 _LEFT_OUT = shutil.ignore_patterns(".git", "build", "__pycache__", ".*_cache", ".hypothesis")
-_EVERY_TEST_SECONDS = 120  # pytest-timeout, of each test
+_EVERY_TEST_SECONDS = 60  # pytest-timeout, of each test
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +100,7 @@ def first_failure(
     arguments += ["-p", "no:randomly", "-n0", f"--timeout={every}", *tests]
     assert "amdattn" not in sys.modules
     with tempfile.TemporaryFile("w+") as output:
+        gc.freeze()  # what the child need not look at, or copy
         child = os.fork()
         if child == 0:
             _run_pytest(tree, arguments, environment(tree, **(extra or {})), output.fileno())

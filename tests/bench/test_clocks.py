@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from amdattn.bench.clocks import CLOCKS, clocks
+from amdattn.device import KNOWN_DEVICES
+from amdattn.plan import gemm_cost
 
 HEADER = Path(__file__).parents[2] / "virtual_device" / "timing" / "arch.h"
 
@@ -33,3 +35,12 @@ def test_same_as_the_model():
 def test_unknown_architecture():
     with pytest.raises(ValueError, match="arch='gfx000' has no performance model; there is gfx942"):
         clocks("gfx000")
+
+
+def test_rates_are_those_of_planning():
+    found, planned = clocks("gfx942"), KNOWN_DEVICES["MI300X"]
+    assert (found.num_cus, found.num_xcds) == (planned.num_cus, planned.num_xcds)
+    assert found.hbm_bytes_per_ns == pytest.approx(planned.hbm_bytes_per_ns)
+    assert found.peak_ghz == gemm_cost.PEAK_CLOCK_GHZ
+    assert 1000 * found.launch_us == gemm_cost.LAUNCH_NS
+    assert found.cus_per_xcd == 38
