@@ -35,7 +35,8 @@ _NAMES: tuple[tuple[Any, str], ...] = (
     (
         (),
         "strides longest variables readings late rejected notes options lengths choices numbers "
-        "regions entries splits zero_at_end others offsets defines includes flags other_producers",
+        "regions entries splits zero_at_end others inputs offsets defines includes flags "
+        "other_producers",
     ),
     (True, "late_loads late_stores warm_code aligned of_blocks keep whole"),
     (0.0, "softcap dropout_p seconds now vector_slots lds_bytes l1_bytes l2_bytes hbm_bytes"),

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from api.capsules import READ_ONLY, HandMade
+from handmade import READ_ONLY, tensor_at
 
 import amdattn
 from amdattn import attention_varlen, buffers, dlpack_import, runtime, zero_at_rest
-from amdattn.runtime import hip_python, kfd
+from amdattn.runtime import hip_python, kfd, stream_calls
 
 UINT8, INT64, BFLOAT16 = (1, 8, 1), (0, 64, 1), (4, 16, 1)
 
@@ -66,7 +66,7 @@ def test_a_tensor_ends_where_the_addresses_end() -> None:
 
 
 def test_memory_that_is_not_there_is_named_by_its_extent() -> None:
-    missing = HandMade(4096, (3, 5), (1, 0), byte_offset=16)
+    missing = tensor_at(4096, (3, 5), (1, 0), byte_offset=16)
     with pytest.raises(Exception, match=r"there is no memory of 0x1010\.\.0x102e"):
         amdattn.asarray(missing)
 
@@ -74,7 +74,7 @@ def test_memory_that_is_not_there_is_named_by_its_extent() -> None:
 @pytest.mark.parametrize("ordinal", [-1, 1, 7])
 def test_memory_of_another_device_is_refused(ordinal: int) -> None:
     array = amdattn.empty((3, 5))
-    elsewhere = HandMade(array.address, (3, 5), (10, ordinal))
+    elsewhere = tensor_at(array.address, (3, 5), (10, ordinal))
     with pytest.raises(ValueError, match=f"is on device {ordinal}; amdattn is bound to 0"):
         amdattn.asarray(elsewhere)
 
@@ -82,7 +82,7 @@ def test_memory_of_another_device_is_refused(ordinal: int) -> None:
 @pytest.mark.parametrize("flags", [None, 0, READ_ONLY])
 def test_imports_may_be_written_unless_they_say_otherwise(flags: int | None) -> None:
     array = amdattn.empty((3, 5))
-    imported = amdattn.from_dlpack(HandMade(array.address, (3, 5), (10, 0), flags=flags))
+    imported = amdattn.from_dlpack(tensor_at(array.address, (3, 5), (10, 0), flags=flags))
     assert imported.view().read_only is (flags == READ_ONLY)
     assert buffers.Memory().read_only is False and array.view().read_only is False
 
@@ -227,7 +227,7 @@ def test_streams_that_are_captured_and_that_are_gone(
         hipGetLastError=lambda: forgotten.append(1),
     )
     streams = set(answers)
-    monkeypatch.setattr(runtime, "_streams", streams)
+    monkeypatch.setattr(stream_calls, "_streams", streams)
     asked = SimpleNamespace(hip=hip)
     assert runtime.Runtime.any_capturing(asked) is capturing  # type: ignore[arg-type]
     if not capturing:

@@ -156,12 +156,12 @@ def test_an_estimate_settles_at_the_clock_that_it_states(launches: int) -> None:
         times=Times(estimated_us=1.0),
     )
 
-    def model(mhz: int) -> tuple[float, Any]:
+    def model(mhz: int) -> Any:
         given.append(mhz)
-        return 3600.0 * mhz, asked[mhz]
+        return SimpleNamespace(cycles=3600.0 * mhz, ghz=asked[mhz])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "energy", lambda ghz: {"clock_ghz": ghz, "joules": 5.0})
+        patch.setattr(run, "energy", lambda of: {"clock_ghz": of.ghz, "joules": 5.0})
         found = run.settled(record, model)
         near = dataclasses.replace(record, energy={"clock_ghz": 1.223})
         assert run.settled(near, model) is near
