@@ -12,21 +12,15 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from amdattn.attention import (
-        explain as explain,
-        flash_attn_func as flash_attn_func,
-        flash_attn_kvpacked_func as flash_attn_kvpacked_func,
-        flash_attn_qkvpacked_func as flash_attn_qkvpacked_func,
-        plan_attention as plan_attention,
-        supports as supports,
+    from amdattn.arch.props import DeviceProps as DeviceProps
+    from amdattn.arrays.buffers import DeviceArray as DeviceArray, empty as empty
+    from amdattn.arrays.interchange import asarray as asarray, from_dlpack as from_dlpack
+    from amdattn.arrays.memory import empty_cache as empty_cache
+    from amdattn.device.runtime import (
+        device_props as device_props,
+        synchronize as synchronize,
+        use_device as use_device,
     )
-    from amdattn.attention_varlen import (
-        flash_attn_varlen_func as flash_attn_varlen_func,
-        flash_attn_varlen_kvpacked_func as flash_attn_varlen_kvpacked_func,
-        flash_attn_varlen_qkvpacked_func as flash_attn_varlen_qkvpacked_func,
-    )
-    from amdattn.buffers import DeviceArray as DeviceArray, empty as empty
-    from amdattn.device import DeviceProps as DeviceProps
     from amdattn.errors import (
         AmdattnError as AmdattnError,
         BindingError as BindingError,
@@ -37,46 +31,52 @@ if TYPE_CHECKING:
         UnsupportedDeviceError as UnsupportedDeviceError,
         UnsupportedProblem as UnsupportedProblem,
     )
-    from amdattn.execution import AttentionPlan as AttentionPlan
-    from amdattn.gemm import (
+    from amdattn.op.manifest import Member as Member, Support as Support, kernels as kernels
+    from amdattn.ops.attention.dense import (
+        explain as explain,
+        flash_attn_func as flash_attn_func,
+        flash_attn_kvpacked_func as flash_attn_kvpacked_func,
+        flash_attn_qkvpacked_func as flash_attn_qkvpacked_func,
+        plan_attention as plan_attention,
+        supports as supports,
+    )
+    from amdattn.ops.attention.execution import AttentionPlan as AttentionPlan
+    from amdattn.ops.attention.varlen import (
+        flash_attn_varlen_func as flash_attn_varlen_func,
+        flash_attn_varlen_kvpacked_func as flash_attn_varlen_kvpacked_func,
+        flash_attn_varlen_qkvpacked_func as flash_attn_varlen_qkvpacked_func,
+    )
+    from amdattn.ops.gemm.execution import GemmPlan as GemmPlan
+    from amdattn.ops.gemm.small_m import (
         explain_gemm as explain_gemm,
         gemm_nt as gemm_nt,
         plan_gemm as plan_gemm,
         supports_gemm as supports_gemm,
     )
-    from amdattn.gemm_execution import GemmPlan as GemmPlan
-    from amdattn.interchange import asarray as asarray, from_dlpack as from_dlpack
-    from amdattn.manifest import Member as Member, Support as Support, kernels as kernels
-    from amdattn.memory import empty_cache as empty_cache
-    from amdattn.runtime import (
-        device_props as device_props,
-        synchronize as synchronize,
-        use_device as use_device,
-    )
 
 # Public name -> module that defines it; resolved on first use, so that importing stays cheap.
 _HOME = {
-    "AttentionPlan": "execution",
-    "explain": "attention",
-    "flash_attn_func": "attention",
-    "flash_attn_kvpacked_func": "attention",
-    "flash_attn_qkvpacked_func": "attention",
-    "flash_attn_varlen_func": "attention_varlen",
-    "flash_attn_varlen_kvpacked_func": "attention_varlen",
-    "flash_attn_varlen_qkvpacked_func": "attention_varlen",
-    "plan_attention": "attention",
-    "supports": "attention",
-    "GemmPlan": "gemm_execution",
-    "explain_gemm": "gemm",
-    "gemm_nt": "gemm",
-    "plan_gemm": "gemm",
-    "supports_gemm": "gemm",
-    "DeviceArray": "buffers",
-    "asarray": "interchange",
-    "empty": "buffers",
-    "from_dlpack": "interchange",
-    "empty_cache": "memory",
-    "DeviceProps": "device",
+    "AttentionPlan": "ops.attention.execution",
+    "explain": "ops.attention.dense",
+    "flash_attn_func": "ops.attention.dense",
+    "flash_attn_kvpacked_func": "ops.attention.dense",
+    "flash_attn_qkvpacked_func": "ops.attention.dense",
+    "flash_attn_varlen_func": "ops.attention.varlen",
+    "flash_attn_varlen_kvpacked_func": "ops.attention.varlen",
+    "flash_attn_varlen_qkvpacked_func": "ops.attention.varlen",
+    "plan_attention": "ops.attention.dense",
+    "supports": "ops.attention.dense",
+    "GemmPlan": "ops.gemm.execution",
+    "explain_gemm": "ops.gemm.small_m",
+    "gemm_nt": "ops.gemm.small_m",
+    "plan_gemm": "ops.gemm.small_m",
+    "supports_gemm": "ops.gemm.small_m",
+    "DeviceArray": "arrays.buffers",
+    "asarray": "arrays.interchange",
+    "empty": "arrays.buffers",
+    "from_dlpack": "arrays.interchange",
+    "empty_cache": "arrays.memory",
+    "DeviceProps": "arch.props",
     "AmdattnError": "errors",
     "BindingError": "errors",
     "CheckError": "errors",
@@ -85,12 +85,12 @@ _HOME = {
     "ManifestError": "errors",
     "UnsupportedDeviceError": "errors",
     "UnsupportedProblem": "errors",
-    "Member": "manifest",
-    "Support": "manifest",
-    "kernels": "manifest",
-    "device_props": "runtime",
-    "synchronize": "runtime",
-    "use_device": "runtime",
+    "Member": "op.manifest",
+    "Support": "op.manifest",
+    "kernels": "op.manifest",
+    "device_props": "device.runtime",
+    "synchronize": "device.runtime",
+    "use_device": "device.runtime",
 }
 _SUBMODULES = ("testing", "virtual")
 

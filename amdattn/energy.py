@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from amdattn.profiling import LaunchProfile
+    from amdattn.device.profiling import LaunchProfile
 
 _MFMA = re.compile(r"v_mfma_\w+?_(\d+x\d+x\d+(?:_\d+b)?)_")
 _BISECTIONS = 40

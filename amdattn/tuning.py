@@ -7,15 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from amdattn import manifest, runtime, virtual
-from amdattn.buffers import DeviceArray, empty
-from amdattn.dtypes import as_dtype
-from amdattn.gemm_execution import GemmPlan
-from amdattn.gemm_problem import GemmProblem
-from amdattn.interchange import asarray
-from amdattn.plan import gemm as planning
-from amdattn.plan.gemm_cost import PEAK_CLOCK_GHZ
-from amdattn.plan.gemm_table import Tuned
+from amdattn import virtual
+from amdattn.arrays.buffers import DeviceArray, empty
+from amdattn.arrays.dtypes import as_dtype
+from amdattn.arrays.interchange import asarray
+from amdattn.device import runtime
+from amdattn.op import manifest
+from amdattn.ops.gemm import planning
+from amdattn.ops.gemm.cost import PEAK_CLOCK_GHZ
+from amdattn.ops.gemm.execution import GemmPlan
+from amdattn.ops.gemm.problem import GemmProblem
+from amdattn.ops.gemm.table import Tuned
 from amdattn.testing import do_bench
 
 _SOME = 1 << 16  # random elements; what an operand holds does not matter for the time

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 
-from amdattn import runtime, scalars
+from amdattn import scalars
 from amdattn.checking.arrays import Arrays
 from amdattn.checking.findings import Finding
 from amdattn.checking.session import Check
 from amdattn.checking.suppressions import Suppression, Suppressions
-from amdattn.profiling import LaunchProfile, Profile
-from amdattn.virtual_library import OPTIONS
+from amdattn.device import runtime
+from amdattn.device.profiling import LaunchProfile, Profile
+from amdattn.device.virtual_library import OPTIONS
 
 __all__ = [
     "Check",

@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 
 import amdattn
-from amdattn import manifest, virtual
+from amdattn import virtual
+from amdattn.arrays.dtypes import as_dtype
 from amdattn.checking.subjects import planned
-from amdattn.dtypes import as_dtype
-from amdattn.problem import AttentionProblem
+from amdattn.op import manifest
+from amdattn.ops.attention.problem import AttentionProblem
 
 KEYS = (4096, 8192)
 ROWS, BLOCK = 384, 64  # that a figure is for

@@ -20,9 +20,9 @@ import numpy as np
 from gemm_peers import Aiter, Attempt, FlyDsl, Operands, Peer, Triton, padded_n
 
 import amdattn
-from amdattn import runtime
 from amdattn.bench.kernels import Functions
-from amdattn.plan.gemm_cost import floor_us
+from amdattn.device import runtime
+from amdattn.ops.gemm.cost import floor_us
 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 # N, K and whether there is a bias: the grid of K = 7168, then products of gpt-oss and DeepSeek V3.

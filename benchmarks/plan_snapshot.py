@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.progress import track
 
 import amdattn
-from amdattn.device import KNOWN_DEVICES, KNOWN_PARTITIONS
+from amdattn.arch.props import KNOWN_DEVICES, KNOWN_PARTITIONS
 
 Call = dict[str, Any]
 _DEVICES = [*KNOWN_DEVICES, *KNOWN_DEVICES, *KNOWN_PARTITIONS]

@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 
 import amdattn
-from amdattn import runtime
+from amdattn.device import runtime
 from build_scripts.toolchain import LLVM22, compile_hip
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -135,7 +135,7 @@ class _Arguments(ctypes.Structure):
 
 def profile(step: Round, image: bytes) -> Any:
     """The launch, modelled."""
-    from amdattn.runtime.hip_python import import_hip_python
+    from amdattn.device.runtime.hip_python import import_hip_python
 
     hip: Any = import_hip_python().hip
 

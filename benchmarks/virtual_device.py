@@ -30,8 +30,8 @@ from rich.table import Table
 os.environ.setdefault("AMDATTN_DEVICE", "virtual:gfx942")
 
 import amdattn
-from amdattn import runtime
-from amdattn.runtime.hip_python import import_hip_python
+from amdattn.device import runtime
+from amdattn.device.runtime.hip_python import import_hip_python
 
 COPIES, PASSES, RUNS = 64, 8000, 7
 # Text of one instruction, and the floating-point operations of one execution.

@@ -17,7 +17,7 @@ from typing import Any
 
 from amdattn.bench.record import SHORT_US
 from amdattn.bench.shapes import PRESETS
-from amdattn.problem import ROUND_MODES
+from amdattn.ops.attention.problem import ROUND_MODES
 from build_scripts.generated_page import page_parser, write_page
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from amdattn.virtual_library import library_path
+from amdattn.device.virtual_library import library_path
 from build_scripts.generated_page import write_or_check
 
 ROOT = Path(__file__).resolve().parent.parent

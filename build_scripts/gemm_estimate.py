@@ -5,7 +5,7 @@
 --model models launches of products, the choices that are estimated to be the fastest of each and
 others, and writes them to FILE. What FILE has is then compared with the estimates: the error of a
 launch, and what the choice with the least estimate takes beyond the fastest one. --fit says with
-which constants of amdattn/plan/gemm_cost.py the error is least, that of launches near the fastest
+which constants of amdattn/ops/gemm/cost.py the error is least, that of launches near the fastest
 above all: for all products, and, as a check, for every second one, with the error on the others.
 """
 
@@ -23,11 +23,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from amdattn import manifest, runtime, tuning
+from amdattn import tuning
 from amdattn.cli.output import progress_bar
-from amdattn.gemm_problem import GemmProblem
-from amdattn.plan import gemm as planning, gemm_cost
-from amdattn.plan.gemm_cost import PEAK_CLOCK_GHZ
+from amdattn.device import runtime
+from amdattn.op import manifest
+from amdattn.ops.gemm import cost as gemm_cost, planning
+from amdattn.ops.gemm.cost import PEAK_CLOCK_GHZ
+from amdattn.ops.gemm.problem import GemmProblem
 from build_scripts.gemm_table import PRODUCTS
 
 MOST_PRODUCTS = 72

@@ -14,10 +14,11 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from amdattn import runtime, tuning
+from amdattn import tuning
 from amdattn.cli.output import progress_bar
-from amdattn.gemm_problem import GemmProblem
-from amdattn.plan import gemm_table
+from amdattn.device import runtime
+from amdattn.ops.gemm import table as gemm_table
+from amdattn.ops.gemm.problem import GemmProblem
 
 # n and k of the products of docs/gemm.md, then of layers of Llama 3, Qwen3 and DeepSeek V3. Larger
 # ones wait for HBM alone, and any choice is near the best.

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from amdattn import runtime, virtual
+from amdattn import virtual
 from amdattn.bench.kernels import Functions, Launch
-from amdattn.profiling import LaunchProfile
+from amdattn.device import runtime
+from amdattn.device.profiling import LaunchProfile
 
 LANES = 64
 # The body finds, in each wave: s2 = its workgroup; v0 = lane in the workgroup; v2, v5, v3 = lane

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from amdattn.bench.clocks import clocks
-from amdattn.virtual_library import library_path
+from amdattn.device.virtual_library import library_path
 from build_scripts import performance_micro as micro
 from build_scripts.micro_kernel import clk_per
 

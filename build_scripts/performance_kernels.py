@@ -17,11 +17,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from amdattn import runtime, virtual
+from amdattn import virtual
 from amdattn.bench.aiter import Aiter
 from amdattn.bench.kernels import Functions, Launch, Operands
 from amdattn.bench.shapes import Shape
-from amdattn.profiling import LaunchProfile
+from amdattn.device import runtime
+from amdattn.device.profiling import LaunchProfile
 from build_scripts.performance_published import COUNTERS_BATCH_HEADS
 
 HEAD_DIM, KV_ROWS = 128, 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from amdattn.bench.clocks import clocks
-from amdattn.profiling import LaunchProfile
+from amdattn.device.profiling import LaunchProfile
 from build_scripts.micro_kernel import LANES, clk_per, profile, profiles
 
 WAVES = 8  # of a workgroup, which fills its CU here

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from amdattn.x86_level import library_name
+from amdattn.device.x86_level import library_name
 from build_scripts import virtual_device
 
 LEVEL = "v3"

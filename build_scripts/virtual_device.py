@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from amdattn.x86_level import LEVELS, library_name, runnable_levels
+from amdattn.device.x86_level import LEVELS, library_name, runnable_levels
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "virtual_device"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from vdev_library import open_library
 
-from amdattn.virtual_library import library_path
+from amdattn.device.virtual_library import library_path
 
 os.environ.setdefault("AMDATTN_VDEV_LIBRARY", str(library_path()))
 os.environ.setdefault("AMDATTN_DEVICE", "virtual:gfx942")

@@ -30,9 +30,9 @@ class Gpu:
     def __init__(self) -> None:
         import importlib
 
-        bind = importlib.import_module("amdattn.runtime").get
+        bind = importlib.import_module("amdattn.device.runtime").get
         self.runtime = bind()
-        from amdattn.runtime.hip_python import import_hip_python
+        from amdattn.device.runtime.hip_python import import_hip_python
 
         self.hip: Any = import_hip_python().hip
         self.lib = open_library(amdattn_vdev_last_report=(ctypes.c_char_p, []))

@@ -6,7 +6,7 @@ import ctypes
 from pathlib import Path
 from typing import Any
 
-from amdattn.virtual_library import library_path
+from amdattn.device.virtual_library import library_path
 
 Prototype = tuple[Any, list[Any]]
 

@@ -12,7 +12,7 @@ from amdattn.bench.moonmath import MoonMath
 from amdattn.bench.operation import run_operation
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
-from amdattn.problem import ROUND_MODES
+from amdattn.ops.attention.problem import ROUND_MODES
 
 # Each with several rounds and a tail, or fewer workgroups than CUs, and half a minute in full.
 PLAIN = (

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from amdattn import runtime
 from amdattn.bench.kernels import Launch, Operands, Walk, grid_indices, kv_range_of_tiles, streams
 from amdattn.bench.shapes import Shape
+from amdattn.device import runtime
 
 ARCH = "gfx942"
 HEAD_DIM = 128  # of V

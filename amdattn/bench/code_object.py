@@ -10,17 +10,11 @@ from amdattn.bench.clocks import clocks
 from amdattn.bench.kernels import Functions, Launch
 from amdattn.bench.modelled import profiled, simulated
 from amdattn.bench.record import MEASURED, MODELLED, Record
-from amdattn.bench.run import (
-    Outcome,
-    is_virtual,
-    measured_record,
-    modelled_record,
-    settled,
-)
+from amdattn.bench.run import Outcome, is_virtual, measured_record, modelled_record, settled
 
 if TYPE_CHECKING:
     from amdattn.checking.subjects import CodeObject
-    from amdattn.profiling import LaunchProfile
+    from amdattn.device.profiling import LaunchProfile
 
 
 def run_code_object(

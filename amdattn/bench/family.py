@@ -22,7 +22,7 @@ from amdattn.bench.replay import longest
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
 from amdattn.bench.speed import NotLinear
-from amdattn.plan.work import GRID_XCDS, WorkMap
+from amdattn.ops.attention.work import GRID_XCDS, WorkMap
 
 # Rows of K and V to simulate without a mask, besides a remainder: two rounds of workgroups, one
 # round, and one that checks what the others predict.

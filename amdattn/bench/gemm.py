@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import amdattn
-from amdattn import runtime
 from amdattn.bench.kernels import Launch
 from amdattn.bench.modelled import Modelled, profiled, simulated
 from amdattn.bench.record import MEASURED, MODELLED, Record
 from amdattn.bench.run import Outcome, is_virtual, modelled_record, settled, timed_record
+from amdattn.device import runtime
 from amdattn.tuning import random_operands
 
 if TYPE_CHECKING:
-    from amdattn.gemm_problem import GemmProblem
+    from amdattn.ops.gemm.problem import GemmProblem
 
 _OPERATION = "gemm"
 

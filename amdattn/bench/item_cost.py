@@ -13,7 +13,7 @@ from amdattn.bench.replay import Speed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from amdattn.profiling import LaunchProfile
+    from amdattn.device.profiling import LaunchProfile
 
 # Of Items, and whether the CU had a workgroup before.
 FIGURES = ("workgroup", "block", "cut_block", "part", "warm")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from amdattn.profiling import LaunchProfile
+    from amdattn.device.profiling import LaunchProfile
 
 _ORDER_TRIALS = 8
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from amdattn.bench.kernels import Walk
-from amdattn.plan.work import WorkItem, WorkMap
+from amdattn.ops.attention.work import WorkItem, WorkMap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import ml_dtypes
 import numpy as np
 
-from amdattn import runtime
 from amdattn.bench.shapes import Shape
-from amdattn.code_object import read_kernels
-from amdattn.problem import axis_order
-from amdattn.runtime.launch_form import LaunchForm
+from amdattn.device import runtime
+from amdattn.device.code_object import read_kernels
+from amdattn.device.runtime.launch_form import LaunchForm
+from amdattn.ops.attention.problem import axis_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

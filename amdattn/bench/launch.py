@@ -18,14 +18,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from amdattn import buffers, launch, memory, runtime
-from amdattn.attention import flash_attn_func, plan_attention
-from amdattn.dtypes import BFLOAT16
-from amdattn.interchange import asarray
-from amdattn.kernarg import packer
-from amdattn.operands import operand
-from amdattn.plan import Plan
-from amdattn.runtime import Runtime
+from amdattn.arrays import buffers, memory
+from amdattn.arrays.dtypes import BFLOAT16
+from amdattn.arrays.interchange import asarray
+from amdattn.device import runtime
+from amdattn.device.kernarg import packer
+from amdattn.device.runtime import Runtime
+from amdattn.op import launch
+from amdattn.op.operands import operand
+from amdattn.op.plan import Plan
+from amdattn.ops.attention.dense import flash_attn_func, plan_attention
 
 RAW = "hip-python, `extra` prebuilt"
 PLAN_RUN = "`plan.run`, DeviceArray"

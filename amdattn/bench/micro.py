@@ -15,15 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from amdattn import paths, runtime, virtual
+from amdattn import paths, virtual
 from amdattn.bench import micro_table as table
 from amdattn.bench.clocks import clocks
 from amdattn.bench.kernels import Functions, Launch
 from amdattn.bench.micro_table import LANES, Clk, Clock, Latency, Region, Row, Stream
 from amdattn.bench.record import MEASURED, MODELLED
 from amdattn.bench.run import is_virtual
+from amdattn.device import runtime
+from amdattn.device.profiling import LaunchProfile
 from amdattn.errors import CorruptKernel, ManifestError, UnsupportedDeviceError
-from amdattn.profiling import LaunchProfile
 from amdattn.testing.bench import elapsed_ms
 
 SCHEMA = 1

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from amdattn import runtime, virtual
+from amdattn import virtual
 from amdattn.bench.clocks import Clocks, clocks
 from amdattn.bench.kernels import Functions, Launch, Titled, Walk
 from amdattn.bench.replay import Timeline
 from amdattn.bench.shapes import Shape
 from amdattn.bench.traffic import beyond_l2
+from amdattn.device import runtime
 from amdattn.energy import Activity, matrix_flops
 
 if TYPE_CHECKING:
-    from amdattn.profiling import LaunchProfile
+    from amdattn.device.profiling import LaunchProfile
 
 METHODS = ("auto", "full", "sampled")
 TOLERANCE = 0.01  # of the length that checks the others

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from amdattn import runtime
 from amdattn.bench.kernels import Launch, Operands
 from amdattn.bench.shapes import Shape
+from amdattn.device import runtime
 
 ARCH = "gfx942"
 HEAD_DIM = 128

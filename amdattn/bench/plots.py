@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from amdattn.bench.clocks import clocks
 from amdattn.bench.record import MODELLED, Record, estimate_leads
+from amdattn.device.profiling import STALLS
 from amdattn.errors import AmdattnError
 from amdattn.output_files import replacing
-from amdattn.profiling import STALLS
 
 if TYPE_CHECKING:
-    from amdattn.profiling import LaunchProfile
+    from amdattn.device.profiling import LaunchProfile
 
 KINDS = ("roofline", "timeline", "stalls", "sweep")
 FORMATS = (".png", ".svg")

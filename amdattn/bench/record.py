@@ -158,7 +158,7 @@ def leading_us(records: Sequence[Record]) -> list[float | None]:
 
 def document(records: Sequence[Record], seconds: float) -> dict[str, Any]:
     """All of a run, with what it ran on."""
-    from amdattn import runtime
+    from amdattn.device import runtime
 
     device = runtime.get()
     return {
@@ -184,7 +184,7 @@ def model_version() -> str:
     """The first digits of the sha256 of the library that holds the model; "" on a GPU."""
     import hashlib
 
-    from amdattn import runtime
+    from amdattn.device import runtime
 
     choice = runtime.get().choice
     if choice.kind != "virtual":

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from amdattn import runtime
 from amdattn.bench.clocks import Clocks, clocks
 from amdattn.bench.kernels import Functions, Launch
 from amdattn.bench.modelled import Modelled
 from amdattn.bench.record import Record, Times
+from amdattn.device import runtime
+from amdattn.device.profiling import TRANS
 from amdattn.energy import Activity, estimate
-from amdattn.profiling import TRANS
 from amdattn.testing.bench import do_bench
 
 if TYPE_CHECKING:
-    from amdattn.profiling import LaunchProfile
+    from amdattn.device.profiling import LaunchProfile
 
 _HOTTEST = 12
 _CACHES = "code warm, data cold"  # as do_bench leaves them on a GPU
@@ -37,7 +37,7 @@ class Outcome:
 
 @contextlib.contextmanager
 def reading(trans: str) -> Iterator[None]:
-    """Model launches of the block under one reading of transcendentals (amdattn.profiling.TRANS).
+    """Model launches of the block under one reading of transcendentals (`profiling.TRANS`).
 
     Raises
     ------

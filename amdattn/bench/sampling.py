@@ -34,7 +34,7 @@ from amdattn.energy import matrix_flops
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from amdattn.profiling import LaunchProfile
+    from amdattn.device.profiling import LaunchProfile
 
 # Instructions of an XCD that are simulated rather than sampled: half a minute of one core.
 _AFFORDABLE = 24_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from amdattn.problem import AttentionProblem
+from amdattn.ops.attention.problem import AttentionProblem
 
 
 @dataclass(frozen=True, slots=True)

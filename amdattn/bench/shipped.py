@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from amdattn import manifest, plan as plans, runtime
 from amdattn.bench.items import Items
 from amdattn.bench.kernels import Launch, Operands, Walk
 from amdattn.bench.shapes import Shape
+from amdattn.device import runtime
+from amdattn.device.kernarg import packer
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
-from amdattn.kernarg import packer
-from amdattn.plan import Address, Stride
-from amdattn.plan.attention import plan_attention
-from amdattn.plan.work import WorkMap
+from amdattn.op import manifest, plan as plans
+from amdattn.op.plan import Address, Stride
+from amdattn.ops.attention.planning import plan_attention
+from amdattn.ops.attention.work import WorkMap
 
 
 class Shipped:

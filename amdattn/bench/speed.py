@@ -14,7 +14,7 @@ from amdattn.errors import AmdattnError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from amdattn.profiling import LaunchProfile
+    from amdattn.device.profiling import LaunchProfile
 
 _LEAST_PROGRESS = 1e-3
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from amdattn.device.profiling import LaunchProfile
 from amdattn.output_files import replacing
-from amdattn.profiling import LaunchProfile
 
 _WAVES, _UNITS = 1, 2  # processes of the trace: one track per wave, one per unit
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from amdattn import runtime
 from amdattn.bench.kernels import Launch, Operands, Walk, grid_indices, kv_range_of_tiles, streams
 from amdattn.bench.shapes import Shape
+from amdattn.device import runtime
 from amdattn.errors import AmdattnError
 
 LANES_PER_WAVE = 64

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from amdattn import manifest, runtime
-from amdattn.buffers import empty
+from amdattn.arrays.buffers import empty
+from amdattn.arrays.dtypes import as_dtype
+from amdattn.arrays.interchange import asarray
 from amdattn.checking.session import Check
-from amdattn.dtypes import as_dtype
-from amdattn.gemm_execution import GemmPlan
-from amdattn.gemm_problem import GemmProblem
-from amdattn.interchange import asarray
-from amdattn.manifest import KernelSpec
-from amdattn.plan.gemm import plan_gemm
+from amdattn.device import runtime
+from amdattn.op import manifest
+from amdattn.op.manifest import KernelSpec
+from amdattn.ops.gemm.execution import GemmPlan
+from amdattn.ops.gemm.planning import plan_gemm
+from amdattn.ops.gemm.problem import GemmProblem
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from amdattn.checking.findings import ERROR, Finding
 from amdattn.checking.sources import SourceLines
-from amdattn.virtual_library import Instruction
+from amdattn.device.virtual_library import Instruction
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from amdattn import runtime
 from amdattn.checking.findings import ERROR, ORDER, Finding, FindingLog
 from amdattn.checking.session import Check
+from amdattn.device import runtime
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

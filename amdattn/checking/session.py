@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from amdattn import scalars, watching
+from amdattn import scalars
 from amdattn.checking.arrays import Arrays, device_view, element_at, named, runs
 from amdattn.checking.findings import (
     ADVICE,
@@ -22,14 +22,15 @@ from amdattn.checking.findings import (
 )
 from amdattn.checking.sources import SourceLines
 from amdattn.checking.suppressions import Suppression, Suppressions
+from amdattn.device import watching
 from amdattn.errors import CheckError, HipError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from amdattn.buffers import View
-    from amdattn.runtime import Runtime
-    from amdattn.virtual_library import Exports, Instruction
+    from amdattn.arrays.buffers import View
+    from amdattn.device.runtime import Runtime
+    from amdattn.device.virtual_library import Exports, Instruction
 
 RAISE_ON = ("error", None)
 

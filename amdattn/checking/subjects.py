@@ -13,21 +13,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import amdattn
-from amdattn import manifest, runtime
-from amdattn.buffers import DeviceArray, empty, host_empty
+from amdattn.arch.props import DeviceProps
+from amdattn.arrays.buffers import DeviceArray, empty, host_empty
+from amdattn.arrays.dtypes import as_dtype
+from amdattn.arrays.interchange import asarray
 from amdattn.checking import gemm
 from amdattn.checking.arguments import Argument, Buffer, place
 from amdattn.checking.mutation import subject as mutation_subject
 from amdattn.checking.session import Check
-from amdattn.code_object import KernelInfo, read_kernels
-from amdattn.device import DeviceProps
-from amdattn.dtypes import as_dtype
+from amdattn.device import runtime
+from amdattn.device.code_object import KernelInfo, read_kernels
 from amdattn.errors import ManifestError, UnsupportedProblem
-from amdattn.interchange import asarray
-from amdattn.manifest import KernelSpec
-from amdattn.plan import attention as planning
-from amdattn.plan.gemm import GEMM
-from amdattn.problem import VARLEN_LAYOUT, AttentionProblem
+from amdattn.op import manifest
+from amdattn.op.manifest import KernelSpec
+from amdattn.ops.attention import planning
+from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem
+from amdattn.ops.gemm.planning import GEMM
 from amdattn.testing.selftest import Case, inputs
 
 if TYPE_CHECKING:

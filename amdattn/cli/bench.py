@@ -47,7 +47,7 @@ from amdattn.cli.options import (
     refuse_given,
 )
 from amdattn.cli.output import AsJson, progress_bar
-from amdattn.problem import ROUND_MODES
+from amdattn.ops.attention.problem import ROUND_MODES
 
 if TYPE_CHECKING:
     from amdattn.bench.kernels import Kernel

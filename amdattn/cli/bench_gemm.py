@@ -88,7 +88,7 @@ def gemm(
     from amdattn.bench.gemm import Product, run_gemm
     from amdattn.bench.kernels import Functions
     from amdattn.bench.run import reading
-    from amdattn.gemm_problem import GemmProblem
+    from amdattn.ops.gemm.problem import GemmProblem
 
     output = Output(as_json, markdown, wide, csv, plot or [], trace)
     files = [object_file(given) for given in peer or []]

@@ -29,8 +29,8 @@ def launch(
 
     On the virtual device launches are accepted and not executed. Exit code 1 if a bar is missed.
     """
-    from amdattn import runtime
     from amdattn.bench import launch as bench
+    from amdattn.device import runtime
 
     with progress_bar() as progress:
         task = progress.add_task("host overhead", total=bench.num_rounds(rounds))

@@ -12,8 +12,8 @@ from typer.core import TyperCommand
 
 from amdattn.cli.check import extent
 from amdattn.cli.output import print_json, stdout
+from amdattn.device.profiling import TRANS
 from amdattn.output_files import check_outputs
-from amdattn.profiling import TRANS
 
 if TYPE_CHECKING:
     from amdattn.bench.kernels import Functions
@@ -209,9 +209,9 @@ def show(
     unit: str = "ms",
 ) -> None:
     """Write the files that were asked for, and print."""
-    from amdattn import runtime
     from amdattn.bench import plots, report, trace
     from amdattn.bench.record import document
+    from amdattn.device import runtime
 
     records = [outcome.record for outcome in outcomes]
     profiles = [o.modelled.profile for o in outcomes if o.modelled is not None]

@@ -13,7 +13,7 @@ from amdattn.compiler import DEFAULT_ARCH
 from amdattn.output_files import check_outputs, replacing
 
 if TYPE_CHECKING:
-    from amdattn.code_object import KernelInfo
+    from amdattn.device.code_object import KernelInfo
 
 
 def build(
@@ -41,7 +41,7 @@ def build(
     Errors and warnings of the compiler are shown as they are.
     """
     from amdattn import compiler
-    from amdattn.code_object import has_kernels, read_kernels
+    from amdattn.device.code_object import has_kernels, read_kernels
 
     if not source.is_file():
         raise ValueError(f"source {str(source)!r} is no file")

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from amdattn import manifest, runtime
 from amdattn.cli.output import print_json, progress_bar, stdout
-from amdattn.plan.gemm import GEMM
+from amdattn.device import runtime
+from amdattn.op import manifest
+from amdattn.ops.gemm.planning import GEMM
 
 if TYPE_CHECKING:
     from amdattn.checking.mutation.subject import Subject

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from amdattn.checking.session import Check
     from amdattn.checking.sources import SourceLines
     from amdattn.checking.subjects import CodeObject
+    from amdattn.device.virtual_library import Instruction
     from amdattn.testing.selftest import Case
-    from amdattn.virtual_library import Instruction
 
     Disassembly = tuple[list[Instruction], SourceLines]
 
@@ -243,7 +243,7 @@ def _operations(
 
 def _changed(options: dict[str, Any]) -> dict[str, Any]:
     """Those that differ from what an attention problem defaults to."""
-    from amdattn.problem import AttentionProblem
+    from amdattn.ops.attention.problem import AttentionProblem
 
     defaults = {field.name: field.default for field in dataclasses.fields(AttentionProblem)}
     return {name: value for name, value in options.items() if value != defaults[name]}

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 import amdattn
+from amdattn.arch.props import KNOWN_DEVICES, KNOWN_PARTITIONS, DeviceProps
 from amdattn.cli.options import (
     Activation,
     Batch,
@@ -35,7 +36,6 @@ from amdattn.cli.options import (
     WindowSize,
 )
 from amdattn.cli.output import AsJson, print_facts, print_json
-from amdattn.device import KNOWN_DEVICES, KNOWN_PARTITIONS, DeviceProps
 
 _DEFAULT = "attention"
 

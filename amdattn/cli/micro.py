@@ -8,7 +8,7 @@ import typer
 
 from amdattn.cli.bench_output import Markdown, Trans
 from amdattn.cli.output import AsJson, print_json, progress_bar, stdout
-from amdattn.profiling import TRANS
+from amdattn.device.profiling import TRANS
 
 
 def micro(
@@ -22,9 +22,9 @@ def micro(
     """Micro kernels that settle what the performance model assumes; see docs/real-gpu-report.md."""
     from rich.table import Table
 
-    from amdattn import runtime
     from amdattn.bench import micro as bench
     from amdattn.bench.run import is_virtual
+    from amdattn.device import runtime
 
     if as_json and markdown:
         raise ValueError("--json and --markdown exclude each other")

@@ -12,11 +12,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import amdattn
-from amdattn import manifest
 from amdattn.cli.options import Batch, HeadsKv, HeadsQ, Seed, SeqlenKv, SeqlenQ
 from amdattn.cli.output import AsJson, print_facts, print_json, spinner, stderr, stdout
 from amdattn.cli.report import write_report
 from amdattn.errors import AmdattnError
+from amdattn.op import manifest
 
 
 def info(
@@ -90,7 +90,7 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Attention on random bfloat16 inputs, compared with float64."""
-    from amdattn import runtime
+    from amdattn.device import runtime
     from amdattn.testing import selftest
 
     case = selftest.Case(seqlen_q, seqlen_kv or seqlen_q, batch, heads_q, heads_kv or heads_q)
@@ -150,7 +150,7 @@ def selftest(
         return write_report(report, quick, step_limit)
     if quick or step_limit is not None:
         raise ValueError("--quick and --step-limit need --report FILE")
-    from amdattn import runtime
+    from amdattn.device import runtime
     from amdattn.testing import selftest as suite
 
     table = Table()
@@ -202,7 +202,7 @@ def _hip_version(number: int) -> str:
 
 
 def _device_facts() -> dict[str, str]:
-    from amdattn import binding, runtime
+    from amdattn.device import binding, runtime
 
     device = runtime.get()
     props = device.props

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from amdattn.device import KNOWN_DEVICES
+from amdattn.arch.props import KNOWN_DEVICES
 
 Batch = Annotated[int, typer.Option("--batch", "-b", help="Sequences.")]
 SeqlenQ = Annotated[int, typer.Option("--seqlen-q", "-sq", help="Rows of q in a sequence.")]

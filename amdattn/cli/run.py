@@ -81,7 +81,7 @@ def run(
     """Attention on .npy files, with every argument of flash_attn_func."""
     import numpy as np
 
-    from amdattn import runtime
+    from amdattn.device import runtime
 
     inputs = {"--q": q, "--k": k, "--v": v, "--sinks": sinks}
     inputs |= {"--cu-seqlens-q": cu_seqlens_q, "--cu-seqlens-k": cu_seqlens_k}

@@ -56,9 +56,10 @@ def gemm(
     as_json: AsJson = False,
 ) -> None:
     """Time every kernel, width of tiles and number of parts; plans then take the fastest."""
-    from amdattn import gemm as gemm_module, runtime, tuning
-    from amdattn.gemm_problem import GemmProblem
-    from amdattn.plan import gemm_table
+    from amdattn import tuning
+    from amdattn.device import runtime
+    from amdattn.ops.gemm import small_m as gemm_module, table as gemm_table
+    from amdattn.ops.gemm.problem import GemmProblem
 
     tried = _counts(splits)
     path = table or gemm_table.default_path()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import amdattn
 
 if TYPE_CHECKING:
-    from amdattn.runtime import Runtime
+    from amdattn.device.runtime import Runtime
 
 _KFD = Path("/sys/class/kfd/kfd/topology/nodes")
 _PCI = Path("/sys/bus/pci/devices")

@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from amdattn import manifest, runtime
-from amdattn.buffers import DeviceArray
+from amdattn.arrays.buffers import DeviceArray
+from amdattn.arrays.dtypes import as_dtype
+from amdattn.arrays.interchange import asarray
 from amdattn.checking.subjects import planned
-from amdattn.dtypes import as_dtype
-from amdattn.gemm_execution import GemmPlan
-from amdattn.gemm_problem import GemmProblem
-from amdattn.interchange import asarray
-from amdattn.manifest import KernelSpec
-from amdattn.plan.gemm import GEMM, plan_gemm
-from amdattn.problem import AttentionProblem
+from amdattn.device import runtime
+from amdattn.op import manifest
+from amdattn.op.manifest import KernelSpec
+from amdattn.ops.attention.problem import AttentionProblem
+from amdattn.ops.gemm.execution import GemmPlan
+from amdattn.ops.gemm.planning import GEMM, plan_gemm
+from amdattn.ops.gemm.problem import GemmProblem
 from amdattn.report.steps import Row, verdict
 from amdattn.testing import reference
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from amdattn import binding, virtual_library
+from amdattn.device import binding, virtual_library
 from amdattn.output_files import replacing
 from amdattn.report import document, facts, supervise
 from amdattn.report.steps import GROUPS

@@ -10,11 +10,11 @@ from contextlib import ExitStack
 import numpy as np
 from numpy.typing import NDArray
 
-from amdattn import runtime
 from amdattn.bench.kernels import Launch
 from amdattn.bench.micro import REFERENCE_GHZ, Micro
 from amdattn.bench.micro_table import CLK
-from amdattn.kernarg import KernargBuffer
+from amdattn.device import runtime
+from amdattn.device.kernarg import KernargBuffer
 from amdattn.report.facts import device as device_facts
 from amdattn.report.steps import INFO, Row, verdict
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from amdattn import runtime
+from amdattn.arrays.buffers import empty
+from amdattn.arrays.dtypes import as_dtype
+from amdattn.arrays.interchange import asarray
 from amdattn.bench import micro, micro_table
 from amdattn.bench.kernels import Functions
 from amdattn.bench.micro_table import Row as MicroRow
@@ -19,10 +21,8 @@ from amdattn.bench.record import MEASURED, MODELLED
 from amdattn.bench.run import is_virtual
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
-from amdattn.buffers import empty
-from amdattn.dtypes import as_dtype
-from amdattn.gemm import plan_gemm
-from amdattn.interchange import asarray
+from amdattn.device import runtime
+from amdattn.ops.gemm.small_m import plan_gemm
 from amdattn.report.steps import ABSENT, FAILED, INFO, Row, Step
 from amdattn.testing.bench import do_bench
 

@@ -40,7 +40,7 @@ def main(group: str, quick: bool, pipe: int) -> None:
 
 def _usable() -> bool:
     """Whether the device still answers: after a fault nothing that follows would say anything."""
-    from amdattn import runtime
+    from amdattn.device import runtime
 
     try:
         runtime.synchronize()

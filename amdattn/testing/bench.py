@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from amdattn import runtime, scalars
+from amdattn import scalars
+from amdattn.device import runtime
 
 _ESTIMATE_RUNS = 5
 _MIN_MS = 1e-3  # resolution of device events

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from amdattn import scalars
-from amdattn.problem import axis_order
+from amdattn.ops.attention.problem import axis_order
 
 _Q_ROWS = 256  # rows of Q taken at once: bounds the size of the score matrix
 _TO_BSHD = {"bshd": (0, 1, 2, 3), "bhsd": (0, 2, 1, 3)}

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from amdattn.attention import flash_attn_func
+from amdattn.ops.attention.dense import flash_attn_func
 from amdattn.testing.reference import attention, attention_rounded
 from amdattn.testing.tolerance import Comparison, compare, compare_lse
 

@@ -67,8 +67,8 @@ PRESENTATION = (
 OF_PROCESSES = {
     "amdattn/cli/": ("tests/api/test_cli", "tests/check/test_surface_cli.py"),
     "amdattn/report/": ("tests/report/test_report.py",),
-    "amdattn/binding.py": ("tests/api/test_device_binding.py", "tests/api/test_real_gpu.py"),
-    "amdattn/runtime/": ("tests/api/test_device_binding.py", "tests/api/test_real_gpu.py"),
+    "amdattn/device/binding.py": ("tests/api/test_device_binding.py", "tests/api/test_real_gpu.py"),
+    "amdattn/device/runtime/": ("tests/api/test_device_binding.py", "tests/api/test_real_gpu.py"),
 }
 # Tests of what modules say when they are imported: defaults, fields, tables of cases.
 TESTS_OF_IMPORTS = (

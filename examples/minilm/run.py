@@ -29,7 +29,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from amdattn import runtime
+from amdattn.device import runtime
 from amdattn.errors import AmdattnError
 
 REQUIRED_COSINE = 0.9999

@@ -13,7 +13,7 @@ from adversary.bar import Verdict, judge, truth
 from adversary.plain import Array, Rules, plain
 from kernels.family import Call, Member
 
-from amdattn import manifest
+from amdattn.op import manifest
 
 MOST_KEYS_NARROW = 129
 

@@ -6,7 +6,7 @@ import pytest
 from api import fake_rocm as fakes
 
 import amdattn
-from amdattn import runtime
+from amdattn.device import runtime
 
 
 @pytest.fixture

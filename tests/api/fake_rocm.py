@@ -20,7 +20,7 @@ class Older:
         if name in ("hipDeviceAttributeNumberOfXccs", "hipDeviceAttributePciChipId"):
             raise AttributeError(name)
         return getattr(self._attributes, name)
-from amdattn.runtime.hip_python import import_hip_python
+from amdattn.device.runtime.hip_python import import_hip_python
 bindings = import_hip_python().hip
 bindings.hipDeviceAttribute_t = Older(bindings.hipDeviceAttribute_t)
 """
@@ -55,6 +55,6 @@ def topology(root: Path, *nodes: Mapping[str, int]) -> str:
         lines = [f"{key} {value}" for key, value in node.items()]
         (root / str(i) / "properties").write_text("\n".join(lines) + "\n")
     return (
-        "import pathlib; from amdattn.runtime import kfd; "
+        "import pathlib; from amdattn.device.runtime import kfd; "
         f"kfd.NODES = pathlib.Path({str(root)!r})\n"
     )

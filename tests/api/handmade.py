@@ -5,7 +5,7 @@ import struct
 
 import numpy as np
 
-from amdattn import dlpack
+from amdattn.arrays import dlpack
 
 READ_ONLY = 1  # of a versioned capsule's flags
 BFLOAT16 = 4  # DLDataTypeCode

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn import runtime
+from amdattn.device import runtime
 from amdattn.testing import attention, attention_rounded, compare, compare_lse
 
 

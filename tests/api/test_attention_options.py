@@ -9,7 +9,8 @@ import pytest
 from api.masked import attention, varlen
 
 import amdattn
-from amdattn import manifest, runtime
+from amdattn.device import runtime
+from amdattn.op import manifest
 
 BF16 = ml_dtypes.bfloat16
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from amdattn import binding, runtime, virtual_library
-from amdattn.binding import Choice, Probe
+from amdattn.device import binding, runtime, virtual_library
+from amdattn.device.binding import Choice, Probe
 from amdattn.errors import BindingError
 
 HERE = Path(virtual_library.library_path())

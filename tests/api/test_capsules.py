@@ -9,8 +9,9 @@ import pytest
 from handmade import Handmade
 
 import amdattn
-from amdattn import dlpack, host_memory, runtime
-from amdattn.interchange import as_view
+from amdattn.arrays import dlpack
+from amdattn.arrays.interchange import as_view
+from amdattn.device import host_memory, runtime
 
 HOST = np.arange(12, dtype=np.float32).reshape(3, 4)
 NEAR = HOST.ctypes.data

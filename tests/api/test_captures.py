@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn import memory, runtime
+from amdattn.arrays import memory
+from amdattn.device import runtime
 
 
 @pytest.fixture(params=[0, 1], ids=["blocking", "non-blocking"])
@@ -123,7 +124,7 @@ def test_arrays_dropped_during_a_capture(normal, monkeypatch, mode, reuses, know
 def test_a_fork_says_so():
     code = """
         import os, sys, gc, numpy as np, amdattn
-        from amdattn import buffers
+        from amdattn.arrays import buffers
         x = amdattn.asarray(np.ones((1, 4, 1, 128), np.float16))
         out = amdattn.empty(x.shape, "float16")
         plan = amdattn.plan_attention(1, 4, 4, 1, 1, 128, dtype="float16", device="MI300X")

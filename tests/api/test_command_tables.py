@@ -19,7 +19,7 @@ from amdattn import cli, tuning
 from amdattn.bench import micro as bench
 from amdattn.cli import errors, micro, operations, tune
 from amdattn.errors import BindingError
-from amdattn.gemm_problem import GemmProblem
+from amdattn.ops.gemm.problem import GemmProblem
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_facts_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     assert facts["CUs"] == "304 on 8 XCDs" and facts["memory"] == "192 GiB"
     assert facts["partition"] == "SPX; planned with 4.20 TB/s of HBM"
     assert "two runtimes" not in facts and "passed over" not in facts
-    monkeypatch.setattr("amdattn.binding.other_runtimes", lambda _: "there is another")
+    monkeypatch.setattr("amdattn.device.binding.other_runtimes", lambda _: "there is another")
     assert operations._device_facts()["two runtimes"] == "there is another"
 
 

@@ -50,8 +50,8 @@ COMMON = {name: default for default, names in _NAMES for name in names.split()}
 # Those that have another one, and why.
 OWN: dict[str, dict[str, Any]] = {
     # Orders of BLAS: sums of parts in one order unless told that any is good enough.
-    "gemm.gemm_nt": {"deterministic": True},
-    "gemm_problem.GemmProblem": {"deterministic": True},
+    "ops.gemm.small_m.gemm_nt": {"deterministic": True},
+    "ops.gemm.problem.GemmProblem": {"deterministic": True},
     "cli.explain.gemm": {"deterministic": True},
     "cli.bench_gemm.gemm": {"deterministic": True},
     "cli.tune.gemm": {"deterministic": True, "rows": 8},
@@ -69,8 +69,8 @@ OWN: dict[str, dict[str, Any]] = {
     "checking.schedules.Schedule": {"quantum": 8},
     "checking.session.Check.declare": {"read_only": ()},
     "virtual.check": {"read_only": ()},
-    "dlpack_import.import_tensor": {"device": (1, 0)},  # kDLCPU
-    "plan.kv_split.Costs.of_range": {"parts": 1},
+    "arrays.dlpack_import.import_tensor": {"device": (1, 0)},  # kDLCPU
+    "ops.attention.kv_split.Costs.of_range": {"parts": 1},
     "energy.mi300x": {"large_tile": 1.26, "plain_valu": 0.5},  # docs/performance-model.md
     "report.kernels.Guarded": {"guard": 8},
     # Micro kernels: one wave, or as many as a rate of a CU needs.
@@ -85,10 +85,10 @@ OWN: dict[str, dict[str, Any]] = {
 }
 CHANGING = {
     "bench.replay._ComputeUnit",
-    "buffers.View",  # its owner and its padding are found later
+    "arrays.buffers.View",  # its owner and its padding are found later
     "report.supervise.Outcome",
-    "staging._Chunk",
-    "zero_at_rest._Use",
+    "arrays.staging._Chunk",
+    "op.zero_at_rest._Use",
 }
 # Need what is not there always; evidence of this project's own.
 NOT_LOOKED_AT = ("amdattn.bench.triton_kernel", "amdattn.checking.mutation", "amdattn.__main__")

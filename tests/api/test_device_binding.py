@@ -10,7 +10,7 @@ from api.fake_rocm import run
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORT = """
-from amdattn import runtime
+from amdattn.device import runtime
 device = runtime.get()
 print(device.choice.kind, device.choice.library, device.props.name, device.props.arch, sep="|")
 print(*device.choice.rejected, sep="|")
@@ -177,7 +177,7 @@ def test_the_probe_runs_nothing_of_the_current_folder(tmp_path, fake_rocm, flags
     script = tmp_path / "script.py"
     script.write_text(
         "import sys; sys.path.append(sys.argv[1])\n"
-        "from amdattn import binding\n"
+        "from amdattn.device import binding\n"
         "print(binding.choose('auto', sys.argv[2]).kind)\n"
     )
     library = fake_rocm() / "lib" / "libamdhip64.so"

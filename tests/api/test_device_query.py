@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from amdattn.runtime import kfd
-from amdattn.runtime.query import query_device
+from amdattn.device.runtime import kfd
+from amdattn.device.runtime.query import query_device
 
 XCCS, CHIP = "hipDeviceAttributeNumberOfXccs", "hipDeviceAttributePciChipId"
 # simd_count is 4 for each CU.

@@ -12,7 +12,8 @@ from gpu import compiled
 from handmade import READ_ONLY, tensor_at
 
 import amdattn
-from amdattn import buffers, runtime
+from amdattn.arrays import buffers
+from amdattn.device import runtime
 
 CPU = (1, 0)
 

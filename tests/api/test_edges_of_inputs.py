@@ -10,8 +10,11 @@ import pytest
 from handmade import READ_ONLY, tensor_at
 
 import amdattn
-from amdattn import attention_varlen, buffers, dlpack_import, runtime, zero_at_rest
-from amdattn.runtime import hip_python, kfd, stream_calls
+from amdattn.arrays import buffers, dlpack_import
+from amdattn.device import runtime
+from amdattn.device.runtime import hip_python, kfd, stream_calls
+from amdattn.op import zero_at_rest
+from amdattn.ops.attention import varlen as attention_varlen
 
 UINT8, INT64, BFLOAT16 = (1, 8, 1), (0, 64, 1), (4, 16, 1)
 

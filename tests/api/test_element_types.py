@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from amdattn.buffers import HostTensor
-from amdattn.dlpack_import import import_tensor
-from amdattn.dtypes import as_dtype, from_dlpack_code
+from amdattn.arrays.buffers import HostTensor
+from amdattn.arrays.dlpack_import import import_tensor
+from amdattn.arrays.dtypes import as_dtype, from_dlpack_code
 
 SIGNED, UNSIGNED, FLOAT, BFLOAT = 0, 1, 2, 4  # DLDataTypeCode
 CODES = {

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import amdattn
-from amdattn import runtime
+from amdattn.device import runtime
 from amdattn.testing import do_bench
 
 
@@ -28,8 +28,8 @@ def test_a_code_object_that_is_none():
 
 FAULT = """
 import amdattn
-from amdattn import launch, runtime
-from amdattn.plan import Operand
+from amdattn.op import launch; from amdattn.device import runtime
+from amdattn.op.plan import Operand
 
 plan = amdattn.plan_attention(1, 128, 64, 1, 1, 128, device=amdattn.device_props())
 x = amdattn.empty((1, 128, 1, 128))

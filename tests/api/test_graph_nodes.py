@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn import runtime
-from amdattn.interchange import asarray
+from amdattn.arrays.interchange import asarray
+from amdattn.device import runtime
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from api.masked import varlen
 from handmade import Handmade
 
 import amdattn
-from amdattn import dlpack, runtime
-from amdattn.dlpack import HostTensor
+from amdattn.arrays import dlpack
+from amdattn.arrays.dlpack import HostTensor
+from amdattn.device import runtime
 
 BF16 = ml_dtypes.bfloat16
 F16 = np.float16

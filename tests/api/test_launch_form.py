@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn import runtime
+from amdattn.arrays.interchange import asarray
 from amdattn.bench.kernels import Functions, Launch
+from amdattn.device import runtime
+from amdattn.device.runtime import launch_form
+from amdattn.device.runtime.launch_form import LaunchForm, Verdict
 from amdattn.errors import BindingError, ManifestError
-from amdattn.interchange import asarray
-from amdattn.runtime import launch_form
-from amdattn.runtime.launch_form import LaunchForm, Verdict
 
 KERNELS = {row.name: row for row in amdattn.kernels()}
 

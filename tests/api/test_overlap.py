@@ -9,11 +9,11 @@ from hypothesis import given, settings, strategies as st
 from kernels.gemm_family import SMALL, planned
 
 import amdattn
-from amdattn import overlap
-from amdattn.buffers import View
-from amdattn.dlpack import compact_strides
-from amdattn.dtypes import as_dtype
-from amdattn.gemm_problem import GemmProblem
+from amdattn.arrays import overlap
+from amdattn.arrays.buffers import View
+from amdattn.arrays.dlpack import compact_strides
+from amdattn.arrays.dtypes import as_dtype
+from amdattn.ops.gemm.problem import GemmProblem
 
 BF16 = as_dtype("bfloat16")
 BASE = 1 << 32

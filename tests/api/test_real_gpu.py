@@ -16,7 +16,7 @@ from api import fake_rocm as fakes
 from api.fake_rocm import ROOT, SOURCE, run
 
 PROPS = """
-from amdattn import runtime
+from amdattn.device import runtime
 props = runtime.get().props
 print(props.chip, props.num_cus, props.num_xcds, props.partition, sep="|")
 print(*("|".join(source) for source in runtime.get().sources), sep="|")
@@ -24,7 +24,7 @@ print(*("|".join(source) for source in runtime.get().sources), sep="|")
 
 LAUNCH = """
 import amdattn
-from amdattn import runtime
+from amdattn.device import runtime
 device = runtime.get()
 kernel = next(row for row in amdattn.kernels() if row.op == "gemm_nt")
 device.function(kernel)
@@ -144,7 +144,7 @@ def test_a_loaded_kernel_with_other_limits_is_refused(rocm):
 def test_a_device_with_too_little_lds_is_refused(rocm):
     code = """
 import amdattn
-from amdattn import runtime
+from amdattn.device import runtime
 kernel = max(amdattn.kernels(), key=lambda row: row.lds_bytes)
 runtime.get().function(kernel)
 """
@@ -199,7 +199,7 @@ def test_the_runtime_of_a_framework_is_bound_and_named(rocm, renamed):
 def test_a_runtime_that_comes_later_is_named(rocm, renamed):
     """In `info`, and in every error: 709 is what streams of the other one end in."""
     code = (
-        "from amdattn import runtime; device = runtime.get()\n"
+        "from amdattn.device import runtime; device = runtime.get()\n"
         f"import ctypes; ctypes.CDLL({str(renamed)!r})\n"
         + INFO
         + "device.check('hipStreamGetDevice', device.hip.hipStreamGetDevice(0x1234))\n"
@@ -213,13 +213,13 @@ def test_a_runtime_that_comes_later_is_named(rocm, renamed):
 def test_of_two_runtimes_the_first_is_bound_or_the_one_that_is_named(rocm, renamed, fake_rocm):
     other = fake_rocm(NAME='"another one"') / "lib" / "libamdhip64.so"
     code = f"import ctypes; ctypes.CDLL({str(renamed)!r}); ctypes.CDLL({str(other)!r})\n"
-    code += "from amdattn import runtime; print(runtime.get().choice.library)\n"
+    code += "from amdattn.device import runtime; print(runtime.get().choice.library)\n"
     assert alone(code, ROCM_PATH=rocm) == [str(renamed)]
     assert alone(code, ROCM_PATH=rocm, AMDATTN_HIP_LIBRARY=other) == [str(other)]
 
 
 def test_a_library_that_is_named_is_never_replaced(rocm, tmp_path):
-    code = "from amdattn import runtime; runtime.get()"
+    code = "from amdattn.device import runtime; runtime.get()"
     for named, why in ((tmp_path / "none.so", "does not exist"), (SOURCE, "cannot be loaded")):
         status, _, errors = run(code, ROCM_PATH=rocm, AMDATTN_HIP_LIBRARY=named)
         assert status != 0 and f"BindingError: no GPU can be used: {named}: {why}" in errors
@@ -229,7 +229,8 @@ def test_a_link_to_the_loaded_runtime_is_that_runtime(rocm, renamed, tmp_path):
     """One file is one runtime, by whatever name it was loaded."""
     link = tmp_path / "libamdhip64.so"
     link.symlink_to(renamed)
-    code = f"import ctypes; ctypes.CDLL({str(link)!r})\nfrom amdattn import binding, runtime\n"
+    code = f"import ctypes; ctypes.CDLL({str(link)!r})\n"
+    code += "from amdattn.device import binding, runtime\n"
     code += "print(runtime.get().choice.library, binding.other_runtimes(str(" + repr(str(link))
     code += ")) or 'alone', sep='|')\n"
     assert alone(code, ROCM_PATH=rocm) == [f"{renamed}|alone"]
@@ -237,8 +238,8 @@ def test_a_link_to_the_loaded_runtime_is_that_runtime(rocm, renamed, tmp_path):
 
 DEVICES = """
 import threading
-from amdattn import runtime
-from amdattn.runtime.hip_python import import_hip_python
+from amdattn.device import runtime
+from amdattn.device.runtime.hip_python import import_hip_python
 hip = import_hip_python().hip
 fake.hipSetDevice(1)
 device = runtime.get()

@@ -11,10 +11,10 @@ from handmade import READ_ONLY, tensor_at
 from kernels.gemm_family import SMALL, planned
 
 import amdattn
-from amdattn import runtime
-from amdattn.buffers import View
-from amdattn.dtypes import as_dtype
-from amdattn.gemm_problem import GemmProblem
+from amdattn.arrays.buffers import View
+from amdattn.arrays.dtypes import as_dtype
+from amdattn.device import runtime
+from amdattn.ops.gemm.problem import GemmProblem
 
 SHAPE = (1, 16, 2, 128)
 

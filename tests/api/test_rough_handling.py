@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn import runtime, scalars
+from amdattn import scalars
+from amdattn.device import runtime
 from amdattn.output_files import check_outputs, replacing
 
 X = np.ones((1, 8, 2, 64), np.float16)

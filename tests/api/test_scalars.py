@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn import attention, scalars
+from amdattn import scalars
+from amdattn.ops.attention import dense as attention
 
 BF16 = ml_dtypes.bfloat16
 

@@ -12,7 +12,7 @@ import amdattn
 @pytest.fixture
 def uploads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Bytes of every copy to the device."""
-    device = amdattn.runtime.get()
+    device = amdattn.device.runtime.get()
     sizes: list[int] = []
     original = device.upload
     monkeypatch.setattr(device, "upload", lambda *args: (sizes.append(args[2]), original(*args))[1])

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn import gemm, user_files
+from amdattn import user_files
+from amdattn.arrays.dtypes import as_dtype
 from amdattn.bench import record
 from amdattn.checking.arguments import Buffer, read_arguments
 from amdattn.checking.suppressions import Suppressions
-from amdattn.dtypes import as_dtype
-from amdattn.plan import gemm_table
+from amdattn.ops.gemm import small_m as gemm, table as gemm_table
 
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "tuning table": (".json", gemm_table.load),

@@ -8,14 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from amdattn import admission, attention_plans, call_options, gemm, manifest, runtime
-from amdattn.buffers import View
-from amdattn.device import KNOWN_DEVICES
-from amdattn.dtypes import as_dtype
+from amdattn.arch.props import KNOWN_DEVICES
+from amdattn.arrays.buffers import View
+from amdattn.arrays.dtypes import as_dtype
+from amdattn.arrays.memory import Block, Pool
+from amdattn.device import runtime
 from amdattn.errors import HipError
-from amdattn.memory import Block, Pool
-from amdattn.plan import attention as planning
-from amdattn.problem import LAYOUTS, AttentionProblem
+from amdattn.op import manifest
+from amdattn.ops.attention import (
+    admission,
+    options as call_options,
+    planning,
+    plans as attention_plans,
+)
+from amdattn.ops.attention.problem import LAYOUTS, AttentionProblem
+from amdattn.ops.gemm import small_m as gemm
 
 
 def view(

@@ -13,11 +13,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from amdattn import runtime
 from amdattn.bench import accuracy, shapes
 from amdattn.bench.micro_table import Region
 from amdattn.checking import subjects
 from amdattn.cli import bench_gemm
+from amdattn.device import runtime
 from amdattn.report import kernels, timings
 from amdattn.testing import selftest
 

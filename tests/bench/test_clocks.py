@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from amdattn.arch.props import KNOWN_DEVICES
 from amdattn.bench.clocks import CLOCKS, clocks
-from amdattn.device import KNOWN_DEVICES
-from amdattn.plan import gemm_cost
+from amdattn.ops.gemm import cost as gemm_cost
 
 HEADER = Path(__file__).parents[2] / "virtual_device" / "timing" / "arch.h"
 

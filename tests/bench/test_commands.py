@@ -23,7 +23,7 @@ from gpu import compiled
 import amdattn
 from amdattn import cli
 from amdattn.bench.plots import readable
-from amdattn.profiling import STALLS
+from amdattn.device.profiling import STALLS
 
 SIZES = ("-b", 1, "-hq", 2, "-hkv", 1, "-sq", 200)
 AITER = os.environ.get("AMDATTN_AITER_DIR")

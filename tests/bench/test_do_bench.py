@@ -8,7 +8,7 @@ import pytest
 
 import amdattn
 import amdattn.virtual
-from amdattn import runtime
+from amdattn.device import runtime
 from amdattn.testing import bench as timing, do_bench
 
 LAUNCH_US = 2.7  # marginal launch, virtual_device/timing/arch.h
@@ -144,6 +144,6 @@ def test_caches_are_flushed_before_every_run(monkeypatch):
 
 def test_more_than_the_last_level_cache_is_flushed():
     """256 MiB on MI300X (docs of the architecture; the model's mall_bytes)."""
-    from amdattn.runtime import _FLUSH_BYTES
+    from amdattn.device.runtime import _FLUSH_BYTES
 
     assert _FLUSH_BYTES > 256 * 2**20

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from amdattn import profiling
 from amdattn.bench import micro, run, trace
 from amdattn.bench.clocks import clocks
 from amdattn.bench.kernels import Launch
 from amdattn.bench.modelled import of_mean_xcd, simulated
 from amdattn.bench.record import MODELLED, Record, Times
+from amdattn.device import profiling
 from amdattn.energy import Activity, estimate, mi300x
 
 BLANK = Record("attention", "a shape", {}, "amdattn", "rtne", MODELLED)

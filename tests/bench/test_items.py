@@ -7,8 +7,8 @@ import pytest
 from api.masked import mask
 
 from amdattn.bench.items import Items
-from amdattn.plan.work import WorkMap
-from amdattn.problem import AttentionProblem
+from amdattn.ops.attention.problem import AttentionProblem
+from amdattn.ops.attention.work import WorkMap
 
 TILE_Q, TILE_KV = 96, 32
 

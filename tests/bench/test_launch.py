@@ -10,9 +10,9 @@ import typer
 from typer.testing import CliRunner
 
 import amdattn
-from amdattn import runtime
 from amdattn.bench import launch as bench
 from amdattn.cli import bench_launch
+from amdattn.device import runtime
 
 SHAPE_Q, SHAPE_KV = (1, 20, 2, 128), (1, 33, 1, 128)
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn import memory, runtime
+from amdattn.arrays import memory
+from amdattn.arrays.memory import UNKNOWN_STREAM, Block, Pool, size_class
+from amdattn.device import runtime
 from amdattn.errors import HipError
-from amdattn.memory import UNKNOWN_STREAM, Block, Pool, size_class
 
 SHAPE = (1, 20, 2, 128)
 

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from amdattn import runtime, virtual
+from amdattn import virtual
 from amdattn.bench import micro, micro_table as table
 from amdattn.bench.micro_table import Clk, Clock, Latency, Region, Row, Stream
+from amdattn.device import runtime
 from amdattn.errors import CorruptKernel, ManifestError
 from build_scripts import micro_object, performance_figures, performance_micro
 from build_scripts.build import HSACO

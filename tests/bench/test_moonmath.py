@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from amdattn import runtime
 from amdattn.bench.kernels import Functions, Operands
 from amdattn.bench.moonmath import Division, MoonMath
 from amdattn.bench.moonmath_sampling import MoonMathSampler, rescaling
 from amdattn.bench.operation import run_operation
 from amdattn.bench.shapes import Shape, preset
 from amdattn.bench.shipped import Shipped
+from amdattn.device import runtime
 from amdattn.testing.reference import attention
 
 DIRECTORY = os.environ.get("AMDATTN_MOONMATH_DIR")

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from amdattn.bench import run
 from amdattn.cli import output
-from amdattn.profiling import TRANS
+from amdattn.device.profiling import TRANS
 
 
 def test_a_gpu_has_no_reading_to_choose(monkeypatch: pytest.MonkeyPatch) -> None:

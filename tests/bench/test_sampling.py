@@ -78,8 +78,8 @@ def test_an_xcd_that_is_not_there_is_refused():
 )
 def test_triton_with_windows_and_sinks_is_as_ours(options):
     pytest.importorskip("triton")
-    from amdattn import runtime
     from amdattn.bench.triton_peer import Triton
+    from amdattn.device import runtime
 
     shape = Shape(1, 2, 1, 300, 333, 64, sinks=True, **options)
     results = []
@@ -119,7 +119,7 @@ def _kernel(name):
 )
 def test_operands_are_filled_where_they_are_read(name, layout):
     """A launch of a shorter problem in the memory of a longer one gives that problem's result."""
-    from amdattn import runtime
+    from amdattn.device import runtime
     from amdattn.testing.reference import attention
 
     longer = Shape(2, 4, 2, 300, 400, 128, layout=layout)

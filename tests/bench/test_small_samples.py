@@ -17,7 +17,7 @@ from amdattn.bench.replay import Speed
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
 from amdattn.bench.speed import NotLinear, Simulation, fit
-from amdattn.profiling import LaunchProfile, WorkgroupTime
+from amdattn.device.profiling import LaunchProfile, WorkgroupTime
 
 ONE_ROUND = Shape(1, 8, 8, 384, 1000, 64)  # a workgroup on each XCD
 CAUSAL = Shape(1, 8, 8, 2500, 2500, 64, causal=True)
@@ -203,7 +203,7 @@ def test_rows_of_keys_are_scaled_and_put_back(layout: str) -> None:
         element = operands.dtype
 
         def keys() -> np.ndarray:  # type: ignore[type-arg]
-            from amdattn import runtime
+            from amdattn.device import runtime
 
             found = np.empty(2 * 2 * 40 * 64, element)
             runtime.get().download(found.ctypes.data, operands.addresses["k"], found.nbytes)

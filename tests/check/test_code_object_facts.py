@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hip_runtime import code_object
 
-from amdattn.code_object import Argument, read_kernels
+from amdattn.device.code_object import Argument, read_kernels
 
 ARGS = [
     {".name": "out", ".offset": 0, ".size": 8, ".value_kind": "global_buffer"},

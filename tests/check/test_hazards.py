@@ -16,7 +16,7 @@ from assembler import assemble
 from elftools.elf.elffile import ELFFile
 from vdev_library import open_library
 
-from amdattn.virtual_library import library_path
+from amdattn.device.virtual_library import library_path
 from build_scripts.hazards import PAGE, hazard_rules, render
 
 HSACO = Path(__file__).parents[2] / "hsaco"

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from amdattn import compiler, paths
+from amdattn.arrays.dtypes import as_dtype
 from amdattn.bench import code_object as timed
 from amdattn.bench.kernels import Functions, Operands
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
 from amdattn.checking.arguments import Buffer, Scalar
 from amdattn.checking.subjects import CodeObject
-from amdattn.dtypes import as_dtype
-from amdattn.kernarg import packer
+from amdattn.device.kernarg import packer
 from amdattn.testing import reference, selftest
 
 MICRO = paths.hsaco_dir() / "micro"

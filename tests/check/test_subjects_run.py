@@ -10,10 +10,11 @@ import pytest
 from api import masked
 
 import amdattn
-from amdattn import manifest, runtime
 from amdattn.checking import gemm
 from amdattn.checking.session import Check
 from amdattn.checking.subjects import Attention
+from amdattn.device import runtime
+from amdattn.op import manifest
 from amdattn.testing.selftest import Case, inputs
 
 KERNEL = "gemm_nt_bf16_m16n16k1"
@@ -138,7 +139,7 @@ def test_a_named_kernel_is_taken() -> None:
     names = [r.name for r in amdattn.kernels() if r.op == "attention" and r.head_dim == 64]
     props = runtime.device_props()
     from amdattn.checking.subjects import planned
-    from amdattn.problem import AttentionProblem
+    from amdattn.ops.attention.problem import AttentionProblem
 
     for name in names:
         mode, dtype = name.rsplit("_", 1)[1], "float16" if "fp16" in name else "bfloat16"

@@ -11,7 +11,7 @@ import pytest
 from gpu import Gpu, gpu
 
 import amdattn
-from amdattn.buffers import DeviceArray
+from amdattn.arrays.buffers import DeviceArray
 
 __all__ = ["gpu"]
 
@@ -91,8 +91,8 @@ def test_elements_that_are_never_written(gpu: Gpu) -> None:
 
 
 def test_addresses_are_elements() -> None:
+    from amdattn.arrays.interchange import as_view
     from amdattn.checking.arrays import element_at
-    from amdattn.interchange import as_view
 
     x = amdattn.empty((4, 6, 8), "float32")
     for view, index in (

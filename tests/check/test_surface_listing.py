@@ -10,7 +10,7 @@ import pytest
 from amdattn.checking.findings import Finding
 from amdattn.checking.listing import annotate
 from amdattn.checking.sources import SourceLines
-from amdattn.virtual_library import Instruction
+from amdattn.device.virtual_library import Instruction
 from build_scripts.toolchain import LLVM22
 
 SOURCE = """\

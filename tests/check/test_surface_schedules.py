@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from gpu import compiled
 
-from amdattn import runtime
 from amdattn.checking import schedules
 from amdattn.checking.arguments import read_arguments
 from amdattn.checking.findings import Finding, FindingLog
 from amdattn.checking.schedules import Schedule
 from amdattn.checking.session import Check
 from amdattn.checking.subjects import Attention, CodeObject, every_operation
+from amdattn.device import runtime
 from amdattn.testing.selftest import Case
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import amdattn
-from amdattn import runtime
 from amdattn.checking.findings import KINDS, Finding
 from amdattn.checking.session import Check
 from amdattn.checking.suppressions import Suppression, Suppressions
+from amdattn.device import runtime
 from amdattn.errors import BindingError, CheckError, HipError
 
 IMAGE = b"\x7fELF not really"

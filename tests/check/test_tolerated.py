@@ -13,8 +13,8 @@ from gpu import gpu
 from planted import WORDS, Planted, places, run
 
 import amdattn
-from amdattn import runtime
 from amdattn.checking.findings import FindingLog, read_findings
+from amdattn.device import runtime
 
 __all__ = ["gpu"]
 

@@ -11,7 +11,7 @@ import pytest
 from gpu import gpu
 from vdev_library import open_library
 
-from amdattn import runtime
+from amdattn.device import runtime
 from build_scripts.micro_kernel import assemble
 
 __all__ = ["gpu"]

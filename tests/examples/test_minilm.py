@@ -30,7 +30,8 @@ def reference(minilm: Any) -> Any:
 
 
 def test_two_sentences_on_the_device(minilm: Any, reference: Any) -> None:
-    from amdattn import runtime, virtual
+    from amdattn import virtual
+    from amdattn.device import runtime
 
     sentences = ["A cat is asleep on the sofa.", "The kitten naps."]  # of unequal length
     model = minilm.MiniLM(np.float32)
@@ -109,7 +110,7 @@ def test_operands_of_the_model_through_the_family(
 ) -> None:
     """Of the first and the last layer, all sentences in one call, whole and in parts."""
     import amdattn
-    from amdattn.dtypes import as_dtype
+    from amdattn.arrays.dtypes import as_dtype
 
     captured: list[tuple[Any, ...]] = []
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from amdattn import runtime
+from amdattn.device import runtime
 from build_scripts.micro_kernel import assemble
 
 XCDS, CUS_OF_XCD, ENGINES, SIMDS = 8, 38, 4, 4

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import seeds
 
-from amdattn.virtual_library import library_path
+from amdattn.device.virtual_library import library_path
 
 HERE = Path(__file__).resolve().parent
 SMOKE = 400

@@ -12,7 +12,7 @@ import pytest
 from drive import Device
 from image_builder import TEXT_AT, Image, descriptor, kernel_metadata
 
-from amdattn.virtual_library import library_path
+from amdattn.device.virtual_library import library_path
 
 S_ENDPGM, S_NOP, S_BRANCH = 0xBF810000, 0xBF800000, 0xBF820000
 NOTE = msgpack.packb({"amdhsa.version": [1, 1], "amdhsa.kernels": [kernel_metadata()]})

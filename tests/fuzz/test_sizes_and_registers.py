@@ -13,7 +13,7 @@ from drive import Device
 from image_builder import Image, descriptor, kernel_metadata
 from test_hostile import S_ENDPGM, code, launch
 
-from amdattn.virtual_library import library_path
+from amdattn.device.virtual_library import library_path
 
 INVALID_IMAGE, TOO_LARGE = 200, 720
 MAX_SCRATCH, MAX_KERNARG = 131056, 65536

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hip_runtime import Runtime
 
-from amdattn.virtual_library import library_path
+from amdattn.device.virtual_library import library_path
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import amdattn
-from amdattn import manifest as runtime_manifest
+from amdattn.op import manifest as runtime_manifest
 from build_scripts import build, manifest, toolchain
 
 GATHER = next(kernel for kernel in build.KERNELS if kernel.name == "gather_rows")

@@ -12,11 +12,11 @@ import numpy.typing as npt
 from api import masked
 
 import amdattn
+from amdattn.arrays.dtypes import as_dtype
 from amdattn.checking import schedules
 from amdattn.checking.findings import ERROR, FindingLog
 from amdattn.checking.subjects import every_operation, planned
-from amdattn.dtypes import as_dtype
-from amdattn.problem import AttentionProblem
+from amdattn.ops.attention.problem import AttentionProblem
 
 Array = npt.NDArray[Any]
 GUARD = 8  # elements: 16 bytes, so that rows keep their alignment

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from kernels.family import Guarded
 
 import amdattn
-from amdattn import manifest
-from amdattn.dtypes import as_dtype
-from amdattn.gemm_execution import GemmPlan
-from amdattn.gemm_problem import FACTORS, GemmProblem
-from amdattn.plan import gemm as planning
+from amdattn.arrays.dtypes import as_dtype
+from amdattn.op import manifest
+from amdattn.ops.gemm import planning
+from amdattn.ops.gemm.execution import GemmPlan
+from amdattn.ops.gemm.problem import FACTORS, GemmProblem
 
 Array = npt.NDArray[Any]
 KERNELS = [row for row in manifest.kernels() if row.op == planning.GEMM]

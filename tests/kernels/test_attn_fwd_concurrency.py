@@ -13,7 +13,8 @@ import pytest
 from kernels.family import MAIN, MEMBERS, NARROW, Array, Call, Member, operands, sums
 
 import amdattn
-from amdattn import memory, runtime
+from amdattn.arrays import memory
+from amdattn.device import runtime
 
 MIXED = ((70, 0, 33, 1), (90, 5, 40, 129))
 # What runs beside each other: options, sinks, lengths of the sequences.

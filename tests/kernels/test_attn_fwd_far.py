@@ -19,7 +19,7 @@ from kernels.family import (
 )
 
 import amdattn
-from amdattn import runtime
+from amdattn.device import runtime
 
 MOST = 2**25 - 8  # elements from a row of K or V to the next, that blocks are loaded with
 MOST_NARROW = 2**22 - 8  # the same of narrow windows

@@ -21,9 +21,9 @@ from kernels.family import (
 
 import amdattn
 from amdattn.errors import UnsupportedProblem
-from amdattn.plan import attention as planning
-from amdattn.plan.kv_split import Choice, Split
-from amdattn.plan.work import WorkMap
+from amdattn.ops.attention import planning
+from amdattn.ops.attention.kv_split import Choice, Split
+from amdattn.ops.attention.work import WorkMap
 
 MAIN = NARROW[0]
 every_member = pytest.mark.parametrize("member", NARROW, ids=str)

@@ -9,7 +9,7 @@ import pytest
 from kernels.family import MAIN, MEMBERS, PADDED, Call, Member, operands, placed
 
 import amdattn
-from amdattn import runtime
+from amdattn.device import runtime
 
 MOST = 2**25 - 8  # elements from a row of K or V to the next, that blocks are loaded with
 members = pytest.mark.parametrize("member", [m for m in MEMBERS if m.mode == "rtne"], ids=str)

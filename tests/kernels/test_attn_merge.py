@@ -12,10 +12,11 @@ from adversary.plain import Rules, round_to
 from kernels.family import Array, Guarded, Member
 
 import amdattn
-from amdattn import launch, runtime
 from amdattn.checking.subjects import planned
-from amdattn.plan import Operand
-from amdattn.problem import AttentionProblem
+from amdattn.device import runtime
+from amdattn.op import launch
+from amdattn.op.plan import Operand
+from amdattn.ops.attention.problem import AttentionProblem
 
 LOG2E = 1.4426950408889634
 

@@ -9,9 +9,9 @@ import pytest
 from kernels.gemm_family import KERNELS, NAMES, SMALL, WITH_FACTORS, Call, operands, planned
 
 import amdattn
-from amdattn.gemm_execution import GemmPlan
-from amdattn.gemm_problem import GemmProblem
-from amdattn.plan import gemm as planning
+from amdattn.ops.gemm import planning
+from amdattn.ops.gemm.execution import GemmPlan
+from amdattn.ops.gemm.problem import GemmProblem
 
 # Around tiles (16, 32, 64), lines (64) and rounds of lines (2 waves x 8 in flight).
 SHAPES = [

@@ -13,9 +13,10 @@ import pytest
 from kernels.gemm_family import SMALL, operands, planned
 
 import amdattn
-from amdattn import runtime, zero_at_rest
-from amdattn.buffers import DeviceArray, Memory
-from amdattn.gemm_problem import GemmProblem
+from amdattn.arrays.buffers import DeviceArray, Memory
+from amdattn.device import runtime
+from amdattn.op import zero_at_rest
+from amdattn.ops.gemm.problem import GemmProblem
 
 BOTH = pytest.mark.parametrize("deterministic", [True, False], ids=["in_order", "adding"])
 K = 1024

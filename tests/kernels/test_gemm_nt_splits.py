@@ -11,14 +11,16 @@ import pytest
 from kernels.gemm_family import NAMES, SMALL, WITH_FACTORS, Array, Call, operands, planned
 
 import amdattn
-from amdattn import gemm_execution, runtime, zero_at_rest
 from amdattn.checking import schedules
 from amdattn.checking.findings import ERROR, FindingLog
-from amdattn.gemm_execution import GemmPlan
-from amdattn.gemm_problem import GemmProblem
-from amdattn.launch import PreparedLaunch
-from amdattn.plan import Operand
-from amdattn.plan.gemm import tile_bytes
+from amdattn.device import runtime
+from amdattn.op import zero_at_rest
+from amdattn.op.launch import PreparedLaunch
+from amdattn.op.plan import Operand
+from amdattn.ops.gemm import execution as gemm_execution
+from amdattn.ops.gemm.execution import GemmPlan
+from amdattn.ops.gemm.planning import tile_bytes
+from amdattn.ops.gemm.problem import GemmProblem
 
 BOTH = pytest.mark.parametrize("deterministic", [True, False], ids=["in_order", "adding"])
 

@@ -23,13 +23,13 @@ from hip_subjects import hip_subjects
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from amdattn.arch.props import KNOWN_DEVICES
 from amdattn.checking.mutation.campaign import SCHEDULES, campaign
 from amdattn.checking.mutation.generate import CLASSES
 from amdattn.checking.mutation.hazards import LLVM_ONLY
 from amdattn.checking.mutation.kernel import KernelCode
 from amdattn.checking.mutation.report import BAR_CLASS, BAR_OVERALL, Campaign, Counts
 from amdattn.checking.mutation.subject import Subject, shipped_subjects
-from amdattn.device import KNOWN_DEVICES
 
 # Of the members of a family, which have the same sources, one. The first has thousands of mutants.
 FORWARD = "attn_fwd_bf16_d128_rtne"

@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 from assembler import assemble
 
-from amdattn import manifest
 from amdattn.checking.mutation import idioms, registers as regs
 from amdattn.checking.mutation.clauses import overwrites
 from amdattn.checking.mutation.code import CodeError, disassemble
@@ -17,6 +16,7 @@ from amdattn.checking.mutation.hazards import HazardAnalysis
 from amdattn.checking.mutation.kernel import KernelCode
 from amdattn.checking.mutation.uniform import decisions
 from amdattn.checking.mutation.waits import MAXIMUM, WaitAnalysis, counts, with_count
+from amdattn.op import manifest
 
 
 def code(*texts: str) -> KernelCode:

@@ -10,8 +10,8 @@ import pytest
 from scalar_library import ScalarLibrary
 from vdev_library import open_library
 
-from amdattn.virtual_library import shipped_library
-from amdattn.x86_level import runnable_levels
+from amdattn.device.virtual_library import shipped_library
+from amdattn.device.x86_level import runnable_levels
 
 
 @pytest.fixture(scope="session")

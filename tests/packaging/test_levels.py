@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from amdattn import paths, virtual_library, x86_level
+from amdattn import paths
+from amdattn.device import virtual_library, x86_level
 from amdattn.errors import BindingError
 from build_scripts import virtual_device
 from build_scripts.virtual_device import requested_levels, wheel_platform

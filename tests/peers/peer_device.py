@@ -10,7 +10,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from amdattn import runtime, virtual
+from amdattn import virtual
+from amdattn.device import runtime
 
 WAVE_LANES = 64
 # The default order of waves, then two random ones with other register contents.

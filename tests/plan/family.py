@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from amdattn import manifest
-from amdattn.plan.attention import MERGE_GRID_RULE, WORK_GRID_RULE
+from amdattn.op import manifest
+from amdattn.ops.attention.planning import MERGE_GRID_RULE, WORK_GRID_RULE
 
 _SHIPPED = next(row for row in manifest.kernels() if row.grid == WORK_GRID_RULE)
 CONSTRAINTS = {

@@ -9,13 +9,13 @@ from hypothesis import example, given, settings, strategies as st
 from plan.family import ROWS, forward, merge
 
 import amdattn
-from amdattn import manifest
-from amdattn.device import KNOWN_DEVICES, DeviceProps
+from amdattn.arch.props import KNOWN_DEVICES, DeviceProps
 from amdattn.errors import ManifestError, UnsupportedProblem
-from amdattn.plan import Address, Stride
-from amdattn.plan.attention import inverse, plan_attention
-from amdattn.plan.occupancy import workgroups_per_cu
-from amdattn.problem import AttentionProblem
+from amdattn.op import manifest
+from amdattn.op.occupancy import workgroups_per_cu
+from amdattn.op.plan import Address, Stride
+from amdattn.ops.attention.planning import inverse, plan_attention
+from amdattn.ops.attention.problem import AttentionProblem
 
 MI300X = KNOWN_DEVICES["MI300X"]
 FORWARD, MERGE = ROWS
@@ -412,7 +412,7 @@ def test_unknown_devices(device):
 
 def test_planning_never_reaches_the_runtime():
     code = (
-        "import sys, amdattn.plan.attention; "
-        "assert not {'amdattn.runtime', 'hip', 'rocm', 'numpy'} & set(sys.modules)"
+        "import sys, amdattn.ops.attention.planning; "
+        "assert not {'amdattn.device.runtime', 'hip', 'rocm', 'numpy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

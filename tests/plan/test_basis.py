@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn import attention_plans, manifest
-from amdattn.device import KNOWN_DEVICES, DeviceProps
+from amdattn.arch.props import KNOWN_DEVICES, DeviceProps
 from amdattn.errors import UnsupportedProblem
-from amdattn.plan import attention as planning
-from amdattn.plan.basis import basis
-from amdattn.problem import AttentionProblem
+from amdattn.op import manifest
+from amdattn.ops.attention import planning, plans as attention_plans
+from amdattn.ops.attention.basis import basis
+from amdattn.ops.attention.problem import AttentionProblem
 
 MI300X = KNOWN_DEVICES["MI300X"]
 SMALL = DeviceProps("gfx942", "a part of one", 38, 1, 65536, 24 * 2**30)

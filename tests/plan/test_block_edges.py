@@ -10,10 +10,10 @@ import pytest
 from api.masked import mask
 from plan.family import forward
 
-from amdattn.device import KNOWN_DEVICES
-from amdattn.plan import kv_split
-from amdattn.plan.work import WorkMap, visible_blocks
-from amdattn.problem import AttentionProblem
+from amdattn.arch.props import KNOWN_DEVICES
+from amdattn.ops.attention import kv_split
+from amdattn.ops.attention.problem import AttentionProblem
+from amdattn.ops.attention.work import WorkMap, visible_blocks
 
 TILE_Q, TILE_KV = 96, 32
 KERNEL = forward(q_tile=TILE_Q, kv_tile=TILE_KV)

@@ -7,12 +7,12 @@ import dataclasses
 import pytest
 
 import amdattn
-from amdattn import chips
-from amdattn.device import KNOWN_DEVICES, KNOWN_PARTITIONS, DeviceProps
-from amdattn.gemm_problem import GemmProblem
-from amdattn.plan import gemm, gemm_table
-from amdattn.plan.cost import merge_clk
-from amdattn.plan.gemm_cost import floor_us
+from amdattn.arch import products as chips
+from amdattn.arch.props import KNOWN_DEVICES, KNOWN_PARTITIONS, DeviceProps
+from amdattn.ops.attention.cost import merge_clk
+from amdattn.ops.gemm import planning as gemm, table as gemm_table
+from amdattn.ops.gemm.cost import floor_us
+from amdattn.ops.gemm.problem import GemmProblem
 
 MI300X, MI325X = KNOWN_DEVICES["MI300X"], KNOWN_DEVICES["MI325X"]
 MERGED = next(row for row in amdattn.kernels() if row.name == "attn_fwd_bf16_d128_rtne")

@@ -7,9 +7,9 @@ import itertools
 import timeit
 
 import amdattn
-from amdattn import manifest
-from amdattn.device import KNOWN_DEVICES
-from amdattn.problem import AttentionProblem
+from amdattn.arch.props import KNOWN_DEVICES
+from amdattn.op import manifest
+from amdattn.ops.attention.problem import AttentionProblem
 
 MI300X = KNOWN_DEVICES["MI300X"]
 NEVER_SEEN = itertools.count(100)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import amdattn
-from amdattn import manifest
-from amdattn.device import KNOWN_DEVICES
-from amdattn.gemm_problem import GemmProblem
-from amdattn.plan import gemm as planning
+from amdattn.arch.props import KNOWN_DEVICES
+from amdattn.op import manifest
+from amdattn.ops.gemm import planning
+from amdattn.ops.gemm.problem import GemmProblem
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn import manifest, runtime
-from amdattn.gemm_execution import GemmPlan
-from amdattn.gemm_problem import GemmProblem
-from amdattn.plan import gemm as planning
+from amdattn.device import runtime
+from amdattn.op import manifest
+from amdattn.ops.gemm import planning
+from amdattn.ops.gemm.execution import GemmPlan
+from amdattn.ops.gemm.problem import GemmProblem
 
 CLOCK_MHZ = 2100  # of kernels that wait for memory, as planning assumes
 SPLITS = (1, 2, 3, 4, 6, 8)

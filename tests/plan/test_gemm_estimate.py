@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from amdattn.gemm_problem import GemmProblem
-from amdattn.plan import gemm_cost
+from amdattn.ops.gemm import cost as gemm_cost
+from amdattn.ops.gemm.problem import GemmProblem
 from build_scripts import gemm_estimate
 
 SMALL = [GemmProblem(2, 40, 512), GemmProblem(20, 200, 768), GemmProblem(3, 24, 512, aligned=False)]

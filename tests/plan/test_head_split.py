@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from plan.family import ROWS, forward
 
-from amdattn.device import as_device_props
-from amdattn.plan import head_split
-from amdattn.plan.attention import plan_attention
-from amdattn.plan.work import WorkMap
-from amdattn.problem import AttentionProblem
+from amdattn.arch.props import as_device_props
+from amdattn.ops.attention import head_split
+from amdattn.ops.attention.planning import plan_attention
+from amdattn.ops.attention.problem import AttentionProblem
+from amdattn.ops.attention.work import WorkMap
 
 MI300X = as_device_props("MI300X")
 NARROW = forward(

@@ -9,9 +9,10 @@ import struct
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from amdattn import kernarg, manifest
+from amdattn.device import kernarg
 from amdattn.errors import CorruptKernel, ManifestError
-from amdattn.plan.attention import MERGE_GRID_RULE, WORK_GRID_RULE
+from amdattn.op import manifest
+from amdattn.ops.attention.planning import MERGE_GRID_RULE, WORK_GRID_RULE
 
 KERNEL, MERGE = (
     next(row for row in manifest.kernels() if row.op == op and row.grid in grids)

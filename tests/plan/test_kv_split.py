@@ -8,12 +8,12 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 from plan.family import ROWS, forward
 
-from amdattn.device import KNOWN_DEVICES, KNOWN_PARTITIONS
-from amdattn.plan import kv_split
-from amdattn.plan.attention import plan_attention
-from amdattn.plan.cost import WORKGROUP_CLK, block_clk, merge_clk
-from amdattn.plan.work import WorkMap, visible_blocks
-from amdattn.problem import AttentionProblem
+from amdattn.arch.props import KNOWN_DEVICES, KNOWN_PARTITIONS
+from amdattn.ops.attention import kv_split
+from amdattn.ops.attention.cost import WORKGROUP_CLK, block_clk, merge_clk
+from amdattn.ops.attention.planning import plan_attention
+from amdattn.ops.attention.problem import AttentionProblem
+from amdattn.ops.attention.work import WorkMap, visible_blocks
 
 MI300X = KNOWN_DEVICES["MI300X"]
 TILE_Q, TILE_KV = 96, 32

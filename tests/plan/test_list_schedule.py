@@ -3,7 +3,7 @@
 import heapq
 import random
 
-from amdattn.plan.kv_split import _levels_after
+from amdattn.ops.attention.kv_split import _levels_after
 
 
 def one_by_one(levels, parts):

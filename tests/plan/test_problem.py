@@ -6,7 +6,7 @@ import math
 import pytest
 from hypothesis import given, strategies as st
 
-from amdattn.problem import AttentionProblem, attention_problem
+from amdattn.ops.attention.problem import AttentionProblem, attention_problem
 
 SIZE = st.integers(1, 500)
 

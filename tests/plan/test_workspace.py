@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from amdattn.plan.workspace import REGION_ALIGN_BYTES, WorkspaceLayout
+from amdattn.op.workspace import REGION_ALIGN_BYTES, WorkspaceLayout
 
 SIZES = st.dictionaries(st.text(min_size=1, max_size=4), st.integers(0, 10**6), max_size=8)
 

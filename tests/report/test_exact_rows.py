@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from amdattn import manifest, runtime
-from amdattn.problem import AttentionProblem
+from amdattn.device import runtime
+from amdattn.op import manifest
+from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.report import document, facts, kernels, probes, worker
 from amdattn.report.steps import ABSENT, FAILED, INFO, OK
 from amdattn.testing import reference

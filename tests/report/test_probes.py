@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from amdattn import manifest, runtime
 from amdattn.bench import micro, micro_table
 from amdattn.bench.shapes import Shape
+from amdattn.device import runtime
+from amdattn.op import manifest
 from amdattn.report import kernels, probes, timings
 from amdattn.report.steps import ABSENT, FAILED, INFO, OK, Row
 

@@ -236,10 +236,11 @@ def test_quick_report_on_the_virtual_device(run: Command, tmp_path: Path) -> Non
 
 def test_every_kernel_has_a_case() -> None:
     """Of a whole report: the forward and matrix kernels by themselves, others along with them."""
-    from amdattn import device_props, kernels, manifest
+    from amdattn import device_props, kernels
     from amdattn.checking.subjects import planned
-    from amdattn.plan.gemm import GEMM
-    from amdattn.problem import AttentionProblem
+    from amdattn.op import manifest
+    from amdattn.ops.attention.problem import AttentionProblem
+    from amdattn.ops.gemm.planning import GEMM
     from amdattn.report.kernels import groups
 
     reached = set()

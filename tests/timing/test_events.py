@@ -8,7 +8,7 @@ import pytest
 
 import amdattn
 import amdattn.virtual
-from amdattn import runtime
+from amdattn.device import runtime
 
 LAUNCH_US = 2.7  # marginal launch, virtual_device/timing/arch.h
 

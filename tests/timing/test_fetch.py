@@ -6,7 +6,7 @@ import functools
 
 import pytest
 
-from amdattn.profiling import LaunchProfile
+from amdattn.device.profiling import LaunchProfile
 from build_scripts.micro_kernel import duration, pass_clk, profile, profiles
 
 ADD = "v_add_f32 v20, v8, v9\n"

@@ -12,7 +12,7 @@ import re
 import struct
 from dataclasses import dataclass, field
 
-from amdattn.virtual_library import library_path
+from amdattn.device.virtual_library import library_path
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")  # Elf64_Shdr
 _SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym

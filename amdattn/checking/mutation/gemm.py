@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from amdattn.arch.props import DeviceProps
+from amdattn.arrays.dtypes import as_dtype
 from amdattn.checking.gemm import values
 from amdattn.checking.mutation.subject import Buffer, Case, Subject, read_only, unwritten
-from amdattn.device import DeviceProps
-from amdattn.dtypes import as_dtype
-from amdattn.gemm_problem import GemmProblem
-from amdattn.kernarg import packer
-from amdattn.manifest import KernelSpec
-from amdattn.plan import Address, Stride
-from amdattn.plan.gemm import GemmFacts, every_choice, plan_choice, plan_gemm
+from amdattn.device.kernarg import packer
+from amdattn.op.manifest import KernelSpec
+from amdattn.op.plan import Address, Stride
+from amdattn.ops.gemm.planning import GemmFacts, every_choice, plan_choice, plan_gemm
+from amdattn.ops.gemm.problem import GemmProblem
 
 
 @dataclass(frozen=True, slots=True)

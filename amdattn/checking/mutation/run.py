@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from amdattn import runtime
 from amdattn.checking.findings import ERROR, Finding, read_findings
 from amdattn.checking.mutation.subject import Buffer, Case, Subject
+from amdattn.device import runtime
 from amdattn.errors import HipError
 
 

@@ -15,17 +15,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from amdattn import manifest
+from amdattn.arch.props import DeviceProps
+from amdattn.arrays.dtypes import as_dtype
 from amdattn.checking.mutation import cases
 from amdattn.checking.mutation.cases import AttentionCase
-from amdattn.device import DeviceProps
-from amdattn.dtypes import as_dtype
-from amdattn.kernarg import packer
-from amdattn.manifest import KernelSpec
-from amdattn.plan import Address, Plan, Stride
-from amdattn.plan.attention import plan_attention
-from amdattn.plan.gemm import GEMM
-from amdattn.problem import VARLEN_LAYOUT, AttentionProblem
+from amdattn.device.kernarg import packer
+from amdattn.op import manifest
+from amdattn.op.manifest import KernelSpec
+from amdattn.op.plan import Address, Plan, Stride
+from amdattn.ops.attention.planning import plan_attention
+from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem
+from amdattn.ops.gemm.planning import GEMM
 
 
 @dataclass(frozen=True, slots=True)

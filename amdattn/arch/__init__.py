@@ -1,0 +1,1 @@
+"""What is known of the hardware: products, partitions, rates, energies."""

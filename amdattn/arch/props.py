@@ -1,0 +1,118 @@
+"""What planning needs to know about a device. Querying one is the runtime's job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from amdattn import scalars
+from amdattn.arch import products as chips
+
+LANES_PER_WAVE = 64
+SIMDS_PER_CU = 4
+VGPRS_PER_SIMD_LANE = 512  # unified VGPR + AGPR file of CDNA3 and CDNA4, per lane
+VGPR_GRANULE = 8
+LDS_BYTES = 65536  # of a CU of CDNA3
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProps:
+    """Facts of one device (or of one partition of it).
+
+    Parameters
+    ----------
+    arch : str
+        Target without feature suffix, e.g. "gfx942".
+    name : str
+        Marketing name as the runtime reports it.
+    num_cus : int
+        Compute units visible to a launch.
+    num_xcds : int
+        Accelerator dies; consecutive workgroups go round robin over them.
+    lds_bytes : int
+        LDS of one CU.
+    memory_bytes : int
+        Device memory.
+    target : str
+        Full target id, e.g. "gfx942:sramecc+:xnack-"; defaults to `arch`.
+    chip : str
+        The product, one of `amdattn.arch.products`, by its PCI device id; defaults to what
+        `name` says. "" if it is none of these: then planning takes an XCD for one of an MI300X.
+    """
+
+    arch: str
+    name: str
+    num_cus: int
+    num_xcds: int
+    lds_bytes: int
+    memory_bytes: int
+    target: str = ""
+    chip: str = ""
+
+    def __post_init__(self) -> None:
+        for field in ("num_cus", "num_xcds", "lds_bytes", "memory_bytes"):
+            count = scalars.integer(field, getattr(self, field))
+            if count <= 0:
+                raise ValueError(f"{field}={count} must be positive")
+            object.__setattr__(self, field, count)
+        if self.num_xcds > self.num_cus:
+            raise ValueError(f"num_xcds={self.num_xcds} must be at most num_cus={self.num_cus}")
+        if not self.target:
+            object.__setattr__(self, "target", self.arch)
+        if self.chip and self._chip is None:
+            have = ", ".join(chip.name for chip in chips.CHIPS)
+            raise ValueError(f"chip={self.chip!r} must be one of {have}, or empty")
+        named = chips.by_name(self.name)
+        if not self.chip and named is not None and named.arch == self.arch:
+            object.__setattr__(self, "chip", named.name)
+
+    @property
+    def _chip(self) -> chips.Chip | None:
+        return next((chip for chip in chips.CHIPS if chip.name == self.chip), None)
+
+    @property
+    def hbm_bytes_per_ns(self) -> float:
+        """Sustained reads of HBM: of a partition, the share of its XCDs."""
+        return chips.hbm_bytes_per_ns(self._chip, self.num_xcds)
+
+    @property
+    def mall_bytes_per_ns(self) -> float:
+        """Bytes written to and read from the last level cache; the same share."""
+        return chips.mall_bytes_per_ns(self._chip, self.num_xcds)
+
+    @property
+    def partition(self) -> str:
+        """Compute partition mode that leaves as many XCDs, e.g. "CPX"; "" if that is unknown."""
+        return chips.partition_mode(self._chip, self.num_xcds)
+
+
+def _published(chip: chips.Chip, num_xcds: int) -> DeviceProps:
+    """A chip, or a partition of it with so many XCDs."""
+    share = chip.num_xcds // num_xcds
+    return DeviceProps(
+        *(chip.arch, chips.VENDOR + chip.name, chip.cus_of_xcd * num_xcds, num_xcds, LDS_BYTES),
+        *(chip.memory_bytes // share, "", chip.name),
+    )
+
+
+# Published figures of whole (SPX) devices, for planning without one.
+KNOWN_DEVICES = {chip.name: _published(chip, chip.num_xcds) for chip in chips.CHIPS}
+# Of their partitions, by names such as "MI300X:CPX".
+KNOWN_PARTITIONS = {
+    f"{chip.name}:{mode}": _published(chip, num_xcds)
+    for chip in chips.CHIPS
+    for num_xcds in range(chip.num_xcds - 1, 0, -1)
+    if (mode := chips.partition_mode(chip, num_xcds))
+}
+
+
+def as_device_props(device: object) -> DeviceProps:
+    """Accept a DeviceProps or the name of a known device ("MI300X") or partition ("MI300X:CPX")."""
+    if isinstance(device, DeviceProps):
+        return device
+    known = {**KNOWN_DEVICES, **KNOWN_PARTITIONS}
+    if isinstance(device, str) and device in known:
+        return known[device]
+    raise ValueError(
+        f"device={device!r} must be a DeviceProps (amdattn.device_props() gives the bound one's) "
+        f"or one of {', '.join(known)}"
+    )

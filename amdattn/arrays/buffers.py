@@ -1,0 +1,438 @@
+"""The package's own arrays: DeviceArray, and the View of memory that calls are made of."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from amdattn import scalars
+from amdattn.arrays import dlpack, indexing, memory
+from amdattn.arrays.dlpack import HostTensor, RawMemory, compact_strides
+from amdattn.arrays.dtypes import DType, as_dtype
+from amdattn.device import runtime
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+HOST_ALIGN_BYTES = 64  # JAX imports host memory without a copy only at this alignment
+
+
+@dataclass(eq=False, slots=True)  # not frozen, which would triple the cost of making one
+class View:
+    """A strided view of somebody's memory, never changed once made. Strides count elements.
+
+    `array` is the same memory as a numpy array for host memory, None for device memory. `facts` is
+    all that checks depend on, hashable, and holding on to no memory.
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+    read_only: bool
+    owner: object
+    array: NDArray[Any] | None = None
+    facts: tuple[object, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.facts = (
+            self.address,
+            self.shape,
+            self.strides,
+            self.dtype.name,
+            self.read_only,
+            self.on_device,
+        )
+
+    @property
+    def on_device(self) -> bool:
+        """True for device memory."""
+        return self.array is None
+
+    def extent(self) -> tuple[int, int]:
+        """Addresses of the first byte and one past the last byte of the view."""
+        if 0 in self.shape:
+            return self.address, self.address
+        first = last = 0
+        for length, step in zip(self.shape, self.strides, strict=True):
+            if step < 0:
+                first += (length - 1) * step
+            else:
+                last += (length - 1) * step
+        itemsize = self.dtype.itemsize
+        return self.address + first * itemsize, self.address + (last + 1) * itemsize
+
+
+class Memory:
+    """Device memory that arrays are views of.
+
+    Attributes
+    ----------
+    stream : int or None
+        The hipStream_t of the last operation of this package that wrote to it; None if nothing
+        can be pending.
+    streams : set of int
+        Every stream on which it may be in use.
+    uses : dict or None
+        What `zero_at_rest` knows of workspaces in it, by address.
+    read_only : bool
+        Its owner forbids that it is written.
+    """
+
+    __slots__ = ("__weakref__", "owner", "read_only", "stream", "streams", "uses")
+
+    def __init__(self, owner: object = None) -> None:
+        self.owner = owner
+        self.read_only = False
+        self.stream: int | None = None
+        self.streams: set[int] = set()
+        self.uses: dict[int, Any] | None = None
+
+
+class _Allocation(Memory):
+    """Memory of this package, given back when the last array on it is collected."""
+
+    __slots__ = ("_block", "_pool", "address")
+
+    def __init__(self, nbytes: int, stream: int) -> None:
+        self._pool = memory.pool()
+        block = self._block = self._pool.take(nbytes, stream)
+        self.owner = self.uses = None
+        self.read_only = False
+        self.address = block.address
+        self.stream = stream if block.is_used_again else None
+        self.streams = block.streams
+
+    def __del__(self) -> None:
+        if hasattr(self, "_block") and not sys.is_finalizing():
+            try:
+                self._pool.give(self._block)
+            except KeyboardInterrupt:  # hipFree waits for the device
+                runtime.get().interrupt_again()
+
+
+class DeviceArray:
+    """A strided array in memory of the bound device.
+
+    Made by `empty`, `asarray` and `from_dlpack`. Slicing and `transpose` give views on the same
+    memory. Exchanges with other libraries through DLPack without a copy.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    strides : tuple of int
+        In elements.
+    address : int
+        Device address of the first element.
+    stream : int or None
+        The hipStream_t of the last operation of this package that wrote to the array's memory;
+        every later use is ordered after it. It must not be destroyed before; set None to promise
+        that nothing is pending. Whoever uses `address` on another stream than the default one says
+        so with `record_stream`.
+    """
+
+    __slots__ = ("_dtype", "_memory", "_view", "address", "shape", "strides")
+
+    def __init__(
+        self,
+        address: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: DType,
+        memory: Memory,
+    ) -> None:
+        self.address = address
+        self.shape = shape
+        self.strides = strides
+        self._dtype = dtype
+        self._memory = memory
+        self._view: View | None = None
+
+    @property
+    def stream(self) -> int | None:
+        """Stream of the last write to the memory; see the class."""
+        return self._memory.stream
+
+    @stream.setter
+    def stream(self, stream: int | None) -> None:
+        if stream is not None:
+            if type(stream) is not int or not 0 <= stream < 2**64:
+                stream = runtime.stream_handle(stream)
+            self._memory.streams.add(stream)
+        self._memory.stream = stream
+
+    @property
+    def memory(self) -> Memory:
+        """What the array is a view of."""
+        return self._memory
+
+    def record_stream(self, stream: object) -> None:
+        """Say that work on `stream`, launched so far, uses the memory.
+
+        When the last array on it is dropped, the memory is not handed to another array before that
+        work has completed. Operations of this package and DLPack exports do this by themselves.
+
+        Parameters
+        ----------
+        stream : hipStream_t
+            An int or a hip-python stream; None is the default stream.
+        """
+        self._memory.streams.add(runtime.stream_handle(stream))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Element type as a numpy dtype (ml_dtypes' for bfloat16)."""
+        return self._dtype.numpy()
+
+    @property
+    def device(self) -> str:
+        """The device that the memory is of, as "rocm:0": its number among those of HIP."""
+        return f"rocm:{runtime.get().ordinal}"
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements, without gaps."""
+        return self.size * self._dtype.itemsize
+
+    def __repr__(self) -> str:
+        return (
+            f"DeviceArray(shape={self.shape}, strides={self.strides}, dtype={self._dtype.name}, "
+            f"address={self.address:#x})"
+        )
+
+    def __bool__(self) -> bool:
+        """The truth of the only element; waits for it."""
+        if self.size != 1:
+            raise ValueError(f"the truth of a DeviceArray of shape {self.shape} is ambiguous")
+        return bool(self.item())
+
+    def __iter__(self) -> Iterator[DeviceArray]:
+        """Views along the first axis."""
+        return iter([self[i] for i in range(len(self))])
+
+    def __contains__(self, value: object) -> bool:
+        raise TypeError("elements are in device memory: ask .numpy() what it contains")
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-dimensional DeviceArray")
+        return self.shape[0]
+
+    def view(self) -> View:
+        """The array's memory as a View."""
+        if self._view is None:
+            self._view = View(
+                self.address,
+                self.shape,
+                self.strides,
+                self._dtype,
+                self._memory.read_only,
+                self._memory,
+            )
+        return self._view
+
+    def view_on(self, stream: int) -> View:
+        """The same, ready for use on `stream`: after the last write to the memory."""
+        used = self._memory
+        written_on = used.stream
+        if written_on is not None and written_on != stream:
+            runtime.get().wait_for(stream, written_on)
+        used.streams.add(stream)
+        return self._view or self.view()
+
+    def transpose(self, *axes: int) -> DeviceArray:
+        """A view with the axes in another order; without arguments in reverse."""
+        order = axes or tuple(reversed(range(self.ndim)))
+        order = tuple(scalars.integer("axes", axis) for axis in order)
+        if sorted(order) != list(range(self.ndim)):
+            raise ValueError(f"axes={axes} must be a permutation of 0..{self.ndim - 1}")
+        return self._derived(
+            self.address,
+            tuple(self.shape[axis] for axis in order),
+            tuple(self.strides[axis] for axis in order),
+        )
+
+    def __getitem__(self, key: object) -> DeviceArray:
+        """A view by integers, slices and ``...``; nothing is copied."""
+        skipped, shape, strides = indexing.index(key, self.shape, self.strides)
+        return self._derived(self.address + skipped * self._dtype.itemsize, shape, strides)
+
+    def reshape(self, *shape: Any) -> DeviceArray:
+        """A view of another shape with the elements in the same order; one length may be -1.
+
+        Raises
+        ------
+        ValueError
+            The array has other than so many elements, or gaps that no view can step over.
+        """
+        lengths = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+        wanted = tuple(scalars.integer("shape", length) for length in lengths)
+        return self._derived(self.address, *indexing.reshape(self.shape, self.strides, wanted))
+
+    def _derived(
+        self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]
+    ) -> DeviceArray:
+        return DeviceArray(address, shape, strides, self._dtype, self._memory)
+
+    def numpy(self) -> NDArray[Any]:
+        """Copy to the host: a new C-contiguous numpy array. Waits for the array's stream."""
+        import numpy as np
+
+        if self.size == 0:
+            return np.empty(self.shape, self.dtype)
+        low, high = self.view().extent()
+        raw = host_empty((high - low,), as_dtype("uint8"))
+        device = runtime.get()
+        device.download(raw.ctypes.data, low, high - low, self.stream or 0)
+        device.synchronize(self.stream or 0)
+        item = self._dtype.itemsize
+        strided = np.ndarray(
+            self.shape,
+            self.dtype,
+            raw,
+            offset=self.address - low,
+            strides=tuple(step * item for step in self.strides),
+        )
+        return strided if strided.flags.c_contiguous else strided.copy(order="C")
+
+    def item(self) -> Any:
+        """The only element as a Python number. Waits for the array's stream."""
+        if self.size != 1:
+            raise ValueError(
+                f"item() of a DeviceArray of shape {self.shape}: it must have 1 element"
+            )
+        return self.numpy().item()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Copy to the host for numpy; ValueError for ``copy=False``, which cannot be."""
+        if copy is False:
+            raise ValueError("device memory reaches the host only by a copy (copy=False)")
+        host = self.numpy()
+        return host if dtype is None else host.astype(dtype, copy=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by value: the elements, for the device that is bound where it is loaded."""
+        return _of_bytes, (self.numpy().tobytes(), self.shape, self._dtype.name)
+
+    # -- DLPack producer -------------------------------------------------------------------------
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (dlpack.ROCM, runtime.get().ordinal)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Export the array, ordered on the consumer's `stream`; see the DLPack specification."""
+        here = self.__dlpack_device__()
+        if dl_device is None or tuple(dl_device) == here:
+            source = self._copy_on_device() if copy else self
+            consumer = _consumer_stream(stream)
+            if consumer != memory.UNKNOWN_STREAM and source.stream is not None:
+                runtime.get().wait_for(consumer, source.stream)
+            source._memory.streams.add(consumer)
+            exported = RawMemory(
+                source.address,
+                source.shape,
+                source.strides,
+                source._dtype,
+                source._memory,
+                source._memory.read_only,
+            )
+            return dlpack.export_tensor(exported, source._dtype, here, max_version, bool(copy))
+        if tuple(dl_device) == (dlpack.CPU, 0):
+            if copy is False:
+                raise BufferError("device memory reaches the host only by a copy (copy=False)")
+            return HostTensor(self.numpy()).__dlpack__(max_version=max_version, copied=True)
+        raise BufferError(f"dl_device={dl_device} is neither {here} nor the CPU")
+
+    def _copy_on_device(self) -> DeviceArray:
+        low, high = self.view().extent()
+        stream = self.stream or 0
+        self._memory.streams.add(stream)
+        allocation = _Allocation(high - low, stream)
+        allocation.stream = stream
+        runtime.get().copy_on_device(allocation.address, low, high - low, stream)
+        address = allocation.address + self.address - low
+        return DeviceArray(address, self.shape, self.strides, self._dtype, allocation)
+
+
+def _consumer_stream(stream: int | None) -> int:
+    """Rules of the array API standard for ROCm: None is the default stream, -1 is not said."""
+    if stream is None:
+        return 0
+    stream = scalars.integer("stream", stream)
+    if stream == memory.UNKNOWN_STREAM:
+        return stream
+    if stream in (1, 2) or stream < 0:
+        raise ValueError(f"stream={stream} is not allowed on ROCm (have None, -1, 0 and > 2)")
+    return runtime.stream_handle(stream)
+
+
+# -- making arrays ---------------------------------------------------------------------------------
+
+
+def empty(shape: int | Sequence[int], dtype: object = "bfloat16") -> DeviceArray:
+    """A compact device array with undefined contents.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+    dtype : str or numpy dtype
+        E.g. "bfloat16" or "float32".
+    """
+    lengths = indexing.lengths_of(shape)
+    return allocate(lengths, compact_strides(lengths), as_dtype(dtype))
+
+
+def allocate(
+    shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType, stream: int = 0
+) -> DeviceArray:
+    """The same, for use on `stream`, of a shape and its compact strides, known to be right."""
+    allocation = _Allocation(math.prod(shape) * dtype.itemsize, stream)
+    return DeviceArray(allocation.address, shape, strides, dtype, allocation)
+
+
+def upload(host: NDArray[Any]) -> DeviceArray:
+    """A compact array with the elements of a C-contiguous numpy array. Waits for the copy."""
+    result = empty(host.shape, host.dtype)
+    if host.size:
+        device = runtime.get()
+        device.upload(result.address, host.ctypes.data, host.nbytes)
+        device.synchronize(0)  # the copy may still be reading the host array
+        result.stream = None
+    return result
+
+
+def _of_bytes(elements: bytes, shape: tuple[int, ...], dtype: str) -> DeviceArray:
+    import numpy as np
+
+    return upload(np.frombuffer(elements, as_dtype(dtype).numpy()).reshape(shape))
+
+
+def host_empty(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
+    """An uninitialised numpy array aligned so that others can import it without a copy."""
+    import numpy as np
+
+    nbytes = math.prod(shape) * dtype.itemsize
+    raw = np.empty(nbytes + HOST_ALIGN_BYTES, np.uint8)
+    skip = -raw.ctypes.data % HOST_ALIGN_BYTES
+    return raw[skip : skip + nbytes].view(dtype.numpy()).reshape(shape)

@@ -1,0 +1,196 @@
+"""The consumer's side of DLPack. Every field of what a producer hands out is checked first.
+
+A tensor is taken over only when all of it makes sense; else the capsule stays its producer's, who
+frees it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import struct
+from typing import Any, NamedTuple
+
+from amdattn.arrays.dlpack import (
+    CPU,
+    FLAG_READ_ONLY,
+    LEGACY,
+    USED_LEGACY,
+    USED_VERSIONED,
+    VERSION,
+    VERSIONED,
+    capsule_pointer,
+    compact_strides,
+    is_capsule,
+    rename_capsule,
+)
+from amdattn.arrays.dtypes import DType, from_dlpack_code
+from amdattn.device import host_memory
+
+_TENSOR = "QiiiBBHQQQ"
+_MANAGED = struct.Struct(f"<{_TENSOR}8xQ")
+_MANAGED_VERSIONED = struct.Struct(f"<II8xQQ{_TENSOR}")
+_MAX_NDIM = 64  # as numpy has it
+_DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class _Owner:
+    """Keeps an imported tensor alive; returns it to its producer when collected."""
+
+    __slots__ = ("_address", "_deleter")
+
+    def __init__(self, address: int, deleter: int) -> None:
+        self._address = address
+        self._deleter = deleter
+
+    def __del__(self) -> None:
+        if self._deleter:
+            _DELETER(self._deleter)(self._address)
+
+
+class Imported(NamedTuple):
+    """A tensor of another library. Strides count elements; `owner` keeps it alive.
+
+    `extent` are the addresses of its first byte and past its last.
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+    extent: tuple[int, int]
+    read_only: bool
+    owner: object
+
+
+def import_tensor(
+    producer: Any, stream: int | None, device: tuple[int, int] = (CPU, 0)
+) -> Imported:
+    """Take a tensor from an object with ``__dlpack__``.
+
+    Parameters
+    ----------
+    stream : int or None
+        The hipStream_t the tensor will be used on; None for host memory.
+    device : (int, int)
+        The DLPack device that it must be on. Any number of a CPU is the host.
+
+    Raises
+    ------
+    BufferError
+        It is not a DLPack tensor, makes no sense, or is on another device.
+    ValueError
+        Of an unknown element type.
+    """
+    capsule = _request(producer, stream)
+    handle = id(capsule)
+    if is_capsule(handle, VERSIONED):
+        name, used, layout = VERSIONED, USED_VERSIONED, _MANAGED_VERSIONED
+    elif is_capsule(handle, LEGACY):
+        name, used, layout = LEGACY, USED_LEGACY, _MANAGED
+    else:
+        raise BufferError(f"__dlpack__ of {type(producer).__name__} gave no unused DLPack capsule")
+    address = capsule_pointer(handle, name)
+    try:
+        fields = layout.unpack(host_memory.read(address, layout.size))
+    except ValueError as error:
+        raise _malformed(f"the capsule's tensor cannot be read: {error}") from None
+    flags = 0
+    if name is VERSIONED:
+        (major, minor, deleter, flags), tensor = fields[:4], fields[4:]
+        if major != VERSION[0]:
+            raise BufferError(f"DLPack {major}.{minor} is not understood, only {VERSION[0]}.x is")
+    else:
+        tensor, deleter = fields[:-1], fields[-1]
+    described = _described(tensor, device)
+    if deleter and deleter not in _deleters:
+        if not host_memory.is_code(deleter):
+            raise _malformed(f"deleter={deleter:#x} is no function")
+        _deleters.add(deleter)
+    rename_capsule(handle, used)
+    return Imported(*described, bool(flags & FLAG_READ_ONLY), _Owner(address, deleter))
+
+
+_deleters: set[int] = set()  # that were found to be functions: each library has its own
+
+
+def _request(producer: Any, stream: int | None) -> Any:
+    try:
+        return producer.__dlpack__(stream=stream, max_version=VERSION)
+    except TypeError:
+        pass  # a producer from before DLPack 1.0 knows no max_version
+    if stream is None:
+        return producer.__dlpack__()
+    return producer.__dlpack__(stream=stream)
+
+
+def _described(
+    tensor: tuple[int, ...], device: tuple[int, int]
+) -> tuple[int, tuple[int, ...], tuple[int, ...], DType, tuple[int, int]]:
+    """Address, shape, strides, element type and extent of a tensor that makes sense."""
+    data, kind, ordinal, ndim, code, bits, lanes, lengths, steps, byte_offset = tensor
+    if kind != device[0] or (ordinal != device[1] and kind != CPU):
+        raise BufferError(
+            f"the DLPack tensor is on device {(kind, ordinal)}, where __dlpack_device__ said "
+            f"{device}"
+        )
+    if not 0 <= ndim <= _MAX_NDIM:
+        raise _malformed(f"ndim={ndim} is not in 0..{_MAX_NDIM}")
+    nbytes = 8 * ndim
+    if steps == lengths + nbytes and ndim:  # as most have them, in one piece
+        both = _read("shape", lengths, 2 * nbytes)
+        shape, strides = both[:nbytes], both[nbytes:]
+    else:
+        shape = _read("shape", lengths, nbytes)
+        strides = _read("strides", steps, nbytes) if steps else b""
+    found = _laid_out(data, byte_offset, (code, bits, lanes), shape, strides)
+    if kind == CPU and not host_memory.is_readable(*found[-1]):
+        raise _malformed("there is no memory of {:#x}..{:#x}".format(*found[-1]))
+    return found
+
+
+def _read(what: str, address: int, nbytes: int) -> bytes:
+    if nbytes == 0:
+        return b""
+    if not address:
+        raise _malformed(f"{what} is NULL, but there are axes")
+    try:
+        return host_memory.read(address, nbytes)
+    except ValueError as error:
+        raise _malformed(f"{what}: {error}") from None
+
+
+@functools.lru_cache(maxsize=1024)
+def _laid_out(
+    data: int, byte_offset: int, element: tuple[int, int, int], lengths: bytes, steps: bytes
+) -> tuple[int, tuple[int, ...], tuple[int, ...], DType, tuple[int, int]]:
+    """The same of the contents of `shape` and `strides`, which b"" leaves compact."""
+    dtype = from_dlpack_code(*element)
+    shape = struct.unpack(f"<{len(lengths) // 8}q", lengths)
+    if shape and min(shape) < 0:
+        raise _malformed(f"shape={shape} is negative")
+    strides = struct.unpack(f"<{len(steps) // 8}q", steps) if steps else compact_strides(shape)
+    size = math.prod(shape)
+    if size == 0:
+        return 0, shape, compact_strides(shape), dtype, (0, 0)
+    if not data:
+        raise _malformed(f"data is NULL, but there are {size} elements")
+    # The stride along an axis of one element may be anything.
+    strides = tuple(
+        [step if n > 1 or abs(step) < 2**59 else 1 for n, step in zip(shape, strides, strict=True)]
+    )
+    reaches = [(n - 1) * step * dtype.itemsize for n, step in zip(shape, strides, strict=True)]
+    address = data + byte_offset
+    low = address + sum(reach for reach in reaches if reach < 0)
+    high = address + sum(reach for reach in reaches if reach > 0) + dtype.itemsize
+    if byte_offset >= 2**63 or low <= 0 or high >= 2**63:
+        raise _malformed(
+            f"data={data:#x}, byte_offset={byte_offset}, shape={shape}, strides={strides} leave "
+            "the address space"
+        )
+    return address, shape, strides, dtype, (low, high)
+
+
+def _malformed(why: str) -> BufferError:
+    return BufferError(f"malformed DLPack tensor: {why}")

@@ -1,0 +1,257 @@
+"""Arrays of other libraries, seen through the protocols that they speak.
+
+DLPack first, then ``__cuda_array_interface__``, which hip-python's own arrays and CuPy have, then
+what numpy can read.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from amdattn import scalars
+from amdattn.arrays import dlpack
+from amdattn.arrays.buffers import View
+from amdattn.arrays.dlpack import RawMemory, compact_strides
+from amdattn.arrays.dlpack_import import import_tensor
+from amdattn.arrays.dtypes import DType, as_dtype
+from amdattn.device import host_memory, runtime
+from amdattn.errors import AmdattnError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_LEGACY_STREAM, _PER_THREAD_STREAM = 1, 2  # of __cuda_array_interface__
+
+
+def foreign_view(x: Any, name: str, stream: int) -> View | None:
+    """See the memory of an array that is neither numpy's nor of this package.
+
+    None if it speaks no protocol. For errors see `amdattn.arrays.interchange.as_view`.
+    """
+    if getattr(x, "requires_grad", False) is True:
+        x = _without_gradient(x, name)
+    if hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__"):
+        return _dlpack_view(x, name, stream)
+    if _is_tracer(x):
+        raise _refusal(x, name, None)
+    if (interface := getattr(x, "__cuda_array_interface__", None)) is not None:
+        return _interface_view(x, name, interface, stream)
+    return None
+
+
+# -- DLPack ----------------------------------------------------------------------------------------
+
+
+def _dlpack_view(x: Any, name: str, stream: int) -> View:
+    try:
+        kind, ordinal = _device_of(x)
+        source = None
+        if kind == dlpack.CPU:
+            source = import_tensor(x, None)
+        elif kind == dlpack.ROCM and ordinal == runtime.get().ordinal:
+            source = import_tensor(x, stream, (kind, ordinal))
+    except AmdattnError:
+        raise
+    except Exception as error:
+        raise _refusal(x, name, error) from error
+    if source is None:
+        if kind == dlpack.ROCM:
+            here = runtime.get().ordinal
+            raise ValueError(f"{name} is on device {ordinal}; amdattn is bound to {here}")
+        raise TypeError(
+            f"{name} is on a DLPack device of type {kind}; amdattn takes the CPU (1) and ROCm "
+            "devices (10)"
+        )
+    address, shape, strides, dtype, extent, read_only, owner = source
+    if kind == dlpack.CPU:
+        import numpy as np
+
+        if 0 in shape:
+            array = np.empty(shape, dtype.numpy())
+        else:
+            memory = RawMemory(address, shape, strides, dtype, owner, read_only)
+            array = np.asarray(memory).view(dtype.numpy())
+        return View(address, shape, strides, dtype, read_only, x, array)
+    view = View(address, shape, strides, dtype, read_only, owner)
+    return _device_view(name, view, extent)
+
+
+def _device_of(x: Any) -> tuple[int, int]:
+    answer = x.__dlpack_device__()
+    try:
+        kind, ordinal = answer
+        return int(kind), int(ordinal)
+    except (TypeError, ValueError):
+        raise BufferError(f"__dlpack_device__ gave {answer!r}, not (type, number)") from None
+
+
+def _device_view(name: str, view: View, extent: tuple[int, int]) -> View:
+    """The same, if it is memory of the bound device, elements aligned."""
+    low, high = extent
+    if low == high:
+        return view
+    device = runtime.get()
+    if view.address % view.dtype.itemsize:
+        raise ValueError(
+            f"{name} is at {view.address:#x}, which is not a multiple of the "
+            f"{view.dtype.itemsize} bytes of an element"
+        )
+    is_known = extent in _seen_ranges
+    if not device.owns(low) or not (is_known or device.owns(high - 1)):
+        raise ValueError(
+            f"{name} at {low:#x}..{high:#x} is not memory of the bound device "
+            f"({device.props.name} through {device.choice.library}); two HIP runtimes in one "
+            "process do not share memory"
+        )
+    if not is_known:
+        if len(_seen_ranges) >= _MAX_SEEN:
+            _seen_ranges.clear()
+        _seen_ranges.add(extent)
+    return view
+
+
+# Ranges of which the end was the device's, too. Asking takes a while; of arrays that come again and
+# again only the begin is asked for.
+_seen_ranges: set[tuple[int, int]] = set()
+_MAX_SEEN = 256
+
+
+# -- why a library refuses -------------------------------------------------------------------------
+
+
+def _without_gradient(x: Any, name: str) -> Any:
+    """A torch tensor that requires a gradient where none is recorded: the tensor itself."""
+    torch = sys.modules.get(type(x).__module__.partition(".")[0])
+    is_recorded = getattr(torch, "is_grad_enabled", None)
+    if is_recorded is None or not hasattr(x, "detach"):
+        return x
+    if is_recorded():
+        raise ValueError(
+            f"{name} requires a gradient, and amdattn has none: call it under torch.no_grad(), or "
+            f"pass {name}.detach()"
+        )
+    return x.detach()
+
+
+def _is_tracer(x: Any) -> bool:
+    return any(base.__name__ == "Tracer" for base in type(x).__mro__)
+
+
+def _refusal(x: Any, name: str, error: Exception | None) -> Exception:
+    """The error of an array that its library does not hand out: it says what the caller can do."""
+    kind = f"{type(x).__module__}.{type(x).__qualname__}"
+    if _is_tracer(x):
+        return TypeError(
+            f"{name} must be an array with values, but is a JAX tracer ({kind}): call amdattn "
+            "outside of jax.jit, jax.grad and jax.vmap, or from within through jax.pure_callback"
+        )
+    if getattr(x, "is_deleted", bool)() is True:
+        return ValueError(
+            f"{name} is a JAX array that was deleted, as an argument that is donated to a jitted "
+            "function is; pass one that still exists, or do not donate it"
+        )
+    devices = getattr(getattr(x, "sharding", None), "device_set", ())
+    if len(devices) > 1:
+        return ValueError(
+            f"{name} is a JAX array in shards on {len(devices)} devices; amdattn takes one device: "
+            f"bring it together with jax.device_put({name}, jax.devices()[0]), or call amdattn for "
+            "each of its addressable_shards"
+        )
+    text = f"{name} ({kind}) cannot be taken: {error}"
+    if isinstance(error, BufferError):
+        return BufferError(text)
+    return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
+
+
+# -- __cuda_array_interface__ ----------------------------------------------------------------------
+
+
+def _interface_view(x: Any, name: str, interface: Any, stream: int) -> View:
+    """See https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html, version 3."""
+    try:
+        shape = tuple(scalars.integer("shape", length) for length in interface["shape"])
+        steps = interface.get("strides")
+        typestr, (address, read_only) = interface["typestr"], interface["data"]
+        address = scalars.integer("data", address)
+        dtype = _interface_type(typestr)
+        if any(length < 0 for length in shape):
+            raise ValueError(f"shape={shape}")
+        if steps is None:
+            strides = compact_strides(shape)
+        else:
+            if len(steps) != len(shape):
+                raise ValueError(f"strides={steps} for shape={shape}")
+            found = [divmod(scalars.integer("strides", step), dtype.itemsize) for step in steps]
+            if any(rest for _, rest in found):
+                raise ValueError(f"strides={steps} are no multiples of {dtype.itemsize} bytes")
+            strides = tuple(step for step, _ in found)
+        if interface.get("mask") is not None:
+            raise ValueError("it has a mask")
+        producer = _interface_stream(interface.get("stream"))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(
+            f"{name}.__cuda_array_interface__ cannot be taken: {error}; {interface!r}"
+        ) from error
+    view = View(address, shape, strides, dtype, bool(read_only), x)
+    low, high = view.extent()
+    if 0 not in shape and not 0 < low < high < 2**63:
+        raise ValueError(f"{name}.__cuda_array_interface__ leaves the address space: {interface!r}")
+    view = _device_view(name, view, (low, high))
+    if producer is not None:
+        runtime.get().wait_for(stream, producer)
+    return view
+
+
+def _interface_type(typestr: Any) -> DType:
+    kinds = {"f": "float", "i": "int", "u": "uint"}
+    order, kind, digits = typestr[:1], typestr[1:2], typestr[2:]
+    if kind in ("V", "v") and digits == "2":
+        raise ValueError(
+            f"typestr={typestr!r} says nothing about the numbers; if they are bfloat16, pass an "
+            "array that speaks DLPack"
+        )
+    if order not in ("<", "|", "=") or kind not in kinds or not digits.isdecimal():
+        raise ValueError(f"typestr={typestr!r} is not known")
+    return as_dtype(f"{kinds[kind]}{8 * int(digits)}", "typestr")
+
+
+def _interface_stream(stream: Any) -> int | None:
+    """The stream on which the array is made ready; None: it is."""
+    if stream is None:
+        return None
+    number = runtime.stream_handle(stream)
+    if number == 0:
+        raise ValueError("stream=0 is ambiguous")
+    return 0 if number == _LEGACY_STREAM else number
+
+
+# -- numpy's protocols -----------------------------------------------------------------------------
+
+
+def as_numpy(x: Any, name: str) -> NDArray[Any] | None:
+    """What numpy reads of an object with ``__array__`` or a buffer; None if there is neither."""
+    if not (hasattr(x, "__array__") or hasattr(x, "__array_interface__") or _is_buffer(x)):
+        return None
+    import numpy as np
+
+    try:
+        array: np.ndarray[Any, Any] = np.asanyarray(x)
+    except Exception as error:
+        raise _refusal(x, name, error) from error
+    # numpy believes strides and addresses.
+    if hasattr(x, "__array_interface__") and not isinstance(x, np.generic) and array.size:
+        spans = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
+        low = array.ctypes.data + sum(min(span, 0) for span in spans)
+        high = array.ctypes.data + sum(max(span, 0) for span in spans) + array.itemsize
+        if not host_memory.is_readable(low, high):
+            raise ValueError(
+                f"{name}.__array_interface__ cannot be taken: bytes {low:#x} to {high:#x} cannot "
+                "be read"
+            )
+    return array
+
+
+def _is_buffer(x: Any) -> bool:
+    return isinstance(x, memoryview)

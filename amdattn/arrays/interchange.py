@@ -1,0 +1,153 @@
+"""Callers' arrays (NumPy, DLPack of any library) in and out. Never imports torch or jax."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from amdattn.arrays.buffers import DeviceArray, Memory, View, upload
+from amdattn.arrays.dlpack import HostTensor
+from amdattn.arrays.dtypes import DType, as_dtype
+from amdattn.arrays.foreign import as_numpy, foreign_view
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def asarray(x: Any, dtype: object = None) -> DeviceArray:
+    """Bring an array to the device.
+
+    A DeviceArray or a DLPack array in device memory is not copied; a numpy array or a DLPack array
+    in host memory is, to a compact array.
+
+    Parameters
+    ----------
+    dtype : optional
+        Convert host data to this type first; device data must have it already.
+
+    Returns
+    -------
+    DeviceArray
+    """
+    source = as_view(x, "x", 0)
+    if source.array is None:
+        if dtype is not None and as_dtype(dtype) != source.dtype:
+            raise ValueError(f"x is in device memory as {source.dtype.name}, not {dtype}")
+        return x if isinstance(x, DeviceArray) else _on_view(source)
+    target = source.dtype if dtype is None else as_dtype(dtype)
+    host = source.array.astype(target.numpy(), order="C", copy=False)
+    return upload(host)
+
+
+def from_dlpack(x: Any) -> DeviceArray:
+    """View a DLPack array in memory of the bound device, without a copy.
+
+    Raises
+    ------
+    ValueError
+        It is in memory of something else; `asarray` copies from the host.
+    """
+    source = as_view(x, "x", 0)
+    if not source.on_device:
+        raise ValueError("x is in host memory; amdattn.asarray copies it to the device")
+    return _on_view(source)
+
+
+def _on_view(source: View) -> DeviceArray:
+    memory = source.owner
+    if not isinstance(memory, Memory):
+        memory = Memory(source.owner)
+        memory.stream = 0  # its producer made it ready on the default stream only
+        memory.read_only = source.read_only
+    return DeviceArray(source.address, source.shape, source.strides, source.dtype, memory)
+
+
+def as_view(x: Any, name: str, stream: int, is_output: bool = False) -> View:
+    """See the memory of a caller's array, ready for use on `stream`.
+
+    Parameters
+    ----------
+    x : DeviceArray, numpy.ndarray, or an array of another library
+        With ``__dlpack__``, ``__cuda_array_interface__`` or ``__array__``. DLPack arrays must be on
+        the CPU or on the bound device.
+    name : str
+        What errors call it.
+    is_output : bool
+        It is to be written: only memory of the array itself will do.
+
+    Raises
+    ------
+    TypeError
+        Not an array, or in memory of another kind of device.
+    ValueError
+        On another device of this kind, of an unknown element type, or in need of a gradient.
+    BufferError
+        Its library does not hand it out, or hands out what makes no sense.
+    """
+    if isinstance(x, DeviceArray):
+        return x.view_on(stream)
+    np = sys.modules.get("numpy")
+    if np is not None and isinstance(x, np.ndarray):
+        return _numpy_view(x, name, is_output)
+    view = foreign_view(x, name, stream)
+    if view is not None:
+        return view
+    array = None if is_output else as_numpy(x, name)
+    if array is not None:
+        return _numpy_view(array, name, False)
+    protocols = "" if is_output else " or __array__"
+    raise TypeError(
+        f"{name} must be a numpy.ndarray, an amdattn.DeviceArray or an array with __dlpack__, "
+        f"__cuda_array_interface__{protocols}, not {type(x).__module__}.{type(x).__qualname__}"
+    )
+
+
+def _numpy_view(x: NDArray[Any], name: str, is_output: bool) -> View:
+    if type(x).__module__ != "numpy" and hasattr(x, "mask"):
+        raise TypeError(f"{name} is a masked array, whose mask would be lost; pass {name}.filled()")
+    dtype = _element_types.get(x.dtype) or _element_type(x.dtype, name)
+    itemsize = dtype.itemsize
+    if any([step % itemsize for step in x.strides]):
+        if is_output:
+            raise ValueError(
+                f"{name} has byte strides {x.strides}, not multiples of its element size"
+            )
+        x = x.copy(order="C")
+    strides = tuple([step // itemsize for step in x.strides])
+    return View(x.ctypes.data, x.shape, strides, dtype, not x.flags.writeable, x, x)
+
+
+_element_types: dict[np.dtype[Any], DType] = {}  # asking a numpy dtype for its name is slow
+
+
+def _element_type(dtype: np.dtype[Any], name: str) -> DType:
+    if dtype.kind == "V" and dtype.name == "void16":
+        raise TypeError(
+            f"{name} has dtype {dtype}, which says nothing about the numbers; if they are "
+            f"bfloat16, pass {name}.view(ml_dtypes.bfloat16)"
+        )
+    if not dtype.isnative:
+        raise TypeError(f"{name} has dtype {dtype.str}, which is not in native byte order")
+    return _element_types.setdefault(dtype, as_dtype(dtype, f"{name}.dtype"))
+
+
+def like(x: Any, result: NDArray[Any] | DeviceArray) -> Any:
+    """Hand `result` out as the kind of array that `x` is, on the device where `x` is.
+
+    numpy arrays and DeviceArrays stay what they are. For others the array library of `x` imports
+    the result through DLPack; one without an importer gets the DeviceArray or numpy array.
+    """
+    np = sys.modules.get("numpy")
+    if isinstance(x, DeviceArray) or (np is not None and isinstance(x, np.ndarray)):
+        return result
+    namespace = getattr(x, "__array_namespace__", None)
+    home = namespace() if namespace else sys.modules.get(type(x).__module__.partition(".")[0])
+    importer = getattr(home, "from_dlpack", None)
+    if importer is None:
+        return result
+    made = importer(result if isinstance(result, DeviceArray) else HostTensor(result))
+    # JAX may have several devices that are the CPU.
+    if hasattr(made, "to_device") and (where := getattr(x, "device", None)) != made.device:
+        made = made.to_device(where)
+    return made

@@ -1,0 +1,102 @@
+"""Device copies of host operands for the length of one call, with their memory layout kept."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+
+from amdattn.arrays.buffers import DeviceArray, View, empty
+from amdattn.arrays.dlpack import compact_strides
+from amdattn.device.runtime import Runtime
+from amdattn.op.workspace import WorkspaceLayout
+
+# Memory between the elements of strided operands is copied along up to this multiple of the
+# elements' own bytes; sparser operands are made compact on the host instead.
+MAX_SPREAD = 2
+
+
+@dataclasses.dataclass(slots=True)
+class _Chunk:
+    """A range of host memory that goes to the device in one copy, and the views inside it."""
+
+    low: int
+    high: int
+    members: dict[str, View]
+
+
+def stage(
+    views: Mapping[str, View],
+    aligned: Callable[[View], bool],
+    device: Runtime,
+    stream: int,
+) -> tuple[dict[str, View], DeviceArray]:
+    """Copy host views to one device allocation; views that share memory are copied once.
+
+    Parameters
+    ----------
+    aligned : callable
+        Whether the kernel can take a (device) view's address and strides. Others are made compact,
+        as are those whose last stride is not 1.
+
+    Returns
+    -------
+    staged : dict of str to View
+        The same views, in device memory.
+    memory : DeviceArray
+        What they live in.
+    """
+    chunks = []
+    for chunk in _merge(views):
+        own_bytes = sum(
+            view.array.nbytes for view in chunk.members.values() if view.array is not None
+        )
+        # Chunks start on a region boundary, so only their inner offsets decide the alignment.
+        placed = (_moved(view, view.address - chunk.low) for view in chunk.members.values())
+        if chunk.high - chunk.low <= MAX_SPREAD * own_bytes and all(
+            _has_rows(view) and aligned(view) for view in placed
+        ):
+            chunks.append(chunk)
+        else:
+            chunks.extend(_compact(name, view) for name, view in chunk.members.items())
+    layout = WorkspaceLayout.of((str(i), chunk.high - chunk.low) for i, chunk in enumerate(chunks))
+    memory = empty(layout.total_bytes, "uint8")
+    memory.record_stream(stream)
+    staged = {}
+    for chunk, region in zip(chunks, layout.regions, strict=True):
+        base = memory.address + region.offset
+        device.upload(base, chunk.low, region.nbytes, stream)
+        for name, view in chunk.members.items():
+            staged[name] = _moved(view, base + view.address - chunk.low)
+    # The copies read host memory of the caller and of `_compact`, which must not change or go.
+    device.synchronize(stream)
+    return staged, memory
+
+
+def _has_rows(view: View) -> bool:
+    """Whether elements of a row lie next to each other."""
+    return view.strides[-1] == 1 or view.shape[-1] == 1
+
+
+def _merge(views: Mapping[str, View]) -> Iterable[_Chunk]:
+    chunks: list[_Chunk] = []
+    for name, view in sorted(views.items(), key=lambda item: item[1].extent()):
+        low, high = view.extent()
+        if chunks and low < chunks[-1].high:
+            chunks[-1].high = max(chunks[-1].high, high)
+            chunks[-1].members[name] = view
+        else:
+            chunks.append(_Chunk(low, high, {name: view}))
+    return chunks
+
+
+def _compact(name: str, view: View) -> _Chunk:
+    assert view.array is not None
+    array = view.array.copy(order="C")
+    compact = View(
+        array.ctypes.data, view.shape, compact_strides(view.shape), view.dtype, True, array, array
+    )
+    return _Chunk(*compact.extent(), {name: compact})
+
+
+def _moved(view: View, address: int) -> View:
+    return View(address, view.shape, view.strides, view.dtype, view.read_only, None)

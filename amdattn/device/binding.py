@@ -1,0 +1,207 @@
+"""Which HIP runtime library to bind: a GPU's or the virtual device's. Decides; binds nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amdattn.device import virtual_library
+from amdattn.errors import BindingError
+
+ENVIRONMENT_VARIABLE = "AMDATTN_DEVICE"
+LIBRARY_VARIABLE = "AMDATTN_HIP_LIBRARY"  # the one to bind for a GPU, whatever else there is
+REQUESTS = ("auto", "gpu", *(f"virtual:{arch}" for arch in virtual_library.ARCHS))
+
+_PROBE_TIMEOUT_SECONDS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The library to bind, why, and what was looked at and passed over."""
+
+    kind: str  # "gpu" or "virtual"
+    library: str
+    why: str
+    rejected: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What one candidate library answered."""
+
+    path: str
+    num_devices: int
+    is_virtual: bool
+    failure: str
+
+
+def check_request(request: str) -> str:
+    """Return `request` if it is one of REQUESTS, else raise ValueError."""
+    if request not in REQUESTS:
+        raise ValueError(f"device {request!r} must be one of {', '.join(REQUESTS)}")
+    return request
+
+
+def choose(request: str, hip_python_default: str) -> Choice:
+    """Decide for `request`; a real GPU always wins in "auto".
+
+    Parameters
+    ----------
+    request : str
+        One of REQUESTS.
+    hip_python_default : str
+        The library hip-python would open on its own: a path or a bare name.
+
+    Raises
+    ------
+    BindingError
+        "gpu" or a library was asked for and there is none, or the virtual device's library is
+        missing.
+    """
+    check_request(request)
+    if request.startswith("virtual:"):
+        return Choice("virtual", str(virtual_library.library_path()), f"{request} was asked for")
+    rejected: list[str] = []
+    before = mapped_runtimes()
+    for candidate in _candidates(hip_python_default):
+        probe = _probe(candidate)
+        if not probe.failure and not probe.is_virtual:
+            loaded = os.path.realpath(probe.path) in before
+            why = f"{probe.path}{', which this process had loaded,' * loaded} sees "
+            why += f"{probe.num_devices} GPU{'s' * (probe.num_devices > 1)}"
+            return Choice("gpu", probe.path, why, tuple(rejected))
+        rejected.append(f"{candidate}: {probe.failure or 'is the virtual device'}")
+    if request == "gpu" or os.environ.get(LIBRARY_VARIABLE):
+        raise BindingError("no GPU can be used: " + "; ".join(rejected))
+    why = "no HIP library here sees a GPU"
+    return Choice("virtual", str(virtual_library.library_path()), why, tuple(rejected))
+
+
+def _candidates(hip_python_default: str) -> list[str]:
+    """Libraries that may see a GPU, best first.
+
+    A copy that is already in the process comes first: two HIP runtimes in one process have separate
+    streams and allocations, so arrays of JAX or torch would not be visible to ours.
+    """
+    named = os.environ.get(LIBRARY_VARIABLE)
+    if named:
+        return [named]
+    rocm = os.environ.get("ROCM_PATH") or os.environ.get("ROCM_HOME") or "/opt/rocm"
+    installed = os.path.join(rocm, "lib", "libamdhip64.so")
+    found = [*mapped_runtimes(), hip_python_default]
+    if os.path.exists(installed):
+        found.append(installed)
+    first: dict[str, str] = {}
+    for path in found:
+        first.setdefault(os.path.realpath(path) if "/" in path else path, path)
+    return list(first.values())
+
+
+class _LoadedObject(ctypes.Structure):
+    """struct dl_phdr_info, as far as it is read."""
+
+    _fields_ = (("address", ctypes.c_void_p), ("name", ctypes.c_char_p))
+
+
+_Visitor = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.POINTER(_LoadedObject), ctypes.c_size_t, ctypes.c_void_p
+)
+
+
+def mapped_runtimes() -> list[str]:
+    """Paths of the HIP runtime libraries in this process, in the order in which they were loaded.
+
+    Wheels rename the libraries that they bring, as in libamdhip64-1f2e3d.so.7.
+    """
+    found: list[str] = []
+
+    def visit(loaded: Any, _size: int, _data: int | None) -> int:
+        path = os.fsdecode(loaded.contents.name or b"")
+        name = os.path.basename(path)
+        if name.startswith("libamdhip64") and ".so" in name:
+            found.append(os.path.realpath(path))
+        return 0
+
+    ctypes.CDLL(None).dl_iterate_phdr(_Visitor(visit), None)
+    return list(dict.fromkeys(found))
+
+
+def other_runtimes(bound: str) -> str:
+    """A warning of HIP runtimes beside the one that is bound, "" if there is none."""
+    others = [path for path in mapped_runtimes() if path != os.path.realpath(bound)]
+    if not others:
+        return ""
+    return (
+        f"This process also has {' and '.join(others)}, beside {bound}, which amdattn has bound: "
+        "streams, events, graphs and memory of one HIP runtime are unknown to another. Load the "
+        f"framework first, or name its library in {LIBRARY_VARIABLE}."
+    )
+
+
+def _probe(candidate: str) -> Probe:
+    if os.path.realpath(candidate) in mapped_runtimes():  # in use here: asking it cannot hurt
+        return _probe_in_process(candidate)
+    if "/" in candidate and not os.path.exists(candidate):
+        return Probe(candidate, 0, False, "does not exist")
+    if not _can_start_again():
+        return _probe_in_process(candidate)
+    # A broken ROCm installation may abort while it initialises, so a child process goes first.
+    # Isolated: neither the current folder nor PYTHONPATH nor the package's own folder may hold a
+    # module that comes before one of Python's.
+    root = str(Path(__file__).resolve().parents[2])
+    code = f"import sys; sys.path.append({root!r}); from amdattn.device.binding import probe_main; "
+    try:
+        child = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", code + f"probe_main({candidate!r})"],
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Probe(candidate, 0, False, f"probing it failed: {error}")
+    answer = re.search(r"^amdattn-probe\t(.*)\t(\d+)\t([01])\t(.*)$", child.stdout, re.MULTILINE)
+    if answer is None:
+        return Probe(candidate, 0, False, f"probing it ended with status {child.returncode}")
+    path, num_devices, is_virtual, failure = answer.groups()
+    return Probe(path, int(num_devices), is_virtual == "1", failure)
+
+
+def _can_start_again() -> bool:
+    """Whether a child can be started that finds its library without the environment's help."""
+    # An embedded interpreter is no program; PYTHONHOME is not heeded by isolated ones.
+    embedded = not os.path.basename(sys.executable or "").startswith("python")
+    return not embedded and not ("PYTHONHOME" in os.environ and not sys.flags.ignore_environment)
+
+
+def probe_main(candidate: str) -> None:
+    """Body of the probing child process: print what `candidate` answers as one line."""
+    probe = _probe_in_process(candidate)
+    fields = (probe.path, str(probe.num_devices), str(int(probe.is_virtual)), probe.failure)
+    print("amdattn-probe", *(field.replace("\n", " ") for field in fields), sep="\t")
+
+
+def _probe_in_process(candidate: str) -> Probe:
+    try:
+        library = ctypes.CDLL(candidate)
+    except OSError as error:
+        return Probe(candidate, 0, False, f"cannot be loaded ({error})")
+    path = next(iter(mapped_runtimes()), candidate) if "/" not in candidate else candidate
+    is_virtual = hasattr(library, virtual_library.MARKER)
+    count = ctypes.c_int(0)
+    with contextlib.suppress(AttributeError):
+        library.hipInit(0)  # some runtimes refuse every call before it
+    try:
+        status = library.hipGetDeviceCount(ctypes.byref(count))
+    except AttributeError:
+        return Probe(path, 0, is_virtual, "has no hipGetDeviceCount")
+    if status != 0 or count.value < 1:
+        return Probe(path, 0, is_virtual, f"sees no GPU (hipGetDeviceCount: error {status})")
+    return Probe(path, count.value, is_virtual, "")

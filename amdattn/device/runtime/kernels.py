@@ -1,0 +1,113 @@
+"""Loaded kernels of the bound device, and buffers for their arguments."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from amdattn.device.code_object import read_kernels
+from amdattn.device.kernarg import KernargBuffer
+from amdattn.device.runtime import launch_form
+from amdattn.device.runtime.calls import HipCalls
+from amdattn.device.runtime.launch_form import LaunchForm
+from amdattn.device.runtime.metadata import check_loaded, check_metadata
+from amdattn.errors import BindingError
+from amdattn.op.manifest import KernelSpec
+
+if TYPE_CHECKING:
+    from amdattn.device.runtime import Runtime
+
+
+class LoadedKernel(NamedTuple):
+    """A kernel on the bound device, and where its arguments begin."""
+
+    function: Any
+    offsets: tuple[int, ...]
+    # The module, and its image: the runtime keeps pointing at that of a raw ELF.
+    kept: object
+
+
+class KernelLoader(HipCalls):
+    """The part of a runtime that loads kernels."""
+
+    def __init__(self, *bound: Any) -> None:
+        super().__init__(*bound)
+        # Both forms are the virtual device's own: a probe there would be among what is checked,
+        # profiled and counted.
+        self._form = LaunchForm.EXTRA if self.choice.kind == "virtual" else None
+        self._kernels: dict[KernelSpec, LoadedKernel] = {}
+        self._kernels_lock = threading.RLock()
+        self._local = threading.local()
+
+    @property
+    def launch_form(self) -> LaunchForm | None:
+        """How arguments are passed; None before the first kernel of a GPU was loaded."""
+        return self._form
+
+    def function(self, kernel: KernelSpec) -> Any:
+        """The loaded kernel; its code object is verified, checked and loaded on first use."""
+        return self._loaded(kernel).function
+
+    def argument_offsets(self, kernel: KernelSpec) -> tuple[int, ...]:
+        """Where each argument of a kernel begins in its block, by its code object."""
+        return self._loaded(kernel).offsets
+
+    def _loaded(self, kernel: KernelSpec) -> LoadedKernel:
+        found = self._kernels.get(kernel)
+        if found is None:
+            with self._kernels_lock:
+                self._decide_form()
+                found = self._kernels.get(kernel) or self.load_kernel(kernel)
+                self._kernels[kernel] = found
+        return found
+
+    def _decide_form(self) -> None:
+        with self._kernels_lock:
+            if self._form is None:
+                self._form = launch_form.choose(cast("Runtime", self))
+
+    def load_kernel(self, kernel: KernelSpec) -> LoadedKernel:
+        """A shipped kernel in a module of its own, after every check of what it says of itself."""
+        image = kernel.read_code_object()
+        info = read_kernels(image, str(kernel.path)).get(kernel.symbol)
+        check_metadata(kernel, info, self.props)
+        assert info is not None
+        function, module = self._load(image, kernel.symbol)
+        check_loaded(self.hip, kernel, function)
+        return LoadedKernel(function, info.offsets, (image, module))
+
+    def load(self, image: bytes, symbol: str) -> tuple[Any, Any]:
+        """Load a code object; its kernel `symbol`, and the module. `image` must outlive both."""
+        self._decide_form()
+        return self._load(image, symbol)
+
+    def _load(self, image: bytes, symbol: str) -> tuple[Any, Any]:
+        self.enter()
+        # A handle that comes with an error is none: it is not unloaded.
+        module = self.check("hipModuleLoadData", self.hip.hipModuleLoadData(image))
+        function = self.check(
+            "hipModuleGetFunction", self.hip.hipModuleGetFunction(module, symbol.encode())
+        )
+        return function, module
+
+    def kernarg_buffer(self, size: int, offsets: tuple[int, ...] = ()) -> KernargBuffer:
+        """The calling thread's kernarg buffer of `size` bytes, for arguments at `offsets`."""
+        buffers: dict[object, KernargBuffer] | None = getattr(self._local, "buffers", None)
+        if buffers is None:
+            buffers = self._local.buffers = {}
+        key = (size, offsets) if self._form is LaunchForm.PARAMS else size
+        buffer = buffers.get(key)
+        if buffer is None:
+            buffer = buffers[key] = self.new_kernarg_buffer(size, offsets)
+        return buffer
+
+    def new_kernarg_buffer(self, size: int, offsets: tuple[int, ...] = ()) -> KernargBuffer:
+        """A kernarg buffer of the caller's own."""
+        if self._form is not LaunchForm.PARAMS:
+            return KernargBuffer(size, self.launch_types)
+        if size and not offsets:
+            raise BindingError(
+                f"{self.choice.library} takes kernel arguments one by one only (kernelParams), and "
+                "where those of this kernel begin was not said"
+            )
+        return KernargBuffer(size, self.launch_types, offsets)

@@ -1,0 +1,138 @@
+"""Facts of a device, from whichever of the HIP runtime and the kernel driver knows them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from amdattn.arch import products as chips
+from amdattn.arch.props import DeviceProps
+from amdattn.device.runtime import kfd
+
+_MOST_CUS_OF_XCD = 40  # physical ones of CDNA3 and CDNA4
+_ATTRIBUTES = {"chip": "hipDeviceAttributePciChipId", "XCDs": "hipDeviceAttributeNumberOfXccs"}
+
+
+@dataclass(frozen=True, slots=True)
+class Queried:
+    """A device, and where each fact of it comes from that not every runtime tells."""
+
+    props: DeviceProps
+    sources: tuple[tuple[str, str], ...]
+
+
+class _Attributes:
+    """Device attributes that the bindings or the library may not have."""
+
+    def __init__(self, hip: Any, ordinal: int) -> None:
+        self._hip = hip
+        self._ordinal = ordinal
+
+    def get(self, name: str) -> int:
+        """The value, or 0."""
+        attribute = getattr(self._hip.hipDeviceAttribute_t, name, None)
+        if attribute is None:  # hip-python 6.4 has neither of the two
+            return 0
+        return int(optional(self._hip, "hipDeviceGetAttribute", attribute, self._ordinal) or 0)
+
+    def bus_id(self) -> str:
+        """The PCI address, or ""."""
+        return text_of(optional(self._hip, "hipDeviceGetPCIBusId", 32, self._ordinal) or "")
+
+
+def optional(hip: Any, call: str, *args: Any) -> Any:
+    """What a call of hip-python returns that not every library answers; None if this one does not.
+
+    A library that lacks the function makes hip-python raise RuntimeError, an error code that the
+    bindings have no name for makes it raise ValueError; bindings may lack it, too.
+    """
+    try:
+        status, value = getattr(hip, call)(*args)
+    except (RuntimeError, ValueError, AttributeError):
+        status, value = True, None
+    if status:
+        with contextlib.suppress(ValueError):
+            hip.hipGetLastError()  # a later call must not report this one's error again
+        return None
+    return value
+
+
+def query_device(hip: Any, prop: Any, ordinal: int, has_driver: bool) -> Queried:
+    """The facts of a device.
+
+    Parameters
+    ----------
+    hip : module
+        Of hip-python.
+    prop
+        The device's hipDeviceProp_t.
+    ordinal : int
+    has_driver : bool
+        The kernel driver knows the device: it is a GPU.
+    """
+    attributes = _Attributes(hip, ordinal)
+    target, name = text_of(prop.gcnArchName), text_of(prop.name)
+    num_cus = int(prop.multiProcessorCount)
+    node = kfd.at(attributes.bus_id(), num_cus) if has_driver else None
+    chip, chip_source = _chip(attributes, node, name, target.partition(":")[0])
+    num_xcds, xcds_source = _num_xcds(attributes, node, chip, num_cus)
+    props = DeviceProps(
+        arch=target.partition(":")[0],
+        name=name,
+        num_cus=num_cus,
+        num_xcds=num_xcds,
+        lds_bytes=int(prop.sharedMemPerBlock),
+        memory_bytes=int(prop.totalGlobalMem),
+        target=target,
+        chip=chip.name if chip else "",
+    )
+    return Queried(props, (("chip", chip_source), ("XCDs", xcds_source)))
+
+
+def _chip(
+    attributes: _Attributes, node: kfd.Node | None, name: str, arch: str
+) -> tuple[chips.Chip | None, str]:
+    """The product: by the first of its ids that is one, else by name.
+
+    The number of the attribute has changed between ROCm releases, so that a library may answer with
+    another fact: only an id that is known counts.
+    """
+    ids = (
+        (attributes.get(_ATTRIBUTES["chip"]), "the HIP runtime"),
+        (node.chip_id if node else 0, "the kernel driver"),
+    )
+    for chip_id, source in ids:
+        chip = chips.by_id(chip_id)
+        if chip is not None and chip.arch == arch:
+            return chip, f"{chip.name}, by id {chip_id:#06x} of {source}"
+    chip = chips.by_name(name)
+    if chip is not None and chip.arch == arch:
+        return chip, f"{chip.name}, by its name"
+    told = ", ".join(f"{chip_id:#06x} of {source}" for chip_id, source in ids if chip_id)
+    return None, f"unknown (ids: {told or 'none'}); planned as XCDs of an {chips.REFERENCE.name}"
+
+
+def _num_xcds(
+    attributes: _Attributes, node: kfd.Node | None, chip: chips.Chip | None, num_cus: int
+) -> tuple[int, str]:
+    """XCDs of the device, by the first that gives a number that can be true."""
+    most = chip.num_xcds if chip else num_cus
+    answers: tuple[tuple[Callable[[], int], str], ...] = (
+        (lambda: attributes.get(_ATTRIBUTES["XCDs"]), "the HIP runtime"),
+        (lambda: node.num_xcds if node else 0, "the kernel driver"),
+    )
+    for ask, source in answers:
+        num = ask()
+        if 1 <= num <= min(most, num_cus) and num_cus <= num * _MOST_CUS_OF_XCD:
+            return num, f"{num}, by {source}"
+    of_xcd = (chip or chips.REFERENCE).cus_of_xcd
+    num = min(-(-num_cus // of_xcd), most)
+    return num, f"{num}, from {num_cus} CUs of {of_xcd} each: no runtime or driver says"
+
+
+def text_of(value: Any) -> str:
+    """hip-python gives char arrays as bytes (7.x) or as a C string object (10.x)."""
+    raw = value if isinstance(value, bytes) else str(value).encode()
+    return raw.split(b"\0", 1)[0].decode()

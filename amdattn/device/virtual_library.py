@@ -1,0 +1,185 @@
+"""The virtual device's library: which file it is, and what it exports besides the HIP ABI."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from amdattn import paths
+from amdattn.device import x86_level
+from amdattn.errors import BindingError
+
+ARCHS = ("gfx942",)
+MARKER = "amdattn_vdev_abi"  # exported by the virtual device's library and by no other
+ABI = 2
+# With the values that the library begins with.
+OPTIONS = {
+    "threads": 0,
+    "quantum": 8,
+    "seed": 0,
+    "max_instructions": 2**30,
+    "max_total_instructions": 0,
+    "resident_workgroups": 0,
+    "null": 0,
+    "check": 0,
+    "max_errors": 0,
+    "late_loads": 1,
+    "late_stores": 1,
+    "timing": 0,
+    "clock_mhz": 0,
+    "simulated_workgroups": 0,
+    "simulated_xcd": 0,
+    "trace_events": 0,
+    "warm_code": 1,
+    "trans_exclusive": 0,
+}
+
+_CDEF = """
+uint32_t amdattn_vdev_abi(void);
+const char* amdattn_vdev_last_report(void);
+int amdattn_vdev_set_option(const char* key, const char* value);
+uint64_t amdattn_vdev_counter(const char* name);
+int amdattn_vdev_declare(const char* kind, uint64_t address, uint64_t bytes, const char* name);
+const char* amdattn_vdev_take_findings(void);
+const uint8_t* amdattn_vdev_code_object(uint64_t id, uint64_t* bytes);
+const char* amdattn_vdev_listing(uint64_t id, const char* kernel);
+const char* amdattn_vdev_take_profiles(void);
+"""
+
+
+def library_path() -> Path:
+    """The newest library of this install that this CPU runs; AMDATTN_VDEV_LIBRARY names another.
+
+    Raises
+    ------
+    BindingError
+        The named file does not exist, or no library of this install fits this CPU.
+    """
+    override = os.environ.get("AMDATTN_VDEV_LIBRARY")
+    if not override:
+        return _fitting_library().resolve()
+    if not Path(override).is_file():
+        raise BindingError(f"no library to load: AMDATTN_VDEV_LIBRARY={override} does not exist")
+    return Path(override).resolve()
+
+
+def shipped_library(level: str) -> Path:
+    """Where the package has its library for an x86-64 level; it may not have been built."""
+    return paths.virtual_library_dir() / x86_level.library_name(level)
+
+
+def _fitting_library() -> Path:
+    try:
+        runnable = x86_level.runnable_levels()
+    except OSError as error:
+        raise BindingError(f"which x86-64 levels this CPU runs is unknown: {error}") from None
+    for level in reversed(runnable):
+        if shipped_library(level).is_file():
+            return shipped_library(level)
+    built = [level for level in x86_level.LEVELS if shipped_library(level).is_file()]
+    raise BindingError(
+        f"no library of the virtual device fits this CPU: it runs x86-64 levels "
+        f"{_listed(runnable)}, and {paths.virtual_library_dir()} has {_listed(built)}. An install "
+        "from source builds the one of the CPU that it is made on: install again on this machine "
+        "with `pip install --force-reinstall --no-cache-dir`, set AMDATTN_LEVELS=all where the "
+        "wheel is built, or name a library in AMDATTN_VDEV_LIBRARY"
+    )
+
+
+def _listed(levels: Sequence[str]) -> str:
+    return ", ".join(levels) or "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """A line of a kernel's listing: ELF virtual address, dwords in hexadecimal, assembly text."""
+
+    pc: int
+    encoding: str
+    text: str
+
+
+def _decode(text: Any) -> str:
+    return bytes(text).decode("utf-8", "replace")
+
+
+class Exports:
+    """The exports of one loaded virtual device library."""
+
+    def __init__(self, path: str) -> None:
+        import cffi
+
+        self._ffi = cffi.FFI()
+        self._ffi.cdef(_CDEF)
+        # The file is already mapped by hip-python; dlopen of the same file gives the same copy.
+        self._lib = cast(Any, self._ffi.dlopen(path))
+        self._options: dict[str, object] = dict(OPTIONS)
+        abi = self._lib.amdattn_vdev_abi()
+        if abi != ABI:
+            raise BindingError(f"{path} has virtual device ABI {abi}; this amdattn needs {ABI}")
+
+    def last_report(self) -> str:
+        """Text of the last fault, or ""."""
+        text = self._lib.amdattn_vdev_last_report()
+        return "" if text == self._ffi.NULL else _decode(self._ffi.string(text))
+
+    def set_option(self, key: str, value: object) -> None:
+        """Set an option; raises ValueError for an unknown key or a refused value."""
+        if key not in OPTIONS:
+            raise ValueError(f"option {key!r} must be one of {tuple(OPTIONS)}")
+        if self._lib.amdattn_vdev_set_option(key.encode(), str(value).encode()) != 1:
+            raise ValueError(f"the virtual device refused option {key}={value!r}")
+        self._options[key] = value
+
+    def set_options(self, **values: object) -> dict[str, object]:
+        """Set several options in order; returns what restores them, in the opposite order."""
+        before: dict[str, object] = {}
+        try:
+            for key, value in values.items():
+                before = {key: self._options.get(key), **before}
+                self.set_option(key, value)
+        except ValueError:
+            for key in list(before)[1:]:
+                self.set_option(key, before[key])
+            raise
+        return before
+
+    def counter(self, name: str) -> int:
+        """A counter since the process began, e.g. "instructions" or "launches"."""
+        return int(self._lib.amdattn_vdev_counter(name.encode()))
+
+    # -- checked mode ----------------------------------------------------------------------------
+
+    def declare(self, kind: str, address: int, nbytes: int, name: str) -> None:
+        """Say that device memory is "read_only" or "zero_at_end" for the rest of a check."""
+        if self._lib.amdattn_vdev_declare(kind.encode(), address, nbytes, name.encode()) != 1:
+            raise ValueError(f"{name} cannot be declared {kind}: no check is running")
+
+    def take_findings(self) -> Any:
+        """What was found since the last call, as JSON has it (docs/checked-mode.md)."""
+        return json.loads(_decode(self._ffi.string(self._lib.amdattn_vdev_take_findings())))
+
+    def take_profiles(self) -> Any:
+        """The performance model's figures of every launch since the last call, as JSON has them."""
+        return json.loads(_decode(self._ffi.string(self._lib.amdattn_vdev_take_profiles())))
+
+    def code_object(self, number: int) -> bytes:
+        """ELF image of a code object, by the number that the findings of this check give it."""
+        size = self._ffi.new("uint64_t*")
+        image = self._lib.amdattn_vdev_code_object(number, size)
+        if image == self._ffi.NULL:
+            raise ValueError(f"code object {number} is not of a launch of this check")
+        return bytes(self._ffi.buffer(image, size[0]))
+
+    def listing(self, number: int, kernel: str) -> list[Instruction]:
+        """Instructions of a kernel of such a code object, in order."""
+        text = self._lib.amdattn_vdev_listing(number, kernel.encode())
+        if text == self._ffi.NULL:
+            raise ValueError(f"code object {number} of this check has no kernel {kernel!r}")
+        lines = _decode(self._ffi.string(text)).splitlines()
+        fields = (line.split("\t") for line in lines)
+        return [Instruction(int(pc), dwords, shown) for pc, dwords, shown in fields]

@@ -1,0 +1,1 @@
+"""What every operation shares. Names none of them."""

@@ -1,0 +1,107 @@
+"""Runs a plan: packs kernel arguments and launches. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from amdattn.device.kernarg import KernargBuffer, packer
+from amdattn.device.runtime import Runtime
+from amdattn.op.plan import Address, Launch, Operand, Plan, Stride
+
+ABSENT = Operand(0, {})
+# What Runtime.launch takes besides the stream: function, grid, workgroup and kernel arguments.
+BoundLaunch = tuple[Any, tuple[int, int, int], tuple[int, int, int], KernargBuffer]
+
+Numbers = tuple[tuple[str, int], ...]
+
+
+class PreparedLaunch:
+    """A launch with its kernel loaded and the constant arguments in place."""
+
+    def __init__(self, launch: Launch, device: Runtime) -> None:
+        self._device = device
+        self._function = device.function(launch.kernel)
+        self._offsets = device.argument_offsets(launch.kernel)
+        self._packer = packer(launch.kernel)
+        self._grid = launch.grid
+        self._workgroup = launch.kernel.workgroup
+        args = dict(launch.args)
+        if set(args) != set(self._packer.names):
+            differing = sorted(set(args) ^ set(self._packer.names))
+            raise ValueError(
+                f"plan and struct {launch.kernel.kernarg.struct} differ in {differing}"
+            )
+        self._values: list[int | float] = []
+        self._addresses: list[tuple[int, str]] = []
+        self._strides: list[tuple[int, str, str]] = []
+        for i, name in enumerate(self._packer.names):
+            value = args[name]
+            if isinstance(value, Address):
+                self._addresses.append((i, value.operand))
+            elif isinstance(value, Stride):
+                self._strides.append((i, value.operand, value.axis))
+            self._values.append(value if isinstance(value, (int, float)) else 0)
+
+    def bind(self, operands: Mapping[str, Operand], numbers: Numbers = ()) -> BoundLaunch:
+        """The launch on these operands, with kernel arguments of its own.
+
+        `numbers` are constant arguments that have other values than the plan's.
+        """
+        kernargs = self._device.new_kernarg_buffer(self._packer.size, self._offsets)
+        return self._pack(operands, numbers, kernargs)
+
+    def run(self, operands: Mapping[str, Operand], stream: int, numbers: Numbers = ()) -> None:
+        """Launch once on `stream` of the bound device, which is current."""
+        kernargs = self._device.kernarg_buffer(self._packer.size, self._offsets)
+        self._device.launch(*self._pack(operands, numbers, kernargs), stream)
+
+    def _pack(
+        self, operands: Mapping[str, Operand], numbers: Numbers, kernargs: KernargBuffer
+    ) -> BoundLaunch:
+        values = self._values.copy()
+        for name, value in numbers:
+            if name in self._packer.names:
+                values[self._packer.names.index(name)] = value
+        for i, name in self._addresses:
+            values[i] = operands[name].address
+        for i, name, axis in self._strides:
+            values[i] = operands[name].strides[axis]
+        self._packer.pack_into(kernargs.block, 0, *values)
+        return self._function, self._grid, self._workgroup, kernargs
+
+
+def prepare(plan: Plan, device: Runtime) -> tuple[PreparedLaunch, ...]:
+    """Load every kernel of a plan, so that running it only packs and launches."""
+    device.enter()
+    return tuple(PreparedLaunch(launch, device) for launch in plan.launches)
+
+
+def run(
+    prepared: tuple[PreparedLaunch, ...],
+    operands: Mapping[str, Operand],
+    device: Runtime,
+    stream: int,
+    numbers: Numbers = (),
+) -> None:
+    """Run the launches of a plan in order on `stream`; `numbers` as `PreparedLaunch.bind` has."""
+    device.enter(stream)
+    for launch in prepared:
+        launch.run(operands, stream, numbers)
+
+
+def bind(
+    prepared: tuple[PreparedLaunch, ...], operands: Mapping[str, Operand], numbers: Numbers = ()
+) -> tuple[BoundLaunch, ...]:
+    """Pack the arguments of every launch, for any number of submissions."""
+    return tuple(launch.bind(operands, numbers) for launch in prepared)
+
+
+def submit(bound: tuple[BoundLaunch, ...], device: Runtime, stream: int) -> None:
+    """Run bound launches in order on `stream`.
+
+    Any number of threads may submit the same ones at a time: their arguments never change.
+    """
+    device.enter(stream)
+    for function, grid, workgroup, kernargs in bound:
+        device.launch(function, grid, workgroup, kernargs, stream)

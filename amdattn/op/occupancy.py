@@ -1,0 +1,37 @@
+"""How many workgroups of a kernel a CU holds at a time."""
+
+from __future__ import annotations
+
+from amdattn.arch.props import (
+    LANES_PER_WAVE,
+    SIMDS_PER_CU,
+    VGPR_GRANULE,
+    VGPRS_PER_SIMD_LANE,
+    DeviceProps,
+)
+from amdattn.errors import ManifestError
+from amdattn.op.manifest import KernelSpec
+
+MAX_WAVES_PER_SIMD = 8
+
+
+def workgroups_per_cu(kernel: KernelSpec, props: DeviceProps) -> tuple[int, str]:
+    """How many workgroups of `kernel` fit a CU at once, and what limits it."""
+    x, y, z = kernel.workgroup
+    num_waves = -(-x * y * z // LANES_PER_WAVE)
+    # CDNA3 and CDNA4 allocate VGPRs and AGPRs of a wave from one file; `vgpr` counts both.
+    registers = -(-kernel.vgpr // VGPR_GRANULE) * VGPR_GRANULE
+    waves_per_simd = min(MAX_WAVES_PER_SIMD, VGPRS_PER_SIMD_LANE // max(registers, 1))
+    limits = {
+        f"registers ({registers} per lane, AGPRs among them)": waves_per_simd
+        * SIMDS_PER_CU
+        // num_waves
+    }
+    if kernel.lds_bytes:
+        limits[f"LDS ({kernel.lds_bytes} of {props.lds_bytes} bytes)"] = (
+            props.lds_bytes // kernel.lds_bytes
+        )
+    limit = min(limits, key=lambda name: limits[name])
+    if limits[limit] < 1:
+        raise ManifestError(f"kernel {kernel.name} cannot run on {props.name}: too many {limit}")
+    return limits[limit], limit

@@ -1,0 +1,134 @@
+"""Checks of the operands of a call. Everything raises before anything is launched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from amdattn.arrays.buffers import View
+from amdattn.arrays.dlpack import compact_strides
+from amdattn.arrays.overlap import repeats_elements, share_memory
+from amdattn.op.manifest import KernelSpec
+from amdattn.op.plan import Operand
+from amdattn.ops.attention.problem import axis_order
+
+# What callers call operands.
+LABELS = {"o": "out", "cu_seqlens_kv": "cu_seqlens_k"}
+
+
+def check_workspace(view: View, nbytes: int) -> None:
+    """Memory for partial results: enough, without gaps, aligned."""
+    held = view.dtype.itemsize * math.prod(view.shape)
+    if view.strides != compact_strides(view.shape) or held < nbytes or view.address % 16:
+        raise ValueError(
+            f"workspace has {held} bytes at {view.address:#x}, strides {view.strides}; this "
+            f"plan needs {nbytes} bytes without gaps at a multiple of 16 bytes"
+        )
+
+
+def check_shape(view: View, name: str, shape: tuple[int, ...], dtype: str, layout: str) -> None:
+    """Shape and element type of one operand, and of device memory the unit last stride.
+
+    Host memory of other strides is made compact when it is copied.
+    """
+    if view.shape != shape:
+        raise ValueError(f"{name} has shape {view.shape}; this call needs {shape} ({layout})")
+    if view.dtype.name != dtype:
+        raise ValueError(f"{name} has dtype {view.dtype.name}; this call needs {dtype}")
+    if view.on_device and view.strides[-1] != 1 and view.shape[-1] > 1:
+        raise ValueError(
+            f"{name} has strides {view.strides} (elements); the last one must be 1, only the "
+            "others are free; on the host all are"
+        )
+
+
+def check_placement(views: Mapping[str, View]) -> None:
+    """All operands must be on the host, or all on the device."""
+    if len({view.on_device for view in views.values()}) > 1:
+        where = ", ".join(
+            f"{name} on the {'device' if view.on_device else 'host'}"
+            for name, view in views.items()
+        )
+        raise TypeError(f"all operands must be in the same place, not {where}")
+
+
+def check_output(name: str, out: View, inputs: Mapping[str, View]) -> None:
+    """An output must be writable, hold each element once, and share none with an input."""
+    if out.read_only:
+        raise ValueError(f"{name} is read-only")
+    if repeated := repeats_elements(out):
+        raise ValueError(
+            f"{name} has overlapping elements (shape {out.shape}, strides {out.strides})"
+        )
+    if repeated is None:
+        raise ValueError(
+            f"{name} has shape {out.shape} and strides {out.strides}, of which it is too hard to "
+            "tell that no elements overlap"
+        )
+    for other, view in inputs.items():
+        if shared := share_memory(out, view):
+            raise ValueError(f"{name} overlaps {other} in memory")
+        if shared is None:
+            raise ValueError(
+                f"{name} (strides {out.strides}) and {other} (strides {view.strides}) are so "
+                "interleaved in memory that it is too hard to tell that they do not overlap"
+            )
+
+
+def axis_strides(view: View, axes: tuple[str, ...]) -> dict[str, int]:
+    """Strides by the names of all axes but the last.
+
+    An axis of length 1 gets that of the last one: any value is right there, and with this one
+    neither alignment rules nor bounds derived from the stride see odd numbers.
+    """
+    dim = view.shape[-1]
+    return {
+        axis: step if length > 1 else dim
+        for axis, step, length in zip(axes, view.strides, view.shape, strict=False)
+    }
+
+
+def operand_of(view: View, axes: tuple[str, ...]) -> Operand:
+    """What a launch needs of a view whose axes but the last have these names."""
+    return Operand(view.address, axis_strides(view, axes))
+
+
+def operand(view: View, layout: str) -> Operand:
+    """The same of q, k, v or o."""
+    return operand_of(view, axis_order(layout))
+
+
+def misalignment(operand: Operand, kernel: KernelSpec, dim: int, of_blocks: bool = True) -> str:
+    """What in the address or strides of q, k, v or o the kernel's loads cannot take, or "".
+
+    Blocks of rows of `dim` elements are loaded `of_blocks`: of k and v that are not gathered
+    before.
+    """
+    align = kernel.constraint("pointer_align_bytes")
+    if operand.address % align:
+        return f"address {operand.address:#x}, which must be a multiple of {align} bytes"
+    multiple = kernel.constraint("stride_multiple")
+    for axis, step in operand.strides.items():
+        if step % multiple:
+            return f"{axis} stride {step}, which must be a multiple of {multiple} elements"
+    wrong = wrong_for_blocks(operand.strides["seq"], dim, kernel) if of_blocks else ""
+    return f"{wrong} unless the plan gathers its rows (gather)" if wrong else ""
+
+
+def wrong_for_blocks(step: int, dim: int, kernel: KernelSpec) -> str:
+    """Why a kernel cannot load blocks of rows of `dim` elements from this stride, or ""."""
+    low, high = kernel.constraint("kv_stride_seq")
+    if not low <= step <= high:
+        return f"seq stride {step}, which must be in {low}..{high} elements"
+    # Rows behind the last one are told by their bytes, which must not be of a row.
+    if low == 0 < step < dim:
+        return f"seq stride {step}, which must be 0 or at least the {dim} elements of a row"
+    return ""
+
+
+def check_alignment(
+    operand: Operand, label: str, kernel: KernelSpec, dim: int, of_blocks: bool
+) -> None:
+    """Device operands must be aligned as the kernel needs; host operands are when staged."""
+    if wrong := misalignment(operand, kernel, dim, of_blocks):
+        raise ValueError(f"{label} has {wrong} for kernel {kernel.name}")

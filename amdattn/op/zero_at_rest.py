@@ -1,0 +1,189 @@
+"""Device memory that is 0 whenever no launch uses it: counters of arrivals, and sums.
+
+A launch leaves it so. One that was aborted, timed out or faulted does not: once this package saw
+its error, the memory is set right before the next run that uses it; at once, if a graph has it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from dataclasses import dataclass
+
+import numpy as np
+
+from amdattn.arrays.buffers import DeviceArray, Memory
+from amdattn.arrays.interchange import asarray
+from amdattn.device import runtime
+from amdattn.device.runtime import Runtime
+from amdattn.errors import HipError
+
+COUNTER_BYTES = 8
+_LEAST_TILES = 512
+
+
+class _Streams:
+    """Counters of tiles, and sums that parts are added to, of launches without a workspace.
+
+    Every stream has its own, and of each size of a tile. After a failure there are new ones: what
+    was aborted on the host's side may still be running.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[tuple[int, int], tuple[int, DeviceArray]] = {}
+        self._left: list[DeviceArray] = []  # outgrown, or dirty: launches under way may use them
+        self._failures = 0
+
+    def of(self, device: Runtime, stream: int, tiles: int, tile_bytes: int) -> tuple[int, int]:
+        """Addresses of at least `tiles` counters, and as many sums, for launches on `stream`."""
+        with self._lock:
+            if self._failures != device.failures:
+                self._failures = device.failures
+                self._left += [memory for _, memory in self._held.values()]
+                self._held.clear()
+            held, memory = self._held.get((stream, tile_bytes), (0, None))
+            if memory is None or held < tiles:
+                if memory is not None:
+                    self._left.append(memory)
+                held = max(_LEAST_TILES, 1 << (tiles - 1).bit_length())
+                # The copy is done when this returns.
+                memory = asarray(np.zeros(held * (COUNTER_BYTES + tile_bytes), np.uint8))
+                memory.record_stream(stream)
+                self._held[stream, tile_bytes] = held, memory
+            return memory.address, memory.address + held * COUNTER_BYTES
+
+
+@dataclass(slots=True)
+class _Use:
+    """How a workspace was used last.
+
+    Attributes
+    ----------
+    nbytes : int
+        Of its part that was ever used.
+    zero_bytes : int
+        So many bytes at its begin are 0 at rest; behind them are partial results.
+    stream : int
+    failures : int
+        Those of the device that it was set right after.
+    captured : int
+        `zero_bytes` of the plan that a graph has captured with it, 0 if none has.
+    """
+
+    nbytes: int
+    zero_bytes: int
+    stream: int
+    failures: int
+    captured: int = 0
+
+
+class _Workspaces:
+    """Callers' workspaces: those in memory of this package with it, foreign ones by address."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._own: weakref.WeakSet[Memory] = weakref.WeakSet()
+        self._foreign: dict[int, _Use] = {}
+        self._is_told = False
+
+    def prepare(
+        self,
+        device: Runtime,
+        memory: Memory | None,
+        address: int,
+        nbytes: int,
+        zero_bytes: int,
+        stream: int,
+    ) -> None:
+        """Have the first `zero_bytes` of `nbytes` be 0 for a launch on `stream`.
+
+        Raises
+        ------
+        ValueError
+            A graph has the workspace, for a plan that has its partial results elsewhere.
+        """
+        uses = self._foreign if memory is None else memory.uses
+        use = uses.get(address) if uses else None
+        if (
+            use is None
+            or (use.zero_bytes, use.stream, use.failures) != (zero_bytes, stream, device.failures)
+            or use.nbytes < nbytes
+            or (stream and not use.captured and device.is_capturing(stream))
+        ):
+            with self._lock:
+                self._prepare_anew(device, memory, address, nbytes, zero_bytes, stream)
+
+    def _prepare_anew(
+        self,
+        device: Runtime,
+        memory: Memory | None,
+        address: int,
+        nbytes: int,
+        zero_bytes: int,
+        stream: int,
+    ) -> None:
+        if not self._is_told:
+            device.after_failures.append(self.recover)
+            self._is_told = True
+        uses = self._foreign
+        if memory is not None:
+            uses = memory.uses = memory.uses or {}
+            self._own.add(memory)
+        use = uses.get(address)
+        if use is None:  # the caller says that it is 0
+            use = uses[address] = _Use(nbytes, nbytes, stream, device.failures)
+        if memory is not None and use.captured not in (0, zero_bytes):
+            raise ValueError(
+                f"workspace at {address:#x} is part of a graph, for a plan with {use.captured} "
+                f"bytes of counters; this plan has {zero_bytes}: give it a workspace of its own "
+                "(plan.new_workspace())"
+            )
+        capturing = bool(stream) and device.is_capturing(stream)
+        if use.failures != device.failures or zero_bytes > use.zero_bytes:
+            device.clear(address, zero_bytes, stream)  # if captured, in every replay
+            if not capturing:
+                use.failures = device.failures
+        use.nbytes = max(use.nbytes, nbytes)
+        use.zero_bytes = zero_bytes if zero_bytes < nbytes else max(use.zero_bytes, nbytes)
+        use.stream = stream
+        use.captured = zero_bytes if capturing else use.captured
+
+    def recover(self, device: Runtime, stream: int | None) -> None:
+        """Set right what was used on a stream that was waited for; None: on any, all were.
+
+        Only what a graph holds: its replays come without a run that could do it. And only memory of
+        this package, which is there as long as its array: foreign memory may be of another use.
+        """
+        with self._lock:
+            for memory in self._own:
+                for address, use in (memory.uses or {}).items():
+                    stale = use.captured and use.failures != device.failures
+                    if not stale or stream not in (None, use.stream):
+                        continue
+                    # Not if the failure took the device along; then no launch succeeds either.
+                    with contextlib.suppress(HipError):
+                        device.clear(address, use.captured, stream or 0)
+                        use.failures = device.failures
+
+
+_streams = _Streams()
+_workspaces = _Workspaces()
+
+
+def of_stream(stream: int, tiles: int, tile_bytes: int) -> tuple[int, int]:
+    """Addresses of counters and sums for launches on a stream, see `_Streams.of`."""
+    return _streams.of(runtime.get(), stream, tiles, tile_bytes)
+
+
+def new_workspace(nbytes: int, stream: int) -> DeviceArray:
+    """Memory that is 0, for use on `stream`."""
+    made = asarray(np.zeros(max(nbytes, 1), np.uint8))
+    made.record_stream(stream)
+    return made
+
+
+def prepare(memory: Memory | None, address: int, nbytes: int, zero_bytes: int, stream: int) -> None:
+    """Have a caller's workspace be 0 where a launch on `stream` needs it, see `_Workspaces`."""
+    _workspaces.prepare(runtime.get(), memory, address, nbytes, zero_bytes, stream)

@@ -1,0 +1,1 @@
+"""Attention: problem, planning, public functions."""

@@ -1,0 +1,102 @@
+"""What a plan depends on of a problem, for problems that differ in the number of keys alone.
+
+A cache of keys grows with every step of decoding, and a plan with it only in the argument that says
+so: which kernel runs, and how the tiles are cut, depends on how many blocks of keys there are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from amdattn.op.manifest import ATTENTION, KernelSpec
+from amdattn.op.plan import Launch
+from amdattn.ops.attention.problem import AttentionProblem
+
+SEQLEN_KV = "seqlen_kv"  # the argument
+
+_OTHERS = attrgetter(
+    *("batch", "seqlen_q", "num_heads_q", "num_heads_kv", "head_dim", "head_dim_v", "dtype"),
+    *("softmax_scale", "causal", "window_size", "softcap", "dropout_p", "round_mode"),
+    *("num_splits", "return_lse", "top_left", "sinks", "total_q"),
+)
+
+
+class _Scales(NamedTuple):
+    """Of all attention kernels: where what they take ends, and rows of their KV blocks.
+
+    `kv_tiles` are of those that take windows of so many keys, by the place in `most_window_keys`.
+    """
+
+    most_keys: list[int]
+    most_window_keys: list[int]
+    kv_tiles: list[tuple[int, ...]]
+
+
+# Of the kernels of a manifest, by identity: comparing them all takes a while.
+_scales: dict[int, tuple[Sequence[KernelSpec], _Scales]] = {}
+
+
+def _scales_of(rows: Sequence[KernelSpec]) -> _Scales:
+    found = _scales.get(id(rows))
+    if found is None or found[0] is not rows:
+        kernels = [row for row in rows if row.op == ATTENTION]
+        most_keys = sorted({row.constraint("max_seqlen_kv") for row in kernels})
+        most_window_keys = sorted({row.constraint("max_window_keys") for row in kernels})
+        kv_tiles = [
+            tuple({row.kv_tile for row in kernels if row.constraint("max_window_keys") >= most})
+            for most in (*most_window_keys, math.inf)
+        ]
+        found = rows, _Scales(most_keys, most_window_keys, kv_tiles)
+        if isinstance(rows, tuple):  # a list may change
+            _scales[id(rows)] = found
+    return found[1]
+
+
+def basis(problem: AttentionProblem, rows: Sequence[KernelSpec]) -> tuple[object, ...] | None:
+    """Equal for problems whose plans differ in the argument SEQLEN_KV alone.
+
+    None where nothing is known but the problem itself.
+    """
+    if problem.gather:
+        return None
+    keys, window = problem.seqlen_kv, problem.window
+    taken = taken_alike(problem, rows)
+    kv_tiles = _scales_of(rows).kv_tiles[taken[-1]]
+    place: tuple[int, ...]
+    if window == (-1, -1):  # blocks of a tile
+        place = tuple([-(-keys // kv_tile) for kv_tile in kv_tiles])
+    elif window[0] >= 0 and not problem.top_left and keys >= problem.seqlen_q + window[0]:
+        # No window begins before the first key: with whole blocks more they only move along.
+        place = (keys % math.lcm(*kv_tiles),)
+    else:
+        return None
+    return *taken, window, *place
+
+
+def taken_alike(problem: AttentionProblem, rows: Sequence[KernelSpec]) -> tuple[Any, ...]:
+    """Equal for problems that the same kernels take; last the place of the window's keys."""
+    scales = _scales_of(rows)
+    return (
+        *_OTHERS(problem),
+        problem.window == (-1, -1),
+        bisect_left(scales.most_keys, problem.seqlen_kv),
+        bisect_left(scales.most_window_keys, problem.window_keys),
+    )
+
+
+def with_keys(launches: tuple[Launch, ...], seqlen_kv: int) -> tuple[Launch, ...]:
+    """The launches of a plan with so many keys instead."""
+    return tuple(
+        dataclasses.replace(
+            launch,
+            args=tuple(
+                (name, seqlen_kv if name == SEQLEN_KV else value) for name, value in launch.args
+            ),
+        )
+        for launch in launches
+    )

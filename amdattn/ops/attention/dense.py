@@ -1,0 +1,311 @@
+"""Attention: check, plan, run."""
+
+from __future__ import annotations
+
+from typing import Any, overload
+
+from amdattn.arch.props import DeviceProps, as_device_props
+from amdattn.arrays.buffers import View
+from amdattn.arrays.interchange import as_view
+from amdattn.device import runtime
+from amdattn.op import manifest
+from amdattn.ops.attention.call import run
+from amdattn.ops.attention.execution import AttentionPlan
+from amdattn.ops.attention.plans import planned
+from amdattn.ops.attention.problem import AttentionProblem
+
+
+def flash_attn_func(
+    q: Any,
+    k: Any,
+    v: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    *,
+    return_lse: bool = False,
+    sinks: Any = None,
+    top_left: bool = False,
+    round_mode: str = "rtne",
+    num_splits: int = 0,
+    layout: str = "bshd",
+    out: Any = None,
+    lse: Any = None,
+    stream: Any = None,
+) -> Any:
+    """Attention forward: ``softmax(softmax_scale * q @ k^T) @ v`` for every batch and head.
+
+    Names, order and meaning of the positional parameters are flash-attn's.
+
+    Parameters
+    ----------
+    q : array, bfloat16 or float16, (batch, seqlen_q, num_heads_q, head_dim)
+        numpy (with ml_dtypes), `DeviceArray`, or an array of any library with ``__dlpack__``,
+        ``__cuda_array_interface__`` or ``__array__``, on the CPU or the bound device. On the host
+        of any strides; on the device any that are multiples of 8 elements, the last one 1,
+        addresses of 16 bytes. Nothing is transposed or made contiguous on the device, except k or v
+        whose rows lie 2**25 elements or more apart or in the order of falling addresses: their rows
+        are copied to memory of the call first. Without elements, results are without elements, or
+        of rows that see no key.
+    k : array, (batch, seqlen_kv, num_heads_kv, head_dim)
+        `num_heads_kv` divides `num_heads_q`: each KV head serves a group of query heads.
+    v : array, (batch, seqlen_kv, num_heads_kv, head_dim_v)
+    dropout_p : float
+        Must be 0.
+    softmax_scale : float, optional
+        Defaults to ``1 / sqrt(head_dim)``. This and all other numbers and flags may be in arrays
+        without axes, which are read at every call.
+    causal : bool
+        Query i sees keys up to ``i + seqlen_kv - seqlen_q`` (the last query all), as flash-attn
+        since 2.1; with `top_left` up to i.
+    window_size : (int, int)
+        Query i sees `left` keys before and `right` behind the one that `causal` ends with; -1: all.
+    softcap : float
+        A score s counts as ``softcap * tanh(s / softcap)``; 0: as s.
+    alibi_slopes
+        Must be None.
+    deterministic : bool
+        Results always are: the same call gives the same bits.
+    return_attn_probs : bool
+        Return ``(out, lse, None)``, as flash-attn without dropout does.
+    return_lse : bool
+        Return ``(out, lse)``.
+    sinks : array, float32, (num_heads_q,), optional
+        A score of every head, in units of the scaled scores, of a key without a value: it takes
+        part in the softmax only.
+    top_left : bool
+        See `causal`; matters only if seqlen_q and seqlen_kv differ.
+    round_mode : {"rtne", "rtna", "rtz"}
+        Rounding of the result: to nearest even, to nearest with ties away from zero, or toward
+        zero. In ``p @ v`` of bfloat16 arrays p and v are float16, unless a value of v is 4096 or
+        more, and with "rtz" bfloat16. All cost about the same. float16: "rtne".
+    num_splits : int
+        0: the plan splits the KV range where that saves time. 1: never. More: every tile in as many
+        parts, so that a row's result does not depend on the other rows of the call.
+    layout : {"bshd", "bhsd"}
+        Order of the axes of q, k, v and the result.
+    out, lse : array, optional
+        Written instead of new arrays; shaped like the results, sharing no memory with the inputs.
+        `lse` implies `return_lse`.
+    stream : hipStream_t, optional
+        An int or a hip-python stream; defaults to the default stream. Calls on device arrays return
+        before the kernel has finished, calls on host arrays after the result is copied back.
+
+    Returns
+    -------
+    out : array, like q, (batch, seqlen_q, num_heads_q, head_dim_v)
+        Of the kind of `q`. Rows that see no key are 0.
+    lse : array, float32, (batch, num_heads_q, seqlen_q)
+        Natural log of the sum of exponentials; -inf where no key is seen.
+
+    Raises
+    ------
+    UnsupportedProblem
+        (a NotImplementedError and ValueError) No kernel does this; the message says what there is.
+    ValueError, TypeError, BufferError
+        Malformed input. Nothing was launched.
+    UnsupportedDeviceError, HipError
+        The device is of another architecture; a HIP call failed.
+    """
+    handle = runtime.stream_handle(stream)
+    views = as_view(q, "q", handle), as_view(k, "k", handle), as_view(v, "v", handle)
+    return run(
+        q,
+        views,
+        (),
+        layout,
+        handle,
+        (out, lse, return_lse, return_attn_probs),
+        sinks,
+        (alibi_slopes, deterministic),
+        (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
+    )
+
+
+def flash_attn_kvpacked_func(
+    q: Any,
+    kv: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    *,
+    return_lse: bool = False,
+    sinks: Any = None,
+    top_left: bool = False,
+    round_mode: str = "rtne",
+    num_splits: int = 0,
+    out: Any = None,
+    lse: Any = None,
+    stream: Any = None,
+) -> Any:
+    """`flash_attn_func` with k and v in one array, which are not copied.
+
+    Parameters
+    ----------
+    kv : array, (batch, seqlen_kv, 2, num_heads_kv, head_dim)
+    """
+    handle = runtime.stream_handle(stream)
+    views = as_view(q, "q", handle), *unpacked(kv, "kv", "kv", 5, handle)
+    return run(
+        q,
+        views,
+        (),
+        "bshd",
+        handle,
+        (out, lse, return_lse, return_attn_probs),
+        sinks,
+        (alibi_slopes, deterministic),
+        (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
+    )
+
+
+def flash_attn_qkvpacked_func(
+    qkv: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    *,
+    return_lse: bool = False,
+    sinks: Any = None,
+    top_left: bool = False,
+    round_mode: str = "rtne",
+    num_splits: int = 0,
+    out: Any = None,
+    lse: Any = None,
+    stream: Any = None,
+) -> Any:
+    """`flash_attn_func` with q, k and v in one array, which are not copied.
+
+    Parameters
+    ----------
+    qkv : array, (batch, seqlen, 3, num_heads, head_dim)
+    """
+    handle = runtime.stream_handle(stream)
+    views = unpacked(qkv, "qkv", "qkv", 5, handle)
+    return run(
+        qkv,
+        views,
+        (),
+        "bshd",
+        handle,
+        (out, lse, return_lse, return_attn_probs),
+        sinks,
+        (alibi_slopes, deterministic),
+        (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
+    )
+
+
+def unpacked(packed: Any, name: str, parts: str, ndim: int, stream: int) -> tuple[View, ...]:
+    """Views of the parts of an array that holds them along its third last axis."""
+    view = as_view(packed, name, stream)
+    count = len(parts)
+    if len(view.shape) != ndim or view.shape[-3] != count:
+        leading = "batch, seqlen" if ndim == 5 else "total"
+        raise ValueError(
+            f"{name} has shape {view.shape}; it must be ({leading}, {count}, num_heads, head_dim)"
+        )
+    step = view.strides[-3] * view.dtype.itemsize
+    shape = view.shape[:-3] + view.shape[-2:]
+    strides = view.strides[:-3] + view.strides[-2:]
+    return tuple(
+        View(
+            *(view.address + i * step, shape, strides, view.dtype, view.read_only, view.owner),
+            None if view.array is None else view.array[..., i, :, :],
+        )
+        for i in range(count)
+    )
+
+
+# -- planning --------------------------------------------------------------------------------------
+
+
+def plan_attention(
+    batch: int,
+    seqlen_q: int,
+    seqlen_kv: int,
+    num_heads_q: int,
+    num_heads_kv: int,
+    head_dim: int,
+    *,
+    device: DeviceProps | str,
+    **options: Any,
+) -> AttentionPlan:
+    """Plan an attention call. Pure: no device is queried or bound.
+
+    Parameters
+    ----------
+    batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim : int
+        With `total_q` and `total_kv`: the number of sequences and the greatest lengths.
+    device : DeviceProps or str
+        `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
+    **options
+        head_dim_v, dtype, softmax_scale, causal, window_size, softcap, dropout_p, round_mode,
+        num_splits, return_lse, top_left, sinks, total_q, total_kv, gather: see `AttentionProblem`.
+
+    Returns
+    -------
+    AttentionPlan
+
+    Raises
+    ------
+    UnsupportedProblem, UnsupportedDeviceError, ValueError, TypeError
+    """
+    problem = AttentionProblem(
+        batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim, **options
+    )
+    return planned(problem, as_device_props(device))
+
+
+@overload
+def supports(*, device: DeviceProps | str) -> tuple[manifest.Member, ...]: ...
+
+
+@overload
+def supports(
+    batch: int,
+    seqlen_q: int,
+    seqlen_kv: int,
+    num_heads_q: int,
+    num_heads_kv: int,
+    head_dim: int,
+    *,
+    device: DeviceProps | str,
+    **options: Any,
+) -> manifest.Support: ...
+
+
+def supports(*sizes: int, device: DeviceProps | str, **options: Any) -> Any:
+    """Whether a kernel exists for a well-formed problem; parameters as `plan_attention`.
+
+    Returns
+    -------
+    Support
+        True in a condition if `ok`; else `reason`, and `nearest`: arguments to change.
+    tuple of Member
+        Without a problem: every kernel for the device, with the arguments that it takes.
+    """
+    props = as_device_props(device)
+    if not sizes and not options:
+        return manifest.members(manifest.kernels(), props)
+    problem = AttentionProblem(*sizes, **options)  # type: ignore[arg-type]
+    return manifest.support(manifest.kernels(), problem, props)
+
+
+def explain(*args: Any, **kwargs: Any) -> str:
+    """The text of `plan_attention(...).explain()`."""
+    return plan_attention(*args, **kwargs).explain()

@@ -1,0 +1,82 @@
+"""Rows of K or V that the attention kernels cannot load blocks of as they lie: a copy of them.
+
+Compact, (batch, num_heads_kv, seqlen_kv, columns), in the workspace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from amdattn.errors import ManifestError
+from amdattn.op.manifest import KernelSpec
+from amdattn.op.plan import Address, Argument, Launch, Stride
+from amdattn.ops.attention.problem import AttentionProblem
+
+GRID_RULE = "x=ceil(seqlen/(lanes/(columns/8))), y=num_heads_kv, z=batch"
+_ELEMENT_BYTES, _LANE_COLUMNS = 2, 8
+
+
+def _region(operand: str) -> str:
+    return f"gathered_{operand}"
+
+
+def _batch(problem: AttentionProblem) -> int:
+    return 1 if problem.varlen else problem.batch
+
+
+def _strides(problem: AttentionProblem, operand: str) -> dict[str, int]:
+    """Of the copy, by axis."""
+    axes = problem.axes(operand)
+    of_head = axes["seq"] * axes["dim"]
+    of_batch = 0 if problem.varlen else axes["head"] * of_head
+    return {"batch": of_batch, "seq": axes["dim"], "head": of_head}
+
+
+def regions(problem: AttentionProblem) -> tuple[tuple[str, int], ...]:
+    """Names and bytes of the copies."""
+    return tuple(
+        (
+            _region(operand),
+            _batch(problem) * axes["head"] * axes["seq"] * axes["dim"] * _ELEMENT_BYTES,
+        )
+        for operand in problem.gather
+        for axes in (problem.axes(operand),)
+    )
+
+
+def launches(problem: AttentionProblem, kernel: KernelSpec) -> list[Launch]:
+    """One for each operand."""
+    if kernel.grid != GRID_RULE:
+        raise ManifestError(f"kernel {kernel.name} has grid {kernel.grid!r}, not {GRID_RULE!r}")
+    found = []
+    for operand in problem.gather:
+        axes, to = problem.axes(operand), _strides(problem, operand)
+        rows = kernel.workgroup[0] // (axes["dim"] // _LANE_COLUMNS)
+        args: dict[str, Argument] = {"from": Address(operand), "to": Address(_region(operand))}
+        for axis in ("batch", "seq", "head"):
+            args[f"stride_{axis}"] = Stride(operand, axis)
+        if problem.varlen:
+            args["stride_batch"] = 0
+        args |= {"to_stride_batch": to["batch"], "to_stride_head": to["head"]}
+        args |= {"seqlen": axes["seq"], "columns": axes["dim"]}
+        grid = (-(-axes["seq"] // rows), axes["head"], _batch(problem))
+        found.append(Launch(kernel, grid, tuple(args.items())))
+    return found
+
+
+def arguments(problem: AttentionProblem, operand: str) -> dict[str, Argument]:
+    """What the attention kernel takes instead of the operand itself."""
+    args: dict[str, Argument] = {operand: Address(_region(operand))}
+    for axis, stride in _strides(problem, operand).items():
+        args[f"{operand}_stride_{axis}"] = stride
+    return args
+
+
+def reasons(problem: AttentionProblem) -> Mapping[str, str]:
+    """The decision with its price."""
+    if not problem.gather:
+        return {}
+    copied = " and ".join(f"{name}, {nbytes} bytes" for name, nbytes in regions(problem))
+    return {
+        "gather": f"rows copied next to each other first, read and written once: {copied}",
+    }

@@ -1,0 +1,206 @@
+"""Which tiles are computed in parts along KV, so that the last round fills the device.
+
+Tiles go to the CUs in their order, each to the first that is free. What is modelled is that list
+schedule, with the cost of each tile as the mask has it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import heapq
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from amdattn.arch.props import DeviceProps
+from amdattn.op.manifest import KernelSpec
+from amdattn.ops.attention.cost import WORKGROUP_CLK, block_clk, merge_clk
+from amdattn.ops.attention.problem import AttentionProblem
+from amdattn.ops.attention.work import WorkMap
+
+MAX_PARTS = 16
+# Of a long queue only the last rounds are scheduled one by one; before them all CUs are as busy as
+# each other.
+_ROUNDS = 3
+WORTH = 0.995  # a split, or more of it, must save this much
+_SCHEDULED_PARTS = 4096  # of more that the caller asked for, only the mean is worked out
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A way to cut the tiles: the last `tiles` of them in `parts` each; `clk` is modelled."""
+
+    tiles: int
+    parts: int
+    clk: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The chosen way, the best found for each number of split tiles, and what is common to them."""
+
+    best: Split
+    considered: tuple[Split, ...]
+    busy_clk: float  # of all workgroups together, without a split
+
+
+class Costs:
+    """Clocks of the tiles of a problem, in their order."""
+
+    def __init__(self, problem: AttentionProblem, kernel: KernelSpec) -> None:
+        work = WorkMap.of_kernel(problem, kernel)
+        runs = work.runs()
+        self._blocks = [blocks for _, blocks in runs]
+        self.num_tiles = work.tiles
+        self.equal = not work.by_length
+        self.most_blocks = max(self._blocks)
+        self._block_clk = block_clk(kernel)
+        self._begins = [0, *accumulate(count for count, _ in runs)]
+        self._before = [0.0, *accumulate(count * self._of(blocks) for count, blocks in runs)]
+
+    def _of(self, blocks: int) -> float:
+        return WORKGROUP_CLK + blocks * self._block_clk
+
+    def sum_before(self, tile: int) -> float:
+        """Clocks of the first tiles together."""
+        run = bisect.bisect_right(self._begins, tile) - 1
+        if run == len(self._blocks):
+            return self._before[-1]
+        return self._before[run] + (tile - self._begins[run]) * self._of(self._blocks[run])
+
+    def of_range(self, begin: int, end: int, parts: int = 1) -> list[float]:
+        """Clocks of consecutive tiles, or of the parts of each of them."""
+        costs: list[float] = []
+        run = bisect.bisect_right(self._begins, begin) - 1
+        while begin < end:
+            until = min(end, self._begins[run + 1])
+            each, longer = divmod(self._blocks[run], parts)
+            tile = [self._of(each + 1)] * longer + [self._of(each)] * (parts - longer)
+            costs += tile * (until - begin)
+            begin = until
+            run += 1
+        return costs
+
+
+class _Schedule:
+    """The whole tiles on their CUs, to which parts of the other tiles are added.
+
+    The workgroups go round robin over the XCDs; each XCD gives its own to its first free CU.
+    """
+
+    def __init__(self, costs: Costs, whole: int, slots: int, num_xcds: int) -> None:
+        self._whole = whole
+        self._slots = slots
+        queues = num_xcds if slots % num_xcds == 0 else 1
+        # Full rounds before the tail: exact for tiles that cost the same.
+        tail = min(whole, whole % slots + (0 if costs.equal else _ROUNDS * slots))
+        level = costs.sum_before(whole - tail) / slots
+        idle = [level] * (slots // queues)
+        tiles, first = costs.of_range(whole - tail, whole), whole - tail
+        self._levels = [
+            _levels_after(idle, tiles[(queue - first) % queues :: queues])
+            for queue in range(queues)
+        ]
+        self._mean = costs.sum_before(whole) / slots
+        self._last = max(map(max, self._levels))
+        self._is_level = all(cus[0] == self._last for cus in self._levels)
+
+    def clk(self, parts: Sequence[float]) -> float:
+        """When the last workgroup is done if these follow."""
+        queues, cus = len(self._levels), len(self._levels[0])
+        if self._is_level and len(parts) <= queues * cus:
+            return self._last + max(parts, default=0.0)  # each has a CU, one as free as another
+        of_queues = [parts[(queue - self._whole) % queues :: queues] for queue in range(queues)]
+        if self._is_level:  # queues differ in their parts only, and those of many are the same
+            return max(
+                max(_levels_after(self._levels[0], some)) for some in set(map(tuple, of_queues))
+            )
+        return max(
+            max(_levels_after(levels, some))
+            for levels, some in zip(self._levels, of_queues, strict=True)
+        )
+
+    def least_clk(self, parts: Sequence[float]) -> float:
+        """A bound that no order of the parts can beat."""
+        return max(self._last, self._mean + sum(parts) / self._slots)
+
+
+def _levels_after(levels: list[float], parts: Sequence[float]) -> list[float]:
+    """Until when the CUs of a queue are busy, in rising order, with more after these `levels`.
+
+    While no workgroup of a round ends before the last one of it begins, the nth goes to the CU that
+    is the nth to be free: the same as one after the other to the first that is free, but faster.
+    """
+    least = min(parts, default=0.0)
+    begin = 0
+    while begin < len(parts):
+        of_round = parts[begin : begin + len(levels)]
+        if levels[0] + least < levels[len(of_round) - 1]:
+            levels = levels.copy()
+            for cost in parts[begin:]:
+                heapq.heapreplace(levels, levels[0] + cost)
+            return sorted(levels)
+        levels = [*map(operator.add, levels, of_round), *levels[len(of_round) :]]
+        levels.sort()
+        begin += len(of_round)
+    return levels
+
+
+@functools.lru_cache(maxsize=1024)
+def choose(
+    problem: AttentionProblem,
+    kernel: KernelSpec,
+    props: DeviceProps,
+    slots: int,
+    max_parts: int,
+) -> Choice:
+    """The way with the fewest modelled clocks; of equal ones that with less split.
+
+    Parameters
+    ----------
+    slots : int
+        Workgroups that run at a time.
+    max_parts : int
+        Of a tile; 1 allows no split. A problem with `num_splits` has every tile in as many parts.
+    """
+    costs = Costs(problem, kernel)
+    tiles = costs.num_tiles
+    schedules: dict[int, _Schedule] = {}
+
+    def schedule(split_tiles: int) -> _Schedule:
+        if split_tiles not in schedules:
+            schedules[split_tiles] = _Schedule(costs, tiles - split_tiles, slots, props.num_xcds)
+        return schedules[split_tiles]
+
+    unsplit = Split(0, 1, schedule(0).clk(()))
+    if problem.num_splits > 1:
+        parts = problem.num_splits
+        if tiles * parts <= _SCHEDULED_PARTS:
+            clk = schedule(tiles).clk(costs.of_range(0, tiles, parts))
+        else:
+            clk = (costs.sum_before(tiles) + tiles * (parts - 1) * WORKGROUP_CLK) / slots
+        forced = Split(tiles, parts, clk + merge_clk(kernel, tiles * parts, props))
+        return Choice(forced, (unsplit, forced), costs.sum_before(tiles))
+    best = unsplit
+    considered = [unsplit]
+    most = min(max_parts, MAX_PARTS, costs.most_blocks) if problem.num_splits == 0 else 1
+    rest = tiles % slots
+    for split_tiles in sorted({rest, min(rest + slots, tiles)} - {0}) if most > 1 else ():
+        best_here: Split | None = None
+        for parts in range(2, most + 1):
+            merge = merge_clk(kernel, split_tiles * parts, props)
+            pieces = costs.of_range(tiles - split_tiles, tiles, parts)
+            found = min(best.clk, best_here.clk if best_here else math.inf)
+            if schedule(split_tiles).least_clk(pieces) + merge > WORTH * found:
+                break  # and more parts have a greater bound
+            split = Split(split_tiles, parts, schedule(split_tiles).clk(pieces) + merge)
+            if best_here is None or split.clk < best_here.clk:
+                best_here = split
+        if best_here is not None:
+            considered.append(best_here)
+            if best_here.clk < WORTH * best.clk:
+                best = best_here
+    return Choice(best, tuple(considered), costs.sum_before(tiles))

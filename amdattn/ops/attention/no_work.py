@@ -1,0 +1,121 @@
+"""Attention of arrays without elements: results without elements, or rows that see no key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from amdattn.arrays.buffers import DeviceArray, View, host_empty, upload
+from amdattn.arrays.dlpack import compact_strides
+from amdattn.arrays.dtypes import FLOAT32
+from amdattn.arrays.interchange import like
+from amdattn.device import runtime
+from amdattn.op.operands import check_output, check_placement, check_shape
+from amdattn.ops.attention.problem import axis_order
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_COLUMNS = 8
+
+
+def one_row(view: View) -> View:
+    """Memory of the same kind with one row of zeros, for keys or values of which there are none."""
+    return _zeros(view, (1, *view.shape[1:]))
+
+
+def a_few_columns(view: View) -> View:
+    """The same of a matrix without columns: as many of zeros as every kernel takes."""
+    return _zeros(view, (*view.shape[:-1], _COLUMNS))
+
+
+def _zeros(view: View, shape: tuple[int, ...]) -> View:
+    zeros = host_empty(shape, view.dtype)
+    zeros[...] = 0
+    if view.on_device:
+        return upload(zeros).view()
+    return View(
+        zeros.ctypes.data, zeros.shape, compact_strides(zeros.shape), view.dtype, True, zeros, zeros
+    )
+
+
+def results(
+    kind: Any,
+    inputs: Mapping[str, View],
+    given: tuple[Any, Any],
+    given_views: tuple[View | None, ...],
+    with_lse: bool,
+    layout: str,
+    stream: int,
+) -> tuple[Any, Any]:
+    """`out` and `lse` of queries that see no key, of any number.
+
+    Parameters
+    ----------
+    kind
+        The array whose kind new results are of.
+    given, given_views
+        `out` and `lse` of the caller, or None.
+    with_lse
+        Whether it is asked for.
+    """
+    q, v = inputs["q"], inputs["v"]
+    for name in ("k", "v"):
+        check_shape(inputs[name], name, inputs[name].shape, q.dtype.name, layout)
+    axes = dict(zip(axis_order(layout), q.shape, strict=False))
+    if "sinks" in inputs:
+        check_shape(inputs["sinks"], "sinks", (axes["head"],), "float32", layout)
+    views = {name: view for name, view in zip(("out", "lse"), given_views, strict=True) if view}
+    check_placement({**inputs, **views})
+    values = {"out": host_empty((*q.shape[:-1], v.shape[-1]), q.dtype)}
+    values["out"][...] = 0
+    if with_lse:
+        lse_shape = tuple(axes[axis] for axis in ("batch", "head", "seq") if axis in axes)
+        values["lse"] = host_empty(lse_shape, FLOAT32)
+        values["lse"][...] = -float("inf")
+        if "sinks" in inputs:
+            values["lse"][...] = _on_host(inputs["sinks"])[:, None]
+    found: list[Any] = []
+    for name, array in zip(("out", "lse"), given, strict=True):
+        if name not in values:
+            found.append(None)
+            continue
+        view = views.get(name)
+        if view is None:
+            found.append(like(kind, upload(values[name]) if q.on_device else values[name]))
+            continue
+        dtype = "float32" if name == "lse" else q.dtype.name
+        check_shape(view, name, values[name].shape, dtype, layout)
+        if values[name].size:
+            check_output(name, view, inputs)
+            _write(view, values[name], stream)
+        found.append(array)
+    return found[0], found[1]
+
+
+def _on_host(view: View) -> NDArray[Any]:
+    if view.array is not None:
+        return view.array
+    array = DeviceArray(view.address, view.shape, view.strides, view.dtype, view.owner)  # type: ignore[arg-type]
+    return array.numpy()
+
+
+def _write(view: View, values: NDArray[Any], stream: int) -> None:
+    """To the elements of a view alone, row by row."""
+    import numpy as np
+
+    if view.array is not None:
+        view.array[...] = values
+        return
+    device = runtime.get()
+    if stream and device.is_capturing(stream):
+        raise ValueError(
+            "a graph is being captured from the stream, but without keys there is nothing to launch"
+        )
+    row_bytes = values.shape[-1] * values.itemsize
+    for row in np.ndindex(values.shape[:-1]):
+        skipped = sum(i * step for i, step in zip(row, view.strides, strict=False))
+        device.upload(
+            view.address + skipped * values.itemsize, values[row].ctypes.data, row_bytes, stream
+        )
+    device.synchronize(stream)

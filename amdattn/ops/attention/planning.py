@@ -1,0 +1,258 @@
+"""Plan of an attention forward call."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from amdattn.arch.props import DeviceProps
+from amdattn.errors import ManifestError, UnsupportedProblem
+from amdattn.op.manifest import KernelSpec, gather_kernel, merge_kernel, select, with_other_tiles
+from amdattn.op.occupancy import workgroups_per_cu
+from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
+from amdattn.op.workspace import WorkspaceLayout
+from amdattn.ops.attention import gathering, head_split
+from amdattn.ops.attention.basis import taken_alike
+from amdattn.ops.attention.cost import merge_clk, partial_bytes
+from amdattn.ops.attention.kv_split import WORTH, Choice, choose
+from amdattn.ops.attention.problem import AttentionProblem
+from amdattn.ops.attention.work import WorkMap
+
+# The grid rules implemented here. Work: whole tiles, then the parts of the others. Merge: rows of
+# the tiles that are in parts.
+WORK_GRID_RULE = "x=whole_tiles+split_tiles*parts"
+MERGE_GRID_RULE = "x=split_tiles*ceil(tile_rows/q_tile)"
+
+
+def plan_attention(
+    problem: AttentionProblem, props: DeviceProps, rows: Sequence[KernelSpec]
+) -> Plan:
+    """Choose kernels, the tiles to compute in parts, and grids. Pure: equal plans of equal facts.
+
+    Raises
+    ------
+    UnsupportedProblem, UnsupportedDeviceError
+        No kernel in `rows` solves `problem` on `props`.
+    """
+    lengths = problem
+    if problem.varlen:  # planned for the greatest lengths, whatever the sums of all are
+        lengths = dataclasses.replace(problem, total_q=1, total_kv=1)
+    nearest, kernels = _selected(problem, props, rows)
+    choices = {kernel: _choose_split(lengths, kernel, props) for kernel in kernels}
+    kernel = min(
+        choices,
+        key=lambda k: choices[k].best.clk * (1 if k.q_tile == nearest.q_tile else 1 / WORTH),
+    )
+    per_cu, limit = workgroups_per_cu(kernel, props)
+    slots = per_cu * props.num_cus
+    choice, split = choices[kernel], choices[kernel].best
+    tiles = WorkMap.of_kernel(problem, kernel).tiles
+    work = WorkMap.of_kernel(problem, kernel, tiles - split.tiles, split.parts)
+    _check_grid(work, kernel)
+    workspace = WorkspaceLayout.of((*_partial_results(work, kernel), *gathering.regions(problem)))
+    args = _arguments(work)
+    launches = [Launch(kernel, _grid(work, kernel), _taken_by(kernel, args))]
+    if problem.gather:
+        copier = gather_kernel(rows, problem, props)
+        launches = [*gathering.launches(problem, copier), *launches]
+    if split.tiles and work.tile_heads == 1:
+        merge = merge_kernel(rows, kernel, problem.round_mode)
+        if merge.grid != MERGE_GRID_RULE:
+            raise ManifestError(
+                f"kernel {merge.name} has grid {merge.grid!r}, not {MERGE_GRID_RULE!r}"
+            )
+        grid = split.tiles * -(-kernel.q_tile // merge.q_tile)
+        launches.append(Launch(merge, (grid, 1, 1), _taken_by(merge, args)))
+    reasons = {
+        "why this kernel": f"{kernel.arch}, dtype={kernel.dtype} head_dim={kernel.head_dim} "
+        f"round_mode={problem.round_mode} and every option asked for{_tiles_compared(choices)}",
+        "tiles": _tiles_text(work),
+        "workgroups per CU": f"{per_cu}, limited by {limit}",
+        "rounds": f"{work.tiles} tiles on {slots} slots ({per_cu} x {props.num_cus} CUs): "
+        f"{work.tiles / slots:.2f} rounds, "
+        f"{1 - choice.busy_clk / slots / choice.considered[0].clk:.1%} of them stranded unsplit "
+        "(modelled)",
+        "KV split": _split_text(work, kernel, choice, props),
+        **gathering.reasons(problem),
+        "work": f"{problem.flops:.4g} floating point operations",
+    }
+    return Plan(problem, props, tuple(launches), workspace, tuple(reasons.items()))
+
+
+def _selected(
+    problem: AttentionProblem, props: DeviceProps, rows: Sequence[KernelSpec]
+) -> tuple[KernelSpec, list[KernelSpec]]:
+    """The nearest kernel, and those to choose from; the same for problems that are taken alike."""
+    key = props.arch, id(rows), taken_alike(problem, rows)
+    of_rows, nearest, kernels = _selections.get(key, _NOTHING_SELECTED)
+    if of_rows is not rows or nearest is None:
+        nearest = select(rows, problem, props)
+        kernels = with_other_tiles(rows, nearest, problem)
+        if isinstance(rows, tuple):  # a list may change
+            if len(_selections) >= _MAX_SELECTIONS:
+                _selections.clear()
+            _selections[key] = rows, nearest, kernels
+    return nearest, kernels
+
+
+_Selection = tuple[Sequence[KernelSpec], KernelSpec | None, list[KernelSpec]]
+_NOTHING_SELECTED: _Selection = (), None, []
+_selections: dict[object, _Selection] = {}
+_MAX_SELECTIONS = 256
+
+
+def _choose_split(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps) -> Choice:
+    slots = workgroups_per_cu(kernel, props)[0] * props.num_cus
+    if kernel.constraint("max_tile_heads") > 1:
+        return head_split.choose(problem, kernel, props, slots)
+    return choose(problem, kernel, props, slots, kernel.constraint("max_num_splits"))
+
+
+def _tiles_compared(choices: Mapping[KernelSpec, Choice]) -> str:
+    if len(choices) == 1:
+        return ""
+    clks = ", ".join(f"{k.q_tile} rows {c.best.clk:.0f} clk" for k, c in choices.items())
+    return f"; of its tiles the best: {clks} (modelled)"
+
+
+def _grid(work: WorkMap, kernel: KernelSpec) -> tuple[int, int, int]:
+    if kernel.grid != WORK_GRID_RULE:
+        raise ManifestError(
+            f"kernel {kernel.name} has grid {kernel.grid!r}, not {WORK_GRID_RULE!r}"
+        )
+    return (work.num_workgroups, 1, 1)
+
+
+def _check_grid(work: WorkMap, kernel: KernelSpec) -> None:
+    most = kernel.constraint("max_workgroups")
+    if work.num_workgroups > most:
+        raise UnsupportedProblem(
+            f"batch={work.problem.batch} x num_heads_q={work.problem.num_heads_q} x "
+            f"{work.column_groups} groups of columns x {work.q_tiles} tiles of "
+            f"seqlen_q={work.problem.seqlen_q} are {work.num_workgroups} workgroups in "
+            f"num_splits={work.parts} parts; kernel {kernel.name} takes 1..{most}"
+        )
+
+
+def _partial_results(work: WorkMap, kernel: KernelSpec) -> tuple[tuple[str, int], ...]:
+    """Names and bytes of their regions in the workspace."""
+    parts = work.num_workgroups - work.whole_tiles
+    if not parts or work.tile_heads > 1:
+        return ()
+    rows = parts * kernel.q_tile
+    return (("partial_o", rows * kernel.head_dim_v * 4), ("partial_max_sum", rows * 2 * 4))
+
+
+def _arguments(work: WorkMap) -> Mapping[str, Argument]:
+    """Every argument that a kernel of the family may take."""
+    problem = work.problem
+    has_parts = work.num_workgroups > work.whole_tiles and work.tile_heads == 1
+    present = {
+        "lse": problem.return_lse,
+        "sinks": problem.sinks,
+        "cu_seqlens_q": problem.varlen,
+        "cu_seqlens_kv": problem.varlen,
+        "partial_o": has_parts,
+        "partial_max_sum": has_parts,
+    }
+    args: dict[str, Argument] = {name: Address(name) for name in ("q", "k", "v", "o")}
+    args |= {name: Address(name) if there else 0 for name, there in present.items()}
+    for operand in ("q", "k", "v", "o"):
+        for axis in ("batch", "seq", "head"):
+            args[f"{operand}_stride_{axis}"] = Stride(operand, axis)
+        if problem.varlen:
+            args[f"{operand}_stride_batch"] = 0
+    for operand in problem.gather:
+        args |= gathering.arguments(problem, operand)
+    for axis in ("batch", "head"):
+        there = problem.return_lse and not (problem.varlen and axis == "batch")
+        args[f"lse_stride_{axis}"] = Stride("lse", axis) if there else 0
+    for name in ("batch", "num_heads_q", "num_heads_kv", "seqlen_q", "seqlen_kv"):
+        args[name] = getattr(problem, name)
+    args["softmax_scale_log2"] = problem.softmax_scale_log2
+    args["softcap_log2"] = problem.softcap_log2
+    args["head_dim"] = problem.head_dim
+    args["head_dim_v"] = problem.head_dim_v
+    args["column_groups"] = work.column_groups
+    args["window_left"], args["window_right"] = problem.window
+    args["top_left"] = int(problem.top_left)
+    args["q_tiles"] = work.q_tiles
+    args["whole_tiles"] = work.whole_tiles
+    args["parts"] = work.parts
+    divisors = {
+        "q_tiles": work.q_tiles,
+        "num_heads_q": problem.num_heads_q,
+        "group": problem.num_heads_q // problem.num_heads_kv,
+    }
+    for name, divisor in divisors.items():
+        args[f"{name}_inverse"], args[f"{name}_shift"] = inverse(divisor)
+    return args
+
+
+def inverse(divisor: int) -> tuple[int, int]:
+    """(m, s) with n // divisor == (2 * n * m >> 32) >> s for 0 <= n < 2**31, m < 2**32.
+
+    Granlund and Montgomery 1994, theorem 4.2: 2^(31+s) <= m d <= 2^(31+s) + 2^s.
+    """
+    shift = (divisor - 1).bit_length()
+    return -(-(2 ** (31 + shift)) // divisor), shift
+
+
+def _taken_by(kernel: KernelSpec, args: Mapping[str, Argument]) -> tuple[tuple[str, Argument], ...]:
+    """The arguments that are fields of the kernel's block."""
+    return tuple((name, args[name]) for name, *_ in kernel.kernarg.fields if name in args)
+
+
+# -- explanation -----------------------------------------------------------------------------------
+
+
+def _tiles_text(work: WorkMap) -> str:
+    problem = work.problem
+    kv_tiles = -(-problem.seqlen_kv // work.kv_tile)
+    of_heads = f" of {work.tile_heads} heads" if work.tile_heads > 1 else ""
+    text = (
+        f"q {work.q_tiles} x {work.q_tile} rows "
+        f"({problem.seqlen_q / (work.q_tiles * work.q_tile):.1%} used)"
+        f"{of_heads}, kv {kv_tiles} x {work.kv_tile} rows "
+        f"({problem.seqlen_kv / (kv_tiles * work.kv_tile):.1%} used)"
+    )
+    if work.column_groups > 1:
+        text += f", head_dim_v in {work.column_groups} groups of columns"
+    return text + (", at the greatest lengths" if problem.varlen else "")
+
+
+def _split_text(work: WorkMap, kernel: KernelSpec, choice: Choice, props: DeviceProps) -> str:
+    """What was chosen and what it was compared with, in modelled clocks."""
+    if work.tile_heads > 1:
+        return _head_split_text(choice)
+    if kernel.constraint("max_num_splits") <= 1:
+        return "none: this kernel walks the whole KV range of its q tile"
+    best, unsplit = choice.best, choice.considered[0]
+
+    def clk(value: float) -> str:
+        return f"{value:,.0f} clk".replace(",", " ")
+
+    tried = "; ".join(
+        f"{'no split' if s.parts == 1 else f'{s.tiles} tiles in {s.parts} parts'} {clk(s.clk)}"
+        for s in choice.considered
+    )
+    if best.parts == 1:
+        why = "num_splits=1" if work.problem.num_splits == 1 else f"modelled: {tried}"
+        return f"none ({why})"
+    results = best.tiles * best.parts
+    why = "modelled" if work.problem.num_splits == 0 else "num_splits was given; modelled"
+    return (
+        f"the last {best.tiles} of {work.tiles} tiles in {best.parts} parts each ({why}: {tried}; "
+        f"{clk(merge_clk(kernel, results, props))} of it for merging {results} partial results of "
+        f"{partial_bytes(kernel, 1)} bytes; {1 - best.clk / unsplit.clk:.1%} saved)"
+    )
+
+
+def _head_split_text(choice: Choice) -> str:
+    """The same of tiles that have several heads."""
+    tried = "; ".join(
+        f"{s.tiles} tiles in {s.parts} parts {s.clk:.0f} clk" for s in choice.considered[1:]
+    )
+    best, unsplit = choice.best, choice.considered[0]
+    chosen = f"the last {best.tiles} tiles in {best.parts} parts" if best.tiles else "none"
+    return f"none; heads of {chosen} (modelled: no split {unsplit.clk:.0f} clk; {tried})"

@@ -1,0 +1,98 @@
+"""Plans of attention calls on the bound device, each made once."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+from amdattn.arch.props import DeviceProps
+from amdattn.device import runtime
+from amdattn.op import manifest
+from amdattn.op.manifest import KernelSpec
+from amdattn.ops.attention import options as call_options, planning
+from amdattn.ops.attention.admission import keep
+from amdattn.ops.attention.basis import basis
+from amdattn.ops.attention.execution import AttentionPlan
+from amdattn.ops.attention.problem import (
+    LAYOUTS,
+    VARLEN_LAYOUT,
+    AttentionProblem,
+    attention_problem,
+)
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def planned_for(
+    gather: str,
+    q_shape: tuple[int, ...],
+    k_shape: tuple[int, ...],
+    v_shape: tuple[int, ...],
+    layout: str,
+    *options: Any,
+) -> AttentionPlan:
+    """The plan of a call on the bound device; `options` are the values of OPTIONS.
+
+    Raises
+    ------
+    TypeError
+        Also if a call must not be looked up by these values, which nobody looks up then.
+    """
+    if not call_options.are_plain((layout, *options)):
+        raise TypeError("options must be read first")
+    family = None
+    if layout in LAYOUTS and len(k_shape) == len(v_shape) == 1 + len(LAYOUTS[layout]):
+        seq = LAYOUTS[layout].index("seq")
+        if k_shape[seq] == v_shape[seq]:
+            rests = *k_shape[:seq], *k_shape[seq + 1 :], *v_shape[:seq], *v_shape[seq + 1 :]
+            family = (gather, q_shape, rests, layout, options, tuple(map(type, options)))
+            relative = _families.get(family)
+            if relative is not None:
+                problem, props = relative[0].with_keys(k_shape[seq]), runtime.device_props()
+                return _alike(problem, props, relative[1])[0] or planned(problem, props)
+    named = {"gather": gather, **dict(zip(OPTIONS, options, strict=False))}
+    if layout == VARLEN_LAYOUT:
+        if "seqlen_q" not in named:
+            raise ValueError(f"layout={layout!r} must be one of {tuple(LAYOUTS)}")
+    else:
+        del named["batch"]
+    problem = attention_problem(q_shape, k_shape, v_shape, layout, **named)
+    if family is not None:
+        keep(_families, family, (problem, manifest.kernels()))
+    return planned(problem, runtime.device_props())
+
+
+# A problem of each kind of call, calls that differ in the number of keys alone being of one; and of
+# problems that are planned alike the first plan.
+_families: dict[object, tuple[AttentionProblem, tuple[KernelSpec, ...]]] = {}
+_bases: dict[object, AttentionPlan] = {}
+
+
+OPTIONS = (
+    *("dtype", "return_lse", "sinks", "batch", *call_options.NAMES, "seqlen_q", "seqlen_kv"),
+)
+
+
+@functools.lru_cache(maxsize=1024)
+def planned(problem: AttentionProblem, props: DeviceProps) -> AttentionPlan:
+    """The plan of a problem on a device."""
+    rows = manifest.kernels()
+    made, alike = _alike(problem, props, rows)
+    if made is None:
+        plan = planning.plan_attention(problem, props, rows)
+        made = AttentionPlan(
+            **{field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
+        )
+        if alike is not None:
+            keep(_bases, alike, made)
+    return made
+
+
+def _alike(
+    problem: AttentionProblem, props: DeviceProps, rows: tuple[KernelSpec, ...]
+) -> tuple[AttentionPlan | None, object]:
+    """The plan, if one is known that differs in the number of keys alone; and what is alike."""
+    of_problem = basis(problem, rows)
+    alike = None if of_problem is None else (of_problem, props)
+    base = _bases.get(alike)
+    return None if base is None else base.with_keys(problem), alike

@@ -1,0 +1,328 @@
+"""Frozen facts of one operation: what is asked for, before any choice of kernel."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from amdattn import scalars
+from amdattn.arrays.dtypes import as_dtype
+
+INT32_MAX = 2**31 - 1
+FLOAT32_MAX = 3.4028234663852886e38
+LOG2_E = math.log2(math.e)
+
+# Order of the three strided axes of an attention tensor; head_dim is always last, with stride 1.
+LAYOUTS: dict[str, tuple[str, ...]] = {
+    "bshd": ("batch", "seq", "head"),
+    "bhsd": ("batch", "head", "seq"),
+}
+VARLEN_LAYOUT = "thd"  # the rows of all sequences one after the other
+_VARLEN_AXES = ("seq", "head")
+ROUND_MODES = ("rtne", "rtna", "rtz")
+GATHERS = ("", "k", "v", "kv")
+
+_COUNTS = (
+    "batch",
+    "seqlen_q",
+    "seqlen_kv",
+    "num_heads_q",
+    "num_heads_kv",
+    "head_dim",
+    "head_dim_v",
+)
+
+
+@dataclass(frozen=True)  # without slots, which would make copies slow
+class AttentionProblem:
+    """softmax(softmax_scale * Q @ K^T + mask) @ V for every batch and head.
+
+    Parameters
+    ----------
+    batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim : int
+        Shape facts, each in 1..2**31 - 1; `num_heads_kv` divides `num_heads_q`.
+    head_dim_v : int, optional
+        Defaults to `head_dim`.
+    dtype : str
+        Element type of Q, K, V and O.
+    softmax_scale : float, optional
+        Defaults to ``1 / sqrt(head_dim)``.
+    causal, window_size, softcap, dropout_p
+        As in FlashAttention; window (-1, -1) and softcap 0 mean none.
+    round_mode : {"rtne", "rtna", "rtz"}
+        Rounding of the result, and what P is in P @ V: `amdattn.flash_attn_func`.
+    num_splits : int
+        Parts that the KV range of every tile is computed in; 0 lets the planner choose tiles and
+        parts, 1 is no split.
+    return_lse : bool
+        Also produce log(sum(exp(scores))), float32, natural log.
+    top_left : bool
+        Where the diagonal of `causal` and `window_size` begins if the lengths differ: by default it
+        ends at the bottom right, at the last query and the last key; else it begins at the first.
+    sinks : bool
+        Every head has one more score, of a key without a value.
+    total_q, total_kv : int
+        Sequences of several lengths: their rows together. `batch` is then the number of sequences,
+        `seqlen_q` and `seqlen_kv` are bounds of their lengths. 0: all have these lengths.
+    gather : {"", "k", "v", "kv"}
+        Operands whose rows are copied next to each other before the kernel reads them: needed for
+        rows farther apart than its loads reach, or in the order of falling addresses.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A malformed value. Whether a kernel exists is decided later.
+    """
+
+    batch: int
+    seqlen_q: int
+    seqlen_kv: int
+    num_heads_q: int
+    num_heads_kv: int
+    head_dim: int
+    head_dim_v: int = 0
+    dtype: str = "bfloat16"
+    softmax_scale: float | None = None
+    causal: bool = False
+    window_size: tuple[int, int] = (-1, -1)
+    softcap: float = 0.0
+    dropout_p: float = 0.0
+    round_mode: str = "rtne"
+    num_splits: int = 0
+    return_lse: bool = False
+    top_left: bool = False
+    sinks: bool = False
+    total_q: int = 0
+    total_kv: int = 0
+    gather: str = ""
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        # What is right already stays: problems are made for every step of decoding.
+        for name in _COUNTS:
+            count = getattr(self, name)
+            if type(count) is int and 1 <= count <= INT32_MAX:
+                continue
+            count = scalars.integer(name, count)
+            if name == "head_dim_v" and count == 0:
+                count = self.head_dim
+            if not 1 <= count <= INT32_MAX:
+                empty = " (an empty tensor)" if count == 0 else ""
+                raise ValueError(f"{name}={count}{empty} must be in 1..{INT32_MAX}")
+            put(name, count)
+        if self.num_heads_q % self.num_heads_kv:
+            raise ValueError(
+                f"num_heads_kv={self.num_heads_kv} must divide num_heads_q={self.num_heads_q}"
+            )
+        put("dtype", as_dtype(self.dtype).name)
+        for name in ("causal", "return_lse", "top_left", "sinks"):
+            if type(getattr(self, name)) is not bool:
+                put(name, scalars.boolean(name, getattr(self, name)))
+        for name in ("total_q", "total_kv"):
+            total = getattr(self, name)
+            if type(total) is not int or not 0 <= total <= INT32_MAX:
+                put(name, total := scalars.integer(name, total))
+            if not 0 <= total <= INT32_MAX:
+                raise ValueError(f"{name}={total} must be in 0..{INT32_MAX}")
+        if (self.total_q == 0) != (self.total_kv == 0):
+            raise ValueError(
+                f"total_q={self.total_q} and total_kv={self.total_kv} must both be 0 or both not"
+            )
+        put("softcap", scalars.number("softcap", self.softcap))
+        put("dropout_p", scalars.number("dropout_p", self.dropout_p))
+        put("num_splits", scalars.integer("num_splits", self.num_splits))
+        window = scalars.pair("window_size", self.window_size)
+        if min(window) < -1:
+            raise ValueError(f"window_size={window} must be >= -1 on each side (-1 means none)")
+        put("window_size", window)
+        if self.softmax_scale is None:
+            put("softmax_scale", 1.0 / math.sqrt(self.head_dim))
+        else:
+            put("softmax_scale", scalars.number("softmax_scale", self.softmax_scale))
+        if abs(self.softmax_scale_log2) > FLOAT32_MAX:
+            raise ValueError(f"softmax_scale={self.softmax_scale} times log2(e) overflows float32")
+        if not 0.0 <= self.dropout_p < 1.0:
+            raise ValueError(f"dropout_p={self.dropout_p} must be in [0, 1)")
+        if self.softcap < 0.0:
+            raise ValueError(f"softcap={self.softcap} must be >= 0 (0 means none)")
+        if self.num_splits < 0:
+            raise ValueError(f"num_splits={self.num_splits} must be >= 0 (0 lets the plan choose)")
+        put("gather", scalars.word("gather", self.gather))
+        put("round_mode", scalars.word("round_mode", self.round_mode))
+        if self.gather not in GATHERS:
+            raise ValueError(f"gather={self.gather!r} must be one of {GATHERS}")
+        if self.round_mode not in ROUND_MODES:
+            raise ValueError(f"round_mode={self.round_mode!r} must be one of {ROUND_MODES}")
+
+    def with_keys(self, seqlen_kv: int) -> AttentionProblem:
+        """The same of so many keys, of sequences of one length; nothing else is checked again."""
+        if not 1 <= seqlen_kv <= INT32_MAX:
+            raise ValueError(f"seqlen_kv={seqlen_kv} must be in 1..{INT32_MAX}")
+        made: AttentionProblem = object.__new__(AttentionProblem)
+        made.__dict__.update(self.__dict__, seqlen_kv=seqlen_kv)
+        return made
+
+    @property
+    def softmax_scale_log2(self) -> float:
+        """softmax_scale * log2(e): the kernels exponentiate in base 2."""
+        assert self.softmax_scale is not None
+        return self.softmax_scale * LOG2_E
+
+    @property
+    def softcap_log2(self) -> float:
+        """`softcap` in base 2: times log2(e)."""
+        return self.softcap * LOG2_E
+
+    @property
+    def varlen(self) -> bool:
+        """Whether the sequences have lengths of their own."""
+        return self.total_q > 0
+
+    @property
+    def diagonal(self) -> int:
+        """Key on the diagonal of the mask at query 0, of sequences of the full lengths."""
+        return 0 if self.top_left else self.seqlen_kv - self.seqlen_q
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """Keys that a query sees before and behind its diagonal, causal included; -1: all.
+
+        A side that no query's window ends on is -1, whatever it was called with.
+        """
+        left, right = self.window_size
+        if self.causal:
+            right = 0
+        before, behind = self._reach
+        return (-1 if left >= before else left, -1 if right >= behind else right)
+
+    @property
+    def window_keys(self) -> int:
+        """Keys that a row's window spans at most, of a side without an end to the farthest key."""
+        before, behind = self._reach
+        left, right = self.window
+        return (before if left < 0 else left) + (behind if right < 0 else right) + 1
+
+    @property
+    def _reach(self) -> tuple[int, int]:
+        """The greatest distances of a key from the diagonal, before and behind it."""
+        before, behind = self.seqlen_kv - 1, self.seqlen_q - 1
+        return (behind, before) if self.top_left else (before, behind)
+
+    @property
+    def flops(self) -> int:
+        """Multiply-adds counted as two operations, over Q @ K^T and P @ V, without what is masked.
+
+        Sequences of several lengths count with the greatest ones.
+        """
+        left, right = self.window
+        pairs = self.seqlen_q * self.seqlen_kv
+        if right >= 0:
+            pairs = self._pairs_below(self.diagonal + right)
+        if left >= 0:
+            pairs -= self._pairs_below(self.diagonal - left - 1)
+        return 2 * self.batch * self.num_heads_q * pairs * (self.head_dim + self.head_dim_v)
+
+    def _pairs_below(self, offset: int) -> int:
+        """How many (query, key) of a sequence have key <= query + offset."""
+
+        # Seen by rows of which the first sees one key, the next two, and so on.
+        def keys(rows: int) -> int:
+            growing = min(max(rows, 0), self.seqlen_kv)
+            return growing * (growing + 1) // 2 + (max(rows, 0) - growing) * self.seqlen_kv
+
+        return keys(self.seqlen_q + offset) - keys(offset)
+
+    def axes(self, operand: str) -> dict[str, int]:
+        """Lengths of the axes batch, seq, head and dim of operand "q", "k", "v" or "o"."""
+        of_q = operand in ("q", "o")
+        rows, total = (self.seqlen_q, self.total_q) if of_q else (self.seqlen_kv, self.total_kv)
+        return {
+            "batch": self.batch,
+            "seq": total or rows,
+            "head": self.num_heads_q if of_q else self.num_heads_kv,
+            "dim": self.head_dim if operand in ("q", "k") else self.head_dim_v,
+        }
+
+    def shape(self, operand: str, layout: str) -> tuple[int, ...]:
+        """Shape of operand "q", "k", "v" or "o" in `layout`, or of "lse"."""
+        if operand == "lse":
+            if self.varlen:
+                return (self.num_heads_q, self.total_q)
+            return (self.batch, self.num_heads_q, self.seqlen_q)
+        lengths = self.axes(operand)
+        return (*(lengths[axis] for axis in axis_order(layout)), lengths["dim"])
+
+
+def axis_order(layout: str) -> tuple[str, ...]:
+    """Names of the axes of `layout` before the last, which is head_dim."""
+    if layout == VARLEN_LAYOUT:
+        return _VARLEN_AXES
+    if scalars.word("layout", layout) not in LAYOUTS:
+        raise ValueError(f"layout={layout!r} must be one of {tuple(LAYOUTS)}")
+    return LAYOUTS[layout]
+
+
+def operand_axes(
+    q_shape: tuple[int, ...], k_shape: tuple[int, ...], v_shape: tuple[int, ...], layout: str
+) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+    """Lengths of the axes of q, k and v by name, which agree with each other."""
+    order = axis_order(layout)
+    axes = f"({', '.join(order)}, dim)"
+    sizes: dict[str, dict[str, int]] = {}
+    for name, shape in (("q", q_shape), ("k", k_shape), ("v", v_shape)):
+        if len(shape) != len(order) + 1:
+            raise ValueError(
+                f"{name} has shape {tuple(shape)}; it must have {len(order) + 1} dimensions, "
+                f"{layout!r} is {axes}"
+            )
+        sizes[name] = dict(zip((*order, "dim"), shape, strict=True))
+    q, k, v = sizes["q"], sizes["k"], sizes["v"]
+    for (one, x), (other, y), axis in (
+        (("k", k), ("q", q), "batch"),
+        (("v", v), ("q", q), "batch"),
+        (("k", k), ("q", q), "dim"),
+        (("v", v), ("k", k), "seq"),
+        (("v", v), ("k", k), "head"),
+    ):
+        if x.get(axis) != y.get(axis):
+            hint = ""
+            if axis in ("seq", "head") or x["seq"] == y["head"]:
+                hint = f" (layout={layout!r} reads the axes as {', '.join(order)}, dim)"
+            raise ValueError(f"{one} has {axis}={x[axis]} but {other} has {axis}={y[axis]}{hint}")
+    return q, k, v
+
+
+def attention_problem(
+    q_shape: tuple[int, ...],
+    k_shape: tuple[int, ...],
+    v_shape: tuple[int, ...],
+    layout: str,
+    **options: Any,
+) -> AttentionProblem:
+    """Read the problem off the shapes of q, k and v; `options` are AttentionProblem's fields.
+
+    With sequences of several lengths (layout "thd") the options say `batch`, `seqlen_q` and
+    `seqlen_kv`.
+    """
+    q, k, v = operand_axes(q_shape, k_shape, v_shape, layout)
+    # An empty tensor is an error: in a problem 0 stands for "as head_dim", and for sequences of one
+    # length.
+    named = {"head_dim_v": v["dim"]}
+    if layout == VARLEN_LAYOUT:
+        named |= {"total_q": q["seq"], "total_kv": k["seq"]}
+        options |= {"total_q": q["seq"], "total_kv": k["seq"]}
+    else:
+        options |= {"batch": q["batch"], "seqlen_q": q["seq"], "seqlen_kv": k["seq"]}
+    for name, count in named.items():
+        if count == 0 and q["dim"]:  # of which a problem tells itself
+            raise ValueError(f"{name}=0 (an empty tensor) must be in 1..{INT32_MAX}")
+    return AttentionProblem(
+        num_heads_q=q["head"],
+        num_heads_kv=k["head"],
+        head_dim=q["dim"],
+        head_dim_v=v["dim"],
+        **options,
+    )

@@ -1,0 +1,208 @@
+"""Attention of sequences of several lengths, one after the other without padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amdattn import scalars
+from amdattn.arrays.buffers import View
+from amdattn.arrays.interchange import as_view
+from amdattn.device import runtime
+from amdattn.ops.attention.call import refuse, run
+from amdattn.ops.attention.dense import unpacked
+from amdattn.ops.attention.lengths import lengths_view
+from amdattn.ops.attention.problem import INT32_MAX, VARLEN_LAYOUT, operand_axes
+
+
+def flash_attn_varlen_func(
+    q: Any,
+    k: Any,
+    v: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    block_table: None = None,
+    *,
+    return_lse: bool = False,
+    sinks: Any = None,
+    top_left: bool = False,
+    round_mode: str = "rtne",
+    num_splits: int = 0,
+    out: Any = None,
+    lse: Any = None,
+    stream: Any = None,
+) -> Any:
+    """Attention forward of sequences of several lengths, one after the other without padding.
+
+    What is not listed here is as in `flash_attn_func`.
+
+    Parameters
+    ----------
+    q : array, (total_q, num_heads_q, head_dim)
+        The rows of all sequences.
+    k, v : array, (total_kv, num_heads_kv, head_dim or head_dim_v)
+    cu_seqlens_q, cu_seqlens_k : array or list, int32 or int64, (num_sequences + 1,)
+        Rows before each sequence, and the rows of all. Sequences may be empty. Lists and arrays on
+        the host, there of any integers, are checked, and copied to the device if q is there; on the
+        device a wrong sum reads or writes beyond the tensors. int32 without gaps is taken as it is.
+    max_seqlen_q, max_seqlen_k : int
+        No sequence is longer; rows beyond are not computed.
+    block_table
+        Must be None.
+
+    Returns
+    -------
+    out : array, like q, (total_q, num_heads_q, head_dim_v)
+        Rows of no sequence are not written.
+    lse : array, float32, (num_heads_q, total_q)
+    """
+    refuse("block_table", block_table)
+    handle = runtime.stream_handle(stream)
+    views = as_view(q, "q", handle), as_view(k, "k", handle), as_view(v, "v", handle)
+    longest = _longest("max_seqlen_q", max_seqlen_q), _longest("max_seqlen_k", max_seqlen_k)
+    lengths = _lengths((cu_seqlens_q, cu_seqlens_k), longest, views, handle)
+    return run(
+        q,
+        views,
+        lengths,
+        VARLEN_LAYOUT,
+        handle,
+        (out, lse, return_lse, return_attn_probs),
+        sinks,
+        (alibi_slopes, deterministic),
+        (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
+        _at_least_one(longest),
+    )
+
+
+def flash_attn_varlen_kvpacked_func(
+    q: Any,
+    kv: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    *,
+    return_lse: bool = False,
+    sinks: Any = None,
+    top_left: bool = False,
+    round_mode: str = "rtne",
+    num_splits: int = 0,
+    out: Any = None,
+    lse: Any = None,
+    stream: Any = None,
+) -> Any:
+    """`flash_attn_varlen_func` with k and v in one array, which are not copied.
+
+    Parameters
+    ----------
+    kv : array, (total_kv, 2, num_heads_kv, head_dim)
+    """
+    handle = runtime.stream_handle(stream)
+    views = as_view(q, "q", handle), *unpacked(kv, "kv", "kv", 4, handle)
+    longest = _longest("max_seqlen_q", max_seqlen_q), _longest("max_seqlen_k", max_seqlen_k)
+    lengths = _lengths((cu_seqlens_q, cu_seqlens_k), longest, views, handle)
+    return run(
+        q,
+        views,
+        lengths,
+        VARLEN_LAYOUT,
+        handle,
+        (out, lse, return_lse, return_attn_probs),
+        sinks,
+        (alibi_slopes, deterministic),
+        (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
+        _at_least_one(longest),
+    )
+
+
+def flash_attn_varlen_qkvpacked_func(
+    qkv: Any,
+    cu_seqlens: Any,
+    max_seqlen: int,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    *,
+    return_lse: bool = False,
+    sinks: Any = None,
+    top_left: bool = False,
+    round_mode: str = "rtne",
+    num_splits: int = 0,
+    out: Any = None,
+    lse: Any = None,
+    stream: Any = None,
+) -> Any:
+    """`flash_attn_varlen_func` with q, k and v in one array, which are not copied.
+
+    Parameters
+    ----------
+    qkv : array, (total, 3, num_heads, head_dim)
+    cu_seqlens : array or list, int32 or int64, (num_sequences + 1,)
+    max_seqlen : int
+    """
+    handle = runtime.stream_handle(stream)
+    views = unpacked(qkv, "qkv", "qkv", 4, handle)
+    longest = (_longest("max_seqlen", max_seqlen),) * 2
+    lengths = _lengths((cu_seqlens, cu_seqlens), longest, views, handle)
+    return run(
+        qkv,
+        views,
+        lengths,
+        VARLEN_LAYOUT,
+        handle,
+        (out, lse, return_lse, return_attn_probs),
+        sinks,
+        (alibi_slopes, deterministic),
+        (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
+        _at_least_one(longest),
+    )
+
+
+def _longest(name: str, value: Any) -> int:
+    length = scalars.integer(name, value)
+    if not 0 <= length <= INT32_MAX:
+        raise ValueError(f"{name}={length} must be in 0..{INT32_MAX}")
+    return length
+
+
+def _at_least_one(longest: tuple[int, int]) -> tuple[int, int]:
+    """Bounds of lengths that a problem may have: all sequences may be empty."""
+    return max(longest[0], 1), max(longest[1], 1)
+
+
+def _lengths(
+    sums: tuple[Any, Any], longest: tuple[int, int], views: tuple[View, ...], stream: int
+) -> tuple[View, View]:
+    q, k, v = views
+    axes = operand_axes(q.shape, k.shape, v.shape, VARLEN_LAYOUT)
+    totals = [lengths["seq"] for lengths in axes]
+    seen = [
+        lengths_view(given, name, total, most, q.on_device, stream)
+        for given, name, total, most in zip(
+            sums, ("cu_seqlens_q", "cu_seqlens_k"), totals, longest, strict=False
+        )
+    ]
+    return seen[0], seen[1]

@@ -1,0 +1,193 @@
+"""Which rows and keys each workgroup of an attention launch computes.
+
+The kernels derive this from their own index (asm_src/attn/work.h); here it is for planning, for
+explanations and for tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from amdattn.op.manifest import KernelSpec
+from amdattn.op.plan import Launch
+from amdattn.ops.attention.problem import AttentionProblem
+
+# The order of the tiles is made for this many XCDs, whatever the device has.
+GRID_XCDS = 8
+_HEADS_AT_ONCE = 8 * GRID_XCDS
+
+
+class WorkItem(NamedTuple):
+    """One workgroup: a tile of query rows of one head, and the range of its KV blocks."""
+
+    batch: int
+    head: int
+    q_begin: int
+    kv_begin: int  # in blocks
+    kv_end: int
+    part: int  # index of the partial result, -1 if the result is final
+    column_group: int
+    heads: int = 1  # from `head` on
+
+
+@dataclass(frozen=True, slots=True)
+class WorkMap:
+    """The work items of a problem.
+
+    Attributes
+    ----------
+    problem : AttentionProblem
+    q_tile, kv_tile : int
+        Rows of a tile and of a KV block.
+    whole_tiles : int
+        Tiles computed by one workgroup; those after them are computed in parts.
+    parts : int
+        Workgroups of each tile that is not whole.
+    column_groups : int
+        Tiles of the same rows, each of which has a share of the columns of O. They follow each
+        other like heads.
+    tile_heads : int
+        Q heads of a tile, which share a kv head. If more than one, the parts of a tile are not
+        along KV: each has some of the heads, and its result is final.
+    """
+
+    problem: AttentionProblem
+    q_tile: int
+    kv_tile: int
+    whole_tiles: int
+    parts: int
+    column_groups: int = 1
+    tile_heads: int = 1
+
+    @staticmethod
+    def of_kernel(
+        problem: AttentionProblem, kernel: KernelSpec, whole_tiles: int = 0, parts: int = 1
+    ) -> WorkMap:
+        """The work items of a problem that a kernel solves."""
+        groups = kernel.column_groups(problem)
+        heads = kernel.tile_heads(problem)
+        return WorkMap(problem, kernel.q_tile, kernel.kv_tile, whole_tiles, parts, groups, heads)
+
+    @staticmethod
+    def of(problem: AttentionProblem, launch: Launch) -> WorkMap:
+        """The work items of a planned launch."""
+        args = dict(launch.args)
+        whole, parts = args["whole_tiles"], args["parts"]
+        assert isinstance(whole, int) and isinstance(parts, int)
+        return WorkMap.of_kernel(problem, launch.kernel, whole, parts)
+
+    @property
+    def q_tiles(self) -> int:
+        """Tiles of each head."""
+        return -(-self.problem.seqlen_q // self.q_tile)
+
+    @property
+    def heads(self) -> int:
+        """Heads of the whole batch, or groups of those of a tile, one for each column group."""
+        return self.problem.batch * self.problem.num_heads_q * self.column_groups // self.tile_heads
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of all heads."""
+        return self.heads * self.q_tiles
+
+    @property
+    def num_workgroups(self) -> int:
+        """Size of the grid."""
+        return self.whole_tiles + (self.tiles - self.whole_tiles) * self.parts
+
+    @property
+    def by_length(self) -> bool:
+        """Whether the longest tiles of all heads come first, and not one head after the other."""
+        return self.problem.window != (-1, -1)
+
+    def runs(self) -> list[tuple[int, int]]:
+        """KV blocks of the tiles in their order, as (how many tiles, blocks of each of them)."""
+        if not self.by_length:
+            return [(self.tiles, -(-self.problem.seqlen_kv // self.kv_tile))]
+        begins = range((self.q_tiles - 1) * self.q_tile, -1, -self.q_tile)
+        ranges = visible_blocks(self.problem, self.q_tile, self.kv_tile, begins)
+        blocks = [end - begin for begin, end in ranges]
+        whole, rest = divmod(self.heads, _HEADS_AT_ONCE)
+        counts = [_HEADS_AT_ONCE] * whole + [rest] * (rest > 0)
+        return [(count, of_tile) for count in counts for of_tile in blocks]
+
+    def tile(self, nth: int) -> tuple[int, int]:
+        """The nth tile in the order of the work: which of the `heads`, and tile of it."""
+        if self.by_length:
+            return self._longest_first(nth)
+        return divmod(self._renumbered(nth), self.q_tiles)
+
+    def _renumbered(self, nth: int) -> int:
+        """A contiguous range of whole tiles for every XCD: those of a head meet in one L2."""
+        whole = self.whole_tiles
+        if nth >= whole:
+            return nth
+        xcd = nth % GRID_XCDS
+        return xcd * (whole // GRID_XCDS) + min(xcd, whole % GRID_XCDS) + nth // GRID_XCDS
+
+    def _longest_first(self, nth: int) -> tuple[int, int]:
+        """Long tiles early, so that short ones fill the end; eight heads an XCD at a time."""
+        chunk, in_chunk = divmod(nth, _HEADS_AT_ONCE * self.q_tiles)
+        count = min(_HEADS_AT_ONCE, self.heads - chunk * _HEADS_AT_ONCE)
+        from_last, head = divmod(in_chunk, count)
+        if count % GRID_XCDS == 0:  # neighbours, which may share a KV head, to one XCD
+            head = head % GRID_XCDS * (count // GRID_XCDS) + head // GRID_XCDS
+        return chunk * _HEADS_AT_ONCE + head, self.q_tiles - 1 - from_last
+
+    def item(self, workgroup: int) -> WorkItem:
+        """What workgroup number `workgroup` computes, with sequences of the full lengths."""
+        whole = self.whole_tiles
+        if self.tile_heads > 1:
+            return self._item_of_heads(workgroup)
+        nth, part, of_tile, parts = workgroup, -1, 0, 1
+        if workgroup >= whole:
+            part, parts = workgroup - whole, self.parts
+            nth, of_tile = whole + part // parts, part % parts
+        group_head, tile = self.tile(nth)
+        sequence_head, column_group = divmod(group_head, self.column_groups)
+        batch, head = divmod(sequence_head, self.problem.num_heads_q)
+        q_begin = tile * self.q_tile
+        ((begin, end),) = visible_blocks(self.problem, self.q_tile, self.kv_tile, [q_begin])
+        blocks = end - begin
+        return WorkItem(
+            batch,
+            head,
+            q_begin,
+            begin + blocks * of_tile // parts,
+            begin + blocks * (of_tile + 1) // parts,
+            part,
+            column_group,
+        )
+
+    def _item_of_heads(self, workgroup: int) -> WorkItem:
+        """The same if tiles have several heads: all first parts, all second ones, ..."""
+        whole, part, parts, nth = self.whole_tiles, 0, 1, workgroup
+        if workgroup >= whole:
+            part, of_part = divmod(workgroup - whole, self.tiles - whole)
+            nth, parts = whole + of_part, self.parts
+        heads = self.tile_heads // parts
+        group, tile = self.tile(nth)
+        batch, head = divmod(group * self.tile_heads, self.problem.num_heads_q)
+        q_begin = tile * self.q_tile
+        ((begin, end),) = visible_blocks(self.problem, self.q_tile, self.kv_tile, [q_begin])
+        return WorkItem(batch, head + part * heads, q_begin, begin, end, -1, 0, heads)
+
+
+def visible_blocks(
+    problem: AttentionProblem, q_tile: int, kv_tile: int, begins: Iterable[int]
+) -> list[tuple[int, int]]:
+    """KV blocks that tiles beginning at these rows must go over, as (begin, end), begin <= end."""
+    left, right = problem.window
+    diagonal, rows, keys = problem.diagonal, problem.seqlen_q, problem.seqlen_kv
+    found = []
+    for q_begin in begins:
+        low = 0 if left < 0 else max(0, q_begin + diagonal - left)
+        high = keys
+        if right >= 0:
+            high = min(keys, min(q_begin + q_tile, rows) + diagonal + right)
+        begin = low // kv_tile
+        found.append((begin, max(begin, -(-high // kv_tile))))
+    return found

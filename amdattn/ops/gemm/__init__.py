@@ -1,0 +1,1 @@
+"""Matrix products with few rows: problem, planning, public functions."""

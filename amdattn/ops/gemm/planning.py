@@ -1,0 +1,327 @@
+"""Plan of a matrix product with few rows: the member of the family, and the parts along k."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from amdattn.arch.props import DeviceProps
+from amdattn.errors import ManifestError, UnsupportedProblem
+from amdattn.op.manifest import KernelSpec, candidates
+from amdattn.op.mismatch import Mismatch, Span, all_allowed
+from amdattn.op.occupancy import workgroups_per_cu
+from amdattn.op.plan import Address, Argument, Launch, Stride
+from amdattn.op.workspace import WorkspaceLayout
+from amdattn.ops.gemm.cost import Cost, cost
+from amdattn.ops.gemm.problem import ELEMENT_BYTES, FACTORS, GemmProblem
+from amdattn.ops.gemm.table import Tuned
+
+GEMM = "gemm_nt"  # of KernelSpec.op
+# The grid rule implemented here.
+GRID_RULE = "x=8*num_splits, y=ceil(m/tile_m), z=ceil(n/(8*tile_n))"
+GRID_XCDS = 8
+_NEIGHBOURS = 4  # results of a lane in a row: tiles are so many columns wide, or a multiple
+_FRAGMENT_BYTES = 1024
+_MOST_SPLITS = 16  # that are tried: more have never paid in the model
+# Values of the argument out_type.
+OUT_TYPES = {"float32": 0, "bfloat16": 1, "float16": 2}
+# Of the argument activation, without FACTORS.
+ACTIVATIONS = {None: 0, "silu": 1, "gelu_tanh": 2, "gelu": 3}
+# Fewer parts unless more save this much: the model is not better than that.
+_WORTH = 0.97
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A member, the parts of its tiles along k, their columns, and what they cost."""
+
+    kernel: KernelSpec
+    splits: int
+    columns: int
+    cost: Cost
+
+    def is_of(self, tuned: Tuned) -> bool:
+        """Whether it is the one that a table names."""
+        return (self.kernel.name, self.splits, self.columns) == (
+            *(tuned.kernel, tuned.splits, tuned.columns),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GemmFacts:
+    """What `plan_gemm` found: see `amdattn.op.plan.Plan`, whose fields these are."""
+
+    problem: GemmProblem
+    props: DeviceProps
+    launches: tuple[Launch, ...]
+    workspace: WorkspaceLayout
+    reasons: tuple[tuple[str, str], ...]
+
+
+def plan_gemm(
+    problem: GemmProblem,
+    props: DeviceProps,
+    rows: Sequence[KernelSpec],
+    tuned: Tuned | None = None,
+) -> GemmFacts:
+    """Choose kernel, parts and grid. Pure: equal plans of equal facts.
+
+    Parameters
+    ----------
+    tuned : Tuned, optional
+        The choice of a table, which is taken.
+
+    Raises
+    ------
+    ValueError
+        `tuned` is none of the choices that there are.
+    UnsupportedProblem, UnsupportedDeviceError
+        No kernel in `rows` solves `problem` on `props`.
+    """
+    choices = every_choice(problem, props, rows)
+    if tuned is None:
+        return plan_choice(problem, props, least_estimated(choices), choices, _kernel_text(choices))
+    taken = next((choice for choice in choices if choice.is_of(tuned)), None)
+    if taken is None:
+        raise ValueError(_no_such_choice(problem, tuned, choices))
+    return plan_choice(problem, props, taken, choices, f"tuned: {tuned}")
+
+
+def _no_such_choice(problem: GemmProblem, tuned: Tuned, choices: Sequence[Choice]) -> str:
+    """Which of a table's values is none that there is, given those before it."""
+    found = [(choice.kernel.name, choice.splits, choice.columns) for choice in choices]
+    values = (tuned.kernel, tuned.splits, tuned.columns)
+    # The first that no choice has beside those before it.
+    i = next(i for i in range(3) if all(one[: i + 1] != values[: i + 1] for one in found))
+    have = sorted({one[i] for one in found if one[:i] == values[:i]})
+    return (
+        f"the tuning table's entry for m={problem.m}, n={problem.n}, k={problem.k}, "
+        f"{problem.dtype}: {('kernel', 'splits', 'columns')[i]}={values[i]!r} must be one of "
+        f"{', '.join(map(str, have))}; `amdattn tune gemm` replaces it"
+    )
+
+
+def plan_choice(
+    problem: GemmProblem,
+    props: DeviceProps,
+    best: Choice,
+    choices: Sequence[Choice] = (),
+    why: str = "given by the caller",
+) -> GemmFacts:
+    """The plan of a choice; `choices` it was made of, for the reasons, and `why`."""
+    kernel, splits, columns = best.kernel, best.splits, best.columns
+    if kernel.grid != GRID_RULE:
+        raise ManifestError(f"kernel {kernel.name} has grid {kernel.grid!r}, not {GRID_RULE!r}")
+    tiles_m, tiles_n = tiles(problem, kernel, columns)
+    grid = (GRID_XCDS * splits, tiles_m, -(-tiles_n // GRID_XCDS))
+    workspace = _workspace(problem, tiles_m * tiles_n, splits, kernel)
+    args = _arguments(problem, kernel, splits, columns, bool(workspace.regions))
+    fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
+    per_cu, limit = workgroups_per_cu(kernel, props)
+    reasons = {
+        "why this kernel": why,
+        "tiles": _tiles_text(problem, best, choices or [best]),
+        "k": f"{steps(problem, kernel)} steps of {kernel.constraint('step')}, in turn by "
+        f"{kernel.constraint('waves_k')} waves, {kernel.constraint('steps_in_flight')} of each in "
+        "flight",
+        "splits": _splits_text(problem, best, choices or [best]),
+        "workgroups per CU": f"{per_cu}, limited by {limit}",
+        "work": f"{problem.nbytes} bytes, {problem.flops:.4g} floating point operations",
+        "time": best.cost.text(),
+    }
+    launch = Launch(kernel, grid, fields)
+    return GemmFacts(problem, props, (launch,), workspace, tuple(reasons.items()))
+
+
+def every_choice(
+    problem: GemmProblem, props: DeviceProps, rows: Sequence[KernelSpec]
+) -> list[Choice]:
+    """Members that take a problem, each with every number of parts that is worth a try."""
+    return [
+        Choice(kernel, splits, columns, cost(problem, kernel, splits, columns, props))
+        for kernel in takers(rows, problem, props)
+        for splits in _splits(problem, kernel)
+        for columns in _columns(problem, kernel, splits)
+    ]
+
+
+def least_estimated(choices: Sequence[Choice]) -> Choice:
+    """The one that a plan makes where no table says another."""
+    best = min(choices, key=lambda choice: choice.cost.clk)
+    frugal = [choice for choice in choices if choice.cost.clk * _WORTH <= best.cost.clk]
+    return min(frugal, key=lambda choice: (choice.splits, choice.cost.clk))
+
+
+def steps(problem: GemmProblem, kernel: KernelSpec) -> int:
+    """Steps of k: cache lines of a row, or two of them."""
+    step: int = kernel.constraint("step")
+    return -(-problem.k // step)
+
+
+def tiles(problem: GemmProblem, kernel: KernelSpec, columns: int) -> tuple[int, int]:
+    """Tiles along m and along n."""
+    return -(-problem.m // kernel.q_tile), -(-problem.n // columns)
+
+
+def _columns(problem: GemmProblem, kernel: KernelSpec, splits: int) -> list[int]:
+    """Columns of a tile to try: as many as it holds; fewer, if XCDs then have as many in all.
+
+    Of those that leave an XCD with as many tiles the fewest; not less than half: a smaller member
+    does that better. Parts along k are for products of few tiles, however wide.
+    """
+    most = kernel.kv_tile // (1 + problem.has_factors)
+    most_tiles = kernel.constraint("max_n") // (kernel.kv_tile * GRID_XCDS)  # of an XCD
+    found: dict[int, int] = {}
+    for columns in range(most, max(most // 2, _NEIGHBOURS) - 1, -_NEIGHBOURS):
+        tiles_of_xcd = -(-problem.n // (columns * GRID_XCDS))
+        if tiles_of_xcd <= most_tiles:
+            found[tiles_of_xcd] = columns
+    return list(found.values())[: 1 if splits > 1 else None]
+
+
+def split_steps(problem: GemmProblem, kernel: KernelSpec, splits: int) -> int:
+    """Steps of each part; the last one may have fewer."""
+    return -(-steps(problem, kernel) // splits)
+
+
+def _splits(problem: GemmProblem, kernel: KernelSpec) -> list[int]:
+    """Numbers of parts to try, each without an empty part."""
+    most = min(kernel.constraint("max_splits"), steps(problem, kernel))
+    wanted = range(1, min(most, _MOST_SPLITS) + 1)
+    if problem.split_k:
+        wanted = range(min(problem.split_k, most), min(problem.split_k, most) + 1)
+    all_steps = steps(problem, kernel)
+    return sorted({-(-all_steps // split_steps(problem, kernel, splits)) for splits in wanted})
+
+
+def _workspace(
+    problem: GemmProblem, num_tiles: int, splits: int, kernel: KernelSpec
+) -> WorkspaceLayout:
+    if splits == 1:
+        return WorkspaceLayout()
+    partials = tile_bytes(kernel) * num_tiles * (splits if problem.deterministic else 1)
+    return WorkspaceLayout.of((("counters", num_tiles * 8), ("partials", partials)))
+
+
+def tile_bytes(kernel: KernelSpec) -> int:
+    """Of the float32 sums of a tile: a lane of a wave has four of each fragment."""
+    tile: int = kernel.constraint("tile")
+    return kernel.q_tile * kernel.kv_tile // tile**2 * _FRAGMENT_BYTES
+
+
+def _arguments(
+    problem: GemmProblem, kernel: KernelSpec, splits: int, columns: int, is_split: bool
+) -> dict[str, Argument]:
+    return {
+        "a": Address("a"),
+        "b": Address("b"),
+        "bias": Address("bias") if problem.bias else 0,
+        "a_stride": Stride("a", "row"),
+        "b_stride": Stride("b", "row"),
+        "m": problem.m,
+        "n": problem.n,
+        "k": problem.k,
+        "split_steps": split_steps(problem, kernel, splits),
+        "num_splits": splits,
+        "tile_n": columns,
+        "up_offset": problem.n if problem.has_factors else 0,
+        "out": Address("out"),
+        "out_stride": Stride("out", "row"),
+        "alpha": problem.alpha,
+        "out_type": OUT_TYPES[problem.out_dtype],
+        "activation": ACTIVATIONS[problem.activation and problem.activation.removesuffix(FACTORS)],
+        "accumulates": int(is_split and not problem.deterministic),
+        "partials": Address("partials") if is_split else 0,
+        "counters": Address("counters") if is_split else 0,
+        "generation": Address("generation") if is_split else 0,
+    }
+
+
+# -- which kernels take a problem ------------------------------------------------------------------
+
+
+def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
+    """Everything in `problem` that `kernel` does not implement; empty if it solves it."""
+    found = []
+
+    def require(argument: str, value: object, allowed: Sequence[object]) -> None:
+        if value not in allowed:
+            found.append(Mismatch(argument, value, tuple(allowed)))
+
+    require("dtype", problem.dtype, (kernel.dtype,))
+    require("out_dtype", problem.out_dtype, kernel.constraint("out_dtype"))
+    require("activation", problem.activation, kernel.constraint("activation"))
+    limits = {"m": problem.m, "n": problem.b_rows, "k": problem.k, "splits": problem.split_k}
+    for name, value in limits.items():
+        limit = kernel.constraint(f"max_{name}")
+        if value > limit:
+            least = 0 if name == "splits" else 1
+            argument = "split_k" if name == "splits" else name
+            found.append(Mismatch(argument, value, (Span(least, limit),)))
+    multiple = kernel.constraint("k_multiple")
+    if problem.k % multiple:
+        found.append(Mismatch("k", problem.k, (f"multiples of {multiple}",)))
+    if not problem.aligned and kernel.constraint("pointer_align_bytes") > ELEMENT_BYTES:
+        found.append(Mismatch("aligned", False, (True,)))
+    return found
+
+
+def takers(
+    rows: Sequence[KernelSpec], problem: GemmProblem, props: DeviceProps
+) -> list[KernelSpec]:
+    """The kernels for a problem: those for aligned rows if there are, else those for any.
+
+    Raises
+    ------
+    UnsupportedProblem, UnsupportedDeviceError
+        There is none; the message names each argument in the way of the nearest kernel.
+    """
+    found = [(row, mismatches(row, problem)) for row in candidates(rows, GEMM, props)]
+    taking = [row for row, wrong in found if not wrong]
+    if not taking:
+        nearest, wrong = min(found, key=lambda pair: len(pair[1]))
+        reasons = "; ".join(map(str, all_allowed(wrong, [others for _, others in found])))
+        raise UnsupportedProblem(f"{reasons} on {props.arch} (nearest kernel: {nearest.name})")
+    widest = max(row.constraint("pointer_align_bytes") for row in taking)
+    return [row for row in taking if row.constraint("pointer_align_bytes") == widest]
+
+
+# -- explanation -----------------------------------------------------------------------------------
+
+
+def _clk(value: float) -> str:
+    return f"{value:,.0f} clk".replace(",", " ")
+
+
+def _kernel_text(choices: Sequence[Choice]) -> str:
+    if len({choice.kernel for choice in choices}) == 1:
+        return "the only one for this type, k and alignment"
+    return f"least estimated time: {_tried(choices, lambda choice: choice.kernel.name)}"
+
+
+def _tried(choices: Sequence[Choice], what: Callable[[Choice], object]) -> str:
+    """The least time of all choices that have something in common."""
+    least: dict[object, float] = {}
+    for choice in choices:
+        key = what(choice)
+        least[key] = min(choice.cost.clk, least.get(key, choice.cost.clk))
+    return ", ".join(f"{key}: {_clk(clk)}" for key, clk in least.items())
+
+
+def _splits_text(problem: GemmProblem, best: Choice, choices: Sequence[Choice]) -> str:
+    if problem.split_k:
+        asked = f"split_k={problem.split_k} was given"
+        return (
+            asked if best.splits == problem.split_k else f"{best.splits} ({asked}: no empty part)"
+        )
+    of_kernel = [choice for choice in choices if choice.kernel == best.kernel]
+    return f"{best.splits} (estimated: {_tried(of_kernel, lambda choice: choice.splits)})"
+
+
+def _tiles_text(problem: GemmProblem, best: Choice, choices: Sequence[Choice]) -> str:
+    kernel, columns = best.kernel, best.columns
+    tiles_m, tiles_n = tiles(problem, kernel, columns)
+    like = [c for c in choices if (c.kernel, c.splits) == (kernel, best.splits)]
+    tried = _tried(like, lambda choice: choice.columns)
+    tile = f"{kernel.q_tile} x {columns} results"
+    return f"{tiles_m} x {tiles_n} of {tile} (columns estimated: {tried})"

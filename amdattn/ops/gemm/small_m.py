@@ -1,0 +1,238 @@
+"""Matrix products with few rows, as in linear layers of decoding: check, plan, run."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+from amdattn import scalars
+from amdattn.arch.props import DeviceProps, as_device_props
+from amdattn.arrays.buffers import View, empty, host_empty
+from amdattn.arrays.dtypes import as_dtype
+from amdattn.arrays.interchange import as_view, like
+from amdattn.device import runtime
+from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
+from amdattn.op import manifest
+from amdattn.op.operands import check_placement, check_shape
+from amdattn.ops.attention.execution import output_view
+from amdattn.ops.attention.no_work import a_few_columns
+from amdattn.ops.gemm import planning, table as gemm_table
+from amdattn.ops.gemm.execution import GemmPlan
+from amdattn.ops.gemm.problem import ALIGN_BYTES, FACTORS, MAX_ALIGNED_STRIDE, GemmProblem
+
+
+def gemm_nt(
+    a: Any,
+    b: Any,
+    out: Any = None,
+    bias: Any = None,
+    *,
+    alpha: float = 1.0,
+    activation: str | None = None,
+    out_dtype: Any = None,
+    split_k: int = 0,
+    deterministic: bool = True,
+    workspace: Any = None,
+    stream: Any = None,
+) -> Any:
+    """``activation(alpha * a @ b^T + bias)``, for a with few rows.
+
+    Sums are float32 throughout and are rounded once, to nearest even.
+
+    Parameters
+    ----------
+    a : array, bfloat16 or float16, (m, k)
+        numpy (with ml_dtypes), `DeviceArray`, or an array of any library with ``__dlpack__``,
+        ``__cuda_array_interface__`` or ``__array__``, on the CPU or the bound device. On the device
+        rows at any distance, elements of a row next to each other; on the host any strides.
+    b : array, like a, (n, k)
+        With an activation that ends in "_and_mul" (2 n, k): rows that it is of, then their factors.
+    out : array, (m, n), optional
+        Written instead of a new array; it shares no memory with the inputs.
+    bias : array, like a, (rows of b,), optional
+    alpha : float
+    activation : str, optional
+        "silu": x * sigmoid(x); "gelu_tanh": x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)));
+        "gelu": x times the normal distribution function. In float32, before the one rounding.
+        "silu_and_mul", "gelu_tanh_and_mul" and "gelu_and_mul" are ``f(x[:, :n]) * x[:, n:]`` of
+        ``x = alpha * a @ b^T + bias``, as of the gate and the up projection of an MLP.
+    out_dtype : optional
+        bfloat16, float16 or float32; that of `out`, or else of `a`.
+    split_k : int
+        Parts that k is summed in by different workgroups; 0: the plan chooses.
+    deterministic : bool
+        Parts are added in their order, whoever arrives first: the same bits every time. False: by
+        float32 atomic additions in memory, in any order.
+    workspace : device array, optional
+        See `GemmPlan.run`.
+    stream : hipStream_t, optional
+        An int or a hip-python stream; defaults to the default stream. Calls on device arrays return
+        before the kernel has finished, calls on host arrays after the result is copied back.
+
+    Returns
+    -------
+    array, (m, n), of the kind of `a`
+
+    Raises
+    ------
+    UnsupportedProblem
+        (a NotImplementedError and ValueError) No kernel does this; the message says what there is.
+    ValueError, TypeError
+        Malformed input. Nothing was launched.
+    UnsupportedDeviceError, HipError
+        The device is of another architecture; a HIP call failed.
+    """
+    if not _IMMUTABLE.issuperset(map(type, (alpha, activation, split_k, deterministic))):
+        alpha, split_k = scalars.number("alpha", alpha), scalars.integer("split_k", split_k)
+        activation = None if activation is None else scalars.word("activation", activation)
+        deterministic = scalars.boolean("deterministic", deterministic)
+    handle = runtime.stream_handle(stream)
+    inputs = {"a": as_view(a, "a", handle), "b": as_view(b, "b", handle)}
+    if bias is not None:
+        inputs["bias"] = as_view(bias, "bias", handle)
+    for name in ("a", "b"):
+        if len(inputs[name].shape) != 2:
+            raise ValueError(f"{name} has shape {inputs[name].shape}; it must have 2 dimensions")
+    (m, k), (n, k_of_b) = inputs["a"].shape, inputs["b"].shape
+    if k != k_of_b:
+        raise ValueError(f"b has shape {(n, k_of_b)}; with a of {(m, k)} it must be (n, {k})")
+    if isinstance(activation, str) and activation.endswith(FACTORS):
+        if n % 2:
+            raise ValueError(
+                f"b has shape {(n, k)}; with activation={activation!r} it must be (2 n, {k}): "
+                "an even number of rows"
+            )
+        n //= 2
+    if out_dtype is None:
+        out_view = None if out is None else output_view(out, "out", handle)
+        out_dtype = inputs["a"].dtype.name if out_view is None else out_view.dtype.name
+    if k == 0:  # the sums of no products, which those of a few zeros are too
+        inputs |= {name: a_few_columns(inputs[name]) for name in ("a", "b")}
+        k = inputs["a"].shape[1]
+    plan = _planned_for(
+        *(
+            max(m, 1),
+            max(n, 1),
+            k,
+            inputs["a"].dtype.name,
+            str(_dtype_name(out_dtype)),
+            bias is not None,
+        ),
+        *(alpha, activation, split_k),
+        *(_is_aligned(inputs["a"]) and _is_aligned(inputs["b"]), deterministic),
+        _row_step(inputs["b"]),
+    )
+    if m == 0 or n == 0:
+        return _without_elements(a, inputs, out, (m, n), plan.problem.out_dtype, handle)
+    return plan.run_on_views(a, inputs, out, workspace, handle)
+
+
+def _without_elements(
+    kind: Any,
+    inputs: dict[str, View],
+    out: Any,
+    shape: tuple[int, int],
+    dtype: str,
+    stream: int,
+) -> Any:
+    views = dict(inputs)
+    if out is not None:
+        views["out"] = output_view(out, "out", stream)
+        check_shape(views["out"], "out", shape, dtype, "m, n of the arrays")
+    check_placement(views)
+    check_shape(inputs["b"], "b", inputs["b"].shape, inputs["a"].dtype.name, "as a")
+    if "bias" in inputs:
+        rows = (inputs["b"].shape[0],)
+        check_shape(inputs["bias"], "bias", rows, inputs["a"].dtype.name, "rows of b")
+    if out is not None:
+        return out
+    if inputs["a"].on_device:
+        return like(kind, empty(shape, dtype))
+    return like(kind, host_empty(shape, as_dtype(dtype)))
+
+
+def _dtype_name(dtype: Any) -> str:
+    return as_dtype(dtype, "out_dtype").name
+
+
+def _row_step(view: View) -> int:
+    """Elements between rows on the device."""
+    if not view.on_device:  # copied along, or made compact: then rows lie k elements apart
+        return view.shape[1]
+    return view.strides[0] if view.shape[0] > 1 else 0
+
+
+def _is_aligned(view: View) -> bool:
+    """What GemmProblem.aligned says of a or b."""
+    step, address = _row_step(view), view.address if view.on_device else 0
+    return not (
+        address % ALIGN_BYTES
+        or step * view.dtype.itemsize % ALIGN_BYTES
+        or not 0 <= step <= MAX_ALIGNED_STRIDE
+    )
+
+
+# What a call may be looked up by: values that are equal only to what is the same.
+_IMMUTABLE = frozenset({int, float, bool, str, type(None)})
+
+# -- planning --------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _planned_for(*facts: Any) -> GemmPlan:
+    *given, b_stride = facts
+    problem = GemmProblem(*given)
+    if not problem.reaches_factors(b_stride):
+        problem = dataclasses.replace(problem, aligned=False)
+    return _planned(problem, runtime.device_props())
+
+
+@functools.lru_cache(maxsize=1024)
+def _planned(problem: GemmProblem, props: DeviceProps) -> GemmPlan:
+    tuned = gemm_table.lookup(problem, props)
+    return GemmPlan.of(planning.plan_gemm(problem, props, manifest.kernels(), tuned))
+
+
+def forget_plans() -> None:
+    """Plan anew from now on: the user's table has changed."""
+    _planned_for.cache_clear()
+    _planned.cache_clear()
+
+
+def plan_gemm(m: int, n: int, k: int, *, device: DeviceProps | str, **options: Any) -> GemmPlan:
+    """Plan a matrix product. No device is queried or bound.
+
+    What `amdattn tune gemm` has found for this product is taken; else costs are estimated.
+
+    Parameters
+    ----------
+    m, n, k : int
+    device : DeviceProps or str
+        `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
+    **options
+        dtype, out_dtype, bias, alpha, activation, split_k, aligned, deterministic: see
+        `GemmProblem`.
+
+    Raises
+    ------
+    UnsupportedProblem, UnsupportedDeviceError, ValueError, TypeError
+    """
+    return _planned(GemmProblem(m, n, k, **options), as_device_props(device))
+
+
+def supports_gemm(
+    m: int, n: int, k: int, *, device: DeviceProps | str, **options: Any
+) -> manifest.Support:
+    """Whether a kernel exists for a well-formed product; parameters as `plan_gemm`."""
+    problem, props = GemmProblem(m, n, k, **options), as_device_props(device)
+    try:
+        kernel = planning.plan_gemm(problem, props, manifest.kernels()).launches[0].kernel
+    except (UnsupportedProblem, UnsupportedDeviceError) as error:
+        return manifest.Support(False, str(error))
+    return manifest.Support(True, f"kernel {kernel.name}")
+
+
+def explain_gemm(*args: Any, **kwargs: Any) -> str:
+    """The text of `plan_gemm(...).explain()`."""
+    return plan_gemm(*args, **kwargs).explain()

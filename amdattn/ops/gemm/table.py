@@ -1,0 +1,192 @@
+"""Tables of tuned matrix products, the user's and the shipped one: kernel, parts, columns."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amdattn import paths
+from amdattn.arch.props import DeviceProps
+from amdattn.ops.gemm.problem import GemmProblem
+from amdattn.user_files import read_json
+
+SCHEMA = 3
+_ABSURD = 2**31  # no count and no time in us is so large
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a choice is for; what else a problem says hardly matters to its time.
+
+    Chips with as many CUs as each other differ in HBM, partitions of a chip in their CUs.
+    """
+
+    chip: str
+    num_cus: int
+    dtype: str
+    m: int
+    n: int
+    k: int
+    has_factors: bool
+    deterministic: bool
+
+    @staticmethod
+    def of(problem: GemmProblem, props: DeviceProps) -> Key:
+        """Of a problem with aligned rows, on a device."""
+        return Key(
+            *(
+                props.chip or props.name,
+                props.num_cus,
+                problem.dtype,
+                problem.m,
+                problem.n,
+                problem.k,
+            ),
+            *(problem.has_factors, problem.deterministic),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The fastest choice, and how that is known.
+
+    Attributes
+    ----------
+    kernel : str
+        Of the manifest.
+    splits, columns : int
+        Parts along k, columns of a tile.
+    us : float
+    how : str
+        "measured on ..." or "modelled at ...".
+    """
+
+    kernel: str
+    splits: int
+    columns: int
+    us: float
+    how: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kernel} with {self.columns} columns, splits={self.splits}, {self.us:.2f} us "
+            f"{self.how}"
+        )
+
+
+def shipped_path() -> Path:
+    """Tuned on the performance model, by build_scripts/gemm_table.py."""
+    return paths.hsaco_dir() / "gemm_nt.json"
+
+
+def default_path() -> Path:
+    """$AMDATTN_GEMM_TABLE, or else amdattn/gemm.json in the user's configuration."""
+    override = os.environ.get("AMDATTN_GEMM_TABLE")
+    if override:
+        return Path(override)
+    config = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(config) if config else Path.home() / ".config") / "amdattn" / "gemm.json"
+
+
+def load(path: Path) -> Mapping[Key, Tuned]:
+    """The entries of a file; none if there is no such file.
+
+    Raises
+    ------
+    ValueError
+        It is no such table.
+    """
+    try:
+        changed = path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise _no_table(path, error) from None
+    return _load(path, changed)
+
+
+@functools.lru_cache(maxsize=4)
+def _load(path: Path, _changed: int) -> Mapping[Key, Tuned]:
+    try:
+        document = read_json(path)
+        if not isinstance(document, dict) or document.keys() != {"schema", "entries"}:
+            raise ValueError('not an object of "schema" and "entries"')
+        if document["schema"] != SCHEMA:
+            raise ValueError(
+                f"schema {document['schema']!r} is not {SCHEMA}: tune again, or remove the file"
+            )
+        if not isinstance(document["entries"], list):
+            raise ValueError('"entries" is no list')
+        entries: dict[Key, Tuned] = {}
+        for number, entry in enumerate(document["entries"], 1):
+            try:
+                key, tuned = _fields(Key, entry["for"]), _fields(Tuned, entry["choice"])
+                if key in entries:
+                    raise ValueError("repeats an earlier one")
+            except (KeyError, TypeError, ValueError) as error:
+                raise ValueError(f"entry {number}: {type(error).__name__}: {error}") from None
+            entries[key] = tuned
+        return entries
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise _no_table(path, error) from None
+
+
+def _no_table(path: Path, error: Exception) -> ValueError:
+    what = f"{type(error).__name__}: {error}"
+    return ValueError(f"{path} is no table of `amdattn tune gemm` ({what})")
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+}
+
+
+def _fields(kind: type[Any], values: Mapping[str, Any]) -> Any:
+    if not isinstance(values, dict):
+        raise TypeError(f"{values!r} is no object")
+    if unknown := values.keys() - {field.name for field in dataclasses.fields(kind)}:
+        raise ValueError(f"has {', '.join(sorted(unknown))}, which means nothing")
+    for field in dataclasses.fields(kind):
+        if type(values[field.name]) not in _TYPES[str(field.type)]:
+            raise TypeError(f"{field.name} is {values[field.name]!r}, not of type {field.type}")
+        if field.type in ("int", "float") and not 0 < values[field.name] < _ABSURD:
+            raise ValueError(f"{field.name} is {values[field.name]!r}, not in 0..{_ABSURD}")
+    return kind(**values)
+
+
+def store(path: Path, found: Iterable[tuple[Key, Tuned]], keep: bool = True) -> None:
+    """Add to a file, or replace in it, or replace it; it changes as a whole or not at all."""
+    entries = {**(load(path) if keep else {}), **dict(found)}
+    document = {
+        "schema": SCHEMA,
+        "entries": [
+            {"for": dataclasses.asdict(key), "choice": dataclasses.asdict(tuned)}
+            for key, tuned in sorted(entries.items(), key=lambda item: dataclasses.astuple(item[0]))
+        ],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=path.name) as folder:
+        new = Path(folder) / path.name
+        new.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        os.replace(new, path)
+
+
+def lookup(problem: GemmProblem, props: DeviceProps) -> Tuned | None:
+    """What the user's table says, or else the shipped one, if either has this problem.
+
+    Given parts along k are kept, and rows that are not aligned leave no choice.
+    """
+    if problem.split_k or not problem.aligned:
+        return None
+    key = Key.of(problem, props)
+    return load(default_path()).get(key) or load(shipped_path()).get(key)
