@@ -65,7 +65,10 @@ def test_linear_layers_on_the_device(minilm: Any, reference: Any) -> None:
 
 
 def test_figures_of_the_readme(minilm: Any, reference: Any) -> None:
-    """README.md has what a run gives; NumPy's sums differ a little between CPUs."""
+    """README.md has what a run gives; NumPy's sums differ between CPUs and numbers of threads.
+
+    A cosine little, the largest of some thousand rounding errors by up to a half. Counts do not.
+    """
     import importlib
 
     written = importlib.import_module("figures")
@@ -75,7 +78,7 @@ def test_figures_of_the_readme(minilm: Any, reference: Any) -> None:
     number = r"\d+(?:\.\d+)?(?:e-\d+)?"
     assert re.sub(number, "#", marked) == re.sub(number, "#", passage)
     for stated, found in zip(re.findall(number, marked), re.findall(number, passage), strict=True):
-        tolerance = 3e-6 if stated.startswith("0.999") else 0.2 * float(stated) * ("." in stated)
+        tolerance = 3e-6 if stated.startswith("0.999") else 0.5 * float(stated) * ("." in stated)
         assert abs(float(stated) - float(found)) <= tolerance, (stated, found)
 
 
