@@ -37,6 +37,7 @@ EXACT = (
     *("v_writelane_b32", "v_accvgpr_write_b32", "v_pk_mov_b32", "v_readfirstlane_b32"),
     *("s_mov_b32", "s_mov_b64", "s_not_b32", "s_and_b32", "s_and_b64", "s_or_b64", "s_xor_b64"),
     *("s_andn2_b64", "s_orn2_b32", "s_nand_b64", "s_nor_b32", "s_brev_b64", "s_cselect_b32"),
+    *("s_orn1_saveexec_b64", "s_andn1_saveexec_b64"),
     *("s_pack_ll_b32_b16", "s_pack_lh_b32_b16", "s_pack_hh_b32_b16", "s_sext_i32_i8"),
     *("ds_swizzle_b32",),
 )

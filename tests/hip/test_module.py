@@ -205,7 +205,10 @@ def test_argument_validation(hip: Any) -> None:
     assert launch(handle, *shape, None, None) == invalid
     assert launch(handle, *shape, None, bad) == invalid
     assert launch(handle, *shape, missing, None) == invalid
-    assert "kernelParams[1]" in hip.report
+    assert "kernelParams[1] is null" in hip.report
+    missing[1] = 64  # nothing is mapped there
+    assert launch(handle, *shape, missing, None) == invalid
+    assert "kernelParams[1] at 0x40 cannot be read" in hip.report
     assert launch(None, *shape, params, None) == hip.errors.hipErrorInvalidHandle
     _, undeclared = hip.kernel(args=[])
     code = launch(ctypes.c_void_p(int(undeclared)), *shape, None, extra)

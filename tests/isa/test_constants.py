@@ -86,3 +86,17 @@ def test_floats(
 )
 def test_values(disassembler: Disassembler, pattern: str, text: str, value: int) -> None:
     assert expand(disassembler, pattern, 0, [text]) == [value]
+
+
+@pytest.mark.parametrize(
+    ("literal", "valid"),
+    [
+        *((0, True), (0xFFFF, True), (0x10000, False), (0xFFFF7FFF, False)),
+        *((0xFFFF8000, True), (0xFFFFFFEF, True), (0xFFFFFFF0, False), (0xFFFFFFFF, False)),
+    ],
+)
+def test_literals_of_16_bits(disassembler: Disassembler, literal: int, valid: bool) -> None:
+    """As they are, or sign-extended as compilers do, who have -16..-1 as inline constants."""
+    words = np.array([[0x3E0002FF, literal, 0]], np.uint32)  # v_add_f16 v0, literal, v1
+    (decoded,) = disassembler.decode(words)
+    assert bool(decoded.size) is valid
