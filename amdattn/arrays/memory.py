@@ -156,11 +156,7 @@ class Pool:
     def _free(self, block: Block) -> None:
         # After a fault every HIP call fails, and a destructor cannot report it.
         with contextlib.suppress(AmdattnError):
-            try:
-                self._device.free(block.address)
-            except KeyboardInterrupt:
-                self._returned.append(block)
-                raise
+            self._device.free(block.address)
 
     # -- with the lock held ----------------------------------------------------------------------
 
