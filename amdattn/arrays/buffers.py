@@ -160,7 +160,7 @@ class DeviceArray:
     @stream.setter
     def stream(self, stream: int | None) -> None:
         if stream is not None:
-            if type(stream) is not int or not 0 <= stream < 2**64:
+            if type(stream) is not int or not 0 <= stream < runtime.MAX_STREAM:
                 stream = runtime.stream_handle(stream)
             self._memory.streams.add(stream)
         self._memory.stream = stream

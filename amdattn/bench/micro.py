@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from amdattn import paths, virtual
+from amdattn import paths
 from amdattn.bench import micro_table as table
 from amdattn.bench.clocks import clocks
 from amdattn.bench.kernels import Functions, Launch
 from amdattn.bench.micro_table import LANES, Clk, Clock, Latency, Region, Row, Stream
+from amdattn.bench.modelled import profiled
 from amdattn.bench.record import MEASURED, MODELLED
 from amdattn.bench.run import is_virtual
 from amdattn.device import runtime
@@ -217,11 +218,12 @@ class Micro:
 
     def profile(self, launch: Launch, *, warm: bool = False, **options: Any) -> LaunchProfile:
         """What the model says of it, or of a second one; options of `amdattn.virtual.profile`."""
-        with virtual.profile(**options) as profile:
+
+        def run() -> None:
             for _ in range(1 + warm):
                 self.enqueue(launch)
-            runtime.synchronize()
-        return profile.launches[-1]
+
+        return profiled(run, **options)[-1]
 
     def results(self, launch: Launch, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
         """Launch, wait, and read so many dwords that it wrote."""

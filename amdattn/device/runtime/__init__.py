@@ -18,7 +18,11 @@ from amdattn.device.kernarg import KernargBuffer
 from amdattn.device.runtime.hip_python import HipPython, import_hip_python
 from amdattn.device.runtime.kernels import KernelLoader
 from amdattn.device.runtime.memory_calls import MemoryCalls
-from amdattn.device.runtime.stream_calls import StreamCalls, stream_handle as stream_handle
+from amdattn.device.runtime.stream_calls import (
+    MAX_STREAM as MAX_STREAM,
+    StreamCalls,
+    stream_handle as stream_handle,
+)
 from amdattn.errors import BindingError
 
 _FLUSH_BYTES = 512 * 2**20  # MI300X and MI355X have 256 MiB of last level cache

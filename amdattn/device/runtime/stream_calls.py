@@ -12,7 +12,7 @@ from amdattn.errors import HipError
 _EVENT_DISABLE_TIMING = 2
 _NOT_READY = "hipErrorNotReady"
 _STREAM_NON_BLOCKING = 1
-_MAX_STREAM = 2**64
+MAX_STREAM = 2**64
 
 
 class StreamCalls(HipCalls):
@@ -146,7 +146,7 @@ def stream_handle(stream: object) -> int:
         return 0
     if type(stream) is not int:
         stream = _stream_number(stream)
-    if not 0 <= stream < _MAX_STREAM:
+    if not 0 <= stream < MAX_STREAM:
         raise ValueError(f"stream={stream:#x} must be in 0..2**64-1")
     _streams.add(stream)
     return stream

@@ -275,7 +275,7 @@ class AttentionPlan(Plan):
         if not missing and not nbytes:
             return {}
         if stream and (missing or nbytes) and runtime.get().is_capturing(stream):
-            raise ValueError(_capture_text(["out" if n == "o" else n for n in missing], nbytes))
+            raise ValueError(capture_text(["out" if n == "o" else n for n in missing], nbytes))
         made = {name: allocate(x.shape, x.strides, x.dtype, stream) for name, x in missing.items()}
         if nbytes:
             made["workspace"] = allocate((nbytes,), (1,), _BYTES, stream)
@@ -333,7 +333,7 @@ class AttentionPlan(Plan):
         return results
 
 
-def _capture_text(missing: list[str], nbytes: int) -> str:
+def capture_text(missing: list[str], nbytes: int) -> str:
     """What a run lacks that a graph is captured from; nothing can be allocated for it."""
     workspace = f"workspace= (a plan's run takes it, of {nbytes} bytes; with num_splits=1 none)"
     names = [*(f"{name}=" for name in missing), *([workspace] if nbytes else [])]

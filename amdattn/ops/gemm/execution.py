@@ -21,7 +21,7 @@ from amdattn.op.manifest import KernelSpec
 from amdattn.op.operands import check_output, check_placement, check_shape, check_workspace
 from amdattn.op.plan import Launch, Operand, brief, describe, lines_of
 from amdattn.op.workspace import WorkspaceLayout
-from amdattn.ops.attention.execution import output_view
+from amdattn.ops.attention.execution import capture_text, output_view
 from amdattn.ops.gemm.planning import GRID_XCDS, GemmFacts
 from amdattn.ops.gemm.problem import ELEMENT_BYTES, MAX_REACH, GemmProblem
 
@@ -237,10 +237,7 @@ class GemmPlan:
         made = None
         if "out" not in complete:
             if stream and runtime.get().is_capturing(stream):
-                raise ValueError(
-                    "a graph is being captured from the stream: what its replays write must last "
-                    "as long as the graph, so pass out="
-                )
+                raise ValueError(capture_text(["out"], 0))
             shape, dtype = self._shape("out")
             made = allocate(shape, compact_strides(shape), as_dtype(dtype), stream)
             made.stream = stream
