@@ -2,19 +2,32 @@
 
 import ctypes
 import faulthandler
+import importlib
 import os
+import pkgutil
 import tempfile
 from collections.abc import Iterator
 
 import pytest
 from vdev_library import open_library
 
+import amdattn
 from amdattn.device.virtual_library import library_path
 
 os.environ.setdefault("AMDATTN_VDEV_LIBRARY", str(library_path()))
 os.environ.setdefault("AMDATTN_DEVICE", "virtual:gfx942")
 # Not what the user has tuned.
 os.environ["AMDATTN_GEMM_TABLE"] = os.path.join(tempfile.gettempdir(), "amdattn-none", "gemm.json")
+
+# All of it before any test: a module that is imported while a test has replaced a name keeps what
+# it takes from there for the rest of the run.
+for _module in pkgutil.walk_packages(amdattn.__path__, "amdattn."):
+    if not _module.name.endswith("__main__"):
+        try:
+            importlib.import_module(_module.name)
+        except ModuleNotFoundError as missing:  # of an optional package
+            if (missing.name or "").startswith("amdattn"):
+                raise
 
 _SLOW_TEST_SECONDS = 7200
 _stderr = os.dup(2)  # where it is seen while a test's output is captured
