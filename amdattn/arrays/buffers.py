@@ -13,11 +13,13 @@ from amdattn.arrays import dlpack, indexing, memory
 from amdattn.arrays.dlpack import HostTensor, RawMemory, compact_strides
 from amdattn.arrays.dtypes import DType, as_dtype
 from amdattn.device import runtime
+from amdattn.device.runtime import Runtime
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_DEVICE_KIND = "rocm"
 HOST_ALIGN_BYTES = 64  # JAX imports host memory without a copy only at this alignment
 
 
@@ -25,8 +27,9 @@ HOST_ALIGN_BYTES = 64  # JAX imports host memory without a copy only at this ali
 class View:
     """A strided view of somebody's memory, never changed once made. Strides count elements.
 
-    `array` is the same memory as a numpy array for host memory, None for device memory. `facts` is
-    all that checks depend on, hashable, and holding on to no memory.
+    `array` is the same memory as a numpy array for host memory, None for device memory, of which
+    `ordinal` is the device. `facts` is all that checks depend on, hashable, and holding on to no
+    memory.
     """
 
     address: int
@@ -36,6 +39,7 @@ class View:
     read_only: bool
     owner: object
     array: NDArray[Any] | None = None
+    ordinal: int | None = None
     facts: tuple[object, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -45,13 +49,13 @@ class View:
             self.strides,
             self.dtype.name,
             self.read_only,
-            self.on_device,
+            self.ordinal,
         )
 
     @property
     def on_device(self) -> bool:
         """True for device memory."""
-        return self.array is None
+        return self.ordinal is not None
 
     def extent(self) -> tuple[int, int]:
         """Addresses of the first byte and one past the last byte of the view."""
@@ -72,6 +76,8 @@ class Memory:
 
     Attributes
     ----------
+    device : Runtime
+        What it is memory of.
     stream : int or None
         The hipStream_t of the last operation of this package that wrote to it; None if nothing
         can be pending.
@@ -83,9 +89,10 @@ class Memory:
         Its owner forbids that it is written.
     """
 
-    __slots__ = ("__weakref__", "owner", "read_only", "stream", "streams", "uses")
+    __slots__ = ("__weakref__", "device", "owner", "read_only", "stream", "streams", "uses")
 
-    def __init__(self, owner: object = None) -> None:
+    def __init__(self, device: Runtime, owner: object = None) -> None:
+        self.device = device
         self.owner = owner
         self.read_only = False
         self.stream: int | None = None
@@ -98,8 +105,9 @@ class _Allocation(Memory):
 
     __slots__ = ("_block", "_pool", "address")
 
-    def __init__(self, nbytes: int, stream: int) -> None:
-        self._pool = memory.pool()
+    def __init__(self, nbytes: int, stream: int, device: Runtime) -> None:
+        self.device = device
+        self._pool = memory.pool(device)
         block = self._block = self._pool.take(nbytes, stream)
         self.owner = self.uses = None
         self.read_only = False
@@ -112,11 +120,11 @@ class _Allocation(Memory):
             try:
                 self._pool.give(self._block)
             except KeyboardInterrupt:  # hipFree waits for the device
-                runtime.get().interrupt_again()
+                self.device.interrupt_again()
 
 
 class DeviceArray:
-    """A strided array in memory of the bound device.
+    """A strided array in memory of a device.
 
     Made by `empty`, `asarray` and `from_dlpack`. Slicing and `transpose` give views on the same
     memory. Exchanges with other libraries through DLPack without a copy.
@@ -191,7 +199,7 @@ class DeviceArray:
     @property
     def device(self) -> str:
         """The device that the memory is of, as "rocm:0": its number among those of HIP."""
-        return f"rocm:{runtime.get().ordinal}"
+        return f"{_DEVICE_KIND}:{self._memory.device.ordinal}"
 
     @property
     def ndim(self) -> int:
@@ -242,6 +250,7 @@ class DeviceArray:
                 self._dtype,
                 self._memory.read_only,
                 self._memory,
+                ordinal=self._memory.device.ordinal,
             )
         return self._view
 
@@ -250,7 +259,7 @@ class DeviceArray:
         used = self._memory
         written_on = used.stream
         if written_on is not None and written_on != stream:
-            runtime.get().wait_for(stream, written_on)
+            used.device.wait_for(stream, written_on)
         used.streams.add(stream)
         return self._view or self.view()
 
@@ -296,7 +305,7 @@ class DeviceArray:
             return np.empty(self.shape, self.dtype)
         low, high = self.view().extent()
         raw = host_empty((high - low,), as_dtype("uint8"))
-        device = runtime.get()
+        device = self._memory.device
         device.download(raw.ctypes.data, low, high - low, self.stream or 0)
         device.synchronize(self.stream or 0)
         item = self._dtype.itemsize
@@ -325,13 +334,13 @@ class DeviceArray:
         return host if dtype is None else host.astype(dtype, copy=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled by value: the elements, for the device that is bound where it is loaded."""
+        """Pickled by value: the elements, for the device that is current where it is loaded."""
         return _of_bytes, (self.numpy().tobytes(), self.shape, self._dtype.name)
 
     # -- DLPack producer -------------------------------------------------------------------------
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (dlpack.ROCM, runtime.get().ordinal)
+        return (dlpack.ROCM, self._memory.device.ordinal)
 
     def __dlpack__(
         self,
@@ -347,7 +356,7 @@ class DeviceArray:
             source = self._copy_on_device() if copy else self
             consumer = _consumer_stream(stream)
             if consumer != memory.UNKNOWN_STREAM and source.stream is not None:
-                runtime.get().wait_for(consumer, source.stream)
+                source._memory.device.wait_for(consumer, source.stream)
             source._memory.streams.add(consumer)
             exported = RawMemory(
                 source.address,
@@ -368,9 +377,10 @@ class DeviceArray:
         low, high = self.view().extent()
         stream = self.stream or 0
         self._memory.streams.add(stream)
-        allocation = _Allocation(high - low, stream)
+        device = self._memory.device
+        allocation = _Allocation(high - low, stream, device)
         allocation.stream = stream
-        runtime.get().copy_on_device(allocation.address, low, high - low, stream)
+        device.copy_on_device(allocation.address, low, high - low, stream)
         address = allocation.address + self.address - low
         return DeviceArray(address, self.shape, self.strides, self._dtype, allocation)
 
@@ -390,7 +400,9 @@ def _consumer_stream(stream: int | None) -> int:
 # -- making arrays ---------------------------------------------------------------------------------
 
 
-def empty(shape: int | Sequence[int], dtype: object = "bfloat16") -> DeviceArray:
+def empty(
+    shape: int | Sequence[int], dtype: object = "bfloat16", device: object = None
+) -> DeviceArray:
     """A compact device array with undefined contents.
 
     Parameters
@@ -398,24 +410,46 @@ def empty(shape: int | Sequence[int], dtype: object = "bfloat16") -> DeviceArray
     shape : int or sequence of int
     dtype : str or numpy dtype
         E.g. "bfloat16" or "float32".
+    device : int or str, optional
+        Number of the device among those of HIP, or a name like "rocm:1"; the default is the one
+        that is current in this thread.
     """
     lengths = indexing.lengths_of(shape)
-    return allocate(lengths, compact_strides(lengths), as_dtype(dtype))
+    return allocate(lengths, compact_strides(lengths), as_dtype(dtype), device=device_named(device))
+
+
+def device_named(device: object) -> Runtime:
+    """The device of an argument `device`: None, a number, or a name as arrays have it."""
+    if device is None:
+        return runtime.get()
+    found = scalars.read("device", device)
+    if isinstance(found, str):
+        kind, _, number = found.partition(":")
+        if kind != _DEVICE_KIND or not (number or "0").isdecimal():
+            raise ValueError(f'device={device!r} must be a number or a name like "rocm:0"')
+        return runtime.get(int(number or "0"))
+    return runtime.get(scalars.integer("device", found))
 
 
 def allocate(
-    shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType, stream: int = 0
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dtype: DType,
+    stream: int = 0,
+    device: Runtime | None = None,
 ) -> DeviceArray:
     """The same, for use on `stream`, of a shape and its compact strides, known to be right."""
-    allocation = _Allocation(math.prod(shape) * dtype.itemsize, stream)
+    nbytes = math.prod(shape) * dtype.itemsize
+    allocation = _Allocation(nbytes, stream, device or runtime.get())
     return DeviceArray(allocation.address, shape, strides, dtype, allocation)
 
 
-def upload(host: NDArray[Any]) -> DeviceArray:
+def upload(host: NDArray[Any], device: Runtime | None = None) -> DeviceArray:
     """A compact array with the elements of a C-contiguous numpy array. Waits for the copy."""
-    result = empty(host.shape, host.dtype)
+    device = device or runtime.get()
+    strides = compact_strides(host.shape)
+    result = allocate(host.shape, strides, as_dtype(host.dtype), device=device)
     if host.size:
-        device = runtime.get()
         device.upload(result.address, host.ctypes.data, host.nbytes)
         device.synchronize(0)  # the copy may still be reading the host array
         result.stream = None

@@ -50,16 +50,14 @@ def _dlpack_view(x: Any, name: str, stream: int) -> View:
         source = None
         if kind == dlpack.CPU:
             source = import_tensor(x, None)
-        elif kind == dlpack.ROCM and ordinal == runtime.get().ordinal:
+        elif kind == dlpack.ROCM:
+            device = runtime.get(ordinal)
             source = import_tensor(x, stream, (kind, ordinal))
     except AmdattnError:
         raise
     except Exception as error:
         raise _refusal(x, name, error) from error
     if source is None:
-        if kind == dlpack.ROCM:
-            here = runtime.get().ordinal
-            raise ValueError(f"{name} is on device {ordinal}; amdattn is bound to {here}")
         raise TypeError(
             f"{name} is on a DLPack device of type {kind}; amdattn takes the CPU (1) and ROCm "
             "devices (10)"
@@ -74,7 +72,7 @@ def _dlpack_view(x: Any, name: str, stream: int) -> View:
             memory = RawMemory(address, shape, strides, dtype, owner, read_only)
             array = np.asarray(memory).view(dtype.numpy())
         return View(address, shape, strides, dtype, read_only, x, array)
-    view = View(address, shape, strides, dtype, read_only, owner)
+    view = View(address, shape, strides, dtype, read_only, owner, ordinal=device.ordinal)
     return _device_view(name, view, extent)
 
 
@@ -88,11 +86,11 @@ def _device_of(x: Any) -> tuple[int, int]:
 
 
 def _device_view(name: str, view: View, extent: tuple[int, int]) -> View:
-    """The same, if it is memory of the bound device, elements aligned."""
+    """The same, if it is memory of its device, elements aligned."""
     low, high = extent
     if low == high:
         return view
-    device = runtime.get()
+    device = runtime.get(view.ordinal)
     if view.address % view.dtype.itemsize:
         raise ValueError(
             f"{name} is at {view.address:#x}, which is not a multiple of the "
@@ -101,7 +99,7 @@ def _device_view(name: str, view: View, extent: tuple[int, int]) -> View:
     is_known = extent in _seen_ranges
     if not device.owns(low) or not (is_known or device.owns(high - 1)):
         raise ValueError(
-            f"{name} at {low:#x}..{high:#x} is not memory of the bound device "
+            f"{name} at {low:#x}..{high:#x} is not memory of device {view.ordinal} "
             f"({device.props.name} through {device.choice.library}); two HIP runtimes in one "
             "process do not share memory"
         )
@@ -194,13 +192,16 @@ def _interface_view(x: Any, name: str, interface: Any, stream: int) -> View:
         raise ValueError(
             f"{name}.__cuda_array_interface__ cannot be taken: {error}; {interface!r}"
         ) from error
-    view = View(address, shape, strides, dtype, bool(read_only), x)
-    low, high = view.extent()
+    facts = address, shape, strides, dtype, bool(read_only), x
+    low, high = View(*facts).extent()
     if 0 not in shape and not 0 < low < high < 2**63:
         raise ValueError(f"{name}.__cuda_array_interface__ leaves the address space: {interface!r}")
-    view = _device_view(name, view, (low, high))
+    device = runtime.get()
+    if low != high and (ordinal := device.ordinal_of(address)) is not None:
+        device = runtime.get(ordinal)
+    view = _device_view(name, View(*facts, ordinal=device.ordinal), (low, high))
     if producer is not None:
-        runtime.get().wait_for(stream, producer)
+        device.wait_for(stream, producer)
     return view
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from amdattn.arrays.buffers import DeviceArray, Memory, View, upload
+from amdattn.arrays.buffers import DeviceArray, Memory, View, device_named, upload
 from amdattn.arrays.dlpack import HostTensor
 from amdattn.arrays.dtypes import DType, as_dtype
 from amdattn.arrays.foreign import as_numpy, foreign_view
+from amdattn.device import runtime
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 
-def asarray(x: Any, dtype: object = None) -> DeviceArray:
+def asarray(x: Any, dtype: object = None, device: object = None) -> DeviceArray:
     """Bring an array to the device.
 
     A DeviceArray or a DLPack array in device memory is not copied; a numpy array or a DLPack array
@@ -25,23 +26,28 @@ def asarray(x: Any, dtype: object = None) -> DeviceArray:
     ----------
     dtype : optional
         Convert host data to this type first; device data must have it already.
+    device : optional
+        Where host data goes, as `empty` takes it; device data must be there already.
 
     Returns
     -------
     DeviceArray
     """
     source = as_view(x, "x", 0)
-    if source.array is None:
+    if source.on_device:
         if dtype is not None and as_dtype(dtype) != source.dtype:
             raise ValueError(f"x is in device memory as {source.dtype.name}, not {dtype}")
+        if device is not None and device_named(device).ordinal != source.ordinal:
+            raise ValueError(f"x is on device {source.ordinal}, not on device={device!r}")
         return x if isinstance(x, DeviceArray) else _on_view(source)
+    assert source.array is not None
     target = source.dtype if dtype is None else as_dtype(dtype)
     host = source.array.astype(target.numpy(), order="C", copy=False)
-    return upload(host)
+    return upload(host, device_named(device))
 
 
 def from_dlpack(x: Any) -> DeviceArray:
-    """View a DLPack array in memory of the bound device, without a copy.
+    """View a DLPack array in device memory, without a copy.
 
     Raises
     ------
@@ -57,7 +63,7 @@ def from_dlpack(x: Any) -> DeviceArray:
 def _on_view(source: View) -> DeviceArray:
     memory = source.owner
     if not isinstance(memory, Memory):
-        memory = Memory(source.owner)
+        memory = Memory(runtime.get(source.ordinal), source.owner)
         memory.stream = 0  # its producer made it ready on the default stream only
         memory.read_only = source.read_only
     return DeviceArray(source.address, source.shape, source.strides, source.dtype, memory)
@@ -70,7 +76,7 @@ def as_view(x: Any, name: str, stream: int, is_output: bool = False) -> View:
     ----------
     x : DeviceArray, numpy.ndarray, or an array of another library
         With ``__dlpack__``, ``__cuda_array_interface__`` or ``__array__``. DLPack arrays must be on
-        the CPU or on the bound device.
+        the CPU or on a device of the HIP runtime that is bound.
     name : str
         What errors call it.
     is_output : bool
@@ -81,7 +87,7 @@ def as_view(x: Any, name: str, stream: int, is_output: bool = False) -> View:
     TypeError
         Not an array, or in memory of another kind of device.
     ValueError
-        On another device of this kind, of an unknown element type, or in need of a gradient.
+        In memory of another HIP runtime, of an unknown element type, or in need of a gradient.
     BufferError
         Its library does not hand it out, or hands out what makes no sense.
     """

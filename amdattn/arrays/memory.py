@@ -216,36 +216,39 @@ def size_class(nbytes: int) -> int:
     return -(-nbytes // step) * step
 
 
-# -- the pool of the bound device ------------------------------------------------------------------
+# -- the pools of the devices in use ---------------------------------------------------------------
 
-_pool: Pool | None = None
+_pools: dict[int, Pool] = {}  # by the number of the device
 _making = threading.Lock()
 
 
-def pool() -> Pool:
-    """The pool of the bound device, which is one for the life of the process."""
-    global _pool
-    if _pool is None:
-        device = runtime.get()
+def pool(device: runtime.Runtime | None = None) -> Pool:
+    """The pool of a device, or of the current one: the same for the life of the process."""
+    device = device or runtime.get()
+    found = _pools.get(device.ordinal)
+    if found is None:
         with _making:
-            if _pool is None:
+            found = _pools.get(device.ordinal)
+            if found is None:
                 off = os.environ.get(NO_CACHE_VARIABLE, "") not in ("", "0")
-                _pool = Pool(device, device.choice.kind != "virtual" and not off)
-    return _pool
+                found = Pool(device, device.choice.kind != "virtual" and not off)
+                _pools[device.ordinal] = found
+    return found
 
 
 def empty_cache() -> None:
-    """Return the memory of dropped arrays to the driver, for other libraries. Waits for the device.
+    """Return the memory of dropped arrays to the driver, for other libraries, on every device.
 
-    Memory of arrays that exist is untouched, whoever holds them. Allocations that fail do this by
-    themselves and try again.
+    Waits for the devices. Memory of arrays that exist is untouched, whoever holds them. Allocations
+    that fail do this by themselves, on their device, and try again.
     """
-    pool().empty()
+    for found in tuple(_pools.values()) or (pool(),):
+        found.empty()
 
 
 @contextlib.contextmanager
 def caching(on: bool) -> Iterator[None]:
-    """Have the cache on or off inside the block, whatever the device."""
+    """Have the cache of the current device on or off inside the block, whatever device it is."""
     mine = pool()
     before = mine.reuses
     mine.reuses = on

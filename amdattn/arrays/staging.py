@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 
-from amdattn.arrays.buffers import DeviceArray, View, empty
+from amdattn.arrays.buffers import DeviceArray, View, allocate
 from amdattn.arrays.dlpack import compact_strides
+from amdattn.arrays.dtypes import as_dtype
 from amdattn.device.runtime import Runtime
 from amdattn.op.workspace import WorkspaceLayout
 
@@ -51,7 +52,7 @@ def stage(
             view.array.nbytes for view in chunk.members.values() if view.array is not None
         )
         # Chunks start on a region boundary, so only their inner offsets decide the alignment.
-        placed = (_moved(view, view.address - chunk.low) for view in chunk.members.values())
+        placed = (_moved(view, view.address - chunk.low, device) for view in chunk.members.values())
         if chunk.high - chunk.low <= MAX_SPREAD * own_bytes and all(
             _has_rows(view) and aligned(view) for view in placed
         ):
@@ -59,14 +60,14 @@ def stage(
         else:
             chunks.extend(_compact(name, view) for name, view in chunk.members.items())
     layout = WorkspaceLayout.of((str(i), chunk.high - chunk.low) for i, chunk in enumerate(chunks))
-    memory = empty(layout.total_bytes, "uint8")
+    memory = allocate((layout.total_bytes,), (1,), as_dtype("uint8"), device=device)
     memory.record_stream(stream)
     staged = {}
     for chunk, region in zip(chunks, layout.regions, strict=True):
         base = memory.address + region.offset
         device.upload(base, chunk.low, region.nbytes, stream)
         for name, view in chunk.members.items():
-            staged[name] = _moved(view, base + view.address - chunk.low)
+            staged[name] = _moved(view, base + view.address - chunk.low, device)
     # The copies read host memory of the caller and of `_compact`, which must not change or go.
     device.synchronize(stream)
     return staged, memory
@@ -98,5 +99,8 @@ def _compact(name: str, view: View) -> _Chunk:
     return _Chunk(*compact.extent(), {name: compact})
 
 
-def _moved(view: View, address: int) -> View:
-    return View(address, view.shape, view.strides, view.dtype, view.read_only, None)
+def _moved(view: View, address: int, device: Runtime) -> View:
+    return View(
+        *(address, view.shape, view.strides, view.dtype, view.read_only, None),
+        ordinal=device.ordinal,
+    )

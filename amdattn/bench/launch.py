@@ -250,7 +250,8 @@ def _raw_paths(
     kernel = plan.forward.kernel
     operands = {name: operand(array.view(), _LAYOUT) for name, array in arrays.items()}
     operands["lse"] = launch.ABSENT
-    ((function, grid, workgroup, kernargs),) = launch.bind(launch.prepare(plan, device), operands)
+    prepared = launch.PreparedLaunches(plan).on(device)
+    _, ((function, grid, workgroup, kernargs),) = launch.bind(prepared, operands, device)
     packed = packer(kernel)
     values = packed.unpack(bytes(kernargs.block))
     types = {name: c_type for name, _, _, c_type in kernel.kernarg.fields}

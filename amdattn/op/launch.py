@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from amdattn.device.kernarg import KernargBuffer, packer
 from amdattn.device.runtime import Runtime
-from amdattn.op.plan import Address, Launch, Operand, Plan, Stride
+from amdattn.op.plan import Address, Launch, Operand, Stride
 
 ABSENT = Operand(0, {})
 # What Runtime.launch takes besides the stream: function, grid, workgroup and kernel arguments.
 BoundLaunch = tuple[Any, tuple[int, int, int], tuple[int, int, int], KernargBuffer]
+BoundLaunches = tuple[Runtime, tuple[BoundLaunch, ...]]
 
 Numbers = tuple[tuple[str, int], ...]
+
+
+class HasLaunches(Protocol):
+    """What is prepared of a plan."""
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """In stream order."""
+        ...
 
 
 class PreparedLaunch:
@@ -52,7 +62,7 @@ class PreparedLaunch:
         return self._pack(operands, numbers, kernargs)
 
     def run(self, operands: Mapping[str, Operand], stream: int, numbers: Numbers = ()) -> None:
-        """Launch once on `stream` of the bound device, which is current."""
+        """Launch once on `stream` of the device, which is current."""
         kernargs = self._device.kernarg_buffer(self._packer.size, self._offsets)
         self._device.launch(*self._pack(operands, numbers, kernargs), stream)
 
@@ -71,10 +81,20 @@ class PreparedLaunch:
         return self._function, self._grid, self._workgroup, kernargs
 
 
-def prepare(plan: Plan, device: Runtime) -> tuple[PreparedLaunch, ...]:
-    """Load every kernel of a plan, so that running it only packs and launches."""
-    device.enter()
-    return tuple(PreparedLaunch(launch, device) for launch in plan.launches)
+class PreparedLaunches:
+    """A plan's launches with every kernel loaded, so that running them only packs and launches."""
+
+    def __init__(self, plan: HasLaunches) -> None:
+        self._plan = plan
+        self._by_ordinal: dict[int, tuple[PreparedLaunch, ...]] = {}
+
+    def on(self, device: Runtime) -> tuple[PreparedLaunch, ...]:
+        """Those on a device, which has modules of its own."""
+        found = self._by_ordinal.get(device.ordinal)
+        if found is None:
+            found = tuple(PreparedLaunch(launch, device) for launch in self._plan.launches)
+            self._by_ordinal[device.ordinal] = found
+        return found
 
 
 def run(
@@ -85,23 +105,27 @@ def run(
     numbers: Numbers = (),
 ) -> None:
     """Run the launches of a plan in order on `stream`; `numbers` as `PreparedLaunch.bind` has."""
-    device.enter(stream)
-    for launch in prepared:
-        launch.run(operands, stream, numbers)
+    with device.current(stream):
+        for launch in prepared:
+            launch.run(operands, stream, numbers)
 
 
 def bind(
-    prepared: tuple[PreparedLaunch, ...], operands: Mapping[str, Operand], numbers: Numbers = ()
-) -> tuple[BoundLaunch, ...]:
+    prepared: tuple[PreparedLaunch, ...],
+    operands: Mapping[str, Operand],
+    device: Runtime,
+    numbers: Numbers = (),
+) -> BoundLaunches:
     """Pack the arguments of every launch, for any number of submissions."""
-    return tuple(launch.bind(operands, numbers) for launch in prepared)
+    return device, tuple(launch.bind(operands, numbers) for launch in prepared)
 
 
-def submit(bound: tuple[BoundLaunch, ...], device: Runtime, stream: int) -> None:
+def submit(bound: BoundLaunches, stream: int) -> None:
     """Run bound launches in order on `stream`.
 
     Any number of threads may submit the same ones at a time: their arguments never change.
     """
-    device.enter(stream)
-    for function, grid, workgroup, kernargs in bound:
-        device.launch(function, grid, workgroup, kernargs, stream)
+    device, launches = bound
+    with device.current(stream):
+        for function, grid, workgroup, kernargs in launches:
+            device.launch(function, grid, workgroup, kernargs, stream)

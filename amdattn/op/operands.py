@@ -43,10 +43,13 @@ def check_shape(view: View, name: str, shape: tuple[int, ...], dtype: str, layou
 
 
 def check_placement(views: Mapping[str, View]) -> None:
-    """All operands must be on the host, or all on the device."""
-    if len({view.on_device for view in views.values()}) > 1:
+    """All operands must be on the host, or all on the same device."""
+    if len({view.ordinal for view in views.values()}) > 1:
+        several = len({view.ordinal for view in views.values() if view.on_device}) > 1
         where = ", ".join(
-            f"{name} on the {'device' if view.on_device else 'host'}"
+            f"{name} on {f'device {view.ordinal}' if several and view.on_device else 'the device'}"
+            if view.on_device
+            else f"{name} on the host"
             for name, view in views.items()
         )
         raise TypeError(f"all operands must be in the same place, not {where}")

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from amdattn.arrays.buffers import DeviceArray, Memory
-from amdattn.arrays.interchange import asarray
-from amdattn.device import runtime
+from amdattn.arrays.buffers import DeviceArray, Memory, upload
 from amdattn.device.runtime import Runtime
 from amdattn.errors import HipError
 
@@ -32,26 +30,27 @@ class _Streams:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[tuple[int, int], tuple[int, DeviceArray]] = {}
+        self._held: dict[tuple[int, int, int], tuple[int, DeviceArray]] = {}
         self._left: list[DeviceArray] = []  # outgrown, or dirty: launches under way may use them
-        self._failures = 0
+        self._failures: dict[int, int] = {}  # that each device had seen
 
     def of(self, device: Runtime, stream: int, tiles: int, tile_bytes: int) -> tuple[int, int]:
         """Addresses of at least `tiles` counters, and as many sums, for launches on `stream`."""
         with self._lock:
-            if self._failures != device.failures:
-                self._failures = device.failures
-                self._left += [memory for _, memory in self._held.values()]
-                self._held.clear()
-            held, memory = self._held.get((stream, tile_bytes), (0, None))
+            if self._failures.get(device.ordinal, 0) != device.failures:
+                self._failures[device.ordinal] = device.failures
+                for key in [key for key in self._held if key[0] == device.ordinal]:
+                    self._left.append(self._held.pop(key)[1])
+            key = device.ordinal, stream, tile_bytes
+            held, memory = self._held.get(key, (0, None))
             if memory is None or held < tiles:
                 if memory is not None:
                     self._left.append(memory)
                 held = max(_LEAST_TILES, 1 << (tiles - 1).bit_length())
                 # The copy is done when this returns.
-                memory = asarray(np.zeros(held * (COUNTER_BYTES + tile_bytes), np.uint8))
+                memory = upload(np.zeros(held * (COUNTER_BYTES + tile_bytes), np.uint8), device)
                 memory.record_stream(stream)
-                self._held[stream, tile_bytes] = held, memory
+                self._held[key] = held, memory
             return memory.address, memory.address + held * COUNTER_BYTES
 
 
@@ -86,7 +85,6 @@ class _Workspaces:
         self._lock = threading.Lock()
         self._own: weakref.WeakSet[Memory] = weakref.WeakSet()
         self._foreign: dict[int, _Use] = {}
-        self._is_told = False
 
     def prepare(
         self,
@@ -124,9 +122,8 @@ class _Workspaces:
         zero_bytes: int,
         stream: int,
     ) -> None:
-        if not self._is_told:
+        if self.recover not in device.after_failures:
             device.after_failures.append(self.recover)
-            self._is_told = True
         uses = self._foreign
         if memory is not None:
             uses = memory.uses = memory.uses or {}
@@ -157,7 +154,7 @@ class _Workspaces:
         this package, which is there as long as its array: foreign memory may be of another use.
         """
         with self._lock:
-            for memory in self._own:
+            for memory in [memory for memory in self._own if memory.device is device]:
                 for address, use in (memory.uses or {}).items():
                     stale = use.captured and use.failures != device.failures
                     if not stale or stream not in (None, use.stream):
@@ -172,18 +169,25 @@ _streams = _Streams()
 _workspaces = _Workspaces()
 
 
-def of_stream(stream: int, tiles: int, tile_bytes: int) -> tuple[int, int]:
+def of_stream(device: Runtime, stream: int, tiles: int, tile_bytes: int) -> tuple[int, int]:
     """Addresses of counters and sums for launches on a stream, see `_Streams.of`."""
-    return _streams.of(runtime.get(), stream, tiles, tile_bytes)
+    return _streams.of(device, stream, tiles, tile_bytes)
 
 
-def new_workspace(nbytes: int, stream: int) -> DeviceArray:
+def new_workspace(nbytes: int, device: Runtime, stream: int) -> DeviceArray:
     """Memory that is 0, for use on `stream`."""
-    made = asarray(np.zeros(max(nbytes, 1), np.uint8))
+    made = upload(np.zeros(max(nbytes, 1), np.uint8), device)
     made.record_stream(stream)
     return made
 
 
-def prepare(memory: Memory | None, address: int, nbytes: int, zero_bytes: int, stream: int) -> None:
+def prepare(
+    device: Runtime,
+    memory: Memory | None,
+    address: int,
+    nbytes: int,
+    zero_bytes: int,
+    stream: int,
+) -> None:
     """Have a caller's workspace be 0 where a launch on `stream` needs it, see `_Workspaces`."""
-    _workspaces.prepare(runtime.get(), memory, address, nbytes, zero_bytes, stream)
+    _workspaces.prepare(device, memory, address, nbytes, zero_bytes, stream)

@@ -74,7 +74,11 @@ def do_bench(
 
 def elapsed_ms(device: runtime.Runtime, fn: Callable[[], Any]) -> float:
     """Milliseconds on the default stream between events recorded before and after calling `fn`."""
-    device.enter()
+    with device.current():
+        return _elapsed_ms(device, fn)
+
+
+def _elapsed_ms(device: runtime.Runtime, fn: Callable[[], Any]) -> float:
     hip = device.hip
     start = device.check("hipEventCreate", hip.hipEventCreate())
     stop = device.check("hipEventCreate", hip.hipEventCreate())

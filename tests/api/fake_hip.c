@@ -18,6 +18,13 @@
 
 enum { kInvalidValue = 1, kNoInit = 303, kInvalidHandle = 400, kNotSupported = 801 };
 enum { kWrongStream = 709, kMaxFunctions = 64, kMaxStreams = 64, kAttributeMissing = -1 };
+enum { kMaxAllocations = 4096 };
+
+typedef struct Allocation {
+  char* begin;
+  size_t bytes;
+  int device;
+} Allocation;
 
 typedef struct Stream {
   int device;
@@ -34,6 +41,8 @@ typedef struct GatherRows {
 static __thread int last_error, current_device;
 static int is_initialised;
 static char functions[kMaxFunctions][128];
+static int function_devices[kMaxFunctions];
+static Allocation allocations[kMaxAllocations];
 static int num_functions;
 static Stream streams[kMaxStreams];
 static int num_streams;
@@ -130,9 +139,19 @@ int hipGetDevicePropertiesR0600(char* prop, int device) {
 
 int hipMalloc(void** address, size_t bytes) {
   *address = aligned_alloc(256, (bytes + 255) / 256 * 256);
-  return result(0);
+  for (int i = 0; i < kMaxAllocations; ++i) {
+    if (allocations[i].begin) continue;
+    allocations[i] = (Allocation){*address, bytes, current_device};
+    return result(0);
+  }
+  abort();
 }
-int hipFree(void* address) { return free(address), result(0); }
+int hipFree(void* address) {
+  for (int i = 0; i < kMaxAllocations; ++i) {
+    if (allocations[i].begin == address) allocations[i].begin = 0;
+  }
+  return free(address), result(0);
+}
 
 int hipMemcpyAsync(void* to, const void* from, size_t bytes, int kind, Stream* stream);
 
@@ -146,6 +165,12 @@ int hipPointerGetAttributes(char* found, void* address) {
   memset(found, 0, 32);
   *(int*)found = 2; /* device memory */
   *(void**)(found + 8) = address;
+  for (int i = 0; i < kMaxAllocations; ++i) {
+    const Allocation* a = &allocations[i];
+    if (a->begin && (char*)address >= a->begin && (char*)address < a->begin + a->bytes) {
+      *(int*)(found + 4) = a->device;
+    }
+  }
   return result(0);
 }
 
@@ -231,7 +256,7 @@ int hipModuleLoadData(size_t* module, const void* image) {
 int hipModuleUnload(size_t module) { return (void)module, abort(), 0; }
 
 int hipModuleGetFunction(char** function, size_t module, const char* name) {
-  (void)module;
+  function_devices[num_functions % kMaxFunctions] = (int)module - 1;
   *function = functions[num_functions++ % kMaxFunctions];
   strcpy(*function, name);
   return result(0);
@@ -249,6 +274,8 @@ int hipModuleLaunchKernel(const char* function, unsigned grid_x, unsigned grid_y
   (void)grid_x, (void)grid_y, (void)grid_z, (void)group_x, (void)group_y, (void)group_z, (void)lds;
   say(params ? "hipModuleLaunchKernel(params)" : "hipModuleLaunchKernel(extra)", (long)stream);
   if (params && extra) return result(kInvalidValue);
+  const int of = function_devices[(function - functions[0]) / (long)sizeof functions[0]];
+  if (of != device_of(stream)) return result(kInvalidHandle);
   if (params && option("NO_PARAMS", 0)) return result(option("NO_PARAMS", 0));
   if (extra && option("EXTRA_ERROR", 0)) return result(option("EXTRA_ERROR", 0));
   if (extra && option("NO_EXTRA", 0)) return result(0);

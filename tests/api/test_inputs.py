@@ -292,7 +292,7 @@ def test_cuda_array_interface(rng, hip_stream):
         ({"shape": None}, "cannot be taken"),
         ({"data": (0, False)}, "address space"),
         ({"data": (out.address + 1, False)}, "multiple of the 2 bytes"),
-        ({"data": (host[0].ctypes.data, False)}, "not memory of the bound device"),
+        ({"data": (host[0].ctypes.data, False)}, "not memory of device 0"),
         ({"shape": (2**30, 6, 2, 64), "strides": None}, "not memory|address space"),
         ({"data": out.address}, "cannot be taken"),
     ):

@@ -25,7 +25,7 @@ HARD = (
 
 
 def view(shape, strides, start=0):
-    return View(BASE + start, shape, strides, BF16, False, None)
+    return View(BASE + start, shape, strides, BF16, False, None, ordinal=0)
 
 
 def elements(x):

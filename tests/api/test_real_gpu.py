@@ -255,9 +255,9 @@ hip.hipSetDevice(0)
 def test_a_stream_of_another_device_is_refused_by_name(rocm):
     code = """
 import amdattn
-x = amdattn.empty((1, 64, 1, 128))
+x = amdattn.empty((1, 64, 1, 128), device=1)
 out = amdattn.flash_attn_func(x, x, x, stream=ours)
-weights = amdattn.empty((16, 512))
+weights = amdattn.empty((16, 512), device=1)
 amdattn.gemm_nt(weights, weights, stream=ours)
 for call in (
     lambda: amdattn.flash_attn_func(x, x, x, stream=theirs),
@@ -277,8 +277,7 @@ for call in (
     assert len(lines) == 6
     for line in lines:
         assert re.fullmatch(
-            r"stream=0x[0-9a-f]+ is of device 0; amdattn is bound to device 1 "
-            r"\(AMD Instinct MI300X\)",
+            r"stream=0x[0-9a-f]+ is of device 0, not of device 1 \(AMD Instinct MI300X\)",
             line,
         )
 
@@ -288,31 +287,111 @@ def test_a_stream_handle_of_no_device(rocm):
     assert "hipStreamGetDevice failed: hipErrorContextIsDestroyed (709)" in errors
 
 
-def test_every_call_is_for_the_bound_device(rocm):
-    """Threads begin on device 0; a wait for the default stream there is for another device."""
+def calls_of(errors: str, call: str = r"\w+") -> set[str]:
+    """Devices that were current when calls were made, of a log."""
+    assert "Traceback" not in errors, errors
+    return set(re.findall(rf"fake: {call}\b.* on device (\d)", errors))
+
+
+def test_arrays_say_the_device_of_every_call(rocm):
+    """Threads begin on device 0, and stay there; so do waits for the default stream there."""
     code = """
 def work():
-    x = amdattn.asarray(numpy.ones((1, 64, 1, 128), ml_dtypes.bfloat16))
-    amdattn.flash_attn_func(x, x, x, out=amdattn.empty(x.shape))
+    x = amdattn.asarray(numpy.ones((1, 64, 1, 128), ml_dtypes.bfloat16), device="rocm:1")
+    made = [amdattn.flash_attn_func(x, x, x)]
+    amdattn.flash_attn_func(x, x, x, out=made[0])
+    w = amdattn.empty((512, 4096), device=1)
+    made += [amdattn.gemm_nt(w[:4], w), made[0].transpose(), amdattn.from_dlpack(made[0])]
+    made += [pickle.loads(pickle.dumps(x))]
     device.wait_for(ours, 0)
     device.flush_caches()
-    for wait in (lambda: device.synchronize(0), runtime.synchronize):
-        hip.hipSetDevice(0)
-        wait()
-import amdattn, ml_dtypes, numpy
+    made[0].numpy()
+    print(*[one.device for one in made], hip.hipGetDevice()[1])
+import amdattn, ml_dtypes, numpy, pickle
 thread = threading.Thread(target=work)
 thread.start()
 thread.join()
 """
-    _, _, errors = play(rocm, DEVICES + code, DEVICES=2, LOG=1)
-    assert "Traceback" not in errors, errors
-    calls = re.findall(r"fake: (\w+).* on device (\d)", errors)
-    assert {call for call, _ in calls} >= {
-        *("hipModuleLoadData", "hipModuleLaunchKernel", "hipStreamSynchronize"),
-        *("hipDeviceSynchronize", "hipEventRecord"),
-    }
-    assert {device for _, device in calls} == {"1"}, errors
+    status, lines, errors = play(rocm, DEVICES + code, DEVICES=2, LOG=1)
+    assert (status, lines) == (0, ["rocm:1 rocm:1 rocm:1 rocm:1 rocm:0 0"]), errors
+    for call in ("hipModuleLoadData", "hipModuleLaunchKernel", "hipStreamSynchronize"):
+        assert "1" in calls_of(errors, call), errors
+    assert calls_of(errors, "hipModuleLaunchKernel") == calls_of(errors, "hipEventRecord") == {"1"}
     assert set(re.findall(r"hipModuleLoadData (\d)", errors)) == {"2"}  # of device 1
+
+
+def test_devices_have_modules_memory_and_counters_of_their_own(rocm):
+    code = """
+import amdattn, ml_dtypes, numpy
+from amdattn.arrays import memory
+from amdattn.op import zero_at_rest
+for ordinal in (0, 1, 0, 1):
+    hip.hipSetDevice(ordinal)
+    x = amdattn.asarray(numpy.ones((1, 64, 1, 128), ml_dtypes.bfloat16))
+    w = amdattn.empty((512, 8192))
+    outs = amdattn.flash_attn_func(x, x, x), amdattn.gemm_nt(w[:4], w)
+    host = amdattn.flash_attn_func(*[numpy.ones((1, 9, 1, 128), ml_dtypes.bfloat16)] * 3)
+    assert {one.device for one in (x, w, *outs)} == {f"rocm:{ordinal}"}
+    assert outs[0].__dlpack_device__() == (10, ordinal) and hip.hipGetDevice()[1] == ordinal
+devices = [runtime.get(i) for i in (0, 1)]
+counters = [zero_at_rest.of_stream(device, 0, 4, 0)[0] for device in devices]
+print([device.ordinal_of(address) for device, address in zip(devices, counters)])
+print(memory.pool(devices[0]) is memory.pool(devices[1]), runtime.get() is devices[1])
+print([amdattn.empty(3, device=name).device for name in (0, "rocm", "rocm:1", numpy.int64(1))])
+"""
+    status, lines, errors = play(rocm, DEVICES + code, DEVICES=2, LOG=1)
+    assert status == 0, errors
+    assert lines == ["[0, 1]", "False True", "['rocm:0', 'rocm:0', 'rocm:1', 'rocm:1']"]
+    loads = re.findall(r"hipModuleLoadData (\d) on device (\d)", errors)
+    once = len(loads) // 2  # no kernel is loaded on a device again
+    assert sorted(loads) == [("1", "0")] * once + [("2", "1")] * once
+
+
+def test_operands_on_several_devices_are_named(rocm):
+    code = """
+import amdattn
+x, y = (amdattn.empty((1, 64, 1, 128), device=i) for i in (0, 1))
+v, w = (amdattn.empty((8, 512), device=i) for i in (0, 1))
+both = amdattn.plan_gemm(8, 8, 512, device=amdattn.device_props(), split_k=4)
+for call in (
+    lambda: amdattn.flash_attn_func(x, y, x),
+    lambda: amdattn.flash_attn_func(x, x, x, out=y),
+    lambda: amdattn.gemm_nt(w, v),
+    lambda: both.run(w, w, workspace=both.new_workspace(device=0)),
+    lambda: amdattn.asarray(x, device=1),
+    lambda: amdattn.empty(3, device=2),
+    lambda: amdattn.empty(3, device="cuda:0"),
+    lambda: amdattn.empty(3, device=1.5),
+):
+    try:
+        call()
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+    place = "TypeError all operands must be in the same place, not"
+    assert outcome(rocm, DEVICES + code, DEVICES=2) == [
+        f"{place} q on device 0, k on device 1, v on device 0",
+        f"{place} q on device 0, k on device 0, v on device 0, out on device 1",
+        f"{place} a on device 1, b on device 0",
+        f"{place} a on device 1, b on device 1, workspace on device 0",
+        "ValueError x is on device 0, not on device=1",
+        "ValueError device 2 must be in 0..1, those the process sees",
+        "ValueError device='cuda:0' must be a number or a name like \"rocm:0\"",
+        "TypeError device=1.5 must be an int, not float",
+    ]
+
+
+def test_failures_are_of_a_device(rocm):
+    """Counters of the device that failed are made anew, those of the other are not."""
+    code = """
+from amdattn.op import zero_at_rest
+devices = [runtime.get(i) for i in (0, 1)]
+before = [zero_at_rest.of_stream(device, 0, 4, 0) for device in devices]
+devices[1].failures += 1
+after = [zero_at_rest.of_stream(device, 0, 4, 0) for device in devices]
+print([one == other for one, other in zip(before, after)])
+"""
+    assert outcome(rocm, DEVICES + code, DEVICES=2) == ["[True, False]"]
 
 
 # -- what is supported -----------------------------------------------------------------------------

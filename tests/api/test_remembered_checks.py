@@ -28,6 +28,7 @@ def test_facts_tell_views_apart():
         "read_only": False,
         "owner": None,
         "array": None,
+        "ordinal": 0,
     }
     others = {
         "address": 512,
@@ -35,14 +36,14 @@ def test_facts_tell_views_apart():
         "strides": (16, 1),
         "dtype": as_dtype("float16"),
         "read_only": True,
-        "array": np.zeros((3, 8)),
+        "ordinal": None,
     }
     known = View(**base).facts
     assert known == View(**base).facts and hash(known) == hash(View(**base).facts)
     for name, value in others.items():
         assert View(**{**base, name: value}).facts != known, name
-    # `owner` only keeps the memory alive.
-    assert set(others) | {"owner", "facts"} == {f.name for f in dataclasses.fields(View)}
+    # `owner` only keeps the memory alive; memory of the host has an array, and no number.
+    assert set(others) | {"owner", "array", "facts"} == {f.name for f in dataclasses.fields(View)}
 
 
 def seen_as(array, dtype):

@@ -125,6 +125,7 @@ WORDS = {"round_mode", "layout", "activation", "gather"}
 OTHERS = {
     *("q", "k", "v", "kv", "qkv", "cu_seqlens_q", "cu_seqlens_k", "cu_seqlens", "out", "lse"),
     *("alibi_slopes", "block_table", "a", "b", "workspace", "out_dtype", "dtype", "window_size"),
+    "device",
 }
 ARRAY_NAMES = {dense: {"sinks"}, product: {"bias"}}
 

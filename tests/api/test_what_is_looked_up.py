@@ -29,7 +29,9 @@ def view(
     shape: tuple[int, int], strides: tuple[int, int], address: int = 256, host: bool = False
 ) -> View:
     array = np.zeros(shape) if host else None
-    return View(address, shape, strides, as_dtype("bfloat16"), False, None, array)
+    return View(
+        address, shape, strides, as_dtype("bfloat16"), False, None, array, None if host else 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_calls_that_differ_in_keys_alone_are_a_family(
     assert len(VALUES) == len(call_options.NAMES)
     named = (*OPTIONS.values(), *VALUES)
     plans = [
-        attention_plans.planned_for("", shape(7), shape(n), shape(n), layout, *named)
+        attention_plans.planned_for(0, "", shape(7), shape(n), shape(n), layout, *named)
         for n in (1001, 1002, 1003, 1001)
     ]
     assert [plan.problem.seqlen_kv for plan in plans] == [1001, 1002, 1003, 1001]
@@ -90,8 +92,8 @@ def test_calls_that_differ_in_keys_alone_are_a_family(
     fresh = [dataclasses.replace(plan.problem) for plan in plans]
     assert [plan.problem for plan in plans] == fresh
     with pytest.raises(ValueError, match="seq"):
-        attention_plans.planned_for("", shape(7), shape(11), shape(12), layout, *named)
-    attention_plans.planned_for("", shape(8), shape(1001), shape(1001), layout, *named)
+        attention_plans.planned_for(0, "", shape(7), shape(11), shape(12), layout, *named)
+    attention_plans.planned_for(0, "", shape(8), shape(1001), shape(1001), layout, *named)
     assert len(described) == 3
 
 

@@ -305,7 +305,7 @@ def test_variable(monkeypatch):
     """What debugging tools set on a GPU."""
 
     def made():
-        monkeypatch.setattr(memory, "_pool", None)
+        monkeypatch.setattr(memory, "_pools", {})
         return memory.pool().reuses
 
     monkeypatch.setattr(runtime.get(), "choice", type("Choice", (), {"kind": "gpu"}))

@@ -274,6 +274,21 @@ def test_stream_ordered_allocation(hip: Any) -> None:
     hip.hipStreamDestroy(stream)
 
 
+def test_what_a_new_pool_reuses(hip: Any) -> None:
+    pool = hip.hipMemPoolCreate(pool_props(hip))
+    attributes = hip.hip.hipMemPoolAttr
+    for name in ("FollowEventDependencies", "AllowOpportunistic", "AllowInternalDependencies"):
+        attribute = getattr(attributes, f"hipMemPoolReuse{name}")
+        value = ctypes.c_int(7)
+        hip.hipMemPoolGetAttribute(pool, attribute, ctypes.addressof(value))
+        assert value.value == 1, name
+        zero = ctypes.c_int(0)
+        hip.hipMemPoolSetAttribute(pool, attribute, ctypes.addressof(zero))
+        hip.hipMemPoolGetAttribute(pool, attribute, ctypes.addressof(value))
+        assert value.value == 0, name
+    hip.hipMemPoolDestroy(pool)
+
+
 def test_access_of_a_pool(hip: Any) -> None:
     """The only device has it for good; whatever else is asked for is refused."""
     pool = hip.hipMemPoolCreate(pool_props(hip))

@@ -29,7 +29,7 @@ class HostMemory(Memory):
     """Pages of the host that the device sees: all of their bytes, or all but the last ones."""
 
     def __init__(self, contents: bytes) -> None:
-        super().__init__()
+        super().__init__(runtime.get())
         self._pages = mmap.mmap(-1, len(contents))
         self._pages.write(contents)
         self._nbytes = len(contents)
@@ -246,12 +246,12 @@ def test_what_no_graph_holds_is_left_alone(product: Product) -> None:
 def test_memory_of_a_stream_is_replaced(product: Product) -> None:
     """What was given up may still be running, and count later."""
     tiles = product.plan.workspace["counters"].nbytes // zero_at_rest.COUNTER_BYTES
-    before = zero_at_rest.of_stream(0, tiles, 0)
-    assert zero_at_rest.of_stream(0, tiles, 0) == before
+    before = zero_at_rest.of_stream(runtime.get(), 0, tiles, 0)
+    assert zero_at_rest.of_stream(runtime.get(), 0, tiles, 0) == before
     with ended_half_way(product, CUTS[-1]):
         product.plan.run(product.a, product.b, product.out)
         amdattn.synchronize()
-    assert zero_at_rest.of_stream(0, tiles, 0) != before
+    assert zero_at_rest.of_stream(runtime.get(), 0, tiles, 0) != before
     product.plan.run(product.a, product.b, product.out)
     assert product.holds()
 

@@ -230,7 +230,7 @@ def test_memory_of_a_stream_recovers(deterministic: bool, kernels_alone: None) -
         plan = calls[seed % 3].plan()
         tiles = plan.workspace["counters"].nbytes // 8
         size = 0 if deterministic else tile_bytes(plan.kernel)
-        counters, sums = zero_at_rest.of_stream(0, tiles, size)
+        counters, sums = zero_at_rest.of_stream(runtime.get(), 0, tiles, size)
         parts = plan.new_workspace()
         regions = {"counters": counters, "partials": parts.address if deterministic else sums}
         abort(calls[seed % 3], regions, 100 * seed, seed)

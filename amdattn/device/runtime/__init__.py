@@ -1,7 +1,8 @@
 """The HIP runtime, through hip-python.
 
-The device is bound at the first call of `get`. Whether a GPU or the virtual device answers is
-decided once, by which library hip-python opens; nothing outside this package depends on it.
+The library is bound at the first call of `get`. Whether a GPU or the virtual device answers is
+decided once, by which library hip-python opens; nothing outside this package depends on it. Every
+device has a `Runtime` of its own, with the modules that are loaded on it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _FLUSH_BYTES = 512 * 2**20  # MI300X and MI355X have 256 MiB of last level cache
 
 _lock = threading.RLock()
 _requested: str | None = None
-_bound: Runtime | None = None
+_devices: dict[int, Runtime] = {}  # in use, by their number
+_only: Runtime | None = None  # of a process that sees no other
 
 
 def use_device(request: str) -> None:
@@ -49,34 +51,62 @@ def use_device(request: str) -> None:
     global _requested
     binding.check_request(request)
     with _lock:
-        if _bound is not None and request != "auto":
+        bound = next(iter(_devices.values()), None)
+        if bound is not None and request != "auto":
             kind = request.partition(":")[0]
-            if kind != _bound.choice.kind:
+            if kind != bound.choice.kind:
                 raise BindingError(
-                    f"use_device({request!r}): {_bound.props.name} is bound already "
-                    f"({_bound.choice.library}); choose before the first operation"
+                    f"use_device({request!r}): {bound.props.name} is bound already "
+                    f"({bound.choice.library}); choose before the first operation"
                 )
         _requested = request
 
 
-def get() -> Runtime:
-    """The bound runtime; binds it on first use."""
-    global _bound
-    if _bound is None:
-        if _is_fork:
-            raise BindingError(_FORK)
-        with _lock:
-            if _bound is None:
-                _bound = _bind()
-    return _bound
+def get(ordinal: int | None = None) -> Runtime:
+    """The runtime of a device, by its number among those of HIP; binds the library on first use.
+
+    Parameters
+    ----------
+    ordinal : int, optional
+        None: the device that is current in this thread.
+
+    Raises
+    ------
+    ValueError
+        The process sees no such device.
+    """
+    device = _only if ordinal is None else _devices.get(ordinal)
+    return _bound_to(ordinal) if device is None else device
+
+
+def _bound_to(ordinal: int | None) -> Runtime:
+    """The same of a device that was not used yet, or of the current one among several."""
+    global _only
+    if _is_fork:
+        raise BindingError(_FORK)
+    with _lock:
+        first = next(iter(_devices.values()), None)
+        if first is None:
+            first = _bind()
+            _devices[first.ordinal] = first
+            if first.num_devices == 1:
+                _only = first
+        if ordinal is None:
+            ordinal = first.current_ordinal()
+        device = _devices.get(ordinal)
+        if device is None:
+            device = _devices[ordinal] = Runtime(import_hip_python(), first.choice, ordinal)
+        return device
 
 
 def _after_fork() -> None:
     """In a child process: HIP's threads and the GPU's queues stayed with the parent."""
-    global _bound, _is_fork
-    if _bound is not None:
-        _bound.hip = _Forked()
-        _bound, _is_fork = None, True
+    global _only, _is_fork
+    if _devices:
+        for device in _devices.values():
+            device.hip = _Forked()
+        _devices.clear()
+        _only, _is_fork = None, True
 
 
 class _Forked:
@@ -96,13 +126,14 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def device_props() -> DeviceProps:
-    """Facts of the bound device; binds it on first use."""
+    """Facts of the device that is current in this thread; binds it on first use."""
     return get().props
 
 
 def synchronize() -> None:
-    """Wait for everything launched on the bound device; raises HipError if any of it failed."""
-    get().synchronize_all()
+    """Wait for everything launched on every device in use; raises HipError if any of it failed."""
+    for device in tuple(_devices.values()) or (get(),):
+        device.synchronize_all()
 
 
 def _bind() -> Runtime:
@@ -127,10 +158,12 @@ def _bind() -> Runtime:
 
 
 class Runtime(MemoryCalls, StreamCalls, KernelLoader):
-    """The bound device: memory, streams, modules, launches. Addresses and handles are ints."""
+    """A device: memory, streams, modules, launches. Addresses and handles are ints."""
 
-    def __init__(self, hip_python: HipPython, choice: binding.Choice) -> None:
-        super().__init__(hip_python, choice)
+    def __init__(
+        self, hip_python: HipPython, choice: binding.Choice, ordinal: int | None = None
+    ) -> None:
+        super().__init__(hip_python, choice, ordinal)
         self._flush_address: int | None = None
 
     def version(self) -> int:

@@ -1,4 +1,4 @@
-"""Calls of the HIP runtime through hip-python: errors, the bound device, what captures forbid."""
+"""Calls of the HIP runtime through hip-python: errors, the current device, what captures forbid."""
 
 from __future__ import annotations
 
@@ -28,17 +28,25 @@ _FAULTS = frozenset(
 _WAITS = ("hipDeviceSynchronize", "hipStreamSynchronize", "hipEventSynchronize")
 _CAPTURE_MODE_RELAXED = 2
 _SOON_SECONDS = 0.02
+_ALREADY = contextlib.nullcontext()
 
 
 class HipCalls:
-    """One HIP library and the device that was current when it was bound.
+    """One HIP library and one of its devices.
+
+    Parameters
+    ----------
+    ordinal : int, optional
+        None: the device that is current in this thread.
 
     Attributes
     ----------
     choice : binding.Choice
         Which library is bound and why.
     ordinal : int
-        The device that was current when the runtime was bound.
+        The number of the device among those of HIP.
+    num_devices : int
+        That the process sees.
     props : DeviceProps
     sources : tuple of (str, str)
         Where those of its facts come from that not every runtime tells.
@@ -47,7 +55,7 @@ class HipCalls:
         How many errors were seen of launches that ended half-way, by whichever call reported them.
     """
 
-    def __init__(self, hip_python: HipPython, choice: binding.Choice) -> None:
+    def __init__(self, hip_python: HipPython, choice: binding.Choice, ordinal: int | None) -> None:
         self.hip = hip_python.hip
         self.choice = choice
         self.launch_types = hip_python.launch_types
@@ -57,9 +65,11 @@ class HipCalls:
         self._reported = ("", 0)
         self._lost_interrupt = False
         self._check_binding()
-        self.ordinal: int = self.check("hipGetDevice", self.hip.hipGetDevice())
         count: int = self.check("hipGetDeviceCount", self.hip.hipGetDeviceCount())
-        self._one_device = count == 1
+        self.num_devices = count
+        self.ordinal = self.current_ordinal() if ordinal is None else ordinal
+        if not 0 <= self.ordinal < count:
+            raise ValueError(f"device {ordinal} must be in 0..{count - 1}, those the process sees")
         prop = self._struct("hipGetDeviceProperties", "hipDeviceProp_t", self.ordinal)
         queried = query_device(self.hip, prop, self.ordinal, choice.kind == "gpu")
         self.props, self.sources = queried.props, queried.sources
@@ -146,18 +156,33 @@ class HipCalls:
         self.check(call, function(out, *args))
         return out
 
-    def enter(self, stream: int = 0) -> None:
-        """Make the bound device current in this thread (a new thread starts on device 0).
+    def current_ordinal(self) -> int:
+        """The device that is current in this thread."""
+        ordinal: int = self.check("hipGetDevice", self.hip.hipGetDevice())
+        return ordinal
+
+    def current(self, stream: int = 0) -> contextlib.AbstractContextManager[object]:
+        """A block in which this is the current device, as calls on the default stream need.
 
         Raises
         ------
         ValueError
             `stream` is of another device.
         """
-        if not self._one_device:
+        return _ALREADY if self.num_devices == 1 else self._made_current(stream)
+
+    @contextlib.contextmanager
+    def _made_current(self, stream: int) -> Iterator[None]:
+        if stream not in _STREAM_CONSTANTS:
+            self._check_stream(stream)
+        before = self.current_ordinal()
+        if before != self.ordinal:
             self.check("hipSetDevice", self.hip.hipSetDevice(self.ordinal))
-            if stream not in _STREAM_CONSTANTS:
-                self._check_stream(stream)
+        try:
+            yield
+        finally:
+            if before != self.ordinal:
+                self.hip.hipSetDevice(before)
 
     def _check_stream(self, stream: int) -> None:
         status, ordinal = self.hip.hipStreamGetDevice(stream)
@@ -165,8 +190,8 @@ class HipCalls:
             raise self._error("hipStreamGetDevice", status)
         if int(ordinal) != self.ordinal:
             raise ValueError(
-                f"stream={stream:#x} is of device {int(ordinal)}; amdattn is bound to device "
-                f"{self.ordinal} ({self.props.name})"
+                f"stream={stream:#x} is of device {int(ordinal)}, not of device {self.ordinal} "
+                f"({self.props.name})"
             )
 
     @contextlib.contextmanager

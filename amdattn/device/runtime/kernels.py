@@ -1,4 +1,4 @@
-"""Loaded kernels of the bound device, and buffers for their arguments."""
+"""Loaded kernels of a device, and buffers for their arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class LoadedKernel(NamedTuple):
-    """A kernel on the bound device, and where its arguments begin."""
+    """A kernel on a device, and where its arguments begin."""
 
     function: Any
     offsets: tuple[int, ...]
@@ -82,9 +82,9 @@ class KernelLoader(HipCalls):
         return self._load(image, symbol)
 
     def _load(self, image: bytes, symbol: str) -> tuple[Any, Any]:
-        self.enter()
         # A handle that comes with an error is none: it is not unloaded.
-        module = self.check("hipModuleLoadData", self.hip.hipModuleLoadData(image))
+        with self.current():
+            module = self.check("hipModuleLoadData", self.hip.hipModuleLoadData(image))
         function = self.check(
             "hipModuleGetFunction", self.hip.hipModuleGetFunction(module, symbol.encode())
         )

@@ -79,7 +79,7 @@ def probe(device: Runtime, form: LaunchForm) -> Verdict:
     )
     host = (ctypes.c_ubyte * _BYTES)()
     host[_SOURCE : _SOURCE + len(_ROW)] = list(_ROW)
-    with _outside_of_captures(device), _stream(device) as stream:
+    with device.current(), _outside_of_captures(device), _stream(device) as stream:
         memory = device.malloc(_BYTES)
         try:
             device.upload(memory, ctypes.addressof(host), _BYTES, stream)

@@ -1,4 +1,4 @@
-"""Device memory of the bound device: allocated, copied, cleared. Addresses are ints."""
+"""Memory of a device: allocated, copied, cleared. Addresses are ints."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ class MemoryCalls(HipCalls):
 
     def malloc(self, nbytes: int) -> int:
         """Allocate device memory; the address is 256-byte aligned."""
-        self.enter()
-        with self._unaffected():
+        with self.current(), self._unaffected():
             return int(self.check("hipMalloc", self.hip.hipMalloc(max(nbytes, 1))))
 
     def free(self, address: int) -> None:
@@ -39,13 +38,13 @@ class MemoryCalls(HipCalls):
         self._copy(to, source, nbytes, self._copy_kinds.hipMemcpyDeviceToDevice, stream)
 
     def _copy(self, to: int, source: int, nbytes: int, kind: Any, stream: int) -> None:
-        self.enter(stream)
-        self.check("hipMemcpyAsync", self.hip.hipMemcpyAsync(to, source, nbytes, kind, stream))
+        with self.current(stream):
+            self.check("hipMemcpyAsync", self.hip.hipMemcpyAsync(to, source, nbytes, kind, stream))
 
     def clear(self, address: int, nbytes: int, stream: int = 0) -> None:
         """Set device memory to 0, ordered on `stream`."""
-        self.enter(stream)
-        self.check("hipMemsetAsync", self.hip.hipMemsetAsync(address, 0, nbytes, stream))
+        with self.current(stream):
+            self.check("hipMemsetAsync", self.hip.hipMemsetAsync(address, 0, nbytes, stream))
 
     def copy_rows(
         self,
@@ -58,17 +57,23 @@ class MemoryCalls(HipCalls):
         stream: int = 0,
     ) -> None:
         """Copy `rows` of `width` bytes, so many bytes apart, on the device."""
-        self.enter(stream)
         kind = self._copy_kinds.hipMemcpyDeviceToDevice
-        self.check(
-            "hipMemcpy2DAsync",
-            self.hip.hipMemcpy2DAsync(to, to_pitch, source, pitch, width, rows, kind, stream),
-        )
+        with self.current(stream):
+            self.check(
+                "hipMemcpy2DAsync",
+                self.hip.hipMemcpy2DAsync(to, to_pitch, source, pitch, width, rows, kind, stream),
+            )
 
     def owns(self, address: int) -> bool:
-        """True if `address` is device memory of this runtime on the bound device."""
+        """True if `address` is memory of this device, of this HIP runtime."""
+        return self.ordinal_of(address) == self.ordinal
+
+    def ordinal_of(self, address: int) -> int | None:
+        """The device that an address is memory of; None if this runtime knows of none."""
         try:
             found = self._struct("hipPointerGetAttributes", "hipPointerAttribute_t", address)
         except HipError:
-            return False
-        return bool(found.device == self.ordinal and found.devicePointer is not None)
+            return None
+        # Host memory that the runtime does not know has no address there, or a device below 0.
+        is_known = found.devicePointer is not None and found.device >= 0
+        return int(found.device) if is_known else None

@@ -1,4 +1,4 @@
-"""Streams of the bound device: waits, events, captures. Handles are ints."""
+"""Streams of a device: waits, events, captures. Handles are ints."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class StreamCalls(HipCalls):
 
     def synchronize(self, stream: int) -> None:
         """Wait for a stream; raises HipError if anything on it failed."""
-        self.enter(stream)
-        status = self.hip.hipStreamSynchronize(stream)
+        with self.current(stream):
+            status = self.hip.hipStreamSynchronize(stream)
         try:
             self.check("hipStreamSynchronize", status)
         except HipError:
@@ -42,8 +42,8 @@ class StreamCalls(HipCalls):
 
     def synchronize_all(self) -> None:
         """Wait for every stream; raises HipError if anything failed."""
-        self.enter()
-        status = self.hip.hipDeviceSynchronize()
+        with self.current():
+            status = self.hip.hipDeviceSynchronize()
         try:
             self.check("hipDeviceSynchronize", status)
         finally:
@@ -55,7 +55,8 @@ class StreamCalls(HipCalls):
         for recover in self.after_failures:
             recover(self, stream)
         if self.after_failures:  # done before anybody launches again; the failure is known already
-            self.hip.hipStreamSynchronize(stream or 0)
+            with self.current():
+                self.hip.hipStreamSynchronize(stream or 0)
             self.hip.hipGetLastError()
 
     def wait_for(self, stream: int, producer: int) -> None:
@@ -67,8 +68,8 @@ class StreamCalls(HipCalls):
             return
         event = self.record_event(producer)
         try:
-            self.enter(stream)
-            self.check("hipStreamWaitEvent", self.hip.hipStreamWaitEvent(stream, event, 0))
+            with self.current(stream):
+                self.check("hipStreamWaitEvent", self.hip.hipStreamWaitEvent(stream, event, 0))
         finally:
             self.destroy_event(event)
 
@@ -100,16 +101,16 @@ class StreamCalls(HipCalls):
 
     def record_event(self, stream: int) -> Any:
         """A new event behind the work now on `stream`; the caller destroys it."""
-        self.enter(stream)
         hip = self.hip
-        event = self.check(
-            "hipEventCreateWithFlags", hip.hipEventCreateWithFlags(_EVENT_DISABLE_TIMING)
-        )
-        try:
-            self.check("hipEventRecord", hip.hipEventRecord(event, stream))
-        except HipError:
-            self.destroy_event(event)
-            raise
+        with self.current(stream):
+            event = self.check(
+                "hipEventCreateWithFlags", hip.hipEventCreateWithFlags(_EVENT_DISABLE_TIMING)
+            )
+            try:
+                self.check("hipEventRecord", hip.hipEventRecord(event, stream))
+            except HipError:
+                self.destroy_event(event)
+                raise
         return event
 
     def event_done(self, event: Any) -> bool:

@@ -44,7 +44,7 @@ class Expected:
     @staticmethod
     def made(shape: tuple[int, ...], dtype: DType, axes: tuple[str, ...]) -> Expected:
         """What a result must be."""
-        view = View(0, shape, compact_strides(shape), dtype, False, None)
+        view = View(0, shape, compact_strides(shape), dtype, False, None, ordinal=0)
         return Expected(shape, dtype, axes, view.strides, operand_of(view, axes).strides)
 
 
@@ -132,7 +132,7 @@ class Admission:
     def _check_all(
         self, views: Mapping[str, View], outputs: Mapping[str, View], layout: str
     ) -> dict[str, Operand]:
-        device = runtime.get()
+        device = runtime.get(views["q"].ordinal)
         if device.props.arch != self._props.arch:
             raise UnsupportedDeviceError(
                 f"this plan is for {self._props.arch}, but {device.props.name} "
@@ -223,7 +223,7 @@ class Admission:
 def _but_for_keys(name: str, view: View) -> object:
     """What checks of an operand depend on, but for how many keys there are."""
     if name in _OF_KEYS:
-        return view.address, view.strides, view.dtype.name, view.on_device
+        return view.address, view.strides, view.dtype.name, view.ordinal
     return name, view.facts
 
 

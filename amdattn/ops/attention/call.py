@@ -7,6 +7,7 @@ from typing import Any
 from amdattn import scalars
 from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
+from amdattn.device import runtime
 from amdattn.errors import UnsupportedProblem
 from amdattn.ops.attention import no_work, options as call_options
 from amdattn.ops.attention.execution import output_view
@@ -53,10 +54,12 @@ def run(
         *longest,
     )
     is_window = call_options.is_window(options[call_options.WINDOW])
+    if (ordinal := views[0].ordinal) is None:
+        ordinal = runtime.get().ordinal
     try:
         if not is_window:
             raise TypeError
-        plan = planned_for("", *facts)
+        plan = planned_for(ordinal, "", *facts)
     except (TypeError, ValueError):
         results = out, lse, return_lse, return_attn_probs
         if not (is_window and call_options.are_plain((layout, *options))):
@@ -76,7 +79,7 @@ def run(
             longest,
         )
     if gather := plan.to_gather(views[1], views[2], layout):
-        plan = planned_for(gather, *facts)
+        plan = planned_for(ordinal, gather, *facts)
     result = plan.run_on_views(kind, inputs + lengths, out, lse, layout, stream)
     return (*result, None) if return_attn_probs else result
 
@@ -98,7 +101,7 @@ def _of_nothing(
     lifted[:_SHAPES] = _lifted(facts[:_SHAPES], lengths, layout)
     if lengths:
         lifted[_BATCH] = max(1, lifted[_BATCH])
-    plan = planned_for("", *lifted)
+    plan = planned_for(runtime.get(inputs[0].ordinal).ordinal, "", *lifted)
     views = tuple(
         None if x is None else output_view(x, name, stream)
         for name, x in zip(("out", "lse"), given, strict=True)

@@ -46,7 +46,7 @@ def flash_attn_func(
     ----------
     q : array, bfloat16 or float16, (batch, seqlen_q, num_heads_q, head_dim)
         numpy (with ml_dtypes), `DeviceArray`, or an array of any library with ``__dlpack__``,
-        ``__cuda_array_interface__`` or ``__array__``, on the CPU or the bound device. On the host
+        ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the host
         of any strides; on the device any that are multiples of 8 elements, the last one 1,
         addresses of 16 bytes. Nothing is transposed or made contiguous on the device, except k or v
         whose rows lie 2**25 elements or more apart or in the order of falling addresses: their rows
@@ -226,6 +226,7 @@ def unpacked(packed: Any, name: str, parts: str, ndim: int, stream: int) -> tupl
         View(
             *(view.address + i * step, shape, strides, view.dtype, view.read_only, view.owner),
             None if view.array is None else view.array[..., i, :, :],
+            view.ordinal,
         )
         for i in range(count)
     )

@@ -12,6 +12,7 @@ from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.interchange import as_view, like
 from amdattn.arrays.staging import stage
 from amdattn.device import runtime
+from amdattn.device.runtime import Runtime
 from amdattn.op import launch, manifest
 from amdattn.op.manifest import KernelSpec
 from amdattn.op.operands import LABELS, misalignment, operand, operand_of, wrong_for_blocks
@@ -62,15 +63,15 @@ class AttentionPlan(Plan):
         return found
 
     @functools.cached_property
-    def _prepared(self) -> tuple[launch.PreparedLaunch, ...]:
+    def _prepared(self) -> launch.PreparedLaunches:
         """Of the plan that this was made from, if it was made from one."""
-        return launch.prepare(self, runtime.get()) if self._base is None else self._base._prepared
+        return launch.PreparedLaunches(self) if self._base is None else self._base._prepared
 
     # Sets of device operands that passed every check, by the facts that the checks depend on. One
     # with every result that is seen again is packed, and then needs nothing but to be submitted.
 
     @functools.cached_property
-    def _bound(self) -> dict[object, tuple[launch.BoundLaunch, ...]]:
+    def _bound(self) -> dict[object, launch.BoundLaunches]:
         return {}
 
     @functools.cached_property
@@ -153,11 +154,11 @@ class AttentionPlan(Plan):
         given = sinks is not None or cu_seqlens_q is not None or cu_seqlens_k is not None
         if given or len(self.input_names) > _QKV:
             more = {"sinks": sinks, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_kv": cu_seqlens_k}
-            inputs += self._further_inputs(more, inputs[0].on_device, handle)
+            inputs += self._further_inputs(more, inputs[0].ordinal, handle)
         return self.run_on_views(q, inputs, out, lse, layout, handle, workspace)
 
     def _further_inputs(
-        self, given: Mapping[str, Any], on_device: bool, stream: int
+        self, given: Mapping[str, Any], ordinal: int | None, stream: int
     ) -> tuple[View, ...]:
         p = self.problem
         rows = {
@@ -171,7 +172,7 @@ class AttentionPlan(Plan):
                 if array is not None:
                     raise ValueError(f"{label} was given, but the plan has none")
             elif name in rows:
-                views.append(lengths_view(array, label, *rows[name], on_device, stream))
+                views.append(lengths_view(array, label, *rows[name], ordinal, stream))
             else:
                 views.append(as_view(array, label, stream))
         return tuple(views)
@@ -208,22 +209,23 @@ class AttentionPlan(Plan):
             key += tuple([view.facts for view in inputs[_QKV:]])
         bound = self._bound.get(key)
         if bound is not None:
-            launch.submit(bound, runtime.get(), stream)
+            launch.submit(bound, stream)
         else:
+            device = runtime.get(inputs[0].ordinal)
             made: Mapping[str, Any]
             operands = self._checked.get(key)
             if operands is not None:
-                made = self._run_again(operands, key, layout, stream)
+                made = self._run_again(operands, key, layout, device, stream)
             else:
                 views = dict(zip(self.input_names, inputs, strict=True))
                 given = dict(zip(_OUTPUTS, (o_view, lse_view, scratch), strict=True))
                 outputs = {name: view for name, view in given.items() if view is not None}
                 operands = self._admission.admit(views, outputs, layout)
                 if inputs[0].on_device:
-                    made = self._run_on_device(operands, layout, stream)
+                    made = self._run_on_device(operands, layout, device, stream)
                     keep(self._checked, key, operands)
                 else:
-                    made = self._run_on_host(views, outputs, layout, stream)
+                    made = self._run_on_host(views, outputs, layout, device, stream)
             out = like(kind, made["o"]) if out is None else out
             lse = like(kind, made["lse"]) if "lse" in made and lse is None else lse
         if isinstance(out, DeviceArray):
@@ -235,34 +237,39 @@ class AttentionPlan(Plan):
         return (out, lse) if self.problem.return_lse else out
 
     def _run_on_device(
-        self, operands: Mapping[str, Operand], layout: str, stream: int
+        self, operands: Mapping[str, Operand], layout: str, device: Runtime, stream: int
     ) -> Mapping[str, DeviceArray]:
         """Launch on checked operands; allocate and return the results that are not among them."""
-        made = self._allocate(operands, layout, stream)
+        made = self._allocate(operands, layout, device, stream)
         complete = self._with_results(operands, made, layout)
-        launch.run(self._prepared, complete, runtime.get(), stream, self._numbers)
+        launch.run(self._prepared.on(device), complete, device, stream, self._numbers)
         return made
 
     def _run_again(
-        self, operands: Mapping[str, Operand], key: object, layout: str, stream: int
+        self,
+        operands: Mapping[str, Operand],
+        key: object,
+        layout: str,
+        device: Runtime,
+        stream: int,
     ) -> Mapping[str, DeviceArray]:
         """The same for operands that were seen before: packs them for good.
 
         Dropped results leave their memory to the next ones, so that operands recur with them.
         """
-        made = self._allocate(operands, layout, stream)
+        made = self._allocate(operands, layout, device, stream)
         if made:
             key = key, *[array.address for array in made.values()]
         bound = self._bound.get(key)
         if bound is None:
             complete = self._with_results(operands, made, layout)
-            bound = launch.bind(self._prepared, complete, self._numbers)
+            bound = launch.bind(self._prepared.on(device), complete, device, self._numbers)
             keep(self._bound, key, bound)
-        launch.submit(bound, runtime.get(), stream)
+        launch.submit(bound, stream)
         return made
 
     def _allocate(
-        self, operands: Mapping[str, Operand], layout: str, stream: int
+        self, operands: Mapping[str, Operand], layout: str, device: Runtime, stream: int
     ) -> dict[str, DeviceArray]:
         """The results that are not among the operands, and the workspace if there is one.
 
@@ -274,11 +281,14 @@ class AttentionPlan(Plan):
         nbytes = 0 if "workspace" in operands else self.workspace.total_bytes
         if not missing and not nbytes:
             return {}
-        if stream and (missing or nbytes) and runtime.get().is_capturing(stream):
+        if stream and (missing or nbytes) and device.is_capturing(stream):
             raise ValueError(capture_text(["out" if n == "o" else n for n in missing], nbytes))
-        made = {name: allocate(x.shape, x.strides, x.dtype, stream) for name, x in missing.items()}
+        made = {
+            name: allocate(x.shape, x.strides, x.dtype, stream, device)
+            for name, x in missing.items()
+        }
         if nbytes:
-            made["workspace"] = allocate((nbytes,), (1,), _BYTES, stream)
+            made["workspace"] = allocate((nbytes,), (1,), _BYTES, stream, device)
         return made
 
     def _with_results(
@@ -294,14 +304,18 @@ class AttentionPlan(Plan):
         return complete
 
     def _run_on_host(
-        self, views: Mapping[str, View], outputs: Mapping[str, View], layout: str, stream: int
+        self,
+        views: Mapping[str, View],
+        outputs: Mapping[str, View],
+        layout: str,
+        device: Runtime,
+        stream: int,
     ) -> dict[str, Any]:
         """Copy in, run, copy out."""
         if "workspace" in outputs:
             raise TypeError(
                 "workspace must be in device memory; host arrays are copied, and so need none"
             )
-        device = runtime.get()
         if stream and device.is_capturing(stream):
             raise ValueError(
                 "q is on the host, but a graph is being captured from the stream: replays read and "
@@ -319,7 +333,7 @@ class AttentionPlan(Plan):
         expected = self._admission.expected(layout, with_inputs=True)
         operands = {name: operand_of(view, expected[name].axes) for name, view in staged.items()}
         results: dict[str, Any] = {}
-        made = self._run_on_device(operands, layout, stream)
+        made = self._run_on_device(operands, layout, device, stream)
         for name, array in made.items():
             if name != "workspace":
                 host = host_empty(array.shape, self._admission.expected(layout)[name].dtype)

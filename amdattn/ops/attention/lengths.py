@@ -19,9 +19,9 @@ _INT32 = as_dtype("int32")
 
 
 def lengths_view(
-    sums: Any, name: str, total: int, longest: int, on_device: bool, stream: int
+    sums: Any, name: str, total: int, longest: int, ordinal: int | None, stream: int
 ) -> View:
-    """See ``cu_seqlens`` as int32 without gaps, on the device if q is there.
+    """See ``cu_seqlens`` as int32 without gaps, on the device of q, if it is on one.
 
     Parameters
     ----------
@@ -49,9 +49,9 @@ def lengths_view(
         return _compact(view, name, stream)
     _check(view.array, name, total, longest)
     host = view.array.astype("int32", order="C", copy=False)
-    if on_device:
+    if ordinal is not None:
         _refuse_capture(name, stream)
-        return upload(host).view_on(stream)
+        return upload(host, runtime.get(ordinal)).view_on(stream)
     return as_view(host, name, stream)
 
 
@@ -81,8 +81,9 @@ def _compact(view: View, name: str, stream: int) -> View:
     if step <= 0 and count > 1:
         raise ValueError(f"{name} has stride {step}; on the device it must be positive")
     _refuse_capture(name, stream)
-    made = allocate((count,), (1,), _INT32, stream)
-    runtime.get().copy_rows(
+    device = runtime.get(view.ordinal)
+    made = allocate((count,), (1,), _INT32, stream, device)
+    device.copy_rows(
         *(made.address, _INT32.itemsize, view.address, max(step, 1) * view.dtype.itemsize),
         *(_INT32.itemsize, count, stream),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from amdattn.arrays.buffers import DeviceArray, View, host_empty, upload
+from amdattn.arrays.buffers import DeviceArray, Memory, View, host_empty, upload
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.dtypes import FLOAT32
 from amdattn.arrays.interchange import like
@@ -33,7 +33,7 @@ def _zeros(view: View, shape: tuple[int, ...]) -> View:
     zeros = host_empty(shape, view.dtype)
     zeros[...] = 0
     if view.on_device:
-        return upload(zeros).view()
+        return upload(zeros, runtime.get(view.ordinal)).view()
     return View(
         zeros.ctypes.data, zeros.shape, compact_strides(zeros.shape), view.dtype, True, zeros, zeros
     )
@@ -82,7 +82,10 @@ def results(
             continue
         view = views.get(name)
         if view is None:
-            found.append(like(kind, upload(values[name]) if q.on_device else values[name]))
+            made: Any = values[name]
+            if q.on_device:
+                made = upload(made, runtime.get(q.ordinal))
+            found.append(like(kind, made))
             continue
         dtype = "float32" if name == "lse" else q.dtype.name
         check_shape(view, name, values[name].shape, dtype, layout)
@@ -96,8 +99,8 @@ def results(
 def _on_host(view: View) -> NDArray[Any]:
     if view.array is not None:
         return view.array
-    array = DeviceArray(view.address, view.shape, view.strides, view.dtype, view.owner)  # type: ignore[arg-type]
-    return array.numpy()
+    memory = Memory(runtime.get(view.ordinal), view.owner)
+    return DeviceArray(view.address, view.shape, view.strides, view.dtype, memory).numpy()
 
 
 def _write(view: View, values: NDArray[Any], stream: int) -> None:
@@ -107,7 +110,7 @@ def _write(view: View, values: NDArray[Any], stream: int) -> None:
     if view.array is not None:
         view.array[...] = values
         return
-    device = runtime.get()
+    device = runtime.get(view.ordinal)
     if stream and device.is_capturing(stream):
         raise ValueError(
             "a graph is being captured from the stream, but without keys there is nothing to launch"

@@ -1,4 +1,4 @@
-"""Plans of attention calls on the bound device, each made once."""
+"""Plans of attention calls, each made once."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from amdattn.ops.attention.problem import (
 
 @functools.lru_cache(maxsize=1024, typed=True)
 def planned_for(
+    ordinal: int,
     gather: str,
     q_shape: tuple[int, ...],
     k_shape: tuple[int, ...],
@@ -31,7 +32,7 @@ def planned_for(
     layout: str,
     *options: Any,
 ) -> AttentionPlan:
-    """The plan of a call on the bound device; `options` are the values of OPTIONS.
+    """The plan of a call on a device, by its number; `options` are the values of OPTIONS.
 
     Raises
     ------
@@ -45,10 +46,10 @@ def planned_for(
         seq = LAYOUTS[layout].index("seq")
         if k_shape[seq] == v_shape[seq]:
             rests = *k_shape[:seq], *k_shape[seq + 1 :], *v_shape[:seq], *v_shape[seq + 1 :]
-            family = (gather, q_shape, rests, layout, options, tuple(map(type, options)))
+            family = (ordinal, gather, q_shape, rests, layout, options, tuple(map(type, options)))
             relative = _families.get(family)
             if relative is not None:
-                problem, props = relative[0].with_keys(k_shape[seq]), runtime.device_props()
+                problem, props = relative[0].with_keys(k_shape[seq]), runtime.get(ordinal).props
                 return _alike(problem, props, relative[1])[0] or planned(problem, props)
     named = {"gather": gather, **dict(zip(OPTIONS, options, strict=False))}
     if layout == VARLEN_LAYOUT:
@@ -59,7 +60,7 @@ def planned_for(
     problem = attention_problem(q_shape, k_shape, v_shape, layout, **named)
     if family is not None:
         keep(_families, family, (problem, manifest.kernels()))
-    return planned(problem, runtime.device_props())
+    return planned(problem, runtime.get(ordinal).props)
 
 
 # A problem of each kind of call, calls that differ in the number of keys alone being of one; and of

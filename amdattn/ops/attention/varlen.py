@@ -200,7 +200,7 @@ def _lengths(
     axes = operand_axes(q.shape, k.shape, v.shape, VARLEN_LAYOUT)
     totals = [lengths["seq"] for lengths in axes]
     seen = [
-        lengths_view(given, name, total, most, q.on_device, stream)
+        lengths_view(given, name, total, most, q.ordinal, stream)
         for given, name, total, most in zip(
             sums, ("cu_seqlens_q", "cu_seqlens_k"), totals, longest, strict=False
         )

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from amdattn.arch.props import DeviceProps
-from amdattn.arrays.buffers import DeviceArray, View, allocate, host_empty
+from amdattn.arrays.buffers import DeviceArray, View, allocate, device_named, host_empty
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.interchange import as_view, like
 from amdattn.arrays.staging import stage
 from amdattn.device import runtime
+from amdattn.device.runtime import Runtime
 from amdattn.errors import UnsupportedDeviceError
 from amdattn.op import launch, zero_at_rest
 from amdattn.op.manifest import KernelSpec
@@ -87,18 +88,20 @@ class GemmPlan:
         return self.launches[0].grid[0] // GRID_XCDS
 
     @functools.cached_property
-    def _prepared(self) -> launch.PreparedLaunch:
-        device = runtime.get()
-        device.enter()
-        return launch.PreparedLaunch(self.launches[0], device)
+    def _prepared(self) -> launch.PreparedLaunches:
+        return launch.PreparedLaunches(self)
 
     @functools.cached_property
     def _checked(self) -> dict[object, dict[str, Operand]]:
         return {}
 
-    def new_workspace(self, stream: Any = None) -> DeviceArray:
-        """Memory for `run(workspace=...)`, 0 as it has to be before the first run."""
-        return zero_at_rest.new_workspace(self.workspace.total_bytes, runtime.stream_handle(stream))
+    def new_workspace(self, stream: Any = None, device: object = None) -> DeviceArray:
+        """Memory for `run(workspace=...)`, 0 as it has to be before the first run.
+
+        On the device that `amdattn.empty` would take with the same `device`.
+        """
+        handle = runtime.stream_handle(stream)
+        return zero_at_rest.new_workspace(self.workspace.total_bytes, device_named(device), handle)
 
     def clear_workspace(self, workspace: Any, stream: Any = None) -> None:
         """Set a workspace's counters to 0, ordered on `stream`, before a graph is replayed again.
@@ -111,7 +114,7 @@ class GemmPlan:
         handle = runtime.stream_handle(stream)
         view = output_view(workspace, "workspace", handle)
         check_workspace(view, self.workspace.total_bytes)
-        runtime.get().clear(view.address, self._zero_bytes, handle)
+        runtime.get(view.ordinal).clear(view.address, self._zero_bytes, handle)
 
     @property
     def _zero_bytes(self) -> int:
@@ -157,20 +160,20 @@ class GemmPlan:
             outputs["out"] = output_view(out, "out", stream)
         if workspace is not None:
             outputs["workspace"] = output_view(workspace, "workspace", stream)
-        on_device = inputs["a"].on_device
+        on_device, device = inputs["a"].on_device, runtime.get(inputs["a"].ordinal)
         given = {**inputs, **outputs}
         key = tuple([(name, view.facts) for name, view in given.items()])
         operands = self._checked.get(key)
         if operands is None:
-            operands = self._admit(inputs, outputs)
+            operands = self._admit(inputs, outputs, device)
             if on_device:
                 if len(self._checked) > _MAX_KEPT:
                     self._checked.clear()
                 self._checked[key] = operands
         if on_device:
-            made: Any = self._run_on_device(operands, stream, workspace)
+            made: Any = self._run_on_device(operands, device, stream, workspace)
         else:
-            made = self._run_on_host(inputs, outputs, stream)
+            made = self._run_on_host(inputs, outputs, device, stream)
         if out is None:
             out = like(kind, made)
         for array in (out, workspace):
@@ -184,8 +187,9 @@ class GemmPlan:
         p = self.problem
         return ((p.m, p.n), p.out_dtype) if name == "out" else (p.input_shapes[name], p.dtype)
 
-    def _admit(self, inputs: Mapping[str, View], outputs: Mapping[str, View]) -> dict[str, Operand]:
-        device = runtime.get()
+    def _admit(
+        self, inputs: Mapping[str, View], outputs: Mapping[str, View], device: Runtime
+    ) -> dict[str, Operand]:
         if device.props.arch != self.props.arch:
             raise UnsupportedDeviceError(
                 f"this plan is for {self.props.arch}, but {device.props.name} "
@@ -231,24 +235,24 @@ class GemmPlan:
     # -- runs ------------------------------------------------------------------------------------
 
     def _run_on_device(
-        self, operands: Mapping[str, Operand], stream: int, workspace: Any = None
+        self, operands: Mapping[str, Operand], device: Runtime, stream: int, workspace: Any = None
     ) -> DeviceArray | None:
         complete = dict(operands)
         made = None
         if "out" not in complete:
-            if stream and runtime.get().is_capturing(stream):
+            if stream and device.is_capturing(stream):
                 raise ValueError(capture_text(["out"], 0))
             shape, dtype = self._shape("out")
-            made = allocate(shape, compact_strides(shape), as_dtype(dtype), stream)
+            made = allocate(shape, compact_strides(shape), as_dtype(dtype), stream, device)
             made.stream = stream
             complete["out"] = _operand(made.view())
-        scratch = self._add_workspace(complete, stream, workspace)
-        launch.run((self._prepared,), complete, runtime.get(), stream)
+        scratch = self._add_workspace(complete, device, stream, workspace)
+        launch.run(self._prepared.on(device), complete, device, stream)
         del scratch  # its next user comes after this run: on the same stream, or when it is done
         return made
 
     def _add_workspace(
-        self, operands: dict[str, Operand], stream: int, workspace: Any
+        self, operands: dict[str, Operand], device: Runtime, stream: int, workspace: Any
     ) -> DeviceArray | None:
         if not self.workspace.regions:
             return None
@@ -257,11 +261,11 @@ class GemmPlan:
             base = operands["workspace"].address
             memory = workspace.memory if isinstance(workspace, DeviceArray) else None
             total = self.workspace.total_bytes
-            zero_at_rest.prepare(memory, base, total, self._zero_bytes, stream)
+            zero_at_rest.prepare(device, memory, base, total, self._zero_bytes, stream)
             for region in self.workspace.regions:
                 operands[region.name] = Operand(base + region.offset, {})
             return None
-        if stream and runtime.get().is_capturing(stream):
+        if stream and device.is_capturing(stream):
             raise ValueError(
                 "a graph is being captured from the stream: replays need a workspace of "
                 f"{self.workspace.total_bytes} bytes that lasts as long as the graph, so pass "
@@ -270,27 +274,31 @@ class GemmPlan:
         tiles = self.workspace["counters"].nbytes // zero_at_rest.COUNTER_BYTES
         if not self.problem.deterministic:
             sums = self.workspace["partials"].nbytes // tiles
-            counters, partials = zero_at_rest.of_stream(stream, tiles, sums)
+            counters, partials = zero_at_rest.of_stream(device, stream, tiles, sums)
             operands["counters"], operands["partials"] = (
                 Operand(counters, {}),
                 Operand(partials, {}),
             )
             return None
-        operands["counters"] = Operand(zero_at_rest.of_stream(stream, tiles, 0)[0], {})
-        parts = allocate((self.workspace["partials"].nbytes,), (1,), _BYTES, stream)
+        operands["counters"] = Operand(zero_at_rest.of_stream(device, stream, tiles, 0)[0], {})
+        parts = allocate((self.workspace["partials"].nbytes,), (1,), _BYTES, stream, device)
         operands["partials"] = Operand(parts.address, {})
         return parts
 
     def _run_on_host(
-        self, inputs: Mapping[str, View], outputs: Mapping[str, View], stream: int
+        self,
+        inputs: Mapping[str, View],
+        outputs: Mapping[str, View],
+        device: Runtime,
+        stream: int,
     ) -> Any:
-        device = runtime.get()
 
         def aligned(view: View) -> bool:
             return len(view.shape) == 1 or not misalignment(_operand(view), self.kernel)
 
         staged, memory = stage(inputs, aligned, device, stream)
-        made = self._run_on_device({name: _operand(v) for name, v in staged.items()}, stream)
+        operands = {name: _operand(view) for name, view in staged.items()}
+        made = self._run_on_device(operands, device, stream)
         assert made is not None
         host = host_empty(made.shape, as_dtype(self.problem.out_dtype))
         device.download(host.ctypes.data, made.address, host.nbytes, stream)

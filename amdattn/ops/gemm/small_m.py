@@ -44,7 +44,7 @@ def gemm_nt(
     ----------
     a : array, bfloat16 or float16, (m, k)
         numpy (with ml_dtypes), `DeviceArray`, or an array of any library with ``__dlpack__``,
-        ``__cuda_array_interface__`` or ``__array__``, on the CPU or the bound device. On the device
+        ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the device
         rows at any distance, elements of a row next to each other; on the host any strides.
     b : array, like a, (n, k)
         With an activation that ends in "_and_mul" (2 n, k): rows that it is of, then their factors.
@@ -111,6 +111,7 @@ def gemm_nt(
         inputs |= {name: a_few_columns(inputs[name]) for name in ("a", "b")}
         k = inputs["a"].shape[1]
     plan = _planned_for(
+        runtime.get(inputs["a"].ordinal).ordinal,
         *(
             max(m, 1),
             max(n, 1),
@@ -148,7 +149,7 @@ def _without_elements(
     if out is not None:
         return out
     if inputs["a"].on_device:
-        return like(kind, empty(shape, dtype))
+        return like(kind, empty(shape, dtype, inputs["a"].ordinal))
     return like(kind, host_empty(shape, as_dtype(dtype)))
 
 
@@ -180,12 +181,12 @@ _IMMUTABLE = frozenset({int, float, bool, str, type(None)})
 
 
 @functools.lru_cache(maxsize=1024, typed=True)
-def _planned_for(*facts: Any) -> GemmPlan:
+def _planned_for(ordinal: int, *facts: Any) -> GemmPlan:
     *given, b_stride = facts
     problem = GemmProblem(*given)
     if not problem.reaches_factors(b_stride):
         problem = dataclasses.replace(problem, aligned=False)
-    return _planned(problem, runtime.device_props())
+    return _planned(problem, runtime.get(ordinal).props)
 
 
 @functools.lru_cache(maxsize=1024)
