@@ -143,6 +143,7 @@ def test_a_fork_says_so():
             "synchronize": amdattn.synchronize,
             "props": amdattn.device_props,
             "counter": lambda: amdattn.virtual.counter("launches"),
+            "use_device": lambda: amdattn.use_device("virtual:gfx942"),
         }
         child = os.fork()
         if child == 0:

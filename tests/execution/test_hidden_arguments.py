@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +23,20 @@ extern "C" __global__ void takes_hidden(int* out) {{
 """
 
 
+PLACES = """
+extern "C" __global__ void places(unsigned* out, unsigned x, unsigned y) {
+  const unsigned at[] = {__builtin_amdgcn_workgroup_id_x(), __builtin_amdgcn_workgroup_id_y(),
+                         __builtin_amdgcn_workgroup_id_z()};
+  if (__builtin_amdgcn_workitem_id_x() == 0)
+    out[(at[2] * y + at[1]) * x + at[0]] = at[0] | at[1] << 8 | at[2] << 16;
+}
+"""
+
+
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     source: Path = tmp_path_factory.mktemp("hidden") / "takes_hidden.hip"
-    source.write_text(SOURCE)
+    source.write_text(SOURCE + PLACES)
     return toolchain.compile_hip(source, toolchain.LLVM22).code_object
 
 
@@ -60,3 +71,20 @@ def test_what_a_kernel_is_told_of_its_grid(
     assert tuple(halves[9:12]) == (0, 0, 0)  # no part of a workgroup at the end
     assert not words[10:16].any()  # offsets of the grid
     assert halves[32] == dims
+
+
+@pytest.mark.parametrize("grid", [(5, 1, 1), (5, 3, 1), (2, 3, 4), (1, 1, 7), (1, 6, 2)])
+def test_workgroups_know_where_they_are(image: bytes, grid: tuple[int, int, int]) -> None:
+    device = runtime.get()
+    function, _module = device.load(image, "places")
+    words = np.zeros(math.prod(grid), np.uint32)
+    out = device.malloc(words.nbytes)
+    arguments = KernargBuffer(8 + 8, device.launch_types)
+    np.frombuffer(arguments.block, np.uint64)[0] = out
+    np.frombuffer(arguments.block, np.uint32)[2:] = grid[:2]
+    device.launch(function, grid, (64, 1, 1), arguments, 0)
+    device.download(words.ctypes.data, out, words.nbytes)
+    device.synchronize(0)
+    device.free(out)
+    z, y, x = np.indices(grid[::-1])
+    assert (words.reshape(grid[::-1]) == (x | y << 8 | z << 16)).all()

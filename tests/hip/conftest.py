@@ -21,5 +21,7 @@ def clean(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "hip" in request.fixturenames:
         runtime = request.getfixturevalue("hip")
+        for gate in tuple(runtime.gates):
+            gate.close()
         runtime.hip.hipDeviceSynchronize()
         runtime.hip.hipGetLastError()

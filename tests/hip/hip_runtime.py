@@ -22,6 +22,8 @@ CODE = {
     "add": LOAD_ARGS + "008050dc01000402700f8cbf06040468008070dc01020400" + ENDPGM,
     # value times around a loop of three instructions
     "spin": "800102c0080000007fc08cbf06818680068007bffdff85bf" + ENDPGM,
+    # until the word at `out` is not 0
+    "hold": LOAD_ARGS + "8002047e008051de02000403700f8cbf03050e7e078006bffaff85bf" + ENDPGM,
     # s_branch to itself
     "forever": "ffff82bf",
     # no instruction has this encoding
@@ -90,6 +92,27 @@ def bind(path: str) -> Any:
     return importlib.import_module("rocm.bindings.hip")
 
 
+class Gate:
+    """A kernel on a stream that does not end before `open`, however busy the machine is."""
+
+    def __init__(self, hip: Runtime, stream: Any = None) -> None:
+        self._hip, self._word = hip, hip.hipHostMalloc(4096, 0)
+        hip.gates.append(self)  # a test that fails leaves it shut
+        self._flag = ctypes.c_uint32.from_address(int(self._word))
+        self._flag.value = 0
+        _, hold = hip.kernel("hold")
+        hip.launch(hold, self._word, stream=stream)
+
+    def open(self) -> None:
+        self._flag.value = 1
+
+    def close(self) -> None:
+        """Open it, and give the memory back, which waits for the kernel."""
+        self.open()
+        self._hip.hipHostFree(self._word)
+        self._hip.gates.remove(self)
+
+
 class Runtime:
     """The bound `hip` module with helpers around it."""
 
@@ -102,6 +125,7 @@ class Runtime:
         self.lib.hipGetErrorName.restype = ctypes.c_char_p
         self.lib.hipGetErrorString.restype = ctypes.c_char_p
         self.errors = self.hip.hipError_t
+        self.gates: list[Gate] = []
 
     def __getattr__(self, name: str) -> Any:
         """Return a call that raises on an error and else returns the result proper."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hip_runtime import HipError
+from hip_runtime import Gate, HipError
 
 LONG = 400_000  # times around the loop of `spin`: a fraction of a second
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -36,44 +36,46 @@ def word(hip: Any) -> Any:
 
 def test_launch_returns_before_the_kernel_ends(hip: Any, word: Any) -> None:
     stream = hip.hipStreamCreate()
-    _, spin = hip.kernel("spin")
     _, fill = hip.kernel("fill")
-    hip.launch(spin, value=LONG, stream=stream)
+    gate = Gate(hip, stream)
     hip.launch(fill, word, 5, stream=stream)
     assert busy(hip, stream)
     assert read(hip, word) == 0
+    gate.open()
     hip.hipStreamSynchronize(stream)
     assert read(hip, word) == 5
     assert not busy(hip, stream)
+    gate.close()
     hip.hipStreamDestroy(stream)
 
 
 @pytest.mark.parametrize("handle", [None, 0, 1])
 def test_null_stream_waits_for_blocking_streams(hip: Any, word: Any, handle: Any) -> None:
     stream = hip.hipStreamCreate()
-    _, spin = hip.kernel("spin")
     _, add = hip.kernel("add")
     _, fill = hip.kernel("fill")
-    hip.launch(spin, value=LONG, stream=stream)
+    gate = Gate(hip, stream)
     hip.launch(fill, word, 10, stream=stream)
     hip.launch(add, word, 1, stream=handle)  # after the fill
     hip.launch(fill, int(word) + 512, 2, stream=stream)  # after the add
     assert busy(hip, None)
+    gate.open()
     hip.hipStreamSynchronize(stream)
     assert (read(hip, word), read(hip, int(word) + 512)) == (11, 2)
+    gate.close()
     hip.hipStreamDestroy(stream)
 
 
 def test_non_blocking_stream_is_independent(hip: Any, word: Any) -> None:
     stream = hip.hipStreamCreateWithFlags(1)
     assert hip.hipStreamGetFlags(stream) == 1
-    _, spin = hip.kernel("spin")
     _, fill = hip.kernel("fill")
-    hip.launch(spin, value=4 * LONG)
+    gate = Gate(hip)
     hip.launch(fill, word, 9, stream=stream)
     hip.hipStreamSynchronize(stream)
     assert read(hip, word) == 9
     assert busy(hip, None)
+    gate.close()
     hip.hipDeviceSynchronize()
     hip.hipStreamDestroy(stream)
 
@@ -98,45 +100,40 @@ def test_per_thread_stream(hip: Any, word: Any) -> None:
 
 def test_events_order_streams(hip: Any, word: Any) -> None:
     first, second = (hip.hipStreamCreateWithFlags(1) for _ in range(2))
-    _, spin = hip.kernel("spin")
     _, fill = hip.kernel("fill")
     _, add = hip.kernel("add")
     event = hip.hipEventCreate()
-    hip.launch(spin, value=LONG, stream=first)
+    gate = Gate(hip, first)
     hip.launch(fill, word, 20, stream=first)
     hip.hipEventRecord(event, first)
     hip.hipStreamWaitEvent(second, event, 0)
     hip.launch(add, word, 2, stream=second)
     assert hip.hip.hipEventQuery(event)[0] == hip.errors.hipErrorNotReady
+    gate.open()
     hip.hipStreamSynchronize(second)
     assert read(hip, word) == 22
     hip.hipEventSynchronize(event)
+    gate.close()
     for stream in (first, second):
         hip.hipStreamDestroy(stream)
 
 
 def test_elapsed_time(hip: Any) -> None:
-    _, spin = hip.kernel("spin")
     start, stop = hip.hipEventCreate(), hip.hipEventCreate()
     with pytest.raises(HipError, match="InvalidHandle"):
         hip.hipEventElapsedTime(start, stop)  # never recorded
-    seen_running = False
-    for times in (1, 4, 16):  # on a busy machine a short kernel may end before the question
-        began = time.perf_counter()
-        hip.hipEventRecord(start, None)
-        hip.launch(spin, value=times * LONG)
-        hip.hipEventRecord(stop, None)
-        try:
-            hip.hipEventElapsedTime(start, stop)
-        except HipError as error:
-            assert "NotReady" in str(error)
-            seen_running = True
-        hip.hipEventSynchronize(stop)
-        if seen_running:
-            break
-    assert seen_running
+    began = time.perf_counter()
+    hip.hipEventRecord(start, None)
+    gate = Gate(hip)
+    hip.hipEventRecord(stop, None)
+    with pytest.raises(HipError, match="NotReady"):
+        hip.hipEventElapsedTime(start, stop)
+    time.sleep(0.002)
+    gate.open()
+    hip.hipEventSynchronize(stop)
     ms = hip.hipEventElapsedTime(start, stop)
     assert 1 < ms <= (time.perf_counter() - began) * 1e3
+    gate.close()
     untimed = hip.hipEventCreateWithFlags(2)
     hip.hipEventRecord(untimed, None)
     with pytest.raises(HipError, match="InvalidHandle"):
@@ -154,16 +151,17 @@ def test_unrecorded_event_is_complete(hip: Any) -> None:
 # the interpreter lock during its calls.
 def test_host_functions_run_in_order(hip: Any) -> None:
     stream = hip.hipStreamCreate()
-    _, spin = hip.kernel("spin")
     seen: list[Any] = []
     one = HOST_FUNCTION(seen.append)
     two = CALLBACK(lambda s, status, data: seen.append((status, data, s == int(stream))))
-    hip.launch(spin, value=LONG, stream=stream)
+    gate = Gate(hip, stream)
     hip.lib.hipLaunchHostFunc(ctypes.c_void_p(int(stream)), one, ctypes.c_void_p(11))
     hip.lib.hipStreamAddCallback(ctypes.c_void_p(int(stream)), two, ctypes.c_void_p(12), 0)
     assert seen == []
+    gate.open()
     hip.lib.hipStreamSynchronize(ctypes.c_void_p(int(stream)))
     assert seen == [11, (0, 12, True)]
+    gate.close()
     hip.hipStreamDestroy(stream)
 
 

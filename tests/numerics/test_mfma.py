@@ -537,6 +537,11 @@ def test_control_errors(vdev_lib: ctypes.CDLL, shapes: dict[str, Shape]) -> None
     assert "cbsz" in error("v_mfma_f32_16x16x4_4b_f16", 3, 0, 0)
     assert "abid" in error("v_mfma_f32_16x16x4_4b_f16", 1, 2, 0)
     assert "abid" in error("v_smfmac_f32_16x16x64_fp8_fp8", 0, 2, 0)
+    for name in (s.name for s in shapes.values() if s.sparse):  # any but 0 is the first set
+        assert {error(name, cbsz, 0, 0) for cbsz in range(8)} == {""}
+        assert "cbsz" in error(name, 8, 0, 0) and "abid" in error(name, 0, 16, 0)
+    dense = next(s.name for s in shapes.values() if not s.sparse)
+    assert "blgp" in error(dense, 0, 0, 8)
 
 
 def assemble(lines: list[str]) -> tuple[str, str]:

@@ -46,10 +46,13 @@ def use_device(request: str) -> None:
     Raises
     ------
     BindingError
-        Another kind of device is bound already; a process can bind only one.
+        Another kind of device is bound already, a process can bind only one; or the process is a
+        fork of one that had bound a device.
     """
     global _requested
     binding.check_request(request)
+    if _is_fork:
+        raise BindingError(_FORK)
     with _lock:
         bound = next(iter(_devices.values()), None)
         if bound is not None and request != "auto":
