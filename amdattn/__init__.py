@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from amdattn.arrays.buffers import DeviceArray as DeviceArray, empty as empty
     from amdattn.arrays.interchange import asarray as asarray, from_dlpack as from_dlpack
     from amdattn.arrays.memory import empty_cache as empty_cache
+    from amdattn.device.manifest import kernels as kernels
     from amdattn.device.runtime import (
         device_props as device_props,
         synchronize as synchronize,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
         UnsupportedDeviceError as UnsupportedDeviceError,
         UnsupportedProblem as UnsupportedProblem,
     )
-    from amdattn.op.manifest import Member as Member, Support as Support, kernels as kernels
+    from amdattn.op.mismatch import Support as Support
     from amdattn.ops.attention.dense import (
         explain as explain,
         flash_attn_func as flash_attn_func,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         supports as supports,
     )
     from amdattn.ops.attention.execution import AttentionPlan as AttentionPlan
+    from amdattn.ops.attention.select import Member as Member
     from amdattn.ops.attention.varlen import (
         flash_attn_varlen_func as flash_attn_varlen_func,
         flash_attn_varlen_kvpacked_func as flash_attn_varlen_kvpacked_func,
@@ -85,9 +87,9 @@ _HOME = {
     "ManifestError": "errors",
     "UnsupportedDeviceError": "errors",
     "UnsupportedProblem": "errors",
-    "Member": "op.manifest",
-    "Support": "op.manifest",
-    "kernels": "op.manifest",
+    "Member": "ops.attention.select",
+    "Support": "op.mismatch",
+    "kernels": "device.manifest",
     "device_props": "device.runtime",
     "synchronize": "device.runtime",
     "use_device": "device.runtime",

@@ -24,7 +24,8 @@ import amdattn
 from amdattn import virtual
 from amdattn.arrays.dtypes import as_dtype
 from amdattn.checking.subjects import planned
-from amdattn.op import manifest
+from amdattn.device import manifest
+from amdattn.ops.attention import select
 from amdattn.ops.attention.problem import AttentionProblem
 
 KEYS = (4096, 8192)
@@ -40,12 +41,15 @@ def lifetime(kernel: Any, keys: int, trans: str) -> int:
     def operand(rows: int, columns: int) -> Any:
         return rng.standard_normal((1, rows, 1, columns)).astype(element)
 
-    q, k = operand(kernel.q_tile, kernel.head_dim), operand(keys, kernel.head_dim)
-    v = operand(keys, kernel.head_dim_v)
+    q, k = (
+        operand(kernel.tile["q"], kernel.params["head_dim"]),
+        operand(keys, kernel.params["head_dim"]),
+    )
+    v = operand(keys, kernel.params["head_dim_v"])
     problem = AttentionProblem(
-        1, kernel.q_tile, keys, 1, 1, kernel.head_dim, head_dim_v=kernel.head_dim_v,
-        dtype=kernel.dtype, softcap=min(30.0, kernel.constraint("softcaps")[1]),
-        round_mode=kernel.constraint("round_mode")[0], num_splits=1,
+        1, kernel.tile["q"], keys, 1, 1, **kernel.params,
+        dtype=kernel.dtype, softcap=min(30.0, kernel.accepts["softcaps"][1]),
+        round_mode=kernel.accepts["round_mode"][0], num_splits=1,
     )  # fmt: skip
     plan = planned(problem, amdattn.device_props(), kernel.name)
     with virtual.profile(trans=trans) as profile:
@@ -58,15 +62,15 @@ def measure(kernel: Any, trans: str) -> dict[str, Any]:
     """One row of the table."""
     short, long = (lifetime(kernel, keys, trans) for keys in KEYS)
     blocks = (KEYS[1] - KEYS[0]) / BLOCK
-    loop = (long - short) / blocks * ROWS / kernel.q_tile
-    limit = MATRIX_CLK * (kernel.head_dim + kernel.head_dim_v)
+    loop = (long - short) / blocks * ROWS / kernel.tile["q"]
+    limit = MATRIX_CLK * (kernel.params["head_dim"] + kernel.params["head_dim_v"])
     return {
         "kernel": kernel.name,
         "trans": trans,
         "loop_clk": loop,
         "matrix_clk": limit,
         "matrix_use": limit / loop,
-        "outside_clk": short - KEYS[0] / BLOCK * loop * kernel.q_tile / ROWS,
+        "outside_clk": short - KEYS[0] / BLOCK * loop * kernel.tile["q"] / ROWS,
     }
 
 
@@ -82,7 +86,7 @@ def main() -> None:
     print(f"{'kernel, modelled':42} {'TRANS':10}", *(f"{name:>{width}}" for name, width in heads))
     for kernel in manifest.kernels():
         # Kernels for narrow windows have no loop.
-        if kernel.op != manifest.ATTENTION or kernel.constraint("max_window_keys") < KEYS[1]:
+        if kernel.op != select.ATTENTION or kernel.accepts["max_window_keys"] < KEYS[1]:
             continue
         if not fnmatch.fnmatchcase(kernel.name, arguments.kernel):
             continue

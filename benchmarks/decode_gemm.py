@@ -129,7 +129,7 @@ def main() -> None:
         floor = floor_us(plan.problem, plan.props)
         kernel = plan.kernel.name.rpartition("_")[2]
         columns = dict(plan.launches[0].args)["tile_n"]
-        kernel += f" of {columns}" * (columns < plan.kernel.kv_tile)
+        kernel += f" of {columns}" * (columns < plan.kernel.tile["n"])
         kernel += f", {plan.splits} splits" * (plan.splits > 1)
         row = {"m": m, "n": n, "k": k, "bias": bias, "floor_us": floor, "us": us, "kernel": kernel}
         cells = [f"{m}, {n}, {k}" + ", bias" * bias, f"{floor:.2f}", f"{us:.2f}"]

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from amdattn import tuning
 from amdattn.cli.output import progress_bar
-from amdattn.device import runtime
-from amdattn.op import manifest
+from amdattn.device import manifest, runtime
 from amdattn.ops.gemm import cost as gemm_cost, planning
 from amdattn.ops.gemm.cost import PEAK_CLOCK_GHZ
 from amdattn.ops.gemm.problem import GemmProblem
@@ -88,7 +87,7 @@ def tried(problem: GemmProblem) -> list[planning.Choice]:
         if (
             one.splits in _SPLITS
             and (one.kernel, one.splits) not in widths
-            and one.kernel.q_tile <= max(16, 2 * problem.m - 1)
+            and one.kernel.tile["m"] <= max(16, 2 * problem.m - 1)
             and not (is_split and tiles * one.splits > _MOST_SPLIT_TILES)
             and not (is_split and problem.k < _LEAST_K * one.splits)
         ):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from amdattn.ops.gemm.planning import GRID
+from build_scripts.limits import MAX_GRID_YZ
 from build_scripts.manifest import struct_layout
 from build_scripts.toolchain import ASM_SRC, LLVM22
 
-GEMM_GRID = "x=8*num_splits, y=ceil(m/tile_m), z=ceil(n/(8*tile_n))"
 _HEADER, _STRUCT = "gemm.h", "GemmArgs"
 
 # Rows of a fragment, fragments along m and along n of a wave, waves along m and along k, steps of k
@@ -34,7 +35,6 @@ _MATRIX, _LINE = 16, 64
 # SGPRs that hold the first kernel arguments at the start.
 _PRELOADED_DWORDS = 14
 
-_MAX_GRID = 65535  # hipDeviceProp_t.maxGridSize[1] and [2]
 _XCDS = 8  # of the grid: tiles of n that workgroups go round robin over
 _MAX_INDEX = 2**30  # indices of a tile behind the last one must fit 32 bits, too
 _MAX_SPLITS = 4096  # far below what the 16 bits of an arrival count hold
@@ -53,8 +53,8 @@ def _parameters() -> dict[str, str]:
     """The fields of the arguments' struct as parameters, and their names."""
     _, fields = struct_layout(ASM_SRC / "args" / _HEADER, _STRUCT)
     return {
-        "PARAMETERS": ", ".join(f"{field['type']} {field['name']}" for field in fields),
-        "ARGUMENTS": ", ".join(field["name"] for field in fields),
+        "PARAMETERS": ", ".join(f"{c_type} {name}" for name, _, _, c_type in fields),
+        "ARGUMENTS": ", ".join(name for name, *_ in fields),
     }
 
 
@@ -93,14 +93,15 @@ def _member(
         "toolchain_reason": "neither LLVM 21 nor 22 spills; the order of the loop is the source's",
         "op": "gemm_nt",
         "dtype": dtype,
-        "head_dim": 0,
-        "head_dim_v": 0,
-        "grid": GEMM_GRID,
-        "constraints": {
-            "tile": tile,
+        "params": {
+            "mfma": tile,
             "step": max(_LINE, 512 // tile),
             "waves_k": waves_k,
             "steps_in_flight": depth,
+        },
+        "tile": ("m", "n"),
+        "grid": GRID,
+        "accepts": {
             "pointer_align_bytes": 2 if any_alignment else 4,
             "stride_multiple": 1 if any_alignment else 2,
             "row_stride": [-(2**31), 2**31 - 1] if any_alignment else [0, _MAX_ALIGNED_STRIDE],
@@ -110,8 +111,8 @@ def _member(
                 *(None, "silu", "gelu_tanh", "gelu"),
                 *(f"{name}_and_mul" for name in ("silu", "gelu_tanh", "gelu") if tile == _MATRIX),
             ],
-            "max_m": _MAX_GRID * tile * tiles_m * waves_m,
-            "max_n": _MAX_GRID * _XCDS * tile * tiles_n,
+            "max_m": MAX_GRID_YZ * tile * tiles_m * waves_m,
+            "max_n": MAX_GRID_YZ * _XCDS * tile * tiles_n,
             "max_k": _MAX_INDEX if any_alignment else _MAX_ALIGNED_STRIDE,
             "max_splits": _MAX_SPLITS,
         },

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ import msgspec
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection, SymbolTableSection
 
-SCHEMA = 1
+from amdattn.device.manifest import SCHEMA
 
 # ELF: e_ident[EI_ABIVERSION] of an AMD HSA object, and the note that carries the metadata.
 _EI_ABIVERSION = 8
@@ -129,18 +130,13 @@ class CodeObject:
         raise CodeObjectError("no AMDGPU metadata note")
 
 
-def struct_layout(header: Path, name: str) -> tuple[int, list[dict[str, Any]]]:
-    """Size of a C struct and its fields as manifest rows, in memory order."""
+def struct_layout(header: Path, name: str) -> tuple[int, list[list[Any]]]:
+    """Size of a C struct and its fields in memory order: name, offset, size, C type."""
     ffi = cffi.FFI()
     ffi.cdef(header.read_text(encoding="utf-8"))
     ctype = ffi.typeof(name)
     fields = [
-        {
-            "name": field_name,
-            "offset": field.offset,
-            "size": ffi.sizeof(field.type.cname),
-            "type": field.type.cname,
-        }
+        [field_name, field.offset, ffi.sizeof(field.type.cname), field.type.cname]
         for field_name, field in ctype.fields
     ]
     return ffi.sizeof(name), fields
@@ -159,7 +155,7 @@ def kernarg(code: CodeObject, kernel: str, header: Path, name: str) -> dict[str,
     size, fields = struct_layout(header, name)
     told = [(arg[".offset"], arg[".size"]) for arg in code.args(kernel)]
     kinds = {arg[".value_kind"] for arg in code.args(kernel)}
-    allowed = ([(0, size)], [(field["offset"], field["size"]) for field in fields])
+    allowed = ([(0, size)], [(offset, nbytes) for _, offset, nbytes, _ in fields])
     if kinds != {"by_value"} or told not in allowed:
         raise CodeObjectError(
             f"{kernel}: {header.name} has {name} of {size} bytes, the code object takes (offset, "
@@ -179,5 +175,42 @@ def sha256(data: bytes) -> str:
 
 
 def render(rows: list[dict[str, Any]]) -> str:
-    """The text of manifest.json."""
-    return json.dumps({"schema": SCHEMA, "kernels": rows}, indent=1) + "\n"
+    """The text of manifest.json, where each kernarg struct stands once, a field a line.
+
+    Raises
+    ------
+    CodeObjectError
+        Two kernels were built with different headers of one struct.
+    """
+    kernargs: dict[str, Any] = {}
+    named = []
+    for row in rows:
+        layout = {key: row["kernarg"][key] for key in _LAYOUT}
+        name = row["kernarg"]["struct"]
+        if kernargs.setdefault(name, layout) != layout:
+            raise CodeObjectError(
+                f"{row['name']} has another {name} than the kernels before it; build all"
+            )
+        named.append({**row, "kernarg": name})
+    document = {"schema": SCHEMA, "kernargs": kernargs, "kernels": named}
+    return _short_lists(json.dumps(document, indent=1)) + "\n"
+
+
+_LAYOUT = ("header", "size", "fields")
+
+
+def _short_lists(text: str) -> str:
+    """JSON with lists of plain values on one line each."""
+    return re.sub(r"\[[^\[\]{}]*\]", lambda found: " ".join(found[0].split()), text)
+
+
+def read_rows(folder: Path) -> dict[str, dict[str, Any]]:
+    """The rows of a manifest by kernel, as `render` takes them."""
+    document = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    return {
+        row["name"]: {
+            **row,
+            "kernarg": {"struct": row["kernarg"], **document["kernargs"][row["kernarg"]]},
+        }
+        for row in document["kernels"]
+    }

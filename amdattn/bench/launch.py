@@ -25,9 +25,9 @@ from amdattn.device import runtime
 from amdattn.device.kernarg import packer
 from amdattn.device.runtime import Runtime
 from amdattn.op import launch
-from amdattn.op.operands import operand
-from amdattn.op.plan import Plan
+from amdattn.ops.attention.alignment import operand
 from amdattn.ops.attention.dense import flash_attn_func, plan_attention
+from amdattn.ops.attention.planning import PlannedAttention
 
 RAW = "hip-python, `extra` prebuilt"
 PLAN_RUN = "`plan.run`, DeviceArray"
@@ -244,7 +244,7 @@ def _stage(device: Runtime, hosts: list[Any]) -> None:
 
 
 def _raw_paths(
-    device: Runtime, plan: Plan, arrays: Mapping[str, buffers.DeviceArray]
+    device: Runtime, plan: PlannedAttention, arrays: Mapping[str, buffers.DeviceArray]
 ) -> dict[str, Callable[[], Any]]:
     """The same launch, made by hand in the ways that hip-python offers."""
     kernel = plan.forward.kernel

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from amdattn.bench.items import Items
 from amdattn.bench.kernels import Launch, Operands, Walk
 from amdattn.bench.shapes import Shape
-from amdattn.device import runtime
+from amdattn.device import manifest, runtime
 from amdattn.device.kernarg import packer
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
-from amdattn.op import manifest, plan as plans
+from amdattn.op import plan as plans
 from amdattn.op.plan import Address, Stride
-from amdattn.ops.attention.planning import plan_attention
+from amdattn.ops.attention import select
+from amdattn.ops.attention.planning import PlannedAttention, plan_attention
 from amdattn.ops.attention.work import WorkMap
 
 
@@ -37,12 +38,12 @@ class Shipped:
         """The same with every tile in so many parts; 1: none."""
         return Shipped(self.round_mode, num_splits, q_tile)
 
-    def _plan(self, shape: Shape) -> plans.Plan:
+    def _plan(self, shape: Shape) -> PlannedAttention:
         problem = dataclasses.replace(shape.problem(self.round_mode), num_splits=self._num_splits)
         rows = [
             row
             for row in manifest.kernels()
-            if self._q_tile in (0, row.q_tile) or row.op != manifest.ATTENTION
+            if row.op != select.ATTENTION or self._q_tile in (0, row.tile["q"])
         ]
         return plan_attention(problem, runtime.device_props(), rows)
 

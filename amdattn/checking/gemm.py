@@ -12,9 +12,8 @@ from amdattn.arrays.buffers import empty
 from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.interchange import asarray
 from amdattn.checking.session import Check
-from amdattn.device import runtime
-from amdattn.op import manifest
-from amdattn.op.manifest import KernelSpec
+from amdattn.device import manifest, runtime
+from amdattn.device.manifest import KernelSpec
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.planning import plan_gemm
 from amdattn.ops.gemm.problem import GemmProblem
@@ -100,8 +99,8 @@ def of_kernel(row: KernelSpec, seed: int) -> list[Gemm]:
     cases = [
         Gemm(row.name, m, n, k, seed, tuple(options.items()))
         for m, n, k, options in _CASES
-        if options.get("activation") in row.constraint("activation")
+        if options.get("activation") in row.accepts["activation"]
     ]
-    if row.constraint("k_multiple") == 1:
+    if row.accepts["k_multiple"] == 1:
         cases.append(Gemm(row.name, 5, 18, 131, seed, (("split_k", 2),)))
     return cases

@@ -21,12 +21,11 @@ from amdattn.checking import gemm
 from amdattn.checking.arguments import Argument, Buffer, place
 from amdattn.checking.mutation import subject as mutation_subject
 from amdattn.checking.session import Check
-from amdattn.device import runtime
+from amdattn.device import manifest, runtime
 from amdattn.device.code_object import KernelInfo, read_kernels
+from amdattn.device.manifest import KernelSpec
 from amdattn.errors import ManifestError, UnsupportedProblem
-from amdattn.op import manifest
-from amdattn.op.manifest import KernelSpec
-from amdattn.ops.attention import planning
+from amdattn.ops.attention import planning, select
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem
 from amdattn.ops.gemm.planning import GEMM
 from amdattn.testing.selftest import Case, inputs
@@ -130,9 +129,7 @@ class Attention:
 def planned(problem: AttentionProblem, props: DeviceProps, kernel: str) -> amdattn.AttentionPlan:
     """The plan with a forward kernel of this name, or with the one that the manifest prefers."""
     rows = [
-        row
-        for row in manifest.kernels()
-        if row.op != manifest.ATTENTION or kernel in ("", row.name)
+        row for row in manifest.kernels() if row.op != select.ATTENTION or kernel in ("", row.name)
     ]
     plan = planning.plan_attention(problem, props, rows)
     fields = {field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
@@ -209,7 +206,7 @@ def every_operation(seed: int) -> list[Attention | gemm.Gemm]:
     props = runtime.device_props()
     rows = [row for row in manifest.kernels() if row.arch == props.arch]
     for row in rows:
-        if row.op == manifest.ATTENTION:
+        if row.op == select.ATTENTION:
             subjects += _of_kernel(row, seed)
         elif row.op == GEMM:
             subjects += gemm.of_kernel(row, seed)
@@ -222,18 +219,18 @@ def every_operation(seed: int) -> list[Attention | gemm.Gemm]:
 
 def _of_kernel(row: KernelSpec, seed: int) -> list[Attention]:
     """One forward kernel with the options that it takes, at its own head sizes and at others."""
-    (mode,) = row.constraint("round_mode")
-    own = row.head_dim, row.head_dim_v
-    others = row.head_dim - 24, row.head_dim - 8
+    (mode,) = row.accepts["round_mode"]
+    own = row.params["head_dim"], row.params["head_dim_v"]
+    others = row.params["head_dim"] - 24, row.params["head_dim"] - 8
     subjects = []
     for dims, (case, options, lengths), scale_v in (
         *((own, one, 1) for one in _OPTIONS),
         *((others, one, 1) for one in _OPTIONS[-2:]),
         (own, _LARGE, 1e4),
-        *((own, one, 1) for one in (_HEADS,) if row.constraint("max_tile_heads") > 1),
+        *((own, one, 1) for one in (_HEADS,) if row.accepts["max_tile_heads"] > 1),
     ):
         member = {"dtype": row.dtype, "head_dim_v": dims[1], "round_mode": mode}
-        if row.constraint("softcaps")[1]:
+        if row.accepts["softcaps"][1]:
             member["softcap"] = 2.0
         subject = Attention(
             dataclasses.replace(case, head_dim=dims[0]),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from amdattn.cli.output import print_json, progress_bar, stdout
-from amdattn.device import runtime
-from amdattn.op import manifest
+from amdattn.device import manifest, runtime
+from amdattn.ops.attention import select
 from amdattn.ops.gemm.planning import GEMM
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # The ops of the manifest that they launch.
 OPERATIONS = {
-    "attention": (manifest.ATTENTION, manifest.ATTENTION_MERGE, manifest.GATHER),
+    "attention": (select.ATTENTION, select.MERGE, select.GATHER),
     "gemm": (GEMM,),
 }
 

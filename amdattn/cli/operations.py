@@ -15,8 +15,8 @@ import amdattn
 from amdattn.cli.options import Batch, HeadsKv, HeadsQ, Seed, SeqlenKv, SeqlenQ
 from amdattn.cli.output import AsJson, print_facts, print_json, spinner, stderr, stdout
 from amdattn.cli.report import write_report
+from amdattn.device import manifest
 from amdattn.errors import AmdattnError
-from amdattn.op import manifest
 
 
 def info(
@@ -37,8 +37,8 @@ def info(
             "arch": kernel.arch,
             "op": kernel.op,
             "dtype": kernel.dtype,
-            "head_dim": kernel.head_dim,
-            "tiles": f"{kernel.q_tile} x {kernel.kv_tile}",
+            "params": dict(kernel.params),
+            "tile": dict(kernel.tile),
             "vgpr (agpr)": f"{kernel.vgpr} ({kernel.agpr})",
             "lds_bytes": kernel.lds_bytes,
             "code_object_version": kernel.code_object_version,
@@ -60,10 +60,10 @@ def info(
 
 
 def _every_kernel(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table("kernel", "tiles", "VGPR (AGPR)", "sha256")
+    table = Table("kernel", "tile", "VGPR (AGPR)", "sha256")
     for row in rows:
-        shown = ("name", "tiles", "vgpr (agpr)")
-        table.add_row(*(str(row[key]) for key in shown), str(row["sha256"])[:8])
+        sizes = " x ".join(map(str, row["tile"].values()))
+        table.add_row(row["name"], sizes, row["vgpr (agpr)"], str(row["sha256"])[:8])
     return table
 
 
@@ -75,7 +75,7 @@ def _kernel_groups() -> Table:
     table = Table("operation", "target", "element types", "tiles", "kernels")
     for (op, arch), kernels in groups.items():
         dtypes = dict.fromkeys(kernel.dtype for kernel in kernels)
-        tiles = dict.fromkeys(f"{k.q_tile}x{k.kv_tile}" for k in kernels if k.kv_tile)
+        tiles = dict.fromkeys("x".join(map(str, k.tile.values())) for k in kernels if k.tile)
         table.add_row(op, arch, ", ".join(dtypes), ", ".join(tiles), str(len(kernels)))
     return table
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from amdattn import paths
+from amdattn.device.manifest import KernargSpec, KernelSpec
 from amdattn.errors import ManifestError
-from amdattn.op.manifest import KernargSpec, KernelSpec
 
 # HIP_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE and _END: keys of the `extra` launch array.
 _BUFFER_POINTER, _BUFFER_SIZE, _END = 1, 2, 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -21,6 +21,18 @@ class Span(NamedTuple):
         if self.text:
             return self.text.format(self.high)
         return str(self.low) if self.low == self.high else f"{self.low}..{self.high}"
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Answer of `supports`: true if `ok`; else why not, and the nearest arguments that work."""
+
+    ok: bool
+    reason: str
+    nearest: Mapping[str, object] | None = None
+
+    def __bool__(self) -> bool:
+        return self.ok
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from amdattn.arch.props import (
     VGPRS_PER_SIMD_LANE,
     DeviceProps,
 )
+from amdattn.device.manifest import KernelSpec
 from amdattn.errors import ManifestError
-from amdattn.op.manifest import KernelSpec
 
 MAX_WAVES_PER_SIMD = 8
 

@@ -8,12 +8,7 @@ from collections.abc import Mapping
 from amdattn.arrays.buffers import View
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.overlap import repeats_elements, share_memory
-from amdattn.op.manifest import KernelSpec
 from amdattn.op.plan import Operand
-from amdattn.ops.attention.problem import axis_order
-
-# What callers call operands.
-LABELS = {"o": "out", "cu_seqlens_kv": "cu_seqlens_k"}
 
 
 def check_workspace(view: View, nbytes: int) -> None:
@@ -94,44 +89,3 @@ def axis_strides(view: View, axes: tuple[str, ...]) -> dict[str, int]:
 def operand_of(view: View, axes: tuple[str, ...]) -> Operand:
     """What a launch needs of a view whose axes but the last have these names."""
     return Operand(view.address, axis_strides(view, axes))
-
-
-def operand(view: View, layout: str) -> Operand:
-    """The same of q, k, v or o."""
-    return operand_of(view, axis_order(layout))
-
-
-def misalignment(operand: Operand, kernel: KernelSpec, dim: int, of_blocks: bool = True) -> str:
-    """What in the address or strides of q, k, v or o the kernel's loads cannot take, or "".
-
-    Blocks of rows of `dim` elements are loaded `of_blocks`: of k and v that are not gathered
-    before.
-    """
-    align = kernel.constraint("pointer_align_bytes")
-    if operand.address % align:
-        return f"address {operand.address:#x}, which must be a multiple of {align} bytes"
-    multiple = kernel.constraint("stride_multiple")
-    for axis, step in operand.strides.items():
-        if step % multiple:
-            return f"{axis} stride {step}, which must be a multiple of {multiple} elements"
-    wrong = wrong_for_blocks(operand.strides["seq"], dim, kernel) if of_blocks else ""
-    return f"{wrong} unless the plan gathers its rows (gather)" if wrong else ""
-
-
-def wrong_for_blocks(step: int, dim: int, kernel: KernelSpec) -> str:
-    """Why a kernel cannot load blocks of rows of `dim` elements from this stride, or ""."""
-    low, high = kernel.constraint("kv_stride_seq")
-    if not low <= step <= high:
-        return f"seq stride {step}, which must be in {low}..{high} elements"
-    # Rows behind the last one are told by their bytes, which must not be of a row.
-    if low == 0 < step < dim:
-        return f"seq stride {step}, which must be 0 or at least the {dim} elements of a row"
-    return ""
-
-
-def check_alignment(
-    operand: Operand, label: str, kernel: KernelSpec, dim: int, of_blocks: bool
-) -> None:
-    """Device operands must be aligned as the kernel needs; host operands are when staged."""
-    if wrong := misalignment(operand, kernel, dim, of_blocks):
-        raise ValueError(f"{label} has {wrong} for kernel {kernel.name}")

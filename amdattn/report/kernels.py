@@ -14,9 +14,9 @@ from amdattn.arrays.buffers import DeviceArray
 from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.interchange import asarray
 from amdattn.checking.subjects import planned
-from amdattn.device import runtime
-from amdattn.op import manifest
-from amdattn.op.manifest import KernelSpec
+from amdattn.device import manifest, runtime
+from amdattn.device.manifest import KernelSpec
+from amdattn.ops.attention import select
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.planning import GEMM, plan_gemm
@@ -99,8 +99,8 @@ _GEMMS: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
 
 def attention_cases(row: KernelSpec) -> list[Case]:
     """Of a forward kernel: whole tiles, and tiles in parts that another kernel merges."""
-    softcap = {"softcap": 2.0} if row.constraint("softcaps")[1] else {}
-    if row.constraint("max_tile_heads") > 1:
+    softcap = {"softcap": 2.0} if row.accepts["softcaps"][1] else {}
+    if row.accepts["max_tile_heads"] > 1:
         return [Case(row, _NARROW[0], _NARROW[1] | softcap)]
     sizes, options = _SPLIT
     return [Case(row, _PLAIN, {"num_splits": 1} | softcap), Case(row, sizes, options | softcap)]
@@ -110,7 +110,7 @@ def groups(quick: bool) -> list[tuple[str, str, list[Case]]]:
     """Name, title and cases of every step, smaller problems first. Binds no device."""
     rows = manifest.kernels()
     gemms = [row for row in rows if row.op == GEMM]
-    forwards = [row for row in rows if row.op == manifest.ATTENTION]
+    forwards = [row for row in rows if row.op == select.ATTENTION]
     if quick:
         gemms, forwards = gemms[::_QUICK_EVERY], forwards[::_QUICK_EVERY]
     of_gemm = [Case(row, *one) for row in gemms for one in _GEMMS[: 1 if quick else None]]
@@ -127,9 +127,9 @@ def larger_cases() -> list[Case]:
     virtual = runtime.get().choice.kind == "virtual"
     chosen: dict[tuple[str, int], KernelSpec] = {}
     for row in manifest.kernels():
-        plain = row.op == manifest.ATTENTION and not row.constraint("softcaps")[1]
-        if plain and row.constraint("max_tile_heads") == 1:
-            chosen.setdefault((row.dtype, row.head_dim), row)
+        plain = row.op == select.ATTENTION and not row.accepts["softcaps"][1]
+        if plain and row.accepts["max_tile_heads"] == 1:
+            chosen.setdefault((row.dtype, row.params["head_dim"]), row)
     rows = list(chosen.values())[: 1 if virtual else None]
     return [Case(row, _LARGER_VIRTUAL if virtual else _LARGER, _LARGER_OPTIONS) for row in rows]
 
@@ -200,9 +200,18 @@ def _share(got: Array, expected: Array, allowed: Array) -> tuple[float, str]:
 def _held_attention(case: Case) -> Held:
     batch, rows, keys, heads_q, heads_kv = case.sizes
     kernel, options = case.kernel, case.options
-    (mode,) = kernel.constraint("round_mode")
+    (mode,) = kernel.accepts["round_mode"]
     problem = AttentionProblem(
-        *(batch, rows, keys, heads_q, heads_kv, kernel.head_dim, kernel.head_dim_v, kernel.dtype),
+        *(
+            batch,
+            rows,
+            keys,
+            heads_q,
+            heads_kv,
+            kernel.params["head_dim"],
+            kernel.params["head_dim_v"],
+            kernel.dtype,
+        ),
         round_mode=mode,
         return_lse=True,
         **options,
@@ -212,9 +221,9 @@ def _held_attention(case: Case) -> Held:
         _normal((i, *case.sizes), shape, kernel.dtype)
         for i, shape in enumerate(
             (
-                (batch, rows, heads_q, kernel.head_dim),
-                (batch, keys, heads_kv, kernel.head_dim),
-                (batch, keys, heads_kv, kernel.head_dim_v),
+                (batch, rows, heads_q, kernel.params["head_dim"]),
+                (batch, keys, heads_kv, kernel.params["head_dim"]),
+                (batch, keys, heads_kv, kernel.params["head_dim_v"]),
             )
         )
     )

@@ -13,7 +13,8 @@ from adversary.bar import Verdict, judge, truth
 from adversary.plain import Array, Rules, plain
 from kernels.family import Call, Member
 
-from amdattn.op import manifest
+from amdattn.device import manifest
+from amdattn.ops.attention import select
 
 MOST_KEYS_NARROW = 129
 
@@ -44,15 +45,15 @@ def kernels() -> tuple[Kernel, ...]:
         Kernel(
             row.name,
             row.dtype,
-            row.constraints["round_mode"][0],
-            row.head_dim,
-            row.constraints["head_dims_v"][1],
-            row.constraint("max_tile_heads") > 1,
-            row.constraints["softcaps"][1] > 0,
-            True in row.constraints["causal"],
+            row.accepts["round_mode"][0],
+            row.params["head_dim"],
+            row.accepts["head_dims_v"][1],
+            row.accepts["max_tile_heads"] > 1,
+            row.accepts["softcaps"][1] > 0,
+            True in row.accepts["causal"],
         )
         for row in manifest.kernels()
-        if row.op == manifest.ATTENTION
+        if row.op == select.ATTENTION
     )
 
 

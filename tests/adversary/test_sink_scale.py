@@ -13,7 +13,10 @@ TAKES_ANY = [kernel for kernel in kernels() if kernel.takes_any]
 def mean_scale(kernel: Kernel, above: float | None) -> float:
     """By how much O is too long, in unit roundoffs, as a mean over rows."""
     launch = Launch(np.random.default_rng(5), kernel, 64, 100, (2, 1), (kernel.head_dim,) * 2)
-    launch.dims = (kernel.head_dim, min(kernel.head_dim, kernel.head_dim_v))
+    launch.dims = (
+        kernel.head_dim,
+        min(kernel.head_dim, kernel.head_dim_v),
+    )
     launch.__post_init__()
     if kernel.is_capped:
         launch.options["softcap"] = 20.0

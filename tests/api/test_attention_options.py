@@ -9,8 +9,8 @@ import pytest
 from api.masked import attention, varlen
 
 import amdattn
-from amdattn.device import runtime
-from amdattn.op import manifest
+from amdattn.device import manifest, runtime
+from amdattn.ops.attention import select
 
 BF16 = ml_dtypes.bfloat16
 
@@ -18,9 +18,9 @@ BF16 = ml_dtypes.bfloat16
 def built(**wanted):
     """Whether some shipped kernel has all of these values among its constraints."""
     return any(
-        row.op == manifest.ATTENTION
+        row.op == select.ATTENTION
         and all(
-            row.constraint(name) == "any" or value in row.constraint(name)
+            row.accepts[name] == "any" or value in row.accepts[name]
             for name, value in wanted.items()
         )
         for row in manifest.kernels()

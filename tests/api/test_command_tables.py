@@ -121,7 +121,7 @@ def test_info_without_a_device(
         names = [row["name"] for row in facts["kernels"]]
         assert names == [kernel.name for kernel in amdattn.kernels()]
         first, row = facts["kernels"][0], amdattn.kernels()[0]
-        assert first["tiles"] == f"{row.q_tile} x {row.kv_tile}"
+        assert first["tile"] == dict(row.tile) and first["params"] == dict(row.params)
         assert first["vgpr (agpr)"] == f"{row.vgpr} ({row.agpr})"
         assert first["lds_bytes"] == row.lds_bytes and first["sha256"] == row.sha256
     else:

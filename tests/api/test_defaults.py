@@ -87,7 +87,7 @@ CHANGING = {
     "bench.replay._ComputeUnit",
     "arrays.buffers.View",  # its owner and its padding are found later
     "report.supervise.Outcome",
-    "arrays.staging._Chunk",
+    "op.staging._Chunk",
     "op.zero_at_rest._Use",
 }
 # Need what is not there always; evidence of this project's own.

@@ -12,9 +12,8 @@ from amdattn.arch.props import KNOWN_DEVICES
 from amdattn.arrays.buffers import View
 from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.memory import Block, Pool
-from amdattn.device import runtime
+from amdattn.device import manifest, runtime
 from amdattn.errors import HipError
-from amdattn.op import manifest
 from amdattn.ops.attention import (
     admission,
     options as call_options,

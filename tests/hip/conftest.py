@@ -17,7 +17,9 @@ def hip() -> Runtime:
 
 @pytest.fixture(autouse=True)
 def clean(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Leave no fault and no error behind for the next test."""
+    """Meet no error of an earlier test, and leave none, nor a fault, to the next."""
+    if "hip" in request.fixturenames:
+        request.getfixturevalue("hip").hip.hipGetLastError()
     yield
     if "hip" in request.fixturenames:
         runtime = request.getfixturevalue("hip")

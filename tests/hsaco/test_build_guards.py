@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 import amdattn
-from amdattn.op import manifest as runtime_manifest
+from amdattn.device import manifest as runtime_manifest
+from amdattn.ops.attention.select import GATHER_GRID, WORK_GRID
 from build_scripts import build, manifest, toolchain
 
 GATHER = next(kernel for kernel in build.KERNELS if kernel.name == "gather_rows")
@@ -180,12 +181,12 @@ def test_metadata_of_spills_is_read() -> None:
 
 LANES = 2**32 - 1
 LIMITS = {
-    build.GATHER_GRID: {
+    GATHER_GRID: {
         "max_batch": 65535,
         "max_num_heads_kv": 65535,
         "max_workgroups_x": LANES // 256,
     },
-    build.WORK_GRID: {
+    WORK_GRID: {
         "max_batch": 2**31 - 1,
         "max_seqlen_q": 2**30,
         "max_seqlen_kv": 2**30,
@@ -197,12 +198,13 @@ LIMITS = {
 @pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.name)
 def test_limits_of_every_grid(row: Any) -> None:
     expected = dict(LIMITS.get(row.grid, {}))
-    if row.grid != build.GATHER_GRID and row.op != "gemm_nt":
+    if row.grid != GATHER_GRID and row.op != "gemm_nt":
         expected["max_workgroups"] = LANES // row.workgroup[0]
-    assert {name: row.constraint(name) for name in expected} == expected
+    assert {name: row.accepts[name] for name in expected} == expected
     assert expected or row.op == "gemm_nt"
-    made = build._limits(row.grid, row.q_tile, row.workgroup[0])
-    assert {name: row.constraint(name) for name in made} == made
+    (kernel,) = (kernel for kernel in build.KERNELS if kernel.name == row.name)
+    made = kernel.limits(row.workgroup[0])
+    assert {name: row.accepts[name] for name in made} == made
     assert made.keys() >= expected.keys()
 
 

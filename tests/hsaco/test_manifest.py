@@ -15,7 +15,7 @@ import pytest
 from build_scripts import build, manifest, toolchain, verify
 
 ROOT = build.ROOT
-ROWS: list[dict[str, Any]] = json.loads((build.HSACO / "manifest.json").read_text())["kernels"]
+ROWS: list[dict[str, Any]] = [*manifest.read_rows(build.HSACO).values()]
 MICRO: dict[str, Any] = json.loads((build.HSACO / "micro" / "manifest.json").read_text())
 
 REGISTERS, LDS_BYTES = 512, 64 * 1024  # of a lane that has its SIMD alone; of a CU
@@ -67,13 +67,13 @@ def test_kernarg_struct_is_the_whole_kernarg_block(row: dict[str, Any]) -> None:
     assert manifest.struct_layout(header, told["struct"]) == (told["size"], told["fields"])
     args = code.args(row["symbol"])
     assert {arg[".value_kind"] for arg in args} == {"by_value"}
-    whole, each = [(0, told["size"])], [(f["offset"], f["size"]) for f in told["fields"]]
+    whole, each = [(0, told["size"])], [(f[1], f[2]) for f in told["fields"]]
     # Arguments of their own can be preloaded into SGPRs.
     expected = each if row["op"] == "gemm_nt" else whole
     assert [(arg[".offset"], arg[".size"]) for arg in args] == expected
     assert code.resources(row["symbol"]).kernarg_bytes == told["size"]
-    ends = [field["offset"] + field["size"] for field in told["fields"]]
-    assert [0, *ends[:-1]] == [field["offset"] for field in told["fields"]], "padding"
+    ends = [offset + size for _, offset, size, _ in told["fields"]]
+    assert [0, *ends[:-1]] == [field[1] for field in told["fields"]], "padding"
     assert ends[-1] == told["size"]
 
 
@@ -83,9 +83,9 @@ def test_kernarg_offsets_are_those_the_kernel_reads(row: dict[str, Any]) -> None
     told = row["kernarg"]
     lines = [f'#include "isa/device.h"\n#include "args/{told["header"]}"']
     lines += [
-        f"static_assert(__builtin_offsetof({told['struct']}, {field['name']}) == {field['offset']}"
-        f" && sizeof({told['struct']}::{field['name']}) == {field['size']});"
-        for field in told["fields"]
+        f"static_assert(__builtin_offsetof({told['struct']}, {name}) == {offset}"
+        f" && sizeof({told['struct']}::{name}) == {size});"
+        for name, offset, size, _ in told["fields"]
     ]
     lines += [f"static_assert(sizeof({told['struct']}) == {told['size']});"]
     compile_text("\n".join(lines))
@@ -94,15 +94,15 @@ def test_kernarg_offsets_are_those_the_kernel_reads(row: dict[str, Any]) -> None
 @each_kernel
 def test_tiles_and_limits_follow_the_code_object(row: dict[str, Any]) -> None:
     q_tile, kv_tile = struct.unpack("<2i", load(row).data(f"{row['symbol']}_tiles", 8))
-    assert (row["q_tile"], row["kv_tile"]) == (q_tile, kv_tile)
+    assert list(row["tile"].values()) == [q_tile, kv_tile][: len(row["tile"])]
     if row["op"] == "attn_fwd":  # row + diagonal + window in 32 bits; lanes of a grid in 32 bits
-        assert row["constraints"]["max_seqlen_q"] == 2**30
-        assert row["constraints"]["max_workgroups"] == (2**32 - 1) // row["workgroup"][0]
+        assert row["accepts"]["max_seqlen_q"] == 2**30
+        assert row["accepts"]["max_workgroups"] == (2**32 - 1) // row["workgroup"][0]
     elif row["op"] == "gemm_nt":  # the last index of a tile in 32 bits
-        assert row["constraints"]["max_m"] == 65535 * q_tile
-        assert row["constraints"]["max_n"] + kv_tile < 2**31
+        assert row["accepts"]["max_m"] == 65535 * q_tile
+        assert row["accepts"]["max_n"] + kv_tile < 2**31
     elif row["op"] == "attn_merge":
-        (tile_rows,) = row["constraints"]["tile_rows"]
+        (tile_rows,) = row["accepts"]["tile_rows"]
         assert tile_rows % q_tile == 0
 
 
@@ -179,3 +179,15 @@ def compile_text(text: str) -> None:
         source = Path(folder) / "text.hip"
         source.write_text(text + "\n")
         toolchain.compile_hip(source, toolchain.LLVM22)
+
+
+def test_a_struct_stands_once_in_the_manifest(tmp_path: Path) -> None:
+    text = (build.HSACO / "manifest.json").read_text()
+    rows = [dict(row) for row in ROWS]
+    assert manifest.render(rows) == text
+    assert set(json.loads(text)["kernargs"]) == {row["kernarg"]["struct"] for row in rows}
+    (tmp_path / "manifest.json").write_text(text)
+    assert [*manifest.read_rows(tmp_path).values()] == rows
+    rows[1] = {**rows[1], "kernarg": {**rows[1]["kernarg"], "size": 8}}
+    with pytest.raises(manifest.CodeObjectError, match=f"{rows[1]['name']} has another AttnFwd"):
+        manifest.render(rows)

@@ -12,7 +12,7 @@ from kernels.family import Guarded
 
 import amdattn
 from amdattn.arrays.dtypes import as_dtype
-from amdattn.op import manifest
+from amdattn.device import manifest
 from amdattn.ops.gemm import planning
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import FACTORS, GemmProblem
@@ -20,7 +20,7 @@ from amdattn.ops.gemm.problem import FACTORS, GemmProblem
 Array = npt.NDArray[Any]
 KERNELS = [row for row in manifest.kernels() if row.op == planning.GEMM]
 NAMES = [row.name for row in KERNELS]
-WITH_FACTORS = [row.name for row in KERNELS if "silu_and_mul" in row.constraint("activation")]
+WITH_FACTORS = [row.name for row in KERNELS if "silu_and_mul" in row.accepts["activation"]]
 SMALL = "gemm_nt_bf16_m16n16k2"
 
 

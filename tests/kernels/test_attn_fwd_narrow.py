@@ -21,7 +21,7 @@ from kernels.family import (
 
 import amdattn
 from amdattn.errors import UnsupportedProblem
-from amdattn.ops.attention import planning
+from amdattn.ops.attention import planning, select
 from amdattn.ops.attention.kv_split import Choice, Split
 from amdattn.ops.attention.work import WorkMap
 
@@ -85,7 +85,7 @@ def test_parts_of_heads(heads: tuple[int, int], monkeypatch: pytest.MonkeyPatch)
     plan = call.plan(q, k, v)
     kernel = plan.forward.kernel
     tiles = WorkMap.of(plan.problem, plan.forward).tiles
-    tile_heads = kernel.tile_heads(plan.problem)
+    tile_heads = select.tile_heads(kernel, plan.problem)
     assert tile_heads == 2 ** min(2, (heads[0] // heads[1]).bit_length() - 1)
     for parts, whole in itertools.product((2, 4), (0, 8, tiles - 1)):
         if parts > tile_heads:

@@ -87,8 +87,8 @@ def run(kernel: Kernel, parts: Parts, sink: float | None) -> tuple[Array, Array]
     forward = plan.forward.kernel
     member = Member(kernel.dtype, kernel.head_dim, columns, kernel.mode)
     # Rows behind the last one of a tile, and what belongs to rows without keys, hold NaN.
-    o = np.full((count, forward.q_tile, columns), np.nan, np.float32)
-    max_sum = np.full((count, forward.q_tile, 2), np.nan, np.float32)
+    o = np.full((count, forward.tile["q"], columns), np.nan, np.float32)
+    max_sum = np.full((count, forward.tile["q"], 2), np.nan, np.float32)
     o[:, :rows], max_sum[:, :rows, 0], max_sum[:, :rows, 1] = parts.o, parts.reference, parts.sum
     memory = np.zeros(plan.workspace.total_bytes, np.uint8)
     for region, values in (("partial_o", o), ("partial_max_sum", max_sum)):

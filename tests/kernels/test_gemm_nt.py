@@ -40,7 +40,7 @@ def test_every_member(name: str, shape: tuple[int, int, int]) -> None:
 def test_every_width_of_tiles(name: str) -> None:
     """Tiles of fewer columns than they hold: whole ones and the rest of n."""
     (row,) = (row for row in KERNELS if row.name == name)
-    for columns in range(max(row.kv_tile // 2, 4), row.kv_tile + 1, 4):
+    for columns in range(max(row.tile["n"] // 2, 4), row.tile["n"] + 1, 4):
         for rest in (0, 1, 4):
             n = 8 * columns + rest - (8 if rest else 0)
             Call(21, n, 136, name, {"split_k": 1}, columns=columns).check()

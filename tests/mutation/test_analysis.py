@@ -16,7 +16,7 @@ from amdattn.checking.mutation.hazards import HazardAnalysis
 from amdattn.checking.mutation.kernel import KernelCode
 from amdattn.checking.mutation.uniform import decisions
 from amdattn.checking.mutation.waits import MAXIMUM, WaitAnalysis, counts, with_count
-from amdattn.op import manifest
+from amdattn.device import manifest
 
 
 def code(*texts: str) -> KernelCode:

@@ -2,11 +2,13 @@
 
 import dataclasses
 
-from amdattn.op import manifest
-from amdattn.ops.attention.planning import MERGE_GRID_RULE, WORK_GRID_RULE
+from amdattn.device import manifest
+from amdattn.device.manifest import Facts
+from amdattn.ops.attention import select
+from amdattn.ops.attention.select import MERGE_GRID, WORK_GRID
 
-_SHIPPED = next(row for row in manifest.kernels() if row.grid == WORK_GRID_RULE)
-CONSTRAINTS = {
+_SHIPPED = next(row for row in manifest.kernels() if row.grid == WORK_GRID)
+ACCEPTS = {
     "causal": [False, True],
     "window_size": "any",
     "max_window_keys": 2**31 - 1,
@@ -31,43 +33,40 @@ CONSTRAINTS = {
 }
 
 
-def forward(dtype="bfloat16", head_dim=128, q_tile=384, kv_tile=32, **constraints):
+def forward(dtype="bfloat16", head_dim=128, q_tile=384, kv_tile=32, **accepts):
     """A forward kernel that fills a CU."""
+    name = f"fwd_{dtype}_{head_dim}_{q_tile}_{'_'.join(map(str, accepts.values()))}"
+    dims = [head_dim, head_dim, 8]
     return dataclasses.replace(
         _SHIPPED,
-        name=f"fwd_{dtype}_{head_dim}_{q_tile}_{'_'.join(map(str, constraints.values()))}",
-        symbol=f"fwd_{dtype}_{head_dim}_{q_tile}_{'_'.join(map(str, constraints.values()))}",
-        op=manifest.ATTENTION,
+        name=name,
+        symbol=name,
+        op=select.ATTENTION,
         dtype=dtype,
-        head_dim=head_dim,
-        head_dim_v=head_dim,
-        q_tile=q_tile,
-        kv_tile=kv_tile,
+        params=Facts(name, "params", {"head_dim": head_dim, "head_dim_v": head_dim}),
+        tile=Facts(name, "tile", {"q": q_tile, "kv": kv_tile}),
         vgpr=512,
         agpr=256,
         lds_bytes=32768,
-        grid=WORK_GRID_RULE,
-        constraints={
-            "head_dims": [head_dim, head_dim, 8],
-            "head_dims_v": [head_dim, head_dim, 8],
-            **CONSTRAINTS,
-            **constraints,
-        },
+        grid=WORK_GRID,
+        accepts=Facts(
+            name, "accepts", {"head_dims": dims, "head_dims_v": dims, **ACCEPTS, **accepts}
+        ),
     )
 
 
 def merge(dtype="bfloat16", head_dim_v=128, tile_rows=384, rows=32, round_mode="rtne"):
     """A kernel that merges partial results, `rows` rows a workgroup."""
+    name = f"merge_{dtype}_{head_dim_v}_{round_mode}"
     return dataclasses.replace(
         forward(dtype),
-        name=f"merge_{dtype}_{head_dim_v}_{round_mode}",
-        symbol=f"merge_{dtype}_{head_dim_v}_{round_mode}",
-        op=manifest.ATTENTION_MERGE,
-        head_dim_v=head_dim_v,
-        q_tile=rows,
-        kv_tile=0,
-        grid=MERGE_GRID_RULE,
-        constraints={"tile_rows": [tile_rows], "round_mode": [round_mode]},
+        name=name,
+        symbol=name,
+        op=select.MERGE,
+        params=Facts(name, "params", {"head_dim": 128, "head_dim_v": head_dim_v}),
+        tile=Facts(name, "tile", {"q": rows}),
+        grid=MERGE_GRID,
+        accepts=Facts(name, "accepts", {"tile_rows": [tile_rows], "round_mode": [round_mode]}),
     )
 
 

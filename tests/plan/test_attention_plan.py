@@ -10,10 +10,11 @@ from plan.family import ROWS, forward, merge
 
 import amdattn
 from amdattn.arch.props import KNOWN_DEVICES, DeviceProps
+from amdattn.device import manifest
 from amdattn.errors import ManifestError, UnsupportedProblem
-from amdattn.op import manifest
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Stride
+from amdattn.ops.attention import select
 from amdattn.ops.attention.planning import inverse, plan_attention
 from amdattn.ops.attention.problem import AttentionProblem
 
@@ -209,13 +210,13 @@ def test_smallest_head_dim_that_fits():
         *((8, 72, 128), (64, 136, 128), (128, 256, 128)),
     ):
         problem = AttentionProblem(1, 8, 8, 1, 1, head_dim, head_dim_v)
-        assert manifest.select(rows, problem, MI300X).head_dim == built
+        assert select.select(rows, problem, MI300X).params["head_dim"] == built
     for head_dim, nearest in ((129, 128), (136, 128), (500, 128), (12, 16), (1, 8)):
         problem = AttentionProblem(1, 8, 8, 1, 1, head_dim, 128)
         text = rf"head_dim={head_dim} is not built \(have 8\.\.128 in steps of 8\)"
         with pytest.raises(UnsupportedProblem, match=text):
-            manifest.select(rows, problem, MI300X)
-        assert manifest.support(rows, problem, MI300X).nearest == {"head_dim": nearest}
+            select.select(rows, problem, MI300X)
+        assert select.support(rows, problem, MI300X).nearest == {"head_dim": nearest}
 
 
 def test_columns_that_one_workgroup_has_no_room_for():
@@ -247,12 +248,12 @@ def test_refusals_list_what_all_kernels_as_near_take():
         ({"head_dim": 128, "head_dim_v": 64}, r"^head_dim_v=64 is not built \(have 128\)"),
     ):
         with pytest.raises(UnsupportedProblem, match=text):
-            manifest.select(rows, AttentionProblem(1, 8, 8, 1, 1, **options), MI300X)
+            select.select(rows, AttentionProblem(1, 8, 8, 1, 1, **options), MI300X)
 
 
 def test_padding_is_not_assumed():
     with pytest.raises(UnsupportedProblem, match=r"head_dim=72 is not built \(have 128\)"):
-        manifest.select(ROWS, AttentionProblem(1, 8, 8, 1, 1, 72), MI300X)
+        select.select(ROWS, AttentionProblem(1, 8, 8, 1, 1, 72), MI300X)
 
 
 @pytest.mark.parametrize(
@@ -289,13 +290,13 @@ def test_constraints_are_honoured(options, limits, text):
     with pytest.raises(UnsupportedProblem) as caught:
         plan_attention(problem, MI300X, (forward(**limits), MERGE))
     assert text in str(caught.value)
-    answer = manifest.support((forward(**limits), MERGE), problem, MI300X)
+    answer = select.support((forward(**limits), MERGE), problem, MI300X)
     assert not answer and answer.reason == str(caught.value)
 
 
 def test_top_left_matters_only_under_a_mask():
     problem = AttentionProblem(1, 100, 200, 1, 1, 128, top_left=True)
-    assert manifest.support((forward(top_left=[False]),), problem, MI300X)
+    assert select.support((forward(top_left=[False]),), problem, MI300X)
 
 
 def test_too_many_workgroups():
@@ -353,7 +354,7 @@ def test_supports_names_the_nearest(options, nearest):
 def test_supports_lists_the_family():
     """Without a problem: what it lists is what a problem gets, and nothing else."""
     family = amdattn.supports(device="MI300X")
-    forward = [row for row in manifest.kernels() if row.op == manifest.ATTENTION]
+    forward = [row for row in manifest.kernels() if row.op == select.ATTENTION]
     assert [member.kernel for member in family] == [row.name for row in forward]
     for member in family:
         takes = member.takes
@@ -365,7 +366,7 @@ def test_supports_lists_the_family():
         (row,) = (row for row in forward if row.name == member.kernel)
         too_wide = takes["head_dim"].stop
         problem = AttentionProblem(1, 8, 8, 2, 2, too_wide, **options)
-        assert {m.argument for m in manifest.mismatches(row, problem)} == {"head_dim"}
+        assert {m.argument for m in select.mismatches(row, problem)} == {"head_dim"}
     with pytest.raises(TypeError):
         amdattn.supports(causal=True, device="MI300X")
 
@@ -392,9 +393,9 @@ def test_lengths_beyond_the_limit(argument):
 
 def test_shipped_splits_have_their_merge_kernels():
     for row in manifest.kernels():
-        if row.op == manifest.ATTENTION and row.constraint("max_num_splits") > 1:
-            for mode in row.constraint("round_mode"):
-                assert manifest.merge_kernel(manifest.kernels(), row, mode)
+        if row.op == select.ATTENTION and row.accepts["max_num_splits"] > 1:
+            for mode in row.accepts["round_mode"]:
+                assert select.merge_kernel(manifest.kernels(), row, mode)
 
 
 def test_other_architectures():

@@ -8,9 +8,9 @@ import pytest
 
 import amdattn
 from amdattn.arch.props import KNOWN_DEVICES, DeviceProps
+from amdattn.device import manifest
 from amdattn.errors import UnsupportedProblem
-from amdattn.op import manifest
-from amdattn.ops.attention import planning, plans as attention_plans
+from amdattn.ops.attention import planning, plans as attention_plans, select
 from amdattn.ops.attention.basis import basis
 from amdattn.ops.attention.problem import AttentionProblem
 
@@ -74,7 +74,7 @@ def test_plans_are_those_of_planning_anew(kind, props):
 def test_what_a_kernel_takes_ends_where_it_ends():
     """The last length that there is a kernel for, and the first without."""
     rows = manifest.kernels()
-    most = max(row.constraint("max_seqlen_kv") for row in rows if row.op == manifest.ATTENTION)
+    most = max(row.accepts["max_seqlen_kv"] for row in rows if row.op == select.ATTENTION)
     at = [problem(n, **KINDS["decode"]) for n in (most - 1, most)]
     assert basis(at[0], rows) == basis(at[1], rows)
     if most < 2**31 - 1:

@@ -8,7 +8,8 @@ import timeit
 
 import amdattn
 from amdattn.arch.props import KNOWN_DEVICES
-from amdattn.op import manifest
+from amdattn.device import manifest
+from amdattn.ops.attention import select
 from amdattn.ops.attention.problem import AttentionProblem
 
 MI300X = KNOWN_DEVICES["MI300X"]
@@ -24,8 +25,8 @@ def test_choice_of_a_kernel():
     rows = manifest.kernels()
     for options in ({}, {"dtype": "float16", "causal": True}, {"round_mode": "rtz", "sinks": True}):
         problem = AttentionProblem(2, 8192, 8192, 32, 8, 128, **options)
-        assert microseconds(lambda p=problem: manifest.select(rows, p, MI300X)) < 500
-        assert microseconds(lambda p=problem: manifest.support(rows, p, MI300X)) < 500
+        assert microseconds(lambda p=problem: select.select(rows, p, MI300X)) < 500
+        assert microseconds(lambda p=problem: select.support(rows, p, MI300X)) < 500
 
 
 def test_plan_of_a_problem():

@@ -8,7 +8,7 @@ import pytest
 
 import amdattn
 from amdattn.arch.props import KNOWN_DEVICES
-from amdattn.op import manifest
+from amdattn.device import manifest
 from amdattn.ops.gemm import planning
 from amdattn.ops.gemm.problem import GemmProblem
 
@@ -75,7 +75,7 @@ def test_kernels_that_need_alignment_say_so() -> None:
     rows = [
         row
         for row in manifest.kernels()
-        if row.op == planning.GEMM and row.constraint("pointer_align_bytes") > 2
+        if row.op == planning.GEMM and row.accepts["pointer_align_bytes"] > 2
     ]
     props = KNOWN_DEVICES["MI300X"]
     with pytest.raises(

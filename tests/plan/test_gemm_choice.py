@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn.device import runtime
-from amdattn.op import manifest
+from amdattn.device import manifest, runtime
 from amdattn.ops.gemm import planning
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import GemmProblem
@@ -39,9 +38,9 @@ def others(m, n, k):
     props = amdattn.device_props()
     kernels = planning.takers(manifest.kernels(), GemmProblem(m, n, k), props)
     for kernel in kernels:
-        if kernel.q_tile > max(16, 2 * m - 1):
+        if kernel.tile["m"] > max(16, 2 * m - 1):
             continue
-        tiles = np.prod(planning.tiles(GemmProblem(m, n, k), kernel, kernel.kv_tile))
+        tiles = np.prod(planning.tiles(GemmProblem(m, n, k), kernel, kernel.tile["n"]))
         for splits in SPLITS:
             if splits == 1 or (tiles * splits <= 800 and k >= 256 * splits):
                 problem = GemmProblem(m, n, k, split_k=splits)

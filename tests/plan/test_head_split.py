@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from plan.family import ROWS, forward
 
 from amdattn.arch.props import as_device_props
-from amdattn.ops.attention import head_split
+from amdattn.ops.attention import head_split, select
 from amdattn.ops.attention.planning import plan_attention
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention.work import WorkMap
@@ -39,7 +39,7 @@ PROBLEMS = st.builds(
 @settings(deadline=None)
 @given(problem=PROBLEMS, split=st.floats(0, 1), log2_parts=st.integers(0, 2))
 def test_every_head_of_every_tile_once(problem, split, log2_parts):
-    tile_heads = NARROW.tile_heads(problem)
+    tile_heads = select.tile_heads(NARROW, problem)
     parts = min(2**log2_parts, tile_heads)
     tiles = WorkMap.of_kernel(problem, NARROW).tiles
     work = WorkMap.of_kernel(problem, NARROW, int(tiles * split), parts)

@@ -9,16 +9,16 @@ import struct
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from amdattn.device import kernarg
+from amdattn.device import kernarg, manifest
 from amdattn.errors import CorruptKernel, ManifestError
-from amdattn.op import manifest
-from amdattn.ops.attention.planning import MERGE_GRID_RULE, WORK_GRID_RULE
+from amdattn.ops.attention import select
+from amdattn.ops.attention.select import MERGE_GRID, WORK_GRID
 
 KERNEL, MERGE = (
     next(row for row in manifest.kernels() if row.op == op and row.grid in grids)
     for op, grids in (
-        (manifest.ATTENTION, [WORK_GRID_RULE]),
-        (manifest.ATTENTION_MERGE, [MERGE_GRID_RULE]),
+        (select.ATTENTION, [WORK_GRID]),
+        (select.MERGE, [MERGE_GRID]),
     )
 )
 ADDRESS = st.integers(0, 2**64 - 1)
@@ -122,8 +122,8 @@ def broken_manifests():
     yield "not json", "{", "cannot read"
     yield "other schema", json.dumps({**document, "schema": 99}), "schema 99"
     row = dict(document["kernels"][0])
-    del row["q_tile"]
-    yield "missing field", json.dumps({**document, "kernels": [row]}), "malformed.*q_tile"
+    del row["tile"]
+    yield "missing field", json.dumps({**document, "kernels": [row]}), "malformed.*tile"
     row = {**document["kernels"][0], "dtype": "bf17"}
     yield "unknown type", json.dumps({**document, "kernels": [row]}), "malformed.*bf17"
 
@@ -138,7 +138,29 @@ def test_broken_manifests(tmp_path, monkeypatch, text, message):
         manifest.kernels()
 
 
-def test_constraints_are_never_assumed():
-    bare = dataclasses.replace(KERNEL, constraints={})
-    with pytest.raises(ManifestError, match="no constraint 'causal'"):
-        bare.constraint("causal")
+def test_facts_are_never_assumed():
+    for matter in ("params", "tile", "accepts"):
+        facts = getattr(KERNEL, matter)
+        assert "causal_" not in facts and len(facts) == len(list(facts)) > 0
+        with pytest.raises(ManifestError, match=f"states no 'causal_' in '{matter}'"):
+            facts["causal_"]
+
+
+def test_facts_under_their_former_names():
+    for name, now in (
+        ("head_dim", KERNEL.params["head_dim"]),
+        ("head_dim_v", KERNEL.params["head_dim_v"]),
+        ("q_tile", KERNEL.tile["q"]),
+        ("kv_tile", KERNEL.tile["kv"]),
+        ("constraints", KERNEL.accepts),
+    ):
+        with pytest.warns(DeprecationWarning, match=f"KernelSpec.{name} is now "):
+            assert getattr(KERNEL, name) == now
+    with pytest.raises(AttributeError, match="no attribute 'm_tile'"):
+        _ = KERNEL.m_tile
+
+
+def test_a_grid_of_another_rule():
+    KERNEL.check_grid(WORK_GRID)
+    with pytest.raises(ManifestError, match=f"has grid '{WORK_GRID}', not '{MERGE_GRID}'"):
+        KERNEL.check_grid(MERGE_GRID)

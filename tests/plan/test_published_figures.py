@@ -9,7 +9,7 @@ import pytest
 import amdattn
 from amdattn.arch import products as chips
 from amdattn.arch.props import KNOWN_DEVICES, KNOWN_PARTITIONS
-from amdattn.op.manifest import KernelSpec
+from amdattn.device.manifest import KernelSpec
 
 # GB (2^30), TB/s, CUs, XCDs, PCI ids. Sources: docs/real-gpu.md.
 SHEETS = {

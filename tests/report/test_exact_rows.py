@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from amdattn.device import runtime
-from amdattn.op import manifest
+from amdattn.device import manifest, runtime
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.report import document, facts, kernels, probes, worker
 from amdattn.report.steps import ABSENT, FAILED, INFO, OK

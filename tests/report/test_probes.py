@@ -9,8 +9,7 @@ import pytest
 
 from amdattn.bench import micro, micro_table
 from amdattn.bench.shapes import Shape
-from amdattn.device import runtime
-from amdattn.op import manifest
+from amdattn.device import manifest, runtime
 from amdattn.report import kernels, probes, timings
 from amdattn.report.steps import ABSENT, FAILED, INFO, OK, Row
 

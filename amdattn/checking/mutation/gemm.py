@@ -13,9 +13,9 @@ from amdattn.arrays.dtypes import as_dtype
 from amdattn.checking.gemm import values
 from amdattn.checking.mutation.subject import Buffer, Case, Subject, read_only, unwritten
 from amdattn.device.kernarg import packer
-from amdattn.op.manifest import KernelSpec
-from amdattn.op.plan import Address, Stride
-from amdattn.ops.gemm.planning import GemmFacts, every_choice, plan_choice, plan_gemm
+from amdattn.device.manifest import KernelSpec
+from amdattn.op.plan import Address, Plan, Stride
+from amdattn.ops.gemm.planning import every_choice, plan_choice, plan_gemm
 from amdattn.ops.gemm.problem import GemmProblem
 
 
@@ -71,15 +71,15 @@ def gemm_subject(kernel: KernelSpec, props: DeviceProps) -> Subject:
     made = tuple(
         _case(case, _plan(case, problem, kernel, props))
         for case, problem in zip(_CASES, problems, strict=True)
-        if problem.activation in kernel.constraint("activation")
-        and case.columns * (1 + problem.has_factors) <= kernel.kv_tile
+        if problem.activation in kernel.accepts["activation"]
+        and case.columns * (1 + problem.has_factors) <= kernel.tile["n"]
     )
     return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
 
 
 def _plan(
     case: _GemmCase, problem: GemmProblem, kernel: KernelSpec, props: DeviceProps
-) -> GemmFacts:
+) -> Plan[GemmProblem]:
     if not case.columns:
         return plan_gemm(problem, props, [kernel])
     for choice in every_choice(problem, props, [kernel]):
@@ -91,7 +91,7 @@ def _plan(
     )
 
 
-def _case(case: _GemmCase, plan: GemmFacts) -> Case:
+def _case(case: _GemmCase, plan: Plan[GemmProblem]) -> Case:
     (launch,) = plan.launches
     problem, kernel = plan.problem, launch.kernel
     buffers = _contents(case, plan)
@@ -118,7 +118,7 @@ def _case(case: _GemmCase, plan: GemmFacts) -> Case:
     )
 
 
-def _contents(case: _GemmCase, plan: GemmFacts) -> list[Buffer]:
+def _contents(case: _GemmCase, plan: Plan[GemmProblem]) -> list[Buffer]:
     problem = plan.problem
     rng = np.random.default_rng([problem.m, problem.n, problem.k])
     element = as_dtype(problem.dtype).numpy()

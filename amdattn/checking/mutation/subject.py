@@ -19,11 +19,12 @@ from amdattn.arch.props import DeviceProps
 from amdattn.arrays.dtypes import as_dtype
 from amdattn.checking.mutation import cases
 from amdattn.checking.mutation.cases import AttentionCase
+from amdattn.device import manifest
 from amdattn.device.kernarg import packer
-from amdattn.op import manifest
-from amdattn.op.manifest import KernelSpec
-from amdattn.op.plan import Address, Plan, Stride
-from amdattn.ops.attention.planning import plan_attention
+from amdattn.device.manifest import KernelSpec
+from amdattn.op.plan import Address, Stride
+from amdattn.ops.attention import select
+from amdattn.ops.attention.planning import PlannedAttention, plan_attention
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem
 from amdattn.ops.gemm.planning import GEMM
 
@@ -128,21 +129,21 @@ def _attention(kernel: KernelSpec, rows: Sequence[KernelSpec], props: DeviceProp
     """A kernel of attention forward, in the plans of whatever makes use of it."""
     forward = kernel
     problems = cases.FORWARD + cases.LARGE + cases.ENDS
-    if kernel.op == manifest.ATTENTION and kernel.constraint("max_tile_heads") > 1:
+    if kernel.op == select.ATTENTION and kernel.accepts["max_tile_heads"] > 1:
         problems = cases.WINDOW
-    if kernel.op == manifest.ATTENTION_MERGE:
+    if kernel.op == select.MERGE:
         problems = cases.MERGE
         forward = next(row for row in rows if _merged_by(row, rows) is kernel)
-    if kernel.op == manifest.GATHER:
+    if kernel.op == select.GATHER:
         problems = cases.GATHER
         # A head size that leaves lanes without a row.
         forward = next(
             row
             for row in rows
-            if row.op == manifest.ATTENTION and row.head_dim & (row.head_dim - 1)
+            if row.op == select.ATTENTION and row.params["head_dim"] & (row.params["head_dim"] - 1)
         )
-    used = [forward, *(row for row in rows if row.op != manifest.ATTENTION)]
-    taken = [case for case in problems if manifest.support(used, _problem(forward, case), props)]
+    used = [forward, *(row for row in rows if row.op != select.ATTENTION)]
+    taken = [case for case in problems if select.support(used, _problem(forward, case), props)]
     one_cu = dataclasses.replace(props, num_cus=1, num_xcds=1)
     plans = [
         plan_attention(_problem(forward, case), one_cu if case.one_cu else props, used)
@@ -153,32 +154,32 @@ def _attention(kernel: KernelSpec, rows: Sequence[KernelSpec], props: DeviceProp
 
 
 def _merged_by(row: KernelSpec, rows: Sequence[KernelSpec]) -> KernelSpec | None:
-    if row.op != manifest.ATTENTION or row.constraint("max_num_splits") == 1:
+    if row.op != select.ATTENTION or row.accepts["max_num_splits"] == 1:
         return None
-    return manifest.merge_kernel(rows, row, row.constraint("round_mode")[0])
+    return select.merge_kernel(rows, row, row.accepts["round_mode"][0])
 
 
 def _problem(forward: KernelSpec, case: AttentionCase) -> AttentionProblem:
     options = dict(case.options)
-    if forward.constraint("softcaps")[1]:
+    if forward.accepts["softcaps"][1]:
         options["softcap"] = 2.0
     if case.lengths:
         rows, keys = zip(*case.lengths, strict=True)
         options |= {"total_q": sum(rows), "total_kv": sum(keys)}
-    dims = forward.head_dim, forward.head_dim_v
+    dims = forward.params["head_dim"], forward.params["head_dim_v"]
     if case.narrow:
         dims = dims[0] * case.sixteenths // 16 // 8 * 8, case.narrow
     return AttentionProblem(
         *(case.batch, case.seqlen_q, case.seqlen_kv, case.num_heads_q, case.num_heads_kv),
         *dims,
         forward.dtype,
-        round_mode=forward.constraint("round_mode")[0],
+        round_mode=forward.accepts["round_mode"][0],
         return_lse=case.lse,
         **options,
     )
 
 
-def _attention_case(kernel: KernelSpec, case: AttentionCase, plan: Plan) -> Case:
+def _attention_case(kernel: KernelSpec, case: AttentionCase, plan: PlannedAttention) -> Case:
     problem = plan.problem
     launch = next(launch for launch in plan.launches if launch.kernel is kernel)
     layout_of = VARLEN_LAYOUT if problem.varlen else "bshd"
@@ -214,7 +215,10 @@ def _stride(shape: Sequence[int], stride: Stride) -> int:
 
 
 def _contents(
-    kernel: KernelSpec, case: AttentionCase, plan: Plan, shapes: Mapping[str, tuple[int, ...]]
+    kernel: KernelSpec,
+    case: AttentionCase,
+    plan: PlannedAttention,
+    shapes: Mapping[str, tuple[int, ...]],
 ) -> list[Buffer]:
     """The memory of a launch: what the kernel reads, and what it writes."""
     problem = plan.problem
@@ -224,10 +228,10 @@ def _contents(
     def normal(*shape: int) -> NDArray[np.float32]:
         return rng.standard_normal(shape, np.float32)
 
-    if kernel.op == manifest.GATHER:
+    if kernel.op == select.GATHER:
         copied = normal(*shapes["k"]).astype(dtype).tobytes()
         return [read_only("k", copied), unwritten("gathered_k", len(copied))]
-    merges = kernel.op == manifest.ATTENTION_MERGE
+    merges = kernel.op == select.MERGE
     buffers = []
     if not merges:
         q, k, v = (normal(*shapes[name]) for name in "qkv")
@@ -269,19 +273,19 @@ def _contents(
 
 
 def _parts(
-    plan: Plan, normal: Callable[..., NDArray[np.float32]], nan: bool
+    plan: PlannedAttention, normal: Callable[..., NDArray[np.float32]], nan: bool
 ) -> dict[str, NDArray[np.float32]]:
     """Partial results, some without a key: of a row's first part, of all of its parts."""
     forward = plan.forward.kernel
     parts = dict(plan.forward.args)["parts"]
     assert isinstance(parts, int)
-    count = plan.workspace["partial_max_sum"].nbytes // 8 // forward.q_tile
-    max_sum = normal(count, forward.q_tile, 2)
+    count = plan.workspace["partial_max_sum"].nbytes // 8 // forward.tile["q"]
+    max_sum = normal(count, forward.tile["q"], 2)
     sums = max_sum[..., 1]
     np.exp(sums, out=sums)
     sums[::parts, ::5] = sums[:, 1::5] = 0
     if nan:
         sums[1::parts, ::7] = np.nan
-    o = normal(count, forward.q_tile, forward.head_dim_v)
+    o = normal(count, forward.tile["q"], forward.params["head_dim_v"])
     o[sums == 0] = np.nan  # must not be used
     return {"partial_o": o, "partial_max_sum": max_sum}

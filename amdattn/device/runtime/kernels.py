@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from amdattn.device.code_object import read_kernels
 from amdattn.device.kernarg import KernargBuffer
+from amdattn.device.manifest import KernelSpec
 from amdattn.device.runtime import launch_form
 from amdattn.device.runtime.calls import HipCalls
 from amdattn.device.runtime.launch_form import LaunchForm
 from amdattn.device.runtime.metadata import check_loaded, check_metadata
 from amdattn.errors import BindingError
-from amdattn.op.manifest import KernelSpec
 
 if TYPE_CHECKING:
     from amdattn.device.runtime import Runtime

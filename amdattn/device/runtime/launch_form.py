@@ -11,15 +11,16 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from amdattn.device import manifest
 from amdattn.device.kernarg import KernargBuffer, packer
 from amdattn.errors import AmdattnError, BindingError, UnsupportedDeviceError
-from amdattn.op import manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from amdattn.device.runtime import Runtime
 
+_PROBED = "gather_rows"  # the operation of the kernel that is launched
 _NON_BLOCKING = 1  # hipStreamNonBlocking: not ordered with the default stream
 _ROW = bytes(range(1, 17))  # 8 elements of 2 bytes: what one lane of the kernel copies
 _SOURCE, _TARGET, _DECOY, _BYTES = 0, 1024, 2048, 4096
@@ -71,7 +72,7 @@ def probe(device: Runtime, form: LaunchForm) -> Verdict:
     Runs on a stream of its own, and beside graphs that are being captured. Needs a kernel for the
     device's architecture.
     """
-    kernel = manifest.candidates(manifest.kernels(), manifest.GATHER, device.props)[0]
+    kernel = manifest.candidates(manifest.kernels(), _PROBED, device.props)[0]
     function, offsets, _image = device.load_kernel(kernel)
     packed = packer(kernel)
     kernargs = KernargBuffer(

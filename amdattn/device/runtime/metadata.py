@@ -11,9 +11,9 @@ from typing import Any
 
 from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
 from amdattn.device.code_object import KernelInfo
+from amdattn.device.manifest import KernelSpec
 from amdattn.device.runtime.query import optional
 from amdattn.errors import ManifestError
-from amdattn.op.manifest import KernelSpec
 
 
 def check_metadata(kernel: KernelSpec, info: KernelInfo | None, props: DeviceProps) -> None:

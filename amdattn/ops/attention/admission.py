@@ -11,11 +11,9 @@ from amdattn.arrays.buffers import View
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.dtypes import FLOAT32, DType, as_dtype
 from amdattn.device import runtime
+from amdattn.device.manifest import KernelSpec
 from amdattn.errors import UnsupportedDeviceError
-from amdattn.op.manifest import KernelSpec
 from amdattn.op.operands import (
-    LABELS,
-    check_alignment,
     check_output,
     check_placement,
     check_shape,
@@ -23,7 +21,8 @@ from amdattn.op.operands import (
     operand_of,
 )
 from amdattn.op.plan import Operand
-from amdattn.ops.attention.problem import AttentionProblem, axis_order
+from amdattn.ops.attention.alignment import check_alignment
+from amdattn.ops.attention.problem import LABELS, AttentionProblem, axis_order
 
 _Kept = TypeVar("_Kept")
 _TENSORS, _OF_KEYS = ("q", "k", "v", "o"), ("k", "v")

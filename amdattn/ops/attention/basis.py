@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from amdattn.op.manifest import ATTENTION, KernelSpec
+from amdattn.device.manifest import KernelSpec
 from amdattn.op.plan import Launch
 from amdattn.ops.attention.problem import AttentionProblem
+from amdattn.ops.attention.select import ATTENTION
 
 SEQLEN_KV = "seqlen_kv"  # the argument
 
@@ -45,10 +46,10 @@ def _scales_of(rows: Sequence[KernelSpec]) -> _Scales:
     found = _scales.get(id(rows))
     if found is None or found[0] is not rows:
         kernels = [row for row in rows if row.op == ATTENTION]
-        most_keys = sorted({row.constraint("max_seqlen_kv") for row in kernels})
-        most_window_keys = sorted({row.constraint("max_window_keys") for row in kernels})
+        most_keys = sorted({row.accepts["max_seqlen_kv"] for row in kernels})
+        most_window_keys = sorted({row.accepts["max_window_keys"] for row in kernels})
         kv_tiles = [
-            tuple({row.kv_tile for row in kernels if row.constraint("max_window_keys") >= most})
+            tuple({row.tile["kv"] for row in kernels if row.accepts["max_window_keys"] >= most})
             for most in (*most_window_keys, math.inf)
         ]
         found = rows, _Scales(most_keys, most_window_keys, kv_tiles)

@@ -9,9 +9,9 @@ from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
 from amdattn.device import runtime
 from amdattn.errors import UnsupportedProblem
+from amdattn.op.outputs import output_view
+from amdattn.op.stand_ins import one_row
 from amdattn.ops.attention import no_work, options as call_options
-from amdattn.ops.attention.execution import output_view
-from amdattn.ops.attention.no_work import one_row
 from amdattn.ops.attention.plans import planned_for
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, operand_axes
 

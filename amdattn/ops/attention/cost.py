@@ -7,7 +7,7 @@ they are what the performance model of the virtual device gives for the shipped 
 from __future__ import annotations
 
 from amdattn.arch.props import DeviceProps
-from amdattn.op.manifest import KernelSpec
+from amdattn.device.manifest import KernelSpec
 
 # A wave's tile of 16 query rows times a block of 32 keys, on its SIMD.
 _ROWS, _KEYS, _WAVES = 16, 32, 4
@@ -36,8 +36,8 @@ _MERGE_CLK = 9000  # of a workgroup
 
 def block_clk(kernel: KernelSpec) -> float:
     """Clocks of a workgroup for one KV block."""
-    tiles = kernel.q_tile / (_ROWS * _WAVES) * (kernel.kv_tile / _KEYS)
-    matrix = _MATRIX_CLK_PER_DIM * (kernel.head_dim + kernel.head_dim_v)
+    tiles = kernel.tile["q"] / (_ROWS * _WAVES) * (kernel.tile["kv"] / _KEYS)
+    matrix: int = _MATRIX_CLK_PER_DIM * (kernel.params["head_dim"] + kernel.params["head_dim_v"])
     return tiles * max(matrix, _SOFTMAX_CLK) + _BLOCK_CLK / tiles
 
 
@@ -58,7 +58,8 @@ def lone_heads_clk(heads: int) -> float:
 
 def partial_bytes(kernel: KernelSpec, parts: int) -> int:
     """Memory of `parts` partial results: O, a reference and a sum of every row, float32."""
-    return parts * kernel.q_tile * (kernel.head_dim_v + 2) * 4
+    columns: int = kernel.params["head_dim_v"]
+    return parts * kernel.tile["q"] * (columns + 2) * 4
 
 
 def merge_clk(kernel: KernelSpec, parts: int, props: DeviceProps) -> float:

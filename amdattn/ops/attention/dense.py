@@ -7,8 +7,9 @@ from typing import Any, overload
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
-from amdattn.device import runtime
-from amdattn.op import manifest
+from amdattn.device import manifest, runtime
+from amdattn.op.mismatch import Support
+from amdattn.ops.attention import select
 from amdattn.ops.attention.call import run
 from amdattn.ops.attention.execution import AttentionPlan
 from amdattn.ops.attention.plans import planned
@@ -273,7 +274,7 @@ def plan_attention(
 
 
 @overload
-def supports(*, device: DeviceProps | str) -> tuple[manifest.Member, ...]: ...
+def supports(*, device: DeviceProps | str) -> tuple[select.Member, ...]: ...
 
 
 @overload
@@ -287,7 +288,7 @@ def supports(
     *,
     device: DeviceProps | str,
     **options: Any,
-) -> manifest.Support: ...
+) -> Support: ...
 
 
 def supports(*sizes: int, device: DeviceProps | str, **options: Any) -> Any:
@@ -302,9 +303,9 @@ def supports(*sizes: int, device: DeviceProps | str, **options: Any) -> Any:
     """
     props = as_device_props(device)
     if not sizes and not options:
-        return manifest.members(manifest.kernels(), props)
+        return select.members(manifest.kernels(), props)
     problem = AttentionProblem(*sizes, **options)  # type: ignore[arg-type]
-    return manifest.support(manifest.kernels(), problem, props)
+    return select.support(manifest.kernels(), problem, props)
 
 
 def explain(*args: Any, **kwargs: Any) -> str:

@@ -10,25 +10,27 @@ from amdattn import scalars
 from amdattn.arrays.buffers import DeviceArray, View, allocate, host_empty
 from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.interchange import as_view, like
-from amdattn.arrays.staging import stage
-from amdattn.device import runtime
+from amdattn.device import manifest, runtime
+from amdattn.device.manifest import KernelSpec
 from amdattn.device.runtime import Runtime
-from amdattn.op import launch, manifest
-from amdattn.op.manifest import KernelSpec
-from amdattn.op.operands import LABELS, misalignment, operand, operand_of, wrong_for_blocks
-from amdattn.op.plan import Operand, Plan
+from amdattn.op import launch
+from amdattn.op.operands import operand_of
+from amdattn.op.outputs import capture_text, output_view
+from amdattn.op.plan import Operand
+from amdattn.op.staging import stage
 from amdattn.ops.attention.admission import Admission, keep
+from amdattn.ops.attention.alignment import misalignment, operand, wrong_for_blocks
 from amdattn.ops.attention.basis import SEQLEN_KV, with_keys
 from amdattn.ops.attention.lengths import lengths_view
-from amdattn.ops.attention.planning import plan_attention
-from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem, axis_order
+from amdattn.ops.attention.planning import PlannedAttention, plan_attention
+from amdattn.ops.attention.problem import LABELS, VARLEN_LAYOUT, AttentionProblem, axis_order
 
 _QKV = 3
 _OUTPUTS = ("o", "lse", "workspace")
 _BYTES = as_dtype("uint8")
 
 
-class AttentionPlan(Plan):
+class AttentionPlan(PlannedAttention):
     """A plan that can be run. Made by `plan_attention`; see `Plan` for what it holds."""
 
     _base: AttentionPlan | None = None  # that differs in the number of keys alone
@@ -345,22 +347,3 @@ class AttentionPlan(Plan):
             assert view.array is not None
             view.array[...] = results[name]
         return results
-
-
-def capture_text(missing: list[str], nbytes: int) -> str:
-    """What a run lacks that a graph is captured from; nothing can be allocated for it."""
-    workspace = f"workspace= (a plan's run takes it, of {nbytes} bytes; with num_splits=1 none)"
-    names = [*(f"{name}=" for name in missing), *([workspace] if nbytes else [])]
-    return (
-        "a graph is being captured from the stream: what its replays write must last as long as "
-        f"the graph, so pass {' and '.join(names)}"
-    )
-
-
-def output_view(x: Any, name: str, stream: int) -> View:
-    """See the memory of an array that is to be written."""
-    if isinstance(x, DeviceArray):
-        return x.view_on(stream)
-    if type(x).__module__.partition(".")[0] in ("jax", "jaxlib"):
-        raise TypeError(f"{name} is a JAX array, which cannot be written; leave {name} out")
-    return as_view(x, name, stream, is_output=True)

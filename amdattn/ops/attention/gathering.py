@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from amdattn.errors import ManifestError
-from amdattn.op.manifest import KernelSpec
+from amdattn.device.manifest import KernelSpec
 from amdattn.op.plan import Address, Argument, Launch, Stride
 from amdattn.ops.attention.problem import AttentionProblem
+from amdattn.ops.attention.select import GATHER_GRID
 
-GRID_RULE = "x=ceil(seqlen/(lanes/(columns/8))), y=num_heads_kv, z=batch"
 _ELEMENT_BYTES, _LANE_COLUMNS = 2, 8
 
 
@@ -46,8 +45,7 @@ def regions(problem: AttentionProblem) -> tuple[tuple[str, int], ...]:
 
 def launches(problem: AttentionProblem, kernel: KernelSpec) -> list[Launch]:
     """One for each operand."""
-    if kernel.grid != GRID_RULE:
-        raise ManifestError(f"kernel {kernel.name} has grid {kernel.grid!r}, not {GRID_RULE!r}")
+    kernel.check_grid(GATHER_GRID)
     found = []
     for operand in problem.gather:
         axes, to = problem.axes(operand), _strides(problem, operand)

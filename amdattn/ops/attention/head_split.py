@@ -9,10 +9,11 @@ from __future__ import annotations
 import functools
 
 from amdattn.arch.props import SIMDS_PER_CU, DeviceProps
-from amdattn.op.manifest import KernelSpec
+from amdattn.device.manifest import KernelSpec
 from amdattn.ops.attention.cost import heads_clk, last_heads_clk, lone_heads_clk
 from amdattn.ops.attention.kv_split import Choice, Split
 from amdattn.ops.attention.problem import AttentionProblem
+from amdattn.ops.attention.select import tile_heads
 from amdattn.ops.attention.work import GRID_XCDS, WorkMap
 
 
@@ -25,7 +26,7 @@ def choose(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps, sl
     slots : int
         Workgroups that run at a time.
     """
-    tiles, heads = WorkMap.of_kernel(problem, kernel).tiles, kernel.tile_heads(problem)
+    tiles, heads = WorkMap.of_kernel(problem, kernel).tiles, tile_heads(kernel, problem)
     considered = []
     parts = 1
     while parts <= heads:

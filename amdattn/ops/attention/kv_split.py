@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from amdattn.arch.props import DeviceProps
-from amdattn.op.manifest import KernelSpec
+from amdattn.device.manifest import KernelSpec
 from amdattn.ops.attention.cost import WORKGROUP_CLK, block_clk, merge_clk
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention.work import WorkMap

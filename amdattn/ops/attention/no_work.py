@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from amdattn.arrays.buffers import DeviceArray, Memory, View, host_empty, upload
-from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.dtypes import FLOAT32
 from amdattn.arrays.interchange import like
 from amdattn.device import runtime
@@ -15,28 +14,6 @@ from amdattn.ops.attention.problem import axis_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-_COLUMNS = 8
-
-
-def one_row(view: View) -> View:
-    """Memory of the same kind with one row of zeros, for keys or values of which there are none."""
-    return _zeros(view, (1, *view.shape[1:]))
-
-
-def a_few_columns(view: View) -> View:
-    """The same of a matrix without columns: as many of zeros as every kernel takes."""
-    return _zeros(view, (*view.shape[:-1], _COLUMNS))
-
-
-def _zeros(view: View, shape: tuple[int, ...]) -> View:
-    zeros = host_empty(shape, view.dtype)
-    zeros[...] = 0
-    if view.on_device:
-        return upload(zeros, runtime.get(view.ordinal)).view()
-    return View(
-        zeros.ctypes.data, zeros.shape, compact_strides(zeros.shape), view.dtype, True, zeros, zeros
-    )
 
 
 def results(

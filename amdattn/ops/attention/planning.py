@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from amdattn.arch.props import DeviceProps
-from amdattn.errors import ManifestError, UnsupportedProblem
-from amdattn.op.manifest import KernelSpec, gather_kernel, merge_kernel, select, with_other_tiles
+from amdattn.device.manifest import KernelSpec
+from amdattn.errors import UnsupportedProblem
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
 from amdattn.op.workspace import WorkspaceLayout
@@ -16,17 +16,30 @@ from amdattn.ops.attention.basis import taken_alike
 from amdattn.ops.attention.cost import merge_clk, partial_bytes
 from amdattn.ops.attention.kv_split import WORTH, Choice, choose
 from amdattn.ops.attention.problem import AttentionProblem
+from amdattn.ops.attention.select import (
+    ATTENTION,
+    MERGE_GRID,
+    WORK_GRID,
+    gather_kernel,
+    merge_kernel,
+    select,
+    with_other_tiles,
+)
 from amdattn.ops.attention.work import WorkMap
 
-# The grid rules implemented here. Work: whole tiles, then the parts of the others. Merge: rows of
-# the tiles that are in parts.
-WORK_GRID_RULE = "x=whole_tiles+split_tiles*parts"
-MERGE_GRID_RULE = "x=split_tiles*ceil(tile_rows/q_tile)"
+
+class PlannedAttention(Plan[AttentionProblem]):
+    """A plan of attention, as planning makes it."""
+
+    @property
+    def forward(self) -> Launch:
+        """The launch of the attention kernel itself."""
+        return next(launch for launch in self.launches if launch.kernel.op == ATTENTION)
 
 
 def plan_attention(
     problem: AttentionProblem, props: DeviceProps, rows: Sequence[KernelSpec]
-) -> Plan:
+) -> PlannedAttention:
     """Choose kernels, the tiles to compute in parts, and grids. Pure: equal plans of equal facts.
 
     Raises
@@ -41,7 +54,7 @@ def plan_attention(
     choices = {kernel: _choose_split(lengths, kernel, props) for kernel in kernels}
     kernel = min(
         choices,
-        key=lambda k: choices[k].best.clk * (1 if k.q_tile == nearest.q_tile else 1 / WORTH),
+        key=lambda k: choices[k].best.clk * (1 if k.tile["q"] == nearest.tile["q"] else 1 / WORTH),
     )
     per_cu, limit = workgroups_per_cu(kernel, props)
     slots = per_cu * props.num_cus
@@ -57,14 +70,12 @@ def plan_attention(
         launches = [*gathering.launches(problem, copier), *launches]
     if split.tiles and work.tile_heads == 1:
         merge = merge_kernel(rows, kernel, problem.round_mode)
-        if merge.grid != MERGE_GRID_RULE:
-            raise ManifestError(
-                f"kernel {merge.name} has grid {merge.grid!r}, not {MERGE_GRID_RULE!r}"
-            )
-        grid = split.tiles * -(-kernel.q_tile // merge.q_tile)
+        merge.check_grid(MERGE_GRID)
+        grid = split.tiles * -(-kernel.tile["q"] // merge.tile["q"])
         launches.append(Launch(merge, (grid, 1, 1), _taken_by(merge, args)))
     reasons = {
-        "why this kernel": f"{kernel.arch}, dtype={kernel.dtype} head_dim={kernel.head_dim} "
+        "why this kernel": f"{kernel.arch}, dtype={kernel.dtype} "
+        f"head_dim={kernel.params['head_dim']} "
         f"round_mode={problem.round_mode} and every option asked for{_tiles_compared(choices)}",
         "tiles": _tiles_text(work),
         "workgroups per CU": f"{per_cu}, limited by {limit}",
@@ -76,7 +87,7 @@ def plan_attention(
         **gathering.reasons(problem),
         "work": f"{problem.flops:.4g} floating point operations",
     }
-    return Plan(problem, props, tuple(launches), workspace, tuple(reasons.items()))
+    return PlannedAttention(problem, props, tuple(launches), workspace, tuple(reasons.items()))
 
 
 def _selected(
@@ -103,28 +114,25 @@ _MAX_SELECTIONS = 256
 
 def _choose_split(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps) -> Choice:
     slots = workgroups_per_cu(kernel, props)[0] * props.num_cus
-    if kernel.constraint("max_tile_heads") > 1:
+    if kernel.accepts["max_tile_heads"] > 1:
         return head_split.choose(problem, kernel, props, slots)
-    return choose(problem, kernel, props, slots, kernel.constraint("max_num_splits"))
+    return choose(problem, kernel, props, slots, kernel.accepts["max_num_splits"])
 
 
 def _tiles_compared(choices: Mapping[KernelSpec, Choice]) -> str:
     if len(choices) == 1:
         return ""
-    clks = ", ".join(f"{k.q_tile} rows {c.best.clk:.0f} clk" for k, c in choices.items())
+    clks = ", ".join(f"{k.tile['q']} rows {c.best.clk:.0f} clk" for k, c in choices.items())
     return f"; of its tiles the best: {clks} (modelled)"
 
 
 def _grid(work: WorkMap, kernel: KernelSpec) -> tuple[int, int, int]:
-    if kernel.grid != WORK_GRID_RULE:
-        raise ManifestError(
-            f"kernel {kernel.name} has grid {kernel.grid!r}, not {WORK_GRID_RULE!r}"
-        )
+    kernel.check_grid(WORK_GRID)
     return (work.num_workgroups, 1, 1)
 
 
 def _check_grid(work: WorkMap, kernel: KernelSpec) -> None:
-    most = kernel.constraint("max_workgroups")
+    most = kernel.accepts["max_workgroups"]
     if work.num_workgroups > most:
         raise UnsupportedProblem(
             f"batch={work.problem.batch} x num_heads_q={work.problem.num_heads_q} x "
@@ -139,8 +147,11 @@ def _partial_results(work: WorkMap, kernel: KernelSpec) -> tuple[tuple[str, int]
     parts = work.num_workgroups - work.whole_tiles
     if not parts or work.tile_heads > 1:
         return ()
-    rows = parts * kernel.q_tile
-    return (("partial_o", rows * kernel.head_dim_v * 4), ("partial_max_sum", rows * 2 * 4))
+    rows = parts * kernel.tile["q"]
+    return (
+        ("partial_o", rows * kernel.params["head_dim_v"] * 4),
+        ("partial_max_sum", rows * 2 * 4),
+    )
 
 
 def _arguments(work: WorkMap) -> Mapping[str, Argument]:
@@ -225,7 +236,7 @@ def _split_text(work: WorkMap, kernel: KernelSpec, choice: Choice, props: Device
     """What was chosen and what it was compared with, in modelled clocks."""
     if work.tile_heads > 1:
         return _head_split_text(choice)
-    if kernel.constraint("max_num_splits") <= 1:
+    if kernel.accepts["max_num_splits"] <= 1:
         return "none: this kernel walks the whole KV range of its q tile"
     best, unsplit = choice.best, choice.considered[0]
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Any
 
 from amdattn.arch.props import DeviceProps
-from amdattn.device import runtime
-from amdattn.op import manifest
-from amdattn.op.manifest import KernelSpec
+from amdattn.device import manifest, runtime
+from amdattn.device.manifest import KernelSpec
 from amdattn.ops.attention import options as call_options, planning
 from amdattn.ops.attention.admission import keep
 from amdattn.ops.attention.basis import basis
@@ -80,10 +78,7 @@ def planned(problem: AttentionProblem, props: DeviceProps) -> AttentionPlan:
     rows = manifest.kernels()
     made, alike = _alike(problem, props, rows)
     if made is None:
-        plan = planning.plan_attention(problem, props, rows)
-        made = AttentionPlan(
-            **{field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
-        )
+        made = AttentionPlan.of(planning.plan_attention(problem, props, rows))
         if alike is not None:
             keep(_bases, alike, made)
     return made

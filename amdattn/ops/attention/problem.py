@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
 }
 VARLEN_LAYOUT = "thd"  # the rows of all sequences one after the other
 _VARLEN_AXES = ("seq", "head")
+LABELS = {"o": "out", "cu_seqlens_kv": "cu_seqlens_k"}  # what callers call operands
 ROUND_MODES = ("rtne", "rtna", "rtz")
 GATHERS = ("", "k", "v", "kv")
 
@@ -164,6 +166,36 @@ class AttentionProblem:
         made: AttentionProblem = object.__new__(AttentionProblem)
         made.__dict__.update(self.__dict__, seqlen_kv=seqlen_kv)
         return made
+
+    @property
+    def text(self) -> str:
+        """Every argument."""
+        return (
+            f"attention {self.dtype}, batch={self.batch} seqlen_q={self.seqlen_q} "
+            f"seqlen_kv={self.seqlen_kv} num_heads_q={self.num_heads_q} "
+            f"num_heads_kv={self.num_heads_kv} head_dim={self.head_dim} "
+            f"head_dim_v={self.head_dim_v} softmax_scale={self.softmax_scale:.6g} "
+            f"causal={self.causal}{self._options_text}"
+        )
+
+    @property
+    def brief(self) -> str:
+        """Sizes and what is less usual."""
+        dims = f"{self.head_dim}" + f"/{self.head_dim_v}" * (self.head_dim_v != self.head_dim)
+        return (
+            f"{self.dtype} b{self.batch} sq{self.seqlen_q} skv{self.seqlen_kv} "
+            f"h{self.num_heads_q}/{self.num_heads_kv} d{dims}{' causal' * self.causal}"
+            f"{self._options_text}"
+        )
+
+    @property
+    def _options_text(self) -> str:
+        """The less usual facts that differ from what they default to."""
+        return "".join(
+            f" {field.name}={getattr(self, field.name)}"
+            for field in dataclasses.fields(self)
+            if field.name in _LESS_USUAL and getattr(self, field.name) != field.default
+        )
 
     @property
     def softmax_scale_log2(self) -> float:
@@ -326,3 +358,9 @@ def attention_problem(
         head_dim_v=v["dim"],
         **options,
     )
+
+
+_LESS_USUAL = (
+    *("window_size", "softcap", "round_mode", "num_splits", "return_lse", "top_left", "sinks"),
+    *("total_q", "total_kv", "gather"),
+)

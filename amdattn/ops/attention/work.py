@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from amdattn.op.manifest import KernelSpec
+from amdattn.device.manifest import KernelSpec
 from amdattn.op.plan import Launch
 from amdattn.ops.attention.problem import AttentionProblem
+from amdattn.ops.attention.select import column_groups, tile_heads
 
 # The order of the tiles is made for this many XCDs, whatever the device has.
 GRID_XCDS = 8
@@ -66,9 +67,11 @@ class WorkMap:
         problem: AttentionProblem, kernel: KernelSpec, whole_tiles: int = 0, parts: int = 1
     ) -> WorkMap:
         """The work items of a problem that a kernel solves."""
-        groups = kernel.column_groups(problem)
-        heads = kernel.tile_heads(problem)
-        return WorkMap(problem, kernel.q_tile, kernel.kv_tile, whole_tiles, parts, groups, heads)
+        groups = column_groups(kernel, problem)
+        heads = tile_heads(kernel, problem)
+        return WorkMap(
+            problem, kernel.tile["q"], kernel.tile["kv"], whole_tiles, parts, groups, heads
+        )
 
     @staticmethod
     def of(problem: AttentionProblem, launch: Launch) -> WorkMap:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from amdattn.arch.props import LANES_PER_WAVE, SIMDS_PER_CU, DeviceProps
-from amdattn.op.manifest import KernelSpec
+from amdattn.device.manifest import KernelSpec
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.ops.gemm.problem import GemmProblem
 
@@ -71,7 +71,7 @@ def cost(
     """Estimate for a member of the family, a number of parts and columns of a tile."""
     rows_of_b = columns * (1 + problem.has_factors)
     row_bytes = problem.k * _ELEMENT_BYTES
-    tiles_m = -(-problem.m // kernel.q_tile)
+    tiles_m = -(-problem.m // kernel.tile["m"])
     tiles_of_xcd = -(-problem.n // (columns * props.num_xcds))
     workgroups = tiles_of_xcd * tiles_m * splits
     cus = props.num_cus // props.num_xcds
@@ -86,13 +86,13 @@ def cost(
 
     # Loads are of whole fragments; of rows that do not exist they bring nothing.
     waves = kernel.workgroup[0] // LANES_PER_WAVE
-    tile: int = kernel.constraint("tile")
-    step: int = kernel.constraint("step")
-    waves_k: int = kernel.constraint("waves_k")
-    depth: int = kernel.constraint("steps_in_flight")
+    tile: int = kernel.params["mfma"]
+    step: int = kernel.params["step"]
+    waves_k: int = kernel.params["waves_k"]
+    depth: int = kernel.params["steps_in_flight"]
     parts = step * tile * _ELEMENT_BYTES // _LOAD_BYTES  # loads of a step that make a fragment
-    fragments = kernel.q_tile * kernel.kv_tile // tile**2
-    loads_of_step = parts * (kernel.q_tile + kernel.kv_tile) // tile
+    fragments = kernel.tile["m"] * kernel.tile["n"] // tile**2
+    loads_of_step = parts * (kernel.tile["m"] + kernel.tile["n"]) // tile
     steps = -(-problem.k // (step * splits * waves_k))
     under_way = waves * depth * loads_of_step
 
@@ -107,7 +107,7 @@ def cost(
         split = at_all + each * splits * fragments
     fixed: float = _START_CLK + _FRAGMENT_CLK * fragments + _EXCHANGE_CLK * (waves > 1)
 
-    asked = min(problem.m / tiles_m, kernel.q_tile) + rows_of_b
+    asked = min(problem.m / tiles_m, kernel.tile["m"]) + rows_of_b
     through_l1 = of_cu * asked * row_bytes / splits / _L1_BYTES_PER_CLK
     matrix = max(of_cu * waves / SIMDS_PER_CU, 1) * steps * parts * fragments * _MATRIX_CLK
     resident = min(of_cu, at_once)
@@ -128,13 +128,13 @@ def cost(
         left = max(of_cu - full * asking / of_others, 0)
         alone = left * max(own - late * memory / workgroups, 0)
     stream = ((memory + _ALONE * alone) ** _OVERLAP + loads**_OVERLAP) ** (1 / _OVERLAP)
-    if kernel.constraint("k_multiple") == 1:
+    if kernel.accepts["k_multiple"] == 1:
         stream *= _ELEMENT_FACTOR
     fixed += _WAVE_CLK * waves * min(workgroups, cus * at_once)
     # Results are in the L2 until the end, which lasts until HBM has them.
     fixed += problem.m * problem.n * _ELEMENT_BYTES / props.num_xcds / hbm_bytes_per_clk
     if splits > 1:
         parts_there = splits if problem.deterministic else 1
-        sums = tiles_of_xcd * tiles_m * parts_there * kernel.q_tile * kernel.kv_tile * 4
+        sums = tiles_of_xcd * tiles_m * parts_there * kernel.tile["m"] * kernel.tile["n"] * 4
         split += sums / _L2_WRITE_BYTES_PER_CLK
     return Cost(fixed + stream + split, memory, loads, split, floor_us(problem, props))

@@ -5,77 +5,29 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from amdattn.arch.props import DeviceProps
 from amdattn.arrays.buffers import DeviceArray, View, allocate, device_named, host_empty
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.interchange import as_view, like
-from amdattn.arrays.staging import stage
 from amdattn.device import runtime
+from amdattn.device.manifest import KernelSpec
 from amdattn.device.runtime import Runtime
 from amdattn.errors import UnsupportedDeviceError
 from amdattn.op import launch, zero_at_rest
-from amdattn.op.manifest import KernelSpec
 from amdattn.op.operands import check_output, check_placement, check_shape, check_workspace
-from amdattn.op.plan import Launch, Operand, brief, describe, lines_of
-from amdattn.op.workspace import WorkspaceLayout
-from amdattn.ops.attention.execution import capture_text, output_view
-from amdattn.ops.gemm.planning import GRID_XCDS, GemmFacts
+from amdattn.op.outputs import capture_text, output_view
+from amdattn.op.plan import Operand, Plan
+from amdattn.op.staging import stage
+from amdattn.ops.gemm.planning import GRID_XCDS
 from amdattn.ops.gemm.problem import ELEMENT_BYTES, MAX_REACH, GemmProblem
 
 _BYTES = as_dtype("uint8")
 
 
-@dataclass(frozen=True, repr=False)
-class GemmPlan:
-    """A plan that can be run. Made by `plan_gemm`.
-
-    Attributes
-    ----------
-    problem, props
-        What was planned, and for which device.
-    launches : tuple of Launch
-        One.
-    workspace : WorkspaceLayout
-        Device memory that it needs besides the operands: none without splits.
-    reasons : tuple of (str, str)
-        Each decision with the arithmetic behind it.
-    """
-
-    problem: GemmProblem
-    props: DeviceProps
-    launches: tuple[Launch, ...]
-    workspace: WorkspaceLayout
-    reasons: tuple[tuple[str, str], ...]
-
-    def explain(self) -> str:
-        """The plan as readable text: kernel, grid, splits and why."""
-        return lines_of(self.as_dict())
-
-    def as_dict(self) -> Mapping[str, str]:
-        """The same facts, keyed."""
-        p = self.problem
-        problem = (
-            f"gemm_nt {p.dtype}, m={p.m} n={p.n} k={p.k} out_dtype={p.out_dtype} bias={p.bias} "
-            f"alpha={p.alpha:.6g} split_k={p.split_k} aligned={p.aligned}"
-            f"{'' if p.activation is None else f' activation={p.activation}'}"
-            f"{'' if p.deterministic else ' deterministic=False'}"
-        )
-        return describe(problem, self.props, self.launches, self.reasons, self.workspace)
-
-    def __repr__(self) -> str:
-        p = self.problem
-        to = f" to {p.out_dtype}" * (p.out_dtype != p.dtype)
-        more = " bias" * p.bias + f" {p.activation}" * (p.activation is not None)
-        return brief(self, f"{p.dtype}{to} m{p.m} n{p.n} k{p.k}{more}", self.launches)
-
-    @staticmethod
-    def of(found: GemmFacts) -> GemmPlan:
-        """A plan that can be run of what planning found."""
-        return GemmPlan(found.problem, found.props, found.launches, found.workspace, found.reasons)
+class GemmPlan(Plan[GemmProblem]):
+    """A plan that can be run. Made by `plan_gemm`; see `Plan` for what it holds."""
 
     @property
     def kernel(self) -> KernelSpec:
@@ -227,7 +179,7 @@ class GemmPlan:
 
     def _beyond_reach(self, b: Operand) -> str:
         stride = b.strides["row"]
-        any_distance = self.kernel.constraint("pointer_align_bytes") == ELEMENT_BYTES
+        any_distance = self.kernel.accepts["pointer_align_bytes"] == ELEMENT_BYTES
         if any_distance or self.problem.reaches_factors(stride):
             return ""
         return f"row stride {stride}, which puts factors {MAX_REACH} bytes or more from their rows"
@@ -321,11 +273,11 @@ def _operand(view: View) -> Operand:
 
 def misalignment(operand: Operand, kernel: KernelSpec) -> str:
     """What in the address or row stride of a, b or bias the kernel cannot take, or ""."""
-    align = kernel.constraint("pointer_align_bytes")
+    align = kernel.accepts["pointer_align_bytes"]
     if operand.address % align:
         return f"address {operand.address:#x}, which must be a multiple of {align} bytes"
     stride = operand.strides["row"]
-    multiple, (least, most) = kernel.constraint("stride_multiple"), kernel.constraint("row_stride")
+    multiple, (least, most) = kernel.accepts["stride_multiple"], kernel.accepts["row_stride"]
     if stride % multiple or not least <= stride <= most:
         allowed = f"a multiple of {multiple} in {least}..{most} elements"
         return f"row stride {stride}, which must be {allowed}"

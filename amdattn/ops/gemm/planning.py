@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from amdattn.arch.props import DeviceProps
-from amdattn.errors import ManifestError, UnsupportedProblem
-from amdattn.op.manifest import KernelSpec, candidates
+from amdattn.device.manifest import KernelSpec, candidates
+from amdattn.errors import UnsupportedProblem
 from amdattn.op.mismatch import Mismatch, Span, all_allowed
 from amdattn.op.occupancy import workgroups_per_cu
-from amdattn.op.plan import Address, Argument, Launch, Stride
+from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
 from amdattn.op.workspace import WorkspaceLayout
 from amdattn.ops.gemm.cost import Cost, cost
 from amdattn.ops.gemm.problem import ELEMENT_BYTES, FACTORS, GemmProblem
 from amdattn.ops.gemm.table import Tuned
 
 GEMM = "gemm_nt"  # of KernelSpec.op
-# The grid rule implemented here.
-GRID_RULE = "x=8*num_splits, y=ceil(m/tile_m), z=ceil(n/(8*tile_n))"
+# Of KernelSpec.grid: x = 8 * parts, y = ceil(m / tile.m), z = ceil(n / (8 * tile.n))
+GRID = "parts_by_xcd_and_tiles"
 GRID_XCDS = 8
 _NEIGHBOURS = 4  # results of a lane in a row: tiles are so many columns wide, or a multiple
 _FRAGMENT_BYTES = 1024
@@ -47,23 +47,12 @@ class Choice:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class GemmFacts:
-    """What `plan_gemm` found: see `amdattn.op.plan.Plan`, whose fields these are."""
-
-    problem: GemmProblem
-    props: DeviceProps
-    launches: tuple[Launch, ...]
-    workspace: WorkspaceLayout
-    reasons: tuple[tuple[str, str], ...]
-
-
 def plan_gemm(
     problem: GemmProblem,
     props: DeviceProps,
     rows: Sequence[KernelSpec],
     tuned: Tuned | None = None,
-) -> GemmFacts:
+) -> Plan[GemmProblem]:
     """Choose kernel, parts and grid. Pure: equal plans of equal facts.
 
     Parameters
@@ -107,11 +96,10 @@ def plan_choice(
     best: Choice,
     choices: Sequence[Choice] = (),
     why: str = "given by the caller",
-) -> GemmFacts:
+) -> Plan[GemmProblem]:
     """The plan of a choice; `choices` it was made of, for the reasons, and `why`."""
     kernel, splits, columns = best.kernel, best.splits, best.columns
-    if kernel.grid != GRID_RULE:
-        raise ManifestError(f"kernel {kernel.name} has grid {kernel.grid!r}, not {GRID_RULE!r}")
+    kernel.check_grid(GRID)
     tiles_m, tiles_n = tiles(problem, kernel, columns)
     grid = (GRID_XCDS * splits, tiles_m, -(-tiles_n // GRID_XCDS))
     workspace = _workspace(problem, tiles_m * tiles_n, splits, kernel)
@@ -121,8 +109,8 @@ def plan_choice(
     reasons = {
         "why this kernel": why,
         "tiles": _tiles_text(problem, best, choices or [best]),
-        "k": f"{steps(problem, kernel)} steps of {kernel.constraint('step')}, in turn by "
-        f"{kernel.constraint('waves_k')} waves, {kernel.constraint('steps_in_flight')} of each in "
+        "k": f"{steps(problem, kernel)} steps of {kernel.params['step']}, in turn by "
+        f"{kernel.params['waves_k']} waves, {kernel.params['steps_in_flight']} of each in "
         "flight",
         "splits": _splits_text(problem, best, choices or [best]),
         "workgroups per CU": f"{per_cu}, limited by {limit}",
@@ -130,7 +118,7 @@ def plan_choice(
         "time": best.cost.text(),
     }
     launch = Launch(kernel, grid, fields)
-    return GemmFacts(problem, props, (launch,), workspace, tuple(reasons.items()))
+    return Plan(problem, props, (launch,), workspace, tuple(reasons.items()))
 
 
 def every_choice(
@@ -154,13 +142,13 @@ def least_estimated(choices: Sequence[Choice]) -> Choice:
 
 def steps(problem: GemmProblem, kernel: KernelSpec) -> int:
     """Steps of k: cache lines of a row, or two of them."""
-    step: int = kernel.constraint("step")
+    step: int = kernel.params["step"]
     return -(-problem.k // step)
 
 
 def tiles(problem: GemmProblem, kernel: KernelSpec, columns: int) -> tuple[int, int]:
     """Tiles along m and along n."""
-    return -(-problem.m // kernel.q_tile), -(-problem.n // columns)
+    return -(-problem.m // kernel.tile["m"]), -(-problem.n // columns)
 
 
 def _columns(problem: GemmProblem, kernel: KernelSpec, splits: int) -> list[int]:
@@ -169,8 +157,8 @@ def _columns(problem: GemmProblem, kernel: KernelSpec, splits: int) -> list[int]
     Of those that leave an XCD with as many tiles the fewest; not less than half: a smaller member
     does that better. Parts along k are for products of few tiles, however wide.
     """
-    most = kernel.kv_tile // (1 + problem.has_factors)
-    most_tiles = kernel.constraint("max_n") // (kernel.kv_tile * GRID_XCDS)  # of an XCD
+    most = kernel.tile["n"] // (1 + problem.has_factors)
+    most_tiles = kernel.accepts["max_n"] // (kernel.tile["n"] * GRID_XCDS)  # of an XCD
     found: dict[int, int] = {}
     for columns in range(most, max(most // 2, _NEIGHBOURS) - 1, -_NEIGHBOURS):
         tiles_of_xcd = -(-problem.n // (columns * GRID_XCDS))
@@ -186,7 +174,7 @@ def split_steps(problem: GemmProblem, kernel: KernelSpec, splits: int) -> int:
 
 def _splits(problem: GemmProblem, kernel: KernelSpec) -> list[int]:
     """Numbers of parts to try, each without an empty part."""
-    most = min(kernel.constraint("max_splits"), steps(problem, kernel))
+    most = min(kernel.accepts["max_splits"], steps(problem, kernel))
     wanted = range(1, min(most, _MOST_SPLITS) + 1)
     if problem.split_k:
         wanted = range(min(problem.split_k, most), min(problem.split_k, most) + 1)
@@ -205,8 +193,8 @@ def _workspace(
 
 def tile_bytes(kernel: KernelSpec) -> int:
     """Of the float32 sums of a tile: a lane of a wave has four of each fragment."""
-    tile: int = kernel.constraint("tile")
-    return kernel.q_tile * kernel.kv_tile // tile**2 * _FRAGMENT_BYTES
+    tile: int = kernel.params["mfma"]
+    return kernel.tile["m"] * kernel.tile["n"] // tile**2 * _FRAGMENT_BYTES
 
 
 def _arguments(
@@ -249,19 +237,19 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
             found.append(Mismatch(argument, value, tuple(allowed)))
 
     require("dtype", problem.dtype, (kernel.dtype,))
-    require("out_dtype", problem.out_dtype, kernel.constraint("out_dtype"))
-    require("activation", problem.activation, kernel.constraint("activation"))
+    require("out_dtype", problem.out_dtype, kernel.accepts["out_dtype"])
+    require("activation", problem.activation, kernel.accepts["activation"])
     limits = {"m": problem.m, "n": problem.b_rows, "k": problem.k, "splits": problem.split_k}
     for name, value in limits.items():
-        limit = kernel.constraint(f"max_{name}")
+        limit = kernel.accepts[f"max_{name}"]
         if value > limit:
             least = 0 if name == "splits" else 1
             argument = "split_k" if name == "splits" else name
             found.append(Mismatch(argument, value, (Span(least, limit),)))
-    multiple = kernel.constraint("k_multiple")
+    multiple = kernel.accepts["k_multiple"]
     if problem.k % multiple:
         found.append(Mismatch("k", problem.k, (f"multiples of {multiple}",)))
-    if not problem.aligned and kernel.constraint("pointer_align_bytes") > ELEMENT_BYTES:
+    if not problem.aligned and kernel.accepts["pointer_align_bytes"] > ELEMENT_BYTES:
         found.append(Mismatch("aligned", False, (True,)))
     return found
 
@@ -282,8 +270,8 @@ def takers(
         nearest, wrong = min(found, key=lambda pair: len(pair[1]))
         reasons = "; ".join(map(str, all_allowed(wrong, [others for _, others in found])))
         raise UnsupportedProblem(f"{reasons} on {props.arch} (nearest kernel: {nearest.name})")
-    widest = max(row.constraint("pointer_align_bytes") for row in taking)
-    return [row for row in taking if row.constraint("pointer_align_bytes") == widest]
+    widest = max(row.accepts["pointer_align_bytes"] for row in taking)
+    return [row for row in taking if row.accepts["pointer_align_bytes"] == widest]
 
 
 # -- explanation -----------------------------------------------------------------------------------
@@ -323,5 +311,5 @@ def _tiles_text(problem: GemmProblem, best: Choice, choices: Sequence[Choice]) -
     tiles_m, tiles_n = tiles(problem, kernel, columns)
     like = [c for c in choices if (c.kernel, c.splits) == (kernel, best.splits)]
     tried = _tried(like, lambda choice: choice.columns)
-    tile = f"{kernel.q_tile} x {columns} results"
+    tile = f"{kernel.tile['m']} x {columns} results"
     return f"{tiles_m} x {tiles_n} of {tile} (columns estimated: {tried})"

@@ -102,6 +102,24 @@ class GemmProblem:
         return rows * stride * ELEMENT_BYTES < MAX_REACH
 
     @property
+    def text(self) -> str:
+        """Every argument."""
+        return (
+            f"gemm_nt {self.dtype}, m={self.m} n={self.n} k={self.k} out_dtype={self.out_dtype} "
+            f"bias={self.bias} alpha={self.alpha:.6g} split_k={self.split_k} "
+            f"aligned={self.aligned}"
+            f"{'' if self.activation is None else f' activation={self.activation}'}"
+            f"{'' if self.deterministic else ' deterministic=False'}"
+        )
+
+    @property
+    def brief(self) -> str:
+        """Sizes and what is less usual."""
+        to = f" to {self.out_dtype}" * (self.out_dtype != self.dtype)
+        more = " bias" * self.bias + f" {self.activation}" * (self.activation is not None)
+        return f"{self.dtype}{to} m{self.m} n{self.n} k{self.k}{more}"
+
+    @property
     def flops(self) -> int:
         """Multiply-adds counted as two operations."""
         return 2 * self.m * self.b_rows * self.k

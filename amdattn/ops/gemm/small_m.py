@@ -11,12 +11,12 @@ from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View, empty, host_empty
 from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.interchange import as_view, like
-from amdattn.device import runtime
+from amdattn.device import manifest, runtime
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
-from amdattn.op import manifest
+from amdattn.op.mismatch import Support
 from amdattn.op.operands import check_placement, check_shape
-from amdattn.ops.attention.execution import output_view
-from amdattn.ops.attention.no_work import a_few_columns
+from amdattn.op.outputs import output_view
+from amdattn.op.stand_ins import a_few_columns
 from amdattn.ops.gemm import planning, table as gemm_table
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import ALIGN_BYTES, FACTORS, MAX_ALIGNED_STRIDE, GemmProblem
@@ -222,16 +222,14 @@ def plan_gemm(m: int, n: int, k: int, *, device: DeviceProps | str, **options: A
     return _planned(GemmProblem(m, n, k, **options), as_device_props(device))
 
 
-def supports_gemm(
-    m: int, n: int, k: int, *, device: DeviceProps | str, **options: Any
-) -> manifest.Support:
+def supports_gemm(m: int, n: int, k: int, *, device: DeviceProps | str, **options: Any) -> Support:
     """Whether a kernel exists for a well-formed product; parameters as `plan_gemm`."""
     problem, props = GemmProblem(m, n, k, **options), as_device_props(device)
     try:
         kernel = planning.plan_gemm(problem, props, manifest.kernels()).launches[0].kernel
     except (UnsupportedProblem, UnsupportedDeviceError) as error:
-        return manifest.Support(False, str(error))
-    return manifest.Support(True, f"kernel {kernel.name}")
+        return Support(False, str(error))
+    return Support(True, f"kernel {kernel.name}")
 
 
 def explain_gemm(*args: Any, **kwargs: Any) -> str:

@@ -1,0 +1,225 @@
+"""The shipped kernels: rows of hsaco/manifest.json."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from amdattn import paths
+from amdattn.arch.props import KNOWN_DEVICES, DeviceProps
+from amdattn.errors import CorruptKernel, ManifestError, UnsupportedDeviceError
+
+SCHEMA = 2
+T = TypeVar("T", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class KernargSpec:
+    """Layout the code object expects, to be checked against the C header of the same struct."""
+
+    struct: str
+    header: str
+    size: int
+    fields: tuple[tuple[str, int, int, str], ...]  # name, offset, size, C type
+
+
+class Facts(Mapping[str, T]):
+    """What a kernel's row says of one matter; to ask what it does not say is an error."""
+
+    __slots__ = ("_facts", "_kernel", "_matter")
+
+    def __init__(self, kernel: str, matter: str, facts: Mapping[str, T]) -> None:
+        self._kernel, self._matter, self._facts = kernel, matter, dict(facts)
+
+    def __getitem__(self, key: str) -> T:
+        try:
+            return self._facts[key]
+        except KeyError:
+            raise ManifestError(
+                f"kernel {self._kernel} states no {key!r} in {self._matter!r}"
+            ) from None
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._facts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._facts)
+
+    def __len__(self) -> int:
+        return len(self._facts)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class KernelSpec:
+    """One precompiled kernel. Two rows are equal if symbol and content hash are.
+
+    Attributes
+    ----------
+    op : str
+        What it does, of which it is one of several kernels.
+    dtype : str
+        Element type of its inputs.
+    params : Facts
+        Which kernel of its operation it is: what it was compiled for.
+    tile : Facts
+        What a workgroup computes at a time, and how.
+    accepts : Facts
+        Argument by argument what it implements.
+    grid : str
+        The rule that gives its grid, by the name that planning knows it by.
+    workgroup : (int, int, int)
+        Lanes.
+    vgpr, agpr, sgpr, scratch_bytes : int
+        Of a lane; AGPRs are among the `vgpr`.
+    lds_bytes : int
+        Of a workgroup.
+    """
+
+    symbol: str
+    sha256: str
+    name: str = field(compare=False)
+    path: Path = field(compare=False, repr=False)
+    arch: str = field(compare=False)
+    op: str = field(compare=False)
+    dtype: str = field(compare=False)
+    params: Facts[Any] = field(compare=False)
+    tile: Facts[int] = field(compare=False)
+    accepts: Facts[Any] = field(compare=False, repr=False)
+    grid: str = field(compare=False, repr=False)
+    workgroup: tuple[int, int, int] = field(compare=False)
+    vgpr: int = field(compare=False)
+    agpr: int = field(compare=False)
+    sgpr: int = field(compare=False)
+    lds_bytes: int = field(compare=False)
+    scratch_bytes: int = field(compare=False)
+    kernarg: KernargSpec = field(compare=False, repr=False)
+    source: str = field(compare=False, repr=False)
+    toolchain: str = field(compare=False, repr=False)
+    code_object_version: int = field(compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        return f"<KernelSpec {self.name} {self.arch} sha256 {self.sha256[:16]}>"
+
+    def __getattr__(self, name: str) -> Any:
+        """Facts of attention kernels under the names that they had."""
+        former = _FORMER_NAMES.get(name)
+        if former is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        matter, key = former
+        now = f"{matter}[{key!r}]" if key else matter
+        warnings.warn(f"KernelSpec.{name} is now {now}", DeprecationWarning, stacklevel=2)
+        facts: Facts[Any] = getattr(self, matter)
+        return facts[key] if key else facts
+
+    def check_grid(self, rule: str) -> None:
+        """Raise ManifestError unless the grid follows this rule."""
+        if self.grid != rule:
+            raise ManifestError(f"kernel {self.name} has grid {self.grid!r}, not {rule!r}")
+
+    def read_code_object(self) -> bytes:
+        """The code object's bytes, verified against the recorded sha256."""
+        try:
+            image = self.path.read_bytes()
+        except OSError as error:
+            raise CorruptKernel(f"kernel {self.name}: cannot read {self.path}: {error}") from None
+        digest = hashlib.sha256(image).hexdigest()
+        if digest != self.sha256:
+            raise CorruptKernel(
+                f"{self.path} has sha256 {digest}, but the manifest records {self.sha256}; "
+                "reinstall amdattn"
+            )
+        return image
+
+
+_FORMER_NAMES = {
+    "head_dim": ("params", "head_dim"),
+    "head_dim_v": ("params", "head_dim_v"),
+    "q_tile": ("tile", "q"),
+    "kv_tile": ("tile", "kv"),
+    "constraints": ("accepts", ""),
+}
+
+
+def kernels() -> tuple[KernelSpec, ...]:
+    """Every shipped kernel, in manifest order."""
+    return _of_override(os.environ.get(paths.KERNEL_DIR_VARIABLE))
+
+
+@functools.lru_cache(maxsize=4)
+def _of_override(folder: str | None) -> tuple[KernelSpec, ...]:
+    """The kernels while the variable has this value: looking for their folder takes a while."""
+    return _load(paths.hsaco_dir())
+
+
+@functools.lru_cache(maxsize=4)
+def _load(folder: Path) -> tuple[KernelSpec, ...]:
+    file = folder / "manifest.json"
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ManifestError(f"cannot read {file}: {error}") from None
+    if document.get("schema") != SCHEMA:
+        raise ManifestError(
+            f"{file} has schema {document.get('schema')!r}; this amdattn reads schema {SCHEMA}"
+        )
+    try:
+        kernargs = {
+            struct: KernargSpec(
+                struct, of["header"], of["size"], tuple((n, o, s, t) for n, o, s, t in of["fields"])
+            )
+            for struct, of in document["kernargs"].items()
+        }
+        rows = document["kernels"]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ManifestError(f"{file} is malformed: {error!r}") from None
+    return tuple(_parse(row, folder, kernargs) for row in rows)
+
+
+def _parse(row: Mapping[str, Any], folder: Path, kernargs: Mapping[str, KernargSpec]) -> KernelSpec:
+    try:
+        name = row["name"]
+        return KernelSpec(
+            path=folder / row["file"],
+            params=Facts(name, "params", row["params"]),
+            tile=Facts(name, "tile", row["tile"]),
+            accepts=Facts(name, "accepts", row["accepts"]),
+            workgroup=tuple(row["workgroup"]),
+            kernarg=kernargs[row["kernarg"]],
+            **{key: row[key] for key in _PLAIN_FIELDS},
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        name = row.get("name", "?") if isinstance(row, Mapping) else "?"
+        raise ManifestError(f"manifest row {name!r} is malformed: {error!r}") from None
+
+
+_PLAIN_FIELDS = (
+    *("symbol", "sha256", "name", "arch", "op", "dtype", "vgpr", "agpr", "sgpr", "lds_bytes"),
+    *("scratch_bytes", "grid", "source", "toolchain", "code_object_version"),
+)
+
+
+def candidates_of(rows: Sequence[KernelSpec], op: str, arch: str) -> list[KernelSpec]:
+    """The kernels of `op` for an architecture."""
+    return [row for row in rows if row.op == op and row.arch == arch]
+
+
+def candidates(rows: Sequence[KernelSpec], op: str, props: DeviceProps) -> list[KernelSpec]:
+    """The same for a device; it is an error to have none."""
+    fitting = candidates_of(rows, op, props.arch)
+    if not fitting:
+        have = []
+        for arch in sorted({row.arch for row in rows if row.op == op}):
+            models = [name for name, known in KNOWN_DEVICES.items() if known.arch == arch]
+            have.append(f"{arch} ({', '.join(models)})")
+        raise UnsupportedDeviceError(
+            f"the device is {props.target} ({props.name}); amdattn has {op} kernels for "
+            f"{' and '.join(have) or 'no device'}. No fallback is attempted."
+        )
+    return fitting

@@ -1,0 +1,27 @@
+"""Arrays that callers have results written to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amdattn.arrays.buffers import DeviceArray, View
+from amdattn.arrays.interchange import as_view
+
+
+def capture_text(missing: list[str], nbytes: int) -> str:
+    """What a run lacks that a graph is captured from; nothing can be allocated for it."""
+    workspace = f"workspace= (a plan's run takes it, of {nbytes} bytes; with num_splits=1 none)"
+    names = [*(f"{name}=" for name in missing), *([workspace] if nbytes else [])]
+    return (
+        "a graph is being captured from the stream: what its replays write must last as long as "
+        f"the graph, so pass {' and '.join(names)}"
+    )
+
+
+def output_view(x: Any, name: str, stream: int) -> View:
+    """See the memory of an array that is to be written."""
+    if isinstance(x, DeviceArray):
+        return x.view_on(stream)
+    if type(x).__module__.partition(".")[0] in ("jax", "jaxlib"):
+        raise TypeError(f"{name} is a JAX array, which cannot be written; leave {name} out")
+    return as_view(x, name, stream, is_output=True)

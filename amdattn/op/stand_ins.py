@@ -1,0 +1,29 @@
+"""Zeros that stand for an axis without elements, where a sum is over none."""
+
+from __future__ import annotations
+
+from amdattn.arrays.buffers import View, host_empty, upload
+from amdattn.arrays.dlpack import compact_strides
+from amdattn.device import runtime
+
+_COLUMNS = 8
+
+
+def one_row(view: View) -> View:
+    """Memory of the same kind with one row of zeros, for keys or values of which there are none."""
+    return _zeros(view, (1, *view.shape[1:]))
+
+
+def a_few_columns(view: View) -> View:
+    """The same of a matrix without columns: as many of zeros as every kernel takes."""
+    return _zeros(view, (*view.shape[:-1], _COLUMNS))
+
+
+def _zeros(view: View, shape: tuple[int, ...]) -> View:
+    zeros = host_empty(shape, view.dtype)
+    zeros[...] = 0
+    if view.on_device:
+        return upload(zeros, runtime.get(view.ordinal)).view()
+    return View(
+        zeros.ctypes.data, zeros.shape, compact_strides(zeros.shape), view.dtype, True, zeros, zeros
+    )

@@ -1,0 +1,50 @@
+"""What attention kernels ask of the addresses and strides of q, k, v and o."""
+
+from __future__ import annotations
+
+from amdattn.arrays.buffers import View
+from amdattn.device.manifest import KernelSpec
+from amdattn.op.operands import operand_of
+from amdattn.op.plan import Operand
+from amdattn.ops.attention.problem import axis_order
+
+
+def operand(view: View, layout: str) -> Operand:
+    """What a launch needs of q, k, v or o."""
+    return operand_of(view, axis_order(layout))
+
+
+def misalignment(operand: Operand, kernel: KernelSpec, dim: int, of_blocks: bool = True) -> str:
+    """What in the address or strides of q, k, v or o the kernel's loads cannot take, or "".
+
+    Blocks of rows of `dim` elements are loaded `of_blocks`: of k and v that are not gathered
+    before.
+    """
+    align = kernel.accepts["pointer_align_bytes"]
+    if operand.address % align:
+        return f"address {operand.address:#x}, which must be a multiple of {align} bytes"
+    multiple = kernel.accepts["stride_multiple"]
+    for axis, step in operand.strides.items():
+        if step % multiple:
+            return f"{axis} stride {step}, which must be a multiple of {multiple} elements"
+    wrong = wrong_for_blocks(operand.strides["seq"], dim, kernel) if of_blocks else ""
+    return f"{wrong} unless the plan gathers its rows (gather)" if wrong else ""
+
+
+def wrong_for_blocks(step: int, dim: int, kernel: KernelSpec) -> str:
+    """Why a kernel cannot load blocks of rows of `dim` elements from this stride, or ""."""
+    low, high = kernel.accepts["kv_stride_seq"]
+    if not low <= step <= high:
+        return f"seq stride {step}, which must be in {low}..{high} elements"
+    # Rows behind the last one are told by their bytes, which must not be of a row.
+    if low == 0 < step < dim:
+        return f"seq stride {step}, which must be 0 or at least the {dim} elements of a row"
+    return ""
+
+
+def check_alignment(
+    operand: Operand, label: str, kernel: KernelSpec, dim: int, of_blocks: bool
+) -> None:
+    """Device operands must be aligned as the kernel needs; host operands are when staged."""
+    if wrong := misalignment(operand, kernel, dim, of_blocks):
+        raise ValueError(f"{label} has {wrong} for kernel {kernel.name}")
