@@ -251,7 +251,7 @@ def _raw_paths(
     operands = {name: operand(array.view(), _LAYOUT) for name, array in arrays.items()}
     operands["lse"] = launch.ABSENT
     prepared = launch.PreparedLaunches(plan).on(device)
-    _, ((function, grid, workgroup, kernargs),) = launch.bind(prepared, operands, device)
+    _, ((configuration, kernargs),) = launch.bind(prepared, operands, device)
     packed = packer(kernel)
     values = packed.unpack(bytes(kernargs.block))
     types = {name: c_type for name, _, _, c_type in kernel.kernarg.fields}
@@ -261,7 +261,7 @@ def _raw_paths(
     )
     numbers = tuple(values.values())
     call = device.hip.hipModuleLaunchKernel
-    head, params = (function, *grid, *workgroup, 0, 0), kernargs.params
+    head, params = (*configuration, 0), kernargs.params
 
     def packing() -> Any:
         packed.pack_into(kernargs.block, 0, *numbers)

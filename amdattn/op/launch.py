@@ -10,8 +10,8 @@ from amdattn.device.runtime import Runtime
 from amdattn.op.plan import Address, Launch, Operand, Stride
 
 ABSENT = Operand(0, {})
-# What Runtime.launch takes besides the stream: function, grid, workgroup and kernel arguments.
-BoundLaunch = tuple[Any, tuple[int, int, int], tuple[int, int, int], KernargBuffer]
+# What Runtime.submit takes besides the stream.
+BoundLaunch = tuple[tuple[Any, ...], KernargBuffer]
 BoundLaunches = tuple[Runtime, tuple[BoundLaunch, ...]]
 
 Numbers = tuple[tuple[str, int], ...]
@@ -31,11 +31,15 @@ class PreparedLaunch:
 
     def __init__(self, launch: Launch, device: Runtime) -> None:
         self._device = device
-        self._function = device.function(launch.kernel)
+        lds_bytes = 0  # beyond what the kernel declares
+        self._configuration = (
+            device.function(launch.kernel),
+            *launch.grid,
+            *launch.kernel.workgroup,
+            lds_bytes,
+        )
         self._offsets = device.argument_offsets(launch.kernel)
         self._packer = packer(launch.kernel)
-        self._grid = launch.grid
-        self._workgroup = launch.kernel.workgroup
         args = dict(launch.args)
         if set(args) != set(self._packer.names):
             differing = sorted(set(args) ^ set(self._packer.names))
@@ -64,7 +68,7 @@ class PreparedLaunch:
     def run(self, operands: Mapping[str, Operand], stream: int, numbers: Numbers = ()) -> None:
         """Launch once on `stream` of the device, which is current."""
         kernargs = self._device.kernarg_buffer(self._packer.size, self._offsets)
-        self._device.launch(*self._pack(operands, numbers, kernargs), stream)
+        self._device.submit(*self._pack(operands, numbers, kernargs), stream)
 
     def _pack(
         self, operands: Mapping[str, Operand], numbers: Numbers, kernargs: KernargBuffer
@@ -78,7 +82,7 @@ class PreparedLaunch:
         for i, name, axis in self._strides:
             values[i] = operands[name].strides[axis]
         self._packer.pack_into(kernargs.block, 0, *values)
-        return self._function, self._grid, self._workgroup, kernargs
+        return self._configuration, kernargs
 
 
 class PreparedLaunches:
@@ -127,5 +131,5 @@ def submit(bound: BoundLaunches, stream: int) -> None:
     """
     device, launches = bound
     with device.current(stream):
-        for function, grid, workgroup, kernargs in launches:
-            device.launch(function, grid, workgroup, kernargs, stream)
+        for configuration, kernargs in launches:
+            device.submit(configuration, kernargs, stream)

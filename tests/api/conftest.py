@@ -25,13 +25,13 @@ def launches(monkeypatch):
     """Launches made through the runtime, as (grid, workgroup, stream)."""
     seen = []
     device = runtime.get()
-    original = device.launch
+    original = device.submit
 
-    def launch(function, grid, workgroup, kernargs, stream):
-        seen.append((grid, workgroup, stream))
-        return original(function, grid, workgroup, kernargs, stream)
+    def submit(configuration, kernargs, stream):
+        seen.append((configuration[1:4], configuration[4:7], stream))
+        return original(configuration, kernargs, stream)
 
-    monkeypatch.setattr(device, "launch", launch)
+    monkeypatch.setattr(device, "submit", submit)
     return seen
 
 

@@ -167,9 +167,9 @@ def test_streams(inputs, streams, monkeypatch):
     device = runtime.get()
     waits, launches = [], []
     monkeypatch.setattr(device, "wait_for", lambda *pair: waits.append(pair))
-    original = device.launch
+    original = device.submit
     monkeypatch.setattr(
-        device, "launch", lambda *args: (launches.append(args[4]), original(*args))[1]
+        device, "submit", lambda *args: (launches.append(args[2]), original(*args))[1]
     )
     plan = new_plan()
     q, k, v = map(amdattn.asarray, inputs)

@@ -209,9 +209,12 @@ class Runtime(MemoryCalls, StreamCalls, KernelLoader):
         dynamic_lds_bytes: int = 0,
     ) -> None:
         """Launch `function` over `grid` workgroups with the packed block in `kernargs`."""
-        params, extra = kernargs.params, kernargs.extra
+        self.submit((function, *grid, *workgroup, dynamic_lds_bytes), kernargs, stream)
+
+    def submit(self, configuration: tuple[Any, ...], kernargs: KernargBuffer, stream: int) -> None:
+        """The same, with what comes before the stream as hipModuleLaunchKernel takes it."""
         status = self.hip.hipModuleLaunchKernel(
-            function, *grid, *workgroup, dynamic_lds_bytes, stream, params, extra
+            *configuration, stream, kernargs.params, kernargs.extra
         )
         if status[0]:
             raise self._error("hipModuleLaunchKernel", status[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from amdattn import scalars
@@ -11,7 +12,9 @@ from amdattn.device import runtime
 from amdattn.errors import UnsupportedProblem
 from amdattn.op.outputs import output_view
 from amdattn.op.stand_ins import one_row
-from amdattn.ops.attention import no_work, options as call_options
+from amdattn.ops.attention import no_work
+from amdattn.ops.attention.execution import AttentionPlan
+from amdattn.ops.attention.options import Options, is_window
 from amdattn.ops.attention.plans import planned_for
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, operand_axes
 
@@ -23,95 +26,109 @@ def refuse(argument: str, value: object) -> None:
 
 
 def run(
-    kind: Any,
+    like: Any,
     views: tuple[View, ...],
-    lengths: tuple[View, ...],
     layout: str,
     stream: int,
-    results: tuple[Any, Any, bool, bool],
+    options: Options,
+    *,
+    out: Any,
+    lse: Any,
+    return_lse: bool,
+    return_attn_probs: bool,
     sinks: Any,
-    without_effect: tuple[object, object],
-    options: tuple[Any, ...],
-    longest: tuple[int, ...] = (),
+    alibi_slopes: None,
+    deterministic: bool,
+    lengths: tuple[View, ...] = (),
+    longest: tuple[int, int] = (0, 0),
 ) -> Any:
-    """Plan and run a call; `options` and `longest` are the values of the last names in OPTIONS."""
-    out, lse, return_lse, return_attn_probs = results
-    alibi_slopes, deterministic = without_effect
+    """Plan and run a call.
+
+    Parameters
+    ----------
+    like : array
+        Results are of its kind.
+    views : tuple of View
+        q, k and v.
+    lengths, longest
+        Of sequences of several lengths: sums of their lengths as int32 views, and the greatest.
+    """
     if alibi_slopes is not None:
         refuse("alibi_slopes", alibi_slopes)
     if not (type(deterministic) is type(return_lse) is type(return_attn_probs) is bool):
         scalars.boolean("deterministic", deterministic)
         return_lse = scalars.boolean("return_lse", return_lse)
         return_attn_probs = scalars.boolean("return_attn_probs", return_attn_probs)
-    with_lse = return_lse or return_attn_probs or lse is not None
+    q, k, v = views
     inputs = views
     if sinks is not None:
-        inputs = *inputs, as_view(sinks, "sinks", stream)
-    facts = (
-        *(views[0].shape, views[1].shape, views[2].shape, layout, views[0].dtype.name),
-        *(with_lse, sinks is not None, lengths[0].shape[0] - 1 if lengths else 0),
-        *options,
-        *longest,
-    )
-    is_window = call_options.is_window(options[call_options.WINDOW])
-    if (ordinal := views[0].ordinal) is None:
+        inputs = *views, as_view(sinks, "sinks", stream)
+    ordinal = q.ordinal
+    if ordinal is None:
         ordinal = runtime.get().ordinal
+    with_lse = return_lse or return_attn_probs or lse is not None
+    of_arrays = layout, q.dtype.name, with_lse, sinks is not None
+    batch = lengths[0].shape[0] - 1 if lengths else 0
     try:
-        if not is_window:
+        if not is_window(options.window_size):  # of which a look-up tells no types
             raise TypeError
-        plan = planned_for(ordinal, "", *facts)
+        plan = planned_for(
+            ordinal, "", q.shape, k.shape, v.shape, *of_arrays, batch, longest, *options
+        )
     except (TypeError, ValueError):
-        results = out, lse, return_lse, return_attn_probs
-        if not (is_window and call_options.are_plain((layout, *options))):
-            layout, options = scalars.word("layout", layout), call_options.read(options)
-        elif (
-            layout == VARLEN_LAYOUT and views[0].shape[0] and facts[_BATCH] and 0 in views[1].shape
-        ):
-            views = views[0], one_row(views[1]), one_row(views[2])  # which are of no sequence
-        elif 0 in views[0].shape or 0 in views[1].shape or (lengths and facts[_BATCH] == 0):
-            found = _of_nothing(kind, inputs, lengths, facts, (out, lse), stream)
-            return (*found, None) if return_attn_probs else found if with_lse else found[0]
+        if type(layout) is not str or not options.are_plain:
+            layout, options = scalars.word("layout", layout), options.read()
+        elif layout == VARLEN_LAYOUT and q.shape[0] and batch and 0 in k.shape:
+            views = q, one_row(k), one_row(v)  # which are of no sequence
+        elif 0 in q.shape or 0 in k.shape or (lengths and batch == 0):
+            shapes = _lifted([view.shape for view in views], lengths, layout)
+            batch = max(1, batch) if lengths else 0
+            plan = planned_for(ordinal, "", *shapes, *of_arrays, batch, longest, *options)
+            found = _of_nothing(plan, like, inputs, (out, lse), layout, stream)
+            if return_attn_probs:
+                return (*found, None)
+            return found if with_lse else found[0]
         else:
             raise
-        without_effect = alibi_slopes, deterministic
         return run(
-            *(kind, views, lengths, layout, stream, results, sinks, without_effect, options),
-            longest,
+            *(like, views, layout, stream, options),
+            out=out,
+            lse=lse,
+            return_lse=return_lse,
+            return_attn_probs=return_attn_probs,
+            sinks=sinks,
+            alibi_slopes=alibi_slopes,
+            deterministic=True,
+            lengths=lengths,
+            longest=longest,
         )
-    if gather := plan.to_gather(views[1], views[2], layout):
-        plan = planned_for(ordinal, gather, *facts)
-    result = plan.run_on_views(kind, inputs + lengths, out, lse, layout, stream)
+    if gather := plan.to_gather(k, v, layout):
+        plan = planned_for(
+            ordinal, gather, q.shape, k.shape, v.shape, *of_arrays, batch, longest, *options
+        )
+    result = plan.run_on_views(like, inputs + lengths, out, lse, layout, stream)
     return (*result, None) if return_attn_probs else result
 
 
-_SHAPES, _LAYOUT, _BATCH = 3, 3, 7  # places in the facts of a call
-
-
 def _of_nothing(
-    kind: Any,
+    plan: AttentionPlan,
+    like: Any,
     inputs: tuple[View, ...],
-    lengths: tuple[View, ...],
-    facts: tuple[Any, ...],
     given: tuple[Any, Any],
+    layout: str,
     stream: int,
 ) -> tuple[Any, Any]:
     """Results of a call without queries, or without keys; every check is made of it, too."""
-    layout = facts[_LAYOUT]
-    lifted = list(facts)
-    lifted[:_SHAPES] = _lifted(facts[:_SHAPES], lengths, layout)
-    if lengths:
-        lifted[_BATCH] = max(1, lifted[_BATCH])
-    plan = planned_for(runtime.get(inputs[0].ordinal).ordinal, "", *lifted)
     views = tuple(
         None if x is None else output_view(x, name, stream)
         for name, x in zip(("out", "lse"), given, strict=True)
     )
     named = dict(zip(("q", "k", "v", "sinks"), inputs, strict=False))
-    return no_work.results(kind, named, given, views, plan.problem.return_lse, layout, stream)
+    return no_work.results(like, named, given, views, plan.problem.return_lse, layout, stream)
 
 
 def _lifted(
-    shapes: tuple[tuple[int, ...], ...], lengths: tuple[View, ...], layout: str
+    shapes: Sequence[tuple[int, ...]], lengths: tuple[View, ...], layout: str
 ) -> tuple[tuple[int, ...], ...]:
     """Shapes of q, k and v that have an axis without elements, one in its place, once they agree.
 

@@ -12,6 +12,7 @@ from amdattn.op.mismatch import Support
 from amdattn.ops.attention import select
 from amdattn.ops.attention.call import run
 from amdattn.ops.attention.execution import AttentionPlan
+from amdattn.ops.attention.options import Options
 from amdattn.ops.attention.plans import planned
 from amdattn.ops.attention.problem import AttentionProblem
 
@@ -118,13 +119,18 @@ def flash_attn_func(
     return run(
         q,
         views,
-        (),
         layout,
         handle,
-        (out, lse, return_lse, return_attn_probs),
-        sinks,
-        (alibi_slopes, deterministic),
-        (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
+        Options(
+            softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
+        ),
+        out=out,
+        lse=lse,
+        return_lse=return_lse,
+        return_attn_probs=return_attn_probs,
+        sinks=sinks,
+        alibi_slopes=alibi_slopes,
+        deterministic=deterministic,
     )
 
 
@@ -160,13 +166,18 @@ def flash_attn_kvpacked_func(
     return run(
         q,
         views,
-        (),
         "bshd",
         handle,
-        (out, lse, return_lse, return_attn_probs),
-        sinks,
-        (alibi_slopes, deterministic),
-        (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
+        Options(
+            softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
+        ),
+        out=out,
+        lse=lse,
+        return_lse=return_lse,
+        return_attn_probs=return_attn_probs,
+        sinks=sinks,
+        alibi_slopes=alibi_slopes,
+        deterministic=deterministic,
     )
 
 
@@ -201,13 +212,18 @@ def flash_attn_qkvpacked_func(
     return run(
         qkv,
         views,
-        (),
         "bshd",
         handle,
-        (out, lse, return_lse, return_attn_probs),
-        sinks,
-        (alibi_slopes, deterministic),
-        (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
+        Options(
+            softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
+        ),
+        out=out,
+        lse=lse,
+        return_lse=return_lse,
+        return_attn_probs=return_attn_probs,
+        sinks=sinks,
+        alibi_slopes=alibi_slopes,
+        deterministic=deterministic,
     )
 
 

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 from amdattn import scalars
 
-# In the order in which calls pass them.
-NAMES = (
-    *("softmax_scale", "causal", "window_size", "softcap", "dropout_p", "round_mode"),
-    *("num_splits", "top_left"),
-)
-_READERS: tuple[Callable[[str, Any], Any], ...] = (
-    *(scalars.optional_number, scalars.boolean, scalars.pair, scalars.number, scalars.number),
-    *(scalars.word, scalars.integer, scalars.boolean),
-)
-WINDOW = NAMES.index("window_size")
 # Values that are equal, with equal types, only to what is the same: an array is equal to itself,
 # whatever it holds.
 _IMMUTABLE = frozenset({int, float, bool, str, tuple, type(None)})
@@ -27,15 +16,32 @@ def is_window(window: object) -> bool:
     return type(window) is tuple and len(window) == 2 and type(window[0]) is type(window[1]) is int
 
 
-def are_plain(options: tuple[Any, ...]) -> bool:
-    """Whether a call may be looked up by these values."""
-    return _IMMUTABLE.issuperset(map(type, options)) and all(
-        is_window(value) for value in options if type(value) is tuple
-    )
+class Options(NamedTuple):
+    """What a caller asks for besides the arrays, with the defaults that every function has."""
 
+    softmax_scale: float | None = None
+    causal: bool = False
+    window_size: tuple[int, int] = (-1, -1)
+    softcap: float = 0.0
+    dropout_p: float = 0.0
+    round_mode: str = "rtne"
+    num_splits: int = 0
+    top_left: bool = False
 
-def read(options: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The options of a call as values of Python; TypeError for what is none."""
-    return tuple(
-        reader(name, value) for name, reader, value in zip(NAMES, _READERS, options, strict=True)
-    )
+    @property
+    def are_plain(self) -> bool:
+        """Whether a call may be looked up by these values."""
+        return _IMMUTABLE.issuperset(map(type, self)) and is_window(self.window_size)
+
+    def read(self) -> Options:
+        """The same as values of Python; TypeError for what is none."""
+        return Options(
+            scalars.optional_number("softmax_scale", self.softmax_scale),
+            scalars.boolean("causal", self.causal),
+            scalars.pair("window_size", self.window_size),
+            scalars.number("softcap", self.softcap),
+            scalars.number("dropout_p", self.dropout_p),
+            scalars.word("round_mode", self.round_mode),
+            scalars.integer("num_splits", self.num_splits),
+            scalars.boolean("top_left", self.top_left),
+        )

@@ -8,10 +8,11 @@ from typing import Any
 from amdattn.arch.props import DeviceProps
 from amdattn.device import manifest, runtime
 from amdattn.device.manifest import KernelSpec
-from amdattn.ops.attention import options as call_options, planning
+from amdattn.ops.attention import planning
 from amdattn.ops.attention.admission import keep
 from amdattn.ops.attention.basis import basis
 from amdattn.ops.attention.execution import AttentionPlan
+from amdattn.ops.attention.options import Options
 from amdattn.ops.attention.problem import (
     LAYOUTS,
     VARLEN_LAYOUT,
@@ -28,33 +29,48 @@ def planned_for(
     k_shape: tuple[int, ...],
     v_shape: tuple[int, ...],
     layout: str,
+    dtype: str,
+    return_lse: bool,
+    sinks: bool,
+    batch: int,
+    longest: tuple[int, int],
     *options: Any,
 ) -> AttentionPlan:
-    """The plan of a call on a device, by its number; `options` are the values of OPTIONS.
+    """The plan of a call on a device, by its number.
+
+    Parameters
+    ----------
+    batch, longest
+        Of sequences of several lengths; else 0.
+    options
+        Those of `Options`, one by one: only then are their types told apart.
 
     Raises
     ------
     TypeError
         Also if a call must not be looked up by these values, which nobody looks up then.
     """
-    if not call_options.are_plain((layout, *options)):
+    asked = Options(*options)
+    if type(layout) is not str or not asked.are_plain:
         raise TypeError("options must be read first")
+    shape = batch, *longest
     family = None
     if layout in LAYOUTS and len(k_shape) == len(v_shape) == 1 + len(LAYOUTS[layout]):
         seq = LAYOUTS[layout].index("seq")
         if k_shape[seq] == v_shape[seq]:
             rests = *k_shape[:seq], *k_shape[seq + 1 :], *v_shape[:seq], *v_shape[seq + 1 :]
-            family = (ordinal, gather, q_shape, rests, layout, options, tuple(map(type, options)))
+            of_arrays = ordinal, gather, q_shape, rests, layout, dtype, return_lse, sinks, shape
+            family = (of_arrays, asked, tuple(map(type, asked)))
             relative = _families.get(family)
             if relative is not None:
                 problem, props = relative[0].with_keys(k_shape[seq]), runtime.get(ordinal).props
                 return _alike(problem, props, relative[1])[0] or planned(problem, props)
-    named = {"gather": gather, **dict(zip(OPTIONS, options, strict=False))}
+    named: dict[str, Any] = asked._asdict()
     if layout == VARLEN_LAYOUT:
-        if "seqlen_q" not in named:
+        if not any(longest):
             raise ValueError(f"layout={layout!r} must be one of {tuple(LAYOUTS)}")
-    else:
-        del named["batch"]
+        named |= zip(("batch", "seqlen_q", "seqlen_kv"), shape, strict=True)
+    named |= {"dtype": dtype, "return_lse": return_lse, "sinks": sinks, "gather": gather}
     problem = attention_problem(q_shape, k_shape, v_shape, layout, **named)
     if family is not None:
         keep(_families, family, (problem, manifest.kernels()))
@@ -65,11 +81,6 @@ def planned_for(
 # problems that are planned alike the first plan.
 _families: dict[object, tuple[AttentionProblem, tuple[KernelSpec, ...]]] = {}
 _bases: dict[object, AttentionPlan] = {}
-
-
-OPTIONS = (
-    *("dtype", "return_lse", "sinks", "batch", *call_options.NAMES, "seqlen_q", "seqlen_kv"),
-)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -11,6 +11,7 @@ from amdattn.device import runtime
 from amdattn.ops.attention.call import refuse, run
 from amdattn.ops.attention.dense import unpacked
 from amdattn.ops.attention.lengths import lengths_view
+from amdattn.ops.attention.options import Options
 from amdattn.ops.attention.problem import INT32_MAX, VARLEN_LAYOUT, operand_axes
 
 
@@ -73,14 +74,20 @@ def flash_attn_varlen_func(
     return run(
         q,
         views,
-        lengths,
         VARLEN_LAYOUT,
         handle,
-        (out, lse, return_lse, return_attn_probs),
-        sinks,
-        (alibi_slopes, deterministic),
-        (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
-        _at_least_one(longest),
+        Options(
+            softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
+        ),
+        out=out,
+        lse=lse,
+        return_lse=return_lse,
+        return_attn_probs=return_attn_probs,
+        sinks=sinks,
+        alibi_slopes=alibi_slopes,
+        deterministic=deterministic,
+        lengths=lengths,
+        longest=_at_least_one(longest),
     )
 
 
@@ -122,14 +129,20 @@ def flash_attn_varlen_kvpacked_func(
     return run(
         q,
         views,
-        lengths,
         VARLEN_LAYOUT,
         handle,
-        (out, lse, return_lse, return_attn_probs),
-        sinks,
-        (alibi_slopes, deterministic),
-        (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
-        _at_least_one(longest),
+        Options(
+            softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
+        ),
+        out=out,
+        lse=lse,
+        return_lse=return_lse,
+        return_attn_probs=return_attn_probs,
+        sinks=sinks,
+        alibi_slopes=alibi_slopes,
+        deterministic=deterministic,
+        lengths=lengths,
+        longest=_at_least_one(longest),
     )
 
 
@@ -170,14 +183,20 @@ def flash_attn_varlen_qkvpacked_func(
     return run(
         qkv,
         views,
-        lengths,
         VARLEN_LAYOUT,
         handle,
-        (out, lse, return_lse, return_attn_probs),
-        sinks,
-        (alibi_slopes, deterministic),
-        (softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left),
-        _at_least_one(longest),
+        Options(
+            softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
+        ),
+        out=out,
+        lse=lse,
+        return_lse=return_lse,
+        return_attn_probs=return_attn_probs,
+        sinks=sinks,
+        alibi_slopes=alibi_slopes,
+        deterministic=deterministic,
+        lengths=lengths,
+        longest=_at_least_one(longest),
     )
 
 
