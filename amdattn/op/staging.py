@@ -1,15 +1,19 @@
-"""Device copies of host operands for the length of one call, with their memory layout kept."""
+"""Operations on host arrays: device copies for the length of one call, with their layout kept."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from amdattn.arrays.buffers import DeviceArray, View, allocate
+from amdattn.arrays.buffers import DeviceArray, View, allocate, host_empty
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.dtypes import as_dtype
 from amdattn.device.runtime import Runtime
 from amdattn.op.workspace import WorkspaceLayout
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # Memory between the elements of strided operands is copied along up to this multiple of the
 # elements' own bytes; sparser operands are made compact on the host instead.
@@ -23,6 +27,63 @@ class _Chunk:
     low: int
     high: int
     members: dict[str, View]
+
+
+WORKSPACE = "workspace"
+
+
+def run_on_host(
+    inputs: Mapping[str, View],
+    outputs: Mapping[str, View],
+    aligned: Callable[[View], bool],
+    run: Callable[[Mapping[str, View]], Mapping[str, DeviceArray]],
+    device: Runtime,
+    stream: int,
+) -> dict[str, NDArray[Any]]:
+    """Copy in, run, copy out.
+
+    Parameters
+    ----------
+    inputs, outputs : dict of str to View
+        On the host; the results are written to those of `outputs`, too.
+    aligned : callable
+        See `stage`.
+    run : callable
+        Launches on device views of the inputs. Gives every result; and "workspace", which is kept
+        as long as launches may use it.
+
+    Returns
+    -------
+    dict of str to numpy.ndarray
+        The results.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A workspace was given, which host arrays need none of; or a graph is being captured.
+    """
+    if WORKSPACE in outputs:
+        raise TypeError(
+            "workspace must be in device memory; host arrays are copied, and so need none"
+        )
+    if stream and device.is_capturing(stream):
+        raise ValueError(
+            f"{next(iter(inputs))} is on the host, but a graph is being captured from the stream: "
+            "replays read and write device memory, so pass device arrays"
+        )
+    staged, memory = stage(inputs, aligned, device, stream)
+    made = run(staged)
+    results: dict[str, NDArray[Any]] = {}
+    for name, array in made.items():
+        if name != WORKSPACE:
+            host = results[name] = host_empty(array.shape, array.view().dtype)
+            device.download(host.ctypes.data, array.address, host.nbytes, stream)
+    device.synchronize(stream)
+    del memory, made, staged  # the kernels have finished: only now may their operands go
+    for name, view in outputs.items():
+        assert view.array is not None
+        view.array[...] = results[name]
+    return results
 
 
 def stage(

@@ -79,6 +79,17 @@ def test_capture_of_a_product_after_a_warm_up(stream, normal):
     np.testing.assert_array_equal(out.numpy().view("u2"), expected.view("u2"))
 
 
+def test_a_capture_of_a_product_takes_no_host_arrays(stream, normal):
+    a, b = normal(4, 512), normal(64, 512)
+    expected = amdattn.gemm_nt(a, b)
+    begin(stream)
+    for given in ({}, {"out": np.zeros_like(expected)}):
+        with pytest.raises(ValueError, match="a is on the host, but a graph is being captured"):
+            amdattn.gemm_nt(a, b, **given, stream=stream)
+    end(stream)  # which is not spoilt
+    np.testing.assert_array_equal(amdattn.gemm_nt(a, b, stream=stream), expected)
+
+
 @pytest.mark.parametrize("mode", ["Global", "ThreadLocal", "Relaxed"])
 @pytest.mark.parametrize("reuses", [True, False])
 @pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TypeVar
 
 from amdattn.arch.props import DeviceProps
 from amdattn.arrays.buffers import View
@@ -13,6 +12,7 @@ from amdattn.arrays.dtypes import FLOAT32, DType, as_dtype
 from amdattn.device import runtime
 from amdattn.device.manifest import KernelSpec
 from amdattn.errors import UnsupportedDeviceError
+from amdattn.op.cache import keep
 from amdattn.op.operands import (
     check_output,
     check_placement,
@@ -24,10 +24,8 @@ from amdattn.op.plan import Operand
 from amdattn.ops.attention.alignment import check_alignment
 from amdattn.ops.attention.problem import LABELS, AttentionProblem, axis_order
 
-_Kept = TypeVar("_Kept")
 _TENSORS, _OF_KEYS = ("q", "k", "v", "o"), ("k", "v")
 _INT32 = as_dtype("int32")
-_MAX_KEPT = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -224,10 +222,3 @@ def _but_for_keys(name: str, view: View) -> object:
     if name in _OF_KEYS:
         return view.address, view.strides, view.dtype.name, view.ordinal
     return name, view.facts
-
-
-def keep(cache: dict[object, _Kept], key: object, value: _Kept) -> None:
-    """Remember a value, among a bounded number of them."""
-    if len(cache) >= _MAX_KEPT:
-        cache.clear()
-    cache[key] = value

@@ -7,18 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from amdattn import scalars
-from amdattn.arrays.buffers import DeviceArray, View, allocate, host_empty
+from amdattn.arrays.buffers import DeviceArray, View, allocate
 from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.interchange import as_view, like
 from amdattn.device import manifest, runtime
 from amdattn.device.manifest import KernelSpec
 from amdattn.device.runtime import Runtime
 from amdattn.op import launch
+from amdattn.op.cache import keep
 from amdattn.op.operands import operand_of
 from amdattn.op.outputs import capture_text, output_view
 from amdattn.op.plan import Operand
-from amdattn.op.staging import stage
-from amdattn.ops.attention.admission import Admission, keep
+from amdattn.op.staging import run_on_host
+from amdattn.ops.attention.admission import Admission
 from amdattn.ops.attention.alignment import misalignment, operand, wrong_for_blocks
 from amdattn.ops.attention.basis import SEQLEN_KV, with_keys
 from amdattn.ops.attention.lengths import lengths_view
@@ -313,16 +314,6 @@ class AttentionPlan(PlannedAttention):
         device: Runtime,
         stream: int,
     ) -> dict[str, Any]:
-        """Copy in, run, copy out."""
-        if "workspace" in outputs:
-            raise TypeError(
-                "workspace must be in device memory; host arrays are copied, and so need none"
-            )
-        if stream and device.is_capturing(stream):
-            raise ValueError(
-                "q is on the host, but a graph is being captured from the stream: replays read and "
-                "write device memory, so pass device arrays"
-            )
         kernel = self._kernel
         axes = len(axis_order(layout)) + 1
 
@@ -331,19 +322,9 @@ class AttentionPlan(PlannedAttention):
                 operand(view, layout), kernel, view.shape[-1]
             )
 
-        staged, memory = stage(views, aligned, device, stream)
-        expected = self._admission.expected(layout, with_inputs=True)
-        operands = {name: operand_of(view, expected[name].axes) for name, view in staged.items()}
-        results: dict[str, Any] = {}
-        made = self._run_on_device(operands, layout, device, stream)
-        for name, array in made.items():
-            if name != "workspace":
-                host = host_empty(array.shape, self._admission.expected(layout)[name].dtype)
-                device.download(host.ctypes.data, array.address, host.nbytes, stream)
-                results[name] = host
-        device.synchronize(stream)
-        del memory, made  # the kernels have finished: only now may their operands go
-        for name, view in outputs.items():
-            assert view.array is not None
-            view.array[...] = results[name]
-        return results
+        def run(staged: Mapping[str, View]) -> Mapping[str, DeviceArray]:
+            expected = self._admission.expected(layout, with_inputs=True)
+            operands = {name: operand_of(x, expected[name].axes) for name, x in staged.items()}
+            return self._run_on_device(operands, layout, device, stream)
+
+        return run_on_host(views, outputs, aligned, run, device, stream)

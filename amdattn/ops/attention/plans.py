@@ -8,8 +8,8 @@ from typing import Any
 from amdattn.arch.props import DeviceProps
 from amdattn.device import manifest, runtime
 from amdattn.device.manifest import KernelSpec
+from amdattn.op.cache import keep
 from amdattn.ops.attention import planning
-from amdattn.ops.attention.admission import keep
 from amdattn.ops.attention.basis import basis
 from amdattn.ops.attention.execution import AttentionPlan
 from amdattn.ops.attention.options import Options

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from amdattn.arrays.buffers import DeviceArray, View, allocate, device_named, host_empty
+from amdattn.arrays.buffers import DeviceArray, View, allocate, device_named
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.interchange import as_view, like
@@ -16,10 +16,11 @@ from amdattn.device.manifest import KernelSpec
 from amdattn.device.runtime import Runtime
 from amdattn.errors import UnsupportedDeviceError
 from amdattn.op import launch, zero_at_rest
+from amdattn.op.cache import keep
 from amdattn.op.operands import check_output, check_placement, check_shape, check_workspace
 from amdattn.op.outputs import capture_text, output_view
 from amdattn.op.plan import Operand, Plan
-from amdattn.op.staging import stage
+from amdattn.op.staging import run_on_host
 from amdattn.ops.gemm.planning import GRID_XCDS
 from amdattn.ops.gemm.problem import ELEMENT_BYTES, MAX_REACH, GemmProblem
 
@@ -119,9 +120,7 @@ class GemmPlan(Plan[GemmProblem]):
         if operands is None:
             operands = self._admit(inputs, outputs, device)
             if on_device:
-                if len(self._checked) > _MAX_KEPT:
-                    self._checked.clear()
-                self._checked[key] = operands
+                keep(self._checked, key, operands)
         if on_device:
             made: Any = self._run_on_device(operands, device, stream, workspace)
         else:
@@ -244,26 +243,16 @@ class GemmPlan(Plan[GemmProblem]):
         device: Runtime,
         stream: int,
     ) -> Any:
-
         def aligned(view: View) -> bool:
             return len(view.shape) == 1 or not misalignment(_operand(view), self.kernel)
 
-        staged, memory = stage(inputs, aligned, device, stream)
-        operands = {name: _operand(view) for name, view in staged.items()}
-        made = self._run_on_device(operands, device, stream)
-        assert made is not None
-        host = host_empty(made.shape, as_dtype(self.problem.out_dtype))
-        device.download(host.ctypes.data, made.address, host.nbytes, stream)
-        device.synchronize(stream)
-        del memory, made  # the kernel has finished: only now may its operands go
-        if "out" in outputs:
-            array = outputs["out"].array
-            assert array is not None
-            array[...] = host
-        return host
+        def run(staged: Mapping[str, View]) -> Mapping[str, DeviceArray]:
+            operands = {name: _operand(view) for name, view in staged.items()}
+            made = self._run_on_device(operands, device, stream)
+            assert made is not None
+            return {"out": made}
 
-
-_MAX_KEPT = 64
+        return run_on_host(inputs, outputs, aligned, run, device, stream)["out"]
 
 
 def _operand(view: View) -> Operand:
