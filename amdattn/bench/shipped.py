@@ -95,6 +95,7 @@ def _packed(planned: plans.Launch, operands: Operands, address: Callable[[str], 
             value = address(value.operand)
         elif isinstance(value, Stride):
             value = operands.strides(value.operand)[value.axis]
+        assert isinstance(value, (int, float))  # attention has no argument that changes by itself
         values.append(value)
     block = bytearray(pack.size)
     pack.pack_into(block, 0, *values)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from amdattn.device.kernarg import KernargBuffer, packer
 from amdattn.device.runtime import Runtime
-from amdattn.op.plan import Address, Launch, Operand, Stride
+from amdattn.op.plan import Address, Launch, Operand, PerRun, Stride
 
 ABSENT = Operand(0, {})
 # What Runtime.submit takes besides the stream.
@@ -15,6 +16,7 @@ BoundLaunch = tuple[tuple[Any, ...], KernargBuffer]
 BoundLaunches = tuple[Runtime, tuple[BoundLaunch, ...]]
 
 Numbers = tuple[tuple[str, int], ...]
+runs = itertools.count(1)  # what PerRun stands for
 
 
 class HasLaunches(Protocol):
@@ -49,19 +51,30 @@ class PreparedLaunch:
         self._values: list[int | float] = []
         self._addresses: list[tuple[int, str]] = []
         self._strides: list[tuple[int, str, str]] = []
+        self._per_run: list[int] = []
         for i, name in enumerate(self._packer.names):
             value = args[name]
             if isinstance(value, Address):
                 self._addresses.append((i, value.operand))
             elif isinstance(value, Stride):
                 self._strides.append((i, value.operand, value.axis))
+            elif isinstance(value, PerRun):
+                self._per_run.append(i)
             self._values.append(value if isinstance(value, (int, float)) else 0)
 
     def bind(self, operands: Mapping[str, Operand], numbers: Numbers = ()) -> BoundLaunch:
         """The launch on these operands, with kernel arguments of its own.
 
         `numbers` are constant arguments that have other values than the plan's.
+
+        Raises
+        ------
+        ValueError
+            An argument differs from run to run.
         """
+        if self._per_run:
+            names = [self._packer.names[i] for i in self._per_run]
+            raise ValueError(f"{names} differ from run to run: such a launch is not bound")
         kernargs = self._device.new_kernarg_buffer(self._packer.size, self._offsets)
         return self._pack(operands, numbers, kernargs)
 
@@ -81,6 +94,8 @@ class PreparedLaunch:
             values[i] = operands[name].address
         for i, name, axis in self._strides:
             values[i] = operands[name].strides[axis]
+        for i in self._per_run:
+            values[i] = next(runs)
         self._packer.pack_into(kernargs.block, 0, *values)
         return self._configuration, kernargs
 

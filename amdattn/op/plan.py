@@ -27,7 +27,16 @@ class Stride:
     axis: str
 
 
-Argument = int | float | Address | Stride
+@dataclass(frozen=True, slots=True)
+class PerRun:
+    """A kernel argument that is greater in every launch than in those before, of whatever plan.
+
+    What an aborted launch has left behind is then told from what this one writes. Replays of a
+    graph have the number that was captured.
+    """
+
+
+Argument = int | float | Address | Stride | PerRun
 
 
 class Operand(NamedTuple):

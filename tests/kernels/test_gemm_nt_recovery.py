@@ -16,6 +16,8 @@ import amdattn
 from amdattn.arrays.buffers import DeviceArray, Memory
 from amdattn.device import runtime
 from amdattn.op import zero_at_rest
+from amdattn.op.launch import PreparedLaunch
+from amdattn.op.plan import Operand
 from amdattn.ops.gemm.problem import GemmProblem
 
 BOTH = pytest.mark.parametrize("deterministic", [True, False], ids=["in_order", "adding"])
@@ -321,3 +323,13 @@ def test_a_workspace_of_a_graph_is_not_shared(stream: int) -> None:
         other.run(workspace=big)
     product.run(workspace=big)
     assert product.holds()
+
+
+def test_a_launch_with_an_argument_of_its_own_for_every_run_is_not_bound() -> None:
+    props = amdattn.device_props()
+    split, whole = (amdattn.plan_gemm(4, 64, 4096, split_k=n, device=props) for n in (4, 1))
+    operands = {name: Operand(256, {"row": 64}) for name in ("a", "b", "out", "counters")}
+    operands["partials"] = operands["out"]
+    with pytest.raises(ValueError, match=r"\['generation'\] differ from run to run"):
+        PreparedLaunch(split.launches[0], runtime.get()).bind(operands)
+    PreparedLaunch(whole.launches[0], runtime.get()).bind(operands)

@@ -15,9 +15,8 @@ from amdattn.checking import schedules
 from amdattn.checking.findings import ERROR, FindingLog
 from amdattn.device import runtime
 from amdattn.op import zero_at_rest
-from amdattn.op.launch import PreparedLaunch
+from amdattn.op.launch import PreparedLaunch, runs
 from amdattn.op.plan import Operand
-from amdattn.ops.gemm import execution as gemm_execution
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.planning import tile_bytes
 from amdattn.ops.gemm.problem import GemmProblem
@@ -75,7 +74,7 @@ def soil(plan: GemmPlan, workspace: amdattn.DeviceArray, seed: int = 0) -> None:
     sums = rng.standard_normal(partials.nbytes // 4, np.float32)
     memory[partials.offset :] = sums.view(np.uint8)
     # Of launch 1: its sums may have been open, a few parts may have arrived.
-    next(gemm_execution._generations)
+    next(runs)
     states = [generation << 16 | arrived for generation in (2, 3) for arrived in (0, 1, 2)]
     left = rng.choice(np.array(states, np.uint64), counters.nbytes // 8)
     memory[: counters.nbytes] = left.view(np.uint8)
@@ -176,7 +175,6 @@ def abort(call: Call, regions: Mapping[str, int], cut: int, seed: int) -> None:
     rows = {"a": (device_a, call.k), "b": (device_b, call.k), "out": (out, call.n)}
     given = {name: Operand(x.address, {"row": step}) for name, (x, step) in rows.items()}
     given |= {name: Operand(address, {}) for name, address in regions.items()}
-    given["generation"] = Operand(next(gemm_execution._generations), {})
     amdattn.synchronize()
     amdattn.virtual.set_option("seed", seed)
     amdattn.virtual.set_option("quantum", 1 + seed % 16)

@@ -14,7 +14,7 @@ from amdattn.checking.gemm import values
 from amdattn.checking.mutation.subject import Buffer, Case, Subject, read_only, unwritten
 from amdattn.device.kernarg import packer
 from amdattn.device.manifest import KernelSpec
-from amdattn.op.plan import Address, Plan, Stride
+from amdattn.op.plan import Address, PerRun, Plan, Stride
 from amdattn.ops.gemm.planning import every_choice, plan_choice, plan_gemm
 from amdattn.ops.gemm.problem import GemmProblem
 
@@ -106,7 +106,9 @@ def _case(case: _GemmCase, plan: Plan[GemmProblem]) -> Case:
         if isinstance(value, Address):
             if value.operand in index:
                 pointers.append((offsets[field_name], index[value.operand]))
-            values.append(_GENERATION if field_name == "generation" else 0)
+            values.append(0)
+        elif isinstance(value, PerRun):
+            values.append(_GENERATION)
         elif isinstance(value, Stride):
             values.append(columns[value.operand])
         else:

@@ -200,6 +200,7 @@ def _attention_case(kernel: KernelSpec, case: AttentionCase, plan: PlannedAttent
         elif isinstance(value, Stride):
             values.append(_stride(shapes[value.operand], value))
         else:
+            assert isinstance(value, (int, float))  # attention has no other
             values.append(value)
     block = bytearray(layout.size)
     layout.pack_into(block, 0, *values)

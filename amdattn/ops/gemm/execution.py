@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -207,7 +206,6 @@ class GemmPlan(Plan[GemmProblem]):
     ) -> DeviceArray | None:
         if not self.workspace.regions:
             return None
-        operands["generation"] = Operand(next(_generations), {})
         if "workspace" in operands:
             base = operands["workspace"].address
             memory = workspace.memory if isinstance(workspace, DeviceArray) else None
@@ -271,9 +269,3 @@ def misalignment(operand: Operand, kernel: KernelSpec) -> str:
         allowed = f"a multiple of {multiple} in {least}..{most} elements"
         return f"row stride {stride}, which must be {allowed}"
     return ""
-
-
-# -- arrivals --------------------------------------------------------------------------------------
-
-# Numbers of launches: one that was aborted leaves counts of a lower number behind.
-_generations = itertools.count(1)

@@ -10,7 +10,7 @@ from amdattn.device.manifest import KernelSpec, candidates
 from amdattn.errors import UnsupportedProblem
 from amdattn.op.mismatch import Mismatch, Span, all_allowed
 from amdattn.op.occupancy import workgroups_per_cu
-from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
+from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan, Stride
 from amdattn.op.workspace import WorkspaceLayout
 from amdattn.ops.gemm.cost import Cost, cost
 from amdattn.ops.gemm.problem import ELEMENT_BYTES, FACTORS, GemmProblem
@@ -221,7 +221,7 @@ def _arguments(
         "accumulates": int(is_split and not problem.deterministic),
         "partials": Address("partials") if is_split else 0,
         "counters": Address("counters") if is_split else 0,
-        "generation": Address("generation") if is_split else 0,
+        "generation": PerRun() if is_split else 0,
     }
 
 
