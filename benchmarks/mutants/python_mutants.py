@@ -52,7 +52,7 @@ FOLDERS = (
 )
 # Evidence of this project's own, tested by what it finds; what needs checkouts of other projects.
 NOT_SOURCES = (
-    "amdattn/checking/mutation/",
+    "benchmarks/checker_mutation/",
     *(f"amdattn/bench/{name}" for name in ("aiter", "moonmath", "triton", "sampling", "plots")),
 )
 # Variables by others of the scope and identity by equality change no result or all of them.

@@ -22,7 +22,7 @@ _NAMES: tuple[tuple[Any, str], ...] = (
         False,
         "causal sinks top_left return_lse lse return_attn_probs deterministic bias with_inputs "
         "read_only copied is_output as_json markdown wide details mixed allow_mixed cast quick "
-        "version kernels dry_run annotate mutate advice quiet packed special warm loaded",
+        "version kernels dry_run annotate advice quiet packed special warm loaded",
     ),
     (
         0,
@@ -91,7 +91,7 @@ CHANGING = {
     "op.zero_at_rest._Use",
 }
 # Need what is not there always; evidence of this project's own.
-NOT_LOOKED_AT = ("amdattn.bench.triton_kernel", "amdattn.checking.mutation", "amdattn.__main__")
+NOT_LOOKED_AT = ("amdattn.bench.triton_kernel", "amdattn.__main__")
 
 
 def signatures() -> Iterator[tuple[str, str, Any]]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import struct
 
-from amdattn.checking.mutation import registers as regs
-from amdattn.checking.mutation.code import Instruction
-from amdattn.checking.mutation.kernel import KernelCode
+from benchmarks.checker_mutation import registers as regs
+from benchmarks.checker_mutation.code import Instruction
+from benchmarks.checker_mutation.kernel import KernelCode
 
 _E_FLAGS, _XNACK_MASK, _XNACK_OFF = 48, 0x300, 0x200  # of an ELF64 code object
 

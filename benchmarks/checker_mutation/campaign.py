@@ -14,12 +14,19 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from amdattn.checking.findings import Finding
-from amdattn.checking.mutation.equivalence import Judge, Judgement
-from amdattn.checking.mutation.generate import CLASSES, Mutant, mutants
-from amdattn.checking.mutation.kernel import KernelCode
-from amdattn.checking.mutation.report import Campaign, Original, Outcome, Verdict
-from amdattn.checking.mutation.run import CampaignError, CaseResult, Task, TaskResult, in_place, run
-from amdattn.checking.mutation.subject import Subject
+from benchmarks.checker_mutation.equivalence import Judge, Judgement
+from benchmarks.checker_mutation.generate import CLASSES, Mutant, mutants
+from benchmarks.checker_mutation.kernel import KernelCode
+from benchmarks.checker_mutation.report import Campaign, Original, Outcome, Verdict
+from benchmarks.checker_mutation.run import (
+    CampaignError,
+    CaseResult,
+    Task,
+    TaskResult,
+    in_place,
+    run,
+)
+from benchmarks.checker_mutation.subject import Subject
 
 _TRAP = (0xBF920002).to_bytes(4, "little")  # s_trap 2: ends the launch that reaches it
 # More instructions without progress than any case has in all; a mutant's endless loop ends there.

@@ -11,8 +11,14 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from amdattn.checking.mutation import registers as regs
-from amdattn.checking.mutation.code import NO_FALL_THROUGH, CodeError, Elf, Instruction, disassemble
+from benchmarks.checker_mutation import registers as regs
+from benchmarks.checker_mutation.code import (
+    NO_FALL_THROUGH,
+    CodeError,
+    Elf,
+    Instruction,
+    disassemble,
+)
 
 _KD_ENTRY_OFFSET, _KD_PRELOAD = 16, 58  # fields of the kernel descriptor
 # A device that preloads kernarg starts behind a prologue of this size, which loads it for others.

@@ -20,11 +20,11 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from amdattn.checking.mutation import registers as regs
-from amdattn.checking.mutation.code import Instruction, disassemble
-from amdattn.checking.mutation.hazards import LLVM_ONLY, HazardAnalysis
-from amdattn.checking.mutation.kernel import KernelCode
-from amdattn.checking.mutation.waits import MAXIMUM, counts, with_count
+from benchmarks.checker_mutation import registers as regs
+from benchmarks.checker_mutation.code import Instruction, disassemble
+from benchmarks.checker_mutation.hazards import LLVM_ONLY, HazardAnalysis
+from benchmarks.checker_mutation.kernel import KernelCode
+from benchmarks.checker_mutation.waits import MAXIMUM, counts, with_count
 
 CLASSES = (
     *("wait deleted", "wait weakened", "barrier", "s_nop", "swap"),

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from amdattn.arch.props import DeviceProps
 from amdattn.arrays.dtypes import as_dtype
-from amdattn.checking.mutation import cases
-from amdattn.checking.mutation.cases import AttentionCase
 from amdattn.device.kernarg import packer
 from amdattn.op import manifest
 from amdattn.op.manifest import KernelSpec
@@ -26,6 +24,8 @@ from amdattn.op.plan import Address, Plan, Stride
 from amdattn.ops.attention.planning import plan_attention
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem
 from amdattn.ops.gemm.planning import GEMM
+from benchmarks.checker_mutation import cases
+from benchmarks.checker_mutation.cases import AttentionCase
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Su
     names : collection of str
         Of the manifest; none: every one.
     """
-    from amdattn.checking.mutation.gemm import gemm_subject  # which needs what is above
+    from benchmarks.checker_mutation.gemm import gemm_subject  # which needs what is above
 
     rows = [row for row in manifest.kernels() if row.arch == props.arch]
     return [

@@ -7,8 +7,8 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from amdattn.checking.mutation.code import Instruction
-from amdattn.checking.mutation.kernel import KernelCode
+from benchmarks.checker_mutation.code import Instruction
+from benchmarks.checker_mutation.kernel import KernelCode
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -11,12 +11,12 @@ import numpy as np
 from amdattn.arch.props import DeviceProps
 from amdattn.arrays.dtypes import as_dtype
 from amdattn.checking.gemm import values
-from amdattn.checking.mutation.subject import Buffer, Case, Subject, read_only, unwritten
 from amdattn.device.kernarg import packer
 from amdattn.op.manifest import KernelSpec
 from amdattn.op.plan import Address, Stride
 from amdattn.ops.gemm.planning import GemmFacts, every_choice, plan_choice, plan_gemm
 from amdattn.ops.gemm.problem import GemmProblem
+from benchmarks.checker_mutation.subject import Buffer, Case, Subject, read_only, unwritten
 
 
 @dataclass(frozen=True, slots=True)

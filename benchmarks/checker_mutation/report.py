@@ -12,7 +12,7 @@ from typing import Any
 from rich import box
 from rich.table import Column, Table
 
-from amdattn.checking.mutation.generate import CLASSES
+from benchmarks.checker_mutation.generate import CLASSES
 
 BAR_OVERALL, BAR_CLASS = 0.99, 0.97  # of the mutants that are not equivalent
 

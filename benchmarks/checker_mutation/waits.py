@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from amdattn.checking.mutation import registers as regs
-from amdattn.checking.mutation.code import Instruction
-from amdattn.checking.mutation.dataflow import ForwardAnalysis
-from amdattn.checking.mutation.kernel import KernelCode
+from benchmarks.checker_mutation import registers as regs
+from benchmarks.checker_mutation.code import Instruction
+from benchmarks.checker_mutation.dataflow import ForwardAnalysis
+from benchmarks.checker_mutation.kernel import KernelCode
 
 # Field: (shift, bits) pairs of the immediate, low bits first.
 FIELDS = {"vmcnt": ((0, 4), (14, 2)), "expcnt": ((4, 3),), "lgkmcnt": ((8, 4),)}

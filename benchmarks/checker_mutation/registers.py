@@ -11,7 +11,7 @@ import functools
 import re
 from dataclasses import dataclass
 
-from amdattn.checking.mutation.code import Instruction
+from benchmarks.checker_mutation.code import Instruction
 
 VGPR, AGPR = 1000, 2000
 VCC, M0, EXEC, SCC = (106, 107), 124, (126, 127), 253

@@ -5,11 +5,11 @@ Arguments that hold wherever the compiler puts the code, unlike those of `argume
 
 from __future__ import annotations
 
-from amdattn.checking.mutation import registers as regs
-from amdattn.checking.mutation.code import Instruction
-from amdattn.checking.mutation.generate import Mutant, sources
-from amdattn.checking.mutation.kernel import KernelCode
-from amdattn.checking.mutation.uniform import Taken
+from benchmarks.checker_mutation import registers as regs
+from benchmarks.checker_mutation.code import Instruction
+from benchmarks.checker_mutation.generate import Mutant, sources
+from benchmarks.checker_mutation.kernel import KernelCode
+from benchmarks.checker_mutation.uniform import Taken
 
 _LOG_OF_0 = (
     "the lanes that are let in as well take the logarithm of a sum of 0: minus infinity, which "

@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from amdattn.checking.mutation import registers as regs
-from amdattn.checking.mutation.code import Instruction
-from amdattn.checking.mutation.dataflow import ForwardAnalysis
-from amdattn.checking.mutation.kernel import KernelCode
+from benchmarks.checker_mutation import registers as regs
+from benchmarks.checker_mutation.code import Instruction
+from benchmarks.checker_mutation.dataflow import ForwardAnalysis
+from benchmarks.checker_mutation.kernel import KernelCode
 
 HORIZON = 19  # the most that any pair needs
 # The manual asks for no state of a carry and has no row for a lane mask; LLVM keeps two for both.

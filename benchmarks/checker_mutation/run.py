@@ -16,9 +16,9 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from amdattn.checking.findings import ERROR, Finding, read_findings
-from amdattn.checking.mutation.subject import Buffer, Case, Subject
 from amdattn.device import runtime
 from amdattn.errors import HipError
+from benchmarks.checker_mutation.subject import Buffer, Case, Subject
 
 
 class CampaignError(RuntimeError):

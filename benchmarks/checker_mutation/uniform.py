@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from amdattn.checking.mutation import registers as regs
-from amdattn.checking.mutation.code import Instruction
-from amdattn.checking.mutation.generate import sources
-from amdattn.checking.mutation.kernel import KernelCode
+from benchmarks.checker_mutation import registers as regs
+from benchmarks.checker_mutation.code import Instruction
+from benchmarks.checker_mutation.generate import sources
+from benchmarks.checker_mutation.kernel import KernelCode
 
 _BRANCHES = {"s_cbranch_vccnz": True, "s_cbranch_vccz": False}
 Taken = Mapping[int, bool]  # by address of a branch

@@ -11,16 +11,16 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from amdattn.checking.mutation import idioms, registers as regs
-from amdattn.checking.mutation.arguments import ARGUMENTS
-from amdattn.checking.mutation.clauses import overwrites
-from amdattn.checking.mutation.code import Instruction
-from amdattn.checking.mutation.generate import Mutant, element_bytes, sources
-from amdattn.checking.mutation.hazards import LLVM_ONLY, HazardAnalysis, Missing
-from amdattn.checking.mutation.kernel import KernelCode
-from amdattn.checking.mutation.subject import Subject
-from amdattn.checking.mutation.uniform import decisions
-from amdattn.checking.mutation.waits import TooEarly, WaitAnalysis
+from benchmarks.checker_mutation import idioms, registers as regs
+from benchmarks.checker_mutation.arguments import ARGUMENTS
+from benchmarks.checker_mutation.clauses import overwrites
+from benchmarks.checker_mutation.code import Instruction
+from benchmarks.checker_mutation.generate import Mutant, element_bytes, sources
+from benchmarks.checker_mutation.hazards import LLVM_ONLY, HazardAnalysis, Missing
+from benchmarks.checker_mutation.kernel import KernelCode
+from benchmarks.checker_mutation.subject import Subject
+from benchmarks.checker_mutation.uniform import decisions
+from benchmarks.checker_mutation.waits import TooEarly, WaitAnalysis
 
 _EXEC = frozenset(regs.EXEC)
 _OWN_LOAD = (
