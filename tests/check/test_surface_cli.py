@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from gpu import compiled
 
-import amdattn
 from amdattn import cli
 
 ARGS = "in in int32[4, 256] low=0 high=1000; out out int32[4]"
