@@ -18,11 +18,11 @@ import ml_dtypes
 import numpy as np
 
 from amdattn import virtual
-from amdattn.bench.aiter import Aiter
 from amdattn.bench.kernels import Functions, Launch, Operands
 from amdattn.bench.shapes import Shape
 from amdattn.device import runtime
 from amdattn.device.profiling import LaunchProfile
+from benchmarks.peers.aiter import Aiter
 from build_scripts.performance_published import COUNTERS_BATCH_HEADS
 
 HEAD_DIM, KV_ROWS = 128, 64

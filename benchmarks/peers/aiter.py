@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from amdattn.bench.kernels import Launch, Operands, Walk, grid_indices, kv_range_of_tiles, streams
+from amdattn.bench.kernels import Launch, Operands, Walk
 from amdattn.bench.shapes import Shape
 from amdattn.device import runtime
+from benchmarks.peers.one_launch import OneLaunch, grid_indices, kv_range_of_tiles, streams
 
 ARCH = "gfx942"
 HEAD_DIM = 128  # of V
@@ -151,7 +152,7 @@ def pack(fields: Mapping[str, int | float]) -> bytes:
     return _BLOCK.pack(*(fields.get(name, 0) for name, _ in _SLOTS))
 
 
-class Aiter:
+class Aiter(OneLaunch):
     """Those kernels as a benchmark runs them, without a log-sum-exp."""
 
     peer = "aiter"

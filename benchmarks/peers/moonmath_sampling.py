@@ -20,10 +20,10 @@ from amdattn.bench.item_cost import Cost, Sample
 from amdattn.bench.item_sampling import ItemSampler
 from amdattn.bench.items import Items
 from amdattn.bench.kernels import Launch, Operands, Walk
-from amdattn.bench.modelled import Modelled, of_mean_xcd, simulated, with_shared_cache
-from amdattn.bench.moonmath import KV_TILE, Q_TILE, Division, MoonMath
+from amdattn.bench.modelled import Modelled, NotLinear, of_mean_xcd, simulated, with_shared_cache
 from amdattn.bench.replay import longest
-from amdattn.bench.speed import NotLinear
+from benchmarks.peers.moonmath import KV_TILE, Q_TILE, Division, MoonMath
+from benchmarks.peers.scaled_keys import ScaledKeys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -201,7 +201,7 @@ class MoonMathSampler(ItemSampler[MoonMath]):
         runs += [(_BEGIN, _FEW, _FEW_LARGER_SCORES, False), (_BEGIN, _FEW, 1.0, False)]
         runs += [(_CHECK, _FEW, 1.0, False)]
         self._done, self._total = 0, sum(blocks * KV_TILE * count for blocks, count, *_ in runs)
-        with Operands(self._shape) as operands:
+        with ScaledKeys(self._shape) as operands:
             done = [
                 self._run(operands, division, *run, self._trace_events if run is runs[-1] else 0)
                 for run in runs
@@ -239,7 +239,7 @@ class MoonMathSampler(ItemSampler[MoonMath]):
 
     def _run(
         self,
-        operands: Operands,
+        operands: ScaledKeys,
         division: Division,
         blocks: int,
         limit: int,
@@ -277,7 +277,7 @@ class MoonMathSampler(ItemSampler[MoonMath]):
         return _Run(sample, np.array(counted, float))
 
     def _counted(
-        self, operands: Operands, division: Division, forward: _Forward, nth: int, scale: float
+        self, operands: ScaledKeys, division: Division, forward: _Forward, nth: int, scale: float
     ) -> tuple[float, float]:
         """As `rescaling`, but of a workgroup's own scores."""
         head, tile = divmod(int(forward.tiles[nth]), division.tiles_of_head)

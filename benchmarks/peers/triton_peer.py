@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from amdattn.bench.kernels import Launch, Operands, Walk, grid_indices, kv_range_of_tiles, streams
+from amdattn.bench.kernels import Launch, Operands, Walk
 from amdattn.bench.shapes import Shape
 from amdattn.device import runtime
 from amdattn.errors import AmdattnError
+from benchmarks.peers.one_launch import OneLaunch, grid_indices, kv_range_of_tiles, streams
 
 LANES_PER_WAVE = 64
 _TILE_Q, _TILE_KV = 128, 64
@@ -27,7 +28,7 @@ class TritonMissing(AmdattnError):
     """--peer triton without Triton, or with one that cannot compile for the device."""
 
 
-class Triton:
+class Triton(OneLaunch):
     """That kernel as a benchmark runs it."""
 
     peer = "triton"
@@ -110,7 +111,7 @@ class Triton:
             from triton.backends.compiler import GPUTarget
             from triton.compiler import ASTSource
 
-            from amdattn.bench.triton_kernel import attention_forward
+            from benchmarks.peers.triton_kernel import attention_forward
 
             signature = {name: _type(name, values[name]) for name in names}
             signature |= dict.fromkeys(constants, "constexpr")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from amdattn.bench.modelled import NotLinear
 from amdattn.bench.replay import Speed
-from amdattn.errors import AmdattnError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from amdattn.device.profiling import LaunchProfile
 
 _LEAST_PROGRESS = 1e-3
-
-
-class NotLinear(AmdattnError):
-    """Sampling cannot model this launch within its tolerance."""
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,19 @@ import math
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from amdattn.bench.kernels import Launch, Operands
+from amdattn.bench.kernels import Functions, Launch, Operands
+from amdattn.bench.modelled import Modelled
 from amdattn.bench.shapes import Shape
 from amdattn.device import runtime
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from amdattn.bench.modelled import ModelOptions
 
 ARCH = "gfx942"
 HEAD_DIM = 128
@@ -150,6 +157,14 @@ class MoonMath:
             found.append(self.parts(shape, operands, division))
             found.append(self.merge(shape, operands, division))
         return found
+
+    def model(
+        self, shape: Shape, functions: Functions, **options: Unpack[ModelOptions]
+    ) -> list[Modelled]:
+        """What the performance model says of every launch; see `MoonMathSampler`."""
+        from benchmarks.peers.moonmath_sampling import MoonMathSampler  # which needs what is here
+
+        return MoonMathSampler(self, shape, functions, **options).model()
 
     def transposition(self, shape: Shape, operands: Operands) -> Launch:
         """Of V, a workgroup for a block of a head."""

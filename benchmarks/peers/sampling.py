@@ -16,24 +16,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from amdattn.bench.kernels import Kernel, Launch, Operands, Walk
+from amdattn.bench.kernels import Launch, Operands, Walk
 from amdattn.bench.modelled import (
     TOLERANCE,
     Modelled,
+    NotLinear,
     SamplerBase,
     of_mean_xcd,
     simulated,
     with_shared_cache,
 )
-from amdattn.bench.replay import Speed, Timeline, longest, replay, replay_device
+from amdattn.bench.replay import Speed, Timeline, longest, replay
 from amdattn.bench.shapes import Shape
-from amdattn.bench.speed import NotLinear, Simulation, fit
 from amdattn.bench.traffic import beyond_l2
 from amdattn.energy import matrix_flops
+from benchmarks.peers.one_launch import OneLaunch
+from benchmarks.peers.speed import Simulation, fit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from amdattn.bench.clocks import Clocks
     from amdattn.device.profiling import LaunchProfile
 
 # Instructions of an XCD that are simulated rather than sampled: half a minute of one core.
@@ -49,7 +52,22 @@ _ORDER_TRIALS = 8
 _NO_SAMPLE = 0.05  # a prediction so far off is none
 
 
-class Sampler(SamplerBase[Kernel]):
+def replay_device(
+    rows: NDArray[Any], speed: Speed, residents: int, num_waves: int, clocks: Clocks
+) -> list[Timeline]:
+    """Every XCD, of a launch whose workgroups have these KV rows by flat id."""
+    known: dict[bytes, Timeline] = {}
+    timelines = []
+    for xcd in range(min(clocks.num_xcds, len(rows))):
+        own = rows[xcd :: clocks.num_xcds]
+        key = own.tobytes()
+        if key not in known:
+            known[key] = replay(own.tolist(), speed, residents, num_waves, clocks)
+        timelines.append(known[key])
+    return timelines
+
+
+class Sampler(SamplerBase[OneLaunch]):
     """Models launches of one kernel at one shape.
 
     "auto" simulates in full if that takes half a minute at most, or is no more work, or if a sample
