@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from amdattn.bench.shapes import PRESETS
-from build_scripts.bench_tables import SECTIONS, command, render
+from benchmarks.attention_bench import SECTIONS, command, render
 
 NINE = [str(shape) for shape in PRESETS["moonmath"]]
 CAUSAL = str(PRESETS["causal"][0])

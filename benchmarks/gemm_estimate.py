@@ -1,6 +1,6 @@
 """Judges the estimates of the GEMM planner by the performance model, and fits their constants.
 
-    python -m build_scripts.gemm_estimate FILE [--model] [--products COUNT] [--fit]
+    python -m benchmarks.gemm_estimate FILE [--model] [--products COUNT] [--fit]
 
 --model models launches of products, the choices that are estimated to be the fastest of each and
 others, and writes them to FILE. What FILE has is then compared with the estimates: the error of a

@@ -1,6 +1,6 @@
 """Write docs/performance-model.md: the performance model against what others published.
 
-    python -m build_scripts.performance_model --aiter DIR --moonmath DIR [--work DIR]
+    python -m benchmarks.performance_model --aiter DIR --moonmath DIR [--work DIR]
 
 AITER is a checkout of ROCm/aiter; MoonMath a directory with moonmath_rtz.hsaco, moonmath_rtna.hsaco
 and moonmath_rtne.hsaco (the document says how they are compiled). Nothing of theirs is copied.
@@ -20,12 +20,8 @@ from pathlib import Path
 
 from amdattn.bench.clocks import clocks
 from amdattn.energy import LARGE_TILE, PJ_PER_FMA, PLAIN_VALU, mi300x
-from build_scripts import (
-    performance_figures as figures,
-    performance_runs as runs,
-    performance_times as times,
-)
-from build_scripts.performance_kernels import (
+from benchmarks.performance_model import figures, runs, times
+from benchmarks.performance_model.kernels import (
     NO_RESCALING_SCALE,
     ROUND_MODES,
     SIMDS,
@@ -33,7 +29,7 @@ from build_scripts.performance_kernels import (
     MoonMath,
     loop,
 )
-from build_scripts.performance_published import (
+from benchmarks.performance_model.published import (
     AITER_LDS,
     AITER_RTNA_LOOP,
     COUNTERS,
@@ -44,10 +40,10 @@ from build_scripts.performance_published import (
     VALU_CLK,
     WRITE_B128_GROUPS,
 )
-from build_scripts.performance_variants import VARIANTS, build
+from benchmarks.performance_model.variants import VARIANTS, build
 
-ROOT = Path(__file__).resolve().parent.parent
-_TEMPLATE = Path(__file__).with_suffix(".md.in")
+ROOT = Path(__file__).resolve().parents[2]
+_TEMPLATE = Path(__file__).with_name("page.md.in")
 _NAMES = {"aiter": "AITER", "moonmath": "MoonMath"}
 # Bounds of the cycle ratios at constant clock against published time ratios, in per cent.
 _AITER_BOUNDS = {"rtna": 9.0, "rtne": 12.0}
@@ -315,7 +311,7 @@ def sensitivity(loops: runs.Loops, aiter: Path, moonmath: Path, work: Path) -> s
             for value in variant.values:
                 out = Path(folder) / f"{variant.constant}-{value}"
                 library = build({variant.constant: value}, work, out)
-                command = [sys.executable, "-m", "build_scripts.performance_runs"]
+                command = [sys.executable, "-m", "benchmarks.performance_model.runs"]
                 done = subprocess.run(
                     [*command, "--aiter", str(aiter), "--moonmath", str(moonmath)],
                     cwd=ROOT,

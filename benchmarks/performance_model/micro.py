@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from amdattn.bench.clocks import clocks
 from amdattn.device.profiling import LaunchProfile
-from build_scripts.micro_kernel import LANES, clk_per, profile, profiles
+from benchmarks.performance_model.micro_kernel import LANES, clk_per, profile, profiles
 
 WAVES = 8  # of a workgroup, which fills its CU here
 MEASURED_MHZ = 2092  # the clock of the published latencies

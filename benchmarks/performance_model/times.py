@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from amdattn.bench.clocks import clocks
 from amdattn.energy import Activity, Energies, Estimate, estimate, mi300x
-from build_scripts.performance_kernels import (
+from benchmarks.performance_model.kernels import (
     AITER_Q_ROWS,
     HEAD_DIM,
     KV_ROWS,
@@ -18,7 +18,7 @@ from build_scripts.performance_kernels import (
     SIMDS,
     Loop,
 )
-from build_scripts.performance_published import COLUMNS, MILLISECONDS
+from benchmarks.performance_model.published import COLUMNS, MILLISECONDS
 
 Size = tuple[int, int, int]  # batch, heads, seqlen
 Times = dict[tuple[str, str, Size], float]  # seconds by kernel, rounding mode and shape

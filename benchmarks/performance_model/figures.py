@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from amdattn.bench.clocks import clocks
 from amdattn.device.virtual_library import library_path
-from build_scripts import performance_micro as micro
-from build_scripts.micro_kernel import clk_per
+from benchmarks.performance_model import micro
+from benchmarks.performance_model.micro_kernel import clk_per
 
 _RRZE, _MT4G = "gpu-benches", "MT4G"
 _AZURE = "BabelStream, Azure's AI benchmarking guide"

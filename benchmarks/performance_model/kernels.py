@@ -23,7 +23,7 @@ from amdattn.bench.shapes import Shape
 from amdattn.device import runtime
 from amdattn.device.profiling import LaunchProfile
 from benchmarks.peers.aiter import Aiter
-from build_scripts.performance_published import COUNTERS_BATCH_HEADS
+from benchmarks.performance_model.published import COUNTERS_BATCH_HEADS
 
 HEAD_DIM, KV_ROWS = 128, 64
 ROUND_MODES = ("rtz", "rtna", "rtne")

@@ -12,8 +12,8 @@ from pathlib import Path
 os.environ.setdefault("AMDATTN_DEVICE", "virtual:gfx942")
 
 from amdattn.bench.run import reading
-from build_scripts import micro_kernel
-from build_scripts.performance_kernels import (
+from benchmarks.performance_model import micro_kernel
+from benchmarks.performance_model.kernels import (
     AITER_Q_ROWS,
     KV_ROWS,
     ROUND_MODES,
@@ -24,7 +24,7 @@ from build_scripts.performance_kernels import (
     loop,
     mean_clk,
 )
-from build_scripts.performance_published import COUNTERS
+from benchmarks.performance_model.published import COUNTERS
 
 Loops = dict[tuple[str, str], Loop]
 # Causal workgroups to simulate, 38 fill the XCD. Each takes a tile of Q from either end: all are
