@@ -134,7 +134,7 @@ class Titled(Protocol):
 
     @property
     def peer(self) -> str:
-        """Where it is from: "amdattn", "aiter", "moonmath", "triton" or a file."""
+        """Whose it is: "amdattn", the name of another project, or object=FILE."""
         ...
 
     @property
