@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,12 +18,13 @@ from amdattn.bench.item_cost import FIGURES, Cost, Sample
 from amdattn.bench.item_sampling import ItemSampler
 from amdattn.bench.items import Items
 from amdattn.bench.kernels import Operands
-from amdattn.bench.modelled import Modelled, of_mean_xcd, simulated, with_shared_cache
+from amdattn.bench.modelled import Modelled, NotLinear, of_mean_xcd, simulated, with_shared_cache
 from amdattn.bench.replay import longest
 from amdattn.bench.shapes import Shape
-from amdattn.bench.shipped import Shipped
-from amdattn.bench.speed import NotLinear
 from amdattn.ops.attention.work import GRID_XCDS, WorkMap
+
+if TYPE_CHECKING:
+    from amdattn.bench.shipped import Shipped
 
 # Rows of K and V to simulate without a mask, besides a remainder: two rounds of workgroups, one
 # round, and one that checks what the others predict.
@@ -32,7 +34,7 @@ _AFFORDABLE = 200_000  # rows of an XCD that are simulated rather than sampled: 
 _MASKED_TILES = (8, 12)
 
 
-class FamilySampler(ItemSampler[Shipped]):
+class FamilySampler(ItemSampler["Shipped"]):
     """Models all launches of the family's operation at one shape.
 
     A full simulation runs one launch after the other with the L2 and the last level cache that the

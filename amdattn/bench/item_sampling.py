@@ -9,9 +9,8 @@ import numpy as np
 from amdattn.bench.item_cost import Cost, Sample
 from amdattn.bench.items import Items
 from amdattn.bench.kernels import Launch
-from amdattn.bench.modelled import TOLERANCE, AnyKernel, Modelled, SamplerBase
+from amdattn.bench.modelled import TOLERANCE, AnyKernel, Modelled, NotLinear, SamplerBase
 from amdattn.bench.replay import Timeline, longest, replay
-from amdattn.bench.speed import NotLinear
 from amdattn.bench.traffic import beyond_l2
 from amdattn.energy import matrix_flops
 

@@ -17,12 +17,10 @@ from amdattn.device.runtime.launch_form import LaunchForm
 from amdattn.ops.attention.problem import axis_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
 BYTES_PER_ELEMENT = 2
-_CHUNK_ELEMENTS = 2**21 + 2**7 * 3  # of random contents, repeated; no power of two
+CHUNK_ELEMENTS = 2**21 + 2**7 * 3  # of random contents, repeated; no power of two
 
 
 @dataclass(frozen=True)
@@ -136,33 +134,12 @@ class Titled(Protocol):
 
     @property
     def peer(self) -> str:
-        """Where it is from: "amdattn", "aiter", "moonmath", "triton" or a file."""
+        """Whose it is: "amdattn", the name of another project, or object=FILE."""
         ...
 
     @property
     def round_mode(self) -> str:
         """Rounding of the probabilities."""
-        ...
-
-
-class Kernel(Titled, Protocol):
-    """A kernel that may solve a shape by one launch."""
-
-    @property
-    def causal_granule(self) -> int:
-        """256, or 512 where workgroups of a causal mask take tiles of 256 rows in pairs."""
-        ...
-
-    def refusal(self, shape: Shape) -> str:
-        """Why it cannot solve the shape; "" if it can."""
-        ...
-
-    def launch(self, shape: Shape, operands: Operands) -> Launch:
-        """The launch for a shape of at most the operands' lengths."""
-        ...
-
-    def walk(self, shape: Shape) -> Walk:
-        """What its workgroups do."""
         ...
 
 
@@ -193,7 +170,7 @@ class Operands(contextlib.ExitStack):
         self.dtype = np.dtype(ml_dtypes.bfloat16)
         # Of each its own: a row of Q that is a row of K has scores that no softmax expects.
         self._chunks = {
-            name: rng.standard_normal(_CHUNK_ELEMENTS, np.float32).astype(self.dtype)
+            name: rng.standard_normal(CHUNK_ELEMENTS, np.float32).astype(self.dtype)
             for name in "qkv"
         }
         sinks = rng.standard_normal(shape.heads_q, np.float32)
@@ -212,31 +189,6 @@ class Operands(contextlib.ExitStack):
             self.addresses["workspace"] = device.malloc(nbytes)
             self.callback(device.free, self.addresses["workspace"])
         return self.addresses["workspace"]
-
-    def put_keys(self, shape: Shape, batches: Iterable[int], rows: int, scale: float) -> None:
-        """Put the first rows of K again, times a factor; 1 as they were."""
-        strides = self.strides("k")
-        whole = (self._chunks["k"].astype(np.float32) * scale).astype(self.dtype)
-        heads = range(shape.heads_kv) if axis_order(self.shape.layout)[1] == "head" else [0]
-        for batch in batches:
-            base = self.addresses["k"] + batch * strides["batch"] * BYTES_PER_ELEMENT
-            for head in heads:
-                at = head * strides["head"]
-                self._put(whole, base, at, at + rows * strides["seq"])
-        runtime.synchronize()
-
-    def rows(self, operand: str, head: int, rows: range) -> NDArray[np.float32]:
-        """What `fill_for` puts into rows of a head of "q", "k" or "v", whatever the batch entry."""
-        strides, chunk = self.strides(operand), self._chunks[operand]
-        first = np.asarray(rows) * strides["seq"] + head * strides["head"]
-        dim = self.shape.problem("rtne").axes(operand)["dim"]
-        at = (first[:, None] + np.arange(dim)) % _CHUNK_ELEMENTS
-        return chunk[at].astype(np.float32)
-
-    def put_random(self, address: int, count: int) -> None:
-        """Normal random numbers, bfloat16, for what a kernel reads besides."""
-        self._put(self._chunks["v"], address, 0, count)
-        runtime.synchronize()
 
     def fill_all(self) -> None:
         """Put normal random numbers into q, k and v."""
@@ -276,34 +228,6 @@ class Operands(contextlib.ExitStack):
         at = begin
         while at < end:
             # By place, not from its start: rows must not repeat those that an earlier call put.
-            part = chunk[at % _CHUNK_ELEMENTS :][: end - at]
+            part = chunk[at % CHUNK_ELEMENTS :][: end - at]
             device.upload(base + at * BYTES_PER_ELEMENT, part.ctypes.data, part.nbytes)
             at += len(part)
-
-
-def grid_indices(grid: tuple[int, int, int]) -> tuple[NDArray[np.int64], ...]:
-    """X, y and z of every workgroup, by flat id; x varies fastest."""
-    x, y, z = grid
-    flat = np.arange(x * y * z)
-    return flat % x, flat // x % y, flat // (x * y)
-
-
-def streams(shape: Shape, batch: NDArray[np.int64], head: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of query heads: which K and V they read."""
-    return batch * shape.heads_kv + head // (shape.heads_q // shape.heads_kv)
-
-
-def kv_range_of_tiles(
-    shape: Shape, q_tile: int, kv_tile: int, tiles: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """KV rows, in whole tiles, that tiles of Q go over; masks are aligned at the bottom right."""
-    problem = shape.problem("rtne")
-    left, right = problem.window
-    end = np.full(tiles.shape, shape.seqlen_kv, np.int64)
-    if right >= 0:
-        last = (tiles + 1) * q_tile + problem.diagonal + right
-        end = np.clip(last, 0, shape.seqlen_kv)
-    begin = np.zeros(tiles.shape, np.int64)
-    if left >= 0:
-        begin = np.maximum(tiles * q_tile + problem.diagonal - left, 0) // kv_tile * kv_tile
-    return begin, np.maximum(-(-end // kv_tile) * kv_tile, begin)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from amdattn.bench.shapes import Shape
 from amdattn.bench.traffic import beyond_l2
 from amdattn.device import runtime
 from amdattn.energy import Activity, matrix_flops
+from amdattn.errors import AmdattnError
 
 if TYPE_CHECKING:
     from amdattn.device.profiling import LaunchProfile
@@ -130,6 +131,19 @@ def with_shared_cache(modelled: Modelled, shape: Shape, walk: Walk, arch: Clocks
     return dataclasses.replace(
         modelled, bytes=modelled.bytes | {"hbm": shared["hbm"] * modelled.part}
     )
+
+
+class NotLinear(AmdattnError):
+    """Sampling cannot model this launch within its tolerance."""
+
+
+class ModelOptions(TypedDict, total=False):
+    """How to model an operation: keywords of `SamplerBase`, where they are described."""
+
+    method: str
+    clock_mhz: int
+    trace_events: int
+    advance: Advance | None
 
 
 AnyKernel = TypeVar("AnyKernel", bound=Titled)

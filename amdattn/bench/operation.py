@@ -8,14 +8,10 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from amdattn.bench.clocks import clocks
-from amdattn.bench.family import FamilySampler
-from amdattn.bench.kernels import Functions, Kernel, Operands
-from amdattn.bench.modelled import Advance, Modelled
-from amdattn.bench.moonmath import MoonMath
-from amdattn.bench.moonmath_sampling import MoonMathSampler
+from amdattn.bench.kernels import Functions, Operands
+from amdattn.bench.modelled import Advance, Modelled, NotLinear
+from amdattn.bench.peer import Peer
 from amdattn.bench.record import MEASURED, MODELLED, Record, Times
 from amdattn.bench.run import (
     Outcome,
@@ -26,10 +22,7 @@ from amdattn.bench.run import (
     modelled_record,
     settled,
 )
-from amdattn.bench.sampling import Sampler
 from amdattn.bench.shapes import Shape
-from amdattn.bench.shipped import Shipped
-from amdattn.bench.speed import NotLinear
 from amdattn.energy import Activity
 
 # Of a launch of several, what its part of the record holds.
@@ -40,7 +33,7 @@ _OF_A_LAUNCH = (
 
 
 def run_operation(
-    kernel: Shipped | MoonMath | Kernel,
+    kernel: Peer,
     shape: Shape,
     functions: Functions,
     *,
@@ -71,17 +64,14 @@ def run_operation(
         return Outcome(_measured(kernel, shape, functions, blank))
 
     def model(mhz: int, events: int = 0) -> list[Modelled]:
-        options: dict[str, Any] = {
-            "method": method,
-            "clock_mhz": mhz,
-            "trace_events": events,
-            "advance": advance,
-        }
-        if isinstance(kernel, Shipped):
-            return FamilySampler(kernel, shape, functions, **options).model()
-        if isinstance(kernel, MoonMath):
-            return MoonMathSampler(kernel, shape, functions, **options).model()
-        return [Sampler(kernel, shape, functions, **options).model()]
+        return kernel.model(
+            shape,
+            functions,
+            method=method,
+            clock_mhz=mhz,
+            trace_events=events,
+            advance=advance,
+        )
 
     try:
         parts = model(clock_mhz, trace_events)
@@ -113,17 +103,10 @@ def _of_parts(blank: Record, parts: Sequence[Modelled], main: int) -> Record:
     )
 
 
-def _measured(
-    kernel: Shipped | MoonMath | Kernel, shape: Shape, functions: Functions, blank: Record
-) -> Record:
+def _measured(kernel: Peer, shape: Shape, functions: Functions, blank: Record) -> Record:
     with Operands(shape) as operands:
-        if isinstance(kernel, Shipped | MoonMath):
-            launches = kernel.launches(shape, operands)
-            operands.fill_all()
-        else:
-            walk = kernel.walk(shape)
-            operands.fill_for(shape, walk, np.arange(len(walk.kv_rows)))
-            launches = [kernel.launch(shape, operands)]
+        launches = kernel.launches(shape, operands)
+        operands.fill_all()
         return measured_record(blank, launches, functions)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -144,18 +144,3 @@ def replay(
 def longest(timelines: Sequence[Timeline]) -> Timeline:
     """Of the XCD that ends last."""
     return max(timelines, key=lambda timeline: timeline.cycles)
-
-
-def replay_device(
-    rows: NDArray[Any], speed: Speed, residents: int, num_waves: int, clocks: Clocks
-) -> list[Timeline]:
-    """Every XCD, of a launch whose workgroups have these KV rows by flat id."""
-    known: dict[bytes, Timeline] = {}
-    timelines = []
-    for xcd in range(min(clocks.num_xcds, len(rows))):
-        own = rows[xcd :: clocks.num_xcds]
-        key = own.tobytes()
-        if key not in known:
-            known[key] = replay(own.tolist(), speed, residents, num_waves, clocks)
-        timelines.append(known[key])
-    return timelines

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from amdattn.bench.family import FamilySampler
 from amdattn.bench.items import Items
-from amdattn.bench.kernels import Launch, Operands, Walk
+from amdattn.bench.kernels import Functions, Launch, Operands, Walk
+from amdattn.bench.modelled import Modelled
 from amdattn.bench.shapes import Shape
 from amdattn.device import manifest, runtime
 from amdattn.device.kernarg import packer
@@ -16,6 +19,11 @@ from amdattn.op.plan import Address, Stride
 from amdattn.ops.attention import select
 from amdattn.ops.attention.planning import PlannedAttention, plan_attention
 from amdattn.ops.attention.work import WorkMap
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from amdattn.bench.modelled import ModelOptions
 
 
 class Shipped:
@@ -70,6 +78,12 @@ class Shipped:
             return operands.addresses[name]
 
         return [_packed(planned, operands, address) for planned in plan.launches]
+
+    def model(
+        self, shape: Shape, functions: Functions, **options: Unpack[ModelOptions]
+    ) -> list[Modelled]:
+        """What the performance model says of every launch; see `FamilySampler`."""
+        return FamilySampler(self, shape, functions, **options).model()
 
     def work(self, shape: Shape) -> WorkMap:
         """How the first launch is divided into work items."""

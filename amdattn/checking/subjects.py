@@ -19,7 +19,6 @@ from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.interchange import asarray
 from amdattn.checking import gemm
 from amdattn.checking.arguments import Argument, Buffer, place
-from amdattn.checking.mutation import subject as mutation_subject
 from amdattn.checking.session import Check
 from amdattn.device import manifest, runtime
 from amdattn.device.code_object import KernelInfo, read_kernels
@@ -285,9 +284,9 @@ class CodeObject:
         self.kernel = _choose(read_kernels(self.image, str(path)), kernel, path)
         self.workgroup = _workgroup(self.kernel, workgroup)
         self.grid = grid
-        self._placed = place(arguments, self.kernel)
+        self.placed = place(arguments, self.kernel)
         self.dynamic_lds_bytes = dynamic_lds_bytes
-        self._seed = seed
+        self.seed = seed
         self._function: Any = None
         for buffer in self._buffers():
             if buffer.fill == "file":
@@ -299,7 +298,7 @@ class CodeObject:
         return f"{self.path.name} {self.kernel.name} grid {self.grid} workgroup {self.workgroup}"
 
     def _buffers(self) -> list[Buffer]:
-        return [argument for _, argument in self._placed if isinstance(argument, Buffer)]
+        return [argument for _, argument in self.placed if isinstance(argument, Buffer)]
 
     def arrays(self) -> dict[str, DeviceArray]:
         """Fresh buffers by name, with their contents."""
@@ -307,7 +306,7 @@ class CodeObject:
             buffer.name: (
                 empty(buffer.shape, buffer.dtype)
                 if buffer.role == "out"
-                else asarray(buffer.contents(self._seed))
+                else asarray(buffer.contents(self.seed))
             )
             for buffer in self._buffers()
         }
@@ -315,7 +314,7 @@ class CodeObject:
     def kernarg(self, arrays: Mapping[str, DeviceArray]) -> bytes:
         """The explicit arguments, packed."""
         block = bytearray(self.kernel.explicit_bytes)
-        for offset, argument in self._placed:
+        for offset, argument in self.placed:
             packed = (
                 arrays[argument.name].address.to_bytes(8, "little")
                 if isinstance(argument, Buffer)
@@ -349,38 +348,6 @@ class CodeObject:
                 outputs[name] = host
         device.synchronize(0)
         return outputs
-
-    def to_mutate(self) -> mutation_subject.Subject:
-        """The same launch as a mutation campaign takes it."""
-        block = bytearray(self.kernel.explicit_bytes)
-        pointers: list[tuple[int, int]] = []
-        buffers: list[mutation_subject.Buffer] = []
-        for offset, argument in self._placed:
-            if isinstance(argument, Buffer):
-                pointers.append((offset, len(buffers)))
-                data = None if argument.role == "out" else argument.contents(self._seed).tobytes()
-                buffers.append(
-                    mutation_subject.Buffer(
-                        argument.name,
-                        argument.nbytes,
-                        data,
-                        argument.role in ("out", "inout"),
-                        {"in": "read_only", "zero": "zero_at_end"}.get(argument.role, ""),
-                    )
-                )
-            else:
-                packed = argument.packed()
-                block[offset : offset + len(packed)] = packed
-        case = mutation_subject.Case(
-            self.title,
-            self.grid,
-            self.workgroup,
-            bytes(block),
-            tuple(pointers),
-            tuple(buffers),
-            self.dynamic_lds_bytes,
-        )
-        return mutation_subject.Subject(self.kernel.name, self.image, self.kernel.name, (case,))
 
 
 def _choose(kernels: Mapping[str, KernelInfo], name: str | None, path: Path) -> KernelInfo:

@@ -50,27 +50,16 @@ from amdattn.cli.output import AsJson, progress_bar
 from amdattn.ops.attention.problem import ROUND_MODES
 
 if TYPE_CHECKING:
-    from amdattn.bench.kernels import Kernel
-    from amdattn.bench.moonmath import MoonMath
+    from amdattn.bench.peer import Peer, PeerKind
     from amdattn.bench.run import Outcome
     from amdattn.bench.shapes import Shape
-    from amdattn.bench.shipped import Shipped
 
 # Parameters that a preset has values for.
 _SIZES = (
     *("batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_kv", "head_dim", "head_dim_v"),
     *("causal", "window_size", "sinks", "layout"),
 )
-PEERS = ("aiter=DIR", "moonmath=DIR", "triton", "object=FILE")
-
-Peer = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Another kernel beside ours: aiter=DIR (a checkout of ROCm/aiter), moonmath=DIR (its "
-        "compiled code objects), triton (compiled on the spot) or object=FILE (a code object, with "
-        "--grid and --args). Repeatable."
-    ),
-]
+_OBJECT = "object=FILE"
 
 app = typer.Typer(
     help="Cycles and times of kernels: modelled on the virtual device, measured on a GPU.",
@@ -102,7 +91,13 @@ def attention(
             "wan2.1, flux or whisper."
         ),
     ] = None,
-    peer: Peer = None,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A kernel beside ours: object=FILE (a code object, with --grid and --args), or "
+            "what benchmarks/attention_peers.py adds. Repeatable."
+        ),
+    ] = None,
     kernel: KernelName = None,
     grid: Grid = None,
     workgroup: Workgroup = None,
@@ -124,7 +119,10 @@ def attention(
         bool, typer.Option("--details", help="Stalls, bytes and the longest waits of each row.")
     ] = False,
 ) -> None:
-    """Attention forward in bfloat16, our kernels and others in one table."""
+    """Attention forward in bfloat16, by our kernels, and code objects of your own beside them.
+
+    benchmarks/attention_peers.py has AITER's, MoonMath's and Triton's.
+    """
     from amdattn.bench.kernels import Functions
     from amdattn.bench.operation import run_operation
     from amdattn.bench.run import reading
@@ -152,7 +150,7 @@ def attention(
         refuse_given(context, _SIZES, "does not go with --preset")
         shapes = shapes_of(preset)
     refuse_given(context, () if peer else OF_OBJECTS, "needs --peer object=FILE")
-    kernels, files = _peers(peer or [], round_mode)
+    kernels, files = _peers(peer or [], round_mode, context.obj or ())
     code_objects = objects(files, kernel, grid, workgroup, args, dynamic_lds)
     functions = Functions()
     outcomes: list[Outcome] = []
@@ -195,32 +193,31 @@ def attention(
 
 
 def _peers(
-    given: Sequence[str], round_mode: str
-) -> tuple[list[Shipped | MoonMath | Kernel], list[Path]]:
+    given: Sequence[str], round_mode: str, kinds: Sequence[PeerKind]
+) -> tuple[list[Peer], list[Path]]:
     """The kernels to run, ours first, and code object files."""
-    from amdattn.bench.aiter import Aiter
-    from amdattn.bench.moonmath import MoonMath
     from amdattn.bench.shipped import Shipped
-    from amdattn.bench.triton_peer import Triton
 
     modes = ROUND_MODES if round_mode == "all" else tuple(round_mode.split(","))
     if not set(modes) <= set(ROUND_MODES):
         raise ValueError(f"--round-mode={round_mode!r} must be one of {(*ROUND_MODES, 'all')}")
-    kernels: list[Shipped | MoonMath | Kernel] = [Shipped(mode) for mode in modes]
+    kernels: list[Peer] = [Shipped(mode) for mode in modes]
     files: list[Path] = []
     for name in given:
-        kind, equals, value = name.partition("=")
         file = object_file(name)
         if file is not None:
             files.append(file)
-        elif kind == "aiter" and value:
-            kernels += [Aiter(Path(value), mode) for mode in modes]
-        elif kind == "moonmath" and value:
-            kernels += [MoonMath(Path(value), mode) for mode in modes]
-        elif kind == "triton" and not equals:
-            triton = Triton()
-            triton.try_compile()
-            kernels.append(triton)
-        else:
-            raise ValueError(f"--peer={name!r} must be one of {', '.join(PEERS)}")
+            continue
+        made = [
+            kind.make(value, modes) for kind in kinds if (value := kind.value(name)) is not None
+        ]
+        if not made:
+            raise ValueError(f"--peer={name!r} must be {_spellings(kinds)}")
+        kernels += made[0]
     return kernels, files
+
+
+def _spellings(kinds: Sequence[PeerKind]) -> str:
+    if not kinds:
+        return f"{_OBJECT}; benchmarks/attention_peers.py has other peers"
+    return f"one of {', '.join([*(kind.spelling for kind in kinds), _OBJECT])}"

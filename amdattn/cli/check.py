@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from amdattn.cli import campaign
 from amdattn.cli.options import (
     Batch,
     Causal,
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
     Disassembly = tuple[list[Instruction], SourceLines]
 
-OPERATIONS = (*campaign.OPERATIONS, "all")
+OPERATIONS = ("attention", "gemm", "all")
 # What the parameters of the command are of; the others are of every subject.
 _LENGTHS = ("batch", "seqlen_q", "seqlen_kv")
 _ATTENTION = (
@@ -54,7 +53,6 @@ _ATTENTION = (
 )
 _MAX_EXTENT = 2**32 - 1  # of what a launch takes
 _CODE_OBJECT = ("kernel", "grid", "workgroup", "args", "dynamic_lds")
-_RUNS = ("schedules", "residency", "suppressions", "max_errors", "advice", "annotate")
 
 
 def check(
@@ -129,12 +127,6 @@ def check(
     annotate: Annotated[
         bool, typer.Option("--annotate", help="Print the disassembly with the findings in it.")
     ] = False,
-    mutate: Annotated[
-        bool, typer.Option("--mutate", help="Mutate the kernels; report what goes unseen.")
-    ] = False,
-    sample: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Of the mutants, instead of every one.")
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run on the virtual device in checked mode. Exit code 1 if anything is found."""
@@ -150,16 +142,10 @@ def check(
         refuse_given(context, _ATTENTION, f"does not go with {subject}")
     if lengths:
         refuse_given(context, _LENGTHS, "does not go with --lengths")
-    if mutate:
-        refuse_given(context, (*_RUNS, *_ATTENTION), "does not go with --mutate")
-    else:
-        refuse_given(context, ["sample"], "needs --mutate")
     accepted = Suppressions.of(suppressions)
     plan = running.schedules(schedules, seed, residency)
     subjects: list[Subject]
     if subject in OPERATIONS:
-        if mutate:
-            return campaign.mutate(campaign.shipped(subject), sample, seed, as_json)
         case = Case(
             *(seqlen_q, seqlen_kv or seqlen_q, batch, heads_q, heads_kv or heads_q, head_dim),
             layout=layout,
@@ -179,10 +165,7 @@ def check(
         }
         subjects = _operations(subject, case, _changed(options), _lengths(lengths), lse, seed)
     else:
-        code_object = _code_object(subject, kernel, grid, workgroup, args, dynamic_lds, seed)
-        if mutate:
-            return campaign.mutate([code_object.to_mutate()], sample, seed, as_json)
-        subjects = [code_object]
+        subjects = [object_of_file(subject, kernel, grid, workgroup, args, dynamic_lds, seed)]
     log = FindingLog()
     disassembled: dict[tuple[str, str], Disassembly] = {}
     start = time.perf_counter()
@@ -257,7 +240,7 @@ def _lengths(text: str) -> tuple[tuple[int, int], ...]:
     return tuple((int(rows), int(keys)) for rows, keys in pairs)
 
 
-def _code_object(
+def object_of_file(
     name: str,
     kernel: str | None,
     grid: str | None,
@@ -266,6 +249,7 @@ def _code_object(
     dynamic_lds: int,
     seed: int,
 ) -> CodeObject:
+    """Read the file that a command was given instead of an operation, and its launch."""
     from amdattn.checking.arguments import read_arguments
     from amdattn.checking.subjects import CodeObject
 

@@ -42,12 +42,12 @@ _INTERRUPTED = "interrupted by SIGINT"  # what the virtual device says of a laun
 _Usage: Any = typer.BadParameter.__base__
 
 
-def run(app: typer.Typer) -> int:
+def run(app: typer.Typer, prog_name: str = "amdattn") -> int:
     """Run the command line; returns its exit code. What a user can cause is one line and code 2."""
     if sys.stdout is None:  # closed by whoever started the command
         show("stdout is closed")
         return 2
-    code = _run(app)
+    code = _run(app, prog_name)
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -60,9 +60,9 @@ def run(app: typer.Typer) -> int:
     return code
 
 
-def _run(app: typer.Typer) -> int:
+def _run(app: typer.Typer, prog_name: str) -> int:
     try:
-        code = int(app(prog_name="amdattn", standalone_mode=False) or 0)
+        code = int(app(prog_name=prog_name, standalone_mode=False) or 0)
         if code == _INTERRUPT_CODE:  # typer's answer to Ctrl-C
             show("interrupted")
         return code

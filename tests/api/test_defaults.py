@@ -22,7 +22,7 @@ _NAMES: tuple[tuple[Any, str], ...] = (
         False,
         "causal sinks top_left return_lse lse return_attn_probs deterministic bias with_inputs "
         "read_only copied is_output as_json markdown wide details mixed allow_mixed cast quick "
-        "version kernels dry_run annotate mutate advice quiet packed special warm loaded",
+        "version kernels dry_run annotate advice quiet packed special warm loaded",
     ),
     (
         0,
@@ -91,15 +91,11 @@ CHANGING = {
     "op.staging._Chunk",
     "op.zero_at_rest._Use",
 }
-# Need what is not there always; evidence of this project's own.
-NOT_LOOKED_AT = ("amdattn.bench.triton_kernel", "amdattn.checking.mutation", "amdattn.__main__")
 
 
 def signatures() -> Iterator[tuple[str, str, Any]]:
     """Every function's parameters that have a plain default: function, name and default."""
     for found in pkgutil.walk_packages(amdattn.__path__, "amdattn."):
-        if found.name.startswith(NOT_LOOKED_AT):
-            continue
         module = importlib.import_module(found.name)
         for name, value in vars(module).items():
             if getattr(value, "__module__", None) != found.name:
@@ -135,8 +131,6 @@ def test_records_cannot_be_changed_by_mistake() -> None:
     """A class is frozen unless its instances are meant to change, which those here are."""
     changing = set()
     for found in pkgutil.walk_packages(amdattn.__path__, "amdattn."):
-        if found.name.startswith(NOT_LOOKED_AT):
-            continue
         for value in vars(importlib.import_module(found.name)).values():
             if getattr(value, "__module__", None) == found.name and dataclasses.is_dataclass(value):
                 parameters = value.__dataclass_params__  # type: ignore[union-attr]

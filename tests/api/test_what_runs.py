@@ -13,13 +13,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from amdattn.bench import accuracy, shapes
+from amdattn.bench import shapes
 from amdattn.bench.micro_table import Region
 from amdattn.checking import subjects
 from amdattn.cli import bench_gemm
 from amdattn.device import runtime
 from amdattn.report import kernels, timings
 from amdattn.testing import selftest
+from benchmarks import sampling_accuracy as accuracy
 
 LISTED = Path(__file__).with_name("what_runs.txt")
 

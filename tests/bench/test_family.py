@@ -9,9 +9,9 @@ from amdattn.bench.family import FamilySampler
 from amdattn.bench.item_cost import Cost, Sample
 from amdattn.bench.items import Items
 from amdattn.bench.kernels import Functions
+from amdattn.bench.modelled import NotLinear
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
-from amdattn.bench.speed import NotLinear
 from amdattn.errors import UnsupportedDeviceError
 
 SQUARE = Shape(1, 8, 8, 3072, 3072, 128)

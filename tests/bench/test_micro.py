@@ -16,10 +16,11 @@ from amdattn.bench import micro, micro_table as table
 from amdattn.bench.micro_table import Clk, Clock, Latency, Region, Row, Stream
 from amdattn.device import runtime
 from amdattn.errors import CorruptKernel, ManifestError
-from build_scripts import micro_object, performance_figures, performance_micro
+from benchmarks.performance_model import figures, micro as model_micro
+from benchmarks.performance_model.micro_kernel import clk_per
+from build_scripts import micro_object
 from build_scripts.build import HSACO
 from build_scripts.manifest import CodeObject
-from build_scripts.micro_kernel import clk_per
 
 FOLDER = HSACO / micro_object.FOLDER
 MANIFEST: dict[str, Any] = json.loads((FOLDER / "manifest.json").read_text())
@@ -114,16 +115,16 @@ def test_same_kernels_as_in_the_document(modelled: dict[str, micro.Figure], name
 
 
 def test_latencies_are_those_of_the_document(modelled: dict[str, micro.Figure]) -> None:
-    expected = performance_micro.latencies()
+    expected = model_micro.latencies()
     for row in table.LATENCIES:
         assert modelled[row.name].value == pytest.approx(expected[row.level.upper()], abs=2)
 
 
 def test_every_instruction_of_the_document_has_a_row() -> None:
-    texts = {text for _, text, _ in performance_figures.BESIDE}
+    texts = {text for _, text, _ in figures.BESIDE}
     assert texts == {row.text.split("\n")[1] for row in table.BESIDE}
     names = {row.what for row in table.ROWS}
-    for figure in performance_figures.FIGURES:
+    for figure in figures.FIGURES:
         what = figure.what.split(", 2.092")[0].replace(" (triad)", "")
         assert what in names, what
 
@@ -224,9 +225,9 @@ def test_rates_of_memory_are_those_of_the_document() -> None:
         hold(figure)
     found = {figure.row.name: figure.value for figure in figures}
     for name, reads, writes in (("read", 1, 0), ("write", 0, 1), ("copy", 1, 1), ("triad", 2, 1)):
-        expected = performance_micro.hbm_rate(reads, bool(writes))
+        expected = model_micro.hbm_rate(reads, bool(writes))
         assert found[f"hbm_{name}"] == pytest.approx(expected, rel=0.01)
-    assert found["mall_read"] == pytest.approx(performance_micro.mall_rate(), rel=0.02)
+    assert found["mall_read"] == pytest.approx(model_micro.mall_rate(), rel=0.02)
     for row in table.REGIONS:
-        per_clk = performance_micro.region_rate(row.nbytes, apart=row.apart)
+        per_clk = model_micro.region_rate(row.nbytes, apart=row.apart)
         assert found[row.name] == pytest.approx(per_clk * micro.PEAK_MHZ / 1e6, rel=0.01)

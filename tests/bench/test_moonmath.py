@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from amdattn.bench.kernels import Functions, Operands
-from amdattn.bench.moonmath import Division, MoonMath
-from amdattn.bench.moonmath_sampling import MoonMathSampler, rescaling
 from amdattn.bench.operation import run_operation
 from amdattn.bench.shapes import Shape, preset
 from amdattn.bench.shipped import Shipped
 from amdattn.device import runtime
 from amdattn.testing.reference import attention
+from benchmarks.peers.moonmath import Division, MoonMath
+from benchmarks.peers.moonmath_sampling import MoonMathSampler, rescaling
 
 DIRECTORY = os.environ.get("AMDATTN_MOONMATH_DIR")
 needs_objects = pytest.mark.skipif(not DIRECTORY, reason="AMDATTN_MOONMATH_DIR is not set")

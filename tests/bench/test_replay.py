@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from amdattn.bench.clocks import CLOCKS
-from amdattn.bench.replay import Speed, longest, replay, replay_device
+from amdattn.bench.replay import Speed, longest, replay
+from benchmarks.peers.sampling import replay_device
 
 ARCH = CLOCKS["gfx942"]
 CUS = ARCH.cus_per_xcd

@@ -9,9 +9,9 @@ import pytest
 
 from amdattn.bench.family import FamilySampler
 from amdattn.bench.kernels import Functions, Operands
-from amdattn.bench.sampling import Sampler
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
+from benchmarks.peers.sampling import Sampler
 
 AITER = os.environ.get("AMDATTN_AITER_DIR")
 TOLERANCE = 0.01
@@ -40,7 +40,7 @@ def check(sampled, full):
     [("rtz", Shape(1, 8, 8, 25600, 2048, 128)), ("rtne", Shape(1, 8, 2, 5120, 5120, 128, True))],
 )
 def test_aiter(mode, shape):
-    from amdattn.bench.aiter import Aiter
+    from benchmarks.peers.aiter import Aiter
 
     check(*both(Aiter(Path(AITER), mode), shape))
 
@@ -78,8 +78,8 @@ def test_an_xcd_that_is_not_there_is_refused():
 )
 def test_triton_with_windows_and_sinks_is_as_ours(options):
     pytest.importorskip("triton")
-    from amdattn.bench.triton_peer import Triton
     from amdattn.device import runtime
+    from benchmarks.peers.triton_peer import Triton
 
     shape = Shape(1, 2, 1, 300, 333, 64, sinks=True, **options)
     results = []
@@ -97,12 +97,12 @@ def test_triton_with_windows_and_sinks_is_as_ours(options):
 
 def _kernel(name):
     if name == "aiter":
-        from amdattn.bench.aiter import Aiter
+        from benchmarks.peers.aiter import Aiter
 
         return Aiter(Path(AITER), "rtne")
     if name == "triton":
         pytest.importorskip("triton")
-        from amdattn.bench.triton_peer import Triton
+        from benchmarks.peers.triton_peer import Triton
 
         return Triton()
     return Shipped("rtne")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from amdattn.bench.kernels import kv_range_of_tiles
 from amdattn.bench.shapes import PRESETS, Shape, preset
+from benchmarks.peers.one_launch import kv_range_of_tiles
 
 SHAPE = Shape(2, 8, 2, 300, 500, 64)
 

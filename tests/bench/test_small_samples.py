@@ -8,16 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from amdattn.bench import accuracy, family
+from amdattn.bench import family
 from amdattn.bench.family import FamilySampler
 from amdattn.bench.item_cost import Cost
-from amdattn.bench.kernels import Functions, Operands
+from amdattn.bench.kernels import Functions
 from amdattn.bench.modelled import Modelled
 from amdattn.bench.replay import Speed
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
-from amdattn.bench.speed import NotLinear, Simulation, fit
 from amdattn.device.profiling import LaunchProfile, WorkgroupTime
+from benchmarks import sampling_accuracy as accuracy
+from benchmarks.peers.scaled_keys import ScaledKeys
+from benchmarks.peers.speed import NotLinear, Simulation, fit
 
 ONE_ROUND = Shape(1, 8, 8, 384, 1000, 64)  # a workgroup on each XCD
 CAUSAL = Shape(1, 8, 8, 2500, 2500, 64, causal=True)
@@ -181,12 +183,11 @@ def test_rows_compare_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
         "| amdattn rtne | b1 h8 s16384x2048 d128 | 7 | 1,000 | 990 | -1.00% | 5 | 1 |"
     ]
     peers: list[tuple[object, ...]] = []
-    for name in ("aiter.Aiter", "moonmath.MoonMath", "triton_peer.Triton"):
+    for name in ("Aiter", "MoonMath", "Triton"):
         made = lambda *given, name=name: peers.append((name, *given))  # noqa: E731
-        monkeypatch.setattr(f"amdattn.bench.{name}", made)
-    monkeypatch.setattr(accuracy, "MoonMath", lambda *given: peers.append(("MoonMath", *given)))
+        monkeypatch.setattr(accuracy, name, made)
     accuracy.kernels(Path("a"), None, True)
-    assert peers == [("aiter.Aiter", Path("a"), mode) for mode in MODES] + [("triton_peer.Triton",)]
+    assert peers == [("Aiter", Path("a"), mode) for mode in MODES] + [("Triton",)]
     peers.clear()
     accuracy.kernels(None, Path("m"), False)
     assert peers == [("MoonMath", Path("m"), mode) for mode in MODES]
@@ -198,7 +199,7 @@ def test_rows_compare_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("layout", ["bshd", "bhsd"])
 def test_rows_of_keys_are_scaled_and_put_back(layout: str) -> None:
     shape = Shape(2, 2, 2, 8, 40, 64, layout=layout)
-    with Operands(shape) as operands:
+    with ScaledKeys(shape) as operands:
         operands.fill_all()
         element = operands.dtype
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from amdattn.bench.shapes import PRESETS
-from build_scripts.bench_tables import SECTIONS, command, render
+from benchmarks.attention_bench import SECTIONS, command, render
 
 NINE = [str(shape) for shape in PRESETS["moonmath"]]
 CAUSAL = str(PRESETS["causal"][0])
@@ -91,6 +91,7 @@ def test_documents_of_two_models_are_not_mixed() -> None:
 
 def test_commands() -> None:
     words = command("moonmath", "A", "M")
+    assert words[:2] == ["-m", "benchmarks.attention_peers"]
     assert words.count("--peer") == 2 and "moonmath=M" in words and words[-1] == "--json"
     for preset, _, rival in SECTIONS:
         assert preset in PRESETS

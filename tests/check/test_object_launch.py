@@ -21,6 +21,7 @@ from amdattn.checking.arguments import Buffer, Scalar
 from amdattn.checking.subjects import CodeObject
 from amdattn.device.kernarg import packer
 from amdattn.testing import reference, selftest
+from benchmarks.checker_mutation.object_file import object_subject
 
 MICRO = paths.hsaco_dir() / "micro"
 FILE = MICRO / json.loads((MICRO / "manifest.json").read_text())["file"]
@@ -46,7 +47,7 @@ def test_arguments_are_at_the_kernels_offsets(subject: CodeObject) -> None:
     arrays = subject.arrays()
     expected = struct.pack("<iiQQiiii", 0, 2, arrays["x"].address, arrays["y"].address, 5, 6, 7, 8)
     assert subject.kernarg(arrays) == expected
-    (case,) = subject.to_mutate().cases
+    (case,) = object_subject(subject).cases
     assert case.kernarg == struct.pack("<iiQQiiii", 0, 2, 0, 0, 5, 6, 7, 8)
     assert tuple(case.pointers) == ((8, 0), (16, 1))
     assert [buffer.nbytes for buffer in case.buffers] == [256, 16384]
@@ -104,7 +105,7 @@ def test_a_kernel_of_one_argument(tmp_path: Path) -> None:
     one = CodeObject(tmp_path / "k.hsaco", None, (1, 1, 1), (64, 1, 1), given)
     arrays = one.arrays()
     assert one.kernarg(arrays) == struct.pack("<Q", arrays["p"].address)
-    (case,) = one.to_mutate().cases
+    (case,) = object_subject(one).cases
     assert case.kernarg == bytes(8)
 
 

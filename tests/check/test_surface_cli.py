@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from gpu import compiled
 
-import amdattn
 from amdattn import cli
 
 ARGS = "in in int32[4, 256] low=0 high=1000; out out int32[4]"
@@ -250,51 +249,8 @@ def test_a_broken_code_object(
 def test_help_names_every_option(check: Command) -> None:
     status, out, _ = check("--help")
     assert status == 0
-    for option in ("--schedules", "--annotate", "--suppressions", "--mutate", "--residency"):
+    for option in ("--schedules", "--annotate", "--suppressions", "--residency"):
         assert option in out
-
-
-class FakeCampaign:
-    """What a campaign gives, without launching anything."""
-
-    def __init__(self, *failures: str) -> None:
-        self.failures = list(failures)
-
-    def table(self) -> str:
-        return "a table"
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"failures": self.failures}
-
-
-def test_mutate(
-    check: Command, code_objects: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[tuple[Any, ...]] = []
-
-    def campaign(subjects: Any, *, sample: Any, seed: int, progress: Any) -> FakeCampaign:
-        progress("mutants", 1, 2)
-        calls.append((subjects, sample, seed))
-        return FakeCampaign(*["a class is missed"] * (len(calls) - 1))
-
-    monkeypatch.setattr("amdattn.checking.mutation.campaign.campaign", campaign)
-    status, out, errors = check("all", "--mutate", "--sample", 3, "--seed", 5)
-    assert status == 0 and "a table" in out, out + errors
-    assert [subject.name for subject in calls[0][0]] == [row.name for row in amdattn.kernels()]
-    assert calls[0][1:] == (3, 5)
-    status, out, _ = check("attention", "--mutate")
-    assert status == 1 and "a class is missed" in out
-    status, facts = check.json(code_objects[0], *GEOMETRY, "--mutate")
-    assert status == 1 and len(facts["failures"]) == 2
-    (subject,) = calls[2][0]
-    (case,) = subject.cases
-    assert (subject.symbol, case.grid, case.workgroup) == ("lds_reduce", (4, 1, 1), (256, 1, 1))
-    assert [(b.name, b.nbytes, b.output, b.contract) for b in case.buffers] == [
-        ("in", 4096, False, "read_only"),
-        ("out", 16, True, ""),
-    ]
-    assert case.buffers[1].data is None and case.pointers == ((0, 0), (8, 1))
-    assert check("attention", "--mutate", "--sample", 0)[0] == 2
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from gpu import gpu
 from vdev_library import open_library
 
 from amdattn.device import runtime
-from build_scripts.micro_kernel import assemble
+from benchmarks.performance_model.micro_kernel import assemble
 
 __all__ = ["gpu"]
 

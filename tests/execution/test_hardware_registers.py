@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from amdattn.device import runtime
-from build_scripts.micro_kernel import assemble
+from benchmarks.performance_model.micro_kernel import assemble
 
 XCDS, CUS_OF_XCD, ENGINES, SIMDS = 8, 38, 4, 4
 # Lane 0 of every wave stores what it read at s[22:23] + 32 (workgroup * waves + wave).

@@ -6,7 +6,7 @@ which are thousands. `--known FILE` takes the results that an earlier `--json FI
 kernels whose code and inputs are the same as then, so that only kernels that have changed are run:
 right as long as the checker and the arguments are the same, too. With `--kernel` no page is
 written: that is for a new kernel, of which those mutants that nothing shows are printed as rows of
-amdattn/checking/mutation/arguments.py, to be filled with reasons, or to be taken as what they are.
+benchmarks/checker_mutation/arguments.py, to be filled with reasons or to be taken as they are.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from amdattn.arch.props import KNOWN_DEVICES
-from amdattn.checking.mutation.campaign import SCHEDULES, campaign
-from amdattn.checking.mutation.generate import CLASSES
-from amdattn.checking.mutation.hazards import LLVM_ONLY
-from amdattn.checking.mutation.kernel import KernelCode
-from amdattn.checking.mutation.report import BAR_CLASS, BAR_OVERALL, Campaign, Counts
-from amdattn.checking.mutation.subject import Subject, shipped_subjects
+from benchmarks.checker_mutation.campaign import SCHEDULES, campaign
+from benchmarks.checker_mutation.generate import CLASSES
+from benchmarks.checker_mutation.hazards import LLVM_ONLY
+from benchmarks.checker_mutation.kernel import KernelCode
+from benchmarks.checker_mutation.report import BAR_CLASS, BAR_OVERALL, Campaign, Counts
+from benchmarks.checker_mutation.subject import Subject, shipped_subjects
 
 # Of the members of a family, which have the same sources, one. The first has thousands of mutants.
 FORWARD = "attn_fwd_bf16_d128_rtne"
@@ -67,7 +67,7 @@ object, class by class, and launched in checked mode on the inputs of the unmuta
   (a wrong offset is a well-formed access), which comparison with a reference shows;
 - *missed*: nothing of all that. A mutant that no launch reaches is missed;
 - *equivalent*: an argument says why nothing can be seen: a static analysis of all paths that shares
-  no code with the checker (amdattn/checking/mutation/equivalence.py), or one that is stated
+  no code with the checker (benchmarks/checker_mutation/equivalence.py), or one that is stated
   (arguments.py, idioms.py). Equivalent mutants are run as well; one that is noticed fails the
   campaign.
 

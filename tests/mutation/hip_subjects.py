@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from amdattn.checking.mutation.subject import Buffer, Case, Subject, read_only, unwritten
+from benchmarks.checker_mutation.subject import Buffer, Case, Subject, read_only, unwritten
 from build_scripts.toolchain import LLVM22, compile_hip
 
 KERNELS = Path(__file__).resolve().parent / "kernels"

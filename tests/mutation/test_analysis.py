@@ -7,16 +7,16 @@ from collections import Counter
 import pytest
 from assembler import assemble
 
-from amdattn.checking.mutation import idioms, registers as regs
-from amdattn.checking.mutation.clauses import overwrites
-from amdattn.checking.mutation.code import CodeError, disassemble
-from amdattn.checking.mutation.equivalence import WaitsOnPaths
-from amdattn.checking.mutation.generate import CLASSES, mutants
-from amdattn.checking.mutation.hazards import HazardAnalysis
-from amdattn.checking.mutation.kernel import KernelCode
-from amdattn.checking.mutation.uniform import decisions
-from amdattn.checking.mutation.waits import MAXIMUM, WaitAnalysis, counts, with_count
 from amdattn.device import manifest
+from benchmarks.checker_mutation import idioms, registers as regs
+from benchmarks.checker_mutation.clauses import overwrites
+from benchmarks.checker_mutation.code import CodeError, disassemble
+from benchmarks.checker_mutation.equivalence import WaitsOnPaths
+from benchmarks.checker_mutation.generate import CLASSES, mutants
+from benchmarks.checker_mutation.hazards import HazardAnalysis
+from benchmarks.checker_mutation.kernel import KernelCode
+from benchmarks.checker_mutation.uniform import decisions
+from benchmarks.checker_mutation.waits import MAXIMUM, WaitAnalysis, counts, with_count
 
 
 def code(*texts: str) -> KernelCode:

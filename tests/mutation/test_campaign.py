@@ -8,12 +8,12 @@ import pytest
 from hip_subjects import hip_subjects, range_copy
 
 from amdattn.arch.props import KNOWN_DEVICES
-from amdattn.checking.mutation.campaign import SCHEDULES, campaign
-from amdattn.checking.mutation.generate import CLASSES, mutants
-from amdattn.checking.mutation.kernel import KernelCode
-from amdattn.checking.mutation.report import Campaign, Verdict
-from amdattn.checking.mutation.run import CampaignError, Task, run
-from amdattn.checking.mutation.subject import shipped_subjects
+from benchmarks.checker_mutation.campaign import SCHEDULES, campaign
+from benchmarks.checker_mutation.generate import CLASSES, mutants
+from benchmarks.checker_mutation.kernel import KernelCode
+from benchmarks.checker_mutation.report import Campaign, Verdict
+from benchmarks.checker_mutation.run import CampaignError, Task, run
+from benchmarks.checker_mutation.subject import shipped_subjects
 
 PROPS = KNOWN_DEVICES["MI300X"]
 # Of many members with the same sources; the others differ in sizes and instructions of a kind.

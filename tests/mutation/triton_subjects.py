@@ -17,7 +17,7 @@ import triton_locked
 import triton_program
 from numpy.typing import NDArray
 
-from amdattn.checking.mutation.subject import Buffer, Case, Subject, read_only, unwritten
+from benchmarks.checker_mutation.subject import Buffer, Case, Subject, read_only, unwritten
 
 Array = NDArray[Any]
 BF16, FP8 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fnuz

@@ -1,6 +1,6 @@
 """Runs the assembled attention forward kernels of ROCm/aiter on arrays.
 
-The launch rules are in amdattn.bench.aiter.
+The launch rules are in benchmarks.peers.aiter.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from peer_device import Buffers, Kernel, read
 
-from amdattn.bench.aiter import HEAD_DIM, LANES, ROUNDINGS, CodeObject, pack
+from benchmarks.peers.aiter import HEAD_DIM, LANES, ROUNDINGS, CodeObject, pack
 
 __all__ = ["HEAD_DIM", "ROUNDINGS", "Forward", "Variant"]
 

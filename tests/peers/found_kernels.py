@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from peer_device import Buffers, Kernel, attention, read
 
-from amdattn.bench.aiter import pack
 from amdattn.device import runtime
 from amdattn.device.code_object import read_kernels
+from benchmarks.peers.aiter import pack
 
 Array = NDArray[np.float64]
 BF16, FP8 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fnuz

@@ -8,7 +8,7 @@ import pytest
 from assembler import assemble
 from unwaited import Place, instructions_of, unwaited
 
-from amdattn.checking.mutation.code import disassemble
+from benchmarks.checker_mutation.code import disassemble
 
 SHIPPED = sorted((Path(__file__).parents[2] / "hsaco" / "gfx942").glob("*.hsaco"))[::6]
 LOAD, READ = "global_load_dword v1, v[2:3], off", "ds_read_b64 v[4:5], v6"

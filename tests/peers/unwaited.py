@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from amdattn.checking.mutation.code import Instruction, disassemble
+from benchmarks.checker_mutation.code import Instruction, disassemble
 
 Register = tuple[str, int]
 _REGISTERS = re.compile(r"\b([va])(?:(\d+)\b|\[(\d+):(\d+)\])")

@@ -10,7 +10,7 @@ import pytest
 
 from amdattn.ops.gemm import cost as gemm_cost
 from amdattn.ops.gemm.problem import GemmProblem
-from build_scripts import gemm_estimate
+from benchmarks import gemm_estimate
 
 SMALL = [GemmProblem(2, 40, 512), GemmProblem(20, 200, 768), GemmProblem(3, 24, 512, aligned=False)]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from build_scripts.performance_kernels import ROUND_MODES, AiterForward, Loop, loop
-from build_scripts.performance_published import AITER_LDS, AITER_RTNA_LOOP, MFMA_CLK, VALU_CLK
+from benchmarks.performance_model.kernels import ROUND_MODES, AiterForward, Loop, loop
+from benchmarks.performance_model.published import AITER_LDS, AITER_RTNA_LOOP, MFMA_CLK, VALU_CLK
 
 pytestmark = pytest.mark.skipif(
     "AMDATTN_AITER_DIR" not in os.environ, reason="AMDATTN_AITER_DIR is not set"

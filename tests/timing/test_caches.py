@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from build_scripts.micro_kernel import clk_per, profile, profiles
+from benchmarks.performance_model.micro_kernel import clk_per, profile, profiles
 
 COLD_LINE = "global_load_dword v20, v2, s[22:23] offset:2048\n"
 STRAIGHT = "v_add_f32 v20, v8, v9\n" * 1024

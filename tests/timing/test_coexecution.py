@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from amdattn import virtual
-from build_scripts.micro_kernel import clk_per, profile
-from build_scripts.performance_figures import BESIDE, beside, coexecution
-from build_scripts.performance_micro import hidden
+from benchmarks.performance_model.figures import BESIDE, beside, coexecution
+from benchmarks.performance_model.micro import hidden
+from benchmarks.performance_model.micro_kernel import clk_per, profile
 
 MFMA = "v_mfma_f32_32x32x8_bf16 a[0:15], v[8:9], v[10:11], a[0:15]"  # 32 clk
 ALONE = {

@@ -8,9 +8,9 @@ import pytest
 
 from amdattn.bench.run import energy
 from amdattn.energy import PJ_PER_FLOP_16X16X16, Activity, estimate, mi300x
-from build_scripts import micro_kernel
-from build_scripts.performance_published import MILLISECONDS
-from build_scripts.performance_times import _split_ways, schedule
+from benchmarks.performance_model import micro_kernel
+from benchmarks.performance_model.published import MILLISECONDS
+from benchmarks.performance_model.times import _split_ways, schedule
 
 GEMM = Activity(  # AMD's own: 708 TFLOP in a second at 1.207 GHz
     cycles=1.207e9, matrix_flops={"16x16x16": 708e12}

@@ -7,7 +7,7 @@ import functools
 import pytest
 
 from amdattn.device.profiling import LaunchProfile
-from build_scripts.micro_kernel import duration, pass_clk, profile, profiles
+from benchmarks.performance_model.micro_kernel import duration, pass_clk, profile, profiles
 
 ADD = "v_add_f32 v20, v8, v9\n"
 KIB = 1024 // 4  # instructions

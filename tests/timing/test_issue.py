@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from build_scripts.micro_kernel import clk_per, pass_clk, profile
+from benchmarks.performance_model.micro_kernel import clk_per, pass_clk, profile
 
 MFMA = {  # passes x 4 clk: matrix instruction calculator, CDNA3 ISA 7.5
     "v_mfma_f32_32x32x8_bf16 a[0:15], v[8:9], v[10:11], a[0:15]": 32,

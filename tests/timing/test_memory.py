@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from build_scripts.micro_kernel import clk_per, duration, pass_clk
-from build_scripts.performance_published import READ_B128_GROUPS, WRITE_B128_GROUPS
-from build_scripts.performance_runs import LDS_FORMS, lds_bytes, lds_clk, served_together
+from benchmarks.performance_model.micro_kernel import clk_per, duration, pass_clk
+from benchmarks.performance_model.published import READ_B128_GROUPS, WRITE_B128_GROUPS
+from benchmarks.performance_model.runs import LDS_FORMS, lds_bytes, lds_clk, served_together
 
 LATENCY = 44  # from the end of the service to the data: timing/arch.h
 

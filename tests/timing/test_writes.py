@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from build_scripts.micro_kernel import duration, profile, profiles
-from build_scripts.performance_micro import hbm_rate, lds_chase, reread
+from benchmarks.performance_model.micro import hbm_rate, lds_chase, reread
+from benchmarks.performance_model.micro_kernel import duration, profile, profiles
 
 STORE = "global_store_dword v2, v8, s[22:23] offset:{} {}\n"
 LINES = 2  # 64 lanes of 4 bytes

@@ -1,0 +1,142 @@
+"""Launches of the shipped kernels for matrix products, for the mutation campaign."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from amdattn.arch.props import DeviceProps
+from amdattn.arrays.dtypes import as_dtype
+from amdattn.checking.gemm import values
+from amdattn.device.kernarg import packer
+from amdattn.device.manifest import KernelSpec
+from amdattn.op.plan import Address, PerRun, Plan, Stride
+from amdattn.ops.gemm.planning import every_choice, plan_choice, plan_gemm
+from amdattn.ops.gemm.problem import GemmProblem
+from benchmarks.checker_mutation.subject import Buffer, Case, Subject, read_only, unwritten
+
+
+@dataclass(frozen=True, slots=True)
+class _GemmCase:
+    m: int
+    n: int
+    k: int
+    options: Mapping[str, Any] = field(default_factory=dict)  # of GemmProblem
+    stale: bool = False  # a launch before was aborted
+    columns: int = 0  # of a tile, where plans choose fewer; 0: the plan's choice
+
+    @property
+    def name(self) -> str:
+        options = "".join(f" {name}={value}" for name, value in self.options.items())
+        columns = f" columns={self.columns}" if self.columns else ""
+        return f"{self.m}x{self.n}x{self.k}{options}{columns}{' stale' * self.stale}"
+
+
+# Whole tiles and rest of each axis, one line of k and more than are in flight, last rounds of any
+# number of steps, parts, every type; tiles of 32 rows of b, of which each XCD has one.
+_CASES = (
+    _GemmCase(16, 64, 64),
+    _GemmCase(3, 21, 136, {"bias": True, "out_dtype": "float32"}),
+    _GemmCase(65, 64, 2312, {"alpha": -2.0, "split_k": 1}),
+    _GemmCase(16, 24, 1016),
+    _GemmCase(33, 40, 840, {"split_k": 3, "bias": True, "out_dtype": "float16"}),
+    _GemmCase(33, 40, 840, {"split_k": 3, "deterministic": False}),
+    _GemmCase(19, 21, 840, {"split_k": 14, "deterministic": False}, stale=True),
+    _GemmCase(40, 500, 264, {"split_k": 3, "deterministic": False}, stale=True),
+    _GemmCase(40, 500, 264, {"split_k": 3}),
+    _GemmCase(19, 21, 840, {"split_k": 14}),
+    _GemmCase(23, 21, 136, {"activation": "silu_and_mul", "bias": True}),
+    _GemmCase(23, 20, 72, {"activation": "silu_and_mul"}),
+    _GemmCase(23, 21, 72, {"activation": "silu_and_mul", "out_dtype": "float32"}),
+    _GemmCase(23, 20, 72, {"activation": "silu_and_mul", "out_dtype": "float32"}),
+    _GemmCase(5, 20, 72, {"activation": "gelu", "out_dtype": "float32"}),
+    _GemmCase(5, 64, 72, {"activation": "gelu_tanh", "out_dtype": "float32"}),
+    _GemmCase(19, 121, 72, {"activation": "silu_and_mul", "bias": True}, columns=16),
+    _GemmCase(35, 120, 72, {"activation": "gelu_and_mul", "out_dtype": "float16"}, columns=16),
+    _GemmCase(18, 250, 72, {"activation": "gelu_tanh", "out_dtype": "float32"}, columns=32),
+    _GemmCase(17, 256, 136, {"activation": "silu"}, columns=32),
+    _GemmCase(40, 252, 584, {"bias": True}, columns=32),
+    _GemmCase(34, 250, 2312, {"alpha": -2.0, "bias": True}, columns=32),
+)
+# The launch, and one before it that was aborted.
+_GENERATION, _OLDER = 2, 1
+
+
+def gemm_subject(kernel: KernelSpec, props: DeviceProps) -> Subject:
+    """A kernel of the family, in plans that use no other."""
+    problems = [GemmProblem(c.m, c.n, c.k, kernel.dtype, **dict(c.options)) for c in _CASES]
+    made = tuple(
+        _case(case, _plan(case, problem, kernel, props))
+        for case, problem in zip(_CASES, problems, strict=True)
+        if problem.activation in kernel.accepts["activation"]
+        and case.columns * (1 + problem.has_factors) <= kernel.tile["n"]
+    )
+    return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
+
+
+def _plan(
+    case: _GemmCase, problem: GemmProblem, kernel: KernelSpec, props: DeviceProps
+) -> Plan[GemmProblem]:
+    if not case.columns:
+        return plan_gemm(problem, props, [kernel])
+    for choice in every_choice(problem, props, [kernel]):
+        if (choice.splits, choice.columns) == (max(problem.split_k, 1), case.columns):
+            return plan_choice(problem, props, choice)
+    raise ValueError(
+        f"case {case.name}: columns={case.columns} must be among those that plans of "
+        f"{kernel.name} choose from"
+    )
+
+
+def _case(case: _GemmCase, plan: Plan[GemmProblem]) -> Case:
+    (launch,) = plan.launches
+    problem, kernel = plan.problem, launch.kernel
+    buffers = _contents(case, plan)
+    index = {buffer.name: i for i, buffer in enumerate(buffers)}
+    columns = {"a": problem.k, "b": problem.k, "out": problem.n}
+    args, layout = dict(launch.args), packer(kernel)
+    offsets = {field_name: offset for field_name, offset, *_ in kernel.kernarg.fields}
+    values: list[int | float] = []
+    pointers = []
+    for field_name in layout.names:
+        value = args[field_name]
+        if isinstance(value, Address):
+            if value.operand in index:
+                pointers.append((offsets[field_name], index[value.operand]))
+            values.append(0)
+        elif isinstance(value, PerRun):
+            values.append(_GENERATION)
+        elif isinstance(value, Stride):
+            values.append(columns[value.operand])
+        else:
+            values.append(value)
+    block = bytearray(layout.size)
+    layout.pack_into(block, 0, *values)
+    return Case(
+        *(case.name, launch.grid, kernel.workgroup, bytes(block), tuple(pointers)), tuple(buffers)
+    )
+
+
+def _contents(case: _GemmCase, plan: Plan[GemmProblem]) -> list[Buffer]:
+    problem = plan.problem
+    rng = np.random.default_rng([problem.m, problem.n, problem.k])
+    element = as_dtype(problem.dtype).numpy()
+    buffers = [
+        read_only(name, values(rng, shape, problem).astype(element).tobytes())
+        for name, shape in problem.input_shapes.items()
+    ]
+    for region in plan.workspace.regions:
+        if region.name == "counters":
+            word = (_OLDER << 1 | 1) << 16 | 1 if case.stale else 0
+            data = np.full(region.nbytes // 8, word, np.uint64).tobytes()
+            buffers.append(Buffer(region.name, region.nbytes, data, contract="zero_at_end"))
+        elif problem.deterministic:
+            buffers.append(Buffer(region.name, region.nbytes))
+        else:
+            sums = np.full(region.nbytes // 4, float(case.stale), np.float32).tobytes()
+            buffers.append(Buffer(region.name, region.nbytes, sums, contract="zero_at_end"))
+    nbytes = problem.m * problem.n * as_dtype(problem.out_dtype).itemsize
+    return [*buffers, unwritten("out", nbytes)]

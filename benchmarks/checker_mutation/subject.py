@@ -1,0 +1,292 @@
+"""What a campaign mutates: a kernel with launches that reach its paths.
+
+A launch is plain data (bytes of buffers, a kernarg block, where in it addresses go), so that it can
+be sent to another process and run there on any version of the code object.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from amdattn.arch.props import DeviceProps
+from amdattn.arrays.dtypes import as_dtype
+from amdattn.device import manifest
+from amdattn.device.kernarg import packer
+from amdattn.device.manifest import KernelSpec
+from amdattn.op.plan import Address, Stride
+from amdattn.ops.attention import select
+from amdattn.ops.attention.planning import PlannedAttention, plan_attention
+from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem
+from amdattn.ops.gemm.planning import GEMM
+from benchmarks.checker_mutation import cases
+from benchmarks.checker_mutation.cases import AttentionCase
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Device memory of a launch.
+
+    Attributes
+    ----------
+    data : bytes or None
+        Contents before the launch; None: an allocation that nothing has written.
+    output : bool
+        Compared with the unmutated run.
+    contract : {"", "read_only", "zero_at_end"}
+        What the kernel promises about it.
+    """
+
+    name: str
+    nbytes: int
+    data: bytes | None = None
+    output: bool = False
+    contract: str = ""
+
+
+def read_only(name: str, data: bytes) -> Buffer:
+    """A const operand."""
+    return Buffer(name, len(data), data, contract="read_only")
+
+
+def unwritten(name: str, nbytes: int) -> Buffer:
+    """A result, every byte of which the kernel must write."""
+    return Buffer(name, nbytes, output=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One launch.
+
+    Attributes
+    ----------
+    kernarg : bytes
+        The argument block without addresses.
+    pointers : tuple of (offset in the block, index of the buffer)
+    """
+
+    name: str
+    grid: tuple[int, int, int]
+    workgroup: tuple[int, int, int]
+    kernarg: bytes
+    pointers: tuple[tuple[int, int], ...]
+    buffers: tuple[Buffer, ...]
+    dynamic_lds_bytes: int = 0
+
+    @property
+    def num_waves(self) -> int:
+        """Waves of a workgroup."""
+        x, y, z = self.workgroup
+        return -(-x * y * z // 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A kernel and the launches on which its mutants are run, cheap ones first."""
+
+    name: str
+    image: bytes = field(repr=False)
+    symbol: str
+    cases: tuple[Case, ...]
+
+    @property
+    def inputs(self) -> str:
+        """Names these very launches."""
+        digest = hashlib.sha256()
+        for case in self.cases:
+            digest.update(repr(dataclasses.replace(case, buffers=())).encode())
+            for buffer in case.buffers:
+                digest.update(repr(dataclasses.replace(buffer, data=None)).encode())
+                digest.update(buffer.data or b"")
+        return digest.hexdigest()[:16]
+
+
+def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Subject]:
+    """Shipped kernels for a device, launched as the package's operations launch them.
+
+    Parameters
+    ----------
+    names : collection of str
+        Of the manifest; none: every one.
+    """
+    from benchmarks.checker_mutation.gemm import gemm_subject  # which needs what is above
+
+    rows = [row for row in manifest.kernels() if row.arch == props.arch]
+    return [
+        gemm_subject(row, props) if row.op == GEMM else _attention(row, rows, props)
+        for row in rows
+        if not names or row.name in names
+    ]
+
+
+def _attention(kernel: KernelSpec, rows: Sequence[KernelSpec], props: DeviceProps) -> Subject:
+    """A kernel of attention forward, in the plans of whatever makes use of it."""
+    forward = kernel
+    problems = cases.FORWARD + cases.LARGE + cases.ENDS
+    if kernel.op == select.ATTENTION and kernel.accepts["max_tile_heads"] > 1:
+        problems = cases.WINDOW
+    if kernel.op == select.MERGE:
+        problems = cases.MERGE
+        forward = next(row for row in rows if _merged_by(row, rows) is kernel)
+    if kernel.op == select.GATHER:
+        problems = cases.GATHER
+        # A head size that leaves lanes without a row.
+        forward = next(
+            row
+            for row in rows
+            if row.op == select.ATTENTION and row.params["head_dim"] & (row.params["head_dim"] - 1)
+        )
+    used = [forward, *(row for row in rows if row.op != select.ATTENTION)]
+    taken = [case for case in problems if select.support(used, _problem(forward, case), props)]
+    one_cu = dataclasses.replace(props, num_cus=1, num_xcds=1)
+    plans = [
+        plan_attention(_problem(forward, case), one_cu if case.one_cu else props, used)
+        for case in taken
+    ]
+    made = tuple(_attention_case(kernel, *pair) for pair in zip(taken, plans, strict=True))
+    return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
+
+
+def _merged_by(row: KernelSpec, rows: Sequence[KernelSpec]) -> KernelSpec | None:
+    if row.op != select.ATTENTION or row.accepts["max_num_splits"] == 1:
+        return None
+    return select.merge_kernel(rows, row, row.accepts["round_mode"][0])
+
+
+def _problem(forward: KernelSpec, case: AttentionCase) -> AttentionProblem:
+    options = dict(case.options)
+    if forward.accepts["softcaps"][1]:
+        options["softcap"] = 2.0
+    if case.lengths:
+        rows, keys = zip(*case.lengths, strict=True)
+        options |= {"total_q": sum(rows), "total_kv": sum(keys)}
+    dims = forward.params["head_dim"], forward.params["head_dim_v"]
+    if case.narrow:
+        dims = dims[0] * case.sixteenths // 16 // 8 * 8, case.narrow
+    return AttentionProblem(
+        *(case.batch, case.seqlen_q, case.seqlen_kv, case.num_heads_q, case.num_heads_kv),
+        *dims,
+        forward.dtype,
+        round_mode=forward.accepts["round_mode"][0],
+        return_lse=case.lse,
+        **options,
+    )
+
+
+def _attention_case(kernel: KernelSpec, case: AttentionCase, plan: PlannedAttention) -> Case:
+    problem = plan.problem
+    launch = next(launch for launch in plan.launches if launch.kernel is kernel)
+    layout_of = VARLEN_LAYOUT if problem.varlen else "bshd"
+    shapes = {name: problem.shape(name, layout_of) for name in ("q", "k", "v", "o", "lse")}
+    buffers = _contents(kernel, case, plan, shapes)
+    index = {buffer.name: i for i, buffer in enumerate(buffers)}
+    args = dict(launch.args)
+    layout = packer(kernel)
+    values: list[int | float] = []
+    pointers = []
+    offsets = {name: offset for name, offset, *_ in kernel.kernarg.fields}
+    for name in layout.names:
+        value = args[name]
+        if isinstance(value, Address):
+            if value.operand in index:
+                pointers.append((offsets[name], index[value.operand]))
+            values.append(0)
+        elif isinstance(value, Stride):
+            values.append(_stride(shapes[value.operand], value))
+        else:
+            assert isinstance(value, (int, float))  # attention has no other
+            values.append(value)
+    block = bytearray(layout.size)
+    layout.pack_into(block, 0, *values)
+    return Case(
+        *(case.name, launch.grid, kernel.workgroup, bytes(block), tuple(pointers)), tuple(buffers)
+    )
+
+
+def _stride(shape: Sequence[int], stride: Stride) -> int:
+    """Of a compact tensor."""
+    axes = ("batch", "head") if stride.operand == "lse" else ("batch", "seq", "head")
+    return math.prod(shape[axes.index(stride.axis) - len(axes) :])
+
+
+def _contents(
+    kernel: KernelSpec,
+    case: AttentionCase,
+    plan: PlannedAttention,
+    shapes: Mapping[str, tuple[int, ...]],
+) -> list[Buffer]:
+    """The memory of a launch: what the kernel reads, and what it writes."""
+    problem = plan.problem
+    rng = np.random.default_rng(case.seqlen_q * 1000 + case.seqlen_kv)
+    dtype = as_dtype(problem.dtype).numpy()
+
+    def normal(*shape: int) -> NDArray[np.float32]:
+        return rng.standard_normal(shape, np.float32)
+
+    if kernel.op == select.GATHER:
+        copied = normal(*shapes["k"]).astype(dtype).tobytes()
+        return [read_only("k", copied), unwritten("gathered_k", len(copied))]
+    merges = kernel.op == select.MERGE
+    buffers = []
+    if not merges:
+        q, k, v = (normal(*shapes[name]) for name in "qkv")
+        keys = k.shape[-3]
+        scaled = np.arange(v.shape[-1]) % 8 < (4 if case.halves else 8)
+        v[..., scaled] *= np.float32(case.scale_v)
+        k *= (case.growth ** (np.arange(keys, dtype=np.float32) / keys))[:, None, None]
+        if case.calm:
+            q[..., 1::2, :, :] /= 64
+        if case.nan:
+            q[..., 1::16, 0, 3] = np.nan
+        if case.nan_k:
+            k[..., -1, :] = np.nan
+        if case.nan_v:
+            v[..., -1, :] = np.nan
+        with np.errstate(over="ignore"):  # to infinities, in float16
+            held = [x.astype(dtype).tobytes() for x in (q, k, v)]
+        buffers += [read_only(n, x) for n, x in zip("qkv", held, strict=True)]
+    if problem.sinks:
+        sinks = normal(problem.num_heads_q) * np.float32(np.nan if case.nan_sink else 1)
+        buffers.append(read_only("sinks", sinks.tobytes()))
+    if case.lengths:
+        sums = np.cumsum([(0, 0), *case.lengths], axis=0, dtype=np.int32)
+        for name, column in (("cu_seqlens_q", 0), ("cu_seqlens_kv", 1)):
+            buffers.append(read_only(name, sums[:, column].tobytes()))
+    if merges:
+        parts = _parts(plan, normal, case.nan)
+        buffers += [read_only(name, data.tobytes()) for name, data in parts.items()]
+    else:  # rows of a part behind the last one are not written
+        buffers += [
+            Buffer(region.name, region.nbytes, bytes(region.nbytes), output=True)
+            for region in plan.workspace.regions
+        ]
+    if merges or not plan.workspace.regions:
+        buffers.append(unwritten("o", math.prod(shapes["o"]) * dtype.itemsize))
+        if case.lse:
+            buffers.append(unwritten("lse", 4 * math.prod(shapes["lse"])))
+    return buffers
+
+
+def _parts(
+    plan: PlannedAttention, normal: Callable[..., NDArray[np.float32]], nan: bool
+) -> dict[str, NDArray[np.float32]]:
+    """Partial results, some without a key: of a row's first part, of all of its parts."""
+    forward = plan.forward.kernel
+    parts = dict(plan.forward.args)["parts"]
+    assert isinstance(parts, int)
+    count = plan.workspace["partial_max_sum"].nbytes // 8 // forward.tile["q"]
+    max_sum = normal(count, forward.tile["q"], 2)
+    sums = max_sum[..., 1]
+    np.exp(sums, out=sums)
+    sums[::parts, ::5] = sums[:, 1::5] = 0
+    if nan:
+        sums[1::parts, ::7] = np.nan
+    o = normal(count, forward.tile["q"], forward.params["head_dim_v"])
+    o[sums == 0] = np.nan  # must not be used
+    return {"partial_o": o, "partial_max_sum": max_sum}

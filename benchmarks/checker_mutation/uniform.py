@@ -1,0 +1,99 @@
+"""Branches on one condition, which go the same way on every path of a wave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from benchmarks.checker_mutation import registers as regs
+from benchmarks.checker_mutation.code import Instruction
+from benchmarks.checker_mutation.generate import sources
+from benchmarks.checker_mutation.kernel import KernelCode
+
+_BRANCHES = {"s_cbranch_vccnz": True, "s_cbranch_vccz": False}
+Taken = Mapping[int, bool]  # by address of a branch
+
+
+def decisions(code: KernelCode) -> list[tuple[Taken, Taken]]:
+    """The branches that are taken if a condition holds, and if it does not, for each condition.
+
+    Of those that several branches depend on: all lanes or none (s_cselect of -1 and 0, and what two
+    of these have in common), made once in the life of a wave. The compiler negates them lane by
+    lane; lanes are active at each step.
+    """
+    found: dict[int, dict[int, bool]] = {}
+    for inst in code.instructions:
+        if inst.pc in code.reachable and inst.mnemonic in _BRANCHES:
+            condition = _condition(code, inst.pc, min(regs.VCC))
+            if condition is not None:
+                maker, holds = condition
+                taken = holds == _BRANCHES[inst.mnemonic]
+                found.setdefault(maker, {})[inst.pc] = taken
+    return [
+        (branches, {pc: not taken for pc, taken in branches.items()})
+        for branches in found.values()
+        if len(branches) > 1
+    ]
+
+
+def _condition(code: KernelCode, pc: int, register: int) -> tuple[int, bool] | None:
+    """Which instruction made what decides whether a mask is full or empty at `pc`, and how."""
+    makers = sources(code, pc, register)
+    if len(makers) != 1:
+        return None
+    (maker,) = makers
+    inst = code.at(maker)
+    operands = inst.operands[1:]
+    if _selects_all_or_none(inst):
+        return None if _repeats(code, maker) else (maker, operands[0] == "-1")
+    if inst.mnemonic == "s_xor_b64" and operands[1] == "-1":
+        return _masked(code, maker, operands[0], True)
+    if inst.mnemonic in ("s_and_b64", "s_or_b64") and all(
+        _all_or_none(code, maker, operand) for operand in operands
+    ):
+        return None if _repeats(code, maker) else (maker, True)
+    negated = inst.mnemonic == "s_andn2_b64"
+    if inst.mnemonic in ("s_and_b64", "s_andn2_b64") and operands[0] == "exec":
+        return _masked(code, maker, operands[1], negated)
+    if inst.mnemonic == "v_cmp_ne_u32_e64" and operands[0] == "1":
+        numbers = sources(code, maker, min(regs.registers(operands[1])))
+        selects = [code.at(number) for number in numbers]
+        if len(selects) == 1 and selects[0].mnemonic == "v_cndmask_b32_e64":
+            (select,) = selects
+            if select.operands[1:3] == ("0", "1"):
+                return _masked(code, select.pc, select.operands[3], True)
+    return None
+
+
+def _selects_all_or_none(inst: Instruction) -> bool:
+    return inst.mnemonic == "s_cselect_b64" and inst.operands[1:] in (("-1", "0"), ("0", "-1"))
+
+
+def _all_or_none(code: KernelCode, pc: int, operand: str) -> bool:
+    """Whether a pair of SGPRs holds such a mask at `pc`."""
+    registers = regs.registers(operand) - frozenset(regs.EXEC)
+    if len(registers) != 2:
+        return False
+    makers = [sources(code, pc, register) for register in registers]
+    return makers[0] == makers[1] != set() and all(
+        _selects_all_or_none(code.at(maker)) for maker in makers[0]
+    )
+
+
+def _masked(code: KernelCode, pc: int, mask: str, negated: bool) -> tuple[int, bool] | None:
+    registers = regs.registers(mask)
+    inner = _condition(code, pc, min(registers)) if registers else None
+    return inner and (inner[0], inner[1] != negated)
+
+
+def _repeats(code: KernelCode, pc: int) -> bool:
+    """Whether an instruction may run again after it has."""
+    seen: set[int] = set()
+    todo = list(code.successors[pc])
+    while todo:
+        at = todo.pop()
+        if at == pc:
+            return True
+        if at not in seen:
+            seen.add(at)
+            todo += code.successors[at]
+    return False

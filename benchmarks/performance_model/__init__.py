@@ -1,0 +1,1 @@
+"""The page that judges the performance model: published figures, simulations and what follows."""

@@ -1,0 +1,92 @@
+"""What the wheel holds, and that the source distribution has what the tests need."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from setuptools import Distribution
+from setuptools.command.build_py import build_py
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[2]
+# What users of the package run. Evidence of this project's own (mutation campaigns, kernels of
+# other projects and how to sample them, pages) is in benchmarks/; what builds is in build_scripts/.
+PACKAGES = {
+    "amdattn",
+    "amdattn.arch",
+    "amdattn.arrays",
+    "amdattn.bench",
+    "amdattn.checking",
+    "amdattn.cli",
+    "amdattn.device",
+    "amdattn.device.runtime",
+    "amdattn.op",
+    "amdattn.ops",
+    "amdattn.ops.attention",
+    "amdattn.ops.gemm",
+    "amdattn.report",
+    "amdattn.testing",
+}
+NOT_IN_THE_WHEEL = ("benchmarks", "build_scripts", "tests", "examples")
+# Of other projects whose kernels are evidence, and of campaigns: no module is named after them.
+FOREIGN = ("aiter", "moonmath", "triton", "flydsl", "mutation", "mutant", "campaign")
+_IMPORT = re.compile(r"^ *(?:from|import) (\w+)", re.M)
+
+
+@pytest.fixture(scope="module")
+def modules() -> dict[Path, str]:
+    """Files of the wheel's modules, as setuptools collects them, and their packages."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    packages = settings["tool"]["setuptools"]["packages"]
+    before = Path.cwd()
+    os.chdir(ROOT)
+    try:
+        command = build_py(Distribution({"packages": packages, "script_name": "setup.py"}))
+        command.ensure_finalized()
+        found = command.find_all_modules()
+        return {Path(file).resolve(): package for package, _, file in found}
+    finally:
+        os.chdir(before)
+
+
+def imported(file: Path) -> set[str]:
+    """First names of every module that a file imports, wherever in it."""
+    return set(_IMPORT.findall(file.read_text(encoding="utf-8")))
+
+
+def test_packages_of_the_wheel(modules: dict[Path, str]) -> None:
+    assert set(modules.values()) == PACKAGES
+    assert set(modules) == set((ROOT / "amdattn").rglob("*.py"))  # none is forgotten
+
+
+def test_the_wheel_needs_nothing_beside_it(modules: dict[Path, str]) -> None:
+    needed = [
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in modules
+        for name in imported(file)
+        if name in NOT_IN_THE_WHEEL
+    ]
+    assert not needed
+
+
+def test_no_kernels_of_others_and_no_campaigns(modules: dict[Path, str]) -> None:
+    named = [file.relative_to(ROOT) for file in modules]
+    assert not [file for file in named if any(word in str(file).lower() for word in FOREIGN)]
+
+
+def test_the_source_distribution_has_what_tests_import() -> None:
+    lines = (ROOT / "MANIFEST.in").read_text(encoding="utf-8").splitlines()
+    grafted = {line.split()[1] for line in lines if line.startswith("graft ")}
+    files = (file for name in NOT_IN_THE_WHEEL for file in (ROOT / name).rglob("*.py"))
+    needed = {name for file in files for name in imported(file) if name in NOT_IN_THE_WHEEL}
+    assert needed | {"tests"} <= grafted
+    excluded = [line for line in lines if line.startswith(("prune", "recursive-exclude"))]
+    assert not excluded
