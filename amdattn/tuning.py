@@ -9,9 +9,9 @@ from typing import Any
 
 from amdattn import virtual
 from amdattn.arrays.buffers import DeviceArray, empty
-from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.interchange import asarray
 from amdattn.device import manifest, runtime
+from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm import planning
 from amdattn.ops.gemm.cost import PEAK_CLOCK_GHZ
 from amdattn.ops.gemm.execution import GemmPlan

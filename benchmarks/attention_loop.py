@@ -22,9 +22,9 @@ import numpy as np
 
 import amdattn
 from amdattn import virtual
-from amdattn.arrays.dtypes import as_dtype
 from amdattn.checking.subjects import planned
 from amdattn.device import manifest
+from amdattn.dtypes import as_dtype
 from amdattn.ops.attention import select
 from amdattn.ops.attention.problem import AttentionProblem
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from amdattn.arrays.dtypes import as_dtype
+from amdattn.dtypes import as_dtype
 from build_scripts import manifest, micro_object
 from build_scripts.attention_members import attention_members
 from build_scripts.gemm_members import gemm_members

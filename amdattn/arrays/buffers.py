@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from amdattn import scalars
 from amdattn.arrays import dlpack, indexing, memory
 from amdattn.arrays.dlpack import HostTensor, RawMemory, compact_strides
-from amdattn.arrays.dtypes import DType, as_dtype
 from amdattn.device import runtime
 from amdattn.device.runtime import Runtime
+from amdattn.dtypes import DType, as_dtype
 
 if TYPE_CHECKING:
     import numpy as np

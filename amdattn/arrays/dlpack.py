@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from amdattn.arrays.dtypes import DType, as_dtype
+from amdattn.dtypes import DType, as_dtype
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -25,8 +25,8 @@ from amdattn.arrays.dlpack import (
     is_capsule,
     rename_capsule,
 )
-from amdattn.arrays.dtypes import DType, from_dlpack_code
 from amdattn.device import host_memory
+from amdattn.dtypes import DType, from_dlpack_code
 
 _TENSOR = "QiiiBBHQQQ"
 _MANAGED = struct.Struct(f"<{_TENSOR}8xQ")

@@ -14,8 +14,8 @@ from amdattn.arrays import dlpack
 from amdattn.arrays.buffers import View
 from amdattn.arrays.dlpack import RawMemory, compact_strides
 from amdattn.arrays.dlpack_import import import_tensor
-from amdattn.arrays.dtypes import DType, as_dtype
 from amdattn.device import host_memory, runtime
+from amdattn.dtypes import DType, as_dtype
 from amdattn.errors import AmdattnError
 
 if TYPE_CHECKING:

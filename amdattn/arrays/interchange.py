@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from amdattn.arrays.buffers import DeviceArray, Memory, View, device_named, upload
 from amdattn.arrays.dlpack import HostTensor
-from amdattn.arrays.dtypes import DType, as_dtype
 from amdattn.arrays.foreign import as_numpy, foreign_view
 from amdattn.device import runtime
+from amdattn.dtypes import DType, as_dtype
 
 if TYPE_CHECKING:
     import numpy as np

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from amdattn.arrays import buffers, memory
-from amdattn.arrays.dtypes import BFLOAT16
 from amdattn.arrays.interchange import asarray
 from amdattn.device import runtime
 from amdattn.device.kernarg import packer
 from amdattn.device.runtime import Runtime
+from amdattn.dtypes import BFLOAT16
 from amdattn.op import launch
 from amdattn.ops.attention.alignment import operand
 from amdattn.ops.attention.dense import flash_attn_func, plan_attention

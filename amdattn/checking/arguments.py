@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from amdattn.arrays.dtypes import DType, as_dtype
 from amdattn.device.code_object import KernelInfo
+from amdattn.dtypes import DType, as_dtype
 from amdattn.user_files import read_array, read_json, read_text
 
 if TYPE_CHECKING:

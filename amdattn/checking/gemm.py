@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from amdattn.arrays.buffers import empty
-from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.interchange import asarray
 from amdattn.checking.session import Check
 from amdattn.device import manifest, runtime
 from amdattn.device.manifest import KernelSpec
+from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.planning import plan_gemm
 from amdattn.ops.gemm.problem import GemmProblem

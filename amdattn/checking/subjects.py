@@ -15,7 +15,6 @@ import numpy as np
 import amdattn
 from amdattn.arch.props import DeviceProps
 from amdattn.arrays.buffers import DeviceArray, empty, host_empty
-from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.interchange import asarray
 from amdattn.checking import gemm
 from amdattn.checking.arguments import Argument, Buffer, place
@@ -23,6 +22,7 @@ from amdattn.checking.session import Check
 from amdattn.device import manifest, runtime
 from amdattn.device.code_object import KernelInfo, read_kernels
 from amdattn.device.manifest import KernelSpec
+from amdattn.dtypes import as_dtype
 from amdattn.errors import ManifestError, UnsupportedProblem
 from amdattn.ops.attention import planning, select
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem

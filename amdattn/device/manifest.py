@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from amdattn import paths
 from amdattn.arch.props import KNOWN_DEVICES, DeviceProps
+from amdattn.dtypes import as_dtype
 from amdattn.errors import CorruptKernel, ManifestError, UnsupportedDeviceError
 
 SCHEMA = 2
@@ -187,6 +188,7 @@ def _parse(row: Mapping[str, Any], folder: Path, kernargs: Mapping[str, KernargS
         name = row["name"]
         return KernelSpec(
             path=folder / row["file"],
+            dtype=as_dtype(row["dtype"]).name,
             params=Facts(name, "params", row["params"]),
             tile=Facts(name, "tile", row["tile"]),
             accepts=Facts(name, "accepts", row["accepts"]),
@@ -200,7 +202,7 @@ def _parse(row: Mapping[str, Any], folder: Path, kernargs: Mapping[str, KernargS
 
 
 _PLAIN_FIELDS = (
-    *("symbol", "sha256", "name", "arch", "op", "dtype", "vgpr", "agpr", "sgpr", "lds_bytes"),
+    *("symbol", "sha256", "name", "arch", "op", "vgpr", "agpr", "sgpr", "lds_bytes"),
     *("scratch_bytes", "grid", "source", "toolchain", "code_object_version"),
 )
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from amdattn.arrays.buffers import DeviceArray, View, allocate, host_empty
 from amdattn.arrays.dlpack import compact_strides
-from amdattn.arrays.dtypes import as_dtype
 from amdattn.device.runtime import Runtime
+from amdattn.dtypes import as_dtype
 from amdattn.op.workspace import WorkspaceLayout
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from amdattn.arrays.buffers import DeviceArray
-from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.interchange import asarray
 from amdattn.checking.subjects import planned
 from amdattn.device import manifest, runtime
 from amdattn.device.manifest import KernelSpec
+from amdattn.dtypes import as_dtype
 from amdattn.ops.attention import select
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.gemm.execution import GemmPlan

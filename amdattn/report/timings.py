@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from amdattn.arrays.buffers import empty
-from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.interchange import asarray
 from amdattn.bench import micro, micro_table
 from amdattn.bench.kernels import Functions
@@ -22,6 +21,7 @@ from amdattn.bench.run import is_virtual
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
 from amdattn.device import runtime
+from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm.small_m import plan_gemm
 from amdattn.report.steps import ABSENT, FAILED, INFO, Row, Step
 from amdattn.testing.bench import do_bench

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from amdattn.arch.props import DeviceProps
-from amdattn.arrays.dtypes import as_dtype
 from amdattn.checking.gemm import values
 from amdattn.device.kernarg import packer
 from amdattn.device.manifest import KernelSpec
+from amdattn.dtypes import as_dtype
 from amdattn.op.plan import Address, PerRun, Plan, Stride
 from amdattn.ops.gemm.planning import every_choice, plan_choice, plan_gemm
 from amdattn.ops.gemm.problem import GemmProblem

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from amdattn.arch.props import DeviceProps
-from amdattn.arrays.dtypes import as_dtype
 from amdattn.device import manifest
 from amdattn.device.kernarg import packer
 from amdattn.device.manifest import KernelSpec
+from amdattn.dtypes import as_dtype
 from amdattn.op.plan import Address, Stride
 from amdattn.ops.attention import select
 from amdattn.ops.attention.planning import PlannedAttention, plan_attention

@@ -11,8 +11,8 @@ from hypothesis import given, settings, strategies as st
 import amdattn
 from amdattn.arrays import dlpack
 from amdattn.arrays.dlpack_import import import_tensor
-from amdattn.arrays.dtypes import FLOAT32, as_dtype
 from amdattn.device import runtime
+from amdattn.dtypes import FLOAT32, as_dtype
 
 DTYPES = ["bfloat16", "float16", "float32", "float64", "int8", "int32", "int64", "uint16"]
 

@@ -7,7 +7,7 @@ import pytest
 
 from amdattn.arrays.buffers import HostTensor
 from amdattn.arrays.dlpack_import import import_tensor
-from amdattn.arrays.dtypes import as_dtype, from_dlpack_code
+from amdattn.dtypes import as_dtype, from_dlpack_code
 
 SIGNED, UNSIGNED, FLOAT, BFLOAT = 0, 1, 2, 4  # DLDataTypeCode
 CODES = {

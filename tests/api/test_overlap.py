@@ -12,7 +12,7 @@ import amdattn
 from amdattn.arrays import overlap
 from amdattn.arrays.buffers import View
 from amdattn.arrays.dlpack import compact_strides
-from amdattn.arrays.dtypes import as_dtype
+from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm.problem import GemmProblem
 
 BF16 = as_dtype("bfloat16")

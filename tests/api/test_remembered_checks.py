@@ -12,8 +12,8 @@ from kernels.gemm_family import SMALL, planned
 
 import amdattn
 from amdattn.arrays.buffers import View
-from amdattn.arrays.dtypes import as_dtype
 from amdattn.device import runtime
+from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm.problem import GemmProblem
 
 SHAPE = (1, 16, 2, 128)

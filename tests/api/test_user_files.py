@@ -13,10 +13,10 @@ import pytest
 
 import amdattn
 from amdattn import user_files
-from amdattn.arrays.dtypes import as_dtype
 from amdattn.bench import record
 from amdattn.checking.arguments import Buffer, read_arguments
 from amdattn.checking.suppressions import Suppressions
+from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm import small_m as gemm, table as gemm_table
 
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {

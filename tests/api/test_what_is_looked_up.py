@@ -10,9 +10,9 @@ import pytest
 
 from amdattn.arch.props import KNOWN_DEVICES
 from amdattn.arrays.buffers import View
-from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.memory import Block, Pool
 from amdattn.device import manifest, runtime
+from amdattn.dtypes import as_dtype
 from amdattn.errors import HipError
 from amdattn.ops.attention import (
     admission,

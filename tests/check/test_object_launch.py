@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from amdattn import compiler, paths
-from amdattn.arrays.dtypes import as_dtype
 from amdattn.bench import code_object as timed
 from amdattn.bench.kernels import Functions, Operands
 from amdattn.bench.shapes import Shape
@@ -20,6 +19,7 @@ from amdattn.bench.shipped import Shipped
 from amdattn.checking.arguments import Buffer, Scalar
 from amdattn.checking.subjects import CodeObject
 from amdattn.device.kernarg import packer
+from amdattn.dtypes import as_dtype
 from amdattn.testing import reference, selftest
 from benchmarks.checker_mutation.object_file import object_subject
 

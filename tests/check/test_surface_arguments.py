@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from amdattn.arrays.dtypes import as_dtype
 from amdattn.checking.arguments import Buffer, Scalar, place, read_arguments
 from amdattn.device.code_object import Argument, KernelInfo
+from amdattn.dtypes import as_dtype
 
 TEXT = """
 # what is reduced

@@ -113,7 +113,7 @@ def test_operands_of_the_model_through_the_family(
 ) -> None:
     """Of the first and the last layer, all sentences in one call, whole and in parts."""
     import amdattn
-    from amdattn.arrays.dtypes import as_dtype
+    from amdattn.dtypes import as_dtype
 
     captured: list[tuple[Any, ...]] = []
 

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from api import masked
 
 import amdattn
-from amdattn.arrays.dtypes import as_dtype
 from amdattn.checking import schedules
 from amdattn.checking.findings import ERROR, FindingLog
 from amdattn.checking.subjects import every_operation, planned
+from amdattn.dtypes import as_dtype
 from amdattn.ops.attention.problem import AttentionProblem
 
 Array = npt.NDArray[Any]

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from kernels.family import Guarded
 
 import amdattn
-from amdattn.arrays.dtypes import as_dtype
 from amdattn.device import manifest
+from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm import planning
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import FACTORS, GemmProblem

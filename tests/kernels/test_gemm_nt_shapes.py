@@ -7,7 +7,7 @@ import pytest
 from kernels.gemm_family import Array, Call
 
 import amdattn
-from amdattn.arrays.dtypes import as_dtype
+from amdattn.dtypes import as_dtype
 
 pytestmark = pytest.mark.slow
 

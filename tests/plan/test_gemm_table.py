@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import amdattn
 from amdattn import cli, tuning
 from amdattn.arch.props import KNOWN_DEVICES
-from amdattn.arrays.dtypes import as_dtype
+from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm import planning, small_m as gemm, table as gemm_table
 from amdattn.ops.gemm.problem import GemmProblem
 from build_scripts import gemm_table as build

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from amdattn.arch.props import DeviceProps
 from amdattn.arrays.buffers import View
 from amdattn.arrays.dlpack import compact_strides
-from amdattn.arrays.dtypes import FLOAT32, DType, as_dtype
 from amdattn.device import runtime
 from amdattn.device.manifest import KernelSpec
+from amdattn.dtypes import FLOAT32, DType, as_dtype
 from amdattn.errors import UnsupportedDeviceError
 from amdattn.op.cache import keep
 from amdattn.op.operands import (

@@ -8,11 +8,11 @@ from typing import Any
 
 from amdattn import scalars
 from amdattn.arrays.buffers import DeviceArray, View, allocate
-from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.interchange import as_view, like
 from amdattn.device import manifest, runtime
 from amdattn.device.manifest import KernelSpec
 from amdattn.device.runtime import Runtime
+from amdattn.dtypes import as_dtype
 from amdattn.op import launch
 from amdattn.op.cache import keep
 from amdattn.op.operands import operand_of

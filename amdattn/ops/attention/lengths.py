@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from amdattn import scalars
 from amdattn.arrays.buffers import View, allocate, upload
-from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.interchange import as_view
 from amdattn.device import runtime
+from amdattn.dtypes import as_dtype
 from amdattn.ops.attention.problem import INT32_MAX
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from amdattn.arrays.buffers import DeviceArray, Memory, View, host_empty, upload
-from amdattn.arrays.dtypes import FLOAT32
 from amdattn.arrays.interchange import like
 from amdattn.device import runtime
+from amdattn.dtypes import FLOAT32
 from amdattn.op.operands import check_output, check_placement, check_shape
 from amdattn.ops.attention.problem import axis_order
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from amdattn import scalars
-from amdattn.arrays.dtypes import as_dtype
+from amdattn.dtypes import as_dtype
 
 INT32_MAX = 2**31 - 1
 FLOAT32_MAX = 3.4028234663852886e38

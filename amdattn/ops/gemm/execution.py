@@ -8,11 +8,11 @@ from typing import Any
 
 from amdattn.arrays.buffers import DeviceArray, View, allocate, device_named
 from amdattn.arrays.dlpack import compact_strides
-from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.interchange import as_view, like
 from amdattn.device import runtime
 from amdattn.device.manifest import KernelSpec
 from amdattn.device.runtime import Runtime
+from amdattn.dtypes import as_dtype
 from amdattn.errors import UnsupportedDeviceError
 from amdattn.op import launch, zero_at_rest
 from amdattn.op.cache import keep

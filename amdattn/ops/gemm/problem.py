@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from amdattn import scalars
-from amdattn.arrays.dtypes import as_dtype
+from amdattn.dtypes import as_dtype
 from amdattn.ops.attention.problem import FLOAT32_MAX, INT32_MAX
 
 # What `aligned` promises of the rows of a and b, for kernels that load 16 bytes a lane.

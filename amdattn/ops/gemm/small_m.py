@@ -9,9 +9,9 @@ from typing import Any
 from amdattn import scalars
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View, empty, host_empty
-from amdattn.arrays.dtypes import as_dtype
 from amdattn.arrays.interchange import as_view, like
 from amdattn.device import manifest, runtime
+from amdattn.dtypes import as_dtype
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
 from amdattn.op.mismatch import Support
 from amdattn.op.operands import check_placement, check_shape
