@@ -40,6 +40,11 @@ struct Limits {
   u32 user_sgprs;
 };
 
+struct MatrixPasses {
+  std::string_view name;  // of the instruction
+  u8 passes;              // of an issue slot each
+};
+
 // A whole chip, all of its XCDs in one partition.
 struct Product {
   std::string_view name;         // without the vendor
@@ -59,9 +64,16 @@ struct Arch {
   u32 counter_khz;  // of s_memrealtime
   Limits limits;
   Timing timing;
+  std::span<const MatrixPasses> matrix_passes;  // a row for every matrix instruction
   std::span<const Product> products;
 
   std::string_view name() const { return processor.name; }
+  // 0: it has no such matrix instruction.
+  u8 passes(std::string_view instruction) const {
+    for (const MatrixPasses& row : matrix_passes)
+      if (row.name == instruction) return row.passes;
+    return 0;
+  }
 };
 // Those that can be played; the first is the default.
 std::span<const Arch* const> architectures();

@@ -32,6 +32,7 @@ std::string machines_text() {
       std::snprintf(number, sizeof number, "\t%.17g", fact);
       text += number;
     }
+    text += machine.arch->fp8 == Fp8Kind::kFnuz ? "\tfnuz" : "\tocp";
     for (const u16 id : product.pci_ids) text += '\t' + std::to_string(id);
     text += '\n';
   }
@@ -49,8 +50,8 @@ extern "C" __attribute__((visibility("default"))) const char* amdattn_vdev_coexe
 }
 
 // Every device that can be played: "architecture, name, CUs, XCDs, bytes of memory, bytes of LDS of
-// a CU, sustained bytes per ns of HBM, of the last level cache, peak clock in GHz", then the PCI
-// ids of its product; valid for the process's life.
+// a CU, sustained bytes per ns of HBM, of the last level cache, peak clock in GHz, kind of 8-bit
+// floats", then the PCI ids of its product; valid for the process's life.
 extern "C" __attribute__((visibility("default"))) const char* amdattn_vdev_machines() {
   static const std::string text = vdev::machines_text();
   return text.c_str();

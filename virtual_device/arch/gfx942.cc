@@ -25,7 +25,7 @@ using enum Beside;
 constexpr Coexecution kCoexecution942[] = {
     {Unit::kValu, kOverlaps, &Timing::slot, 0, "32-bit and 16-bit scalar arithmetic, v_max3, v_perm, v_fma_mix, v_cvt_pkrtz, v_accvgpr", kScalarEvidence},
     {Unit::kValu64, kOverlaps, &Timing::slot, 0, "64-bit data", "not on LLVM's list; unmeasured"},
-    {Unit::kValuConvert, kOverlaps, &Timing::convert, 0, "v_cvt between f32 and i32, u32, f16, fp8, bf8", "not on LLVM's list; rate: see arch.h"},
+    {Unit::kValuConvert, kOverlaps, &Timing::convert, 0, "v_cvt between f32 and i32, u32, f16, fp8, bf8", "not on LLVM's list; rate: see arch/gfx942.cc"},
     {Unit::kValuPacked32, kExclusive, &Timing::slot, 0, "v_pk_{add,mul,fma}_f32, v_pk_mov_b32", kPacked32Evidence},
     {Unit::kValuPacked16, kExclusive, &Timing::slot, 0, "v_pk_* of f16, i16, u16, b16", kListed},
     {Unit::kValuDot, kExclusive, &Timing::slot, 0, "v_dot*", "LLVM; ROCLIB (gfx950)"},
@@ -60,6 +60,33 @@ constexpr LdsPhases read_quads() {
   return p;
 }
 constexpr LdsPhases kLdsPhases[] = {halves(false), halves(true), read_quads(), octets()};
+
+// [T MC, from its cycles; D ISA3 7.5]
+constexpr MatrixPasses kPasses[] = {
+    {"v_mfma_f32_16x16x8_xf32", 4},       {"v_mfma_f32_32x32x4_xf32", 8},
+    {"v_mfma_f32_32x32x1_2b_f32", 16},    {"v_mfma_f32_16x16x1_4b_f32", 8},
+    {"v_mfma_f32_4x4x1_16b_f32", 2},      {"v_mfma_f32_32x32x2_f32", 16},
+    {"v_mfma_f32_16x16x4_f32", 8},        {"v_mfma_f32_32x32x4_2b_f16", 16},
+    {"v_mfma_f32_16x16x4_4b_f16", 8},     {"v_mfma_f32_4x4x4_16b_f16", 2},
+    {"v_mfma_f32_32x32x8_f16", 8},        {"v_mfma_f32_16x16x16_f16", 4},
+    {"v_mfma_i32_32x32x4_2b_i8", 16},     {"v_mfma_i32_16x16x4_4b_i8", 8},
+    {"v_mfma_i32_4x4x4_16b_i8", 2},       {"v_mfma_i32_32x32x16_i8", 8},
+    {"v_mfma_i32_16x16x32_i8", 4},        {"v_mfma_f32_32x32x4_2b_bf16", 16},
+    {"v_mfma_f32_16x16x4_4b_bf16", 8},    {"v_mfma_f32_4x4x4_16b_bf16", 2},
+    {"v_mfma_f32_32x32x8_bf16", 8},       {"v_mfma_f32_16x16x16_bf16", 4},
+    {"v_smfmac_f32_16x16x32_f16", 4},     {"v_smfmac_f32_32x32x16_f16", 8},
+    {"v_smfmac_f32_16x16x32_bf16", 4},    {"v_smfmac_f32_32x32x16_bf16", 8},
+    {"v_smfmac_i32_16x16x64_i8", 4},      {"v_smfmac_i32_32x32x32_i8", 8},
+    {"v_mfma_f64_16x16x4_f64", 8},        {"v_mfma_f64_4x4x4_4b_f64", 4},
+    {"v_mfma_f32_16x16x32_bf8_bf8", 4},   {"v_mfma_f32_16x16x32_bf8_fp8", 4},
+    {"v_mfma_f32_16x16x32_fp8_bf8", 4},   {"v_mfma_f32_16x16x32_fp8_fp8", 4},
+    {"v_mfma_f32_32x32x16_bf8_bf8", 8},   {"v_mfma_f32_32x32x16_bf8_fp8", 8},
+    {"v_mfma_f32_32x32x16_fp8_bf8", 8},   {"v_mfma_f32_32x32x16_fp8_fp8", 8},
+    {"v_smfmac_f32_16x16x64_bf8_bf8", 4}, {"v_smfmac_f32_16x16x64_bf8_fp8", 4},
+    {"v_smfmac_f32_16x16x64_fp8_bf8", 4}, {"v_smfmac_f32_16x16x64_fp8_fp8", 4},
+    {"v_smfmac_f32_32x32x32_bf8_bf8", 8}, {"v_smfmac_f32_32x32x32_bf8_fp8", 8},
+    {"v_smfmac_f32_32x32x32_fp8_bf8", 8}, {"v_smfmac_f32_32x32x32_fp8_fp8", 8},
+};
 
 constexpr u16 kMi300xIds[] = {0x74a1, 0x74a9, 0x74b5, 0x74bd};
 constexpr u16 kMi325xIds[] = {0x74a5, 0x74b9};
@@ -136,7 +163,7 @@ constinit const Processor kGfx94Generic{.name = "gfx9-4-generic",
                                         .generic = nullptr,
                                         .coexecution = {}};
 
-constinit const Arch kGfx942{
+constexpr Arch kGfx942{
     .processor = {.name = "gfx942",
                   .elf_machine = 0x4c,
                   .features = ":sramecc+:xnack-",  // as every one ships
@@ -203,7 +230,7 @@ constinit const Arch kGfx942{
             .l2_write_bytes_per_clk = 594,  // 16 x 64 x 0.58 [D WP3, T FC]
             .l2_to_cu_bytes_per_clk = 128,  // [M RRZE]
             .l2_latency = 213,              // [M RRZE, at 2.092 GHz]
-            .mall_ways = 16,                // [D]
+            .mall_sets = 16384,             // of 16 ways on an MI300X [D]
             .l2_polynomial = 0xc75,         // [A, see timing/cache.h]
             .mall_polynomial = 0x4f69,      // the same
             .l2_latency_ns = 102,           // [M RRZE, the 213 clk above]
@@ -226,7 +253,10 @@ constinit const Arch kGfx942{
             .dispatch_wave = 14,  // [M SQTT]
             .launch_us = 2.7,     // [T FC]
         },
+    .matrix_passes = kPasses,
     .products = kProducts,
 };
+
+static_assert(complete(kGfx942.timing));
 
 }  // namespace vdev

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <span>
 
 #include "arch/unit.h"
@@ -20,6 +21,23 @@ struct LdsPhases {
   u32 count;
   std::array<u64, 8> lanes;
 };
+
+inline constexpr u32 kMostBanks = 64;
+
+// Accesses of 1 to 16 bytes find a row, whose phases have every lane once.
+constexpr bool complete(std::span<const LdsPhases> table) {
+  u32 widest[2] = {};
+  for (const LdsPhases& row : table) {
+    u64 lanes = 0;
+    for (u32 i = 0; i < row.count; ++i) {
+      if (lanes & row.lanes[i]) return false;
+      lanes |= row.lanes[i];
+    }
+    if (~lanes || row.banks > kMostBanks || row.bytes <= widest[row.write]) return false;
+    widest[row.write] = row.bytes;
+  }
+  return widest[0] == 16 && widest[1] == 16;
+}
 
 struct Timing {
   // ---- Issue
@@ -57,7 +75,7 @@ struct Timing {
   u32 l2_write_bytes_per_clk;  // per XCD
   u32 l2_to_cu_bytes_per_clk;  // and back
   u32 l2_latency;
-  u32 mall_ways;
+  u32 mall_sets;                       // of an XCD's share: its bytes give the ways
   u32 l2_polynomial, mall_polynomial;  // of their sets, see timing/cache.h
   double l2_latency_ns;
   double mall_latency_ns;
@@ -76,6 +94,18 @@ struct Timing {
   u32 dispatch_wave;  // clk between two waves started on an XCD
   double launch_us;   // marginal launch in a train of kernels
 };
+
+// Sets that a polynomial hashes to: two to the power of its degree.
+constexpr bool hashes_to(u32 polynomial, u32 sets) {
+  return std::has_single_bit(sets) && std::bit_width(polynomial) == std::bit_width(sets);
+}
+constexpr bool complete(const Timing& t) {
+  return complete(t.lds_phases) && hashes_to(t.mall_polynomial, t.mall_sets) &&
+         hashes_to(t.l2_polynomial, t.l2_bytes / t.line_bytes / t.l2_ways) &&
+         std::has_single_bit(t.l1_bytes / t.line_bytes / t.l1_ways) &&
+         std::has_single_bit(t.scalar_bytes / t.scalar_line / t.scalar_ways) &&
+         std::has_single_bit(t.icache_bytes / t.fetch_line / t.icache_ways);
+}
 
 // ---- What the vector ALU and the matrix unit of a SIMD do at the same time
 

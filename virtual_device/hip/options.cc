@@ -108,14 +108,15 @@ VDEV_EXPORT const char* amdattn_vdev_take_profiles() {
   return made ? text.c_str() : nullptr;
 }
 
-// Grows when one of the functions below changes its meaning.
 // Which device the process has: a product such as "MI300X", or a partition such as "MI300X:CPX".
 // 0 if there is no such name, or if the device exists already: some call of the API was before.
 VDEV_EXPORT int amdattn_vdev_play(const char* name) {
+  if (name == nullptr) return 0;
   const auto machine = find_machine(name);
   return machine && play(*machine);
 }
 
+// Grows when one of the functions here changes its meaning.
 VDEV_EXPORT uint32_t amdattn_vdev_abi() { return kAbiVersion; }
 
 // The text of the last fault, or of the last refused launch or code object, of any thread. It

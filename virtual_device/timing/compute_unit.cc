@@ -1,24 +1,13 @@
 #include "timing/compute_unit.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "core/launch_state.h"
 #include "isa/waitcnt.h"
-#include "numerics/mfma.h"
 
 namespace vdev::timing {
 namespace {
-
-u32 passes(u16 opcode) {
-  static const std::array<u8, 128> table = [] {
-    std::array<u8, 128> t{};
-    for (const MfmaShape& shape : mfma_shapes()) t[shape.opcode] = shape.passes;
-    return t;
-  }();
-  return table[opcode];
-}
 
 bool is_sopp(const Inst& inst, u16 opcode) {
   return inst.row->format == Format::kSopp && inst.row->opcode == opcode;
@@ -264,7 +253,7 @@ void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now)
   switch (unit) {
     case Unit::kMfma:
     case Unit::kMfmaAlone: {
-      const u64 busy = u64{passes(inst.row->opcode)} * slot;
+      const u64 busy = u64{times_.passes(inst.row->opcode)} * slot;
       simd.mfma_free = simd.matrix_end = now + busy;
       simd.vector_issue = now + slot;
       simd.valu_free = std::max(simd.valu_free, now) + slot * timing_.mfma_lost_slots;

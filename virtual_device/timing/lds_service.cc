@@ -5,8 +5,6 @@
 namespace vdev::timing {
 namespace {
 
-constexpr u32 kMostBanks = 64;
-
 const LdsPhases& phases(const Timing& timing, u32 bytes, bool write) {
   return *std::find_if(
       timing.lds_phases.begin(), timing.lds_phases.end(),

@@ -6,12 +6,23 @@
 
 namespace vdev::timing {
 
+namespace {
+
+// What an XCD's share of the MALL holds, in as many sets on every product.
+u32 mall_ways(const Machine& machine) {
+  const Timing& timing = machine.arch->timing;
+  return machine.product->mall_bytes / machine.product->num_xcds / timing.line_bytes /
+         timing.mall_sets;
+}
+
+}  // namespace
+
 Caches::Caches(const Machine& machine) : Caches(machine, machine.arch->timing) {}
 
 Caches::Caches(const Machine& machine, const Timing& timing)
     : l2(timing.l2_bytes, timing.line_bytes, timing.l2_ways, timing.l2_polynomial),
-      mall(machine.product->mall_bytes / machine.product->num_xcds, timing.line_bytes,
-           timing.mall_ways, timing.mall_polynomial),
+      mall(u64{mall_ways(machine)} * timing.mall_sets * timing.line_bytes, timing.line_bytes,
+           mall_ways(machine), timing.mall_polynomial),
       code((machine.cus_of_xcd() + timing.cus_of_scalar - 1) / timing.cus_of_scalar,
            Cache(timing.icache_bytes, timing.fetch_line, timing.icache_ways)) {}
 
