@@ -87,7 +87,9 @@ struct Machine {
 
   u32 cus_of_xcd() const { return product->cus_of_xcd; }
   u32 num_cus() const { return num_xcds * product->cus_of_xcd; }
-  u64 memory_bytes() const { return product->memory_bytes / product->num_xcds * num_xcds; }
+  u64 memory_bytes() const {  // whole pages
+    return product->memory_bytes * num_xcds / product->num_xcds & ~u64{4095};
+  }
 };
 // The first product of the first architecture.
 Machine default_machine();
