@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from amdattn.arch.products import REFERENCE
 from amdattn.errors import AmdattnError
 
 CODE_OBJECT_VERSION = 5  # the newest that ROCm 6.0 loads
-DEFAULT_ARCH = "gfx942"
+DEFAULT_ARCH = REFERENCE.arch
 # Of <hip/hip_runtime.h>, where there is no ROCm.
 INCLUDE = Path(__file__).resolve().parent / "include"
 

@@ -5,8 +5,8 @@ into its power cap, which then lowers the clock; how far depends on the energy o
 does. Here the operations and bytes that the model counted, times energies from public sources, give
 the clock at which the power equals the cap, and with it a time. Cycles are taken as they are.
 
-Two numbers of `MI300X` are fitted (see there); docs/performance-model.md shows what comes out with
-and without them.
+Two numbers of `amdattn.arch.energies` are fitted (see there); docs/performance-model.md shows what
+comes out with and without them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from amdattn.arch.energies import (
+    ENERGIES,
+    LARGE_TILE as LARGE_TILE,
+    PJ_PER_FLOP_16X16X16 as PJ_PER_FLOP_16X16X16,
+    PJ_PER_FMA as PJ_PER_FMA,
+    PLAIN_VALU as PLAIN_VALU,
+    Energies as Energies,
+    mi300x as mi300x,
+)
+from amdattn.arch.products import REFERENCE
+
 if TYPE_CHECKING:
     from amdattn.device.profiling import LaunchProfile
 
@@ -25,74 +36,6 @@ _BISECTIONS = 40
 _LOWEST_GHZ = 0.1
 _VALU_SLOT_CLK = 4
 _LDS_PORT_BYTES = 64  # per clk
-
-
-@dataclass(frozen=True)
-class Energies:
-    """Power and energies of one device; dynamic ones at 1 GHz.
-
-    They grow with the square root of the clock, and the clock trees with its power 1.5, as a fit to
-    55 published operating points of an MI300X at its cap found (gpu-benches roofline).
-
-    Attributes
-    ----------
-    cap_watts, idle_watts, clock_tree_watts : float
-        The last at 1 GHz.
-    peak_ghz : float
-    matrix_pj_per_flop : mapping of str to float
-        By MxNxK of a bfloat16 MFMA, with its blocks where it has several.
-    vector_pj_per_slot : float
-        Of a VALU instruction of 64 lanes; a transcendental counts for as many as it takes slots.
-    lds_pj_per_byte, l1_pj_per_byte, l2_pj_per_byte, hbm_pj_per_byte : float
-    """
-
-    cap_watts: float
-    idle_watts: float
-    clock_tree_watts: float
-    peak_ghz: float
-    matrix_pj_per_flop: Mapping[str, float]
-    vector_pj_per_slot: float
-    lds_pj_per_byte: float
-    l1_pj_per_byte: float
-    l2_pj_per_byte: float
-    hbm_pj_per_byte: float
-
-
-# bfloat16 GEMM of AMD's article on maximum achievable FLOPs: 708 TFLOP/s at 1.207 GHz and 750 W.
-# What idle power and clock trees leave of the cap is charged to its MFMA, 16x16x16.
-_MAF_TFLOPS, _MAF_GHZ, _CAP, _IDLE, _CLOCK_TREE = 708.0, 1.207, 750.0, 200.0, 94.0
-PJ_PER_FLOP_16X16X16 = (_CAP - _IDLE - _CLOCK_TREE * _MAF_GHZ**1.5) / (_MAF_TFLOPS * _MAF_GHZ**0.5)
-# The gpu-benches fit has 3.5 pJ per packed float32 operation: 128 operations of a plain FMA.
-PJ_PER_FMA = 128 * 3.5
-# Fitted to the published times of AITER and MoonMath, the only two fitted numbers here:
-LARGE_TILE = 1.26  # a 32x32x8 MFMA over two 16x16x16, per operation; AMD's article: it draws more
-PLAIN_VALU = 0.50  # an average VALU operation of attention over a float32 FMA
-
-
-def mi300x(*, large_tile: float = LARGE_TILE, plain_valu: float = PLAIN_VALU) -> Energies:
-    """The numbers of an MI300X; 1 for both arguments: nothing fitted."""
-    return Energies(
-        cap_watts=_CAP,
-        idle_watts=_IDLE,
-        clock_tree_watts=_CLOCK_TREE,
-        peak_ghz=2.1,
-        matrix_pj_per_flop={
-            "16x16x16": PJ_PER_FLOP_16X16X16,
-            "32x32x8": PJ_PER_FLOP_16X16X16 * large_tile,
-            # Of old shapes only this one occurs, to clear registers; taken for a tile as large.
-            "32x32x4_2b": PJ_PER_FLOP_16X16X16 * large_tile,
-        },
-        vector_pj_per_slot=PJ_PER_FMA * plain_valu,
-        # 7 nm SRAM: 8.5 pJ per 8 bytes of 32 KB, 14 pJ of 1 MB (Jouppi et al., ISCA 2021, the
-        # update of Horowitz's table; not checked against the paper again).
-        lds_pj_per_byte=8.5 / 8,
-        l1_pj_per_byte=8.5 / 8,
-        l2_pj_per_byte=14 / 8,
-        hbm_pj_per_byte=100,  # gpu-benches fit: 100 W per TB/s
-    )
-
-
-MI300X = mi300x()
 
 
 @dataclass(frozen=True)
@@ -204,7 +147,7 @@ class Estimate:
         return sum(self.watts.values()) * self.seconds
 
 
-def estimate(activity: Activity, energies: Energies = MI300X) -> Estimate:
+def estimate(activity: Activity, energies: Energies = ENERGIES[REFERENCE.name]) -> Estimate:
     """Clock and time of a launch that lasts long enough, milliseconds, for the cap to act.
 
     Raises

@@ -49,8 +49,8 @@ CHIPS = (
     Chip("MI308X", "gfx942", (0x74A2, 0x74A8, 0x74B6, 0x74BC), 80, 4, 192 * 2**30, 5300),
 )
 
-# What the planners take for one XCD of a chip that is not among these: that of an MI300X, to which
-# their constants were fitted.
+# What is taken if nobody names a chip: the one that the virtual device plays by default. The
+# planners' constants were fitted to it; for one that is not among these they take its XCDs.
 REFERENCE = CHIPS[0]
 
 # Sustained reads, of the peak: 4200 bytes/ns of an MI300X.

@@ -1,4 +1,4 @@
-"""Clocks and rates of the modelled device, as timing/arch.h of the virtual device states them.
+"""Clocks and rates of the modelled device, as arch/gfx942.cc of the virtual device states them.
 
 Sources are there; a test holds the two files against each other.
 """

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from amdattn.arch.products import REFERENCE
 from amdattn.cli.check import extent
 from amdattn.cli.output import print_json, stdout
 from amdattn.device.profiling import TRANS
@@ -44,7 +45,7 @@ Trans = Annotated[
     str,
     typer.Option(
         help="Of the model: transcendentals run beside MFMAs, or wait for them (exclusive): "
-        "open for gfx942; both: a row for each."
+        f"open for {REFERENCE.arch}; both: a row for each."
     ),
 ]
 SimulatedWorkgroups = Annotated[

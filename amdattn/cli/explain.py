@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 import amdattn
+from amdattn.arch.products import REFERENCE
 from amdattn.arch.props import KNOWN_DEVICES, KNOWN_PARTITIONS, DeviceProps
 from amdattn.cli.options import (
     Activation,
@@ -74,7 +75,7 @@ def attention(
     num_splits: NumSplits = 0,
     lse: Annotated[bool, typer.Option("--lse", help="Also ask for the log-sum-exp.")] = False,
     gather: Gather = "",
-    device: Device = "MI300X",
+    device: Device = REFERENCE.name,
     as_json: AsJson = False,
 ) -> None:
     """Plan of an attention forward call."""
@@ -119,7 +120,7 @@ def gemm(
         bool, typer.Option(help="Rows of a and b begin at multiples of 4 bytes.")
     ] = True,
     deterministic: Deterministic = True,
-    device: Device = "MI300X",
+    device: Device = REFERENCE.name,
     as_json: AsJson = False,
 ) -> None:
     """Plan of a product with few rows, as gemm_nt makes it."""

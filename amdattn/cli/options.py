@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from amdattn.arch.products import REFERENCE
 from amdattn.arch.props import KNOWN_DEVICES
 
 Batch = Annotated[int, typer.Option("--batch", "-b", help="Sequences.")]
@@ -57,7 +58,8 @@ Deterministic = Annotated[
 Device = Annotated[
     str,
     typer.Option(
-        help=f"{', '.join(KNOWN_DEVICES)}, a partition as MI300X:CPX, or bound: the one at hand."
+        help=f"{', '.join(KNOWN_DEVICES)}, a partition as {REFERENCE.name}:CPX, or bound: the one "
+        "at hand."
     ),
 ]
 Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Of the random inputs.")]

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from amdattn.arch.products import REFERENCE
 from amdattn.output_files import check_outputs
 from amdattn.report.steps import ABSENT, FAILED
 from amdattn.report.supervise import NOT_MEASURED, PASSED, SKIPPED, Outcome
@@ -20,7 +21,7 @@ LABELS = {
     True: "Virtual device: no GPU was involved. Results are functional, times are **modelled**; "
     "nothing here was measured.",
     False: "A GPU: times under `measured` are of its own clocks and events; those under "
-    "`modelled` are the performance model's, computed on the CPU for an MI300X.",
+    f"`modelled` are the performance model's, computed on the CPU for an {REFERENCE.name}.",
 }
 
 

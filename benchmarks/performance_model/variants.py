@@ -12,8 +12,8 @@ from amdattn.device.x86_level import library_name
 from build_scripts import virtual_device
 
 LEVEL = "v3"
-_CONSTANTS = virtual_device.SOURCES / "timing" / "arch.h"
-_MODEL = "timing_cold"  # the translation unit with everything that knows the constants
+_CONSTANTS = virtual_device.SOURCES / "arch" / "gfx942.cc"
+_MODEL = "arch_cold"  # the translation unit with everything that knows the constants
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Variant:
 
     @property
     def value(self) -> int:
-        """As timing/arch.h has it."""
+        """As the table of the architecture has it."""
         found = _pattern(self.constant).search(_CONSTANTS.read_text(encoding="utf-8"))
         if not found:
             raise ValueError(f"{_CONSTANTS} has no constant {self.constant}")
@@ -57,10 +57,10 @@ def build(constants: Mapping[str, int], work: Path, out: Path) -> Path:
         text, count = _pattern(constant).subn(rf"\g<1>{value}", text)
         if count != 1:
             raise ValueError(f"{_CONSTANTS} has {count} constants {constant}, not one")
-    (out / "timing").mkdir(parents=True, exist_ok=True)
-    (out / "timing" / "arch.h").write_text(text, encoding="utf-8")
+    (out / "arch").mkdir(parents=True, exist_ok=True)
+    (out / "arch" / _CONSTANTS.name).write_text(text, encoding="utf-8")
     changed = out / f"{_MODEL}.o"
-    flags = [f"-I{out}", *virtual_device.COMMON_FLAGS]  # finds this arch.h first
+    flags = [f"-I{out}", *virtual_device.COMMON_FLAGS]  # finds this table first
     unit = work / f"{_MODEL}.cc"
     subprocess.run(
         [*virtual_device.compiler(LEVEL), *flags, "-c", str(unit), "-o", str(changed)],

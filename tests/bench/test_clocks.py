@@ -1,35 +1,39 @@
 """The constants of the benchmark are those of the virtual device's model."""
 
+import ctypes
 import re
 from pathlib import Path
 
 import pytest
+from vdev_library import open_library
 
 from amdattn.arch.props import KNOWN_DEVICES
 from amdattn.bench.clocks import CLOCKS, clocks
 from amdattn.ops.gemm import cost as gemm_cost
 
-HEADER = Path(__file__).parents[2] / "virtual_device" / "timing" / "arch.h"
+TABLE = Path(__file__).parents[2] / "virtual_device" / "arch" / "gfx942.cc"
 
 
 def test_same_as_the_model():
-    text = HEADER.read_text()
+    text = TABLE.read_text()
 
     def constant(name):
         return float(re.search(rf"\b{name} = ([\d.]+)", text)[1])
 
     arch = CLOCKS["gfx942"]
     for name, value in {
-        "peak_clock_ghz": arch.peak_ghz,
-        "sustained_clock_ghz": arch.sustained_ghz,
-        "num_cus": arch.num_cus,
-        "num_xcds": arch.num_xcds,
+        "kSustained": arch.sustained_ghz,
         "launch_us": arch.launch_us,
         "dispatch_wave": arch.dispatch_wave_clk,
         "first_fetch": arch.first_fetch_clk,
-        "hbm_rate": arch.hbm_bytes_per_ns,
     }.items():
         assert constant(name) == value, name
+    library = open_library(amdattn_vdev_machines=(ctypes.c_char_p, []))
+    first = library.amdattn_vdev_machines().decode().splitlines()[0].split("\t")
+    cus, xcds, hbm_rate, peak_ghz = (float(first[i]) for i in (2, 3, 6, 8))
+    assert first[:2] == ["gfx942", "MI300X"]
+    assert (cus, xcds) == (arch.num_cus, arch.num_xcds)
+    assert (hbm_rate, peak_ghz) == (arch.hbm_bytes_per_ns, arch.peak_ghz)
 
 
 def test_unknown_architecture():

@@ -11,7 +11,7 @@ import amdattn.virtual
 from amdattn.device import runtime
 from amdattn.testing import bench as timing, do_bench
 
-LAUNCH_US = 2.7  # marginal launch, virtual_device/timing/arch.h
+LAUNCH_US = 2.7  # marginal launch, virtual_device/arch/gfx942.cc
 
 
 def test_arguments():

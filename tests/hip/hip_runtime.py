@@ -24,6 +24,10 @@ CODE = {
     "spin": "800102c0080000007fc08cbf06818680068007bffdff85bf" + ENDPGM,
     # until the word at `out` is not 0
     "hold": LOAD_ARGS + "8002047e008051de02000403700f8cbf03050e7e078006bffaff85bf" + ENDPGM,
+    # v6 = 0; v_mfma_f32_4x4x4_16b_f16; ds_read_b32 v7, v6; s_waitcnt
+    "mfma_ds": "80020c7e0000cad3040d020400006cd8060000077fc08cbf" + ENDPGM,
+    # m0 = 0; global_load_lds_dword of out[lane]; v2 = value
+    "load_to_lds": LOAD_ARGS + "8000fcbe0080a8dc010004000602047e" + ENDPGM,
     # s_branch to itself
     "forever": "ffff82bf",
     # no instruction has this encoding

@@ -17,6 +17,7 @@ SOURCES = Path(__file__).resolve().parents[2] / "virtual_device" / "hip"
 OWN = (  # amdattn_vdev_*
     "abi", "last_report", "set_option", "counter", "instructions",
     "take_findings", "declare", "code_object", "listing", "take_profiles", "coexecution",
+    "machines", "play",
 )  # fmt: skip
 STRUCTS = {  # name in hip_abi.h -> name in the bindings
     "hipDeviceProp_t": "hipDeviceProp_t",

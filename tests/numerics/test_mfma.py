@@ -553,6 +553,15 @@ def assemble(lines: list[str]) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
+def test_every_shape_has_its_passes(shapes: dict[str, Shape]) -> None:
+    """The architecture's table knows all: operations of a CU, at most 2048 a clk of 16-bit ones."""
+    rate = {"f64": 256, "f32": 256, "xf32": 1024, "f16": 2048, "bf16": 2048}
+    for name, shape in shapes.items():
+        assert shape.passes in (2, 4, 8, 16), name
+        flops = 4 * 2 * shape.m * shape.n * shape.k * shape.blocks / (4 * shape.passes)
+        assert flops <= rate.get(shape.a_type, 4096) * (2 if shape.sparse else 1), name
+
+
 def test_names_and_opcodes_are_those_of_the_assembler(shapes: dict[str, Shape]) -> None:
     pytest.importorskip("ziglang")
 

@@ -1,4 +1,4 @@
-"""What runs beside a matrix instruction: the table of timing/coexecution.cc, in kernels."""
+"""What runs beside a matrix instruction: the tables of arch/gfx*.cc, in kernels."""
 
 from __future__ import annotations
 

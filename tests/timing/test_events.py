@@ -10,7 +10,7 @@ import amdattn
 import amdattn.virtual
 from amdattn.device import runtime
 
-LAUNCH_US = 2.7  # marginal launch, virtual_device/timing/arch.h
+LAUNCH_US = 2.7  # marginal launch, virtual_device/arch/gfx942.cc
 
 
 def test_elapsed_time_is_modelled() -> None:

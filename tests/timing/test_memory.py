@@ -8,7 +8,7 @@ from benchmarks.performance_model.micro_kernel import clk_per, duration, pass_cl
 from benchmarks.performance_model.published import READ_B128_GROUPS, WRITE_B128_GROUPS
 from benchmarks.performance_model.runs import LDS_FORMS, lds_bytes, lds_clk, served_together
 
-LATENCY = 44  # from the end of the service to the data: timing/arch.h
+LATENCY = 44  # from the end of the service to the data: arch/gfx942.cc
 
 
 @pytest.mark.parametrize(

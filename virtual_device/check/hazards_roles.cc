@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "arch/arch.h"
 #include "check/hazards_rules.h"
 #include "core/wave.h"
 #include "isa/tables.h"
@@ -60,7 +61,7 @@ HazardTraits matrix_traits(const Row& row) {
     const u64 kind = g.a == MfmaSrc::kF64   ? (g.m == 16 ? kDgemm16 : kDgemm4)
                      : g.a == MfmaSrc::kF32 ? kSgemm
                                             : kXdl;
-    return {kVectorOp | kind, shape.passes};
+    return {kVectorOp | kind, default_machine().arch->passes(shape.name)};
   }
   return {kVectorOp, 0};
 }

@@ -30,7 +30,7 @@ struct TaintState {
 };
 
 Device& device() {
-  static Device instance{DeviceLimits{}};
+  static Device instance{default_machine()};
   return instance;
 }
 ShadowMemory& shadow_memory() {
@@ -55,7 +55,7 @@ extern "C" __attribute__((visibility("default"))) int vdev_test_taint(const vdev
   kernel.num_vgprs = kernel.num_agprs = 256;
   Launch launch;
   launch.kernel = &kernel;
-  LaunchState launch_state(launch, code);
+  LaunchState launch_state(launch, code, device().machine());
   Worker worker(device());
   Workgroup group;
   group.launch = &launch_state;

@@ -18,8 +18,6 @@ namespace {
 constexpr u32 kMachMask = 0xff;
 constexpr u32 kXnackMask = 0x300, kXnackOff = 0x200, kXnackOn = 0x300;
 constexpr u32 kSrameccMask = 0xc00, kSrameccOff = 0x800, kSrameccOn = 0xc00;
-constexpr std::pair<u32, std::string_view> kProcessors[] = {
-    {0x4c, "gfx942"}, {0x4f, "gfx950"}, {0x5f, kGenericProcessor}};
 // EI_ABIVERSION of code objects of version 4, 5 and 6.
 constexpr u8 kFirstAbiVersion = 2, kLastAbiVersion = 4;
 
@@ -33,8 +31,8 @@ TargetId target_of(const Elf64_Ehdr& header) {
   using enum TargetId::Feature;
   TargetId target;
   const u32 mach = header.e_flags & kMachMask;
-  for (const auto& [value, name] : kProcessors) {
-    if (value == mach) target.processor = name;
+  for (const Processor* processor : processors()) {
+    if (processor->elf_machine == mach) target.processor = processor->name;
   }
   const u32 xnack = header.e_flags & kXnackMask, sramecc = header.e_flags & kSrameccMask;
   target.xnack = xnack == kXnackOn ? kOn : xnack == kXnackOff ? kOff : kAny;
@@ -47,11 +45,13 @@ TargetId target_of(const Elf64_Ehdr& header) {
 // The steps of CodeObject::load. Each returns false after it has set error_.
 class CodeObjectLoader {
  public:
-  CodeObjectLoader(const elf::Image& image, std::string_view arch, Memory& memory)
-      : image_(image), arch_(arch), memory_(memory), code_(new CodeObject(memory)) {}
+  CodeObjectLoader(const elf::Image& image, const Processor& processor, Memory& memory)
+      : image_(image),
+        processor_(processor),
+        memory_(memory),
+        code_(new CodeObject(memory, processor)) {}
 
   std::variant<std::shared_ptr<CodeObject>, LoadError> load() {
-    code_->arch_ = arch_;
     if (check_target() && place_segments() && read_symbols() && relocate() && read_kernels()) {
       return code_;
     }
@@ -86,7 +86,7 @@ class CodeObjectLoader {
   std::byte* host(u64 vaddr) const { return code_->segments_.host(load_base_ + vaddr); }
 
   const elf::Image& image_;
-  std::string_view arch_;
+  const Processor& processor_;
   Memory& memory_;
   std::shared_ptr<CodeObject> code_;
   u64 load_base_ = 0;  // device address = load_base_ + virtual address of the image
@@ -115,11 +115,11 @@ bool CodeObjectLoader::check_target() {
   }
   const TargetId target = target_of(header);
   code_->may_have_xnack_ = target.xnack != TargetId::Feature::kOff;
-  if (!runs_on(target, arch_)) {
+  if (!runs_on(target, processor_)) {
     return invalid("the code object is for " +
                    (target.processor.empty() ? "another processor" : target.processor) +
-                   " (e_flags " + hex(header.e_flags) + "), this device is " + std::string(arch_) +
-                   std::string(kDeviceFeatures));
+                   " (e_flags " + hex(header.e_flags) + "), this device is " +
+                   std::string(processor_.name).append(processor_.features));
   }
   return true;
 }
@@ -332,7 +332,7 @@ bool CodeObjectLoader::read_descriptor(const std::string& name, Kernel& kernel) 
 }
 
 std::variant<std::shared_ptr<CodeObject>, LoadError> CodeObject::load(std::span<const u8> image,
-                                                                      std::string_view arch,
+                                                                      const Processor& processor,
                                                                       Memory& memory) {
   std::string error;
   if (is_compressed_bundle(image)) {
@@ -341,13 +341,13 @@ std::variant<std::shared_ptr<CodeObject>, LoadError> CodeObject::load(std::span<
                      "--no-offload-compress or pass one of the contained ELF images"};
   }
   if (is_offload_bundle(image)) {
-    const auto selected = select_image(image, arch, error);
+    const auto selected = select_image(image, processor, error);
     if (!selected) return LoadError{true, error};
     image = *selected;
   }
   const auto elf_image = elf::Image::parse(image, error);
   if (!elf_image) return LoadError{true, error};
-  auto loaded = CodeObjectLoader(*elf_image, arch, memory).load();
+  auto loaded = CodeObjectLoader(*elf_image, processor, memory).load();
   if (auto* code = std::get_if<std::shared_ptr<CodeObject>>(&loaded))
     (*code)->image_.assign(image.begin(), image.end());
   return loaded;

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "arch/arch.h"
 #include "core/memory.h"
 #include "core/types.h"
 
@@ -127,13 +128,13 @@ struct DecodedCode;  // filled by the interpreter, see core/program.h
 // One loaded image: its segments live in device memory until the last reference goes.
 class CodeObject {
  public:
-  // `image` may be a raw ELF or an uncompressed clang offload bundle; `arch` is e.g. "gfx942".
+  // `image` may be a raw ELF or an uncompressed clang offload bundle.
   static std::variant<std::shared_ptr<CodeObject>, LoadError> load(std::span<const u8> image,
-                                                                   std::string_view arch,
+                                                                   const Processor& processor,
                                                                    Memory& memory);
   ~CodeObject();
 
-  const std::string& arch() const { return arch_; }
+  std::string_view arch() const { return processor_.name; }
   // Whether its target lets XNACK (retries of page faults) be on.
   bool may_have_xnack() const { return may_have_xnack_; }
   const std::vector<Kernel>& kernels() const { return kernels_; }
@@ -161,7 +162,7 @@ class CodeObject {
     std::string name;
   };
 
-  explicit CodeObject(Memory& memory) : memory_(memory) {}
+  CodeObject(Memory& memory, const Processor& processor) : memory_(memory), processor_(processor) {}
 
   friend class CodeObjectLoader;
 
@@ -169,7 +170,7 @@ class CodeObject {
   Allocation segments_;  // all of them, at their distances in the image
   std::vector<u8> image_;
   u64 load_base_ = 0;
-  std::string arch_;
+  const Processor& processor_;
   bool may_have_xnack_ = true;
   std::vector<Kernel> kernels_;
   std::vector<GlobalVariable> globals_;

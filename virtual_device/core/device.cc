@@ -18,6 +18,9 @@ namespace {
 
 constexpr u64 kScratchMemory = u64{4} << 30;  // of all workgroups that are resident
 
+// What an allocation in granules takes.
+u64 granules(u64 count, u64 granule) { return (count + granule - 1) / granule * granule; }
+
 }  // namespace
 
 u64 LaunchState::workgroup_at(u64 position) const {
@@ -125,33 +128,36 @@ class Device::Workers {
   bool stopping_ = false;
 };
 
-Device::Device(const DeviceLimits& limits)
-    : limits_(limits), memory_(limits.memory_bytes), workers_(std::make_unique<Workers>(*this)) {}
+Device::Device(const Machine& machine)
+    : machine_(machine),
+      memory_(machine.memory_bytes()),
+      workers_(std::make_unique<Workers>(*this)) {}
 Device::~Device() = default;
 
 u32 Device::resident_workgroups_per_cu(const Kernel& kernel, u32 workgroup_lanes,
                                        u32 dynamic_lds) const {
+  const Limits& have = limits();
   const u32 waves = (workgroup_lanes + kLanes - 1) / kLanes;
-  const u64 lds = u64{kernel.lds_bytes} + dynamic_lds;
-  const u32 vgprs = std::max(8u, (kernel.num_vgprs + kernel.num_agprs + 7) / 8 * 8);
-  if (waves == 0 || workgroup_lanes > 1024 || lds > limits_.lds_bytes ||
-      vgprs > limits_.vgprs_per_simd)
+  const u64 lds = granules(u64{kernel.lds_bytes} + dynamic_lds, have.lds_granule);
+  const u64 vgprs = std::max(u64{have.vgpr_granule},
+                             granules(u64{kernel.num_vgprs} + kernel.num_agprs, have.vgpr_granule));
+  if (waves == 0 || workgroup_lanes > have.workgroup_lanes || lds > have.lds_bytes ||
+      vgprs > have.vgprs_per_simd)
     return 0;
-  const u32 waves_per_simd = std::min(limits_.waves_per_simd, limits_.vgprs_per_simd / vgprs);
-  u32 workgroups = waves_per_simd * limits_.simds_per_cu / waves;
-  // LDS is allocated in granules of 512 bytes; 16 barriers limit workgroups of several waves.
-  if (lds > 0)
-    workgroups = std::min<u32>(workgroups, limits_.lds_bytes / ((lds + 511) / 512 * 512));
-  if (waves > 1) workgroups = std::min(workgroups, 16u);
+  const u32 waves_per_simd =
+      std::min(have.waves_per_simd, have.vgprs_per_simd / static_cast<u32>(vgprs));
+  u32 workgroups = waves_per_simd * have.simds_per_cu / waves;
+  if (lds > 0) workgroups = std::min<u32>(workgroups, have.lds_bytes / lds);
+  if (waves > 1) workgroups = std::min(workgroups, have.barriers);
   // As on a GPU, scratch is allocated for every CU alike.
-  const u64 scratch = scratch_bytes_of_wave(kernel.scratch_bytes) * waves * limits_.num_cus;
+  const u64 scratch = scratch_bytes_of_wave(kernel.scratch_bytes) * waves * machine_.num_cus();
   if (scratch) workgroups = std::min<u64>(workgroups, std::max(u64{1}, kScratchMemory / scratch));
   return workgroups;
 }
 
 u64 Device::resident_workgroups(const Kernel& kernel, u32 workgroup_lanes, u32 dynamic_lds) const {
   const u64 all =
-      u64{resident_workgroups_per_cu(kernel, workgroup_lanes, dynamic_lds)} * limits_.num_cus;
+      u64{resident_workgroups_per_cu(kernel, workgroup_lanes, dynamic_lds)} * machine_.num_cus();
   const u32 waves = (workgroup_lanes + kLanes - 1) / kLanes;
   const u64 scratch = scratch_bytes_of_wave(kernel.scratch_bytes) * waves;
   return scratch ? std::min(all, kScratchMemory / scratch) : all;
@@ -166,7 +172,8 @@ std::string Device::unsupported(const Kernel& kernel) const {
     return more(kernel.scratch_bytes, "scratch per lane", kMaxScratchBytes);
   if (kernel.kernarg_bytes > kMaxKernargBytes)
     return more(kernel.kernarg_bytes, "kernel arguments", kMaxKernargBytes);
-  if (kernel.lds_bytes > limits_.lds_bytes) return more(kernel.lds_bytes, "LDS", limits_.lds_bytes);
+  if (kernel.lds_bytes > limits().lds_bytes)
+    return more(kernel.lds_bytes, "LDS", limits().lds_bytes);
   if (kernel.wavefront_size != kLanes)
     return "waves of " + std::to_string(kernel.wavefront_size) + " lanes; they have 64";
   if (kernel.tg_split) return "workgroups split over several CUs are not supported";
@@ -257,7 +264,7 @@ LaunchResult Device::run(const Launch& launch) {
                   "kernel %s cannot be resident: workgroup of %u lanes, %u + %u bytes of LDS (have "
                   "%u), %u VGPRs + %u AGPRs (have %u)",
                   kernel.name.c_str(), lanes, kernel.lds_bytes, launch.dynamic_lds_bytes,
-                  limits_.lds_bytes, kernel.num_vgprs, kernel.num_agprs, limits_.vgprs_per_simd);
+                  limits().lds_bytes, kernel.num_vgprs, kernel.num_agprs, limits().vgprs_per_simd);
     return {FaultKind::kResources, text};
   }
   if (const auto lost = memory_.lost_registration()) {
@@ -270,7 +277,7 @@ LaunchResult Device::run(const Launch& launch) {
     return {FaultKind::kIllegalAddress, text};
   }
   const DecodedCode& code = decoded(*launch.code, kernel);
-  auto state = std::make_shared<LaunchState>(launch, code);
+  auto state = std::make_shared<LaunchState>(launch, code, machine_);
   // Firmware that knows kernarg preloading enters behind the 256 bytes that load the arguments.
   const u64 entry = kernel.entry_address + (kernel.kernarg_preload_dwords ? 256 : 0);
   state->entry = code.at(entry);
@@ -278,8 +285,6 @@ LaunchResult Device::run(const Launch& launch) {
     return {FaultKind::kIllegalInstruction, "kernel " + kernel.name + " has no code at its entry"};
   state->options = options_;
   state->options.quantum = std::clamp(options_.quantum, 1u, 16u);
-  state->num_cus = limits_.num_cus;
-  state->num_xcds = limits_.num_xcds;
   state->lds_bytes = kernel.lds_bytes + launch.dynamic_lds_bytes;
   state->waves_per_workgroup = (lanes + kLanes - 1) / kLanes;
   state->num_workgroups = launch.num_workgroups.count();

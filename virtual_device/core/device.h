@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "arch/arch.h"
 #include "core/code_object.h"
 #include "core/memory.h"
 #include "core/observer.h"
@@ -65,22 +66,15 @@ struct Counters {
   std::atomic<u64> instructions{0}, mfma{0}, workgroups{0}, launches{0};
 };
 
-// What the hardware is: fixed by the architecture that the library plays.
-struct DeviceLimits {
-  std::string arch = "gfx942";
-  u32 num_cus = 304, num_xcds = 8;
-  u32 lds_bytes = 65536, simds_per_cu = 4, waves_per_simd = 8, vgprs_per_simd = 512;
-  u32 sgprs_per_simd = 800;
-  u64 memory_bytes = u64{206141652992};
-};
-
 class Device {
  public:
-  explicit Device(const DeviceLimits& limits);
+  explicit Device(const Machine& machine);
   ~Device();
 
   Memory& memory() { return memory_; }
-  const DeviceLimits& limits() const { return limits_; }
+  const Machine& machine() const { return machine_; }
+  const Arch& arch() const { return *machine_.arch; }
+  const Limits& limits() const { return machine_.arch->limits; }
   DeviceOptions& options() { return options_; }  // read at the start of every launch
   Counters& counters() { return counters_; }
   // Who watches the launches that start from now on; null: nobody.
@@ -113,7 +107,7 @@ class Device {
  private:
   LaunchResult run(const Launch& launch);
 
-  DeviceLimits limits_;
+  const Machine machine_;
   DeviceOptions options_;
   Counters counters_;
   Memory memory_;

@@ -19,6 +19,7 @@ struct Workgroup;
 struct LaunchState {
   const Launch& launch;
   const DecodedCode& code;
+  const Machine& machine;
   const Inst* entry = nullptr;
   DeviceOptions options;
   std::shared_ptr<Observer> observer;  // null: nobody watches
@@ -26,7 +27,6 @@ struct LaunchState {
   // of observed launches, descending.
   bool descending_lanes = false;
   bool starves = false;  // observed launches, under some seeds: see Starvation
-  u32 num_cus = 304, num_xcds = 8;
   u64 kernarg_address = 0, dispatch_packet_address = 0, queue_address = 0;
   std::vector<u8> kernarg;  // complete, hidden arguments included (for preloading)
   u32 lds_bytes = 0, waves_per_workgroup = 0;
@@ -46,7 +46,8 @@ struct LaunchState {
   LaunchResult result;
   bool finished = false;
 
-  LaunchState(const Launch& l, const DecodedCode& c) : launch(l), code(c) {}
+  LaunchState(const Launch& l, const DecodedCode& c, const Machine& m)
+      : launch(l), code(c), machine(m) {}
   const Kernel& kernel() const { return *launch.kernel; }
   // Index of the workgroup that is started as number `position`: the order of the grid or, for
   // observed launches with a seed, shuffled among those that are resident together.

@@ -160,7 +160,12 @@ int give(const std::optional<Allocation>& allocation, TestAllocation* out) {
 // Loads an image into a memory of its own. Never null; release with vdev_test_code_release.
 VDEV_TEST_API LoadedCode* vdev_test_code_load(const u8* image, u64 bytes, const char* arch) {
   auto* loaded = new LoadedCode;
-  auto result = CodeObject::load({image, bytes}, arch, loaded->memory);
+  const Processor* processor = find_processor(arch);
+  if (!processor) {
+    loaded->json = to_json(LoadError{true, std::string("unknown processor ") + arch});
+    return loaded;
+  }
+  auto result = CodeObject::load({image, bytes}, *processor, loaded->memory);
   if (auto* error = std::get_if<LoadError>(&result)) {
     loaded->json = to_json(*error);
   } else {

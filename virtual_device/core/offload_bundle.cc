@@ -120,8 +120,9 @@ std::optional<TargetId> TargetId::parse(std::string_view text) {
   return target;
 }
 
-bool runs_on(const TargetId& target, std::string_view arch) {
-  return (target.processor == arch || target.processor == kGenericProcessor) &&
+bool runs_on(const TargetId& target, const Processor& processor) {
+  return (target.processor == processor.name ||
+          (processor.generic && target.processor == processor.generic->name)) &&
          target.sramecc != TargetId::Feature::kOff && target.xnack != TargetId::Feature::kOn;
 }
 
@@ -131,8 +132,8 @@ bool is_compressed_bundle(std::span<const u8> image) {
   return starts_with(image, kCompressedMagic);
 }
 
-std::optional<std::span<const u8>> select_image(std::span<const u8> bundle, std::string_view arch,
-                                                std::string& error) {
+std::optional<std::span<const u8>> select_image(std::span<const u8> bundle,
+                                                const Processor& processor, std::string& error) {
   u64 position = kMagic.size() + 8;
   if (bundle.size() < position) {
     error = "the offload bundle is cut off";
@@ -151,8 +152,8 @@ std::optional<std::span<const u8>> select_image(std::span<const u8> bundle, std:
     if (i < 16) names += (i ? ", " : "") + elf::quoted(entry->name);
     if (i == 16) names += ", ...";
     const auto target = device_target(entry->name);
-    if (!target || !runs_on(*target, arch)) continue;
-    const int rank = 4 * (target->processor == arch) +
+    if (!target || !runs_on(*target, processor)) continue;
+    const int rank = 4 * (target->processor == processor.name) +
                      (target->sramecc != TargetId::Feature::kAny) +
                      (target->xnack != TargetId::Feature::kAny);
     if (rank > best_rank) {
@@ -161,8 +162,9 @@ std::optional<std::span<const u8>> select_image(std::span<const u8> bundle, std:
     }
   }
   if (!best) {
-    error = "the offload bundle has no image for " + std::string(arch) +
-            std::string(kDeviceFeatures) + "; it has " + (count ? names : "none at all");
+    error = "the offload bundle has no image for " +
+            std::string(processor.name).append(processor.features) + "; it has " +
+            (count ? names : "none at all");
     return std::nullopt;
   }
   if (best->offset > bundle.size() || best->size > bundle.size() - best->offset) {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/types.h"
+#include "arch/arch.h"
 
 namespace vdev {
 
@@ -20,20 +20,16 @@ struct TargetId {
   static std::optional<TargetId> parse(std::string_view text);
 };
 
-// What the virtual device plays: SRAM-ECC on, XNACK off, as every MI300 and MI350 ships.
-inline constexpr std::string_view kDeviceFeatures = ":sramecc+:xnack-";
-// Runs on gfx942 and gfx950 alike.
-inline constexpr std::string_view kGenericProcessor = "gfx9-4-generic";
-
 bool is_offload_bundle(std::span<const u8> image);
 bool is_compressed_bundle(std::span<const u8> image);
-// The image of the bundle that fits `arch` best: the exact processor before the generic one, then
-// the one that names more features. Nothing, and `error` filled in, when none fits.
-std::optional<std::span<const u8>> select_image(std::span<const u8> bundle, std::string_view arch,
-                                                std::string& error);
+// The image of the bundle that fits a processor best: the exact processor before the generic one,
+// then the one that names more features. Nothing, and `error` filled in, when none fits.
+std::optional<std::span<const u8>> select_image(std::span<const u8> bundle,
+                                                const Processor& processor, std::string& error);
 
-// Whether an image built for `target` runs on the virtual device when it plays `arch`.
-bool runs_on(const TargetId& target, std::string_view arch);
+// Whether an image built for `target` runs on the virtual device when it plays `processor`, whose
+// features are SRAM-ECC on and XNACK off.
+bool runs_on(const TargetId& target, const Processor& processor);
 
 // Bytes of an image whose length the caller was not told (hipModuleLoadData), from its own headers,
 // which may lie. Of what is neither an ELF image nor a bundle, the beginning: enough for the loader

@@ -13,8 +13,6 @@
 namespace vdev::hip {
 namespace {
 
-constexpr u64 kMaxWorkgroupLanes = 1024, kMaxGridX = 0x7fffffff, kMaxGridYZ = 65536;
-constexpr u32 kMaxUserSgprs = 16;
 // Kernarg bytes that the metadata gives to no argument never reach a kernel: show it garbage.
 constexpr u8 kUncoveredByte = 0xa5;
 
@@ -34,20 +32,22 @@ struct Wrong {
 void check_shape(const Runtime& runtime, const Kernel& kernel, const LaunchShape& shape) {
   const Wrong wrong{kernel};
   const Dim3 grid = shape.num_workgroups, group = shape.workgroup_size;
-  const u64 lds_limit = runtime.device.limits().lds_bytes;
+  const Limits& limits = runtime.device.limits();
+  const u64 lds_limit = limits.lds_bytes;
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) {
     wrong(hipErrorInvalidValue, "grid %ux%ux%u has no workgroup", grid.x, grid.y, grid.z);
   }
   if (group.x == 0 || group.y == 0 || group.z == 0) {
     wrong(hipErrorInvalidValue, "workgroup %ux%ux%u has no lane", group.x, group.y, group.z);
   }
-  if (grid.x > kMaxGridX || grid.y > kMaxGridYZ || grid.z > kMaxGridYZ) {
-    wrong(hipErrorInvalidValue, "grid %ux%ux%u exceeds 2147483647x65536x65536", grid.x, grid.y,
-          grid.z);
+  if (grid.x > limits.grid_x || grid.y > limits.grid_yz || grid.z > limits.grid_yz) {
+    wrong(hipErrorInvalidValue, "grid %ux%ux%u exceeds %ux%ux%u", grid.x, grid.y, grid.z,
+          limits.grid_x, limits.grid_yz, limits.grid_yz);
   }
-  if (group.x > kMaxWorkgroupLanes || group.y > kMaxWorkgroupLanes ||
-      group.z > kMaxWorkgroupLanes || group.count() > kMaxWorkgroupLanes) {
-    wrong(hipErrorInvalidValue, "workgroup %ux%ux%u exceeds 1024 lanes", group.x, group.y, group.z);
+  const u32 most = limits.workgroup_lanes;
+  if (group.x > most || group.y > most || group.z > most || group.count() > most) {
+    wrong(hipErrorInvalidValue, "workgroup %ux%ux%u exceeds %u lanes", group.x, group.y, group.z,
+          most);
   }
   constexpr u64 kMaxLanes = std::numeric_limits<u32>::max();
   if (u64{grid.x} * group.x > kMaxLanes || u64{grid.y} * group.y > kMaxLanes ||
@@ -72,15 +72,15 @@ void check_shape(const Runtime& runtime, const Kernel& kernel, const LaunchShape
 }
 
 // A hostile descriptor may ask for more than there are SGPRs.
-void check_user_sgprs(const Kernel& kernel) {
+void check_user_sgprs(const Limits& limits, const Kernel& kernel) {
   const u32 used = 4 * kernel.user_private_segment_buffer + 2 * kernel.user_dispatch_ptr +
                    2 * kernel.user_queue_ptr + 2 * kernel.user_kernarg_ptr +
                    2 * kernel.user_dispatch_id + 2 * kernel.user_flat_scratch +
                    kernel.user_private_segment_size + kernel.kernarg_preload_dwords;
   const u32 wanted = std::max(used, kernel.user_sgpr_count);
-  if (wanted > kMaxUserSgprs) {
+  if (wanted > limits.user_sgprs) {
     Wrong{kernel}(hipErrorLaunchFailure, "the descriptor asks for %u user SGPRs, there are %u",
-                  wanted, kMaxUserSgprs);
+                  wanted, limits.user_sgprs);
   }
 }
 
@@ -251,7 +251,7 @@ KernelCommand make_kernel(Runtime& runtime, std::shared_ptr<Function> function,
                           const LaunchShape& shape, void** params, void** extra) {
   const Kernel& kernel = *function->kernel;
   check_shape(runtime, kernel, shape);
-  check_user_sgprs(kernel);
+  check_user_sgprs(runtime.device.limits(), kernel);
   if (std::string why = runtime.device.unsupported(kernel); !why.empty()) {
     refuse(hipErrorLaunchOutOfResources, "launch of " + kernel.name + ": " + std::move(why));
   }

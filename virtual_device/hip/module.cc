@@ -52,7 +52,7 @@ std::vector<u8> read_file(const char* path) {
 
 std::shared_ptr<Module> load_module(Runtime& runtime, std::span<const u8> image) {
   Device& device = runtime.device;
-  auto loaded = CodeObject::load(image, device.limits().arch, device.memory());
+  auto loaded = CodeObject::load(image, device.arch().processor, device.memory());
   if (const auto* error = std::get_if<LoadError>(&loaded)) {
     refuse(error->invalid_image ? hipErrorInvalidImage : hipErrorNoBinaryForGpu,
            "code object refused: " + error->message);

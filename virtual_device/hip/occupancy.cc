@@ -6,7 +6,9 @@
 namespace vdev::hip {
 namespace {
 
-constexpr int kLargestWorkgroup = 1024;
+int largest_workgroup(const Runtime& runtime) {
+  return static_cast<int>(runtime.device.limits().workgroup_lanes);
+}
 
 int workgroups_per_cu(const Runtime& runtime, const Kernel& kernel, int lanes, size_t lds) {
   return static_cast<int>(runtime.device.resident_workgroups_per_cu(kernel, static_cast<u32>(lanes),
@@ -18,7 +20,8 @@ hipError_t max_active(int* num_workgroups, const void* f, int lanes, size_t lds,
   return api([&](Runtime& runtime) {
     require(writable(num_workgroups) && lanes > 0 && flags <= 1);
     const auto function = runtime.functions.get(f, unknown_function);
-    const bool possible = lanes <= kLargestWorkgroup && lds <= runtime.device.limits().lds_bytes;
+    const bool possible =
+        lanes <= largest_workgroup(runtime) && lds <= runtime.device.limits().lds_bytes;
     *num_workgroups = possible ? workgroups_per_cu(runtime, *function->kernel, lanes, lds) : 0;
     return hipSuccess;
   });
@@ -32,8 +35,8 @@ hipError_t max_potential(int* num_workgroups, int* lanes, const void* f, size_t 
     require(writable(num_workgroups) && writable(lanes) && limit >= 0 && flags <= 1);
     const auto function = runtime.functions.get(f, unknown_function);
     require(lds <= runtime.device.limits().lds_bytes);
-    int largest =
-        static_cast<int>(std::min<u32>(kLargestWorkgroup, function->kernel->max_workgroup_size));
+    int largest = static_cast<int>(
+        std::min(runtime.device.limits().workgroup_lanes, function->kernel->max_workgroup_size));
     if (limit > 0) largest = std::min(largest, limit);
     int best_lanes = 0, best_groups = 0;
     for (int size = largest; size > 0; size = (size - 1) / kLanes * kLanes) {
@@ -45,7 +48,7 @@ hipError_t max_potential(int* num_workgroups, int* lanes, const void* f, size_t 
       }
     }
     *lanes = best_lanes;
-    *num_workgroups = best_groups * static_cast<int>(runtime.device.limits().num_cus);
+    *num_workgroups = best_groups * static_cast<int>(runtime.device.machine().num_cus());
     return hipSuccess;
   });
 }
@@ -94,7 +97,8 @@ HIP_API hipOccupancyMaxPotentialBlockSize(int* num_workgroups, int* lanes, const
 HIP_API hipOccupancyAvailableDynamicSMemPerBlock(size_t* lds, const void* f, int num_workgroups,
                                                  int lanes) {
   return api([&](Runtime& runtime) {
-    require(writable(lds) && num_workgroups > 0 && lanes > 0 && lanes <= kLargestWorkgroup);
+    require(writable(lds) && num_workgroups > 0 && lanes > 0 &&
+            lanes <= largest_workgroup(runtime));
     const auto function = runtime.functions.get(f, hipErrorInvalidDeviceFunction);
     const Kernel& kernel = *function->kernel;
     if (workgroups_per_cu(runtime, kernel, lanes, 0) < num_workgroups) {

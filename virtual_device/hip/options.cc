@@ -37,7 +37,7 @@ bool set_option(Runtime& runtime, std::string_view key, u64 value) {
     runtime.timing_options.max_events = value;
   } else if (key == "simulated_workgroups") {
     runtime.timing_options.max_workgroups = value;
-  } else if (key == "simulated_xcd" && value < runtime.device.limits().num_xcds) {
+  } else if (key == "simulated_xcd" && value < runtime.device.machine().num_xcds) {
     runtime.timing_options.xcd = static_cast<u32>(value);
   } else if (key == "trans_exclusive" && value <= 1) {
     runtime.timing_options.trans_exclusive = value == 1;
@@ -90,7 +90,7 @@ void Runtime::set_checking(bool on) {
 void Runtime::set_timing(bool on) {
   if (on == timing) return;
   timing = on;
-  if (on) timings = std::make_unique<timing::Session>(timing_options);
+  if (on) timings = std::make_unique<timing::Session>(device.machine(), timing_options);
   device.set_executor(on ? &timing::Session::execute : nullptr, timings.get());
 }
 
@@ -108,7 +108,15 @@ VDEV_EXPORT const char* amdattn_vdev_take_profiles() {
   return made ? text.c_str() : nullptr;
 }
 
-// Grows when one of the functions below changes its meaning.
+// Which device the process has: a product such as "MI300X", or a partition such as "MI300X:CPX".
+// 0 if there is no such name, or if the device exists already: some call of the API was before.
+VDEV_EXPORT int amdattn_vdev_play(const char* name) {
+  if (name == nullptr) return 0;
+  const auto machine = find_machine(name);
+  return machine && play(*machine);
+}
+
+// Grows when one of the functions here changes its meaning.
 VDEV_EXPORT uint32_t amdattn_vdev_abi() { return kAbiVersion; }
 
 // The text of the last fault, or of the last refused launch or code object, of any thread. It

@@ -1,10 +1,13 @@
-// Properties and attributes of the device: an MI300X in SPX mode. Figures come from rocminfo,
-// rocm-smi and framework logs of real machines, sizes of the CU from DeviceLimits.
+// Properties and attributes of the device. Figures come from its Machine, the rest from rocminfo,
+// rocm-smi and framework logs of real ones.
 #include "hip/properties.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
+#include <string>
+#include <string_view>
 
 #include "hip/api.h"
 
@@ -12,11 +15,15 @@ namespace vdev::hip {
 namespace {
 
 constexpr int kInt32Max = std::numeric_limits<int>::max();
-constexpr char kName[] = "AMD Instinct MI300X";
-constexpr char kTargetFeatures[] = ":sramecc+:xnack-";
+constexpr std::string_view kVendor = "AMD Instinct ";
 constexpr char kUuid[17] = "virtual-device-0";
-constexpr int kPciBus = 0x0c, kPciChipId = 0x74a1;
-constexpr int kWallClockRateKhz = 100000;
+constexpr int kPciBus = 0x0c;
+
+// As much of a text as fits; the rest of the field is zero.
+template <size_t size>
+void put(char (&field)[size], const std::string& text) {
+  std::strncpy(field, text.c_str(), size - 1);
+}
 
 unsigned arch_features() {
   unsigned bits = 0;
@@ -31,32 +38,36 @@ unsigned arch_features() {
 
 // Everything not set here is zero: textures, surfaces, clusters, RDMA and sparse arrays do not
 // exist on this device.
-hipDeviceProp_t make_properties(const DeviceLimits& limits) {
+hipDeviceProp_t make_properties(const Machine& machine) {
+  const Arch& arch = *machine.arch;
+  const Product& product = *machine.product;
+  const Limits& limits = arch.limits;
   hipDeviceProp_t p{};
-  std::strncpy(p.name, kName, sizeof p.name - 1);
+  put(p.name, std::string(kVendor).append(product.name));
   std::memcpy(p.uuid.bytes, kUuid, sizeof p.uuid.bytes);
-  std::strncpy(p.gcnArchName, (limits.arch + kTargetFeatures).c_str(), sizeof p.gcnArchName - 1);
-  p.major = 9;
-  p.minor = 4;
-  p.totalGlobalMem = limits.memory_bytes;
+  put(p.gcnArchName, std::string(arch.name()).append(arch.processor.features));
+  p.major = static_cast<int>(arch.major);
+  p.minor = static_cast<int>(arch.minor);
+  p.totalGlobalMem = machine.memory_bytes();
   p.sharedMemPerBlock = p.sharedMemPerMultiprocessor = p.sharedMemPerBlockOptin =
       p.maxSharedMemoryPerMultiProcessor = limits.lds_bytes;
   p.regsPerBlock = p.regsPerMultiprocessor =
       static_cast<int>(limits.vgprs_per_simd * limits.simds_per_cu) * kLanes;
   p.warpSize = kLanes;
-  p.maxThreadsPerBlock = 1024;
-  std::fill_n(p.maxThreadsDim, 3, 1024);
-  p.maxGridSize[0] = kInt32Max;
-  p.maxGridSize[1] = p.maxGridSize[2] = 65536;
+  p.maxThreadsPerBlock = static_cast<int>(limits.workgroup_lanes);
+  std::fill_n(p.maxThreadsDim, 3, p.maxThreadsPerBlock);
+  p.maxGridSize[0] = static_cast<int>(limits.grid_x);
+  p.maxGridSize[1] = p.maxGridSize[2] = static_cast<int>(limits.grid_yz);
   const int waves_per_cu = static_cast<int>(limits.waves_per_simd * limits.simds_per_cu);
   p.maxThreadsPerMultiProcessor = waves_per_cu * kLanes;
   p.maxBlocksPerMultiProcessor = waves_per_cu;
-  p.multiProcessorCount = static_cast<int>(limits.num_cus);
-  p.clockRate = 2100000;
-  p.memoryClockRate = 1300000;
+  p.multiProcessorCount = static_cast<int>(machine.num_cus());
+  p.clockRate = static_cast<int>(std::lround(product.peak_clock_ghz * 1e6));
+  p.memoryClockRate = static_cast<int>(product.memory_clock_khz);
   p.clockInstructionRate = 1000000;
-  p.memoryBusWidth = 8192;
-  p.l2CacheSize = p.persistingL2CacheMaxSize = 4 << 20;  // of one XCD
+  p.memoryBusWidth = static_cast<int>(product.memory_bus_bits);
+  p.l2CacheSize = p.persistingL2CacheMaxSize =
+      static_cast<int>(arch.timing.l2_bytes);  // of one XCD
   p.memPitch = p.totalConstMem = kInt32Max;
   p.textureAlignment = p.texturePitchAlignment = p.surfaceAlignment = 256;
   p.pciBusID = kPciBus;
@@ -84,18 +95,18 @@ int clamp_to_int(u64 value) { return static_cast<int>(std::min<u64>(value, kInt3
 
 // Attributes without a property of their own.
 int other_attribute(const Runtime& runtime, int attribute) {
-  const DeviceLimits& limits = runtime.device.limits();
+  const Machine& machine = runtime.device.machine();
   switch (attribute) {
     case hipDeviceAttributePhysicalMultiProcessorCount:
-      return static_cast<int>(limits.num_cus);
+      return static_cast<int>(machine.num_cus());
     case hipDeviceAttributeNumberOfXccs:
-      return static_cast<int>(limits.num_xcds);
+      return static_cast<int>(machine.num_xcds);
     case hipDeviceAttributeMaxAvailableVgprsPerThread:
-      return static_cast<int>(limits.vgprs_per_simd);
+      return static_cast<int>(machine.arch->limits.vgprs_per_simd);
     case hipDeviceAttributeWallClockRate:
-      return kWallClockRateKhz;
+      return static_cast<int>(machine.arch->counter_khz);
     case hipDeviceAttributePciChipId:
-      return kPciChipId;
+      return machine.product->pci_ids.front();
     case hipDeviceAttributeFineGrainSupport:
       return 1;
     case hipDeviceAttributeHostNumaId:
@@ -226,7 +237,7 @@ int get_attribute(const Runtime& runtime, int attribute) {
 }  // namespace
 
 const hipDeviceProp_t& device_properties(const Runtime& runtime) {
-  static const hipDeviceProp_t properties = make_properties(runtime.device.limits());
+  static const hipDeviceProp_t properties = make_properties(runtime.device.machine());
   return properties;
 }
 

@@ -23,7 +23,7 @@ class Runtime {
   // cannot use the device of its parent (as on a GPU).
   static Runtime* get();
 
-  Device device{DeviceLimits{}};
+  Device device{played_machine()};
   HandleTable<hipStream_t, Stream> streams{0x51};
   HandleTable<hipEvent_t, Event> events{0x52};
   HandleTable<hipModule_t, Module> modules{0x53};

@@ -44,8 +44,6 @@ struct Field {
         mask(static_cast<u32>((u64{1} << ((imm >> 11 & 31) + 1)) - 1)) {}
 };
 
-constexpr u32 kShaderEngines = 4;  // of an XCD
-
 enum HwReg : u32 {
   kMode = 1,
   kStatus = 2,
@@ -62,15 +60,17 @@ enum HwReg : u32 {
 // itself: workgroups go round the XCDs, round the shader engines of each, then round the CUs of
 // those.
 u32 hw_id(const Wave& w) {
-  const LaunchState& launch = *w.workgroup->launch;
-  const u32 cu =
-      static_cast<u32>(w.workgroup->flat_id / launch.num_xcds % (launch.num_cus / launch.num_xcds));
-  return w.wave_idx / 4 | (w.wave_idx % 4) << 4 | cu / kShaderEngines << 8 |
-         cu % kShaderEngines << 13;
+  const Machine& machine = w.workgroup->launch->machine;
+  const u32 simds = machine.arch->limits.simds_per_cu;
+  const u32 engines = machine.product->shader_engines_of_xcd;
+  const u32 cu = static_cast<u32>(w.workgroup->flat_id / machine.num_xcds % machine.cus_of_xcd());
+  return w.wave_idx / simds | (w.wave_idx % simds) << 4 | cu / engines << 8 | cu % engines << 13;
 }
 
 u32 read_hwreg(const Wave& w, u32 id) {
   const Workgroup& wg = *w.workgroup;
+  const Machine& machine = wg.launch->machine;
+  const Limits& limits = machine.arch->limits;
   switch (id) {
     case kMode:
       return w.mode;
@@ -81,15 +81,15 @@ u32 read_hwreg(const Wave& w, u32 id) {
     case kHwId:
       return hw_id(w);
     case kGprAlloc:
-      return (wg.launch->kernel().num_vgprs / 8) << 8;
+      return (wg.launch->kernel().num_vgprs / limits.vgpr_granule) << 8;
     case kLdsAlloc:
-      return static_cast<u32>((wg.lds.size() + 511) / 512) << 12;
+      return static_cast<u32>((wg.lds.size() + limits.lds_granule - 1) / limits.lds_granule) << 12;
     case kIbStatus:
       return 0;
     case kShMemBases:  // private base in the low half, shared base in the high half
       return static_cast<u32>(kPrivateBase >> 48) | static_cast<u32>(kSharedBase >> 48) << 16;
     case kXccId:
-      return static_cast<u32>(wg.flat_id % wg.launch->num_xcds);
+      return static_cast<u32>(wg.flat_id % machine.num_xcds);
     default:
       raise(FaultKind::kIllegalInstruction, "s_getreg of hardware register " + std::to_string(id) +
                                                 ", which the virtual device does not have");

@@ -37,7 +37,7 @@ struct TestState {
 };
 
 Device& device() {
-  static Device instance{DeviceLimits{}};
+  static Device instance{default_machine()};
   return instance;
 }
 
@@ -109,7 +109,9 @@ void run(TestState& state, Wave& wave, const DecodedCode& code,
 // A wave in a workgroup of its own, with the registers and memory of a TestState.
 struct TestWave {
   TestWave(TestState& state, const DecodedCode& code)
-      : memory(state.memory, state.memory_bytes), launch_state(launch, code), worker(device()) {
+      : memory(state.memory, state.memory_bytes),
+        launch_state(launch, code, device().machine()),
+        worker(device()) {
     group.launch = &launch_state;
     group.worker = &worker;
     group.num_waves = 1;

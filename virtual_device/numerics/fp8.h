@@ -9,6 +9,7 @@
 //   cvt_f32_fp8<Fmt>(src, byte)                     byte select as SDWA SRC0_SEL
 #pragma once
 
+#include "arch/fp8.h"
 #include "numerics/half.h"
 
 namespace vdev {
@@ -34,6 +35,21 @@ struct Bf8Ocp {
   static constexpr u32 kMax = 0x7b, kNan = 0x7e, kOverflow = 0x7c;
   static constexpr bool kSigned = true;
 };
+
+template <Fp8Kind kind>
+struct Fp8Formats;
+template <>
+struct Fp8Formats<Fp8Kind::kFnuz> {
+  using Fp8 = Fp8Fnuz;
+  using Bf8 = Bf8Fnuz;
+};
+template <>
+struct Fp8Formats<Fp8Kind::kOcp> {
+  using Fp8 = Fp8Ocp;
+  using Bf8 = Bf8Ocp;
+};
+using Fp8 = Fp8Formats<kFp8OfRows>::Fp8;
+using Bf8 = Fp8Formats<kFp8OfRows>::Bf8;
 
 template <class Fmt>
 VDEV_LANE_FN u32 fp8_decode(u32 byte) {

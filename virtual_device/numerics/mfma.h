@@ -42,7 +42,6 @@ struct MfmaShape {
   u16 opcode;        // VOP3P opcode, bits 22:16 of the first dword
   MfmaGeometry geometry;
   u8 a_regs, b_regs, c_regs, d_regs;  // c_regs is 1 (the index) for smfmac
-  u8 passes;                          // of 4 cycles each
   bool has_cbsz_abid, has_blgp;       // other shapes ignore these fields
   MfmaFn fn;
   MfmaFn exact;  // the same function in plain integer arithmetic; slow, for tests

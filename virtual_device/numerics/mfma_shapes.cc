@@ -1,5 +1,4 @@
-// The list of shapes. Names and opcodes as LLVM assembles them for gfx942; passes from the cycles
-// in AMD's matrix instruction calculator.
+// The list of shapes. Names and opcodes as LLVM assembles them for gfx942.
 #include "numerics/mfma_exact.h"
 #include "numerics/mfma_fast_avx2.h"
 #include "numerics/mfma_i8_avx2.h"
@@ -31,7 +30,7 @@ constexpr MfmaFn fastest() {
 }
 
 template <MfmaGeometry g>
-constexpr MfmaShape shape(const char* name, u16 opcode, u8 passes) {
+constexpr MfmaShape shape(const char* name, u16 opcode) {
   return {name,
           opcode,
           g,
@@ -39,7 +38,6 @@ constexpr MfmaShape shape(const char* name, u16 opcode, u8 passes) {
           static_cast<u8>(b_regs(g)),
           static_cast<u8>(g.sparse ? 1 : d_regs(g)),
           static_cast<u8>(d_regs(g)),
-          passes,
           mfma::has_cbsz_abid(g),
           mfma::permutes_b(g) || g.d == MfmaDst::kF64,
           fastest<g>(),
@@ -47,63 +45,63 @@ constexpr MfmaShape shape(const char* name, u16 opcode, u8 passes) {
 }
 
 template <int m, int n, int k, int blocks, MfmaSrc a, MfmaSrc b = a>
-constexpr MfmaShape dense(const char* name, u16 opcode, u8 passes) {
+constexpr MfmaShape dense(const char* name, u16 opcode) {
   constexpr MfmaDst kDst = a == kF64 ? MfmaDst::kF64 : a == kI8 ? MfmaDst::kI32 : MfmaDst::kF32;
-  return shape<MfmaGeometry{m, n, k, blocks, a, b, kDst, false}>(name, opcode, passes);
+  return shape<MfmaGeometry{m, n, k, blocks, a, b, kDst, false}>(name, opcode);
 }
 template <int m, int n, int k, MfmaSrc a, MfmaSrc b = a>
-constexpr MfmaShape sparse(const char* name, u16 opcode, u8 passes) {
+constexpr MfmaShape sparse(const char* name, u16 opcode) {
   constexpr MfmaDst kDst = a == kI8 ? MfmaDst::kI32 : MfmaDst::kF32;
-  return shape<MfmaGeometry{m, n, k, 1, a, b, kDst, true}>(name, opcode, passes);
+  return shape<MfmaGeometry{m, n, k, 1, a, b, kDst, true}>(name, opcode);
 }
 
 constexpr MfmaShape kShapes[] = {
-    dense<16, 16, 8, 1, kXf32>("v_mfma_f32_16x16x8_xf32", 0x3e, 4),
-    dense<32, 32, 4, 1, kXf32>("v_mfma_f32_32x32x4_xf32", 0x3f, 8),
-    dense<32, 32, 1, 2, kF32>("v_mfma_f32_32x32x1_2b_f32", 0x40, 16),
-    dense<16, 16, 1, 4, kF32>("v_mfma_f32_16x16x1_4b_f32", 0x41, 8),
-    dense<4, 4, 1, 16, kF32>("v_mfma_f32_4x4x1_16b_f32", 0x42, 2),
-    dense<32, 32, 2, 1, kF32>("v_mfma_f32_32x32x2_f32", 0x44, 16),
-    dense<16, 16, 4, 1, kF32>("v_mfma_f32_16x16x4_f32", 0x45, 8),
-    dense<32, 32, 4, 2, kF16>("v_mfma_f32_32x32x4_2b_f16", 0x48, 16),
-    dense<16, 16, 4, 4, kF16>("v_mfma_f32_16x16x4_4b_f16", 0x49, 8),
-    dense<4, 4, 4, 16, kF16>("v_mfma_f32_4x4x4_16b_f16", 0x4a, 2),
-    dense<32, 32, 8, 1, kF16>("v_mfma_f32_32x32x8_f16", 0x4c, 8),
-    dense<16, 16, 16, 1, kF16>("v_mfma_f32_16x16x16_f16", 0x4d, 4),
-    dense<32, 32, 4, 2, kI8>("v_mfma_i32_32x32x4_2b_i8", 0x50, 16),
-    dense<16, 16, 4, 4, kI8>("v_mfma_i32_16x16x4_4b_i8", 0x51, 8),
-    dense<4, 4, 4, 16, kI8>("v_mfma_i32_4x4x4_16b_i8", 0x52, 2),
-    dense<32, 32, 16, 1, kI8>("v_mfma_i32_32x32x16_i8", 0x56, 8),
-    dense<16, 16, 32, 1, kI8>("v_mfma_i32_16x16x32_i8", 0x57, 4),
-    dense<32, 32, 4, 2, kBf16>("v_mfma_f32_32x32x4_2b_bf16", 0x5d, 16),
-    dense<16, 16, 4, 4, kBf16>("v_mfma_f32_16x16x4_4b_bf16", 0x5e, 8),
-    dense<4, 4, 4, 16, kBf16>("v_mfma_f32_4x4x4_16b_bf16", 0x5f, 2),
-    dense<32, 32, 8, 1, kBf16>("v_mfma_f32_32x32x8_bf16", 0x60, 8),
-    dense<16, 16, 16, 1, kBf16>("v_mfma_f32_16x16x16_bf16", 0x61, 4),
-    sparse<16, 16, 32, kF16>("v_smfmac_f32_16x16x32_f16", 0x62, 4),
-    sparse<32, 32, 16, kF16>("v_smfmac_f32_32x32x16_f16", 0x64, 8),
-    sparse<16, 16, 32, kBf16>("v_smfmac_f32_16x16x32_bf16", 0x66, 4),
-    sparse<32, 32, 16, kBf16>("v_smfmac_f32_32x32x16_bf16", 0x68, 8),
-    sparse<16, 16, 64, kI8>("v_smfmac_i32_16x16x64_i8", 0x6a, 4),
-    sparse<32, 32, 32, kI8>("v_smfmac_i32_32x32x32_i8", 0x6c, 8),
-    dense<16, 16, 4, 1, kF64>("v_mfma_f64_16x16x4_f64", 0x6e, 8),
-    dense<4, 4, 4, 4, kF64>("v_mfma_f64_4x4x4_4b_f64", 0x6f, 4),
-    dense<16, 16, 32, 1, kBf8, kBf8>("v_mfma_f32_16x16x32_bf8_bf8", 0x70, 4),
-    dense<16, 16, 32, 1, kBf8, kFp8>("v_mfma_f32_16x16x32_bf8_fp8", 0x71, 4),
-    dense<16, 16, 32, 1, kFp8, kBf8>("v_mfma_f32_16x16x32_fp8_bf8", 0x72, 4),
-    dense<16, 16, 32, 1, kFp8, kFp8>("v_mfma_f32_16x16x32_fp8_fp8", 0x73, 4),
-    dense<32, 32, 16, 1, kBf8, kBf8>("v_mfma_f32_32x32x16_bf8_bf8", 0x74, 8),
-    dense<32, 32, 16, 1, kBf8, kFp8>("v_mfma_f32_32x32x16_bf8_fp8", 0x75, 8),
-    dense<32, 32, 16, 1, kFp8, kBf8>("v_mfma_f32_32x32x16_fp8_bf8", 0x76, 8),
-    dense<32, 32, 16, 1, kFp8, kFp8>("v_mfma_f32_32x32x16_fp8_fp8", 0x77, 8),
-    sparse<16, 16, 64, kBf8, kBf8>("v_smfmac_f32_16x16x64_bf8_bf8", 0x78, 4),
-    sparse<16, 16, 64, kBf8, kFp8>("v_smfmac_f32_16x16x64_bf8_fp8", 0x79, 4),
-    sparse<16, 16, 64, kFp8, kBf8>("v_smfmac_f32_16x16x64_fp8_bf8", 0x7a, 4),
-    sparse<16, 16, 64, kFp8, kFp8>("v_smfmac_f32_16x16x64_fp8_fp8", 0x7b, 4),
-    sparse<32, 32, 32, kBf8, kBf8>("v_smfmac_f32_32x32x32_bf8_bf8", 0x7c, 8),
-    sparse<32, 32, 32, kBf8, kFp8>("v_smfmac_f32_32x32x32_bf8_fp8", 0x7d, 8),
-    sparse<32, 32, 32, kFp8, kBf8>("v_smfmac_f32_32x32x32_fp8_bf8", 0x7e, 8),
-    sparse<32, 32, 32, kFp8, kFp8>("v_smfmac_f32_32x32x32_fp8_fp8", 0x7f, 8),
+    dense<16, 16, 8, 1, kXf32>("v_mfma_f32_16x16x8_xf32", 0x3e),
+    dense<32, 32, 4, 1, kXf32>("v_mfma_f32_32x32x4_xf32", 0x3f),
+    dense<32, 32, 1, 2, kF32>("v_mfma_f32_32x32x1_2b_f32", 0x40),
+    dense<16, 16, 1, 4, kF32>("v_mfma_f32_16x16x1_4b_f32", 0x41),
+    dense<4, 4, 1, 16, kF32>("v_mfma_f32_4x4x1_16b_f32", 0x42),
+    dense<32, 32, 2, 1, kF32>("v_mfma_f32_32x32x2_f32", 0x44),
+    dense<16, 16, 4, 1, kF32>("v_mfma_f32_16x16x4_f32", 0x45),
+    dense<32, 32, 4, 2, kF16>("v_mfma_f32_32x32x4_2b_f16", 0x48),
+    dense<16, 16, 4, 4, kF16>("v_mfma_f32_16x16x4_4b_f16", 0x49),
+    dense<4, 4, 4, 16, kF16>("v_mfma_f32_4x4x4_16b_f16", 0x4a),
+    dense<32, 32, 8, 1, kF16>("v_mfma_f32_32x32x8_f16", 0x4c),
+    dense<16, 16, 16, 1, kF16>("v_mfma_f32_16x16x16_f16", 0x4d),
+    dense<32, 32, 4, 2, kI8>("v_mfma_i32_32x32x4_2b_i8", 0x50),
+    dense<16, 16, 4, 4, kI8>("v_mfma_i32_16x16x4_4b_i8", 0x51),
+    dense<4, 4, 4, 16, kI8>("v_mfma_i32_4x4x4_16b_i8", 0x52),
+    dense<32, 32, 16, 1, kI8>("v_mfma_i32_32x32x16_i8", 0x56),
+    dense<16, 16, 32, 1, kI8>("v_mfma_i32_16x16x32_i8", 0x57),
+    dense<32, 32, 4, 2, kBf16>("v_mfma_f32_32x32x4_2b_bf16", 0x5d),
+    dense<16, 16, 4, 4, kBf16>("v_mfma_f32_16x16x4_4b_bf16", 0x5e),
+    dense<4, 4, 4, 16, kBf16>("v_mfma_f32_4x4x4_16b_bf16", 0x5f),
+    dense<32, 32, 8, 1, kBf16>("v_mfma_f32_32x32x8_bf16", 0x60),
+    dense<16, 16, 16, 1, kBf16>("v_mfma_f32_16x16x16_bf16", 0x61),
+    sparse<16, 16, 32, kF16>("v_smfmac_f32_16x16x32_f16", 0x62),
+    sparse<32, 32, 16, kF16>("v_smfmac_f32_32x32x16_f16", 0x64),
+    sparse<16, 16, 32, kBf16>("v_smfmac_f32_16x16x32_bf16", 0x66),
+    sparse<32, 32, 16, kBf16>("v_smfmac_f32_32x32x16_bf16", 0x68),
+    sparse<16, 16, 64, kI8>("v_smfmac_i32_16x16x64_i8", 0x6a),
+    sparse<32, 32, 32, kI8>("v_smfmac_i32_32x32x32_i8", 0x6c),
+    dense<16, 16, 4, 1, kF64>("v_mfma_f64_16x16x4_f64", 0x6e),
+    dense<4, 4, 4, 4, kF64>("v_mfma_f64_4x4x4_4b_f64", 0x6f),
+    dense<16, 16, 32, 1, kBf8, kBf8>("v_mfma_f32_16x16x32_bf8_bf8", 0x70),
+    dense<16, 16, 32, 1, kBf8, kFp8>("v_mfma_f32_16x16x32_bf8_fp8", 0x71),
+    dense<16, 16, 32, 1, kFp8, kBf8>("v_mfma_f32_16x16x32_fp8_bf8", 0x72),
+    dense<16, 16, 32, 1, kFp8, kFp8>("v_mfma_f32_16x16x32_fp8_fp8", 0x73),
+    dense<32, 32, 16, 1, kBf8, kBf8>("v_mfma_f32_32x32x16_bf8_bf8", 0x74),
+    dense<32, 32, 16, 1, kBf8, kFp8>("v_mfma_f32_32x32x16_bf8_fp8", 0x75),
+    dense<32, 32, 16, 1, kFp8, kBf8>("v_mfma_f32_32x32x16_fp8_bf8", 0x76),
+    dense<32, 32, 16, 1, kFp8, kFp8>("v_mfma_f32_32x32x16_fp8_fp8", 0x77),
+    sparse<16, 16, 64, kBf8, kBf8>("v_smfmac_f32_16x16x64_bf8_bf8", 0x78),
+    sparse<16, 16, 64, kBf8, kFp8>("v_smfmac_f32_16x16x64_bf8_fp8", 0x79),
+    sparse<16, 16, 64, kFp8, kBf8>("v_smfmac_f32_16x16x64_fp8_bf8", 0x7a),
+    sparse<16, 16, 64, kFp8, kFp8>("v_smfmac_f32_16x16x64_fp8_fp8", 0x7b),
+    sparse<32, 32, 32, kBf8, kBf8>("v_smfmac_f32_32x32x32_bf8_bf8", 0x7c),
+    sparse<32, 32, 32, kBf8, kFp8>("v_smfmac_f32_32x32x32_bf8_fp8", 0x7d),
+    sparse<32, 32, 32, kFp8, kBf8>("v_smfmac_f32_32x32x32_fp8_bf8", 0x7e),
+    sparse<32, 32, 32, kFp8, kFp8>("v_smfmac_f32_32x32x32_fp8_fp8", 0x7f),
 };
 
 constexpr bool ascending_opcodes() {

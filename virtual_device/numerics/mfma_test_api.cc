@@ -2,6 +2,7 @@
 #include <cstring>
 #include <vector>
 
+#include "arch/arch.h"
 #include "numerics/float_rules_mxcsr.h"
 #include "numerics/mfma.h"
 
@@ -28,9 +29,19 @@ VDEV_TEST_API int vdev_test_mfma_shape(int position, MfmaTestShape* out) {
   if (position < 0 || position >= static_cast<int>(mfma_shapes().size())) return -1;
   const MfmaShape& s = mfma_shapes()[static_cast<size_t>(position)];
   const MfmaGeometry& g = s.geometry;
-  *out = {s.name,   s.opcode,        g.m,       g.n,      g.k,
-          g.blocks, s.a_regs,        s.b_regs,  s.c_regs, s.d_regs,
-          s.passes, s.has_cbsz_abid, s.has_blgp};
+  *out = {s.name,
+          s.opcode,
+          g.m,
+          g.n,
+          g.k,
+          g.blocks,
+          s.a_regs,
+          s.b_regs,
+          s.c_regs,
+          s.d_regs,
+          default_machine().arch->passes(s.name),
+          s.has_cbsz_abid,
+          s.has_blgp};
   return 0;
 }
 

@@ -1,29 +1,25 @@
 #include "timing/compute_unit.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "core/launch_state.h"
 #include "isa/waitcnt.h"
-#include "numerics/mfma.h"
 
 namespace vdev::timing {
 namespace {
-
-u32 passes(u16 opcode) {
-  static const std::array<u8, 128> table = [] {
-    std::array<u8, 128> t{};
-    for (const MfmaShape& shape : mfma_shapes()) t[shape.opcode] = shape.passes;
-    return t;
-  }();
-  return table[opcode];
-}
 
 bool is_sopp(const Inst& inst, u16 opcode) {
   return inst.row->format == Format::kSopp && inst.row->opcode == opcode;
 }
 constexpr u16 kNop = 0x00, kSleep = 0x0e;
+
+bool is_load_to_lds(const Inst& inst) {
+  constexpr u32 kBoth = kLoad | kStore;
+  const bool flat = inst.row->unit == Unit::kFlat || inst.row->format == Format::kGlobal ||
+                    inst.row->format == Format::kScratch;
+  return inst.lds || (flat && (inst.row->effects & kBoth) == kBoth);
+}
 
 // When a queue takes one more: it may hold some that are done.
 u64 when_free(const std::vector<u64>& queue, u32 limit) {
@@ -39,19 +35,20 @@ void enqueue(std::vector<u64>& queue, u64 now, u64 done) {
 
 ComputeUnit::ComputeUnit(const Arch& arch, const UnitTimes& times, u32 index, MemoryPath& memory,
                          Profile& profile, Execute execute)
-    : arch_(arch),
+    : timing_(arch.timing),
+      num_simds_(arch.limits.simds_per_cu),
       times_(times),
       index_(index),
       memory_(memory),
       profile_(profile),
       execute_(std::move(execute)),
-      simds_(arch.simds),
-      lds_ports_(arch.lds_ports, Server(1)),
-      lds_queues_(arch.lds_ports) {}
+      simds_(num_simds_),
+      lds_ports_(timing_.lds_ports, Server(1)),
+      lds_queues_(timing_.lds_ports) {}
 
 void ComputeUnit::wake(u32 simd, u64 at) {
   // SIMD s has the slots s, s + 4, ...
-  const u64 slot = arch_.slot;
+  const u64 slot = timing_.slot;
   const u64 aligned = (at + slot - 1 - simd % slot) / slot * slot + simd % slot;
   simds_[simd].next = std::min(simds_[simd].next, std::max(aligned, at));
 }
@@ -135,15 +132,16 @@ ComputeUnit::Plan ComputeUnit::plan(const TimedWave& w, u32 simd_index, const In
       later(simd.vector_issue, Stall::kVector);
       break;
     case Unit::kLds:
-      later(when_free(lds_queues_[port(simd_index)], arch_.lds_queue), Stall::kLds);
-      counted(w.lgkm, arch_.lgkm_limit, Stall::kLds);
+      later(w.next_lds, Stall::kLds);
+      later(when_free(lds_queues_[port(simd_index)], timing_.lds_queue), Stall::kLds);
+      counted(w.lgkm, timing_.lgkm_limit, Stall::kLds);
       break;
     case Unit::kVmem:
     case Unit::kFlat:
     case Unit::kScratch:
       later(ta_free_, Stall::kVmem);
-      later(when_free(vmem_queue_, arch_.vmem_queue), Stall::kVmem);
-      counted(w.vm, arch_.vm_limit, Stall::kVmem);
+      later(when_free(vmem_queue_, timing_.vmem_queue), Stall::kVmem);
+      counted(w.vm, timing_.vm_limit, Stall::kVmem);
       break;
     case Unit::kInternal:
       if (is_waitcnt(inst)) later(wait_done(w, inst), Stall::kWaitcnt);
@@ -185,10 +183,10 @@ u64 ComputeUnit::tick(u32 simd_index, u64 now) {
       continue;
     }
     // Fetch
-    const u64 line = w->wave->workgroup->launch->code.pc(&inst) / arch_.fetch_line;
+    const u64 line = w->wave->workgroup->launch->code.pc(&inst) / timing_.fetch_line;
     if (line != w->fetched && w->next_issue <= now) {
       w->fetched = line;
-      if (const u64 there = memory_.fetch(index_, line * arch_.fetch_line, now); there > now) {
+      if (const u64 there = memory_.fetch(index_, line * timing_.fetch_line, now); there > now) {
         w->next_issue = there;
         w->delay = Stall::kFetch;
       }
@@ -201,14 +199,14 @@ u64 ComputeUnit::tick(u32 simd_index, u64 now) {
     const auto c = static_cast<size_t>(category(inst));
     // A trap for the eye: internal instructions use no unit, so that several waves may have one.
     if (taken[c] && category(inst) != Category::kInternal) {
-      again = std::min(again, now + arch_.slot);
+      again = std::min(again, now + timing_.slot);
       continue;
     }
     taken[c] = true;
     charge(*w, inst, now, when);
     issue(*w, simd_index, inst, now);
     if (faulted_) return kNever;
-    again = std::min(again, now + arch_.slot);
+    again = std::min(again, now + timing_.slot);
   }
   std::erase_if(simd.waves, [](const auto& w) { return w->wave == nullptr; });
   if (again != kNever) wake(simd_index, std::max(again, now + 1));
@@ -239,7 +237,7 @@ void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now)
     faulted_ = true;
     return;
   }
-  const u64 slot = arch_.slot;
+  const u64 slot = timing_.slot;
   trace(w, simd_index, Track::kWave, inst, now, now + slot);
   w.next_issue = w.ready_since = now + slot;
   w.delay = Stall::kNone;
@@ -255,15 +253,16 @@ void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now)
   switch (unit) {
     case Unit::kMfma:
     case Unit::kMfmaAlone: {
-      const u64 busy = u64{passes(inst.row->opcode)} * slot;
+      const u64 busy = u64{times_.passes(inst.row->opcode)} * slot;
       simd.mfma_free = simd.matrix_end = now + busy;
       simd.vector_issue = now + slot;
-      simd.valu_free = std::max(simd.valu_free, now) + slot * arch_.mfma_lost_slots;
-      simd.valu_free = std::max(simd.valu_free, now + slot * (1 + arch_.mfma_lost_slots));
+      simd.valu_free = std::max(simd.valu_free, now) + slot * timing_.mfma_lost_slots;
+      simd.valu_free = std::max(simd.valu_free, now + slot * (1 + timing_.mfma_lost_slots));
       if (unit == Unit::kMfmaAlone) simd.valu_free = std::max(simd.valu_free, now + busy);
       profile_.use.mfma += busy;
       trace(w, simd_index, Track::kMatrix, inst, now, now + busy);
       profile_.use.valu += slot;
+      w.next_lds = now + timing_.lds_after_mfma;
       break;
     }
     case Unit::kSalu:
@@ -287,12 +286,14 @@ void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now)
     case Unit::kFlat:
     case Unit::kScratch:
       issue_memory(w, simd_index, inst, touches ? &footprint_ : nullptr, now);
+      if (is_load_to_lds(inst))
+        simd.valu_free = std::max(simd.valu_free, now) + slot * timing_.lds_load_slots;
       break;
     default:
       break;
   }
   if (wave.ip != successor && inst.row->effects & kBranch) {
-    w.next_issue = now + arch_.taken_branch;
+    w.next_issue = now + timing_.taken_branch;
     w.delay = Stall::kBranch;
   }
   wave.sleeping = false;
@@ -320,26 +321,27 @@ void ComputeUnit::issue_memory(TimedWave& w, u32 simd_index, const Inst& inst,
   };
   switch (inst.row->unit) {
     case Unit::kSmem:
-      in_order(w.lgkm, touched ? memory_.scalar(index_, *touched, now) : now + arch_.scalar_latency,
+      in_order(w.lgkm,
+               touched ? memory_.scalar(index_, *touched, now) : now + timing_.scalar_latency,
                false);
       return;
     case Unit::kLds: {
-      const LdsService service = lds_service(arch_, inst, touched);
+      const LdsService service = lds_service(timing_, inst, touched);
       const double served = lds_ports_[port(simd_index)].serve(static_cast<double>(now),
                                                                service.data + service.address);
       profile_.use.lds += service.data;
       profile_.use.lds_address += service.address;
       profile_.use.lds_conflict += service.conflict;
       const u64 done =
-          in_order(w.lgkm, static_cast<u64>(std::ceil(served)) + arch_.lds_latency, true);
+          in_order(w.lgkm, static_cast<u64>(std::ceil(served)) + timing_.lds_latency, true);
       enqueue(lds_queues_[port(simd_index)], now, done);
       trace(w, simd_index, Track::kLds, inst, static_cast<u64>(served) - service.data, done);
-      w.next_issue = now + arch_.lds_back_to_back;
+      w.next_issue = now + timing_.lds_back_to_back;
       return;
     }
     default: {
-      ta_free_ = now + arch_.ta_address;
-      u64 done = touched ? memory_.vector(index_, inst, *touched, now) : now + arch_.l2_latency;
+      ta_free_ = now + timing_.ta_address;
+      u64 done = touched ? memory_.vector(index_, inst, *touched, now) : now + timing_.l2_latency;
       if (inst.row->effects & kWritesBack) done = std::max(done, memory_.write_back(now));
       if (inst.row->effects & kInvalidates) memory_.invalidate(index_);
       done = in_order(w.vm, done, true);
@@ -362,7 +364,7 @@ void ComputeUnit::release_barrier(Workgroup& workgroup, u64 now) {
     for (auto& w : simds_[s].waves) {
       if (!w->at_barrier || !w->wave || w->wave->workgroup != &workgroup) continue;
       w->at_barrier = false;
-      w->next_issue = now + arch_.barrier;
+      w->next_issue = now + timing_.barrier;
       w->delay = Stall::kBarrier;
       wake(s, w->next_issue);
     }

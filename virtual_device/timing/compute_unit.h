@@ -45,6 +45,7 @@ class ComputeUnit {
     Wave* wave = nullptr;
     u64 start = 0, age = 0;
     u64 next_issue = 0;          // earliest slot for the next instruction
+    u64 next_lds = 0;            // ... if it is one of the LDS
     Stall delay = Stall::kNone;  // why not earlier
     u64 ready_since = 0;
     u64 fetched = 0;  // code line it has
@@ -71,11 +72,12 @@ class ComputeUnit {
   void charge(TimedWave& w, const Inst& inst, u64 now, const Plan& plan);
   void release_barrier(Workgroup& workgroup, u64 now);
   u64 wait_done(const TimedWave& w, const Inst& inst) const;
-  u32 port(u32 simd) const { return simd * arch_.lds_ports / arch_.simds; }
+  u32 port(u32 simd) const { return simd * timing_.lds_ports / num_simds_; }
   void wake(u32 simd, u64 at);
   void trace(const TimedWave& w, u32 simd, Track track, const Inst& inst, u64 start, u64 end);
 
-  const Arch& arch_;
+  const Timing& timing_;
+  const u32 num_simds_;
   const UnitTimes& times_;
   const u32 index_;
   MemoryPath& memory_;

@@ -1,8 +1,8 @@
 // How long a port of the LDS is busy with one instruction: bank conflicts from real addresses.
 #pragma once
 
+#include "arch/arch.h"
 #include "isa/footprint.h"
-#include "timing/arch.h"
 
 namespace vdev::timing {
 
@@ -12,6 +12,6 @@ struct LdsService {
   u32 conflict = 0;  // of `data`: beyond what addresses without conflicts would take
 };
 // `inst` is a DS instruction (exchanges between lanes included: they have no footprint).
-LdsService lds_service(const Arch& arch, const Inst& inst, const Footprint* memory);
+LdsService lds_service(const Timing& timing, const Inst& inst, const Footprint* memory);
 
 }  // namespace vdev::timing

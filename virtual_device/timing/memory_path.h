@@ -12,8 +12,8 @@
 #include <memory>
 #include <vector>
 
+#include "arch/arch.h"
 #include "isa/footprint.h"
-#include "timing/arch.h"
 #include "timing/cache.h"
 
 namespace vdev::timing {
@@ -28,17 +28,20 @@ struct Traffic {  // bytes of whole lines, by the level that served them
 // caches are not: the runtime invalidates them when it loads code (ROCr, on freezing an
 // executable).
 struct Caches {
-  explicit Caches(const Arch& arch);
+  explicit Caches(const Machine& machine);
   void settle();
 
   Cache l2, mall;
-  std::vector<Cache> code;  // by pair of CUs
+  std::vector<Cache> code;  // by group of CUs that share one
+
+ private:
+  Caches(const Machine& machine, const Timing& timing);
 };
 
 class MemoryPath {
  public:
   // `clock_ghz` turns ns into clk.
-  MemoryPath(const Arch& arch, double clock_ghz, Caches& kept);
+  MemoryPath(const Machine& machine, double clock_ghz, Caches& kept);
 
   // Code that ran before, up to what a code cache holds.
   void preload(u64 pc, u64 end);
@@ -75,10 +78,10 @@ class MemoryPath {
   double store(PerCu& from, const Line& line, double bytes, bool through, double now);
   double atomic(PerCu& from, const Line& line, double bytes, double now);
 
-  const Arch& arch_;
+  const Timing& timing_;
   const double clk_per_ns_;
   std::vector<PerCu> cus_;
-  std::vector<Cache> scalar_;  // by pair of CUs
+  std::vector<Cache> scalar_;  // by group of CUs that share one
   Caches& kept_;
   Server l2_, l2_write_, mall_, hbm_;
   Traffic traffic_;

@@ -30,8 +30,9 @@ double share(u64 busy, const Profile& p, u32 count) {
 
 std::string json(const LaunchState& launch, const Arch& arch, const Profile& p, double clock,
                  bool trans_exclusive) {
-  std::string out = "{\"kernel\": \"" + launch.kernel().name + "\", \"arch\": \"" + arch.name +
-                    "\", \"trans\": \"" + (trans_exclusive ? "exclusive" : "beside") + '"';
+  std::string out = "{\"kernel\": \"" + launch.kernel().name + "\", \"arch\": \"" +
+                    std::string(arch.name()) + "\", \"trans\": \"" +
+                    (trans_exclusive ? "exclusive" : "beside") + '"';
   const auto add = [&out](const char* name, double value) {
     out += std::string(", \"") + name + "\": " + number(value);
   };
@@ -42,9 +43,9 @@ std::string json(const LaunchState& launch, const Arch& arch, const Profile& p, 
   add("simulated_workgroups", static_cast<double>(p.simulated_workgroups));
   add("simulated_cus", p.cus);
   add("instructions", static_cast<double>(p.instructions));
-  add("mfma_use", share(p.use.mfma, p, arch.simds));
-  add("valu_use", share(p.use.valu, p, arch.simds));
-  add("lds_use", share(p.use.lds, p, arch.lds_ports));
+  add("mfma_use", share(p.use.mfma, p, arch.limits.simds_per_cu));
+  add("valu_use", share(p.use.valu, p, arch.limits.simds_per_cu));
+  add("lds_use", share(p.use.lds, p, arch.timing.lds_ports));
   add("resident_per_cu", p.resident_per_cu);
   add("lds_address_clk", static_cast<double>(p.use.lds_address));
   add("salu_clk", static_cast<double>(p.use.salu));
@@ -96,21 +97,24 @@ std::string json(const LaunchState& launch, const Arch& arch, const Profile& p, 
 
 }  // namespace
 
-Session::Session(const Options& options) : options_(options), caches_(kMi300x) {}
+Session::Session(const Machine& machine, const Options& options)
+    : options_(options), caches_(machine) {}
 
 void Session::execute(const std::shared_ptr<LaunchState>& launch, Device& device, void* session) {
   Session& self = *static_cast<Session*>(session);
-  const Arch& arch = kMi300x;
+  const Machine& machine = device.machine();
   Profile profile;
   {
     std::lock_guard lock(self.simulating_);
-    Simulator(arch, launch, device, self.options_, self.caches_).run(profile);
+    Simulator(launch, device, self.options_, self.caches_).run(profile);
   }
-  const double clock = self.options_.clock_ghz ? self.options_.clock_ghz : arch.sustained_clock_ghz;
-  self.now_ns_ +=
-      static_cast<i64>(static_cast<double>(profile.cycles) / clock + arch.launch_us * 1000);
+  const double clock =
+      self.options_.clock_ghz ? self.options_.clock_ghz : machine.product->sustained_clock_ghz;
+  self.now_ns_ += static_cast<i64>(static_cast<double>(profile.cycles) / clock +
+                                   machine.arch->timing.launch_us * 1000);
   std::lock_guard lock(self.mutex_);
-  self.launches_.push_back(json(*launch, arch, profile, clock, self.options_.trans_exclusive));
+  self.launches_.push_back(
+      json(*launch, *machine.arch, profile, clock, self.options_.trans_exclusive));
 }
 
 std::string Session::take_json() {

@@ -13,7 +13,7 @@ namespace vdev::timing {
 
 class Session {
  public:
-  explicit Session(const Options& options);
+  Session(const Machine& machine, const Options& options);
   // Device::Executor: simulates the launch, then runs what was not simulated.
   static void execute(const std::shared_ptr<LaunchState>& launch, Device& device, void* session);
   // The device's time: that of every launch so far, with the marginal cost of launching it.

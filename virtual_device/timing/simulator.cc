@@ -7,20 +7,22 @@
 
 namespace vdev::timing {
 
-Simulator::Simulator(const Arch& arch, const std::shared_ptr<LaunchState>& launch, Device& device,
+Simulator::Simulator(const std::shared_ptr<LaunchState>& launch, Device& device,
                      const Options& options, Caches& caches)
-    : arch_(arch),
+    : machine_(device.machine()),
+      timing_(device.arch().timing),
       launch_(launch),
       options_(options),
       caches_(caches),
-      times_(arch, options.trans_exclusive),
+      times_(device.arch(), options.trans_exclusive),
       worker_(device) {
   const Launch& l = launch->launch;
   per_cu_ =
       std::max(1u, device.resident_workgroups_per_cu(
                        *l.kernel, l.workgroup_size.x * l.workgroup_size.y * l.workgroup_size.z,
                        l.dynamic_lds_bytes));
-  limit_ = (launch->num_workgroups + arch.num_xcds - 1 - options.xcd) / arch.num_xcds;
+  const u32 xcds = machine_.num_xcds;
+  limit_ = (launch->num_workgroups + xcds - 1 - options.xcd) / xcds;
   if (options.max_workgroups) limit_ = std::min(limit_, options.max_workgroups);
 }
 
@@ -30,27 +32,27 @@ bool Simulator::dispatch(u64 now) {
   const auto roomiest = std::min_element(resident_.begin(), resident_.end());
   if (*roomiest >= per_cu_) return false;
   ++*roomiest;
-  Workgroup* workgroup = worker_.admit(launch_, next_++ * arch_.num_xcds + options_.xcd);
+  Workgroup* workgroup = worker_.admit(launch_, next_++ * machine_.num_xcds + options_.xcd);
   dispatcher_free_ =
-      std::max(dispatcher_free_, now) + u64{arch_.dispatch_wave} * workgroup->num_waves;
+      std::max(dispatcher_free_, now) + u64{timing_.dispatch_wave} * workgroup->num_waves;
   cus_[static_cast<size_t>(roomiest - resident_.begin())].add(*workgroup, dispatcher_free_);
   return true;
 }
 
 bool Simulator::run(Profile& profile) {
-  const double clock = options_.clock_ghz ? options_.clock_ghz : arch_.sustained_clock_ghz;
+  const double clock =
+      options_.clock_ghz ? options_.clock_ghz : machine_.product->sustained_clock_ghz;
   profile.max_events = options_.max_events;
-  const u32 cus_of_xcd = arch_.num_cus / arch_.num_xcds;
-  MemoryPath memory(arch_, clock, caches_);
+  MemoryPath memory(machine_, clock, caches_);
   if (options_.warm_code)
     memory.preload(launch_->kernel().entry_address, launch_->code.pc(&launch_->code.insts.back()));
   // CUs that would never get a workgroup are left out.
-  const u32 used = static_cast<u32>(std::min<u64>(cus_of_xcd, limit_));
+  const u32 used = static_cast<u32>(std::min<u64>(machine_.cus_of_xcd(), limit_));
   for (u32 i = 0; i < used; ++i)
-    cus_.emplace_back(arch_, times_, i, memory, profile,
+    cus_.emplace_back(*machine_.arch, times_, i, memory, profile,
                       [this](Wave& w) { return worker_.step(w); });
   resident_.assign(used, 0);
-  while (dispatch(arch_.first_fetch)) {
+  while (dispatch(timing_.first_fetch)) {
   }
   struct Event {
     u64 at;
@@ -61,7 +63,7 @@ bool Simulator::run(Profile& profile) {
   };
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
   const auto ask_again = [&](u32 cu) {
-    for (u32 s = 0; s < arch_.simds; ++s)
+    for (u32 s = 0; s < machine_.arch->limits.simds_per_cu; ++s)
       if (cus_[cu].next(s) != kNever) events.push({cus_[cu].next(s), cu, s});
   };
   for (u32 i = 0; i < used; ++i) ask_again(i);

@@ -20,15 +20,16 @@ struct Options {
 class Simulator {
  public:
   // `caches`: as the launches before left them.
-  Simulator(const Arch& arch, const std::shared_ptr<LaunchState>& launch, Device& device,
-            const Options& options, Caches& caches);
+  Simulator(const std::shared_ptr<LaunchState>& launch, Device& device, const Options& options,
+            Caches& caches);
   // False: a workgroup faulted; the launch knows.
   bool run(Profile& profile);
 
  private:
   bool dispatch(u64 now);
 
-  const Arch& arch_;
+  const Machine& machine_;
+  const Timing& timing_;
   const std::shared_ptr<LaunchState> launch_;
   const Options options_;
   Caches& caches_;
