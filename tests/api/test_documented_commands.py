@@ -97,3 +97,14 @@ def test_commands_are_found() -> None:
     found = [words for page in PAGES for words in commands(page)]
     assert sum(words[0] == "amdattn" for words in found) > 60
     assert sum("benchmarks" in " ".join(words) for words in found) > 10
+
+
+NAMED = re.compile(
+    r"`((?:amdattn|virtual_device|hsaco|build_scripts|asm_src|tests|benchmarks|\.ci)/[\w./-]*)`"
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_pages_name_exist(page: Path) -> None:
+    named = set(NAMED.findall(page.read_text(encoding="utf-8")))
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []
