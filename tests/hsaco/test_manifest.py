@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -152,12 +153,17 @@ def test_rebuild_is_byte_identical() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", build.KERNELS, ids=lambda kernel: kernel.symbol)
 def test_no_other_toolchain_does_better(kernel: build.KernelBuild) -> None:
-    def cost(chosen: toolchain.Toolchain) -> tuple[int, int, int, int]:
-        compiled = toolchain.compile_hip(toolchain.ASM_SRC / kernel.source, chosen, kernel.arch)
+    def spills(chosen: toolchain.Toolchain) -> tuple[int, int, int]:
+        source = toolchain.ASM_SRC / kernel.source
+        compiled = toolchain.compile_hip(source, chosen, kernel.arch, kernel.defines, kernel.flags)
         found = manifest.CodeObject(compiled.code_object).resources(kernel.symbol)
-        return (found.scratch_bytes, found.vgpr_spills, found.vgpr, found.sgpr)
+        return (found.scratch_bytes, found.vgpr_spills, found.sgpr_spills)
 
-    assert cost(kernel.toolchain) == min(map(cost, toolchain.TOOLCHAINS))
+    ours = spills(kernel.toolchain)
+    for other in toolchain.TOOLCHAINS:
+        # LLVM 21 makes code of some that its own assembler refuses.
+        with contextlib.suppress(toolchain.ToolchainError):
+            assert ours <= spills(other)
 
 
 @pytest.mark.slow
@@ -167,8 +173,11 @@ def test_output_does_not_depend_on_the_checkout_path(
     copy = tmp_path / "some where" / "asm_src"
     shutil.copytree(ROOT / "asm_src", copy)
     monkeypatch.setattr(toolchain, "ASM_SRC", copy)
-    for kernel in build.KERNELS:
-        compiled = toolchain.compile_hip(copy / kernel.source, kernel.toolchain, kernel.arch)
+    one_of_each = {kernel.source: kernel for kernel in build.KERNELS}
+    for kernel in one_of_each.values():
+        compiled = toolchain.compile_hip(
+            copy / kernel.source, kernel.toolchain, kernel.arch, kernel.defines, kernel.flags
+        )
         assert compiled.code_object == (build.HSACO / kernel.file).read_bytes()
         assert copy / "isa" / "device.h" in compiled.sources
 
