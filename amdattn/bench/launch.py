@@ -250,7 +250,7 @@ def _raw_paths(
     kernel = plan.forward.kernel
     operands = {name: operand(array.view(), _LAYOUT) for name, array in arrays.items()}
     operands["lse"] = launch.ABSENT
-    prepared = launch.PreparedLaunches(plan).on(device)
+    prepared = launch.PreparedLaunches(plan.launches).on(device)
     _, ((configuration, kernargs),) = launch.bind(prepared, operands, device)
     packed = packer(kernel)
     values = packed.unpack(bytes(kernargs.block))

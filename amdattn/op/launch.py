@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from amdattn.device.kernarg import KernargBuffer, packer
 from amdattn.device.runtime import Runtime
@@ -17,15 +17,6 @@ BoundLaunches = tuple[Runtime, tuple[BoundLaunch, ...]]
 
 Numbers = tuple[tuple[str, int], ...]
 runs = itertools.count(1)  # what PerRun stands for
-
-
-class HasLaunches(Protocol):
-    """What is prepared of a plan."""
-
-    @property
-    def launches(self) -> tuple[Launch, ...]:
-        """In stream order."""
-        ...
 
 
 class PreparedLaunch:
@@ -103,15 +94,15 @@ class PreparedLaunch:
 class PreparedLaunches:
     """A plan's launches with every kernel loaded, so that running them only packs and launches."""
 
-    def __init__(self, plan: HasLaunches) -> None:
-        self._plan = plan
+    def __init__(self, launches: tuple[Launch, ...]) -> None:
+        self._launches = launches
         self._by_ordinal: dict[int, tuple[PreparedLaunch, ...]] = {}
 
     def on(self, device: Runtime) -> tuple[PreparedLaunch, ...]:
         """Those on a device, which has modules of its own."""
         found = self._by_ordinal.get(device.ordinal)
         if found is None:
-            found = tuple(PreparedLaunch(launch, device) for launch in self._plan.launches)
+            found = tuple(PreparedLaunch(launch, device) for launch in self._launches)
             self._by_ordinal[device.ordinal] = found
         return found
 

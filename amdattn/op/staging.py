@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # Memory between the elements of strided operands is copied along up to this multiple of the
 # elements' own bytes; sparser operands are made compact on the host instead.
 MAX_SPREAD = 2
+WORKSPACE = "workspace"
 
 
 @dataclasses.dataclass(slots=True)
@@ -27,9 +28,6 @@ class _Chunk:
     low: int
     high: int
     members: dict[str, View]
-
-
-WORKSPACE = "workspace"
 
 
 def run_on_host(

@@ -169,9 +169,8 @@ _streams = _Streams()
 _workspaces = _Workspaces()
 
 
-def of_stream(device: Runtime, stream: int, tiles: int, tile_bytes: int) -> tuple[int, int]:
-    """Addresses of counters and sums for launches on a stream, see `_Streams.of`."""
-    return _streams.of(device, stream, tiles, tile_bytes)
+of_stream = _streams.of
+prepare = _workspaces.prepare
 
 
 def new_workspace(nbytes: int, device: Runtime, stream: int) -> DeviceArray:
@@ -179,15 +178,3 @@ def new_workspace(nbytes: int, device: Runtime, stream: int) -> DeviceArray:
     made = upload(np.zeros(max(nbytes, 1), np.uint8), device)
     made.record_stream(stream)
     return made
-
-
-def prepare(
-    device: Runtime,
-    memory: Memory | None,
-    address: int,
-    nbytes: int,
-    zero_bytes: int,
-    stream: int,
-) -> None:
-    """Have a caller's workspace be 0 where a launch on `stream` needs it, see `_Workspaces`."""
-    _workspaces.prepare(device, memory, address, nbytes, zero_bytes, stream)

@@ -39,7 +39,7 @@ operands["o"] = Operand(0x10, strides)  # nobody's memory
 operands["lse"] = launch.ABSENT
 device = runtime.get()
 try:
-    launch.run(launch.PreparedLaunches(plan).on(device), operands, device, 0)
+    launch.run(launch.PreparedLaunches(plan.launches).on(device), operands, device, 0)
     amdattn.synchronize()
 except amdattn.HipError as error:
     print(error)

@@ -111,7 +111,9 @@ def run(kernel: Kernel, parts: Parts, sink: float | None) -> tuple[Array, Array]
         sinks = amdattn.asarray(np.array([sink], np.float32))
         operands["sinks"] = _operand(sinks)
     amdattn.synchronize()
-    launch.run(launch.PreparedLaunches(plan).on(runtime.get())[-1:], operands, runtime.get(), 0)
+    launch.run(
+        launch.PreparedLaunches(plan.launches).on(runtime.get())[-1:], operands, runtime.get(), 0
+    )
     amdattn.synchronize()
     return out.taken().astype(np.float32), lse.taken()
 

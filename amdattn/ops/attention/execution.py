@@ -68,7 +68,9 @@ class AttentionPlan(PlannedAttention):
     @functools.cached_property
     def _prepared(self) -> launch.PreparedLaunches:
         """Of the plan that this was made from, if it was made from one."""
-        return launch.PreparedLaunches(self) if self._base is None else self._base._prepared
+        if self._base is not None:
+            return self._base._prepared
+        return launch.PreparedLaunches(self.launches)
 
     # Sets of device operands that passed every check, by the facts that the checks depend on. One
     # with every result that is seen again is packed, and then needs nothing but to be submitted.

@@ -41,7 +41,7 @@ class GemmPlan(Plan[GemmProblem]):
 
     @functools.cached_property
     def _prepared(self) -> launch.PreparedLaunches:
-        return launch.PreparedLaunches(self)
+        return launch.PreparedLaunches(self.launches)
 
     @functools.cached_property
     def _checked(self) -> dict[object, dict[str, Operand]]:
