@@ -11,6 +11,8 @@ import numbers
 import operator
 from typing import Any
 
+INT32_MAX = 2**31 - 1
+FLOAT32_MAX = 3.4028234663852886e38
 _DIGITS = 4000  # that Python prints
 
 

@@ -25,9 +25,10 @@ from amdattn.device.kernarg import packer
 from amdattn.device.runtime import Runtime
 from amdattn.dtypes import BFLOAT16
 from amdattn.op import launch
-from amdattn.ops.attention.alignment import operand
+from amdattn.op.operands import operand_of
 from amdattn.ops.attention.dense import flash_attn_func, plan_attention
 from amdattn.ops.attention.planning import PlannedAttention
+from amdattn.ops.attention.problem import axis_order
 
 RAW = "hip-python, `extra` prebuilt"
 PLAN_RUN = "`plan.run`, DeviceArray"
@@ -248,7 +249,9 @@ def _raw_paths(
 ) -> dict[str, Callable[[], Any]]:
     """The same launch, made by hand in the ways that hip-python offers."""
     kernel = plan.forward.kernel
-    operands = {name: operand(array.view(), _LAYOUT) for name, array in arrays.items()}
+    operands = {
+        name: operand_of(array.view(), axis_order(_LAYOUT)) for name, array in arrays.items()
+    }
     operands["lse"] = launch.ABSENT
     prepared = launch.PreparedLaunches(plan.launches).on(device)
     _, ((configuration, kernargs),) = launch.bind(prepared, operands, device)

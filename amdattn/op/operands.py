@@ -13,6 +13,8 @@ from amdattn.op.plan import Operand
 
 def check_workspace(view: View, nbytes: int) -> None:
     """Memory for partial results: enough, without gaps, aligned."""
+    if not view.on_device:
+        raise TypeError("workspace must be in device memory; host arrays need none")
     held = view.dtype.itemsize * math.prod(view.shape)
     if view.strides != compact_strides(view.shape) or held < nbytes or view.address % 16:
         raise ValueError(

@@ -10,7 +10,7 @@ from amdattn.arrays.interchange import as_view
 
 def capture_text(missing: list[str], nbytes: int) -> str:
     """What a run lacks that a graph is captured from; nothing can be allocated for it."""
-    workspace = f"workspace= (a plan's run takes it, of {nbytes} bytes; with num_splits=1 none)"
+    workspace = f"workspace=plan.new_workspace() (a plan's run takes it, of {nbytes} bytes)"
     names = [*(f"{name}=" for name in missing), *([workspace] if nbytes else [])]
     return (
         "a graph is being captured from the stream: what its replays write must last as long as "

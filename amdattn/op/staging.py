@@ -10,7 +10,7 @@ from amdattn.arrays.buffers import DeviceArray, View, allocate, host_empty
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.device.runtime import Runtime
 from amdattn.dtypes import as_dtype
-from amdattn.op.workspace import WorkspaceLayout
+from amdattn.op.workspace import Region, WorkspaceLayout
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,7 +33,7 @@ class _Chunk:
 def run_on_host(
     inputs: Mapping[str, View],
     outputs: Mapping[str, View],
-    aligned: Callable[[View], bool],
+    aligned: Callable[[str, View], bool],
     run: Callable[[Mapping[str, View]], Mapping[str, DeviceArray]],
     device: Runtime,
     stream: int,
@@ -86,7 +86,7 @@ def run_on_host(
 
 def stage(
     views: Mapping[str, View],
-    aligned: Callable[[View], bool],
+    aligned: Callable[[str, View], bool],
     device: Runtime,
     stream: int,
 ) -> tuple[dict[str, View], DeviceArray]:
@@ -95,8 +95,8 @@ def stage(
     Parameters
     ----------
     aligned : callable
-        Whether the kernel can take a (device) view's address and strides. Others are made compact,
-        as are those whose last stride is not 1.
+        Whether the kernel can take the (device) view of an operand as it lies. Others are made
+        compact, as are those whose last stride is not 1.
 
     Returns
     -------
@@ -111,14 +111,19 @@ def stage(
             view.array.nbytes for view in chunk.members.values() if view.array is not None
         )
         # Chunks start on a region boundary, so only their inner offsets decide the alignment.
-        placed = (_moved(view, view.address - chunk.low, device) for view in chunk.members.values())
+        placed = (
+            (name, _moved(view, view.address - chunk.low, device))
+            for name, view in chunk.members.items()
+        )
         if chunk.high - chunk.low <= MAX_SPREAD * own_bytes and all(
-            _has_rows(view) and aligned(view) for view in placed
+            _has_rows(view) and aligned(name, view) for name, view in placed
         ):
             chunks.append(chunk)
         else:
             chunks.extend(_compact(name, view) for name, view in chunk.members.items())
-    layout = WorkspaceLayout.of((str(i), chunk.high - chunk.low) for i, chunk in enumerate(chunks))
+    layout = WorkspaceLayout.of(
+        Region(str(i), chunk.high - chunk.low) for i, chunk in enumerate(chunks)
+    )
     memory = allocate((layout.total_bytes,), (1,), as_dtype("uint8"), device=device)
     memory.record_stream(stream)
     staged = {}

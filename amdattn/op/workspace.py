@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 REGION_ALIGN_BYTES = 256  # what hipMalloc itself gives: no region shares a cache line with another
+
+Init = Literal["none", "zero", "zero_at_rest"]
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Bytes ``[offset, offset + nbytes)`` of a workspace."""
+    """Bytes ``[offset, offset + nbytes)`` of a workspace.
+
+    Attributes
+    ----------
+    init : {"none", "zero", "zero_at_rest"}
+        What launches find there: anything; zeros, which every run has to write before; or zeros
+        that they leave so themselves. Memory that is zero at rest lives as long as its stream or
+        the caller's workspace, any other as long as a run.
+    """
 
     name: str
-    offset: int
     nbytes: int
+    init: Init = "none"
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +36,20 @@ class WorkspaceLayout:
     regions: tuple[Region, ...] = ()
 
     @staticmethod
-    def of(sizes: Iterable[tuple[str, int]]) -> WorkspaceLayout:
-        """Lay out (name, nbytes) pairs in order. Names must differ, sizes be >= 0."""
+    def of(wanted: Iterable[Region]) -> WorkspaceLayout:
+        """Lay out regions in order, those that are zero at rest first.
+
+        Names must differ, sizes be >= 0.
+        """
         regions: list[Region] = []
         offset = 0
-        for name, nbytes in sizes:
-            if nbytes < 0:
-                raise ValueError(f"region {name!r} has a negative size ({nbytes})")
-            if any(region.name == name for region in regions):
-                raise ValueError(f"region {name!r} is named twice")
-            regions.append(Region(name, offset, nbytes))
-            offset += -(-nbytes // REGION_ALIGN_BYTES) * REGION_ALIGN_BYTES
+        for region in sorted(wanted, key=lambda region: region.init != "zero_at_rest"):
+            if region.nbytes < 0:
+                raise ValueError(f"region {region.name!r} has a negative size ({region.nbytes})")
+            if any(other.name == region.name for other in regions):
+                raise ValueError(f"region {region.name!r} is named twice")
+            regions.append(replace(region, offset=offset))
+            offset += -(-region.nbytes // REGION_ALIGN_BYTES) * REGION_ALIGN_BYTES
         return WorkspaceLayout(tuple(regions))
 
     @property
@@ -44,6 +59,18 @@ class WorkspaceLayout:
             return 0
         last = self.regions[-1]
         return last.offset + last.nbytes
+
+    @property
+    def zero_bytes(self) -> int:
+        """Bytes at the begin that are zero at rest."""
+        at_rest = [region for region in self.regions if region.init == "zero_at_rest"]
+        return at_rest[-1].offset + at_rest[-1].nbytes if at_rest else 0
+
+    @property
+    def scratch_offset(self) -> int:
+        """Where what is not zero at rest begins."""
+        others = [region.offset for region in self.regions if region.init != "zero_at_rest"]
+        return others[0] if others else self.total_bytes
 
     def __getitem__(self, name: str) -> Region:
         for region in self.regions:

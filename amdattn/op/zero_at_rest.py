@@ -17,41 +17,39 @@ from amdattn.arrays.buffers import DeviceArray, Memory, upload
 from amdattn.device.runtime import Runtime
 from amdattn.errors import HipError
 
-COUNTER_BYTES = 8
-_LEAST_TILES = 512
+_LEAST_BYTES = 4096
 
 
 class _Streams:
-    """Counters of tiles, and sums that parts are added to, of launches without a workspace.
+    """Regions that are zero at rest, of launches without a workspace, by name.
 
-    Every stream has its own, and of each size of a tile. After a failure there are new ones: what
-    was aborted on the host's side may still be running.
+    Every stream has its own. After a failure there are new ones: what was aborted on the host's
+    side may still be running.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[tuple[int, int, int], tuple[int, DeviceArray]] = {}
+        self._held: dict[tuple[int, int, str], DeviceArray] = {}
         self._left: list[DeviceArray] = []  # outgrown, or dirty: launches under way may use them
         self._failures: dict[int, int] = {}  # that each device had seen
 
-    def of(self, device: Runtime, stream: int, tiles: int, tile_bytes: int) -> tuple[int, int]:
-        """Addresses of at least `tiles` counters, and as many sums, for launches on `stream`."""
+    def of(self, device: Runtime, stream: int, name: str, nbytes: int) -> int:
+        """Address of at least `nbytes` that are 0 for launches on `stream`."""
         with self._lock:
             if self._failures.get(device.ordinal, 0) != device.failures:
                 self._failures[device.ordinal] = device.failures
                 for key in [key for key in self._held if key[0] == device.ordinal]:
-                    self._left.append(self._held.pop(key)[1])
-            key = device.ordinal, stream, tile_bytes
-            held, memory = self._held.get(key, (0, None))
-            if memory is None or held < tiles:
+                    self._left.append(self._held.pop(key))
+            key = device.ordinal, stream, name
+            memory = self._held.get(key)
+            if memory is None or memory.nbytes < nbytes:
                 if memory is not None:
                     self._left.append(memory)
-                held = max(_LEAST_TILES, 1 << (tiles - 1).bit_length())
                 # The copy is done when this returns.
-                memory = upload(np.zeros(held * (COUNTER_BYTES + tile_bytes), np.uint8), device)
+                size = max(_LEAST_BYTES, 1 << (nbytes - 1).bit_length())
+                memory = self._held[key] = upload(np.zeros(size, np.uint8), device)
                 memory.record_stream(stream)
-                self._held[key] = held, memory
-            return memory.address, memory.address + held * COUNTER_BYTES
+            return memory.address
 
 
 @dataclass(slots=True)

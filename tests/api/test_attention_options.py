@@ -396,7 +396,7 @@ def test_bad_workspaces(normal, launches):
             plan.run(*device, workspace=workspace)
     with pytest.raises(TypeError, match="workspace on the host"):
         plan.run(*device, workspace=np.zeros(nbytes, np.uint8))
-    with pytest.raises(ValueError, match="sinks was given, but the plan has none"):
+    with pytest.raises(ValueError, match="sinks was given, but the plan has sinks=False"):
         plan.run(*device, sinks=amdattn.empty(2, "float32"))
     assert launches == []
 

@@ -72,6 +72,8 @@ OWN: dict[str, dict[str, Any]] = {
     "arrays.dlpack_import.import_tensor": {"device": (1, 0)},  # kDLCPU
     "ops.attention.kv_split.Costs.of_range": {"parts": 1},
     "ops.attention.call.run": {"longest": (0, 0)},  # of q and of k
+    "op.spec.OperandSpec": {"present": True},
+    "op.workspace.Region": {"offset": 0},
     "arch.energies.mi300x": {"large_tile": 1.26, "plain_valu": 0.5},  # docs/performance-model.md
     "report.kernels.Guarded": {"guard": 8},
     # Micro kernels: one wave, or as many as a rate of a CU needs.

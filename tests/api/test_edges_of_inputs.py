@@ -103,15 +103,14 @@ def test_bounds_of_lengths(longest: tuple[int, int], bounds: tuple[int, int]) ->
 def test_counters_have_their_own_bytes_and_grow() -> None:
     streams = zero_at_rest._Streams()
     device = runtime.get()
-    counters, sums = streams.of(device, 0, 1, 16)
-    assert sums - counters == 512 * 8
-    assert streams.of(device, 0, 512, 16) == (counters, sums)
-    assert streams.of(device, 0, 0, 16) == (counters, sums)
-    more, more_sums = streams.of(device, 0, 513, 16)
-    assert more != counters and more_sums - more == 1024 * 8
-    assert streams.of(device, 0, 1, 32)[0] not in (counters, more)
-    memory = [memory for _, memory in streams._held.values()]
-    assert sorted(one.shape for one in memory) == [(512 * 40,), (1024 * 24,)]
+    counters = streams.of(device, 0, "counters", 8)
+    assert streams.of(device, 0, "counters", 4096) == counters
+    assert streams.of(device, 0, "counters", 1) == counters
+    more = streams.of(device, 0, "counters", 4097)
+    sums = streams.of(device, 0, "sums", 1)
+    assert len({counters, more, sums, streams.of(device, 1, "sums", 1)}) == 4
+    memory = list(streams._held.values())
+    assert sorted(one.nbytes for one in memory) == [4096, 4096, 8192]
     assert not any(one.numpy().any() for one in memory)
 
 

@@ -334,7 +334,7 @@ for ordinal in (0, 1, 0, 1):
     assert {one.device for one in (x, w, *outs)} == {f"rocm:{ordinal}"}
     assert outs[0].__dlpack_device__() == (10, ordinal) and hip.hipGetDevice()[1] == ordinal
 devices = [runtime.get(i) for i in (0, 1)]
-counters = [zero_at_rest.of_stream(device, 0, 4, 0)[0] for device in devices]
+counters = [zero_at_rest.of_stream(device, 0, "counters", 32) for device in devices]
 print([device.ordinal_of(address) for device, address in zip(devices, counters)])
 print(memory.pool(devices[0]) is memory.pool(devices[1]), runtime.get() is devices[1])
 print([amdattn.empty(3, device=name).device for name in (0, "rocm", "rocm:1", numpy.int64(1))])
@@ -386,9 +386,9 @@ def test_failures_are_of_a_device(rocm):
     code = """
 from amdattn.op import zero_at_rest
 devices = [runtime.get(i) for i in (0, 1)]
-before = [zero_at_rest.of_stream(device, 0, 4, 0) for device in devices]
+before = [zero_at_rest.of_stream(device, 0, "counters", 32) for device in devices]
 devices[1].failures += 1
-after = [zero_at_rest.of_stream(device, 0, 4, 0) for device in devices]
+after = [zero_at_rest.of_stream(device, 0, "counters", 32) for device in devices]
 print([one == other for one, other in zip(before, after)])
 """
     assert outcome(rocm, DEVICES + code, DEVICES=2) == ["[True, False]"]

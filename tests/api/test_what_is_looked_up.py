@@ -14,8 +14,8 @@ from amdattn.arrays.memory import Block, Pool
 from amdattn.device import manifest, runtime
 from amdattn.dtypes import as_dtype
 from amdattn.errors import HipError
+from amdattn.op import cache
 from amdattn.ops.attention import (
-    admission,
     options as call_options,
     planning,
     plans as attention_plans,
@@ -141,5 +141,5 @@ def test_selections_of_kernels_are_kept_up_to_a_number(monkeypatch: pytest.Monke
     assert plan(64, list(rows)) == 1 and len(selected) == 5
     found: dict[object, Any] = {}
     for i in range(65):
-        admission.keep(found, i, (i, i))  # type: ignore[arg-type]
+        cache.keep(found, i, (i, i))  # type: ignore[arg-type]
         assert len(found) == (i + 1 if i < 64 else 1)

@@ -247,13 +247,13 @@ def test_what_no_graph_holds_is_left_alone(product: Product) -> None:
 @BOTH
 def test_memory_of_a_stream_is_replaced(product: Product) -> None:
     """What was given up may still be running, and count later."""
-    tiles = product.plan.workspace["counters"].nbytes // zero_at_rest.COUNTER_BYTES
-    before = zero_at_rest.of_stream(runtime.get(), 0, tiles, 0)
-    assert zero_at_rest.of_stream(runtime.get(), 0, tiles, 0) == before
+    counters = "counters", product.plan.workspace["counters"].nbytes
+    before = zero_at_rest.of_stream(runtime.get(), 0, *counters)
+    assert zero_at_rest.of_stream(runtime.get(), 0, *counters) == before
     with ended_half_way(product, CUTS[-1]):
         product.plan.run(product.a, product.b, product.out)
         amdattn.synchronize()
-    assert zero_at_rest.of_stream(runtime.get(), 0, tiles, 0) != before
+    assert zero_at_rest.of_stream(runtime.get(), 0, *counters) != before
     product.plan.run(product.a, product.b, product.out)
     assert product.holds()
 

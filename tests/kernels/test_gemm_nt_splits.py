@@ -18,7 +18,6 @@ from amdattn.op import zero_at_rest
 from amdattn.op.launch import PreparedLaunch, runs
 from amdattn.op.plan import Operand
 from amdattn.ops.gemm.execution import GemmPlan
-from amdattn.ops.gemm.planning import tile_bytes
 from amdattn.ops.gemm.problem import GemmProblem
 
 BOTH = pytest.mark.parametrize("deterministic", [True, False], ids=["in_order", "adding"])
@@ -226,11 +225,13 @@ def test_memory_of_a_stream_recovers(deterministic: bool, kernels_alone: None) -
     calls = [Call(70, 40, 1024, name, options, with_bias=False) for name in names]
     for seed in range(1, 13):
         plan = calls[seed % 3].plan()
-        tiles = plan.workspace["counters"].nbytes // 8
-        size = 0 if deterministic else tile_bytes(plan.kernel)
-        counters, sums = zero_at_rest.of_stream(runtime.get(), 0, tiles, size)
         parts = plan.new_workspace()
-        regions = {"counters": counters, "partials": parts.address if deterministic else sums}
+        regions = {
+            region.name: zero_at_rest.of_stream(runtime.get(), 0, region.name, region.nbytes)
+            if region.init == "zero_at_rest"
+            else parts.address
+            for region in plan.workspace.regions
+        }
         abort(calls[seed % 3], regions, 100 * seed, seed)
         for call in calls:
             a, b = call.inputs()

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from amdattn.arrays.buffers import View
 from amdattn.device.manifest import KernelSpec
-from amdattn.op.operands import operand_of
 from amdattn.op.plan import Operand
-from amdattn.ops.attention.problem import axis_order
-
-
-def operand(view: View, layout: str) -> Operand:
-    """What a launch needs of q, k, v or o."""
-    return operand_of(view, axis_order(layout))
 
 
 def misalignment(operand: Operand, kernel: KernelSpec, dim: int, of_blocks: bool = True) -> str:
@@ -40,11 +32,3 @@ def wrong_for_blocks(step: int, dim: int, kernel: KernelSpec) -> str:
     if low == 0 < step < dim:
         return f"seq stride {step}, which must be 0 or at least the {dim} elements of a row"
     return ""
-
-
-def check_alignment(
-    operand: Operand, label: str, kernel: KernelSpec, dim: int, of_blocks: bool
-) -> None:
-    """Device operands must be aligned as the kernel needs; host operands are when staged."""
-    if wrong := misalignment(operand, kernel, dim, of_blocks):
-        raise ValueError(f"{label} has {wrong} for kernel {kernel.name}")

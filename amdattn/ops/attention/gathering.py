@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from amdattn.device.manifest import KernelSpec
 from amdattn.op.plan import Address, Argument, Launch, Stride
+from amdattn.op.workspace import Region
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention.select import GATHER_GRID
 
@@ -31,10 +32,10 @@ def _strides(problem: AttentionProblem, operand: str) -> dict[str, int]:
     return {"batch": of_batch, "seq": axes["dim"], "head": of_head}
 
 
-def regions(problem: AttentionProblem) -> tuple[tuple[str, int], ...]:
-    """Names and bytes of the copies."""
+def regions(problem: AttentionProblem) -> tuple[Region, ...]:
+    """The copies."""
     return tuple(
-        (
+        Region(
             _region(operand),
             _batch(problem) * axes["head"] * axes["seq"] * axes["dim"] * _ELEMENT_BYTES,
         )
@@ -74,7 +75,8 @@ def reasons(problem: AttentionProblem) -> Mapping[str, str]:
     """The decision with its price."""
     if not problem.gather:
         return {}
-    copied = " and ".join(f"{name}, {nbytes} bytes" for name, nbytes in regions(problem))
+    copies = [(region.name, region.nbytes) for region in regions(problem)]
+    copied = " and ".join(f"{name}, {nbytes} bytes" for name, nbytes in copies)
     return {
         "gather": f"rows copied next to each other first, read and written once: {copied}",
     }

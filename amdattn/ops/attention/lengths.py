@@ -9,7 +9,7 @@ from amdattn.arrays.buffers import View, allocate, upload
 from amdattn.arrays.interchange import as_view
 from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
-from amdattn.ops.attention.problem import INT32_MAX
+from amdattn.scalars import INT32_MAX
 
 if TYPE_CHECKING:
     import numpy as np

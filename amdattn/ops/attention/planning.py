@@ -10,7 +10,7 @@ from amdattn.device.manifest import KernelSpec
 from amdattn.errors import UnsupportedProblem
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
-from amdattn.op.workspace import WorkspaceLayout
+from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.attention import gathering, head_split
 from amdattn.ops.attention.basis import taken_alike
 from amdattn.ops.attention.cost import merge_clk, partial_bytes
@@ -142,15 +142,15 @@ def _check_grid(work: WorkMap, kernel: KernelSpec) -> None:
         )
 
 
-def _partial_results(work: WorkMap, kernel: KernelSpec) -> tuple[tuple[str, int], ...]:
-    """Names and bytes of their regions in the workspace."""
+def _partial_results(work: WorkMap, kernel: KernelSpec) -> tuple[Region, ...]:
+    """Their regions in the workspace."""
     parts = work.num_workgroups - work.whole_tiles
     if not parts or work.tile_heads > 1:
         return ()
     rows = parts * kernel.tile["q"]
     return (
-        ("partial_o", rows * kernel.params["head_dim_v"] * 4),
-        ("partial_max_sum", rows * 2 * 4),
+        Region("partial_o", rows * kernel.params["head_dim_v"] * 4),
+        Region("partial_max_sum", rows * 2 * 4),
     )
 
 

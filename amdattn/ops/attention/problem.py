@@ -9,9 +9,8 @@ from typing import Any
 
 from amdattn import scalars
 from amdattn.dtypes import as_dtype
+from amdattn.scalars import FLOAT32_MAX, INT32_MAX
 
-INT32_MAX = 2**31 - 1
-FLOAT32_MAX = 3.4028234663852886e38
 LOG2_E = math.log2(math.e)
 
 # Order of the three strided axes of an attention tensor; head_dim is always last, with stride 1.

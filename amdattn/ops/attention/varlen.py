@@ -12,7 +12,8 @@ from amdattn.ops.attention.call import refuse, run
 from amdattn.ops.attention.dense import unpacked
 from amdattn.ops.attention.lengths import lengths_view
 from amdattn.ops.attention.options import Options
-from amdattn.ops.attention.problem import INT32_MAX, VARLEN_LAYOUT, operand_axes
+from amdattn.ops.attention.problem import VARLEN_LAYOUT, operand_axes
+from amdattn.scalars import INT32_MAX
 
 
 def flash_attn_varlen_func(

@@ -11,7 +11,7 @@ from amdattn.errors import UnsupportedProblem
 from amdattn.op.mismatch import Mismatch, Span, all_allowed
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan, Stride
-from amdattn.op.workspace import WorkspaceLayout
+from amdattn.op.workspace import Init, Region, WorkspaceLayout
 from amdattn.ops.gemm.cost import Cost, cost
 from amdattn.ops.gemm.problem import ELEMENT_BYTES, FACTORS, GemmProblem
 from amdattn.ops.gemm.table import Tuned
@@ -22,6 +22,7 @@ GRID = "parts_by_xcd_and_tiles"
 GRID_XCDS = 8
 _NEIGHBOURS = 4  # results of a lane in a row: tiles are so many columns wide, or a multiple
 _FRAGMENT_BYTES = 1024
+COUNTER_BYTES = 8  # of a tile: who has arrived, and in which run
 _MOST_SPLITS = 16  # that are tried: more have never paid in the model
 # Values of the argument out_type.
 OUT_TYPES = {"float32": 0, "bfloat16": 1, "float16": 2}
@@ -188,7 +189,13 @@ def _workspace(
     if splits == 1:
         return WorkspaceLayout()
     partials = tile_bytes(kernel) * num_tiles * (splits if problem.deterministic else 1)
-    return WorkspaceLayout.of((("counters", num_tiles * 8), ("partials", partials)))
+    sums: Init = "none" if problem.deterministic else "zero_at_rest"
+    return WorkspaceLayout.of(
+        (
+            Region("counters", num_tiles * COUNTER_BYTES, "zero_at_rest"),
+            Region("partials", partials, sums),
+        )
+    )
 
 
 def tile_bytes(kernel: KernelSpec) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from amdattn import scalars
 from amdattn.dtypes import as_dtype
-from amdattn.ops.attention.problem import FLOAT32_MAX, INT32_MAX
+from amdattn.scalars import FLOAT32_MAX, INT32_MAX
 
 # What `aligned` promises of the rows of a and b, for kernels that load 16 bytes a lane.
 ALIGN_BYTES = 4

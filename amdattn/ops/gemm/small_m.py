@@ -126,7 +126,9 @@ def gemm_nt(
     )
     if m == 0 or n == 0:
         return _without_elements(a, inputs, out, (m, n), plan.problem.out_dtype, handle)
-    return plan.run_on_views(a, inputs, out, workspace, handle)
+    views = tuple(inputs.values())
+    (result,) = plan.execute(a, views, (out,), "", handle, workspace)
+    return result
 
 
 def _without_elements(

@@ -1,0 +1,460 @@
+"""Plans that can be run: operands checked once, launches packed once they come again."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import Any, ClassVar
+
+from amdattn.arrays.buffers import DeviceArray, View, allocate, device_named
+from amdattn.arrays.dlpack import compact_strides
+from amdattn.arrays.interchange import as_view, like
+from amdattn.device import runtime
+from amdattn.device.runtime import Runtime
+from amdattn.dtypes import DType, as_dtype
+from amdattn.errors import UnsupportedDeviceError
+from amdattn.op import launch, zero_at_rest
+from amdattn.op.cache import keep
+from amdattn.op.operands import (
+    check_output,
+    check_placement,
+    check_shape,
+    check_workspace,
+    operand_of,
+)
+from amdattn.op.outputs import capture_text, output_view
+from amdattn.op.plan import Operand, P, PerRun, Plan
+from amdattn.op.spec import OperandSpec, Specs
+from amdattn.op.staging import WORKSPACE, run_on_host
+
+_FACTS = attrgetter("facts")
+_BYTES = as_dtype("uint8")
+
+Operands = Mapping[str, Operand]
+_Missing = tuple[str, tuple[int, ...], tuple[int, ...], DType]
+_ON_STREAM = (0,)  # scratch memory of a plan that has all of it from its stream
+
+
+class _Admitted:
+    """Operands that passed every check.
+
+    Attributes
+    ----------
+    operands : dict of str to Operand
+        Of what the caller gives.
+    bound : BoundLaunches or None
+        The launches on them, packed, if they are all that there is and came before.
+    missing : tuple or None
+        What a run makes besides: name, shape, strides and type; None: not known yet.
+    """
+
+    __slots__ = ("bound", "missing", "operands")
+
+    def __init__(self, operands: dict[str, Operand]) -> None:
+        self.operands = operands
+        self.bound: launch.BoundLaunches | None = None
+        self.missing: tuple[_Missing, ...] | None = None
+
+
+class RunnablePlan(Plan[P]):
+    """A plan that can be run any number of times, from any thread, on any stream.
+
+    An operation says what its operands are (`operands`), and may say more of how a kernel takes
+    them (`operand`, `misfit`).
+
+    Attributes
+    ----------
+    input_names : tuple of str
+        Operands that a caller gives, in the order in which `execute` takes them.
+    result_names, result_labels : tuple of str
+        Operands that are made if no caller gives them, also those that this plan has not; and what
+        callers name them.
+    """
+
+    result_names: ClassVar[tuple[str, ...]] = ("out",)
+    result_labels: ClassVar[tuple[str, ...]] = ("out",)
+    _numbers: launch.Numbers = ()  # constant arguments that differ from those of the launches
+
+    # -- what an operation says ------------------------------------------------------------------
+
+    def operands(self, variant: str) -> Specs:
+        """What every operand must be; `variant` is what a caller says besides the plan."""
+        raise NotImplementedError
+
+    def operand(self, spec: OperandSpec, view: View) -> Operand:
+        """What launches need of an operand."""
+        return operand_of(view, spec.axes)
+
+    def misfit(self, spec: OperandSpec, operand: Operand) -> str:
+        """What in the address or strides of an operand no kernel of the plan takes, or ""."""
+        return ""
+
+    # -- what follows from it --------------------------------------------------------------------
+
+    @functools.cached_property
+    def _specs(self) -> dict[str, Specs]:
+        return {}
+
+    def specs(self, variant: str = "") -> Specs:
+        """What every operand must be, by name; those that this plan has not say so."""
+        found = self._specs.get(variant)
+        if found is None:
+            found = self._specs[variant] = self.operands(variant)
+        return found
+
+    @functools.cached_property
+    def _made(self) -> dict[str, tuple[tuple[OperandSpec, Operand], ...]]:
+        return {}
+
+    def _results(self, variant: str) -> tuple[tuple[OperandSpec, Operand], ...]:
+        """Of each result what it must be, and what launches need of one at address 0."""
+        found = self._made.get(variant)
+        if found is None:
+            found = tuple(
+                (spec, self.operand(spec, _compact_view(spec)))
+                for spec in self.specs(variant).values()
+                if spec.role == "out" and spec.present
+            )
+            self._made[variant] = found
+        return found
+
+    @functools.cached_property
+    def input_names(self) -> tuple[str, ...]:  # noqa: D102 -- an attribute of the class
+        specs = self.specs().values()
+        return tuple(spec.name for spec in specs if spec.role != "out" and spec.present)
+
+    @functools.cached_property
+    def _prepared(self) -> launch.PreparedLaunches:
+        return launch.PreparedLaunches(self.launches)
+
+    # Sets of device operands that passed every check, by the facts that the checks depend on.
+    @functools.cached_property
+    def _checked(self) -> dict[object, _Admitted]:
+        return {}
+
+    # Those whose results are made, by the addresses of these: dropped results leave their memory to
+    # the next ones, so that operands recur with them.
+    @functools.cached_property
+    def _bound(self) -> dict[object, launch.BoundLaunches]:
+        return {}
+
+    @functools.cached_property
+    def _can_be_bound(self) -> bool:
+        """Whether launches with the same operands are the same, and all that a run does."""
+        arguments = [value for launch in self.launches for _, value in launch.args]
+        return all(region.init == "none" for region in self.workspace.regions) and not any(
+            isinstance(value, PerRun) for value in arguments
+        )
+
+    # -- workspaces ------------------------------------------------------------------------------
+
+    def new_workspace(self, stream: Any = None, device: object = None) -> DeviceArray:
+        """Memory for `run(workspace=...)`, as it has to be before the first run.
+
+        On the device that `amdattn.empty` would take with the same `device`.
+        """
+        handle = runtime.stream_handle(stream)
+        return zero_at_rest.new_workspace(self.workspace.total_bytes, device_named(device), handle)
+
+    def clear_workspace(self, workspace: Any, stream: Any = None) -> None:
+        """Set a workspace's counters to 0, ordered on `stream`, before a graph is replayed again.
+
+        Needed after a replay that was aborted, timed out or faulted if another library has seen the
+        error, or if the workspace is memory of another library. `amdattn.synchronize`, and waits of
+        this package for the stream from which it was captured, do it for workspaces of
+        `new_workspace` when they report the error.
+        """
+        handle = runtime.stream_handle(stream)
+        view = output_view(workspace, WORKSPACE, handle)
+        check_workspace(view, self.workspace.total_bytes)
+        runtime.get(view.ordinal).clear(view.address, self.workspace.zero_bytes, handle)
+
+    # -- runs ------------------------------------------------------------------------------------
+
+    def views_of(self, given: Mapping[str, Any], stream: Any) -> tuple[tuple[View, ...], int]:
+        """Views of what a caller gives by name, None for what is not given; and the stream."""
+        handle = runtime.stream_handle(stream)
+        specs = self.specs()
+        ordinal = None
+        views: list[View] = []
+        for name, array in given.items():
+            spec = specs[name]
+            if spec.present and (array is not None or not spec.condition):
+                read = spec.host_check
+                view = (
+                    as_view(array, spec.title, handle)
+                    if read is None
+                    else read(array, spec.title, ordinal, handle)
+                )
+                ordinal = ordinal if views else view.ordinal
+                views.append(view)
+            elif spec.present or array is not None:
+                raise ValueError(_presence(spec, array is not None))
+        return tuple(views), handle
+
+    def execute(
+        self,
+        kind: Any,
+        inputs: tuple[View, ...],
+        results: tuple[Any, ...],
+        variant: str,
+        stream: int,
+        workspace: Any = None,
+    ) -> tuple[Any, ...]:
+        """Run on views of the inputs.
+
+        Parameters
+        ----------
+        kind : array
+            Results that are made are of its kind.
+        inputs : tuple of View
+            In the order of `input_names`.
+        results : tuple
+            Arrays to write, in the order of `result_names`; None: one is made.
+        variant : str
+            As `operands` takes it.
+        workspace : device array, optional
+
+        Returns
+        -------
+        tuple
+            In the order of `result_names`, None for what the plan has not.
+        """
+        # What is looked up at every call is written for speed, here and in `_run_again`.
+        written: list[DeviceArray] = []
+        facts: list[object] = [variant, None]
+        if workspace is not None:
+            facts[1] = output_view(workspace, WORKSPACE, stream).facts
+            if isinstance(workspace, DeviceArray):
+                written.append(workspace)
+        for array in results:
+            if type(array) is DeviceArray:
+                facts.append(array.view_on(stream).facts)
+                written.append(array)
+            elif array is None:
+                facts.append(None)
+            else:
+                label = self.result_labels[len(facts) - 2]
+                facts.append(output_view(array, label, stream).facts)
+        key = (*facts, *map(_FACTS, inputs))
+        admitted = self._checked.get(key)
+        if admitted is not None and admitted.bound is not None:
+            launch.submit(admitted.bound, stream)
+        else:
+            if admitted is None:
+                made = self._run(key, inputs, results, workspace, variant, stream)
+            else:
+                device = runtime.get(inputs[0].ordinal)
+                made = self._run_again(admitted, device, stream, workspace, variant)
+            if made:
+                results = tuple(
+                    [
+                        like(kind, made[name]) if array is None and name in made else array
+                        for name, array in zip(self.result_names, results, strict=True)
+                    ]
+                )
+        for array in written:
+            array.memory.stream = stream
+        return results
+
+    def _run(
+        self,
+        key: object,
+        inputs: tuple[View, ...],
+        results: tuple[Any, ...],
+        workspace: Any,
+        variant: str,
+        stream: int,
+    ) -> Mapping[str, Any]:
+        """Run on operands that were not seen before; the results that are made."""
+        given = dict(zip(self.input_names, inputs, strict=True))
+        outputs = {
+            name: output_view(array, label, stream)
+            for name, label, array in (
+                *zip(self.result_names, self.result_labels, results, strict=True),
+                (WORKSPACE, WORKSPACE, workspace),
+            )
+            if array is not None
+        }
+        device = runtime.get(inputs[0].ordinal)
+        admitted = _Admitted(self.admit(given, outputs, variant))
+        if not inputs[0].on_device:
+            return self._run_on_host(given, outputs, variant, device, stream)
+        made = self._run_on_device(admitted, device, stream, workspace, variant)
+        keep(self._checked, key, admitted)
+        return made
+
+    def _run_on_device(
+        self, admitted: _Admitted, device: Runtime, stream: int, workspace: Any, variant: str
+    ) -> dict[str, DeviceArray]:
+        """Launch on checked operands; allocate and return what is not among them.
+
+        Scratch memory that is made lives as long as this dictionary. The next user of it comes
+        after this run: on the same stream, or after it has been waited for.
+        """
+        made = self._allocate(admitted, device, stream, variant)
+        operands = self._complete(admitted.operands, made, variant, device, stream, workspace)
+        launch.run(self._prepared.on(device), operands, device, stream, self._numbers)
+        return made
+
+    def _run_again(
+        self, admitted: _Admitted, device: Runtime, stream: int, workspace: Any, variant: str
+    ) -> dict[str, DeviceArray]:
+        """The same for operands that were seen before: packs launches for good, if they can be."""
+        if not self._can_be_bound:
+            return self._run_on_device(admitted, device, stream, workspace, variant)
+        made = self._allocate(admitted, device, stream, variant)
+        key = (admitted, *[array.address for array in made.values()])
+        bound = self._bound.get(key)
+        if bound is None:
+            operands = self._complete(admitted.operands, made, variant, device, stream, workspace)
+            bound = launch.bind(self._prepared.on(device), operands, device, self._numbers)
+            keep(self._bound, key, bound)
+            if not made:
+                admitted.bound = bound
+        launch.submit(bound, stream)
+        return made
+
+    def _allocate(
+        self, admitted: _Admitted, device: Runtime, stream: int, variant: str
+    ) -> dict[str, DeviceArray]:
+        """The results that are not among the operands, and scratch memory if there is any."""
+        missing = admitted.missing
+        if missing is None:
+            missing = admitted.missing = self._missing(admitted.operands, variant)
+        if not missing:
+            return {}
+        if stream and device.is_capturing(stream):
+            labels = dict(zip(self.result_names, self.result_labels, strict=True))
+            wanted = [labels[name] for name, *_ in missing if name in labels]
+            scratch = WORKSPACE not in admitted.operands
+            raise ValueError(capture_text(wanted, scratch * self.workspace.total_bytes))
+        return {
+            name: allocate(shape, strides, dtype, stream, device)
+            for name, shape, strides, dtype in missing
+            if shape != _ON_STREAM
+        }
+
+    def _missing(self, operands: Operands, variant: str) -> tuple[_Missing, ...]:
+        """Name, shape, strides and type of what has to be made."""
+        missing: list[_Missing] = [
+            (spec.name, spec.shape, compact_strides(spec.shape), spec.dtype)
+            for spec, _ in self._results(variant)
+            if spec.name not in operands
+        ]
+        layout = self.workspace
+        if layout.regions and WORKSPACE not in operands:
+            scratch = (layout.total_bytes - layout.scratch_offset,)
+            missing.append((WORKSPACE, scratch, (1,), _BYTES))
+        return tuple(missing)
+
+    def _complete(
+        self,
+        operands: Operands,
+        made: Mapping[str, DeviceArray],
+        variant: str,
+        device: Runtime,
+        stream: int,
+        workspace: Any,
+    ) -> Operands:
+        """Every operand and region of the workspace, regions as launches have to find them."""
+        complete = dict(operands)
+        for spec, at_zero in self._results(variant):
+            if spec.name in made:
+                complete[spec.name] = Operand(made[spec.name].address, at_zero.strides)
+        layout = self.workspace
+        if not layout.regions:
+            return complete
+        if WORKSPACE in operands:
+            base = operands[WORKSPACE].address
+            if layout.zero_bytes:
+                memory = workspace.memory if isinstance(workspace, DeviceArray) else None
+                zero_at_rest.prepare(
+                    device, memory, base, layout.total_bytes, layout.zero_bytes, stream
+                )
+        else:
+            base = made[WORKSPACE].address - layout.scratch_offset if WORKSPACE in made else 0
+        for region in layout.regions:
+            address = base + region.offset
+            if region.init == "zero_at_rest" and WORKSPACE not in operands:
+                address = zero_at_rest.of_stream(device, stream, region.name, region.nbytes)
+            elif region.init == "zero":
+                device.clear(address, region.nbytes, stream)
+            complete[region.name] = Operand(address, {})
+        return complete
+
+    def _run_on_host(
+        self,
+        inputs: Mapping[str, View],
+        outputs: Mapping[str, View],
+        variant: str,
+        device: Runtime,
+        stream: int,
+    ) -> dict[str, Any]:
+        specs = self.specs(variant)
+
+        def aligned(name: str, view: View) -> bool:
+            return not self.misfit(specs[name], self.operand(specs[name], view))
+
+        def run(staged: Mapping[str, View]) -> Mapping[str, DeviceArray]:
+            operands = {name: self.operand(specs[name], view) for name, view in staged.items()}
+            return self._run_on_device(_Admitted(operands), device, stream, None, variant)
+
+        return run_on_host(inputs, outputs, aligned, run, device, stream)
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def admit(
+        self, inputs: Mapping[str, View], outputs: Mapping[str, View], variant: str
+    ) -> dict[str, Operand]:
+        """The operands of what was given, after every check."""
+        first = next(iter(inputs.values()))
+        device = runtime.get(first.ordinal)
+        if device.props.arch != self.props.arch:
+            raise UnsupportedDeviceError(
+                f"this plan is for {self.props.arch}, but {device.props.name} "
+                f"({device.props.arch}) is bound"
+            )
+        specs = self.specs(variant)
+        for name in outputs:
+            if name != WORKSPACE and not specs[name].present:
+                raise ValueError(_presence(specs[name], is_given=True))
+        arrays = {**inputs, **outputs}
+        if len({view.ordinal for view in arrays.values()}) > 1:
+            titles = {name: spec.title for name, spec in specs.items()}
+            check_placement({titles.get(name, name): view for name, view in arrays.items()})
+        operands: dict[str, Operand] = {}
+        taken: dict[str, View] = {}
+        for name, view in arrays.items():
+            if name == WORKSPACE:
+                title, role = WORKSPACE, "out"
+                check_workspace(view, self.workspace.total_bytes)
+                operands[name] = operand_of(view, ())
+            else:
+                spec = specs[name]
+                title, role = spec.label or name, spec.role
+                operands[name] = self.admit_one(spec, view, variant)
+            if role != "in":
+                check_output(title, view, taken)
+            taken[title] = view
+        return operands
+
+    def admit_one(self, spec: OperandSpec, view: View, variant: str) -> Operand:
+        """What launches need of one operand, after its own checks."""
+        check_shape(view, spec.title, spec.shape, spec.dtype.name, spec.layout or variant)
+        operand = self.operand(spec, view)
+        if view.on_device and (wrong := self.misfit(spec, operand)):
+            raise ValueError(f"{spec.title} has {wrong}")
+        return operand
+
+
+def _compact_view(spec: OperandSpec) -> View:
+    strides = compact_strides(spec.shape)
+    return View(0, spec.shape, strides, spec.dtype, False, None, ordinal=0)
+
+
+def _presence(spec: OperandSpec, is_given: bool) -> str:
+    """That an operand was given, or not, against the plan."""
+    was = "given" if is_given else "not given"
+    return f"{spec.title} was {was}, but the plan has {spec.condition}={not is_given}"
