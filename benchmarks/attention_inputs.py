@@ -1,4 +1,4 @@
-"""Attention kernels on inputs that are meant to break them: the bar is in tests/adversary/bar.py.
+"""Attention kernels on inputs that are meant to break them; tests/support/adversary/bar.py judges.
 
     python benchmarks/attention_inputs.py --cases 20000 [--seed 0] [--json out.json]
     python benchmarks/attention_inputs.py --class "two levels" --number 3      # one launch again
@@ -21,12 +21,11 @@ from rich.console import Console
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 os.environ.setdefault("AMDATTN_DEVICE", "virtual:gfx942")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small products
 
-from adversary.classes import CLASSES
-from adversary.sweep import Row, made, sweep
+from tests.support.adversary.classes import CLASSES
+from tests.support.adversary.sweep import Row, made, sweep
 
 FAMILIES = ("wide", "narrow")
 

@@ -9,10 +9,16 @@ import tempfile
 from collections.abc import Iterator
 
 import pytest
-from vdev_library import open_library
 
 import amdattn
 from amdattn.device.virtual_library import library_path
+from tests.support.cli_command import amdattn_command
+from tests.support.fixtures import allocations, fake_rocm, hip_stream, launches, normal
+from tests.support.gpu import gpu
+from tests.support.vdev_library import open_library
+
+FIXTURES = (allocations, amdattn_command, fake_rocm, gpu, hip_stream, launches, normal)
+
 
 os.environ.setdefault("AMDATTN_VDEV_LIBRARY", str(library_path()))
 os.environ.setdefault("AMDATTN_DEVICE", "virtual:gfx942")

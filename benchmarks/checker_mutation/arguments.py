@@ -69,8 +69,8 @@ _AFTER_COLUMNS_OF_GEMM = (0x482C, 0x4848, 0x4864, 0x4900, 0x491C, 0x4938)
 
 # (digest of the kernel's instructions, class, address) -> why nothing can be seen
 ARGUMENTS: dict[tuple[str, str, int], str] = {
-    # Kernels of tests/peers as Triton 3.9 compiles them: divide_integers, order, scatter_add,
-    # transpose.
+    # Kernels of tests/support/peers as Triton 3.9 compiles them: divide_integers, order,
+    # scatter_add, transpose.
     ("ea0de2a762b9a4be", "EXEC", 0x18C4): _SHORT_DIVISION,
     ("ea0de2a762b9a4be", "EXEC", 0x1C84): _SHORT_DIVISION,
     ("cbe7b1a304445e0e", "barrier", 0x1CA8): _OWN_BYTES,

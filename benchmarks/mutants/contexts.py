@@ -1,6 +1,6 @@
 """A pytest plugin: which tests run which lines of amdattn, how long each takes, which fail; JSON.
 
-AMDATTN_CONTEXTS=out.json python -m pytest -n0 -p contexts tests/api ...
+AMDATTN_CONTEXTS=out.json python -m pytest -n0 -p benchmarks.mutants.contexts tests/op ...
 """
 
 from __future__ import annotations

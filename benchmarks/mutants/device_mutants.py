@@ -43,24 +43,23 @@ from trials import (
 LEVEL = "v3"
 MOST_SECONDS = 12.0  # of the tests of one mutant, as they took when they were recorded
 PATIENCE = 4  # what takes so many times as long is slow because of the mutant, or hangs
-FOLDERS = ("isa", "isa_semantics", "numerics", "check", "timing", "virtual_device", "execution")
-FOLDERS += ("hip", "fuzz", "api")
+FOLDERS = ("virtual_device", "arrays", "device", "op", "ops", "cli", "docs")
 # Where the sharp tests of sources whose path begins so are; the longest beginning counts.
-_SEMANTICS = "tests/isa_semantics"
+_SEMANTICS = "tests/virtual_device/isa"
 LIKELY: dict[str, tuple[str, ...]] = {
-    "check/": ("tests/check",),
-    "core/": ("tests/virtual_device", "tests/execution"),
-    "hip/": ("tests/hip",),
-    "isa/": ("tests/isa",),
+    "check/": ("tests/virtual_device/check",),
+    "core/": ("tests/virtual_device/core",),
+    "hip/": ("tests/virtual_device/hip",),
+    "isa/": ("tests/virtual_device/isa",),
     "isa/ds": (f"{_SEMANTICS}/test_ds",),
     "isa/flat": (f"{_SEMANTICS}/test_flat",),
-    "isa/mfma": ("tests/numerics/test_mfma.py",),
+    "isa/mfma": ("tests/virtual_device/numerics/test_mfma.py",),
     "isa/mubuf": (f"{_SEMANTICS}/test_mubuf",),
     "isa/vop": (f"{_SEMANTICS}/test_vop",),
     "isa/register_use": (f"{_SEMANTICS}/test_register_use.py",),
     "isa/footprint": (f"{_SEMANTICS}/test_footprint.py",),
-    "numerics/": ("tests/numerics",),
-    "timing/": ("tests/timing",),
+    "numerics/": ("tests/virtual_device/numerics",),
+    "timing/": ("tests/virtual_device/timing",),
 }
 # The generator of a list that tests are made from, and a generated list of refusals.
 LEFT_OUT = ("tools/", "hip/unsupported.cc")

@@ -2,7 +2,7 @@
 
     python -m pip install cosmic-ray coverage
     python benchmarks/mutants/python_mutants.py --number 200 [--seed 15] [--json out.json]
-        [--contexts coverage.json [--new tests/api/test_arrays.py ...]]
+        [--contexts coverage.json [--new tests/arrays/test_arrays.py ...]]
 
 Mutants are cosmic-ray's, one at each of a seeded sample of places, in a copy of the repository.
 Each meets the tests that run its line, found by coverage contexts, the short ones first, until one
@@ -47,8 +47,10 @@ from trials import (
 HERE = Path(__file__).resolve().parent
 # Folders whose tests run the package; the others test the virtual device itself.
 FOLDERS = (
-    *("api", "bench", "check", "examples", "execution", "hsaco", "plan", "report"),
-    *("packaging/test_levels.py", "timing/test_energy.py", "timing/test_events.py"),
+    *("arch", "arrays", "bench", "build_scripts", "checking", "cli", "device", "docs", "examples"),
+    *("op", "ops", "report", "testing", "virtual_device/check", "virtual_device/core"),
+    *("packaging/test_levels.py", "test_energy.py", "test_scalars.py", "test_user_files.py"),
+    "virtual_device/timing/test_events.py",
 )
 NOT_SOURCES = ("amdattn/bench/plots.py",)  # whose tests need an extra
 # Variables by others of the scope and identity by equality change no result or all of them.
@@ -59,17 +61,18 @@ PRESENTATION = (
     *("highlight", "style", "padding", "pad_edge", "expand", "show_lines", "transient"),
     *("bar_width", "ratio", "no_wrap", "indent"),
 )
+_OF_BINDING = ("tests/device/test_device_binding.py", "tests/device/test_real_gpu.py")
 # Tests that run sources in processes of their own, which coverage does not see.
 OF_PROCESSES = {
-    "amdattn/cli/": ("tests/api/test_cli", "tests/check/test_surface_cli.py"),
+    "amdattn/cli/": ("tests/cli/test_cli", "tests/cli/test_check.py"),
     "amdattn/report/": ("tests/report/test_report.py",),
-    "amdattn/device/binding.py": ("tests/api/test_device_binding.py", "tests/api/test_real_gpu.py"),
-    "amdattn/device/runtime/": ("tests/api/test_device_binding.py", "tests/api/test_real_gpu.py"),
+    "amdattn/device/binding.py": _OF_BINDING,
+    "amdattn/device/runtime/": _OF_BINDING,
 }
 # Tests of what modules say when they are imported: defaults, fields, tables of cases.
 TESTS_OF_IMPORTS = (
-    *("tests/api/test_defaults.py", "tests/api/test_what_runs.py"),
-    "tests/api/test_listed_options.py",
+    *("tests/ops/test_defaults.py", "tests/cli/test_what_runs.py"),
+    "tests/cli/test_listed_options.py",
 )
 MOST_SECONDS = 60.0  # of the tests of one mutant
 MOST_TESTS = 300  # of one mutant
@@ -137,7 +140,7 @@ def coverage(tree: Path, tests: Iterable[str]) -> dict[str, Any]:
         out = Path(folder) / "contexts.json"
         text = (HERE / "contexts.py").read_text()
         (tree / "tests" / "contexts.py").write_text(text.replace("parents[2]", "parents[1]"))
-        command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "contexts"]
+        command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "tests.contexts"]
         command += ["-p", "no:randomly", *tests]
         env = environment(tree, AMDATTN_CONTEXTS=str(out))
         subprocess.run(command, cwd=tree, env=env, check=False)  # a test that fails covers too

@@ -75,7 +75,7 @@ def write(file: Path, text: str, like: os.stat_result | None = None) -> os.stat_
 
 def environment(tree: Path, **more: str) -> dict[str, str]:
     """Of a process that imports the copy instead of what is installed."""
-    paths = [str(tree), str(tree / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(tree), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths),
@@ -129,7 +129,7 @@ def _run_pytest(
         os.dup2(output, 2)
         os.chdir(tree)
         os.environ.update(variables)
-        sys.path[:0] = [str(tree), str(tree / "tests")]
+        sys.path.insert(0, str(tree))
         sys.dont_write_bytecode = True
         code = int(pytest.main(arguments))
     finally:

@@ -2,16 +2,16 @@
 
 import ctypes
 import re
-from pathlib import Path
 
 import pytest
-from vdev_library import open_library
 
 from amdattn.arch.props import KNOWN_DEVICES
 from amdattn.bench.clocks import CLOCKS, clocks
 from amdattn.ops.gemm import cost as gemm_cost
+from tests.support.paths import ROOT
+from tests.support.vdev_library import open_library
 
-TABLE = Path(__file__).parents[2] / "virtual_device" / "arch" / "gfx942.cc"
+TABLE = ROOT / "virtual_device" / "arch" / "gfx942.cc"
 
 
 def test_same_as_the_model():

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu import compiled
 
 import amdattn
 from amdattn import cli
 from amdattn.bench.plots import readable
 from amdattn.device.profiling import STALLS
+from tests.support.gpu import compiled
 
 SIZES = ("-b", 1, "-hq", 2, "-hkv", 1, "-sq", 200)
 OBJECT_ARGS = (

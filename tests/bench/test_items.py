@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from api.masked import mask
 
 from amdattn.bench.items import Items
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention.work import WorkMap
+from tests.support.attention.masked import mask
 
 TILE_Q, TILE_KV = 96, 32
 

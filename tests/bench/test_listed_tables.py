@@ -3,7 +3,7 @@
 The figures are such that a wrong unit, factor, column or number of digits shows. Whoever changes a
 table sees it here, and lists it with
 
-    python tests/bench/test_listed_tables.py
+    python -m tests.bench.test_listed_tables
 """
 
 from __future__ import annotations

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "minilm"
+from tests.support.paths import ROOT
+
+EXAMPLE = ROOT / "examples" / "minilm"
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels.family import (
+
+import amdattn
+from tests.support.attention.family import (
     MAIN,
     MEMBERS,
     Array,
@@ -19,8 +21,6 @@ from kernels.family import (
     held_with_rows,
     operands,
 )
-
-import amdattn
 
 every_member = pytest.mark.parametrize("member", MEMBERS, ids=str)
 

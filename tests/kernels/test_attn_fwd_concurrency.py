@@ -10,11 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels.family import MAIN, MEMBERS, NARROW, Array, Call, Member, operands, sums
 
 import amdattn
 from amdattn.arrays import memory
 from amdattn.device import runtime
+from tests.support.attention.family import (
+    MAIN,
+    MEMBERS,
+    NARROW,
+    Array,
+    Call,
+    Member,
+    operands,
+    sums,
+)
 
 MIXED = ((70, 0, 33, 1), (90, 5, 40, 129))
 # What runs beside each other: options, sinks, lengths of the sequences.

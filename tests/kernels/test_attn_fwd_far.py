@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels.family import (
+
+import amdattn
+from amdattn.device import runtime
+from tests.support.attention.family import (
     MEMBERS,
     NARROW,
     Array,
@@ -17,9 +20,6 @@ from kernels.family import (
     placed,
     sums,
 )
-
-import amdattn
-from amdattn.device import runtime
 
 MOST = 2**25 - 8  # elements from a row of K or V to the next, that blocks are loaded with
 MOST_NARROW = 2**22 - 8  # the same of narrow windows

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels.family import MEMBERS, PADDED, Call, Member, operands
 
 import amdattn
 from amdattn.errors import UnsupportedProblem
+from tests.support.attention.family import MEMBERS, PADDED, Call, Member, operands
 
 padded_members = pytest.mark.parametrize("member", PADDED, ids=str)
 SIZES = range(8, 264, 8)

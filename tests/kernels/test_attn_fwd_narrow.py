@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels.family import (
+
+import amdattn
+from amdattn.errors import UnsupportedProblem
+from amdattn.ops.attention import planning, select
+from amdattn.ops.attention.kv_split import Choice, Split
+from amdattn.ops.attention.work import WorkMap
+from tests.support.attention.family import (
     NARROW,
     Array,
     Call,
@@ -18,12 +24,6 @@ from kernels.family import (
     held_with_rows,
     operands,
 )
-
-import amdattn
-from amdattn.errors import UnsupportedProblem
-from amdattn.ops.attention import planning, select
-from amdattn.ops.attention.kv_split import Choice, Split
-from amdattn.ops.attention.work import WorkMap
 
 MAIN = NARROW[0]
 every_member = pytest.mark.parametrize("member", NARROW, ids=str)

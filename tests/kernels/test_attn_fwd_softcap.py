@@ -6,10 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels.family import MAIN, MEMBERS, PADDED, Call, Member, held_in_checked_mode, operands
 
 import amdattn
 from amdattn.errors import UnsupportedProblem
+from tests.support.attention.family import (
+    MAIN,
+    MEMBERS,
+    PADDED,
+    Call,
+    Member,
+    held_in_checked_mode,
+    operands,
+)
 
 CAPPED = [member for member in MEMBERS if not member.kernel]
 every_member = pytest.mark.parametrize("member", CAPPED, ids=str)

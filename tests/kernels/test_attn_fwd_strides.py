@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels.family import MAIN, MEMBERS, PADDED, Call, Member, operands, placed
 
 import amdattn
 from amdattn.device import runtime
+from tests.support.attention.family import MAIN, MEMBERS, PADDED, Call, Member, operands, placed
 
 MOST = 2**25 - 8  # elements from a row of K or V to the next, that blocks are loaded with
 members = pytest.mark.parametrize("member", [m for m in MEMBERS if m.mode == "rtne"], ids=str)

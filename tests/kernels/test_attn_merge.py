@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from adversary.launches import Kernel, kernels
-from adversary.plain import Rules, round_to
-from kernels.family import Array, Guarded, Member
 
 import amdattn
 from amdattn.checking.subjects import planned
@@ -17,6 +14,9 @@ from amdattn.device import runtime
 from amdattn.op import launch
 from amdattn.op.plan import Operand
 from amdattn.ops.attention.problem import AttentionProblem
+from tests.support.adversary.launches import Kernel, kernels
+from tests.support.adversary.plain import Rules, round_to
+from tests.support.attention.family import Array, Guarded, Member
 
 LOG2E = 1.4426950408889634
 

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from kernels.gemm_family import KERNELS, NAMES, SMALL, WITH_FACTORS, Call, operands, planned
 
 import amdattn
 from amdattn.ops.gemm import planning
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import GemmProblem
+from tests.support.gemm_family import KERNELS, NAMES, SMALL, WITH_FACTORS, Call, operands, planned
 
 # Around tiles (16, 32, 64), lines (64) and rounds of lines (2 waves x 8 in flight).
 SHAPES = [

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels.gemm_family import SMALL, operands, planned
 
 import amdattn
 from amdattn.arrays.buffers import DeviceArray, Memory
@@ -19,6 +18,7 @@ from amdattn.op import zero_at_rest
 from amdattn.op.launch import PreparedLaunch
 from amdattn.op.plan import Operand
 from amdattn.ops.gemm.problem import GemmProblem
+from tests.support.gemm_family import SMALL, operands, planned
 
 BOTH = pytest.mark.parametrize("deterministic", [True, False], ids=["in_order", "adding"])
 K = 1024

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernels.gemm_family import Array, Call
 
 import amdattn
 from amdattn.dtypes import as_dtype
+from tests.support.gemm_family import Array, Call
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernels.gemm_family import NAMES, SMALL, WITH_FACTORS, Array, Call, operands, planned
 
 import amdattn
 from amdattn.checking import schedules
@@ -19,6 +18,7 @@ from amdattn.op.launch import PreparedLaunch, runs
 from amdattn.op.plan import Operand
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import GemmProblem
+from tests.support.gemm_family import NAMES, SMALL, WITH_FACTORS, Array, Call, operands, planned
 
 BOTH = pytest.mark.parametrize("deterministic", [True, False], ids=["in_order", "adding"])
 

@@ -11,8 +11,9 @@ import pytest
 
 from build_scripts import virtual_device
 from build_scripts.virtual_device import compile_one, compiler
+from tests.support.paths import TESTS
 
-RECORDER = Path(__file__).resolve().parent / "recording_compiler.py"
+RECORDER = TESTS / "support" / "recording_compiler.py"
 # Three hot sources, of which two include a header, and two cold ones of one folder.
 TREE = {
     "isa/lane.h": "",

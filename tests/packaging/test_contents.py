@@ -11,12 +11,13 @@ import pytest
 from setuptools import Distribution
 from setuptools.command.build_py import build_py
 
+from tests.support.paths import ROOT
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-ROOT = Path(__file__).resolve().parents[2]
 # What users of the package run. Evidence of this project's own (mutation campaigns, kernels of
 # other projects and how to sample them, pages) is in benchmarks/; what builds is in build_scripts/.
 PACKAGES = {

@@ -14,8 +14,8 @@ from amdattn.device import virtual_library, x86_level
 from amdattn.errors import BindingError
 from build_scripts import virtual_device
 from build_scripts.virtual_device import requested_levels, wheel_platform
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 V2_FLAGS = {"cx16", "lahf_lm", "pni", "popcnt", "sse4_1", "sse4_2", "ssse3"}
 V3_FLAGS = V2_FLAGS | {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}
 MANYLINUX, THIS_MACHINE = "manylinux_2_28_x86_64", "linux_x86_64"

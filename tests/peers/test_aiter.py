@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from aiter_fmha import HEAD_DIM, ROUNDINGS, Forward, Variant
-from peer_device import SEEDS, attention, normal, seeded
 
 import amdattn
+from tests.support.peers.aiter_fmha import HEAD_DIM, ROUNDINGS, Forward, Variant
+from tests.support.peers.peer_device import SEEDS, attention, normal, seeded
 
 DIRECTORY = os.environ.get("AMDATTN_AITER_DIR")
 pytestmark = pytest.mark.skipif(not DIRECTORY, reason="AMDATTN_AITER_DIR names no aiter checkout")

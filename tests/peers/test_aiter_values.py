@@ -14,10 +14,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from aiter_fmha import ROUNDINGS, Forward, Variant
-from value_inputs import SPECIALS, exact, hidden, make, may_leak, only_finite, ulp, ulp_of_terms
 
 import amdattn
+from tests.support.peers.aiter_fmha import ROUNDINGS, Forward, Variant
+from tests.support.peers.value_inputs import (
+    SPECIALS,
+    exact,
+    hidden,
+    make,
+    may_leak,
+    only_finite,
+    ulp,
+    ulp_of_terms,
+)
 
 DIRECTORY = os.environ.get("AMDATTN_AITER_DIR")
 pytestmark = pytest.mark.skipif(not DIRECTORY, reason="AMDATTN_AITER_DIR names no aiter checkout")

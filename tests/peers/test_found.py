@@ -1,7 +1,7 @@
 """The defects of docs/found.md in the public objects are as documented.
 
 AMDATTN_AITER_DIR names a checkout of https://github.com/ROCm/aiter, AMDATTN_FLYDSL_DIR what
-`benchmarks/flydsl_hgemm.py` compiled; see tests/peers/found.py.
+`benchmarks/flydsl_hgemm.py` compiled; see tests/support/peers/found.py.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import os
 from pathlib import Path
 
 import pytest
-from found import reproduce
-from found_defects import DEFECTS, FLYDSL, Defect
 
-PAGE = (Path(__file__).parents[2] / "docs" / "found.md").read_text()
+from tests.support.paths import ROOT
+from tests.support.peers.found import reproduce
+from tests.support.peers.found_defects import DEFECTS, FLYDSL, Defect
+
+PAGE = (ROOT / "docs" / "found.md").read_text()
 AITER, FLY = (os.environ.get(f"AMDATTN_{name}_DIR") for name in ("AITER", "FLYDSL"))
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from peer_device import WAVE_LANES, Buffers, Kernel, read
 
 from amdattn.errors import HipError
 from build_scripts.toolchain import LLVM22
+from tests.support.peers.peer_device import WAVE_LANES, Buffers, Kernel, read
 
 SOURCE = Path(__file__).with_name("register_file.s")
 

@@ -5,12 +5,13 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
-from peer_device import SEEDS, attention, normal, seeded
+
+from tests.support.peers.peer_device import SEEDS, attention, normal, seeded
 
 pytest.importorskip("triton")
 
-import triton_kernels
-from triton_program import Program
+from tests.support.peers import triton_kernels
+from tests.support.peers.triton_program import Program
 
 pytestmark = pytest.mark.oracles
 

@@ -5,12 +5,13 @@ import math
 import ml_dtypes
 import numpy as np
 import pytest
-from peer_device import SEEDS, seeded
+
+from tests.support.peers.peer_device import SEEDS, seeded
 
 pytest.importorskip("triton")
 
-import triton_library
-from triton_program import Program
+from tests.support.peers import triton_library
+from tests.support.peers.triton_program import Program
 
 pytestmark = pytest.mark.oracles
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from assembler import assemble
-from unwaited import Place, instructions_of, unwaited
 
 from benchmarks.checker_mutation.code import disassemble
+from tests.support.isa.assembler import assemble
+from tests.support.paths import ROOT
+from tests.support.peers.unwaited import Place, instructions_of, unwaited
 
-SHIPPED = sorted((Path(__file__).parents[2] / "hsaco" / "gfx942").glob("*.hsaco"))[::6]
+SHIPPED = sorted((ROOT / "hsaco" / "gfx942").glob("*.hsaco"))[::6]
 LOAD, READ = "global_load_dword v1, v[2:3], off", "ds_read_b64 v[4:5], v6"
 USES = ("v_add_u32_e32 v9, v1, v8", "v_mfma_f32_4x4x4_16b_f16 a[0:3], v[4:5], v[8:9], 0")
 

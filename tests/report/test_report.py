@@ -22,6 +22,7 @@ from amdattn.bench import micro
 from amdattn.report import document, facts, make, steps, supervise
 from amdattn.report.make import Part
 from amdattn.report.supervise import Planned
+from tests.support import fake_rocm
 
 # -- fakes: a child that says what a test wants it to say ------------------------------------------
 
@@ -137,7 +138,7 @@ def test_a_runtime_that_lacks_calls(tmp_path: Path) -> None:
     rocm = tmp_path / "rocm"
     (rocm / "lib").mkdir(parents=True)
     compiler = [sys.executable, "-m", "ziglang", "cc", "-shared", "-fPIC", "-O1"]
-    source = Path(__file__).parents[1] / "api" / "fake_hip.c"
+    source = fake_rocm.SOURCE
     library = rocm / "lib" / "libamdhip64.so"
     subprocess.run([*compiler, str(source), "-o", str(library)], check=True)
     part, _ = make.parts(quick=True, limit_s=None)

@@ -9,8 +9,9 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-import references
-from gpu import Gpu
+
+from tests.support import tile_references as references
+from tests.support.gpu import Gpu
 
 Array = npt.NDArray[Any]
 

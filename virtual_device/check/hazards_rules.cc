@@ -10,7 +10,7 @@ using Side = HazardRule::Side;
 
 // Sources. Tables and sections are of AMD's "Instinct MI300 CDNA3 Instruction Set Architecture"; a
 // cell that its print leaves empty is filled from the "Vega 7nm" manual's table, which has the same
-// rows. "LLVM": what LLVM 22 inserts for gfx942, as tests/check/hazard_oracle.json records it.
+// rows. "LLVM": what LLVM 22 inserts for gfx942, as its tests' hazard_oracle.json records it.
 #define ISA11 "CDNA3 ISA 4.5, Table 11"
 #define ISA37 "CDNA3 ISA 7.5, Table 37"
 

@@ -1,5 +1,5 @@
 // C entry point through which the tests follow uninitialised bits through instructions on a bare
-// wave. Mirrored by tests/check/taint_machine.py.
+// wave. Mirrored by tests/support/check/taint_machine.py.
 #include <cstdio>
 #include <memory>
 #include <span>

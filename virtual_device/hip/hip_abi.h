@@ -1,5 +1,5 @@
 // The C ABI of the HIP runtime, as far as the virtual device implements it: handles, enumerations
-// and structures. Layouts and values are facts of HIP 7 (ROCm 7.2 and 10); tests/hip/test_abi.py
+// and structures. Layouts and values are facts of HIP 7 (ROCm 7.2 and 10); test_abi.py
 // compares them with those that two independent sets of bindings were compiled with.
 #pragma once
 

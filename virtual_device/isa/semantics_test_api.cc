@@ -14,7 +14,7 @@
 namespace vdev {
 namespace {
 
-// Mirrored by tests/isa_semantics/machine.py.
+// Mirrored by tests/support/isa/machine.py.
 struct TestState {
   u32* vgprs;  // [512][64]: v0..v255, a0..a255; in and out
   u32* sgprs;  // [128] by SgprIndex (EXEC, VCC and M0 included); in and out

@@ -1,0 +1,104 @@
+"""Mutants of the kernels are reported; see docs/checked-mode-mutation.md for the whole campaign."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from amdattn.arch.props import KNOWN_DEVICES
+from benchmarks.checker_mutation.campaign import SCHEDULES, campaign
+from benchmarks.checker_mutation.generate import CLASSES, mutants
+from benchmarks.checker_mutation.kernel import KernelCode
+from benchmarks.checker_mutation.report import Campaign, Verdict
+from benchmarks.checker_mutation.run import CampaignError, Task, run
+from benchmarks.checker_mutation.subject import shipped_subjects
+from tests.support.mutation.hip_subjects import hip_subjects, range_copy
+
+PROPS = KNOWN_DEVICES["MI300X"]
+# Of many members with the same sources; the others differ in sizes and instructions of a kind.
+FORWARD = "attn_fwd_bf16_d128_rtne"
+SMALL = ("attn_fwd_bf16_d64_narrow_rtne", "attn_merge_bf16_d128_rtne")
+
+
+def held(report: Campaign) -> None:
+    missed = [f"{o.subject} {o.kind} {o.pc:#x} {o.what}: {o.seen}" for o in report.missed]
+    assert not report.failures, "\n".join([*report.failures, *missed])
+
+
+@pytest.mark.parametrize("size", [25, pytest.param(70, marks=pytest.mark.slow)])
+def test_sample(size: int) -> None:
+    report = campaign(shipped_subjects(PROPS, SMALL) + hip_subjects(), sample=size, seed=1)
+    held(report)
+    assert len(report.outcomes) == size
+    assert {outcome.kind for outcome in report.outcomes} == set(CLASSES)
+    counts = report.by_class()["all"]
+    assert counts[Verdict.IN_PLACE.value] > counts["mutants"] // 3
+
+
+def test_wait_and_barrier_in_front_of_a_counter() -> None:
+    """Of coherent accesses, which no rule takes for races: schedules have to make results wrong."""
+    (subject,) = shipped_subjects(PROPS, ("gemm_nt_bf16_m32n32k2",))
+    code, kinds = KernelCode(subject.image, subject.symbol), ("wait deleted", "barrier")
+    texts = [instruction.text for instruction in code.instructions]
+    places = set()
+    for arrival in (i for i, text in enumerate(texts) if text.startswith("global_atomic_add_x2")):
+        for before in ("s_barrier", "s_waitcnt vmcnt(0)"):
+            at = max(i for i in range(arrival) if texts[i] == before)
+            places.add(code.instructions[at].pc)
+    assert len(places) == 4  # parts in their order, and parts added as they come
+    changed = [m for m in mutants(code, True) if m.pc in places and m.kind in kinds]
+    assert len(changed) == 4
+
+    names = [case.name for case in subject.cases]
+    split = tuple(i for i, name in enumerate(names) if name.startswith("40x500x264 split_k=3"))
+    options = {"threads": 1, "max_errors": 4}
+    (original,) = run([Task(0, 0, code.image, split)], [subject], options, 1, 120.0)
+    expected = {case.case: case.outputs for case in original.cases}
+    assert len(expected) == 2
+    tasks = [
+        Task(
+            *(i, 0, code.patched(mutant.at, mutant.encoding), split),
+            schedules=SCHEDULES,
+            outputs=tuple(expected.items()),
+        )
+        for i, mutant in enumerate(changed)
+    ]
+    for result in run(tasks, [subject], options, 1, 120.0):
+        assert any(
+            case.findings or case.error or case.outputs != expected[case.case]
+            for case in result.cases
+        ), (changed[result.id], result.failure)
+
+
+def test_unknown_class() -> None:
+    with pytest.raises(ValueError, match="must be among"):
+        campaign([], classes=["typo"])
+
+
+def test_a_campaign_that_cannot_run_reports_nothing() -> None:
+    """A worker's own failure must not count as a mutant that was noticed."""
+    subject = dataclasses.replace(range_copy(), cases=())
+    with pytest.raises(CampaignError, match="IndexError"):
+        list(run([Task(0, 0, subject.image, (0,))], [subject], {}, 1, 60.0))
+
+
+def test_process_that_hangs_is_ended() -> None:
+    subject = range_copy()
+    tasks = [Task(i, 0, subject.image, (0,)) for i in range(2)]
+    for result in run(tasks, [subject], {}, 1, 0.01):  # less than a process takes to start
+        assert result.failure.startswith("no answer within 0.01 s")
+
+
+@pytest.mark.slow
+def test_every_mutant_of_shipped_kernels() -> None:
+    held(campaign(shipped_subjects(PROPS, (FORWARD, *SMALL, "gather_rows")) + hip_subjects()))
+
+
+@pytest.mark.slow
+@pytest.mark.oracles
+def test_every_mutant_of_triton_kernels() -> None:
+    pytest.importorskip("triton")
+    from tests.support.mutation.triton_subjects import triton_subjects
+
+    held(campaign(triton_subjects()))

@@ -1,0 +1,1 @@
+"""What tests share: oracles, fixtures, builders of code objects, programs that write pages."""

@@ -1,0 +1,1 @@
+"""Inputs that are meant to break attention kernels, and the judge of what comes of them."""

@@ -1,0 +1,1 @@
+"""Members of the attention families, rows like theirs, and float64 attention under masks."""

@@ -1,0 +1,1 @@
+"""Hostile code objects: seeds, mutations, the driver and the campaign."""

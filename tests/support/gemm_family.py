@@ -1,0 +1,157 @@
+"""The members of the decode GEMM family, and calls of one that watch all it may write."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import amdattn
+from amdattn.device import manifest
+from amdattn.dtypes import as_dtype
+from amdattn.ops.gemm import planning
+from amdattn.ops.gemm.execution import GemmPlan
+from amdattn.ops.gemm.problem import FACTORS, GemmProblem
+from tests.support.attention.family import Guarded
+
+Array = npt.NDArray[Any]
+KERNELS = [row for row in manifest.kernels() if row.op == planning.GEMM]
+NAMES = [row.name for row in KERNELS]
+WITH_FACTORS = [row.name for row in KERNELS if "silu_and_mul" in row.accepts["activation"]]
+SMALL = "gemm_nt_bf16_m16n16k2"
+
+
+def operands(m: int, n: int, k: int, dtype: str = "bfloat16") -> tuple[Array, Array, Array]:
+    """a, b and bias, normally distributed."""
+    rng = np.random.default_rng([m, n, k])
+    element = as_dtype(dtype).numpy()
+    return tuple(
+        rng.standard_normal(shape, np.float32).astype(element) for shape in ((m, k), (n, k), (n,))
+    )
+
+
+def planned(problem: GemmProblem, kernel: str = "", columns: int = 0) -> GemmPlan:
+    """The plan with a kernel of this name, or with the one that the planner prefers.
+
+    columns : of a tile; 0: as planned.
+    """
+    rows, props = [row for row in KERNELS if kernel in ("", row.name)], amdattn.device_props()
+    if not columns:
+        return GemmPlan.of(planning.plan_gemm(problem, props, rows))
+    choices = planning.every_choice(problem, props, rows)
+    (found,) = (choice for choice in choices if choice.columns == columns)
+    return GemmPlan.of(planning.plan_choice(problem, props, found))
+
+
+def _gelu_tanh(x: Array) -> Array:
+    return x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def _gelu(x: Array) -> Array:
+    return x * np.vectorize(lambda one: math.erfc(-one / math.sqrt(2)) / 2)(x)
+
+
+ACTIVATIONS = {"silu": lambda x: x / (1 + np.exp(-x)), "gelu_tanh": _gelu_tanh, "gelu": _gelu}
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A product with a kernel of the manifest ("": the planner's)."""
+
+    m: int
+    n: int
+    k: int
+    kernel: str = ""
+    columns: int = dataclasses.field(default=0, kw_only=True)  # of a tile; 0: as planned
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    with_bias: bool = True
+
+    @property
+    def dtype(self) -> str:
+        """Of the inputs."""
+        return "float16" if "fp16" in self.kernel else self.options.get("dtype", "bfloat16")
+
+    def plan(self) -> GemmPlan:
+        """On the bound device."""
+        options = {"dtype": self.dtype, "bias": self.with_bias, **self.options}
+        problem = GemmProblem(self.m, self.n, self.k, **options)
+        return planned(problem, self.kernel, self.columns)
+
+    @property
+    def has_factors(self) -> bool:
+        """Whether b has 2 n rows."""
+        return str(self.options.get("activation")).endswith(FACTORS)
+
+    def inputs(self) -> list[Array]:
+        """a, b and the bias if there is one."""
+        rows = self.n * (1 + self.has_factors)
+        return list(operands(self.m, rows, self.k, self.dtype))[: 2 + self.with_bias]
+
+    def run(self, *arrays: Any, stream: Any = None, guard: int = 8) -> Array:
+        """The result from inside a larger buffer of NaN, of which the rest must stay as it was.
+
+        The workspace is longer than needed, too, and its counters are 0 again behind the launch.
+        """
+        plan = self.plan()
+        out = Guarded((self.m, self.n), as_dtype(plan.problem.out_dtype).numpy(), guard)
+        a, b, *bias = (
+            x if isinstance(x, amdattn.DeviceArray) else amdattn.asarray(x)
+            for x in (arrays or self.inputs())
+        )
+        more: dict[str, Any] = {"bias": bias[0]} if bias else {}
+        if plan.workspace.total_bytes:
+            more["workspace"] = workspace = plan.new_workspace()
+        amdattn.synchronize()
+        plan.run(a, b, out.inner, stream=stream, **more)
+        amdattn.synchronize()
+        if plan.workspace.total_bytes:
+            zeros = plan.workspace["counters"].nbytes if plan.problem.deterministic else None
+            assert not workspace.numpy()[:zeros].any(), "counters, or sums, are not 0"
+        return out.taken()
+
+    def check(self, *arrays: Array) -> Array:
+        """Run, and hold the result against float64."""
+        out = self.run(*arrays)
+        self.hold(out, *(arrays or self.inputs()))
+        return out
+
+    def hold(self, out: Array, a: Array, b: Array, bias: Array | None = None) -> None:
+        """Every element within one rounding and the error of float32 sums."""
+        exact, slack = self.reference(a, b, bias)
+        got = out.astype(np.float64)
+        bits = {"bfloat16": 8, "float16": 11, "float32": 24}[out.dtype.name]
+        error = np.abs(got - exact)
+        bound = np.abs(exact) * 2.0**-bits + slack
+        assert (error <= bound).all(), f"{(error / bound).max():.3g} of what is allowed"
+
+    def rounded(self, *arrays: Array) -> Array:
+        """The exact result, rounded once."""
+        exact, _ = self.reference(*(arrays or self.inputs()))
+        element = as_dtype(self.options.get("out_dtype", self.dtype)).numpy()
+        return exact.astype(np.float32).astype(element)
+
+    def reference(self, a: Array, b: Array, bias: Array | None = None) -> tuple[Array, Array]:
+        """The exact result, and by how much float32 sums may miss it."""
+        wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+        alpha = float(self.options.get("alpha", 1.0))
+        exact = alpha * (wide_a @ wide_b.T)
+        terms = abs(alpha) * (np.abs(wide_a) @ np.abs(wide_b).T)
+        if bias is not None:
+            exact = exact + bias.astype(np.float64)
+            terms = terms + np.abs(bias.astype(np.float64))
+        # Sums of 64 products truncate, sums of those round; most errors cancel.
+        slack = terms * 2.0**-22 + 2.0**-24
+        activation = self.options.get("activation")
+        if activation is None:
+            return exact, slack
+        of = ACTIVATIONS[activation.removesuffix(FACTORS)]
+        # No activation is steeper than 1.2; their own error is relative.
+        if not self.has_factors:
+            value = of(exact)
+            return value, 1.2 * slack + np.abs(value) * 2.0**-18
+        (gate, factor), (gate_slack, slack) = (np.split(x, 2, axis=1) for x in (exact, slack))
+        value, slack_of_value = of(gate), 1.2 * gate_slack + np.abs(of(gate)) * 2.0**-18
+        return value * factor, np.abs(value) * slack + (np.abs(factor) + slack) * slack_of_value

@@ -1,0 +1,1 @@
+"""Kernels that the mutation campaign of checked mode changes, and the campaign."""

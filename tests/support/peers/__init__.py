@@ -1,0 +1,1 @@
+"""Kernels of other projects: how they are launched, and what was found in them."""

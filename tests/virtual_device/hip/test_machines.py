@@ -1,0 +1,215 @@
+"""What the process's device can be: the products of the architecture tables, and made-up ones."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from typing import Any
+
+import pytest
+from tests.support.hip_process import run
+
+from amdattn.arch.products import CHIPS
+from amdattn.arch.props import KNOWN_DEVICES, KNOWN_PARTITIONS
+from tests.support.vdev_library import open_library
+
+BOTH = KNOWN_DEVICES | KNOWN_PARTITIONS
+
+
+def machines() -> dict[str, list[str]]:
+    text = open_library(amdattn_vdev_machines=(ctypes.c_char_p, [])).amdattn_vdev_machines()
+    rows = [line.split("\t") for line in text.decode().splitlines()]
+    return {name: [arch, *facts] for arch, name, *facts in rows}
+
+
+def test_machines_are_the_devices_of_planning() -> None:
+    assert set(machines()) == set(BOTH)
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_a_machine_is_what_planning_takes_it_for(name: str) -> None:
+    arch, *facts = machines()[name]
+    cus, xcds, memory, lds, hbm, mall, clock = map(float, facts[:7])
+    props = BOTH[name]
+    assert (arch, cus, xcds, lds) == (props.arch, props.num_cus, props.num_xcds, props.lds_bytes)
+    assert memory == pytest.approx(props.memory_bytes, rel=1e-3)  # what a runtime leaves of it
+    assert (hbm, mall) == pytest.approx((props.hbm_bytes_per_ns, props.mall_bytes_per_ns))
+    assert clock > 1 and facts[7] == "fnuz"
+    chip = next(chip for chip in CHIPS if chip.name == props.chip)
+    assert tuple(map(int, facts[8:])) == chip.ids
+
+
+SHOW = """
+def text(value):  # bytes before hip-python 10
+    return value if isinstance(value, str) else value.decode()
+p = hip.properties()
+def attribute(name):
+    return hip.hipDeviceGetAttribute(getattr(hip.hip.hipDeviceAttribute_t, name), 0)
+facts = {
+    "name": text(p.name), "arch": text(p.gcnArchName), "cus": p.multiProcessorCount,
+    "xcds": attribute("hipDeviceAttributeNumberOfXccs"),
+    "chip": attribute("hipDeviceAttributePciChipId"),
+    "lds": p.sharedMemPerBlock, "memory": p.totalGlobalMem,
+}
+"""
+
+
+def facts_of(hip: Any, body: str) -> dict[str, Any]:
+    result = run(hip, "import json, struct\n" + body + "\nprint(json.dumps(facts))\n")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)  # type: ignore[no-any-return]
+
+
+def test_a_partition_is_played(hip: Any) -> None:
+    body = 'assert hip.lib.amdattn_vdev_play(b"MI308X:CPX") == 1\n' + SHOW
+    facts = facts_of(
+        hip,
+        body
+        + """
+hip.set_option("timing", 1)
+_, function = hip.kernel("nothing", args=[], kernarg_segment_size=0)
+hip.hipModuleLaunchKernel(function, 60, 1, 1, 64, 1, 1, 0, None, None, None)
+hip.hipDeviceSynchronize()
+hip.lib.amdattn_vdev_take_profiles.restype = ctypes.c_char_p
+(profile,) = json.loads(hip.lib.amdattn_vdev_take_profiles())
+facts["simulated"] = [profile["simulated_cus"], profile["simulated_workgroups"]]
+""",
+    )
+    props = BOTH["MI308X:CPX"]
+    assert facts == {
+        "name": "AMD Instinct MI308X",
+        "arch": "gfx942:sramecc+:xnack-",
+        "cus": props.num_cus,
+        "xcds": 1,
+        "chip": 0x74A2,
+        "lds": 65536,
+        "memory": props.memory_bytes,
+        # One XCD has all workgroups, on twenty CUs.
+        "simulated": [20, 60],
+    }
+
+
+def test_the_device_is_chosen_once_and_by_a_name_that_exists(hip: Any) -> None:
+    facts = facts_of(
+        hip,
+        """
+play = hip.lib.amdattn_vdev_play
+facts = [play(b"MI300"), play(b"MI300X:TPX"), play(b""), play(b"MI325X"), play(b"MI300A")]
+facts += [hip.properties().multiProcessorCount, play(b"MI325X")]
+facts.append(hip.properties().multiProcessorCount)
+""",
+    )
+    assert facts == [0, 0, 0, 1, 1, 228, 0, 228]
+
+
+MADE_UP = """
+made_up = (b"gfx9f0", b"Other", 3, 10, 96 * 1024, 1280)
+assert hip.lib.vdev_test_play_made_up(*made_up) == 1
+"""
+GENERIC = """
+def generic(code, **metadata):
+    image = bytearray(hip_runtime.code_object(code, **metadata))
+    (flags,) = struct.unpack_from("<I", image, 48)
+    struct.pack_into("<I", image, 48, flags & ~0xff | 0x5f)
+    return bytes(image)
+"""
+
+
+def test_a_made_up_architecture_runs_a_kernel(hip: Any) -> None:
+    """Other CUs, XCDs and LDS than any chip; code objects of its name's relatives only."""
+    facts = facts_of(
+        hip,
+        MADE_UP
+        + GENERIC
+        + SHOW
+        + """
+word = hip.hipMalloc(256)
+module = hip.hipModuleLoadData(generic("fill", group_segment_fixed_size=90 * 1024))
+function = hip.hipModuleGetFunction(module, b"k")
+hip.launch(function, word, 1234)
+out = ctypes.c_uint32()
+hip.hipMemcpyDtoH(ctypes.addressof(out), word, 4)
+facts["stored"] = out.value
+occupancy = hip.hipModuleOccupancyMaxActiveBlocksPerMultiprocessor
+plain = hip.hipModuleLoadData(generic("fill", group_segment_fixed_size=0))
+function = hip.hipModuleGetFunction(plain, b"k")
+facts["resident"] = [occupancy(function, 64, lds) for lds in (12 * 1280, 12 * 1280 + 1)]
+try:
+    hip.kernel("fill")
+except hip_runtime.HipError as error:
+    facts["refused"] = [str(error), hip.report]
+""",
+    )
+    error, report = facts.pop("refused")
+    assert "InvalidImage" in error
+    assert "for gfx942" in report and "this device is gfx9f0:sramecc+:xnack-" in report
+    memory = facts.pop("memory")
+    assert memory > 100 * 2**30
+    assert facts == {
+        "name": "AMD Instinct Other",
+        "arch": "gfx9f0:sramecc+:xnack-",
+        "cus": 30,
+        "xcds": 3,
+        "chip": 0x74A1,
+        "lds": 96 * 1024,
+        "stored": 1234,
+        # 76.8 granules: six of twelve, five of thirteen.
+        "resident": [6, 5],
+    }
+
+
+@pytest.mark.parametrize(
+    ("constant", "values", "code", "least"),
+    [
+        ("slot", (4, 8), "spin", 4000),
+        ("lds_after_mfma", (4, 44), "mfma_ds", 40),
+        ("lds_load_slots", (0, 10), "load_to_lds", 36),
+    ],
+)
+def test_the_model_takes_its_constants_from_the_architecture(
+    hip: Any, constant: str, values: tuple[int, int], code: str, least: int
+) -> None:
+    cycles = []
+    for value in values:
+        facts = facts_of(
+            hip,
+            f'assert hip.lib.vdev_test_made_up_timing(b"{constant}", {value}) == 1\n'
+            + f'code = "{code}"\n'
+            + MADE_UP
+            + GENERIC
+            + """
+hip.set_option("timing", 1)
+module = hip.hipModuleLoadData(generic(code, group_segment_fixed_size=1024))
+function = hip.hipModuleGetFunction(module, b"k")
+hip.launch(function, hip.hipMalloc(256), 1000)
+hip.hipDeviceSynchronize()
+hip.lib.amdattn_vdev_take_profiles.restype = ctypes.c_char_p
+(profile,) = json.loads(hip.lib.amdattn_vdev_take_profiles())
+facts = {"cycles": profile["cycles"], "arch": profile["arch"]}
+""",
+        )
+        assert facts["arch"] == "gfx9f0"
+        cycles.append(facts["cycles"])
+    assert cycles[1] >= cycles[0] + least
+
+
+# Streams through the caches, on machines whose share of the last level cache is no power of two.
+@pytest.mark.parametrize("name", ["MI300A", "MI308X", "MI325X:QPX"])
+def test_the_model_runs_on_every_product(hip: Any, name: str) -> None:
+    facts = facts_of(
+        hip,
+        f'assert hip.lib.amdattn_vdev_play(b"{name}")\n'
+        + """
+hip.set_option("timing", 1)
+nbytes = 8 << 20
+memory = hip.hipMalloc(nbytes)
+_, add = hip.kernel("add")
+for at in range(0, nbytes, nbytes // 64 - 128):
+    hip.launch(add, int(memory) + min(at, nbytes - 256), 1)
+hip.hipDeviceSynchronize()
+hip.lib.amdattn_vdev_take_profiles.restype = ctypes.c_char_p
+profiles = json.loads(hip.lib.amdattn_vdev_take_profiles())
+facts = [profile["hbm_bytes"] for profile in profiles]
+""",
+    )
+    assert len(facts) > 60 and all(facts)

@@ -1,0 +1,321 @@
+"""Loading code objects, kernels and their attributes, launches and occupancy."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.hip_runtime import ARGS, HipError, code_object
+from tests.support.image_builder import bundle
+
+
+def configuration(payload: bytes, size: int | None = None) -> tuple[Any, ...]:
+    """The `extra` array of a launch and the objects it refers to."""
+    buffer = ctypes.create_string_buffer(payload, len(payload))
+    length = ctypes.c_size_t(len(payload) if size is None else size)
+    array = (ctypes.c_void_p * 5)(1, ctypes.addressof(buffer), 2, ctypes.addressof(length), 3)
+    return array, buffer, length
+
+
+@pytest.fixture
+def word(hip: Any) -> Any:
+    pointer = hip.hipHostMalloc(4096, 0)
+    ctypes.memset(int(pointer), 0, 4096)
+    yield np.ctypeslib.as_array((ctypes.c_uint32 * 1024).from_address(int(pointer)))
+    hip.hipHostFree(pointer)
+
+
+@pytest.mark.parametrize("how", ["data", "file", "fat", "bundle"])
+def test_load(hip: Any, tmp_path: Path, word: np.ndarray, how: str) -> None:
+    image = code_object("fill")
+    if how == "bundle":
+        image = bundle(
+            [
+                ("host-x86_64-unknown-linux--", b""),
+                ("hipv4-amdgcn-amd-amdhsa--gfx90a", code_object("illegal")),
+                ("hipv4-amdgcn-amd-amdhsa--gfx942", image),
+            ]
+        )
+    if how == "file":
+        (tmp_path / "k.hsaco").write_bytes(image)
+        module = hip.hipModuleLoad(str(tmp_path / "k.hsaco").encode())
+    elif how == "fat":
+        module = hip.hipModuleLoadFatBinary(image)
+    else:
+        module = hip.hipModuleLoadData(image)
+    assert hip.hipModuleGetFunctionCount(module) == 1
+    function = hip.hipModuleGetFunction(module, b"k")
+    assert int(function) == int(hip.hipModuleGetFunction(module, b"k"))
+    hip.launch(function, word.ctypes.data, 6)
+    hip.hipModuleUnload(module)  # a launch in flight keeps its code
+    hip.hipDeviceSynchronize()
+    assert (word[:64] == 6).all()
+    with pytest.raises(HipError, match="InvalidHandle"):
+        hip.launch(function)
+    with pytest.raises(HipError, match="InvalidHandle"):
+        hip.hipModuleGetFunction(module, b"k")
+
+
+@pytest.mark.parametrize(
+    ("image", "error"),
+    [
+        (b"", "InvalidImage"),
+        (b"not an image", "InvalidImage"),
+        (b"\x7fELF" + bytes(100), "InvalidImage"),
+        (b"CCOB" + bytes(60), "InvalidImage"),
+        (bundle([("hipv4-amdgcn-amd-amdhsa--gfx90a", code_object())]), "InvalidImage"),
+        (code_object()[:5000], "InvalidImage|NoBinaryForGpu"),
+    ],
+)
+def test_refused_images(hip: Any, image: bytes, error: str) -> None:
+    with pytest.raises(HipError, match=error):
+        hip.hipModuleLoadData(image + bytes(1 << 16))  # behind a part, not what was there before
+    assert "code object refused" in hip.report
+
+
+def test_missing_names(hip: Any) -> None:
+    module, _ = hip.kernel()
+    with pytest.raises(HipError, match="NotFound"):
+        hip.hipModuleGetFunction(module, b"no_such_kernel")
+    assert "no_such_kernel" in hip.report
+    with pytest.raises(HipError, match="NotFound"):
+        hip.hipModuleGetGlobal(module, b"k")
+    for path in (b"/nonexistent/k.hsaco", b"/tmp", b"/dev/null"):  # a folder, no regular file
+        with pytest.raises(HipError, match="FileNotFound"):
+            hip.hipModuleLoad(path)
+
+
+def test_library_interface(hip: Any, word: np.ndarray) -> None:
+    lib, image = hip.lib, code_object("fill")
+    library, kernel, function = (ctypes.c_void_p() for _ in range(3))
+    none = [None, None, 0, None, None, 0]
+    assert lib.hipLibraryLoadData(ctypes.byref(library), image, *none) == 0
+    count = ctypes.c_uint()
+    assert lib.hipLibraryGetKernelCount(ctypes.byref(count), library) == 0
+    assert count.value == 1
+    assert lib.hipLibraryGetKernel(ctypes.byref(kernel), library, b"k") == 0
+    name = ctypes.c_char_p()
+    assert lib.hipKernelGetName(ctypes.byref(name), kernel) == 0
+    assert name.value == b"k"
+    offset, size = ctypes.c_size_t(), ctypes.c_size_t()
+    info = [ctypes.byref(offset), ctypes.byref(size)]
+    assert lib.hipKernelGetParamInfo(kernel, ctypes.c_size_t(1), *info) == 0
+    assert (offset.value, size.value) == (8, 4)
+    assert lib.hipKernelGetParamInfo(kernel, ctypes.c_size_t(2), *info) == 1
+    assert lib.hipKernelGetFunction(ctypes.byref(function), kernel) == 0
+    hip.launch(function.value, word.ctypes.data, 12)
+    hip.hipDeviceSynchronize()
+    assert (word[:64] == 12).all()
+    assert lib.hipLibraryUnload(library) == 0
+    assert lib.hipLibraryUnload(library) == hip.errors.hipErrorInvalidHandle
+
+
+def test_function_attributes(hip: Any) -> None:
+    _, function = hip.kernel(
+        group_segment_fixed_size=1024, private_segment_fixed_size=48, max_flat_workgroup_size=512
+    )
+    attribute = hip.hip.hipFunction_attribute
+    expected = {
+        "MAX_THREADS_PER_BLOCK": 512,
+        "SHARED_SIZE_BYTES": 1024,
+        "LOCAL_SIZE_BYTES": 48,
+        "BINARY_VERSION": 94,
+        "PTX_VERSION": 94,
+        "MAX_DYNAMIC_SHARED_SIZE_BYTES": 65536 - 1024,
+    }
+    for name, value in expected.items():
+        asked = attribute[f"HIP_FUNC_ATTRIBUTE_{name}"]
+        assert hip.hipFuncGetAttribute(asked, function) == value
+    whole = hip.filled("hipFuncGetAttributes", "hipFuncAttributes", function)
+    assert (whole.maxThreadsPerBlock, whole.sharedSizeBytes, whole.localSizeBytes) == (
+        512,
+        1024,
+        48,
+    )
+    dynamic = hip.hip.hipFuncAttribute.hipFuncAttributeMaxDynamicSharedMemorySize
+    for allowed in (0, 64512):
+        hip.hipFuncSetAttribute(function, dynamic, allowed)
+    for refused in (-1, 64513):
+        with pytest.raises(HipError, match="InvalidValue"):
+            hip.hipFuncSetAttribute(function, dynamic, refused)
+    with pytest.raises(HipError, match="InvalidDeviceFunction"):
+        hip.hipFuncSetAttribute(0x5000, dynamic, 1)
+
+
+@pytest.mark.parametrize(
+    ("grid", "group", "lds", "error"),
+    [
+        ((0, 1, 1), (64, 1, 1), 0, "InvalidValue"),
+        ((1, 1, 1), (64, 0, 1), 0, "InvalidValue"),
+        ((1, 1, 1), (32, 32, 2), 0, "InvalidValue"),
+        ((1, 1, 1), (1 << 16, 1 << 16, 1), 0, "InvalidValue"),
+        ((1 << 31, 1, 1), (1, 1, 1), 0, "InvalidValue"),
+        ((1, 65537, 1), (1, 1, 1), 0, "InvalidValue"),
+        ((1 << 26, 1, 1), (64, 1, 1), 0, "InvalidValue"),
+        ((1, 1, 1), (64, 1, 1), 65537, "InvalidValue"),
+        ((1, 1, 1), (512, 1, 1), 0, "LaunchFailure"),
+        ((1, 1, 1), (64, 1, 1), 65536, "LaunchOutOfResources"),
+    ],
+)
+def test_launch_validation(
+    hip: Any, grid: tuple[int, ...], group: tuple[int, ...], lds: int, error: str
+) -> None:
+    _, function = hip.kernel(group_segment_fixed_size=512)
+    extra, *_keep = configuration(bytes(16))
+    with pytest.raises(HipError, match=error):
+        hip.hipModuleLaunchKernel(function, *grid, *group, lds, None, None, ctypes.addressof(extra))
+    assert hip.report.startswith("launch of k: ")
+
+
+@pytest.mark.parametrize(
+    ("grid", "group"),
+    [
+        ((2**31 - 1, 1, 1), (1, 1, 1)),
+        ((1, 65536, 65536), (1, 1, 1)),
+        ((2**22 - 1, 1, 1), (1024, 1, 1)),
+        ((1, 1, 1), (1, 1024, 1)),
+        ((1, 1, 1), (1, 1, 1024)),
+    ],
+)
+def test_the_greatest_shapes_pass(hip: Any, grid: tuple[int, ...], group: tuple[int, ...]) -> None:
+    """They would run for hours: the next check refuses the launch."""
+    _, function = hip.kernel()
+    extra, *_keep = configuration(bytes(16))
+    at = ctypes.addressof(extra)
+    with pytest.raises(HipError, match="InvalidValue"):
+        hip.hipModuleLaunchKernel(function, *grid, *group, 65537, None, None, at)
+    assert "65537 bytes of dynamic LDS exceed 65536" in hip.report
+
+
+def test_argument_validation(hip: Any) -> None:
+    _, function = hip.kernel()
+    extra, *_keep = configuration(bytes(16))
+    launch = hip.lib.hipModuleLaunchKernel
+    handle = ctypes.c_void_p(int(function))
+    shape = (1, 1, 1, 64, 1, 1, 0, None)
+    params = (ctypes.c_void_p * 2)(*(ctypes.addressof(_keep[0]) for _ in range(2)))
+    bad = (ctypes.c_void_p * 5)(1, 0, 7, 0, 3)
+    missing = (ctypes.c_void_p * 2)(params[0], None)
+    invalid = hip.errors.hipErrorInvalidValue
+    assert launch(handle, *shape, params, extra) == invalid
+    assert launch(handle, *shape, None, None) == invalid
+    assert launch(handle, *shape, None, bad) == invalid
+    assert launch(handle, *shape, missing, None) == invalid
+    assert "kernelParams[1] is null" in hip.report
+    missing[1] = 64  # nothing is mapped there
+    assert launch(handle, *shape, missing, None) == invalid
+    assert "kernelParams[1] at 0x40 cannot be read" in hip.report
+    assert launch(None, *shape, params, None) == hip.errors.hipErrorInvalidHandle
+    _, undeclared = hip.kernel(args=[])
+    code = launch(ctypes.c_void_p(int(undeclared)), *shape, None, extra)
+    assert code == hip.errors.hipErrorLaunchOutOfResources
+
+
+def test_both_forms_of_arguments(hip: Any, word: np.ndarray) -> None:
+    _, fill = hip.kernel("fill")
+    out, value = ctypes.c_uint64(word.ctypes.data), ctypes.c_uint32(77)
+    params = (ctypes.c_void_p * 2)(ctypes.addressof(out), ctypes.addressof(value))
+    hip.hipModuleLaunchKernel(fill, 1, 1, 1, 64, 1, 1, 0, None, ctypes.addressof(params), None)
+    value.value = 1  # copied by the call
+    hip.hipDeviceSynchronize()
+    assert (word[:64] == 77).all()
+    hip.launch(fill, word.ctypes.data, 78)
+    hip.hipDeviceSynchronize()
+    assert (word[:64] == 78).all()
+
+
+def test_argument_beyond_the_buffer_reads_as_zero(hip: Any, word: np.ndarray) -> None:
+    _, fill = hip.kernel("fill")
+    word[:64] = 1
+    payload = struct.pack("<QI4x", word.ctypes.data, 99)
+    extra, *_keep = configuration(payload, size=11)
+    hip.hipModuleLaunchKernel(fill, 1, 1, 1, 64, 1, 1, 0, None, None, ctypes.addressof(extra))
+    hip.hipDeviceSynchronize()
+    assert (word[:64] == 0).all()
+
+
+def test_bytes_outside_the_metadata_do_not_reach_the_kernel(hip: Any, word: np.ndarray) -> None:
+    _, fill = hip.kernel("fill", args=ARGS[:1])
+    hip.launch(fill, word.ctypes.data, 99)
+    hip.hipDeviceSynchronize()
+    assert (word[:64] != 99).all()
+
+
+def test_other_launch_calls(hip: Any, word: np.ndarray) -> None:
+    _, fill = hip.kernel("fill")
+    lib, handle = hip.lib, ctypes.c_void_p(int(fill))
+    out, value = ctypes.c_uint64(word.ctypes.data), ctypes.c_uint32()
+    params = (ctypes.c_void_p * 2)(ctypes.addressof(out), ctypes.addressof(value))
+
+    class Dim3(ctypes.Structure):
+        _fields_ = [(c, ctypes.c_uint32) for c in "xyz"]
+
+    class Config(ctypes.Structure):
+        _fields_ = [
+            ("grid", Dim3),
+            ("group", Dim3),
+            ("lds", ctypes.c_size_t),
+            ("stream", ctypes.c_void_p),
+            ("attrs", ctypes.c_void_p),
+            ("n", ctypes.c_uint),
+        ]
+
+    class DrvConfig(ctypes.Structure):
+        _fields_ = [
+            ("dims", ctypes.c_uint * 7),
+            ("stream", ctypes.c_void_p),
+            ("attrs", ctypes.c_void_p),
+            ("n", ctypes.c_uint),
+        ]
+
+    one, lanes, no_lds = Dim3(1, 1, 1), Dim3(64, 1, 1), ctypes.c_size_t(0)
+    config = Config(one, lanes, 0, None, None, 0)
+    drv = DrvConfig((ctypes.c_uint * 7)(1, 1, 1, 64, 1, 1, 0), None, None, 0)
+    start, stop = (ctypes.c_void_p(int(hip.hipEventCreate())) for _ in range(2))
+    calls = [
+        lambda: lib.hipLaunchKernel(handle, one, lanes, params, no_lds, None),
+        lambda: lib.hipLaunchKernel_spt(handle, one, lanes, params, no_lds, None),
+        lambda: lib.hipLaunchCooperativeKernel(handle, one, lanes, params, 0, None),
+        lambda: lib.hipLaunchKernelExC(ctypes.byref(config), handle, params),
+        lambda: lib.hipDrvLaunchKernelEx(ctypes.byref(drv), handle, params, None),
+        lambda: lib.hipExtLaunchKernel(handle, one, lanes, params, no_lds, None, start, stop, 0),
+        lambda: lib.hipModuleLaunchCooperativeKernel(handle, 1, 1, 1, 64, 1, 1, 0, None, params),
+    ]
+    for i, call in enumerate(calls):
+        value.value = 100 + i
+        assert call() == 0, i
+        hip.hipDeviceSynchronize()
+        assert (word[:64] == 100 + i).all(), i
+    ms = ctypes.c_float()
+    assert lib.hipEventElapsedTime(ctypes.byref(ms), start, stop) == 0
+    assert ms.value > 0
+    code = lib.hipLaunchKernel(ctypes.c_void_p(0x4000), one, lanes, params, no_lds, None)
+    assert code == hip.errors.hipErrorInvalidDeviceFunction
+
+
+def test_occupancy_and_cooperative_limit(hip: Any) -> None:
+    _, function = hip.kernel(group_segment_fixed_size=16384, max_flat_workgroup_size=1024)
+    occupancy = hip.hipModuleOccupancyMaxActiveBlocksPerMultiprocessor
+    assert occupancy(function, 256, 0) == 4  # LDS: 4 x 16 KiB
+    assert occupancy(function, 256, 16384) == 2
+    assert occupancy(function, 1024, 0) == 2  # waves: 32 of 16 each
+    assert occupancy(function, 256, 65536) == 0
+    groups, lanes = hip.hipModuleOccupancyMaxPotentialBlockSize(function, 0, 0)
+    assert (groups, lanes) == (2 * 304, 1024)
+    params = (ctypes.c_void_p * 2)(*(ctypes.addressof(ctypes.create_string_buffer(8)),) * 2)
+    launch = hip.lib.hipModuleLaunchCooperativeKernel
+    handle = ctypes.c_void_p(int(function))
+    assert launch(handle, 4 * 304 + 1, 1, 1, 256, 1, 1, 0, None, params) == 720
+    assert "1217" in hip.report
+    assert launch(handle, 2 * 304 + 1, 1, 1, 1024, 1, 1, 0, None, params) == 720
+    assert launch(handle, 2, 2, 1, 256, 1, 1, 0, None, params) == 0
+    hip.hipDeviceSynchronize()
+    available = ctypes.c_size_t()
+    ask = hip.lib.hipOccupancyAvailableDynamicSMemPerBlock
+    assert ask(ctypes.byref(available), handle, 2, 256) == 0
+    assert available.value == 32768 - 16384
