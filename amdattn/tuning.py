@@ -1,8 +1,7 @@
-"""Times of every way to compute a matrix product, on the device at hand."""
+"""Times of every way to do something, on the device at hand."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +10,10 @@ from amdattn import virtual
 from amdattn.arrays.buffers import DeviceArray, empty
 from amdattn.arrays.interchange import asarray
 from amdattn.device import manifest, runtime
-from amdattn.dtypes import as_dtype
-from amdattn.ops.gemm import planning
+from amdattn.op.choices import Choices
+from amdattn.op.executor import RunnablePlan
+from amdattn.op.operation import Operation
 from amdattn.ops.gemm.cost import PEAK_CLOCK_GHZ
-from amdattn.ops.gemm.execution import GemmPlan
-from amdattn.ops.gemm.problem import GemmProblem
-from amdattn.ops.gemm.table import Tuned
 from amdattn.testing import do_bench
 
 _SOME = 1 << 16  # random elements; what an operand holds does not matter for the time
@@ -24,90 +21,59 @@ _SOME = 1 << 16  # random elements; what an operand holds does not matter for th
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A choice, what it was estimated at, and what it takes."""
+    """A choice, what it takes, and what it was estimated at by the planner."""
 
-    choice: planning.Choice
+    choice: Any
     us: float
-
-    @property
-    def estimated_us(self) -> float:
-        """By the planner."""
-        return self.choice.cost.clk / PEAK_CLOCK_GHZ / 1000
+    estimated_us: float
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
     """Every choice for a problem, the fastest first, and how they were timed."""
 
-    problem: GemmProblem
+    problem: Any
     timed: tuple[Timed, ...]
     how: str
 
-    @property
-    def best(self) -> Tuned:
-        """As a table has it."""
-        fastest = self.timed[0]
-        choice = fastest.choice
-        us = round(fastest.us, 3)
-        return Tuned(choice.kernel.name, choice.splits, choice.columns, us, self.how)
 
-
-def choices_of(
-    problem: GemmProblem, splits: Sequence[int] = (), candidates: int = 0
-) -> list[planning.Choice]:
-    """What there is to time on the bound device.
-
-    Parameters
-    ----------
-    splits : sequence of int
-        Only these numbers of parts; none: all that the planner tries.
-    candidates : int
-        Only so many, those with the least estimated time; 0: all.
-    """
+def choices_of(operation: Operation[Any, Any], problem: Any) -> Choices[Any]:
+    """What there is to time on the bound device."""
     props = runtime.device_props()
-    found = planning.every_choice(problem, props, manifest.kernels())
-    chosen = [choice for choice in found if not splits or choice.splits in splits]
-    if not chosen:
-        have = sorted({choice.splits for choice in found})
-        raise ValueError(f"splits={tuple(splits)}: none of them is tried, of {have}")
-    chosen.sort(key=lambda choice: choice.cost.clk)
-    return chosen[: candidates or None]
+    found = operation.choices(problem, props, manifest.kernels())
+    found.require(props)
+    return found
 
 
 def tune(
-    problem: GemmProblem,
-    choices: Sequence[planning.Choice],
+    operation: Operation[Any, Any],
+    problem: Any,
+    choices: Choices[Any],
+    some: Sequence[Any] = (),
     advance: Callable[[], None] = lambda: None,
 ) -> Tuning:
-    """Time choices for a problem; on a GPU with caches flushed before every run."""
+    """Time choices, or some of them; on a GPU with caches flushed before every run."""
     clock = _Modelled() if runtime.get().choice.kind == "virtual" else _Measured()
-    operands = random_operands(problem)
+    props = runtime.device_props()
     timed = []
-    for choice in choices:
-        plan = planned(problem, choice)
-        workspace = plan.new_workspace() if plan.workspace.regions else None
-        run = functools.partial(plan.run, **operands, workspace=workspace)
-        timed.append(Timed(choice, clock.us(run)))
+    for choice in some or choices.items:
+        plan = operation.plan_of(problem, props, choice, choices)
+        estimated = operation.cost(choice) / PEAK_CLOCK_GHZ / 1000
+        timed.append(Timed(choice, clock.us(runner(plan)), estimated))
         advance()
     return Tuning(problem, tuple(sorted(timed, key=lambda one: one.us)), clock.how)
-
-
-def planned(problem: GemmProblem, choice: planning.Choice) -> GemmPlan:
-    """A plan that makes this choice."""
-    return GemmPlan.of(planning.plan_choice(problem, runtime.device_props(), choice))
 
 
 class _Modelled:
     """The performance model, at the clock at which kernels run that wait for memory."""
 
-    how = f"modelled at {1000 * PEAK_CLOCK_GHZ:.0f} MHz"
+    def __init__(self) -> None:
+        self.how = f"modelled at {1000 * PEAK_CLOCK_GHZ:.0f} MHz"
 
     def us(self, run: Callable[[], Any]) -> float:
-        with virtual.profile(clock_mhz=round(1000 * PEAK_CLOCK_GHZ)) as profile:
-            run()
-            runtime.synchronize()
-        (launch,) = profile.launches
-        return launch.cycles / PEAK_CLOCK_GHZ / 1000
+        ghz = PEAK_CLOCK_GHZ
+        launches = virtual.profiled(run, clock_mhz=round(1000 * ghz))
+        return sum(launch.cycles for launch in launches) / ghz / 1000
 
 
 class _Measured:
@@ -120,13 +86,34 @@ class _Measured:
         return 1000 * float(do_bench(run, return_mode="median"))
 
 
-def random_operands(problem: GemmProblem) -> dict[str, DeviceArray]:
-    """a, b, out and, if there is one, bias of a product, on the device."""
+def runner(plan: RunnablePlan[Any], variant: str = "") -> Callable[[], Any]:
+    """Runs a plan on random operands, results and workspace of its own."""
+    variant = variant or plan.default_variant
+    operands = random_operands(plan, variant)
+    views, stream = plan.views_of({name: operands[name] for name in plan.input_names}, None)
+    results = tuple(operands.get(name) for name in plan.result_names)
+    workspace = plan.new_workspace() if plan.workspace.regions else None
+    return lambda: plan.execute(None, views, results, variant, stream, workspace)
+
+
+def random_operands(plan: RunnablePlan[Any], variant: str = "") -> dict[str, DeviceArray]:
+    """Operands of a plan on the device, by name.
+
+    Raises
+    ------
+    ValueError
+        One of them, of lengths or indices, cannot be random.
+    """
     import numpy as np
 
-    element = as_dtype(problem.dtype).numpy()
-    some = np.random.default_rng(0).standard_normal(_SOME, np.float32).astype(element)
-    operands = {
-        name: asarray(np.resize(some, shape)) for name, shape in problem.input_shapes.items()
-    }
-    return {**operands, "out": empty((problem.m, problem.n), problem.out_dtype)}
+    random = np.random.default_rng(0).standard_normal(_SOME, np.float32)
+    operands = {}
+    for spec in plan.specs(variant or plan.default_variant).values():
+        if spec.present and spec.host_check is not None:
+            raise ValueError(f"{spec.title} cannot be random: {plan.problem.brief}")
+        if spec.present and spec.role == "out":
+            operands[spec.name] = empty(spec.shape, spec.dtype.name)
+        elif spec.present:
+            some = random.astype(spec.dtype.numpy())
+            operands[spec.name] = asarray(np.resize(some, spec.shape))
+    return operands

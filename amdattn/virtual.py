@@ -7,6 +7,8 @@ a GPU. What is here exists only there: every function raises BindingError when a
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 from amdattn import scalars
 from amdattn.checking.arrays import Arrays
@@ -179,3 +181,11 @@ def profile(
         warm_code,
         trans,
     )
+
+
+def profiled(run: Callable[[], object], **options: Any) -> list[LaunchProfile]:
+    """What the model says of the launches of a call; options as `profile` takes them."""
+    with profile(**options) as found:
+        run()
+        runtime.synchronize()
+    return found.launches

@@ -22,10 +22,10 @@ import numpy as np
 
 import amdattn
 from amdattn import virtual
-from amdattn.checking.subjects import planned
 from amdattn.device import manifest
 from amdattn.dtypes import as_dtype
 from amdattn.ops.attention import select
+from amdattn.ops.attention.plans import planned_with
 from amdattn.ops.attention.problem import AttentionProblem
 
 KEYS = (4096, 8192)
@@ -51,7 +51,7 @@ def lifetime(kernel: Any, keys: int, trans: str) -> int:
         dtype=kernel.dtype, softcap=min(30.0, kernel.accepts["softcaps"][1]),
         round_mode=kernel.accepts["round_mode"][0], num_splits=1,
     )  # fmt: skip
-    plan = planned(problem, amdattn.device_props(), kernel.name)
+    plan = planned_with(problem, amdattn.device_props(), kernel.name)
     with virtual.profile(trans=trans) as profile:
         plan.run(q, k, v)
     (time,) = profile.launches[0].times

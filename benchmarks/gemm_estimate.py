@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from amdattn import tuning
 from amdattn.cli.output import progress_bar
 from amdattn.device import manifest, runtime
+from amdattn.ops import registry
 from amdattn.ops.gemm import cost as gemm_cost, planning
 from amdattn.ops.gemm.cost import PEAK_CLOCK_GHZ
 from amdattn.ops.gemm.problem import GemmProblem
@@ -76,9 +77,9 @@ def products(count: int) -> Iterator[GemmProblem]:
         )
 
 
-def tried(problem: GemmProblem) -> list[planning.Choice]:
+def tried(problem: GemmProblem, every: Sequence[planning.Choice]) -> list[planning.Choice]:
     """Choices for a product: those near the planner's, and each member with some parts."""
-    choices = tuning.choices_of(problem)
+    choices = sorted(every, key=lambda choice: choice.cost.clk)
     found = {(one.kernel.name, one.splits, one.columns): one for one in choices[:_NEAREST]}
     widths = set()
     for one in choices:
@@ -98,10 +99,13 @@ def tried(problem: GemmProblem) -> list[planning.Choice]:
 
 def model(problems: Sequence[GemmProblem]) -> Iterator[Launch]:
     """Launches of choices for each."""
+    operation = registry.operation("gemm")
     with progress_bar() as progress:
         task = progress.add_task("products", total=len(problems))
         for problem in problems:
-            for timed in tuning.tune(problem, tried(problem)).timed:
+            choices = tuning.choices_of(operation, problem)
+            some = tried(problem, choices.items)
+            for timed in tuning.tune(operation, problem, choices, some).timed:
                 choice = timed.choice
                 clk = timed.us * 1000 * PEAK_CLOCK_GHZ
                 yield Launch(problem, choice.kernel.name, choice.splits, choice.columns, clk)

@@ -17,6 +17,7 @@ from pathlib import Path
 from amdattn import tuning
 from amdattn.cli.output import progress_bar
 from amdattn.device import runtime
+from amdattn.ops import registry
 from amdattn.ops.gemm import table as gemm_table
 from amdattn.ops.gemm.problem import GemmProblem
 
@@ -52,15 +53,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     problems = [GemmProblem(m, n, k) for n, k in options.products for m in options.rows]
     found = []
-    props = runtime.device_props()
+    props, operation = runtime.device_props(), registry.operation("gemm")
     with progress_bar() as progress:
         task = progress.add_task("products", total=len(problems))
         for problem in problems:
-            tuned = tuning.tune(problem, tuning.choices_of(problem, candidates=options.candidates))
-            found.append((gemm_table.Key.of(problem, props), tuned.best))
-            progress.console.print(
-                f"{problem.m}, {problem.n}, {problem.k}: {tuned.best}", soft_wrap=True
-            )
+            choices = tuning.choices_of(operation, problem)
+            nearest = sorted(choices.items, key=operation.cost)[: options.candidates or None]
+            timed = tuning.tune(operation, problem, choices, nearest)
+            fastest = timed.timed[0]
+            best = gemm_table.Tuned.of(fastest.choice, fastest.us, timed.how)
+            found.append((gemm_table.Key.of(problem, props), best))
+            progress.console.print(f"{problem.m}, {problem.n}, {problem.k}: {best}", soft_wrap=True)
             progress.advance(task)
     gemm_table.store(options.output, found, keep=False)
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from amdattn.bench.clocks import clocks
 from amdattn.bench.kernels import Functions, Launch
-from amdattn.bench.modelled import profiled, simulated
+from amdattn.bench.modelled import simulated
 from amdattn.bench.record import MEASURED, MODELLED, Record
 from amdattn.bench.run import Outcome, is_virtual, measured_record, modelled_record, settled
+from amdattn.virtual import profiled
 
 if TYPE_CHECKING:
     from amdattn.checking.subjects import CodeObject

@@ -20,13 +20,13 @@ from amdattn.bench import micro_table as table
 from amdattn.bench.clocks import clocks
 from amdattn.bench.kernels import Functions, Launch
 from amdattn.bench.micro_table import LANES, Clk, Clock, Latency, Region, Row, Stream
-from amdattn.bench.modelled import profiled
 from amdattn.bench.record import MEASURED, MODELLED
 from amdattn.bench.run import is_virtual
 from amdattn.device import runtime
 from amdattn.device.profiling import LaunchProfile
 from amdattn.errors import CorruptKernel, ManifestError, UnsupportedDeviceError
 from amdattn.testing.bench import elapsed_ms
+from amdattn.virtual import profiled
 
 SCHEMA = 1
 REFERENCE_GHZ = 0.1  # of s_memrealtime

@@ -15,7 +15,6 @@ from amdattn.bench.kernels import Functions, Launch, Titled, Walk
 from amdattn.bench.replay import Timeline
 from amdattn.bench.shapes import Shape
 from amdattn.bench.traffic import beyond_l2
-from amdattn.device import runtime
 from amdattn.energy import Activity, matrix_flops
 from amdattn.errors import AmdattnError
 
@@ -69,14 +68,6 @@ class Modelled:
     def activity(self) -> Activity:
         """What an estimate of the energy needs."""
         return Activity.counted(self.cycles, self.flops, self.clk, self.bytes, 1 / self.part)
-
-
-def profiled(run: Callable[[], object], **options: Any) -> list[LaunchProfile]:
-    """What the model says of the launches of a call; options of `amdattn.virtual.profile`."""
-    with virtual.profile(**options) as profile:
-        run()
-        runtime.synchronize()
-    return profile.launches
 
 
 def simulated(
@@ -191,7 +182,7 @@ class SamplerBase(Generic[AnyKernel]):
             for launch in launches:
                 launch.enqueue(self._functions)
 
-        return profiled(
+        return virtual.profiled(
             run,
             clock_mhz=self._clock_mhz,
             simulated_workgroups=limit,

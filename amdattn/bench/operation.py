@@ -76,25 +76,26 @@ def run_operation(
     try:
         parts = model(clock_mhz, trace_events)
         main = max(range(len(parts)), key=lambda i: parts[i].clk["mfma"])
-        record = _of_parts(blank, parts, main)
+        record = of_parts(blank, parts, main)
         if record.short:
-            record = settled(record, lambda mhz: _activity(model(mhz)))
+            record = settled(record, lambda mhz: activity(model(mhz)))
     except NotLinear as error:
         return Outcome(dataclasses.replace(blank, refused=str(error)))
     return Outcome(record, parts[main])
 
 
-def _activity(parts: Sequence[Modelled]) -> Activity:
-    """Of one launch after the other."""
+def activity(parts: Sequence[Modelled]) -> Activity:
+    """That of one launch after the other."""
     return functools.reduce(operator.add, (part.activity for part in parts))
 
 
-def _of_parts(blank: Record, parts: Sequence[Modelled], main: int) -> Record:
+def of_parts(blank: Record, parts: Sequence[Modelled], main: int) -> Record:
+    """The record of launches that follow each other; the main one has the details."""
     records = [modelled_record(blank, part) for part in parts]
     if len(records) == 1:
         return records[0]
     whole = combined(blank, records, main)
-    found = energy(_activity(parts))
+    found = energy(activity(parts))
     of_launches = estimated_us(found, whole.bytes, clocks(parts[0].profile.arch))
     between = whole.clocks["launch_us"] * (len(parts) - 1)
     us = None if of_launches is None else between + of_launches

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from amdattn.cli import bench_planned
 from amdattn.cli.bench_output import (
     OF_OBJECTS,
     Args,
@@ -47,6 +48,7 @@ from amdattn.cli.options import (
     refuse_given,
 )
 from amdattn.cli.output import AsJson, progress_bar
+from amdattn.cli.problem import registry_group
 from amdattn.ops.attention.problem import ROUND_MODES
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ _SIZES = (
 _OBJECT = "object=FILE"
 
 app = typer.Typer(
+    cls=registry_group(bench_planned.bench, "Time {}.", BenchCommand),
     help="Cycles and times of kernels: modelled on the virtual device, measured on a GPU.",
     no_args_is_help=True,
 )

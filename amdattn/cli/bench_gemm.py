@@ -85,9 +85,10 @@ def gemm(
     `amdattn tune gemm` times every kernel for a product; benchmarks/decode_gemm.py has AITER's,
     FlyDSL's and Triton's.
     """
-    from amdattn.bench.gemm import Product, run_gemm
     from amdattn.bench.kernels import Functions
+    from amdattn.bench.planned import Planned, run_planned
     from amdattn.bench.run import reading
+    from amdattn.ops import registry
     from amdattn.ops.gemm.problem import GemmProblem
 
     output = Output(as_json, markdown, wide, csv, plot or [], trace)
@@ -100,13 +101,14 @@ def gemm(
     refuse_given(context, () if files else OF_OBJECTS, "needs --peer object=FILE")
     subjects = objects([file for file in files if file], kernel, grid, workgroup, args, dynamic_lds)
     products = [
-        Product(
+        Planned(
+            registry.operation("gemm"),
             GemmProblem(
                 *(rows, _N if n is None else n, _K if k is None else k, dtype, out_dtype, bias),
                 activation=activation,
                 split_k=split_k,
                 deterministic=deterministic,
-            )
+            ),
         )
         for rows in m or [_M]
     ]
@@ -128,7 +130,7 @@ def gemm(
                 for product in products:
                     progress.update(task, description=str(product))
                     outcomes.append(
-                        run_gemm(product, clock_mhz=clock_mhz, trace_events=output.trace_events)
+                        run_planned(product, clock_mhz=clock_mhz, trace_events=output.trace_events)
                     )
                     progress.advance(task)
                 for subject in subjects:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -31,6 +30,7 @@ from amdattn.cli.options import (
     refuse_given,
 )
 from amdattn.cli.output import AsJson, print_json, progress_bar, stdout
+from amdattn.ops import registry
 
 if TYPE_CHECKING:
     from amdattn.checking.findings import Finding
@@ -39,11 +39,10 @@ if TYPE_CHECKING:
     from amdattn.checking.sources import SourceLines
     from amdattn.checking.subjects import CodeObject
     from amdattn.device.virtual_library import Instruction
-    from amdattn.testing.selftest import Case
 
     Disassembly = tuple[list[Instruction], SourceLines]
 
-OPERATIONS = ("attention", "gemm", "all")
+_ALL = "all"
 # What the parameters of the command are of; the others are of every subject.
 _LENGTHS = ("batch", "seqlen_q", "seqlen_kv")
 _ATTENTION = (
@@ -60,7 +59,8 @@ def check(
     subject: Annotated[
         str,
         typer.Argument(
-            help="attention, gemm, all (every operation and kernel, many sizes), or a code object."
+            help=f"{', '.join(registry.names())}, all (every operation and kernel, many sizes), or "
+            "a code object."
         ),
     ],
     batch: Batch = 1,
@@ -133,10 +133,11 @@ def check(
     from amdattn.checking import listing, report, schedules as running
     from amdattn.checking.findings import ERROR, FindingLog
     from amdattn.checking.session import document
+    from amdattn.checking.subjects import OfOperation, every_case
     from amdattn.checking.suppressions import Suppressions
-    from amdattn.testing.selftest import Case
+    from amdattn.ops.attention import cases
 
-    if subject in OPERATIONS:
+    if subject in (_ALL, *registry.names()):
         refuse_given(context, _CODE_OBJECT, f"does not go with {subject}")
     if subject != "attention":
         refuse_given(context, _ATTENTION, f"does not go with {subject}")
@@ -145,25 +146,31 @@ def check(
     accepted = Suppressions.of(suppressions)
     plan = running.schedules(schedules, seed, residency)
     subjects: list[Subject]
-    if subject in OPERATIONS:
-        case = Case(
-            *(seqlen_q, seqlen_kv or seqlen_q, batch, heads_q, heads_kv or heads_q, head_dim),
-            layout=layout,
-            softmax_scale=softmax_scale,
-        )
-        options = {
-            "head_dim_v": head_dim_v,
-            "dtype": dtype,
-            "causal": causal,
-            "window_size": window_size,
-            "top_left": top_left,
-            "sinks": sinks,
-            "softcap": softcap,
-            "gather": gather,
-            "round_mode": round_mode,
-            "num_splits": num_splits,
-        }
-        subjects = _operations(subject, case, _changed(options), _lengths(lengths), lse, seed)
+    if subject in (_ALL, *registry.names()):
+        if subject == "attention":
+            operation = registry.operation(subject)
+            made = cases.case(
+                *(seqlen_q, seqlen_kv or seqlen_q, batch, heads_q, heads_kv or heads_q, head_dim),
+                layout=layout,
+                lengths=_lengths(lengths),
+                softmax_scale=softmax_scale,
+                return_lse=lse,
+                head_dim_v=head_dim_v,
+                dtype=dtype,
+                causal=causal,
+                window_size=window_size,
+                top_left=top_left,
+                sinks=sinks,
+                softcap=softcap,
+                gather=gather,
+                round_mode=round_mode,
+                num_splits=num_splits,
+            )
+            asked = OfOperation(operation, made, seed)
+            asked.plan()  # what no kernel solves is an error before anything is launched
+            subjects = [asked]
+        else:
+            subjects = [*every_case(seed, "" if subject == _ALL else subject)]
     else:
         subjects = [object_of_file(subject, kernel, grid, workgroup, args, dynamic_lds, seed)]
     log = FindingLog()
@@ -205,33 +212,6 @@ def check(
         raise typer.Exit(1)
 
 
-def _operations(
-    name: str,
-    case: Case,
-    options: dict[str, Any],
-    lengths: tuple[tuple[int, int], ...],
-    lse: bool,
-    seed: int,
-) -> list[Subject]:
-    from amdattn.checking.gemm import Gemm
-    from amdattn.checking.subjects import Attention, every_operation
-
-    if name in ("all", "gemm"):
-        subjects = every_operation(seed)
-        return [subject for subject in subjects if name == "all" or isinstance(subject, Gemm)]
-    attention = Attention(case, seed, lse, tuple(options.items()), lengths)
-    attention.plan()  # a problem that no kernel solves is an error before anything is launched
-    return [attention]
-
-
-def _changed(options: dict[str, Any]) -> dict[str, Any]:
-    """Those that differ from what an attention problem defaults to."""
-    from amdattn.ops.attention.problem import AttentionProblem
-
-    defaults = {field.name: field.default for field in dataclasses.fields(AttentionProblem)}
-    return {name: value for name, value in options.items() if value != defaults[name]}
-
-
 def _lengths(text: str) -> tuple[tuple[int, int], ...]:
     """Read Q:K,Q:K,... of --lengths; "" is none."""
     pairs = [pair.split(":") for pair in text.split(",")] if text else []
@@ -256,7 +236,8 @@ def object_of_file(
     path = Path(name)
     if not path.is_file():
         raise ValueError(
-            f"subject {name!r} is neither one of {', '.join(OPERATIONS)} nor a code object file"
+            f"subject {name!r} is neither one of {', '.join((*registry.names(), _ALL))} nor a code "
+            "object file"
         )
     if grid is None:
         raise ValueError("--grid is needed for the kernel of a code object file")

@@ -8,12 +8,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 import amdattn
 from amdattn.cli.options import Batch, HeadsKv, HeadsQ, Seed, SeqlenKv, SeqlenQ
-from amdattn.cli.output import AsJson, print_facts, print_json, spinner, stderr, stdout
+from amdattn.cli.output import (
+    AsJson,
+    print_facts,
+    print_json,
+    progress_bar,
+    spinner,
+    stderr,
+    stdout,
+)
 from amdattn.cli.report import write_report
 from amdattn.device import manifest
 from amdattn.errors import AmdattnError
@@ -91,32 +98,30 @@ def demo(
 ) -> None:
     """Attention on random bfloat16 inputs, compared with float64."""
     from amdattn.device import runtime
+    from amdattn.ops import registry
+    from amdattn.ops.attention import cases
     from amdattn.testing import selftest
 
-    case = selftest.Case(seqlen_q, seqlen_kv or seqlen_q, batch, heads_q, heads_kv or heads_q)
-    plan = amdattn.plan_attention(
-        case.batch,
-        case.seqlen_q,
-        case.seqlen_kv,
-        case.num_heads_q,
-        case.num_heads_kv,
-        case.head_dim,
-        device=amdattn.device_props(),
+    case = cases.case(
+        *(seqlen_q, seqlen_kv or seqlen_q, batch, heads_q, heads_kv or heads_q), return_lse=True
     )
-    with spinner(f"attention {case}", quiet=as_json):
-        result = selftest.run_case(case, seed)
+    operation = registry.operation("attention")
+    plan = operation.planned(case.problem, amdattn.device_props())
+    with spinner(f"attention {case.title}", quiet=as_json):
+        result = selftest.run_case(operation, case, seed)
     launched = {
         f"launch {i}": f"{launch.kernel.name}, grid {launch.grid} = {launch.num_workgroups} "
         "workgroups"
         for i, launch in enumerate(plan.launches, 1)
     }
+    out = result.results["out"]
     facts = {
-        "problem": str(case),
+        "problem": case.title,
         "device": runtime.get().title,
         **launched,
-        "max error": f"{result.out.max_error:.3g} against float64",
-        "allowed": f"{result.out.tolerance:.3g} (2x a plain bfloat16 pipeline's error + rounding)",
-        "verdict": "ok" if result.ok else result.out.reason or result.lse.reason,
+        "max error": f"{out.max_error:.3g} against float64",
+        "allowed": f"{out.tolerance:.3g} (2x a plain bfloat16 pipeline's error + rounding)",
+        "verdict": result.reason or "ok",
         "wall time": f"{result.seconds:.3f} s with copies, {runtime.get().measured_on}",
     }
     if as_json:
@@ -153,33 +158,26 @@ def selftest(
     from amdattn.device import runtime
     from amdattn.testing import selftest as suite
 
+    cases = list(suite.cases())
     table = Table()
-    table.add_column("case", no_wrap=True)
-    for column in ("error", "allowed", "lse error", "s", "verdict"):
-        table.add_column(column)
+    table.add_column("case", overflow="fold")
+    for column in ("error", "allowed", "s", "verdict"):
+        table.add_column(column, overflow="fold", no_wrap=column == "s")
     rows: list[dict[str, Any]] = []
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=stderr,
-        disable=as_json,
-        transient=True,
-    )
-    with progress:
-        task = progress.add_task("selftest", total=len(suite.CASES))
-        for case in suite.CASES:
-            progress.update(task, description=str(case))
-            result = suite.run_case(case, seed)
+    with progress_bar(quiet=as_json) as progress:
+        task = progress.add_task("selftest", total=len(cases))
+        for operation, case in cases:
+            title = f"{operation.name} {case.title}"
+            progress.update(task, description=title)
+            result = suite.run_case(operation, case, seed)
             progress.advance(task)
+            found = result.results
             row = {
-                "case": str(case),
-                "max_error": f"{result.out.max_error:.3g}",
-                "allowed": f"{result.out.tolerance:.3g}",
-                "lse_error": f"{result.lse.max_error:.3g}",
+                "case": title,
+                "max_error": " ".join(f"{name} {x.max_error:.3g}" for name, x in found.items()),
+                "allowed": " ".join(f"{x.tolerance:.3g}" for x in found.values()),
                 "seconds": f"{result.seconds:.2f}",
-                "verdict": "ok" if result.ok else result.out.reason or result.lse.reason,
+                "verdict": result.reason or "ok",
             }
             rows.append({**row, "ok": result.ok})
             table.add_row(*row.values(), style=None if result.ok else "red")

@@ -3,20 +3,48 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from amdattn.cli.options import Activation, Bias, Deterministic, Dtype, K, N
 from amdattn.cli.output import AsJson, print_json, progress_bar, stdout
+from amdattn.cli.problem import registry_group
+from amdattn.op.operation import Operation
 from amdattn.output_files import check_outputs
 
 if TYPE_CHECKING:
+    from amdattn.ops.gemm import planning
     from amdattn.tuning import Tuning
 
+
+def _time(
+    operation: Operation[Any, Any],
+    problem: Any,
+    *,
+    rows: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Print so many of the fastest.")
+    ] = 8,
+    as_json: AsJson = False,
+) -> None:
+    from amdattn import tuning
+
+    found = tuning.choices_of(operation, problem)
+    with progress_bar(quiet=as_json) as progress:
+        task = progress.add_task("kernels", total=len(found.items))
+        timed = tuning.tune(operation, problem, found, advance=lambda: progress.advance(task))
+    if as_json:
+        print_json({"table": None, "tuned": [_facts(timed)]})
+    else:
+        _show(timed, rows)
+        stdout.print(f"nothing stored: plans of {operation.name} have no table", highlight=False)
+
+
 app = typer.Typer(
+    cls=registry_group(_time, "Time every choice for {}."),
     help="Find the fastest kernel: modelled on the virtual device, measured on a GPU.",
     no_args_is_help=True,
 )
@@ -24,7 +52,7 @@ app = typer.Typer(
 
 @app.callback()
 def _group() -> None:
-    """Keep `gemm` a command of its own: typer makes the only one of a group the group."""
+    """Keep this a group."""
 
 
 @app.command()
@@ -58,6 +86,7 @@ def gemm(
     """Time every kernel, width of tiles and number of parts; plans then take the fastest."""
     from amdattn import tuning
     from amdattn.device import runtime
+    from amdattn.ops import registry
     from amdattn.ops.gemm import small_m as gemm_module, table as gemm_table
     from amdattn.ops.gemm.problem import GemmProblem
 
@@ -77,16 +106,21 @@ def gemm(
         )
         for rows_of_a in m
     ]
-    choices = [tuning.choices_of(problem, tried, candidates) for problem in problems]
+    operation = registry.operation("gemm")
+    choices = [tuning.choices_of(operation, problem) for problem in problems]
+    chosen = [_chosen(every.items, tried, candidates) for every in choices]
     found = []
     with progress_bar(quiet=as_json) as progress:
-        task = progress.add_task("kernels", total=sum(map(len, choices)))
-        for problem, some in zip(problems, choices, strict=True):
-            found.append(tuning.tune(problem, some, lambda: progress.advance(task)))
+        task = progress.add_task("kernels", total=sum(map(len, chosen)))
+        for problem, every, some in zip(problems, choices, chosen, strict=True):
+            found.append(
+                tuning.tune(operation, problem, every, some, lambda: progress.advance(task))
+            )
     if not dry_run:
         props = runtime.device_props()
         keys = [gemm_table.Key.of(problem, props) for problem in problems]
-        gemm_table.store(path, zip(keys, (one.best for one in found), strict=True))
+        best = [gemm_table.Tuned.of(one.timed[0].choice, one.timed[0].us, one.how) for one in found]
+        gemm_table.store(path, zip(keys, best, strict=True))
         gemm_module.forget_plans()
     if as_json:
         print_json(
@@ -106,15 +140,25 @@ def _counts(splits: str) -> list[int]:
     return [int(part) for part in parts]
 
 
+def _chosen(
+    choices: Sequence[planning.Choice], splits: Sequence[int], candidates: int
+) -> list[planning.Choice]:
+    """Those with these numbers of parts, if any are given; so many of the least estimated time."""
+    chosen = [choice for choice in choices if not splits or choice.splits in splits]
+    if not chosen:
+        have = sorted({choice.splits for choice in choices})
+        raise ValueError(f"splits={tuple(splits)}: none of them is tried, of {have}")
+    chosen.sort(key=lambda choice: choice.cost.clk)
+    return chosen[: candidates or None]
+
+
 def _facts(tuning: Tuning) -> dict[str, object]:
     return {
         "problem": dataclasses.asdict(tuning.problem),
         "how": tuning.how,
         "choices": [
             {
-                "kernel": one.choice.kernel.name,
-                "splits": one.choice.splits,
-                "columns": one.choice.columns,
+                **one.choice.facts,
                 "us": one.us,
                 "estimated_us": one.estimated_us,
             }
@@ -124,17 +168,15 @@ def _facts(tuning: Tuning) -> dict[str, object]:
 
 
 def _show(tuning: Tuning, rows: int) -> None:
-    p = tuning.problem
-    title = f"m={p.m} n={p.n} k={p.k} {p.dtype}, us {tuning.how}"
-    table = Table("kernel", title=title, title_justify="left")
-    for column in ("columns", "splits", "us", "to the fastest", "estimated"):
+    facts = [one.choice.facts for one in tuning.timed]
+    table = Table("kernel", title=f"{tuning.problem.brief}, us {tuning.how}", title_justify="left")
+    others = [name for name in facts[0] if name != "kernel"]
+    for column in (*others, "us", "to the fastest", "estimated"):
         table.add_column(column, justify="right")
     fastest = tuning.timed[0].us
     for i, one in enumerate(tuning.timed[:rows]):
         table.add_row(
-            one.choice.kernel.name,
-            str(one.choice.columns),
-            str(one.choice.splits),
+            *(str(facts[i][name]) for name in ("kernel", *others)),
             f"{one.us:.2f}",
             f"{one.us / fastest:.2f}",
             f"{one.estimated_us:.2f}",

@@ -67,6 +67,8 @@ class RunnablePlan(Plan[P]):
     ----------
     input_names : tuple of str
         Operands that a caller gives, in the order in which `execute` takes them.
+    default_variant : str
+        What callers say who say nothing besides the plan.
     result_names, result_labels : tuple of str
         Operands that are made if no caller gives them, also those that this plan has not; and what
         callers name them.
@@ -74,6 +76,7 @@ class RunnablePlan(Plan[P]):
 
     result_names: ClassVar[tuple[str, ...]] = ("out",)
     result_labels: ClassVar[tuple[str, ...]] = ("out",)
+    default_variant: ClassVar[str] = ""
     _numbers: launch.Numbers = ()  # constant arguments that differ from those of the launches
 
     # -- what an operation says ------------------------------------------------------------------
@@ -98,6 +101,7 @@ class RunnablePlan(Plan[P]):
 
     def specs(self, variant: str = "") -> Specs:
         """What every operand must be, by name; those that this plan has not say so."""
+        variant = variant or self.default_variant
         found = self._specs.get(variant)
         if found is None:
             found = self._specs[variant] = self.operands(variant)

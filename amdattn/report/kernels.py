@@ -12,17 +12,16 @@ from numpy.typing import NDArray
 
 from amdattn.arrays.buffers import DeviceArray
 from amdattn.arrays.interchange import asarray
-from amdattn.checking.subjects import planned
 from amdattn.device import manifest, runtime
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
-from amdattn.ops.attention import select
+from amdattn.ops.attention import reference, select
+from amdattn.ops.attention.plans import planned_with
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.planning import GEMM, plan_gemm
 from amdattn.ops.gemm.problem import GemmProblem
 from amdattn.report.steps import Row, verdict
-from amdattn.testing import reference
 
 Array = NDArray[Any]
 GUARD = 8  # elements on every side: 16 bytes, so that rows keep their alignment
@@ -216,7 +215,7 @@ def _held_attention(case: Case) -> Held:
         return_lse=True,
         **options,
     )
-    plan = planned(problem, runtime.device_props(), kernel.name)
+    plan = planned_with(problem, runtime.device_props(), kernel.name)
     q, k, v = (
         _normal((i, *case.sizes), shape, kernel.dtype)
         for i, shape in enumerate(

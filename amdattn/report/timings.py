@@ -14,7 +14,6 @@ from amdattn.arrays.interchange import asarray
 from amdattn.bench import micro, micro_table
 from amdattn.bench.kernels import Functions
 from amdattn.bench.micro_table import Row as MicroRow
-from amdattn.bench.modelled import profiled
 from amdattn.bench.operation import run_operation
 from amdattn.bench.record import MEASURED, MODELLED
 from amdattn.bench.run import is_virtual
@@ -25,6 +24,7 @@ from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm.small_m import plan_gemm
 from amdattn.report.steps import ABSENT, FAILED, INFO, Row, Step
 from amdattn.testing.bench import do_bench
+from amdattn.virtual import profiled
 
 _QUANTILES = (0.1, 0.5, 0.9)
 _NOTHING = "the virtual device measures nothing; its model's figures are below"

@@ -1,7 +1,7 @@
 """What the package's own tests and `amdattn selftest` use: reference, tolerance, timing."""
 
+from amdattn.ops.attention.reference import attention, attention_rounded
 from amdattn.testing.bench import do_bench
-from amdattn.testing.reference import attention, attention_rounded
 from amdattn.testing.tolerance import Comparison, compare, compare_lse
 
 __all__ = [

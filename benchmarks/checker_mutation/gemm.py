@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from amdattn.arch.props import DeviceProps
-from amdattn.checking.gemm import values
 from amdattn.device.kernarg import packer
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
 from amdattn.op.plan import Address, PerRun, Plan, Stride
-from amdattn.ops.gemm.planning import every_choice, plan_choice, plan_gemm
+from amdattn.ops.gemm.cases import values
+from amdattn.ops.gemm.planning import build, choices, plan_gemm
 from amdattn.ops.gemm.problem import GemmProblem
 from benchmarks.checker_mutation.subject import Buffer, Case, Subject, read_only, unwritten
 
@@ -82,9 +82,10 @@ def _plan(
 ) -> Plan[GemmProblem]:
     if not case.columns:
         return plan_gemm(problem, props, [kernel])
-    for choice in every_choice(problem, props, [kernel]):
+    found = choices(problem, props, [kernel])
+    for choice in found.items:
         if (choice.splits, choice.columns) == (max(problem.split_k, 1), case.columns):
-            return plan_choice(problem, props, choice)
+            return build(problem, props, choice, found)
     raise ValueError(
         f"case {case.name}: columns={case.columns} must be among those that plans of "
         f"{kernel.name} choose from"

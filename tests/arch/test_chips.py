@@ -76,7 +76,7 @@ def test_planned_costs_follow_the_share() -> None:
     assert floor_us(problem, part) == pytest.approx(8 * floor_us(problem, whole))
     of_whole, of_part = (
         min(
-            (c for c in gemm.every_choice(problem, props, amdattn.kernels()) if c.splits == 1),
+            (c for c in gemm.choices(problem, props, amdattn.kernels()).items if c.splits == 1),
             key=lambda choice: choice.cost.clk,
         ).cost
         for props in (whole, part)

@@ -254,7 +254,7 @@ def test_gemm(run: Command, code_object: Path) -> None:
 
 def test_gemm_measured(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """The path of a GPU."""
-    monkeypatch.setattr("amdattn.bench.gemm.is_virtual", lambda: False)
+    monkeypatch.setattr("amdattn.bench.planned.is_virtual", lambda: False)
     status, out, errors = run("bench", "gemm", "-m", 1, "-n", 64, "-k", 64, "--json")
     assert status == 0, errors
     (row,) = json.loads(out)["records"]

@@ -11,7 +11,7 @@ from amdattn.bench.operation import run_operation
 from amdattn.bench.shapes import Shape, preset
 from amdattn.bench.shipped import Shipped
 from amdattn.device import runtime
-from amdattn.testing.reference import attention
+from amdattn.ops.attention.reference import attention
 from benchmarks.peers.moonmath import Division, MoonMath
 from benchmarks.peers.moonmath_sampling import MoonMathSampler, rescaling
 

@@ -120,7 +120,7 @@ def _kernel(name):
 def test_operands_are_filled_where_they_are_read(name, layout):
     """A launch of a shorter problem in the memory of a longer one gives that problem's result."""
     from amdattn.device import runtime
-    from amdattn.testing.reference import attention
+    from amdattn.ops.attention.reference import attention
 
     longer = Shape(2, 4, 2, 300, 400, 128, layout=layout)
     short = longer.with_lengths(300, 90)

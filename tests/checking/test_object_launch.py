@@ -20,7 +20,8 @@ from amdattn.checking.arguments import Buffer, Scalar
 from amdattn.checking.subjects import CodeObject
 from amdattn.device.kernarg import packer
 from amdattn.dtypes import as_dtype
-from amdattn.testing import reference, selftest
+from amdattn.ops.attention import cases as attention, reference
+from amdattn.testing import selftest
 from benchmarks.checker_mutation.object_file import object_subject
 
 MICRO = paths.hsaco_dir() / "micro"
@@ -123,25 +124,26 @@ def test_benchmarks_ask_for_no_lse() -> None:
 # -- inputs and masks of the self-test -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", selftest.CASES, ids=str)
-def test_inputs_of_a_case(case: selftest.Case) -> None:
-    q, k, v = selftest.inputs(case, 3)
-    rows, heads = (1, 2) if case.layout == "bshd" else (2, 1)
-    for x, length, count in (
-        (q, case.seqlen_q, case.num_heads_q),
-        (k, case.seqlen_kv, case.num_heads_kv),
-        (v, case.seqlen_kv, case.num_heads_kv),
-    ):
-        assert (x.shape[0], x.shape[rows], x.shape[heads]) == (case.batch, length, count)
-        assert x.shape[3] == case.head_dim
-    other = selftest.inputs(case, 4)
-    assert not any((x == y).all() for x, y in zip((q, k, v), other, strict=True))
+CASES = list(attention.cases(None))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_inputs_of_a_case(case: attention.AttentionCase) -> None:
+    problem, layout = case.problem, case.layout
+    inputs = case.inputs(3)
+    q, k, v = (inputs[name] for name in "qkv")
+    for name, x in zip("qkv", (q, k, v), strict=True):
+        assert x.shape == problem.shape(name, layout) and x.dtype == problem.dtype
+    other = case.inputs(4)
+    assert not any((inputs[name] == other[name]).all() for name in "qkv")
+    for name, again in case.inputs(3).items():
+        np.testing.assert_array_equal(inputs[name].astype(float), again.astype(float))
     if case.packed:
         assert q.base is k.base is v.base is not None
         step = k.__array_interface__["data"][0] - q.__array_interface__["data"][0]
         assert v.__array_interface__["data"][0] - q.__array_interface__["data"][0] == 2 * step
-        assert step == 2 * case.num_heads_q * case.head_dim
-    values = q.astype(np.float32).reshape(-1, case.head_dim)
+        assert step == 2 * problem.num_heads_q * problem.head_dim
+    values = q.astype(np.float32).reshape(-1, problem.head_dim)
     odd = {3: "nan", 5: "-inf", 11: "inf"} if case.special else {}
     for i, row in enumerate(values):
         assert np.isfinite(row).all() if i not in odd else {str(x) for x in row} == {odd[i]}
@@ -149,13 +151,16 @@ def test_inputs_of_a_case(case: selftest.Case) -> None:
         assert (k.astype(np.float32) >= 0).all()
 
 
-@pytest.mark.parametrize("case", [c for c in selftest.CASES if c.packed or c.special], ids=str)
-def test_cases_hold(case: selftest.Case) -> None:
-    result = selftest.run_case(case)
-    assert result.ok and result.case is case and 0 < result.seconds < 60
-    wrong = dataclasses.replace(result.lse, ok=False)
-    assert not dataclasses.replace(result, lse=wrong).ok
-    assert not dataclasses.replace(result, out=wrong).ok
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.packed or c.special], ids=lambda case: case.title
+)
+def test_cases_hold(case: attention.AttentionCase) -> None:
+    result = selftest.run_case(attention.OPERATION, case)
+    assert result.ok and result.reason == "" and result.case is case and 0 < result.seconds < 60
+    for name, found in result.results.items():
+        wrong = result.results | {name: dataclasses.replace(found, ok=False, reason="wrong")}
+        changed = dataclasses.replace(result, results=wrong)
+        assert not changed.ok and changed.reason == "wrong"
 
 
 def test_what_each_row_sees() -> None:

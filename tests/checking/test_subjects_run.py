@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn.checking import gemm
 from amdattn.checking.session import Check
-from amdattn.checking.subjects import Attention
+from amdattn.checking.subjects import OfOperation
 from amdattn.device import manifest, runtime
-from amdattn.testing.selftest import Case, inputs
+from amdattn.ops.attention import cases as attention
+from amdattn.ops.gemm import cases as gemm
+from amdattn.ops.gemm.problem import GemmProblem
 from tests.support.attention import masked
 
 KERNEL = "gemm_nt_bf16_m16n16k1"
@@ -39,8 +40,9 @@ def session() -> Any:
 @pytest.mark.parametrize("split", [1, 3])
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_a_product(declared: dict[str, Any], split: int, deterministic: bool) -> None:
-    options = (("split_k", split), ("deterministic", deterministic), ("bias", True))
-    subject = gemm.Gemm(KERNEL, 5, 18, 840, 2, options)
+    problem = GemmProblem(5, 18, 840, split_k=split, deterministic=deterministic, bias=True)
+    case = gemm.GemmCase(problem, kernel=KERNEL)
+    subject = OfOperation(gemm.OPERATION, case, 2)
     out = subject.run(session())["out"]
     read = {name: x.numpy().astype(np.float64) for name, x in declared["read_only"].items()}
     assert sorted(read) == ["a", "b", "bias"]
@@ -58,52 +60,49 @@ def test_a_product(declared: dict[str, Any], split: int, deterministic: bool) ->
         assert counters is None
     else:
         assert counters.shape[0] % 8 == 0 and not counters.numpy().any()
-        partials = subject.plan().workspace.total_bytes - counters.shape[0]
-        assert (partials > 0) == deterministic
-    again = gemm.Gemm(KERNEL, 5, 18, 840, 2, options).run(session())["out"]
-    other = gemm.Gemm(KERNEL, 5, 18, 840, 3, options).run(session())["out"]
+        assert ("partials" in declared["zero_at_end"]) == (not deterministic)
+    again = OfOperation(gemm.OPERATION, case, 2).run(session())["out"]
+    other = OfOperation(gemm.OPERATION, case, 3).run(session())["out"]
     assert (again == out).all() and not (other == out).all()
-    text = f" split_k={split} deterministic={deterministic} bias=True"
-    assert subject.title == f"gemm {KERNEL} 5x18x840{text}"
+    text = f" bias split_k={split}{'' if deterministic else ' any order'}"
+    assert subject.title == f"gemm m5 n18 k840{text} with {KERNEL}"
 
 
 def test_kernels_of_odd_lengths_have_a_case_of_their_own() -> None:
     rows = [row for row in manifest.kernels() if row.op == "gemm_nt"]
     for row in rows:
-        cases = gemm.of_kernel(row, 4)
-        odd = [case for case in cases if case.k % 8]
+        cases = list(gemm.cases(row))
+        odd = [case for case in cases if case.problem.k % 8]
         assert len(odd) == (row.accepts["k_multiple"] == 1)
-        assert all(case.kernel == row.name and case.seed == 4 for case in cases)
+        assert all(case.kernel == row.name for case in cases)
         for case in cases:
-            options = dict(case.options)
-            assert options.get("activation") in row.accepts["activation"]
+            assert case.problem.activation in row.accepts["activation"]
 
 
 @pytest.mark.parametrize(
-    ("case", "options"),
+    ("sizes", "options"),
     [
-        (Case(33, 70, num_heads_q=4, num_heads_kv=2, head_dim=64), {}),
-        (Case(33, 70, head_dim=64), {"head_dim_v": 40}),
-        (Case(33, 70, 2, head_dim=64, layout="bhsd"), {"causal": True}),
-        (Case(33, 33, head_dim=64, packed=True), {"window_size": (5, 2)}),
-        (Case(20, 30, num_heads_q=2, head_dim=64), {"sinks": True, "dtype": "float16"}),
+        ((33, 70, 1, 4, 2, 64), {}),
+        ((33, 70, 1, 1, 1, 64), {"head_dim_v": 40}),
+        ((33, 70, 2, 1, 1, 64), {"causal": True, "layout": "bhsd"}),
+        ((33, 33, 1, 1, 1, 64), {"window_size": (5, 2), "packed": True}),
+        ((20, 30, 1, 2, 1, 64), {"sinks": True, "dtype": "float16"}),
     ],
 )
 @pytest.mark.parametrize("return_lse", [True, False])
 def test_attention(
-    declared: dict[str, Any], case: Case, options: dict[str, Any], return_lse: bool
+    declared: dict[str, Any], sizes: tuple[int, ...], options: dict[str, Any], return_lse: bool
 ) -> None:
-    subject = Attention(case, 5, return_lse=return_lse, options=tuple(options.items()), scale_v=2)
-    found = subject.run(session())
+    scale = 1 if options.get("packed") else 2
+    case = attention.case(*sizes, return_lse=return_lse, scale_v=scale, **options)
+    found = OfOperation(attention.OPERATION, case, 5).run(session())
     assert sorted(found) == ["lse", "out"][1 - return_lse :]
     read = {name: x.numpy().astype(np.float64) for name, x in declared["read_only"].items()}
     q, k, v = (read[name] for name in "qkv")
-    own = inputs(case, 5)
-    if "dtype" not in options:
-        np.testing.assert_array_equal(q, own[0].astype(np.float64))
-        np.testing.assert_array_equal(k, own[1].astype(np.float64))
-        if "head_dim_v" not in options:
-            np.testing.assert_array_equal(v, 2 * own[2].astype(np.float64))
+    for name, own in case.inputs(5).items():
+        np.testing.assert_array_equal(read[name], own.astype(np.float64))
+    plain = attention.case(*sizes, **options).inputs(5)["v"].astype(np.float64)
+    np.testing.assert_array_equal(v, scale * plain)
     if case.layout == "bhsd":
         q, k, v = (x.transpose(0, 2, 1, 3) for x in (q, k, v))
     masks = {n: x for n, x in options.items() if n in ("causal", "window_size")}
@@ -121,7 +120,8 @@ def test_attention(
 
 def test_sequences_of_several_lengths(declared: dict[str, Any]) -> None:
     lengths = ((3, 7), (0, 9), (11, 0))
-    subject = Attention(Case(0, 0, head_dim=64), 1, lengths=lengths)
+    case = attention.case(0, 0, head_dim=64, lengths=lengths, return_lse=True)
+    subject = OfOperation(attention.OPERATION, case, 1)
     found = subject.run(session())
     assert found["out"].shape == (14, 1, 64) and found["lse"].shape == (1, 14)
     read = {name: x.numpy() for name, x in declared["read_only"].items()}
@@ -139,7 +139,7 @@ def test_a_named_kernel_is_taken() -> None:
     names = [row.name for row in forward if row.params["head_dim"] == 64]
     assert len(names) > 9
     props = runtime.device_props()
-    from amdattn.checking.subjects import planned
+    from amdattn.ops.attention.plans import planned_with
     from amdattn.ops.attention.problem import AttentionProblem
 
     for name in names:
@@ -150,4 +150,4 @@ def test_a_named_kernel_is_taken() -> None:
         problem = AttentionProblem(
             1, 30, 40, 8, 1, 64, dtype=dtype, round_mode=mode, num_splits=1, **options
         )
-        assert planned(problem, props, name).launches[0].kernel.name == name
+        assert planned_with(problem, props, name).launches[0].kernel.name == name

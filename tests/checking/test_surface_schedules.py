@@ -13,9 +13,9 @@ from amdattn.checking.arguments import read_arguments
 from amdattn.checking.findings import Finding, FindingLog
 from amdattn.checking.schedules import Schedule
 from amdattn.checking.session import Check
-from amdattn.checking.subjects import Attention, CodeObject, every_operation
+from amdattn.checking.subjects import CodeObject, OfOperation, every_case
 from amdattn.device import runtime
-from amdattn.testing.selftest import Case
+from amdattn.ops.attention.cases import OPERATION, case
 from tests.support.gpu import compiled
 
 
@@ -44,7 +44,7 @@ class Vector:
         self.options: list[dict[str, object]] = []
 
     def run(self, check: Check) -> dict[str, Any]:
-        Attention(Case(1, 1)).run(check)
+        OfOperation(OPERATION, case(1, 1)).run(check)
         self.options.append(dict(runtime.get().virtual_exports()._options))
         return {"out": self.outputs.pop(0)}
 
@@ -115,14 +115,14 @@ def test_attention_is_declared_and_checked() -> None:
     exports = runtime.get().virtual_exports()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exports, "declare", lambda *call: declared.append(call))
-        assert run(Attention(Case(5, 7, num_heads_q=2)), 2) == []
+        assert run(OfOperation(OPERATION, case(5, 7, num_heads_q=2)), 2) == []
     assert [name for *_, name in declared] == ["q", "k", "v"] * 2
     assert [nbytes for _, _, nbytes, _ in declared[:3]] == [5 * 2 * 256, 7 * 256, 7 * 256]
 
 
 def test_every_kernel_is_reached_by_every_operation() -> None:
-    subjects = [one for one in every_operation(0) if isinstance(one, Attention)]
-    cases = [subject.case for subject in subjects]
-    assert {1, 63, 64, 65, 127, 128, 129} <= {case.seqlen_q for case in cases}
-    assert any(case.num_heads_kv < case.num_heads_q for case in cases)
-    assert {subject.return_lse for subject in subjects} == {True, False}
+    problems = [one.case.problem for one in every_case(0, "attention")]
+    assert {1, 63, 64, 65, 127, 128, 129} <= {problem.seqlen_q for problem in problems}
+    assert any(problem.num_heads_kv < problem.num_heads_q for problem in problems)
+    assert {problem.return_lse for problem in problems} == {True, False}
+    assert len(every_case(0)) > len(problems)

@@ -86,7 +86,7 @@ def test_attention(check: Command) -> None:
 def test_json(check: Command) -> None:
     status, facts = check.json("attention", "-sq", 5, "--layout", "bhsd", "--no-lse")
     assert status == 0, facts["findings"]
-    assert facts["subjects"] == ["attention b1 sq5 skv5 h2/2 bhsd no lse"]
+    assert facts["subjects"] == ["attention bfloat16 b1 sq5 skv5 h2/2 d128 bhsd"]
     assert facts["launches"][0]["kernel"] == KERNEL and facts["launches"][0]["times"] == 1
     assert {f["severity"] for f in facts["findings"]} <= {"advice", "counted"}
 
@@ -105,7 +105,7 @@ def test_options_of_attention(check: Command) -> None:
     status, facts = check.json("attention", *sizes, *masks, "--dtype", "float16")
     assert status == 0 and all(found["severity"] != "error" for found in facts["findings"])
     (title,) = facts["subjects"]
-    for option in ("dtype=float16", "window_size=(30, 5)", "top_left=True", "sinks=True"):
+    for option in ("float16", "window_size=(30, 5)", "top_left=True", "sinks=True"):
         assert option in title
     assert [launch["kernel"] for launch in facts["launches"]] == [
         "amdattn_attn_fwd_fp16_d64_rtne_gfx942",

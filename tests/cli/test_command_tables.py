@@ -15,10 +15,12 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import amdattn
-from amdattn import cli, tuning
+from amdattn import cli, kernels, tuning
 from amdattn.bench import micro as bench
 from amdattn.cli import errors, micro, operations, tune
 from amdattn.errors import BindingError
+from amdattn.ops.gemm import table as gemm_table
+from amdattn.ops.gemm.planning import Choice
 from amdattn.ops.gemm.problem import GemmProblem
 
 
@@ -39,13 +41,9 @@ def cells(text: str) -> list[list[str]]:
 
 
 def tuned(count: int) -> tuning.Tuning:
-    choice = SimpleNamespace(
-        kernel=SimpleNamespace(name="gemm_nt_bf16_m4n4"),
-        columns=48,
-        splits=3,
-        cost=SimpleNamespace(clk=2100.0 * 7),
-    )
-    timed = tuple(tuning.Timed(choice, 2.0 * (i + 1)) for i in range(count))  # type: ignore[arg-type]
+    kernel = next(row for row in kernels() if row.name == "gemm_nt_bf16_m4n4")
+    choice = Choice(kernel, 3, 48, cost=None)  # type: ignore[arg-type]
+    timed = tuple(tuning.Timed(choice, 2.0 * (i + 1), 7.0) for i in range(count))
     return tuning.Tuning(GemmProblem(5, 80, 1024), timed, "modelled at 2100 MHz")
 
 
@@ -53,7 +51,7 @@ def tuned(count: int) -> tuning.Tuning:
 def test_the_fastest_ways_to_a_product(printed: io.StringIO, rows: int, last: str) -> None:
     tune._show(tuned(4), rows)
     text = printed.getvalue()
-    assert "m=5 n=80 k=1024 bfloat16, us modelled at 2100 MHz" in text
+    assert "m5 n80 k1024, us modelled at 2100 MHz" in text
     assert cells(text) == [
         ["kernel", "columns", "splits", "us", "to the fastest", "estimated"],
         *(
@@ -64,8 +62,9 @@ def test_the_fastest_ways_to_a_product(printed: io.StringIO, rows: int, last: st
     assert text.rstrip().endswith(last or "┘") and ("more" in text) == bool(last)
     facts = tune._facts(tuned(2))
     assert (facts["how"], facts["problem"]["n"]) == ("modelled at 2100 MHz", 80)  # type: ignore[index]
-    best = tuned(3).best
-    assert (best.us, best.columns, best.splits) == (2.0, 48, 3)
+    fastest = tuned(3).timed[0]
+    best = gemm_table.Tuned.of(fastest.choice, fastest.us, "by hand")
+    assert (best.us, best.columns, best.splits, best.how) == (2.0, 48, 3, "by hand")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +173,7 @@ def test_clocks_become_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[int] = []
     assert tuning._Modelled().us(lambda: ran.append(1)) == pytest.approx(2.0)
     assert given == {"clock_mhz": 2100} and ran == [1]
-    assert tuning._Modelled.how == "modelled at 2100 MHz"
+    assert tuning._Modelled().how == "modelled at 2100 MHz"
     monkeypatch.setattr(tuning, "do_bench", lambda run, return_mode: (run(), 0.25)[1])
     assert tuning._Measured().us(lambda: ran.append(2)) == 250 and ran == [1, 2]
     assert tuning._Measured().how == "measured on AMD Instinct MI300X"

@@ -7,6 +7,7 @@ Whoever adds one or moves a limit sees it here, and lists it with
 
 from __future__ import annotations
 
+import inspect
 import sys
 import typing
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import typer
 from typer.models import ParameterInfo
 
 from amdattn import cli
+from amdattn.ops import registry
 
 LISTED = Path(__file__).with_name("listed_options.txt")
 
@@ -31,11 +33,22 @@ def options(app: typer.Typer, path: str) -> Iterator[str]:
     for group in app.registered_groups:
         assert group.typer_instance is not None
         yield from options(group.typer_instance, f"{path} {group.name}")
+        made = getattr(group.typer_instance.info.cls, "made", None)
+        own = {str(command.name) for command in group.typer_instance.registered_commands}
+        own |= {
+            command.callback.__name__
+            for command in group.typer_instance.registered_commands
+            if command.callback is not None
+        }
+        for name in registry.names() if made else ():
+            if name not in own:
+                yield f"# {path} {group.name} {name}"
+                yield from sorted(of_command(made(name)))
+                yield ""
 
 
 def of_command(function: Any) -> Iterator[str]:
-    given = function.__defaults__ or ()
-    defaults = dict(zip(parameters(function)[::-1], given[::-1], strict=False))
+    parameters = inspect.signature(function).parameters
     for name, hint in typing.get_type_hints(function, include_extras=True).items():
         for info in getattr(hint, "__metadata__", ()):
             assert isinstance(info, ParameterInfo)
@@ -44,12 +57,11 @@ def of_command(function: Any) -> Iterator[str]:
                 value = getattr(info, fact)
                 if value is not None and value is not False:
                     parts.append(f"{fact}={value}")
-            yield " ".join(parts) + (f" = {defaults[name]!r}" if name in defaults else "")
-
-
-def parameters(function: Any) -> tuple[str, ...]:
-    code = function.__code__
-    return tuple(code.co_varnames[: code.co_argcount])
+            yield " ".join(parts) + (
+                f" = {parameters[name].default!r}"
+                if parameters[name].default is not inspect.Parameter.empty
+                else ""
+            )
 
 
 def test_options_are_those_that_are_listed() -> None:

@@ -27,15 +27,13 @@ LISTED = Path(__file__).with_name("what_runs.txt")
 
 def of_check() -> Iterable[str]:
     """`amdattn check all`: the cases of one kernel of each kind, which names do not tell apart."""
-    of_kernels = re.compile(
-        r"(?<=gemm )\w+ | (?:dtype=|round_mode=|head_dim=\d|head_dim_v=1[0-9]|softcap=)\S+"
-    )
-    for subject in subjects.every_operation(0):
+    of_kernels = re.compile(r" with \w+| (?:round_mode=|softcap=|d\d)\S+| b?float16(?= )")
+    for subject in subjects.every_case(0):
         yield of_kernels.sub("", subject.title)
 
 
 def of_self_test() -> Iterable[str]:
-    return map(str, selftest.CASES)
+    return (f"{operation.name} {case.title}" for operation, case in selftest.cases())
 
 
 def of_report() -> Iterable[str]:
@@ -115,4 +113,4 @@ def test_nothing_else_is_listed() -> None:
 
 
 def test_seeds_reach_every_case() -> None:
-    assert {subject.seed for subject in subjects.every_operation(7)} == {7}
+    assert {subject.seed for subject in subjects.every_case(7)} == {7}

@@ -37,11 +37,12 @@ def unknown(words: list[str]) -> str:
     rest = iter(words[1:])
     word = ""
     for word in rest:
-        if not hasattr(command, "commands") or word.startswith("-"):
+        if not hasattr(command, "get_command") or word.startswith("-"):
             break
-        if word not in command.commands:
+        found = command.get_command(None, word)  # type: ignore[arg-type]
+        if found is None:
             return f"command {word}" if word.isalpha() else ""
-        command = command.commands[word]
+        command = found
     options = {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
     given = [name.split("=")[0] for name in (word, *rest) if re.match(r"--?[a-z]", name)]
     return " ".join(name for name in given if name not in {*options, "--help"})

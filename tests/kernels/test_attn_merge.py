@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn.checking.subjects import planned
 from amdattn.device import runtime
 from amdattn.op import launch
 from amdattn.op.plan import Operand
+from amdattn.ops.attention.plans import planned_with
 from amdattn.ops.attention.problem import AttentionProblem
 from tests.support.adversary.launches import Kernel, kernels
 from tests.support.adversary.plain import Rules, round_to
@@ -64,7 +64,7 @@ def _plan(kernel: Kernel, rows: int, parts: int, sinks: bool) -> Any:
         sinks=sinks,
         **options,
     )
-    return planned(problem, amdattn.device_props(), kernel.name)
+    return planned_with(problem, amdattn.device_props(), kernel.name)
 
 
 def _merges() -> dict[str, Kernel]:

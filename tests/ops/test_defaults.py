@@ -52,18 +52,15 @@ OWN: dict[str, dict[str, Any]] = {
     # Orders of BLAS: sums of parts in one order unless told that any is good enough.
     "ops.gemm.small_m.gemm_nt": {"deterministic": True},
     "ops.gemm.problem.GemmProblem": {"deterministic": True},
-    "cli.explain.gemm": {"deterministic": True},
     "cli.bench_gemm.gemm": {"deterministic": True},
     "cli.tune.gemm": {"deterministic": True, "rows": 8},
     # Sizes of a command: a layer of an LLM, or what a checked run takes a moment for.
     "cli.bench.attention": {"heads_q": 32, "seqlen_q": 4096},
-    "cli.explain.attention": {"heads_q": 32, "seqlen_q": 4096},
     "cli.check.check": {"heads_q": 2, "seqlen_q": 300, "lse": True},
     "cli.operations.demo": {"heads_q": 2, "seqlen_q": 300},
     "cli.bench_launch.launch": {"rounds": 300},
     # As Triton's, in ms.
     "testing.bench.do_bench": {"warmup": 25, "rep": 100},
-    "checking.subjects.Attention": {"return_lse": True},
     "checking.arguments.Buffer": {"low": 0, "high": 100},
     "checking.findings.Finding": {"workgroup": (0, 0, 0), "wave": 0, "lane": -1},
     "checking.schedules.Schedule": {"quantum": 8},
@@ -74,6 +71,11 @@ OWN: dict[str, dict[str, Any]] = {
     "ops.attention.call.run": {"longest": (0, 0)},  # of q and of k
     "op.spec.OperandSpec": {"present": True},
     "op.workspace.Region": {"offset": 0},
+    "op.operation.Expected": {"plain_error": 0.0},
+    "tuning.tune": {"some": ()},
+    "ops.attention.cases.AttentionCase": {"scale_v": 1},
+    "ops.attention.cases.case": {"scale_v": 1},
+    "cli.tune._time": {"rows": 8},
     "arch.energies.mi300x": {"large_tile": 1.26, "plain_valu": 0.5},  # docs/performance-model.md
     "report.kernels.Guarded": {"guard": 8},
     # Micro kernels: one wave, or as many as a rate of a CU needs.

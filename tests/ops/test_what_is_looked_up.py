@@ -123,13 +123,13 @@ def test_selections_of_kernels_are_kept_up_to_a_number(monkeypatch: pytest.Monke
     monkeypatch.setattr(planning, "_selections", kept)
     monkeypatch.setattr(planning, "_MAX_SELECTIONS", 3)
     selected: list[int] = []
-    original = planning.select
+    original = planning.nearest_first
 
     def select(*given: Any) -> Any:
         selected.append(1)
         return original(*given)
 
-    monkeypatch.setattr(planning, "select", select)
+    monkeypatch.setattr(planning, "nearest_first", select)
 
     def plan(head_dim: int, of: Any = rows) -> int:
         planning.plan_attention(AttentionProblem(1, 30, 40, 1, 1, head_dim), props, of)

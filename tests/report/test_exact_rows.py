@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from amdattn.device import manifest, runtime
+from amdattn.ops.attention import reference
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.report import document, facts, kernels, probes, worker
 from amdattn.report.steps import ABSENT, FAILED, INFO, OK
-from amdattn.testing import reference
 
 # -- the clock -------------------------------------------------------------------------------------
 

@@ -136,7 +136,7 @@ def test_guard_zones_and_results_are_looked_at(monkeypatch: pytest.MonkeyPatch) 
 
 def test_softcap_window_and_sinks_in_float64() -> None:
     """The reference of the report against the tests' own."""
-    from amdattn.testing import reference
+    from amdattn.ops.attention import reference
     from tests.support.attention import masked
 
     rng = np.random.default_rng(0)

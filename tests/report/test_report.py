@@ -238,8 +238,8 @@ def test_quick_report_on_the_virtual_device(run: Command, tmp_path: Path) -> Non
 def test_every_kernel_has_a_case() -> None:
     """Of a whole report: the forward and matrix kernels by themselves, others along with them."""
     from amdattn import device_props, kernels
-    from amdattn.checking.subjects import planned
     from amdattn.ops.attention import select
+    from amdattn.ops.attention.plans import planned_with
     from amdattn.ops.attention.problem import AttentionProblem
     from amdattn.ops.gemm.planning import GEMM
     from amdattn.report.kernels import groups
@@ -256,7 +256,7 @@ def test_every_kernel_has_a_case() -> None:
                     case.kernel.dtype,
                 )
                 problem = AttentionProblem(*case.sizes, *dims, round_mode=mode, **case.options)
-                plan = planned(problem, device_props(), case.kernel.name)
+                plan = planned_with(problem, device_props(), case.kernel.name)
                 reached |= {launch.kernel.name for launch in plan.launches}
     assert reached == {kernel.name for kernel in kernels()}
     assert {kernel.op for kernel in kernels()} >= {GEMM, select.ATTENTION}

@@ -41,9 +41,9 @@ def planned(problem: GemmProblem, kernel: str = "", columns: int = 0) -> GemmPla
     rows, props = [row for row in KERNELS if kernel in ("", row.name)], amdattn.device_props()
     if not columns:
         return GemmPlan.of(planning.plan_gemm(problem, props, rows))
-    choices = planning.every_choice(problem, props, rows)
-    (found,) = (choice for choice in choices if choice.columns == columns)
-    return GemmPlan.of(planning.plan_choice(problem, props, found))
+    choices = planning.choices(problem, props, rows)
+    (found,) = (choice for choice in choices.items if choice.columns == columns)
+    return GemmPlan.of(planning.build(problem, props, found, choices))
 
 
 def _gelu_tanh(x: Array) -> Array:

@@ -32,6 +32,7 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
 
     result_names: ClassVar[tuple[str, ...]] = ("o", "lse")
     result_labels: ClassVar[tuple[str, ...]] = ("out", "lse")
+    default_variant: ClassVar[str] = "bshd"
     _base: AttentionPlan | None = None  # that differs in the number of keys alone
 
     # -- operands --------------------------------------------------------------------------------
@@ -42,7 +43,7 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
             base = self._base.specs(variant)
             return {**base, **{name: self._with_keys(base[name]) for name in _OF_KEYS}}
         p = self.problem
-        layout = variant or (VARLEN_LAYOUT if p.varlen else "bshd")
+        layout = VARLEN_LAYOUT if p.varlen else variant
         order, element = axis_order(layout), as_dtype(p.dtype)
         sums = (p.batch + 1,), _INT32, ()
         specs = [
@@ -68,7 +69,7 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
                 condition="return_lse",
             ),
         ]
-        return {spec.name: spec for spec in specs}
+        return {spec.name: dataclasses.replace(spec, layout=layout) for spec in specs}
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
         """What in the address or strides of q, k, v or o the kernel's loads cannot take."""
@@ -287,8 +288,6 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
 
         Results are of the kind of the array `kind`.
         """
-        if len(inputs[0].shape) == len(VARLEN_LAYOUT) and self.problem.varlen:
-            layout = VARLEN_LAYOUT
         results = self.execute(kind, inputs, (out, lse), layout, stream, workspace)
         return results if self.problem.return_lse else results[0]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.errors import UnsupportedProblem
+from amdattn.op.choices import Choices, Rejected
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
 from amdattn.op.workspace import Region, WorkspaceLayout
@@ -22,7 +24,7 @@ from amdattn.ops.attention.select import (
     WORK_GRID,
     gather_kernel,
     merge_kernel,
-    select,
+    nearest_first,
     with_other_tiles,
 )
 from amdattn.ops.attention.work import WorkMap
@@ -37,6 +39,43 @@ class PlannedAttention(Plan[AttentionProblem]):
         return next(launch for launch in self.launches if launch.kernel.op == ATTENTION)
 
 
+@dataclass(frozen=True, slots=True)
+class TileChoice:
+    """A kernel, how its tiles are cut along KV, and what that costs.
+
+    Attributes
+    ----------
+    clk : float
+        Estimated; of kernels with fewer rows a little more than that, as ties go to the most rows.
+    """
+
+    kernel: KernelSpec
+    split: Choice
+    clk: float
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What tells it from the others."""
+        best = self.split.best
+        return {"kernel": self.kernel.name, "split tiles": best.tiles, "parts": best.parts}
+
+
+def choices(
+    problem: AttentionProblem, props: DeviceProps, rows: Sequence[KernelSpec]
+) -> Choices[TileChoice]:
+    """The nearest kernel that solves a problem, and those like it with tiles of fewer rows."""
+    lengths = problem
+    if problem.varlen:  # planned for the greatest lengths, whatever the sums of all are
+        lengths = dataclasses.replace(problem, total_q=1, total_kv=1)
+    nearest, kernels, rejected = _selected(problem, props, rows)
+    items = []
+    for kernel in kernels:
+        split = _choose_split(lengths, kernel, props)
+        of_nearest = kernel.tile["q"] == nearest.tile["q"]
+        items.append(TileChoice(kernel, split, split.best.clk / (1 if of_nearest else WORTH)))
+    return Choices(tuple(items), rejected, rows)
+
+
 def plan_attention(
     problem: AttentionProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> PlannedAttention:
@@ -47,18 +86,22 @@ def plan_attention(
     UnsupportedProblem, UnsupportedDeviceError
         No kernel in `rows` solves `problem` on `props`.
     """
-    lengths = problem
-    if problem.varlen:  # planned for the greatest lengths, whatever the sums of all are
-        lengths = dataclasses.replace(problem, total_q=1, total_kv=1)
-    nearest, kernels = _selected(problem, props, rows)
-    choices = {kernel: _choose_split(lengths, kernel, props) for kernel in kernels}
-    kernel = min(
-        choices,
-        key=lambda k: choices[k].best.clk * (1 if k.tile["q"] == nearest.tile["q"] else 1 / WORTH),
-    )
+    found = choices(problem, props, rows)
+    found.require(props)
+    return build(problem, props, min(found.items, key=lambda choice: choice.clk), found)
+
+
+def build(
+    problem: AttentionProblem,
+    props: DeviceProps,
+    chosen: TileChoice,
+    choices: Choices[TileChoice],
+) -> PlannedAttention:
+    """The plan of a choice."""
+    kernel, choice, rows = chosen.kernel, chosen.split, choices.rows
+    split = choice.best
     per_cu, limit = workgroups_per_cu(kernel, props)
     slots = per_cu * props.num_cus
-    choice, split = choices[kernel], choices[kernel].best
     tiles = WorkMap.of_kernel(problem, kernel).tiles
     work = WorkMap.of_kernel(problem, kernel, tiles - split.tiles, split.parts)
     _check_grid(work, kernel)
@@ -75,8 +118,8 @@ def plan_attention(
         launches.append(Launch(merge, (grid, 1, 1), _taken_by(merge, args)))
     reasons = {
         "why this kernel": f"{kernel.arch}, dtype={kernel.dtype} "
-        f"head_dim={kernel.params['head_dim']} "
-        f"round_mode={problem.round_mode} and every option asked for{_tiles_compared(choices)}",
+        f"head_dim={kernel.params['head_dim']} round_mode={problem.round_mode} and every option "
+        f"asked for{_tiles_compared(choices.items)}",
         "tiles": _tiles_text(work),
         "workgroups per CU": f"{per_cu}, limited by {limit}",
         "rounds": f"{work.tiles} tiles on {slots} slots ({per_cu} x {props.num_cus} CUs): "
@@ -92,23 +135,25 @@ def plan_attention(
 
 def _selected(
     problem: AttentionProblem, props: DeviceProps, rows: Sequence[KernelSpec]
-) -> tuple[KernelSpec, list[KernelSpec]]:
+) -> _Selection:
     """The nearest kernel, and those to choose from; the same for problems that are taken alike."""
     key = props.arch, id(rows), taken_alike(problem, rows)
-    of_rows, nearest, kernels = _selections.get(key, _NOTHING_SELECTED)
-    if of_rows is not rows or nearest is None:
-        nearest = select(rows, problem, props)
-        kernels = with_other_tiles(rows, nearest, problem)
+    of_rows, selection = _selections.get(key, ((), None))
+    if of_rows is not rows or selection is None:
+        ranked = nearest_first(rows, problem, props)
+        nearest, wrong = ranked[0]
+        if wrong:
+            return nearest, [], tuple(ranked)
+        selection = nearest, with_other_tiles(rows, nearest, problem), ()
         if isinstance(rows, tuple):  # a list may change
             if len(_selections) >= _MAX_SELECTIONS:
                 _selections.clear()
-            _selections[key] = rows, nearest, kernels
-    return nearest, kernels
+            _selections[key] = rows, selection
+    return selection
 
 
-_Selection = tuple[Sequence[KernelSpec], KernelSpec | None, list[KernelSpec]]
-_NOTHING_SELECTED: _Selection = (), None, []
-_selections: dict[object, _Selection] = {}
+_Selection = tuple[KernelSpec, list[KernelSpec], tuple[Rejected, ...]]
+_selections: dict[object, tuple[Sequence[KernelSpec], _Selection]] = {}
 _MAX_SELECTIONS = 256
 
 
@@ -119,10 +164,10 @@ def _choose_split(problem: AttentionProblem, kernel: KernelSpec, props: DevicePr
     return choose(problem, kernel, props, slots, kernel.accepts["max_num_splits"])
 
 
-def _tiles_compared(choices: Mapping[KernelSpec, Choice]) -> str:
+def _tiles_compared(choices: Sequence[TileChoice]) -> str:
     if len(choices) == 1:
         return ""
-    clks = ", ".join(f"{k.tile['q']} rows {c.best.clk:.0f} clk" for k, c in choices.items())
+    clks = ", ".join(f"{c.kernel.tile['q']} rows {c.split.best.clk:.0f} clk" for c in choices)
     return f"; of its tiles the best: {clks} (modelled)"
 
 

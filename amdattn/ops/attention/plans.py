@@ -19,6 +19,7 @@ from amdattn.ops.attention.problem import (
     AttentionProblem,
     attention_problem,
 )
+from amdattn.ops.attention.select import ATTENTION
 
 
 @functools.lru_cache(maxsize=1024, typed=True)
@@ -93,6 +94,12 @@ def planned(problem: AttentionProblem, props: DeviceProps) -> AttentionPlan:
         if alike is not None:
             keep(_bases, alike, made)
     return made
+
+
+def planned_with(problem: AttentionProblem, props: DeviceProps, kernel: str) -> AttentionPlan:
+    """The plan with a forward kernel of this name, or with the one that the manifest prefers."""
+    rows = [row for row in manifest.kernels() if row.op != ATTENTION or kernel in ("", row.name)]
+    return AttentionPlan.of(planning.plan_attention(problem, props, rows))
 
 
 def _alike(

@@ -11,6 +11,7 @@ from typing import Any
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates, candidates_of
 from amdattn.errors import ManifestError, UnsupportedDeviceError, UnsupportedProblem
+from amdattn.op.choices import Choices, Rejected
 from amdattn.op.mismatch import Mismatch, Span, Support, all_allowed
 from amdattn.ops.attention.problem import AttentionProblem
 
@@ -125,10 +126,9 @@ def select(rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceP
     UnsupportedDeviceError
         There are no kernels for the architecture at all.
     """
-    nearest, wrong = _nearest(rows, problem, props)
-    if wrong:
-        reasons = "; ".join(map(str, wrong))
-        raise UnsupportedProblem(f"{reasons} on {props.arch} (nearest kernel: {nearest.name})")
+    ranked = nearest_first(rows, problem, props)
+    nearest, wrong = ranked[0]
+    Choices(() if wrong else (nearest,), tuple(ranked), rows).require(props)
     return nearest
 
 
@@ -169,10 +169,16 @@ def _compared(
     return [(row, mismatches(row, problem)) for row in rows]
 
 
-def _nearest(
+def nearest_first(
     rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceProps
-) -> tuple[KernelSpec, list[Mismatch]]:
-    """The kernel with the fewest mismatches, and those, with what kernels as near take instead."""
+) -> list[Rejected]:
+    """Kernels with their mismatches; of those that solve the problem the one that computes least.
+
+    Raises
+    ------
+    UnsupportedDeviceError
+        There are no kernels for the architecture at all.
+    """
     fitting = candidates(rows, ATTENTION, props)
     found = _compared(_of_kind(fitting, problem), problem)
     if all(wrong for _, wrong in found):
@@ -188,7 +194,7 @@ def _nearest(
         return len(wrong), of_arrays, groups, unused, -row.tile["q"]
 
     found.sort(key=distance)
-    return found[0][0], all_allowed(found[0][1], [wrong for _, wrong in found])
+    return found
 
 
 def merge_kernel(rows: Sequence[KernelSpec], kernel: KernelSpec, round_mode: str) -> KernelSpec:
@@ -242,7 +248,8 @@ def support(rows: Sequence[KernelSpec], problem: AttentionProblem, props: Device
         if problem.gather:
             gather_kernel(rows, problem, props)
     except UnsupportedProblem as error:
-        _, wrong = _nearest(rows, problem, props)
+        ranked = nearest_first(rows, problem, props)
+        wrong = all_allowed(ranked[0][1], [others for _, others in ranked])
         change = {mismatch.argument: mismatch.nearest for mismatch in wrong}
         return Support(False, str(error), MappingProxyType(change))
     except UnsupportedDeviceError as error:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates
-from amdattn.errors import UnsupportedProblem
-from amdattn.op.mismatch import Mismatch, Span, all_allowed
+from amdattn.op.choices import Choices
+from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan, Stride
 from amdattn.op.workspace import Init, Region, WorkspaceLayout
@@ -41,6 +41,11 @@ class Choice:
     columns: int
     cost: Cost
 
+    @property
+    def facts(self) -> dict[str, object]:
+        """What tells it from the others."""
+        return {"kernel": self.kernel.name, "columns": self.columns, "splits": self.splits}
+
     def is_of(self, tuned: Tuned) -> bool:
         """Whether it is the one that a table names."""
         return (self.kernel.name, self.splits, self.columns) == (
@@ -68,13 +73,14 @@ def plan_gemm(
     UnsupportedProblem, UnsupportedDeviceError
         No kernel in `rows` solves `problem` on `props`.
     """
-    choices = every_choice(problem, props, rows)
+    found = choices(problem, props, rows)
+    found.require(props)
     if tuned is None:
-        return plan_choice(problem, props, least_estimated(choices), choices, _kernel_text(choices))
-    taken = next((choice for choice in choices if choice.is_of(tuned)), None)
+        return build(problem, props, least_estimated(found.items), found)
+    taken = next((choice for choice in found.items if choice.is_of(tuned)), None)
     if taken is None:
-        raise ValueError(_no_such_choice(problem, tuned, choices))
-    return plan_choice(problem, props, taken, choices, f"tuned: {tuned}")
+        raise ValueError(_no_such_choice(problem, tuned, found.items))
+    return build(problem, props, taken, found, f"tuned: {tuned}")
 
 
 def _no_such_choice(problem: GemmProblem, tuned: Tuned, choices: Sequence[Choice]) -> str:
@@ -91,14 +97,14 @@ def _no_such_choice(problem: GemmProblem, tuned: Tuned, choices: Sequence[Choice
     )
 
 
-def plan_choice(
+def build(
     problem: GemmProblem,
     props: DeviceProps,
     best: Choice,
-    choices: Sequence[Choice] = (),
-    why: str = "given by the caller",
+    choices: Choices[Choice],
+    why: str = "",
 ) -> Plan[GemmProblem]:
-    """The plan of a choice; `choices` it was made of, for the reasons, and `why`."""
+    """The plan of a choice; `why` it was taken, if not for its estimated time."""
     kernel, splits, columns = best.kernel, best.splits, best.columns
     kernel.check_grid(GRID)
     tiles_m, tiles_n = tiles(problem, kernel, columns)
@@ -108,12 +114,12 @@ def plan_choice(
     fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
     per_cu, limit = workgroups_per_cu(kernel, props)
     reasons = {
-        "why this kernel": why,
-        "tiles": _tiles_text(problem, best, choices or [best]),
+        "why this kernel": why or _kernel_text(choices.items),
+        "tiles": _tiles_text(problem, best, choices.items),
         "k": f"{steps(problem, kernel)} steps of {kernel.params['step']}, in turn by "
         f"{kernel.params['waves_k']} waves, {kernel.params['steps_in_flight']} of each in "
         "flight",
-        "splits": _splits_text(problem, best, choices or [best]),
+        "splits": _splits_text(problem, best, choices.items),
         "workgroups per CU": f"{per_cu}, limited by {limit}",
         "work": f"{problem.nbytes} bytes, {problem.flops:.4g} floating point operations",
         "time": best.cost.text(),
@@ -122,16 +128,25 @@ def plan_choice(
     return Plan(problem, props, (launch,), workspace, tuple(reasons.items()))
 
 
-def every_choice(
+def choices(
     problem: GemmProblem, props: DeviceProps, rows: Sequence[KernelSpec]
-) -> list[Choice]:
-    """Members that take a problem, each with every number of parts that is worth a try."""
-    return [
+) -> Choices[Choice]:
+    """Members that take a problem, each with every number of parts that is worth a try.
+
+    Those for aligned rows if there are, else those for any.
+    """
+    found = [(row, mismatches(row, problem)) for row in candidates(rows, GEMM, props)]
+    taking = [row for row, wrong in found if not wrong]
+    widest = max((row.accepts["pointer_align_bytes"] for row in taking), default=0)
+    rejected = sorted(((row, wrong) for row, wrong in found if wrong), key=lambda r: len(r[1]))
+    items = tuple(
         Choice(kernel, splits, columns, cost(problem, kernel, splits, columns, props))
-        for kernel in takers(rows, problem, props)
+        for kernel in taking
+        if kernel.accepts["pointer_align_bytes"] == widest
         for splits in _splits(problem, kernel)
         for columns in _columns(problem, kernel, splits)
-    ]
+    )
+    return Choices(items, tuple(rejected), rows)
 
 
 def least_estimated(choices: Sequence[Choice]) -> Choice:
@@ -259,26 +274,6 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
     if not problem.aligned and kernel.accepts["pointer_align_bytes"] > ELEMENT_BYTES:
         found.append(Mismatch("aligned", False, (True,)))
     return found
-
-
-def takers(
-    rows: Sequence[KernelSpec], problem: GemmProblem, props: DeviceProps
-) -> list[KernelSpec]:
-    """The kernels for a problem: those for aligned rows if there are, else those for any.
-
-    Raises
-    ------
-    UnsupportedProblem, UnsupportedDeviceError
-        There is none; the message names each argument in the way of the nearest kernel.
-    """
-    found = [(row, mismatches(row, problem)) for row in candidates(rows, GEMM, props)]
-    taking = [row for row, wrong in found if not wrong]
-    if not taking:
-        nearest, wrong = min(found, key=lambda pair: len(pair[1]))
-        reasons = "; ".join(map(str, all_allowed(wrong, [others for _, others in found])))
-        raise UnsupportedProblem(f"{reasons} on {props.arch} (nearest kernel: {nearest.name})")
-    widest = max(row.accepts["pointer_align_bytes"] for row in taking)
-    return [row for row in taking if row.accepts["pointer_align_bytes"] == widest]
 
 
 # -- explanation -----------------------------------------------------------------------------------

@@ -115,9 +115,11 @@ class GemmProblem:
     @property
     def brief(self) -> str:
         """Sizes and what is less usual."""
-        to = f" to {self.out_dtype}" * (self.out_dtype != self.dtype)
-        more = " bias" * self.bias + f" {self.activation}" * (self.activation is not None)
-        return f"{self.dtype}{to} m{self.m} n{self.n} k{self.k}{more}"
+        text = f"m{self.m} n{self.n} k{self.k}" + f" {self.dtype}" * (self.dtype != "bfloat16")
+        text += f" to {self.out_dtype}" * (self.out_dtype != self.dtype) + " bias" * self.bias
+        text += f" {self.activation}" * (self.activation is not None)
+        text += f" split_k={self.split_k}" * (self.split_k > 0)
+        return text + " any order" * (not self.deterministic)
 
     @property
     def flops(self) -> int:

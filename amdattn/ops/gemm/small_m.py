@@ -188,11 +188,12 @@ def _planned_for(ordinal: int, *facts: Any) -> GemmPlan:
     problem = GemmProblem(*given)
     if not problem.reaches_factors(b_stride):
         problem = dataclasses.replace(problem, aligned=False)
-    return _planned(problem, runtime.get(ordinal).props)
+    return planned(problem, runtime.get(ordinal).props)
 
 
 @functools.lru_cache(maxsize=1024)
-def _planned(problem: GemmProblem, props: DeviceProps) -> GemmPlan:
+def planned(problem: GemmProblem, props: DeviceProps) -> GemmPlan:
+    """The plan of a product on a device, by its tuned choice if there is one."""
     tuned = gemm_table.lookup(problem, props)
     return GemmPlan.of(planning.plan_gemm(problem, props, manifest.kernels(), tuned))
 
@@ -200,7 +201,7 @@ def _planned(problem: GemmProblem, props: DeviceProps) -> GemmPlan:
 def forget_plans() -> None:
     """Plan anew from now on: the user's table has changed."""
     _planned_for.cache_clear()
-    _planned.cache_clear()
+    planned.cache_clear()
 
 
 def plan_gemm(m: int, n: int, k: int, *, device: DeviceProps | str, **options: Any) -> GemmPlan:
@@ -221,7 +222,7 @@ def plan_gemm(m: int, n: int, k: int, *, device: DeviceProps | str, **options: A
     ------
     UnsupportedProblem, UnsupportedDeviceError, ValueError, TypeError
     """
-    return _planned(GemmProblem(m, n, k, **options), as_device_props(device))
+    return planned(GemmProblem(m, n, k, **options), as_device_props(device))
 
 
 def supports_gemm(m: int, n: int, k: int, *, device: DeviceProps | str, **options: Any) -> Support:

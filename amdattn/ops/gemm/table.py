@@ -10,12 +10,15 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amdattn import paths
 from amdattn.arch.props import DeviceProps
 from amdattn.ops.gemm.problem import GemmProblem
 from amdattn.user_files import read_json
+
+if TYPE_CHECKING:
+    from amdattn.ops.gemm.planning import Choice
 
 SCHEMA = 3
 _ABSURD = 2**31  # no count and no time in us is so large
@@ -73,6 +76,11 @@ class Tuned:
     columns: int
     us: float
     how: str
+
+    @staticmethod
+    def of(choice: Choice, us: float, how: str) -> Tuned:
+        """A choice that was timed."""
+        return Tuned(choice.kernel.name, choice.splits, choice.columns, round(us, 3), how)
 
     def __str__(self) -> str:
         return (

@@ -36,7 +36,8 @@ def others(m, n, k):
     """Plans of every member with every number of splits that keeps a few steps for each part, in
     the width that the planner prefers."""
     props = amdattn.device_props()
-    kernels = planning.takers(manifest.kernels(), GemmProblem(m, n, k), props)
+    found = planning.choices(GemmProblem(m, n, k), props, manifest.kernels())
+    kernels = {choice.kernel: None for choice in found.items}
     for kernel in kernels:
         if kernel.tile["m"] > max(16, 2 * m - 1):
             continue

@@ -14,6 +14,7 @@ from amdattn import cli, tuning
 from amdattn.arch.props import KNOWN_DEVICES
 from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm import planning, small_m as gemm, table as gemm_table
+from amdattn.ops.gemm.cases import OPERATION
 from amdattn.ops.gemm.problem import GemmProblem
 from build_scripts import gemm_table as build
 
@@ -62,7 +63,9 @@ def test_every_choice_is_timed(table: Path) -> None:
     output = tune("--m=17", "--n=40", "--k=512", "--dtype=float16", "--json", "--dry-run")
     (found,) = json.loads(output)["tuned"]
     problem = GemmProblem(17, 40, 512, "float16")
-    choices = {(c.kernel.name, c.splits, c.columns) for c in tuning.choices_of(problem)}
+    choices = {
+        (c.kernel.name, c.splits, c.columns) for c in tuning.choices_of(OPERATION, problem).items
+    }
     assert {(row["kernel"], row["splits"], row["columns"]) for row in found["choices"]} == choices
     aligned = {
         row.name
@@ -93,7 +96,7 @@ def test_the_shipped_table_is_of_the_shipped_kernels(table: Path) -> None:
         problem = GemmProblem(key.m, key.n, key.k, key.dtype)
         assert (key.chip, key.num_cus) == ("MI300X", 304)
         assert (key.deterministic, key.has_factors) == (True, False)
-        choices = planning.every_choice(problem, PROPS, amdattn.kernels())
+        choices = planning.choices(problem, PROPS, amdattn.kernels()).items
         assert any(choice.is_of(tuned) for choice in choices), f"{key}: {tuned}"
         assert gemm_table.lookup(problem, PROPS) == tuned
     # The user's own comes before it.
@@ -145,9 +148,9 @@ def test_files_that_are_none(table: Path, content: str) -> None:
 
 
 def test_refusals(table: Path) -> None:
-    problem = GemmProblem(1, 16, 64)
+    choices = tuning.choices_of(OPERATION, GemmProblem(1, 16, 64)).items
     with pytest.raises(ValueError, match=r"splits=\(7,\): none of them is tried, of \[1\]"):
-        tuning.choices_of(problem, [7])
+        cli.tune._chosen(choices, [7], 0)
 
 
 def test_default_path(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,9 @@ import numpy.typing as npt
 import amdattn
 from amdattn.checking import schedules
 from amdattn.checking.findings import ERROR, FindingLog
-from amdattn.checking.subjects import every_operation, planned
+from amdattn.checking.subjects import every_case
 from amdattn.dtypes import as_dtype
+from amdattn.ops.attention.plans import planned_with
 from amdattn.ops.attention.problem import AttentionProblem
 from tests.support.attention import masked
 
@@ -146,7 +147,7 @@ class Call:
             sinks=self.sinks is not None,
             **options,
         )
-        return planned(problem, amdattn.device_props(), member.kernel)
+        return planned_with(problem, amdattn.device_props(), member.kernel)
 
     def run(self, q: Any, k: Any, v: Any, stream: Any = None) -> tuple[Array, Array]:
         """(out, lse) from inside larger buffers of NaN, of which the rest must stay as it was.
@@ -282,7 +283,7 @@ def held_with_keys(
 def held_in_checked_mode(call: Call, count: int) -> None:
     """All that `amdattn check` runs of the kernel of a call, under so many schedules."""
     kernel = call.plan(*operands(call.member, 1, 1)).forward.kernel
-    subjects = [subject for subject in every_operation(0) if subject.kernel == kernel.name]
+    subjects = [one for one in every_case(0) if one.case.kernel == kernel.name]
     assert subjects
     log = FindingLog()
     for subject in subjects:

@@ -7,10 +7,10 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.hip_process import run
 
 from amdattn.arch.products import CHIPS
 from amdattn.arch.props import KNOWN_DEVICES, KNOWN_PARTITIONS
+from tests.support.hip_process import run
 from tests.support.vdev_library import open_library
 
 BOTH = KNOWN_DEVICES | KNOWN_PARTITIONS

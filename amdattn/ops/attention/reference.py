@@ -10,8 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from amdattn import scalars
+from amdattn.op.comparison import largest
 from amdattn.ops.attention.problem import axis_order
 
+# Of the error that a plain bfloat16 pipeline makes on the same data.
+ERROR_RATIO = 2.0
+BFLOAT16_EPSILON = 2.0**-8
+FLOAT32_EPSILON = 2.0**-23
 _Q_ROWS = 256  # rows of Q taken at once: bounds the size of the score matrix
 _TO_BSHD = {"bshd": (0, 1, 2, 3), "bhsd": (0, 2, 1, 3)}
 
@@ -27,6 +32,7 @@ def attention(
     window_size: tuple[int, int] = (-1, -1),
     sinks: NDArray[Any] | None = None,
     softcap: float = 0.0,
+    top_left: bool = False,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Attention in float64.
 
@@ -34,8 +40,8 @@ def attention(
     ----------
     q, k, v : array, (batch, seqlen, num_heads, head_dim) or as `layout` says
         Any real element type; `num_heads` of k and v divides that of q.
-    causal, window_size, sinks, softcap
-        As `flash_attn_func` takes them; masks are aligned to the last query and key.
+    causal, window_size, sinks, softcap, top_left
+        As `flash_attn_func` takes them.
 
     Returns
     -------
@@ -45,7 +51,9 @@ def attention(
         makes both NaN.
     """
     window = (window_size[0], 0 if causal else window_size[1])
-    return _attention(q, k, v, softmax_scale, layout, np.float64, _identity, window, sinks, softcap)
+    return _attention(
+        *(q, k, v, softmax_scale, layout, np.float64, _identity, window, sinks, softcap, top_left)
+    )
 
 
 def attention_rounded(
@@ -54,13 +62,34 @@ def attention_rounded(
     v: NDArray[Any],
     softmax_scale: float | None = None,
     layout: str = "bshd",
+    *,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    sinks: NDArray[Any] | None = None,
+    softcap: float = 0.0,
+    top_left: bool = False,
 ) -> NDArray[np.float32]:
     """The same in float32, rounding scores, probabilities and result to bfloat16.
 
     This is what an unfused pipeline of bfloat16 array operations computes: an error of this size
     is the price of the format, not of a kernel.
     """
-    return _attention(q, k, v, softmax_scale, layout, np.float32, _round_bfloat16)[0]
+    window = (window_size[0], 0 if causal else window_size[1])
+    found: NDArray[np.float32] = _attention(
+        *(q, k, v, softmax_scale, layout, np.float32, _round_bfloat16, window, sinks, softcap),
+        top_left,
+    )[0]
+    return found
+
+
+def tolerance(expected: NDArray[Any], plain_error: float, epsilon: float) -> float:
+    """Allowed error of a result, of that of the plain pipeline on the same data."""
+    return ERROR_RATIO * plain_error + epsilon / 2 * largest(expected)
+
+
+def lse_tolerance(expected: NDArray[Any], head_dim: int) -> float:
+    """That of a float32 dot product of so many terms as large as the largest expected value."""
+    return FLOAT32_EPSILON * head_dim * max(1.0, largest(expected))
 
 
 def _identity(x: NDArray[Any]) -> NDArray[Any]:
@@ -82,6 +111,7 @@ def _attention(
     window: tuple[int, int] = (-1, -1),
     sinks: NDArray[Any] | None = None,
     softcap: float = 0.0,
+    top_left: bool = False,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     axis_order(layout)  # refuses an unknown layout
     order = _TO_BSHD[layout]
@@ -100,7 +130,9 @@ def _attention(
                 scores = q[b, rows, h].astype(dtype) @ keys.T * dtype(scale)
                 if softcap:
                     scores = softcap * np.tanh(scores / softcap)
-                first = start + k.shape[1] - seqlen_q  # the key on the diagonal
+                first = start + (
+                    0 if top_left else k.shape[1] - seqlen_q
+                )  # the key on the diagonal
                 scores[~_seen(first, len(scores), len(keys), window)] = -np.inf
                 sink = -np.inf if sinks is None else float(sinks[h])
                 out[b, rows, h], lse[b, h, rows] = _softmax_rows(

@@ -1,0 +1,87 @@
+"""Operations as a benchmark runs them: planned, on random operands."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from amdattn.bench.kernels import Launch
+from amdattn.bench.modelled import Modelled, simulated
+from amdattn.bench.operation import activity, of_parts
+from amdattn.bench.record import MEASURED, MODELLED, Record
+from amdattn.bench.run import Outcome, is_virtual, settled, timed_record
+from amdattn.device import runtime
+from amdattn.op.executor import RunnablePlan
+from amdattn.op.operation import Operation
+from amdattn.tuning import runner
+from amdattn.virtual import profiled
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A problem of an operation, planned for the bound device."""
+
+    operation: Operation[Any, Any]
+    problem: Any
+
+    def __str__(self) -> str:
+        text: str = self.problem.brief
+        return text
+
+    def plan(self) -> RunnablePlan[Any]:
+        """What a call would run; raises UnsupportedProblem if there is nothing."""
+        return self.operation.planned(self.problem, runtime.device_props())
+
+    def compared(self, outcome: Outcome) -> Outcome:
+        """The outcome of a code object as one of this problem, so that both are in one table."""
+        record = outcome.record
+        part = "first_workgroups" in record.sampled  # of which no rate can be stated
+        named = dataclasses.replace(
+            record, shape=str(self), flops=record.flops or self.problem.flops * (not part)
+        )
+        return dataclasses.replace(outcome, record=named)
+
+
+def run_planned(planned: Planned, *, clock_mhz: int = 0, trace_events: int = 0) -> Outcome:
+    """Model or measure one problem, on random operands.
+
+    Parameters
+    ----------
+    clock_mhz : int
+        Assumed sustained clock; 0: the architecture's.
+    """
+    plan = planned.plan()
+    is_modelled = is_virtual()
+    blank = Record(
+        planned.operation.name,
+        str(planned),
+        dataclasses.asdict(planned.problem),
+        "amdattn",
+        "",
+        MODELLED if is_modelled else MEASURED,
+        flops=planned.problem.flops,
+    )
+    run = runner(plan)
+    # As the record names them; their arguments are those of the run.
+    launches = [
+        Launch(
+            *(launch.kernel.read_code_object(), launch.kernel.symbol, launch.grid),
+            launch.kernel.workgroup,
+            kernarg=b"",
+        )
+        for launch in plan.launches
+    ]
+    if not is_modelled:
+        return Outcome(timed_record(blank, launches, run))
+
+    def model(mhz: int, events: int = 0) -> list[Modelled]:
+        profiles = profiled(run, clock_mhz=mhz, trace_events=events)
+        return list(map(simulated, launches, profiles))
+
+    parts = model(clock_mhz, trace_events)
+    main = max(range(len(parts)), key=lambda i: parts[i].cycles)
+    record = of_parts(blank, parts, main)
+    if record.short:
+        record = settled(record, lambda mhz: activity(model(mhz)))
+    return Outcome(record, parts[main])

@@ -1,0 +1,55 @@
+"""The bench commands that the registry makes."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from amdattn.cli.bench_output import (
+    ClockMhz,
+    Csv,
+    Markdown,
+    Output,
+    Plot,
+    Trace,
+    Trans,
+    Wide,
+    readings,
+    show,
+)
+from amdattn.cli.output import AsJson, spinner
+from amdattn.op.operation import Operation
+
+if TYPE_CHECKING:
+    from amdattn.bench.run import Outcome
+
+
+def bench(
+    operation: Operation[Any, Any],
+    problem: Any,
+    *,
+    clock_mhz: ClockMhz = 0,
+    trans: Trans = "beside",
+    as_json: AsJson = False,
+    csv: Csv = None,
+    markdown: Markdown = False,
+    wide: Wide = False,
+    plot: Plot = None,
+    trace: Trace = None,
+) -> None:
+    """Model or measure one problem."""
+    from amdattn.bench.planned import Planned, run_planned
+    from amdattn.bench.run import reading
+
+    output = Output(as_json, markdown, wide, csv, plot or [], trace)
+    planned = Planned(operation, problem)
+    planned.plan()  # what no kernel does is an error before anything runs
+    start = time.perf_counter()
+    outcomes: list[Outcome] = []
+    with spinner(str(planned), quiet=as_json):
+        for way in readings(trans):
+            with reading(way):
+                outcomes.append(
+                    run_planned(planned, clock_mhz=clock_mhz, trace_events=output.trace_events)
+                )
+    show(operation.name, outcomes, output, time.perf_counter() - start, unit="us")

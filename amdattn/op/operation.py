@@ -1,0 +1,132 @@
+"""An operation as one value: what selftest, check, bench, tune and explain know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from amdattn.arch.props import DeviceProps
+from amdattn.device.manifest import KernelSpec
+from amdattn.op.choices import C, Choices
+from amdattn.op.executor import RunnablePlan
+from amdattn.op.options import Option
+from amdattn.op.plan import Problem
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+P = TypeVar("P", bound=Problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a result must be: float64 values, and the largest error that is allowed.
+
+    `plain_error` is that of the same operation in plain steps, where the tolerance is made of it.
+    """
+
+    values: NDArray[np.float64]
+    tolerance: float
+    plain_error: float = 0.0
+
+
+@dataclass(frozen=True)
+class Case(Generic[P]):
+    """One problem with inputs; what selftest, check and benchmarks draw from.
+
+    Attributes
+    ----------
+    problem : P
+    variant : str
+        What a caller says besides the problem: `RunnablePlan.operands`.
+    kernel : str
+        Of the manifest: plan with this one of the operation's own kernels; "": with the best.
+    """
+
+    problem: P
+    variant: str = ""
+    kernel: str = ""
+
+    @property
+    def title(self) -> str:
+        """One line for people."""
+        of_kernel = f" with {self.kernel}" if self.kernel else ""
+        return f"{self.problem.brief}{self.variant and ' ' + self.variant}{of_kernel}"
+
+    def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
+        """Random host arrays by operand, the same for the same seed."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[P, C]):
+    """What the package knows of an operation.
+
+    Attributes
+    ----------
+    name : str
+        As commands name it.
+    title : str
+        What it does, for the help of commands.
+    kernel_ops : tuple of str
+        `KernelSpec.op` of the kernels that its plans launch, its own first.
+    plan_type : type
+        Of its plans; says what the operands are.
+    options : tuple of Option
+        Of commands; `problem` takes their values.
+    problem : callable
+        Makes a problem; raises ValueError or TypeError for what is none.
+    choices : callable
+        ``(problem, props, rows)``: every legal way to do it. Raises UnsupportedDeviceError.
+    cost : callable
+        ``(choice)``: its estimated clocks.
+    best : callable
+        ``(items)``: which of them plans take where no table says another.
+    build : callable
+        ``(problem, props, choice, choices)``: the plan of a choice. Pure, as both before.
+    reference : callable
+        ``(case, inputs)``: what every result must be.
+    planned : callable
+        ``(problem, props)``: what the public function runs, tuned tables and all.
+    cases : callable
+        Of a kernel: sizes that fit no tile, and every way through it. Of None: what `amdattn
+        selftest` runs.
+    """
+
+    name: str
+    title: str
+    kernel_ops: tuple[str, ...]
+    plan_type: type[RunnablePlan[P]]
+    options: tuple[Option, ...]
+    problem: Callable[..., P]
+    choices: Callable[[P, DeviceProps, Sequence[KernelSpec]], Choices[C]]
+    cost: Callable[[C], float]
+    best: Callable[[Sequence[C]], C]
+    build: Callable[[P, DeviceProps, C, Choices[C]], Any]
+    reference: Callable[[Any, Mapping[str, NDArray[Any]]], Mapping[str, Expected]]
+    planned: Callable[[P, DeviceProps], RunnablePlan[P]]
+    cases: Callable[[KernelSpec | None], Iterator[Case[P]]]
+
+    def plan(
+        self, problem: P, props: DeviceProps, rows: Sequence[KernelSpec], kernel: str = ""
+    ) -> RunnablePlan[P]:
+        """The plan of the best choice, or of the best with one of the operation's own kernels.
+
+        Raises
+        ------
+        UnsupportedProblem, UnsupportedDeviceError
+        """
+        if kernel:
+            own = self.kernel_ops[0]
+            rows = [row for row in rows if row.op != own or row.name == kernel]
+        found = self.choices(problem, props, rows)
+        found.require(props)
+        return self.plan_of(problem, props, self.best(found.items), found)
+
+    def plan_of(
+        self, problem: P, props: DeviceProps, choice: C, choices: Choices[C]
+    ) -> RunnablePlan[P]:
+        """The plan of a choice."""
+        return self.plan_type.of(self.build(problem, props, choice, choices))

@@ -1,0 +1,57 @@
+"""Arguments of attention as commands spell them: abbreviated as AITER's benchmarks do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amdattn.op.options import Option
+from amdattn.ops.attention.problem import AttentionProblem
+
+OPTIONS = (
+    Option("batch", int, 1, "Sequences.", ("--batch", "-b")),
+    Option("seqlen_q", int, 4096, "Rows of q in a sequence.", ("--seqlen-q", "-sq")),
+    Option("seqlen_kv", int, 0, "Rows of k and v; 0: as seqlen-q.", ("--seqlen-kv", "-skv")),
+    Option("heads_q", int, 32, "Heads of q.", ("--heads-q", "-hq")),
+    Option(
+        *("heads_kv", int, 0, "Heads of k and v, a divisor; 0: as heads-q."),
+        ("--heads-kv", "-hkv"),
+    ),
+    Option("head_dim", int, 128, "Channels of q and k.", ("--head-dim", "-d")),
+    Option("head_dim_v", int, 0, "Of v; 0: as head-dim.", ("--head-dim-v", "-dv")),
+    Option("dtype", str, "bfloat16", "bfloat16 or float16."),
+    Option("softmax_scale", float | None, None, "Factor of scores; default: 1/sqrt(head_dim)."),
+    Option(
+        *("causal", bool, False, "The last query sees all keys, each before one less."),
+        ("--causal",),
+    ),
+    Option(
+        *("window_size", tuple[int, int], (-1, -1)),
+        "Keys left and right of a query's own; -1: all.",
+    ),
+    Option("top_left", bool, False, "Masks start at the first key.", ("--top-left",)),
+    Option("softcap", float, 0.0, "Bound of the scaled scores; 0: none."),
+    Option("sinks", bool, False, "Every head has a score of a key without a value.", ("--sinks",)),
+    Option("round_mode", str, "rtne", "rtne, rtna or rtz."),
+    Option("num_splits", int, 0, "Parts along KV; 0: the plan chooses."),
+    Option("lse", bool, False, "Also ask for the log-sum-exp.", ("--lse",)),
+    Option("gather", str, "", "k, v or kv: copy their rows together."),
+)
+
+
+def problem_of(
+    *,
+    batch: int,
+    seqlen_q: int,
+    seqlen_kv: int,
+    heads_q: int,
+    heads_kv: int,
+    head_dim: int,
+    lse: bool,
+    **options: Any,
+) -> AttentionProblem:
+    """The problem that the values of OPTIONS are."""
+    return AttentionProblem(
+        *(batch, seqlen_q, seqlen_kv or seqlen_q, heads_q, heads_kv or heads_q, head_dim),
+        return_lse=lse,
+        **options,
+    )

@@ -1,0 +1,140 @@
+"""Products with few rows as an operation: their cases, what results must be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from amdattn.device.manifest import KernelSpec
+from amdattn.dtypes import as_dtype
+from amdattn.op.operation import Case, Expected, Operation
+from amdattn.ops.gemm import planning
+from amdattn.ops.gemm.command_options import OPTIONS
+from amdattn.ops.gemm.execution import GemmPlan
+from amdattn.ops.gemm.problem import FACTORS, GemmProblem
+from amdattn.ops.gemm.small_m import planned
+
+_EPSILON = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24}
+_FLOAT32 = 2.0**-24
+_LIPSCHITZ = 1.13  # no activation changes faster than this times its argument
+_OF_ACTIVATION = 2.0**-18  # relative error of the kernels' exponentials and error function
+
+
+@dataclass(frozen=True)
+class GemmCase(Case[GemmProblem]):
+    """``a @ b^T`` on random inputs."""
+
+    def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
+        """Random ones; where parts are added in any order, of which every order has one sum."""
+        problem, rng = self.problem, np.random.default_rng(seed)
+        element = as_dtype(problem.dtype).numpy()
+        return {
+            name: values(rng, shape, problem).astype(element)
+            for name, shape in problem.input_shapes.items()
+        }
+
+
+def values(
+    rng: np.random.Generator, shape: tuple[int, ...], problem: GemmProblem
+) -> NDArray[np.float32]:
+    """Normally distributed; whole numbers, if parts are added in any order."""
+    if problem.deterministic:
+        return rng.standard_normal(shape, np.float32)
+    return rng.integers(-4, 5, shape).astype(np.float32)
+
+
+def expected(case: GemmCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
+    """Out in float64; wrong by its rounding, and by that of float32 sums in any order."""
+    problem = case.problem
+    a, b = (inputs[name].astype(np.float64) for name in ("a", "b"))
+    sums, sizes = problem.alpha * (a @ b.T), abs(problem.alpha) * (np.abs(a) @ np.abs(b).T)
+    if problem.bias:
+        sums = sums + inputs["bias"].astype(np.float64)
+        sizes = sizes + np.abs(inputs["bias"].astype(np.float64))
+    error = (problem.k + 2) * _FLOAT32 * float(sizes.max())
+    out = sums
+    if problem.activation is not None:
+        function = _FUNCTIONS[problem.activation.removesuffix(FACTORS)]
+        out = function(sums[:, : problem.n])
+        error *= _LIPSCHITZ
+        if problem.has_factors:
+            factors = sums[:, problem.n :]
+            error *= float(np.abs(out).max() + np.abs(factors).max())
+            out = out * factors
+        error += _OF_ACTIVATION * float(np.abs(out).max())
+    rounding = _EPSILON[problem.out_dtype] * float(np.abs(out).max())
+    return {"out": Expected(out, error + rounding)}
+
+
+def _silu(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(over="ignore"):
+        found: NDArray[np.float64] = x / (1 + np.exp(-x))
+    return found
+
+
+def _gelu_tanh(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    inner: NDArray[np.float64] = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+    found: NDArray[np.float64] = x / 2 * (1 + np.tanh(inner))
+    return found
+
+
+def _gelu(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = x * (0.5 * np.vectorize(math.erfc)(-x / math.sqrt(2)))
+    return found
+
+
+_FUNCTIONS = {"silu": _silu, "gelu_tanh": _gelu_tanh, "gelu": _gelu}
+
+# -- cases -----------------------------------------------------------------------------------------
+
+# Around tiles and around lines of k, with and without parts; of every kernel.
+_CASES: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
+    (1, 1, 8, {}),
+    (19, 70, 200, {"bias": True, "out_dtype": "float32"}),
+    (66, 33, 1096, {"alpha": -0.5}),
+    (35, 50, 840, {"split_k": 3, "bias": True}),
+    (35, 50, 840, {"split_k": 3, "deterministic": False, "bias": True}),
+    (18, 21, 328, {"activation": "silu", "bias": True}),
+    (18, 21, 328, {"activation": "silu_and_mul", "bias": True}),
+)
+_ODD = (5, 18, 131, {"split_k": 2})
+_ACTIVATIONS = tuple(
+    (7, 33, 264, {"activation": name + suffix})
+    for name in ("gelu", "gelu_tanh")
+    for suffix in ("", FACTORS)
+)
+
+
+def cases(row: KernelSpec | None) -> Iterator[GemmCase]:
+    """Of a kernel at sizes that fit no tile; or of the kernels that plans choose."""
+    if row is None:
+        for m, n, k, options in (*_CASES, _ODD, *_ACTIVATIONS):
+            yield GemmCase(GemmProblem(m, n, k, aligned=k % 2 == 0, **options))
+        return
+    odd = (_ODD,) if row.accepts["k_multiple"] == 1 else ()
+    for m, n, k, options in (*_CASES, *odd):
+        problem = GemmProblem(m, n, k, row.dtype, **options)
+        if not planning.mismatches(row, problem):
+            yield GemmCase(problem, kernel=row.name)
+
+
+OPERATION = Operation(
+    name="gemm",
+    title="a product with few rows, as gemm_nt makes it",
+    kernel_ops=(planning.GEMM,),
+    plan_type=GemmPlan,
+    options=OPTIONS,
+    problem=GemmProblem,
+    choices=planning.choices,
+    cost=lambda choice: choice.cost.clk,
+    best=planning.least_estimated,
+    build=planning.build,
+    reference=expected,
+    planned=planned,
+    cases=cases,
+)

@@ -1,0 +1,19 @@
+"""Arguments of products as commands spell them."""
+
+from __future__ import annotations
+
+from amdattn.op.options import REQUIRED, Option
+
+OPTIONS = (
+    Option("m", int, REQUIRED, "Rows of a.", ("--m", "-m")),
+    Option("n", int, REQUIRED, "Columns of the result.", ("--n", "-n")),
+    Option("k", int, REQUIRED, "Elements that are summed over.", ("--k", "-k")),
+    Option("dtype", str, "bfloat16", "bfloat16 or float16."),
+    Option("out_dtype", str, "", "bfloat16, float16 or float32; default: as --dtype."),
+    Option("bias", bool, False, "Add one of every column.", ("--bias",)),
+    Option("alpha", float, 1.0, "Factor of the product."),
+    Option("activation", str | None, None, "As of gemm_nt; with ..._and_mul b has 2 n rows."),
+    Option("split_k", int, 0, "Parts along k; 0: the plan chooses."),
+    Option("aligned", bool, True, "Rows of a and b begin at multiples of 4 bytes."),
+    Option("deterministic", bool, True, "Add parts along k in their order, or as they come."),
+)

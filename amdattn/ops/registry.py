@@ -1,0 +1,40 @@
+"""The one list of operations: what selftest, check, bench, tune and explain go through."""
+
+from __future__ import annotations
+
+import functools
+from importlib import import_module
+from typing import Any
+
+from amdattn.op.operation import Operation
+
+# Name -> module with its OPERATION.
+_HOME = {
+    "attention": "amdattn.ops.attention.cases",
+    "gemm": "amdattn.ops.gemm.cases",
+}
+
+
+def names() -> tuple[str, ...]:
+    """Of all operations."""
+    return tuple(_HOME)
+
+
+@functools.cache
+def operation(name: str) -> Operation[Any, Any]:
+    """The operation of this name.
+
+    Raises
+    ------
+    ValueError
+        There is none.
+    """
+    if name not in _HOME:
+        raise ValueError(f"operation={name!r} must be one of {', '.join(_HOME)}")
+    found: Operation[Any, Any] = import_module(_HOME[name]).OPERATION
+    return found
+
+
+def operations() -> tuple[Operation[Any, Any], ...]:
+    """All of them."""
+    return tuple(map(operation, _HOME))
