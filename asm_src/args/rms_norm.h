@@ -6,13 +6,12 @@ typedef struct RmsNormArgs {
   uint64_t weight;    // [columns]
   uint64_t residual;  // [rows, columns], or 0
   int64_t x_stride;
-  int64_t residual_stride;  // 0 without a residual
+  int64_t residual_stride;
   int32_t columns;
   int32_t rows;
-  int32_t row_step;  // rows that all workgroups take at a time; rows + row_step < 2^31
-  float eps;         // not NaN
-  uint64_t out;      // [rows, columns]
-  uint64_t sum;      // [rows, columns], written with a residual only
+  float eps;     // not NaN
+  uint64_t out;  // [rows, columns]
+  uint64_t sum;  // [rows, columns], written with a residual only
   int64_t out_stride;
   int64_t sum_stride;
 } RmsNormArgs;
