@@ -1,11 +1,11 @@
-// out = x * weight / sqrt(mean(x^2) + eps) along each row, in float32, rounded once to nearest even.
-// With a residual, x is x + residual, rounded to the element type, which goes to `sum`.
+// out = x * weight / sqrt(mean(x^2) + eps) along each row, in float32, rounded once to nearest
+// even. With a residual, x is x + residual, rounded to the element type, which goes to `sum`.
 //
-// The build defines KERNEL (its name), ELEMENT, ROW_LANES (lanes of a row), ROWS_AT_ONCE (such lanes
-// of a workgroup), ROW_STEPS (rows of a lane), STEPS (chunks of a row that a lane holds), CHUNK (its
-// columns), and from the struct of the arguments PARAMETERS and ARGUMENTS: each field is a parameter
-// of its own, so that the first ones can come in SGPRs.
-// Grid: x = ceil(rows / (ROWS_AT_ONCE * ROW_STEPS)).
+// The build defines KERNEL (its name), ELEMENT, ROW_LANES (lanes of a row), ROWS_AT_ONCE (such
+// lanes of a workgroup), ROW_STEPS (rows of a lane), STEPS (chunks of a row that a lane holds),
+// CHUNK (its columns), and from the struct of the arguments PARAMETERS and ARGUMENTS: each field is
+// a parameter of its own, so that the first ones can come in SGPRs. Grid: x = ceil(rows /
+// (ROWS_AT_ONCE * ROW_STEPS)).
 //
 //   phase    memory                   vector unit               matrix unit
 //   load     x, residual, weight
@@ -27,6 +27,7 @@ static_assert(kLanes % kWaveLanes == 0 && (kRowLanes <= kWaveLanes || kRows == 1
 
 using Part = Chunk<CHUNK>;
 using Place = Columns<kRowLanes, CHUNK>;
+using Sum = OverRow<kRowLanes>;
 using OfRow = Row<(kRowLanes >= kWaveLanes)>;
 using OfWeight = Row<true>;
 
@@ -43,54 +44,64 @@ __device__ __forceinline__ int row_of_lane() {
 template <class R>
 __device__ __forceinline__ void load(Part (&parts)[kSteps], const R& row, const Place& place) {
   for (int s = 0; s < kSteps; ++s) parts[s] = Part::load(row.at(place.bytes(s)));
-  for (int s = 0; s < kSteps; ++s) row.keep(place.bytes(s));
 }
-
-__device__ __forceinline__ void store(const Part& part, const OfRow& row, const Place& place,
-                                      int s) {
-  auto* to = row.at(place.bytes(s));
-  if (__builtin_expect(place.whole(s), true))
-    part.store(to);
-  else
-    part.store_without(place.twice(s), to);
-}
-
 template <bool kResidual>
-__device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<float>* of_waves) {
+__device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* of_waves) {
   Outputs outputs;
   outputs.load();
   const Place place(0, args.columns);
   const int first = __builtin_amdgcn_workgroup_id_x() * kRows + row_of_lane(), last = args.rows - 1;
   uint32_t row[kRowSteps];
+  OfRow x_row[kRowSteps], residual_row[kRowSteps];
   Part x[kRowSteps][kSteps], residual[kRowSteps][kSteps], weight[kSteps];
   for (int r = 0; r < kRowSteps; ++r) {
     const int own = first + r * kRowsAtOnce;
     row[r] = own < last ? own : last;
-    load(x[r], OfRow(args.x, args.x_stride, row[r]), place);
-    if constexpr (kResidual)
-      load(residual[r], OfRow(args.residual, args.residual_stride, row[r]), place);
+    x_row[r] = OfRow(args.x, args.x_stride, row[r]);
+    load(x[r], x_row[r], place);
+    if constexpr (kResidual) {
+      residual_row[r] = OfRow(args.residual, args.residual_stride, row[r]);
+      load(residual[r], residual_row[r], place);
+    }
   }
-  if constexpr (!kLateWeight) load(weight, OfWeight(args.weight, 0, 0), place);
+  const OfWeight weights(args.weight, 0, 0);
+  if constexpr (!kLateWeight) load(weight, weights, place);
+  for (int s = 0; s < kSteps; ++s) {
+    for (int r = 0; r < kRowSteps; ++r) {
+      x_row[r].keep(place.bytes(s));
+      if constexpr (kResidual) residual_row[r].keep(place.bytes(s));
+    }
+    weights.keep(place.bytes(s));
+  }
+  const Scale scale(args.columns, args.eps);
+  const Sum over_row(of_waves);
+  const Part mask = place.mask();
 
   SumOfSquares squares[kRowSteps];
   for (int r = 0; r < kRowSteps; ++r)
     for (int s = 0; s < kSteps; ++s) {
       if constexpr (kResidual) x[r][s] = x[r][s] + residual[r][s];
-      Part once = x[r][s];
-      if (!__builtin_expect(place.whole(s), true)) once = once.without(place.twice(s));
-      squares[r].add(once);
+      if (__builtin_expect(place.whole(s), true))
+        squares[r].add(x[r][s]);
+      else if (!place.none(s))
+        squares[r].add(x[r][s] & mask);
     }
-  if constexpr (kLateWeight) load(weight, OfWeight(args.weight, 0, 0), place);
+  if constexpr (kLateWeight) load(weight, weights, place);
   outputs.wait();
-  const float inverse = v_rcp_f32(float(args.columns));
   for (int r = 0; r < kRowSteps; ++r) {
-    const float mean = squares[r].template over<kRowLanes>(of_waves) * inverse;
-    const float scale = inverse_root(mean + args.eps);
-    if (first + r * kRowsAtOnce <= last)
-      for (int s = 0; s < kSteps; ++s) {
-        if constexpr (kResidual) store(x[r][s], outputs.sum<OfRow>(row[r]), place, s);
-        store(x[r][s].scaled(scale, weight[s]), outputs.out<OfRow>(row[r]), place, s);
+    const OfRow out = outputs.out<OfRow>(row[r]), sum = outputs.sum<OfRow>(row[r]);
+    const float factor = scale(over_row(squares[r]));
+    if (first + r * kRowsAtOnce > last) continue;
+    for (int s = 0; s < kSteps; ++s) {
+      const Part y = Product(x[r][s], weight[s]).times(factor);
+      if (__builtin_expect(place.whole(s), true)) {
+        if constexpr (kResidual) x[r][s].store(sum.at(place.bytes(s)));
+        y.store(out.at(place.bytes(s)));
+      } else {
+        if constexpr (kResidual) place.store(x[r][s], sum.at(place.bytes(s)), s);
+        place.store(y, out.at(place.bytes(s)), s);
       }
+    }
   }
 }
 
@@ -100,12 +111,12 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<float>* 
 #define TILES_OF(name) JOIN(name, _tiles)
 
 extern "C" __global__ void WORKGROUP(kLanes, kMinWaves) KERNEL(PARAMETERS) {
-  __shared__ f32x4 of_waves[(kWaves + 3) / 4];
+  __shared__ f32x4 of_waves[Sum::kQuads];
   const RmsNormArgs args{ARGUMENTS};
   if (__builtin_expect(args.residual != 0, true))
-    rms_norm<true>(args, (Local<float>*)of_waves);
+    rms_norm<true>(args, (Local<f32x4>*)of_waves);
   else
-    rms_norm<false>(args, (Local<float>*)of_waves);
+    rms_norm<false>(args, (Local<f32x4>*)of_waves);
 }
 
 // Read back from the code object when the manifest is made.
