@@ -22,11 +22,10 @@ namespace {
 
 constexpr int kRowLanes = ROW_LANES, kRowsAtOnce = ROWS_AT_ONCE, kLanes = kRowLanes * kRowsAtOnce;
 constexpr int kRowSteps = ROW_STEPS, kRows = kRowsAtOnce * kRowSteps, kSteps = STEPS;
-constexpr int kWaves = kLanes / kWaveLanes;
+constexpr int kWaves = kLanes / kWaveLanes, kColumns = kRowLanes * CHUNK * kSteps;
 static_assert(kLanes % kWaveLanes == 0 && (kRowLanes <= kWaveLanes || kRows == 1));
 
 using Part = Chunk<CHUNK>;
-using Place = Columns<kRowLanes, CHUNK>;
 using Sum = OverRow<kRowLanes>;
 using OfRow = Row<(kRowLanes >= kWaveLanes)>;
 using OfWeight = Row<true>;
@@ -41,16 +40,13 @@ __device__ __forceinline__ int row_of_lane() {
   return kRowLanes == kWaveLanes ? Lane::wave() : Lane::in_workgroup() / kRowLanes;
 }
 
-template <class R>
-__device__ __forceinline__ void load(Part (&parts)[kSteps], const R& row, const Place& place) {
-  for (int s = 0; s < kSteps; ++s) parts[s] = Part::load(row.at(place.bytes(s)));
-}
-template <bool kResidual>
+template <bool kResidual, bool kWhole>
 __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* of_waves) {
   Outputs outputs;
   outputs.load();
-  const Place place(0, args.columns);
+  const Columns<kRowLanes, CHUNK, kWhole> columns(0, args.columns);
   const int first = __builtin_amdgcn_workgroup_id_x() * kRows + row_of_lane(), last = args.rows - 1;
+  const OfWeight weights(args.weight);
   uint32_t row[kRowSteps];
   OfRow x_row[kRowSteps], residual_row[kRowSteps];
   Part x[kRowSteps][kSteps], residual[kRowSteps][kSteps], weight[kSteps];
@@ -58,51 +54,52 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
     const int own = first + r * kRowsAtOnce;
     row[r] = own < last ? own : last;
     x_row[r] = OfRow(args.x, args.x_stride, row[r]);
-    load(x[r], x_row[r], place);
+    for (int s = 0; s < kSteps; ++s) x[r][s] = columns.load(x_row[r], s);
     if constexpr (kResidual) {
       residual_row[r] = OfRow(args.residual, args.residual_stride, row[r]);
-      load(residual[r], residual_row[r], place);
+      for (int s = 0; s < kSteps; ++s) residual[r][s] = columns.load(residual_row[r], s);
     }
   }
-  const OfWeight weights(args.weight, 0, 0);
-  if constexpr (!kLateWeight) load(weight, weights, place);
+  if constexpr (!kLateWeight)
+    for (int s = 0; s < kSteps; ++s) weight[s] = columns.load(weights, s);
   for (int s = 0; s < kSteps; ++s) {
     for (int r = 0; r < kRowSteps; ++r) {
-      x_row[r].keep(place.bytes(s));
-      if constexpr (kResidual) residual_row[r].keep(place.bytes(s));
+      columns.keep(x_row[r], s);
+      if constexpr (kResidual) columns.keep(residual_row[r], s);
     }
-    weights.keep(place.bytes(s));
+    columns.keep(weights, s);
   }
   const Scale scale(args.columns, args.eps);
   const Sum over_row(of_waves);
-  const Part mask = place.mask();
 
   SumOfSquares squares[kRowSteps];
   for (int r = 0; r < kRowSteps; ++r)
     for (int s = 0; s < kSteps; ++s) {
       if constexpr (kResidual) x[r][s] = x[r][s] + residual[r][s];
-      if (__builtin_expect(place.whole(s), true))
-        squares[r].add(x[r][s]);
-      else if (!place.none(s))
-        squares[r].add(x[r][s] & mask);
+      squares[r].add(columns.alone(x[r][s], s));
     }
-  if constexpr (kLateWeight) load(weight, weights, place);
+  if constexpr (kLateWeight) {
+    for (int s = 0; s < kSteps; ++s) weight[s] = columns.load(weights, s);
+    ordered::keep_by_nop(Lane::in_workgroup());
+  }
   outputs.wait();
   for (int r = 0; r < kRowSteps; ++r) {
     const OfRow out = outputs.out<OfRow>(row[r]), sum = outputs.sum<OfRow>(row[r]);
     const float factor = scale(over_row(squares[r]));
     if (first + r * kRowsAtOnce > last) continue;
     for (int s = 0; s < kSteps; ++s) {
-      const Part y = Product(x[r][s], weight[s]).times(factor);
-      if (__builtin_expect(place.whole(s), true)) {
-        if constexpr (kResidual) x[r][s].store(sum.at(place.bytes(s)));
-        y.store(out.at(place.bytes(s)));
-      } else {
-        if constexpr (kResidual) place.store(x[r][s], sum.at(place.bytes(s)), s);
-        place.store(y, out.at(place.bytes(s)), s);
-      }
+      if constexpr (kResidual) columns.store(x[r][s], sum, s);
+      columns.store(Product(x[r][s], weight[s]).times(factor), out, s);
     }
   }
+}
+
+template <bool kResidual>
+__device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* of_waves) {
+  if (__builtin_expect(args.columns == kColumns, true))
+    rms_norm<kResidual, true>(args, of_waves);
+  else
+    rms_norm<kResidual, false>(args, of_waves);
 }
 
 }  // namespace
@@ -120,4 +117,4 @@ extern "C" __global__ void WORKGROUP(kLanes, kMinWaves) KERNEL(PARAMETERS) {
 }
 
 // Read back from the code object when the manifest is made.
-extern "C" __device__ const int32_t TILES_OF(KERNEL)[] = {kRows, kSteps * Place::kStep};
+extern "C" __device__ const int32_t TILES_OF(KERNEL)[] = {kRows, kColumns};

@@ -17,47 +17,50 @@
 
 namespace {
 
-constexpr int kLanes = LANES, kSteps = STEPS, kWaves = kLanes / kWaveLanes;
+constexpr int kLanes = LANES, kSteps = STEPS, kWidth = WIDTH, kWaves = kLanes / kWaveLanes;
+constexpr int kColumns = kLanes * kSteps * 8, kSliceColumns = kLanes * kWidth;
 constexpr bool kResidual = RESIDUAL;
 
 using Part = Chunk<8>;
-using Own = Chunk<WIDTH>;
-using Place = Columns<kLanes, 8>;
-using Slice = Columns<kLanes, WIDTH>;
+using Own = Chunk<kWidth>;
 using Sum = OverRow<kLanes>;
 using OfRow = Row<true>;
 
+// What is above in the source is above in the code.
+__device__ __forceinline__ void in_order() { __builtin_amdgcn_sched_barrier(0); }
+
+template <bool kWhole>
 __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* of_waves) {
   Outputs outputs;
   outputs.load();
   const uint32_t row = __builtin_amdgcn_workgroup_id_x();
-  const Place place(0, args.columns);
-  const Slice slice(__builtin_amdgcn_workgroup_id_y() * Slice::kStep, args.columns);
-  const OfRow x_row(args.x, args.x_stride, row);
+  const Columns<kLanes, 8, kWhole> columns(0, args.columns);
+  const Columns<kLanes, kWidth, kWhole> slice(__builtin_amdgcn_workgroup_id_y() * kSliceColumns,
+                                              args.columns);
   Part x[kSteps], residual[kSteps];
-  Own own, own_residual, weight;
-  x[0] = Part::load(x_row.at(place.bytes(0)));
-  const OfRow residual_row(args.residual, args.residual_stride, row), weights(args.weight, 0, 0);
+  Own own, own_residual;
+  const OfRow x_row(args.x, args.x_stride, row);
+  x[0] = columns.load(x_row, 0);
+  in_order();
+  OfRow residual_row;
+  if constexpr (kResidual) residual_row = OfRow(args.residual, args.residual_stride, row);
   for (int s = 0; s < kSteps; ++s) {
-    if (s > 0) x[s] = Part::load(x_row.at(place.bytes(s)));
-    if constexpr (kResidual) residual[s] = Part::load(residual_row.at(place.bytes(s)));
+    if (s > 0) x[s] = columns.load(x_row, s);
+    if constexpr (kResidual) residual[s] = columns.load(residual_row, s);
+    in_order();
   }
-  own = Own::load(x_row.at(slice.bytes(0)));
-  if constexpr (kResidual) own_residual = Own::load(residual_row.at(slice.bytes(0)));
-  weight = Own::load(weights.at(slice.bytes(0)));
-  for (int s = 0; s < kSteps; ++s) x_row.keep(place.bytes(s));
-  x_row.keep(slice.bytes(0));
+  own = slice.load(x_row, 0);
+  if constexpr (kResidual) own_residual = slice.load(residual_row, 0);
+  const Own weight = slice.load(OfRow(args.weight), 0);
+  for (int s = 0; s < kSteps; ++s) columns.keep(x_row, s);
+  slice.keep(x_row, 0);
   const Scale scale(args.columns, args.eps);
   const Sum over_row(of_waves);
-  const Part mask = place.mask();
 
   SumOfSquares squares;
   for (int s = 0; s < kSteps; ++s) {
     if constexpr (kResidual) x[s] = x[s] + residual[s];
-    if (__builtin_expect(place.whole(s), true))
-      squares.add(x[s]);
-    else if (!place.none(s))
-      squares.add(x[s] & mask);
+    squares.add(columns.alone(x[s], s));
   }
   if constexpr (kResidual) own = own + own_residual;
   Product product(own, weight);
@@ -65,14 +68,8 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
   outputs.wait();
   const OfRow out = outputs.out<OfRow>(row), sum = outputs.sum<OfRow>(row);
   const Own y = product.times(scale(over_row(squares)));
-  const uint32_t at = slice.bytes(0);
-  if (__builtin_expect(slice.whole(0), true)) {
-    if constexpr (kResidual) own.store(sum.at(at));
-    y.store(out.at(at));
-  } else {
-    if constexpr (kResidual) slice.store(own, sum.at(at), 0);
-    slice.store(y, out.at(at), 0);
-  }
+  if constexpr (kResidual) slice.store(own, sum, 0);
+  slice.store(y, out, 0);
 }
 
 }  // namespace
@@ -82,8 +79,12 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
 
 extern "C" __global__ void WORKGROUP(kLanes, (kWaves + 3) / 4) KERNEL(PARAMETERS) {
   __shared__ f32x4 of_waves[Sum::kQuads];
-  rms_norm({ARGUMENTS}, (Local<f32x4>*)of_waves);
+  const RmsNormArgs args{ARGUMENTS};
+  if (__builtin_expect(args.columns == kColumns, true))
+    rms_norm<true>(args, (Local<f32x4>*)of_waves);
+  else
+    rms_norm<false>(args, (Local<f32x4>*)of_waves);
 }
 
 // Read back from the code object when the manifest is made.
-extern "C" __device__ const int32_t TILES_OF(KERNEL)[] = {1, Slice::kStep};
+extern "C" __device__ const int32_t TILES_OF(KERNEL)[] = {1, kSliceColumns};

@@ -1,7 +1,7 @@
 // Columns of a row next to each other, in the registers of a lane as in memory.
 #pragma once
 #include "isa/global.h"
-#include "isa/ordered_memory.h"
+#include "isa/ordered_mfma.h"
 #include "tile/round.h"
 
 inline constexpr Element kElement = Element::ELEMENT;
@@ -92,10 +92,7 @@ class Product {
   // They are in registers here.
   __device__ __forceinline__ void settle() {
     if constexpr (kElement == Element::kBf16)
-      for (int i = 0; i < C::kPairs; ++i) {
-        ordered::settle(x_[i]);
-        ordered::settle(weight_[i]);
-      }
+      for (int i = 0; i < C::kPairs; ++i) ordered::settle_by_nop(x_[i], weight_[i]);
   }
   __device__ __forceinline__ C times(float scale) const {
     C y;

@@ -11,10 +11,7 @@ class Outputs {
   __device__ __forceinline__ void load() {
     ordered::s_load_dwordx8<kFirst>(dwords_, (uint64_t)__builtin_amdgcn_kernarg_segment_ptr());
   }
-  __device__ __forceinline__ void wait() {
-    ordered::s_waitcnt<ordered::kAnyVm, 0>();
-    ordered::settle_uniform(dwords_);
-  }
+  __device__ __forceinline__ void wait() { ordered::s_waitcnt_loaded(dwords_); }
   template <class R>
   __device__ __forceinline__ R out(uint32_t row) const {
     return R(at(0), int64_t(at(2)), row);
