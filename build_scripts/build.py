@@ -17,6 +17,7 @@ from build_scripts import manifest, micro_object
 from build_scripts.attention_members import attention_members
 from build_scripts.gemm_members import gemm_members
 from build_scripts.limits import workgroups
+from build_scripts.norm_members import norm_members
 from build_scripts.toolchain import ASM_SRC, Toolchain, compile_hip, compiler_acc_uses
 
 ROOT = ASM_SRC.parent
@@ -56,7 +57,9 @@ class KernelBuild:
         return f"{self.arch}/{self.symbol}.hsaco"
 
 
-KERNELS = tuple(KernelBuild(**member) for member in (*attention_members(), *gemm_members()))
+KERNELS = tuple(
+    KernelBuild(**member) for member in (*attention_members(), *gemm_members(), *norm_members())
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from amdattn.ops.gemm.planning import GRID
+from build_scripts import preload
 from build_scripts.limits import MAX_GRID_YZ
-from build_scripts.manifest import struct_layout
-from build_scripts.toolchain import ASM_SRC, LLVM22
+from build_scripts.toolchain import LLVM22
 
 _HEADER, _STRUCT = "gemm.h", "GemmArgs"
 
@@ -32,8 +32,6 @@ _ALIGNED = (
 _ANY = ("any", 16, 1, 1, 1, 4, 1)  # any alignment, element by element
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
 _MATRIX, _LINE = 16, 64
-# SGPRs that hold the first kernel arguments at the start.
-_PRELOADED_DWORDS = 14
 
 _XCDS = 8  # of the grid: tiles of n that workgroups go round robin over
 _MAX_INDEX = 2**30  # indices of a tile behind the last one must fit 32 bits, too
@@ -47,15 +45,6 @@ def gemm_members() -> Iterator[dict[str, Any]]:
     for dtype in _ELEMENT:
         for member in (*_ALIGNED, _ANY):
             yield _member(dtype, *member)
-
-
-def _parameters() -> dict[str, str]:
-    """The fields of the arguments' struct as parameters, and their names."""
-    _, fields = struct_layout(ASM_SRC / "args" / _HEADER, _STRUCT)
-    return {
-        "PARAMETERS": ", ".join(f"{c_type} {name}" for name, _, _, c_type in fields),
-        "ARGUMENTS": ", ".join(name for name, *_ in fields),
-    }
 
 
 def _member(
@@ -81,7 +70,7 @@ def _member(
         "ELEMENT": _ELEMENT[dtype],
         "LAST": 4 * tiles_m * tiles_n - 1,
         "MAINLOOP": "ElementMainloop" if any_alignment else "Mainloop",
-        **_parameters(),
+        **preload.defines(_HEADER, _STRUCT),
     }
     return {
         "name": name,
@@ -118,5 +107,5 @@ def _member(
         },
         "names_acc": not any_alignment,
         "defines": tuple(f"{key}={value}" for key, value in defines.items()),
-        "flags": ("-mllvm", f"-amdgpu-kernarg-preload-count={_PRELOADED_DWORDS}"),
+        "flags": preload.FLAGS,
     }

@@ -1,6 +1,7 @@
 // Sizes of one member of the attention forward family, all known at compile time. Plain C++: the
 // schedule that follows from them is also printed by a host program.
 #pragma once
+#include "arch/limits.h"
 #include "tile/types.h"
 
 inline constexpr int kWaves = 4;  // of a workgroup: one a SIMD, so that each has 512 registers
@@ -94,7 +95,7 @@ struct Shape {
   static constexpr int kWidthV = kHeadDimV / 32;  // elements of a lane's load of V
   static constexpr int kLoadsV = 4;               // of a wave and block: rows of a lane
   static_assert(kHeadDim % 64 == 0 && (kWidthV == 2 || kWidthV == 4));
-  static_assert(kAccO <= 256 && kLdsBytes <= 65536);
+  static_assert(kAccO <= 256 && kLdsBytes <= kMaxLdsBytes);
   static_assert(kWaveRows % (2 * kTile) == 0);  // units alternate between two sets of registers
   static_assert(!kPadded || kLoadBytesK == 2 * kRowBytesK);
 };

@@ -1,5 +1,6 @@
 // Sizes of one member of the decode GEMM family, all known at compile time.
 #pragma once
+#include "arch/limits.h"
 #include "isa/unroll.h"
 #include "tile/element.h"
 #include "tile/operand.h"
@@ -70,5 +71,5 @@ struct Shape {
   }
   static_assert(kTile == 16 || kTile == 8 || kTile == 4);
   static_assert(kDepth * kLoads <= 63, "more than vmcnt counts");
-  static_assert(kLdsBytes <= 65536);
+  static_assert(kLdsBytes <= kMaxLdsBytes);
 };

@@ -20,3 +20,14 @@ __device__ __forceinline__ f32x4 v_mfma_f32_16x16x16_f16(f16x4 a, f16x4 b, f32x4
 __device__ __forceinline__ f32x4 v_mfma_f32_16x16x4_f32(float a, float b, f32x4 c) {
   return __builtin_amdgcn_mfma_f32_16x16x4f32(a, b, c, 0, 0, 0);
 }
+
+// Sixteen products of 4x4 by 4x4, f32 out. Block l / 4 of lane l: it holds A[l % 4][j], B[j][l % 4]
+// and C, D[j][l % 4] for j = 0..3.
+__device__ __forceinline__ f32x4 v_mfma_f32_4x4x4_16b_bf16(bf16x4 a, bf16x4 b, f32x4 c) {
+  using Builtin = int16_t __attribute__((ext_vector_type(4)));
+  return __builtin_amdgcn_mfma_f32_4x4x4bf16_1k(__builtin_bit_cast(Builtin, a),
+                                                __builtin_bit_cast(Builtin, b), c, 0, 0, 0);
+}
+__device__ __forceinline__ f32x4 v_mfma_f32_4x4x4_16b_f16(f16x4 a, f16x4 b, f32x4 c) {
+  return __builtin_amdgcn_mfma_f32_4x4x4f16(a, b, c, 0, 0, 0);
+}

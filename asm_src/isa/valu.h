@@ -11,6 +11,9 @@ __device__ __forceinline__ float v_log_f32(float x) { return __builtin_amdgcn_lo
 // 1 / x within 1 ULP.
 __device__ __forceinline__ float v_rcp_f32(float x) { return __builtin_amdgcn_rcpf(x); }
 
+// 1 / sqrt(x) within 1 ULP; denormal inputs count as 0.
+__device__ __forceinline__ float v_rsq_f32(float x) { return __builtin_amdgcn_rsqf(x); }
+
 // Four bytes picked from {hi, lo} (lo = bytes 0-3, hi = bytes 4-7), one selector byte each.
 template <uint32_t kSelector>
 __device__ __forceinline__ uint32_t v_perm_b32(uint32_t hi, uint32_t lo) {

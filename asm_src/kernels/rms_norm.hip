@@ -1,0 +1,120 @@
+// out = x * weight / sqrt(mean(x^2) + eps) along each row, in float32, rounded once to nearest
+// even. With a residual, x is x + residual, rounded to the element type, which goes to `sum`.
+//
+// The build defines KERNEL (its name), ELEMENT, ROW_LANES (lanes of a row), ROWS_AT_ONCE (such
+// lanes of a workgroup), ROW_STEPS (rows of a lane), STEPS (chunks of a row that a lane holds),
+// CHUNK (its columns), and from the struct of the arguments PARAMETERS and ARGUMENTS: each field is
+// a parameter of its own, so that the first ones can come in SGPRs. Grid: x = ceil(rows /
+// (ROWS_AT_ONCE * ROW_STEPS)).
+//
+//   phase    memory                   vector unit               matrix unit
+//   load     x, residual, weight
+//   sum                               x + residual, round       squares, as they come
+//   reduce   LDS, over waves          over lanes
+//   store    sum, out                 scale, weigh, round
+//
+// 4 registers a chunk of x, of residual, and of weight. Squares beyond float32 make the mean
+// infinite and the row 0, as they do in float32.
+#include "norm/outputs.h"
+#include "norm/sums.h"
+
+namespace {
+
+constexpr int kRowLanes = ROW_LANES, kRowsAtOnce = ROWS_AT_ONCE, kLanes = kRowLanes * kRowsAtOnce;
+constexpr int kRowSteps = ROW_STEPS, kRows = kRowsAtOnce * kRowSteps, kSteps = STEPS;
+constexpr int kWaves = kLanes / kWaveLanes, kColumns = kRowLanes * CHUNK * kSteps;
+static_assert(kLanes % kWaveLanes == 0 && (kRowLanes <= kWaveLanes || kRows == 1));
+
+using Part = Chunk<CHUNK>;
+using Sum = OverRow<kRowLanes>;
+using OfRow = Row<(kRowLanes >= kWaveLanes)>;
+using OfWeight = Row<true>;
+
+// Where registers do not suffice for x, residual and weight at once, the weight comes last.
+constexpr int kMinWaves = kWaves > 4 ? kWaves / 4 : 4;  // of a SIMD
+constexpr bool kLateWeight = Part::kPairs * kSteps * (2 * kRowSteps + 1) > 512 / kMinWaves * 2 / 3;
+
+// Of this lane, among the rows of its workgroup.
+__device__ __forceinline__ int row_of_lane() {
+  if constexpr (kRowsAtOnce == 1) return 0;
+  return kRowLanes == kWaveLanes ? Lane::wave() : Lane::in_workgroup() / kRowLanes;
+}
+
+template <bool kResidual, bool kWhole>
+__device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* of_waves) {
+  Outputs outputs;
+  outputs.load();
+  const Columns<kRowLanes, CHUNK, kWhole> columns(0, args.columns);
+  const int first = __builtin_amdgcn_workgroup_id_x() * kRows + row_of_lane(), last = args.rows - 1;
+  const OfWeight weights(args.weight);
+  uint32_t row[kRowSteps];
+  OfRow x_row[kRowSteps], residual_row[kRowSteps];
+  Part x[kRowSteps][kSteps], residual[kRowSteps][kSteps], weight[kSteps];
+  for (int r = 0; r < kRowSteps; ++r) {
+    const int own = first + r * kRowsAtOnce;
+    row[r] = own < last ? own : last;
+    x_row[r] = OfRow(args.x, args.x_stride, row[r]);
+    for (int s = 0; s < kSteps; ++s) x[r][s] = columns.load(x_row[r], s);
+    if constexpr (kResidual) {
+      residual_row[r] = OfRow(args.residual, args.residual_stride, row[r]);
+      for (int s = 0; s < kSteps; ++s) residual[r][s] = columns.load(residual_row[r], s);
+    }
+  }
+  if constexpr (!kLateWeight)
+    for (int s = 0; s < kSteps; ++s) weight[s] = columns.load(weights, s);
+  for (int s = 0; s < kSteps; ++s) {
+    for (int r = 0; r < kRowSteps; ++r) {
+      columns.keep(x_row[r], s);
+      if constexpr (kResidual) columns.keep(residual_row[r], s);
+    }
+    columns.keep(weights, s);
+  }
+  const Scale scale(args.columns, args.eps);
+  const Sum over_row(of_waves);
+
+  SumOfSquares squares[kRowSteps];
+  for (int r = 0; r < kRowSteps; ++r)
+    for (int s = 0; s < kSteps; ++s) {
+      if constexpr (kResidual) x[r][s] = x[r][s] + residual[r][s];
+      squares[r].add(columns.alone(x[r][s], s));
+    }
+  if constexpr (kLateWeight) {
+    for (int s = 0; s < kSteps; ++s) weight[s] = columns.load(weights, s);
+    ordered::keep_by_nop(Lane::in_workgroup());
+  }
+  outputs.wait();
+  for (int r = 0; r < kRowSteps; ++r) {
+    const OfRow out = outputs.out<OfRow>(row[r]), sum = outputs.sum<OfRow>(row[r]);
+    const float factor = scale(over_row(squares[r]));
+    if (first + r * kRowsAtOnce > last) continue;
+    for (int s = 0; s < kSteps; ++s) {
+      if constexpr (kResidual) columns.store(x[r][s], sum, s);
+      columns.store(Product(x[r][s], weight[s]).times(factor), out, s);
+    }
+  }
+}
+
+template <bool kResidual>
+__device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* of_waves) {
+  if (__builtin_expect(args.columns == kColumns, true))
+    rms_norm<kResidual, true>(args, of_waves);
+  else
+    rms_norm<kResidual, false>(args, of_waves);
+}
+
+}  // namespace
+
+#define JOIN(a, b) a##b
+#define TILES_OF(name) JOIN(name, _tiles)
+
+extern "C" __global__ void WORKGROUP(kLanes, kMinWaves) KERNEL(PARAMETERS) {
+  __shared__ f32x4 of_waves[Sum::kQuads];
+  const RmsNormArgs args{ARGUMENTS};
+  if (__builtin_expect(args.residual != 0, true))
+    rms_norm<true>(args, (Local<f32x4>*)of_waves);
+  else
+    rms_norm<false>(args, (Local<f32x4>*)of_waves);
+}
+
+// Read back from the code object when the manifest is made.
+extern "C" __device__ const int32_t TILES_OF(KERNEL)[] = {kRows, kColumns};

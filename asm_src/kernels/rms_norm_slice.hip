@@ -1,0 +1,90 @@
+// rms_norm.hip for few rows that are long: many workgroups a row, each of which reads all of the
+// row and writes a slice of it. Reading is what they share least: a CU takes 64 bytes a clk from
+// its L1, while the arithmetic of a slice is a part of that of the row.
+//
+// The build defines KERNEL (its name), ELEMENT, LANES, STEPS (chunks of 8 columns that a lane has
+// of a row) and WIDTH (columns that it has of the slice), PARAMETERS and ARGUMENTS as there. Grid:
+// x = rows, y = ceil(columns / (LANES * WIDTH)).
+//
+//   phase    memory                               vector unit            matrix unit
+//   load     x, residual; of the slice besides:
+//            x, residual, weight
+//   sum                                           x + residual, round    squares, as they come
+//   reduce   LDS, over waves                      over lanes
+//   store    sum, out                             scale, weigh, round
+#include "norm/outputs.h"
+#include "norm/sums.h"
+
+namespace {
+
+constexpr int kLanes = LANES, kSteps = STEPS, kWidth = WIDTH, kWaves = kLanes / kWaveLanes;
+constexpr int kColumns = kLanes * kSteps * 8, kSliceColumns = kLanes * kWidth;
+constexpr bool kResidual = RESIDUAL;
+
+using Part = Chunk<8>;
+using Own = Chunk<kWidth>;
+using Sum = OverRow<kLanes>;
+using OfRow = Row<true>;
+
+// What is above in the source is above in the code.
+__device__ __forceinline__ void in_order() { __builtin_amdgcn_sched_barrier(0); }
+
+template <bool kWhole>
+__device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* of_waves) {
+  Outputs outputs;
+  outputs.load();
+  const uint32_t row = __builtin_amdgcn_workgroup_id_x();
+  const Columns<kLanes, 8, kWhole> columns(0, args.columns);
+  const Columns<kLanes, kWidth, kWhole> slice(__builtin_amdgcn_workgroup_id_y() * kSliceColumns,
+                                              args.columns);
+  Part x[kSteps], residual[kSteps];
+  Own own, own_residual;
+  const OfRow x_row(args.x, args.x_stride, row);
+  x[0] = columns.load(x_row, 0);
+  in_order();
+  OfRow residual_row;
+  if constexpr (kResidual) residual_row = OfRow(args.residual, args.residual_stride, row);
+  for (int s = 0; s < kSteps; ++s) {
+    if (s > 0) x[s] = columns.load(x_row, s);
+    if constexpr (kResidual) residual[s] = columns.load(residual_row, s);
+    in_order();
+  }
+  own = slice.load(x_row, 0);
+  if constexpr (kResidual) own_residual = slice.load(residual_row, 0);
+  const Own weight = slice.load(OfRow(args.weight), 0);
+  for (int s = 0; s < kSteps; ++s) columns.keep(x_row, s);
+  slice.keep(x_row, 0);
+  const Scale scale(args.columns, args.eps);
+  const Sum over_row(of_waves);
+
+  SumOfSquares squares;
+  for (int s = 0; s < kSteps; ++s) {
+    if constexpr (kResidual) x[s] = x[s] + residual[s];
+    squares.add(columns.alone(x[s], s));
+  }
+  if constexpr (kResidual) own = own + own_residual;
+  Product product(own, weight);
+  product.settle();
+  outputs.wait();
+  const OfRow out = outputs.out<OfRow>(row), sum = outputs.sum<OfRow>(row);
+  const Own y = product.times(scale(over_row(squares)));
+  if constexpr (kResidual) slice.store(own, sum, 0);
+  slice.store(y, out, 0);
+}
+
+}  // namespace
+
+#define JOIN(a, b) a##b
+#define TILES_OF(name) JOIN(name, _tiles)
+
+extern "C" __global__ void WORKGROUP(kLanes, (kWaves + 3) / 4) KERNEL(PARAMETERS) {
+  __shared__ f32x4 of_waves[Sum::kQuads];
+  const RmsNormArgs args{ARGUMENTS};
+  if (__builtin_expect(args.columns == kColumns, true))
+    rms_norm<true>(args, (Local<f32x4>*)of_waves);
+  else
+    rms_norm<false>(args, (Local<f32x4>*)of_waves);
+}
+
+// Read back from the code object when the manifest is made.
+extern "C" __device__ const int32_t TILES_OF(KERNEL)[] = {1, kSliceColumns};

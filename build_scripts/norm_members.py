@@ -1,0 +1,138 @@
+"""The kernels of RMS normalisation, as arguments of `build.KernelBuild`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from build_scripts import preload
+from build_scripts.toolchain import LLVM22
+
+# Of KernelSpec.grid: x = ceil(rows / tile.rows), y = ceil(columns / tile.columns). A workgroup
+# reads whole rows, also where its tile is a part of them.
+GRID = "tiles_of_rows_and_columns"
+_HEADER, _STRUCT = "rms_norm.h", "RmsNormArgs"
+_CHUNK = 8  # columns that a lane has next to each other: 16 bytes
+
+# Lanes of a row, rows at once, rows of a lane one after the other, chunks of a row in a lane.
+_WHOLE = (
+    (8, 8, 1, 1),
+    (8, 8, 4, 1),
+    (16, 4, 1, 1),
+    (16, 4, 4, 1),
+    (64, 1, 1, 2),
+    (64, 1, 1, 8),
+    (256, 1, 1, 4),
+    (256, 1, 1, 8),
+    (1024, 1, 1, 8),
+)
+_NARROW = (8, 8, 1, 1)  # rows that are shorter than a chunk, column by column
+# Lanes, chunks of a row in a lane, columns of the slice in a lane, residual.
+_SLICES = (
+    (64, 2, 4, False),
+    (256, 2, 4, False),
+    (256, 4, 4, False),
+    (256, 8, 4, False),
+    (128, 1, 4, True),
+    (256, 2, 4, True),
+    (256, 4, 4, True),
+    (256, 8, 4, True),
+)
+_ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
+_MAX_ROWS = 2**30  # the row behind the last tile must fit 32 bits
+
+
+def norm_members() -> Iterator[dict[str, Any]]:
+    """Every member."""
+    for dtype in _ELEMENT:
+        for member in _WHOLE:
+            yield _whole(dtype, _CHUNK, *member)
+        yield _whole(dtype, 1, *_NARROW)
+        for slices in _SLICES:
+            yield _slice(dtype, *slices)
+
+
+def _whole(
+    dtype: str, chunk: int, row_lanes: int, rows_at_once: int, row_steps: int, steps: int
+) -> dict[str, Any]:
+    """Workgroups that write whole rows."""
+    rows = rows_at_once * row_steps
+    name = f"c{row_lanes * chunk * steps}" + f"_r{rows}" * (rows > 1)
+    return _member(
+        dtype,
+        name,
+        "kernels/rms_norm.hip",
+        {
+            "ROW_LANES": row_lanes,
+            "ROWS_AT_ONCE": rows_at_once,
+            "ROW_STEPS": row_steps,
+            "STEPS": steps,
+            "CHUNK": chunk,
+        },
+        params={"row_lanes": row_lanes, "row_steps": row_steps, "steps": steps, "chunk": chunk},
+        columns=[chunk, chunk * row_lanes * steps],
+        residual=[False, True],
+        in_place=True,
+    )
+
+
+def _slice(dtype: str, lanes: int, steps: int, width: int, residual: bool) -> dict[str, Any]:
+    """Workgroups that read a whole row and write a slice of it."""
+    name = f"c{lanes * _CHUNK * steps}_slice{lanes * width}" + "_residual" * residual
+    return _member(
+        dtype,
+        name,
+        "kernels/rms_norm_slice.hip",
+        {"LANES": lanes, "STEPS": steps, "WIDTH": width, "RESIDUAL": str(residual).lower()},
+        params={"row_lanes": lanes, "row_steps": 1, "steps": steps, "chunk": _CHUNK},
+        columns=[_CHUNK, _CHUNK * lanes * steps],
+        residual=[residual],
+        in_place=False,
+    )
+
+
+def _member(
+    dtype: str,
+    name: str,
+    source: str,
+    defines: dict[str, Any],
+    params: dict[str, Any],
+    columns: list[int],
+    residual: list[bool],
+    in_place: bool,
+) -> dict[str, Any]:
+    name = f"rms_norm_{dtype}_{name}"
+    defines = {
+        "KERNEL": f"amdattn_{name}_gfx942",
+        "ELEMENT": _ELEMENT[dtype],
+        **defines,
+        **preload.defines(_HEADER, _STRUCT),
+    }
+    return {
+        "name": name,
+        "arch": "gfx942",
+        "source": source,
+        "header": _HEADER,
+        "struct": _STRUCT,
+        "toolchain": LLVM22,
+        "toolchain_reason": "neither LLVM 21 nor 22 spills; 22 as the other kernels",
+        "op": "rms_norm",
+        "dtype": dtype,
+        "params": params,
+        "tile": ("rows", "columns"),
+        "grid": GRID,
+        "accepts": {
+            # Least and greatest.
+            "columns": columns,
+            "rows": [1, _MAX_ROWS],
+            "residual": residual,
+            "pointer_align_bytes": 2,
+            "stride_multiple": 1,
+            "row_stride": "any",
+            # Whether out may be x or the residual, and sum either of them. Not where a row is
+            # written by one workgroup while others read it.
+            "in_place": in_place,
+        },
+        "defines": tuple(f"{key}={value}" for key, value in defines.items()),
+        "flags": preload.FLAGS,
+    }
