@@ -12,6 +12,7 @@ import pytest
 
 import amdattn
 from amdattn.device.virtual_library import library_path
+from tests.support import tiers
 from tests.support.cli_command import amdattn_command
 from tests.support.fixtures import allocations, fake_rocm, hip_stream, launches, normal
 from tests.support.gpu import gpu
@@ -37,6 +38,10 @@ for _module in pkgutil.walk_packages(amdattn.__path__, "amdattn."):
 
 _SLOW_TEST_SECONDS = 7200
 _stderr = os.dup(2)  # where it is seen while a test's output is captured
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(tiers)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
