@@ -63,7 +63,7 @@ class Row:
     what : str
         For people.
     settles : str
-        The assumption of docs/performance-model.md that it decides.
+        The assumption of docs/studies/performance-model.md that it decides.
     readings : tuple of Reading
         The model's first. None: there is no prediction.
     """

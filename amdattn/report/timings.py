@@ -47,7 +47,7 @@ class Product:
         return 2 * self.m * self.n * self.k
 
 
-# From little work to much. The last one is of the tables of docs/performance-model.md.
+# From little work to much. The last one is of the tables of docs/studies/performance-model.md.
 SHAPES: tuple[Product | Shape, ...] = (
     Product(1, 4096, 4096),
     Product(16, 4096, 4096),

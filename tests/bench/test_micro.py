@@ -108,7 +108,7 @@ def test_the_other_reading_of_transcendentals_is_the_model_s_other_one() -> None
     "name", ["exp_f32", "branch", "chain_lds_b128", "lds_read_b128", "beside_dot2_f32_f16_x4"]
 )
 def test_same_kernels_as_in_the_document(modelled: dict[str, micro.Figure], name: str) -> None:
-    """What docs/performance-model.md has is made by `clk_per` from the same text."""
+    """What docs/studies/performance-model.md has is made by `clk_per` from the same text."""
     (row,) = (row for row in table.CLK if row.name == name)
     clk = clk_per(row.text.replace("@", "{i}"), row.copies, waves=row.waves, before=row.before)
     assert row.value(clk) == modelled[name].value

@@ -72,7 +72,7 @@ OWN: dict[str, dict[str, Any]] = {
     "arrays.dlpack_import.import_tensor": {"device": (1, 0)},  # kDLCPU
     "ops.attention.kv_split.Costs.of_range": {"parts": 1},
     "ops.attention.call.run": {"longest": (0, 0)},  # of q and of k
-    "arch.energies.mi300x": {"large_tile": 1.26, "plain_valu": 0.5},  # docs/performance-model.md
+    "arch.energies.mi300x": {"large_tile": 1.26, "plain_valu": 0.5},
     "report.kernels.Guarded": {"guard": 8},
     # Micro kernels: one wave, or as many as a rate of a CU needs.
     "bench.micro.Micro.launch": {"workgroups": 1, "waves": 1},

@@ -39,7 +39,7 @@ FAST = {
     ),
     "cli": ("cli_usage", "command_tables", "listed_options", "what_runs"),
     "device": ("binding_answers", "device_query", "kernel_rows"),
-    "docs": ("documented_commands", "refused"),
+    "docs": ("documented_commands", "pages", "refused"),
     "kernels": ("schedules",),
     "op": ("validation", "workspace"),
     "ops": (
