@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from amdattn.dtypes import BFLOAT16
 from amdattn.ops.attention.dense import flash_attn_func
 from amdattn.testing.reference import attention, attention_rounded
 from amdattn.testing.tolerance import Comparison, compare, compare_lse
@@ -78,7 +78,7 @@ def inputs(case: Case, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any], NDArr
     rng = np.random.default_rng(seed)
 
     def normal(*shape: int) -> NDArray[Any]:
-        return rng.standard_normal(shape, np.float32).astype(ml_dtypes.bfloat16)
+        return rng.standard_normal(shape, np.float32).astype(BFLOAT16.numpy())
 
     if case.packed:
         qkv = normal(case.batch, case.seqlen_q, 3, case.num_heads_q, case.head_dim)
