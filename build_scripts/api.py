@@ -120,7 +120,7 @@ def entry(name: str, value: Any, level: int) -> Iterator[str]:
     """One name with everything that belongs to it."""
     yield f"\n{'#' * level} `{name}`\n"
     if inspect.isroutine(value):
-        yield f"```python\n{signature(name.rpartition('.')[2], value)}\n```\n"
+        yield f"```text\n{signature(name.rpartition('.')[2], value)}\n```\n"
     yield markdown(docstring(name, value))
     if inspect.isclass(value) and not issubclass(value, BaseException):
         for member, of in members(value):

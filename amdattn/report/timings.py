@@ -13,7 +13,7 @@ from amdattn.arrays.buffers import empty
 from amdattn.arrays.interchange import asarray
 from amdattn.bench import micro, micro_table
 from amdattn.bench.kernels import Functions
-from amdattn.bench.micro_table import Row as MicroRow
+from amdattn.bench.micro_rows import Row as MicroRow
 from amdattn.bench.modelled import profiled
 from amdattn.bench.operation import run_operation
 from amdattn.bench.record import MEASURED, MODELLED

@@ -73,7 +73,7 @@ def test_entries_of_a_docstring() -> None:
     assert "\n".join(api.entry("Shown", Shown, 3)).split("\n") == [
         *("", "### `Shown`", "", "What it is, of `some` thing.", "", "**Parameters**", ""),
         *("- `a, b` : int  ", "  Two lines.", "- `c`"),
-        *("", "#### `Shown.made`", "", "```python", "made(*, alone)", "```", "", "Make it."),
-        *("", "#### `Shown.method`", "", "```python", "method(first, *rest, last='x')"),
+        *("", "#### `Shown.made`", "", "```text", "made(*, alone)", "```", "", "Make it."),
+        *("", "#### `Shown.method`", "", "```text", "method(first, *rest, last='x')"),
         *("```", "", "Do it."),
     ]
