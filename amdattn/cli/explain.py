@@ -115,7 +115,7 @@ def gemm(
     bias: Bias = False,
     alpha: Annotated[float, typer.Option(help="Factor of the product.")] = 1.0,
     activation: Activation = None,
-    split_k: Annotated[int, typer.Option(help="Parts along k; 0: the plan chooses.")] = 0,
+    split_k: Annotated[int, typer.Option(help="Splits of k; 0: the plan chooses.")] = 0,
     aligned: Annotated[
         bool, typer.Option(help="Rows of a and b begin at multiples of 4 bytes.")
     ] = True,

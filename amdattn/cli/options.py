@@ -27,7 +27,7 @@ HeadDimV = Annotated[int, typer.Option("--head-dim-v", "-dv", help="Of v; 0: as 
 Dtype = Annotated[str, typer.Option(help="bfloat16 or float16.")]
 Layout = Annotated[str, typer.Option(help="bshd or bhsd: the order of the axes.")]
 SoftmaxScale = Annotated[
-    float | None, typer.Option(help="Factor of scores; default: 1/sqrt(head_dim).")
+    float | None, typer.Option(help="Scale of scores; default: 1/sqrt(head_dim).")
 ]
 Causal = Annotated[
     bool,
@@ -36,13 +36,15 @@ Causal = Annotated[
 WindowSize = Annotated[
     tuple[int, int], typer.Option(help="Keys left and right of a query's own; -1: all.")
 ]
-TopLeft = Annotated[bool, typer.Option("--top-left", help="Masks start at the first key.")]
+TopLeft = Annotated[
+    bool, typer.Option("--top-left", help="Mask alignment: the diagonal begins at the first key.")
+]
 Softcap = Annotated[float, typer.Option(help="Bound of the scaled scores; 0: none.")]
 RoundMode = Annotated[str, typer.Option(help="rtne, rtna or rtz.")]
-NumSplits = Annotated[int, typer.Option(help="Parts along KV; 0: the plan chooses.")]
-Gather = Annotated[str, typer.Option(help="k, v or kv: copy their rows together.")]
+NumSplits = Annotated[int, typer.Option(help="Splits of KV; 0: the plan chooses.")]
+Gather = Annotated[str, typer.Option(help="k, v or kv: pack their rows first.")]
 Sinks = Annotated[
-    bool, typer.Option("--sinks", help="Every head has a score of a key without a value.")
+    bool, typer.Option("--sinks", help="Every head has a sink: a logit without a value.")
 ]
 
 N = Annotated[int, typer.Option("--n", "-n", help="Columns of the result.")]
@@ -51,9 +53,7 @@ Bias = Annotated[bool, typer.Option("--bias", help="Add one of every column.")]
 Activation = Annotated[
     str | None, typer.Option(help="As of gemm_nt; with ..._and_mul b has 2 n rows.")
 ]
-Deterministic = Annotated[
-    bool, typer.Option(help="Add parts along k in their order, or as they come.")
-]
+Deterministic = Annotated[bool, typer.Option(help="Add splits of k in their order, or atomically.")]
 
 Device = Annotated[
     str,
