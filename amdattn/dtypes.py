@@ -24,7 +24,7 @@ class DType:
 
     def numpy(self) -> np.dtype[Any]:
         """The numpy dtype; bfloat16 comes from ml_dtypes, which numpy itself does not have."""
-        import numpy as np
+        import numpy as np  # before ml_dtypes, whose own import of it loses a Ctrl-C
 
         if self.name == "bfloat16":
             import ml_dtypes

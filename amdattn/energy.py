@@ -5,8 +5,8 @@ into its power cap, which then lowers the clock; how far depends on the energy o
 does. Here the operations and bytes that the model counted, times energies from public sources, give
 the clock at which the power equals the cap, and with it a time. Cycles are taken as they are.
 
-Two numbers of `amdattn.arch.energies` are fitted (see there); docs/performance-model.md shows what
-comes out with and without them.
+Two numbers of `amdattn.arch.energies` are fitted (see there); docs/studies/performance-model.md
+shows what comes out with and without them.
 """
 
 from __future__ import annotations

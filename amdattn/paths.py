@@ -23,7 +23,9 @@ def hsaco_dir() -> Path:
     """Folder of manifest.json and the code objects; AMDATTN_KERNEL_DIR overrides it."""
     override = os.environ.get(KERNEL_DIR_VARIABLE)
     if override:
-        return _first_dir(Path(override))
+        if not os.path.isdir(override):
+            raise ManifestError(f"{KERNEL_DIR_VARIABLE}={override!r} is no folder")
+        return Path(override)
     return _first_dir(_PACKAGE / "hsaco", _PACKAGE.parent / "hsaco")
 
 

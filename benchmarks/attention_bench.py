@@ -1,4 +1,4 @@
-"""Write docs/attention-bench.md: our attention kernels beside AITER's, MoonMath's and Triton's.
+"""Write docs/studies/attention-bench.md: ours beside AITER's, MoonMath's and Triton's kernels.
 
 Runs `benchmarks.attention_peers` on the virtual device (an hour on two cores), or reads what such
 runs printed with --json.
@@ -21,7 +21,7 @@ from amdattn.ops.attention.problem import ROUND_MODES
 from build_scripts.generated_page import page_parser, write_page
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "attention-bench.md"
+PAGE = ROOT / "docs" / "studies" / "attention-bench.md"
 
 Record = dict[str, Any]
 OURS = "amdattn"
@@ -46,7 +46,7 @@ it are
 {commands}
 ```
 
-[bench.md](bench.md) says where the peers are from. **Every number on this page is modelled, none
+[bench.md](../bench.md) says where the peers are from. **Every number on this page is modelled, none
 was measured**: cycles by the virtual device's [performance model](performance-model.md) (version
 {model}) of an {device}, times at a constant {clock:g} GHz. A GPU under a
 power cap runs kernels that keep its matrix units busier at a lower clock, so that its times lie
@@ -318,7 +318,7 @@ def _remarks(records: Sequence[Record]) -> list[str]:
         lines.append(
             f"{count} of {len(shown)} operations were sampled, the others simulated in full; how "
             f"far a prediction of\none more length was off, at most: {worst}.\n"
-            "[bench.md](bench.md) has the method."
+            "[bench.md](../bench.md) has the method."
         )
     return lines
 

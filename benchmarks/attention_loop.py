@@ -7,7 +7,7 @@ normal random numbers: what 4096 more keys take, per 64 keys and divided by the 
 workgroup / 384; and what a workgroup takes outside of its loop. The matrix limit is what its matrix
 instructions take, 6144 cycles at head_dim 128.
 `--trans exclusive` is the other reading of transcendentals beside matrix instructions
-(docs/performance-model.md).
+(docs/studies/performance-model.md).
 """
 
 from __future__ import annotations

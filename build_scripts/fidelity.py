@@ -1,4 +1,4 @@
-"""Write docs/fidelity.md from the virtual device's own instruction table."""
+"""Write docs/generated/fidelity.md from the virtual device's own instruction table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from amdattn.device.virtual_library import library_path
 from build_scripts.generated_page import write_or_check
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "fidelity.md"
+PAGE = ROOT / "docs" / "generated" / "fidelity.md"
 
 HEADER = """# Fidelity of the virtual device, per instruction
 

@@ -1,4 +1,4 @@
-"""Write docs/checked-mode-hazards.md from the virtual device's own table of hazard rules."""
+"""Write docs/generated/checked-mode-hazards.md from the virtual device's own table of rules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from amdattn.device.virtual_library import library_path
 from build_scripts.generated_page import write_or_check
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "checked-mode-hazards.md"
+PAGE = ROOT / "docs" / "generated" / "checked-mode-hazards.md"
 LEVELS = ("error", "advice", "not reported")
 
 HEADER = """# Required wait states (hazards) on gfx942

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from amdattn.bench import micro_table as table
+from amdattn.bench import micro_rows as rows, micro_table as table
 from build_scripts.manifest import sha256
 from build_scripts.toolchain import LLVM22, assemble
 
@@ -84,7 +84,7 @@ _BY_WAVE = """  s_mul_i32 s5, s2, s21
 _BY_WORKGROUP = "  v_mov_b32 v7, s2\n"
 
 
-def _clk(row: table.Clk, copies: int) -> str:
+def _clk(row: rows.Clk, copies: int) -> str:
     text = "\n".join(row.text.replace("@", f"_{row.name}_{copies}_{i}") for i in range(copies))
     label = f"loop_{row.name}_{copies}"
     return (
@@ -102,12 +102,12 @@ def _load(i: int) -> str:
     return f"  global_load_dwordx4 v[{20 + 4 * i}:{23 + 4 * i}], v6, s[24:25]\n"
 
 
-def _stream(row: table.Stream) -> str:
+def _stream(row: rows.Stream) -> str:
     """Go once over all arrays; s[6:7] leads to the next bytes of the first one."""
     loop = f"loop_{row.symbol}"
     # What is written where nothing is read: not from memory, where others write already.
     values = "".join(f"  v_mov_b32 v{i}, 1.0\n" for i in range(8, 12))
-    text = f"""{values}  s_mul_i32 s3, s2, {table.LOAD_BYTES}
+    text = f"""{values}  s_mul_i32 s3, s2, {rows.LOAD_BYTES}
   v_lshlrev_b32 v6, 4, v0
   v_add_u32 v6, s3, v6
   s_mul_i32 s5, s33, {max(row.reads - 1, 0)}
@@ -120,17 +120,17 @@ def _stream(row: table.Stream) -> str:
   s_mov_b32 s4, s20
 {loop}:
 """
-    for i in range(table.UNROLLED):
+    for i in range(rows.UNROLLED):
         text += (_load(i) + _add(24, "s33")) * (row.reads - 1)
         text += (_load(i) + _add(24, "s6", "s7")) * (row.reads > 0)
     text += "  s_waitcnt vmcnt(0)\n" * (row.writes and row.reads > 0)
-    for i in range(table.UNROLLED if row.writes else 0):
+    for i in range(rows.UNROLLED if row.writes else 0):
         first = 20 + 4 * i if row.reads else 8
         text += f"  global_store_dwordx4 v6, v[{first}:{first + 3}], s[26:27]\n" + _add(26, "s32")
     return text + _LOOP_END.format(label=loop) + "  s_waitcnt vmcnt(0)\n"
 
 
-def _region(row: table.Region) -> str:
+def _region(row: rows.Region) -> str:
     text = f"""  s_lshr_b32 s3, s2, 3
   s_mul_i32 s3, s3, s34
   v_lshlrev_b32 v6, 4, v0
@@ -140,8 +140,8 @@ def _region(row: table.Region) -> str:
   s_mov_b32 s4, s20
 loop_{row.symbol}:
 """
-    for i in range(table.UNROLLED):
-        text += f"{_load(i)}  v_add_u32 v6, {table.LOAD_BYTES}, v6\n  v_and_b32 v6, s35, v6\n"
+    for i in range(rows.UNROLLED):
+        text += f"{_load(i)}  v_add_u32 v6, {rows.LOAD_BYTES}, v6\n  v_and_b32 v6, s35, v6\n"
     return text + _LOOP_END.format(label=f"loop_{row.symbol}") + "  s_waitcnt vmcnt(0)\n"
 
 
@@ -204,8 +204,8 @@ def bodies() -> Iterator[tuple[str, str]]:
     for clk in table.CLK:
         for copies in (clk.copies, 2 * clk.copies):
             yield clk.symbol(copies), _clk(clk, copies)
-    yield table.Latency.symbol, _latency()
-    yield table.Region.symbol, _region(table.REGIONS[0])
+    yield rows.Latency.symbol, _latency()
+    yield rows.Region.symbol, _region(table.REGIONS[0])
     for stream in {row.symbol: row for row in table.STREAMS}.values():
         yield stream.symbol, _stream(stream)
     yield "amdattn_micro_fill", _FILL
@@ -216,12 +216,12 @@ def bodies() -> Iterator[tuple[str, str]]:
 def assembly() -> str:
     """The whole source, for the assembler."""
     kernels = dict(bodies())
-    text = f'.amdgcn_target "amdgcn-amd-amdhsa--{table.ARCH}"\n.amdhsa_code_object_version 5\n'
+    text = f'.amdgcn_target "amdgcn-amd-amdhsa--{rows.ARCH}"\n.amdhsa_code_object_version 5\n'
     for symbol, body in kernels.items():
         text += f".text\n.globl {symbol}\n.p2align 8\n.type {symbol},@function\n{symbol}:\n"
         text += f"{_PROLOGUE}{body}  s_endpgm\n{_DESCRIPTOR.format(symbol=symbol)}"
     text += ".amdgpu_metadata\n---\namdhsa.version: [1, 2]\n"
-    text += f"amdhsa.target: amdgcn-amd-amdhsa--{table.ARCH}\namdhsa.kernels:\n"
+    text += f"amdhsa.target: amdgcn-amd-amdhsa--{rows.ARCH}\namdhsa.kernels:\n"
     text += "".join(_metadata(symbol) for symbol in kernels)
     return text + "...\n.end_amdgpu_metadata\n"
 
@@ -247,7 +247,7 @@ def _metadata(symbol: str) -> str:
         "kernarg_segment_align": 8,
         "group_segment_fixed_size": LDS_BYTES,
         "private_segment_fixed_size": 0,
-        "wavefront_size": table.LANES,
+        "wavefront_size": rows.LANES,
         "sgpr_count": SGPRS,
         "sgpr_spill_count": 0,
         "vgpr_count": VGPRS,
@@ -269,14 +269,14 @@ def _metadata(symbol: str) -> str:
 def write(target: Path) -> Path:
     """Assemble into `target`/micro, with a manifest; returns the code object's path."""
     text = assembly()
-    image = assemble(text, LLVM22, table.ARCH)
+    image = assemble(text, LLVM22, rows.ARCH)
     folder = target / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"amdattn_micro_{table.ARCH}.hsaco"
+    file = folder / f"amdattn_micro_{rows.ARCH}.hsaco"
     file.write_bytes(image)
     manifest = {
         "schema": SCHEMA,
-        "arch": table.ARCH,
+        "arch": rows.ARCH,
         "file": file.name,
         "sha256": sha256(image),
         "assembly_sha256": sha256(text.encode()),

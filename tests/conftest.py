@@ -5,16 +5,17 @@ import faulthandler
 import importlib
 import os
 import pkgutil
-import tempfile
 from collections.abc import Iterator
 
 import pytest
 
 import amdattn
 from amdattn.device.virtual_library import library_path
+from tests.support import tiers
 from tests.support.cli_command import amdattn_command
 from tests.support.fixtures import allocations, fake_rocm, hip_stream, launches, normal
 from tests.support.gpu import gpu
+from tests.support.paths import TESTS
 from tests.support.vdev_library import open_library
 
 FIXTURES = (allocations, amdattn_command, fake_rocm, gpu, hip_stream, launches, normal)
@@ -23,7 +24,7 @@ FIXTURES = (allocations, amdattn_command, fake_rocm, gpu, hip_stream, launches, 
 os.environ.setdefault("AMDATTN_VDEV_LIBRARY", str(library_path()))
 os.environ.setdefault("AMDATTN_DEVICE", "virtual:gfx942")
 # Not what the user has tuned.
-os.environ["AMDATTN_GEMM_TABLE"] = os.path.join(tempfile.gettempdir(), "amdattn-none", "gemm.json")
+os.environ["AMDATTN_GEMM_TABLE"] = str(TESTS / "support" / "no_tuned_gemm.json")
 
 # All of it before any test: a module that is imported while a test has replaced a name keeps what
 # it takes from there for the rest of the run.
@@ -37,6 +38,10 @@ for _module in pkgutil.walk_packages(amdattn.__path__, "amdattn."):
 
 _SLOW_TEST_SECONDS = 7200
 _stderr = os.dup(2)  # where it is seen while a test's output is captured
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(tiers)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

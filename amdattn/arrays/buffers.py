@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from amdattn import scalars
-from amdattn.arrays import dlpack, indexing, memory
-from amdattn.arrays.dlpack import HostTensor, RawMemory, compact_strides
+from amdattn.arrays import dlpack, dlpack_export, indexing
+from amdattn.arrays.allocation import Allocation, Memory
+from amdattn.arrays.dlpack import compact_strides
 from amdattn.device import runtime
 from amdattn.device.runtime import Runtime
 from amdattn.dtypes import DType, as_dtype
@@ -69,58 +69,6 @@ class View:
                 last += (length - 1) * step
         itemsize = self.dtype.itemsize
         return self.address + first * itemsize, self.address + (last + 1) * itemsize
-
-
-class Memory:
-    """Device memory that arrays are views of.
-
-    Attributes
-    ----------
-    device : Runtime
-        What it is memory of.
-    stream : int or None
-        The hipStream_t of the last operation of this package that wrote to it; None if nothing
-        can be pending.
-    streams : set of int
-        Every stream on which it may be in use.
-    uses : dict or None
-        What `zero_at_rest` knows of workspaces in it, by address.
-    read_only : bool
-        Its owner forbids that it is written.
-    """
-
-    __slots__ = ("__weakref__", "device", "owner", "read_only", "stream", "streams", "uses")
-
-    def __init__(self, device: Runtime, owner: object = None) -> None:
-        self.device = device
-        self.owner = owner
-        self.read_only = False
-        self.stream: int | None = None
-        self.streams: set[int] = set()
-        self.uses: dict[int, Any] | None = None
-
-
-class _Allocation(Memory):
-    """Memory of this package, given back when the last array on it is collected."""
-
-    __slots__ = ("_block", "_pool", "address")
-
-    def __init__(self, nbytes: int, stream: int, device: Runtime) -> None:
-        self.device = device
-        self._pool = memory.pool(device)
-        block = self._block = self._pool.take(nbytes, stream)
-        self.owner = self.uses = None
-        self.read_only = False
-        self.address = block.address
-        self.stream = stream if block.is_used_again else None
-        self.streams = block.streams
-
-    def __del__(self) -> None:
-        if hasattr(self, "_block") and not sys.is_finalizing():
-            try:
-                self._pool.give(self._block)
-            except KeyboardInterrupt:  # hipFree waits for the device
-                self.device.interrupt_again()
 
 
 class DeviceArray:
@@ -351,50 +299,7 @@ class DeviceArray:
         copy: bool | None = None,
     ) -> Any:
         """Export the array, ordered on the consumer's `stream`; see the DLPack specification."""
-        here = self.__dlpack_device__()
-        if dl_device is None or tuple(dl_device) == here:
-            source = self._copy_on_device() if copy else self
-            consumer = _consumer_stream(stream)
-            if consumer != memory.UNKNOWN_STREAM and source.stream is not None:
-                source._memory.device.wait_for(consumer, source.stream)
-            source._memory.streams.add(consumer)
-            exported = RawMemory(
-                source.address,
-                source.shape,
-                source.strides,
-                source._dtype,
-                source._memory,
-                source._memory.read_only,
-            )
-            return dlpack.export_tensor(exported, source._dtype, here, max_version, bool(copy))
-        if tuple(dl_device) == (dlpack.CPU, 0):
-            if copy is False:
-                raise BufferError("device memory reaches the host only by a copy (copy=False)")
-            return HostTensor(self.numpy()).__dlpack__(max_version=max_version, copied=True)
-        raise BufferError(f"dl_device={dl_device} is neither {here} nor the CPU")
-
-    def _copy_on_device(self) -> DeviceArray:
-        low, high = self.view().extent()
-        stream = self.stream or 0
-        self._memory.streams.add(stream)
-        device = self._memory.device
-        allocation = _Allocation(high - low, stream, device)
-        allocation.stream = stream
-        device.copy_on_device(allocation.address, low, high - low, stream)
-        address = allocation.address + self.address - low
-        return DeviceArray(address, self.shape, self.strides, self._dtype, allocation)
-
-
-def _consumer_stream(stream: int | None) -> int:
-    """Rules of the array API standard for ROCm: None is the default stream, -1 is not said."""
-    if stream is None:
-        return 0
-    stream = scalars.integer("stream", stream)
-    if stream == memory.UNKNOWN_STREAM:
-        return stream
-    if stream in (1, 2) or stream < 0:
-        raise ValueError(f"stream={stream} is not allowed on ROCm (have None, -1, 0 and > 2)")
-    return runtime.stream_handle(stream)
+        return dlpack_export.export(self, stream, max_version, dl_device, copy)
 
 
 # -- making arrays ---------------------------------------------------------------------------------
@@ -440,7 +345,7 @@ def allocate(
 ) -> DeviceArray:
     """The same, for use on `stream`, of a shape and its compact strides, known to be right."""
     nbytes = math.prod(shape) * dtype.itemsize
-    allocation = _Allocation(nbytes, stream, device or runtime.get())
+    allocation = Allocation(nbytes, stream, device or runtime.get())
     return DeviceArray(allocation.address, shape, strides, dtype, allocation)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from amdattn.arrays.buffers import DeviceArray, Memory, View, device_named, upload
+from amdattn.arrays.allocation import Memory
+from amdattn.arrays.buffers import DeviceArray, View, device_named, upload
 from amdattn.arrays.dlpack import HostTensor
 from amdattn.arrays.foreign import as_numpy, foreign_view
 from amdattn.device import runtime

@@ -7,13 +7,13 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-import ml_dtypes
 import numpy as np
 
 from amdattn.bench.shapes import Shape
 from amdattn.device import runtime
 from amdattn.device.code_object import read_kernels
 from amdattn.device.runtime.launch_form import LaunchForm
+from amdattn.dtypes import BFLOAT16
 from amdattn.ops.attention.problem import axis_order
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Operands(contextlib.ExitStack):
         self._workspace_bytes = 0
         self._filled: dict[tuple[str, int], int] = {}
         rng = np.random.default_rng(0)
-        self.dtype = np.dtype(ml_dtypes.bfloat16)
+        self.dtype = BFLOAT16.numpy()
         # Of each its own: a row of Q that is a row of K has scores that no softmax expects.
         self._chunks = {
             name: rng.standard_normal(CHUNK_ELEMENTS, np.float32).astype(self.dtype)

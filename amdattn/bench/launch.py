@@ -288,7 +288,7 @@ FEW_COLUMNS = ("path", "median", "beyond raw", "bar")
 
 
 def markdown(measurements: list[Measurement]) -> str:
-    """The tables of `docs/launch-overhead.md`."""
+    """The tables of `docs/studies/launch-overhead.md`."""
     lines = []
     for measurement in measurements:
         lines += [

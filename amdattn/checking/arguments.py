@@ -81,7 +81,9 @@ class Buffer:
         if self.fill == "normal":
             return rng.standard_normal(self.shape).astype(self.dtype.numpy())
         if self.fill == "integers":
-            return rng.integers(self.low, self.high, self.shape).astype(self.dtype.numpy())
+            drawn = np.uint64 if self.high > 2**63 else np.int64
+            made = rng.integers(self.low, self.high, self.shape, drawn)
+            return made.astype(self.dtype.numpy())
         return np.zeros(self.shape, self.dtype.numpy())
 
 
@@ -249,9 +251,31 @@ def _buffer(row: Mapping[str, Any]) -> Buffer:
     if not _is_count(contents.get("seed", 0), 0):
         raise ValueError(f"seed={contents['seed']!r} must be an integer >= 0")
     buffer = Buffer(row["name"], role, dtype, tuple(shape), **contents)
-    if not all(isinstance(x, int) for x in (buffer.low, buffer.high)) or buffer.low >= buffer.high:
-        raise ValueError(f"low={buffer.low} and high={buffer.high} must be integers, low < high")
+    bounds = f"low={buffer.low} and high={buffer.high}"
+    if not _are_integers(buffer.low, buffer.high) or buffer.low >= buffer.high:
+        raise ValueError(f"{bounds} must be integers, low < high")
+    least, most = _range(dtype)
+    if buffer.fill == "integers" and (buffer.low < least or buffer.high > most + 1):
+        raise ValueError(f"{bounds} must be of {least}..{most + 1} for {dtype.name}")
     return buffer
+
+
+_LARGEST_FLOAT16 = 65504
+
+
+def _range(dtype: DType) -> tuple[int, int]:
+    """The least and the greatest integer that an element may be filled with."""
+    bits = 8 * dtype.itemsize
+    if dtype.name.startswith("uint"):
+        return 0, 2**bits - 1
+    if dtype.name.startswith("int"):
+        return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    most = _LARGEST_FLOAT16 if dtype.name == "float16" else 2**63 - 1
+    return -most, most
+
+
+def _are_integers(*values: object) -> bool:
+    return all(isinstance(x, int) and not isinstance(x, bool) for x in values)
 
 
 def _is_count(value: object, least: int) -> bool:

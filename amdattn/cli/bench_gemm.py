@@ -56,7 +56,7 @@ def gemm(
     ] = "",
     bias: Bias = False,
     activation: Activation = None,
-    split_k: Annotated[int, typer.Option(help="Parts along k; 0: the plan chooses.")] = 0,
+    split_k: Annotated[int, typer.Option(help="Splits of k; 0: the plan chooses.")] = 0,
     deterministic: Deterministic = True,
     peer: Annotated[
         list[str] | None,

@@ -19,7 +19,7 @@ def launch(
     rounds: Annotated[int, typer.Option(help="Batches per path.")] = 300,
     as_json: AsJson = False,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print the tables of docs/launch-overhead.md.")
+        bool, typer.Option("--markdown", help="The tables of docs/studies/launch-overhead.md.")
     ] = False,
     wide: Annotated[
         bool, typer.Option("--wide", help="Every column, however wide; default: what fits 80.")

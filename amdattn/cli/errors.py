@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from amdattn.cli import INTERRUPT_CODE
 from amdattn.cli.output import stderr
 from amdattn.errors import AmdattnError, HipError
 
@@ -36,7 +37,6 @@ RENAMED = {
     "--return-attn-probs": "--lse",
     "-h": "--help",
 }
-_INTERRUPT_CODE = 130
 _INTERRUPTED = "interrupted by SIGINT"  # what the virtual device says of a launch that Ctrl-C ended
 # Every usage error of typer, which has had click's classes and its own.
 _Usage: Any = typer.BadParameter.__base__
@@ -63,7 +63,7 @@ def run(app: typer.Typer, prog_name: str = "amdattn") -> int:
 def _run(app: typer.Typer, prog_name: str) -> int:
     try:
         code = int(app(prog_name=prog_name, standalone_mode=False) or 0)
-        if code == _INTERRUPT_CODE:  # typer's answer to Ctrl-C
+        if code == INTERRUPT_CODE:  # typer's answer to Ctrl-C
             show("interrupted")
         return code
     except BrokenPipeError:
@@ -73,11 +73,11 @@ def _run(app: typer.Typer, prog_name: str) -> int:
             show(_usage(error))
     except (KeyboardInterrupt, typer.Abort):
         show("interrupted")
-        return _INTERRUPT_CODE
+        return INTERRUPT_CODE
     except EXPECTED as error:
         if isinstance(error, HipError) and _INTERRUPTED in error.report:
             show("interrupted")  # Python has lost the exception, in a destructor for example
-            return _INTERRUPT_CODE
+            return INTERRUPT_CODE
         show(_text(error), type(error).__name__ if isinstance(error, AmdattnError) else "Error")
     return 2
 

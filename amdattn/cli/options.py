@@ -5,55 +5,48 @@ They are called as the arguments of the Python API, and abbreviated as AITER's b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
 
 import typer
 
 from amdattn.arch.products import REFERENCE
 from amdattn.arch.props import KNOWN_DEVICES
+from amdattn.op.options import Option
+from amdattn.ops.attention import command_options as attention
+from amdattn.ops.gemm import command_options as gemm
 
-Batch = Annotated[int, typer.Option("--batch", "-b", help="Sequences.")]
-SeqlenQ = Annotated[int, typer.Option("--seqlen-q", "-sq", help="Rows of q in a sequence.")]
-SeqlenKv = Annotated[
-    int, typer.Option("--seqlen-kv", "-skv", help="Rows of k and v; 0: as seqlen-q.")
-]
-HeadsQ = Annotated[int, typer.Option("--heads-q", "-hq", help="Heads of q.")]
-HeadsKv = Annotated[
-    int, typer.Option("--heads-kv", "-hkv", help="Heads of k and v, a divisor; 0: as heads-q.")
-]
-HeadDim = Annotated[int, typer.Option("--head-dim", "-d", help="Channels of q and k.")]
-HeadDimV = Annotated[int, typer.Option("--head-dim-v", "-dv", help="Of v; 0: as head-dim.")]
-Dtype = Annotated[str, typer.Option(help="bfloat16 or float16.")]
+
+def _of(options: Sequence[Option], name: str) -> Any:
+    """The option of a problem's argument."""
+    (option,) = (option for option in options if option.name == name)
+    return typer.Option(*option.flags, help=option.help)
+
+
+Batch = Annotated[int, _of(attention.OPTIONS, "batch")]
+SeqlenQ = Annotated[int, _of(attention.OPTIONS, "seqlen_q")]
+SeqlenKv = Annotated[int, _of(attention.OPTIONS, "seqlen_kv")]
+HeadsQ = Annotated[int, _of(attention.OPTIONS, "heads_q")]
+HeadsKv = Annotated[int, _of(attention.OPTIONS, "heads_kv")]
+HeadDim = Annotated[int, _of(attention.OPTIONS, "head_dim")]
+HeadDimV = Annotated[int, _of(attention.OPTIONS, "head_dim_v")]
+Dtype = Annotated[str, _of(attention.OPTIONS, "dtype")]
+SoftmaxScale = Annotated[float | None, _of(attention.OPTIONS, "softmax_scale")]
+Causal = Annotated[bool, _of(attention.OPTIONS, "causal")]
+WindowSize = Annotated[tuple[int, int], _of(attention.OPTIONS, "window_size")]
+TopLeft = Annotated[bool, _of(attention.OPTIONS, "top_left")]
+Softcap = Annotated[float, _of(attention.OPTIONS, "softcap")]
+Sinks = Annotated[bool, _of(attention.OPTIONS, "sinks")]
+RoundMode = Annotated[str, _of(attention.OPTIONS, "round_mode")]
+NumSplits = Annotated[int, _of(attention.OPTIONS, "num_splits")]
+Gather = Annotated[str, _of(attention.OPTIONS, "gather")]
 Layout = Annotated[str, typer.Option(help="bshd or bhsd: the order of the axes.")]
-SoftmaxScale = Annotated[
-    float | None, typer.Option(help="Factor of scores; default: 1/sqrt(head_dim).")
-]
-Causal = Annotated[
-    bool,
-    typer.Option("--causal", help="The last query sees all keys, each before one less."),
-]
-WindowSize = Annotated[
-    tuple[int, int], typer.Option(help="Keys left and right of a query's own; -1: all.")
-]
-TopLeft = Annotated[bool, typer.Option("--top-left", help="Masks start at the first key.")]
-Softcap = Annotated[float, typer.Option(help="Bound of the scaled scores; 0: none.")]
-RoundMode = Annotated[str, typer.Option(help="rtne, rtna or rtz.")]
-NumSplits = Annotated[int, typer.Option(help="Parts along KV; 0: the plan chooses.")]
-Gather = Annotated[str, typer.Option(help="k, v or kv: copy their rows together.")]
-Sinks = Annotated[
-    bool, typer.Option("--sinks", help="Every head has a score of a key without a value.")
-]
 
-N = Annotated[int, typer.Option("--n", "-n", help="Columns of the result.")]
-K = Annotated[int, typer.Option("--k", "-k", help="Elements that are summed over.")]
-Bias = Annotated[bool, typer.Option("--bias", help="Add one of every column.")]
-Activation = Annotated[
-    str | None, typer.Option(help="As of gemm_nt; with ..._and_mul b has 2 n rows.")
-]
-Deterministic = Annotated[
-    bool, typer.Option(help="Add parts along k in their order, or as they come.")
-]
+N = Annotated[int, _of(gemm.OPTIONS, "n")]
+K = Annotated[int, _of(gemm.OPTIONS, "k")]
+Bias = Annotated[bool, _of(gemm.OPTIONS, "bias")]
+Activation = Annotated[str | None, _of(gemm.OPTIONS, "activation")]
+Deterministic = Annotated[bool, _of(gemm.OPTIONS, "deterministic")]
 
 Device = Annotated[
     str,

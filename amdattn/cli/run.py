@@ -139,8 +139,7 @@ def run(
 
 def read_npy(option: str, path: Path) -> NDArray[Any]:
     """The array of a .npy file; numpy stores bfloat16 as elements of 2 bytes without a meaning."""
-    import ml_dtypes
-
+    from amdattn.dtypes import BFLOAT16
     from amdattn.user_files import read_array
 
     try:
@@ -150,20 +149,19 @@ def read_npy(option: str, path: Path) -> NDArray[Any]:
     except OSError as error:
         raise ValueError(f"{option}={path}: {error.strerror}") from None
     if array.dtype.kind == "V" and array.dtype.itemsize == 2:
-        return array.view(ml_dtypes.bfloat16)
+        return array.view(BFLOAT16.numpy())
     return array
 
 
 def _operand(option: str, path: Path, dtype: str, cast: bool) -> NDArray[Any]:
     """q, k or v in the element type that is wanted."""
-    import ml_dtypes
-    import numpy as np
+    from amdattn.dtypes import BFLOAT16, FLOAT16
 
     array = read_npy(option, path)
     held = array.dtype.name
     if held in _WIDE and cast:
-        element = np.float16 if dtype == "float16" else ml_dtypes.bfloat16
-        return array.astype(element)
+        element = FLOAT16 if dtype == "float16" else BFLOAT16
+        return array.astype(element.numpy())
     wanted = [dtype] if dtype else list(ELEMENTS)
     if held not in wanted:
         hint = "; --cast rounds it" if held in _WIDE else ""

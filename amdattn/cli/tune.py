@@ -65,7 +65,7 @@ def gemm(
     bias: Bias = False,
     deterministic: Deterministic = True,
     splits: Annotated[
-        str, typer.Option(help="Parts along k to try, e.g. 1,2,4; default: 1 to 16.")
+        str, typer.Option(help="Splits of k to try, e.g. 1,2,4; default: 1 to 16.")
     ] = "",
     candidates: Annotated[
         int,

@@ -29,7 +29,7 @@ STALLS = (
     "branch",  # a taken branch, s_nop, s_sleep
 )
 # What a transcendental does while the matrix unit of its SIMD works: nobody has published it for
-# gfx942 (docs/performance-model.md). The index is the value of the option "trans_exclusive".
+# gfx942 (docs/studies/performance-model.md). The index is the value of option "trans_exclusive".
 TRANS = (
     "beside",  # it overlaps
     "exclusive",  # it waits for the matrix unit and holds it

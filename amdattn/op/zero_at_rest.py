@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from amdattn.arrays.buffers import DeviceArray, Memory, upload
+from amdattn.arrays.allocation import Memory
+from amdattn.arrays.buffers import DeviceArray, upload
 from amdattn.device.runtime import Runtime
 from amdattn.errors import HipError
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from amdattn.bench.kernels import Launch
-from amdattn.bench.micro import REFERENCE_GHZ, Micro
+from amdattn.bench.micro import REFERENCE_GHZ
+from amdattn.bench.micro_launch import Micro
 from amdattn.bench.micro_table import CLK
 from amdattn.device import runtime
 from amdattn.device.kernarg import KernargBuffer

@@ -13,7 +13,7 @@ from amdattn.arrays.buffers import empty
 from amdattn.arrays.interchange import asarray
 from amdattn.bench import micro, micro_table
 from amdattn.bench.kernels import Functions
-from amdattn.bench.micro_table import Row as MicroRow
+from amdattn.bench.micro_rows import Row as MicroRow
 from amdattn.bench.operation import run_operation
 from amdattn.bench.record import MEASURED, MODELLED
 from amdattn.bench.run import is_virtual
@@ -47,7 +47,7 @@ class Product:
         return 2 * self.m * self.n * self.k
 
 
-# From little work to much. The last one is of the tables of docs/performance-model.md.
+# From little work to much. The last one is of the tables of docs/studies/performance-model.md.
 SHAPES: tuple[Product | Shape, ...] = (
     Product(1, 4096, 4096),
     Product(16, 4096, 4096),

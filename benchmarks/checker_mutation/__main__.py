@@ -3,8 +3,8 @@
     python -m benchmarks.checker_mutation attention|gemm|all [--sample N]
     python -m benchmarks.checker_mutation kernel.hsaco --grid X,Y,Z --args ... [--sample N]
 
-The page docs/checked-mode-mutation.md is written by tests.support.mutation.campaign, which has more
-kernels than the shipped ones.
+The page docs/studies/checked-mode-mutation.md is written by tests.support.mutation.campaign,
+which has more kernels than the shipped ones.
 """
 
 from __future__ import annotations

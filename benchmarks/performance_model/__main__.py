@@ -1,4 +1,4 @@
-"""Write docs/performance-model.md: the performance model against what others published.
+"""Write docs/studies/performance-model.md: the performance model against what others published.
 
     python -m benchmarks.performance_model --aiter DIR --moonmath DIR [--work DIR]
 
@@ -345,7 +345,8 @@ def main() -> None:
         default=ROOT / "build" / "virtual_device",
         help="objects of build_scripts/virtual_device.py, for the sensitivities",
     )
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "performance-model.md")
+    page = ROOT / "docs" / "studies" / "performance-model.md"
+    parser.add_argument("--out", type=Path, default=page)
     args = parser.parse_args()
     loops = runs.all_loops(args.aiter, args.moonmath)
     exclusive = runs.all_loops(args.aiter, args.moonmath, "exclusive")

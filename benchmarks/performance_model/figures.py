@@ -1,4 +1,4 @@
-"""Tables of micro kernels beside public figures, for docs/performance-model.md."""
+"""Tables of micro kernels beside public figures, for docs/studies/performance-model.md."""
 
 from __future__ import annotations
 

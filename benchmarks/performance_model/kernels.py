@@ -2,7 +2,7 @@
 
 Their files stay where the user has them. AITER's launch rules are those of `amdattn bench`.
 MoonMath's are of moonmath-ai/amd-kernels, csrc/attention_api.cpp and csrc/attention_kernel.hip; its
-code objects, moonmath_rtz.hsaco and so on, are compiled by hand (docs/performance-model.md).
+code objects, moonmath_rtz.hsaco and so on, are compiled by hand: docs/studies/performance-model.md.
 """
 
 from __future__ import annotations

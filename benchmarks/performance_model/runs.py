@@ -1,4 +1,4 @@
-"""Simulations by which docs/performance-model.md judges the model; prints the headline as JSON."""
+"""Simulations by which the page judges the performance model; prints the headline as JSON."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn.arrays import buffers
+from amdattn.arrays.dlpack import HostTensor
 from amdattn.device import runtime
 from tests.support.gpu import compiled
 from tests.support.handmade import READ_ONLY, tensor_at
@@ -94,9 +94,9 @@ def test_exports_of_read_only_memory_say_so():
         assert amdattn.from_dlpack(again).view().read_only
     assert not amdattn.from_dlpack(memory).view().read_only
     host = np.ones(4, np.float32)
-    assert np.from_dlpack(buffers.HostTensor(host)).flags.writeable
+    assert np.from_dlpack(HostTensor(host)).flags.writeable
     host.flags.writeable = False
-    assert not np.from_dlpack(buffers.HostTensor(host)).flags.writeable
+    assert not np.from_dlpack(HostTensor(host)).flags.writeable
 
 
 # -- streams ---------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn.arrays import buffers, dlpack_import
+from amdattn.arrays import dlpack_import
+from amdattn.arrays.allocation import Memory
 from amdattn.device import runtime
 from amdattn.device.runtime import hip_python, kfd, stream_calls
 from amdattn.op import zero_at_rest
@@ -87,7 +88,7 @@ def test_imports_may_be_written_unless_they_say_otherwise(flags: int | None) -> 
     array = amdattn.empty((3, 5))
     imported = amdattn.from_dlpack(tensor_at(array.address, (3, 5), (10, 0), flags=flags))
     assert imported.view().read_only is (flags == READ_ONLY)
-    assert buffers.Memory(runtime.get()).read_only is False and array.view().read_only is False
+    assert Memory(runtime.get()).read_only is False and array.view().read_only is False
 
 
 # -- lengths and memory that is 0 ------------------------------------------------------------------

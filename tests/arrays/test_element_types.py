@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from amdattn.arrays.buffers import HostTensor
+from amdattn.arrays.dlpack import HostTensor
 from amdattn.arrays.dlpack_import import import_tensor
 from amdattn.dtypes import as_dtype, from_dlpack_code
 

@@ -83,6 +83,7 @@ def test_questions_that_numpy_finds_too_hard(monkeypatch):
     assert overlap.share_memory(a, b) is None
 
 
+@pytest.mark.device
 def test_what_cannot_be_told_is_refused(monkeypatch, launches):
     """Never taken for "no overlap"."""
     memory = amdattn.empty((1 << 16,))

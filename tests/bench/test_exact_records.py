@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from amdattn.bench import micro, run, trace
+from amdattn.bench import micro_launch, run, trace
 from amdattn.bench.clocks import clocks
 from amdattn.bench.kernels import Launch
 from amdattn.bench.modelled import of_mean_xcd, simulated
@@ -281,8 +281,8 @@ def test_micro_kernels_that_are_not_what_was_shipped(
     folder.mkdir()
     (folder / manifest["file"]).write_bytes((shipped / manifest["file"]).read_bytes())
     (folder / "manifest.json").write_text(json.dumps(manifest | change))
-    monkeypatch.setattr(micro, "paths", SimpleNamespace(hsaco_dir=lambda: tmp_path))
+    monkeypatch.setattr(micro_launch, "paths", SimpleNamespace(hsaco_dir=lambda: tmp_path))
     with pytest.raises(Exception, match=why):
-        micro.image.__wrapped__()
+        micro_launch.image.__wrapped__()
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    assert micro.image.__wrapped__() == (shipped / manifest["file"]).read_bytes()
+    assert micro_launch.image.__wrapped__() == (shipped / manifest["file"]).read_bytes()

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from amdattn import virtual
-from amdattn.bench import micro, micro_table as table
-from amdattn.bench.micro_table import Clk, Clock, Latency, Region, Row, Stream
+from amdattn.bench import micro, micro_launch, micro_rows, micro_table as table
+from amdattn.bench.micro_launch import Micro
+from amdattn.bench.micro_rows import Clk, Clock, Latency, Region, Row, Stream
 from amdattn.device import runtime
 from amdattn.errors import CorruptKernel, ManifestError
 from benchmarks.performance_model import figures, micro as model_micro
@@ -45,7 +46,7 @@ def test_the_object_is_what_the_table_says() -> None:
     assert code.version == MANIFEST["code_object_version"] == 5
     assert code.target == "amdgcn-amd-amdhsa--gfx942"
     assert set(code.kernels) == set(MANIFEST["kernels"])
-    size = micro._ARGUMENTS.size
+    size = micro_launch._ARGUMENTS.size
     for name in code.kernels:
         resources = code.resources(name)
         assert resources.kernarg_bytes == size and resources.scratch_bytes == 0
@@ -70,10 +71,10 @@ def test_another_object_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     changed[0x2000] ^= 1
     file.write_bytes(changed)
     with pytest.raises(CorruptKernel, match="recorded sha256"):
-        micro.image.__wrapped__()
+        micro_launch.image.__wrapped__()
     (tmp_path / "micro" / "manifest.json").write_text('{"schema": 2}')
     with pytest.raises(ManifestError, match="does not hold the micro kernels"):
-        micro.image.__wrapped__()
+        micro_launch.image.__wrapped__()
 
 
 def test_names_are_unique_and_rows_say_what_they_settle() -> None:
@@ -108,7 +109,7 @@ def test_the_other_reading_of_transcendentals_is_the_model_s_other_one() -> None
     "name", ["exp_f32", "branch", "chain_lds_b128", "lds_read_b128", "beside_dot2_f32_f16_x4"]
 )
 def test_same_kernels_as_in_the_document(modelled: dict[str, micro.Figure], name: str) -> None:
-    """What docs/performance-model.md has is made by `clk_per` from the same text."""
+    """What docs/studies/performance-model.md has is made by `clk_per` from the same text."""
     (row,) = (row for row in table.CLK if row.name == name)
     clk = clk_per(row.text.replace("@", "{i}"), row.copies, waves=row.waves, before=row.before)
     assert row.value(clk) == modelled[name].value
@@ -145,7 +146,7 @@ def test_the_page_has_every_row(modelled: dict[str, micro.Figure]) -> None:
             assert cells[4] == expected[4], row.name
 
 
-def launches(bench: micro.Micro) -> dict[str, Any]:
+def launches(bench: Micro) -> dict[str, Any]:
     """Of every kernel one that is small."""
     found: dict[str, Any] = {}
     for row in table.ROWS:
@@ -157,20 +158,26 @@ def launches(bench: micro.Micro) -> dict[str, Any]:
         elif isinstance(row, Region):
             memory = bench.memory("arrays", row.nbytes)
             found[row.symbol] = bench.launch(
-                row.symbol, 3, table.WAVES, passes=1, memory=memory, apart=64, mask=row.nbytes - 1
+                row.symbol,
+                3,
+                micro_rows.WAVES,
+                passes=1,
+                memory=memory,
+                apart=64,
+                mask=row.nbytes - 1,
             )
         elif isinstance(row, Stream):
-            nbytes = 3 * table.LOAD_BYTES * table.UNROLLED
+            nbytes = 3 * micro_rows.LOAD_BYTES * micro_rows.UNROLLED
             values = np.zeros(3 * nbytes, np.uint8)
             memory = bench.memory("streams", values.nbytes)
             runtime.get().upload(memory, values.ctypes.data, values.nbytes)
             runtime.synchronize()
             found[row.symbol] = bench.launch(
                 row.symbol,
-                *(3, table.WAVES),
+                *(3, micro_rows.WAVES),
                 passes=1,
                 memory=memory,
-                stride=3 * table.LOAD_BYTES,
+                stride=3 * micro_rows.LOAD_BYTES,
                 array=nbytes,
             )
     found["amdattn_micro_fill"] = bench.launch("amdattn_micro_fill", 3, 2)
@@ -181,7 +188,7 @@ def launches(bench: micro.Micro) -> dict[str, Any]:
 
 def test_every_kernel_is_clean_in_checked_mode() -> None:
     """No missing wait, hazard, race or access outside: what holds here is safe on a GPU."""
-    with micro.Micro() as bench:
+    with Micro() as bench:
         every = launches(bench)
         assert every.keys() == set(MANIFEST["kernels"])
         with virtual.check(raise_on=None) as found:
@@ -195,19 +202,19 @@ def test_every_kernel_is_clean_in_checked_mode() -> None:
 def test_a_copy_copies() -> None:
     """The streams move what their names say."""
     (row,) = (row for row in table.STREAMS if row.name == "hbm_copy")
-    nbytes = 3 * table.LOAD_BYTES * table.UNROLLED
+    nbytes = 3 * micro_rows.LOAD_BYTES * micro_rows.UNROLLED
     data = np.random.default_rng(1).integers(0, 256, 2 * nbytes, np.uint8)
-    with micro.Micro() as bench:
+    with Micro() as bench:
         memory = bench.memory("copied", data.nbytes)
         device = runtime.get()
         device.upload(memory, data.ctypes.data, data.nbytes)
         bench.enqueue(
             bench.launch(
                 row.symbol,
-                *(3, table.WAVES),
+                *(3, micro_rows.WAVES),
                 passes=1,
                 memory=memory,
-                stride=3 * table.LOAD_BYTES,
+                stride=3 * micro_rows.LOAD_BYTES,
                 array=nbytes,
             )
         )

@@ -1,4 +1,4 @@
-"""docs/attention-bench.md from the JSON of runs, here made-up ones."""
+"""docs/studies/attention-bench.md from the JSON of runs, here made-up ones."""
 
 from __future__ import annotations
 

@@ -78,6 +78,14 @@ def test_files(tmp_path: Path) -> None:
         ("x in float32[4] normal low=3", "has low, but fill 'normal' takes seed"),
         ("x in float32[4] file", "has no file, but fill 'file' takes file"),
         ("x in int32[4] low=5 high=5", "low=5 and high=5 must be integers, low < high"),
+        ("x in int8[4] high=129", "low=0 and high=129 must be of -128..128 for int8"),
+        ("x in uint8[4] low=-1", "low=-1 and high=100 must be of 0..256 for uint8"),
+        ("x in uint32[4] high=0x100000001", "must be of 0..4294967296 for uint32"),
+        ("x in int64[4] high=0x8000000000000001", "must be of -9223372036854775808..92"),
+        ("x in uint64[4] high=0x10000000000000001", "must be of 0..18446744073709551616 for"),
+        ("x in float16[4] integers high=65506", "must be of -65504..65505 for float16"),
+        ("x in float32[4] integers low=-0x8000000000000000", "must be of -9223372036854775807"),
+        ("x in bfloat16[4] integers high=1e3", "low=0 and high=1000.0 must be integers"),
         ("x in float32[4] seed=-1", "seed=-1 must be an integer >= 0"),
         ("x in float32[4] color=3", "has color; there is name, role"),
         ("x in float32[4] seed=1 seed=2", "seed is given twice"),
@@ -86,6 +94,36 @@ def test_files(tmp_path: Path) -> None:
 def test_a_wrong_argument_is_named(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_arguments(text)
+
+
+EXTREMES = [
+    *((f"int{bits}", -(1 << (bits - 1)), 1 << (bits - 1)) for bits in (8, 16, 32, 64)),
+    *((f"uint{bits}", 0, 1 << bits) for bits in (8, 16, 32, 64)),
+    ("float16", -65504, 65505),
+    *((name, 1 - (1 << 63), 1 << 63) for name in ("bfloat16", "float32", "float64")),
+]
+
+
+@pytest.mark.parametrize(("dtype", "low", "high"), EXTREMES, ids=[name for name, *_ in EXTREMES])
+def test_bounds_are_those_of_the_type(dtype: str, low: int, high: int) -> None:
+    """What is accepted can be drawn, and every element of it is what was drawn."""
+    for least, most in ((low, high), (low, low + 1), (high - 1, high), (0, 1)):
+        (x,) = read_arguments(f"x in {dtype}[64] integers low={least} high={most}")
+        assert isinstance(x, Buffer)
+        found = x.contents(0).astype(object)
+        slack = 0 if "int" in dtype else 2.0**-7  # of a value, what rounding it may add
+        assert all(least - slack * abs(least) <= v <= most - 1 + slack * abs(most) for v in found)
+    for bounds in (f"low={low - 1} high={high}", f"low={low} high={high + 1}"):
+        with pytest.raises(ValueError, match=rf"must be of {low}\.\.{high} for {dtype}$"):
+            read_arguments(f"x in {dtype}[4] integers {bounds}")
+
+
+def test_bounds_of_json_are_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "args.json"
+    row = {"name": "x", "role": "in", "dtype": "int32", "shape": [4], "low": False, "high": True}
+    file.write_text(json.dumps([row]))
+    with pytest.raises(ValueError, match="low=False and high=True must be integers"):
+        read_arguments(f"@{file}")
 
 
 def test_contents(tmp_path: Path) -> None:

@@ -238,6 +238,7 @@ def test_outputs_change_as_a_whole(tmp_path: Path) -> None:
     check_outputs([("--a", Path("/dev/null")), ("--b", Path("/dev/null")), ("--c", None)])
 
 
+@pytest.mark.device
 @pytest.mark.parametrize(("file", "status"), [("/dev/full", 2), ("closed", 1)])
 def test_stdout_that_takes_nothing(file: str, status: int) -> None:
     """A full disk is an error, a reader that has gone is not worth a word; no traceback."""

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from amdattn.bench import shapes
-from amdattn.bench.micro_table import Region
+from amdattn.bench.micro_rows import Region
 from amdattn.checking import subjects
 from amdattn.cli import bench_gemm
 from amdattn.device import runtime

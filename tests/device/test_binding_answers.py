@@ -177,6 +177,7 @@ def test_a_second_runtime_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     assert binding.other_runtimes("/b.so").startswith(begin)
 
 
+@pytest.mark.device
 def test_a_child_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     code = "import os; os._exit(7)"
     monkeypatch.setattr(binding.sys, "executable", str(sys.executable))

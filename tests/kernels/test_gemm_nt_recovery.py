@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn.arrays.buffers import DeviceArray, Memory
+from amdattn.arrays.allocation import Memory
+from amdattn.arrays.buffers import DeviceArray
 from amdattn.device import runtime
 from amdattn.op import zero_at_rest
 from amdattn.op.launch import PreparedLaunch

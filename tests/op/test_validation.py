@@ -180,6 +180,7 @@ def test_plan_refuses_other_shapes(launches):
     assert launches == []
 
 
+@pytest.mark.device
 def test_a_checked_call_does_not_excuse_the_next(launches):
     """Checks are remembered by what they depend on, not by the call site."""
     q, k, v = map(amdattn.asarray, arrays())

@@ -1,6 +1,6 @@
 """The choice of a kernel takes microseconds, however many are shipped.
 
-Bounds are several times what an idle CPU needs: docs/launch-overhead.md.
+Bounds are several times what an idle CPU needs: docs/studies/launch-overhead.md.
 """
 
 import itertools

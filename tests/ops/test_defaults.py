@@ -79,10 +79,10 @@ OWN: dict[str, dict[str, Any]] = {
     "arch.energies.mi300x": {"large_tile": 1.26, "plain_valu": 0.5},  # docs/performance-model.md
     "report.kernels.Guarded": {"guard": 8},
     # Micro kernels: one wave, or as many as a rate of a CU needs.
-    "bench.micro.Micro.launch": {"workgroups": 1, "waves": 1},
-    "bench.micro_table.Clk": {"copies": 32, "waves": 1},
-    "bench.micro_table.LdsRate": {"copies": 32, "waves": 8},
-    "bench.micro_table.Latency": {"evicted": 65536},
+    "bench.micro_launch.Micro.launch": {"workgroups": 1, "waves": 1},
+    "bench.micro_rows.Clk": {"copies": 32, "waves": 1},
+    "bench.micro_rows.LdsRate": {"copies": 32, "waves": 8},
+    "bench.micro_rows.Latency": {"evicted": 65536},
     "bench.report.stall_text": {"most": 2},
     "bench.replay.Speed": {"warm": 0.0},
     "bench.replay._ComputeUnit": {"version": 0},

@@ -1,4 +1,4 @@
-"""The defects of docs/found.md in the public objects are as documented.
+"""The defects of docs/studies/found.md in the public objects are as documented.
 
 AMDATTN_AITER_DIR names a checkout of https://github.com/ROCm/aiter, AMDATTN_FLYDSL_DIR what
 `benchmarks/flydsl_hgemm.py` compiled; see tests/support/peers/found.py.
@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 from tests.support.peers.found import reproduce
 from tests.support.peers.found_defects import DEFECTS, FLYDSL, Defect
 
-PAGE = (ROOT / "docs" / "found.md").read_text()
+PAGE = (ROOT / "docs" / "studies" / "found.md").read_text()
 AITER, FLY = (os.environ.get(f"AMDATTN_{name}_DIR") for name in ("AITER", "FLYDSL"))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from amdattn.bench import micro, micro_table
+from amdattn.bench.micro_launch import Micro
 from amdattn.bench.shapes import Shape
 from amdattn.device import manifest, runtime
 from amdattn.report import kernels, probes, timings
@@ -27,14 +28,14 @@ def test_a_form_that_writes_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_form_that_mixes_up_arguments_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = micro.Micro.arguments
+    original = Micro.arguments
 
     def mixed(launch: Any) -> list[Any]:
         values = original(launch)
         values[0].value += 1
         return values
 
-    monkeypatch.setattr(micro.Micro, "arguments", staticmethod(mixed))
+    monkeypatch.setattr(Micro, "arguments", staticmethod(mixed))
     _, row = probes.launch_forms()
     assert row.outcome == FAILED and "words differ" in row.text
 
@@ -47,14 +48,14 @@ def test_a_write_behind_the_result_fails(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_graph_that_loses_arguments_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every node with the last one's: what a runtime gives that reads the block late."""
-    original = micro.Micro.launch
+    original = Micro.launch
 
     def late(self: Any, symbol: str, *args: Any, **given: Any) -> Any:
         if symbol == "amdattn_micro_add":
             given["passes"] = probes._NODES
         return original(self, symbol, *args, **given)
 
-    monkeypatch.setattr(micro.Micro, "launch", late)
+    monkeypatch.setattr(Micro, "launch", late)
     found = outcomes(probes.graph())
     assert found["capture of 300 launches"] == OK
     assert found["replay 1 of the graph"] == found["replay 2 of the graph"] == FAILED
@@ -170,7 +171,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(micro, "_REPEATS", 3)
     monkeypatch.setattr(micro, "_LONGER", 1)
     monkeypatch.setattr(micro, "_CLOCK_PASSES", (1, 2))
-    monkeypatch.setattr(micro.Micro, "workgroups", 2)
+    monkeypatch.setattr(Micro, "workgroups", 2)
 
 
 def test_clk_of_a_gpu_are_differences_of_its_clock(gpu: None) -> None:
@@ -217,7 +218,7 @@ def test_a_figure_that_no_time_can_be_fails(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_clocks_that_stand_still_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(micro.Micro, "times", lambda *_: np.zeros((1, 4), np.uint64))
+    monkeypatch.setattr(Micro, "times", lambda *_: np.zeros((1, 4), np.uint64))
     (row,) = probes.clock()
     assert row.outcome == FAILED
 

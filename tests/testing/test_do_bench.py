@@ -93,6 +93,7 @@ def test_runs_within_the_budgets(monkeypatch, warmup, rep, estimates, warmups, r
     assert clock.timed == len(estimates) + repetitions
 
 
+@pytest.mark.device
 def test_times_are_those_of_the_device():
     """Events around the call alone: in a profile, what the model says of its launches."""
     rng = np.random.default_rng(0)

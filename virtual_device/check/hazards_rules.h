@@ -1,5 +1,5 @@
 // The wait states that gfx942 leaves to software: one table, which the checker and the
-// documentation (docs/checked-mode-hazards.md) both read.
+// documentation (docs/generated/checked-mode-hazards.md) both read.
 #pragma once
 
 #include <span>

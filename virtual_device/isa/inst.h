@@ -191,7 +191,7 @@ enum Effect : u32 {
   kInvalidates = 1u << 23,  // buffer_inv
 };
 
-// How far the behaviour is known to equal silicon; printed in docs/fidelity.md.
+// How far the behaviour is known to equal silicon; printed in docs/generated/fidelity.md.
 enum class Fidelity : u8 { kExact, kModelled, kUnverified };
 
 // One instruction: name as the assembler prints it without _e32/_e64/_dpp/_sdwa, encoding, unit,

@@ -19,7 +19,7 @@ OPTIONS = (
     Option("head_dim", int, 128, "Channels of q and k.", ("--head-dim", "-d")),
     Option("head_dim_v", int, 0, "Of v; 0: as head-dim.", ("--head-dim-v", "-dv")),
     Option("dtype", str, "bfloat16", "bfloat16 or float16."),
-    Option("softmax_scale", float | None, None, "Factor of scores; default: 1/sqrt(head_dim)."),
+    Option("softmax_scale", float | None, None, "Scale of scores; default: 1/sqrt(head_dim)."),
     Option(
         *("causal", bool, False, "The last query sees all keys, each before one less."),
         ("--causal",),
@@ -28,13 +28,19 @@ OPTIONS = (
         *("window_size", tuple[int, int], (-1, -1)),
         "Keys left and right of a query's own; -1: all.",
     ),
-    Option("top_left", bool, False, "Masks start at the first key.", ("--top-left",)),
+    Option(
+        "top_left",
+        bool,
+        False,
+        "Mask alignment: the diagonal begins at the first key.",
+        ("--top-left",),
+    ),
     Option("softcap", float, 0.0, "Bound of the scaled scores; 0: none."),
-    Option("sinks", bool, False, "Every head has a score of a key without a value.", ("--sinks",)),
+    Option("sinks", bool, False, "Every head has a sink: a logit without a value.", ("--sinks",)),
     Option("round_mode", str, "rtne", "rtne, rtna or rtz."),
-    Option("num_splits", int, 0, "Parts along KV; 0: the plan chooses."),
+    Option("num_splits", int, 0, "Splits of KV; 0: the plan chooses."),
     Option("lse", bool, False, "Also ask for the log-sum-exp.", ("--lse",)),
-    Option("gather", str, "", "k, v or kv: copy their rows together."),
+    Option("gather", str, "", "k, v or kv: pack their rows first."),
 )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from amdattn.arrays.buffers import DeviceArray, Memory, View, host_empty, upload
+from amdattn.arrays.allocation import Memory
+from amdattn.arrays.buffers import DeviceArray, View, host_empty, upload
 from amdattn.arrays.interchange import like
 from amdattn.device import runtime
 from amdattn.dtypes import FLOAT32

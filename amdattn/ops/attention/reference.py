@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from amdattn import scalars
+from amdattn.dtypes import BFLOAT16
 from amdattn.op.comparison import largest
 from amdattn.ops.attention.problem import axis_order
 
@@ -97,7 +97,7 @@ def _identity(x: NDArray[Any]) -> NDArray[Any]:
 
 
 def _round_bfloat16(x: NDArray[Any]) -> NDArray[Any]:
-    return x.astype(ml_dtypes.bfloat16).astype(np.float32)
+    return x.astype(BFLOAT16.numpy()).astype(np.float32)
 
 
 def _attention(

@@ -13,7 +13,7 @@ OPTIONS = (
     Option("bias", bool, False, "Add one of every column.", ("--bias",)),
     Option("alpha", float, 1.0, "Factor of the product."),
     Option("activation", str | None, None, "As of gemm_nt; with ..._and_mul b has 2 n rows."),
-    Option("split_k", int, 0, "Parts along k; 0: the plan chooses."),
+    Option("split_k", int, 0, "Splits of k; 0: the plan chooses."),
     Option("aligned", bool, True, "Rows of a and b begin at multiples of 4 bytes."),
-    Option("deterministic", bool, True, "Add parts along k in their order, or as they come."),
+    Option("deterministic", bool, True, "Add splits of k in their order, or atomically."),
 )

@@ -47,7 +47,7 @@ def gemm_nt(
         ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the device
         rows at any distance, elements of a row next to each other; on the host any strides.
     b : array, like a, (n, k)
-        With an activation that ends in "_and_mul" (2 n, k): rows that it is of, then their factors.
+        With an activation that ends in "_and_mul" (2 n, k): rows of the gate, then of up.
     out : array, (m, n), optional
         Written instead of a new array; it shares no memory with the inputs.
     bias : array, like a, (rows of b,), optional

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from amdattn.ops.gemm.planning import Choice
 
 SCHEMA = 3
+VARIABLE = "AMDATTN_GEMM_TABLE"
 _ABSURD = 2**31  # no count and no time in us is so large
 
 
@@ -96,7 +97,7 @@ def shipped_path() -> Path:
 
 def default_path() -> Path:
     """$AMDATTN_GEMM_TABLE, or else amdattn/gemm.json in the user's configuration."""
-    override = os.environ.get("AMDATTN_GEMM_TABLE")
+    override = os.environ.get(VARIABLE)
     if override:
         return Path(override)
     config = os.environ.get("XDG_CONFIG_HOME")
@@ -193,8 +194,26 @@ def lookup(problem: GemmProblem, props: DeviceProps) -> Tuned | None:
     """What the user's table says, or else the shipped one, if either has this problem.
 
     Given parts along k are kept, and rows that are not aligned leave no choice.
+
+    Raises
+    ------
+    ValueError
+        $AMDATTN_GEMM_TABLE names no table, or the user's own is none.
     """
     if problem.split_k or not problem.aligned:
         return None
     key = Key.of(problem, props)
-    return load(default_path()).get(key) or load(shipped_path()).get(key)
+    return _users().get(key) or load(shipped_path()).get(key)
+
+
+def _users() -> Mapping[Key, Tuned]:
+    """The user's own. It need not be there, unless the environment says where it is."""
+    path, named = default_path(), os.environ.get(VARIABLE)
+    if not named:
+        return load(path)
+    if not path.exists():
+        raise ValueError(f"{VARIABLE}={named!r} names no file; `amdattn tune gemm` writes one")
+    try:
+        return load(path)
+    except ValueError as error:
+        raise ValueError(f"{VARIABLE}={named!r}: {error}") from None

@@ -1,4 +1,4 @@
-"""Mutants of the kernels are reported; see docs/checked-mode-mutation.md for the whole campaign."""
+"""Mutants of the kernels are reported; docs/studies/checked-mode-mutation.md has all of it."""
 
 from __future__ import annotations
 

@@ -411,6 +411,7 @@ def test_unknown_devices(device):
         amdattn.plan_attention(1, 8, 8, 2, 1, 128, device=device)
 
 
+@pytest.mark.device
 def test_planning_never_reaches_the_runtime():
     code = (
         "import sys, amdattn.ops.attention.planning; "

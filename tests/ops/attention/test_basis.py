@@ -102,6 +102,7 @@ def test_every_other_fact_counts():
     assert fields == set(others)
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("layout", ["bshd", "bhsd"])
 @pytest.mark.parametrize("options", [{}, {"window_size": (20, 0)}, {"num_splits": 3}], ids=str)
 def test_decoding_with_growing_keys(layout, options):

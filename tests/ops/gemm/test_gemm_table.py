@@ -24,8 +24,9 @@ PROPS = KNOWN_DEVICES["MI300X"]
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Of a user who has none yet."""
-    path = tmp_path / "config" / "gemm.json"
-    monkeypatch.setenv("AMDATTN_GEMM_TABLE", str(path))
+    path = tmp_path / "amdattn" / "gemm.json"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("AMDATTN_GEMM_TABLE")
     gemm.forget_plans()
     yield path
     monkeypatch.undo()
@@ -145,6 +146,31 @@ def test_files_that_are_none(table: Path, content: str) -> None:
     table.write_text(content)
     with pytest.raises(ValueError, match="is no table of `amdattn tune gemm`"):
         amdattn.plan_gemm(1, 16, 64, device="MI300X")
+
+
+@pytest.mark.parametrize("name", ["gone.json", "gone/gone.json", "."])
+def test_a_variable_that_names_no_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Only the user's own place may be empty."""
+    named = str(tmp_path / name)
+    monkeypatch.setenv("AMDATTN_GEMM_TABLE", named)
+    with pytest.raises(ValueError) as caught:
+        amdattn.plan_gemm(1, 48, 192, device="MI300X")
+    assert str(caught.value).startswith(f"AMDATTN_GEMM_TABLE={named!r}")
+    a = np.ones((1, 192), as_dtype("bfloat16").numpy())
+    with pytest.raises(ValueError, match="AMDATTN_GEMM_TABLE="):
+        amdattn.gemm_nt(a, a)
+
+
+def test_tune_writes_the_file_that_the_variable_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "new" / "gemm.json"
+    monkeypatch.setenv("AMDATTN_GEMM_TABLE", str(path))
+    tune("--m", "1", "--n", "16", "--k", "64")
+    assert len(gemm_table.load(path)) == 1
+    assert amdattn.plan_gemm(1, 16, 64, device="MI300X").launches
 
 
 def test_refusals(table: Path) -> None:

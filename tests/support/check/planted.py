@@ -1,6 +1,6 @@
 """The planted defects: which kernel has which, what checked mode has to say, and how to launch it.
 
-`python -m tests.support.check.planted` prints docs/checked-mode-planted.md.
+`python -m tests.support.check.planted` prints docs/generated/checked-mode-planted.md.
 """
 
 from __future__ import annotations
@@ -361,7 +361,7 @@ def row(*cells: str) -> str:
 
 
 def table(gpu: Gpu) -> str:
-    """The page docs/checked-mode-planted.md."""
+    """The page docs/generated/checked-mode-planted.md."""
     lines = [
         "# Planted defects",
         "",

@@ -1,7 +1,7 @@
 """The fuzzing campaign: libFuzzer on the whole virtual device under AddressSanitizer.
 
-`python -m tests.support.fuzz.campaign FOLDER` runs it and prints docs/checked-mode-fuzz.md. It
-needs atheris (for libFuzzer) and ziglang.
+`python -m tests.support.fuzz.campaign FOLDER` runs it and prints
+docs/studies/checked-mode-fuzz.md. It needs atheris (for libFuzzer) and ziglang.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs the whole campaign and writes docs/checked-mode-mutation.md.
+"""Runs the whole campaign and writes docs/studies/checked-mode-mutation.md.
 
 `python -m tests.support.mutation.campaign [--json FILE]`; with
 Triton installed its kernels are part of it. `--sample` draws some of the forward kernel's mutants,
@@ -38,7 +38,7 @@ SHIPPED = (
     *(FORWARD, "attn_fwd_bf16_d64_narrow_rtne", "attn_merge_bf16_d128_rtne", "gather_rows"),
     "gemm_nt_bf16_m32n32k2",
 )
-PAGE = ROOT / "docs" / "checked-mode-mutation.md"
+PAGE = ROOT / "docs" / "studies" / "checked-mode-mutation.md"
 
 
 def subjects() -> tuple[list[Subject], str]:

@@ -1,4 +1,4 @@
-"""Reproduces the defects of docs/found.md on the virtual device.
+"""Reproduces the defects of docs/studies/found.md on the virtual device.
 
     python -m tests.support.peers.found AITER [NAME ...] [--flydsl DIR]
 

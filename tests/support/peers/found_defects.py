@@ -1,4 +1,4 @@
-"""The defects of docs/found.md: objects, places, and how each shows; found.py shows them."""
+"""The defects of docs/studies/found.md: objects, places, and how each shows; see found.py."""
 
 from __future__ import annotations
 

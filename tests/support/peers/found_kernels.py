@@ -1,4 +1,4 @@
-"""Problems for the kernels of docs/found.md: arguments in device memory, and what is right.
+"""Problems for the kernels of docs/studies/found.md: arguments in device memory, and what is right.
 
 How each kernel is launched is a fact of the host code in ROCm/aiter (csrc/py_itfs_cu, csrc/cpp_itfs
 and aiter/ops/flydsl). Nothing of the objects is here.

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.support.check.planted import ORDER, PLANTED, Planted, notable, outputs, places, run
+from tests.support.check.planted import (
+    ORDER,
+    PLANTED,
+    Planted,
+    notable,
+    outputs,
+    places,
+    run,
+    table,
+)
+from tests.support.paths import ROOT
 
 EACH = pytest.mark.parametrize("planted", PLANTED, ids=lambda p: p.kernel)
 
@@ -60,3 +70,8 @@ def test_a_missing_wait_gives_wrong_data(gpu: Any, planted: Planted) -> None:
 def test_a_result_that_depends_on_the_schedule(gpu: Any, planted: Planted) -> None:
     assert outputs(gpu, planted, repaired=True) == 1
     assert outputs(gpu, planted, repaired=False) > 1
+
+
+def test_the_page_is_what_is_found(gpu: Any) -> None:
+    page = ROOT / "docs" / "generated" / "checked-mode-planted.md"
+    assert page.read_text() == table(gpu), "run tests.support.check.planted"

@@ -1,0 +1,61 @@
+"""Device memory that arrays are views of: this package's own, or somebody else's."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from amdattn.arrays import memory
+from amdattn.device.runtime import Runtime
+
+
+class Memory:
+    """Device memory that arrays are views of.
+
+    Attributes
+    ----------
+    device : Runtime
+        What it is memory of.
+    stream : int or None
+        The hipStream_t of the last operation of this package that wrote to it; None if nothing
+        can be pending.
+    streams : set of int
+        Every stream on which it may be in use.
+    uses : dict or None
+        What `zero_at_rest` knows of workspaces in it, by address.
+    read_only : bool
+        Its owner forbids that it is written.
+    """
+
+    __slots__ = ("__weakref__", "device", "owner", "read_only", "stream", "streams", "uses")
+
+    def __init__(self, device: Runtime, owner: object = None) -> None:
+        self.device = device
+        self.owner = owner
+        self.read_only = False
+        self.stream: int | None = None
+        self.streams: set[int] = set()
+        self.uses: dict[int, Any] | None = None
+
+
+class Allocation(Memory):
+    """Memory of this package, given back when the last array on it is collected."""
+
+    __slots__ = ("_block", "_pool", "address")
+
+    def __init__(self, nbytes: int, stream: int, device: Runtime) -> None:
+        self.device = device
+        self._pool = memory.pool(device)
+        block = self._block = self._pool.take(nbytes, stream)
+        self.owner = self.uses = None
+        self.read_only = False
+        self.address = block.address
+        self.stream = stream if block.is_used_again else None
+        self.streams = block.streams
+
+    def __del__(self) -> None:
+        if hasattr(self, "_block") and not sys.is_finalizing():
+            try:
+                self._pool.give(self._block)
+            except KeyboardInterrupt:  # hipFree waits for the device
+                self.device.interrupt_again()
