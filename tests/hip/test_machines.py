@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import re
 from typing import Any
 
 import pytest
@@ -156,6 +157,102 @@ except hip_runtime.HipError as error:
         # 76.8 granules: six of twelve, five of thirteen.
         "resident": [6, 5],
     }
+
+
+RUN_MADE_UP = """
+def lacks(mnemonic):
+    assert hip.lib.vdev_test_made_up_lacks(mnemonic) == 1
+def has(mnemonic, opcode, like, passes=0):
+    assert hip.lib.vdev_test_made_up_instruction(mnemonic, opcode, like, passes) == 1
+def outcome(code, value=1234):
+    hip_runtime.CODE["it"] = code.replace(" ", "")
+    word = hip.hipMalloc(256)
+    hip.hipMemset(word, 0, 256)
+    try:
+        module = hip.hipModuleLoadData(generic("it"))
+        hip.launch(hip.hipModuleGetFunction(module, b"k"), word, value)
+        hip.hipDeviceSynchronize()
+    except hip_runtime.HipError:
+        return hip.report
+    out = ctypes.c_uint32()
+    hip.hipMemcpyDtoH(ctypes.addressof(out), word, 4)
+    return out.value
+LOAD, END = hip_runtime.LOAD_ARGS, "008070dc01020400" + hip_runtime.ENDPGM
+"""
+
+
+def test_every_architecture_has_instructions_of_its_own(hip: Any) -> None:
+    """One that it alone has, one that it lacks, one that has another opcode there."""
+    facts = facts_of(
+        hip,
+        GENERIC
+        + RUN_MADE_UP
+        + """
+lacks(b"v_xor_b32")
+has(b"v_made_up", 0x16, b"v_or_b32")
+lacks(b"v_and_b32")
+has(b"v_and_b32", 0x15, b"v_and_b32")
+"""
+        + MADE_UP
+        + """
+def vop2(opcode):  # v2 = 3 OPCODE value, at out[lane]
+    word = struct.pack("<I", opcode << 25 | 2 << 17 | 2 << 9 | 131)
+    return LOAD + "0602047e" + word.hex() + END
+facts = {hex(opcode): outcome(vop2(opcode), 1234) for opcode in (0x12, 0x13, 0x14, 0x15, 0x16)}
+""",
+    )
+    assert facts.pop("0x12") == 1234 << 3  # v_lshlrev_b32, as everywhere
+    assert facts.pop("0x14") == 1234 | 3
+    assert facts.pop("0x15") == 1234 & 3  # v_xor_b32 elsewhere
+    assert facts.pop("0x16") == 1234 | 3  # none elsewhere
+    (report,) = facts.values()  # v_and_b32 elsewhere
+    assert "illegal instruction 0x26040483" in report and "on gfx9f0: no such opcode" in report
+    assert re.search(r"k\+0x[0-9a-f]+", report), report
+
+
+def test_a_default_architecture_lacks_what_another_has(hip: Any) -> None:
+    facts = facts_of(
+        hip,
+        """
+word = struct.pack("<I", 0x16 << 25 | 2 << 17 | 2 << 9 | 131).hex()
+hip_runtime.CODE["it"] = hip_runtime.LOAD_ARGS + "0602047e" + word + hip_runtime.ENDPGM
+_, function = hip.kernel("it")
+hip.launch(function, hip.hipMalloc(256), 1)
+try:
+    hip.hipDeviceSynchronize()
+except hip_runtime.HipError:
+    facts = hip.report
+""",
+    )
+    assert "illegal instruction 0x2c040483" in facts and "on gfx942: no such opcode" in facts
+
+
+def test_matrix_instructions_take_what_their_architecture_says(hip: Any) -> None:
+    """The same instruction, at another opcode and with other passes."""
+    cycles = []
+    for passes in (2, 16):
+        facts = facts_of(
+            hip,
+            GENERIC
+            + RUN_MADE_UP
+            + f"""
+lacks(b"v_mfma_f32_4x4x4_16b_f16")
+lacks(b"v_mfma_f32_4x4x1_16b_f32")
+has(b"v_mfma_f32_4x4x4_16b_f16", 0x42, b"v_mfma_f32_4x4x4_16b_f16", {passes})
+"""
+            + MADE_UP
+            + """
+hip.set_option("timing", 1)
+code = "".join("0000c2d3040d0204" for _ in range(40)) + hip_runtime.ENDPGM
+facts = {"ran": outcome(code)}
+hip.lib.amdattn_vdev_take_profiles.restype = ctypes.c_char_p
+(profile,) = json.loads(hip.lib.amdattn_vdev_take_profiles())
+facts |= {"matrix": profile["mfma_clk"]}
+""",
+        )
+        assert facts["ran"] == 0, facts
+        cycles.append(facts["matrix"])
+    assert cycles == [40 * 2 * 4, 40 * 16 * 4]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,8 @@
 // What an instruction is to the rules: from its row, its modifiers and its registers.
-#include <array>
 #include <string_view>
-#include <vector>
 
-#include "arch/arch.h"
 #include "check/hazards_rules.h"
 #include "core/wave.h"
-#include "isa/tables.h"
 #include "numerics/mfma.h"
 
 namespace vdev {
@@ -54,34 +50,11 @@ u64 scalar_roles(std::string_view name) {
   return 0;
 }
 
-HazardTraits matrix_traits(const Row& row) {
-  for (const MfmaShape& shape : mfma_shapes()) {
-    if (shape.opcode != row.opcode) continue;
-    const MfmaGeometry& g = shape.geometry;
-    const u64 kind = g.a == MfmaSrc::kF64   ? (g.m == 16 ? kDgemm16 : kDgemm4)
-                     : g.a == MfmaSrc::kF32 ? kSgemm
-                                            : kXdl;
-    return {kVectorOp | kind, default_machine().arch->passes(shape.name)};
-  }
-  return {kVectorOp, 0};
-}
-
-HazardTraits traits_of(const Row& row) {
-  if (is_matrix(row.unit)) return matrix_traits(row);
-  if (is_valu(row.unit)) return {alu_roles(row)};
-  if (row.format >= Format::kDs) return {memory_roles(row)};
-  return {scalar_roles(row.name)};
-}
-
-using TraitTable = std::array<std::vector<HazardTraits>, kNumFormats>;
-TraitTable make_traits() {
-  TraitTable table;
-  for (const Row* row : all_rows()) {
-    auto& part = table[static_cast<int>(row->format)];
-    if (part.size() <= row->opcode) part.resize(row->opcode + size_t{1});
-    part[row->opcode] = traits_of(*row);
-  }
-  return table;
+u64 matrix_roles(const Row& row) {
+  const MfmaGeometry& g = row.matrix->geometry;
+  return kVectorOp | (g.a == MfmaSrc::kF64   ? (g.m == 16 ? kDgemm16 : kDgemm4)
+                      : g.a == MfmaSrc::kF32 ? kSgemm
+                                             : kXdl);
 }
 
 u32 hwreg_id(const Inst& inst) { return inst.imm & 63; }
@@ -102,12 +75,15 @@ bool moves_result(const Inst& inst) {
 
 }  // namespace
 
-const HazardTraits& hazard_traits(const Row& row) {
-  static const TraitTable table = make_traits();
-  return table[static_cast<int>(row.format)][row.opcode];
+u64 hazard_roles(const Row& row) {
+  if (is_matrix(row.unit)) return matrix_roles(row);
+  if (is_valu(row.unit)) return alu_roles(row);
+  if (row.format >= Format::kDs) return memory_roles(row);
+  return scalar_roles(row.name);
 }
 
-u64 hazard_roles(const Inst& inst, const RegisterUse& use, u64 roles) {
+u64 hazard_roles(const Inst& inst, const RegisterUse& use) {
+  u64 roles = hazard_roles(*inst.row);
   if (roles & kAnyValu) {
     if (inst.suffix == Suffix::kDpp) roles |= kDppOp;
     if (moves_result(inst)) roles |= kPartialOp;

@@ -25,8 +25,9 @@ size_t copy_out(const std::string& text, char* out, size_t out_bytes) {
 class Walker {
  public:
   explicit Walker(std::span<const u32> words) : report_(code_, 0) {
+    code_.set = &instruction_set(default_machine().arch->processor);
     for (size_t i = 0; i < words.size(); ++i) {
-      Inst inst = decode(words.subspan(i)).inst;
+      Inst inst = decode(words.subspan(i), *code_.set).inst;
       for (Operand* o : {&inst.dst, &inst.src[0], &inst.src[1], &inst.src[2], &inst.src[3]})
         if (o->kind == OperandKind::kAgpr) o->base = 256;
       code_.insts.push_back(inst);

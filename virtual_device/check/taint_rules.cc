@@ -146,12 +146,9 @@ TaintRule make_rule(const Row& row) {
 }  // namespace
 
 const TaintRule& taint_rule(const Row& row) {
-  static const std::unordered_map<const Row*, TaintRule> rules = [] {
-    std::unordered_map<const Row*, TaintRule> all;
-    for (const Row* r : all_rows()) all.emplace(r, make_rule(*r));
-    return all;
-  }();
-  return rules.at(&row);
+  static thread_local std::unordered_map<const Row*, TaintRule> rules;
+  const auto found = rules.find(&row);
+  return found != rules.end() ? found->second : rules.emplace(&row, make_rule(row)).first->second;
 }
 
 }  // namespace vdev

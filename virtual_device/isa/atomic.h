@@ -203,7 +203,7 @@ using AddPackedF16 = AddPacked<F16>;
 using AddPackedBf16 = AddPacked<Bf16>;
 
 inline constexpr const char* kL2FloatNote =
-    "nearest even, denormals kept (LLVM: gfx942 has memory-atomic-fadd-f32-denormal-support); "
+    "nearest even, denormals kept (LLVM: memory-atomic-fadd-f32-denormal-support); "
     "choice among NaNs unverified";
 
 template <class Op>

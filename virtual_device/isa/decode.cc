@@ -3,11 +3,12 @@
 #include "isa/decode.h"
 
 #include "isa/decoder.h"
-#include "isa/tables.h"
 
 namespace vdev {
 
-Decoded decode(std::span<const u32> words) { return Decoder(words).run(); }
+Decoded decode(std::span<const u32> words, const InstructionSet& set) {
+  return Decoder(words, set).run();
+}
 
 Decoded Decoder::run() {
   if (words_.empty()) return {Inst{}, "no code"};
@@ -76,7 +77,7 @@ void Decoder::dispatch() {
 }
 
 void Decoder::select(Format format, u32 opcode, int dwords, Step step) {
-  row_ = find_row(format, opcode);
+  row_ = set_.find(format, opcode);
   if (row_ == nullptr) return need(false, "no such opcode");
   inst_.row = row_;
   inst_.encoding = format;

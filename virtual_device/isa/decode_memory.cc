@@ -76,7 +76,7 @@ void Decoder::ds() {
   const bool acc = bit(25);
   const bool gws = is_gws(row_->opcode);
   inst_.gds = bit(16);
-  need(inst_.gds == gws, "gfx942 has no GDS");
+  need(inst_.gds == gws, "no GDS");
   vgpr_field(inst_.src[0], 32, row_->src[0], acc && gws);  // data there, else an address
   need(!gws || inst_.src[0].index % 2 == 0, "ds_gws_* data in an odd register");
   vgpr_field(inst_.src[1], 40, row_->src[1], acc);

@@ -88,7 +88,7 @@ int num_sources(const Row& row);
 // packed instructions have neg_hi; f64 MFMA has neg where others have blgp.
 class Decoder {
  public:
-  explicit Decoder(std::span<const u32> words) : words_(words) {}
+  Decoder(std::span<const u32> words, const InstructionSet& set) : words_(words), set_(set) {}
   Decoded run();
 
  private:
@@ -152,6 +152,7 @@ class Decoder {
   u32 extra_dword();
 
   std::span<const u32> words_;
+  const InstructionSet& set_;
   u64 code_ = 0;
   Inst inst_;
   const Row* row_ = nullptr;

@@ -1,6 +1,7 @@
 // A decoded instruction, and the row of the instruction table that it came from.
 #pragma once
 
+#include "arch/instruction_sets.h"
 #include "arch/unit.h"
 #include "core/types.h"
 
@@ -8,6 +9,7 @@ namespace vdev {
 
 struct Wave;
 struct Inst;
+struct MfmaShape;
 struct Row;
 
 // Encodings of gfx9. A row belongs to the shortest one; VOP1, VOP2 and VOPC rows are reached
@@ -194,13 +196,14 @@ enum Effect : u32 {
 // How far the behaviour is known to equal silicon; printed in docs/fidelity.md.
 enum class Fidelity : u8 { kExact, kModelled, kUnverified };
 
-// One instruction: name as the assembler prints it without _e32/_e64/_dpp/_sdwa, encoding, unit,
-// operands, semantics. Everything else (decoder, printer, read and write sets, documentation) is
-// derived from the rows.
+// One instruction: name as the assembler prints it without _e32/_e64/_dpp/_sdwa, who has it,
+// encoding, unit, operands, semantics. Everything else (decoder, printer, read and write sets,
+// documentation) is derived from the rows.
 struct Row {
   const char* name = nullptr;
   Format format = Format::kSopp;
   u16 opcode = 0;
+  InstructionSets sets = kCdna3;
   Unit unit = Unit::kSalu;
   OperandSpec dst, sdst, src[4];
   u32 effects = 0;
@@ -209,7 +212,9 @@ struct Row {
   Compute compute = nullptr;        // VALU: the lanes alone, used by the modifier path
   u8 access_bytes = 0;              // memory: bytes per lane (or per wave for SMEM)
   Fidelity fidelity = Fidelity::kExact;
-  const char* note = "";  // source or limit of the claim
+  const char* note = "";              // source or limit of the claim
+  const MfmaShape* matrix = nullptr;  // matrix instructions: what they multiply
+  u8 passes = 0;                      // ... and how long: completed by the InstructionSet
 };
 
 }  // namespace vdev

@@ -140,7 +140,7 @@ constexpr Row cache_row(u16 opcode, const char* name) {
                     Fidelity::kModelled, "caches are transparent");
 }
 constexpr const char* kFlatScratch =
-    "traps: scalar scratch needs a segment register that gfx942 lacks";
+    "traps: scalar scratch needs a segment register that no processor here has";
 constexpr Row scratch_row(u16 opcode, const char* name, OperandSpec dst, OperandSpec data) {
   Row row = smem(opcode, name, exec_unsupported, dst, kBase, data, dst.used() ? kLoad : kStore,
                  4u * (dst.used() ? dst.dwords : data.dwords));

@@ -7,6 +7,7 @@
 
 #include <span>
 
+#include "arch/instruction_sets.h"
 #include "core/types.h"
 
 namespace vdev {
@@ -38,8 +39,9 @@ struct MfmaGeometry {
 };
 
 struct MfmaShape {
-  const char* name;  // as the assembler prints it for gfx942
+  const char* name;  // as the assembler prints it
   u16 opcode;        // VOP3P opcode, bits 22:16 of the first dword
+  InstructionSets sets;
   MfmaGeometry geometry;
   u8 a_regs, b_regs, c_regs, d_regs;  // c_regs is 1 (the index) for smfmac
   bool has_cbsz_abid, has_blgp;       // other shapes ignore these fields

@@ -33,6 +33,7 @@ template <MfmaGeometry g>
 constexpr MfmaShape shape(const char* name, u16 opcode) {
   return {name,
           opcode,
+          kCdna3,
           g,
           static_cast<u8>(a_regs(g)),
           static_cast<u8>(b_regs(g)),

@@ -39,7 +39,7 @@ VDEV_TEST_API int vdev_test_mfma_shape(int position, MfmaTestShape* out) {
           s.b_regs,
           s.c_regs,
           s.d_regs,
-          default_machine().arch->passes(s.name),
+          default_machine().arch->processor.passes(s.name),
           s.has_cbsz_abid,
           s.has_blgp};
   return 0;
