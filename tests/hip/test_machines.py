@@ -210,6 +210,37 @@ facts = {hex(opcode): outcome(vop2(opcode), 1234) for opcode in (0x12, 0x13, 0x1
     assert re.search(r"k\+0x[0-9a-f]+", report), report
 
 
+def test_what_an_instruction_is_does_not_hang_on_its_name_or_opcode(hip: Any) -> None:
+    """Checked mode knows a lane's number and a swap by their rows, whatever they are called."""
+    facts = facts_of(
+        hip,
+        GENERIC
+        + RUN_MADE_UP
+        + """
+lacks(b"v_readlane_b32")
+has(b"v_one_of_lanes", 0x2b0, b"v_readlane_b32")
+lacks(b"global_atomic_swap")
+has(b"global_other", 0x3f, b"global_atomic_swap")
+"""
+        + MADE_UP
+        + """
+hip.set_option("check", 1)
+hip.lib.amdattn_vdev_take_findings.restype = ctypes.c_char_p
+def findings(*words):
+    code = b"".join(struct.pack("<I", word) for word in words).hex()
+    hip_runtime.CODE["it"] = LOAD + "0602047e" + code + hip_runtime.ENDPGM
+    module = hip.hipModuleLoadData(generic("it"))
+    hip.launch(hip.hipModuleGetFunction(module, b"k"), hip.hipMalloc(256), 1)
+    hip.hipDeviceSynchronize()
+    found = json.loads(hip.lib.amdattn_vdev_take_findings())
+    return [(f["kind"], f["text"]) for launch in found["launches"] for f in launch["findings"]]
+# v_readfirstlane_b32 s8, v0, then lane s8 of v0 at once; a swap with memory that nothing has written
+facts = [findings(0x7E100500, 0xD2B00009, 0x00001100), findings(0xDCFC8000, 0x00040201)]
+""",
+    )
+    assert facts == [[["hazard", "v_one_of_lanes s9, v0, s8"]], []]
+
+
 def test_a_default_architecture_lacks_what_another_has(hip: Any) -> None:
     facts = facts_of(
         hip,

@@ -28,8 +28,6 @@ u64 rules_of(const u64 (&by_role)[kNumHazardRoles], u64 roles) {
   return rules;
 }
 
-bool is_s_nop(const Inst& inst) { return inst.encoding == Format::kSopp && inst.row->opcode == 0; }
-
 // MODE for s_setvskip, which has no hwreg field.
 u32 hwreg_id(const Inst& inst) { return inst.encoding == Format::kSopk ? inst.imm & 63 : 1; }
 
@@ -87,7 +85,7 @@ void Hazards::forget_overwritten(const RegisterUse& use, bool by_matrix) {
 void Hazards::step(const Step& step) {
   static const RuleIndex index;
   const Inst& inst = step.inst;
-  if (is_s_nop(inst)) {
+  if (inst.row->is(Trait::kNop)) {
     slot_ += (inst.imm & 15) + 1;
     return;
   }

@@ -54,8 +54,7 @@ class Walker {
       const bool jumps = inst.row->effects & kBranch;
       if (jumps && inst.encoding == Format::kSopp && branches < kMaxBranches)
         walk(hazards, at + static_cast<size_t>(i64{inst.imm}), kMaxHazardWait + 1, branches + 1);
-      const bool goes_on = std::strncmp(inst.row->name, "s_cbranch", 9) == 0;
-      if ((jumps && !goes_on) || inst.row->effects & kEndsProgram) {
+      if ((jumps && !inst.row->is(Trait::kConditional)) || inst.row->effects & kEndsProgram) {
         if (branches > 0) return;
         hazards.reset();
       }

@@ -4,6 +4,8 @@
 #include "arch/instruction_sets.h"
 #include "arch/unit.h"
 #include "core/types.h"
+#include "isa/flow.h"
+#include "isa/traits.h"
 
 namespace vdev {
 
@@ -212,9 +214,30 @@ struct Row {
   Compute compute = nullptr;        // VALU: the lanes alone, used by the modifier path
   u8 access_bytes = 0;              // memory: bytes per lane (or per wave for SMEM)
   Fidelity fidelity = Fidelity::kExact;
+  Traits traits;
+  Flow flow;
+  u8 op_sel_bits = 0;  // VOP3: op_sel of the three sources and the result; 3: of two and the result
   const char* note = "";              // source or limit of the claim
   const MfmaShape* matrix = nullptr;  // matrix instructions: what they multiply
   u8 passes = 0;                      // ... and how long: completed by the InstructionSet
+
+  constexpr bool is(Traits any) const { return traits.any(any); }
+  // The row, and what else there is to say of it.
+  constexpr Row with(Traits more) const {
+    Row row = *this;
+    row.traits = row.traits | more;
+    return row;
+  }
+  constexpr Row flows(Flow how) const {
+    Row row = *this;
+    row.flow = how;
+    return row;
+  }
+  constexpr Row halves(int bits) const {
+    Row row = *this;
+    row.op_sel_bits = static_cast<u8>(bits);
+    return row;
+  }
 };
 
 }  // namespace vdev
