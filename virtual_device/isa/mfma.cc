@@ -62,9 +62,13 @@ std::vector<Row> make_rows() {
     row.effects = kIgnoresExec | (shape.geometry.sparse ? kReadsDst : 0u) |
                   (a == MfmaSrc::kF32 ? kReadsMode : 0u);
     row.exec = exec_mfma;
-    row.fidelity = shape.geometry.sparse ? Fidelity::kModelled : Fidelity::kExact;
-    row.note = shape.geometry.sparse ? "the dense rule on the selected elements"
-                                     : "MMA-Sim, arXiv 2511.10909; NaN payload not published";
+    const bool published = shape.sets & kCdna3;
+    row.fidelity = !published              ? Fidelity::kUnverified
+                   : shape.geometry.sparse ? Fidelity::kModelled
+                                           : Fidelity::kExact;
+    row.note = !published              ? "summed as CDNA3 does"
+               : shape.geometry.sparse ? "the dense rule on the selected elements"
+                                       : "MMA-Sim, arXiv 2511.10909; NaN payload not published";
     rows.push_back(row);
   }
   return rows;

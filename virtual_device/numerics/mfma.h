@@ -7,12 +7,12 @@
 
 #include <span>
 
-#include "arch/instruction_sets.h"
+#include "arch/fp8.h"
 #include "core/types.h"
 
 namespace vdev {
 
-enum class MfmaSrc : u8 { kF64, kF32, kXf32, kF16, kBf16, kI8, kFp8, kBf8 };  // 8-bit floats: FNUZ
+enum class MfmaSrc : u8 { kF64, kF32, kXf32, kF16, kBf16, kI8, kFp8, kBf8 };
 enum class MfmaDst : u8 { kF64, kF32, kI32 };
 
 struct MfmaControl {
@@ -36,6 +36,7 @@ struct MfmaGeometry {
   MfmaSrc a, b;
   MfmaDst d;
   bool sparse;
+  Fp8Kind fp8;  // what kFp8 and kBf8 are
 };
 
 struct MfmaShape {
