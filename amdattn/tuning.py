@@ -13,7 +13,6 @@ from amdattn.arrays.interchange import asarray
 from amdattn.device import manifest, runtime
 from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm import planning
-from amdattn.ops.gemm.cost import PEAK_CLOCK_GHZ
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import GemmProblem
 from amdattn.ops.gemm.table import Tuned
@@ -32,7 +31,7 @@ class Timed:
     @property
     def estimated_us(self) -> float:
         """By the planner."""
-        return self.choice.cost.clk / PEAK_CLOCK_GHZ / 1000
+        return self.choice.cost.us
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +99,16 @@ def planned(problem: GemmProblem, choice: planning.Choice) -> GemmPlan:
 class _Modelled:
     """The performance model, at the clock at which kernels run that wait for memory."""
 
-    how = f"modelled at {1000 * PEAK_CLOCK_GHZ:.0f} MHz"
+    def __init__(self) -> None:
+        self._ghz = runtime.device_props().peak_clock_ghz
+        self.how = f"modelled at {1000 * self._ghz:.0f} MHz"
 
     def us(self, run: Callable[[], Any]) -> float:
-        with virtual.profile(clock_mhz=round(1000 * PEAK_CLOCK_GHZ)) as profile:
+        with virtual.profile(clock_mhz=round(1000 * self._ghz)) as profile:
             run()
             runtime.synchronize()
         (launch,) = profile.launches
-        return launch.cycles / PEAK_CLOCK_GHZ / 1000
+        return launch.cycles / self._ghz / 1000
 
 
 class _Measured:

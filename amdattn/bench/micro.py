@@ -173,8 +173,8 @@ class Micro:
 
     @property
     def workgroups(self) -> int:
-        """One for every CU; in the model, for every CU of the modelled device."""
-        return clocks(table.ARCH).num_cus if is_virtual() else self._device.props.num_cus
+        """One for every CU."""
+        return self._device.props.num_cus
 
     def launch(
         self,

@@ -180,7 +180,7 @@ class SamplerBase(Generic[AnyKernel]):
         self._method, self._clock_mhz, self._trace_events = method, clock_mhz, trace_events
         self._advance = advance or (lambda what, done, total: None)
         self._done = self._total = 0
-        self._arch = clocks("gfx942")
+        self._arch = clocks(runtime.device_props())
 
     def _profiles(
         self, launches: Sequence[Launch], limit: int, xcd: int, events: int

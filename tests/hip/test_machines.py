@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import json
 import re
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from test_process import run
 from vdev_library import open_library
 
+from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.arch.products import CHIPS
 from amdattn.arch.props import KNOWN_DEVICES, KNOWN_PARTITIONS
 
@@ -30,14 +32,36 @@ def test_machines_are_the_devices_of_planning() -> None:
 @pytest.mark.parametrize("name", BOTH)
 def test_a_machine_is_what_planning_takes_it_for(name: str) -> None:
     arch, *facts = machines()[name]
-    cus, xcds, memory, lds, hbm, mall, clock = map(float, facts[:7])
+    cus, xcds, memory, lds, hbm, mall, clock, sustained, mall_bytes = map(float, facts[:9])
     props = BOTH[name]
     assert (arch, cus, xcds, lds) == (props.arch, props.num_cus, props.num_xcds, props.lds_bytes)
     assert memory == pytest.approx(props.memory_bytes, rel=1e-3)  # what a runtime leaves of it
     assert (hbm, mall) == pytest.approx((props.hbm_bytes_per_ns, props.mall_bytes_per_ns))
-    assert clock > 1 and facts[7] == "fnuz"
+    assert (clock, sustained) == (props.peak_clock_ghz, props.sustained_clock_ghz)
+    assert int(mall_bytes) == props.mall_bytes
+    assert facts[9] == "fnuz"
     chip = next(chip for chip in CHIPS if chip.name == props.chip)
-    assert tuple(map(int, facts[8:])) == chip.ids
+    assert tuple(map(int, facts[10:])) == chip.ids
+
+
+def test_architectures_are_those_of_planning() -> None:
+    """Every limit and constant that Python's table has is the virtual device's."""
+    library = open_library(amdattn_vdev_architectures=(ctypes.c_char_p, []))
+    told: dict[str, dict[str, float]] = {}
+    for line in library.amdattn_vdev_architectures().decode().splitlines():
+        arch, fact, value = line.split("\t")
+        told.setdefault(arch, {})[fact] = float(value)
+    assert set(told) == set(ARCHITECTURES)
+    for name, facts in told.items():
+        stated = dataclasses.asdict(ARCHITECTURES[name])
+        assert stated.pop("name") == name
+        # What no model needs, and what follows: 32 x 32 x 8 products on each SIMD.
+        most = stated.pop("physical_cus_of_xcd")
+        assert all(most >= chip.cus_of_xcd for chip in CHIPS if chip.arch == name)
+        clk = facts["v_mfma_f32_32x32x8_bf16"] * facts["slot_clk"]
+        flops = 2 * 32 * 32 * 8 * facts["simds_per_cu"] / clk
+        assert stated.pop("matrix_flops_per_clk") == flops
+        assert stated == {fact: facts[fact] for fact in stated}
 
 
 SHOW = """
@@ -234,7 +258,7 @@ def findings(*words):
     hip.hipDeviceSynchronize()
     found = json.loads(hip.lib.amdattn_vdev_take_findings())
     return [(f["kind"], f["text"]) for launch in found["launches"] for f in launch["findings"]]
-# v_readfirstlane_b32 s8, v0, then lane s8 of v0 at once; a swap with memory that nothing has written
+# v_readfirstlane_b32 s8, v0, then lane s8 of v0 at once; a swap with memory that nobody wrote
 facts = [findings(0x7E100500, 0xD2B00009, 0x00001100), findings(0xDCFC8000, 0x00040201)]
 """,
     )
