@@ -13,7 +13,6 @@ from amdattn.device import manifest, runtime
 from amdattn.op.choices import Choices
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.operation import Operation
-from amdattn.ops.gemm.cost import PEAK_CLOCK_GHZ
 from amdattn.testing import do_bench
 
 _SOME = 1 << 16  # random elements; what an operand holds does not matter for the time
@@ -58,7 +57,7 @@ def tune(
     timed = []
     for choice in some or choices.items:
         plan = operation.plan_of(problem, props, choice, choices)
-        estimated = operation.cost(choice) / PEAK_CLOCK_GHZ / 1000
+        estimated = operation.cost(choice) / props.peak_clock_ghz / 1000
         timed.append(Timed(choice, clock.us(runner(plan)), estimated))
         advance()
     return Tuning(problem, tuple(sorted(timed, key=lambda one: one.us)), clock.how)
@@ -68,12 +67,12 @@ class _Modelled:
     """The performance model, at the clock at which kernels run that wait for memory."""
 
     def __init__(self) -> None:
-        self.how = f"modelled at {1000 * PEAK_CLOCK_GHZ:.0f} MHz"
+        self._ghz = runtime.device_props().peak_clock_ghz
+        self.how = f"modelled at {1000 * self._ghz:.0f} MHz"
 
     def us(self, run: Callable[[], Any]) -> float:
-        ghz = PEAK_CLOCK_GHZ
-        launches = virtual.profiled(run, clock_mhz=round(1000 * ghz))
-        return sum(launch.cycles for launch in launches) / ghz / 1000
+        launches = virtual.profiled(run, clock_mhz=round(1000 * self._ghz))
+        return sum(launch.cycles for launch in launches) / self._ghz / 1000
 
 
 class _Measured:

@@ -28,7 +28,6 @@ from amdattn.cli.output import progress_bar
 from amdattn.device import manifest, runtime
 from amdattn.ops import registry
 from amdattn.ops.gemm import cost as gemm_cost, planning
-from amdattn.ops.gemm.cost import PEAK_CLOCK_GHZ
 from amdattn.ops.gemm.problem import GemmProblem
 from build_scripts.gemm_table import PRODUCTS
 
@@ -107,7 +106,7 @@ def model(problems: Sequence[GemmProblem]) -> Iterator[Launch]:
             some = tried(problem, choices.items)
             for timed in tuning.tune(operation, problem, choices, some).timed:
                 choice = timed.choice
-                clk = timed.us * 1000 * PEAK_CLOCK_GHZ
+                clk = timed.us * 1000 * choice.cost.clock_ghz
                 yield Launch(problem, choice.kernel.name, choice.splits, choice.columns, clk)
             progress.advance(task)
 

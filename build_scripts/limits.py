@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-MAX_GRID_YZ = 65535  # hipDeviceProp_t.maxGridSize[1], [2]
+from amdattn.arch.architectures import ARCHITECTURES
+
+MAX_GRID_YZ = min(arch.grid_yz for arch in ARCHITECTURES.values())
 MAX_GRID_LANES_X = 2**32 - 1  # the dispatch packet counts lanes in 32 bits
 MAX_INT32 = 2**31 - 1
 

@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from amdattn.compiler import assembler_flags, device_flags
+from amdattn.compiler import DEFAULT_ARCH, assembler_flags, device_flags
 
 ASM_SRC = Path(__file__).resolve().parent.parent / "asm_src"
 
@@ -82,7 +82,7 @@ class Compiled:
 def compile_hip(
     source: Path,
     toolchain: Toolchain,
-    arch: str = "gfx942",
+    arch: str = DEFAULT_ARCH,
     defines: tuple[str, ...] = (),
     flags: tuple[str, ...] = (),
 ) -> Compiled:

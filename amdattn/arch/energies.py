@@ -56,7 +56,7 @@ def mi300x(*, large_tile: float = LARGE_TILE, plain_valu: float = PLAIN_VALU) ->
         cap_watts=_CAP,
         idle_watts=_IDLE,
         clock_tree_watts=_CLOCK_TREE,
-        peak_ghz=2.1,
+        peak_ghz=REFERENCE.peak_clock_ghz,
         matrix_pj_per_flop={
             "16x16x16": PJ_PER_FLOP_16X16X16,
             "32x32x8": PJ_PER_FLOP_16X16X16 * large_tile,

@@ -26,6 +26,10 @@ class Chip:
     num_cus, num_xcds : int
     memory_bytes : int
     peak_hbm_bytes_per_ns : float
+    mall_bytes : int
+        The last level cache.
+    peak_clock_ghz, sustained_clock_ghz : float
+        The greatest clock, and the one that matrix products are taken to leave of it.
     """
 
     name: str
@@ -35,6 +39,9 @@ class Chip:
     num_xcds: int
     memory_bytes: int
     peak_hbm_bytes_per_ns: float
+    mall_bytes: int
+    peak_clock_ghz: float
+    sustained_clock_ghz: float
 
     @property
     def cus_of_xcd(self) -> int:
@@ -43,11 +50,71 @@ class Chip:
 
 
 CHIPS = (
-    Chip("MI300X", "gfx942", (0x74A1, 0x74A9, 0x74B5, 0x74BD), 304, 8, 192 * 2**30, 5300),
-    Chip("MI325X", "gfx942", (0x74A5, 0x74B9), 304, 8, 256 * 2**30, 6000),
-    Chip("MI300A", "gfx942", (0x74A0,), 228, 6, 128 * 2**30, 5300),
-    Chip("MI308X", "gfx942", (0x74A2, 0x74A8, 0x74B6, 0x74BC), 80, 4, 192 * 2**30, 5300),
+    Chip(
+        name="MI300X",
+        arch="gfx942",
+        ids=(0x74A1, 0x74A9, 0x74B5, 0x74BD),
+        num_cus=304,
+        num_xcds=8,
+        memory_bytes=192 * 2**30,
+        peak_hbm_bytes_per_ns=5300,
+        mall_bytes=256 << 20,
+        peak_clock_ghz=2.1,
+        sustained_clock_ghz=1.2,
+    ),
+    Chip(
+        name="MI325X",
+        arch="gfx942",
+        ids=(0x74A5, 0x74B9),
+        num_cus=304,
+        num_xcds=8,
+        memory_bytes=256 * 2**30,
+        peak_hbm_bytes_per_ns=6000,
+        mall_bytes=256 << 20,
+        peak_clock_ghz=2.1,
+        sustained_clock_ghz=1.2,
+    ),
+    Chip(
+        name="MI300A",
+        arch="gfx942",
+        ids=(0x74A0,),
+        num_cus=228,
+        num_xcds=6,
+        memory_bytes=128 * 2**30,
+        peak_hbm_bytes_per_ns=5300,
+        mall_bytes=256 << 20,
+        peak_clock_ghz=2.1,
+        sustained_clock_ghz=1.2,
+    ),
+    Chip(
+        name="MI308X",
+        arch="gfx942",
+        ids=(0x74A2, 0x74A8, 0x74B6, 0x74BC),
+        num_cus=80,
+        num_xcds=4,
+        memory_bytes=192 * 2**30,
+        peak_hbm_bytes_per_ns=5300,
+        mall_bytes=256 << 20,
+        peak_clock_ghz=2.1,
+        sustained_clock_ghz=1.2,
+    ),
 )
+
+
+def of_arch(arch: str) -> Chip:
+    """The product that an architecture's name alone stands for, the first of its own.
+
+    Raises
+    ------
+    ValueError
+        There is none.
+    """
+    found = next((chip for chip in CHIPS if chip.arch == arch), None)
+    if found is None:
+        have = ", ".join(dict.fromkeys(chip.arch for chip in CHIPS))
+        raise ValueError(f"arch={arch!r} must be one of {have}")
+    return found
+
 
 # What is taken if nobody names a chip: the one that the virtual device plays by default. The
 # planners' constants were fitted to it; for one that is not among these they take its XCDs.

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 
 from amdattn import scalars
 from amdattn.arch import products as chips
+from amdattn.arch.architectures import Architecture, architecture
 
 LANES_PER_WAVE = 64
-SIMDS_PER_CU = 4
-VGPRS_PER_SIMD_LANE = 512  # unified VGPR + AGPR file of CDNA3 and CDNA4, per lane
-VGPR_GRANULE = 8
-LDS_BYTES = 65536  # of a CU of CDNA3
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +67,35 @@ class DeviceProps:
         return next((chip for chip in chips.CHIPS if chip.name == self.chip), None)
 
     @property
+    def label(self) -> str:
+        """A short name: "MI308X", "MI300X:CPX" of a partition, the runtime's of others."""
+        if not self.chip:
+            return self.name
+        whole = self._chip is not None and self.num_xcds == self._chip.num_xcds
+        return self.chip if whole else f"{self.chip}:{self.partition or self.num_xcds}"
+
+    @property
+    def architecture(self) -> Architecture:
+        """What all of its architecture have; ValueError if that is unknown."""
+        return architecture(self.arch)
+
+    @property
+    def peak_clock_ghz(self) -> float:
+        """The greatest engine clock of the product."""
+        return (self._chip or chips.REFERENCE).peak_clock_ghz
+
+    @property
+    def sustained_clock_ghz(self) -> float:
+        """The clock that matrix products are taken to leave."""
+        return (self._chip or chips.REFERENCE).sustained_clock_ghz
+
+    @property
+    def mall_bytes(self) -> int:
+        """Of the last level cache: of a partition, the share of its XCDs."""
+        whole = self._chip or chips.REFERENCE
+        return whole.mall_bytes * self.num_xcds // whole.num_xcds
+
+    @property
     def hbm_bytes_per_ns(self) -> float:
         """Sustained reads of HBM: of a partition, the share of its XCDs."""
         return chips.hbm_bytes_per_ns(self._chip, self.num_xcds)
@@ -89,8 +115,8 @@ def _published(chip: chips.Chip, num_xcds: int) -> DeviceProps:
     """A chip, or a partition of it with so many XCDs."""
     share = chip.num_xcds // num_xcds
     return DeviceProps(
-        *(chip.arch, chips.VENDOR + chip.name, chip.cus_of_xcd * num_xcds, num_xcds, LDS_BYTES),
-        *(chip.memory_bytes // share, "", chip.name),
+        *(chip.arch, chips.VENDOR + chip.name, chip.cus_of_xcd * num_xcds, num_xcds),
+        *(architecture(chip.arch).lds_bytes, chip.memory_bytes // share, "", chip.name),
     )
 
 

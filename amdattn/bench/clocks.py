@@ -1,17 +1,18 @@
-"""Clocks and rates of the modelled device, as arch/gfx942.cc of the virtual device states them.
-
-Sources are there; a test holds the two files against each other.
-"""
+"""Clocks and rates by which modelled cycles become times, from the tables of `amdattn.arch`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from amdattn.arch import products
+from amdattn.arch.props import KNOWN_DEVICES, DeviceProps
+
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """Facts of one architecture by which cycles become time, and limits that a roofline shows."""
+    """Facts of one device by which cycles become time, and limits that a roofline shows."""
 
+    name: str  # of the product, and of the partition if it is one
     peak_ghz: float
     sustained_ghz: float
     num_cus: int
@@ -30,13 +31,31 @@ class Clocks:
         return self.num_cus // self.num_xcds
 
 
-CLOCKS = {
-    "gfx942": Clocks(2.1, 1.2, 304, 8, 2.7, 14, 716, 4200, 2048, 4 << 20, 256 << 20),
-}
+def clocks(device: DeviceProps | str) -> Clocks:
+    """Of a device, or of the product that an architecture's name stands for.
+
+    Raises
+    ------
+    ValueError
+        There is no such architecture.
+    """
+    props = device if isinstance(device, DeviceProps) else _default_of(device)
+    arch = props.architecture
+    return Clocks(
+        name=props.label,
+        peak_ghz=props.peak_clock_ghz,
+        sustained_ghz=props.sustained_clock_ghz,
+        num_cus=props.num_cus,
+        num_xcds=props.num_xcds,
+        launch_us=arch.launch_us,
+        dispatch_wave_clk=arch.dispatch_wave_clk,
+        first_fetch_clk=arch.first_fetch_clk,
+        hbm_bytes_per_ns=props.hbm_bytes_per_ns,
+        matrix_flops_per_clk=arch.matrix_flops_per_clk,
+        l2_bytes=arch.l2_bytes,
+        mall_bytes=props.mall_bytes,
+    )
 
 
-def clocks(arch: str) -> Clocks:
-    """Of one architecture."""
-    if arch not in CLOCKS:
-        raise ValueError(f"arch={arch!r} has no performance model; there is {', '.join(CLOCKS)}")
-    return CLOCKS[arch]
+def _default_of(arch: str) -> DeviceProps:
+    return KNOWN_DEVICES[products.of_arch(arch).name]

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from amdattn.bench.clocks import clocks
 from amdattn.bench.kernels import Functions, Launch
 from amdattn.bench.modelled import simulated
 from amdattn.bench.record import MEASURED, MODELLED, Record
 from amdattn.bench.run import Outcome, is_virtual, measured_record, modelled_record, settled
+from amdattn.device import runtime
 from amdattn.virtual import profiled
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def run_code_object(
     result = model(clock_mhz, trace_events)
     if advance is not None:
         advance(subject.title, 1, 1)
-    of_xcd = -(-launch.num_workgroups // clocks(result.arch).num_xcds)
+    of_xcd = -(-launch.num_workgroups // runtime.device_props().num_xcds)
     sampled = {}
     if result.simulated_workgroups < of_xcd:
         sampled = {"first_workgroups": result.simulated_workgroups, "of_workgroups": of_xcd}

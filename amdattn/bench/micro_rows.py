@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-ARCH = "gfx942"
+from amdattn.arch.products import REFERENCE
+
+ARCH = REFERENCE.arch
 WAVES = 8  # of a workgroup, which fills its CU: a wave has 256 VGPRs, the workgroup all of the LDS
 LANES = 64
 LOAD_BYTES = 16 * LANES * WAVES  # of one load of every lane of a workgroup

@@ -15,6 +15,7 @@ from amdattn.bench.kernels import Functions, Launch, Titled, Walk
 from amdattn.bench.replay import Timeline
 from amdattn.bench.shapes import Shape
 from amdattn.bench.traffic import beyond_l2
+from amdattn.device import runtime
 from amdattn.energy import Activity, matrix_flops
 from amdattn.errors import AmdattnError
 
@@ -171,7 +172,7 @@ class SamplerBase(Generic[AnyKernel]):
         self._method, self._clock_mhz, self._trace_events = method, clock_mhz, trace_events
         self._advance = advance or (lambda what, done, total: None)
         self._done = self._total = 0
-        self._arch = clocks("gfx942")
+        self._arch = clocks(runtime.device_props())
 
     def _profiles(
         self, launches: Sequence[Launch], limit: int, xcd: int, events: int

@@ -23,6 +23,7 @@ from amdattn.bench.run import (
     settled,
 )
 from amdattn.bench.shapes import Shape
+from amdattn.device import runtime
 from amdattn.energy import Activity
 
 # Of a launch of several, what its part of the record holds.
@@ -96,7 +97,7 @@ def of_parts(blank: Record, parts: Sequence[Modelled], main: int) -> Record:
         return records[0]
     whole = combined(blank, records, main)
     found = energy(activity(parts))
-    of_launches = estimated_us(found, whole.bytes, clocks(parts[0].profile.arch))
+    of_launches = estimated_us(found, whole.bytes, clocks(runtime.device_props()))
     between = whole.clocks["launch_us"] * (len(parts) - 1)
     us = None if of_launches is None else between + of_launches
     return dataclasses.replace(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from amdattn.bench.clocks import clocks
 from amdattn.bench.record import MODELLED, Record, estimate_leads
 from amdattn.device.profiling import STALLS
+from amdattn.device.runtime import device_props
 from amdattn.errors import AmdattnError
 from amdattn.output_files import replacing
 
@@ -83,7 +84,7 @@ def _roofline(records: Sequence[Record]) -> Any:
     _need_modelled(records, "roofline")
     figure = _figure()
     axes = figure.add_subplot()
-    arch = clocks("gfx942")
+    arch = clocks(device_props())
     clock = records[0].clocks["sustained_ghz"]
     intensities = [r.flops / max(r.bytes["hbm"] + r.bytes.get("hbm_write", 0), 1) for r in records]
     low, high = min([100.0, *intensities]) / 2, max([1000.0, *intensities]) * 2
@@ -102,7 +103,7 @@ def _roofline(records: Sequence[Record]) -> Any:
         axes.scatter(*zip(*points, strict=True), color=colour, label=label, alpha=0.8, zorder=3)
     axes.set(xscale="log", yscale="log", xlabel="operations per byte of HBM, modelled")
     axes.set(ylabel=f"TFLOP/s, modelled at {clock:g} GHz", xlim=(low, high))
-    axes.set(title="Roofline of MI300X, bfloat16, modelled")
+    axes.set(title=f"Roofline of {arch.name}, bfloat16, modelled")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_formatter("{x:g}")

@@ -105,7 +105,7 @@ def conditions(records: Sequence[Record]) -> list[str]:
             else "TFLOP/s and ratios are of the second"
         )
         if all(r.exclusive for r in modelled):
-            lines.append("transcendentals wait for the matrix unit: one of two readings of gfx942")
+            lines.append("transcendentals wait for the matrix unit: one of two readings")
     if any(r.origin == MEASURED for r in records):
         lines.append("measured with events: median, and the quantiles 10 and 90 %")
     return lines

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from amdattn.arch.energies import ENERGIES
 from amdattn.bench.clocks import Clocks, clocks
 from amdattn.bench.kernels import Functions, Launch
 from amdattn.bench.modelled import Modelled
@@ -103,7 +104,7 @@ def _readable_clocks() -> dict[str, float]:
 def modelled_record(blank: Record, modelled: Modelled) -> Record:
     """What the model says, with times at both clocks."""
     launch = modelled.launch
-    arch = clocks(modelled.profile.arch)
+    arch = clocks(runtime.device_props())
     estimated = energy(modelled.activity)
     served: dict[str, float] = {
         level: round(n / modelled.part) for level, n in modelled.bytes.items()
@@ -185,8 +186,11 @@ def settled(record: Record, model: Callable[[int], Activity]) -> Record:
 
 def energy(activity: Activity) -> dict[str, Any]:
     """The estimate of amdattn.energy, and what it is from; or why there is none."""
+    device = runtime.device_props().label
+    if device not in ENERGIES:
+        return {"refused": f"no energies of {device} are known, of {', '.join(ENERGIES)} only"}
     try:
-        estimated = estimate(activity)
+        estimated = estimate(activity, ENERGIES[device])
     except ValueError as error:
         return {"refused": str(error)}
     matrix = max(sum(activity.matrix_flops.values()), 1.0)

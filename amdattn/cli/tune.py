@@ -25,7 +25,7 @@ def _time(
     operation: Operation[Any, Any],
     problem: Any,
     *,
-    rows: Annotated[
+    shown: Annotated[
         int, typer.Option(metavar="N", min=1, help="Print so many of the fastest.")
     ] = 8,
     as_json: AsJson = False,
@@ -39,7 +39,7 @@ def _time(
     if as_json:
         print_json({"table": None, "tuned": [_facts(timed)]})
     else:
-        _show(timed, rows)
+        _show(timed, shown)
         stdout.print(f"nothing stored: plans of {operation.name} have no table", highlight=False)
 
 

@@ -12,12 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from amdattn.arch import props
+from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.device import virtual_library
 from amdattn.errors import BindingError
 
 ENVIRONMENT_VARIABLE = "AMDATTN_DEVICE"
 LIBRARY_VARIABLE = "AMDATTN_HIP_LIBRARY"  # the one to bind for a GPU, whatever else there is
-REQUESTS = ("auto", "gpu", *(f"virtual:{arch}" for arch in virtual_library.ARCHS))
+_VIRTUAL = "virtual:"
+_DEVICES = props.KNOWN_DEVICES | props.KNOWN_PARTITIONS
+# "virtual:" with an architecture's name leaves the product open: the virtual device's first one.
+REQUESTS = ("auto", "gpu", *(_VIRTUAL + name for name in (*ARCHITECTURES, *_DEVICES)))
 
 _PROBE_TIMEOUT_SECONDS = 120
 
@@ -30,6 +35,7 @@ class Choice:
     library: str
     why: str
     rejected: tuple[str, ...] = ()
+    plays: str = ""  # what the virtual device is to be, "" if that is open
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,12 @@ def check_request(request: str) -> str:
     return request
 
 
+def played(request: str) -> str:
+    """The product or partition that one of REQUESTS names, or ""."""
+    name = request.removeprefix(_VIRTUAL)
+    return name if name in _DEVICES else ""
+
+
 def choose(request: str, hip_python_default: str) -> Choice:
     """Decide for `request`; a real GPU always wins in "auto".
 
@@ -66,8 +78,9 @@ def choose(request: str, hip_python_default: str) -> Choice:
         missing.
     """
     check_request(request)
-    if request.startswith("virtual:"):
-        return Choice("virtual", str(virtual_library.library_path()), f"{request} was asked for")
+    if request.startswith(_VIRTUAL):
+        library = str(virtual_library.library_path())
+        return Choice("virtual", library, f"{request} was asked for", plays=played(request))
     rejected: list[str] = []
     before = mapped_runtimes()
     for candidate in _candidates(hip_python_default):

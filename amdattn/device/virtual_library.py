@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 from collections.abc import Sequence
@@ -13,7 +14,6 @@ from amdattn import paths
 from amdattn.device import x86_level
 from amdattn.errors import BindingError
 
-ARCHS = ("gfx942",)
 MARKER = "amdattn_vdev_abi"  # exported by the virtual device's library and by no other
 ABI = 2
 # With the values that the library begins with.
@@ -40,6 +40,7 @@ OPTIONS = {
 
 _CDEF = """
 uint32_t amdattn_vdev_abi(void);
+int amdattn_vdev_play(const char* name);
 const char* amdattn_vdev_last_report(void);
 int amdattn_vdev_set_option(const char* key, const char* value);
 uint64_t amdattn_vdev_counter(const char* name);
@@ -65,6 +66,18 @@ def library_path() -> Path:
     if not Path(override).is_file():
         raise BindingError(f"no library to load: AMDATTN_VDEV_LIBRARY={override} does not exist")
     return Path(override).resolve()
+
+
+def play(library: str, device: str) -> bool:
+    """Say what the process's device is, before its first HIP call: "MI308X", "MI300X:CPX".
+
+    False: it is something already, or the library has no such device.
+    """
+    try:
+        played = ctypes.CDLL(library).amdattn_vdev_play
+    except (OSError, AttributeError) as error:
+        raise BindingError(f"{library} cannot play {device}: {error}") from None
+    return bool(played(device.encode()))
 
 
 def shipped_library(level: str) -> Path:

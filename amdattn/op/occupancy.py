@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from amdattn.arch.props import (
-    LANES_PER_WAVE,
-    SIMDS_PER_CU,
-    VGPR_GRANULE,
-    VGPRS_PER_SIMD_LANE,
-    DeviceProps,
-)
+from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.errors import ManifestError
-
-MAX_WAVES_PER_SIMD = 8
 
 
 def workgroups_per_cu(kernel: KernelSpec, props: DeviceProps) -> tuple[int, str]:
     """How many workgroups of `kernel` fit a CU at once, and what limits it."""
     x, y, z = kernel.workgroup
     num_waves = -(-x * y * z // LANES_PER_WAVE)
+    arch = props.architecture
     # CDNA3 and CDNA4 allocate VGPRs and AGPRs of a wave from one file; `vgpr` counts both.
-    registers = -(-kernel.vgpr // VGPR_GRANULE) * VGPR_GRANULE
-    waves_per_simd = min(MAX_WAVES_PER_SIMD, VGPRS_PER_SIMD_LANE // max(registers, 1))
+    registers = -(-kernel.vgpr // arch.vgpr_granule) * arch.vgpr_granule
+    waves_per_simd = min(arch.waves_per_simd, arch.vgprs_per_simd // max(registers, 1))
     limits = {
         f"registers ({registers} per lane, AGPRs among them)": waves_per_simd
-        * SIMDS_PER_CU
+        * arch.simds_per_cu
         // num_waves
     }
     if kernel.lds_bytes:

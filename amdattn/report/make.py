@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from amdattn.device import binding, virtual_library
+from amdattn.arch.products import REFERENCE
+from amdattn.device import binding
 from amdattn.output_files import replacing
 from amdattn.report import document, facts, supervise
 from amdattn.report.steps import GROUPS
@@ -34,7 +35,7 @@ def parts(quick: bool, limit_s: float | None) -> tuple[Part, Part]:
         planned = [Planned(s.name, s.title, limit_s or s.limit_s) for s in steps(quick)]
         environment = None
         if group == "model":
-            device = f"virtual:{virtual_library.ARCHS[0]}"
+            device = f"virtual:{REFERENCE.arch}"
             environment = {**os.environ, binding.ENVIRONMENT_VARIABLE: device}
         made.append(Part(planned, supervise.child(group, quick), environment))
     return made[0], made[1]

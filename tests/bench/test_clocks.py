@@ -1,50 +1,31 @@
-"""The constants of the benchmark are those of the virtual device's model."""
-
-import ctypes
-import re
+"""The constants of the benchmark are those of planning, which are the virtual device's."""
 
 import pytest
 
-from amdattn.arch.props import KNOWN_DEVICES
-from amdattn.bench.clocks import CLOCKS, clocks
-from amdattn.ops.gemm import cost as gemm_cost
-from tests.support.paths import ROOT
-from tests.support.vdev_library import open_library
-
-TABLE = ROOT / "virtual_device" / "arch" / "gfx942.cc"
-
-
-def test_same_as_the_model():
-    text = TABLE.read_text()
-
-    def constant(name):
-        return float(re.search(rf"\b{name} = ([\d.]+)", text)[1])
-
-    arch = CLOCKS["gfx942"]
-    for name, value in {
-        "kSustained": arch.sustained_ghz,
-        "launch_us": arch.launch_us,
-        "dispatch_wave": arch.dispatch_wave_clk,
-        "first_fetch": arch.first_fetch_clk,
-    }.items():
-        assert constant(name) == value, name
-    library = open_library(amdattn_vdev_machines=(ctypes.c_char_p, []))
-    first = library.amdattn_vdev_machines().decode().splitlines()[0].split("\t")
-    cus, xcds, hbm_rate, peak_ghz = (float(first[i]) for i in (2, 3, 6, 8))
-    assert first[:2] == ["gfx942", "MI300X"]
-    assert (cus, xcds) == (arch.num_cus, arch.num_xcds)
-    assert (hbm_rate, peak_ghz) == (arch.hbm_bytes_per_ns, arch.peak_ghz)
+from amdattn.arch.props import KNOWN_DEVICES, KNOWN_PARTITIONS
+from amdattn.bench.clocks import clocks
 
 
 def test_unknown_architecture():
-    with pytest.raises(ValueError, match="arch='gfx000' has no performance model; there is gfx942"):
+    with pytest.raises(ValueError, match="arch='gfx000' must be one of gfx942"):
         clocks("gfx000")
 
 
-def test_rates_are_those_of_planning():
+def test_an_architecture_stands_for_its_first_product():
     found, planned = clocks("gfx942"), KNOWN_DEVICES["MI300X"]
+    assert found == clocks(planned)
+    assert found.name == "MI300X"
     assert (found.num_cus, found.num_xcds) == (planned.num_cus, planned.num_xcds)
-    assert found.hbm_bytes_per_ns == pytest.approx(planned.hbm_bytes_per_ns)
-    assert found.peak_ghz == gemm_cost.PEAK_CLOCK_GHZ
-    assert 1000 * found.launch_us == gemm_cost.LAUNCH_NS
+    assert (found.peak_ghz, found.sustained_ghz, found.launch_us) == (2.1, 1.2, 2.7)
+    assert (found.hbm_bytes_per_ns, found.mall_bytes) == (4200, 256 << 20)
     assert found.cus_per_xcd == 38
+
+
+@pytest.mark.parametrize("name", KNOWN_DEVICES | KNOWN_PARTITIONS)
+def test_a_device_has_clocks_of_its_own(name):
+    props = (KNOWN_DEVICES | KNOWN_PARTITIONS)[name]
+    found = clocks(props)
+    assert found.name == props.label == name
+    assert (found.num_cus, found.num_xcds) == (props.num_cus, props.num_xcds)
+    assert found.hbm_bytes_per_ns == props.hbm_bytes_per_ns
+    assert found.mall_bytes == props.mall_bytes

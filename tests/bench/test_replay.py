@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from amdattn.bench.clocks import CLOCKS
+from amdattn.bench.clocks import clocks
 from amdattn.bench.replay import Speed, longest, replay
 from benchmarks.peers.sampling import replay_device
 
-ARCH = CLOCKS["gfx942"]
+ARCH = clocks("gfx942")
 CUS = ARCH.cus_per_xcd
 WAVES = 4
 GAP = WAVES * ARCH.dispatch_wave_clk

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 import amdattn
+from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.device import manifest as runtime_manifest
 from amdattn.ops.attention.select import GATHER_GRID, WORK_GRID
 from build_scripts import build, manifest, toolchain
@@ -180,10 +181,11 @@ def test_metadata_of_spills_is_read() -> None:
 # -- limits of the grids ---------------------------------------------------------------------------
 
 LANES = 2**32 - 1
+GRID_YZ = ARCHITECTURES["gfx942"].grid_yz
 LIMITS = {
     GATHER_GRID: {
-        "max_batch": 65535,
-        "max_num_heads_kv": 65535,
+        "max_batch": GRID_YZ,
+        "max_num_heads_kv": GRID_YZ,
         "max_workgroups_x": LANES // 256,
     },
     WORK_GRID: {
@@ -214,8 +216,8 @@ SIZES = {"batch": 1, "seqlen_kv": 40, "num_heads_kv": 1}
 @pytest.mark.parametrize(
     ("name", "most", "head_dim"),
     [
-        ("batch", 65535, 128),
-        ("num_heads_kv", 65535, 128),
+        ("batch", GRID_YZ, 128),
+        ("num_heads_kv", GRID_YZ, 128),
         # 8, 16 and 32 lanes copy a row of 64, 128 and 256 elements.
         ("seqlen_kv", LANES // 256 * 32, 64),
         ("seqlen_kv", LANES // 256 * 16, 128),

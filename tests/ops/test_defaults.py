@@ -75,7 +75,7 @@ OWN: dict[str, dict[str, Any]] = {
     "tuning.tune": {"some": ()},
     "ops.attention.cases.AttentionCase": {"scale_v": 1},
     "ops.attention.cases.case": {"scale_v": 1},
-    "cli.tune._time": {"rows": 8},
+    "cli.tune._time": {"shown": 8},
     "arch.energies.mi300x": {"large_tile": 1.26, "plain_valu": 0.5},  # docs/performance-model.md
     "report.kernels.Guarded": {"guard": 8},
     # Micro kernels: one wave, or as many as a rate of a CU needs.

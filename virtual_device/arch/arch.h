@@ -11,19 +11,34 @@
 #include <vector>
 
 #include "arch/fp8.h"
+#include "arch/instruction_sets.h"
 #include "arch/timing.h"
 #include "core/types.h"
 
 namespace vdev {
 
+struct MatrixPasses {
+  std::string_view name;  // of the instruction
+  u8 passes;              // of an issue slot each
+};
+
 // What code objects are built for.
 struct Processor {
-  std::string_view name;      // as in target ids
-  u32 elf_machine;            // of e_flags
-  std::string_view features;  // as the devices ship
-  const Processor* generic;   // runs on this and its relatives alike; null: is one itself
+  std::string_view name;         // as in target ids
+  u32 elf_machine;               // of e_flags
+  std::string_view features;     // as the devices ship
+  const Processor* generic;      // runs on this and its relatives alike; null: is one itself
+  InstructionSets instructions;  // it has the rows that name one of these
+  std::span<const MatrixPasses> matrix_passes;  // a row for every matrix instruction
   // What the vector ALU does beside the matrix unit: a row for every class of instruction.
   std::span<const Coexecution> coexecution;
+
+  // 0: it has no such matrix instruction.
+  u8 passes(std::string_view instruction) const {
+    for (const MatrixPasses& row : matrix_passes)
+      if (row.name == instruction) return row.passes;
+    return 0;
+  }
 };
 // Those with devices, then the generic ones.
 std::span<const Processor* const> processors();
@@ -38,11 +53,6 @@ struct Limits {
   u32 workgroup_lanes;
   u32 grid_x, grid_yz;  // workgroups
   u32 user_sgprs;
-};
-
-struct MatrixPasses {
-  std::string_view name;  // of the instruction
-  u8 passes;              // of an issue slot each
 };
 
 // A whole chip, all of its XCDs in one partition.
@@ -64,16 +74,9 @@ struct Arch {
   u32 counter_khz;  // of s_memrealtime
   Limits limits;
   Timing timing;
-  std::span<const MatrixPasses> matrix_passes;  // a row for every matrix instruction
   std::span<const Product> products;
 
   std::string_view name() const { return processor.name; }
-  // 0: it has no such matrix instruction.
-  u8 passes(std::string_view instruction) const {
-    for (const MatrixPasses& row : matrix_passes)
-      if (row.name == instruction) return row.passes;
-    return 0;
-  }
 };
 // Those that can be played; the first is the default.
 std::span<const Arch* const> architectures();

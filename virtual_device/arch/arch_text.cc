@@ -27,7 +27,9 @@ std::string machines_text() {
          {double(machine.num_cus()), double(machine.num_xcds), double(machine.memory_bytes()),
           double(machine.arch->limits.lds_bytes),
           product.hbm_rate * machine.num_xcds / product.num_xcds,
-          product.mall_rate * machine.num_xcds / product.num_xcds, product.peak_clock_ghz}) {
+          product.mall_rate * machine.num_xcds / product.num_xcds, product.peak_clock_ghz,
+          product.sustained_clock_ghz,
+          double(product.mall_bytes) * machine.num_xcds / product.num_xcds}) {
       char number[40];
       std::snprintf(number, sizeof number, "\t%.17g", fact);
       text += number;
@@ -35,6 +37,32 @@ std::string machines_text() {
     text += machine.arch->fp8 == Fp8Kind::kFnuz ? "\tfnuz" : "\tocp";
     for (const u16 id : product.pci_ids) text += '\t' + std::to_string(id);
     text += '\n';
+  }
+  return text;
+}
+
+std::string architectures_text() {
+  std::string text;
+  for (const Arch* arch : architectures()) {
+    const auto add = [&](std::string_view fact, double value) {
+      char number[40];
+      std::snprintf(number, sizeof number, "\t%.17g\n", value);
+      text.append(arch->name()).append("\t").append(fact) += number;
+    };
+    const Limits& limits = arch->limits;
+    add("lds_bytes", limits.lds_bytes);
+    add("simds_per_cu", limits.simds_per_cu);
+    add("waves_per_simd", limits.waves_per_simd);
+    add("vgprs_per_simd", limits.vgprs_per_simd);
+    add("vgpr_granule", limits.vgpr_granule);
+    add("grid_x", limits.grid_x);
+    add("grid_yz", limits.grid_yz);
+    add("l2_bytes", arch->timing.l2_bytes);
+    add("launch_us", arch->timing.launch_us);
+    add("dispatch_wave_clk", arch->timing.dispatch_wave);
+    add("first_fetch_clk", arch->timing.first_fetch);
+    add("slot_clk", arch->timing.slot);
+    for (const MatrixPasses& row : arch->processor.matrix_passes) add(row.name, row.passes);
   }
   return text;
 }
@@ -50,9 +78,17 @@ extern "C" __attribute__((visibility("default"))) const char* amdattn_vdev_coexe
 }
 
 // Every device that can be played: "architecture, name, CUs, XCDs, bytes of memory, bytes of LDS of
-// a CU, sustained bytes per ns of HBM, of the last level cache, peak clock in GHz, kind of 8-bit
-// floats", then the PCI ids of its product; valid for the process's life.
+// a CU, sustained bytes per ns of HBM, of the last level cache, peak clock in GHz, sustained clock,
+// bytes of its share of the last level cache, kind of 8-bit floats", then the PCI ids of its
+// product; valid for the process's life.
 extern "C" __attribute__((visibility("default"))) const char* amdattn_vdev_machines() {
   static const std::string text = vdev::machines_text();
+  return text.c_str();
+}
+
+// "architecture, fact, value" of every architecture that can be played: limits, constants of the
+// model and the passes of each matrix instruction; valid for the process's life.
+extern "C" __attribute__((visibility("default"))) const char* amdattn_vdev_architectures() {
+  static const std::string text = vdev::architectures_text();
   return text.c_str();
 }

@@ -1,7 +1,7 @@
 // Flavours of 8-bit floats.
 #pragma once
 
-#include "core/types.h"
+#include "arch/instruction_sets.h"
 
 namespace vdev {
 
@@ -10,7 +10,9 @@ enum class Fp8Kind : u8 {
   kOcp,   // of the Open Compute Project
 };
 
-// What conversions and matrix instructions are compiled for: their rows do not name architectures.
-inline constexpr Fp8Kind kFp8OfRows = Fp8Kind::kFnuz;
+// What the rows of an instruction set convert and multiply.
+constexpr Fp8Kind fp8_kind(InstructionSets sets) {
+  return sets & kCdna4 ? Fp8Kind::kOcp : Fp8Kind::kFnuz;
+}
 
 }  // namespace vdev

@@ -161,6 +161,8 @@ constinit const Processor kGfx94Generic{.name = "gfx9-4-generic",
                                         .elf_machine = 0x5f,
                                         .features = {},
                                         .generic = nullptr,
+                                        .instructions = 0,
+                                        .matrix_passes = {},
                                         .coexecution = {}};
 
 constexpr Arch kGfx942{
@@ -168,10 +170,12 @@ constexpr Arch kGfx942{
                   .elf_machine = 0x4c,
                   .features = ":sramecc+:xnack-",  // as every one ships
                   .generic = &kGfx94Generic,
+                  .instructions = kCdna3,
+                  .matrix_passes = kPasses,
                   .coexecution = kCoexecution942},
     .major = 9,
     .minor = 4,
-    .fp8 = kFp8OfRows,
+    .fp8 = fp8_kind(kCdna3),
     .counter_khz = 100000,
     .limits = {.lds_bytes = 64 * 1024,
                .lds_granule = 512,
@@ -253,7 +257,6 @@ constexpr Arch kGfx942{
             .dispatch_wave = 14,  // [M SQTT]
             .launch_us = 2.7,     // [T FC]
         },
-    .matrix_passes = kPasses,
     .products = kProducts,
 };
 

@@ -31,6 +31,8 @@ constinit const Processor kGfx950{.name = "gfx950",
                                   .elf_machine = 0x4f,
                                   .features = ":sramecc+:xnack-",
                                   .generic = &kGfx94Generic,
+                                  .instructions = kCdna4,
+                                  .matrix_passes = {},
                                   .coexecution = kCoexecution950};
 
 }  // namespace vdev

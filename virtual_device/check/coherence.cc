@@ -5,11 +5,8 @@
 namespace vdev {
 namespace {
 
-constexpr u16 kWbl2 = 0x28, kInv = 0x29, kDcacheInv = 0x20, kDcacheInvVol = 0x22;
-
 bool is_cache_control(const Row& row) {
-  if (row.format == Format::kMubuf) return row.opcode == kWbl2 || row.opcode == kInv;
-  return row.format == Format::kSmem && (row.opcode == kDcacheInv || row.opcode == kDcacheInvVol);
+  return row.effects & (kWritesBack | kInvalidates) || row.is(Trait::kInvalidatesScalar);
 }
 
 Scope scope_of(const Inst& inst, Access access) {
@@ -79,12 +76,12 @@ void Coherence::settle(Group& group, View& view, u32 wave, const MemoryOrder& or
 
 void Coherence::cache_control(const Step& step, Group& group, View& view) {
   const Inst& inst = step.inst;
-  if (inst.row->format == Format::kSmem) {
+  if (inst.row->is(Trait::kInvalidatesScalar)) {
     view.scalar_acquired = view.observed;
     view.scalar_completed = view.completed;
   } else if (!inst.sc1) {
     return;  // sc0: no further than the workgroup
-  } else if (inst.row->opcode == kInv) {
+  } else if (inst.row->effects & kInvalidates) {
     view.acquired = view.observed;
   } else {
     const u32 wave = step.wave.wave_idx;

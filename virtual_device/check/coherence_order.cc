@@ -43,7 +43,7 @@ bool Coherence::guesses(const Inst& load) const {
     if (inst >= insts.data() + insts.size() || !inst->row || inst->row->effects & kEndsProgram)
       return false;
     if (inst->row->effects & kAtomic && inst->row->format == load.row->format &&
-        std::string_view(inst->row->name).find("cmpswap") != std::string_view::npos)
+        inst->row->is(Trait::kComparesFirst))
       return inst->offset == load.offset && same(inst->src[0], load.src[0]) &&
              same(inst->src[2], load.src[2]) && same(inst->src[3], load.src[3]);
   }
@@ -268,11 +268,10 @@ void Coherence::replace(const Step& step, const FootprintPart& part, int lane, c
     u32& value = reg(bit);
     value = (value & ~(0xffu << bit % 32)) | (c.before >> 8 * i & 0xff) << bit % 32;
   }
-  const std::string_view name = step.inst.row->name;
-  if (name.find("sbyte") == name.npos && name.find("sshort") == name.npos) return;
+  if (!step.inst.row->is(Trait::kSignExtends)) return;
   // Signed: the bits above the datum, in the register or in its half, repeat its last one.
   const u32 end = part.data_shift + 8u * part.bytes;
-  const u32 top = name.find("d16") == name.npos ? 32 : part.data_shift + 16u;
+  const u32 top = !step.inst.row->is(Trait::kHalfDatum) ? 32 : part.data_shift + 16u;
   const u32 above = static_cast<u32>((u64{1} << top) - (u64{1} << end));
   u32& value = reg(part.data_shift);
   value = value >> (end - 1) & 1 ? value | above : value & ~above;

@@ -1,19 +1,14 @@
 #include "check/control.h"
 
-#include <cstring>
-
 #include "core/launch_state.h"
 
 namespace vdev {
 namespace {
 
-// s_setpc_b64, s_swappc_b64, s_call_b64: what leaves a function by intention.
-bool leaves_function(const Row& row) {
-  if (row.format == Format::kSop1) return row.opcode == 0x1d || row.opcode == 0x1e;
-  return row.format == Format::kSopk && row.effects & kBranch;
-}
+// By intention: jumps to addresses and calls.
+bool leaves_function(const Row& row) { return row.is(Trait::kLeavesFunction); }
 bool is_readfirstlane(const Row& row) {
-  return row.format == Format::kVop1 && std::strcmp(row.name, "v_readfirstlane_b32") == 0;
+  return row.is(Trait::kReadsLane) && !row.is(Trait::kSelectsLane);
 }
 
 }  // namespace

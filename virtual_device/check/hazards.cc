@@ -28,8 +28,6 @@ u64 rules_of(const u64 (&by_role)[kNumHazardRoles], u64 roles) {
   return rules;
 }
 
-bool is_s_nop(const Inst& inst) { return inst.encoding == Format::kSopp && inst.row->opcode == 0; }
-
 // MODE for s_setvskip, which has no hwreg field.
 u32 hwreg_id(const Inst& inst) { return inst.encoding == Format::kSopk ? inst.imm & 63 : 1; }
 
@@ -87,27 +85,27 @@ void Hazards::forget_overwritten(const RegisterUse& use, bool by_matrix) {
 void Hazards::step(const Step& step) {
   static const RuleIndex index;
   const Inst& inst = step.inst;
-  if (is_s_nop(inst)) {
+  if (inst.row->is(Trait::kNop)) {
     slot_ += (inst.imm & 15) + 1;
     return;
   }
-  const HazardTraits& traits = hazard_traits(*inst.row);
-  const u64 roles = hazard_roles(inst, step.use, traits.roles);
+  const u8 passes = inst.row->passes;
+  const u64 roles = hazard_roles(inst, step.use);
   if (const u64 consumed = rules_of(index.consumed, roles)) {
     for (u32 i = 1; i <= kDepth; ++i) {
       const Past& past = past_[(head_ - i) % kDepth];
       if (slot_ - past.slot > kMaxHazardWait) break;
-      if (const u64 rules = past.rules & consumed) check(step, past, rules, traits.passes);
+      if (const u64 rules = past.rules & consumed) check(step, past, rules, passes);
     }
   }
-  if ((inst.row->format <= Format::kSmem && step.use.num_writes) || traits.passes)
-    forget_overwritten(step.use, traits.passes > 0);
+  if ((inst.row->format <= Format::kSmem && step.use.num_writes) || passes)
+    forget_overwritten(step.use, passes > 0);
   if (const u64 produced = rules_of(index.produced, roles)) {
     Past& past = past_[head_++ % kDepth];
     past.inst = &inst;
     past.rules = produced;
     past.slot = slot_;
-    past.passes = traits.passes;
+    past.passes = passes;
     past.use = step.use;
   }
   ++slot_;

@@ -1,12 +1,9 @@
 // What an instruction is to the rules: from its row, its modifiers and its registers.
-#include <array>
-#include <string_view>
-#include <vector>
+#include <initializer_list>
+#include <utility>
 
-#include "arch/arch.h"
 #include "check/hazards_rules.h"
 #include "core/wave.h"
-#include "isa/tables.h"
 #include "numerics/mfma.h"
 
 namespace vdev {
@@ -17,71 +14,57 @@ using namespace role;
 constexpr u32 kHwregMode = 1, kHwregTrapsts = 3;
 constexpr u32 kVskipBit = 28;
 
+// Of traits that are roles as they are.
+u64 roles_of(const Row& row, std::initializer_list<std::pair<Traits, u64>> table) {
+  u64 roles = 0;
+  for (const auto& [traits, role] : table)
+    if (row.is(traits)) roles |= role;
+  return roles;
+}
+
 u64 alu_roles(const Row& row) {
-  const std::string_view name = row.name;
   const bool trans = row.unit == Unit::kTrans || row.unit == Unit::kTrans64;
   const bool dot = row.unit == Unit::kValuDot;
   u64 roles = kVectorOp | kAnyValu;
   roles |= trans ? kTransOp : kNonTransValu;
   roles |= dot ? kDotOp : kNonDotValu;
-  const bool has_op_sel = !name.starts_with("v_dot4") && !name.starts_with("v_dot8");
-  if (row.format == Format::kVop3p && has_op_sel) roles |= kPackedHigh;
+  if (row.format == Format::kVop3p && !row.is(Trait::kWholeSources)) roles |= kPackedHigh;
   if (row.effects & kWritesExec) roles |= kCmpx;
-  if (name.starts_with("v_div_fmas")) roles |= kDivFmas;
-  if (name.starts_with("v_cndmask")) roles |= kSelectOp;
-  if (name == "v_fma_f64" || name == "v_fmac_f64") roles |= kFma64;
-  if (name == "v_readlane_b32") roles |= kReadsLane | kSelectsLane | kLaneOp;
-  if (name == "v_writelane_b32") roles |= kSelectsLane | kLaneOp;
-  if (name == "v_readfirstlane_b32") roles |= kReadsLane | kLaneOp;
-  return roles;
+  return roles | roles_of(row, {{Trait::kDivFmas, kDivFmas},
+                                {Trait::kCndmask, kSelectOp},
+                                {Trait::kFma64, kFma64},
+                                {Trait::kReadsLane, kReadsLane},
+                                {Trait::kSelectsLane, kSelectsLane},
+                                {Trait::kReadsLane | Trait::kSelectsLane, kLaneOp}});
 }
 
 u64 memory_roles(const Row& row) {
   const u64 roles = kVectorOp | kMemory;
   if (row.format != Format::kDs) return roles | kVmem | (row.effects & kReadsM0 ? kLdsDma : 0u);
-  const std::string_view name = row.name;
-  if (name.starts_with("ds_gws")) return roles | kMessageOp;
-  return name.find("addtid") != std::string_view::npos ? roles | kAddTid : roles;
+  return roles | roles_of(row, {{Trait::kGws, kMessageOp}, {Trait::kAddsLane, kAddTid}});
 }
 
-u64 scalar_roles(std::string_view name) {
-  if (name == "s_setreg_b32" || name == "s_setreg_imm32_b32") return kSetreg;
-  if (name == "s_getreg_b32") return kGetreg;
-  if (name == "s_setvskip") return kSetVskip;
-  if (name == "s_rfe_b64") return kRfe;
-  if (name.starts_with("s_movrel")) return kMovrel;
-  if (name.starts_with("s_sendmsg") || name == "s_ttracedata") return kMessageOp;
-  return 0;
+u64 scalar_roles(const Row& row) {
+  return roles_of(row, {{Trait::kSetreg, kSetreg},
+                        {Trait::kGetreg, kGetreg},
+                        {Trait::kSetVskip, kSetVskip},
+                        {Trait::kFromTrap, kRfe},
+                        {Trait::kMovesSource | Trait::kMovesResult, kMovrel},
+                        {Trait::kMessage, kMessageOp}});
 }
 
-HazardTraits matrix_traits(const Row& row) {
-  for (const MfmaShape& shape : mfma_shapes()) {
-    if (shape.opcode != row.opcode) continue;
-    const MfmaGeometry& g = shape.geometry;
-    const u64 kind = g.a == MfmaSrc::kF64   ? (g.m == 16 ? kDgemm16 : kDgemm4)
-                     : g.a == MfmaSrc::kF32 ? kSgemm
-                                            : kXdl;
-    return {kVectorOp | kind, default_machine().arch->passes(shape.name)};
-  }
-  return {kVectorOp, 0};
+u64 matrix_roles(const Row& row) {
+  const MfmaGeometry& g = row.matrix->geometry;
+  return kVectorOp | (g.a == MfmaSrc::kF64   ? (g.m == 16 ? kDgemm16 : kDgemm4)
+                      : g.a == MfmaSrc::kF32 ? kSgemm
+                                             : kXdl);
 }
 
-HazardTraits traits_of(const Row& row) {
-  if (is_matrix(row.unit)) return matrix_traits(row);
-  if (is_valu(row.unit)) return {alu_roles(row)};
-  if (row.format >= Format::kDs) return {memory_roles(row)};
-  return {scalar_roles(row.name)};
-}
-
-using TraitTable = std::array<std::vector<HazardTraits>, kNumFormats>;
-TraitTable make_traits() {
-  TraitTable table;
-  for (const Row* row : all_rows()) {
-    auto& part = table[static_cast<int>(row->format)];
-    if (part.size() <= row->opcode) part.resize(row->opcode + size_t{1});
-    part[row->opcode] = traits_of(*row);
-  }
-  return table;
+u64 row_roles(const Row& row) {
+  if (is_matrix(row.unit)) return matrix_roles(row);
+  if (is_valu(row.unit)) return alu_roles(row);
+  if (row.format >= Format::kDs) return memory_roles(row);
+  return scalar_roles(row);
 }
 
 u32 hwreg_id(const Inst& inst) { return inst.imm & 63; }
@@ -95,19 +78,13 @@ bool moves_result(const Inst& inst) {
   if (inst.suffix == Suffix::kSdwa) return inst.row->dst.used() && inst.dst_sel != 6;
   if (inst.encoding != Format::kVop3) return false;
   // The stochastic conversions to 8 bits choose a byte with two bits, the others a half with one.
-  const bool byte_select =
-      inst.row->format == Format::kVop3 && (inst.row->opcode == 0x2a4 || inst.row->opcode == 0x2a5);
-  return inst.op_sel & (byte_select ? 0xc : 0x8);
+  return inst.op_sel & (inst.row->is(Trait::kPlacesByte) ? 0xc : 0x8);
 }
 
 }  // namespace
 
-const HazardTraits& hazard_traits(const Row& row) {
-  static const TraitTable table = make_traits();
-  return table[static_cast<int>(row.format)][row.opcode];
-}
-
-u64 hazard_roles(const Inst& inst, const RegisterUse& use, u64 roles) {
+u64 hazard_roles(const Inst& inst, const RegisterUse& use) {
+  u64 roles = row_roles(*inst.row);
   if (roles & kAnyValu) {
     if (inst.suffix == Suffix::kDpp) roles |= kDppOp;
     if (moves_result(inst)) roles |= kPartialOp;

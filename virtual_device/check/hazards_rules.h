@@ -1,4 +1,4 @@
-// The wait states that gfx942 leaves to software: one table, which the checker and the
+// The wait states that CDNA3 leaves to software: one table, which the checker and the
 // documentation (docs/generated/checked-mode-hazards.md) both read.
 #pragma once
 
@@ -112,14 +112,8 @@ std::span<const HazardRule> hazard_rules();
 // The longest waits.
 inline constexpr int kMaxHazardWait = 19, kMaxScalarWait = 5;  // the latter: after SGPR writes
 
-struct HazardTraits {
-  u64 roles = 0;
-  u8 passes = 0;  // matrix instructions
-};
-// What the row alone tells.
-const HazardTraits& hazard_traits(const Row& row);
-// What `inst` is to the rules; `row_roles`: of its row's traits.
-u64 hazard_roles(const Inst& inst, const RegisterUse& use, u64 row_roles);
+// What `inst` is to the rules.
+u64 hazard_roles(const Inst& inst, const RegisterUse& use);
 
 // The ranges of `use` that `part` names; they lie in `use`.
 struct HazardRanges {

@@ -25,8 +25,9 @@ size_t copy_out(const std::string& text, char* out, size_t out_bytes) {
 class Walker {
  public:
   explicit Walker(std::span<const u32> words) : report_(code_, 0) {
+    code_.set = &instruction_set(default_machine().arch->processor);
     for (size_t i = 0; i < words.size(); ++i) {
-      Inst inst = decode(words.subspan(i)).inst;
+      Inst inst = decode(words.subspan(i), *code_.set).inst;
       for (Operand* o : {&inst.dst, &inst.src[0], &inst.src[1], &inst.src[2], &inst.src[3]})
         if (o->kind == OperandKind::kAgpr) o->base = 256;
       code_.insts.push_back(inst);
@@ -53,8 +54,7 @@ class Walker {
       const bool jumps = inst.row->effects & kBranch;
       if (jumps && inst.encoding == Format::kSopp && branches < kMaxBranches)
         walk(hazards, at + static_cast<size_t>(i64{inst.imm}), kMaxHazardWait + 1, branches + 1);
-      const bool goes_on = std::strncmp(inst.row->name, "s_cbranch", 9) == 0;
-      if ((jumps && !goes_on) || inst.row->effects & kEndsProgram) {
+      if ((jumps && !inst.row->is(Trait::kConditional)) || inst.row->effects & kEndsProgram) {
         if (branches > 0) return;
         hazards.reset();
       }

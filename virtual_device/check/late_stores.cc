@@ -5,9 +5,7 @@
 namespace vdev {
 namespace {
 
-bool writes_back(const Inst& inst) {
-  return inst.row->format == Format::kMubuf && inst.row->opcode == 0x28 && inst.sc1;
-}
+bool writes_back(const Inst& inst) { return inst.row->effects & kWritesBack && inst.sc1; }
 
 // Coherent, and without a result that registers would have to wait for.
 bool may_be_late(const Step& step) {

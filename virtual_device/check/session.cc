@@ -40,7 +40,7 @@ std::string json(const Finding& f, const CheckedLaunch* launch) {
     const u64 index = (pc - launch->code->text_address()) / 4;
     const auto words = launch->code->text();
     if (index >= words.size()) return std::string();
-    const Decoded decoded = decode(words.subspan(index));
+    const Decoded decoded = decode(words.subspan(index), launch->code->instructions());
     return decoded.inst.row ? disassemble(decoded.inst) : std::string();
   };
   const auto number = [&](u64 pc, u64 base) {

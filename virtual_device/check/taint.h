@@ -4,7 +4,7 @@
 //
 // The shadow of a wave is a Wave whose vector registers have a bit set for every uninitialised bit.
 // Instructions that only move bits are simply executed on it, and so are all modifiers, DPP and
-// SDWA; the other ones have their Row::compute replaced by a rule about shadows (taint_rules.h).
+// SDWA; the other ones have their Row::compute replaced by a rule about shadows (isa/flow.h).
 // Origins are coarse, one instruction per register: they only serve reports.
 #pragma once
 

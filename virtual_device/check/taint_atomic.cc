@@ -9,11 +9,6 @@ namespace {
 
 using namespace taint_memory;
 
-// Memory is replaced whatever it holds.
-bool replaces(const Row& row) {
-  return contains(row.name, "swap") ? !contains(row.name, "cmpswap") : contains(row.name, "wrxchg");
-}
-
 }  // namespace
 
 void Taint::atomic(const Step& step) {
@@ -21,7 +16,7 @@ void Taint::atomic(const Step& step) {
   const Row& row = *inst.row;
   const Footprint& memory = *step.memory;
   const bool scalar = row.format == Format::kSmem;
-  const bool replacing = replaces(row);
+  const bool replacing = row.is(Trait::kReplaces);
   const Operand& operand = scalar ? inst.src[2] : inst.src[1];
   const RegisterFile file = scalar ? RegisterFile::kScalar : RegisterFile::kVector;
   const u16 first = scalar ? operand.index : static_cast<u16>(operand.reg());
@@ -89,7 +84,7 @@ void Taint::atomic(const Step& step) {
   }
   u64 exec = step.wave.exec();
   const FootprintPart& part = memory.parts[0];
-  if (contains(row.name, "append") || contains(row.name, "consume"))  // one for all lanes
+  if (row.is(Trait::kOneForWave))
     for_lanes(exec & ~part.mask, [&](int lane) {
       out[0].lane[lane] = part.mask ? out[0].lane[std::countr_zero(part.mask)] : 0;
     });

@@ -37,13 +37,13 @@ void per_lane(LaneArgs& a, bool values, F f) {
     for (int i = 0; i < in.sources; ++i) {
       if (!has_source(*in.real, i)) continue;
       const bool wide = in.wide >> i & 1;
-      x.t[i] = a.src[i][0].lane[lane] & in.rule.look[i];
+      x.t[i] = a.src[i][0].lane[lane] & in.flow.look[i];
       if (wide) x.t[i] |= u64{a.src[i][1].lane[lane]} << 32;
       if (values) {
         x.v[i] = in.value[i][0].lane[lane];
         if (wide) x.v[i] |= u64{in.value[i][1].lane[lane]} << 32;
       }
-      if (in.rule.steers >> i & 1) x.steering |= x.t[i] != 0;
+      if (in.flow.steers >> i & 1) x.steering |= x.t[i] != 0;
     }
     x.mask_taint = a.mask_in >> lane & 1;
     x.mask = in.mask_value >> lane & 1;
@@ -67,7 +67,7 @@ void compute_any(LaneArgs& args) {
   for (int i = 0; i < in.sources; ++i) {
     if (!has_source(row, i)) continue;
     const u32* low = a.src[i][0].lane;
-    const u32 look = in.rule.look[i];
+    const u32 look = in.flow.look[i];
     for (int lane = 0; lane < kLanes; ++lane) all.lane[lane] |= low[lane] & look;
     if (!(in.wide >> i & 1)) continue;
     const u32* high = a.src[i][1].lane;
@@ -91,13 +91,13 @@ void compute_move(LaneArgs& a) {
   const ShadowInst& in = shadow_inst(a);
   LaneArgs b = a;
   for (int i = 0; i < in.sources; ++i)
-    if (in.rule.steers >> i & 1) b.src[i] = in.value[i];
+    if (in.flow.steers >> i & 1) b.src[i] = in.value[i];
   in.real->compute(b);
-  if (!in.rule.steers) return;
+  if (!in.flow.steers) return;
   for (int lane = 0; lane < kLanes; ++lane) {
     u32 steering = 0;
     for (int i = 0; i < in.sources; ++i)
-      if (in.rule.steers >> i & 1) steering |= a.src[i][0].lane[lane] & in.rule.look[i];
+      if (in.flow.steers >> i & 1) steering |= a.src[i][0].lane[lane] & in.flow.look[i];
     if (!steering) continue;
     for (int d = 0; d < in.real->dst.dwords; ++d) a.dst[d].lane[lane] = in.result;
   }
@@ -108,54 +108,54 @@ void compute_rule(LaneArgs& a) {
   const auto halves = [](u64 low, u64 high) {
     return (low ? u64{0xffff} : 0) | (high ? u64{0xffff0000} : 0);
   };
-  const u32 shift_mask = in.rule.look[1];
-  switch (in.rule.kind) {
-    case TaintKind::kNothing:
+  const u32 shift_mask = in.flow.look[1];
+  switch (in.flow.kind) {
+    case FlowKind::kNothing:
       a.mask_out = 0;
       return;
-    case TaintKind::kUnion:
+    case FlowKind::kUnion:
       return per_lane(a, false, [](const LaneView& x) { return x.t[0] | x.t[1]; });
-    case TaintKind::kAnd:
+    case FlowKind::kAnd:
       return per_lane(a, true,
                       [](const LaneView& x) { return and_taint(x.t[0], x.v[0], x.t[1], x.v[1]); });
-    case TaintKind::kOr:
+    case FlowKind::kOr:
       return per_lane(a, true, [](const LaneView& x) {
         const u64 first = or_taint(x.t[0], x.v[0], x.t[1], x.v[1]);
         return or_taint(first, x.v[0] | x.v[1], x.t[2], x.v[2]);
       });
-    case TaintKind::kAndOr:
+    case FlowKind::kAndOr:
       return per_lane(a, true, [](const LaneView& x) {
         const u64 first = and_taint(x.t[0], x.v[0], x.t[1], x.v[1]);
         return or_taint(first, x.v[0] & x.v[1], x.t[2], x.v[2]);
       });
-    case TaintKind::kSelectBits:
+    case FlowKind::kSelectBits:
       return per_lane(a, true, [](const LaneView& x) {
         const u64 either = (x.v[1] ^ x.v[2]) | x.t[1] | x.t[2];
         const u64 chosen = (x.v[0] & x.t[1]) | (~x.v[0] & x.t[2]);
         return (x.t[0] & either) | (~x.t[0] & chosen);
       });
-    case TaintKind::kShiftOr:
+    case FlowKind::kShiftOr:
       return per_lane(a, true, [=](const LaneView& x) {
         const u64 n = x.v[1] & shift_mask;
         return or_taint(x.t[0] << n & ~0u, x.v[0] << n & ~0u, x.t[2], x.v[2]);
       });
-    case TaintKind::kSum:
+    case FlowKind::kSum:
       return per_lane(a, false, [](const LaneView& x) {
         return upwards(x.t[0] | x.t[1] | x.t[2] | u64{x.mask_taint});
       });
-    case TaintKind::kShiftSum:
+    case FlowKind::kShiftSum:
       return per_lane(a, true, [=](const LaneView& x) {
         return upwards(x.t[0] << (x.v[1] & shift_mask) | x.t[2]);
       });
-    case TaintKind::kSumShift:
+    case FlowKind::kSumShift:
       return per_lane(a, true,
                       [](const LaneView& x) { return upwards(x.t[0] | x.t[1]) << (x.v[2] & 31); });
-    case TaintKind::kSelect:
+    case FlowKind::kSelect:
       return per_lane(a, true, [](const LaneView& x) {
         if (x.mask_taint) return x.t[0] | x.t[1] | (x.v[0] ^ x.v[1]);
         return x.mask ? x.t[1] : x.t[0];
       });
-    case TaintKind::kPermute:
+    case FlowKind::kPermute:
       return per_lane(a, true, [](const LaneView& x) {
         const u64 bytes = x.t[0] << 32 | x.t[1];
         u64 out = 0;
@@ -168,20 +168,20 @@ void compute_rule(LaneArgs& a) {
         }
         return out;
       });
-    case TaintKind::kEqual:
+    case FlowKind::kEqual:
       return per_lane(a, true, [&](const LaneView& x) {
-        const u64 count = in.rule.look[0] | ((in.wide & 1) ? ~u64{0} << 32 : 0);
+        const u64 count = in.flow.look[0] | ((in.wide & 1) ? ~u64{0} << 32 : 0);
         const u64 taint = x.t[0] | x.t[1];
         return taint && !((x.v[0] ^ x.v[1]) & count & ~taint) ? ~u64{0} : u64{0};
       });
-    case TaintKind::kPack:
+    case FlowKind::kPack:
       return per_lane(a, false, [=](const LaneView& x) { return halves(x.t[0], x.t[1]); });
-    case TaintKind::kHalves:
+    case FlowKind::kHalves:
       return per_lane(a, false, [=](const LaneView& x) {
         const u64 all = x.t[0] | x.t[1] | x.t[2];
         return halves(all & 0xffff, all >> 16);
       });
-    case TaintKind::kByte:
+    case FlowKind::kByte:
       return per_lane(a, true, [](const LaneView& x) {
         const u64 field = u64{0xff} << 8 * (x.v[1] & 3);
         return (x.t[2] & ~field) | (x.t[0] ? field : 0);
@@ -205,16 +205,16 @@ u32 type_bits(Type type) { return is_16bit(type) ? 0xffff : ~0u; }
 
 }  // namespace
 
-bool needs_values(const TaintRule& rule) {
-  switch (rule.kind) {
-    case TaintKind::kMove:
-      return rule.steers != 0;
-    case TaintKind::kAny:
-    case TaintKind::kNothing:
-    case TaintKind::kUnion:
-    case TaintKind::kSum:
-    case TaintKind::kPack:
-    case TaintKind::kHalves:
+bool needs_values(const Flow& flow) {
+  switch (flow.kind) {
+    case FlowKind::kMove:
+      return flow.steers != 0;
+    case FlowKind::kAny:
+    case FlowKind::kNothing:
+    case FlowKind::kUnion:
+    case FlowKind::kSum:
+    case FlowKind::kPack:
+    case FlowKind::kHalves:
       return false;
     default:
       return true;
@@ -224,16 +224,16 @@ bool needs_values(const TaintRule& rule) {
 void describe(const Inst& real, ShadowInst& in) {
   const Row& row = *real.row;
   in.real = &row;
-  in.rule = taint_rule(row);
+  in.flow = row.flow;
   in.sources = count_sources(row);
   for (int i = 0; i < in.sources; ++i) {
     const OperandSpec spec = source_spec(row, i);
     if (spec.dwords == 2) in.wide |= static_cast<u8>(1 << i);
-    if (!in.rule.look[i]) in.rule.look[i] = type_bits(spec.type);
+    if (!in.flow.look[i]) in.flow.look[i] = type_bits(spec.type);
   }
   in.result = row.dst.used() ? type_bits(row.dst.type) : ~0u;
   // Saturation looks at all bits.
-  if (real.clamp && in.rule.kind == TaintKind::kSum) in.rule.kind = TaintKind::kAny;
+  if (real.clamp && in.flow.kind == FlowKind::kSum) in.flow.kind = FlowKind::kAny;
 }
 
 void capture(LaneArgs& a) {
@@ -244,11 +244,11 @@ void capture(LaneArgs& a) {
   in.mask_value = a.mask_in;
 }
 
-Compute compute_of(const TaintRule& rule) {
-  switch (rule.kind) {
-    case TaintKind::kAny:
+Compute compute_of(const Flow& flow) {
+  switch (flow.kind) {
+    case FlowKind::kAny:
       return compute_any;
-    case TaintKind::kMove:
+    case FlowKind::kMove:
       return compute_move;
     default:
       return compute_rule;

@@ -1,7 +1,7 @@
 // Computations on shadows that take the place of Row::compute.
 #pragma once
 
-#include "check/taint_rules.h"
+#include "isa/flow.h"
 #include "isa/operand.h"
 
 namespace vdev::taint {
@@ -20,7 +20,7 @@ inline Operand constant(u64 value) {
 // what the rule needs to know of the real one.
 struct ShadowInst : Inst {
   const Row* real = nullptr;
-  TaintRule rule;
+  Flow flow;
   int sources = 0;
   u8 wide = 0;      // bit i: source i has two dwords
   Reg value[3][2];  // the real sources, modifiers applied
@@ -31,10 +31,10 @@ struct ShadowInst : Inst {
 // Completes `in`, which is a copy of the instruction: sources, widths, rule.
 void describe(const Inst& real, ShadowInst& in);
 // Whether the rule looks at ShadowInst::value and mask_value.
-bool needs_values(const TaintRule& rule);
+bool needs_values(const Flow& flow);
 // Takes the place of compute on the real wave: fills those in and changes nothing.
 void capture(LaneArgs& a);
 // The rule.
-Compute compute_of(const TaintRule& rule);
+Compute compute_of(const Flow& flow);
 
 }  // namespace vdev::taint

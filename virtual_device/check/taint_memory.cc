@@ -9,12 +9,6 @@ namespace {
 
 using namespace taint_memory;
 
-// Whether the top bit of a narrow datum fills what lies above it.
-bool sign_extends(const Row& row) {
-  return contains(row.name, "sbyte") || contains(row.name, "sshort") ||
-         contains(row.name, "read_i8") || contains(row.name, "read_i16");
-}
-
 // Calls f with the width as a constant, so that copies of it become single moves.
 template <class F>
 void with_width(u32 bytes, F&& f) {
@@ -240,7 +234,7 @@ void Taint::load(const Step& step) {
   }
   Reg out[kMaxDatum / 4];
   std::memset(out, 0, sizeof(Reg) * dwords);
-  const bool extends = sign_extends(*inst.row);
+  const bool extends = inst.row->is(Trait::kSignExtends);
   for (int i = 0; i < memory.num_parts; ++i) {
     const FootprintPart& part = memory.parts[i];
     const u32 at = part.data - first;
@@ -257,7 +251,7 @@ void Taint::load(const Step& step) {
         if (part.bytes < 4) {
           const u32 width = 8u * part.bytes;
           if (extends && word >> (width - 1) & 1) word |= ~0u << width;
-          if (contains(inst.row->name, "d16")) word &= 0xffff;
+          if (inst.row->is(Trait::kHalfDatum)) word &= 0xffff;
           word <<= part.data_shift;
         }
         out[at + b / 4].lane[lane] = word;
@@ -271,7 +265,7 @@ void Taint::load(const Step& step) {
 void Taint::load_to_lds(const Step& step) {
   const Footprint& memory = *step.memory;
   const FootprintPart& deposit = memory.parts[memory.num_parts - 1];
-  const bool extends = sign_extends(*step.inst.row);
+  const bool extends = step.inst.row->is(Trait::kSignExtends);
   u32 words[kLanes] = {};
   for (int i = 0; i + 1 < memory.num_parts; ++i) {
     const FootprintPart& part = memory.parts[i];

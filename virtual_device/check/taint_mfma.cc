@@ -1,22 +1,11 @@
 // Matrix instructions that touch uninitialised bits: an element of D is uninitialised when its row
 // of A, its column of B or its addend has an uninitialised element.
-#include <array>
-
 #include "check/taint.h"
 #include "isa/operand.h"
 #include "numerics/mfma_layout.h"
 
 namespace vdev {
 namespace {
-
-const MfmaShape& shape_of(const Row& row) {
-  static const std::array<const MfmaShape*, 128> table = [] {
-    std::array<const MfmaShape*, 128> t{};
-    for (const MfmaShape& shape : mfma_shapes()) t[shape.opcode] = &shape;
-    return t;
-  }();
-  return *table[row.opcode];
-}
 
 bool element_tainted(const Reg* first, mfma::ElementPlace place, int bits) {
   if (bits < 64) return mfma::element_bits(first, place, bits) != 0;
@@ -30,7 +19,7 @@ constexpr int kMaxBlocks = 16, kMaxRows = 32, kMaxRegs = 32;
 
 void Taint::mfma(const Step& step) {
   const Inst& inst = step.inst;
-  const MfmaShape& shape = shape_of(*inst.row);
+  const MfmaShape& shape = *inst.row->matrix;
   const MfmaGeometry& g = shape.geometry;
   MfmaControl control;
   control.cbsz = inst.cbsz;

@@ -1,7 +1,5 @@
 // Scalar ALU instructions that touch uninitialised bits.
 #include <memory>
-#include <optional>
-#include <string_view>
 
 #include "check/taint.h"
 #include "check/taint_compute.h"
@@ -18,59 +16,13 @@ Wave& bench() {
   return *wave;
 }
 
-// "s_and_saveexec" of s_and_saveexec_b64: the name without its type.
-std::string_view stem_of(const Row& row) {
-  const std::string_view name = row.name;
-  return name.substr(0, name.rfind('_'));
-}
-
-bool starts(std::string_view text, std::string_view prefix) {
-  return text.substr(0, prefix.size()) == prefix;
-}
-
-// a op b, with a or b inverted; the result's inversion changes no shadow.
-struct Logic {
-  char op;
-  bool invert_a, invert_b;
-  u64 taint(u64 t, u64 v, u64 u, u64 w) const {
-    if (invert_a) v = ~v;
-    if (invert_b) w = ~w;
-    if (op == '^') return t | u;
-    if (op == '|') v = ~v, w = ~w;
-    return (t & u) | (t & w) | (v & u);  // a clean 0 decides
-  }
-};
-std::optional<Logic> logic_of(std::string_view stem) {
-  const std::string_view rest = stem.substr(2);
-  const std::string_view op = rest.substr(0, rest.find('_'));
-  if (op == "and" || op == "nand") return Logic{'&', false, false};
-  if (op == "or" || op == "nor") return Logic{'|', false, false};
-  if (op == "xor" || op == "xnor") return Logic{'^', false, false};
-  if (op == "andn1") return Logic{'&', true, false};
-  if (op == "andn2") return Logic{'&', false, true};
-  if (op == "orn1") return Logic{'|', true, false};
-  if (op == "orn2") return Logic{'|', false, true};
-  return std::nullopt;
-}
-
-// Instructions that only move bits of src0, where src1 says how.
-bool moves(std::string_view stem) {
-  for (const std::string_view name : {"s_mov", "s_not", "s_brev", "s_sext_i32",
-                                      "s_bitreplicate_b64", "s_lshl", "s_lshr", "s_ashr", "s_bfe"})
-    if (stem == name) return true;
-  return starts(stem, "s_pack_");
-}
-// Bits of src1 that say how; 0: it is data.
-u64 steering_bits(std::string_view stem, u8 dwords) {
-  const u64 amount = dwords == 2 ? 63 : 31;
-  if (stem == "s_bfe") return amount | 0x7f0000;
-  return stem == "s_lshl" || stem == "s_lshr" || stem == "s_ashr" ? amount : 0;
-}
-bool sums(std::string_view stem) {
-  for (const std::string_view name :
-       {"s_add", "s_sub", "s_addc", "s_subb", "s_mul", "s_addk", "s_mulk"})
-    if (stem == name) return true;
-  return false;
+// a op b, with a or b inverted; that the result is inverted changes no shadow.
+u64 logic(const Flow& flow, u64 t, u64 v, u64 u, u64 w) {
+  if (flow.kind == FlowKind::kUnion) return t | u;
+  if (flow.inverts & 1) v = ~v;
+  if (flow.inverts & 2) w = ~w;
+  if (flow.kind == FlowKind::kOr) v = ~v, w = ~w;
+  return (t & u) | (t & w) | (v & u);  // a clean 0 decides
 }
 
 }  // namespace
@@ -88,7 +40,7 @@ void Taint::scalar(const Step& step) {
   const Inst& inst = step.inst;
   const Row& row = *inst.row;
   const Wave& w = step.wave;
-  const std::string_view stem = stem_of(row);
+  const Flow& flow = row.flow;
   const Inst* const origin = origin_of(step);
   const Pair a = source(step, 0), b = source(step, 1);
   const bool scc_taint = scalar_[kSccIndex] != 0;
@@ -115,9 +67,8 @@ void Taint::scalar(const Step& step) {
     return set_scalar(kM0, (scalar_[kM0] & ~0xffu) | (static_cast<u32>(a.taint) & 0xff), origin);
   if (row.effects & kReadsM0) {  // s_movrels_*, s_movreld_*
     const u32 offset = w.s[kM0];
-    const bool to = starts(stem, "s_movreld");
     Operand from = inst.src[0], dst = inst.dst;
-    Operand& moved = to ? dst : from;
+    Operand& moved = row.is(Trait::kMovesResult) ? dst : from;
     if (u64{moved.index} + offset + moved.dwords > w.num_sgprs) return;  // it faults
     moved.index = static_cast<u16>(moved.index + offset);
     const u64 taint = scalar_operand(w, from);
@@ -136,66 +87,77 @@ void Taint::scalar(const Step& step) {
   u64 taint = any ? width : 0;
   bool scc = any != 0 || (row.effects & kReadsScc && scc_taint);
   bool nonzero = false;  // SCC says whether the result is not zero
-  if (const auto logic = logic_of(stem)) {
-    nonzero = true;
-    if (row.effects & kWritesExec) {
-      const u64 combined = logic->taint(a.taint, a.value, exec_taint(), w.exec());
-      if (combined) scc = zero_unknown(combined, result());
-      set_scalars(inst.dst,
-                  starts(stem.substr(2), "andn1_wr") || starts(stem.substr(2), "andn2_wr")
-                      ? combined
-                      : exec_taint(),
-                  origin);
-      for (u32 i = 0; i < 2; ++i)
-        set_scalar(kExec + i, static_cast<u32>(combined >> 32 * i), origin);
-      set_scalar(kSccIndex, combined ? scc : 0, origin);
-      return;
+  switch (flow.kind) {
+    case FlowKind::kAnd:
+    case FlowKind::kOr:
+    case FlowKind::kUnion:
+      nonzero = true;
+      if (row.effects & kWritesExec) {
+        const u64 combined = logic(flow, a.taint, a.value, exec_taint(), w.exec());
+        if (combined) scc = zero_unknown(combined, result());
+        set_scalars(inst.dst, row.is(Trait::kNewExec) ? combined : exec_taint(), origin);
+        for (u32 i = 0; i < 2; ++i)
+          set_scalar(kExec + i, static_cast<u32>(combined >> 32 * i), origin);
+        set_scalar(kSccIndex, combined ? scc : 0, origin);
+        return;
+      }
+      taint = logic(flow, a.taint, a.value, b.taint, b.value);
+      break;
+    case FlowKind::kMove: {  // bits of src0, where src1 says how if it steers
+      nonzero = true;
+      const u64 steering = flow.look[1];
+      Wave& shadow = bench();
+      Inst in = inst;
+      in.src[0] = taint::constant(a.taint);
+      in.src[1] = taint::constant(steering ? b.value : b.taint);
+      in.dst.index = 0;
+      row.exec(shadow, in);
+      taint = row.dst.dwords == 2 ? shadow.pair(0) : shadow.s[0];
+      if (b.taint & steering) taint = width;
+      break;
     }
-    taint = logic->taint(a.taint, a.value, b.taint, b.value);
-  } else if (moves(stem)) {
-    nonzero = true;
-    const u64 steering = steering_bits(stem, row.dst.dwords);
-    Wave& shadow = bench();
-    Inst in = inst;
-    in.src[0] = taint::constant(a.taint);
-    in.src[1] = taint::constant(steering ? b.value : b.taint);
-    in.dst.index = 0;
-    row.exec(shadow, in);
-    taint = row.dst.dwords == 2 ? shadow.pair(0) : shadow.s[0];
-    if (stem == "s_not") taint = a.taint;
-    if (b.taint & steering) taint = width;
-  } else if (stem == "s_cselect") {
-    taint = scc_taint ? any | (a.value ^ b.value) : w.scc ? a.taint : b.taint;
-  } else if (stem == "s_cmov" || stem == "s_cmovk") {
-    const u64 value = stem == "s_cmov" ? a.value : static_cast<u64>(i64{inst.imm});
-    taint = scc_taint ? any | (value ^ old.value) : w.scc ? a.taint : old.taint;
-  } else if (sums(stem)) {
-    taint = upwards(any | u64{(row.effects & kReadsScc) && scc_taint});
-  } else if (starts(stem, "s_lshl") && stem.size() == 11 && stem.substr(7) == "_add") {
-    taint = upwards(a.taint << (stem[6] - '0') | b.taint);
-    scc = any != 0;
-  } else if (starts(stem, "s_bitset")) {
-    const u64 bits = row.dst.dwords == 2 ? 63 : 31;
-    taint = a.taint & bits ? width : old.taint & ~(u64{1} << (a.value & bits));
-  } else if (starts(stem, "s_bitcmp")) {
-    const u64 bits = row.src[0].dwords == 2 ? 63 : 31;
-    scc = (b.taint & bits) != 0 || (a.taint >> (b.value & bits) & 1) != 0;
-  } else if (starts(stem, "s_cmp_eq") || starts(stem, "s_cmp_lg")) {
-    scc = any && !((a.value ^ b.value) & ~any);
-  } else if (starts(stem, "s_cmpk_eq") || starts(stem, "s_cmpk_lg")) {
-    const u64 k = row.name[stem.size() + 1] == 'u' ? static_cast<u64>(inst.imm & 0xffff)
-                                                   : static_cast<u64>(static_cast<u32>(inst.imm));
-    scc = any && !((old.value ^ k) & ~any & ~0u);
-  } else if (!starts(stem, "s_min") && !starts(stem, "s_max")) {
-    nonzero = true;
+    case FlowKind::kSelect:
+      taint = scc_taint ? any | (a.value ^ b.value) : w.scc ? a.taint : b.taint;
+      break;
+    case FlowKind::kKeep: {
+      const bool immediate = row.format == Format::kSopk;
+      const u64 value = immediate ? static_cast<u64>(i64{inst.imm}) : a.value;
+      taint = scc_taint ? any | (value ^ old.value) : w.scc ? a.taint : old.taint;
+      break;
+    }
+    case FlowKind::kSum:
+      taint = upwards(any | u64{(row.effects & kReadsScc) && scc_taint});
+      break;
+    case FlowKind::kConstShiftSum:
+      taint = upwards(a.taint << flow.steers | b.taint);
+      scc = any != 0;
+      break;
+    case FlowKind::kSetBit:
+      taint = a.taint & flow.look[0] ? width : old.taint & ~(u64{1} << (a.value & flow.look[0]));
+      break;
+    case FlowKind::kTestBit:
+      scc = (b.taint & flow.look[1]) != 0 || (a.taint >> (b.value & flow.look[1]) & 1) != 0;
+      break;
+    case FlowKind::kEqual:
+      if (row.is(Trait::kDstIsSource)) {  // with SIMM16
+        const u32 k = static_cast<u32>(inst.imm) & (row.dst.type == Type::kI32 ? ~0u : 0xffff);
+        scc = any && !((old.value ^ k) & ~any & ~0u);
+      } else {
+        scc = any && !((a.value ^ b.value) & ~any);
+      }
+      break;
+    case FlowKind::kLesser:
+      break;
+    default:
+      nonzero = true;
   }
   taint &= width;
   if (row.effects & kWritesScc) {
     if (nonzero) scc = taint && zero_unknown(taint, result());
     set_scalar(kSccIndex, scc, origin);
   }
-  const bool compares = row.format == Format::kSopc || starts(stem, "s_cmpk");
-  if (!compares) set_scalars(inst.dst, taint, origin);
+  if (row.format != Format::kSopc && !row.is(Trait::kDstIsSource))
+    set_scalars(inst.dst, taint, origin);
 }
 
 }  // namespace vdev

@@ -49,8 +49,9 @@ extern "C" __attribute__((visibility("default"))) int vdev_test_taint(const vdev
   const bool registered =
       state->memory_bytes && device().memory().register_host(state->memory, state->memory_bytes, 0);
   DecodedCode code;
+  code.set = &instruction_set(default_machine().arch->processor);
   for (size_t i = 0; i < num_words; ++i)
-    code.insts.push_back(decode(std::span(words, num_words).subspan(i)).inst);
+    code.insts.push_back(decode(std::span(words, num_words).subspan(i), *code.set).inst);
   Kernel kernel;
   kernel.num_vgprs = kernel.num_agprs = 256;
   Launch launch;

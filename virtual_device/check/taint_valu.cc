@@ -22,7 +22,7 @@ void Taint::vector(const Step& step) {
     taint::ShadowInst in;
     taint::describe(step.inst, in);
     Row changed = row;
-    if (taint::needs_values(in.rule)) {
+    if (taint::needs_values(in.flow)) {
       changed.dst = changed.sdst = {};  // nothing is written
       changed.compute = taint::capture;
       static_cast<Inst&>(in) = step.inst;
@@ -30,7 +30,7 @@ void Taint::vector(const Step& step) {
       exec_modified(step.wave, in);
       changed = row;
     }
-    changed.compute = taint::compute_of(in.rule);
+    changed.compute = taint::compute_of(in.flow);
     static_cast<Inst&>(in) = masked;
     in.row = &changed;
     exec_modified(shadow_, in);
@@ -52,10 +52,10 @@ void Taint::vector(const Step& step) {
 // Rows that compute nothing lane by lane, or have operands of their own kind.
 void Taint::vector_rest(const Step& step, const Inst& inst) {
   const Row& row = *inst.row;
-  const TaintRule& rule = taint_rule(row);
+  const Flow& flow = row.flow;
   const u64 exec = step.wave.exec();
-  if (rule.kind == TaintKind::kMoveWhole) return row.exec(shadow_, inst);
-  if (rule.kind == TaintKind::kLane) {
+  if (flow.kind == FlowKind::kMoveWhole) return row.exec(shadow_, inst);
+  if (flow.kind == FlowKind::kLane) {
     Inst in = inst;
     in.src[1] = taint::constant(read_scalar(step.wave, step.inst.src[1]));
     row.exec(shadow_, in);
@@ -76,8 +76,8 @@ void Taint::vector_rest(const Step& step, const Inst& inst) {
   for_lanes(exec, [&](int lane) {
     u32& d = out[0].lane[lane];
     const auto t = [&](int i) { return source[i]->lane[lane]; };
-    switch (rule.kind) {
-      case TaintKind::kPacked16: {
+    switch (flow.kind) {
+      case FlowKind::kPacked16: {
         bool half[2] = {};
         for (int i = 0; i < n; ++i) {
           half[0] |= (t(i) >> (inst.op_sel >> i & 1 ? 16 : 0) & 0xffff) != 0;
@@ -86,7 +86,7 @@ void Taint::vector_rest(const Step& step, const Inst& inst) {
         d = (half[0] ? 0xffffu : 0) | (half[1] ? 0xffff0000u : 0);
         return;
       }
-      case TaintKind::kPacked32:
+      case FlowKind::kPacked32:
         for (int h = 0; h < 2; ++h) {
           const u8 select = h ? inst.op_sel_hi : inst.op_sel;
           u32 all = 0;
@@ -94,25 +94,25 @@ void Taint::vector_rest(const Step& step, const Inst& inst) {
           out[h].lane[lane] = all ? ~0u : 0;
         }
         return;
-      case TaintKind::kMix: {
+      case FlowKind::kMix: {
         u32 all = 0;
         for (int i = 0; i < n; ++i) {
           const bool f16 = inst.op_sel_hi >> i & 1, high = inst.op_sel >> i & 1;
           all |= f16 ? t(i) >> (high ? 16 : 0) & 0xffff : t(i);
         }
         const u32 field = row.dst.type == Type::kF32 ? ~0u
-                          : row.opcode == 0x22       ? 0xffff0000u  // v_fma_mixhi_f16
+                          : row.is(Trait::kHighHalf) ? 0xffff0000u
                                                      : 0xffffu;
         d = (d & ~field) | (all ? field : 0);
         return;
       }
-      case TaintKind::kFp8Pack: {
+      case FlowKind::kFp8Pack: {
         const u32 shift = inst.op_sel >> 3 & 1 ? 16 : 0;
         const u32 bytes = (t(0) ? 0xffu : 0) | (t(1) ? 0xff00u : 0);
         d = (d & ~(0xffffu << shift)) | bytes << shift;
         return;
       }
-      case TaintKind::kFp8Round: {
+      case FlowKind::kFp8Round: {
         const u32 shift = 8 * (inst.op_sel >> 2 & 3);
         d = (d & ~(0xffu << shift)) | ((t(0) | t(1)) ? 0xffu << shift : 0);
         return;
@@ -154,7 +154,7 @@ void Taint::exchange(const Step& step) {
     }
     inst.row->exec(*bench, in);
     const Reg unknown = shadow_.v[address];
-    const bool scatter = inst.row->opcode == 0x3e;  // ds_permute_b32: to any lane
+    const bool scatter = inst.row->is(Trait::kScatters);
     bool anywhere = false;
     for_lanes(step.wave.exec(), [&](int lane) {
       if (!(unknown.lane[lane] & 0xff)) return;

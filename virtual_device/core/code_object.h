@@ -123,6 +123,7 @@ struct LoadError {
   std::string message;
 };
 
+class InstructionSet;
 struct DecodedCode;  // filled by the interpreter, see core/program.h
 
 // One loaded image: its segments live in device memory until the last reference goes.
@@ -135,6 +136,8 @@ class CodeObject {
   ~CodeObject();
 
   std::string_view arch() const { return processor_.name; }
+  // What its code is decoded by. The code of a generic processor may use what the device has.
+  const InstructionSet& instructions() const;
   // Whether its target lets XNACK (retries of page faults) be on.
   bool may_have_xnack() const { return may_have_xnack_; }
   const std::vector<Kernel>& kernels() const { return kernels_; }

@@ -5,17 +5,20 @@
 #include <iterator>
 #include <mutex>
 
+#include "core/launch_state.h"
 #include "core/wave.h"
 #include "isa/decode.h"
 
 namespace vdev {
 namespace {
 
-void exec_illegal(Wave&, const Inst& inst) {
+void exec_illegal(Wave& wave, const Inst& inst) {
+  const InstructionSet& set = *wave.workgroup->launch->code.set;
   char text[96];
-  std::snprintf(text, sizeof text, "illegal instruction 0x%08x 0x%08x: ", inst.words[0],
+  std::snprintf(text, sizeof text, "illegal instruction 0x%08x 0x%08x on ", inst.words[0],
                 inst.words[1]);
-  raise(FaultKind::kIllegalInstruction, text + std::string(decode({inst.words, 3}).why));
+  raise(FaultKind::kIllegalInstruction,
+        std::string(text).append(set.processor()) + ": " + decode({inst.words, 3}, set).why);
 }
 
 Inst illegal(std::span<const u32> words) {
@@ -59,6 +62,8 @@ void place_registers(Inst& inst, const Kernel& kernel) {
 
 bool has_registers(const Inst& inst) { return inst.exec != &exec_beyond_allocation; }
 
+const InstructionSet& CodeObject::instructions() const { return instruction_set(processor_); }
+
 const DecodedCode& decoded(CodeObject& object, const Kernel& kernel) {
   static std::mutex mutex;
   std::lock_guard lock(mutex);
@@ -67,9 +72,10 @@ const DecodedCode& decoded(CodeObject& object, const Kernel& kernel) {
     auto code = std::make_shared<DecodedCode>();
     const std::span<const u32> text = object.text();
     code->address = object.text_address();
+    code->set = &object.instructions();
     code->insts.reserve(text.size() + 4);
     for (size_t i = 0; i < text.size(); ++i) {
-      Decoded result = decode(text.subspan(i));
+      Decoded result = decode(text.subspan(i), *code->set);
       code->insts.push_back(result.inst.row ? result.inst : illegal(text.subspan(i)));
       place_registers(code->insts.back(), kernel);
     }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/code_object.h"
-#include "isa/inst.h"
+#include "isa/tables.h"
 
 namespace vdev {
 
@@ -15,6 +15,7 @@ namespace vdev {
 struct DecodedCode {
   std::vector<Inst> insts;
   u64 address = 0;  // device address of insts[0]
+  const InstructionSet* set = nullptr;
 
   u64 pc(const Inst* inst) const { return address + 4 * static_cast<u64>(inst - insts.data()); }
   // Null when `pc` is not the address of an instruction in this code.

@@ -17,7 +17,7 @@ std::string listing(const CodeObject& code, const Kernel& kernel) {
   std::string out;
   for (u64 pc = first; pc < last;) {
     const size_t index = (pc - code.text_address()) / 4;
-    const Decoded decoded = decode(text.subspan(index));
+    const Decoded decoded = decode(text.subspan(index), code.instructions());
     const u32 size = decoded.inst.row ? decoded.inst.size : 1;
     char field[32];
     std::snprintf(field, sizeof field, "%llu\t",

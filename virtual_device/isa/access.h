@@ -66,6 +66,14 @@ constexpr u32 shape_bytes(Shape s) {
 }
 constexpr bool shape_high_half(Shape s) { return s >= Shape::kU8D16Hi; }
 constexpr bool shape_d16(Shape s) { return s >= Shape::kU8D16; }
+constexpr Traits shape_traits(Shape s) {
+  Traits traits;
+  if (s == Shape::kI8 || s == Shape::kI16 || s == Shape::kI8D16 || s == Shape::kI8D16Hi)
+    traits = traits | Trait::kSignExtends;
+  if (shape_d16(s)) traits = traits | Trait::kHalfDatum;
+  if (shape_high_half(s)) traits = traits | Trait::kHighHalf;
+  return traits;
+}
 constexpr int shape_dwords(Shape s) {
   return shape_bytes(s) < 4 ? 1 : static_cast<int>(shape_bytes(s) / 4);
 }

@@ -203,8 +203,22 @@ using AddPackedF16 = AddPacked<F16>;
 using AddPackedBf16 = AddPacked<Bf16>;
 
 inline constexpr const char* kL2FloatNote =
-    "nearest even, denormals kept (LLVM: gfx942 has memory-atomic-fadd-f32-denormal-support); "
+    "nearest even, denormals kept (LLVM: memory-atomic-fadd-f32-denormal-support); "
     "choice among NaNs unverified";
+
+// Of the rows of an operation.
+template <class Op>
+inline constexpr bool kCompares = false;
+template <class T>
+inline constexpr bool kCompares<CmpSwap<T>> = true;
+template <class T>
+inline constexpr bool kCompares<CmpStore<T>> = true;
+template <class F>
+inline constexpr bool kCompares<FloatCmpStore<F>> = true;
+template <class Op>
+inline constexpr Traits kTraits = kCompares<Op> ? Traits(Trait::kComparesFirst) : Traits();
+template <class T>
+inline constexpr Traits kTraits<Swap<T>> = Trait::kReplaces;
 
 template <class Op>
 concept OnFloats = requires(Op op) { op.mode; };

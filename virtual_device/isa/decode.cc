@@ -3,11 +3,12 @@
 #include "isa/decode.h"
 
 #include "isa/decoder.h"
-#include "isa/tables.h"
 
 namespace vdev {
 
-Decoded decode(std::span<const u32> words) { return Decoder(words).run(); }
+Decoded decode(std::span<const u32> words, const InstructionSet& set) {
+  return Decoder(words, set).run();
+}
 
 Decoded Decoder::run() {
   if (words_.empty()) return {Inst{}, "no code"};
@@ -45,14 +46,7 @@ void Decoder::dispatch() {
     case 0x30:
       return select(Format::kSmem, field(18, 8), 2, &Decoder::smem);
     case 0x34: {
-      if (w >> 23 == 0x1a7) {
-        const u32 opcode = field(16, 7);
-        const bool accvgpr = opcode == kVop3pAccvgprRead || opcode == kVop3pAccvgprWrite;
-        return select(Format::kVop3p, opcode, 2,
-                      accvgpr          ? &Decoder::accvgpr
-                      : is_mai(opcode) ? &Decoder::mai
-                                       : &Decoder::vop3p);
-      }
+      if (w >> 23 == 0x1a7) return select(Format::kVop3p, field(16, 7), 2, &Decoder::vop3p);
       const u32 opcode = field(16, 10);
       if (opcode >= kVop3Only) return select(Format::kVop3, opcode, 2, &Decoder::vop3);
       if (opcode >= kVop3Vop1) return select(Format::kVop1, opcode - kVop3Vop1, 2, &Decoder::vop3);
@@ -76,7 +70,7 @@ void Decoder::dispatch() {
 }
 
 void Decoder::select(Format format, u32 opcode, int dwords, Step step) {
-  row_ = find_row(format, opcode);
+  row_ = set_.find(format, opcode);
   if (row_ == nullptr) return need(false, "no such opcode");
   inst_.row = row_;
   inst_.encoding = format;
@@ -103,7 +97,7 @@ void Decoder::sop2() {
 // (compares, s_setreg); s_setreg_imm32 has a dword behind SIMM16 instead.
 void Decoder::sopk() {
   inst_.imm = static_cast<i16>(field(0, 16));
-  if (row_->opcode == kSopkSetregImm32) {
+  if (row_->is(Trait::kLiteralSource)) {
     reserved(16, 7);
     inst_.src[1] = literal(Type::kB32);
   } else if (row_->dst.used()) {
@@ -124,15 +118,12 @@ void Decoder::sop1() {
   } else {
     reserved(0, 8);
   }
-  const bool registers_only = row_->opcode == kSop1Setpc || row_->opcode == kSop1Rfe ||
-                              row_->opcode == kSop1Movrels32 || row_->opcode == kSop1Movrels64 ||
-                              row_->opcode == kSop1CbranchJoin;
-  need(!registers_only || field(0, 8) < 128, "the source is an SGPR");
+  need(!row_->is(Trait::kScalarSource) || field(0, 8) < 128, "the source is an SGPR");
 }
 
 void Decoder::sopc() {
   inst_.src[0] = scalar(field(0, 8), row_->src[0]);
-  if (row_->opcode == kSopcSetGprIdxOn) {
+  if (row_->is(Trait::kIndexMask)) {
     inst_.imm = static_cast<i32>(field(8, 4));
     reserved(12, 4);
   } else {
@@ -142,7 +133,7 @@ void Decoder::sopc() {
 
 void Decoder::sopp() {
   if (!row_->src[0].used()) reserved(0, 16);
-  if (row_->opcode == kSoppSetGprIdxMode) reserved(4, 12);
+  if (row_->is(Trait::kIndexMask)) reserved(4, 12);
   inst_.imm = static_cast<i16>(field(0, 16));
 }
 

@@ -10,13 +10,6 @@ constexpr i32 sign_extend(u32 value, int width) {
   return static_cast<i32>(value << (32 - width)) >> (32 - width);
 }
 
-constexpr bool is_gws(u32 ds_opcode) { return ds_opcode >= 0x98 && ds_opcode <= 0x9d; }
-
-// buffer_load_{format_x,ubyte,sbyte,ushort,sshort,dword}
-constexpr bool loads_to_lds(u32 mubuf_opcode) {
-  return mubuf_opcode == 0 || (mubuf_opcode >= 0x10 && mubuf_opcode <= 0x14);
-}
-
 Operand off() {
   Operand operand;
   operand.kind = OperandKind::kOff;
@@ -74,17 +67,17 @@ void Decoder::smem() {
 
 void Decoder::ds() {
   const bool acc = bit(25);
-  const bool gws = is_gws(row_->opcode);
+  const bool gws = row_->is(Trait::kGws);
   inst_.gds = bit(16);
-  need(inst_.gds == gws, "gfx942 has no GDS");
+  need(inst_.gds == gws, "no GDS");
   vgpr_field(inst_.src[0], 32, row_->src[0], acc && gws);  // data there, else an address
   need(!gws || inst_.src[0].index % 2 == 0, "ds_gws_* data in an odd register");
   vgpr_field(inst_.src[1], 40, row_->src[1], acc);
   vgpr_field(inst_.src[2], 48, row_->src[2], acc);
   vgpr_field(inst_.dst, 56, row_->dst, acc);
-  if (row_->opcode == kDsNop) reserved(0, 16);
+  if (row_->is(Trait::kNoOffset)) reserved(0, 16);
   if (!row_->src[1].used() && !row_->dst.used() && !(gws && row_->src[0].used())) reserved(25, 1);
-  if (has_two_offsets(row_->opcode)) {
+  if (row_->is(Trait::kTwoOffsets)) {
     inst_.offset0 = static_cast<u8>(field(0, 8));
     inst_.offset1 = static_cast<u8>(field(8, 8));
   } else {
@@ -161,7 +154,7 @@ void Decoder::buffer() {
   inst_.src[2] = sgpr(field(48, 5) * 4, 4);
   inst_.src[3] = constant(field(56, 8), Type::kU32);
   if (inst_.lds) {
-    need(!typed && loads_to_lds(row_->opcode), "not a load that can go to LDS");
+    need(row_->is(Trait::kHasLdsForm), "not a load that can go to LDS");
     reserved(40, 8);
     reserved(55, 1);
     return;

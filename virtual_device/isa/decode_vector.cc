@@ -29,11 +29,10 @@ void Decoder::lane_destination(u32 code) {
 }
 
 void Decoder::vector_destination(u32 code) {
-  if (row_->format == Format::kVop1 && row_->opcode == kVop1Readfirstlane) {
+  if (row_->is(Trait::kReadsLane)) {
     lane_destination(code);
   } else if (row_->dst.used()) {
-    const bool acc = row_->format == Format::kVop1 && row_->opcode == kVop1AccvgprMov;
-    inst_.dst = vgpr(code, row_->dst.dwords, acc);
+    inst_.dst = vgpr(code, row_->dst.dwords, row_->is(Trait::kAgprResult));
   } else {
     need(code == 0, "reserved bits are set");
   }
@@ -49,14 +48,12 @@ void Decoder::short_source0(u32 code) {
   if (code == kDppCode) return dpp();
   if (code == kSdwaCode) return sdwa();
   if (!row_->src[0].used()) return need(code == 0, "reserved bits are set");
-  if (row_->format == Format::kVop1 && row_->opcode == kVop1AccvgprMov) {
+  if (row_->is(Trait::kAgprSource)) {
     need(code >= 256, "the source is an AGPR");
     inst_.src[0] = vgpr(code & 0xff, 1, true);
     return;
   }
-  const bool vector_only = row_->format == Format::kVop1 &&
-                           (row_->opcode == kVop1Readfirstlane || row_->opcode == kVop1Swap);
-  need(!vector_only || code >= 256, "the source is a vector register");
+  need(!row_->is(Trait::kVectorSource) || code >= 256, "the source is a vector register");
   inst_.src[0] = any(code, row_->src[0]);
 }
 
@@ -133,7 +130,7 @@ void Decoder::sdwa() {
     inst_.clamp = w >> 13 & 1;
     inst_.omod = w >> 14 & 3;
     need(inst_.dst_sel < 7 && inst_.dst_unused < 3, "unknown SDWA select");
-    need(!is_fp8_conversion(*row_) ||
+    need(!row_->is(Trait::kSelectsByte) ||
              (inst_.dst_sel == 6 && inst_.dst_unused == 0 && (w >> 19 & 1) == 0),
          "a modifier that a conversion of 8-bit floats lacks");
   }

@@ -5,17 +5,12 @@ namespace vdev {
 
 void Decoder::vop3() {
   inst_.encoding = Format::kVop3;
-  const u32 opcode = row_->opcode;
-  const bool vop3_only = row_->format == Format::kVop3;
-  need(row_->format != Format::kVop1 ||
-           (opcode != kVop1Readfirstlane && opcode != kVop1Swap && opcode != kVop1AccvgprMov),
-       "no VOP3 form");
+  const bool selects_lane = row_->is(Trait::kSelectsLane);
+  need(!row_->is(Trait::kShortOnly), "no VOP3 form");
   need(row_->src[1].type != Type::kImm && row_->src[2].type != Type::kImm, "no VOP3 form");
   if (row_->format == Format::kVopc) {
     need(!bit(7), "the destination is an SGPR pair");
     inst_.sdst = mask(field(0, 7));
-  } else if (vop3_only && opcode == kVop3Readlane) {
-    lane_destination(field(0, 8));
   } else {
     vector_destination(field(0, 8));
   }
@@ -35,11 +30,10 @@ void Decoder::vop3() {
     } else if (spec.type == Type::kMask) {
       need(code < 128, "the mask is an SGPR pair");
       inst_.src[i] = mask(code & 0x7f);
-    } else if (vop3_only && ((opcode == kVop3Readlane && i == 1) || opcode == kVop3Writelane)) {
+    } else if (selects_lane && (i == 1 || !row_->is(Trait::kReadsLane))) {
       inst_.src[i] = constant(code, spec);
     } else {
-      need(!(vop3_only && opcode == kVop3Readlane) || code >= 256,
-           "the source is a vector register");
+      need(!row_->is(Trait::kVectorSource) || code >= 256, "the source is a vector register");
       inst_.src[i] = any(code, spec);
     }
   }
@@ -52,8 +46,10 @@ void Decoder::vop3() {
 }
 
 void Decoder::vop3p() {
+  if (is_matrix(row_->unit)) return mai();
+  if (row_->is(Trait::kAgprSource | Trait::kAgprResult)) return accvgpr();
   inst_.dst = vgpr(field(0, 8), row_->dst.dwords);
-  const bool mix = row_->opcode >= kVop3pFmaMix && row_->opcode <= kVop3pFmaMixhi;
+  const bool mix = row_->is(Trait::kMix);
   const int n = num_sources(*row_);
   for (int i = 0; i < 3; ++i) {
     const u32 code = field(32 + 9 * i, 9);
@@ -78,9 +74,9 @@ void Decoder::vop3p() {
   for (int i = 0; i < n; ++i)
     need(mix || !(modified >> i & 1) || is_packed_float(row_->src[i].type),
          "neg of an operand that is no float");
-  if (is_dot(row_->opcode)) {
+  if (row_->unit == Unit::kValuDot) {
     need(inst_.op_sel == 0, "op_sel of a dot product");
-    if (is_byte_dot(row_->opcode)) inst_.op_sel_hi = used;  // not looked at
+    if (row_->is(Trait::kWholeSources)) inst_.op_sel_hi = used;  // not looked at
     need(inst_.op_sel_hi == used, "op_sel_hi of a dot product");
   }
   check_constant_bus();
@@ -88,7 +84,7 @@ void Decoder::vop3p() {
 }
 
 void Decoder::accvgpr() {
-  const bool read = row_->opcode == kVop3pAccvgprRead;
+  const bool read = row_->is(Trait::kAgprSource);
   inst_.dst = vgpr(field(0, 8), 1, !read);
   const u32 code = field(32, 9);
   need(!read || code >= 256, "the source is an AGPR");
@@ -109,7 +105,8 @@ void Decoder::mai() {
     inst_.src[i] = vgpr(code & 0xff, row_->src[i].dwords, bit(59 + i));
   }
   const u32 c = field(50, 9);
-  if (is_smfmac(row_->opcode)) {
+  const bool sparse = row_->effects & kReadsDst, f64 = row_->dst.type == Type::kF64;
+  if (sparse) {
     need(c >= 256, "the sparsity index is a VGPR");
     inst_.src[2] = vgpr(c & 0xff, 1);
     reserved(61, 3);
@@ -118,19 +115,18 @@ void Decoder::mai() {
   } else {
     // One element's constant, which every element of C then has.
     need(c >= 128 && c != kLiteralCode, "C is a vector register or an inline constant");
-    const Type element = is_f64_mfma(row_->opcode) ? Type::kF64 : Type::kF32;
-    if (why_ == nullptr) inst_.src[2] = scalar(c, element);
+    if (why_ == nullptr) inst_.src[2] = scalar(c, f64 ? Type::kF64 : Type::kF32);
     need(inst_.src[2].kind == OperandKind::kConst, "C is a vector register or an inline constant");
   }
   const bool partial_overlap = inst_.dst.dwords > 4 && inst_.src[2].kind == inst_.dst.kind &&
                                inst_.src[2].index != inst_.dst.index &&
                                inst_.src[2].index < inst_.dst.index + inst_.dst.dwords &&
                                inst_.dst.index < inst_.src[2].index + inst_.src[2].dwords;
-  need(!partial_overlap || is_smfmac(row_->opcode), "C overlaps a part of D");
+  need(!partial_overlap || sparse, "C overlaps a part of D");
   inst_.cbsz = static_cast<u8>(field(8, 3));
   inst_.abid = static_cast<u8>(field(11, 4));
   // The f64 forms negate A, B, C with the bits that elsewhere permute B.
-  (is_f64_mfma(row_->opcode) ? inst_.neg : inst_.blgp) = static_cast<u8>(field(61, 3));
+  (f64 ? inst_.neg : inst_.blgp) = static_cast<u8>(field(61, 3));
   find_plain();
 }
 

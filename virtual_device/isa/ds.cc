@@ -31,28 +31,31 @@ constexpr Row read(u16 opcode, const char* name) {
       base(opcode, name, &ds::read<S>, kLoad | (shape_d16(S) ? kD16Effects : 0u), shape_bytes(S));
   row.dst = dwords_spec(shape_dwords(S));
   row.src[0] = Type::kU32;
-  return row;
+  return row.with(shape_traits(S));
 }
 template <Shape S>
 constexpr Row write(u16 opcode, const char* name) {
   Row row = base(opcode, name, &ds::write<S>, kStore, shape_bytes(S));
   row.src[0] = Type::kU32;
   row.src[1] = shape_high_half(S) ? OperandSpec(Type::kB32) : data_spec(S);
-  return row;
+  return row.with(shape_traits(S));
+}
+constexpr Traits two_offsets(u32 stride) {
+  return stride == 64 ? Trait::kTwoOffsets | Trait::kStride64 : Traits(Trait::kTwoOffsets);
 }
 template <Shape S, u32 kStride>
 constexpr Row read2(u16 opcode, const char* name) {
   Row row = base(opcode, name, &ds::read2<S, kStride>, kLoad, 2 * shape_bytes(S));
   row.dst = dwords_spec(2 * shape_dwords(S));
   row.src[0] = Type::kU32;
-  return row;
+  return row.with(two_offsets(kStride));
 }
 template <Shape S, u32 kStride>
 constexpr Row write2(u16 opcode, const char* name) {
   Row row = base(opcode, name, &ds::write2<S, kStride>, kStore, 2 * shape_bytes(S));
   row.src[0] = Type::kU32;
   row.src[1] = row.src[2] = data_spec(S);
-  return row;
+  return row.with(two_offsets(kStride));
 }
 template <Shape S, u32 kStride>
 constexpr Row exchange2(u16 opcode, const char* name) {
@@ -60,7 +63,7 @@ constexpr Row exchange2(u16 opcode, const char* name) {
   row.dst = dwords_spec(2 * shape_dwords(S));
   row.src[0] = Type::kU32;
   row.src[1] = row.src[2] = data_spec(S);
-  return row;
+  return row.with(two_offsets(kStride) | Trait::kReplaces);
 }
 
 constexpr const char* kFloatNote =
@@ -80,7 +83,7 @@ constexpr Row atomic_row(u16 opcode, const char* name) {
     row.fidelity = Fidelity::kModelled;
     row.note = kFloatNote;
   }
-  return row;
+  return row.with(kTraits<Op>);
 }
 template <class Op>
 constexpr Row update(u16 opcode, const char* name) {
@@ -112,18 +115,18 @@ constexpr Row counter(u16 opcode, const char* name, Inst::Exec exec) {
   row.dst = Type::kU32;
   row.fidelity = Fidelity::kUnverified;
   row.note = "the LDS address includes M0, as LLVM's code for gfx9 expects";
-  return row;
+  return row.with(Trait::kOneForWave);
 }
 constexpr Row addtid(u16 opcode, const char* name, Inst::Exec exec, bool store) {
   Row row = base(opcode, name, exec, (store ? kStore : kLoad) | kReadsM0, 4);
   (store ? row.src[1] : row.dst) = Type::kB32;
-  return row;
+  return row.with(Trait::kAddsLane);
 }
 constexpr Row condxchg(u16 opcode, const char* name) {
   Row row = base(opcode, name, &ds::condxchg32, kAtomic, 8);
   row.dst = row.src[1] = Type::kB64;
   row.src[0] = Type::kU32;
-  return row;
+  return row.with(Trait::kAligns8);
 }
 constexpr Row sync(u16 opcode, const char* name, bool has_data) {
   Row row = base(opcode, name, &ds::wave_sync, 0, 0);
@@ -131,7 +134,7 @@ constexpr Row sync(u16 opcode, const char* name, bool has_data) {
   if (has_data) row.src[0] = Type::kB32;
   row.fidelity = Fidelity::kUnverified;
   row.note = "raises an illegal instruction: no GWS";
-  return row;
+  return row.with(Trait::kGws);
 }
 
 constexpr Shape B32 = Shape::kB32, B64 = Shape::kB64;
@@ -157,7 +160,7 @@ constexpr Row kRows[] = {
     update2<FloatCmpStore<F32>>(0x11, "ds_cmpst_f32"),
     update<FloatMin<F32>>(0x12, "ds_min_f32"),
     update<FloatMax<F32>>(0x13, "ds_max_f32"),
-    base(0x14, "ds_nop", &ds::nop, 0, 0),
+    base(0x14, "ds_nop", &ds::nop, 0, 0).with(Trait::kNoOffset),
     update<AddF32>(0x15, "ds_add_f32"),
     update<AddPackedF16>(0x17, "ds_pk_add_f16"),
     update<AddPackedBf16>(0x18, "ds_pk_add_bf16"),
@@ -193,8 +196,8 @@ constexpr Row kRows[] = {
     read<Shape::kU8>(0x3a, "ds_read_u8"),
     read<Shape::kI16>(0x3b, "ds_read_i16"),
     read<Shape::kU16>(0x3c, "ds_read_u16"),
-    cross(0x3d, "ds_swizzle_b32", &ds::swizzle, false),
-    cross(0x3e, "ds_permute_b32", &ds::permute, true),
+    cross(0x3d, "ds_swizzle_b32", &ds::swizzle, false).with(Trait::kSwizzle),
+    cross(0x3e, "ds_permute_b32", &ds::permute, true).with(Trait::kScatters),
     cross(0x3f, "ds_bpermute_b32", &ds::bpermute, true),
     update<Add<u64>>(0x40, "ds_add_u64"),
     update<Sub<u64>>(0x41, "ds_sub_u64"),

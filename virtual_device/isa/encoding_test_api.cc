@@ -3,7 +3,6 @@
 #include <string>
 
 #include "isa/decode.h"
-#include "isa/tables.h"
 
 #define VDEV_TEST_API extern "C" __attribute__((visibility("default")))
 
@@ -17,6 +16,10 @@ size_t copy_out(const std::string& text, char* out, size_t out_bytes) {
     out[n] = '\0';
   }
   return text.size() + 1;
+}
+
+const vdev::InstructionSet& set() {
+  return vdev::instruction_set(vdev::default_machine().arch->processor);
 }
 
 // "size text", or "0 reason".
@@ -34,7 +37,8 @@ void append_line(std::string& out, const vdev::Decoded& decoded) {
 VDEV_TEST_API size_t vdev_test_decode(const vdev::u32* words, size_t stride, size_t count,
                                       char* out, size_t out_bytes) {
   std::string text;
-  for (size_t i = 0; i < count; ++i) append_line(text, vdev::decode({words + i * stride, stride}));
+  for (size_t i = 0; i < count; ++i)
+    append_line(text, vdev::decode({words + i * stride, stride}, set()));
   return copy_out(text, out, out_bytes);
 }
 
@@ -45,7 +49,7 @@ VDEV_TEST_API size_t vdev_test_disassemble(const vdev::u32* words, size_t num_wo
   std::string text;
   const std::span<const vdev::u32> code(words, num_words);
   for (size_t at = 0; at < num_words;) {
-    const vdev::Decoded decoded = vdev::decode(code.subspan(at));
+    const vdev::Decoded decoded = vdev::decode(code.subspan(at), set());
     append_line(text, decoded);
     at += decoded.inst.row != nullptr ? decoded.inst.size : 1;
   }
@@ -55,12 +59,12 @@ VDEV_TEST_API size_t vdev_test_disassemble(const vdev::u32* words, size_t num_wo
 // "format opcode name" of every row, a line each; format as its number in enum Format.
 VDEV_TEST_API size_t vdev_test_rows(char* out, size_t out_bytes) {
   std::string text;
-  for (const vdev::Row* row : vdev::all_rows()) {
-    text += std::to_string(static_cast<int>(row->format));
+  for (const vdev::Row& row : set().rows()) {
+    text += std::to_string(static_cast<int>(row.format));
     text += ' ';
-    text += std::to_string(row->opcode);
+    text += std::to_string(row.opcode);
     text += ' ';
-    text += row->name;
+    text += row.name;
     text += '\n';
   }
   return copy_out(text, out, out_bytes);
@@ -69,7 +73,7 @@ VDEV_TEST_API size_t vdev_test_rows(char* out, size_t out_bytes) {
 // Value of source `i` where it is a constant; false where it is not, or nothing was decoded.
 VDEV_TEST_API bool vdev_test_constant(const vdev::u32* words, size_t num_words, int i,
                                       vdev::u64* value) {
-  const vdev::Decoded decoded = vdev::decode({words, num_words});
+  const vdev::Decoded decoded = vdev::decode({words, num_words}, set());
   if (decoded.inst.row == nullptr) return false;
   const vdev::Operand& source = decoded.inst.src[i];
   *value = source.lo | vdev::u64{source.hi} << 32;

@@ -41,6 +41,7 @@ struct Family {
   u32 effects;
   u32 bytes;
   bool on_floats;
+  Traits traits;
 };
 
 constexpr const char* kLdsNote = "a dword per lane at M0[17:2]*4 + offset + 4*lane";
@@ -55,7 +56,8 @@ constexpr Family load(u16 opcode, const char* f, const char* g, const char* s) {
           {},
           kLoad | (shape_d16(S) ? kD16Effects : 0u),
           shape_bytes(S),
-          false};
+          false,
+          shape_traits(S)};
 }
 template <Shape S>
 constexpr Family store(u16 opcode, const char* f, const char* g, const char* s) {
@@ -67,7 +69,8 @@ constexpr Family store(u16 opcode, const char* f, const char* g, const char* s) 
           dwords_spec(shape_dwords(S)),
           kStore,
           shape_bytes(S),
-          false};
+          false,
+          shape_traits(S)};
 }
 template <class Op, bool kTwoData = false>
 constexpr Family rmw(u16 opcode, const char* f, const char* g, const char*) {
@@ -81,7 +84,8 @@ constexpr Family rmw(u16 opcode, const char* f, const char* g, const char*) {
           dwords_spec(kTwoData ? 2 * kDwords : kDwords),
           kAtomic | (OnFloats<Op> ? kFloat | kReadsMode : 0u),
           4 * kDwords,
-          OnFloats<Op>};
+          OnFloats<Op>,
+          kTraits<Op>};
 }
 template <Shape S>
 constexpr Family load_to_lds(u16 opcode, const char*, const char* g, const char* s) {
@@ -93,7 +97,8 @@ constexpr Family load_to_lds(u16 opcode, const char*, const char* g, const char*
       {},
       kLoad | kStore | kReadsM0,
       shape_bytes(S),
-      false};
+      false,
+      shape_traits(S)};
 }
 
 #define N(stem) "flat_" stem, "global_" stem, "scratch_" stem
@@ -186,6 +191,7 @@ constexpr Row make_row(const Family& family, Segment segment) {
   if (segment == Segment::kGlobal) row.effects &= ~static_cast<u32>(kReadsMode);
   row.exec = family.exec[s];
   row.access_bytes = static_cast<u8>(family.bytes);
+  row.traits = family.traits;
   if (family.on_floats) {
     row.fidelity = Fidelity::kModelled;
     row.note = kL2FloatNote;

@@ -1,7 +1,5 @@
 #include "isa/footprint.h"
 
-#include <cstring>
-
 #include "isa/ds_semantics.h"
 #include "isa/flat_semantics.h"
 #include "isa/mubuf_format.h"
@@ -20,16 +18,12 @@ Access access_of(const Row& row) {
 u16 register_of(const Operand& operand) {
   return operand.is_vector() ? static_cast<u16>(operand.reg()) : kNone;
 }
-u8 shift_of(const Row& row) {
-  const size_t length = std::strlen(row.name);
-  return length > 6 && std::strcmp(row.name + length - 6, "d16_hi") == 0 ? 16 : 0;
-}
 
 // Data registers of a part that holds the whole datum of an instruction with the operands
 // dst, src[1] = data.
 void set_data(const Inst& inst, bool returns, FootprintPart& part) {
   part.access = access_of(*inst.row);
-  part.data_shift = shift_of(*inst.row);
+  part.data_shift = inst.row->is(Trait::kHighHalf) ? 16 : 0;
   if (part.access == Access::kRead) {
     part.data = register_of(inst.dst);
   } else if (part.access == Access::kWrite) {
@@ -52,36 +46,6 @@ void add_lds_deposit(u32 base, u64 mask, Footprint& out) {
 
 // ---- DS
 
-enum class DsKind : u8 { kPlain, kTwo, kTwo64, kAddTid, kCounter, kCondXchg };
-DsKind ds_kind(u16 opcode) {
-  switch (opcode) {
-    case 0x0e:
-    case 0x2e:
-    case 0x37:
-    case 0x4e:
-    case 0x6e:
-    case 0x77:
-      return DsKind::kTwo;
-    case 0x0f:
-    case 0x2f:
-    case 0x38:
-    case 0x4f:
-    case 0x6f:
-    case 0x78:
-      return DsKind::kTwo64;
-    case 0x1d:
-    case 0xb6:
-      return DsKind::kAddTid;
-    case 0xbd:
-    case 0xbe:
-      return DsKind::kCounter;
-    case 0x7e:
-      return DsKind::kCondXchg;
-    default:
-      return DsKind::kPlain;
-  }
-}
-
 void widen(const Reg& from, Addresses& to) {
   for (int i = 0; i < kLanes; ++i) to.lane[i] = from.lane[i];
 }
@@ -93,44 +57,36 @@ void ds_footprint(const Wave& w, const Inst& inst, Footprint& out) {
   part.space = Space::kLds;
   part.bytes = row.access_bytes;
   part.mask = w.exec();
-  const DsKind kind = ds_kind(row.opcode);
-  switch (kind) {
-    case DsKind::kPlain:
-    case DsKind::kCondXchg:
-      widen(ds::addresses(w, inst, static_cast<u32>(inst.offset)), part.address);
-      if (kind == DsKind::kCondXchg)
-        for (u64& address : part.address.lane) address &= 0xfff8;
-      return;
-    case DsKind::kAddTid:
-    case DsKind::kCounter: {
-      const u32 base = static_cast<u32>(inst.offset) + (w.s[kM0] & 0xffff);
-      const u64 step = kind == DsKind::kAddTid ? 4 : 0;
-      for (int i = 0; i < kLanes; ++i) part.address.lane[i] = base + step * static_cast<u64>(i);
-      if (kind == DsKind::kCounter) part.mask &= ~part.mask + 1;  // one access for the wave
-      return;
-    }
-    case DsKind::kTwo:
-    case DsKind::kTwo64: {
-      const u8 bytes = row.access_bytes / 2;
-      const u32 unit = bytes * (kind == DsKind::kTwo64 ? 64u : 1u);
-      part.bytes = bytes;
-      widen(ds::addresses(w, inst, inst.offset0 * unit), part.address);
-      if (part.access != Access::kRead && inst.offset0 == inst.offset1) return;
-      FootprintPart& second = out.add();
-      second.space = Space::kLds;
-      second.access = part.access;
-      second.bytes = bytes;
-      second.mask = part.mask;
-      widen(ds::addresses(w, inst, inst.offset1 * unit), second.address);
-      const u16 dwords = bytes / 4;
-      if (part.access == Access::kWrite) {
-        second.data = register_of(inst.src[2]);
-      } else {
-        second.data = static_cast<u16>(part.data + dwords);
-        second.operand = register_of(inst.src[2]);
-      }
-      return;
-    }
+  if (row.is(Trait::kAddsLane | Trait::kOneForWave)) {
+    const u32 base = static_cast<u32>(inst.offset) + (w.s[kM0] & 0xffff);
+    const u64 step = row.is(Trait::kAddsLane) ? 4 : 0;
+    for (int i = 0; i < kLanes; ++i) part.address.lane[i] = base + step * static_cast<u64>(i);
+    if (row.is(Trait::kOneForWave)) part.mask &= ~part.mask + 1;
+    return;
+  }
+  if (!row.is(Trait::kTwoOffsets)) {
+    widen(ds::addresses(w, inst, static_cast<u32>(inst.offset)), part.address);
+    if (row.is(Trait::kAligns8))
+      for (u64& address : part.address.lane) address &= 0xfff8;
+    return;
+  }
+  const u8 bytes = row.access_bytes / 2;
+  const u32 unit = bytes * (row.is(Trait::kStride64) ? 64u : 1u);
+  part.bytes = bytes;
+  widen(ds::addresses(w, inst, inst.offset0 * unit), part.address);
+  if (part.access != Access::kRead && inst.offset0 == inst.offset1) return;
+  FootprintPart& second = out.add();
+  second.space = Space::kLds;
+  second.access = part.access;
+  second.bytes = bytes;
+  second.mask = part.mask;
+  widen(ds::addresses(w, inst, inst.offset1 * unit), second.address);
+  const u16 dwords = bytes / 4;
+  if (part.access == Access::kWrite) {
+    second.data = register_of(inst.src[2]);
+  } else {
+    second.data = static_cast<u16>(part.data + dwords);
+    second.operand = register_of(inst.src[2]);
   }
 }
 
@@ -172,13 +128,9 @@ void flat_footprint(const Wave& w, const Inst& inst, Footprint& out) {
 
 // ---- MUBUF, MTBUF
 
-bool is_format(const Row& row) {
-  return mubuf::is_typed(row) || row.opcode < 0x10 || row.opcode == 0x26 || row.opcode == 0x27;
-}
-
 void mubuf_footprint(const Wave& w, const Inst& inst, Footprint& out) {
   const Row& row = *inst.row;
-  const bool typed = is_format(row);
+  const bool typed = row.is(Trait::kConverts);
   const mubuf::BufferResource resource = mubuf::read_resource(w, inst.src[2], typed);
   u32 bytes = row.access_bytes;
   if (typed) {

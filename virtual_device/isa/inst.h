@@ -1,13 +1,17 @@
 // A decoded instruction, and the row of the instruction table that it came from.
 #pragma once
 
+#include "arch/instruction_sets.h"
 #include "arch/unit.h"
 #include "core/types.h"
+#include "isa/flow.h"
+#include "isa/traits.h"
 
 namespace vdev {
 
 struct Wave;
 struct Inst;
+struct MfmaShape;
 struct Row;
 
 // Encodings of gfx9. A row belongs to the shortest one; VOP1, VOP2 and VOPC rows are reached
@@ -194,13 +198,14 @@ enum Effect : u32 {
 // How far the behaviour is known to equal silicon; printed in docs/generated/fidelity.md.
 enum class Fidelity : u8 { kExact, kModelled, kUnverified };
 
-// One instruction: name as the assembler prints it without _e32/_e64/_dpp/_sdwa, encoding, unit,
-// operands, semantics. Everything else (decoder, printer, read and write sets, documentation) is
-// derived from the rows.
+// One instruction: name as the assembler prints it without _e32/_e64/_dpp/_sdwa, who has it,
+// encoding, unit, operands, semantics. Everything else (decoder, printer, read and write sets,
+// documentation) is derived from the rows.
 struct Row {
   const char* name = nullptr;
   Format format = Format::kSopp;
   u16 opcode = 0;
+  InstructionSets sets = kCdna3;
   Unit unit = Unit::kSalu;
   OperandSpec dst, sdst, src[4];
   u32 effects = 0;
@@ -209,7 +214,30 @@ struct Row {
   Compute compute = nullptr;        // VALU: the lanes alone, used by the modifier path
   u8 access_bytes = 0;              // memory: bytes per lane (or per wave for SMEM)
   Fidelity fidelity = Fidelity::kExact;
-  const char* note = "";  // source or limit of the claim
+  Traits traits;
+  Flow flow;
+  u8 op_sel_bits = 0;  // VOP3: op_sel of the three sources and the result; 3: of two and the result
+  const char* note = "";              // source or limit of the claim
+  const MfmaShape* matrix = nullptr;  // matrix instructions: what they multiply
+  u8 passes = 0;                      // ... and how long: completed by the InstructionSet
+
+  constexpr bool is(Traits any) const { return traits.any(any); }
+  // The row, and what else there is to say of it.
+  constexpr Row with(Traits more) const {
+    Row row = *this;
+    row.traits = row.traits | more;
+    return row;
+  }
+  constexpr Row flows(Flow how) const {
+    Row row = *this;
+    row.flow = how;
+    return row;
+  }
+  constexpr Row halves(int bits) const {
+    Row row = *this;
+    row.op_sel_bits = static_cast<u8>(bits);
+    return row;
+  }
 };
 
 }  // namespace vdev

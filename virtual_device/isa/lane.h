@@ -368,6 +368,7 @@ constexpr Row valu(Format format, u16 opcode, const char* name, Unit unit = Unit
           if constexpr (lane_detail::kIsSource<T>)
             row.src[S::template source_index<I>()] = OperandSpec(lane_detail::Lane<T>::type);
           if constexpr (std::is_same_v<T, CarryIn>) row.src[2] = OperandSpec(Type::kMask);
+          if constexpr (std::is_same_v<T, Clamp>) row.traits = row.traits | Trait::kSaturates;
         }(),
         ...);
   }(std::make_index_sequence<S::kArity>());

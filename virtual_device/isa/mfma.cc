@@ -2,7 +2,6 @@
 // derived from the shapes.
 #include "numerics/mfma.h"
 
-#include <array>
 #include <vector>
 
 #include "isa/operand.h"
@@ -10,15 +9,6 @@
 
 namespace vdev {
 namespace {
-
-const MfmaShape* shape_of(u16 opcode) {
-  static const std::array<const MfmaShape*, 128> table = [] {
-    std::array<const MfmaShape*, 128> t{};
-    for (const MfmaShape& shape : mfma_shapes()) t[shape.opcode] = &shape;
-    return t;
-  }();
-  return table[opcode];
-}
 
 constexpr int kMaxRegs = 32;
 
@@ -31,7 +21,7 @@ const Reg* broadcast_c(const Operand& c, const MfmaShape& shape, Reg* out) {
 }
 
 void exec_mfma(Wave& w, const Inst& in) {
-  const MfmaShape& shape = *shape_of(in.row->opcode);
+  const MfmaShape& shape = *in.row->matrix;
   MfmaControl control;
   control.cbsz = in.cbsz;
   control.abid = in.abid;
@@ -61,6 +51,8 @@ std::vector<Row> make_rows() {
     row.name = shape.name;
     row.format = Format::kVop3p;
     row.opcode = shape.opcode;
+    row.sets = shape.sets;
+    row.matrix = &shape;
     const MfmaSrc a = shape.geometry.a;
     row.unit = a == MfmaSrc::kF32 || a == MfmaSrc::kF64 ? Unit::kMfmaAlone : Unit::kMfma;
     row.dst = {type_of(shape.geometry.d), shape.d_regs};
@@ -70,9 +62,13 @@ std::vector<Row> make_rows() {
     row.effects = kIgnoresExec | (shape.geometry.sparse ? kReadsDst : 0u) |
                   (a == MfmaSrc::kF32 ? kReadsMode : 0u);
     row.exec = exec_mfma;
-    row.fidelity = shape.geometry.sparse ? Fidelity::kModelled : Fidelity::kExact;
-    row.note = shape.geometry.sparse ? "the dense rule on the selected elements"
-                                     : "MMA-Sim, arXiv 2511.10909; NaN payload not published";
+    const bool published = shape.sets & kCdna3;
+    row.fidelity = !published              ? Fidelity::kUnverified
+                   : shape.geometry.sparse ? Fidelity::kModelled
+                                           : Fidelity::kExact;
+    row.note = !published              ? "summed as CDNA3 does"
+               : shape.geometry.sparse ? "the dense rule on the selected elements"
+                                       : "MMA-Sim, arXiv 2511.10909; NaN payload not published";
     rows.push_back(row);
   }
   return rows;

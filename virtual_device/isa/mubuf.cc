@@ -33,13 +33,13 @@ constexpr Row load(u16 opcode, const char* name) {
   Row row = base(Format::kMubuf, opcode, name, &mubuf::load<S>,
                  kLoad | (shape_d16(S) ? kD16Effects : 0u), shape_bytes(S));
   row.dst = dwords_spec(shape_dwords(S));
-  return row;
+  return row.with(shape_traits(S));
 }
 template <Shape S>
 constexpr Row store(u16 opcode, const char* name) {
   Row row = base(Format::kMubuf, opcode, name, &mubuf::store<S>, kStore, shape_bytes(S));
   row.src[1] = dwords_spec(shape_dwords(S));
-  return row;
+  return row.with(shape_traits(S));
 }
 template <class Op, bool kTwoData = false>
 constexpr Row rmw(u16 opcode, const char* name) {
@@ -52,7 +52,7 @@ constexpr Row rmw(u16 opcode, const char* name) {
     row.fidelity = Fidelity::kModelled;
     row.note = kL2FloatNote;
   }
-  return row;
+  return row.with(kTraits<Op>);
 }
 
 constexpr int half_dwords(int components, Half half) {
@@ -66,7 +66,7 @@ constexpr Row typed_load(Format format, u16 opcode, const char* name) {
   row.dst = dwords_spec(half_dwords(kComponents, H));
   row.fidelity = Fidelity::kModelled;
   row.note = kTypedNote;
-  return row;
+  return row.with(Trait::kConverts);
 }
 template <int kComponents, Half H>
 constexpr Row typed_store(Format format, u16 opcode, const char* name) {
@@ -75,7 +75,7 @@ constexpr Row typed_store(Format format, u16 opcode, const char* name) {
   row.src[1] = dwords_spec(half_dwords(kComponents, H));
   row.fidelity = Fidelity::kUnverified;
   row.note = kTypedNote;
-  return row;
+  return row.with(Trait::kConverts);
 }
 constexpr Row cache(u16 opcode, const char* name, u32 effects) {
   Row row = base(Format::kMubuf, opcode, name, &mubuf::cache_control, effects, 0);
@@ -87,7 +87,7 @@ constexpr Row cache(u16 opcode, const char* name, u32 effects) {
 constexpr Format kM = Format::kMubuf, kT = Format::kMtbuf;
 
 constexpr Row kRows[] = {
-    typed_load<1, Half::kNone>(kM, 0x00, "buffer_load_format_x"),
+    typed_load<1, Half::kNone>(kM, 0x00, "buffer_load_format_x").with(Trait::kHasLdsForm),
     typed_load<2, Half::kNone>(kM, 0x01, "buffer_load_format_xy"),
     typed_load<3, Half::kNone>(kM, 0x02, "buffer_load_format_xyz"),
     typed_load<4, Half::kNone>(kM, 0x03, "buffer_load_format_xyzw"),
@@ -103,11 +103,11 @@ constexpr Row kRows[] = {
     typed_store<2, Half::kLow>(kM, 0x0d, "buffer_store_format_d16_xy"),
     typed_store<3, Half::kLow>(kM, 0x0e, "buffer_store_format_d16_xyz"),
     typed_store<4, Half::kLow>(kM, 0x0f, "buffer_store_format_d16_xyzw"),
-    load<Shape::kU8>(0x10, "buffer_load_ubyte"),
-    load<Shape::kI8>(0x11, "buffer_load_sbyte"),
-    load<Shape::kU16>(0x12, "buffer_load_ushort"),
-    load<Shape::kI16>(0x13, "buffer_load_sshort"),
-    load<Shape::kB32>(0x14, "buffer_load_dword"),
+    load<Shape::kU8>(0x10, "buffer_load_ubyte").with(Trait::kHasLdsForm),
+    load<Shape::kI8>(0x11, "buffer_load_sbyte").with(Trait::kHasLdsForm),
+    load<Shape::kU16>(0x12, "buffer_load_ushort").with(Trait::kHasLdsForm),
+    load<Shape::kI16>(0x13, "buffer_load_sshort").with(Trait::kHasLdsForm),
+    load<Shape::kB32>(0x14, "buffer_load_dword").with(Trait::kHasLdsForm),
     load<Shape::kB64>(0x15, "buffer_load_dwordx2"),
     load<Shape::kB96>(0x16, "buffer_load_dwordx3"),
     load<Shape::kB128>(0x17, "buffer_load_dwordx4"),

@@ -107,7 +107,7 @@ std::string Printer::run() {
       vop();
       break;
     case Format::kVop3p:
-      is_mai(row_.opcode) ? mai() : vop3p();
+      is_matrix(row_.unit) ? mai() : vop3p();
       break;
     case Format::kDs:
       ds();

@@ -23,10 +23,10 @@ void Printer::ds() {
     append(name);
     number(value);
   };
-  if (has_two_offsets(row_.opcode)) {
+  if (row_.is(Trait::kTwoOffsets)) {
     offset(" offset0:", inst_.offset0);
     offset(" offset1:", inst_.offset1);
-  } else if (row_.opcode == kDsSwizzle && inst_.offset != 0) {
+  } else if (row_.is(Trait::kSwizzle) && inst_.offset != 0) {
     append(" offset:");
     swizzle();
   } else {

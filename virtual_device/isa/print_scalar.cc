@@ -117,24 +117,24 @@ void Printer::gpr_idx(u32 bits) {
 
 void Printer::sopk() {
   const u32 simm16 = static_cast<u16>(inst_.imm);
-  if (row_.opcode == kSopkSetreg || row_.opcode == kSopkSetregImm32) {
+  if (row_.is(Trait::kSetreg)) {
     next();
     hwreg(simm16);
-    if (row_.opcode == kSopkSetreg) return listed(inst_.dst, Type::kB32);
+    if (!row_.is(Trait::kLiteralSource)) return listed(inst_.dst, Type::kB32);
     next();
     const i32 value = static_cast<i32>(inst_.src[1].lo);
     return value < 0 && value >= -16 ? number(value) : short_hex(inst_.src[1].lo);
   }
   listed(row_.dst.used() ? inst_.dst : inst_.src[0], Type::kB32);
   next();
-  if (row_.opcode == kSopkGetreg) return hwreg(simm16);
+  if (row_.is(Trait::kGetreg)) return hwreg(simm16);
   if (row_.effects & kBranch) return branch_target();
   hex(simm16);
 }
 
 void Printer::sopc() {
   listed(inst_.src[0], row_.src[0].type);
-  if (row_.opcode == kSopcSetGprIdxOn) {
+  if (row_.is(Trait::kIndexMask)) {
     next();
     return gpr_idx(static_cast<u32>(inst_.imm));
   }
@@ -144,20 +144,13 @@ void Printer::sopc() {
 void Printer::sopp() {
   if (!row_.src[0].used()) return;
   const u32 simm16 = static_cast<u16>(inst_.imm);
-  if (row_.opcode == kSoppWaitcnt) return waitcnt(simm16);
-  if (row_.opcode == kSoppEndpgm && simm16 == 0) return;
+  if (row_.is(Trait::kWaitcnt)) return waitcnt(simm16);
+  if (row_.is(Trait::kEndpgm) && simm16 == 0) return;
   next();
-  switch (row_.opcode) {
-    case kSoppEndpgm:
-      return number(simm16);
-    case kSoppSendmsg:
-    case kSoppSendmsghalt:
-      return sendmsg(simm16);
-    case kSoppSetGprIdxMode:
-      return gpr_idx(simm16);
-    default:
-      return row_.effects & kBranch ? branch_target() : short_hex(simm16);
-  }
+  if (row_.is(Trait::kEndpgm)) return number(simm16);
+  if (row_.is(Trait::kMessage)) return sendmsg(simm16);
+  if (row_.is(Trait::kIndexMask)) return gpr_idx(simm16);
+  row_.effects& kBranch ? branch_target() : short_hex(simm16);
 }
 
 void Printer::smem() {

@@ -11,9 +11,7 @@ constexpr const char* kUnusedNames[] = {"UNUSED_PAD", "UNUSED_SEXT", "UNUSED_PRE
 
 // Without a second form there is nothing for a suffix to tell apart.
 bool has_one_form(const Row& row) {
-  if (row.format == Format::kVop1)
-    return row.opcode == kVop1Readfirstlane || row.opcode == kVop1Swap ||
-           row.opcode == kVop1AccvgprMov || !row.src[0].used();
+  if (row.format == Format::kVop1) return row.is(Trait::kShortOnly) || !row.src[0].used();
   return row.format == Format::kVop3 || row.src[1].type == Type::kImm ||
          row.src[2].type == Type::kImm;
 }
@@ -68,7 +66,7 @@ void Printer::vop() {
     append(inst_.encoding == Format::kVop3 ? "_e64" : "_e32");
   vector_operands();
   if (inst_.suffix == Suffix::kDpp) return dpp();
-  if (const int n = op_sel_bits(row_); n != 0 && inst_.op_sel != 0)
+  if (const int n = row_.op_sel_bits; n != 0 && inst_.op_sel != 0)
     bit_list("op_sel", n == 3 ? (inst_.op_sel & 3u) | (inst_.op_sel >> 3) << 2 : inst_.op_sel, n);
   output_modifiers();
   if (inst_.suffix == Suffix::kSdwa) sdwa();
@@ -137,7 +135,7 @@ void Printer::sdwa() {
     append(name);
     append(kSelectNames[value]);
   };
-  if (row_.format != Format::kVopc && !is_fp8_conversion(row_)) {
+  if (row_.format != Format::kVopc && !row_.is(Trait::kSelectsByte)) {
     select(" dst_sel:", inst_.dst_sel);
     append(" dst_unused:");
     append(kUnusedNames[inst_.dst_unused]);
@@ -147,12 +145,12 @@ void Printer::sdwa() {
 }
 
 void Printer::vop3p() {
-  const bool mix = row_.opcode >= kVop3pFmaMix && row_.opcode <= kVop3pFmaMixhi;
+  const bool mix = row_.is(Trait::kMix);
   const int n = num_sources(row_);
   const u32 all = (1u << n) - 1;
   if (inst_.dst.kind != OperandKind::kNone) listed(inst_.dst, row_.dst.type);
   for (int i = 0; i < n; ++i) mix ? source(i) : listed(inst_.src[i], row_.src[i].type);
-  if (row_.opcode == kVop3pAccvgprRead || row_.opcode == kVop3pAccvgprWrite) return;
+  if (row_.is(Trait::kAgprSource | Trait::kAgprResult)) return;
   if (inst_.op_sel != 0) bit_list("op_sel", inst_.op_sel, n);
   if (inst_.op_sel_hi != (mix ? 0 : all)) bit_list("op_sel_hi", inst_.op_sel_hi, n);
   if (!mix && inst_.neg != 0) bit_list("neg_lo", inst_.neg, n);

@@ -1,7 +1,5 @@
 #include "isa/register_use.h"
 
-#include <cstring>
-
 #include "core/wave.h"
 
 namespace vdev {
@@ -17,11 +15,11 @@ class Builder {
     if (row_.effects & kReadsDst) read(inst_.dst, kDstSource);
     // Atomics return something with sc0 only; the `lds` forms return to LDS.
     const bool writes_dst = !inst_.lds && !(memory_atomic && !inst_.sc0);
-    if (writes_dst && !reads_dst_only()) write(inst_.dst, kDstSource);
+    if (writes_dst && !row_.is(Trait::kDstIsSource)) write(inst_.dst, kDstSource);
     write(inst_.sdst, kSdstSource);
     // Scalar atomics return to their data operand.
     if (row_.format == Format::kSmem && memory_atomic && inst_.sc0) write(inst_.src[2], 2);
-    if (std::strcmp(row_.name, "v_swap_b32") == 0) {
+    if (row_.is(Trait::kSwaps)) {
       read(inst_.dst, kDstSource);
       write(inst_.src[0], 0);
     }
@@ -32,11 +30,6 @@ class Builder {
 
  private:
   bool is_vector() const { return row_.format >= Format::kVop2; }
-  // s_setreg_b32 and the compares of SOPK have a source in the dst field.
-  bool reads_dst_only() const {
-    return row_.format == Format::kSopk && row_.effects & kReadsDst &&
-           (row_.effects & kWritesMode || std::strncmp(row_.name, "s_cmpk", 6) == 0);
-  }
 
   static bool range(const Operand& o, RegisterRange& out) {
     if (o.is_vector()) {

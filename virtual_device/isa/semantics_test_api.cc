@@ -60,8 +60,9 @@ class HostMemory {
 
 DecodedCode decode_all(std::span<const u32> words, std::vector<const char*>& why) {
   DecodedCode code;
+  code.set = &instruction_set(default_machine().arch->processor);
   for (size_t i = 0; i < words.size(); ++i) {
-    Decoded decoded = decode(words.subspan(i));
+    Decoded decoded = decode(words.subspan(i), *code.set);
     code.insts.push_back(decoded.inst);
     why.push_back(decoded.why);
   }

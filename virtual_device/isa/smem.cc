@@ -140,7 +140,7 @@ constexpr Row cache_row(u16 opcode, const char* name) {
                     Fidelity::kModelled, "caches are transparent");
 }
 constexpr const char* kFlatScratch =
-    "traps: scalar scratch needs a segment register that gfx942 lacks";
+    "traps: scalar scratch needs a segment register that no processor here has";
 constexpr Row scratch_row(u16 opcode, const char* name, OperandSpec dst, OperandSpec data) {
   Row row = smem(opcode, name, exec_unsupported, dst, kBase, data, dst.used() ? kLoad : kStore,
                  4u * (dst.used() ? dst.dwords : data.dwords));
@@ -154,15 +154,19 @@ constexpr Row probe_row(u16 opcode, const char* name, OperandSpec first, Operand
                     Unit::kSmem, Fidelity::kModelled, "no visible effect");
 }
 
-#define ATOMIC(OP, NAME, FN)                                                                      \
-  smem(0x40 + OP, "s_buffer_atomic_" NAME, rmw<atomic::FN<u32>, true>, {}, kDescriptor,           \
-       {Type::kRaw, OP == 1 ? 2 : 1}, kLoad | kStore | kAtomic, 4),                               \
-      smem(0x60 + OP, "s_buffer_atomic_" NAME "_x2", rmw<atomic::FN<u64>, true>, {}, kDescriptor, \
-           {Type::kRaw, OP == 1 ? 4 : 2}, kLoad | kStore | kAtomic, 8),                           \
-      smem(0x80 + OP, "s_atomic_" NAME, rmw<atomic::FN<u32>, false>, {}, kBase,                   \
-           {Type::kRaw, OP == 1 ? 2 : 1}, kLoad | kStore | kAtomic, 4),                           \
-      smem(0xa0 + OP, "s_atomic_" NAME "_x2", rmw<atomic::FN<u64>, false>, {}, kBase,             \
-           {Type::kRaw, OP == 1 ? 4 : 2}, kLoad | kStore | kAtomic, 8)
+template <class Op, bool kBuffer>
+constexpr Row atomic_row(u16 opcode, const char* name) {
+  constexpr int kDwords = sizeof(typename Op::Value) / 4;
+  return smem(opcode, name, rmw<Op, kBuffer>, {}, kBuffer ? kDescriptor : kBase,
+              {Type::kRaw, atomic::kCompares<Op> ? 2 * kDwords : kDwords}, kLoad | kStore | kAtomic,
+              4 * kDwords)
+      .with(atomic::kTraits<Op>);
+}
+#define ATOMIC(OP, NAME, FN)                                                       \
+  atomic_row<atomic::FN<u32>, true>(0x40 + OP, "s_buffer_atomic_" NAME),           \
+      atomic_row<atomic::FN<u64>, true>(0x60 + OP, "s_buffer_atomic_" NAME "_x2"), \
+      atomic_row<atomic::FN<u32>, false>(0x80 + OP, "s_atomic_" NAME),             \
+      atomic_row<atomic::FN<u64>, false>(0xa0 + OP, "s_atomic_" NAME "_x2")
 
 // clang-format off
 constexpr Row kSmem[] = {
@@ -188,9 +192,9 @@ constexpr Row kSmem[] = {
     buffer_store_row<1>(0x18, "s_buffer_store_dword"),
     buffer_store_row<2>(0x19, "s_buffer_store_dwordx2"),
     buffer_store_row<4>(0x1a, "s_buffer_store_dwordx4"),
-    cache_row(0x20, "s_dcache_inv"),
+    cache_row(0x20, "s_dcache_inv").with(Trait::kInvalidatesScalar),
     cache_row(0x21, "s_dcache_wb"),
-    cache_row(0x22, "s_dcache_inv_vol"),
+    cache_row(0x22, "s_dcache_inv_vol").with(Trait::kInvalidatesScalar),
     cache_row(0x23, "s_dcache_wb_vol"),
     scalar_row(Format::kSmem, 0x24, "s_memtime", read_clock<1>, Type::kB64, {}, 0, Unit::kSmem,
                Fidelity::kModelled, "counts instructions"),

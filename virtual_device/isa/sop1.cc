@@ -10,6 +10,8 @@
 namespace vdev {
 namespace {
 
+using enum FlowKind;
+
 template <class T>
 constexpr Scc<T> logic(T x) {
   return {x, x != 0};
@@ -69,12 +71,15 @@ void wrexec(Wave& w, const Inst& in) {
   w.scc = result != 0;
 }
 constexpr u32 kExecEffects = kReadsExec | kWritesExec | kWritesScc;
-#define SAVEEXEC(OP, NAME, EXPR)                                                                   \
+#define SAVEEXEC(OP, NAME, EXPR, FLOW)                                                             \
   scalar_row(Format::kSop1, OP, NAME "_saveexec_b64", saveexec<[](u64 s, u64 e) { return EXPR; }>, \
-             Type::kB64, {Type::kB64}, kExecEffects)
-#define WREXEC(OP, NAME, EXPR)                                                                 \
+             Type::kB64, {Type::kB64}, kExecEffects)                                               \
+      .flows(FLOW)
+#define WREXEC(OP, NAME, EXPR, FLOW)                                                           \
   scalar_row(Format::kSop1, OP, NAME "_wrexec_b64", wrexec<[](u64 s, u64 e) { return EXPR; }>, \
-             Type::kB64, {Type::kB64}, kExecEffects)
+             Type::kB64, {Type::kB64}, kExecEffects)                                           \
+      .with(Trait::kNewExec)                                                                   \
+      .flows(FLOW)
 
 // M0 moves the source (rels) or the destination (reld).
 Operand moved(const Wave& w, Operand o) {
@@ -99,67 +104,67 @@ void movreld64(Wave& w, const Inst& in) {
   write_scalar64(w, moved(w, in.dst), read_scalar64(w, in.src[0]));
 }
 
-#define BOTH(OP, NAME, FN)                                        \
-  salu<[](u32 a) { return FN; }>(Format::kSop1, OP, NAME "_b32"), \
-      salu<[](u64 a) { return FN; }>(Format::kSop1, OP + 1, NAME "_b64")
+#define BOTH(OP, NAME, FN, FLOW)                                              \
+  salu<[](u32 a) { return FN; }>(Format::kSop1, OP, NAME "_b32").flows(FLOW), \
+      salu<[](u64 a) { return FN; }>(Format::kSop1, OP + 1, NAME "_b64").flows(FLOW)
 
 // clang-format off
 constexpr Row kSop1[] = {
-    BOTH(0x00, "s_mov", a),
-    salu<[](u32 a, SccIn c) { return Maybe<u32>{a, c.value}; }>(Format::kSop1, 0x02, "s_cmov_b32"),
-    salu<[](u64 a, SccIn c) { return Maybe<u64>{a, c.value}; }>(Format::kSop1, 0x03, "s_cmov_b64"),
-    BOTH(0x04, "s_not", logic<decltype(a)>(~a)),
-    BOTH(0x06, "s_wqm", logic(whole_quads(a))),
-    BOTH(0x08, "s_brev", reverse(a)),
-    BOTH(0x0a, "s_bcnt0_i32", logic<i32>(std::popcount(static_cast<decltype(a)>(~a)))),
-    BOTH(0x0c, "s_bcnt1_i32", logic<i32>(std::popcount(a))),
-    BOTH(0x0e, "s_ff0_i32", first_one(static_cast<decltype(a)>(~a))),
-    BOTH(0x10, "s_ff1_i32", first_one(a)),
-    BOTH(0x12, "s_flbit_i32", leading(a)),
+    BOTH(0x00, "s_mov", a, kMove),
+    salu<[](u32 a, SccIn c) { return Maybe<u32>{a, c.value}; }>(Format::kSop1, 0x02, "s_cmov_b32").flows(kKeep),
+    salu<[](u64 a, SccIn c) { return Maybe<u64>{a, c.value}; }>(Format::kSop1, 0x03, "s_cmov_b64").flows(kKeep),
+    BOTH(0x04, "s_not", logic<decltype(a)>(~a), kUnion),
+    BOTH(0x06, "s_wqm", logic(whole_quads(a)), kAny),
+    BOTH(0x08, "s_brev", reverse(a), kMove),
+    BOTH(0x0a, "s_bcnt0_i32", logic<i32>(std::popcount(static_cast<decltype(a)>(~a))), kAny),
+    BOTH(0x0c, "s_bcnt1_i32", logic<i32>(std::popcount(a)), kAny),
+    BOTH(0x0e, "s_ff0_i32", first_one(static_cast<decltype(a)>(~a)), kAny),
+    BOTH(0x10, "s_ff1_i32", first_one(a), kAny),
+    BOTH(0x12, "s_flbit_i32", leading(a), kAny),
     salu<[](u32 a) { return sign_run(a); }>(Format::kSop1, 0x14, "s_flbit_i32"),
     salu<[](u64 a) { return sign_run(a); }>(Format::kSop1, 0x15, "s_flbit_i32_i64"),
-    salu<[](u32 a) { return i32{static_cast<i8>(a)}; }>(Format::kSop1, 0x16, "s_sext_i32_i8"),
-    salu<[](u32 a) { return i32{static_cast<i16>(a)}; }>(Format::kSop1, 0x17, "s_sext_i32_i16"),
-    salu<[](Dst<u32> d, u32 a) { return d.value & ~(1u << (a & 31)); }>(Format::kSop1, 0x18, "s_bitset0_b32"),
-    salu<[](Dst<u64> d, u32 a) { return d.value & ~(u64{1} << (a & 63)); }>(Format::kSop1, 0x19, "s_bitset0_b64"),
-    salu<[](Dst<u32> d, u32 a) { return d.value | 1u << (a & 31); }>(Format::kSop1, 0x1a, "s_bitset1_b32"),
-    salu<[](Dst<u64> d, u32 a) { return d.value | u64{1} << (a & 63); }>(Format::kSop1, 0x1b, "s_bitset1_b64"),
+    salu<[](u32 a) { return i32{static_cast<i8>(a)}; }>(Format::kSop1, 0x16, "s_sext_i32_i8").flows(kMove),
+    salu<[](u32 a) { return i32{static_cast<i16>(a)}; }>(Format::kSop1, 0x17, "s_sext_i32_i16").flows(kMove),
+    salu<[](Dst<u32> d, u32 a) { return d.value & ~(1u << (a & 31)); }>(Format::kSop1, 0x18, "s_bitset0_b32").flows({kSetBit, 31}),
+    salu<[](Dst<u64> d, u32 a) { return d.value & ~(u64{1} << (a & 63)); }>(Format::kSop1, 0x19, "s_bitset0_b64").flows({kSetBit, 63}),
+    salu<[](Dst<u32> d, u32 a) { return d.value | 1u << (a & 31); }>(Format::kSop1, 0x1a, "s_bitset1_b32").flows({kSetBit, 31}),
+    salu<[](Dst<u64> d, u32 a) { return d.value | u64{1} << (a & 63); }>(Format::kSop1, 0x1b, "s_bitset1_b64").flows({kSetBit, 63}),
     scalar_row(Format::kSop1, 0x1c, "s_getpc_b64", exec_getpc, Type::kB64),
-    scalar_row(Format::kSop1, 0x1d, "s_setpc_b64", exec_setpc, {}, {Type::kB64}, kBranch, Unit::kBranch),
+    scalar_row(Format::kSop1, 0x1d, "s_setpc_b64", exec_setpc, {}, {Type::kB64}, kBranch, Unit::kBranch).with(Trait::kScalarSource | Trait::kLeavesFunction),
     scalar_row(Format::kSop1, 0x1e, "s_swappc_b64", exec_swappc, Type::kB64, {Type::kB64}, kBranch,
-               Unit::kBranch),
+               Unit::kBranch).with(Trait::kLeavesFunction),
     scalar_row(Format::kSop1, 0x1f, "s_rfe_b64", exec_unsupported, {}, {Type::kB64}, kBranch,
-               Unit::kBranch, Fidelity::kUnverified, "traps: only trap handlers return from exceptions"),
-    SAVEEXEC(0x20, "s_and", s & e),
-    SAVEEXEC(0x21, "s_or", s | e),
-    SAVEEXEC(0x22, "s_xor", s ^ e),
-    SAVEEXEC(0x23, "s_andn2", s & ~e),
-    SAVEEXEC(0x24, "s_orn2", s | ~e),
-    SAVEEXEC(0x25, "s_nand", ~(s & e)),
-    SAVEEXEC(0x26, "s_nor", ~(s | e)),
-    SAVEEXEC(0x27, "s_xnor", ~(s ^ e)),
-    BOTH(0x28, "s_quadmask", logic(quad_mask(a))),
-    scalar_row(Format::kSop1, 0x2a, "s_movrels_b32", movrels32, Type::kB32, {Type::kB32}, kReadsM0),
-    scalar_row(Format::kSop1, 0x2b, "s_movrels_b64", movrels64, Type::kB64, {Type::kB64}, kReadsM0),
-    scalar_row(Format::kSop1, 0x2c, "s_movreld_b32", movreld32, Type::kB32, {Type::kB32}, kReadsM0),
-    scalar_row(Format::kSop1, 0x2d, "s_movreld_b64", movreld64, Type::kB64, {Type::kB64}, kReadsM0),
+               Unit::kBranch, Fidelity::kUnverified, "traps: only trap handlers return from exceptions").with(Trait::kScalarSource | Trait::kFromTrap),
+    SAVEEXEC(0x20, "s_and", s & e, kAnd),
+    SAVEEXEC(0x21, "s_or", s | e, kOr),
+    SAVEEXEC(0x22, "s_xor", s ^ e, kUnion),
+    SAVEEXEC(0x23, "s_andn2", s & ~e, inverting(kAnd, 1)),
+    SAVEEXEC(0x24, "s_orn2", s | ~e, inverting(kOr, 1)),
+    SAVEEXEC(0x25, "s_nand", ~(s & e), kAnd),
+    SAVEEXEC(0x26, "s_nor", ~(s | e), kOr),
+    SAVEEXEC(0x27, "s_xnor", ~(s ^ e), kUnion),
+    BOTH(0x28, "s_quadmask", logic(quad_mask(a)), kAny),
+    scalar_row(Format::kSop1, 0x2a, "s_movrels_b32", movrels32, Type::kB32, {Type::kB32}, kReadsM0).with(Trait::kScalarSource | Trait::kMovesSource),
+    scalar_row(Format::kSop1, 0x2b, "s_movrels_b64", movrels64, Type::kB64, {Type::kB64}, kReadsM0).with(Trait::kScalarSource | Trait::kMovesSource),
+    scalar_row(Format::kSop1, 0x2c, "s_movreld_b32", movreld32, Type::kB32, {Type::kB32}, kReadsM0).with(Trait::kMovesResult),
+    scalar_row(Format::kSop1, 0x2d, "s_movreld_b64", movreld64, Type::kB64, {Type::kB64}, kReadsM0).with(Trait::kMovesResult),
     scalar_row(Format::kSop1, 0x2e, "s_cbranch_join", exec_unsupported, {}, {Type::kB32}, kBranch,
-               Unit::kBranch, Fidelity::kUnverified, "traps: no compiler emits it"),
+               Unit::kBranch, Fidelity::kUnverified, "traps: no compiler emits it").with(Trait::kScalarSource | Trait::kConditional),
     salu<[](i32 a) {
       return logic<u32>(a < 0 ? 0u - static_cast<u32>(a) : static_cast<u32>(a));
     }>(Format::kSop1, 0x30, "s_abs_i32"),
     scalar_row(Format::kSop1, 0x32, "s_set_gpr_idx_idx", exec_set_gpr_idx_idx, {}, {Type::kB32},
                kReadsM0 | kWritesM0),
-    SAVEEXEC(0x33, "s_andn1", ~s & e),
-    SAVEEXEC(0x34, "s_orn1", ~s | e),
-    WREXEC(0x35, "s_andn1", ~s & e),
-    WREXEC(0x36, "s_andn2", s & ~e),
+    SAVEEXEC(0x33, "s_andn1", ~s & e, inverting(kAnd, 0)),
+    SAVEEXEC(0x34, "s_orn1", ~s | e, inverting(kOr, 0)),
+    WREXEC(0x35, "s_andn1", ~s & e, inverting(kAnd, 0)),
+    WREXEC(0x36, "s_andn2", s & ~e, inverting(kAnd, 1)),
     salu<[](u32 a) {
       u64 r = 0;
       for (int i = 0; i < 32; ++i)
         if ((a >> i) & 1) r |= u64{3} << 2 * i;
       return r;
-    }>(Format::kSop1, 0x37, "s_bitreplicate_b64_b32"),
+    }>(Format::kSop1, 0x37, "s_bitreplicate_b64_b32").flows(kMove),
 };
 // clang-format on
 static_assert(unique_opcodes(kSop1));
@@ -179,40 +184,40 @@ constexpr const char* kGraphics = "traps: graphics only";
 
 // clang-format off
 constexpr Row kSopp[] = {
-    program(0x00, "s_nop", exec_nothing, 0, true),
-    program(0x01, "s_endpgm", exec_endpgm, kEndsProgram, true),
+    program(0x00, "s_nop", exec_nothing, 0, true).with(Trait::kNop),
+    program(0x01, "s_endpgm", exec_endpgm, kEndsProgram, true).with(Trait::kEndpgm),
     branch(0x02, "s_branch", exec_branch),
     program(0x03, "s_wakeup", exec_nothing),
-    branch(0x04, "s_cbranch_scc0", exec_cbranch_scc0, kReadsScc),
-    branch(0x05, "s_cbranch_scc1", exec_cbranch_scc1, kReadsScc),
-    branch(0x06, "s_cbranch_vccz", exec_cbranch_vccz, kReadsVcc),
-    branch(0x07, "s_cbranch_vccnz", exec_cbranch_vccnz, kReadsVcc),
-    branch(0x08, "s_cbranch_execz", exec_cbranch_execz, kReadsExec),
-    branch(0x09, "s_cbranch_execnz", exec_cbranch_execnz, kReadsExec),
+    branch(0x04, "s_cbranch_scc0", exec_cbranch_scc0, kReadsScc).with(Trait::kConditional),
+    branch(0x05, "s_cbranch_scc1", exec_cbranch_scc1, kReadsScc).with(Trait::kConditional),
+    branch(0x06, "s_cbranch_vccz", exec_cbranch_vccz, kReadsVcc).with(Trait::kConditional),
+    branch(0x07, "s_cbranch_vccnz", exec_cbranch_vccnz, kReadsVcc).with(Trait::kConditional),
+    branch(0x08, "s_cbranch_execz", exec_cbranch_execz, kReadsExec).with(Trait::kConditional),
+    branch(0x09, "s_cbranch_execnz", exec_cbranch_execnz, kReadsExec).with(Trait::kConditional),
     program(0x0a, "s_barrier", exec_barrier, kBarrier),
     program(0x0b, "s_setkill", exec_unsupported, kEndsProgram, true, Unit::kInternal,
             Fidelity::kUnverified, "traps: ends the wave by debugger's wish"),
-    program(0x0c, "s_waitcnt", exec_nothing, 0, true),
+    program(0x0c, "s_waitcnt", exec_nothing, 0, true).with(Trait::kWaitcnt),
     program(0x0d, "s_sethalt", exec_unsupported, 0, true, Unit::kInternal, Fidelity::kUnverified,
             "traps: a halted wave never goes on without a debugger"),
-    program(0x0e, "s_sleep", exec_sleep, 0, true),
+    program(0x0e, "s_sleep", exec_sleep, 0, true).with(Trait::kSleep),
     program(0x0f, "s_setprio", exec_setprio, 0, true),
     program(0x10, "s_sendmsg", exec_nothing, kReadsM0, true, Unit::kMessage, Fidelity::kModelled,
-            "messages reach no host"),
+            "messages reach no host").with(Trait::kMessage),
     program(0x11, "s_sendmsghalt", exec_unsupported, kReadsM0, true, Unit::kMessage,
-            Fidelity::kUnverified, "traps: a halted wave never goes on without a debugger"),
+            Fidelity::kUnverified, "traps: a halted wave never goes on without a debugger").with(Trait::kMessage),
     program(0x12, "s_trap", exec_trap, 0, true),
     program(0x13, "s_icache_inv", exec_nothing),
     program(0x14, "s_incperflevel", exec_nothing, 0, true),
     program(0x15, "s_decperflevel", exec_nothing, 0, true),
-    program(0x16, "s_ttracedata", exec_nothing, kReadsM0),
-    program(0x17, "s_cbranch_cdbgsys", exec_nothing, kBranch, true, Unit::kBranch, Fidelity::kModelled, kDebugger),
-    program(0x18, "s_cbranch_cdbguser", exec_nothing, kBranch, true, Unit::kBranch, Fidelity::kModelled, kDebugger),
-    program(0x19, "s_cbranch_cdbgsys_or_user", exec_nothing, kBranch, true, Unit::kBranch, Fidelity::kModelled, kDebugger),
-    program(0x1a, "s_cbranch_cdbgsys_and_user", exec_nothing, kBranch, true, Unit::kBranch, Fidelity::kModelled, kDebugger),
+    program(0x16, "s_ttracedata", exec_nothing, kReadsM0).with(Trait::kMessage),
+    program(0x17, "s_cbranch_cdbgsys", exec_nothing, kBranch, true, Unit::kBranch, Fidelity::kModelled, kDebugger).with(Trait::kConditional),
+    program(0x18, "s_cbranch_cdbguser", exec_nothing, kBranch, true, Unit::kBranch, Fidelity::kModelled, kDebugger).with(Trait::kConditional),
+    program(0x19, "s_cbranch_cdbgsys_or_user", exec_nothing, kBranch, true, Unit::kBranch, Fidelity::kModelled, kDebugger).with(Trait::kConditional),
+    program(0x1a, "s_cbranch_cdbgsys_and_user", exec_nothing, kBranch, true, Unit::kBranch, Fidelity::kModelled, kDebugger).with(Trait::kConditional),
     program(0x1b, "s_endpgm_saved", exec_endpgm, kEndsProgram),
     program(0x1c, "s_set_gpr_idx_off", exec_set_gpr_idx_off, kWritesMode),
-    program(0x1d, "s_set_gpr_idx_mode", exec_set_gpr_idx_mode, kWritesM0, true),
+    program(0x1d, "s_set_gpr_idx_mode", exec_set_gpr_idx_mode, kWritesM0, true).with(Trait::kIndexMask),
     program(0x1e, "s_endpgm_ordered_ps_done", exec_unsupported, kEndsProgram, false, Unit::kInternal,
             Fidelity::kUnverified, kGraphics),
 };

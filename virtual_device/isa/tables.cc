@@ -1,52 +1,57 @@
 #include "isa/tables.h"
 
-#include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <vector>
+#include <memory>
+#include <mutex>
 
 namespace vdev {
 namespace {
 
-constexpr u32 kMaxOpcodes = 1024;  // VOP3 has the widest opcode field: 10 bits
-
-struct Tables {
-  std::array<std::array<const Row*, kMaxOpcodes>, kNumFormats> by_opcode{};
-  std::vector<const Row*> all;
-
-  Tables() {
-    for (std::span<const Row> part :
-         {sop1_rows(), sop2_rows(), sopk_rows(), sopc_rows(), sopp_rows(), smem_rows(), vop1_rows(),
-          vop2_rows(), vopc_rows(), vop3_rows(), vop3p_rows(), mfma_rows(), ds_rows(), flat_rows(),
-          mubuf_rows()})
-      for (const Row& row : part) add(row);
-  }
-
-  // A part checks itself at compile time; across parts only this can.
-  void add(const Row& row) {
-    const Row*& slot = by_opcode[static_cast<size_t>(row.format)][row.opcode % kMaxOpcodes];
-    if (row.opcode >= kMaxOpcodes || slot != nullptr) {
-      std::fprintf(stderr, "instruction table: %s and %s share format %d opcode 0x%x\n",
-                   slot ? slot->name : "(none)", row.name, static_cast<int>(row.format),
-                   row.opcode);
-      std::abort();
-    }
-    slot = &row;
-    all.push_back(&row);
-  }
-};
-
-const Tables& tables() {
-  static const Tables instance;
-  return instance;
+// A part checks itself at compile time; across parts only this can.
+[[noreturn]] void clash(std::string_view processor, const Row& one, const Row& other) {
+  std::fprintf(stderr, "instruction table of %.*s: %s and %s, format %d opcodes 0x%x and 0x%x\n",
+               static_cast<int>(processor.size()), processor.data(), one.name, other.name,
+               static_cast<int>(one.format), one.opcode, other.opcode);
+  std::abort();
 }
 
 }  // namespace
 
-const Row* find_row(Format format, u32 opcode) {
-  return opcode < kMaxOpcodes ? tables().by_opcode[static_cast<size_t>(format)][opcode] : nullptr;
+std::vector<Row>& made_up_rows() {
+  static std::vector<Row> rows;
+  return rows;
 }
 
-std::span<const Row* const> all_rows() { return tables().all; }
+InstructionSet::InstructionSet(const Processor& processor) : processor_(processor.name) {
+  for (std::span<const Row> part :
+       {sop1_rows(), sop2_rows(), sopk_rows(), sopc_rows(), sopp_rows(), smem_rows(), vop1_rows(),
+        vop2_rows(), vopc_rows(), vop3_rows(), vop3p_rows(), mfma_rows(), ds_rows(), flat_rows(),
+        mubuf_rows(), std::span<const Row>(made_up_rows())})
+    for (const Row& row : part)
+      if (row.sets & processor.instructions) rows_.push_back(row);
+  for (Row& row : rows_) {
+    row.passes = processor.passes(row.name);
+    if (row.opcode >= kMaxOpcodes) clash(processor_, row, row);
+    const Row*& slot = by_opcode_[static_cast<size_t>(row.format)][row.opcode];
+    const auto [named, added] = by_name_.emplace(row.name, &row);
+    if (slot || !added) clash(processor_, slot ? *slot : *named->second, row);
+    slot = &row;
+  }
+}
+
+const Row* InstructionSet::find(std::string_view mnemonic) const {
+  const auto found = by_name_.find(mnemonic);
+  return found == by_name_.end() ? nullptr : found->second;
+}
+
+const InstructionSet& instruction_set(const Processor& processor) {
+  static std::mutex mutex;
+  static std::map<const Processor*, std::unique_ptr<const InstructionSet>> sets;
+  std::lock_guard lock(mutex);
+  auto& set = sets[&processor];
+  if (!set) set = std::make_unique<const InstructionSet>(processor);
+  return *set;
+}
 
 }  // namespace vdev

@@ -13,6 +13,8 @@
 namespace vdev {
 namespace {
 
+using enum FlowKind;
+
 constexpr Format kF = Format::kVop1;
 
 // Instructions computed by a function over all lanes at once.
@@ -91,15 +93,16 @@ constexpr u32 reverse(u32 x) {
 #define F64_ROW(OP, NAME, FN)                                                 \
   valu<[](const FpMode& m, rawf64 x) { return rawf64{FN<F64>(x.bits, m)}; }>( \
       kF, OP, NAME "_f64", Unit::kValu64, kNoSdwa)
-#define UBYTE_ROW(OP, N) \
-  valu<[](u32 x) { return rawf32{cvt_f32_ubyte(x, N)}; }>(kF, OP, "v_cvt_f32_ubyte" #N)
+#define UBYTE_ROW(OP, N)                                                                \
+  valu<[](u32 x) { return rawf32{cvt_f32_ubyte(x, N)}; }>(kF, OP, "v_cvt_f32_ubyte" #N) \
+      .flows({kAny, 0xffu << 8 * N})
 
 // clang-format off
 constexpr Row kVop1[] = {
     vector_row(kF, 0x00, "v_nop", exec_nothing, {}, {}),
-    valu<[](b32 x) { return x; }>(kF, 0x01, "v_mov_b32"),
+    valu<[](b32 x) { return x; }>(kF, 0x01, "v_mov_b32").flows(kMove),
     vector_row(kF, 0x02, "v_readfirstlane_b32", readfirstlane, Type::kB32, {Type::kB32}, Unit::kValu,
-               kReadsExec | kIgnoresExec | kNoSdwa | kNoDpp),
+               kReadsExec | kIgnoresExec | kNoSdwa | kNoDpp).with(Trait::kShortOnly | Trait::kVectorSource | Trait::kReadsLane).flows(kMoveWhole),
     valu<[](rawf64 x) { return cvt_i32_f64(x.bits); }>(kF, 0x03, "v_cvt_i32_f64", Unit::kValu64, kNoSdwa),
     valu<[](i32 x) { return rawf64{cvt_f64_i32(static_cast<u32>(x))}; }>(kF, 0x04, "v_cvt_f64_i32", Unit::kValu64, kNoSdwa),
     valu<[](const FpMode& m, i32 x) { return rawf32{cvt_f32_i32(static_cast<u32>(x), m)}; }>(kF, 0x05, "v_cvt_f32_i32", Unit::kValuConvert),
@@ -110,7 +113,7 @@ constexpr Row kVop1[] = {
     valu<[](const FpMode& m, h16 x) { return rawf32{f16_to_f32(x.bits, m)}; }>(kF, 0x0b, "v_cvt_f32_f16", Unit::kValuConvert),
     valu<[](rawf32 x) { return cvt_rpi_i32_f32(x.bits); }>(kF, 0x0c, "v_cvt_rpi_i32_f32", Unit::kValuConvert, 0, Fidelity::kModelled, "floor of the exact x + 0.5"),
     valu<[](rawf32 x) { return cvt_flr_i32_f32(x.bits); }>(kF, 0x0d, "v_cvt_flr_i32_f32", Unit::kValuConvert),
-    valu<[](b32 x) { return rawf32{cvt_off_f32_i4(x.bits)}; }>(kF, 0x0e, "v_cvt_off_f32_i4", Unit::kValuConvert),
+    valu<[](b32 x) { return rawf32{cvt_off_f32_i4(x.bits)}; }>(kF, 0x0e, "v_cvt_off_f32_i4", Unit::kValuConvert).flows({kAny, 0xf}),
     valu<[](const FpMode& m, rawf64 x) { return rawf32{cvt_f32_f64(x.bits, m)}; }>(kF, 0x0f, "v_cvt_f32_f64", Unit::kValu64, kNoSdwa),
     valu<[](const FpMode& m, rawf32 x) { return rawf64{cvt_f64_f32(x.bits, m)}; }>(kF, 0x10, "v_cvt_f64_f32", Unit::kValu64, kNoSdwa),
     UBYTE_ROW(0x11, 0),
@@ -139,8 +142,8 @@ constexpr Row kVop1[] = {
     trans64<sqrt_f64>(0x28, "v_sqrt_f64"),
     trans<sin_f32_lanes>(0x29, "v_sin_f32"),
     trans<cos_f32_lanes>(0x2a, "v_cos_f32"),
-    valu<[](u32 x) { return ~x; }>(kF, 0x2b, "v_not_b32"),
-    valu<[](u32 x) { return reverse(x); }>(kF, 0x2c, "v_bfrev_b32"),
+    valu<[](u32 x) { return ~x; }>(kF, 0x2b, "v_not_b32").flows(kUnion),
+    valu<[](u32 x) { return reverse(x); }>(kF, 0x2c, "v_bfrev_b32").flows(kMove),
     valu<[](u32 x) { return x ? static_cast<u32>(std::countl_zero(x)) : ~0u; }>(kF, 0x2d, "v_ffbh_u32"),
     valu<[](u32 x) { return x ? static_cast<u32>(std::countr_zero(x)) : ~0u; }>(kF, 0x2e, "v_ffbl_b32"),
     valu<[](u32 x) { return sign_run(x); }>(kF, 0x2f, "v_ffbh_i32"),
@@ -152,7 +155,7 @@ constexpr Row kVop1[] = {
     vector_row(kF, 0x35, "v_clrexcp", exec_nothing, {}, {}, Unit::kValu, kNoSdwa | kNoDpp),
     vector_row(kF, 0x37, "v_screen_partition_4se_b32", exec_unsupported, Type::kB32, {Type::kB32},
                Unit::kValu, 0, Fidelity::kUnverified, "traps: graphics only"),
-    valu<[](b64 x) { return x; }>(kF, 0x38, "v_mov_b64", Unit::kValu64, kNoSdwa),
+    valu<[](b64 x) { return x; }>(kF, 0x38, "v_mov_b64", Unit::kValu64, kNoSdwa).flows(kMove),
     valu<[](const FpMode& m, u16 x) { return h16{cvt_f16_u16(x, m)}; }>(kF, 0x39, "v_cvt_f16_u16"),
     valu<[](const FpMode& m, i16 x) { return h16{cvt_f16_i16(static_cast<u16>(x), m)}; }>(kF, 0x3a, "v_cvt_f16_i16"),
     valu<[](h16 x) { return static_cast<u16>(cvt_u16_f16(x.bits)); }>(kF, 0x3b, "v_cvt_u16_f16"),
@@ -177,13 +180,13 @@ constexpr Row kVop1[] = {
     valu<[](const FpMode& m, h16 x) { return static_cast<u16>(cvt_norm_u16_f16(x.bits, m)); }>(kF, 0x4e, "v_cvt_norm_u16_f16", Unit::kValu, 0, Fidelity::kModelled, "rounds by MODE: not documented"),
     valu<[](b32 x) { return b32{sat_pk_u8_i16(x.bits)}; }>(kF, 0x4f, "v_sat_pk_u8_i16"),
     vector_row(kF, 0x51, "v_swap_b32", swap, Type::kB32, {Type::kB32}, Unit::kValu,
-               kReadsDst | kNoSdwa | kNoDpp),
+               kReadsDst | kNoSdwa | kNoDpp).with(Trait::kShortOnly | Trait::kVectorSource | Trait::kSwaps).flows(kMoveWhole),
     vector_row(kF, 0x52, "v_accvgpr_mov_b32", accvgpr_mov, Type::kB32, {Type::kB32}, Unit::kValu,
-               kNoSdwa | kNoDpp),
-    valu<[](b32 x) { return rawf32{cvt_f32_fp8<Fp8>(x.bits, 0)}; }>(kF, 0x54, "v_cvt_f32_fp8", Unit::kValuConvert),
-    valu<[](b32 x) { return rawf32{cvt_f32_fp8<Bf8>(x.bits, 0)}; }>(kF, 0x55, "v_cvt_f32_bf8", Unit::kValuConvert),
-    valu<[](b32 x) { return b64{pair_f32<Fp8>(x.bits)}; }>(kF, 0x56, "v_cvt_pk_f32_fp8", Unit::kValuConvert),
-    valu<[](b32 x) { return b64{pair_f32<Bf8>(x.bits)}; }>(kF, 0x57, "v_cvt_pk_f32_bf8", Unit::kValuConvert),
+               kNoSdwa | kNoDpp).with(Trait::kShortOnly | Trait::kAgprSource | Trait::kAgprResult).flows(kMoveWhole),
+    valu<[](b32 x) { return rawf32{cvt_f32_fp8<Fp8<kCdna3>>(x.bits, 0)}; }>(kF, 0x54, "v_cvt_f32_fp8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xff}),
+    valu<[](b32 x) { return rawf32{cvt_f32_fp8<Bf8<kCdna3>>(x.bits, 0)}; }>(kF, 0x55, "v_cvt_f32_bf8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xff}),
+    valu<[](b32 x) { return b64{pair_f32<Fp8<kCdna3>>(x.bits)}; }>(kF, 0x56, "v_cvt_pk_f32_fp8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xffff}),
+    valu<[](b32 x) { return b64{pair_f32<Bf8<kCdna3>>(x.bits)}; }>(kF, 0x57, "v_cvt_pk_f32_bf8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xffff}),
 };
 // clang-format on
 static_assert(unique_opcodes(kVop1));

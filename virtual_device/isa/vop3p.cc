@@ -7,6 +7,8 @@
 namespace vdev {
 namespace {
 
+using enum FlowKind;
+
 constexpr Format kF = Format::kVop3p;
 
 // ---- packed 16-bit: the function computes one half --------------------------------------------
@@ -48,7 +50,7 @@ constexpr Row packed_float(u16 opcode, const char* name) {
   Row row = vector_row(kF, opcode, name, exec_packed16<Fn, n, true>, Type::kPkF16,
                        {Type::kPkF16, Type::kPkF16}, Unit::kValuPacked16, kFloat | kReadsMode);
   if (n == 3) row.src[2] = Type::kPkF16;
-  return row;
+  return row.flows(kPacked16);
 }
 template <auto Fn>
 constexpr Row packed_int(u16 opcode, const char* name, Type type) {
@@ -56,7 +58,7 @@ constexpr Row packed_int(u16 opcode, const char* name, Type type) {
   Row row = vector_row(kF, opcode, name, exec_packed16<Fn, n, false>, type, {type, type},
                        Unit::kValuPacked16);
   if (n == 3) row.src[2] = type;
-  return row;
+  return row.flows(kPacked16);
 }
 
 constexpr u16 saturate_i(i32 x, bool clamp) {
@@ -109,7 +111,7 @@ constexpr Row packed32(u16 opcode, const char* name) {
   Row row = vector_row(kF, opcode, name, exec_packed32<Fn>, Type::kPkF32,
                        {Type::kPkF32, Type::kPkF32}, Unit::kValuPacked32, kFloat | kReadsMode);
   if (lane_detail::SignatureOf<Fn>::kArity == 3) row.src[2] = Type::kPkF32;
-  return row;
+  return row.flows(kPacked32);
 }
 
 // The low result comes from src0, the high one from src1; op_sel picks their halves.
@@ -226,25 +228,25 @@ constexpr Row kVop3p[] = {
     packed_float<[](M m, u16 a, u16 b, bool) { return static_cast<u16>(min_num<F16>(a, b, m)); }>(0x11, "v_pk_min_f16"),
     packed_float<[](M m, u16 a, u16 b, bool) { return static_cast<u16>(max_num<F16>(a, b, m)); }>(0x12, "v_pk_max_f16"),
     vector_row(kF, 0x20, "v_fma_mix_f32", fma_mix<0>, Type::kF32, {Type::kF32, Type::kF32, Type::kF32}, Unit::kValu,
-               kFloat | kReadsMode),
+               kFloat | kReadsMode).with(Trait::kMix).flows(kMix),
     vector_row(kF, 0x21, "v_fma_mixlo_f16", fma_mix<1>, Type::kF16, {Type::kF32, Type::kF32, Type::kF32}, Unit::kValu,
-               kFloat | kReadsMode | kReadsDst | kD16, Fidelity::kModelled, kMixNote),
+               kFloat | kReadsMode | kReadsDst | kD16, Fidelity::kModelled, kMixNote).with(Trait::kMix).flows(kMix),
     vector_row(kF, 0x22, "v_fma_mixhi_f16", fma_mix<2>, Type::kF16, {Type::kF32, Type::kF32, Type::kF32}, Unit::kValu,
-               kFloat | kReadsMode | kReadsDst | kD16, Fidelity::kModelled, kMixNote),
+               kFloat | kReadsMode | kReadsDst | kD16, Fidelity::kModelled, kMixNote).with(Trait::kMix | Trait::kHighHalf).flows(kMix),
     vector_row(kF, 0x23, "v_dot2_f32_f16", dot2_f16, Type::kF32, {Type::kPkF16, Type::kPkF16, Type::kF32}, Unit::kValuDot,
                kFloat | kReadsMode, Fidelity::kModelled, kDot2Note),
     dot_row<dot2_i32_i16>(0x26, "v_dot2_i32_i16", Type::kI32),
     dot_row<dot2_u32_u16>(0x27, "v_dot2_u32_u16", Type::kU32),
-    dot_row<dot4_i32_i8>(0x28, "v_dot4_i32_i8", Type::kI32),
-    dot_row<dot4_u32_u8>(0x29, "v_dot4_u32_u8", Type::kU32),
-    dot_row<dot8_i32_i4>(0x2a, "v_dot8_i32_i4", Type::kI32),
-    dot_row<dot8_u32_u4>(0x2b, "v_dot8_u32_u4", Type::kU32),
+    dot_row<dot4_i32_i8>(0x28, "v_dot4_i32_i8", Type::kI32).with(Trait::kWholeSources),
+    dot_row<dot4_u32_u8>(0x29, "v_dot4_u32_u8", Type::kU32).with(Trait::kWholeSources),
+    dot_row<dot8_i32_i4>(0x2a, "v_dot8_i32_i4", Type::kI32).with(Trait::kWholeSources),
+    dot_row<dot8_u32_u4>(0x2b, "v_dot8_u32_u4", Type::kU32).with(Trait::kWholeSources),
     packed32<[](f32 a, f32 b, f32 c) { return std::fma(a, b, c); }>(0x30, "v_pk_fma_f32"),
     packed32<[](f32 a, f32 b) { return a * b; }>(0x31, "v_pk_mul_f32"),
     packed32<[](f32 a, f32 b) { return a + b; }>(0x32, "v_pk_add_f32"),
-    vector_row(kF, 0x33, "v_pk_mov_b32", pk_mov_b32, Type::kPkF32, {Type::kPkF32, Type::kPkF32}, Unit::kValuPacked32),
-    vector_row(kF, 0x58, "v_accvgpr_read_b32", accvgpr_copy, Type::kB32, {Type::kB32}),
-    vector_row(kF, 0x59, "v_accvgpr_write_b32", accvgpr_copy, Type::kB32, {Type::kB32}),
+    vector_row(kF, 0x33, "v_pk_mov_b32", pk_mov_b32, Type::kPkF32, {Type::kPkF32, Type::kPkF32}, Unit::kValuPacked32).flows(kMoveWhole),
+    vector_row(kF, 0x58, "v_accvgpr_read_b32", accvgpr_copy, Type::kB32, {Type::kB32}).with(Trait::kAgprSource).flows(kMoveWhole),
+    vector_row(kF, 0x59, "v_accvgpr_write_b32", accvgpr_copy, Type::kB32, {Type::kB32}).with(Trait::kAgprResult).flows(kMoveWhole),
 };
 // clang-format on
 static_assert(unique_opcodes(kVop3p));

@@ -7,6 +7,8 @@
 namespace vdev {
 namespace {
 
+using enum FlowKind;
+
 constexpr Format kF = Format::kVopc;
 
 inline f32 wide(h16 x, const FpMode& m) {
@@ -14,61 +16,62 @@ inline f32 wide(h16 x, const FpMode& m) {
 }
 
 template <auto Fn>
-constexpr Row compare(u16 opcode, const char* name) {
-  const bool writes_exec = name[5] == 'x';  // v_cmpx_
-  return valu<Fn>(kF, opcode, name, Unit::kValu, kNoDpp | (writes_exec ? kWritesExec : 0u));
+constexpr Row compare(u16 opcode, const char* name, u32 effects) {
+  return valu<Fn>(kF, opcode, name, Unit::kValu, kNoDpp | effects);
 }
 template <auto Fn>
-constexpr Row compare64(u16 opcode, const char* name) {
-  Row row = compare<Fn>(opcode, name);
+constexpr Row compare64(u16 opcode, const char* name, u32 effects) {
+  Row row = compare<Fn>(opcode, name, effects);
   row.unit = Unit::kValu64;
   row.effects |= kNoSdwa;
   return row;
 }
 
-#define FLOAT_ROW(WRAP, BASE, PREFIX, TYPE, ARGS, X, Y, I, NAME, EXPR) \
-  WRAP<[] ARGS {                                                       \
-    const auto a = X;                                                  \
-    const auto b = Y;                                                  \
-    (void)a, (void)b;                                                  \
-    return bool(EXPR);                                                 \
-  }>(BASE + I, PREFIX NAME "_" TYPE)
-#define FLOAT_ROWS(WRAP, BASE, PREFIX, TYPE, ARGS, X, Y)                             \
-  FLOAT_ROW(WRAP, BASE, PREFIX, TYPE, ARGS, X, Y, 0, "f", false),                    \
-      FLOAT_ROW(WRAP, BASE, PREFIX, TYPE, ARGS, X, Y, 1, "lt", a < b),               \
-      FLOAT_ROW(WRAP, BASE, PREFIX, TYPE, ARGS, X, Y, 2, "eq", a == b),              \
-      FLOAT_ROW(WRAP, BASE, PREFIX, TYPE, ARGS, X, Y, 3, "le", a <= b),              \
-      FLOAT_ROW(WRAP, BASE, PREFIX, TYPE, ARGS, X, Y, 4, "gt", b < a),               \
-      FLOAT_ROW(WRAP, BASE, PREFIX, TYPE, ARGS, X, Y, 5, "lg", a < b || b < a),      \
-      FLOAT_ROW(WRAP, BASE, PREFIX, TYPE, ARGS, X, Y, 6, "ge", b <= a),              \
-      FLOAT_ROW(WRAP, BASE, PREFIX, TYPE, ARGS, X, Y, 7, "o", a == a && b == b),     \
-      FLOAT_ROW(WRAP, BASE, PREFIX, TYPE, ARGS, X, Y, 8, "u", a != a || b != b),     \
-      FLOAT_ROW(WRAP, BASE, PREFIX, TYPE, ARGS, X, Y, 9, "nge", !(b <= a)),          \
-      FLOAT_ROW(WRAP, BASE, PREFIX, TYPE, ARGS, X, Y, 10, "nlg", !(a < b || b < a)), \
-      FLOAT_ROW(WRAP, BASE, PREFIX, TYPE, ARGS, X, Y, 11, "ngt", !(b < a)),          \
-      FLOAT_ROW(WRAP, BASE, PREFIX, TYPE, ARGS, X, Y, 12, "nle", !(a <= b)),         \
-      FLOAT_ROW(WRAP, BASE, PREFIX, TYPE, ARGS, X, Y, 13, "neq", !(a == b)),         \
-      FLOAT_ROW(WRAP, BASE, PREFIX, TYPE, ARGS, X, Y, 14, "nlt", !(a < b)),          \
-      FLOAT_ROW(WRAP, BASE, PREFIX, TYPE, ARGS, X, Y, 15, "tru", true)
-#define FLOAT_FAMILY(WRAP, BASE, TYPE, ARGS, X, Y)    \
-  FLOAT_ROWS(WRAP, BASE, "v_cmp_", TYPE, ARGS, X, Y), \
-      FLOAT_ROWS(WRAP, BASE + 0x10, "v_cmpx_", TYPE, ARGS, X, Y)
+#define FLOAT_ROW(WRAP, BASE, PREFIX, EFFECTS, TYPE, ARGS, X, Y, I, NAME, EXPR) \
+  WRAP<[] ARGS {                                                                \
+    const auto a = X;                                                           \
+    const auto b = Y;                                                           \
+    (void)a, (void)b;                                                           \
+    return bool(EXPR);                                                          \
+  }>(BASE + I, PREFIX NAME "_" TYPE, EFFECTS)
+#define FLOAT_ROWS(WRAP, BASE, PREFIX, EFFECTS, TYPE, ARGS, X, Y)                             \
+  FLOAT_ROW(WRAP, BASE, PREFIX, EFFECTS, TYPE, ARGS, X, Y, 0, "f", false).flows(kNothing),    \
+      FLOAT_ROW(WRAP, BASE, PREFIX, EFFECTS, TYPE, ARGS, X, Y, 1, "lt", a < b),               \
+      FLOAT_ROW(WRAP, BASE, PREFIX, EFFECTS, TYPE, ARGS, X, Y, 2, "eq", a == b),              \
+      FLOAT_ROW(WRAP, BASE, PREFIX, EFFECTS, TYPE, ARGS, X, Y, 3, "le", a <= b),              \
+      FLOAT_ROW(WRAP, BASE, PREFIX, EFFECTS, TYPE, ARGS, X, Y, 4, "gt", b < a),               \
+      FLOAT_ROW(WRAP, BASE, PREFIX, EFFECTS, TYPE, ARGS, X, Y, 5, "lg", a < b || b < a),      \
+      FLOAT_ROW(WRAP, BASE, PREFIX, EFFECTS, TYPE, ARGS, X, Y, 6, "ge", b <= a),              \
+      FLOAT_ROW(WRAP, BASE, PREFIX, EFFECTS, TYPE, ARGS, X, Y, 7, "o", a == a && b == b),     \
+      FLOAT_ROW(WRAP, BASE, PREFIX, EFFECTS, TYPE, ARGS, X, Y, 8, "u", a != a || b != b),     \
+      FLOAT_ROW(WRAP, BASE, PREFIX, EFFECTS, TYPE, ARGS, X, Y, 9, "nge", !(b <= a)),          \
+      FLOAT_ROW(WRAP, BASE, PREFIX, EFFECTS, TYPE, ARGS, X, Y, 10, "nlg", !(a < b || b < a)), \
+      FLOAT_ROW(WRAP, BASE, PREFIX, EFFECTS, TYPE, ARGS, X, Y, 11, "ngt", !(b < a)),          \
+      FLOAT_ROW(WRAP, BASE, PREFIX, EFFECTS, TYPE, ARGS, X, Y, 12, "nle", !(a <= b)),         \
+      FLOAT_ROW(WRAP, BASE, PREFIX, EFFECTS, TYPE, ARGS, X, Y, 13, "neq", !(a == b)),         \
+      FLOAT_ROW(WRAP, BASE, PREFIX, EFFECTS, TYPE, ARGS, X, Y, 14, "nlt", !(a < b)),          \
+      FLOAT_ROW(WRAP, BASE, PREFIX, EFFECTS, TYPE, ARGS, X, Y, 15, "tru", true).flows(kNothing)
+#define FLOAT_FAMILY(WRAP, BASE, TYPE, ARGS, X, Y)       \
+  FLOAT_ROWS(WRAP, BASE, "v_cmp_", 0, TYPE, ARGS, X, Y), \
+      FLOAT_ROWS(WRAP, BASE + 0x10, "v_cmpx_", kWritesExec, TYPE, ARGS, X, Y)
 
-#define INT_ROWS(WRAP, BASE, PREFIX, TYPE, T)                               \
-  WRAP<[](T, T) { return false; }>(BASE + 0, PREFIX "f_" TYPE),             \
-      WRAP<[](T a, T b) { return (a < b); }>(BASE + 1, PREFIX "lt_" TYPE),  \
-      WRAP<[](T a, T b) { return (a == b); }>(BASE + 2, PREFIX "eq_" TYPE), \
-      WRAP<[](T a, T b) { return (a <= b); }>(BASE + 3, PREFIX "le_" TYPE), \
-      WRAP<[](T a, T b) { return (b < a); }>(BASE + 4, PREFIX "gt_" TYPE),  \
-      WRAP<[](T a, T b) { return (a != b); }>(BASE + 5, PREFIX "ne_" TYPE), \
-      WRAP<[](T a, T b) { return (b <= a); }>(BASE + 6, PREFIX "ge_" TYPE), \
-      WRAP<[](T, T) { return true; }>(BASE + 7, PREFIX "t_" TYPE)
-#define INT_FAMILY(WRAP, BASE, TYPE, T) \
-  INT_ROWS(WRAP, BASE, "v_cmp_", TYPE, T), INT_ROWS(WRAP, BASE + 0x10, "v_cmpx_", TYPE, T)
+#define INT_ROWS(WRAP, BASE, PREFIX, EFFECTS, TYPE, T)                                             \
+  WRAP<[](T, T) { return false; }>(BASE + 0, PREFIX "f_" TYPE, EFFECTS).flows(kNothing),           \
+      WRAP<[](T a, T b) { return (a < b); }>(BASE + 1, PREFIX "lt_" TYPE, EFFECTS),                \
+      WRAP<[](T a, T b) { return (a == b); }>(BASE + 2, PREFIX "eq_" TYPE, EFFECTS).flows(kEqual), \
+      WRAP<[](T a, T b) { return (a <= b); }>(BASE + 3, PREFIX "le_" TYPE, EFFECTS),               \
+      WRAP<[](T a, T b) { return (b < a); }>(BASE + 4, PREFIX "gt_" TYPE, EFFECTS),                \
+      WRAP<[](T a, T b) { return (a != b); }>(BASE + 5, PREFIX "ne_" TYPE, EFFECTS).flows(kEqual), \
+      WRAP<[](T a, T b) { return (b <= a); }>(BASE + 6, PREFIX "ge_" TYPE, EFFECTS),               \
+      WRAP<[](T, T) { return true; }>(BASE + 7, PREFIX "t_" TYPE, EFFECTS).flows(kNothing)
+#define INT_FAMILY(WRAP, BASE, TYPE, T)       \
+  INT_ROWS(WRAP, BASE, "v_cmp_", 0, TYPE, T), \
+      INT_ROWS(WRAP, BASE + 0x10, "v_cmpx_", kWritesExec, TYPE, T)
 
-#define CLASS_ROWS(WRAP, BASE, TYPE, T, F)                                             \
-  WRAP<[](T a, u32 b) { return cmp_class<F>(a.bits, b); }>(BASE, "v_cmp_class_" TYPE), \
-      WRAP<[](T a, u32 b) { return cmp_class<F>(a.bits, b); }>(BASE + 1, "v_cmpx_class_" TYPE)
+#define CLASS_ROWS(WRAP, BASE, TYPE, T, F)                                                     \
+  WRAP<[](T a, u32 b) { return cmp_class<F>(a.bits, b); }>(BASE, "v_cmp_class_" TYPE, 0),      \
+      WRAP<[](T a, u32 b) { return cmp_class<F>(a.bits, b); }>(BASE + 1, "v_cmpx_class_" TYPE, \
+                                                               kWritesExec)
 
 // clang-format off
 constexpr Row kVopc[] = {

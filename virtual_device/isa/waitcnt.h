@@ -5,9 +5,7 @@
 
 namespace vdev {
 
-inline bool is_waitcnt(const Inst& inst) {
-  return inst.row->format == Format::kSopp && inst.row->opcode == 0x0c;
-}
+inline bool is_waitcnt(const Inst& inst) { return inst.row->is(Trait::kWaitcnt); }
 
 struct WaitCounts {
   static constexpr u32 kMaxVm = 63, kMaxLgkm = 15;  // do not wait

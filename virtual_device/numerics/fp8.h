@@ -48,8 +48,11 @@ struct Fp8Formats<Fp8Kind::kOcp> {
   using Fp8 = Fp8Ocp;
   using Bf8 = Bf8Ocp;
 };
-using Fp8 = Fp8Formats<kFp8OfRows>::Fp8;
-using Bf8 = Fp8Formats<kFp8OfRows>::Bf8;
+// Of rows of an instruction set.
+template <InstructionSets sets>
+using Fp8 = typename Fp8Formats<fp8_kind(sets)>::Fp8;
+template <InstructionSets sets>
+using Bf8 = typename Fp8Formats<fp8_kind(sets)>::Bf8;
 
 template <class Fmt>
 VDEV_LANE_FN u32 fp8_decode(u32 byte) {

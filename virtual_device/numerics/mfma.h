@@ -7,11 +7,12 @@
 
 #include <span>
 
+#include "arch/fp8.h"
 #include "core/types.h"
 
 namespace vdev {
 
-enum class MfmaSrc : u8 { kF64, kF32, kXf32, kF16, kBf16, kI8, kFp8, kBf8 };  // 8-bit floats: FNUZ
+enum class MfmaSrc : u8 { kF64, kF32, kXf32, kF16, kBf16, kI8, kFp8, kBf8 };
 enum class MfmaDst : u8 { kF64, kF32, kI32 };
 
 struct MfmaControl {
@@ -35,11 +36,13 @@ struct MfmaGeometry {
   MfmaSrc a, b;
   MfmaDst d;
   bool sparse;
+  Fp8Kind fp8;  // what kFp8 and kBf8 are
 };
 
 struct MfmaShape {
-  const char* name;  // as the assembler prints it for gfx942
+  const char* name;  // as the assembler prints it
   u16 opcode;        // VOP3P opcode, bits 22:16 of the first dword
+  InstructionSets sets;
   MfmaGeometry geometry;
   u8 a_regs, b_regs, c_regs, d_regs;  // c_regs is 1 (the index) for smfmac
   bool has_cbsz_abid, has_blgp;       // other shapes ignore these fields

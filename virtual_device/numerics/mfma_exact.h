@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "numerics/fp8.h"
 #include "numerics/mfma_layout.h"
 
 namespace vdev::mfma {
@@ -55,9 +56,32 @@ constexpr int step_length(const MfmaGeometry& g) {
 }
 constexpr bool has_two_groups(const MfmaGeometry& g) { return bits_of(g.a) == 8; }
 
+template <class Fmt>
+constexpr Unpacked unpack8(u32 bits) {
+  const u32 code = bits & 0x7f;
+  const bool negative = bits >> 7 & 1;
+  if constexpr (Fmt::kSigned) {
+    if (code > Fmt::kMax)
+      return {negative ? -1 : 1, code == Fmt::kOverflow && Fmt::kOverflow != Fmt::kNan
+                                     ? Unpacked::kInf
+                                     : Unpacked::kNan};
+    if (code == 0) return {0, Unpacked::kZero};
+  } else if (code == 0) {
+    return {0, negative ? Unpacked::kNan : Unpacked::kZero};
+  }
+  const i32 field = static_cast<i32>(code >> Fmt::kManBits);
+  i32 significand = static_cast<i32>(code & ((1u << Fmt::kManBits) - 1));
+  if (field != 0) significand |= 1 << Fmt::kManBits;
+  return {negative ? -significand : significand, std::max(field, 1) - Fmt::kBias};
+}
+
 // An i8 is its own significand.
+template <Fp8Kind fp8>
 constexpr Unpacked unpack(MfmaSrc type, u32 bits) {
   if (type == MfmaSrc::kI8) return {static_cast<i8>(bits), 0};
+  if (bits_of(type) == 8)
+    return type == MfmaSrc::kFp8 ? unpack8<typename Fp8Formats<fp8>::Fp8>(bits)
+                                 : unpack8<typename Fp8Formats<fp8>::Bf8>(bits);
   int exponent_bits, fraction = fraction_bits(type), bias;
   switch (type) {
     case MfmaSrc::kXf32:
@@ -66,25 +90,16 @@ constexpr Unpacked unpack(MfmaSrc type, u32 bits) {
     case MfmaSrc::kBf16:
       exponent_bits = 8, bias = 127;
       break;
-    case MfmaSrc::kF16:
+    default:
       exponent_bits = 5, bias = 15;
       break;
-    case MfmaSrc::kFp8:
-      exponent_bits = 4, bias = 8;
-      break;
-    default:
-      exponent_bits = 5, bias = 16;
-      break;
   }
-  const bool fnuz = bits_of(type) == 8;
   const i32 field_max = (1 << exponent_bits) - 1;
   const i32 field = static_cast<i32>(bits >> fraction) & field_max;
   const bool negative = bits >> (fraction + exponent_bits) & 1;
   i32 significand = static_cast<i32>(bits & ((1u << fraction) - 1));
-  if (field == 0 && significand == 0)
-    return {0, fnuz && negative ? Unpacked::kNan : Unpacked::kZero};
-  if (!fnuz && field == field_max)
-    return {negative ? -1 : 1, significand ? Unpacked::kNan : Unpacked::kInf};
+  if (field == 0 && significand == 0) return {0, Unpacked::kZero};
+  if (field == field_max) return {negative ? -1 : 1, significand ? Unpacked::kNan : Unpacked::kInf};
   if (field != 0) significand |= 1 << fraction;
   return {negative ? -significand : significand, std::max(field, 1) - bias};
 }
@@ -96,14 +111,14 @@ StepFn step_function(const MfmaGeometry& g);
 template <MfmaGeometry g>
 Unpacked a_element(const Reg* a, const MfmaControl& control, int block, int i, int stored) {
   if (has_cbsz_abid(g) && !g.sparse) block = broadcast_block(g, block, control);
-  return unpack(g.a, element_bits(a, a_place(g, block, i, stored), bits_of(g.a)));
+  return unpack<g.fp8>(g.a, element_bits(a, a_place(g, block, i, stored), bits_of(g.a)));
 }
 
 template <MfmaGeometry g>
 Unpacked b_element(const Reg* b, const MfmaControl& control, int block, int k, int j) {
   ElementPlace place = b_place(g, block, k, j);
   if (permutes_b(g)) place.lane = permuted_lane(place.lane, control.blgp);
-  return unpack(g.b, element_bits(b, place, bits_of(g.b)));
+  return unpack<g.fp8>(g.b, element_bits(b, place, bits_of(g.b)));
 }
 
 // The column of the full A that stored element `stored` of row i stands in.

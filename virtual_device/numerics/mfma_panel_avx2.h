@@ -9,6 +9,7 @@
 #include <array>
 #include <bit>
 
+#include "numerics/fp8.h"
 #include "numerics/mfma_layout.h"
 
 namespace vdev::mfma {
@@ -43,7 +44,7 @@ struct Chunk {  // 16 columns of one k
   __m256i value[2], exponent;
 };
 
-template <MfmaSrc type>
+template <MfmaSrc type, Fp8Kind fp8>
 struct ChunkReader;
 
 // field is 0..255, magnitude is zero iff the input is. Subnormal numbers take the exact path: under
@@ -58,8 +59,8 @@ VDEV_INLINE __m256i exponent_from_field8(__m256i field, __m256i magnitude) {
       _mm256_and_si256(zero, _mm256_set1_epi16(kZeroMark - kSpecialMark)));
 }
 
-template <>
-struct ChunkReader<MfmaSrc::kBf16> {
+template <Fp8Kind fp8>
+struct ChunkReader<MfmaSrc::kBf16, fp8> {
   static constexpr int kPerDword = 2;
   VDEV_INLINE static void read(__m256i x0, __m256i x1, Chunk* out) {
     const __m256i high = _mm256_set1_epi32(static_cast<int>(0xffff0000));
@@ -78,8 +79,8 @@ struct ChunkReader<MfmaSrc::kBf16> {
   }
 };
 
-template <>
-struct ChunkReader<MfmaSrc::kXf32> {
+template <Fp8Kind fp8>
+struct ChunkReader<MfmaSrc::kXf32, fp8> {
   static constexpr int kPerDword = 1;
   VDEV_INLINE static void read(__m256i x0, __m256i x1, Chunk* out) {
     const __m256i kept = _mm256_set1_epi32(static_cast<int>(0xffffe000));
@@ -90,13 +91,13 @@ struct ChunkReader<MfmaSrc::kXf32> {
       const __m256i low = _mm256_and_si256(_mm256_srli_epi32(x, 13), _mm256_set1_epi32(7));
       return _mm256_or_si256(_mm256_srli_epi32(x, 16), low);
     };
-    out->exponent = ChunkReader<MfmaSrc::kBf16>::exponent(
+    out->exponent = ChunkReader<MfmaSrc::kBf16, fp8>::exponent(
         _mm256_packus_epi32(upper(out->value[0]), upper(out->value[1])));
   }
 };
 
-template <>
-struct ChunkReader<MfmaSrc::kF16> {
+template <Fp8Kind fp8>
+struct ChunkReader<MfmaSrc::kF16, fp8> {
   static constexpr int kPerDword = 2;
   VDEV_INLINE static void read(__m256i x0, __m256i x1, Chunk* out) {
     const __m256i low = _mm256_set1_epi32(0xffff);
@@ -120,9 +121,10 @@ struct ChunkReader<MfmaSrc::kF16> {
   }
 };
 
-// FNUZ: NaN is -0, there is no infinity. kFraction bits of fraction, 7 - kFraction of exponent.
-template <int kFraction, int kBias>
-struct Fnuz8Reader {
+// 8-bit floats of a format of numerics/fp8.h.
+template <class Fmt>
+struct Float8Reader {
+  static constexpr int kFraction = Fmt::kManBits, kBias = Fmt::kBias;
   static constexpr int kPerDword = 4;
   VDEV_INLINE static void read(__m256i x0, __m256i x1, Chunk* out) {
     const __m256i low = _mm256_set1_epi32(0xff);
@@ -146,8 +148,12 @@ struct Fnuz8Reader {
     const __m256i upper = _mm256_or_si256(sign, _mm256_blendv_epi8(subnormal, normal, is_normal));
     out->value[0] = _mm256_unpacklo_epi16(_mm256_setzero_si256(), upper);
     out->value[1] = _mm256_unpackhi_epi16(_mm256_setzero_si256(), upper);
-    const __m256i zero = _mm256_cmpeq_epi16(bits, _mm256_setzero_si256());
-    const __m256i special = _mm256_cmpeq_epi16(bits, _mm256_set1_epi16(0x80));
+    // Where -0 is a zero, the greatest codes are special; else -0 is the only one.
+    const __m256i zero =
+        _mm256_cmpeq_epi16(Fmt::kSigned ? magnitude : bits, _mm256_setzero_si256());
+    const __m256i special = Fmt::kSigned
+                                ? _mm256_cmpgt_epi16(magnitude, _mm256_set1_epi16(Fmt::kMax))
+                                : _mm256_cmpeq_epi16(bits, _mm256_set1_epi16(Fmt::kNan));
     const __m256i mark =
         _mm256_or_si256(_mm256_and_si256(zero, _mm256_set1_epi16(kZeroMark)),
                         _mm256_and_si256(special, _mm256_set1_epi16(kSpecialMark)));
@@ -169,17 +175,17 @@ struct Fnuz8Reader {
         _mm_load_si128(reinterpret_cast<const __m128i*>(kUpperHalves.data())));
   }
 };
-template <>
-struct ChunkReader<MfmaSrc::kFp8> : Fnuz8Reader<3, 8> {};
-template <>
-struct ChunkReader<MfmaSrc::kBf8> : Fnuz8Reader<2, 16> {};
+template <Fp8Kind fp8>
+struct ChunkReader<MfmaSrc::kFp8, fp8> : Float8Reader<typename Fp8Formats<fp8>::Fp8> {};
+template <Fp8Kind fp8>
+struct ChunkReader<MfmaSrc::kBf8, fp8> : Float8Reader<typename Fp8Formats<fp8>::Bf8> {};
 
 // Calls use(k, column, chunk) for every 16 columns and k of `block`. `rows` is the m of A or the n
 // of B, a multiple of 16.
-template <MfmaSrc type, int rows, int k_total, int blocks, class Use>
+template <MfmaSrc type, Fp8Kind fp8, int rows, int k_total, int blocks, class Use>
 VDEV_INLINE void read_chunks(const Reg* src, int block, int blgp, const Use& use) {
   constexpr int kPerLane = k_total * rows * blocks / kLanes;
-  constexpr int kPerDword = ChunkReader<type>::kPerDword;
+  constexpr int kPerDword = ChunkReader<type, fp8>::kPerDword;
   for (int group = 0; group < k_total / kPerLane; ++group)
     for (int column = 0; column < rows; column += 16) {
       const int lane = (group * blocks + block) * rows + column;
@@ -187,7 +193,7 @@ VDEV_INLINE void read_chunks(const Reg* src, int block, int blgp, const Use& use
       for (int reg = 0; reg < kPerLane / kPerDword; ++reg) {
         Chunk chunks[kPerDword];
         const u32* const from = src[reg].lane + source;
-        ChunkReader<type>::read(load256(from), load256(from + 8), chunks);
+        ChunkReader<type, fp8>::read(load256(from), load256(from + 8), chunks);
         for (int e = 0; e < kPerDword; ++e)
           use(group * kPerLane + reg * kPerDword + e, column, chunks[e]);
       }
@@ -196,7 +202,7 @@ VDEV_INLINE void read_chunks(const Reg* src, int block, int blgp, const Use& use
 
 template <MfmaGeometry g>
 VDEV_INLINE void read_a(const Reg* a, int block, PanelA* panel) {
-  read_chunks<g.a, g.m, g.k, g.blocks>(
+  read_chunks<g.a, g.fp8, g.m, g.k, g.blocks>(
       a, block, 0, [&](int k, int row, const Chunk& chunk) __attribute__((always_inline)) {
         store256(&panel->value[k][row], chunk.value[0]);
         store256(&panel->value[k][row + 8], chunk.value[1]);
@@ -208,7 +214,7 @@ VDEV_INLINE void read_a(const Reg* a, int block, PanelA* panel) {
 
 template <MfmaGeometry g>
 VDEV_INLINE void read_b(const Reg* b, int block, int blgp, PanelB* panel) {
-  read_chunks<g.b, g.n, g.k, g.blocks>(
+  read_chunks<g.b, g.fp8, g.n, g.k, g.blocks>(
       b, block, blgp, [&](int k, int column, const Chunk& chunk) __attribute__((always_inline)) {
         store256(&panel->value[k][column], chunk.value[0]);
         store256(&panel->value[k][column + 8], chunk.value[1]);

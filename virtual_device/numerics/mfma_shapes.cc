@@ -1,4 +1,4 @@
-// The list of shapes. Names and opcodes as LLVM assembles them for gfx942.
+// The list of shapes. Names and opcodes as LLVM assembles them.
 #include "numerics/mfma_exact.h"
 #include "numerics/mfma_fast_avx2.h"
 #include "numerics/mfma_i8_avx2.h"
@@ -30,9 +30,10 @@ constexpr MfmaFn fastest() {
 }
 
 template <MfmaGeometry g>
-constexpr MfmaShape shape(const char* name, u16 opcode) {
+constexpr MfmaShape shape(const char* name, u16 opcode, InstructionSets sets) {
   return {name,
           opcode,
+          sets,
           g,
           static_cast<u8>(a_regs(g)),
           static_cast<u8>(b_regs(g)),
@@ -44,15 +45,16 @@ constexpr MfmaShape shape(const char* name, u16 opcode) {
           exact<g>};
 }
 
-template <int m, int n, int k, int blocks, MfmaSrc a, MfmaSrc b = a>
+template <int m, int n, int k, int blocks, MfmaSrc a, MfmaSrc b = a, InstructionSets sets = kCdna3>
 constexpr MfmaShape dense(const char* name, u16 opcode) {
   constexpr MfmaDst kDst = a == kF64 ? MfmaDst::kF64 : a == kI8 ? MfmaDst::kI32 : MfmaDst::kF32;
-  return shape<MfmaGeometry{m, n, k, blocks, a, b, kDst, false}>(name, opcode);
+  return shape<MfmaGeometry{m, n, k, blocks, a, b, kDst, false, fp8_kind(sets)}>(name, opcode,
+                                                                                 sets);
 }
 template <int m, int n, int k, MfmaSrc a, MfmaSrc b = a>
 constexpr MfmaShape sparse(const char* name, u16 opcode) {
   constexpr MfmaDst kDst = a == kI8 ? MfmaDst::kI32 : MfmaDst::kF32;
-  return shape<MfmaGeometry{m, n, k, 1, a, b, kDst, true}>(name, opcode);
+  return shape<MfmaGeometry{m, n, k, 1, a, b, kDst, true, fp8_kind(kCdna3)}>(name, opcode, kCdna3);
 }
 
 constexpr MfmaShape kShapes[] = {
@@ -102,14 +104,24 @@ constexpr MfmaShape kShapes[] = {
     sparse<32, 32, 32, kBf8, kFp8>("v_smfmac_f32_32x32x32_bf8_fp8", 0x7d),
     sparse<32, 32, 32, kFp8, kBf8>("v_smfmac_f32_32x32x32_fp8_bf8", 0x7e),
     sparse<32, 32, 32, kFp8, kFp8>("v_smfmac_f32_32x32x32_fp8_fp8", 0x7f),
+    // Of the other kind of 8-bit floats.
+    dense<16, 16, 32, 1, kBf8, kBf8, kCdna4>("v_mfma_f32_16x16x32_bf8_bf8", 0x70),
+    dense<16, 16, 32, 1, kBf8, kFp8, kCdna4>("v_mfma_f32_16x16x32_bf8_fp8", 0x71),
+    dense<16, 16, 32, 1, kFp8, kBf8, kCdna4>("v_mfma_f32_16x16x32_fp8_bf8", 0x72),
+    dense<16, 16, 32, 1, kFp8, kFp8, kCdna4>("v_mfma_f32_16x16x32_fp8_fp8", 0x73),
+    dense<32, 32, 16, 1, kBf8, kBf8, kCdna4>("v_mfma_f32_32x32x16_bf8_bf8", 0x74),
+    dense<32, 32, 16, 1, kBf8, kFp8, kCdna4>("v_mfma_f32_32x32x16_bf8_fp8", 0x75),
+    dense<32, 32, 16, 1, kFp8, kBf8, kCdna4>("v_mfma_f32_32x32x16_fp8_bf8", 0x76),
+    dense<32, 32, 16, 1, kFp8, kFp8, kCdna4>("v_mfma_f32_32x32x16_fp8_fp8", 0x77),
 };
 
-constexpr bool ascending_opcodes() {
-  for (size_t i = 1; i < std::size(kShapes); ++i)
-    if (kShapes[i].opcode <= kShapes[i - 1].opcode) return false;
+constexpr bool unique_opcodes() {
+  for (size_t i = 0; i < std::size(kShapes); ++i)
+    for (size_t j = i + 1; j < std::size(kShapes); ++j)
+      if (kShapes[i].opcode == kShapes[j].opcode && kShapes[i].sets & kShapes[j].sets) return false;
   return true;
 }
-static_assert(ascending_opcodes());
+static_assert(unique_opcodes());
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 // C entry points through which the tests run single matrix instructions.
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 #include "arch/arch.h"
@@ -11,9 +12,13 @@
 namespace vdev {
 namespace {
 
-const MfmaShape* find_shape(const char* name) {
+// Of the default architecture, or, as "cdna4 NAME", of that one.
+const MfmaShape* find_shape(std::string_view name) {
+  constexpr std::string_view kOther = "cdna4 ";
+  const bool other = name.starts_with(kOther);
+  if (other) name.remove_prefix(kOther.size());
   for (const MfmaShape& shape : mfma_shapes())
-    if (std::strcmp(shape.name, name) == 0) return &shape;
+    if (shape.name == name && shape.sets & (other ? kCdna4 : kCdna3)) return &shape;
   return nullptr;
 }
 
@@ -28,6 +33,7 @@ struct MfmaTestShape {
 VDEV_TEST_API int vdev_test_mfma_shape(int position, MfmaTestShape* out) {
   if (position < 0 || position >= static_cast<int>(mfma_shapes().size())) return -1;
   const MfmaShape& s = mfma_shapes()[static_cast<size_t>(position)];
+  if (!(s.sets & kCdna3)) return -1;  // those of other architectures come last
   const MfmaGeometry& g = s.geometry;
   *out = {s.name,
           s.opcode,
@@ -39,7 +45,7 @@ VDEV_TEST_API int vdev_test_mfma_shape(int position, MfmaTestShape* out) {
           s.b_regs,
           s.c_regs,
           s.d_regs,
-          default_machine().arch->passes(s.name),
+          default_machine().arch->processor.passes(s.name),
           s.has_cbsz_abid,
           s.has_blgp};
   return 0;

@@ -1,7 +1,5 @@
 #include "timing/coexecution.h"
 
-#include "numerics/mfma.h"
-
 namespace vdev::timing {
 
 UnitTimes::UnitTimes(const Arch& arch, bool trans_exclusive) {
@@ -9,7 +7,6 @@ UnitTimes::UnitTimes(const Arch& arch, bool trans_exclusive) {
     times_[static_cast<size_t>(row.unit)] = {
         row.clk ? arch.timing.*row.clk : 0, row.after,
         row.beside == Beside::kExclusive || (row.beside == Beside::kOpen && trans_exclusive)};
-  for (const MfmaShape& shape : mfma_shapes()) passes_[shape.opcode] = arch.passes(shape.name);
 }
 
 }  // namespace vdev::timing

@@ -1,5 +1,5 @@
 // What the vector ALU and the matrix unit of a SIMD do at the same time: the architecture's table
-// (arch/timing.h, Coexecution) as the simulation asks it, and how long matrix instructions take.
+// (arch/timing.h, Coexecution) as the simulation asks it.
 #pragma once
 
 #include <array>
@@ -18,12 +18,9 @@ class UnitTimes {
   // `trans_exclusive` decides the rows that are open.
   UnitTimes(const Arch& arch, bool trans_exclusive);
   const Time& operator[](Unit unit) const { return times_[static_cast<size_t>(unit)]; }
-  // Of a matrix instruction, by its opcode.
-  u32 passes(u16 opcode) const { return passes_[opcode]; }
 
  private:
   std::array<Time, kNumUnits> times_{};
-  std::array<u8, 128> passes_{};
 };
 
 }  // namespace vdev::timing

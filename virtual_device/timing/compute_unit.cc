@@ -9,11 +9,6 @@
 namespace vdev::timing {
 namespace {
 
-bool is_sopp(const Inst& inst, u16 opcode) {
-  return inst.row->format == Format::kSopp && inst.row->opcode == opcode;
-}
-constexpr u16 kNop = 0x00, kSleep = 0x0e;
-
 bool is_load_to_lds(const Inst& inst) {
   constexpr u32 kBoth = kLoad | kStore;
   const bool flat = inst.row->unit == Unit::kFlat || inst.row->format == Format::kGlobal ||
@@ -253,7 +248,7 @@ void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now)
   switch (unit) {
     case Unit::kMfma:
     case Unit::kMfmaAlone: {
-      const u64 busy = u64{times_.passes(inst.row->opcode)} * slot;
+      const u64 busy = u64{inst.row->passes} * slot;
       simd.mfma_free = simd.matrix_end = now + busy;
       simd.vector_issue = now + slot;
       simd.valu_free = std::max(simd.valu_free, now) + slot * timing_.mfma_lost_slots;
@@ -269,8 +264,8 @@ void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now)
       profile_.use.salu += slot;
       break;
     case Unit::kInternal:
-      if (is_sopp(inst, kNop) || is_sopp(inst, kSleep)) {
-        const u64 states = is_sopp(inst, kNop) ? u64{static_cast<u32>(inst.imm) & 15} : 16;
+      if (inst.row->is(Trait::kNop | Trait::kSleep)) {
+        const u64 states = inst.row->is(Trait::kNop) ? u64{static_cast<u32>(inst.imm) & 15} : 16;
         w.next_issue += slot * states;
         w.delay = Stall::kBranch;
       }

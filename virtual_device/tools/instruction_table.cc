@@ -1,4 +1,5 @@
-// The instruction table as text, for documentation: a line per row, tab-separated.
+// The instruction table of the default architecture as text, for documentation: a line per row,
+// tab-separated.
 #include <string>
 
 #include "isa/tables.h"
@@ -13,10 +14,10 @@ constexpr const char* kFidelities[] = {"exact", "modelled", "unverified"};
 
 std::string table() {
   std::string text;
-  for (const Row* row : all_rows()) {
-    text += std::string(row->name) + '\t' + kFormats[static_cast<int>(row->format)] + '\t' +
-            std::to_string(row->opcode) + '\t' + kFidelities[static_cast<int>(row->fidelity)] +
-            '\t' + row->note + '\n';
+  for (const Row& row : instruction_set(default_machine().arch->processor).rows()) {
+    text += std::string(row.name) + '\t' + kFormats[static_cast<int>(row.format)] + '\t' +
+            std::to_string(row.opcode) + '\t' + kFidelities[static_cast<int>(row.fidelity)] + '\t' +
+            row.note + '\n';
   }
   return text;
 }

@@ -13,6 +13,7 @@ import os
 import threading
 from typing import Any
 
+from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.arch.props import DeviceProps
 from amdattn.device import binding, virtual_library
 from amdattn.device.kernarg import KernargBuffer
@@ -39,15 +40,19 @@ def use_device(request: str) -> None:
 
     Parameters
     ----------
-    request : {"auto", "gpu", "virtual:gfx942"}
-        Takes precedence over the environment variable AMDATTN_DEVICE. "auto" binds a GPU if there
-        is one, else the virtual device.
+    request : str
+        "auto", "gpu" or "virtual:" with what the virtual device is to be: an architecture
+        ("virtual:gfx942", its first product), a product ("virtual:MI308X") or a partition of one
+        ("virtual:MI300X:CPX"). Takes precedence over the environment variable AMDATTN_DEVICE.
+        "auto" binds a GPU if there is one, else the virtual device, an MI300X.
 
     Raises
     ------
+    ValueError
+        The request is none of these.
     BindingError
-        Another kind of device is bound already, a process can bind only one; or the process is a
-        fork of one that had bound a device.
+        Another device is bound already, a process can bind only one; or the process is a fork of
+        one that had bound a device.
     """
     global _requested
     binding.check_request(request)
@@ -57,9 +62,11 @@ def use_device(request: str) -> None:
         bound = next(iter(_devices.values()), None)
         if bound is not None and request != "auto":
             kind = request.partition(":")[0]
-            if kind != bound.choice.kind:
+            asked = binding.played(request)
+            if kind != bound.choice.kind or (asked and asked != bound.props.label):
+                part = f" in {bound.props.partition}" * (":" in bound.props.label)
                 raise BindingError(
-                    f"use_device({request!r}): {bound.props.name} is bound already "
+                    f"use_device({request!r}): {bound.props.name}{part} is bound already "
                     f"({bound.choice.library}); choose before the first operation"
                 )
         _requested = request
@@ -148,14 +155,21 @@ def _bind() -> Runtime:
         )
     hip_python = import_hip_python()
     choice = binding.choose(request, hip_python.default_library())
+    if choice.plays:
+        virtual_library.play(choice.library, choice.plays)
     restore = hip_python.pin(choice.library)
     try:
         runtime = Runtime(hip_python, choice)
     finally:
         restore()
-    if choice.kind == "virtual" and runtime.props.arch not in virtual_library.ARCHS:
+    if choice.kind == "virtual" and runtime.props.arch not in ARCHITECTURES:
         raise BindingError(
-            f"{choice.library} presents {runtime.props.arch}, not {virtual_library.ARCHS}"
+            f"{choice.library} presents {runtime.props.arch}, not {', '.join(ARCHITECTURES)}"
+        )
+    if choice.plays and runtime.props.label != choice.plays:
+        raise BindingError(
+            f"{choice.library} presents {runtime.props.label}, not {choice.plays}: a process has "
+            "one device, which is decided at its first call of HIP"
         )
     return runtime
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from amdattn.arch import products as chips
+from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.arch.props import DeviceProps
 from amdattn.device.runtime import kfd
 
-_MOST_CUS_OF_XCD = 40  # physical ones of CDNA3 and CDNA4
 _ATTRIBUTES = {"chip": "hipDeviceAttributePciChipId", "XCDs": "hipDeviceAttributeNumberOfXccs"}
 
 
@@ -125,11 +125,16 @@ def _num_xcds(
     )
     for ask, source in answers:
         num = ask()
-        if 1 <= num <= min(most, num_cus) and num_cus <= num * _MOST_CUS_OF_XCD:
+        if 1 <= num <= min(most, num_cus) and num_cus <= num * _most_cus_of_xcd():
             return num, f"{num}, by {source}"
     of_xcd = (chip or chips.REFERENCE).cus_of_xcd
     num = min(-(-num_cus // of_xcd), most)
     return num, f"{num}, from {num_cus} CUs of {of_xcd} each: no runtime or driver says"
+
+
+def _most_cus_of_xcd() -> int:
+    """Of any architecture: a runtime may know one that the tables do not."""
+    return max(arch.physical_cus_of_xcd for arch in ARCHITECTURES.values())
 
 
 def text_of(value: Any) -> str:

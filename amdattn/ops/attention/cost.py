@@ -28,9 +28,7 @@ _HEAD_CLK, _ALONE = 4475, 0.6
 # Of one that has its SIMD for itself from its start on, beside its heads.
 _LONE_CLK = 2700
 
-# A second launch. The gap is 2.7 us; at the peak clock, which favours no split.
-_PEAK_CLOCK_GHZ = 2.1
-_LAUNCH_CLK = 2.7e3 * _PEAK_CLOCK_GHZ
+# A second launch, after a gap that counts at the peak clock, which favours no split.
 _MERGE_CLK = 9000  # of a workgroup
 
 
@@ -67,5 +65,6 @@ def merge_clk(kernel: KernelSpec, parts: int, props: DeviceProps) -> float:
 
     They are written and read once each, through the last level cache.
     """
-    bytes_per_clk = props.mall_bytes_per_ns / _PEAK_CLOCK_GHZ / 2
-    return _LAUNCH_CLK + _MERGE_CLK + partial_bytes(kernel, parts) / bytes_per_clk
+    bytes_per_clk = props.mall_bytes_per_ns / props.peak_clock_ghz / 2
+    launch_clk = props.architecture.launch_us * 1e3 * props.peak_clock_ghz
+    return launch_clk + _MERGE_CLK + partial_bytes(kernel, parts) / bytes_per_clk

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 
-from amdattn.arch.props import SIMDS_PER_CU, DeviceProps
+from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.ops.attention.cost import heads_clk, last_heads_clk, lone_heads_clk
 from amdattn.ops.attention.kv_split import Choice, Split
@@ -37,7 +37,7 @@ def choose(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps, sl
             last = -(-(tiles - whole) * parts // slots)
             clk += last * heads_clk(heads // parts) + last_heads_clk(heads // parts)
             # A workgroup is one wave: each has its SIMD for itself.
-            if whole + (tiles - whole) * parts <= SIMDS_PER_CU * props.num_cus:
+            if whole + (tiles - whole) * parts <= props.architecture.simds_per_cu * props.num_cus:
                 clk = lone_heads_clk(heads // parts if whole < tiles else heads)
             considered.append(Split(tiles - whole, parts, clk))
         parts *= 2

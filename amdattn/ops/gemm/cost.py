@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from amdattn.arch.props import LANES_PER_WAVE, SIMDS_PER_CU, DeviceProps
+from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.ops.gemm.problem import GemmProblem
 
 _ELEMENT_BYTES = 2
-PEAK_CLOCK_GHZ = 2.1
-LAUNCH_NS = 2700  # between two kernels of a stream
 _L1_BYTES_PER_CLK = 64  # of a CU
 _L2_WRITE_BYTES_PER_CLK = 594  # of an XCD
 _LOADS_OF_CU = 64  # vector loads under way in a CU
@@ -49,20 +47,26 @@ class Cost:
     loads_clk: float  # of the CU with most of them
     split_clk: float
     floor_us: float  # of any kernel: bytes through HBM, or the launch
+    clock_ghz: float  # the device's greatest, by which clocks are time
+
+    @property
+    def us(self) -> float:
+        """The estimate as a time."""
+        return self.clk / self.clock_ghz / 1000
 
     def text(self) -> str:
         """One line for people."""
-        us = self.clk / PEAK_CLOCK_GHZ / 1000
         return (
-            f"{us:.1f} us estimated at {PEAK_CLOCK_GHZ} GHz (HBM {self.memory_clk:.0f} clk, loads "
-            f"of a CU {self.loads_clk:.0f} clk, splits {self.split_clk:.0f} clk); no kernel takes "
-            f"less than {self.floor_us:.1f} us"
+            f"{self.us:.1f} us estimated at {self.clock_ghz} GHz (HBM {self.memory_clk:.0f} clk, "
+            f"loads of a CU {self.loads_clk:.0f} clk, splits {self.split_clk:.0f} clk); no kernel "
+            f"takes less than {self.floor_us:.1f} us"
         )
 
 
 def floor_us(problem: GemmProblem, props: DeviceProps) -> float:
     """What no kernel can beat: every byte through HBM once, or one launch after another."""
-    return max(problem.nbytes / props.hbm_bytes_per_ns, LAUNCH_NS) / 1000
+    launch_ns = 1000 * props.architecture.launch_us
+    return max(problem.nbytes / props.hbm_bytes_per_ns, launch_ns) / 1000
 
 
 def cost(
@@ -81,7 +85,7 @@ def cost(
 
     # Each XCD reads its rows of B, and all of A.
     of_xcd = (min(tiles_of_xcd * rows_of_b, problem.b_rows) + problem.m) * row_bytes
-    hbm_bytes_per_clk = props.hbm_bytes_per_ns / props.num_xcds / PEAK_CLOCK_GHZ
+    hbm_bytes_per_clk = props.hbm_bytes_per_ns / props.num_xcds / props.peak_clock_ghz
     memory = of_xcd / hbm_bytes_per_clk
 
     # Loads are of whole fragments; of rows that do not exist they bring nothing.
@@ -109,7 +113,8 @@ def cost(
 
     asked = min(problem.m / tiles_m, kernel.tile["m"]) + rows_of_b
     through_l1 = of_cu * asked * row_bytes / splits / _L1_BYTES_PER_CLK
-    matrix = max(of_cu * waves / SIMDS_PER_CU, 1) * steps * parts * fragments * _MATRIX_CLK
+    of_simd = max(of_cu * waves / props.architecture.simds_per_cu, 1)
+    matrix = of_simd * steps * parts * fragments * _MATRIX_CLK
     resident = min(of_cu, at_once)
     # Of a CU with more workgroups than it holds, each one's own time, one after the other; the
     # first start and the last end are counted below.
@@ -137,4 +142,5 @@ def cost(
         parts_there = splits if problem.deterministic else 1
         sums = tiles_of_xcd * tiles_m * parts_there * kernel.tile["m"] * kernel.tile["n"] * 4
         split += sums / _L2_WRITE_BYTES_PER_CLK
-    return Cost(fixed + stream + split, memory, loads, split, floor_us(problem, props))
+    floor = floor_us(problem, props)
+    return Cost(fixed + stream + split, memory, loads, split, floor, props.peak_clock_ghz)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import json
+import re
 from typing import Any
 
 import pytest
 
+from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.arch.products import CHIPS
 from amdattn.arch.props import KNOWN_DEVICES, KNOWN_PARTITIONS
 from tests.support.hip_process import run
@@ -29,14 +32,36 @@ def test_machines_are_the_devices_of_planning() -> None:
 @pytest.mark.parametrize("name", BOTH)
 def test_a_machine_is_what_planning_takes_it_for(name: str) -> None:
     arch, *facts = machines()[name]
-    cus, xcds, memory, lds, hbm, mall, clock = map(float, facts[:7])
+    cus, xcds, memory, lds, hbm, mall, clock, sustained, mall_bytes = map(float, facts[:9])
     props = BOTH[name]
     assert (arch, cus, xcds, lds) == (props.arch, props.num_cus, props.num_xcds, props.lds_bytes)
     assert memory == pytest.approx(props.memory_bytes, rel=1e-3)  # what a runtime leaves of it
     assert (hbm, mall) == pytest.approx((props.hbm_bytes_per_ns, props.mall_bytes_per_ns))
-    assert clock > 1 and facts[7] == "fnuz"
+    assert (clock, sustained) == (props.peak_clock_ghz, props.sustained_clock_ghz)
+    assert int(mall_bytes) == props.mall_bytes
+    assert facts[9] == "fnuz"
     chip = next(chip for chip in CHIPS if chip.name == props.chip)
-    assert tuple(map(int, facts[8:])) == chip.ids
+    assert tuple(map(int, facts[10:])) == chip.ids
+
+
+def test_architectures_are_those_of_planning() -> None:
+    """Every limit and constant that Python's table has is the virtual device's."""
+    library = open_library(amdattn_vdev_architectures=(ctypes.c_char_p, []))
+    told: dict[str, dict[str, float]] = {}
+    for line in library.amdattn_vdev_architectures().decode().splitlines():
+        arch, fact, value = line.split("\t")
+        told.setdefault(arch, {})[fact] = float(value)
+    assert set(told) == set(ARCHITECTURES)
+    for name, facts in told.items():
+        stated = dataclasses.asdict(ARCHITECTURES[name])
+        assert stated.pop("name") == name
+        # What no model needs, and what follows: 32 x 32 x 8 products on each SIMD.
+        most = stated.pop("physical_cus_of_xcd")
+        assert all(most >= chip.cus_of_xcd for chip in CHIPS if chip.arch == name)
+        clk = facts["v_mfma_f32_32x32x8_bf16"] * facts["slot_clk"]
+        flops = 2 * 32 * 32 * 8 * facts["simds_per_cu"] / clk
+        assert stated.pop("matrix_flops_per_clk") == flops
+        assert stated == {fact: facts[fact] for fact in stated}
 
 
 SHOW = """
@@ -156,6 +181,133 @@ except hip_runtime.HipError as error:
         # 76.8 granules: six of twelve, five of thirteen.
         "resident": [6, 5],
     }
+
+
+RUN_MADE_UP = """
+def lacks(mnemonic):
+    assert hip.lib.vdev_test_made_up_lacks(mnemonic) == 1
+def has(mnemonic, opcode, like, passes=0):
+    assert hip.lib.vdev_test_made_up_instruction(mnemonic, opcode, like, passes) == 1
+def outcome(code, value=1234):
+    hip_runtime.CODE["it"] = code.replace(" ", "")
+    word = hip.hipMalloc(256)
+    hip.hipMemset(word, 0, 256)
+    try:
+        module = hip.hipModuleLoadData(generic("it"))
+        hip.launch(hip.hipModuleGetFunction(module, b"k"), word, value)
+        hip.hipDeviceSynchronize()
+    except hip_runtime.HipError:
+        return hip.report
+    out = ctypes.c_uint32()
+    hip.hipMemcpyDtoH(ctypes.addressof(out), word, 4)
+    return out.value
+LOAD, END = hip_runtime.LOAD_ARGS, "008070dc01020400" + hip_runtime.ENDPGM
+"""
+
+
+def test_every_architecture_has_instructions_of_its_own(hip: Any) -> None:
+    """One that it alone has, one that it lacks, one that has another opcode there."""
+    facts = facts_of(
+        hip,
+        GENERIC
+        + RUN_MADE_UP
+        + """
+lacks(b"v_xor_b32")
+has(b"v_made_up", 0x16, b"v_or_b32")
+lacks(b"v_and_b32")
+has(b"v_and_b32", 0x15, b"v_and_b32")
+"""
+        + MADE_UP
+        + """
+def vop2(opcode):  # v2 = 3 OPCODE value, at out[lane]
+    word = struct.pack("<I", opcode << 25 | 2 << 17 | 2 << 9 | 131)
+    return LOAD + "0602047e" + word.hex() + END
+facts = {hex(opcode): outcome(vop2(opcode), 1234) for opcode in (0x12, 0x13, 0x14, 0x15, 0x16)}
+""",
+    )
+    assert facts.pop("0x12") == 1234 << 3  # v_lshlrev_b32, as everywhere
+    assert facts.pop("0x14") == 1234 | 3
+    assert facts.pop("0x15") == 1234 & 3  # v_xor_b32 elsewhere
+    assert facts.pop("0x16") == 1234 | 3  # none elsewhere
+    (report,) = facts.values()  # v_and_b32 elsewhere
+    assert "illegal instruction 0x26040483" in report and "on gfx9f0: no such opcode" in report
+    assert re.search(r"k\+0x[0-9a-f]+", report), report
+
+
+def test_what_an_instruction_is_does_not_hang_on_its_name_or_opcode(hip: Any) -> None:
+    """Checked mode knows a lane's number and a swap by their rows, whatever they are called."""
+    facts = facts_of(
+        hip,
+        GENERIC
+        + RUN_MADE_UP
+        + """
+lacks(b"v_readlane_b32")
+has(b"v_one_of_lanes", 0x2b0, b"v_readlane_b32")
+lacks(b"global_atomic_swap")
+has(b"global_other", 0x3f, b"global_atomic_swap")
+"""
+        + MADE_UP
+        + """
+hip.set_option("check", 1)
+hip.lib.amdattn_vdev_take_findings.restype = ctypes.c_char_p
+def findings(*words):
+    code = b"".join(struct.pack("<I", word) for word in words).hex()
+    hip_runtime.CODE["it"] = LOAD + "0602047e" + code + hip_runtime.ENDPGM
+    module = hip.hipModuleLoadData(generic("it"))
+    hip.launch(hip.hipModuleGetFunction(module, b"k"), hip.hipMalloc(256), 1)
+    hip.hipDeviceSynchronize()
+    found = json.loads(hip.lib.amdattn_vdev_take_findings())
+    return [(f["kind"], f["text"]) for launch in found["launches"] for f in launch["findings"]]
+# v_readfirstlane_b32 s8, v0, then lane s8 of v0 at once; a swap with memory that nobody wrote
+facts = [findings(0x7E100500, 0xD2B00009, 0x00001100), findings(0xDCFC8000, 0x00040201)]
+""",
+    )
+    assert facts == [[["hazard", "v_one_of_lanes s9, v0, s8"]], []]
+
+
+def test_a_default_architecture_lacks_what_another_has(hip: Any) -> None:
+    facts = facts_of(
+        hip,
+        """
+word = struct.pack("<I", 0x16 << 25 | 2 << 17 | 2 << 9 | 131).hex()
+hip_runtime.CODE["it"] = hip_runtime.LOAD_ARGS + "0602047e" + word + hip_runtime.ENDPGM
+_, function = hip.kernel("it")
+hip.launch(function, hip.hipMalloc(256), 1)
+try:
+    hip.hipDeviceSynchronize()
+except hip_runtime.HipError:
+    facts = hip.report
+""",
+    )
+    assert "illegal instruction 0x2c040483" in facts and "on gfx942: no such opcode" in facts
+
+
+def test_matrix_instructions_take_what_their_architecture_says(hip: Any) -> None:
+    """The same instruction, at another opcode and with other passes."""
+    cycles = []
+    for passes in (2, 16):
+        facts = facts_of(
+            hip,
+            GENERIC
+            + RUN_MADE_UP
+            + f"""
+lacks(b"v_mfma_f32_4x4x4_16b_f16")
+lacks(b"v_mfma_f32_4x4x1_16b_f32")
+has(b"v_mfma_f32_4x4x4_16b_f16", 0x42, b"v_mfma_f32_4x4x4_16b_f16", {passes})
+"""
+            + MADE_UP
+            + """
+hip.set_option("timing", 1)
+code = "".join("0000c2d3040d0204" for _ in range(40)) + hip_runtime.ENDPGM
+facts = {"ran": outcome(code)}
+hip.lib.amdattn_vdev_take_profiles.restype = ctypes.c_char_p
+(profile,) = json.loads(hip.lib.amdattn_vdev_take_profiles())
+facts |= {"matrix": profile["mfma_clk"]}
+""",
+        )
+        assert facts["ran"] == 0, facts
+        cycles.append(facts["matrix"])
+    assert cycles == [40 * 2 * 4, 40 * 16 * 4]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,88 @@
+"""Facts of architectures: limits of a CU and of a launch, and times of the performance model.
+
+`virtual_device/arch` states them for the model, each with its source; a test holds the two against
+each other. Planning reads these, so that it needs no native library.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """Facts of every product of one architecture.
+
+    Attributes
+    ----------
+    name : str
+        Target without features, e.g. "gfx942".
+    lds_bytes : int
+        LDS of a CU.
+    simds_per_cu, waves_per_simd : int
+    vgprs_per_simd, vgpr_granule : int
+        Of a lane, VGPRs and AGPRs together, and how they are allocated.
+    grid_x, grid_yz : int
+        Workgroups of a launch, as hipDeviceProp_t.maxGridSize has them in CLR.
+    physical_cus_of_xcd : int
+        CUs of an XCD, those among them that every product has fused off.
+    l2_bytes : int
+        Of one XCD.
+    matrix_flops_per_clk : int
+        bfloat16, of one CU.
+    launch_us : float
+        Between two kernels of a stream.
+    dispatch_wave_clk, first_fetch_clk : int
+        Between two waves that an XCD starts; from its start to a wave's first instruction.
+    """
+
+    name: str
+    lds_bytes: int
+    simds_per_cu: int
+    waves_per_simd: int
+    vgprs_per_simd: int
+    vgpr_granule: int
+    grid_x: int
+    grid_yz: int
+    physical_cus_of_xcd: int
+    l2_bytes: int
+    matrix_flops_per_clk: int
+    launch_us: float
+    dispatch_wave_clk: int
+    first_fetch_clk: int
+
+
+ARCHITECTURES = {
+    arch.name: arch
+    for arch in (
+        Architecture(
+            name="gfx942",
+            lds_bytes=64 * 1024,
+            simds_per_cu=4,
+            waves_per_simd=8,
+            vgprs_per_simd=512,
+            vgpr_granule=8,
+            grid_x=2**31 - 1,
+            grid_yz=65536,
+            physical_cus_of_xcd=40,
+            l2_bytes=4 << 20,
+            matrix_flops_per_clk=2048,
+            launch_us=2.7,
+            dispatch_wave_clk=14,
+            first_fetch_clk=716,
+        ),
+    )
+}
+
+
+def architecture(name: str) -> Architecture:
+    """The facts of one.
+
+    Raises
+    ------
+    ValueError
+        There are none of this name.
+    """
+    if name not in ARCHITECTURES:
+        raise ValueError(f"arch={name!r} must be one of {', '.join(ARCHITECTURES)}")
+    return ARCHITECTURES[name]
