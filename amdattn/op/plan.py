@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -48,11 +48,31 @@ class Operand(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Launch:
-    """One dispatch: `grid` counts workgroups, `args` names every field of the kernarg struct."""
+    """One dispatch.
+
+    Attributes
+    ----------
+    grid : tuple of int
+        Workgroups along x, y and z.
+    args : tuple of (str, Argument)
+        Every field of the kernarg struct.
+    writes : frozenset of str
+        Operands and regions that the kernel writes, or may write.
+    updates : frozenset of str
+        Those of them whose contents before matter.
+    """
 
     kernel: KernelSpec
     grid: tuple[int, int, int]
     args: tuple[tuple[str, Argument], ...]
+    writes: frozenset[str] = frozenset()
+    updates: frozenset[str] = frozenset()
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Operands and regions whose contents before matter."""
+        named = {value.operand for _, value in self.args if isinstance(value, Address)}
+        return frozenset(named - self.writes) | self.updates
 
     @property
     def num_workgroups(self) -> int:
@@ -133,6 +153,28 @@ class Plan(Generic[P]):
         total = self.workspace.total_bytes
         rows["workspace"] = f"{total} bytes{regions and ': '}{regions}"
         return rows
+
+    def flow_errors(self, inputs: Collection[str], results: Collection[str]) -> list[str]:
+        """What is wrong with the order in which launches read and write; none of a right plan.
+
+        Parameters
+        ----------
+        inputs, results : collection of str
+            Operands that a caller gives, and that a run has to write.
+        """
+        written = {*inputs}
+        written |= {region.name for region in self.workspace.regions if region.init != "none"}
+        regions = {region.name for region in self.workspace.regions}
+        found = []
+        for launch in self.launches:
+            name, known = launch.kernel.name, {*inputs, *results, *regions}
+            found += [f"{name} reads {x}, which nothing wrote" for x in launch.reads - written]
+            found += [f"{name} writes {x}, an input" for x in launch.writes & {*inputs}]
+            found += [f"{name} names {x}" for x in (launch.reads | launch.writes) - known]
+            written |= launch.writes
+        read = frozenset().union(*(launch.reads for launch in self.launches))
+        found += [f"nothing reads {x}" for x in {*inputs} - read]
+        return [*found, *(f"nothing writes {x}" for x in {*results} - written)]
 
     def __repr__(self) -> str:
         kernels = " + ".join(

@@ -277,7 +277,8 @@ def build(
         "workgroups per CU": f"{per_cu}, limited by {limit}",
         "work": f"{problem.nbytes} bytes",
     }
-    launch = Launch(kernel, _grid(problem, kernel), fields)
+    writes = frozenset({"out", "residual_out"} if has else {"out"})
+    launch = Launch(kernel, _grid(problem, kernel), fields, writes)
     return Plan(problem, props, (launch,), WorkspaceLayout(), tuple(reasons.items()))
 
 

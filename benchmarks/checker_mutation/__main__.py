@@ -21,17 +21,12 @@ from amdattn.cli.check import object_of_file
 from amdattn.cli.options import refuse_given
 from amdattn.cli.output import AsJson, print_json, progress_bar, stdout
 from amdattn.device import manifest, runtime
-from amdattn.ops.attention import select
-from amdattn.ops.gemm.planning import GEMM
+from amdattn.ops import registry
 from benchmarks.checker_mutation.campaign import campaign
 from benchmarks.checker_mutation.object_file import object_subject
 from benchmarks.checker_mutation.subject import Subject, shipped_subjects
 
 # The ops of the manifest that an operation launches.
-OPERATIONS = {
-    "attention": (select.ATTENTION, select.MERGE, select.GATHER),
-    "gemm": (GEMM,),
-}
 _CODE_OBJECT = ("kernel", "grid", "workgroup", "args", "dynamic_lds")
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -59,7 +54,7 @@ def mutate(
 ) -> None:
     """Mutate, launch in checked mode, count. Exit code 1 if too few mutants are reported."""
     subjects: Sequence[Subject]
-    if subject in (*OPERATIONS, "all"):
+    if subject in (*registry.names(), "all"):
         refuse_given(context, _CODE_OBJECT, f"does not go with {subject}")
         subjects = shipped(subject)
     else:
@@ -89,7 +84,7 @@ def shipped(name: str) -> list[Subject]:
 
 
 def _operations(op: str) -> list[str]:
-    return [name for name, ops in OPERATIONS.items() if op in ops]
+    return [one.name for one in registry.operations() if op in one.kernel_ops]
 
 
 def main() -> int:

@@ -25,6 +25,7 @@ from amdattn.ops.attention import select
 from amdattn.ops.attention.planning import PlannedAttention, plan_attention
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem
 from amdattn.ops.gemm.planning import GEMM
+from amdattn.ops.registry import operations
 from benchmarks.checker_mutation import cases
 from benchmarks.checker_mutation.cases import AttentionCase
 
@@ -115,14 +116,21 @@ def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Su
     names : collection of str
         Of the manifest; none: every one.
     """
-    from benchmarks.checker_mutation.gemm import gemm_subject  # which needs what is above
+    # Which need what is above.
+    from benchmarks.checker_mutation.gemm import gemm_subject
+    from benchmarks.checker_mutation.operation import operation_subject
 
     rows = [row for row in manifest.kernels() if row.arch == props.arch]
-    return [
-        gemm_subject(row, props) if row.op == GEMM else _attention(row, rows, props)
-        for row in rows
-        if not names or row.name in names
-    ]
+    owners = {op: operation for operation in operations() for op in operation.kernel_ops}
+
+    def subject(row: KernelSpec) -> Subject:
+        if row.op == GEMM:  # with what aborted launches leave
+            return gemm_subject(row, props)
+        if row.op in (select.ATTENTION, select.MERGE, select.GATHER):  # several launches a plan
+            return _attention(row, rows, props)
+        return operation_subject(owners[row.op], row, props)
+
+    return [subject(row) for row in rows if not names or row.name in names]
 
 
 def _attention(kernel: KernelSpec, rows: Sequence[KernelSpec], props: DeviceProps) -> Subject:

@@ -59,7 +59,8 @@ def launches(problem: AttentionProblem, kernel: KernelSpec) -> list[Launch]:
         args |= {"to_stride_batch": to["batch"], "to_stride_head": to["head"]}
         args |= {"seqlen": axes["seq"], "columns": axes["dim"]}
         grid = (-(-axes["seq"] // rows), axes["head"], _batch(problem))
-        found.append(Launch(kernel, grid, tuple(args.items())))
+        copied = frozenset({_region(operand)})
+        found.append(Launch(kernel, grid, tuple(args.items()), copied))
     return found
 
 

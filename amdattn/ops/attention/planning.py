@@ -107,7 +107,10 @@ def build(
     _check_grid(work, kernel)
     workspace = WorkspaceLayout.of((*_partial_results(work, kernel), *gathering.regions(problem)))
     args = _arguments(work)
-    launches = [Launch(kernel, _grid(work, kernel), _taken_by(kernel, args))]
+    results = frozenset({"o", "lse"} if problem.return_lse else {"o"})
+    partials = frozenset(region.name for region in _partial_results(work, kernel))
+    fields = _taken_by(kernel, args)
+    launches = [Launch(kernel, _grid(work, kernel), fields, partials | results)]
     if problem.gather:
         copier = gather_kernel(rows, problem, props)
         launches = [*gathering.launches(problem, copier), *launches]
@@ -115,7 +118,7 @@ def build(
         merge = merge_kernel(rows, kernel, problem.round_mode)
         merge.check_grid(MERGE_GRID)
         grid = split.tiles * -(-kernel.tile["q"] // merge.tile["q"])
-        launches.append(Launch(merge, (grid, 1, 1), _taken_by(merge, args)))
+        launches.append(Launch(merge, (grid, 1, 1), _taken_by(merge, args), results))
     reasons = {
         "why this kernel": f"{kernel.arch}, dtype={kernel.dtype} "
         f"head_dim={kernel.params['head_dim']} round_mode={problem.round_mode} and every option "

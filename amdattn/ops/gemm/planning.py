@@ -124,7 +124,9 @@ def build(
         "work": f"{problem.nbytes} bytes, {problem.flops:.4g} floating point operations",
         "time": best.cost.text(),
     }
-    launch = Launch(kernel, grid, fields)
+    writes = frozenset({"out", *(region.name for region in workspace.regions)})
+    added = frozenset(one.name for one in workspace.regions if one.init == "zero_at_rest")
+    launch = Launch(kernel, grid, fields, writes, added)
     return Plan(problem, props, (launch,), workspace, tuple(reasons.items()))
 
 
