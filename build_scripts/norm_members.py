@@ -17,26 +17,37 @@ _CHUNK = 8  # columns that a lane has next to each other: 16 bytes
 # Lanes of a row, rows at once, rows of a lane one after the other, chunks of a row in a lane.
 _WHOLE = (
     (8, 8, 1, 1),
-    (8, 8, 4, 1),
+    (8, 8, 2, 1),
     (16, 4, 1, 1),
-    (16, 4, 4, 1),
+    (16, 4, 2, 1),
+    (64, 1, 1, 1),
     (64, 1, 1, 2),
-    (64, 1, 1, 8),
+    (64, 1, 2, 2),
+    (128, 1, 1, 2),
+    (128, 1, 1, 4),
+    (256, 1, 1, 2),
     (256, 1, 1, 4),
-    (256, 1, 1, 8),
+    (512, 1, 1, 4),
     (1024, 1, 1, 8),
 )
 _NARROW = (8, 8, 1, 1)  # rows that are shorter than a chunk, column by column
-# Lanes, chunks of a row in a lane, columns of the slice in a lane, residual.
+# Residual; lanes, chunks of a row in a lane; of the slice columns of a chunk and chunks in a lane.
+# With a residual the vector unit of a CU is busy with all of the row: four waves, one a SIMD.
 _SLICES = (
-    (64, 2, 4, False),
-    (256, 2, 4, False),
-    (256, 4, 4, False),
-    (256, 8, 4, False),
-    (128, 1, 4, True),
-    (256, 2, 4, True),
-    (256, 4, 4, True),
-    (256, 8, 4, True),
+    (False, 64, 2, 4, 1),
+    (False, 64, 8, 4, 1),
+    (False, 64, 8, 8, 2),
+    (False, 64, 16, 4, 1),
+    (False, 128, 8, 8, 2),
+    (False, 128, 16, 4, 1),
+    (False, 128, 16, 8, 4),
+    (True, 128, 1, 4, 1),
+    (True, 256, 2, 2, 1),
+    (True, 256, 2, 8, 1),
+    (True, 256, 4, 2, 1),
+    (True, 256, 4, 8, 1),
+    (True, 256, 8, 2, 1),
+    (True, 256, 8, 8, 2),
 )
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
 _MAX_ROWS = 2**30  # the row behind the last tile must fit 32 bits
@@ -56,8 +67,8 @@ def _whole(
     dtype: str, chunk: int, row_lanes: int, rows_at_once: int, row_steps: int, steps: int
 ) -> dict[str, Any]:
     """Workgroups that write whole rows."""
-    rows = rows_at_once * row_steps
-    name = f"c{row_lanes * chunk * steps}" + f"_r{rows}" * (rows > 1)
+    rows, lanes = rows_at_once * row_steps, row_lanes * rows_at_once
+    name = f"c{row_lanes * chunk * steps}" + f"_r{rows}" * (rows > 1) + f"_l{lanes}"
     return _member(
         dtype,
         name,
@@ -76,14 +87,22 @@ def _whole(
     )
 
 
-def _slice(dtype: str, lanes: int, steps: int, width: int, residual: bool) -> dict[str, Any]:
+def _slice(
+    dtype: str, residual: bool, lanes: int, steps: int, width: int, own_steps: int
+) -> dict[str, Any]:
     """Workgroups that read a whole row and write a slice of it."""
-    name = f"c{lanes * _CHUNK * steps}_slice{lanes * width}" + "_residual" * residual
+    slice_columns = lanes * width * own_steps
     return _member(
         dtype,
-        name,
+        f"c{lanes * _CHUNK * steps}_slice{slice_columns}" + "_residual" * residual,
         "kernels/rms_norm_slice.hip",
-        {"LANES": lanes, "STEPS": steps, "WIDTH": width, "RESIDUAL": str(residual).lower()},
+        {
+            "RESIDUAL": str(residual).lower(),
+            "LANES": lanes,
+            "STEPS": steps,
+            "WIDTH": width,
+            "OWN_STEPS": own_steps,
+        },
         params={"row_lanes": lanes, "row_steps": 1, "steps": steps, "chunk": _CHUNK},
         columns=[_CHUNK, _CHUNK * lanes * steps],
         residual=[residual],
@@ -134,5 +153,5 @@ def _member(
             "in_place": in_place,
         },
         "defines": tuple(f"{key}={value}" for key, value in defines.items()),
-        "flags": preload.FLAGS,
+        "flags": (*preload.FLAGS, "-fno-slp-vectorize"),  # pairs are in the source
     }

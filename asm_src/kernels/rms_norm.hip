@@ -70,7 +70,7 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
     columns.keep(weights, s);
   }
   const Scale scale(args.columns, args.eps);
-  const Sum over_row(of_waves);
+  Sum over_row(of_waves);
 
   SumOfSquares squares[kRowSteps];
   for (int r = 0; r < kRowSteps; ++r)
@@ -84,12 +84,13 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
   }
   outputs.wait();
   for (int r = 0; r < kRowSteps; ++r) {
+    over_row.begin(squares[r]);
     const OfRow out = outputs.out<OfRow>(row[r]), sum = outputs.sum<OfRow>(row[r]);
-    const float factor = scale(over_row(squares[r]));
+    const float factor = scale(over_row.end());
     if (first + r * kRowsAtOnce > last) continue;
     for (int s = 0; s < kSteps; ++s) {
-      if constexpr (kResidual) columns.store(x[r][s], sum, s);
-      columns.store(Product(x[r][s], weight[s]).times(factor), out, s);
+      const Part y = Product(x[r][s], weight[s]).times(factor);
+      columns.template store<kResidual>(y, out, x[r][s], sum, s);
     }
   }
 }

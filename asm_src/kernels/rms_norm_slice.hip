@@ -18,7 +18,9 @@
 namespace {
 
 constexpr int kLanes = LANES, kSteps = STEPS, kWidth = WIDTH, kWaves = kLanes / kWaveLanes;
-constexpr int kColumns = kLanes * kSteps * 8, kSliceColumns = kLanes * kWidth;
+constexpr int kOwnSteps = OWN_STEPS, kSliceColumns = kLanes * kWidth * kOwnSteps;
+constexpr int kColumns = kLanes * kSteps * 8;
+static_assert(kColumns % kSliceColumns == 0);
 constexpr bool kResidual = RESIDUAL;
 
 using Part = Chunk<8>;
@@ -38,7 +40,7 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
   const Columns<kLanes, kWidth, kWhole> slice(__builtin_amdgcn_workgroup_id_y() * kSliceColumns,
                                               args.columns);
   Part x[kSteps], residual[kSteps];
-  Own own, own_residual;
+  Own own[kOwnSteps], own_residual[kOwnSteps], weight[kOwnSteps], y[kOwnSteps];
   const OfRow x_row(args.x, args.x_stride, row);
   x[0] = columns.load(x_row, 0);
   in_order();
@@ -49,27 +51,36 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
     if constexpr (kResidual) residual[s] = columns.load(residual_row, s);
     in_order();
   }
-  own = slice.load(x_row, 0);
-  if constexpr (kResidual) own_residual = slice.load(residual_row, 0);
-  const Own weight = slice.load(OfRow(args.weight), 0);
+  const OfRow weights(args.weight);
+  for (int s = 0; s < kOwnSteps; ++s) {
+    own[s] = slice.load(x_row, s);
+    if constexpr (kResidual) own_residual[s] = slice.load(residual_row, s);
+  }
+  for (int s = 0; s < kOwnSteps; ++s) weight[s] = slice.load(weights, s);
   for (int s = 0; s < kSteps; ++s) columns.keep(x_row, s);
-  slice.keep(x_row, 0);
+  for (int s = 0; s < kOwnSteps; ++s) slice.keep(x_row, s);
   const Scale scale(args.columns, args.eps);
-  const Sum over_row(of_waves);
+  Sum over_row(of_waves);
 
   SumOfSquares squares;
   for (int s = 0; s < kSteps; ++s) {
     if constexpr (kResidual) x[s] = x[s] + residual[s];
     squares.add(columns.alone(x[s], s));
   }
-  if constexpr (kResidual) own = own + own_residual;
-  Product product(own, weight);
-  product.settle();
+  if constexpr (kResidual)
+    for (int s = 0; s < kOwnSteps; ++s) own[s] = own[s] + own_residual[s];
   outputs.wait();
+  in_order();
+  over_row.begin(squares);
+  in_order();
   const OfRow out = outputs.out<OfRow>(row), sum = outputs.sum<OfRow>(row);
-  const Own y = product.times(scale(over_row(squares)));
-  if constexpr (kResidual) slice.store(own, sum, 0);
-  slice.store(y, out, 0);
+  Product<kWidth> first(own[0], weight[0]);
+  first.settle();
+  in_order();
+  const float factor = scale(over_row.end());
+  y[0] = first.times(factor);
+  for (int s = 1; s < kOwnSteps; ++s) y[s] = Product(own[s], weight[s]).times(factor);
+  for (int s = 0; s < kOwnSteps; ++s) slice.template store<kResidual>(y[s], out, own[s], sum, s);
 }
 
 }  // namespace

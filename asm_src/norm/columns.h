@@ -49,7 +49,7 @@ class Columns {
   }
   template <class R>
   __device__ __forceinline__ void keep(const R& row, int s) const {
-    row.keep(kWhole ? bytes(0) : bytes(s));
+    row.keep(bytes(s));
   }
   // Of a step what is this lane's alone. Without branches: they would part the matrix
   // instructions, of which the compiler does not see all distances over them.
@@ -58,19 +58,24 @@ class Columns {
     const int beyond = first_ + s * kStep + lane_ + kWidth - count_;
     return chunk & C::mask_without(beyond < 0 ? 0 : beyond);
   }
-  template <class R>
-  __device__ __forceinline__ void store(const C& chunk, const R& row, int s) const {
+  // A chunk each of rows of two operands, or of one.
+  template <bool kBoth, class R>
+  __device__ __forceinline__ void store(const C& one, const R& row, const C& other,
+                                        const R& other_row, int s) const {
     const int left = count_ - (first_ + s * kStep + lane_);
-    if (kWhole || left >= kWidth)
-      chunk.store(at(row, s));
-    else if (left > 0)
-      chunk.store_last(count_ % kWidth, at(row, s));
+    if (kWhole || left >= kWidth) {
+      one.store(at(row, s));
+      if constexpr (kBoth) other.store(at(other_row, s));
+    } else if (left > 0) {
+      one.store_last(count_ % kWidth, at(row, s));
+      if constexpr (kBoth) other.store_last(count_ % kWidth, at(other_row, s));
+    }
   }
 
  private:
   template <class R>
   __device__ __forceinline__ Global<uint16_t>* at(const R& row, int s) const {
-    return kWhole ? row.at(bytes(0)) + s * kStep : row.at(bytes(s));
+    return row.at(bytes(s));
   }
   __device__ __forceinline__ uint32_t bytes(int s) const {
     const uint32_t at = first_ + s * kStep + lane_, last = count_ - kWidth;

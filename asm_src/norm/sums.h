@@ -46,15 +46,19 @@ class OverRow {
 
   __device__ __forceinline__ explicit OverRow(Local<f32x4>* of_waves)
       : of_waves_(of_waves), own_(kWaves == 1 ? nullptr : (Local<float>*)of_waves + Lane::wave()) {}
-  __device__ __forceinline__ float operator()(const SumOfSquares& squares) const {
-    float x = squares.of_quad();
-    x += v_mov_b32_dpp<kRowHalfMirror>(x);
-    if constexpr (kLanes >= 16) x += v_mov_b32_dpp<kRowMirror>(x);
+  // Over this wave's lanes of the row; leaves it to the others.
+  __device__ __forceinline__ void begin(const SumOfSquares& squares) {
+    sum_ = squares.of_quad();
+    sum_ += v_mov_b32_dpp<kRowHalfMirror>(sum_);
+    if constexpr (kLanes >= 16) sum_ += v_mov_b32_dpp<kRowMirror>(sum_);
     if constexpr (kLanes >= kWaveLanes)
-      x = (v_readlane_b32(x, 0) + v_readlane_b32(x, 16)) +
-          (v_readlane_b32(x, 32) + v_readlane_b32(x, 48));
-    if constexpr (kWaves == 1) return x;
-    *own_ = x;
+      sum_ = (v_readlane_b32(sum_, 0) + v_readlane_b32(sum_, 16)) +
+             (v_readlane_b32(sum_, 32) + v_readlane_b32(sum_, 48));
+    if constexpr (kWaves > 1) *own_ = sum_;
+  }
+  // Over all of them.
+  __device__ __forceinline__ float end() const {
+    if constexpr (kWaves == 1) return sum_;
     s_barrier();
     f32x4 sums = of_waves_[0];
     if constexpr (kWaves == 2) return sums[0] + sums[1];
@@ -65,6 +69,7 @@ class OverRow {
  private:
   Local<f32x4>* of_waves_;
   Local<float>* own_;
+  float sum_;
 };
 
 // 1 / sqrt(sum / columns + eps), within 2 ULP of what float32 makes of the sum, if that is finite.
@@ -76,6 +81,7 @@ class Scale {
   }
   __device__ __forceinline__ float operator()(float sum) const {
     const float x = sum * inverse_ + eps_;
+    if (__builtin_expect(eps_ >= 0x1p-126f, true)) return v_rsq_f32(x);
     const bool small = x < 0x1p-96f;  // v_rsq_f32 takes denormal numbers for 0
     return v_rsq_f32(small ? x * 0x1p96f : x) * (small ? 0x1p48f : 1.0f);
   }
