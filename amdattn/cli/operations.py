@@ -120,7 +120,7 @@ def demo(
         "device": runtime.get().title,
         **launched,
         "max error": f"{out.max_error:.3g} against float64",
-        "allowed": f"{out.tolerance:.3g} (2x a plain bfloat16 pipeline's error + rounding)",
+        "allowed": f"{out.tolerance:.3g}: roundings of p, of their sum and of the result",
         "verdict": result.reason or "ok",
         "wall time": f"{result.seconds:.3f} s with copies, {runtime.get().measured_on}",
     }

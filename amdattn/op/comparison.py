@@ -16,9 +16,9 @@ class Comparison:
     Attributes
     ----------
     max_error : float
-        Largest absolute difference over the finite elements.
+        Absolute difference of the finite element that is worst by what is allowed of it.
     tolerance : float
-        What is allowed for it.
+        What is allowed of it.
     rounded_error : float
         Largest absolute error of the same in plain rounded steps, 0 where none was given.
     worst : tuple of int
@@ -34,6 +34,13 @@ class Comparison:
     worst: tuple[int, ...]
     reason: str
 
+    @property
+    def share(self) -> float:
+        """The error by what is allowed; infinite for what is misplaced."""
+        if np.isnan(self.max_error):
+            return float("inf")
+        return self.max_error / self.tolerance if self.max_error else 0.0
+
     def __bool__(self) -> bool:
         return self.ok
 
@@ -44,12 +51,22 @@ class Comparison:
 
 
 def judge(
-    actual: NDArray[Any], expected: NDArray[Any], tolerance: float, rounded_error: float
+    actual: NDArray[Any],
+    expected: NDArray[Any],
+    tolerance: float | NDArray[Any],
+    rounded_error: float,
 ) -> Comparison:
-    """Hold a result against float64 values: NaN and infinities in place, errors small enough."""
+    """Hold a result against float64 values: NaN and infinities in place, errors small enough.
+
+    Parameters
+    ----------
+    tolerance : float or array
+        Allowed error of all elements, or of each.
+    """
+    most = float(np.nanmax(tolerance)) if np.size(tolerance) else 0.0
     if actual.shape != expected.shape:
         reason = f"shape {actual.shape} is not {expected.shape}"
-        return Comparison(False, np.nan, tolerance, rounded_error, (), reason)
+        return Comparison(False, np.nan, most, rounded_error, (), reason)
     x = actual.astype(np.float64)
     for kind, same in (
         ("NaN", np.isnan(x) == np.isnan(expected)),
@@ -63,24 +80,31 @@ def judge(
                 f"{x[at]:.6g} instead of {expected[at]:.6g} "
                 f"({np.count_nonzero(~same)} of {x.size} elements)"
             )
-            return Comparison(False, np.nan, tolerance, rounded_error, at, reason)
-    error, at = worst(x, expected)
-    if error <= tolerance:
-        return Comparison(True, error, tolerance, rounded_error, at, "")
-    reason = (
-        f"error {error:.4g} > {tolerance:.4g} at {at}: {x[at]:.6g} instead of {expected[at]:.6g}"
-    )
-    return Comparison(False, error, tolerance, rounded_error, at, reason)
+            return Comparison(False, np.nan, most, rounded_error, at, reason)
+    difference = _difference(x, expected)
+    allowed = np.broadcast_to(tolerance, x.shape)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(difference > 0, difference / allowed, 0.0)
+    at = _coordinate(int(np.argmax(share)), x.shape)
+    error, most = float(difference[at]), float(allowed[at])
+    if share[at] <= 1:
+        return Comparison(True, error, most, rounded_error, at, "")
+    reason = f"error {error:.4g} > {most:.4g} at {at}: {x[at]:.6g} instead of {expected[at]:.6g}"
+    return Comparison(False, error, most, rounded_error, at, reason)
 
 
 def worst(actual: NDArray[Any], expected: NDArray[Any]) -> tuple[float, tuple[int, ...]]:
     """The greatest absolute difference of finite elements, and where it is."""
-    x = actual.astype(np.float64)
-    difference = np.zeros(x.shape)
-    np.subtract(x, expected, out=difference, where=np.isfinite(expected) & np.isfinite(x))
-    flat = int(np.argmax(np.abs(difference)))
-    at = _coordinate(flat, x.shape)
-    return float(abs(difference[at])), at
+    difference = _difference(actual.astype(np.float64), expected)
+    at = _coordinate(int(np.argmax(difference)), difference.shape)
+    return float(difference[at]), at
+
+
+def _difference(x: NDArray[Any], expected: NDArray[Any]) -> NDArray[Any]:
+    """Absolute, of finite elements."""
+    found = np.zeros(x.shape)
+    np.subtract(x, expected, out=found, where=np.isfinite(expected) & np.isfinite(x))
+    return np.abs(found)
 
 
 def largest(x: NDArray[Any]) -> float:

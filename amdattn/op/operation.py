@@ -22,14 +22,10 @@ P = TypeVar("P", bound=Problem)
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a result must be: float64 values, and the largest error that is allowed.
-
-    `plain_error` is that of the same operation in plain steps, where the tolerance is made of it.
-    """
+    """What a result must be: float64 values, and the error that is allowed of all or of each."""
 
     values: NDArray[np.float64]
-    tolerance: float
-    plain_error: float = 0.0
+    tolerance: float | NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -93,6 +89,8 @@ class Operation(Generic[P, C]):
     cases : callable
         Of a kernel: sizes that fit no tile, and every way through it. Of None: what `amdattn
         selftest` runs.
+    larger : callable
+        ``(on_gpu)``: cases with work for every CU, or, on the virtual device, for a few.
     """
 
     name: str
@@ -108,6 +106,7 @@ class Operation(Generic[P, C]):
     reference: Callable[[Any, Mapping[str, NDArray[Any]]], Mapping[str, Expected]]
     planned: Callable[[P, DeviceProps], RunnablePlan[P]]
     cases: Callable[[KernelSpec | None], Iterator[Case[P]]]
+    larger: Callable[[bool], Iterator[Case[P]]]
 
     def plan(
         self, problem: P, props: DeviceProps, rows: Sequence[KernelSpec], kernel: str = ""

@@ -243,8 +243,39 @@ def choices(
     return Choices(tuple(items), tuple(rejected), rows)
 
 
+# Clk of the model: of a launch whose only workgroup has nothing to do; of an element that a CU adds
+# to a sum of squares, with its residual if there is one, and of one that it writes; of a chunk of a
+# lane.
+_LAUNCH_CLK, _CHUNK_CLK = 1950.0, 100.0
+_READ_CLK, _WRITE_CLK = {False: 0.045, True: 0.14}, {False: 0.105, True: 0.11}
+# Of a row that does not fill its lanes: every chunk is masked.
+_MASKED, _MASKED_CLK = 1.8, 300.0
+# What does not go on while workgroups are dispatched and memory is read.
+_ALONE, _ALONE_OF_SLICES = 0.5, 0.8
+_WAVE_LANES = 64
+
+
 def _clk(problem: NormProblem, kernel: KernelSpec, props: DeviceProps) -> float:
-    return float(problem.nbytes)
+    """Estimated: one workgroup, then what all of them wait for, the dispatcher or memory.
+
+    CUs with several workgroups do a part of their work meanwhile. Kernels of slices read a whole
+    row, and write a part of it.
+    """
+    read, written = kernel.accepts["columns"][1], kernel.tile["columns"]
+    rows, (x, y, _) = kernel.tile["rows"], _grid(problem, kernel)
+    work: float = rows * (
+        read * _READ_CLK[problem.residual] + written * _WRITE_CLK[problem.residual]
+    )
+    if read == written:
+        work += kernel.params["steps"] * kernel.params["row_steps"] * _CHUNK_CLK
+    if problem.columns < read:
+        work = _MASKED * work + _MASKED_CLK
+    waves = x * y * kernel.workgroup[0] / _WAVE_LANES
+    dispatched = waves * props.architecture.dispatch_wave_clk / props.num_xcds
+    of_memory = problem.nbytes * props.peak_clock_ghz / props.hbm_bytes_per_ns
+    of_cus = x * y * work / props.num_cus
+    alone = _ALONE if read == written else _ALONE_OF_SLICES
+    return _LAUNCH_CLK + work + max(dispatched, of_memory) + alone * of_cus
 
 
 def build(
@@ -453,6 +484,12 @@ def cases(row: KernelSpec | None) -> Iterator[NormCase]:
             yield NormCase(problem, kernel=row.name)
 
 
+def larger(on_gpu: bool) -> Iterator[NormCase]:
+    """The rows of a long prompt."""
+    for dtype in ("bfloat16", "float16"):
+        yield NormCase(NormProblem((8192 if on_gpu else 400,), 4096, dtype, residual=True))
+
+
 def _problem(rows: int, **options: Any) -> NormProblem:
     return NormProblem((rows,), **options)
 
@@ -477,4 +514,5 @@ OPERATION = Operation(
     reference=expected,
     planned=planned,
     cases=cases,
+    larger=larger,
 )

@@ -70,7 +70,7 @@ def device_steps(quick: bool) -> list[Step]:
     for name, title, cases in kernels.groups(quick):
         steps.append(Step(name, title, 240, functools.partial(kernels.run, cases)))
     if not quick:
-        title = "attention of more workgroups against float64"
+        title = "more workgroups against float64"
         steps.append(Step("larger", title, 240, lambda: kernels.run(kernels.larger_cases())))
     return steps + timings.measured_steps(quick)
 

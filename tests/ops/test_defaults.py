@@ -71,7 +71,6 @@ OWN: dict[str, dict[str, Any]] = {
     "ops.attention.call.run": {"longest": (0, 0)},  # of q and of k
     "op.spec.OperandSpec": {"present": True},
     "op.workspace.Region": {"offset": 0},
-    "op.operation.Expected": {"plain_error": 0.0},
     "tuning.tune": {"some": ()},
     "ops.attention.cases.AttentionCase": {"scale_v": 1},
     "ops.attention.cases.case": {"scale_v": 1},

@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 
 from amdattn.device import manifest, runtime
-from amdattn.ops.attention import reference
+from amdattn.op.executor import RunnablePlan
+from amdattn.ops.attention import cases as attention, reference
 from amdattn.ops.attention.problem import AttentionProblem
+from amdattn.ops.gemm import cases as gemm
+from amdattn.ops.gemm.problem import GemmProblem
 from amdattn.report import document, facts, kernels, probes, worker
 from amdattn.report.steps import ABSENT, FAILED, INFO, OK
 
@@ -100,25 +103,30 @@ def test_spans_of_two_streams(
 def test_a_row_of_every_kernel_and_of_those_that_ran_besides() -> None:
     one, two, merge = (row for row in manifest.kernels()[:3])
     foreign = dataclasses.replace(merge, symbol="another", arch="gfx950")
-    cases = [kernels.Case(one, (1, 2, 3)), kernels.Case(two, (4, 5, 6), {"bias": True})]
-    cases += [kernels.Case(two, (7, 8, 9)), kernels.Case(foreign, (1, 1, 1))]
+
+    def case(row: Any, *sizes: int, **options: Any) -> kernels.OfKernel:
+        made = gemm.GemmCase(GemmProblem(*sizes, **options))
+        return kernels.OfKernel(gemm.OPERATION, made, row)
+
+    cases = [case(one, 1, 2, 3), case(two, 4, 5, 6, bias=True), case(two, 7, 8, 9)]
+    cases += [case(foreign, 1, 1, 1)]
     given = {
-        "1x2x3": kernels.Held(0.25, "", (one.name,)),
-        "4x5x6 bias=True": kernels.Held(0.75, "", (two.name, "b", "a")),
-        "7x8x9": kernels.Held(0.5, "", (two.name,)),
+        "m1 n2 k3": kernels.Held(0.25, "", (one.name,)),
+        "m4 n5 k6 bias": kernels.Held(0.75, "", (two.name, "b", "a")),
+        "m7 n8 k9": kernels.Held(0.5, "", (two.name,)),
     }
     first, second, third, others = kernels.run(cases, lambda case: given[str(case)])
     assert (first.what, first.outcome) == (one.name, OK)
     assert first.text == "25% of the allowed error, 1 case, guard zones untouched"
     assert second.text == "75% of the allowed error, 2 cases, guard zones untouched"
-    assert second.data == {"share": 0.75, "cases": ["4x5x6 bias=True", "7x8x9"]}
+    assert second.data == {"share": 0.75, "cases": ["m4 n5 k6 bias", "m7 n8 k9"]}
     assert third.outcome == FAILED
     assert third.text == "is for gfx950, the device is gfx942"
     assert (others.outcome, others.text, others.data) == (OK, "a, b", {"kernels": ["a", "b"]})
-    given["4x5x6 bias=True"] = kernels.Held(math.inf, "is off", (two.name,))
+    given["m4 n5 k6 bias"] = kernels.Held(math.inf, "is off", (two.name,))
     rows = list(kernels.run(cases[:3], lambda case: given[str(case)]))
     assert [row.outcome for row in rows] == [OK, FAILED]  # the case behind it is not run
-    assert rows[1].text == "4x5x6 bias=True: is off"
+    assert rows[1].text == "m4 n5 k6 bias: is off"
 
 
 @pytest.mark.parametrize(
@@ -256,21 +264,23 @@ def test_the_processor_and_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_counters_that_are_not_zero_again_fail(monkeypatch: pytest.MonkeyPatch, split: int) -> None:
     """Of a product in parts: they are at the begin of the caller's workspace."""
     (row,) = (row for row in manifest.kernels() if row.name == "gemm_nt_bf16_m16n16k1")
-    case = kernels.Case(row, (5, 18, 840), {"split_k": split})
+    problem = GemmProblem(5, 18, 840, split_k=split)
+    case = kernels.OfKernel(gemm.OPERATION, gemm.GemmCase(problem, kernel=row.name), row)
     held = kernels.held(case)
     assert held.wrong == "" and 0 < held.share < 1 and held.kernels == (row.name,)
-    original = kernels.GemmPlan.run
+    original = RunnablePlan.execute
     given: list[Any] = []
 
-    def run(self: Any, *args: Any, workspace: Any = None, **options: Any) -> Any:
+    def run(self: Any, *args: Any) -> Any:
+        workspace = args[-1]
         given.append(workspace)
-        found = original(self, *args, workspace=workspace, **options)
+        found = original(self, *args)
         if workspace is not None:
             one = np.ones(4, np.uint8)
             runtime.get().upload(workspace.address, one.ctypes.data, one.nbytes)
         return found
 
-    monkeypatch.setattr(kernels.GemmPlan, "run", run)
+    monkeypatch.setattr(RunnablePlan, "execute", run)
     held = kernels.held(case)
     assert (given[0] is not None) == (split > 1)
     wrong = "the counters of the workspace are not 0 again"
@@ -286,7 +296,8 @@ def test_operations_of_a_product() -> None:
 @pytest.mark.parametrize("splits", [1, 2])
 def test_a_write_around_the_workspace_fails(monkeypatch: pytest.MonkeyPatch, splits: int) -> None:
     (row,) = (row for row in manifest.kernels() if row.name == "attn_fwd_bf16_d64_rtne")
-    case = kernels.Case(row, (1, 20, 300, 1, 1), {"num_splits": splits})
+    made = attention.case(20, 300, head_dim=64, num_splits=splits, return_lse=True, kernel=row.name)
+    case = kernels.OfKernel(attention.OPERATION, made, row)
     held = kernels.held(case)
     assert held.wrong == "" and len(held.kernels) == splits
     sizes = []
@@ -302,7 +313,7 @@ def test_a_write_around_the_workspace_fails(monkeypatch: pytest.MonkeyPatch, spl
 
     monkeypatch.setattr(kernels.Guarded, "taken", taken)
     held = kernels.held(case)
-    assert sizes == [(2, True), (4, True), *([(1, False)] * (splits > 1))]
+    assert sizes == [*([(1, False)] * (splits > 1)), (2, True), (4, True)]
     assert held.wrong == ("1 elements around the result were written" if splits > 1 else "")
 
 

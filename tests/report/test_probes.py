@@ -11,6 +11,7 @@ from amdattn.bench import micro, micro_table
 from amdattn.bench.micro_launch import Micro
 from amdattn.bench.shapes import Shape
 from amdattn.device import manifest, runtime
+from amdattn.ops.attention import cases as attention
 from amdattn.report import kernels, probes, timings
 from amdattn.report.steps import ABSENT, FAILED, INFO, OK, Row
 
@@ -96,9 +97,10 @@ def test_ids_are_what_a_wave_sees() -> None:
     assert set(found["HW_ID"].data["by_xcc"].values()) == {38}
 
 
-def _case() -> kernels.Case:
+def _case() -> kernels.OfKernel:
     (row,) = (row for row in manifest.kernels() if row.name == "attn_fwd_bf16_d64_rtne")
-    return kernels.Case(row, (1, 20, 30, 1, 1), {"num_splits": 1})
+    one = attention.case(20, 30, head_dim=64, num_splits=1, return_lse=True, kernel=row.name)
+    return kernels.OfKernel(attention.OPERATION, one, row)
 
 
 def test_guard_zones_and_results_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,9 +129,9 @@ def test_guard_zones_and_results_are_looked_at(monkeypatch: pytest.MonkeyPatch) 
         return row
 
     for kind, words in (
-        ("around", "1 elements around the result were written"),
-        ("left", "1 elements of the result were not written"),
-        ("wrong", "element [0, 0, 0, 0] is"),
+        ("around", "out: 1 elements around the result were written"),
+        ("left", "out: 1 elements of the result were not written"),
+        ("wrong", " at (0, 0, 0, 0): "),
     ):
         row = spoiled(kind)
         assert row.outcome == FAILED and words in row.text, row

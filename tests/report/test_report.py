@@ -238,28 +238,15 @@ def test_quick_report_on_the_virtual_device(run: Command, tmp_path: Path) -> Non
 def test_every_kernel_has_a_case() -> None:
     """Of a whole report: the forward and matrix kernels by themselves, others along with them."""
     from amdattn import device_props, kernels
-    from amdattn.ops.attention import select
-    from amdattn.ops.attention.plans import planned_with
-    from amdattn.ops.attention.problem import AttentionProblem
-    from amdattn.ops.gemm.planning import GEMM
     from amdattn.report.kernels import groups
 
     reached = set()
     for _, _, cases in groups(quick=False):
-        for case in cases:
-            reached.add(case.kernel.name)
-            if case.kernel.op == select.ATTENTION:
-                (mode,) = case.kernel.accepts["round_mode"]
-                dims = (
-                    case.kernel.params["head_dim"],
-                    case.kernel.params["head_dim_v"],
-                    case.kernel.dtype,
-                )
-                problem = AttentionProblem(*case.sizes, *dims, round_mode=mode, **case.options)
-                plan = planned_with(problem, device_props(), case.kernel.name)
-                reached |= {launch.kernel.name for launch in plan.launches}
+        for one in cases:
+            problem, kernel = one.case.problem, one.case.kernel
+            plan = one.operation.plan(problem, device_props(), kernels(), kernel)
+            reached |= {launch.kernel.name for launch in plan.launches}
     assert reached == {kernel.name for kernel in kernels()}
-    assert {kernel.op for kernel in kernels()} >= {GEMM, select.ATTENTION}
 
 
 def test_twelve_shapes_and_every_micro_kernel_in_a_whole_report() -> None:

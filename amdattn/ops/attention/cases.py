@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from amdattn.device import manifest
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
-from amdattn.op.comparison import worst
 from amdattn.op.operation import Case, Expected, Operation
 from amdattn.ops.attention import planning, reference
 from amdattn.ops.attention.command_options import OPTIONS, problem_of
@@ -19,8 +19,6 @@ from amdattn.ops.attention.execution import AttentionPlan
 from amdattn.ops.attention.plans import planned
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem, axis_order
 from amdattn.ops.attention.select import ATTENTION, GATHER, MERGE, mismatches
-
-_EPSILON = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,10 @@ class AttentionCase(Case[AttentionProblem]):
 
 
 def expected(case: AttentionCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
-    """Out and lse in float64; out may be as wrong as twice a plain bfloat16 pipeline."""
+    """Out and lse in float64, with the error of each element.
+
+    Of sum p |v|: p, the sum of the rounded p and o are rounded; scores are float32.
+    """
     problem = case.problem
     layout = "bshd" if problem.varlen else case.layout
     options: dict[str, Any] = {
@@ -99,31 +100,43 @@ def expected(case: AttentionCase, inputs: Mapping[str, NDArray[Any]]) -> dict[st
         "softcap": problem.softcap,
         "top_left": problem.top_left,
     }
-    outs, plains, sums = [], [], []
-    for q, k, v in _sequences(case, inputs):
+    bits = 8 if problem.dtype == "bfloat16" else 11
+    rounding = 2.0 ** (1 - bits if problem.round_mode == "rtz" else -bits)
+    parts: list[tuple[NDArray[Any], ...]] = []
+    for sequence in _sequences(case, inputs):
+        q, k, v = (x.astype(np.float64) for x in sequence)
         if k.size == 0:  # rows that see no key
             out, lse = np.zeros((*q.shape[:-1], v.shape[-1])), np.empty(_lse_shape(q))
             lse[...] = inputs["sinks"][None, :, None] if problem.sinks else -np.inf
-            plain = out.astype(np.float32)
+            terms, reach = out, 0.0
         else:
-            scaled = (q, k, v, problem.softmax_scale, layout)
             with np.errstate(invalid="ignore"):
-                out, lse = reference.attention(*scaled, **options)
-                plain = reference.attention_rounded(*scaled, **options)
-        outs.append(out)
-        plains.append(plain)
-        sums.append(lse)
+                scale = problem.softmax_scale
+                out, lse = reference.attention(q, k, v, scale, layout, **options)
+                terms, _ = reference.attention(q, k, np.abs(v), scale, layout, **options)
+            reach = _longest(q) * _longest(k) * abs(scale or 1) + 4 * problem.softcap
+        keys = k.shape[axis_order(layout).index("seq")]
+        absolute = 2.0**-24 * (keys + 1) if problem.dtype == "float16" else 2.0**-120
+        allowed = (3 * rounding + 2.0**-20 * (1 + reach)) * terms + absolute
+        allowed_lse = 2e-6 * (1 + np.abs(lse)) + 2.0**-22 * reach
+        parts.append((out, allowed, lse, allowed_lse))
     rows = axis_order(layout).index("seq")
-    out, plain = np.concatenate(outs, axis=rows), np.concatenate(plains, axis=rows)
-    lse = np.concatenate(sums, axis=2)
+    out, allowed, lse, allowed_lse = (
+        np.concatenate(column, axis=2 if i > 1 else rows)
+        for i, column in enumerate(zip(*parts, strict=True))
+    )
     if problem.varlen:
-        out, plain, lse = out[0], plain[0], lse[0]
-    error, _ = worst(plain, out)
-    allowed = reference.tolerance(out, error, _EPSILON[problem.dtype])
-    found = {"o": Expected(out, allowed, error)}
+        out, allowed, lse, allowed_lse = out[0], allowed[0], lse[0], allowed_lse[0]
+    found = {"o": Expected(out, allowed)}
     if problem.return_lse:
-        found["lse"] = Expected(lse, reference.lse_tolerance(lse, problem.head_dim))
+        found["lse"] = Expected(lse, allowed_lse)
     return found
+
+
+def _longest(x: NDArray[Any]) -> float:
+    """The greatest length of a row of finite numbers."""
+    lengths = np.linalg.norm(x, axis=-1)
+    return float(lengths[np.isfinite(lengths)].max(initial=0.0))
 
 
 def _sequences(
@@ -266,6 +279,27 @@ def cases(row: KernelSpec | None) -> Iterator[AttentionCase]:
             yield made
 
 
+def larger(on_gpu: bool) -> Iterator[AttentionCase]:
+    """Of a kernel for each element type and head size; on the virtual device of one."""
+    chosen: dict[tuple[str, int], KernelSpec] = {}
+    for row in manifest.kernels():
+        plain = row.op == ATTENTION and not row.accepts["softcaps"][1]
+        if plain and row.accepts["max_tile_heads"] == 1:
+            chosen.setdefault((row.dtype, row.params["head_dim"]), row)
+    for row in list(chosen.values())[: None if on_gpu else 1]:
+        yield case(
+            *((1000, 1100, 4, 16, 4) if on_gpu else (400, 300, 1, 2, 1)),
+            row.params["head_dim"],
+            head_dim_v=row.params["head_dim_v"],
+            dtype=row.dtype,
+            round_mode=row.accepts["round_mode"][0],
+            causal=True,
+            sinks=True,
+            return_lse=True,
+            kernel=row.name,
+        )
+
+
 OPERATION = Operation(
     name="attention",
     title="an attention forward call",
@@ -280,4 +314,5 @@ OPERATION = Operation(
     reference=expected,
     planned=planned,
     cases=cases,
+    larger=larger,
 )

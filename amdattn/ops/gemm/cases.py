@@ -123,6 +123,12 @@ def cases(row: KernelSpec | None) -> Iterator[GemmCase]:
             yield GemmCase(problem, kernel=row.name)
 
 
+def larger(on_gpu: bool) -> Iterator[GemmCase]:
+    """A layer of decoding, as a gated activation has it."""
+    sizes = (64, 7168, 4096) if on_gpu else (17, 700, 1024)
+    yield GemmCase(GemmProblem(*sizes, activation="silu_and_mul", bias=True))
+
+
 OPERATION = Operation(
     name="gemm",
     title="a product with few rows, as gemm_nt makes it",
@@ -137,4 +143,5 @@ OPERATION = Operation(
     reference=expected,
     planned=planned,
     cases=cases,
+    larger=larger,
 )
