@@ -67,7 +67,8 @@ def judge(
     if actual.shape != expected.shape:
         reason = f"shape {actual.shape} is not {expected.shape}"
         return Comparison(False, np.nan, most, rounded_error, (), reason)
-    x = actual.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        x = actual.astype(np.float64)
     for kind, same in (
         ("NaN", np.isnan(x) == np.isnan(expected)),
         ("+inf", (x == np.inf) == (expected == np.inf)),

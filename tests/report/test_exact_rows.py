@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from amdattn.device import manifest, runtime
+from amdattn.op.comparison import judge
 from amdattn.op.executor import RunnablePlan
-from amdattn.ops.attention import cases as attention, reference
+from amdattn.ops.attention import cases as attention
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.gemm import cases as gemm
 from amdattn.ops.gemm.problem import GemmProblem
@@ -142,23 +143,21 @@ def test_the_error_that_is_allowed(dtype: str, mode: str, rounding: float, softc
     q, k, v = (np.zeros((1, n, 1, 64)) for n in (2, 1, 1))
     q[0, 0, 0, 0], q[0, 1, 0, 0], k[0, 0, 0, 0] = 3.0, 6.0, 4.0  # norms 6 and 4
     v[...] = -2.0
-    masks = {"softcap": softcap} if softcap else {}
-    expected, lse = reference.attention(q, k, v, **masks)
+    case = attention.AttentionCase(problem)
+    must = attention.OPERATION.reference(case, {"q": q, "k": k, "v": v})
+    expected, lse = must["o"].values, must["lse"].values
     assert (expected == -2).all()
     reach = 6 * 4 / 8 + 4 * softcap
     absolute = 2.0**-23 if dtype == "float16" else 2.0**-120
     allowed = (3 * rounding + 2**-20 * (1 + reach)) * 2 + absolute
     allowed_lse = 2e-6 * (1 + abs(lse)) + 2**-22 * reach
     for share in (0.0, 0.5, 0.99, 1.01):
-        got = expected.copy()
+        got, off = expected.copy(), lse.copy()
         got[0, 1, 0, 5] += share * allowed
-        found, wrong = kernels._attention_share(problem, (q, k, v), None, masks, got, lse)
-        assert found == pytest.approx(share, abs=1e-6) and bool(wrong) == (share > 1)
-        off = lse.copy()
         off[0, 0, 1] -= share * allowed_lse[0, 0, 1]
-        found, wrong = kernels._attention_share(problem, (q, k, v), None, masks, expected, off)
-        assert found == pytest.approx(share, abs=1e-6)
-        assert wrong.startswith("lse: ") == (share > 1)
+        for name, x in (("o", got), ("lse", off)):
+            found = judge(x, must[name].values, must[name].tolerance, 0.0)
+            assert found.share == pytest.approx(share, abs=1e-6) and bool(found) == (share <= 1)
 
 
 # -- the document, facts and the worker ------------------------------------------------------------
