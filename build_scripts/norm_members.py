@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from amdattn.ops.norm_kernels import GRID, RMS_NORM
 from build_scripts import preload
 from build_scripts.toolchain import LLVM22
 
-# Of KernelSpec.grid: x = ceil(rows / tile.rows), y = ceil(columns / tile.columns). A workgroup
-# reads whole rows, also where its tile is a part of them.
-GRID = "tiles_of_rows_and_columns"
 _HEADER, _STRUCT = "rms_norm.h", "RmsNormArgs"
-_CHUNK = 8  # columns that a lane has next to each other: 16 bytes
+_CHUNK = 8  # columns that a lane has next to each other: 16 bytes, where rows are long
 
-# Lanes of a row, rows at once, rows of a lane one after the other, chunks of a row in a lane.
+# Columns of a chunk; lanes of a row, rows at once, rows of a lane one after the other, chunks of a
+# row in a lane.
 _WHOLE = (
-    (8, 8, 1, 1),
-    (8, 8, 2, 1),
-    (16, 4, 1, 1),
-    (16, 4, 2, 1),
-    (64, 1, 1, 1),
-    (64, 1, 1, 2),
-    (64, 1, 2, 2),
-    (128, 1, 1, 2),
-    (128, 1, 1, 4),
-    (256, 1, 1, 2),
-    (256, 1, 1, 4),
-    (512, 1, 1, 4),
-    (1024, 1, 1, 8),
+    (1, 8, 8, 1, 1),
+    (2, 64, 1, 1, 1),
+    (8, 8, 8, 1, 1),
+    (8, 8, 8, 2, 1),
+    (8, 16, 4, 1, 1),
+    (8, 16, 4, 2, 1),
+    (8, 64, 1, 1, 1),
+    (8, 64, 1, 1, 2),
+    (8, 64, 1, 2, 2),
+    (8, 128, 1, 1, 2),
+    (8, 128, 1, 1, 4),
+    (8, 256, 1, 1, 2),
+    (8, 256, 1, 1, 4),
+    (8, 512, 1, 1, 4),
+    (8, 1024, 1, 1, 8),
 )
-_NARROW = (8, 8, 1, 1)  # rows that are shorter than a chunk, column by column
 # Residual; lanes, chunks of a row in a lane; of the slice columns of a chunk and chunks in a lane.
 # With a residual the vector unit of a CU is busy with all of the row: four waves, one a SIMD.
 _SLICES = (
@@ -39,14 +39,17 @@ _SLICES = (
     (False, 64, 8, 8, 2),
     (False, 64, 16, 4, 1),
     (False, 128, 8, 8, 2),
-    (False, 128, 16, 4, 1),
+    (False, 256, 8, 2, 1),
+    (False, 256, 8, 8, 1),
     (False, 128, 16, 8, 4),
+    (True, 64, 1, 4, 1),
     (True, 128, 1, 4, 1),
     (True, 256, 2, 2, 1),
     (True, 256, 2, 8, 1),
     (True, 256, 4, 2, 1),
     (True, 256, 4, 8, 1),
     (True, 256, 8, 2, 1),
+    (True, 256, 8, 8, 1),
     (True, 256, 8, 8, 2),
 )
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
@@ -56,9 +59,8 @@ _MAX_ROWS = 2**30  # the row behind the last tile must fit 32 bits
 def norm_members() -> Iterator[dict[str, Any]]:
     """Every member."""
     for dtype in _ELEMENT:
-        for member in _WHOLE:
-            yield _whole(dtype, _CHUNK, *member)
-        yield _whole(dtype, 1, *_NARROW)
+        for whole in _WHOLE:
+            yield _whole(dtype, *whole)
         for slices in _SLICES:
             yield _slice(dtype, *slices)
 
@@ -135,7 +137,7 @@ def _member(
         "struct": _STRUCT,
         "toolchain": LLVM22,
         "toolchain_reason": "neither LLVM 21 nor 22 spills; 22 as the other kernels",
-        "op": "rms_norm",
+        "op": RMS_NORM,
         "dtype": dtype,
         "params": params,
         "tile": ("rows", "columns"),

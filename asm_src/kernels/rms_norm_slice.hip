@@ -66,6 +66,7 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
   for (int s = 0; s < kSteps; ++s) {
     if constexpr (kResidual) x[s] = x[s] + residual[s];
     squares.add(columns.alone(x[s], s));
+    if constexpr (kSteps > 1) in_order();
   }
   if constexpr (kResidual)
     for (int s = 0; s < kOwnSteps; ++s) own[s] = own[s] + own_residual[s];
