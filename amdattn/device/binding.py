@@ -91,7 +91,10 @@ def choose(request: str, hip_python_default: str) -> Choice:
             why += f"{probe.num_devices} GPU{'s' * (probe.num_devices > 1)}"
             return Choice("gpu", probe.path, why, tuple(rejected))
         rejected.append(f"{candidate}: {probe.failure or 'is the virtual device'}")
-    if request == "gpu" or os.environ.get(LIBRARY_VARIABLE):
+    named = os.environ.get(LIBRARY_VARIABLE)
+    if named:
+        raise BindingError(f"{LIBRARY_VARIABLE}={named!r}: no GPU can be used: {rejected[0]}")
+    if request == "gpu":
         raise BindingError("no GPU can be used: " + "; ".join(rejected))
     why = "no HIP library here sees a GPU"
     return Choice("virtual", str(virtual_library.library_path()), why, tuple(rejected))

@@ -146,7 +146,8 @@ def test_none_sees_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BindingError, match=r"^no GPU can be used: c\.so: is broken$"):
         binding.choose("gpu", "c.so")
     monkeypatch.setenv(binding.LIBRARY_VARIABLE, "/named.so")
-    with pytest.raises(BindingError, match=r"^no GPU can be used: c\.so: is broken$"):
+    named = r"^AMDATTN_HIP_LIBRARY='/named\.so': no GPU can be used: c\.so: is broken$"
+    with pytest.raises(BindingError, match=named):
         binding.choose("auto", "c.so")
 
 

@@ -4,6 +4,7 @@ import ctypes
 import dataclasses
 import hashlib
 import json
+import re
 import struct
 
 import pytest
@@ -135,6 +136,15 @@ def test_broken_manifests(tmp_path, monkeypatch, text, message):
     (tmp_path / "manifest.json").write_text(text)
     monkeypatch.setenv("AMDATTN_KERNEL_DIR", str(tmp_path))
     with pytest.raises(ManifestError, match=message):
+        manifest.kernels()
+
+
+@pytest.mark.parametrize("name", ["gone", "file"])
+def test_a_variable_that_names_no_folder(tmp_path, monkeypatch, name):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("AMDATTN_KERNEL_DIR", str(tmp_path / name))
+    named = re.escape(f"AMDATTN_KERNEL_DIR={str(tmp_path / name)!r} is no folder")
+    with pytest.raises(ManifestError, match=f"^{named}$"):
         manifest.kernels()
 
 
