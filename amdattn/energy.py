@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from amdattn.arch.architectures import architecture
 from amdattn.arch.energies import (
     ENERGIES,
     LARGE_TILE as LARGE_TILE,
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
 _MFMA = re.compile(r"v_mfma_\w+?_(\d+x\d+x\d+(?:_\d+b)?)_")
 _BISECTIONS = 40
 _LOWEST_GHZ = 0.1
-_VALU_SLOT_CLK = 4
-_LDS_PORT_BYTES = 64  # per clk
+_ARCH = architecture(REFERENCE.arch)
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ class Activity:
         return cls(
             cycles=cycles,
             matrix_flops={shape: count * scale for shape, count in flops.items()},
-            vector_slots=(clk["valu"] / _VALU_SLOT_CLK - issues) * scale,
-            lds_bytes=(clk["lds"] + clk["lds_address"]) * _LDS_PORT_BYTES * scale,
+            vector_slots=(clk["valu"] / _ARCH.slot_clk - issues) * scale,
+            lds_bytes=(clk["lds"] + clk["lds_address"]) * _ARCH.lds_port_bytes * scale,
             l1_bytes=nbytes["l1"] * scale,
             l2_bytes=(nbytes["l2"] + nbytes["l2_write"]) * scale,
             hbm_bytes=(nbytes["hbm"] + nbytes["hbm_write"]) * scale,

@@ -26,7 +26,13 @@ class Architecture:
         Workgroups of a launch, as hipDeviceProp_t.maxGridSize has them in CLR.
     physical_cus_of_xcd : int
         CUs of an XCD, those among them that every product has fused off.
-    l2_bytes : int
+    slot_clk : int
+        Between two issue slots of a SIMD.
+    lds_ports, lds_port_bytes : int
+        Of a CU, and what each of them reads in a clk.
+    l1_bytes_per_clk, vmem_queue : int
+        Of a CU: of its L1; vector memory instructions under way.
+    l2_bytes, l2_write_bytes_per_clk : int
         Of one XCD.
     matrix_flops_per_clk : int
         bfloat16, of one CU.
@@ -45,7 +51,13 @@ class Architecture:
     grid_x: int
     grid_yz: int
     physical_cus_of_xcd: int
+    slot_clk: int
+    lds_ports: int
+    lds_port_bytes: int
+    l1_bytes_per_clk: int
+    vmem_queue: int
     l2_bytes: int
+    l2_write_bytes_per_clk: int
     matrix_flops_per_clk: int
     launch_us: float
     dispatch_wave_clk: int
@@ -65,7 +77,13 @@ ARCHITECTURES = {
             grid_x=2**31 - 1,
             grid_yz=65536,
             physical_cus_of_xcd=40,
+            slot_clk=4,
+            lds_ports=2,
+            lds_port_bytes=64,
+            l1_bytes_per_clk=64,
+            vmem_queue=64,
             l2_bytes=4 << 20,
+            l2_write_bytes_per_clk=594,
             matrix_flops_per_clk=2048,
             launch_us=2.7,
             dispatch_wave_clk=14,

@@ -104,7 +104,8 @@ def _readable_clocks() -> dict[str, float]:
 def modelled_record(blank: Record, modelled: Modelled) -> Record:
     """What the model says, with times at both clocks."""
     launch = modelled.launch
-    arch = clocks(runtime.device_props())
+    props = runtime.device_props()
+    arch, limits = clocks(props), props.architecture
     estimated = energy(modelled.activity)
     served: dict[str, float] = {
         level: round(n / modelled.part) for level, n in modelled.bytes.items()
@@ -121,12 +122,12 @@ def modelled_record(blank: Record, modelled: Modelled) -> Record:
             estimated_us=estimated_us(estimated, served, arch),
         ),
         use={
-            "mfma": modelled.clk["mfma"] / (4 * used),  # SIMDs of a CU
-            "valu": modelled.clk["valu"] / (4 * used),
-            "lds": modelled.clk["lds"] / (2 * used),  # ports of a CU
+            "mfma": modelled.clk["mfma"] / (limits.simds_per_cu * used),
+            "valu": modelled.clk["valu"] / (limits.simds_per_cu * used),
+            "lds": modelled.clk["lds"] / (limits.lds_ports * used),
             "mfma_device": modelled.clk["mfma"]
             / modelled.part
-            / (4 * max(modelled.cycles, 1.0) * arch.num_cus),
+            / (limits.simds_per_cu * max(modelled.cycles, 1.0) * arch.num_cus),
         },
         stalls=modelled.stalls,
         bytes=served,

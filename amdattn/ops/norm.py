@@ -26,14 +26,11 @@ from amdattn.op.outputs import output_view
 from amdattn.op.plan import Address, Argument, Launch, Operand, Plan, Stride
 from amdattn.op.spec import OperandSpec, Specs
 from amdattn.op.workspace import WorkspaceLayout
+from amdattn.ops.norm_kernels import RMS_NORM, cost_clk, grid
 from amdattn.scalars import FLOAT32_MAX, INT32_MAX
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-RMS_NORM = "rms_norm"  # of KernelSpec.op
-# Of KernelSpec.grid: x = ceil(rows / tile.rows), y = ceil(columns / tile.columns)
-GRID = "tiles_of_rows_and_columns"
 
 
 def rms_norm(
@@ -226,7 +223,7 @@ def mismatches(kernel: KernelSpec, problem: NormProblem) -> list[Mismatch]:
         found.append(Mismatch("residual", problem.residual, allowed))
     if not found:
         most = kernel.accepts["max_workgroups"]
-        workgroups = math.prod(_grid(problem, kernel))
+        workgroups = math.prod(grid(kernel, problem.rows, problem.columns))
         if workgroups > most:
             rows = most * kernel.tile["rows"]
             found.append(Mismatch("rows", problem.rows, (Span(1, rows),)))
@@ -238,44 +235,13 @@ def choices(
 ) -> Choices[Choice]:
     """Every kernel that takes a problem."""
     found = [(row, mismatches(row, problem)) for row in candidates(rows, RMS_NORM, props)]
-    items = [Choice(row, _clk(problem, row, props)) for row, wrong in found if not wrong]
+    items = [
+        Choice(row, cost_clk(row, problem.rows, problem.columns, problem.residual, props))
+        for row, wrong in found
+        if not wrong
+    ]
     rejected = sorted(((row, wrong) for row, wrong in found if wrong), key=lambda r: len(r[1]))
     return Choices(tuple(items), tuple(rejected), rows)
-
-
-# Clk of the model: of a launch whose only workgroup has nothing to do; of an element that a CU adds
-# to a sum of squares, with its residual if there is one, and of one that it writes; of a chunk of a
-# lane.
-_LAUNCH_CLK, _CHUNK_CLK = 1950.0, 100.0
-_READ_CLK, _WRITE_CLK = {False: 0.045, True: 0.14}, {False: 0.105, True: 0.11}
-# Of a row that does not fill its lanes: every chunk is masked.
-_MASKED, _MASKED_CLK = 1.8, 300.0
-# What does not go on while workgroups are dispatched and memory is read.
-_ALONE, _ALONE_OF_SLICES = 0.5, 0.8
-_WAVE_LANES = 64
-
-
-def _clk(problem: NormProblem, kernel: KernelSpec, props: DeviceProps) -> float:
-    """Estimated: one workgroup, then what all of them wait for, the dispatcher or memory.
-
-    CUs with several workgroups do a part of their work meanwhile. Kernels of slices read a whole
-    row, and write a part of it.
-    """
-    read, written = kernel.accepts["columns"][1], kernel.tile["columns"]
-    rows, (x, y, _) = kernel.tile["rows"], _grid(problem, kernel)
-    work: float = rows * (
-        read * _READ_CLK[problem.residual] + written * _WRITE_CLK[problem.residual]
-    )
-    if read == written:
-        work += kernel.params["steps"] * kernel.params["row_steps"] * _CHUNK_CLK
-    if problem.columns < read:
-        work = _MASKED * work + _MASKED_CLK
-    waves = x * y * kernel.workgroup[0] / _WAVE_LANES
-    dispatched = waves * props.architecture.dispatch_wave_clk / props.num_xcds
-    of_memory = problem.nbytes * props.peak_clock_ghz / props.hbm_bytes_per_ns
-    of_cus = x * y * work / props.num_cus
-    alone = _ALONE if read == written else _ALONE_OF_SLICES
-    return _LAUNCH_CLK + work + max(dispatched, of_memory) + alone * of_cus
 
 
 def build(
@@ -283,7 +249,6 @@ def build(
 ) -> Plan[NormProblem]:
     """The plan of a choice."""
     kernel = choice.kernel
-    kernel.check_grid(GRID)
     args: dict[str, Argument] = {
         "x": Address("x"),
         "weight": Address("weight"),
@@ -309,13 +274,8 @@ def build(
         "work": f"{problem.nbytes} bytes",
     }
     writes = frozenset({"out", "residual_out"} if has else {"out"})
-    launch = Launch(kernel, _grid(problem, kernel), fields, writes)
+    launch = Launch(kernel, grid(kernel, problem.rows, problem.columns), fields, writes)
     return Plan(problem, props, (launch,), WorkspaceLayout(), tuple(reasons.items()))
-
-
-def _grid(problem: NormProblem, kernel: KernelSpec) -> tuple[int, int, int]:
-    tile = kernel.tile
-    return -(-problem.rows // tile["rows"]), -(-problem.columns // tile["columns"]), 1
 
 
 @functools.lru_cache(maxsize=1024, typed=True)

@@ -29,6 +29,7 @@ struct Processor {
   std::string_view features;     // as the devices ship
   const Processor* generic;      // runs on this and its relatives alike; null: is one itself
   InstructionSets instructions;  // it has the rows that name one of these
+  InstructionSets wait_states;   // rules that name one of these hold for its code
   std::span<const MatrixPasses> matrix_passes;  // a row for every matrix instruction
   // What the vector ALU does beside the matrix unit: a row for every class of instruction.
   std::span<const Coexecution> coexecution;

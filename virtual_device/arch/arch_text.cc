@@ -62,6 +62,11 @@ std::string architectures_text() {
     add("dispatch_wave_clk", arch->timing.dispatch_wave);
     add("first_fetch_clk", arch->timing.first_fetch);
     add("slot_clk", arch->timing.slot);
+    add("lds_ports", arch->timing.lds_ports);
+    add("lds_port_bytes", arch->timing.lds_port_read_bytes);
+    add("l1_bytes_per_clk", arch->timing.l1_bytes_per_clk);
+    add("l2_write_bytes_per_clk", arch->timing.l2_write_bytes_per_clk);
+    add("vmem_queue", arch->timing.vmem_queue);
     for (const MatrixPasses& row : arch->processor.matrix_passes) add(row.name, row.passes);
   }
   return text;

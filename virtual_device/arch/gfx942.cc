@@ -162,6 +162,7 @@ constinit const Processor kGfx94Generic{.name = "gfx9-4-generic",
                                         .features = {},
                                         .generic = nullptr,
                                         .instructions = 0,
+                                        .wait_states = 0,
                                         .matrix_passes = {},
                                         .coexecution = {}};
 
@@ -171,6 +172,7 @@ constexpr Arch kGfx942{
                   .features = ":sramecc+:xnack-",  // as every one ships
                   .generic = &kGfx94Generic,
                   .instructions = kCdna3,
+                  .wait_states = kCdna3,
                   .matrix_passes = kPasses,
                   .coexecution = kCoexecution942},
     .major = 9,

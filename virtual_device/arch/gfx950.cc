@@ -32,6 +32,7 @@ constinit const Processor kGfx950{.name = "gfx950",
                                   .features = ":sramecc+:xnack-",
                                   .generic = &kGfx94Generic,
                                   .instructions = kCdna4,
+                                  .wait_states = kCdna4,
                                   .matrix_passes = {},
                                   .coexecution = kCoexecution950};
 

@@ -3,18 +3,18 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
+#include <map>
+#include <mutex>
 #include <utility>
 
 namespace vdev {
-namespace {
 
-// By role: the rules that have it on the one side or the other.
-struct RuleIndex {
+struct Hazards::RuleIndex {
   u64 produced[kNumHazardRoles] = {}, consumed[kNumHazardRoles] = {};
-  RuleIndex() {
+  explicit RuleIndex(InstructionSets sets) {
     const auto rules = hazard_rules();
     for (size_t i = 0; i < rules.size(); ++i) {
-      if (rules[i].level == HazardLevel::kSilent) continue;
+      if (rules[i].level == HazardLevel::kSilent || !(rules[i].sets & sets)) continue;
       for (int role = 0; role < kNumHazardRoles; ++role) {
         if (rules[i].producer.roles >> role & 1) produced[role] |= u64{1} << i;
         if (rules[i].consumer.roles >> role & 1) consumed[role] |= u64{1} << i;
@@ -22,6 +22,16 @@ struct RuleIndex {
     }
   }
 };
+
+namespace {
+
+const Hazards::RuleIndex& index_of(InstructionSets sets) {
+  static std::mutex mutex;
+  static std::map<InstructionSets, Hazards::RuleIndex> indices;
+  std::lock_guard lock(mutex);
+  return indices.try_emplace(sets, sets).first->second;
+}
+
 u64 rules_of(const u64 (&by_role)[kNumHazardRoles], u64 roles) {
   u64 rules = 0;
   for (; roles; roles &= roles - 1) rules |= by_role[std::countr_zero(roles)];
@@ -83,7 +93,8 @@ void Hazards::forget_overwritten(const RegisterUse& use, bool by_matrix) {
 }
 
 void Hazards::step(const Step& step) {
-  static const RuleIndex index;
+  if (!index_) index_ = &index_of(step.report.code().set->wait_states());
+  const RuleIndex& index = *index_;
   const Inst& inst = step.inst;
   if (inst.row->is(Trait::kNop)) {
     slot_ += (inst.imm & 15) + 1;

@@ -15,6 +15,9 @@ class Hazards {
   // Forgets what ran: the wave starts anew.
   void reset() { *this = {}; }
 
+  // By role: the rules of some instruction sets that have it on the one side or the other.
+  struct RuleIndex;
+
  private:
   struct Past {
     const Inst* inst = nullptr;
@@ -32,6 +35,7 @@ class Hazards {
   // As many as there may be within the longest wait, and the one that is being added.
   static constexpr u32 kDepth = 32;
   static_assert(kDepth > kMaxHazardWait);
+  const RuleIndex* index_ = nullptr;  // of the code's processor, from the first step on
   std::array<Past, kDepth> past_;
   u32 head_ = 0;       // where the next one goes
   u32 slot_ = kDepth;  // wait states issued

@@ -1,4 +1,4 @@
-// The wait states that CDNA3 leaves to software: one table, which the checker and the
+// The wait states that instruction sets leave to software: one table, which the checker and the
 // documentation (docs/generated/checked-mode-hazards.md) both read.
 #pragma once
 
@@ -103,6 +103,7 @@ struct HazardRule {
   u8 only_passes = 0;  // 0: of any number of passes
   const char* source;
   HazardLevel level = HazardLevel::kError;
+  InstructionSets sets = kCdna3;  // whose code has to keep it
 
   int required(int passes) const { return wait + (per_pass ? passes : 0); }
 };

@@ -62,6 +62,11 @@ VDEV_TEST_API int vdev_test_made_up_lacks(const char* mnemonic) {
   }));
 }
 
+// ... has the rules of required wait states of these sets only.
+VDEV_TEST_API void vdev_test_made_up_wait_states(vdev::InstructionSets sets) {
+  vdev::made_up().arch.processor.wait_states = sets;
+}
+
 // ... has another one, which does what `like` does on the default architecture; `passes` of a
 // matrix instruction. 0: nothing is like that.
 VDEV_TEST_API int vdev_test_made_up_instruction(const char* mnemonic, vdev::u32 opcode,

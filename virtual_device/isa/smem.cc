@@ -2,7 +2,9 @@
 // every access sees memory as it is.
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 
+#include "core/launch_state.h"
 #include "isa/atomic.h"
 #include "isa/control.h"
 #include "isa/scalar.h"
@@ -104,10 +106,12 @@ void rmw(Wave& w, const Inst& in) {
 }
 
 // Deterministic clocks: the count of instructions, not of cycles.
-template <u64 kDivisor>
-void read_clock(Wave& w, const Inst& in) {
-  const u64 ticks = (w.workgroup->instructions + w.instructions) * 4;
-  write_scalar64(w, in.dst, ticks / kDivisor);
+u64 ticks(const Wave& w) { return (w.workgroup->instructions + w.instructions) * 4; }
+void read_clock(Wave& w, const Inst& in) { write_scalar64(w, in.dst, ticks(w)); }
+void read_counter(Wave& w, const Inst& in) {
+  const Machine& machine = w.workgroup->launch->machine;
+  const u64 clock_khz = static_cast<u64>(std::llround(machine.product->peak_clock_ghz * 1e6));
+  write_scalar64(w, in.dst, ticks(w) * machine.arch->counter_khz / clock_khz);
 }
 
 constexpr OperandSpec kBase{Type::kB64}, kDescriptor{Type::kRaw, 4}, kOffset{Type::kB32};
@@ -196,10 +200,10 @@ constexpr Row kSmem[] = {
     cache_row(0x21, "s_dcache_wb"),
     cache_row(0x22, "s_dcache_inv_vol").with(Trait::kInvalidatesScalar),
     cache_row(0x23, "s_dcache_wb_vol"),
-    scalar_row(Format::kSmem, 0x24, "s_memtime", read_clock<1>, Type::kB64, {}, 0, Unit::kSmem,
+    scalar_row(Format::kSmem, 0x24, "s_memtime", read_clock, Type::kB64, {}, 0, Unit::kSmem,
                Fidelity::kModelled, "counts instructions"),
-    scalar_row(Format::kSmem, 0x25, "s_memrealtime", read_clock<21>, Type::kB64, {}, 0, Unit::kSmem,
-               Fidelity::kModelled, "counts instructions, as if at 2.1 GHz against 100 MHz"),
+    scalar_row(Format::kSmem, 0x25, "s_memrealtime", read_counter, Type::kB64, {}, 0, Unit::kSmem,
+               Fidelity::kModelled, "counts instructions, as if at the peak clock"),
     probe_row(0x26, "s_atc_probe", {Type::kImm, 1}, kBase),
     probe_row(0x27, "s_atc_probe_buffer", {Type::kImm, 1}, kDescriptor),
     probe_row(0x28, "s_dcache_discard", {}, kBase),

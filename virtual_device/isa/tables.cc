@@ -23,7 +23,8 @@ std::vector<Row>& made_up_rows() {
   return rows;
 }
 
-InstructionSet::InstructionSet(const Processor& processor) : processor_(processor.name) {
+InstructionSet::InstructionSet(const Processor& processor)
+    : processor_(processor.name), wait_states_(processor.wait_states) {
   for (std::span<const Row> part :
        {sop1_rows(), sop2_rows(), sopk_rows(), sopc_rows(), sopp_rows(), smem_rows(), vop1_rows(),
         vop2_rows(), vopc_rows(), vop3_rows(), vop3p_rows(), mfma_rows(), ds_rows(), flat_rows(),

@@ -36,6 +36,8 @@ class InstructionSet {
   explicit InstructionSet(const Processor& processor);
 
   std::string_view processor() const { return processor_; }
+  // Which rules of required wait states hold for the processor's code.
+  InstructionSets wait_states() const { return wait_states_; }
   // Null: the processor has no such instruction. Mnemonics are those of rows.
   const Row* find(Format format, u32 opcode) const {
     return opcode < kMaxOpcodes ? by_opcode_[static_cast<size_t>(format)][opcode] : nullptr;
@@ -48,6 +50,7 @@ class InstructionSet {
   static constexpr u32 kMaxOpcodes = 1024;  // VOP3 has the widest opcode field: 10 bits
 
   std::string_view processor_;
+  InstructionSets wait_states_;
   std::vector<Row> rows_;
   std::array<std::array<const Row*, kMaxOpcodes>, kNumFormats> by_opcode_{};
   std::map<std::string_view, const Row*> by_name_;

@@ -14,6 +14,7 @@ import threading
 from typing import Any
 
 from amdattn.arch.architectures import ARCHITECTURES
+from amdattn.arch.products import CHIPS
 from amdattn.arch.props import DeviceProps
 from amdattn.device import binding, virtual_library
 from amdattn.device.kernarg import KernargBuffer
@@ -27,7 +28,7 @@ from amdattn.device.runtime.stream_calls import (
 )
 from amdattn.errors import BindingError
 
-_FLUSH_BYTES = 512 * 2**20  # MI300X and MI355X have 256 MiB of last level cache
+_FLUSH_BYTES = 2 * max(chip.mall_bytes for chip in CHIPS)
 
 _lock = threading.RLock()
 _requested: str | None = None

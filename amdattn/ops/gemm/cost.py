@@ -15,9 +15,6 @@ from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.ops.gemm.problem import GemmProblem
 
 _ELEMENT_BYTES = 2
-_L1_BYTES_PER_CLK = 64  # of a CU
-_L2_WRITE_BYTES_PER_CLK = 594  # of an XCD
-_LOADS_OF_CU = 64  # vector loads under way in a CU
 _LOAD_LATENCY_CLK = 945
 _LOAD_BYTES = 1024  # 16 a lane
 # From dispatch to the first rows and from the last ones to the end, with one fragment; for every
@@ -73,6 +70,7 @@ def cost(
     problem: GemmProblem, kernel: KernelSpec, splits: int, columns: int, props: DeviceProps
 ) -> Cost:
     """Estimate for a member of the family, a number of parts and columns of a tile."""
+    arch = props.architecture
     rows_of_b = columns * (1 + problem.has_factors)
     row_bytes = problem.k * _ELEMENT_BYTES
     tiles_m = -(-problem.m // kernel.tile["m"])
@@ -102,7 +100,7 @@ def cost(
 
     def waiting(count: int, resident: int) -> float:
         """Clk in which the loads of so many workgroups of a CU come."""
-        limit = min(_LOADS_OF_CU, resident * under_way)
+        limit = min(arch.vmem_queue, resident * under_way)
         return count * waves * steps * loads_of_step * _LOAD_LATENCY_CLK / limit
 
     split = 0.0
@@ -112,8 +110,8 @@ def cost(
     fixed: float = _START_CLK + _FRAGMENT_CLK * fragments + _EXCHANGE_CLK * (waves > 1)
 
     asked = min(problem.m / tiles_m, kernel.tile["m"]) + rows_of_b
-    through_l1 = of_cu * asked * row_bytes / splits / _L1_BYTES_PER_CLK
-    of_simd = max(of_cu * waves / props.architecture.simds_per_cu, 1)
+    through_l1 = of_cu * asked * row_bytes / splits / arch.l1_bytes_per_clk
+    of_simd = max(of_cu * waves / arch.simds_per_cu, 1)
     matrix = of_simd * steps * parts * fragments * _MATRIX_CLK
     resident = min(of_cu, at_once)
     # Of a CU with more workgroups than it holds, each one's own time, one after the other; the
@@ -121,14 +119,14 @@ def cost(
     own = waiting(1, 1) + (fixed + split) * (of_cu > at_once)
     in_turn = own * of_cu / at_once if of_cu > at_once else 0.0
     # A wave that cannot issue its next load makes no matrix instructions meanwhile.
-    blocked = 1 - min(_LOADS_OF_CU / (resident * under_way), 1)
+    blocked = 1 - min(arch.vmem_queue / (resident * under_way), 1)
     loads = max(waiting(of_cu, resident), through_l1, in_turn) + _BLOCKED_LOSS * blocked * matrix
     alone = 0.0
     if full and late:
         # CUs with one more get more of HBM's bytes only if they ask for more. What is left of that
         # one when the others are done, they load with HBM to themselves.
         asking, of_others = (
-            min(_LOADS_OF_CU, min(count, at_once) * under_way) for count in (of_cu, full)
+            min(arch.vmem_queue, min(count, at_once) * under_way) for count in (of_cu, full)
         )
         left = max(of_cu - full * asking / of_others, 0)
         alone = left * max(own - late * memory / workgroups, 0)
@@ -141,6 +139,6 @@ def cost(
     if splits > 1:
         parts_there = splits if problem.deterministic else 1
         sums = tiles_of_xcd * tiles_m * parts_there * kernel.tile["m"] * kernel.tile["n"] * 4
-        split += sums / _L2_WRITE_BYTES_PER_CLK
+        split += sums / arch.l2_write_bytes_per_clk
     floor = floor_us(problem, props)
     return Cost(fixed + stream + split, memory, loads, split, floor, props.peak_clock_ghz)
