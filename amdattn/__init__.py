@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         plan_gemm as plan_gemm,
         supports_gemm as supports_gemm,
     )
-    from amdattn.ops.norm import (
+    from amdattn.ops.norm.rms_norm import (
         NormPlan as NormPlan,
         plan_rms_norm as plan_rms_norm,
         rms_norm as rms_norm,
@@ -78,9 +78,9 @@ _HOME = {
     "gemm_nt": "ops.gemm.small_m",
     "plan_gemm": "ops.gemm.small_m",
     "supports_gemm": "ops.gemm.small_m",
-    "NormPlan": "ops.norm",
-    "plan_rms_norm": "ops.norm",
-    "rms_norm": "ops.norm",
+    "NormPlan": "ops.norm.rms_norm",
+    "plan_rms_norm": "ops.norm.rms_norm",
+    "rms_norm": "ops.norm.rms_norm",
     "DeviceArray": "arrays.buffers",
     "asarray": "arrays.interchange",
     "empty": "arrays.buffers",

@@ -24,11 +24,13 @@ import amdattn
 from amdattn import virtual
 from amdattn.bench.clocks import clocks
 from amdattn.bench.kernels import Functions, Launch
-from amdattn.device import manifest, runtime
+from amdattn.device import runtime
 from amdattn.device.kernarg import packer
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
-from amdattn.ops import norm_kernels
+from amdattn.ops.norm import planning
+from amdattn.ops.norm.problem import NormProblem
+from amdattn.ops.norm.rms_norm import planned
 from benchmarks.performance_model.micro import hbm_rate
 
 ROWS = (1, 2, 8, 64, 512, 4096, 16384)
@@ -99,7 +101,7 @@ def ours(kernel: KernelSpec, shape: Shape, at: Operands) -> Launch:
     packed = packer(kernel)
     block = bytearray(packed.size)
     packed.pack_into(block, 0, *(values[name] for name in packed.names))
-    grid = norm_kernels.grid(kernel, shape.rows, shape.columns)
+    grid = planning.grid(kernel, NormProblem((shape.rows,), shape.columns))
     return Launch(kernel.read_code_object(), kernel.symbol, grid, kernel.workgroup, bytes(block))
 
 
@@ -184,9 +186,6 @@ def main() -> None:
     options = parser.parse_args()
     shapes: list[Shape] = options.shapes
     dtype = as_dtype(options.dtype).name
-    kernels = [
-        row for row in manifest.kernels() if row.op == norm_kernels.RMS_NORM and row.dtype == dtype
-    ]
     functions, clock, memory = Functions(), options.clock_mhz, Memory(shapes)
     props = amdattn.device_props()
     triton = Triton(dtype) if options.triton else None
@@ -197,9 +196,8 @@ def main() -> None:
     print(f"| {' | '.join(heads)} |\n|---|--:|--:|--:|---|{'--:|' * (len(heads) - 5)}")
     rows: list[dict[str, Any]] = []
     for shape in shapes:
-        kernel = norm_kernels.preferred(kernels, shape.rows, shape.columns, shape.residual, props)
-        if kernel is None:
-            parser.error(f"no kernel takes {shape}")
+        problem = NormProblem((shape.rows,), shape.columns, dtype, shape.residual)
+        kernel = planned(problem, props).launches[0].kernel
         at, bar = memory.operands(shape), shape.bar_us(copy_bytes_per_ns)
         us = modelled_us(ours(kernel, shape, at), functions, clock)
         row = {**asdict(shape), "bar_us": bar, "us": us, "kernel": kernel.name}

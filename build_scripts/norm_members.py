@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from amdattn.ops.norm_kernels import GRID, RMS_NORM
+from amdattn.ops.norm.planning import GRID, RMS_NORM
 from build_scripts import preload
 from build_scripts.toolchain import LLVM22
 

@@ -12,7 +12,7 @@ from amdattn.op.operation import Operation
 _HOME = {
     "attention": "amdattn.ops.attention.cases",
     "gemm": "amdattn.ops.gemm.cases",
-    "rms_norm": "amdattn.ops.norm",
+    "rms_norm": "amdattn.ops.norm.cases",
 }
 
 

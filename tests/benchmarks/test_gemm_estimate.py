@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from amdattn import tuning
+from amdattn.ops.gemm.cases import OPERATION
 from amdattn.ops.gemm import cost as gemm_cost
 from amdattn.ops.gemm.problem import GemmProblem
 from benchmarks import gemm_estimate
@@ -44,7 +46,7 @@ def test_a_fit_finds_what_made_the_times(constants: dict[str, float]) -> None:
     launches = [
         gemm_estimate.Launch(problem, one.kernel.name, one.splits, one.columns, one.cost.clk)
         for problem in problems
-        for one in gemm_estimate.tried(problem)
+        for one in gemm_estimate.tried(problem, tuning.choices_of(OPERATION, problem).items)
     ]
     assert gemm_estimate.losses(launches)[problems[0]] < 0.04  # fewer parts unless more save that
     gemm_cost._START_CLK, gemm_cost._SPLIT_CLK = 1500, 1000

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from api.fake_rocm import run
 
 import amdattn
 from amdattn.arch.props import KNOWN_DEVICES, KNOWN_PARTITIONS
 from amdattn.device.virtual_library import library_path, play
 from amdattn.errors import BindingError
+from tests.support.fake_rocm import run
 
 DEVICES = KNOWN_DEVICES | KNOWN_PARTITIONS
 FACTS = """

@@ -14,10 +14,11 @@ from amdattn.device import manifest
 from amdattn.device.kernarg import packer
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
-from amdattn.ops import norm_kernels
+from amdattn.ops.norm import planning
+from amdattn.ops.norm.problem import NormProblem
 
 Array = npt.NDArray[Any]
-KERNELS = {row.name: row for row in manifest.kernels() if row.op == norm_kernels.RMS_NORM}
+KERNELS = {row.name: row for row in manifest.kernels() if row.op == planning.RMS_NORM}
 POISON = 0xFFA5  # a NaN of either type that no kernel writes
 _GUARD = 8
 _FUNCTIONS = Functions()
@@ -139,7 +140,7 @@ class Call:
         packed = packer(kernel)
         block = bytearray(packed.size)
         packed.pack_into(block, 0, *(values[name] for name in packed.names))
-        grid = norm_kernels.grid(kernel, self.rows, self.columns)
+        grid = planning.grid(kernel, NormProblem((self.rows,), self.columns))
         image = kernel.read_code_object()
         Launch(image, kernel.symbol, grid, kernel.workgroup, bytes(block)).enqueue(_FUNCTIONS)
 

@@ -11,7 +11,8 @@ from kernels.norm_family import KERNELS, Call
 
 import amdattn
 from amdattn.device.manifest import KernelSpec
-from amdattn.ops.norm_kernels import grid, takes
+from amdattn.ops.norm.planning import grid, mismatches
+from amdattn.ops.norm.problem import NormProblem
 
 NAMES = list(KERNELS)
 BF16 = [name for name in NAMES if "_bf16_" in name]
@@ -205,10 +206,13 @@ def test_a_sum_is_rounded_once() -> None:
 def test_rows_of_any_length_have_a_kernel(dtype: str, residual: bool, columns: int) -> None:
     """Up to 65536 columns, in place or not."""
     mine = [kernel for kernel in KERNELS.values() if kernel.dtype == dtype]
-    for in_place in (False, True):
-        assert [k.name for k in mine if takes(k, 3, columns, residual, in_place)]
-    assert not [k.name for k in mine if takes(k, 3, 65537, residual, False)]
-    assert not [k.name for k in mine if takes(k, 2**30 + 1, columns, residual, False)]
+
+    def takers(rows: int, columns: int) -> list[KernelSpec]:
+        problem = NormProblem((rows,), columns, dtype, residual)
+        return [kernel for kernel in mine if not mismatches(kernel, problem)]
+
+    assert {True} <= {kernel.accepts["in_place"] for kernel in takers(3, columns)}
+    assert not takers(3, 65537) and not takers(2**30 + 1, columns)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -217,6 +221,6 @@ def test_tiles_are_what_a_workgroup_writes(name: str) -> None:
     kernel = KERNELS[name]
     rows, columns = kernel.tile["rows"], kernel.tile["columns"]
     most = kernel.accepts["columns"][1]
-    assert grid(kernel, rows, most) == (1, most // columns, 1)
-    assert grid(kernel, rows + 1, most)[0] == 2
+    assert grid(kernel, NormProblem((rows,), most)) == (1, most // columns, 1)
+    assert grid(kernel, NormProblem((rows + 1,), most))[0] == 2
     assert kernel.accepts["in_place"] == (columns == most)

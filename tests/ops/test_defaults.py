@@ -74,8 +74,8 @@ OWN: dict[str, dict[str, Any]] = {
     "tuning.tune": {"some": ()},
     "ops.attention.cases.AttentionCase": {"scale_v": 1},
     "ops.attention.cases.case": {"scale_v": 1},
-    "ops.norm.rms_norm": {"eps": 1e-6},
-    "ops.norm.NormProblem": {"eps": 1e-6, "residual": False},
+    "ops.norm.rms_norm.rms_norm": {"eps": 1e-6},
+    "ops.norm.problem.NormProblem": {"eps": 1e-6, "residual": False},
     "cli.tune._time": {"shown": 8},
     "arch.energies.mi300x": {"large_tile": 1.26, "plain_valu": 0.5},  # docs/performance-model.md
     "report.kernels.Guarded": {"guard": 8},

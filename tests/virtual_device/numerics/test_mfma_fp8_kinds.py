@@ -9,7 +9,8 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-from numerics.test_mfma import Shape, Words, load_shapes, run
+
+from tests.virtual_device.numerics.test_mfma import Shape, Words, load_shapes, run
 
 KINDS = {
     "": {"fp8": ml_dtypes.float8_e4m3fnuz, "bf8": ml_dtypes.float8_e5m2fnuz},

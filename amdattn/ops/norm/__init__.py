@@ -1,0 +1,1 @@
+"""RMS normalisation of rows, also of the sum with a residual."""

@@ -1,0 +1,112 @@
+"""RMS normalisation as an operation: its options, its cases, what results must be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from amdattn.device.manifest import KernelSpec
+from amdattn.dtypes import as_dtype
+from amdattn.op.operation import Case, Expected, Operation
+from amdattn.op.options import REQUIRED, Option
+from amdattn.ops.norm import planning
+from amdattn.ops.norm.planning import RMS_NORM
+from amdattn.ops.norm.problem import NormProblem
+from amdattn.ops.norm.rms_norm import NormPlan, planned
+
+# Largest relative error of one rounding.
+_ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
+_OF_SUMS = 2.0**-15  # float32 sums of some hundreds of squares in a lane, and those of lanes
+
+
+@dataclass(frozen=True)
+class NormCase(Case[NormProblem]):
+    """Normally distributed rows."""
+
+    def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
+        """Random host arrays by operand, the same for the same seed."""
+        problem, rng = self.problem, np.random.default_rng(seed)
+        element = as_dtype(problem.dtype).numpy()
+        shapes = {"x": (*problem.shape, problem.columns), "weight": (problem.columns,)}
+        shapes |= {"residual": shapes["x"]} if problem.residual else {}
+        return {
+            name: rng.standard_normal(shape, np.float32).astype(element)
+            for name, shape in shapes.items()
+        }
+
+
+def expected(case: NormCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
+    """In float64; wrong by one rounding, and a little by float32 sums. The sum is exact."""
+    x, weight = inputs["x"], inputs["weight"].astype(np.float64)
+    found = {}
+    if case.problem.residual:
+        added = x.astype(np.float32) + inputs["residual"].astype(np.float32)
+        x = added.astype(x.dtype)
+        found["residual_out"] = Expected(x.astype(np.float64), 0.0)
+    rows = x.astype(np.float64)
+    mean = (rows**2).mean(axis=-1, keepdims=True)
+    out = rows * weight / np.sqrt(mean + np.float64(np.float32(case.problem.eps)))
+    allowed = (_ROUNDING[case.problem.dtype] + _OF_SUMS) * float(np.abs(out).max())
+    return {"out": Expected(out, allowed), **found}
+
+
+_SIZES = (
+    *((1, 1), (3, 2), (2, 7), (5, 8), (9, 9), (33, 63), (31, 64), (65, 65), (3, 127), (2, 1025)),
+    *((7, 1000), (4, 4095), (3, 4096), (2, 8193), (1, 16384), (1, 16385)),
+)
+
+
+def cases(row: KernelSpec | None) -> Iterator[NormCase]:
+    """Around the sizes of chunks, waves and tiles; of a kernel around its own least and most."""
+    if row is None:
+        for i, (rows, columns) in enumerate(_SIZES):
+            for dtype in ("bfloat16", "float16"):
+                yield NormCase(NormProblem((rows,), columns, dtype, residual=i % 2 == 0))
+        return
+    least, most = row.accepts["columns"]
+    tile = row.tile["rows"]
+    for residual in row.accepts["residual"]:
+        for rows, columns in (
+            *((1, least), (tile + 1, most), (2 * tile + 1, most - 1)),
+            (tile + 2, max(least, most // 2 + 3)),
+        ):
+            problem = NormProblem((rows,), columns, row.dtype, residual, 1e-5)
+            yield NormCase(problem, kernel=row.name)
+
+
+def larger(on_gpu: bool) -> Iterator[NormCase]:
+    """The rows of a long prompt."""
+    for dtype in ("bfloat16", "float16"):
+        yield NormCase(NormProblem((8192 if on_gpu else 400,), 4096, dtype, residual=True))
+
+
+def _problem(rows: int, **options: Any) -> NormProblem:
+    return NormProblem((rows,), **options)
+
+
+OPERATION = Operation(
+    name="rms_norm",
+    title="the normalisation of rows",
+    kernel_ops=(RMS_NORM,),
+    plan_type=NormPlan,
+    options=(
+        Option("rows", int, REQUIRED, "Of x."),
+        Option("columns", int, REQUIRED, "Elements of a row."),
+        Option("dtype", str, "bfloat16", "bfloat16 or float16."),
+        Option("residual", bool, False, "Added before; the sum is a result.", ("--residual",)),
+        Option("eps", float, 1e-6, "Added to the mean of squares."),
+    ),
+    problem=_problem,
+    choices=planning.choices,
+    cost=lambda choice: choice.clk,
+    best=planning.best,
+    build=planning.build,
+    reference=expected,
+    planned=planned,
+    cases=cases,
+    larger=larger,
+)

@@ -1,0 +1,159 @@
+"""Which kernel normalises rows, and its launch. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
+from amdattn.device.manifest import KernelSpec, candidates
+from amdattn.op.choices import Choices
+from amdattn.op.mismatch import Mismatch, Span
+from amdattn.op.occupancy import workgroups_per_cu
+from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
+from amdattn.op.workspace import WorkspaceLayout
+from amdattn.ops.norm.problem import NormProblem
+
+RMS_NORM = "rms_norm"  # of KernelSpec.op
+# Of KernelSpec.grid: x = ceil(rows / tile.rows), y = ceil(columns / tile.columns). A workgroup
+# reads whole rows, also where its tile is a part of them.
+GRID = "tiles_of_rows_and_columns"
+
+_CHUNK = 8  # columns that a lane loads at a time
+# Clk at the peak clock, fitted to what the performance model of the virtual device gives for the
+# shipped bfloat16 kernels: in 84 shapes the one that they prefer takes at most 6 % longer than the
+# fastest. They are no account of the instructions.
+_START_CLK = 716  # of a launch
+_TRIP_CLK = 984  # from the first load to the first result, without arithmetic
+_WAVE_CLK, _ROW_CLK = 16, 71  # of a wave, and of each row that its lanes have one after the other
+# Of the vector unit, for each chunk: its squares, its residual, what is written of it, its mask.
+_SQUARES_CLK, _RESIDUAL_CLK, _OUTPUT_CLK, _PARTIAL_CLK = 6, 116, 190, 167
+_LOAD_BYTES_PER_CLK = 28  # of a CU
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A kernel and its estimated clocks."""
+
+    kernel: KernelSpec
+    clk: float
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What tells it from the others."""
+        return {"kernel": self.kernel.name}
+
+
+def mismatches(kernel: KernelSpec, problem: NormProblem) -> list[Mismatch]:
+    """Everything in `problem` that `kernel` does not implement; empty if it solves it."""
+    found = []
+    if problem.dtype != kernel.dtype:
+        found.append(Mismatch("dtype", problem.dtype, (kernel.dtype,)))
+    for name, value in (("rows", problem.rows), ("columns", problem.columns)):
+        least, most = kernel.accepts[name]
+        if not least <= value <= most:
+            found.append(Mismatch(name, value, (Span(least, most),)))
+    if problem.residual not in kernel.accepts["residual"]:
+        allowed = tuple(kernel.accepts["residual"])
+        found.append(Mismatch("residual", problem.residual, allowed))
+    if not found:
+        most = kernel.accepts["max_workgroups"]
+        workgroups = math.prod(grid(kernel, problem))
+        if workgroups > most:
+            rows = most * kernel.tile["rows"]
+            found.append(Mismatch("rows", problem.rows, (Span(1, rows),)))
+    return found
+
+
+def grid(kernel: KernelSpec, problem: NormProblem) -> tuple[int, int, int]:
+    """Workgroups along x, y and z."""
+    kernel.check_grid(GRID)
+    tile = kernel.tile
+    return -(-problem.rows // tile["rows"]), -(-problem.columns // tile["columns"]), 1
+
+
+def cost_clk(kernel: KernelSpec, problem: NormProblem, props: DeviceProps) -> float:
+    """Estimated clocks of a launch with cold caches, for a choice among those that take it."""
+    tile, params, arch = kernel.tile, kernel.params, props.architecture
+    rows, columns, residual = problem.rows, problem.columns, problem.residual
+    x, y, _ = grid(kernel, problem)
+    of_xcd = -(-x * y // props.num_xcds)
+    cus = props.num_cus // props.num_xcds
+    of_cu = -(-of_xcd // cus)
+    waves = kernel.workgroup[0] / LANES_PER_WAVE
+
+    # The vector unit, a wave. Slices add the residual to their part of the row once more.
+    chunks: int = params["steps"] * params["row_steps"]
+    own: float = tile["columns"] / (params["row_lanes"] * _CHUNK) * params["row_steps"]
+    is_slice = tile["columns"] < kernel.accepts["columns"][1]
+    vector: float = (
+        _WAVE_CLK + _ROW_CLK * params["row_steps"] + chunks * _SQUARES_CLK + own * _OUTPUT_CLK
+    )
+    if residual:
+        vector += _RESIDUAL_CLK * (chunks * params["chunk"] / _CHUNK + is_slice * own)
+    if columns < kernel.accepts["columns"][1]:
+        vector += chunks * _PARTIAL_CLK
+    read = tile["rows"] * columns * (1 + residual) + min(columns, tile["columns"])
+    loads = read * problem.itemsize / _LOAD_BYTES_PER_CLK
+
+    # The last workgroup to start; all that share a CU; HBM: the slowest of these.
+    dispatched = waves * arch.dispatch_wave_clk
+    last = of_xcd * dispatched + loads + vector * math.ceil(waves / arch.simds_per_cu)
+    shared = of_cu * max(loads, vector * max(1, waves / arch.simds_per_cu))
+    shared += min(of_xcd, cus) * dispatched
+    hbm_bytes_per_clk = props.hbm_bytes_per_ns / props.num_xcds / props.peak_clock_ghz
+    written = rows * columns * (1 + residual) * problem.itemsize / props.num_xcds
+    at_the_end = min(written, arch.l2_bytes) / hbm_bytes_per_clk
+    stream = 2 * written / hbm_bytes_per_clk - at_the_end
+    slowest: float = max(last, shared, stream)
+    return _START_CLK + _TRIP_CLK + slowest + at_the_end  # what the L2s hold is written then
+
+
+def choices(
+    problem: NormProblem, props: DeviceProps, rows: Sequence[KernelSpec]
+) -> Choices[Choice]:
+    """Every kernel that takes a problem."""
+    found = [(row, mismatches(row, problem)) for row in candidates(rows, RMS_NORM, props)]
+    items = [Choice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
+    rejected = sorted(((row, wrong) for row, wrong in found if wrong), key=lambda r: len(r[1]))
+    return Choices(tuple(items), tuple(rejected), rows)
+
+
+def best(items: Sequence[Choice]) -> Choice:
+    """The one of least estimated time."""
+    return min(items, key=lambda choice: choice.clk)
+
+
+def build(
+    problem: NormProblem, props: DeviceProps, choice: Choice, choices: Choices[Choice]
+) -> Plan[NormProblem]:
+    """The plan of a choice."""
+    kernel = choice.kernel
+    args: dict[str, Argument] = {
+        "x": Address("x"),
+        "weight": Address("weight"),
+        "x_stride": Stride("x", "row"),
+        "columns": problem.columns,
+        "rows": problem.rows,
+        "eps": problem.eps,
+        "out": Address("out"),
+        "out_stride": Stride("out", "row"),
+    }
+    has = problem.residual
+    args |= {"residual": Address("residual") if has else 0}
+    args |= {"sum": Address("residual_out") if has else 0}
+    args |= {"residual_stride": Stride("residual", "row") if has else 0}
+    args |= {"sum_stride": Stride("residual_out", "row") if has else 0}
+    fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
+    per_cu, limit = workgroups_per_cu(kernel, props)
+    tried = ", ".join(f"{one.kernel.name}: {one.clk:.0f} clk" for one in choices.items)
+    reasons = {
+        "why this kernel": f"least estimated time: {tried}",
+        "tiles": f"{kernel.tile['rows']} rows x {kernel.tile['columns']} columns",
+        "workgroups per CU": f"{per_cu}, limited by {limit}",
+        "work": f"{problem.nbytes} bytes",
+    }
+    writes = frozenset({"out", "residual_out"} if has else {"out"})
+    launch = Launch(kernel, grid(kernel, problem), fields, writes)
+    return Plan(problem, props, (launch,), WorkspaceLayout(), tuple(reasons.items()))

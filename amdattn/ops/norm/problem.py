@@ -1,0 +1,87 @@
+"""Frozen facts of a normalisation, before any choice of kernel."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from amdattn import scalars
+from amdattn.dtypes import as_dtype
+from amdattn.scalars import FLOAT32_MAX, INT32_MAX
+
+
+@dataclass(frozen=True)
+class NormProblem:
+    """RMS normalisation of rows.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of x but for the last axis; together the rows.
+    columns : int
+    dtype : str
+    residual : bool
+        Whether one is added before.
+    eps : float
+
+    Raises
+    ------
+    ValueError, TypeError
+        A malformed value. Whether a kernel exists is decided later.
+    """
+
+    shape: tuple[int, ...]
+    columns: int
+    dtype: str = "bfloat16"
+    residual: bool = False
+    eps: float = 1e-6
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        put("shape", tuple(scalars.integer("rows", count) for count in self.shape))
+        put("columns", scalars.integer("columns", self.columns))
+        for name, count in (("rows", self.rows), ("columns", self.columns)):
+            if not 1 <= count <= INT32_MAX:
+                raise ValueError(f"{name}={count} must be in 1..{INT32_MAX}")
+        put("dtype", as_dtype(self.dtype).name)
+        put("residual", scalars.boolean("residual", self.residual))
+        put("eps", scalars.number("eps", self.eps))
+        if not 0 <= self.eps <= FLOAT32_MAX:
+            raise ValueError(f"eps={self.eps} must be in 0..{FLOAT32_MAX}")
+
+    @property
+    def rows(self) -> int:
+        """Of x."""
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return as_dtype(self.dtype).itemsize
+
+    @property
+    def text(self) -> str:
+        """Every argument."""
+        return (
+            f"rms_norm {self.dtype}, rows={self.rows} columns={self.columns} "
+            f"residual={self.residual} eps={self.eps:.6g}"
+        )
+
+    @property
+    def brief(self) -> str:
+        """Sizes, and what differs from the defaults."""
+        of_dtype = f" {self.dtype}" * (self.dtype != "bfloat16")
+        return f"{self.rows}x{self.columns}{of_dtype}{' residual' * self.residual}"
+
+    @property
+    def flops(self) -> int:
+        """Of squares, sums and products."""
+        return (4 + self.residual) * self.rows * self.columns
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all operands, each counted once."""
+        matrices = 4 if self.residual else 2
+        return (matrices * self.rows + 1) * self.columns * self.itemsize

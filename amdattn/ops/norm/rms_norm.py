@@ -1,0 +1,205 @@
+"""RMS normalisation: check, plan, run."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, ClassVar
+
+from amdattn import scalars
+from amdattn.arch.props import DeviceProps, as_device_props
+from amdattn.arrays.buffers import View, empty, host_empty
+from amdattn.arrays.interchange import as_view, like
+from amdattn.device import manifest, runtime
+from amdattn.dtypes import as_dtype
+from amdattn.op.executor import RunnablePlan
+from amdattn.op.operands import check_placement, check_shape
+from amdattn.op.outputs import output_view
+from amdattn.op.plan import Operand
+from amdattn.op.spec import OperandSpec, Specs
+from amdattn.ops.norm import planning
+from amdattn.ops.norm.problem import NormProblem
+
+
+def rms_norm(
+    x: Any,
+    weight: Any,
+    residual: Any = None,
+    eps: float = 1e-6,
+    *,
+    out: Any = None,
+    residual_out: Any = None,
+    stream: Any = None,
+) -> Any:
+    """``x * weight / sqrt(mean(x^2) + eps)`` along the last axis, in float32, rounded once.
+
+    With a residual x is ``x + residual``, rounded to its type, which is returned, too.
+
+    Parameters
+    ----------
+    x : array, bfloat16 or float16, (..., columns)
+        numpy (with ml_dtypes), `DeviceArray`, or an array of any library with ``__dlpack__``,
+        ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the host of any
+        strides; on the device rows at one distance, elements of a row next to each other.
+    weight : array, like x, (columns,)
+    residual : array, like x, (..., columns), optional
+    eps : float
+        At least 0. Rows of zeros are then zeros; with 0 they are NaN.
+    out, residual_out : array, like x, optional
+        Written instead of new arrays; they share no memory with the inputs.
+    stream : hipStream_t, optional
+        An int or a hip-python stream; defaults to the default stream. Calls on device arrays return
+        before the kernel has finished, calls on host arrays after the result is copied back.
+
+    Returns
+    -------
+    out : array, like x
+        Of the kind of `x`. Rows whose squares do not fit float32 are 0.
+    residual_out : array, like x
+        Only with a residual.
+
+    Raises
+    ------
+    UnsupportedProblem
+        (a NotImplementedError and ValueError) No kernel does this; the message says what there is.
+    ValueError, TypeError
+        Malformed input. Nothing was launched.
+    UnsupportedDeviceError, HipError
+        The device is of another architecture; a HIP call failed.
+    """
+    handle = runtime.stream_handle(stream)
+    views: tuple[View, ...] = as_view(x, "x", handle), as_view(weight, "weight", handle)
+    if residual is not None:
+        views = *views, as_view(residual, "residual", handle)
+    if type(eps) is not float:
+        eps = scalars.number("eps", eps)
+    if residual is None and residual_out is not None:
+        raise ValueError("residual_out was given, but no residual")
+    shape = views[0].shape
+    if not shape:
+        raise ValueError("x has shape (); it must have at least 1 dimension")
+    if 0 in shape:
+        return _of_nothing(x, views, (out, residual_out), handle)
+    ordinal = runtime.get(views[0].ordinal).ordinal
+    plan = _planned_for(ordinal, shape, views[0].dtype.name, residual is not None, eps)
+    results = plan.execute(x, views, (out, residual_out), "", handle)
+    return results[0] if residual is None else results
+
+
+def plan_rms_norm(
+    rows: int, columns: int, *, device: DeviceProps | str, **options: Any
+) -> NormPlan:
+    """Plan a normalisation. No device is queried or bound.
+
+    Parameters
+    ----------
+    rows, columns : int
+    device : DeviceProps or str
+        `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
+    **options
+        dtype, residual, eps: see `NormProblem`.
+
+    Raises
+    ------
+    UnsupportedProblem, UnsupportedDeviceError, ValueError, TypeError
+    """
+    return planned(NormProblem((rows,), columns, **options), as_device_props(device))
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _planned_for(
+    ordinal: int, shape: tuple[int, ...], dtype: str, residual: bool, eps: float
+) -> NormPlan:
+    problem = NormProblem(shape[:-1], shape[-1], dtype, residual, eps)
+    return planned(problem, runtime.get(ordinal).props)
+
+
+@functools.lru_cache(maxsize=1024)
+def planned(problem: NormProblem, props: DeviceProps) -> NormPlan:
+    """The plan of a problem on a device."""
+    found = planning.choices(problem, props, manifest.kernels())
+    found.require(props)
+    return NormPlan.of(planning.build(problem, props, planning.best(found.items), found))
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
+
+class NormPlan(RunnablePlan[NormProblem]):
+    """A plan that can be run. Made by `plan_rms_norm`; see `Plan` for what it holds."""
+
+    result_names: ClassVar[tuple[str, ...]] = ("out", "residual_out")
+    result_labels: ClassVar[tuple[str, ...]] = ("out", "residual_out")
+
+    def operands(self, variant: str) -> Specs:
+        """X, weight, residual, out and residual_out."""
+        p = self.problem
+        element, layout = as_dtype(p.dtype), "shape of x"
+        x = (*p.shape, p.columns), element, tuple(map(str, range(len(p.shape))))
+        if_added: dict[str, Any] = {"present": p.residual, "condition": "residual"}
+        specs = (
+            OperandSpec("x", "in", *x, layout=layout),
+            OperandSpec("weight", "in", (p.columns,), element, (), layout="columns of x"),
+            OperandSpec("residual", "in", *x, layout=layout, **if_added),
+            OperandSpec("out", "out", *x, layout=layout),
+            OperandSpec("residual_out", "out", *x, layout=layout, **if_added),
+        )
+        return {spec.name: spec for spec in specs}
+
+    def operand(self, spec: OperandSpec, view: View) -> Operand:
+        """An address and the distance of rows, none where they have several."""
+        step = _row_step(view)
+        return Operand(view.address, {} if step is None else {"row": step})
+
+    def misfit(self, spec: OperandSpec, operand: Operand) -> str:
+        """That rows do not lie at one distance."""
+        return "" if operand.strides else "rows at several distances, which must be at one"
+
+    def run(
+        self,
+        x: Any,
+        weight: Any,
+        residual: Any = None,
+        *,
+        out: Any = None,
+        residual_out: Any = None,
+        stream: Any = None,
+    ) -> Any:
+        """Run the plan on arrays of its shape; parameters and results as `rms_norm`."""
+        views, handle = self.views_of({"x": x, "weight": weight, "residual": residual}, stream)
+        results = self.execute(x, views, (out, residual_out), "", handle)
+        return results if self.problem.residual else results[0]
+
+
+def _row_step(view: View) -> int | None:
+    """Elements from row to row, all axes but the last taken as one; None if there is no one."""
+    step = reach = None
+    for length, stride in zip(view.shape[-2::-1], view.strides[-2::-1], strict=True):
+        if length == 1:
+            continue
+        if step is None:
+            step, reach = stride, stride
+        elif stride != reach:
+            return None
+        reach = stride * length
+    return view.shape[-1] if step is None else step
+
+
+def _of_nothing(kind: Any, views: tuple[View, ...], given: tuple[Any, Any], stream: int) -> Any:
+    """Results without elements; every check is made of them, too."""
+    x = views[0]
+    named = dict(zip(("x", "weight", "residual"), views, strict=False))
+    has_residual = "residual" in named
+    results = []
+    for name, array in zip(("out", "residual_out")[: 1 + has_residual], given, strict=False):
+        if array is not None:
+            named[name] = output_view(array, name, stream)
+            results.append(array)
+        elif x.on_device:
+            results.append(like(kind, empty(x.shape, x.dtype.name, x.ordinal)))
+        else:
+            results.append(like(kind, host_empty(x.shape, x.dtype)))
+    check_placement(named)
+    for name, view in named.items():
+        shape = x.shape[-1:] if name == "weight" else x.shape
+        check_shape(view, name, shape, x.dtype.name, "shape of x")
+    return tuple(results) if has_residual else results[0]
