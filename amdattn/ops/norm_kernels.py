@@ -20,11 +20,11 @@ _CHUNK = 8  # columns that a lane loads at a time
 # fastest. They are no account of the instructions.
 _PEAK_CLOCK_GHZ = 2.1
 _START_CLK, _DISPATCH_CLK = 716, 14  # of a launch; of each wave of an XCD
-_TRIP_CLK = 984  # from the first load to the first result, without arithmetic
-_WAVE_CLK, _ROW_CLK = 16, 71  # of a wave, and of each row that its lanes have one after the other
+_TRIP_CLK = 976  # from the first load to the first result, without arithmetic
+_WAVE_CLK, _ROW_CLK = 10, 93  # of a wave, and of each row that its lanes have one after the other
 # Of the vector unit, for each chunk: its squares, its residual, what is written of it, its mask.
-_SQUARES_CLK, _RESIDUAL_CLK, _OUTPUT_CLK, _PARTIAL_CLK = 6, 116, 190, 167
-_LOAD_BYTES_PER_CLK = 28  # of a CU
+_SQUARES_CLK, _RESIDUAL_CLK, _OUTPUT_CLK, _PARTIAL_CLK = 14, 194, 264, 183
+_LOAD_BYTES_PER_CLK = 65  # of a CU
 _L2_BYTES = 4 << 20  # of an XCD: what it holds at the end is written then
 
 
