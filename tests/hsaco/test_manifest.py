@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from build_scripts import build, manifest, toolchain, verify
+from build_scripts import build, manifest, preload, toolchain, verify
 
 ROOT = build.ROOT
 ROWS: list[dict[str, Any]] = [*manifest.read_rows(build.HSACO).values()]
@@ -70,7 +70,8 @@ def test_kernarg_struct_is_the_whole_kernarg_block(row: dict[str, Any]) -> None:
     assert {arg[".value_kind"] for arg in args} == {"by_value"}
     whole, each = [(0, told["size"])], [(f[1], f[2]) for f in told["fields"]]
     # Arguments of their own can be preloaded into SGPRs.
-    expected = each if row["op"] == "gemm_nt" else whole
+    (kernel,) = (kernel for kernel in build.KERNELS if kernel.name == row["name"])
+    expected = each if set(preload.FLAGS) <= set(kernel.flags) else whole
     assert [(arg[".offset"], arg[".size"]) for arg in args] == expected
     assert code.resources(row["symbol"]).kernarg_bytes == told["size"]
     ends = [offset + size for _, offset, size, _ in told["fields"]]
