@@ -97,6 +97,7 @@ def ours(kernel: KernelSpec, shape: Shape, at: Operands) -> Launch:
         **asdict(at),
         **{f"{name}_stride": shape.columns for name in ("x", "residual", "out", "sum")},
         **{"columns": shape.columns, "rows": shape.rows, "eps": _EPS},
+        "inverse_columns": 1 / shape.columns,
     }
     packed = packer(kernel)
     block = bytearray(packed.size)

@@ -9,9 +9,10 @@ typedef struct RmsNormArgs {
   int64_t residual_stride;
   int32_t columns;
   int32_t rows;
-  float eps;     // not NaN
-  uint64_t out;  // [rows, columns]
-  uint64_t sum;  // [rows, columns], written with a residual only
+  float eps;              // not NaN
+  float inverse_columns;  // 1 / columns
+  uint64_t out;           // [rows, columns]
+  uint64_t sum;           // [rows, columns], written with a residual only
   int64_t out_stride;
   int64_t sum_stride;
 } RmsNormArgs;

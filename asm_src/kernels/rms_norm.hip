@@ -69,7 +69,7 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
     }
     columns.keep(weights, s);
   }
-  const Scale scale(args.columns, args.eps);
+  const Scale scale(args.inverse_columns, args.eps);
   Sum over_row(of_waves);
 
   SumOfSquares squares[kRowSteps];

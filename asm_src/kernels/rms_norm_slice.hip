@@ -59,7 +59,7 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
   for (int s = 0; s < kOwnSteps; ++s) weight[s] = slice.load(weights, s);
   for (int s = 0; s < kSteps; ++s) columns.keep(x_row, s);
   for (int s = 0; s < kOwnSteps; ++s) slice.keep(x_row, s);
-  const Scale scale(args.columns, args.eps);
+  const Scale scale(args.inverse_columns, args.eps);
   Sum over_row(of_waves);
 
   SumOfSquares squares;

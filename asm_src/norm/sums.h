@@ -75,10 +75,8 @@ class OverRow {
 // 1 / sqrt(sum / columns + eps), within 2 ULP of what float32 makes of the sum, if that is finite.
 class Scale {
  public:
-  __device__ __forceinline__ Scale(int columns, float eps)
-      : inverse_(v_rcp_f32(float(columns))), eps_(eps) {
-    ordered::settle(inverse_);
-  }
+  __device__ __forceinline__ Scale(float inverse_columns, float eps)
+      : inverse_(inverse_columns), eps_(eps) {}
   __device__ __forceinline__ float operator()(float sum) const {
     const float x = sum * inverse_ + eps_;
     if (__builtin_expect(eps_ >= 0x1p-126f, true)) return v_rsq_f32(x);

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from amdattn import tuning
-from amdattn.ops.gemm.cases import OPERATION
 from amdattn.ops.gemm import cost as gemm_cost
+from amdattn.ops.gemm.cases import OPERATION
 from amdattn.ops.gemm.problem import GemmProblem
 from benchmarks import gemm_estimate
 

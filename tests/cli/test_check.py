@@ -199,7 +199,10 @@ def test_inputs_from_a_file(
         (("attention", "--grid", 4), "--grid does not go with attention"),
         (("all", "--kernel", "k"), "--kernel does not go with all"),
         (("attention", "--suppressions", "nowhere.toml"), "nowhere.toml"),
-        (("atention",), "'atention' is neither one of attention, gemm, rms_norm, all nor a code object file"),
+        (
+            ("atention",),
+            "'atention' is neither one of attention, gemm, rms_norm, all nor a code object file",
+        ),
         ((__file__, "--grid", 1), "is not an ELF code object"),
     ],
 )

@@ -132,6 +132,7 @@ class Call:
         """Queue it."""
         values: dict[str, int | float] = {
             **{"rows": self.rows, "columns": self.columns, "eps": self.eps},
+            "inverse_columns": 1 / self.columns,
             **dict.fromkeys(("residual", "residual_stride", "sum", "sum_stride"), 0),
             **{name: rows.address for name, rows in operands.items()},
             **{f"{name}_stride": rows.stride for name, rows in operands.items()},
