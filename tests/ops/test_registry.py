@@ -12,11 +12,12 @@ import pytest
 
 import amdattn
 from amdattn.arch.props import KNOWN_DEVICES
+from amdattn.arrays.buffers import empty
 from amdattn.arrays.interchange import asarray
 from amdattn.checking.findings import ERROR, FindingLog
 from amdattn.checking.schedules import run, schedules
 from amdattn.checking.subjects import OfOperation
-from amdattn.device import manifest
+from amdattn.device import manifest, runtime
 from amdattn.op.comparison import judge
 from amdattn.op.operation import Case, Operation
 from amdattn.ops import registry
@@ -146,3 +147,43 @@ def test_plans_are_those_of_the_public_functions() -> None:
     assert registry.operation("gemm").planned(
         amdattn.plan_gemm(4, 64, 512, device="MI300X").problem, PROPS
     ) is amdattn.plan_gemm(4, 64, 512, device="MI300X")
+
+
+@of_every
+def test_graphs_of_plans(operation: AnyOperation, hip_stream: Any) -> None:
+    """Captured with every result given, replayed on new contents of the same arrays."""
+    case = list(operation.cases(None))[4]
+    plan, stream = plan_of(operation, case), runtime.stream_handle(hip_stream)
+    variant, device = case.variant or plan.default_variant, runtime.get()
+    arrays = {name: asarray(x) for name, x in case.inputs(1).items()}
+    specs = plan.specs(variant)
+    results = tuple(
+        empty(specs[name].shape, specs[name].dtype.name) if specs[name].present else None
+        for name in plan.result_names
+    )
+    workspace = plan.new_workspace() if plan.workspace.regions else None
+    views, _ = plan.views_of(arrays, None)
+    plan.execute(None, views, results, variant, 0, workspace)  # loads the kernels
+    device.synchronize(0)
+    hip = device.hip
+    mode = hip.hipStreamCaptureMode.hipStreamCaptureModeGlobal
+    device.check("hipStreamBeginCapture", hip.hipStreamBeginCapture(stream, mode))
+    views, _ = plan.views_of(arrays, stream)
+    with pytest.raises(ValueError, match="a graph is being captured"):
+        plan.execute(None, views, (None,) * len(results), variant, stream, workspace)
+    plan.execute(None, views, results, variant, stream, workspace)
+    graph = device.check("hipStreamEndCapture", hip.hipStreamEndCapture(stream))
+    made = device.check("hipGraphInstantiate", hip.hipGraphInstantiateWithFlags(graph, 0))
+    for seed in (2, 3):
+        inputs = case.inputs(seed)
+        for name, x in inputs.items():
+            device.upload(arrays[name].address, np.ascontiguousarray(x).ctypes.data, x.nbytes, 0)
+        device.synchronize(0)
+        device.check("hipGraphLaunch", hip.hipGraphLaunch(made, stream))
+        device.synchronize(stream)
+        for name, must in operation.reference(case, inputs).items():
+            result = results[plan.result_names.index(name)]
+            assert result is not None
+            assert judge(result.numpy(), must.values, must.tolerance, 0.0), name
+    device.check("hipGraphExecDestroy", hip.hipGraphExecDestroy(made))
+    device.check("hipGraphDestroy", hip.hipGraphDestroy(graph))

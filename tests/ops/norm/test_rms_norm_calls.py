@@ -1,0 +1,193 @@
+"""`amdattn.rms_norm` as users call it: shapes, strides, kinds of arrays, refusals, graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import amdattn
+from amdattn.arch.props import KNOWN_DEVICES
+from amdattn.errors import UnsupportedProblem
+from amdattn.ops.norm.problem import NormProblem
+from amdattn.ops.norm.rms_norm import _row_step
+
+BF16 = ml_dtypes.bfloat16
+
+
+def normal(seed: int, *shape: int, dtype: Any = BF16) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape, np.float32).astype(dtype)
+
+
+def reference(x: Any, weight: Any, eps: float = 1e-6) -> Any:
+    wide = x.astype(np.float64)
+    return wide * weight.astype(np.float64) / np.sqrt((wide**2).mean(-1, keepdims=True) + eps)
+
+
+def close(out: Any, x: Any, weight: Any, eps: float = 1e-6) -> None:
+    got = out.numpy() if isinstance(out, amdattn.DeviceArray) else out
+    expected = reference(x, weight, eps)
+    assert got.shape == x.shape and got.dtype == x.dtype
+    ulp = 2.0**-8 if x.dtype == BF16 else 2.0**-11
+    np.testing.assert_allclose(got.astype(np.float64), expected, rtol=1.1 * ulp, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [BF16, np.float16])
+@pytest.mark.parametrize("shape", [(5,), (1, 1), (3, 100), (2, 3, 65), (2, 1, 3, 2, 16), (1, 5000)])
+def test_any_shape_on_the_host_and_on_the_device(shape: tuple[int, ...], dtype: Any) -> None:
+    x, weight = normal(1, *shape, dtype=dtype), normal(2, shape[-1], dtype=dtype)
+    out = amdattn.rms_norm(x, weight)
+    assert isinstance(out, np.ndarray)
+    close(out, x, weight)
+    on_device = amdattn.rms_norm(amdattn.asarray(x), amdattn.asarray(weight))
+    assert isinstance(on_device, amdattn.DeviceArray)
+    np.testing.assert_array_equal(on_device.numpy().view(np.uint16), out.view(np.uint16))
+
+
+@pytest.mark.parametrize("dtype", [BF16, np.float16])
+def test_a_residual_is_added_and_returned(dtype: Any) -> None:
+    x, residual, weight = (normal(i, 4, 300, dtype=dtype) for i in range(3))
+    weight = weight[0].copy()
+    added = (x.astype(np.float32) + residual.astype(np.float32)).astype(dtype)
+    out, total = amdattn.rms_norm(x, weight, residual, 1e-5)
+    np.testing.assert_array_equal(total.view(np.uint16), added.view(np.uint16))
+    close(out, added, weight, 1e-5)
+    arrays = [amdattn.asarray(a) for a in (x, weight, residual)]
+    given = amdattn.empty(x.shape, x.dtype), amdattn.empty(x.shape, x.dtype)
+    results = amdattn.rms_norm(*arrays, 1e-5, out=given[0], residual_out=given[1])
+    assert results == given
+    np.testing.assert_array_equal(given[0].numpy().view(np.uint16), out.view(np.uint16))
+    np.testing.assert_array_equal(given[1].numpy().view(np.uint16), added.view(np.uint16))
+    alone = amdattn.rms_norm(*arrays, 1e-5, residual_out=given[1])
+    np.testing.assert_array_equal(alone[0].numpy().view(np.uint16), out.view(np.uint16))
+
+
+def test_rows_at_any_one_distance() -> None:
+    wide, weight = normal(3, 6, 4, 130), normal(4, 40)
+    device, scale = amdattn.asarray(wide), amdattn.asarray(weight)
+    for rows in (
+        np.s_[:, 1, 5:45],
+        np.s_[::-1, 2, 7:47],
+        np.s_[::2, 0, :40],
+        np.s_[2:3, :, 3:43],
+        np.s_[:, :, 90:],
+    ):
+        close(amdattn.rms_norm(device[rows], scale), wide[rows], weight)
+        close(amdattn.rms_norm(wide[rows], weight), wide[rows], weight)
+    target = amdattn.asarray(np.full(wide.shape, 7, BF16))
+    amdattn.rms_norm(device[:, 1, 5:45], scale, out=target[:, 3, 9:49])
+    after = target.numpy().astype(np.float32)
+    close(after[:, 3, 9:49].astype(BF16), wide[:, 1, 5:45], weight)
+    after[:, 3, 9:49] = 7
+    assert (after == 7).all()
+
+
+def test_rows_at_several_distances_are_copied_from_the_host_only() -> None:
+    wide, weight = normal(5, 4, 6, 64), normal(6, 40)
+    close(amdattn.rms_norm(wide[:, :5, :40], weight), wide[:, :5, :40], weight)
+    close(
+        amdattn.rms_norm(wide.transpose(1, 0, 2)[..., 4:44], weight),
+        *(
+            wide.transpose(1, 0, 2)[..., 4:44],
+            weight,
+        ),
+    )
+    with pytest.raises(ValueError, match="x has rows at several distances, which must be at one"):
+        amdattn.rms_norm(amdattn.asarray(wide)[:, :5, :40], amdattn.asarray(weight))
+    with pytest.raises(ValueError, match=r"x has strides .* the last one must be 1"):
+        amdattn.rms_norm(amdattn.asarray(wide)[:, :, ::2], amdattn.asarray(normal(1, 32)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "step"),
+    [
+        ((7,), (1,), 7),
+        ((1, 1, 9), (5, 3, 1), 9),
+        ((3, 9), (20, 1), 20),
+        ((2, 3, 9), (60, 20, 1), 20),
+        ((2, 3, 9), (61, 20, 1), None),
+        ((2, 1, 3, 9), (60, 999, 20, 1), 20),
+        ((3, 9), (-20, 1), -20),
+        ((2, 3, 9), (-60, -20, 1), -20),
+        ((4, 9), (0, 1), 0),
+        ((2, 4, 9), (0, 0, 1), 0),
+    ],
+)
+def test_the_distance_of_rows(
+    shape: tuple[int, ...], strides: tuple[int, ...], step: int | None
+) -> None:
+    from amdattn.arrays.buffers import View
+    from amdattn.dtypes import as_dtype
+
+    view = View(256, shape, strides, as_dtype("bfloat16"), False, None, ordinal=0)
+    assert _row_step(view) == step
+
+
+def test_without_elements() -> None:
+    for shape in ((0, 8), (3, 0), (2, 0, 5)):
+        x, weight = np.zeros(shape, BF16), np.zeros(shape[-1], BF16)
+        assert amdattn.rms_norm(x, weight).shape == shape
+        out, total = amdattn.rms_norm(*map(amdattn.asarray, (x, weight, x)))
+        assert out.shape == total.shape == shape
+        given = np.zeros(shape, BF16)
+        assert amdattn.rms_norm(x, weight, out=given) is given
+        with pytest.raises(ValueError, match="weight has shape"):
+            amdattn.rms_norm(x, np.zeros(3, BF16))
+
+
+def test_what_is_refused() -> None:
+    x, weight = normal(1, 3, 40), normal(2, 40)
+    for arguments, options, text in (
+        ((x, weight[:39]), {}, r"weight has shape \(39,\); this call needs \(40,\)"),
+        ((x, weight.astype(np.float16)), {}, "weight has dtype float16; this call needs bfloat16"),
+        ((x, weight, x[:2]), {}, r"residual has shape \(2, 40\); this call needs \(3, 40\)"),
+        ((x, weight), {"eps": -1e-6}, "eps=-1e-06 must be in 0.."),
+        ((x, weight), {"residual_out": x.copy()}, "residual_out was given, but no residual"),
+        ((np.array(1, BF16), weight), {}, r"x has shape \(\)"),
+        ((x, weight), {"out": x}, "out overlaps x in memory"),
+        ((x, weight), {"out": x[:2]}, "out has shape"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            amdattn.rms_norm(*arguments, **options)
+    with pytest.raises(TypeError, match="eps"):
+        amdattn.rms_norm(x, weight, eps="1")
+    with pytest.raises(TypeError, match="all operands must be in the same place"):
+        amdattn.rms_norm(amdattn.asarray(x), weight)
+    with pytest.raises(UnsupportedProblem, match=r"dtype=float32 is not built \(have .*float16"):
+        amdattn.rms_norm(x.astype(np.float32), weight.astype(np.float32))
+    with pytest.raises(UnsupportedProblem, match=r"columns=65537 is not built \(have 1..65536\)"):
+        amdattn.plan_rms_norm(1, 65537, device="MI300X")
+    with pytest.raises(ValueError, match=r"rows=0 must be in 1\.\."):
+        NormProblem((0,), 4)
+
+
+def test_values_that_are_no_numbers() -> None:
+    x, weight = normal(7, 6, 70), normal(8, 70)
+    x[1, 3], x[2, 4], x[3] = np.nan, np.inf, 0
+    out = amdattn.rms_norm(x, weight).astype(np.float32)
+    assert np.isnan(out[1]).all() and np.isnan(out[2, 4]) and not np.delete(out[2], 4).any()
+    assert not out[3].any() and np.isfinite(out[[0, 4, 5]]).all()
+    assert np.isnan(amdattn.rms_norm(x, weight, eps=0.0).astype(np.float32)[3]).all()
+
+
+def test_plans() -> None:
+    plan = amdattn.plan_rms_norm(512, 8192, device="MI300X", residual=True)
+    assert plan is amdattn.plan_rms_norm(512, 8192, device=KNOWN_DEVICES["MI300X"], residual=True)
+    text = plan.explain()
+    assert "rms_norm bfloat16, rows=512 columns=8192 residual=True eps=1e-06" in text
+    assert "least estimated time" in text and plan.workspace.total_bytes == 0
+    assert repr(plan).startswith("<NormPlan 512x8192 residual: rms_norm_bf16_")
+    x, weight = normal(9, 4, 100), normal(10, 100)
+    small = amdattn.plan_rms_norm(4, 100, device=amdattn.device_props())
+    close(small.run(x, weight), x, weight)
+    device = amdattn.asarray(x), amdattn.asarray(weight)
+    out = amdattn.empty((4, 100))
+    for _ in range(3):
+        assert small.run(*device, out=out) is out
+        close(out, x, weight)
+    with pytest.raises(ValueError, match="residual was given, but the plan has residual=False"):
+        small.run(*device, device[0])
+    with pytest.raises(ValueError, match="residual_out was given, but the plan has residual=False"):
+        small.run(*device, residual_out=out)
