@@ -12,6 +12,7 @@ from amdattn.ops.gemm import planning
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import GemmProblem
 from tests.support.gemm_family import KERNELS, NAMES, SMALL, WITH_FACTORS, Call, operands, planned
+from tests.support.problems import products
 
 # Around tiles (16, 32, 64), lines (64) and rounds of lines (2 waves x 8 in flight).
 SHAPES = [
@@ -158,11 +159,10 @@ def test_activations_underflow(activation: str, lowest: float, out_dtype: str) -
 
 def test_results_are_rounded_once() -> None:
     """Over many shapes 99.9 % of the outputs are the exact result rounded once."""
-    rng = np.random.default_rng(0)
     same = total = 0
-    for _ in range(12):
-        m, n, k = (int(x) for x in rng.integers(1, [40, 160, 1000]))
-        call = Call(m, n, k, "", {"split_k": int(rng.integers(0, 4))})
+    drawn = products(0, 12, (40, 160, 1000), lambda rng: {"split_k": int(rng.integers(0, 4))})
+    for m, n, k, options in drawn:
+        call = Call(m, n, k, "", options)
         out = call.check()
         same += int((out == call.rounded()).sum())
         total += out.size

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import amdattn
 from amdattn.dtypes import as_dtype
 from tests.support.gemm_family import Array, Call
+from tests.support.problems import products
 
 pytestmark = pytest.mark.slow
 
@@ -97,17 +100,18 @@ def _on_device(x: Array | None) -> amdattn.DeviceArray | None:
 
 def test_random_shapes() -> None:
     """500 odd ones: at least 99.9 % of the outputs are the exact result rounded once."""
-    rng = np.random.default_rng(11)
-    same = total = 0
-    for i in range(500):
-        m, n, k = (int(x) for x in rng.integers(1, [130, 300, 3000]))
-        k += (-k) % int(rng.choice([1, 2, 8]))
-        options = {
+
+    def options(rng: np.random.Generator) -> dict[str, Any]:
+        return {
             "split_k": int(rng.integers(0, 6)),
             "dtype": str(rng.choice(["bfloat16", "float16"])),
             "deterministic": bool(rng.integers(2)),
         }
-        call = Call(m, n, k, "", options, with_bias=bool(i % 2))
+
+    same = total = 0
+    drawn = products(11, 500, (130, 300, 3000), options, multiples_of_k=(1, 2, 8))
+    for i, (m, n, k, given) in enumerate(drawn):
+        call = Call(m, n, k, "", given, with_bias=bool(i % 2))
         out = call.check()
         equal = int((out == call.rounded()).sum())
         same, total = same + equal, total + out.size

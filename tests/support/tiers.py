@@ -43,7 +43,8 @@ FAST = {
     "kernels": ("schedules",),
     "op": ("validation", "workspace"),
     "ops": (
-        *("choice_time", "defaults", "explained_facts", "plans_as_listed", "what_is_looked_up"),
+        *("choice_time", "defaults", "explained_facts", "plans_as_listed", "random_plans"),
+        "what_is_looked_up",
     ),
     "ops/attention": (
         *("attention_plan", "basis", "head_split", "kv_split", "list_schedule", "problem"),

@@ -17,27 +17,21 @@ from amdattn.ops.attention import select
 from amdattn.ops.attention.planning import inverse, plan_attention
 from amdattn.ops.attention.problem import AttentionProblem
 from tests.support.attention.rows import ROWS, forward, merge
+from tests.support.problems import attention_problems
 
 MI300X = KNOWN_DEVICES["MI300X"]
 FORWARD, MERGE = ROWS
 
-PROBLEMS = st.builds(
-    lambda batch, sq, skv, hkv, group, causal, lse, sinks, splits: AttentionProblem(
-        *(batch, sq, skv, hkv * group, hkv, 128),
-        causal=causal,
-        return_lse=lse,
-        sinks=sinks,
-        num_splits=splits,
-    ),
-    st.integers(1, 100),
-    st.integers(1, 10**5),
-    st.integers(1, 10**5),
-    st.integers(1, 16),
-    st.integers(1, 16),
-    st.booleans(),
-    st.booleans(),
-    st.booleans(),
-    st.sampled_from([0, 0, 1, 5]),
+PROBLEMS = attention_problems(
+    batch=(1, 100),
+    seqlen_q=(1, 10**5),
+    seqlen_kv=(1, 10**5),
+    heads_kv=(1, 16),
+    group=st.integers(1, 16),
+    causal=st.booleans(),
+    return_lse=st.booleans(),
+    sinks=st.booleans(),
+    num_splits=st.sampled_from([0, 0, 1, 5]),
 ).filter(lambda p: p.batch * p.num_heads_q * (p.seqlen_q // 384 + 1) * max(p.num_splits, 1) < 2**24)
 
 

@@ -3,36 +3,11 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
 
 import amdattn
 from tests.support.attention.masked import attention, varlen
-
-FAMILY = [
-    (dtype, *dims, mode)
-    for dims in ((128, 128), (64, 64), (192, 128))
-    for dtype, modes in (("bfloat16", ("rtne", "rtna", "rtz")), ("float16", ("rtne",)))
-    for mode in modes
-]
-LENGTHS = st.one_of(
-    st.integers(1, 600), st.sampled_from([1, 31, 32, 33, 64, 255, 256, 257, 384, 385, 512, 513])
-)
-SIDES = st.one_of(st.just(-1), st.integers(0, 700))
-CALLS = st.fixed_dictionaries(
-    {
-        "member": st.sampled_from(FAMILY),
-        "heads": st.tuples(st.integers(1, 3), st.sampled_from([1, 2, 4])),
-        "lengths": st.lists(st.tuples(LENGTHS, LENGTHS), min_size=1, max_size=3),
-        "causal": st.booleans(),
-        "window_size": st.tuples(SIDES, SIDES),
-        "top_left": st.booleans(),
-        "num_splits": st.sampled_from([0, 0, 1, 2, 3, 7, 16]),
-        "sinks": st.booleans(),
-        "varlen": st.booleans(),
-        "layout": st.sampled_from(["bshd", "bhsd"]),
-        "seed": st.integers(0, 2**32 - 1),
-    }
-)
+from tests.support.problems import ATTENTION_CALLS
 
 
 def arrays(call, lengths):
@@ -64,14 +39,14 @@ def close(got, expected, mode):
     deadline=None,
     derandomize=True,
 )
-@given(call=CALLS)
+@given(call=ATTENTION_CALLS)
 def test_random_calls(call):
     run(call)
 
 
 @pytest.mark.slow
 @settings(max_examples=400, deadline=None)
-@given(call=CALLS)
+@given(call=ATTENTION_CALLS)
 def test_many_random_calls(call):
     run(call)
 

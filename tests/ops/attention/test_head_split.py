@@ -11,6 +11,7 @@ from amdattn.ops.attention.planning import plan_attention
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention.work import WorkMap
 from tests.support.attention.rows import ROWS, forward
+from tests.support.problems import attention_problems
 
 MI300X = as_device_props("MI300X")
 NARROW = forward(
@@ -23,16 +24,13 @@ NARROW = forward(
     max_workgroups=2**26,
 )
 NARROW = dataclasses.replace(NARROW, vgpr=256, lds_bytes=0, workgroup=(64, 1, 1))
-PROBLEMS = st.builds(
-    lambda batch, rows, keys, heads_kv, group, window: AttentionProblem(
-        batch, rows, keys, heads_kv * group, heads_kv, 128, window_size=window
-    ),
-    st.integers(1, 3),
-    st.integers(1, 200),
-    st.integers(1, 300),
-    st.integers(1, 9),
-    st.sampled_from([2, 4, 6, 8, 12]),
-    st.tuples(st.integers(0, 100), st.integers(0, 28)),
+PROBLEMS = attention_problems(
+    batch=(1, 3),
+    seqlen_q=(1, 200),
+    seqlen_kv=(1, 300),
+    heads_kv=(1, 9),
+    group=st.sampled_from([2, 4, 6, 8, 12]),
+    window_size=st.tuples(st.integers(0, 100), st.integers(0, 28)),
 )
 
 

@@ -14,24 +14,19 @@ from amdattn.ops.attention.planning import plan_attention
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention.work import WorkMap, visible_blocks
 from tests.support.attention.rows import ROWS, forward
+from tests.support.problems import WINDOWS, attention_problems
 
 MI300X = KNOWN_DEVICES["MI300X"]
 TILE_Q, TILE_KV = 96, 32
-WINDOWS = st.one_of(
-    st.just((-1, -1)), st.tuples(st.integers(-1, 700), st.integers(-1, 700)), st.just((64, 0))
-)
-PROBLEMS = st.builds(
-    lambda batch, sq, skv, hkv, group, causal, window, top_left: AttentionProblem(
-        batch, sq, skv, hkv * group, hkv, 128, causal=causal, window_size=window, top_left=top_left
-    ),
-    st.integers(1, 3),
-    st.integers(1, 1500),
-    st.integers(1, 1500),
-    st.integers(1, 3),
-    st.integers(1, 3),
-    st.booleans(),
-    WINDOWS,
-    st.booleans(),
+PROBLEMS = attention_problems(
+    batch=(1, 3),
+    seqlen_q=(1, 1500),
+    seqlen_kv=(1, 1500),
+    heads_kv=(1, 3),
+    group=st.integers(1, 3),
+    causal=st.booleans(),
+    window_size=WINDOWS,
+    top_left=st.booleans(),
 )
 
 
