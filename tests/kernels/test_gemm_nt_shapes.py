@@ -7,7 +7,12 @@ import pytest
 from kernels.gemm_family import Array, Call
 
 import amdattn
+from amdattn import tuning
+from amdattn.arch.architectures import ARCHITECTURES
+from amdattn.device import manifest, runtime
 from amdattn.dtypes import as_dtype
+from amdattn.ops.gemm import planning
+from amdattn.ops.gemm.problem import GemmProblem
 
 pytestmark = pytest.mark.slow
 
@@ -113,3 +118,21 @@ def test_random_shapes() -> None:
         same, total = same + equal, total + out.size
     print(f"{same} of {total} outputs are the exact result rounded once: {same / total:.5%}")
     assert same >= 0.999 * total
+
+
+def test_the_greatest_m_of_a_kernel() -> None:
+    """As many tiles along m as a grid has workgroups along y; the last rows are right, too."""
+    rows = [kernel for kernel in manifest.kernels() if kernel.op == "gemm_nt"]
+    kernel = min(rows, key=lambda row: row.accepts["max_m"])
+    problem = GemmProblem(kernel.accepts["max_m"], 4, 8)
+    choices = planning.every_choice(problem, runtime.device_props(), (kernel,))
+    choice = next(choice for choice in choices if choice.splits == 1)
+    plan = tuning.planned(problem, choice)
+    assert plan.launches[0].grid[1] == ARCHITECTURES[kernel.arch].grid_yz
+    rng = np.random.default_rng(3)
+    a, b = (
+        rng.integers(-3, 4, (rows, problem.k)).astype(as_dtype(problem.dtype).numpy())
+        for rows in (problem.m, problem.n)
+    )
+    exact = a.astype(np.float64) @ b.astype(np.float64).T
+    np.testing.assert_array_equal(np.asarray(plan.run(a, b)).astype(np.float64), exact)
