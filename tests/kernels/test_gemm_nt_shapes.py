@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 import amdattn
+from amdattn.arch.architectures import ARCHITECTURES
+from amdattn.device import manifest, runtime
 from amdattn.dtypes import as_dtype
+from amdattn.ops.gemm import planning
+from amdattn.ops.gemm.execution import GemmPlan
+from amdattn.ops.gemm.problem import GemmProblem
 from tests.support.gemm_family import Array, Call
 from tests.support.problems import products
 
@@ -117,3 +122,22 @@ def test_random_shapes() -> None:
         same, total = same + equal, total + out.size
     print(f"{same} of {total} outputs are the exact result rounded once: {same / total:.5%}")
     assert same >= 0.999 * total
+
+
+def test_the_greatest_m_of_a_kernel() -> None:
+    """As many tiles along m as a grid has workgroups along y; the last rows are right, too."""
+    rows = [kernel for kernel in manifest.kernels() if kernel.op == "gemm_nt"]
+    kernel = min(rows, key=lambda row: row.accepts["max_m"])
+    problem = GemmProblem(kernel.accepts["max_m"], 4, 8)
+    props = runtime.device_props()
+    choices = planning.choices(problem, props, (kernel,))
+    choice = next(choice for choice in choices.items if choice.splits == 1)
+    plan = GemmPlan.of(planning.build(problem, props, choice, choices))
+    assert plan.launches[0].grid[1] == ARCHITECTURES[kernel.arch].grid_yz
+    rng = np.random.default_rng(3)
+    a, b = (
+        rng.integers(-3, 4, (rows, problem.k)).astype(as_dtype(problem.dtype).numpy())
+        for rows in (problem.m, problem.n)
+    )
+    exact = a.astype(np.float64) @ b.astype(np.float64).T
+    np.testing.assert_array_equal(np.asarray(plan.run(a, b)).astype(np.float64), exact)
