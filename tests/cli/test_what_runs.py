@@ -25,11 +25,13 @@ from benchmarks import sampling_accuracy as accuracy
 LISTED = Path(__file__).with_name("what_runs.txt")
 
 
+_OF_KERNELS = re.compile(r" with \w+| (?:round_mode=|softcap=|d\d)\S+| b?float16(?= )")
+
+
 def of_check() -> Iterable[str]:
     """`amdattn check all`: the cases of one kernel of each kind, which names do not tell apart."""
-    of_kernels = re.compile(r" with \w+| (?:round_mode=|softcap=|d\d)\S+| b?float16(?= )")
     for subject in subjects.every_case(0):
-        yield of_kernels.sub("", subject.title)
+        yield _OF_KERNELS.sub("", subject.title)
 
 
 def of_self_test() -> Iterable[str]:
@@ -39,7 +41,7 @@ def of_self_test() -> Iterable[str]:
 def of_report() -> Iterable[str]:
     """`amdattn selftest --report`: against float64, and the larger ones of a GPU."""
     for name, _, cases in kernels.groups(quick=False):
-        yield from (f"{name} {case}" for case in cases)
+        yield from (_OF_KERNELS.sub("", f"{name} {case}") for case in cases)
     with pytest.MonkeyPatch.context() as patch:
         bound = SimpleNamespace(choice=SimpleNamespace(kind="virtual"))
         patch.setattr(runtime, "get", lambda: bound)
