@@ -5,27 +5,21 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import Any
 
+from amdattn.arrays.allocation import Memory
 from amdattn.arrays.buffers import DeviceArray, View, allocate, device_named
 from amdattn.arrays.dlpack import compact_strides
-from amdattn.arrays.interchange import as_view, like
+from amdattn.arrays.interchange import like
 from amdattn.device import runtime
 from amdattn.device.runtime import Runtime
 from amdattn.dtypes import DType, as_dtype
-from amdattn.errors import UnsupportedDeviceError
 from amdattn.op import launch, zero_at_rest
+from amdattn.op.admission import CheckedPlan
 from amdattn.op.cache import keep
-from amdattn.op.operands import (
-    check_output,
-    check_placement,
-    check_shape,
-    check_workspace,
-    operand_of,
-)
+from amdattn.op.operands import check_workspace
 from amdattn.op.outputs import capture_text, output_view
-from amdattn.op.plan import Operand, P, PerRun, Plan
-from amdattn.op.spec import OperandSpec, Specs
+from amdattn.op.plan import Operand, P, PerRun
 from amdattn.op.staging import WORKSPACE, run_on_host
 
 _FACTS = attrgetter("facts")
@@ -57,76 +51,10 @@ class _Admitted:
         self.missing: tuple[_Missing, ...] | None = None
 
 
-class RunnablePlan(Plan[P]):
-    """A plan that can be run any number of times, from any thread, on any stream.
+class RunnablePlan(CheckedPlan[P]):
+    """A plan that can be run any number of times, from any thread, on any stream."""
 
-    An operation says what its operands are (`operands`), and may say more of how a kernel takes
-    them (`operand`, `misfit`).
-
-    Attributes
-    ----------
-    input_names : tuple of str
-        Operands that a caller gives, in the order in which `execute` takes them.
-    default_variant : str
-        What callers say who say nothing besides the plan.
-    result_names, result_labels : tuple of str
-        Operands that are made if no caller gives them, also those that this plan has not; and what
-        callers name them.
-    """
-
-    result_names: ClassVar[tuple[str, ...]] = ("out",)
-    result_labels: ClassVar[tuple[str, ...]] = ("out",)
-    default_variant: ClassVar[str] = ""
     _numbers: launch.Numbers = ()  # constant arguments that differ from those of the launches
-
-    # -- what an operation says ------------------------------------------------------------------
-
-    def operands(self, variant: str) -> Specs:
-        """What every operand must be; `variant` is what a caller says besides the plan."""
-        raise NotImplementedError
-
-    def operand(self, spec: OperandSpec, view: View) -> Operand:
-        """What launches need of an operand."""
-        return operand_of(view, spec.axes)
-
-    def misfit(self, spec: OperandSpec, operand: Operand) -> str:
-        """What in the address or strides of an operand no kernel of the plan takes, or ""."""
-        return ""
-
-    # -- what follows from it --------------------------------------------------------------------
-
-    @functools.cached_property
-    def _specs(self) -> dict[str, Specs]:
-        return {}
-
-    def specs(self, variant: str = "") -> Specs:
-        """What every operand must be, by name; those that this plan has not say so."""
-        variant = variant or self.default_variant
-        found = self._specs.get(variant)
-        if found is None:
-            found = self._specs[variant] = self.operands(variant)
-        return found
-
-    @functools.cached_property
-    def _made(self) -> dict[str, tuple[tuple[OperandSpec, Operand], ...]]:
-        return {}
-
-    def _results(self, variant: str) -> tuple[tuple[OperandSpec, Operand], ...]:
-        """Of each result what it must be, and what launches need of one at address 0."""
-        found = self._made.get(variant)
-        if found is None:
-            found = tuple(
-                (spec, self.operand(spec, _compact_view(spec)))
-                for spec in self.specs(variant).values()
-                if spec.role == "out" and spec.present
-            )
-            self._made[variant] = found
-        return found
-
-    @functools.cached_property
-    def input_names(self) -> tuple[str, ...]:  # noqa: D102 -- an attribute of the class
-        specs = self.specs().values()
-        return tuple(spec.name for spec in specs if spec.role != "out" and spec.present)
 
     @functools.cached_property
     def _prepared(self) -> launch.PreparedLaunches:
@@ -142,6 +70,13 @@ class RunnablePlan(Plan[P]):
     @functools.cached_property
     def _bound(self) -> dict[object, launch.BoundLaunches]:
         return {}
+
+    @functools.cached_property
+    def _updated(self) -> tuple[int, ...]:
+        """Which of the inputs a run writes."""
+        specs = self.specs()
+        roles = [specs[name].role for name in self.input_names]
+        return tuple(i for i, role in enumerate(roles) if role == "inout")
 
     @functools.cached_property
     def _can_be_bound(self) -> bool:
@@ -175,27 +110,6 @@ class RunnablePlan(Plan[P]):
         runtime.get(view.ordinal).clear(view.address, self.workspace.zero_bytes, handle)
 
     # -- runs ------------------------------------------------------------------------------------
-
-    def views_of(self, given: Mapping[str, Any], stream: Any) -> tuple[tuple[View, ...], int]:
-        """Views of what a caller gives by name, None for what is not given; and the stream."""
-        handle = runtime.stream_handle(stream)
-        specs = self.specs()
-        ordinal = None
-        views: list[View] = []
-        for name, array in given.items():
-            spec = specs[name]
-            if spec.present and (array is not None or not spec.condition):
-                read = spec.host_check
-                view = (
-                    as_view(array, spec.title, handle)
-                    if read is None
-                    else read(array, spec.title, ordinal, handle)
-                )
-                ordinal = ordinal if views else view.ordinal
-                views.append(view)
-            elif spec.present or array is not None:
-                raise ValueError(_presence(spec, array is not None))
-        return tuple(views), handle
 
     def execute(
         self,
@@ -260,6 +174,10 @@ class RunnablePlan(Plan[P]):
                 )
         for array in written:
             array.memory.stream = stream
+        for i in self._updated:
+            owner = inputs[i].owner
+            if isinstance(owner, Memory):
+                owner.stream = stream
         return results
 
     def _run(
@@ -284,6 +202,9 @@ class RunnablePlan(Plan[P]):
         device = runtime.get(inputs[0].ordinal)
         admitted = _Admitted(self.admit(given, outputs, variant))
         if not inputs[0].on_device:
+            if self._updated:
+                label = self.specs(variant)[self.input_names[self._updated[0]]].title
+                raise TypeError(f"{label} is written in place: it must be in device memory")
             return self._run_on_host(given, outputs, variant, device, stream)
         made = self._run_on_device(admitted, device, stream, workspace, variant)
         keep(self._checked, key, admitted)
@@ -300,7 +221,7 @@ class RunnablePlan(Plan[P]):
         made = self._allocate(admitted, device, stream, variant)
         operands = self._complete(admitted.operands, made, variant, device, stream, workspace)
         launch.run(self._prepared.on(device), operands, device, stream, self._numbers)
-        return made
+        return _written_on(stream, made)
 
     def _run_again(
         self, admitted: _Admitted, device: Runtime, stream: int, workspace: Any, variant: str
@@ -318,7 +239,7 @@ class RunnablePlan(Plan[P]):
             if not made:
                 admitted.bound = bound
         launch.submit(bound, stream)
-        return made
+        return _written_on(stream, made)
 
     def _allocate(
         self, admitted: _Admitted, device: Runtime, stream: int, variant: str
@@ -407,58 +328,9 @@ class RunnablePlan(Plan[P]):
 
         return run_on_host(inputs, outputs, aligned, run, device, stream)
 
-    # -- checks ----------------------------------------------------------------------------------
 
-    def admit(
-        self, inputs: Mapping[str, View], outputs: Mapping[str, View], variant: str
-    ) -> dict[str, Operand]:
-        """The operands of what was given, after every check."""
-        first = next(iter(inputs.values()))
-        device = runtime.get(first.ordinal)
-        if device.props.arch != self.props.arch:
-            raise UnsupportedDeviceError(
-                f"this plan is for {self.props.arch}, but {device.props.name} "
-                f"({device.props.arch}) is bound"
-            )
-        specs = self.specs(variant)
-        for name in outputs:
-            if name != WORKSPACE and not specs[name].present:
-                raise ValueError(_presence(specs[name], is_given=True))
-        arrays = {**inputs, **outputs}
-        if len({view.ordinal for view in arrays.values()}) > 1:
-            titles = {name: spec.title for name, spec in specs.items()}
-            check_placement({titles.get(name, name): view for name, view in arrays.items()})
-        operands: dict[str, Operand] = {}
-        taken: dict[str, View] = {}
-        for name, view in arrays.items():
-            if name == WORKSPACE:
-                title, role = WORKSPACE, "out"
-                check_workspace(view, self.workspace.total_bytes)
-                operands[name] = operand_of(view, ())
-            else:
-                spec = specs[name]
-                title, role = spec.label or name, spec.role
-                operands[name] = self.admit_one(spec, view, variant)
-            if role != "in":
-                check_output(title, view, taken)
-            taken[title] = view
-        return operands
-
-    def admit_one(self, spec: OperandSpec, view: View, variant: str) -> Operand:
-        """What launches need of one operand, after its own checks."""
-        check_shape(view, spec.title, spec.shape, spec.dtype.name, spec.layout or variant)
-        operand = self.operand(spec, view)
-        if view.on_device and (wrong := self.misfit(spec, operand)):
-            raise ValueError(f"{spec.title} has {wrong}")
-        return operand
-
-
-def _compact_view(spec: OperandSpec) -> View:
-    strides = compact_strides(spec.shape)
-    return View(0, spec.shape, strides, spec.dtype, False, None, ordinal=0)
-
-
-def _presence(spec: OperandSpec, is_given: bool) -> str:
-    """That an operand was given, or not, against the plan."""
-    was = "given" if is_given else "not given"
-    return f"{spec.title} was {was}, but the plan has {spec.condition}={not is_given}"
+def _written_on(stream: int, made: dict[str, DeviceArray]) -> dict[str, DeviceArray]:
+    """The same, known to be written on a stream."""
+    for array in made.values():
+        array.memory.stream = stream
+    return made

@@ -98,6 +98,7 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
             input_names=self.input_names,
             _kernel=self._kernel,
             _can_be_bound=self._can_be_bound,
+            _updated=self._updated,
             _prepared=self._prepared,
             _made=self._made,
             _steps=self._steps,

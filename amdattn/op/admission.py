@@ -1,0 +1,168 @@
+"""What the operands of a plan must be, and the checks of those that are given."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from amdattn.arrays.buffers import View
+from amdattn.arrays.dlpack import compact_strides
+from amdattn.arrays.interchange import as_view
+from amdattn.device import runtime
+from amdattn.errors import UnsupportedDeviceError
+from amdattn.op.operands import (
+    check_output,
+    check_placement,
+    check_shape,
+    check_workspace,
+    operand_of,
+)
+from amdattn.op.plan import Operand, P, Plan
+from amdattn.op.spec import OperandSpec, Specs
+from amdattn.op.staging import WORKSPACE
+
+
+class CheckedPlan(Plan[P]):
+    """A plan that knows its operands.
+
+    An operation says what its operands are (`operands`), and may say more of how a kernel takes
+    them (`operand`, `misfit`).
+
+    Attributes
+    ----------
+    input_names : tuple of str
+        Operands that a caller gives, in the order in which `execute` takes them.
+    default_variant : str
+        What callers say who say nothing besides the plan.
+    result_names, result_labels : tuple of str
+        Operands that are made if no caller gives them, also those that this plan has not; and what
+        callers name them.
+    """
+
+    result_names: ClassVar[tuple[str, ...]] = ("out",)
+    result_labels: ClassVar[tuple[str, ...]] = ("out",)
+    default_variant: ClassVar[str] = ""
+    # -- what an operation says ------------------------------------------------------------------
+
+    def operands(self, variant: str) -> Specs:
+        """What every operand must be; `variant` is what a caller says besides the plan."""
+        raise NotImplementedError
+
+    def operand(self, spec: OperandSpec, view: View) -> Operand:
+        """What launches need of an operand."""
+        return operand_of(view, spec.axes)
+
+    def misfit(self, spec: OperandSpec, operand: Operand) -> str:
+        """What in the address or strides of an operand no kernel of the plan takes, or ""."""
+        return ""
+
+    # -- what follows from it --------------------------------------------------------------------
+
+    @functools.cached_property
+    def _specs(self) -> dict[str, Specs]:
+        return {}
+
+    def specs(self, variant: str = "") -> Specs:
+        """What every operand must be, by name; those that this plan has not say so."""
+        variant = variant or self.default_variant
+        found = self._specs.get(variant)
+        if found is None:
+            found = self._specs[variant] = self.operands(variant)
+        return found
+
+    @functools.cached_property
+    def _made(self) -> dict[str, tuple[tuple[OperandSpec, Operand], ...]]:
+        return {}
+
+    def _results(self, variant: str) -> tuple[tuple[OperandSpec, Operand], ...]:
+        """Of each result what it must be, and what launches need of one at address 0."""
+        found = self._made.get(variant)
+        if found is None:
+            found = tuple(
+                (spec, self.operand(spec, _compact_view(spec)))
+                for spec in self.specs(variant).values()
+                if spec.role == "out" and spec.present
+            )
+            self._made[variant] = found
+        return found
+
+    @functools.cached_property
+    def input_names(self) -> tuple[str, ...]:  # noqa: D102 -- an attribute of the class
+        specs = self.specs().values()
+        return tuple(spec.name for spec in specs if spec.role != "out" and spec.present)
+
+    def views_of(self, given: Mapping[str, Any], stream: Any) -> tuple[tuple[View, ...], int]:
+        """Views of what a caller gives by name, None for what is not given; and the stream."""
+        handle = runtime.stream_handle(stream)
+        specs = self.specs()
+        ordinal = None
+        views: list[View] = []
+        for name, array in given.items():
+            spec = specs[name]
+            if spec.present and (array is not None or not spec.condition):
+                read = spec.host_check
+                view = (
+                    as_view(array, spec.title, handle)
+                    if read is None
+                    else read(array, spec.title, ordinal, handle)
+                )
+                ordinal = ordinal if views else view.ordinal
+                views.append(view)
+            elif spec.present or array is not None:
+                raise ValueError(_presence(spec, array is not None))
+        return tuple(views), handle
+
+    def admit(
+        self, inputs: Mapping[str, View], outputs: Mapping[str, View], variant: str
+    ) -> dict[str, Operand]:
+        """The operands of what was given, after every check."""
+        first = next(iter(inputs.values()))
+        device = runtime.get(first.ordinal)
+        if device.props.arch != self.props.arch:
+            raise UnsupportedDeviceError(
+                f"this plan is for {self.props.arch}, but {device.props.name} "
+                f"({device.props.arch}) is bound"
+            )
+        specs = self.specs(variant)
+        for name in outputs:
+            if name != WORKSPACE and not specs[name].present:
+                raise ValueError(_presence(specs[name], is_given=True))
+        arrays = {**inputs, **outputs}
+        if len({view.ordinal for view in arrays.values()}) > 1:
+            titles = {name: spec.title for name, spec in specs.items()}
+            check_placement({titles.get(name, name): view for name, view in arrays.items()})
+        operands: dict[str, Operand] = {}
+        taken: dict[str, View] = {}
+        for name, view in arrays.items():
+            if name == WORKSPACE:
+                title, role = WORKSPACE, "out"
+                check_workspace(view, self.workspace.total_bytes)
+                operands[name] = operand_of(view, ())
+            else:
+                spec = specs[name]
+                title, role = spec.label or name, spec.role
+                operands[name] = self.admit_one(spec, view, variant)
+            if role != "in":
+                check_output(title, view, taken)
+            taken[title] = view
+        return operands
+
+    def admit_one(self, spec: OperandSpec, view: View, variant: str) -> Operand:
+        """What launches need of one operand, after its own checks."""
+        check_shape(view, spec.title, spec.shape, spec.dtype.name, spec.layout or variant)
+        operand = self.operand(spec, view)
+        if view.on_device and (wrong := self.misfit(spec, operand)):
+            raise ValueError(f"{spec.title} has {wrong}")
+        return operand
+
+
+def _compact_view(spec: OperandSpec) -> View:
+    strides = compact_strides(spec.shape)
+    return View(0, spec.shape, strides, spec.dtype, False, None, ordinal=0)
+
+
+def _presence(spec: OperandSpec, is_given: bool) -> str:
+    """That an operand was given, or not, against the plan."""
+    was = "given" if is_given else "not given"
+    return f"{spec.title} was {was}, but the plan has {spec.condition}={not is_given}"
