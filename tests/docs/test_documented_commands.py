@@ -40,7 +40,7 @@ def unknown(words: list[str]) -> str:
         if not hasattr(command, "commands") or word.startswith("-"):
             break
         if word not in command.commands:
-            return f"command {word}" if word.isalpha() else ""
+            return f"command {word}" if word.isalpha() and not word.isupper() else ""
         command = command.commands[word]
     options = {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
     given = [name.split("=")[0] for name in (word, *rest) if re.match(r"--?[a-z]", name)]
@@ -81,6 +81,7 @@ def test_commands_exist(page: Path) -> None:
         ("amdattn check attention --mutate", "--mutate"),
         ("amdattn bench attention -b 2 --peer object=x", ""),
         ("amdattn bench atention", "command atention"),
+        ("amdattn bench NAME", ""),
         ("python -m build_scripts.bench_tables", "module build_scripts.bench_tables"),
         ("python -m benchmarks.attention_bench --json x", ""),
         ("python -m benchmarks.checker_mutation all", ""),
