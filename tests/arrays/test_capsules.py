@@ -17,6 +17,7 @@ HOST = np.arange(12, dtype=np.float32).reshape(3, 4)
 NEAR = HOST.ctypes.data
 
 
+@pytest.mark.device  # launches nothing, but takes long
 def test_a_handmade_capsule_is_taken_and_returned():
     for versioned in (True, False):
         for changes in ({}, {"strides": 0}, {"minor": 9}, {"flags": 2**63}, {"deleter": 0}):

@@ -41,7 +41,7 @@ def unknown(words: list[str]) -> str:
             break
         found = command.get_command(None, word)  # type: ignore[arg-type]
         if found is None:
-            return f"command {word}" if word.isalpha() else ""
+            return f"command {word}" if word.isalpha() and not word.isupper() else ""
         command = found
     options = {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
     given = [name.split("=")[0] for name in (word, *rest) if re.match(r"--?[a-z]", name)]
@@ -82,6 +82,7 @@ def test_commands_exist(page: Path) -> None:
         ("amdattn check attention --mutate", "--mutate"),
         ("amdattn bench attention -b 2 --peer object=x", ""),
         ("amdattn bench atention", "command atention"),
+        ("amdattn bench NAME", ""),
         ("python -m build_scripts.bench_tables", "module build_scripts.bench_tables"),
         ("python -m benchmarks.attention_bench --json x", ""),
         ("python -m benchmarks.checker_mutation all", ""),

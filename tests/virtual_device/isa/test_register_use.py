@@ -37,6 +37,7 @@ def rows_of(uses: frozenset[tuple[str, int]]) -> list[int]:
     return [index if file == "v" else 512 + index for file, index in uses]
 
 
+@pytest.mark.device  # launches nothing, but takes long
 @pytest.mark.parametrize("chunk", range(8))
 def test_uses_hold(chunk: int, vdev_lib: object) -> None:
     disassembler = Disassembler(vdev_lib)  # type: ignore[arg-type]
