@@ -43,7 +43,7 @@ def tuned(count: int) -> tuning.Tuning:
         kernel=SimpleNamespace(name="gemm_nt_bf16_m4n4"),
         columns=48,
         splits=3,
-        cost=SimpleNamespace(clk=2100.0 * 7),
+        cost=SimpleNamespace(us=7.0),
     )
     timed = tuple(tuning.Timed(choice, 2.0 * (i + 1)) for i in range(count))  # type: ignore[arg-type]
     return tuning.Tuning(GemmProblem(5, 80, 1024), timed, "modelled at 2100 MHz")
@@ -174,7 +174,7 @@ def test_clocks_become_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[int] = []
     assert tuning._Modelled().us(lambda: ran.append(1)) == pytest.approx(2.0)
     assert given == {"clock_mhz": 2100} and ran == [1]
-    assert tuning._Modelled.how == "modelled at 2100 MHz"
+    assert tuning._Modelled().how == "modelled at 2100 MHz"
     monkeypatch.setattr(tuning, "do_bench", lambda run, return_mode: (run(), 0.25)[1])
     assert tuning._Measured().us(lambda: ran.append(2)) == 250 and ran == [1, 2]
     assert tuning._Measured().how == "measured on AMD Instinct MI300X"
