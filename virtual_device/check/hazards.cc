@@ -27,7 +27,7 @@ namespace {
 
 const Hazards::RuleIndex& index_of(InstructionSets sets) {
   static std::mutex mutex;
-  static std::map<InstructionSets, Hazards::RuleIndex> indices;
+  static auto& indices = *new std::map<InstructionSets, Hazards::RuleIndex>;  // never freed
   std::lock_guard lock(mutex);
   return indices.try_emplace(sets, sets).first->second;
 }

@@ -32,7 +32,7 @@ InstructionSet::InstructionSet(const Processor& processor)
     for (const Row& row : part)
       if (row.sets & processor.instructions) rows_.push_back(row);
   for (Row& row : rows_) {
-    row.passes = processor.passes(row.name);
+    if (row.matrix) row.passes = processor.passes(row.name);
     if (row.opcode >= kMaxOpcodes) clash(processor_, row, row);
     const Row*& slot = by_opcode_[static_cast<size_t>(row.format)][row.opcode];
     const auto [named, added] = by_name_.emplace(row.name, &row);
@@ -48,7 +48,8 @@ const Row* InstructionSet::find(std::string_view mnemonic) const {
 
 const InstructionSet& instruction_set(const Processor& processor) {
   static std::mutex mutex;
-  static std::map<const Processor*, std::unique_ptr<const InstructionSet>> sets;
+  // Never freed: workers may run until the process is gone.
+  static auto& sets = *new std::map<const Processor*, std::unique_ptr<const InstructionSet>>;
   std::lock_guard lock(mutex);
   auto& set = sets[&processor];
   if (!set) set = std::make_unique<const InstructionSet>(processor);
