@@ -11,7 +11,7 @@ from kernels.norm_family import KERNELS, Call
 
 import amdattn
 from amdattn.device.manifest import KernelSpec
-from amdattn.ops.norm_kernels import grid, takes
+from amdattn.ops.norm_kernels import grid, preferred, takes
 
 NAMES = list(KERNELS)
 BF16 = [name for name in NAMES if "_bf16_" in name]
@@ -238,3 +238,43 @@ def test_tiles_are_what_a_workgroup_writes(name: str) -> None:
     assert grid(kernel, rows, most) == (1, most // columns, 1)
     assert grid(kernel, rows + 1, most)[0] == 2
     assert kernel.accepts["in_place"] == (columns == most)
+
+
+# ---- Which one is taken
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "columns"),
+    [(1, 64), (1, 100), (8, 1024), (2, 4096), (64, 1024), (512, 64), (512, 1024), (64, 8192)],
+)
+def test_the_preferred_kernel_is_about_the_fastest(rows: int, columns: int, residual: bool) -> None:
+    """Of those that are not far too wide, by the performance model."""
+    props, mine = amdattn.device_props(), [KERNELS[name] for name in BF16]
+    taken = preferred(mine, rows, columns, residual, props)
+    assert taken is not None
+    cycles = {
+        kernel.name: Call(kernel.name, rows, columns, residual).cycles()
+        for kernel in mine
+        if takes(kernel, rows, columns, residual, False)
+        and kernel.accepts["columns"][1] <= 8 * columns
+    }
+    assert cycles[taken.name] <= 1.06 * min(cycles.values()), cycles
+
+
+def test_no_kernel_is_preferred_where_none_takes_the_rows() -> None:
+    props = amdattn.device_props()
+    assert preferred([*KERNELS.values()], 1, 65537, False, props) is None
+    in_place = preferred([KERNELS[name] for name in BF16], 1, 4096, True, props, in_place=True)
+    assert in_place is not None and in_place.accepts["in_place"]
+
+
+@pytest.mark.parametrize("columns", [64, 1024])
+def test_a_small_launch_is_within_the_bar(columns: int) -> None:
+    """1.2 us beside the launch: benchmarks/rms_norm.py has all shapes."""
+    props, mine = amdattn.device_props(), [KERNELS[name] for name in BF16]
+    for residual in (False, True):
+        kernel = preferred(mine, 8, columns, residual, props)
+        assert kernel is not None
+        assert Call(kernel.name, 8, columns, residual).cycles() <= 2520
