@@ -12,6 +12,7 @@ import amdattn
 from amdattn.device.manifest import KernelSpec
 from amdattn.ops.norm.planning import grid, mismatches
 from amdattn.ops.norm.problem import NormProblem
+from amdattn.ops.norm.rms_norm import planned
 from tests.support.norm_family import KERNELS, Call
 
 NAMES = list(KERNELS)
@@ -242,3 +243,34 @@ def test_tiles_are_what_a_workgroup_writes(name: str) -> None:
     assert grid(kernel, NormProblem((rows,), most)) == (1, most // columns, 1)
     assert grid(kernel, NormProblem((rows + 1,), most))[0] == 2
     assert kernel.accepts["in_place"] == (columns == most)
+
+
+# ---- Which one is taken
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "columns"),
+    [(1, 64), (1, 100), (8, 1024), (2, 4096), (64, 1024), (512, 64), (512, 1024), (64, 8192)],
+)
+def test_the_preferred_kernel_is_about_the_fastest(rows: int, columns: int, residual: bool) -> None:
+    """Of those that are not far too wide, by the performance model."""
+    props, mine = amdattn.device_props(), [KERNELS[name] for name in BF16]
+    problem = NormProblem((rows,), columns, residual=residual)
+    taken = planned(problem, props).launches[0].kernel
+    cycles = {
+        kernel.name: Call(kernel.name, rows, columns, residual).cycles()
+        for kernel in mine
+        if not mismatches(kernel, problem) and kernel.accepts["columns"][1] <= 8 * columns
+    }
+    assert cycles[taken.name] <= 1.06 * min(cycles.values()), cycles
+
+
+@pytest.mark.parametrize("columns", [64, 1024])
+def test_a_small_launch_is_within_the_bar(columns: int) -> None:
+    """1.2 us beside the launch: benchmarks/rms_norm.py has all shapes."""
+    for residual in (False, True):
+        problem = NormProblem((8,), columns, residual=residual)
+        kernel = planned(problem, amdattn.device_props()).launches[0].kernel
+        assert Call(kernel.name, 8, columns, residual).cycles() <= 2520

@@ -128,6 +128,17 @@ class Call:
         amdattn.synchronize()
         return operands["out"].taken(), operands["sum"].taken() if residual else None
 
+    def cycles(self) -> int:
+        """Modelled, at the peak clock, caches cold."""
+        names = ("x", "residual", "out", "sum") if self.residual else ("x", "out")
+        operands = {name: self._rows(0) for name in names}
+        operands["weight"] = Rows((1, self.columns), self.element)
+        amdattn.synchronize()
+        with amdattn.virtual.profile(clock_mhz=2100) as profile:
+            self.launch(operands)
+            amdattn.synchronize()
+        return profile.launches[0].cycles
+
     def launch(self, operands: dict[str, Rows]) -> None:
         """Queue it."""
         values: dict[str, int | float] = {
