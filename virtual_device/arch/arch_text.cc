@@ -92,8 +92,8 @@ extern "C" __attribute__((visibility("default"))) const char* amdattn_vdev_machi
 }
 
 // "architecture, fact, value" of every architecture that can be played: limits, constants of the
-// model and the passes of each matrix instruction; valid for the process's life.
-extern "C" __attribute__((visibility("default"))) const char* amdattn_vdev_architectures() {
+// model and the passes of each matrix instruction, for tests; valid for the process's life.
+extern "C" __attribute__((visibility("default"))) const char* vdev_test_architectures() {
   static const std::string text = vdev::architectures_text();
   return text.c_str();
 }

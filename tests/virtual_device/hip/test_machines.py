@@ -46,9 +46,9 @@ def test_a_machine_is_what_planning_takes_it_for(name: str) -> None:
 
 def test_architectures_are_those_of_planning() -> None:
     """Every limit and constant that Python's table has is the virtual device's."""
-    library = open_library(amdattn_vdev_architectures=(ctypes.c_char_p, []))
+    library = open_library(vdev_test_architectures=(ctypes.c_char_p, []))
     told: dict[str, dict[str, float]] = {}
-    for line in library.amdattn_vdev_architectures().decode().splitlines():
+    for line in library.vdev_test_architectures().decode().splitlines():
         arch, fact, value = line.split("\t")
         told.setdefault(arch, {})[fact] = float(value)
     assert set(told) == set(ARCHITECTURES)
