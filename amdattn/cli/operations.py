@@ -25,6 +25,8 @@ from amdattn.cli.report import write_report
 from amdattn.device import manifest
 from amdattn.errors import AmdattnError
 
+_TILES = 4  # of an operation that a page has room for
+
 
 def info(
     kernels: Annotated[
@@ -83,7 +85,10 @@ def _kernel_groups() -> Table:
     for (op, arch), kernels in groups.items():
         dtypes = dict.fromkeys(kernel.dtype for kernel in kernels)
         tiles = dict.fromkeys("x".join(map(str, k.tile.values())) for k in kernels if k.tile)
-        table.add_row(op, arch, ", ".join(dtypes), ", ".join(tiles), str(len(kernels)))
+        shown = ", ".join([*tiles][:_TILES]) + f" and {len(tiles) - _TILES} more" * (
+            len(tiles) > _TILES
+        )
+        table.add_row(op, arch, ", ".join(dtypes), shown, str(len(kernels)))
     return table
 
 

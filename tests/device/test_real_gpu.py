@@ -223,7 +223,8 @@ def test_a_library_that_is_named_is_never_replaced(rocm, tmp_path):
     code = "from amdattn.device import runtime; runtime.get()"
     for named, why in ((tmp_path / "none.so", "does not exist"), (SOURCE, "cannot be loaded")):
         status, _, errors = run(code, ROCM_PATH=rocm, AMDATTN_HIP_LIBRARY=named)
-        assert status != 0 and f"BindingError: no GPU can be used: {named}: {why}" in errors
+        text = f"BindingError: AMDATTN_HIP_LIBRARY='{named}': no GPU can be used: {named}: {why}"
+        assert status != 0 and text in errors
 
 
 def test_a_link_to_the_loaded_runtime_is_that_runtime(rocm, renamed, tmp_path):

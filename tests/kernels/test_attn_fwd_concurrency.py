@@ -282,7 +282,9 @@ def test_a_capture_says_what_it_lacks(streams: list[int]) -> None:
     need = amdattn.plan_attention(
         *(1, 40, 300, 2, 1, 128), num_splits=2, device=amdattn.device_props()
     ).workspace.total_bytes
-    assert f"pass workspace= (a plan's run takes it, of {need} bytes" in text(out=out, lse=lse)
+    assert f"pass workspace=plan.new_workspace() (a plan's run takes it, of {need} bytes" in text(
+        out=out, lse=lse
+    )
     split["num_splits"] = 1
     assert text().endswith("pass out=")
 
