@@ -141,21 +141,22 @@ class RunnablePlan(CheckedPlan[P]):
         """
         # What is looked up at every call is written for speed, here and in `_run_again`.
         written: list[DeviceArray] = []
-        facts: list[object] = [variant, None]
-        if workspace is not None:
-            facts[1] = output_view(workspace, WORKSPACE, stream).facts
-            if isinstance(workspace, DeviceArray):
-                written.append(workspace)
+        facts: list[object] = [variant]
         for array in results:
-            if type(array) is DeviceArray:
+            if array is None:
+                facts.append(None)
+            elif type(array) is DeviceArray:
                 facts.append(array.view_on(stream).facts)
                 written.append(array)
-            elif array is None:
-                facts.append(None)
             else:
-                label = self.result_labels[len(facts) - 2]
+                label = self.result_labels[len(facts) - 1]
                 facts.append(output_view(array, label, stream).facts)
-        key = (*facts, *map(_FACTS, inputs))
+        if workspace is not None:
+            facts.append(output_view(workspace, WORKSPACE, stream).facts)
+            if isinstance(workspace, DeviceArray):
+                written.append(workspace)
+        facts += map(_FACTS, inputs)
+        key = tuple(facts)
         admitted = self._checked.get(key)
         if admitted is not None and admitted.bound is not None:
             launch.submit(admitted.bound, stream)
@@ -174,10 +175,11 @@ class RunnablePlan(CheckedPlan[P]):
                 )
         for array in written:
             array.memory.stream = stream
-        for i in self._updated:
-            owner = inputs[i].owner
-            if isinstance(owner, Memory):
-                owner.stream = stream
+        if self._updated:
+            for i in self._updated:
+                owner = inputs[i].owner
+                if isinstance(owner, Memory):
+                    owner.stream = stream
         return results
 
     def _run(
