@@ -41,8 +41,7 @@ class OfOperation:
 
     def plan(self) -> RunnablePlan[Any]:
         """The plan on the bound device; raises UnsupportedProblem if no kernel does it."""
-        case, props = self.case, runtime.device_props()
-        return self.operation.plan(case.problem, props, manifest.kernels(), case.kernel)
+        return self.operation.plan_case(self.case, runtime.device_props(), manifest.kernels())
 
     def run(self, check: Check) -> Outputs:
         """Launch once; what is only read may not be written, what is 0 at rest ends as 0."""

@@ -142,7 +142,7 @@ def check(
     if subject != "attention":
         refuse_given(context, _ATTENTION, f"does not go with {subject}")
     if lengths:
-        refuse_given(context, _LENGTHS, "does not go with --lengths")
+        refuse_given(context, (*_LENGTHS, "layout"), "does not go with --lengths")
     accepted = Suppressions.of(suppressions)
     plan = running.schedules(schedules, seed, residency)
     subjects: list[Subject]

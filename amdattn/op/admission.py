@@ -110,7 +110,7 @@ class CheckedPlan(Plan[P]):
                 ordinal = ordinal if views else view.ordinal
                 views.append(view)
             elif spec.present or array is not None:
-                raise ValueError(_presence(spec, array is not None))
+                raise ValueError(_presence(spec, array is not None, self.problem))
         return tuple(views), handle
 
     def admit(
@@ -127,25 +127,26 @@ class CheckedPlan(Plan[P]):
         specs = self.specs(variant)
         for name in outputs:
             if name != WORKSPACE and not specs[name].present:
-                raise ValueError(_presence(specs[name], is_given=True))
+                raise ValueError(_presence(specs[name], True, self.problem))
         arrays = {**inputs, **outputs}
         if len({view.ordinal for view in arrays.values()}) > 1:
             titles = {name: spec.title for name, spec in specs.items()}
             check_placement({titles.get(name, name): view for name, view in arrays.items()})
         operands: dict[str, Operand] = {}
-        taken: dict[str, View] = {}
+        read: dict[str, View] = {}
+        written: dict[str, View] = {}
         for name, view in arrays.items():
             if name == WORKSPACE:
-                title, role = WORKSPACE, "out"
                 check_workspace(view, self.workspace.total_bytes)
                 operands[name] = operand_of(view, ())
+                written[name] = view
             else:
                 spec = specs[name]
-                title, role = spec.label or name, spec.role
                 operands[name] = self.admit_one(spec, view, variant)
-            if role != "in":
-                check_output(title, view, taken)
-            taken[title] = view
+                (read if spec.role == "in" else written)[spec.title] = view
+        for title, view in written.items():  # shares no memory with any other
+            check_output(title, view, read)
+            read[title] = view
         return operands
 
     def admit_one(self, spec: OperandSpec, view: View, variant: str) -> Operand:
@@ -162,7 +163,8 @@ def _compact_view(spec: OperandSpec) -> View:
     return View(0, spec.shape, strides, spec.dtype, False, None, ordinal=0)
 
 
-def _presence(spec: OperandSpec, is_given: bool) -> str:
+def _presence(spec: OperandSpec, is_given: bool, problem: object) -> str:
     """That an operand was given, or not, against the plan."""
     was = "given" if is_given else "not given"
-    return f"{spec.title} was {was}, but the plan has {spec.condition}={not is_given}"
+    value = getattr(problem, spec.condition)
+    return f"{spec.title} was {was}, but the plan has {spec.condition}={value}"

@@ -108,6 +108,8 @@ class RunnablePlan(CheckedPlan[P]):
         view = output_view(workspace, WORKSPACE, handle)
         check_workspace(view, self.workspace.total_bytes)
         runtime.get(view.ordinal).clear(view.address, self.workspace.zero_bytes, handle)
+        if isinstance(workspace, DeviceArray):
+            workspace.memory.stream = handle
 
     # -- runs ------------------------------------------------------------------------------------
 
@@ -151,10 +153,18 @@ class RunnablePlan(CheckedPlan[P]):
             else:
                 label = self.result_labels[len(facts) - 1]
                 facts.append(output_view(array, label, stream).facts)
+                if isinstance(array, DeviceArray):
+                    written.append(array)
         if workspace is not None:
-            facts.append(output_view(workspace, WORKSPACE, stream).facts)
+            scratch = output_view(workspace, WORKSPACE, stream)
+            facts.append(scratch.facts)
+            memory = None
             if isinstance(workspace, DeviceArray):
                 written.append(workspace)
+                memory = workspace.memory
+            if self.workspace.regions and not self.workspace.zero_bytes and scratch.on_device:
+                device = runtime.get(scratch.ordinal)
+                zero_at_rest.overwrite(device, memory, scratch.address, self.workspace.total_bytes)
         facts += map(_FACTS, inputs)
         key = tuple(facts)
         admitted = self._checked.get(key)
@@ -326,6 +336,9 @@ class RunnablePlan(CheckedPlan[P]):
 
         def run(staged: Mapping[str, View]) -> Mapping[str, DeviceArray]:
             operands = {name: self.operand(specs[name], view) for name, view in staged.items()}
+            for name, operand in operands.items():  # also of what was made compact
+                if wrong := self.misfit(specs[name], operand):
+                    raise ValueError(f"{specs[name].title} has {wrong}")
             return self._run_on_device(_Admitted(operands), device, stream, None, variant)
 
         return run_on_host(inputs, outputs, aligned, run, device, stream)

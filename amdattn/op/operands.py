@@ -15,6 +15,8 @@ def check_workspace(view: View, nbytes: int) -> None:
     """Memory for partial results: enough, without gaps, aligned."""
     if not view.on_device:
         raise TypeError("workspace must be in device memory; host arrays need none")
+    if view.read_only:
+        raise ValueError("workspace is read-only")
     held = view.dtype.itemsize * math.prod(view.shape)
     if view.strides != compact_strides(view.shape) or held < nbytes or view.address % 16:
         raise ValueError(

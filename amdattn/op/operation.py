@@ -116,13 +116,26 @@ class Operation(Generic[P, C]):
         Raises
         ------
         UnsupportedProblem, UnsupportedDeviceError
+        ValueError
+            The operation has no such kernel.
         """
         if kernel:
             own = self.kernel_ops[0]
+            names = [row.name for row in rows if row.op == own]
+            if kernel not in names:
+                raise ValueError(f"kernel={kernel!r} must be one of {', '.join(names)}")
             rows = [row for row in rows if row.op != own or row.name == kernel]
         found = self.choices(problem, props, rows)
         found.require(props)
         return self.plan_of(problem, props, self.best(found.items), found)
+
+    def plan_case(
+        self, case: Case[P], props: DeviceProps, rows: Sequence[KernelSpec]
+    ) -> RunnablePlan[P]:
+        """The plan with the kernel that a case names, or what the public function runs."""
+        if not case.kernel:
+            return self.planned(case.problem, props)
+        return self.plan(case.problem, props, rows, case.kernel)
 
     def plan_of(
         self, problem: P, props: DeviceProps, choice: C, choices: Choices[C]

@@ -169,7 +169,9 @@ class Plan(Generic[P]):
         for launch in self.launches:
             name, known = launch.kernel.name, {*inputs, *results, *regions}
             found += [f"{name} reads {x}, which nothing wrote" for x in launch.reads - written]
-            found += [f"{name} writes {x}, an input" for x in launch.writes & {*inputs}]
+            found += [
+                f"{name} writes {x}, an input" for x in (launch.writes - launch.updates) & {*inputs}
+            ]
             found += [f"{name} names {x}" for x in (launch.reads | launch.writes) - known]
             written |= launch.writes
         read = frozenset().union(*(launch.reads for launch in self.launches))

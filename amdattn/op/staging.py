@@ -57,13 +57,9 @@ def run_on_host(
 
     Raises
     ------
-    TypeError, ValueError
-        A workspace was given, which host arrays need none of; or a graph is being captured.
+    ValueError
+        A graph is being captured.
     """
-    if WORKSPACE in outputs:
-        raise TypeError(
-            "workspace must be in device memory; host arrays are copied, and so need none"
-        )
     if stream and device.is_capturing(stream):
         raise ValueError(
             f"{next(iter(inputs))} is on the host, but a graph is being captured from the stream: "

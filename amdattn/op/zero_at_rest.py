@@ -66,8 +66,8 @@ class _Use:
     stream : int
     failures : int
         Those of the device that it was set right after.
-    captured : int
-        `zero_bytes` of the plan that a graph has captured with it, 0 if none has.
+    captured, captured_on : int
+        `zero_bytes` of the plan that a graph has captured with it, 0 if none has; and the stream.
     """
 
     nbytes: int
@@ -75,6 +75,7 @@ class _Use:
     stream: int
     failures: int
     captured: int = 0
+    captured_on: int = 0
 
 
 class _Workspaces:
@@ -137,14 +138,46 @@ class _Workspaces:
                 "(plan.new_workspace())"
             )
         capturing = bool(stream) and device.is_capturing(stream)
-        if use.failures != device.failures or zero_bytes > use.zero_bytes:
+        failed = use.failures != device.failures  # what was 0 behind the counters may not be
+        if failed or zero_bytes > use.zero_bytes:
             device.clear(address, zero_bytes, stream)  # if captured, in every replay
             if not capturing:
                 use.failures = device.failures
         use.nbytes = max(use.nbytes, nbytes)
-        use.zero_bytes = zero_bytes if zero_bytes < nbytes else max(use.zero_bytes, nbytes)
+        others = 0 if failed else use.zero_bytes
+        use.zero_bytes = zero_bytes if zero_bytes < nbytes else max(others, nbytes)
         use.stream = stream
-        use.captured = zero_bytes if capturing else use.captured
+        if capturing:
+            use.captured, use.captured_on = zero_bytes, stream
+
+    def overwrite(self, device: Runtime, memory: Memory | None, address: int, nbytes: int) -> None:
+        """Know that a launch without counters writes there.
+
+        Raises
+        ------
+        ValueError
+            A graph has a part of it, for a plan with counters.
+        """
+        uses = self._foreign if memory is None else memory.uses
+        if memory is not None and not uses:
+            uses = memory.uses = {}
+        elif not uses:
+            return
+        known = uses.get(address)
+        if known is not None and len(uses) == 1 and not (known.zero_bytes or known.captured):
+            return
+        with self._lock:
+            for start, use in uses.items():
+                if start < address + nbytes and address < start + use.nbytes:
+                    if use.captured:
+                        raise ValueError(
+                            f"workspace at {address:#x} is part of a graph, for a plan with "
+                            f"{use.captured} bytes of counters, which this plan would overwrite: "
+                            "give it a workspace of its own (plan.new_workspace())"
+                        )
+                    use.zero_bytes = 0
+            if memory is not None and known is None:
+                uses[address] = _Use(nbytes, 0, 0, device.failures)
 
     def recover(self, device: Runtime, stream: int | None) -> None:
         """Set right what was used on a stream that was waited for; None: on any, all were.
@@ -156,7 +189,7 @@ class _Workspaces:
             for memory in [memory for memory in self._own if memory.device is device]:
                 for address, use in (memory.uses or {}).items():
                     stale = use.captured and use.failures != device.failures
-                    if not stale or stream not in (None, use.stream):
+                    if not stale or stream not in (None, use.captured_on):
                         continue
                     # Not if the failure took the device along; then no launch succeeds either.
                     with contextlib.suppress(HipError):
@@ -170,6 +203,7 @@ _workspaces = _Workspaces()
 
 of_stream = _streams.of
 prepare = _workspaces.prepare
+overwrite = _workspaces.overwrite
 
 
 def new_workspace(nbytes: int, device: Runtime, stream: int) -> DeviceArray:

@@ -163,7 +163,7 @@ def held(one: OfKernel) -> Held:
     """Run a case on the bound device and compare."""
     operation, case = one.operation, one.case
     props = runtime.device_props()
-    plan = operation.plan(case.problem, props, manifest.kernels(), case.kernel)
+    plan = operation.plan_case(case, props, manifest.kernels())
     variant = case.variant or plan.default_variant
     inputs = case.inputs(0)
     results = {

@@ -41,10 +41,7 @@ class Result:
 def run_case(operation: Any_, case: Case[Any], seed: int = 0) -> Result:
     """Run one case on host arrays, on the bound device."""
     props = runtime.device_props()
-    if case.kernel:
-        plan = operation.plan(case.problem, props, manifest.kernels(), case.kernel)
-    else:
-        plan = operation.planned(case.problem, props)
+    plan = operation.plan_case(case, props, manifest.kernels())
     inputs = case.inputs(seed)
     start = time.perf_counter()
     views, stream = plan.views_of(inputs, None)

@@ -30,8 +30,8 @@ class Cache(RunnablePlan[Problem]):
 
     def operands(self, variant: str) -> Specs:
         specs = (
-            OperandSpec("new", "in", (4,), F32, ()),
             OperandSpec("cache", "inout", (8, 4), F32, ("row",)),
+            OperandSpec("new", "in", (4,), F32, ()),
             OperandSpec("out", "out", (3,), F32, ()),
         )
         return {spec.name: spec for spec in specs}
@@ -43,13 +43,13 @@ def plan(*regions: Region) -> Cache:
 
 
 def run(made: Cache, new: Any, cache: Any, workspace: Any = None, stream: Any = None) -> Any:
-    views, handle = made.views_of({"new": new, "cache": cache}, stream)
+    views, handle = made.views_of({"cache": cache, "new": new}, stream)
     return made.execute(new, views, (None,), "", handle, workspace)[0]
 
 
 def test_what_is_updated_in_place(hip_stream: Any) -> None:
     made = plan()
-    assert made.input_names == ("new", "cache")
+    assert made.input_names == ("cache", "new")
     new, cache = amdattn.empty(4, "float32"), amdattn.empty((8, 4), "float32")
     stream = runtime.stream_handle(hip_stream)
     for _ in range(3):  # checked; packed; submitted as it was packed

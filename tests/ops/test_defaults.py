@@ -71,6 +71,7 @@ OWN: dict[str, dict[str, Any]] = {
     "ops.attention.call.run": {"longest": (0, 0)},  # of q and of k
     "op.spec.OperandSpec": {"present": True},
     "op.workspace.Region": {"offset": 0},
+    "op.zero_at_rest._Use": {"captured_on": 0},
     "tuning.tune": {"some": ()},
     "ops.attention.cases.AttentionCase": {"scale_v": 1},
     "ops.attention.cases.case": {"scale_v": 1},

@@ -187,3 +187,10 @@ def test_graphs_of_plans(operation: AnyOperation, hip_stream: Any) -> None:
             assert judge(result.numpy(), must.values, must.tolerance, 0.0), name
     device.check("hipGraphExecDestroy", hip.hipGraphExecDestroy(made))
     device.check("hipGraphDestroy", hip.hipGraphDestroy(graph))
+
+
+@of_every
+def test_a_kernel_that_is_none_is_named(operation: AnyOperation) -> None:
+    case = next(operation.cases(None))
+    with pytest.raises(ValueError, match="kernel='nope' must be one of "):
+        operation.plan(case.problem, PROPS, manifest.kernels(), "nope")

@@ -182,6 +182,8 @@ def case(
     """A case of these sizes and `options` of `AttentionProblem`, or of sequences of `lengths`."""
     if lengths:
         rows, keys = zip(*lengths, strict=True)
+        if not (sum(rows) and sum(keys)):
+            raise ValueError(f"lengths={lengths} must have a row of q and one of k at least")
         batch, seqlen_q, seqlen_kv = len(rows), max(rows), max(keys)
         options |= {"total_q": sum(rows), "total_kv": sum(keys)}
     problem = AttentionProblem(

@@ -21,7 +21,13 @@ from amdattn.ops.attention.alignment import misalignment, wrong_for_blocks
 from amdattn.ops.attention.basis import SEQLEN_KV, with_keys
 from amdattn.ops.attention.lengths import lengths_view
 from amdattn.ops.attention.planning import PlannedAttention, plan_attention
-from amdattn.ops.attention.problem import LABELS, VARLEN_LAYOUT, AttentionProblem, axis_order
+from amdattn.ops.attention.problem import (
+    LABELS,
+    LAYOUTS,
+    VARLEN_LAYOUT,
+    AttentionProblem,
+    axis_order,
+)
 
 _TENSORS, _OF_KEYS = ("q", "k", "v", "o"), ("k", "v")
 _INT32 = as_dtype("int32")
@@ -41,11 +47,12 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
         """Q, k, v, what else the plan reads, o and lse; `variant` is the layout."""
         if self._base is not None:  # only k and v have other shapes
             base = self._base.specs(variant)
-            return {**base, **{name: self._with_keys(base[name]) for name in _OF_KEYS}}
+            sums = dataclasses.replace(base["cu_seqlens_kv"], host_check=self._key_sums)
+            keys = {name: self._with_keys(base[name]) for name in _OF_KEYS}
+            return {**base, **keys, "cu_seqlens_kv": sums}
         p = self.problem
         layout = VARLEN_LAYOUT if p.varlen else variant
         order, element = axis_order(layout), as_dtype(p.dtype)
-        sums = (p.batch + 1,), _INT32, ()
         specs = [
             *(OperandSpec(name, "in", p.shape(name, layout), element, order) for name in "qkv"),
             OperandSpec(
@@ -53,12 +60,14 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
             ),
             *(
                 OperandSpec(
-                    *(name, "in", *sums, LABELS.get(name, name), p.varlen, "varlen"),
-                    host_check=_lengths_check(*rows),
+                    *(name, "in", (p.batch + 1,), _INT32, (), LABELS.get(name, name)),
+                    present=p.varlen,
+                    condition="total_q",
+                    host_check=check,
                 )
-                for name, rows in (
-                    ("cu_seqlens_q", (p.total_q, p.seqlen_q)),
-                    ("cu_seqlens_kv", (p.total_kv, p.seqlen_kv)),
+                for name, check in (
+                    ("cu_seqlens_q", _Sums(p.total_q, p.seqlen_q)),
+                    ("cu_seqlens_kv", self._key_sums),
                 )
             ),
             OperandSpec("o", "out", p.shape("o", layout), element, order, "out"),
@@ -117,6 +126,10 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         self.__dict__[name] = found
         return found
+
+    @property
+    def _key_sums(self) -> HostCheck:
+        return _Sums(self.problem.total_kv, self.problem.seqlen_kv)
 
     @property
     def _num_keys(self) -> int:
@@ -259,8 +272,9 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
             for the default stream: replays on a stream that was made with hipStreamNonBlocking do
             not wait for it, so synchronize before.
         """
-        if type(layout) is not str:
+        if type(layout) is not str or layout not in LAYOUTS:
             layout = scalars.word("layout", layout)
+            axis_order(layout)  # refuses what is none
         if sinks is None and cu_seqlens_q is None and cu_seqlens_k is None and self._is_plain:
             handle = runtime.stream_handle(stream)
             views = as_view(q, "q", handle), as_view(k, "k", handle), as_view(v, "v", handle)
@@ -293,13 +307,15 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
         return results if self.problem.return_lse else results[0]
 
 
-def _lengths_check(total: int, longest: int) -> HostCheck:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Sums:
     """Reads sums of lengths of so many rows, no length above `longest`."""
 
-    def check(array: Any, label: str, ordinal: int | None, stream: int) -> View:
-        return lengths_view(array, label, total, longest, ordinal, stream)
+    total: int
+    longest: int
 
-    return check
+    def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
+        return lengths_view(array, label, self.total, self.longest, ordinal, stream)
 
 
 def _but_for_keys(name: str, view: View) -> object:

@@ -96,7 +96,7 @@ class GemmPlan(RunnablePlan[GemmProblem]):
 
 
 def misalignment(operand: Operand, kernel: KernelSpec) -> str:
-    """What in the address or row stride of a, b or bias the kernel cannot take, or ""."""
+    """What in the address or row stride of a or b the kernel cannot take, or ""."""
     align = kernel.accepts["pointer_align_bytes"]
     if operand.address % align:
         return f"address {operand.address:#x}, which must be a multiple of {align} bytes"

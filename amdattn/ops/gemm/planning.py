@@ -263,9 +263,11 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
     require("dtype", problem.dtype, (kernel.dtype,))
     require("out_dtype", problem.out_dtype, kernel.accepts["out_dtype"])
     require("activation", problem.activation, kernel.accepts["activation"])
-    limits = {"m": problem.m, "n": problem.b_rows, "k": problem.k, "splits": problem.split_k}
+    limits = {"m": problem.m, "n": problem.n, "k": problem.k, "splits": problem.split_k}
     for name, value in limits.items():
         limit = kernel.accepts[f"max_{name}"]
+        if name == "n":  # of rows of b
+            limit //= 1 + problem.has_factors
         if value > limit:
             least = 0 if name == "splits" else 1
             argument = "split_k" if name == "splits" else name

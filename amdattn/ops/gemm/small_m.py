@@ -143,6 +143,8 @@ def _without_elements(
     if out is not None:
         views["out"] = output_view(out, "out", stream)
         check_shape(views["out"], "out", shape, dtype, "m, n of the arrays")
+        if views["out"].read_only:
+            raise ValueError("out is read-only")
     check_placement(views)
     check_shape(inputs["b"], "b", inputs["b"].shape, inputs["a"].dtype.name, "as a")
     if "bias" in inputs:

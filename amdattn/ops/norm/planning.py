@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates
-from amdattn.op.choices import Choices
+from amdattn.op.choices import Choices, Rejected
 from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
@@ -116,8 +116,14 @@ def choices(
     """Every kernel that takes a problem."""
     found = [(row, mismatches(row, problem)) for row in candidates(rows, RMS_NORM, props)]
     items = [Choice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
-    rejected = sorted(((row, wrong) for row, wrong in found if wrong), key=lambda r: len(r[1]))
+    rejected = sorted(((row, wrong) for row, wrong in found if wrong), key=_distance)
     return Choices(tuple(items), tuple(rejected), rows)
+
+
+def _distance(rejected: Rejected) -> tuple[int, bool]:
+    """Rows are easier to change than columns, which a model has."""
+    wrong = rejected[1]
+    return len(wrong), any(one.argument == "columns" for one in wrong)
 
 
 def best(items: Sequence[Choice]) -> Choice:

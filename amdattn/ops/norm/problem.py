@@ -42,7 +42,8 @@ class NormProblem:
 
         put("shape", tuple(scalars.integer("rows", count) for count in self.shape))
         put("columns", scalars.integer("columns", self.columns))
-        for name, count in (("rows", self.rows), ("columns", self.columns)):
+        rows = [("rows", count) for count in (*self.shape, self.rows)]
+        for name, count in (*rows, ("columns", self.columns)):
             if not 1 <= count <= INT32_MAX:
                 raise ValueError(f"{name}={count} must be in 1..{INT32_MAX}")
         put("dtype", as_dtype(self.dtype).name)

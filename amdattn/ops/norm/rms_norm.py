@@ -77,10 +77,11 @@ def rms_norm(
     shape = views[0].shape
     if not shape:
         raise ValueError("x has shape (); it must have at least 1 dimension")
+    ordinal = runtime.get(views[0].ordinal).ordinal
+    lengths = shape if 0 not in shape else tuple(max(1, n) for n in shape)
+    plan = _planned_for(ordinal, lengths, views[0].dtype.name, residual is not None, eps)
     if 0 in shape:
         return _of_nothing(x, views, (out, residual_out), handle)
-    ordinal = runtime.get(views[0].ordinal).ordinal
-    plan = _planned_for(ordinal, shape, views[0].dtype.name, residual is not None, eps)
     results = plan.execute(x, views, (out, residual_out), "", handle)
     return results[0] if residual is None else results
 
@@ -200,6 +201,9 @@ def _of_nothing(kind: Any, views: tuple[View, ...], given: tuple[Any, Any], stre
             results.append(like(kind, host_empty(x.shape, x.dtype)))
     check_placement(named)
     for name, view in named.items():
-        shape = x.shape[-1:] if name == "weight" else x.shape
-        check_shape(view, name, shape, x.dtype.name, "shape of x")
+        of_weight = name == "weight"
+        layout = "columns of x" if of_weight else "shape of x"
+        check_shape(view, name, x.shape[-1:] if of_weight else x.shape, x.dtype.name, layout)
+        if name.endswith("out") and view.read_only:
+            raise ValueError(f"{name} is read-only")
     return tuple(results) if has_residual else results[0]

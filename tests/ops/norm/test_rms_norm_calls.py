@@ -191,3 +191,27 @@ def test_plans() -> None:
         small.run(*device, device[0])
     with pytest.raises(ValueError, match="residual_out was given, but the plan has residual=False"):
         small.run(*device, residual_out=out)
+
+
+def test_arrays_without_elements_are_checked_as_others_are() -> None:
+    empty, weight = np.zeros((0, 8), BF16), np.zeros(8, BF16)
+    for eps in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match="eps"):
+            amdattn.rms_norm(empty, weight, eps=eps)
+    with pytest.raises(ValueError, match="dtype"):
+        amdattn.rms_norm(empty.astype(np.int64), weight.astype(np.int64))
+    with pytest.raises(UnsupportedProblem, match="columns=99999"):
+        amdattn.rms_norm(np.zeros((0, 99999), BF16), np.zeros(99999, BF16))
+    frozen = np.zeros((0, 8), BF16)
+    frozen.flags.writeable = False
+    with pytest.raises(ValueError, match="out is read-only"):
+        amdattn.rms_norm(empty, weight, out=frozen)
+    with pytest.raises(ValueError, match=r"weight has shape \(3,\); .* \(columns of x\)"):
+        amdattn.rms_norm(empty, np.zeros(3, BF16))
+    with pytest.raises(ValueError, match="rows=-2 must be in 1"):
+        NormProblem((-2, -3), 8)
+
+
+def test_too_many_rows_of_many_columns() -> None:
+    with pytest.raises(UnsupportedProblem, match=r"rows=134217728 is not built \(have 1\.\."):
+        amdattn.plan_rms_norm(2**27, 65536, device="MI300X")
