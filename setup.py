@@ -1,4 +1,4 @@
-"""Build hook: compiles the virtual device and places code objects and headers in the package.
+"""Build hook: compiles libraries, and places code objects and headers in the package.
 
 Everything declarative is in pyproject.toml. `AMDATTN_LEVELS` says for which x86-64 levels the
 virtual device is compiled, `AMDATTN_CXX` with what: build_scripts/virtual_device.py.
@@ -18,11 +18,11 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
-from build_scripts import virtual_device  # noqa: E402  (ROOT is not on the path before)
+from build_scripts import jax_handler, virtual_device  # noqa: E402  (ROOT is not on the path before)
 
 
 class BuildPackage(build_py):
-    """Adds the virtual device's libraries, the code objects and the kernarg headers."""
+    """Adds the compiled libraries, the code objects and the kernarg headers."""
 
     def run(self) -> None:
         """Compile, then copy what is not Python."""
@@ -34,6 +34,7 @@ class BuildPackage(build_py):
             ROOT / "build" / "virtual_device",
             len(os.sched_getaffinity(0)),
         )
+        jax_handler.build(package / "_lib")
         if not self.editable_mode:  # a checkout finds both beside the package
             shutil.copytree(ROOT / "hsaco", package / "hsaco", dirs_exist_ok=True)
             shutil.copytree(ROOT / "asm_src" / "args", package / "_args", dirs_exist_ok=True)

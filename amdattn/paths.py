@@ -34,6 +34,6 @@ def args_dir() -> Path:
     return _first_dir(_PACKAGE / "_args", _PACKAGE.parent / "asm_src" / "args")
 
 
-def virtual_library_dir() -> Path:
-    """Folder of the virtual device's libraries; it may not exist in a source checkout."""
+def native_library_dir() -> Path:
+    """Folder of the compiled libraries; it may not exist in a source checkout."""
     return _PACKAGE / "_lib"

@@ -82,7 +82,7 @@ def play(library: str, device: str) -> bool:
 
 def shipped_library(level: str) -> Path:
     """Where the package has its library for an x86-64 level; it may not have been built."""
-    return paths.virtual_library_dir() / x86_level.library_name(level)
+    return paths.native_library_dir() / x86_level.library_name(level)
 
 
 def _fitting_library() -> Path:
@@ -96,7 +96,7 @@ def _fitting_library() -> Path:
     built = [level for level in x86_level.LEVELS if shipped_library(level).is_file()]
     raise BindingError(
         f"no library of the virtual device fits this CPU: it runs x86-64 levels "
-        f"{_listed(runnable)}, and {paths.virtual_library_dir()} has {_listed(built)}. An install "
+        f"{_listed(runnable)}, and {paths.native_library_dir()} has {_listed(built)}. An install "
         "from source builds the one of the CPU that it is made on: install again on this machine "
         "with `pip install --force-reinstall --no-cache-dir`, set AMDATTN_LEVELS=all where the "
         "wheel is built, or name a library in AMDATTN_VDEV_LIBRARY"

@@ -6,18 +6,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from amdattn.arch.props import DeviceProps
+from amdattn.arch.props import KNOWN_DEVICES, DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.op.choices import C, Choices
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.options import Option
-from amdattn.op.plan import Problem
+from amdattn.op.plan import Plan, Problem
+from amdattn.op.spec import Specs
+from amdattn.op.workspace import WorkspaceLayout
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 P = TypeVar("P", bound=Problem)
+_NO_DEVICE = next(iter(KNOWN_DEVICES.values()))  # of plans that say what operands are, and no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,11 @@ class Operation(Generic[P, C]):
         found = self.choices(problem, props, rows)
         found.require(props)
         return self.plan_of(problem, props, self.best(found.items), found)
+
+    def specs(self, problem: P, variant: str = "") -> Specs:
+        """What the operands of a problem must be, whatever the device and the kernels."""
+        unplanned: Plan[Any] = Plan(problem, _NO_DEVICE, (), WorkspaceLayout(), ())
+        return self.plan_type.of(unplanned).specs(variant)
 
     def plan_case(
         self, case: Case[P], props: DeviceProps, rows: Sequence[KernelSpec]

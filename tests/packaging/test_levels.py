@@ -127,7 +127,7 @@ def test_the_install_hook_follows(
 def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Makes an install that has the libraries of some levels."""
     monkeypatch.delenv("AMDATTN_VDEV_LIBRARY", raising=False)
-    monkeypatch.setattr(paths, "virtual_library_dir", lambda: tmp_path)
+    monkeypatch.setattr(paths, "native_library_dir", lambda: tmp_path)
 
     def has(*levels: str) -> None:
         for level in levels:

@@ -141,17 +141,20 @@ bool Memory::reserved(u64 first, u64 last) const {
   return touches(device_.base, 2 * device_.size) || touches(host_.base, host_.size);
 }
 
+bool Memory::touches_live(u64 base, u64 last) const {
+  const auto above = live_.lower_bound(base);
+  if (above != live_.end() && above->first <= last) return true;
+  if (above == live_.begin()) return false;
+  const Allocation& below = std::prev(above)->second;
+  return base - below.base < below.size;
+}
+
 bool Memory::register_host(void* host, u64 size, u32 flags) {
   const u64 base = reinterpret_cast<u64>(host);
   const u64 last = base + size - 1;
   if (base == 0 || size == 0 || last < base || reserved(base, last)) return false;
   std::unique_lock lock(mutex_);
-  const auto above = live_.lower_bound(base);
-  if (above != live_.end() && above->first <= last) return false;
-  if (above != live_.begin()) {
-    const Allocation& below = std::prev(above)->second;
-    if (base - below.base < below.size) return false;
-  }
+  if (touches_live(base, last)) return false;
   live_.emplace(base, Allocation{.base = base,
                                  .size = size,
                                  .bias = 0,
@@ -174,6 +177,38 @@ bool Memory::unregister_host(void* host) {
   return true;
 }
 
+bool Memory::borrow(u64 host, u64 size) {
+  const u64 last = host + size - 1;
+  if (host == 0 || size == 0 || last < host || reserved(host, last)) return false;
+  std::unique_lock lock(mutex_);
+  if (touches_live(host, last)) return false;
+  borrowed_.push_back(Allocation{
+      .base = host, .size = size, .bias = 0, .kind = MemoryKind::kHost, .id = next_id_++});
+  epoch_.fetch_add(1, std::memory_order_release);
+  return true;
+}
+
+bool Memory::give_back(u64 host, u64 size) {
+  std::unique_lock lock(mutex_);
+  const auto it = std::find_if(borrowed_.begin(), borrowed_.end(), [&](const Allocation& a) {
+    return a.base == host && a.size == size;
+  });
+  if (it == borrowed_.end()) return false;
+  *it = borrowed_.back();
+  borrowed_.pop_back();
+  epoch_.fetch_add(1, std::memory_order_release);
+  return true;
+}
+
+const Allocation* Memory::borrowed_at(u64 address) const {
+  const Allocation* farthest = nullptr;
+  for (const Allocation& a : borrowed_) {
+    if (!a.contains(address, 1)) continue;
+    if (!farthest || a.base + a.size > farthest->base + farthest->size) farthest = &a;
+  }
+  return farthest;
+}
+
 std::optional<Allocation> Memory::lost_registration() const {
   if (num_registered_.load(std::memory_order_relaxed) == 0) return std::nullopt;
   std::shared_lock lock(mutex_);
@@ -187,10 +222,12 @@ std::optional<Allocation> Memory::lost_registration() const {
 std::optional<Allocation> Memory::find(u64 address) const {
   std::shared_lock lock(mutex_);
   const auto above = live_.upper_bound(address);
-  if (above == live_.begin()) return std::nullopt;
-  const Allocation& allocation = std::prev(above)->second;
-  if (!allocation.contains(address, 1)) return std::nullopt;
-  return allocation;
+  if (above != live_.begin()) {
+    const Allocation& allocation = std::prev(above)->second;
+    if (allocation.contains(address, 1)) return allocation;
+  }
+  const Allocation* const borrowed = borrowed_at(address);
+  return borrowed ? std::optional(*borrowed) : std::nullopt;
 }
 
 std::optional<Allocation> Memory::nearest(u64 address) const {

@@ -4,6 +4,8 @@
 // GPU. The bytes live in a second reserved range at a constant distance. Host memory that was
 // registered or allocated through the runtime appears at its own host address (bias 0): allocated
 // host and managed memory comes from a third range, where only live allocations are accessible.
+// Host memory that is borrowed for the length of a call appears at its own address as well: any
+// number of borrowers may have ranges of it that overlap.
 #pragma once
 
 #include <atomic>
@@ -63,6 +65,10 @@ class Memory {
   // another allocation.
   bool register_host(void* host, u64 size, u32 flags);
   bool unregister_host(void* host);
+  // Makes [host, host+size) visible at the same address until it is given back as often as it was
+  // borrowed. False when it is empty or touches an allocation.
+  bool borrow(u64 host, u64 size);
+  bool give_back(u64 host, u64 size);
   // Registered host memory that the application has unmapped or write-protected since, if any.
   std::optional<Allocation> lost_registration() const;
   // `address` must be a base. False when it is not one (double free and registered host memory
@@ -99,6 +105,9 @@ class Memory {
 
   std::optional<u64> place(Range& range, u64 bytes);    // with mutex_ held
   void retire(std::map<u64, Allocation>::iterator it);  // with mutex_ held
+  bool touches_live(u64 base, u64 last) const;          // with mutex_ held
+  // With mutex_ held: of what is borrowed there, that which reaches farthest.
+  const Allocation* borrowed_at(u64 address) const;
   bool reserved(u64 first, u64 last) const;
 
   Range device_, host_;
@@ -111,6 +120,8 @@ class Memory {
 
   mutable std::shared_mutex mutex_;  // guards everything below, and the cursors
   std::map<u64, Allocation> live_;   // by base
+  // Few, and only as long as calls last, so that looking through them is quick.
+  std::vector<Allocation> borrowed_;
   std::deque<Allocation> freed_;     // newest last, bounded
   u64 next_id_ = 1;
 };

@@ -157,6 +157,33 @@ HIP_API hipHostUnregister(void* pointer) {
   });
 }
 
+// Host memory that launches of one call may use, by ranges: {address, bytes}. Unlike registered
+// memory, ranges may overlap with those of other calls. All of them, or with an error none.
+VDEV_EXPORT hipError_t amdattn_vdev_borrow(const u64 (*ranges)[2], uint32_t count) {
+  return api([&](Runtime& runtime) {
+    require(readable(ranges, count));
+    Memory& memory = runtime.device.memory();
+    for (uint32_t i = 0; i < count; ++i) {
+      if (memory.borrow(ranges[i][0], ranges[i][1])) continue;
+      while (i > 0) --i, memory.give_back(ranges[i][0], ranges[i][1]);
+      refuse(hipErrorInvalidValue, "borrowed memory is empty, or belongs to the device already");
+    }
+    return hipSuccess;
+  });
+}
+
+// Once no launch uses them any more.
+VDEV_EXPORT hipError_t amdattn_vdev_give_back(const u64 (*ranges)[2], uint32_t count) {
+  return api([&](Runtime& runtime) {
+    require(readable(ranges, count));
+    bool all = true;
+    for (uint32_t i = 0; i < count; ++i) {
+      all &= runtime.device.memory().give_back(ranges[i][0], ranges[i][1]);
+    }
+    return all ? hipSuccess : hipErrorInvalidValue;
+  });
+}
+
 // Host memory that the device sees has the same address there.
 HIP_API hipHostGetDevicePointer(void** device_pointer, void* pointer, unsigned flags) {
   return api([&](Runtime& runtime) {

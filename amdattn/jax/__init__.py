@@ -1,0 +1,34 @@
+"""amdattn in JAX: the same kernels under `jax.jit`, over meshes, in models that train.
+
+On ROCm devices through XLA's FFI on XLA's own stream; on JAX's CPU devices through the virtual
+device. `docs/jax.md` has the versions that fit together, and what runs where.
+"""
+
+from __future__ import annotations
+
+try:
+    import jax as _jax  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        'amdattn.jax needs JAX, which cannot be imported: pip install "amdattn[jax]"'
+    ) from error
+
+from amdattn.jax.attention import flash_attn_func, flash_attn_varlen_func
+from amdattn.jax.dot_product_attention import dot_product_attention
+from amdattn.jax.lowering_device import lowering_for
+from amdattn.jax.operations import gemm_nt, merge_state, rms_norm
+from amdattn.jax.primitive import call
+from amdattn.jax.targets import library as _library
+
+_library()  # so that programs of other processes find their handler
+
+__all__ = [
+    "call",
+    "dot_product_attention",
+    "flash_attn_func",
+    "flash_attn_varlen_func",
+    "gemm_nt",
+    "lowering_for",
+    "merge_state",
+    "rms_norm",
+]

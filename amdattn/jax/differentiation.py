@@ -1,0 +1,68 @@
+"""Gradients: an error until there are backward kernels, or recomputation in float32."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from amdattn.errors import UnsupportedProblem
+from amdattn.jax.primitive import call
+from amdattn.jax.rules import rules
+
+BACKWARDS = (None, "xla")
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2, 3))
+def apply(
+    operation: str, problem: Any, variant: str, backward: str | None, *inputs: Any
+) -> tuple[jax.Array, ...]:
+    """Results of an operation; `backward` says how they are differentiated, one of BACKWARDS."""
+    return tuple(call(operation, problem, variant, *inputs))
+
+
+def check(backward: str | None) -> str | None:
+    """`implementation_backward` of a public function, if it is one."""
+    if backward not in BACKWARDS:
+        raise ValueError(f"implementation_backward={backward!r} must be one of {BACKWARDS}")
+    return backward
+
+
+def _forward(operation: str, problem: Any, variant: str, backward: str | None, *inputs: Any) -> Any:
+    if backward is None:
+        raise UnsupportedProblem(
+            f'{operation} has no backward kernel yet; implementation_backward="xla" recomputes '
+            "in float32, in plain XLA, what its gradient needs"
+        )
+    if rules(operation).reference is None:
+        raise UnsupportedProblem(f"{operation} cannot be differentiated")
+    return tuple(call(operation, problem, variant, *inputs)), inputs
+
+
+def _backward(
+    operation: str, problem: Any, variant: str, backward: str | None, inputs: Any, gradients: Any
+) -> tuple[Any, ...]:
+    of = rules(operation)
+    signature = of.signature(problem, variant)
+    names = [spec.name for spec in signature.inputs]
+    is_number = [jnp.issubdtype(x.dtype, jnp.inexact) for x in inputs]
+
+    def results(*numbers: Any) -> tuple[Any, ...]:
+        each = iter(numbers)
+        given = {
+            name: next(each) if number else x
+            for name, number, x in zip(names, is_number, inputs, strict=True)
+        }
+        assert of.reference is not None
+        found = of.reference(problem, variant, given)
+        return tuple(found[spec.name] for spec in signature.results)
+
+    numbers = [x for x, number in zip(inputs, is_number, strict=True) if number]
+    _, transposed = jax.vjp(results, *numbers)
+    found = iter(transposed(tuple(gradients)))
+    return tuple(next(found) if number else None for number in is_number)
+
+
+apply.defvjp(_forward, _backward)

@@ -1,0 +1,228 @@
+"""`jax.nn.dot_product_attention` with this package's kernels."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from amdattn.errors import UnsupportedProblem
+from amdattn.jax.arguments import as_arrays
+from amdattn.jax.differentiation import apply, check
+from amdattn.jax.padded_attention import PaddedProblem
+from amdattn.ops.attention.problem import attention_problem
+
+_IMPLEMENTATIONS = (None, "xla")
+_WAY_OUT = 'implementation="xla" computes it without amdattn\'s kernels'
+_HAS_RESIDUAL = "return_residual" in inspect.signature(jax.nn.dot_product_attention).parameters
+_MASKED = -0.7 * float(jnp.finfo(jnp.float32).max)  # what jax.nn has for a score that is masked
+
+
+def dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    bias: Any = None,
+    mask: Any = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: Any = None,
+    key_value_seq_lengths: Any = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: str | None = None,
+    return_residual: bool = False,
+    implementation_backward: str | None = None,
+) -> Any:
+    """`jax.nn.dot_product_attention`: its names, its defaults, its results.
+
+    Parameters
+    ----------
+    query : array, bfloat16 or float16, (B, T, N, H) or (T, N, H)
+    key, value : array, like query, (B, S, K, H) or (S, K, H)
+        K divides N.
+    bias, mask
+        Must be None: no kernel takes one.
+    scale : float, optional
+        Of Python; by default 1 / sqrt(H).
+    is_causal : bool
+        Query i sees keys up to i, also if T and S differ. (`flash_attn_func` has the last query
+        see the last key.)
+    query_seq_lengths, key_value_seq_lengths : array, int32, (B,), optional
+        Queries beyond are 0 in the result. May be traced.
+    local_window_size : int or (int, int), optional
+        Keys that a query sees before its own position and behind it, each >= 0.
+    implementation : {None, "xla"}
+        "xla": `jax.nn.dot_product_attention` itself.
+    return_residual : bool
+        Return the log of the sums of exponentials as well, (B, T, N), of the type of `key`; no
+        gradient flows through it.
+    implementation_backward : {None, "xla"}
+        None: differentiating raises UnsupportedProblem, there is no backward kernel yet. "xla":
+        in float32, by XLA.
+
+    Returns
+    -------
+    array, like query
+        Of queries that see no key, the mean of all S values, as jax.nn has it.
+
+    Raises
+    ------
+    UnsupportedProblem
+        No kernel does this; the message names the argument.
+    ValueError, TypeError
+        Malformed input.
+    """
+    if implementation not in _IMPLEMENTATIONS:
+        raise ValueError(f"implementation={implementation!r} must be one of {_IMPLEMENTATIONS}")
+    lengths = {
+        "query_seq_lengths": query_seq_lengths,
+        "key_value_seq_lengths": key_value_seq_lengths,
+    }
+    if implementation == "xla":
+        residual = {"return_residual": True} if return_residual else {}
+        if residual and not _HAS_RESIDUAL:
+            raise UnsupportedProblem(
+                f"return_residual=True: jax.nn of JAX {jax.__version__} has none; use JAX 0.8.3"
+            )
+        return jax.nn.dot_product_attention(
+            *(query, key, value, bias, mask),
+            scale=scale,
+            is_causal=is_causal,
+            local_window_size=local_window_size,
+            implementation="xla",
+            **lengths,
+            **residual,
+        )
+    for name, array in (("bias", bias), ("mask", mask)):
+        if array is not None:
+            raise UnsupportedProblem(f"no kernel takes {name} (have None); {_WAY_OUT}")
+    return _padded(
+        *as_arrays(query=query, key=key, value=value, **lengths),
+        scale=scale,
+        is_causal=is_causal,
+        window=_hashable(local_window_size),
+        return_residual=return_residual,
+        implementation_backward=implementation_backward,
+    )
+
+
+@functools.partial(
+    jax.jit,
+    static_argnames=("scale", "is_causal", "window", "return_residual", "implementation_backward"),
+)
+def _padded(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    query_lengths: jax.Array | None,
+    key_lengths: jax.Array | None,
+    *,
+    scale: float | None,
+    is_causal: bool,
+    window: int | tuple[int, int] | None,
+    return_residual: bool,
+    implementation_backward: str | None,
+) -> Any:
+    backward = check(implementation_backward)
+    shape = query.shape
+    query, key, value = (
+        _with_batch(x, name) for x, name in zip((query, key, value), _NAMES, strict=True)
+    )
+    left, right = _window(window)
+    _check(query, key, value)
+    if 0 in query.shape or 0 in key.shape:
+        raise UnsupportedProblem(
+            f"query and key have shapes {query.shape} and {key.shape}, without elements; {_WAY_OUT}"
+        )
+    batch, rows = query.shape[:2]
+    keys = key.shape[1]
+    for name, lengths in (
+        ("query_seq_lengths", query_lengths),
+        ("key_value_seq_lengths", key_lengths),
+    ):
+        if lengths is not None and (lengths.shape != (batch,) or lengths.dtype != jnp.int32):
+            raise ValueError(
+                f"{name} has shape {lengths.shape} and dtype {lengths.dtype}; it must be "
+                f"({batch},), int32"
+            )
+    problem = attention_problem(
+        *(query.shape, key.shape, value.shape, "bshd"),
+        dtype=query.dtype,
+        softmax_scale=scale,
+        causal=bool(is_causal),
+        window_size=(left, right),
+        top_left=True,
+        return_lse=return_residual,
+    )
+    lengths = [x for x in (query_lengths, key_lengths) if x is not None]
+    if lengths:
+        padded = PaddedProblem(problem, query_lengths is not None, key_lengths is not None)
+        results = apply("padded_attention", padded, "", backward, query, key, value, *lengths)
+    else:
+        results = apply("attention", problem, "bshd", backward, query, key, value)
+    out = results[0]
+    # Queries that see no key, where there may be such: the others have their own position's.
+    empty = None
+    if key_lengths is not None or 0 <= left < rows - keys:
+        row = jnp.arange(rows)[None, :]
+        ends = jnp.full((batch, 1), keys) if key_lengths is None else key_lengths[:, None]
+        empty = jnp.broadcast_to(ends <= 0, (batch, rows))
+        if left >= 0:
+            empty |= row - left >= ends
+        mean = value.astype(jnp.float32).mean(axis=1, keepdims=True)
+        mean = jnp.repeat(mean, query.shape[2] // value.shape[2], axis=2).astype(out.dtype)
+        of_empty = mean
+        if query_lengths is not None:
+            is_query = row < query_lengths[:, None]
+            of_empty = jnp.where(is_query[..., None, None], mean, 0)
+        out = jnp.where(empty[..., None, None], of_empty, out)
+    out = out.reshape(shape)
+    if not return_residual:
+        return out
+    residual = jnp.where(results[1] == -jnp.inf, _MASKED, results[1])
+    residual = jax.lax.stop_gradient(residual.swapaxes(1, 2)).astype(key.dtype)
+    return out, residual.reshape(shape[:-1])
+
+
+_NAMES = ("query", "key", "value")
+
+
+def _with_batch(x: jax.Array, name: str) -> jax.Array:
+    if x.ndim not in (3, 4):
+        raise ValueError(f"{name} has shape {x.shape}; it must have 3 or 4 dimensions")
+    return x[None] if x.ndim == 3 else x
+
+
+def _hashable(window: Any) -> Any:
+    return window if window is None or isinstance(window, int) else tuple(window)
+
+
+def _window(window: int | tuple[int, int] | None) -> tuple[int, int]:
+    if window is None:
+        return -1, -1
+    pair = (window, window) if isinstance(window, int) else window
+    if len(pair) != 2 or min(pair) < 0:
+        raise UnsupportedProblem(
+            f"local_window_size={window}: kernels take widths >= 0 to both sides; {_WAY_OUT}"
+        )
+    return pair
+
+
+def _check(query: jax.Array, key: jax.Array, value: jax.Array) -> None:
+    if value.shape != key.shape:
+        raise ValueError(f"value has shape {value.shape}; key has {key.shape}")
+    if query.shape[0] != key.shape[0] or query.shape[-1] != key.shape[-1]:
+        raise ValueError(
+            f"query and key have shapes {query.shape} and {key.shape}; B and H must be equal"
+        )
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if x.dtype != query.dtype:
+            raise ValueError(f"{name} has dtype {x.dtype}; query has {query.dtype}")
+        if x.dtype not in (jnp.bfloat16, jnp.float16):
+            raise UnsupportedProblem(
+                f"{name} has dtype {x.dtype}; kernels take bfloat16 and float16; {_WAY_OUT}"
+            )

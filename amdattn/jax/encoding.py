@@ -1,0 +1,156 @@
+"""Plans as words that travel through XLA: native/plan.h has the picture. No address is in them."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from amdattn.arrays.buffers import View
+from amdattn.arrays.dlpack import compact_strides
+from amdattn.device.kernarg import packer
+from amdattn.device.manifest import KernelSpec
+from amdattn.errors import UnsupportedProblem
+from amdattn.op.executor import RunnablePlan
+from amdattn.op.plan import Address, Launch, Operand, PerRun, Stride
+from amdattn.op.spec import OperandSpec, Specs
+
+_MAGIC = int.from_bytes(b"amapln01", "little")
+_GENERATION = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a call takes and gives, in the order in which XLA has it.
+
+    Attributes
+    ----------
+    inputs : tuple of OperandSpec
+        Also those that are written in place.
+    results : tuple of OperandSpec
+        Those that are written in place last.
+    aliases : tuple of (int, int)
+        Inputs whose memory a result has.
+    """
+
+    inputs: tuple[OperandSpec, ...]
+    results: tuple[OperandSpec, ...]
+    aliases: tuple[tuple[int, int], ...]
+
+    @staticmethod
+    def of(specs: Specs) -> Signature:
+        """Of an operation's operands."""
+        there = [spec for spec in specs.values() if spec.present]
+        inputs = tuple(spec for spec in there if spec.role != "out")
+        made = tuple(spec for spec in there if spec.role == "out")
+        updated = [(i, spec) for i, spec in enumerate(inputs) if spec.role == "inout"]
+        aliases = tuple((i, len(made) + j) for j, (i, _) in enumerate(updated))
+        return Signature(inputs, (*made, *(spec for _, spec in updated)), aliases)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedPlan:
+    """A plan as words, and what XLA has to allocate besides its results."""
+
+    signature: Signature
+    words: NDArray[np.int64]
+    workspace_bytes: int
+
+
+def encode(plan: RunnablePlan[Any], variant: str) -> EncodedPlan:
+    """The words of a plan on compact operands.
+
+    Raises
+    ------
+    UnsupportedProblem
+        Kernels of the plan do not take compact operands.
+    """
+    specs = plan.specs(variant)
+    signature = Signature.of(specs)
+    operands = {spec.name: _compact(plan, spec) for spec in specs.values() if spec.present}
+    # Where launches find what they name: (buffer, offset).
+    places = {spec.name: (i, 0) for i, spec in enumerate(signature.inputs)}
+    first = len(signature.inputs)
+    for i, spec in enumerate(signature.results):
+        if spec.role == "out":
+            places[spec.name] = first + i, 0
+    layout = plan.workspace
+    workspace = first + len(signature.results)
+    places |= {region.name: (workspace, region.offset) for region in layout.regions}
+    # XLA gives other memory every time: what is zero at rest elsewhere is cleared here.
+    clears = [
+        (workspace, region.offset, region.nbytes)
+        for region in layout.regions
+        if region.init != "none" and region.nbytes
+    ]
+    sizes = [spec.nbytes for spec in (*signature.inputs, *signature.results)]
+    num_results = len(signature.results)
+    if layout.total_bytes:
+        sizes.append(layout.total_bytes)
+        num_results += 1
+    words = [*sizes, *(word for clear in clears for word in clear)]
+    for launch in plan.launches:
+        words += _of_launch(launch, operands, places)
+    head = [_MAGIC, 6 + len(words), first, num_results, len(clears), len(plan.launches)]
+    return EncodedPlan(signature, np.array([*head, *words], np.int64), layout.total_bytes)
+
+
+def _compact(plan: RunnablePlan[Any], spec: OperandSpec) -> Operand:
+    view = View(0, spec.shape, compact_strides(spec.shape), spec.dtype, False, None, ordinal=0)
+    operand = plan.operand(spec, view)
+    if wrong := plan.misfit(spec, operand):
+        raise UnsupportedProblem(f"{spec.title} has {wrong}")
+    return operand
+
+
+def _of_launch(
+    launch: Launch, operands: dict[str, Operand], places: dict[str, tuple[int, int]]
+) -> list[int]:
+    kernel = launch.kernel
+    layout = packer(kernel)
+    args = dict(launch.args)
+    values: list[int | float] = []
+    patches: list[tuple[int, int]] = []
+    for name, offset, *_ in sorted(kernel.kernarg.fields, key=lambda field: field[1]):
+        value = args[name]
+        if isinstance(value, Address):
+            buffer, addend = places[value.operand]
+            patches.append((offset | buffer << 32, addend))
+        elif isinstance(value, PerRun):
+            patches.append((_signed(offset | _GENERATION << 32), 0))
+        elif isinstance(value, Stride):
+            values.append(operands[value.operand].strides[value.axis])
+            continue
+        else:
+            values.append(value)
+            continue
+        values.append(0)
+    block = bytearray(-(-layout.size // 8) * 8)
+    layout.pack_into(block, 0, *values)
+    return [
+        *_words(key_of(kernel)),
+        *launch.grid,
+        *kernel.workgroup,
+        layout.size,
+        len(patches),
+        *(word for patch in patches for word in patch),
+        *_words(bytes(block)),
+    ]
+
+
+def _words(data: bytes) -> list[int]:
+    return [int(word) for word in np.frombuffer(data, np.int64)]
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 64) if word >= 1 << 63 else word
+
+
+@functools.cache
+def key_of(kernel: KernelSpec) -> bytes:
+    """16 bytes that name a kernel in every process: of its code object, and of it there."""
+    return hashlib.sha256(f"{kernel.sha256} {kernel.symbol}".encode()).digest()[:16]

@@ -1,0 +1,151 @@
+"""Attention on sequences that are padded to one length, whose lengths only the device knows.
+
+In terms of sequences of several lengths: what is padding is sequences of its own, of queries
+without keys, whose results are 0, and of keys without queries.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+
+from amdattn.dtypes import FLOAT32, as_dtype
+from amdattn.jax import attention_rules
+from amdattn.jax.rules import Arrays, Axes, Rules, rules
+from amdattn.op.spec import OperandSpec
+from amdattn.ops.attention.problem import AttentionProblem, axis_order
+
+_INT32 = as_dtype("int32")
+_LENGTHS = ("query_lengths", "key_lengths")
+
+
+@dataclasses.dataclass(frozen=True)
+class PaddedProblem:
+    """Attention of `problem.batch` sequences of `problem.seqlen_q` queries at most.
+
+    Attributes
+    ----------
+    problem : AttentionProblem
+        Of the padded sequences, its masks aligned at the top left.
+    query_lengths, key_lengths : bool
+        Which of them there are.
+    """
+
+    problem: AttentionProblem
+    query_lengths: bool
+    key_lengths: bool
+
+    @property
+    def brief(self) -> str:
+        """Sizes, and what differs from the defaults."""
+        return f"{self.problem.brief} padded"
+
+
+def _specs(padded: PaddedProblem, variant: str) -> dict[str, OperandSpec]:
+    p, order = padded.problem, axis_order("bshd")
+    element = as_dtype(p.dtype)
+    specs = (
+        *(OperandSpec(name, "in", p.shape(name, "bshd"), element, order) for name in "qkv"),
+        *(
+            OperandSpec(name, "in", (p.batch,), _INT32, (), present=getattr(padded, name))
+            for name in _LENGTHS
+        ),
+        OperandSpec("o", "out", p.shape("o", "bshd"), element, order, "out"),
+        OperandSpec(
+            *("lse", "out", p.shape("lse", "bshd"), FLOAT32, ("batch", "head")),
+            present=p.return_lse,
+        ),
+    )
+    return {spec.name: spec for spec in specs}
+
+
+def _axes(padded: PaddedProblem, variant: str) -> dict[str, Axes]:
+    of_lengths: Axes = (("batch",),)
+    return {
+        **rules("attention").axes(padded.problem, "bshd"),
+        **dict.fromkeys(_LENGTHS, of_lengths),
+    }
+
+
+def _resized(padded: PaddedProblem, factors: Mapping[str, int]) -> PaddedProblem:
+    return dataclasses.replace(padded, problem=attention_rules.resized(padded.problem, factors))
+
+
+def _compute(padded: PaddedProblem, variant: str, inputs: Arrays) -> dict[str, jax.Array]:
+    from amdattn.jax.primitive import call  # which lowers this in turn
+
+    problem, flat, sums = _as_several_lengths(padded, inputs)
+    results = dict(zip(("o", "lse"), call("attention", problem, "thd", *flat, *sums), strict=False))
+    return _padded_results(padded, results)
+
+
+def _as_several_lengths(
+    padded: PaddedProblem, inputs: Arrays
+) -> tuple[AttentionProblem, list[jax.Array], tuple[jax.Array, jax.Array]]:
+    """The problem, q, k and v without the batch axis, and sums of lengths."""
+    p = padded.problem
+    whole = {"query_lengths": p.seqlen_q, "key_lengths": p.seqlen_kv}
+    queries, keys = (
+        jnp.clip(inputs[name], 0, most) if name in inputs else jnp.full(p.batch, most, jnp.int32)
+        for name, most in whole.items()
+    )
+    nothing = jnp.zeros_like(queries)
+    # Of each padded sequence: itself, its queries beyond the end, its keys beyond the end.
+    parts_q, parts_k = [queries], [keys]
+    if padded.query_lengths:
+        parts_q.append(p.seqlen_q - queries)
+        parts_k.append(nothing)
+    if padded.key_lengths:
+        parts_q.append(nothing)
+        parts_k.append(p.seqlen_kv - keys)
+    flat = [inputs[name].reshape(-1, *inputs[name].shape[2:]) for name in "qkv"]
+    problem = dataclasses.replace(
+        p,
+        batch=p.batch * len(parts_q),
+        total_q=p.batch * p.seqlen_q,
+        total_kv=p.batch * p.seqlen_kv,
+    )
+    return problem, flat, (_sums(parts_q), _sums(parts_k))
+
+
+def _sums(parts: list[jax.Array]) -> jax.Array:
+    counts = jnp.stack(parts, axis=1).reshape(-1)
+    return jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(counts, dtype=jnp.int32)])
+
+
+def _padded_results(padded: PaddedProblem, results: Arrays) -> dict[str, jax.Array]:
+    p = padded.problem
+    found = {"o": results["o"].reshape(p.shape("o", "bshd"))}
+    if p.return_lse:
+        lse = results["lse"].reshape(p.num_heads_q, p.batch, p.seqlen_q)
+        found["lse"] = lse.swapaxes(0, 1)
+    return found
+
+
+def _reference(padded: PaddedProblem, variant: str, inputs: Arrays) -> dict[str, jax.Array]:
+    problem, flat, sums = _as_several_lengths(padded, inputs)
+    names = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_kv")
+    reference = rules("attention").reference
+    assert reference is not None
+    results = reference(problem, "thd", dict(zip(names, (*flat, *sums), strict=True)))
+    return _padded_results(padded, results)
+
+
+def _lengths(padded: PaddedProblem) -> dict[str, int]:
+    return attention_rules.lengths(padded.problem)
+
+
+RULES: dict[str, Rules] = {
+    "padded_attention": Rules(
+        specs=_specs,
+        axes=_axes,
+        independent=("batch", "num_heads_kv"),
+        lengths=_lengths,
+        resized=_resized,
+        reference=_reference,
+        compute=_compute,
+    )
+}

@@ -1,0 +1,183 @@
+"""The one JAX primitive: an operation of the registry on arrays, planned when it is lowered."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
+
+from amdattn.arch.props import DeviceProps
+from amdattn.errors import UnsupportedDeviceError
+from amdattn.jax import partitioning, targets
+from amdattn.jax.encoding import EncodedPlan, encode
+from amdattn.jax.lowering_device import chosen_props
+from amdattn.jax.rules import Arrays, Rules, rules
+from amdattn.ops import registry
+
+PRIMITIVE = Primitive("amdattn")
+PRIMITIVE.multiple_results = True
+partitioning.lowers_with_devices(PRIMITIVE)
+
+
+def call(operation: str, problem: Any, variant: str, *inputs: Any) -> list[jax.Array]:
+    """Results of an operation, in the order of its declaration; those written in place last."""
+    return list(PRIMITIVE.bind(*inputs, operation=operation, problem=problem, variant=variant))
+
+
+# -- outside of jit --------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=1024)
+def _compiled(operation: str, problem: Any, variant: str) -> Any:
+    return jax.jit(functools.partial(call, operation, problem, variant))
+
+
+def _impl(*inputs: Any, operation: str, problem: Any, variant: str) -> Any:
+    return _compiled(operation, problem, variant)(*inputs)
+
+
+PRIMITIVE.def_impl(_impl)
+
+
+# -- shapes ----------------------------------------------------------------------------------------
+
+
+def _abstract_eval(*inputs: Any, operation: str, problem: Any, variant: str) -> Any:
+    signature = rules(operation).signature(problem, variant)
+    given = [(x.shape, jnp.dtype(x.dtype)) for x in inputs]
+    wanted = [(spec.shape, spec.dtype.numpy()) for spec in signature.inputs]
+    if given != wanted:
+        names = [spec.title for spec in signature.inputs]
+        raise ValueError(f"{operation} takes {dict(zip(names, wanted, strict=True))}, not {given}")
+    return [jax.core.ShapedArray(spec.shape, spec.dtype.numpy()) for spec in signature.results]
+
+
+PRIMITIVE.def_abstract_eval(_abstract_eval)
+
+
+# -- vmap ------------------------------------------------------------------------------------------
+
+
+def _batch(
+    inputs: Sequence[Any], dims: Sequence[int | None], *, operation: str, problem: Any, variant: str
+) -> Any:
+    """Make a factor of the problem longer by the batch axis; a loop where none can be."""
+    of = rules(operation)
+    signature, axes = of.signature(problem, variant), of.axes(problem, variant)
+    batched = [d is not None for d in dims]
+    size = next(x.shape[d] for x, d in zip(inputs, dims, strict=True) if d is not None)
+    names = [spec.name for spec in signature.inputs]
+
+    def holds(name: str, factor: str) -> bool:
+        return any(factors[:1] == (factor,) for factors in axes[name])
+
+    for factor in of.independent:
+        if all(
+            holds(name, factor)
+            for name, is_batched in zip(names, batched, strict=True)
+            if is_batched
+        ):
+            break
+    else:
+        return _looped(inputs, dims, operation, problem, variant), [0] * len(signature.results)
+    folded = []
+    for name, x, d, is_batched in zip(names, inputs, dims, batched, strict=True):
+        if not holds(name, factor):
+            folded.append(x)
+            continue
+        at = _axis_of(axes[name], factor)
+        moved = jnp.moveaxis(x, d, at) if is_batched else jnp.expand_dims(x, at)
+        shape = moved.shape
+        whole = jnp.broadcast_to(moved, (*shape[:at], size, *shape[at + 1 :]))
+        folded.append(whole.reshape(*shape[:at], -1, *shape[at + 2 :]))
+    longer = of.resized(problem, {factor: size * of.lengths(problem)[factor]})
+    results = call(operation, longer, variant, *folded)
+    unfolded, places = [], []
+    for spec, x in zip(signature.results, results, strict=True):
+        at = _axis_of(axes[spec.name], factor)
+        unfolded.append(x.reshape(*x.shape[:at], size, -1, *x.shape[at + 1 :]))
+        places.append(at)
+    return unfolded, places
+
+
+def _axis_of(axes: Any, factor: str) -> int:
+    return next(i for i, factors in enumerate(axes) if factors[:1] == (factor,))
+
+
+def _looped(
+    inputs: Sequence[Any], dims: Sequence[Any], operation: str, problem: Any, variant: str
+) -> Any:
+    moved = [jnp.moveaxis(x, d, 0) for x, d in zip(inputs, dims, strict=True) if d is not None]
+
+    def one(slices: list[Any]) -> Any:
+        each = iter(slices)
+        return call(
+            *(operation, problem, variant),
+            *(x if d is None else next(each) for x, d in zip(inputs, dims, strict=True)),
+        )
+
+    return jax.lax.map(one, moved)
+
+
+batching.primitive_batchers[PRIMITIVE] = _batch
+
+
+# -- lowering --------------------------------------------------------------------------------------
+
+
+def encoded(operation: str, problem: Any, variant: str, props: DeviceProps) -> EncodedPlan:
+    """The plan of a problem as it travels; the same while tuned tables and kernels are."""
+    return encode(registry.operation(operation).planned(problem, props), variant)
+
+
+def _lower(
+    ctx: Any, *operands: Any, operation: str, problem: Any, variant: str, platform: str
+) -> Any:
+    of = rules(operation)
+    if partitioning.is_cut(ctx):
+        function = partitioning.partitioned(call, of, operation, problem, variant)
+        return mlir.lower_fun(function, multiple_results=True)(ctx, *operands)
+    if of.compute is not None:
+        function = functools.partial(_computed, of, problem, variant)
+        return mlir.lower_fun(function, multiple_results=True)(ctx, *operands)
+    plan = encoded(operation, problem, variant, chosen_props(platform))
+    results = list(ctx.avals_out)
+    if plan.workspace_bytes:
+        results.append(jax.core.ShapedArray((plan.workspace_bytes,), np.dtype(np.uint8)))
+    targets.library()
+    lower = jax.ffi.ffi_lowering(
+        targets.target_name(operation), operand_output_aliases=dict(plan.signature.aliases) or None
+    )
+    what = f"{operation}: {problem.brief}"
+    found = lower(ctx.replace(avals_out=results), *operands, plan=plan.words, what=what)
+    return list(found)[: len(ctx.avals_out)]
+
+
+def _computed(of: Rules, problem: Any, variant: str, *inputs: Any) -> list[Any]:
+    signature = of.signature(problem, variant)
+    named: Arrays = {spec.name: x for spec, x in zip(signature.inputs, inputs, strict=True)}
+    assert of.compute is not None
+    results = of.compute(problem, variant, named)
+    return [results[spec.name] for spec in signature.results]
+
+
+def _refuse(ctx: Any, *operands: Any, operation: str, **params: Any) -> Any:
+    platforms = ", ".join(ctx.module_context.platforms)
+    have = " and ".join(platform.name for platform in targets.PLATFORMS)
+    raise UnsupportedDeviceError(
+        f"{operation} is lowered for {platforms}; amdattn has kernels for {have}. "
+        'jax.nn.dot_product_attention, or implementation="xla", runs elsewhere'
+    )
+
+
+for _platform in targets.PLATFORMS:
+    mlir.register_lowering(
+        PRIMITIVE, functools.partial(_lower, platform=_platform.name), platform=_platform.name
+    )
+mlir.register_lowering(PRIMITIVE, _refuse)

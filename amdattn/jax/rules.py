@@ -1,0 +1,84 @@
+"""What JAX's transformations need to know of an operation besides its declaration."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import jax
+
+from amdattn.jax.encoding import Signature
+from amdattn.ops import registry
+
+# Axes of an operand, outermost first; each as the factors that its length is the product of.
+Axes = tuple[tuple[str, ...], ...]
+Arrays = Mapping[str, jax.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How an operation is vectorised, partitioned and differentiated.
+
+    Attributes
+    ----------
+    specs : callable
+        ``(problem, variant)``: operands by name.
+    axes : callable
+        ``(problem, variant)``: of every operand the factors of its axes. What has an equal length
+        in several operands is one factor.
+    independent : tuple of str
+        Factors along which results of parts are parts of the result, the ones to fold a batch axis
+        into first: `vmap` makes one of them longer, meshes cut them.
+    lengths : callable
+        ``(problem)``: of every factor.
+    resized : callable
+        ``(problem, factors)``: the problem whose factors have other lengths, of those named.
+    reference : callable
+        ``(problem, variant, inputs)``: results in float32, or the inputs' types, in plain jnp;
+        what `implementation_backward="xla"` differentiates. None: cannot be differentiated.
+    compute : callable
+        ``(problem, variant, inputs)``: results by name, in terms of other operations; None: the
+        operation has kernels.
+    """
+
+    specs: Callable[[Any, str], Any]
+    axes: Callable[[Any, str], Mapping[str, Axes]]
+    independent: tuple[str, ...]
+    lengths: Callable[[Any], Mapping[str, int]]
+    resized: Callable[[Any, Mapping[str, int]], Any]
+    reference: Callable[[Any, str, Arrays], Arrays] | None = None
+    compute: Callable[[Any, str, Arrays], Arrays] | None = None
+
+    def signature(self, problem: Any, variant: str) -> Signature:
+        """Operands in XLA's order."""
+        return Signature.of(self.specs(problem, variant))
+
+
+# Operation -> module with its RULES.
+_HOME = {
+    "attention": "amdattn.jax.attention_rules",
+    "padded_attention": "amdattn.jax.padded_attention",
+    "gemm": "amdattn.jax.other_rules",
+    "rms_norm": "amdattn.jax.other_rules",
+    "merge_state": "amdattn.jax.other_rules",
+}
+
+
+@functools.cache
+def rules(operation: str) -> Rules:
+    """Of an operation: its own, or those that hold for every one, which fold and cut nothing."""
+    if operation in _HOME:
+        found: Rules = import_module(_HOME[operation]).RULES[operation]
+        return found
+    specs = registry.operation(operation).specs
+
+    def axes(problem: Any, variant: str) -> dict[str, Axes]:
+        return {
+            name: tuple((f"{name}{i}",) for i in range(len(spec.shape)))
+            for name, spec in specs(problem, variant).items()
+        }
+
+    return Rules(specs, axes, (), lambda problem: {}, lambda problem, factors: problem)
