@@ -8,10 +8,12 @@ from __future__ import annotations
 
 try:
     import jax as _jax  # noqa: F401
-except ImportError as error:
-    raise ImportError(
-        'amdattn.jax needs JAX, which cannot be imported: pip install "amdattn[jax]"'
-    ) from error
+except ModuleNotFoundError as error:
+    if error.name != "jax":
+        raise
+    raise ModuleNotFoundError(
+        'amdattn.jax needs JAX, which is not installed: pip install "amdattn[jax]"', name="jax"
+    ) from None
 
 from amdattn.jax.attention import flash_attn_func, flash_attn_varlen_func
 from amdattn.jax.dot_product_attention import dot_product_attention

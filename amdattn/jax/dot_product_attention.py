@@ -169,7 +169,8 @@ def _padded(
     empty = None
     if key_lengths is not None or 0 <= left < rows - keys:
         row = jnp.arange(rows)[None, :]
-        ends = jnp.full((batch, 1), keys) if key_lengths is None else key_lengths[:, None]
+        given = keys if key_lengths is None else jnp.clip(key_lengths, 0, keys)
+        ends = jnp.broadcast_to(given, batch)[:, None]
         empty = jnp.broadcast_to(ends <= 0, (batch, rows))
         if left >= 0:
             empty |= row - left >= ends

@@ -1,0 +1,368 @@
+"""The native handler on frames that are made with jaxlib's header, and on a HIP that records."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from amdattn import plan_attention
+from amdattn.device.kernarg import packer
+from amdattn.jax import targets
+from amdattn.jax.encoding import encode, key_of
+from amdattn.op.plan import Address
+from amdattn.ops import registry
+from amdattn.ops.gemm.small_m import plan_gemm
+from tests.support.paths import ROOT
+
+NATIVE = ROOT / "amdattn" / "jax" / "native"
+ROCM, INSTANTIATE, EXECUTE = 1, 0, 3
+BF16, F32, U8 = 16, 11, 6
+STREAM = 0x5EAF
+
+
+class Buffer(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("dtype", ctypes.c_long),
+        ("rank", ctypes.c_long),
+        ("dims", ctypes.c_long * 8),
+    )
+
+
+class Record(ctypes.Structure):
+    _fields_ = (
+        ("what", ctypes.c_char),
+        ("function", ctypes.c_void_p),
+        ("grid", ctypes.c_uint * 3),
+        ("group", ctypes.c_uint * 3),
+        ("lds_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("to", ctypes.c_void_p),
+        ("bytes", ctypes.c_size_t),
+        ("device", ctypes.c_int),
+        ("value", ctypes.c_int),
+        ("one_by_one", ctypes.c_int),
+        ("arguments", ctypes.c_ubyte * 1024),
+    )
+
+
+def compile_c(sources: list[Path], target: Path, *flags: str) -> ctypes.CDLL:
+    zig = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.28", "-std=c11"]
+    command = [*zig, "-O2", "-fPIC", "-shared", *flags, "-o", str(target), *map(str, sources)]
+    subprocess.run(command, check=True)
+    return ctypes.CDLL(str(target))
+
+
+@pytest.fixture(scope="module")
+def include() -> str:
+    pytest.importorskip("ziglang")
+    return jax.ffi.include_dir()
+
+
+@pytest.fixture(scope="module")
+def compiled(include: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the driver and the handler."""
+    folder = tmp_path_factory.mktemp("compiled")
+    driver = Path(__file__).parent / "native" / "driver.c"
+    compile_c([driver], folder / "driver.so", f"-I{include}")
+    compile_c(sorted(NATIVE.glob("*.c")), folder / "handler.so", "-fvisibility=hidden")
+    return folder
+
+
+class Handler:
+    """A handler of its own, bound to a HIP runtime that records."""
+
+    def __init__(self, folder: Path) -> None:
+        self.driver = ctypes.CDLL(str(folder / "driver.so"))
+        self.library = ctypes.CDLL(str(folder / "handler.so"))
+        self.driver.call.restype = ctypes.c_char_p
+        names = (*targets._FUNCTIONS, *targets._VIRTUAL_FUNCTIONS)
+        addresses = [
+            ctypes.cast(self.driver[name], ctypes.c_void_p).value
+            if hasattr(self.driver, name)
+            else None
+            for name in names
+        ]
+        self.library.amdattn_xla_bind(ROCM, (ctypes.c_void_p * len(names))(*addresses))
+
+    def add(self, kernel: Any, ordinal: int, function: int, offsets: tuple[int, ...] = ()) -> None:
+        key = (ctypes.c_uint64 * 2).from_buffer_copy(key_of(kernel))
+        assert self.library.amdattn_xla_add_kernel(
+            *(ROCM, ordinal, key, ctypes.c_void_p(function), len(offsets)),
+            (ctypes.c_int32 * max(1, len(offsets)))(*offsets),
+        )
+
+    def run(
+        self,
+        words: np.ndarray,
+        inputs: list[Buffer],
+        results: list[Buffer],
+        stage: int = EXECUTE,
+        ordinal: int = 0,
+        times: int = 1,
+    ) -> str:
+        """The error's text; "" if there is none."""
+        words = np.ascontiguousarray(words, np.int64)
+        text: bytes = self.driver.call(
+            self.library.amdattn_xla_rocm,
+            *(stage, ordinal, ctypes.c_void_p(STREAM)),
+            *((Buffer * len(inputs))(*inputs), len(inputs)),
+            *((Buffer * len(results))(*results), len(results)),
+            words.ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_size_t(len(words)),
+            b"attention: made up",
+            times,
+        )
+        return text.decode()
+
+    def take(self) -> list[Record]:
+        count = ctypes.c_int.in_dll(self.driver, "fake_count")
+        found = list((Record * 64).in_dll(self.driver, "fake_calls")[: count.value])
+        count.value = 0
+        return found
+
+    def set(self, name: str, value: int) -> None:
+        ctypes.c_int.in_dll(self.driver, name).value = value
+
+
+@pytest.fixture
+def handler(tmp_path: Path, compiled: Path) -> Handler:
+    for library in compiled.iterdir():  # a copy is another library, without what others have added
+        shutil.copy(library, tmp_path)
+    return Handler(tmp_path)
+
+
+def buffer(address: int, dtype: int, *shape: int) -> Buffer:
+    return Buffer(address, dtype, len(shape), (ctypes.c_long * 8)(*shape))
+
+
+# A problem whose plan has two launches and a workspace: split along the keys.
+PLAN = plan_attention(1, 64, 4096, 4, 2, 64, device="MI300X", num_splits=4, return_lse=True)
+ADDRESSES = {"q": 0x10000, "k": 0x20000, "v": 0x30000, "o": 0x40000, "lse": 0x50000}
+WORKSPACE = 0x100000
+
+
+def operands() -> tuple[list[Buffer], list[Buffer]]:
+    inputs = [
+        buffer(ADDRESSES["q"], BF16, 1, 64, 4, 64),
+        buffer(ADDRESSES["k"], BF16, 1, 4096, 2, 64),
+        buffer(ADDRESSES["v"], BF16, 1, 4096, 2, 64),
+    ]
+    results = [
+        buffer(ADDRESSES["o"], BF16, 1, 64, 4, 64),
+        buffer(ADDRESSES["lse"], F32, 1, 4, 64),
+        buffer(WORKSPACE, U8, PLAN.workspace.total_bytes),
+    ]
+    return inputs, results
+
+
+def test_launches_on_the_stream_and_device_of_the_call(handler: Handler) -> None:
+    assert len(PLAN.launches) == 2 and PLAN.workspace.total_bytes
+    for i, launch in enumerate(PLAN.launches):
+        handler.add(launch.kernel, 3, 0xF00 + i)
+    handler.set("fake_device", 1)
+    encoded = encode(PLAN, "bshd")
+    assert handler.run(encoded.words, *operands(), ordinal=3) == ""
+    device, *launched, back = handler.take()
+    assert (device.what, device.device, back.what, back.device) == (b"d", 3, b"d", 1)
+    assert [call.what for call in launched] == [b"l", b"l"]  # and nobody waits
+    for i, (call, launch) in enumerate(zip(launched, PLAN.launches, strict=True)):
+        assert (call.function, call.stream, call.device, call.lds_bytes) == (0xF00 + i, STREAM, 3, 0)
+        assert tuple(call.grid) == launch.grid and tuple(call.group) == launch.kernel.workgroup
+        assert call.bytes == launch.kernel.kernarg.size and not call.one_by_one
+        fields = packer(launch.kernel).unpack(bytes(call.arguments[: call.bytes]))
+        for name, value in launch.args:
+            if isinstance(value, Address):
+                region = value.operand not in ADDRESSES
+                at = WORKSPACE + PLAN.workspace[value.operand].offset if region else None
+                assert fields[name] == (at if region else ADDRESSES[value.operand]), name
+            elif isinstance(value, int):
+                assert fields[name] == value, name
+        assert fields["q_stride_seq"] == 4 * 64 if "q_stride_seq" in fields else True
+
+
+def test_arguments_one_by_one(handler: Handler) -> None:
+    for launch in PLAN.launches:
+        size = launch.kernel.kernarg.size
+        handler.add(launch.kernel, 0, 0xF00, tuple(range(0, size - 7, 8)))
+    handler.set("fake_argument_bytes", 8 * (PLAN.launches[1].kernel.kernarg.size // 8))
+    assert handler.run(encode(PLAN, "bshd").words, *operands()) == ""
+    merge = handler.take()[1]
+    assert merge.one_by_one
+    fields = packer(PLAN.launches[1].kernel).unpack(
+        bytes(merge.arguments[: PLAN.launches[1].kernel.kernarg.size])
+    )
+    assert ADDRESSES["o"] in fields.values()
+
+
+def test_counters_are_cleared_and_runs_are_numbered(handler: Handler) -> None:
+    plan = plan_gemm(8, 256, 4096, device="MI300X", split_k=4)
+    (zeroed,) = [region for region in plan.workspace.regions if region.init == "zero_at_rest"]
+    (launch,) = plan.launches
+    handler.add(launch.kernel, 0, 0xF00)
+    inputs = [buffer(0x10000, BF16, 8, 4096), buffer(0x20000, BF16, 256, 4096)]
+    results = [buffer(0x30000, BF16, 8, 256), buffer(WORKSPACE, U8, plan.workspace.total_bytes)]
+    words = encode(plan, "").words
+    generations = []
+    for _ in range(2):
+        assert handler.run(words, inputs, results) == ""
+        clear, call = handler.take()
+        assert (clear.what, clear.to, clear.value, clear.stream) == (
+            *(b"m", WORKSPACE + zeroed.offset, 0, STREAM),
+        )
+        assert clear.bytes == zeroed.nbytes
+        fields = packer(launch.kernel).unpack(bytes(call.arguments[: call.bytes]))
+        generations.append(fields["generation"])
+    assert generations[1] > generations[0] > 0
+
+
+def test_metadata(handler: Handler) -> None:
+    found = (ctypes.c_int * 3)()
+    handler.driver.query(handler.library.amdattn_xla_rocm, found)
+    command_buffer_compatible = 1
+    assert list(found) == [0, 1, command_buffer_compatible]
+
+
+def test_what_is_refused(handler: Handler) -> None:
+    words = encode(PLAN, "bshd").words
+    inputs, results = operands()
+    assert "amdattn.jax is not imported" in handler.run(words, inputs, results)  # no kernel, no way
+    assert "amdattn.jax is not imported" in handler.run(words, inputs, results, INSTANTIATE)
+    for launch in PLAN.launches:
+        handler.add(launch.kernel, 0, 0xF00)
+    handler.take()
+    assert "2 operands" in handler.run(words, inputs[:2], results)
+    other = [*inputs[:2], buffer(0x30000, BF16, 1, 2048, 2, 64)]
+    assert re.search("operand 2 has .* bytes, in the plan", handler.run(words, other, results))
+    odd = [buffer(0x10008, BF16, 1, 64, 4, 64), *inputs[1:]]
+    assert "not a multiple of 16" in handler.run(words, odd, results)
+    assert not handler.take()
+    handler.set("fake_status", 719)
+    text = handler.run(words, inputs, results)
+    assert "attention: made up: hipModuleLaunchKernel: error 719 (made up)" in text
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damaged_plans_are_refused(handler: Handler, seed: int) -> None:
+    """Whatever the words are, nothing outside of them and of the operands is touched."""
+    rng = np.random.default_rng(seed)
+    words = encode(PLAN, "bshd").words.copy()
+    structure = [0, 1, 2, 3, 4, 5]
+    head = 6 + 6
+    if seed < len(structure):
+        words[structure[seed]] += 1
+    elif seed < 20:
+        words = words[: rng.integers(0, len(words))]
+    else:
+        # Counts and places of the first launch.
+        at = head + int(rng.choice([8, 9, 10, 12, 14]))
+        words[at] = rng.integers(2**40, 2**62)
+    inputs, results = operands()
+    for launch in PLAN.launches:
+        handler.add(launch.kernel, 0, 0xF00)
+    assert "another version of amdattn, or damaged" in handler.run(words, inputs, results)
+    assert not handler.take()
+
+
+def test_declarations_are_those_of_jaxlib(tmp_path: Path, include: str) -> None:
+    """Sizes, offsets and numbers of native/xla_ffi.h."""
+    structs = {
+        "FfiExtension": ("XLA_FFI_Extension_Base", {"type": "type", "next": "next"}),
+        "FfiVersion": (
+            "XLA_FFI_Api_Version",
+            {"major": "major_version", "minor": "minor_version"},
+        ),
+        "FfiMetadataExtension": ("XLA_FFI_Metadata_Extension", {"metadata": "metadata"}),
+        "FfiBuffer": (
+            "XLA_FFI_Buffer",
+            {"dtype": "dtype", "data": "data", "rank": "rank", "dims": "dims"},
+        ),
+        "FfiSpan": ("XLA_FFI_ByteSpan", {"data": "ptr", "size": "len"}),
+        "FfiArray": ("XLA_FFI_Array", {"dtype": "dtype", "size": "size", "data": "data"}),
+        "FfiAttributes": (
+            "XLA_FFI_Attrs",
+            {"size": "size", "types": "types", "names": "names", "values": "attrs"},
+        ),
+        "FfiErrorCreate": ("XLA_FFI_Error_Create_Args", {"message": "message", "code": "errc"}),
+        "FfiStreamGet": ("XLA_FFI_Stream_Get_Args", {"context": "ctx", "stream": "stream"}),
+        "FfiOrdinalGet": (
+            "XLA_FFI_DeviceOrdinal_Get_Args",
+            {"context": "ctx", "ordinal": "device_ordinal"},
+        ),
+    }
+    # Of those that grow, what there is.
+    prefixes = {
+        "FfiMetadata": ("XLA_FFI_Metadata", {"version": "api_version", "traits": "traits"}),
+        "FfiBuffers": ("XLA_FFI_Rets", {"size": "size", "types": "types", "values": "rets"}),
+        "FfiApi": (
+            "XLA_FFI_Api",
+            {
+                "version": "api_version",
+                "error_create": "XLA_FFI_Error_Create",
+                "stream_get": "XLA_FFI_Stream_Get",
+                "ordinal_get": "XLA_FFI_DeviceOrdinal_Get",
+            },
+        ),
+        "FfiFrame": (
+            "XLA_FFI_CallFrame",
+            {
+                "api": "api",
+                "context": "ctx",
+                "stage": "stage",
+                "arguments": "args",
+                "results": "rets",
+                "attributes": "attrs",
+            },
+        ),
+    }
+    numbers = {
+        "kFfiExtensionMetadata": "XLA_FFI_Extension_Metadata",
+        "kFfiAttributeArray": "XLA_FFI_AttrType_ARRAY",
+        "kFfiAttributeString": "XLA_FFI_AttrType_STRING",
+        "kFfiInt64": "XLA_FFI_DataType_S64",
+        "kFfiInstantiate": "XLA_FFI_ExecutionStage_INSTANTIATE",
+        "kFfiExecute": "XLA_FFI_ExecutionStage_EXECUTE",
+        "kFfiCommandBufferCompatible": "XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE",
+        "kFfiInvalidArgument": "XLA_FFI_Error_Code_INVALID_ARGUMENT",
+        "kFfiFailedPrecondition": "XLA_FFI_Error_Code_FAILED_PRECONDITION",
+        "kFfiInternal": "XLA_FFI_Error_Code_INTERNAL",
+    }
+    lines = ['#include "xla/ffi/api/c_api.h"', f'#include "{NATIVE}/xla_ffi.h"']
+
+    def same(ours: str, theirs: str) -> None:
+        lines.append(f'_Static_assert({ours} == {theirs}, "{ours}");')
+
+    for ours, (theirs, fields) in (structs | prefixes).items():
+        if ours in structs:
+            same(f"sizeof({ours})", f"sizeof(struct {theirs})" if "Span" in ours or ours in (
+                "FfiExtension", "FfiArray") else f"sizeof({theirs})")
+        for field, other in fields.items():
+            same(f"offsetof({ours}, {field})", f"offsetof({theirs}, {other})")
+    for ours, theirs in numbers.items():
+        same(ours, theirs)
+    source = tmp_path / "same.c"
+    source.write_text("\n".join(lines) + "\n")
+    compile_c([source], tmp_path / "same.so", f"-I{include}")
+
+
+def test_every_case_of_every_operation_can_be_encoded() -> None:
+    """Each plan travels whole: its launches, its operands, no address of this process."""
+    from amdattn.arch.props import KNOWN_DEVICES
+
+    for operation in registry.operations():
+        for case in operation.cases(None):
+            plan = operation.planned(case.problem, KNOWN_DEVICES["MI300X"])
+            encoded = encode(plan, case.variant)
+            again = encode(operation.planned(case.problem, KNOWN_DEVICES["MI300X"]), case.variant)
+            np.testing.assert_array_equal(encoded.words, again.words)
+            header = encoded.words[:6]
+            assert header[1] == len(encoded.words) and header[5] == len(plan.launches)
