@@ -106,7 +106,7 @@ def device_of(platform: str) -> Runtime:
         raise BindingError(
             f"JAX runs on the CPU, but amdattn is bound to a GPU ({device.props.name}): install "
             "JAX's ROCm plugin (docs/jax.md), or choose the virtual device before the first "
-            "operation (AMDATTN_DEVICE=virtual:gfx942)"
+            f"operation (AMDATTN_DEVICE=virtual:{device.props.arch})"
         )
     if platform == "rocm" and device.choice.kind != "gpu":
         raise BindingError(

@@ -176,7 +176,12 @@ def test_launches_on_the_stream_and_device_of_the_call(handler: Handler) -> None
     assert (device.what, device.device, back.what, back.device) == (b"d", 3, b"d", 1)
     assert [call.what for call in launched] == [b"l", b"l"]  # and nobody waits
     for i, (call, launch) in enumerate(zip(launched, PLAN.launches, strict=True)):
-        assert (call.function, call.stream, call.device, call.lds_bytes) == (0xF00 + i, STREAM, 3, 0)
+        assert (call.function, call.stream, call.device, call.lds_bytes) == (
+            0xF00 + i,
+            STREAM,
+            3,
+            0,
+        )
         assert tuple(call.grid) == launch.grid and tuple(call.group) == launch.kernel.workgroup
         assert call.bytes == launch.kernel.kernarg.size and not call.one_by_one
         fields = packer(launch.kernel).unpack(bytes(call.arguments[: call.bytes]))
@@ -343,8 +348,12 @@ def test_declarations_are_those_of_jaxlib(tmp_path: Path, include: str) -> None:
 
     for ours, (theirs, fields) in (structs | prefixes).items():
         if ours in structs:
-            same(f"sizeof({ours})", f"sizeof(struct {theirs})" if "Span" in ours or ours in (
-                "FfiExtension", "FfiArray") else f"sizeof({theirs})")
+            same(
+                f"sizeof({ours})",
+                f"sizeof(struct {theirs})"
+                if "Span" in ours or ours in ("FfiExtension", "FfiArray")
+                else f"sizeof({theirs})",
+            )
         for field, other in fields.items():
             same(f"offsetof({ours}, {field})", f"offsetof({theirs}, {other})")
     for ours, theirs in numbers.items():

@@ -91,7 +91,9 @@ def test_kv_heads_that_the_mesh_does_not_divide(partitioner: bool) -> None:
     with pytest.raises(Exception, match=r"num_heads_kv=2 cannot be cut in 4 parts.*'tp'"):
         jax.jit(aj.flash_attn_func)(*arguments)
     cut_in_two = Mesh(np.array(jax.devices("cpu")[:2]), ("tp",))
-    arguments = [jax.device_put(x, NamedSharding(cut_in_two, P(None, None, "tp"))) for x in (Q, k, v)]
+    arguments = [
+        jax.device_put(x, NamedSharding(cut_in_two, P(None, None, "tp"))) for x in (Q, k, v)
+    ]
     same(jax.jit(aj.flash_attn_func)(*arguments), aj.flash_attn_func(Q, k, v))
 
 
@@ -139,7 +141,9 @@ def test_gradients_and_vmap(partitioner: bool) -> None:
     gradients = jax.jit(jax.grad(loss, argnums=(0, 1, 2)))
     found = gradients(*(put(x, "dp", None, "tp") for x in (Q, K, V)))
     for one, other in zip(found, gradients(Q, K, V), strict=True):
-        np.testing.assert_allclose(np.asarray(one, np.float32), np.asarray(other, np.float32), atol=0.1)
+        np.testing.assert_allclose(
+            np.asarray(one, np.float32), np.asarray(other, np.float32), atol=0.1
+        )
     mapped = jax.jit(jax.vmap(aj.flash_attn_func))
     stacked = [jnp.stack([x, x * 2]) for x in (Q, K, V)]
     same(mapped(*(put(x, None, "dp", None, "tp") for x in stacked)), mapped(*stacked))
@@ -156,7 +160,9 @@ def test_shard_map_over_one_of_two_axes() -> None:
     """The other axis is XLA's to cut."""
     spec = P("dp")
     mapped = jax.jit(
-        jax.shard_map(aj.flash_attn_func, mesh=MESH, in_specs=spec, out_specs=spec, axis_names={"dp"})
+        jax.shard_map(
+            aj.flash_attn_func, mesh=MESH, in_specs=spec, out_specs=spec, axis_names={"dp"}
+        )
     )
     arguments = [put(x, "dp", None, "tp") for x in (Q, K, V)]
     same(mapped(*arguments), aj.flash_attn_func(Q, K, V))

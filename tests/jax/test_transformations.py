@@ -248,13 +248,27 @@ def test_checkpoint_and_gradients_through_a_scan() -> None:
 
     def deep(block: Any) -> Any:
         def loss(q: Any) -> Any:
-            return jax.lax.scan(lambda q, _: (block(q), None), q, None, length=2)[0].astype(jnp.float32).sum()
+            return (
+                jax.lax.scan(lambda q, _: (block(q), None), q, None, length=2)[0]
+                .astype(jnp.float32)
+                .sum()
+            )
 
         return jax.jit(jax.grad(loss))
 
     same(deep(jax.checkpoint(block))(Q), deep(block)(Q))
-    per_batch = jax.vmap(jax.grad(lambda q, k, v: attend(q[None], k[None], v[None], implementation_backward="xla").astype(jnp.float32).sum()))
-    whole = jax.grad(lambda q: attend(q, implementation_backward="xla").astype(jnp.float32).sum())(Q)
+    per_batch = jax.vmap(
+        jax.grad(
+            lambda q, k, v: (
+                attend(q[None], k[None], v[None], implementation_backward="xla")
+                .astype(jnp.float32)
+                .sum()
+            )
+        )
+    )
+    whole = jax.grad(lambda q: attend(q, implementation_backward="xla").astype(jnp.float32).sum())(
+        Q
+    )
     np.testing.assert_allclose(
         np.asarray(per_batch(Q, K, V), np.float32), np.asarray(whole, np.float32), atol=2**-6
     )
@@ -276,7 +290,11 @@ def test_arrays_of_numpy_and_of_nothing() -> None:
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: attend([[1.0]]), TypeError, "q must be an array of JAX or numpy, not builtins.list"),
+        (
+            lambda: attend([[1.0]]),
+            TypeError,
+            "q must be an array of JAX or numpy, not builtins.list",
+        ),
         (lambda: attend(Q, alibi_slopes=Q), UnsupportedProblem, "alibi_slopes"),
         (lambda: attend(Q, dropout_p=0.1), UnsupportedProblem, "dropout_p=0.1"),
         (lambda: attend(Q, window_size=[3]), TypeError, "window_size"),

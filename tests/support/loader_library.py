@@ -44,6 +44,8 @@ PROTOTYPES: dict[str, Prototype] = {
     "memory_free": (c_int, [c_void_p, c_uint64]),
     "memory_register": (c_int, [c_void_p, c_uint64, c_uint64, c_uint32]),
     "memory_unregister": (c_int, [c_void_p, c_uint64]),
+    "memory_borrow": (c_int, [c_void_p, c_uint64, c_uint64]),
+    "memory_give_back": (c_int, [c_void_p, c_uint64, c_uint64]),
     "memory_find": (c_int, [c_void_p, c_uint64, POINTER(Allocation)]),
     "memory_nearest": (c_int, [c_void_p, c_uint64, POINTER(Allocation)]),
     "memory_was_freed": (c_int, [c_void_p, c_uint64]),

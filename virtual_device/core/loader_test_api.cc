@@ -227,6 +227,14 @@ VDEV_TEST_API int vdev_test_memory_unregister(Memory* memory, void* host) {
   return memory->unregister_host(host);
 }
 
+VDEV_TEST_API int vdev_test_memory_borrow(Memory* memory, u64 host, u64 size) {
+  return memory->borrow(host, size);
+}
+
+VDEV_TEST_API int vdev_test_memory_give_back(Memory* memory, u64 host, u64 size) {
+  return memory->give_back(host, size);
+}
+
 VDEV_TEST_API int vdev_test_memory_find(const Memory* memory, u64 address, TestAllocation* out) {
   return give(memory->find(address), out);
 }

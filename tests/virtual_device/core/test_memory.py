@@ -63,6 +63,12 @@ class Memory:
     def unregister(self, address: int) -> bool:
         return bool(LIBRARY.vdev_test_memory_unregister(self._handle, address))
 
+    def borrow(self, address: int, size: int) -> bool:
+        return bool(LIBRARY.vdev_test_memory_borrow(self._handle, address, size))
+
+    def give_back(self, address: int, size: int) -> bool:
+        return bool(LIBRARY.vdev_test_memory_give_back(self._handle, address, size))
+
     @property
     def used(self) -> int:
         return int(LIBRARY.vdev_test_memory_used(self._handle))
@@ -369,3 +375,65 @@ def test_concurrent_use(memory: Memory) -> None:
         thread.join()
     assert not failures
     assert memory.used == 4096
+
+
+def test_borrowed_memory(memory: Memory) -> None:
+    """Visible at its own address while anybody has it, by bytes; ranges may overlap."""
+    host = np.zeros(4096, np.uint8)
+    base = host.ctypes.data
+    assert memory.find(base) is None
+    before = memory.epoch
+    assert memory.borrow(base, 100) and memory.borrow(base, 100) and memory.borrow(base + 50, 1000)
+    assert memory.epoch > before
+    first, inside = memory.find(base + 49), memory.find(base + 60)
+    assert first is not None and (first.base, first.size, first.kind) == (base, 100, HOST)
+    # Of two that hold an address, the one that reaches farther.
+    assert inside is not None and (inside.base, inside.size) == (base + 50, 1000)
+    assert memory.find(base + 1050) is None and memory.find(base - 1) is None
+    before = memory.epoch
+    assert memory.give_back(base, 100)
+    assert memory.epoch > before and memory.find(base) is not None  # the other one has it
+    assert memory.give_back(base, 100) and memory.find(base) is None
+    assert not memory.give_back(base, 100)
+    assert not memory.give_back(base + 50, 999)
+    assert memory.give_back(base + 50, 1000)
+    assert memory.find(base + 60) is None and memory.used == 0
+
+
+def test_what_cannot_be_borrowed(memory: Memory) -> None:
+    own = memory.must(4096)
+    host = np.zeros(8192, np.uint8)
+    base = host.ctypes.data
+    assert memory.register(base + 4096, 4096)
+    for address, size in (
+        *((0, 16), (base, 0), (2**64 - 8, 16), (own.base, 16), (own.base + (1 << 30), 16)),
+        *((base, 4097), (base + 4096, 1)),
+    ):
+        assert not memory.borrow(address, size), (hex(address), size)
+    assert memory.borrow(base, 4096)
+
+
+def test_borrowing_on_many_threads(memory: Memory) -> None:
+    host = np.zeros(1 << 16, np.uint8)
+    base = host.ctypes.data
+    failures: list[str] = []
+
+    def churn(seed: int) -> None:
+        rng = random.Random(seed)
+        for _ in range(2000):
+            at, size = base + rng.randrange(1 << 15), 1 + rng.randrange(1 << 15)
+            if not memory.borrow(at, size):
+                failures.append("not borrowed")
+            for place in (at, at + size - 1):
+                found = memory.find(place)
+                if found is None or not found.base <= place < found.base + found.size:
+                    failures.append("not found")
+            if not memory.give_back(at, size):
+                failures.append("not given back")
+
+    threads = [threading.Thread(target=churn, args=(seed,)) for seed in (1, 2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures and memory.find(base) is None

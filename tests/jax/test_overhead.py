@@ -1,0 +1,19 @@
+"""What calls cost on a device that executes nothing: benchmarks/jax_overhead.py, with its bars."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+
+from benchmarks.jax_overhead import measured
+
+
+@pytest.mark.slow  # of a machine that does nothing else
+def test_overhead() -> None:
+    found = measured()
+    base = found["jitted, adds 1"]
+    beyond = [x - y for x, y in zip(found["jitted, flash_attn_func"], base, strict=True)]
+    assert statistics.median(beyond) <= 5
+    assert statistics.median(found["flash_attn_func"]) <= 25
+    assert statistics.median(found["dot_product_attention"]) <= 25
