@@ -188,7 +188,7 @@ def _refusal(x: Any, name: str, error: Exception | None) -> Exception:
     if _is_tracer(x):
         return TypeError(
             f"{name} must be an array with values, but is a JAX tracer ({kind}): inside of "
-            "jax.jit, jax.grad and jax.vmap call the function of the same name in amdattn.jax"
+            "jax.jit, jax.grad and jax.vmap use the functions of amdattn.jax, of the same names"
         )
     if getattr(x, "is_deleted", bool)() is True:
         return ValueError(
@@ -198,8 +198,8 @@ def _refusal(x: Any, name: str, error: Exception | None) -> Exception:
     devices = getattr(getattr(x, "sharding", None), "device_set", ())
     if len(devices) > 1:
         return ValueError(
-            f"{name} is a JAX array in shards on {len(devices)} devices, of which this function "
-            "takes one: call the function of the same name in amdattn.jax, inside of jax.jit or "
+            f"{name} is a JAX array in shards on {len(devices)} devices, and one is taken here: "
+            "use the functions of amdattn.jax, of the same names, inside of jax.jit or "
             f"jax.shard_map, or bring the array together: jax.device_put({name}, jax.devices()[0])"
         )
     text = f"{name} ({kind}) cannot be taken: {error}"

@@ -204,6 +204,10 @@ def like(x: Any, result: NDArray[Any] | DeviceArray) -> Any:
         return result
     namespace = getattr(x, "__array_namespace__", None)
     home = namespace() if namespace else sys.modules.get(type(x).__module__.partition(".")[0])
+    # JAX may move what is not committed to a device, and what it imports it commits.
+    if not isinstance(result, DeviceArray) and getattr(x, "committed", None) is False:
+        taken = getattr(home, "asarray", None)
+        return taken(result) if taken else result
     importer = getattr(home, "from_dlpack", None)
     if importer is None:
         return result
