@@ -134,22 +134,27 @@ def _request(
     producer: Any, stream: int | None, dl_device: tuple[int, int] | None, copy: bool | None
 ) -> Any:
     """The producer's capsule, asked for with the newest keywords that it knows."""
-    keywords: dict[str, Any] = {} if stream is None else {"stream": stream}
-    older = [keywords, keywords | {"max_version": VERSION}]
-    newest = dict(older[-1])
+    keywords: dict[str, Any] = {"max_version": VERSION}
+    if stream is not None:
+        keywords["stream"] = stream
     if dl_device is not None:
-        newest["dl_device"] = dl_device
+        keywords["dl_device"] = dl_device
     if copy is not None:
-        newest["copy"] = copy
-    if newest != older[-1]:
-        older.append(newest)
+        keywords["copy"] = copy
     while True:
-        keywords = older.pop()
         try:
             return producer.__dlpack__(**keywords)
         except TypeError as error:
-            if not older or not _is_refused(error, keywords):
+            if not _is_refused(error, keywords) or not _lose_the_newest(keywords):
                 raise
+
+
+def _lose_the_newest(keywords: dict[str, Any]) -> bool:
+    """Drop what the specification added last; False if it had all that is left from the start."""
+    for added in (("dl_device", "copy"), ("max_version",)):
+        if any([keywords.pop(name, None) is not None for name in added]):
+            return True
+    return False
 
 
 def _is_refused(error: TypeError, keywords: Iterable[str]) -> bool:
