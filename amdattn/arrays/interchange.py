@@ -71,9 +71,8 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
         It does not have both methods.
     BufferError
         It is in host memory and no `device` is given; it would take a copy that `copy` forbids; or
-        its library does not hand it out, or hands out what makes no sense.
-    TypeError
-        It is in memory of another kind of device.
+        its library does not hand it out, or hands out what makes no sense; or it is in memory of
+        another kind of device.
     ValueError
         In memory of another HIP runtime, of an unknown element type, or in need of a gradient.
     """
@@ -90,8 +89,13 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
         if copy is False:
             raise BufferError(f"x is in host memory: device={device!r} takes a copy (copy=False)")
         return asarray(x, device=target.ordinal)
+    if kind != dlpack.ROCM:
+        raise BufferError(
+            f"x is on a DLPack device of type {kind}; amdattn has memory of ROCm devices "
+            f"({dlpack.ROCM}) only, and copies from the host {dlpack.HOST_KINDS}"
+        )
     elsewhere = None
-    if target is not None and (kind, ordinal) != (dlpack.ROCM, target.ordinal):
+    if target is not None and ordinal != target.ordinal:
         if copy is False:
             raise BufferError(
                 f"x is on device {(kind, ordinal)}: device={device!r} takes a copy (copy=False)"

@@ -174,6 +174,10 @@ def test_what_takes_a_copy_or_a_host_array() -> None:
             amdattn.from_dlpack(x, **asked)
     with pytest.raises(TypeError, match="positional"):
         amdattn.from_dlpack(x=x)  # type: ignore[call-arg]
+    for kind in (2, 13, 14):
+        for asked in ({}, {"device": 0}, {"copy": True}):
+            with pytest.raises(BufferError, match=f"x is on a DLPack device of type {kind}"):
+                amdattn.from_dlpack(Producer(ALL, (kind, 0)), **asked)
     for nothing in (5, [1.0], object(), memoryview(b"1")):
         with pytest.raises(AttributeError, match="x must have __dlpack__"):
             amdattn.from_dlpack(nothing)
