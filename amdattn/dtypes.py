@@ -56,6 +56,15 @@ _BY_NAME = {name: dtype for dtype in _ALL for name in (dtype.name, dtype.short)}
 _BY_DLPACK = {dtype.dlpack: dtype for dtype in _ALL}
 
 
+# What DLPack's codes stand for (DLDataTypeCode), for messages.
+_DLPACK_CODES = (
+    *("int", "uint", "float", "opaque handle", "bfloat", "complex", "bool"),
+    *("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz"),
+    *("float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn"),
+    "float4_e2m1fn",
+)
+
+
 def as_dtype(value: object, what: str = "dtype") -> DType:
     """Resolve a name ("bfloat16" or "bf16"), a DType, or anything with numpy's `dtype.name`."""
     if isinstance(value, DType):
@@ -74,8 +83,9 @@ def from_dlpack_code(code: int, bits: int, lanes: int) -> DType:
     """Resolve a DLPack element type; raises ValueError for one that has no row here."""
     dtype = _BY_DLPACK.get((code, bits))
     if dtype is None or lanes != 1:
+        kind = f"{_DLPACK_CODES[code]} " if code < len(_DLPACK_CODES) else ""
         raise ValueError(
-            f"DLPack element type (code={code}, bits={bits}, lanes={lanes}) is not known "
+            f"DLPack element type {kind}(code={code}, bits={bits}, lanes={lanes}) is not taken "
             f"(have {', '.join(d.name for d in _ALL)})"
         )
     return dtype

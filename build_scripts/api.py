@@ -105,6 +105,8 @@ def signature(name: str, function: Any) -> str:
     for i, p in enumerate(parameters):
         if p.name in ("self", "cls"):
             continue
+        if p.kind is not p.POSITIONAL_ONLY and p.POSITIONAL_ONLY in kinds[i - 1 : i]:
+            words.append("/")
         if p.kind is p.KEYWORD_ONLY and not {p.VAR_POSITIONAL, p.KEYWORD_ONLY} & {*kinds[:i]}:
             words.append("*")
         words.append(str(p.replace(annotation=p.empty)))

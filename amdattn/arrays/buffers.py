@@ -75,7 +75,10 @@ class DeviceArray:
     """A strided array in memory of a device.
 
     Made by `empty`, `asarray` and `from_dlpack`. Slicing and `transpose` give views on the same
-    memory. Exchanges with other libraries through DLPack without a copy.
+    memory. Exchanges with other libraries through DLPack without a copy, by `__dlpack__` with all
+    keywords of version 1.3: `max_version` (versioned capsules, else legacy ones, which read-only
+    memory is not exported in), `stream` (None, 0, -1 or a hipStream_t), `dl_device` (the array's
+    own device, or the CPU by a copy that is complete) and `copy`.
 
     Attributes
     ----------
@@ -298,7 +301,15 @@ class DeviceArray:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Export the array, ordered on the consumer's `stream`; see the DLPack specification."""
+        """Export the array, ordered on the consumer's `stream`; see the DLPack specification.
+
+        Raises
+        ------
+        BufferError
+            `dl_device` and `copy` ask for what cannot be, or a legacy capsule for read-only memory.
+        ValueError
+            A keyword has a value that the specification does not have.
+        """
         return dlpack_export.export(self, stream, max_version, dl_device, copy)
 
 

@@ -1,11 +1,16 @@
 """The DLPack protocol (legacy and versioned capsules), through ctypes. Knows no array library.
 
 https://dmlc.github.io/dlpack/latest/python_spec.html
+
+The C exchange API, which types may have besides (`__dlpack_c_exchange_api__`, DLPack 1.3), is for C
+extensions that cannot afford a Python call. There is no native code here to have it in, and those
+who look for it fall back on `__dlpack__`.
 """
 
 from __future__ import annotations
 
 import ctypes
+import operator
 from typing import TYPE_CHECKING, Any
 
 from amdattn.dtypes import DType, as_dtype
@@ -15,10 +20,12 @@ if TYPE_CHECKING:
 
 CPU = 1
 ROCM = 10
+# Memory that the host reads: plain, and pinned, which torch calls CUDA's on every GPU.
+HOST_KINDS = (CPU, 3, 11)
 
-VERSION = (1, 0)
+VERSION = (1, 3)
 FLAG_READ_ONLY = 1
-_FLAG_IS_COPIED = 2
+FLAG_IS_COPIED = 2
 
 LEGACY, USED_LEGACY = b"dltensor", b"used_dltensor"
 VERSIONED, USED_VERSIONED = b"dltensor_versioned", b"used_dltensor_versioned"
@@ -79,6 +86,21 @@ def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def device_pair(name: str, value: Any) -> tuple[int, int]:
+    """The (type, number) of a device that an argument is; the type may be a member of an Enum.
+
+    Raises
+    ------
+    ValueError
+        It is no such pair.
+    """
+    try:
+        kind, ordinal = value
+        return operator.index(getattr(kind, "value", kind)), operator.index(ordinal)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}={value!r} must be a pair (type, number) of ints") from None
+
+
 # -- producer --------------------------------------------------------------------------------------
 
 
@@ -98,6 +120,7 @@ class RawMemory:
         read_only: bool = False,
     ) -> None:
         self._owner = owner
+        self.is_empty = 0 in shape
         self.__array_interface__ = {
             "version": 3,
             "shape": shape,
@@ -116,31 +139,67 @@ def export_tensor(
 ) -> Any:
     """Make a capsule: versioned if the consumer takes version 1 or later, else legacy.
 
-    numpy makes the capsule, and the element type and device are then corrected in it. Consumers run
-    its destructor and deleter while exceptions are in flight and without holding the GIL; numpy's
-    are C code that is ready for both, ctypes callbacks could not be. numpy only passes the address
-    on and never touches device memory.
+    numpy makes the capsule, and what numpy has no name for is then corrected in it: element type,
+    device, version and flags. Consumers run its destructor and deleter while exceptions are in
+    flight and without holding the GIL; numpy's are C code that is ready for both, ctypes callbacks
+    could not be. numpy only passes the address on and never touches device memory.
+
+    Raises
+    ------
+    BufferError
+        The memory is read-only, which a legacy capsule cannot say.
     """
     import numpy as np
 
-    capsule = np.asarray(memory).__dlpack__(max_version=max_version)
+    version = _version(max_version)
+    capsule = np.asarray(memory).__dlpack__(max_version=version)
     handle = id(capsule)
-    if is_capsule(handle, VERSIONED):
-        versioned = _ManagedVersioned.from_address(capsule_pointer(handle, VERSIONED))
-        versioned.flags |= _FLAG_IS_COPIED if copied else 0
-        tensor = versioned.tensor
-    else:
+    if version is None:
         tensor = _Managed.from_address(capsule_pointer(handle, LEGACY)).tensor
+    else:
+        versioned = _ManagedVersioned.from_address(capsule_pointer(handle, VERSIONED))
+        versioned.major, versioned.minor = version
+        versioned.flags |= FLAG_IS_COPIED if copied else 0
+        tensor = versioned.tensor
     tensor.code, tensor.bits = dtype.dlpack
     tensor.device_type, tensor.device_id = device
+    if memory.is_empty:
+        tensor.data = None
     return capsule
 
 
-class HostTensor:
-    """A DLPack producer for a numpy array of any element type, bfloat16 included."""
+def _version(max_version: Any) -> tuple[int, int] | None:
+    """What a consumer gets that takes `max_version`; None: a legacy capsule, of before 1.0."""
+    if max_version is None:
+        return None
+    try:
+        major, minor = map(operator.index, max_version)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"max_version={max_version!r} must be None or a pair (major, minor) of ints"
+        ) from None
+    return min(VERSION, (major, minor)) if major >= VERSION[0] else None
 
-    def __init__(self, array: NDArray[Any]) -> None:
+
+def check_copy(copy: object) -> None:
+    """Refuse a `copy` that is neither None nor a bool.
+
+    With a ValueError, as every value of a keyword of `__dlpack__` that is wrong: consumers take a
+    TypeError for that of a producer that does not know the keyword, and ask again without.
+    """
+    if copy is not None and not isinstance(copy, bool):
+        raise ValueError(f"copy={copy!r} must be None, True or False")
+
+
+class HostTensor:
+    """A DLPack producer for a numpy array of any element type, bfloat16 included.
+
+    `copied` says that the array is a copy which nobody else has.
+    """
+
+    def __init__(self, array: NDArray[Any], copied: bool = False) -> None:
         self._array = array
+        self._copied = copied
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (CPU, 0)
@@ -152,13 +211,20 @@ class HostTensor:
         max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
-        copied: bool = False,
     ) -> Any:
-        if dl_device is not None and tuple(dl_device) != (CPU, 0):
-            raise BufferError(f"dl_device={dl_device} is not the CPU")
+        """Export the array; parameters as the DLPack specification has them."""
+        check_copy(copy)
+        if stream is not None:
+            raise ValueError(f"stream={stream!r} must be None: host memory has no streams")
+        if dl_device is not None and device_pair("dl_device", dl_device) != (CPU, 0):
+            raise BufferError(f"dl_device={dl_device} is not the CPU, (1, 0)")
         array = self._array.copy() if copy else self._array
         dtype = as_dtype(array.dtype)
+        if any(step % dtype.itemsize for step in array.strides):
+            raise BufferError(
+                f"byte strides {array.strides} are no multiples of {dtype.itemsize} bytes"
+            )
         strides = tuple(step // dtype.itemsize for step in array.strides)
         read_only = not array.flags.writeable
         memory = RawMemory(array.ctypes.data, array.shape, strides, dtype, array, read_only)
-        return export_tensor(memory, dtype, (CPU, 0), max_version, copied or bool(copy))
+        return export_tensor(memory, dtype, (CPU, 0), max_version, self._copied or bool(copy))

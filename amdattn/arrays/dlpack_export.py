@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from amdattn import scalars
 from amdattn.arrays import dlpack, memory
-from amdattn.arrays.allocation import Allocation, Memory
+from amdattn.arrays.allocation import Allocation
 from amdattn.arrays.dlpack import HostTensor, RawMemory
 from amdattn.device import runtime
 
@@ -21,43 +21,66 @@ def export(
     dl_device: tuple[int, int] | None,
     copy: bool | None,
 ) -> Any:
-    """What `array.__dlpack__` gives; parameters as the DLPack specification has them."""
+    """What `array.__dlpack__` gives; parameters as the DLPack specification has them.
+
+    Raises
+    ------
+    BufferError
+        It would take a copy that `copy` forbids, a device other than the array's own and the CPU,
+        or a legacy capsule of read-only memory.
+    ValueError
+        A parameter has a value that the specification does not have.
+    """
+    dlpack.check_copy(copy)
     here = array.__dlpack_device__()
-    if dl_device is None or tuple(dl_device) == here:
-        source, address = _copied(array) if copy else (array.memory, array.address)
-        consumer = _consumer_stream(stream)
-        if consumer != memory.UNKNOWN_STREAM and source.stream is not None:
-            source.device.wait_for(consumer, source.stream)
-        source.streams.add(consumer)
-        dtype = array.view().dtype
-        exported = RawMemory(address, array.shape, array.strides, dtype, source, source.read_only)
-        return dlpack.export_tensor(exported, dtype, here, max_version, bool(copy))
-    if tuple(dl_device) == (dlpack.CPU, 0):
+    there = here if dl_device is None else dlpack.device_pair("dl_device", dl_device)
+    if there == (dlpack.CPU, 0):
+        if stream is not None:
+            raise ValueError(f"stream={stream!r} must be None for dl_device={dl_device}, the CPU")
         if copy is False:
             raise BufferError("device memory reaches the host only by a copy (copy=False)")
-        return HostTensor(array.numpy()).__dlpack__(max_version=max_version, copied=True)
-    raise BufferError(f"dl_device={dl_device} is neither {here} nor the CPU")
+        return HostTensor(array.numpy(), copied=True).__dlpack__(max_version=max_version)
+    if there != here:
+        raise BufferError(f"dl_device={dl_device} is neither {here} nor the CPU, (1, 0)")
+    consumer = _consumer_stream(stream)
+    if copy:
+        array = copy_of(
+            array, (array.stream or 0) if consumer == memory.UNKNOWN_STREAM else consumer
+        )
+    source = array.memory
+    if consumer != memory.UNKNOWN_STREAM and source.stream is not None:
+        source.device.wait_for(consumer, source.stream)
+    source.streams.add(consumer)
+    dtype = array.view().dtype
+    exported = RawMemory(array.address, array.shape, array.strides, dtype, source, source.read_only)
+    return dlpack.export_tensor(exported, dtype, here, max_version, bool(copy))
 
 
-def _copied(array: DeviceArray) -> tuple[Memory, int]:
-    """Memory of the same layout with a copy of the elements, and where the first one is."""
-    low, high = array.view().extent()
-    stream = array.stream or 0
-    array.memory.streams.add(stream)
+def copy_of(array: DeviceArray, stream: int) -> DeviceArray:
+    """The elements in memory of their own, of the same layout, copied on `stream`."""
     device = array.memory.device
+    low, high = array.view_on(stream).extent()
     copy = Allocation(high - low, stream, device)
     copy.stream = stream
-    device.copy_on_device(copy.address, low, high - low, stream)
-    return copy, copy.address + array.address - low
+    if low < high:
+        device.copy_on_device(copy.address, low, high - low, stream)
+        # Who writes to the array next, on its stream, must not come before the copy has read it.
+        if not (stream and device.is_capturing(stream)):
+            device.wait_for(array.stream or 0, stream)
+    address = copy.address + array.address - low
+    return type(array)(address, array.shape, array.strides, array.view().dtype, copy)
 
 
-def _consumer_stream(stream: int | None) -> int:
+def _consumer_stream(stream: Any) -> int:
     """Rules of the array API standard for ROCm: None is the default stream, -1 is not said."""
     if stream is None:
         return 0
-    stream = scalars.integer("stream", stream)
+    try:
+        stream = scalars.integer("stream", stream)
+    except TypeError as error:  # see check_copy
+        raise ValueError(str(error)) from None
     if stream == memory.UNKNOWN_STREAM:
-        return stream
+        return memory.UNKNOWN_STREAM
     if stream in (1, 2) or stream < 0:
         raise ValueError(f"stream={stream} is not allowed on ROCm (have None, -1, 0 and > 2)")
     return runtime.stream_handle(stream)

@@ -10,11 +10,14 @@ import ctypes
 import functools
 import math
 import struct
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from amdattn.arrays.dlpack import (
     CPU,
+    FLAG_IS_COPIED,
     FLAG_READ_ONLY,
+    HOST_KINDS,
     LEGACY,
     USED_LEGACY,
     USED_VERSIONED,
@@ -52,7 +55,8 @@ class _Owner:
 class Imported(NamedTuple):
     """A tensor of another library. Strides count elements; `owner` keeps it alive.
 
-    `extent` are the addresses of its first byte and past its last.
+    `extent` are the addresses of its first byte and past its last. `is_copied` says that its
+    producer made it for this consumer alone; a legacy capsule cannot say it.
     """
 
     address: int
@@ -62,19 +66,29 @@ class Imported(NamedTuple):
     extent: tuple[int, int]
     read_only: bool
     owner: object
+    is_copied: bool
 
 
 def import_tensor(
-    producer: Any, stream: int | None, device: tuple[int, int] = (CPU, 0)
+    producer: Any,
+    stream: int | None,
+    device: tuple[int, int] = (CPU, 0),
+    copy: bool | None = None,
+    dl_device: tuple[int, int] | None = None,
 ) -> Imported:
     """Take a tensor from an object with ``__dlpack__``.
 
     Parameters
     ----------
     stream : int or None
-        The hipStream_t the tensor will be used on; None for host memory.
+        The hipStream_t the tensor will be used on, none of HIP's constants 1 and 2; None for host
+        memory.
     device : (int, int)
-        The DLPack device that it must be on. Any number of a CPU is the host.
+        The DLPack device that it says it is on. All memory that the host reads is one.
+    copy : bool or None
+        What the producer is asked for. One from before DLPack 1.0 cannot be asked: see `is_copied`.
+    dl_device : (int, int) or None
+        Another device, to which the producer is asked to bring it.
 
     Raises
     ------
@@ -83,7 +97,7 @@ def import_tensor(
     ValueError
         Of an unknown element type.
     """
-    capsule = _request(producer, stream)
+    capsule = _request(producer, stream, dl_device, copy)
     handle = id(capsule)
     if is_capsule(handle, VERSIONED):
         name, used, layout = VERSIONED, USED_VERSIONED, _MANAGED_VERSIONED
@@ -103,38 +117,69 @@ def import_tensor(
             raise BufferError(f"DLPack {major}.{minor} is not understood, only {VERSION[0]}.x is")
     else:
         tensor, deleter = fields[:-1], fields[-1]
-    described = _described(tensor, device)
+    described = _described(tensor, dl_device or device, dl_device is not None)
     if deleter and deleter not in _deleters:
         if not host_memory.is_code(deleter):
             raise _malformed(f"deleter={deleter:#x} is no function")
         _deleters.add(deleter)
     rename_capsule(handle, used)
-    return Imported(*described, bool(flags & FLAG_READ_ONLY), _Owner(address, deleter))
+    is_copied = bool(flags & FLAG_IS_COPIED)
+    return Imported(*described, bool(flags & FLAG_READ_ONLY), _Owner(address, deleter), is_copied)
 
 
 _deleters: set[int] = set()  # that were found to be functions: each library has its own
 
 
-def _request(producer: Any, stream: int | None) -> Any:
-    try:
-        return producer.__dlpack__(stream=stream, max_version=VERSION)
-    except TypeError:
-        pass  # a producer from before DLPack 1.0 knows no max_version
-    if stream is None:
-        return producer.__dlpack__()
-    return producer.__dlpack__(stream=stream)
+def _request(
+    producer: Any, stream: int | None, dl_device: tuple[int, int] | None, copy: bool | None
+) -> Any:
+    """The producer's capsule, asked for with the newest keywords that it knows."""
+    keywords: dict[str, Any] = {"max_version": VERSION}
+    if stream is not None:
+        keywords["stream"] = stream
+    if dl_device is not None:
+        keywords["dl_device"] = dl_device
+    if copy is not None:
+        keywords["copy"] = copy
+    while True:
+        try:
+            return producer.__dlpack__(**keywords)
+        except TypeError as error:
+            if not _is_refused(error, keywords) or not _lose_the_newest(keywords):
+                raise
+
+
+def _lose_the_newest(keywords: dict[str, Any]) -> bool:
+    """Drop what the specification added last; False if it had all that is left from the start."""
+    for added in (("dl_device", "copy"), ("max_version",)):
+        if any([keywords.pop(name, None) is not None for name in added]):
+            return True
+    return False
+
+
+def _is_refused(error: TypeError, keywords: Iterable[str]) -> bool:
+    """Whether a call failed by its keywords, and not in what was called.
+
+    No frame of Python then lies below the caller's; only if the producer passes the keywords on to
+    somebody older, and then one is named. What C code raises by itself cannot be told from that,
+    and is raised again at the last attempt.
+    """
+    below = error.__traceback__.tb_next if error.__traceback__ else None
+    text = str(error)
+    return below is None or ("keyword" in text and any(f"'{name}'" in text for name in keywords))
 
 
 def _described(
-    tensor: tuple[int, ...], device: tuple[int, int]
+    tensor: tuple[int, ...], device: tuple[int, int], is_asked: bool
 ) -> tuple[int, tuple[int, ...], tuple[int, ...], DType, tuple[int, int]]:
     """Address, shape, strides, element type and extent of a tensor that makes sense."""
     data, kind, ordinal, ndim, code, bits, lanes, lengths, steps, byte_offset = tensor
-    if kind != device[0] or (ordinal != device[1] and kind != CPU):
-        raise BufferError(
-            f"the DLPack tensor is on device {(kind, ordinal)}, where __dlpack_device__ said "
-            f"{device}"
+    on_host = kind in HOST_KINDS and device[0] in HOST_KINDS
+    if not on_host and (kind, ordinal) != device:
+        why = (
+            f"dl_device={device} was asked for" if is_asked else f"__dlpack_device__ said {device}"
         )
+        raise BufferError(f"the DLPack tensor is on device {(kind, ordinal)}, where {why}")
     if not 0 <= ndim <= _MAX_NDIM:
         raise _malformed(f"ndim={ndim} is not in 0..{_MAX_NDIM}")
     nbytes = 8 * ndim
@@ -145,7 +190,7 @@ def _described(
         shape = _read("shape", lengths, nbytes)
         strides = _read("strides", steps, nbytes) if steps else b""
     found = _laid_out(data, byte_offset, (code, bits, lanes), shape, strides)
-    if kind == CPU and not host_memory.is_readable(*found[-1]):
+    if on_host and not host_memory.is_readable(*found[-1]):
         raise _malformed("there is no memory of {:#x}..{:#x}".format(*found[-1]))
     return found
 

@@ -25,15 +25,17 @@ if TYPE_CHECKING:
 _LEGACY_STREAM, _PER_THREAD_STREAM = 1, 2  # of __cuda_array_interface__
 
 
-def foreign_view(x: Any, name: str, stream: int) -> View | None:
+def foreign_view(x: Any, name: str, stream: int, is_output: bool = False) -> View | None:
     """See the memory of an array that is neither numpy's nor of this package.
 
     None if it speaks no protocol. For errors see `amdattn.arrays.interchange.as_view`.
     """
-    if getattr(x, "requires_grad", False) is True:
-        x = _without_gradient(x, name)
     if hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__"):
-        return _dlpack_view(x, name, stream)
+        view, is_copied = dlpack_view(x, name, stream)
+        if is_output and is_copied:
+            raise ValueError(f"{name} cannot be written: its library hands out a copy of it")
+        return view
+    x = _with_values(x, name)
     if _is_tracer(x):
         raise _refusal(x, name, None)
     if (interface := getattr(x, "__cuda_array_interface__", None)) is not None:
@@ -44,26 +46,41 @@ def foreign_view(x: Any, name: str, stream: int) -> View | None:
 # -- DLPack ----------------------------------------------------------------------------------------
 
 
-def _dlpack_view(x: Any, name: str, stream: int) -> View:
+def dlpack_view(
+    x: Any,
+    name: str,
+    stream: int,
+    copy: bool | None = None,
+    dl_device: tuple[int, int] | None = None,
+) -> tuple[View, bool]:
+    """See the memory of a DLPack array, and whether it is a copy that its producer made.
+
+    `copy` and `dl_device` are those of `import_tensor`. For errors see
+    `amdattn.arrays.interchange.as_view`.
+    """
+    x = _with_values(x, name)
+    kind, ordinal = device_of(x, name)
     try:
-        kind, ordinal = _device_of(x)
         source = None
-        if kind == dlpack.CPU:
-            source = import_tensor(x, None)
+        if kind in dlpack.HOST_KINDS:
+            source = import_tensor(x, None, (kind, ordinal), copy)
         elif kind == dlpack.ROCM:
-            device = runtime.get(ordinal)
-            source = import_tensor(x, stream, (kind, ordinal))
+            device = runtime.get(dl_device[1] if dl_device else ordinal)
+            # HIP's constants for default streams are no streams to a producer.
+            named = 0 if stream in (_LEGACY_STREAM, _PER_THREAD_STREAM) else stream
+            source = import_tensor(x, named, (kind, ordinal), copy, dl_device)
+            device.wait_for(stream, named)
     except AmdattnError:
         raise
     except Exception as error:
         raise _refusal(x, name, error) from error
     if source is None:
         raise TypeError(
-            f"{name} is on a DLPack device of type {kind}; amdattn takes the CPU (1) and ROCm "
-            "devices (10)"
+            f"{name} is on a DLPack device of type {kind}; amdattn takes the host "
+            f"{dlpack.HOST_KINDS} and ROCm devices ({dlpack.ROCM})"
         )
-    address, shape, strides, dtype, extent, read_only, owner = source
-    if kind == dlpack.CPU:
+    address, shape, strides, dtype, extent, read_only, owner, is_copied = source
+    if kind in dlpack.HOST_KINDS:
         import numpy as np
 
         if 0 in shape:
@@ -71,18 +88,34 @@ def _dlpack_view(x: Any, name: str, stream: int) -> View:
         else:
             memory = RawMemory(address, shape, strides, dtype, owner, read_only)
             array = np.asarray(memory).view(dtype.numpy())
-        return View(address, shape, strides, dtype, read_only, x, array)
+        return View(address, shape, strides, dtype, read_only, x, array), is_copied
     view = View(address, shape, strides, dtype, read_only, owner, ordinal=device.ordinal)
-    return _device_view(name, view, extent)
+    return _device_view(name, view, extent), is_copied
 
 
-def _device_of(x: Any) -> tuple[int, int]:
-    answer = x.__dlpack_device__()
+def device_of(x: Any, name: str) -> tuple[int, int]:
+    """The DLPack device that an array says it is on.
+
+    Raises
+    ------
+    AttributeError
+        It does not speak DLPack.
+    """
+    if not (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
+        if _is_tracer(x):
+            raise _refusal(x, name, None)
+        kind = f"{type(x).__module__}.{type(x).__qualname__}"
+        raise AttributeError(
+            f"{name} must have __dlpack__ and __dlpack_device__, which {kind} has not"
+        )
     try:
-        kind, ordinal = answer
-        return int(kind), int(ordinal)
-    except (TypeError, ValueError):
-        raise BufferError(f"__dlpack_device__ gave {answer!r}, not (type, number)") from None
+        answer = x.__dlpack_device__()
+    except Exception as error:
+        raise _refusal(x, name, error) from error
+    try:
+        return dlpack.device_pair("__dlpack_device__", answer)
+    except ValueError as error:
+        raise _refusal(x, name, BufferError(f"__dlpack_device__ gave {answer!r}")) from error
 
 
 def _device_view(name: str, view: View, extent: tuple[int, int]) -> View:
@@ -119,6 +152,18 @@ _MAX_SEEN = 256
 # -- why a library refuses -------------------------------------------------------------------------
 
 
+def _with_values(x: Any, name: str) -> Any:
+    """A torch tensor whose memory holds its values, and that records no gradient."""
+    if getattr(x, "requires_grad", False) is True:
+        x = _without_gradient(x, name)
+    if getattr(x, "is_neg", bool)() is True:  # which torch exports as if it were not
+        raise ValueError(
+            f"{name} is a view of the negatives of its elements, as torch.conj(...).imag is; pass "
+            f"{name}.resolve_neg()"
+        )
+    return x
+
+
 def _without_gradient(x: Any, name: str) -> Any:
     """A torch tensor that requires a gradient where none is recorded: the tensor itself."""
     torch = sys.modules.get(type(x).__module__.partition(".")[0])
@@ -142,20 +187,20 @@ def _refusal(x: Any, name: str, error: Exception | None) -> Exception:
     kind = f"{type(x).__module__}.{type(x).__qualname__}"
     if _is_tracer(x):
         return TypeError(
-            f"{name} must be an array with values, but is a JAX tracer ({kind}): call amdattn "
-            "outside of jax.jit, jax.grad and jax.vmap, or from within through jax.pure_callback"
+            f"{name} must be an array with values, but is a JAX tracer ({kind}): inside of "
+            "jax.jit, jax.grad and jax.vmap use the functions of amdattn.jax, of the same names"
         )
     if getattr(x, "is_deleted", bool)() is True:
         return ValueError(
-            f"{name} is a JAX array that was deleted, as an argument that is donated to a jitted "
-            "function is; pass one that still exists, or do not donate it"
+            f"{name} is a JAX array that was deleted: it was donated to a jitted function, or "
+            "delete() was called; pass an array that still exists, or do not donate it"
         )
     devices = getattr(getattr(x, "sharding", None), "device_set", ())
     if len(devices) > 1:
         return ValueError(
-            f"{name} is a JAX array in shards on {len(devices)} devices; amdattn takes one device: "
-            f"bring it together with jax.device_put({name}, jax.devices()[0]), or call amdattn for "
-            "each of its addressable_shards"
+            f"{name} is a JAX array in shards on {len(devices)} devices, and one is taken here: "
+            "use the functions of amdattn.jax, of the same names, inside of jax.jit or "
+            f"jax.shard_map, or bring the array together: jax.device_put({name}, jax.devices()[0])"
         )
     text = f"{name} ({kind}) cannot be taken: {error}"
     if isinstance(error, BufferError):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from amdattn import scalars
+from amdattn.arrays import dlpack
 from amdattn.arrays.allocation import Memory
 from amdattn.arrays.buffers import DeviceArray, View, device_named, upload
 from amdattn.arrays.dlpack import HostTensor
-from amdattn.arrays.foreign import as_numpy, foreign_view
+from amdattn.arrays.dlpack_export import copy_of
+from amdattn.arrays.foreign import as_numpy, device_of, dlpack_view, foreign_view
 from amdattn.device import runtime
 from amdattn.dtypes import DType, as_dtype
 
@@ -47,18 +50,73 @@ def asarray(x: Any, dtype: object = None, device: object = None) -> DeviceArray:
     return upload(host, device_named(device))
 
 
-def from_dlpack(x: Any) -> DeviceArray:
-    """View a DLPack array in device memory, without a copy.
+def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -> DeviceArray:
+    """View a DLPack array in device memory, without a copy if there need be none.
+
+    Its elements are ready for use on the default stream. Read-only memory stays so.
+
+    Parameters
+    ----------
+    x : array
+        With ``__dlpack__`` and ``__dlpack_device__``.
+    device : optional
+        Where the result is to be, as `empty` takes it; the default is where `x` is. Arrays in host
+        memory are copied there; those on another GPU only if their library does it.
+    copy : bool, optional
+        True: always copy. False: never. None: only to another device.
 
     Raises
     ------
+    AttributeError
+        It does not have both methods.
+    BufferError
+        It is in host memory and no `device` is given; it would take a copy that `copy` forbids; or
+        its library does not hand it out, or hands out what makes no sense; or it is in memory of
+        another kind of device.
     ValueError
-        It is in memory of something else; `asarray` copies from the host.
+        In memory of another HIP runtime, of an unknown element type, or in need of a gradient.
     """
-    source = as_view(x, "x", 0)
-    if not source.on_device:
-        raise ValueError("x is in host memory; amdattn.asarray copies it to the device")
-    return _on_view(source)
+    if copy is not None:
+        copy = scalars.boolean("copy", copy)
+    _check_is_rocm(device)
+    target = None if device is None else device_named(device)
+    kind, ordinal = device_of(x, "x")
+    if kind in dlpack.HOST_KINDS:
+        if target is None:
+            raise BufferError(
+                "x is in host memory; amdattn.asarray(x) or from_dlpack(x, device=...) copies it"
+            )
+        if copy is False:
+            raise BufferError(f"x is in host memory: device={device!r} takes a copy (copy=False)")
+        return asarray(x, device=target.ordinal)
+    if kind != dlpack.ROCM:
+        raise BufferError(
+            f"x is on a DLPack device of type {kind}; amdattn has memory of ROCm devices "
+            f"({dlpack.ROCM}) only, and copies from the host {dlpack.HOST_KINDS}"
+        )
+    elsewhere = None
+    if target is not None and ordinal != target.ordinal:
+        if copy is False:
+            raise BufferError(
+                f"x is on device {(kind, ordinal)}: device={device!r} takes a copy (copy=False)"
+            )
+        elsewhere = dlpack.ROCM, target.ordinal
+    if isinstance(x, DeviceArray) and elsewhere is None:
+        return copy_of(x, x.stream or 0) if copy else _on_view(x.view_on(0))
+    view, is_copied = dlpack_view(x, "x", 0, copy, elsewhere)
+    if is_copied and copy is False:
+        raise BufferError("x was copied by its library, which copy=False forbids")
+    found = _on_view(view)
+    return copy_of(found, 0) if copy and not (is_copied or elsewhere) else found
+
+
+def _check_is_rocm(device: object) -> None:
+    """Refuse the host as the device of a DeviceArray, as the array API standard has it refused."""
+    if isinstance(device, str) and device.partition(":")[0] == "cpu":
+        raise BufferError(
+            f"device={device!r}: a DeviceArray is never in host memory; "
+            'numpy.from_dlpack(x, device="cpu") makes an array that is'
+        )
 
 
 def _on_view(source: View) -> DeviceArray:
@@ -97,7 +155,7 @@ def as_view(x: Any, name: str, stream: int, is_output: bool = False) -> View:
     np = sys.modules.get("numpy")
     if np is not None and isinstance(x, np.ndarray):
         return _numpy_view(x, name, is_output)
-    view = foreign_view(x, name, stream)
+    view = foreign_view(x, name, stream, is_output)
     if view is not None:
         return view
     array = None if is_output else as_numpy(x, name)
@@ -150,6 +208,10 @@ def like(x: Any, result: NDArray[Any] | DeviceArray) -> Any:
         return result
     namespace = getattr(x, "__array_namespace__", None)
     home = namespace() if namespace else sys.modules.get(type(x).__module__.partition(".")[0])
+    # JAX may move what is not committed to a device, and what it imports it commits.
+    if not isinstance(result, DeviceArray) and getattr(x, "committed", None) is False:
+        taken = getattr(home, "asarray", None)
+        return taken(result) if taken else result
     importer = getattr(home, "from_dlpack", None)
     if importer is None:
         return result

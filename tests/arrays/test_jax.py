@@ -1,10 +1,5 @@
 """JAX arrays go in and come back, without this package importing jax."""
 
-import os
-import subprocess
-import sys
-import textwrap
-
 import numpy as np
 import pytest
 
@@ -42,7 +37,7 @@ def test_jax_arrays_cannot_be_written():
 
 def test_traced_arrays_are_refused():
     x = jnp.ones((1, 4, 1, 128), jnp.bfloat16)
-    with pytest.raises(TypeError, match=r"q must be .*tracer.*pure_callback"):
+    with pytest.raises(TypeError, match=r"q must be .*tracer.*amdattn\.jax"):
         jax.jit(amdattn.flash_attn_func)(x, x, x)
 
 
@@ -68,34 +63,3 @@ def test_deleted_arrays():
     gone.delete()
     with pytest.raises(ValueError, match="k is a JAX array that was deleted"):
         amdattn.flash_attn_func(x, gone, x)
-
-
-def test_several_devices_of_the_cpu():
-    """Results come back to the device of the inputs; arrays in shards are refused."""
-    code = """
-        import numpy as np, jax, jax.numpy as jnp, amdattn
-        from jax.sharding import Mesh, NamedSharding, PartitionSpec
-        third = jax.devices()[3]
-        x = jax.device_put(jnp.ones((4, 4, 1, 128), jnp.bfloat16), third)
-        out, lse = amdattn.flash_attn_func(x, x, x, return_lse=True)
-        assert out.devices() == lse.devices() == {third}, (out.devices(), lse.devices())
-        assert (np.asarray(out) == 1).all()
-        mesh = Mesh(np.array(jax.devices()), ("d",))
-        split = jax.device_put(x, NamedSharding(mesh, PartitionSpec("d")))
-        try:
-            amdattn.flash_attn_func(split, split, split)
-        except (TypeError, ValueError, BufferError) as error:
-            assert "q is a JAX array in shards on 4 devices" in str(error), error
-            assert "device_put" in str(error)
-        else:
-            raise AssertionError("taken")
-    """
-    flags = "--xla_force_host_platform_device_count=4"
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
