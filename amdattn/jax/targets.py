@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from amdattn import paths
-from amdattn.device import manifest, runtime
+from amdattn.device import binding, manifest, runtime
 from amdattn.device.manifest import KernelSpec
 from amdattn.device.runtime import Runtime
 from amdattn.device.runtime.launch_form import LaunchForm
@@ -114,6 +114,8 @@ def device_of(platform: str) -> Runtime:
             f"({device.choice.why}): unset AMDATTN_DEVICE, and have JAX find its devices first "
             "(jax.devices())"
         )
+    if platform == "rocm" and (others := binding.other_runtimes(device.choice.library)):
+        raise BindingError(others)
     return device
 
 

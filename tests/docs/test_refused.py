@@ -41,9 +41,12 @@ def test_every_argument_has_a_row() -> None:
 
 
 def test_every_place_that_refuses_a_problem_has_a_row() -> None:
-    """All functions of the package that raise UnsupportedProblem do so in some row."""
+    """All functions of the package that raise UnsupportedProblem do so in some row.
+
+    But for those of amdattn.jax, which docs/jax.md has, and tests/jax.
+    """
     places = set()
-    for file in (ROOT / "amdattn").rglob("*.py"):
+    for file in {*(ROOT / "amdattn").rglob("*.py")} - {*(ROOT / "amdattn" / "jax").rglob("*.py")}:
         for function in ast.walk(ast.parse(file.read_text())):
             if isinstance(function, ast.FunctionDef):
                 raised = (n.exc for n in ast.walk(function) if isinstance(n, ast.Raise))

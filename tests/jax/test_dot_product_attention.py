@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import enable_x64
 
 import amdattn.jax
 from amdattn.errors import UnsupportedProblem
@@ -237,7 +238,7 @@ def test_what_no_kernel_does_names_its_argument(options: Any, argument: str) -> 
 
 def test_types_that_no_kernel_has() -> None:
     arrays = [x.astype(np.float32) for x in arrays_of()]
-    with pytest.raises(UnsupportedProblem, match='query has dtype float32.*implementation="xla"'):
+    with pytest.raises(UnsupportedProblem, match=r'query has dtype float32.*implementation="xla"'):
         amdattn.jax.dot_product_attention(*arrays)
     mixed = [arrays_of()[0], *(x.astype(np.float16) for x in arrays[1:])]
     with pytest.raises(ValueError, match="key has dtype float16"):
@@ -254,15 +255,8 @@ def test_types_that_no_kernel_has() -> None:
     ],
 )
 def test_malformed_arguments(options: Any, message: str) -> None:
-    with jax.enable_x64(True) if hasattr(jax, "enable_x64") else _x64():
-        with pytest.raises(ValueError, match=message):
-            amdattn.jax.dot_product_attention(*arrays_of(), **options)
-
-
-def _x64() -> Any:
-    from jax.experimental import enable_x64
-
-    return enable_x64()
+    with enable_x64(), pytest.raises(ValueError, match=message):
+        amdattn.jax.dot_product_attention(*arrays_of(), **options)
 
 
 def test_shapes_that_do_not_fit() -> None:
