@@ -74,13 +74,12 @@ def partitioned(
         parts = cut(mesh, arguments, [])
         return [NamedSharding(mesh, _spec(each, parts)) for each in results]
 
-    rule, sizes, whole = _einsum(rules, problem, inputs, results)
+    rule, whole = _einsum(rules.independent, inputs, results)
     made.def_partition(
         partition=partition,
         infer_sharding_from_operands=infer,
         sharding_rule=rule,
         need_replication_factors=whole,
-        **sizes,
     )
     return made
 
@@ -126,22 +125,19 @@ def _spec(axes: Axes, parts: Mapping[str, tuple[str, ...]]) -> PartitionSpec:
 
 
 def _einsum(
-    rules: Rules, problem: Any, inputs: Sequence[Axes], results: Sequence[Axes]
-) -> tuple[str, dict[str, int], tuple[str, ...]]:
-    """Shardy's rule: which axes are cut alike, lengths of parts of axes, what is not cut."""
+    independent: tuple[str, ...], inputs: Sequence[Axes], results: Sequence[Axes]
+) -> tuple[str, tuple[str, ...]]:
+    """Shardy's rule: which axes are cut alike, and what is not cut.
+
+    An axis of several factors is one of its own here: Shardy would cut a mesh axis in two to share
+    it between query heads and fewer KV heads, of which `partition` could not even tell.
+    """
 
     def text(axes: Axes) -> str:
-        return " ".join(
-            factors[0] if len(factors) == 1 else f"({' '.join(factors)})" for factors in axes
-        )
+        return " ".join(map("_of_".join, axes))
 
     rule = f"{', '.join(map(text, inputs))} -> {', '.join(map(text, results))}"
-    ordered = [factors for axes in (*inputs, *results) for factors in axes]
-    alone = {factors[0] for factors in ordered if len(factors) == 1}
-    joined = {factor for factors in ordered if len(factors) > 1 for factor in factors}
-    lengths = rules.lengths(problem)
-    sizes = {factor: lengths[factor] for factor in joined - alone}
+    every = dict.fromkeys(factors for axes in (*inputs, *results) for factors in axes)
     # In the order in which the rule names them, which Shardy insists on.
-    every = dict.fromkeys(factor for factors in ordered for factor in factors)
-    whole = tuple(factor for factor in every if factor not in joined | {*rules.independent})
-    return rule, sizes, whole
+    whole = tuple("_of_".join(factors) for factors in every if factors[0] not in independent)
+    return rule, whole
