@@ -83,14 +83,22 @@ def library() -> ctypes.CDLL:
         raise BindingError(f"{path} cannot be loaded ({error}); install amdattn again") from None
     loaded.amdattn_xla_set_resolver(_resolver)
     for platform in PLATFORMS:
-        handler = jax.ffi.pycapsule(ctypes.cast(loaded[platform.symbol], ctypes.c_void_p).value)
         for name in registry.names():
             jax.ffi.register_ffi_target(
-                target_name(name),
-                {"instantiate": handler, "execute": handler},
-                platform=platform.registered,
+                target_name(name), _handler(loaded, platform), platform=platform.registered
             )
     return loaded
+
+
+def handler(platform: Platform) -> dict[str, Any]:
+    """The handler of a platform, as JAX registers it."""
+    return _handler(library(), platform)
+
+
+def _handler(loaded: ctypes.CDLL, platform: Platform) -> dict[str, Any]:
+    function = ctypes.cast(loaded[platform.symbol], ctypes.c_void_p).value
+    capsule = jax.ffi.pycapsule(function)
+    return {"instantiate": capsule, "execute": capsule}
 
 
 def device_of(platform: str) -> Runtime:
