@@ -1,0 +1,1 @@
+"""Merging attention over disjoint sets of keys."""
