@@ -201,7 +201,7 @@ def test_inputs_from_a_file(
         (("attention", "--suppressions", "nowhere.toml"), "nowhere.toml"),
         (
             ("atention",),
-            "'atention' is neither one of attention, gemm, rms_norm, all nor a code object file",
+            "'atention' is neither one of attention, gemm, merge_state, rms_norm, all nor a code object file",
         ),
         ((__file__, "--grid", 1), "is not an ELF code object"),
     ],
