@@ -132,9 +132,9 @@ def main() -> None:
         rows.append(row)
     met = sum(row["us"] <= row["bar_us"] for row in rows)
     worst = max(rows, key=lambda row: row["us"] / row["bar_us"])
-    print(f"\n{met} of {len(rows)} shapes meet the bar; the farthest, {worst['num_parts']} parts ")
-    print(f"of {worst['batch']} x {worst['seqlen']} x {worst['num_heads']} x {worst['head_dim']}, ")
-    print(f"takes {worst['us'] / worst['bar_us']:.3f} of it.")
+    of_worst = " x ".join(str(worst[name]) for name in ("batch", "seqlen", "num_heads", "head_dim"))
+    print(f"\n{met} of {len(rows)} shapes meet the bar; the farthest, {worst['num_parts']} parts of ", end="")
+    print(f"{of_worst}, takes {worst['us'] / worst['bar_us']:.3f} of it.")
     if options.json:
         document = {"clock_mhz": clock, "dtype": options.dtype, "rows": rows}
         options.json.write_text(json.dumps(document, indent=1) + "\n")
