@@ -133,7 +133,10 @@ def main() -> None:
     met = sum(row["us"] <= row["bar_us"] for row in rows)
     worst = max(rows, key=lambda row: row["us"] / row["bar_us"])
     of_worst = " x ".join(str(worst[name]) for name in ("batch", "seqlen", "num_heads", "head_dim"))
-    print(f"\n{met} of {len(rows)} shapes meet the bar; the farthest, {worst['num_parts']} parts of ", end="")
+    print(
+        f"\n{met} of {len(rows)} shapes meet the bar; the farthest, {worst['num_parts']} parts of ",
+        end="",
+    )
     print(f"{of_worst}, takes {worst['us'] / worst['bar_us']:.3f} of it.")
     if options.json:
         document = {"clock_mhz": clock, "dtype": options.dtype, "rows": rows}
