@@ -1,4 +1,4 @@
-"""Operations that there are not yet: a cache that is appended to in place, without rules of its own."""
+"""An operation that there is not: a cache that is appended to in place, without rules."""
 
 from __future__ import annotations
 
