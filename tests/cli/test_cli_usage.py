@@ -295,7 +295,7 @@ def test_plans_are_a_line() -> None:
 
 def test_info_is_short(amdattn_command: Command) -> None:
     status, out, err = amdattn_command("info")
-    assert status == 0 and out.count("\n") < 30, err
+    assert status == 0 and out.count("\n") < 40, err
     counted = sum(kernel.op == "attn_fwd" for kernel in amdattn.kernels())
     (row,) = (line for line in out.splitlines() if "attn_fwd" in line)
     assert f" {counted} " in row

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 from collections.abc import Iterator
@@ -90,6 +91,16 @@ OWN: dict[str, dict[str, Any]] = {
     "bench.replay._ComputeUnit": {"version": 0},
     "bench.plots._figure": {"height": 5.5},
 }
+HAS_JAX = importlib.util.find_spec("jax") is not None
+if HAS_JAX:
+    OWN |= {
+        "jax.dot_product_attention.dot_product_attention": {
+            "is_causal": False,
+            "return_residual": False,
+        },
+        "jax.operations.gemm_nt": {"deterministic": True},
+        "jax.operations.rms_norm": {"eps": 1e-6},
+    }
 CHANGING = {
     "bench.replay._ComputeUnit",
     "arrays.buffers.View",  # its owner and its padding are found later
@@ -99,14 +110,21 @@ CHANGING = {
 }
 
 
+def modules() -> Iterator[str]:
+    """Of the package; those of amdattn.jax if there is JAX."""
+    for found in pkgutil.walk_packages(amdattn.__path__, "amdattn."):
+        if HAS_JAX or not found.name.startswith("amdattn.jax"):
+            yield found.name
+
+
 def signatures() -> Iterator[tuple[str, str, Any]]:
     """Every function's parameters that have a plain default: function, name and default."""
-    for found in pkgutil.walk_packages(amdattn.__path__, "amdattn."):
-        module = importlib.import_module(found.name)
+    for of in modules():
+        module = importlib.import_module(of)
         for name, value in vars(module).items():
-            if getattr(value, "__module__", None) != found.name:
+            if getattr(value, "__module__", None) != of:
                 continue
-            where = f"{found.name.removeprefix('amdattn.')}.{name}"
+            where = f"{of.removeprefix('amdattn.')}.{name}"
             if inspect.isfunction(value):
                 yield from plain(where, value)
             elif inspect.isclass(value):
@@ -136,12 +154,12 @@ def test_one_default_of_a_name() -> None:
 def test_records_cannot_be_changed_by_mistake() -> None:
     """A class is frozen unless its instances are meant to change, which those here are."""
     changing = set()
-    for found in pkgutil.walk_packages(amdattn.__path__, "amdattn."):
-        for value in vars(importlib.import_module(found.name)).values():
-            if getattr(value, "__module__", None) == found.name and dataclasses.is_dataclass(value):
+    for of in modules():
+        for value in vars(importlib.import_module(of)).values():
+            if getattr(value, "__module__", None) == of and dataclasses.is_dataclass(value):
                 parameters = value.__dataclass_params__  # type: ignore[union-attr]
                 if not parameters.frozen:
-                    changing.add(f"{found.name.removeprefix('amdattn.')}.{value.__name__}")
+                    changing.add(f"{of.removeprefix('amdattn.')}.{value.__name__}")
     assert changing == CHANGING
 
 
