@@ -17,6 +17,17 @@ NAME = "libamdattn_xla.so"
 FLAGS = ("-std=c11", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
 
 
+def compiler() -> list[str]:
+    """Pip's, or the C compiler beside the C++ compiler that AMDATTN_CXX names."""
+    if not own_compiler():
+        return [sys.executable, "-m", "ziglang", "cc", "-target", f"x86_64-linux-gnu.{GLIBC}"]
+    name, *rest = own_compiler()
+    for of_cxx, of_c in (("clang++", "clang"), ("g++", "gcc"), ("c++", "cc")):
+        if of_cxx in name:
+            return [name.replace(of_cxx, of_c), *rest]
+    return [name, *rest]
+
+
 def build(target_dir: Path) -> Path:
     """Compile into `target_dir`, unless the library there is newer than its sources."""
     library = target_dir / NAME
@@ -24,13 +35,11 @@ def build(target_dir: Path) -> Path:
     read = [*sources, *SOURCES.glob("*.h"), Path(__file__)]
     if library.exists() and library.stat().st_mtime > max(p.stat().st_mtime for p in read):
         return library
-    zig = [sys.executable, "-m", "ziglang", "cc", "-target", f"x86_64-linux-gnu.{GLIBC}"]
-    # A C++ compiler that was named takes C, too, if it is told so.
-    command = [*own_compiler(), "-x", "c"] if own_compiler() else zig
     target_dir.mkdir(parents=True, exist_ok=True)
     unfinished = library.with_suffix(".tmp")
     subprocess.run(
-        [*command, *FLAGS, "-shared", "-s", "-o", str(unfinished), *map(str, sources)], check=True
+        [*compiler(), *FLAGS, "-shared", "-s", "-o", str(unfinished), *map(str, sources)],
+        check=True,
     )
     unfinished.replace(library)
     return library

@@ -5,9 +5,9 @@
 // Python is not called. The exception is an executable that was made in another process: when it is
 // loaded, Python loads the kernels.
 //
-// "ROCM": on XLA's stream of XLA's device, in XLA's HIP runtime. "cpu": on the virtual device, which
-// borrows the operands for the length of the call, on a stream of the thread; the call returns when
-// the launches have ended.
+// "ROCM": on XLA's stream of XLA's device, in XLA's HIP runtime. "cpu": on the virtual device,
+// which borrows the operands for the length of the call, on a stream of the thread; the call
+// returns when the launches have ended.
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -40,7 +40,8 @@ typedef struct Hip {
 
 // Loads the kernel on a device, on every device if `ordinal` is below 0, by amdattn_xla_add_kernel.
 // 1: done; else the reason is in `why`.
-typedef int (*Resolver)(int platform, int ordinal, const uint64_t* key, char* why, size_t why_bytes);
+typedef int (*Resolver)(int platform, int ordinal, const uint64_t* key, char* why,
+                        size_t why_bytes);
 
 static Hip runtimes[kPlatforms];
 static _Atomic(const Hip*) bound[kPlatforms];
@@ -68,7 +69,8 @@ typedef struct Call {
 __attribute__((format(printf, 3, 4))) static FfiError* fail(const Call* call, int code,
                                                             const char* format, ...) {
   char text[4096];
-  int length = snprintf(text, sizeof text, "amdattn: %.*s: ", (int)call->what.size, call->what.data);
+  int length =
+      snprintf(text, sizeof text, "amdattn: %.*s: ", (int)call->what.size, call->what.data);
   if (length > 1024) length = 1024;
   va_list values;
   va_start(values, format);
@@ -106,13 +108,26 @@ static int64_t element_bytes(int dtype) {
     case 1:  // PRED
     case 2:  // S8
     case 6:  // U8
-    case 19: case 20: case 23: case 24: case 25: case 28: case 29:  // F8
+    case 19:
+    case 20:
+    case 23:
+    case 24:
+    case 25:
+    case 28:
+    case 29:  // F8
       return 1;
-    case 3: case 7: case 10: case 16:  // S16, U16, F16, BF16
+    case 3:
+    case 7:
+    case 10:
+    case 16:  // S16, U16, F16, BF16
       return 2;
-    case 4: case 8: case 11:  // S32, U32, F32
+    case 4:
+    case 8:
+    case 11:  // S32, U32, F32
       return 4;
-    case 5: case 9: case 12:  // S64, U64, F64
+    case 5:
+    case 9:
+    case 12:  // S64, U64, F64
       return 8;
   }
   return 0;
@@ -212,16 +227,16 @@ static FfiError* take_buffers(const Call* call, const PlanHeader* plan,
   }
   const int64_t* const bytes = (const int64_t*)(plan + 1);
   for (int64_t i = 0; i < plan->inputs + plan->results; ++i) {
-    const FfiBuffer* const buffer = i < plan->inputs ? frame->arguments.values[i]
-                                                     : frame->results.values[i - plan->inputs];
+    const FfiBuffer* const buffer =
+        i < plan->inputs ? frame->arguments.values[i] : frame->results.values[i - plan->inputs];
     if (buffer_bytes(buffer) != bytes[i]) {
       return fail(call, kFfiInvalidArgument,
                   "operand %" PRId64 " has %" PRId64 " bytes, in the plan %" PRId64, i,
                   buffer_bytes(buffer), bytes[i]);
     }
     if ((uint64_t)buffer->data % kOperandAlign) {
-      return fail(call, kFfiInvalidArgument, "operand %" PRId64 " is at %p, not a multiple of %d", i,
-                  buffer->data, kOperandAlign);
+      return fail(call, kFfiInvalidArgument, "operand %" PRId64 " is at %p, not a multiple of %d",
+                  i, buffer->data, kOperandAlign);
     }
     ranges[i][0] = (uint64_t)buffer->data;
     ranges[i][1] = (uint64_t)bytes[i];
@@ -250,10 +265,10 @@ static FfiError* launch_one(const Call* call, const PlanLaunch* launch, const Ke
   void* params[kMaxArguments];
   for (int i = 0; i < kernel->arguments; ++i) params[i] = block + kernel->offsets[i];
   const int64_t *const grid = launch->grid, *const group = launch->workgroup;
-  const int status = call->hip->launch(
-      kernel->function, (unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2],
-      (unsigned)group[0], (unsigned)group[1], (unsigned)group[2], 0, stream,
-      kernel->arguments ? params : NULL, kernel->arguments ? NULL : extra);
+  const int status =
+      call->hip->launch(kernel->function, (unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2],
+                        (unsigned)group[0], (unsigned)group[1], (unsigned)group[2], 0, stream,
+                        kernel->arguments ? params : NULL, kernel->arguments ? NULL : extra);
   return status ? hip_failed(call, "hipModuleLaunchKernel", status) : NULL;
 }
 
@@ -293,13 +308,13 @@ static FfiError* execute_on_cpu(const Call* call, const PlanHeader* plan,
     if (ranges[i][1]) memcpy(lent[count++], ranges[i], sizeof *lent);
   }
   if (hip->borrow) {
-    const int status = hip->borrow((const uint64_t(*)[2])lent, count);
+    const int status = hip->borrow((const uint64_t (*)[2])lent, count);
     if (status) return hip_failed(call, "amdattn_vdev_borrow", status);
   }
   void* const stream = (void*)kStreamPerThread;
   FfiError* error = run_on(call, plan, 0, stream, ranges);
   const int status = hip->synchronize(stream);
-  if (hip->give_back) hip->give_back((const uint64_t(*)[2])lent, count);
+  if (hip->give_back) hip->give_back((const uint64_t (*)[2])lent, count);
   if (status && error == NULL) error = hip_failed(call, "hipStreamSynchronize", status);
   return error;
 }

@@ -1,5 +1,5 @@
-// A plan as it travels through XLA: an attribute of 64-bit words, the same in every process. Written
-// by amdattn/jax/encoding.py, which has the same picture.
+// A plan as it travels through XLA: an attribute of 64-bit words, the same in every process.
+// Written by amdattn/jax/encoding.py, which has the same picture.
 //
 //   header    magic, words, inputs, results, clears, launches
 //   buffers   bytes of every input, then of every result
@@ -7,8 +7,8 @@
 //   launches  key (2), grid (3), workgroup (3), bytes of arguments, patches,
 //             then (where, addend) of each patch, then the arguments, padded to words
 //
-// `where` is the offset of an 8-byte argument and, from bit 32 on, the buffer whose address is added
-// there; kGeneration stands for the number of the run, which goes into 4 bytes.
+// `where` is the offset of an 8-byte argument and, from bit 32 on, the buffer whose address is
+// added there; kGeneration stands for the number of the run, which goes into 4 bytes.
 #pragma once
 
 #include <stdint.h>

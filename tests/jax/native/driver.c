@@ -171,8 +171,8 @@ EXPORT void query(XLA_FFI_Handler* handler, int* found) {
   memset(&metadata, 0, sizeof metadata);
   metadata.struct_size = sizeof metadata;
   metadata.api_version.struct_size = sizeof metadata.api_version;
-  XLA_FFI_Metadata_Extension extension = {
-      {sizeof extension, XLA_FFI_Extension_Metadata, NULL}, &metadata};
+  XLA_FFI_Metadata_Extension extension = {{sizeof extension, XLA_FFI_Extension_Metadata, NULL},
+                                          &metadata};
   XLA_FFI_CallFrame frame;
   memset(&frame, 0, sizeof frame);
   frame.struct_size = sizeof frame;
