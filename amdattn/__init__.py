@@ -55,6 +55,11 @@ if TYPE_CHECKING:
         plan_gemm as plan_gemm,
         supports_gemm as supports_gemm,
     )
+    from amdattn.ops.merge.merge_state import (
+        MergePlan as MergePlan,
+        merge_state as merge_state,
+        plan_merge_state as plan_merge_state,
+    )
     from amdattn.ops.norm.rms_norm import (
         NormPlan as NormPlan,
         plan_rms_norm as plan_rms_norm,
@@ -78,6 +83,9 @@ _HOME = {
     "gemm_nt": "ops.gemm.small_m",
     "plan_gemm": "ops.gemm.small_m",
     "supports_gemm": "ops.gemm.small_m",
+    "MergePlan": "ops.merge.merge_state",
+    "merge_state": "ops.merge.merge_state",
+    "plan_merge_state": "ops.merge.merge_state",
     "NormPlan": "ops.norm.rms_norm",
     "plan_rms_norm": "ops.norm.rms_norm",
     "rms_norm": "ops.norm.rms_norm",

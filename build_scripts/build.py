@@ -17,6 +17,7 @@ from build_scripts import manifest, micro_object
 from build_scripts.attention_members import attention_members
 from build_scripts.gemm_members import gemm_members
 from build_scripts.limits import workgroups
+from build_scripts.merge_members import merge_members
 from build_scripts.norm_members import norm_members
 from build_scripts.toolchain import ASM_SRC, Toolchain, compile_hip, compiler_acc_uses
 
@@ -58,7 +59,8 @@ class KernelBuild:
 
 
 KERNELS = tuple(
-    KernelBuild(**member) for member in (*attention_members(), *gemm_members(), *norm_members())
+    KernelBuild(**member)
+    for member in (*attention_members(), *gemm_members(), *norm_members(), *merge_members())
 )
 
 

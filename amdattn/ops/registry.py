@@ -12,6 +12,7 @@ from amdattn.op.operation import Operation
 _HOME = {
     "attention": "amdattn.ops.attention.cases",
     "gemm": "amdattn.ops.gemm.cases",
+    "merge_state": "amdattn.ops.merge.cases",
     "rms_norm": "amdattn.ops.norm.cases",
 }
 

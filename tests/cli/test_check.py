@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from amdattn import cli
+from amdattn.ops import registry
 from tests.support.gpu import compiled
 
 ARGS = "in in int32[4, 256] low=0 high=1000; out out int32[4]"
@@ -201,7 +202,7 @@ def test_inputs_from_a_file(
         (("attention", "--suppressions", "nowhere.toml"), "nowhere.toml"),
         (
             ("atention",),
-            "'atention' is neither one of attention, gemm, rms_norm, all nor a code object file",
+            f"'atention' is neither one of {', '.join(registry.names())}, all nor a code object file",
         ),
         ((__file__, "--grid", 1), "is not an ELF code object"),
     ],

@@ -1,0 +1,211 @@
+"""Which kernel merges partial attention results, and its launch. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from amdattn.arch.props import DeviceProps
+from amdattn.device.manifest import KernelSpec, candidates
+from amdattn.dtypes import as_dtype
+from amdattn.op.choices import Choices
+from amdattn.op.mismatch import Mismatch, Span
+from amdattn.op.occupancy import workgroups_per_cu
+from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
+from amdattn.op.workspace import WorkspaceLayout
+from amdattn.ops.merge.problem import LSE_BYTES, MergeProblem
+
+MERGE_STATE = "merge_state"  # of KernelSpec.op
+# Of KernelSpec.grid: x and z along two of the axes of rows, y = ceil(rows / rows of a workgroup)
+# along the third.
+GRID = "two_axes_of_rows_and_tiles_of_the_third"
+STRIDE_BYTES = 16  # what strides of o and out count
+
+# Clk at the peak clock, fitted to what the performance model of the virtual device gives for the
+# shipped kernels: in 78 shapes the one that they prefer takes at most 5 % longer than the fastest.
+# They are no account of the instructions.
+_FIXED_CLK = 1508  # from the first instruction to the end of the last store, without what follows
+_TRIP_CLK = 1000  # of loads that are waited for before the next ones
+# Of a wave: of a part, of one of its columns in a lane, and of one of the result's: in 16 bits, in
+# float32.
+_PART_CLK, _COLUMN_CLK, _RESULT_CLK = 42, (4.6, 2.5), (13, 7.1)
+_LSE_APART_BYTES = 36  # that come along with an lse whose neighbours another workgroup reads
+_PARTS_AT_ONCE = 8  # kAtOnce of the source
+
+# The axes of rows, by the argument that gives their length. Workgroups next to each other are
+# along the first of those that are left: heads of a query lie next to each other.
+_AXES = {"head": "num_heads", "seq": "seqlen", "batch": "batch"}
+
+
+def in_bytes(axis: str) -> str:
+    """Name of the stride of o or out along an axis, counted in so many bytes."""
+    return f"{axis} in {STRIDE_BYTES} bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A kernel, which axis of rows is which of its grid, and its estimated clocks."""
+
+    kernel: KernelSpec
+    x: str
+    row: str
+    z: str
+    clk: float
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What tells it from the others."""
+        return {"kernel": self.kernel.name, "rows_along": self.row}
+
+
+def length(problem: MergeProblem, axis: str) -> int:
+    """Of an axis of rows."""
+    found: int = getattr(problem, _AXES[axis])
+    return found
+
+
+def chunks_of_row(kernel: KernelSpec, problem: MergeProblem) -> int:
+    """Of as many lanes: each has one."""
+    found: int = problem.row_bytes // kernel.params["chunk_bytes"]
+    return found
+
+
+def tile_rows(kernel: KernelSpec, problem: MergeProblem) -> int:
+    """Rows of a workgroup; the lanes of each are a power of two, so that none has to divide."""
+    return kernel.tile["chunks"] >> (chunks_of_row(kernel, problem) - 1).bit_length()
+
+
+def mismatches(kernel: KernelSpec, problem: MergeProblem) -> list[Mismatch]:
+    """Everything in `problem` that `kernel` does not implement; empty if it solves it."""
+    found = []
+    if problem.dtype != kernel.dtype:
+        found.append(Mismatch("dtype", problem.dtype, (kernel.dtype,)))
+    least, most = kernel.accepts["num_parts"]
+    if not least <= problem.num_parts <= most:
+        found.append(Mismatch("num_parts", problem.num_parts, (Span(least, most),)))
+    first, last, step = kernel.accepts["head_dims"]
+    if problem.head_dim not in range(first, last + 1, step):
+        allowed = tuple(range(first, last + 1, step))
+        found.append(Mismatch("head_dim", problem.head_dim, allowed))
+    if not found and not any(_orders(kernel, problem)):
+        found += _too_long(kernel, problem)
+    return found
+
+
+def _orders(kernel: KernelSpec, problem: MergeProblem) -> Iterator[tuple[str, str, str]]:
+    """Axes along x, the rows of a workgroup, and z: each for the rows, if the grid allows it."""
+    most_x, most_yz = kernel.accepts["max_workgroups"], kernel.accepts["max_workgroups_yz"]
+    for row in _AXES:
+        if length(problem, row) == 1 < problem.rows:
+            continue
+        x, z = (axis for axis in _AXES if axis != row)
+        if length(problem, z) > most_yz:
+            x, z = z, x
+        tiles = -(-length(problem, row) // tile_rows(kernel, problem))
+        if tiles <= most_yz and length(problem, z) <= most_yz and length(problem, x) <= most_x:
+            yield x, row, z
+
+
+def _too_long(kernel: KernelSpec, problem: MergeProblem) -> list[Mismatch]:
+    """Axes in whatever order that are too long for every grid: the longest may be the longest."""
+    most_x, most_yz = kernel.accepts["max_workgroups"], kernel.accepts["max_workgroups_yz"]
+    most_rows = tile_rows(kernel, problem) * most_yz
+    limits = max(most_x, most_rows), min(most_x, most_rows), most_yz
+    by_length = sorted(_AXES, key=lambda axis: -length(problem, axis))
+    return [
+        Mismatch(_AXES[axis], length(problem, axis), (Span(1, most),))
+        for axis, most in zip(by_length, limits, strict=True)
+        if length(problem, axis) > most
+    ]
+
+
+def grid(kernel: KernelSpec, problem: MergeProblem, order: Sequence[str]) -> tuple[int, int, int]:
+    """Workgroups along x, y and z."""
+    kernel.check_grid(GRID)
+    x, row, z = (length(problem, axis) for axis in order)
+    return x, -(-row // tile_rows(kernel, problem)), z
+
+
+def cost_clk(
+    kernel: KernelSpec, problem: MergeProblem, order: Sequence[str], props: DeviceProps
+) -> float:
+    """Estimated clocks of a launch with cold caches, for a choice among those that take it."""
+    arch, steps = props.architecture, kernel.params["steps"]
+    x, y, z = grid(kernel, problem, order)
+    of_xcd = -(-x * y * z // props.num_xcds)
+    of_simd = of_xcd / (props.num_cus / props.num_xcds) / arch.simds_per_cu
+    columns = kernel.params["chunk_bytes"] / as_dtype(problem.dtype).itemsize
+    in_float32 = problem.dtype == "float32"
+    of_part = _PART_CLK + columns * _COLUMN_CLK[in_float32]
+    wave: float = steps * (problem.num_parts * of_part + columns * _RESULT_CLK[in_float32])
+    loads = -(-problem.num_parts // _PARTS_AT_ONCE)
+    waits = 0 if loads == 1 else 2 * loads * steps * _TRIP_CLK  # for all lse first
+
+    # Results are written when nothing is read any more, as far as the L2s hold them.
+    hbm_bytes_per_clk = props.hbm_bytes_per_ns / props.num_xcds / props.peak_clock_ghz
+    written = problem.rows * (problem.row_bytes + LSE_BYTES) / props.num_xcds
+    at_the_end = min(written, arch.l2_bytes) / hbm_bytes_per_clk
+    moved = problem.nbytes
+    if order[1] != _axis_of_lse(problem):
+        moved += (problem.num_parts + 1) * problem.rows * _LSE_APART_BYTES
+    stream = moved / props.num_xcds / hbm_bytes_per_clk - at_the_end
+    # Until the last wave has its loads: what starts waves, what works on those before, HBM.
+    slowest: float = max(of_xcd * arch.dispatch_wave_clk, (of_simd - 1) * wave, stream)
+    return arch.first_fetch_clk + _FIXED_CLK + slowest + wave + waits + at_the_end
+
+
+def _axis_of_lse(problem: MergeProblem) -> str:
+    """Along which lse of rows lie next to each other."""
+    return "seq" if problem.seqlen > 1 else "head" if problem.num_heads > 1 else "batch"
+
+
+def choices(
+    problem: MergeProblem, props: DeviceProps, rows: Sequence[KernelSpec]
+) -> Choices[Choice]:
+    """Every kernel that takes a problem, with rows along every axis."""
+    found = [(row, mismatches(row, problem)) for row in candidates(rows, MERGE_STATE, props)]
+    items = [
+        Choice(row, *order, cost_clk(row, problem, order, props))
+        for row, wrong in found
+        if not wrong
+        for order in _orders(row, problem)
+    ]
+    rejected = sorted(((row, wrong) for row, wrong in found if wrong), key=lambda one: len(one[1]))
+    return Choices(tuple(items), tuple(rejected), rows)
+
+
+def best(items: Sequence[Choice]) -> Choice:
+    """The one of least estimated time."""
+    return min(items, key=lambda choice: choice.clk)
+
+
+def build(
+    problem: MergeProblem, props: DeviceProps, choice: Choice, choices: Choices[Choice]
+) -> Plan[MergeProblem]:
+    """The plan of a choice."""
+    kernel, order = choice.kernel, (choice.x, choice.row, choice.z)
+    chunks = chunks_of_row(kernel, problem)
+    args: dict[str, Argument] = {
+        **{name: Address(name) for name in ("o", "lse", "out", "lse_out")},
+        "o_part": Stride("o", in_bytes("part")),
+        "lse_part": Stride("lse", "part"),
+        "rows": length(problem, choice.row),
+        "parts_and_chunks": problem.num_parts * 256 + chunks,
+    }
+    for name, axis in zip(("x", "row", "z"), order, strict=True):
+        args |= {f"{of}_{name}": Stride(of, in_bytes(axis)) for of in ("o", "out")}
+        args |= {f"{of}_{name}": Stride(of, axis) for of in ("lse", "lse_out")}
+    fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
+    per_cu, limit = workgroups_per_cu(kernel, props)
+    tried = ", ".join(
+        f"{one.kernel.name} along {one.row}: {one.clk:.0f} clk" for one in choices.items
+    )
+    reasons = {
+        "why this kernel": f"least estimated time: {tried}",
+        "tiles": f"{tile_rows(kernel, problem)} rows along {choice.row}, {chunks} times "
+        f"{kernel.params['chunk_bytes']} bytes each",
+        "workgroups per CU": f"{per_cu}, limited by {limit}",
+        "work": f"{problem.nbytes} bytes",
+    }
+    launch = Launch(kernel, grid(kernel, problem, order), fields, frozenset({"out", "lse_out"}))
+    return Plan(problem, props, (launch,), WorkspaceLayout(), tuple(reasons.items()))
