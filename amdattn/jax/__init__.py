@@ -16,6 +16,7 @@ except ModuleNotFoundError as error:
     ) from None
 
 from amdattn.jax.attention import flash_attn_func, flash_attn_varlen_func
+from amdattn.jax.context_parallel import context_parallel_attention, zigzag_order
 from amdattn.jax.dot_product_attention import dot_product_attention
 from amdattn.jax.lowering_device import lowering_for
 from amdattn.jax.operations import gemm_nt, merge_state, rms_norm
@@ -26,6 +27,7 @@ _library()  # so that programs of other processes find their handler
 
 __all__ = [
     "call",
+    "context_parallel_attention",
     "dot_product_attention",
     "flash_attn_func",
     "flash_attn_varlen_func",
@@ -33,4 +35,5 @@ __all__ = [
     "lowering_for",
     "merge_state",
     "rms_norm",
+    "zigzag_order",
 ]

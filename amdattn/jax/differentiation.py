@@ -9,17 +9,27 @@ import jax
 import jax.numpy as jnp
 
 from amdattn.errors import UnsupportedProblem
+from amdattn.jax.manual_axes import aligned
 from amdattn.jax.primitive import call
 from amdattn.jax.rules import rules
 
 BACKWARDS = (None, "xla")
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2, 3))
 def apply(
     operation: str, problem: Any, variant: str, backward: str | None, *inputs: Any
 ) -> tuple[jax.Array, ...]:
     """Results of an operation; `backward` says how they are differentiated, one of BACKWARDS."""
+    results: tuple[jax.Array, ...] = _apply(
+        operation, problem, variant, backward, *aligned(*inputs)
+    )
+    return results
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2, 3))
+def _apply(
+    operation: str, problem: Any, variant: str, backward: str | None, *inputs: Any
+) -> tuple[jax.Array, ...]:
     return tuple(call(operation, problem, variant, *inputs))
 
 
@@ -65,4 +75,4 @@ def _backward(
     return tuple(next(found) if number else None for number in is_number)
 
 
-apply.defvjp(_forward, _backward)
+_apply.defvjp(_forward, _backward)

@@ -17,6 +17,7 @@ from amdattn.errors import UnsupportedDeviceError
 from amdattn.jax import partitioning, targets
 from amdattn.jax.encoding import EncodedPlan, encode
 from amdattn.jax.lowering_device import chosen_props
+from amdattn.jax.manual_axes import aligned, result_type
 from amdattn.jax.rules import Arrays, Rules, rules
 from amdattn.ops import registry
 
@@ -27,6 +28,7 @@ partitioning.lowers_with_devices(PRIMITIVE)
 
 def call(operation: str, problem: Any, variant: str, *inputs: Any) -> list[jax.Array]:
     """Results of an operation, in the order of its declaration; those written in place last."""
+    inputs = aligned(*inputs)
     return list(PRIMITIVE.bind(*inputs, operation=operation, problem=problem, variant=variant))
 
 
@@ -57,7 +59,7 @@ def _abstract_eval(*inputs: Any, operation: str, problem: Any, variant: str) -> 
                 f"{spec.title} has shape {x.shape} and dtype {x.dtype}; with the other arguments "
                 f"of {operation} it must have {spec.shape} and {spec.dtype.name}"
             )
-    return [jax.core.ShapedArray(spec.shape, spec.dtype.numpy()) for spec in signature.results]
+    return [result_type(spec.shape, spec.dtype.numpy(), inputs) for spec in signature.results]
 
 
 PRIMITIVE.def_abstract_eval(_abstract_eval)
