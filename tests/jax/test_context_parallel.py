@@ -18,9 +18,9 @@ if len(jax.devices("cpu")) < 8:
 
 METHODS = ("ring", "all_gather", "ulysses")
 HEAD_DIM = 64
-# Half a bfloat16's spacing, of its value: of probabilities and results, here and of one device; a
-# ring rounds the results of its steps as well.
-ROUNDINGS = 5 * 2.0**-9
+# Half a bfloat16's spacing, of its value: of a ring's steps, of results, of one device's results.
+# Those of probabilities are many and average out.
+ROUNDINGS = 3 * 2.0**-8
 RMS = 2.0**-8  # of the result's; one row that saw a wrong key would be more
 LSE = 4e-6
 
@@ -113,15 +113,18 @@ def test_equals_one_device(method: str, case: Any) -> None:
     check(method, *case)
 
 
-WINDOWS = (NONE, (0, 0), (5, -1), (-1, 5), (33, 31), (64, 0), (200, 70), (-1, 100), (100, -1))
+MASKS = [
+    *((False, window) for window in (NONE, (0, 0), (5, -1), (-1, 5), (33, 31), (64, 0), (200, 70))),
+    *((False, window) for window in ((-1, 100), (100, -1))),
+    *((True, window) for window in (NONE, (33, -1), (100, 5))),
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("window", WINDOWS, ids=str)
-@pytest.mark.parametrize("causal", [False, True], ids=["whole", "causal"])
+@pytest.mark.parametrize(("causal", "window"), MASKS, ids=str)
 @pytest.mark.parametrize("num_devices", [1, 2, 4, 8])
 @pytest.mark.parametrize("method", METHODS)
-def test_windows(method: str, num_devices: int, causal: bool, window: tuple[int, int]) -> None:
+def test_masks(method: str, num_devices: int, causal: bool, window: tuple[int, int]) -> None:
     for rows, order in ((33, "contiguous"), (34, "contiguous"), (34, "zigzag")):
         check(method, num_devices, rows, (8, 8), causal, window, order)
 
@@ -155,7 +158,7 @@ def test_options_and_dtypes(method: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_other_numbers_of_keys(method: str) -> None:
-    """Without a mask, as of a decoder that looks at an encoder's result; not all have two chunks."""
+    """Without a mask, as of a decoder that looks at an encoder's result."""
     for order, keys in (("zigzag", 40), ("contiguous", 22)):
         qkv = operands(64, 2, 2, keys=keys)
         expected = aj.flash_attn_func(*qkv, return_lse=True)
@@ -223,11 +226,13 @@ def test_gradients(method: str, options: Any) -> None:
     options = {**options, "implementation_backward": "xla"}
     expected = gradients(lambda *qkv: aj.flash_attn_func(*qkv, return_lse=True, **options))
     found = gradients(mapped(method, mesh_of(2), **options))
-    for one, other in zip(found, expected, strict=True):
-        one, other = (np.asarray(x, np.float32) for x in (one, other))
-        assert np.abs(other).max() > 0.1
+    for of_shards, of_one in zip(found, expected, strict=True):
+        allowed = 4 * 2.0**-8 * np.abs(np.asarray(of_one, np.float32)).max()
+        assert allowed > 1e-3
         # Rounded results of steps, and gradients of each, added up in bfloat16.
-        np.testing.assert_allclose(one, other, rtol=0, atol=4 * 2.0**-8 * np.abs(other).max())
+        np.testing.assert_allclose(
+            *(np.asarray(x, np.float32) for x in (of_shards, of_one)), rtol=0, atol=allowed
+        )
 
 
 def test_gradient_is_asked_for() -> None:

@@ -1,4 +1,4 @@
-"""Blocks, orders, balance and errors of context_parallel_attention: what needs no kernel."""
+"""Blocks, orders, balance and errors of context_parallel_attention; the page's example."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ import amdattn.jax as aj
 from amdattn.errors import UnsupportedProblem
 from amdattn.jax.context_parallel import order
 from amdattn.jax.context_parallel.blocks import visible
+from tests.support.paths import ROOT
 
 if len(jax.devices("cpu")) < 8:
     pytest.skip("JAX has looked for devices before", allow_module_level=True)
 
 ROWS = P(None, "cp")
+
+
+def normal(seed: int, *shape: int) -> jax.Array:
+    values = np.random.default_rng(seed).standard_normal(shape, np.float32)
+    return jnp.asarray(values, jnp.bfloat16)
 
 
 def mesh_of(num_devices: int) -> Mesh:
@@ -195,6 +201,20 @@ def test_no_collective_is_under_a_condition() -> None:
                     e.primitive.name for b in equation.params["branches"] for e in equations(b)
                 }
                 assert not inner & {"ppermute", "all_gather", "all_to_all"}
+
+
+def test_example_of_the_page() -> None:
+    page = (ROOT / "docs" / "context-parallelism.md").read_text("utf-8")
+    example = page.split("```python\n")[1].split("```")[0]
+    assert "jax.devices()" in example
+    namespace: dict[str, Any] = {}
+    exec(example.replace("jax.devices()", "jax.devices()[:2]"), namespace)
+    x = normal(0, 1, 32, 2, 64)
+    found, expected = namespace["attention"](x, x, x), aj.flash_attn_func(x, x, x, causal=True)
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(
+        *(np.asarray(each, np.float32) for each in (found, expected)), rtol=0, atol=0.05
+    )
 
 
 # -- errors ----------------------------------------------------------------------------------------
