@@ -87,10 +87,10 @@ def context_parallel_attention(
     """
     return _attention(
         *as_arrays(q=q, k=k, v=v),
-        axis_name=axis_name if isinstance(axis_name, str) else tuple(axis_name),
+        axis_name=_axes(axis_name),
         method=method,
         causal=causal,
-        window_size=window_size if type(window_size) is tuple else tuple(window_size),
+        window_size=scalars.pair("window_size", window_size),
         softmax_scale=softmax_scale,
         softcap=softcap,
         order=order,
@@ -138,6 +138,14 @@ def _attention(
     attention = Attention(whole.window, whole.softmax_scale, whole.softcap, backward)
     o, lse = METHODS[method](q, k, v, attention, axis_name, order)
     return (o, lse) if return_lse else o
+
+
+def _axes(axis_name: Any) -> str | tuple[str, ...]:
+    if isinstance(axis_name, str):
+        return axis_name
+    if isinstance(axis_name, (tuple, list)) and all(isinstance(name, str) for name in axis_name):
+        return tuple(axis_name)
+    raise TypeError(f"axis_name={axis_name!r} must be a str, or a tuple of them")
 
 
 def _num_devices(axis_name: Any) -> int:
