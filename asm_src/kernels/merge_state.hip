@@ -14,6 +14,7 @@
 //   store    out, lse_out                        round
 //
 // More parts: all of their lse first, then lse and o of kAtOnce parts after each other.
+#include "isa/issue_order.h"
 #include "isa/unroll.h"
 #include "merge/chunk.h"
 #include "merge/softmax.h"
@@ -88,16 +89,6 @@ struct Sum {
   }
 };
 
-// Those above are issued before those below, and so are there before them.
-__device__ __forceinline__ void order_loads() { asm volatile("" ::: "memory"); }
-
-// What no SGPR holds at the start is waited for here, behind the loads above: cold, it takes as
-// long as they do.
-template <class... T>
-__device__ __forceinline__ void wait_for(T&... x) {
-  const auto one = [](auto& each) { asm volatile("" : "+s"(each)::"memory"); };
-  (one(x), ...);
-}
 __device__ __forceinline__ MergeStateArgs with_results(MergeStateArgs args) {
   wait_for(args.out, args.lse_out, args.out_x, args.out_row, args.out_z);
   wait_for(args.lse_out_x, args.lse_out_row, args.lse_out_z);

@@ -17,6 +17,7 @@ else:
 # Folders of sources whose tests stand in those of another.
 ELSEWHERE = {
     "amdattn/device/runtime": "device",
+    "amdattn/jax/context_parallel": "jax",
     "virtual_device/arch": "virtual_device/hip",
     "virtual_device/tools": "docs",  # prints a table for build_scripts
 }

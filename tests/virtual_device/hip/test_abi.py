@@ -19,7 +19,7 @@ SOURCES = ROOT / "virtual_device" / "hip"
 OWN = (  # amdattn_vdev_*
     "abi", "last_report", "set_option", "counter", "instructions",
     "take_findings", "declare", "code_object", "listing", "take_profiles", "coexecution",
-    "machines", "play",
+    "machines", "play", "borrow", "give_back",
 )  # fmt: skip
 STRUCTS = {  # name in hip_abi.h -> name in the bindings
     "hipDeviceProp_t": "hipDeviceProp_t",
