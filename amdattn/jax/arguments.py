@@ -1,4 +1,4 @@
-"""What callers give as arrays."""
+"""What callers give: arrays of JAX or numpy, and options of Python."""
 
 from __future__ import annotations
 
@@ -16,14 +16,37 @@ def as_arrays(**given: Any) -> tuple[Any, ...]:
     TypeError
         One is an array of something else, or a number.
     ValueError
-        One was deleted.
+        One was deleted, or has sizes that are symbols.
     """
     for name, x in given.items():
-        if x is None or isinstance(x, np.ndarray):
+        if x is None:
             continue
-        if not isinstance(x, jax.Array):
+        if isinstance(x, jax.core.Tracer):
+            if not all(isinstance(length, int) for length in getattr(x, "shape", ())):
+                raise ValueError(
+                    f"{name} has shape {x.shape}; plans are of numbers, not of symbols"
+                )
+        elif isinstance(x, jax.Array):
+            if x.is_deleted():
+                raise ValueError(f"{name} was donated or deleted; pass a live array")
+        elif not isinstance(x, np.ndarray):
             raise TypeError(
                 f"{name} must be an array of JAX or numpy, not {type(x).__module__}."
                 f"{type(x).__qualname__}; jax.dlpack.from_dlpack makes one of another library's"
             )
+        elif hasattr(x, "mask"):
+            raise TypeError(
+                f"{name} is a masked array, whose mask would be lost; pass {name}.filled()"
+            )
+        elif not x.dtype.isnative:
+            raise TypeError(f"{name} has dtype {x.dtype.str}, which is not in native byte order")
     return tuple(given.values())
+
+
+def is_at_hand(x: Any) -> bool:
+    """Whether the elements of an array can be read without waiting for a GPU."""
+    if isinstance(x, np.ndarray):
+        return True
+    if isinstance(x, jax.core.Tracer):
+        return False
+    return all(device.platform == "cpu" for device in x.devices())

@@ -7,19 +7,21 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from amdattn import scalars
 from amdattn.errors import UnsupportedProblem
-from amdattn.jax.arguments import as_arrays
+from amdattn.jax.arguments import as_arrays, is_at_hand
 from amdattn.jax.differentiation import apply, check
 from amdattn.ops.attention.call import refuse
+from amdattn.ops.attention.lengths import check_sums
 from amdattn.ops.attention.options import Options
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, attention_problem, axis_order
+from amdattn.ops.attention.varlen import longest_of
 
-_STATIC = (
-    *("dropout_p", "softmax_scale", "causal", "window_size", "softcap", "round_mode"),
-    *("num_splits", "top_left", "return_lse", "layout", "implementation_backward"),
-)
+# Options are read before they are static arguments: what is equal is the same then, and what is
+# none is refused by its name.
+_OF_ALL = ("options", "return_lse", "implementation_backward")
 
 
 def flash_attn_func(
@@ -56,51 +58,52 @@ def flash_attn_func(
     refuse("alibi_slopes", alibi_slopes)
     for name, value in (("deterministic", deterministic), ("return_attn_probs", return_attn_probs)):
         scalars.boolean(name, value)
+    options = Options(
+        softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
+    )
     results = _dense(
         *as_arrays(q=q, k=k, v=v, sinks=sinks),
-        dropout_p=dropout_p,
-        softmax_scale=softmax_scale,
-        causal=causal,
-        window_size=scalars.pair("window_size", window_size),
-        softcap=softcap,
-        round_mode=round_mode,
-        num_splits=num_splits,
-        top_left=top_left,
-        return_lse=return_lse or return_attn_probs,
-        layout=layout,
-        implementation_backward=implementation_backward,
+        options=options.read(),
+        return_lse=scalars.boolean("return_lse", return_lse) or return_attn_probs,
+        layout=scalars.word("layout", layout),
+        implementation_backward=check(implementation_backward),
     )
     if return_attn_probs:
         return (*results, None)
     return results
 
 
-@functools.partial(jax.jit, static_argnames=_STATIC)
+@functools.partial(jax.jit, static_argnames=("layout", *_OF_ALL))
 def _dense(
     q: jax.Array,
     k: jax.Array,
     v: jax.Array,
     sinks: jax.Array | None,
     *,
+    options: Options,
     return_lse: bool,
     layout: str,
     implementation_backward: str | None,
-    **options: Any,
 ) -> Any:
-    backward = check(implementation_backward)
-    return_lse = scalars.boolean("return_lse", return_lse)
     order = axis_order(layout)
     if 0 in q.shape or 0 in k.shape or 0 in v.shape:
-        return _of_nothing(q, k, v, sinks, order, layout, return_lse)
+        call = functools.partial(
+            _dense,
+            options=options,
+            layout=layout,
+            return_lse=return_lse,
+            implementation_backward=None,
+        )
+        return _of_nothing(call, q, k, v, sinks, order, return_lse)
     problem = attention_problem(
         *(q.shape, k.shape, v.shape, layout),
         dtype=q.dtype,
         return_lse=return_lse,
         sinks=sinks is not None,
-        **Options(**options).read()._asdict(),
+        **options._asdict(),
     )
     inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
-    results = apply("attention", problem, layout, backward, *inputs)
+    results = apply("attention", problem, layout, implementation_backward, *inputs)
     return results if return_lse else results[0]
 
 
@@ -134,7 +137,7 @@ def flash_attn_varlen_func(
     Parameters
     ----------
     cu_seqlens_q, cu_seqlens_k : array, int32, (num_sequences + 1,)
-        May be traced, and are then checked by nobody: a wrong sum reads or writes beyond the
+        Checked where they are at hand: traced, or on a GPU, a wrong sum reads or writes beyond the
         tensors. The last ones are `total_q` and `total_kv`, or rows behind them are not written.
     max_seqlen_q, max_seqlen_k : int
         Of Python.
@@ -145,28 +148,35 @@ def flash_attn_varlen_func(
     refuse("alibi_slopes", alibi_slopes)
     for name, value in (("deterministic", deterministic), ("return_attn_probs", return_attn_probs)):
         scalars.boolean(name, value)
+    options = Options(
+        softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
+    )
+    arrays = as_arrays(
+        q=q, k=k, v=v, sinks=sinks, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k
+    )
+    longest = (
+        longest_of("max_seqlen_q", max_seqlen_q),
+        longest_of("max_seqlen_k", max_seqlen_k),
+    )
+    for name, sums, rows, most in (
+        ("cu_seqlens_q", cu_seqlens_q, q, longest[0]),
+        ("cu_seqlens_k", cu_seqlens_k, k, longest[1]),
+    ):
+        if sums.ndim == 1 and sums.shape[0] and rows.ndim and is_at_hand(sums):
+            check_sums(np.asarray(sums), name, rows.shape[0], most)
     results = _varlen(
-        *as_arrays(
-            q=q, k=k, v=v, sinks=sinks, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k
-        ),
-        longest=(max_seqlen_q, max_seqlen_k),
-        dropout_p=dropout_p,
-        softmax_scale=softmax_scale,
-        causal=causal,
-        window_size=scalars.pair("window_size", window_size),
-        softcap=softcap,
-        round_mode=round_mode,
-        num_splits=num_splits,
-        top_left=top_left,
-        return_lse=return_lse or return_attn_probs,
-        implementation_backward=implementation_backward,
+        *arrays,
+        longest=longest,
+        options=options.read(),
+        return_lse=scalars.boolean("return_lse", return_lse) or return_attn_probs,
+        implementation_backward=check(implementation_backward),
     )
     if return_attn_probs:
         return (*results, None)
     return results
 
 
-@functools.partial(jax.jit, static_argnames=(*_STATIC, "longest"))
+@functools.partial(jax.jit, static_argnames=("longest", *_OF_ALL))
 def _varlen(
     q: jax.Array,
     k: jax.Array,
@@ -176,12 +186,10 @@ def _varlen(
     cu_seqlens_k: jax.Array,
     *,
     longest: tuple[int, int],
+    options: Options,
     return_lse: bool,
     implementation_backward: str | None,
-    **options: Any,
 ) -> Any:
-    backward = check(implementation_backward)
-    return_lse = scalars.boolean("return_lse", return_lse)
     for name, sums in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
         if sums.dtype != jnp.int32 or sums.ndim != 1 or sums.shape != cu_seqlens_q.shape:
             raise ValueError(
@@ -191,45 +199,63 @@ def _varlen(
     order = axis_order(VARLEN_LAYOUT)
     num_sequences = cu_seqlens_q.shape[0] - 1
     if num_sequences < 1 or 0 in q.shape or 0 in k.shape or 0 in v.shape:
-        return _of_nothing(q, k, v, sinks, order, VARLEN_LAYOUT, return_lse)
+
+        def call(q: Any, k: Any, v: Any, sinks: Any) -> Any:
+            sums = jnp.zeros(2, jnp.int32)
+            return _varlen(
+                *(q, k, v, sinks, sums, sums),
+                longest=longest,
+                options=options,
+                return_lse=return_lse,
+                implementation_backward=None,
+            )
+
+        return _of_nothing(call, q, k, v, sinks, order, return_lse)
     problem = attention_problem(
         *(q.shape, k.shape, v.shape, VARLEN_LAYOUT),
         batch=num_sequences,
-        seqlen_q=max(1, scalars.integer("max_seqlen_q", longest[0])),
-        seqlen_kv=max(1, scalars.integer("max_seqlen_k", longest[1])),
+        seqlen_q=max(1, longest[0]),
+        seqlen_kv=max(1, longest[1]),
         dtype=q.dtype,
         return_lse=return_lse,
         sinks=sinks is not None,
-        **Options(**options).read()._asdict(),
+        **options._asdict(),
     )
     inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
     results = apply(
-        *("attention", problem, VARLEN_LAYOUT, backward),
+        *("attention", problem, VARLEN_LAYOUT, implementation_backward),
         *(*inputs, cu_seqlens_q, cu_seqlens_k),
     )
     return results if return_lse else results[0]
 
 
 def _of_nothing(
+    call: Any,
     q: jax.Array,
     k: jax.Array,
     v: jax.Array,
     sinks: jax.Array | None,
     order: tuple[str, ...],
-    layout: str,
     return_lse: bool,
 ) -> Any:
-    """Results without elements, or of rows that see no key."""
+    """Results without elements, or of rows that see no key.
+
+    `call` is made on arrays of one element where there is none, for its checks; nothing is run.
+    """
     if q.ndim != len(order) + 1 or k.ndim != q.ndim or v.ndim != q.ndim:
         raise ValueError(
-            f"q, k and v have shapes {q.shape}, {k.shape}, {v.shape}, not of {layout!r}"
+            f"q, k and v have shapes {q.shape}, {k.shape}, {v.shape}; axes are {order}"
         )
     if 0 in (q.shape[-1], v.shape[-1]):
         raise UnsupportedProblem(f"head_dim={q.shape[-1]} and head_dim_v={v.shape[-1]} must be > 0")
+    of_one = [jnp.zeros([max(1, n) for n in x.shape], x.dtype) for x in (q, k, v)]
+    if sinks is not None and 0 in sinks.shape:
+        sinks = jnp.zeros(1, sinks.dtype)
+    call(*of_one, sinks)
     o = jnp.zeros((*q.shape[:-1], v.shape[-1]), q.dtype)
     if not return_lse:
         return o
     axes = dict(zip(order, q.shape, strict=False))
     shape = [axes[axis] for axis in ("batch", "head", "seq") if axis in axes]
     lse = jnp.full(shape, -jnp.inf, jnp.float32)
-    return o, lse if sinks is None else jnp.broadcast_to(sinks[:, None], shape)
+    return o, lse if sinks is None else jnp.broadcast_to(sinks[: shape[-2], None], shape)

@@ -91,7 +91,7 @@ def _reference(problem: AttentionProblem, variant: str, inputs: Arrays) -> dict[
     if problem.softcap:
         scores = problem.softcap * jnp.tanh(scores / problem.softcap)
     visible = _visible(problem, inputs, rows, k.shape[1])
-    scores = jnp.where(visible, scores, -jnp.inf)
+    scores = jnp.where(visible[None, None, None], scores, -jnp.inf)
     sinks = None
     if problem.sinks:
         sinks = inputs["sinks"].astype(jnp.float32).reshape(1, heads // group, group, 1)

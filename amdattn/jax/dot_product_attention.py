@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from amdattn import scalars
 from amdattn.errors import UnsupportedProblem
 from amdattn.jax.arguments import as_arrays
 from amdattn.jax.differentiation import apply, check
@@ -78,9 +79,15 @@ def dot_product_attention(
     """
     if implementation not in _IMPLEMENTATIONS:
         raise ValueError(f"implementation={implementation!r} must be one of {_IMPLEMENTATIONS}")
+    check(implementation_backward)
+    is_causal = scalars.boolean("is_causal", is_causal)
+    return_residual = scalars.boolean("return_residual", return_residual)
     lengths = {
-        "query_seq_lengths": query_seq_lengths,
-        "key_value_seq_lengths": key_value_seq_lengths,
+        name: jnp.asarray(x, jnp.int32) if isinstance(x, (list, tuple)) else x
+        for name, x in (
+            ("query_seq_lengths", query_seq_lengths),
+            ("key_value_seq_lengths", key_value_seq_lengths),
+        )
     }
     if implementation == "xla":
         residual = {"return_residual": True} if return_residual else {}
@@ -102,9 +109,9 @@ def dot_product_attention(
             raise UnsupportedProblem(f"no kernel takes {name} (have None); {_WAY_OUT}")
     return _padded(
         *as_arrays(query=query, key=key, value=value, **lengths),
-        scale=scale,
+        scale=_scale(scale),
         is_causal=is_causal,
-        window=_hashable(local_window_size),
+        window=_window(local_window_size),
         return_residual=return_residual,
         implementation_backward=implementation_backward,
     )
@@ -123,16 +130,16 @@ def _padded(
     *,
     scale: float | None,
     is_causal: bool,
-    window: int | tuple[int, int] | None,
+    window: tuple[int, int],
     return_residual: bool,
     implementation_backward: str | None,
 ) -> Any:
-    backward = check(implementation_backward)
+    backward = implementation_backward
     shape = query.shape
     query, key, value = (
         _with_batch(x, name) for x, name in zip((query, key, value), _NAMES, strict=True)
     )
-    left, right = _window(window)
+    left, right = window
     _check(query, key, value)
     if 0 in query.shape or 0 in key.shape:
         raise UnsupportedProblem(
@@ -153,7 +160,7 @@ def _padded(
         *(query.shape, key.shape, value.shape, "bshd"),
         dtype=query.dtype,
         softmax_scale=scale,
-        causal=bool(is_causal),
+        causal=is_causal,
         window_size=(left, right),
         top_left=True,
         return_lse=return_residual,
@@ -198,15 +205,18 @@ def _with_batch(x: jax.Array, name: str) -> jax.Array:
     return x[None] if x.ndim == 3 else x
 
 
-def _hashable(window: Any) -> Any:
-    return window if window is None or isinstance(window, int) else tuple(window)
+def _scale(scale: Any) -> float | None:
+    if isinstance(scale, jax.core.Tracer):
+        raise UnsupportedProblem(f"scale is traced; kernels take a number of Python; {_WAY_OUT}")
+    return scalars.optional_number("scale", scale)
 
 
-def _window(window: int | tuple[int, int] | None) -> tuple[int, int]:
+def _window(window: Any) -> tuple[int, int]:
     if window is None:
         return -1, -1
-    pair = (window, window) if isinstance(window, int) else window
-    if len(pair) != 2 or min(pair) < 0:
+    of_both = isinstance(window, int) and not isinstance(window, bool)
+    pair = scalars.pair("local_window_size", (window, window) if of_both else window)
+    if min(pair) < 0:
         raise UnsupportedProblem(
             f"local_window_size={window}: kernels take widths >= 0 to both sides; {_WAY_OUT}"
         )

@@ -13,9 +13,12 @@ from amdattn import scalars
 from amdattn.dtypes import as_dtype
 from amdattn.jax.arguments import as_arrays
 from amdattn.jax.differentiation import apply, check
+from amdattn.ops.attention.problem import axis_order
 from amdattn.ops.gemm.problem import ALIGN_BYTES, FACTORS, GemmProblem
 from amdattn.ops.merge.problem import MergeProblem
 from amdattn.ops.norm.problem import NormProblem
+
+_FEW = 8  # columns of zeros that stand for none
 
 
 def gemm_nt(
@@ -41,12 +44,12 @@ def gemm_nt(
     """
     return _gemm(
         *as_arrays(a=a, b=b, bias=bias),
-        alpha=alpha,
-        activation=activation,
+        alpha=scalars.number("alpha", alpha),
+        activation=None if activation is None else scalars.word("activation", activation),
         out_dtype=None if out_dtype is None else as_dtype(out_dtype, "out_dtype").name,
-        split_k=split_k,
-        deterministic=deterministic,
-        implementation_backward=implementation_backward,
+        split_k=scalars.integer("split_k", split_k),
+        deterministic=scalars.boolean("deterministic", deterministic),
+        implementation_backward=check(implementation_backward),
     )
 
 
@@ -69,7 +72,6 @@ def _gemm(
     deterministic: bool,
     implementation_backward: str | None,
 ) -> Any:
-    backward = check(implementation_backward)
     if a.ndim < 2 or b.ndim != 2 or a.shape[-1] != b.shape[-1]:
         raise ValueError(
             f"a and b have shapes {a.shape} and {b.shape}; they must be (..., m, k) and (n, k)"
@@ -83,8 +85,22 @@ def _gemm(
         n //= 2
     dtype = as_dtype(out_dtype or a.dtype, "out_dtype")
     shape = (*a.shape[:-1], n)
-    if 0 in shape:
-        return jnp.zeros(shape, dtype.numpy())
+    if 0 in (rows, b.shape[0], k):  # what there is not is one row, or a few zeros
+        a = jnp.zeros((max(1, rows), k or _FEW), a.dtype) if 0 in (rows, k) else a.reshape(rows, k)
+        more = b.shape[0] == 0
+        b = jnp.zeros((b.shape[0] or 2, k or _FEW), b.dtype) if more or k == 0 else b
+        if bias is not None and more:
+            bias = jnp.zeros(2, bias.dtype)
+        found = _gemm(
+            *(a, b, bias),
+            alpha=alpha,
+            activation=activation,
+            out_dtype=out_dtype,
+            split_k=split_k,
+            deterministic=deterministic,
+            implementation_backward=implementation_backward,
+        )
+        return found[:rows, :n].reshape(shape)
     problem = GemmProblem(
         m=rows,
         n=n,
@@ -99,7 +115,7 @@ def _gemm(
         deterministic=deterministic,
     )
     inputs = (a.reshape(rows, k), b) if bias is None else (a.reshape(rows, k), b, bias)
-    (out,) = apply("gemm", problem, "", backward, *inputs)
+    (out,) = apply("gemm", problem, "", implementation_backward, *inputs)
     return out.reshape(shape)
 
 
@@ -120,8 +136,8 @@ def rms_norm(
     """
     return _norm(
         *as_arrays(x=x, weight=weight, residual=residual),
-        eps=eps,
-        implementation_backward=implementation_backward,
+        eps=scalars.number("eps", eps),
+        implementation_backward=check(implementation_backward),
     )
 
 
@@ -134,19 +150,22 @@ def _norm(
     eps: float,
     implementation_backward: str | None,
 ) -> Any:
-    backward = check(implementation_backward)
     if x.ndim == 0:
         raise ValueError("x has shape (); it must have at least 1 dimension")
     if residual is not None and residual.shape != x.shape:
         raise ValueError(f"residual has shape {residual.shape}; x has {x.shape}")
-    eps = scalars.number("eps", eps)
-    if 0 in x.shape:
+    if 0 in x.shape:  # one element where there is none, for the checks; nothing is run
+        arrays = [
+            None if y is None else jnp.zeros([max(1, n) for n in y.shape], y.dtype)
+            for y in (x, weight, residual)
+        ]
+        _norm(*arrays, eps=eps, implementation_backward=None)
         return x if residual is None else (x, residual)
     problem = NormProblem(
         x.shape[:-1], x.shape[-1], as_dtype(x.dtype, "x.dtype").name, residual is not None, eps
     )
     inputs = (x, weight) if residual is None else (x, weight, residual)
-    results = apply("rms_norm", problem, "", backward, *inputs)
+    results = apply("rms_norm", problem, "", implementation_backward, *inputs)
     return results[0] if residual is None else results
 
 
@@ -161,7 +180,9 @@ def merge_state(
         None: differentiating raises UnsupportedProblem; "xla": in float32, by XLA.
     """
     return _merge(
-        *as_arrays(o=o, lse=lse), layout=layout, implementation_backward=implementation_backward
+        *as_arrays(o=o, lse=lse),
+        layout=scalars.word("layout", layout),
+        implementation_backward=check(implementation_backward),
     )
 
 
@@ -169,12 +190,17 @@ def merge_state(
 def _merge(
     o: jax.Array, lse: jax.Array, *, layout: str, implementation_backward: str | None
 ) -> Any:
-    backward = check(implementation_backward)
+    axis_order(layout)  # refuses what is none
     if o.ndim != 5:
         raise ValueError(f"o has shape {o.shape}; it must have 5 dimensions")
     parts, batch, *rest, dim = o.shape
     heads, rows = rest if layout == "bhsd" else rest[::-1]
-    if 0 in o.shape[1:]:
+    if 0 in o.shape[1:]:  # as above
+        _merge(
+            *(jnp.zeros([max(1, n) for n in y.shape], y.dtype) for y in (o, lse)),
+            layout=layout,
+            implementation_backward=None,
+        )
         return jnp.zeros(o.shape[1:], o.dtype), jnp.zeros((batch, heads, rows), jnp.float32)
     problem = MergeProblem(parts, batch, rows, heads, dim, as_dtype(o.dtype, "o.dtype").name)
-    return apply("merge_state", problem, layout, backward, o, lse)
+    return apply("merge_state", problem, layout, implementation_backward, o, lse)

@@ -37,12 +37,15 @@ def _gemm_axes(problem: GemmProblem, variant: str) -> dict[str, Axes]:
         "a": (("m",), ("k",)),
         "b": (rows, ("k",)),
         "bias": (rows,),
-        "out": (("m",), ("n",)),
+        "out": (("m",), ("columns",) if problem.has_factors else ("n",)),
     }
 
 
 def _gemm_lengths(problem: GemmProblem) -> dict[str, int]:
-    return {"m": problem.m, "n": problem.n, "k": problem.k, "rows": problem.b_rows}
+    known = {"m": problem.m, "k": problem.k}
+    if problem.has_factors:
+        return {**known, "rows": problem.b_rows, "columns": problem.n}
+    return {**known, "n": problem.n}
 
 
 def _gemm_resized(problem: GemmProblem, factors: Mapping[str, int]) -> GemmProblem:
@@ -55,7 +58,7 @@ def _gemm(problem: GemmProblem, variant: str, inputs: Arrays) -> dict[str, jax.A
     a, b = (inputs[name].astype(jnp.float32) for name in ("a", "b"))
     x = problem.alpha * jnp.matmul(a, b.T, precision="highest")
     if problem.bias:
-        x = x + inputs["bias"].astype(jnp.float32)
+        x = x + inputs["bias"].astype(jnp.float32)[None, :]
     if problem.activation is not None:
         activate = _ACTIVATIONS[problem.activation.removesuffix(FACTORS)]
         n = problem.n
@@ -91,6 +94,7 @@ def _norm(problem: NormProblem, variant: str, inputs: Arrays) -> dict[str, jax.A
         x = results["residual_out"] = added.astype(x.dtype)
     rows = x.astype(jnp.float32)
     mean = jnp.mean(rows * rows, axis=-1, keepdims=True)
+    weight = weight.reshape((1,) * (x.ndim - 1) + weight.shape)
     out = rows * jax.lax.rsqrt(mean + problem.eps) * weight
     return {"out": out.astype(x.dtype), **results}
 

@@ -9,11 +9,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax._src import dispatch
 from jax.extend.core import Primitive
-from jax.interpreters import batching, mlir
+from jax.interpreters import ad, batching, mlir
 
 from amdattn.arch.props import DeviceProps
-from amdattn.errors import UnsupportedDeviceError
+from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
 from amdattn.jax import partitioning, targets
 from amdattn.jax.encoding import EncodedPlan, encode
 from amdattn.jax.lowering_device import chosen_props
@@ -35,17 +36,7 @@ def call(operation: str, problem: Any, variant: str, *inputs: Any) -> list[jax.A
 # -- outside of jit --------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=1024)
-def _compiled(operation: str, problem: Any, variant: str) -> Any:
-    return jax.jit(functools.partial(call, operation, problem, variant))
-
-
-def _impl(*inputs: Any, operation: str, problem: Any, variant: str) -> Any:
-    with jax.disable_jit(False):  # a plan runs in no other way
-        return _compiled(operation, problem, variant)(*inputs)
-
-
-PRIMITIVE.def_impl(_impl)
+PRIMITIVE.def_impl(functools.partial(dispatch.apply_primitive, PRIMITIVE))
 
 
 # -- shapes ----------------------------------------------------------------------------------------
@@ -77,6 +68,9 @@ def _batch(
     batched = [d is not None for d in dims]
     size = next(x.shape[d] for x, d in zip(inputs, dims, strict=True) if d is not None)
     names = [spec.name for spec in signature.inputs]
+    if size == 0:
+        nothing = [jnp.zeros((0, *x.shape), x.dtype.numpy()) for x in signature.results]
+        return nothing, [0] * len(nothing)
 
     def holds(name: str, factor: str) -> bool:
         return any(factors[:1] == (factor,) for factors in axes[name])
@@ -130,6 +124,19 @@ def _looped(
 
 
 batching.primitive_batchers[PRIMITIVE] = _batch
+
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+
+def _refuse_derivative(*_: Any, operation: str, **params: Any) -> Any:
+    raise UnsupportedProblem(
+        f"{operation} has a first derivative in reverse mode only (jax.grad, jax.vjp), by "
+        'implementation_backward="xla"; in other modes, and twice, plain jax.numpy has them'
+    )
+
+
+ad.primitive_jvps[PRIMITIVE] = _refuse_derivative
 
 
 # -- lowering --------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def lengths_view(
         )
     if view.array is None:
         return _compact(view, name, stream)
-    _check(view.array, name, total, longest)
+    check_sums(view.array, name, total, longest)
     host = view.array.astype("int32", order="C", copy=False)
     if ordinal is not None:
         _refuse_capture(name, stream)
@@ -55,7 +55,7 @@ def lengths_view(
     return as_view(host, name, stream)
 
 
-def _check(sums: NDArray[Any], name: str, total: int, longest: int) -> None:
+def check_sums(sums: NDArray[Any], name: str, total: int, longest: int) -> None:
     """From 0, rising, within the rows that there are, no length above the promised one."""
     wide: NDArray[np.object_] = sums.astype(object)  # also sums of uint64 and of huge int64 differ
     lengths = wide[1:] - wide[:-1]

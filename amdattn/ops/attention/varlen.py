@@ -70,7 +70,7 @@ def flash_attn_varlen_func(
     refuse("block_table", block_table)
     handle = runtime.stream_handle(stream)
     views = as_view(q, "q", handle), as_view(k, "k", handle), as_view(v, "v", handle)
-    longest = _longest("max_seqlen_q", max_seqlen_q), _longest("max_seqlen_k", max_seqlen_k)
+    longest = longest_of("max_seqlen_q", max_seqlen_q), longest_of("max_seqlen_k", max_seqlen_k)
     lengths = _lengths((cu_seqlens_q, cu_seqlens_k), longest, views, handle)
     return run(
         q,
@@ -125,7 +125,7 @@ def flash_attn_varlen_kvpacked_func(
     """
     handle = runtime.stream_handle(stream)
     views = as_view(q, "q", handle), *unpacked(kv, "kv", "kv", 4, handle)
-    longest = _longest("max_seqlen_q", max_seqlen_q), _longest("max_seqlen_k", max_seqlen_k)
+    longest = longest_of("max_seqlen_q", max_seqlen_q), longest_of("max_seqlen_k", max_seqlen_k)
     lengths = _lengths((cu_seqlens_q, cu_seqlens_k), longest, views, handle)
     return run(
         q,
@@ -179,7 +179,7 @@ def flash_attn_varlen_qkvpacked_func(
     """
     handle = runtime.stream_handle(stream)
     views = unpacked(qkv, "qkv", "qkv", 4, handle)
-    longest = (_longest("max_seqlen", max_seqlen),) * 2
+    longest = (longest_of("max_seqlen", max_seqlen),) * 2
     lengths = _lengths((cu_seqlens, cu_seqlens), longest, views, handle)
     return run(
         qkv,
@@ -201,7 +201,8 @@ def flash_attn_varlen_qkvpacked_func(
     )
 
 
-def _longest(name: str, value: Any) -> int:
+def longest_of(name: str, value: Any) -> int:
+    """The greatest length that a caller promises."""
     length = scalars.integer(name, value)
     if not 0 <= length <= INT32_MAX:
         raise ValueError(f"{name}={length} must be in 0..{INT32_MAX}")
