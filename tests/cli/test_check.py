@@ -202,7 +202,7 @@ def test_inputs_from_a_file(
         (("attention", "--suppressions", "nowhere.toml"), "nowhere.toml"),
         (
             ("atention",),
-            f"'atention' is neither one of {', '.join(registry.names())}, all nor a code object file",
+            f"'atention' is neither one of {', '.join(registry.names())}, all nor a code object",
         ),
         ((__file__, "--grid", 1), "is not an ELF code object"),
     ],
