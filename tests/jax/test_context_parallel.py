@@ -90,8 +90,6 @@ def check(
     expected = aj.flash_attn_func(*qkv, **options, return_lse=True)
     found = over_devices(method, num_devices, *qkv, **options, order=order)
     compare(found, expected, qkv[2])
-    if method == "ulysses":  # the same kernel on the same rows and keys
-        np.testing.assert_array_equal(found[0], expected[0])
 
 
 NONE = (-1, -1)
