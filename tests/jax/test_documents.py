@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -75,8 +77,16 @@ def cut_kv_heads(patch: pytest.MonkeyPatch) -> Any:
 def without_jax(patch: pytest.MonkeyPatch) -> Any:
     import importlib
 
-    patch.setitem(__import__("sys").modules, "jax", None)
+    patch.setitem(sys.modules, "jax", None)
     return importlib.reload(aj)
+
+
+def python(code: str) -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    if found.returncode:
+        raise RuntimeError(found.stderr)
 
 
 # Texts of the page's table, and what brings them; None: other tests make these.
@@ -100,7 +110,17 @@ CALLS: dict[str, Callable[[pytest.MonkeyPatch], Any] | None] = {
     ),
     "operand 0 has 512 bytes, in the plan 1024": None,
     "hipModuleLaunchKernel: error": None,
-    "UNIMPLEMENTED: No registered implementation for custom call to amdattn.attention": None,
+    "No FFI handler registered for amdattn.attention": lambda _: python(
+        "import jax\n"
+        "x = jax.ShapeDtypeStruct((4,), 'float32')\n"
+        "jax.jit(lambda y: jax.ffi.ffi_call('amdattn.attention', x)(y))(jax.numpy.ones(4))\n"
+    ),
+    "Cannot serialize code with custom calls whose targets have no compatibility guarantees": (
+        lambda _: export.export(jax.jit(lambda q: aj.flash_attn_func(q, q, q)))(Q).serialize()
+    ),
+    "whose value cannot be read here": lambda _: jax.jit(
+        lambda scale: aj.flash_attn_func(Q, Q, Q, softmax_scale=scale)
+    )(1.0),
 }
 
 
