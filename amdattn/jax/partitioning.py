@@ -13,7 +13,6 @@ from typing import Any
 
 import jax
 from jax._src.dispatch import prim_requires_devices_during_lowering
-from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
 from amdattn.errors import UnsupportedProblem
@@ -43,6 +42,8 @@ def partitioned(
     call: Callable[..., list[Any]], rules: Rules, operation: str, problem: Any, variant: str
 ) -> Any:
     """The operation as a function that XLA may cut."""
+    from jax.experimental.custom_partitioning import custom_partitioning
+
     signature, axes = rules.signature(problem, variant), rules.axes(problem, variant)
     inputs = [axes[spec.name] for spec in signature.inputs]
     results = [axes[spec.name] for spec in signature.results]

@@ -9,8 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax._src import dispatch
-from jax.extend.core import Primitive
+from jax._src import core, dispatch  # jax.extend.core imports Pallas on the way
 from jax.interpreters import ad, batching, mlir
 
 from amdattn.arch.props import DeviceProps
@@ -22,7 +21,7 @@ from amdattn.jax.manual_axes import aligned, result_type
 from amdattn.jax.rules import Arrays, Rules, rules
 from amdattn.ops import registry
 
-PRIMITIVE = Primitive("amdattn")
+PRIMITIVE = core.Primitive("amdattn")
 PRIMITIVE.multiple_results = True
 partitioning.lowers_with_devices(PRIMITIVE)
 

@@ -1,8 +1,8 @@
 // Kernel arguments of the merge of partial attention results. Fixed-width scalars only. A row is
 // one query of one head of one sequence; of these three axes one is `x`, one goes along the rows of
-// a workgroup, one is `z`. Strides are of any sign, those of o and out in 16 bytes, those of lse and
-// lse_out in elements; the elements of a row lie next to each other. What a workgroup needs first
-// comes first: 14 dwords are in SGPRs when it starts.
+// a workgroup, one is `z`. Strides are of any sign, those of o and out in 16 bytes, those of lse
+// and lse_out in elements; the elements of a row lie next to each other. What a workgroup needs
+// first comes first: 14 dwords are in SGPRs when it starts.
 typedef struct MergeStateArgs {
   uint64_t o;    // [parts] x rows, each of so many chunks, device address
   uint64_t lse;  // [parts] x rows, float32

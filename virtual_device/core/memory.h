@@ -122,7 +122,7 @@ class Memory {
   std::map<u64, Allocation> live_;   // by base
   // Few, and only as long as calls last, so that looking through them is quick.
   std::vector<Allocation> borrowed_;
-  std::deque<Allocation> freed_;     // newest last, bounded
+  std::deque<Allocation> freed_;  // newest last, bounded
   u64 next_id_ = 1;
 };
 

@@ -1,6 +1,6 @@
 // XLA's foreign function interface, as far as the handler uses it: a C ABI with a version of its
-// own (xla/ffi/api/c_api.h of the OpenXLA project; 0.2 and 0.3 in jaxlib 0.8 and 0.10). Declared here
-// so that building the package does not take jaxlib. tests/jax/test_handler.py compares sizes,
+// own (xla/ffi/api/c_api.h of the OpenXLA project; 0.2 and 0.3 in jaxlib 0.8 and 0.10). Declared
+// here so that building the package does not take jaxlib. tests/jax/test_handler.py compares sizes,
 // offsets and numbers with the header of each jaxlib that is tested.
 //
 // Structs begin with the size that their maker knew and grow at the end: `size` is looked at before
