@@ -23,7 +23,8 @@ _NAMES: tuple[tuple[Any, str], ...] = (
         False,
         "causal sinks top_left return_lse lse return_attn_probs deterministic bias with_inputs "
         "read_only copied is_output as_json markdown wide details mixed allow_mixed cast quick "
-        "version kernels dry_run annotate advice quiet packed special warm loaded",
+        "version kernels dry_run annotate advice quiet packed special warm loaded "
+        "inverse",
     ),
     (
         0,

@@ -156,8 +156,10 @@ static const PlanHeader* checked_plan(const FfiFrame* frame) {
   if (at + 3 * plan->clears > plan->words) return NULL;
   for (int64_t i = 0; i < plan->clears; ++i, at += 3) {
     const PlanClear* const clear = (const PlanClear*)&words[at];
-    if (clear->buffer < 0 || clear->buffer >= buffers || clear->offset < 0 || clear->bytes < 0 ||
-        clear->offset + clear->bytes > words[head + clear->buffer]) {
+    if (clear->buffer < 0 || clear->buffer >= buffers) return NULL;
+    const int64_t size = words[head + clear->buffer];
+    if (clear->offset < 0 || clear->bytes < 0 || clear->bytes > size ||
+        clear->offset > size - clear->bytes) {
       return NULL;
     }
   }
