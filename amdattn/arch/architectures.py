@@ -89,6 +89,28 @@ ARCHITECTURES = {
             dispatch_wave_clk=14,
             first_fetch_clk=716,
         ),
+        Architecture(
+            name="gfx950",
+            lds_bytes=160 * 1024,
+            simds_per_cu=4,
+            waves_per_simd=8,
+            vgprs_per_simd=512,
+            vgpr_granule=8,
+            grid_x=2**31 - 1,
+            grid_yz=65536,
+            physical_cus_of_xcd=36,
+            slot_clk=4,
+            lds_ports=2,
+            lds_port_bytes=128,
+            l1_bytes_per_clk=64,
+            vmem_queue=64,
+            l2_bytes=4 << 20,
+            l2_write_bytes_per_clk=768,
+            matrix_flops_per_clk=4096,
+            launch_us=2.3,
+            dispatch_wave_clk=14,
+            first_fetch_clk=716,
+        ),
     )
 }
 

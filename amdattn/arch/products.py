@@ -25,9 +25,12 @@ class Chip:
         PCI device ids, those of variants and of virtual functions among them.
     num_cus, num_xcds : int
     memory_bytes : int
-    peak_hbm_bytes_per_ns : float
+    peak_hbm_bytes_per_ns, hbm_bytes_per_ns : float
+        As published, and what reads sustain.
     mall_bytes : int
         The last level cache.
+    mall_bytes_per_ns : float
+        Through it, written and read.
     peak_clock_ghz, sustained_clock_ghz : float
         The greatest clock, and the one that matrix products are taken to leave of it.
     """
@@ -39,7 +42,9 @@ class Chip:
     num_xcds: int
     memory_bytes: int
     peak_hbm_bytes_per_ns: float
+    hbm_bytes_per_ns: float
     mall_bytes: int
+    mall_bytes_per_ns: float
     peak_clock_ghz: float
     sustained_clock_ghz: float
 
@@ -48,6 +53,9 @@ class Chip:
         """CUs of an XCD that are not fused off."""
         return self.num_cus // self.num_xcds
 
+
+# Sustained reads of an MI300X: 4200 bytes/ns. The others of its architecture are taken to be alike.
+_MEASURED = 4200 / 5300
 
 CHIPS = (
     Chip(
@@ -58,7 +66,9 @@ CHIPS = (
         num_xcds=8,
         memory_bytes=192 * 2**30,
         peak_hbm_bytes_per_ns=5300,
+        hbm_bytes_per_ns=5300 * _MEASURED,
         mall_bytes=256 << 20,
+        mall_bytes_per_ns=6000,
         peak_clock_ghz=2.1,
         sustained_clock_ghz=1.2,
     ),
@@ -70,7 +80,9 @@ CHIPS = (
         num_xcds=8,
         memory_bytes=256 * 2**30,
         peak_hbm_bytes_per_ns=6000,
+        hbm_bytes_per_ns=6000 * _MEASURED,
         mall_bytes=256 << 20,
+        mall_bytes_per_ns=6000,
         peak_clock_ghz=2.1,
         sustained_clock_ghz=1.2,
     ),
@@ -82,7 +94,9 @@ CHIPS = (
         num_xcds=6,
         memory_bytes=128 * 2**30,
         peak_hbm_bytes_per_ns=5300,
+        hbm_bytes_per_ns=5300 * _MEASURED,
         mall_bytes=256 << 20,
+        mall_bytes_per_ns=6000,
         peak_clock_ghz=2.1,
         sustained_clock_ghz=1.2,
     ),
@@ -94,9 +108,39 @@ CHIPS = (
         num_xcds=4,
         memory_bytes=192 * 2**30,
         peak_hbm_bytes_per_ns=5300,
+        hbm_bytes_per_ns=5300 * _MEASURED,
         mall_bytes=256 << 20,
+        mall_bytes_per_ns=6000,
         peak_clock_ghz=2.1,
         sustained_clock_ghz=1.2,
+    ),
+    Chip(
+        name="MI355X",
+        arch="gfx950",
+        ids=(0x75A3, 0x75B3),
+        num_cus=256,
+        num_xcds=8,
+        memory_bytes=288 * 2**30,
+        peak_hbm_bytes_per_ns=8000,
+        hbm_bytes_per_ns=6250,
+        mall_bytes=256 << 20,
+        mall_bytes_per_ns=6250 * 6000 / 4200,
+        peak_clock_ghz=2.4,
+        sustained_clock_ghz=1.75,
+    ),
+    Chip(
+        name="MI350X",
+        arch="gfx950",
+        ids=(0x75A0, 0x75B0),
+        num_cus=256,
+        num_xcds=8,
+        memory_bytes=288 * 2**30,
+        peak_hbm_bytes_per_ns=8000,
+        hbm_bytes_per_ns=6250,
+        mall_bytes=256 << 20,
+        mall_bytes_per_ns=6250 * 6000 / 4200,
+        peak_clock_ghz=2.2,
+        sustained_clock_ghz=1.5,
     ),
 )
 
@@ -120,11 +164,6 @@ def of_arch(arch: str) -> Chip:
 # planners' constants were fitted to it; for one that is not among these they take its XCDs.
 REFERENCE = CHIPS[0]
 
-# Sustained reads, of the peak: 4200 bytes/ns of an MI300X.
-_SUSTAINED = 4200 / 5300
-# Through the last level cache, written and read, of a whole chip.
-_MALL_BYTES_PER_NS = 6000
-
 # Compute partition modes by how many partitions a chip is in, if not one for each XCD.
 _MODES = {1: "SPX", 2: "DPX", 3: "TPX", 4: "QPX"}
 
@@ -143,12 +182,13 @@ def by_name(name: str) -> Chip | None:
 def hbm_bytes_per_ns(chip: Chip | None, num_xcds: int) -> float:
     """Sustained reads of a device with so many XCDs: those have their share of the chip's."""
     whole = chip or REFERENCE
-    return whole.peak_hbm_bytes_per_ns * _SUSTAINED * num_xcds / whole.num_xcds
+    return whole.hbm_bytes_per_ns * num_xcds / whole.num_xcds
 
 
 def mall_bytes_per_ns(chip: Chip | None, num_xcds: int) -> float:
     """The same of the last level cache."""
-    return _MALL_BYTES_PER_NS * num_xcds / (chip or REFERENCE).num_xcds
+    whole = chip or REFERENCE
+    return whole.mall_bytes_per_ns * num_xcds / whole.num_xcds
 
 
 def partition_mode(chip: Chip | None, num_xcds: int) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from amdattn.arch import props
+from amdattn.arch import products, props
 from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.device import virtual_library
 from amdattn.errors import BindingError
@@ -21,7 +21,7 @@ ENVIRONMENT_VARIABLE = "AMDATTN_DEVICE"
 LIBRARY_VARIABLE = "AMDATTN_HIP_LIBRARY"  # the one to bind for a GPU, whatever else there is
 _VIRTUAL = "virtual:"
 _DEVICES = props.KNOWN_DEVICES | props.KNOWN_PARTITIONS
-# "virtual:" with an architecture's name leaves the product open: the virtual device's first one.
+# "virtual:" with an architecture's name is its first product, unless the process has another one.
 REQUESTS = ("auto", "gpu", *(_VIRTUAL + name for name in (*ARCHITECTURES, *_DEVICES)))
 
 _PROBE_TIMEOUT_SECONDS = 120
@@ -55,10 +55,12 @@ def check_request(request: str) -> str:
     return request
 
 
-def played(request: str) -> str:
-    """The product or partition that one of REQUESTS names, or ""."""
+def is_what_was_asked(request: str, bound: props.DeviceProps) -> bool:
+    """Whether a device is the product, the partition or the architecture that a request names."""
     name = request.removeprefix(_VIRTUAL)
-    return name if name in _DEVICES else ""
+    if name in ARCHITECTURES:
+        return name == bound.arch
+    return name not in _DEVICES or name == bound.label
 
 
 def choose(request: str, hip_python_default: str) -> Choice:
@@ -80,7 +82,9 @@ def choose(request: str, hip_python_default: str) -> Choice:
     check_request(request)
     if request.startswith(_VIRTUAL):
         library = str(virtual_library.library_path())
-        return Choice("virtual", library, f"{request} was asked for", plays=played(request))
+        name = request.removeprefix(_VIRTUAL)
+        plays = products.of_arch(name).name if name in ARCHITECTURES else name
+        return Choice("virtual", library, f"{request} was asked for", plays=plays)
     rejected: list[str] = []
     before = mapped_runtimes()
     for candidate in _candidates(hip_python_default):

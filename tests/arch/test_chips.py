@@ -40,10 +40,14 @@ def test_partitions() -> None:
         **{"MI325X:DPX": (152, 4), "MI325X:QPX": (76, 2), "MI325X:CPX": (38, 1)},
         **{"MI300A:DPX": (114, 3), "MI300A:TPX": (76, 2), "MI300A:CPX": (38, 1)},
         **{"MI308X:DPX": (40, 2), "MI308X:CPX": (20, 1)},
+        **{"MI355X:DPX": (128, 4), "MI355X:QPX": (64, 2), "MI355X:CPX": (32, 1)},
+        **{"MI350X:DPX": (128, 4), "MI350X:QPX": (64, 2), "MI350X:CPX": (32, 1)},
     }
     for name, props in KNOWN_PARTITIONS.items():
         chip, _, mode = name.partition(":")
         assert (props.chip, props.partition) == (chip, mode)
+        if props.arch != MI300X.arch:
+            continue
         assert f"{mode} (gfx942), {props.num_cus} CUs" in amdattn.explain_gemm(
             1, 64, 512, device=name
         )
@@ -110,7 +114,10 @@ def test_the_id_counts_not_the_name() -> None:
     ("facts", "text"),
     [
         ({"num_xcds": 305}, "num_xcds=305 must be at most num_cus=304"),
-        ({"chip": "MI999"}, "chip='MI999' must be one of MI300X, MI325X, MI300A, MI308X, or empty"),
+        (
+            {"chip": "MI999"},
+            "chip='MI999' must be one of MI300X, MI325X, MI300A, MI308X, MI355X, MI350X, or empty",
+        ),
     ],
 )
 def test_impossible_devices(facts: dict[str, object], text: str) -> None:
@@ -119,5 +126,5 @@ def test_impossible_devices(facts: dict[str, object], text: str) -> None:
 
 
 def test_unknown_names_list_what_there_is() -> None:
-    with pytest.raises(ValueError, match=r"MI308X, MI300X:DPX, MI300X:QPX, MI300X:CPX"):
+    with pytest.raises(ValueError, match=r"MI350X, MI300X:DPX, MI300X:QPX, MI300X:CPX"):
         amdattn.plan_gemm(1, 16, 64, device="MI300X:NPX")

@@ -17,24 +17,31 @@ SHEETS = {
     "MI325X": (256, 6.0, 304, 8, {0x74A5, 0x74B9}),
     "MI300A": (128, 5.3, 228, 6, {0x74A0}),
     "MI308X": (192, 5.3, 80, 4, {0x74A2, 0x74A8, 0x74B6, 0x74BC}),
+    "MI355X": (288, 8.0, 256, 8, {0x75A3, 0x75B3}),
+    "MI350X": (288, 8.0, 256, 8, {0x75A0, 0x75B0}),
 }
+# KiB of LDS, the share of the rate of HBM that reads sustain (measured: 4.2 TB/s of an MI300X, 6.25
+# of an MI355X), and sustained TB/s of the last level cache.
+CDNA3 = ("gfx942", 64, 4.2 / 5.3, 6.0)
+CDNA4 = ("gfx950", 160, 6.25 / 8, 6.25 * 6 / 4.2)
+ARCHITECTURES = {name: CDNA4 if name.startswith("MI35") else CDNA3 for name in SHEETS}
 
 
 @pytest.mark.parametrize("name", SHEETS)
 def test_chips(name: str) -> None:
     memory, rate, cus, xcds, ids = SHEETS[name]
+    arch, lds, sustained, mall = ARCHITECTURES[name]
     chip = chips.by_name(f"AMD Instinct {name}")
-    assert chip is not None and (chip.name, chip.arch) == (name, "gfx942")
+    assert chip is not None and (chip.name, chip.arch) == (name, arch)
     assert (chip.num_cus, chip.num_xcds, set(chip.ids)) == (cus, xcds, ids)
     assert chip.memory_bytes == memory * 1024**3
     assert chip.peak_hbm_bytes_per_ns == rate * 1000
     assert all(chips.by_id(i) is chip for i in ids)
     whole = KNOWN_DEVICES[name]
-    # 4.2 of an MI300X's 5.3 TB/s were measured; the last level cache has 6 TB/s.
-    assert whole.hbm_bytes_per_ns == pytest.approx(rate * 1000 * 4.2 / 5.3)
-    assert whole.mall_bytes_per_ns == pytest.approx(6000)
-    assert (whole.name, whole.target, whole.chip) == (f"AMD Instinct {name}", "gfx942", name)
-    assert whole.lds_bytes == 64 * 1024
+    assert whole.hbm_bytes_per_ns == pytest.approx(rate * 1000 * sustained)
+    assert whole.mall_bytes_per_ns == pytest.approx(mall * 1000)
+    assert (whole.name, whole.target, whole.chip) == (f"AMD Instinct {name}", arch, name)
+    assert whole.lds_bytes == lds * 1024
 
 
 def test_every_chip_has_a_sheet() -> None:

@@ -44,7 +44,8 @@ std::vector<std::pair<std::string, Machine>> machines() {
 }
 
 std::span<const Processor* const> processors() {
-  static constexpr const Processor* kAll[] = {&kGfx942.processor, &kGfx950, &kGfx94Generic};
+  static constexpr const Processor* kAll[] = {&kGfx942.processor, &kGfx950.processor,
+                                              &kGfx94Generic};
   return kAll;
 }
 
@@ -55,7 +56,7 @@ const Processor* find_processor(std::string_view name) {
 }
 
 std::span<const Arch* const> architectures() {
-  static constexpr const Arch* kAll[] = {&kGfx942};
+  static constexpr const Arch* kAll[] = {&kGfx942, &kGfx950};
   return kAll;
 }
 

@@ -9,6 +9,7 @@ namespace vdev {
 
 using InstructionSets = u32;
 inline constexpr InstructionSets kCdna3 = 1u << 0, kCdna4 = 1u << 1;
+inline constexpr InstructionSets kCdna = kCdna3 | kCdna4;
 inline constexpr InstructionSets kMadeUpSet = 1u << 31;  // of tests
 
 }  // namespace vdev

@@ -5,7 +5,7 @@
 
 namespace vdev {
 
-extern const Processor kGfx94Generic, kGfx950;
-extern const Arch kGfx942;
+extern const Processor kGfx94Generic;
+extern const Arch kGfx942, kGfx950;
 
 }  // namespace vdev

@@ -103,7 +103,7 @@ struct HazardRule {
   u8 only_passes = 0;  // 0: of any number of passes
   const char* source;
   HazardLevel level = HazardLevel::kError;
-  InstructionSets sets = kCdna3;  // whose code has to keep it
+  InstructionSets sets = kCdna;  // whose code has to keep it
 
   int required(int passes) const { return wait + (per_pass ? passes : 0); }
 };

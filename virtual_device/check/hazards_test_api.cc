@@ -4,6 +4,7 @@
 #include <string>
 
 #include "check/hazards.h"
+#include "core/test_machine.h"
 #include "isa/decode.h"
 
 #define VDEV_TEST_API extern "C" __attribute__((visibility("default")))
@@ -25,7 +26,7 @@ size_t copy_out(const std::string& text, char* out, size_t out_bytes) {
 class Walker {
  public:
   explicit Walker(std::span<const u32> words) : report_(code_, 0) {
-    code_.set = &instruction_set(default_machine().arch->processor);
+    code_.set = &instruction_set(test_processor());
     for (size_t i = 0; i < words.size(); ++i) {
       Inst inst = decode(words.subspan(i), *code_.set).inst;
       for (Operand* o : {&inst.dst, &inst.src[0], &inst.src[1], &inst.src[2], &inst.src[3]})

@@ -1,11 +1,13 @@
 // C entry point through which the tests follow uninitialised bits through instructions on a bare
 // wave. Mirrored by tests/support/check/taint_machine.py.
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 
 #include "check/taint.h"
+#include "core/test_machine.h"
 #include "core/worker.h"
 #include "isa/decode.h"
 #include "numerics/float_rules_mxcsr.h"
@@ -29,13 +31,11 @@ struct TaintState {
   char findings[4096];
 };
 
-Device& device() {
-  static Device instance{default_machine()};
-  return instance;
-}
 ShadowMemory& shadow_memory() {
-  static ShadowMemory instance{device().memory(), [](Finding) {}};
-  return instance;
+  static auto& all = *new std::map<const Device*, std::unique_ptr<ShadowMemory>>;
+  auto& memory = all[&test_device()];
+  if (!memory) memory = std::make_unique<ShadowMemory>(test_device().memory(), [](Finding) {});
+  return *memory;
 }
 
 }  // namespace
@@ -46,18 +46,18 @@ extern "C" __attribute__((visibility("default"))) int vdev_test_taint(const vdev
                                                                       size_t num_words,
                                                                       vdev::TaintState* state) {
   using namespace vdev;
-  const bool registered =
-      state->memory_bytes && device().memory().register_host(state->memory, state->memory_bytes, 0);
+  const bool registered = state->memory_bytes && test_device().memory().register_host(
+                                                     state->memory, state->memory_bytes, 0);
   DecodedCode code;
-  code.set = &instruction_set(default_machine().arch->processor);
+  code.set = &instruction_set(test_processor());
   for (size_t i = 0; i < num_words; ++i)
     code.insts.push_back(decode(std::span(words, num_words).subspan(i), *code.set).inst);
   Kernel kernel;
   kernel.num_vgprs = kernel.num_agprs = 256;
   Launch launch;
   launch.kernel = &kernel;
-  LaunchState launch_state(launch, code, device().machine());
-  Worker worker(device());
+  LaunchState launch_state(launch, code, test_device().machine());
+  Worker worker(test_device());
   Workgroup group;
   group.launch = &launch_state;
   group.worker = &worker;
@@ -109,7 +109,7 @@ extern "C" __attribute__((visibility("default"))) int vdev_test_taint(const vdev
     result = static_cast<int>(fault.kind);
   }
   MxcsrScope::write(host);
-  if (registered) device().memory().unregister_host(state->memory);
+  if (registered) test_device().memory().unregister_host(state->memory);
 
   std::memcpy(state->vgprs, wave->v, sizeof wave->v);
   std::memcpy(state->sgprs, wave->s, sizeof wave->s);

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <string>
 
+#include "core/test_machine.h"
 #include "isa/decode.h"
 
 #define VDEV_TEST_API extern "C" __attribute__((visibility("default")))
@@ -18,9 +19,7 @@ size_t copy_out(const std::string& text, char* out, size_t out_bytes) {
   return text.size() + 1;
 }
 
-const vdev::InstructionSet& set() {
-  return vdev::instruction_set(vdev::default_machine().arch->processor);
-}
+const vdev::InstructionSet& set() { return vdev::instruction_set(vdev::test_processor()); }
 
 // "size text", or "0 reason".
 void append_line(std::string& out, const vdev::Decoded& decoded) {

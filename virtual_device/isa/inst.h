@@ -205,7 +205,7 @@ struct Row {
   const char* name = nullptr;
   Format format = Format::kSopp;
   u16 opcode = 0;
-  InstructionSets sets = kCdna3;
+  InstructionSets sets = kCdna;
   Unit unit = Unit::kSalu;
   OperandSpec dst, sdst, src[4];
   u32 effects = 0;
@@ -231,6 +231,11 @@ struct Row {
   constexpr Row flows(Flow how) const {
     Row row = *this;
     row.flow = how;
+    return row;
+  }
+  constexpr Row only(InstructionSets of) const {
+    Row row = *this;
+    row.sets = of;
     return row;
   }
   constexpr Row halves(int bits) const {

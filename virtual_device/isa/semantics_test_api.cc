@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/launch_state.h"
+#include "core/test_machine.h"
 #include "core/worker.h"
 #include "isa/decode.h"
 #include "isa/footprint.h"
@@ -36,19 +37,14 @@ struct TestState {
   char message[512];
 };
 
-Device& device() {
-  static Device instance{default_machine()};
-  return instance;
-}
-
 // Registers [memory, memory + bytes) for a scope.
 class HostMemory {
  public:
   HostMemory(void* memory, u64 bytes) : memory_(memory) {
-    registered_ = bytes && device().memory().register_host(memory, bytes, 0);
+    registered_ = bytes && test_device().memory().register_host(memory, bytes, 0);
   }
   ~HostMemory() {
-    if (registered_) device().memory().unregister_host(memory_);
+    if (registered_) test_device().memory().unregister_host(memory_);
   }
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
@@ -60,7 +56,7 @@ class HostMemory {
 
 DecodedCode decode_all(std::span<const u32> words, std::vector<const char*>& why) {
   DecodedCode code;
-  code.set = &instruction_set(default_machine().arch->processor);
+  code.set = &instruction_set(test_processor());
   for (size_t i = 0; i < words.size(); ++i) {
     Decoded decoded = decode(words.subspan(i), *code.set);
     code.insts.push_back(decoded.inst);
@@ -111,8 +107,8 @@ void run(TestState& state, Wave& wave, const DecodedCode& code,
 struct TestWave {
   TestWave(TestState& state, const DecodedCode& code)
       : memory(state.memory, state.memory_bytes),
-        launch_state(launch, code, device().machine()),
-        worker(device()) {
+        launch_state(launch, code, test_device().machine()),
+        worker(test_device()) {
     group.launch = &launch_state;
     group.worker = &worker;
     group.num_waves = 1;

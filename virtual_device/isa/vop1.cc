@@ -183,10 +183,14 @@ constexpr Row kVop1[] = {
                kReadsDst | kNoSdwa | kNoDpp).with(Trait::kShortOnly | Trait::kVectorSource | Trait::kSwaps).flows(kMoveWhole),
     vector_row(kF, 0x52, "v_accvgpr_mov_b32", accvgpr_mov, Type::kB32, {Type::kB32}, Unit::kValu,
                kNoSdwa | kNoDpp).with(Trait::kShortOnly | Trait::kAgprSource | Trait::kAgprResult).flows(kMoveWhole),
-    valu<[](b32 x) { return rawf32{cvt_f32_fp8<Fp8<kCdna3>>(x.bits, 0)}; }>(kF, 0x54, "v_cvt_f32_fp8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xff}),
-    valu<[](b32 x) { return rawf32{cvt_f32_fp8<Bf8<kCdna3>>(x.bits, 0)}; }>(kF, 0x55, "v_cvt_f32_bf8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xff}),
-    valu<[](b32 x) { return b64{pair_f32<Fp8<kCdna3>>(x.bits)}; }>(kF, 0x56, "v_cvt_pk_f32_fp8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xffff}),
-    valu<[](b32 x) { return b64{pair_f32<Bf8<kCdna3>>(x.bits)}; }>(kF, 0x57, "v_cvt_pk_f32_bf8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xffff}),
+    valu<[](b32 x) { return rawf32{cvt_f32_fp8<Fp8<kCdna3>>(x.bits, 0)}; }>(kF, 0x54, "v_cvt_f32_fp8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xff}).only(kCdna3),
+    valu<[](b32 x) { return rawf32{cvt_f32_fp8<Bf8<kCdna3>>(x.bits, 0)}; }>(kF, 0x55, "v_cvt_f32_bf8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xff}).only(kCdna3),
+    valu<[](b32 x) { return b64{pair_f32<Fp8<kCdna3>>(x.bits)}; }>(kF, 0x56, "v_cvt_pk_f32_fp8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xffff}).only(kCdna3),
+    valu<[](b32 x) { return b64{pair_f32<Bf8<kCdna3>>(x.bits)}; }>(kF, 0x57, "v_cvt_pk_f32_bf8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xffff}).only(kCdna3),
+    valu<[](b32 x) { return rawf32{cvt_f32_fp8<Fp8<kCdna4>>(x.bits, 0)}; }>(kF, 0x54, "v_cvt_f32_fp8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xff}).only(kCdna4),
+    valu<[](b32 x) { return rawf32{cvt_f32_fp8<Bf8<kCdna4>>(x.bits, 0)}; }>(kF, 0x55, "v_cvt_f32_bf8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xff}).only(kCdna4),
+    valu<[](b32 x) { return b64{pair_f32<Fp8<kCdna4>>(x.bits)}; }>(kF, 0x56, "v_cvt_pk_f32_fp8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xffff}).only(kCdna4),
+    valu<[](b32 x) { return b64{pair_f32<Bf8<kCdna4>>(x.bits)}; }>(kF, 0x57, "v_cvt_pk_f32_bf8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xffff}).only(kCdna4),
 };
 // clang-format on
 static_assert(unique_opcodes(kVop1));

@@ -321,10 +321,14 @@ constexpr Row kVop3[] = {
     valu<[](h16 a, h16 b) { return a.bits | u32{b.bits} << 16; }>(kF, 0x2a0, "v_pack_b32_f16", Unit::kValu, 0, Fidelity::kModelled,
          "moves the bits; LLVM allows for denormals and signalling NaNs to change").halves(3).flows(kMove),
     valu<[](const FpMode& m, rawf32 a, rawf32 b) { return rawf32{mul_legacy_f32(a.bits, b.bits, m)}; }>(kF, 0x2a1, "v_mul_legacy_f32"),
-    vector_row(kF, 0x2a2, "v_cvt_pk_fp8_f32", cvt_pk_fp8<Fp8<kCdna3>>, Type::kB32, {Type::kF32, Type::kF32}, Unit::kValuPackFp8, kReadsDst | kD16 | kReadsMode).halves(3).flows(kFp8Pack),
-    vector_row(kF, 0x2a3, "v_cvt_pk_bf8_f32", cvt_pk_fp8<Bf8<kCdna3>>, Type::kB32, {Type::kF32, Type::kF32}, Unit::kValuPackFp8, kReadsDst | kD16 | kReadsMode).halves(3).flows(kFp8Pack),
-    vector_row(kF, 0x2a4, "v_cvt_sr_fp8_f32", cvt_sr_fp8<Fp8<kCdna3>>, Type::kB32, {Type::kF32, Type::kB32}, Unit::kValuConvert, kReadsDst | kD16 | kReadsMode, Fidelity::kModelled, "seed added to the discarded bits").halves(4).with(Trait::kPlacesByte).flows(kFp8Round),
-    vector_row(kF, 0x2a5, "v_cvt_sr_bf8_f32", cvt_sr_fp8<Bf8<kCdna3>>, Type::kB32, {Type::kF32, Type::kB32}, Unit::kValuConvert, kReadsDst | kD16 | kReadsMode, Fidelity::kModelled, "seed added to the discarded bits").halves(4).with(Trait::kPlacesByte).flows(kFp8Round),
+    vector_row(kF, 0x2a2, "v_cvt_pk_fp8_f32", cvt_pk_fp8<Fp8<kCdna3>>, Type::kB32, {Type::kF32, Type::kF32}, Unit::kValuPackFp8, kReadsDst | kD16 | kReadsMode).halves(3).flows(kFp8Pack).only(kCdna3),
+    vector_row(kF, 0x2a3, "v_cvt_pk_bf8_f32", cvt_pk_fp8<Bf8<kCdna3>>, Type::kB32, {Type::kF32, Type::kF32}, Unit::kValuPackFp8, kReadsDst | kD16 | kReadsMode).halves(3).flows(kFp8Pack).only(kCdna3),
+    vector_row(kF, 0x2a4, "v_cvt_sr_fp8_f32", cvt_sr_fp8<Fp8<kCdna3>>, Type::kB32, {Type::kF32, Type::kB32}, Unit::kValuConvert, kReadsDst | kD16 | kReadsMode, Fidelity::kModelled, "seed added to the discarded bits").halves(4).with(Trait::kPlacesByte).flows(kFp8Round).only(kCdna3),
+    vector_row(kF, 0x2a5, "v_cvt_sr_bf8_f32", cvt_sr_fp8<Bf8<kCdna3>>, Type::kB32, {Type::kF32, Type::kB32}, Unit::kValuConvert, kReadsDst | kD16 | kReadsMode, Fidelity::kModelled, "seed added to the discarded bits").halves(4).with(Trait::kPlacesByte).flows(kFp8Round).only(kCdna3),
+    vector_row(kF, 0x2a2, "v_cvt_pk_fp8_f32", cvt_pk_fp8<Fp8<kCdna4>>, Type::kB32, {Type::kF32, Type::kF32}, Unit::kValuPackFp8, kReadsDst | kD16 | kReadsMode).halves(3).flows(kFp8Pack).only(kCdna4),
+    vector_row(kF, 0x2a3, "v_cvt_pk_bf8_f32", cvt_pk_fp8<Bf8<kCdna4>>, Type::kB32, {Type::kF32, Type::kF32}, Unit::kValuPackFp8, kReadsDst | kD16 | kReadsMode).halves(3).flows(kFp8Pack).only(kCdna4),
+    vector_row(kF, 0x2a4, "v_cvt_sr_fp8_f32", cvt_sr_fp8<Fp8<kCdna4>>, Type::kB32, {Type::kF32, Type::kB32}, Unit::kValuConvert, kReadsDst | kD16 | kReadsMode, Fidelity::kModelled, "seed added to the discarded bits").halves(4).with(Trait::kPlacesByte).flows(kFp8Round).only(kCdna4),
+    vector_row(kF, 0x2a5, "v_cvt_sr_bf8_f32", cvt_sr_fp8<Bf8<kCdna4>>, Type::kB32, {Type::kF32, Type::kB32}, Unit::kValuConvert, kReadsDst | kD16 | kReadsMode, Fidelity::kModelled, "seed added to the discarded bits").halves(4).with(Trait::kPlacesByte).flows(kFp8Round).only(kCdna4),
 };
 // clang-format on
 static_assert(unique_opcodes(kVop3));

@@ -45,21 +45,21 @@ constexpr MfmaShape shape(const char* name, u16 opcode, InstructionSets sets) {
           exact<g>};
 }
 
-template <int m, int n, int k, int blocks, MfmaSrc a, MfmaSrc b = a, InstructionSets sets = kCdna3>
+template <int m, int n, int k, int blocks, MfmaSrc a, MfmaSrc b = a, InstructionSets sets = kCdna>
 constexpr MfmaShape dense(const char* name, u16 opcode) {
   constexpr MfmaDst kDst = a == kF64 ? MfmaDst::kF64 : a == kI8 ? MfmaDst::kI32 : MfmaDst::kF32;
   return shape<MfmaGeometry{m, n, k, blocks, a, b, kDst, false, fp8_kind(sets)}>(name, opcode,
                                                                                  sets);
 }
-template <int m, int n, int k, MfmaSrc a, MfmaSrc b = a>
+template <int m, int n, int k, MfmaSrc a, MfmaSrc b = a, InstructionSets sets = kCdna>
 constexpr MfmaShape sparse(const char* name, u16 opcode) {
   constexpr MfmaDst kDst = a == kI8 ? MfmaDst::kI32 : MfmaDst::kF32;
-  return shape<MfmaGeometry{m, n, k, 1, a, b, kDst, true, fp8_kind(kCdna3)}>(name, opcode, kCdna3);
+  return shape<MfmaGeometry{m, n, k, 1, a, b, kDst, true, fp8_kind(sets)}>(name, opcode, sets);
 }
 
 constexpr MfmaShape kShapes[] = {
-    dense<16, 16, 8, 1, kXf32>("v_mfma_f32_16x16x8_xf32", 0x3e),
-    dense<32, 32, 4, 1, kXf32>("v_mfma_f32_32x32x4_xf32", 0x3f),
+    dense<16, 16, 8, 1, kXf32, kXf32, kCdna3>("v_mfma_f32_16x16x8_xf32", 0x3e),
+    dense<32, 32, 4, 1, kXf32, kXf32, kCdna3>("v_mfma_f32_32x32x4_xf32", 0x3f),
     dense<32, 32, 1, 2, kF32>("v_mfma_f32_32x32x1_2b_f32", 0x40),
     dense<16, 16, 1, 4, kF32>("v_mfma_f32_16x16x1_4b_f32", 0x41),
     dense<4, 4, 1, 16, kF32>("v_mfma_f32_4x4x1_16b_f32", 0x42),
@@ -88,22 +88,22 @@ constexpr MfmaShape kShapes[] = {
     sparse<32, 32, 32, kI8>("v_smfmac_i32_32x32x32_i8", 0x6c),
     dense<16, 16, 4, 1, kF64>("v_mfma_f64_16x16x4_f64", 0x6e),
     dense<4, 4, 4, 4, kF64>("v_mfma_f64_4x4x4_4b_f64", 0x6f),
-    dense<16, 16, 32, 1, kBf8, kBf8>("v_mfma_f32_16x16x32_bf8_bf8", 0x70),
-    dense<16, 16, 32, 1, kBf8, kFp8>("v_mfma_f32_16x16x32_bf8_fp8", 0x71),
-    dense<16, 16, 32, 1, kFp8, kBf8>("v_mfma_f32_16x16x32_fp8_bf8", 0x72),
-    dense<16, 16, 32, 1, kFp8, kFp8>("v_mfma_f32_16x16x32_fp8_fp8", 0x73),
-    dense<32, 32, 16, 1, kBf8, kBf8>("v_mfma_f32_32x32x16_bf8_bf8", 0x74),
-    dense<32, 32, 16, 1, kBf8, kFp8>("v_mfma_f32_32x32x16_bf8_fp8", 0x75),
-    dense<32, 32, 16, 1, kFp8, kBf8>("v_mfma_f32_32x32x16_fp8_bf8", 0x76),
-    dense<32, 32, 16, 1, kFp8, kFp8>("v_mfma_f32_32x32x16_fp8_fp8", 0x77),
-    sparse<16, 16, 64, kBf8, kBf8>("v_smfmac_f32_16x16x64_bf8_bf8", 0x78),
-    sparse<16, 16, 64, kBf8, kFp8>("v_smfmac_f32_16x16x64_bf8_fp8", 0x79),
-    sparse<16, 16, 64, kFp8, kBf8>("v_smfmac_f32_16x16x64_fp8_bf8", 0x7a),
-    sparse<16, 16, 64, kFp8, kFp8>("v_smfmac_f32_16x16x64_fp8_fp8", 0x7b),
-    sparse<32, 32, 32, kBf8, kBf8>("v_smfmac_f32_32x32x32_bf8_bf8", 0x7c),
-    sparse<32, 32, 32, kBf8, kFp8>("v_smfmac_f32_32x32x32_bf8_fp8", 0x7d),
-    sparse<32, 32, 32, kFp8, kBf8>("v_smfmac_f32_32x32x32_fp8_bf8", 0x7e),
-    sparse<32, 32, 32, kFp8, kFp8>("v_smfmac_f32_32x32x32_fp8_fp8", 0x7f),
+    dense<16, 16, 32, 1, kBf8, kBf8, kCdna3>("v_mfma_f32_16x16x32_bf8_bf8", 0x70),
+    dense<16, 16, 32, 1, kBf8, kFp8, kCdna3>("v_mfma_f32_16x16x32_bf8_fp8", 0x71),
+    dense<16, 16, 32, 1, kFp8, kBf8, kCdna3>("v_mfma_f32_16x16x32_fp8_bf8", 0x72),
+    dense<16, 16, 32, 1, kFp8, kFp8, kCdna3>("v_mfma_f32_16x16x32_fp8_fp8", 0x73),
+    dense<32, 32, 16, 1, kBf8, kBf8, kCdna3>("v_mfma_f32_32x32x16_bf8_bf8", 0x74),
+    dense<32, 32, 16, 1, kBf8, kFp8, kCdna3>("v_mfma_f32_32x32x16_bf8_fp8", 0x75),
+    dense<32, 32, 16, 1, kFp8, kBf8, kCdna3>("v_mfma_f32_32x32x16_fp8_bf8", 0x76),
+    dense<32, 32, 16, 1, kFp8, kFp8, kCdna3>("v_mfma_f32_32x32x16_fp8_fp8", 0x77),
+    sparse<16, 16, 64, kBf8, kBf8, kCdna3>("v_smfmac_f32_16x16x64_bf8_bf8", 0x78),
+    sparse<16, 16, 64, kBf8, kFp8, kCdna3>("v_smfmac_f32_16x16x64_bf8_fp8", 0x79),
+    sparse<16, 16, 64, kFp8, kBf8, kCdna3>("v_smfmac_f32_16x16x64_fp8_bf8", 0x7a),
+    sparse<16, 16, 64, kFp8, kFp8, kCdna3>("v_smfmac_f32_16x16x64_fp8_fp8", 0x7b),
+    sparse<32, 32, 32, kBf8, kBf8, kCdna3>("v_smfmac_f32_32x32x32_bf8_bf8", 0x7c),
+    sparse<32, 32, 32, kBf8, kFp8, kCdna3>("v_smfmac_f32_32x32x32_bf8_fp8", 0x7d),
+    sparse<32, 32, 32, kFp8, kBf8, kCdna3>("v_smfmac_f32_32x32x32_fp8_bf8", 0x7e),
+    sparse<32, 32, 32, kFp8, kFp8, kCdna3>("v_smfmac_f32_32x32x32_fp8_fp8", 0x7f),
     // Of the other kind of 8-bit floats.
     dense<16, 16, 32, 1, kBf8, kBf8, kCdna4>("v_mfma_f32_16x16x32_bf8_bf8", 0x70),
     dense<16, 16, 32, 1, kBf8, kFp8, kCdna4>("v_mfma_f32_16x16x32_bf8_fp8", 0x71),
@@ -113,6 +113,14 @@ constexpr MfmaShape kShapes[] = {
     dense<32, 32, 16, 1, kBf8, kFp8, kCdna4>("v_mfma_f32_32x32x16_bf8_fp8", 0x75),
     dense<32, 32, 16, 1, kFp8, kBf8, kCdna4>("v_mfma_f32_32x32x16_fp8_bf8", 0x76),
     dense<32, 32, 16, 1, kFp8, kFp8, kCdna4>("v_mfma_f32_32x32x16_fp8_fp8", 0x77),
+    sparse<16, 16, 64, kBf8, kBf8, kCdna4>("v_smfmac_f32_16x16x64_bf8_bf8", 0x78),
+    sparse<16, 16, 64, kBf8, kFp8, kCdna4>("v_smfmac_f32_16x16x64_bf8_fp8", 0x79),
+    sparse<16, 16, 64, kFp8, kBf8, kCdna4>("v_smfmac_f32_16x16x64_fp8_bf8", 0x7a),
+    sparse<16, 16, 64, kFp8, kFp8, kCdna4>("v_smfmac_f32_16x16x64_fp8_fp8", 0x7b),
+    sparse<32, 32, 32, kBf8, kBf8, kCdna4>("v_smfmac_f32_32x32x32_bf8_bf8", 0x7c),
+    sparse<32, 32, 32, kBf8, kFp8, kCdna4>("v_smfmac_f32_32x32x32_bf8_fp8", 0x7d),
+    sparse<32, 32, 32, kFp8, kBf8, kCdna4>("v_smfmac_f32_32x32x32_fp8_bf8", 0x7e),
+    sparse<32, 32, 32, kFp8, kFp8, kCdna4>("v_smfmac_f32_32x32x32_fp8_fp8", 0x7f),
 };
 
 constexpr bool unique_opcodes() {

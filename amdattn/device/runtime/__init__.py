@@ -63,8 +63,7 @@ def use_device(request: str) -> None:
         bound = next(iter(_devices.values()), None)
         if bound is not None and request != "auto":
             kind = request.partition(":")[0]
-            asked = binding.played(request)
-            if kind != bound.choice.kind or (asked and asked != bound.props.label):
+            if kind != bound.choice.kind or not binding.is_what_was_asked(request, bound.props):
                 part = f" in {bound.props.partition}" * (":" in bound.props.label)
                 raise BindingError(
                     f"use_device({request!r}): {bound.props.name}{part} is bound already "
@@ -167,7 +166,7 @@ def _bind() -> Runtime:
         raise BindingError(
             f"{choice.library} presents {runtime.props.arch}, not {', '.join(ARCHITECTURES)}"
         )
-    if choice.plays and runtime.props.label != choice.plays:
+    if choice.plays and not binding.is_what_was_asked(request, runtime.props):
         raise BindingError(
             f"{choice.library} presents {runtime.props.label}, not {choice.plays}: a process has "
             "one device, which is decided at its first call of HIP"

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.support.isa.machine import LANES, FaultKind, Machine, MachineFault, assemble
-from tests.support.vdev_library import open_library
+from tests.support.vdev_library import DEFAULT_CPU, choose_machine, open_library
 
 U8 = npt.NDArray[np.uint8]
 U32 = npt.NDArray[np.uint32]
@@ -87,26 +87,26 @@ class Bits:
 
 
 _SEPARATOR = 0xFEE1DEAD
-_assembled: dict[str, U32] = {}
+_assembled: dict[tuple[str, str], U32] = {}
 
 
-def preassemble(codes: Iterable[str]) -> None:
+def preassemble(codes: Iterable[str], cpu: str = DEFAULT_CPU) -> None:
     """Assemble many texts at once, for `step`: the assembler's start is what takes time."""
-    todo = sorted({code for code in codes if code not in _assembled})
+    todo = sorted({code for code in codes if (cpu, code) not in _assembled})
     if not todo:
         return
-    words = np.array(assemble(f"\n.long {_SEPARATOR:#x}\n".join(todo)), np.uint32)
+    words = np.array(assemble(f"\n.long {_SEPARATOR:#x}\n".join(todo), cpu), np.uint32)
     parts = np.split(words, np.flatnonzero(words == _SEPARATOR))
     assert len(parts) == len(todo)
     for code, part in zip(todo, parts, strict=True):
-        _assembled[code] = part[part != _SEPARATOR]
+        _assembled[cpu, code] = part[part != _SEPARATOR]
 
 
 def step(m: Machine, bits: Bits, code: str | npt.ArrayLike) -> list[Finding]:
     """Run straight-line code on `m` and follow its uninitialised bits; both change in place."""
     if isinstance(code, str):
-        preassemble([code])
-        code = _assembled[code]
+        preassemble([code], m.cpu)
+        code = _assembled[m.cpu, code]
     words = np.asarray(code, dtype=np.uint32)
     assert bits.lds.size == m.lds.size and bits.scratch.size == m.scratch.size * 4
     state = TaintState(
@@ -125,6 +125,7 @@ def step(m: Machine, bits: Bits, code: str | npt.ArrayLike) -> list[Finding]:
         mode=m.mode,
         scc=m.scc,
     )
+    choose_machine(LIBRARY, m.cpu)
     fault = LIBRARY.vdev_test_taint(words.ctypes.data, words.size, ctypes.byref(state))
     if fault:
         raise MachineFault(FaultKind(fault), "in vdev_test_taint", -1, 0, 0)

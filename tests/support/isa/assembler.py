@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from build_scripts.toolchain import LLVM22
+from tests.support.vdev_library import DEFAULT_CPU
 
 _LINE = re.compile(r"^\t(.*\S)\s+; encoding: \[(.*)\]$")
 _ERROR = re.compile(r"^<stdin>:(\d+):\d+: error: (.*)$", re.MULTILINE)
@@ -39,10 +40,10 @@ class AssemblerError(ValueError):
         self.lines = lines
 
 
-def assemble_source(source: str) -> list[Assembled]:
-    """Assemble a whole source for gfx942; directives and labels yield nothing."""
+def assemble_source(source: str, cpu: str = DEFAULT_CPU) -> list[Assembled]:
+    """Assemble a whole source; directives and labels yield nothing."""
     command = [str(LLVM22.executable()), "clang", "-cc1as", "-triple", "amdgcn-amd-amdhsa"]
-    command += ["-target-cpu", "gfx942", "-filetype", "asm", "-show-encoding", "-o", "-", "-"]
+    command += ["-target-cpu", cpu, "-filetype", "asm", "-show-encoding", "-o", "-", "-"]
     done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         errors = {int(m[1]) - 1: m[2] for m in _ERROR.finditer(done.stderr)}
@@ -54,7 +55,7 @@ def assemble_source(source: str) -> list[Assembled]:
     return [Assembled(m[1].replace("\t", " ").split(" ; ")[0], _bytes(m[2])) for m in found if m]
 
 
-def assemble(texts: Sequence[str]) -> list[bytes]:
+def assemble(texts: Sequence[str], cpu: str = DEFAULT_CPU) -> list[bytes]:
     """Encodings of instructions, one a text.
 
     Raises
@@ -62,7 +63,7 @@ def assemble(texts: Sequence[str]) -> list[bytes]:
     AssemblerError
         With all texts that were refused.
     """
-    assembled = assemble_source("\n".join(texts) + "\n")
+    assembled = assemble_source("\n".join(texts) + "\n", cpu)
     if len(assembled) != len(texts):
         raise RuntimeError(f"{len(texts)} texts gave {len(assembled)} instructions")
     return [a.encoding or b"" for a in assembled]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_size_t, c_uint32, c_uint64
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from tests.support.vdev_library import DEFAULT_CPU, choose_machine
 
 U32 = npt.NDArray[np.uint32]
 
@@ -52,9 +55,11 @@ class Decoded:
 
 
 class Disassembler:
-    """Functions of the library, typed."""
+    """Functions of the library, typed, for the code of one architecture."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
+    def __init__(self, library: ctypes.CDLL, cpu: str = DEFAULT_CPU) -> None:
+        self.cpu = cpu
+        self._choose = functools.partial(choose_machine, library, cpu)
         words = POINTER(c_uint32)
         self._decode = library.vdev_test_decode
         self._decode.argtypes = [words, c_size_t, c_size_t, c_char_p, c_size_t]
@@ -70,22 +75,26 @@ class Disassembler:
 
     def decode(self, words: U32) -> list[Decoded]:
         """Decode the instruction at the start of each row of `words` (count, dwords)."""
+        self._choose()
         words = np.ascontiguousarray(words, dtype=np.uint32)
         count, stride = words.shape
         return _lines(_text(self._decode, _pointer(words), stride, count))
 
     def disassemble(self, words: U32) -> list[Decoded]:
         """Decode `words` (n,) one instruction after the other; a bad dword is an item of size 0."""
+        self._choose()
         words = np.ascontiguousarray(words, dtype=np.uint32)
         return _lines(_text(self._disassemble, _pointer(words), words.size))
 
     def rows(self) -> list[Row]:
         """Every row of the instruction table."""
+        self._choose()
         fields = (line.split(" ") for line in _text(self._rows).splitlines())
         return [Row(FORMATS[int(f)], int(opcode), name) for f, opcode, name in fields]
 
     def constant(self, encoding: bytes, source: int) -> int | None:
         """64-bit value of a source that is a constant, else None."""
+        self._choose()
         words = np.frombuffer(encoding, dtype=np.uint32)
         value = c_uint64()
         found = self._constant(_pointer(words), words.size, source, byref(value))

@@ -1,4 +1,4 @@
-"""A bare gfx942 wave: assemble text, set registers and memory as NumPy arrays, run, read back.
+"""A bare wave: assemble text, set registers and memory as NumPy arrays, run, read back.
 
     m = Machine(seed=1, lds_bytes=1024)
     m.v[1] = np.arange(64) * 16
@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tests.support.vdev_library import open_library
+from tests.support.vdev_library import DEFAULT_CPU, choose_machine, open_library
 
 U8 = npt.NDArray[np.uint8]
 U32 = npt.NDArray[np.uint32]
@@ -120,7 +120,7 @@ def _text_section(image: bytes) -> bytes:
 
 
 @functools.cache
-def assemble(text: str, cpu: str = "gfx942") -> tuple[int, ...]:
+def assemble(text: str, cpu: str = DEFAULT_CPU) -> tuple[int, ...]:
     """Dwords that LLVM's assembler makes of `text`; CalledProcessError where it refuses.
 
     A dword that the assembler does not accept can be given as ``.long 0x...``.
@@ -233,6 +233,8 @@ class Machine:
     memory : (memory_bytes,) uint8
         Device memory of the wave, at address `address`; everything else faults.
     mode, scc : int
+    cpu : str
+        The architecture that it is of.
     """
 
     def __init__(
@@ -242,7 +244,9 @@ class Machine:
         memory_bytes: int = 0,
         scratch_lane_bytes: int = 0,
         mode: int = DEFAULT_MODE,
+        cpu: str = DEFAULT_CPU,
     ) -> None:
+        self.cpu = cpu
         self.rng = np.random.default_rng(seed)
         self.v: U32 = self.random_u32((512, LANES))
         self.a: U32 = self.v[256:]
@@ -327,7 +331,7 @@ class Machine:
         MachineFault
             Registers and memory then hold the state at the fault.
         """
-        words = np.asarray(assemble(code) if isinstance(code, str) else code, dtype=np.uint32)
+        words = self._words(code)
         state = self._state(max_instructions)
         fault = LIBRARY.vdev_test_run(words.ctypes.data, words.size, ctypes.byref(state))
         self.mode, self.scc = state.mode, state.scc
@@ -343,12 +347,17 @@ class Machine:
 
     def inspect(self, code: str | npt.ArrayLike) -> Inspection:
         """What the first instruction would read, write and touch from here; see `Inspection`."""
-        words = np.asarray(assemble(code) if isinstance(code, str) else code, dtype=np.uint32)
+        words = self._words(code)
         state = self._state(0)
         arguments = (words.ctypes.data, words.size, ctypes.byref(state))
         buffer = ctypes.create_string_buffer(LIBRARY.vdev_test_inspect(*arguments, None, 0))
         LIBRARY.vdev_test_inspect(*arguments, buffer, len(buffer))
         return Inspection.parse(buffer.value.decode())
+
+    def _words(self, code: str | npt.ArrayLike) -> U32:
+        choose_machine(LIBRARY, self.cpu)
+        words = assemble(code, self.cpu) if isinstance(code, str) else code
+        return np.asarray(words, dtype=np.uint32)
 
     def _state(self, max_instructions: int) -> State:
         for array, dtype in (
