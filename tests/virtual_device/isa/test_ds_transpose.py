@@ -110,9 +110,9 @@ def test_two_reads_load_the_manuals_matrix(name: str) -> None:
         place = group % groups_of_row * per_group + lane % per_group
         m.v[1] = k * pitch + place * alignment(name)
         got = elements(read(m, f"{name} v[2:{1 + nbytes // 4}], v1", nbytes // 4, 2), bits)
-        for l in range(LANES):
-            first = starts[l // columns]
-            np.testing.assert_array_equal(got[l], matrix[first : first + rows, l % columns])
+        for i in range(LANES):
+            first = starts[i // columns]
+            np.testing.assert_array_equal(got[i], matrix[first : first + rows, i % columns])
 
 
 @pytest.mark.parametrize("name", FORMS)
