@@ -79,6 +79,8 @@ constexpr MatrixPasses kPasses950[] = {
     {"v_smfmac_f32_16x16x64_fp8_bf8", 4}, {"v_smfmac_f32_16x16x64_fp8_fp8", 4},
     {"v_smfmac_f32_32x32x32_bf8_bf8", 8}, {"v_smfmac_f32_32x32x32_bf8_fp8", 8},
     {"v_smfmac_f32_32x32x32_fp8_bf8", 8}, {"v_smfmac_f32_32x32x32_fp8_fp8", 8},
+    {"v_mfma_f32_16x16x32_bf16", 4},      {"v_mfma_f32_32x32x16_bf16", 8},
+    {"v_mfma_f32_16x16x32_f16", 4},       {"v_mfma_f32_32x32x16_f16", 8},
 };
 
 constexpr u16 kMi355xIds[] = {0x75a3, 0x75b3};
