@@ -100,7 +100,7 @@ constexpr Row scaled(u16 opcode, const char* name) {
                        kNote);
   if (kS.two_sources) row.src[1] = row.src[0];
   if (kS.stochastic) row.src[1] = Type::kB32;
-  row.src[kS.scale_operand()] = Type::kF32;
+  row.src[kS.scale_operand()] = kCount == 32 ? Type::kB32 : Type::kF32;  // without a sign
   row.scaled = &kS;
   if (row.src[0].type == Type::kPkF32) row = row.with(Trait::kVectorSource);
   // An element of 32 a pass, of a slot each: assumed.
