@@ -3,13 +3,14 @@
 
 struct Cdna3 {
   static constexpr int kMaxLdsBytes = 64 * 1024;  // of a workgroup
-  static constexpr int kOperandElements = 4;  // of a lane, of a 16-bit matrix instruction
-  static constexpr int kTransSlots = 4;       // of the vector unit for a transcendental
+  static constexpr int kOperandElements = 4;      // of a lane, of a 16-bit matrix instruction
+  static constexpr int kTransSlots = 4;           // of the vector unit for a transcendental
   // Wait states behind a matrix instruction of 8 passes, until its result may be read.
   static constexpr int kWaitOf8Passes = 11;
   static constexpr bool kLdsRightBehindMatrix = true;  // may the next slot have an LDS instruction?
-  static constexpr bool kConvertsPairs = false;   // float32 to 16 bits, to nearest even, in a slot
-  static constexpr bool kTransposesReads = false;  // of LDS; then loads to LDS bring 16 bytes a lane
+  static constexpr bool kConvertsPairs = false;  // float32 to 16 bits, to nearest even, in a slot
+  static constexpr bool kTransposesReads =
+      false;  // of LDS; then loads to LDS bring 16 bytes a lane
 };
 
 struct Cdna4 {

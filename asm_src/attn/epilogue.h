@@ -250,7 +250,8 @@ struct Epilogue {
   __device__ __forceinline__ void store_tile(Global<uint16_t>* to, const f32x2 (&x)[kPairs]) {
     u32x4 out[kPieces];
     unroll<kPairs>([&]<int n>() { out[n / 4][n % 4] = round<t>(x[n]); });
-    for (u32x4& piece : out) exchange_halves(piece);
+    if constexpr (S::kDirect)
+      for (u32x4& piece : out) exchange_halves(piece);
     if (inside(t))
       for (int piece = 0; piece < kPieces; ++piece)
         *(Global<u32x4>*)(to + column_of(piece)) = out[piece];
@@ -259,15 +260,13 @@ struct Epilogue {
   // Direct tiles: lanes l and l + 32 have 4 columns each of two neighbouring pieces; then all 8 of
   // one of them.
   static __device__ __forceinline__ void exchange_halves(u32x4& piece) {
-    if constexpr (S::kDirect) {
-      ordered::settle(piece);
-      ordered::s_nop<2>();
-      for (int i = 0; i < 2; ++i) {
-        uint32_t a = piece[i], b = piece[2 + i];
-        ordered::v_permlane32_swap_b32(a, b);
-        piece[i] = a;
-        piece[2 + i] = b;
-      }
+    ordered::settle(piece);
+    ordered::s_nop<2>();
+    for (int i = 0; i < 2; ++i) {
+      uint32_t a = piece[i], b = piece[2 + i];
+      ordered::v_permlane32_swap_b32(a, b);
+      piece[i] = a;
+      piece[2 + i] = b;
     }
   }
 
@@ -361,7 +360,7 @@ struct Epilogue {
           probe += y * 0.0f;
           out[n] = round_pair<S::kElement, S::kRounding>(y[0], y[1]);
         }
-        exchange_halves(out);
+        if constexpr (S::kDirect) exchange_halves(out);
         const int column = column_of(piece);
         if (S::column_of_group(group) + column >= columns) continue;
         auto* row = (Global<u32x4>*)(to + column);

@@ -150,8 +150,8 @@ struct Pipeline {
   template <int kTileQ, int kOp>
   __device__ __forceinline__ void multiply_values() {
     constexpr int step = kOp / S::kTilesD, tile = kOp % S::kTilesD;
-    const auto values = operand_of<S::kOperandsOf16>(
-        operand.v[step][tile / S::kOperandsOf16], tile % S::kOperandsOf16);
+    const auto values = operand_of<S::kOperandsOf16>(operand.v[step][tile / S::kOperandsOf16],
+                                                     tile % S::kOperandsOf16);
     ordered::mma_into_acc<S::kElement, S::kTile, S::template kAccOutput<kTileQ, tile>>(
         values, operand.p[kTileQ % 2][step]);
   }

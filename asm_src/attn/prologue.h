@@ -112,8 +112,8 @@ struct Prologue : FirstLoads<S> {
       }
       unroll<kWindows>([&]<int w>() {
         if constexpr (turn == 0 && w % S::kOperandsOf16 == 0)
-          ordered::s_waitcnt<ordered::kAnyVm, least(14, S::kHalves * S::kReadsK - 1 -
-                                                            w / S::kOperandsOf16)>();
+          ordered::s_waitcnt<ordered::kAnyVm,
+                             least(14, S::kHalves * S::kReadsK - 1 - w / S::kOperandsOf16)>();
         if constexpr (turn < kN) loop.template multiply_keys<turn, S::kHalves * w>(r.score[turn]);
         if constexpr (turn == kN && S::kHalves == 2)
           loop.template multiply_keys<0, 2 * w + 1>(loop.operand.score[0][1]);

@@ -100,7 +100,7 @@ struct Schedule : UnitSteps<S> {
         // of 32 rows, one of them is that in which it issues; the last must come before the last
         // window. Instructions of 16 rows come too often for that.
         const bool late = w >= kWindows / 3 && x * (kWindows - 1) < w * trans.count;
-        const bool wants_trans = !kOverMatrix      ? (x + 1) * kWindows <= (w + 1) * trans.count
+        const bool wants_trans = !kOverMatrix     ? (x + 1) * kWindows <= (w + 1) * trans.count
                                  : S::kTile == 32 ? now == end - 1 || late
                                                   : since >= 3 || x == 0;
         const bool has_room = kOverMatrix || now + kTransSlots <= end;
@@ -144,8 +144,8 @@ struct Schedule : UnitSteps<S> {
     const auto all = side_steps(t);
     Items<96> lds{}, side{};
     for (int i = 0; i < all.count; ++i)
-      (traits(all.item[i].step).unit == Unit::kLds ? lds : side).item
-          [(traits(all.item[i].step).unit == Unit::kLds ? lds : side).count++] = all.item[i];
+      (traits(all.item[i].step).unit == Unit::kLds ? lds : side)
+          .item[(traits(all.item[i].step).unit == Unit::kLds ? lds : side).count++] = all.item[i];
     Done done{};
     int now = 0, vector_free = 0, v = 0, x = 0, s = 0, d = 0;
     const auto put = [&out, &now, &before, &done](const Item& item) {
@@ -189,8 +189,8 @@ struct Schedule : UnitSteps<S> {
         else if (trans_can) {
           vector_free = now + kTransSlots;
           emit(trans.item[x++]);
-        } else if (lds_can && (vector_free > now || !vector_can ||
-                               (lds.count - d) * 2 > kWindows - w)) {
+        } else if (lds_can &&
+                   (vector_free > now || !vector_can || (lds.count - d) * 2 > kWindows - w)) {
           emit(lds.item[d++]);
         } else if (vector_can) {
           vector_free = now + 1;
@@ -283,8 +283,7 @@ struct Schedule : UnitSteps<S> {
   static constexpr Timetable place_in_least(int t, const Timetable& before) {
     int slots = kWindows + vector_steps(t).count + kTransSlots * trans_steps().count;
     for (slots = most(slots, kSlots * kWindows); slots <= 4 * kSlots * kWindows; ++slots) {
-      const Timetable out =
-          S::kDirect ? place_apart(t, slots, before) : place(t, slots, before);
+      const Timetable out = S::kDirect ? place_apart(t, slots, before) : place(t, slots, before);
       if (out.fits && is_valid(t, before, out)) return out;
     }
     return {{}, 0, 0, false};

@@ -15,8 +15,8 @@ constexpr int tile_rows(int head_dim) {
 
 template <int kHeadDim_, int kHeadDimV_, int kWaveRows_, Element kElement_, Rounding kRounding_,
           bool kCapped_ = false, class Target_ = Here>
-struct Shape : LdsLayout<Target_::kTransposesReads, kHeadDim_, kHeadDimV_,
-                         tile_rows<Target_>(kHeadDim_)> {
+struct Shape
+    : LdsLayout<Target_::kTransposesReads, kHeadDim_, kHeadDimV_, tile_rows<Target_>(kHeadDim_)> {
   using Target = Target_;
   static constexpr int kHeadDim = kHeadDim_, kHeadDimV = kHeadDimV_;
   static constexpr Element kElement = kElement_;

@@ -61,9 +61,10 @@ constexpr StepTraits traits(Step step) {
       {"read_k", Unit::kLds},         {"write_v", Unit::kLds},
       {"load_v", Unit::kMemory},      {"set_m0", Unit::kScalar},
       {"load_k", Unit::kMemory},      {"flip_m0", Unit::kScalar},
-      {"flip_flips", Unit::kScalar},  {"next_block", Unit::kScalar},  {"wait_v", Unit::kWait},
-      {"wait_k", Unit::kWait},        {"wait_staged", Unit::kWait},
-      {"wait_block", Unit::kWait},    {"barrier", Unit::kWait},
+      {"flip_flips", Unit::kScalar},  {"next_block", Unit::kScalar},
+      {"wait_v", Unit::kWait},        {"wait_k", Unit::kWait},
+      {"wait_staged", Unit::kWait},   {"wait_block", Unit::kWait},
+      {"barrier", Unit::kWait},
   };
   return kTraits[int(step)];
 }

@@ -47,7 +47,9 @@ struct UnitSteps {
   // And behind which matrix instruction.
   static constexpr int kStagedThere = kWindows * (kSplit ? 5 : 3) / 8;
   static constexpr bool kEarly = kDirect || kShort;
-  static constexpr int kBarrierWindow = kDirect ? kWindows * 5 / 8 : kEarly ? kWindows * 3 / 8 : kWindows - 2;
+  static constexpr int kBarrierWindow = kDirect  ? kWindows * 5 / 8
+                                        : kEarly ? kWindows * 3 / 8
+                                                 : kWindows - 2;
   static constexpr int next_block(int n) {
     return kEarly ? n * kBarrierWindow / kNextBlockOps : kBarrierWindow - 1 - kNextBlockOps + n;
   }
@@ -138,8 +140,7 @@ struct UnitSteps {
       for (int n = 0; n < S::kAddressesK; ++n)
         if (e == 2 && t == kFlipReadK) out.add(Step::kFlipReadK, n);
       if (e == kE / 2 && t == kFlipWriteV) out.add(Step::kFlipWriteV);
-      if (e == (kFlipsFirst ? 2 : kE / 2) && t == kFlipReadV && !kDirect)
-        out.add(Step::kFlipReadV);
+      if (e == (kFlipsFirst ? 2 : kE / 2) && t == kFlipReadV && !kDirect) out.add(Step::kFlipReadV);
       if (e == kE / 2 && !kSplit && t == kTransposeV) transpose(0, kTransposes, kStagedThere + 1);
     }
     if (kDirect && t == kFlipReadV) out.add(Step::kFlipReadV);  // behind the late reads
