@@ -346,6 +346,10 @@ struct Epilogue {
       auto* to = (Global<uint16_t>*)next;
       f32x2 x[kPairs];
       float by;
+      if constexpr (S::kDirect) {  // else the compiler keeps those of the attempt before
+        for (auto& pair : x) pair = f32x2{};
+        by = 0;
+      }
       unroll<kN>([&]<int n>() {
         if (t != n) return;
         unroll<kPairs>([&]<int i>() { x[i] = read_pair<n, i>(); });
