@@ -14,7 +14,7 @@ constexpr int tile_rows(int head_dim) {
 }
 
 template <int kHeadDim_, int kHeadDimV_, int kWaveRows_, Element kElement_, Rounding kRounding_,
-          bool kCapped_ = false, class Target_ = Here>
+          bool kCapped_ = false, class Target_ = Cdna3>
 struct Shape
     : LdsLayout<Target_::kTransposesReads, kHeadDim_, kHeadDimV_, tile_rows<Target_>(kHeadDim_)> {
   using Target = Target_;

@@ -55,7 +55,7 @@ struct UnitSteps {
   }
   static constexpr int write_v(int n) { return n + (kSplit ? 6 : kWindows * 3 / 4); }
   static constexpr int load_v(int n) {
-    return kShort ? kWindows * (12 + n) / 16 : 1 + n * kWindows / S::kLoadsV;
+    return kShort ? kWindows * (12 + n) / 16 : 1 + n * kWindows / most(S::kLoadsV, 1);
   }
   static constexpr int load_k(int n) {
     const int first = kEarly ? kBarrierWindow + 1 : 0;
@@ -69,7 +69,7 @@ struct UnitSteps {
 
   // ---- The matrix unit: scores first, while the probabilities of the unit before are being
   // finished; outputs last, since the scores must be complete before the next unit reads them.
-  static constexpr int kAlone = 4;  // of each
+  static constexpr int kAlone = least(4, S::kScoreOps / 2);  // of each
   static constexpr int scores_before(int w) {
     if (w <= kAlone) return w;
     if (w > kWindows - kAlone) return S::kScoreOps;
