@@ -121,6 +121,11 @@ constexpr MfmaShape kShapes[] = {
     sparse<32, 32, 32, kBf8, kFp8, kCdna4>("v_smfmac_f32_32x32x32_bf8_fp8", 0x7d),
     sparse<32, 32, 32, kFp8, kBf8, kCdna4>("v_smfmac_f32_32x32x32_fp8_bf8", 0x7e),
     sparse<32, 32, 32, kFp8, kFp8, kCdna4>("v_smfmac_f32_32x32x32_fp8_fp8", 0x7f),
+    // Twice as long.
+    dense<16, 16, 32, 1, kBf16, kBf16, kCdna4>("v_mfma_f32_16x16x32_bf16", 0x35),
+    dense<32, 32, 16, 1, kBf16, kBf16, kCdna4>("v_mfma_f32_32x32x16_bf16", 0x37),
+    dense<16, 16, 32, 1, kF16, kF16, kCdna4>("v_mfma_f32_16x16x32_f16", 0x54),
+    dense<32, 32, 16, 1, kF16, kF16, kCdna4>("v_mfma_f32_32x32x16_f16", 0x55),
 };
 
 constexpr bool unique_opcodes() {

@@ -12,13 +12,16 @@
 namespace vdev {
 namespace {
 
-// Of the default architecture, or, as "cdna4 NAME", of that one.
+// "PROCESSOR MNEMONIC"; of the default processor without one.
 const MfmaShape* find_shape(std::string_view name) {
-  constexpr std::string_view kOther = "cdna4 ";
-  const bool other = name.starts_with(kOther);
-  if (other) name.remove_prefix(kOther.size());
+  const Processor* processor = &default_machine().arch->processor;
+  if (const size_t space = name.find(' '); space != name.npos) {
+    processor = find_processor(name.substr(0, space));
+    name.remove_prefix(space + 1);
+  }
+  if (processor == nullptr) return nullptr;
   for (const MfmaShape& shape : mfma_shapes())
-    if (shape.name == name && shape.sets & (other ? kCdna4 : kCdna3)) return &shape;
+    if (shape.name == name && shape.sets & processor->instructions) return &shape;
   return nullptr;
 }
 
@@ -29,11 +32,15 @@ struct MfmaTestShape {
   i32 opcode, m, n, k, blocks, a_regs, b_regs, c_regs, d_regs, passes, has_cbsz_abid, has_blgp;
 };
 
-// 0, or -1 behind the last shape.
-VDEV_TEST_API int vdev_test_mfma_shape(int position, MfmaTestShape* out) {
-  if (position < 0 || position >= static_cast<int>(mfma_shapes().size())) return -1;
-  const MfmaShape& s = mfma_shapes()[static_cast<size_t>(position)];
-  if (!(s.sets & kCdna3)) return -1;  // those of other architectures come last
+// 0, or -1 behind the processor's last shape, or if there is no such processor.
+VDEV_TEST_API int vdev_test_mfma_shape(const char* cpu, int position, MfmaTestShape* out) {
+  const Processor* const processor = find_processor(cpu);
+  if (processor == nullptr || position < 0) return -1;
+  const MfmaShape* found = nullptr;
+  for (const MfmaShape& shape : mfma_shapes())
+    if (shape.sets & processor->instructions && position-- == 0) found = &shape;
+  if (found == nullptr) return -1;
+  const MfmaShape& s = *found;
   const MfmaGeometry& g = s.geometry;
   *out = {s.name,
           s.opcode,
@@ -45,7 +52,7 @@ VDEV_TEST_API int vdev_test_mfma_shape(int position, MfmaTestShape* out) {
           s.b_regs,
           s.c_regs,
           s.d_regs,
-          default_machine().arch->processor.passes(s.name),
+          processor->passes(s.name),
           s.has_cbsz_abid,
           s.has_blgp};
   return 0;
