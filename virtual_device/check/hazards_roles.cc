@@ -128,7 +128,8 @@ HazardRanges hazard_ranges(HazardRegisters part, const Inst& inst, const Registe
     return r.file == RegisterFile::kScalar && r.first != kSccIndex;
   };
   const auto is_mask = [&](const RegisterRange& r) {
-    return r.source == kImplicit || (r.source < 4 && inst.row->src[r.source].type == Type::kMask);
+    return r.source == kImplicit ||
+           (r.source < kDstSource && inst.row->src[r.source].type == Type::kMask);
   };
   const bool sparse = inst.row->effects & kReadsDst;  // of matrix instructions
   switch (part) {
@@ -164,7 +165,8 @@ HazardRanges hazard_ranges(HazardRegisters part, const Inst& inst, const Registe
       break;
     case kZeroFlags:
       reads([&](const RegisterRange& r) {
-        return is_scalar(r) && r.source < 4 && inst.src[r.source].kind == OperandKind::kSpecial;
+        return is_scalar(r) && r.source < kDstSource &&
+               inst.src[r.source].kind == OperandKind::kSpecial;
       });
       break;
     case kVcc:
@@ -179,13 +181,15 @@ HazardRanges hazard_ranges(HazardRegisters part, const Inst& inst, const Registe
       reads([&](const RegisterRange& r) { return is_vector(r) && r.source == 1; });
       break;
     case kMatrixAb:
-      reads([&](const RegisterRange& r) { return r.source <= (sparse ? 2 : 1); });
+      reads([&](const RegisterRange& r) {
+        return r.source < kDstSource && (sparse || r.source != 2);
+      });
       break;
     case kMatrixC:
       reads([&](const RegisterRange& r) { return r.source == (sparse ? kDstSource : 2); });
       break;
     case kMatrixAddends:
-      reads([&](const RegisterRange& r) { return r.source >= 2; });
+      reads([&](const RegisterRange& r) { return r.source == 2 || r.source == kDstSource; });
       break;
   }
   return found;

@@ -26,7 +26,7 @@ inline constexpr u64 kReadsLane = u64{1} << 12;    // v_readlane, v_readfirstlan
 inline constexpr u64 kSelectsLane = u64{1} << 13;  // v_readlane, v_writelane
 inline constexpr u64 kLaneOp = u64{1} << 14;       // any of the three
 inline constexpr u64 kFma64 = u64{1} << 15;
-inline constexpr u64 kXdl = u64{1} << 16;        // v_mfma of 8 and 16 bits, xf32, and v_smfmac
+inline constexpr u64 kXdl = u64{1} << 16;        // v_mfma of up to 16 bits, xf32, and v_smfmac
 inline constexpr u64 kSgemm = u64{1} << 17;      // v_mfma of f32
 inline constexpr u64 kDgemm16 = u64{1} << 18;    // v_mfma_f64_16x16x4
 inline constexpr u64 kDgemm4 = u64{1} << 19;     // v_mfma_f64_4x4x4
@@ -66,7 +66,7 @@ enum class HazardRegisters : u8 {
   kVcc,         // VCC, as read
   kLaneSelect,  // of v_readlane, v_writelane
   kStoreData,
-  kMatrixAb,       // A, B and the index of v_smfmac
+  kMatrixAb,       // A, B, the index of v_smfmac, block scales
   kMatrixC,        // the addend: v_smfmac's is its destination
   kMatrixAddends,  // C, and the index of v_smfmac
 };
@@ -101,6 +101,7 @@ struct HazardRule {
   HazardMatch match = HazardMatch::kOverlap;
   HazardOpcodes opcodes = HazardOpcodes::kAny;
   u8 only_passes = 0;  // 0: of any number of passes
+  u8 from_passes = 0;  // of at least so many
   const char* source;
   HazardLevel level = HazardLevel::kError;
   InstructionSets sets = kCdna;  // whose code has to keep it
@@ -109,9 +110,10 @@ struct HazardRule {
 };
 
 std::span<const HazardRule> hazard_rules();
+std::span<const HazardRule> matrix_hazard_rules();  // a part of them
 
 // The longest waits.
-inline constexpr int kMaxHazardWait = 19, kMaxScalarWait = 5;  // the latter: after SGPR writes
+inline constexpr int kMaxHazardWait = 20, kMaxScalarWait = 5;  // the latter: after SGPR writes
 
 // What `inst` is to the rules.
 u64 hazard_roles(const Inst& inst, const RegisterUse& use);
