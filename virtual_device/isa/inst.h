@@ -216,6 +216,7 @@ struct Row {
   Inst::Exec exec_plain = nullptr;  // VALU: faster, for Inst::plain
   Compute compute = nullptr;        // VALU: the lanes alone, used by the modifier path
   u8 access_bytes = 0;              // memory: bytes per lane (or per wave for SMEM)
+  u8 element_bits = 0;              // LDS reads that transpose: of the matrix's elements
   Fidelity fidelity = Fidelity::kExact;
   Traits traits;
   Flow flow;
