@@ -16,6 +16,7 @@ using Side = HazardRule::Side;
 // rows. "LLVM": what LLVM 22 inserts, as the tests' hazard_oracle_*.json record it.
 #define ISA11 "CDNA3 ISA 4.5, Table 11"
 #define ISA37 "CDNA3 ISA 7.5, Table 37"
+#define ISA11_4 "CDNA4 ISA 4.5, Table 11"
 
 // Sides that several rows share.
 constexpr u64 kAlu = kAnyValu | kMatrix;  // "VALU" where matrix instructions count as such
@@ -134,8 +135,20 @@ constexpr HazardRule kRules[] = {
      .consumer = {"MFMA or SMFMAC", kMatrix},
      .wait = 4,
      .source = ISA37 " row V_CMPX; LLVM"},
+    {.name = "cmpx-swap",
+     .producer = kCmpxWrite,
+     .consumer = {"v_permlane16_swap or v_permlane32_swap", kSwapsRows},
+     .wait = 4,
+     .source = ISA11_4 " row V_CMPX, V_PERMLANE*; LLVM",
+     .sets = kCdna4},
 
     // ---- VALU writes a VGPR
+    {.name = "vgpr-swap",
+     .producer = kValuVgpr,
+     .consumer = {"v_permlane16_swap or v_permlane32_swap reads it", kSwapsRows, kVectorReads},
+     .wait = 2,
+     .source = ISA11_4 " row VALU writes vdst, V_PERMLANE*; LLVM",
+     .sets = kCdna4},
     {.name = "vgpr-dpp",
      .producer = kValuVgpr,
      .consumer = {"DPP instruction reads it as the permuted source", kDppOp, kSource0},
@@ -228,6 +241,7 @@ constexpr HazardRule kRules[] = {
 
 #undef ISA11
 #undef ISA37
+#undef ISA11_4
 
 }  // namespace
 

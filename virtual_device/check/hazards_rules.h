@@ -44,11 +44,12 @@ inline constexpr u64 kSetregVskip = u64{1} << 30;  // s_setreg of MODE.vskip
 inline constexpr u64 kSetregTrap = u64{1} << 31;   // s_setreg of TRAPSTS
 inline constexpr u64 kGetreg = u64{1} << 32;
 inline constexpr u64 kRfe = u64{1} << 33;
-inline constexpr u64 kSelectOp = u64{1} << 34;  // v_cndmask
+inline constexpr u64 kSelectOp = u64{1} << 34;   // v_cndmask
+inline constexpr u64 kSwapsRows = u64{1} << 35;  // v_permlane16_swap, v_permlane32_swap
 inline constexpr u64 kSdgemm = kSgemm | kDgemm16 | kDgemm4;
 inline constexpr u64 kMatrix = kXdl | kSdgemm;
 }  // namespace role
-inline constexpr int kNumHazardRoles = 35;
+inline constexpr int kNumHazardRoles = 36;
 
 // A part of the registers that an instruction reads or writes.
 enum class HazardRegisters : u8 {

@@ -295,6 +295,8 @@ VALU_950 = (
     f"{_MODE}",
     f"{{d:v1}} = V_CVT_SCALEF32_PK_FP4_F32_e64 0, {{a:v1}}, 0, {{b:v1}}, 0, {{c:v1}}, {{d}}, 0, "
     f"{_MODE}",
+    f"{{d:v1}} = V_CVT_SCALEF32_SR_PK_FP4_F32_e64 0, {{a:v2}}, 0, {{b:v1}}, 0, {{c:v1}}, {{d}}, 0, "
+    f"{_MODE}",
     f"{{d:v1}} = V_CVT_SCALEF32_F16_FP8_e64 8, {{a:v1}}, 0, {{b:v1}}, {{d}}, 0, {_MODE}",
     f"{{d:v2}} = V_CVT_SCALEF32_PK_F32_FP4_e64 0, {{a:v1}}, 0, {{b:v1}}, 0, {_MODE}",
     f"{{d:v1}} = V_BITOP3_B32_e64 {{a:v1}}, {{b:v1}}, {{c:v1}}, 22, {_EXEC}",

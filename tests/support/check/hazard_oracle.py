@@ -217,6 +217,7 @@ def main() -> None:
     parser.add_argument("--llc", default="llc-22", help="LLVM's static compiler")
     parser.add_argument("--cpu", default=DEFAULT_CPU, choices=CPUS)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--every", type=int, default=1, help="ask every Nth question only")
     parser.add_argument("--all", action="store_true", help="record every pair, not one of a kind")
     args = parser.parse_args()
     banner = subprocess.run([args.llc, "--version"], capture_output=True, text=True, check=True)
@@ -224,7 +225,7 @@ def main() -> None:
     if version is None:
         raise SystemExit(f"{args.llc} is not LLVM's: {banner.stdout[:200]}")
     rng = random.Random(942)
-    asked = questions(args.cpu, rng)
+    asked = dict(list(questions(args.cpu, rng).items())[:: args.every])
     found = list(answers([args.llc], args.cpu, list(asked)))
     kept = found if args.all else representatives(asked, found, rng)
     length, count = 24, 100
