@@ -55,7 +55,7 @@ constexpr LdsPhases kLdsPhases950[] = {
       u64{0xff} << 48, u64{0xff} << 56}},
 };
 
-// [D ISA4; T LLVM]
+// [D ISA4; T LLVM, which has f64 4x4x4 at 4 as on CDNA3]. f8f6f4: with an 8-bit operand, without.
 constexpr MatrixPasses kPasses950[] = {
     {"v_mfma_f32_32x32x1_2b_f32", 16},
     {"v_mfma_f32_16x16x1_4b_f32", 8},
@@ -84,7 +84,7 @@ constexpr MatrixPasses kPasses950[] = {
     {"v_smfmac_i32_16x16x64_i8", 4},
     {"v_smfmac_i32_32x32x32_i8", 8},
     {"v_mfma_f64_16x16x4_f64", 16},
-    {"v_mfma_f64_4x4x4_4b_f64", 4},
+    {"v_mfma_f64_4x4x4_4b_f64", 8},
     {"v_mfma_f32_16x16x32_bf8_bf8", 4},
     {"v_mfma_f32_16x16x32_bf8_fp8", 4},
     {"v_mfma_f32_16x16x32_fp8_bf8", 4},
