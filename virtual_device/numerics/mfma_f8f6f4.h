@@ -33,16 +33,19 @@ inline const Reg* as_fp8(MfmaSrc type, int rows, const Reg* narrow, Reg* wide) {
   const u8* const codes = type == MfmaSrc::kFp6   ? kFp6.data()
                           : type == MfmaSrc::kBf6 ? kBf6.data()
                                                   : kFp4.data();
-  const int bits = bits_of(type);
+  const int bits = bits_of(type), dwords = kRun * bits / 32;
+  const u32 mask = (1u << bits) - 1;
   for (int lane = 0; lane < kLanes; ++lane) {
     for (int run = 0; run < kPerLane / kRun; ++run) {
+      unsigned __int128 from = 0;
+      for (int dword = dwords; dword-- > 0;)
+        from = from << 32 | narrow[run * dwords + dword].lane[lane];
       const ElementPlace place =
           input_place(rows, 1, kPerLane, 8, 0, lane % rows, lane / rows * kPerLane + run * kRun);
       for (int dword = 0; dword < kRun / 4; ++dword) {
         u32 packed = 0;
-        for (int byte = 0; byte < 4; ++byte)
-          packed |= u32{codes[element_bits(narrow, {lane, run * kRun + dword * 4 + byte}, bits)]}
-                    << 8 * byte;
+        for (int byte = 0; byte < 4; ++byte, from >>= bits)
+          packed |= u32{codes[static_cast<u32>(from) & mask]} << 8 * byte;
         wide[place.index / 4 + dword].lane[place.lane] = packed;
       }
     }
