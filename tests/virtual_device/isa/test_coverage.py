@@ -21,43 +21,6 @@ ABSENT = {
     "s_rfe_restore_b64": "returns from a trap handler",
     "v_mfma_ld_scale_b32": "the first half of v_mfma_scale_*, which are rows",
 }
-# Rows of gfx950 that are still to be written: take a name out when its row is there.
-YET_TO_COME = {
-    "gfx942": frozenset[str](),
-    "gfx950": frozenset(
-        [
-            "v_mfma_f32_16x16x128_f8f6f4",
-            "v_mfma_f32_32x32x64_f8f6f4",
-            "v_mfma_f32_16x16x32_bf16",
-            "v_mfma_i32_16x16x64_i8",
-            "v_mfma_f32_32x32x16_bf16",
-            "v_mfma_i32_32x32x32_i8",
-            "v_smfmac_f32_16x16x64_bf16",
-            "v_smfmac_i32_16x16x128_i8",
-            "v_smfmac_f32_16x16x128_bf8_bf8",
-            "v_smfmac_f32_16x16x128_bf8_fp8",
-            "v_smfmac_f32_16x16x128_fp8_bf8",
-            "v_smfmac_f32_16x16x128_fp8_fp8",
-            "v_smfmac_f32_32x32x32_bf16",
-            "v_smfmac_i32_32x32x64_i8",
-            "v_smfmac_f32_32x32x64_bf8_bf8",
-            "v_smfmac_f32_32x32x64_bf8_fp8",
-            "v_smfmac_f32_32x32x64_fp8_bf8",
-            "v_smfmac_f32_32x32x64_fp8_fp8",
-            "v_mfma_f32_16x16x32_f16",
-            "v_mfma_f32_32x32x16_f16",
-            "v_smfmac_f32_16x16x64_f16",
-            "v_smfmac_f32_32x32x32_f16",
-            "ds_read_b64_tr_b4",
-            "ds_read_b96_tr_b6",
-            "ds_read_b64_tr_b8",
-            "ds_read_b64_tr_b16",
-            "global_load_lds_dwordx4",
-            "global_load_lds_dwordx3",
-            "buffer_atomic_pk_add_bf16",
-        ]
-    ),
-}
 # LLVM disassembles these forms, and the decoder refuses them.
 ABSENT_FORMS = {
     "v_pk_fmac_f16_sdwa": "what a select means for two packed halves is written nowhere",
@@ -80,8 +43,8 @@ def test_every_opcode_of_llvm_has_a_row(vdev_lib: ctypes.CDLL, cpu: str) -> None
     for line in lines(f"llvm_opcodes_{cpu}.txt"):
         format_name, opcode, name, *_ = line.split()
         llvm[format_name, int(opcode, 16)] = name
-    missing = {name for k, name in llvm.items() if k not in table and name not in ABSENT}
-    assert missing == YET_TO_COME[cpu]
+    missing = {k: name for k, name in llvm.items() if k not in table and name not in ABSENT}
+    assert not missing
     others = ASSEMBLED_ONLY | OF_TWO_HALVES
     surplus = {k: name for k, name in table.items() if k not in llvm and name not in others}
     assert not surplus
@@ -115,7 +78,7 @@ def test_every_mnemonic_in_the_wild_has_a_row(vdev_lib: ctypes.CDLL, cpu: str) -
     names = {row.name for row in Disassembler(vdev_lib, cpu).rows()}
     seen = {re.sub(r"_(e32|e64|dpp|sdwa)$", "", x) for x in lines(f"opcodes_seen_{cpu}.txt")}
     assert len(seen) > 250
-    assert seen - names <= YET_TO_COME[cpu] | (OF_TWO_HALVES if YET_TO_COME[cpu] else set())
+    assert not seen - names
 
 
 @pytest.mark.parametrize(
