@@ -1,7 +1,8 @@
 """Matrix instructions: layout against AMD's calculator, arithmetic against MMA-Sim.
 
-Both know gfx942 only; `test_mfma_gfx950.py` has gfx950's layouts. `mfma_reference.json` holds, for each instruction, a digest of all element places as AMD's matrix
-instruction calculator prints them, and single steps of the published CDNA3 arithmetic.
+Both know gfx942 only; `test_mfma_gfx950.py` has gfx950's layouts. `mfma_reference.json` holds, for
+each instruction, a digest of all element places as AMD's matrix instruction calculator prints them,
+and single steps of the published CDNA3 arithmetic.
 """
 
 from __future__ import annotations
@@ -41,14 +42,24 @@ TYPES: dict[str, type] = {
     "fp8": ml_dtypes.float8_e4m3fnuz, "bf8": ml_dtypes.float8_e5m2fnuz,
     "fp8 ocp": ml_dtypes.float8_e4m3fn, "bf8 ocp": ml_dtypes.float8_e5m2,
 }  # fmt: skip
-# What gfx950 has beyond gfx942.
+# What gfx950 has beyond gfx942, but for f8f6f4.
+_FP8 = [f"{a}_{b}" for a in ("bf8", "fp8") for b in ("bf8", "fp8")]
 GFX950 = tuple(
-    "gfx950 " + name
-    for name in (
-        *(f"v_mfma_f32_{size}_{kind}" for size in ("16x16x32", "32x32x16") for kind in
-          ("bf16", "f16")),
-    )
-)  # fmt: skip
+    f"gfx950 v_{name}_{kind}"
+    for name, kinds in {
+        "mfma_f32_16x16x32": ("bf16", "f16"),
+        "mfma_f32_32x32x16": ("bf16", "f16"),
+        "mfma_i32_16x16x64": ("i8",),
+        "mfma_i32_32x32x32": ("i8",),
+        "smfmac_f32_16x16x64": ("bf16", "f16"),
+        "smfmac_f32_32x32x32": ("bf16", "f16"),
+        "smfmac_i32_16x16x128": ("i8",),
+        "smfmac_i32_32x32x64": ("i8",),
+        "smfmac_f32_16x16x128": _FP8,
+        "smfmac_f32_32x32x64": _FP8,
+    }.items()
+    for kind in kinds
+)
 
 
 @dataclass(frozen=True)
@@ -95,7 +106,8 @@ class Shape:
 
     @property
     def index_sets(self) -> int:
-        return bits(self.a_type) // 4
+        """How many sets of indices, two bits for each of a lane's elements, a register holds."""
+        return 32 // (2 * (self.k // 2 * self.m // 64))
 
     # Places: (register, lowest bit, lane), registers counting pairs for 64 bits.
 
@@ -145,10 +157,13 @@ class Shape:
 def packed(rows: int, columns: int, blocks: int, block: int, i: int, k: int, size: int) -> (
     tuple[int, ...]
 ):  # fmt: skip
+    """A lane has runs of consecutive k of 16 bytes, which go round the groups of lanes."""
     per_lane = columns * rows * blocks // 64
-    bit = k % per_lane * size
-    lane = (k // per_lane * blocks + block) * rows + i
-    return (k % per_lane, 0, lane) if size == 64 else (bit // 32, bit % 32, lane)
+    run, groups = min(per_lane, 128 // size), columns // per_lane
+    element = k // run // groups * run + k % run
+    lane = (k // run % groups * blocks + block) * rows + i
+    bit = element * size
+    return (element, 0, lane) if size == 64 else (bit // 32, bit % 32, lane)
 
 
 def bits(kind: str) -> int:
