@@ -40,6 +40,10 @@ void Decoder::vop3() {
   inst_.clamp = bit(15);
   inst_.omod = static_cast<u8>(field(59, 2));
   inst_.neg = static_cast<u8>(field(61, 3));
+  if (row_->is(Trait::kTruthTable)) {
+    inst_.imm = inst_.omod << 6 | inst_.abs << 3 | inst_.neg;
+    inst_.omod = inst_.abs = inst_.neg = 0;
+  }
   check_modifiers();
   check_constant_bus();
   find_plain();

@@ -14,10 +14,10 @@ inline constexpr u32 kLiteralCode = 255;
 inline constexpr u32 kVop3Vop1 = 0x140, kVop3Vop2 = 0x100, kVop3Only = 0x1c0;
 
 constexpr bool is_float(Type type) {
-  return type == Type::kF16 || type == Type::kF32 || type == Type::kF64;
+  return type == Type::kF16 || type == Type::kBf16 || type == Type::kF32 || type == Type::kF64;
 }
 constexpr bool is_packed_float(Type type) {
-  return type == Type::kPkF16 || type == Type::kPkF32 || is_float(type);
+  return type == Type::kPkF16 || type == Type::kPkBf16 || type == Type::kPkF32 || is_float(type);
 }
 constexpr bool is_integer16(Type type) {
   return type == Type::kB16 || type == Type::kI16 || type == Type::kU16;

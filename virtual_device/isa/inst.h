@@ -12,6 +12,7 @@ namespace vdev {
 struct Wave;
 struct Inst;
 struct MfmaShape;
+struct ScaledShape;
 struct Row;
 
 // Encodings of gfx9. A row belongs to the shortest one; VOP1, VOP2 and VOPC rows are reached
@@ -42,6 +43,7 @@ enum class Type : u8 {
   kNone,
   kB16,
   kF16,
+  kBf16,
   kI16,
   kU16,
   kB32,
@@ -50,6 +52,7 @@ enum class Type : u8 {
   kU32,
   // Two halves in one dword.
   kPkF16,
+  kPkBf16,
   kPkI16,
   kPkU16,
   kPkB16,
@@ -217,9 +220,12 @@ struct Row {
   Traits traits;
   Flow flow;
   u8 op_sel_bits = 0;  // VOP3: op_sel of the three sources and the result; 3: of two and the result
-  const char* note = "";              // source or limit of the claim
-  const MfmaShape* matrix = nullptr;  // matrix instructions: what they multiply
-  u8 passes = 0;                      // ... and how long: completed by the InstructionSet
+  u8 op_sel_mask = 0;  // those of them that mean something; bit 3 is the result's
+  u8 slots = 0;        // VALU: issue slots that it takes, where they are not those of its unit
+  const char* note = "";                // source or limit of the claim
+  const MfmaShape* matrix = nullptr;    // matrix instructions: what they multiply
+  u8 passes = 0;                        // ... and how long: completed by the InstructionSet
+  const ScaledShape* scaled = nullptr;  // conversions with a scale: of which elements to which
 
   constexpr bool is(Traits any) const { return traits.any(any); }
   // The row, and what else there is to say of it.
@@ -238,9 +244,16 @@ struct Row {
     row.sets = of;
     return row;
   }
-  constexpr Row halves(int bits) const {
+  constexpr Row halves(int bits) const { return selects(bits, bits == 3 ? 0xb : 0xf); }
+  constexpr Row selects(int bits, int mask) const {
     Row row = *this;
     row.op_sel_bits = static_cast<u8>(bits);
+    row.op_sel_mask = static_cast<u8>(mask);
+    return row;
+  }
+  constexpr Row takes(int issue_slots) const {
+    Row row = *this;
+    row.slots = static_cast<u8>(issue_slots);
     return row;
   }
 };

@@ -66,6 +66,15 @@ void Printer::vop() {
     append(inst_.encoding == Format::kVop3 ? "_e64" : "_e32");
   vector_operands();
   if (inst_.suffix == Suffix::kDpp) return dpp();
+  if (row_.is(Trait::kTruthTable) && inst_.imm != 0) {
+    append(" bitop3:");
+    hex(static_cast<u32>(inst_.imm));
+  }
+  if (row_.is(Trait::kSwapsRows)) {
+    flag(inst_.op_sel >> 1 & 1, "bound_ctrl:1");
+    flag(inst_.op_sel & 1, "fi:1");
+    return;
+  }
   if (const int n = row_.op_sel_bits; n != 0 && inst_.op_sel != 0)
     bit_list("op_sel", n == 3 ? (inst_.op_sel & 3u) | (inst_.op_sel >> 3) << 2 : inst_.op_sel, n);
   output_modifiers();

@@ -239,11 +239,12 @@ void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now)
   const Unit unit = inst.row ? inst.row->unit : Unit::kInternal;
   if (is_valu(unit)) {
     const UnitTimes::Time& time = times_[unit];
-    simd.valu_free = now + time.clk;
+    const u64 clk = inst.row->slots ? inst.row->slots * slot : time.clk;
+    simd.valu_free = now + clk;
     simd.vector_issue = now + slot;
     if (time.exclusive) simd.mfma_free = std::max(simd.mfma_free, simd.valu_free);
-    trace(w, simd_index, Track::kVector, inst, now, now + time.clk);
-    profile_.use.valu += time.clk;
+    trace(w, simd_index, Track::kVector, inst, now, now + clk);
+    profile_.use.valu += clk;
   }
   switch (unit) {
     case Unit::kMfma:
