@@ -113,6 +113,7 @@ class Taint {
   void check_vector_address(const Step& step, const Operand& o);
   void check_scalar_address(const Step& step, const Operand& o, const char* what);
   void load(const Step& step);
+  void load_transposed(const Step& step, Reg* out) const;
   void load_scalar(const Step& step);
   void load_to_lds(const Step& step);
   void store(const Step& step);

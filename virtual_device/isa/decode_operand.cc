@@ -56,7 +56,8 @@ void expand_inline(Operand& operand, const OperandSpec& spec) {
 
 Operand Decoder::vgpr(u32 index, u32 dwords, bool acc) {
   need(index + dwords <= 256, "vector registers beyond v255");
-  need(dwords < 2 || index % 2 == 0, "a tuple of vector registers starts at an odd register");
+  need(dwords < 2 || index % 2 == 0 || row_->is(Trait::kOddResult),
+       "a tuple of vector registers starts at an odd register");
   Operand operand;
   operand.kind = acc ? OperandKind::kAgpr : OperandKind::kVgpr;
   operand.base = acc ? kFirstAgpr : 0;

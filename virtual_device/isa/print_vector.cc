@@ -169,7 +169,11 @@ void Printer::vop3p() {
 
 void Printer::mai() {
   listed(inst_.dst, row_.dst.type);
-  for (int i = 0; i < 3; ++i) listed(inst_.src[i], row_.src[i].type);
+  for (int i = 0; i < 5 && row_.src[i].used(); ++i) listed(inst_.src[i], row_.src[i].type);
+  if (row_.src[3].used()) {  // bits of the scales' bytes; the list has an element for C
+    if (inst_.op_sel != 0) bit_list("op_sel", inst_.op_sel, 3);
+    bit_list("op_sel_hi", inst_.op_sel_hi, 3);
+  }
   const auto field = [&](const char* name, u32 value) {
     if (value == 0) return;
     append(name);

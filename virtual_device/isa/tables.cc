@@ -32,7 +32,10 @@ InstructionSet::InstructionSet(const Processor& processor)
     for (const Row& row : part)
       if (row.sets & processor.instructions) rows_.push_back(row);
   for (Row& row : rows_) {
-    if (row.matrix) row.passes = processor.passes(row.name);
+    if (const MatrixPasses* passes = row.matrix ? processor.passes(row.name) : nullptr) {
+      row.passes = passes->passes;
+      row.narrow_passes = passes->narrow;
+    }
     if (row.opcode >= kMaxOpcodes) clash(processor_, row, row);
     const Row*& slot = by_opcode_[static_cast<size_t>(row.format)][row.opcode];
     const auto [named, added] = by_name_.emplace(row.name, &row);

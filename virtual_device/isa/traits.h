@@ -33,6 +33,7 @@ enum class Trait : u8 {
   kTwoOffsets,     // DS: two of 8 bits
   kStride64,       // ... which count 64 data
   kNoOffset,       // DS: the offset is reserved
+  kOddResult,      // a wide result may start at an odd register
 
   // ---- Memory
   kGws,            // global wave sync

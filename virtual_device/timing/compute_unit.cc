@@ -249,7 +249,7 @@ void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now)
   switch (unit) {
     case Unit::kMfma:
     case Unit::kMfmaAlone: {
-      const u64 busy = u64{inst.row->passes} * slot;
+      const u64 busy = u64{inst.passes} * slot;
       simd.mfma_free = simd.matrix_end = now + busy;
       simd.vector_issue = now + slot;
       simd.valu_free = std::max(simd.valu_free, now) + slot * timing_.mfma_lost_slots;
