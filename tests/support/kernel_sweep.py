@@ -26,13 +26,16 @@ _SCHEDULES = 2
 
 
 def sweep(every: int, count: int, checked: bool) -> dict[str, Any]:
-    """Cases of every so manieth kernel of each operation, `count` of each, 0 being all."""
+    """Cases of every so manieth kernel of each operation, `count` of each.
+
+    0: all cases of each, and the general ones, which reach what forward kernels need besides.
+    """
     props = runtime.device_props()
     rows = [row for row in manifest.kernels() if row.arch == props.arch]
     ran, wrong, launched = 0, [], set()
     for operation in operations():
         own = [row for row in rows if row.op == operation.kernel_ops[0]]
-        for row in own[::every]:
+        for row in (*own[::every], *([] if count else [None])):
             for case in list(operation.cases(row))[: count or None]:
                 subject = OfOperation(operation, case)
                 launched |= {launch.kernel.name for launch in subject.plan().launches}
