@@ -42,7 +42,7 @@ _NEAR, _OF_DIFFERENCES = 0.05, 3.0
 _FARTHEST = 2.0  # that a constant's logarithm goes from where it is
 # What is fitted; all else are widths, rates and sizes of the device.
 CONSTANTS = (
-    *("_LOAD_LATENCY_CLK", "_START_CLK", "_WAVE_CLK", "_FRAGMENT_CLK", "_EXCHANGE_CLK"),
+    *("_LOAD_CLK", "_START_CLK", "_WAVE_CLK", "_FRAGMENT_CLK", "_EXCHANGE_CLK"),
     *("_BLOCKED_LOSS", "_OVERLAP", "_ALONE", "_SPLIT_CLK", "_PART_CLK"),
     *("_ADD_CLK", "_ADDED_CLK"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.ops.attention.select import GATHER_GRID, MERGE_GRID, WORK_GRID
 from build_scripts.limits import MAX_GRID_LANES_X, MAX_GRID_YZ, MAX_INT32, workgroups
 from build_scripts.toolchain import CONSTEXPR_STEPS, LLVM22
@@ -20,7 +21,6 @@ def attention_members() -> Iterator[dict[str, Any]]:
     yield _narrow("fp16", 64, "rtne")
     yield {
         "name": "gather_rows",
-        "arch": "gfx942",
         "source": "kernels/gather_rows.hip",
         "header": "gather_rows.h",
         "struct": "GatherRowsArgs",
@@ -33,8 +33,19 @@ def attention_members() -> Iterator[dict[str, Any]]:
         "grid": GATHER_GRID,
         "accepts": {"head_dims": [8, 256, 8], "pointer_align_bytes": 16, "stride_multiple": 8},
         "limits": gather_limits,
-        "defines": ("KERNEL=amdattn_gather_rows_gfx942",),
     }
+
+
+def _archs(round_mode: str) -> tuple[str, ...]:
+    """Architectures whose kernels round so: to nearest even all, otherwise in integer arithmetic.
+
+    That is done where no instruction converts.
+    """
+    return tuple(
+        arch.name
+        for arch in ARCHITECTURES.values()
+        if round_mode == "rtne" or not arch.converts_bf16
+    )
 
 
 def work_limits(lanes: int) -> dict[str, int]:
@@ -124,7 +135,6 @@ _WAVES = 4
 
 
 _ATTENTION = {
-    "arch": "gfx942",
     "header": "attn_fwd.h",
     "struct": "AttnFwdArgs",
     "toolchain": LLVM22,
@@ -148,7 +158,6 @@ def _member(
     rows = f"_q{tile_rows}" * by_rows
     name = f"{op}_{dtype}_{dims}{rows}{'_softcap' * capped}_{round_mode}"
     defines = {
-        "KERNEL": f"amdattn_{name}_gfx942",
         "HEAD_DIM_V": str(head_dim_v),
         "ELEMENT": _ELEMENT[dtype],
         "ROUNDING": _ROUNDING[round_mode],
@@ -174,6 +183,7 @@ def _member(
         "toolchain_reason": "neither LLVM 21 nor 22 spills; the order of the loop is the source's",
         "op": op,
         "dtype": dtype,
+        "archs": _archs(round_mode),
         "params": {"head_dim": head_dim, "head_dim_v": head_dim_v},
         "tile": ("q",) if merges else ("q", "kv"),
         "grid": MERGE_GRID if merges else WORK_GRID,
@@ -197,6 +207,7 @@ def _narrow(dtype: str, head_dim: int, round_mode: str) -> dict[str, Any]:
         "registers",
         "op": "attn_fwd",
         "dtype": dtype,
+        "archs": _archs(round_mode),
         "params": {"head_dim": head_dim, "head_dim_v": head_dim},
         "tile": ("q", "kv"),
         "grid": WORK_GRID,
@@ -205,7 +216,6 @@ def _narrow(dtype: str, head_dim: int, round_mode: str) -> dict[str, Any]:
         # Packed instructions would wait for the matrix unit.
         "flags": ("-fno-slp-vectorize",),
         "defines": (
-            f"KERNEL=amdattn_{name}_gfx942",
             f"HEAD_DIM={head_dim}",
             f"ELEMENT={_ELEMENT[dtype]}",
             f"ROUNDING={_ROUNDING[round_mode]}",

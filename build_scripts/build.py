@@ -6,12 +6,13 @@ import argparse
 import fnmatch
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.dtypes import as_dtype
 from build_scripts import manifest, micro_object
 from build_scripts.attention_members import attention_members
@@ -53,15 +54,27 @@ class KernelBuild:
         return f"amdattn_{self.name}_{self.arch}"
 
     @property
+    def all_defines(self) -> tuple[str, ...]:
+        """Macros of the compiler: the symbol, and what chooses the member."""
+        return (f"KERNEL={self.symbol}", *self.defines)
+
+    @property
     def file(self) -> str:
         """Path of the code object, relative to the manifest."""
         return f"{self.arch}/{self.symbol}.hsaco"
 
 
-KERNELS = tuple(
-    KernelBuild(**member)
-    for member in (*attention_members(), *gemm_members(), *norm_members(), *merge_members())
-)
+def _table() -> Iterator[KernelBuild]:
+    """Every kernel for every architecture that its row lists: all of them, if it lists none."""
+    members = (*attention_members(), *gemm_members(), *norm_members(), *merge_members())
+    for arch in ARCHITECTURES:
+        for member in members:
+            row = dict(member)
+            if arch in row.pop("archs", ARCHITECTURES):
+                yield KernelBuild(arch=arch, **row)
+
+
+KERNELS = tuple(_table())
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +95,7 @@ def build(kernel: KernelBuild) -> Built:
         It does not compile, spills, or is not what its header says.
     """
     source = ASM_SRC / kernel.source
-    compiled = compile_hip(source, kernel.toolchain, kernel.arch, kernel.defines, kernel.flags)
+    compiled = compile_hip(source, kernel.toolchain, kernel.arch, kernel.all_defines, kernel.flags)
     code = manifest.CodeObject(compiled.code_object)
     resources = code.resources(kernel.symbol)
     if resources.scratch_bytes or resources.vgpr_spills or resources.sgpr_spills:
@@ -126,25 +139,34 @@ def build(kernel: KernelBuild) -> Built:
     return Built(kernel, compiled.code_object, row)
 
 
-def build_all(target: Path, only: Sequence[str] = ("*",)) -> list[Built]:
+def build_all(
+    target: Path, only: Sequence[str] = ("*",), archs: Collection[str] = tuple(ARCHITECTURES)
+) -> list[Built]:
     """Build kernels of the table into `target`, with the manifest; stale objects go away.
 
     The micro kernels are assembled besides, whichever are chosen.
 
     only : patterns of names; of other kernels `target` must hold the objects and the rows.
+    archs : of those the kernels for these architectures.
 
     Raises
     ------
     ValueError
         No kernel has such a name, or one that is not built is not there.
     """
-    chosen = [k for k in KERNELS if any(fnmatch.fnmatchcase(k.name, each) for each in only)]
+    chosen = [
+        k
+        for k in KERNELS
+        if k.arch in archs and any(fnmatch.fnmatchcase(k.name, each) for each in only)
+    ]
+    chose = f"only={list(only)}, archs={list(archs)}"
     if not chosen:
-        raise ValueError(f"only={list(only)} matches none of {[k.name for k in KERNELS]}")
+        names = list(dict.fromkeys(k.name for k in KERNELS))
+        raise ValueError(f"{chose} matches none of {names} for {', '.join(ARCHITECTURES)}")
     rows = {} if len(chosen) == len(KERNELS) else manifest.read_rows(target)
-    missing = {k.name for k in KERNELS} - {k.name for k in chosen} - rows.keys()
+    missing = {k.symbol for k in KERNELS} - {k.symbol for k in chosen} - rows.keys()
     if missing:
-        raise ValueError(f"only={list(only)} leaves out {sorted(missing)}, not in {target}")
+        raise ValueError(f"{chose} leaves out {sorted(missing)}, not in {target}")
     # The compiler is a process of its own: threads suffice to keep the cores busy.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         built = list(pool.map(build, chosen))
@@ -155,8 +177,8 @@ def build_all(target: Path, only: Sequence[str] = ("*",)) -> list[Built]:
         file = target / result.kernel.file
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(result.image)
-        rows[result.kernel.name] = result.row
-    text = manifest.render([rows[kernel.name] for kernel in KERNELS])
+        rows[result.kernel.symbol] = result.row
+    text = manifest.render([rows[kernel.symbol] for kernel in KERNELS])
     (target / "manifest.json").write_text(text, encoding="utf-8")
     return built
 
@@ -167,8 +189,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HSACO, help="target folder (default: hsaco)")
     told = "kernels by name or pattern, such as 'gemm_nt_*'; the others stay as they are"
     parser.add_argument("--only", nargs="+", default=["*"], metavar="NAME", help=told)
+    known = tuple(ARCHITECTURES)
+    told = "for these architectures only; default: all"
+    parser.add_argument("--arch", nargs="+", default=known, choices=known, help=told)
     arguments = parser.parse_args()
-    for result in build_all(arguments.out, arguments.only):
+    for result in build_all(arguments.out, arguments.only, arguments.arch):
         row = result.row
         print(
             f"{row['file']}: {len(result.image)} bytes, {row['vgpr']} VGPR, {row['sgpr']} SGPR, "

@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from amdattn.arch.architectures import ARCHITECTURES
+from amdattn.compiler import DEFAULT_ARCH
 from build_scripts.manifest import CodeObject
 from build_scripts.toolchain import LLVM22, compile_hip
 
@@ -17,9 +19,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("source", type=Path, help="a .hip file; asm_src/ is on its include path")
     parser.add_argument("-D", "--define", action="append", default=[], metavar="NAME[=VALUE]")
+    parser.add_argument("--arch", choices=tuple(ARCHITECTURES), default=DEFAULT_ARCH)
     parser.add_argument("--assembly", action="store_true", help="write NAME.s as well")
     arguments = parser.parse_args()
-    compiled = compile_hip(arguments.source, LLVM22, defines=tuple(arguments.define))
+    compiled = compile_hip(arguments.source, LLVM22, arguments.arch, tuple(arguments.define))
     target = arguments.source.with_suffix(".hsaco")
     target.write_bytes(compiled.code_object)
     if arguments.assembly:

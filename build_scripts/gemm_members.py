@@ -60,7 +60,6 @@ def _member(
     any_alignment = name_of_tile == "any"
     name = f"gemm_nt_{dtype}_{name_of_tile}"
     defines = {
-        "KERNEL": f"amdattn_{name}_gfx942",
         "TILE": tile,
         "TILES_M": tiles_m,
         "TILES_N": tiles_n,
@@ -74,7 +73,6 @@ def _member(
     }
     return {
         "name": name,
-        "arch": "gfx942",
         "source": "kernels/gemm_nt.hip",
         "header": _HEADER,
         "struct": _STRUCT,

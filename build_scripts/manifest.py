@@ -205,10 +205,10 @@ def _short_lists(text: str) -> str:
 
 
 def read_rows(folder: Path) -> dict[str, dict[str, Any]]:
-    """The rows of a manifest by kernel, as `render` takes them."""
+    """The rows of a manifest by symbol, as `render` takes them."""
     document = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     return {
-        row["name"]: {
+        row["symbol"]: {
             **row,
             "kernarg": {"struct": row["kernarg"], **document["kernargs"][row["kernarg"]]},
         }

@@ -41,7 +41,6 @@ def _member(dtype: str, dwords: int, steps: int) -> dict[str, Any]:
     itemsize = as_dtype(dtype).itemsize
     step = 16 // itemsize
     defines = {
-        "KERNEL": f"amdattn_{name}_gfx942",
         "CHUNK": _CHUNKS[dtype].format(dwords),
         "LANES": _LANES,
         "STEPS": steps,
@@ -49,7 +48,6 @@ def _member(dtype: str, dwords: int, steps: int) -> dict[str, Any]:
     }
     return {
         "name": name,
-        "arch": "gfx942",
         "source": "kernels/merge_state.hip",
         "header": _HEADER,
         "struct": _STRUCT,

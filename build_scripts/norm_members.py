@@ -124,14 +124,12 @@ def _member(
 ) -> dict[str, Any]:
     name = f"rms_norm_{dtype}_{name}"
     defines = {
-        "KERNEL": f"amdattn_{name}_gfx942",
         "ELEMENT": _ELEMENT[dtype],
         **defines,
         **preload.defines(_HEADER, _STRUCT),
     }
     return {
         "name": name,
-        "arch": "gfx942",
         "source": source,
         "header": _HEADER,
         "struct": _STRUCT,

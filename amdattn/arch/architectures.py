@@ -40,6 +40,13 @@ class Architecture:
         Between two kernels of a stream.
     dispatch_wave_clk, first_fetch_clk : int
         Between two waves that an XCD starts; from its start to a wave's first instruction.
+    hbm_latency_ns : int
+        Of a load that no cache has.
+    open_trans : bool
+        Whether it is open what transcendentals do while the matrix unit works.
+    converts_bf16 : bool
+        Whether an instruction rounds float32 to bfloat16. It does so to nearest even, and kernels
+        have no other rounding there.
     """
 
     name: str
@@ -62,6 +69,9 @@ class Architecture:
     launch_us: float
     dispatch_wave_clk: int
     first_fetch_clk: int
+    hbm_latency_ns: int
+    open_trans: bool
+    converts_bf16: bool
 
 
 ARCHITECTURES = {
@@ -88,6 +98,9 @@ ARCHITECTURES = {
             launch_us=2.7,
             dispatch_wave_clk=14,
             first_fetch_clk=716,
+            hbm_latency_ns=412,
+            open_trans=True,
+            converts_bf16=False,
         ),
         Architecture(
             name="gfx950",
@@ -110,6 +123,9 @@ ARCHITECTURES = {
             launch_us=2.6,
             dispatch_wave_clk=14,
             first_fetch_clk=716,
+            hbm_latency_ns=412,
+            open_trans=False,
+            converts_bf16=True,
         ),
     )
 }

@@ -161,7 +161,7 @@ def of_arch(arch: str) -> Chip:
 
 
 # What is taken if nobody names a chip: the one that the virtual device plays by default. The
-# planners' constants were fitted to it; for one that is not among these they take its XCDs.
+# planners' constants were fitted to it.
 REFERENCE = CHIPS[0]
 
 # Compute partition modes by how many partitions a chip is in, if not one for each XCD.
@@ -179,16 +179,22 @@ def by_name(name: str) -> Chip | None:
     return next((chip for chip in CHIPS if words and words[0] == chip.name), None)
 
 
-def hbm_bytes_per_ns(chip: Chip | None, num_xcds: int) -> float:
+def first_of(arch: str) -> Chip:
+    """What a product that is not among these is planned as: the first of its architecture.
+
+    Of an architecture that is not, either, it is REFERENCE.
+    """
+    return next((chip for chip in CHIPS if chip.arch == arch), REFERENCE)
+
+
+def hbm_bytes_per_ns(chip: Chip, num_xcds: int) -> float:
     """Sustained reads of a device with so many XCDs: those have their share of the chip's."""
-    whole = chip or REFERENCE
-    return whole.hbm_bytes_per_ns * num_xcds / whole.num_xcds
+    return chip.hbm_bytes_per_ns * num_xcds / chip.num_xcds
 
 
-def mall_bytes_per_ns(chip: Chip | None, num_xcds: int) -> float:
+def mall_bytes_per_ns(chip: Chip, num_xcds: int) -> float:
     """The same of the last level cache."""
-    whole = chip or REFERENCE
-    return whole.mall_bytes_per_ns * num_xcds / whole.num_xcds
+    return chip.mall_bytes_per_ns * num_xcds / chip.num_xcds
 
 
 def partition_mode(chip: Chip | None, num_xcds: int) -> str:

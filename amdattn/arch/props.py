@@ -33,7 +33,8 @@ class DeviceProps:
         Full target id, e.g. "gfx942:sramecc+:xnack-"; defaults to `arch`.
     chip : str
         The product, one of `amdattn.arch.products`, by its PCI device id; defaults to what
-        `name` says. "" if it is none of these: then planning takes an XCD for one of an MI300X.
+        `name` says. "" if it is none of these: then planning takes an XCD for one of the first
+        product of its architecture.
     """
 
     arch: str
@@ -67,6 +68,11 @@ class DeviceProps:
         return next((chip for chip in chips.CHIPS if chip.name == self.chip), None)
 
     @property
+    def planned_as(self) -> chips.Chip:
+        """Whose clocks and rates planning takes: the product, or the first of its architecture."""
+        return self._chip or chips.first_of(self.arch)
+
+    @property
     def label(self) -> str:
         """A short name: "MI308X", "MI300X:CPX" of a partition, the runtime's of others."""
         if not self.chip:
@@ -82,28 +88,33 @@ class DeviceProps:
     @property
     def peak_clock_ghz(self) -> float:
         """The greatest engine clock of the product."""
-        return (self._chip or chips.REFERENCE).peak_clock_ghz
+        return self.planned_as.peak_clock_ghz
 
     @property
     def sustained_clock_ghz(self) -> float:
         """The clock that matrix products are taken to leave."""
-        return (self._chip or chips.REFERENCE).sustained_clock_ghz
+        return self.planned_as.sustained_clock_ghz
+
+    @property
+    def hbm_latency_clk(self) -> int:
+        """Of a load that no cache has, at the peak clock."""
+        return round(self.architecture.hbm_latency_ns * self.peak_clock_ghz)
 
     @property
     def mall_bytes(self) -> int:
         """Of the last level cache: of a partition, the share of its XCDs."""
-        whole = self._chip or chips.REFERENCE
+        whole = self.planned_as
         return whole.mall_bytes * self.num_xcds // whole.num_xcds
 
     @property
     def hbm_bytes_per_ns(self) -> float:
         """Sustained reads of HBM: of a partition, the share of its XCDs."""
-        return chips.hbm_bytes_per_ns(self._chip, self.num_xcds)
+        return chips.hbm_bytes_per_ns(self.planned_as, self.num_xcds)
 
     @property
     def mall_bytes_per_ns(self) -> float:
         """Bytes written to and read from the last level cache; the same share."""
-        return chips.mall_bytes_per_ns(self._chip, self.num_xcds)
+        return chips.mall_bytes_per_ns(self.planned_as, self.num_xcds)
 
     @property
     def partition(self) -> str:

@@ -15,7 +15,7 @@ from amdattn.bench.kernels import Functions, Launch
 from amdattn.bench.modelled import Modelled
 from amdattn.bench.record import Record, Times
 from amdattn.device import runtime
-from amdattn.device.profiling import TRANS
+from amdattn.device.profiling import TRANS, check_trans
 from amdattn.energy import Activity, estimate
 from amdattn.testing.bench import do_bench
 
@@ -43,10 +43,10 @@ def reading(trans: str) -> Iterator[None]:
     Raises
     ------
     ValueError
-        There is no such reading; or a GPU is bound, which measures, and `trans` is not the default.
+        The device has no such reading; or a GPU is bound, which measures, and `trans` is not the
+        default.
     """
-    if trans not in TRANS:
-        raise ValueError(f"trans={trans!r} must be one of {TRANS}")
+    check_trans(trans, runtime.device_props().arch)
     if not is_virtual():
         if trans != TRANS[0]:
             raise ValueError(f"trans={trans!r} is of the model; a GPU is bound, which measures")

@@ -58,4 +58,7 @@ def micro(
         shown.add_row(*bench.cells(figure))
     stdout.print(shown)
     if is_virtual():
-        stdout.print("modelled, not measured: rates at the peak clock of 2.1 GHz", highlight=False)
+        ghz = runtime.device_props().peak_clock_ghz
+        stdout.print(
+            f"modelled, not measured: rates at the peak clock of {ghz:g} GHz", highlight=False
+        )

@@ -69,10 +69,10 @@ def info(
 
 
 def _every_kernel(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table("kernel", "tile", "VGPR (AGPR)", "sha256")
+    table = Table("kernel", "target", "tile", "VGPR (AGPR)", "sha256")
     for row in rows:
         sizes = " x ".join(map(str, row["tile"].values()))
-        table.add_row(row["name"], sizes, row["vgpr (agpr)"], str(row["sha256"])[:8])
+        table.add_row(row["name"], row["arch"], sizes, row["vgpr (agpr)"], str(row["sha256"])[:8])
     return table
 
 

@@ -209,7 +209,19 @@ _PLAIN_FIELDS = (
 
 def candidates_of(rows: Sequence[KernelSpec], op: str, arch: str) -> list[KernelSpec]:
     """The kernels of `op` for an architecture."""
-    return [row for row in rows if row.op == op and row.arch == arch]
+    of_rows, found = _candidates.get((id(rows), op, arch), ((), ()))
+    if of_rows is not rows:
+        found = tuple(row for row in rows if row.op == op and row.arch == arch)
+        if isinstance(rows, tuple):  # a list may change
+            if len(_candidates) >= _MAX_CANDIDATES:
+                _candidates.clear()
+            _candidates[id(rows), op, arch] = rows, found
+    return list(found)
+
+
+# Of a manifest, by identity: to look through all of it takes a while.
+_candidates: dict[tuple[int, str, str], tuple[Sequence[KernelSpec], tuple[KernelSpec, ...]]] = {}
+_MAX_CANDIDATES = 256
 
 
 def candidates(rows: Sequence[KernelSpec], op: str, props: DeviceProps) -> list[KernelSpec]:

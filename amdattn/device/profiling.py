@@ -6,10 +6,12 @@ cycles at a stated clock. Nothing was measured on a GPU.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from amdattn import scalars
+from amdattn.arch.architectures import architecture
 from amdattn.device import watching
 
 if TYPE_CHECKING:
@@ -34,6 +36,19 @@ TRANS = (
     "beside",  # it overlaps
     "exclusive",  # it waits for the matrix unit and holds it
 )
+
+
+def check_trans(trans: str, arch: str, allowed: Sequence[object] = TRANS) -> None:
+    """Raise ValueError unless the model of an architecture has this reading of transcendentals."""
+    if trans not in TRANS:
+        raise ValueError(f"trans={trans!r} must be one of {tuple(allowed)}")
+    if trans != TRANS[0] and not architecture(arch).open_trans:
+        raise ValueError(
+            f"trans={trans!r} must be {TRANS[0]!r} on {arch}, where it is known what "
+            "transcendentals do while the matrix unit works"
+        )
+
+
 TRACKS = ("wave", "matrix", "vector", "lds", "memory")
 # At which rate the LDS is read: of gfx950 more is published than has been measured, of gfx942 both
 # are one. The index is the value of option "lds_published".
@@ -212,8 +227,8 @@ class Profile:
         trans: str | None,
         lds: str | None,
     ) -> None:
-        if trans is not None and trans not in TRANS:
-            raise ValueError(f"trans={trans!r} must be one of {(*TRANS, None)}")
+        if trans is not None:
+            check_trans(trans, device.props.arch, (*TRANS, None))
         self.launches: list[LaunchProfile] = []
         self._device = device
         self._exports = device.virtual_exports()

@@ -37,11 +37,15 @@ class Support:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """One argument of a problem that a kernel does not take; `allowed` are values and Spans."""
+    """One argument of a problem that a kernel does not take; `allowed` are values and Spans.
+
+    `why` is the reason, where the value is not one that is merely not built.
+    """
 
     argument: str
     value: object
     allowed: tuple[object, ...]
+    why: str = ""
 
     def __str__(self) -> str:
         have = ", ".join(map(str, _joined(self.allowed)))
@@ -49,7 +53,8 @@ class Mismatch:
         steps = {b - a for a, b in pairwise(numbers)}
         if len(numbers) > _LISTED_NUMBERS and len(steps) == 1:
             have = f"{numbers[0]}..{numbers[-1]} in steps of {steps.pop()}"
-        return f"{self.argument}={self.value} is not built (have {have})"
+        why = self.why and f": {self.why}"
+        return f"{self.argument}={self.value} is not built (have {have}){why}"
 
     @property
     def nearest(self) -> object:
@@ -91,6 +96,7 @@ def all_allowed(wrong: list[Mismatch], others: Sequence[list[Mismatch]]) -> list
             of_nearest.argument,
             of_nearest.value,
             tuple(dict.fromkeys(value for mismatch in column for value in mismatch.allowed)),
+            of_nearest.why,
         )
         for of_nearest, column in zip(wrong, zip(*alike, strict=True), strict=True)
     ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from amdattn.arch.props import KNOWN_DEVICES, DeviceProps
-from amdattn.device.manifest import KernelSpec
+from amdattn.device.manifest import KernelSpec, candidates
 from amdattn.op.choices import C, Choices
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.options import Option
@@ -124,9 +124,10 @@ class Operation(Generic[P, C]):
         """
         if kernel:
             own = self.kernel_ops[0]
-            names = [row.name for row in rows if row.op == own]
+            names = [row.name for row in candidates(rows, own, props)]
             if kernel not in names:
-                raise ValueError(f"kernel={kernel!r} must be one of {', '.join(names)}")
+                have = ", ".join(names)
+                raise ValueError(f"kernel={kernel!r} must be one of {have} on {props.arch}")
             rows = [row for row in rows if row.op != own or row.name == kernel]
         found = self.choices(problem, props, rows)
         found.require(props)

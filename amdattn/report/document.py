@@ -133,7 +133,7 @@ def _parts(report: Mapping[str, Any]) -> Iterator[str]:
     if report["shapes"]:
         yield "## Shapes, in us\n"
         yield "Measured: median (10 to 90 %), caches flushed before every run. Modelled: at the "
-        yield "peak clock of 2.1 GHz, which is a lower bound, and at an estimated clock.\n"
+        yield "peak clock, which is a lower bound, and at an estimated clock.\n"
         yield _table(
             ("shape", "measured", "modelled, peak clock", "modelled, estimated clock"),
             (_shape_cells(row) for row in report["shapes"]),

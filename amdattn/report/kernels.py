@@ -87,16 +87,21 @@ def groups(quick: bool) -> list[tuple[str, str, list[OfKernel]]]:
     """Name, title and cases of every step, operation by operation. Binds no device."""
     found = []
     for operation in operations():
-        own = [row for row in manifest.kernels() if row.op == operation.kernel_ops[0]]
-        own = own[:: _QUICK_EVERY if quick else 1]
+        by_arch: dict[str, list[KernelSpec]] = {}
+        for row in manifest.kernels():
+            if row.op == operation.kernel_ops[0]:
+                by_arch.setdefault(row.arch, []).append(row)
+        by_arch = {arch: own[:: _QUICK_EVERY if quick else 1] for arch, own in by_arch.items()}
         cases = [
             OfKernel(operation, case, row)
+            for own in by_arch.values()
             for row in own
             for case in _spread(list(operation.cases(row)), _QUICK if quick else _OF_A_KERNEL)
         ]
         general = list(operation.cases(None))
         cases += [OfKernel(operation, case) for case in (_spread(general, 2) if quick else general)]
-        title = f"{len(own)} kernels of {operation.name} against float64"
+        counts = ", ".join(f"{len(own)} for {arch}" for arch, own in by_arch.items())
+        title = f"kernels of {operation.name} against float64 ({counts})"
         found.append((operation.name, title, cases))
     return found
 
@@ -110,8 +115,9 @@ def _spread(cases: list[Case[Any]], count: int) -> list[Case[Any]]:
 
 def larger_cases() -> list[OfKernel]:
     """Work for every CU; on the virtual device for a few."""
-    on_gpu = runtime.get().choice.kind != "virtual"
-    rows = {row.name: row for row in manifest.kernels()}
+    device = runtime.get()
+    on_gpu, arch = device.choice.kind != "virtual", device.props.arch
+    rows = {row.name: row for row in manifest.kernels() if row.arch == arch}
     return [
         OfKernel(operation, case, rows.get(case.kernel))
         for operation in operations()
@@ -123,18 +129,21 @@ def larger_cases() -> list[OfKernel]:
 
 
 def run(cases: Sequence[OfKernel], hold: Callable[[OfKernel], Held] | None = None) -> Iterator[Row]:
-    """A row for every kernel, and one for the kernels that ran besides."""
+    """A row for every kernel for the device, one for the kernels that ran besides, one for others.
+
+    A step whose kernels are all for other architectures fails.
+    """
     hold = hold or held
     arch = runtime.device_props().arch
     by_kernel: dict[str, list[OfKernel]] = {}
+    foreign: dict[str, set[str]] = {}
     for case in cases:
-        by_kernel.setdefault(case.what, []).append(case)
+        if case.kernel is not None and case.kernel.arch != arch:
+            foreign.setdefault(case.kernel.arch, set()).add(case.kernel.name)
+        else:
+            by_kernel.setdefault(case.what, []).append(case)
     others: set[str] = set()
     for what, of_kernel in by_kernel.items():
-        kernel = of_kernel[0].kernel
-        if kernel is not None and kernel.arch != arch:
-            yield verdict(what, f"is for {kernel.arch}, the device is {arch}", "")
-            continue
         worst, wrong = 0.0, ""
         for case in of_kernel:
             found = hold(case)
@@ -157,6 +166,10 @@ def run(cases: Sequence[OfKernel], hold: Callable[[OfKernel], Held] | None = Non
         yield verdict(
             "kernels that ran with them", "", ", ".join(sorted(others)), kernels=sorted(others)
         )
+    for of, names in foreign.items():
+        ran = any(case.kernel for of_kernel in by_kernel.values() for case in of_kernel)
+        text = f"{len(names)}, not run: the device is {arch}"
+        yield verdict(f"kernels for {of}", "" if ran else text, text, kernels=sorted(names))
 
 
 def held(one: OfKernel) -> Held:

@@ -35,7 +35,8 @@ def parts(quick: bool, limit_s: float | None) -> tuple[Part, Part]:
         planned = [Planned(s.name, s.title, limit_s or s.limit_s) for s in steps(quick)]
         environment = None
         if group == "model":
-            device = f"virtual:{REFERENCE.arch}"
+            asked = os.environ.get(binding.ENVIRONMENT_VARIABLE, "")
+            device = asked if asked.startswith("virtual:") else f"virtual:{REFERENCE.arch}"
             environment = {**os.environ, binding.ENVIRONMENT_VARIABLE: device}
         made.append(Part(planned, supervise.child(group, quick), environment))
     return made[0], made[1]

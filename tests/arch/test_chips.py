@@ -46,9 +46,7 @@ def test_partitions() -> None:
     for name, props in KNOWN_PARTITIONS.items():
         chip, _, mode = name.partition(":")
         assert (props.chip, props.partition) == (chip, mode)
-        if props.arch != MI300X.arch:
-            continue
-        assert f"{mode} (gfx942), {props.num_cus} CUs" in amdattn.explain_gemm(
+        assert f"{mode} ({props.arch}), {props.num_cus} CUs" in amdattn.explain_gemm(
             1, 64, 512, device=name
         )
     assert {p.partition for p in KNOWN_DEVICES.values()} == {"SPX"}
@@ -72,6 +70,13 @@ def test_bandwidth_of_chips() -> None:
     stranger = DeviceProps("gfx942", "AMD Radeon Graphics", 76, 2, 65536, 2**36)
     assert (stranger.chip, stranger.partition) == ("", "")
     assert stranger.hbm_bytes_per_ns == pytest.approx(4200 / 4)
+    # Of its architecture, not of the first one.
+    stranger = DeviceProps("gfx950", "AMD Radeon Graphics", 64, 2, 163840, 2**36)
+    assert stranger.hbm_bytes_per_ns == pytest.approx(6250 / 4)
+    assert (stranger.peak_clock_ghz, stranger.sustained_clock_ghz) == (2.4, 1.75)
+    assert stranger.hbm_latency_clk == 989
+    unknown = DeviceProps("gfx90a", "AMD Instinct MI250X", 104, 1, 65536, 2**36)
+    assert unknown.peak_clock_ghz == MI300X.peak_clock_ghz
 
 
 def test_planned_costs_follow_the_share() -> None:

@@ -18,7 +18,7 @@ from build_scripts import build, manifest, toolchain
 
 GATHER = next(kernel for kernel in build.KERNELS if kernel.name == "gather_rows")
 NAMES_ACC = next(kernel for kernel in build.KERNELS if kernel.names_acc)
-ROWS = {row.name: row for row in runtime_manifest.kernels()}
+ROWS = {row.symbol: row for row in runtime_manifest.kernels()}
 TAKES_HIDDEN = """
 extern "C" __global__ void takes_hidden(int* out) {
   const auto* hidden = (const int*)__builtin_amdgcn_implicitarg_ptr();
@@ -53,7 +53,7 @@ def patched(image: bytes, at: int, layout: str, value: int) -> bytes:
 )
 def test_sizes_of_the_descriptor(offset: int, change: int) -> None:
     """LDS, scratch, kernarg: the descriptor is what the hardware gets."""
-    kernel = next(k for k in build.KERNELS if ROWS[k.name].lds_bytes)
+    kernel = next(k for k in build.KERNELS if ROWS[k.symbol].lds_bytes)
     image = shipped(kernel)
     at = descriptor_offset(image, kernel) + offset
     (value,) = struct.unpack_from("<I", image, at)
@@ -62,7 +62,7 @@ def test_sizes_of_the_descriptor(offset: int, change: int) -> None:
         changed.resources(kernel.symbol)
 
 
-@pytest.mark.parametrize("kernel", build.KERNELS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", build.KERNELS, ids=lambda kernel: kernel.symbol)
 def test_registers_of_the_descriptor(kernel: build.KernelBuild) -> None:
     """As many VGPRs as are used, in eights, are enough; eight fewer are not; more are."""
     image = shipped(kernel)
@@ -108,7 +108,7 @@ def changed_args(kernel: build.KernelBuild, args: list[dict[str, Any]]) -> manif
 
 def test_arguments_that_are_not_the_structs() -> None:
     told = manifest.CodeObject(shipped(GATHER)).args(GATHER.symbol)
-    size = ROWS[GATHER.name].kernarg.size
+    size = ROWS[GATHER.symbol].kernarg.size
     hidden = {".offset": 0, ".size": size, ".value_kind": "hidden_block_count_x"}
     behind = {".offset": size, ".size": 4, ".value_kind": "hidden_block_count_x"}
     for wrong in (
@@ -197,14 +197,14 @@ LIMITS = {
 }
 
 
-@pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.symbol)
 def test_limits_of_every_grid(row: Any) -> None:
     expected = dict(LIMITS.get(row.grid, {}))
     if row.grid != GATHER_GRID and row.op != "gemm_nt":
         expected["max_workgroups"] = LANES // row.workgroup[0]
     assert {name: row.accepts[name] for name in expected} == expected
     assert expected or row.op == "gemm_nt"
-    (kernel,) = (kernel for kernel in build.KERNELS if kernel.name == row.name)
+    (kernel,) = (kernel for kernel in build.KERNELS if kernel.symbol == row.symbol)
     made = kernel.limits(row.workgroup[0])
     assert {name: row.accepts[name] for name in made} == made
     assert made.keys() >= expected.keys()

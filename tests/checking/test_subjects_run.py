@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import amdattn
 from amdattn.checking.session import Check
 from amdattn.checking.subjects import OfOperation
-from amdattn.device import manifest, runtime
+from amdattn.device import runtime
 from amdattn.ops.attention import cases as attention
 from amdattn.ops.gemm import cases as gemm
 from amdattn.ops.gemm.problem import GemmProblem
 from tests.support.attention import masked
+from tests.support.shipped import shipped
 
 KERNEL = "gemm_nt_bf16_m16n16k1"
 
@@ -69,7 +69,7 @@ def test_a_product(declared: dict[str, Any], split: int, deterministic: bool) ->
 
 
 def test_kernels_of_odd_lengths_have_a_case_of_their_own() -> None:
-    rows = [row for row in manifest.kernels() if row.op == "gemm_nt"]
+    rows = shipped("gemm_nt")
     for row in rows:
         cases = list(gemm.cases(row))
         odd = [case for case in cases if case.problem.k % 8]
@@ -135,7 +135,7 @@ def test_sequences_of_several_lengths(declared: dict[str, Any]) -> None:
 
 
 def test_a_named_kernel_is_taken() -> None:
-    forward = [row for row in amdattn.kernels() if row.op == "attn_fwd"]
+    forward = shipped("attn_fwd")
     names = [row.name for row in forward if row.params["head_dim"] == 64]
     assert len(names) > 9
     props = runtime.device_props()

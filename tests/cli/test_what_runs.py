@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from amdattn.arch.props import KNOWN_DEVICES
 from amdattn.bench import shapes
 from amdattn.bench.micro_rows import Region
 from amdattn.checking import subjects
@@ -43,7 +44,8 @@ def of_report() -> Iterable[str]:
     for name, _, cases in kernels.groups(quick=False):
         yield from (_OF_KERNELS.sub("", f"{name} {case}") for case in cases)
     with pytest.MonkeyPatch.context() as patch:
-        bound = SimpleNamespace(choice=SimpleNamespace(kind="virtual"))
+        choice = SimpleNamespace(kind="virtual")
+        bound = SimpleNamespace(choice=choice, props=KNOWN_DEVICES["MI300X"])
         patch.setattr(runtime, "get", lambda: bound)
         yield from (f"larger, virtual: {case}" for case in kernels.larger_cases())
         bound.choice.kind = "gpu"

@@ -19,6 +19,7 @@ from jax import export
 import amdattn
 import amdattn.jax as aj
 from amdattn import virtual
+from amdattn.arch.props import KNOWN_DEVICES
 from amdattn.errors import UnsupportedDeviceError
 from tests.support.paths import ROOT
 
@@ -116,6 +117,23 @@ def test_lowered_for_a_gpu_without_one() -> None:
             Q, K, V
         )
     assert "amdattn.attention" in other.mlir_module()
+
+
+def test_lowered_for_another_architecture() -> None:
+    """With the kernels of its own; a program of one does not run on a device of the other."""
+    texts = {}
+    for device in ("MI300X", "MI355X"):
+        with aj.lowering_for(device):
+            exported = export.export(jax.jit(fresh()), platforms=["rocm"], disabled_checks=TARGETS)
+            texts[device] = exported(Q, K, V).mlir_module()
+    assert texts["MI300X"] != texts["MI355X"]
+    bound = amdattn.device_props().arch
+    other = next(name for name in texts if KNOWN_DEVICES[name].arch != bound)
+    with aj.lowering_for(other):
+        lowered = jax.jit(fresh()).lower(Q, K, V)
+    text = rf"kernel \w+ is for {KNOWN_DEVICES[other].arch}, but .* \({bound}\) is bound"
+    with pytest.raises(Exception, match=text):
+        lowered.compile()
 
 
 @pytest.mark.parametrize("platform", ["tpu", "cuda"])

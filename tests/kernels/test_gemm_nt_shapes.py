@@ -9,13 +9,14 @@ import pytest
 
 import amdattn
 from amdattn.arch.architectures import ARCHITECTURES
-from amdattn.device import manifest, runtime
+from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm import planning
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import GemmProblem
 from tests.support.gemm_family import Array, Call
 from tests.support.problems import products
+from tests.support.shipped import shipped
 
 pytestmark = pytest.mark.slow
 
@@ -126,7 +127,7 @@ def test_random_shapes() -> None:
 
 def test_the_greatest_m_of_a_kernel() -> None:
     """As many tiles along m as a grid has workgroups along y; the last rows are right, too."""
-    rows = [kernel for kernel in manifest.kernels() if kernel.op == "gemm_nt"]
+    rows = shipped("gemm_nt")
     kernel = min(rows, key=lambda row: row.accepts["max_m"])
     problem = GemmProblem(kernel.accepts["max_m"], 4, 8)
     props = runtime.device_props()

@@ -17,9 +17,10 @@ from amdattn.ops.merge.merge_state import MergePlan
 from amdattn.ops.merge.planning import MERGE_STATE
 from amdattn.ops.merge.problem import MergeProblem
 from amdattn.testing.tolerance import judge
+from tests.support.shipped import shipped
 
 OPERATION = registry.operation("merge_state")
-KERNELS = {row.name: row for row in manifest.kernels() if row.op == MERGE_STATE}
+KERNELS = {row.name: row for row in shipped(MERGE_STATE)}
 POISON = 0xA5  # of every byte: a small negative number of every type, which no case gives
 SIZES = (1, 2, 3, 7, 8, 9, 31, 33, 63, 64, 65, 127, 128, 129, 255, 257)
 

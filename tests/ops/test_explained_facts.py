@@ -8,9 +8,9 @@ import pytest
 
 import amdattn
 from amdattn.arch.props import KNOWN_DEVICES
-from amdattn.device import manifest
 from amdattn.ops.gemm import planning
 from amdattn.ops.gemm.problem import GemmProblem
+from tests.support.shipped import shipped
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,7 @@ def test_launches_and_workspace(parts: int) -> None:
 
 
 def test_kernels_that_need_alignment_say_so() -> None:
-    rows = [
-        row
-        for row in manifest.kernels()
-        if row.op == planning.GEMM and row.accepts["pointer_align_bytes"] > 2
-    ]
+    rows = [row for row in shipped(planning.GEMM) if row.accepts["pointer_align_bytes"] > 2]
     props = KNOWN_DEVICES["MI300X"]
     with pytest.raises(
         amdattn.UnsupportedProblem, match=r"aligned=False is not built \(have True\)"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import amdattn
+from tests.support.paths import TESTS
 
 LISTED = Path(__file__).with_name("listed_plans.txt")
 
@@ -38,6 +39,10 @@ ATTENTION: tuple[tuple[tuple[int, ...], str, dict[str, Any]], ...] = (
     ((3, 120, 100, 2, 1, 128), "MI300X", {"total_q": 200, "total_kv": 220, "gather": "k"}),
     ((4, 8192, 8192, 64, 64, 128), "MI300X", {"num_splits": 8}),
     ((4, 3000, 8192, 64, 64, 128), "MI300X", {"num_splits": 5, "causal": True}),
+    ((2, 8192, 8192, 24, 24, 128), "MI355X", {}),
+    ((1, 300, 4096, 32, 8, 128), "MI355X", {"causal": True}),
+    ((1, 1024, 1024, 64, 8, 64), "MI350X", {"window_size": (127, 0), "sinks": True}),
+    ((1, 1, 4096, 32, 8, 128), "MI355X:CPX", {"sinks": True}),
 )
 GEMM: tuple[tuple[tuple[int, int, int], str, dict[str, Any]], ...] = (
     ((1, 1, 8), "MI300X", {}),
@@ -53,6 +58,9 @@ GEMM: tuple[tuple[tuple[int, int, int], str, dict[str, Any]], ...] = (
     ((7, 999, 4096), "MI300X", {"activation": "silu_and_mul", "bias": True}),
     ((24, 100, 131), "MI300X", {"aligned": False}),
     ((33, 2560, 2047), "MI300X:QPX", {"aligned": False, "activation": "silu"}),
+    ((1, 4096, 4096), "MI355X", {}),
+    ((16, 512, 16384), "MI355X", {}),
+    ((64, 4096, 14336), "MI350X:DPX", {"alpha": 0.5}),
 )
 
 
@@ -78,5 +86,7 @@ def test_plans_are_those_that_are_listed() -> None:
 
 
 if __name__ == "__main__":
-    os.environ["AMDATTN_GEMM_TABLE"] = "/nonexistent/gemm.json"  # not what the user has tuned
+    os.environ["AMDATTN_GEMM_TABLE"] = str(
+        TESTS / "support" / "no_tuned_gemm.json"
+    )  # not what the user has tuned
     sys.stdout.write(f"{LISTED}: {LISTED.write_text(chr(10).join(described()))} characters\n")

@@ -22,6 +22,7 @@ from amdattn.op.comparison import judge
 from amdattn.op.operation import Case, Operation
 from amdattn.ops import registry
 from amdattn.testing import selftest
+from tests.support.shipped import shipped
 
 OPERATIONS = registry.operations()
 PROPS = KNOWN_DEVICES["MI300X"]
@@ -31,7 +32,7 @@ AnyOperation = Operation[Any, Any]
 
 def cases(operation: AnyOperation) -> Iterator[Case[Any]]:
     """General ones, and those of every kernel."""
-    own = [row for row in manifest.kernels() if row.op == operation.kernel_ops[0]]
+    own = shipped(operation.kernel_ops[0])
     for row in (None, *own):
         yield from operation.cases(row)
 
@@ -68,7 +69,7 @@ def test_wrong_orders_are_told(operation: AnyOperation) -> None:
 
 @of_every
 def test_a_named_kernel_is_taken(operation: AnyOperation) -> None:
-    own = [row for row in manifest.kernels() if row.op == operation.kernel_ops[0]]
+    own = shipped(operation.kernel_ops[0])
     assert own
     for row in own:
         made = list(operation.cases(row))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import re
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
 from setuptools import Distribution, find_packages
 from setuptools.command.build_py import build_py
 
+from amdattn.device.virtual_library import library_path
+from amdattn.device.x86_level import LEVELS
 from tests.support.paths import ROOT
 
 if sys.version_info >= (3, 11):
@@ -77,3 +80,12 @@ def test_the_source_distribution_has_what_tests_import() -> None:
     assert needed | {"tests"} <= grafted
     excluded = [line for line in lines if line.startswith(("prune", "recursive-exclude"))]
     assert not excluded
+
+
+def test_the_wheel_has_no_more_than_eight_megabytes(modules: dict[Path, str]) -> None:
+    """As its files compress, with the virtual device for every level of x86-64."""
+    library = library_path()
+    files = [*modules, *(ROOT / "hsaco").rglob("*"), *(ROOT / "asm_src" / "args").rglob("*")]
+    files += [library] * len(LEVELS)
+    nbytes = sum(len(zlib.compress(file.read_bytes(), 6)) for file in files if file.is_file())
+    assert 2e6 < nbytes < 8e6

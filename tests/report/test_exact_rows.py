@@ -21,6 +21,7 @@ from amdattn.ops.gemm import cases as gemm
 from amdattn.ops.gemm.problem import GemmProblem
 from amdattn.report import document, facts, kernels, probes, worker
 from amdattn.report.steps import ABSENT, FAILED, INFO, OK
+from tests.support.shipped import shipped
 
 # -- the clock -------------------------------------------------------------------------------------
 
@@ -116,14 +117,16 @@ def test_a_row_of_every_kernel_and_of_those_that_ran_besides() -> None:
         "m4 n5 k6 bias": kernels.Held(0.75, "", (two.name, "b", "a")),
         "m7 n8 k9": kernels.Held(0.5, "", (two.name,)),
     }
-    first, second, third, others = kernels.run(cases, lambda case: given[str(case)])
+    first, second, others, foreigners = kernels.run(cases, lambda case: given[str(case)])
     assert (first.what, first.outcome) == (one.name, OK)
     assert first.text == "25% of the allowed error, 1 case, guard zones untouched"
     assert second.text == "75% of the allowed error, 2 cases, guard zones untouched"
     assert second.data == {"share": 0.75, "cases": ["m4 n5 k6 bias", "m7 n8 k9"]}
-    assert third.outcome == FAILED
-    assert third.text == "is for gfx950, the device is gfx942"
     assert (others.outcome, others.text, others.data) == (OK, "a, b", {"kernels": ["a", "b"]})
+    assert (foreigners.what, foreigners.outcome) == ("kernels for gfx950", OK)
+    assert foreigners.text == "1, not run: the device is gfx942"
+    (alone,) = kernels.run(cases[3:], lambda case: given[str(case)])
+    assert (alone.outcome, alone.text) == (FAILED, foreigners.text)
     given["m4 n5 k6 bias"] = kernels.Held(math.inf, "is off", (two.name,))
     rows = list(kernels.run(cases[:3], lambda case: given[str(case)]))
     assert [row.outcome for row in rows] == [OK, FAILED]  # the case behind it is not run
@@ -262,7 +265,7 @@ def test_the_processor_and_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("split", [1, 3])
 def test_counters_that_are_not_zero_again_fail(monkeypatch: pytest.MonkeyPatch, split: int) -> None:
     """Of a product in parts: they are at the begin of the caller's workspace."""
-    (row,) = (row for row in manifest.kernels() if row.name == "gemm_nt_bf16_m16n16k1")
+    (row,) = (row for row in shipped() if row.name == "gemm_nt_bf16_m16n16k1")
     problem = GemmProblem(5, 18, 840, split_k=split)
     case = kernels.OfKernel(gemm.OPERATION, gemm.GemmCase(problem, kernel=row.name), row)
     held = kernels.held(case)
@@ -294,7 +297,7 @@ def test_operations_of_a_product() -> None:
 
 @pytest.mark.parametrize("splits", [1, 2])
 def test_a_write_around_the_workspace_fails(monkeypatch: pytest.MonkeyPatch, splits: int) -> None:
-    (row,) = (row for row in manifest.kernels() if row.name == "attn_fwd_bf16_d64_rtne")
+    (row,) = (row for row in shipped() if row.name == "attn_fwd_bf16_d64_rtne")
     made = attention.case(20, 300, head_dim=64, num_splits=splits, return_lse=True, kernel=row.name)
     case = kernels.OfKernel(attention.OPERATION, made, row)
     held = kernels.held(case)

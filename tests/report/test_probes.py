@@ -10,10 +10,11 @@ import pytest
 from amdattn.bench import micro, micro_table
 from amdattn.bench.micro_launch import Micro
 from amdattn.bench.shapes import Shape
-from amdattn.device import manifest, runtime
+from amdattn.device import runtime
 from amdattn.ops.attention import cases as attention
 from amdattn.report import kernels, probes, timings
 from amdattn.report.steps import ABSENT, FAILED, INFO, OK, Row
+from tests.support.shipped import shipped
 
 
 def outcomes(rows: Any) -> dict[str, str]:
@@ -98,7 +99,7 @@ def test_ids_are_what_a_wave_sees() -> None:
 
 
 def _case() -> kernels.OfKernel:
-    (row,) = (row for row in manifest.kernels() if row.name == "attn_fwd_bf16_d64_rtne")
+    (row,) = (row for row in shipped() if row.name == "attn_fwd_bf16_d64_rtne")
     one = attention.case(20, 30, head_dim=64, num_splits=1, return_lse=True, kernel=row.name)
     return kernels.OfKernel(attention.OPERATION, one, row)
 

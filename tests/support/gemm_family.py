@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 import amdattn
-from amdattn.device import manifest
 from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm import planning
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import FACTORS, GemmProblem
 from tests.support.attention.family import Guarded
+from tests.support.shipped import shipped
 
 Array = npt.NDArray[Any]
-KERNELS = [row for row in manifest.kernels() if row.op == planning.GEMM]
+KERNELS = shipped(planning.GEMM)
 NAMES = [row.name for row in KERNELS]
 WITH_FACTORS = [row.name for row in KERNELS if "silu_and_mul" in row.accepts["activation"]]
 SMALL = "gemm_nt_bf16_m16n16k2"

@@ -10,15 +10,15 @@ import numpy.typing as npt
 
 import amdattn
 from amdattn.bench.kernels import Functions, Launch
-from amdattn.device import manifest
 from amdattn.device.kernarg import packer
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
 from amdattn.ops.norm import planning
 from amdattn.ops.norm.problem import NormProblem
+from tests.support.shipped import shipped
 
 Array = npt.NDArray[Any]
-KERNELS = {row.name: row for row in manifest.kernels() if row.op == planning.RMS_NORM}
+KERNELS = {row.name: row for row in shipped(planning.RMS_NORM)}
 POISON = 0xFFA5  # a NaN of either type that no kernel writes
 _GUARD = 8
 _FUNCTIONS = Functions()

@@ -30,6 +30,7 @@ FAST = {
     "arrays": ("capsules", "edges_of_inputs", "element_types", "overlap"),
     "bench": (
         *("clocks", "exact_records", "items", "listed_tables", "readings", "replay", "report"),
+        "readings_of_architectures",
         *("shapes", "tables", "traffic"),
     ),
     "benchmarks": ("moonmath",),
@@ -45,7 +46,7 @@ FAST = {
     "op": ("validation", "workspace"),
     "ops": (
         *("choice_time", "defaults", "explained_facts", "plans_as_listed", "random_plans"),
-        "what_is_looked_up",
+        *("two_architectures", "what_is_looked_up"),
     ),
     "ops/attention": (
         *("attention_plan", "basis", "head_split", "kv_split", "list_schedule", "problem"),

@@ -61,6 +61,7 @@ std::string architectures_text() {
     add("launch_us", arch->timing.launch_us);
     add("dispatch_wave_clk", arch->timing.dispatch_wave);
     add("first_fetch_clk", arch->timing.first_fetch);
+    add("hbm_latency_ns", arch->timing.hbm_latency_ns);
     add("slot_clk", arch->timing.slot);
     add("lds_ports", arch->timing.lds_ports);
     add("lds_port_bytes", arch->timing.lds_port_read_bytes);

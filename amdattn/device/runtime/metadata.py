@@ -13,7 +13,7 @@ from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
 from amdattn.device.code_object import KernelInfo
 from amdattn.device.manifest import KernelSpec
 from amdattn.device.runtime.query import optional
-from amdattn.errors import ManifestError
+from amdattn.errors import ManifestError, UnsupportedDeviceError
 
 
 def check_metadata(kernel: KernelSpec, info: KernelInfo | None, props: DeviceProps) -> None:
@@ -21,9 +21,15 @@ def check_metadata(kernel: KernelSpec, info: KernelInfo | None, props: DevicePro
 
     Raises
     ------
+    UnsupportedDeviceError
+        The kernel is for another architecture.
     ManifestError
         Naming the fact, both values and the kernel.
     """
+    if kernel.arch != props.arch:
+        raise UnsupportedDeviceError(
+            f"kernel {kernel.name} is for {kernel.arch}, but {props.name} ({props.arch}) is bound"
+        )
     if info is None:
         raise ManifestError(f"{kernel.path} has no kernel {kernel.symbol}")
     for fact, recorded, said in (

@@ -76,10 +76,11 @@ def query_device(hip: Any, prop: Any, ordinal: int, has_driver: bool) -> Queried
     target, name = text_of(prop.gcnArchName), text_of(prop.name)
     num_cus = int(prop.multiProcessorCount)
     node = kfd.at(attributes.bus_id(), num_cus) if has_driver else None
-    chip, chip_source = _chip(attributes, node, name, target.partition(":")[0])
-    num_xcds, xcds_source = _num_xcds(attributes, node, chip, num_cus)
+    arch = target.partition(":")[0]
+    chip, chip_source = _chip(attributes, node, name, arch)
+    num_xcds, xcds_source = _num_xcds(attributes, node, chip, num_cus, arch)
     props = DeviceProps(
-        arch=target.partition(":")[0],
+        arch=arch,
         name=name,
         num_cus=num_cus,
         num_xcds=num_xcds,
@@ -111,11 +112,16 @@ def _chip(
     if chip is not None and chip.arch == arch:
         return chip, f"{chip.name}, by its name"
     told = ", ".join(f"{chip_id:#06x} of {source}" for chip_id, source in ids if chip_id)
-    return None, f"unknown (ids: {told or 'none'}); planned as XCDs of an {chips.REFERENCE.name}"
+    planned = chips.first_of(arch).name
+    return None, f"unknown (ids: {told or 'none'}); planned as XCDs of an {planned}"
 
 
 def _num_xcds(
-    attributes: _Attributes, node: kfd.Node | None, chip: chips.Chip | None, num_cus: int
+    attributes: _Attributes,
+    node: kfd.Node | None,
+    chip: chips.Chip | None,
+    num_cus: int,
+    arch: str,
 ) -> tuple[int, str]:
     """XCDs of the device, by the first that gives a number that can be true."""
     most = chip.num_xcds if chip else num_cus
@@ -127,7 +133,7 @@ def _num_xcds(
         num = ask()
         if 1 <= num <= min(most, num_cus) and num_cus <= num * _most_cus_of_xcd():
             return num, f"{num}, by {source}"
-    of_xcd = (chip or chips.REFERENCE).cus_of_xcd
+    of_xcd = (chip or chips.first_of(arch)).cus_of_xcd
     num = min(-(-num_cus // of_xcd), most)
     return num, f"{num}, from {num_cus} CUs of {of_xcd} each: no runtime or driver says"
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from amdattn.device.manifest import KernelSpec
+from amdattn.device.manifest import KernelSpec, candidates_of
 from amdattn.op.plan import Launch
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention.select import ATTENTION
@@ -28,7 +28,7 @@ _OTHERS = attrgetter(
 
 
 class _Scales(NamedTuple):
-    """Of all attention kernels: where what they take ends, and rows of their KV blocks.
+    """Of all attention kernels for an architecture: where what they take ends, rows of KV blocks.
 
     `kv_tiles` are of those that take windows of so many keys, by the place in `most_window_keys`.
     """
@@ -38,14 +38,14 @@ class _Scales(NamedTuple):
     kv_tiles: list[tuple[int, ...]]
 
 
-# Of the kernels of a manifest, by identity: comparing them all takes a while.
-_scales: dict[int, tuple[Sequence[KernelSpec], _Scales]] = {}
+# Of the kernels of a manifest for an architecture, by identity: comparing them all takes a while.
+_scales: dict[tuple[int, str], tuple[Sequence[KernelSpec], _Scales]] = {}
 
 
-def _scales_of(rows: Sequence[KernelSpec]) -> _Scales:
-    found = _scales.get(id(rows))
+def _scales_of(rows: Sequence[KernelSpec], arch: str) -> _Scales:
+    found = _scales.get((id(rows), arch))
     if found is None or found[0] is not rows:
-        kernels = [row for row in rows if row.op == ATTENTION]
+        kernels = candidates_of(rows, ATTENTION, arch)
         most_keys = sorted({row.accepts["max_seqlen_kv"] for row in kernels})
         most_window_keys = sorted({row.accepts["max_window_keys"] for row in kernels})
         kv_tiles = [
@@ -54,20 +54,22 @@ def _scales_of(rows: Sequence[KernelSpec]) -> _Scales:
         ]
         found = rows, _Scales(most_keys, most_window_keys, kv_tiles)
         if isinstance(rows, tuple):  # a list may change
-            _scales[id(rows)] = found
+            _scales[id(rows), arch] = found
     return found[1]
 
 
-def basis(problem: AttentionProblem, rows: Sequence[KernelSpec]) -> tuple[object, ...] | None:
-    """Equal for problems whose plans differ in the argument SEQLEN_KV alone.
+def basis(
+    problem: AttentionProblem, rows: Sequence[KernelSpec], arch: str
+) -> tuple[object, ...] | None:
+    """Equal for problems whose plans for an architecture differ in the argument SEQLEN_KV alone.
 
     None where nothing is known but the problem itself.
     """
     if problem.gather:
         return None
     keys, window = problem.seqlen_kv, problem.window
-    taken = taken_alike(problem, rows)
-    kv_tiles = _scales_of(rows).kv_tiles[taken[-1]]
+    taken = taken_alike(problem, rows, arch)
+    kv_tiles = _scales_of(rows, arch).kv_tiles[taken[-1]]
     place: tuple[int, ...]
     if window == (-1, -1):  # blocks of a tile
         place = tuple([-(-keys // kv_tile) for kv_tile in kv_tiles])
@@ -79,9 +81,11 @@ def basis(problem: AttentionProblem, rows: Sequence[KernelSpec]) -> tuple[object
     return *taken, window, *place
 
 
-def taken_alike(problem: AttentionProblem, rows: Sequence[KernelSpec]) -> tuple[Any, ...]:
+def taken_alike(
+    problem: AttentionProblem, rows: Sequence[KernelSpec], arch: str
+) -> tuple[Any, ...]:
     """Equal for problems that the same kernels take; last the place of the window's keys."""
-    scales = _scales_of(rows)
+    scales = _scales_of(rows, arch)
     return (
         *_OTHERS(problem),
         problem.window == (-1, -1),

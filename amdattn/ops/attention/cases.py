@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.device import manifest
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
@@ -282,11 +283,22 @@ def cases(row: KernelSpec | None) -> Iterator[AttentionCase]:
 
 
 def larger(on_gpu: bool) -> Iterator[AttentionCase]:
-    """Of a kernel for each element type and head size; on the virtual device of one."""
+    """Of a kernel for each element type and head size; on the virtual device of one.
+
+    Of those that every architecture has: no device is bound yet.
+    """
+    plain = [
+        row
+        for row in manifest.kernels()
+        if row.op == ATTENTION
+        and not row.accepts["softcaps"][1]
+        and row.accepts["max_tile_heads"] == 1
+    ]
+    of_archs = {arch: {row.name for row in plain if row.arch == arch} for arch in ARCHITECTURES}
+    everywhere = set.intersection(*filter(None, of_archs.values()))
     chosen: dict[tuple[str, int], KernelSpec] = {}
-    for row in manifest.kernels():
-        plain = row.op == ATTENTION and not row.accepts["softcaps"][1]
-        if plain and row.accepts["max_tile_heads"] == 1:
+    for row in plain:
+        if row.name in everywhere:
             chosen.setdefault((row.dtype, row.params["head_dim"]), row)
     for row in list(chosen.values())[: None if on_gpu else 1]:
         yield case(

@@ -1,7 +1,9 @@
 """What an attention launch costs, for planning: modelled clocks, every constant of it in here.
 
 They only decide between ways to cut the same work, so ratios matter, not times. Except where said,
-they are what the performance model of the virtual device gives for the shipped kernels.
+they are what the performance model of the virtual device gives for the shipped kernels on an
+MI300X. They are taken to be the same on every architecture for kernels of the same sources: their
+matrix instructions take as many clk. Launches and memory are the device's own.
 """
 
 from __future__ import annotations

@@ -84,7 +84,8 @@ def flash_attn_func(
         See `causal`; matters only if seqlen_q and seqlen_kv differ.
     round_mode : {"rtne", "rtna", "rtz"}
         Rounding of the result: to nearest even, to nearest with ties away from zero, or toward
-        zero. In ``p @ v`` p has the type of the arrays. All cost about the same. float16: "rtne".
+        zero. In ``p @ v`` p has the type of the arrays. All cost about the same. float16, and
+        where an instruction converts (gfx950): "rtne".
     num_splits : int
         0: the plan splits the KV range where that saves time. 1: never. More: every tile in as many
         parts, so that a row's result does not depend on the other rows of the call.

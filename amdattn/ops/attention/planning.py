@@ -140,7 +140,7 @@ def _selected(
     problem: AttentionProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> _Selection:
     """The nearest kernel, and those to choose from; the same for problems that are taken alike."""
-    key = props.arch, id(rows), taken_alike(problem, rows)
+    key = props.arch, id(rows), taken_alike(problem, rows, props.arch)
     of_rows, selection = _selections.get(key, ((), None))
     if of_rows is not rows or selection is None:
         ranked = nearest_first(rows, problem, props)

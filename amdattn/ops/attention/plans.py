@@ -106,7 +106,7 @@ def _alike(
     problem: AttentionProblem, props: DeviceProps, rows: tuple[KernelSpec, ...]
 ) -> tuple[AttentionPlan | None, object]:
     """The plan, if one is known that differs in the number of keys alone; and what is alike."""
-    of_problem = basis(problem, rows)
+    of_problem = basis(problem, rows, props.arch)
     alike = None if of_problem is None else (of_problem, props)
     base = _bases.get(alike)
     return None if base is None else base.with_keys(problem), alike

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates, candidates_of
 from amdattn.errors import ManifestError, UnsupportedDeviceError, UnsupportedProblem
@@ -87,7 +88,8 @@ def mismatches(kernel: KernelSpec, problem: AttentionProblem) -> list[Mismatch]:
 
     def require(argument: str, value: object, allowed: Sequence[object]) -> None:
         if value not in allowed:
-            found.append(Mismatch(argument, value, tuple(allowed)))
+            why = _why_not_rounded(kernel) if argument == "round_mode" else ""
+            found.append(Mismatch(argument, value, tuple(allowed), why))
 
     require("dtype", problem.dtype, (kernel.dtype,))
     for argument, sizes in _SIZES.items():
@@ -114,6 +116,14 @@ def mismatches(kernel: KernelSpec, problem: AttentionProblem) -> list[Mismatch]:
         if value > limit:
             found.append(Mismatch(argument, value, (Span(_lowest(argument), limit),)))
     return found
+
+
+def _why_not_rounded(kernel: KernelSpec) -> str:
+    """Why a kernel has one rounding only, where its architecture leaves no other."""
+    arch = ARCHITECTURES.get(kernel.arch)
+    if kernel.dtype != "bfloat16" or arch is None or not arch.converts_bf16:
+        return ""
+    return f"{arch.name} converts to bfloat16 by an instruction, which rounds to nearest even"
 
 
 def select(rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceProps) -> KernelSpec:

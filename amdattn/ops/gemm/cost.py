@@ -1,8 +1,10 @@
 """What a matrix product costs, for planning: modelled clocks, every constant of it in here.
 
 They only decide between ways to do the same work. Except where said, they were fitted to what the
-performance model of the virtual device gives for the shipped kernels at the peak clock, at which
-kernels that wait for memory run.
+performance model of the virtual device gives for the shipped kernels on an MI300X, at the peak
+clock, at which kernels that wait for memory run. Rates, queues and latencies are the device's own;
+what is fitted is taken to be the same on every architecture, whose matrix instructions of these
+kernels take as many clk.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.ops.gemm.problem import GemmProblem
 
 _ELEMENT_BYTES = 2
-_LOAD_LATENCY_CLK = 945
+_LOAD_CLK = 80  # of a load, beside the latency of HBM
 _LOAD_BYTES = 1024  # 16 a lane
 # From dispatch to the first rows and from the last ones to the end, with one fragment; for every
 # wave that is started; for each fragment; where waves of a workgroup add up their sums.
@@ -90,6 +92,7 @@ def cost(
     waves = kernel.workgroup[0] // LANES_PER_WAVE
     tile: int = kernel.params["mfma"]
     step: int = kernel.params["step"]
+    load_latency = _LOAD_CLK + props.hbm_latency_clk
     waves_k: int = kernel.params["waves_k"]
     depth: int = kernel.params["steps_in_flight"]
     parts = step * tile * _ELEMENT_BYTES // _LOAD_BYTES  # loads of a step that make a fragment
@@ -101,7 +104,7 @@ def cost(
     def waiting(count: int, resident: int) -> float:
         """Clk in which the loads of so many workgroups of a CU come."""
         limit = min(arch.vmem_queue, resident * under_way)
-        return count * waves * steps * loads_of_step * _LOAD_LATENCY_CLK / limit
+        return count * waves * steps * loads_of_step * load_latency / limit
 
     split = 0.0
     if splits > 1:

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn.device import manifest, runtime
+from amdattn.device import runtime
 from amdattn.ops.attention import select
 from tests.support.attention.masked import attention, varlen
+from tests.support.shipped import shipped
 
 BF16 = ml_dtypes.bfloat16
 
@@ -18,12 +19,11 @@ BF16 = ml_dtypes.bfloat16
 def built(**wanted):
     """Whether some shipped kernel has all of these values among its constraints."""
     return any(
-        row.op == select.ATTENTION
-        and all(
+        all(
             row.accepts[name] == "any" or value in row.accepts[name]
             for name, value in wanted.items()
         )
-        for row in manifest.kernels()
+        for row in shipped(select.ATTENTION)
     )
 
 

@@ -15,6 +15,7 @@ from amdattn.ops.attention.basis import basis
 from amdattn.ops.attention.problem import AttentionProblem
 
 MI300X = KNOWN_DEVICES["MI300X"]
+ARCH = MI300X.arch
 SMALL = DeviceProps("gfx942", "a part of one", 38, 1, 65536, 24 * 2**30)
 KINDS = {
     "decode": dict(batch=8, seqlen_q=1, num_heads_q=32, num_heads_kv=8),
@@ -76,10 +77,10 @@ def test_what_a_kernel_takes_ends_where_it_ends():
     rows = manifest.kernels()
     most = max(row.accepts["max_seqlen_kv"] for row in rows if row.op == select.ATTENTION)
     at = [problem(n, **KINDS["decode"]) for n in (most - 1, most)]
-    assert basis(at[0], rows) == basis(at[1], rows)
+    assert basis(at[0], rows, ARCH) == basis(at[1], rows, ARCH)
     if most < 2**31 - 1:
         beyond = problem(most + 1, **KINDS["decode"])
-        assert basis(beyond, rows) != basis(at[1], rows)
+        assert basis(beyond, rows, ARCH) != basis(at[1], rows, ARCH)
         attention_plans.planned(at[1], MI300X)
         with pytest.raises(UnsupportedProblem, match="seqlen_kv"):
             attention_plans.planned(beyond, MI300X)
@@ -88,15 +89,15 @@ def test_what_a_kernel_takes_ends_where_it_ends():
 def test_every_other_fact_counts():
     rows = manifest.kernels()
     one = dict(batch=2, seqlen_q=2, seqlen_kv=90, num_heads_q=4, num_heads_kv=4, head_dim=64)
-    first = basis(AttentionProblem(**one), rows)
+    first = basis(AttentionProblem(**one), rows, ARCH)
     others = dict(batch=3, seqlen_q=3, num_heads_q=8, num_heads_kv=2, head_dim=72, head_dim_v=32)
     others |= dict(dtype="float16", softmax_scale=1.0, causal=True, window_size=(3, 3))
     others |= dict(softcap=2.0, dropout_p=0.1, round_mode="rtz", num_splits=2, return_lse=True)
     others |= dict(top_left=True, sinks=True, gather="k")
     for name, value in others.items():
-        assert basis(AttentionProblem(**{**one, name: value}), rows) != first, name
-    assert basis(AttentionProblem(**one, total_q=4, total_kv=99), rows) != first
-    sums = [basis(AttentionProblem(**one, total_q=n, total_kv=99), rows) for n in (4, 5)]
+        assert basis(AttentionProblem(**{**one, name: value}), rows, ARCH) != first, name
+    assert basis(AttentionProblem(**one, total_q=4, total_kv=99), rows, ARCH) != first
+    sums = [basis(AttentionProblem(**one, total_q=n, total_kv=99), rows, ARCH) for n in (4, 5)]
     assert sums[0] != sums[1]
     fields = set(AttentionProblem.__dataclass_fields__) - {"seqlen_kv", "total_q", "total_kv"}
     assert fields == set(others)

@@ -231,7 +231,8 @@ def test_short_problems_are_not_split():
 )
 def test_plans_of_devices(device):
     problem = AttentionProblem(1, 32760, 32760, 12, 12, 128)
-    plan = plan_attention(problem, device, ROWS)
+    rows = [dataclasses.replace(row, arch=device.arch) for row in ROWS]
+    plan = plan_attention(problem, device, rows)
     assert f"on {device.num_cus} slots" in dict(plan.reasons)["rounds"]
     work = WorkMap.of(problem, plan.launches[0])
     assert plan.launches[0].grid == (work.num_workgroups, 1, 1)

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from amdattn.device import manifest
 from amdattn.ops.attention import select
 from tests.support.adversary.bar import Verdict, judge, truth
 from tests.support.adversary.plain import Array, Rules, plain
 from tests.support.attention.family import Call, Member
+from tests.support.shipped import shipped
 
 MOST_KEYS_NARROW = 129
 
@@ -52,8 +52,7 @@ def kernels() -> tuple[Kernel, ...]:
             row.accepts["softcaps"][1] > 0,
             True in row.accepts["causal"],
         )
-        for row in manifest.kernels()
-        if row.op == select.ATTENTION
+        for row in shipped(select.ATTENTION)
     )
 
 

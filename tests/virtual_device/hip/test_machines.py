@@ -15,6 +15,7 @@ from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.arch.products import CHIPS
 from amdattn.arch.props import KNOWN_DEVICES, KNOWN_PARTITIONS
 from tests.support.hip_process import run
+from tests.support.isa.assembler import AssemblerError, assemble
 from tests.support.vdev_library import open_library
 
 BOTH = KNOWN_DEVICES | KNOWN_PARTITIONS
@@ -47,7 +48,10 @@ def test_a_machine_is_what_planning_takes_it_for(name: str) -> None:
 
 def test_architectures_are_those_of_planning() -> None:
     """Every limit and constant that Python's table has is the virtual device's."""
-    library = open_library(vdev_test_architectures=(ctypes.c_char_p, []))
+    library = open_library(
+        vdev_test_architectures=(ctypes.c_char_p, []),
+        amdattn_vdev_coexecution=(ctypes.c_char_p, []),
+    )
     told: dict[str, dict[str, float]] = {}
     for line in library.vdev_test_architectures().decode().splitlines():
         arch, fact, value = line.split("\t")
@@ -64,6 +68,17 @@ def test_architectures_are_those_of_planning() -> None:
             passes = facts.get(f"v_mfma_f32_32x32x{k}_bf16", math.inf)
             rates.append(2 * 32 * 32 * k * facts["simds_per_cu"] / (passes * facts["slot_clk"]))
         assert stated.pop("matrix_flops_per_clk") == max(rates)
+        converts = stated.pop("converts_bf16")
+        try:  # LLVM knows who has the instruction
+            assemble(["v_cvt_pk_bf16_f32 v0, v1, v2"], name)
+        except AssemblerError:
+            assert not converts
+        else:
+            assert converts
+        assert stated.pop("open_trans") == any(
+            line.split("\t")[0] == name and line.split("\t")[2] == "open"
+            for line in library.amdattn_vdev_coexecution().decode().splitlines()
+        )
         assert stated == {fact: facts[fact] for fact in stated}
 
 
