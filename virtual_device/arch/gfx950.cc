@@ -11,9 +11,9 @@ using enum Beside;
 
 // clang-format off
 constexpr Coexecution kCoexecution950[] = {
-    {Unit::kValu, kOverlaps, &Timing::slot, 0, "32-bit and 16-bit scalar arithmetic, v_max3, v_perm, v_cvt_pk_{bf16,f16}_f32", "GLUON, from clk 8 of an MFMA on"},
+    {Unit::kValu, kOverlaps, &Timing::slot, 0, "32-bit and 16-bit scalar arithmetic, v_max3, v_perm, v_cvt_pk_{bf16,f16}_f32; v_permlane*_swap (5 slots)", "GLUON, from clk 8 of an MFMA on"},
     {Unit::kValu64, kOverlaps, &Timing::slot, 0, "64-bit data", "not on LLVM's list; unmeasured"},
-    {Unit::kValuConvert, kOverlaps, &Timing::convert, 0, "v_cvt between f32 and i32, u32, f16, fp8, bf8", "not on LLVM's list; unmeasured"},
+    {Unit::kValuConvert, kOverlaps, &Timing::convert, 0, "v_cvt between f32 and i32, u32, f16, bf16, fp8, bf8; v_cvt_scalef32_*", "not on LLVM's list; unmeasured"},
     {Unit::kValuPacked32, kExclusive, &Timing::slot, 12, "v_pk_{add,mul,fma}_f32, v_pk_mov_b32", "GLUON, 4 clk exposed and 12 behind the last MFMA"},
     {Unit::kValuPacked16, kExclusive, &Timing::slot, 12, "v_pk_* of f16, i16, u16, b16", "LLVM; 12 clk as packed f32"},
     {Unit::kValuDot, kExclusive, &Timing::slot, 12, "v_dot*", "LLVM; ROCLIB; 12 clk as packed f32"},
