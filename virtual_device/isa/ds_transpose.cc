@@ -68,28 +68,40 @@ void transpose(u32 element_bits, const std::byte* data, Reg* out) {
   }
 }
 
+template <u32 kElementBits>
 void read_transposed(Wave& w, const Inst& inst) {
-  const Row& row = *inst.row;
+  constexpr u32 kBytes = transposed_bytes(kElementBits);
+  constexpr u32 kAlignment = transposed_alignment(kElementBits);
   const u64 exec = w.exec();
   if (!exec) return;  // as behind a branch that was not taken
   if (exec != ~u64{0})
     raise(FaultKind::kIllegalInstruction,
-          std::string(row.name) + " exchanges data between lanes, and EXEC is not all ones",
+          std::string(inst.row->name) + " exchanges data between lanes, and EXEC is not all ones",
           std::countr_zero(~exec));
-  const u32 bytes = row.access_bytes, alignment = transposed_alignment(row.element_bits);
   const Reg address = addresses(w, inst, static_cast<u32>(inst.offset));
-  std::byte data[kLanes * transposed_bytes(6)];
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const u32 at = address.lane[lane];
-    if (at % alignment) [[unlikely]]
-      raise(FaultKind::kMisaligned,
-            std::string(row.name) + " at an address that is not a multiple of " +
-                std::to_string(alignment),
-            lane, at);
-    std::memcpy(data + bytes * static_cast<u32>(lane),
-                w.workgroup->local(at, bytes, Access::kRead, lane), bytes);
-  }
-  transpose(row.element_bits, data, vector(w, inst.dst));
+  Workgroup& group = *w.workgroup;
+  u32 low_bits = 0;
+  for (int i = 0; i < kLanes; ++i) low_bits |= address.lane[i];
+  if (low_bits % kAlignment || !lds_holds_all(group, address, kBytes)) [[unlikely]]
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const u32 at = address.lane[lane];
+      if (at % kAlignment)
+        raise(FaultKind::kMisaligned,
+              std::string(inst.row->name) + " at an address that is not a multiple of " +
+                  std::to_string(kAlignment),
+              lane, at);
+      group.local(at, kBytes, Access::kRead, lane);
+    }
+  const auto* const lds = reinterpret_cast<const std::byte*>(group.lds.data());
+  std::byte data[kLanes * kBytes];
+  for (u32 lane = 0; lane < kLanes; ++lane)
+    std::memcpy(data + kBytes * lane, lds + address.lane[lane], kBytes);
+  transpose(kElementBits, data, vector(w, inst.dst));
 }
+
+template void read_transposed<16>(Wave&, const Inst&);
+template void read_transposed<8>(Wave&, const Inst&);
+template void read_transposed<6>(Wave&, const Inst&);
+template void read_transposed<4>(Wave&, const Inst&);
 
 }  // namespace vdev::ds
