@@ -56,6 +56,7 @@ PRECOMPILED = (
     *("cstring", "deque", "functional", "map", "memory", "mutex", "optional", "span", "string"),
     *("string_view", "thread", "unordered_map", "utility", "variant", "vector"),
 )
+PRECOMPILED_TEXT = "precompiled.h"
 WORTH_PRECOMPILING = 3  # units of one level; for fewer, reading the headers is quicker
 
 
@@ -167,6 +168,8 @@ def is_stale(obj: Path, depfile: Path) -> bool:
     _, _, listed = depfile.read_text().partition(":")
     for name in listed.replace("\\\n", " ").split():
         path = Path(name)
+        if path.name == PRECOMPILED_TEXT:  # each build's own; sources do without it
+            continue
         if not path.exists() or path.stat().st_mtime > built:
             return True
     return False
@@ -227,7 +230,7 @@ class LevelFolder:
             return
         # A text of this build's own: zig's cache would give the form that another build made, which
         # names the standard headers where pip had unpacked them then.
-        source = self.header.with_name("precompiled.h")
+        source = self.header.with_name(PRECOMPILED_TEXT)
         source.write_text(f"// {time.time_ns()}\n{self.header.read_text()}")
         try:
             command = [*compiler(self.level), *COMMON_FLAGS, "-x", "c++-header"]
