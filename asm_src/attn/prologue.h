@@ -167,8 +167,6 @@ struct Prologue : FirstLoads<S> {
         if constexpr (half == 0) {
           // No other tile's are beside the last one's.
           if constexpr (S::kHalves == 1) ordered::s_nop<tile == kN - 1 ? 11 : 5>();
-          // Elsewhere other instructions are between.
-          if constexpr (kLaterResults > 0 && kN > 4 && !S::kCapped) ordered::s_nop<kLaterResults>();
           ordered::settle(r.score[tile]);  // those that are not read, too
           for (int i = 0; i < kFirstKeys; ++i) r.scaled[tile][i] = r.score[tile][i];
           if constexpr (S::kCapped) loop.cap(r.scaled[tile]);
