@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from amdattn.arch.architectures import ARCHITECTURES
@@ -129,6 +129,20 @@ _FAMILY = (
     ("fp16", 128, 128, 64, ("rtne",)),
     ("fp16", 64, 64, 64, ("rtne",)),
 )
+# The same where matrix instructions take twice as many keys or columns and LDS transposes V: in
+# their schedule (Cdna4 of asm_src/arch/target.h), or still in the other one.
+_FAMILY_OF_LONG_PRODUCTS = (
+    ("bf16", 128, 128, 64, "Cdna4"),
+    ("bf16", 64, 64, 128, "Cdna3"),
+    ("bf16", 192, 128, 64, "Cdna4"),
+    ("bf16", 256, 128, 64, "Cdna3"),
+    ("fp16", 128, 128, 64, "Cdna4"),
+    ("fp16", 64, 64, 128, "Cdna3"),
+    ("fp16", 192, 128, 64, "Cdna3"),
+    ("fp16", 256, 128, 64, "Cdna3"),
+    ("bf16", 64, 64, 64, "Cdna3"),
+    ("fp16", 64, 64, 64, "Cdna3"),
+)
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
 _ROUNDING = {"rtne": "kNearestEven", "rtna": "kNearestAway", "rtz": "kTowardZero"}
 _WAVES = 4
@@ -143,6 +157,7 @@ _ATTENTION = {
 
 def _member(
     op: str,
+    arch: str,
     dtype: str,
     head_dim: int,
     head_dim_v: int,
@@ -150,6 +165,7 @@ def _member(
     round_mode: str,
     capped: bool = False,
     by_rows: bool = False,
+    target: str = "Cdna3",
 ) -> dict[str, Any]:
     """The forward kernel of a member of the family, or the one that merges its parts."""
     merges = op == "attn_merge"
@@ -168,6 +184,7 @@ def _member(
                 "HEAD_DIM": str(head_dim),
                 "WAVE_ROWS": str(wave_rows),
                 "CAPPED": str(capped).lower(),
+                **({"TARGET": target} if target != "Cdna3" else {}),
             }
         ),
     }
@@ -183,7 +200,7 @@ def _member(
         "toolchain_reason": "neither LLVM 21 nor 22 spills; the order of the loop is the source's",
         "op": op,
         "dtype": dtype,
-        "archs": _archs(round_mode),
+        "archs": (arch,),
         "params": {"head_dim": head_dim, "head_dim_v": head_dim_v},
         "tile": ("q",) if merges else ("q", "kv"),
         "grid": MERGE_GRID if merges else WORK_GRID,
@@ -225,14 +242,23 @@ def _narrow(dtype: str, head_dim: int, round_mode: str) -> dict[str, Any]:
 
 def _family() -> Iterator[dict[str, Any]]:
     """Every member, and the kernels that merge their parts: one for all parts that are alike."""
+    for arch in ARCHITECTURES.values():
+        if arch.converts_bf16:
+            rows = [(*sizes, ("rtne",), target) for *sizes, target in _FAMILY_OF_LONG_PRODUCTS]
+        else:
+            rows = [(*row, "Cdna3") for row in _FAMILY]
+        yield from _family_of(arch.name, rows)
+
+
+def _family_of(arch: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
     merged, largest = set(), set()
-    for dtype, head_dim, head_dim_v, wave_rows, round_modes in _FAMILY:
+    for dtype, head_dim, head_dim_v, wave_rows, round_modes, target in rows:
         by_rows = (dtype, head_dim, head_dim_v) in largest
         largest.add((dtype, head_dim, head_dim_v))
         for round_mode in round_modes:
-            sizes = dtype, head_dim, head_dim_v, wave_rows, round_mode
+            sizes = arch, dtype, head_dim, head_dim_v, wave_rows, round_mode
             for capped in (False,) if by_rows else (False, True):
-                yield _member("attn_fwd", *sizes, capped, by_rows)
+                yield _member("attn_fwd", *sizes, capped, by_rows, target)
             parts = dtype, head_dim_v, wave_rows, round_mode
             if parts not in merged:
                 yield _member("attn_merge", *sizes, by_rows=by_rows)

@@ -50,6 +50,12 @@ def check_trans(trans: str, arch: str, allowed: Sequence[object] = TRANS) -> Non
 
 
 TRACKS = ("wave", "matrix", "vector", "lds", "memory")
+# At which rate the LDS is read: of gfx950 more is published than has been measured, of gfx942 both
+# are one. The index is the value of option "lds_published".
+LDS = (
+    "measured",  # 128 bytes a clk of a CU
+    "published",  # by gfx950's white paper, 256
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +117,8 @@ class LaunchProfile:
         The clock that was assumed where latencies are in ns.
     trans : str
         The reading of transcendentals that was simulated (`TRANS`).
+    lds : str
+        The rate of LDS reads that was simulated (`LDS`).
     mfma_use, valu_use, lds_use : float
         Share of `cycles` in which the unit is busy, over the simulated CUs.
     clk : dict of str to float
@@ -124,6 +132,7 @@ class LaunchProfile:
     kernel: str
     arch: str
     trans: str
+    lds: str
     cycles: int
     write_back_clk: int
     clock_ghz: float
@@ -172,6 +181,7 @@ def read_profile(raw: dict[str, Any]) -> LaunchProfile:
         kernel=raw["kernel"],
         arch=raw["arch"],
         trans=raw["trans"],
+        lds=raw["lds"],
         clock_ghz=raw["clock_ghz"],
         write_back_clk=int(raw["write_back_clk"]),
         mfma_use=raw["mfma_use"],
@@ -215,6 +225,7 @@ class Profile:
         trace_events: int,
         warm_code: bool,
         trans: str | None,
+        lds: str | None,
     ) -> None:
         if trans is not None:
             check_trans(trans, device.props.arch, (*TRANS, None))
@@ -236,6 +247,10 @@ class Profile:
         self._options["warm_code"] = int(scalars.boolean("warm_code", warm_code))
         if trans is not None:
             self._options["trans_exclusive"] = TRANS.index(trans)
+        if lds is not None:
+            if lds not in LDS:
+                raise ValueError(f"lds={lds!r} must be one of {(*LDS, None)}")
+            self._options["lds_published"] = LDS.index(lds)
 
     def __enter__(self) -> Profile:
         watching.begin("a profile")

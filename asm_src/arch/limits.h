@@ -1,11 +1,9 @@
-// What kernels know of the architecture that they are built for. Host programs may include it: they
-// say what kernels for gfx942 do.
+// What kernels know of the architecture that they are built for.
 #pragma once
+#include "arch/target.h"
 
-#if defined(__gfx950__)
-inline constexpr int kMaxLdsBytes = 160 * 1024;  // of a workgroup
-#elif defined(__gfx942__) || !defined(__AMDGCN__)
-inline constexpr int kMaxLdsBytes = 64 * 1024;
-#else
+#if defined(__AMDGCN__) && !defined(__gfx942__) && !defined(__gfx950__)
 #error "no limits of this architecture here"
 #endif
+
+inline constexpr int kMaxLdsBytes = Here::kMaxLdsBytes;  // of a workgroup

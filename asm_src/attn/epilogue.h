@@ -11,10 +11,9 @@ struct Epilogue {
   static constexpr int kN = S::kTilesQ;
   static constexpr bool kBf16 = S::kElement == Element::kBf16;
   static constexpr float kBias = kExact ? 1 : S::kBias;
-  // A lane has kPieces times 8 consecutive elements of row l % kTile of a tile: registers of the
-  // same number of all accumulators are neighbours. The nth from its first one on:
+  // A lane has kPieces times 8 consecutive elements of row l % kTile of a tile.
   static constexpr int kPieces = S::kAccRegs * S::kTilesD / 8, kPairs = 4 * kPieces;
-  static constexpr int column_of(int piece) { return S::key(piece * 8 / S::kTilesD) * S::kTilesD; }
+  static constexpr int column_of(int piece) { return S::column_of_piece(piece); }
 
   Arguments& args;
   const AttnWork& work;
@@ -251,16 +250,32 @@ struct Epilogue {
   __device__ __forceinline__ void store_tile(Global<uint16_t>* to, const f32x2 (&x)[kPairs]) {
     u32x4 out[kPieces];
     unroll<kPairs>([&]<int n>() { out[n / 4][n % 4] = round<t>(x[n]); });
+    if constexpr (S::kDirect)
+      for (u32x4& piece : out) exchange_halves(piece);
     if (inside(t))
       for (int piece = 0; piece < kPieces; ++piece)
         *(Global<u32x4>*)(to + column_of(piece)) = out[piece];
+  }
+
+  // Direct tiles: lanes l and l + 32 have 4 columns each of two neighbouring pieces; then all 8 of
+  // one of them.
+  static __device__ __forceinline__ void exchange_halves(u32x4& piece) {
+    ordered::settle(piece);
+    ordered::s_nop<2>();
+    for (int i = 0; i < 2; ++i) {
+      uint32_t a = piece[i], b = piece[2 + i];
+      ordered::v_permlane32_swap_b32(a, b);
+      piece[i] = a;
+      piece[2 + i] = b;
+    }
   }
 
   // Ties to even, two elements at a time: -65535 x has 16 bits less than x for the last of its own,
   // and 65536 x more is x without those. The low half of the result is 0 then, but not where 8 bits
   // are less than bfloat16 has room for, if those of x below are not 0; results of 2^112 and more
   // become infinite or NaN. Both are done again in integers.
-  static constexpr bool kRoundsPairs = kBf16 && S::kRounding == Rounding::kNearestEven;
+  static constexpr bool kRoundsPairs =
+      kBf16 && S::kRounding == Rounding::kNearestEven && !S::kConverts;
   __device__ __forceinline__ f32x2 rounded_pair(f32x2 x) {
     constexpr f32x2 kShift = {0x1p16f, 0x1p16f};
     x = ordered::v_pk_fma_f32_uniform(x, kShift, ordered::v_pk_fma_f32_uniform(x, -kShift, x));
@@ -286,14 +301,21 @@ struct Epilogue {
   }
   template <int t, int n>
   static __device__ __forceinline__ f32x2 read_pair() {
-    constexpr int i = 2 * n / S::kTilesD, tile = 2 * n % S::kTilesD;
-    return f32x2{v_accvgpr_read_b32<S::template kAccOutput<t, tile> + i>(),
-                 v_accvgpr_read_b32<S::template kAccOutput<t, tile + 1> + i>()};
+    if constexpr (S::kDirect) {
+      constexpr int first = S::template kAccOutput<t, 0> + 2 * n;
+      return f32x2{v_accvgpr_read_b32<first>(), v_accvgpr_read_b32<first + 1>()};
+    } else {
+      constexpr int i = 2 * n / S::kTilesD, tile = 2 * n % S::kTilesD;
+      return f32x2{v_accvgpr_read_b32<S::template kAccOutput<t, tile> + i>(),
+                   v_accvgpr_read_b32<S::template kAccOutput<t, tile + 1> + i>()};
+    }
   }
   // The rest, of one pair. To float16 a product is rounded in the instruction that computes it.
-  static constexpr bool kScalesLast = !kBf16 && S::kRounding == Rounding::kNearestEven;
+  static constexpr bool kScalesLast =
+      !kBf16 && S::kRounding == Rounding::kNearestEven && !S::kConverts;
   template <int t>
   __device__ __forceinline__ uint32_t round(f32x2 x) const {
+    if constexpr (S::kConverts) return convert_pair<S::kElement>(x[0], x[1]);
     if constexpr (kScalesLast) {
       const float by = scale[t / 2][t % 2];
       return ordered::v_fma_mixhi_f16(ordered::v_fma_mixlo_f16(x[0], by, -0.0f), x[1], by, -0.0f);
@@ -324,6 +346,10 @@ struct Epilogue {
       auto* to = (Global<uint16_t>*)next;
       f32x2 x[kPairs];
       float by;
+      if constexpr (S::kDirect) {  // else the compiler keeps those of the attempt before
+        for (auto& pair : x) pair = f32x2{};
+        by = 0;
+      }
       unroll<kN>([&]<int n>() {
         if (t != n) return;
         unroll<kPairs>([&]<int i>() { x[i] = read_pair<n, i>(); });
@@ -338,8 +364,9 @@ struct Epilogue {
           probe += y * 0.0f;
           out[n] = round_pair<S::kElement, S::kRounding>(y[0], y[1]);
         }
+        if constexpr (S::kDirect) exchange_halves(out);
         const int column = column_of(piece);
-        if (4 * group * S::kTilesD + column >= columns) continue;
+        if (S::column_of_group(group) + column >= columns) continue;
         auto* row = (Global<u32x4>*)(to + column);
         if (kExact && !can_overflow) keep_finite(out, *row);
         *row = out;
@@ -350,13 +377,14 @@ struct Epilogue {
   // ---- Parts along KV: O of the part's own softmax, the reference of a row and its sum
   __device__ __forceinline__ void store_part([[maybe_unused]] bool can_overflow) {
     const int64_t first = int64_t(work.part) * S::kRows + row_of(0) - work.q_start;
-    auto* to = (Global<float>*)args.partial_o + first * S::kHeadDimV + 4 * group * S::kTilesD;
+    constexpr int kGroupColumns = S::kDirect ? 4 : 4 * S::kTilesD;
+    auto* to = (Global<float>*)args.partial_o + first * S::kHeadDimV + kGroupColumns * group;
     unroll<kN>([&]<int t>() {
       f32x2 out[kPairs];
       scale_tile<t, true>(out);
       if (inside(t))
         for (int n = 0; n < kPairs / 2; ++n) {
-          const int column = column_of(n / 2) + n % 2 * 4;
+          const int column = S::kDirect ? 8 * n : column_of(n / 2) + n % 2 * 4;
           auto* quad = (Global<f32x4>*)(to + t * S::kTile * S::kHeadDimV + column);
           f32x4 x = __builtin_shufflevector(out[2 * n], out[2 * n + 1], 0, 1, 2, 3);
           if (kExact && !can_overflow) keep_finite(x, *quad);

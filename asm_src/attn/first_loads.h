@@ -55,10 +55,63 @@ struct FirstLoads {
   // ---- A lane's addresses in LDS and offsets in memory
   static constexpr uint32_t kBehindBlock = 3u << 30;  // an offset that reads as 0
   // 64 dwords of LDS a load of K, at permuted chunks of 16 bytes: attn/shape.h.
-  static constexpr int kOfEightRows = 8 * S::kRowBytesK / (kWaves * S::kLoadBytesK);
+  static constexpr int kOfEightRows = S::kLoadsOfEightRows;
   uint32_t row_k[kOfEightRows], column_k[kOfEightRows];  // bytes, of a lane's loads
   uint32_t row_v, column_v;                              // of V, its first row
   __device__ __forceinline__ void set_lds_addresses(uint32_t lds) {
+    if constexpr (S::kDirect)
+      set_direct_addresses(lds);
+    else
+      set_staged_addresses(lds);
+  }
+  __device__ __forceinline__ void set_offsets() {
+    if constexpr (S::kDirect)
+      set_direct_offsets();
+    else
+      set_staged_offsets();
+  }
+
+  // Of loads of 16 bytes a lane: which row of K or V, and which byte of it.
+  struct Place {
+    uint32_t row, byte;
+  };
+  template <int n>
+  __device__ __forceinline__ Place place_of() const {
+    if constexpr (n < S::kLoadsK) {
+      const uint32_t byte = (n * kWaves + wave) * S::kLoadBytes + lane * 16;
+      const uint32_t r = byte / S::kRowBytesK, chunk = byte % S::kRowBytesK / 16;
+      return {r, (chunk ^ S::permutation(r)) * 16};
+    } else {
+      const uint32_t byte = ((n - S::kLoadsK) * kWaves + wave) * S::kLoadBytes + lane * 16;
+      const uint32_t in_group = byte % S::kGroupV, in_tile = in_group % S::kTileV;
+      return {byte / S::kGroupV * 4 + in_tile / S::kTileRowV,
+              in_group / S::kTileV * S::kTileRowV + in_tile % S::kTileRowV};
+    }
+  }
+  __device__ __forceinline__ void set_direct_addresses(uint32_t lds) {
+    const uint32_t l = lane, r = l % S::kTile, g = l / S::kTile;
+    loop.load.m0 = lds + wave * S::kLoadBytes;
+    for (int step = 0; step < S::kAddressesK; ++step)
+      loop.lds.read_k[step] = lds + r * S::kRowBytesK + ((2 * step + g) ^ S::permutation(r)) * 16;
+    loop.lds.read_v = lds + S::kStageBytesV + g * S::kGroupV + l % 16 / 4 * S::kTileRowV +
+                      l / 16 % 2 * 32 + l % 4 * 8;
+    for (auto& address : loop.lds.read_k) ordered::settle(address);
+    ordered::settle(loop.lds.read_v);
+    loop.load.flip[0] = 2 * S::kStage;  // the loop begins with the other way round
+    loop.load.flip[1] = S::kStage;
+  }
+  __device__ __forceinline__ void set_direct_offsets() {
+    const uint32_t stride_k = 2 * args.k_stride_seq, stride_v = 2 * args.v_stride_seq;
+    unroll<S::kLoadsToLds>([&]<int n>() {
+      constexpr bool is_v = n >= S::kLoadsK;
+      const Place place = place_of<n>();
+      const int bytes = 2 * (is_v ? columns : int(args.head_dim));
+      const uint32_t offset = place.row * (is_v ? stride_v : stride_k) + place.byte;
+      loop.load.offset[n] = int(place.byte) < bytes ? offset : kBehindBlock;
+    });
+  }
+
+  __device__ __forceinline__ void set_staged_addresses(uint32_t lds) {
     const uint32_t l = lane, r = l % S::kTile, g = l / S::kTile;
     unroll<kOfEightRows>([&]<int n>() {
       const uint32_t byte = (n * kWaves + wave) * S::kLoadBytesK + l * 4;
@@ -89,7 +142,7 @@ struct FirstLoads {
     ordered::settle(column_v);
   }
 
-  __device__ __forceinline__ void set_offsets() {
+  __device__ __forceinline__ void set_staged_offsets() {
     KvLoads<S>& load = loop.load;
     const uint32_t stride_k = 2 * args.k_stride_seq, stride_v = 2 * args.v_stride_seq;
     unroll<S::kLoadsK>([&]<int n>() {
@@ -216,15 +269,19 @@ struct FirstLoads {
           [&]<int n>() { ordered::v_mfma_f32_32x32x4_2b_zero_acc<32 * n>(zero); });
     };
     find_k();
-    unroll<S::kLoadsK>([&]<int n>() {
+    constexpr int kLoads = S::kLoadsToLds, kFindV = S::kDirect ? S::kLoadsK : kLoads;
+    unroll<kLoads>([&]<int n>() {
       loop.load.template set_m0<n>();
-      unroll_from<n * kPieces / S::kLoadsK, (n + 1) * kPieces / S::kLoadsK>(
-          [&]<int piece>() { find_v<piece>(); });
+      if constexpr (n < kFindV)
+        unroll_from<n * kPieces / kFindV, (n + 1) * kPieces / kFindV>(
+            [&]<int piece>() { find_v<piece>(); });
       ordered::s_nop<1>();
       loop.load.template load_k<n>();
-      if constexpr (n % (S::kLoadsK / 4) == 0)
-        zero_some.template operator()<n / (S::kLoadsK / 4)>();
+      if constexpr (kLoads >= 4 && n % (kLoads / 4) == 0 && n / (kLoads / 4) < 4)
+        zero_some.template operator()<n / (kLoads / 4)>();
     });
+    static_assert(kLoads >= 4 || S::kDirect);
+    if constexpr (kLoads < 4) unroll<4>([&]<int n>() { zero_some.template operator()<n>(); });
     unroll<S::kLoadsV>([&]<int n>() { loop.load.template load_v<n>(); });
     zero_some.template operator()<4>();
     if (__builtin_expect(padded_q, false)) load_padded_q();

@@ -1,8 +1,8 @@
 // The main loop of attention forward: one wave's registers, and what the steps of attn/schedule.h
 // do with them.
 #pragma once
+#include "attn/kv_loads.h"
 #include "attn/output.h"
-#include "attn/schedule.h"
 #include "attn/work.h"
 #include "isa/acc.h"
 #include "isa/ordered.h"
@@ -13,14 +13,6 @@
 #include "tile/reduce.h"
 #include "tile/round.h"
 
-template <int kElements>
-struct Staged {
-  using Row = u32x2;
-};
-template <>
-struct Staged<2> {
-  using Row = uint32_t;
-};
 // Of a 16-bit element in the bits of a float32: half a unit of its last place, which makes of a
 // truncation a rounding, and those that it has.
 template <Element kTo>
@@ -28,8 +20,14 @@ inline constexpr uint32_t kHalfUnit = kTo == Element::kBf16 ? 0x8000 : 0x1000;
 template <Element kTo>
 inline constexpr uint32_t kElementBits = ~(2 * kHalfUnit<kTo> - 1);
 
-__device__ __forceinline__ uint32_t dword_of(u32x2 x, int i) { return x[i]; }
-__device__ __forceinline__ uint32_t dword_of(uint32_t x, int) { return x; }
+template <int kElements>
+struct MatrixOperand {
+  using Type = bf16x8;
+};
+template <>
+struct MatrixOperand<4> {
+  using Type = bf16x4;
+};
 
 // ---- Registers that live across units. O and most of Q are in the accumulation registers.
 template <class S>
@@ -39,7 +37,8 @@ struct Operands {
   bf16x8 v[S::kStepsKeys][S::kReadsV];
   // [unit % 2]: lane l has the keys S::key(n), from 4 * (l / kTile) on, of row l % kTile.
   FloatVector<S::kAccRegs> score[2][S::kHalves];
-  bf16x4 p[2][S::kStepsKeys];  // probabilities, likewise
+  // probabilities, likewise
+  typename MatrixOperand<S::Target::kOperandElements>::Type p[2][S::kStepsKeys];
 
   template <int kUnit, int n>
   __device__ __forceinline__ float score_of() const {
@@ -93,88 +92,6 @@ struct Softmax {          // of a unit
   Mask::Keys seen;                 // if masked
 };
 
-template <class S>
-struct KvLoads {                               // memory to registers (V) and LDS (K)
-  typename Staged<S::kWidthV>::Row staged[4];  // 4 keys x kWidthV elements
-  u32x4 transposed[S::kWidthV / 2];
-  uint32_t offset_k[S::kLoadsK], offset_v[4];  // bytes from the block's start
-  u32x4 buffer_k, buffer_v;                    // of the block of keys to be loaded
-  uint64_t base_k, base_v, step_k, step_v;     // addresses of that block; bytes between two
-  int rows_left, rows;                         // of the tensor from that block on; of the block
-  int bytes_k, bytes_v, stride_k, stride_v;    // of the block; of a row
-  int gap_k, gap_v;                            // bytes from the end of a row to the next one
-  uint32_t m0;
-
-  template <int n>
-  __device__ __forceinline__ void load_v() {
-    if constexpr (S::kWidthV == 4)
-      ordered::buffer_load_dwordx2(staged[n], offset_v[n], buffer_v);
-    else
-      ordered::buffer_load_dword(staged[n], offset_v[n], buffer_v);
-  }
-  template <int n>
-  __device__ __forceinline__ void set_m0() {
-    ordered::s_add_m0<n * kWaves * S::kPitchK>(m0);
-  }
-  template <int n>
-  __device__ __forceinline__ void load_k() {
-    ordered::buffer_load_dword_lds(offset_k[n], buffer_k);
-  }
-  static __device__ __forceinline__ void to_block(u32x4& buffer, uint64_t base, uint32_t bytes) {
-    buffer = u32x4{uint32_t(base), uint32_t(base >> 32), bytes, buffer[3]};
-  }
-  // The block after the last one loaded: bytes behind its last row read as 0.
-  template <int n>
-  __device__ __forceinline__ void next_block() {
-    if constexpr (n == 0) ordered::s_add_u64(base_k, step_k);
-    if constexpr (n == 1) ordered::s_add_u64(base_v, step_v);
-    if constexpr (n == 2) rows_left = ordered::s_sub_i32<kKeys>(rows_left);
-    if constexpr (n == 3) rows = ordered::s_max_i32<0>(rows_left);
-    if constexpr (n == 4) rows = ordered::s_min_i32<kKeys>(rows);
-    if constexpr (n == 5) bytes_k = ordered::s_mul_i32(rows, stride_k);
-    if constexpr (n == 6) bytes_k = ordered::s_sub_i32(bytes_k, gap_k);
-    if constexpr (n == 7) bytes_k = ordered::s_max_i32<0>(bytes_k);
-    if constexpr (n == 8) bytes_v = ordered::s_mul_i32(rows, stride_v);
-    if constexpr (n == 9) bytes_v = ordered::s_sub_i32(bytes_v, gap_v);
-    if constexpr (n == 10) {
-      bytes_v = ordered::s_max_i32<0>(bytes_v);
-      to_block(buffer_k, base_k, bytes_k);
-      to_block(buffer_v, base_v, bytes_v);
-    }
-  }
-  // Transposition p * kWidthV + e: element e of rows 2 p and 2 p + 1.
-  template <int n>
-  __device__ __forceinline__ void transpose(uint32_t low_halves, uint32_t high_halves) {
-    constexpr int element = n % S::kWidthV, pair = n / S::kWidthV;
-    transposed[element / 2][element % 2 * 2 + pair] = ordered::v_perm_b32(
-        dword_of(staged[2 * pair + 1], element / 2), dword_of(staged[2 * pair], element / 2),
-        element % 2 ? high_halves : low_halves);
-  }
-};
-
-template <class S>
-struct LdsAddresses {  // bytes
-  uint32_t read_k[S::kAddressesK], read_v, write_v;
-
-  template <int n>
-  __device__ __forceinline__ void read_keys(Operands<S>& into) const {
-    constexpr int octet = n / S::kHalves, half = n % S::kHalves;
-    constexpr int offset =
-        octet / S::kAddressesK * S::kAddressesK * 16 * S::kGroups + half * S::kTile * S::kRowBytesK;
-    ordered::ds_read_b128<offset>(into.k[half][octet], read_k[octet % S::kAddressesK]);
-  }
-  template <int n>
-  __device__ __forceinline__ void read_values(Operands<S>& into) const {
-    constexpr int step = n / S::kReadsV, octet = n % S::kReadsV;
-    constexpr int offset = octet * S::kOctetV + step * S::kGroups * S::kGroupV;
-    ordered::ds_read_b128<offset>(into.v[step][octet], read_v);
-  }
-  template <int n>
-  __device__ __forceinline__ void write_values(const u32x4 (&transposed)[S::kWidthV / 2]) const {
-    ordered::ds_write_b128<n * S::kOctetV>(write_v, transposed[n]);
-  }
-};
-
 struct Uniform {
   float scale;     // of the scores, log2 units; of capped ones, see Pipeline::capped()
   float cap_rate;  // if S::kCapped
@@ -211,16 +128,18 @@ struct Pipeline {
   // Scores of a tile: step kOp / kHalves along head_dim, of half kOp % kHalves of the keys.
   template <int kTileQ, int kOp, class Acc>
   __device__ __forceinline__ void multiply_keys(Acc& d) {
-    constexpr int half = kOp % S::kHalves, step = kOp / S::kHalves, octet = step / 2;
-    const bf16x4 keys = half_of(operand.k[half][octet], step % 2);
+    constexpr int half = kOp % S::kHalves, step = kOp / S::kHalves;
+    constexpr int octet = step / S::kOperandsOf16, part = step % S::kOperandsOf16;
+    const auto keys = operand_of<S::kOperandsOf16>(operand.k[half][octet], part);
     if constexpr (kTileQ < S::kTilesQAcc) {
-      constexpr int rows = S::template kAccQuery<kTileQ, octet> + 2 * (step % 2);
+      constexpr int rows = S::template kAccQuery<kTileQ, octet> + 2 * part;
       if constexpr (step == 0)
         ordered::mma_acc_zero<S::kElement, rows>(d, keys);
       else
         ordered::mma_acc<S::kElement, rows>(d, keys);
     } else {
-      const bf16x4 rows = half_of(operand.q[kTileQ - S::kTilesQAcc][octet], step % 2);
+      const auto rows =
+          operand_of<S::kOperandsOf16>(operand.q[kTileQ - S::kTilesQAcc][octet], part);
       if constexpr (step == 0)
         ordered::mma_zero<S::kElement>(d, keys, rows);
       else
@@ -231,7 +150,8 @@ struct Pipeline {
   template <int kTileQ, int kOp>
   __device__ __forceinline__ void multiply_values() {
     constexpr int step = kOp / S::kTilesD, tile = kOp % S::kTilesD;
-    const bf16x4 values = half_of(operand.v[step][tile / 2], tile % 2);
+    const auto values = operand_of<S::kOperandsOf16>(operand.v[step][tile / S::kOperandsOf16],
+                                                     tile % S::kOperandsOf16);
     ordered::mma_into_acc<S::kElement, S::kTile, S::template kAccOutput<kTileQ, tile>>(
         values, operand.p[kTileQ % 2][step]);
   }
@@ -294,12 +214,18 @@ struct Pipeline {
     ordered::v_mov_b32(row.rounded_sample[kTileQ], row.rounded_sample[kTileQ] * by);
     ordered::v_mov_b32(softmax.x[kSampled], p[kSampled]);
     ordered::v_mov_b32(row.unit_rounded_sample, rounded(p[kSampled] * uniform.inverse_bias));
+    const auto pair = [&](int i) {
+      return round_numbers<S::kElement, Rounding::kNearestEven>(p[i] * uniform.inverse_bias,
+                                                                p[i + 1] * uniform.inverse_bias);
+    };
     for (int step = 0; step < S::kStepsKeys; ++step) {
-      const auto pair = [&](int i) {
-        return round_numbers<S::kElement, Rounding::kNearestEven>(p[i] * uniform.inverse_bias,
-                                                                  p[i + 1] * uniform.inverse_bias);
-      };
-      ordered::v_mov_b64(operand.p[unit][step], bf16x4{pair(4 * step), pair(4 * step + 2)});
+      auto& to = operand.p[unit][step];
+      if constexpr (S::kOperandsOf16 == 2) {
+        ordered::v_mov_b64(to, bf16x4{pair(4 * step), pair(4 * step + 2)});
+      } else {
+        to = bf16x8{pair(8 * step), pair(8 * step + 2), pair(8 * step + 4), pair(8 * step + 6)};
+        ordered::settle(to);
+      }
     }
     unroll<S::kAccRegs * S::kTilesD>([&]<int kRegister>() {
       constexpr int r = S::template kAccOutput<kTileQ, 0> + kRegister;

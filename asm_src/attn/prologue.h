@@ -67,17 +67,19 @@ struct Prologue : FirstLoads<S> {
   static constexpr int kToFirst = kToScale + 2, kToSecond = kToFirst + 4;
   static constexpr int kToLast = kExchanges == 2 ? kToSecond : kToFirst, kToEnd = kToLast + 5;
   static constexpr int kTilesAhead = least(kN, 4), kWindows = S::kStepsD;
-  static constexpr int kLoadsOfBlock = S::kLoadsV + S::kLoadsK;
+  static constexpr int kLoadsOfBlock = S::kLoadsV + S::kLoadsToLds;
   // Of the second block, in the turns before window w of this one: evenly over two or three turns,
   // behind the first one, which finds the block.
   static constexpr int kFirstLoads = most(kN - 2, 1),
                        kLoadWindows = (kN + 1 - kFirstLoads) * kWindows;
   static constexpr int loads_of_block(int turn, int w) {
+    if (S::kDirect) return 0;
     const int windows = (turn - kFirstLoads) * kWindows + w;
     return most(0, least(kLoadsOfBlock, windows * kLoadsOfBlock / kLoadWindows));
   }
   static constexpr int loads_since(int t) {  // behind those of tile t when turn t begins
-    return (least(t + kTilesAhead, kN) - t - 1) * S::kReadsK + loads_of_block(t, 0);
+    const int behind = S::kDirect ? (S::kStages - 2) * kLoadsOfBlock : loads_of_block(t, 0);
+    return (least(t + kTilesAhead, kN) - t - 1) * S::kReadsK + behind;
   }
   static constexpr int kTurns = kN + 1 + kToEnd / kWindows;
   // Of which tile a window is so many behind; none: -1.
@@ -109,8 +111,9 @@ struct Prologue : FirstLoads<S> {
           for (auto& octet : loop.operand.q[turn - S::kTilesQAcc]) ordered::settle(octet);
       }
       unroll<kWindows>([&]<int w>() {
-        if constexpr (turn == 0 && w % 2 == 0)
-          ordered::s_waitcnt<ordered::kAnyVm, least(14, S::kHalves * S::kReadsK - 1 - w / 2)>();
+        if constexpr (turn == 0 && w % S::kOperandsOf16 == 0)
+          ordered::s_waitcnt<ordered::kAnyVm,
+                             least(14, S::kHalves * S::kReadsK - 1 - w / S::kOperandsOf16)>();
         if constexpr (turn < kN) loop.template multiply_keys<turn, S::kHalves * w>(r.score[turn]);
         if constexpr (turn == kN && S::kHalves == 2)
           loop.template multiply_keys<0, 2 * w + 1>(loop.operand.score[0][1]);
@@ -129,7 +132,7 @@ struct Prologue : FirstLoads<S> {
         unroll_from<w * kReads / kWindows, (w + 1) * kReads / kWindows>(
             [&]<int octet>() { this->template load_q<tile, octet>(r.from); });
     }
-    if constexpr (turn == 0)
+    if constexpr (turn == 0 && !S::kDirect)
       unroll_from<w * Loop::Plan::kNextBlockOps / kWindows,
                   (w + 1) * Loop::Plan::kNextBlockOps / kWindows>(
           [&]<int n>() { loop.load.template next_block<n>(); });
@@ -138,7 +141,7 @@ struct Prologue : FirstLoads<S> {
       constexpr int k = Loop::Plan::kShort ? n : n - S::kLoadsV;
       constexpr int v = Loop::Plan::kShort ? n - S::kLoadsK : n;
       if constexpr (v >= 0 && v < S::kLoadsV) loop.load.template load_v<v>();
-      if constexpr (k >= 0 && k < S::kLoadsK) {
+      if constexpr (k >= 0 && k < S::kLoadsToLds) {
         loop.load.template set_m0<k>();
         ordered::s_nop<1>();
         loop.load.template load_k<k>();
@@ -166,7 +169,8 @@ struct Prologue : FirstLoads<S> {
       if constexpr (tile >= 0) {
         if constexpr (half == 0) {
           // No other tile's are beside the last one's.
-          if constexpr (S::kHalves == 1) ordered::s_nop<tile == kN - 1 ? 11 : 5>();
+          if constexpr (S::kHalves == 1)
+            ordered::s_nop<S::Target::kWaitOf8Passes - (tile == kN - 1 ? 0 : 6)>();
           ordered::settle(r.score[tile]);  // those that are not read, too
           for (int i = 0; i < kFirstKeys; ++i) r.scaled[tile][i] = r.score[tile][i];
           if constexpr (S::kCapped) loop.cap(r.scaled[tile]);
@@ -202,7 +206,7 @@ struct Prologue : FirstLoads<S> {
   __device__ __forceinline__ void zero_operands() {
     for (auto& step : loop.operand.v)
       for (auto& octet : step) octet = bf16x8{};
-    for (auto& step : loop.operand.p[1]) step = bf16x4{};
+    for (auto& step : loop.operand.p[1]) step = {};
     zero(loop.row.unit_sum);
     zero(loop.row.unit_rounded_sample);
     zero(loop.softmax.x[kSampled]);
@@ -218,28 +222,50 @@ struct Prologue : FirstLoads<S> {
     this->load_first();
     zero_sums();
     set_mask();
-    o = output_row(args, work, wave_row + row) + 4 * group * S::kTilesD;
+    o = output_row(args, work, wave_row + row) + S::column_of_group(group);
     ordered::settle(o);
     ordered::ds_write_b32(lds + S::kBaseVote + 4 * wave, 0.0f);
     ordered::s_waitcnt<0, ordered::kAnyLgkm>();  // for K and V, whichever way Q was loaded
     if (__builtin_expect(!padded_q, true))
       unroll_from<1, kTilesAhead>([&]<int t>() { this->template load_tile<t>(); });
-    unroll<Loop::Plan::kTransposes>(
-        [&]<int n>() { loop.load.template transpose<n>(kLowHalfOfBoth, kHighHalfOfBoth); });
-    unroll<S::kWidthV / 2>(
-        [&]<int n>() { loop.lds.template write_values<n>(loop.load.transposed); });
+    if constexpr (S::kDirect) {
+      load_further_blocks();
+    } else {
+      unroll<Loop::Plan::kTransposes>(
+          [&]<int n>() { loop.load.template transpose<n>(kLowHalfOfBoth, kHighHalfOfBoth); });
+      unroll<S::kWidthV / 2>(
+          [&]<int n>() { loop.lds.template write_values<n>(loop.load.transposed); });
+    }
     zero_operands();
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
     ordered::s_barrier();
-    loop.load.m0 ^= S::kStageK;
+    if constexpr (!S::kDirect) loop.load.m0 ^= S::kStageK;
     unroll<S::kHalves * S::kReadsK>([&]<int n>() {  // one half of the keys, then the other
       constexpr int half = n / S::kReadsK, octet = n % S::kReadsK;
       loop.lds.template read_keys<octet * S::kHalves + half>(loop.operand);
     });
-    if constexpr (!Loop::Plan::kFlipsFirst) {
+    if constexpr (S::kDirect) {
+      for (auto& address : loop.lds.read_k) address ^= S::kStage;
+    } else if constexpr (!Loop::Plan::kFlipsFirst) {
       for (auto& address : loop.lds.read_k) address ^= S::kStageK;
       loop.lds.write_v ^= S::kStageV;
     }
     find_references(work.full_first > work.first || work.full_end == work.full_first);
+    if constexpr (S::kDirect) {  // the second block is in LDS
+      ordered::s_waitcnt<(S::kStages - 3) * kLoadsOfBlock, ordered::kAnyLgkm>();
+      ordered::s_barrier();
+    }
+  }
+  // All but the one whose stage the loop fills first.
+  __device__ __forceinline__ void load_further_blocks() {
+    unroll_from<1, S::kStages - 1>([&]<int block>() {
+      unroll<Loop::Plan::kNextBlockOps>([&]<int n>() { loop.load.template next_block<n>(); });
+      loop.load.m0 ^= S::kStage << (block % 2 == 0);
+      unroll<S::kLoadsToLds>([&]<int n>() {
+        loop.load.template set_m0<n>();
+        ordered::s_nop<1>();
+        loop.load.template load_k<n>();
+      });
+    });
   }
 };

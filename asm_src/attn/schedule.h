@@ -31,8 +31,11 @@ struct Schedule : UnitSteps<S> {
     int count, slots;
     bool fits;
   };
+  static constexpr int kTransSlots = S::Target::kTransSlots;
+  // Whether a transcendental keeps the vector unit while a matrix instruction issues.
+  static constexpr bool kOverMatrix = kTransSlots == 4;
   // Matrix instructions for which an LDS instruction is put off.
-  static constexpr int kPatience = 3;
+  static constexpr int kPatience = S::kDirect ? 1 : 3;
   static constexpr int slots_of(const Item& item) {  // of the wave; a kTrans keeps its unit for 4
     switch (item.step) {
       case Step::kNextBlock:  // the first two add 64 bits
@@ -97,8 +100,11 @@ struct Schedule : UnitSteps<S> {
         // of 32 rows, one of them is that in which it issues; the last must come before the last
         // window. Instructions of 16 rows come too often for that.
         const bool late = w >= kWindows / 3 && x * (kWindows - 1) < w * trans.count;
-        const bool wants_trans = S::kTile == 32 ? now == end - 1 || late : since >= 3 || x == 0;
-        const bool takes_trans = trans_can && (wants_trans || !vector_can);
+        const bool wants_trans = !kOverMatrix     ? (x + 1) * kWindows <= (w + 1) * trans.count
+                                 : S::kTile == 32 ? now == end - 1 || late
+                                                  : since >= 3 || x == 0;
+        const bool has_room = kOverMatrix || now + kTransSlots <= end;
+        const bool takes_trans = trans_can && has_room && (wants_trans || !vector_can);
         const bool vector_now = vector_free <= now && (takes_trans || vector_can);
         bool side_now = can(side, s) && now + slots_of(side.item[s]) <= end;
         // An LDS instruction takes the next slot, too: rather while the vector unit is at work.
@@ -106,8 +112,11 @@ struct Schedule : UnitSteps<S> {
             (v < vector.count || x < trans.count) && vector_free <= now + 1 &&
             w < side.item[s].window + kPatience)
           side_now = false;
+        if (side_now && traits(side.item[s].step).unit == Unit::kLds &&
+            !S::Target::kLdsRightBehindMatrix && traits(last.step).unit == Unit::kMatrix)
+          side_now = false;
         if (vector_now) {
-          vector_free = now + (takes_trans ? 4 : 1);
+          vector_free = now + (takes_trans ? kTransSlots : 1);
           since = takes_trans ? 0 : since + 1;
           emit(takes_trans ? trans.item[x++] : vector.item[v++]);
         } else if (side_now) {
@@ -123,6 +132,81 @@ struct Schedule : UnitSteps<S> {
         if (traits(side.item[i].step).unit == Unit::kWait) due = most(due, i + 1);
       while (s < due) emit(side.item[s++]);
     }
+    out.fits = v == vector.count && x == trans.count && now <= slots;
+    return out;
+  }
+
+  // The same with LDS instructions in an order of their own, so that what may follow a matrix
+  // instruction at once is not behind one that may not.
+  static constexpr Timetable place_apart(int t, int slots, const Timetable& before) {
+    Timetable out{{}, 0, slots, false};
+    const auto vector = vector_steps(t), trans = trans_steps();
+    const auto all = side_steps(t);
+    Items<96> lds{}, side{};
+    for (int i = 0; i < all.count; ++i)
+      (traits(all.item[i].step).unit == Unit::kLds ? lds : side)
+          .item[(traits(all.item[i].step).unit == Unit::kLds ? lds : side).count++] = all.item[i];
+    Done done{};
+    int now = 0, vector_free = 0, v = 0, x = 0, s = 0, d = 0;
+    const auto put = [&out, &now, &before, &done](const Item& item) {
+      int n = item.n;
+      if (item.step == Step::kWaitK) n = behind(before, out, Step::kReadK, n);
+      if (item.step == Step::kWaitV) n = behind(before, out, Step::kReadV, n);
+      out.at[out.count++] = {item.step, n, now};
+      done.see(item.step);
+      now += slots_of(item);
+    };
+    // What a wait waits for comes first.
+    const auto emit = [&](const Item& item) {
+      const Step read = item.step == Step::kWaitK ? Step::kReadK : Step::kReadV;
+      if (item.step == Step::kWaitK || item.step == Step::kWaitV) {
+        int until = d;
+        for (int i = d; i < lds.count; ++i)
+          if (lds.item[i].step == read && lds.item[i].n <= item.n) until = i + 1;
+        while (d < until) put(lds.item[d++]);
+      }
+      put(item);
+    };
+    for (int w = 0; w < kWindows; ++w) {
+      const int begin = w * slots / kWindows, end = (w + 1) * slots / kWindows;
+      now = most(now, begin);
+      emit({is_score(w) ? Step::kScore : Step::kOutput, op(w), w});
+      const int matrix = now;  // the slot behind it
+      vector_free = most(most(vector_free, now - 1) + 1, now + 1);
+      while (now < end) {
+        const Placed& last = out.at[out.count - 1];
+        const auto can = [&](const auto& items, int n) {
+          return n < items.count && items.item[n].window <= w &&
+                 !may_not_follow(last, items.item[n]) && done.allows(items.item[n]);
+        };
+        const bool vector_can = can(vector, v) && vector_free <= now;
+        const bool trans_can = can(trans, x) && vector_free <= now && now + kTransSlots <= end &&
+                               (x + 1) * kWindows <= (w + 2) * trans.count;
+        const bool side_can = can(side, s);
+        const bool lds_can = can(lds, d) && now > matrix && now + 2 <= end;
+        if (now == matrix && side_can)
+          emit(side.item[s++]);
+        else if (trans_can) {
+          vector_free = now + kTransSlots;
+          emit(trans.item[x++]);
+        } else if (lds_can &&
+                   (vector_free > now || !vector_can || (lds.count - d) * 2 > kWindows - w)) {
+          emit(lds.item[d++]);
+        } else if (vector_can) {
+          vector_free = now + 1;
+          emit(vector.item[v++]);
+        } else if (side_can) {
+          emit(side.item[s++]);
+        } else {
+          ++now;
+        }
+      }
+      int due = w == kWindows - 1 ? side.count : s;
+      for (int i = s; i < side.count && side.item[i].window <= w; ++i)
+        if (traits(side.item[i].step).unit == Unit::kWait) due = most(due, i + 1);
+      while (s < due) emit(side.item[s++]);
+    }
+    while (d < lds.count) put(lds.item[d++]);
     out.fits = v == vector.count && x == trans.count && now <= slots;
     return out;
   }
@@ -154,8 +238,9 @@ struct Schedule : UnitSteps<S> {
       if (p.step == Step::kLoadV && transposes < (p.n / 2 + 1) * S::kWidthV) return false;
       written |= p.step == Step::kWriteV;
       // LDS that other waves fill or read: behind the barrier.
-      const bool shared =
-          p.step == Step::kReadV || p.step == Step::kReadK || p.step == Step::kSetM0;
+      // That of several stages is read a barrier later.
+      const bool is_read = p.step == Step::kReadV || p.step == Step::kReadK;
+      const bool shared = (is_read && !S::kDirect) || p.step == Step::kSetM0;
       if (shared && !met) return false;
       if (p.step == Step::kLoadK && next_blocks != kNextBlockOps) return false;
       uses.see(p);
@@ -196,9 +281,9 @@ struct Schedule : UnitSteps<S> {
   // In the time of the matrix instructions, or as little more as the vector unit needs: at least
   // that of its steps, and a slot for each matrix instruction.
   static constexpr Timetable place_in_least(int t, const Timetable& before) {
-    int slots = kWindows + vector_steps(t).count + 4 * trans_steps().count;
+    int slots = kWindows + vector_steps(t).count + kTransSlots * trans_steps().count;
     for (slots = most(slots, kSlots * kWindows); slots <= 4 * kSlots * kWindows; ++slots) {
-      const Timetable out = place(t, slots, before);
+      const Timetable out = S::kDirect ? place_apart(t, slots, before) : place(t, slots, before);
       if (out.fits && is_valid(t, before, out)) return out;
     }
     return {{}, 0, 0, false};

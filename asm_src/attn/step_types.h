@@ -29,6 +29,7 @@ enum class Step {
   kSetM0,  // memory to LDS: where to,
   kLoadK,  // and the load
   kFlipM0,
+  kFlipFlips,  // which bits of a stage change next
   kNextBlock,  // descriptors, an instruction at a time
   kWaitV,      // operands have been read
   kWaitK,
@@ -60,9 +61,10 @@ constexpr StepTraits traits(Step step) {
       {"read_k", Unit::kLds},         {"write_v", Unit::kLds},
       {"load_v", Unit::kMemory},      {"set_m0", Unit::kScalar},
       {"load_k", Unit::kMemory},      {"flip_m0", Unit::kScalar},
-      {"next_block", Unit::kScalar},  {"wait_v", Unit::kWait},
-      {"wait_k", Unit::kWait},        {"wait_staged", Unit::kWait},
-      {"wait_block", Unit::kWait},    {"barrier", Unit::kWait},
+      {"flip_flips", Unit::kScalar},  {"next_block", Unit::kScalar},
+      {"wait_v", Unit::kWait},        {"wait_k", Unit::kWait},
+      {"wait_staged", Unit::kWait},   {"wait_block", Unit::kWait},
+      {"barrier", Unit::kWait},
   };
   return kTraits[int(step)];
 }

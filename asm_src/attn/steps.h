@@ -62,11 +62,22 @@ STEP(kRound) {
 }
 
 STEP(kSample) {
-  loop.row.unit_rounded_sample = __builtin_bit_cast(
-      float, ordered::v_and_b32<kElementBits<S::kElement>>(loop.template to_truncate<kSampled>()));
+  if constexpr (S::kConverts)
+    loop.row.unit_rounded_sample =
+        upper_of<S::kElement>(loop.operand.p[kTileQ % 2][kSampled / 8][kSampled / 2 % 4]);
+  else
+    loop.row.unit_rounded_sample = __builtin_bit_cast(
+        float,
+        ordered::v_and_b32<kElementBits<S::kElement>>(loop.template to_truncate<kSampled>()));
 }
 
 STEP(kPack) {
+  constexpr int kPairs = S::Target::kOperandElements / 2;
+  auto& to = loop.operand.p[kTileQ % 2][n / kPairs];
+  if constexpr (S::kConverts) {
+    to[n % kPairs] = convert_pair<S::kElement>(loop.softmax.x[2 * n], loop.softmax.x[2 * n + 1]);
+    return;
+  }
   const uint32_t lo = loop.template to_truncate<2 * n>();
   const uint32_t hi = loop.template to_truncate<2 * n + 1>();
   uint32_t pair;
@@ -75,7 +86,7 @@ STEP(kPack) {
   else
     pair =
         ordered::v_cvt_pkrtz_f16_f32(__builtin_bit_cast(float, lo), __builtin_bit_cast(float, hi));
-  loop.operand.p[kTileQ % 2][n / 2][n % 2] = pair;
+  to[n % kPairs] = pair;
 }
 
 STEP(kExceeds) {
@@ -89,11 +100,23 @@ STEP(kReadV) { loop.lds.template read_values<n>(loop.operand); }
 
 STEP(kWriteV) { loop.lds.template write_values<n>(loop.load.transposed); }
 
-STEP(kFlipReadK) { ordered::v_xor_b32<S::kStageK>(loop.lds.read_k[n]); }
+STEP(kFlipReadK) {
+  if constexpr (S::kDirect)
+    ordered::v_xor_b32(loop.lds.read_k[n], loop.load.flip[1]);
+  else
+    ordered::v_xor_b32<S::kStageK>(loop.lds.read_k[n]);
+}
 
-STEP(kFlipReadV) { ordered::v_xor_b32<S::kStageV>(loop.lds.read_v); }
+STEP(kFlipReadV) {
+  if constexpr (S::kDirect)
+    ordered::v_xor_b32(loop.lds.read_v, loop.load.flip[0]);
+  else
+    ordered::v_xor_b32<S::kStageV>(loop.lds.read_v);
+}
 
-STEP(kFlipWriteV) { ordered::v_xor_b32<S::kStageV>(loop.lds.write_v); }
+STEP(kFlipWriteV) {
+  if constexpr (!S::kDirect) ordered::v_xor_b32<S::kStageV>(loop.lds.write_v);
+}
 
 // ---- Memory
 STEP(kLoadV) { loop.load.template load_v<n>(); }
@@ -102,7 +125,16 @@ STEP(kSetM0) { loop.load.template set_m0<n>(); }
 
 STEP(kLoadK) { loop.load.template load_k<n>(); }
 
-STEP(kFlipM0) { ordered::s_xor_b32<S::kStageK>(loop.load.m0); }
+STEP(kFlipM0) {
+  if constexpr (S::kDirect)
+    loop.load.flip_m0();
+  else
+    ordered::s_xor_b32<S::kStageK>(loop.load.m0);
+}
+
+STEP(kFlipFlips) {
+  if constexpr (S::kDirect) loop.load.template flip_flips<n>();
+}
 
 STEP(kNextBlock) { loop.load.template next_block<n>(); }
 

@@ -13,6 +13,15 @@
 // With two tiles a block has little time. Unit 0 has the descriptors, the barrier (the next block
 // of K and this one of V are in LDS), the operands of both and the loads of K; unit 1 the waits for
 // operands, the next block of V, transposed and to LDS, and the loads of V.
+//
+// Where V goes straight to LDS, several blocks are on their way there:
+//
+//   unit of tile   beside matrix and softmax
+//   0              V operands of this block, from LDS
+//   1              (wait for them)
+//   N - 2          K operands of the next block, from LDS
+//   N - 1          (wait for them); barrier: the block after the next one is in LDS, and all waves
+//                  are done with the one before this; into its stage, loads of another one
 #pragma once
 #include "attn/shape.h"
 #include "attn/step_types.h"
@@ -23,35 +32,44 @@ struct UnitSteps {
   static constexpr int kN = S::kTilesQ;
 
   // In the unit of which tile there are the steps of these names: the table above.
-  static constexpr bool kShort = kN == 2;
+  static constexpr bool kDirect = S::kDirect, kShort = kN == 2;
+  static constexpr int kNever = -1;
   static constexpr int kReadV = 0, kWaitV = 1, kReadK = kN - 2, kWaitK = kN - 1;
-  static constexpr bool kSplit = S::kTile == 16;  // transpositions, between two units
-  static constexpr int kWriteV = kShort ? 1 : kN - 3, kTransposeV = kWriteV - kSplit;
-  static constexpr int kBarrier = kShort ? 0 : kN - 3;
-  static constexpr int kLoadV = kShort ? 1 : kN - 2, kLoadK = kShort ? 0 : kN - 1;
-  static constexpr bool kFlipsFirst = kShort;  // or behind the reads and writes of a block
-  static constexpr int kFlipReadK = kShort ? 0 : kN - 1, kFlipWriteV = kShort ? 0 : kN - 2;
-  static constexpr int kFlipReadV = kShort ? 0 : kN - 1;
+  static constexpr bool kSplit = !kDirect && S::kTile == 16;  // transpositions, between two units
+  static constexpr int kWriteV = kDirect ? kNever : kShort ? 1 : kN - 3;
+  static constexpr int kTransposeV = kDirect ? kNever : kWriteV - kSplit;
+  static constexpr int kBarrier = kDirect ? kN - 1 : kShort ? 0 : kN - 3;
+  static constexpr int kLoadV = kShort ? 1 : kN - 2, kLoadK = kDirect || !kShort ? kN - 1 : 0;
+  static constexpr bool kFlipsFirst = !kDirect && kShort;  // or behind a block's reads and writes
+  static constexpr int kFlipReadK = kFlipsFirst ? 0 : kN - 1, kFlipReadV = kFlipReadK;
+  static constexpr int kFlipWriteV = kDirect ? kNever : kShort ? 0 : kN - 2;
+  static constexpr int kFlipFlips = kDirect ? 0 : kNever;
   // And behind which matrix instruction.
   static constexpr int kStagedThere = kWindows * (kSplit ? 5 : 3) / 8;
-  static constexpr int kBarrierWindow = kShort ? kWindows * 3 / 8 : kWindows - 2;
+  static constexpr bool kEarly = kDirect || kShort;
+  static constexpr int kBarrierWindow = kDirect  ? kWindows * 5 / 8
+                                        : kEarly ? kWindows * 3 / 8
+                                                 : kWindows - 2;
   static constexpr int next_block(int n) {
-    return kShort ? n * kBarrierWindow / kNextBlockOps : kBarrierWindow - 1 - kNextBlockOps + n;
+    return kEarly ? n * kBarrierWindow / kNextBlockOps : kBarrierWindow - 1 - kNextBlockOps + n;
   }
   static constexpr int write_v(int n) { return n + (kSplit ? 6 : kWindows * 3 / 4); }
   static constexpr int load_v(int n) {
-    return kShort ? kWindows * (12 + n) / 16 : 1 + n * kWindows / S::kLoadsV;
+    return kShort ? kWindows * (12 + n) / 16 : 1 + n * kWindows / most(S::kLoadsV, 1);
   }
   static constexpr int load_k(int n) {
-    const int first = kShort ? kBarrierWindow + 1 : 0;
-    return first + n * (kWindows - first) / S::kLoadsK;
+    const int first = kEarly ? kBarrierWindow + 1 : 0;
+    return first + n * (kWindows - first) / S::kLoadsToLds;
   }
   static constexpr int kNextBlockOps = 11, kTransposes = 2 * S::kWidthV;
-  static constexpr int kLoadsBehind = kShort ? S::kLoadsV : 0;  // those of K that are waited for
+  // Behind those that are waited for at the barrier.
+  static constexpr int kLoadsBehind = kDirect  ? (S::kStages - 4) * S::kLoadsToLds
+                                      : kShort ? S::kLoadsV
+                                               : 0;
 
   // ---- The matrix unit: scores first, while the probabilities of the unit before are being
   // finished; outputs last, since the scores must be complete before the next unit reads them.
-  static constexpr int kAlone = 4;  // of each
+  static constexpr int kAlone = least(4, S::kScoreOps / 2);  // of each
   static constexpr int scores_before(int w) {
     if (w <= kAlone) return w;
     if (w > kWindows - kAlone) return S::kScoreOps;
@@ -62,12 +80,22 @@ struct UnitSteps {
   // Score op n: keys half n % kHalves, step n / kHalves. Output op n: step n / kTilesD over the
   // keys, tile n % kTilesD. Two steps of a half, two tiles of a step have one register.
   static constexpr int read_of_score(int op) {
-    return op / (2 * S::kHalves) * S::kHalves + op % S::kHalves;
+    return op / (S::kOperandsOf16 * S::kHalves) * S::kHalves + op % S::kHalves;
   }
-  static constexpr int read_of_output(int op) { return op / 2; }
-  static constexpr bool is_second(int w) {
-    return is_score(w) ? op(w) / S::kHalves % 2 : op(w) % 2;
+  // The last one of an operand's; direct ones are read half by half.
+  static constexpr int kReadsOfV = kDirect ? 2 : 1;
+  static constexpr int read_of_output(int op) {
+    return op / S::kOperandsOf16 * kReadsOfV + kReadsOfV - 1;
   }
+  // Operations that one wait is for; and those reads of V that are put off to the next unit, behind
+  // uses in so many last windows.
+  static constexpr int kWaitedOps = kDirect ? 4 : 1, kLateWindows = kDirect ? 4 : 0;
+  // Which of the uses of a register.
+  static constexpr int use_of(int w) {
+    return (is_score(w) ? op(w) / S::kHalves : op(w)) % S::kOperandsOf16;
+  }
+  static constexpr bool is_first(int w) { return use_of(w) == 0; }
+  static constexpr bool is_last(int w) { return use_of(w) == S::kOperandsOf16 - 1; }
 
   // ---- The vector unit: transcendentals in one order, all else in another. What there is between
   // the first and the last of a probability is done for several of them at a time.
@@ -106,14 +134,16 @@ struct UnitSteps {
       if (scale >= 0 && scale < kE) out.add(Step::kScale, scale);
       if (e > 0) out.add(Step::kSum, e);
       if (S::kRounds && e >= 0) out.add(Step::kRound, e);
-      if (e == kSampled) out.add(Step::kSample);
+      if (e == kSampled && !S::kConverts) out.add(Step::kSample);
       if (e >= 0 && e % 2 == 1) out.add(Step::kPack, e / 2);
+      if (e == kSampled && S::kConverts) out.add(Step::kSample);
       for (int n = 0; n < S::kAddressesK; ++n)
         if (e == 2 && t == kFlipReadK) out.add(Step::kFlipReadK, n);
       if (e == kE / 2 && t == kFlipWriteV) out.add(Step::kFlipWriteV);
-      if (e == (kFlipsFirst ? 2 : kE / 2) && t == kFlipReadV) out.add(Step::kFlipReadV);
+      if (e == (kFlipsFirst ? 2 : kE / 2) && t == kFlipReadV && !kDirect) out.add(Step::kFlipReadV);
       if (e == kE / 2 && !kSplit && t == kTransposeV) transpose(0, kTransposes, kStagedThere + 1);
     }
+    if (kDirect && t == kFlipReadV) out.add(Step::kFlipReadV);  // behind the late reads
     out.add(Step::kExceeds);
     if (kSplit && t == kTransposeV) transpose(0, kTransposes / 2, kStagedThere + 1);
     return out;
@@ -139,6 +169,7 @@ struct UnitSteps {
       case Step::kRound:
         return {Step::kExp, item.n + 1};
       case Step::kSample:
+        if (S::kConverts) return {Step::kPack, kSampled / 2 + 1};
         return {S::kRounds ? Step::kRound : Step::kExp, kSampled + 1};
       case Step::kPack:
         return {S::kRounds ? Step::kRound : Step::kExp, 2 * item.n + 2};
@@ -160,6 +191,12 @@ struct UnitSteps {
   // ---- Memory, scalar instructions and waits, in this order, each as early as its window has
   // room.
   using Side = Items<96>;
+  static constexpr int late_reads() {
+    int n = 0;
+    for (int use = kWindows - kLateWindows; use < kWindows; ++use)
+      n += is_score(use) ? 0 : kReadsOfV;
+    return n;
+  }
   static constexpr Side side_steps(int t) {
     Side out{};
     const bool has_barrier = t == kBarrier;
@@ -172,15 +209,23 @@ struct UnitSteps {
         out.add(Step::kWaitBlock, 0, w);
         out.add(Step::kBarrier, 0, w);
       }
-      if (t == kWaitK - 1 && w == kWindows - 1) out.add(Step::kWaitK, 0, w);
-      if (w + 1 < kWindows && !is_second(w + 1)) {
-        if (t == kWaitK && is_score(w + 1)) out.add(Step::kWaitK, read_of_score(op(w + 1)), w);
-        if (t == kWaitV && !is_score(w + 1)) out.add(Step::kWaitV, read_of_output(op(w + 1)), w);
+      if (t == kWaitK - 1 && w == kWindows - 1) out.add(Step::kWaitK, kWaitedOps - 1, w);
+      if (t == kFlipFlips && w == 0)
+        for (int n = 0; n < 2; ++n) out.add(Step::kFlipFlips, n, w);
+      if (t == kReadV + 1 && w < late_reads())
+        out.add(Step::kReadV, S::kStepsKeys * S::kTilesD * kReadsOfV - late_reads() + w, w);
+      if (w + 1 < kWindows && is_first(w + 1) && op(w + 1) % kWaitedOps == 0) {
+        const int last = op(w + 1) + kWaitedOps - 1;
+        if (t == kWaitK && is_score(w + 1)) out.add(Step::kWaitK, read_of_score(last), w);
+        if (t == kWaitV && !is_score(w + 1)) out.add(Step::kWaitV, read_of_output(last), w);
       }
       // Behind the last use, and what was waited for at the barrier behind that.
       for (int use = 0; use <= w; ++use) {
-        if (!is_second(use) || (has_barrier ? most(use, kBarrierWindow + 1) : use) != w) continue;
-        if (t == kReadV && !is_score(use)) out.add(Step::kReadV, read_of_output(op(use)), w);
+        if (!is_last(use) || (has_barrier ? most(use, kBarrierWindow + 1) : use) != w) continue;
+        const bool late = use >= kWindows - kLateWindows;
+        if (t == kReadV && !is_score(use) && !late)
+          for (int n = kReadsOfV - 1; n >= 0; --n)
+            out.add(Step::kReadV, read_of_output(op(use)) - n, w);
         if (t == kReadK && is_score(use)) out.add(Step::kReadK, read_of_score(op(use)), w);
       }
       if (t == kTransposeV && w == kStagedThere) out.add(Step::kWaitStaged, 0, w);
@@ -188,7 +233,7 @@ struct UnitSteps {
         if (t == kWriteV && w == write_v(n)) out.add(Step::kWriteV, n, w);
       for (int n = 0; n < S::kLoadsV; ++n)
         if (t == kLoadV && w == load_v(n)) out.add(Step::kLoadV, n, w);
-      for (int n = 0; n < S::kLoadsK; ++n) {
+      for (int n = 0; n < S::kLoadsToLds; ++n) {
         if (t != kLoadK || w != load_k(n)) continue;
         out.add(Step::kSetM0, n, w);
         out.add(Step::kLoadK, n, w + 1);

@@ -7,35 +7,39 @@
 namespace ordered {
 
 // ---- Matrix: 16-bit in, f32 out; operands as in isa/mfma.h. The _zero forms start at 0.
-#define MFMA(shape, suffix, element, Acc)                                                        \
-  __device__ __forceinline__ void v_mfma_f32_##shape##_##suffix(Acc& d, bf16x4 a, bf16x4 b) {    \
-    asm volatile("v_mfma_f32_" #shape "_" element " %0, %1, %2, %0" : "+v"(d) : "v"(a), "v"(b)); \
-  }                                                                                              \
-  __device__ __forceinline__ void v_mfma_f32_##shape##_##suffix##_zero(Acc& d, bf16x4 a,         \
-                                                                       bf16x4 b) {               \
-    asm volatile("v_mfma_f32_" #shape "_" element " %0, %1, %2, 0" : "=&v"(d) : "v"(a), "v"(b)); \
-  }                                                                                              \
-  template <int kB>                                                                              \
-  __device__ __forceinline__ void v_mfma_f32_##shape##_##suffix##_acc(Acc& d, bf16x4 a) {        \
-    asm volatile("v_mfma_f32_" #shape "_" element " %0, %1, a[%c2:%c3], %0"                      \
-                 : "+v"(d)                                                                       \
-                 : "v"(a), "n"(kB), "n"(kB + 1));                                                \
-  }                                                                                              \
-  template <int kB>                                                                              \
-  __device__ __forceinline__ void v_mfma_f32_##shape##_##suffix##_acc_zero(Acc& d, bf16x4 a) {   \
-    asm volatile("v_mfma_f32_" #shape "_" element " %0, %1, a[%c2:%c3], 0"                       \
-                 : "=&v"(d)                                                                      \
-                 : "v"(a), "n"(kB), "n"(kB + 1));                                                \
-  }                                                                                              \
-  template <int kD>                                                                              \
-  __device__ __forceinline__ void v_mfma_f32_##shape##_##suffix##_into_acc(bf16x4 a, bf16x4 b) { \
-    asm volatile("v_mfma_f32_" #shape "_" element " a[%c2:%c3], %0, %1, a[%c2:%c3]" ::"v"(a),    \
-                 "v"(b), "n"(kD), "n"(kD + sizeof(Acc) / 4 - 1));                                \
+#define MFMA(shape, suffix, element, Acc, Operand)                                                 \
+  __device__ __forceinline__ void v_mfma_f32_##shape##_##suffix(Acc& d, Operand a, Operand b) {    \
+    asm volatile("v_mfma_f32_" #shape "_" element " %0, %1, %2, %0" : "+v"(d) : "v"(a), "v"(b));   \
+  }                                                                                                \
+  __device__ __forceinline__ void v_mfma_f32_##shape##_##suffix##_zero(Acc& d, Operand a,          \
+                                                                       Operand b) {                \
+    asm volatile("v_mfma_f32_" #shape "_" element " %0, %1, %2, 0" : "=&v"(d) : "v"(a), "v"(b));   \
+  }                                                                                                \
+  template <int kB>                                                                                \
+  __device__ __forceinline__ void v_mfma_f32_##shape##_##suffix##_acc(Acc& d, Operand a) {         \
+    asm volatile("v_mfma_f32_" #shape "_" element " %0, %1, a[%c2:%c3], %0"                        \
+                 : "+v"(d)                                                                         \
+                 : "v"(a), "n"(kB), "n"(kB + sizeof(Operand) / 4 - 1));                            \
+  }                                                                                                \
+  template <int kB>                                                                                \
+  __device__ __forceinline__ void v_mfma_f32_##shape##_##suffix##_acc_zero(Acc& d, Operand a) {    \
+    asm volatile("v_mfma_f32_" #shape "_" element " %0, %1, a[%c2:%c3], 0"                         \
+                 : "=&v"(d)                                                                        \
+                 : "v"(a), "n"(kB), "n"(kB + sizeof(Operand) / 4 - 1));                            \
+  }                                                                                                \
+  template <int kD>                                                                                \
+  __device__ __forceinline__ void v_mfma_f32_##shape##_##suffix##_into_acc(Operand a, Operand b) { \
+    asm volatile("v_mfma_f32_" #shape "_" element " a[%c2:%c3], %0, %1, a[%c2:%c3]" ::"v"(a),      \
+                 "v"(b), "n"(kD), "n"(kD + sizeof(Acc) / 4 - 1));                                  \
   }
-MFMA(16x16x16, bf16, "bf16", f32x4)
-MFMA(16x16x16, f16, "f16", f32x4)
-MFMA(32x32x8, bf16, "bf16", f32x16)
-MFMA(32x32x8, f16, "f16", f32x16)
+MFMA(16x16x16, bf16, "bf16", f32x4, bf16x4)
+MFMA(16x16x16, f16, "f16", f32x4, bf16x4)
+MFMA(32x32x8, bf16, "bf16", f32x16, bf16x4)
+MFMA(32x32x8, f16, "f16", f32x16, bf16x4)
+MFMA(16x16x32, bf16, "bf16", f32x4, bf16x8)
+MFMA(16x16x32, f16, "f16", f32x4, bf16x8)
+MFMA(32x32x16, bf16, "bf16", f32x16, bf16x8)
+MFMA(32x32x16, f16, "f16", f32x16, bf16x8)
 #undef MFMA
 
 // a[kD : kD + 31] = 0, given two registers that hold 0: 16 passes in the background.
@@ -203,10 +207,49 @@ __device__ __forceinline__ float v_cndmask_b32_0(float a, uint64_t lanes) {
   return d;
 }
 
+// To nearest even, as MODE has it at a kernel's start.
+__device__ __forceinline__ uint32_t v_cvt_pk_bf16_f32(float lo, float hi) {
+  uint32_t d;
+  asm volatile("v_cvt_pk_bf16_f32 %0, %1, %2" : "=v"(d) : "v"(lo), "v"(hi));
+  return d;
+}
+__device__ __forceinline__ uint32_t v_cvt_pk_f16_f32(float lo, float hi) {
+  uint32_t d;
+  asm volatile("v_cvt_pk_f16_f32 %0, %1, %2" : "=v"(d) : "v"(lo), "v"(hi));
+  return d;
+}
+
+// The upper 32 lanes of a for the lower ones of b.
+__device__ __forceinline__ void v_permlane32_swap_b32(uint32_t& a, uint32_t& b) {
+  asm volatile("v_permlane32_swap_b32 %0, %1" : "+v"(a), "+v"(b));
+}
+
+// The upper float16 of a pair.
+__device__ __forceinline__ float v_fma_mix_f32_high(uint32_t pair) {
+  float d;
+  asm volatile("v_fma_mix_f32 %0, %1, 1.0, 0 op_sel:[1,0,0] op_sel_hi:[1,0,0]"
+               : "=v"(d)
+               : "v"(pair));
+  return d;
+}
+
+__device__ __forceinline__ void v_xor_b32(uint32_t& a, uint32_t uniform) {
+  asm volatile("v_xor_b32 %0, %1, %0" : "+v"(a) : "s"(uniform));
+}
+
 // ---- LDS: byte addresses
 template <int kOffset>
 __device__ __forceinline__ void ds_read_b128(bf16x8& d, uint32_t address) {
   asm volatile("ds_read_b128 %0, %1 offset:%2" : "=v"(d) : "v"(address), "n"(kOffset));
+}
+
+// Of 16 lanes that each address 4 elements: lane i gets the element i of each of 4 rows, of which
+// lanes 4 r to 4 r + 3 have the rth.
+template <int kOffset>
+__device__ __forceinline__ u32x2 ds_read_b64_tr_b16(uint32_t address) {
+  u32x2 d;
+  asm volatile("ds_read_b64_tr_b16 %0, %1 offset:%2" : "=v"(d) : "v"(address), "n"(kOffset));
+  return d;
 }
 
 __device__ __forceinline__ void ds_write_b32(uint32_t address, float value) {
@@ -251,6 +294,11 @@ __device__ __forceinline__ void buffer_load_dword_lds(uint32_t offset, u32x4 buf
   asm volatile("buffer_load_dword %0, %1, 0 offen lds" ::"v"(offset), "s"(buffer));
 }
 
+// The same of 16 bytes a lane.
+__device__ __forceinline__ void buffer_load_dwordx4_lds(uint32_t offset, u32x4 buffer) {
+  asm volatile("buffer_load_dwordx4 %0, %1, 0 offen lds" ::"v"(offset), "s"(buffer));
+}
+
 template <uint32_t kBytes>
 __device__ __forceinline__ void s_add_m0(uint32_t address) {
   asm volatile("s_add_u32 m0, %0, %1" ::"s"(address), "n"(kBytes) : "scc");
@@ -260,6 +308,10 @@ __device__ __forceinline__ void s_add_m0(uint32_t address) {
 template <uint32_t kConstant>
 __device__ __forceinline__ void s_xor_b32(uint32_t& a) {
   asm volatile("s_xor_b32 %0, %0, %1" : "+s"(a) : "n"(kConstant) : "scc");
+}
+
+__device__ __forceinline__ void s_xor_b32(uint32_t& a, uint32_t b) {
+  asm volatile("s_xor_b32 %0, %0, %1" : "+s"(a) : "s"(b) : "scc");
 }
 
 #define SCALAR(name)                                                      \

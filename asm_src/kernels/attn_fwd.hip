@@ -1,8 +1,13 @@
 // Attention forward. One code object per member of the family: the build defines KERNEL (its name),
-// HEAD_DIM, HEAD_DIM_V, WAVE_ROWS, ELEMENT, ROUNDING and CAPPED.
+// HEAD_DIM, HEAD_DIM_V, WAVE_ROWS, ELEMENT, ROUNDING, CAPPED and, if it is not the first one, whose
+// instructions the schedule follows from: TARGET.
 #include "attn/forward.h"
 
-using S = Shape<HEAD_DIM, HEAD_DIM_V, WAVE_ROWS, Element::ELEMENT, Rounding::ROUNDING, CAPPED>;
+#ifndef TARGET
+#define TARGET Cdna3
+#endif
+using S =
+    Shape<HEAD_DIM, HEAD_DIM_V, WAVE_ROWS, Element::ELEMENT, Rounding::ROUNDING, CAPPED, TARGET>;
 
 #define JOIN(a, b) a##b
 #define TILES_OF(name) JOIN(name, _tiles)

@@ -25,56 +25,57 @@ __device__ __forceinline__ f32x4 mma(bf16x8 a, bf16x8 b, f32x4 c) {
 // caller's. f32x4: 16 x 16 x 16; f32x16: 32 x 32 x 8.
 namespace ordered {
 
-#define MMA(Acc, shape)                                                  \
-  template <Element kOf>                                                 \
-  __device__ __forceinline__ void mma(Acc& d, bf16x4 a, bf16x4 b) {      \
-    if constexpr (kOf == Element::kBf16)                                 \
-      v_mfma_f32_##shape##_bf16(d, a, b);                                \
-    else                                                                 \
-      v_mfma_f32_##shape##_f16(d, a, b);                                 \
-  }                                                                      \
-  /* d = a * b^T */                                                      \
-  template <Element kOf>                                                 \
-  __device__ __forceinline__ void mma_zero(Acc& d, bf16x4 a, bf16x4 b) { \
-    if constexpr (kOf == Element::kBf16)                                 \
-      v_mfma_f32_##shape##_bf16_zero(d, a, b);                           \
-    else                                                                 \
-      v_mfma_f32_##shape##_f16_zero(d, a, b);                            \
-  }                                                                      \
-  /* b in a[kB : kB + 1]. */                                             \
-  template <Element kOf, int kB>                                         \
-  __device__ __forceinline__ void mma_acc(Acc& d, bf16x4 a) {            \
-    if constexpr (kOf == Element::kBf16)                                 \
-      v_mfma_f32_##shape##_bf16_acc<kB>(d, a);                           \
-    else                                                                 \
-      v_mfma_f32_##shape##_f16_acc<kB>(d, a);                            \
-  }                                                                      \
-  template <Element kOf, int kB>                                         \
-  __device__ __forceinline__ void mma_acc_zero(Acc& d, bf16x4 a) {       \
-    if constexpr (kOf == Element::kBf16)                                 \
-      v_mfma_f32_##shape##_bf16_acc_zero<kB>(d, a);                      \
-    else                                                                 \
-      v_mfma_f32_##shape##_f16_acc_zero<kB>(d, a);                       \
+#define MMA(Acc, shape, Operand)                                           \
+  template <Element kOf>                                                   \
+  __device__ __forceinline__ void mma(Acc& d, Operand a, Operand b) {      \
+    if constexpr (kOf == Element::kBf16)                                   \
+      v_mfma_f32_##shape##_bf16(d, a, b);                                  \
+    else                                                                   \
+      v_mfma_f32_##shape##_f16(d, a, b);                                   \
+  }                                                                        \
+  /* d = a * b^T */                                                        \
+  template <Element kOf>                                                   \
+  __device__ __forceinline__ void mma_zero(Acc& d, Operand a, Operand b) { \
+    if constexpr (kOf == Element::kBf16)                                   \
+      v_mfma_f32_##shape##_bf16_zero(d, a, b);                             \
+    else                                                                   \
+      v_mfma_f32_##shape##_f16_zero(d, a, b);                              \
+  }                                                                        \
+  /* b in accumulation registers from kB on. */                            \
+  template <Element kOf, int kB>                                           \
+  __device__ __forceinline__ void mma_acc(Acc& d, Operand a) {             \
+    if constexpr (kOf == Element::kBf16)                                   \
+      v_mfma_f32_##shape##_bf16_acc<kB>(d, a);                             \
+    else                                                                   \
+      v_mfma_f32_##shape##_f16_acc<kB>(d, a);                              \
+  }                                                                        \
+  template <Element kOf, int kB>                                           \
+  __device__ __forceinline__ void mma_acc_zero(Acc& d, Operand a) {        \
+    if constexpr (kOf == Element::kBf16)                                   \
+      v_mfma_f32_##shape##_bf16_acc_zero<kB>(d, a);                        \
+    else                                                                   \
+      v_mfma_f32_##shape##_f16_acc_zero<kB>(d, a);                         \
   }
-MMA(f32x4, 16x16x16)
-MMA(f32x16, 32x32x8)
+MMA(f32x4, 16x16x16, bf16x4)
+MMA(f32x16, 32x32x8, bf16x4)
+MMA(f32x4, 16x16x32, bf16x8)
+MMA(f32x16, 32x32x16, bf16x8)
 #undef MMA
 
 // d, of kTile rows and columns, from a[kD] on.
-template <Element kOf, int kTile, int kD>
-__device__ __forceinline__ void mma_into_acc(bf16x4 a, bf16x4 b) {
-  static_assert(kTile == 16 || kTile == 32);
-  if constexpr (kTile == 16) {
-    if constexpr (kOf == Element::kBf16)
-      v_mfma_f32_16x16x16_bf16_into_acc<kD>(a, b);
-    else
-      v_mfma_f32_16x16x16_f16_into_acc<kD>(a, b);
-  } else {
-    if constexpr (kOf == Element::kBf16)
-      v_mfma_f32_32x32x8_bf16_into_acc<kD>(a, b);
-    else
-      v_mfma_f32_32x32x8_f16_into_acc<kD>(a, b);
+#define MMA_INTO_ACC(kRows, shape, Operand)                            \
+  template <Element kOf, int kTile, int kD>                            \
+    requires(kTile == kRows)                                           \
+  __device__ __forceinline__ void mma_into_acc(Operand a, Operand b) { \
+    if constexpr (kOf == Element::kBf16)                               \
+      v_mfma_f32_##shape##_bf16_into_acc<kD>(a, b);                    \
+    else                                                               \
+      v_mfma_f32_##shape##_f16_into_acc<kD>(a, b);                     \
   }
-}
+MMA_INTO_ACC(16, 16x16x16, bf16x4)
+MMA_INTO_ACC(32, 32x32x8, bf16x4)
+MMA_INTO_ACC(16, 16x16x32, bf16x8)
+MMA_INTO_ACC(32, 32x32x16, bf16x8)
+#undef MMA_INTO_ACC
 
 }  // namespace ordered

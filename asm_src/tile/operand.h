@@ -20,3 +20,11 @@ __device__ __forceinline__ int lane_group() { return Lane::in_wave() / kMatrix; 
 __device__ __forceinline__ bf16x4 half_of(bf16x8 x, int half) {
   return half ? __builtin_shufflevector(x, x, 2, 3) : __builtin_shufflevector(x, x, 0, 1);
 }
+// Operand `nth` of the kOperands that 16 bytes are.
+template <int kOperands>
+__device__ __forceinline__ auto operand_of(bf16x8 x, int nth) {
+  if constexpr (kOperands == 2)
+    return half_of(x, nth);
+  else
+    return x;
+}

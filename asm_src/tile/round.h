@@ -1,6 +1,7 @@
 // Two float32 to 16 bits each and into one register. In integer arithmetic where gfx942 has no
 // instruction for it (bfloat16): ties, denormal results and overflow to infinity come out right.
 #pragma once
+#include "isa/ordered.h"
 #include "isa/valu.h"
 #include "tile/element.h"
 
@@ -58,4 +59,22 @@ __device__ __forceinline__ bf16x4 round_pairs(f32x4 x) {
 template <Element kTo, Rounding kHow>
 __device__ __forceinline__ bf16x4 round_numbers(f32x4 x) {
   return {round_numbers<kTo, kHow>(x[0], x[1]), round_numbers<kTo, kHow>(x[2], x[3])};
+}
+
+// In one instruction, where it is written, to nearest even.
+template <Element kTo>
+__device__ __forceinline__ uint32_t convert_pair(float lo, float hi) {
+  if constexpr (kTo == Element::kBf16)
+    return ordered::v_cvt_pk_bf16_f32(lo, hi);
+  else
+    return ordered::v_cvt_pk_f16_f32(lo, hi);
+}
+
+// The second element of a pair, where it is written.
+template <Element kOf>
+__device__ __forceinline__ float upper_of(uint32_t pair) {
+  if constexpr (kOf == Element::kBf16)
+    return __builtin_bit_cast(float, ordered::v_and_b32<0xffff0000>(pair));
+  else
+    return ordered::v_fma_mix_f32_high(pair);
 }

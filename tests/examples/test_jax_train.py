@@ -45,10 +45,10 @@ def test_a_short_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(train, "Sizes", lambda: small)
-    train.main(steps=20, seed=0, out=tmp_path)
+    train.main(steps=50, seed=0, out=tmp_path)
     with (tmp_path / "loss.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
-    assert header == ["step", "amdattn", "XLA"] and [int(row[0]) for row in rows] == [*range(20)]
+    assert header == ["step", "amdattn", "XLA"] and [int(row[0]) for row in rows] == [*range(50)]
     losses = np.array([[float(x) for x in row[1:]] for row in rows])
     assert abs(losses[0] - np.log(256)).max() < 0.1
     assert (losses[-5:].mean(axis=0) < losses[0] - 0.15).all()

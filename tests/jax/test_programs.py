@@ -161,7 +161,9 @@ def test_a_fault_is_an_error_with_the_report() -> None:
     """Sums of lengths beyond the tensors, which nobody can check in a program."""
     sums = jnp.array([0, 1 << 24], jnp.int32)
     with pytest.raises(Exception, match=r"amdattn: attention: .*error 7") as raised:
-        found = aj.flash_attn_varlen_func(Q[0], K[0], V[0], sums, sums, 1 << 24, 1 << 24)
+        found = jax.jit(
+            lambda sums: aj.flash_attn_varlen_func(Q[0], K[0], V[0], sums, sums, 1 << 24, 1 << 24)
+        )(sums)
         jax.block_until_ready(found)
     assert "attn_fwd" in str(raised.value)  # what faulted, and where
     np.testing.assert_array_equal(attend(Q, K, V), attend(Q, K, V))  # and all goes on

@@ -104,12 +104,13 @@ constexpr Row fetch2(u16 opcode, const char* name) {
 }
 
 // Read for a matrix instruction: lanes exchange elements.
-constexpr Row transposing(u16 opcode, const char* name, u32 element_bits) {
-  const u32 bytes = ds::transposed_bytes(element_bits);
-  Row row = base(opcode, name, &ds::read_transposed, kLoad | kReadsExec, bytes);
+template <u32 kElementBits>
+constexpr Row transposing(u16 opcode, const char* name) {
+  const u32 bytes = ds::transposed_bytes(kElementBits);
+  Row row = base(opcode, name, &ds::read_transposed<kElementBits>, kLoad | kReadsExec, bytes);
   row.dst = dwords_spec(static_cast<int>(bytes / 4));
   row.src[0] = Type::kU32;
-  row.element_bits = static_cast<u8>(element_bits);
+  row.element_bits = kElementBits;
   row.note = "ISA manual 11.4; EXEC must be all ones";
   return row.only(kCdna4);
 }
@@ -278,10 +279,10 @@ constexpr Row kRows[] = {
     counter(0xbe, "ds_append", &ds::append),
     write<Shape::kB96>(0xde, "ds_write_b96"),
     write<Shape::kB128>(0xdf, "ds_write_b128"),
-    transposing(0xe0, "ds_read_b64_tr_b4", 4),
-    transposing(0xe1, "ds_read_b96_tr_b6", 6).with(Trait::kOddResult),
-    transposing(0xe2, "ds_read_b64_tr_b8", 8),
-    transposing(0xe3, "ds_read_b64_tr_b16", 16),
+    transposing<4>(0xe0, "ds_read_b64_tr_b4"),
+    transposing<6>(0xe1, "ds_read_b96_tr_b6").with(Trait::kOddResult),
+    transposing<8>(0xe2, "ds_read_b64_tr_b8"),
+    transposing<16>(0xe3, "ds_read_b64_tr_b16"),
     read<Shape::kB96>(0xfe, "ds_read_b96"),
     read<Shape::kB128>(0xff, "ds_read_b128"),
 };

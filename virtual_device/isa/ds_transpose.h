@@ -17,6 +17,7 @@ constexpr u32 transposed_alignment(u32 element_bits) { return element_bits == 6 
 // `data`: transposed_bytes of each of the wave's lanes in turn. `out`: the result's registers.
 void transpose(u32 element_bits, const std::byte* data, Reg* out);
 
+template <u32 kElementBits>
 void read_transposed(Wave& w, const Inst& inst);
 
 }  // namespace vdev::ds

@@ -28,11 +28,13 @@ void enqueue(std::vector<u64>& queue, u64 now, u64 done) {
 
 }  // namespace
 
-ComputeUnit::ComputeUnit(const Arch& arch, const UnitTimes& times, u32 index, MemoryPath& memory,
-                         Profile& profile, Execute execute)
+ComputeUnit::ComputeUnit(const Arch& arch, const UnitTimes& times, bool lds_published, u32 index,
+                         MemoryPath& memory, Profile& profile, Execute execute)
     : timing_(arch.timing),
       num_simds_(arch.limits.simds_per_cu),
       times_(times),
+      lds_read_bytes_(lds_published ? timing_.lds_port_published_bytes
+                                    : timing_.lds_port_read_bytes),
       index_(index),
       memory_(memory),
       profile_(profile),
@@ -322,7 +324,7 @@ void ComputeUnit::issue_memory(TimedWave& w, u32 simd_index, const Inst& inst,
                false);
       return;
     case Unit::kLds: {
-      const LdsService service = lds_service(timing_, inst, touched);
+      const LdsService service = lds_service(timing_, lds_read_bytes_, inst, touched);
       const double served = lds_ports_[port(simd_index)].serve(static_cast<double>(now),
                                                                service.data + service.address);
       profile_.use.lds += service.data;

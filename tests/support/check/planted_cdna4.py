@@ -73,6 +73,13 @@ CDNA4 = [
         lanes=128,
     ),
     cdna4(
+        "stale_dwords_in_a_load_to_lds",
+        "stale_read",
+        "another workgroup's data loaded to LDS, 16 bytes a lane, without acquire",
+        producer="producer",
+        workgroups=2,
+    ),
+    cdna4(
         "transposing_read_with_half_the_lanes",
         "illegal_instruction",
         "transposing LDS read with lanes that EXEC disables",

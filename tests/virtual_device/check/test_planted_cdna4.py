@@ -54,3 +54,9 @@ def test_a_missing_wait_gives_wrong_data(outcomes: Any, planted: Planted) -> Non
 def test_the_finding_names_the_lane_that_got_the_element(outcomes: Any) -> None:
     (finding,) = errors(outcomes["transposed_uninitialised_element"][0])
     assert finding["lane"] == 6
+
+
+def test_stale_data_are_all_old(outcomes: Any) -> None:
+    """Each of the 16 bytes of a lane shows what was there before."""
+    stale, fresh = (o["out"][:64] for o in outcomes["stale_dwords_in_a_load_to_lds"])
+    assert not any(stale) and all(fresh)

@@ -162,3 +162,34 @@ ONE_WAVE transposing_read_misaligned(const Words, Words out) {
                "global_store_dword %0, v14, %2\n" CALM
                ::"v"(lane_bytes()), "s"(lds_address(words)), "s"(out) : WRITTEN);
 }
+
+// A workgroup loads to LDS what another has just written, without acquire: old bytes, all 16.
+ONE_WAVE stale_dwords_in_a_load_to_lds([[maybe_unused]] const Words in, Words out) {
+  __shared__ alignas(16) uint32_t words[256];
+#ifdef REPAIRED
+  const Words from = in;
+#else
+  const Words from = out + 256;
+#endif
+  if (__builtin_amdgcn_workgroup_id_x() == 0) {
+    asm volatile(CALM PIECES_OF(4)
+                 "v_lshlrev_b32_e32 v21, 2, %0\n"
+                 PRODUCER(stale_dwords_in_a_load_to_lds)
+                 "global_store_dwordx4 v21, v[10:13], %2\n" CALM
+                 ::"v"(lane_bytes()), "s"(lds_address(words)), "s"(out + 256) : "v21", WRITTEN);
+  } else {
+    asm volatile(CALM PIECES_OF(4) HOLD_BACK
+                 "v_lshlrev_b32_e32 v21, 2, %0\n"
+                 "s_mov_b32 m0, %1\n"
+                 "s_nop 0\n"
+                 USE(stale_dwords_in_a_load_to_lds) "global_load_lds_dwordx4 v21, %3\n" CALM
+                 "ds_read_b128 v[10:13], v20\n"
+                 "s_waitcnt lgkmcnt(0)\n"
+                 "v_or_b32_e32 v10, v10, v11\n"
+                 "v_or_b32_e32 v12, v12, v13\n"
+                 "v_or_b32_e32 v10, v10, v12\n"
+                 "global_store_dword %0, v10, %2\n" CALM
+                 ::"v"(lane_bytes()), "s"(lds_address(words)), "s"(out), "s"(from)
+                 : "s40", "scc", "v21", WRITTEN);
+  }
+}
