@@ -85,6 +85,18 @@ def test_layout_is_the_manuals(shapes: dict[str, Shape], name: str, side: str) -
                     assert tuple(found) == (register, element * size, lane)
 
 
+def test_passes_are_the_manuals(shapes: dict[str, Shape]) -> None:
+    """Tables 28 and 33 in clk; of f8f6f4 with an 8-bit operand."""
+    by_blocks = {(16, 1): 16, (32, 1): 32, (32, 2): 64, (16, 4): 32, (4, 16): 8}
+    others = {
+        "v_mfma_f64_16x16x4_f64": 64, "v_mfma_f64_4x4x4_4b_f64": 32,
+        "v_mfma_f32_16x16x4_f32": 32, "v_mfma_f32_32x32x2_f32": 64,
+    }  # fmt: skip
+    for name, s in shapes.items():
+        slow = 2 if name.endswith("f8f6f4") else 1
+        assert 4 * s.passes == others.get(name, by_blocks.get((s.m, s.blocks), 0) * slow), name
+
+
 def bits_of(form: int) -> int:
     return 1 + FORMATS[form][0] + FORMATS[form][1]
 
