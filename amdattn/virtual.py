@@ -48,7 +48,8 @@ def set_option(key: str, value: object) -> None:
     ----------
     key : str
         "threads", "quantum", "seed", "max_instructions", "max_total_instructions",
-        "resident_workgroups", "null" or "trans_exclusive": see docs/virtual-device.md.
+        "resident_workgroups", "null", "trans_exclusive" or "lds_published": see
+        docs/virtual-device.md.
     value : int
     """
     exports = runtime.get().virtual_exports()
@@ -135,6 +136,7 @@ def profile(
     trace_events: int = 0,
     warm_code: bool = True,
     trans: str | None = None,
+    lds: str | None = None,
 ) -> Profile:
     """Model the cycles of every launch inside a ``with`` block.
 
@@ -159,6 +161,9 @@ def profile(
     trans : {"beside", "exclusive"}, optional
         Whether transcendentals issue beside matrix instructions, or wait for the matrix unit and
         hold it: open for gfx942. Default: as the option "trans_exclusive" says, at first "beside".
+    lds : {"measured", "published"}, optional
+        At which rate the LDS of gfx950 is read: at most 128 bytes a clk of a CU have been measured,
+        256 are published. Default: as the option "lds_published" says, at first "measured".
 
     Returns
     -------
@@ -180,6 +185,7 @@ def profile(
         trace_events,
         warm_code,
         trans,
+        lds,
     )
 
 

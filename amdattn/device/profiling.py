@@ -34,6 +34,12 @@ TRANS = (
     "beside",  # it overlaps
     "exclusive",  # it waits for the matrix unit and holds it
 )
+# At which rate the LDS is read: of gfx950 more is published than has been measured, of gfx942 both
+# are one. The index is the value of option "lds_published".
+LDS = (
+    "measured",  # 128 bytes a clk of a CU
+    "published",  # by gfx950's white paper, 256
+)
 TRACKS = ("wave", "matrix", "vector", "lds", "memory")
 
 
@@ -96,6 +102,8 @@ class LaunchProfile:
         The clock that was assumed where latencies are in ns.
     trans : str
         The reading of transcendentals that was simulated (`TRANS`).
+    lds : str
+        The rate of LDS reads that was simulated (`LDS`).
     mfma_use, valu_use, lds_use : float
         Share of `cycles` in which the unit is busy, over the simulated CUs.
     clk : dict of str to float
@@ -109,6 +117,7 @@ class LaunchProfile:
     kernel: str
     arch: str
     trans: str
+    lds: str
     cycles: int
     write_back_clk: int
     clock_ghz: float
@@ -157,6 +166,7 @@ def read_profile(raw: dict[str, Any]) -> LaunchProfile:
         kernel=raw["kernel"],
         arch=raw["arch"],
         trans=raw["trans"],
+        lds=raw["lds"],
         clock_ghz=raw["clock_ghz"],
         write_back_clk=int(raw["write_back_clk"]),
         mfma_use=raw["mfma_use"],
@@ -200,9 +210,12 @@ class Profile:
         trace_events: int,
         warm_code: bool,
         trans: str | None,
+        lds: str | None,
     ) -> None:
         if trans is not None and trans not in TRANS:
             raise ValueError(f"trans={trans!r} must be one of {(*TRANS, None)}")
+        if lds is not None and lds not in LDS:
+            raise ValueError(f"lds={lds!r} must be one of {(*LDS, None)}")
         self.launches: list[LaunchProfile] = []
         self._device = device
         self._exports = device.virtual_exports()
@@ -221,6 +234,8 @@ class Profile:
         self._options["warm_code"] = int(scalars.boolean("warm_code", warm_code))
         if trans is not None:
             self._options["trans_exclusive"] = TRANS.index(trans)
+        if lds is not None:
+            self._options["lds_published"] = LDS.index(lds)
 
     def __enter__(self) -> Profile:
         watching.begin("a profile")

@@ -36,6 +36,7 @@ OPTIONS = {
     "trace_events": 0,
     "warm_code": 1,
     "trans_exclusive": 0,
+    "lds_published": 0,
 }
 
 _CDEF = """

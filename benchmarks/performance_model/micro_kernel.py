@@ -22,7 +22,7 @@ LANES = 64
 # times 4, 8, 16; v4 = a dword of the table by lane; v[8:15] random; s[20:21] the mask that was
 # asked for; EXEC full; LDS of 64 KiB.
 _SOURCE = """
-.amdgcn_target "amdgcn-amd-amdhsa--gfx942"
+.amdgcn_target "amdgcn-amd-amdhsa--{arch}"
 .text
 .globl micro
 .p2align 8
@@ -76,13 +76,13 @@ _functions = Functions()
 
 
 @functools.cache
-def assemble(body: str) -> bytes:
+def assemble(body: str, arch: str) -> bytes:
     """Code object of the kernel `micro` with these instructions."""
     zig = [sys.executable, "-m", "ziglang"]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "k.s").write_text(_SOURCE.format(body=body))
-        target = ["-target", "amdgcn-amd-amdhsa", "-mcpu=gfx942"]
+        (folder / "k.s").write_text(_SOURCE.format(body=body, arch=arch))
+        target = ["-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}"]
         clang = [*zig, "clang", *target, "-x", "assembler", "-c", "k.s", "-o", "k.o"]
         subprocess.run(clang, cwd=folder, check=True)
         link = [*zig, "ld.lld", "-shared", "k.o", "-o", "k.hsaco"]
@@ -104,6 +104,7 @@ def profiles(
     trace_events: int = 0,
     warm_code: bool = True,
     trans: str | None = None,
+    lds: str | None = None,
 ) -> list[LaunchProfile]:
     """Launches one after the other, of workgroups of `waves`.
 
@@ -128,9 +129,13 @@ def profiles(
         runtime.synchronize()
         kernarg = mask.to_bytes(8, "little") + address.to_bytes(8, "little")
         grid, workgroup = (workgroups, 1, 1), (LANES * waves, 1, 1)
-        launch = Launch(assemble(body), "micro", grid, workgroup, kernarg)
+        launch = Launch(assemble(body, device.props.arch), "micro", grid, workgroup, kernarg)
         with virtual.profile(
-            clock_mhz=clock_mhz, trace_events=trace_events, warm_code=warm_code, trans=trans
+            clock_mhz=clock_mhz,
+            trace_events=trace_events,
+            warm_code=warm_code,
+            trans=trans,
+            lds=lds,
         ) as profile:
             for _ in range(launches):
                 launch.enqueue(_functions)
@@ -151,7 +156,14 @@ def duration(body: str, *, waves: int = 1, **options: Any) -> int:
     return time.end - time.start
 
 
-def pass_clk(text: str, *, waves: int = 1, trans: str | None = None, before: str = "") -> float:
+def pass_clk(
+    text: str,
+    *,
+    waves: int = 1,
+    trans: str | None = None,
+    lds: str | None = None,
+    before: str = "",
+) -> float:
     """Clk of one pass of a loop around the text, in steady state: the code is in the cache."""
     body = f"""{before}
   s_mov_b32 s4, s20
@@ -160,7 +172,9 @@ loop:
   s_sub_u32 s4, s4, 1
   s_cmp_lg_u32 s4, 0
   s_cbranch_scc1 loop"""
-    longer, shorter = (duration(body, waves=waves, mask=passes, trans=trans) for passes in (24, 8))
+    longer, shorter = (
+        duration(body, waves=waves, mask=passes, trans=trans, lds=lds) for passes in (24, 8)
+    )
     return (longer - shorter) / 16
 
 
@@ -170,6 +184,7 @@ def clk_per(
     *,
     waves: int = 1,
     trans: str | None = None,
+    lds: str | None = None,
     before: str = "",
 ) -> float:
     """Clk by which a further copy of the text lengthens a loop; {i} in it counts.
@@ -184,6 +199,7 @@ def clk_per(
         return "\n".join(instruction.format(i=i) for i in range(count))
 
     more, fewer = (
-        pass_clk(text(n), waves=waves, trans=trans, before=before) for n in (2 * copies, copies)
+        pass_clk(text(n), waves=waves, trans=trans, lds=lds, before=before)
+        for n in (2 * copies, copies)
     )
     return (more - fewer) / copies

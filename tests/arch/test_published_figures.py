@@ -23,7 +23,7 @@ SHEETS = {
 # KiB of LDS, the share of the rate of HBM that reads sustain (measured: 4.2 TB/s of an MI300X, 6.25
 # of an MI355X), and sustained TB/s of the last level cache.
 CDNA3 = ("gfx942", 64, 4.2 / 5.3, 6.0)
-CDNA4 = ("gfx950", 160, 6.25 / 8, 6.25 * 6 / 4.2)
+CDNA4 = ("gfx950", 160, 6.25 / 8, 6.565)
 ARCHITECTURES = {name: CDNA4 if name.startswith("MI35") else CDNA3 for name in SHEETS}
 
 

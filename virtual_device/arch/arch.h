@@ -20,6 +20,7 @@ namespace vdev {
 struct MatrixPasses {
   std::string_view name;  // of the instruction
   u8 passes;              // of an issue slot each
+  u8 narrow = passes;     // f8f6f4 without an 8-bit operand
 };
 
 // What code objects are built for.
@@ -34,11 +35,11 @@ struct Processor {
   // What the vector ALU does beside the matrix unit: a row for every class of instruction.
   std::span<const Coexecution> coexecution;
 
-  // 0: it has no such matrix instruction.
-  u8 passes(std::string_view instruction) const {
+  // Null: it has no such matrix instruction.
+  const MatrixPasses* passes(std::string_view instruction) const {
     for (const MatrixPasses& row : matrix_passes)
-      if (row.name == instruction) return row.passes;
-    return 0;
+      if (row.name == instruction) return &row;
+    return nullptr;
   }
 };
 // Those with devices, then the generic ones.

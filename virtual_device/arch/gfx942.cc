@@ -206,8 +206,9 @@ constexpr Arch kGfx942{
             .first_fetch = 716,    // [M SQTT]
 
             // ---- LDS
-            .lds_ports = 2,             // [D RPC]
-            .lds_port_read_bytes = 64,  // [D RPC]
+            .lds_ports = 2,                  // [D RPC]
+            .lds_port_read_bytes = 64,       // [D RPC]
+            .lds_port_published_bytes = 64,  // the same
             .lds_port_write_bytes =
                 64,  // [D RPC]
                      // [M MT4G: 52 clk a step of a chain of ds_read_b32 and s_waitcnt: 4 of

@@ -1,7 +1,9 @@
 // CDNA4: MI350X and MI355X. Nothing here is fitted to a kernel.
 //
 // Sources as in gfx942.cc, and ISA4: CDNA4 ISA manual. WP4: CDNA4 white paper. HK: phase probes of
-// HipKittens on an MI355X. What is not named is as on CDNA3 [A].
+// HipKittens on an MI355X (analysis/paper_experiments/phases). OR: rates that AMD's Origami has of
+// gfx950, measured (rocm-libraries, shared/origami, hardware.cpp). What is not named is as on CDNA3
+// [A].
 #include "arch/processors.h"
 
 namespace vdev {
@@ -11,9 +13,9 @@ using enum Beside;
 
 // clang-format off
 constexpr Coexecution kCoexecution950[] = {
-    {Unit::kValu, kOverlaps, &Timing::slot, 0, "32-bit and 16-bit scalar arithmetic, v_max3, v_perm, v_cvt_pk_{bf16,f16}_f32", "GLUON, from clk 8 of an MFMA on"},
+    {Unit::kValu, kOverlaps, &Timing::slot, 0, "32-bit and 16-bit scalar arithmetic, v_max3, v_perm, v_cvt_pk_{bf16,f16}_f32; v_permlane*_swap (5 slots)", "GLUON, from clk 8 of an MFMA on"},
     {Unit::kValu64, kOverlaps, &Timing::slot, 0, "64-bit data", "not on LLVM's list; unmeasured"},
-    {Unit::kValuConvert, kOverlaps, &Timing::convert, 0, "v_cvt between f32 and i32, u32, f16, fp8, bf8", "not on LLVM's list; unmeasured"},
+    {Unit::kValuConvert, kOverlaps, &Timing::convert, 0, "v_cvt between f32 and i32, u32, f16, bf16, fp8, bf8; v_cvt_scalef32_*", "not on LLVM's list; unmeasured"},
     {Unit::kValuPacked32, kExclusive, &Timing::slot, 12, "v_pk_{add,mul,fma}_f32, v_pk_mov_b32", "GLUON, 4 clk exposed and 12 behind the last MFMA"},
     {Unit::kValuPacked16, kExclusive, &Timing::slot, 12, "v_pk_* of f16, i16, u16, b16", "LLVM; 12 clk as packed f32"},
     {Unit::kValuDot, kExclusive, &Timing::slot, 12, "v_dot*", "LLVM; ROCLIB; 12 clk as packed f32"},
@@ -28,9 +30,19 @@ static_assert(complete(kCoexecution950), "a row for every class, and one only");
 
 constexpr u32 kBanks950 = 64;
 
-// [M HK] of b64 and b128 reads and of b64 writes; b32 as b64, b128 writes as CDNA3 [A].
+// Lanes that follow each other are served together.
+constexpr LdsPhases in_order(u32 bytes, bool write, u32 banks, u32 count) {
+  LdsPhases p{bytes, write, banks, count, {}};
+  const u32 lanes = 64 / count;
+  for (u32 i = 0; i < count; ++i) p.lanes[i] = ((u64{1} << lanes) - 1) << lanes * i;
+  return p;
+}
+
+// [M HK] of b64, b96 and b128 reads and of b64 writes; b128 reads as Triton has them, too (PR
+// 11365). b32 reads as those of b64 [T FC: they take as long], transposing reads as those of their
+// width, b32 and b128 writes as CDNA3's [A].
 constexpr LdsPhases kLdsPhases950[] = {
-    {8, false, kBanks950, 2, {0x00000000ffffffff, 0xffffffff00000000}},
+    in_order(8, false, kBanks950, 2),
     {12,
      false,
      32,
@@ -42,43 +54,81 @@ constexpr LdsPhases kLdsPhases950[] = {
      kBanks950,
      4,
      {0x000000000ff0f00f, 0x00000000f00f0ff0, 0x0ff0f00f00000000, 0xf00f0ff000000000}},
-    {8,
-     true,
-     32,
-     4,
-     {0x000000000000ffff, 0x00000000ffff0000, 0x0000ffff00000000, 0xffff000000000000}},
-    {16,
-     true,
-     32,
-     8,
-     {u64{0xff}, u64{0xff} << 8, u64{0xff} << 16, u64{0xff} << 24, u64{0xff} << 32, u64{0xff} << 40,
-      u64{0xff} << 48, u64{0xff} << 56}},
+    in_order(4, true, 32, 2),
+    in_order(8, true, 32, 4),
+    in_order(16, true, 32, 8),
 };
 
-// [D ISA4; T LLVM]
+// [D ISA4; T LLVM, which has f64 4x4x4 at 4 as on CDNA3]. f8f6f4: with an 8-bit operand, without.
 constexpr MatrixPasses kPasses950[] = {
-    {"v_mfma_f32_32x32x1_2b_f32", 16},    {"v_mfma_f32_16x16x1_4b_f32", 8},
-    {"v_mfma_f32_4x4x1_16b_f32", 2},      {"v_mfma_f32_32x32x2_f32", 16},
-    {"v_mfma_f32_16x16x4_f32", 8},        {"v_mfma_f32_32x32x4_2b_f16", 16},
-    {"v_mfma_f32_16x16x4_4b_f16", 8},     {"v_mfma_f32_4x4x4_16b_f16", 2},
-    {"v_mfma_f32_32x32x8_f16", 8},        {"v_mfma_f32_16x16x16_f16", 4},
-    {"v_mfma_i32_32x32x4_2b_i8", 16},     {"v_mfma_i32_16x16x4_4b_i8", 8},
-    {"v_mfma_i32_4x4x4_16b_i8", 2},       {"v_mfma_i32_32x32x16_i8", 8},
-    {"v_mfma_i32_16x16x32_i8", 4},        {"v_mfma_f32_32x32x4_2b_bf16", 16},
-    {"v_mfma_f32_16x16x4_4b_bf16", 8},    {"v_mfma_f32_4x4x4_16b_bf16", 2},
-    {"v_mfma_f32_32x32x8_bf16", 8},       {"v_mfma_f32_16x16x16_bf16", 4},
-    {"v_smfmac_f32_16x16x32_f16", 4},     {"v_smfmac_f32_32x32x16_f16", 8},
-    {"v_smfmac_f32_16x16x32_bf16", 4},    {"v_smfmac_f32_32x32x16_bf16", 8},
-    {"v_smfmac_i32_16x16x64_i8", 4},      {"v_smfmac_i32_32x32x32_i8", 8},
-    {"v_mfma_f64_16x16x4_f64", 16},       {"v_mfma_f64_4x4x4_4b_f64", 4},
-    {"v_mfma_f32_16x16x32_bf8_bf8", 4},   {"v_mfma_f32_16x16x32_bf8_fp8", 4},
-    {"v_mfma_f32_16x16x32_fp8_bf8", 4},   {"v_mfma_f32_16x16x32_fp8_fp8", 4},
-    {"v_mfma_f32_32x32x16_bf8_bf8", 8},   {"v_mfma_f32_32x32x16_bf8_fp8", 8},
-    {"v_mfma_f32_32x32x16_fp8_bf8", 8},   {"v_mfma_f32_32x32x16_fp8_fp8", 8},
-    {"v_smfmac_f32_16x16x64_bf8_bf8", 4}, {"v_smfmac_f32_16x16x64_bf8_fp8", 4},
-    {"v_smfmac_f32_16x16x64_fp8_bf8", 4}, {"v_smfmac_f32_16x16x64_fp8_fp8", 4},
-    {"v_smfmac_f32_32x32x32_bf8_bf8", 8}, {"v_smfmac_f32_32x32x32_bf8_fp8", 8},
-    {"v_smfmac_f32_32x32x32_fp8_bf8", 8}, {"v_smfmac_f32_32x32x32_fp8_fp8", 8},
+    {"v_mfma_f32_32x32x1_2b_f32", 16},
+    {"v_mfma_f32_16x16x1_4b_f32", 8},
+    {"v_mfma_f32_4x4x1_16b_f32", 2},
+    {"v_mfma_f32_32x32x2_f32", 16},
+    {"v_mfma_f32_16x16x4_f32", 8},
+    {"v_mfma_f32_32x32x4_2b_f16", 16},
+    {"v_mfma_f32_16x16x4_4b_f16", 8},
+    {"v_mfma_f32_4x4x4_16b_f16", 2},
+    {"v_mfma_f32_32x32x8_f16", 8},
+    {"v_mfma_f32_16x16x16_f16", 4},
+    {"v_mfma_i32_32x32x4_2b_i8", 16},
+    {"v_mfma_i32_16x16x4_4b_i8", 8},
+    {"v_mfma_i32_4x4x4_16b_i8", 2},
+    {"v_mfma_i32_32x32x16_i8", 8},
+    {"v_mfma_i32_16x16x32_i8", 4},
+    {"v_mfma_f32_32x32x4_2b_bf16", 16},
+    {"v_mfma_f32_16x16x4_4b_bf16", 8},
+    {"v_mfma_f32_4x4x4_16b_bf16", 2},
+    {"v_mfma_f32_32x32x8_bf16", 8},
+    {"v_mfma_f32_16x16x16_bf16", 4},
+    {"v_smfmac_f32_16x16x32_f16", 4},
+    {"v_smfmac_f32_32x32x16_f16", 8},
+    {"v_smfmac_f32_16x16x32_bf16", 4},
+    {"v_smfmac_f32_32x32x16_bf16", 8},
+    {"v_smfmac_i32_16x16x64_i8", 4},
+    {"v_smfmac_i32_32x32x32_i8", 8},
+    {"v_mfma_f64_16x16x4_f64", 16},
+    {"v_mfma_f64_4x4x4_4b_f64", 8},
+    {"v_mfma_f32_16x16x32_bf8_bf8", 4},
+    {"v_mfma_f32_16x16x32_bf8_fp8", 4},
+    {"v_mfma_f32_16x16x32_fp8_bf8", 4},
+    {"v_mfma_f32_16x16x32_fp8_fp8", 4},
+    {"v_mfma_f32_32x32x16_bf8_bf8", 8},
+    {"v_mfma_f32_32x32x16_bf8_fp8", 8},
+    {"v_mfma_f32_32x32x16_fp8_bf8", 8},
+    {"v_mfma_f32_32x32x16_fp8_fp8", 8},
+    {"v_smfmac_f32_16x16x64_bf8_bf8", 4},
+    {"v_smfmac_f32_16x16x64_bf8_fp8", 4},
+    {"v_smfmac_f32_16x16x64_fp8_bf8", 4},
+    {"v_smfmac_f32_16x16x64_fp8_fp8", 4},
+    {"v_smfmac_f32_32x32x32_bf8_bf8", 8},
+    {"v_smfmac_f32_32x32x32_bf8_fp8", 8},
+    {"v_smfmac_f32_32x32x32_fp8_bf8", 8},
+    {"v_smfmac_f32_32x32x32_fp8_fp8", 8},
+    {"v_mfma_f32_16x16x32_bf16", 4},
+    {"v_mfma_f32_32x32x16_bf16", 8},
+    {"v_mfma_f32_16x16x32_f16", 4},
+    {"v_mfma_f32_32x32x16_f16", 8},
+    {"v_mfma_i32_16x16x64_i8", 4},
+    {"v_mfma_i32_32x32x32_i8", 8},
+    {"v_smfmac_f32_16x16x64_f16", 4},
+    {"v_smfmac_f32_32x32x32_f16", 8},
+    {"v_smfmac_f32_16x16x64_bf16", 4},
+    {"v_smfmac_f32_32x32x32_bf16", 8},
+    {"v_smfmac_i32_16x16x128_i8", 4},
+    {"v_smfmac_i32_32x32x64_i8", 8},
+    {"v_smfmac_f32_16x16x128_bf8_bf8", 4},
+    {"v_smfmac_f32_16x16x128_bf8_fp8", 4},
+    {"v_smfmac_f32_16x16x128_fp8_bf8", 4},
+    {"v_smfmac_f32_16x16x128_fp8_fp8", 4},
+    {"v_smfmac_f32_32x32x64_bf8_bf8", 8},
+    {"v_smfmac_f32_32x32x64_bf8_fp8", 8},
+    {"v_smfmac_f32_32x32x64_fp8_bf8", 8},
+    {"v_smfmac_f32_32x32x64_fp8_fp8", 8},
+    {"v_mfma_f32_16x16x128_f8f6f4", 8, 4},
+    {"v_mfma_f32_32x32x64_f8f6f4", 16, 8},
+    {"v_mfma_scale_f32_16x16x128_f8f6f4", 8, 4},
+    {"v_mfma_scale_f32_32x32x64_f8f6f4", 16, 8},
 };
 
 constexpr u16 kMi355xIds[] = {0x75a3, 0x75b3};
@@ -86,11 +136,11 @@ constexpr u16 kMi350xIds[] = {0x75a0, 0x75b0};
 
 // Sustained clock: 1.57 TFLOP/s of a bf16 GEMM at 100 % use give 1.5 GHz, so it is above [M HK];
 // AMD's simulator has 1.8 [T FC]; 1.75 is taken [A]. Sustained reads of HBM: 6250 of 8000 bytes per
-// ns, the ceiling that AITER's kernels are held against on an MI355X [M aiter#4719]. MALL: the
-// share of that which an MI300X has [A].
+// ns, the ceiling that AITER's kernels are held against on an MI355X [M aiter#4719; OR 6228 to
+// 6373 by width]. MALL [M OR, 16 bytes a lane].
 constexpr double kSustained950 = 1.75;
 constexpr double kHbm950 = 6250;
-constexpr double kMall950 = kHbm950 * 6000 / 4200;
+constexpr double kMall950 = 6565;
 constexpr u32 kMallBytes950 = 256u << 20;  // [D]
 
 constexpr Product kProducts950[] = {
@@ -160,13 +210,17 @@ constexpr Arch kGfx950{
             .first_fetch = 716,  // [M SQTT]
 
             // ---- LDS
-            .lds_ports = 2,
-            .lds_port_read_bytes = 128,  // 256 of a CU [D WP4]
+            .lds_ports = 2,  // [T FC: two waves share an interface]
+                             // As CDNA3 [D RPC, of MI350 too]: 122 of 128 bytes a clk of a CU is
+                             // the most that was seen, with 15 of writes by loads to LDS beside [M
+                             // GLUON], and a wave's b128 return 16 clk apart [M SQTT]
+            .lds_port_read_bytes = 64,
+            .lds_port_published_bytes = 128,  // 256 of a CU [D WP4]
             .lds_port_write_bytes = 64,
-            .lds_latency = 44,  // [T FC; M SQTT 36 to the first return]
-            .lds_queue = 16,
-            .lds_back_to_back = 8,
-            .lds_after_mfma = 8,  // none in the 4 clk after an MFMA [T FC; hipBLASLt#2997]
+            .lds_latency = 44,      // [T FC, of b32 and b64; M SQTT 36 to the first return]
+            .lds_queue = 16,        // [T FC]
+            .lds_back_to_back = 8,  // [T FC]
+            .lds_after_mfma = 8,    // none in the 4 clk after an MFMA [T FC; hipBLASLt#2997]
             .lgkm_limit = 15,
             .lds_phases = kLdsPhases950,
 
@@ -175,17 +229,17 @@ constexpr Arch kGfx950{
             .vmem_queue = 64,
             .vm_limit = 63,
             .lds_load_slots = 1,  // [T FC, LLVM PR 214682]
-            .line_bytes = 128,
+            .line_bytes = 128,    // [T FC; M OR 128 of L2 and MALL]
             .sector_bytes = 64,
-            .l1_bytes = 32768,
+            .l1_bytes = 32768,  // [T FC]
             .l1_ways = 64,
-            .l1_bytes_per_clk = 64,
+            .l1_bytes_per_clk = 64,  // [T FC]
             .l1_latency = 118,
-            .l2_bytes = 4u << 20,
+            .l2_bytes = 4u << 20,  // [T FC]
             .l2_ways = 16,
-            .l2_bytes_per_clk = 1843,
+            .l2_bytes_per_clk = 1843,       // 16 x 128 x 0.9 [T FC]; 880 by a workgroup a CU [M OR]
             .l2_write_bytes_per_clk = 768,  // 16 x 64 x 0.75 [T FC]
-            .l2_to_cu_bytes_per_clk = 128,
+            .l2_to_cu_bytes_per_clk = 128,  // [T FC]
             .l2_latency = 213,
             .mall_sets = 16384,
             .l2_polynomial = 0xc75,
@@ -208,7 +262,7 @@ constexpr Arch kGfx950{
 
             // ---- Dispatch
             .dispatch_wave = 14,  // [M SQTT]
-            .launch_us = 2.3,     // [T FC: 2.1 to 2.6]
+            .launch_us = 2.6,     // [T FC]
         },
     .products = kProducts950,
 };

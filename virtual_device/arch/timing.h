@@ -50,14 +50,15 @@ struct Timing {
   u32 first_fetch;      // clk from dispatch to a wave's first instruction, cold
 
   // ---- LDS
-  u32 lds_ports;             // each shared by two SIMDs
-  u32 lds_port_read_bytes;   // per clk
-  u32 lds_port_write_bytes;  // per clk, addresses of writes among them
-  u32 lds_latency;           // clk from the end of service to the data
-  u32 lds_queue;             // instructions under way per port
-  u32 lds_back_to_back;      // clk between two DS instructions of a wave
-  u32 lds_after_mfma;        // clk from a wave's MFMA to its next DS instruction, at least
-  u32 lgkm_limit;            // operations of a wave under way, by the bits of lgkmcnt
+  u32 lds_ports;                 // each shared by two SIMDs
+  u32 lds_port_read_bytes;       // per clk, as measured
+  u32 lds_port_published_bytes;  // ... as published: simulated when that is asked for
+  u32 lds_port_write_bytes;      // per clk, addresses of writes among them
+  u32 lds_latency;               // clk from the end of service to the data
+  u32 lds_queue;                 // instructions under way per port
+  u32 lds_back_to_back;          // clk between two DS instructions of a wave
+  u32 lds_after_mfma;            // clk from a wave's MFMA to its next DS instruction, at least
+  u32 lgkm_limit;                // operations of a wave under way, by the bits of lgkmcnt
   std::span<const LdsPhases> lds_phases;  // reads and writes, ascending bytes
 
   // ---- Vector memory

@@ -247,13 +247,19 @@ void Coherence::report_stale(Accessor& by, const FootprintPart& part) {
 // Puts the bytes of a conflict as they were before into what the load returned to a lane.
 void Coherence::replace(const Step& step, const FootprintPart& part, int lane, const Conflict& c) {
   Wave& wave = step.wave;
-  const FootprintPart* next = &part + 1;
-  if (next < step.memory->parts + step.memory->num_parts && next->space == Space::kLds &&
-      part.bytes == 4 && part.address.lane[lane] == c.address) {  // a load to LDS
-    std::byte* lds =
-        wave.workgroup->local(static_cast<u32>(next->address.lane[lane]), 4, Access::kWrite, lane);
-    for (u32 i = 0; i < 4; ++i)
-      if (c.mask >> i & 1) lds[i] = static_cast<std::byte>(c.before >> 8 * i);
+  const FootprintPart& whole = step.memory->parts[0];
+  const FootprintPart& last = step.memory->parts[step.memory->num_parts - 1];
+  if (last.space == Space::kLds && last.access == Access::kWrite && part.bytes >= 4) {
+    // A load to LDS, whole dwords of it.
+    const u64 start = part.address.lane[lane];
+    std::byte* lds = wave.workgroup->local(
+        static_cast<u32>(last.address.lane[lane] + (start - whole.address.lane[lane])), part.bytes,
+        Access::kWrite, lane);
+    for (u32 i = 0; i < 4; ++i) {
+      const u64 byte = c.address + i - start;
+      if (c.mask >> i & 1 && byte < part.bytes)
+        lds[byte] = static_cast<std::byte>(c.before >> 8 * i);
+    }
     return;
   }
   if (part.data == FootprintPart::kNoRegister || !part.plain_data) return;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -10,14 +11,15 @@
 namespace vdev {
 
 struct Hazards::RuleIndex {
-  u64 produced[kNumHazardRoles] = {}, consumed[kNumHazardRoles] = {};
+  HazardRuleSet produced[kNumHazardRoles] = {}, consumed[kNumHazardRoles] = {};
   explicit RuleIndex(InstructionSets sets) {
     const auto rules = hazard_rules();
+    assert(rules.size() <= 8 * sizeof(HazardRuleSet));
     for (size_t i = 0; i < rules.size(); ++i) {
       if (rules[i].level == HazardLevel::kSilent || !(rules[i].sets & sets)) continue;
       for (int role = 0; role < kNumHazardRoles; ++role) {
-        if (rules[i].producer.roles >> role & 1) produced[role] |= u64{1} << i;
-        if (rules[i].consumer.roles >> role & 1) consumed[role] |= u64{1} << i;
+        if (rules[i].producer.roles >> role & 1) produced[role] |= HazardRuleSet{1} << i;
+        if (rules[i].consumer.roles >> role & 1) consumed[role] |= HazardRuleSet{1} << i;
       }
     }
   }
@@ -32,10 +34,15 @@ const Hazards::RuleIndex& index_of(InstructionSets sets) {
   return indices.try_emplace(sets, sets).first->second;
 }
 
-u64 rules_of(const u64 (&by_role)[kNumHazardRoles], u64 roles) {
-  u64 rules = 0;
+HazardRuleSet rules_of(const HazardRuleSet (&by_role)[kNumHazardRoles], u64 roles) {
+  HazardRuleSet rules = 0;
   for (; roles; roles &= roles - 1) rules |= by_role[std::countr_zero(roles)];
   return rules;
+}
+
+int lowest(HazardRuleSet rules) {
+  const u64 low = static_cast<u64>(rules);
+  return low ? std::countr_zero(low) : 64 + std::countr_zero(static_cast<u64>(rules >> 64));
 }
 
 // MODE for s_setvskip, which has no hwreg field.
@@ -50,7 +57,7 @@ RegisterRange intersection(const RegisterRange& a, const RegisterRange& b) {
 
 // As the instruction spells it: an operand of AGPRs tells where they begin.
 std::string spelled(const Inst& inst, const RegisterRange& range) {
-  const Operand* operand = range.source < 4             ? &inst.src[range.source]
+  const Operand* operand = range.source < kDstSource    ? &inst.src[range.source]
                            : range.source == kDstSource ? &inst.dst
                                                         : nullptr;
   const bool agpr = operand && operand->kind == OperandKind::kAgpr;
@@ -100,18 +107,18 @@ void Hazards::step(const Step& step) {
     slot_ += (inst.imm & 15) + 1;
     return;
   }
-  const u8 passes = inst.row->passes;
+  const u8 passes = inst.passes;
   const u64 roles = hazard_roles(inst, step.use);
-  if (const u64 consumed = rules_of(index.consumed, roles)) {
+  if (const HazardRuleSet consumed = rules_of(index.consumed, roles)) {
     for (u32 i = 1; i <= kDepth; ++i) {
       const Past& past = past_[(head_ - i) % kDepth];
       if (slot_ - past.slot > kMaxHazardWait) break;
-      if (const u64 rules = past.rules & consumed) check(step, past, rules, passes);
+      if (const HazardRuleSet rules = past.rules & consumed) check(step, past, rules, passes);
     }
   }
   if ((inst.row->format <= Format::kSmem && step.use.num_writes) || passes)
     forget_overwritten(step.use, passes > 0);
-  if (const u64 produced = rules_of(index.produced, roles)) {
+  if (const HazardRuleSet produced = rules_of(index.produced, roles)) {
     Past& past = past_[head_++ % kDepth];
     past.inst = &inst;
     past.rules = produced;
@@ -122,12 +129,12 @@ void Hazards::step(const Step& step) {
   ++slot_;
 }
 
-void Hazards::check(const Step& step, const Past& past, u64 rules, u8 passes) const {
+void Hazards::check(const Step& step, const Past& past, HazardRuleSet rules, u8 passes) const {
   const int present = static_cast<int>(slot_ - past.slot) - 1;
   const HazardRule* worst = nullptr;
   RegisterRange where;
   for (; rules; rules &= rules - 1) {
-    const HazardRule& rule = hazard_rules()[std::countr_zero(rules)];
+    const HazardRule& rule = hazard_rules()[static_cast<size_t>(lowest(rules))];
     const int required = rule.required(past.passes);
     if (required <= present) continue;
     // Errors before advice, then the longest.
@@ -135,6 +142,7 @@ void Hazards::check(const Step& step, const Past& past, u64 rules, u8 passes) co
         std::pair(worst->level, -worst->required(past.passes)) <= std::pair(rule.level, -required))
       continue;
     if (rule.only_passes && rule.only_passes != past.passes) continue;
+    if (past.passes < rule.from_passes) continue;
     if (rule.opcodes != HazardOpcodes::kAny &&
         (rule.opcodes == HazardOpcodes::kEqual) != (past.inst->row == step.inst.row))
       continue;

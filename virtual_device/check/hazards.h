@@ -8,6 +8,9 @@
 
 namespace vdev {
 
+// A rule is a bit.
+using HazardRuleSet = unsigned __int128;
+
 class Hazards {
  public:
   // Before each instruction, in the order of execution.
@@ -21,14 +24,14 @@ class Hazards {
  private:
   struct Past {
     const Inst* inst = nullptr;
-    u64 rules = 0;  // of which it is a producer
+    HazardRuleSet rules = 0;  // of which it is a producer
     u32 slot = 0;
     u8 passes = 0;
     RegisterUse use;
   };
 
   void forget_overwritten(const RegisterUse& use, bool by_matrix);
-  void check(const Step& step, const Past& past, u64 rules, u8 passes) const;
+  void check(const Step& step, const Past& past, HazardRuleSet rules, u8 passes) const;
   static bool holds(const HazardRule& rule, const Step& step, const Past& past, u8 passes,
                     RegisterRange& where);
 

@@ -4,6 +4,7 @@
 
 #include "check/hazards_rules.h"
 #include "core/wave.h"
+#include "isa/scaled.h"
 #include "numerics/mfma.h"
 
 namespace vdev {
@@ -33,6 +34,7 @@ u64 alu_roles(const Row& row) {
   return roles | roles_of(row, {{Trait::kDivFmas, kDivFmas},
                                 {Trait::kCndmask, kSelectOp},
                                 {Trait::kFma64, kFma64},
+                                {Trait::kSwapsRows, kSwapsRows},
                                 {Trait::kReadsLane, kReadsLane},
                                 {Trait::kSelectsLane, kSelectsLane},
                                 {Trait::kReadsLane | Trait::kSelectsLane, kLaneOp}});
@@ -77,7 +79,11 @@ bool sets_vskip(const Inst& inst) {
 bool moves_result(const Inst& inst) {
   if (inst.suffix == Suffix::kSdwa) return inst.row->dst.used() && inst.dst_sel != 6;
   if (inst.encoding != Format::kVop3) return false;
-  // The stochastic conversions to 8 bits choose a byte with two bits, the others a half with one.
+  // Conversions to less than 16 bits choose a byte with two bits, the others a half with one.
+  if (const ScaledShape* const scaled = inst.row->scaled) {
+    if (scaled->stochastic && scaled->result_bits == 4) return true;  // LLVM, whatever op_sel is
+    return inst.op_sel & inst.row->op_sel_mask & 0xc;
+  }
   return inst.op_sel & (inst.row->is(Trait::kPlacesByte) ? 0xc : 0x8);
 }
 
@@ -128,7 +134,8 @@ HazardRanges hazard_ranges(HazardRegisters part, const Inst& inst, const Registe
     return r.file == RegisterFile::kScalar && r.first != kSccIndex;
   };
   const auto is_mask = [&](const RegisterRange& r) {
-    return r.source == kImplicit || (r.source < 4 && inst.row->src[r.source].type == Type::kMask);
+    return r.source == kImplicit ||
+           (r.source < kDstSource && inst.row->src[r.source].type == Type::kMask);
   };
   const bool sparse = inst.row->effects & kReadsDst;  // of matrix instructions
   switch (part) {
@@ -164,7 +171,8 @@ HazardRanges hazard_ranges(HazardRegisters part, const Inst& inst, const Registe
       break;
     case kZeroFlags:
       reads([&](const RegisterRange& r) {
-        return is_scalar(r) && r.source < 4 && inst.src[r.source].kind == OperandKind::kSpecial;
+        return is_scalar(r) && r.source < kDstSource &&
+               inst.src[r.source].kind == OperandKind::kSpecial;
       });
       break;
     case kVcc:
@@ -179,13 +187,15 @@ HazardRanges hazard_ranges(HazardRegisters part, const Inst& inst, const Registe
       reads([&](const RegisterRange& r) { return is_vector(r) && r.source == 1; });
       break;
     case kMatrixAb:
-      reads([&](const RegisterRange& r) { return r.source <= (sparse ? 2 : 1); });
+      reads([&](const RegisterRange& r) {
+        return r.source < kDstSource && (sparse || r.source != 2);
+      });
       break;
     case kMatrixC:
       reads([&](const RegisterRange& r) { return r.source == (sparse ? kDstSource : 2); });
       break;
     case kMatrixAddends:
-      reads([&](const RegisterRange& r) { return r.source >= 2; });
+      reads([&](const RegisterRange& r) { return r.source == 2 || r.source == kDstSource; });
       break;
   }
   return found;

@@ -1,5 +1,8 @@
 #include "check/hazards_rules.h"
 
+#include <iterator>
+#include <vector>
+
 namespace vdev {
 namespace {
 
@@ -10,24 +13,13 @@ using Side = HazardRule::Side;
 
 // Sources. Tables and sections are of AMD's "Instinct MI300 CDNA3 Instruction Set Architecture"; a
 // cell that its print leaves empty is filled from the "Vega 7nm" manual's table, which has the same
-// rows. "LLVM": what LLVM 22 inserts for gfx942, as its tests' hazard_oracle.json records it.
+// rows. "LLVM": what LLVM 22 inserts, as the tests' hazard_oracle_*.json record it.
 #define ISA11 "CDNA3 ISA 4.5, Table 11"
 #define ISA37 "CDNA3 ISA 7.5, Table 37"
+#define ISA11_4 "CDNA4 ISA 4.5, Table 11"
 
 // Sides that several rows share.
 constexpr u64 kAlu = kAnyValu | kMatrix;  // "VALU" where matrix instructions count as such
-constexpr Side kXdlWrite{"XDL or SMFMAC writes VGPR", kXdl, kVectorWrites};
-constexpr Side kSgemmWrite{"SGEMM writes VGPR", kSgemm, kVectorWrites};
-constexpr Side kDgemm16Write{"v_mfma_f64_16x16x4 writes VGPR", kDgemm16, kVectorWrites};
-constexpr Side kDgemm4Write{"v_mfma_f64_4x4x4 writes VGPR", kDgemm4, kVectorWrites};
-constexpr Side kXdlC{"XDL or SMFMAC reads it as matrix C", kXdl, kMatrixC};
-constexpr Side kSdgemmC{"SGEMM or DGEMM reads it as matrix C", kSdgemm, kMatrixC};
-constexpr Side kAnyAb{"MFMA or SMFMAC reads it as A, B or index", kMatrix, kMatrixAb};
-constexpr Side kValuAccess{"VALU reads or writes it", kAnyValu, kVectorAccess};
-constexpr Side kValuWrite{"VALU writes it", kAnyValu, kVectorWrites};
-constexpr Side kMemoryRead{"buffer, flat, global, scratch or LDS instruction reads it", kMemory,
-                           kVectorReads};
-constexpr Side kMemoryWrite{"load or atomic returns to it", kMemory, kVectorWrites};
 constexpr Side kValuVgpr{"VALU writes VGPR", kAnyValu, kVectorWrites};
 constexpr Side kValuSgpr{"VALU writes SGPR, VCC or EXEC", kWritesScalar, kScalarWrites};
 constexpr Side kCmpxWrite{"v_cmpx writes EXEC", kCmpx};
@@ -143,8 +135,20 @@ constexpr HazardRule kRules[] = {
      .consumer = {"MFMA or SMFMAC", kMatrix},
      .wait = 4,
      .source = ISA37 " row V_CMPX; LLVM"},
+    {.name = "cmpx-swap",
+     .producer = kCmpxWrite,
+     .consumer = {"v_permlane16_swap or v_permlane32_swap", kSwapsRows},
+     .wait = 4,
+     .source = ISA11_4 " row V_CMPX, V_PERMLANE*; LLVM",
+     .sets = kCdna4},
 
     // ---- VALU writes a VGPR
+    {.name = "vgpr-swap",
+     .producer = kValuVgpr,
+     .consumer = {"v_permlane16_swap or v_permlane32_swap reads it", kSwapsRows, kVectorReads},
+     .wait = 2,
+     .source = ISA11_4 " row VALU writes vdst, V_PERMLANE*; LLVM",
+     .sets = kCdna4},
     {.name = "vgpr-dpp",
      .producer = kValuVgpr,
      .consumer = {"DPP instruction reads it as the permuted source", kDppOp, kSource0},
@@ -233,179 +237,21 @@ constexpr HazardRule kRules[] = {
      // LLVM follows wide stores with LDS reads into their data.
      .source = ISA11 " row write VGPRs holding writedata",
      .level = HazardLevel::kSilent},
-
-    // ---- XDL: v_mfma of 8 and 16 bits and xf32, v_smfmac
-    {.name = "xdl-c-same",
-     .producer = kXdlWrite,
-     .consumer = kXdlC,
-     .wait = 2,
-     .match = HazardMatch::kSame,
-     .only_passes = 2,
-     .source = ISA37 " row XDL, source C exactly same; LLVM"},
-    {.name = "xdl-c",
-     .producer = kXdlWrite,
-     .consumer = kXdlC,
-     .wait = 1,
-     .per_pass = true,
-     .match = HazardMatch::kNotSame,
-     .source = ISA37 " row XDL, source C overlapped; LLVM"},
-    {.name = "xdl-sdgemm-c",
-     .producer = kXdlWrite,
-     .consumer = kSdgemmC,
-     .wait = 1,
-     .per_pass = true,
-     // LLVM takes equal registers for forwarding (0, or 2) whatever the types.
-     .source = ISA37 " row XDL, S/DGEMM source C; LLVM for unequal registers"},
-    {.name = "xdl-ab",
-     .producer = kXdlWrite,
-     .consumer = kAnyAb,
-     .wait = 3,
-     .per_pass = true,
-     .source = ISA37 " row XDL, SrcA or SrcB; LLVM"},
-    {.name = "xdl-valu",
-     .producer = kXdlWrite,
-     .consumer = kValuAccess,
-     .wait = 3,
-     .per_pass = true,
-     .source = ISA37 " row XDL, VALU read/write; LLVM"},
-    {.name = "xdl-memory-read",
-     .producer = kXdlWrite,
-     .consumer = kMemoryRead,
-     .wait = 3,
-     .per_pass = true,
-     .source = ISA37 " row XDL, VM, L/GDS, FLAT read; LLVM"},
-    {.name = "xdl-memory-write",
-     .producer = kXdlWrite,
-     .consumer = kMemoryWrite,
-     .wait = 3,
-     .per_pass = true,
-     .source = "LLVM"},
-    {.name = "xdl-c-valu-write",
-     .producer = {"XDL or SMFMAC reads VGPR as matrix C", kXdl, kMatrixAddends},
-     .consumer = kValuWrite,
-     .wait = -1,
-     .per_pass = true,
-     .source = ISA37 " row XDL/SMFMA read SrcC, VALU write; LLVM"},
-    {.name = "xdl-c-memory-write",
-     .producer = {"XDL or SMFMAC reads VGPR as matrix C", kXdl, kMatrixAddends},
-     .consumer = kMemoryWrite,
-     .wait = -1,
-     .per_pass = true,
-     .source = "LLVM"},
-
-    // ---- SGEMM: v_mfma of f32
-    {.name = "sgemm-c-same",
-     .producer = kSgemmWrite,
-     .consumer = {"SGEMM, XDL or SMFMAC reads it as matrix C", kSgemm | kXdl, kMatrixC},
-     .wait = 2,
-     .match = HazardMatch::kSame,
-     .only_passes = 2,
-     .source = "LLVM; CDNA4 ISA Table 38"},
-    {.name = "sgemm-c",
-     .producer = kSgemmWrite,
-     .consumer = kSdgemmC,
-     .wait = 0,
-     .per_pass = true,
-     .match = HazardMatch::kNotSame,
-     .source = ISA37 " row SGEMM, S/DGEMM source C; LLVM"},
-    {.name = "sgemm-xdl-c",
-     .producer = kSgemmWrite,
-     .consumer = kXdlC,
-     .wait = 0,
-     .per_pass = true,
-     .match = HazardMatch::kNotSame,
-     // LLVM, and the CDNA4 table, take XDL's read to be late enough.
-     .source = ISA37 " row SGEMM, XDL source C overlapped"},
-    {.name = "sgemm-ab",
-     .producer = kSgemmWrite,
-     .consumer = kAnyAb,
-     .wait = 2,
-     .per_pass = true,
-     .source = ISA37 " row SGEMM, SrcA or SrcB; LLVM"},
-    {.name = "sgemm-valu",
-     .producer = kSgemmWrite,
-     .consumer = kValuAccess,
-     .wait = 2,
-     .per_pass = true,
-     .source = ISA37 " row SGEMM, VALU read/write; LLVM"},
-    {.name = "sgemm-memory-read",
-     .producer = kSgemmWrite,
-     .consumer = kMemoryRead,
-     .wait = 2,
-     .per_pass = true,
-     .source = ISA37 " row SGEMM, VM, L/GDS, FLAT read; LLVM"},
-    {.name = "sgemm-memory-write",
-     .producer = kSgemmWrite,
-     .consumer = kMemoryWrite,
-     .wait = 2,
-     .per_pass = true,
-     .source = "LLVM"},
-
-    // ---- DGEMM: v_mfma of f64
-    {.name = "dgemm16-c",
-     .producer = kDgemm16Write,
-     .consumer = kSdgemmC,
-     .wait = 9,
-     .match = HazardMatch::kNotSame,
-     .source = ISA37 " row V_MFMA_16x16x4_F64, source C overlapped; LLVM"},
-    {.name = "dgemm16-ab",
-     .producer = kDgemm16Write,
-     .consumer = kAnyAb,
-     .wait = 11,
-     .source = ISA37 " row V_MFMA_16x16x4_F64, SrcA or SrcB; LLVM"},
-    {.name = "dgemm16-valu",
-     .producer = kDgemm16Write,
-     .consumer = kValuAccess,
-     .wait = 11,
-     .source = ISA37 " row V_MFMA_16x16x4_F64, VALU (wait from LLVM)"},
-    {.name = "dgemm16-memory-read",
-     .producer = kDgemm16Write,
-     .consumer = kMemoryRead,
-     .wait = 18,
-     .source = ISA37 " row V_MFMA_16x16x4_F64, VM, LDS, FLAT read; LLVM"},
-    {.name = "dgemm16-memory-write",
-     .producer = kDgemm16Write,
-     .consumer = kMemoryWrite,
-     .wait = 11,
-     .source = "LLVM"},
-    {.name = "dgemm4-c",
-     .producer = kDgemm4Write,
-     .consumer = kSdgemmC,
-     .wait = 4,
-     .source = ISA37 " row V_MFMA_4x4x4_F64, source C; LLVM"},
-    {.name = "dgemm4-ab",
-     .producer = kDgemm4Write,
-     .consumer = kAnyAb,
-     .wait = 6,
-     .source = ISA37 " row V_MFMA_4x4x4_F64, SrcA or SrcB; LLVM"},
-    {.name = "dgemm4-valu",
-     .producer = kDgemm4Write,
-     .consumer = kValuAccess,
-     .wait = 6,
-     .source = ISA37 " row V_MFMA_4x4x4_F64, VALU (wait from LLVM)"},
-    {.name = "dgemm4-memory-read",
-     .producer = kDgemm4Write,
-     .consumer = kMemoryRead,
-     .wait = 9,
-     .source = ISA37 " row V_MFMA_4x4x4_F64, VM, LDS, FLAT read; LLVM"},
-    {.name = "dgemm4-memory-write",
-     .producer = kDgemm4Write,
-     .consumer = kMemoryWrite,
-     .wait = 6,
-     .source = "LLVM"},
-    {.name = "dgemm-fma64",
-     .producer = {"DGEMM", kDgemm16 | kDgemm4},
-     .consumer = {"v_fma_f64 or v_fmac_f64", kFma64},
-     .wait = 2,
-     .source = "LLVM"},
 };
-static_assert(std::size(kRules) <= 64, "a rule is a bit of a u64");
 
 #undef ISA11
 #undef ISA37
+#undef ISA11_4
 
 }  // namespace
 
-std::span<const HazardRule> hazard_rules() { return kRules; }
+std::span<const HazardRule> hazard_rules() {
+  static const std::vector<HazardRule> all = [] {
+    std::vector<HazardRule> rules{std::begin(kRules), std::end(kRules)};
+    rules.insert(rules.end(), matrix_hazard_rules().begin(), matrix_hazard_rules().end());
+    return rules;
+  }();
+  return all;
+}
 
 }  // namespace vdev

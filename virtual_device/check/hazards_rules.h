@@ -26,7 +26,7 @@ inline constexpr u64 kReadsLane = u64{1} << 12;    // v_readlane, v_readfirstlan
 inline constexpr u64 kSelectsLane = u64{1} << 13;  // v_readlane, v_writelane
 inline constexpr u64 kLaneOp = u64{1} << 14;       // any of the three
 inline constexpr u64 kFma64 = u64{1} << 15;
-inline constexpr u64 kXdl = u64{1} << 16;        // v_mfma of 8 and 16 bits, xf32, and v_smfmac
+inline constexpr u64 kXdl = u64{1} << 16;        // v_mfma of up to 16 bits, xf32, and v_smfmac
 inline constexpr u64 kSgemm = u64{1} << 17;      // v_mfma of f32
 inline constexpr u64 kDgemm16 = u64{1} << 18;    // v_mfma_f64_16x16x4
 inline constexpr u64 kDgemm4 = u64{1} << 19;     // v_mfma_f64_4x4x4
@@ -44,11 +44,12 @@ inline constexpr u64 kSetregVskip = u64{1} << 30;  // s_setreg of MODE.vskip
 inline constexpr u64 kSetregTrap = u64{1} << 31;   // s_setreg of TRAPSTS
 inline constexpr u64 kGetreg = u64{1} << 32;
 inline constexpr u64 kRfe = u64{1} << 33;
-inline constexpr u64 kSelectOp = u64{1} << 34;  // v_cndmask
+inline constexpr u64 kSelectOp = u64{1} << 34;   // v_cndmask
+inline constexpr u64 kSwapsRows = u64{1} << 35;  // v_permlane16_swap, v_permlane32_swap
 inline constexpr u64 kSdgemm = kSgemm | kDgemm16 | kDgemm4;
 inline constexpr u64 kMatrix = kXdl | kSdgemm;
 }  // namespace role
-inline constexpr int kNumHazardRoles = 35;
+inline constexpr int kNumHazardRoles = 36;
 
 // A part of the registers that an instruction reads or writes.
 enum class HazardRegisters : u8 {
@@ -66,7 +67,7 @@ enum class HazardRegisters : u8 {
   kVcc,         // VCC, as read
   kLaneSelect,  // of v_readlane, v_writelane
   kStoreData,
-  kMatrixAb,       // A, B and the index of v_smfmac
+  kMatrixAb,       // A, B, the index of v_smfmac, block scales
   kMatrixC,        // the addend: v_smfmac's is its destination
   kMatrixAddends,  // C, and the index of v_smfmac
 };
@@ -101,6 +102,7 @@ struct HazardRule {
   HazardMatch match = HazardMatch::kOverlap;
   HazardOpcodes opcodes = HazardOpcodes::kAny;
   u8 only_passes = 0;  // 0: of any number of passes
+  u8 from_passes = 0;  // of at least so many
   const char* source;
   HazardLevel level = HazardLevel::kError;
   InstructionSets sets = kCdna;  // whose code has to keep it
@@ -109,9 +111,10 @@ struct HazardRule {
 };
 
 std::span<const HazardRule> hazard_rules();
+std::span<const HazardRule> matrix_hazard_rules();  // a part of them
 
 // The longest waits.
-inline constexpr int kMaxHazardWait = 19, kMaxScalarWait = 5;  // the latter: after SGPR writes
+inline constexpr int kMaxHazardWait = 20, kMaxScalarWait = 5;  // the latter: after SGPR writes
 
 // What `inst` is to the rules.
 u64 hazard_roles(const Inst& inst, const RegisterUse& use);

@@ -29,8 +29,9 @@ class Walker {
     code_.set = &instruction_set(test_processor());
     for (size_t i = 0; i < words.size(); ++i) {
       Inst inst = decode(words.subspan(i), *code_.set).inst;
-      for (Operand* o : {&inst.dst, &inst.src[0], &inst.src[1], &inst.src[2], &inst.src[3]})
-        if (o->kind == OperandKind::kAgpr) o->base = 256;
+      if (inst.dst.kind == OperandKind::kAgpr) inst.dst.base = 256;
+      for (Operand& source : inst.src)
+        if (source.kind == OperandKind::kAgpr) source.base = 256;
       code_.insts.push_back(inst);
     }
     wave_->workgroup = &workgroup_;
@@ -85,16 +86,17 @@ VDEV_TEST_API size_t vdev_test_hazards(const vdev::u32* words, size_t num_words,
   return vdev::copy_out(text, out, out_bytes);
 }
 
-// A line per rule: "name producer consumer wait per_pass only_passes match opcodes enforced
-// source", with tabs between.
+// A line per rule: "name producer consumer wait per_pass only_passes from_passes match opcodes
+// level sets source", with tabs between.
 VDEV_TEST_API size_t vdev_test_hazard_rules(char* out, size_t out_bytes) {
   std::string text;
   for (const vdev::HazardRule& rule : vdev::hazard_rules()) {
     for (const char* field : {rule.name, rule.producer.text, rule.consumer.text})
       text += std::string(field) + '\t';
     for (int field :
-         {int{rule.wait}, int{rule.per_pass}, int{rule.only_passes}, static_cast<int>(rule.match),
-          static_cast<int>(rule.opcodes), static_cast<int>(rule.level)})
+         {int{rule.wait}, int{rule.per_pass}, int{rule.only_passes}, int{rule.from_passes},
+          static_cast<int>(rule.match), static_cast<int>(rule.opcodes),
+          static_cast<int>(rule.level), static_cast<int>(rule.sets)})
       text += std::to_string(field) + '\t';
     text += rule.source;
     text += '\n';

@@ -73,7 +73,8 @@ class Taint {
   u64 unsure(const Step& step) const {
     if (!step.use.masked_by_exec && !(step.inst.row->effects & kReadsExec)) return 0;
     const u64 lanes = exec_taint();
-    return lanes && step.inst.suffix == Suffix::kDpp ? ~u64{0} : lanes;  // they read each other
+    const bool across = step.inst.suffix == Suffix::kDpp || step.inst.row->is(Trait::kSwapsRows);
+    return lanes && across ? ~u64{0} : lanes;
   }
   u64 pair(u32 index) const { return scalar_[index] | u64{scalar_[index + 1]} << 32; }
   void set_scalar(u32 index, u32 bits, const Inst* origin);
@@ -112,6 +113,7 @@ class Taint {
   void check_vector_address(const Step& step, const Operand& o);
   void check_scalar_address(const Step& step, const Operand& o, const char* what);
   void load(const Step& step);
+  void load_transposed(const Step& step, Reg* out) const;
   void load_scalar(const Step& step);
   void load_to_lds(const Step& step);
   void store(const Step& step);

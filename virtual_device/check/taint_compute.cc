@@ -4,7 +4,8 @@ namespace vdev::taint {
 namespace {
 
 bool is_16bit(Type t) {
-  return t == Type::kF16 || t == Type::kB16 || t == Type::kI16 || t == Type::kU16;
+  return t == Type::kF16 || t == Type::kBf16 || t == Type::kB16 || t == Type::kI16 ||
+         t == Type::kU16;
 }
 
 const ShadowInst& shadow_inst(const LaneArgs& a) { return *static_cast<const ShadowInst*>(a.inst); }
@@ -133,6 +134,17 @@ void compute_rule(LaneArgs& a) {
         const u64 either = (x.v[1] ^ x.v[2]) | x.t[1] | x.t[2];
         const u64 chosen = (x.v[0] & x.t[1]) | (~x.v[0] & x.t[2]);
         return (x.t[0] & either) | (~x.t[0] & chosen);
+      });
+    case FlowKind::kTruthTable:
+      // Known bits rule out combinations; a result that both kinds of the others give is unknown.
+      return per_lane(a, true, [&](const LaneView& x) {
+        u64 zeros = 0, ones = 0;
+        for (u32 row = 0; row < 8; ++row) {
+          u64 possible = ~u64{0};
+          for (int i = 0; i < 3; ++i) possible &= x.t[i] | (row >> (2 - i) & 1 ? x.v[i] : ~x.v[i]);
+          (static_cast<u32>(in.imm) >> row & 1 ? ones : zeros) |= possible;
+        }
+        return zeros & ones;
       });
     case FlowKind::kShiftOr:
       return per_lane(a, true, [=](const LaneView& x) {

@@ -2,6 +2,7 @@
 // registers, LDS and scratch they are carried along.
 #include "check/taint_memory.h"
 
+#include "isa/ds_transpose.h"
 #include "isa/operand.h"
 
 namespace vdev {
@@ -221,6 +222,14 @@ void Taint::load_scalar(const Step& step) {
   }
 }
 
+// The shadow of what lanes read, exchanged as the data are.
+void Taint::load_transposed(const Step& step, Reg* out) const {
+  const FootprintPart& part = step.memory->parts[0];
+  u8 bits[kLanes * kMaxDatum] = {};
+  for_lanes(part.mask, [&](int lane) { read(step.wave, part, lane, &bits[lane * part.bytes]); });
+  ds::transpose(step.inst.row->element_bits, reinterpret_cast<const std::byte*>(bits), out);
+}
+
 void Taint::load(const Step& step) {
   const Inst& inst = step.inst;
   const Footprint& memory = *step.memory;
@@ -234,8 +243,9 @@ void Taint::load(const Step& step) {
   }
   Reg out[kMaxDatum / 4];
   std::memset(out, 0, sizeof(Reg) * dwords);
-  const bool extends = inst.row->is(Trait::kSignExtends);
-  for (int i = 0; i < memory.num_parts; ++i) {
+  const bool extends = inst.row->is(Trait::kSignExtends), transposes = inst.row->element_bits != 0;
+  if (transposes) load_transposed(step, out);
+  for (int i = 0; i < memory.num_parts && !transposes; ++i) {
     const FootprintPart& part = memory.parts[i];
     const u32 at = part.data - first;
     for_lanes(part.mask, [&](int lane) {
@@ -266,19 +276,19 @@ void Taint::load_to_lds(const Step& step) {
   const Footprint& memory = *step.memory;
   const FootprintPart& deposit = memory.parts[memory.num_parts - 1];
   const bool extends = step.inst.row->is(Trait::kSignExtends);
-  u32 words[kLanes] = {};
+  u32 data[kLanes][4] = {};
   for (int i = 0; i + 1 < memory.num_parts; ++i) {
     const FootprintPart& part = memory.parts[i];
     for_lanes(part.mask, [&](int lane) {
-      u8 bits[kMaxDatum] = {};
-      read(step.wave, part, lane, bits);
-      std::memcpy(&words[lane], bits, 4);
+      u32* const word =
+          &data[lane][(part.address.lane[lane] - memory.parts[0].address.lane[lane]) / 4];
+      read(step.wave, part, lane, reinterpret_cast<u8*>(word));
       const u32 width = 8u * part.bytes;
-      if (width < 32 && extends && words[lane] >> (width - 1) & 1) words[lane] |= ~0u << width;
+      if (width < 32 && extends && *word >> (width - 1) & 1) *word |= ~0u << width;
     });
   }
   for_lanes(deposit.mask, [&](int lane) {
-    write(step.wave, deposit, lane, reinterpret_cast<const u8*>(&words[lane]));
+    write(step.wave, deposit, lane, reinterpret_cast<const u8*>(data[lane]));
   });
 }
 

@@ -1,5 +1,5 @@
 // Matrix instructions that touch uninitialised bits: an element of D is uninitialised when its row
-// of A, its column of B or its addend has an uninitialised element.
+// of A, its column of B, its addend or a scale of the two has an uninitialised element.
 #include "check/taint.h"
 #include "isa/operand.h"
 #include "numerics/mfma_layout.h"
@@ -20,11 +20,12 @@ constexpr int kMaxBlocks = 16, kMaxRows = 32, kMaxRegs = 32;
 void Taint::mfma(const Step& step) {
   const Inst& inst = step.inst;
   const MfmaShape& shape = *inst.row->matrix;
-  const MfmaGeometry& g = shape.geometry;
   MfmaControl control;
   control.cbsz = inst.cbsz;
   control.abid = inst.abid;
   control.blgp = inst.blgp;
+  const MfmaGeometry g =
+      shape.chooses_formats ? mfma::of_formats(shape.geometry, control) : shape.geometry;
   const auto tainted = [&](const Operand& o) {
     return o.is_vector() && any_vector(o.reg(), o.dwords);
   };
@@ -33,7 +34,10 @@ void Taint::mfma(const Step& step) {
   const bool index_tainted = g.sparse && tainted(inst.src[2]);
   const Operand& addend = g.sparse ? inst.dst : inst.src[2];
   const bool c_tainted = tainted(addend);
-  if (!a_tainted && !b_tainted && !c_tainted && !index_tainted) return clear_writes(step.use);
+  const bool scale_tainted[] = {tainted(inst.src[3]), tainted(inst.src[4])};
+  if (!a_tainted && !b_tainted && !c_tainted && !index_tainted && !scale_tainted[0] &&
+      !scale_tainted[1])
+    return clear_writes(step.use);
   const Inst* const origin = origin_of(step);
 
   bool rows[kMaxBlocks][kMaxRows] = {}, columns[kMaxBlocks][kMaxRows] = {};
@@ -55,6 +59,15 @@ void Taint::mfma(const Step& step) {
           columns[block][j] |= element_tainted(b, place, mfma::bits_of(g.b));
         }
     }
+  }
+  for (int side = 0; side < 2; ++side) {
+    if (!scale_tainted[side]) continue;
+    const u32 byte = (inst.op_sel >> side & 1u) | (inst.op_sel_hi >> side & 1u) << 1;
+    const Reg* const scale = vdev::vector(shadow_, inst.src[3 + side]);
+    for (int i = 0; i < g.m; ++i)
+      for (int k = 0; k < g.k; k += 32)
+        (side == 0 ? rows : columns)[0][i] |=
+            (scale->lane[mfma::scale_lane(g.m, i, k)] >> 8 * byte & 0xff) != 0;
   }
   const int width = g.d == MfmaDst::kF64 ? 2 : 1;
   const Reg* const c = c_tainted ? vdev::vector(shadow_, addend) : nullptr;

@@ -4,8 +4,37 @@
 #include "check/taint.h"
 #include "check/taint_compute.h"
 #include "isa/lane.h"
+#include "isa/scaled.h"
 
 namespace vdev {
+namespace {
+
+// Conversions with a scale: an element is unknown if the one that it comes from is in part, or the
+// scale's exponent or the seed.
+void scaled_elements(Wave& shadow, u64 exec, const Inst& inst) {
+  const ScaledShape& shape = *inst.row->scaled;
+  const Reg* source[3] = {};
+  for (int i = 0; i <= shape.scale_operand(); ++i)
+    source[i] = lanes(shadow, inst.src[i], inst.row->src[i].dwords, 2 * i);
+  const u32 from = shape.source_at(inst.op_sel), to = shape.result_at(inst.op_sel);
+  Reg* const dst = vdev::vector(shadow, inst.dst);
+  for_lanes(exec, [&](int lane) {
+    const bool all = source[shape.scale_operand()]->lane[lane] & F32::kInf ||
+                     (shape.stochastic && source[1]->lane[lane]);
+    u32 out[kMaxScaledDwords] = {shape.keeps_rest() ? dst->lane[lane] : 0};
+    for (u32 i = 0; i < shape.count; ++i) {
+      const auto [operand, place] = shape.place(i);
+      const u32 at = from + place * shape.source_bits;
+      const bool unknown = all || element(source[operand], lane, at, shape.source_bits);
+      put_element(out, to + i * shape.result_bits, shape.result_bits,
+                  unknown ? static_cast<u32>((u64{1} << shape.result_bits) - 1) : 0);
+    }
+    for (int d = 0; d < shape.result_dwords(); ++d) dst[d].lane[lane] = out[d];
+  });
+}
+
+}  // namespace
+
 void Taint::vector(const Step& step) {
   const Row& row = *step.inst.row;
   if (!row.dst.used() && !row.sdst.used()) return;
@@ -55,6 +84,7 @@ void Taint::vector_rest(const Step& step, const Inst& inst) {
   const Flow& flow = row.flow;
   const u64 exec = step.wave.exec();
   if (flow.kind == FlowKind::kMoveWhole) return row.exec(shadow_, inst);
+  if (flow.kind == FlowKind::kScaled) return scaled_elements(shadow_, exec, inst);
   if (flow.kind == FlowKind::kLane) {
     Inst in = inst;
     in.src[1] = taint::constant(read_scalar(step.wave, step.inst.src[1]));
@@ -110,6 +140,11 @@ void Taint::vector_rest(const Step& step, const Inst& inst) {
         const u32 shift = inst.op_sel >> 3 & 1 ? 16 : 0;
         const u32 bytes = (t(0) ? 0xffu : 0) | (t(1) ? 0xff00u : 0);
         d = (d & ~(0xffffu << shift)) | bytes << shift;
+        return;
+      }
+      case FlowKind::kHalfRound: {
+        const u32 half = inst.op_sel >> 3 & 1 ? 0xffff0000u : 0xffffu;
+        d = (d & ~half) | ((t(0) | t(1)) ? half : 0);
         return;
       }
       case FlowKind::kFp8Round: {

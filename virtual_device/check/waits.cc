@@ -217,12 +217,14 @@ void Waits::withhold(const Step& step, Pending& p) {
     const FootprintPart& part = step.memory->parts[i];
     if (part.space != Space::kLds || part.access != Access::kWrite) continue;
     for_lanes(part.mask, [&](int lane) {
-      const u32 at = static_cast<u32>(part.address.lane[lane]);
-      u32 value;
-      std::byte* const host = wave.workgroup->local(at, 4, Access::kWrite, lane);
-      std::memcpy(&value, host, 4);
-      p.lds_data.push_back({at, value});
-      std::memcpy(host, &kNotArrived, 4);
+      const u32 first = static_cast<u32>(part.address.lane[lane]);
+      for (u32 at = first; at < first + part.bytes; at += 4) {
+        u32 value;
+        std::byte* const host = wave.workgroup->local(at, 4, Access::kWrite, lane);
+        std::memcpy(&value, host, 4);
+        p.lds_data.push_back({at, value});
+        std::memcpy(host, &kNotArrived, 4);
+      }
     });
   }
 }

@@ -18,13 +18,13 @@ void exec_illegal(Wave& wave, const Inst& inst) {
   std::snprintf(text, sizeof text, "illegal instruction 0x%08x 0x%08x on ", inst.words[0],
                 inst.words[1]);
   raise(FaultKind::kIllegalInstruction,
-        std::string(text).append(set.processor()) + ": " + decode({inst.words, 3}, set).why);
+        std::string(text).append(set.processor()) + ": " + decode(inst.words, set).why);
 }
 
 Inst illegal(std::span<const u32> words) {
   Inst inst;
   inst.exec = &exec_illegal;
-  for (size_t i = 0; i < 3 && i < words.size(); ++i) inst.words[i] = words[i];
+  for (size_t i = 0; i < std::size(inst.words) && i < words.size(); ++i) inst.words[i] = words[i];
   return inst;
 }
 

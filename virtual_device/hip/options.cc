@@ -41,6 +41,8 @@ bool set_option(Runtime& runtime, std::string_view key, u64 value) {
     runtime.timing_options.xcd = static_cast<u32>(value);
   } else if (key == "trans_exclusive" && value <= 1) {
     runtime.timing_options.trans_exclusive = value == 1;
+  } else if (key == "lds_published" && value <= 1) {
+    runtime.timing_options.lds_published = value == 1;
   } else if (key == "warm_code" && value <= 1) {
     runtime.timing_options.warm_code = value == 1;
   } else if (key == "max_errors" && value <= ~u32{0}) {

@@ -4,12 +4,20 @@
 
 namespace vdev {
 
-void lds_deposit(Wave& w, u32 base, u64 mask, const Reg& value) {
+void lds_deposit(Wave& w, u32 base, u64 mask, const Reg* value, u32 dwords) {
   if (base % 4)
     raise(FaultKind::kMisaligned, "load to LDS: M0 plus offset is not a multiple of 4", -1, base);
   Reg address;
-  for (int i = 0; i < kLanes; ++i) address.lane[i] = base + 4 * static_cast<u32>(i);
-  lds_store<Shape::kB32>(w, address, mask, &value);
+  for (int i = 0; i < kLanes; ++i)
+    address.lane[i] = base + deposit_stride(dwords) * static_cast<u32>(i);
+  switch (dwords) {
+    case 1:
+      return lds_store<Shape::kB32>(w, address, mask, value);
+    case 3:
+      return lds_store<Shape::kB96>(w, address, mask, value);
+    default:
+      return lds_store<Shape::kB128>(w, address, mask, value);
+  }
 }
 
 namespace {

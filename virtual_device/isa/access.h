@@ -272,9 +272,13 @@ inline void lds_store(Wave& w, const Reg& address, u64 mask, const Reg* src) {
   }
 }
 
-// Loads to LDS (the `lds` forms of MUBUF, GLOBAL and SCRATCH): a dword per lane, at its lane's
-// place whatever EXEC is. `base`: M0 and instruction offset, summed by the caller.
-void lds_deposit(Wave& w, u32 base, u64 mask, const Reg& value);
+// Loads to LDS (the `lds` forms of MUBUF, GLOBAL and SCRATCH): what a lane has of them is at its
+// place whatever EXEC is, 4 bytes, or 16 of 3 and 4 dwords; 3 leave the last one as it was (ISA
+// manual of CDNA4, 9.1.9).
+constexpr u32 deposit_dwords(u32 access_bytes) { return access_bytes > 4 ? access_bytes / 4 : 1; }
+constexpr u32 deposit_stride(u32 dwords) { return dwords > 1 ? 16 : 4; }
+// `base`: M0 and instruction offset, summed by the caller.
+void lds_deposit(Wave& w, u32 base, u64 mask, const Reg* value, u32 dwords);
 
 // ---- Device memory.
 

@@ -173,7 +173,6 @@ struct AddF64 {  // flushes nowhere
 
 // Halves are added in f32 and then rounded: a sum of p significant bits may be rounded twice when
 // the first time leaves 2p + 2 of them; f32 has 24, f16 11 and bf16 8.
-using Bf16 = FloatFormat<u16, 7, 8>;
 inline f32 widen(F16, u16 x) { return bit_cast<f32>(widen_f16(x)); }
 inline f32 widen(Bf16, u16 x) { return bit_cast<f32>(u32{x} << 16); }
 inline u16 narrow(F16, f32 x) {

@@ -46,7 +46,10 @@ void Decoder::dispatch() {
     case 0x30:
       return select(Format::kSmem, field(18, 8), 2, &Decoder::smem);
     case 0x34: {
-      if (w >> 23 == 0x1a7) return select(Format::kVop3p, field(16, 7), 2, &Decoder::vop3p);
+      if (w >> 23 == 0x1a7) {
+        if (field(16, 7) == kLoadScale) return scaled_mai();
+        return select(Format::kVop3p, field(16, 7), 2, &Decoder::vop3p);
+      }
       const u32 opcode = field(16, 10);
       if (opcode >= kVop3Only) return select(Format::kVop3, opcode, 2, &Decoder::vop3);
       if (opcode >= kVop3Vop1) return select(Format::kVop1, opcode - kVop3Vop1, 2, &Decoder::vop3);

@@ -26,11 +26,7 @@ void Decoder::check_modifiers() {
   need(inst_.omod == 0 || float_result, "omod of an integer");
   need(!inst_.clamp || float_result || float_compare || row_->is(Trait::kSaturates),
        "clamp of an instruction that does not saturate");
-  const int halves = row_->op_sel_bits;  // three: two sources, and the result in bit 3
-  need((inst_.op_sel & ~(halves == 4   ? 0xf
-                         : halves == 3 ? 0xb
-                                       : 0)) == 0,
-       "op_sel of an operand that has no halves");
+  need((inst_.op_sel & ~row_->op_sel_mask) == 0, "op_sel of an operand that has no halves");
 }
 
 // A VALU instruction reads one SGPR (or pair, VCC among them) or one literal.

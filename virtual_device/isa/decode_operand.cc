@@ -17,6 +17,8 @@ constexpr bool is_inline_float(u32 code) { return code >= 240 && code <= 248; }
 
 // 0.5 -0.5 1 -1 2 -2 4 -4 1/(2*pi), the last as the manual gives it (not rounded in f32 and f64).
 constexpr u16 kFloat16[] = {0x3800, 0xb800, 0x3c00, 0xbc00, 0x4000, 0xc000, 0x4400, 0xc400, 0x3118};
+constexpr u16 kBfloat16[] = {0x3f00, 0xbf00, 0x3f80, 0xbf80, 0x4000,
+                             0xc000, 0x4080, 0xc080, 0x3e22};
 constexpr u32 kFloat32[] = {0x3f000000, 0xbf000000, 0x3f800000, 0xbf800000, 0x40000000,
                             0xc0000000, 0x40800000, 0xc0800000, 0x3e22f983};
 constexpr u64 kFloat64[] = {0x3fe0000000000000, 0xbfe0000000000000, 0x3ff0000000000000,
@@ -25,9 +27,10 @@ constexpr u64 kFloat64[] = {0x3fe0000000000000, 0xbfe0000000000000, 0x3ff0000000
 
 bool is_64bit(const OperandSpec& spec) { return spec.dwords == 2 && spec.type != Type::kPkF32; }
 
-// Integers are sign-extended to all dwords. An f16 constant sits in the low half, also for packed
-// operands (op_sel_hi = 0 is how code reads it twice); packed integers see f32 bits. A packed-f32
-// operand has its constant in the low dword only, which op_sel_hi = 0 selects for both halves.
+// Integers are sign-extended to all dwords. An f16 or bf16 constant sits in the low half, also for
+// packed operands (op_sel_hi = 0 is how code reads it twice); packed integers see f32 bits. A
+// packed-f32 operand has its constant in the low dword only, which op_sel_hi = 0 selects for both
+// halves.
 void expand_inline(Operand& operand, const OperandSpec& spec) {
   const u32 code = operand.code;
   if (is_inline_integer(code)) {
@@ -39,6 +42,8 @@ void expand_inline(Operand& operand, const OperandSpec& spec) {
   const u32 i = code - 240;
   if (spec.type == Type::kF16 || spec.type == Type::kPkF16) {
     operand.lo = kFloat16[i];
+  } else if (spec.type == Type::kBf16 || spec.type == Type::kPkBf16) {
+    operand.lo = kBfloat16[i];
   } else if (is_64bit(spec)) {
     operand.lo = static_cast<u32>(kFloat64[i]);
     operand.hi = static_cast<u32>(kFloat64[i] >> 32);
@@ -51,7 +56,8 @@ void expand_inline(Operand& operand, const OperandSpec& spec) {
 
 Operand Decoder::vgpr(u32 index, u32 dwords, bool acc) {
   need(index + dwords <= 256, "vector registers beyond v255");
-  need(dwords < 2 || index % 2 == 0, "a tuple of vector registers starts at an odd register");
+  need(dwords < 2 || index % 2 == 0 || row_->is(Trait::kOddResult),
+       "a tuple of vector registers starts at an odd register");
   Operand operand;
   operand.kind = acc ? OperandKind::kAgpr : OperandKind::kVgpr;
   operand.base = acc ? kFirstAgpr : 0;
@@ -134,6 +140,7 @@ Operand Decoder::literal(OperandSpec spec) {
       break;
     case Type::kB16:
     case Type::kF16:
+    case Type::kBf16:
     case Type::kI16:
     case Type::kU16:
       // Compilers sign-extend; -16..-1 are inline constants.

@@ -1,5 +1,9 @@
 // VOP3, VOP3P and MAI.
+#include <algorithm>
+#include <iterator>
+
 #include "isa/decoder.h"
+#include "numerics/mfma.h"
 
 namespace vdev {
 
@@ -40,6 +44,10 @@ void Decoder::vop3() {
   inst_.clamp = bit(15);
   inst_.omod = static_cast<u8>(field(59, 2));
   inst_.neg = static_cast<u8>(field(61, 3));
+  if (row_->is(Trait::kTruthTable)) {
+    inst_.imm = inst_.omod << 6 | inst_.abs << 3 | inst_.neg;
+    inst_.omod = inst_.abs = inst_.neg = 0;
+  }
   check_modifiers();
   check_constant_bus();
   find_plain();
@@ -96,13 +104,56 @@ void Decoder::accvgpr() {
   if (why_ == nullptr) inst_.src[0] = read ? vgpr(code & 0xff, 1, true) : any(code, Type::kB32);
 }
 
+// Two dwords with the scales, and the matrix instruction; the row has both.
+void Decoder::scaled_mai() {
+  if (words_.size() < 4) return need(false, "the code ends inside an instruction");
+  const u32 opcode = kScaledMatrix | (words_[2] >> 16 & 0x7f);
+  row_ = words_[2] >> 23 == words_[0] >> 23 ? set_.find(Format::kVop3p, opcode) : nullptr;
+  if (row_ == nullptr) return need(false, "no matrix instruction behind its scales");
+  inst_.row = row_;
+  inst_.encoding = Format::kVop3p;
+  inst_.size = 4;
+  for (int i = 1; i < 4; ++i) inst_.words[i] = words_[static_cast<size_t>(i)];
+  code_ |= u64{words_[1]} << 32;
+  reserved(0, 11);
+  reserved(15, 1);
+  reserved(50, 9);
+  reserved(61, 3);
+  inst_.op_sel = static_cast<u8>(field(11, 2));
+  inst_.op_sel_hi = static_cast<u8>(field(59, 2));
+  for (int i = 0; i < 2; ++i) {
+    const u32 code = field(32 + 9 * i, 9);
+    need(code >= 256, "a scale is a VGPR");
+    inst_.src[3 + i] = vgpr(code & 0xff, 1);
+  }
+  code_ = words_[2] | u64{words_[3]} << 32;
+  mai();
+}
+
 void Decoder::mai() {
   const bool acc_cd = bit(15);
+  inst_.cbsz = static_cast<u8>(field(8, 3));
+  inst_.abid = static_cast<u8>(field(11, 4));
+  u8 dwords[] = {row_->src[0].dwords, row_->src[1].dwords};
+  inst_.passes = row_->passes;
+  if (const MfmaShape& shape = *row_->matrix; shape.chooses_formats) {
+    const u32 formats[] = {inst_.cbsz, field(61, 3)};
+    for (int i = 0; i < 2; ++i) {
+      need(formats[i] < std::size(kF8f6f4), "no such format of a matrix");
+      if (why_ != nullptr) return;
+      dwords[i] = f8f6f4_regs(formats[i]);
+    }
+    if (std::max(dwords[0], dwords[1]) < f8f6f4_regs(0)) inst_.passes = row_->narrow_passes;
+    // One bit says again whether there are scales.
+    need(inst_.abid == (row_->src[3].used() ? 1 : 0),
+         "scales without abid, or abid without scales");
+    inst_.abid = 0;
+  }
   inst_.dst = vgpr(field(0, 8), row_->dst.dwords, acc_cd);
   for (int i = 0; i < 2; ++i) {
     const u32 code = field(32 + 9 * i, 9);
     need(code >= 256, "A and B are vector registers");
-    inst_.src[i] = vgpr(code & 0xff, row_->src[i].dwords, bit(59 + i));
+    inst_.src[i] = vgpr(code & 0xff, dwords[i], bit(59 + i));
   }
   const u32 c = field(50, 9);
   const bool sparse = row_->effects & kReadsDst, f64 = row_->dst.type == Type::kF64;
@@ -123,8 +174,6 @@ void Decoder::mai() {
                                inst_.src[2].index < inst_.dst.index + inst_.dst.dwords &&
                                inst_.dst.index < inst_.src[2].index + inst_.src[2].dwords;
   need(!partial_overlap || sparse, "C overlaps a part of D");
-  inst_.cbsz = static_cast<u8>(field(8, 3));
-  inst_.abid = static_cast<u8>(field(11, 4));
   // The f64 forms negate A, B, C with the bits that elsewhere permute B.
   (f64 ? inst_.neg : inst_.blgp) = static_cast<u8>(field(61, 3));
   find_plain();

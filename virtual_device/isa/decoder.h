@@ -13,11 +13,14 @@ inline constexpr u32 kLiteralCode = 255;
 // Where VOP1, VOP2 and VOPC begin among the VOP3 opcodes.
 inline constexpr u32 kVop3Vop1 = 0x140, kVop3Vop2 = 0x100, kVop3Only = 0x1c0;
 
+// v_mfma_ld_scale_b32, the first half of block-scaled matrix instructions.
+inline constexpr u32 kLoadScale = 0x2c;
+
 constexpr bool is_float(Type type) {
-  return type == Type::kF16 || type == Type::kF32 || type == Type::kF64;
+  return type == Type::kF16 || type == Type::kBf16 || type == Type::kF32 || type == Type::kF64;
 }
 constexpr bool is_packed_float(Type type) {
-  return type == Type::kPkF16 || type == Type::kPkF32 || is_float(type);
+  return type == Type::kPkF16 || type == Type::kPkBf16 || type == Type::kPkF32 || is_float(type);
 }
 constexpr bool is_integer16(Type type) {
   return type == Type::kB16 || type == Type::kI16 || type == Type::kU16;
@@ -51,6 +54,7 @@ class Decoder {
   void vop3();
   void vop3p();
   void mai();
+  void scaled_mai();
   void accvgpr();
   void vector_destination(u32 code);
   void lane_destination(u32 code);

@@ -22,6 +22,13 @@ inline f32 dot2_f32_f16(u32 a, u32 b, f32 c) {
   return std::fma(half(a, 1), half(b, 1), std::fma(half(a, 0), half(b, 0), c));
 }
 
+// bf16 sources: denormals count as zeros and rounding is to nearest even, whatever MODE says, which
+// the caller's MXCSR sees to.
+inline f32 dot2_f32_bf16(u32 a, u32 b, f32 c) {
+  auto half = [](u32 x, int i) { return bit_cast<f32>(i ? x & 0xffff0000u : x << 16); };
+  return std::fma(half(a, 1), half(b, 1), std::fma(half(a, 0), half(b, 0), c));
+}
+
 template <class T>
 inline T saturated(i64 x, bool clamp) {
   if (clamp) x = std::clamp<i64>(x, std::numeric_limits<T>::min(), std::numeric_limits<T>::max());

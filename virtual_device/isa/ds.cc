@@ -1,5 +1,6 @@
 // The DS table.
 #include "isa/ds_semantics.h"
+#include "isa/ds_transpose.h"
 #include "isa/tables.h"
 
 namespace vdev {
@@ -100,6 +101,18 @@ constexpr Row update2(u16 opcode, const char* name) {
 template <class Op>
 constexpr Row fetch2(u16 opcode, const char* name) {
   return atomic_row<Op, true, true>(opcode, name);
+}
+
+// Read for a matrix instruction: lanes exchange elements.
+template <u32 kElementBits>
+constexpr Row transposing(u16 opcode, const char* name) {
+  const u32 bytes = ds::transposed_bytes(kElementBits);
+  Row row = base(opcode, name, &ds::read_transposed<kElementBits>, kLoad | kReadsExec, bytes);
+  row.dst = dwords_spec(static_cast<int>(bytes / 4));
+  row.src[0] = Type::kU32;
+  row.element_bits = kElementBits;
+  row.note = "ISA manual 11.4; EXEC must be all ones";
+  return row.only(kCdna4);
 }
 
 // Lanes exchange registers through the LDS crossbar; no memory.
@@ -266,6 +279,10 @@ constexpr Row kRows[] = {
     counter(0xbe, "ds_append", &ds::append),
     write<Shape::kB96>(0xde, "ds_write_b96"),
     write<Shape::kB128>(0xdf, "ds_write_b128"),
+    transposing<4>(0xe0, "ds_read_b64_tr_b4"),
+    transposing<6>(0xe1, "ds_read_b96_tr_b6").with(Trait::kOddResult),
+    transposing<8>(0xe2, "ds_read_b64_tr_b8"),
+    transposing<16>(0xe3, "ds_read_b64_tr_b16"),
     read<Shape::kB96>(0xfe, "ds_read_b96"),
     read<Shape::kB128>(0xff, "ds_read_b128"),
 };

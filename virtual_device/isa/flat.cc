@@ -42,9 +42,18 @@ struct Family {
   u32 bytes;
   bool on_floats;
   Traits traits;
+  InstructionSets sets = kCdna;
+
+  constexpr Family only(InstructionSets of) const {
+    Family family = *this;
+    family.sets = of;
+    return family;
+  }
 };
 
 constexpr const char* kLdsNote = "a dword per lane at M0[17:2]*4 + offset + 4*lane";
+constexpr const char* kWideLdsNote =
+    "a lane's dwords at M0[17:2]*4 + offset + 16*lane, of 3 as of 4 (ISA manual of CDNA4, 9.1.9)";
 
 template <Shape S>
 constexpr Family load(u16 opcode, const char* f, const char* g, const char* s) {
@@ -162,6 +171,8 @@ constexpr Family kFamilies[] = {
     rmw<Xor<u64>>(0x6a, N("atomic_xor_x2")),
     rmw<Inc<u64>>(0x6b, N("atomic_inc_x2")),
     rmw<Dec<u64>>(0x6c, N("atomic_dec_x2")),
+    load_to_lds<Shape::kB128>(0x7d, nullptr, "global_load_lds_dwordx4", nullptr).only(kCdna4),
+    load_to_lds<Shape::kB96>(0x7e, nullptr, "global_load_lds_dwordx3", nullptr).only(kCdna4),
 };
 #undef N
 
@@ -181,6 +192,7 @@ constexpr Row make_row(const Family& family, Segment segment) {
   row.format = kFormats[s];
   row.unit = kUnits[s];
   row.opcode = family.opcode;
+  row.sets = family.sets;
   row.dst = family.dst;
   // With a scalar base, or in scratch, the vector address is one dword: the decoder knows.
   row.src[0] = segment == Segment::kScratch ? Type::kU32 : Type::kU64;
@@ -196,7 +208,7 @@ constexpr Row make_row(const Family& family, Segment segment) {
     row.fidelity = Fidelity::kModelled;
     row.note = kL2FloatNote;
   }
-  if (family.effects & kReadsM0) row.note = kLdsNote;
+  if (family.effects & kReadsM0) row.note = family.bytes > 4 ? kWideLdsNote : kLdsNote;
   return row;
 }
 

@@ -118,15 +118,16 @@ void rmw(Wave& w, const Inst& inst) {
   global_atomic<Op>(w, address, w.exec(), data0, data1, dst);
 }
 
-// LDS address: M0[17:2] * 4 + offset + 4 * lane; the offset applies on both sides.
+// LDS address: M0[17:2] * 4 + offset + the lane's place; the offset applies on both sides.
 template <Segment G, Shape S>
 void load_to_lds(Wave& w, const Inst& inst) {
-  Reg& value = w.tmp[0];
+  Reg* const value = w.tmp;
   if constexpr (G == Segment::kScratch)
-    scratch_load<S>(w, scratch_offsets(w, inst), w.exec(), &value);
+    scratch_load<S>(w, scratch_offsets(w, inst), w.exec(), value);
   else
-    global_load<S>(w, global_addresses(w, inst), w.exec(), &value);
-  lds_deposit(w, (w.s[kM0] & 0x3fffc) + static_cast<u32>(inst.offset), w.exec(), value);
+    global_load<S>(w, global_addresses(w, inst), w.exec(), value);
+  lds_deposit(w, (w.s[kM0] & 0x3fffc) + static_cast<u32>(inst.offset), w.exec(), value,
+              deposit_dwords(shape_bytes(S)));
 }
 
 }  // namespace vdev::flat

@@ -15,6 +15,7 @@ enum class FlowKind : u8 {
   kOr,             // a known 1 decides
   kAndOr,          // (a & b) | c
   kSelectBits,     // v_bfi_b32: a chooses between b and c
+  kTruthTable,     // v_bitop3: bit by bit, by the table in Inst::imm
   kShiftOr,        // (a << b) | c
   kSum,            // sums and products: a result bit depends on no source bit above it
   kShiftSum,       // (a << b) + c
@@ -38,6 +39,8 @@ enum class FlowKind : u8 {
   kMix,
   kFp8Pack,
   kFp8Round,
+  kScaled,     // v_cvt_scalef32_*: element by element, as Row::scaled has them
+  kHalfRound,  // v_cvt_sr_{f16,bf16}_f32: op_sel[3] names the half
 };
 
 struct Flow {

@@ -34,14 +34,16 @@ void set_data(const Inst& inst, bool returns, FootprintPart& part) {
   }
 }
 
-// A dword per lane at base + 4 * lane, the LDS side of a load to LDS.
-void add_lds_deposit(u32 base, u64 mask, Footprint& out) {
+// The LDS side of a load to LDS.
+void add_lds_deposit(const Row& row, u32 base, u64 mask, Footprint& out) {
+  const u32 dwords = deposit_dwords(row.access_bytes);
   FootprintPart& part = out.add();
   part.space = Space::kLds;
   part.access = Access::kWrite;
-  part.bytes = 4;
+  part.bytes = static_cast<u8>(4 * dwords);
   part.mask = mask;
-  for (int i = 0; i < kLanes; ++i) part.address.lane[i] = base + 4 * static_cast<u64>(i);
+  for (int i = 0; i < kLanes; ++i)
+    part.address.lane[i] = base + u64{deposit_stride(dwords)} * static_cast<u64>(i);
 }
 
 // ---- DS
@@ -56,6 +58,7 @@ void ds_footprint(const Wave& w, const Inst& inst, Footprint& out) {
   set_data(inst, row.dst.used(), part);
   part.space = Space::kLds;
   part.bytes = row.access_bytes;
+  part.plain_data = row.element_bits == 0;
   part.mask = w.exec();
   if (row.is(Trait::kAddsLane | Trait::kOneForWave)) {
     const u32 base = static_cast<u32>(inst.offset) + (w.s[kM0] & 0xffff);
@@ -123,7 +126,8 @@ void flat_footprint(const Wave& w, const Inst& inst, Footprint& out) {
       scratch.address = flat::window_scratch(part.address);
     }
   }
-  if (to_lds) add_lds_deposit((w.s[kM0] & 0x3fffc) + static_cast<u32>(inst.offset), w.exec(), out);
+  if (to_lds)
+    add_lds_deposit(row, (w.s[kM0] & 0x3fffc) + static_cast<u32>(inst.offset), w.exec(), out);
 }
 
 // ---- MUBUF, MTBUF
@@ -164,7 +168,8 @@ void mubuf_footprint(const Wave& w, const Inst& inst, Footprint& out) {
       for (int i = 0; i < kLanes; ++i) dword.address.lane[i] = part.address.lane[i] + at;
     }
   }
-  if (inst.lds) add_lds_deposit((w.s[kM0] & 0x3ffff) + static_cast<u32>(inst.offset), active, out);
+  if (inst.lds)
+    add_lds_deposit(row, (w.s[kM0] & 0x3ffff) + static_cast<u32>(inst.offset), active, out);
 }
 
 // ---- SMEM

@@ -19,7 +19,7 @@ struct FootprintDatum {
   // stores, what an atomic returns to (kNoRegister: nothing).
   u16 data = kNoRegister;
   // The datum's bytes lie in the registers in order, from bit `data_shift` of the first: false for
-  // typed buffer data, which are converted.
+  // typed buffer data, which are converted, and for what is transposed between lanes.
   bool plain_data = true;
   u8 data_shift = 0;
   u16 operand = kNoRegister;  // atomics: first register of the operands

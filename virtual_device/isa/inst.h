@@ -12,6 +12,7 @@ namespace vdev {
 struct Wave;
 struct Inst;
 struct MfmaShape;
+struct ScaledShape;
 struct Row;
 
 // Encodings of gfx9. A row belongs to the shortest one; VOP1, VOP2 and VOPC rows are reached
@@ -42,6 +43,7 @@ enum class Type : u8 {
   kNone,
   kB16,
   kF16,
+  kBf16,
   kI16,
   kU16,
   kB32,
@@ -50,6 +52,7 @@ enum class Type : u8 {
   kU32,
   // Two halves in one dword.
   kPkF16,
+  kPkBf16,
   kPkI16,
   kPkU16,
   kPkB16,
@@ -119,7 +122,8 @@ enum class Suffix : u8 { kPlain, kDpp, kSdwa };
 //         atomics) offset
 //   VOP*  dst src0 src1 src2; sdst = mask written (carry out, compares; VCC in the short forms);
 //         carry in is src2 (VCC in the short forms)
-//   MFMA  dst src0=A src1=B src2=C       DS  dst src0=addr src1=data0 src2=data1 offset0 offset1
+//   MFMA  dst src0=A src1=B src2=C; of block-scaled ones src3, src4 = scales of A, B
+//   DS  dst src0=addr src1=data0 src2=data1 offset0 offset1
 //   FLAT, GLOBAL, SCRATCH  dst src0=vaddr src1=vdata src2=saddr offset
 //   MUBUF, MTBUF  dst src0=vaddr src1=vdata src2=srsrc src3=soffset offset
 struct Inst {
@@ -131,7 +135,7 @@ struct Inst {
   Format encoding = Format::kSopp;  // as found in the code: kVop3 for an _e64 form
   Suffix suffix = Suffix::kPlain;
   bool plain = true;  // VALU: no input or output modifier of any kind
-  Operand dst, sdst, src[4];
+  Operand dst, sdst, src[5];
 
   // VALU modifiers: bit i belongs to source i; op_sel bit 3 selects the destination's half.
   u8 neg = 0, abs = 0, op_sel = 0, op_sel_hi = 0, neg_hi = 0, omod = 0;
@@ -143,8 +147,10 @@ struct Inst {
   // SDWA: selects 0..3 BYTE_n, 4 WORD_0, 5 WORD_1, 6 DWORD; dst_unused 0 pad 1 sext 2 preserve
   u8 dst_sel = 6, dst_unused = 0, src_sel[2] = {6, 6};
   u8 sext = 0;  // bit i: source i
-  // MFMA
+  // MFMA. f8f6f4: cbsz and blgp are the formats of A and B; op_sel and op_sel_hi have the bits of
+  // the scales' bytes.
   u8 cbsz = 0, abid = 0, blgp = 0;
+  u8 passes = 0;  // how long it takes
   // Memory. Cache policy bits under their gfx940 names: glc = sc0, slc = nt, scc = sc1.
   bool sc0 = false, sc1 = false, nt = false;
   bool offen = false, idxen = false, lds = false, tfe = false, gds = false;
@@ -152,7 +158,7 @@ struct Inst {
   i32 offset = 0;               // bytes; SMEM, FLAT family, MUBUF
   u8 offset0 = 0, offset1 = 0;  // DS (single-offset forms use `offset`)
   i32 imm = 0;                  // SIMM16 sign-extended as encoded, or SIMM32
-  u32 words[3] = {0, 0, 0};     // the encoding, for reports and the printer
+  u32 words[4] = {0, 0, 0, 0};  // the encoding, for reports and the printer
 };
 
 // What one lane-wise computation sees: 64 lanes of every source, expanded to full registers.
@@ -207,19 +213,24 @@ struct Row {
   u16 opcode = 0;
   InstructionSets sets = kCdna;
   Unit unit = Unit::kSalu;
-  OperandSpec dst, sdst, src[4];
+  OperandSpec dst, sdst, src[5];
   u32 effects = 0;
   Inst::Exec exec = nullptr;        // any form of the instruction
   Inst::Exec exec_plain = nullptr;  // VALU: faster, for Inst::plain
   Compute compute = nullptr;        // VALU: the lanes alone, used by the modifier path
   u8 access_bytes = 0;              // memory: bytes per lane (or per wave for SMEM)
+  u8 element_bits = 0;              // LDS reads that transpose: of the matrix's elements
   Fidelity fidelity = Fidelity::kExact;
   Traits traits;
   Flow flow;
   u8 op_sel_bits = 0;  // VOP3: op_sel of the three sources and the result; 3: of two and the result
+  u8 op_sel_mask = 0;  // those of them that mean something; bit 3 is the result's
+  u8 slots = 0;        // VALU: issue slots that it takes, where they are not those of its unit
   const char* note = "";              // source or limit of the claim
   const MfmaShape* matrix = nullptr;  // matrix instructions: what they multiply
-  u8 passes = 0;                      // ... and how long: completed by the InstructionSet
+  // ... and how long, f8f6f4 without an 8-bit operand the latter: completed by the InstructionSet.
+  u8 passes = 0, narrow_passes = 0;
+  const ScaledShape* scaled = nullptr;  // conversions with a scale: of which elements to which
 
   constexpr bool is(Traits any) const { return traits.any(any); }
   // The row, and what else there is to say of it.
@@ -238,9 +249,16 @@ struct Row {
     row.sets = of;
     return row;
   }
-  constexpr Row halves(int bits) const {
+  constexpr Row halves(int bits) const { return selects(bits, bits == 3 ? 0xb : 0xf); }
+  constexpr Row selects(int bits, int mask) const {
     Row row = *this;
     row.op_sel_bits = static_cast<u8>(bits);
+    row.op_sel_mask = static_cast<u8>(mask);
+    return row;
+  }
+  constexpr Row takes(int issue_slots) const {
+    Row row = *this;
+    row.slots = static_cast<u8>(issue_slots);
     return row;
   }
 };

@@ -2,7 +2,7 @@
 //
 //   valu<[](f32 a, f32 b) { return a + b; }>(Format::kVop2, 0x01, "v_add_f32")
 //
-// Parameters, in operand order: f32 f64 u32 i32 u64 i64, u16 i16 (low half), h16 (f16 bits),
+// Parameters, in operand order: f32 f64 u32 i32 u64 i64, u16 i16 (low half), h16 (f16 bits), bf16,
 // b32 b64 (bits without arithmetic, no float modifiers), Acc<T> (the destination, read), CarryIn
 // (a lane of the src2 mask), VccIn (a lane of VCC, not an operand), const Wave& (MODE; first).
 // Results: any of those, rawf32 / rawf64 (float bits whose NaN is already right), bool (a lane of
@@ -30,6 +30,9 @@
 namespace vdev {
 
 struct h16 {
+  u16 bits;
+};
+struct bf16 {
   u16 bits;
 };
 struct b32 {
@@ -99,6 +102,7 @@ VDEV_LANE32(i32, Type::kI32, static_cast<i32>(x), static_cast<u32>(x))
 VDEV_LANE32(u16, Type::kU16, static_cast<u16>(x), x)
 VDEV_LANE32(i16, Type::kI16, static_cast<i16>(x), static_cast<u16>(x))
 VDEV_LANE32(h16, Type::kF16, h16{static_cast<u16>(x)}, x.bits)
+VDEV_LANE32(bf16, Type::kBf16, bf16{static_cast<u16>(x)}, x.bits)
 VDEV_LANE32(b32, Type::kB32, b32{x}, x.bits)
 VDEV_LANE32(rawf32, Type::kF32, rawf32{x}, x.bits)
 VDEV_LANE64(f64, Type::kF64, bit_cast<f64>(x), bit_cast<u64>(x))
@@ -348,6 +352,9 @@ void exec_plain(Wave& w, const Inst& in) {
 // Any modifiers, DPP or SDWA: sources are rewritten into temporaries, `row->compute` runs over
 // all lanes, and the result passes output modifiers and masks.
 void exec_modified(Wave& w, const Inst& in);
+
+// An f32 source with neg and abs applied, for instructions that exec_modified does not serve.
+Reg signed_source(Wave& w, const Inst& in, int i);
 
 template <auto Fn>
 constexpr Row valu(Format format, u16 opcode, const char* name, Unit unit = Unit::kValu,

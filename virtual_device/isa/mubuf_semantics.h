@@ -30,9 +30,9 @@ inline void store_partly(Wave& w, const BufferAccess& access, int lane, const Re
   }
 }
 
-// LDS address of the `lds` forms: M0[17:0] + offset + 4 * lane.
-inline void deposit(Wave& w, const Inst& inst, const Reg& value) {
-  lds_deposit(w, (w.s[kM0] & 0x3ffff) + static_cast<u32>(inst.offset), w.exec(), value);
+// LDS address of the `lds` forms: M0[17:0] + offset + the lane's place.
+inline void deposit(Wave& w, const Inst& inst, const Reg* value, u32 dwords) {
+  lds_deposit(w, (w.s[kM0] & 0x3ffff) + static_cast<u32>(inst.offset), w.exec(), value, dwords);
 }
 
 template <Shape S>
@@ -41,7 +41,7 @@ void load(Wave& w, const Inst& inst) {
   Reg* const dst = inst.lds ? w.tmp : vector(w, inst.dst);
   global_load<S>(w, access.address, access.inside, dst);
   for_lanes(w.exec() & ~access.inside, [&](int lane) { load_partly<S>(w, access, lane, dst); });
-  if (inst.lds) deposit(w, inst, *dst);
+  if (inst.lds) deposit(w, inst, dst, deposit_dwords(shape_bytes(S)));
 }
 
 template <Shape S>

@@ -80,7 +80,7 @@ void load_format(Wave& w, const Inst& inst, int components, Half half) {
     for (int c = 0; c < components; ++c)
       put(dst, lane, c, half, typed.selected(c, datum), typed.format);
   });
-  if (inst.lds) deposit(w, inst, *dst);
+  if (inst.lds) deposit(w, inst, dst, 1);
 }
 
 void store_format(Wave& w, const Inst& inst, int components, Half half) {

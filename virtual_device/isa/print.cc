@@ -41,6 +41,8 @@ constexpr u32 kFloatBits32[] = {0x3f000000, 0xbf000000, 0x3f800000, 0xbf800000, 
                                 0xc0000000, 0x40800000, 0xc0800000, 0x3e22f983};
 constexpr u32 kFloatBits16[] = {0x3800, 0xb800, 0x3c00, 0xbc00, 0x4000,
                                 0xc000, 0x4400, 0xc400, 0x3118};
+constexpr u32 kFloatBitsBf16[] = {0x3f00, 0xbf00, 0x3f80, 0xbf80, 0x4000,
+                                  0xc000, 0x4080, 0xc080, 0x3e22};
 
 bool is_inline_integer(i32 value) { return value >= -16 && value <= 64; }
 template <size_t N>
@@ -65,6 +67,11 @@ bool needs_mark(u32 literal, Type type) {
              is_one_of(literal & 0xffff, kFloatBits16);
     case Type::kPkF16:
       return is_inline_integer(value) || is_one_of(literal, kFloatBits16);
+    case Type::kBf16:
+      return is_inline_integer(static_cast<i16>(literal)) ||
+             is_one_of(literal & 0xffff, kFloatBitsBf16);
+    case Type::kPkBf16:
+      return is_inline_integer(value) || is_one_of(literal, kFloatBitsBf16);
     case Type::kImm:
       return false;
     default:
@@ -72,7 +79,8 @@ bool needs_mark(u32 literal, Type type) {
   }
 }
 constexpr bool is_16bit(Type type) {
-  return type == Type::kB16 || type == Type::kF16 || type == Type::kI16 || type == Type::kU16;
+  return type == Type::kB16 || type == Type::kF16 || type == Type::kBf16 || type == Type::kI16 ||
+         type == Type::kU16;
 }
 
 }  // namespace

@@ -66,6 +66,15 @@ void Printer::vop() {
     append(inst_.encoding == Format::kVop3 ? "_e64" : "_e32");
   vector_operands();
   if (inst_.suffix == Suffix::kDpp) return dpp();
+  if (row_.is(Trait::kTruthTable) && inst_.imm != 0) {
+    append(" bitop3:");
+    hex(static_cast<u32>(inst_.imm));
+  }
+  if (row_.is(Trait::kSwapsRows)) {
+    flag(inst_.op_sel >> 1 & 1, "bound_ctrl:1");
+    flag(inst_.op_sel & 1, "fi:1");
+    return;
+  }
   if (const int n = row_.op_sel_bits; n != 0 && inst_.op_sel != 0)
     bit_list("op_sel", n == 3 ? (inst_.op_sel & 3u) | (inst_.op_sel >> 3) << 2 : inst_.op_sel, n);
   output_modifiers();
@@ -160,7 +169,11 @@ void Printer::vop3p() {
 
 void Printer::mai() {
   listed(inst_.dst, row_.dst.type);
-  for (int i = 0; i < 3; ++i) listed(inst_.src[i], row_.src[i].type);
+  for (int i = 0; i < 5 && row_.src[i].used(); ++i) listed(inst_.src[i], row_.src[i].type);
+  if (row_.src[3].used()) {  // bits of the scales' bytes; the list has an element for C
+    if (inst_.op_sel != 0) bit_list("op_sel", inst_.op_sel, 3);
+    bit_list("op_sel_hi", inst_.op_sel_hi, 3);
+  }
   const auto field = [&](const char* name, u32 value) {
     if (value == 0) return;
     append(name);

@@ -11,7 +11,7 @@ class Builder {
 
   RegisterUse build() {
     const bool memory_atomic = row_.effects & kAtomic && row_.format != Format::kDs;
-    for (i8 i = 0; i < 4; ++i) read(inst_.src[i], i);
+    for (i8 i = 0; i < 5; ++i) read(inst_.src[i], i);
     if (row_.effects & kReadsDst) read(inst_.dst, kDstSource);
     // Atomics return something with sc0 only; the `lds` forms return to LDS.
     const bool writes_dst = !inst_.lds && !(memory_atomic && !inst_.sc0);

@@ -27,12 +27,15 @@ InstructionSet::InstructionSet(const Processor& processor)
     : processor_(processor.name), wait_states_(processor.wait_states) {
   for (std::span<const Row> part :
        {sop1_rows(), sop2_rows(), sopk_rows(), sopc_rows(), sopp_rows(), smem_rows(), vop1_rows(),
-        vop2_rows(), vopc_rows(), vop3_rows(), vop3p_rows(), mfma_rows(), ds_rows(), flat_rows(),
-        mubuf_rows(), std::span<const Row>(made_up_rows())})
+        vop2_rows(), vopc_rows(), vop3_rows(), vop3_cdna4_rows(), scaled_rows(), vop3p_rows(),
+        mfma_rows(), ds_rows(), flat_rows(), mubuf_rows(), std::span<const Row>(made_up_rows())})
     for (const Row& row : part)
       if (row.sets & processor.instructions) rows_.push_back(row);
   for (Row& row : rows_) {
-    if (row.matrix) row.passes = processor.passes(row.name);
+    if (const MatrixPasses* passes = row.matrix ? processor.passes(row.name) : nullptr) {
+      row.passes = passes->passes;
+      row.narrow_passes = passes->narrow;
+    }
     if (row.opcode >= kMaxOpcodes) clash(processor_, row, row);
     const Row*& slot = by_opcode_[static_cast<size_t>(row.format)][row.opcode];
     const auto [named, added] = by_name_.emplace(row.name, &row);

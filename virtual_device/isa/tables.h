@@ -21,7 +21,9 @@ std::span<const Row> smem_rows();
 std::span<const Row> vop1_rows();
 std::span<const Row> vop2_rows();
 std::span<const Row> vopc_rows();
-std::span<const Row> vop3_rows();  // without a shorter form; opcodes as in VOP3
+std::span<const Row> vop3_rows();        // without a shorter form; opcodes as in VOP3
+std::span<const Row> vop3_cdna4_rows();  // more of them
+std::span<const Row> scaled_rows();      // v_cvt_scalef32_*
 std::span<const Row> vop3p_rows();
 std::span<const Row> mfma_rows();  // VOP3P-MAI; format kVop3p
 std::span<const Row> ds_rows();

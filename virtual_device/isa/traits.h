@@ -17,6 +17,8 @@ enum class Trait : u8 {
   kReadsLane,      // a lane of source 0 goes to an SGPR
   kSelectsLane,    // source 1 is a lane's number
   kSwaps,          // source 0 and destination
+  kSwapsRows,      // ... rows of their lanes; op_sel says fi and bound_ctrl
+  kTruthTable,     // omod, abs and neg are a table of bits
   kDstIsSource,    // the destination's field is only read
   kLiteralSource,  // a dword behind SIMM16
   kIndexMask,      // the immediate says which operands M0 moves
@@ -31,6 +33,7 @@ enum class Trait : u8 {
   kTwoOffsets,     // DS: two of 8 bits
   kStride64,       // ... which count 64 data
   kNoOffset,       // DS: the offset is reserved
+  kOddResult,      // a wide result may start at an odd register
 
   // ---- Memory
   kGws,            // global wave sync

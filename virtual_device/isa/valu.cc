@@ -7,9 +7,10 @@ namespace vdev {
 
 namespace {
 
-bool is_f16(Type t) { return t == Type::kF16; }
+// A float whose sign is bit 15.
+bool is_half(Type t) { return t == Type::kF16 || t == Type::kBf16; }
 bool is_16bit(Type t) {
-  return t == Type::kF16 || t == Type::kB16 || t == Type::kI16 || t == Type::kU16;
+  return is_half(t) || t == Type::kB16 || t == Type::kI16 || t == Type::kU16;
 }
 
 // The lane that DPP reads for `lane`, or -1 where there is none.
@@ -79,7 +80,7 @@ u64 apply_dpp(const Wave& w, const Inst& in, Reg* regs, int dwords) {
 void apply_sign(const Inst& in, int i, Type type, Reg* regs) {
   const bool abs = in.abs >> i & 1, neg = in.neg >> i & 1;
   if (!abs && !neg) return;
-  const bool half = is_f16(type);
+  const bool half = is_half(type);
   u32* words = type_dwords(type) == 2 ? regs[1].lane : regs[0].lane;
   const u32 sign = half ? 0x8000u : 0x80000000u;
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -154,6 +155,15 @@ u32 deposit(u32 old, u32 value, u8 sel, u8 unused) {
 }
 
 }  // namespace
+
+Reg signed_source(Wave& w, const Inst& in, int i) {
+  Reg r = *lanes(w, in.src[i], 1, 2 * i);
+  for (u32& word : r.lane) {
+    if (in.abs >> i & 1) word &= 0x7fffffff;
+    if (in.neg >> i & 1) word ^= 0x80000000;
+  }
+  return r;
+}
 
 void exec_modified(Wave& w, const Inst& in) {
   const Row& row = *in.row;

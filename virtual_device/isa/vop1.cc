@@ -8,6 +8,7 @@
 #include "numerics/double_ops.h"
 #include "numerics/float_rules_ops.h"
 #include "numerics/fp8.h"
+#include "numerics/stochastic.h"
 #include "numerics/transcendental.h"
 
 namespace vdev {
@@ -64,6 +65,40 @@ void swap(Wave& w, const Inst& in) {
   Reg* a = vector(w, in.dst);
   Reg* b = vector(w, in.src[0]);
   for_lanes(w.exec(), [&](int lane) { std::swap(a->lane[lane], b->lane[lane]); });
+}
+// Each odd group of `kGroup` lanes of the destination with the even group before it of the source.
+// Of lanes that EXEC masks nothing is written; what is read from them is as with DPP.
+constexpr const char* kSwapRowsNote = "lanes that EXEC masks: as DPP, by fi and bound_ctrl";
+template <int kGroup>
+void swap_rows(Wave& w, const Inst& in) {
+  Reg* a = vector(w, in.dst);
+  Reg* b = vector(w, in.src[0]);
+  const u64 exec = w.exec();
+  const bool fetch_inactive = in.op_sel & 1, zero_inactive = in.op_sel >> 1 & 1;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (lane & kGroup) continue;
+    u32 &low = b->lane[lane], &high = a->lane[lane + kGroup];
+    const bool low_active = exec >> lane & 1, high_active = exec >> (lane + kGroup) & 1;
+    const u32 to_low = high, to_high = low;
+    const auto write = [&](u32& to, u32 value, bool writes, bool readable) {
+      if (!writes) return;
+      if (readable || fetch_inactive)
+        to = value;
+      else if (zero_inactive)
+        to = 0;
+    };
+    write(low, to_low, low_active, high_active);
+    write(high, to_high, high_active, low_active);
+  }
+}
+constexpr Row swapping_rows(u16 opcode, const char* name, Inst::Exec exec) {
+  return vector_row(kF, opcode, name, exec, Type::kB32, {Type::kB32}, Unit::kValu,
+                    kReadsDst | kNoSdwa | kNoDpp, Fidelity::kModelled, kSwapRowsNote)
+      .with(Trait::kVectorSource | Trait::kSwaps | Trait::kSwapsRows)
+      .selects(2, 3)
+      .takes(5)  // measured: ROCm/gfx950-gluon-tutorials, kernels/attention
+      .flows(kMoveWhole)
+      .only(kCdna4);
 }
 void accvgpr_mov(Wave& w, const Inst& in) {
   merge(vector(w, in.dst), vector(w, in.src[0]), 1, w.exec());
@@ -187,6 +222,10 @@ constexpr Row kVop1[] = {
     valu<[](b32 x) { return rawf32{cvt_f32_fp8<Bf8<kCdna3>>(x.bits, 0)}; }>(kF, 0x55, "v_cvt_f32_bf8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xff}).only(kCdna3),
     valu<[](b32 x) { return b64{pair_f32<Fp8<kCdna3>>(x.bits)}; }>(kF, 0x56, "v_cvt_pk_f32_fp8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xffff}).only(kCdna3),
     valu<[](b32 x) { return b64{pair_f32<Bf8<kCdna3>>(x.bits)}; }>(kF, 0x57, "v_cvt_pk_f32_bf8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xffff}).only(kCdna3),
+    valu<[](u32 x) { return prng(x); }>(kF, 0x58, "v_prng_b32").only(kCdna4),
+    swapping_rows(0x59, "v_permlane16_swap_b32", swap_rows<16>),
+    swapping_rows(0x5a, "v_permlane32_swap_b32", swap_rows<32>),
+    valu<[](bf16 x) { return rawf32{u32{x.bits} << 16}; }>(kF, 0x5b, "v_cvt_f32_bf16", Unit::kValuConvert, 0, Fidelity::kModelled, "moves the bits, of denormals and signalling NaNs too").flows(kMove).only(kCdna4),
     valu<[](b32 x) { return rawf32{cvt_f32_fp8<Fp8<kCdna4>>(x.bits, 0)}; }>(kF, 0x54, "v_cvt_f32_fp8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xff}).only(kCdna4),
     valu<[](b32 x) { return rawf32{cvt_f32_fp8<Bf8<kCdna4>>(x.bits, 0)}; }>(kF, 0x55, "v_cvt_f32_bf8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xff}).only(kCdna4),
     valu<[](b32 x) { return b64{pair_f32<Fp8<kCdna4>>(x.bits)}; }>(kF, 0x56, "v_cvt_pk_f32_fp8", Unit::kValuConvert).with(Trait::kSelectsByte).flows({kAny, 0xffff}).only(kCdna4),

@@ -66,6 +66,21 @@ constexpr Row with_halves(Row row) {
   return row;
 }
 
+void dot2c_bf16(LaneArgs& a) {
+  constexpr auto kDot = [](b32 x, b32 y, Acc<f32> d) {
+    return dot2_f32_bf16(x.bits, y.bits, d.value);
+  };
+  MxcsrScope scope(kMxcsrModeMask, kMxcsrNearestFlushing);
+  lane_detail::compute<kDot>(a);
+}
+constexpr Row dot2c_bf16_row() {
+  Row row = vector_row(kF, 0x16, "v_dot2c_f32_bf16", exec_modified, Type::kF32,
+                       {Type::kPkBf16, Type::kPkBf16}, Unit::kValuDot,
+                       kReadsDst | kFloat | kReadsMode | kNoSdwa, Fidelity::kModelled, kDot2Note);
+  row.compute = dot2c_bf16;
+  return row.only(kCdna4);
+}
+
 // clang-format off
 constexpr Row kVop2[] = {
     valu<[](rawf32 a, rawf32 b, CarryIn c) { return rawf32{c.value ? b.bits : a.bits}; }>(kF, 0x00, "v_cndmask_b32").with(Trait::kMoves | Trait::kCndmask).flows(kSelect),
@@ -90,6 +105,7 @@ constexpr Row kVop2[] = {
     valu<[](u32 a, u32 b) { return a & b; }>(kF, 0x13, "v_and_b32").flows(kAnd),
     valu<[](u32 a, u32 b) { return a | b; }>(kF, 0x14, "v_or_b32").flows(kOr),
     valu<[](u32 a, u32 b) { return a ^ b; }>(kF, 0x15, "v_xor_b32").flows(kUnion),
+    dot2c_bf16_row(),
     literal_fma<[](f32 a, f32 k, f32 b) { return std::fma(a, k, b); }>(0x17, "v_fmamk_f32", 1),
     literal_fma<[](f32 a, f32 b, f32 k) { return std::fma(a, b, k); }>(0x18, "v_fmaak_f32", 2),
     valu<[](u32 a, u32 b, Clamp c) { return sum(a, b, 0, c); }>(kF, 0x19, "v_add_co_u32").flows(kSum),

@@ -99,15 +99,6 @@ void mqsad_u32(Wave& w, const Inst& in) {
   merge(vector(w, in.dst), out, 4, w.exec());
 }
 
-// Sources with neg and abs applied, for instructions that exec_modified does not serve.
-Reg signed_source(Wave& w, const Inst& in, int i) {
-  Reg r = *lanes(w, in.src[i], 1, 2 * i);
-  for (u32& word : r.lane) {
-    if (in.abs >> i & 1) word &= 0x7fffffff;
-    if (in.neg >> i & 1) word ^= 0x80000000;
-  }
-  return r;
-}
 // op_sel names the word of the destination that is written (the byte for _sr_); the rest stays.
 template <class Fmt>
 void cvt_pk_fp8(Wave& w, const Inst& in) {

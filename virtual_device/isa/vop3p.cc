@@ -160,7 +160,8 @@ constexpr const char* kMixNote = "f32 FMA; the f16 forms round its result a seco
 
 // ---- dot products -------------------------------------------------------------------------------
 
-void dot2_f16(Wave& w, const Inst& in) {
+template <auto Fn>
+void dot2(Wave& w, const Inst& in) {
   const Reg* source[3];
   for (int i = 0; i < 3; ++i) source[i] = lanes(w, in.src[i], 1, 2 * i);
   Reg* dst = vector(w, in.dst);
@@ -172,10 +173,14 @@ void dot2_f16(Wave& w, const Inst& in) {
     }
     u32 c = source[2]->lane[lane];
     if (in.neg >> 2 & 1) c ^= 0x80000000;
-    u32 r = bit_cast<u32>(dot2_f32_f16(x[0], x[1], bit_cast<f32>(c)));
+    u32 r = bit_cast<u32>(Fn(x[0], x[1], bit_cast<f32>(c)));
     if (is_nan<F32>(r)) r = is_nan<F32>(c) ? propagate_nan<F32>(w.fp, c, c) : F32::kDefaultNan;
     dst->lane[lane] = in.clamp ? clamp01<F32>(r, w.fp) : r;
   });
+}
+void dot2_bf16(Wave& w, const Inst& in) {
+  MxcsrScope scope(kMxcsrModeMask, kMxcsrNearestFlushing);
+  dot2<dot2_f32_bf16>(w, in);
 }
 template <auto Fn>
 void exec_dot(Wave& w, const Inst& in) {
@@ -204,6 +209,12 @@ constexpr auto kMadI16 = [](M, u16 a, u16 b, u16 c, bool k) {
 constexpr auto kMadU16 = [](M, u16 a, u16 b, u16 c, bool k) {
   return saturate_u(i64{a} * b + c, k);
 };
+constexpr auto kMinimum3F16 = [](M m, u16 a, u16 b, u16 c, bool) {
+  return minimum3<F16>(a, b, c, m);
+};
+constexpr auto kMaximum3F16 = [](M m, u16 a, u16 b, u16 c, bool) {
+  return maximum3<F16>(a, b, c, m);
+};
 constexpr auto kFmaF16 = [](M m, u16 a, u16 b, u16 c, bool) { return fma_f16(a, b, c, m); };
 
 // clang-format off
@@ -227,13 +238,17 @@ constexpr Row kVop3p[] = {
     packed_float<[](M m, u16 a, u16 b, bool) { return mul_f16(a, b, m); }>(0x10, "v_pk_mul_f16"),
     packed_float<[](M m, u16 a, u16 b, bool) { return static_cast<u16>(min_num<F16>(a, b, m)); }>(0x11, "v_pk_min_f16"),
     packed_float<[](M m, u16 a, u16 b, bool) { return static_cast<u16>(max_num<F16>(a, b, m)); }>(0x12, "v_pk_max_f16"),
+    vector_row(kF, 0x1a, "v_dot2_f32_bf16", dot2_bf16, Type::kF32, {Type::kPkBf16, Type::kPkBf16, Type::kF32}, Unit::kValuDot,
+               kFloat | kReadsMode, Fidelity::kModelled, kDot2Note).only(kCdna4),
+    packed_float<kMinimum3F16>(0x1b, "v_pk_minimum3_f16").only(kCdna4),
+    packed_float<kMaximum3F16>(0x1c, "v_pk_maximum3_f16").only(kCdna4),
     vector_row(kF, 0x20, "v_fma_mix_f32", fma_mix<0>, Type::kF32, {Type::kF32, Type::kF32, Type::kF32}, Unit::kValu,
                kFloat | kReadsMode).with(Trait::kMix).flows(kMix),
     vector_row(kF, 0x21, "v_fma_mixlo_f16", fma_mix<1>, Type::kF16, {Type::kF32, Type::kF32, Type::kF32}, Unit::kValu,
                kFloat | kReadsMode | kReadsDst | kD16, Fidelity::kModelled, kMixNote).with(Trait::kMix).flows(kMix),
     vector_row(kF, 0x22, "v_fma_mixhi_f16", fma_mix<2>, Type::kF16, {Type::kF32, Type::kF32, Type::kF32}, Unit::kValu,
                kFloat | kReadsMode | kReadsDst | kD16, Fidelity::kModelled, kMixNote).with(Trait::kMix | Trait::kHighHalf).flows(kMix),
-    vector_row(kF, 0x23, "v_dot2_f32_f16", dot2_f16, Type::kF32, {Type::kPkF16, Type::kPkF16, Type::kF32}, Unit::kValuDot,
+    vector_row(kF, 0x23, "v_dot2_f32_f16", dot2<dot2_f32_f16>, Type::kF32, {Type::kPkF16, Type::kPkF16, Type::kF32}, Unit::kValuDot,
                kFloat | kReadsMode, Fidelity::kModelled, kDot2Note),
     dot_row<dot2_i32_i16>(0x26, "v_dot2_i32_i16", Type::kI32),
     dot_row<dot2_u32_u16>(0x27, "v_dot2_u32_u16", Type::kU32),

@@ -8,6 +8,7 @@
 //   fix_nan<F>(result, m, a, b[, c])               replaces a host NaN result by the device's
 //   min_num/max_num<F>(a, b, m)                    v_min_*, v_max_*
 //   min3/max3/med3<F>(a, b, c, m)                  v_min3_*, v_max3_*, v_med3_*
+//   minimum3/maximum3<F>(a, b, c, m)               v_minimum3_*, v_maximum3_*
 //   cmp_class<F>(x, mask)                          v_cmp_class_*
 //   clamp01<F>(x, m)  apply_omod<F>(x, omod, m)    output modifiers
 //   round_pack<F>(sign, exponent, significand, round, keep_denorm)
@@ -74,6 +75,7 @@ struct FloatFormat {
 using F16 = FloatFormat<u16, 10, 5>;
 using F32 = FloatFormat<u32, 23, 8>;
 using F64 = FloatFormat<u64, 52, 11>;
+using Bf16 = FloatFormat<u16, 7, 8>;
 
 template <class F>
 using BitsOf = typename F::Bits;
@@ -239,6 +241,26 @@ VDEV_LANE_FN BitsOf<F> max3(Arg<F> a, Arg<F> b, Arg<F> c, const FpMode& m) {
 template <class F>
 VDEV_LANE_FN BitsOf<F> min3(Arg<F> a, Arg<F> b, Arg<F> c, const FpMode& m) {
   return extreme3<F, false>(a, b, c, m);
+}
+// minimum() and maximum() of IEEE 754-2019: any NaN is the result, quiet whatever MODE.ieee says,
+// a signalling one before a quiet one.
+template <class F, bool kMax>
+VDEV_LANE_FN BitsOf<F> extreme_or_nan(Arg<F> a, Arg<F> b, const FpMode& m) {
+  a = flush_in<F>(a, m);
+  b = flush_in<F>(b, m);
+  const KeyOf<F> key = better<kMax>(order_key<F>(a), order_key<F>(b));
+  const BitsOf<F> number = flush_out<F>(order_key<F>(static_cast<BitsOf<F>>(key)), m);
+  const bool b_first = is_nan<F>(b) && !is_snan<F>(a) && (is_snan<F>(b) || !is_nan<F>(a));
+  const BitsOf<F> nan = quiet<F>(b_first ? b : a);
+  return is_nan<F>(a) || is_nan<F>(b) ? nan : number;
+}
+template <class F>
+VDEV_LANE_FN BitsOf<F> minimum3(Arg<F> a, Arg<F> b, Arg<F> c, const FpMode& m) {
+  return extreme_or_nan<F, false>(extreme_or_nan<F, false>(a, b, m), c, m);
+}
+template <class F>
+VDEV_LANE_FN BitsOf<F> maximum3(Arg<F> a, Arg<F> b, Arg<F> c, const FpMode& m) {
+  return extreme_or_nan<F, true>(extreme_or_nan<F, true>(a, b, m), c, m);
 }
 // The manual removes the maximum, comparing as floats (a -0 equals a maximum of +0), and takes the
 // larger of the other two; any NaN makes it v_min3.

@@ -46,5 +46,7 @@ class MxcsrScope {
 };
 
 inline constexpr u32 kMxcsrModeMask = kMxcsrRoundMask | kMxcsrDaz | kMxcsrFtz;
+// Of the bits of that mask: to nearest even, all denormals flushed.
+inline constexpr u32 kMxcsrNearestFlushing = kMxcsrDaz | kMxcsrFtz;
 
 }  // namespace vdev

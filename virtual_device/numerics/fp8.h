@@ -11,27 +11,28 @@
 
 #include "arch/fp8.h"
 #include "numerics/half.h"
+#include "numerics/stochastic.h"
 
 namespace vdev {
 
 // kMax is the largest finite code. kNan and kOverflow are or-ed with the sign where kSigned.
 struct Fp8Fnuz {
-  static constexpr int kManBits = 3, kBias = 8;
+  static constexpr int kBits = 8, kManBits = 3, kBias = 8;
   static constexpr u32 kMax = 0x7f, kNan = 0x80, kOverflow = 0x80;
   static constexpr bool kSigned = false;  // the code of -0 is the only NaN
 };
 struct Bf8Fnuz {
-  static constexpr int kManBits = 2, kBias = 16;
+  static constexpr int kBits = 8, kManBits = 2, kBias = 16;
   static constexpr u32 kMax = 0x7f, kNan = 0x80, kOverflow = 0x80;
   static constexpr bool kSigned = false;
 };
 struct Fp8Ocp {
-  static constexpr int kManBits = 3, kBias = 7;
+  static constexpr int kBits = 8, kManBits = 3, kBias = 7;
   static constexpr u32 kMax = 0x7e, kNan = 0x7f, kOverflow = 0x7f;
   static constexpr bool kSigned = true;
 };
 struct Bf8Ocp {
-  static constexpr int kManBits = 2, kBias = 15;
+  static constexpr int kBits = 8, kManBits = 2, kBias = 15;
   static constexpr u32 kMax = 0x7b, kNan = 0x7e, kOverflow = 0x7c;
   static constexpr bool kSigned = true;
 };
@@ -76,7 +77,7 @@ VDEV_LANE_FN u32 fp8_decode(u32 byte) {
 
 template <class Fmt>
 VDEV_LANE_FN u32 fp8_finish(u32 x, u32 code, bool fp16_ovfl) {
-  const u32 mag = magnitude<F32>(x), sign = x >> 24 & 0x80;
+  const u32 mag = magnitude<F32>(x), sign = x >> 31 << (Fmt::kBits - 1);
   const u32 special_sign = Fmt::kSigned ? sign : 0;
   // Not saturating by default: overflow and infinities give kOverflow.
   const bool overflow = (mag == F32::kInf) | (code > Fmt::kMax);
@@ -91,20 +92,9 @@ VDEV_LANE_FN u32 fp8_encode(u32 x, bool fp16_ovfl) {
   return fp8_finish<Fmt>(x, code, fp16_ovfl);
 }
 
-// The seed's leading bits are added to the discarded bits, then the sum is truncated. There are 20
-// (fp8) or 21 (bf8) of them for a normal result; a denormal result discards more, of which the seed
-// covers the leading ones.
 template <class Fmt>
 VDEV_LANE_FN u32 fp8_encode_sr(u32 x, u32 seed, bool fp16_ovfl) {
-  const u32 mag = magnitude<F32>(x);
-  constexpr int kDrop = F32::kManBits - Fmt::kManBits;
-  const int field = static_cast<int>(mag >> F32::kManBits);
-  const u32 significand = field ? (mag & F32::kManMask) | F32::kHidden : 0;
-  const int exponent = field - F32::kBias + Fmt::kBias;
-  const int below = exponent < 1 ? (1 - exponent < 31 ? 1 - exponent : 31) : 0;
-  const u32 kept = ((significand >> below) + (seed >> (32 - kDrop))) >> kDrop;
-  const u32 code = kept + (exponent > 1 ? static_cast<u32>(exponent - 1) << Fmt::kManBits : 0);
-  return fp8_finish<Fmt>(x, field ? code : 0, fp16_ovfl);
+  return fp8_finish<Fmt>(x, stochastic_magnitude<Fmt>(x, seed), fp16_ovfl);
 }
 
 template <class Fmt>

@@ -1,8 +1,8 @@
-// Matrix arithmetic of gfx942: every V_MFMA_* and V_SMFMAC_* on whole registers.
+// Matrix arithmetic: every V_MFMA_* and V_SMFMAC_* on whole registers.
 //
-// The dense instructions are bit-exact to the published model of CDNA3 (MMA-Sim, arXiv 2511.10909);
-// V_SMFMAC_* has no published arithmetic and is modelled (see mfma_exact.h). EXEC does not matter:
-// the hardware computes and writes all 64 lanes.
+// The dense instructions of CDNA3 are bit-exact to its published model (MMA-Sim, arXiv 2511.10909).
+// V_SMFMAC_* and everything of CDNA4 have no published arithmetic and are modelled (see
+// mfma_exact.h). EXEC does not matter: the hardware computes and writes all 64 lanes.
 #pragma once
 
 #include <span>
@@ -12,16 +12,31 @@
 
 namespace vdev {
 
-enum class MfmaSrc : u8 { kF64, kF32, kXf32, kF16, kBf16, kI8, kFp8, kBf8 };
+enum class MfmaSrc : u8 { kF64, kF32, kXf32, kF16, kBf16, kI8, kFp8, kBf8, kFp6, kBf6, kFp4 };
 enum class MfmaDst : u8 { kF64, kF32, kI32 };
 
 struct MfmaControl {
-  u8 cbsz = 0;  // dense: 2^cbsz neighbouring blocks share one block of A; smfmac: see abid
+  // Dense: 2^cbsz neighbouring blocks share one block of A; smfmac: see abid; f8f6f4: A's format.
+  u8 cbsz = 0;
   u8 abid = 0;  // dense: which of those blocks; smfmac with cbsz 0: which set of indices
-  u8 blgp = 0;  // permutes groups of 16 lanes of B; f64: negates A (bit 0), B (bit 1), C (bit 2)
+  // Permutes groups of 16 lanes of B; f64: negates A (bit 0), B (bit 1), C (bit 2); f8f6f4: B's
+  // format.
+  u8 blgp = 0;
   // MODE flushes denormal f32 inputs. Only A and B of the f32 forms follow it; C and D never do.
   bool flush_f32_ab = false;
+  // Block-scaled: registers with the scales of A and B, of which each lane has four, and which of
+  // them counts. A scale is 2^(byte - 127), 0xff NaN, of 32 k of a row of A or a column of B: lane
+  // m * block + row. Null: no scale.
+  const Reg* scale[2] = {nullptr, nullptr};
+  u8 scale_byte[2] = {0, 0};
 };
+
+// What CBSZ and BLGP of f8f6f4 select.
+inline constexpr MfmaSrc kF8f6f4[] = {MfmaSrc::kFp8, MfmaSrc::kBf8, MfmaSrc::kFp6, MfmaSrc::kBf6,
+                                      MfmaSrc::kFp4};
+constexpr u8 f8f6f4_regs(u32 format) { return format < 2 ? 8 : format < 4 ? 6 : 4; }
+// In opcodes of rows: block-scaled, behind v_mfma_ld_scale_b32.
+inline constexpr u16 kScaledMatrix = 0x80;
 
 // a, b, d (and c) point at the first Reg of each operand, registers contiguous. Dense: c is the
 // addend. Smfmac: c is the index register, the addend is d itself. All inputs are read before d is
@@ -41,11 +56,12 @@ struct MfmaGeometry {
 
 struct MfmaShape {
   const char* name;  // as the assembler prints it
-  u16 opcode;        // VOP3P opcode, bits 22:16 of the first dword
+  u16 opcode;        // VOP3P opcode, bits 22:16 of the first dword, and kScaledMatrix
   InstructionSets sets;
   MfmaGeometry geometry;
   u8 a_regs, b_regs, c_regs, d_regs;  // c_regs is 1 (the index) for smfmac
   bool has_cbsz_abid, has_blgp;       // other shapes ignore these fields
+  bool chooses_formats;               // f8f6f4: geometry and a_regs, b_regs are those of fp8
   MfmaFn fn;
   MfmaFn exact;  // the same function in plain integer arithmetic; slow, for tests
 };

@@ -6,6 +6,12 @@
 // its own (MMA-Sim, arXiv 2511.10909, TR and GTR; in `sum_step`). Steps follow in
 // ascending k, each taking the f32 result of the one before.
 //
+// CDNA4 is modelled by the same rules: of 16-bit types steps of 8 k, of 8-bit ones of 16, also in
+// the instructions whose k is twice that of CDNA3's. Its publishers know no other unit than
+// CDNA3's, which its old instructions keep; the new ones have twice the rate at the same number of
+// passes. V_MFMA_*_F8F6F4 sums fp8 and bf8 so, fp6 and fp4 as the fp8 numbers that they equal, and
+// a block's scale is a part of the products' exponents.
+//
 // Modelled, not published: V_SMFMAC_* takes the stored elements of A with the elements of B that
 // their indices select, in stored order, as if they were a dense row of half the length.
 #pragma once
@@ -108,25 +114,42 @@ constexpr Unpacked unpack(MfmaSrc type, u32 bits) {
 using StepFn = u32 (*)(const Unpacked* a, const Unpacked* b, u32 c);
 StepFn step_function(const MfmaGeometry& g);
 
+constexpr bool may_scale(const MfmaGeometry& g) { return bits_of(g.a) == 8 && g.m * g.k == 2048; }
+
+// Times the scale of its block, if there is one; `side` 0: of A.
+template <MfmaGeometry g>
+Unpacked times_scale(Unpacked x, const MfmaControl& control, int side, int row, int k) {
+  if constexpr (may_scale(g) && !g.sparse) {
+    if (control.scale[side] == nullptr) return x;
+    const u32 dword = control.scale[side]->lane[scale_lane(g.m, row, k)];
+    const i32 field = dword >> 8 * control.scale_byte[side] & 0xff;
+    if (field == 0xff) return {1, Unpacked::kNan};
+    if (!(x.exponent >= Unpacked::kInf)) x.exponent += field - 127;
+  }
+  return x;
+}
+
 template <MfmaGeometry g>
 Unpacked a_element(const Reg* a, const MfmaControl& control, int block, int i, int stored) {
   if (has_cbsz_abid(g) && !g.sparse) block = broadcast_block(g, block, control);
-  return unpack<g.fp8>(g.a, element_bits(a, a_place(g, block, i, stored), bits_of(g.a)));
+  const u32 bits = element_bits(a, a_place(g, block, i, stored), bits_of(g.a));
+  return times_scale<g>(unpack<g.fp8>(g.a, bits), control, 0, i, stored);
 }
 
 template <MfmaGeometry g>
 Unpacked b_element(const Reg* b, const MfmaControl& control, int block, int k, int j) {
   ElementPlace place = b_place(g, block, k, j);
   if (permutes_b(g)) place.lane = permuted_lane(place.lane, control.blgp);
-  return unpack<g.fp8>(g.b, element_bits(b, place, bits_of(g.b)));
+  const u32 bits = element_bits(b, place, bits_of(g.b));
+  return times_scale<g>(unpack<g.fp8>(g.b, bits), control, 1, j, k);
 }
 
 // The column of the full A that stored element `stored` of row i stands in.
 template <MfmaGeometry g>
 int selected_k(const Reg* index, const MfmaControl& control, int i, int stored) {
-  // Two bits per stored element, in the lane of the element. A register holds 4 or 2 sets.
+  // Two bits per stored element, in the lane of the element.
   const ElementPlace place = a_place(g, 0, i, stored);
-  constexpr int kSets = bits_of(g.a) / 4;
+  constexpr int kSets = index_sets(g);
   const int set = control.cbsz == 0 ? control.abid & (kSets - 1) : 0;
   const int bit = set * (32 / kSets) + 2 * place.index;
   return stored / 2 * 4 + static_cast<int>(index->lane[place.lane] >> bit & 3);

@@ -33,8 +33,8 @@ VDEV_INLINE __m256i set16(int x) { return _mm256_set1_epi16(static_cast<i16>(x))
 inline constexpr int kRows = 2;
 
 // The largest exponent sums of `length` products k0, k0 + stride, ...
-template <int length, int stride>
-VDEV_INLINE void largest_sums(const PanelA& a, const PanelB& b, int k0, int i, int column,
+template <int length, int stride, MfmaGeometry g>
+VDEV_INLINE void largest_sums(const PanelA<g>& a, const PanelB<g>& b, int k0, int i, int column,
                               __m256i (&largest)[kRows]) {
   VDEV_UNROLL
   for (int n = 0; n < length; ++n) {
@@ -59,8 +59,8 @@ VDEV_INLINE Vec16 widen(__m256i clamped) {
 
 // The truncated products, summed, in units of 2^(E - 24). For E <= 24 the scale can be added to the
 // exponents as integers, which is faster: a zero product becomes at most 2^-5.
-template <int length, int stride, bool small_sums>
-VDEV_INLINE void sum_products(const PanelA& a, const PanelB& b, int k0, int i, int column,
+template <int length, int stride, bool small_sums, MfmaGeometry g>
+VDEV_INLINE void sum_products(const PanelA<g>& a, const PanelB<g>& b, int k0, int i, int column,
                               const Vec16 (&largest)[kRows], Vec16 (&total)[kRows]) {
   __m256i scale[kRows][2];
   VDEV_UNROLL
@@ -118,35 +118,48 @@ struct Products16 {
   Vec16 total;
 };
 
+// What scales add to the exponents of all products of a step: 32 k have one, so that it does not
+// matter to the sum in units of the largest exponent. Saturates, for special marks add up.
+template <bool scaled, MfmaGeometry g>
+VDEV_INLINE __m256i times_scales(__m256i sum, const PanelScale<g>& scales, int k0, int i,
+                                 int column) {
+  if constexpr (!scaled) return sum;
+  const __m256i x = set32(static_cast<int>(scales.a[k0 / 32][i]));
+  return _mm256_adds_epi16(_mm256_adds_epi16(sum, x), scales.b[k0 / 32][column / 16]);
+}
+
 // Rows i and i + 1; the second goes to out[next].
-template <int length, bool two_groups>
-VDEV_INLINE void multiply(const PanelA& a, const PanelB& b, int k0, int i, int column,
-                          SumRange* range, Products16* out, int next) {
-  constexpr int kGroups = two_groups ? 2 : 1;
+template <bool scaled, MfmaGeometry g>
+VDEV_INLINE void multiply(const PanelA<g>& a, const PanelB<g>& b, const PanelScale<g>& scales,
+                          int k0, int i, int column, SumRange* range, Products16* out, int next) {
+  constexpr int kLength = step_length(g);
+  constexpr bool kTwoGroups = has_two_groups(g);
+  constexpr int kGroups = kTwoGroups ? 2 : 1;
   __m256i sums[kGroups][kRows];
   Vec16 parts[kGroups][kRows], from[kGroups][kRows];
   VDEV_UNROLL
   for (int group = 0; group < kGroups; ++group) {
-    largest_sums<length / kGroups, kGroups>(a, b, k0 + group, i, column, sums[group]);
+    largest_sums<kLength / kGroups, kGroups>(a, b, k0 + group, i, column, sums[group]);
     VDEV_UNROLL
     for (int row = 0; row < kRows; ++row) from[group][row] = widen(clamp(sums[group][row]));
     const __m256i highest = _mm256_max_epi16(sums[group][0], sums[group][1]);
     const __m256i large = _mm256_cmpgt_epi16(highest, set16(kSumBias + 24));
     if (__builtin_expect(_mm256_testz_si256(large, large), 1))
-      sum_products<length / kGroups, kGroups, true>(a, b, k0 + group, i, column, from[group],
-                                                    parts[group]);
-    else
-      sum_products<length / kGroups, kGroups, false>(a, b, k0 + group, i, column, from[group],
+      sum_products<kLength / kGroups, kGroups, true>(a, b, k0 + group, i, column, from[group],
                                                      parts[group]);
+    else
+      sum_products<kLength / kGroups, kGroups, false>(a, b, k0 + group, i, column, from[group],
+                                                      parts[group]);
   }
   VDEV_UNROLL
   for (int row = 0; row < kRows; ++row) {
     Products16& to = out[row * next];
-    if constexpr (two_groups) {
-      const __m256i largest = _mm256_max_epi16(sums[0][row], sums[1][row]);
+    if constexpr (kTwoGroups) {
+      const __m256i larger = _mm256_max_epi16(sums[0][row], sums[1][row]);
+      const __m256i largest = times_scales<scaled>(larger, scales, k0, i + row, column);
       range->add(largest);
       to.largest = clamp(largest);
-      const Vec16 both = widen(to.largest);
+      const Vec16 both = widen(clamp(larger));
       VDEV_UNROLL
       for (int half = 0; half < 2; ++half) {
         const auto floor = [&](int group) {
@@ -239,18 +252,20 @@ struct Tiles {
 };
 
 // The step of a block that has something special somewhere. Ordinary tiles keep their result.
-template <MfmaGeometry g>
+template <bool scaled, MfmaGeometry g>
 __attribute__((noinline, cold)) void redo_special(const Reg* a, const Reg* b,
                                                   const MfmaControl& control, int block, int step,
-                                                  const PanelA& panel_a, const PanelB& panel_b,
-                                                  const Tiles<g>& c, Tiles<g>* d) {
+                                                  const PanelA<g>& panel_a,
+                                                  const PanelB<g>& panel_b,
+                                                  const PanelScale<g>& scales, const Tiles<g>& c,
+                                                  Tiles<g>* d) {
   constexpr int kLength = step_length(g);
   for (int tile = 0; tile < c.kCount; ++tile) {
     const int i = tile / c.kPerRow, column = tile % c.kPerRow * 16;
     __m256i largest[kRows];
     largest_sums<kLength, 1>(panel_a, panel_b, step * kLength, i & ~1, column, largest);
     SumRange range;
-    range.add(largest[i & 1]);
+    range.add(times_scales<scaled>(largest[i & 1], scales, step * kLength, i, column));
     alignas(32) u32 row[16];
     std::memcpy(row, &c.value[tile], sizeof(row));
     bool special = !range.inside();
@@ -293,13 +308,17 @@ inline bool add_addends(const Products16* products, const SumRange& range, const
   return _mm256_testz_si256(huge, huge);
 }
 
-template <MfmaGeometry g>
+template <MfmaGeometry g, bool scaled = false>
 void run_fast(const Reg* a, const Reg* b, const Reg* c, Reg* d, const MfmaControl& control) {
   // Only the rounding of MODE matters: nothing here reads or makes a denormal that counts.
   const MxcsrScope scope(kMxcsrRoundMask, 0);
+  if constexpr (!scaled && may_scale(g))
+    if (control.scale[0] != nullptr) return run_fast<g, true>(a, b, c, d, control);
   constexpr int kLength = step_length(g), kSteps = g.k / kLength;
-  PanelA panel_a;
-  PanelB panel_b;
+  PanelA<g> panel_a;
+  PanelB<g> panel_b;
+  PanelScale<g> scales;
+  if constexpr (scaled) read_scales<g>(control, &scales);
   Tiles<g> value[2];
   Products16 products[Tiles<g>::kCount];
   // One block has read everything when it stores; several go through a copy, d may be c or b.
@@ -316,11 +335,11 @@ void run_fast(const Reg* a, const Reg* b, const Reg* c, Reg* d, const MfmaContro
       SumRange range;
       for (int i = 0; i < g.m; i += kRows)
         for (int n = 0; n < from.kPerRow; ++n)
-          multiply<kLength, has_two_groups(g)>(panel_a, panel_b, step * kLength, i, 16 * n, &range,
-                                               products + i * from.kPerRow + n, from.kPerRow);
+          multiply<scaled>(panel_a, panel_b, scales, step * kLength, i, 16 * n, &range,
+                           products + i * from.kPerRow + n, from.kPerRow);
       const bool finite = add_addends<g>(products, range, from, &to);
       if (__builtin_expect(!finite || !range.inside(), 0))
-        redo_special<g>(a, b, control, block, step, panel_a, panel_b, from, &to);
+        redo_special<scaled>(a, b, control, block, step, panel_a, panel_b, scales, from, &to);
     }
     value[kSteps % 2].store(kDirect ? d : copy, block);
   }

@@ -13,7 +13,7 @@ namespace vdev::mfma {
 // A dword holds k, k + 1, k + 2, k + 3 as bytes. As pairs of i16 it becomes (k, k + 2) and
 // (k + 1, k + 3): any pairing will do, as long as it is the same for A and B.
 struct PairPanel {
-  alignas(32) i32 pair[16][32];
+  alignas(32) i32 pair[32][32];
 };
 
 template <int rows, int k_total, int blocks>

@@ -1,7 +1,9 @@
 // Where matrix elements lie in registers, as AMD's matrix instruction calculator gives it.
 //
-// Inputs: a lane holds `per_lane` elements of consecutive k, packed into consecutive registers from
-// the low bits up. Lanes run over the rows of A (columns of B), then blocks, then groups of k.
+// Inputs: a lane holds `per_lane` elements, packed into consecutive registers from the low bits up.
+// Runs of consecutive k, of 16 bytes at most (of 6-bit elements, all of a lane's), go to the groups
+// of lanes in turn: where a lane has one run, it holds consecutive k. Lanes run over the rows of A
+// (columns of B), then blocks, then groups of k.
 // Outputs: a register row is N lanes wide; 4 rows (1 for f64) lie in consecutive registers, further
 // ones in the lanes behind them, and then 4 registers on.
 #pragma once
@@ -28,6 +30,11 @@ constexpr int bits_of(MfmaSrc type) {
     case MfmaSrc::kF16:
     case MfmaSrc::kBf16:
       return 16;
+    case MfmaSrc::kFp6:
+    case MfmaSrc::kBf6:
+      return 6;
+    case MfmaSrc::kFp4:
+      return 4;
     default:
       return 8;
   }
@@ -38,10 +45,19 @@ constexpr int stored_k(const MfmaGeometry& g) { return g.sparse ? g.k / 2 : g.k;
 
 constexpr int a_per_lane(const MfmaGeometry& g) { return stored_k(g) * g.m * g.blocks / kLanes; }
 constexpr int b_per_lane(const MfmaGeometry& g) { return g.k * g.n * g.blocks / kLanes; }
+// Of a sparse shape: how many sets of indices a register has.
+constexpr int index_sets(const MfmaGeometry& g) { return g.sparse ? 16 / a_per_lane(g) : 1; }
 constexpr int a_regs(const MfmaGeometry& g) { return a_per_lane(g) * bits_of(g.a) / 32; }
 constexpr int b_regs(const MfmaGeometry& g) { return b_per_lane(g) * bits_of(g.b) / 32; }
 constexpr int d_regs(const MfmaGeometry& g) {
   return g.m * g.n * g.blocks / kLanes * (g.d == MfmaDst::kF64 ? 2 : 1);
+}
+
+// The same with the formats of A and B that f8f6f4 selects.
+constexpr MfmaGeometry of_formats(MfmaGeometry g, const MfmaControl& control) {
+  g.a = kF8f6f4[control.cbsz];
+  g.b = kF8f6f4[control.blgp];
+  return g;
 }
 
 struct ElementPlace {
@@ -49,15 +65,30 @@ struct ElementPlace {
   int index;  // among the elements of the lane
 };
 
+// Elements of consecutive k.
+constexpr int run_of(int per_lane, int bits) {
+  return bits == 6 || per_lane * bits < 128 ? per_lane : 128 / bits;
+}
+
+// Element k of `row`, of `rows` times `blocks` rows.
+constexpr ElementPlace input_place(int rows, int blocks, int per_lane, int bits, int block, int row,
+                                   int k) {
+  const int run = run_of(per_lane, bits);
+  const int groups = kLanes / (rows * blocks);
+  const int group = k / run % groups;
+  return {(group * blocks + block) * rows + row, k / run / groups * run + k % run};
+}
+
 constexpr ElementPlace a_place(const MfmaGeometry& g, int block, int i, int stored) {
-  const int per_lane = a_per_lane(g);
-  return {(stored / per_lane * g.blocks + block) * g.m + i, stored % per_lane};
+  return input_place(g.m, g.blocks, a_per_lane(g), bits_of(g.a), block, i, stored);
 }
 
 constexpr ElementPlace b_place(const MfmaGeometry& g, int block, int k, int j) {
-  const int per_lane = b_per_lane(g);
-  return {(k / per_lane * g.blocks + block) * g.n + j, k % per_lane};
+  return input_place(g.n, g.blocks, b_per_lane(g), bits_of(g.b), block, j, k);
 }
+
+// f8f6f4: the lane with the scale of element k of `row`.
+constexpr int scale_lane(int rows, int row, int k) { return k / 32 * rows + row; }
 
 // Index counts values: register pairs for f64. Row i, columns 0..n-1 are consecutive lanes.
 constexpr ElementPlace d_place(const MfmaGeometry& g, int block, int i, int j) {
@@ -106,8 +137,9 @@ constexpr bool permutes_b(const MfmaGeometry& g) {
 
 inline u32 element_bits(const Reg* first, ElementPlace place, int bits) {
   const int bit = place.index * bits;
-  const u32 dword = first[bit / 32].lane[place.lane];
-  return bits == 32 ? dword : dword >> bit % 32 & ((1u << bits) - 1);
+  u64 window = first[bit / 32].lane[place.lane];
+  if (bit % 32 + bits > 32) window |= u64{first[bit / 32 + 1].lane[place.lane]} << 32;
+  return static_cast<u32>(window >> bit % 32 & ((u64{1} << bits) - 1));
 }
 
 }  // namespace vdev::mfma

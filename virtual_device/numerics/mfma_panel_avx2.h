@@ -27,14 +27,23 @@ inline constexpr int kHighestField = 253;  // of C; above are infinity, NaN and 
 
 // Exponents of 16 columns. The kernels' 16-bit vectors hold columns 0-3, 8-11 | 4-7, 12-15: what
 // packing two 8 x 32 bit vectors gives, and what unpacking turns back into them.
+template <MfmaGeometry g>
 struct PanelB {
-  alignas(32) f32 value[32][32];
-  alignas(32) __m256i exponent[32][2];
+  alignas(32) f32 value[g.k][g.n];
+  alignas(32) __m256i exponent[g.k][g.n / 16];
 };
 // The exponent twice in a dword, for a broadcast that costs one load.
+template <MfmaGeometry g>
 struct PanelA {
-  alignas(32) f32 value[32][32];
-  alignas(32) u32 exponent[32][32];
+  alignas(32) f32 value[g.k][g.m];
+  alignas(32) u32 exponent[g.k][g.m];
+};
+// Of block-scaled instructions: what scales add to exponents, in the same forms, a row per block.
+template <MfmaGeometry g>
+struct PanelScale {
+  static constexpr int kBlocks = g.k < 32 ? 1 : g.k / 32;
+  alignas(32) u32 a[kBlocks][g.m];
+  alignas(32) __m256i b[kBlocks][g.n / 16];
 };
 
 inline __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
@@ -186,7 +195,8 @@ template <MfmaSrc type, Fp8Kind fp8, int rows, int k_total, int blocks, class Us
 VDEV_INLINE void read_chunks(const Reg* src, int block, int blgp, const Use& use) {
   constexpr int kPerLane = k_total * rows * blocks / kLanes;
   constexpr int kPerDword = ChunkReader<type, fp8>::kPerDword;
-  for (int group = 0; group < k_total / kPerLane; ++group)
+  constexpr int kGroups = k_total / kPerLane, kRun = run_of(kPerLane, bits_of(type));
+  for (int group = 0; group < kGroups; ++group)
     for (int column = 0; column < rows; column += 16) {
       const int lane = (group * blocks + block) * rows + column;
       const int source = permuted_lane(lane, blgp);
@@ -194,14 +204,16 @@ VDEV_INLINE void read_chunks(const Reg* src, int block, int blgp, const Use& use
         Chunk chunks[kPerDword];
         const u32* const from = src[reg].lane + source;
         ChunkReader<type, fp8>::read(load256(from), load256(from + 8), chunks);
-        for (int e = 0; e < kPerDword; ++e)
-          use(group * kPerLane + reg * kPerDword + e, column, chunks[e]);
+        for (int e = 0; e < kPerDword; ++e) {
+          const int index = reg * kPerDword + e;
+          use((index / kRun * kGroups + group) * kRun + index % kRun, column, chunks[e]);
+        }
       }
     }
 }
 
 template <MfmaGeometry g>
-VDEV_INLINE void read_a(const Reg* a, int block, PanelA* panel) {
+VDEV_INLINE void read_a(const Reg* a, int block, PanelA<g>* panel) {
   read_chunks<g.a, g.fp8, g.m, g.k, g.blocks>(
       a, block, 0, [&](int k, int row, const Chunk& chunk) __attribute__((always_inline)) {
         store256(&panel->value[k][row], chunk.value[0]);
@@ -213,7 +225,7 @@ VDEV_INLINE void read_a(const Reg* a, int block, PanelA* panel) {
 }
 
 template <MfmaGeometry g>
-VDEV_INLINE void read_b(const Reg* b, int block, int blgp, PanelB* panel) {
+VDEV_INLINE void read_b(const Reg* b, int block, int blgp, PanelB<g>* panel) {
   read_chunks<g.b, g.fp8, g.n, g.k, g.blocks>(
       b, block, blgp, [&](int k, int column, const Chunk& chunk) __attribute__((always_inline)) {
         store256(&panel->value[k][column], chunk.value[0]);
@@ -221,6 +233,31 @@ VDEV_INLINE void read_b(const Reg* b, int block, int blgp, PanelB* panel) {
         panel->exponent[k][column / 16] =
             _mm256_sub_epi16(chunk.exponent, _mm256_set1_epi16(2 * 127 - kSumBias));
       });
+}
+
+// NaN scales are marked as special numbers are.
+VDEV_INLINE __m256i scale_exponents(const Reg* scale, int byte, int lane) {
+  const auto of = [&](int first) {
+    const __m256i field = _mm256_and_si256(
+        _mm256_srl_epi32(load256(scale->lane + first), _mm_cvtsi32_si128(8 * byte)),
+        _mm256_set1_epi32(0xff));
+    const __m256i nan = _mm256_cmpeq_epi32(field, _mm256_set1_epi32(0xff));
+    return _mm256_blendv_epi8(_mm256_sub_epi32(field, _mm256_set1_epi32(127)),
+                              _mm256_set1_epi32(kSpecialMark), nan);
+  };
+  return _mm256_packs_epi32(of(lane), of(lane + 8));
+}
+
+template <MfmaGeometry g>
+VDEV_INLINE void read_scales(const MfmaControl& control, PanelScale<g>* panel) {
+  for (int block = 0; block < panel->kBlocks; ++block)
+    for (int row = 0; row < g.m; row += 16) {
+      const int lane = scale_lane(g.m, row, 32 * block);
+      const __m256i a = scale_exponents(control.scale[0], control.scale_byte[0], lane);
+      store256(&panel->a[block][row], _mm256_unpacklo_epi16(a, a));
+      store256(&panel->a[block][row + 8], _mm256_unpackhi_epi16(a, a));
+      panel->b[block][row / 16] = scale_exponents(control.scale[1], control.scale_byte[1], lane);
+    }
 }
 
 }  // namespace vdev::mfma

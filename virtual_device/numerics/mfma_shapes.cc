@@ -1,5 +1,8 @@
 // The list of shapes. Names and opcodes as LLVM assembles them.
+#include <array>
+
 #include "numerics/mfma_exact.h"
+#include "numerics/mfma_f8f6f4.h"
 #include "numerics/mfma_fast_avx2.h"
 #include "numerics/mfma_i8_avx2.h"
 
@@ -41,8 +44,37 @@ constexpr MfmaShape shape(const char* name, u16 opcode, InstructionSets sets) {
           static_cast<u8>(d_regs(g)),
           mfma::has_cbsz_abid(g),
           mfma::permutes_b(g) || g.d == MfmaDst::kF64,
+          false,
           fastest<g>(),
           exact<g>};
+}
+
+// By the format of A and B: whether each is bf8, into which no other format can be turned.
+template <int m, int k, bool plain>
+void run_formats(const Reg* a, const Reg* b, const Reg* c, Reg* d, const MfmaControl& control) {
+  static constexpr auto kFunctions = [] {
+    constexpr auto kOf = []<MfmaSrc x, MfmaSrc y>() {
+      constexpr MfmaGeometry g{m, m, k, 1, x, y, MfmaDst::kF32, false, fp8_kind(kCdna4)};
+      return plain ? exact<g> : fastest<g>();
+    };
+    return std::array<MfmaFn, 4>{
+        kOf.template operator()<kFp8, kFp8>(), kOf.template operator()<kFp8, kBf8>(),
+        kOf.template operator()<kBf8, kFp8>(), kOf.template operator()<kBf8, kBf8>()};
+  }();
+  Reg wide_a[8], wide_b[8];
+  if (control.cbsz > 1) a = mfma::as_fp8(kF8f6f4[control.cbsz], m, a, wide_a);
+  if (control.blgp > 1) b = mfma::as_fp8(kF8f6f4[control.blgp], m, b, wide_b);
+  kFunctions[(control.cbsz == 1) * 2u + (control.blgp == 1)](a, b, c, d, control);
+}
+template <int m, int k>
+constexpr MfmaShape f8f6f4(const char* name, u16 opcode) {
+  MfmaShape shape =
+      ::vdev::shape<MfmaGeometry{m, m, k, 1, kFp8, kFp8, MfmaDst::kF32, false, fp8_kind(kCdna4)}>(
+          name, opcode, kCdna4);
+  shape.chooses_formats = true;
+  shape.fn = run_formats<m, k, false>;
+  shape.exact = run_formats<m, k, true>;
+  return shape;
 }
 
 template <int m, int n, int k, int blocks, MfmaSrc a, MfmaSrc b = a, InstructionSets sets = kCdna>
@@ -121,6 +153,31 @@ constexpr MfmaShape kShapes[] = {
     sparse<32, 32, 32, kBf8, kFp8, kCdna4>("v_smfmac_f32_32x32x32_bf8_fp8", 0x7d),
     sparse<32, 32, 32, kFp8, kBf8, kCdna4>("v_smfmac_f32_32x32x32_fp8_bf8", 0x7e),
     sparse<32, 32, 32, kFp8, kFp8, kCdna4>("v_smfmac_f32_32x32x32_fp8_fp8", 0x7f),
+    // Twice as long.
+    dense<16, 16, 32, 1, kBf16, kBf16, kCdna4>("v_mfma_f32_16x16x32_bf16", 0x35),
+    dense<32, 32, 16, 1, kBf16, kBf16, kCdna4>("v_mfma_f32_32x32x16_bf16", 0x37),
+    dense<16, 16, 32, 1, kF16, kF16, kCdna4>("v_mfma_f32_16x16x32_f16", 0x54),
+    dense<32, 32, 16, 1, kF16, kF16, kCdna4>("v_mfma_f32_32x32x16_f16", 0x55),
+    dense<16, 16, 64, 1, kI8, kI8, kCdna4>("v_mfma_i32_16x16x64_i8", 0x36),
+    dense<32, 32, 32, 1, kI8, kI8, kCdna4>("v_mfma_i32_32x32x32_i8", 0x38),
+    sparse<16, 16, 64, kF16, kF16, kCdna4>("v_smfmac_f32_16x16x64_f16", 0x5a),
+    sparse<32, 32, 32, kF16, kF16, kCdna4>("v_smfmac_f32_32x32x32_f16", 0x5b),
+    sparse<16, 16, 64, kBf16, kBf16, kCdna4>("v_smfmac_f32_16x16x64_bf16", 0x39),
+    sparse<32, 32, 32, kBf16, kBf16, kCdna4>("v_smfmac_f32_32x32x32_bf16", 0x46),
+    sparse<16, 16, 128, kI8, kI8, kCdna4>("v_smfmac_i32_16x16x128_i8", 0x3a),
+    sparse<32, 32, 64, kI8, kI8, kCdna4>("v_smfmac_i32_32x32x64_i8", 0x47),
+    sparse<16, 16, 128, kBf8, kBf8, kCdna4>("v_smfmac_f32_16x16x128_bf8_bf8", 0x3b),
+    sparse<16, 16, 128, kBf8, kFp8, kCdna4>("v_smfmac_f32_16x16x128_bf8_fp8", 0x3c),
+    sparse<16, 16, 128, kFp8, kBf8, kCdna4>("v_smfmac_f32_16x16x128_fp8_bf8", 0x3d),
+    sparse<16, 16, 128, kFp8, kFp8, kCdna4>("v_smfmac_f32_16x16x128_fp8_fp8", 0x43),
+    sparse<32, 32, 64, kBf8, kBf8, kCdna4>("v_smfmac_f32_32x32x64_bf8_bf8", 0x4b),
+    sparse<32, 32, 64, kBf8, kFp8, kCdna4>("v_smfmac_f32_32x32x64_bf8_fp8", 0x4e),
+    sparse<32, 32, 64, kFp8, kBf8, kCdna4>("v_smfmac_f32_32x32x64_fp8_bf8", 0x4f),
+    sparse<32, 32, 64, kFp8, kFp8, kCdna4>("v_smfmac_f32_32x32x64_fp8_fp8", 0x53),
+    f8f6f4<16, 128>("v_mfma_f32_16x16x128_f8f6f4", 0x2d),
+    f8f6f4<32, 64>("v_mfma_f32_32x32x64_f8f6f4", 0x2e),
+    f8f6f4<16, 128>("v_mfma_scale_f32_16x16x128_f8f6f4", kScaledMatrix | 0x2d),
+    f8f6f4<32, 64>("v_mfma_scale_f32_32x32x64_f8f6f4", kScaledMatrix | 0x2e),
 };
 
 constexpr bool unique_opcodes() {
@@ -140,12 +197,17 @@ const char* mfma_control_error(const MfmaShape& shape, const MfmaControl& contro
   if (control.cbsz > 7) return "cbsz: allowed 0..7";
   if (control.abid > 15) return "abid: allowed 0..15";
   if (control.blgp > 7) return "blgp: allowed 0..7";
+  if (shape.chooses_formats) {
+    if (control.abid != 0) return "abid: this shape allows 0 only";
+    if (control.cbsz > 4) return "cbsz: allowed 0..4 (format of A)";
+    return control.blgp > 4 ? "blgp: allowed 0..4 (format of B)" : nullptr;
+  }
   if (control.blgp != 0 && !shape.has_blgp) return "blgp: this shape allows 0 only";
   if (!shape.has_cbsz_abid)
     return control.cbsz || control.abid ? "cbsz, abid: this shape allows 0 only" : nullptr;
   if (g.sparse) {
-    const int sets = mfma::bits_of(g.a) / 4;
-    if (control.cbsz == 0 && control.abid >= sets)
+    const int sets = mfma::index_sets(g);
+    if (sets > 1 && control.cbsz == 0 && control.abid >= sets)
       return sets == 4 ? "abid: allowed 0..3 (index set)" : "abid: allowed 0..1 (index set)";
     return nullptr;
   }

@@ -12,13 +12,16 @@
 namespace vdev {
 namespace {
 
-// Of the default architecture, or, as "cdna4 NAME", of that one.
+// "PROCESSOR MNEMONIC"; of the default processor without one.
 const MfmaShape* find_shape(std::string_view name) {
-  constexpr std::string_view kOther = "cdna4 ";
-  const bool other = name.starts_with(kOther);
-  if (other) name.remove_prefix(kOther.size());
+  const Processor* processor = &default_machine().arch->processor;
+  if (const size_t space = name.find(' '); space != name.npos) {
+    processor = find_processor(name.substr(0, space));
+    name.remove_prefix(space + 1);
+  }
+  if (processor == nullptr) return nullptr;
   for (const MfmaShape& shape : mfma_shapes())
-    if (shape.name == name && shape.sets & (other ? kCdna4 : kCdna3)) return &shape;
+    if (shape.name == name && shape.sets & processor->instructions) return &shape;
   return nullptr;
 }
 
@@ -29,11 +32,16 @@ struct MfmaTestShape {
   i32 opcode, m, n, k, blocks, a_regs, b_regs, c_regs, d_regs, passes, has_cbsz_abid, has_blgp;
 };
 
-// 0, or -1 behind the last shape.
-VDEV_TEST_API int vdev_test_mfma_shape(int position, MfmaTestShape* out) {
-  if (position < 0 || position >= static_cast<int>(mfma_shapes().size())) return -1;
-  const MfmaShape& s = mfma_shapes()[static_cast<size_t>(position)];
-  if (!(s.sets & kCdna3)) return -1;  // those of other architectures come last
+// 0, or -1 behind the processor's last shape, or if there is no such processor.
+VDEV_TEST_API int vdev_test_mfma_shape(const char* cpu, int position, MfmaTestShape* out) {
+  const Processor* const processor = find_processor(cpu);
+  if (processor == nullptr || position < 0) return -1;
+  const MfmaShape* found = nullptr;
+  for (const MfmaShape& shape : mfma_shapes())
+    if (shape.sets & processor->instructions && position-- == 0) found = &shape;
+  if (found == nullptr) return -1;
+  const MfmaShape& s = *found;
+  const MatrixPasses* const passes = processor->passes(s.name);
   const MfmaGeometry& g = s.geometry;
   *out = {s.name,
           s.opcode,
@@ -45,21 +53,31 @@ VDEV_TEST_API int vdev_test_mfma_shape(int position, MfmaTestShape* out) {
           s.b_regs,
           s.c_regs,
           s.d_regs,
-          default_machine().arch->processor.passes(s.name),
+          passes ? passes->passes : 0,
           s.has_cbsz_abid,
           s.has_blgp};
   return 0;
 }
 
 // Runs `count` instructions. Operands are count x registers x 64 dwords; d is read by smfmac.
-// mxcsr is that of a running wave. Returns 0, or -1 if there is no instruction `name`.
-VDEV_TEST_API int vdev_test_mfma(const char* name, int count, const u32* a, const u32* b,
-                                 const u32* c, u32* d, u32 cbsz, u32 abid, u32 blgp,
-                                 int flush_f32_ab, u32 mxcsr, int exact) {
+// mxcsr is that of a running wave. Scales, if any, are a register each, the same for all of the
+// instructions. Returns 0, or -1 if there is no instruction `name`.
+VDEV_TEST_API int vdev_test_mfma_scaled(const char* name, int count, const u32* a, const u32* b,
+                                        const u32* c, u32* d, u32 cbsz, u32 abid, u32 blgp,
+                                        int flush_f32_ab, u32 mxcsr, int exact, const u32* scale_a,
+                                        const u32* scale_b, u32 byte_a, u32 byte_b) {
   const MfmaShape* const s = find_shape(name);
   if (s == nullptr) return -1;
-  const MfmaControl control{static_cast<u8>(cbsz), static_cast<u8>(abid), static_cast<u8>(blgp),
-                            flush_f32_ab != 0};
+  MfmaControl control{static_cast<u8>(cbsz), static_cast<u8>(abid), static_cast<u8>(blgp),
+                      flush_f32_ab != 0};
+  Reg scales[2];
+  for (int side = 0; side < 2; ++side) {
+    const u32* const scale = side == 0 ? scale_a : scale_b;
+    if (scale == nullptr) continue;
+    std::memcpy(&scales[side], scale, sizeof(Reg));
+    control.scale[side] = &scales[side];
+    control.scale_byte[side] = static_cast<u8>(side == 0 ? byte_a : byte_b);
+  }
   std::vector<Reg> regs(static_cast<size_t>(s->a_regs + s->b_regs + s->c_regs + s->d_regs));
   Reg* const ra = regs.data();
   Reg* const rb = ra + s->a_regs;
@@ -75,6 +93,13 @@ VDEV_TEST_API int vdev_test_mfma(const char* name, int count, const u32* a, cons
     std::memcpy(d + i * s->d_regs * kLanes, rd, s->d_regs * sizeof(Reg));
   }
   return 0;
+}
+
+VDEV_TEST_API int vdev_test_mfma(const char* name, int count, const u32* a, const u32* b,
+                                 const u32* c, u32* d, u32 cbsz, u32 abid, u32 blgp,
+                                 int flush_f32_ab, u32 mxcsr, int exact) {
+  return vdev_test_mfma_scaled(name, count, a, b, c, d, cbsz, abid, blgp, flush_f32_ab, mxcsr,
+                               exact, nullptr, nullptr, 0, 0);
 }
 
 // One instruction on a register file, so that operands can overlap: a to d are register numbers.

@@ -28,11 +28,13 @@ void enqueue(std::vector<u64>& queue, u64 now, u64 done) {
 
 }  // namespace
 
-ComputeUnit::ComputeUnit(const Arch& arch, const UnitTimes& times, u32 index, MemoryPath& memory,
-                         Profile& profile, Execute execute)
+ComputeUnit::ComputeUnit(const Arch& arch, const UnitTimes& times, bool lds_published, u32 index,
+                         MemoryPath& memory, Profile& profile, Execute execute)
     : timing_(arch.timing),
       num_simds_(arch.limits.simds_per_cu),
       times_(times),
+      lds_read_bytes_(lds_published ? timing_.lds_port_published_bytes
+                                    : timing_.lds_port_read_bytes),
       index_(index),
       memory_(memory),
       profile_(profile),
@@ -239,16 +241,17 @@ void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now)
   const Unit unit = inst.row ? inst.row->unit : Unit::kInternal;
   if (is_valu(unit)) {
     const UnitTimes::Time& time = times_[unit];
-    simd.valu_free = now + time.clk;
+    const u64 clk = inst.row->slots ? inst.row->slots * slot : time.clk;
+    simd.valu_free = now + clk;
     simd.vector_issue = now + slot;
     if (time.exclusive) simd.mfma_free = std::max(simd.mfma_free, simd.valu_free);
-    trace(w, simd_index, Track::kVector, inst, now, now + time.clk);
-    profile_.use.valu += time.clk;
+    trace(w, simd_index, Track::kVector, inst, now, now + clk);
+    profile_.use.valu += clk;
   }
   switch (unit) {
     case Unit::kMfma:
     case Unit::kMfmaAlone: {
-      const u64 busy = u64{inst.row->passes} * slot;
+      const u64 busy = u64{inst.passes} * slot;
       simd.mfma_free = simd.matrix_end = now + busy;
       simd.vector_issue = now + slot;
       simd.valu_free = std::max(simd.valu_free, now) + slot * timing_.mfma_lost_slots;
@@ -321,7 +324,7 @@ void ComputeUnit::issue_memory(TimedWave& w, u32 simd_index, const Inst& inst,
                false);
       return;
     case Unit::kLds: {
-      const LdsService service = lds_service(timing_, inst, touched);
+      const LdsService service = lds_service(timing_, lds_read_bytes_, inst, touched);
       const double served = lds_ports_[port(simd_index)].serve(static_cast<double>(now),
                                                                service.data + service.address);
       profile_.use.lds += service.data;

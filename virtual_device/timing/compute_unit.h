@@ -21,8 +21,9 @@ using Execute = std::function<bool(Wave&)>;
 
 class ComputeUnit {
  public:
-  ComputeUnit(const Arch& arch, const UnitTimes& times, u32 index, MemoryPath& memory,
-              Profile& profile, Execute execute);
+  // `lds_published`: the LDS is read at its published rate.
+  ComputeUnit(const Arch& arch, const UnitTimes& times, bool lds_published, u32 index,
+              MemoryPath& memory, Profile& profile, Execute execute);
 
   // A workgroup whose waves may issue from `start` on.
   void add(Workgroup& workgroup, u64 start);
@@ -79,6 +80,7 @@ class ComputeUnit {
   const Timing& timing_;
   const u32 num_simds_;
   const UnitTimes& times_;
+  const u32 lds_read_bytes_;
   const u32 index_;
   MemoryPath& memory_;
   Profile& profile_;

@@ -32,7 +32,8 @@ u32 rounds(const FootprintPart& part, u64 lanes, u32 banks) {
 
 }  // namespace
 
-LdsService lds_service(const Timing& timing, const Inst& inst, const Footprint* memory) {
+LdsService lds_service(const Timing& timing, u32 read_bytes, const Inst& inst,
+                       const Footprint* memory) {
   LdsService total;
   const u32 address_clk = kLanes * 4 / timing.lds_port_write_bytes;
   if (!memory) {  // ds_permute and the like: address and data in, data out
@@ -46,17 +47,14 @@ LdsService lds_service(const Timing& timing, const Inst& inst, const Footprint* 
     writes |= part.access != Access::kRead;
     const bool write = part.access == Access::kWrite;
     const LdsPhases& p = phases(timing, part.bytes, write);
-    // A round moves a dword of every bank through the port.
-    const u32 bytes_of_round = 4 * p.banks;
-    const u32 round_clk =
-        bytes_of_round / (write ? timing.lds_port_write_bytes : timing.lds_port_read_bytes);
-    const u32 lanes_of_phase = kLanes / p.count;
-    const u32 least = std::max(1u, lanes_of_phase * std::max<u32>(part.bytes, 4) / bytes_of_round);
-    for (u32 k = 0; k < p.count; ++k) {
-      const u32 needed = std::max(rounds(part, p.lanes[k], p.banks), least);
-      total.data += needed * round_clk;
-      total.conflict += (needed - least) * round_clk;
-    }
+    const u32 bytes = std::max<u32>(part.bytes, 4);
+    const u32 least = std::max(1u, kLanes / p.count * bytes / (4 * p.banks));
+    u32 more = 0;  // rounds of the banks, because of conflicts
+    for (u32 k = 0; k < p.count; ++k)
+      more += std::max(rounds(part, p.lanes[k], p.banks), least) - least;
+    const u32 moves = kLanes * bytes / (write ? timing.lds_port_write_bytes : read_bytes);
+    total.conflict += more * timing.lds_ports;
+    total.data += std::max(moves, least * p.count * timing.lds_ports) + more * timing.lds_ports;
   }
   if (writes) total.address = address_clk;
   return total;

@@ -29,10 +29,11 @@ double share(u64 busy, const Profile& p, u32 count) {
 }
 
 std::string json(const LaunchState& launch, const Arch& arch, const Profile& p, double clock,
-                 bool trans_exclusive) {
+                 const Options& options) {
   std::string out = "{\"kernel\": \"" + launch.kernel().name + "\", \"arch\": \"" +
                     std::string(arch.name()) + "\", \"trans\": \"" +
-                    (trans_exclusive ? "exclusive" : "beside") + '"';
+                    (options.trans_exclusive ? "exclusive" : "beside") + "\", \"lds\": \"" +
+                    (options.lds_published ? "published" : "measured") + '"';
   const auto add = [&out](const char* name, double value) {
     out += std::string(", \"") + name + "\": " + number(value);
   };
@@ -113,8 +114,7 @@ void Session::execute(const std::shared_ptr<LaunchState>& launch, Device& device
   self.now_ns_ += static_cast<i64>(static_cast<double>(profile.cycles) / clock +
                                    machine.arch->timing.launch_us * 1000);
   std::lock_guard lock(self.mutex_);
-  self.launches_.push_back(
-      json(*launch, *machine.arch, profile, clock, self.options_.trans_exclusive));
+  self.launches_.push_back(json(*launch, *machine.arch, profile, clock, self.options_));
 }
 
 std::string Session::take_json() {

@@ -14,6 +14,7 @@ struct Options {
   u32 xcd = 0;                   // the simulated one
   u64 max_events = 0;            // of the trace of CU 0
   bool trans_exclusive = false;  // the reading of what coexecution.h has open
+  bool lds_published = false;    // the LDS is read at its published rate, not the one measured
   bool warm_code = true;         // kernels have run before: their code is in the code caches
 };
 

@@ -1,4 +1,4 @@
-// The instruction table of the default architecture as text, for documentation: a line per row,
+// The instruction tables of all architectures as text, for documentation: a line per row,
 // tab-separated.
 #include <string>
 
@@ -14,18 +14,19 @@ constexpr const char* kFidelities[] = {"exact", "modelled", "unverified"};
 
 std::string table() {
   std::string text;
-  for (const Row& row : instruction_set(default_machine().arch->processor).rows()) {
-    text += std::string(row.name) + '\t' + kFormats[static_cast<int>(row.format)] + '\t' +
-            std::to_string(row.opcode) + '\t' + kFidelities[static_cast<int>(row.fidelity)] + '\t' +
-            row.note + '\n';
-  }
+  for (const Arch* arch : architectures())
+    for (const Row& row : instruction_set(arch->processor).rows()) {
+      text += std::string(arch->name()) + '\t' + row.name + '\t' +
+              kFormats[static_cast<int>(row.format)] + '\t' + std::to_string(row.opcode) + '\t' +
+              kFidelities[static_cast<int>(row.fidelity)] + '\t' + row.note + '\n';
+    }
   return text;
 }
 
 }  // namespace
 }  // namespace vdev
 
-// "name, format, opcode, fidelity, note" of every instruction; valid for the process's life.
+// "architecture, name, format, opcode, fidelity, note" of every instruction; valid for the process.
 extern "C" __attribute__((visibility("default"))) const char* amdattn_vdev_instructions() {
   static const std::string text = vdev::table();
   return text.c_str();

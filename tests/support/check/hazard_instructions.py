@@ -1,4 +1,4 @@
-"""Instructions of gfx942 that hazards involve, as LLVM's machine IR.
+"""Instructions that hazards involve, as LLVM's machine IR.
 
 A template has slots for registers: `{name:v4}` is a tuple of four VGPRs, `a` of AGPRs, `s` of
 SGPRs; `{name}` repeats one. A slot's value is its first register. Slots whose name begins with `x`
@@ -72,7 +72,18 @@ def _smfmac(name: str, d: int, a: int, b: int) -> str:
     return f"{{d:v{d}}} = V_SMFMAC_{name}_e64 {operands}, {_MODE}"
 
 
-# Every matrix instruction of gfx942: name, registers of D (and C), A, B.
+def _f8f6f4(size: str, forms: tuple[str, str], scaled: bool = False) -> str:
+    # MIR names have the widths of A and B, and operands their formats besides.
+    a, b = forms
+    d = {"16X16X128": 4, "32X32X64": 16}[size]
+    selects = {"f8": 0, "f6": 2, "f4": 4}
+    operands = f"{{a:v{a[1]}}}, {{b:v{b[1]}}}, {{c:v{d}}}, {selects[a]}, {selects[b]}"
+    scales = ", {x:v1}, {y:v1}, 12, 8" if scaled else ""
+    name = f"V_MFMA_{'SCALE_' if scaled else ''}F32_{size}_F8F6F4_{a}_{b}_vgprcd_e64"
+    return f"{{d:v{d}}} = {name} {operands}{scales}, {_MODE}"
+
+
+# Every matrix instruction: name, registers of D (and C), A, B.
 DENSE = (
     *(("F32_" + n, *r) for n, r in {
         "32X32X1F32": (32, 1, 1), "16X16X1F32": (16, 1, 1), "4X4X1F32": (4, 1, 1),
@@ -100,7 +111,37 @@ SPARSE = (
     ("I32_16X16X64_I8", 4, 2, 4),
     ("I32_32X32X32_I8", 16, 2, 4),
 )  # fmt: skip
-ALL_MATRIX = (*(_mfma(*m) for m in DENSE), *(_smfmac(*m) for m in SPARSE))
+DENSE_950 = (
+    *((f"F32_{s}_{t}", d, 4, 4) for s, d in (("16X16X32", 4), ("32X32X16", 16))
+      for t in ("F16", "BF16")),
+    ("I32_16X16X64_I8", 4, 4, 4),
+    ("I32_32X32X32_I8", 16, 4, 4),
+)  # fmt: skip
+SPARSE_950 = (
+    *((f"F32_{s}_{t}", d, 4, 8) for s, d in (("16X16X64", 4), ("32X32X32", 16))
+      for t in ("F16", "BF16")),
+    *((f"F32_{s}_{a}_{b}", d, 4, 8) for s, d in (("16X16X128", 4), ("32X32X64", 16))
+      for a in ("BF8", "FP8") for b in ("BF8", "FP8")),
+    ("I32_16X16X128_I8", 4, 4, 8),
+    ("I32_32X32X64_I8", 16, 4, 8),
+)  # fmt: skip
+_WIDTHS = ("f8", "f6", "f4")
+F8F6F4 = tuple(
+    _f8f6f4(size, (a, b), scaled)
+    for size in ("16X16X128", "32X32X64")
+    for a in _WIDTHS
+    for b in _WIDTHS
+    for scaled in (False, True)
+)
+
+
+def all_matrix(cpu: str) -> tuple[str, ...]:
+    """Every matrix instruction of a processor."""
+    if cpu == "gfx950":
+        dense, sparse = (*(m for m in DENSE if "XF32" not in m[0]), *DENSE_950), SPARSE + SPARSE_950
+        return (*(_mfma(*m) for m in dense), *(_smfmac(*m) for m in sparse), *F8F6F4)
+    return (*(_mfma(*m) for m in DENSE), *(_smfmac(*m) for m in SPARSE))
+
 
 # One of each kind and number of passes, some in AGPRs.
 _CHOSEN = {
@@ -114,6 +155,19 @@ MATRIX = (
     *(_mfma(*m, "a") for m in DENSE if m[0] in ("F32_32X32X8F16", "F32_4X4X1F32")),
     _smfmac("F32_16X16X32_F16", 4, 2, 4),
     _smfmac("I32_32X32X32_I8", 16, 2, 4),
+)
+MATRIX_950 = (
+    *(m for m in MATRIX if "XF32" not in m),
+    _mfma("F32_16X16X32_BF16", 4, 4, 4),
+    _mfma("F32_32X32X16_F16", 16, 4, 4),
+    _mfma("F32_32X32X16_BF16", 16, 4, 4, "a"),
+    _smfmac("F32_16X16X64_BF16", 4, 4, 8),
+    _smfmac("F32_32X32X64_FP8_FP8", 16, 4, 8),
+    _f8f6f4("16X16X128", ("f8", "f4")),
+    _f8f6f4("16X16X128", ("f4", "f6")),
+    _f8f6f4("32X32X64", ("f8", "f8")),
+    _f8f6f4("16X16X128", ("f4", "f4"), scaled=True),
+    _f8f6f4("32X32X64", ("f6", "f8"), scaled=True),
 )
 
 _DPP = "273, 15, 15, 0"  # row_shr:1, all rows and banks
@@ -224,4 +278,47 @@ SCALAR = (
     "{d:s1} = S_MOVRELS_B32 {a:s1}, implicit $m0",
     "S_SETVSKIP {a:s1}, {b:s1}, implicit-def $scc",
 )
-TEMPLATES = tuple(map(Template, (*MATRIX, *VALU, *MEMORY, *SCALAR)))
+# Of gfx950 only.
+VALU_950 = (
+    f"{{d:v1}}, {{a:v1}} = V_PERMLANE16_SWAP_B32_e32 {{d}}, {{a}}, {_EXEC}",
+    f"{{d:v1}}, {{a:v1}} = V_PERMLANE32_SWAP_B32_e64 {{d}}, {{a}}, 0, 0, {_EXEC}",
+    f"{{d:v1}} = V_CVT_PK_BF16_F32_e64 0, {{a:v1}}, 0, {{b:v1}}, 0, 0, {_MODE}",
+    f"{{d:v1}} = V_CVT_SCALEF32_PK_FP8_F32_e64 0, {{a:v1}}, 0, {{b:v1}}, 0, {{c:v1}}, {{d}}, 0, "
+    f"{_MODE}",
+    f"{{d:v1}} = V_CVT_SCALEF32_PK_FP8_F32_e64 8, {{a:v1}}, 0, {{b:v1}}, 0, {{c:v1}}, {{d}}, 0, "
+    f"{_MODE}",
+    f"{{d:v1}} = V_CVT_SCALEF32_SR_FP8_F32_e64 0, {{a:v1}}, 0, {{b:v1}}, 4, {{c:v1}}, {{d}}, 0, "
+    f"{_MODE}",
+    f"{{d:v1}} = V_CVT_SCALEF32_SR_FP8_F32_e64 0, {{a:v1}}, 0, {{b:v1}}, 0, {{c:v1}}, {{d}}, 0, "
+    f"{_MODE}",
+    f"{{d:v1}} = V_CVT_SCALEF32_PK_FP4_F32_e64 0, {{a:v1}}, 0, {{b:v1}}, 4, {{c:v1}}, {{d}}, 0, "
+    f"{_MODE}",
+    f"{{d:v1}} = V_CVT_SCALEF32_PK_FP4_F32_e64 0, {{a:v1}}, 0, {{b:v1}}, 0, {{c:v1}}, {{d}}, 0, "
+    f"{_MODE}",
+    f"{{d:v1}} = V_CVT_SCALEF32_SR_PK_FP4_F32_e64 0, {{a:v2}}, 0, {{b:v1}}, 0, {{c:v1}}, {{d}}, 0, "
+    f"{_MODE}",
+    f"{{d:v1}} = V_CVT_SCALEF32_F16_FP8_e64 8, {{a:v1}}, 0, {{b:v1}}, {{d}}, 0, {_MODE}",
+    f"{{d:v2}} = V_CVT_SCALEF32_PK_F32_FP4_e64 0, {{a:v1}}, 0, {{b:v1}}, 0, {_MODE}",
+    f"{{d:v1}} = V_BITOP3_B32_e64 {{a:v1}}, {{b:v1}}, {{c:v1}}, 22, {_EXEC}",
+    f"{{d:v1}} = V_BITOP3_B16_e64 8, {{a:v1}}, 0, {{b:v1}}, 0, {{c:v1}}, 22, 8, {_EXEC}",
+    f"{{d:v1}} = V_PRNG_B32_e32 {{a:v1}}, {_EXEC}",
+    f"{{d:v1}} = V_ASHR_PK_U8_I32_e64 0, {{a:v1}}, 0, {{b:v1}}, 0, {{c:v1}}, 0, {_EXEC}",
+    f"{{d:v1}} = V_ASHR_PK_U8_I32_e64 8, {{a:v1}}, 0, {{b:v1}}, 0, {{c:v1}}, 0, {_EXEC}",
+    f"{{d:v1}} = V_MINIMUM3_F32_e64 0, {{a:v1}}, 0, {{b:v1}}, 0, {{c:v1}}, 0, 0, {_MODE}",
+    f"{{d:v1}} = V_DOT2_F32_BF16 8, {{a:v1}}, 8, {{b:v1}}, 0, {{c:v1}}, 0, 0, 0, 0, 0, {_MODE}",
+    f"{{d:v1}} = V_DOT2C_F32_BF16_e32 {{a:v1}}, {{b:v1}}, {{d}}, {_MODE}",
+)
+MEMORY_950 = (
+    f"{{d:v2}} = DS_READ_B64_TR_B16 {{a:v1}}, 0, 0, {_EXEC}",
+    f"{{d:v3}} = DS_READ_B96_TR_B6 {{a:v1}}, 0, 0, {_EXEC}",
+    f"BUFFER_LOAD_DWORDX4_LDS_OFFEN {{a:v1}}, {{r:s4}}, 0, 0, 0, 0, {_EXEC}, implicit $m0",
+    f"GLOBAL_LOAD_LDS_DWORDX4 {{a:v2}}, 0, 0, implicit $m0, {_EXEC}",
+)
+
+
+def templates(cpu: str) -> tuple[Template, ...]:
+    """Of a processor, one of each kind of instruction."""
+    if cpu == "gfx950":
+        texts = (*MATRIX_950, *VALU, *VALU_950, *MEMORY, *MEMORY_950, *SCALAR)
+        return tuple(map(Template, texts))
+    return tuple(map(Template, (*MATRIX, *VALU, *MEMORY, *SCALAR)))

@@ -3,7 +3,7 @@
 LLVM's post-RA hazard recogniser inserts the s_nop that an instruction needs after another. Pairs of
 instructions are given to it as machine IR; text and encoding of both come back from its printer.
 
-    python -m tests.support.check.hazard_oracle --llc /usr/lib/llvm-22/bin/llc
+    python -m tests.support.check.hazard_oracle --llc /usr/lib/llvm-22/bin/llc --cpu gfx950
 """
 
 from __future__ import annotations
@@ -19,19 +19,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.check.hazard_instructions import (
-    ALL_MATRIX,
     EXEC,
     M0,
-    TEMPLATES,
     VCC,
     Slot,
     Template,
+    all_matrix,
+    templates,
 )
 from tests.support.paths import TESTS
+from tests.support.vdev_library import CPUS, DEFAULT_CPU
 
-OUT = TESTS / "virtual_device" / "check" / "hazard_oracle.json"
+FOLDER = TESTS / "virtual_device" / "check"
 _NAME = re.compile(r"^f(\d+):")
 _LINE = re.compile(r"^\t(\S.*?)\s*; encoding: \[(.*)\]$")
+
+
+def oracle_path(cpu: str) -> Path:
+    """Where LLVM's answers for a processor are recorded."""
+    return FOLDER / f"hazard_oracle_{cpu}.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,7 @@ class Answer:
     wait: int
 
 
-def hazard_free(llc: Sequence[str], blocks: Sequence[Sequence[str]]) -> list[list[Coded]]:
+def hazard_free(llc: Sequence[str], cpu: str, blocks: Sequence[Sequence[str]]) -> list[list[Coded]]:
     """Straight code in machine IR, with the s_nop that LLVM inserts, and s_endpgm."""
     functions = (
         f"---\nname: f{i}\nbody: |\n  bb.0:\n    "
@@ -60,7 +66,7 @@ def hazard_free(llc: Sequence[str], blocks: Sequence[Sequence[str]]) -> list[lis
         for i, block in enumerate(blocks)
     )
     done = subprocess.run(
-        [*llc, "-mtriple=amdgcn-amd-amdhsa", "-mcpu=gfx942", "-mattr=-xnack",
+        [*llc, "-mtriple=amdgcn-amd-amdhsa", f"-mcpu={cpu}", "-mattr=-xnack",
          "-start-before=post-RA-hazard-rec", "-show-mc-encoding", "-x=mir", "-o=-", "-"],
         input="".join(functions), capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -85,9 +91,9 @@ def _answer(body: Sequence[Coded]) -> Answer:
     return Answer(body[0], body[-2], sum(int(nop.text[6:]) + 1 for nop in nops))
 
 
-def ask(llc: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[Answer]:
+def ask(llc: Sequence[str], cpu: str, pairs: Sequence[tuple[str, str]]) -> list[Answer]:
     """LLVM's answers for pairs of instructions in machine IR."""
-    return [_answer(body) for body in hazard_free(llc, pairs)]
+    return [_answer(body) for body in hazard_free(llc, cpu, pairs)]
 
 
 def _disjoint(template: Template, start: Mapping[str, int]) -> dict[str, int]:
@@ -136,10 +142,10 @@ def pairs_of(producer: Template, consumer: Template) -> Iterator[tuple[str, str]
                         yield with_special, consumer.render({**second, name: at})
 
 
-def random_block(length: int, rng: random.Random) -> list[str]:
+def random_block(cpu: str, length: int, rng: random.Random) -> list[str]:
     """Instructions whose registers come from a small pool, so that they meet often."""
     texts = []
-    for template in rng.choices(TEMPLATES, k=length):
+    for template in rng.choices(templates(cpu), k=length):
         chosen = {
             name: rng.randrange(0, 12, slot.alignment) for name, slot in template.slots.items()
         }
@@ -149,29 +155,29 @@ def random_block(length: int, rng: random.Random) -> list[str]:
     return texts
 
 
-def questions(rng: random.Random) -> dict[tuple[str, str], object]:
+def questions(cpu: str, rng: random.Random) -> dict[tuple[str, str], object]:
     """All pairs without repetition, and the kind that each is of: which templates, or random."""
     reader = Template("{d:v1} = V_MOV_B32_e32 {a:v1}, implicit $exec")
     found: dict[tuple[str, str], object] = {}
-    for mir in ALL_MATRIX:
+    for mir in all_matrix(cpu):
         template = Template(mir)
         chosen = _disjoint(template, {"v": 8, "a": 8, "s": 4})
         pair = template.render(chosen), reader.render({"d": 96, "a": chosen["d"]})
         found.setdefault(pair, mir)
-    for i, producer in enumerate(TEMPLATES):
-        for j, consumer in enumerate(TEMPLATES):
+    for i, producer in enumerate(templates(cpu)):
+        for j, consumer in enumerate(templates(cpu)):
             for pair in pairs_of(producer, consumer):
                 found.setdefault(pair, (i, j))
     for n in range(2000):
-        first, then = random_block(2, rng)
+        first, then = random_block(cpu, 2, rng)
         found.setdefault((first, then), n)
     return found
 
 
-def answers(llc: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Iterator[Answer]:
+def answers(llc: Sequence[str], cpu: str, pairs: Sequence[tuple[str, str]]) -> Iterator[Answer]:
     """Answers to many questions, a few thousand at a time."""
     for i in range(0, len(pairs), 4000):
-        yield from ask(llc, pairs[i : i + 4000])
+        yield from ask(llc, cpu, pairs[i : i + 4000])
 
 
 def representatives(
@@ -209,7 +215,9 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--llc", default="llc-22", help="LLVM's static compiler")
-    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--cpu", default=DEFAULT_CPU, choices=CPUS)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--every", type=int, default=1, help="ask every Nth question only")
     parser.add_argument("--all", action="store_true", help="record every pair, not one of a kind")
     args = parser.parse_args()
     banner = subprocess.run([args.llc, "--version"], capture_output=True, text=True, check=True)
@@ -217,13 +225,15 @@ def main() -> None:
     if version is None:
         raise SystemExit(f"{args.llc} is not LLVM's: {banner.stdout[:200]}")
     rng = random.Random(942)
-    asked = questions(rng)
-    found = list(answers([args.llc], list(asked)))
+    asked = dict(list(questions(args.cpu, rng).items())[:: args.every])
+    found = list(answers([args.llc], args.cpu, list(asked)))
     kept = found if args.all else representatives(asked, found, rng)
     length, count = 24, 100
     other = random.Random(943)
-    blocks = hazard_free([args.llc], [random_block(length, other) for _ in range(count)])
-    args.out.write_text(record(version[1], kept, blocks))
+    blocks = hazard_free(
+        [args.llc], args.cpu, [random_block(args.cpu, length, other) for _ in range(count)]
+    )
+    (args.out or oracle_path(args.cpu)).write_text(record(version[1], kept, blocks))
     print(f"{len(found)} pairs, {sum(a.wait > 0 for a in found)} with a wait, {len(kept)} kept")
 
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from build_scripts.toolchain import LLVM22, compile_hip
 from tests.support.gpu import Gpu
 from tests.support.paths import TESTS
-from tests.support.vdev_library import open_library
+from tests.support.vdev_library import DEFAULT_CPU, open_library
 
 WORDS = 1024  # of `in`, `out` and `spare`; planted/memory.hip relies on it
 FLAGS = 64
@@ -55,6 +55,8 @@ class Planted:
         Shape of the launch.
     options : dict
         Of the virtual device.
+    arch : str
+        Whose code it is.
     """
 
     group: str
@@ -70,6 +72,7 @@ class Planted:
     lanes: int = 64
     dynamic_lds: int = 0
     options: dict[str, int] = field(default_factory=dict)
+    arch: str = DEFAULT_CPU
 
 
 def waits(kernel: str, where: str, defect: str, **more: Any) -> Planted:
@@ -244,24 +247,24 @@ SOURCES = TESTS / "virtual_device" / "check" / "planted"
 
 
 @functools.cache
-def code_object(group: str, repaired: bool) -> bytes:
+def code_object(group: str, repaired: bool, arch: str = DEFAULT_CPU) -> bytes:
     defines = ("REPAIRED",) if repaired else ()
     source = SOURCES / f"{group}.hip"
-    return compile_hip(source, LLVM22, defines=defines).code_object
+    return compile_hip(source, LLVM22, arch, defines=defines).code_object
 
 
 @functools.cache
-def symbols(group: str, repaired: bool) -> dict[str, int]:
+def symbols(group: str, repaired: bool, arch: str = DEFAULT_CPU) -> dict[str, int]:
     """ELF virtual addresses of the exported symbols, marked places included."""
     from elftools.elf.elffile import ELFFile
 
-    table = ELFFile(io.BytesIO(code_object(group, repaired))).get_section_by_name(".dynsym")
+    table = ELFFile(io.BytesIO(code_object(group, repaired, arch))).get_section_by_name(".dynsym")
     return {symbol.name: int(symbol["st_value"]) for symbol in table.iter_symbols()}
 
 
 def places(planted: Planted, role: str, repaired: bool = False) -> range:
     """Addresses that a finding may name: one, or those of a marked loop."""
-    table = symbols(planted.group, repaired)
+    table = symbols(planted.group, repaired, planted.arch)
     if role == "loop":
         return range(table[f"use.{planted.kernel}"], table[f"producer.{planted.kernel}"] + 1)
     at = table[f"{role}.{planted.kernel}"]
@@ -302,7 +305,7 @@ def run(gpu: Gpu, planted: Planted, repaired: bool, **options: int) -> Outcome:
     rng = np.random.default_rng(len(planted.kernel))
     data = rng.integers(1, 1 << 31, WORDS, dtype=np.uint32)
     zeros, flags = np.zeros(WORDS, np.uint32), np.zeros(FLAGS, np.uint32)
-    module = gpu.call("hipModuleLoadData", code_object(planted.group, repaired))
+    module = gpu.call("hipModuleLoadData", code_object(planted.group, repaired, planted.arch))
     function = gpu.call("hipModuleGetFunction", module, planted.kernel.encode())
     with checked(gpu, **{**planted.options, **options}) as library:
         source, out = gpu.upload(data), gpu.upload(zeros)

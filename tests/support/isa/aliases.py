@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-_THREE_SOURCES = re.compile(r"v_(pk_mad|pk_fma|dot|fma_mix|mfma|smfmac)")
+_THREE_SOURCES = re.compile(r"v_(pk_mad|pk_fma|pk_m(in|ax)imum3|dot|fma_mix|mfma|smfmac)")
 _BYTE_DOT = re.compile(r"v_dot[48]_\w+ ")
 _LITERAL16 = re.compile(r" (0x[89a-f][0-9a-f]{3})\b")
 _SMEM_DATA = re.compile(r"s_(buffer_|scratch_)?(load|store|atomic)|s_atc|s_dcache_discard")

@@ -14,18 +14,19 @@ from pathlib import Path
 import ziglang
 
 from tests.support.isa.machine import _text_section
-from tests.support.vdev_library import open_library
+from tests.support.vdev_library import DEFAULT_CPU, choose_machine, open_library
 
 # Numbers of the formats in enum Format.
 SOP2, SOPK, SOP1, SOPC, SOPP, SMEM, VOP2, VOP1, VOPC, VOP3, VOP3P = range(11)
 
 
 @functools.cache
-def row_names(fmt: int) -> frozenset[str]:
+def row_names(fmt: int, cpu: str = DEFAULT_CPU) -> frozenset[str]:
     """Names of the rows of a format in the library's instruction table."""
     library = open_library(
         vdev_test_rows=(ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),
     )
+    choose_machine(library, cpu)
     text = ctypes.create_string_buffer(library.vdev_test_rows(None, 0))
     library.vdev_test_rows(text, len(text))
     rows = [line.split() for line in text.value.decode().splitlines()]
@@ -50,7 +51,7 @@ _MARKER = 0xFEEDFACE
 
 
 @functools.cache
-def _assemble_all(texts: tuple[str, ...]) -> tuple[tuple[int, ...] | None, ...]:
+def _assemble_all(texts: tuple[str, ...], cpu: str) -> tuple[tuple[int, ...] | None, ...]:
     zig = Path(str(ziglang.__file__)).parent / "zig"
     accepted = list(range(len(texts)))
     while True:
@@ -64,7 +65,7 @@ def _assemble_all(texts: tuple[str, ...]) -> tuple[tuple[int, ...] | None, ...]:
             source, output = Path(folder) / "code.s", Path(folder) / "code.o"
             source.write_text("\n".join(lines) + "\n")
             command = [str(zig), "clang", "-cc1as", "-triple", "amdgcn-amd-amdhsa"]
-            command += ["-target-cpu", "gfx942", "-filetype", "obj", "-o", str(output), str(source)]
+            command += ["-target-cpu", cpu, "-filetype", "obj", "-o", str(output), str(source)]
             done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
             if done.returncode == 0:
                 code = _text_section(output.read_bytes())
@@ -80,7 +81,9 @@ def _assemble_all(texts: tuple[str, ...]) -> tuple[tuple[int, ...] | None, ...]:
     return tuple(result)
 
 
-def assemble_each(texts: Iterable[str]) -> dict[str, tuple[int, ...] | None]:
+def assemble_each(
+    texts: Iterable[str], cpu: str = DEFAULT_CPU
+) -> dict[str, tuple[int, ...] | None]:
     """Dwords of every text, None for those that the assembler refuses; few processes."""
     unique = tuple(dict.fromkeys(texts))
-    return dict(zip(unique, _assemble_all(unique), strict=True))
+    return dict(zip(unique, _assemble_all(unique, cpu), strict=True))

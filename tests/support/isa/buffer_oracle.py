@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tests.support.isa.machine import ALL_LANES, U32, Machine
 from tests.support.isa.memory_oracle import MASK32, vector
+from tests.support.vdev_library import DEFAULT_CPU
 
 BYTES = 4096
 IDENTITY = 4 | 5 << 3 | 6 << 6 | 7 << 9
@@ -91,10 +92,15 @@ class Form:
 
 
 def setup(
-    seed: int, buffer: Buffer, form: Form, exec_mask: int = ALL_LANES, lds_bytes: int = 0
+    seed: int,
+    buffer: Buffer,
+    form: Form,
+    exec_mask: int = ALL_LANES,
+    lds_bytes: int = 0,
+    cpu: str = DEFAULT_CPU,
 ) -> Machine:
     """`buffer.base` is relative to the middle of the memory."""
-    m = Machine(seed, memory_bytes=BYTES, lds_bytes=lds_bytes)
+    m = Machine(seed, memory_bytes=BYTES, lds_bytes=lds_bytes, cpu=cpu)
     buffer.base += m.address + BYTES // 2
     m.s[8:12] = buffer.words()
     m.s[20] = 96

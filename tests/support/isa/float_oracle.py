@@ -79,6 +79,7 @@ class Fmt:
 
 
 F16, F32, F64 = Fmt(16, 10), Fmt(32, 23), Fmt(64, 52)
+BF16 = Fmt(16, 7)
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,11 @@ class Mode:
     @property
     def fp16_ovfl(self) -> bool:
         return bool(self.bits >> 23 & 1)
+
+
+def power(exponent: int) -> Fraction:
+    """2 to an integer."""
+    return Fraction(2) ** exponent
 
 
 def floor_log2(x: Fraction) -> int:

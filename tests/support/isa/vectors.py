@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from tests.support.isa.float_oracle import F16, F32, F64, Fmt, Mode
+from tests.support.isa.float_oracle import BF16, F16, F32, F64, Fmt, Mode
 from tests.support.isa.machine import (
     ALL_LANES,
     DEFAULT_MODE,
@@ -25,11 +25,14 @@ from tests.support.isa.machine import (
     Machine,
     mask_lanes,
 )
+from tests.support.vdev_library import DEFAULT_CPU
 
-FLOATS = {"f16": F16, "f32": F32, "f64": F64}
+FLOATS = {"f16": F16, "bf16": BF16, "f32": F32, "f64": F64}
+# Two of a format in a dword, or in two.
+PAIRS = {"pf16": "f16", "pbf16": "bf16", "pf32": "f32"}
 WIDTHS = {
     t: int(t[1:]) for t in ("f16", "f32", "f64", "u16", "i16", "u32", "i32", "u64", "i64", "b32")
-} | {"b64": 64, "pf16": 32, "pi16": 32, "pf32": 64, "mix": 32}
+} | {"b64": 64, "bf16": 16, "pf16": 32, "pbf16": 32, "pi16": 32, "pf32": 64, "mix": 32}
 
 # MODE as hand-written kernels often set it: f32 denormals flushed, f16 and f64 kept, no IEEE.
 FLUSH_F32_MODE = 0x0C0
@@ -101,8 +104,8 @@ def int_specials(width: int) -> list[int]:
 def specials(kind: str) -> tuple[int, ...]:
     if kind in FLOATS:
         return tuple(float_specials(FLOATS[kind]))
-    if kind == "pf16":
-        halves = float_specials(F16)
+    if kind in ("pf16", "pbf16"):
+        halves = float_specials(FLOATS[PAIRS[kind]])
         rng = random.Random(5)
         return tuple(h | rng.choice(halves) << 16 for h in halves)
     if kind == "pf32":
@@ -115,8 +118,8 @@ def specials(kind: str) -> tuple[int, ...]:
 
 def random_value(kind: str, rng: random.Random) -> int:
     """Uniform bits, or for floats often an exponent near 1.0, so that sums interact."""
-    if kind in ("pf16", "pf32", "mix"):
-        half = "f32" if kind == "pf32" else "f16"
+    if kind in PAIRS or kind == "mix":
+        half = PAIRS.get(kind, "f16")
         lo, hi = random_value(half, rng), random_value(half, rng)
         return lo | hi << WIDTHS[half]
     width = WIDTHS[kind]
@@ -210,9 +213,9 @@ def as_bits(values: Iterable[int]) -> Bits:
 
 
 @functools.cache
-def shared_machine() -> Machine:
+def shared_machine(cpu: str = DEFAULT_CPU) -> Machine:
     """One machine for all vectors: its random contents are the garbage around the operands."""
-    return Machine(seed=2024)
+    return Machine(seed=2024, cpu=cpu)
 
 
 def near(fmt: Fmt, got: int, want: int, ulp: int) -> bool:
@@ -331,10 +334,11 @@ def check_forms(
     codes: Sequence[tuple[str, tuple[int, ...]]],
     modes: Sequence[int] = (DEFAULT_MODE,),
     count: int = 256,
+    cpu: str = DEFAULT_CPU,
 ) -> None:
     """Run all encodings (text, dwords) of an instruction on `count` operand sets per mode."""
     kinds = (*op.srcs, op.dst) if op.acc else op.srcs
-    m = shared_machine()
+    m = shared_machine(cpu)
     for mode in modes:
         sets = operand_sets(kinds, count, mode)
         for n, start in enumerate(range(0, len(sets), LANES)):

@@ -19,7 +19,7 @@ from tests.support.check.taint_machine import SCC, Bits, oracle, random_bits
 from tests.support.isa.disassembler import Disassembler, Row
 from tests.support.isa.machine import ALL_LANES, DEFAULT_MODE, EXEC, LANES, M0, VCC, Machine
 from tests.support.isa.random_words import WordGenerator
-from tests.support.vdev_library import open_library
+from tests.support.vdev_library import DEFAULT_CPU, open_library
 
 U32 = npt.NDArray[np.uint32]
 
@@ -42,39 +42,45 @@ EXACT = (
     *("s_pack_ll_b32_b16", "s_pack_lh_b32_b16", "s_pack_hh_b32_b16", "s_sext_i32_i8"),
     *("ds_swizzle_b32",),
 )
+EXACT_ON_GFX950 = (
+    *("v_bitop3_b16", "v_bitop3_b32", "v_permlane16_swap_b32", "v_permlane32_swap_b32"),
+    "v_cvt_f32_bf16",
+)
 LDS_BYTES, SCRATCH_BYTES = 4096, 64
 
 
 @functools.cache
-def disassembler() -> Disassembler:
-    return Disassembler(open_library())
+def disassembler(cpu: str) -> Disassembler:
+    return Disassembler(open_library(), cpu)
 
 
 @functools.cache
-def rows() -> tuple[Row, ...]:
-    return tuple(disassembler().rows())
+def rows(cpu: str = DEFAULT_CPU) -> tuple[Row, ...]:
+    return tuple(disassembler(cpu).rows())
 
 
-def encodings(row: Row, seed: int, count: int) -> Iterator[tuple[U32, str]]:
+def encodings(row: Row, seed: int, count: int, cpu: str = DEFAULT_CPU) -> Iterator[tuple[U32, str]]:
     """Up to `count` valid encodings of each form, with their text."""
     generator = WordGenerator(seed)
     for form in generator.forms(row):
         windows = generator.windows(row, form, 12 * count)
         valid = 0
-        for window, decoded in zip(windows, disassembler().decode(windows), strict=True):
+        for window, decoded in zip(windows, disassembler(cpu).decode(windows), strict=True):
             if decoded.size and valid < count:
                 valid += 1
                 yield window[: decoded.size], decoded.text
 
 
 @functools.cache
-def machine() -> Machine:
-    return Machine(seed=3, lds_bytes=LDS_BYTES, scratch_lane_bytes=SCRATCH_BYTES)
+def machine(cpu: str) -> Machine:
+    return Machine(seed=3, lds_bytes=LDS_BYTES, scratch_lane_bytes=SCRATCH_BYTES, cpu=cpu)
 
 
-def fresh(rng: np.random.Generator, unsure_exec: bool) -> tuple[Machine, Bits]:
+def fresh(
+    rng: np.random.Generator, unsure_exec: bool, cpu: str = DEFAULT_CPU
+) -> tuple[Machine, Bits]:
     """Random registers, memories and masks, some of their bits uninitialised."""
-    m = machine()
+    m = machine(cpu)
     m.v[:] = m.random_u32(m.v.shape)
     if rng.random() < 0.3:
         m.v[:] &= np.uint32(0x1F001F)  # shift amounts and the like
@@ -96,13 +102,13 @@ def fresh(rng: np.random.Generator, unsure_exec: bool) -> tuple[Machine, Bits]:
     return m, bits
 
 
-def check_alu(selected: list[Row], seed: int, count: int, runs: int) -> int:
+def check_alu(selected: list[Row], seed: int, count: int, runs: int, cpu: str = DEFAULT_CPU) -> int:
     """Run the oracle over rows; returns how many cases it was."""
     rng = np.random.default_rng(seed)
     cases = 0
     for row in selected:
-        for words, text in encodings(row, seed, count):
-            m, bits = fresh(rng, unsure_exec=True)
+        for words, text in encodings(row, seed, count, cpu):
+            m, bits = fresh(rng, unsure_exec=True, cpu=cpu)
             outcome = oracle(m, bits, words, runs, cases)
             if outcome is None:  # a reserved control code
                 continue
@@ -111,10 +117,10 @@ def check_alu(selected: list[Row], seed: int, count: int, runs: int) -> int:
     return cases
 
 
-def alu_rows() -> list[Row]:
+def alu_rows(cpu: str = DEFAULT_CPU) -> list[Row]:
     return [
         row
-        for row in rows()
+        for row in rows(cpu)
         if (row.format in ALU or row.name in EXCHANGES) and not row.name.startswith(NOT_HERE)
     ]
 
@@ -133,14 +139,25 @@ def test_every_alu_row(seed: int) -> None:
     assert check_alu(alu_rows(), seed, count=6, runs=6) > 6000
 
 
-@pytest.mark.parametrize("name", EXACT)
+def test_alu_rows_that_are_new_on_gfx950() -> None:
+    new = [row for row in alu_rows("gfx950") if row not in rows()]
+    assert check_alu(new, seed=4, count=3, runs=3, cpu="gfx950") > 120
+
+
+@pytest.mark.slow
+def test_every_alu_row_of_gfx950() -> None:
+    assert check_alu(alu_rows("gfx950"), seed=5, count=6, runs=6, cpu="gfx950") > 6000
+
+
+@pytest.mark.parametrize("name", [*EXACT, *EXACT_ON_GFX950])
 def test_exact_rules(name: str) -> None:
-    (row,) = [row for row in rows() if row.name == name]
+    cpu = "gfx950" if name in EXACT_ON_GFX950 else DEFAULT_CPU
+    (row,) = [row for row in rows(cpu) if row.name == name]
     rng = np.random.default_rng(9)
     marked = 0
     to_vector = name[0] != "s" and "read" not in name and "write" not in name
-    for words, text in encodings(row, 4, 2 if to_vector else 24):
-        m, bits = fresh(rng, unsure_exec="saveexec" in name)
+    for words, text in encodings(row, 4, 2 if to_vector else 24, cpu):
+        m, bits = fresh(rng, unsure_exec="saveexec" in name, cpu=cpu)
         # What steers is known: a shift by an unknown amount is anybody's guess.
         bits.s[VCC : VCC + 2] = bits.s[SCC] = bits.s[M0] = 0
         if name in ("v_perm_b32", "v_readlane_b32", "v_writelane_b32", "v_cndmask_b32"):

@@ -13,3 +13,9 @@ from tests.support.isa.disassembler import Disassembler
 def disassembler(vdev_lib: ctypes.CDLL) -> Disassembler:
     """Decoder and printer."""
     return Disassembler(vdev_lib)
+
+
+@pytest.fixture(scope="session")
+def disassembler950(vdev_lib: ctypes.CDLL) -> Disassembler:
+    """The same for gfx950."""
+    return Disassembler(vdev_lib, "gfx950")

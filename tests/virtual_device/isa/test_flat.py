@@ -302,6 +302,39 @@ def test_load_to_lds(name: str, kind: type[Place], offset: int) -> None:
         np.testing.assert_array_equal(m.v, before)
 
 
+@pytest.mark.parametrize("name", ["dwordx3", "dwordx4"])
+@pytest.mark.parametrize("kind,offset", [(Global, 12), (GlobalScalar, -4)])
+def test_wide_load_to_lds(name: str, kind: type[Place], offset: int) -> None:
+    """Of gfx950: lanes are 16 bytes apart; of three dwords the fourth stays (ISA manual, 9.1.9)."""
+    form = LOADS[name]
+    for exec_mask in EXEC_MASKS:
+        m = Machine(14, lds_bytes=2048, memory_bytes=BYTES, cpu="gfx950")
+        m.exec = exec_mask
+        place = kind(m, form.size, offset)
+        m.s[M0] = 0xFFFC0000 | 64 | 3
+        before, lds = m.v.copy(), m.lds.copy().view(np.uint32)
+        m.run(text(place, f"load_lds_{name}", "", ""))
+        for lane in m.active:
+            at = (64 + offset) // 4 + 4 * lane
+            lds[at : at + form.dwords] = form.registers(place.read(lane, form.size))
+        np.testing.assert_array_equal(m.lds.view(np.uint32), lds)
+        np.testing.assert_array_equal(m.v, before)
+
+
+@pytest.mark.parametrize("name,last", [("dwordx3", 12), ("dwordx4", 16)])
+def test_wide_load_to_lds_beyond_the_allocation(name: str, last: int) -> None:
+    for missing in (0, 4):
+        m = Machine(15, lds_bytes=63 * 16 + last - missing, memory_bytes=BYTES, cpu="gfx950")
+        m.set_v64(2, m.address)
+        m.s[M0] = 0
+        if not missing:
+            m.run(f"global_load_lds_{name} v[2:3], off")
+            continue
+        with pytest.raises(MachineFault) as error:
+            m.run(f"global_load_lds_{name} v[2:3], off")
+        assert (error.value.kind, error.value.lane) == (FaultKind.LDS_BOUNDS, 63)
+
+
 def test_load_to_lds_beyond_the_allocation() -> None:
     m = Machine(13, lds_bytes=256, memory_bytes=BYTES)
     m.set_v64(2, m.address)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.support.isa.assembler import assemble
 from tests.support.isa.buffer_oracle import BYTES, Buffer, Form, setup
+from tests.support.isa.disassembler import Disassembler
 from tests.support.isa.machine import EXEC_MASKS, LANES, M0, FaultKind, Machine, MachineFault
 from tests.support.isa.memory_oracle import (
+    BF16,
     F16,
     F32,
     F64,
@@ -20,6 +23,7 @@ from tests.support.isa.memory_oracle import (
     stored_bytes,
     vector,
 )
+from tests.support.vdev_library import DEFAULT_CPU
 
 RAW = [
     Form(False, True, 0, "0"),
@@ -219,6 +223,57 @@ def test_load_to_lds(name: str) -> None:
         np.testing.assert_array_equal(m.v, before)
 
 
+@pytest.mark.parametrize("name", ["dwordx3", "dwordx4"])
+def test_wide_load_to_lds(name: str) -> None:
+    """Of gfx950: lanes are 16 bytes apart; what is out of range writes zeros, dword by dword."""
+    shape = LOADS[name]
+    for exec_mask in EXEC_MASKS:
+        form = Form(False, True, 12, "s20")
+        buffer = Buffer(0, 1000)
+        m = setup(9, buffer, form, exec_mask, lds_bytes=2048, cpu="gfx950")
+        m.v[2] = m.rng.integers(0, 1000, LANES)
+        m.v[2][:2] = [1000 - 96 - 12 - 8, 1000 - 96 - 12 - 4]  # two dwords and one are inside
+        m.s[M0] = 0xFFFC0000 | 128
+        before, lds = m.v.copy(), m.lds.copy().view(np.uint32)
+        m.run(f"buffer_load_{name} {form.operands()} {form.modifiers()} lds")
+        for lane in m.active:
+            offset = form.offset_of(before, lane)
+            at = buffer.address(0, offset, 96, lane, False) - m.address
+            place = (128 + 12) // 4 + 4 * lane
+            for dword in range(shape.dwords):
+                good = buffer.in_range(0, offset, 96, 4 * dword + 4, False)
+                data = m.memory[at + 4 * dword :][:4].tobytes() if good else bytes(4)
+                lds[place + dword] = int.from_bytes(data, "little")
+        np.testing.assert_array_equal(m.lds.view(np.uint32), lds)
+        np.testing.assert_array_equal(m.v, before)
+
+
+def test_wide_load_to_lds_of_swizzled_and_structured_buffers() -> None:
+    form = Form(True, False, 0, "0")
+    buffer = Buffer(0, 50, stride=16)
+    m = setup(10, buffer, form, lds_bytes=1024, cpu="gfx950")
+    m.v[2] = m.rng.integers(0, 60, LANES)
+    m.s[M0] = 0
+    text = f"buffer_load_dwordx4 {form.operands()} {form.modifiers()} lds"
+    m.run(text)
+    records = m.memory.view(np.uint32)[BYTES // 8 :][: 50 * 4].reshape(50, 4)
+    expected = [records[i] if i < 50 else [0] * 4 for i in m.v[2]]
+    np.testing.assert_array_equal(m.lds.view(np.uint32).reshape(LANES, 4), expected)
+    m = setup(10, Buffer(0, 50, stride=16, swizzle=True), form, lds_bytes=1024, cpu="gfx950")
+    m.v[2] = 0
+    m.s[M0] = 0
+    with pytest.raises(MachineFault, match="crosses its elements"):
+        m.run(text)
+
+
+@pytest.mark.parametrize("name", ["dwordx3", "dwordx4"])
+def test_gfx942_loads_a_dword_at_most_to_lds(name: str, disassembler: Disassembler) -> None:
+    text = f"buffer_load_{name} v2, s[8:11], 0 offen lds"
+    words = np.frombuffer(assemble([text], "gfx950")[0], np.uint32)[None]
+    (decoded,) = disassembler.decode(words)
+    assert "not a load that can go to LDS" in decoded.text
+
+
 def test_structured_load_to_lds() -> None:
     buffer = Buffer(0, 50, stride=12)
     form = Form(True, False, 4, "0")
@@ -279,17 +334,20 @@ def test_integer_atomics(operation: str, bits: int) -> None:
         buffer.base -= m.address + BYTES // 2
 
 
-@pytest.mark.parametrize("operation", ["add_f32", "add_f64", "min_f64", "max_f64", "pk_add_f16"])
+@pytest.mark.parametrize(
+    "operation", ["add_f32", "add_f64", "min_f64", "max_f64", "pk_add_f16", "pk_add_bf16"]
+)
 def test_float_atomics(operation: str) -> None:
     kind = F64 if operation.endswith("f64") else F32
     size, dwords = kind.bits // 8, kind.bits // 32
     buffer = Buffer(0, 1024)
     form = Form(False, True, 0, "0")
-    m = setup(12, buffer, form)
-    half = operation == "pk_add_f16"
-    values = packed(F16, m.rng, 256) if half else kind.samples(m.rng, 1024 // size)
+    cpu = "gfx950" if operation == "pk_add_bf16" else DEFAULT_CPU
+    m = setup(12, buffer, form, cpu=cpu)
+    half = {"pk_add_f16": F16, "pk_add_bf16": BF16}.get(operation)
+    values = packed(half, m.rng, 256) if half else kind.samples(m.rng, 1024 // size)
     m.memory[BYTES // 2 : BYTES // 2 + 1024] = np.array(values, f"u{size}").view(np.uint8)
-    data = packed(F16, m.rng, LANES) if half else kind.samples(m.rng, LANES)
+    data = packed(half, m.rng, LANES) if half else kind.samples(m.rng, LANES)
     for d in range(dwords):
         m.v[4 + d] = [x >> 32 * d & MASK32 for x in data]
     m.v[2] = m.rng.integers(0, 1024 // size, LANES) * size
@@ -297,7 +355,7 @@ def test_float_atomics(operation: str) -> None:
     for lane in range(LANES):
         i = int(m.v[2, lane]) // size
         if half:
-            expected[i] = packed_add(F16, expected[i], data[lane])
+            expected[i] = packed_add(half, expected[i], data[lane])
         elif operation.startswith("add"):
             expected[i] = kind.add(expected[i], data[lane])
         else:

@@ -1,7 +1,8 @@
-"""Matrix instructions of gfx942: layout against AMD's calculator, arithmetic against MMA-Sim.
+"""Matrix instructions: layout against AMD's calculator, arithmetic against MMA-Sim.
 
-`mfma_reference.json` holds, for each instruction, a digest of all element places as AMD's matrix
-instruction calculator prints them, and single steps of the published CDNA3 arithmetic.
+Both know gfx942 only; `test_mfma_gfx950.py` has gfx950's layouts. `mfma_reference.json` holds, for
+each instruction, a digest of all element places as AMD's matrix instruction calculator prints them,
+and single steps of the published CDNA3 arithmetic.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.support.vdev_library import DEFAULT_CPU
+
 REFERENCE = json.loads(Path(__file__).with_name("mfma_reference.json").read_text())
 UINT: dict[int, type] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 MXCSR = 0x1F80
@@ -37,7 +40,26 @@ TYPES: dict[str, type] = {
     "f64": np.float64, "f32": np.float32, "xf32": np.float32, "f16": np.float16,
     "bf16": ml_dtypes.bfloat16, "i8": np.int8, "i32": np.int32,
     "fp8": ml_dtypes.float8_e4m3fnuz, "bf8": ml_dtypes.float8_e5m2fnuz,
+    "fp8 ocp": ml_dtypes.float8_e4m3fn, "bf8 ocp": ml_dtypes.float8_e5m2,
 }  # fmt: skip
+# What gfx950 has beyond gfx942, but for f8f6f4.
+_FP8 = [f"{a}_{b}" for a in ("bf8", "fp8") for b in ("bf8", "fp8")]
+GFX950 = tuple(
+    f"gfx950 v_{name}_{kind}"
+    for name, kinds in {
+        "mfma_f32_16x16x32": ("bf16", "f16"),
+        "mfma_f32_32x32x16": ("bf16", "f16"),
+        "mfma_i32_16x16x64": ("i8",),
+        "mfma_i32_32x32x32": ("i8",),
+        "smfmac_f32_16x16x64": ("bf16", "f16"),
+        "smfmac_f32_32x32x32": ("bf16", "f16"),
+        "smfmac_i32_16x16x128": ("i8",),
+        "smfmac_i32_32x32x64": ("i8",),
+        "smfmac_f32_16x16x128": _FP8,
+        "smfmac_f32_32x32x64": _FP8,
+    }.items()
+    for kind in kinds
+)
 
 
 @dataclass(frozen=True)
@@ -64,11 +86,15 @@ class Shape:
 
     @property
     def a_type(self) -> str:
-        return next(t for t in self.name.split("_")[4 if self.blocks > 1 else 3 :] if t in TYPES)
+        kinds = self.name.split("_")[4 if self.blocks > 1 else 3 :]
+        return self.source(next(kind for kind in kinds if kind in TYPES))
 
     @property
     def b_type(self) -> str:
-        return self.name.split("_")[-1]
+        return self.source(self.name.split("_")[-1])
+
+    def source(self, kind: str) -> str:
+        return f"{kind} ocp" if kind in ("fp8", "bf8") and " " in self.name else kind
 
     @property
     def d_type(self) -> str:
@@ -76,11 +102,12 @@ class Shape:
 
     @property
     def small_float(self) -> bool:
-        return self.a_type in ("xf32", "f16", "bf16", "fp8", "bf8")
+        return self.a_type.split()[0] in ("xf32", "f16", "bf16", "fp8", "bf8")
 
     @property
     def index_sets(self) -> int:
-        return bits(self.a_type) // 4
+        """How many sets of indices, two bits for each of a lane's elements, a register holds."""
+        return 32 // (2 * (self.k // 2 * self.m // 64))
 
     # Places: (register, lowest bit, lane), registers counting pairs for 64 bits.
 
@@ -130,25 +157,31 @@ class Shape:
 def packed(rows: int, columns: int, blocks: int, block: int, i: int, k: int, size: int) -> (
     tuple[int, ...]
 ):  # fmt: skip
+    """A lane has runs of consecutive k of 16 bytes, which go round the groups of lanes."""
     per_lane = columns * rows * blocks // 64
-    bit = k % per_lane * size
-    lane = (k // per_lane * blocks + block) * rows + i
-    return (k % per_lane, 0, lane) if size == 64 else (bit // 32, bit % 32, lane)
+    run, groups = min(per_lane, 128 // size), columns // per_lane
+    element = k // run // groups * run + k % run
+    lane = (k // run % groups * blocks + block) * rows + i
+    bit = element * size
+    return (element, 0, lane) if size == 64 else (bit // 32, bit % 32, lane)
 
 
 def bits(kind: str) -> int:
     return int(re.sub(r"\D", "", kind))
 
 
-def load_shapes(lib: ctypes.CDLL) -> dict[str, Shape]:
+def load_shapes(lib: ctypes.CDLL, cpu: str = DEFAULT_CPU) -> dict[str, Shape]:
+    """By mnemonic. What another CPU has the library finds by both names, as "CPU MNEMONIC"."""
+    prefix = "" if cpu == DEFAULT_CPU else f"{cpu} "
     names = list(Shape.__dataclass_fields__)[1:]
     fields = [("name", ctypes.c_char_p)] + [(field, ctypes.c_int) for field in names]
     raw = type("Raw", (ctypes.Structure,), {"_fields_": fields})()
     shapes: dict[str, Shape] = {}
     for position in itertools.count():
-        if lib.vdev_test_mfma_shape(position, ctypes.byref(raw)) != 0:
+        if lib.vdev_test_mfma_shape(cpu.encode(), position, ctypes.byref(raw)) != 0:
             return shapes
-        shapes[raw.name.decode()] = Shape(raw.name.decode(), *(getattr(raw, f) for f in names))
+        name = raw.name.decode()
+        shapes[name] = Shape(prefix + name, *(getattr(raw, f) for f in names))
     raise AssertionError
 
 
@@ -157,9 +190,16 @@ def shapes(vdev_lib: ctypes.CDLL) -> dict[str, Shape]:
     return load_shapes(vdev_lib)
 
 
-@pytest.fixture(params=sorted(REFERENCE["layout_sha256"]))
-def shape(request: pytest.FixtureRequest, shapes: dict[str, Shape]) -> Shape:
-    return shapes[request.param]
+@pytest.fixture(scope="session")
+def shapes_of_950(vdev_lib: ctypes.CDLL) -> dict[str, Shape]:
+    return {f"gfx950 {name}": s for name, s in load_shapes(vdev_lib, "gfx950").items()}
+
+
+@pytest.fixture(params=[*sorted(REFERENCE["layout_sha256"]), *GFX950])
+def shape(
+    request: pytest.FixtureRequest, shapes: dict[str, Shape], shapes_of_950: dict[str, Shape]
+) -> Shape:
+    return (shapes | shapes_of_950)[request.param]
 
 
 def pointer(array: Array) -> ctypes.c_void_p:
@@ -296,9 +336,10 @@ def layout_lines(s: Shape) -> Iterator[str]:
         yield line("b", s.b_place(b, k, j, blgp), 0, j, k, b, 0, 0, blgp)
 
 
-def test_layout_is_that_of_the_calculator(shape: Shape) -> None:
-    digest = hashlib.sha256("".join(layout_lines(shape)).encode()).hexdigest()
-    assert digest[:16] == REFERENCE["layout_sha256"][shape.name]
+@pytest.mark.parametrize("name", sorted(REFERENCE["layout_sha256"]))
+def test_layout_is_that_of_the_calculator(shapes: dict[str, Shape], name: str) -> None:
+    digest = hashlib.sha256("".join(layout_lines(shapes[name])).encode()).hexdigest()
+    assert digest[:16] == REFERENCE["layout_sha256"][name]
 
 
 def controls(s: Shape, rng: np.random.Generator) -> list[dict[str, int]]:
@@ -609,7 +650,7 @@ def test_against_mmasim(vdev_lib: ctypes.CDLL, shape: Shape, mode: str) -> None:
     torch = pytest.importorskip("torch")
     mmasim = pytest.importorskip("mmasim.amd")
     s = shape
-    if s.sparse or s.d_type == "i32":
+    if s.sparse or s.d_type == "i32" or s.name in GFX950:
         pytest.skip("not in MMA-Sim")
     rng = np.random.default_rng(8)
     count = max(1, 9000 // (s.m * s.n * s.blocks))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 
 import ml_dtypes
 import numpy as np
@@ -13,8 +12,8 @@ import pytest
 from tests.virtual_device.numerics.test_mfma import Shape, Words, load_shapes, run
 
 KINDS = {
-    "": {"fp8": ml_dtypes.float8_e4m3fnuz, "bf8": ml_dtypes.float8_e5m2fnuz},
-    "cdna4 ": {"fp8": ml_dtypes.float8_e4m3fn, "bf8": ml_dtypes.float8_e5m2},
+    "gfx942": {"fp8": ml_dtypes.float8_e4m3fnuz, "bf8": ml_dtypes.float8_e5m2fnuz},
+    "gfx950": {"fp8": ml_dtypes.float8_e4m3fn, "bf8": ml_dtypes.float8_e5m2},
 }
 NAMES = [
     f"v_mfma_f32_{tile}_{a}_{b}"
@@ -33,12 +32,11 @@ def elements(registers: Words, kind: type, s: Shape, side: str) -> npt.NDArray[n
     return codes.view(kind).astype(np.float64)
 
 
-@pytest.fixture(scope="module", params=[(kind, name) for kind in KINDS for name in NAMES])
+@pytest.fixture(scope="module", params=[(cpu, name) for cpu in KINDS for name in NAMES])
 def case(request: pytest.FixtureRequest, vdev_lib: ctypes.CDLL) -> tuple[Shape, type, type]:
-    kind, name = request.param
-    shape = dataclasses.replace(load_shapes(vdev_lib)[name], name=kind + name)
+    cpu, name = request.param
     *_, a, b = name.split("_")
-    return shape, KINDS[kind][a], KINDS[kind][b]
+    return load_shapes(vdev_lib, cpu)[name], KINDS[cpu][a], KINDS[cpu][b]
 
 
 @pytest.mark.parametrize("exact", [True, False], ids=["exact", "fast"])

@@ -21,6 +21,18 @@
 // Between the compiler's code and the sequence under test: nothing pending, no hazard in flight.
 #define CALM "s_waitcnt vmcnt(0) expcnt(0) lgkmcnt(0)\ns_nop 15\ns_nop 15\n"
 
+// Longer than what the other wave has to do, whatever the order in which waves take turns.
+#define HOLD_BACK              \
+  "s_movk_i32 s40, 64\n"       \
+  "1: s_sub_u32 s40, s40, 1\n" \
+  "s_cmp_lg_u32 s40, 0\n"      \
+  "s_cbranch_scc1 1b\n"
+#ifdef REPAIRED
+#define BARRIER_IF_REPAIRED() asm volatile("s_waitcnt vmcnt(0) lgkmcnt(0)\ns_barrier" ::: "memory")
+#else
+#define BARRIER_IF_REPAIRED() asm volatile("" ::: "memory")
+#endif
+
 #define ONE_WAVE extern "C" __global__ WORKGROUP(64, 1) void
 #define TWO_WAVES extern "C" __global__ WORKGROUP(128, 1) void
 

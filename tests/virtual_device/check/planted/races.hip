@@ -5,18 +5,6 @@
 // clang-format off: one instruction to a line.
 // Values differ, because equal ones written twice do no harm.
 
-// Longer than what the other wave has to do, whatever the order in which waves take turns.
-#define HOLD_BACK                 \
-  "s_movk_i32 s40, 64\n"          \
-  "1: s_sub_u32 s40, s40, 1\n"    \
-  "s_cmp_lg_u32 s40, 0\n"         \
-  "s_cbranch_scc1 1b\n"
-#ifdef REPAIRED
-#define BARRIER_IF_REPAIRED() asm volatile("s_waitcnt vmcnt(0) lgkmcnt(0)\ns_barrier" ::: "memory")
-#else
-#define BARRIER_IF_REPAIRED() asm volatile("" ::: "memory")
-#endif
-
 TWO_WAVES lds_read_after_write(const Words, Words out) {
   __shared__ uint32_t words[64];
   const uint32_t address = lds_address(words) + lane_bytes();
