@@ -20,11 +20,14 @@ from amdattn.device import runtime
 from benchmarks.peers.one_launch import OneLaunch, grid_indices, kv_range_of_tiles, streams
 
 ARCH = "gfx942"
+# Where an architecture's objects are, in its table's folder.
+_FOLDERS = {"gfx942": "MI300", "gfx950": "."}
 HEAD_DIM = 128  # of V
 HEAD_DIMS = (128, 192)  # of Q and K
 LANES, WIDE_LANES = 512, 256  # of a workgroup, the latter for 192
 ROUNDINGS = {"rtne": 0, "rtna": 1, "rtz": 2}  # of probabilities to bfloat16
 NO_MASK, CAUSAL = 0, 2
+FP8 = "fp8bf16"  # Q, K and V; the result is bfloat16
 _KV_TILE = 64  # two of the table's: the loop is unrolled twice
 _UINT_MAX = 2**32 - 1
 
@@ -77,7 +80,9 @@ _BLOCK = struct.Struct("<" + "".join(slot for _, slot in _SLOTS))
 
 
 class CodeObject:
-    """A bfloat16 forward kernel for MI300X of a checkout.
+    """A forward kernel of a checkout, for MI300X or for MI355X.
+
+    Those for MI355X round to nearest even only, by hardware.
 
     Raises
     ------
@@ -92,12 +97,14 @@ class CodeObject:
         causal: bool,
         varlen: bool,
         head_dim: int = HEAD_DIM,
+        arch: str = ARCH,
+        dtype: str = "bf16",
     ) -> None:
-        table = directory / "hsa" / ARCH / "fmha_v3_fwd"
+        table = directory / "hsa" / arch / "fmha_v3_fwd"
         wanted = {
-            "dtype": "bf16",
+            "dtype": dtype,
             "hdim_q": str(head_dim),
-            "hdim_v": str(HEAD_DIM),
+            "hdim_v": str(max(head_dim, HEAD_DIM) if dtype == FP8 else HEAD_DIM),
             "mask": str(CAUSAL if causal else NO_MASK),
             "mode": str(int(varlen)),
             "bf16_cvt": str(ROUNDINGS[round_mode]),
@@ -115,10 +122,12 @@ class CodeObject:
         (row,) = found
         self.q_tile = int(row["ts_qo"])
         self.symbol = row["knl_name"]
-        self.image = (table / "MI300" / row["co_name"]).read_bytes()
+        self.image = (table / _FOLDERS[arch] / row["co_name"]).read_bytes()
         self._causal, self._varlen = causal, varlen
-        self._wide = head_dim != HEAD_DIM
-        self.lanes = WIDE_LANES if self._wide else LANES
+        wide = dtype != FP8 and head_dim != HEAD_DIM
+        self.lanes = WIDE_LANES if wide else LANES
+        # Heads first, a tile of Q a workgroup, and no order of its own.
+        self._wide = wide and arch == ARCH
 
     @property
     def pairs(self) -> bool:
