@@ -34,13 +34,13 @@ TRANS = (
     "beside",  # it overlaps
     "exclusive",  # it waits for the matrix unit and holds it
 )
+TRACKS = ("wave", "matrix", "vector", "lds", "memory")
 # At which rate the LDS is read: of gfx950 more is published than has been measured, of gfx942 both
 # are one. The index is the value of option "lds_published".
 LDS = (
     "measured",  # 128 bytes a clk of a CU
     "published",  # by gfx950's white paper, 256
 )
-TRACKS = ("wave", "matrix", "vector", "lds", "memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +214,6 @@ class Profile:
     ) -> None:
         if trans is not None and trans not in TRANS:
             raise ValueError(f"trans={trans!r} must be one of {(*TRANS, None)}")
-        if lds is not None and lds not in LDS:
-            raise ValueError(f"lds={lds!r} must be one of {(*LDS, None)}")
         self.launches: list[LaunchProfile] = []
         self._device = device
         self._exports = device.virtual_exports()
@@ -235,6 +233,8 @@ class Profile:
         if trans is not None:
             self._options["trans_exclusive"] = TRANS.index(trans)
         if lds is not None:
+            if lds not in LDS:
+                raise ValueError(f"lds={lds!r} must be one of {(*LDS, None)}")
             self._options["lds_published"] = LDS.index(lds)
 
     def __enter__(self) -> Profile:

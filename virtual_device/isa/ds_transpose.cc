@@ -1,6 +1,7 @@
 #include "isa/ds_transpose.h"
 
 #include <cstring>
+#include <type_traits>
 
 #include "isa/ds_semantics.h"
 
@@ -29,26 +30,21 @@ void transpose_bytes(const std::byte* data, Reg* out) {
 // Sixteen elements of 4 or 6 bits: each lane's datum is a row.
 template <u32 kBits>
 void transpose_bits(const std::byte* data, Reg* out) {
+  using Datum = std::conditional_t<kBits == 4, u64, unsigned __int128>;
   constexpr u32 kBytes = transposed_bytes(kBits);
   for (u32 group = 0; group < kLanes; group += kColumns) {
-    u64 rows[kColumns][2] = {};
-    for (u32 row = 0; row < kColumns; ++row)
-      std::memcpy(rows[row], data + kBytes * (group + row), kBytes);
-    const auto element = [&](u32 row, u32 column) -> u64 {
-      const u32 at = kBits * column, low = at % 64;
-      const u64 above = low + kBits > 64 ? rows[row][1] << (64 - low) : 0;
-      return (rows[row][at / 64] >> low | above) & ((1u << kBits) - 1);
-    };
+    u8 matrix[kColumns][kColumns];
+    for (u32 row = 0; row < kColumns; ++row) {
+      Datum datum = 0;
+      std::memcpy(&datum, data + kBytes * (group + row), kBytes);
+      for (u32 column = 0; column < kColumns; ++column)
+        matrix[row][column] = static_cast<u8>(datum >> kBits * column) & ((1u << kBits) - 1);
+    }
     for (u32 column = 0; column < kColumns; ++column) {
-      u64 words[2] = {};
-      for (u32 row = 0; row < kColumns; ++row) {
-        const u32 at = kBits * row, low = at % 64;
-        const u64 value = element(row, column);
-        words[at / 64] |= value << low;
-        if (low + kBits > 64) words[1] |= value >> (64 - low);
-      }
+      Datum datum = 0;
+      for (u32 row = 0; row < kColumns; ++row) datum |= Datum{matrix[row][column]} << kBits * row;
       for (u32 dword = 0; dword < kBytes / 4; ++dword)
-        out[dword].lane[group + column] = static_cast<u32>(words[dword / 2] >> dword % 2 * 32);
+        out[dword].lane[group + column] = static_cast<u32>(datum >> 32 * dword);
     }
   }
 }

@@ -59,7 +59,9 @@ Claim claim(const MfmaShape& shape, bool published) {
   if (g.d == MfmaDst::kI32 && !g.sparse) return {Fidelity::kExact, "integers wrap"};
   if (shape.chooses_formats)
     return {Fidelity::kUnverified,
-            "CDNA3's rule of fp8, 16 k a step; fp6 and fp4 are fp8 numbers; scales are exact"};
+            shape.opcode & kScaledMatrix
+                ? "behind opcode 0x2c; CDNA3's rule of fp8, 16 k a step; scales are exact"
+                : "CDNA3's rule of fp8, 16 k a step; fp6 and fp4 are fp8 numbers"};
   if (g.sparse)
     return {published || g.d == MfmaDst::kI32 ? Fidelity::kModelled : Fidelity::kUnverified,
             "the dense rule on the selected elements"};

@@ -10,6 +10,9 @@ namespace {
 
 constexpr Format kF = Format::kVop3;
 
+using F8 = Fp8<kCdna4>;
+using B8 = Bf8<kCdna4>;
+
 constexpr const char* kNote =
     "NaN and infinity saturate in fp6, bf6 and fp4 and seeds add as in HIP's host functions; "
     "denormals of f32 by MODE, others kept; overflow of f16 and bf16 by FP16_OVFL";
@@ -113,29 +116,29 @@ constexpr bool kSr = true;
 
 // clang-format off
 constexpr Row kScaled[] = {
-    scaled<Fp8Ocp, F32, 2>(0x235, "v_cvt_scalef32_pk_fp8_f32"),
-    scaled<Bf8Ocp, F32, 2>(0x236, "v_cvt_scalef32_pk_bf8_f32"),
-    scaled<Fp8Ocp, F32, 1, kSr>(0x237, "v_cvt_scalef32_sr_fp8_f32"),
-    scaled<Bf8Ocp, F32, 1, kSr>(0x238, "v_cvt_scalef32_sr_bf8_f32"),
-    scaled<F32, Fp8Ocp, 2>(0x239, "v_cvt_scalef32_pk_f32_fp8"),
-    scaled<F32, Bf8Ocp, 2>(0x23a, "v_cvt_scalef32_pk_f32_bf8"),
-    scaled<F32, Fp8Ocp, 1>(0x23b, "v_cvt_scalef32_f32_fp8"),
-    scaled<F32, Bf8Ocp, 1>(0x23c, "v_cvt_scalef32_f32_bf8"),
+    scaled<F8, F32, 2>(0x235, "v_cvt_scalef32_pk_fp8_f32"),
+    scaled<B8, F32, 2>(0x236, "v_cvt_scalef32_pk_bf8_f32"),
+    scaled<F8, F32, 1, kSr>(0x237, "v_cvt_scalef32_sr_fp8_f32"),
+    scaled<B8, F32, 1, kSr>(0x238, "v_cvt_scalef32_sr_bf8_f32"),
+    scaled<F32, F8, 2>(0x239, "v_cvt_scalef32_pk_f32_fp8"),
+    scaled<F32, B8, 2>(0x23a, "v_cvt_scalef32_pk_f32_bf8"),
+    scaled<F32, F8, 1>(0x23b, "v_cvt_scalef32_f32_fp8"),
+    scaled<F32, B8, 1>(0x23c, "v_cvt_scalef32_f32_bf8"),
     scaled<Fp4, F32, 2>(0x23d, "v_cvt_scalef32_pk_fp4_f32"),
     scaled<Fp4, F32, 2, kSr>(0x23e, "v_cvt_scalef32_sr_pk_fp4_f32"),
     scaled<F32, Fp4, 2>(0x23f, "v_cvt_scalef32_pk_f32_fp4"),
-    scaled<Fp8Ocp, F16, 2>(0x240, "v_cvt_scalef32_pk_fp8_f16"),
-    scaled<Bf8Ocp, F16, 2>(0x241, "v_cvt_scalef32_pk_bf8_f16"),
-    scaled<Fp8Ocp, F16, 1, kSr>(0x242, "v_cvt_scalef32_sr_fp8_f16"),
-    scaled<Bf8Ocp, F16, 1, kSr>(0x243, "v_cvt_scalef32_sr_bf8_f16"),
-    scaled<Fp8Ocp, Bf16, 2>(0x244, "v_cvt_scalef32_pk_fp8_bf16"),
-    scaled<Bf8Ocp, Bf16, 2>(0x245, "v_cvt_scalef32_pk_bf8_bf16"),
-    scaled<Fp8Ocp, Bf16, 1, kSr>(0x246, "v_cvt_scalef32_sr_fp8_bf16"),
-    scaled<Bf8Ocp, Bf16, 1, kSr>(0x247, "v_cvt_scalef32_sr_bf8_bf16"),
-    scaled<F16, Fp8Ocp, 2>(0x248, "v_cvt_scalef32_pk_f16_fp8"),
-    scaled<F16, Bf8Ocp, 2>(0x249, "v_cvt_scalef32_pk_f16_bf8"),
-    scaled<F16, Fp8Ocp, 1>(0x24a, "v_cvt_scalef32_f16_fp8"),
-    scaled<F16, Bf8Ocp, 1>(0x24b, "v_cvt_scalef32_f16_bf8"),
+    scaled<F8, F16, 2>(0x240, "v_cvt_scalef32_pk_fp8_f16"),
+    scaled<B8, F16, 2>(0x241, "v_cvt_scalef32_pk_bf8_f16"),
+    scaled<F8, F16, 1, kSr>(0x242, "v_cvt_scalef32_sr_fp8_f16"),
+    scaled<B8, F16, 1, kSr>(0x243, "v_cvt_scalef32_sr_bf8_f16"),
+    scaled<F8, Bf16, 2>(0x244, "v_cvt_scalef32_pk_fp8_bf16"),
+    scaled<B8, Bf16, 2>(0x245, "v_cvt_scalef32_pk_bf8_bf16"),
+    scaled<F8, Bf16, 1, kSr>(0x246, "v_cvt_scalef32_sr_fp8_bf16"),
+    scaled<B8, Bf16, 1, kSr>(0x247, "v_cvt_scalef32_sr_bf8_bf16"),
+    scaled<F16, F8, 2>(0x248, "v_cvt_scalef32_pk_f16_fp8"),
+    scaled<F16, B8, 2>(0x249, "v_cvt_scalef32_pk_f16_bf8"),
+    scaled<F16, F8, 1>(0x24a, "v_cvt_scalef32_f16_fp8"),
+    scaled<F16, B8, 1>(0x24b, "v_cvt_scalef32_f16_bf8"),
     scaled<Fp4, F16, 2>(0x24c, "v_cvt_scalef32_pk_fp4_f16"),
     scaled<Fp4, Bf16, 2>(0x24d, "v_cvt_scalef32_pk_fp4_bf16"),
     scaled<Fp4, F16, 2, kSr>(0x24e, "v_cvt_scalef32_sr_pk_fp4_f16"),
@@ -160,8 +163,8 @@ constexpr Row kScaled[] = {
     scaled<Bf16, Fp6, 32>(0x261, "v_cvt_scalef32_pk32_bf16_fp6"),
     scaled<F16, Bf6, 32>(0x262, "v_cvt_scalef32_pk32_f16_bf6"),
     scaled<Bf16, Bf6, 32>(0x263, "v_cvt_scalef32_pk32_bf16_bf6"),
-    scaled<Bf16, Fp8Ocp, 2>(0x269, "v_cvt_scalef32_pk_bf16_fp8"),
-    scaled<Bf16, Bf8Ocp, 2>(0x26a, "v_cvt_scalef32_pk_bf16_bf8"),
+    scaled<Bf16, F8, 2>(0x269, "v_cvt_scalef32_pk_bf16_fp8"),
+    scaled<Bf16, B8, 2>(0x26a, "v_cvt_scalef32_pk_bf16_bf8"),
 };
 // clang-format on
 static_assert(unique_opcodes(kScaled));

@@ -25,28 +25,35 @@ constexpr auto fp8_codes() {
   return codes;
 }
 
-// An operand with `rows` rows of A or columns of B, in the places that fp8 has. Returns `wide`.
+// An operand with `rows` rows of A or columns of B, in the places that fp8 has.
+template <int bits>
+void widen(const u8* codes, int rows, const Reg* narrow, Reg* wide) {
+  constexpr int kPerLane = 32, kAtOnce = 8;  // of a run of 16
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int first = 0; first < kPerLane; first += kAtOnce) {
+      const int bit = first * bits, dword = bit / 32;
+      u64 from = narrow[dword].lane[lane];
+      if (bits > 4) from |= u64{narrow[dword + 1].lane[lane]} << 32;
+      from >>= bit % 32;
+      u64 bytes = 0;
+      for (int n = 0; n < kAtOnce; ++n)
+        bytes |= u64{codes[from >> bits * n & ((1u << bits) - 1)]} << 8 * n;
+      const ElementPlace place =
+          input_place(rows, 1, kPerLane, 8, 0, lane % rows, lane / rows * kPerLane + first);
+      wide[place.index / 4].lane[place.lane] = static_cast<u32>(bytes);
+      wide[place.index / 4 + 1].lane[place.lane] = static_cast<u32>(bytes >> 32);
+    }
+  }
+}
+
+// Returns `wide`.
 inline const Reg* as_fp8(MfmaSrc type, int rows, const Reg* narrow, Reg* wide) {
   static constexpr auto kFp6 = fp8_codes<2, 3>(), kBf6 = fp8_codes<3, 2>();
   static constexpr auto kFp4 = fp8_codes<2, 1>();
-  constexpr int kPerLane = 32, kRun = 16;
-  const u8* const codes = type == MfmaSrc::kFp6   ? kFp6.data()
-                          : type == MfmaSrc::kBf6 ? kBf6.data()
-                                                  : kFp4.data();
-  const int bits = bits_of(type);
-  for (int lane = 0; lane < kLanes; ++lane) {
-    for (int run = 0; run < kPerLane / kRun; ++run) {
-      const ElementPlace place =
-          input_place(rows, 1, kPerLane, 8, 0, lane % rows, lane / rows * kPerLane + run * kRun);
-      for (int dword = 0; dword < kRun / 4; ++dword) {
-        u32 packed = 0;
-        for (int byte = 0; byte < 4; ++byte)
-          packed |= u32{codes[element_bits(narrow, {lane, run * kRun + dword * 4 + byte}, bits)]}
-                    << 8 * byte;
-        wide[place.index / 4 + dword].lane[place.lane] = packed;
-      }
-    }
-  }
+  if (type == MfmaSrc::kFp4)
+    widen<4>(kFp4.data(), rows, narrow, wide);
+  else
+    widen<6>(type == MfmaSrc::kFp6 ? kFp6.data() : kBf6.data(), rows, narrow, wide);
   return wide;
 }
 

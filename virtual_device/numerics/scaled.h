@@ -1,7 +1,7 @@
 // Conversions with a scale between f32, f16, bf16 and the narrow formats of the Open Compute
 // Project's microscaling (MX). A scale is a power of two, 2^(scale - 127), of which 255 is NaN.
 //
-// Index (Wide is F32, F16, Bf16; Narrow is Fp8Ocp, Bf8Ocp, Fp6, Bf6, Fp4)
+// Index (Wide is F32, F16, Bf16; Narrow is Fp8<kCdna4>, Bf8<kCdna4>, Fp6, Bf6, Fp4)
 //   narrow_scaled<Narrow, Wide>(x, scale, m)           x / scale, to nearest even
 //   narrow_scaled_sr<Narrow, Wide>(x, scale, seed, m)  ... by stochastic rounding
 //   widen_scaled<Wide, Narrow>(code, scale, m)         the code's value * scale, to nearest even

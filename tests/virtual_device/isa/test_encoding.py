@@ -58,8 +58,10 @@ def check(disassembler: Disassembler, rows: Collection[Row], seed: int) -> None:
 
 
 def of_format(rows: Collection[Row]) -> Iterator[tuple[int, list[Row]]]:
+    """By format; without f8f6f4, of which few random encodings are any: see test_mfma_gfx950."""
     for number, name in enumerate(FORMATS):
-        if found := [row for row in rows if row.format == name]:
+        here = (row for row in rows if row.format == name)
+        if found := [row for row in here if "f8f6f4" not in row.name]:
             yield number, found
 
 
@@ -89,7 +91,8 @@ def test_some_shared_rows_on_gfx950(disassembler950: Disassembler) -> None:
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_all_rows_of_gfx950(disassembler950: Disassembler, format_name: str) -> None:
     rows = [row for row in disassembler950.rows() if row.format == format_name]
-    check(disassembler950, rows, 300 + FORMATS.index(format_name))
+    for number, found in of_format(rows):
+        check(disassembler950, found, 300 + number)
 
 
 MEMORY_TEXTS = {
