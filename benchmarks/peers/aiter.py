@@ -126,17 +126,17 @@ class CodeObject:
         self._causal, self._varlen = causal, varlen
         wide = dtype != FP8 and head_dim != HEAD_DIM
         self.lanes = WIDE_LANES if wide else LANES
-        # Heads first, a tile of Q a workgroup, and no order of its own.
-        self._wide = wide and arch == ARCH
+        # Such a kernel takes one tile of Q a workgroup, and has no order of its own.
+        self.heads_first = wide and arch == ARCH
 
     @property
     def pairs(self) -> bool:
         """Whether a workgroup takes a tile of Q from either end."""
-        return self._causal and not self._wide
+        return self._causal and not self.heads_first
 
     def tuning(self, num_heads_q: int, seqlen_q: int) -> int:
         """How the checkout's launcher wants workgroups ordered."""
-        if self._wide:
+        if self.heads_first:
             return 0
         uneven = self._causal and (num_heads_q % 8 != 0 or seqlen_q > 16384)
         return 3 if uneven else 5
@@ -148,7 +148,7 @@ class CodeObject:
             tiles = -(-tiles // 2)
         if self._varlen:
             return num_heads_q, batch, tiles
-        if self._wide:
+        if self.heads_first:
             return num_heads_q, tiles, batch
         return tiles, num_heads_q, batch
 
@@ -169,8 +169,13 @@ class Aiter(OneLaunch):
 
     def __init__(self, directory: Path, round_mode: str) -> None:
         self.round_mode = round_mode
+        self._arch = runtime.device_props().arch
+        if self._arch not in _FOLDERS:
+            raise ValueError(f"device {self._arch} is not among {list(_FOLDERS)}")
         self._objects = {
-            (head_dim, causal): CodeObject(directory, round_mode, causal, False, head_dim)
+            (head_dim, causal): CodeObject(
+                *(directory, round_mode, causal, False, head_dim), arch=self._arch
+            )
             for head_dim in HEAD_DIMS
             for causal in (False, True)
         }
@@ -178,8 +183,8 @@ class Aiter(OneLaunch):
     def refusal(self, shape: Shape) -> str:
         """Which argument it does not take."""
         arch = runtime.device_props().arch
-        if arch != ARCH:
-            return f"device {arch} is not {ARCH}"
+        if arch != self._arch:
+            return f"device {arch} is not {self._arch}"
         if shape.head_dim not in HEAD_DIMS or shape.head_dim_v != HEAD_DIM:
             return (
                 f"head_dim={shape.head_dim} and head_dim_v={shape.head_dim_v} are not "
@@ -217,7 +222,7 @@ class Aiter(OneLaunch):
         """A workgroup of a causal kernel may take tile i and tile i from the end."""
         kernel = self._objects[shape.head_dim, shape.causal]
         x, y, batch = grid_indices(kernel.grid(shape.batch, shape.heads_q, shape.seqlen_q))
-        tile, head = (x, y) if shape.head_dim == HEAD_DIM else (y, x)
+        tile, head = (y, x) if kernel.heads_first else (x, y)
         _, rows = kv_range_of_tiles(shape, kernel.q_tile, _KV_TILE, tile)
         last = tile
         if kernel.pairs:

@@ -15,7 +15,10 @@ import numpy as np
 import pytest
 
 from amdattn import device_props, virtual
-from benchmarks.peers.aiter import FP8
+from amdattn.bench.kernels import Functions
+from amdattn.bench.shapes import Shape
+from benchmarks.peers.aiter import FP8, Aiter
+from benchmarks.peers.sampling import Sampler
 from tests.support.peers.aiter_fmha import Forward, Variant
 from tests.support.peers.peer_device import SEEDS, attention, normal, seeded
 
@@ -182,3 +185,20 @@ def test_8_bit_kernels_wait_too_little(forward, kind, causal, varlen, pc):
         found, right = findings(forward, kind, causal, varlen, late)
         assert right == (not late)
         assert ("use_before_wait", pc) in found
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [Shape(1, 8, 2, 2048, 2048, 128, True), Shape(1, 8, 8, 2048, 1024, 192, head_dim_v=128)],
+    ids=["128-causal", "192"],
+)
+def test_as_a_peer_of_benchmarks(shape):
+    """The model of a sample of its workgroups is that of all."""
+    peer = Aiter(Path(DIRECTORY), "rtne")
+    assert peer.refusal(shape) == ""
+    functions = Functions()
+    sampled, full = (
+        Sampler(peer, shape, functions, method=method).model() for method in ("sampled", "full")
+    )
+    assert sampled.cycles == pytest.approx(full.cycles, rel=0.02)
+    assert sampled.clk["mfma"] == pytest.approx(full.clk["mfma"], rel=1e-3)
