@@ -20,11 +20,14 @@ from amdattn.device import runtime
 from benchmarks.peers.one_launch import OneLaunch, grid_indices, kv_range_of_tiles, streams
 
 ARCH = "gfx942"
+# Where an architecture's objects are, in its table's folder.
+_FOLDERS = {"gfx942": "MI300", "gfx950": "."}
 HEAD_DIM = 128  # of V
 HEAD_DIMS = (128, 192)  # of Q and K
 LANES, WIDE_LANES = 512, 256  # of a workgroup, the latter for 192
 ROUNDINGS = {"rtne": 0, "rtna": 1, "rtz": 2}  # of probabilities to bfloat16
 NO_MASK, CAUSAL = 0, 2
+FP8 = "fp8bf16"  # Q, K and V; the result is bfloat16
 _KV_TILE = 64  # two of the table's: the loop is unrolled twice
 _UINT_MAX = 2**32 - 1
 
@@ -77,7 +80,9 @@ _BLOCK = struct.Struct("<" + "".join(slot for _, slot in _SLOTS))
 
 
 class CodeObject:
-    """A bfloat16 forward kernel for MI300X of a checkout.
+    """A forward kernel of a checkout, for MI300X or for MI355X.
+
+    Those for MI355X round to nearest even only, by hardware.
 
     Raises
     ------
@@ -92,12 +97,14 @@ class CodeObject:
         causal: bool,
         varlen: bool,
         head_dim: int = HEAD_DIM,
+        arch: str = ARCH,
+        dtype: str = "bf16",
     ) -> None:
-        table = directory / "hsa" / ARCH / "fmha_v3_fwd"
+        table = directory / "hsa" / arch / "fmha_v3_fwd"
         wanted = {
-            "dtype": "bf16",
+            "dtype": dtype,
             "hdim_q": str(head_dim),
-            "hdim_v": str(HEAD_DIM),
+            "hdim_v": str(max(head_dim, HEAD_DIM) if dtype == FP8 else HEAD_DIM),
             "mask": str(CAUSAL if causal else NO_MASK),
             "mode": str(int(varlen)),
             "bf16_cvt": str(ROUNDINGS[round_mode]),
@@ -115,19 +122,21 @@ class CodeObject:
         (row,) = found
         self.q_tile = int(row["ts_qo"])
         self.symbol = row["knl_name"]
-        self.image = (table / "MI300" / row["co_name"]).read_bytes()
+        self.image = (table / _FOLDERS[arch] / row["co_name"]).read_bytes()
         self._causal, self._varlen = causal, varlen
-        self._wide = head_dim != HEAD_DIM
-        self.lanes = WIDE_LANES if self._wide else LANES
+        wide = dtype != FP8 and head_dim != HEAD_DIM
+        self.lanes = WIDE_LANES if wide else LANES
+        # Such a kernel takes one tile of Q a workgroup, and has no order of its own.
+        self.heads_first = wide and arch == ARCH
 
     @property
     def pairs(self) -> bool:
         """Whether a workgroup takes a tile of Q from either end."""
-        return self._causal and not self._wide
+        return self._causal and not self.heads_first
 
     def tuning(self, num_heads_q: int, seqlen_q: int) -> int:
         """How the checkout's launcher wants workgroups ordered."""
-        if self._wide:
+        if self.heads_first:
             return 0
         uneven = self._causal and (num_heads_q % 8 != 0 or seqlen_q > 16384)
         return 3 if uneven else 5
@@ -139,7 +148,7 @@ class CodeObject:
             tiles = -(-tiles // 2)
         if self._varlen:
             return num_heads_q, batch, tiles
-        if self._wide:
+        if self.heads_first:
             return num_heads_q, tiles, batch
         return tiles, num_heads_q, batch
 
@@ -160,8 +169,13 @@ class Aiter(OneLaunch):
 
     def __init__(self, directory: Path, round_mode: str) -> None:
         self.round_mode = round_mode
+        self._arch = runtime.device_props().arch
+        if self._arch not in _FOLDERS:
+            raise ValueError(f"device {self._arch} is not among {list(_FOLDERS)}")
         self._objects = {
-            (head_dim, causal): CodeObject(directory, round_mode, causal, False, head_dim)
+            (head_dim, causal): CodeObject(
+                *(directory, round_mode, causal, False, head_dim), arch=self._arch
+            )
             for head_dim in HEAD_DIMS
             for causal in (False, True)
         }
@@ -169,8 +183,8 @@ class Aiter(OneLaunch):
     def refusal(self, shape: Shape) -> str:
         """Which argument it does not take."""
         arch = runtime.device_props().arch
-        if arch != ARCH:
-            return f"device {arch} is not {ARCH}"
+        if arch != self._arch:
+            return f"device {arch} is not {self._arch}"
         if shape.head_dim not in HEAD_DIMS or shape.head_dim_v != HEAD_DIM:
             return (
                 f"head_dim={shape.head_dim} and head_dim_v={shape.head_dim_v} are not "
@@ -208,7 +222,7 @@ class Aiter(OneLaunch):
         """A workgroup of a causal kernel may take tile i and tile i from the end."""
         kernel = self._objects[shape.head_dim, shape.causal]
         x, y, batch = grid_indices(kernel.grid(shape.batch, shape.heads_q, shape.seqlen_q))
-        tile, head = (x, y) if shape.head_dim == HEAD_DIM else (y, x)
+        tile, head = (y, x) if kernel.heads_first else (x, y)
         _, rows = kv_range_of_tiles(shape, kernel.q_tile, _KV_TILE, tile)
         last = tile
         if kernel.pairs:

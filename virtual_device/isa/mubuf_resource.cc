@@ -45,7 +45,9 @@ BufferAccess::BufferAccess(const Wave& w, const Inst& inst, const BufferResource
     for (int i = 0; i < kLanes; ++i)
       inside &= ~(static_cast<u64>(compared_.lane[i] + needed > limit_) << i);
 
-  if (r.swizzle) {
+  // Without an index there is nothing to swizzle by. HipKittens' kernels set the bit, with a row's
+  // length as the stride, and load 16 bytes at offsets alone: they are right on an MI355X.
+  if (r.swizzle && (inst.idxen || r.add_tid)) {
     swizzle(r, r.base + soffset, record, offset, inst_offset, bytes);
     return;
   }

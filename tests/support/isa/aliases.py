@@ -33,6 +33,8 @@ def canonical(encoding: bytes, text: str) -> bytes:
         elif _SMEM_DATA.match(name) and not code >> 17 & 1 and code >> 14 & 1:
             # An SGPR offset alone, in SOFFSET instead of OFFSET.
             code = code & ~(1 << 14) & ((1 << 57) - 1) | (code >> 57 & 0x7F) << 32
+    elif name.startswith("v_mfma_scale_"):
+        code &= ~(3 << 13)  # op_sel and op_sel_hi of a third scale
     elif name == "s_waitcnt":
         code &= ~0x3080  # between the counters
     elif name.startswith("s_sendmsg") and "sendmsg(MSG" in text:

@@ -1,4 +1,4 @@
-"""Compiles a Triton kernel for gfx942 without a GPU, and launches it as its own launcher would."""
+"""Compiles a Triton kernel for the bound device, and launches it as its own launcher would."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from triton import compile as compile_source
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from amdattn.device import runtime
 from tests.support.peers.peer_device import WAVE_LANES, Buffers, Kernel, read
 
-TARGET = GPUTarget("hip", "gfx942", WAVE_LANES)
 # Pointers as Triton's own launcher finds them: allocations are 256-byte aligned and, under 2 GiB,
 # addressed by buffer instructions.
 _POINTER_FACTS = [["tt.divisibility", 16], ["tt.pointer_range", 32]]
@@ -68,7 +68,8 @@ class Program:
             "num_stages": num_stages,
             "enable_fp_fusion": True,
         }
-        compiled = compile_source(source, target=TARGET, options=options)
+        target = GPUTarget("hip", runtime.device_props().arch, WAVE_LANES)
+        compiled = compile_source(source, target=target, options=options)
         self.assembly: str = compiled.asm["amdgcn"]
         self.dynamic_lds_bytes: int = compiled.metadata.shared
         self._lanes = num_waves * WAVE_LANES

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import os
-import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from build_scripts.toolchain import LLVM22, compile_hip
-from tests.support.isa.aliases import canonical
-from tests.support.isa.assembler import assemble, assemble_source
+from tests.support.isa.assembler import assemble_source
+from tests.support.isa.code_objects import code_sections, misdecoded
 from tests.support.isa.disassembler import Disassembler
 
 PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.hip"))
-SHF_EXECINSTR = 4
-
-
-def code_sections(image: bytes) -> Iterator[np.ndarray]:
-    """Executable sections of a 64-bit ELF file, as dwords."""
-    (table,) = struct.unpack_from("<Q", image, 0x28)
-    (count,) = struct.unpack_from("<H", image, 0x3C)
-    for i in range(count):
-        _, _, flags, _, offset, size = struct.unpack_from("<IIQQQQ", image, table + 64 * i)
-        if flags & SHF_EXECINSTR:
-            yield np.frombuffer(image, "<u4", size // 4, offset)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.stem)
@@ -47,7 +34,7 @@ def test_compiled_code_has_the_assemblers_text(disassembler: Disassembler, progr
     assert not wrong, wrong[:10]
     # The linked object, padding included, is nothing but instructions.
     for section in code_sections(compiled.code_object):
-        refused = [d for d in disassembler.disassemble(section) if d.size == 0]
+        refused = [d for d in disassembler.disassemble(section.words) if d.size == 0]
         assert not refused
 
 
@@ -66,19 +53,5 @@ def test_programs_use_the_formats() -> None:
 def test_aiter(disassembler: Disassembler) -> None:
     files = sorted(Path(os.environ["AMDATTN_AITER_DIR"]).rglob("gfx942/**/*.co"))
     assert files
-    seen: dict[str, bytes] = {}
-    for file in files:
-        for section in code_sections(file.read_bytes()):
-            at = 0
-            for decoded in disassembler.disassemble(section):
-                assert decoded.size, f"{file}+{4 * at:#x}: {section[at]:#010x} {decoded.text}"
-                seen[decoded.text] = section[at : at + decoded.size].astype("<u4").tobytes()
-                at += decoded.size
-    print(f"{len(files)} files, {len(seen)} different instructions")
-    texts = list(seen)
-    wrong = [
-        (text, seen[text].hex(" ", 4), llvm.hex(" ", 4))
-        for text, llvm in zip(texts, assemble(texts), strict=True)
-        if canonical(seen[text], text) != llvm
-    ]
+    wrong = misdecoded(disassembler, files)
     assert not wrong, wrong[:10]

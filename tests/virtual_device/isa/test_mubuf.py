@@ -171,6 +171,20 @@ def test_swizzled_access_wider_than_an_element_is_refused() -> None:
     assert error.value.kind == FaultKind.ILLEGAL_INSTRUCTION
 
 
+def test_without_an_index_swizzled_is_linear() -> None:
+    """As HipKittens relies on: its raw accesses have the stride of a row and the bit."""
+    form = Form(False, True, 4, "s20")
+    buffer = Buffer(0, 4096, stride=2048, swizzle=True)
+    m = setup(7, buffer, form)
+    m.v[2] = m.rng.permutation(LANES) * 12
+    before = m.v.copy()
+    m.run(f"buffer_load_dwordx4 v[4:7], {form.operands()} {form.modifiers()}")
+    buffer.swizzle = False
+    for lane in range(LANES):
+        at = buffer.address(0, form.offset_of(before, lane), 96, lane, False) - m.address
+        np.testing.assert_array_equal(m.v[4:8, lane], m.memory[at : at + 16].view(np.uint32))
+
+
 def test_unbound_resource_reads_zero() -> None:
     form = Form(False, True, 0, "0")
     m = setup(6, Buffer(0, 1024, dfmt=0), form)
