@@ -47,9 +47,10 @@ void print_unit() {
   flush();
 }
 
-template <int kHeadDim, int kHeadDimV, int kWaveRows, bool kCapped>
+template <int kHeadDim, int kHeadDimV, int kWaveRows, bool kCapped, class Target = Cdna3>
 void print(const char* name) {
-  using S = Shape<kHeadDim, kHeadDimV, kWaveRows, Element::kBf16, Rounding::kNearestEven, kCapped>;
+  using S = Shape<kHeadDim, kHeadDimV, kWaveRows, Element::kBf16, Rounding::kNearestEven, kCapped,
+                  Target>;
   std::printf("== %s\n", name);
   std::printf("Main loop of attn_fwd_*_%s: %d tiles of %d rows a wave, blocks of %d keys.\n", name,
               S::kTilesQ, S::kTile, kKeys);
@@ -70,4 +71,7 @@ int main() {
   print<256, 128, 64, false>("d256x128");
   print<128, 128, 96, true>("d128_softcap");
   print<64, 64, 128, true>("d64_softcap");
+  print<128, 128, 64, false, Cdna4>("d128_cdna4");
+  print<192, 128, 64, false, Cdna4>("d192x128_cdna4");
+  print<128, 128, 64, true, Cdna4>("d128_softcap_cdna4");
 }

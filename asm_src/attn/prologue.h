@@ -170,7 +170,7 @@ struct Prologue : FirstLoads<S> {
         if constexpr (half == 0) {
           // No other tile's are beside the last one's.
           if constexpr (S::kHalves == 1)
-            ordered::s_nop<S::Target::kWaitOf8Passes - (tile == kN - 1 ? 0 : 6)>();
+            ordered::s_nop<Here::kWaitOf8Passes - (tile == kN - 1 ? 0 : 6)>();
           ordered::settle(r.score[tile]);  // those that are not read, too
           for (int i = 0; i < kFirstKeys; ++i) r.scaled[tile][i] = r.score[tile][i];
           if constexpr (S::kCapped) loop.cap(r.scaled[tile]);
