@@ -46,7 +46,7 @@ def reading(trans: str) -> Iterator[None]:
         The device has no such reading; or a GPU is bound, which measures, and `trans` is not the
         default.
     """
-    check_trans(trans, runtime.device_props().arch)
+    check_trans(trans, runtime.device_props().arch, TRANS)
     if not is_virtual():
         if trans != TRANS[0]:
             raise ValueError(f"trans={trans!r} is of the model; a GPU is bound, which measures")

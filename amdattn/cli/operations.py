@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Group
 from rich.table import Table
 
 import amdattn
@@ -68,12 +69,15 @@ def info(
         raise typer.Exit(1)
 
 
-def _every_kernel(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table("kernel", "target", "tile", "VGPR (AGPR)", "sha256")
+def _every_kernel(rows: Sequence[Mapping[str, Any]]) -> Group:
+    """A table of each architecture: with a column for it the names would not fit."""
+    tables: dict[str, Table] = {}
     for row in rows:
+        columns = ("kernel", "tile", "VGPR (AGPR)", "sha256")
+        table = tables.setdefault(row["arch"], Table(*columns, title=row["arch"]))
         sizes = " x ".join(map(str, row["tile"].values()))
-        table.add_row(row["name"], row["arch"], sizes, row["vgpr (agpr)"], str(row["sha256"])[:8])
-    return table
+        table.add_row(row["name"], sizes, row["vgpr (agpr)"], str(row["sha256"])[:8])
+    return Group(*tables.values())
 
 
 def _kernel_groups() -> Table:

@@ -38,7 +38,7 @@ TRANS = (
 )
 
 
-def check_trans(trans: str, arch: str, allowed: Sequence[object] = TRANS) -> None:
+def check_trans(trans: str, arch: str, allowed: Sequence[object]) -> None:
     """Raise ValueError unless the model of an architecture has this reading of transcendentals."""
     if trans not in TRANS:
         raise ValueError(f"trans={trans!r} must be one of {tuple(allowed)}")

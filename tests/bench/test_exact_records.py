@@ -31,6 +31,7 @@ RAW: dict[str, Any] = {
     "simulated_cus": 5,
     "resident_per_cu": 2,
     "instructions": 900,
+    "lds": "measured",
     "mfma_use": 0.5,
     "valu_use": 0.25,
     "lds_use": 0.125,

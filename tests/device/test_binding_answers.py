@@ -141,8 +141,9 @@ def test_none_sees_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     why = "no HIP library here sees a GPU"
     virtual = Choice("virtual", str(HERE), why, ("c.so: is broken",))
     assert binding.choose("auto", "c.so") == virtual
-    asked = Choice("virtual", str(HERE), "virtual:gfx942 was asked for")
+    asked = Choice("virtual", str(HERE), "virtual:gfx942 was asked for", plays="MI300X")
     assert binding.choose("virtual:gfx942", "c.so") == asked
+    assert binding.choose("virtual:gfx950", "c.so").plays == "MI355X"
     with pytest.raises(BindingError, match=r"^no GPU can be used: c\.so: is broken$"):
         binding.choose("gpu", "c.so")
     monkeypatch.setenv(binding.LIBRARY_VARIABLE, "/named.so")

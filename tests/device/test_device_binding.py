@@ -112,7 +112,10 @@ amdattn.flash_attn_func(x, x, x)
         "UnsupportedDeviceError: the device is gfx90a:sramecc+:xnack- (AMD Instinct MI250X)"
         in errors
     )
-    assert "gfx942 (MI300X, MI325X, MI300A, MI308X). No fallback is attempted" in errors
+    assert (
+        "gfx942 (MI300X, MI325X, MI300A, MI308X)" in errors and "gfx950 (MI355X, MI350X)" in errors
+    )
+    assert "No fallback is attempted" in errors
 
 
 @pytest.mark.parametrize("request_", ["cuda", "virtual", "virtual:gfx90a", "gpu:0"])

@@ -17,8 +17,9 @@ from amdattn.device import runtime
 from amdattn.device.runtime import launch_form
 from amdattn.device.runtime.launch_form import LaunchForm, Verdict
 from amdattn.errors import BindingError, ManifestError
+from tests.support.shipped import shipped
 
-KERNELS = {row.name: row for row in amdattn.kernels()}
+KERNELS = {row.name: row for row in shipped()}
 
 
 @pytest.fixture

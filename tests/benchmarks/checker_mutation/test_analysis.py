@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 
-from amdattn.device import manifest
 from benchmarks.checker_mutation import idioms, registers as regs
 from benchmarks.checker_mutation.clauses import overwrites
 from benchmarks.checker_mutation.code import CodeError, disassemble
@@ -17,6 +16,7 @@ from benchmarks.checker_mutation.kernel import KernelCode
 from benchmarks.checker_mutation.uniform import decisions
 from benchmarks.checker_mutation.waits import MAXIMUM, WaitAnalysis, counts, with_count
 from tests.support.isa.assembler import assemble
+from tests.support.shipped import shipped as shipped_kernels
 
 
 def code(*texts: str) -> KernelCode:
@@ -29,7 +29,7 @@ LONGEST, SHORTER = "attn_fwd_bf16_d128_rtne", "attn_fwd_bf16_d64_narrow_rtne"
 
 @pytest.fixture(scope="module", params=[SHORTER, pytest.param(LONGEST, marks=pytest.mark.slow)])
 def shipped(request: pytest.FixtureRequest) -> KernelCode:
-    (kernel,) = (kernel for kernel in manifest.kernels() if kernel.name == request.param)
+    (kernel,) = (kernel for kernel in shipped_kernels() if kernel.name == request.param)
     return KernelCode(kernel.read_code_object(), kernel.symbol)
 
 
@@ -499,7 +499,7 @@ def test_a_condition_that_a_loop_makes_anew() -> None:
 )
 def test_analysis_of_a_change_is_that_of_the_changed_code(name: str, of_kind: int) -> None:
     """What the judge works out from the unmutated kernel's states, and from the start."""
-    (row,) = (kernel for kernel in manifest.kernels() if kernel.name == name)
+    (row,) = (kernel for kernel in shipped_kernels() if kernel.name == name)
     kernel = KernelCode(row.read_code_object(), row.symbol)
     waits, hazards = WaitAnalysis(kernel), HazardAnalysis(kernel)
     compared = Counter[str]()

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-import amdattn
 from benchmarks.checker_mutation import __main__ as command
 from tests.support.gpu import compiled
+from tests.support.shipped import shipped
 
 ARGS = "in in int32[4, 256] low=0 high=1000; out out int32[4]"
 GEOMETRY = ("--grid", 4, "--workgroup", "256,1")
@@ -51,7 +51,7 @@ def test_mutate(mutate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(command, "campaign", campaign)
     status, out, errors = mutate("all", "--sample", 3, "--seed", 5)
     assert status == 0 and "a table" in out, out + errors
-    assert [subject.name for subject in calls[0][0]] == [row.name for row in amdattn.kernels()]
+    assert [subject.name for subject in calls[0][0]] == [row.name for row in shipped()]
     assert calls[0][1:] == (3, 5)
     status, out, _ = mutate("attention")
     assert status == 1 and "a class is missed" in out

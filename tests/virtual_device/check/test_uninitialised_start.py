@@ -26,7 +26,7 @@ STORE = """
 @pytest.mark.parametrize("register", range(8))
 def test_registers_of_the_abi(gpu: Any, register: int) -> None:
     library = open_library(amdattn_vdev_take_findings=(c_char_p, []))
-    image = assemble(STORE.format(register=register))
+    image = assemble(STORE.format(register=register), runtime.device_props().arch)
     function, module = runtime.get().load(image, "micro")
     gpu.modules.append((module, image))
     address = gpu.upload(np.zeros(512, np.uint32))

@@ -35,7 +35,7 @@ def read(gpu: Any, workgroups: int, waves: int, *registers: str) -> np.ndarray[A
         f"s_getreg_b32 s5, hwreg({name})\nv_mov_b32 v{20 + i}, s5"
         for i, name in enumerate(registers)
     )
-    image = assemble(STORE.format(waves=waves, moves=moves))
+    image = assemble(STORE.format(waves=waves, moves=moves), runtime.device_props().arch)
     function, module = runtime.get().load(image, "micro")
     gpu.modules.append((module, image))
     words = np.zeros(max(workgroups * waves * 8, 512), np.uint32)
