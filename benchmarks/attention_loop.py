@@ -1,13 +1,15 @@
 """The steady main loop of attention forward, modelled: one workgroup, from 4096 to 8192 keys.
 
-`python benchmarks/attention_loop.py [--kernel PATTERN] [--trans beside exclusive] [--json FILE]`
+`python benchmarks/attention_loop.py [--kernel PATTERN] [--trans beside exclusive] [--lds published]
+[--json FILE]`, with AMDATTN_DEVICE=virtual:gfx950 for the kernels of that architecture
 
 Cycles of the virtual device's performance model, of one workgroup alone on its CU, with operands of
 normal random numbers: what 4096 more keys take, per 64 keys and divided by the rows of the
-workgroup / 384; and what a workgroup takes outside of its loop. The matrix limit is what its matrix
-instructions take, 6144 cycles at head_dim 128.
+workgroup / 384; and what a workgroup takes outside of its loop. The matrix limit is what the
+fastest bfloat16 matrix instructions take, on gfx942 6144 cycles at head_dim 128.
 `--trans exclusive` is the other reading of transcendentals beside matrix instructions
-(docs/studies/performance-model.md).
+(docs/studies/performance-model.md), `--lds published` of gfx950's LDS
+(docs/studies/performance-model-gfx950.md).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import numpy as np
 
 import amdattn
 from amdattn import virtual
+from amdattn.arch.architectures import architecture
 from amdattn.device import manifest
 from amdattn.dtypes import as_dtype
 from amdattn.ops.attention import select
@@ -30,10 +33,9 @@ from amdattn.ops.attention.problem import AttentionProblem
 
 KEYS = (4096, 8192)
 ROWS, BLOCK = 384, 64  # that a figure is for
-MATRIX_CLK = 6144 / 256  # of those rows and keys, per column of K and V
 
 
-def lifetime(kernel: Any, keys: int, trans: str) -> int:
+def lifetime(kernel: Any, keys: int, **readings: str) -> int:
     """Modelled cycles from a workgroup's first instruction to its last."""
     rng = np.random.default_rng(1)
     element = as_dtype(kernel.dtype).numpy()
@@ -52,21 +54,22 @@ def lifetime(kernel: Any, keys: int, trans: str) -> int:
         round_mode=kernel.accepts["round_mode"][0], num_splits=1,
     )  # fmt: skip
     plan = planned_with(problem, amdattn.device_props(), kernel.name)
-    with virtual.profile(trans=trans) as profile:
+    with virtual.profile(**readings) as profile:
         plan.run(q, k, v)
     (time,) = profile.launches[0].times
     return time.end - time.start
 
 
-def measure(kernel: Any, trans: str) -> dict[str, Any]:
+def measure(kernel: Any, **readings: str) -> dict[str, Any]:
     """One row of the table."""
-    short, long = (lifetime(kernel, keys, trans) for keys in KEYS)
+    short, long = (lifetime(kernel, keys, **readings) for keys in KEYS)
     blocks = (KEYS[1] - KEYS[0]) / BLOCK
     loop = (long - short) / blocks * ROWS / kernel.tile["q"]
-    limit = MATRIX_CLK * (kernel.params["head_dim"] + kernel.params["head_dim_v"])
+    columns = kernel.params["head_dim"] + kernel.params["head_dim_v"]
+    limit = 2 * ROWS * BLOCK * columns / architecture(kernel.arch).matrix_flops_per_clk
     return {
         "kernel": kernel.name,
-        "trans": trans,
+        **readings,
         "loop_clk": loop,
         "matrix_clk": limit,
         "matrix_use": limit / loop,
@@ -79,19 +82,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kernel", default="attn_fwd_*", help="names that match")
     parser.add_argument("--trans", nargs="+", default=["beside"], choices=("beside", "exclusive"))
+    parser.add_argument("--lds", default="measured", choices=("measured", "published"))
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     rows = []
     heads = ("loop clk", 8), ("limit", 6), ("use", 6), ("outside", 8)
     print(f"{'kernel, modelled':42} {'TRANS':10}", *(f"{name:>{width}}" for name, width in heads))
     for kernel in manifest.kernels():
+        if kernel.arch != amdattn.device_props().arch:
+            continue
         # Kernels for narrow windows have no loop.
         if kernel.op != select.ATTENTION or kernel.accepts["max_window_keys"] < KEYS[1]:
             continue
         if not fnmatch.fnmatchcase(kernel.name, arguments.kernel):
             continue
         for trans in arguments.trans:
-            row = measure(kernel, trans)
+            row = measure(kernel, trans=trans, lds=arguments.lds)
             rows.append(row)
             print(
                 f"{row['kernel']:42} {trans:10} {row['loop_clk']:8.0f} {row['matrix_clk']:6.0f} "
