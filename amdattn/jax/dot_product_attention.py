@@ -95,6 +95,9 @@ def dot_product_attention(
             raise UnsupportedProblem(
                 f"return_residual=True: jax.nn of JAX {jax.__version__} has none; use JAX 0.8.3"
             )
+        if local_window_size is not None and mask is None:
+            # jax.nn of JAX 0.7 forgets a window that is alone.
+            mask = jnp.ones((1, 1, 1, 1), bool)
         return jax.nn.dot_product_attention(
             *(query, key, value, bias, mask),
             scale=scale,
