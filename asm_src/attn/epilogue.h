@@ -260,14 +260,16 @@ struct Epilogue {
   // Direct tiles: lanes l and l + 32 have 4 columns each of two neighbouring pieces; then all 8 of
   // one of them.
   static __device__ __forceinline__ void exchange_halves(u32x4& piece) {
-    ordered::settle(piece);
+    uint32_t a0 = piece[0], a1 = piece[1], b0 = piece[2], b1 = piece[3];
+    // In registers of their own before the wait: nothing is moved behind it.
+    ordered::settle(a0);
+    ordered::settle(a1);
+    ordered::settle(b0);
+    ordered::settle(b1);
     ordered::s_nop<2>();
-    for (int i = 0; i < 2; ++i) {
-      uint32_t a = piece[i], b = piece[2 + i];
-      ordered::v_permlane32_swap_b32(a, b);
-      piece[i] = a;
-      piece[2 + i] = b;
-    }
+    ordered::v_permlane32_swap_b32(a0, b0);
+    ordered::v_permlane32_swap_b32(a1, b1);
+    piece = u32x4{a0, a1, b0, b1};
   }
 
   // Ties to even, two elements at a time: -65535 x has 16 bits less than x for the last of its own,

@@ -8,6 +8,7 @@ from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.arch.products import of_arch
 from amdattn.device import manifest
 from tests.support import shipped
+from tests.support.fake_rocm import run
 from tests.support.kernel_sweep import run_on
 
 OTHERS = [name for name in ARCHITECTURES if name != shipped.props().arch]
@@ -22,6 +23,27 @@ def test_some_kernels_of_every_operation(arch: str) -> None:
     assert {"attn_fwd", "gemm_nt", "rms_norm", "merge_state"} <= {
         of[name] for name in found["launched"]
     }
+
+
+CAREFUL = """
+import amdattn, ml_dtypes, numpy as np
+rng = np.random.default_rng(1)
+q, k, v = (
+    rng.standard_normal((1, rows, 2, columns), np.float32).astype(ml_dtypes.bfloat16)
+    for rows, columns in ((70, 128), (65, 128), (65, 120))
+)
+v[0, 3, 0, 5] = np.inf  # for a second attempt
+with amdattn.virtual.check() as found:
+    amdattn.flash_attn_func(q, k, v)
+print([finding.text for finding in found.errors], len(found.log.launches))
+"""
+
+
+@pytest.mark.parametrize("arch", OTHERS)
+def test_fewer_columns_than_a_tile_are_stored_cleanly(arch: str) -> None:
+    """And what is not finite: code at the kernel's end where the compiler places instructions."""
+    status, lines, errors = run(CAREFUL, AMDATTN_DEVICE=f"virtual:{arch}")
+    assert (status, lines) == (0, ["[] 1"]), errors
 
 
 @pytest.mark.slow
