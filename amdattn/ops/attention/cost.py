@@ -2,8 +2,9 @@
 
 They only decide between ways to cut the same work, so ratios matter, not times. Except where said,
 they are what the performance model of the virtual device gives for the shipped kernels on an
-MI300X. They are taken to be the same on every architecture for kernels of the same sources: their
-matrix instructions take as many clk. Launches and memory are the device's own.
+MI300X. They are taken to be the same on every architecture: right where matrix instructions take
+as many clk, too much where a kernel has those of twice the length, as gfx950's of 128 columns.
+Launches and memory are the device's own.
 """
 
 from __future__ import annotations
