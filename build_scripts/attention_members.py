@@ -12,6 +12,8 @@ from build_scripts.toolchain import CONSTEXPR_STEPS, LLVM22
 
 # Row + diagonal + window must not overflow 32 bits.
 _MAX_ROWS = 2**30
+# kUnitKeys of asm_src/attn/lds_layout.h: of a block, where it does not say.
+_UNIT_KEYS = 32
 
 
 def attention_members() -> Iterator[dict[str, Any]]:
@@ -68,7 +70,9 @@ def gather_limits(lanes: int) -> dict[str, int]:
     }
 
 
-def family_accepts(head_dim: int, round_mode: str, capped: bool) -> dict[str, Any]:
+def family_accepts(
+    head_dim: int, round_mode: str, capped: bool, keys: int = _UNIT_KEYS
+) -> dict[str, Any]:
     """What a member of the attention forward family implements."""
     return {
         # First, last and step. Columns are 16 bytes at a time; those of O that one workgroup has
@@ -92,8 +96,8 @@ def family_accepts(head_dim: int, round_mode: str, capped: bool) -> dict[str, An
         "layouts": "any, unit last stride",
         "pointer_align_bytes": 16,
         "stride_multiple": 8,
-        # Rows of K and V are addressed by 32-bit offsets within a block of 32 rows.
-        "kv_stride_seq": [0, 2**25 - 1],
+        # Rows of K and V are addressed by 32-bit offsets within a block.
+        "kv_stride_seq": [0, 2**30 // keys - 1],
     }
 
 
@@ -130,18 +134,21 @@ _FAMILY = (
     ("fp16", 64, 64, 64, ("rtne",)),
 )
 # The same where matrix instructions take twice as many keys or columns and LDS transposes V: in
-# their schedule (Cdna4 of asm_src/arch/target.h), or still in the other one.
+# their schedule (Cdna4 of asm_src/arch/target.h), with so many keys in a block, or still in the
+# other one.
 _FAMILY_OF_LONG_PRODUCTS = (
-    ("bf16", 128, 128, 64, "Cdna4"),
-    ("bf16", 64, 64, 128, "Cdna3"),
-    ("bf16", 192, 128, 64, "Cdna4"),
-    ("bf16", 256, 128, 64, "Cdna3"),
-    ("fp16", 128, 128, 64, "Cdna4"),
-    ("fp16", 64, 64, 128, "Cdna3"),
-    ("fp16", 192, 128, 64, "Cdna3"),
-    ("fp16", 256, 128, 64, "Cdna3"),
-    ("bf16", 64, 64, 64, "Cdna3"),
-    ("fp16", 64, 64, 64, "Cdna3"),
+    ("bf16", 128, 128, 96, "Cdna4", 64),
+    ("bf16", 64, 64, 128, "Cdna4", 64),
+    ("bf16", 192, 128, 64, "Cdna4", 32),
+    ("bf16", 256, 128, 64, "Cdna3", 32),
+    ("fp16", 128, 128, 96, "Cdna4", 64),
+    ("fp16", 64, 64, 128, "Cdna3", 32),
+    ("fp16", 192, 128, 64, "Cdna3", 32),
+    ("fp16", 256, 128, 64, "Cdna3", 32),
+    ("bf16", 128, 128, 64, "Cdna4", 64),
+    ("bf16", 64, 64, 64, "Cdna4", 64),
+    ("fp16", 128, 128, 64, "Cdna4", 64),
+    ("fp16", 64, 64, 64, "Cdna3", 32),
 )
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
 _ROUNDING = {"rtne": "kNearestEven", "rtna": "kNearestAway", "rtz": "kTowardZero"}
@@ -166,6 +173,7 @@ def _member(
     capped: bool = False,
     by_rows: bool = False,
     target: str = "Cdna3",
+    keys: int = _UNIT_KEYS,
 ) -> dict[str, Any]:
     """The forward kernel of a member of the family, or the one that merges its parts."""
     merges = op == "attn_merge"
@@ -185,13 +193,14 @@ def _member(
                 "WAVE_ROWS": str(wave_rows),
                 "CAPPED": str(capped).lower(),
                 **({"TARGET": target} if target != "Cdna3" else {}),
+                **({"KEYS": str(keys)} if keys != _UNIT_KEYS else {}),
             }
         ),
     }
     accepts = (
         {"tile_rows": [tile_rows], "round_mode": [round_mode]}
         if merges
-        else family_accepts(head_dim, round_mode, capped)
+        else family_accepts(head_dim, round_mode, capped, keys)
     )
     return {
         **_ATTENTION,
@@ -244,21 +253,21 @@ def _family() -> Iterator[dict[str, Any]]:
     """Every member, and the kernels that merge their parts: one for all parts that are alike."""
     for arch in ARCHITECTURES.values():
         if arch.converts_bf16:
-            rows = [(*sizes, ("rtne",), target) for *sizes, target in _FAMILY_OF_LONG_PRODUCTS]
+            rows = [(*row[:4], ("rtne",), *row[4:]) for row in _FAMILY_OF_LONG_PRODUCTS]
         else:
-            rows = [(*row, "Cdna3") for row in _FAMILY]
+            rows = [(*row, "Cdna3", _UNIT_KEYS) for row in _FAMILY]
         yield from _family_of(arch.name, rows)
 
 
 def _family_of(arch: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
     merged, largest = set(), set()
-    for dtype, head_dim, head_dim_v, wave_rows, round_modes, target in rows:
+    for dtype, head_dim, head_dim_v, wave_rows, round_modes, target, keys in rows:
         by_rows = (dtype, head_dim, head_dim_v) in largest
         largest.add((dtype, head_dim, head_dim_v))
         for round_mode in round_modes:
             sizes = arch, dtype, head_dim, head_dim_v, wave_rows, round_mode
             for capped in (False,) if by_rows else (False, True):
-                yield _member("attn_fwd", *sizes, capped, by_rows, target)
+                yield _member("attn_fwd", *sizes, capped, by_rows, target, keys)
             parts = dtype, head_dim_v, wave_rows, round_mode
             if parts not in merged:
                 yield _member("attn_merge", *sizes, by_rows=by_rows)

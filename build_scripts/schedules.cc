@@ -47,17 +47,18 @@ void print_unit() {
   flush();
 }
 
-template <int kHeadDim, int kHeadDimV, int kWaveRows, bool kCapped, class Target = Cdna3>
+template <int kHeadDim, int kHeadDimV, int kWaveRows, bool kCapped, class Target = Cdna3,
+          int kKeys = kUnitKeys>
 void print(const char* name) {
   using S = Shape<kHeadDim, kHeadDimV, kWaveRows, Element::kBf16, Rounding::kNearestEven, kCapped,
-                  Target>;
+                  Target, kKeys>;
   std::printf("== %s\n", name);
   std::printf("Main loop of attn_fwd_*_%s: %d tiles of %d rows a wave, blocks of %d keys.\n", name,
               S::kTilesQ, S::kTile, kKeys);
   std::printf("A row is a matrix instruction and what is issued before the next one.\n");
   [&]<int... kTiles>(std::integer_sequence<int, kTiles...>) {
     (print_unit<Schedule<S>, kTiles>(), ...);
-  }(std::make_integer_sequence<int, S::kTilesQ>());
+  }(std::make_integer_sequence<int, S::kUnits>());
 }
 
 }  // namespace

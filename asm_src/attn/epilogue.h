@@ -26,7 +26,7 @@ struct Epilogue {
   float sums[kN];        // of a row's probabilities
   float reference[kN];   // of a row
   float rounded[kN];     // the sum of probabilities as they were rounded, an estimate
-  f32x2 scale[kN / 2];   // of a row of O, of two tiles
+  f32x2 scale[(kN + 1) / 2];  // of a row of O, of two tiles
   f32x2 probe = {0, 0};  // products of elements: not finite when an element is not
   uint32_t inexact = 0;  // the low half is not 0 when an element is not rounded as it should be
   uint32_t nearest_far = ~0u;  // see is_far()
@@ -108,7 +108,7 @@ struct Epilogue {
       const auto multiply = [&]<int half>() {
         constexpr int kHalves = 2 * kTurns, kOps = S::kOutputOps;
         unroll_from<half * kOps / kHalves, (half + 1) * kOps / kHalves>(
-            [&]<int n>() { loop.template multiply_values<kN - 1, n>(); });
+            [&]<int n>() { loop.template multiply_values<S::kUnits - 1, n>(); });
       };
       const auto read = [&]<int third>() {
         constexpr int kThirds = 3 * kTurns, kReads = kPairs;
@@ -188,6 +188,7 @@ struct Epilogue {
       set_references();
       add_up();
     }
+    if constexpr (kN % 2) scale[kN / 2][1] = 0;
     for (auto& pair : scale) ordered::settle(pair);
   }
   __device__ __forceinline__ void set_references() {

@@ -46,7 +46,7 @@ struct FirstLoads {
 
   __device__ __forceinline__ FirstLoads(const AttnFwdArgs& arguments, Arguments* again,
                                         uint32_t lds)
-      : from(again), args(arguments), work(prepared(lds), S::kRows, S::kHeadDimV) {
+      : from(again), args(arguments), work(prepared(lds), S::kRows, S::kHeadDimV, S::kLog2Keys) {
     wave_row = work.q_start + wave * S::kWaveRows;
     columns = least(args.head_dim_v - int(work.column), S::kHeadDimV);
     padded_q = args.head_dim < S::kHeadDim;
@@ -167,7 +167,7 @@ struct FirstLoads {
   static constexpr int kPieces = 4;
 
   __device__ __forceinline__ uint32_t first_key() const {
-    return work.kv_base + work.first * kKeys;
+    return work.kv_base + work.first * S::kKeys;
   }
   __device__ __forceinline__ void find_k() {
     const uint64_t k =
@@ -177,8 +177,8 @@ struct FirstLoads {
     load.base_k = uniform64(k);
     load.stride_k = 2 * args.k_stride_seq;
     load.gap_k = load.stride_k - 2 * args.head_dim;
-    load.step_k = uint64_t(kKeys) * 2 * args.k_stride_seq;
-    load.rows_left = uniform(uint32_t(work.keys - work.first * kKeys + kKeys));
+    load.step_k = uint64_t(S::kKeys) * 2 * args.k_stride_seq;
+    load.rows_left = uniform(uint32_t(work.keys - work.first * S::kKeys + S::kKeys));
     unroll_from<2, 8>([&]<int n>() { load.template next_block<n>(); });
     load.buffer_k = raw_descriptor(load.base_k, load.bytes_k);
     ordered::settle_uniform(load.buffer_k);  // its last word is in a register over the loop
@@ -199,7 +199,7 @@ struct FirstLoads {
     if constexpr (kPiece == 3) {
       load.stride_v = 2 * args.v_stride_seq;
       load.gap_v = load.stride_v - 2 * columns;
-      load.step_v = uint64_t(kKeys) * 2 * args.v_stride_seq;
+      load.step_v = uint64_t(S::kKeys) * 2 * args.v_stride_seq;
       unroll_from<8, 10>([&]<int n>() { load.template next_block<n>(); });
       load.bytes_v = ordered::s_max_i32<0>(load.bytes_v);
       load.buffer_v = raw_descriptor(load.base_v, load.bytes_v);

@@ -33,8 +33,8 @@ struct Forward : Prologue<S, kExact> {
   // ---- Main loop
   template <bool kMasked>
   __device__ __forceinline__ void block() {
-    unroll<kN>([&]<int t>() { loop.template unit<t, kMasked>(); });
-    if constexpr (kMasked) loop.mask.skip(1);
+    unroll<S::kUnits>([&]<int n>() { loop.template unit<n, kMasked>(); });
+    if constexpr (kMasked) loop.mask.template skip<S::kKeys>(1);
   }
 
   // Blocks at either end of the rows' windows have a mask, those between have none.
@@ -48,7 +48,7 @@ struct Forward : Prologue<S, kExact> {
     do {
       for (; masked > 0; --masked) block<true>();
       if (!kExact && full > 0) {
-        loop.mask.skip(full);
+        loop.mask.template skip<S::kKeys>(full);
         do block<false>();
         while (--full);
       }

@@ -6,6 +6,7 @@
 #include "tile/buffer.h"
 
 // ---- Which block is loaded next
+template <int kKeys>
 struct KvBlocks {
   u32x4 buffer_k, buffer_v;                  // of the block of keys to be loaded
   uint64_t base_k, base_v, step_k, step_v;   // addresses of that block; bytes between two
@@ -49,7 +50,7 @@ __device__ __forceinline__ uint32_t dword_of(u32x2 x, int i) { return x[i]; }
 __device__ __forceinline__ uint32_t dword_of(uint32_t x, int) { return x; }
 
 template <class S, bool kDirect = S::kDirect>
-struct KvLoads : KvBlocks {                    // memory to registers (V) and LDS (K)
+struct KvLoads : KvBlocks<S::kKeys> {                    // memory to registers (V) and LDS (K)
   typename Staged<S::kWidthV>::Row staged[4];  // 4 keys x kWidthV elements
   u32x4 transposed[S::kWidthV / 2];
   uint32_t offset_k[S::kLoadsK], offset_v[4];  // bytes from the block's start
@@ -58,9 +59,9 @@ struct KvLoads : KvBlocks {                    // memory to registers (V) and LD
   template <int n>
   __device__ __forceinline__ void load_v() {
     if constexpr (S::kWidthV == 4)
-      ordered::buffer_load_dwordx2(staged[n], offset_v[n], buffer_v);
+      ordered::buffer_load_dwordx2(staged[n], offset_v[n], this->buffer_v);
     else
-      ordered::buffer_load_dword(staged[n], offset_v[n], buffer_v);
+      ordered::buffer_load_dword(staged[n], offset_v[n], this->buffer_v);
   }
   template <int n>
   __device__ __forceinline__ void set_m0() {
@@ -68,7 +69,7 @@ struct KvLoads : KvBlocks {                    // memory to registers (V) and LD
   }
   template <int n>
   __device__ __forceinline__ void load_k() {
-    ordered::buffer_load_dword_lds(offset_k[n], buffer_k);
+    ordered::buffer_load_dword_lds(offset_k[n], this->buffer_k);
   }
   // Transposition p * kWidthV + e: element e of rows 2 p and 2 p + 1.
   template <int n>
@@ -84,14 +85,14 @@ template <class S, bool kDirect = S::kDirect>
 struct LdsAddresses {  // bytes
   uint32_t read_k[S::kAddressesK], read_v, write_v;
 
-  template <int n, class Operands>
+  template <int kUnit, int n, class Operands>
   __device__ __forceinline__ void read_keys(Operands& into) const {
     constexpr int octet = n / S::kHalves, half = n % S::kHalves;
     constexpr int offset =
         octet / S::kAddressesK * S::kAddressesK * 16 * S::kGroups + half * S::kTile * S::kRowBytesK;
     ordered::ds_read_b128<offset>(into.k[half][octet], read_k[octet % S::kAddressesK]);
   }
-  template <int n, class Operands>
+  template <int kUnit, int n, class Operands>
   __device__ __forceinline__ void read_values(Operands& into) const {
     constexpr int step = n / S::kReadsV, octet = n % S::kReadsV;
     constexpr int offset = octet * S::kOctetV + step * S::kGroups * S::kGroupV;
@@ -105,10 +106,11 @@ struct LdsAddresses {  // bytes
 
 // ---- V straight to LDS, transposed as it is read
 template <class S>
-struct KvLoads<S, true> : KvBlocks {
+struct KvLoads<S, true> : KvBlocks<S::kKeys> {
   uint32_t offset[S::kLoadsToLds];  // bytes from the block's start: of K, then of V
   uint32_t m0;
-  uint32_t flip[2];  // the bits by which the stage of m0 and of V, and that of K, change next
+  // The bits by which the stage of m0 and of V changes next, and that of K if it is a block ahead.
+  uint32_t flip[2];
 
   template <int n>
   void load_v() = delete;
@@ -120,7 +122,7 @@ struct KvLoads<S, true> : KvBlocks {
   }
   template <int n>
   __device__ __forceinline__ void load_k() {
-    ordered::buffer_load_dwordx4_lds(offset[n], n >= S::kLoadsK ? buffer_v : buffer_k);
+    ordered::buffer_load_dwordx4_lds(offset[n], n >= S::kLoadsK ? this->buffer_v : this->buffer_k);
   }
   __device__ __forceinline__ void flip_m0() { ordered::s_xor_b32(m0, flip[0]); }
   template <int n>
@@ -133,17 +135,18 @@ template <class S>
 struct LdsAddresses<S, true> {  // bytes
   uint32_t read_k[S::kAddressesK], read_v;
 
-  template <int n, class Operands>
+  template <int kUnit, int n, class Operands>
   __device__ __forceinline__ void read_keys(Operands& into) const {
-    constexpr int offset = n / S::kAddressesK * S::kFurtherK;
+    constexpr int offset =
+        n / S::kAddressesK * S::kFurtherK + S::first_key(kUnit) * S::kRowBytesK;
     ordered::ds_read_b128<offset>(into.k[0][n], read_k[n % S::kAddressesK]);
   }
   // Of 8 keys of a lane the first or the last four, of a tile of columns.
-  template <int n, class Operands>
+  template <int kUnit, int n, class Operands>
   __device__ __forceinline__ void read_values(Operands& into) const {
     constexpr int half = n % 2, tile = n / 2 % S::kTilesD, step = n / 2 / S::kTilesD;
-    const u32x2 x =
-        ordered::ds_read_b64_tr_b16<(4 * step + 2 * half) * S::kGroupV + tile * S::kTileV>(read_v);
+    constexpr int group = S::first_key(kUnit) / 4 + 4 * step + 2 * half;
+    const u32x2 x = ordered::ds_read_b64_tr_b16<group * S::kGroupV + tile * S::kTileV>(read_v);
     into.v[step][tile][2 * half] = x[0];
     into.v[step][tile][2 * half + 1] = x[1];
   }

@@ -2,21 +2,22 @@
 #pragma once
 
 inline constexpr int kWaves = 4;  // of a workgroup: one a SIMD, so that each has 512 registers
-inline constexpr int kKeys = 32;  // rows of K and V in a block
-inline constexpr int kLog2Keys = 5;
-static_assert(1 << kLog2Keys == kKeys);
+inline constexpr int kUnitKeys = 32;  // rows of K and V that a unit of the main loop takes
 
 constexpr int least(int a, int b) { return a < b ? a : b; }
 constexpr int most(int a, int b) { return a > b ? a : b; }
-constexpr int power_of_two(int least_value) {
-  int n = 1;
-  while (n < least_value) n *= 2;
+constexpr int log2_of(int least_value) {
+  int n = 0;
+  while (1 << n < least_value) ++n;
   return n;
 }
+constexpr int power_of_two(int least_value) { return 1 << log2_of(least_value); }
 
 // Two stages each of K, as loads bring it, and of V, which is transposed in registers on its way.
-template <bool kTransposesReads, int kHeadDim, int kHeadDimV, int kTile>
+// Blocks of kKeys rows.
+template <bool kTransposesReads, int kKeys, int kHeadDim, int kHeadDimV, int kTile>
 struct LdsLayout {
+  static_assert(kKeys == kUnitKeys);
   static constexpr int kStages = 2;
   // K: rows of head_dim, 256 bytes of a load each. Eight lanes that
   // read at once, the same 16-byte chunk of eight rows, must meet different banks. Chunks of a row
@@ -49,8 +50,8 @@ struct LdsLayout {
 // Stages of a block of K and V, as loads of 16 bytes a lane bring them; LDS transposes V as it is
 // read. Consecutive stages differ in one bit (a Gray code), so that one XOR takes an address from
 // each to the next.
-template <int kHeadDim, int kHeadDimV, int kTile>
-struct LdsLayout<true, kHeadDim, kHeadDimV, kTile> {
+template <int kKeys, int kHeadDim, int kHeadDimV, int kTile>
+struct LdsLayout<true, kKeys, kHeadDim, kHeadDimV, kTile> {
   static constexpr int kStages = 4, kLoadBytes = 1024;
   static constexpr int kRowBytesK = 2 * kHeadDim, kRowBytesV = 2 * kHeadDimV;
   static constexpr int kStageBytesV = kKeys * kRowBytesK;  // where V begins in a stage

@@ -77,10 +77,11 @@ struct Mask {
     ordered::settle(seen.to);
     return seen;
   }
+  template <int kBlock>
   __device__ __forceinline__ void skip(int blocks) {
-    from -= blocks * kKeys;
-    to -= blocks * kKeys;
-    keys -= blocks * kKeys;
+    from -= blocks * kBlock;
+    to -= blocks * kBlock;
+    keys -= blocks * kBlock;
   }
 };
 
@@ -104,10 +105,10 @@ struct Uniform {
 template <class S>
 struct Pipeline;
 
-// What a step is, in the unit of tile kTileQ: attn/steps.h.
+// What a step is, in unit kUnit of a block: attn/steps.h.
 template <Step kStep>
 struct Do {
-  template <int kTileQ, int n, bool kMasked, class S>
+  template <int kUnit, int n, bool kMasked, class S>
   static __device__ __forceinline__ void run(Pipeline<S>& loop);
 };
 
@@ -146,26 +147,28 @@ struct Pipeline {
         ordered::mma<S::kElement>(d, keys, rows);
     }
   }
-  // Output of a tile: step kOp / kTilesD over the keys, a tile of columns.
-  template <int kTileQ, int kOp>
+  // Output of a unit, or of the last one of the block before: step kOp / kTilesD over the keys, a
+  // tile of columns.
+  template <int kUnit, int kOp>
   __device__ __forceinline__ void multiply_values() {
+    constexpr int kTileQ = S::tile_of(kUnit), kSet = (kUnit + S::kUnits) % 2;
     constexpr int step = kOp / S::kTilesD, tile = kOp % S::kTilesD;
     const auto values = operand_of<S::kOperandsOf16>(operand.v[step][tile / S::kOperandsOf16],
                                                      tile % S::kOperandsOf16);
     ordered::mma_into_acc<S::kElement, S::kTile, S::template kAccOutput<kTileQ, tile>>(
-        values, operand.p[kTileQ % 2][step]);
+        values, operand.p[kSet][step]);
   }
 
-  // A unit: softmax of tile kTileQ, scores of the next, output of the one before.
-  template <int kTileQ, bool kMasked>
+  // A unit: its softmax, scores of the next, output of the one before.
+  template <int kUnit, bool kMasked>
   __device__ __forceinline__ void unit() {
-    static_assert(Plan::template kTable<kTileQ>.fits);
-    unroll<Plan::template kTable<kTileQ>.count>([&]<int i>() {
-      constexpr Placed step = Plan::template kTable<kTileQ>.at[i];
-      Do<step.step>::template run<kTileQ, step.n, kMasked>(*this);
+    static_assert(Plan::template kTable<kUnit>.fits);
+    unroll<Plan::template kTable<kUnit>.count>([&]<int i>() {
+      constexpr Placed step = Plan::template kTable<kUnit>.at[i];
+      Do<step.step>::template run<kUnit, step.n, kMasked>(*this);
     });
     reserve_acc();
-    if (__builtin_expect(softmax.exceeds != 0, 0)) rescale<kTileQ, kMasked>();
+    if (__builtin_expect(softmax.exceeds != 0, 0)) rescale<kUnit, kMasked>();
   }
 
   // Of scores y = 1 / (1 + 2^(rate * score)). A cap c makes it c tanh(score / c) = c - 2 c y
@@ -181,9 +184,9 @@ struct Pipeline {
 
   // The rare case: a row's reference is too small, or there is none yet, or a NaN. Exact online
   // softmax of the unit; rows whose reference does keep it, so that none depends on its neighbours.
-  template <int kTileQ, bool kMasked>
+  template <int kUnit, bool kMasked>
   __device__ __forceinline__ void rescale() {
-    constexpr int unit = kTileQ % 2, kKeysHere = S::kLaneKeys;
+    constexpr int kTileQ = S::tile_of(kUnit), unit = kUnit % 2, kKeysHere = S::kLaneKeys;
     float x[kKeysHere], scaled[kKeysHere], max = -kInf;
     Mask::Keys seen{};
     if constexpr (kMasked) seen = mask.template further_down<kTileQ * S::kTile>();
@@ -191,7 +194,7 @@ struct Pipeline {
       x[i] = operand.template score_of<unit, i>();
       if constexpr (S::kCapped) x[i] = ::v_rcp_f32(1 + ::v_exp_f32(x[i] * uniform.cap_rate));
       scaled[i] = x[i] * uniform.scale;
-      if (kMasked && !seen.has(S::key(i))) scaled[i] = -kInf;
+      if (kMasked && !seen.has(S::first_key(kUnit) + S::key(i))) scaled[i] = -kInf;
       max = v_max_f32(max, scaled[i]);
     });
     max = row_max(max) - uniform.top;

@@ -33,7 +33,7 @@ struct Prologue : FirstLoads<S> {
     if constexpr (kExact) {
       // Every sum is beyond the limit. If need be, no sum of probabilities is greater than 1, so
       // that those of products with V cannot overflow.
-      const int log2_keys = kLog2Keys + 32 - __builtin_clz(work.end - work.first);
+      const int log2_keys = S::kLog2Keys + 32 - __builtin_clz(work.end - work.first);
       u.top = uniform_float(can_overflow ? 0.0f : -float(log2_keys));
       u.inverse_bias = 1;
       u.limit = -1;
@@ -46,7 +46,7 @@ struct Prologue : FirstLoads<S> {
   }
 
   __device__ __forceinline__ void set_mask() {
-    const int first = work.first * kKeys;
+    const int first = work.first * S::kKeys;
     const int diagonal = wave_row + row + work.diagonal - first - 4 * group, far = 1 << 30;
     loop.mask.keys = work.keys - first - 4 * group;
     loop.mask.to = args.window_right < 0 ? far : diagonal + args.window_right + 1;
@@ -242,16 +242,17 @@ struct Prologue : FirstLoads<S> {
     if constexpr (!S::kDirect) loop.load.m0 ^= S::kStageK;
     unroll<S::kHalves * S::kReadsK>([&]<int n>() {  // one half of the keys, then the other
       constexpr int half = n / S::kReadsK, octet = n % S::kReadsK;
-      loop.lds.template read_keys<octet * S::kHalves + half>(loop.operand);
+      loop.lds.template read_keys<0, octet * S::kHalves + half>(loop.operand);
     });
     if constexpr (S::kDirect) {
-      for (auto& address : loop.lds.read_k) address ^= S::kStage;
+      if (Loop::Plan::kReadsAhead)
+        for (auto& address : loop.lds.read_k) address ^= S::kStage;
     } else if constexpr (!Loop::Plan::kFlipsFirst) {
       for (auto& address : loop.lds.read_k) address ^= S::kStageK;
       loop.lds.write_v ^= S::kStageV;
     }
     find_references(work.full_first > work.first || work.full_end == work.full_first);
-    if constexpr (S::kDirect) {  // the second block is in LDS
+    if constexpr (S::kDirect && Loop::Plan::kReadsAhead) {  // the second block is in LDS
       ordered::s_waitcnt<(S::kStages - 3) * kLoadsOfBlock, ordered::kAnyLgkm>();
       ordered::s_barrier();
     }

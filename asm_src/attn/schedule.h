@@ -19,9 +19,10 @@ template <class S>
 struct Schedule : UnitSteps<S> {
   using Steps = UnitSteps<S>;
   using Steps::is_score, Steps::op, Steps::read_of_output, Steps::read_of_score;
+  using Steps::waits_k, Steps::waits_v;
   using Steps::kBarrier, Steps::kFlipReadK, Steps::kFlipReadV, Steps::kFlipsFirst;
-  using Steps::kFlipWriteV, Steps::kNextBlockOps, Steps::kSlots, Steps::kSplit, Steps::kTransposes;
-  using Steps::kTransposeV, Steps::kWaitK, Steps::kWaitV, Steps::kWindows, Steps::kWriteV;
+  using Steps::kFlipWriteV, Steps::kNextBlockOps, Steps::next_block, Steps::kSlots, Steps::kSplit, Steps::kTransposes;
+  using Steps::kTransposeV, Steps::kWindows, Steps::kWriteV;
   using Steps::side_steps, Steps::trans_steps, Steps::vector_steps;
   using typename Steps::Done;
 
@@ -167,13 +168,15 @@ struct Schedule : UnitSteps<S> {
       }
       put(item);
     };
+    bool early = true;  // before its window
     for (int w = 0; w < kWindows; ++w) {
       const int begin = w * slots / kWindows, end = (w + 1) * slots / kWindows;
-      now = most(now, begin);
+      if (!early) now = most(now, begin);
       emit({is_score(w) ? Step::kScore : Step::kOutput, op(w), w});
       const int matrix = now;  // the slot behind it
       vector_free = most(most(vector_free, now - 1) + 1, now + 1);
-      while (now < end) {
+      early = false;
+      while (now < end && !early) {
         const Placed& last = out.at[out.count - 1];
         const auto can = [&](const auto& items, int n) {
           return n < items.count && items.item[n].window <= w &&
@@ -197,6 +200,8 @@ struct Schedule : UnitSteps<S> {
           emit(vector.item[v++]);
         } else if (side_can) {
           emit(side.item[s++]);
+        } else if (now + 1 == end && vector_free <= now && now >= matrix + kSlots - 1) {
+          early = true;  // no room for a transcendental
         } else {
           ++now;
         }
@@ -216,10 +221,11 @@ struct Schedule : UnitSteps<S> {
     bool met = t != kBarrier, written = false;
     bool staged = kSplit && t == kWriteV;
     int transposes = t == kTransposeV ? 0 : t == kWriteV ? kTransposes / 2 : kTransposes;
-    int next_blocks = t == kBarrier ? 0 : kNextBlockOps;
+    int next_blocks = 0;
+    for (int n = 0; n < kNextBlockOps; ++n) next_blocks += next_block(n) < t * kWindows;
     Done done{};
     Uses uses{};
-    if (t == kWaitK || t == kWaitV)
+    if (waits_k(t) || waits_v(t))
       for (int i = 0; i < before.count; ++i) uses.see(before.at[i]);
     for (int i = 0; i < table.count; ++i) {
       const Placed& p = table.at[i];
@@ -244,9 +250,9 @@ struct Schedule : UnitSteps<S> {
       if (shared && !met) return false;
       if (p.step == Step::kLoadK && next_blocks != kNextBlockOps) return false;
       uses.see(p);
-      if (t == kWaitK && p.step == Step::kScore && !uses.there(Step::kReadK, read_of_score(p.n)))
+      if (waits_k(t) && p.step == Step::kScore && !uses.there(Step::kReadK, read_of_score(p.n)))
         return false;
-      if (t == kWaitV && p.step == Step::kOutput && !uses.there(Step::kReadV, read_of_output(p.n)))
+      if (waits_v(t) && p.step == Step::kOutput && !uses.there(Step::kReadV, read_of_output(p.n)))
         return false;
     }
     return true;
@@ -291,7 +297,7 @@ struct Schedule : UnitSteps<S> {
   // A unit that waits for operands waits for reads of the one before.
   template <int t>
   static constexpr Timetable table_of() {
-    if constexpr (t == kWaitK || t == kWaitV)
+    if constexpr (waits_k(t) || waits_v(t))
       return place_in_least(t, kTable<t - 1>);
     else
       return place_in_least(t, {{}, 0, 0, false});

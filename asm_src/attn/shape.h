@@ -14,11 +14,12 @@ constexpr int tile_rows(int head_dim) {
 }
 
 template <int kHeadDim_, int kHeadDimV_, int kWaveRows_, Element kElement_, Rounding kRounding_,
-          bool kCapped_ = false, class Target_ = Cdna3>
-struct Shape
-    : LdsLayout<Target_::kTransposesReads, kHeadDim_, kHeadDimV_, tile_rows<Target_>(kHeadDim_)> {
+          bool kCapped_ = false, class Target_ = Cdna3, int kKeys_ = kUnitKeys>
+struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV_,
+                         tile_rows<Target_>(kHeadDim_)> {
   using Target = Target_;
   static constexpr int kHeadDim = kHeadDim_, kHeadDimV = kHeadDimV_;
+  static constexpr int kKeys = kKeys_, kLog2Keys = log2_of(kKeys);  // rows of K and V in a block
   static constexpr Element kElement = kElement_;
   static constexpr Rounding kRounding = kRounding_;  // of O
   static constexpr bool kCapped = kCapped_;          // softcap: scores are cap * tanh(score / cap)
@@ -35,14 +36,14 @@ struct Shape
                                      : kElement == Element::kBf16 ? 0.00405192f
                                                                   : 0.000507098f;
   static constexpr int kTile = tile_rows<Target>(kHeadDim);
-  using Layout = LdsLayout<Target::kTransposesReads, kHeadDim, kHeadDimV, kTile>;
+  using Layout = LdsLayout<Target::kTransposesReads, kKeys, kHeadDim, kHeadDimV, kTile>;
   static constexpr bool kDirect = Target::kTransposesReads;  // V goes straight to LDS
   static constexpr int kGroups = 64 / kTile;  // of lanes: those that share a row of q
   static constexpr int kDepth = kGroups * Target::kOperandElements;
   static constexpr int kAccRegs = kTile * kTile / 64;  // of an accumulator
-  static constexpr int kHalves = kKeys / kTile;        // accumulators of the scores of a block
-  static constexpr int kStepsKeys = kKeys / kDepth;    // of the second product
-  static constexpr int kLaneKeys = kKeys / kGroups;    // of a unit
+  static constexpr int kHalves = kUnitKeys / kTile;      // accumulators of the scores of a unit
+  static constexpr int kStepsKeys = kUnitKeys / kDepth;  // of the second product
+  static constexpr int kLaneKeys = kUnitKeys / kGroups;  // of a unit
   // Key of a lane's nth score, from 4 * (its group) on.
   static constexpr int key(int n) { return n / 4 * 4 * kGroups + n % 4; }
 
@@ -69,6 +70,10 @@ struct Shape
 
   static constexpr int kWaveRows = kWaveRows_, kRows = kWaves * kWaveRows;
   static constexpr int kTilesQ = kWaveRows / kTile;  // tiles of q rows of a wave
+  // Units of a block: all tiles with its first keys, then with the next ones.
+  static constexpr int kUnits = kTilesQ * kKeys / kUnitKeys;
+  static constexpr int tile_of(int unit) { return (unit + kUnits) % kTilesQ; }
+  static constexpr int first_key(int unit) { return unit / kTilesQ * kUnitKeys; }
 
   // 16 bytes of a row of K are the operand of a step along head_dim, or of two (halves of a
   // bf16x8).
@@ -88,5 +93,6 @@ struct Shape
 
   static_assert(kHeadDim % 64 == 0);
   static_assert(kAccO <= 256 && Layout::kLdsBytes <= Target::kMaxLdsBytes);
-  static_assert(kWaveRows % (2 * kTile) == 0);  // units alternate between two sets of registers
+  static_assert(kWaveRows % kTile == 0 && kKeys == 1 << kLog2Keys);
+  static_assert(kUnits % 2 == 0);  // they alternate between two sets of registers
 };

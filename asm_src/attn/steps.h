@@ -1,28 +1,27 @@
-// What each step of attn/step_types.h is: the instructions of one wave, in the unit of tile kTileQ.
+// What each step of attn/step_types.h is: the instructions of one wave, in unit kUnit of a block.
 #pragma once
 #include "attn/pipeline.h"
 
 #define STEP(name)                                    \
   template <>                                         \
-  template <int kTileQ, int n, bool kMasked, class S> \
+  template <int kUnit, int n, bool kMasked, class S> \
   __device__ __forceinline__ void Do<Step::name>::run([[maybe_unused]] Pipeline<S>& loop)
 
 // ---- Matrix
 STEP(kScore) {
-  loop.template multiply_keys<(kTileQ + 1) % S::kTilesQ, n>(
-      loop.operand.score[(kTileQ + 1) % 2][n % S::kHalves]);
+  loop.template multiply_keys<S::tile_of(kUnit + 1), n>(
+      loop.operand.score[(kUnit + 1) % 2][n % S::kHalves]);
 }
 
-STEP(kOutput) { loop.template multiply_values<(kTileQ + S::kTilesQ - 1) % S::kTilesQ, n>(); }
+STEP(kOutput) { loop.template multiply_values<kUnit - 1, n>(); }
 
 // ---- Softmax
 STEP(kAddUnit) {
-  ordered::v_accumulate_f32(loop.row.sum[(kTileQ + S::kTilesQ - 1) % S::kTilesQ],
-                            loop.row.unit_sum);
+  ordered::v_accumulate_f32(loop.row.sum[S::tile_of(kUnit - 1)], loop.row.unit_sum);
 }
 
 STEP(kAddSample) {
-  constexpr int before = (kTileQ + S::kTilesQ - 1) % S::kTilesQ;
+  constexpr int before = S::tile_of(kUnit - 1);
   if constexpr (n == 0)
     ordered::v_accumulate_f32(loop.row.sample[before], loop.softmax.x[kSampled]);
   else
@@ -31,7 +30,7 @@ STEP(kAddSample) {
 
 STEP(kCapRate) {
   loop.softmax.x[n] =
-      ordered::v_mul_f32(loop.uniform.cap_rate, loop.operand.template score_of<kTileQ % 2, n>());
+      ordered::v_mul_f32(loop.uniform.cap_rate, loop.operand.template score_of<kUnit % 2, n>());
 }
 
 STEP(kCapExp) { loop.softmax.x[n] = ordered::v_exp_f32(loop.softmax.x[n]); }
@@ -42,11 +41,11 @@ STEP(kCapRcp) { loop.softmax.x[n] = ordered::v_rcp_f32(loop.softmax.x[n]); }
 
 STEP(kScale) {
   float& x = loop.softmax.x[n];
-  if constexpr (!S::kCapped) x = loop.operand.template score_of<kTileQ % 2, n>();
-  x = ordered::v_fma_f32(x, loop.uniform.scale, loop.row.negative_ref[kTileQ]);
+  if constexpr (!S::kCapped) x = loop.operand.template score_of<kUnit % 2, n>();
+  x = ordered::v_fma_f32(x, loop.uniform.scale, loop.row.negative_ref[S::tile_of(kUnit)]);
   if constexpr (kMasked) {
-    if constexpr (n == 0) loop.softmax.seen = loop.mask.template further_down<kTileQ * S::kTile>();
-    if (!loop.softmax.seen.has(S::key(n))) x = -kInf;
+    if constexpr (n == 0) loop.softmax.seen = loop.mask.template further_down<S::tile_of(kUnit) * S::kTile>();
+    if (!loop.softmax.seen.has(S::first_key(kUnit) + S::key(n))) x = -kInf;
   }
 }
 
@@ -64,7 +63,7 @@ STEP(kRound) {
 STEP(kSample) {
   if constexpr (S::kConverts)
     loop.row.unit_rounded_sample =
-        upper_of<S::kElement>(loop.operand.p[kTileQ % 2][kSampled / 8][kSampled / 2 % 4]);
+        upper_of<S::kElement>(loop.operand.p[kUnit % 2][kSampled / 8][kSampled / 2 % 4]);
   else
     loop.row.unit_rounded_sample = __builtin_bit_cast(
         float,
@@ -73,7 +72,7 @@ STEP(kSample) {
 
 STEP(kPack) {
   constexpr int kPairs = S::Target::kOperandElements / 2;
-  auto& to = loop.operand.p[kTileQ % 2][n / kPairs];
+  auto& to = loop.operand.p[kUnit % 2][n / kPairs];
   if constexpr (S::kConverts) {
     to[n % kPairs] = convert_pair<S::kElement>(loop.softmax.x[2 * n], loop.softmax.x[2 * n + 1]);
     return;
@@ -94,15 +93,15 @@ STEP(kExceeds) {
 }
 
 // ---- LDS
-STEP(kReadK) { loop.lds.template read_keys<n>(loop.operand); }
+STEP(kReadK) { loop.lds.template read_keys<(kUnit + S::kTilesQ) % S::kUnits, n>(loop.operand); }
 
-STEP(kReadV) { loop.lds.template read_values<n>(loop.operand); }
+STEP(kReadV) { loop.lds.template read_values<kUnit, n>(loop.operand); }
 
 STEP(kWriteV) { loop.lds.template write_values<n>(loop.load.transposed); }
 
 STEP(kFlipReadK) {
   if constexpr (S::kDirect)
-    ordered::v_xor_b32(loop.lds.read_k[n], loop.load.flip[1]);
+    ordered::v_xor_b32(loop.lds.read_k[n], loop.load.flip[Schedule<S>::kReadsAhead]);
   else
     ordered::v_xor_b32<S::kStageK>(loop.lds.read_k[n]);
 }

@@ -31,39 +31,54 @@ struct UnitSteps {
   static constexpr int kWindows = S::kScoreOps + S::kOutputOps, kSlots = S::kTile / 4;
   static constexpr int kN = S::kTilesQ;
 
-  // In the unit of which tile there are the steps of these names: the table above.
+  // In which unit there are the steps of these names: the table above. Operands take turns with
+  // the first and the next keys of a block; all else is done once in a block.
   static constexpr bool kDirect = S::kDirect, kShort = kN == 2;
   static constexpr int kNever = -1;
-  static constexpr int kReadV = 0, kWaitV = 1, kReadK = kN - 2, kWaitK = kN - 1;
+  static constexpr bool reads_v(int t) { return t % kN == 0; }
+  static constexpr bool waits_v(int t) { return t % kN == 1; }
+  static constexpr bool reads_k(int t) { return t % kN == kN - 2; }
+  static constexpr bool waits_k(int t) { return t % kN == kN - 1; }
+  // Whether all K operands that a block's units read are those of the next block.
+  static constexpr bool kReadsAhead = S::kUnits == kN;
   static constexpr bool kSplit = !kDirect && S::kTile == 16;  // transpositions, between two units
   static constexpr int kWriteV = kDirect ? kNever : kShort ? 1 : kN - 3;
   static constexpr int kTransposeV = kDirect ? kNever : kWriteV - kSplit;
   static constexpr int kBarrier = kDirect ? kN - 1 : kShort ? 0 : kN - 3;
   static constexpr int kLoadV = kShort ? 1 : kN - 2, kLoadK = kDirect || !kShort ? kN - 1 : 0;
   static constexpr bool kFlipsFirst = !kDirect && kShort;  // or behind a block's reads and writes
-  static constexpr int kFlipReadK = kFlipsFirst ? 0 : kN - 1, kFlipReadV = kFlipReadK;
+  static constexpr int kFlipReadK = kFlipsFirst ? 0 : kN - 1;
+  static constexpr int kFlipReadV = kFlipsFirst ? 0 : S::kUnits - 1;
   static constexpr int kFlipWriteV = kDirect ? kNever : kShort ? 0 : kN - 2;
-  static constexpr int kFlipFlips = kDirect ? 0 : kNever;
+  static constexpr int kFlipFlips = kDirect ? 0 : kNever, kFlips = kReadsAhead ? 2 : 1;
   // And behind which matrix instruction.
   static constexpr int kStagedThere = kWindows * (kSplit ? 5 : 3) / 8;
   static constexpr bool kEarly = kDirect || kShort;
   static constexpr int kBarrierWindow = kDirect  ? kWindows * 5 / 8
                                         : kEarly ? kWindows * 3 / 8
                                                  : kWindows - 2;
+  // In which window, counted from the first one of the block. With two tiles of staged V all of
+  // the unit before has loads.
   static constexpr int next_block(int n) {
-    return kEarly ? n * kBarrierWindow / kNextBlockOps : kBarrierWindow - 1 - kNextBlockOps + n;
+    const int barrier = kBarrier * kWindows + kBarrierWindow, from = kDirect ? 0 : kBarrier * kWindows;
+    return kEarly ? from + n * (barrier - from) / kNextBlockOps : barrier - 1 - kNextBlockOps + n;
   }
   static constexpr int write_v(int n) { return n + (kSplit ? 6 : kWindows * 3 / 4); }
   static constexpr int load_v(int n) {
     return kShort ? kWindows * (12 + n) / 16 : 1 + n * kWindows / most(S::kLoadsV, 1);
   }
+  // In which window, counted from the first one of that unit; none is the last of its unit, since a
+  // load comes a window behind its address.
   static constexpr int load_k(int n) {
     const int first = kEarly ? kBarrierWindow + 1 : 0;
-    return first + n * (kWindows - first) / S::kLoadsToLds;
+    if (!kDirect) return first + n * (kWindows - first) / S::kLoadsToLds;
+    const int room = (S::kUnits - kBarrier) * (kWindows - 1) - first;
+    const int nth = first + n * room / S::kLoadsToLds;
+    return nth / (kWindows - 1) * kWindows + nth % (kWindows - 1);
   }
   static constexpr int kNextBlockOps = 11, kTransposes = 2 * S::kWidthV;
   // Behind those that are waited for at the barrier.
-  static constexpr int kLoadsBehind = kDirect  ? (S::kStages - 4) * S::kLoadsToLds
+  static constexpr int kLoadsBehind = kDirect  ? (S::kStages - 3 - kReadsAhead) * S::kLoadsToLds
                                       : kShort ? S::kLoadsV
                                                : 0;
 
@@ -89,7 +104,8 @@ struct UnitSteps {
   }
   // Operations that one wait is for; and those reads of V that are put off to the next unit, behind
   // uses in so many last windows.
-  static constexpr int kWaitedOps = kDirect ? 4 : 1, kLateWindows = kDirect ? 4 : 0;
+  static constexpr int kWaitedOps = kDirect ? S::kOutputOps / 2 : 1;
+  static constexpr int kLateWindows = kDirect ? least(4, kWindows / 4) : 0;
   // Which of the uses of a register.
   static constexpr int use_of(int w) {
     return (is_score(w) ? op(w) / S::kHalves : op(w)) % S::kOperandsOf16;
@@ -201,32 +217,31 @@ struct UnitSteps {
     Side out{};
     const bool has_barrier = t == kBarrier;
     for (int w = 0; w < kWindows; ++w) {
-      if (has_barrier)
-        for (int n = 0; n < kNextBlockOps; ++n)
-          if (w == next_block(n)) out.add(Step::kNextBlock, n, w);
+      for (int n = 0; n < kNextBlockOps; ++n)
+        if (t * kWindows + w == next_block(n)) out.add(Step::kNextBlock, n, w);
       if (has_barrier && w == kBarrierWindow - 1) out.add(Step::kFlipM0, 0, w);
       if (has_barrier && w == kBarrierWindow) {
         out.add(Step::kWaitBlock, 0, w);
         out.add(Step::kBarrier, 0, w);
       }
-      if (t == kWaitK - 1 && w == kWindows - 1) out.add(Step::kWaitK, kWaitedOps - 1, w);
+      if (waits_k(t + 1) && w == kWindows - 1) out.add(Step::kWaitK, kWaitedOps - 1, w);
       if (t == kFlipFlips && w == 0)
-        for (int n = 0; n < 2; ++n) out.add(Step::kFlipFlips, n, w);
-      if (t == kReadV + 1 && w < late_reads())
+        for (int n = 0; n < kFlips; ++n) out.add(Step::kFlipFlips, n, w);
+      if (reads_v(t - 1) && w < late_reads())
         out.add(Step::kReadV, S::kStepsKeys * S::kTilesD * kReadsOfV - late_reads() + w, w);
       if (w + 1 < kWindows && is_first(w + 1) && op(w + 1) % kWaitedOps == 0) {
         const int last = op(w + 1) + kWaitedOps - 1;
-        if (t == kWaitK && is_score(w + 1)) out.add(Step::kWaitK, read_of_score(last), w);
-        if (t == kWaitV && !is_score(w + 1)) out.add(Step::kWaitV, read_of_output(last), w);
+        if (waits_k(t) && is_score(w + 1)) out.add(Step::kWaitK, read_of_score(last), w);
+        if (waits_v(t) && !is_score(w + 1)) out.add(Step::kWaitV, read_of_output(last), w);
       }
       // Behind the last use, and what was waited for at the barrier behind that.
       for (int use = 0; use <= w; ++use) {
         if (!is_last(use) || (has_barrier ? most(use, kBarrierWindow + 1) : use) != w) continue;
         const bool late = use >= kWindows - kLateWindows;
-        if (t == kReadV && !is_score(use) && !late)
+        if (reads_v(t) && !is_score(use) && !late)
           for (int n = kReadsOfV - 1; n >= 0; --n)
             out.add(Step::kReadV, read_of_output(op(use)) - n, w);
-        if (t == kReadK && is_score(use)) out.add(Step::kReadK, read_of_score(op(use)), w);
+        if (reads_k(t) && is_score(use)) out.add(Step::kReadK, read_of_score(op(use)), w);
       }
       if (t == kTransposeV && w == kStagedThere) out.add(Step::kWaitStaged, 0, w);
       for (int n = 0; n < S::kWidthV / 2; ++n)
@@ -234,7 +249,7 @@ struct UnitSteps {
       for (int n = 0; n < S::kLoadsV; ++n)
         if (t == kLoadV && w == load_v(n)) out.add(Step::kLoadV, n, w);
       for (int n = 0; n < S::kLoadsToLds; ++n) {
-        if (t != kLoadK || w != load_k(n)) continue;
+        if ((t - kLoadK) * kWindows + w != load_k(n)) continue;
         out.add(Step::kSetM0, n, w);
         out.add(Step::kLoadK, n, w + 1);
       }

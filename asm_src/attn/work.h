@@ -37,16 +37,17 @@ struct AttnWork {
   int diagonal;  // key of row 0 on the diagonal of the mask
 
   // Of this workgroup.
-  __device__ __forceinline__ AttnWork(const AttnFwdArgs& args, int tile_rows, int tile_columns) {
+  __device__ __forceinline__ AttnWork(const AttnFwdArgs& args, int tile_rows, int tile_columns,
+                                      int log2_keys) {
     const int id = __builtin_amdgcn_workgroup_id_x(), whole = args.whole_tiles;
     if (__builtin_expect(id < whole, true)) {
       find_tile(args, id, tile_rows, tile_columns);
-      find_keys(args, tile_rows, 0, 1);
+      find_keys(args, tile_rows, log2_keys, 0, 1);
     } else {
       part = id - whole;
       const int part_tile = divide(part, args.parts);
       find_tile(args, whole + part_tile, tile_rows, tile_columns);
-      find_keys(args, tile_rows, part - part_tile * args.parts, args.parts);
+      find_keys(args, tile_rows, log2_keys, part - part_tile * args.parts, args.parts);
     }
   }
 
@@ -103,13 +104,14 @@ struct AttnWork {
   }
 
   // Part `nth` of `parts`.
-  __device__ __forceinline__ void find_keys(const AttnFwdArgs& args, int tile_rows, int nth,
-                                            int parts) {
+  __device__ __forceinline__ void find_keys(const AttnFwdArgs& args, int tile_rows, int log2_keys,
+                                            int nth, int parts) {
+    const int block = 1 << log2_keys;
     diagonal = args.top_left ? 0 : keys - rows;
     first = full_first = 0;
-    end = (keys + kKeys - 1) >> kLog2Keys;
-    full_end = keys >> kLog2Keys;
-    if (has_window(args)) cut_to_window(args, tile_rows);
+    end = (keys + block - 1) >> log2_keys;
+    full_end = keys >> log2_keys;
+    if (has_window(args)) cut_to_window(args, tile_rows, log2_keys);
     if (__builtin_expect(parts > 1, false)) {
       const int all_first = first, blocks = end - first;
       first = all_first + divide(blocks * nth, parts);
@@ -119,23 +121,25 @@ struct AttnWork {
     }
     if (__builtin_expect(end == first, false)) {  // none: a block without rows
       ++end;
-      keys = first * kKeys;
+      keys = first * block;
     }
   }
   static __device__ __forceinline__ bool has_window(const AttnFwdArgs& args) {
     return args.window_left >= 0 || args.window_right >= 0;
   }
-  __device__ __forceinline__ void cut_to_window(const AttnFwdArgs& args, int tile_rows) {
+  __device__ __forceinline__ void cut_to_window(const AttnFwdArgs& args, int tile_rows,
+                                                int log2_keys) {
+    const int block = 1 << log2_keys;
     const int last = least(q_start + tile_rows, rows) - 1;
     const int left = args.window_left, right = args.window_right;
     const int from = left < 0 ? 0 : most(0, q_start + diagonal - left);
     const int to = right < 0 ? keys : least(keys, last + diagonal + right + 1);
     const int full_from = left < 0 ? 0 : most(0, last + diagonal - left);
     const int full_to = right < 0 ? keys : least(keys, q_start + diagonal + right + 1);
-    first = uint32_t(from) / kKeys;
-    end = most(first, (to + kKeys - 1) >> kLog2Keys);
-    full_first = clamp(uint32_t(full_from + kKeys - 1) / kKeys, first, end);
-    full_end = clamp(full_to >> kLog2Keys, full_first, end);
+    first = uint32_t(from) >> log2_keys;
+    end = most(first, (to + block - 1) >> log2_keys);
+    full_first = clamp(uint32_t(full_from + block - 1) >> log2_keys, first, end);
+    full_end = clamp(full_to >> log2_keys, full_first, end);
   }
 
   static constexpr int kXcds = 8, kHeadsAtOnce = 8 * kXcds;

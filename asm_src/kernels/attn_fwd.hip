@@ -1,13 +1,16 @@
 // Attention forward. One code object per member of the family: the build defines KERNEL (its name),
-// HEAD_DIM, HEAD_DIM_V, WAVE_ROWS, ELEMENT, ROUNDING, CAPPED and, if it is not the first one, whose
-// instructions the schedule follows from: TARGET.
+// HEAD_DIM, HEAD_DIM_V, WAVE_ROWS, ELEMENT, ROUNDING, CAPPED and, if they are not the first ones, whose
+// instructions the schedule follows from, TARGET, and the keys of a block, KEYS.
 #include "attn/forward.h"
 
 #ifndef TARGET
 #define TARGET Cdna3
 #endif
-using S =
-    Shape<HEAD_DIM, HEAD_DIM_V, WAVE_ROWS, Element::ELEMENT, Rounding::ROUNDING, CAPPED, TARGET>;
+#ifndef KEYS
+#define KEYS kUnitKeys
+#endif
+using S = Shape<HEAD_DIM, HEAD_DIM_V, WAVE_ROWS, Element::ELEMENT, Rounding::ROUNDING, CAPPED,
+                TARGET, KEYS>;
 
 #define JOIN(a, b) a##b
 #define TILES_OF(name) JOIN(name, _tiles)
@@ -28,4 +31,4 @@ extern "C" __global__ void WORKGROUP(kWaves* kWaveLanes, 1) KERNEL(AttnFwdArgs) 
 }
 
 // Read back from the code object when the manifest is made: the launcher's only source of these.
-extern "C" __device__ const int32_t TILES_OF(KERNEL)[] = {S::kRows, kKeys};
+extern "C" __device__ const int32_t TILES_OF(KERNEL)[] = {S::kRows, S::kKeys};
