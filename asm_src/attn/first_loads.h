@@ -44,9 +44,22 @@ struct FirstLoads {
     return args;
   }
 
+  // Where waves have blocks of their own behind the diagonal.
+  __device__ __forceinline__ AttnWork::Seeing seeing() const {
+    if constexpr (S::kDirect)
+      return {wave * S::kWaveRows, S::kWaveRows};
+    else
+      return {0, S::kRows};
+  }
+  static __device__ __forceinline__ int workgroup() {
+    uint32_t id = __builtin_amdgcn_workgroup_id_x();
+    if constexpr (S::kDirect) ordered::settle_uniform(id);  // likewise
+    return id;
+  }
+
   __device__ __forceinline__ FirstLoads(const AttnFwdArgs& arguments, Arguments* again,
                                         uint32_t lds)
-      : from(again), args(arguments), work(prepared(lds), S::kRows, S::kHeadDimV, S::kLog2Keys) {
+      : from(again), args(arguments), work(prepared(lds), workgroup(), S::kRows, S::kHeadDimV, S::kLog2Keys, seeing()) {
     wave_row = work.q_start + wave * S::kWaveRows;
     columns = least(args.head_dim_v - int(work.column), S::kHeadDimV);
     padded_q = args.head_dim < S::kHeadDim;
@@ -233,8 +246,10 @@ struct FirstLoads {
     // Rarely called: the compiler would not inline the pieces, and would keep all in memory.
     unroll<kN>([&]<int t>() __attribute__((always_inline)) {
       const auto* from = find_q<t>();
+      int first = 8 * group;
+      if constexpr (S::kDirect) ordered::settle(first);  // not the conditions of all tiles at once
       unroll<S::kReadsK>([&]<int octet>() __attribute__((always_inline)) {
-        const bool there = kChunks / 2 * octet + 8 * group < args.head_dim;
+        const bool there = kChunks / 2 * octet + first < args.head_dim;
         bf16x8 x;
         ordered::global_load_dwordx4<0>(x, from + (there ? kChunks * octet : -16 * group));
         ordered::s_waitcnt<0, ordered::kAnyLgkm>();

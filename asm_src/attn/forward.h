@@ -37,14 +37,30 @@ struct Forward : Prologue<S, kExact> {
     if constexpr (kMasked) loop.mask.template skip<S::kKeys>(1);
   }
 
+  // One that no row of this wave sees: it brings its share of those that other waves see.
+  __device__ __forceinline__ void unseen_block() {
+    using Plan = typename Pipeline<S>::Plan;
+    unroll<Plan::kNextBlockOps>([&]<int n>() { loop.load.template next_block<n>(); });
+    loop.load.template flip_flips<0>();
+    loop.load.flip_m0();
+    ordered::s_waitcnt<Plan::kLoadsBehind, 0>();
+    ordered::s_barrier();
+    unroll<S::kLoadsToLds>([&]<int n>() {
+      loop.load.template set_m0<n>();
+      ordered::s_nop<1>();
+      loop.load.template load_k<n>();
+    });
+  }
+
   // Blocks at either end of the rows' windows have a mask, those between have none.
   __device__ __forceinline__ void main_loop() {
     if constexpr (kExact) {  // rare: without code for blocks that have no mask
-      work.full_first = work.end;
-      work.full_end = work.end;
+      work.full_first = S::kDirect ? work.seen_end : work.end;
+      work.full_end = work.full_first;
     }
+    const int end = S::kDirect ? work.seen_end : work.end;
     int masked = work.full_first - work.first, full = work.full_end - work.full_first,
-        behind = work.end - work.full_end;
+        behind = end - work.full_end;
     do {
       for (; masked > 0; --masked) block<true>();
       if (!kExact && full > 0) {
@@ -55,6 +71,8 @@ struct Forward : Prologue<S, kExact> {
       masked = behind;
       behind = 0;
     } while (masked > 0);
+    if constexpr (S::kDirect)
+      for (int unseen = work.end - end; unseen > 0; --unseen) unseen_block();
     ordered::s_waitcnt<0, 0>();  // loads behind the last block: their registers are used again
     loop.row.sum[kN - 1] += loop.row.unit_sum;
     loop.row.sample[kN - 1] += loop.softmax.x[kSampled];

@@ -6,7 +6,8 @@
 #include "tile/buffer.h"
 
 // ---- Which block is loaded next
-template <int kKeys>
+// In place: the descriptors have no loads before they are changed throughout.
+template <int kKeys, bool kInPlace>
 struct KvBlocks {
   u32x4 buffer_k, buffer_v;                  // of the block of keys to be loaded
   uint64_t base_k, base_v, step_k, step_v;   // addresses of that block; bytes between two
@@ -16,23 +17,33 @@ struct KvBlocks {
   static __device__ __forceinline__ void to_block(u32x4& buffer, uint64_t base, uint32_t bytes) {
     buffer = u32x4{uint32_t(base), uint32_t(base >> 32), bytes, buffer[3]};
   }
+  static __device__ __forceinline__ void further(u32x4& buffer, uint64_t& base, uint64_t step) {
+    if constexpr (kInPlace) base = uint64_t(buffer[1]) << 32 | buffer[0];
+    ordered::s_add_u64(base, step);
+    if constexpr (kInPlace) to_block(buffer, base, buffer[2]);
+  }
   // The block after the last one loaded: bytes behind its last row read as 0.
   template <int n>
   __device__ __forceinline__ void next_block() {
-    if constexpr (n == 0) ordered::s_add_u64(base_k, step_k);
-    if constexpr (n == 1) ordered::s_add_u64(base_v, step_v);
+    if constexpr (n == 0) further(buffer_k, base_k, step_k);
+    if constexpr (n == 1) further(buffer_v, base_v, step_v);
     if constexpr (n == 2) rows_left = ordered::s_sub_i32<kKeys>(rows_left);
     if constexpr (n == 3) rows = ordered::s_max_i32<0>(rows_left);
     if constexpr (n == 4) rows = ordered::s_min_i32<kKeys>(rows);
     if constexpr (n == 5) bytes_k = ordered::s_mul_i32(rows, stride_k);
     if constexpr (n == 6) bytes_k = ordered::s_sub_i32(bytes_k, gap_k);
     if constexpr (n == 7) bytes_k = ordered::s_max_i32<0>(bytes_k);
+    if constexpr (n == 7 && kInPlace) buffer_k[2] = bytes_k;
     if constexpr (n == 8) bytes_v = ordered::s_mul_i32(rows, stride_v);
     if constexpr (n == 9) bytes_v = ordered::s_sub_i32(bytes_v, gap_v);
     if constexpr (n == 10) {
       bytes_v = ordered::s_max_i32<0>(bytes_v);
-      to_block(buffer_k, base_k, bytes_k);
-      to_block(buffer_v, base_v, bytes_v);
+      if constexpr (kInPlace) {
+        buffer_v[2] = bytes_v;
+      } else {
+        to_block(buffer_k, base_k, bytes_k);
+        to_block(buffer_v, base_v, bytes_v);
+      }
     }
   }
 };
@@ -50,7 +61,7 @@ __device__ __forceinline__ uint32_t dword_of(u32x2 x, int i) { return x[i]; }
 __device__ __forceinline__ uint32_t dword_of(uint32_t x, int) { return x; }
 
 template <class S, bool kDirect = S::kDirect>
-struct KvLoads : KvBlocks<S::kKeys> {                    // memory to registers (V) and LDS (K)
+struct KvLoads : KvBlocks<S::kKeys, false> {                    // memory to registers (V) and LDS (K)
   typename Staged<S::kWidthV>::Row staged[4];  // 4 keys x kWidthV elements
   u32x4 transposed[S::kWidthV / 2];
   uint32_t offset_k[S::kLoadsK], offset_v[4];  // bytes from the block's start
@@ -106,7 +117,7 @@ struct LdsAddresses {  // bytes
 
 // ---- V straight to LDS, transposed as it is read
 template <class S>
-struct KvLoads<S, true> : KvBlocks<S::kKeys> {
+struct KvLoads<S, true> : KvBlocks<S::kKeys, true> {
   uint32_t offset[S::kLoadsToLds];  // bytes from the block's start: of K, then of V
   uint32_t m0;
   // The bits by which the stage of m0 and of V changes next, and that of K if it is a block ahead.

@@ -32,22 +32,27 @@ struct AttnWork {
   int q_start;                      // first q row
   uint32_t column = 0;              // first one of v and o
   int part = -1;                    // index of the partial result, -1: the result is final
-  // Blocks of keys: all, and those that every row sees whole.
-  int first, full_first, full_end, end;
+  // Blocks of keys: all, and those that every row sees whole. Or, of a wave's rows, up to where one
+  // of them sees any.
+  int first, full_first, full_end, seen_end, end;
   int diagonal;  // key of row 0 on the diagonal of the mask
 
-  // Of this workgroup.
-  __device__ __forceinline__ AttnWork(const AttnFwdArgs& args, int tile_rows, int tile_columns,
-                                      int log2_keys) {
-    const int id = __builtin_amdgcn_workgroup_id_x(), whole = args.whole_tiles;
+  // Rows, counted from the first one of the tile, that blocks are seen by.
+  struct Seeing {
+    int first, count;
+  };
+  // Of workgroup `id`.
+  __device__ __forceinline__ AttnWork(const AttnFwdArgs& args, int id, int tile_rows,
+                                      int tile_columns, int log2_keys, Seeing seeing) {
+    const int whole = args.whole_tiles;
     if (__builtin_expect(id < whole, true)) {
       find_tile(args, id, tile_rows, tile_columns);
-      find_keys(args, tile_rows, log2_keys, 0, 1);
+      find_keys(args, tile_rows, log2_keys, seeing, 0, 1);
     } else {
       part = id - whole;
       const int part_tile = divide(part, args.parts);
       find_tile(args, whole + part_tile, tile_rows, tile_columns);
-      find_keys(args, tile_rows, log2_keys, part - part_tile * args.parts, args.parts);
+      find_keys(args, tile_rows, log2_keys, seeing, part - part_tile * args.parts, args.parts);
     }
   }
 
@@ -105,22 +110,24 @@ struct AttnWork {
 
   // Part `nth` of `parts`.
   __device__ __forceinline__ void find_keys(const AttnFwdArgs& args, int tile_rows, int log2_keys,
-                                            int nth, int parts) {
+                                            Seeing seeing, int nth, int parts) {
     const int block = 1 << log2_keys;
     diagonal = args.top_left ? 0 : keys - rows;
     first = full_first = 0;
-    end = (keys + block - 1) >> log2_keys;
+    seen_end = end = (keys + block - 1) >> log2_keys;
     full_end = keys >> log2_keys;
-    if (has_window(args)) cut_to_window(args, tile_rows, log2_keys);
+    if (has_window(args)) cut_to_window(args, tile_rows, log2_keys, seeing);
     if (__builtin_expect(parts > 1, false)) {
       const int all_first = first, blocks = end - first;
       first = all_first + divide(blocks * nth, parts);
       end = all_first + divide(blocks * (nth + 1), parts);
       full_first = clamp(full_first, first, end);
       full_end = clamp(full_end, full_first, end);
+      seen_end = clamp(seen_end, first + 1, end);
     }
     if (__builtin_expect(end == first, false)) {  // none: a block without rows
       ++end;
+      ++seen_end;
       keys = first * block;
     }
   }
@@ -128,18 +135,22 @@ struct AttnWork {
     return args.window_left >= 0 || args.window_right >= 0;
   }
   __device__ __forceinline__ void cut_to_window(const AttnFwdArgs& args, int tile_rows,
-                                                int log2_keys) {
+                                                int log2_keys, Seeing seeing) {
     const int block = 1 << log2_keys;
     const int last = least(q_start + tile_rows, rows) - 1;
+    const int first_seeing = q_start + seeing.first;
+    const int last_seeing = least(first_seeing + seeing.count, rows) - 1;
     const int left = args.window_left, right = args.window_right;
     const int from = left < 0 ? 0 : most(0, q_start + diagonal - left);
     const int to = right < 0 ? keys : least(keys, last + diagonal + right + 1);
-    const int full_from = left < 0 ? 0 : most(0, last + diagonal - left);
-    const int full_to = right < 0 ? keys : least(keys, q_start + diagonal + right + 1);
+    const int full_from = left < 0 ? 0 : most(0, last_seeing + diagonal - left);
+    const int full_to = right < 0 ? keys : least(keys, first_seeing + diagonal + right + 1);
+    const int seen_to = right < 0 ? keys : least(keys, last_seeing + diagonal + right + 1);
     first = uint32_t(from) >> log2_keys;
     end = most(first, (to + block - 1) >> log2_keys);
     full_first = clamp(uint32_t(full_from + block - 1) >> log2_keys, first, end);
     full_end = clamp(full_to >> log2_keys, full_first, end);
+    seen_end = clamp((seen_to + block - 1) >> log2_keys, first + 1, end);
   }
 
   static constexpr int kXcds = 8, kHeadsAtOnce = 8 * kXcds;

@@ -2,26 +2,49 @@
 
 They only decide between ways to cut the same work, so ratios matter, not times. Except where said,
 they are what the performance model of the virtual device gives for the shipped kernels on an
-MI300X. They are taken to be the same on every architecture: right where matrix instructions take
-as many clk, too much where a kernel has those of twice the length, as gfx950's of 128 columns.
-Launches and memory are the device's own.
+MI300X. Those of narrow windows are taken to be the same on every architecture. Launches and memory
+are the device's own.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from amdattn.arch.architectures import architecture
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
 
 # A wave's tile of 16 query rows times a block of 32 keys, on its SIMD.
 _ROWS, _KEYS, _WAVES = 16, 32, 4
-_MATRIX_CLK_PER_DIM = 2  # both products: 16 x 16 x 16 elements take 16 clk
-_SOFTMAX_CLK = 258  # of the vector unit, beside the matrix unit
-# Barrier, waits and branches of a block, of which more tiles hide more.
-_BLOCK_CLK = 340
 
-# Before and after the loop of a workgroup: Q and the first K and V out of the memory, the first
-# scores, normalisation and stores.
-WORKGROUP_CLK = 9000
+
+@dataclass(frozen=True)
+class _Costs:
+    """Of the kernels of an architecture.
+
+    Attributes
+    ----------
+    softmax : int
+        Clocks of the vector unit for a tile, beside the matrix unit.
+    block, block_of_tiles : int
+        For barrier, waits and branches of a block of keys: beside that a share that tiles hide,
+        the more of them the better.
+    workgroup, workgroup_per_kib : int
+        Before and after the loop of a workgroup: Q and the first K and V out of the memory, the
+        first scores, normalisation and stores. And for each KiB of its rows of Q and O.
+    """
+
+    softmax: int
+    block: int
+    block_of_tiles: int
+    workgroup: int
+    workgroup_per_kib: int
+
+
+_COSTS = {
+    "gfx942": _Costs(258, 0, 340, 9000, 0),
+    "gfx950": _Costs(190, 100, 0, 3700, 30),
+}
 
 # A wave of a kernel for narrow windows that has so many heads, two of them on a SIMD. Those of few
 # heads wait for each other's keys and values. The last one of a SIMD is alone for about this share
@@ -38,8 +61,21 @@ _MERGE_CLK = 9000  # of a workgroup
 def block_clk(kernel: KernelSpec) -> float:
     """Clocks of a workgroup for one KV block."""
     tiles = kernel.tile["q"] / (_ROWS * _WAVES) * (kernel.tile["kv"] / _KEYS)
-    matrix: int = _MATRIX_CLK_PER_DIM * (kernel.params["head_dim"] + kernel.params["head_dim_v"])
-    return tiles * max(matrix, _SOFTMAX_CLK) + _BLOCK_CLK / tiles
+    costs = _COSTS[kernel.arch]
+    matrix = 2 * _ROWS * _KEYS * _WAVES * _columns(kernel)
+    matrix_clk = matrix / architecture(kernel.arch).matrix_flops_per_clk
+    return tiles * max(matrix_clk, costs.softmax) + costs.block + costs.block_of_tiles / tiles
+
+
+def workgroup_clk(kernel: KernelSpec) -> float:
+    """Clocks of a workgroup beside its KV blocks."""
+    costs = _COSTS[kernel.arch]
+    return costs.workgroup + costs.workgroup_per_kib * kernel.tile["q"] * _columns(kernel) / 512
+
+
+def _columns(kernel: KernelSpec) -> int:
+    of_qk, of_vo = kernel.params["head_dim"], kernel.params["head_dim_v"]
+    return int(of_qk + of_vo)
 
 
 def heads_clk(heads: int) -> float:

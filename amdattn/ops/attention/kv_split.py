@@ -17,7 +17,7 @@ from itertools import accumulate
 
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
-from amdattn.ops.attention.cost import WORKGROUP_CLK, block_clk, merge_clk
+from amdattn.ops.attention.cost import block_clk, merge_clk, workgroup_clk
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention.work import WorkMap
 
@@ -58,11 +58,12 @@ class Costs:
         self.equal = not work.by_length
         self.most_blocks = max(self._blocks)
         self._block_clk = block_clk(kernel)
+        self._workgroup_clk = workgroup_clk(kernel)
         self._begins = [0, *accumulate(count for count, _ in runs)]
         self._before = [0.0, *accumulate(count * self._of(blocks) for count, blocks in runs)]
 
     def _of(self, blocks: int) -> float:
-        return WORKGROUP_CLK + blocks * self._block_clk
+        return self._workgroup_clk + blocks * self._block_clk
 
     def sum_before(self, tile: int) -> float:
         """Clocks of the first tiles together."""
@@ -181,7 +182,7 @@ def choose(
         if tiles * parts <= _SCHEDULED_PARTS:
             clk = schedule(tiles).clk(costs.of_range(0, tiles, parts))
         else:
-            clk = (costs.sum_before(tiles) + tiles * (parts - 1) * WORKGROUP_CLK) / slots
+            clk = (costs.sum_before(tiles) + tiles * (parts - 1) * workgroup_clk(kernel)) / slots
         forced = Split(tiles, parts, clk + merge_clk(kernel, tiles * parts, props))
         return Choice(forced, (unsplit, forced), costs.sum_before(tiles))
     best = unsplit
