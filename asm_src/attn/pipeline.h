@@ -66,16 +66,34 @@ struct Mask {
 
   struct Keys {
     int from, to;
+    __device__ __forceinline__ Keys() = default;
+    __device__ __forceinline__ Keys(int its_from, int its_to) : from(its_from), to(its_to) {
+      ordered::settle(from);
+      ordered::settle(to);
+    }
     __device__ __forceinline__ bool has(int key) const { return key < to && key >= from; }
+  };
+  // The same as bits: a selection by them has no wait states, as one by a comparison has.
+  struct Bits {
+    uint32_t unseen;  // of each of 32 keys
+    __device__ __forceinline__ Bits() = default;
+    __device__ __forceinline__ Bits(int from, int to) : unseen(from_bit(to) | ~from_bit(from)) {
+      ordered::settle(unseen);
+    }
+    __device__ __forceinline__ bool has(int key) const { return (unseen >> key & 1) == 0; }
+    template <int kKey>
+    __device__ __forceinline__ float seen_or_minus_infinity(float x) const {
+      return ordered::v_bfi_b32(ordered::v_bfe_i32<kKey, 1>(unseen), -kInf, x);
+    }
+    static __device__ __forceinline__ uint32_t from_bit(int n) {
+      return ~uint64_t(0) << most(0, least(n, 32));
+    }
   };
   // Settled, or the compiler keeps a constant for each tile and key in a register, and all of them
   // in the prologue of every workgroup.
-  template <int kRows>
-  __device__ __forceinline__ Keys further_down() const {
-    Keys seen{from + kRows, least(keys, to + kRows)};
-    ordered::settle(seen.from);
-    ordered::settle(seen.to);
-    return seen;
+  template <class Seen, int kRows, int kFirstKey>
+  __device__ __forceinline__ Seen further_down() const {
+    return Seen(from + kRows - kFirstKey, least(keys, to + kRows) - kFirstKey);
   }
   template <int kBlock>
   __device__ __forceinline__ void skip(int blocks) {
@@ -85,12 +103,22 @@ struct Mask {
   }
 };
 
+template <bool kDirect>
+struct SeenOf {
+  using Type = Mask::Keys;
+};
+template <>
+struct SeenOf<true> {
+  using Type = Mask::Bits;
+};
+
 template <class S>
 struct Softmax {          // of a unit
+  using Seen = typename SeenOf<S::kDirect>::Type;
   float x[S::kLaneKeys];  // scaled scores, then probabilities, S::kBias times what they are
   uint32_t half_up[S::kLaneKeys];  // the same, ready to be truncated; if S::kRounds
   uint64_t exceeds;                // lanes
-  Mask::Keys seen;                 // if masked
+  Seen seen;                       // if masked
 };
 
 struct Uniform {
@@ -188,13 +216,14 @@ struct Pipeline {
   __device__ __forceinline__ void rescale() {
     constexpr int kTileQ = S::tile_of(kUnit), unit = kUnit % 2, kKeysHere = S::kLaneKeys;
     float x[kKeysHere], scaled[kKeysHere], max = -kInf;
-    Mask::Keys seen{};
-    if constexpr (kMasked) seen = mask.template further_down<kTileQ * S::kTile>();
+    using Seen = typename Softmax<S>::Seen;
+    Seen seen{};
+    if constexpr (kMasked) seen = mask.template further_down<Seen, kTileQ * S::kTile, S::first_key(kUnit)>();
     unroll<kKeysHere>([&]<int i>() {
       x[i] = operand.template score_of<unit, i>();
       if constexpr (S::kCapped) x[i] = ::v_rcp_f32(1 + ::v_exp_f32(x[i] * uniform.cap_rate));
       scaled[i] = x[i] * uniform.scale;
-      if (kMasked && !seen.has(S::first_key(kUnit) + S::key(i))) scaled[i] = -kInf;
+      if (kMasked && !seen.has(S::key(i))) scaled[i] = -kInf;
       max = v_max_f32(max, scaled[i]);
     });
     max = row_max(max) - uniform.top;

@@ -182,7 +182,7 @@ struct Prologue : FirstLoads<S> {
     if constexpr (first >= 0) {
       auto& x = r.scaled[first];
       if (__builtin_expect(masked, false)) {
-        const auto keys = loop.mask.template further_down<first * S::kTile>();
+        const auto keys = loop.mask.template further_down<typename Softmax<S>::Seen, first * S::kTile, 0>();
         for (int i = 0; i < kFirstKeys; ++i)
           if (!keys.has(S::key(i))) x[i] = -kInf;
       }

@@ -44,8 +44,15 @@ STEP(kScale) {
   if constexpr (!S::kCapped) x = loop.operand.template score_of<kUnit % 2, n>();
   x = ordered::v_fma_f32(x, loop.uniform.scale, loop.row.negative_ref[S::tile_of(kUnit)]);
   if constexpr (kMasked) {
-    if constexpr (n == 0) loop.softmax.seen = loop.mask.template further_down<S::tile_of(kUnit) * S::kTile>();
-    if (!loop.softmax.seen.has(S::first_key(kUnit) + S::key(n))) x = -kInf;
+    using Seen = typename Softmax<S>::Seen;
+    auto& seen = loop.softmax.seen;
+    if constexpr (n == 0)
+      seen = loop.mask.template further_down<Seen, S::tile_of(kUnit) * S::kTile,
+                                             S::first_key(kUnit)>();
+    if constexpr (S::kDirect)
+      x = seen.template seen_or_minus_infinity<S::key(n)>(x);
+    else if (!seen.has(S::key(n)))
+      x = -kInf;
   }
 }
 

@@ -139,6 +139,21 @@ __device__ __forceinline__ uint32_t v_and_b32(uint32_t a) {
   return d;
 }
 
+// kBits bits from kFirst on, with their sign.
+template <int kFirst, int kBits>
+__device__ __forceinline__ int v_bfe_i32(uint32_t a) {
+  int d;
+  asm volatile("v_bfe_i32 %0, %1, %2, %3" : "=v"(d) : "v"(a), "n"(kFirst), "n"(kBits));
+  return d;
+}
+
+// Bits of a uniform value where `which` has ones, else those of b.
+__device__ __forceinline__ float v_bfi_b32(int which, float uniform, float b) {
+  float d;
+  asm volatile("v_bfi_b32 %0, %1, %2, %3" : "=v"(d) : "v"(which), "s"(uniform), "v"(b));
+  return d;
+}
+
 template <uint32_t kConstant>
 __device__ __forceinline__ void v_xor_b32(uint32_t& a) {
   asm volatile("v_xor_b32 %0, %1, %0" : "+v"(a) : "n"(kConstant));
