@@ -72,6 +72,7 @@ class Architecture:
     hbm_latency_ns: int
     open_trans: bool
     converts_bf16: bool
+    heads_in_turn: bool
 
 
 ARCHITECTURES = {
@@ -101,6 +102,7 @@ ARCHITECTURES = {
             hbm_latency_ns=412,
             open_trans=True,
             converts_bf16=False,
+            heads_in_turn=False,
         ),
         Architecture(
             name="gfx950",
@@ -126,6 +128,7 @@ ARCHITECTURES = {
             hbm_latency_ns=412,
             open_trans=False,
             converts_bf16=True,
+            heads_in_turn=True,
         ),
     )
 }

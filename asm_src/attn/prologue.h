@@ -72,13 +72,16 @@ struct Prologue : FirstLoads<S> {
   // behind the first one, which finds the block.
   static constexpr int kFirstLoads = most(kN - 2, 1),
                        kLoadWindows = (kN + 1 - kFirstLoads) * kWindows;
+  // Direct ones: a block in each of the first turns, but for the one whose stage the loop fills.
+  static constexpr int kFurtherBlocks = S::kStages - 2;
   static constexpr int loads_of_block(int turn, int w) {
     if (S::kDirect) return 0;
     const int windows = (turn - kFirstLoads) * kWindows + w;
     return most(0, least(kLoadsOfBlock, windows * kLoadsOfBlock / kLoadWindows));
   }
   static constexpr int loads_since(int t) {  // behind those of tile t when turn t begins
-    const int behind = S::kDirect ? (S::kStages - 2) * kLoadsOfBlock : loads_of_block(t, 0);
+    const int behind =
+        S::kDirect ? least(t, kFurtherBlocks) * kLoadsOfBlock : loads_of_block(t, 0);
     return (least(t + kTilesAhead, kN) - t - 1) * S::kReadsK + behind;
   }
   static constexpr int kTurns = kN + 1 + kToEnd / kWindows;
@@ -123,8 +126,22 @@ struct Prologue : FirstLoads<S> {
     });
     loop.operand.score[0][0] = r.score[0];
   }
+  template <int block, int w>
+  __device__ __forceinline__ void load_further() {
+    if constexpr (w == 0) {
+      unroll<Loop::Plan::kNextBlockOps>([&]<int n>() { loop.load.template next_block<n>(); });
+      loop.load.m0 ^= S::kStage << (block % 2 == 0);
+    }
+    constexpr int kLoads = S::kLoadsToLds;
+    unroll_from<w * kLoads / kWindows, (w + 1) * kLoads / kWindows>([&]<int n>() {
+      loop.load.template set_m0<n>();
+      ordered::s_nop<1>();
+      loop.load.template load_k<n>();
+    });
+  }
   template <int turn, int w>
   __device__ __forceinline__ void load_more(References& r) {
+    if constexpr (S::kDirect && turn < kFurtherBlocks) load_further<turn + 1, w>();
     constexpr int tile = turn + kTilesAhead, kReads = S::kReadsK;
     if constexpr (tile < kN) {
       if constexpr (w == 0) r.from = this->template find_q<tile>();
@@ -225,12 +242,15 @@ struct Prologue : FirstLoads<S> {
     o = output_row(args, work, wave_row + row) + S::column_of_group(group);
     ordered::settle(o);
     ordered::ds_write_b32(lds + S::kBaseVote + 4 * wave, 0.0f);
-    ordered::s_waitcnt<0, ordered::kAnyLgkm>();  // for K and V, whichever way Q was loaded
-    if (__builtin_expect(!padded_q, true))
-      unroll_from<1, kTilesAhead>([&]<int t>() { this->template load_tile<t>(); });
-    if constexpr (S::kDirect) {
-      load_further_blocks();
-    } else {
+    const auto load_tiles = [&] {
+      if (__builtin_expect(!padded_q, true))
+        unroll_from<1, kTilesAhead>([&]<int t>() { this->template load_tile<t>(); });
+    };
+    if constexpr (S::kDirect) load_tiles();
+    // For K and V, whichever way Q was loaded.
+    ordered::s_waitcnt<S::kDirect ? loads_since(0) : 0, ordered::kAnyLgkm>();
+    if constexpr (!S::kDirect) {
+      load_tiles();
       unroll<Loop::Plan::kTransposes>(
           [&]<int n>() { loop.load.template transpose<n>(kLowHalfOfBoth, kHighHalfOfBoth); });
       unroll<S::kWidthV / 2>(
@@ -256,17 +276,5 @@ struct Prologue : FirstLoads<S> {
       ordered::s_waitcnt<(S::kStages - 3) * kLoadsOfBlock, ordered::kAnyLgkm>();
       ordered::s_barrier();
     }
-  }
-  // All but the one whose stage the loop fills first.
-  __device__ __forceinline__ void load_further_blocks() {
-    unroll_from<1, S::kStages - 1>([&]<int block>() {
-      unroll<Loop::Plan::kNextBlockOps>([&]<int n>() { loop.load.template next_block<n>(); });
-      loop.load.m0 ^= S::kStage << (block % 2 == 0);
-      unroll<S::kLoadsToLds>([&]<int n>() {
-        loop.load.template set_m0<n>();
-        ordered::s_nop<1>();
-        loop.load.template load_k<n>();
-      });
-    });
   }
 };

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from amdattn.arch.architectures import architecture
 from amdattn.device.manifest import KernelSpec
 from amdattn.op.plan import Launch
 from amdattn.ops.attention.problem import AttentionProblem
@@ -52,6 +53,8 @@ class WorkMap:
     tile_heads : int
         Q heads of a tile, which share a kv head. If more than one, the parts of a tile are not
         along KV: each has some of the heads, and its result is final.
+    heads_in_turn : bool
+        Under a mask an XCD takes one head after the other, up to its last eight.
     """
 
     problem: AttentionProblem
@@ -61,6 +64,7 @@ class WorkMap:
     parts: int
     column_groups: int = 1
     tile_heads: int = 1
+    heads_in_turn: bool = False
 
     @staticmethod
     def of_kernel(
@@ -69,9 +73,9 @@ class WorkMap:
         """The work items of a problem that a kernel solves."""
         groups = column_groups(kernel, problem)
         heads = tile_heads(kernel, problem)
-        return WorkMap(
-            problem, kernel.tile["q"], kernel.tile["kv"], whole_tiles, parts, groups, heads
-        )
+        in_turn = architecture(kernel.arch).heads_in_turn
+        tile = kernel.tile
+        return WorkMap(problem, tile["q"], tile["kv"], whole_tiles, parts, groups, heads, in_turn)
 
     @staticmethod
     def of(problem: AttentionProblem, launch: Launch) -> WorkMap:
@@ -107,7 +111,10 @@ class WorkMap:
         return self.problem.window != (-1, -1)
 
     def runs(self) -> list[tuple[int, int]]:
-        """KV blocks of the tiles in their order, as (how many tiles, blocks of each of them)."""
+        """KV blocks of the tiles, as (how many tiles, blocks of each of them).
+
+        In their order, which matters at the end only: as if no heads were taken in turn.
+        """
         if not self.by_length:
             return [(self.tiles, -(-self.problem.seqlen_kv // self.kv_tile))]
         begins = range((self.q_tiles - 1) * self.q_tile, -1, -self.q_tile)
@@ -134,7 +141,13 @@ class WorkMap:
     def _longest_first(self, nth: int) -> tuple[int, int]:
         """Long tiles early, so that short ones fill the end; eight heads an XCD at a time."""
         chunk, in_chunk = divmod(nth, _HEADS_AT_ONCE * self.q_tiles)
-        count = min(_HEADS_AT_ONCE, self.heads - chunk * _HEADS_AT_ONCE)
+        left = self.heads - chunk * _HEADS_AT_ONCE
+        if self.heads_in_turn and left > _HEADS_AT_ONCE:
+            of_xcd, xcd = divmod(in_chunk, GRID_XCDS)
+            turn, from_last = divmod(of_xcd, self.q_tiles)
+            head = chunk * _HEADS_AT_ONCE + xcd * (_HEADS_AT_ONCE // GRID_XCDS) + turn
+            return head, self.q_tiles - 1 - from_last
+        count = min(_HEADS_AT_ONCE, left)
         from_last, head = divmod(in_chunk, count)
         if count % GRID_XCDS == 0:  # neighbours, which may share a KV head, to one XCD
             head = head % GRID_XCDS * (count // GRID_XCDS) + head // GRID_XCDS
