@@ -48,8 +48,8 @@ def set_option(key: str, value: object) -> None:
     ----------
     key : str
         "threads", "quantum", "seed", "max_instructions", "max_total_instructions",
-        "resident_workgroups", "null", "trans_exclusive" or "lds_published": see
-        docs/virtual-device.md.
+        "resident_workgroups", "null", "trans_exclusive", "lds_published" or
+        "mfma_lost_slots": see docs/virtual-device.md.
     value : int
     """
     exports = runtime.get().virtual_exports()

@@ -20,10 +20,13 @@ int column(Unit unit) {
   }
 }
 
-template <class Plan, int tile>
+template <class S, int unit>
 void print_unit() {
-  constexpr const auto& table = Plan::template kTable<tile>;
-  std::printf("\nUnit of tile %d: %d slots, %d for its matrix instructions\n", tile, table.slots,
+  using Plan = Schedule<S>;
+  constexpr const auto& table = Plan::template kTable<unit>;
+  std::printf("\nUnit of tile %d", S::tile_of(unit));
+  if (S::kUnits > S::kTilesQ) std::printf(" and key %d on", S::first_key(unit));
+  std::printf(": %d slots, %d for its matrix instructions\n", table.slots,
               Plan::kSlots * Plan::kWindows);
   std::printf("%5s  %-12s %-36s %s\n", "slot", "matrix", "vector", "memory, scalar, waits");
   std::string cells[3];
@@ -54,10 +57,10 @@ void print(const char* name) {
                   Target, kKeys>;
   std::printf("== %s\n", name);
   std::printf("Main loop of attn_fwd_*_%s: %d tiles of %d rows a wave, blocks of %d keys.\n", name,
-              S::kTilesQ, S::kTile, kKeys);
+              S::kTilesQ, S::kTile, S::kKeys);
   std::printf("A row is a matrix instruction and what is issued before the next one.\n");
-  [&]<int... kTiles>(std::integer_sequence<int, kTiles...>) {
-    (print_unit<Schedule<S>, kTiles>(), ...);
+  [&]<int... kUnits>(std::integer_sequence<int, kUnits...>) {
+    (print_unit<S, kUnits>(), ...);
   }(std::make_integer_sequence<int, S::kUnits>());
 }
 
@@ -72,7 +75,12 @@ int main() {
   print<256, 128, 64, false>("d256x128");
   print<128, 128, 96, true>("d128_softcap");
   print<64, 64, 128, true>("d64_softcap");
-  print<128, 128, 64, false, Cdna4>("d128_cdna4");
+  print<128, 128, 96, false, Cdna4, 64>("d128_cdna4");
+  print<128, 128, 64, false, Cdna4, 64>("d128_q256_cdna4");
+  print<64, 64, 128, false, Cdna4, 64>("d64_cdna4");
+  print<64, 64, 64, false, Cdna4, 64>("d64_q256_cdna4");
   print<192, 128, 64, false, Cdna4>("d192x128_cdna4");
-  print<128, 128, 64, true, Cdna4>("d128_softcap_cdna4");
+  print<256, 128, 64, false, Cdna4>("d256x128_cdna4");
+  print<128, 128, 96, true, Cdna4, 64>("d128_softcap_cdna4");
+  print<64, 64, 128, true, Cdna4, 64>("d64_softcap_cdna4");
 }

@@ -37,6 +37,7 @@ OPTIONS = {
     "warm_code": 1,
     "trans_exclusive": 0,
     "lds_published": 0,
+    "mfma_lost_slots": 0,
 }
 
 _CDEF = """

@@ -8,7 +8,7 @@ struct Cdna3 {
   // Wait states behind a matrix instruction of 8 passes, until its result may be read.
   static constexpr int kWaitOf8Passes = 11;
   static constexpr bool kLdsRightBehindMatrix = true;  // may the next slot have an LDS instruction?
-  static constexpr bool kHeadsInTurn = false;    // under a mask: attn/work.h
+  static constexpr bool kHeadsInTurn = false;          // under a mask: attn/work.h
   static constexpr bool kConvertsPairs = false;  // float32 to 16 bits, to nearest even, in a slot
   static constexpr bool kTransposesReads =
       false;  // of LDS; then loads to LDS bring 16 bytes a lane

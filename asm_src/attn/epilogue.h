@@ -19,15 +19,15 @@ struct Epilogue {
   const AttnWork& work;
   Loop& loop;
   int wave_row, row, group;
-  Global<uint16_t>* o;   // the lane's first element of the first tile
-  uint64_t tile_stride;  // bytes
-  uint64_t lse, sinks;   // addresses
-  int columns;           // from the workgroup's first on
-  float sums[kN];        // of a row's probabilities
-  float reference[kN];   // of a row
-  float rounded[kN];     // the sum of probabilities as they were rounded, an estimate
+  Global<uint16_t>* o;        // the lane's first element of the first tile
+  uint64_t tile_stride;       // bytes
+  uint64_t lse, sinks;        // addresses
+  int columns;                // from the workgroup's first on
+  float sums[kN];             // of a row's probabilities
+  float reference[kN];        // of a row
+  float rounded[kN];          // the sum of probabilities as they were rounded, an estimate
   f32x2 scale[(kN + 1) / 2];  // of a row of O, of two tiles
-  f32x2 probe = {0, 0};  // products of elements: not finite when an element is not
+  f32x2 probe = {0, 0};       // products of elements: not finite when an element is not
   uint32_t inexact = 0;  // the low half is not 0 when an element is not rounded as it should be
   uint32_t nearest_far = ~0u;  // see is_far()
   uint32_t lds;

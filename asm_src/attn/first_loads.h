@@ -59,7 +59,9 @@ struct FirstLoads {
 
   __device__ __forceinline__ FirstLoads(const AttnFwdArgs& arguments, Arguments* again,
                                         uint32_t lds)
-      : from(again), args(arguments), work(prepared(lds), workgroup(), S::kRows, S::kHeadDimV, S::kLog2Keys, seeing()) {
+      : from(again),
+        args(arguments),
+        work(prepared(lds), workgroup(), S::kRows, S::kHeadDimV, S::kLog2Keys, seeing()) {
     wave_row = work.q_start + wave * S::kWaveRows;
     columns = least(args.head_dim_v - int(work.column), S::kHeadDimV);
     padded_q = args.head_dim < S::kHeadDim;

@@ -61,7 +61,7 @@ __device__ __forceinline__ uint32_t dword_of(u32x2 x, int i) { return x[i]; }
 __device__ __forceinline__ uint32_t dword_of(uint32_t x, int) { return x; }
 
 template <class S, bool kDirect = S::kDirect>
-struct KvLoads : KvBlocks<S::kKeys, false> {                    // memory to registers (V) and LDS (K)
+struct KvLoads : KvBlocks<S::kKeys, false> {   // memory to registers (V) and LDS (K)
   typename Staged<S::kWidthV>::Row staged[4];  // 4 keys x kWidthV elements
   u32x4 transposed[S::kWidthV / 2];
   uint32_t offset_k[S::kLoadsK], offset_v[4];  // bytes from the block's start
@@ -148,8 +148,7 @@ struct LdsAddresses<S, true> {  // bytes
 
   template <int kUnit, int n, class Operands>
   __device__ __forceinline__ void read_keys(Operands& into) const {
-    constexpr int offset =
-        n / S::kAddressesK * S::kFurtherK + S::first_key(kUnit) * S::kRowBytesK;
+    constexpr int offset = n / S::kAddressesK * S::kFurtherK + S::first_key(kUnit) * S::kRowBytesK;
     ordered::ds_read_b128<offset>(into.k[0][n], read_k[n % S::kAddressesK]);
   }
   // Of 8 keys of a lane the first or the last four, of a tile of columns.

@@ -1,7 +1,7 @@
 // Where K and V lie in LDS. Plain C++.
 #pragma once
 
-inline constexpr int kWaves = 4;  // of a workgroup: one a SIMD, so that each has 512 registers
+inline constexpr int kWaves = 4;      // of a workgroup: one a SIMD, so that each has 512 registers
 inline constexpr int kUnitKeys = 32;  // rows of K and V that a unit of the main loop takes
 
 constexpr int least(int a, int b) { return a < b ? a : b; }

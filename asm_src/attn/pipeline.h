@@ -113,7 +113,7 @@ struct SeenOf<true> {
 };
 
 template <class S>
-struct Softmax {          // of a unit
+struct Softmax {  // of a unit
   using Seen = typename SeenOf<S::kDirect>::Type;
   float x[S::kLaneKeys];  // scaled scores, then probabilities, S::kBias times what they are
   uint32_t half_up[S::kLaneKeys];  // the same, ready to be truncated; if S::kRounds
@@ -218,7 +218,8 @@ struct Pipeline {
     float x[kKeysHere], scaled[kKeysHere], max = -kInf;
     using Seen = typename Softmax<S>::Seen;
     Seen seen{};
-    if constexpr (kMasked) seen = mask.template further_down<Seen, kTileQ * S::kTile, S::first_key(kUnit)>();
+    if constexpr (kMasked)
+      seen = mask.template further_down<Seen, kTileQ * S::kTile, S::first_key(kUnit)>();
     unroll<kKeysHere>([&]<int i>() {
       x[i] = operand.template score_of<unit, i>();
       if constexpr (S::kCapped) x[i] = ::v_rcp_f32(1 + ::v_exp_f32(x[i] * uniform.cap_rate));

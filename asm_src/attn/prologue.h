@@ -80,8 +80,7 @@ struct Prologue : FirstLoads<S> {
     return most(0, least(kLoadsOfBlock, windows * kLoadsOfBlock / kLoadWindows));
   }
   static constexpr int loads_since(int t) {  // behind those of tile t when turn t begins
-    const int behind =
-        S::kDirect ? least(t, kFurtherBlocks) * kLoadsOfBlock : loads_of_block(t, 0);
+    const int behind = S::kDirect ? least(t, kFurtherBlocks) * kLoadsOfBlock : loads_of_block(t, 0);
     return (least(t + kTilesAhead, kN) - t - 1) * S::kReadsK + behind;
   }
   static constexpr int kTurns = kN + 1 + kToEnd / kWindows;
@@ -199,7 +198,8 @@ struct Prologue : FirstLoads<S> {
     if constexpr (first >= 0) {
       auto& x = r.scaled[first];
       if (__builtin_expect(masked, false)) {
-        const auto keys = loop.mask.template further_down<typename Softmax<S>::Seen, first * S::kTile, 0>();
+        const auto keys =
+            loop.mask.template further_down<typename Softmax<S>::Seen, first * S::kTile, 0>();
         for (int i = 0; i < kFirstKeys; ++i)
           if (!keys.has(S::key(i))) x[i] = -kInf;
       }

@@ -19,11 +19,12 @@ template <class S>
 struct Schedule : UnitSteps<S> {
   using Steps = UnitSteps<S>;
   using Steps::is_score, Steps::op, Steps::read_of_output, Steps::read_of_score;
-  using Steps::waits_k, Steps::waits_v;
   using Steps::kBarrier, Steps::kFlipReadK, Steps::kFlipReadV, Steps::kFlipsFirst;
-  using Steps::kFlipWriteV, Steps::kNextBlockOps, Steps::next_block, Steps::kSlots, Steps::kSplit, Steps::kTransposes;
+  using Steps::kFlipWriteV, Steps::kNextBlockOps, Steps::next_block, Steps::kSlots, Steps::kSplit,
+      Steps::kTransposes;
   using Steps::kTransposeV, Steps::kWindows, Steps::kWriteV;
   using Steps::side_steps, Steps::trans_steps, Steps::vector_steps;
+  using Steps::waits_k, Steps::waits_v;
   using typename Steps::Done;
 
   // ---- All of a unit, beside the matrix instructions

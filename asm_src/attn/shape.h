@@ -40,7 +40,7 @@ struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV
   static constexpr bool kDirect = Target::kTransposesReads;  // V goes straight to LDS
   static constexpr int kGroups = 64 / kTile;  // of lanes: those that share a row of q
   static constexpr int kDepth = kGroups * Target::kOperandElements;
-  static constexpr int kAccRegs = kTile * kTile / 64;  // of an accumulator
+  static constexpr int kAccRegs = kTile * kTile / 64;    // of an accumulator
   static constexpr int kHalves = kUnitKeys / kTile;      // accumulators of the scores of a unit
   static constexpr int kStepsKeys = kUnitKeys / kDepth;  // of the second product
   static constexpr int kLaneKeys = kUnitKeys / kGroups;  // of a unit

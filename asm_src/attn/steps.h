@@ -2,8 +2,8 @@
 #pragma once
 #include "attn/pipeline.h"
 
-#define STEP(name)                                    \
-  template <>                                         \
+#define STEP(name)                                   \
+  template <>                                        \
   template <int kUnit, int n, bool kMasked, class S> \
   __device__ __forceinline__ void Do<Step::name>::run([[maybe_unused]] Pipeline<S>& loop)
 
@@ -47,8 +47,8 @@ STEP(kScale) {
     using Seen = typename Softmax<S>::Seen;
     auto& seen = loop.softmax.seen;
     if constexpr (n == 0)
-      seen = loop.mask.template further_down<Seen, S::tile_of(kUnit) * S::kTile,
-                                             S::first_key(kUnit)>();
+      seen = loop.mask
+                 .template further_down<Seen, S::tile_of(kUnit) * S::kTile, S::first_key(kUnit)>();
     if constexpr (S::kDirect)
       x = seen.template seen_or_minus_infinity<S::key(n)>(x);
     else if (!seen.has(S::key(n)))

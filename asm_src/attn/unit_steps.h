@@ -60,7 +60,8 @@ struct UnitSteps {
   // In which window, counted from the first one of the block. With two tiles of staged V all of
   // the unit before has loads.
   static constexpr int next_block(int n) {
-    const int barrier = kBarrier * kWindows + kBarrierWindow, from = kDirect ? 0 : kBarrier * kWindows;
+    const int barrier = kBarrier * kWindows + kBarrierWindow,
+              from = kDirect ? 0 : kBarrier * kWindows;
     return kEarly ? from + n * (barrier - from) / kNextBlockOps : barrier - 1 - kNextBlockOps + n;
   }
   static constexpr int write_v(int n) { return n + (kSplit ? 6 : kWindows * 3 / 4); }

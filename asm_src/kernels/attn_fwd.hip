@@ -1,6 +1,6 @@
 // Attention forward. One code object per member of the family: the build defines KERNEL (its name),
-// HEAD_DIM, HEAD_DIM_V, WAVE_ROWS, ELEMENT, ROUNDING, CAPPED and, if they are not the first ones, whose
-// instructions the schedule follows from, TARGET, and the keys of a block, KEYS.
+// HEAD_DIM, HEAD_DIM_V, WAVE_ROWS, ELEMENT, ROUNDING, CAPPED and, if they are not the first ones,
+// whose instructions the schedule follows from, TARGET, and the keys of a block, KEYS.
 #include "attn/forward.h"
 
 #ifndef TARGET

@@ -43,6 +43,8 @@ bool set_option(Runtime& runtime, std::string_view key, u64 value) {
     runtime.timing_options.trans_exclusive = value == 1;
   } else if (key == "lds_published" && value <= 1) {
     runtime.timing_options.lds_published = value == 1;
+  } else if (key == "mfma_lost_slots" && value <= 3) {
+    runtime.timing_options.mfma_lost_slots = static_cast<u32>(value);
   } else if (key == "warm_code" && value <= 1) {
     runtime.timing_options.warm_code = value == 1;
   } else if (key == "max_errors" && value <= ~u32{0}) {

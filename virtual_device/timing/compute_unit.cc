@@ -28,13 +28,15 @@ void enqueue(std::vector<u64>& queue, u64 now, u64 done) {
 
 }  // namespace
 
-ComputeUnit::ComputeUnit(const Arch& arch, const UnitTimes& times, bool lds_published, u32 index,
-                         MemoryPath& memory, Profile& profile, Execute execute)
+ComputeUnit::ComputeUnit(const Arch& arch, const UnitTimes& times, bool lds_published,
+                         u32 lost_slots, u32 index, MemoryPath& memory, Profile& profile,
+                         Execute execute)
     : timing_(arch.timing),
       num_simds_(arch.limits.simds_per_cu),
       times_(times),
       lds_read_bytes_(lds_published ? timing_.lds_port_published_bytes
                                     : timing_.lds_port_read_bytes),
+      mfma_lost_slots_(lost_slots > 0 ? lost_slots - 1 : timing_.mfma_lost_slots),
       index_(index),
       memory_(memory),
       profile_(profile),
@@ -254,8 +256,8 @@ void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now)
       const u64 busy = u64{inst.passes} * slot;
       simd.mfma_free = simd.matrix_end = now + busy;
       simd.vector_issue = now + slot;
-      simd.valu_free = std::max(simd.valu_free, now) + slot * timing_.mfma_lost_slots;
-      simd.valu_free = std::max(simd.valu_free, now + slot * (1 + timing_.mfma_lost_slots));
+      simd.valu_free = std::max(simd.valu_free, now) + slot * mfma_lost_slots_;
+      simd.valu_free = std::max(simd.valu_free, now + slot * (1 + mfma_lost_slots_));
       if (unit == Unit::kMfmaAlone) simd.valu_free = std::max(simd.valu_free, now + busy);
       profile_.use.mfma += busy;
       trace(w, simd_index, Track::kMatrix, inst, now, now + busy);

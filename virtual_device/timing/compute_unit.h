@@ -21,9 +21,10 @@ using Execute = std::function<bool(Wave&)>;
 
 class ComputeUnit {
  public:
-  // `lds_published`: the LDS is read at its published rate.
-  ComputeUnit(const Arch& arch, const UnitTimes& times, bool lds_published, u32 index,
-              MemoryPath& memory, Profile& profile, Execute execute);
+  // `lds_published`: the LDS is read at its published rate. `lost_slots`: of the vector unit beside
+  // a matrix instruction, and one more; 0: as the architecture has it.
+  ComputeUnit(const Arch& arch, const UnitTimes& times, bool lds_published, u32 lost_slots,
+              u32 index, MemoryPath& memory, Profile& profile, Execute execute);
 
   // A workgroup whose waves may issue from `start` on.
   void add(Workgroup& workgroup, u64 start);
@@ -81,6 +82,7 @@ class ComputeUnit {
   const u32 num_simds_;
   const UnitTimes& times_;
   const u32 lds_read_bytes_;
+  const u32 mfma_lost_slots_;
   const u32 index_;
   MemoryPath& memory_;
   Profile& profile_;

@@ -49,8 +49,8 @@ bool Simulator::run(Profile& profile) {
   // CUs that would never get a workgroup are left out.
   const u32 used = static_cast<u32>(std::min<u64>(machine_.cus_of_xcd(), limit_));
   for (u32 i = 0; i < used; ++i)
-    cus_.emplace_back(*machine_.arch, times_, options_.lds_published, i, memory, profile,
-                      [this](Wave& w) { return worker_.step(w); });
+    cus_.emplace_back(*machine_.arch, times_, options_.lds_published, options_.mfma_lost_slots, i,
+                      memory, profile, [this](Wave& w) { return worker_.step(w); });
   resident_.assign(used, 0);
   while (dispatch(timing_.first_fetch)) {
   }

@@ -15,6 +15,7 @@ struct Options {
   u64 max_events = 0;            // of the trace of CU 0
   bool trans_exclusive = false;  // the reading of what coexecution.h has open
   bool lds_published = false;    // the LDS is read at its published rate, not the one measured
+  u32 mfma_lost_slots = 0;       // and one more; 0: as the architecture has it
   bool warm_code = true;         // kernels have run before: their code is in the code caches
 };
 

@@ -32,6 +32,8 @@ class _Costs:
     workgroup, workgroup_per_kib : int
         Before and after the loop of a workgroup: Q and the first K and V out of the memory, the
         first scores, normalisation and stores. And for each KiB of its rows of Q and O.
+    masked : int
+        More of the vector unit for a tile of which an edge of a window hides keys.
     """
 
     softmax: int
@@ -39,11 +41,12 @@ class _Costs:
     block_of_tiles: int
     workgroup: int
     workgroup_per_kib: int
+    masked: int
 
 
 _COSTS = {
-    "gfx942": _Costs(258, 0, 340, 9000, 0),
-    "gfx950": _Costs(190, 100, 0, 3700, 30),
+    "gfx942": _Costs(258, 0, 340, 9000, 0, 0),
+    "gfx950": _Costs(190, 100, 0, 3500, 26, 70),
 }
 
 # A wave of a kernel for narrow windows that has so many heads, two of them on a SIMD. Those of few
@@ -67,10 +70,12 @@ def block_clk(kernel: KernelSpec) -> float:
     return tiles * max(matrix_clk, costs.softmax) + costs.block + costs.block_of_tiles / tiles
 
 
-def workgroup_clk(kernel: KernelSpec) -> float:
-    """Clocks of a workgroup beside its KV blocks."""
-    costs = _COSTS[kernel.arch]
-    return costs.workgroup + costs.workgroup_per_kib * kernel.tile["q"] * _columns(kernel) / 512
+def workgroup_clk(kernel: KernelSpec, edges: int = 0) -> float:
+    """Clocks of a workgroup beside its KV blocks, and of so many edges of a window among them."""
+    costs, rows = _COSTS[kernel.arch], kernel.tile["q"]
+    masked = edges * (rows / (_ROWS * _WAVES)) * (rows / _KEYS)
+    ends = costs.workgroup + costs.workgroup_per_kib * rows * _columns(kernel) / 512
+    return ends + masked * costs.masked
 
 
 def _columns(kernel: KernelSpec) -> int:

@@ -58,7 +58,8 @@ class Costs:
         self.equal = not work.by_length
         self.most_blocks = max(self._blocks)
         self._block_clk = block_clk(kernel)
-        self._workgroup_clk = workgroup_clk(kernel)
+        edges = sum(side >= 0 for side in problem.window)
+        self._workgroup_clk = workgroup_clk(kernel, edges)
         self._begins = [0, *accumulate(count for count, _ in runs)]
         self._before = [0.0, *accumulate(count * self._of(blocks) for count, blocks in runs)]
 

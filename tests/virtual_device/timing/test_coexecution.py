@@ -53,6 +53,16 @@ NEVER = {
 }
 
 
+@pytest.mark.parametrize(("lost", "hides"), [(0, 7), (1, 6), (2, 5)])
+def test_slots_that_a_matrix_instruction_takes(lost: int, hides: int) -> None:
+    virtual.set_option("mfma_lost_slots", lost + 1)
+    try:
+        assert clk_per(MFMA + f"\n{HIDDEN[0]}" * hides, copies=8) == 32
+        assert clk_per(MFMA + f"\n{HIDDEN[0]}" * (hides + 1), copies=8) == 36
+    finally:
+        virtual.set_option("mfma_lost_slots", 0)
+
+
 @pytest.mark.parametrize("text", HIDDEN)
 def test_scalar_work_hides(text: str) -> None:
     assert clk_per(MFMA + f"\n{text}" * 6, copies=8) == 32
