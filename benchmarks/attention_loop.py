@@ -1,7 +1,8 @@
 """The steady main loop of attention forward, modelled: one workgroup, from 4096 to 8192 keys.
 
 `python benchmarks/attention_loop.py [--kernel PATTERN] [--trans beside exclusive] [--lds published]
-[--lost-slots 0 1 2] [--json FILE]`, with AMDATTN_DEVICE=virtual:gfx950 for the kernels of that architecture
+[--lost-slots 0 1 2] [--json FILE]`, with AMDATTN_DEVICE=virtual:gfx950 for the kernels of that
+architecture
 
 Cycles of the virtual device's performance model, of one workgroup alone on its CU, with operands of
 normal random numbers: what 4096 more keys take, per 64 keys and divided by the rows of the
@@ -9,8 +10,8 @@ workgroup / 384; and what a workgroup takes outside of its loop. The matrix limi
 fastest bfloat16 matrix instructions take, on gfx942 6144 cycles at head_dim 128.
 `--trans exclusive` is the other reading of transcendentals beside matrix instructions
 (docs/studies/performance-model.md), `--lds published` of gfx950's LDS
-(docs/studies/performance-model-gfx950.md). `--lost-slots` is what hangs on the slots of the vector unit
-that a matrix instruction takes besides its own: 1 in the model.
+(docs/studies/performance-model-gfx950.md); `--lost-slots` how many slots of the vector unit a
+matrix instruction takes besides its own, 1 in the model.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = []
     heads = ("loop clk", 8), ("limit", 6), ("use", 6), ("outside", 8)
-    print(f"{'kernel, modelled':42} {'TRANS':10} lost", *(f"{name:>{width}}" for name, width in heads))
+    names = f"{'kernel, modelled':42} {'TRANS':10} lost"
+    print(names, *(f"{name:>{width}}" for name, width in heads))
     for kernel in manifest.kernels():
         if kernel.arch != amdattn.device_props().arch:
             continue
@@ -104,8 +106,8 @@ def main() -> None:
             row = {"lost_slots": lost, **measure(kernel, trans=trans, lds=arguments.lds)}
             rows.append(row)
             print(
-                f"{row['kernel']:42} {trans:10} {lost:4} {row['loop_clk']:8.0f} {row['matrix_clk']:6.0f} "
-                f"{row['matrix_use']:6.1%} {row['outside_clk']:8.0f}",
+                f"{row['kernel']:42} {trans:10} {lost:4} {row['loop_clk']:8.0f} "
+                f"{row['matrix_clk']:6.0f} {row['matrix_use']:6.1%} {row['outside_clk']:8.0f}",
                 flush=True,
             )
     if arguments.json:

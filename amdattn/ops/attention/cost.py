@@ -1,53 +1,21 @@
-"""What an attention launch costs, for planning: modelled clocks, every constant of it in here.
+"""What an attention launch costs, for planning: modelled clocks.
 
 They only decide between ways to cut the same work, so ratios matter, not times. Except where said,
-they are what the performance model of the virtual device gives for the shipped kernels on an
-MI300X. Those of narrow windows are taken to be the same on every architecture. Launches and memory
-are the device's own.
+they are what the performance model of the virtual device gives for the shipped kernels, on an
+MI300X; those of narrow windows are taken to be the same on every architecture, others are in
+`amdattn.arch.attention_costs`. Launches and memory are the device's own.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from amdattn.arch.architectures import architecture
+from amdattn.arch.attention_costs import ATTENTION_COSTS
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
 
 # A wave's tile of 16 query rows times a block of 32 keys, on its SIMD.
 _ROWS, _KEYS, _WAVES = 16, 32, 4
 
-
-@dataclass(frozen=True)
-class _Costs:
-    """Of the kernels of an architecture.
-
-    Attributes
-    ----------
-    softmax : int
-        Clocks of the vector unit for a tile, beside the matrix unit.
-    block, block_of_tiles : int
-        For barrier, waits and branches of a block of keys: beside that a share that tiles hide,
-        the more of them the better.
-    workgroup, workgroup_per_kib : int
-        Before and after the loop of a workgroup: Q and the first K and V out of the memory, the
-        first scores, normalisation and stores. And for each KiB of its rows of Q and O.
-    masked : int
-        More of the vector unit for a tile of which an edge of a window hides keys.
-    """
-
-    softmax: int
-    block: int
-    block_of_tiles: int
-    workgroup: int
-    workgroup_per_kib: int
-    masked: int
-
-
-_COSTS = {
-    "gfx942": _Costs(258, 0, 340, 9000, 0, 0),
-    "gfx950": _Costs(190, 100, 0, 3500, 26, 70),
-}
 
 # A wave of a kernel for narrow windows that has so many heads, two of them on a SIMD. Those of few
 # heads wait for each other's keys and values. The last one of a SIMD is alone for about this share
@@ -64,7 +32,7 @@ _MERGE_CLK = 9000  # of a workgroup
 def block_clk(kernel: KernelSpec) -> float:
     """Clocks of a workgroup for one KV block."""
     tiles = kernel.tile["q"] / (_ROWS * _WAVES) * (kernel.tile["kv"] / _KEYS)
-    costs = _COSTS[kernel.arch]
+    costs = ATTENTION_COSTS[kernel.arch]
     matrix = 2 * _ROWS * _KEYS * _WAVES * _columns(kernel)
     matrix_clk = matrix / architecture(kernel.arch).matrix_flops_per_clk
     return tiles * max(matrix_clk, costs.softmax) + costs.block + costs.block_of_tiles / tiles
@@ -72,7 +40,7 @@ def block_clk(kernel: KernelSpec) -> float:
 
 def workgroup_clk(kernel: KernelSpec, edges: int = 0) -> float:
     """Clocks of a workgroup beside its KV blocks, and of so many edges of a window among them."""
-    costs, rows = _COSTS[kernel.arch], kernel.tile["q"]
+    costs, rows = ATTENTION_COSTS[kernel.arch], kernel.tile["q"]
     masked = edges * (rows / (_ROWS * _WAVES)) * (rows / _KEYS)
     ends = costs.workgroup + costs.workgroup_per_kib * rows * _columns(kernel) / 512
     return ends + masked * costs.masked
