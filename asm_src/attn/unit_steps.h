@@ -106,7 +106,7 @@ struct UnitSteps {
   // Operations that one wait is for; and those reads of V that are put off to the next unit, behind
   // uses in so many last windows.
   static constexpr int kWaitedOps = kDirect ? S::kOutputOps / 2 : 1;
-  static constexpr int kLateWindows = kDirect ? least(4, kWindows / 4) : 0;
+  static constexpr int kLateWindows = kDirect ? least(kShort ? 4 : 3, kWindows / 4) : 0;
   // Which of the uses of a register.
   static constexpr int use_of(int w) {
     return (is_score(w) ? op(w) / S::kHalves : op(w)) % S::kOperandsOf16;
