@@ -1,7 +1,7 @@
 """Prints `gemm_nt` beside its peers, modelled, as Markdown and as JSON.
 
     python benchmarks/decode_gemm.py [--aiter DIR] [--flydsl DIR] [--triton] [--json FILE]
-                                     [--clock-mhz 2100] [--shapes M,N,K[,bias] ...]
+                                     [--clock-mhz MHZ] [--shapes M,N,K[,bias] ...]
 
 The fastest attempt of each peer counts; `gemm_peers` has them, and FILE says which it was. DIR of
 --flydsl is what `flydsl_hgemm.py` wrote. Peers add no bias. A shape's caches are cold; a peer of
@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--flydsl", type=Path, help="what flydsl_hgemm.py wrote")
     parser.add_argument("--triton", action="store_true")
     parser.add_argument("--json", type=Path, help="write every result here")
-    parser.add_argument("--clock-mhz", type=int, default=2100)
+    parser.add_argument("--clock-mhz", type=int, help="default: the device's greatest")
     parser.add_argument("--shapes", nargs="*", help="M,N,K or M,N,K,bias")
     options = parser.parse_args()
     shapes = SHAPES
@@ -104,14 +104,16 @@ def main() -> None:
             (*map(int, shape.removesuffix(",bias").split(",")), shape.endswith(",bias"))
             for shape in options.shapes
         ]
+    props = amdattn.device_props()
     peers: dict[str, Peer] = {}
     if options.aiter:
-        peers["AITER"] = Aiter(options.aiter)
+        peers["AITER"] = Aiter(options.aiter, props)
     if options.flydsl:
-        peers["FlyDSL"] = FlyDsl(options.flydsl)
+        peers["FlyDSL"] = FlyDsl(options.flydsl, props)
     if options.triton:
-        peers["Triton"] = Triton()
-    functions, clock = Functions(), options.clock_mhz
+        peers["Triton"] = Triton(props)
+    functions = Functions()
+    clock = options.clock_mhz or round(1000 * props.peak_clock_ghz)
     known = {}
     if options.json and options.json.exists():
         document = json.loads(options.json.read_text())
