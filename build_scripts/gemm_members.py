@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.ops.gemm.planning import GRID
 from build_scripts import preload
 from build_scripts.limits import MAX_GRID_YZ
@@ -29,6 +30,22 @@ _ALIGNED = (
     ("m64n32", 16, 4, 2, 1, 4, 2),
     ("m64n64", 16, 4, 4, 1, 4, 2),
 )
+# The same where matrix instructions take twice as much of k: more results of a wave pay, and HBM is
+# more clk away at a greater rate, so that more of k is in flight.
+_ALIGNED_OF_LONG_PRODUCTS = (
+    ("m4n4", 4, 1, 1, 1, 1, 24),
+    ("m8n8", 8, 1, 1, 1, 1, 24),
+    ("m16n16k1", 16, 1, 1, 1, 1, 8),
+    ("m16n16k2", 16, 1, 1, 1, 2, 8),
+    ("m16n32", 16, 1, 2, 1, 1, 8),
+    ("m32n16", 16, 2, 1, 1, 1, 8),
+    ("m32n32k1", 16, 2, 2, 1, 1, 4),
+    ("m32n32k2", 16, 2, 2, 1, 2, 6),
+    ("m32n48", 16, 2, 3, 1, 2, 4),
+    ("m64n32", 16, 4, 2, 1, 4, 2),
+    ("m64n48", 16, 4, 3, 1, 2, 3),
+    ("m64n64", 16, 4, 4, 1, 4, 2),
+)
 _ANY = ("any", 16, 1, 1, 1, 4, 1)  # any alignment, element by element
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
 _MATRIX, _LINE = 16, 64
@@ -42,12 +59,15 @@ _MAX_ALIGNED_STRIDE = 2**24 - 1
 
 def gemm_members() -> Iterator[dict[str, Any]]:
     """Every member."""
-    for dtype in _ELEMENT:
-        for member in (*_ALIGNED, _ANY):
-            yield _member(dtype, *member)
+    for arch in ARCHITECTURES.values():
+        aligned = _ALIGNED_OF_LONG_PRODUCTS if arch.converts_bf16 else _ALIGNED
+        for dtype in _ELEMENT:
+            for member in (*aligned, _ANY):
+                yield _member(arch.name, dtype, *member)
 
 
 def _member(
+    arch: str,
     dtype: str,
     name_of_tile: str,
     tile: int,
@@ -80,6 +100,7 @@ def _member(
         "toolchain_reason": "neither LLVM 21 nor 22 spills; the order of the loop is the source's",
         "op": "gemm_nt",
         "dtype": dtype,
+        "archs": (arch,),
         "params": {
             "mfma": tile,
             "step": max(_LINE, 512 // tile),
