@@ -1,7 +1,8 @@
 """Prints `gemm_nt` beside its peers, modelled, as Markdown and as JSON.
 
     python benchmarks/decode_gemm.py [--aiter DIR] [--flydsl DIR] [--triton] [--json FILE]
-                                     [--clock-mhz 2100] [--shapes M,N,K[,bias] ...]
+                                     [--clock-mhz MHZ] [--lds published]
+                                     [--floor BYTES_PER_NS,US] [--shapes M,N,K[,bias] ...]
 
 The fastest attempt of each peer counts; `gemm_peers` has them, and FILE says which it was. DIR of
 --flydsl is what `flydsl_hgemm.py` wrote. Peers add no bias. A shape's caches are cold; a peer of
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -42,22 +44,24 @@ def random_bits(rows: int, columns: int) -> amdattn.DeviceArray:
     return amdattn.asarray(np.resize(some, (rows, columns)))
 
 
-def ours(m: int, n: int, k: int, bias: bool, clock_mhz: int) -> tuple[float, amdattn.GemmPlan]:
+def ours(
+    m: int, n: int, k: int, bias: bool, clock_mhz: int, lds: str | None
+) -> tuple[float, amdattn.GemmPlan]:
     """Modelled us, and the plan."""
     plan = amdattn.plan_gemm(m, n, k, device=amdattn.device_props(), bias=bias)
     a, b = random_bits(m, k), random_bits(n, k)
     of_n = amdattn.asarray(np.ones(n, ml_dtypes.bfloat16)) if bias else None
     out, workspace = amdattn.empty((m, n)), plan.new_workspace()
-    with amdattn.virtual.profile(clock_mhz=clock_mhz) as profile:
+    with amdattn.virtual.profile(clock_mhz=clock_mhz, lds=lds) as profile:
         plan.run(a, b, out, of_n, workspace=workspace)
         runtime.synchronize()
     return profile.launches[0].cycles / clock_mhz, plan
 
 
-def modelled(attempt: Attempt, functions: Functions, clock_mhz: int) -> float:
+def modelled(attempt: Attempt, functions: Functions, clock_mhz: int, lds: str | None) -> float:
     """Us of all its launches."""
     with amdattn.virtual.profile(
-        clock_mhz=clock_mhz, simulated_workgroups=attempt.workgroups
+        clock_mhz=clock_mhz, simulated_workgroups=attempt.workgroups, lds=lds
     ) as profile:
         for launch in attempt.launches:
             launch.enqueue(functions)
@@ -66,7 +70,7 @@ def modelled(attempt: Attempt, functions: Functions, clock_mhz: int) -> float:
 
 
 def fastest(
-    peer: Peer, m: int, n: int, k: int, functions: Functions, clock_mhz: int
+    peer: Peer, m: int, n: int, k: int, functions: Functions, clock_mhz: int, lds: str | None
 ) -> tuple[float, str] | None:
     """Modelled us of a peer's fastest attempt, and its name; None: it has none."""
     rows = max(padded_n(n, tile, 1) for tile in (64, 128, _WIDEST_TILE))
@@ -79,13 +83,43 @@ def fastest(
     at = Operands(a.address, b.address, out.address, bias.address, zeros.address, parts.address)
     for attempt in peer(m, n, k, at):
         runtime.get().upload(zeros.address, cleared.ctypes.data, cleared.nbytes)
-        found.append((modelled(attempt, functions, clock_mhz), attempt.name))
+        found.append((modelled(attempt, functions, clock_mhz, lds), attempt.name))
     return min(found, default=None)
 
 
 def geomean(values: list[float]) -> float:
     """Geometric mean."""
     return float(np.exp(np.mean(np.log(values))))
+
+
+def rate_and_time(text: str) -> tuple[float, float]:
+    """Two numbers, from RATE,TIME."""
+    rate, time = map(float, text.split(","))
+    return rate, time
+
+
+def summarise(rows: list[dict[str, Any]], peers: list[str]) -> None:
+    """Print geometric means, over the peers and over the floor."""
+    for title, ratios in (
+        ("Best peer", [row["ratio"] for row in rows if "ratio" in row]),
+        *((peer, [row[peer][0] / row["us"] for row in rows if row[peer]]) for peer in peers),
+    ):
+        if ratios:
+            faster = sum(ratio > 1 for ratio in ratios)
+            print(
+                f"\n{title} / gemm_nt: geometric mean {geomean(ratios):.3f} of {len(ratios)} "
+                f"shapes, at least {min(ratios):.3f}; gemm_nt is the faster one in {faster}."
+            )
+    # Whichever the peer: best / us, of best / floor.
+    share = 1 / geomean([row["us"] / row["floor_us"] for row in rows])
+    capped = 1 / geomean([max(row["us"] / row["floor_us"], 1) for row in rows])
+    print(
+        f"\nOf the speed-up over peers that a kernel at the floor would have: {share:.1%}, by "
+        f"geometric mean; {capped:.1%} with times below the floor taken as the floor."
+    )
+    few = [row["us"] / row["floor_us"] for row in rows if row["m"] <= 16]
+    if few:
+        print(f"At 16 rows and fewer at most {max(few):.2f} of the floor.")
 
 
 def main() -> None:
@@ -95,7 +129,14 @@ def main() -> None:
     parser.add_argument("--flydsl", type=Path, help="what flydsl_hgemm.py wrote")
     parser.add_argument("--triton", action="store_true")
     parser.add_argument("--json", type=Path, help="write every result here")
-    parser.add_argument("--clock-mhz", type=int, default=2100)
+    parser.add_argument("--clock-mhz", type=int, help="default: the device's greatest")
+    parser.add_argument("--lds", choices=("measured", "published"), help="as of virtual.profile")
+    parser.add_argument(
+        "--floor",
+        type=rate_and_time,
+        metavar="BYTES_PER_NS,US",
+        help="of HBM, of a launch; default: the device's",
+    )
     parser.add_argument("--shapes", nargs="*", help="M,N,K or M,N,K,bias")
     options = parser.parse_args()
     shapes = SHAPES
@@ -104,19 +145,21 @@ def main() -> None:
             (*map(int, shape.removesuffix(",bias").split(",")), shape.endswith(",bias"))
             for shape in options.shapes
         ]
+    props = amdattn.device_props()
     peers: dict[str, Peer] = {}
     if options.aiter:
-        peers["AITER"] = Aiter(options.aiter)
+        peers["AITER"] = Aiter(options.aiter, props)
     if options.flydsl:
-        peers["FlyDSL"] = FlyDsl(options.flydsl)
+        peers["FlyDSL"] = FlyDsl(options.flydsl, props)
     if options.triton:
-        peers["Triton"] = Triton()
-    functions, clock = Functions(), options.clock_mhz
+        peers["Triton"] = Triton(props)
+    functions = Functions()
+    clock = options.clock_mhz or round(1000 * props.peak_clock_ghz)
     known = {}
     if options.json and options.json.exists():
         document = json.loads(options.json.read_text())
-        if document["clock_mhz"] != clock:
-            parser.error(f"{options.json} is of {document['clock_mhz']} MHz, not of {clock}")
+        if (document["clock_mhz"], document.get("lds")) != (clock, options.lds):
+            parser.error(f"{options.json} is of another clock than {clock} MHz, or other LDS")
         known = {(row["m"], row["n"], row["k"]): row for row in document["rows"]}
     print(f"us, modelled at {clock} MHz\n")
     heads = ["m, n, k", "floor", "gemm_nt", "of floor", "kernel"]
@@ -125,8 +168,11 @@ def main() -> None:
     print(f"| {' | '.join(heads)} |\n|---|{'--:|' * (len(heads) - 1)}")
     rows = []
     for m, n, k, bias in shapes:
-        us, plan = ours(m, n, k, bias, clock)
+        us, plan = ours(m, n, k, bias, clock, options.lds)
         floor = floor_us(plan.problem, plan.props)
+        if options.floor:
+            rate, least = options.floor
+            floor = max(plan.problem.nbytes / rate / 1000, least)
         kernel = plan.kernel.name.rpartition("_")[2]
         columns = dict(plan.launches[0].args)["tile_n"]
         kernel += f" of {columns}" * (columns < plan.kernel.tile["n"])
@@ -139,7 +185,7 @@ def main() -> None:
             if name in known.get((m, n, k), {}):
                 found = known[m, n, k][name]
             else:
-                found = fastest(peer, m, n, k, functions, clock)
+                found = fastest(peer, m, n, k, functions, clock, options.lds)
             row[name] = found
             cells.append(f"{found[0]:.2f}" if found else "-")
             if found:
@@ -152,18 +198,9 @@ def main() -> None:
         rows.append(row)
         if options.json:  # after each row, since they take their time
             kept = {(each["m"], each["n"], each["k"]): each for each in (*known.values(), *rows)}
-            document = {"clock_mhz": clock, "rows": list(kept.values())}
+            document = {"clock_mhz": clock, "lds": options.lds, "rows": list(kept.values())}
             options.json.write_text(json.dumps(document, indent=1) + "\n")
-    ratios = [row["ratio"] for row in rows if "ratio" in row]
-    if ratios:
-        faster = sum(ratio > 1 for ratio in ratios)
-        print(
-            f"\nBest peer / gemm_nt: geometric mean {geomean(ratios):.3f} of {len(ratios)} shapes;"
-        )
-        print(f"gemm_nt is the faster one in {faster}.")
-    few = [row["us"] / row["floor_us"] for row in rows if row["m"] <= 16]
-    if few:
-        print(f"At 16 rows and fewer at most {max(few):.2f} of the floor.")
+    summarise(rows, list(peers))
 
 
 if __name__ == "__main__":

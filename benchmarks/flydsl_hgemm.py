@@ -1,11 +1,10 @@
-"""Compiles FlyDSL's split-K HGEMM for gfx942, for `decode_gemm.py --flydsl DIR`. Needs no GPU.
+"""Compiles FlyDSL's split-K HGEMM for `decode_gemm.py --flydsl DIR`. Needs no GPU.
 
-    python benchmarks/flydsl_hgemm.py AITER OUT N,K ...
+    python benchmarks/flydsl_hgemm.py AITER OUT N,K ... [--chip MI355X]
 
 AITER is a checkout of ROCm/aiter, which has the kernel's source; the interpreter needs `flydsl` and
 what it imports, and ROCM_PATH/llvm/bin needs an `ld.lld`. A kernel is compiled for one N, one K and
-one number of splits; N is rounded up as `gemm_peers` says. Tiles are those that AITER's tuned
-tables choose for few rows, as far as 64 KiB of LDS hold their stages.
+one number of splits; N is rounded up as `gemm_peers` says, which has the tiles.
 """
 
 from __future__ import annotations
@@ -19,7 +18,9 @@ import sys
 import types
 from pathlib import Path
 
-from gemm_peers import CUS, FLYDSL_TILES, flydsl_file, padded_n
+from gemm_peers import FLYDSL_TILES, flydsl_file, padded_n
+
+from amdattn.arch import products
 
 _MOST_SPLITS = 13  # of AITER's registry
 _TILES_M = (1, 2, 4)
@@ -38,7 +39,7 @@ def import_kernel(checkout: Path) -> types.ModuleType:
     return splitk_hgemm
 
 
-def splits_of(k: int, tile: tuple[int, ...], tiles_n: int) -> set[int]:
+def splits_of(k: int, tile: tuple[int, ...], tiles_n: int, cus: int) -> set[int]:
     """For some numbers of tiles: the most that the CUs hold at once, and the next."""
     _, _, tile_k, stages, *_ = tile
     valid = [
@@ -48,7 +49,7 @@ def splits_of(k: int, tile: tuple[int, ...], tiles_n: int) -> set[int]:
     ]
     found = set()
     for tiles_m in _TILES_M:
-        fitting = [splits for splits in valid if splits * tiles_m * tiles_n <= CUS]
+        fitting = [splits for splits in valid if splits * tiles_m * tiles_n <= cus]
         found |= set(valid[max(len(fitting) - 1, 0) : len(fitting) + 1])
     return found
 
@@ -75,11 +76,15 @@ def main() -> None:
     parser.add_argument(
         "--tiles-m", type=int, nargs="*", default=[1, 2, 4, 8], help="to be exact for"
     )
+    parser.add_argument("--chip", default=products.REFERENCE.name, help="its CUs and architecture")
     options = parser.parse_args()
+    chip = products.by_name(options.chip)
+    if chip is None:
+        parser.error(f"--chip {options.chip} is none of {[one.name for one in products.CHIPS]}")
     options.out.mkdir(parents=True, exist_ok=True)
     dumps = options.out / "dumps"
     os.environ |= {
-        **{"COMPILE_ONLY": "1", "FLYDSL_GPU_ARCH": "gfx942", "FLYDSL_DUMP_IR": "1"},
+        **{"COMPILE_ONLY": "1", "FLYDSL_GPU_ARCH": chip.arch, "FLYDSL_DUMP_IR": "1"},
         **{"FLYDSL_DUMP_DIR": str(dumps), "FLYDSL_RUNTIME_ENABLE_CACHE": "0"},
     }
     kernel = import_kernel(options.aiter)
@@ -91,11 +96,11 @@ def main() -> None:
 
     for shape in options.shapes:
         n, k = map(int, shape.split(","))
-        for tile, tiles_m in itertools.product(FLYDSL_TILES, options.tiles_m):
+        for tile, tiles_m in itertools.product(FLYDSL_TILES[chip.arch], options.tiles_m):
             if n % tile[1]:
                 continue
             padded = padded_n(n, tile[1], tiles_m)
-            for splits in sorted(splits_of(k, tile, n // tile[1])):
+            for splits in sorted(splits_of(k, tile, n // tile[1], chip.num_cus)):
                 name = flydsl_file(padded, k, tile, splits)
                 path = options.out / name
                 if path.exists():

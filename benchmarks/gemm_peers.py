@@ -16,23 +16,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from amdattn.arch.props import DeviceProps
 from amdattn.bench.kernels import Launch
 
-XCDS, CUS = 8, 304
-_LANES_PER_WAVE, _LDS_BYTES = 64, 65536
+XCDS = 8
+_LANES_PER_WAVE = 64
 _MOST_SPLITS = 16
 # Of AITER's launcher. Slots of 16 bytes: addresses of D, C, A, B; alpha, beta; strides in bytes of
 # D, C, A, B, two each; M, N, K, splits; whether D is bfloat16; bias, whether there is one;
 # semaphores. From the public launcher, csrc/py_itfs_cu/asm_gemm_a16w16.cu.
 _AITER_SLOTS = "<" + "Q8x" * 4 + "f12x" * 2 + "I12x" * 8 + "I12x" * 5 + "Q8xI12xQ8x"
-# Tile m, n, k, stages; waves along m, n, k.
-FLYDSL_TILES = (
-    (16, 64, 64, 5, 1, 2, 1),
-    (16, 64, 128, 3, 1, 2, 1),
-    (32, 64, 64, 5, 1, 4, 1),
-    (64, 64, 64, 4, 2, 2, 1),
-    (128, 64, 64, 2, 4, 2, 1),
-)
+# Tile m, n, k, stages; waves along m, n, k. Those that AITER's tuned tables choose most for up to
+# 128 rows, as far as the LDS holds their stages.
+FLYDSL_TILES = {
+    "gfx942": (
+        (16, 64, 64, 5, 1, 2, 1),
+        (16, 64, 128, 3, 1, 2, 1),
+        (32, 64, 64, 5, 1, 4, 1),
+        (64, 64, 64, 4, 2, 2, 1),
+        (128, 64, 64, 2, 4, 2, 1),
+    ),
+    "gfx950": (
+        (16, 64, 64, 5, 1, 2, 1),
+        (16, 64, 64, 8, 1, 2, 1),
+        (16, 64, 128, 4, 1, 2, 1),
+        (16, 64, 128, 6, 1, 2, 1),
+        (16, 64, 128, 7, 1, 1, 2),
+        (32, 64, 64, 7, 1, 4, 1),
+        (32, 64, 128, 4, 1, 4, 1),
+        (32, 64, 128, 4, 2, 2, 1),
+        (64, 64, 64, 7, 1, 4, 1),
+        (64, 64, 128, 4, 2, 4, 1),
+    ),
+}
 _FLYDSL_SPLITS = 3  # numbers that are tried: the greatest with two workgroups a CU
 # Tile n, k, waves; tile m is chosen by the rows that there are.
 _TRITON_TILES = ((16, 256, 4), (32, 128, 2), (64, 128, 4), (128, 64, 4))
@@ -78,8 +94,9 @@ def _of_fullest_xcd(tiles: int, splits: int) -> int:
 class Aiter:
     """Every tile that takes N, with the splits of its launcher."""
 
-    def __init__(self, checkout: Path) -> None:
-        self._folder = checkout / "hsa" / "gfx942" / "bf16gemm"
+    def __init__(self, checkout: Path, props: DeviceProps) -> None:
+        self._cus = props.num_cus
+        self._folder = checkout / "hsa" / props.architecture.name / "bf16gemm"
         with open(self._folder / "bf16gemm_fp32bf16.csv", newline="", encoding="utf-8") as file:
             rows = csv.DictReader(file)
             self._rows = [row for row in rows if (row["bPreshuffle"], row["splitK"]) == ("0", "1")]
@@ -93,7 +110,7 @@ class Aiter:
             tiles_m = -(-m // tile_m)
             padded = padded_n(n, tile_n, tiles_m)
             tiles = tiles_m * (n // tile_n)
-            splits = max(2, min(CUS // tiles, 16, k // int(row["subK"])))
+            splits = max(2, min(self._cus // tiles, 16, k // int(row["subK"])))
             kernarg = struct.pack(
                 _AITER_SLOTS,
                 *(at.out, 0, at.a, at.b, 1.0, 0.0),
@@ -127,19 +144,20 @@ def flydsl_file(n: int, k: int, tile: tuple[int, ...], splits: int) -> str:
 class FlyDsl:
     """Kernels that `flydsl_hgemm.py` compiled for K and for N or the next one that will do."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, props: DeviceProps) -> None:
+        self._folder, self._cus = folder, props.num_cus
+        self._tiles = FLYDSL_TILES[props.architecture.name]
 
     def __call__(self, m: int, n: int, k: int, at: Operands) -> Iterator[Attempt]:
         """Attempts at a shape."""
-        for tile in FLYDSL_TILES:
+        for tile in self._tiles:
             tile_m, tile_n, *_, waves_m, waves_n, waves_k = tile
             if n % tile_n or tile_m > max(16, m):
                 continue
             tiles_m = -(-m // tile_m)
             tiles = tiles_m * (n // tile_n)
             found = {}
-            for splits in range(1, min(_MOST_SPLITS, 2 * CUS // tiles) + 1):
+            for splits in range(1, min(_MOST_SPLITS, 2 * self._cus // tiles) + 1):
                 for padded in range(n, padded_n(n, tile_n, 1) + 1, tile_n):
                     path = self._folder / flydsl_file(padded, k, tile, splits)
                     if padded % padded_n(1, tile_n, tiles_m) == 0 and path.exists():
@@ -169,7 +187,8 @@ class Triton:
     Parts are added by a kernel of its own; nothing is counted for launching it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, props: DeviceProps) -> None:
+        self._arch, self._cus = props.architecture, props.num_cus
         self._compiled: dict[object, Any] = {}
 
     def __call__(self, m: int, n: int, k: int, at: Operands) -> Iterator[Attempt]:
@@ -180,7 +199,7 @@ class Triton:
                 tiles_m, tiles_n = -(-m // tile_m), -(-n // tile_n)
                 steps = -(-k // tile_k)
                 most = min(_MOST_SPLITS, steps // 4)
-                filling = {fill * CUS // (tiles_m * tiles_n) for fill in (1, 2)}
+                filling = {fill * self._cus // (tiles_m * tiles_n) for fill in (1, 2)}
                 for splits in sorted({max(1, min(filled, most)) for filled in filling}):
                     k_of_split = -(-steps // splits) * tile_k
                     if k_of_split * (splits - 1) >= k:
@@ -195,7 +214,7 @@ class Triton:
                         waves,
                         "fp32" if splits > 1 else "bf16",
                     )
-                    if first.dynamic_lds_bytes > _LDS_BYTES:
+                    if first.dynamic_lds_bytes > self._arch.lds_bytes:
                         continue
                     launches = (first,)
                     if splits > 1:
@@ -243,7 +262,7 @@ class Triton:
                     constants,
                     facts,
                 ),
-                target=GPUTarget("hip", "gfx942", _LANES_PER_WAVE),
+                target=GPUTarget("hip", self._arch.name, _LANES_PER_WAVE),
                 options={"num_warps": waves, "num_stages": 2},
             )
         compiled = self._compiled[key]

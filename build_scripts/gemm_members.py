@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.ops.gemm.planning import GRID
 from build_scripts import preload
 from build_scripts.limits import MAX_GRID_YZ
@@ -29,6 +30,12 @@ _ALIGNED = (
     ("m64n32", 16, 4, 2, 1, 4, 2),
     ("m64n64", 16, 4, 4, 1, 4, 2),
 )
+# Others, and others of the same name, where a matrix instruction takes twice as much of k: more
+# results of a wave pay, and of rows that are needed twice more is in flight.
+_OF_LONG_PRODUCTS = (
+    ("m32n32k2", 16, 2, 2, 1, 2, 6),
+    ("m64n48", 16, 4, 3, 1, 2, 3),
+)
 _ANY = ("any", 16, 1, 1, 1, 4, 1)  # any alignment, element by element
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
 _MATRIX, _LINE = 16, 64
@@ -42,12 +49,16 @@ _MAX_ALIGNED_STRIDE = 2**24 - 1
 
 def gemm_members() -> Iterator[dict[str, Any]]:
     """Every member."""
-    for dtype in _ELEMENT:
-        for member in (*_ALIGNED, _ANY):
-            yield _member(dtype, *member)
+    for arch in ARCHITECTURES.values():
+        others = _OF_LONG_PRODUCTS if arch.converts_bf16 else ()
+        aligned = {member[0]: member for member in (*_ALIGNED, *others)}
+        for dtype in _ELEMENT:
+            for member in (*aligned.values(), _ANY):
+                yield _member(arch.name, dtype, *member)
 
 
 def _member(
+    arch: str,
     dtype: str,
     name_of_tile: str,
     tile: int,
@@ -80,6 +91,7 @@ def _member(
         "toolchain_reason": "neither LLVM 21 nor 22 spills; the order of the loop is the source's",
         "op": "gemm_nt",
         "dtype": dtype,
+        "archs": (arch,),
         "params": {
             "mfma": tile,
             "step": max(_LINE, 512 // tile),

@@ -3,9 +3,9 @@
     python -m build_scripts.gemm_table [--output FILE] [--products N,K ...] [--rows M ...]
                                        [--candidates COUNT]
 
-Of each product of bfloat16 the choices with the least estimated time are modelled. The file is
-written anew when all of them are. A user's own table comes before it; for what neither has, the
-estimate decides.
+Of each product of bfloat16 the choices with the least estimated time are modelled, on the device of
+$AMDATTN_DEVICE. Its entries in the file are written anew when all of them are, those of other chips
+stay. A user's own table comes before it; for what neither has, the estimate decides.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from amdattn import tuning
+from amdattn.arch.props import DeviceProps
 from amdattn.cli.output import progress_bar
 from amdattn.device import runtime
 from amdattn.ops import registry
@@ -37,6 +38,12 @@ def product(text: str) -> tuple[int, int]:
     """N and k of a product, from N,K."""
     n, k = map(int, text.split(","))
     return n, k
+
+
+def of_others(path: Path, props: DeviceProps) -> list[tuple[gemm_table.Key, gemm_table.Tuned]]:
+    """Entries of a file that are for other chips."""
+    chip = gemm_table.Key.of(GemmProblem(1, 1, 1), props).chip
+    return [(key, tuned) for key, tuned in gemm_table.load(path).items() if key.chip != chip]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -65,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             found.append((gemm_table.Key.of(problem, props), best))
             progress.console.print(f"{problem.m}, {problem.n}, {problem.k}: {best}", soft_wrap=True)
             progress.advance(task)
-    gemm_table.store(options.output, found, keep=False)
+    gemm_table.store(options.output, [*of_others(options.output, props), *found], keep=False)
 
 
 if __name__ == "__main__":

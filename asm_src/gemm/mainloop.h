@@ -134,15 +134,17 @@ struct Mainloop {
 
   template <int kSlot, int q, int m, int n>
   __device__ __forceinline__ void multiply() {
-    Sums::template mma<S::kElement, m * S::kTilesN + n>(half_of(b[kSlot][n][q / 2], q % 2),
-                                                        half_of(a[kSlot][m][q / 2], q % 2));
+    constexpr int kPart = q / S::kOperands, kNth = q % S::kOperands;
+    ordered::mma_into_acc<S::kElement, kMatrix, Sums::template kRegister<m * S::kTilesN + n>>(
+        operand_of<S::kOperands>(b[kSlot][n][kPart], kNth),
+        operand_of<S::kOperands>(a[kSlot][m][kPart], kNth));
   }
   // A step: waits until all but kLater steps' loads are done; kLoads: each register is loaded again
   // behind its last use.
   template <int kSlot, int kLater, bool kLoads>
   __device__ __forceinline__ void step() {
     ordered::s_waitcnt<kLater * S::kLoads, ordered::kAnyLgkm>();
-    constexpr int kLast = 2 * S::kParts - 1, kSteps = kSlot % kWindow;
+    constexpr int kLast = S::kOperands * S::kParts - 1, kSteps = kSlot % kWindow;
     unroll<kLast + 1>([&]<int q>() {
       unroll<S::kTilesM>([&]<int m>() {
         unroll<S::kTilesN>([&]<int n>() {

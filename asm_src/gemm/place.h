@@ -1,6 +1,7 @@
 // Where a lane's results go. Found while the first rows are on their way, when nothing else is left
 // to do: at the end every instruction would be waited for.
 #pragma once
+#include "arch/target.h"
 #include "gemm/activation.h"
 #include "gemm/arguments.h"
 #include "gemm/shape.h"
@@ -45,20 +46,33 @@ struct Place {
 
   // Four neighbours of fragment f.
   __device__ __forceinline__ void store_plain(f32x4 x, int f) const {
-    // NaN here come from NaN of the inputs' type or from arithmetic: their payloads do not wrap.
-    const bf16x4 bits = round_numbers<S::kElement, Rounding::kNearestEven>(x);
+    bf16x4 bits;
+    if constexpr (Here::kConvertsPairs)
+      bits = converted<S::kElement>(x);
+    else  // NaN come from NaN of the inputs' type or from arithmetic: their payloads do not wrap
+      bits = round_numbers<S::kElement, Rounding::kNearestEven>(x);
     if (there(f) > 0) *(Global<bf16x4>*)at(f) = bits;
   }
   __device__ __forceinline__ void store(f32x4 x, int f) const {
     if (out_type == kFloat32)
       put<float>(x, f);
     else
-      put<uint16_t>(out_type == kBfloat16 ? round_pairs<Element::kBf16, Rounding::kNearestEven>(x)
-                                          : round_pairs<Element::kF16, Rounding::kNearestEven>(x),
+      put<uint16_t>(out_type == kBfloat16 ? rounded<Element::kBf16>(x) : rounded<Element::kF16>(x),
                     f);
   }
 
  private:
+  template <Element kTo>
+  static __device__ __forceinline__ bf16x4 converted(f32x4 x) {
+    return {convert_pair<kTo>(x[0], x[1]), convert_pair<kTo>(x[2], x[3])};
+  }
+  template <Element kTo>
+  static __device__ __forceinline__ bf16x4 rounded(f32x4 x) {
+    if constexpr (Here::kConvertsPairs)
+      return converted<kTo>(x);
+    else
+      return round_pairs<kTo, Rounding::kNearestEven>(x);
+  }
   // Columns that there are from the lane's first one of a fragment on.
   __device__ __forceinline__ int there(int f) const {
     return f / S::kTilesN * S::kTile < rows ? columns - f % S::kTilesN * each : 0;

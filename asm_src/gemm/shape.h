@@ -42,6 +42,7 @@ struct Shape {
   static constexpr int kPart = 8 * kWaveLanes / kTile;          // of k in a fragment
   static constexpr int kStep = kPart > kLine ? kPart : kLine;   // of k in a step: whole lines
   static constexpr int kParts = kStep / kPart;
+  static constexpr int kOperands = 8 / Here::kOperandElements;  // of a load
   // Waves next to each other along m, and waves that take turns along k.
   static constexpr int kWavesM = kWavesM_, kWavesK = kWavesK_, kWaves = kWavesM * kWavesK;
   static constexpr int kLanes = kWaves * kWaveLanes;

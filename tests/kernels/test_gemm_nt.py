@@ -264,4 +264,4 @@ def test_explanations() -> None:
 
 
 def test_every_kernel_is_covered() -> None:
-    assert len(KERNELS) == 24 and set(NAMES) >= {SMALL, "gemm_nt_fp16_any"}
+    assert len(KERNELS) >= 24 and set(NAMES) >= {SMALL, "gemm_nt_fp16_any"}

@@ -2,9 +2,9 @@
 
 They only decide between ways to do the same work. Except where said, they were fitted to what the
 performance model of the virtual device gives for the shipped kernels on an MI300X, at the peak
-clock, at which kernels that wait for memory run. Rates, queues and latencies are the device's own;
-what is fitted is taken to be the same on every architecture, whose matrix instructions of these
-kernels take as many clk.
+clock, at which kernels that wait for memory run. Rates, queues, latencies and matrix instructions
+are the device's own; what is fitted is taken to be the same on every architecture (docs/gemm.md has
+the errors).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _LOAD_BYTES = 1024  # 16 a lane
 # From dispatch to the first rows and from the last ones to the end, with one fragment; for every
 # wave that is started; for each fragment; where waves of a workgroup add up their sums.
 _START_CLK, _WAVE_CLK, _FRAGMENT_CLK, _EXCHANGE_CLK = 2000, 5.2, 255, 543
-# Of the matrix instructions that loads in the queue's way keep waiting, what nothing hides; 32 clk
-# take a fragment and 8 elements a lane.
-_BLOCKED_LOSS, _MATRIX_CLK = 0.45, 32
+# Of the matrix instructions that loads in the queue's way keep waiting, what nothing hides; and the
+# operations of those for a fragment and 8 elements a lane.
+_BLOCKED_LOSS, _MATRIX_FLOPS = 0.45, 2 * 16 * 16 * 32
 # HBM and the loads of a CU overlap: the greater one counts, and more the nearer they are.
 _OVERLAP = 6.1
 # Of what CUs that have one workgroup more than others load when those are done.
@@ -115,7 +115,8 @@ def cost(
     asked = min(problem.m / tiles_m, kernel.tile["m"]) + rows_of_b
     through_l1 = of_cu * asked * row_bytes / splits / arch.l1_bytes_per_clk
     of_simd = max(of_cu * waves / arch.simds_per_cu, 1)
-    matrix = of_simd * steps * parts * fragments * _MATRIX_CLK
+    matrix_clk = _MATRIX_FLOPS * arch.simds_per_cu / arch.matrix_flops_per_clk
+    matrix = of_simd * steps * parts * fragments * matrix_clk
     resident = min(of_cu, at_once)
     # Of a CU with more workgroups than it holds, each one's own time, one after the other; the
     # first start and the last end are counted below.

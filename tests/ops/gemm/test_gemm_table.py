@@ -93,15 +93,17 @@ def test_activations_with_factors_and_adding_are_tuned_apart(table: Path) -> Non
 
 def test_the_shipped_table_is_of_the_shipped_kernels(table: Path) -> None:
     shipped = gemm_table.load(gemm_table.shipped_path())
-    assert len(shipped) >= 100
+    assert {key.chip for key in shipped} == {"MI300X", "MI355X"}
+    assert all(sum(key.chip == chip for key in shipped) >= 100 for chip in ("MI300X", "MI355X"))
     for key, tuned in shipped.items():
-        problem = GemmProblem(key.m, key.n, key.k, key.dtype)
-        assert (key.chip, key.num_cus) == ("MI300X", 304)
+        problem, props = GemmProblem(key.m, key.n, key.k, key.dtype), KNOWN_DEVICES[key.chip]
+        assert key.num_cus == props.num_cus
         assert (key.deterministic, key.has_factors) == (True, False)
-        choices = planning.choices(problem, PROPS, amdattn.kernels()).items
+        choices = planning.choices(problem, props, amdattn.kernels()).items
         assert any(choice.is_of(tuned) for choice in choices), f"{key}: {tuned}"
-        assert gemm_table.lookup(problem, PROPS) == tuned
+        assert gemm_table.lookup(problem, props) == tuned
     # The user's own comes before it.
+    key = gemm_table.Key.of(problem, PROPS)
     own = gemm_table.Tuned("gemm_nt_bf16_any", 1, 16, 1.0, "by hand")
     gemm_table.store(table, [(key, own)])
     assert gemm_table.lookup(problem, PROPS) == own
@@ -124,11 +126,15 @@ def test_the_script_of_the_shipped_table(
         *((1, 16, 64), (17, 16, 64), (1, 40, 128), (17, 40, 128))
     }
     assert "17, 40, 128: gemm_nt_bf16_" in capsys.readouterr().err
-    # By default the shipped one, which then has nothing of before.
-    gone = gemm_table.Key.of(GemmProblem(5, 16, 64), PROPS)
-    gemm_table.store(shipped, [(gone, gemm_table.Tuned("gemm_nt_old", 1, 16, 2.0, "measured"))])
+    # By default the shipped one, which then has nothing of before, except of other chips.
+    old = gemm_table.Tuned("gemm_nt_old", 1, 16, 2.0, "measured")
+    gone, kept = (
+        gemm_table.Key.of(GemmProblem(5, 16, 64), props)
+        for props in (PROPS, KNOWN_DEVICES["MI355X"])
+    )
+    gemm_table.store(shipped, [(gone, old), (kept, old)])
     build.main(small)
-    assert gemm_table.load(shipped) == gemm_table.load(other)
+    assert gemm_table.load(shipped) == {**gemm_table.load(other), kept: old}
 
 
 def test_a_kernel_that_is_gone(table: Path) -> None:
