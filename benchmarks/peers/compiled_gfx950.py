@@ -35,7 +35,7 @@ _GLUON, _FLYDSL = "gluon_attn_fwd", "flash_attn_dualwave_swp_gfx950_kernel_0"
 _HIPKITTENS = "_Z10attend_kerILi{d}EEv12attn_globalsIXT_EE"
 # A tensor of FlyDSL's: its address, and shape and strides, which these kernels do not read.
 _FLYDSL_TENSOR, _FLYDSL_TENSORS = "Q40x", 12
-_INT_MAX = 2**31 - 1
+_XCDS = 8
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Objects(OneLaunch):
     """The kernels of one kind in a directory, as a benchmark runs them.
 
     Those that are compiled for one length are needed for each that is simulated: of a sampled
-    launch the shorter ones too.
+    launch the shorter ones too, and Gluon's so that they do not take the length of K for Q's.
 
     Raises
     ------
@@ -204,6 +204,8 @@ class Objects(OneLaunch):
         if self.peer == "hipkittens":  # transposed: heads that share K and V go to one XCD
             group = shape.heads_q // shape.heads_kv
             head = head % group * group + head // group
+        if self.peer == "gluon" and shape.heads_q % _XCDS == 0:  # as many neighbours to each XCD
+            head = head % _XCDS * (shape.heads_q // _XCDS) + head // _XCDS
         begin, end = kv_range_of_tiles(shape, Q_TILE, KV_TILE, tile)
         q_end = (tile + 1) * Q_TILE
         return Walk(end - begin, batch, q_end, streams(shape, batch, head), begin, end)
