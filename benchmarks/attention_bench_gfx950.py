@@ -39,6 +39,9 @@ BARS: dict[str, tuple[float | None, float | None, float | None]] = {
     "gluon": (1.0, None, None),
     "triton": (None, None, 1.3),
 }
+# Of ours, shapes of preset "gluon": share of the matrix peak, and causal rates over the open ones.
+WHOLE = {"b32 h8 s8192 d128": 0.90}
+CAUSAL = {"b32 h8 s8192 d128 causal": 0.93, "b32 h8 s16384 d128 causal": 0.96}
 # What is not known of an MI355X's energies, one at a time.
 VARIANTS: dict[str, dict[str, float]] = {
     "GEMM at 1.502 GHz, its matrix units never waiting": {"gemm_ghz": 1.502},
@@ -168,21 +171,23 @@ def grid(rows: Rows, cell: Callable[[Row, Row], str], lds: str = MEASURED) -> st
     return markdown(["shape", OURS, *peers], body)
 
 
+def causal_rate(rows: Rows, peer: str, shape: str) -> float | None:
+    """Useful operations per clk of a causal shape over those of the same without a mask."""
+    row, free = rows.get(peer, shape), rows.get(peer, shape.removesuffix(" causal"))
+    if row is None or free is None or row is free:
+        return None
+    return float(row["flops"] / clk(row) / (free["flops"] / clk(free)))
+
+
 def whole(rows: Rows) -> str:
     """The operation of the tutorials: share of the matrix peak, and what a causal mask costs."""
     body = []
     for shape in rows.shapes("gluon"):
         cells = [shape]
         for peer in (OURS, *rows.peers()):
-            row = rows.get(peer, shape)
-            open_row = rows.get(peer, shape.removesuffix(" causal"))
-            if row is None:
-                cells.append("-")
-            elif row is open_row or open_row is None:
-                cells.append(f"{row['use']['mfma_device']:.1%}")
-            else:
-                rate = (row["flops"] / clk(row)) / (open_row["flops"] / clk(open_row))
-                cells.append(f"{row['use']['mfma_device']:.1%}, {rate:.1%}")
+            row, rate = rows.get(peer, shape), causal_rate(rows, peer, shape)
+            use = "-" if row is None else f"{row['use']['mfma_device']:.1%}"
+            cells.append(use if rate is None else f"{use}, {rate:.1%}")
         body.append(cells)
     return markdown(["shape", OURS, *rows.peers()], body)
 
@@ -259,12 +264,20 @@ def stalls(rows: Rows) -> str:
 def losses(rows: Rows) -> str:
     """Shapes at which ours does not reach a bar."""
     lines = []
+    for shape, bar in WHOLE.items():
+        row = rows.get(OURS, shape)
+        if row and row["use"]["mfma_device"] < bar:
+            lines.append(f"- {shape}: {row['use']['mfma_device']:.1%} of the peak < {bar:.0%}")
+    for shape, bar in CAUSAL.items():
+        rate = causal_rate(rows, OURS, shape)
+        if rate is not None and rate < bar:
+            lines.append(f"- {shape}: {rate:.1%} of the rate without a mask < {bar:.0%}")
     for peer in rows.peers():
         least, least_time, _ = BARS[peer]
-        for what, bar, value in (("cycles", least, clk), ("time", least_time, estimated)):
-            of_peer = ratios(rows, peer, value) if bar else {}
-            missed = {shape: ratio for shape, ratio in of_peer.items() if ratio < (bar or 0)}
-            lines += [f"- {peer}, {what}: {s}: {r:.3f} < {bar:g}" for s, r in missed.items()]
+        for what, wanted, value in (("cycles", least, clk), ("time", least_time, estimated)):
+            of_peer = ratios(rows, peer, value) if wanted else {}
+            missed = {shape: ratio for shape, ratio in of_peer.items() if ratio < (wanted or 0)}
+            lines += [f"- {peer}, {what}: {s}: {r:.3f} < {wanted:g}" for s, r in missed.items()]
     return "\n".join(lines) + "\n" if lines else "None.\n"
 
 

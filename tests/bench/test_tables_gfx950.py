@@ -54,6 +54,8 @@ def test_page() -> None:
     assert "| triton, LDS measured | 1 | 2.000 | 2.000 (>= 1.3) |" in page
     assert f"- aiter, cycles: {GRID[0]}: 1.100 < 1.2" in page and "aiter, time" not in page
     assert f"| {CAUSAL} | 25.0%, 80.0% | - | - |" in page
+    assert f"- {OPEN}: 25.0% of the peak < 90%" in page
+    assert f"- {CAUSAL}: 80.0% of the rate without a mask < 93%" in page
     assert f"| {GRID[2]} | 1.000 | 1.500 | - |" in page
     assert "- aiter, 1 rows: head_dim=64" in page
     assert f"| amdattn {at_8192} | 50% | 40% | 30% | 20% |" in page
