@@ -1,9 +1,10 @@
 """Write docs/studies/attention-bench-gfx950.md: ours beside others' kernels for MI355X.
 
-    python -m benchmarks.attention_bench_gfx950 ROWS
+    python -m benchmarks.attention_bench_gfx950 ROWS [--again]
 
 ROWS is what `benchmarks.attention_rows` has filled. Kernels that have no rows there are not on the
-page, and shapes that a kernel has not solved are "-".
+page, and shapes that a kernel has not solved are "-". `--again` runs ours again before, on the device
+that AMDATTN_DEVICE names: a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from amdattn.arch.energies import ENERGIES, Energies, mi355x
 from amdattn.bench.shapes import PRESETS
 from amdattn.device.profiling import LDS
 from amdattn.energy import Activity, estimate
-from benchmarks.attention_rows import read
+from benchmarks.attention_rows import read, run_ours_again
 from benchmarks.published_gfx950 import SAME_BOARD, published_us
 from build_scripts.generated_page import page_parser, write_page
 
@@ -343,7 +344,10 @@ def main() -> int:
     """Command line."""
     parser = page_parser(__doc__)
     parser.add_argument("rows", type=Path)
+    parser.add_argument("--again", action="store_true", help="run ours again first")
     args = parser.parse_args()
+    if args.again:
+        run_ours_again(args.rows)
     return write_page(PAGE, render(read(args.rows)), args.check)
 
 
