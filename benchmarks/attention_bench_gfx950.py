@@ -3,8 +3,8 @@
     python -m benchmarks.attention_bench_gfx950 ROWS [--again]
 
 ROWS is what `benchmarks.attention_rows` has filled. Kernels that have no rows there are not on the
-page, and shapes that a kernel has not solved are "-". `--again` runs ours again before, on the device
-that AMDATTN_DEVICE names: a quarter of an hour.
+page, and shapes that a kernel has not solved are "-". `--again` runs ours again before, on the
+device that AMDATTN_DEVICE names: a quarter of an hour.
 """
 
 from __future__ import annotations
