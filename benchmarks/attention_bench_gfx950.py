@@ -236,7 +236,8 @@ def variants(rows: Rows) -> str:
     for name, energies in tables.items():
         off = deviations(rows, energies, long_only=True)
         cells = [name, f"{energies.matrix_pj_per_flop['32x32x16']:.3f}"]
-        cells.append(f"{sum(map(abs, off)) / len(off):.1%}, {min(off):+.0%} to {max(off):+.0%}")
+        mean_off = sum(map(abs, off)) / max(len(off), 1)
+        cells.append(f"{mean_off:.1%}, {min(off):+.0%} to {max(off):+.0%}" if off else "-")
         for peer in rows.peers():
             of_peer = ratios(rows, peer, lambda row: estimated_us(row, energies))  # noqa: B023
             cells.append(f"{min(of_peer.values()):.3f}" if of_peer else "-")
