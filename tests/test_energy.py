@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from amdattn.arch.energies import ENERGIES, mi355x
 from amdattn.bench.run import energy
 from amdattn.energy import PJ_PER_FLOP_16X16X16, Activity, estimate, mi300x
 from benchmarks.performance_model import micro_kernel
@@ -42,6 +43,19 @@ def test_large_tiles_draw_more() -> None:
     large = dataclasses.replace(GEMM, matrix_flops={"32x32x8": 708e12})
     assert estimate(large).clock_ghz < estimate(GEMM).clock_ghz
     assert estimate(large, mi300x(large_tile=1)) == estimate(GEMM)
+
+
+def test_the_gemm_of_an_mi355x_comes_back_whatever_is_guessed() -> None:
+    for guess in ({}, {"gemm_ghz": 1.75}, {"idle_watts": 350.0}, {"plain_valu": 1.0}):
+        ghz = guess.get("gemm_ghz", 1.6)
+        gemm = Activity(cycles=ghz * 1e9, matrix_flops={"16x16x32": 1575e12})
+        found = estimate(gemm, mi355x(**guess))
+        assert found.clock_ghz == pytest.approx(ghz) and found.seconds == pytest.approx(1.0)
+        assert sum(found.watts.values()) == pytest.approx(1400)
+    assert ENERGIES["MI355X"].matrix_pj_per_flop["32x32x16"] == pytest.approx(0.507, abs=0.001)
+    assert ENERGIES["MI355X"].peak_ghz == 2.4
+    large = mi355x(large_tile=1.26).matrix_pj_per_flop
+    assert large["32x32x16"] == pytest.approx(1.26 * large["16x16x32"])
 
 
 def test_an_mfma_without_an_energy_is_refused() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from amdattn.arch.products import REFERENCE
+from amdattn.arch.products import REFERENCE, of_arch
+
+_MI355X = of_arch("gfx950")
 
 
 @dataclass(frozen=True)
@@ -73,5 +75,51 @@ def mi300x(*, large_tile: float = LARGE_TILE, plain_valu: float = PLAIN_VALU) ->
     )
 
 
+# bfloat16 GEMM of 8192^3 on an MI355X, hipBLASLt: 1575 TFLOP/s (HipKittens' table), at the 1400 W
+# of the board. Its clock is in no publication. Matrix units that never wait would make it 1.5 GHz;
+# those of good GEMM loops wait for 5 to 10 % of the time.
+_CDNA4_TFLOPS, _CDNA4_CAP = 1575.0, 1400.0
+GEMM_GHZ = 1.6
+
+
+def mi355x(
+    *,
+    gemm_ghz: float = GEMM_GHZ,
+    idle_watts: float = _IDLE,
+    large_tile: float = 1.0,
+    plain_valu: float = PLAIN_VALU,
+) -> Energies:
+    """The numbers of an MI355X, none of them fitted; docs/studies/attention-bench-gfx950.md.
+
+    What idle power and clock trees leave of the cap at the clock of the GEMM is charged to its
+    MFMA. Everything else is an MI300X's, for want of anything better: of a chip with fewer CUs, in
+    a newer process.
+
+    Parameters
+    ----------
+    gemm_ghz : the clock of the GEMM, a guess
+    idle_watts : a guess
+    large_tile : a 32x32x16 MFMA over two 16x16x32, per operation; 1: as much
+    plain_valu : as of an MI300X
+    """
+    clock_trees = _CLOCK_TREE * gemm_ghz**1.5
+    matrix = (_CDNA4_CAP - idle_watts - clock_trees) / (_CDNA4_TFLOPS * gemm_ghz**0.5)
+    base = mi300x(plain_valu=plain_valu)
+    return replace(
+        base,
+        cap_watts=_CDNA4_CAP,
+        idle_watts=idle_watts,
+        peak_ghz=_MI355X.peak_clock_ghz,
+        matrix_pj_per_flop={
+            "16x16x32": matrix,
+            "32x32x16": matrix * large_tile,
+            # The shapes of gfx942, for which there is no anchor at all.
+            "16x16x16": matrix,
+            "32x32x8": matrix * large_tile,
+            "32x32x4_2b": matrix * large_tile,
+        },
+    )
+
+
 # By product; the others' caps and shares are not public enough to guess.
-ENERGIES = {REFERENCE.name: mi300x()}
+ENERGIES = {REFERENCE.name: mi300x(), _MI355X.name: mi355x()}

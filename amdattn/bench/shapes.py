@@ -102,6 +102,14 @@ def _square(batch: int, heads: int, seqlen: int) -> Shape:
 
 _PREFILLS = (2048, 4096, 8192, 16384)
 
+
+def _hipkittens(head_dim: int, heads_kv: int, causal: bool, seqlen: int) -> Shape:
+    """One row of the grid; its longest rows, but for this one kind, have 15 batch entries."""
+    heads = 16 if heads_kv == 16 else 64
+    full = seqlen < 16384 or (heads_kv == heads and not causal)
+    return Shape(16 if full else 15, heads, heads_kv, seqlen, seqlen, head_dim, causal)
+
+
 # moonmath: the nine shapes of moonmath-ai/amd-kernels@5f758e78, README.md, MI300X table.
 # llama3-8b: 32 query and 8 KV heads of 128 (config.json of the model), prefill of one sequence.
 # wan2.1: config.json of the 1.3B and 14B models has 12 and 40 heads of 128; 32760 and 75600 tokens
@@ -113,6 +121,8 @@ _PREFILLS = (2048, 4096, 8192, 16384)
 # llama3-70b: 64 query and 8 KV heads of 128 (config.json).
 # gpt-oss: 64 query and 8 KV heads of 64, with sinks; every other layer sees 128 keys (config.json
 # of the 20B and 120B models).
+# hipkittens: HazyResearch/HipKittens@f09e9685, analysis/attn/fwd/benchmark/mi355x_*_fwd.json.
+# gluon: ROCm/gfx950-gluon-tutorials, kernels/attention/README.md, and the same causal and longer.
 # deepseek: 128 heads of 192, values of 128, before the latent attention is absorbed (V3, prefill).
 PRESETS: dict[str, tuple[Shape, ...]] = {
     "moonmath": (
@@ -148,6 +158,18 @@ PRESETS: dict[str, tuple[Shape, ...]] = {
         Shape(1, 64, 8, seqlen, seqlen, 64, causal=True, window=window, sinks=True)
         for window in ((127, -1), (-1, -1))
         for seqlen in (1024, 4096, 8192)
+    ),
+    "hipkittens": tuple(
+        _hipkittens(head_dim, heads_kv, causal, seqlen)
+        for head_dim in (128, 64)
+        for heads_kv in (16, 8)
+        for causal in (False, True)
+        for seqlen in (1024, *_PREFILLS)
+    ),
+    "gluon": tuple(
+        Shape(32, 8, 8, seqlen, seqlen, 128, causal=causal)
+        for seqlen in (8192, 16384)
+        for causal in (False, True)
     ),
     "deepseek": tuple(
         Shape(1, 128, 128, seqlen, seqlen, 192, causal=True, head_dim_v=128)

@@ -90,8 +90,8 @@ def attention(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="A set of shapes: moonmath, llama3-8b, llama3-70b, causal, gpt-oss, deepseek, "
-            "wan2.1, flux or whisper."
+            help="A set of shapes: moonmath, hipkittens, gluon, llama3-8b, llama3-70b, causal, "
+            "gpt-oss, deepseek, wan2.1, flux or whisper."
         ),
     ] = None,
     peer: Annotated[

@@ -29,11 +29,14 @@ class OneLaunch(abc.ABC):
         Rounding of the probabilities.
     causal_granule : int
         256, or 512 where workgroups of a causal mask take tiles of 256 rows in pairs.
+    compact : bool
+        It takes no batch strides: shorter problems have operands of their own.
     """
 
-    peer: ClassVar[str]
+    peer: str
     causal_granule: ClassVar[int]
     round_mode: str
+    compact: bool = False
 
     @abc.abstractmethod
     def refusal(self, shape: Shape) -> str:

@@ -265,6 +265,9 @@ class Sampler(SamplerBase[OneLaunch]):
         *,
         simulated_xcd: int = 0,
     ) -> Simulation:
+        if self._kernel.compact and operands.shape != shape:
+            with Operands(shape) as own:
+                return self._simulate(own, shape, limit, level, events, simulated_xcd=simulated_xcd)
         walk = self._kernel.walk(shape)
         flat = np.arange(simulated_xcd, len(walk.kv_rows), self._arch.num_xcds)[:limit]
         operands.fill_for(shape, walk, flat)

@@ -2,7 +2,7 @@
 
     AMDATTN_DEVICE=virtual:gfx950 python -m benchmarks.performance_model.gfx950 DIRECTORY
 
-DIRECTORY has the code objects that tests/support/peers/gfx950_attention.py describes: two of Gluon
+DIRECTORY has the code objects that benchmarks/peers/compiled_gfx950.py describes: two of Gluon
 of one NAME_hHkK_nN, whose N differ, and FlyDSL's. An iteration is 256 rows of Q and twice 64 keys:
 64 MFMAs of 32 clk a wave, two waves a SIMD, 4096 clk. One workgroup alone on its CU runs two
 lengths; their difference is that of so many iterations. Nothing is fitted. The rate of LDS reads is

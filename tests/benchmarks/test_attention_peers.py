@@ -69,7 +69,11 @@ def test_triton(run: Any) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--peer", "cutlass"), "must be one of aiter=DIR, moonmath=DIR, triton, object=FILE"),
+        (
+            ("--peer", "cutlass"),
+            "must be one of aiter=DIR, moonmath=DIR, triton, gluon=DIR, flydsl=",
+        ),
+        (("--peer", "gluon=/none"), "gluon=/none has no kernels of gluon with their NAME.json"),
         (("--peer", "aiter="), "--peer='aiter=' must be one of aiter=DIR"),
         (("--peer", "triton="), "--peer='triton=' must be one of aiter=DIR"),
         (("--peer", "triton=3"), "--peer='triton=3' must be one of aiter=DIR"),

@@ -203,3 +203,14 @@ def test_warnings_are_shown(run: Shell, tmp_path: Path) -> None:
     status, text = run(tmp_path, "amdattn build k.hip --flag=-O1 --assembly k.s")
     assert status == 0 and "warning: unused variable" in text
     assert "s_endpgm" in (tmp_path / "k.s").read_text()
+
+
+def test_launch_bounds_are_those_of_hipcc(tmp_path: Path) -> None:
+    """Lanes of a workgroup at most, and waves of a SIMD at least: registers follow from both."""
+    source = tmp_path / "bounds.hip"
+    kernel = 'extern "C" __global__ void {} {}(float* x) {{ x[threadIdx.x] = 1; }}\n'
+    bounds = {"any": "", "few": "__launch_bounds__(256)", "two": "__launch_bounds__(512, 2)"}
+    text = "".join(kernel.format(bound, name) for name, bound in bounds.items())
+    source.write_text("#include <hip/hip_runtime.h>\n" + text)
+    found = re.findall(r"max_flat_workgroup_size: (\d+)", compiler.build(source).assembly)
+    assert found == ["1024", "256", "512"]

@@ -80,6 +80,9 @@ OWN: dict[str, dict[str, Any]] = {
     "ops.norm.rms_norm.rms_norm": {"eps": 1e-6},
     "ops.norm.problem.NormProblem": {"eps": 1e-6, "residual": False},
     "cli.tune._time": {"shown": 8},
+    "arch.energies.mi355x": {
+        **{"gemm_ghz": 1.6, "idle_watts": 200.0, "large_tile": 1.0, "plain_valu": 0.5},
+    },
     "arch.energies.mi300x": {"large_tile": 1.26, "plain_valu": 0.5},  # docs/performance-model.md
     "report.kernels.Guarded": {"guard": 8},
     # Micro kernels: one wave, or as many as a rate of a CU needs.

@@ -1,6 +1,6 @@
 """Kernels of Gluon's tutorials, FlyDSL and HipKittens for MI355X match float64.
 
-AMDATTN_GFX950_DIR names their code objects, as tests/support/peers/gfx950_attention.py says. The
+AMDATTN_GFX950_DIR names their code objects, as benchmarks/peers/compiled_gfx950.py says. The
 device must be an MI355X (AMDATTN_DEVICE=virtual:gfx950): test_on_gfx950.py runs this module.
 """
 

@@ -31,9 +31,9 @@ FAST = {
     "bench": (
         *("clocks", "exact_records", "items", "listed_tables", "readings", "replay", "report"),
         "readings_of_architectures",
-        *("shapes", "tables", "traffic"),
+        *("shapes", "tables", "tables_gfx950", "traffic"),
     ),
-    "benchmarks": ("moonmath",),
+    "benchmarks": ("compiled_gfx950", "moonmath"),
     "build_scripts": ALL,
     "checking": (
         *("code_object_facts", "surface_arguments", "surface_listing", "surface_session"),

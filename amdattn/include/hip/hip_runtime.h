@@ -12,7 +12,14 @@
 #define __shared__ __attribute__((shared))
 #define __constant__ __attribute__((constant))
 #define __forceinline__ inline __attribute__((always_inline))
-#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+// As hipcc's: lanes of a workgroup at most, and waves of a SIMD at least. The compiler's own
+// attribute of this name is not for AMD GPUs.
+#define AMDATTN_BOUNDS_1(lanes) __attribute__((amdgpu_flat_work_group_size(1, lanes)))
+#define AMDATTN_BOUNDS_2(lanes, waves) \
+  __attribute__((amdgpu_flat_work_group_size(1, lanes), amdgpu_waves_per_eu(waves)))
+#define AMDATTN_BOUNDS(first, second, chosen, ...) chosen
+#define __launch_bounds__(...) \
+  AMDATTN_BOUNDS(__VA_ARGS__, AMDATTN_BOUNDS_2, AMDATTN_BOUNDS_1, )(__VA_ARGS__)
 #define HIP_DYNAMIC_SHARED(type, name) extern __shared__ type name[];
 
 #define AMDATTN_DEVICE static inline __attribute__((device, always_inline))
