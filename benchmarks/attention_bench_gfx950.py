@@ -166,7 +166,9 @@ def grid(rows: Rows, cell: Callable[[Row, Row], str], lds: str = MEASURED) -> st
     for shape in rows.shapes("hipkittens", lds):
         ours = rows.get(OURS, shape, lds)
         assert ours
-        found = (rows.get(peer, shape, lds) for peer in peers)
+        found = [rows.get(peer, shape, lds) for peer in peers]
+        if not any(found):
+            continue
         body.append(
             [shape, cell(ours, ours), *("-" if r is None else cell(r, ours) for r in found)]
         )
