@@ -277,7 +277,7 @@ def losses(rows: Rows) -> str:
         rate = causal_rate(rows, OURS, shape)
         if rate is not None and rate < bar:
             lines.append(f"- {shape}: {rate:.1%} of the rate without a mask < {bar:.0%}")
-    for lds, peer in ((lds, peer) for lds in LDS for peer in rows.peers(lds)):
+    for lds, peer in ((way, name) for way in LDS for name in rows.peers(way)):
         least, least_time, _ = BARS[peer]
         for what, wanted, value in (("cycles", least, clk), ("time", least_time, estimated)):
             of_peer = ratios(rows, peer, value, lds) if wanted else {}
