@@ -166,7 +166,9 @@ def grid(rows: Rows, cell: Callable[[Row, Row], str], lds: str = MEASURED) -> st
     for shape in rows.shapes("hipkittens", lds):
         ours = rows.get(OURS, shape, lds)
         assert ours
-        found = (rows.get(peer, shape, lds) for peer in peers)
+        found = [rows.get(peer, shape, lds) for peer in peers]
+        if not any(found):
+            continue
         body.append(
             [shape, cell(ours, ours), *("-" if r is None else cell(r, ours) for r in found)]
         )
@@ -275,13 +277,23 @@ def losses(rows: Rows) -> str:
         rate = causal_rate(rows, OURS, shape)
         if rate is not None and rate < bar:
             lines.append(f"- {shape}: {rate:.1%} of the rate without a mask < {bar:.0%}")
-    for peer in rows.peers():
+    for lds, peer in ((way, name) for way in LDS for name in rows.peers(way)):
         least, least_time, _ = BARS[peer]
         for what, wanted, value in (("cycles", least, clk), ("time", least_time, estimated)):
-            of_peer = ratios(rows, peer, value) if wanted else {}
+            of_peer = ratios(rows, peer, value, lds) if wanted else {}
             missed = {shape: ratio for shape, ratio in of_peer.items() if ratio < (wanted or 0)}
-            lines += [f"- {peer}, {what}: {s}: {r:.3f} < {wanted:g}" for s, r in missed.items()]
+            if missed:
+                worst = min(missed, key=lambda shape: missed[shape])
+                lines.append(
+                    f"- {peer}, LDS {lds}, {what}: {len(missed)} of {len(of_peer)} shapes below "
+                    f"{wanted:g}, {worst} with {missed[worst]:.3f}"
+                )
     return "\n".join(lines) + "\n" if lines else "None.\n"
+
+
+def objects(row: Row) -> Iterable[tuple[str, str]]:
+    """Kernels of a row, and the hashes of their code objects."""
+    return zip(row["kernel"].split(" + "), row["sha256"].split(" + "), strict=False)
 
 
 def remarks(rows: Rows) -> str:
@@ -292,12 +304,14 @@ def remarks(rows: Rows) -> str:
         worst[r["peer"]] = max(worst.get(r["peer"], 0.0), error)
     sampled = sum(bool(r["sampled"]) for r in rows.solved)
     listed = ", ".join(f"{peer} {error:.2%}" for peer, error in worst.items())
+    own = {(k, sha[:12]) for r in rows.solved if r["peer"] == OURS for k, sha in objects(r)}
     reasons: dict[tuple[str, str], int] = {}
     for r in rows.refused:
         reasons[r["peer"], r["refused"]] = reasons.get((r["peer"], r["refused"]), 0) + 1
     lines = [
         f"{sampled} of {len(rows.solved)} operations were sampled, the others simulated in full; "
         f"how far a prediction of one more\nlength was off, at most: {listed}.\n",
+        "Our objects: " + ", ".join(f"{kernel} ({sha})" for kernel, sha in sorted(own)) + ".\n",
         *(f"- {peer}, {count} rows: {reason}" for (peer, reason), count in reasons.items()),
     ]
     return "\n".join(lines) + "\n"

@@ -21,6 +21,7 @@ def row(shape: str, peer: str, us: float, **more: Any) -> Any:
     counts = ("vector_slots", "lds_bytes", "l1_bytes", "l2_bytes", "hbm_bytes")
     return {
         **{"shape": shape, "peer": peer, "lds": "measured", "model": "abc", "refused": ""},
+        **{"kernel": "k", "sha256": "0123456789abcdef"},
         **{"flops": 10**9, "times": {"at_sustained_us": us}, "launches": []},
         **{"clocks": {"sustained_ghz": 1.75, "launch_us": 2.6}, "sampled": {"check_error": -0.004}},
         "use": {"mfma": 0.5, "mfma_device": 0.25, "valu": 0.4, "lds": 0.3},
@@ -52,7 +53,9 @@ def test_page() -> None:
     assert "| aiter, LDS measured | 3 | 1.100 (**<** 1.2) | 1.220 | 1.100 (>= 1) | 1.220 |" in page
     assert "| aiter, LDS published | 1 | 1.200 (>= 1.2) | 1.200 | 1.200 (>= 1) |" in page
     assert "| triton, LDS measured | 1 | 2.000 | 2.000 (>= 1.3) |" in page
-    assert f"- aiter, cycles: {GRID[0]}: 1.100 < 1.2" in page and "aiter, time" not in page
+    text = f"- aiter, LDS measured, cycles: 2 of 3 shapes below 1.2, {GRID[0]} with 1.100"
+    assert text in page and "measured, time" not in page and "aiter, LDS published" in page
+    assert "Our objects: k (0123456789ab)." in page
     assert f"| {CAUSAL} | 25.0%, 80.0% | - | - |" in page
     assert f"- {OPEN}: 25.0% of the peak < 90%" in page
     assert f"- {CAUSAL}: 80.0% of the rate without a mask < 93%" in page
@@ -113,6 +116,6 @@ def test_rows_are_kept_and_not_run_again(tmp_path: Path, monkeypatch: pytest.Mon
     assert json.loads((tmp_path / "amdattn-measured.jsonl").read_text().splitlines()[0]) == found[0]
     ran.clear()
     attention_rows.run_ours_again(tmp_path)
-    assert ran == [*GRID, *map(str, PRESETS["gluon"]), *(s for s in GRID if " s8192 " in s)]
+    assert ran == [*GRID, *map(str, PRESETS["gluon"]), *GRID]
     with pytest.raises(ValueError, match="must be one of"):
         attention_rows.kernels(["cutlass"])
