@@ -315,7 +315,7 @@ def _makes_zero(inst: Instruction) -> bool:
 def _verify(code: KernelCode, mutant: Mutant) -> None:
     """The new bytes decode to as many bytes as they are, and differ from the old."""
     old = code.bytes_at(mutant.at, len(mutant.encoding))
-    before, after = disassemble(old, mutant.at), disassemble(mutant.encoding, mutant.at)
+    before, after = (disassemble(b, mutant.at, code.arch) for b in (old, mutant.encoding))
     assert old != mutant.encoding, mutant
     assert sum(inst.size for inst in before) == sum(inst.size for inst in after), mutant
     if mutant.kind in ("s_nop", "swap") and len(before) > 1:
