@@ -320,6 +320,7 @@ class Judge:
             if inst.pc in self._code.reachable
             and inst.mnemonic.startswith(("buffer_", "tbuffer_"))
             and not regs.is_cache_control(inst)
+            and len(regs.registers(inst.operands[2])) == 4  # not so of loads to LDS
             and mutant.pc
             in sources(self._code, inst.pc, sorted(regs.registers(inst.operands[2]))[2])
         }

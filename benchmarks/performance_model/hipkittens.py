@@ -7,7 +7,7 @@ and K 6144 and 9216: 8c4p_kK.hsaco and 12c4p_kK.hsaco of `kernels/gemm/bf16fp32/
 producer_consumer/16x32` (micro_02, micro_04) and 8wave_kK.hsaco of `kernels/gemm/bf16fp32/mi350x`
 (256_256_64_32_with16x32), without `#pragma unroll` in front of the loop over K, which the compiler
 follows for some K only. An XCD's first round of workgroups runs, one on each CU; a time is that of
-as many rounds as the product has on 256 CUs, at the sustained clock, and the launch. Nothing is
+as many rounds as the product has on all CUs, at the sustained clock, and the launch. Nothing is
 fitted. The rate of LDS reads is open: both readings are printed.
 """
 
@@ -22,6 +22,7 @@ from pathlib import Path
 
 from amdattn import virtual
 from amdattn.arch.architectures import architecture
+from amdattn.arch.products import of_arch
 from amdattn.bench.clocks import clocks
 from amdattn.device import runtime
 from amdattn.device.profiling import LDS, LaunchProfile
@@ -30,7 +31,8 @@ from tests.support.peers.removed_barriers import KERNELS
 
 ARCH = "gfx950"
 M, N, DEPTHS = 7680, 8192, (6144, 9216)  # compiled in
-ROUND = 32  # workgroups of an XCD
+_CHIP = of_arch(ARCH)
+ROUND = _CHIP.cus_of_xcd  # workgroups of an XCD
 FLOPS_PER_CLK = architecture(ARCH).matrix_flops_per_clk
 
 
@@ -100,7 +102,7 @@ class Cost:
     def tflops(self, variant: Variant, shape: tuple[int, int, int], ghz: float) -> float:
         """Of a whole product."""
         m, n, k = shape
-        rounds = math.ceil((m // variant.tile[0]) * (n // variant.tile[1]) / 256)
+        rounds = math.ceil((m // variant.tile[0]) * (n // variant.tile[1]) / _CHIP.num_cus)
         us = rounds * (self.base + self.clk * k) / ghz / 1000 + architecture(ARCH).launch_us
         return 2 * m * n * k / us / 1e6
 

@@ -251,8 +251,6 @@ def main() -> int:
     if given.known:
         report = known(given.known, chosen)
     names = {original.subject for original in report.originals}
-    large = [s for s in chosen if s.name == FORWARD or given.kernel]
-    others = [s for s in chosen if s not in large]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
         steps: dict[str, object] = {}
@@ -262,13 +260,13 @@ def main() -> int:
                 steps[what] = bar.add_task(what, total=total)
             bar.update(steps[what], completed=done, total=total)  # type: ignore[arg-type]
 
-        for group, sample in ((large, given.sample), (others, None)):
-            to_run = [subject for subject in group if subject.name not in names]
-            if not to_run:
+        for subject in chosen:
+            if subject.name in names:
                 continue
+            is_large = subject.name == FORWARD or given.kernel
             found = campaign(
-                to_run,
-                sample=sample,
+                [subject],
+                sample=given.sample if is_large else None,
                 seed=given.seed,
                 classes=given.classes or CLASSES,
                 num_workers=given.workers,
@@ -276,6 +274,8 @@ def main() -> int:
             )
             report.originals += found.originals
             report.outcomes += found.outcomes
+            if given.json:  # what there is, for --known if a later kernel fails
+                given.json.write_text(json.dumps(report.as_dict(), indent=1), encoding="utf-8")
     ordered(report, chosen)
     console.print(report.table())
     if not given.kernel:
