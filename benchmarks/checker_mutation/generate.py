@@ -139,7 +139,7 @@ def _swaps(code: KernelCode) -> Iterator[Mutant]:
     """Exchange the neighbours of pairs that have no wait state to spare."""
     seen = set()
     for pair in sorted(HazardAnalysis(code).tight()):
-        if pair.rule == LLVM_ONLY:
+        if pair.rule in LLVM_ONLY:
             continue
         after = code.index[pair.producer]
         before = code.index[pair.consumer] - 1

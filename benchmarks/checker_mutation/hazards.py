@@ -39,7 +39,10 @@ _RULES = {
     "gfx950": _Rules(horizon=20, behind_xdl=1, behind_f64=(19, 17), swaps=True),
 }
 # The manual asks for no state of a carry and has no row for a lane mask; LLVM keeps two for both.
-LLVM_ONLY = "VALU writes SGPR or VCC -> VALU reads it as carry-in or lane mask"
+_AS_MASK = "VALU writes SGPR or VCC -> VALU reads it as carry-in or lane mask"
+# The manual's row is taken to mean the source that lanes exchange; LLVM means all of them.
+_AS_OTHER = "VALU writes VGPR -> DPP reads it as another source than that which lanes exchange"
+LLVM_ONLY = (_AS_MASK, _AS_OTHER)
 
 _TRANS = re.compile(r"v_(exp|log|rcp|rcp_iflag|rsq|sqrt|sin|cos)_(f16|f32|f64)")
 _READLANE = ("v_readlane", "v_readfirstlane")
@@ -157,7 +160,7 @@ def _after_valu(
     if scalar:
         as_mask = _carry_in(second)
         if scalar & as_mask:
-            yield 2, LLVM_ONLY
+            yield 2, _AS_MASK
         if scalar - as_mask:
             yield 2, "VALU writes SGPR or VCC -> VALU reads it as a constant"
         if second.mnemonic.startswith(("v_readlane", "v_writelane")) and scalar & regs.registers(
@@ -176,7 +179,8 @@ def _after_valu(
     if not vector:
         return
     if _is_dpp(second):
-        yield 2, "VALU writes VGPR -> DPP reads it"
+        exchanged = regs.registers(second.operands[2 if "_co_" in second.mnemonic else 1])
+        yield 2, "VALU writes VGPR -> DPP reads it" if vector & exchanged else _AS_OTHER
     if second.mnemonic.startswith(_READLANE):
         yield 1, "VALU writes VGPR -> readlane reads it"
     if regs.is_mfma(second):

@@ -45,6 +45,13 @@ _LOCK = """- The Triton kernels were chosen while the campaign was written. `loc
   lock, when nothing is left to publish, and 13 changes of EXEC), of which no proof exists that
   they are equivalent. EXEC reaches its bar with erf and scatter_add f16, which were added last.
 """
+_LEFT_OUT = """- Two kernels that were run are not among them. Of the 252 mutants of
+  rms_norm_bf16_c4096_l256 24 show nothing: 9 offsets of stores that no case reaches, 13 changes of
+  EXEC and 2 waits, of which nobody has shown that they are equivalent. Of the 184 of Triton's
+  causal attention 2 show nothing, a wait deleted and the same weakened; and the static analysis
+  asks for waits in front of barriers that the unmutated kernel does without, which was not
+  followed up.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +107,9 @@ STUDIES = {
         ),
         Study(
             "gfx950",
-            (FORWARD, _MERGE, "gather_rows", "gemm_nt_bf16_m16n16k1", "rms_norm_bf16_c4096_l256",
-             "merge_state_bf16_b8"),
-            triton=("softmax, 4 waves", "matmul bf16", "matmul fp8", "attention causal"),
+            (FORWARD, _MERGE, "gather_rows", "gemm_nt_bf16_m16n16k1", "merge_state_bf16_b8"),
+            triton=("softmax, 4 waves", "matmul bf16", "matmul fp8"),
+            notes=_LEFT_OUT,
             page="checked-mode-mutation-gfx950.md",
         ),
     )
@@ -204,7 +211,9 @@ def rows_of_arguments(report: Campaign) -> list[str]:
 
 def _assumptions(study: Study, report: Campaign) -> str:
     """What a reader has to grant, and what the rates are if it is not granted."""
-    assumed = [o for o in report.outcomes if o.equivalent and LLVM_ONLY in o.argument]
+    assumed = [
+        o for o in report.outcomes if o.equivalent and any(rule in o.argument for rule in LLVM_ONLY)
+    ]
     granted, rates = Counts.of(report.outcomes), {}
     for kind in ("s_nop", "all"):
         counts = report.by_class().get(kind, granted)
@@ -212,7 +221,8 @@ def _assumptions(study: Study, report: Campaign) -> str:
         rates[kind] = 1 - (counts["missed"] + len(assumed)) / counted if counted else 1.0
     s_nop, everything = f"{rates['s_nop']:.1%}", f"{rates['all']:.1%}"
     return f"""- {len(assumed)} s_nop mutants count as equivalent as the manual's table asks for no
-  state where a VALU reads, as carry-in or lane mask, an SGPR that a VALU wrote; LLVM keeps two,
+  state where a VALU reads, as carry-in or lane mask, an SGPR that a VALU wrote, and is taken to
+  mean the source that lanes exchange where DPP reads a VGPR that a VALU wrote; LLVM keeps two,
   and the checker reports their absence as advice. If that is not granted, {s_nop} of the s_nop
   mutants and {everything} of all are reported.
 {study.notes}- Waits and barriers between coherent accesses show only if one of
