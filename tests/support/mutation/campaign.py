@@ -48,9 +48,11 @@ _LOCK = """- The Triton kernels were chosen while the campaign was written. `loc
 _LEFT_OUT = """- Two kernels that were run are not among them. Of the 252 mutants of
   rms_norm_bf16_c4096_l256 24 show nothing: 9 offsets of stores that no case reaches, 13 changes of
   EXEC and 2 waits, of which nobody has shown that they are equivalent. Of the 184 of Triton's
-  causal attention 2 show nothing, a wait deleted and the same weakened; and the static analysis
-  asks for waits in front of barriers that the unmutated kernel does without, which was not
-  followed up.
+  causal attention 2 show nothing, a wait deleted and the same weakened. With both 98.2% of all
+  would be reported and 80% of class EXEC: less than the bars.
+- In the unmutated forward kernel, as in that attention of Triton's, the static analysis finds LDS
+  operations under way at barriers and asks for waits, where checked mode has no finding: its rule
+  is stricter than what is needed. Such pairs count for no mutant.
 """
 
 
