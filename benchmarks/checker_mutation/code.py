@@ -12,11 +12,15 @@ import re
 import struct
 from dataclasses import dataclass, field
 
+from amdattn.arch.products import of_arch
+from amdattn.compiler import DEFAULT_ARCH
 from amdattn.device.virtual_library import library_path
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")  # Elf64_Shdr
 _SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
 _SYMTAB, _DYNSYM = 2, 11
+_FLAGS = 48  # e_flags of Elf64_Ehdr; the low byte names the processor
+_ARCHS = {0x4C: "gfx942", 0x4F: "gfx950"}
 NO_FALL_THROUGH = frozenset({"s_branch", "s_endpgm", "s_endpgm_saved", "s_setpc_b64"})
 _COMMA = re.compile(r",\s*(?![^\[]*\])")
 
@@ -80,10 +84,10 @@ class Instruction:
         return None
 
 
-def disassemble(code: bytes, pc: int) -> list[Instruction]:
+def disassemble(code: bytes, pc: int, arch: str = DEFAULT_ARCH) -> list[Instruction]:
     """Instructions of `code`, which lies at `pc`; CodeError at bytes that are none."""
     words = (ctypes.c_uint32 * (len(code) // 4)).from_buffer_copy(code)
-    function = _disassembler()
+    function = _disassembler(arch)
     needed = function(words, len(words), None, 0)
     buffer = ctypes.create_string_buffer(needed)
     function(words, len(words), buffer, needed)
@@ -103,13 +107,21 @@ def disassemble(code: bytes, pc: int) -> list[Instruction]:
     return found
 
 
+def _disassembler(arch: str) -> ctypes._NamedFuncPointer:
+    library = _library()
+    if not library.vdev_test_choose_machine(of_arch(arch).name.encode()):
+        raise CodeError(f"arch={arch!r}: the virtual device has none")
+    return library.vdev_test_disassemble
+
+
 @functools.cache
-def _disassembler() -> ctypes._NamedFuncPointer:
-    function = ctypes.CDLL(str(library_path())).vdev_test_disassemble
+def _library() -> ctypes.CDLL:
+    library = ctypes.CDLL(str(library_path()))
+    function = library.vdev_test_disassemble
     pointer = ctypes.POINTER(ctypes.c_uint32)
     function.argtypes = [pointer, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
     function.restype = ctypes.c_size_t
-    return function
+    return library
 
 
 class Elf:
@@ -122,6 +134,15 @@ class Elf:
         (table,) = struct.unpack_from("<Q", image, 40)
         size, count = struct.unpack_from("<HH", image, 58)
         self._sections = [_SECTION.unpack_from(image, table + i * size) for i in range(count)]
+
+    @property
+    def arch(self) -> str:
+        """The processor that the code is for."""
+        (flags,) = struct.unpack_from("<I", self._image, _FLAGS)
+        arch = _ARCHS.get(flags & 0xFF)
+        if arch is None:
+            raise CodeError(f"the code object is for processor {flags & 0xFF:#x}")
+        return arch
 
     def symbol(self, name: str) -> tuple[int, int, int]:
         """(address, size, offset in the file) of a symbol."""

@@ -178,7 +178,7 @@ class Judge:
             for pair in self._hazards.missing_after(*self._mutated(mutant))
             if (pair.consumer, pair.producer, pair.rule) not in known
         ]
-        required = [pair for pair in missing if pair.rule != LLVM_ONLY]
+        required = [pair for pair in missing if pair.rule not in LLVM_ONLY]
         places = {mutant.pc}.union(*({pair.consumer, pair.producer} for pair in required))
         joined = overwrites(*self._mutated(mutant)) - self.clause_violations
         places = places.union(*joined)
@@ -186,9 +186,8 @@ class Judge:
         if not required and not joined:
             argument = "no pair of instructions has fewer wait states than the table asks for"
             if missing:
-                argument = (
-                    f"only LLVM keeps states for {LLVM_ONLY}; the manual's table asks for none"
-                )
+                rule = missing[0].rule
+                argument = f"only LLVM keeps states for {rule}; the manual's table asks for none"
         return Judgement(argument, frozenset(places))
 
     def _last_load_to_lds(self, mutant: Mutant) -> str:
@@ -320,6 +319,7 @@ class Judge:
             if inst.pc in self._code.reachable
             and inst.mnemonic.startswith(("buffer_", "tbuffer_"))
             and not regs.is_cache_control(inst)
+            and len(regs.registers(inst.operands[2])) == 4  # not so of loads to LDS
             and mutant.pc
             in sources(self._code, inst.pc, sorted(regs.registers(inst.operands[2]))[2])
         }

@@ -139,7 +139,7 @@ def _swaps(code: KernelCode) -> Iterator[Mutant]:
     """Exchange the neighbours of pairs that have no wait state to spare."""
     seen = set()
     for pair in sorted(HazardAnalysis(code).tight()):
-        if pair.rule == LLVM_ONLY:
+        if pair.rule in LLVM_ONLY:
             continue
         after = code.index[pair.producer]
         before = code.index[pair.consumer] - 1
@@ -315,7 +315,7 @@ def _makes_zero(inst: Instruction) -> bool:
 def _verify(code: KernelCode, mutant: Mutant) -> None:
     """The new bytes decode to as many bytes as they are, and differ from the old."""
     old = code.bytes_at(mutant.at, len(mutant.encoding))
-    before, after = disassemble(old, mutant.at), disassemble(mutant.encoding, mutant.at)
+    before, after = (disassemble(b, mutant.at, code.arch) for b in (old, mutant.encoding))
     assert old != mutant.encoding, mutant
     assert sum(inst.size for inst in before) == sum(inst.size for inst in after), mutant
     if mutant.kind in ("s_nop", "swap") and len(before) > 1:

@@ -1,8 +1,9 @@
-"""Required wait states of CDNA3, and which pairs of instructions of a kernel lack them.
+"""Required wait states, and which pairs of instructions of a kernel lack them.
 
-A table and an analysis of its own, apart from the virtual device's. Sources: AMD Instinct MI300 ISA
-reference, section 4.5 (manually inserted wait states) and section 7 (dependency resolution of
-matrix instructions); a wait state is an instruction between the two, and s_nop N counts N + 1.
+A table and an analysis of its own, apart from the virtual device's. Sources: CDNA3 and CDNA4 ISA
+references, section 4.5 (manually inserted wait states) and section 7 (dependency resolution of
+matrix instructions), and what LLVM keeps beyond them behind matrix instructions of CDNA4; a wait
+state is an instruction between the two, and s_nop N counts N + 1.
 """
 
 from __future__ import annotations
@@ -17,14 +18,38 @@ from benchmarks.checker_mutation.code import Instruction
 from benchmarks.checker_mutation.dataflow import ForwardAnalysis
 from benchmarks.checker_mutation.kernel import KernelCode
 
-HORIZON = 19  # the most that any pair needs
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """What differs between architectures.
+
+    `horizon` is the most that any pair needs. `behind_xdl` are states that one of 4 passes and more
+    needs beyond those of CDNA3, `behind_f64` those of a 16x16 product before (a matrix instruction
+    or a VALU, its accumulator in other registers).
+    """
+
+    horizon: int
+    behind_xdl: int
+    behind_f64: tuple[int, int]
+    swaps: bool  # has v_permlane*_swap
+
+
+_RULES = {
+    "gfx942": _Rules(horizon=19, behind_xdl=0, behind_f64=(11, 9), swaps=False),
+    "gfx950": _Rules(horizon=20, behind_xdl=1, behind_f64=(19, 17), swaps=True),
+}
 # The manual asks for no state of a carry and has no row for a lane mask; LLVM keeps two for both.
-LLVM_ONLY = "VALU writes SGPR or VCC -> VALU reads it as carry-in or lane mask"
+_AS_MASK = "VALU writes SGPR or VCC -> VALU reads it as carry-in or lane mask"
+# The manual's row is taken to mean the source that lanes exchange; LLVM means all of them.
+_AS_OTHER = "VALU writes VGPR -> DPP reads it as another source than that which lanes exchange"
+LLVM_ONLY = (_AS_MASK, _AS_OTHER)
 
 _TRANS = re.compile(r"v_(exp|log|rcp|rcp_iflag|rsq|sqrt|sin|cos)_(f16|f32|f64)")
 _READLANE = ("v_readlane", "v_readfirstlane")
+_SWAPS = ("v_permlane16_swap", "v_permlane32_swap")
 _WIDE_STORE = re.compile(r"_store_(dwordx[34]|format_xyzw?|lds_dwordx[34])")
-_SHAPE = re.compile(r"v_s?mfmac?_\w+?_(\d+)x\d+x\d+_?(?:(\d+)b_)?(\w+)")
+_SHAPE = re.compile(r"v_s?mfmac?_(?:scale_)?\w+?_(\d+)x\d+x\d+_?(?:(\d+)b_)?(\w+)")
+_NARROW = re.compile(r"(cbsz|blgp):[234]")  # operands of 6 and of 4 bits
 _SGPRS = frozenset(range(108))
 _VCC, _EXEC = frozenset(regs.VCC), frozenset(regs.EXEC)
 
@@ -51,8 +76,16 @@ class _Matrix:
     kind: str  # "xdl", "sgemm" (float32 operands) or "dgemm"
 
 
+def _matrix(inst: Instruction) -> _Matrix | None:
+    matrix = _by_name(inst.mnemonic)
+    if matrix is not None and "f8f6f4" in inst.mnemonic:
+        narrow = sum(bool(_NARROW.fullmatch(modifier)) for modifier in inst.modifiers) == 2
+        return matrix if narrow else _Matrix(2 * matrix.passes, matrix.kind)
+    return matrix
+
+
 @functools.lru_cache(maxsize=1024)
-def _matrix(mnemonic: str) -> _Matrix | None:
+def _by_name(mnemonic: str) -> _Matrix | None:
     match = _SHAPE.fullmatch(mnemonic.removesuffix("_e64"))
     if match is None:
         return None
@@ -81,13 +114,18 @@ def _moves_its_result(inst: Instruction) -> bool:
 
 
 def _requirements(
-    first: Instruction, second: Instruction, live: regs.Registers
+    rules: _Rules, first: Instruction, second: Instruction, live: regs.Registers
 ) -> Iterator[tuple[int, str]]:
     """(states, rule) between two instructions; `live`: results of the first not replaced since."""
     a, b = regs.use(first), regs.use(second)
     if regs.is_mfma(first):
-        yield from _after_matrix(first, second, live)
+        yield from _after_matrix(rules, first, second, live)
     elif regs.is_valu(first):
+        if rules.swaps and second.mnemonic.startswith(_SWAPS):
+            if live & _EXEC:
+                yield 4, "v_cmpx -> v_permlane_swap"
+            if any(r >= regs.VGPR for r in live & b.reads):
+                yield 2, "VALU writes VGPR -> v_permlane_swap reads it"
         yield from _after_valu(first, second, live & b.reads, live)
     if _WIDE_STORE.search(first.mnemonic) and regs.is_vmem(first) and regs.is_valu(second):
         buffered = first.mnemonic.startswith(("buffer_", "tbuffer_"))
@@ -122,7 +160,7 @@ def _after_valu(
     if scalar:
         as_mask = _carry_in(second)
         if scalar & as_mask:
-            yield 2, LLVM_ONLY
+            yield 2, _AS_MASK
         if scalar - as_mask:
             yield 2, "VALU writes SGPR or VCC -> VALU reads it as a constant"
         if second.mnemonic.startswith(("v_readlane", "v_writelane")) and scalar & regs.registers(
@@ -141,7 +179,8 @@ def _after_valu(
     if not vector:
         return
     if _is_dpp(second):
-        yield 2, "VALU writes VGPR -> DPP reads it"
+        exchanged = regs.registers(second.operands[2 if "_co_" in second.mnemonic else 1])
+        yield 2, "VALU writes VGPR -> DPP reads it" if vector & exchanged else _AS_OTHER
     if second.mnemonic.startswith(_READLANE):
         yield 1, "VALU writes VGPR -> readlane reads it"
     if regs.is_mfma(second):
@@ -176,19 +215,21 @@ def _carry_in(inst: Instruction) -> regs.Registers:
 
 
 def _after_matrix(
-    first: Instruction, second: Instruction, live: regs.Registers
+    rules: _Rules, first: Instruction, second: Instruction, live: regs.Registers
 ) -> Iterator[tuple[int, str]]:
-    matrix = _matrix(first.mnemonic)
+    matrix = _matrix(first)
     if matrix is None:
         return
     a, b = regs.use(first), regs.use(second)
     passes, xdl = matrix.passes, matrix.kind == "xdl"
     if matrix.kind == "dgemm":
-        to_matrix, to_valu, to_memory = (11, 11, 18) if passes == 8 else (6, 6, 9)
-        accumulate, overlap = (9, 9) if passes == 8 else (4, 4)
+        read, overlap = rules.behind_f64 if passes == 8 else (6, 4)
+        to_matrix, to_valu, to_memory = read, read, 18 if passes == 8 else 9
+        accumulate = overlap
     else:
-        to_matrix = to_valu = to_memory = passes + (3 if xdl else 2)
-        accumulate, overlap = 2 if passes == 2 else 0, passes + (1 if xdl else 0)
+        more = rules.behind_xdl if xdl else 0
+        to_matrix = to_valu = to_memory = passes + (3 if xdl else 2) + (more if passes > 2 else 0)
+        accumulate, overlap = 2 if passes == 2 else 0, passes + (1 if xdl else 0) + more
     result = live & a.writes
     if regs.is_mfma(second):
         sources = [regs.registers(operand) for operand in second.operands[1:]]
@@ -219,6 +260,10 @@ _State = dict[int, _Entry]  # by address of the first
 class HazardAnalysis(ForwardAnalysis[int, _Entry, Missing]):
     """Pairs of instructions of a kernel that lack wait states, whatever path is taken."""
 
+    def __init__(self, code: KernelCode) -> None:
+        self._rules = _RULES[code.arch]
+        super().__init__(code)
+
     def missing(self) -> frozenset[Missing]:
         """Every pair with fewer states than it needs."""
         return frozenset(pair for pair in self.pairs() if pair.states < pair.required)
@@ -248,14 +293,14 @@ class HazardAnalysis(ForwardAnalysis[int, _Entry, Missing]):
         if inst.mnemonic in ("s_nop", "s_waitcnt"):
             return
         for pc, (since, live) in state.items():
-            for required, rule in _requirements(self.code.at(pc), inst, live):
+            for required, rule in _requirements(self._rules, self.code.at(pc), inst, live):
                 yield Missing(inst.pc, pc, required, since, rule)
 
     def _step(self, inst: Instruction, state: _State) -> None:
         writes = regs.use(inst).writes
         states = wait_states(inst)
         for pc, (since, live) in list(state.items()):
-            if since + states >= HORIZON:
+            if since + states >= self._rules.horizon:
                 del state[pc]
             else:
                 state[pc] = (since + states, live - writes if writes else live)

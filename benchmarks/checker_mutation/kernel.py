@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from amdattn.compiler import DEFAULT_ARCH
 from benchmarks.checker_mutation import registers as regs
 from benchmarks.checker_mutation.code import (
     NO_FALL_THROUGH,
@@ -56,9 +57,13 @@ class KernelCode:
         The code object, or bare instructions.
     symbol : str
         "" for bare instructions.
+    arch : str
+        Of bare instructions; a code object names its own.
 
     Attributes
     ----------
+    arch : str
+        The processor that the code is for.
     start, end, entry : int
         ELF addresses; `entry` is where a device that preloads kernarg begins.
     instructions : tuple of Instruction
@@ -70,15 +75,16 @@ class KernelCode:
         Of changed code: basic blocks are as they were, but for instructions in one of them.
     """
 
-    def __init__(self, image: bytes, symbol: str) -> None:
+    def __init__(self, image: bytes, symbol: str, arch: str = DEFAULT_ARCH) -> None:
         self.image = image
         self.symbol = symbol
+        self.arch = Elf(image).arch if symbol else arch
         place = _locate(image, symbol) if symbol else Place(0, len(image), 0, 0)
         self.start, size, self._file_offset, self.entry = place
         self.end = self.start + size
         self.same_paths = True
         self._taken: Mapping[int, bool] = {}
-        self._set(tuple(disassemble(self.bytes_at(self.start, size), self.start)))
+        self._set(tuple(disassemble(self.bytes_at(self.start, size), self.start, self.arch)))
 
     def assuming(self, taken: Mapping[int, bool]) -> KernelCode:
         """The same kernel in waves of which these branches are always taken, or never."""
@@ -93,7 +99,7 @@ class KernelCode:
         other.image = self.patched(pc, encoding)
         first, end = self.index[pc], pc + len(encoding)
         last = self.index[end] if end in self.index else len(self.instructions)
-        new, old = disassemble(encoding, pc), self.instructions[first:last]
+        new, old = disassemble(encoding, pc, self.arch), self.instructions[first:last]
         instructions = (*self.instructions[:first], *new, *self.instructions[last:])
         other.same_paths = (
             len(new) == len(old)

@@ -47,10 +47,10 @@ _BASE = {"v": VGPR, "a": AGPR, "s": 0, "ttmp": 108}
 
 _TWO_RESULTS = re.compile(
     r"v_(add|sub|subrev)_co_u32|v_(addc|subb|subbrev)_co_u32|v_mad_[ui]64_[ui]32|v_div_scale_"
-    r"|v_swap_b32"
+    r"|v_(permlane\d+_)?swap_b32"
 )
 _READS_ITS_RESULT = re.compile(
-    r"v_(pk_)?f?mac_|v_dot\d+c_|v_smfmac|v_writelane|v_swap|v_cvt_(pk|sr)_(fp|bf)8"
+    r"v_(pk_)?f?mac_|v_dot\d+c_|v_smfmac|v_writelane|v_cvt_(pk|sr)_(fp|bf)8"
     r"|s_cmov|s_addk|s_mulk|s_bitset"
 )
 _NO_RESULT = re.compile(
@@ -182,7 +182,7 @@ def use(inst: Instruction) -> Use:
     reads = frozenset().union(*fields[results:])
     if _READS_ITS_RESULT.search(name) or "dst_unused:UNUSED_PRESERVE" in inst.modifiers:
         reads |= fields[0] if fields else NONE
-    if name.startswith("v_swap"):
+    if "swap_b32" in name:
         reads |= writes
     if is_valu(inst):
         reads |= frozenset(EXEC)

@@ -18,6 +18,7 @@ from typing import Any
 from amdattn.checking.findings import ERROR, Finding, read_findings
 from amdattn.device import runtime
 from amdattn.errors import HipError
+from benchmarks.checker_mutation.code import Elf
 from benchmarks.checker_mutation.subject import Buffer, Case, Subject
 
 
@@ -160,7 +161,8 @@ def _address_of(data: bytes) -> int:
 
 def _serve(connection: Connection, subjects: Sequence[Subject], options: dict[str, int]) -> None:
     """Answer tasks until there are no more."""
-    os.environ["AMDATTN_DEVICE"] = "virtual:gfx942"
+    (arch,) = {Elf(subject.image).arch for subject in subjects}
+    os.environ["AMDATTN_DEVICE"] = f"virtual:{arch}"
     try:
         device = _Device(options)
         while (task := connection.recv()) is not None:

@@ -11,17 +11,18 @@ from benchmarks.checker_mutation.clauses import overwrites
 from benchmarks.checker_mutation.code import CodeError, disassemble
 from benchmarks.checker_mutation.equivalence import WaitsOnPaths
 from benchmarks.checker_mutation.generate import CLASSES, mutants
-from benchmarks.checker_mutation.hazards import HazardAnalysis
+from benchmarks.checker_mutation.hazards import LLVM_ONLY, HazardAnalysis
 from benchmarks.checker_mutation.kernel import KernelCode
 from benchmarks.checker_mutation.uniform import decisions
 from benchmarks.checker_mutation.waits import MAXIMUM, WaitAnalysis, counts, with_count
 from tests.support.isa.assembler import assemble
 from tests.support.shipped import shipped as shipped_kernels
+from tests.support.vdev_library import DEFAULT_CPU
 
 
-def code(*texts: str) -> KernelCode:
+def code(*texts: str, arch: str = DEFAULT_CPU) -> KernelCode:
     """Bare instructions; branches give their distance in dwords."""
-    return KernelCode(b"".join(assemble([*texts, "s_endpgm"])), "")
+    return KernelCode(b"".join(assemble([*texts, "s_endpgm"], arch)), "", arch)
 
 
 LONGEST, SHORTER = "attn_fwd_bf16_d128_rtne", "attn_fwd_bf16_d64_narrow_rtne"
@@ -301,6 +302,51 @@ def test_wait_states(first: str, second: str, states: int) -> None:
         nops = [f"s_nop {given - 1}"] if 0 < given <= 16 else ["s_nop 0"] * given
         missing = HazardAnalysis(code(first, *nops, second)).missing()
         assert bool(missing) == (given < states), (given, missing)
+
+
+SWAP = "v_permlane32_swap_b32_e32 v1, v2"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "states"),
+    [
+        ("v_mov_b32_e32 v1, 0", SWAP, 2),
+        ("v_mov_b32_e32 v2, 0", SWAP, 2),
+        ("v_cmpx_eq_u32_e32 vcc, v8, v9", SWAP, 4),
+        *(
+            (f"v_mfma_f32_{shape} v[0:{n}], {ab}, {ab}, 0", "v_add_f32_e32 v20, v0, v0", states)
+            for shape, n, ab, states in (
+                ("4x4x4_16b_f16", 3, "v[30:31]", 5),
+                ("16x16x32_bf16", 3, "v[30:33]", 8),
+                ("32x32x16_bf16", 15, "v[30:33]", 12),
+                ("16x16x128_f8f6f4", 3, "v[30:37]", 12),
+                ("16x16x4_f32", 3, "v30", 10),
+            )
+        ),
+        (
+            "v_mfma_f32_16x16x128_f8f6f4 v[0:3], v[30:33], v[34:37], 0 cbsz:4 blgp:4",
+            "v_add_f32_e32 v20, v0, v0",
+            8,
+        ),
+        (
+            "v_mfma_f32_16x16x32_f16 v[0:3], v[30:33], v[30:33], 0",
+            "v_mfma_f32_16x16x32_f16 v[8:11], v[30:33], v[30:33], v[2:5]",
+            6,
+        ),
+    ],
+)
+def test_wait_states_of_gfx950(first: str, second: str, states: int) -> None:
+    for given in (states - 1, states):
+        missing = HazardAnalysis(code(first, f"s_nop {given - 1}", second, arch="gfx950")).missing()
+        assert bool(missing) == (given < states), (given, missing)
+
+
+@pytest.mark.parametrize(("source", "states"), [("v1, v2", 2), ("v2, v1", 0)])
+def test_dpp_waits_for_what_lanes_exchange(source: str, states: int) -> None:
+    texts = ["v_mov_b32_e32 v1, 0", f"v_add_f32_dpp v3, {source} row_shr:1"]
+    texts[1] += " row_mask:0xf bank_mask:0xf"
+    pairs = HazardAnalysis(code(*texts)).missing()
+    assert {pair.required for pair in pairs if pair.rule not in LLVM_ONLY} == {states} - {0}
 
 
 def test_wait_states_on_the_shorter_path() -> None:

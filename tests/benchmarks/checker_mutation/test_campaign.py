@@ -13,11 +13,11 @@ from benchmarks.checker_mutation.kernel import KernelCode
 from benchmarks.checker_mutation.report import Campaign, Verdict
 from benchmarks.checker_mutation.run import CampaignError, Task, run
 from benchmarks.checker_mutation.subject import shipped_subjects
+from tests.support.mutation.campaign import FORWARD, STUDIES
 from tests.support.mutation.hip_subjects import hip_subjects, range_copy
 
 PROPS = KNOWN_DEVICES["MI300X"]
 # Of many members with the same sources; the others differ in sizes and instructions of a kind.
-FORWARD = "attn_fwd_bf16_d128_rtne"
 SMALL = ("attn_fwd_bf16_d64_narrow_rtne", "attn_merge_bf16_d128_rtne")
 
 
@@ -26,9 +26,18 @@ def held(report: Campaign) -> None:
     assert not report.failures, "\n".join([*report.failures, *missed])
 
 
-@pytest.mark.parametrize("size", [25, pytest.param(70, marks=pytest.mark.slow)])
-def test_sample(size: int) -> None:
-    report = campaign(shipped_subjects(PROPS, SMALL) + hip_subjects(), sample=size, seed=1)
+@pytest.mark.parametrize(
+    ("product", "size"),
+    [
+        ("MI300X", 25),
+        pytest.param("MI300X", 70, marks=pytest.mark.slow),
+        pytest.param("MI355X", 70, marks=pytest.mark.slow),
+    ],
+)
+def test_sample(product: str, size: int) -> None:
+    props = KNOWN_DEVICES[product]
+    subjects = shipped_subjects(props, SMALL) + hip_subjects(props.arch)
+    report = campaign(subjects, sample=size, seed=1)
     held(report)
     assert len(report.outcomes) == size
     assert {outcome.kind for outcome in report.outcomes} == set(CLASSES)
@@ -93,6 +102,13 @@ def test_process_that_hangs_is_ended() -> None:
 @pytest.mark.slow
 def test_every_mutant_of_shipped_kernels() -> None:
     held(campaign(shipped_subjects(PROPS, (FORWARD, *SMALL, "gather_rows")) + hip_subjects()))
+
+
+@pytest.mark.slow
+def test_every_mutant_of_kernels_for_gfx950() -> None:
+    study = STUDIES["gfx950"]
+    names = [name for name in study.shipped if name != FORWARD]
+    held(campaign(shipped_subjects(study.props, names) + hip_subjects(study.arch)))
 
 
 @pytest.mark.slow

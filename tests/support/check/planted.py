@@ -1,15 +1,10 @@
-"""The planted defects: which kernel has which, what checked mode has to say, and how to launch it.
-
-`python -m tests.support.check.planted` prints docs/generated/checked-mode-planted.md.
-"""
+"""The planted defects: which kernel has which, what checked mode has to say, how to launch it."""
 
 from __future__ import annotations
 
 import functools
 import io
 import json
-import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import c_char_p, c_int, c_uint64
@@ -357,53 +352,3 @@ def outputs(gpu: Gpu, planted: Planted, repaired: bool) -> int:
             raise AssertionError(f"{planted.kernel}, seed {seed}: {outcome.findings}")
         found.append(outcome.out)
     return len(np.unique(found, axis=0))
-
-
-def row(*cells: str) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def table(gpu: Gpu) -> str:
-    """The page docs/generated/checked-mode-planted.md."""
-    lines = [
-        "# Planted defects",
-        "",
-        "One kernel per class of defect (`tests/virtual_device/check/planted/*.hip`), each with",
-        "one instruction too few, too many or wrong, and a twin without it (`-DREPAIRED`). Checked",
-        "mode reports each defect once, at the marked instruction, and nothing in the twins.",
-        "`python -m tests.support.check.planted` writes this page,",
-        "`tests/virtual_device/check/test_planted.py` asserts what it says.",
-        "",
-        row("Group", "Kernel", "Defect", "Finding", "Instruction", "Message", "Twin"),
-        "|---|---|---|---|---|---|---|",
-    ]
-    for planted in PLANTED:
-        found = notable(run(gpu, planted, repaired=False), planted.severity)
-        twin = notable(run(gpu, planted, repaired=True), "counted")
-        text = "; ".join(f["text"] for f in found)
-        message = "; ".join(f["message"] for f in found).replace("|", "\\|")
-        lines.append(
-            row(
-                planted.group,
-                f"`{planted.kernel}`",
-                planted.defect,
-                "; ".join(f["kind"] for f in found) or "none",
-                f"`{text}`" if text else "",
-                re.sub(r"0x7[0-9a-f]{11}", "ADDRESS", message),
-                "; ".join(f["kind"] for f in twin) or "none",
-            )
-        )
-    for planted in ORDER:
-        different = outputs(gpu, planted, repaired=False)
-        same = outputs(gpu, planted, repaired=True)
-        message = f"{different} different outputs under {SCHEDULES} schedules"
-        kind = "order" if different > 1 else "none"
-        cells = (planted.group, f"`{planted.kernel}`", planted.defect, kind, "", message)
-        lines.append(row(*cells, "none" if same == 1 else "order"))
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    import tests.conftest  # noqa: F401  (chooses the virtual device)
-
-    sys.stdout.write(table(Gpu()))

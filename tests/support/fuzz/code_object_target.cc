@@ -2,7 +2,8 @@
 // and launching their kernels gives an error or works. It never crashes, hangs or reads beyond.
 //
 // An input is an image. What is done with it follows from its bytes, so that a saved input
-// reproduces. AMDATTN_FUZZ_CHECKED=1 runs everything in checked mode.
+// reproduces. AMDATTN_FUZZ_CHECKED=1 runs everything in checked mode; AMDATTN_FUZZ_PRODUCT names
+// the product that is played.
 #include <sys/mman.h>
 
 #include <array>
@@ -13,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "arch/arch.h"
 #include "core/code_object_metadata.h"
 #include "core/elf.h"
 #include "core/offload_bundle.h"
@@ -28,6 +30,7 @@ int hipModuleLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsign
 int hipDeviceSynchronize();
 int hipMalloc(void** pointer, size_t bytes);
 int hipMemset(void* pointer, int value, size_t bytes);
+int amdattn_vdev_play(const char* name);
 int amdattn_vdev_set_option(const char* key, const char* value);
 const char* amdattn_vdev_take_findings();
 const char* amdattn_vdev_listing(uint64_t id, const char* kernel);
@@ -50,6 +53,7 @@ constexpr u64 kLongRunEvery = 101;
 constexpr int kRunsPerSession = 500;  // of checked mode, before it begins afresh
 
 const bool g_checked = std::getenv("AMDATTN_FUZZ_CHECKED") != nullptr;
+std::string g_processor;
 
 // What became of the inputs, printed at the end.
 struct {
@@ -95,7 +99,7 @@ u64 hash(const u8* data, size_t size) {
 std::vector<std::string> kernel_names(std::span<const u8> image) {
   std::string error;
   if (vdev::is_offload_bundle(image)) {
-    const auto selected = vdev::select_image(image, "gfx942", error);
+    const auto selected = vdev::select_image(image, g_processor, error);
     if (!selected) return {};
     image = *selected;
   }
@@ -191,6 +195,14 @@ extern "C" __attribute__((visibility("default"))) size_t LLVMFuzzerCustomMutator
 }
 
 int main(int argc, char** argv) {
+  const char* product = std::getenv("AMDATTN_FUZZ_PRODUCT");
+  const auto machine = product ? vdev::find_machine(product) : std::nullopt;
+  if (!machine || amdattn_vdev_play(product) != 1) {
+    std::fprintf(stderr, "AMDATTN_FUZZ_PRODUCT names no product\n");
+    return 1;
+  }
+  g_processor = machine->arch->processor.name;
+  fuzz::bundle_for(g_processor);
   std::atexit(print_counts);
   return LLVMFuzzerRunDriver(&argc, &argv, run);
 }

@@ -1,6 +1,6 @@
 """Feeds mutated code objects to the virtual device; run in a process of its own, which may crash.
 
-usage: drive.py LIBRARY FOLDER SEED COUNT CHECKED
+usage: drive.py LIBRARY FOLDER SEED COUNT CHECKED PRODUCT
 
 Every image is written to FOLDER/current before it is loaded, so that a crash leaves its cause.
 Prints one JSON object: how many images were refused, launched, completed.
@@ -127,7 +127,9 @@ def kernel_names(image: bytes) -> list[str]:
 
 def main() -> None:
     library, folder = sys.argv[1], Path(sys.argv[2])
-    seed, count, checked = (int(a) for a in sys.argv[3:])
+    seed, count, checked = (int(a) for a in sys.argv[3:6])
+    product = sys.argv[6].encode()
+    assert ctypes.CDLL(library).amdattn_vdev_play(product) == 1, product
     device = Device(library, bool(checked))
     images = [p.read_bytes() for p in sorted((folder / "seeds").iterdir())]
     subjects = [(image, parts(image), kernel_names(image)) for image in images]

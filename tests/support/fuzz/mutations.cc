@@ -358,17 +358,22 @@ bool memory_instruction(Editor& e) {
          e.put(at + 4, e.random_(), 4);
 }
 
+std::string& bundle_entry() {
+  static std::string name;
+  return name;
+}
+
 // The image becomes the entry of an offload bundle.
 bool bundle(Editor& e) {
   constexpr char kMagic[] = "__CLANG_OFFLOAD_BUNDLE__";
-  constexpr char kName[] = "hipv4-amdgcn-amd-amdhsa--gfx942";
-  const uint64_t head = 24 + 8 + 24 + sizeof kName - 1;
+  const std::string& name = bundle_entry();
+  const uint64_t head = 24 + 8 + 24 + name.size();
   if (e.size_ + head > e.max_size_ || !e.is_elf()) return false;
   std::memmove(e.data_ + head, e.data_, e.size_);
   std::memcpy(e.data_, kMagic, 24);
-  const uint64_t fields[] = {1, head, e.size_, sizeof kName - 1};
+  const uint64_t fields[] = {1, head, e.size_, name.size()};
   std::memcpy(e.data_ + 24, fields, sizeof fields);
-  std::memcpy(e.data_ + 56, kName, sizeof kName - 1);
+  std::memcpy(e.data_ + 56, name.data(), name.size());
   e.size_ += head;
   if (e.chance(60)) e.put(24 + 8 * e.below(4), e.odd_number(), 8);
   return true;
@@ -442,5 +447,9 @@ size_t mutate(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
 int num_mutations() { return static_cast<int>(std::size(g_mutations)); }
 const char* mutation_name(int kind) { return g_mutations[kind].name; }
 uint64_t mutation_count(int kind) { return g_mutations[kind].count; }
+
+void bundle_for(std::string_view processor) {
+  bundle_entry() = "hipv4-amdgcn-amd-amdhsa--" + std::string(processor);
+}
 
 }  // namespace fuzz

@@ -4,11 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace fuzz {
 
 // Mutates an image in place and returns its new size, at most `max_size`.
 size_t mutate(uint8_t* data, size_t size, size_t max_size, unsigned seed);
+
+// The processor that bundles name as that of their image.
+void bundle_for(std::string_view processor);
 
 // By kind, for the summary: how often each was applied.
 int num_mutations();

@@ -11,6 +11,7 @@ from typing import Any
 import msgpack
 from elftools.elf.elffile import ELFFile
 
+from amdattn.compiler import DEFAULT_ARCH
 from build_scripts.toolchain import LLVM22, compile_hip
 from tests.support.image_builder import DATA_AT, Image, bundle, descriptor, kernel_metadata
 from tests.support.paths import TESTS
@@ -30,6 +31,9 @@ SOURCES = (
     ),
 )
 
+# By architecture: what only it has.
+OF_ARCH = {"gfx942": (), "gfx950": ("virtual_device/check/planted/cdna4",)}
+
 
 def wide(value: Any) -> bytes:
     """MessagePack in which every integer has 32 bits, so that any other fits its place."""
@@ -43,20 +47,21 @@ def wide(value: Any) -> bytes:
     return bytes(msgpack.packb(value))
 
 
-def built_image() -> bytes:
+def built_image(flags: int) -> bytes:
     """An image with a variable, relocations and two kernels, none of which a compiler made."""
     kernels = [kernel_metadata(), kernel_metadata(name="k2")]
-    image = Image(note=wide({"amdhsa.version": [1, 1], "amdhsa.kernels": kernels}))
+    note = wide({"amdhsa.version": [1, 1], "amdhsa.kernels": kernels})
+    image = Image(note=note, flags=flags)
     index = image.symbol("variable", DATA_AT, 16)
     kinds = (3, 13, 5, 4)
     image.relocations = [(DATA_AT + 8 * i, kind, index, 4) for i, kind in enumerate(kinds)]
     return bytes(image.build())
 
 
-def compiled() -> Iterator[tuple[str, bytes]]:
+def compiled(arch: str = DEFAULT_ARCH) -> Iterator[tuple[str, bytes]]:
     """Names and images of compiled kernels."""
-    for source in SOURCES:
-        code = compile_hip(TESTS / f"{source}.hip", LLVM22).code_object
+    for source in (*SOURCES, *OF_ARCH[arch]):
+        code = compile_hip(TESTS / f"{source}.hip", LLVM22, arch).code_object
         yield source.rpartition("/")[2], code
 
 
@@ -76,22 +81,25 @@ def rebuilt(image: bytes) -> bytes:
     words[16:24] = descriptor()[16:24]  # the entry point
     kernel |= {".name": "k", ".symbol": "k.kd"}
     note = wide({"amdhsa.version": [1, 1], "amdhsa.kernels": [kernel]})
-    return bytes(Image(note=note, descriptor=bytes(words), text=code).build())
+    flags = elf["e_flags"]
+    return bytes(Image(note=note, descriptor=bytes(words), text=code, flags=flags).build())
 
 
-def seeds() -> Iterator[tuple[str, bytes]]:
+def seeds(arch: str) -> Iterator[tuple[str, bytes]]:
     """Names and images, of every kind."""
-    image = built_image()
+    images = dict(compiled(arch))
+    (flags,) = {ELFFile(io.BytesIO(code))["e_flags"] for code in images.values()}
+    image = built_image(flags)
     yield "built", image
-    names = ("host-x86_64-unknown-linux-gnu-", "hipv4-amdgcn-amd-amdhsa--gfx942")
+    names = ("host-x86_64-unknown-linux-gnu-", f"hipv4-amdgcn-amd-amdhsa--{arch}")
     yield "bundle", bytes(bundle([(name, image) for name in names]))
-    for name, code in compiled():
+    for name, code in images.items():
         yield name, code
         yield f"{name}-rebuilt", rebuilt(code)
 
 
-def write(folder: Path) -> None:
+def write(folder: Path, arch: str) -> None:
     """Fill a folder with the seeds."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, image in seeds():
+    for name, image in seeds(arch):
         (folder / name).write_bytes(image)

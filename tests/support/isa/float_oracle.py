@@ -186,6 +186,21 @@ def finish(fmt: Fmt, m: Mode, x: Fraction, zero_sign: int) -> int:
     return flush_out(fmt, m, encode(fmt, x, m.round(fmt)))
 
 
+def arithmetic(fmt: Fmt, m: Mode, x: Fraction, zero_sign: int) -> int:
+    """`finish` of a sum, a product or an fma.
+
+    Where denormal results are flushed, f32 and f64 have none to round to: what is below the least
+    normal number when it is rounded to all bits of a significand is flushed, though the nearest
+    denormal or normal number may be the least normal one. f16 is rounded to that first. What the
+    hardware does in the half unit between the two is not public.
+    """
+    if x and fmt in (F32, F64) and not m.keeps_out(fmt):
+        wider = Fmt(fmt.width + 4, fmt.man)  # of exponent: nothing is denormal in it
+        if abs(wider.value(encode(wider, x, m.round(fmt)))) < power(1 - fmt.bias):
+            return fmt.sign if x < 0 else 0
+    return finish(fmt, m, x, zero_sign)
+
+
 def fma(fmt: Fmt, m: Mode, a: int, b: int, c: int) -> int:
     """a * b + c with one rounding."""
     a, b, c = (flush_in(fmt, m, x) for x in (a, b, c))
@@ -205,7 +220,7 @@ def fma(fmt: Fmt, m: Mode, a: int, b: int, c: int) -> int:
         zero = product_sign
     else:
         zero = fmt.sign if m.round(fmt) == DOWN else 0
-    return finish(fmt, m, product + addend, zero)
+    return arithmetic(fmt, m, product + addend, zero)
 
 
 def mul(fmt: Fmt, m: Mode, a: int, b: int) -> int:
@@ -215,7 +230,7 @@ def mul(fmt: Fmt, m: Mode, a: int, b: int) -> int:
     sign = (a ^ b) & fmt.sign
     if fmt.is_inf(a) or fmt.is_inf(b):
         return fmt.default_nan if fmt.is_zero(a) or fmt.is_zero(b) else sign | fmt.inf
-    return finish(fmt, m, fmt.value(a) * fmt.value(b), sign)
+    return arithmetic(fmt, m, fmt.value(a) * fmt.value(b), sign)
 
 
 def add(fmt: Fmt, m: Mode, a: int, b: int) -> int:

@@ -1,6 +1,6 @@
 """A dozen kernels compiled by Triton, with launches that reach their paths.
 
-The code objects are made where the tests run; none is kept.
+The code objects are made where the tests run, for the device that is bound; none is kept.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from amdattn.device import runtime
 from benchmarks.checker_mutation.subject import Buffer, Case, Subject, read_only, unwritten
 from tests.support.mutation import triton_locked
 from tests.support.peers import triton_kernels, triton_library, triton_program
 
 Array = NDArray[Any]
-BF16, FP8 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fnuz
+BF16 = ml_dtypes.bfloat16
+# The fp8 of an architecture's matrix instructions.
+FP8 = {"gfx942": ml_dtypes.float8_e4m3fnuz, "gfx950": ml_dtypes.float8_e4m3fn}
 
 
 class _Compiled(triton_program.Program):
@@ -223,7 +226,13 @@ def triton_subjects() -> list[Subject]:
         _rows(triton_kernels.softmax, "softmax, 4 waves", (1000, 1024), 1024, 4),
         _rows(triton_kernels.layer_norm, "layer_norm", (300, 512), 512, 4),
         _matmul("matmul bf16", BF16, (64, 64, 32), 4, ((77, 53, 100), (128, 64, 96))),
-        _matmul("matmul fp8", FP8, (64, 128, 64), 8, ((77, 53, 200), (64, 128, 64))),
+        _matmul(
+            "matmul fp8",
+            FP8[runtime.device_props().arch],
+            (64, 128, 64),
+            8,
+            ((77, 53, 200), (64, 128, 64)),
+        ),
         _attention("attention", causal=False),
         _attention("attention causal", causal=True),
         _elementwise("sin"),

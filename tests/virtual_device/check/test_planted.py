@@ -14,8 +14,8 @@ from tests.support.check.planted import (
     outputs,
     places,
     run,
-    table,
 )
+from tests.support.check.planted_page import page
 from tests.support.paths import ROOT
 
 EACH = pytest.mark.parametrize("planted", PLANTED, ids=lambda p: p.kernel)
@@ -73,5 +73,5 @@ def test_a_result_that_depends_on_the_schedule(gpu: Any, planted: Planted) -> No
 
 
 def test_the_page_is_what_is_found(gpu: Any) -> None:
-    page = ROOT / "docs" / "generated" / "checked-mode-planted.md"
-    assert page.read_text() == table(gpu), "run tests.support.check.planted"
+    written = ROOT / "docs" / "generated" / "checked-mode-planted.md"
+    assert written.read_text() == page(gpu), "run tests.support.check.planted_page"

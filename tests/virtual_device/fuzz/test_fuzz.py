@@ -9,20 +9,24 @@ from pathlib import Path
 
 import pytest
 
+from amdattn.arch.products import of_arch
 from amdattn.device.virtual_library import library_path
 from tests.support.fuzz import seeds
 from tests.support.paths import ROOT
+from tests.support.vdev_library import CPUS
 
 SMOKE = 400
 
 
 @pytest.mark.parametrize("checked", [0, 1], ids=["fast", "checked"])
-def test_mutated_code_objects(checked: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("arch", CPUS)
+def test_mutated_code_objects(arch: str, checked: int, tmp_path: Path) -> None:
     folder = tmp_path / "seeds"
     folder.mkdir()
-    for name, image in seeds.compiled():
+    for name, image in seeds.compiled(arch):
         (folder / name).write_bytes(image)
     arguments = [str(library_path()), str(tmp_path), "1", str(SMOKE), str(checked)]
+    arguments.append(of_arch(arch).name)
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.fuzz.drive", *arguments],
         capture_output=True,
@@ -40,11 +44,12 @@ def test_mutated_code_objects(checked: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_campaign(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arch", CPUS)
+def test_campaign(arch: str, tmp_path: Path) -> None:
     """200 000 inputs of libFuzzer; `python -m tests.support.fuzz.campaign` runs more."""
     pytest.importorskip("atheris")
     from tests.support.fuzz import campaign
 
-    result = campaign.run(tmp_path, runs=200_000, jobs=2)
+    result = campaign.run(tmp_path, runs=200_000, jobs=2, arch=arch)
     assert not result.crashes
     assert result.counts["inputs"] >= 200_000
