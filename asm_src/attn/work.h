@@ -23,9 +23,8 @@ __device__ __forceinline__ uint64_t uniform64(uint64_t x) {
 // Work items: whole tiles of q rows first, then the parts along KV of the remaining ones.
 // Workgroups go round robin over the XCDs, each with an L2 of its own. Without a mask, an XCD takes
 // the tiles of one head after the other, which all read the same K and V. Under a mask tiles
-// differ: an XCD takes the longest tiles of eight heads, then the next shorter ones, so that the
-// short ones come last. Or it takes one head after the other, each longest tile first, up to the
-// last eight (kHeadsInTurn).
+// differ: an XCD takes the longest tiles of some heads, then the next shorter ones, so that the
+// short ones come last.
 struct AttnWork {
   uint32_t head_q, head_kv, batch;  // unsigned: cheaper in 64-bit products
   uint32_t q_base, kv_base;         // first row of this sequence
@@ -154,7 +153,7 @@ struct AttnWork {
     seen_end = clamp((seen_to + block - 1) >> log2_keys, first + 1, end);
   }
 
-  static constexpr int kXcds = 8, kHeadsAtOnce = 8 * kXcds;
+  static constexpr int kXcds = 8, kHeadsAtOnce = Here::kHeadsOfXcd * kXcds;
 
   // Consecutive tiles to one XCD: workgroup x, x + 8, ... are the XCD's own.
   static __device__ __forceinline__ void head_by_head(const AttnFwdArgs& args, int item, int& head,
@@ -174,13 +173,6 @@ struct AttnWork {
                   divide(uint32_t(item) / kHeadsAtOnce, args.q_tiles_inverse, args.q_tiles_shift);
     const int n = least(kHeadsAtOnce, heads - chunk * kHeadsAtOnce);
     const int in_chunk = item - chunk * kHeadsAtOnce * args.q_tiles;
-    if (Here::kHeadsInTurn && heads - chunk * kHeadsAtOnce > kHeadsAtOnce) {
-      const int of_xcd = uint32_t(in_chunk) / kXcds;
-      const int turn = divide(of_xcd, args.q_tiles_inverse, args.q_tiles_shift);
-      tile = args.q_tiles - 1 - (of_xcd - turn * args.q_tiles);
-      head = chunk * kHeadsAtOnce + in_chunk % kXcds * (kHeadsAtOnce / kXcds) + turn;
-      return;
-    }
     const int layer = n == kHeadsAtOnce ? uint32_t(in_chunk) / kHeadsAtOnce : divide(in_chunk, n);
     const int nth = in_chunk - layer * n;
     tile = args.q_tiles - 1 - layer;

@@ -18,7 +18,6 @@ from amdattn.ops.attention.select import column_groups, tile_heads
 
 # The order of the tiles is made for this many XCDs, whatever the device has.
 GRID_XCDS = 8
-_HEADS_AT_ONCE = 8 * GRID_XCDS
 
 
 class WorkItem(NamedTuple):
@@ -53,8 +52,8 @@ class WorkMap:
     tile_heads : int
         Q heads of a tile, which share a kv head. If more than one, the parts of a tile are not
         along KV: each has some of the heads, and its result is final.
-    heads_in_turn : bool
-        Under a mask an XCD takes one head after the other, up to its last eight.
+    heads_at_once : int
+        Under a mask the longest tiles of so many heads come first.
     """
 
     problem: AttentionProblem
@@ -64,7 +63,7 @@ class WorkMap:
     parts: int
     column_groups: int = 1
     tile_heads: int = 1
-    heads_in_turn: bool = False
+    heads_at_once: int = 8 * GRID_XCDS
 
     @staticmethod
     def of_kernel(
@@ -73,9 +72,9 @@ class WorkMap:
         """The work items of a problem that a kernel solves."""
         groups = column_groups(kernel, problem)
         heads = tile_heads(kernel, problem)
-        in_turn = architecture(kernel.arch).heads_in_turn
+        at_once = architecture(kernel.arch).heads_of_xcd * GRID_XCDS
         tile = kernel.tile
-        return WorkMap(problem, tile["q"], tile["kv"], whole_tiles, parts, groups, heads, in_turn)
+        return WorkMap(problem, tile["q"], tile["kv"], whole_tiles, parts, groups, heads, at_once)
 
     @staticmethod
     def of(problem: AttentionProblem, launch: Launch) -> WorkMap:
@@ -111,17 +110,14 @@ class WorkMap:
         return self.problem.window != (-1, -1)
 
     def runs(self) -> list[tuple[int, int]]:
-        """KV blocks of the tiles, as (how many tiles, blocks of each of them).
-
-        In their order, which matters at the end only: as if no heads were taken in turn.
-        """
+        """KV blocks of the tiles in their order, as (how many tiles, blocks of each of them)."""
         if not self.by_length:
             return [(self.tiles, -(-self.problem.seqlen_kv // self.kv_tile))]
         begins = range((self.q_tiles - 1) * self.q_tile, -1, -self.q_tile)
         ranges = visible_blocks(self.problem, self.q_tile, self.kv_tile, begins)
         blocks = [end - begin for begin, end in ranges]
-        whole, rest = divmod(self.heads, _HEADS_AT_ONCE)
-        counts = [_HEADS_AT_ONCE] * whole + [rest] * (rest > 0)
+        whole, rest = divmod(self.heads, self.heads_at_once)
+        counts = [self.heads_at_once] * whole + [rest] * (rest > 0)
         return [(count, of_tile) for count in counts for of_tile in blocks]
 
     def tile(self, nth: int) -> tuple[int, int]:
@@ -139,19 +135,13 @@ class WorkMap:
         return xcd * (whole // GRID_XCDS) + min(xcd, whole % GRID_XCDS) + nth // GRID_XCDS
 
     def _longest_first(self, nth: int) -> tuple[int, int]:
-        """Long tiles early, so that short ones fill the end; eight heads an XCD at a time."""
-        chunk, in_chunk = divmod(nth, _HEADS_AT_ONCE * self.q_tiles)
-        left = self.heads - chunk * _HEADS_AT_ONCE
-        if self.heads_in_turn and left > _HEADS_AT_ONCE:
-            of_xcd, xcd = divmod(in_chunk, GRID_XCDS)
-            turn, from_last = divmod(of_xcd, self.q_tiles)
-            head = chunk * _HEADS_AT_ONCE + xcd * (_HEADS_AT_ONCE // GRID_XCDS) + turn
-            return head, self.q_tiles - 1 - from_last
-        count = min(_HEADS_AT_ONCE, left)
+        """Long tiles early, so that short ones fill the end; some heads an XCD at a time."""
+        chunk, in_chunk = divmod(nth, self.heads_at_once * self.q_tiles)
+        count = min(self.heads_at_once, self.heads - chunk * self.heads_at_once)
         from_last, head = divmod(in_chunk, count)
         if count % GRID_XCDS == 0:  # neighbours, which may share a KV head, to one XCD
             head = head % GRID_XCDS * (count // GRID_XCDS) + head // GRID_XCDS
-        return chunk * _HEADS_AT_ONCE + head, self.q_tiles - 1 - from_last
+        return chunk * self.heads_at_once + head, self.q_tiles - 1 - from_last
 
     def item(self, workgroup: int) -> WorkItem:
         """What workgroup number `workgroup` computes, with sequences of the full lengths."""
