@@ -33,5 +33,5 @@ class AttentionCosts:
 
 ATTENTION_COSTS = {
     "gfx942": AttentionCosts(258, 0, 340, 9000, 0, 0),
-    "gfx950": AttentionCosts(190, 100, 0, 3500, 26, 70),
+    "gfx950": AttentionCosts(190, 100, 0, 3500, 26, 90),
 }
