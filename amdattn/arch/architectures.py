@@ -47,8 +47,6 @@ class Architecture:
     converts_bf16 : bool
         Whether an instruction rounds float32 to bfloat16. It does so to nearest even, and kernels
         have no other rounding there.
-    heads_of_xcd : int
-        That attention's workgroups on an XCD take at once under a mask.
     """
 
     name: str
@@ -74,7 +72,6 @@ class Architecture:
     hbm_latency_ns: int
     open_trans: bool
     converts_bf16: bool
-    heads_of_xcd: int
 
 
 ARCHITECTURES = {
@@ -104,7 +101,6 @@ ARCHITECTURES = {
             hbm_latency_ns=412,
             open_trans=True,
             converts_bf16=False,
-            heads_of_xcd=8,
         ),
         Architecture(
             name="gfx950",
@@ -130,7 +126,6 @@ ARCHITECTURES = {
             hbm_latency_ns=412,
             open_trans=False,
             converts_bf16=True,
-            heads_of_xcd=2,
         ),
     )
 }

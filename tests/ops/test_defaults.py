@@ -47,6 +47,7 @@ _NAMES: tuple[tuple[Any, str], ...] = (
     ((-1, -1), "window_size window"),
     (1.0, "alpha factor"),
     (128, "head_dim"),
+    (64, "heads_at_once"),
 )
 COMMON = {name: default for default, names in _NAMES for name in names.split()}
 # Those that have another one, and why.

@@ -3,13 +3,13 @@
 They only decide between ways to cut the same work, so ratios matter, not times. Except where said,
 they are what the performance model of the virtual device gives for the shipped kernels, on an
 MI300X; those of narrow windows are taken to be the same on every architecture, others are in
-`amdattn.arch.attention_costs`. Launches and memory are the device's own.
+`amdattn.arch.attention_kernels`. Launches and memory are the device's own.
 """
 
 from __future__ import annotations
 
 from amdattn.arch.architectures import architecture
-from amdattn.arch.attention_costs import ATTENTION_COSTS
+from amdattn.arch.attention_kernels import ATTENTION_KERNELS
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
 
@@ -32,15 +32,15 @@ _MERGE_CLK = 9000  # of a workgroup
 def block_clk(kernel: KernelSpec) -> float:
     """Clocks of a workgroup for one KV block."""
     tiles = kernel.tile["q"] / (_ROWS * _WAVES) * (kernel.tile["kv"] / _KEYS)
-    costs = ATTENTION_COSTS[kernel.arch]
+    costs = ATTENTION_KERNELS[kernel.arch]
     matrix = 2 * _ROWS * _KEYS * _WAVES * _columns(kernel)
     matrix_clk = matrix / architecture(kernel.arch).matrix_flops_per_clk
     return tiles * max(matrix_clk, costs.softmax) + costs.block + costs.block_of_tiles / tiles
 
 
-def workgroup_clk(kernel: KernelSpec, edges: int = 0) -> float:
+def workgroup_clk(kernel: KernelSpec, edges: int) -> float:
     """Clocks of a workgroup beside its KV blocks, and of so many edges of a window among them."""
-    costs, rows = ATTENTION_COSTS[kernel.arch], kernel.tile["q"]
+    costs, rows = ATTENTION_KERNELS[kernel.arch], kernel.tile["q"]
     masked = edges * (rows / (_ROWS * _WAVES)) * (rows / _KEYS)
     ends = costs.workgroup + costs.workgroup_per_kib * rows * _columns(kernel) / 512
     return ends + masked * costs.masked

@@ -183,7 +183,7 @@ def choose(
         if tiles * parts <= _SCHEDULED_PARTS:
             clk = schedule(tiles).clk(costs.of_range(0, tiles, parts))
         else:
-            clk = (costs.sum_before(tiles) + tiles * (parts - 1) * workgroup_clk(kernel)) / slots
+            clk = (costs.sum_before(tiles) + tiles * (parts - 1) * workgroup_clk(kernel, 0)) / slots
         forced = Split(tiles, parts, clk + merge_clk(kernel, tiles * parts, props))
         return Choice(forced, (unsplit, forced), costs.sum_before(tiles))
     best = unsplit

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from amdattn.arch.architectures import architecture
+from amdattn.arch.attention_kernels import ATTENTION_KERNELS
 from amdattn.device.manifest import KernelSpec
 from amdattn.op.plan import Launch
 from amdattn.ops.attention.problem import AttentionProblem
@@ -72,9 +72,10 @@ class WorkMap:
         """The work items of a problem that a kernel solves."""
         groups = column_groups(kernel, problem)
         heads = tile_heads(kernel, problem)
-        at_once = architecture(kernel.arch).heads_of_xcd * GRID_XCDS
+        at_once = ATTENTION_KERNELS[kernel.arch].heads_of_xcd * GRID_XCDS
         tile = kernel.tile
-        return WorkMap(problem, tile["q"], tile["kv"], whole_tiles, parts, groups, heads, at_once)
+        cut = whole_tiles, parts, groups, heads
+        return WorkMap(problem, tile["q"], tile["kv"], *cut, at_once)
 
     @staticmethod
     def of(problem: AttentionProblem, launch: Launch) -> WorkMap:

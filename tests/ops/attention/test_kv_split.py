@@ -154,7 +154,7 @@ def brute_force(problem, split_tiles, parts, props, slots):
         item = work.item(workgroup)
         blocks = item.kv_end - item.kv_begin
         cus = free[workgroup % queues]
-        heapq.heapreplace(cus, cus[0] + workgroup_clk(KERNEL) + blocks * block_clk(KERNEL))
+        heapq.heapreplace(cus, cus[0] + workgroup_clk(KERNEL, 0) + blocks * block_clk(KERNEL))
     clk = max(map(max, free))
     return clk + (merge_clk(KERNEL, split_tiles * parts, props) if split_tiles else 0)
 
@@ -211,7 +211,7 @@ def test_round_figures():
     one = AttentionProblem(1, 384, 32768, 304, 304, 128)
     best = kv_split.choose(one, ROWS[0], MI300X, 304, 16).best
     assert (best.tiles, best.parts) == (0, 1)
-    assert best.clk == pytest.approx(workgroup_clk(ROWS[0]) + 1024 * block_clk(ROWS[0]))
+    assert best.clk == pytest.approx(workgroup_clk(ROWS[0], 0) + 1024 * block_clk(ROWS[0]))
     more = dataclasses.replace(one, num_heads_q=456, num_heads_kv=456)
     best = kv_split.choose(more, ROWS[0], MI300X, 304, 16).best
     assert (best.tiles, best.parts) == (152, 2)

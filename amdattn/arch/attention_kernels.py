@@ -1,4 +1,4 @@
-"""What the parts of an attention workgroup cost, for planning: modelled clocks of the kernels."""
+"""What planning knows of the attention kernels of an architecture."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class AttentionCosts:
-    """Of the kernels of an architecture. A tile is of a wave: 16 rows times 32 keys.
+class AttentionKernels:
+    """The order of tiles, and modelled clocks. Of a wave a tile is 16 rows times 32 keys.
 
     Attributes
     ----------
+    heads_of_xcd : int
+        That workgroups on an XCD take at once under a mask: kHeadsOfXcd of asm_src/arch/target.h.
     softmax : int
         Of the vector unit for a tile, beside the matrix unit.
     block, block_of_tiles : int
@@ -23,6 +25,7 @@ class AttentionCosts:
         More of the vector unit for a tile of which an edge of a window hides keys.
     """
 
+    heads_of_xcd: int
     softmax: int
     block: int
     block_of_tiles: int
@@ -31,7 +34,7 @@ class AttentionCosts:
     masked: int
 
 
-ATTENTION_COSTS = {
-    "gfx942": AttentionCosts(258, 0, 340, 9000, 0, 0),
-    "gfx950": AttentionCosts(190, 100, 0, 3500, 26, 90),
+ATTENTION_KERNELS = {
+    "gfx942": AttentionKernels(8, 258, 0, 340, 9000, 0, 0),
+    "gfx950": AttentionKernels(2, 190, 100, 0, 3500, 26, 90),
 }
