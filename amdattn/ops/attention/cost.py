@@ -16,7 +16,6 @@ from amdattn.device.manifest import KernelSpec
 # A wave's tile of 16 query rows times a block of 32 keys, on its SIMD.
 _ROWS, _KEYS, _WAVES = 16, 32, 4
 
-
 # A wave of a kernel for narrow windows that has so many heads, two of them on a SIMD. Those of few
 # heads wait for each other's keys and values. The last one of a SIMD is alone for about this share
 # of its heads' time.
