@@ -48,6 +48,11 @@ if TYPE_CHECKING:
         flash_attn_varlen_kvpacked_func as flash_attn_varlen_kvpacked_func,
         flash_attn_varlen_qkvpacked_func as flash_attn_varlen_qkvpacked_func,
     )
+    from amdattn.ops.decode.decode import (
+        flash_attn_with_kvcache as flash_attn_with_kvcache,
+        plan_decode as plan_decode,
+    )
+    from amdattn.ops.decode.execution import DecodePlan as DecodePlan
     from amdattn.ops.gemm.execution import GemmPlan as GemmPlan
     from amdattn.ops.gemm.small_m import (
         explain_gemm as explain_gemm,
@@ -78,6 +83,9 @@ _HOME = {
     "flash_attn_varlen_qkvpacked_func": "ops.attention.varlen",
     "plan_attention": "ops.attention.dense",
     "supports": "ops.attention.dense",
+    "DecodePlan": "ops.decode.execution",
+    "flash_attn_with_kvcache": "ops.decode.decode",
+    "plan_decode": "ops.decode.decode",
     "GemmPlan": "ops.gemm.execution",
     "explain_gemm": "ops.gemm.small_m",
     "gemm_nt": "ops.gemm.small_m",

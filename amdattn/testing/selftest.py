@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from amdattn.arrays.interchange import asarray
 from amdattn.device import manifest, runtime
 from amdattn.op.comparison import Comparison, judge
 from amdattn.op.operation import Case, Operation
@@ -39,10 +40,15 @@ class Result:
 
 
 def run_case(operation: Any_, case: Case[Any], seed: int = 0) -> Result:
-    """Run one case on host arrays, on the bound device."""
+    """Run one case on host arrays, on the bound device, or on it if some are written in place."""
     props = runtime.device_props()
     plan = operation.plan_case(case, props, manifest.kernels())
-    inputs = case.inputs(seed)
+    inputs: dict[str, Any] = case.inputs(seed)
+    must_be = operation.reference(case, inputs)
+    specs = plan.specs(case.variant)
+    in_place = [name for name in inputs if specs[name].role == "inout"]
+    if in_place:
+        inputs = {name: asarray(x) for name, x in inputs.items()}
     start = time.perf_counter()
     views, stream = plan.views_of(inputs, None)
     first = next(iter(inputs.values()))
@@ -50,13 +56,16 @@ def run_case(operation: Any_, case: Case[Any], seed: int = 0) -> Result:
     found = plan.execute(first, views, given, case.variant or plan.default_variant, stream)
     seconds = time.perf_counter() - start
     results = dict(zip(plan.result_names, found, strict=True))
-    labels = dict(zip(plan.result_names, plan.result_labels, strict=True))
+    results |= {name: inputs[name] for name in in_place}
+    if in_place:
+        results = {name: None if x is None else x.numpy() for name, x in results.items()}
+    labels = {name: specs[name].title for name in results}
     return Result(
         operation,
         case,
         {
             labels[name]: judge(results[name], must.values, must.tolerance, 0.0)
-            for name, must in operation.reference(case, inputs).items()
+            for name, must in must_be.items()
         },
         seconds,
     )
