@@ -24,7 +24,7 @@ _NAMES: tuple[tuple[Any, str], ...] = (
         "causal sinks top_left return_lse lse return_attn_probs deterministic bias with_inputs "
         "read_only copied is_output as_json markdown wide details mixed allow_mixed cast quick "
         "version kernels dry_run annotate advice quiet packed special warm loaded "
-        "inverse",
+        "inverse shared cache_seqlens cache_batch_idx cache_leftpad return_softmax_lse",
     ),
     (
         0,
@@ -32,7 +32,7 @@ _NAMES: tuple[tuple[Any, str], ...] = (
         "simulated_workgroups simulated_xcd trace_events events max_errors dynamic_lds total_q "
         "dynamic_lds_bytes total_kv max_seqlen_q max_seqlen_k candidates fill q_tile residents "
         "resident_workgroups rounds parts captured admitted began memory results stride array "
-        "apart mask",
+        "apart mask seqlen_new page_size num_pages rotary_dim rotary_positions",
     ),
     (
         (),
@@ -40,7 +40,7 @@ _NAMES: tuple[tuple[Any, str], ...] = (
         "regions entries splits zero_at_end others inputs offsets defines includes flags "
         "other_producers",
     ),
-    (True, "late_loads late_stores warm_code aligned of_blocks keep whole"),
+    (True, "late_loads late_stores warm_code aligned of_blocks keep whole rotary_interleaved"),
     (0.0, "softcap dropout_p seconds now vector_slots lds_bytes l1_bytes l2_bytes hbm_bytes"),
     (1, "batch passes scale_v schedules column_groups tile_heads num_heads_q num_heads_kv count"),
     (1, "lost_slots left"),
@@ -71,6 +71,7 @@ OWN: dict[str, dict[str, Any]] = {
     "virtual.check": {"read_only": ()},
     "arrays.dlpack_import.import_tensor": {"device": (1, 0)},  # kDLCPU
     "ops.attention.kv_split.Costs.of_range": {"parts": 1},
+    "ops.decode.indices.IndexCheck": {"most": -1},
     "ops.attention.call.run": {"longest": (0, 0)},  # of q and of k
     "op.spec.OperandSpec": {"present": True},
     "op.workspace.Region": {"offset": 0},
