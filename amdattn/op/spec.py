@@ -40,6 +40,8 @@ class OperandSpec:
         of values on the host; else `as_view` does.
     layout : str
         What the shape is in the words of the caller, for messages.
+    typical : callable, optional
+        Makes contents as benchmarks have them, of lengths and indices, which cannot be random.
     """
 
     name: str
@@ -52,6 +54,7 @@ class OperandSpec:
     condition: str = ""
     host_check: HostCheck | None = None
     layout: str = ""
+    typical: Callable[[], Any] | None = None
 
     @property
     def title(self) -> str:

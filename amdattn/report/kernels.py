@@ -189,7 +189,8 @@ def held(one: OfKernel) -> Held:
         scratch = Guarded((plan.workspace.total_bytes,), "uint8", _WORKSPACE_GUARD)
         zeros = scratch.inner[: plan.workspace.zero_bytes]
         runtime.get().clear(zeros.address, zeros.nbytes, 0)
-    views, stream = plan.views_of({name: asarray(x) for name, x in inputs.items()}, None)
+    arrays = {name: asarray(x) for name, x in inputs.items()}
+    views, stream = plan.views_of(arrays, None)
     given = tuple(results[name].inner if name in results else None for name in plan.result_names)
     plan.execute(None, views, given, variant, stream, scratch and scratch.inner)
     runtime.synchronize()
@@ -201,11 +202,12 @@ def held(one: OfKernel) -> Held:
             wrong = wrong or "the counters of the workspace are not 0 again"
     share = 0.0
     must = operation.reference(case, inputs)
-    labels = dict(zip(plan.result_names, plan.result_labels, strict=True))
-    for name, result in results.items():
-        got, around = result.taken()
+    specs = plan.specs(variant)
+    taken = {name: result.taken() for name, result in results.items()}
+    taken |= {name: (x.numpy(), "") for name, x in arrays.items() if specs[name].role == "inout"}
+    for name, (got, around) in taken.items():
         compared = judge(got, must[name].values, must[name].tolerance, 0.0)
         share = max(share, compared.share)
         if not wrong and (found := around or compared.reason):
-            wrong = f"{labels[name]}: {found}"
+            wrong = f"{specs[name].title}: {found}"
     return Held(math.inf if wrong else share, wrong, kernels)

@@ -53,7 +53,7 @@ FAST = {
         "work_item_edges",
     ),
     "ops/attention/adversary": ("bar",),
-    "ops/decode": ("decode_plan", "decode_reference"),
+    "ops/decode": ("decode_plan", "decode_reference", "decode_refusals"),
     "packaging": ("contents", "layout", "levels", "literals"),
     "peers": ("unwaited",),
     "testing": ("do_bench", "reference"),

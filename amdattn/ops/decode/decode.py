@@ -308,9 +308,10 @@ def _shape_of(table: Any) -> tuple[int, ...]:
     """Of an array or of rows in a list."""
     shape = getattr(table, "shape", None)
     if shape is None:
-        rows = list(table)
-        columns = len(rows[0]) if rows and isinstance(rows[0], (list, tuple, range)) else 0
-        return len(rows), columns
+        rows = table if isinstance(table, (list, tuple)) else ()
+        if not rows or not isinstance(rows[0], (list, tuple, range)):
+            raise TypeError(f"block_table={table!r} must be an array or a list of rows")
+        return len(rows), len(rows[0])
     found = tuple(shape)
     if len(found) != 2:
         raise ValueError(f"block_table has shape {found}; it must be {_AXES['block_table']}")

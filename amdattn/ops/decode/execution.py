@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from amdattn.dtypes import FLOAT32, as_dtype
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Role, Specs
-from amdattn.ops.decode.indices import IndexCheck, check_pages
+from amdattn.ops.decode.indices import IndexCheck, alike, check_pages, in_order, spread_pages
 from amdattn.ops.decode.problem import DecodeProblem
 from amdattn.scalars import INT32_MAX
 
@@ -41,7 +43,7 @@ class DecodePlan(RunnablePlan[DecodeProblem]):
         in_cache = "pages, page size" if p.page_size else "batch, seqlen"
         of_rows = f"{in_cache}, num_heads, head_dim of k_cache"
         angles = p.rotary_positions, p.rotary_dim // 2
-        table = p.batch, p.pages_of_sequence
+        table, room = (p.batch, p.pages_of_sequence), p.seqlen_kv - p.seqlen_new
         appended: dict[str, Any] = {
             "present": p.seqlen_new > 0,
             "condition": "seqlen_new",
@@ -53,13 +55,16 @@ class DecodePlan(RunnablePlan[DecodeProblem]):
             "layout": "positions, rotary_dim / 2",
         }
 
-        def index(name: str, shape: tuple[int, ...], most: int, why: str) -> OperandSpec:
+        def index(
+            name: str, shape: tuple[int, ...], typical: Callable[[], Any], most: int, why: str
+        ) -> OperandSpec:
             condition = "page_size" if name == "block_table" else name
             return OperandSpec(
                 *(name, "in", shape, _INT32, ("batch",)[: len(shape) - 1]),
                 present=bool(getattr(p, condition)),
                 condition=condition,
                 host_check=IndexCheck(shape, most, why),
+                typical=typical,
             )
 
         specs = (
@@ -73,12 +78,18 @@ class DecodePlan(RunnablePlan[DecodeProblem]):
             OperandSpec("rotary_cos", "in", angles, element, ("position",), **turned),
             OperandSpec("rotary_sin", "in", angles, element, ("position",), **turned),
             index(
-                *("cache_seqlens", (p.batch,), p.seqlen_kv - p.seqlen_new),
+                *("cache_seqlens", (p.batch,), partial(alike, room, p.batch), room),
                 "keys that the cache has room for" + " beside those of k" * bool(p.seqlen_new),
             ),
-            index("cache_batch_idx", (p.batch,), p.num_pages - 1, "the sequences of k_cache"),
-            index("cache_leftpad", (p.batch,), p.seqlen_kv, "the rows of a sequence of k_cache"),
-            index("block_table", table, -1, ""),
+            index(
+                *("cache_batch_idx", (p.batch,), partial(in_order, p.num_pages, p.batch)),
+                *(p.num_pages - 1, "the sequences of k_cache"),
+            ),
+            index(
+                *("cache_leftpad", (p.batch,), partial(alike, 0, p.batch)),
+                *(p.seqlen_kv, "the rows of a sequence of k_cache"),
+            ),
+            index("block_table", table, partial(spread_pages, table, p.num_pages), -1, ""),
             OperandSpec(
                 *("sinks", "in", (p.num_heads_q,), FLOAT32, ()), present=p.sinks, condition="sinks"
             ),

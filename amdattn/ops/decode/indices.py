@@ -14,6 +14,7 @@ from amdattn.dtypes import as_dtype
 from amdattn.scalars import INT32_MAX
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 _INT32 = as_dtype("int32")
@@ -40,7 +41,7 @@ class IndexCheck:
     def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
         """See indices as int32, on the device of q if it is on one."""
         if isinstance(array, int) or getattr(array, "shape", None) == ():
-            array = _alike(scalars.integer(label, array), label, self.shape)
+            array = _of_all(scalars.integer(label, array), label, self.shape)
         elif isinstance(array, (list, tuple, range)):
             array = _listed(array, label)
         view = as_view(array, label, stream)
@@ -64,6 +65,28 @@ class IndexCheck:
                 f"{label} has shape {view.shape} and dtype {name}; it must be int32 or int64 of "
                 f"shape {self.shape}"
             )
+
+
+def spread_pages(shape: tuple[int, int], num_pages: int) -> NDArray[np.int32]:
+    """A table whose pages are anywhere in the cache, each once if there are enough."""
+    import numpy as np
+
+    order = np.random.default_rng(0).permutation(num_pages)
+    return np.resize(order, shape).astype(np.int32)
+
+
+def alike(value: int, count: int) -> NDArray[np.int32]:
+    """The same number for every sequence."""
+    import numpy as np
+
+    return np.full(count, value, np.int32)
+
+
+def in_order(num_pages: int, count: int) -> NDArray[np.int32]:
+    """The first sequences of a cache."""
+    import numpy as np
+
+    return np.resize(np.arange(num_pages), count).astype(np.int32)
 
 
 def check_values(values: NDArray[Any], label: str, most: int, why: str) -> None:
@@ -113,12 +136,13 @@ def _on_host(array: Any) -> NDArray[Any] | None:
     return as_view(array, "block_table", 0).array
 
 
-def _alike(value: int, label: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    import numpy as np
-
+def _of_all(value: int, label: str, shape: tuple[int, ...]) -> NDArray[np.int32]:
+    """One number that a caller gives for all sequences."""
+    if len(shape) != 1:
+        raise TypeError(f"{label}={value} must be an array of shape {shape}")
     if abs(value) > INT32_MAX:
         raise ValueError(f"{label}={value} must be in 0..{INT32_MAX}")
-    return np.full(shape, value, np.int32)
+    return alike(value, shape[0])
 
 
 def _listed(values: Any, label: str) -> NDArray[Any]:

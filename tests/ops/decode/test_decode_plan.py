@@ -92,9 +92,9 @@ def test_the_reciprocal_finds_every_page(size: int) -> None:
     one = problem(1, 1, most, page_size=size)
     borders = np.linspace(0, most // size, 9999).astype(np.uint64) * size
     for position in (borders, borders + 1, np.maximum(borders, 1) - 1):
-        position = np.minimum(position, most - 1).astype(np.uint64)
-        pages = position * np.uint64(one.page_reciprocal) >> np.uint64(32)
-        np.testing.assert_array_equal(pages, position // np.uint64(size))
+        there = np.minimum(position, most - 1).astype(np.uint64)
+        pages = there * np.uint64(one.page_reciprocal) >> np.uint64(32)
+        np.testing.assert_array_equal(pages, there // np.uint64(size))
 
 
 @pytest.mark.parametrize(
