@@ -35,13 +35,13 @@ def held(case: DecodeCase, seed: int = 0, on_device: bool = True) -> None:
     """A call of the public function against float64, the caches after it among the results."""
     inputs = case.inputs(seed)
     must = OPERATION.reference(case, inputs)
-    given = of_device(inputs) if on_device else inputs
+    given: dict[str, Any] = of_device(inputs) if on_device else inputs
     found = flash_attn_with_kvcache(**given, **options_of(case.problem))
     results = dict(
         zip(("out", "lse"), found if case.problem.return_lse else (found,), strict=False)
     )
     for name in must:
-        got = results.get(name, given.get(name))
+        got: Any = results.get(name, given.get(name))
         got = got.numpy() if isinstance(got, amdattn.DeviceArray) else got
         compared = judge(got, must[name].values, must[name].tolerance, 0.0)
         assert compared, f"{case.title}: {name}: {compared.reason}"
@@ -93,18 +93,20 @@ def test_steps_of_decoding_are_attention_of_all_before() -> None:
 
     rng = np.random.default_rng(1)
     k, v = (rng.standard_normal((2, 70, 2, 64), np.float32).astype(BF16) for _ in range(2))
-    caches = [asarray(np.full((2, 70, 2, 64), np.nan, BF16)) for _ in range(2)]
+    caches: list[Any] = [asarray(np.full((2, 70, 2, 64), np.nan, BF16)) for _ in range(2)]
     lengths = asarray(np.zeros(2, np.int32))
     plans = 0
     for step in range(64, 70):
         at = slice(0, 64) if step == 64 else slice(step - 1, step)
         if step > 64:
             q = rng.standard_normal((2, 1, 4, 64), np.float32).astype(BF16)
-            new = [asarray(np.ascontiguousarray(x[:, at])) for x in (k, v)]
+            new: list[Any] = [asarray(np.ascontiguousarray(x[:, at])) for x in (k, v)]
             runtime.get().upload(
                 lengths.address, np.full(2, step - 1, np.int32).ctypes.data, lengths.nbytes, 0
             )
-            out = flash_attn_with_kvcache(asarray(q), *caches, *new, cache_seqlens=lengths)
+            out = flash_attn_with_kvcache(
+                asarray(q), caches[0], caches[1], new[0], new[1], cache_seqlens=lengths
+            )
             must, _ = attention(q, k[:, :step], v[:, :step])
             np.testing.assert_allclose(out.numpy().astype(np.float64), must, atol=0.02)
             plans = plans or decode._planned_for.cache_info().misses
