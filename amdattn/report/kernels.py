@@ -16,7 +16,9 @@ from amdattn.device import manifest, runtime
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
 from amdattn.op.comparison import judge
+from amdattn.op.executor import RunnablePlan
 from amdattn.op.operation import Case, Operation
+from amdattn.op.spec import OperandSpec
 from amdattn.ops.registry import operations
 from amdattn.report.steps import Row, verdict
 
@@ -55,17 +57,20 @@ class Held:
 
 
 class Guarded:
-    """A device array inside of a larger one of poison."""
+    """A device array inside of a larger one of poison; without `gaps`, between poison only."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: str, guard: int = GUARD) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], dtype: str, guard: int = GUARD, gaps: bool = True
+    ) -> None:
         element = as_dtype(dtype).numpy()
         self._shape, self._poison = shape, _POISON[element.itemsize]
-        self._where = (*(slice(1, -1) for _ in shape[:-1]), slice(guard, -guard))
-        wide = (*(n + 2 for n in shape[:-1]), shape[-1] + 2 * guard)
+        axes = shape if gaps else (math.prod(shape),)
+        self._where = (*(slice(1, -1) for _ in axes[:-1]), slice(guard, -guard))
+        wide = (*(n + 2 for n in axes[:-1]), axes[-1] + 2 * guard)
         self._bits = np.dtype(f"u{element.itemsize}")
         self._dtype = element
         self._array = asarray(np.full(wide, self._poison, self._bits).view(element))
-        self.inner: DeviceArray = self._array[self._where]
+        self.inner: DeviceArray = self._array[self._where].reshape(*shape)
 
     def taken(self, whole: bool = True) -> tuple[Array, str]:
         """What is inside now, and what is wrong: written around it, or, if `whole`, left out."""
@@ -172,6 +177,14 @@ def run(cases: Sequence[OfKernel], hold: Callable[[OfKernel], Held] | None = Non
         yield verdict(f"kernels for {of}", "" if ran else text, text, kernels=sorted(names))
 
 
+def _guarded(plan: RunnablePlan[Any], spec: OperandSpec) -> Guarded:
+    """Memory for a result, with gaps between its rows if the plan takes such."""
+    found = Guarded(spec.shape, spec.dtype.name)
+    if plan.misfit(spec, plan.operand(spec, found.inner.view())):
+        return Guarded(spec.shape, spec.dtype.name, gaps=False)
+    return found
+
+
 def held(one: OfKernel) -> Held:
     """Run a case on the bound device and compare."""
     operation, case = one.operation, one.case
@@ -180,7 +193,7 @@ def held(one: OfKernel) -> Held:
     variant = case.variant or plan.default_variant
     inputs = case.inputs(0)
     results = {
-        spec.name: Guarded(spec.shape, spec.dtype.name)
+        spec.name: _guarded(plan, spec)
         for spec in plan.specs(variant).values()
         if spec.role == "out" and spec.present
     }

@@ -40,7 +40,7 @@ _NAMES: tuple[tuple[Any, str], ...] = (
         "regions entries splits zero_at_end others inputs offsets defines includes flags "
         "other_producers",
     ),
-    (True, "late_loads late_stores warm_code aligned of_blocks keep whole rotary_interleaved"),
+    (True, "late_loads late_stores warm_code aligned of_blocks keep whole gaps rotary_interleaved"),
     (0.0, "softcap dropout_p seconds now vector_slots lds_bytes l1_bytes l2_bytes hbm_bytes"),
     (1, "batch passes scale_v schedules column_groups tile_heads num_heads_q num_heads_kv count"),
     (1, "lost_slots left"),
