@@ -87,8 +87,8 @@ def flash_attn_with_kvcache(
     """Attention of a few queries of every sequence over a cache, to which keys may be appended.
 
     Names, order and meaning of the positional parameters are flash-attn's. One launch appends,
-    turns and attends; the lengths are read on the device. A step with arrays in device memory
-    plans, allocates (but for results that are not given) and waits for nothing.
+    turns and attends; the lengths are read on the device. With int32 arrays in device memory a step
+    plans and waits for nothing; results that are not given and scratch memory are of the cache.
 
     Parameters
     ----------
