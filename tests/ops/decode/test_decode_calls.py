@@ -159,6 +159,19 @@ def test_caches_in_one_array_and_results_that_are_given() -> None:
         assert judge(got.numpy(), must[name].values, must[name].tolerance, 0.0)
 
 
+def test_appending_to_caches_in_one_array() -> None:
+    """Their pages lie between each other's, and no element is of both."""
+    one = case(2, 1, 128, 4, 2, 64, lengths=(100, 31), page_size=32, seqlen_new=1)
+    inputs = one.inputs(0)
+    must = OPERATION.reference(one, inputs)
+    both = asarray(np.stack([inputs.pop("k_cache"), inputs.pop("v_cache")], axis=1))
+    caches: dict[str, Any] = {"k_cache": both[:, 0], "v_cache": both[:, 1]}
+    given: dict[str, Any] = of_device(inputs)
+    out = flash_attn_with_kvcache(**given, **caches)
+    for name, got in (("out", out), *caches.items()):
+        assert judge(got.numpy(), must[name].values, must[name].tolerance, 0.0), name
+
+
 def test_fixed_splits_make_sequences_independent_of_each_other() -> None:
     one = case(4, 1, 700, 4, 2, 64, lengths=(700, 3, 400, 129), num_splits=3)
     inputs = one.inputs(0)
