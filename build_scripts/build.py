@@ -16,6 +16,7 @@ from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.dtypes import as_dtype
 from build_scripts import manifest, micro_object
 from build_scripts.attention_members import attention_members
+from build_scripts.decode_members import decode_members
 from build_scripts.gemm_members import gemm_members
 from build_scripts.limits import workgroups
 from build_scripts.merge_members import merge_members
@@ -66,7 +67,7 @@ class KernelBuild:
 
 def _table() -> Iterator[KernelBuild]:
     """Every kernel for every architecture that its row lists: all of them, if it lists none."""
-    members = (*attention_members(), *gemm_members(), *norm_members(), *merge_members())
+    members = (*attention_members(), *decode_members(), *gemm_members(), *norm_members(), *merge_members())
     for arch in ARCHITECTURES:
         for member in members:
             row = dict(member)

@@ -1,0 +1,64 @@
+// Kernel arguments of attention of few queries over a cache of keys and values. Fixed-width scalars
+// only; strides count elements, that of the last axis is 1. Row i of a sequence is query
+// i / group of head i % group of those that share a head of keys.
+// Position p of sequence b lies in page block_table[b][p / page_keys], at p % page_keys; without a
+// table in row cache_batch_idx[b], or b, of the cache.
+typedef struct AttnDecodeArgs {
+  uint64_t q;                // [batch, seqlen_q, num_heads_q, head_dim] device address
+  uint64_t k;                // [pages or rows of the cache, page_keys, num_heads_kv, head_dim]
+  uint64_t v;                // [pages or rows of the cache, page_keys, num_heads_kv, head_dim_v]
+  uint64_t o;                // [batch, seqlen_q, num_heads_q, head_dim_v]
+  uint64_t lse;              // float32 [batch, num_heads_q, seqlen_q], compact; 0 = not wanted
+  uint64_t k_new;            // [batch, seqlen_new, num_heads_kv, head_dim], appended; 0 = none
+  uint64_t v_new;            // [batch, seqlen_new, num_heads_kv, head_dim_v]
+  uint64_t rotary_cos;       // [positions, rotary_dim / 2], compact, of the type of q; 0 = none
+  uint64_t rotary_sin;       // the same
+  uint64_t cache_seqlens;    // int32 [batch], keys before those appended; 0 = all have max_seqlen
+  uint64_t cache_batch_idx;  // int32 [batch]; 0 = b
+  uint64_t cache_leftpad;    // int32 [batch], positions before it hold no key; 0 = none
+  uint64_t block_table;      // int32 [batch, table_stride]; 0 = no pages
+  uint64_t sinks;            // float32 [num_heads_q]; 0 = none
+  uint64_t partials;         // float32 [workgroups * 2 or parts of all items][rows][columns + 2]
+  uint64_t counters;         // uint64 [items], 0 before and after every launch
+  uint64_t generation;       // a number greater than those of all launches before on the counters
+  int64_t q_batch;
+  int64_t q_seq;
+  int64_t q_head;
+  int64_t o_batch;
+  int64_t o_seq;
+  int64_t o_head;
+  int64_t k_page;
+  int64_t k_head;
+  int64_t v_page;
+  int64_t v_head;
+  int64_t k_new_batch;
+  int64_t k_new_head;
+  int64_t v_new_batch;
+  int64_t v_new_head;
+  int32_t k_seq;  // of 16 positions' worth of bytes at most 2^30
+  int32_t v_seq;
+  int32_t k_new_seq;
+  int32_t v_new_seq;
+  int32_t table_stride;
+  int32_t batch;
+  int32_t seqlen_q;
+  int32_t seqlen_new;
+  int32_t num_heads_kv;
+  int32_t group;  // query heads of a head of keys
+  int32_t head_dim;
+  int32_t head_dim_v;
+  int32_t rotary_dim;  // first columns of q and k_new that are turned; even
+  int32_t rotary_interleaved;
+  int32_t page_keys;        // a multiple of 16; without a table those of a row of the cache
+  int32_t page_reciprocal;  // ceil(2^32 / page_keys) as bits
+  int32_t num_pages;        // or rows of the cache: indices beyond are taken to be the last one
+  int32_t max_seqlen;       // lengths beyond are taken to be this, after appending
+  int32_t causal;
+  int32_t window_left;   // keys before a row's diagonal that it sees; -1 = all
+  int32_t window_right;  // behind it
+  int32_t num_splits;    // parts of every item; 0 = equal shares of the whole work
+  float softmax_scale_log2;
+  float softcap;  // 0 = none
+  int32_t num_workgroups;
+  int32_t row_tiles;  // tiles of rows of an item's sequence and head
+} AttnDecodeArgs;

@@ -1,0 +1,115 @@
+// What a wave knows of its rows: Q, the running maximum, the sum of exponentials, O.
+#pragma once
+#include "decode/cache.h"
+#include "isa/unroll.h"
+#include "isa/valu.h"
+#include "merge/softmax.h"
+#include "tile/mma.h"
+#include "tile/reduce.h"
+#include "tile/round.h"
+
+// One row of an item: query and head of the group.
+struct Row {
+  int query, head;
+  bool there;
+  template <class S>
+  static __device__ __forceinline__ Row of(const AttnDecodeArgs& args, int inner, int nth) {
+    const int head = inner / args.row_tiles, tile = inner - head * args.row_tiles;
+    const int row = tile * S::kRows + nth;
+    const int query = row / args.group;
+    return {query, head * args.group + row - query * args.group, query < args.seqlen_q};
+  }
+};
+
+template <class S>
+struct Rows {
+  bf16x8 q[S::kTiles][S::kKSteps];
+  f32x4 o[S::kTiles][S::kProducts];  // O^T: row 4 g + j of a product's columns, query row r
+  float greatest[S::kTiles], sum[S::kTiles];  // in base 2; the sum is of the lane's keys
+  int first[S::kTiles], end[S::kTiles];       // keys that the lane's row sees
+
+  __device__ __forceinline__ void start(const AttnDecodeArgs& args, const Segment& segment,
+                                        const Length& length) {
+    for (int t = 0; t < S::kTiles; ++t) {
+      const Row row = Row::of<S>(args, segment.inner, t * kMatrix + matrix_row());
+      const auto* from = (const Global<uint16_t>*)args.q + segment.batch * args.q_batch +
+                         (row.there ? row.query : 0) * args.q_seq +
+                         (row.there ? row.head : 0) * args.q_head;
+      const bool masked = args.causal || args.window_left >= 0 || args.window_right >= 0;
+      const int position = length.old + (masked && row.there ? row.query : 0);
+      for (int c = 0; c < S::kKSteps; ++c) {
+        const int column = 32 * c + 8 * lane_group();
+        q[t][c] = bf16x8{};
+        if (row.there && column < args.head_dim) q[t][c] = turned<S::kElement>(args, from, column, position);
+      }
+      const int diagonal = row.query + length.all - args.seqlen_q;
+      first[t] = length.pad;
+      if (args.window_left >= 0) first[t] = max_of(first[t], diagonal - args.window_left);
+      end[t] = length.all;
+      if (args.window_right >= 0) end[t] = min_of(end[t], diagonal + args.window_right + 1);
+      greatest[t] = -kInf;
+      sum[t] = 0;
+      for (int i = 0; i < S::kProducts; ++i) o[t][i] = f32x4{};
+    }
+  }
+
+  // Keys from `key` on; some of these may be seen by some rows only.
+  __device__ __forceinline__ void attend(const AttnDecodeArgs& args, const Chunk<S>& chunk,
+                                         int key) {
+    unroll<S::kTiles>([&]<int t>() {
+      f32x4 p[S::kKeyTiles];
+      scores<t>(args, chunk, key, p);
+      float most = greatest[t];
+      for (int n = 0; n < S::kKeyTiles; ++n)
+        for (int i = 0; i < 4; ++i) most = v_max_f32(most, p[n][i]);
+      most = max_over_groups(most);
+      const float base = most == -kInf ? 0 : most;
+      const float factor = v_exp_f32(greatest[t] - base);
+      if (any_lane(most > greatest[t])) {
+        sum[t] *= factor;
+        for (int i = 0; i < S::kProducts; ++i) o[t][i] *= factor;
+      }
+      greatest[t] = most;
+      unroll<S::kKeyTiles>([&]<int n>() {
+        for (int i = 0; i < 4; ++i) {
+          p[n][i] = v_exp_f32(p[n][i] - base);
+          sum[t] += p[n][i];
+        }
+        const bf16x4 weights = round_pairs<S::kElement, Rounding::kNearestEven>(p[n]);
+        unroll<S::kPanels>([&]<int panel>() {
+          unroll<S::each(panel)>([&]<int c>() {
+            constexpr int i = panel * 8 + c;
+            o[t][i] = mma<S::kElement>(transposed<panel, c>(chunk.v[n]), weights, o[t][i]);
+          });
+        });
+      });
+    });
+  }
+
+ private:
+  template <int t>
+  __device__ __forceinline__ void scores(const AttnDecodeArgs& args, const Chunk<S>& chunk, int key,
+                                         f32x4 (&p)[S::kKeyTiles]) const {
+    for (int n = 0; n < S::kKeyTiles; ++n) {
+      p[n] = f32x4{};
+      for (int c = 0; c < S::kKSteps; ++c) p[n] = mma<S::kElement>(chunk.k[n][c], q[t][c], p[n]);
+      p[n] *= args.softmax_scale_log2;
+      if (args.softcap > 0) {
+        // softcap * tanh(x / softcap), with tanh(y) = 1 - 2 / (e^2y + 1)
+        const float cap = args.softcap * kLog2E, inverse = 2 / args.softcap;
+        for (int i = 0; i < 4; ++i)
+          p[n][i] = cap - 2 * cap * v_rcp_f32(v_exp_f32(p[n][i] * inverse) + 1);
+      }
+      const int own = key + n * kMatrix + 4 * lane_group();
+      for (int i = 0; i < 4; ++i)
+        p[n][i] = own + i >= first[t] && own + i < end[t] ? p[n][i] : -kInf;
+    }
+  }
+  // Column c of those that the lane has of four keys.
+  template <int panel, int c>
+  static __device__ __forceinline__ bf16x4 transposed(const u32x4 (&v)[S::kKeysOfLane][S::kPanels]) {
+    constexpr uint32_t kHalf = c % 2 ? kHighHalfOfBoth : kLowHalfOfBoth;
+    return {v_perm_b32<kHalf>(v[1][panel][c / 2], v[0][panel][c / 2]),
+            v_perm_b32<kHalf>(v[3][panel][c / 2], v[2][panel][c / 2])};
+  }
+};

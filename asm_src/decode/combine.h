@@ -1,0 +1,205 @@
+// From the sums of waves to results: over the waves through LDS, over the parts of an item through
+// memory. Nobody waits for a workgroup that has not started: the last part to arrive has the rest.
+#pragma once
+#include "decode/attend.h"
+#include "isa/ordered_memory.h"
+#include "isa/wait.h"
+
+inline constexpr int kArrivals = 0xffff, kGenerationBit = 17;  // of a counter, as in gemm/splits.h
+
+// Some columns of a row: O / sum is the result.
+struct Sums {
+  float greatest, sum, o[8];
+  __device__ __forceinline__ void scale(float to) {
+    const float factor = v_exp_f32(greatest - (to == -kInf ? 0 : to));
+    greatest = to;
+    sum *= factor;
+    for (float& x : o) x *= factor;
+  }
+  __device__ __forceinline__ void add(Sums other) {
+    const float most = v_max_f32(greatest, other.greatest);
+    scale(most);
+    other.scale(most);
+    sum += other.sum;
+    for (int i = 0; i < 8; ++i) o[i] += other.o[i];
+  }
+};
+
+template <class S>
+struct Exchange {
+  static constexpr int kPitch = S::kPanel + 4;  // floats
+  float o[S::kWaves][kMatrix][kPitch];
+  float greatest[S::kWaves][kMatrix], sum[S::kWaves][kMatrix];
+  int arrived;
+};
+
+template <class S>
+class Combine {
+ public:
+  __device__ __forceinline__ Combine(const AttnDecodeArgs& of, const Segment& with,
+                                     Local<Exchange<S>>& in)
+      : args(of), segment(with), lds(in) {
+    item_ = segment.batch * args.num_heads_kv * args.row_tiles + segment.inner;
+  }
+  __device__ __forceinline__ void run(Rows<S>& rows) {
+    unroll<S::kTiles>([&]<int t>() {
+      rows.sum[t] = sum_over_groups(rows.sum[t]);
+      unroll<S::kPanels>([&]<int p>() {
+        put<t, p>(rows);
+        s_barrier();
+        if (has_columns<p>()) {
+          const Sums sums = over_waves();
+          if (segment.parts == 1)
+            finish<p>(sums, t);
+          else
+            keep<p>(sums, t);
+        }
+        s_barrier();
+      });
+    });
+    if (segment.parts == 1 || !arrive()) return;
+    unroll<S::kTiles>([&]<int t>() {
+      unroll<S::kPanels>([&]<int p>() {
+        if (has_columns<p>()) finish<p>(over_parts<p>(t), t);
+      });
+    });
+  }
+
+ private:
+  static constexpr int kLanesOfRow = S::kLanes / kMatrix;
+  static constexpr int kSlot = S::kRows * (S::kColumns + 2) * 4;  // bytes
+  static constexpr int kColumnsOfLane = 8;
+
+  static __device__ __forceinline__ int row() { return Lane::in_workgroup() / kLanesOfRow; }
+  static __device__ __forceinline__ int column() {
+    return Lane::in_workgroup() % kLanesOfRow * kColumnsOfLane;
+  }
+  template <int p>
+  static __device__ __forceinline__ bool has_columns() {
+    return column() < S::columns_of(p);
+  }
+  template <int t, int p>
+  __device__ __forceinline__ void put(const Rows<S>& rows) const {
+    constexpr int kEach = S::each(p);
+    auto& to = lds.o[Lane::wave()][matrix_row()];
+    for (int j = 0; j < 4; ++j)
+      for (int c = 0; c < kEach; c += 4) {
+        f32x4 x;
+        for (int i = 0; i < 4; ++i) x[i] = rows.o[t][p * 8 + c + i][j];
+        *(Local<f32x4>*)&to[(4 * lane_group() + j) * kEach + c] = x;
+      }
+    lds.greatest[Lane::wave()][matrix_row()] = rows.greatest[t];
+    lds.sum[Lane::wave()][matrix_row()] = rows.sum[t];
+  }
+  __device__ __forceinline__ Sums of_wave(int wave) const {
+    Sums sums{lds.greatest[wave][row()], lds.sum[wave][row()]};
+    for (int i = 0; i < 8; ++i) sums.o[i] = lds.o[wave][row()][column() + i];
+    return sums;
+  }
+  __device__ __forceinline__ Sums over_waves() const {
+    Sums sums = of_wave(0);
+    for (int w = 1; w < S::kWaves; ++w) sums.add(of_wave(w));
+    return sums;
+  }
+
+  // ---- Parts in memory: O of all rows, then maximum and sum of each.
+  __device__ __forceinline__ uint64_t slot(int part) const {
+    return args.partials + int64_t(segment.slot_of(part)) * kSlot;
+  }
+  template <int p>
+  static __device__ __forceinline__ uint32_t offset_of_o(int t) {
+    return ((t * kMatrix + row()) * S::kColumns + p * S::kPanel + column()) * 4;
+  }
+  static __device__ __forceinline__ uint32_t offset_of_sum(int t) {
+    return (S::kRows * S::kColumns + (t * kMatrix + row()) * 2) * 4;
+  }
+  template <int p>
+  __device__ __forceinline__ void keep(const Sums& sums, int t) const {
+    const uint64_t to = slot(segment.part);
+    for (int i = 0; i < 2; ++i) {
+      u32x4 x;
+      for (int n = 0; n < 4; ++n) x[n] = bits(sums.o[4 * i + n]);
+      ordered::global_store_dwordx4_sc1(to, offset_of_o<p>(t) + 16 * i, x);
+    }
+    if (p == 0 && column() == 0)
+      ordered::global_store_dwordx2_sc1(to, offset_of_sum(t),
+                                        uint64_t(bits(sums.sum)) << 32 | bits(sums.greatest));
+  }
+  template <int p>
+  __device__ __forceinline__ Sums over_parts(int t) const {
+    constexpr int kAtOnce = 4;
+    Sums sums{-kInf, 0, {}};
+    for (int first = 0; first < segment.parts; first += kAtOnce) {
+      u32x4 o[kAtOnce][2];
+      uint64_t sum[kAtOnce];
+      for (int n = 0; n < kAtOnce; ++n) {
+        const uint64_t from = slot(min_of(first + n, segment.parts - 1));
+        for (int i = 0; i < 2; ++i)
+          ordered::global_load_dwordx4_sc1(o[n][i], from, offset_of_o<p>(t) + 16 * i);
+        ordered::global_load_dwordx2_sc1(sum[n], from, offset_of_sum(t));
+      }
+      ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+      for (int n = 0; n < kAtOnce; ++n) {
+        ordered::settle(o[n][0]);
+        ordered::settle(o[n][1]);
+        ordered::settle(sum[n]);
+        if (first + n >= segment.parts) continue;
+        Sums other{__builtin_bit_cast(float, uint32_t(sum[n])),
+                   __builtin_bit_cast(float, uint32_t(sum[n] >> 32))};
+        for (int i = 0; i < 8; ++i) other.o[i] = __builtin_bit_cast(float, uint32_t(o[n][i / 4][i % 4]));
+        sums.add(other);
+      }
+    }
+    return sums;
+  }
+  // What the workgroup wrote is there before it is counted; whether all other parts have been.
+  // Then what they wrote is there, too.
+  __device__ __forceinline__ bool arrive() const {
+    ordered::buffer_wbl2_sc1();
+    ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+    s_barrier();
+    const uint64_t counter = args.counters + int64_t(item_) * 8;
+    if (Lane::in_workgroup() == 0) {
+      uint64_t before;
+      ordered::global_atomic_umax_x2(counter, 0, args.generation << kGenerationBit);
+      ordered::global_atomic_add_x2_return(before, counter, 0, 1);
+      ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+      ordered::settle(before);
+      ordered::buffer_inv_sc1();
+      lds.arrived = int(before & kArrivals);
+    }
+    s_barrier();
+    const bool last = __builtin_amdgcn_readfirstlane(lds.arrived) == segment.parts - 1;
+    if (last && Lane::in_workgroup() == 0) ordered::global_store_dwordx2_sc1(counter, 0, 0);
+    return last;
+  }
+
+  // ---- Results
+  template <int p>
+  __device__ __forceinline__ void finish(Sums sums, int t) const {
+    const Row of = Row::of<S>(args, segment.inner, t * kMatrix + row());
+    if (!of.there) return;
+    if (args.sinks) {
+      const float sink = ((const Global<float>*)args.sinks)[of.head] * kLog2E;
+      sums.add(Sums{sink, sink == -kInf ? 0.f : 1.f, {}});
+    }
+    const int first = p * S::kPanel + column();
+    if (first == 0 && args.lse)
+      ((Global<float>*)args.lse)[(int64_t(segment.batch) * args.num_heads_kv * args.group + of.head) * args.seqlen_q + of.query] =
+          sums.sum == 0 ? -kInf : (sums.greatest + v_log_f32(sums.sum)) * kLn2;
+    if (first >= args.head_dim_v) return;
+    const float inverse = sums.sum == 0 ? 0 : v_rcp_f32(sums.sum);
+    bf16x8 x;
+    for (int i = 0; i < 4; ++i)
+      x[i] = round_pair<S::kElement, Rounding::kNearestEven>(sums.o[2 * i] * inverse,
+                                                             sums.o[2 * i + 1] * inverse);
+    auto* to = (Global<uint16_t>*)args.o + segment.batch * args.o_batch + of.query * args.o_seq +
+               of.head * args.o_head;
+    global_store_dwordx4(to + first, x);
+  }
+
+  const AttnDecodeArgs& args;
+  const Segment& segment;
+  Local<Exchange<S>>& lds;
+  int item_;
+};

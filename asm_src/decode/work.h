@@ -1,0 +1,171 @@
+// Which keys of which item a workgroup has. An item is a tile of rows, a head of keys, a sequence.
+//
+// Without a number of parts the tiles of all items stand in a row, and every workgroup has an equal
+// share of them: parts of at most two items, and whole ones between. With a number of parts each
+// item has so many, whose borders depend on its own length only.
+#pragma once
+#include "decode/shape.h"
+#include "isa/ds.h"
+// clang-format off
+#include "args/attn_decode.h"
+// clang-format on
+
+__device__ __forceinline__ int min_of(int a, int b) { return a < b ? a : b; }
+__device__ __forceinline__ int max_of(int a, int b) { return a > b ? a : b; }
+
+// Keys of a sequence.
+struct Length {
+  int old, all;  // before those appended, and with them
+  int first;     // that any row sees, or that is appended
+  int pad;       // positions without keys
+
+  __device__ __forceinline__ Length(const AttnDecodeArgs& args, int given, int left_pad) {
+    old = min_of(max_of(given, 0), args.max_seqlen - args.seqlen_new);
+    all = old + args.seqlen_new;
+    pad = max_of(left_pad, 0);
+    first = pad;
+    if (args.window_left >= 0) first = max_of(first, all - args.seqlen_q - args.window_left);
+    if (args.seqlen_new > 0) first = min_of(first, old);
+    first = min_of(first, all);
+    // The 16 keys of a matrix instruction are of one page. Without pages none before the first is
+    // read: there may be anything, and 0 * NaN is NaN.
+    if (args.block_table) first &= -kMatrix;
+  }
+  template <int kTileKeys>
+  __device__ __forceinline__ int tiles() const {
+    return max_of((all - first + kTileKeys - 1) / kTileKeys, 1);
+  }
+};
+
+// Of one sequence that is the same in all lanes.
+__device__ __forceinline__ Length length_of(const AttnDecodeArgs& args, int b) {
+  const int given =
+      args.cache_seqlens ? ((Constant<int32_t>*)args.cache_seqlens)[b] : args.max_seqlen;
+  const int pad = args.cache_leftpad ? ((Constant<int32_t>*)args.cache_leftpad)[b] : 0;
+  return Length(args, given, pad);
+}
+
+struct Segment {
+  int batch, inner;      // inner: head of keys * row_tiles + tile of rows
+  int first, end;        // tiles of the item
+  int parts, part;       // of the item
+  int slot_first, slot;  // of the item's first part, and of its second one
+  int slot_step;         // from one to the next
+  __device__ __forceinline__ int slot_of(int p) const {
+    return p == 0 ? slot_first : slot + (p - 1) * slot_step;
+  }
+};
+
+template <class S>
+struct Shares {
+  const AttnDecodeArgs& args;
+  int inner, workgroup;
+  int share, position, end;  // tiles
+  int batch = 0, base = 0, tiles = 0;
+
+  __device__ __forceinline__ Shares(const AttnDecodeArgs& of, int nth)
+      : args(of), inner(of.num_heads_kv * of.row_tiles), workgroup(nth) {
+    const int total = all_tiles() * inner;
+    share = (total + args.num_workgroups - 1) / args.num_workgroups;
+    position = workgroup * share;
+    end = min_of(position + share, total);
+    if (position < end) locate();
+  }
+  __device__ __forceinline__ bool next(Segment& found) {
+    if (position >= end) return false;
+    const int nth = (position - base) / tiles;
+    const int begin = base + nth * tiles;
+    const int w0 = begin / share, w1 = (begin + tiles - 1) / share;
+    found.batch = batch;
+    found.inner = nth;
+    found.first = position - begin;
+    found.end = min_of(tiles, end - begin);
+    found.parts = w1 - w0 + 1;
+    found.part = workgroup - w0;
+    found.slot_first = 2 * w0 + (begin != w0 * share);
+    found.slot = 2 * (w0 + 1);
+    found.slot_step = 2;
+    position = begin + found.end;
+    if (position < end && position == base + inner * tiles) {
+      base = position;
+      tiles = length_of(args, ++batch).template tiles<S::kTileKeys>();
+    }
+    return true;
+  }
+
+ private:
+  // Of sequence 64 * group + lane; 0 behind the last one.
+  __device__ __forceinline__ int tiles_of_lane(int group) const {
+    const int b = group * kWaveLanes + Lane::in_wave(), known = min_of(b, args.batch - 1);
+    const int given =
+        args.cache_seqlens ? ((const Global<int32_t>*)args.cache_seqlens)[known] : args.max_seqlen;
+    const int pad =
+        args.cache_leftpad ? ((const Global<int32_t>*)args.cache_leftpad)[known] : 0;
+    const int all = Length(args, given, pad).template tiles<S::kTileKeys>();
+    return b < args.batch ? all : 0;
+  }
+  // Of all lanes up to this one.
+  static __device__ __forceinline__ int scanned(int x) {
+    const int lane = Lane::in_wave();
+    for (int by = 1; by < kWaveLanes; by *= 2) {
+      const int other = __builtin_amdgcn_ds_bpermute(4 * (lane - by), x);
+      x += lane >= by ? other : 0;
+    }
+    return x;
+  }
+  __device__ __forceinline__ int groups() const {
+    return (args.batch + kWaveLanes - 1) / kWaveLanes;
+  }
+  __device__ __forceinline__ int all_tiles() const {
+    if (args.batch == 1) return length_of(args, 0).template tiles<S::kTileKeys>();
+    int sum = 0;
+    for (int group = 0; group < groups(); ++group)
+      sum += __builtin_amdgcn_readlane(scanned(tiles_of_lane(group)), kWaveLanes - 1);
+    return sum;
+  }
+  __device__ __forceinline__ void locate() {
+    for (int group = 0; args.batch > 1 && group < groups(); ++group) {
+      const int own = tiles_of_lane(group), upto = scanned(own);
+      const int all = __builtin_amdgcn_readlane(upto, kWaveLanes - 1);
+      if (base + all * inner <= position) {
+        base += all * inner;
+        batch += kWaveLanes;
+        continue;
+      }
+      const uint64_t before = __builtin_amdgcn_ballot_w64(base + upto * inner <= position);
+      const int lanes = __builtin_popcountll(before);
+      batch += lanes;
+      base += __builtin_amdgcn_readlane(upto - own, lanes) * inner;
+      break;
+    }
+    tiles = length_of(args, batch).template tiles<S::kTileKeys>();
+  }
+};
+
+template <class S>
+struct Parts {
+  const AttnDecodeArgs& args;
+  int inner, nth, count;
+
+  __device__ __forceinline__ Parts(const AttnDecodeArgs& of, int workgroup)
+      : args(of), inner(of.num_heads_kv * of.row_tiles), nth(workgroup) {
+    count = args.batch * inner * args.num_splits;
+  }
+  __device__ __forceinline__ bool next(Segment& found) {
+    if (nth >= count) return false;
+    const int item = nth / args.num_splits;
+    found.parts = args.num_splits;
+    found.part = nth - item * args.num_splits;
+    found.batch = item / inner;
+    found.inner = item - found.batch * inner;
+    const int tiles = length_of(args, found.batch).template tiles<S::kTileKeys>();
+    const int each = (tiles + args.num_splits - 1) / args.num_splits;
+    found.first = min_of(found.part * each, tiles);
+    found.end = min_of(found.first + each, tiles);
+    found.slot_first = item * args.num_splits;
+    found.slot = found.slot_first + 1;
+    found.slot_step = 1;
+    nth += args.num_workgroups;
+    return true;
+  }
+};

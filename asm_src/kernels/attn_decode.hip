@@ -1,0 +1,70 @@
+// Attention of few queries over a long cache of keys and values, contiguous or in pages: bound by
+// the bytes of the cache, each of which is read once. The query heads that share a head of keys are
+// rows of one matrix product.
+//
+// The build defines KERNEL (its name), ELEMENT, COLUMNS (most of a head), ROWS (of an item) and
+// MIN_WAVES of a SIMD. Four waves, which take turns of kKeys keys. Registers hold what is under way:
+// no LDS before the end. Grid: x = num_workgroups, any number.
+//
+//   phase     memory                                  matrix, vector units
+//   find      lengths                                 which tiles of which sequences: decode/work.h
+//   start     Q (turned), first K and V
+//   loop      K and V of the keys after the next      S^T = K Q^T, exponentials, O^T += V^T P^T
+//   append    new keys and values, to the cache, too  (the last keys of a sequence only)
+//   combine   parts                                   sums over waves (LDS), over parts (memory)
+#include "decode/combine.h"
+
+namespace {
+
+using Shape = DecodeShape<Element::ELEMENT, COLUMNS, ROWS>;
+
+// Keys of the segment by turns of the waves, loads a turn ahead.
+__device__ __forceinline__ void attend(const AttnDecodeArgs& args, const Segment& segment,
+                                       Rows<Shape>& rows) {
+  constexpr int kStep = Shape::kTileKeys;
+  const Cache<Shape> cache(args, segment);
+  const Length& length = cache.length();
+  const int first = length.first + segment.first * kStep + Lane::wave() * Shape::kKeys;
+  const int end = min_of(length.first + segment.end * kStep, length.all);
+  Chunk<Shape> one, other;
+  cache.load(one, first, end);
+  rows.start(args, segment, length);
+  for (int key = first; key < end; key += 2 * kStep) {
+    cache.load(other, key + kStep, end);
+    cache.append(one, key, end);
+    rows.attend(args, one, key);
+    cache.load(one, key + 2 * kStep, end);
+    if (key + kStep < end) {
+      cache.append(other, key + kStep, end);
+      rows.attend(args, other, key + kStep);
+    }
+  }
+}
+
+template <class Work>
+__device__ __forceinline__ void run(const AttnDecodeArgs& args, Work work, Local<Exchange<Shape>>& lds) {
+  Segment segment;
+  while (work.next(segment)) {
+    Rows<Shape> rows;
+    attend(args, segment, rows);
+    Combine<Shape>(args, segment, lds).run(rows);
+  }
+}
+
+}  // namespace
+
+#define JOIN(a, b) a##b
+#define TILES_OF(name) JOIN(name, _tiles)
+
+extern "C" __global__ void WORKGROUP(Shape::kLanes, MIN_WAVES) KERNEL(AttnDecodeArgs args) {
+  __shared__ Exchange<Shape> exchange;
+  auto& lds = *(Local<Exchange<Shape>>*)&exchange;
+  const int workgroup = __builtin_amdgcn_workgroup_id_x();
+  if (args.num_splits > 0)
+    run(args, Parts<Shape>(args, workgroup), lds);
+  else
+    run(args, Shares<Shape>(args, workgroup), lds);
+}
+
+// Read back from the code object when the manifest is made.
+extern "C" __device__ const int32_t TILES_OF(KERNEL)[] = {Shape::kRows, Shape::kTileKeys};
