@@ -11,9 +11,9 @@ from build_scripts.toolchain import LLVM22
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
 # Most columns of a head, rows of an item; waves of a SIMD that registers are left for.
 _SHAPES = (
-    (64, 16, 2),
+    (64, 16, 1),
     (64, 64, 1),
-    (128, 16, 2),
+    (128, 16, 1),
     (128, 64, 1),
     (192, 16, 1),
     (192, 32, 1),

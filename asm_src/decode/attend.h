@@ -13,7 +13,7 @@ struct Row {
   int query, head;
   bool there;
   template <class S>
-  static __device__ __forceinline__ Row of(const AttnDecodeArgs& args, int inner, int nth) {
+  static __device__ __forceinline__ Row of(Arguments& args, int inner, int nth) {
     const int head = inner / args.row_tiles, tile = inner - head * args.row_tiles;
     const int row = tile * S::kRows + nth;
     const int query = row / args.group;
@@ -28,7 +28,7 @@ struct Rows {
   float greatest[S::kTiles], sum[S::kTiles];  // in base 2; the sum is of the lane's keys
   int first[S::kTiles], end[S::kTiles];       // keys that the lane's row sees
 
-  __device__ __forceinline__ void start(const AttnDecodeArgs& args, const Segment& segment,
+  __device__ __forceinline__ void start(Arguments& args, const Segment& segment,
                                         const Length& length) {
     for (int t = 0; t < S::kTiles; ++t) {
       const Row row = Row::of<S>(args, segment.inner, t * kMatrix + matrix_row());
@@ -54,7 +54,7 @@ struct Rows {
   }
 
   // Keys from `key` on; some of these may be seen by some rows only.
-  __device__ __forceinline__ void attend(const AttnDecodeArgs& args, const Chunk<S>& chunk,
+  __device__ __forceinline__ void attend(Arguments& args, const Chunk<S>& chunk,
                                          int key) {
     unroll<S::kTiles>([&]<int t>() {
       f32x4 p[S::kKeyTiles];
@@ -88,7 +88,7 @@ struct Rows {
 
  private:
   template <int t>
-  __device__ __forceinline__ void scores(const AttnDecodeArgs& args, const Chunk<S>& chunk, int key,
+  __device__ __forceinline__ void scores(Arguments& args, const Chunk<S>& chunk, int key,
                                          f32x4 (&p)[S::kKeyTiles]) const {
     for (int n = 0; n < S::kKeyTiles; ++n) {
       p[n] = f32x4{};

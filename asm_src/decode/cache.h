@@ -5,6 +5,7 @@
 #include "decode/work.h"
 #include "isa/buffer_x2.h"
 #include "isa/global.h"
+#include "isa/unroll.h"
 #include "tile/buffer.h"
 
 template <class S>
@@ -16,13 +17,24 @@ struct Chunk {
 template <class S>
 class Cache {
  public:
-  __device__ __forceinline__ Cache(const AttnDecodeArgs& of, const Segment& segment)
-      : args(of), batch_(segment.batch), length_(length_of(of, segment.batch)) {
+  __device__ __forceinline__ Cache(Arguments& of, const Segment& segment)
+      : all_args(of), batch_(segment.batch), length_(length_of(of, segment.batch)) {
+    Arguments& args = of;
     head_ = segment.inner / args.row_tiles;
     appends_ = args.k_new != 0;
     writes_ = segment.inner - head_ * args.row_tiles == 0;
     row_ = batch_;
     if (args.cache_batch_idx) row_ = ((Constant<int32_t>*)args.cache_batch_idx)[batch_];
+    row_ = min_of(max_of(row_, 0), args.num_pages - 1);
+    k_ = args.k + head_ * args.k_head * 2;
+    v_ = args.v + head_ * args.v_head * 2;
+    table_ = 0;
+    if (args.block_table) {
+      table_ = args.block_table + int64_t(batch_) * args.table_stride * 4;
+    } else {
+      k_ += row_ * args.k_page * 2;
+      v_ += row_ * args.v_page * 2;
+    }
     for (int c = 0; c < S::kKSteps; ++c) {
       const int column = k_column(c);
       k_offset_[c] = column < args.head_dim ? (matrix_row() * args.k_seq + column) * 2 : kOutside;
@@ -38,6 +50,7 @@ class Cache {
 
   // Of the keys from `key` on those before `end`.
   __device__ __forceinline__ void load(Chunk<S>& to, int key, int end) const {
+    Arguments& args = all_args;
     const int last = min_of(end, length_.old);
     unroll<S::kKeyTiles>([&]<int n>() {
       const int first = key + n * kMatrix, rows = max_of(min_of(last - first, kMatrix), 0);
@@ -61,6 +74,7 @@ class Cache {
   // What is appended of those keys, also to the cache.
   __device__ __forceinline__ void append(Chunk<S>& to, int key, int end) const {
     if (!appends_ || end <= length_.old || key + S::kKeys <= length_.old) return;
+    Arguments& args = anew(all_args);
     unroll<S::kKeyTiles>([&]<int n>() {
       const int first = key + n * kMatrix;
       const Place at = place(first);
@@ -110,21 +124,21 @@ class Cache {
   }
   // Of a key's row.
   __device__ __forceinline__ Place place(int key) const {
-    int page = row_, within = key;
-    if (args.block_table) {
-      const uint32_t known = max_of(min_of(key, args.max_seqlen - 1), 0);
-      const uint32_t nth = uint64_t(known) * uint32_t(args.page_reciprocal) >> 32;
-      page = ((Constant<int32_t>*)args.block_table)[int64_t(batch_) * args.table_stride + nth];
-      within = key - nth * args.page_keys;
-    }
-    page = min_of(max_of(page, 0), args.num_pages - 1);
-    return {args.k + (page * args.k_page + head_ * args.k_head + int64_t(within) * args.k_seq) * 2,
-            args.v + (page * args.v_page + head_ * args.v_head + int64_t(within) * args.v_seq) * 2};
+    Arguments& args = all_args;
+    if (!table_) return {k_ + int64_t(key) * args.k_seq * 2, v_ + int64_t(key) * args.v_seq * 2};
+    const uint32_t known = max_of(min_of(key, args.max_seqlen - 1), 0);
+    const uint32_t nth = uint64_t(known) * uint32_t(args.page_reciprocal) >> 32;
+    const int given = ((Constant<int32_t>*)table_)[nth];
+    const int page = min_of(max_of(given, 0), args.num_pages - 1);
+    const int within = key - nth * args.page_keys;
+    return {k_ + (page * args.k_page + int64_t(within) * args.k_seq) * 2,
+            v_ + (page * args.v_page + int64_t(within) * args.v_seq) * 2};
   }
 
-  const AttnDecodeArgs& args;
+  Arguments& all_args;
   int batch_, head_, row_;
   bool appends_, writes_;
+  uint64_t k_, v_, table_;  // of the head; without pages of the row, too
   Length length_;
   uint32_t k_offset_[S::kKSteps], v_offset_[S::kKeysOfLane][S::kPanels];
 };

@@ -9,7 +9,7 @@ inline constexpr int kArrivals = 0xffff, kGenerationBit = 17;  // of a counter, 
 
 // Some columns of a row: O / sum is the result.
 struct Sums {
-  float greatest, sum, o[8];
+  float greatest, sum, o[8] = {};
   __device__ __forceinline__ void scale(float to) {
     const float factor = v_exp_f32(greatest - (to == -kInf ? 0 : to));
     greatest = to;
@@ -36,10 +36,12 @@ struct Exchange {
 template <class S>
 class Combine {
  public:
-  __device__ __forceinline__ Combine(const AttnDecodeArgs& of, const Segment& with,
+  __device__ __forceinline__ Combine(Arguments& of, const Segment& with,
                                      Local<Exchange<S>>& in)
       : args(of), segment(with), lds(in) {
-    item_ = segment.batch * args.num_heads_kv * args.row_tiles + segment.inner;
+    parts_ = uniform(segment.parts);
+    item_ = uniform(
+        segment.batch * args.num_heads_kv * args.row_tiles + segment.inner);
   }
   __device__ __forceinline__ void run(Rows<S>& rows) {
     unroll<S::kTiles>([&]<int t>() {
@@ -49,7 +51,7 @@ class Combine {
         s_barrier();
         if (has_columns<p>()) {
           const Sums sums = over_waves();
-          if (segment.parts == 1)
+          if (parts_ == 1)
             finish<p>(sums, t);
           else
             keep<p>(sums, t);
@@ -57,7 +59,7 @@ class Combine {
         s_barrier();
       });
     });
-    if (segment.parts == 1 || !arrive()) return;
+    if (parts_ == 1 || !arrive()) return;
     unroll<S::kTiles>([&]<int t>() {
       unroll<S::kPanels>([&]<int p>() {
         if (has_columns<p>()) finish<p>(over_parts<p>(t), t);
@@ -115,7 +117,7 @@ class Combine {
   }
   template <int p>
   __device__ __forceinline__ void keep(const Sums& sums, int t) const {
-    const uint64_t to = slot(segment.part);
+    const uint64_t to = slot(uniform(segment.part));
     for (int i = 0; i < 2; ++i) {
       u32x4 x;
       for (int n = 0; n < 4; ++n) x[n] = bits(sums.o[4 * i + n]);
@@ -129,11 +131,11 @@ class Combine {
   __device__ __forceinline__ Sums over_parts(int t) const {
     constexpr int kAtOnce = 4;
     Sums sums{-kInf, 0, {}};
-    for (int first = 0; first < segment.parts; first += kAtOnce) {
+    for (int first = 0; first < parts_; first += kAtOnce) {
       u32x4 o[kAtOnce][2];
       uint64_t sum[kAtOnce];
       for (int n = 0; n < kAtOnce; ++n) {
-        const uint64_t from = slot(min_of(first + n, segment.parts - 1));
+        const uint64_t from = slot(min_of(first + n, parts_ - 1));
         for (int i = 0; i < 2; ++i)
           ordered::global_load_dwordx4_sc1(o[n][i], from, offset_of_o<p>(t) + 16 * i);
         ordered::global_load_dwordx2_sc1(sum[n], from, offset_of_sum(t));
@@ -143,7 +145,7 @@ class Combine {
         ordered::settle(o[n][0]);
         ordered::settle(o[n][1]);
         ordered::settle(sum[n]);
-        if (first + n >= segment.parts) continue;
+        if (first + n >= parts_) continue;
         Sums other{__builtin_bit_cast(float, uint32_t(sum[n])),
                    __builtin_bit_cast(float, uint32_t(sum[n] >> 32))};
         for (int i = 0; i < 8; ++i) other.o[i] = __builtin_bit_cast(float, uint32_t(o[n][i / 4][i % 4]));
@@ -169,7 +171,7 @@ class Combine {
       lds.arrived = int(before & kArrivals);
     }
     s_barrier();
-    const bool last = __builtin_amdgcn_readfirstlane(lds.arrived) == segment.parts - 1;
+    const bool last = __builtin_amdgcn_readfirstlane(lds.arrived) == parts_ - 1;
     if (last && Lane::in_workgroup() == 0) ordered::global_store_dwordx2_sc1(counter, 0, 0);
     return last;
   }
@@ -198,8 +200,8 @@ class Combine {
     global_store_dwordx4(to + first, x);
   }
 
-  const AttnDecodeArgs& args;
+  Arguments& args;
   const Segment& segment;
   Local<Exchange<S>>& lds;
-  int item_;
+  int item_, parts_;
 };

@@ -1,10 +1,8 @@
 // Rotary embedding of eight neighbours of a row: turned in float32, rounded once.
 #pragma once
+#include "decode/arguments.h"
 #include "isa/global.h"
 #include "tile/round.h"
-// clang-format off
-#include "args/attn_decode.h"
-// clang-format on
 
 template <Element kOf>
 __device__ __forceinline__ float element_of(bf16x8 x, int i) {
@@ -13,7 +11,7 @@ __device__ __forceinline__ float element_of(bf16x8 x, int i) {
 
 // Columns `column` .. + 7 of a row at `position`; rotary_dim is a multiple of 16.
 template <Element kOf>
-__device__ __forceinline__ bf16x8 turned(const AttnDecodeArgs& args, const Global<uint16_t>* row,
+__device__ __forceinline__ bf16x8 turned(Arguments& args, const Global<uint16_t>* row,
                                          int column, int position) {
   const bf16x8 own = global_load_dwordx4(row + column);
   if (!args.rotary_cos || column >= args.rotary_dim) return own;

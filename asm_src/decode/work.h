@@ -4,14 +4,22 @@
 // share of them: parts of at most two items, and whole ones between. With a number of parts each
 // item has so many, whose borders depend on its own length only.
 #pragma once
+#include "decode/arguments.h"
 #include "decode/shape.h"
 #include "isa/ds.h"
-// clang-format off
-#include "args/attn_decode.h"
-// clang-format on
 
 __device__ __forceinline__ int min_of(int a, int b) { return a < b ? a : b; }
 __device__ __forceinline__ int max_of(int a, int b) { return a > b ? a : b; }
+
+// The same in all lanes, and known to be by the compiler.
+__device__ __forceinline__ int uniform(int x) { return __builtin_amdgcn_readfirstlane(x); }
+
+// What is not needed for a while waits in a vector register; `uniform` has it back.
+template <class... T>
+__device__ __forceinline__ void park(T&... x) {
+  const auto one = [](auto& each) { asm volatile("" : "+v"(each)); };
+  (one(x), ...);
+}
 
 // Keys of a sequence.
 struct Length {
@@ -19,7 +27,7 @@ struct Length {
   int first;     // that any row sees, or that is appended
   int pad;       // positions without keys
 
-  __device__ __forceinline__ Length(const AttnDecodeArgs& args, int given, int left_pad) {
+  __device__ __forceinline__ Length(Arguments& args, int given, int left_pad) {
     old = min_of(max_of(given, 0), args.max_seqlen - args.seqlen_new);
     all = old + args.seqlen_new;
     pad = max_of(left_pad, 0);
@@ -38,11 +46,16 @@ struct Length {
 };
 
 // Of one sequence that is the same in all lanes.
-__device__ __forceinline__ Length length_of(const AttnDecodeArgs& args, int b) {
+__device__ __forceinline__ Length length_of(Arguments& args, int b) {
   const int given =
       args.cache_seqlens ? ((Constant<int32_t>*)args.cache_seqlens)[b] : args.max_seqlen;
   const int pad = args.cache_leftpad ? ((Constant<int32_t>*)args.cache_leftpad)[b] : 0;
-  return Length(args, given, pad);
+  Length found(args, given, pad);
+  found.old = uniform(found.old);
+  found.all = uniform(found.all);
+  found.first = uniform(found.first);
+  found.pad = uniform(found.pad);
+  return found;
 }
 
 struct Segment {
@@ -52,27 +65,47 @@ struct Segment {
   int slot_first, slot;  // of the item's first part, and of its second one
   int slot_step;         // from one to the next
   __device__ __forceinline__ int slot_of(int p) const {
-    return p == 0 ? slot_first : slot + (p - 1) * slot_step;
+    return uniform(p == 0 ? slot_first : slot + (p - 1) * slot_step);
   }
 };
 
 template <class S>
-struct Shares {
-  const AttnDecodeArgs& args;
+class Work {
+ public:
+  Arguments& all_args;
   int inner, workgroup;
   int share, position, end;  // tiles
   int batch = 0, base = 0, tiles = 0;
 
-  __device__ __forceinline__ Shares(const AttnDecodeArgs& of, int nth)
-      : args(of), inner(of.num_heads_kv * of.row_tiles), workgroup(nth) {
-    const int total = all_tiles() * inner;
-    share = (total + args.num_workgroups - 1) / args.num_workgroups;
+  __device__ __forceinline__ Work(Arguments& of, int nth)
+      : all_args(of), inner(of.num_heads_kv * of.row_tiles), workgroup(nth) {
+    if (of.num_splits > 0) {
+      position = workgroup;
+      end = of.batch * inner * of.num_splits;
+      return;
+    }
+    const int total = all_tiles(of) * inner;
+    share = (total + of.num_workgroups - 1) / of.num_workgroups;
     position = workgroup * share;
     end = min_of(position + share, total);
-    if (position < end) locate();
+    if (position < end) locate(of);
   }
   __device__ __forceinline__ bool next(Segment& found) {
+    Arguments& args = anew(all_args);
+    position = uniform(position);
+    end = uniform(end);
     if (position >= end) return false;
+    inner = uniform(inner);
+    if (args.num_splits > 0) {
+      of_splits(args, found);
+      put_by(found);
+      return true;
+    }
+    workgroup = uniform(workgroup);
+    base = uniform(base);
+    tiles = uniform(tiles);
+    batch = uniform(batch);
+    share = uniform(share);
     const int nth = (position - base) / tiles;
     const int begin = base + nth * tiles;
     const int w0 = begin / share, w1 = (begin + tiles - 1) / share;
@@ -90,12 +123,32 @@ struct Shares {
       base = position;
       tiles = length_of(args, ++batch).template tiles<S::kTileKeys>();
     }
+    put_by(found);
     return true;
   }
 
  private:
+  __device__ __forceinline__ void put_by(Segment& found) {
+    park(inner, workgroup, share, position, end, batch, base, tiles);
+    park(found.parts, found.part, found.slot_first, found.slot, found.slot_step);
+  }
+  __device__ __forceinline__ void of_splits(Arguments& args, Segment& found) {
+    const int item = position / args.num_splits;
+    found.parts = args.num_splits;
+    found.part = position - item * args.num_splits;
+    found.batch = item / inner;
+    found.inner = item - found.batch * inner;
+    const int of_item = length_of(args, found.batch).template tiles<S::kTileKeys>();
+    const int each = (of_item + args.num_splits - 1) / args.num_splits;
+    found.first = min_of(found.part * each, of_item);
+    found.end = min_of(found.first + each, of_item);
+    found.slot_first = item * args.num_splits;
+    found.slot = found.slot_first + 1;
+    found.slot_step = 1;
+    position += args.num_workgroups;
+  }
   // Of sequence 64 * group + lane; 0 behind the last one.
-  __device__ __forceinline__ int tiles_of_lane(int group) const {
+  __device__ __forceinline__ int tiles_of_lane(Arguments& args, int group) const {
     const int b = group * kWaveLanes + Lane::in_wave(), known = min_of(b, args.batch - 1);
     const int given =
         args.cache_seqlens ? ((const Global<int32_t>*)args.cache_seqlens)[known] : args.max_seqlen;
@@ -113,19 +166,19 @@ struct Shares {
     }
     return x;
   }
-  __device__ __forceinline__ int groups() const {
+  __device__ __forceinline__ int groups(Arguments& args) const {
     return (args.batch + kWaveLanes - 1) / kWaveLanes;
   }
-  __device__ __forceinline__ int all_tiles() const {
+  __device__ __forceinline__ int all_tiles(Arguments& args) const {
     if (args.batch == 1) return length_of(args, 0).template tiles<S::kTileKeys>();
     int sum = 0;
-    for (int group = 0; group < groups(); ++group)
-      sum += __builtin_amdgcn_readlane(scanned(tiles_of_lane(group)), kWaveLanes - 1);
+    for (int group = 0; group < groups(args); ++group)
+      sum += __builtin_amdgcn_readlane(scanned(tiles_of_lane(args, group)), kWaveLanes - 1);
     return sum;
   }
-  __device__ __forceinline__ void locate() {
-    for (int group = 0; args.batch > 1 && group < groups(); ++group) {
-      const int own = tiles_of_lane(group), upto = scanned(own);
+  __device__ __forceinline__ void locate(Arguments& args) {
+    for (int group = 0; args.batch > 1 && group < groups(args); ++group) {
+      const int own = tiles_of_lane(args, group), upto = scanned(own);
       const int all = __builtin_amdgcn_readlane(upto, kWaveLanes - 1);
       if (base + all * inner <= position) {
         base += all * inner;
@@ -139,33 +192,5 @@ struct Shares {
       break;
     }
     tiles = length_of(args, batch).template tiles<S::kTileKeys>();
-  }
-};
-
-template <class S>
-struct Parts {
-  const AttnDecodeArgs& args;
-  int inner, nth, count;
-
-  __device__ __forceinline__ Parts(const AttnDecodeArgs& of, int workgroup)
-      : args(of), inner(of.num_heads_kv * of.row_tiles), nth(workgroup) {
-    count = args.batch * inner * args.num_splits;
-  }
-  __device__ __forceinline__ bool next(Segment& found) {
-    if (nth >= count) return false;
-    const int item = nth / args.num_splits;
-    found.parts = args.num_splits;
-    found.part = nth - item * args.num_splits;
-    found.batch = item / inner;
-    found.inner = item - found.batch * inner;
-    const int tiles = length_of(args, found.batch).template tiles<S::kTileKeys>();
-    const int each = (tiles + args.num_splits - 1) / args.num_splits;
-    found.first = min_of(found.part * each, tiles);
-    found.end = min_of(found.first + each, tiles);
-    found.slot_first = item * args.num_splits;
-    found.slot = found.slot_first + 1;
-    found.slot_step = 1;
-    nth += args.num_workgroups;
-    return true;
   }
 };

@@ -19,7 +19,7 @@ namespace {
 using Shape = DecodeShape<Element::ELEMENT, COLUMNS, ROWS>;
 
 // Keys of the segment by turns of the waves, loads a turn ahead.
-__device__ __forceinline__ void attend(const AttnDecodeArgs& args, const Segment& segment,
+__device__ __forceinline__ void attend(Arguments& args, const Segment& segment,
                                        Rows<Shape>& rows) {
   constexpr int kStep = Shape::kTileKeys;
   const Cache<Shape> cache(args, segment);
@@ -28,7 +28,7 @@ __device__ __forceinline__ void attend(const AttnDecodeArgs& args, const Segment
   const int end = min_of(length.first + segment.end * kStep, length.all);
   Chunk<Shape> one, other;
   cache.load(one, first, end);
-  rows.start(args, segment, length);
+  rows.start(anew(args), segment, length);
   for (int key = first; key < end; key += 2 * kStep) {
     cache.load(other, key + kStep, end);
     cache.append(one, key, end);
@@ -41,29 +41,22 @@ __device__ __forceinline__ void attend(const AttnDecodeArgs& args, const Segment
   }
 }
 
-template <class Work>
-__device__ __forceinline__ void run(const AttnDecodeArgs& args, Work work, Local<Exchange<Shape>>& lds) {
-  Segment segment;
-  while (work.next(segment)) {
-    Rows<Shape> rows;
-    attend(args, segment, rows);
-    Combine<Shape>(args, segment, lds).run(rows);
-  }
-}
-
 }  // namespace
 
 #define JOIN(a, b) a##b
 #define TILES_OF(name) JOIN(name, _tiles)
 
-extern "C" __global__ void WORKGROUP(Shape::kLanes, MIN_WAVES) KERNEL(AttnDecodeArgs args) {
+extern "C" __global__ void WORKGROUP(Shape::kLanes, MIN_WAVES) KERNEL(AttnDecodeArgs) {
   __shared__ Exchange<Shape> exchange;
   auto& lds = *(Local<Exchange<Shape>>*)&exchange;
-  const int workgroup = __builtin_amdgcn_workgroup_id_x();
-  if (args.num_splits > 0)
-    run(args, Parts<Shape>(args, workgroup), lds);
-  else
-    run(args, Shares<Shape>(args, workgroup), lds);
+  auto& args = *(Arguments*)__builtin_amdgcn_kernarg_segment_ptr();
+  Work<Shape> work(args, __builtin_amdgcn_workgroup_id_x());
+  Segment segment;
+  while (work.next(segment)) {
+    Rows<Shape> rows;
+    attend(anew(args), segment, rows);
+    Combine<Shape>(anew(args), segment, lds).run(rows);
+  }
 }
 
 // Read back from the code object when the manifest is made.
