@@ -140,6 +140,7 @@ class Combine {
           ordered::global_load_dwordx4_sc1(o[n][i], from, offset_of_o<p>(t) + 16 * i);
         ordered::global_load_dwordx2_sc1(sum[n], from, offset_of_sum(t));
       }
+      ordered::keep(offset_of_o<p>(t), offset_of_sum(t));
       ordered::s_waitcnt<0, ordered::kAnyLgkm>();
       for (int n = 0; n < kAtOnce; ++n) {
         ordered::settle(o[n][0]);
@@ -163,7 +164,9 @@ class Combine {
     const uint64_t counter = args.counters + int64_t(item_) * 8;
     if (Lane::in_workgroup() == 0) {
       uint64_t before;
+      ordered::end_clause();
       ordered::global_atomic_umax_x2(counter, 0, args.generation << kGenerationBit);
+      ordered::end_clause();
       ordered::global_atomic_add_x2_return(before, counter, 0, 1);
       ordered::s_waitcnt<0, ordered::kAnyLgkm>();
       ordered::settle(before);
