@@ -60,10 +60,6 @@ _FIRST_FRAGMENT_FIRST = (
     "a wave that comes here has results in the fragment before, too, for which it waited until all "
     "that it had read from LDS was there; it has read nothing since"
 )
-_ROUNDS = (
-    "a wave that leaves the last rounds early was in the loop before, whose loads are younger than "
-    "what is read here; without the loop all rounds run, and the last one waits for everything"
-)
 _SAME_ROW = (
     "the lanes that are let in as well hold the same row, of which they have the same sum and "
     "greatest value: they store the same word to the same address"
@@ -96,8 +92,8 @@ _NARROW = "068bffe4eaaafce7"
 _GEMM = "59f034cf8f15ff0d"
 _AFTER_COLUMNS_OF_GEMM = (0x482C, 0x4848, 0x4864, 0x4900, 0x491C, 0x4938)
 # gemm_nt_bf16_m16n16k1 and merge_state_bf16_b8 of gfx950
-_SMALL_GEMM, _MERGE_STATE = "082f6880d93246f9", "d5d1887cc722e64e"
-_AFTER_COLUMNS_OF_SMALL_GEMM = (0x3734, 0x3750, 0x376C, 0x37EC, 0x3808, 0x3824)
+_SMALL_GEMM, _MERGE_STATE = "8d4a52c4612006c7", "d5d1887cc722e64e"
+_AFTER_COLUMNS_OF_SMALL_GEMM = (0x3574, 0x3590, 0x35AC, 0x362C, 0x3648, 0x3664)
 # rms_norm_bf16_c4096_l256 of gfx950
 _NORM = "db1490bc9d532834"
 # Of as many states, where the lse is stored: before and behind it.
@@ -134,10 +130,9 @@ ARGUMENTS: dict[tuple[str, str, int], str] = {
     **{(_GEMM, "EXEC", pc): _ALL_STORED for pc in (0x4880, 0x48B0, 0x4954)},
     **{(_GEMM, "EXEC", pc): _SAME_WORDS for pc in (0x2EDC, 0x3034)},
     (_GEMM, "EXEC", 0x2B44): _ONE_STORE,
-    (_SMALL_GEMM, "wait weakened", 0x2404): _ROUNDS,
-    **{(_SMALL_GEMM, "EXEC", pc): _ONE_STORE for pc in (0x2608, 0x27A4, 0x28A8)},
+    **{(_SMALL_GEMM, "EXEC", pc): _ONE_STORE for pc in (0x24C4, 0x2660, 0x2764)},
     **{(_SMALL_GEMM, "EXEC", pc): _LATER_COLUMNS for pc in _AFTER_COLUMNS_OF_SMALL_GEMM},
-    **{(_SMALL_GEMM, "EXEC", pc): _ALL_STORED for pc in (0x3788, 0x37B0, 0x3840)},
+    **{(_SMALL_GEMM, "EXEC", pc): _ALL_STORED for pc in (0x35C8, 0x35F0, 0x3680)},
     **{(_MERGE_STATE, "EXEC", pc): _SAME_ROW for pc in (*_LSE, 0x4350)},
     **{(_MERGE_STATE, "EXEC", pc): _ALL_STORED for pc in _LSE.values()},
     **{(_NORM, kind, 0x2FE0): _NOT_FROM_THERE for kind in ("wait deleted", "wait weakened")},
