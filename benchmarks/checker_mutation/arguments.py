@@ -60,13 +60,26 @@ _FIRST_FRAGMENT_FIRST = (
     "a wave that comes here has results in the fragment before, too, for which it waited until all "
     "that it had read from LDS was there; it has read nothing since"
 )
-_ROUNDS = (
-    "a wave that leaves the last rounds early was in the loop before, whose loads are younger than "
-    "what is read here; without the loop all rounds run, and the last one waits for everything"
-)
 _SAME_ROW = (
     "the lanes that are let in as well hold the same row, of which they have the same sum and "
     "greatest value: they store the same word to the same address"
+)
+_LAST_CHUNK = (
+    "the lanes that are let in as well hold the last chunk of the row too, from the same addresses "
+    "and with the same sum: they store its last columns once more, the same words"
+)
+_ROW_ENDED = (
+    "for the lanes that stay away the row ends in this step, and so they have no columns in the "
+    "later one, which only these stores follow; a wave without lanes then leads to the end, too"
+)
+_ENDS = (
+    "all results have been stored: a wave with lanes ends by the next branch, and one without by "
+    "those behind it, which test masks of EXEC"
+)
+_NOT_FROM_THERE = (
+    "the loads that it would wait for are of the code for a residual, which waves leave for the "
+    "end: with lanes by a branch on EXEC, without by branches on masks of EXEC, which are 0. "
+    "Waves that come here have two loads under way, which it allows"
 )
 _TWO_BUFFERS = (
     "what is read before it and what is written behind it are two buffers, of which the other "
@@ -79,8 +92,10 @@ _NARROW = "068bffe4eaaafce7"
 _GEMM = "59f034cf8f15ff0d"
 _AFTER_COLUMNS_OF_GEMM = (0x482C, 0x4848, 0x4864, 0x4900, 0x491C, 0x4938)
 # gemm_nt_bf16_m16n16k1 and merge_state_bf16_b8 of gfx950
-_SMALL_GEMM, _MERGE_STATE = "082f6880d93246f9", "d5d1887cc722e64e"
-_AFTER_COLUMNS_OF_SMALL_GEMM = (0x3734, 0x3750, 0x376C, 0x37EC, 0x3808, 0x3824)
+_SMALL_GEMM, _MERGE_STATE = "8d4a52c4612006c7", "d5d1887cc722e64e"
+_AFTER_COLUMNS_OF_SMALL_GEMM = (0x3574, 0x3590, 0x35AC, 0x362C, 0x3648, 0x3664)
+# rms_norm_bf16_c4096_l256 of gfx950
+_NORM = "db1490bc9d532834"
 # Of as many states, where the lse is stored: before and behind it.
 _LSE = {
     0x2018: 0x2070,
@@ -115,12 +130,15 @@ ARGUMENTS: dict[tuple[str, str, int], str] = {
     **{(_GEMM, "EXEC", pc): _ALL_STORED for pc in (0x4880, 0x48B0, 0x4954)},
     **{(_GEMM, "EXEC", pc): _SAME_WORDS for pc in (0x2EDC, 0x3034)},
     (_GEMM, "EXEC", 0x2B44): _ONE_STORE,
-    (_SMALL_GEMM, "wait weakened", 0x2404): _ROUNDS,
-    **{(_SMALL_GEMM, "EXEC", pc): _ONE_STORE for pc in (0x2608, 0x27A4, 0x28A8)},
+    **{(_SMALL_GEMM, "EXEC", pc): _ONE_STORE for pc in (0x24C4, 0x2660, 0x2764)},
     **{(_SMALL_GEMM, "EXEC", pc): _LATER_COLUMNS for pc in _AFTER_COLUMNS_OF_SMALL_GEMM},
-    **{(_SMALL_GEMM, "EXEC", pc): _ALL_STORED for pc in (0x3788, 0x37B0, 0x3840)},
+    **{(_SMALL_GEMM, "EXEC", pc): _ALL_STORED for pc in (0x35C8, 0x35F0, 0x3680)},
     **{(_MERGE_STATE, "EXEC", pc): _SAME_ROW for pc in (*_LSE, 0x4350)},
     **{(_MERGE_STATE, "EXEC", pc): _ALL_STORED for pc in _LSE.values()},
+    **{(_NORM, kind, 0x2FE0): _NOT_FROM_THERE for kind in ("wait deleted", "wait weakened")},
+    **{(_NORM, "EXEC", pc): _LAST_CHUNK for pc in (0x2C50, 0x2EB0, 0x341C, 0x3618)},
+    **{(_NORM, "EXEC", pc): _ROW_ENDED for pc in (0x2D08, 0x2D40, 0x3484, 0x34A8)},
+    **{(_NORM, "EXEC", pc): _ENDS for pc in (0x2F68, 0x2F98, 0x3680)},
     # Triton's products of bfloat16 and fp8 for gfx950.
     ("9f92254c6c247c38", "barrier", 0x208C): _TWO_BUFFERS,
     ("e02e749580bf907c", "barrier", 0x2324): _TWO_BUFFERS,

@@ -73,6 +73,7 @@ def cases(row: KernelSpec | None) -> Iterator[NormCase]:
         for rows, columns in (
             *((1, least), (tile + 1, most), (2 * tile + 1, most - 1)),
             (tile + 2, max(least, most // 2 + 3)),
+            (1, max(least, most // 2 - 1)),  # the last columns of a step that is not the last
         ):
             problem = NormProblem((rows,), columns, row.dtype, residual, 1e-5)
             yield NormCase(problem, kernel=row.name)
