@@ -40,7 +40,8 @@ struct Rows {
       for (int c = 0; c < S::kKSteps; ++c) {
         const int column = 32 * c + 8 * lane_group();
         q[t][c] = bf16x8{};
-        if (row.there && column < args.head_dim) q[t][c] = turned<S::kElement>(args, from, column, position);
+        if (row.there && column < args.head_dim)
+          q[t][c] = turned<S::kElement>(args, from, column, position);
       }
       const int diagonal = row.query + length.all - args.seqlen_q;
       first[t] = length.pad;
@@ -54,8 +55,7 @@ struct Rows {
   }
 
   // Keys from `key` on; some of these may be seen by some rows only.
-  __device__ __forceinline__ void attend(Arguments& args, const Chunk<S>& chunk,
-                                         int key) {
+  __device__ __forceinline__ void attend(Arguments& args, const Chunk<S>& chunk, int key) {
     unroll<S::kTiles>([&]<int t>() {
       f32x4 p[S::kKeyTiles];
       scores<t>(args, chunk, key, p);
@@ -107,7 +107,8 @@ struct Rows {
   }
   // Column c of those that the lane has of four keys.
   template <int panel, int c>
-  static __device__ __forceinline__ bf16x4 transposed(const u32x4 (&v)[S::kKeysOfLane][S::kPanels]) {
+  static __device__ __forceinline__ bf16x4
+  transposed(const u32x4 (&v)[S::kKeysOfLane][S::kPanels]) {
     constexpr uint32_t kHalf = c % 2 ? kHighHalfOfBoth : kLowHalfOfBoth;
     return {v_perm_b32<kHalf>(v[1][panel][c / 2], v[0][panel][c / 2]),
             v_perm_b32<kHalf>(v[3][panel][c / 2], v[2][panel][c / 2])};

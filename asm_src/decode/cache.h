@@ -42,8 +42,9 @@ class Cache {
     for (int j = 0; j < S::kKeysOfLane; ++j)
       for (int p = 0; p < S::kPanels; ++p) {
         const int column = v_column(p);
-        v_offset_[j][p] =
-            column < args.head_dim_v ? ((4 * lane_group() + j) * args.v_seq + column) * 2 : kOutside;
+        v_offset_[j][p] = column < args.head_dim_v
+                              ? ((4 * lane_group() + j) * args.v_seq + column) * 2
+                              : kOutside;
       }
   }
   __device__ __forceinline__ const Length& length() const { return length_; }
@@ -55,8 +56,10 @@ class Cache {
     unroll<S::kKeyTiles>([&]<int n>() {
       const int first = key + n * kMatrix, rows = max_of(min_of(last - first, kMatrix), 0);
       const Place at = place(first);
-      const BufferResource k = raw_buffer((const Global<void>*)at.k, bytes(rows, args.k_seq, args.head_dim));
-      const BufferResource v = raw_buffer((const Global<void>*)at.v, bytes(rows, args.v_seq, args.head_dim_v));
+      const BufferResource k =
+          raw_buffer((const Global<void>*)at.k, bytes(rows, args.k_seq, args.head_dim));
+      const BufferResource v =
+          raw_buffer((const Global<void>*)at.v, bytes(rows, args.v_seq, args.head_dim_v));
       for (int c = 0; c < S::kKSteps; ++c) to.k[n][c] = buffer_load_dwordx4(k, k_offset_[c]);
       unroll<S::kPanels>([&]<int p>() {
         for (int j = 0; j < S::kKeysOfLane; ++j) {

@@ -36,12 +36,10 @@ struct Exchange {
 template <class S>
 class Combine {
  public:
-  __device__ __forceinline__ Combine(Arguments& of, const Segment& with,
-                                     Local<Exchange<S>>& in)
+  __device__ __forceinline__ Combine(Arguments& of, const Segment& with, Local<Exchange<S>>& in)
       : args(of), segment(with), lds(in) {
     parts_ = uniform(segment.parts);
-    item_ = uniform(
-        segment.batch * args.num_heads_kv * args.row_tiles + segment.inner);
+    item_ = uniform(segment.batch * args.num_heads_kv * args.row_tiles + segment.inner);
   }
   __device__ __forceinline__ void run(Rows<S>& rows) {
     unroll<S::kTiles>([&]<int t>() {
@@ -149,7 +147,8 @@ class Combine {
         if (first + n >= parts_) continue;
         Sums other{__builtin_bit_cast(float, uint32_t(sum[n])),
                    __builtin_bit_cast(float, uint32_t(sum[n] >> 32))};
-        for (int i = 0; i < 8; ++i) other.o[i] = __builtin_bit_cast(float, uint32_t(o[n][i / 4][i % 4]));
+        for (int i = 0; i < 8; ++i)
+          other.o[i] = __builtin_bit_cast(float, uint32_t(o[n][i / 4][i % 4]));
         sums.add(other);
       }
     }
@@ -190,7 +189,10 @@ class Combine {
     }
     const int first = p * S::kPanel + column();
     if (first == 0 && args.lse)
-      ((Global<float>*)args.lse)[(int64_t(segment.batch) * args.num_heads_kv * args.group + of.head) * args.seqlen_q + of.query] =
+      ((Global<float>*)
+           args.lse)[(int64_t(segment.batch) * args.num_heads_kv * args.group + of.head) *
+                         args.seqlen_q +
+                     of.query] =
           sums.sum == 0 ? -kInf : (sums.greatest + v_log_f32(sums.sum)) * kLn2;
     if (first >= args.head_dim_v) return;
     const float inverse = sums.sum == 0 ? 0 : v_rcp_f32(sums.sum);

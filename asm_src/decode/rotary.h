@@ -11,8 +11,8 @@ __device__ __forceinline__ float element_of(bf16x8 x, int i) {
 
 // Columns `column` .. + 7 of a row at `position`; rotary_dim is a multiple of 16.
 template <Element kOf>
-__device__ __forceinline__ bf16x8 turned(Arguments& args, const Global<uint16_t>* row,
-                                         int column, int position) {
+__device__ __forceinline__ bf16x8 turned(Arguments& args, const Global<uint16_t>* row, int column,
+                                         int position) {
   const bf16x8 own = global_load_dwordx4(row + column);
   if (!args.rotary_cos || column >= args.rotary_dim) return own;
   const int half = args.rotary_dim / 2;

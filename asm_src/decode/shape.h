@@ -14,12 +14,12 @@ struct DecodeShape {
   static constexpr Element kElement = kOf;
   static constexpr int kColumns = kMaxColumns, kRows = kMaxRows;
   static constexpr int kWaves = 4, kLanes = kWaves * kWaveLanes;
-  static constexpr int kTiles = kRows / kMatrix;             // of rows, a matrix instruction each
-  static constexpr int kKeys = kColumns <= 128 ? 32 : 16;    // of a wave at once
+  static constexpr int kTiles = kRows / kMatrix;           // of rows, a matrix instruction each
+  static constexpr int kKeys = kColumns <= 128 ? 32 : 16;  // of a wave at once
   static constexpr int kKeyTiles = kKeys / kMatrix;
-  static constexpr int kTileKeys = kWaves * kKeys;           // of a workgroup: the unit of work
-  static constexpr int kKSteps = kColumns / 32;              // loads of a row of K
-  static constexpr int kPanel = 128;                         // columns
+  static constexpr int kTileKeys = kWaves * kKeys;  // of a workgroup: the unit of work
+  static constexpr int kKSteps = kColumns / 32;     // loads of a row of K
+  static constexpr int kPanel = 128;                // columns
   static constexpr int kPanels = (kColumns + kPanel - 1) / kPanel;
   static constexpr int kProducts = kColumns / kMatrix;       // of P V, for 16 keys
   static constexpr int kKeysOfLane = kMatrix / kLaneGroups;  // of 16

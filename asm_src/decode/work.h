@@ -152,8 +152,7 @@ class Work {
     const int b = group * kWaveLanes + Lane::in_wave(), known = min_of(b, args.batch - 1);
     const int given =
         args.cache_seqlens ? ((const Global<int32_t>*)args.cache_seqlens)[known] : args.max_seqlen;
-    const int pad =
-        args.cache_leftpad ? ((const Global<int32_t>*)args.cache_leftpad)[known] : 0;
+    const int pad = args.cache_leftpad ? ((const Global<int32_t>*)args.cache_leftpad)[known] : 0;
     const int all = Length(args, given, pad).template tiles<S::kTileKeys>();
     return b < args.batch ? all : 0;
   }

@@ -3,8 +3,8 @@
 // rows of one matrix product.
 //
 // The build defines KERNEL (its name), ELEMENT, COLUMNS (most of a head), ROWS (of an item) and
-// MIN_WAVES of a SIMD. Four waves, which take turns of kKeys keys. Registers hold what is under way:
-// no LDS before the end. Grid: x = num_workgroups, any number.
+// MIN_WAVES of a SIMD. Four waves, which take turns of kKeys keys. Registers hold what is under
+// way: no LDS before the end. Grid: x = num_workgroups, any number.
 //
 //   phase     memory                                  matrix, vector units
 //   find      lengths                                 which tiles of which sequences: decode/work.h
@@ -19,8 +19,7 @@ namespace {
 using Shape = DecodeShape<Element::ELEMENT, COLUMNS, ROWS>;
 
 // Keys of the segment by turns of the waves, loads a turn ahead.
-__device__ __forceinline__ void attend(Arguments& args, const Segment& segment,
-                                       Rows<Shape>& rows) {
+__device__ __forceinline__ void attend(Arguments& args, const Segment& segment, Rows<Shape>& rows) {
   constexpr int kStep = Shape::kTileKeys;
   const Cache<Shape> cache(args, segment);
   const Length& length = cache.length();
