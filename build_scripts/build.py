@@ -67,7 +67,13 @@ class KernelBuild:
 
 def _table() -> Iterator[KernelBuild]:
     """Every kernel for every architecture that its row lists: all of them, if it lists none."""
-    members = (*attention_members(), *decode_members(), *gemm_members(), *norm_members(), *merge_members())
+    members = (
+        *attention_members(),
+        *decode_members(),
+        *gemm_members(),
+        *norm_members(),
+        *merge_members(),
+    )
     for arch in ARCHITECTURES:
         for member in members:
             row = dict(member)
