@@ -11,16 +11,6 @@
 __device__ __forceinline__ int min_of(int a, int b) { return a < b ? a : b; }
 __device__ __forceinline__ int max_of(int a, int b) { return a > b ? a : b; }
 
-// The same in all lanes, and known to be by the compiler.
-__device__ __forceinline__ int uniform(int x) { return __builtin_amdgcn_readfirstlane(x); }
-
-// What is not needed for a while waits in a vector register; `uniform` has it back.
-template <class... T>
-__device__ __forceinline__ void park(T&... x) {
-  const auto one = [](auto& each) { asm volatile("" : "+v"(each)); };
-  (one(x), ...);
-}
-
 // Keys of a sequence.
 struct Length {
   int old, all;  // before those appended, and with them

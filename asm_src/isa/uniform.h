@@ -1,0 +1,19 @@
+// What is the same in all lanes of a wave, and which registers hold it.
+#pragma once
+#include "isa/device.h"
+
+// The compiler knows that it is the same in all lanes.
+__device__ __forceinline__ int uniform(int x) { return __builtin_amdgcn_readfirstlane(x); }
+
+// What is not needed for a while waits in a vector register; `uniform` has it back.
+template <class... T>
+__device__ __forceinline__ void park(T&... x) {
+  const auto one = [](auto& each) { asm volatile("" : "+v"(each)); };
+  (one(x), ...);
+}
+
+// The same address, of which the compiler does not know what has been loaded from it before.
+__device__ __forceinline__ uint64_t anew(uint64_t address) {
+  asm volatile("" : "+s"(address));
+  return address;
+}
