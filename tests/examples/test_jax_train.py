@@ -50,7 +50,8 @@ def test_a_short_run(
         header, *rows = csv.reader(file)
     assert header == ["step", "amdattn", "XLA"] and [int(row[0]) for row in rows] == [*range(50)]
     losses = np.array([[float(x) for x in row[1:]] for row in rows])
-    assert abs(losses[0] - np.log(256)).max() < 0.1
+    # Near a guess among 256 bytes; how near depends on the text, the documentation as it is.
+    assert abs(losses[0] - np.log(256)).max() < 0.2
     assert (losses[-5:].mean(axis=0) < losses[0] - 0.15).all()
     # Rounded otherwise, and not the same program twice.
     assert 0 < abs(losses[:, 0] - losses[:, 1]).max() < 0.05

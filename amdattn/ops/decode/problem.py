@@ -14,6 +14,8 @@ LOG2_E = math.log2(math.e)
 MOST_KEYS = 2**30
 MOST_SPLITS = 128
 _COUNTS = ("batch", "seqlen_q", "seqlen_kv", "num_heads_q", "num_heads_kv", "head_dim")
+# Columns: both halves of what is turned are whole loads of a lane. flash-attn asks for the same.
+ROTARY_STEP = 16
 _OR_NONE = ("seqlen_new", "page_size", "rotary_dim", "rotary_positions", "num_splits")
 _FLAGS = (
     *("causal", "sinks", "return_lse", "cache_seqlens", "cache_batch_idx", "cache_leftpad"),
@@ -171,10 +173,10 @@ class DecodeProblem:
             return
         if not self.seqlen_new:
             raise ValueError("rotary_cos was given without k; it must be None there")
-        if dim % 2 or dim > self.head_dim:
+        if dim % ROTARY_STEP or dim > self.head_dim:
             raise ValueError(
-                f"rotary_dim={dim} (twice the columns of rotary_cos) must be even and at most "
-                f"head_dim={self.head_dim}"
+                f"rotary_dim={dim} (twice the columns of rotary_cos) must be a multiple of "
+                f"{ROTARY_STEP} and at most head_dim={self.head_dim}"
             )
         turned = max(self.seqlen_new, self.seqlen_q if self.is_masked else 1)
         needed = self.seqlen_kv - self.seqlen_new + turned

@@ -71,24 +71,24 @@ def test_rotations(interleaved: bool) -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_what_is_appended_is_turned_by_its_place(causal: bool) -> None:
-    angles = normal(20, 4)
+    angles = normal(20, 8)
     problem = DecodeProblem(
-        *(2, 2, 16, 1, 1, 8, 8, "float32"),
+        *(2, 2, 16, 1, 1, 16, 16, "float32"),
         causal=causal,
         seqlen_new=2,
         num_pages=3,
-        rotary_dim=8,
+        rotary_dim=16,
         rotary_positions=20,
         cache_seqlens=True,
         cache_batch_idx=True,
         cache_leftpad=True,
     )
     inputs = {
-        "q": normal(2, 2, 1, 8),
-        "k_cache": normal(3, 16, 1, 8),
-        "v_cache": normal(3, 16, 1, 8),
-        "k": normal(2, 2, 1, 8),
-        "v": normal(2, 2, 1, 8),
+        "q": normal(2, 2, 1, 16),
+        "k_cache": normal(3, 16, 1, 16),
+        "v_cache": normal(3, 16, 1, 16),
+        "k": normal(2, 2, 1, 16),
+        "v": normal(2, 2, 1, 16),
         "rotary_cos": np.cos(angles),
         "rotary_sin": np.sin(angles),
         "cache_seqlens": np.array([14, 0]),

@@ -119,7 +119,7 @@ _TURNED = {"rotary_cos": zeros(96, 16), "rotary_sin": zeros(96, 16)}
         ),
         (
             {**_NEW, "rotary_cos": zeros(96, 33), "rotary_sin": zeros(96, 33), "cache_seqlens": 9},
-            "rotary_dim=66 .* must be even and at most head_dim=64",
+            "rotary_dim=66 .* must be a multiple of 16 and at most head_dim=64",
         ),
         ({"num_splits": 200}, "num_splits=200 must be in 0..128"),
         ({"sinks": zeros(4)}, "sinks has dtype bfloat16; this call needs float32"),
