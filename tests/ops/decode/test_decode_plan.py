@@ -78,7 +78,7 @@ def test_angles_of_every_position_that_can_be() -> None:
     with pytest.raises(ValueError, match="has 63 positions; it must have at least 64, which"):
         problem(2, 1, 64, rotary_positions=63, **new)
     for dim in (31, 130):
-        with pytest.raises(ValueError, match=f"rotary_dim={dim} .* must be a multiple of 16 and at"):
+        with pytest.raises(ValueError, match=f"rotary_dim={dim} .* a multiple of 16 and at"):
             problem(2, 1, 64, rotary_positions=64, **{**new, "rotary_dim": dim})
 
 
