@@ -74,11 +74,12 @@ class Work {
       end = of.batch * inner * of.num_splits;
       return;
     }
-    const int total = all_tiles(of) * inner;
+    const Scan first = scan(of, 0);
+    const int total = all_tiles(of, first) * inner;
     share = (total + of.num_workgroups - 1) / of.num_workgroups;
     position = workgroup * share;
     end = min_of(position + share, total);
-    if (position < end) locate(of);
+    if (position < end) locate(of, first);
   }
   __device__ __forceinline__ bool next(Segment& found) {
     Arguments& args = anew(all_args);
@@ -146,6 +147,18 @@ class Work {
     const int all = Length(args, given, pad).template tiles<S::kTileKeys>();
     return b < args.batch ? all : 0;
   }
+  // Of 64 sequences: the lane's own, all up to it, and all.
+  struct Scan {
+    int own, upto, all;
+  };
+  __device__ __forceinline__ Scan scan(Arguments& args, int group) const {
+    if (args.batch == 1) {  // without a trip through the lanes
+      const int own = length_of(args, 0).template tiles<S::kTileKeys>();
+      return {own, own, own};
+    }
+    const int own = tiles_of_lane(args, group), upto = scanned(own);
+    return {own, upto, __builtin_amdgcn_readlane(upto, kWaveLanes - 1)};
+  }
   // Of all lanes up to this one.
   static __device__ __forceinline__ int scanned(int x) {
     const int lane = Lane::in_wave();
@@ -158,17 +171,14 @@ class Work {
   __device__ __forceinline__ int groups(Arguments& args) const {
     return (args.batch + kWaveLanes - 1) / kWaveLanes;
   }
-  __device__ __forceinline__ int all_tiles(Arguments& args) const {
-    if (args.batch == 1) return length_of(args, 0).template tiles<S::kTileKeys>();
-    int sum = 0;
-    for (int group = 0; group < groups(args); ++group)
-      sum += __builtin_amdgcn_readlane(scanned(tiles_of_lane(args, group)), kWaveLanes - 1);
+  __device__ __forceinline__ int all_tiles(Arguments& args, const Scan& first) const {
+    int sum = first.all;
+    for (int group = 1; group < groups(args); ++group) sum += scan(args, group).all;
     return sum;
   }
-  __device__ __forceinline__ void locate(Arguments& args) {
+  __device__ __forceinline__ void locate(Arguments& args, const Scan& first) {
     for (int group = 0; args.batch > 1 && group < groups(args); ++group) {
-      const int own = tiles_of_lane(args, group), upto = scanned(own);
-      const int all = __builtin_amdgcn_readlane(upto, kWaveLanes - 1);
+      const auto [own, upto, all] = group == 0 ? first : scan(args, group);
       if (base + all * inner <= position) {
         base += all * inner;
         batch += kWaveLanes;

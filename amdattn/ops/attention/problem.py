@@ -9,9 +9,7 @@ from typing import Any
 
 from amdattn import scalars
 from amdattn.dtypes import as_dtype
-from amdattn.scalars import FLOAT32_MAX, INT32_MAX
-
-LOG2_E = math.log2(math.e)
+from amdattn.scalars import FLOAT32_MAX, INT32_MAX, LOG2_E
 
 # Order of the three strided axes of an attention tensor; head_dim is always last, with stride 1.
 LAYOUTS: dict[str, tuple[str, ...]] = {

@@ -7,9 +7,8 @@ from dataclasses import dataclass, fields
 
 from amdattn import scalars
 from amdattn.dtypes import as_dtype
-from amdattn.scalars import FLOAT32_MAX, INT32_MAX
+from amdattn.scalars import FLOAT32_MAX, INT32_MAX, LOG2_E
 
-LOG2_E = math.log2(math.e)
 # Of positions, which kernels add to each other as int32.
 MOST_KEYS = 2**30
 MOST_SPLITS = 128
