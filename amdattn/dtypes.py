@@ -23,14 +23,14 @@ class DType:
     dlpack: tuple[int, int]
 
     def numpy(self) -> np.dtype[Any]:
-        """The numpy dtype; bfloat16 comes from ml_dtypes, which numpy itself does not have."""
+        """The numpy dtype; what numpy itself does not have comes from ml_dtypes."""
         import numpy as np  # before ml_dtypes, whose own import of it loses a Ctrl-C
 
-        if self.name == "bfloat16":
+        if self.name.startswith(("bfloat", "float8")):
             import ml_dtypes
 
-            bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-            return bfloat16
+            found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.name))
+            return found
         return np.dtype(self.name)
 
 
@@ -43,6 +43,8 @@ _ALL = (
     FLOAT16,
     FLOAT32,
     DType("float64", "fp64", 8, (2, 64)),
+    DType("float8_e4m3fn", "e4m3fn", 1, (10, 8)),
+    DType("float8_e4m3fnuz", "e4m3fnuz", 1, (11, 8)),
     DType("int8", "i8", 1, (0, 8)),
     DType("int16", "i16", 2, (0, 16)),
     DType("int32", "i32", 4, (0, 32)),

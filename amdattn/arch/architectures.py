@@ -47,6 +47,8 @@ class Architecture:
     converts_bf16 : bool
         Whether an instruction rounds float32 to bfloat16. It does so to nearest even, and kernels
         have no other rounding there.
+    fp8 : str
+        The element type of 8 bits with 4 exponent bits that instructions convert.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Architecture:
     hbm_latency_ns: int
     open_trans: bool
     converts_bf16: bool
+    fp8: str
 
 
 ARCHITECTURES = {
@@ -101,6 +104,7 @@ ARCHITECTURES = {
             hbm_latency_ns=412,
             open_trans=True,
             converts_bf16=False,
+            fp8="float8_e4m3fnuz",
         ),
         Architecture(
             name="gfx950",
@@ -126,6 +130,7 @@ ARCHITECTURES = {
             hbm_latency_ns=412,
             open_trans=False,
             converts_bf16=True,
+            fp8="float8_e4m3fn",
         ),
     )
 }

@@ -3,6 +3,8 @@
 // i / group of head i % group of those that share a head of keys.
 // Position p of sequence b lies in page block_table[b][p / page_keys], at p % page_keys; without a
 // table in row cache_batch_idx[b], or b, of the cache.
+// Packed: K is [page, num_heads_kv, head_dim / x, page_keys, x], x elements being 16 bytes, and of
+// V the page_keys of a column are neighbours, all of them or x at a time.
 typedef struct AttnDecodeArgs {
   uint64_t q;                // [batch, seqlen_q, num_heads_q, head_dim] device address
   uint64_t k;                // [pages or rows of the cache, page_keys, num_heads_kv, head_dim]
@@ -18,6 +20,8 @@ typedef struct AttnDecodeArgs {
   uint64_t cache_leftpad;    // int32 [batch], positions before it hold no key; 0 = none
   uint64_t block_table;      // int32 [batch, table_stride]; 0 = no pages
   uint64_t sinks;            // float32 [num_heads_q]; 0 = none
+  uint64_t k_scales;         // float32, of a head, for elements of 8 bits; 0 = k_scale of all
+  uint64_t v_scales;         // the same
   uint64_t partials;         // float32 [workgroups * 2 or parts of all items][rows][columns + 2]
   uint64_t counters;         // uint64 [items], 0 before and after every launch
   uint64_t generation;       // a number greater than those of all launches before on the counters
@@ -37,6 +41,11 @@ typedef struct AttnDecodeArgs {
   int64_t v_new_head;
   int32_t k_seq;  // of 16 positions' worth of bytes at most 2^30
   int32_t v_seq;
+  int32_t k_chunk;       // packed: from 16 bytes of a key to its next ones
+  int32_t v_column;      // packed
+  int32_t v_chunk;       // packed: from x keys of a column to the next ones
+  int32_t k_scale_head;  // from a head's scale to the next one's
+  int32_t v_scale_head;
   int32_t k_new_seq;
   int32_t v_new_seq;
   int32_t table_stride;
@@ -57,6 +66,8 @@ typedef struct AttnDecodeArgs {
   int32_t window_left;   // keys before a row's diagonal that it sees; -1 = all
   int32_t window_right;  // behind it
   int32_t num_splits;    // parts of every item; 0 = equal shares of the whole work
+  float k_scale;         // of elements of 8 bits
+  float v_scale;
   float softmax_scale_log2;
   float softcap;  // 0 = none
   int32_t num_workgroups;

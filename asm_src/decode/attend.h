@@ -27,9 +27,13 @@ struct Rows {
   f32x4 o[S::kTiles][S::kProducts];  // O^T: row 4 g + j of a product's columns, query row r
   float greatest[S::kTiles], sum[S::kTiles];  // in base 2; the sum is of the lane's keys
   int first[S::kTiles], end[S::kTiles];       // keys that the lane's row sees
+  float scale, v_scale;                       // of scores in base 2, of O
 
   __device__ __forceinline__ void start(Arguments& args, const Segment& segment,
-                                        const Length& length) {
+                                        const Cache<S>& cache) {
+    const Length& length = cache.length();
+    scale = args.softmax_scale_log2 * cache.k_scale();
+    v_scale = cache.v_scale();
     for (int t = 0; t < S::kTiles; ++t) {
       const Row row = Row::of<S>(args, segment.inner, t * kMatrix + matrix_row());
       const auto* from = (const Global<uint16_t>*)args.q + segment.batch * args.q_batch +
@@ -38,7 +42,7 @@ struct Rows {
       const bool masked = args.causal || args.window_left >= 0 || args.window_right >= 0;
       const int position = length.old + (masked && row.there ? row.query : 0);
       for (int c = 0; c < S::kKSteps; ++c) {
-        const int column = 32 * c + 8 * lane_group();
+        const int column = S::column_of_step(c);
         q[t][c] = bf16x8{};
         if (row.there && column < args.head_dim)
           q[t][c] = turned<S::kElement>(args, from, column, position);
@@ -79,7 +83,8 @@ struct Rows {
         unroll<S::kPanels>([&]<int panel>() {
           unroll<S::each(panel)>([&]<int c>() {
             constexpr int i = panel * 8 + c;
-            o[t][i] = mma<S::kElement>(transposed<panel, c>(chunk.v[n]), weights, o[t][i]);
+            const bf16x4 v = chunk.template v_operand<n, panel, c>();
+            o[t][i] = mma<S::kElement>(v, weights, o[t][i]);
           });
         });
       });
@@ -90,10 +95,12 @@ struct Rows {
   template <int t>
   __device__ __forceinline__ void scores(Arguments& args, const Chunk<S>& chunk, int key,
                                          f32x4 (&p)[S::kKeyTiles]) const {
-    for (int n = 0; n < S::kKeyTiles; ++n) {
+    unroll<S::kKeyTiles>([&]<int n>() {
       p[n] = f32x4{};
-      for (int c = 0; c < S::kKSteps; ++c) p[n] = mma<S::kElement>(chunk.k[n][c], q[t][c], p[n]);
-      p[n] *= args.softmax_scale_log2;
+      unroll<S::kKSteps>([&]<int c>() {
+        p[n] = mma<S::kElement>(chunk.template k_operand<n, c>(), q[t][c], p[n]);
+      });
+      p[n] *= scale;
       if (args.softcap > 0) {
         // softcap * tanh(x / softcap), with tanh(y) = 1 - 2 / (e^2y + 1)
         const float cap = args.softcap * kLog2E, inverse = 2 / args.softcap;
@@ -103,14 +110,6 @@ struct Rows {
       const int own = key + n * kMatrix + 4 * lane_group();
       for (int i = 0; i < 4; ++i)
         p[n][i] = own + i >= first[t] && own + i < end[t] ? p[n][i] : -kInf;
-    }
-  }
-  // Column c of those that the lane has of four keys.
-  template <int panel, int c>
-  static __device__ __forceinline__ bf16x4
-  transposed(const u32x4 (&v)[S::kKeysOfLane][S::kPanels]) {
-    constexpr uint32_t kHalf = c % 2 ? kHighHalfOfBoth : kLowHalfOfBoth;
-    return {v_perm_b32<kHalf>(v[1][panel][c / 2], v[0][panel][c / 2]),
-            v_perm_b32<kHalf>(v[3][panel][c / 2], v[2][panel][c / 2])};
+    });
   }
 };

@@ -1,18 +1,11 @@
 // Keys and values of a wave: 16 at a time, which lie in one page, through a descriptor of their
 // rows. What is behind the last one reads as 0, as columns beyond the head's do.
 #pragma once
-#include "decode/rotary.h"
+#include "decode/chunk.h"
+#include "decode/quantize.h"
 #include "decode/work.h"
-#include "isa/buffer_x2.h"
-#include "isa/global.h"
 #include "isa/unroll.h"
 #include "tile/buffer.h"
-
-template <class S>
-struct Chunk {
-  bf16x8 k[S::kKeyTiles][S::kKSteps];
-  u32x4 v[S::kKeyTiles][S::kKeysOfLane][S::kPanels];  // of a panel of 64 columns the first half
-};
 
 template <class S>
 class Cache {
@@ -26,91 +19,77 @@ class Cache {
     row_ = batch_;
     if (args.cache_batch_idx) row_ = ((Constant<int32_t>*)args.cache_batch_idx)[batch_];
     row_ = min_of(max_of(row_, 0), args.num_pages - 1);
-    k_ = args.k + head_ * args.k_head * 2;
-    v_ = args.v + head_ * args.v_head * 2;
+    k_ = args.k + head_ * args.k_head * S::kBytes;
+    v_ = args.v + head_ * args.v_head * S::kBytes;
     table_ = 0;
     if (args.block_table) {
       table_ = args.block_table + int64_t(batch_) * args.table_stride * 4;
     } else {
-      k_ += row_ * args.k_page * 2;
-      v_ += row_ * args.v_page * 2;
+      k_ += row_ * args.k_page * S::kBytes;
+      v_ += row_ * args.v_page * S::kBytes;
     }
-    for (int c = 0; c < S::kKSteps; ++c) {
-      const int column = k_column(c);
-      k_offset_[c] = column < args.head_dim ? (matrix_row() * args.k_seq + column) * 2 : kOutside;
+    for (int load = 0; load < S::kKLoads; ++load) {
+      const int column = S::column_of_load(load);
+      const int chunk = S::kPacked ? column / S::kOfLoad * args.k_chunk : column;
+      k_offset_[load] =
+          column < args.head_dim ? (matrix_row() * args.k_seq + chunk) * S::kBytes : kOutside;
     }
-    for (int j = 0; j < S::kKeysOfLane; ++j)
-      for (int p = 0; p < S::kPanels; ++p) {
-        const int column = v_column(p);
-        v_offset_[j][p] = column < args.head_dim_v
-                              ? ((4 * lane_group() + j) * args.v_seq + column) * 2
-                              : kOutside;
-      }
+    for (int load = 0; load < S::kVLoads; ++load) {
+      const int column = v_column(load), key = S::kKeysOfLane * lane_group() + v_key(load);
+      v_offset_[load] =
+          column < args.head_dim_v ? (key_offset(key) + column * v_step()) * S::kBytes : kOutside;
+    }
+    if constexpr (S::kFp8) {
+      k_scale_ = scale(args.k_scales, args.k_scale_head, args.k_scale);
+      v_scale_ = scale(args.v_scales, args.v_scale_head, args.v_scale);
+    }
   }
   __device__ __forceinline__ const Length& length() const { return length_; }
+  // What elements of K and V are to be multiplied by.
+  __device__ __forceinline__ float k_scale() const { return S::kFp8 ? k_scale_ : 1; }
+  __device__ __forceinline__ float v_scale() const { return S::kFp8 ? v_scale_ : 1; }
+  // Whether the table named a page that is not there.
+  __device__ __forceinline__ bool is_misled() const { return misled_; }
 
   // Of the keys from `key` on those before `end`.
-  __device__ __forceinline__ void load(Chunk<S>& to, int key, int end) const {
+  __device__ __forceinline__ void load(Chunk<S>& to, int key, int end) {
     Arguments& args = all_args;
     const int last = min_of(end, length_.old);
     unroll<S::kKeyTiles>([&]<int n>() {
       const int first = key + n * kMatrix, rows = max_of(min_of(last - first, kMatrix), 0);
-      const Place at = place(first);
-      const BufferResource k =
-          raw_buffer((const Global<void>*)at.k, bytes(rows, args.k_seq, args.head_dim));
-      const BufferResource v =
-          raw_buffer((const Global<void>*)at.v, bytes(rows, args.v_seq, args.head_dim_v));
-      for (int c = 0; c < S::kKSteps; ++c) to.k[n][c] = buffer_load_dwordx4(k, k_offset_[c]);
-      unroll<S::kPanels>([&]<int p>() {
-        for (int j = 0; j < S::kKeysOfLane; ++j) {
-          if constexpr (S::each(p) == 8) {
-            to.v[n][j][p] = buffer_load_dwordx4(v, v_offset_[j][p]);
-          } else {
-            const u32x2 half = buffer_load_dwordx2(v, v_offset_[j][p]);
-            to.v[n][j][p] = u32x4{half[0], half[1], 0, 0};
-          }
-        }
+      const Place at = place(first, rows > 0);
+      const int k_bytes = S::kPacked ? kAllBytes : bytes(rows, args.k_seq, args.head_dim);
+      const int v_bytes = S::kPacked ? kAllBytes : bytes(rows, args.v_seq, args.head_dim_v);
+      const BufferResource k = raw_buffer((const Global<void>*)at.k, k_bytes);
+      const BufferResource v = raw_buffer((const Global<void>*)at.v, v_bytes);
+      const bool has_k = !S::kPacked || matrix_row() < rows;
+      const bool has_v = !S::kPacked || S::kKeysOfLane * lane_group() < rows;
+      for (int load = 0; load < S::kKLoads; ++load)
+        to.k[n][load] = load_bytes<kLoadBytes>(k, has_k ? k_offset_[load] : kOutside);
+      unroll<S::kVLoads>([&]<int load>() {
+        to.v[n][load] = load_bytes<S::v_bytes(load)>(v, has_v ? v_offset_[load] : kOutside);
       });
     });
   }
 
-  // What is appended of those keys, also to the cache.
-  __device__ __forceinline__ void append(Chunk<S>& to, int key, int end) const {
-    if (!appends_ || end <= length_.old || key + S::kKeys <= length_.old) return;
+  // Keys that are as loaded, without what is not theirs; and what is appended of them, also to the
+  // cache.
+  __device__ __forceinline__ void complete(Chunk<S>& to, int key, int end) const {
+    if constexpr (S::kFp8 && !S::kPacked)
+      if (all_args.head_dim % S::kOfLoad) trim(to);
+    if (key + S::kKeys <= min_of(length_.old, end)) return;
+    if constexpr (S::kPacked)
+      unroll<S::kKeyTiles>([&]<int n>() {
+        const int first = key + n * kMatrix + S::kKeysOfLane * lane_group();
+        to.template clear_behind<n>(min_of(length_.old, end) - first);
+      });
+    if (!appends_ || end <= length_.old) return;
     Arguments& args = anew(all_args);
     unroll<S::kKeyTiles>([&]<int n>() {
       const int first = key + n * kMatrix;
       const Place at = place(first);
-      const int own = first + matrix_row(), nth = own - length_.old;
-      if (nth >= 0 && own < end) {
-        const auto* from = (const Global<uint16_t>*)args.k_new + batch_ * args.k_new_batch +
-                           head_ * args.k_new_head + int64_t(nth) * args.k_new_seq;
-        for (int c = 0; c < S::kKSteps; ++c) {
-          const int column = k_column(c);
-          if (column >= args.head_dim) continue;
-          to.k[n][c] = turned<S::kElement>(args, from, column, own);
-          if (writes_) global_store_dwordx4((Global<uint8_t>*)at.k + k_offset_[c], to.k[n][c]);
-        }
-      }
-      for (int j = 0; j < S::kKeysOfLane; ++j) {
-        const int key_of_v = first + 4 * lane_group() + j, nth_of_v = key_of_v - length_.old;
-        if (nth_of_v < 0 || key_of_v >= end) continue;
-        const auto* from = (const Global<uint16_t>*)args.v_new + batch_ * args.v_new_batch +
-                           head_ * args.v_new_head + int64_t(nth_of_v) * args.v_new_seq;
-        unroll<S::kPanels>([&]<int p>() {
-          if (v_column(p) < args.head_dim_v) {
-            auto* into = (Global<uint8_t>*)at.v + v_offset_[j][p];
-            if constexpr (S::each(p) == 8) {
-              to.v[n][j][p] = global_load_dwordx4(from + v_column(p));
-              if (writes_) global_store_dwordx4(into, to.v[n][j][p]);
-            } else {
-              const u32x2 half = global_load_dwordx2(from + v_column(p));
-              to.v[n][j][p] = u32x4{half[0], half[1], 0, 0};
-              if (writes_) *(Global<u32x2>*)into = half;
-            }
-          }
-        });
-      }
+      append_k<n>(args, to, at.k, first, end);
+      append_v<n>(args, to, at.v, first, end);
     });
   }
 
@@ -118,30 +97,150 @@ class Cache {
   struct Place {
     uint64_t k, v;
   };
-  static __device__ __forceinline__ int k_column(int c) { return 32 * c + 8 * lane_group(); }
-  static __device__ __forceinline__ int v_column(int p) {
-    return p * S::kPanel + matrix_row() * S::each(p);
+  // Of a load of V.
+  static __device__ __forceinline__ int v_column(int load) {
+    const int panel = S::kPacked ? 0 : load % S::kPanels;
+    if (S::kPacked) return load * kMatrix + matrix_row();
+    return panel * S::kPanel + matrix_row() * S::each(panel);
+  }
+  static __device__ __forceinline__ int v_key(int load) {
+    return S::kPacked ? 0 : load / S::kPanels;
+  }
+  __device__ __forceinline__ int v_step() const { return S::kPacked ? all_args.v_column : 1; }
+  // Of a key from the first of 16.
+  __device__ __forceinline__ int key_offset(int key) const {
+    if (!S::kPacked) return key * all_args.v_seq;
+    return key / S::kOfLoad * all_args.v_chunk + key % S::kOfLoad;
   }
   static __device__ __forceinline__ int bytes(int rows, int stride, int columns) {
-    return rows > 0 ? ((rows - 1) * stride + columns) * 2 : 0;
+    return rows > 0 ? ((rows - 1) * stride + columns) * S::kBytes : 0;
   }
-  // Of a key's row.
+  __device__ __forceinline__ float scale(uint64_t scales, int step, float of_all) const {
+    return scales ? ((Constant<float>*)scales)[head_ * step] : of_all;
+  }
+  // Of 16 keys; whether any of them is looked at.
+  __device__ __forceinline__ Place place(int key, bool is_used = false) {
+    const Place found = static_cast<const Cache*>(this)->place(key);
+    if (table_ && is_used) misled_ |= uint32_t(given_page(key)) >= uint32_t(all_args.num_pages);
+    return found;
+  }
+  __device__ __forceinline__ int nth_page(int key) const {
+    const uint32_t known = max_of(min_of(key, all_args.max_seqlen - 1), 0);
+    return uint64_t(known) * uint32_t(all_args.page_reciprocal) >> 32;
+  }
+  __device__ __forceinline__ int given_page(int key) const {
+    return ((Constant<int32_t>*)table_)[nth_page(key)];
+  }
   __device__ __forceinline__ Place place(int key) const {
     Arguments& args = all_args;
-    if (!table_) return {k_ + int64_t(key) * args.k_seq * 2, v_ + int64_t(key) * args.v_seq * 2};
-    const uint32_t known = max_of(min_of(key, args.max_seqlen - 1), 0);
-    const uint32_t nth = uint64_t(known) * uint32_t(args.page_reciprocal) >> 32;
-    const int given = ((Constant<int32_t>*)table_)[nth];
-    const int page = min_of(max_of(given, 0), args.num_pages - 1);
-    const int within = key - nth * args.page_keys;
-    return {k_ + (page * args.k_page + int64_t(within) * args.k_seq) * 2,
-            v_ + (page * args.v_page + int64_t(within) * args.v_seq) * 2};
+    int64_t page = 0;
+    int within = key;
+    if (table_) {
+      page = min_of(max_of(given_page(key), 0), args.num_pages - 1);
+      within = key - nth_page(key) * args.page_keys;
+    }
+    const int64_t v_within =
+        S::kPacked ? int64_t(within / S::kOfLoad) * args.v_chunk : int64_t(within) * args.v_seq;
+    return {k_ + (page * args.k_page + int64_t(within) * args.k_seq) * S::kBytes,
+            v_ + (page * args.v_page + v_within) * S::kBytes};
+  }
+
+  // The last load of a row of K has 8 columns of 16: others are of the next row.
+  __device__ __forceinline__ void trim(Chunk<S>& to) const {
+    for (int load = 0; load < S::kKLoads; ++load) {
+      const bool is_whole = S::column_of_load(load) + S::kOfStep < all_args.head_dim;
+      for (int n = 0; n < S::kKeyTiles; ++n)
+        for (int word = 2; word < 4; ++word)
+          to.k[n][load][word] = is_whole ? to.k[n][load][word] : 0;
+    }
+  }
+
+  template <int n>
+  __device__ __forceinline__ void append_k(Arguments& args, Chunk<S>& to, uint64_t at, int first,
+                                           int end) const {
+    const int own = first + matrix_row(), nth = own - length_.old;
+    if (nth < 0 || own >= end) return;
+    const auto* from = (const Global<uint16_t>*)args.k_new + batch_ * args.k_new_batch +
+                       head_ * args.k_new_head + int64_t(nth) * args.k_new_seq;
+    unroll<S::kKSteps>([&]<int step>() {
+      const int column = S::column_of_step(step);
+      if (column >= args.head_dim) return;
+      const bf16x8 x = turned<S::kElement>(args, from, column, own);
+      constexpr int kLoad = step * S::kOfStep / S::kOfLoad,
+                    kHalf = step % (S::kOfLoad / S::kOfStep);
+      auto* into = (Global<uint8_t>*)at + k_offset_[kLoad] + kHalf * S::kOfStep;
+      if constexpr (S::kFp8) {
+        const float inverse = 1 / k_scale_;
+        const u32x4 made = {fp8_of<S::kElement>(half_of(x, 0), inverse),
+                            fp8_of<S::kElement>(half_of(x, 1), inverse), 0, 0};
+        to.k[n][kLoad][2 * kHalf] = made[0];
+        to.k[n][kLoad][2 * kHalf + 1] = made[1];
+        if (writes_) store_bytes<S::kOfStep>(into, made);
+      } else {
+        to.k[n][kLoad] = x;
+        if (writes_) store_bytes<kLoadBytes>(into, x);
+      }
+    });
+  }
+  template <int n>
+  __device__ __forceinline__ void append_v(Arguments& args, Chunk<S>& to, uint64_t at, int first,
+                                           int end) const {
+    unroll<S::kKeysOfLane>([&]<int j>() {
+      const int own = first + S::kKeysOfLane * lane_group() + j, nth = own - length_.old;
+      if (nth < 0 || own >= end) return;
+      const auto* from = (const Global<uint16_t>*)args.v_new + batch_ * args.v_new_batch +
+                         head_ * args.v_new_head + int64_t(nth) * args.v_new_seq;
+      constexpr int kLoads = S::kPacked ? S::kProducts : S::kPanels;
+      unroll<kLoads>([&]<int p>() {
+        constexpr int load = S::kPacked ? p : j * S::kPanels + p;
+        const int column = v_column(load);
+        if (column >= args.head_dim_v) return;
+        auto* into = (Global<uint8_t>*)at + v_offset_[load];
+        if constexpr (S::kPacked)
+          put_element<j>(to.v[n][load], from[column], into);
+        else
+          put_columns<S::each(p)>(to.v[n][load], from + column, into);
+      });
+    });
+  }
+  // Key j of four of a column.
+  template <int j>
+  __device__ __forceinline__ void put_element(u32x4& to, uint32_t x, Global<uint8_t>* into) const {
+    constexpr int kOfWord = 4 / S::kBytes, kWord = j / kOfWord,
+                  kShift = j % kOfWord * 8 * S::kBytes;
+    if constexpr (S::kFp8) x = fp8_of<S::kElement>(bf16x4{x, 0}, 1 / v_scale_) & 0xff;
+    constexpr uint32_t kMask = (S::kFp8 ? 0xffu : 0xffffu) << kShift;
+    to[kWord] = (to[kWord] & ~kMask) | x << kShift;
+    if (!writes_) return;
+    if constexpr (S::kFp8)
+      into[j] = uint8_t(x);
+    else
+      ((Global<uint16_t>*)into)[j] = uint16_t(x);
+  }
+  template <int kCount>
+  __device__ __forceinline__ void put_columns(u32x4& to, const Global<uint16_t>* from,
+                                              Global<uint8_t>* into) const {
+    u32x4 x = {};
+    if constexpr (kCount == 8) {
+      x = global_load_dwordx4(from);
+    } else {
+      const u32x2 half = global_load_dwordx2(from);
+      x = {half[0], half[1], 0, 0};
+    }
+    if constexpr (S::kFp8) {
+      const float inverse = 1 / v_scale_;
+      x = {fp8_of<S::kElement>(half_of(x, 0), inverse),
+           kCount == 8 ? fp8_of<S::kElement>(half_of(x, 1), inverse) : 0, 0, 0};
+    }
+    to = x;
+    if (writes_) store_bytes<kCount * S::kBytes>(into, x);
   }
 
   Arguments& all_args;
   int batch_, head_, row_;
-  bool appends_, writes_;
+  bool appends_, writes_, misled_ = false;
   uint64_t k_, v_, table_;  // of the head; without pages of the row, too
   Length length_;
-  uint32_t k_offset_[S::kKSteps], v_offset_[S::kKeysOfLane][S::kPanels];
+  float k_scale_, v_scale_;
+  uint32_t k_offset_[S::kKLoads], v_offset_[S::kVLoads];
 };

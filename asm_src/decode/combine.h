@@ -42,6 +42,7 @@ class Combine {
     item_ = uniform(segment.batch * args.num_heads_kv * args.row_tiles + segment.inner);
   }
   __device__ __forceinline__ void run(Rows<S>& rows) {
+    scale_ = rows.v_scale;
     unroll<S::kTiles>([&]<int t>() {
       rows.sum[t] = sum_over_groups(rows.sum[t]);
       unroll<S::kPanels>([&]<int p>() {
@@ -82,12 +83,17 @@ class Combine {
   __device__ __forceinline__ void put(const Rows<S>& rows) const {
     constexpr int kEach = S::each(p);
     auto& to = lds.o[Lane::wave()][matrix_row()];
-    for (int j = 0; j < 4; ++j)
-      for (int c = 0; c < kEach; c += 4) {
-        f32x4 x;
-        for (int i = 0; i < 4; ++i) x[i] = rows.o[t][p * 8 + c + i][j];
-        *(Local<f32x4>*)&to[(4 * lane_group() + j) * kEach + c] = x;
-      }
+    if constexpr (S::kPacked) {
+      for (int c = 0; c < kEach; ++c)
+        *(Local<f32x4>*)&to[c * kMatrix + 4 * lane_group()] = rows.o[t][p * 8 + c];
+    } else {
+      for (int j = 0; j < 4; ++j)
+        for (int c = 0; c < kEach; c += 4) {
+          f32x4 x;
+          for (int i = 0; i < 4; ++i) x[i] = rows.o[t][p * 8 + c + i][j];
+          *(Local<f32x4>*)&to[(4 * lane_group() + j) * kEach + c] = x;
+        }
+    }
     lds.greatest[Lane::wave()][matrix_row()] = rows.greatest[t];
     lds.sum[Lane::wave()][matrix_row()] = rows.sum[t];
   }
@@ -195,7 +201,7 @@ class Combine {
                      of.query] =
           sums.sum == 0 ? -kInf : (sums.greatest + v_log_f32(sums.sum)) * kLn2;
     if (first >= args.head_dim_v) return;
-    const float inverse = sums.sum == 0 ? 0 : v_rcp_f32(sums.sum);
+    const float inverse = sums.sum == 0 ? 0 : v_rcp_f32(sums.sum) * scale_;
     bf16x8 x;
     for (int i = 0; i < 4; ++i)
       x[i] = round_pair<S::kElement, Rounding::kNearestEven>(sums.o[2 * i] * inverse,
@@ -209,4 +215,5 @@ class Combine {
   const Segment& segment;
   Local<Exchange<S>>& lds;
   int item_, parts_;
+  float scale_;
 };

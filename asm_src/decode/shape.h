@@ -5,30 +5,57 @@
 // which is, lane for lane, what P^T V takes. Of V it loads of the keys 4 g .. + 3 the same columns,
 // those next to each other that make a row of 16 lanes whole: no lane needs what another one has.
 // So column i of the nth product of a panel of 128 columns is the panel's column 8 i + n.
+// A cache in packed order has 16 bytes of a key next to the same ones of the next key, and the keys
+// of a column of V next to each other: a lane then loads four keys of a column, which is an
+// operand, and column i of the nth product is the panel's column 16 n + i. Of elements of 8 bits a
+// lane has of K the columns 64 c + 16 g .. + 15, of V half as many bytes.
 #pragma once
 #include "tile/element.h"
 #include "tile/operand.h"
 
-template <Element kOf, int kMaxColumns, int kMaxRows>
+inline constexpr int kLoadBytes = 16;
+
+enum class Stored { kAsQ, kFp8 };     // elements of the cache
+enum class Order { kRows, kPacked };  // of its elements
+
+template <Element kOf, Stored kCacheOf, Order kCacheOrder, int kMaxColumns, int kMaxRows>
 struct DecodeShape {
   static constexpr Element kElement = kOf;
+  static constexpr bool kFp8 = kCacheOf == Stored::kFp8;
+  static constexpr bool kPacked = kCacheOrder == Order::kPacked;
+  static constexpr int kBytes = kFp8 ? 1 : 2;          // of an element of the cache
+  static constexpr int kOfLoad = kLoadBytes / kBytes;  // columns of K that a lane loads at a time
+  static constexpr int kOfStep = 8;                    // columns of a lane in a step of the product
   static constexpr int kColumns = kMaxColumns, kRows = kMaxRows;
   static constexpr int kWaves = 4, kLanes = kWaves * kWaveLanes;
   static constexpr int kTiles = kRows / kMatrix;           // of rows, a matrix instruction each
   static constexpr int kKeys = kColumns <= 128 ? 32 : 16;  // of a wave at once
   static constexpr int kKeyTiles = kKeys / kMatrix;
   static constexpr int kTileKeys = kWaves * kKeys;  // of a workgroup: the unit of work
-  static constexpr int kKSteps = kColumns / 32;     // loads of a row of K
-  static constexpr int kPanel = 128;                // columns
+  static constexpr int kKSteps = kColumns / (kLaneGroups * kOfStep);  // products of 32 columns of K
+  static constexpr int kKLoads = kColumns / (kLaneGroups * kOfLoad);  // of a row of K
+  static constexpr int kPanel = 128;                                  // columns
   static constexpr int kPanels = (kColumns + kPanel - 1) / kPanel;
   static constexpr int kProducts = kColumns / kMatrix;       // of P V, for 16 keys
   static constexpr int kKeysOfLane = kMatrix / kLaneGroups;  // of 16
+  static constexpr int kVLoads = kPacked ? kProducts : kKeysOfLane * kPanels;  // of 16 keys
   static_assert(kColumns % 64 == 0 && kRows % kMatrix == 0);
 
   // Columns of a panel: 128, of the last one 64 or 128.
   static constexpr int columns_of(int panel) {
     return kColumns - panel * kPanel < kPanel ? kColumns - panel * kPanel : kPanel;
   }
-  // Neighbours of V that a lane has in a panel.
+  // Columns of V that a lane has in a panel.
   static constexpr int each(int panel) { return columns_of(panel) / kMatrix; }
+  static constexpr int v_bytes(int load) {
+    return (kPacked ? kKeysOfLane : each(load % kPanels)) * kBytes;
+  }
+  // The first column of the lane in a load, and in a step of the product.
+  static __device__ __forceinline__ int column_of_load(int load) {
+    return (kLaneGroups * load + lane_group()) * kOfLoad;
+  }
+  static __device__ __forceinline__ int column_of_step(int step) {
+    constexpr int kSteps = kOfLoad / kOfStep;
+    return column_of_load(step / kSteps) + step % kSteps * kOfStep;
+  }
 };

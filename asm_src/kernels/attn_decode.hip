@@ -2,8 +2,8 @@
 // the bytes of the cache, each of which is read once. The query heads that share a head of keys are
 // rows of one matrix product.
 //
-// The build defines KERNEL (its name), ELEMENT, COLUMNS (most of a head), ROWS (of an item) and
-// MIN_WAVES of a SIMD. Four waves, which take turns of kKeys keys. Registers hold what is under
+// The build defines KERNEL (its name), ELEMENT, STORED and ORDER (elements of the cache and how they
+// lie), COLUMNS (most of a head), ROWS (of an item) and MIN_WAVES of a SIMD. Four waves, which take turns of kKeys keys. Registers hold what is under
 // way: no LDS before the end. Grid: x = num_workgroups, any number.
 //
 //   phase     memory                                  matrix, vector units
@@ -16,25 +16,25 @@
 
 namespace {
 
-using Shape = DecodeShape<Element::ELEMENT, COLUMNS, ROWS>;
+using Shape = DecodeShape<Element::ELEMENT, Stored::STORED, Order::ORDER, COLUMNS, ROWS>;
 
 // Keys of the segment by turns of the waves, loads a turn ahead.
 __device__ __forceinline__ void attend(Arguments& args, const Segment& segment, Rows<Shape>& rows) {
   constexpr int kStep = Shape::kTileKeys;
-  const Cache<Shape> cache(args, segment);
+  Cache<Shape> cache(args, segment);
   const Length& length = cache.length();
   const int first = length.first + segment.first * kStep + Lane::wave() * Shape::kKeys;
   const int end = min_of(length.first + segment.end * kStep, length.all);
   Chunk<Shape> one, other;
   cache.load(one, first, end);
-  rows.start(anew(args), segment, length);
+  rows.start(anew(args), segment, cache);
   for (int key = first; key < end; key += 2 * kStep) {
     cache.load(other, key + kStep, end);
-    cache.append(one, key, end);
+    cache.complete(one, key, end);
     rows.attend(args, one, key);
     cache.load(one, key + 2 * kStep, end);
     if (key + kStep < end) {
-      cache.append(other, key + kStep, end);
+      cache.complete(other, key + kStep, end);
       rows.attend(args, other, key + kStep);
     }
   }

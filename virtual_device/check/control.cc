@@ -1,6 +1,7 @@
 #include "check/control.h"
 
 #include "core/launch_state.h"
+#include "isa/control.h"
 
 namespace vdev {
 namespace {
@@ -41,6 +42,10 @@ void Control::step(const Step& step) {
     state.last_barrier = &step.inst;
   }
   if (row.effects & kEndsProgram) state.end = &step.inst;
+  if (row.is(Trait::kTraps) && is_debug_trap(step.inst))
+    step.report.add(step.wave, step.inst, FindingKind::kTrap, kNoPc, [&](Finding& f) {
+      f.message = "the kernel calls the debugger: what it was given is not what it takes";
+    });
   if (is_readfirstlane(row) && step.wave.exec() == 0)
     step.report.add(step.wave, step.inst, FindingKind::kNoActiveLane, kNoPc, [&](Finding& f) {
       f.where = "exec";

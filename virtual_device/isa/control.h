@@ -36,5 +36,7 @@ void exec_barrier(Wave& w, const Inst& in);
 void exec_sleep(Wave& w, const Inst& in);
 void exec_setprio(Wave& w, const Inst& in);
 void exec_trap(Wave& w, const Inst& in);
+// Of the instructions that trap, whether it is the one that debuggers answer.
+inline bool is_debug_trap(const Inst& in) { return (in.imm & 0xff) == 3; }
 
 }  // namespace vdev

@@ -58,6 +58,7 @@ enum class Trait : u8 {
   kConditional,
   kLeavesFunction,
   kFromTrap,  // s_rfe
+  kTraps,
   kGetreg,
   kSetreg,
   kSetVskip,

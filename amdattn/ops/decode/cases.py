@@ -16,6 +16,7 @@ from amdattn.ops.decode import planning
 from amdattn.ops.decode.command_options import OPTIONS, problem
 from amdattn.ops.decode.decode import planned
 from amdattn.ops.decode.execution import DecodePlan
+from amdattn.ops.decode.layouts import LAYOUTS
 from amdattn.ops.decode.planning import DECODE
 from amdattn.ops.decode.problem import DecodeProblem
 from amdattn.ops.decode.reference import decode
@@ -24,6 +25,7 @@ from amdattn.ops.decode.reference import decode
 _ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 _LEAST = {"bfloat16": 2.0**-134, "float16": 2.0**-25}
 _FLOAT32 = 2.0**-23
+_OF_8_BITS, _LEAST_NORMAL = 2.0**-3, 2.0**-6  # of e4m3: one unit of the last place
 _OF_WEIGHTS = 2.0**-12  # exponentials, caps and sums in float32
 
 
@@ -56,10 +58,15 @@ class DecodeCase(Case[DecodeProblem]):
         def normal(*shape: int) -> NDArray[Any]:
             return rng.standard_normal(shape, np.float32).astype(element)
 
-        cache = p.num_pages, p.page_keys, p.num_heads_kv
-        q = normal(p.batch, p.seqlen_q, p.num_heads_q, p.head_dim)
-        made = {"q": q, "k_cache": normal(*cache, p.head_dim)}
-        made["v_cache"] = normal(*cache, p.head_dim_v)
+        of_cache = as_dtype(p.kv_dtype).numpy()
+        made = {"q": normal(p.batch, p.seqlen_q, p.num_heads_q, p.head_dim)}
+        for name in ("k_cache", "v_cache"):
+            made[name] = normal(*p.cache_shape(name)).astype(of_cache)
+        for name in ("k", "v"):
+            if p.is_scaled(name):
+                # Powers of two: a quotient that is halfway is so in float32, too.
+                exponents = rng.integers(-3, 3, (p.num_heads_kv, 1))
+                made[f"{name}_descale"] = np.exp2(exponents).astype(np.float32)
         if p.seqlen_new:
             new = p.batch, p.seqlen_new, p.num_heads_kv
             made |= {"k": normal(*new, p.head_dim), "v": normal(*new, p.head_dim_v)}
@@ -105,8 +112,10 @@ class DecodeCase(Case[DecodeProblem]):
             else:
                 row = inputs["cache_batch_idx"][b] if p.cache_batch_idx else b
                 used[row, :keys] = True
-        for name in ("k_cache", "v_cache"):
-            inputs[name][~used] = np.nan
+        for name, layout in LAYOUTS[p.kv_layout].items():
+            rows = np.array(layout.rows(inputs[name]))
+            rows[~used] = np.nan
+            inputs[name] = np.ascontiguousarray(layout.of_rows(rows, p.chunk))
 
 
 def expected(case: DecodeCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
@@ -125,8 +134,10 @@ def expected(case: DecodeCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, 
     if p.return_lse:
         must["lse"] = Expected(found.lse, of_scores * (1 + finite))
     if p.seqlen_new:
-        # One rounding of products and sums in float32.
+        # One rounding of products and sums in float32; then perhaps to the neighbour in 8 bits.
         of_turned = (one + 4 * _FLOAT32) * np.abs(found.k_cache) + 8 * _FLOAT32
+        if p.is_quantized:
+            of_turned = of_turned + _OF_8_BITS * np.maximum(np.abs(found.k_cache), _LEAST_NORMAL)
         must["k_cache"] = Expected(found.k_cache, np.where(found.turned, of_turned, 0))
         must["v_cache"] = Expected(found.v_cache, np.zeros_like(found.v_cache))
     return must
@@ -158,29 +169,42 @@ def cases(row: KernelSpec | None) -> Iterator[DecodeCase]:
         return
     columns, rows, keys = row.params["columns"], row.params["rows"], row.tile["keys"]
     some = (0, keys - 1, keys, keys + 1, 2 * keys + 63)
+    is_packed, is_quantized = row.params["packed"], row.params["kv_dtype"] != row.dtype
+    fewer = columns - (16 if is_packed else 8)
 
     def of_kernel(sizes: _Sizes, *lengths: int, **options: Any) -> DecodeCase:
-        return _case(sizes, lengths, kernel=row.name, dtype=row.dtype, **options)
+        of_row = {"kernel": row.name, "dtype": row.dtype, "kv_dtype": row.params["kv_dtype"]}
+        return _case(sizes, lengths, **of_row, **options)
 
+    def lying(layout: str, page_size: int) -> dict[str, Any]:
+        return {"kv_layout": layout, "page_size": page_size} if is_packed else {}
+
+    scaled = {"k_descales": is_quantized, "v_descales": is_quantized}
+    alike = {"k_descale": 0.3, "v_descale": 1.7} if is_quantized else {}
     # As many rows as a tile has, one less and one more; the last tile of others is a part.
-    yield of_kernel((5, 1, 3 * keys, rows, 1, columns), *some)
-    yield of_kernel((3, 2, 336, rows, 2, columns - 8), *some[1:], page_size=16, num_pages=70)
+    yield of_kernel((5, 1, 3 * keys, rows, 1, columns), *some, **lying("packed", 32), **alike)
+    pages = {"page_size": 16, "num_pages": 70, **lying("shuffled", 16)}
+    yield of_kernel((3, 2, 336, rows, 2, fewer), *some[1:], **pages, **scaled)
     sized = 5, max(1, (rows + 1) // 5 + 1) * 2, 2
     yield of_kernel(
         (2, sized[0], 512, sized[1], sized[2], columns),
         *(129, 300),
         head_dim_v=columns - 8,
-        page_size=256,
         causal=True,
         num_splits=3,
+        **{"page_size": 256, **lying("packed", 256)},
+        **scaled,
     )
-    yield of_kernel(
-        (2, 2, 400, 6, 2, columns),
-        *(keys - 1, 200),
-        seqlen_new=2,
-        causal=True,
-        **_rotary(400, columns // 2, interleaved=row.dtype == "float16"),
-    )
+    for layout in ("packed", "shuffled")[: 1 + is_packed]:
+        yield of_kernel(
+            (2, 2, 400, 6, 2, columns),
+            *(keys - 1, 200),
+            seqlen_new=2,
+            causal=True,
+            **_rotary(400, columns // 2, interleaved=row.dtype == "float16"),
+            **lying(layout, 80),
+            **scaled,
+        )
 
 
 def _general() -> Iterator[DecodeCase]:

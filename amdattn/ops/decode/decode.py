@@ -14,18 +14,18 @@ from amdattn.errors import UnsupportedProblem
 from amdattn.ops.decode import planning
 from amdattn.ops.decode.execution import DecodePlan
 from amdattn.ops.decode.indices import check_pages
+from amdattn.ops.decode.layouts import LAYOUTS
 from amdattn.ops.decode.problem import DecodeProblem
+from amdattn.ops.decode.quantized import BYTES
 
 _AXES = {
     "q": "(batch, seqlen_q, num_heads_q, head_dim)",
-    "k_cache": "(batch, seqlen, num_heads_kv, head_dim), or pages",
-    "v_cache": "(batch, seqlen, num_heads_kv, head_dim_v), or pages",
     "k": "(batch, seqlen_new, num_heads_kv, head_dim)",
     "rotary_cos": "(positions, rotary_dim / 2)",
     "block_table": "(batch, pages of a sequence)",
 }
 # Values that are equal, with equal types, only to what is the same.
-_PLAIN = frozenset({int, float, bool, tuple, type(None)})
+_PLAIN = frozenset({int, float, bool, tuple, str, type(None)})
 
 
 class _Options(NamedTuple):
@@ -37,6 +37,9 @@ class _Options(NamedTuple):
     softcap: float
     rotary_interleaved: bool
     num_splits: int
+    kv_layout: str
+    k_descale: float | None  # None: there is none, or an array
+    v_descale: float | None
 
     @property
     def are_plain(self) -> bool:
@@ -55,6 +58,9 @@ class _Options(NamedTuple):
             scalars.number("softcap", self.softcap),
             scalars.boolean("rotary_interleaved", self.rotary_interleaved),
             scalars.integer("num_splits", self.num_splits),
+            self.kv_layout,
+            scalars.optional_number("k_descale", self.k_descale),
+            scalars.optional_number("v_descale", self.v_descale),
         )
 
 
@@ -79,6 +85,9 @@ def flash_attn_with_kvcache(
     num_splits: int = 0,
     return_softmax_lse: bool = False,
     *,
+    kv_layout: str = "NHD",
+    k_descale: Any = None,
+    v_descale: Any = None,
     sinks: Any = None,
     out: Any = None,
     lse: Any = None,
@@ -97,7 +106,9 @@ def flash_attn_with_kvcache(
         of q, the caches, k, v and out rows begin at multiples of 16 bytes.
     k_cache : array, like q, (batch_cache, seqlen_cache, num_heads_kv, head_dim)
         With `block_table` (num_pages, page_size, num_heads_kv, head_dim), page_size a multiple of
-        16 up to 256. What lies behind the keys of a sequence is not looked at.
+        16 up to 256. What lies behind the keys of a sequence is not looked at. Elements may be
+        the device's 8-bit floats, too (float8_e4m3fnuz on gfx942, float8_e4m3fn on gfx950), or
+        these as uint8.
     v_cache : array, like q, shaped like k_cache, of head_dim_v
     k, v : array, like q, (batch, seqlen_new, num_heads_kv, head_dim or head_dim_v), optional
         Written to the caches from position ``cache_seqlens[b]`` on, before the queries attend. The
@@ -134,6 +145,14 @@ def flash_attn_with_kvcache(
         of the call. 1: in one.
     return_softmax_lse : bool
         Return ``(out, lse)``.
+    kv_layout : {"NHD", "packed", "shuffled"}
+        How pages lie. "packed", as vLLM's: k_cache (num_pages, num_heads_kv, head_dim / x,
+        page_size, x), x elements being 16 bytes, and v_cache (num_pages, num_heads_kv, head_dim_v,
+        page_size). "shuffled", as AITER's: v_cache (num_pages, num_heads_kv, page_size / x,
+        head_dim_v, x) instead. head_dim is a multiple of x then.
+    k_descale, v_descale : float, or array of float32, (num_heads_kv,) or (1,), optional
+        What elements of a cache of 8-bit floats are to be multiplied by; of a row that is appended
+        what it is divided by. Quotients beyond the greatest number become it. None: 1.
     sinks : array, float32, (num_heads_q,), optional
         A score of every head of a key without a value, as `flash_attn_func` takes it.
     out, lse : array, optional
@@ -168,7 +187,18 @@ def flash_attn_with_kvcache(
         if one is not None and other is None:
             raise ValueError(f"{name} was given, but {missing}=None; both must be, or neither")
     with_lse = scalars.boolean("return_softmax_lse", return_softmax_lse) or lse is not None
-    options = _Options(softmax_scale, causal, window_size, softcap, rotary_interleaved, num_splits)
+    arrays_of_scales = [x if hasattr(x, "shape") else None for x in (k_descale, v_descale)]
+    scales = [None if hasattr(x, "shape") else x for x in (k_descale, v_descale)]
+    options = _Options(
+        softmax_scale,
+        causal,
+        window_size,
+        softcap,
+        rotary_interleaved,
+        num_splits,
+        kv_layout,
+        *scales,
+    )
     if not options.are_plain:
         options = options.read()
     handle = runtime.stream_handle(stream)
@@ -182,11 +212,15 @@ def flash_attn_with_kvcache(
         for name in ("q", "k_cache", "v_cache", "k", "rotary_cos")
     )
     table = () if block_table is None else _shape_of(block_table)
-    given = tuple(x is not None for x in (cache_seqlens, cache_batch_idx, cache_leftpad, sinks))
+    given = tuple(
+        x is not None
+        for x in (cache_seqlens, cache_batch_idx, cache_leftpad, sinks, *arrays_of_scales)
+    )
     q_view = views["q"]
     ordinal = runtime.get(q_view.ordinal).ordinal
+    dtypes = q_view.dtype.name, views["k_cache"].dtype.name
     plan = _planned_for(
-        ordinal, shapes, table, q_view.dtype.name, given, with_lse, block_table is not None, options
+        ordinal, shapes, table, dtypes, given, with_lse, block_table is not None, options
     )
     specs = plan.specs()
     for name, array in (
@@ -194,11 +228,12 @@ def flash_attn_with_kvcache(
         ("cache_batch_idx", cache_batch_idx),
         ("cache_leftpad", cache_leftpad),
         ("block_table", block_table),
+        *zip(("k_descale", "v_descale"), arrays_of_scales, strict=True),
+        *((name, arrays[name]) for name in ("k_cache", "v_cache")),
     ):
-        if array is not None:
-            read = specs[name].host_check
-            assert read is not None
-            views[name] = read(array, name, q_view.ordinal, handle)
+        read = specs[name].host_check
+        if array is not None and read is not None:
+            views[name] = read(array, specs[name].title, q_view.ordinal, handle)
     if sinks is not None:
         views["sinks"] = as_view(sinks, "sinks", handle)
     p = plan.problem
@@ -246,45 +281,52 @@ def _planned_for(
     ordinal: int,
     shapes: tuple[tuple[int, ...], ...],
     table: tuple[int, ...],
-    dtype: str,
-    given: tuple[bool, bool, bool, bool],
+    dtypes: tuple[str, str],
+    given: tuple[bool, ...],
     return_lse: bool,
     is_paged: bool,
     options: _Options,
 ) -> DecodePlan:
-    problem = _problem_of(shapes, table, dtype, given, return_lse, is_paged, options)
-    return planned(problem, runtime.get(ordinal).props)
+    props = runtime.get(ordinal).props
+    if dtypes[1] == BYTES:
+        dtypes = dtypes[0], props.architecture.fp8
+    return planned(_problem_of(shapes, table, dtypes, given, return_lse, is_paged, options), props)
 
 
 def _problem_of(
     shapes: tuple[tuple[int, ...], ...],
     table: tuple[int, ...],
-    dtype: str,
-    given: tuple[bool, bool, bool, bool],
+    dtypes: tuple[str, str],
+    given: tuple[bool, ...],
     return_lse: bool,
     is_paged: bool,
     options: _Options,
 ) -> DecodeProblem:
     """What arrays of these shapes ask for; what else they must be follows from it."""
-    names = ("q", "k_cache", "v_cache", "k", "rotary_cos")
-    for name, shape in zip((*names, "block_table"), (*shapes, table), strict=True):
-        ndim = 2 if name in ("rotary_cos", "block_table") else 4
-        if shape and len(shape) != ndim:
-            raise ValueError(f"{name} has shape {shape}; it must be {_AXES[name]}")
-    q, k_cache, v_cache, k, angles = shapes
+    layouts = LAYOUTS.get(options.kv_layout)
+    if layouts is None:
+        raise ValueError(f"kv_layout={options.kv_layout!r} must be one of {', '.join(LAYOUTS)}")
+    in_pages = {"page": "pages", "seq": "page size"} if is_paged else {"page": "batch"}
+    axes = _AXES | {name: f"({layout.text(in_pages)})" for name, layout in layouts.items()}
+    names = ("q", "k_cache", "v_cache", "k", "rotary_cos", "block_table")
+    for name, shape in zip(names, (*shapes, table), strict=True):
+        if shape and len(shape) != len(axes[name].split(",")):
+            raise ValueError(f"{name} has shape {shape}; it must be {axes[name]}")
+    q, k_shape, v_shape, k, angles = shapes
+    k_cache, v_cache = layouts["k_cache"].sizes(k_shape), layouts["v_cache"].sizes(v_shape)
     if k and k[1] == 0:
         raise ValueError(f"k has shape {k}; it must have at least one row a sequence, or be None")
-    page_size = k_cache[1] if is_paged else 0
-    seqlens, batch_idx, leftpad, sinks = given
+    seqlens, batch_idx, leftpad, sinks, k_descales, v_descales = given
     return DecodeProblem(
         batch=q[0],
         seqlen_q=q[1],
-        seqlen_kv=k_cache[1] * (table[1] if is_paged else 1),
+        seqlen_kv=k_cache["seq"] * (table[1] if is_paged else 1),
         num_heads_q=q[2],
-        num_heads_kv=k_cache[2],
+        num_heads_kv=k_cache["head"],
         head_dim=q[3],
-        head_dim_v=v_cache[3],
-        dtype=dtype,
+        head_dim_v=v_cache["column"],
+        dtype=dtypes[0],
+        kv_dtype=dtypes[1],
         softmax_scale=options.softmax_scale,
         causal=options.causal,
         window_size=options.window_size,
@@ -292,8 +334,8 @@ def _problem_of(
         sinks=sinks,
         return_lse=return_lse,
         seqlen_new=k[1] if k else 0,
-        page_size=page_size,
-        num_pages=k_cache[0],
+        page_size=k_cache["seq"] if is_paged else 0,
+        num_pages=k_cache["page"],
         rotary_dim=2 * angles[1] if angles else 0,
         rotary_positions=angles[0] if angles else 0,
         rotary_interleaved=options.rotary_interleaved,
@@ -301,6 +343,11 @@ def _problem_of(
         cache_batch_idx=batch_idx,
         cache_leftpad=leftpad,
         num_splits=options.num_splits,
+        kv_layout=options.kv_layout,
+        k_descale=1.0 if options.k_descale is None else options.k_descale,
+        v_descale=1.0 if options.v_descale is None else options.v_descale,
+        k_descales=k_descales,
+        v_descales=v_descales,
     )
 
 

@@ -11,15 +11,16 @@ from amdattn.op.executor import RunnablePlan
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Role, Specs
 from amdattn.ops.decode.indices import IndexCheck, alike, check_pages, in_order, spread_pages
+from amdattn.ops.decode.layouts import LAYOUTS
 from amdattn.ops.decode.problem import DecodeProblem
+from amdattn.ops.decode.quantized import AsQuantized, AsScales, normal, ones
 from amdattn.scalars import INT32_MAX
 
 ALIGN_BYTES = 16  # of what a lane loads at a time
 _STRIDE_MULTIPLE = 8
-# 16 rows are so many bytes that a load's offset has them.
-_MOST_SEQ_STRIDE = 2**25
+# A load's offset has rows of 16 keys, chunks and columns of a head: less than 2^30 bytes.
+_MOST_STRIDE = {"seq": 2**25, "column_chunk": 2**23, "column": 2**20, "seq_chunk": 2**25}
 _ROWS = ("batch", "seq", "head")
-_CACHE = ("page", "seq", "head")
 _LOADED = ("q", "k_cache", "v_cache", "k", "v", "out")
 _BY_BLOCKS = ("k_cache", "v_cache", "k", "v")
 _INT32 = as_dtype("int32")
@@ -36,12 +37,12 @@ class DecodePlan(RunnablePlan[DecodeProblem]):
         p = self.problem
         element = as_dtype(p.dtype)
         q = p.batch, p.seqlen_q, p.num_heads_q
-        cache = p.num_pages, p.page_keys, p.num_heads_kv
+        of_kv = as_dtype(p.kv_dtype)
         new = p.batch, p.seqlen_new, p.num_heads_kv
         of_cache: Role = "inout" if p.seqlen_new else "in"
         layout = "batch, seqlen, num_heads, head_dim of q and k_cache"
-        in_cache = "pages, page size" if p.page_size else "batch, seqlen"
-        of_rows = f"{in_cache}, num_heads, head_dim of k_cache"
+        in_pages = {"page": "pages", "seq": "page size"} if p.page_size else {"page": "batch"}
+        layouts = LAYOUTS[p.kv_layout]
         angles = p.rotary_positions, p.rotary_dim // 2
         table, room = (p.batch, p.pages_of_sequence), p.seqlen_kv - p.seqlen_new
         appended: dict[str, Any] = {
@@ -70,8 +71,15 @@ class DecodePlan(RunnablePlan[DecodeProblem]):
         specs = (
             OperandSpec("q", "in", (*q, p.head_dim), element, _ROWS, layout=layout),
             *(
-                OperandSpec(name, of_cache, (*cache, dim), element, _CACHE, layout=of_rows)
-                for name, dim in (("k_cache", p.head_dim), ("v_cache", p.head_dim_v))
+                OperandSpec(
+                    *(name, of_cache, p.cache_shape(name), of_kv, layouts[name].axes[:-1]),
+                    layout=layouts[name].text(in_pages),
+                    host_check=AsQuantized(of_kv) if p.is_quantized else None,
+                    typical=(
+                        partial(normal, p.cache_shape(name), of_kv) if p.is_quantized else None
+                    ),
+                )
+                for name in ("k_cache", "v_cache")
             ),
             OperandSpec("k", "in", (*new, p.head_dim), element, _ROWS, **appended),
             OperandSpec("v", "in", (*new, p.head_dim_v), element, _ROWS, **appended),
@@ -90,6 +98,17 @@ class DecodePlan(RunnablePlan[DecodeProblem]):
                 *(p.seqlen_kv, "the rows of a sequence of k_cache"),
             ),
             index("block_table", table, partial(spread_pages, table, p.num_pages), -1, ""),
+            *(
+                OperandSpec(
+                    *(name, "in", (p.num_heads_kv, 1), FLOAT32, ("head",)),
+                    present=getattr(p, f"{name}s"),
+                    condition=f"{name}s",
+                    layout="num_heads of k_cache, 1",
+                    host_check=AsScales(p.num_heads_kv),
+                    typical=partial(ones, p.num_heads_kv),
+                )
+                for name in ("k_descale", "v_descale")
+            ),
             OperandSpec(
                 *("sinks", "in", (p.num_heads_q,), FLOAT32, ()), present=p.sinks, condition="sinks"
             ),
@@ -129,6 +148,8 @@ class DecodePlan(RunnablePlan[DecodeProblem]):
         cache_leftpad: Any = None,
         block_table: Any = None,
         sinks: Any = None,
+        k_descale: Any = None,
+        v_descale: Any = None,
         out: Any = None,
         lse: Any = None,
         workspace: Any = None,
@@ -147,6 +168,7 @@ class DecodePlan(RunnablePlan[DecodeProblem]):
         given |= {"rotary_cos": rotary_cos, "rotary_sin": rotary_sin}
         given |= {"cache_seqlens": cache_seqlens, "cache_batch_idx": cache_batch_idx}
         given |= {"cache_leftpad": cache_leftpad, "block_table": block_table, "sinks": sinks}
+        given |= {"k_descale": k_descale, "v_descale": v_descale}
         views, handle = self.views_of(given, stream)
         if p.page_size:
             check_pages(block_table, cache_seqlens, p.page_size, p.num_pages, p.seqlen_new)
@@ -160,9 +182,9 @@ def _misalignment(spec: OperandSpec, operand: Operand) -> str:
     for axis, step in operand.strides.items():
         if step % _STRIDE_MULTIPLE:
             return f"{axis} stride {step}, which must be a multiple of {_STRIDE_MULTIPLE} elements"
-    step = operand.strides["seq"]
-    if spec.name in _BY_BLOCKS and not 0 <= step <= _MOST_SEQ_STRIDE:
-        return f"seq stride {step}, which must be in 0..{_MOST_SEQ_STRIDE} elements"
+        most = _MOST_STRIDE.get(axis)
+        if spec.name in _BY_BLOCKS and most and not 0 <= step <= most:
+            return f"{axis} stride {step}, which must be in 0..{most} elements"
     return ""
 
 

@@ -13,6 +13,7 @@ from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan, Stride
 from amdattn.op.workspace import Region, WorkspaceLayout
+from amdattn.ops.decode.layouts import LAYOUTS
 from amdattn.ops.decode.problem import DecodeProblem
 
 DECODE = "attn_decode"  # of KernelSpec.op
@@ -46,6 +47,11 @@ def mismatches(kernel: KernelSpec, problem: DecodeProblem) -> list[Mismatch]:
     found = []
     if problem.dtype != kernel.dtype:
         found.append(Mismatch("dtype", problem.dtype, (kernel.dtype,)))
+    if problem.kv_dtype != kernel.params["kv_dtype"]:
+        found.append(Mismatch("kv_dtype", problem.kv_dtype, (kernel.params["kv_dtype"],)))
+    if is_packed(problem) != kernel.params["packed"]:
+        allowed = [name for name in LAYOUTS if (name != "NHD") == kernel.params["packed"]]
+        found.append(Mismatch("kv_layout", problem.kv_layout, tuple(allowed)))
     columns = kernel.params["columns"]
     for name in ("head_dim", "head_dim_v"):
         dim = getattr(problem, name)
@@ -58,6 +64,11 @@ def mismatches(kernel: KernelSpec, problem: DecodeProblem) -> list[Mismatch]:
     if problem.page_size and problem.page_size not in PAGE_SIZES:
         found.append(Mismatch("page_size", problem.page_size, PAGE_SIZES))
     return found
+
+
+def is_packed(problem: DecodeProblem) -> bool:
+    """Whether 16 bytes of a key are next to those of another key."""
+    return problem.kv_layout != "NHD"
 
 
 def row_tiles(kernel: KernelSpec, problem: DecodeProblem) -> int:
@@ -112,7 +123,7 @@ def cost_clk(
     rows, columns = kernel.params["rows"], kernel.params["columns"]
     tiles = items(kernel, problem) * key_tiles(kernel, problem)
     width = problem.head_dim + problem.head_dim_v
-    read = items(kernel, problem) * problem.seen_keys * width * problem.itemsize
+    read = items(kernel, problem) * problem.seen_keys * width * problem.kv_itemsize
     hbm = read / (props.hbm_bytes_per_ns / props.peak_clock_ghz)
     flops = 2 * rows * kernel.tile["keys"] * 2 * columns
     cus = min(num_workgroups, props.num_cus)
@@ -214,6 +225,11 @@ def _arguments(
         return Stride(name, axis) if present else 0
 
     is_new, is_turned, is_paged = p.seqlen_new > 0, p.rotary_dim > 0, p.page_size > 0
+    axes = {name: layout.axes for name, layout in LAYOUTS[p.kv_layout].items()}
+
+    def of_cache(name: str, axis: str, otherwise: int = 0) -> Argument:
+        return Stride(name, axis) if axis in axes[name][:-1] else otherwise
+
     left, right = p.window
     args: dict[str, Argument] = {
         "q": Address("q"),
@@ -230,12 +246,16 @@ def _arguments(
         "cache_leftpad": address("cache_leftpad", p.cache_leftpad),
         "block_table": address("block_table", is_paged),
         "sinks": address("sinks", p.sinks),
+        **{f"{x}_scales": address(f"{x}_descale", p.is_scaled(x)) for x in "kv"},
         "partials": address("partials", has_partials),
         "counters": address("counters", has_partials),
         "generation": PerRun() if has_partials else 0,
         **{f"q_{axis}": Stride("q", axis) for axis in ("batch", "seq", "head")},
         **{f"o_{axis}": Stride("out", axis) for axis in ("batch", "seq", "head")},
-        **{f"{x}_{a}": Stride(f"{x}_cache", a) for x in "kv" for a in ("page", "head", "seq")},
+        **{f"{x}_{a}": of_cache(f"{x}_cache", a) for x in "kv" for a in ("page", "head", "seq")},
+        "k_chunk": of_cache("k_cache", "column_chunk"),
+        "v_column": of_cache("v_cache", "column"),
+        "v_chunk": of_cache("v_cache", "seq_chunk", p.chunk),
         **{
             f"{x}_new_{axis}": stride(x, axis, is_new)
             for x in "kv"
@@ -259,6 +279,9 @@ def _arguments(
         "window_left": left,
         "window_right": right,
         "num_splits": p.num_splits,
+        **{f"{x}_scale_head": stride(f"{x}_descale", "head", p.is_scaled(x)) for x in "kv"},
+        "k_scale": p.k_descale,
+        "v_scale": p.v_descale,
         "softmax_scale_log2": p.softmax_scale_log2,
         "softcap": p.softcap,
         "num_workgroups": num_workgroups,

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from amdattn import scalars
 from amdattn.dtypes import as_dtype
+from amdattn.ops.decode.layouts import CHUNK_BYTES, LAYOUTS
 from amdattn.scalars import FLOAT32_MAX, INT32_MAX, LOG2_E
 
 # Of positions, which kernels add to each other as int32.
 MOST_KEYS = 2**30
 MOST_SPLITS = 128
 _COUNTS = ("batch", "seqlen_q", "seqlen_kv", "num_heads_q", "num_heads_kv", "head_dim")
+# Of elements of 8 bits: float32 has the inverse, and products of scores and it.
+_LEAST_SCALE = 2.0**-60
 # Columns: both halves of what is turned are whole loads of a lane. flash-attn asks for the same.
 ROTARY_STEP = 16
 _OR_NONE = ("seqlen_new", "page_size", "rotary_dim", "rotary_positions", "num_splits")
 _FLAGS = (
     *("causal", "sinks", "return_lse", "cache_seqlens", "cache_batch_idx", "cache_leftpad"),
-    "rotary_interleaved",
+    *("rotary_interleaved", "k_descales", "v_descales"),
 )
 _RECIPROCAL = 2**32  # over the keys of a page, rounded up, by which kernels find a position's page
 
@@ -38,7 +42,15 @@ class DecodeProblem:
     head_dim_v : int, optional
         Defaults to `head_dim`.
     dtype : str
-        Of q, of the cache and of the result.
+        Of q and of the result.
+    kv_dtype : str, optional
+        Of the cache: `dtype`, which it defaults to, or one of 8 bits.
+    kv_layout : {"NHD", "packed", "shuffled"}
+        How the cache lies: `amdattn.ops.decode.layouts`. What is not "NHD" has pages.
+    k_descale, v_descale : float
+        Elements of 8 bits stand for so many times their value.
+    k_descales, v_descales : bool
+        Whether each head has its own instead, which launches read.
     softmax_scale : float, optional
         Defaults to ``1 / sqrt(head_dim)``.
     causal, window_size, softcap, sinks
@@ -90,6 +102,12 @@ class DecodeProblem:
     cache_batch_idx: bool = False
     cache_leftpad: bool = False
     num_splits: int = 0
+    kv_dtype: str = ""
+    kv_layout: str = "NHD"
+    k_descale: float = 1.0
+    v_descale: float = 1.0
+    k_descales: bool = False
+    v_descales: bool = False
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -103,6 +121,7 @@ class DecodeProblem:
         for name in _FLAGS:
             put(name, scalars.boolean(name, getattr(self, name)))
         put("dtype", as_dtype(self.dtype).name)
+        put("kv_dtype", as_dtype(self.kv_dtype or self.dtype, "kv_dtype").name)
         put("softcap", scalars.number("softcap", self.softcap))
         if not 0 <= self.softcap <= FLOAT32_MAX:
             raise ValueError(f"softcap={self.softcap} must be in 0..{FLOAT32_MAX} (0 means none)")
@@ -130,6 +149,7 @@ class DecodeProblem:
                 f"be at most {INT32_MAX}"
             )
         self._check_cache()
+        self._check_elements(put)
         needed = self.batch * self.pages_of_sequence
         put("num_pages", _within("num_pages", self.num_pages or needed, 1))
         if self.num_pages < self.batch and not (self.page_size or self.cache_batch_idx):
@@ -161,6 +181,32 @@ class DecodeProblem:
                 "is appended"
             )
 
+    def _check_elements(self, put: Callable[[str, object], None]) -> None:
+        """Of the cache: their scales, and how they lie."""
+        for name in ("k_descale", "v_descale"):
+            scale = scalars.number(name, getattr(self, name))
+            if not _LEAST_SCALE <= scale <= 1 / _LEAST_SCALE:
+                raise ValueError(f"{name}={scale} must be in {_LEAST_SCALE}..{1 / _LEAST_SCALE}")
+            put(name, scale)
+            if (scale != 1 or getattr(self, f"{name}s")) and not self.is_quantized:
+                raise ValueError(
+                    f"{name} was given, but the cache has elements of type {self.kv_dtype}; it "
+                    "must be None there"
+                )
+        if self.kv_layout not in LAYOUTS:
+            raise ValueError(f"kv_layout={self.kv_layout!r} must be one of {', '.join(LAYOUTS)}")
+        if self.kv_layout == "NHD":
+            return
+        if not self.page_size:
+            raise ValueError(
+                f"kv_layout={self.kv_layout!r} is of caches with pages; block_table must be given"
+            )
+        if self.head_dim % self.chunk:
+            raise ValueError(
+                f"head_dim={self.head_dim} with kv_layout={self.kv_layout!r} must be a multiple of "
+                f"{self.chunk}, {CHUNK_BYTES} bytes of {self.kv_dtype}"
+            )
+
     def _check_rotary(self) -> None:
         """Angles, and whether there are enough of them."""
         dim, positions = self.rotary_dim, self.rotary_positions
@@ -184,6 +230,32 @@ class DecodeProblem:
                 f"rotary_cos has {positions} positions; it must have at least {needed}, which "
                 f"seqlen_kv={self.seqlen_kv} can come to"
             )
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether elements of the cache have 8 bits, and a scale."""
+        return self.kv_itemsize == 1
+
+    def is_scaled(self, cache: str) -> bool:
+        """Whether the heads of "k" or "v" have scales of their own."""
+        return self.k_descales if cache == "k" else self.v_descales
+
+    @property
+    def kv_itemsize(self) -> int:
+        """Bytes of an element of the cache."""
+        return as_dtype(self.kv_dtype).itemsize
+
+    @property
+    def chunk(self) -> int:
+        """Elements of the cache in 16 bytes."""
+        return CHUNK_BYTES // self.kv_itemsize
+
+    def cache_shape(self, name: str) -> tuple[int, ...]:
+        """Of "k_cache" or "v_cache" as its layout has it."""
+        dim = self.head_dim if name == "k_cache" else self.head_dim_v
+        sizes = {"page": self.num_pages, "seq": self.page_keys}
+        sizes |= {"head": self.num_heads_kv, "column": dim}
+        return LAYOUTS[self.kv_layout][name].shape(sizes, self.chunk)
 
     @property
     def _scale(self) -> float:
@@ -259,8 +331,9 @@ class DecodeProblem:
             for one in fields(self)
             if one.name not in _IN_SIZES and getattr(self, one.name) != one.default
         )
+        types = self.dtype + f"/{self.kv_dtype}" * (self.kv_dtype != self.dtype)
         return (
-            f"{self.dtype} b{self.batch} sq{self.seqlen_q} skv{self.seqlen_kv} "
+            f"{types} b{self.batch} sq{self.seqlen_q} skv{self.seqlen_kv} "
             f"h{self.num_heads_q}/{self.num_heads_kv} d{dims}{others}"
         )
 
@@ -275,11 +348,15 @@ class DecodeProblem:
         """Bytes of q, of the result, of what is appended and of the keys and values of a cache."""
         width = self.head_dim + self.head_dim_v
         rows = self.seqlen_q * self.num_heads_q
-        keys = (self.seen_keys + self.seqlen_new) * self.num_heads_kv
-        return self.batch * (rows + keys) * width * self.itemsize
+        seen = self.seen_keys * self.num_heads_kv * self.kv_itemsize
+        new = self.seqlen_new * self.num_heads_kv * (self.itemsize + self.kv_itemsize)
+        return self.batch * (rows * self.itemsize + seen + new) * width
 
 
-_IN_SIZES = {*_COUNTS, "head_dim_v", "dtype", "num_pages", "softmax_scale", "rotary_positions"}
+_IN_SIZES = {
+    *(*_COUNTS, "head_dim_v", "dtype", "kv_dtype"),
+    *("num_pages", "softmax_scale", "rotary_positions"),
+}
 
 
 def _within(name: str, value: object, least: int) -> int:

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from amdattn.dtypes import as_dtype
+from amdattn.ops.decode.layouts import LAYOUTS
 from amdattn.ops.decode.problem import DecodeProblem
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -65,8 +68,10 @@ def places(problem: DecodeProblem, inputs: Arrays, sequence: int, keys: int) -> 
 def decode(problem: DecodeProblem, inputs: Arrays) -> Found:
     """Every result in float64; what was turned is rounded to its type before it is used."""
     p = problem
-    caches = {name: inputs[name].astype(np.float64) for name in ("k_cache", "v_cache")}
-    turned = np.zeros(caches["k_cache"].shape, np.bool_)
+    layouts = LAYOUTS[p.kv_layout]
+    caches = {name: layouts[name].rows(inputs[name]).astype(np.float64) for name in layouts}
+    scales = {name: _scales(p, inputs, name) for name in ("k", "v")}
+    turned = np.zeros(caches["k_cache"].shape, np.bool_)  # in rows
     lengths = inputs["cache_seqlens"] if p.cache_seqlens else np.full(p.batch, p.seqlen_kv)
     q = inputs["q"].astype(np.float64)
     element = inputs["q"].dtype
@@ -79,15 +84,37 @@ def decode(problem: DecodeProblem, inputs: Arrays) -> Found:
             if p.rotary_dim:
                 new = turn(new, before + order, inputs, p.rotary_interleaved)
                 turned[..., : p.rotary_dim][at] = True
+            new = _stored(p, new.astype(element), scales["k"]) if p.is_quantized else new
             caches["k_cache"][at] = new
-            caches["v_cache"][at] = inputs["v"][b]
+            caches["v_cache"][at] = _stored(p, inputs["v"][b], scales["v"])
         if p.rotary_dim:
             steps = np.arange(p.seqlen_q) if p.is_masked else np.zeros(p.seqlen_q, int)
             found = turn(q[b], before + steps, inputs, p.rotary_interleaved)
             q[b] = found.astype(element)
-    made = [_sequence(p, inputs, caches, q[b], b, int(lengths[b])) for b in range(p.batch)]
+    values = {name: caches[f"{name}_cache"] * scales[name] for name in scales}
+    made = [_sequence(p, inputs, values, q[b], b, int(lengths[b])) for b in range(p.batch)]
     out, lse, weighted = (np.stack(x) for x in zip(*made, strict=True))
-    return Found(out, lse, weighted, caches["k_cache"], caches["v_cache"], turned)
+    k, v = (layouts[name].of_rows(caches[name], p.chunk) for name in ("k_cache", "v_cache"))
+    turned = layouts["k_cache"].of_rows(turned, p.chunk)
+    return Found(out, lse, weighted, k, v, turned)
+
+
+def _scales(p: DecodeProblem, inputs: Arrays, cache: str) -> Float64:
+    """Of the heads, (heads, 1)."""
+    if p.is_scaled(cache):
+        return inputs[f"{cache}_descale"].astype(np.float64)
+    return np.full((p.num_heads_kv, 1), p.k_descale if cache == "k" else p.v_descale)
+
+
+def _stored(p: DecodeProblem, rows: NDArray[Any], scales: Float64) -> Float64:
+    """Rows (seqlen, heads, columns) as the cache holds them."""
+    if not p.is_quantized:
+        return rows.astype(np.float64)
+    element = as_dtype(p.kv_dtype).numpy()
+    info: Any = ml_dtypes.finfo
+    most = float(info(element).max)
+    quotients = (rows.astype(np.float64) / scales).astype(np.float32)
+    return np.clip(quotients, -most, most).astype(element).astype(np.float64)
 
 
 def _sequence(
@@ -96,7 +123,9 @@ def _sequence(
     keys = before + p.seqlen_new
     at = places(p, inputs, b, keys)
     # As launches find them: appended keys are rounded first.
-    k, v = (caches[name][at].astype(inputs["q"].dtype) for name in ("k_cache", "v_cache"))
+    k, v = (caches[name][at] for name in ("k", "v"))
+    if not p.is_quantized:
+        k, v = (x.astype(inputs["q"].dtype) for x in (k, v))
     leftpad = int(inputs["cache_leftpad"][b]) if p.cache_leftpad else 0
     position = np.arange(keys)
     diagonal = (np.arange(p.seqlen_q) + keys - p.seqlen_q)[:, None]

@@ -27,7 +27,11 @@ def of_device(inputs: dict[str, Any]) -> dict[str, Any]:
 def options_of(problem: DecodeProblem) -> dict[str, Any]:
     """What a caller says for a problem besides the arrays."""
     names = ("softmax_scale", "causal", "window_size", "softcap", "rotary_interleaved")
-    options = {name: getattr(problem, name) for name in (*names, "num_splits")}
+    options = {name: getattr(problem, name) for name in (*names, "num_splits", "kv_layout")}
+    if problem.is_quantized:
+        for name in ("k_descale", "v_descale"):
+            if not getattr(problem, f"{name}s"):
+                options[name] = getattr(problem, name)
     return {**options, "return_softmax_lse": problem.return_lse}
 
 

@@ -231,6 +231,7 @@ PLANTED = [
     control("store_into_code", "read_only_write", "store into .text"),
     control("illegal_instruction", "illegal_instruction", "undefined encoding", fails=True),
     control("trap", "trap", "s_trap", fails=True),
+    control("debug_trap", "trap", "s_trap of the debugger, which is not there"),
 ]
 # No finding of a single run: the output differs between schedules.
 ORDER = [

@@ -134,6 +134,12 @@ ONE_WAVE illegal_instruction(const Words, Words out) {
                ::"v"(lane_bytes()), "s"(out) : "memory");
 }
 
+ONE_WAVE debug_trap(const Words, Words out) {
+  asm volatile(CALM USE(debug_trap) DEFECT("s_trap 3") REPAIR("s_nop 0") CALM
+               "global_store_dword %0, %0, %1\n" CALM
+               ::"v"(lane_bytes()), "s"(out) : "memory");
+}
+
 ONE_WAVE trap(const Words, Words out) {
   asm volatile(CALM USE(trap) DEFECT("s_trap 2") REPAIR("s_nop 0") CALM
                "global_store_dword %0, %0, %1\n" CALM

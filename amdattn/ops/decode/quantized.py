@@ -1,0 +1,73 @@
+"""Caches of 8-bit floats and their scales, in the forms callers have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from amdattn.arrays.buffers import View
+from amdattn.arrays.interchange import as_view
+from amdattn.dtypes import DType
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# What libraries without an 8-bit float hold such caches as.
+BYTES = "uint8"
+
+
+@dataclass(frozen=True, slots=True)
+class AsQuantized:
+    """Reads a cache of 8-bit floats."""
+
+    dtype: DType
+
+    def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
+        """See it as one of `dtype`, bytes as well."""
+        view = as_view(array, label, stream)
+        if view.dtype.name != BYTES:
+            return view
+        host = None if view.array is None else view.array.view(self.dtype.numpy())
+        return replace(view, dtype=self.dtype, array=host)
+
+
+@dataclass(frozen=True, slots=True)
+class AsScales:
+    """Reads scales of heads: an array of one for each, or of one for all."""
+
+    heads: int
+
+    def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
+        """See them as (heads, 1)."""
+        import numpy as np
+
+        view = as_view(array, label, stream)
+        shape, of_each = (self.heads, 1), view.shape == (self.heads,)
+        if view.shape == shape:
+            return view
+        if not of_each and view.shape not in ((), (1,)):
+            raise ValueError(
+                f"{label} has shape {view.shape}; it must be a number, or an array of shape "
+                f"({self.heads},), one of each head of the cache, or (1,)"
+            )
+        step = view.strides[0] if of_each else 0
+        host = view.array
+        if host is not None:
+            host = np.ascontiguousarray(np.broadcast_to(host.reshape(-1, 1), shape))
+            return as_view(host, label, stream)
+        return replace(view, shape=shape, strides=(step, 1))
+
+
+def ones(heads: int) -> NDArray[Any]:
+    """Scales that change nothing."""
+    import numpy as np
+
+    return np.ones((heads, 1), np.float32)
+
+
+def normal(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
+    """Of a cache: some numbers again and again."""
+    import numpy as np
+
+    some = np.random.default_rng(0).standard_normal(1 << 16, np.float32)
+    return np.resize(some.astype(dtype.numpy()), shape)

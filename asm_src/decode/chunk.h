@@ -1,0 +1,97 @@
+// What a wave has loaded of its keys, and how it becomes operands of products.
+#pragma once
+#include "decode/shape.h"
+#include "isa/buffer_x2.h"
+#include "isa/fp8.h"
+#include "isa/global.h"
+#include "isa/valu.h"
+#include "tile/element.h"
+#include "tile/round.h"
+
+// 4, 8 or 16 bytes; those that are not loaded are 0 and take no register.
+template <int kBytes>
+__device__ __forceinline__ u32x4 load_bytes(BufferResource from, int offset) {
+  if constexpr (kBytes == 16) return buffer_load_dwordx4(from, offset);
+  if constexpr (kBytes == 8) {
+    const u32x2 x = buffer_load_dwordx2(from, offset);
+    return {x[0], x[1], 0, 0};
+  }
+  return {buffer_load_dword(from, offset, 0), 0, 0, 0};
+}
+template <int kBytes>
+__device__ __forceinline__ void store_bytes(Global<uint8_t>* to, u32x4 x) {
+  if constexpr (kBytes == 16)
+    global_store_dwordx4(to, x);
+  else if constexpr (kBytes == 8)
+    *(Global<u32x2>*)to = {x[0], x[1]};
+  else
+    *(Global<uint32_t>*)to = x[0];
+}
+
+// Two numbers that 16 bits hold exactly.
+template <Element kTo>
+__device__ __forceinline__ uint32_t packed_exactly(float lo, float hi) {
+  return round_numbers<kTo, Rounding::kTowardZero>(lo, hi);
+}
+// Two of four bytes.
+template <Element kTo, bool kUpper>
+__device__ __forceinline__ uint32_t widened(uint32_t bytes) {
+  const f32x2 x = v_cvt_pk_f32_fp8<kUpper>(bytes);
+  return packed_exactly<kTo>(x[0], x[1]);
+}
+template <Element kTo>
+__device__ __forceinline__ bf16x4 widened(uint32_t bytes) {
+  return {widened<kTo, false>(bytes), widened<kTo, true>(bytes)};
+}
+
+template <class S>
+struct Chunk {
+  u32x4 k[S::kKeyTiles][S::kKLoads];
+  u32x4 v[S::kKeyTiles][S::kVLoads];  // in rows: load kPanels j + p has key j of the lane
+
+  template <int n, int step>
+  __device__ __forceinline__ bf16x8 k_operand() const {
+    if constexpr (!S::kFp8) return k[n][step];
+    const u32x4 x = k[n][step / 2];
+    const bf16x4 a = widened<S::kElement>(x[step % 2 * 2]);
+    const bf16x4 b = widened<S::kElement>(x[step % 2 * 2 + 1]);
+    return {a[0], a[1], b[0], b[1]};
+  }
+  // Of four keys column c of those that the lane has of a panel.
+  template <int n, int panel, int c>
+  __device__ __forceinline__ bf16x4 v_operand() const {
+    if constexpr (S::kPacked) {
+      const u32x4 x = v[n][panel * (S::kPanel / kMatrix) + c];
+      if constexpr (S::kFp8) return widened<S::kElement>(x[0]);
+      return {x[0], x[1]};
+    } else if constexpr (S::kFp8) {
+      return {both<n, panel, c, 0>(), both<n, panel, c, 2>()};
+    } else {
+      constexpr uint32_t kHalf = c % 2 ? kHighHalfOfBoth : kLowHalfOfBoth;
+      return {
+          v_perm_b32<kHalf>(v[n][S::kPanels + panel][c / 2], v[n][panel][c / 2]),
+          v_perm_b32<kHalf>(v[n][3 * S::kPanels + panel][c / 2],
+                            v[n][2 * S::kPanels + panel][c / 2]),
+      };
+    }
+  }
+  // Of the packed keys from `count` on of the lane's four of 16 zeros: there may be anything.
+  template <int n>
+  __device__ __forceinline__ void clear_behind(int count) {
+    constexpr int kWords = S::kFp8 ? 1 : 2, kOfWord = 4 / S::kBytes, kBits = 8 * S::kBytes;
+    for (int word = 0; word < kWords; ++word) {
+      const int kept = count - word * kOfWord;
+      const uint32_t some = (1u << (kept * kBits & 31)) - 1;
+      const uint32_t mask = kept <= 0 ? 0 : kept >= kOfWord ? ~0u : some;
+      for (int load = 0; load < S::kVLoads; ++load) v[n][load][word] &= mask;
+    }
+  }
+
+ private:
+  template <int n, int panel, int c, int key>
+  __device__ __forceinline__ uint32_t both() const {
+    const f32x2 a = v_cvt_pk_f32_fp8<c / 2 % 2 == 1>(v[n][key * S::kPanels + panel][c / 4]);
+    const f32x2 b = v_cvt_pk_f32_fp8<c / 2 % 2 == 1>(v[n][(key + 1) * S::kPanels + panel][c / 4]);
+    return packed_exactly<S::kElement>(a[c % 2], b[c % 2]);
+  }
+};
