@@ -72,6 +72,10 @@ OWN: dict[str, dict[str, Any]] = {
     "arrays.dlpack_import.import_tensor": {"device": (1, 0)},  # kDLCPU
     "ops.attention.kv_split.Costs.of_range": {"parts": 1},
     "ops.decode.indices.IndexCheck": {"most": -1},
+    "ops.decode.problem.DecodeProblem": {
+        **{"k_descale": 1.0, "v_descale": 1.0},
+        **{"k_descales": False, "v_descales": False},
+    },
     "ops.attention.call.run": {"longest": (0, 0)},  # of q and of k
     "op.spec.OperandSpec": {"present": True},
     "op.workspace.Region": {"offset": 0},

@@ -34,7 +34,11 @@ def decode_row(rows: int = 16, columns: int = 128, dtype: str = "bfloat16") -> K
         name=name,
         op="attn_decode",
         dtype=dtype,
-        params=Facts(name, "params", {"rows": rows, "columns": columns}),
+        params=Facts(
+            name,
+            "params",
+            {"rows": rows, "columns": columns, "kv_dtype": dtype, "packed": False},
+        ),
         tile=Facts(name, "tile", {"rows": rows, "keys": 128}),
         accepts=Facts(name, "accepts", {}),
         grid="shares_of_work",

@@ -62,11 +62,6 @@ class DecodeCase(Case[DecodeProblem]):
         made = {"q": normal(p.batch, p.seqlen_q, p.num_heads_q, p.head_dim)}
         for name in ("k_cache", "v_cache"):
             made[name] = normal(*p.cache_shape(name)).astype(of_cache)
-        for name in ("k", "v"):
-            if p.is_scaled(name):
-                # Powers of two: a quotient that is halfway is so in float32, too.
-                exponents = rng.integers(-3, 3, (p.num_heads_kv, 1))
-                made[f"{name}_descale"] = np.exp2(exponents).astype(np.float32)
         if p.seqlen_new:
             new = p.batch, p.seqlen_new, p.num_heads_kv
             made |= {"k": normal(*new, p.head_dim), "v": normal(*new, p.head_dim_v)}
@@ -85,6 +80,11 @@ class DecodeCase(Case[DecodeProblem]):
             made["cache_leftpad"] = rng.integers(0, p.seqlen_kv // 3 + 1, p.batch, np.int32)
         if p.page_size:
             made["block_table"] = self._table(rng)
+        for name in ("k", "v"):
+            if p.is_scaled(name):
+                # Powers of two: a quotient that is halfway is so in float32, too.
+                exponents = rng.integers(-3, 3, (p.num_heads_kv, 1))
+                made[f"{name}_descale"] = np.exp2(exponents).astype(np.float32)
         if p.sinks:
             made["sinks"] = rng.standard_normal(p.num_heads_q, np.float32)
         if not p.seqlen_new:

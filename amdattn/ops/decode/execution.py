@@ -167,8 +167,8 @@ class DecodePlan(RunnablePlan[DecodeProblem]):
         given = {"q": q, "k_cache": k_cache, "v_cache": v_cache, "k": k, "v": v}
         given |= {"rotary_cos": rotary_cos, "rotary_sin": rotary_sin}
         given |= {"cache_seqlens": cache_seqlens, "cache_batch_idx": cache_batch_idx}
-        given |= {"cache_leftpad": cache_leftpad, "block_table": block_table, "sinks": sinks}
-        given |= {"k_descale": k_descale, "v_descale": v_descale}
+        given |= {"cache_leftpad": cache_leftpad, "block_table": block_table}
+        given |= {"k_descale": k_descale, "v_descale": v_descale, "sinks": sinks}
         views, handle = self.views_of(given, stream)
         if p.page_size:
             check_pages(block_table, cache_seqlens, p.page_size, p.num_pages, p.seqlen_new)
