@@ -63,5 +63,6 @@ def _member(
         "tile": ("rows", "keys"),
         "grid": GRID,
         "accepts": {},
+        "flags": ("-mllvm", "-disable-machine-licm"),
         "defines": tuple(f"{key}={value}" for key, value in defines.items()),
     }

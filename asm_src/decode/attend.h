@@ -13,11 +13,10 @@ struct Row {
   int query, head;
   bool there;
   template <class S>
-  static __device__ __forceinline__ Row of(Arguments& args, int inner, int nth) {
-    const int head = inner / args.row_tiles, tile = inner - head * args.row_tiles;
-    const int row = tile * S::kRows + nth;
-    const int query = row / args.group;
-    return {query, head * args.group + row - query * args.group, query < args.seqlen_q};
+  static __device__ __forceinline__ Row of(Arguments& args, const Segment& segment, int nth) {
+    const int row = segment.row_tile * S::kRows + nth;
+    const int query = quotient(row, args.group);
+    return {query, segment.head * args.group + row - query * args.group, query < args.seqlen_q};
   }
 };
 
@@ -35,7 +34,7 @@ struct Rows {
     scale = args.softmax_scale_log2 * cache.k_scale();
     v_scale = cache.v_scale();
     for (int t = 0; t < S::kTiles; ++t) {
-      const Row row = Row::of<S>(args, segment.inner, t * kMatrix + matrix_row());
+      const Row row = Row::of<S>(args, segment, t * kMatrix + matrix_row());
       const auto* from = (const Global<uint16_t>*)args.q + segment.batch * args.q_batch +
                          (row.there ? row.query : 0) * args.q_seq +
                          (row.there ? row.head : 0) * args.q_head;

@@ -5,17 +5,18 @@
 #include "decode/quantize.h"
 #include "decode/work.h"
 #include "isa/unroll.h"
+#include "isa/wait_memory.h"
 #include "tile/buffer.h"
 
 template <class S>
 class Cache {
  public:
   __device__ __forceinline__ Cache(Arguments& of, const Segment& segment)
-      : all_args(of), batch_(segment.batch), length_(length_of(of, segment.batch)) {
+      : all_args(of), batch_(segment.batch), length_(segment.length) {
     Arguments& args = of;
-    head_ = segment.inner / args.row_tiles;
+    head_ = segment.head;
     appends_ = args.k_new != 0;
-    writes_ = segment.inner - head_ * args.row_tiles == 0;
+    writes_ = segment.row_tile == 0;
     row_ = batch_;
     if (args.cache_batch_idx) row_ = ((Constant<int32_t>*)args.cache_batch_idx)[batch_];
     row_ = min_of(max_of(row_, 0), args.num_pages - 1);
@@ -28,16 +29,19 @@ class Cache {
       k_ += row_ * args.k_page * S::kBytes;
       v_ += row_ * args.v_page * S::kBytes;
     }
+    // Loaded for all lanes, not where one needs them.
+    const int k_seq = args.k_seq, dim = args.head_dim, dim_v = args.head_dim_v;
+    const int v_seq = S::kPacked ? args.v_chunk : args.v_seq,
+              v_step = S::kPacked ? args.v_column : 1;
     for (int load = 0; load < S::kKLoads; ++load) {
       const int column = S::column_of_load(load);
       const int chunk = S::kPacked ? column / S::kOfLoad * args.k_chunk : column;
-      k_offset_[load] =
-          column < args.head_dim ? (matrix_row() * args.k_seq + chunk) * S::kBytes : kOutside;
+      k_offset_[load] = column < dim ? (matrix_row() * k_seq + chunk) * S::kBytes : kOutside;
     }
     for (int load = 0; load < S::kVLoads; ++load) {
       const int column = v_column(load), key = S::kKeysOfLane * lane_group() + v_key(load);
       v_offset_[load] =
-          column < args.head_dim_v ? (key_offset(key) + column * v_step()) * S::kBytes : kOutside;
+          column < dim_v ? (key_offset(key, v_seq) + column * v_step) * S::kBytes : kOutside;
     }
     if constexpr (S::kFp8) {
       k_scale_ = scale(args.k_scales, args.k_scale_head, args.k_scale);
@@ -91,6 +95,9 @@ class Cache {
       append_k<n>(args, to, at.k, first, end);
       append_v<n>(args, to, at.v, first, end);
     });
+    // Where the ways meet the compiler waits for what either may have left pending: were stores
+    // among it, for all, the loads of the next keys, too.
+    s_waitcnt_vmcnt_0();
   }
 
  private:
@@ -106,11 +113,10 @@ class Cache {
   static __device__ __forceinline__ int v_key(int load) {
     return S::kPacked ? 0 : load / S::kPanels;
   }
-  __device__ __forceinline__ int v_step() const { return S::kPacked ? all_args.v_column : 1; }
-  // Of a key from the first of 16.
-  __device__ __forceinline__ int key_offset(int key) const {
-    if (!S::kPacked) return key * all_args.v_seq;
-    return key / S::kOfLoad * all_args.v_chunk + key % S::kOfLoad;
+  // Of a key from the first of 16, by the distance of keys or of chunks of them.
+  static __device__ __forceinline__ int key_offset(int key, int step) {
+    if (!S::kPacked) return key * step;
+    return key / S::kOfLoad * step + key % S::kOfLoad;
   }
   static __device__ __forceinline__ int bytes(int rows, int stride, int columns) {
     return rows > 0 ? ((rows - 1) * stride + columns) * S::kBytes : 0;

@@ -39,7 +39,8 @@ class Combine {
   __device__ __forceinline__ Combine(Arguments& of, const Segment& with, Local<Exchange<S>>& in)
       : args(of), segment(with), lds(in) {
     parts_ = uniform(segment.parts);
-    item_ = uniform(segment.batch * args.num_heads_kv * args.row_tiles + segment.inner);
+    item_ = uniform((segment.batch * args.num_heads_kv + segment.head) * args.row_tiles +
+                    segment.row_tile);
   }
   __device__ __forceinline__ void run(Rows<S>& rows) {
     scale_ = rows.v_scale;
@@ -187,7 +188,7 @@ class Combine {
   // ---- Results
   template <int p>
   __device__ __forceinline__ void finish(Sums sums, int t) const {
-    const Row of = Row::of<S>(args, segment.inner, t * kMatrix + row());
+    const Row of = Row::of<S>(args, segment, t * kMatrix + row());
     if (!of.there) return;
     if (args.sinks) {
       const float sink = ((const Global<float>*)args.sinks)[of.head] * kLog2E;

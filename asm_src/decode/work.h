@@ -11,12 +11,16 @@
 __device__ __forceinline__ int min_of(int a, int b) { return a < b ? a : b; }
 __device__ __forceinline__ int max_of(int a, int b) { return a > b ? a : b; }
 
+// Of numbers that are not negative: shorter than that of signed ones.
+__device__ __forceinline__ int quotient(int a, int b) { return uint32_t(a) / uint32_t(b); }
+
 // Keys of a sequence.
 struct Length {
   int old, all;  // before those appended, and with them
   int first;     // that any row sees, or that is appended
   int pad;       // positions without keys
 
+  Length() = default;
   __device__ __forceinline__ Length(Arguments& args, int given, int left_pad) {
     old = min_of(max_of(given, 0), args.max_seqlen - args.seqlen_new);
     all = old + args.seqlen_new;
@@ -35,21 +39,26 @@ struct Length {
   }
 };
 
+__device__ __forceinline__ Length uniform(Length x) {
+  x.old = uniform(x.old);
+  x.all = uniform(x.all);
+  x.first = uniform(x.first);
+  x.pad = uniform(x.pad);
+  return x;
+}
+
 // Of one sequence that is the same in all lanes.
 __device__ __forceinline__ Length length_of(Arguments& args, int b) {
   const int given =
       args.cache_seqlens ? ((Constant<int32_t>*)args.cache_seqlens)[b] : args.max_seqlen;
   const int pad = args.cache_leftpad ? ((Constant<int32_t>*)args.cache_leftpad)[b] : 0;
-  Length found(args, given, pad);
-  found.old = uniform(found.old);
-  found.all = uniform(found.all);
-  found.first = uniform(found.first);
-  found.pad = uniform(found.pad);
-  return found;
+  return uniform(Length(args, given, pad));
 }
 
 struct Segment {
-  int batch, inner;      // inner: head of keys * row_tiles + tile of rows
+  Length length;
+  int batch, head;       // of keys
+  int row_tile;          // of the head's rows
   int first, end;        // tiles of the item
   int parts, part;       // of the item
   int slot_first, slot;  // of the item's first part, and of its second one
@@ -66,6 +75,7 @@ class Work {
   int inner, workgroup;
   int share, position, end;  // tiles
   int batch = 0, base = 0, tiles = 0;
+  Length length;  // of the sequence
 
   __device__ __forceinline__ Work(Arguments& of, int nth)
       : all_args(of), inner(of.num_heads_kv * of.row_tiles), workgroup(nth) {
@@ -76,7 +86,7 @@ class Work {
     }
     const Scan first = scan(of, 0);
     const int total = all_tiles(of, first) * inner;
-    share = (total + of.num_workgroups - 1) / of.num_workgroups;
+    share = quotient(total + of.num_workgroups - 1, of.num_workgroups);
     position = workgroup * share;
     end = min_of(position + share, total);
     if (position < end) locate(of, first);
@@ -86,6 +96,7 @@ class Work {
     position = uniform(position);
     end = uniform(end);
     if (position >= end) return false;
+    length = uniform(length);
     inner = uniform(inner);
     if (args.num_splits > 0) {
       of_splits(args, found);
@@ -97,11 +108,11 @@ class Work {
     tiles = uniform(tiles);
     batch = uniform(batch);
     share = uniform(share);
-    const int nth = (position - base) / tiles;
-    const int begin = base + nth * tiles;
-    const int w0 = begin / share, w1 = (begin + tiles - 1) / share;
+    const int nth = quotient(position - base, tiles), begin = base + nth * tiles;
+    const int w0 = quotient(begin, share), w1 = quotient(begin + tiles - 1, share);
     found.batch = batch;
-    found.inner = nth;
+    found.length = length;
+    put_inner(args, found, nth);
     found.first = position - begin;
     found.end = min_of(tiles, end - begin);
     found.parts = w1 - w0 + 1;
@@ -112,25 +123,32 @@ class Work {
     position = begin + found.end;
     if (position < end && position == base + inner * tiles) {
       base = position;
-      tiles = length_of(args, ++batch).template tiles<S::kTileKeys>();
+      length = length_of(args, ++batch);
+      tiles = length.template tiles<S::kTileKeys>();
     }
     put_by(found);
     return true;
   }
 
  private:
+  static __device__ __forceinline__ void put_inner(Arguments& args, Segment& found, int inner) {
+    found.head = quotient(inner, args.row_tiles);
+    found.row_tile = inner - found.head * args.row_tiles;
+  }
   __device__ __forceinline__ void put_by(Segment& found) {
     park(inner, workgroup, share, position, end, batch, base, tiles);
+    park(length.old, length.all, length.first, length.pad);
     park(found.parts, found.part, found.slot_first, found.slot, found.slot_step);
   }
   __device__ __forceinline__ void of_splits(Arguments& args, Segment& found) {
-    const int item = position / args.num_splits;
+    const int item = quotient(position, args.num_splits);
     found.parts = args.num_splits;
     found.part = position - item * args.num_splits;
-    found.batch = item / inner;
-    found.inner = item - found.batch * inner;
-    const int of_item = length_of(args, found.batch).template tiles<S::kTileKeys>();
-    const int each = (of_item + args.num_splits - 1) / args.num_splits;
+    found.batch = quotient(item, inner);
+    put_inner(args, found, item - found.batch * inner);
+    found.length = length_of(args, found.batch);
+    const int of_item = found.length.template tiles<S::kTileKeys>();
+    const int each = quotient(of_item + args.num_splits - 1, args.num_splits);
     found.first = min_of(found.part * each, of_item);
     found.end = min_of(found.first + each, of_item);
     found.slot_first = item * args.num_splits;
@@ -138,26 +156,29 @@ class Work {
     found.slot_step = 1;
     position += args.num_workgroups;
   }
-  // Of sequence 64 * group + lane; 0 behind the last one.
-  __device__ __forceinline__ int tiles_of_lane(Arguments& args, int group) const {
-    const int b = group * kWaveLanes + Lane::in_wave(), known = min_of(b, args.batch - 1);
+  // Of sequence 64 * group + lane.
+  __device__ __forceinline__ Length length_of_lane(Arguments& args, int group) const {
+    const int known = min_of(group * kWaveLanes + Lane::in_wave(), args.batch - 1);
     const int given =
         args.cache_seqlens ? ((const Global<int32_t>*)args.cache_seqlens)[known] : args.max_seqlen;
     const int pad = args.cache_leftpad ? ((const Global<int32_t>*)args.cache_leftpad)[known] : 0;
-    const int all = Length(args, given, pad).template tiles<S::kTileKeys>();
-    return b < args.batch ? all : 0;
+    return Length(args, given, pad);
   }
-  // Of 64 sequences: the lane's own, all up to it, and all.
+  // Of 64 sequences: the lane's own, and tiles: its own, all up to it, and all.
   struct Scan {
+    Length length;
     int own, upto, all;
   };
   __device__ __forceinline__ Scan scan(Arguments& args, int group) const {
     if (args.batch == 1) {  // without a trip through the lanes
-      const int own = length_of(args, 0).template tiles<S::kTileKeys>();
-      return {own, own, own};
+      const Length known = length_of(args, 0);
+      const int own = known.template tiles<S::kTileKeys>();
+      return {known, own, own, own};
     }
-    const int own = tiles_of_lane(args, group), upto = scanned(own);
-    return {own, upto, __builtin_amdgcn_readlane(upto, kWaveLanes - 1)};
+    const Length known = length_of_lane(args, group);
+    const bool is_there = group * kWaveLanes + Lane::in_wave() < args.batch;
+    const int own = is_there ? known.template tiles<S::kTileKeys>() : 0, upto = scanned(own);
+    return {known, own, upto, __builtin_amdgcn_readlane(upto, kWaveLanes - 1)};
   }
   // Of all lanes up to this one.
   static __device__ __forceinline__ int scanned(int x) {
@@ -177,19 +198,25 @@ class Work {
     return sum;
   }
   __device__ __forceinline__ void locate(Arguments& args, const Scan& first) {
+    length = first.length;
+    tiles = first.own;
     for (int group = 0; args.batch > 1 && group < groups(args); ++group) {
-      const auto [own, upto, all] = group == 0 ? first : scan(args, group);
-      if (base + all * inner <= position) {
-        base += all * inner;
+      const Scan found = group == 0 ? first : scan(args, group);
+      if (base + found.all * inner <= position) {
+        base += found.all * inner;
         batch += kWaveLanes;
         continue;
       }
-      const uint64_t before = __builtin_amdgcn_ballot_w64(base + upto * inner <= position);
-      const int lanes = __builtin_popcountll(before);
-      batch += lanes;
-      base += __builtin_amdgcn_readlane(upto - own, lanes) * inner;
+      const uint64_t before = __builtin_amdgcn_ballot_w64(base + found.upto * inner <= position);
+      const int lane = __builtin_popcountll(before);
+      batch += lane;
+      tiles = __builtin_amdgcn_readlane(found.own, lane);
+      base += (__builtin_amdgcn_readlane(found.upto, lane) - tiles) * inner;
+      length.old = __builtin_amdgcn_readlane(found.length.old, lane);
+      length.all = __builtin_amdgcn_readlane(found.length.all, lane);
+      length.first = __builtin_amdgcn_readlane(found.length.first, lane);
+      length.pad = __builtin_amdgcn_readlane(found.length.pad, lane);
       break;
     }
-    tiles = length_of(args, batch).template tiles<S::kTileKeys>();
   }
 };

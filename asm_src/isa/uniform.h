@@ -12,6 +12,12 @@ __device__ __forceinline__ void park(T&... x) {
   (one(x), ...);
 }
 
+// Loaded, if nothing else asks for it; all at once.
+__device__ __forceinline__ void wanted(uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t e,
+                                       uint32_t f, uint32_t g) {
+  asm volatile("" ::"s"(a), "s"(b), "s"(c), "s"(d), "s"(e), "s"(f), "s"(g));
+}
+
 // The same address, of which the compiler does not know what has been loaded from it before.
 __device__ __forceinline__ uint64_t anew(uint64_t address) {
   asm volatile("" : "+s"(address));

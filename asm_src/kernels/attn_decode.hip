@@ -2,9 +2,10 @@
 // the bytes of the cache, each of which is read once. The query heads that share a head of keys are
 // rows of one matrix product.
 //
-// The build defines KERNEL (its name), ELEMENT, STORED and ORDER (elements of the cache and how they
-// lie), COLUMNS (most of a head), ROWS (of an item) and MIN_WAVES of a SIMD. Four waves, which take turns of kKeys keys. Registers hold what is under
-// way: no LDS before the end. Grid: x = num_workgroups, any number.
+// The build defines KERNEL (its name), ELEMENT, STORED and ORDER (elements of the cache and how
+// they lie), COLUMNS (most of a head), ROWS (of an item) and MIN_WAVES of a SIMD. Four waves, which
+// take turns of kKeys keys. Registers hold what is under way: no LDS before the end. Grid: x =
+// num_workgroups, any number.
 //
 //   phase     memory                                  matrix, vector units
 //   find      lengths                                 which tiles of which sequences: decode/work.h
@@ -50,6 +51,7 @@ extern "C" __global__ void WORKGROUP(Shape::kLanes, MIN_WAVES) KERNEL(AttnDecode
   __shared__ Exchange<Shape> exchange;
   auto& lds = *(Local<Exchange<Shape>>*)&exchange;
   auto& args = *(Arguments*)__builtin_amdgcn_kernarg_segment_ptr();
+  fetch(args);
   Work<Shape> work(args, __builtin_amdgcn_workgroup_id_x());
   Segment segment;
   while (work.next(segment)) {
