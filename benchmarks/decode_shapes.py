@@ -30,12 +30,19 @@ _MORE_US, _TIMES = 3.0, 1.15
 
 @dataclass(frozen=True)
 class Shape:
-    """Sequences with so many keys each, and one query."""
+    """Sequences with so many keys each; of several queries each sees the keys up to its own."""
 
     batch: int
     keys: int
     heads_q: int
     heads_kv: int
+    queries: int = 1
+    dtype: str = DTYPE
+
+    @property
+    def group(self) -> int:
+        """Heads of q that share one of the cache."""
+        return self.heads_q // self.heads_kv
 
     @property
     def nbytes(self) -> int:
@@ -47,7 +54,8 @@ class Shape:
         return self.nbytes if page_size else self.nbytes // self.keys * MOST_KEYS
 
     def __str__(self) -> str:
-        return f"b{self.batch} h{self.heads_q}/{self.heads_kv} {self.keys} keys"
+        several = f" {self.queries} queries" * (self.queries > 1)
+        return f"b{self.batch} h{self.heads_q}/{self.heads_kv} {self.keys} keys{several}"
 
 
 @dataclass(frozen=True)
@@ -88,9 +96,10 @@ def plan_of(shape: Shape, page_size: int = 0, most_keys: int = MOST_KEYS) -> Dec
     """Ours for lengths that the device has, up to `most_keys`."""
     used = -(-shape.keys // page_size) if page_size else 0
     return amdattn.plan_decode(
-        *(shape.batch, 1, most_keys, shape.heads_q, shape.heads_kv, HEAD_DIM),
+        *(shape.batch, shape.queries, most_keys, shape.heads_q, shape.heads_kv, HEAD_DIM),
         device=amdattn.device_props(),
-        dtype=DTYPE,
+        dtype=shape.dtype,
+        causal=shape.queries > 1,
         cache_seqlens=True,
         page_size=page_size,
         num_pages=shape.batch * used if page_size else shape.batch,
@@ -101,9 +110,10 @@ def ours_us(shape: Shape, page_size: int, clock_mhz: int, most_keys: int = MOST_
     """Modelled time of a step, a launch not counted."""
     plan = plan_of(shape, page_size, most_keys)
     p = plan.problem
-    q, out = (amdattn.empty((p.batch, 1, p.num_heads_q, HEAD_DIM), DTYPE) for _ in range(2))
+    rows = p.batch, p.seqlen_q, p.num_heads_q, HEAD_DIM
+    q, out = (amdattn.empty(rows, p.dtype) for _ in range(2))
     cache = p.num_pages, p.page_keys, p.num_heads_kv, HEAD_DIM
-    k, v = (amdattn.empty(cache, DTYPE) for _ in range(2))
+    k, v = (amdattn.empty(cache, p.dtype) for _ in range(2))
     lengths = amdattn.asarray(np.full(p.batch, shape.keys, np.int32))
     table = None
     if page_size:
