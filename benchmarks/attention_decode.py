@@ -114,13 +114,8 @@ def cells(found: list[Found]) -> list[str]:
     return row
 
 
-def print_table(rows: list[list[Found]], markdown: bool) -> None:
-    """As Markdown, or for a terminal with what misses its bar in red."""
-    if markdown:
-        print(f"| {' | '.join(heads())} |\n|--:|{'--:|' * (len(heads()) - 1)}")
-        for found in rows:
-            print(f"| {' | '.join(cells(found))} |")
-        return
+def print_table(rows: list[list[Found]]) -> None:
+    """For a terminal, with what misses its bar in red."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     for name in heads():
         table.add_column(name, justify="right", no_wrap=True)
@@ -128,6 +123,27 @@ def print_table(rows: list[list[Found]], markdown: bool) -> None:
         missed = any(one.of_bar > 1 for one in found)
         table.add_row(*cells(found), style="red" if missed else "")
     stdout.print(table)
+
+
+def markdown(rows: list[list[Found]]) -> str:
+    """A table for each number of heads and kind of cache: us by keys and sequences, and of bars."""
+    every = {(one.shape, one.cache): one for found in rows for one in found}
+    shapes = [found[0].shape for found in rows]
+    batches = sorted({shape.batch for shape in shapes})
+    tables = []
+    for heads_q, heads_kv in dict.fromkeys((s.heads_q, s.heads_kv) for s in shapes):
+        for cache in CACHES:
+            lines = [f"| {heads_q}/{heads_kv}, {cache.name} | {' | '.join(map(str, batches))} |"]
+            lines.append("|--:|" + "--:|" * len(batches))
+            for keys in sorted({shape.keys for shape in shapes}):
+                row = [str(keys)]
+                for batch in batches:
+                    one = every.get((Shape(batch, keys, heads_q, heads_kv), cache.name))
+                    row.append(f"{one.us:.1f} ({one.of_bar:.2f})" if one else "")
+                if any(row[1:]):
+                    lines.append(f"| {' | '.join(row)} |")
+            tables.append("\n".join(lines))
+    return "\n\n".join(tables)
 
 
 def summary(rows: list[list[Found]]) -> list[str]:
@@ -180,7 +196,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, nargs="+", default=KEYS)
     parser.add_argument("--heads", type=pair, nargs="+", default=HEADS, metavar="Q/KV")
     parser.add_argument("--most-mb", type=int, default=1024, help="of keys and values")
-    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--markdown", action="store_true", help="by keys and sequences")
     parser.add_argument("--json", type=Path, help="write every result here")
     parser.add_argument("--csv", type=Path, help="the same")
     options = parser.parse_args()
@@ -196,7 +212,10 @@ def main() -> None:
             rows.append(run(shape, least))
             progress.advance(task, shape.nbytes)
     print(f"{props.name}: us, modelled at {least.clock_mhz} MHz\n")
-    print_table(rows, options.markdown)
+    if options.markdown:
+        print(markdown(rows))
+    else:
+        print_table(rows)
     print("\n" + "\n".join(summary(rows)))
     for why, skipped in left_out.items():
         stderr.print(f"{len(skipped)} shapes are left out, with {why}")

@@ -53,4 +53,15 @@ def test_one_shape(tmp_path, monkeypatch, capsys) -> None:
         assert row["of_bar"] == pytest.approx(row["us"] / row["bar_us"])
     with files[1].open(newline="") as file:
         assert [row["us"] for row in csv.DictReader(file)] == [str(row["us"]) for row in rows]
-    assert "| 8/1 | 1 | 1024 |" in capsys.readouterr().out
+    us, of_bar = rows[1]["us"], rows[1]["of_bar"]
+    assert f"| 8/1, paged | 1 |\n|--:|--:|\n| 1024 | {us:.1f} ({of_bar:.2f}) |" in (
+        capsys.readouterr().out
+    )
+
+
+def test_table_for_a_terminal(capsys) -> None:
+    shape = Shape(2, 1024, 8, 1)
+    found = [attention_decode.Found(shape, name, 3.0, 6.0, 7.5) for name in ("rows", "paged")]
+    attention_decode.print_table([found])
+    row = ["8/1", "2", "1024", "1", "3.0", *("7.5", "6.0", "1.25") * 2]
+    assert capsys.readouterr().out.split()[-len(row) :] == row
