@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from amdattn.ops.decode.decode import (
         flash_attn_with_kvcache as flash_attn_with_kvcache,
         plan_decode as plan_decode,
+        supports_decode as supports_decode,
     )
     from amdattn.ops.decode.execution import DecodePlan as DecodePlan
     from amdattn.ops.gemm.execution import GemmPlan as GemmPlan
@@ -86,6 +87,7 @@ _HOME = {
     "DecodePlan": "ops.decode.execution",
     "flash_attn_with_kvcache": "ops.decode.decode",
     "plan_decode": "ops.decode.decode",
+    "supports_decode": "ops.decode.decode",
     "GemmPlan": "ops.gemm.execution",
     "explain_gemm": "ops.gemm.small_m",
     "gemm_nt": "ops.gemm.small_m",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from amdattn import scalars
@@ -10,7 +11,8 @@ from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
 from amdattn.device import manifest, runtime
-from amdattn.errors import UnsupportedProblem
+from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
+from amdattn.op.mismatch import Support, all_allowed
 from amdattn.ops.decode import planning
 from amdattn.ops.decode.execution import DecodePlan
 from amdattn.ops.decode.indices import check_pages
@@ -274,6 +276,41 @@ def plan_decode(
         batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim, **options
     )
     return planned(problem, as_device_props(device))
+
+
+def supports_decode(
+    batch: int,
+    seqlen_q: int,
+    seqlen_kv: int,
+    num_heads_q: int,
+    num_heads_kv: int,
+    head_dim: int,
+    *,
+    device: DeviceProps | str,
+    **options: Any,
+) -> Support:
+    """Whether a kernel exists for a well-formed problem; parameters as `plan_decode`.
+
+    Returns
+    -------
+    Support
+        True in a condition if `ok`; else `reason`, and `nearest`: arguments to change.
+    """
+    problem = DecodeProblem(
+        batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim, **options
+    )
+    props = as_device_props(device)
+    try:
+        found = planning.choices(problem, props, manifest.kernels())
+    except UnsupportedDeviceError as error:
+        return Support(False, str(error))
+    try:
+        found.require(props)
+    except UnsupportedProblem as error:
+        wrong = all_allowed(found.rejected[0][1], [others for _, others in found.rejected])
+        nearest = {mismatch.argument: mismatch.nearest for mismatch in wrong}
+        return Support(False, str(error), MappingProxyType(nearest))
+    return Support(True, f"kernel {planning.best(found.items).kernel.name}")
 
 
 @functools.lru_cache(maxsize=1024, typed=True)

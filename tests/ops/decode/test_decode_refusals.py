@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -181,3 +183,26 @@ def test_benchmarks_have_contents_for_every_operand() -> None:
             if spec.present and spec.host_check is not None:
                 least, most = made[spec.name].numpy().min(), made[spec.name].numpy().max()
                 assert 0 <= least <= most <= max(case.problem.seqlen_kv, case.problem.num_pages - 1)
+
+
+def test_supports_decode_answers_as_plan_decode_raises() -> None:
+    """The same words, and arguments with which there is a kernel."""
+    sizes = 2, 1, 4096, 16, 2, 128
+    found = amdattn.supports_decode(*sizes, device="MI300X", page_size=16)
+    assert found
+    plan = amdattn.plan_decode(*sizes, device="MI300X", page_size=16)
+    assert found.reason == f"kernel {plan.launches[0].kernel.name}"
+    wrong: dict[str, Any] = {"seqlen_q": 20, "head_dim": 300, "page_size": 8, "head_dim_v": 128}
+    asked = {"batch": 2, "seqlen_kv": 4096, "num_heads_q": 16, "num_heads_kv": 2} | wrong
+    refused = amdattn.supports_decode(**asked, device="MI300X")
+    assert not refused
+    with pytest.raises(amdattn.UnsupportedProblem, match=re.escape(refused.reason)):
+        amdattn.plan_decode(**asked, device="MI300X")
+    assert refused.nearest == {"seqlen_q": 16, "head_dim": 256, "page_size": 16}
+    assert amdattn.supports_decode(**asked | refused.nearest, device="MI300X")
+    unknown = dataclasses.replace(KNOWN_DEVICES["MI300X"], arch="gfx90a")
+    answer = amdattn.supports_decode(*sizes, device=unknown)
+    assert not answer
+    assert "attn_decode kernels for" in answer.reason
+    with pytest.raises(ValueError, match="batch=0"):
+        amdattn.supports_decode(0, *sizes[1:], device="MI300X")
