@@ -234,3 +234,25 @@ def test_a_graph_replays_with_other_lengths(hip_stream: Any) -> None:
             assert judge(results[name].numpy(), must.values, must.tolerance, 0.0), name
     device.check("hipGraphExecDestroy", hip.hipGraphExecDestroy(made))
     device.check("hipGraphDestroy", hip.hipGraphDestroy(graph))
+
+
+@pytest.mark.parametrize("page", [-1, 4, 1 << 30])
+def test_a_page_that_is_not_there_is_reported_in_checked_mode(page: int) -> None:
+    """Launches take the last one; what is behind the last key may name any."""
+    from amdattn.virtual import check
+
+    caches = [asarray(np.ones((4, 16, 1, 64), BF16)) for _ in range(2)]
+    q, lengths = asarray(np.ones((1, 1, 1, 64), BF16)), asarray(np.full(1, 17, np.int32))
+
+    def kinds(table: list[int]) -> set[str]:
+        pages = asarray(np.array([table], np.int32))
+        with check(raise_on=None) as found:
+            flash_attn_with_kvcache(q, *caches, cache_seqlens=lengths, block_table=pages)
+        return {finding.kind for finding in found.errors}
+
+    assert kinds([3, 0, page]) == set()
+    assert kinds([0, page, 1]) == {"trap"}
+    out = flash_attn_with_kvcache(
+        q, *caches, cache_seqlens=lengths, block_table=asarray(np.array([[0, page]], np.int32))
+    )
+    np.testing.assert_array_equal(out.numpy(), np.ones((1, 1, 1, 64)))
