@@ -62,11 +62,10 @@ typedef struct AttnDecodeArgs {
   int32_t page_reciprocal;  // ceil(2^32 / page_keys) as bits
   int32_t num_pages;        // or rows of the cache: indices beyond are taken to be the last one
   int32_t max_seqlen;       // lengths beyond are taken to be this, after appending
-  int32_t causal;
-  int32_t window_left;   // keys before a row's diagonal that it sees; -1 = all
-  int32_t window_right;  // behind it
-  int32_t num_splits;    // parts of every item; 0 = equal shares of the whole work
-  float k_scale;         // of elements of 8 bits
+  int32_t window_left;      // keys before a row's diagonal that it sees; -1 = all
+  int32_t window_right;     // behind it
+  int32_t num_splits;       // parts of every item; 0 = equal shares of the whole work
+  float k_scale;            // of elements of 8 bits
   float v_scale;
   float softmax_scale_log2;
   float softcap;  // 0 = none

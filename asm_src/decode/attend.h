@@ -38,7 +38,7 @@ struct Rows {
       const auto* from = (const Global<uint16_t>*)args.q + segment.batch * args.q_batch +
                          (row.there ? row.query : 0) * args.q_seq +
                          (row.there ? row.head : 0) * args.q_head;
-      const bool masked = args.causal || args.window_left >= 0 || args.window_right >= 0;
+      const bool masked = args.window_left >= 0 || args.window_right >= 0;
       const int position = length.old + (masked && row.there ? row.query : 0);
       for (int c = 0; c < S::kKSteps; ++c) {
         const int column = S::column_of_step(c);

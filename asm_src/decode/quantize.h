@@ -1,6 +1,7 @@
 // Elements of a row as a cache holds them: as they are, or divided by the cache's scale and rounded
 // to 8 bits.
 #pragma once
+#include "arch/numbers.h"
 #include "decode/rotary.h"
 #include "isa/fp8.h"
 

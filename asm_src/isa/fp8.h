@@ -2,12 +2,6 @@
 #pragma once
 #include "isa/device.h"
 
-#ifdef __gfx950__
-inline constexpr float kMostFp8 = 448;  // the greatest number
-#else
-inline constexpr float kMostFp8 = 240;
-#endif
-
 // Bytes 0 and 1 of a register, or 2 and 3; exact.
 template <bool kUpper>
 __device__ __forceinline__ f32x2 v_cvt_pk_f32_fp8(uint32_t bytes) {

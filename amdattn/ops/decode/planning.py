@@ -275,7 +275,6 @@ def _arguments(
         "page_reciprocal": p.page_reciprocal,
         "num_pages": p.num_pages,
         "max_seqlen": p.seqlen_kv,
-        "causal": int(p.causal),
         "window_left": left,
         "window_right": right,
         "num_splits": p.num_splits,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # What libraries without an 8-bit float hold such caches as.
 BYTES = "uint8"
+_SOME = 50021  # a prime: no row is as another
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,5 +70,5 @@ def normal(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
     """Of a cache: some numbers again and again."""
     import numpy as np
 
-    some = np.random.default_rng(0).standard_normal(1 << 16, np.float32)
+    some = np.random.default_rng(0).standard_normal(_SOME, np.float32)
     return np.resize(some.astype(dtype.numpy()), shape)

@@ -24,7 +24,8 @@ BRANCHES = {
     "s_cbranch_execz", "s_cbranch_execnz",
 }  # fmt: skip
 NOTHING = (
-    "s_nop 7", "s_wakeup", "s_waitcnt vmcnt(0) expcnt(0) lgkmcnt(0)", "s_sleep 3", "s_setprio 2", "s_trap 3",
+    "s_nop 7", "s_wakeup", "s_waitcnt vmcnt(0) expcnt(0) lgkmcnt(0)", "s_sleep 3", "s_setprio 2",
+    "s_trap 3",
     "s_sendmsg sendmsg(MSG_INTERRUPT)", "s_icache_inv", "s_incperflevel 1", "s_decperflevel 1",
     "s_ttracedata", "s_cbranch_cdbgsys 3", "s_cbranch_cdbguser 3", "s_cbranch_cdbgsys_or_user 3",
     "s_cbranch_cdbgsys_and_user 3", "s_barrier",
