@@ -6,7 +6,7 @@
 #pragma once
 #include "decode/arguments.h"
 #include "decode/shape.h"
-#include "isa/ds.h"
+#include "isa/dpp_scan.h"
 
 __device__ __forceinline__ int min_of(int a, int b) { return a < b ? a : b; }
 __device__ __forceinline__ int max_of(int a, int b) { return a > b ? a : b; }
@@ -180,13 +180,15 @@ class Work {
     const int own = is_there ? known.template tiles<S::kTileKeys>() : 0, upto = scanned(own);
     return {known, own, upto, __builtin_amdgcn_readlane(upto, kWaveLanes - 1)};
   }
-  // Of all lanes up to this one.
+  // Of all lanes up to this one: of its row of 16, then of the rows before.
   static __device__ __forceinline__ int scanned(int x) {
-    const int lane = Lane::in_wave();
-    for (int by = 1; by < kWaveLanes; by *= 2) {
-      const int other = __builtin_amdgcn_ds_bpermute(4 * (lane - by), x);
-      x += lane >= by ? other : 0;
-    }
+    constexpr int kAll = 0xf, kOddRows = 0xa, kUpperRows = 0xc;
+    x += v_mov_b32_dpp<kRowShr<1>, kAll>(x);
+    x += v_mov_b32_dpp<kRowShr<2>, kAll>(x);
+    x += v_mov_b32_dpp<kRowShr<4>, kAll>(x);
+    x += v_mov_b32_dpp<kRowShr<8>, kAll>(x);
+    x += v_mov_b32_dpp<kRowBcast15, kOddRows>(x);
+    x += v_mov_b32_dpp<kRowBcast31, kUpperRows>(x);
     return x;
   }
   __device__ __forceinline__ int groups(Arguments& args) const {
