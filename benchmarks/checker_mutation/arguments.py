@@ -81,6 +81,10 @@ _NOT_FROM_THERE = (
     "end: with lanes by a branch on EXEC, without by branches on masks of EXEC, which are 0. "
     "Waves that come here have two loads under way, which it allows"
 )
+_YOUNGEST_LOAD = (
+    "the one load that may be pending behind it is the last of the loop, whose registers nothing "
+    "touches any more: waves that come without the loop take all eight steps, which wait for all"
+)
 _TWO_BUFFERS = (
     "what is read before it and what is written behind it are two buffers, of which the other "
     "barrier of the loop keeps apart who reads and who writes"
@@ -130,6 +134,7 @@ ARGUMENTS: dict[tuple[str, str, int], str] = {
     **{(_GEMM, "EXEC", pc): _ALL_STORED for pc in (0x4880, 0x48B0, 0x4954)},
     **{(_GEMM, "EXEC", pc): _SAME_WORDS for pc in (0x2EDC, 0x3034)},
     (_GEMM, "EXEC", 0x2B44): _ONE_STORE,
+    (_SMALL_GEMM, "wait weakened", 0x2304): _YOUNGEST_LOAD,
     **{(_SMALL_GEMM, "EXEC", pc): _ONE_STORE for pc in (0x24C4, 0x2660, 0x2764)},
     **{(_SMALL_GEMM, "EXEC", pc): _LATER_COLUMNS for pc in _AFTER_COLUMNS_OF_SMALL_GEMM},
     **{(_SMALL_GEMM, "EXEC", pc): _ALL_STORED for pc in (0x35C8, 0x35F0, 0x3680)},
