@@ -1,12 +1,12 @@
 """Runs the whole campaign of an architecture and writes its page of docs/studies.
 
 `python -m tests.support.mutation.campaign [--arch gfx950] [--json FILE]`; with
-Triton installed its kernels are part of it. `--sample` draws some of the forward kernel's mutants,
-which are thousands. `--known FILE` takes the results that an earlier `--json FILE` wrote of those
-kernels whose code and inputs are the same as then, so that only kernels that have changed are run:
-right as long as the checker and the arguments are the same, too. With `--kernel` no page is
-written: that is for a new kernel, of which those mutants that nothing shows are printed as rows of
-benchmarks/checker_mutation/arguments.py, to be filled with reasons or to be taken as they are.
+Triton installed its kernels are part of it. `--sample` draws some of the mutants of the largest
+kernels, which are thousands. `--known FILE` takes the results that an earlier `--json FILE` wrote
+of those kernels whose code and inputs are the same as then, so that only kernels that have changed
+are run: right as long as the checker and the arguments are the same, too. With `--kernel` no page
+is written: that is for a new kernel, of which those mutants that nothing shows are printed as rows
+of benchmarks/checker_mutation/arguments.py, to be filled with reasons or to be taken as they are.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ from benchmarks.checker_mutation.subject import Subject, shipped_subjects
 from tests.support.mutation.hip_subjects import hip_subjects
 from tests.support.paths import ROOT
 
-# Of the members of a family, which have the same sources, one. The first has thousands of mutants.
+# Of the members of a family, which have the same sources, one. These have thousands of mutants.
 FORWARD = "attn_fwd_bf16_d128_rtne"
+DECODE = "attn_decode_bf16_d128_q16"
+LARGE = (FORWARD, DECODE)
 _LOCK = """- The Triton kernels were chosen while the campaign was written. `locked_increment` of
   tests/support/peers is not among them: a lock and a counter that one lane works on, in a wave
   whose lanes all hold the same values. Of its 63 mutants 10 are proved equivalent and 34
@@ -99,14 +101,14 @@ STUDIES = {
     for study in (
         Study(
             "gfx942",
-            (FORWARD, "attn_fwd_bf16_d64_narrow_rtne", _MERGE, "gather_rows",
+            (*LARGE, "attn_fwd_bf16_d64_narrow_rtne", _MERGE, "gather_rows",
              "gemm_nt_bf16_m32n32k2"),
             notes=_LOCK,
             page="checked-mode-mutation.md",
         ),
         Study(
             "gfx950",
-            (FORWARD, _MERGE, "gather_rows", "gemm_nt_bf16_m16n16k1", "merge_state_bf16_b8",
+            (*LARGE, _MERGE, "gather_rows", "gemm_nt_bf16_m16n16k1", "merge_state_bf16_b8",
              "rms_norm_bf16_c4096_l256"),
             triton=("softmax, 4 waves", "matmul bf16", "matmul fp8"),
             notes=_LEFT_OUT,
@@ -238,7 +240,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write everything there as well")
     parser.add_argument("--known", type=Path, help="results of an earlier run, as --json has them")
     parser.add_argument("--workers", type=int, default=2, help="processes that launch mutants")
-    parser.add_argument("--sample", type=int, help=f"so many mutants of {FORWARD}; default: all")
+    parser.add_argument(
+        "--sample", type=int, help=f"so many mutants of each of {LARGE}; default: all"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--kernel", action="append", help="mutate this one only; write no page")
     parser.add_argument(
@@ -273,7 +277,7 @@ def main() -> int:
         for subject in chosen:
             if subject.name in names:
                 continue
-            is_large = subject.name == FORWARD or given.kernel
+            is_large = subject.name in LARGE or given.kernel
             found = campaign(
                 [subject],
                 sample=given.sample if is_large else None,
