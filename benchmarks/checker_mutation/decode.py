@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.ops.decode.cases import OPERATION, DecodeCase
@@ -31,6 +34,18 @@ class _Launch:
     options: Mapping[str, Any] = field(default_factory=dict)  # of DecodeProblem
     cus: int = 0  # of a smaller device, of which a workgroup has more to do; 0: all
     stale: bool = False  # a launch before was aborted
+    nan: bool = False  # in the last heads of q and of the cache, behind the columns of those before
+
+
+class _NanBehind(DecodeCase):
+    """With what is next to the columns of a head not a number."""
+
+    def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
+        """As of others, but for the last heads."""
+        made = super().inputs(seed)
+        for name in ("q", "k_cache"):
+            made[name][..., -1, :] = np.nan
+        return made
 
 
 def decode_subject(kernel: KernelSpec, props: DeviceProps) -> Subject:
@@ -45,10 +60,10 @@ def _case(launch: _Launch, kernel: KernelSpec, props: DeviceProps) -> Case:
         props = dataclasses.replace(props, num_cus=cus, num_xcds=1)
     options = {"return_lse": True, "cache_seqlens": bool(launch.lengths), **launch.options}
     problem = DecodeProblem(*launch.sizes, **options, dtype=kernel.dtype)
-    case = DecodeCase(problem, "", kernel.name, launch.lengths)
+    case = (_NanBehind if launch.nan else DecodeCase)(problem, "", kernel.name, launch.lengths)
     counted = _OLDER << _GENERATION_BIT | 1 if stale else 0
     made = operation_case(OPERATION, case, kernel, props, run=_GENERATION, at_rest=counted)
-    name = f"{made.name}{f' on {cus} CUs' * bool(cus)}{' stale' * stale}"
+    name = f"{made.name}{f' on {cus} CUs' * bool(cus)}{' stale' * stale}{' NaN' * launch.nan}"
     return dataclasses.replace(made, name=name)
 
 
@@ -88,15 +103,29 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
             stale=True,
         ),
         _Launch(
-            *((3, 4, more, two_tiles, 1, columns), (keys - 3, 21, two - 5)),
-            {"seqlen_new": 6, **steps, **turned(more, columns, interleaved=False)},
+            *((3, 4, more, two_tiles, 1, columns), (keys - 20, 21, two - 15)),
+            {"seqlen_new": 40, **steps},
             cus=1,
         ),
         _Launch(
-            *((3, 2, more, 2, 2, columns - 8), (keys - 1, two - 2, 13)),
-            {"seqlen_new": 4, **narrow, **turned(more, columns - 16, interleaved=True)},
+            *((3, 4, more, two_tiles, 1, columns), (keys - 20, 21, two - 15)),
+            {"seqlen_new": 40, **steps, **turned(more, columns, interleaved=False)},
+            cus=1,
+        ),
+        _Launch(
+            *((3, 2, more, 2, 2, columns - 8), (keys - 20, two - 15, 13)),
+            {"seqlen_new": 40, **narrow, **turned(more, columns - 16, interleaved=True)},
             cus=2,
         ),
+        *(
+            _Launch(
+                *((2, 2, more, 2, 2, 24), (keys - 20, two - 15)),
+                {"seqlen_new": 40, "head_dim_v": 16, **turned(more, 16, interleaved)},
+                cus=2,
+            )
+            for interleaved in (False, True)
+        ),
+        _Launch((1, 1, two - 5, 2, 2, 24), options={"head_dim_v": 16}, nan=True),
         _Launch(
             *((2, 1, keys + 32, 2, 1, columns), (keys - 2, keys + 27)),
             {"seqlen_new": 3, "num_splits": 2, **turned(keys + 32, columns // 2, interleaved=True)},
@@ -113,6 +142,6 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
         _Launch((3, 1, two - 5, 2, 1, columns), options=seen),
         _Launch((3, 1, two - 5, 2, 1, columns), options=seen, cus=1),
         _Launch((1, 1, 5 * keys, 1, 1, columns), (5 * keys - 3,), cus=1),
-        _Launch((66, 1, keys + 16, 1, 1, columns), (1, 2, 3, 4, 5, 6, keys + 1), paged, cus=5),
+        _Launch((66, 1, keys + 16, 1, 1, columns), (1, 2, 3, 4, 5, 6, keys + 1), paged, cus=38),
         _Launch((66, 1, 16, 1, 1, columns), (1, 2, 3), {"sinks": True, **seen}),
     ]

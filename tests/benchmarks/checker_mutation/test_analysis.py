@@ -281,6 +281,21 @@ def test_published() -> None:
     assert too_early(acquire, "s_waitcnt vmcnt(0)", "buffer_inv sc1") == set()
 
 
+def test_waits_before_others_are_told() -> None:
+    """Of data that a flag or a counter tells of; a write-back stands for the whole workgroup."""
+    data = "global_store_dwordx4 v0, v[2:5], s[6:7] sc1"
+    short, add = "global_store_dwordx2 v0, v[2:3], s[6:7] sc1", "global_atomic_add v0, v1, s[6:7]"
+    release, wait = "buffer_wbl2 sc1", "s_waitcnt vmcnt(0)"
+    assert too_early(data, short) == set()  # both are data
+    assert too_early(data, release, short) == {(2, 0)}
+    assert too_early(data, release, wait, short) == set()
+    assert too_early(data, "s_barrier", add) == {(1, 0)}
+    assert too_early(data, "s_barrier", "s_barrier", add) == {(2, 0)}
+    assert too_early(data, wait, "s_barrier", add) == set()
+    assert too_early(data, "s_barrier", release, wait, add) == set()
+    assert too_early(data, "s_barrier", "s_cbranch_scc0 2", release, add) == {(1, 0)}
+
+
 # -- wait states -----------------------------------------------------------------------------------
 
 
