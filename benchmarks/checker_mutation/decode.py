@@ -117,11 +117,16 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
             {"seqlen_new": 40, **narrow, **turned(more, columns - 16, interleaved=True)},
             cus=2,
         ),
+        _Launch(
+            *((2, 2, more, 2, 2, 24), (keys - 20, two - 15)),
+            {"seqlen_new": 40, "head_dim_v": 16, **turned(more, 16, interleaved=False)},
+            cus=2,
+        ),
         *(
             _Launch(
-                *((2, 2, more, 2, 2, 24), (keys - 20, two - 15)),
-                {"seqlen_new": 40, "head_dim_v": 16, **turned(more, 16, interleaved)},
-                cus=2,
+                *((2, 1, more, 1, 1, columns), (keys - 20, two - 15)),
+                {"seqlen_new": 40, **turned(more, 16, interleaved)},
+                cus=1,
             )
             for interleaved in (False, True)
         ),

@@ -13,7 +13,7 @@ from benchmarks.checker_mutation.kernel import KernelCode
 from benchmarks.checker_mutation.report import Campaign, Verdict
 from benchmarks.checker_mutation.run import CampaignError, Task, run
 from benchmarks.checker_mutation.subject import shipped_subjects
-from tests.support.mutation.campaign import DECODE, FORWARD, LARGE, STUDIES
+from tests.support.mutation.campaign import DECODE, FORWARD, OF_DECODE, STUDIES
 from tests.support.mutation.hip_subjects import hip_subjects, range_copy
 
 PROPS = KNOWN_DEVICES["MI300X"]
@@ -118,14 +118,15 @@ def test_every_mutant_of_shipped_kernels() -> None:
 @pytest.mark.slow
 def test_every_mutant_of_kernels_for_gfx950() -> None:
     study = STUDIES["gfx950"]
-    names = [name for name in study.shipped if name not in LARGE]
+    names = [name for name in study.shipped if name != FORWARD]
     held(campaign(shipped_subjects(study.props, names) + hip_subjects(study.arch)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", STUDIES)
+@pytest.mark.parametrize("arch", OF_DECODE)
 def test_sample_of_attention_over_a_cache(arch: str) -> None:
-    held(campaign(shipped_subjects(STUDIES[arch].props, (DECODE,)), sample=120, seed=2))
+    subjects, _ = OF_DECODE[arch].subjects()
+    held(campaign(subjects, sample=120, seed=2))
 
 
 @pytest.mark.slow

@@ -1,12 +1,13 @@
 """Runs the whole campaign of an architecture and writes its page of docs/studies.
 
-`python -m tests.support.mutation.campaign [--arch gfx950] [--json FILE]`; with
-Triton installed its kernels are part of it. `--sample` draws some of the mutants of the largest
-kernels, which are thousands. `--known FILE` takes the results that an earlier `--json FILE` wrote
-of those kernels whose code and inputs are the same as then, so that only kernels that have changed
-are run: right as long as the checker and the arguments are the same, too. With `--kernel` no page
-is written: that is for a new kernel, of which those mutants that nothing shows are printed as rows
-of benchmarks/checker_mutation/arguments.py, to be filled with reasons or to be taken as they are.
+`python -m tests.support.mutation.campaign [--arch gfx950] [--decode] [--json FILE]`; with
+Triton installed its kernels are part of it, but of `--decode`. `--sample` draws some of the
+mutants of the largest kernels, which are thousands. `--known FILE` takes the results that an
+earlier `--json FILE` wrote of those kernels whose code and inputs are the same as then, so that
+only kernels that have changed are run: right as long as the checker and the arguments are the
+same, too. With `--kernel` no page is written: that is for a new kernel, of which those mutants that
+nothing shows are printed as rows of benchmarks/checker_mutation/arguments.py, to be filled with
+reasons or to be taken as they are.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class Study:
         Of the manifest.
     triton : tuple of str
         Of Triton's subjects, without "triton"; none: every one.
+    of_shipped : str
+        What the shipped kernels have in common, of a study that has no others.
     notes : str
         What else a reader has to know.
     page : str
@@ -74,6 +77,7 @@ class Study:
     arch: str
     shipped: tuple[str, ...]
     triton: tuple[str, ...] = ()
+    of_shipped: str = ""
     notes: str = ""
     page: str = ""
 
@@ -84,7 +88,10 @@ class Study:
 
     def subjects(self) -> tuple[list[Subject], str]:
         """What is mutated, the forward kernel first, and which Triton compiled a part of it."""
-        found = shipped_subjects(self.props, self.shipped) + hip_subjects(self.arch)
+        found = shipped_subjects(self.props, self.shipped)
+        if self.of_shipped:
+            return found, "no kernels of it"
+        found += hip_subjects(self.arch)
         found.sort(key=lambda subject: subject.name != FORWARD)
         if importlib.util.find_spec("triton") is None:
             return found, "not installed"
@@ -101,14 +108,14 @@ STUDIES = {
     for study in (
         Study(
             "gfx942",
-            (*LARGE, "attn_fwd_bf16_d64_narrow_rtne", _MERGE, "gather_rows",
+            (FORWARD, "attn_fwd_bf16_d64_narrow_rtne", _MERGE, "gather_rows",
              "gemm_nt_bf16_m32n32k2"),
             notes=_LOCK,
             page="checked-mode-mutation.md",
         ),
         Study(
             "gfx950",
-            (*LARGE, _MERGE, "gather_rows", "gemm_nt_bf16_m16n16k1", "merge_state_bf16_b8",
+            (FORWARD, _MERGE, "gather_rows", "gemm_nt_bf16_m16n16k1", "merge_state_bf16_b8",
              "rms_norm_bf16_c4096_l256"),
             triton=("softmax, 4 waves", "matmul bf16", "matmul fp8"),
             notes=_LEFT_OUT,
@@ -116,6 +123,15 @@ STUDIES = {
         ),
     )
 }  # fmt: skip
+OF_DECODE = {
+    arch: Study(
+        arch,
+        (DECODE,),
+        of_shipped="attention over a cache",
+        page=study.page.replace("mutation", "mutation-decode"),
+    )
+    for arch, study in STUDIES.items()
+}
 
 
 def page(study: Study, report: Campaign, triton: str) -> str:
@@ -155,7 +171,8 @@ are run under.
 
 def _of(study: Study) -> str:
     """The part of the title that tells one page from the other."""
-    return "" if study.arch == DEFAULT_ARCH else f" on {study.arch}"
+    kernels = f": {study.of_shipped}" if study.of_shipped else ""
+    return kernels + ("" if study.arch == DEFAULT_ARCH else f" on {study.arch}")
 
 
 def _below(report: Campaign) -> str:
@@ -237,6 +254,7 @@ def main() -> int:
     """Run, write, say what fails."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arch", choices=list(STUDIES), default=DEFAULT_ARCH)
+    parser.add_argument("--decode", action="store_true", help="kernels of attention over a cache")
     parser.add_argument("--json", type=Path, help="write everything there as well")
     parser.add_argument("--known", type=Path, help="results of an earlier run, as --json has them")
     parser.add_argument("--workers", type=int, default=2, help="processes that launch mutants")
@@ -252,7 +270,7 @@ def main() -> int:
     if given.classes and not given.kernel:
         parser.error("--class needs --kernel: the page has every class")
     console = Console()
-    study = STUDIES[given.arch]
+    study = (OF_DECODE if given.decode else STUDIES)[given.arch]
     os.environ["AMDATTN_DEVICE"] = f"virtual:{study.arch}"  # Triton compiles for it
     if given.kernel:
         chosen, triton = shipped_subjects(study.props, given.kernel), ""
