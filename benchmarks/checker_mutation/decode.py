@@ -71,7 +71,8 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
     """Sequences of odd lengths, around turns of the waves and without a key.
 
     Work in equal shares that begin and end inside of items, in given parts of which there are more
-    than are loaded at a time, and alone; more than 64 sequences; each kind of cache, of mask and of
+    than are loaded at a time, and alone; more than 64 sequences; single keys, with few other loads
+    under way; each kind of cache, of mask and of
     what is appended, also by a second tile of rows, which leaves the cache alone.
     """
     columns, rows, keys = kernel.params["columns"], kernel.params["rows"], kernel.tile["keys"]
@@ -129,6 +130,10 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
                 cus=1,
             )
             for interleaved in (False, True)
+        ),
+        _Launch(
+            *((8, 4, 64, two_tiles, 1, 24), (32, 33, 34, 35, 48, 49, 50, 51)),
+            {"seqlen_new": 1},
         ),
         _Launch((1, 1, two - 5, 2, 2, 24), options={"head_dim_v": 16}, nan=True),
         _Launch(

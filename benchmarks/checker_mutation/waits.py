@@ -7,7 +7,8 @@ least number of younger ones that must then be pending as well, by counter:
   vmcnt    loads, stores and atomics complete in order (FLAT does not)
   lgkmcnt  LDS operations complete in order among themselves, scalar loads in any order
 
-An operation is complete behind a wait for at most as many as its younger ones.
+An operation is complete behind a wait for at most as many as its younger ones. That the counter's
+maximum keeps younger ones from being issued is no wait: checked mode reports what relies on it.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ class WaitAnalysis(ForwardAnalysis[tuple[int, str], int, TooEarly]):
         if inst.mnemonic == "s_waitcnt":
             limits = counts(inst.word)
             for key, age in list(state.items()):
-                if key[1] in limits and limits[key[1]] <= age:
+                if key[1] in limits and limits[key[1]] <= age and limits[key[1]] < MAXIMUM[key[1]]:
                     del state[key]
                     state.pop((key[0], _WRITTEN_BACK), None)
             return
@@ -136,10 +137,7 @@ class WaitAnalysis(ForwardAnalysis[tuple[int, str], int, TooEarly]):
                 for key, age in list(state.items()):
                     older = self.code.at(key[0])
                     if key[1] == counter and self._same_queue(older, inst, counter):
-                        if age + 1 > MAXIMUM[counter]:
-                            del state[key]  # issue stalls while the counter is full
-                        else:
-                            state[key] = age + 1
+                        state[key] = min(age + 1, MAXIMUM[counter])
             state[inst.pc, counter] = 0
         self._publish(inst, state)
 
