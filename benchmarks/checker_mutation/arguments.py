@@ -81,9 +81,41 @@ _NOT_FROM_THERE = (
     "end: with lanes by a branch on EXEC, without by branches on masks of EXEC, which are 0. "
     "Waves that come here have two loads under way, which it allows"
 )
+_YOUNGEST_LOAD = (
+    "the one load that may be pending behind it is the last of the loop, whose registers nothing "
+    "touches any more: waves that come without the loop take all eight steps, which wait for all"
+)
 _TWO_BUFFERS = (
     "what is read before it and what is written behind it are two buffers, of which the other "
     "barrier of the loop keeps apart who reads and who writes"
+)
+
+# Of attention over a cache.
+_LENGTHS_ARE_THERE = (
+    "no load is under way: waves that have loaded a length branch around the one of all sequences"
+)
+_NEVER_ALONE = (
+    "no wave comes here: the code of a single sequence, in a loop over more than 64 of them"
+)
+_COLUMNS_OF_O = (
+    "the lanes that are let in as well load columns of V behind the head's, of the rows that there "
+    "are: they come to columns of O that are not stored"
+)
+_NESTED_COLUMNS = (
+    "the lanes that stay away have no column in this step of the row, and so they have none in the "
+    "later ones, which only these loads and stores follow; then the mask of the rows is restored"
+)
+_WAITED_BEFORE = (
+    "what it would wait for has arrived: in the first turn the wait in front of it covers one load "
+    "more for each of Q, which is younger; in a later one the turn between has waited for all"
+)
+_Q_IS_YOUNGER = (
+    "with one load more under way, what it waits for has arrived as well: in the first turn at "
+    "least one load of Q is younger; before a later one the turn between has waited for all"
+)
+_ONLY_THE_WRITE_BACK = (
+    "the one operation that may be pending is the write-back itself: parts are written through, "
+    "and what it would take along no other workgroup reads"
 )
 
 # attn_fwd_bf16_d64_narrow_rtne
@@ -108,8 +140,59 @@ _LSE = {
     0x390C: 0x3964,
 }
 
+# attn_decode_bf16_d128_q16 of gfx942 and of gfx950.
+_DECODE = {
+    "8e2f4edef7715a1a": {
+        "columns of V": (0x2CDC, 0x2D04, 0x2D38, 0x2D64),
+        "columns": (
+            *(0x56C0, 0x5C58, 0x61F8, 0x6794, 0x7334, 0x78C8, 0x7E64, 0x8400),
+            *(0x9A54, 0x9FEC, 0xA58C, 0xAB28, 0xB6F0, 0xBC84, 0xC220, 0xC7B8),
+        ),
+        "row": (0xD7DC, 0xD9EC, 0xE3A4),
+        "K": (0x56D0, 0x5C68, 0x6208, 0x7344, 0x78D8, 0x7E74),
+        "K and V": (
+            *(0x5148, 0x56D0, 0x5C68, 0x6208, 0x6834, 0x6934, 0x6A34, 0x6B34),
+            *(0x6DC0, 0x7344, 0x78D8, 0x7E74, 0x84A4, 0x85A4, 0x86A4, 0x87A4),
+        ),
+        "parts": (0xDC74,),
+    },
+    "63ae753118d97ac5": {
+        "columns of V": (0x2CD4, 0x2CFC, 0x2D30, 0x2D5C),
+        "columns": (
+            *(0x56C4, 0x5C64, 0x6204, 0x67A4, 0x7350, 0x78F0, 0x7E90, 0x8430),
+            *(0x9A90, 0xA030, 0xA5D0, 0xAB70, 0xB744, 0xBCE4, 0xC284, 0xC820),
+        ),
+        "row": (0xD844, 0xDA54, 0xE404),
+        "K": (0x56D4, 0x5C74, 0x6214, 0x7360, 0x7900, 0x7EA0),
+        "K and V": (
+            *(0x5144, 0x56D4, 0x5C74, 0x6214, 0x6844, 0x6944, 0x6A44, 0x6B44),
+            *(0x6DD0, 0x7360, 0x7900, 0x7EA0, 0x84D4, 0x85D4, 0x86D4, 0x87D4),
+        ),
+        "parts": (0xDCD8,),
+    },
+}
+_WAITS = ("wait deleted", "wait weakened")
+
+
+def _of_decode() -> dict[tuple[str, str, int], str]:
+    """Alike on both architectures, up to addresses."""
+    found: dict[tuple[str, str, int], str] = {}
+    for digest, at in _DECODE.items():
+        for kind in _WAITS:
+            found[digest, kind, 0x178C] = _LENGTHS_ARE_THERE
+            found |= {(digest, kind, pc): _NEVER_ALONE for pc in (0x1D00, 0x1D1C, 0x1D38)}
+        found |= {(digest, "EXEC", pc): _COLUMNS_OF_O for pc in at["columns of V"]}
+        found |= {(digest, "EXEC", pc): _NESTED_COLUMNS for pc in at["columns"]}
+        found |= {(digest, "EXEC", pc): _SAME_ROW for pc in at["row"]}
+        found |= {(digest, "wait deleted", pc): _WAITED_BEFORE for pc in at["K"]}
+        found |= {(digest, "wait weakened", pc): _Q_IS_YOUNGER for pc in at["K and V"]}
+        found |= {(digest, "wait weakened", pc): _ONLY_THE_WRITE_BACK for pc in at["parts"]}
+    return found
+
+
 # (digest of the kernel's instructions, class, address) -> why nothing can be seen
 ARGUMENTS: dict[tuple[str, str, int], str] = {
+    **_of_decode(),
     # Kernels of tests/support/peers as Triton 3.9 compiles them: divide_integers, order,
     # scatter_add, transpose.
     ("ea0de2a762b9a4be", "EXEC", 0x18C4): _SHORT_DIVISION,
@@ -130,6 +213,7 @@ ARGUMENTS: dict[tuple[str, str, int], str] = {
     **{(_GEMM, "EXEC", pc): _ALL_STORED for pc in (0x4880, 0x48B0, 0x4954)},
     **{(_GEMM, "EXEC", pc): _SAME_WORDS for pc in (0x2EDC, 0x3034)},
     (_GEMM, "EXEC", 0x2B44): _ONE_STORE,
+    (_SMALL_GEMM, "wait weakened", 0x2304): _YOUNGEST_LOAD,
     **{(_SMALL_GEMM, "EXEC", pc): _ONE_STORE for pc in (0x24C4, 0x2660, 0x2764)},
     **{(_SMALL_GEMM, "EXEC", pc): _LATER_COLUMNS for pc in _AFTER_COLUMNS_OF_SMALL_GEMM},
     **{(_SMALL_GEMM, "EXEC", pc): _ALL_STORED for pc in (0x35C8, 0x35F0, 0x3680)},

@@ -88,6 +88,10 @@ FORWARD: tuple[AttentionCase, ...] = (
     AttentionCase(1, 80, 40, 8, 4, options={**_WHOLE, "causal": True, "sinks": True}),
     AttentionCase(1, 30, 70, 3, 3, options={"num_splits": 2, "causal": True}),
     AttentionCase(1, 130, 70, 1, 1, options=_WHOLE, narrow=40),
+    AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, narrow=104, sixteenths=15),
+    AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, nan=True, narrow=104, sixteenths=15),
+    AttentionCase(1, 100, 170, 1, 1, options=_WHOLE, growth=20.0),
+    AttentionCase(1, 100, 170, 1, 1, options=_WHOLE, growth=6.0),
     AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, nan=True, narrow=40),
     AttentionCase(
         *(2, 70, 50, 1, 1),

@@ -54,6 +54,7 @@ _CASES = (
     _GemmCase(23, 20, 72, {"activation": "silu_and_mul", "out_dtype": "float32"}),
     _GemmCase(5, 20, 72, {"activation": "gelu", "out_dtype": "float32"}),
     _GemmCase(5, 64, 72, {"activation": "gelu_tanh", "out_dtype": "float32"}),
+    _GemmCase(5, 20, 584, {"activation": "gelu", "split_k": 1}),
     _GemmCase(19, 121, 72, {"activation": "silu_and_mul", "bias": True}, columns=16),
     _GemmCase(35, 120, 72, {"activation": "gelu_and_mul", "out_dtype": "float16"}, columns=16),
     _GemmCase(18, 250, 72, {"activation": "gelu_tanh", "out_dtype": "float32"}, columns=32),

@@ -20,11 +20,11 @@ from benchmarks.checker_mutation.code import (
     Instruction,
     disassemble,
 )
+from benchmarks.checker_mutation.far_branches import far_branches
 
 _KD_ENTRY_OFFSET, _KD_PRELOAD = 16, 58  # fields of the kernel descriptor
 # A device that preloads kernarg starts behind a prologue of this size, which loads it for others.
 _PRELOAD_PROLOGUE_BYTES = 256
-_INDIRECT = frozenset({"s_setpc_b64", "s_swappc_b64", "s_cbranch_g_fork", "s_cbranch_join"})
 _ON_EXEC = frozenset({"s_cbranch_execz", "s_cbranch_execnz"})
 _EXEC = min(regs.EXEC)
 
@@ -117,6 +117,12 @@ class KernelCode:
         """Take these instructions and find out where they lead."""
         self.instructions = instructions
         self.index = {inst.pc: i for i, inst in enumerate(self.instructions)}
+        near = {inst.target for inst in self.instructions if inst.target is not None}
+        try:
+            self._far = far_branches(self.instructions, near | {self.entry})
+        except CodeError as error:
+            raise CodeError(f"{self.symbol} {error}") from None
+        self.targets = near | set(self._far.values())
         self.successors = {inst.pc: self._successors(inst) for inst in self.instructions}
         for pc, taken in self._taken.items():
             target = self.at(pc).target
@@ -125,10 +131,6 @@ class KernelCode:
         for pc in self._never_without_lanes():
             self.successors[pc] = (self._with_lanes(self.at(pc)),)
         self.predecessors = _predecessors(self.successors)
-        self.targets = {inst.target for inst in self.instructions if inst.target is not None}
-        indirect = [inst for inst in self.instructions if inst.mnemonic in _INDIRECT]
-        if indirect:
-            raise CodeError(f"{self.symbol} jumps to a computed address: {indirect[0].text}")
         self.reachable = self._reachable()
 
     def _replace(
@@ -206,6 +208,8 @@ class KernelCode:
         return self.instructions[i].pc
 
     def _successors(self, inst: Instruction) -> tuple[int, ...]:
+        if inst.pc in self._far:
+            return (self._far[inst.pc],)
         following = []
         if inst.mnemonic not in NO_FALL_THROUGH and inst.end in self.index:
             following.append(inst.end)

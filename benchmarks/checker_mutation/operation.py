@@ -23,13 +23,29 @@ def operation_subject(
     operation: Operation[Any, Any], kernel: KernelSpec, props: DeviceProps
 ) -> Subject:
     """One of an operation's own kernels."""
-    made = tuple(_case(operation, case, kernel, props) for case in operation.cases(kernel))
+    cases = operation.cases(kernel)
+    made = tuple(operation_case(operation, case, kernel, props) for case in cases)
     return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
 
 
-def _case(
-    operation: Operation[Any, Any], case: OperationCase[Any], kernel: KernelSpec, props: DeviceProps
+def operation_case(
+    operation: Operation[Any, Any],
+    case: OperationCase[Any],
+    kernel: KernelSpec,
+    props: DeviceProps,
+    *,
+    run: int = 1,
+    at_rest: int = 0,
 ) -> Case:
+    """One launch of one of an operation's own kernels.
+
+    Parameters
+    ----------
+    run : int
+        What a number that differs from run to run is.
+    at_rest : int
+        Of 64 bits, in memory that is to be left at zero: what an aborted launch has left there.
+    """
     plan = operation.plan(case.problem, props, manifest.kernels(), kernel.name)
     launch = next(launch for launch in plan.launches if launch.kernel is kernel)
     specs = plan.specs(case.variant)
@@ -46,9 +62,11 @@ def _case(
         if region.init == "none":
             buffers.append(Buffer(region.name, region.nbytes))
         else:
-            contract = "zero_at_end" if region.init == "zero_at_rest" else ""
-            zeros = bytes(region.nbytes)
-            buffers.append(Buffer(region.name, region.nbytes, zeros, contract=contract))
+            left = region.init == "zero_at_rest"
+            word = at_rest.to_bytes(8, "little") if left else bytes(8)
+            data = (word * -(-region.nbytes // 8))[: region.nbytes]
+            contract = "zero_at_end" if left else ""
+            buffers.append(Buffer(region.name, region.nbytes, data, contract=contract))
     for spec in specs.values():
         strides = compact_strides(spec.shape)
         view = View(0, spec.shape, strides, spec.dtype, False, None, ordinal=0)
@@ -66,7 +84,7 @@ def _case(
         elif isinstance(value, Stride):
             values.append(operands[value.operand].strides[value.axis])
         else:
-            values.append(1 if isinstance(value, PerRun) else value)
+            values.append(run if isinstance(value, PerRun) else value)
     block = bytearray(layout.size)
     layout.pack_into(block, 0, *values)
     return Case(

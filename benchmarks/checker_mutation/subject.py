@@ -24,6 +24,7 @@ from amdattn.op.plan import Address, Stride
 from amdattn.ops.attention import select
 from amdattn.ops.attention.planning import PlannedAttention, plan_attention
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem
+from amdattn.ops.decode.planning import DECODE
 from amdattn.ops.gemm.planning import GEMM
 from amdattn.ops.registry import operations
 from benchmarks.checker_mutation import cases
@@ -117,6 +118,7 @@ def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Su
         Of the manifest; none: every one.
     """
     # Which need what is above.
+    from benchmarks.checker_mutation.decode import decode_subject
     from benchmarks.checker_mutation.gemm import gemm_subject
     from benchmarks.checker_mutation.operation import operation_subject
 
@@ -126,6 +128,8 @@ def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Su
     def subject(row: KernelSpec) -> Subject:
         if row.op == GEMM:  # with what aborted launches leave
             return gemm_subject(row, props)
+        if row.op == DECODE:  # the same, in shares of any size
+            return decode_subject(row, props)
         if row.op in (select.ATTENTION, select.MERGE, select.GATHER):  # several launches a plan
             return _attention(row, rows, props)
         return operation_subject(owners[row.op], row, props)

@@ -7,7 +7,8 @@ least number of younger ones that must then be pending as well, by counter:
   vmcnt    loads, stores and atomics complete in order (FLAT does not)
   lgkmcnt  LDS operations complete in order among themselves, scalar loads in any order
 
-An operation is complete behind a wait for at most as many as its younger ones.
+An operation is complete behind a wait for at most as many as its younger ones. That the counter's
+maximum keeps younger ones from being issued is no wait: checked mode reports what relies on it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from benchmarks.checker_mutation.kernel import KernelCode
 FIELDS = {"vmcnt": ((0, 4), (14, 2)), "expcnt": ((4, 3),), "lgkmcnt": ((8, 4),)}
 MAXIMUM = {name: (1 << sum(bits for _, bits in parts)) - 1 for name, parts in FIELDS.items()}
 
-_DIRTY = "dirty"  # in the place of a counter: a store that other XCDs do not see yet
+# In the place of a counter.
+_DIRTY = "dirty"  # a store that other XCDs do not see yet
+_WRITTEN_BACK = "written back"  # a store to other workgroups that a write-back has come behind
 
 # (address, counter) of a pending operation -> least number of younger pending ones.
 State = dict[tuple[int, str], int]
@@ -88,11 +91,20 @@ def _for_others(inst: Instruction) -> bool:
     return (regs.is_atomic(inst) and "f32" in inst.mnemonic) or inst.mnemonic.endswith("x4")
 
 
+def _tells(inst: Instruction) -> bool:
+    """May tell other workgroups of data that was written before."""
+    if not regs.is_vmem(inst) or not _stores(inst) or _for_others(inst):
+        return False
+    return regs.is_atomic(inst) or "sc1" in inst.modifiers
+
+
 class WaitAnalysis(ForwardAnalysis[tuple[int, str], int, TooEarly]):
     """What is used too early in a kernel, whatever path is taken."""
 
     def __init__(self, code: KernelCode) -> None:
-        self._has_barriers = any(i.mnemonic == "s_barrier" for i in code.instructions)
+        barriers = [i.pc for i in code.instructions if i.mnemonic == "s_barrier"]
+        self._has_barriers = bool(barriers)
+        self._told_behind = frozenset(pc for pc in barriers if _is_told_behind(code, pc))
         super().__init__(code)
 
     def too_early(self) -> frozenset[TooEarly]:
@@ -116,27 +128,26 @@ class WaitAnalysis(ForwardAnalysis[tuple[int, str], int, TooEarly]):
         if inst.mnemonic == "s_waitcnt":
             limits = counts(inst.word)
             for key, age in list(state.items()):
-                if key[1] != _DIRTY and limits[key[1]] <= age:
+                if key[1] in limits and limits[key[1]] <= age and limits[key[1]] < MAXIMUM[key[1]]:
                     del state[key]
+                    state.pop((key[0], _WRITTEN_BACK), None)
             return
         for counter in counters(inst):
             if _in_order(inst, counter):
                 for key, age in list(state.items()):
                     older = self.code.at(key[0])
                     if key[1] == counter and self._same_queue(older, inst, counter):
-                        if age + 1 > MAXIMUM[counter]:
-                            del state[key]  # issue stalls while the counter is full
-                        else:
-                            state[key] = age + 1
+                        state[key] = min(age + 1, MAXIMUM[counter])
             state[inst.pc, counter] = 0
         self._publish(inst, state)
 
-    @staticmethod
-    def _publish(inst: Instruction, state: State) -> None:
+    def _publish(self, inst: Instruction, state: State) -> None:
         """Stores that no write-back has taken along yet are "dirty" in the state.
 
         A write-back that finds none publishes nothing, and nothing needs to wait for it.
         """
+        if _for_others(inst):
+            state.pop((inst.pc, _WRITTEN_BACK), None)
         if regs.is_vmem(inst) and regs.is_store(inst) and "sc1" not in inst.modifiers:
             state[inst.pc, _DIRTY] = 0
         elif inst.mnemonic.startswith("buffer_wbl2"):
@@ -145,6 +156,9 @@ class WaitAnalysis(ForwardAnalysis[tuple[int, str], int, TooEarly]):
                 del state[inst.pc, "vmcnt"]
             for key in dirty:
                 del state[key]
+            for pc in {pc for pc, counter in state if counter == "vmcnt"}:
+                if _for_others(self.code.at(pc)):
+                    state[pc, _WRITTEN_BACK] = 0
 
     @staticmethod
     def _same_queue(older: Instruction, younger: Instruction, counter: str) -> bool:
@@ -154,14 +168,14 @@ class WaitAnalysis(ForwardAnalysis[tuple[int, str], int, TooEarly]):
         if inst.mnemonic == "s_waitcnt":
             return
         use = regs.use(inst)
-        for pc in {pc for pc, counter in state if counter != _DIRTY}:
+        for pc in {pc for pc, counter in state if counter in MAXIMUM}:
             pending = self.code.at(pc)
             results = regs.use(pending).writes
             if results & use.reads:
                 yield TooEarly(inst.pc, pc, "reads a result that is pending")
             elif results & use.writes and not self._lands_later(pending, inst):
                 yield TooEarly(inst.pc, pc, "overwrites a result that is pending")
-            why = self._order(inst, pending)
+            why = self._order(inst, pending, (pc, _WRITTEN_BACK) in state)
             if why:
                 yield TooEarly(inst.pc, pc, why)
 
@@ -175,7 +189,7 @@ class WaitAnalysis(ForwardAnalysis[tuple[int, str], int, TooEarly]):
             and not regs.is_flat(inst)
         )
 
-    def _order(self, inst: Instruction, pending: Instruction) -> str:
+    def _order(self, inst: Instruction, pending: Instruction, written_back: bool) -> str:
         """What else must be complete at `inst`: memory that others are told about, or told of."""
         written = _stores(pending) or regs.is_lds_dma(pending)
         if inst.mnemonic == "s_barrier":
@@ -184,7 +198,7 @@ class WaitAnalysis(ForwardAnalysis[tuple[int, str], int, TooEarly]):
                 return "barrier with an LDS operation pending"
             if pending.mnemonic.startswith("buffer_wbl2"):
                 return "barrier with a write-back of the cache pending"
-            if _for_others(pending):
+            if _for_others(pending) and inst.pc in self._told_behind:
                 return "barrier with a store to other workgroups pending"
         # With barriers, what is loaded is read behind the next one: others load a part of it.
         if regs.is_ds(inst) and regs.is_lds_dma(pending) and not self._has_barriers:
@@ -194,9 +208,31 @@ class WaitAnalysis(ForwardAnalysis[tuple[int, str], int, TooEarly]):
                 return "store with a write-back of the cache pending"
             if regs.is_atomic(inst) and regs.is_ds(pending) and written:
                 return "atomic with an LDS store pending"
-            if "sc1" in inst.modifiers and not _for_others(inst) and _for_others(pending):
+            # Without a write-back between them both are data, which one behind them is for.
+            is_flag = "sc1" in inst.modifiers and not _for_others(inst)
+            if is_flag and _for_others(pending) and written_back:
                 return "flag with a store to other workgroups pending"
         invalidates = inst.mnemonic.startswith("buffer_inv")
         if invalidates and regs.is_vmem(pending) and regs.returns_data(pending):
             return "invalidation with a load pending"
         return ""
+
+
+def _is_told_behind(code: KernelCode, barrier: int) -> bool:
+    """Whether others may be told behind a barrier of what waves of the workgroup did before.
+
+    Not so where a write-back comes first: its wait covers what any of the waves has issued before.
+    """
+    seen: set[int] = set()
+    todo = list(code.successors[barrier])
+    while todo:
+        pc = todo.pop()
+        if pc in seen:
+            continue
+        seen.add(pc)
+        inst = code.at(pc)
+        if _tells(inst):
+            return True
+        if inst.mnemonic != "s_barrier" and not inst.mnemonic.startswith("buffer_wbl2"):
+            todo += code.successors[pc]
+    return False

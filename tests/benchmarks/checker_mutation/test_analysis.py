@@ -133,6 +133,51 @@ def test_branches() -> None:
     assert kernel.block_of(16) == 12
 
 
+def far_branch(distance: int, pair: str = "s[4:5]") -> list[str]:
+    """As LLVM writes one; `distance` counts from its second instruction."""
+    low, high = pair.strip("s[]").split(":")
+    return [
+        f"s_getpc_b64 {pair}",
+        f"s_add_u32 s{low}, s{low}, {distance & 0xFFFFFFFF:#x}",
+        f"s_addc_u32 s{high}, s{high}, {distance >> 32 & 0xFFFFFFFF:#x}",
+        f"s_setpc_b64 {pair}",
+    ]
+
+
+def test_far_branches() -> None:
+    """Followed both ways, and the beginnings of blocks like those of others."""
+    forth = code(*far_branch(0x20010), *["s_barrier"] * 0x8002)
+    assert forth.successors[16] == (0x20014,)
+    assert forth.predecessors[0x20014] == [16, 0x20010]
+    assert forth.reachable == {0, 4, 12, 16, *(inst.pc for inst in forth.instructions[-3:])}
+    assert sorted(forth.blocks()) == [0, 0x20014]
+    back = code("s_nop 0", "s_nop 1", *far_branch(-8), "s_barrier")
+    assert back.successors[back.instructions[5].pc] == (4,)
+    assert back.reachable == {inst.pc for inst in back.instructions[:6]}
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["s_setpc_b64 s[4:5]"], r"by way of 0x0, s_setpc_b64 s\[4:5\]: only what s_getpc_b64"),
+        (["s_nop 0", *far_branch(0x100)], "0x108 is no instruction of the kernel"),
+        ([*far_branch(0)[:3], "s_nop 0", "s_setpc_b64 s[4:5]"], "only what s_getpc_b64"),
+        ([*far_branch(0)[:3], "s_setpc_b64 s[6:7]"], r"the address is made in s\[4:5\]"),
+        ([*far_branch(0)[:3], "s_swappc_b64 s[6:7], s[4:5]"], "only what s_getpc_b64"),
+        ([*far_branch(0)[:2], *far_branch(0, "s[6:7]")[2:]], "does not change"),
+        (
+            [far_branch(0)[0], "s_add_u32 s4, s4, s6", *far_branch(0)[2:]],
+            "s6 is no constant",
+        ),
+        (["s_cbranch_scc0 1", *far_branch(0xC)], "0x8, s_add_u32 .*: a branch leads to it"),
+        ([*far_branch(8)], "0xc, s_setpc_b64 .*: a branch leads to it"),
+    ],
+)
+def test_jumps_to_addresses_that_are_not_followed(texts: list[str], message: str) -> None:
+    with pytest.raises(CodeError, match=message):
+        code(*texts)
+
+
 def test_branches_that_need_exec_zero() -> None:
     """A mask that some lane is in cannot skip; a narrowed one can, until it is restored."""
     kernel = code(
@@ -234,6 +279,21 @@ def test_published() -> None:
     acquire = "global_load_dword v4, v[2:3], off sc1"
     assert too_early(acquire, "buffer_inv sc1") == {(1, 0)}
     assert too_early(acquire, "s_waitcnt vmcnt(0)", "buffer_inv sc1") == set()
+
+
+def test_waits_before_others_are_told() -> None:
+    """Of data that a flag or a counter tells of; a write-back stands for the whole workgroup."""
+    data = "global_store_dwordx4 v0, v[2:5], s[6:7] sc1"
+    short, add = "global_store_dwordx2 v0, v[2:3], s[6:7] sc1", "global_atomic_add v0, v1, s[6:7]"
+    release, wait = "buffer_wbl2 sc1", "s_waitcnt vmcnt(0)"
+    assert too_early(data, short) == set()  # both are data
+    assert too_early(data, release, short) == {(2, 0)}
+    assert too_early(data, release, wait, short) == set()
+    assert too_early(data, "s_barrier", add) == {(1, 0)}
+    assert too_early(data, "s_barrier", "s_barrier", add) == {(2, 0)}
+    assert too_early(data, wait, "s_barrier", add) == set()
+    assert too_early(data, "s_barrier", release, wait, add) == set()
+    assert too_early(data, "s_barrier", "s_cbranch_scc0 2", release, add) == {(1, 0)}
 
 
 # -- wait states -----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from benchmarks.checker_mutation.kernel import KernelCode
 from benchmarks.checker_mutation.report import Campaign, Verdict
 from benchmarks.checker_mutation.run import CampaignError, Task, run
 from benchmarks.checker_mutation.subject import shipped_subjects
-from tests.support.mutation.campaign import FORWARD, STUDIES
+from tests.support.mutation.campaign import DECODE, FORWARD, OF_DECODE, STUDIES
 from tests.support.mutation.hip_subjects import hip_subjects, range_copy
 
 PROPS = KNOWN_DEVICES["MI300X"]
@@ -45,26 +45,37 @@ def test_sample(product: str, size: int) -> None:
     assert counts[Verdict.IN_PLACE.value] > counts["mutants"] // 3
 
 
-def test_wait_and_barrier_in_front_of_a_counter() -> None:
+# Launches in parts: in their order and added as they come; and those of attention over a cache,
+# of which another barrier in front of the write-back leaves nothing to the one behind.
+@pytest.mark.parametrize(
+    ("kernel", "launches", "arrivals", "kinds"),
+    [
+        ("gemm_nt_bf16_m32n32k2", "40x500x264 split_k=3", 2, ("wait deleted", "barrier")),
+        (DECODE, "on 3 CUs", 1, ("wait deleted",)),
+    ],
+)
+def test_wait_and_barrier_in_front_of_a_counter(
+    kernel: str, launches: str, arrivals: int, kinds: tuple[str, ...]
+) -> None:
     """Of coherent accesses, which no rule takes for races: schedules have to make results wrong."""
-    (subject,) = shipped_subjects(PROPS, ("gemm_nt_bf16_m32n32k2",))
-    code, kinds = KernelCode(subject.image, subject.symbol), ("wait deleted", "barrier")
+    (subject,) = shipped_subjects(PROPS, (kernel,))
+    code = KernelCode(subject.image, subject.symbol)
     texts = [instruction.text for instruction in code.instructions]
     places = set()
     for arrival in (i for i, text in enumerate(texts) if text.startswith("global_atomic_add_x2")):
         for before in ("s_barrier", "s_waitcnt vmcnt(0)"):
             at = max(i for i in range(arrival) if texts[i] == before)
             places.add(code.instructions[at].pc)
-    assert len(places) == 4  # parts in their order, and parts added as they come
+    assert len(places) == 2 * arrivals
     changed = [m for m in mutants(code, True) if m.pc in places and m.kind in kinds]
-    assert len(changed) == 4
+    assert len(changed) == len(kinds) * arrivals
 
     names = [case.name for case in subject.cases]
-    split = tuple(i for i, name in enumerate(names) if name.startswith("40x500x264 split_k=3"))
+    split = tuple(i for i, name in enumerate(names) if launches in name)
     options = {"threads": 1, "max_errors": 4}
     (original,) = run([Task(0, 0, code.image, split)], [subject], options, 1, 120.0)
     expected = {case.case: case.outputs for case in original.cases}
-    assert len(expected) == 2
+    assert len(expected) == arrivals
     tasks = [
         Task(
             *(i, 0, code.patched(mutant.at, mutant.encoding), split),
@@ -109,6 +120,13 @@ def test_every_mutant_of_kernels_for_gfx950() -> None:
     study = STUDIES["gfx950"]
     names = [name for name in study.shipped if name != FORWARD]
     held(campaign(shipped_subjects(study.props, names) + hip_subjects(study.arch)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", OF_DECODE)
+def test_sample_of_attention_over_a_cache(arch: str) -> None:
+    subjects, _ = OF_DECODE[arch].subjects()
+    held(campaign(subjects, sample=120, seed=2))
 
 
 @pytest.mark.slow

@@ -1,12 +1,13 @@
 """Runs the whole campaign of an architecture and writes its page of docs/studies.
 
-`python -m tests.support.mutation.campaign [--arch gfx950] [--json FILE]`; with
-Triton installed its kernels are part of it. `--sample` draws some of the forward kernel's mutants,
-which are thousands. `--known FILE` takes the results that an earlier `--json FILE` wrote of those
-kernels whose code and inputs are the same as then, so that only kernels that have changed are run:
-right as long as the checker and the arguments are the same, too. With `--kernel` no page is
-written: that is for a new kernel, of which those mutants that nothing shows are printed as rows of
-benchmarks/checker_mutation/arguments.py, to be filled with reasons or to be taken as they are.
+`python -m tests.support.mutation.campaign [--arch gfx950] [--decode] [--json FILE]`; with
+Triton installed its kernels are part of it, but of `--decode`. `--sample` draws some of the
+mutants of the largest kernels, which are thousands. `--known FILE` takes the results that an
+earlier `--json FILE` wrote of those kernels whose code and inputs are the same as then, so that
+only kernels that have changed are run: right as long as the checker and the arguments are the
+same, too. With `--kernel` no page is written: that is for a new kernel, of which those mutants that
+nothing shows are printed as rows of benchmarks/checker_mutation/arguments.py, to be filled with
+reasons or to be taken as they are.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ from benchmarks.checker_mutation.subject import Subject, shipped_subjects
 from tests.support.mutation.hip_subjects import hip_subjects
 from tests.support.paths import ROOT
 
-# Of the members of a family, which have the same sources, one. The first has thousands of mutants.
+# Of the members of a family, which have the same sources, one. These have thousands of mutants.
 FORWARD = "attn_fwd_bf16_d128_rtne"
+DECODE = "attn_decode_bf16_d128_q16"
+LARGE = (FORWARD, DECODE)
 _LOCK = """- The Triton kernels were chosen while the campaign was written. `locked_increment` of
   tests/support/peers is not among them: a lock and a counter that one lane works on, in a wave
   whose lanes all hold the same values. Of its 63 mutants 10 are proved equivalent and 34
@@ -63,6 +66,8 @@ class Study:
         Of the manifest.
     triton : tuple of str
         Of Triton's subjects, without "triton"; none: every one.
+    of_shipped : str
+        What the shipped kernels have in common, of a study that has no others.
     notes : str
         What else a reader has to know.
     page : str
@@ -72,6 +77,7 @@ class Study:
     arch: str
     shipped: tuple[str, ...]
     triton: tuple[str, ...] = ()
+    of_shipped: str = ""
     notes: str = ""
     page: str = ""
 
@@ -82,7 +88,10 @@ class Study:
 
     def subjects(self) -> tuple[list[Subject], str]:
         """What is mutated, the forward kernel first, and which Triton compiled a part of it."""
-        found = shipped_subjects(self.props, self.shipped) + hip_subjects(self.arch)
+        found = shipped_subjects(self.props, self.shipped)
+        if self.of_shipped:
+            return found, "no kernels of it"
+        found += hip_subjects(self.arch)
         found.sort(key=lambda subject: subject.name != FORWARD)
         if importlib.util.find_spec("triton") is None:
             return found, "not installed"
@@ -114,6 +123,15 @@ STUDIES = {
         ),
     )
 }  # fmt: skip
+OF_DECODE = {
+    arch: Study(
+        arch,
+        (DECODE,),
+        of_shipped="attention over a cache",
+        page=study.page.replace("mutation", "mutation-decode"),
+    )
+    for arch, study in STUDIES.items()
+}
 
 
 def page(study: Study, report: Campaign, triton: str) -> str:
@@ -153,7 +171,8 @@ are run under.
 
 def _of(study: Study) -> str:
     """The part of the title that tells one page from the other."""
-    return "" if study.arch == DEFAULT_ARCH else f" on {study.arch}"
+    kernels = f": {study.of_shipped}" if study.of_shipped else ""
+    return kernels + ("" if study.arch == DEFAULT_ARCH else f" on {study.arch}")
 
 
 def _below(report: Campaign) -> str:
@@ -235,10 +254,13 @@ def main() -> int:
     """Run, write, say what fails."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arch", choices=list(STUDIES), default=DEFAULT_ARCH)
+    parser.add_argument("--decode", action="store_true", help="kernels of attention over a cache")
     parser.add_argument("--json", type=Path, help="write everything there as well")
     parser.add_argument("--known", type=Path, help="results of an earlier run, as --json has them")
     parser.add_argument("--workers", type=int, default=2, help="processes that launch mutants")
-    parser.add_argument("--sample", type=int, help=f"so many mutants of {FORWARD}; default: all")
+    parser.add_argument(
+        "--sample", type=int, help=f"so many mutants of each of {LARGE}; default: all"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--kernel", action="append", help="mutate this one only; write no page")
     parser.add_argument(
@@ -248,7 +270,7 @@ def main() -> int:
     if given.classes and not given.kernel:
         parser.error("--class needs --kernel: the page has every class")
     console = Console()
-    study = STUDIES[given.arch]
+    study = (OF_DECODE if given.decode else STUDIES)[given.arch]
     os.environ["AMDATTN_DEVICE"] = f"virtual:{study.arch}"  # Triton compiles for it
     if given.kernel:
         chosen, triton = shipped_subjects(study.props, given.kernel), ""
@@ -273,7 +295,7 @@ def main() -> int:
         for subject in chosen:
             if subject.name in names:
                 continue
-            is_large = subject.name == FORWARD or given.kernel
+            is_large = subject.name in LARGE or given.kernel
             found = campaign(
                 [subject],
                 sample=given.sample if is_large else None,

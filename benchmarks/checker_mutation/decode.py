@@ -1,0 +1,157 @@
+"""Launches of the kernels of attention over a cache, for the mutation campaign."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from amdattn.arch.props import DeviceProps
+from amdattn.device.manifest import KernelSpec
+from amdattn.ops.decode.cases import OPERATION, DecodeCase
+from amdattn.ops.decode.planning import MOST_QUERIES
+from amdattn.ops.decode.problem import DecodeProblem
+from benchmarks.checker_mutation.operation import operation_case
+from benchmarks.checker_mutation.subject import Case, Subject
+
+# Of a counter, as decode/combine.h has it: the run that counted last is above this bit.
+_GENERATION_BIT = 17
+_GENERATION, _OLDER = 2, 1  # the launch, and one before it that was aborted
+
+
+# batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim.
+_Sizes = tuple[int, int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    sizes: _Sizes
+    lengths: tuple[int, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)  # of DecodeProblem
+    cus: int = 0  # of a smaller device, of which a workgroup has more to do; 0: all
+    stale: bool = False  # a launch before was aborted
+    nan: bool = False  # in the last heads of q and of the cache, behind the columns of those before
+
+
+class _NanBehind(DecodeCase):
+    """With what is next to the columns of a head not a number."""
+
+    def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
+        """As of others, but for the last heads."""
+        made = super().inputs(seed)
+        for name in ("q", "k_cache"):
+            made[name][..., -1, :] = np.nan
+        return made
+
+
+def decode_subject(kernel: KernelSpec, props: DeviceProps) -> Subject:
+    """A kernel of the family."""
+    made = tuple(_case(launch, kernel, props) for launch in _launches(kernel))
+    return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
+
+
+def _case(launch: _Launch, kernel: KernelSpec, props: DeviceProps) -> Case:
+    cus, stale = launch.cus, launch.stale
+    if cus:
+        props = dataclasses.replace(props, num_cus=cus, num_xcds=1)
+    options = {"return_lse": True, "cache_seqlens": bool(launch.lengths), **launch.options}
+    problem = DecodeProblem(*launch.sizes, **options, dtype=kernel.dtype)
+    case = (_NanBehind if launch.nan else DecodeCase)(problem, "", kernel.name, launch.lengths)
+    counted = _OLDER << _GENERATION_BIT | 1 if stale else 0
+    made = operation_case(OPERATION, case, kernel, props, run=_GENERATION, at_rest=counted)
+    name = f"{made.name}{f' on {cus} CUs' * bool(cus)}{' stale' * stale}{' NaN' * launch.nan}"
+    return dataclasses.replace(made, name=name)
+
+
+def _launches(kernel: KernelSpec) -> list[_Launch]:
+    """Sequences of odd lengths, around turns of the waves and without a key.
+
+    Work in equal shares that begin and end inside of items, in given parts of which there are more
+    than are loaded at a time, and alone; more than 64 sequences; single keys, with few other loads
+    under way; each kind of cache, of mask and of
+    what is appended, also by a second tile of rows, which leaves the cache alone.
+    """
+    columns, rows, keys = kernel.params["columns"], kernel.params["rows"], kernel.tile["keys"]
+    two_tiles = rows // 4 + 1  # heads of a group, of which each has four queries
+    paged = {"page_size": 16}
+    steps = {**paged, "causal": True}
+    narrow = {"head_dim_v": columns - 24}
+    seen = {"cache_leftpad": True, "window_size": (keys + 9, 1)}
+
+    def turned(seqlen_kv: int, dim: int, interleaved: bool) -> dict[str, Any]:
+        return {
+            "rotary_dim": dim,
+            "rotary_positions": seqlen_kv + MOST_QUERIES,
+            "rotary_interleaved": interleaved,
+        }
+
+    two, more = 2 * keys, 2 * keys + 32
+    return [
+        _Launch((1, 1, keys - 1, 2, 1, columns), options={"return_lse": False}),
+        _Launch((3, 1, 16, 2, 1, columns), (0, 5, 16), {"sinks": True}),
+        _Launch(
+            *((3, 1, two + 64, 4, 2, columns), (keys + 3, 37, two + 2)),
+            {"seqlen_new": 1, **steps},
+            cus=3,
+        ),
+        _Launch(
+            *((2, 1, two, 3, 1, columns - 8), (two - 1, keys + 1)),
+            {**paged, **narrow},
+            stale=True,
+        ),
+        _Launch(
+            *((3, 4, more, two_tiles, 1, columns), (keys - 20, 21, two - 15)),
+            {"seqlen_new": 40, **steps},
+            cus=1,
+        ),
+        _Launch(
+            *((3, 4, more, two_tiles, 1, columns), (keys - 20, 21, two - 15)),
+            {"seqlen_new": 40, **steps, **turned(more, columns, interleaved=False)},
+            cus=1,
+        ),
+        _Launch(
+            *((3, 2, more, 2, 2, columns - 8), (keys - 20, two - 15, 13)),
+            {"seqlen_new": 40, **narrow, **turned(more, columns - 16, interleaved=True)},
+            cus=2,
+        ),
+        _Launch(
+            *((2, 2, more, 2, 2, 24), (keys - 20, two - 15)),
+            {"seqlen_new": 40, "head_dim_v": 16, **turned(more, 16, interleaved=False)},
+            cus=2,
+        ),
+        *(
+            _Launch(
+                *((2, 1, more, 1, 1, columns), (keys - 20, two - 15)),
+                {"seqlen_new": 40, **turned(more, 16, interleaved)},
+                cus=1,
+            )
+            for interleaved in (False, True)
+        ),
+        _Launch(
+            *((8, 4, 64, two_tiles, 1, 24), (32, 33, 34, 35, 48, 49, 50, 51)),
+            {"seqlen_new": 1},
+        ),
+        _Launch((1, 1, two - 5, 2, 2, 24), options={"head_dim_v": 16}, nan=True),
+        _Launch(
+            *((2, 1, keys + 32, 2, 1, columns), (keys - 2, keys + 27)),
+            {"seqlen_new": 3, "num_splits": 2, **turned(keys + 32, columns // 2, interleaved=True)},
+        ),
+        _Launch(
+            *((1, 1, 6 * keys, rows, 1, columns), (5 * keys + 7,)),
+            {"num_splits": 6, "sinks": True},
+        ),
+        _Launch(
+            *((2, 2, 3 * keys, 2, 1, columns), (3 * keys, two + 9)),
+            {"cache_batch_idx": True, "num_pages": 3, "softcap": 20.0, "num_splits": 1, **seen},
+        ),
+        _Launch((1, 1, 3 * keys, 1, 1, columns), options=seen),
+        _Launch((3, 1, two - 5, 2, 1, columns), options=seen),
+        _Launch((3, 1, two - 5, 2, 1, columns), options=seen, cus=1),
+        _Launch((1, 1, 5 * keys, 1, 1, columns), (5 * keys - 3,), cus=1),
+        _Launch((66, 1, keys + 16, 1, 1, columns), (1, 2, 3, 4, 5, 6, keys + 1), paged, cus=38),
+        _Launch((66, 1, 16, 1, 1, columns), (1, 2, 3), {"sinks": True, **seen}),
+    ]
