@@ -6,9 +6,10 @@
 A step of one query a sequence, bfloat16, 128 columns, caches cold, planned for 131072 keys. Of the
 bound device, an MI300X or MI355X, at its peak clock; AMDATTN_DEVICE says which. The bar of a cache
 without pages is its bytes at the rate that is stated for the device and a least time, and 3 us or
-15 % more; of one in pages the time without them, and 0.5 us or 5 % more. Shapes with more than
---most-mb of keys and values are left out, since the virtual device takes about a second for every
-200 MB: above that their time is their bytes'.
+15 % more; of one in pages the time without them, and 0.5 us or 5 % more; of one of 8-bit floats the
+time of the first times 0.6 from 128 MB of that one on, 0.8 from 32 MB on, below as of its bytes.
+Shapes with more than --most-mb of keys and values are left out, since the virtual device takes
+about a second for every 200 MB: above that their time is their bytes'.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ HEADS = ((64, 8), (32, 8), (8, 1))
 _MB = 1e6
 # What a cache in pages may take more than one without.
 _PAGES_US, _PAGES_SHARE = 0.5, 0.05
+# What one of 8-bit floats may take of the time of one of 16 bits with so many bytes.
+_SHARES_OF_8_BITS = ((128 * _MB, 0.6), (32 * _MB, 0.8))
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Cache:
 
     name: str
     page_size: int
+    is_quantized: bool
     bar_us: Callable[[Shape, Floor, float], float]
 
 
@@ -59,7 +63,18 @@ def _of_first(shape: Shape, least: Floor, first_us: float) -> float:
     return first_us + max(_PAGES_US, _PAGES_SHARE * first_us)
 
 
-CACHES = (Cache("rows", 0, _of_bytes), Cache("paged", 16, _of_first))
+def _of_16_bits(shape: Shape, least: Floor, first_us: float) -> float:
+    for nbytes, share in _SHARES_OF_8_BITS:
+        if shape.nbytes >= nbytes:
+            return share * first_us
+    return least.bar_us(shape.nbytes // 2)
+
+
+CACHES = (
+    Cache("rows", 0, False, _of_bytes),
+    Cache("paged", 16, False, _of_first),
+    Cache("8 bits", 0, True, _of_16_bits),
+)
 
 
 @dataclass(frozen=True)
@@ -89,10 +104,11 @@ def run(shape: Shape, least: Floor) -> list[Found]:
     """One shape over every kind of cache."""
     found: list[Found] = []
     for cache in CACHES:
-        us = ours_us(shape, cache.page_size, least.clock_mhz)
+        us = ours_us(shape, cache.page_size, least.clock_mhz, is_quantized=cache.is_quantized)
         first = found[0].us if found else us
         bar = cache.bar_us(shape, least, first)
-        found.append(Found(shape, cache.name, least.us(shape.nbytes), bar, us))
+        nbytes = shape.nbytes // 2 if cache.is_quantized else shape.nbytes
+        found.append(Found(shape, cache.name, least.us(nbytes), bar, us))
     return found
 
 

@@ -92,13 +92,17 @@ def spread_table(batch: int, keys: int, page_size: int, width: int) -> NDArray[n
     return table
 
 
-def plan_of(shape: Shape, page_size: int = 0, most_keys: int = MOST_KEYS) -> DecodePlan:
-    """Ours for lengths that the device has, up to `most_keys`."""
+def plan_of(
+    shape: Shape, page_size: int = 0, most_keys: int = MOST_KEYS, is_quantized: bool = False
+) -> DecodePlan:
+    """Ours for lengths that the device has, up to `most_keys`; of a cache of 8-bit floats."""
+    props = amdattn.device_props()
     used = -(-shape.keys // page_size) if page_size else 0
     return amdattn.plan_decode(
         *(shape.batch, shape.queries, most_keys, shape.heads_q, shape.heads_kv, HEAD_DIM),
-        device=amdattn.device_props(),
+        device=props,
         dtype=shape.dtype,
+        kv_dtype=props.architecture.fp8 if is_quantized else "",
         causal=shape.queries > 1,
         cache_seqlens=True,
         page_size=page_size,
@@ -106,14 +110,20 @@ def plan_of(shape: Shape, page_size: int = 0, most_keys: int = MOST_KEYS) -> Dec
     )
 
 
-def ours_us(shape: Shape, page_size: int, clock_mhz: int, most_keys: int = MOST_KEYS) -> float:
+def ours_us(
+    shape: Shape,
+    page_size: int,
+    clock_mhz: int,
+    most_keys: int = MOST_KEYS,
+    is_quantized: bool = False,
+) -> float:
     """Modelled time of a step, a launch not counted."""
-    plan = plan_of(shape, page_size, most_keys)
+    plan = plan_of(shape, page_size, most_keys, is_quantized)
     p = plan.problem
     rows = p.batch, p.seqlen_q, p.num_heads_q, HEAD_DIM
     q, out = (amdattn.empty(rows, p.dtype) for _ in range(2))
     cache = p.num_pages, p.page_keys, p.num_heads_kv, HEAD_DIM
-    k, v = (amdattn.empty(cache, p.dtype) for _ in range(2))
+    k, v = (amdattn.empty(cache, p.kv_dtype) for _ in range(2))
     lengths = amdattn.asarray(np.full(p.batch, shape.keys, np.int32))
     table = None
     if page_size:

@@ -90,10 +90,14 @@ def key_tiles(kernel: KernelSpec, problem: DecodeProblem) -> int:
 
 
 def workgroups(kernel: KernelSpec, problem: DecodeProblem, props: DeviceProps) -> int:
-    """As many as the device holds at a time, or as there is work for."""
+    """As many as the device holds at a time, or as there is work for.
+
+    A multiple of the items if there is room for some: of sequences that are alike none then has
+    parts of two.
+    """
     resident = props.num_cus * workgroups_per_cu(kernel, props)[0]
-    parts = problem.num_splits or key_tiles(kernel, problem)
-    return min(items(kernel, problem) * parts, resident)
+    parts, count = problem.num_splits or key_tiles(kernel, problem), items(kernel, problem)
+    return min(count * parts, resident // count * count or resident)
 
 
 def slots(kernel: KernelSpec, problem: DecodeProblem, num_workgroups: int) -> int:
