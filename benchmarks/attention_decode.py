@@ -220,13 +220,18 @@ def main() -> None:
     shapes, left_out = shapes_to_run(options, props.memory_bytes)
     if not shapes:
         parser.error(f"no shape is left: {', '.join(left_out)}")
-    rows = []
+    rows: list[list[Found]] = []
+    records: list[dict[str, Any]] = []
     with progress_bar() as progress:
         task = progress.add_task("decode", total=sum(shape.nbytes for shape in shapes))
         for shape in shapes:
             progress.update(task, description=str(shape))
             rows.append(run(shape, least))
             progress.advance(task, shape.nbytes)
+            records += [one.record for one in rows[-1]]
+            if options.json:  # after each row, since they take their time
+                document = {"device": props.name, "clock_mhz": least.clock_mhz, "rows": records}
+                options.json.write_text(json.dumps(document, indent=1) + "\n")
     print(f"{props.name}: us, modelled at {least.clock_mhz} MHz\n")
     if options.markdown:
         print(markdown(rows))
@@ -235,10 +240,6 @@ def main() -> None:
     print("\n" + "\n".join(summary(rows)))
     for why, skipped in left_out.items():
         stderr.print(f"{len(skipped)} shapes are left out, with {why}")
-    records = [one.record for found in rows for one in found]
-    if options.json:
-        document = {"device": props.name, "clock_mhz": least.clock_mhz, "rows": records}
-        options.json.write_text(json.dumps(document, indent=1) + "\n")
     if options.csv:
         with options.csv.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(records[0]))
