@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from amdattn.arch.props import DeviceProps
-from amdattn.device.manifest import KernelSpec
+from amdattn.device.manifest import KernelSpec, candidates
 from amdattn.errors import UnsupportedProblem
 from amdattn.op.choices import Choices, Rejected
 from amdattn.op.occupancy import workgroups_per_cu
@@ -16,8 +16,9 @@ from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.attention import gathering, head_split
 from amdattn.ops.attention.basis import taken_alike
 from amdattn.ops.attention.cost import merge_clk, partial_bytes
-from amdattn.ops.attention.kv_split import WORTH, Choice, choose
+from amdattn.ops.attention.kv_split import WORTH, Choice, Split, choose
 from amdattn.ops.attention.problem import AttentionProblem
+from amdattn.ops.attention.scheduling import SCHEDULE, Schedule, schedule_for
 from amdattn.ops.attention.select import (
     ATTENTION,
     MERGE_GRID,
@@ -65,8 +66,9 @@ def choices(
 ) -> Choices[TileChoice]:
     """The nearest kernel that solves a problem, and those like it with tiles of fewer rows."""
     lengths = problem
-    if problem.varlen:  # planned for the greatest lengths, whatever the sums of all are
-        lengths = dataclasses.replace(problem, total_q=1, total_kv=1)
+    if problem.varlen:  # planned for the greatest lengths, of as many as there are rows for
+        batch = min(max(round(problem.total_q / problem.seqlen_q), 1), problem.batch)
+        lengths = dataclasses.replace(problem, batch=batch, total_q=1, total_kv=1)
     nearest, kernels, rejected = _selected(problem, props, rows)
     items = []
     for kernel in kernels:
@@ -103,21 +105,36 @@ def build(
     per_cu, limit = workgroups_per_cu(kernel, props)
     slots = per_cu * props.num_cus
     tiles = WorkMap.of_kernel(problem, kernel).tiles
+    schedule = schedule_for(problem, kernel, props, slots, split.parts)
+    if schedule is not None:
+        split = Split(0, 1, split.clk)
+    elif problem.varlen and problem.num_splits > 1:
+        split = Split(tiles, problem.num_splits, split.clk)
     work = WorkMap.of_kernel(problem, kernel, tiles - split.tiles, split.parts)
-    _check_grid(work, kernel)
-    workspace = WorkspaceLayout.of((*_partial_results(work, kernel), *gathering.regions(problem)))
-    args = _arguments(work)
+    num_workgroups = schedule.num_workgroups if schedule else work.num_workgroups
+    _check_grid(work, kernel, num_workgroups)
+    partial_results = _partial_results(work, kernel, schedule)
+    of_schedule = schedule.regions() if schedule else ()
+    workspace = WorkspaceLayout.of((*partial_results, *of_schedule, *gathering.regions(problem)))
+    args = _arguments(work, bool(partial_results))
     results = frozenset({"o", "lse"} if problem.return_lse else {"o"})
-    partials = frozenset(region.name for region in _partial_results(work, kernel))
-    fields = _taken_by(kernel, args)
-    launches = [Launch(kernel, _grid(work, kernel), fields, partials | results)]
+    partials = frozenset(region.name for region in partial_results)
+    launches = []
+    if schedule:
+        args = {**args, **schedule.arguments(inverse(schedule.heads))}
+        launches.append(schedule.launch(candidates(rows, SCHEDULE, props)[0]))
     if problem.gather:
-        copier = gather_kernel(rows, problem, props)
-        launches = [*gathering.launches(problem, copier), *launches]
-    if split.tiles and work.tile_heads == 1:
+        launches += gathering.launches(problem, gather_kernel(rows, problem, props))
+    kernel.check_grid(WORK_GRID)
+    fields = _taken_by(kernel, args)
+    launches.append(Launch(kernel, (num_workgroups, 1, 1), fields, partials | results))
+    if partial_results:
         merge = merge_kernel(rows, kernel, problem.round_mode)
         merge.check_grid(MERGE_GRID)
         grid = split.tiles * -(-kernel.tile["q"] // merge.tile["q"])
+        if schedule:
+            grid = schedule.merge_workgroups(merge)
+            args = {**args, **schedule.merge_arguments(merge)}
         launches.append(Launch(merge, (grid, 1, 1), _taken_by(merge, args), results))
     reasons = {
         "why this kernel": f"{kernel.arch}, dtype={kernel.dtype} "
@@ -129,7 +146,7 @@ def build(
         f"{work.tiles / slots:.2f} rounds, "
         f"{1 - choice.busy_clk / slots / choice.considered[0].clk:.1%} of them stranded unsplit "
         "(modelled)",
-        "KV split": _split_text(work, kernel, choice, props),
+        "KV split": schedule.text if schedule else _split_text(work, kernel, choice, props),
         **gathering.reasons(problem),
         "work": f"{problem.flops:.4g} floating point operations",
     }
@@ -174,25 +191,24 @@ def _tiles_compared(choices: Sequence[TileChoice]) -> str:
     return f"; of its tiles the best: {clks} (modelled)"
 
 
-def _grid(work: WorkMap, kernel: KernelSpec) -> tuple[int, int, int]:
-    kernel.check_grid(WORK_GRID)
-    return (work.num_workgroups, 1, 1)
-
-
-def _check_grid(work: WorkMap, kernel: KernelSpec) -> None:
+def _check_grid(work: WorkMap, kernel: KernelSpec, num_workgroups: int) -> None:
     most = kernel.accepts["max_workgroups"]
-    if work.num_workgroups > most:
+    if num_workgroups > most:
         raise UnsupportedProblem(
             f"batch={work.problem.batch} x num_heads_q={work.problem.num_heads_q} x "
             f"{work.column_groups} groups of columns x {work.q_tiles} tiles of "
-            f"seqlen_q={work.problem.seqlen_q} are {work.num_workgroups} workgroups in "
+            f"seqlen_q={work.problem.seqlen_q} are {num_workgroups} workgroups in "
             f"num_splits={work.parts} parts; kernel {kernel.name} takes 1..{most}"
         )
 
 
-def _partial_results(work: WorkMap, kernel: KernelSpec) -> tuple[Region, ...]:
+def _partial_results(
+    work: WorkMap, kernel: KernelSpec, schedule: Schedule | None
+) -> tuple[Region, ...]:
     """Their regions in the workspace."""
     parts = work.num_workgroups - work.whole_tiles
+    if schedule:
+        parts = schedule.partials * schedule.heads
     if not parts or work.tile_heads > 1:
         return ()
     rows = parts * kernel.tile["q"]
@@ -202,10 +218,9 @@ def _partial_results(work: WorkMap, kernel: KernelSpec) -> tuple[Region, ...]:
     )
 
 
-def _arguments(work: WorkMap) -> Mapping[str, Argument]:
+def _arguments(work: WorkMap, has_parts: bool) -> Mapping[str, Argument]:
     """Every argument that a kernel of the family may take."""
     problem = work.problem
-    has_parts = work.num_workgroups > work.whole_tiles and work.tile_heads == 1
     present = {
         "lse": problem.return_lse,
         "sinks": problem.sinks,
