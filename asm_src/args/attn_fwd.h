@@ -3,9 +3,9 @@
 // Strides count elements, not bytes; the stride of head_dim is 1 for every tensor.
 typedef struct AttnFwdArgs {
   // What a workgroup needs before its loop, in one trip to memory (attn/first_loads.h).
-  uint64_t q;              // [batch, seqlen_q, num_heads_q, head_dim] device address
-  uint64_t k;              // [batch, seqlen_kv, num_heads_kv, head_dim] device address
-  uint64_t v;              // [batch, seqlen_kv, num_heads_kv, head_dim_v] device address
+  uint64_t q;  // [batch, seqlen_q, num_heads_q, head_dim] device address
+  uint64_t k;  // [batch, seqlen_kv, num_heads_kv, head_dim] device address
+  uint64_t v;  // [batch, seqlen_kv, num_heads_kv, head_dim_v] device address
   // [batch + 1] int32, rows of q and o before each sequence; 0 = dense. Without cu_seqlens_kv the
   // schedule: AttnScheduleEntries of all workgroups, or of all tiles to merge
   // (attn/schedule_entry.h).
@@ -56,4 +56,7 @@ typedef struct AttnFwdArgs {
   int32_t num_heads_kv;  // divides num_heads_q; kv_head = q_head / (num_heads_q / num_heads_kv)
   int32_t parts;         // parts along KV of each tile that is not whole
   float softcap_log2;    // softcap * log2(e); kernels without a cap take no notice
+  // Of the kernel that merges parts.
+  int32_t merge_tiles;       // those in parts; with a schedule at most
+  int32_t merge_workgroups;  // each takes every so many rows of them
 } AttnFwdArgs;

@@ -25,8 +25,9 @@ __device__ __forceinline__ uint64_t uniform64(uint64_t x) {
 // Workgroups go round robin over the XCDs, each with an L2 of its own. Without a mask, an XCD takes
 // the tiles of one head after the other, which all read the same K and V. Under a mask tiles
 // differ: an XCD takes the longest tiles of some heads, then the next shorter ones, so that the
-// short ones come last. Sequences of several lengths have a schedule, made before by a launch of its
-// own (kernels/attn_schedule.hip): each of its entries is as many workgroups as there are heads.
+// short ones come last. Sequences of several lengths have a schedule, made before by a launch of
+// its own (kernels/attn_schedule.hip): each of its entries is as many workgroups as there are
+// heads.
 struct AttnWork {
   uint32_t head_q, head_kv, batch;  // unsigned: cheaper in 64-bit products
   uint32_t q_base, kv_base;         // first row of this sequence
@@ -131,8 +132,7 @@ struct AttnWork {
   }
 
   // Workgroup `id` of the entries: which part of its tile it is.
-  __device__ __forceinline__ int find_scheduled(const AttnFwdArgs& args, int id,
-                                                int tile_columns) {
+  __device__ __forceinline__ int find_scheduled(const AttnFwdArgs& args, int id, int tile_columns) {
     const int nth = divide(id, args.q_tiles_inverse, args.q_tiles_shift), heads = args.q_tiles;
     int head = id - nth * heads;
     part = head;

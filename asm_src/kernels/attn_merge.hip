@@ -4,7 +4,7 @@
 //
 // The build defines KERNEL (its name), HEAD_DIM_V, ELEMENT and ROUNDING. It takes the arguments of
 // the kernel that made the parts, and TILE_ROWS rows belong to each of its tiles.
-// Grid: for each split tile, ceil(TILE_ROWS / rows of a workgroup).
+// Grid: any number of workgroups; they share the tiles in parts, some rows at a time.
 #include "attn/output.h"
 
 namespace {
@@ -101,18 +101,16 @@ __device__ __forceinline__ void merge(const AttnFwdArgs& args, const AttnWork& w
 #define JOIN(a, b) a##b
 #define TILES_OF(name) JOIN(name, _tiles)
 
-// With a schedule, `whole_tiles` workgroups go on until there are no tiles more, of `parts` at most.
+// Few workgroups, which go on: to start one for some rows takes longer than to merge these.
 extern "C" __global__ void WORKGROUP(kLanes, 1) KERNEL(AttnFwdArgs args) {
   const int lane = Lane::in_workgroup();
   const int row = lane / kLanesOfRow, d = lane % kLanesOfRow * kLaneD;
-  int id = __builtin_amdgcn_workgroup_id_x();
-  const bool goes_on = AttnWork::has_schedule(args);
-  do {
+  for (int id = __builtin_amdgcn_workgroup_id_x(); id < args.merge_tiles * kTilesOfRows;
+       id += args.merge_workgroups) {
     const AttnWork work = AttnWork::nth_in_parts(args, id / kTilesOfRows, TILE_ROWS, HEAD_DIM_V);
-    if (work.rows == 0) return;
+    if (work.rows == 0) return;  // nor has any tile behind it
     merge(args, work, id % kTilesOfRows * kRowsAtOnce + row, d);
-    id += args.whole_tiles;
-  } while (goes_on && id < args.parts * kTilesOfRows);
+  }
 }
 
 // Read back from the code object when the manifest is made.

@@ -21,8 +21,8 @@
 
 namespace {
 
-constexpr int kLanes = 1024, kWaves = kLanes / kWaveLanes;
-constexpr int kClasses = 512, kClassesOfLane = kClasses / kWaveLanes;
+constexpr int kLanes = 512, kWaves = kLanes / kWaveLanes;
+constexpr int kClasses = 256, kClassesOfLane = kClasses / kWaveLanes;
 constexpr int kLanesOfSequence = 16;
 constexpr float kWorth = 0.995f;  // as in kv_split.py: more parts must save so much
 
@@ -79,17 +79,21 @@ __device__ __forceinline__ void for_tiles(const AttnScheduleArgs& args, F&& f) {
   }
 }
 
+// The least integer that is not below x / y, or now and then one less: of 1 / y.
+__device__ __forceinline__ int over(int x, float inverse) { return 1 + int((x - 1) * inverse); }
+
 // Tiles of more blocks than `most` are cut.
 struct Cut {
   int most, max_parts, num_splits;
+  float inverse;  // of most
 
   __device__ __forceinline__ int parts(int blocks) const {
     if (num_splits > 0) return num_splits;
-    return blocks > most ? min_of(max_parts, uint32_t(blocks + most - 1) / uint32_t(most)) : 1;
+    return blocks > most ? min_of(max_parts, over(blocks, inverse)) : 1;
   }
   // Of the longest part.
   static __device__ __forceinline__ int of_part(int blocks, int parts) {
-    return parts == 1 ? blocks : uint32_t(blocks + parts - 1) / uint32_t(parts);
+    return parts == 1 ? blocks : over(blocks, v_rcp_f32(parts));
   }
 };
 
@@ -100,7 +104,7 @@ class Schedule {
 
  public:
   __device__ __forceinline__ Schedule(const AttnScheduleArgs& of, Local<Shared>& in)
-      : args(of), lds(in), cut{0, of.max_parts, of.num_splits} {}
+      : args(of), lds(in), cut{0, of.max_parts, of.num_splits, 0} {}
 
   __device__ __forceinline__ void operator()() {
     const int lane = Lane::in_workgroup();
@@ -112,12 +116,17 @@ class Schedule {
       most_blocks = max_of(most_blocks, blocks);
       add(lds.count[class_of(blocks)], 1);
     });
-    __hip_atomic_fetch_max(&lds.most_blocks, most_blocks, __ATOMIC_RELAXED,
-                           __HIP_MEMORY_SCOPE_WORKGROUP);
+    for (int by = 1; by < kWaveLanes; by *= 2)
+      most_blocks = max_of(most_blocks, from_lane(Lane::in_wave() ^ by, most_blocks));
+    if (Lane::in_wave() == 0)
+      __hip_atomic_fetch_max(&lds.most_blocks, most_blocks, __ATOMIC_RELAXED,
+                             __HIP_MEMORY_SCOPE_WORKGROUP);
     s_barrier();
     most_blocks = lds.most_blocks;
-    if (args.num_splits == 0 && args.max_parts > 1) choose(most_blocks);
-    else cut.most = most_blocks;
+    if (args.num_splits == 0 && args.max_parts > 1)
+      choose(most_blocks);
+    else
+      cut.most = most_blocks;
     if (args.num_splits > 0 || cut.most < most_blocks) count_pieces();
     if (Lane::wave() == 0) find_begins();
     s_barrier();
@@ -151,12 +160,11 @@ class Schedule {
   }
 
   __device__ __forceinline__ void choose(int most_blocks) {
-    const int ways = min_of(min_of(kWaves, args.max_parts), max_of(most_blocks, 1));
     const int wave = Lane::wave();
+    int ways = 1;
+    while (ways < kWaves && parts_of(ways) <= args.max_parts) ++ways;
     if (wave < ways) {
-      Cut way = cut;
-      way.most = most_of(wave, most_blocks);
-      const float clk = estimate(way, most_blocks);
+      const float clk = estimate(cut_for(wave, most_blocks), most_blocks);
       if (Lane::in_wave() == 0) lds.clk[wave] = clk;
     }
     s_barrier();
@@ -169,11 +177,17 @@ class Schedule {
         best_clk = clk;
       }
     }
-    cut.most = most_of(best, most_blocks);
+    cut = cut_for(best, most_blocks);
   }
-  // Blocks of a part, if the longest tile has way + 1 of them.
-  static __device__ __forceinline__ int most_of(int way, int most_blocks) {
-    return max_of(1, uint32_t(most_blocks + way) / uint32_t(way + 1));
+  // The longest tile has parts_of(way) parts.
+  static __device__ __forceinline__ int parts_of(int way) {
+    return way < 6 ? way + 1 : way == 6 ? 8 : 12;
+  }
+  __device__ __forceinline__ Cut cut_for(int way, int most_blocks) const {
+    Cut found = cut;
+    found.most = max_of(1, over(most_blocks, v_rcp_f32(parts_of(way))));
+    found.inverse = v_rcp_f32(found.most);
+    return found;
   }
   // Clocks until all are done, the longest first: at least the mean over slots; and of as many
   // pieces as come up to one, rounds as long as that one.
@@ -209,7 +223,7 @@ class Schedule {
     each([&](int count, bool, float clk) {
       before += count;
       least_before = __builtin_fminf(least_before, clk);
-      const uint32_t rounds = (uint32_t(before) * args.heads + args.slots - 1) / args.slots;
+      const int rounds = 1 + int((float(before) * args.heads - 0.5f) * inverse);
       rounds_clk = v_max_f32(rounds_clk, rounds * least_before);
     });
     for (int by = 1; by < kWaveLanes; by *= 2) {
@@ -260,8 +274,14 @@ class Schedule {
     for_tiles(args, [&](const Sequence& sequence, int tile, int blocks) {
       const int parts = cut.parts(blocks);
       const int at = add(lds.count[class_of(Cut::of_part(blocks, parts))], parts);
-      AttnScheduleEntry entry{tile * args.tile_q, sequence.rows, sequence.keys, sequence.q_base,
-                              sequence.kv_base,   0,             0,             parts};
+      AttnScheduleEntry entry{tile * args.tile_q,
+                              sequence.rows,
+                              sequence.keys,
+                              sequence.q_base,
+                              sequence.kv_base,
+                              0,
+                              0,
+                              parts};
       if (parts > 1) {
         entry.partial = add(lds.partials, parts);
         const int merge = add(lds.merges, 1);
@@ -287,7 +307,7 @@ class Schedule {
 #define JOIN(a, b) a##b
 #define TILES_OF(name) JOIN(name, _tiles)
 
-extern "C" __global__ void WORKGROUP(kLanes, 4) KERNEL(AttnScheduleArgs args) {
+extern "C" __global__ void WORKGROUP(kLanes, 2) KERNEL(AttnScheduleArgs args) {
   __shared__ Shared shared;
   Schedule(args, *(Local<Shared>*)&shared)();
 }

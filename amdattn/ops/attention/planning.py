@@ -18,7 +18,14 @@ from amdattn.ops.attention.basis import taken_alike
 from amdattn.ops.attention.cost import merge_clk, partial_bytes
 from amdattn.ops.attention.kv_split import WORTH, Choice, Split, choose
 from amdattn.ops.attention.problem import AttentionProblem
-from amdattn.ops.attention.scheduling import SCHEDULE, Schedule, schedule_for
+from amdattn.ops.attention.scheduling import (
+    MERGES,
+    SCHEDULE,
+    Schedule,
+    estimated_clk,
+    has_schedules,
+    schedule_for,
+)
 from amdattn.ops.attention.select import (
     ATTENTION,
     MERGE_GRID,
@@ -29,6 +36,11 @@ from amdattn.ops.attention.select import (
     with_other_tiles,
 )
 from amdattn.ops.attention.work import WorkMap
+
+
+# Of the merge, for each slot of the attention kernel, at most. A workgroup takes some rows of a tile
+# after the other; to start one takes as long as to merge a few.
+_MERGE_WORKGROUPS = 2
 
 
 class PlannedAttention(Plan[AttentionProblem]):
@@ -66,14 +78,17 @@ def choices(
 ) -> Choices[TileChoice]:
     """The nearest kernel that solves a problem, and those like it with tiles of fewer rows."""
     lengths = problem
-    if problem.varlen:  # planned for the greatest lengths, of as many as there are rows for
-        batch = min(max(round(problem.total_q / problem.seqlen_q), 1), problem.batch)
-        lengths = dataclasses.replace(problem, batch=batch, total_q=1, total_kv=1)
+    if problem.varlen:  # planned for the greatest lengths, whatever the sums of all are
+        lengths = dataclasses.replace(problem, total_q=1, total_kv=1)
     nearest, kernels, rejected = _selected(problem, props, rows)
     items = []
     for kernel in kernels:
         split = _choose_split(lengths, kernel, props)
         of_nearest = kernel.tile["q"] == nearest.tile["q"]
+        if has_schedules(problem, kernel):  # tiles are cut by the device, if at all
+            slots = workgroups_per_cu(kernel, props)[0] * props.num_cus
+            whole = Split(0, 1, estimated_clk(problem, kernel, slots))
+            split = dataclasses.replace(split, best=whole)
         items.append(TileChoice(kernel, split, split.best.clk / (1 if of_nearest else WORTH)))
     return Choices(tuple(items), rejected, rows)
 
@@ -105,10 +120,8 @@ def build(
     per_cu, limit = workgroups_per_cu(kernel, props)
     slots = per_cu * props.num_cus
     tiles = WorkMap.of_kernel(problem, kernel).tiles
-    schedule = schedule_for(problem, kernel, props, slots, split.parts)
-    if schedule is not None:
-        split = Split(0, 1, split.clk)
-    elif problem.varlen and problem.num_splits > 1:
+    schedule = schedule_for(problem, kernel, props, slots)
+    if not schedule and problem.num_splits > 1:
         split = Split(tiles, problem.num_splits, split.clk)
     work = WorkMap.of_kernel(problem, kernel, tiles - split.tiles, split.parts)
     num_workgroups = schedule.num_workgroups if schedule else work.num_workgroups
@@ -130,12 +143,10 @@ def build(
     launches.append(Launch(kernel, (num_workgroups, 1, 1), fields, partials | results))
     if partial_results:
         merge = merge_kernel(rows, kernel, problem.round_mode)
-        merge.check_grid(MERGE_GRID)
-        grid = split.tiles * -(-kernel.tile["q"] // merge.tile["q"])
         if schedule:
-            grid = schedule.merge_workgroups(merge)
-            args = {**args, **schedule.merge_arguments(merge)}
-        launches.append(Launch(merge, (grid, 1, 1), _taken_by(merge, args), results))
+            args = {**args, "cu_seqlens_q": Address(MERGES)}
+        tiles_in_parts = schedule.merges * schedule.heads if schedule else split.tiles
+        launches.append(_merge(merge, kernel, tiles_in_parts, slots, args, results))
     reasons = {
         "why this kernel": f"{kernel.arch}, dtype={kernel.dtype} "
         f"head_dim={kernel.params['head_dim']} round_mode={problem.round_mode} and every option "
@@ -218,6 +229,22 @@ def _partial_results(
     )
 
 
+def _merge(
+    merge: KernelSpec,
+    kernel: KernelSpec,
+    tiles: int,
+    slots: int,
+    args: Mapping[str, Argument],
+    results: frozenset[str],
+) -> Launch:
+    """The launch that merges the parts of so many tiles of `kernel`."""
+    merge.check_grid(MERGE_GRID)
+    rows = tiles * -(-kernel.tile["q"] // merge.tile["q"])
+    grid = min(rows, _MERGE_WORKGROUPS * slots)
+    args = {**args, "merge_tiles": tiles, "merge_workgroups": grid}
+    return Launch(merge, (grid, 1, 1), _taken_by(merge, args), results)
+
+
 def _arguments(work: WorkMap, has_parts: bool) -> Mapping[str, Argument]:
     """Every argument that a kernel of the family may take."""
     problem = work.problem
@@ -253,6 +280,7 @@ def _arguments(work: WorkMap, has_parts: bool) -> Mapping[str, Argument]:
     args["q_tiles"] = work.q_tiles
     args["whole_tiles"] = work.whole_tiles
     args["parts"] = work.parts
+    args |= {"merge_tiles": 0, "merge_workgroups": 0}
     divisors = {
         "q_tiles": work.q_tiles,
         "num_heads_q": problem.num_heads_q,

@@ -24,7 +24,7 @@ from amdattn.ops.attention.select import column_groups
 SCHEDULE, SCHEDULE_GRID = "attn_schedule", "one_workgroup"
 ENTRIES, MERGES = "schedule", "schedule_of_merges"  # regions
 ENTRY_BYTES = 32  # AttnScheduleEntry of asm_src/attn/schedule_entry.h
-_CLASSES = 512  # of lengths: kClasses of asm_src/kernels/attn_schedule.hip
+_CLASSES = 256  # of lengths: kClasses of asm_src/kernels/attn_schedule.hip
 # Parts that take up to so many rounds; each has memory for its partial result.
 _ROUNDS_OF_PARTS = 2
 # Of a part, of what is beside its blocks. Shorter ones are not worth it.
@@ -32,7 +32,8 @@ _LEAST_OF_PART = 2
 # With so much work for every slot, in tiles of the longest sequence, the end of the launch hardly
 # counts.
 _LONG = 4
-_MERGE_WORKGROUPS = 2  # of a slot, at most; each merges rows of one tile after the other
+_OF_SCHEDULE = 8000  # clk of its kernel
+_END = 0.15  # of the longest tile: what the end of a launch takes longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,19 +124,6 @@ class Schedule:
             "whole_tiles": 0,
         }
 
-    def merge_workgroups(self, merge: KernelSpec) -> int:
-        """Each takes every so many rows of the tiles in parts, until there are none."""
-        rows = self.merges * self.heads * -(-self.kernel.tile["q"] // merge.tile["q"])
-        return min(rows, _MERGE_WORKGROUPS * self.slots)
-
-    def merge_arguments(self, merge: KernelSpec) -> Mapping[str, Argument]:
-        """What the kernel takes that merges parts, besides those of the attention kernel."""
-        return {
-            "cu_seqlens_q": Address(MERGES),
-            "whole_tiles": self.merge_workgroups(merge),
-            "parts": self.merges * self.heads,
-        }
-
     @property
     def text(self) -> str:
         """For explanations."""
@@ -151,26 +139,28 @@ class Schedule:
 
 
 def schedule_for(
-    problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps, slots: int, static_parts: int
+    problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps, slots: int
 ) -> Schedule | None:
-    """The schedule of sequences of several lengths, if the order of tiles matters.
+    """The schedule of sequences of several lengths, if it is worth its launch.
 
     Parameters
     ----------
     slots : int
         Workgroups that run at a time.
-    static_parts : int
-        Of tiles, without a schedule.
     """
-    if not problem.varlen or kernel.accepts["max_tile_heads"] > 1:
+    if not has_schedules(problem, kernel):
         return None
-    p, rows = problem, kernel.tile["q"]
+    p = problem
     heads = p.num_heads_q * column_groups(kernel, p)
-    of_longest = -(-p.seqlen_q // rows)
-    tiles = min(p.batch * of_longest, p.total_q // rows + min(p.batch, p.total_q))
+    tiles = _most_tiles(p, kernel)
     parts = p.num_splits or _most_parts(p, kernel, props, slots)
-    if parts == 1 and static_parts == 1 and p.batch * of_longest * heads <= slots:
-        return None
+    if parts == 1 or p.num_splits:
+        padded = -(-p.seqlen_q // kernel.tile["q"]) * p.batch
+        of_mean, of_longest = (_tile_clk(p, kernel, n) for n in (_mean_keys(p), p.seqlen_kv))
+        without = -(-padded * heads * parts // slots) * of_mean + of_longest - of_mean
+        scheduled = _schedule_clk(props) + max(tiles * heads * parts * of_mean / slots, of_longest)
+        if without <= scheduled:
+            return None
     partials = 0
     if p.num_splits > 1:
         partials = tiles * parts
@@ -179,6 +169,48 @@ def schedule_for(
         if partials < 2:
             parts, partials = 1, 0
     return Schedule(p, kernel, props, slots, heads, tiles, parts, partials)
+
+
+def has_schedules(problem: AttentionProblem, kernel: KernelSpec) -> bool:
+    """Whether the device has to find the order of the tiles, if there are enough of them.
+
+    Not of sequences that all are as long as the longest: the plan knows their tiles.
+    """
+    p = problem
+    if not p.varlen or kernel.accepts["max_tile_heads"] > 1:
+        return False
+    return (p.total_q, p.total_kv) != (p.batch * p.seqlen_q, p.batch * p.seqlen_kv)
+
+
+def estimated_clk(problem: AttentionProblem, kernel: KernelSpec, slots: int) -> float:
+    """Of attention with a schedule, of sequences of about the mean length; to compare kernels.
+
+    Shorter tiles fill the end better.
+    """
+    p = problem
+    heads = p.num_heads_q * column_groups(kernel, p)
+    tiles = (p.total_q / kernel.tile["q"] + p.batch / 2) * heads
+    of_longest = _tile_clk(p, kernel, p.seqlen_kv)
+    return max(tiles * _tile_clk(p, kernel, _mean_keys(p)) / slots, 0.0) + _END * of_longest
+
+
+def _mean_keys(problem: AttentionProblem) -> float:
+    return min(problem.total_q / problem.batch, problem.seqlen_kv)
+
+
+def _tile_clk(problem: AttentionProblem, kernel: KernelSpec, keys: float) -> float:
+    blocks = keys / kernel.tile["kv"] / (2 if problem.window[1] == 0 else 1)
+    return workgroup_clk(kernel, 0) + blocks * block_clk(kernel)
+
+
+def _schedule_clk(props: DeviceProps) -> float:
+    """Of the launch that makes it."""
+    return _OF_SCHEDULE + props.architecture.launch_us * 1e3 * props.peak_clock_ghz
+
+
+def _most_tiles(problem: AttentionProblem, kernel: KernelSpec) -> int:
+    p, rows = problem, kernel.tile["q"]
+    return min(p.batch * -(-p.seqlen_q // rows), p.total_q // rows + min(p.batch, p.total_q))
 
 
 def _most_blocks(problem: AttentionProblem, kernel: KernelSpec) -> int:
