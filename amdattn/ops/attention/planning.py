@@ -38,9 +38,9 @@ from amdattn.ops.attention.select import (
 from amdattn.ops.attention.work import WorkMap
 
 
-# Of the merge, for each slot of the attention kernel, at most. A workgroup takes some rows of a tile
-# after the other; to start one takes as long as to merge a few.
-_MERGE_WORKGROUPS = 2
+# Of the merge with a schedule, for each slot of the attention kernel, at most: how many tiles there
+# are to merge is not known, and to start a workgroup for nothing takes time, too.
+_MERGE_WORKGROUPS = 4
 
 
 class PlannedAttention(Plan[AttentionProblem]):
@@ -146,7 +146,8 @@ def build(
         if schedule:
             args = {**args, "cu_seqlens_q": Address(MERGES)}
         tiles_in_parts = schedule.merges * schedule.heads if schedule else split.tiles
-        launches.append(_merge(merge, kernel, tiles_in_parts, slots, args, results))
+        most = _MERGE_WORKGROUPS * slots if schedule else merge.accepts["max_workgroups"]
+        launches.append(_merge(merge, kernel, tiles_in_parts, most, args, results))
     reasons = {
         "why this kernel": f"{kernel.arch}, dtype={kernel.dtype} "
         f"head_dim={kernel.params['head_dim']} round_mode={problem.round_mode} and every option "
@@ -233,14 +234,14 @@ def _merge(
     merge: KernelSpec,
     kernel: KernelSpec,
     tiles: int,
-    slots: int,
+    most: int,
     args: Mapping[str, Argument],
     results: frozenset[str],
 ) -> Launch:
-    """The launch that merges the parts of so many tiles of `kernel`."""
+    """The launch that merges the parts of so many tiles of `kernel`, by `most` workgroups."""
     merge.check_grid(MERGE_GRID)
     rows = tiles * -(-kernel.tile["q"] // merge.tile["q"])
-    grid = min(rows, _MERGE_WORKGROUPS * slots)
+    grid = min(rows, most)
     args = {**args, "merge_tiles": tiles, "merge_workgroups": grid}
     return Launch(merge, (grid, 1, 1), _taken_by(merge, args), results)
 

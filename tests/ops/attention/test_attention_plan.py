@@ -56,7 +56,7 @@ def test_grids_and_workspace_belong_together(problem):
         return
     assert 2 <= args["parts"] <= 16
     merge = plan.launches[1]
-    assert merge.kernel == MERGE and merge.grid == (min(split * 12, 2 * 304), 1, 1)
+    assert merge.kernel == MERGE and merge.grid == (split * 12, 1, 1)
     of_merge = dict(merge.args)
     assert (of_merge["merge_tiles"], of_merge["merge_workgroups"]) == (split, merge.grid[0])
     assert args["partial_o"] == Address("partial_o")
