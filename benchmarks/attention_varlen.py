@@ -106,8 +106,8 @@ def random_mixes(count: int, seed: int) -> Iterator[Mix]:
     rng = np.random.default_rng(seed)
     kinds = ("uniform", "log-uniform", "one long", "two kinds")
     for nth in range(count):
-        batch = int(round(2 ** rng.uniform(0, 6)))
-        longest = int(round(2 ** rng.uniform(8, 13)))
+        batch = round(2 ** rng.uniform(0, 6))
+        longest = round(2 ** rng.uniform(8, 13))
         kind = kinds[nth % len(kinds)]
         if kind == "uniform":
             lengths = rng.integers(1, longest + 1, batch)
@@ -160,11 +160,11 @@ def cost_of(name: str) -> Cost:
     short, long = (_lifetimes(kernel, rows, keys)[0] for keys in _KEYS)
     of_block = (long - short) / (_KEYS[1] - _KEYS[0]) * block
     outside = short - _KEYS[0] / block * of_block
-    masked = _lifetimes(kernel, rows, rows + _KEYS[0], causal=True)[0]
-    masked -= outside + (rows + _KEYS[0]) / block * of_block
+    causal = _lifetimes(kernel, rows, rows + _KEYS[0], causal=True)[0]
+    masked = causal - outside - (rows + _KEYS[0]) / block * of_block
     part = _lifetimes(kernel, rows, 2 * _KEYS[0], num_splits=2)[0]
-    part -= outside + _KEYS[0] / block * of_block
-    return Cost(outside, of_block, masked / (rows / block), part)
+    more = part - outside - _KEYS[0] / block * of_block
+    return Cost(outside, of_block, masked / (rows / block), more)
 
 
 def _clock_mhz() -> int:

@@ -37,7 +37,6 @@ from amdattn.ops.attention.select import (
 )
 from amdattn.ops.attention.work import WorkMap
 
-
 # Of the merge with a schedule, for each slot of the attention kernel, at most: how many tiles there
 # are to merge is not known, and to start a workgroup for nothing takes time, too.
 _MERGE_WORKGROUPS = 4
@@ -146,7 +145,7 @@ def build(
         if schedule:
             args = {**args, "cu_seqlens_q": Address(MERGES)}
         tiles_in_parts = schedule.merges * schedule.heads if schedule else split.tiles
-        most = _MERGE_WORKGROUPS * slots if schedule else merge.accepts["max_workgroups"]
+        most = _MERGE_WORKGROUPS * slots if schedule else None
         launches.append(_merge(merge, kernel, tiles_in_parts, most, args, results))
     reasons = {
         "why this kernel": f"{kernel.arch}, dtype={kernel.dtype} "
@@ -234,14 +233,14 @@ def _merge(
     merge: KernelSpec,
     kernel: KernelSpec,
     tiles: int,
-    most: int,
+    most: int | None,
     args: Mapping[str, Argument],
     results: frozenset[str],
 ) -> Launch:
-    """The launch that merges the parts of so many tiles of `kernel`, by `most` workgroups."""
+    """The launch that merges the parts of so many tiles, by `most` workgroups at most."""
     merge.check_grid(MERGE_GRID)
     rows = tiles * -(-kernel.tile["q"] // merge.tile["q"])
-    grid = min(rows, most)
+    grid = rows if most is None else min(rows, most)
     args = {**args, "merge_tiles": tiles, "merge_workgroups": grid}
     return Launch(merge, (grid, 1, 1), _taken_by(merge, args), results)
 

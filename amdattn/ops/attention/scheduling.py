@@ -111,7 +111,9 @@ class Schedule:
             "partial_clk": merge_clk(of, 1, props) - merge,
         }
         args = tuple((name, values[name]) for name, *_ in kernel.kernarg.fields)
-        return Launch(kernel, (1, 1, 1), args, frozenset({region.name for region in self.regions()}))
+        return Launch(
+            kernel, (1, 1, 1), args, frozenset({region.name for region in self.regions()})
+        )
 
     def arguments(self, inverse: tuple[int, int]) -> Mapping[str, Argument]:
         """What the attention kernel takes instead of lengths; `inverse` is that of `heads`."""
@@ -235,4 +237,3 @@ def _most_parts(
             if clk * p.num_heads_q / slots >= _LONG * of_longest:
                 return 1
     return max(1, min(MAX_PARTS, int(of_longest / (_LEAST_OF_PART * outside))))
-
