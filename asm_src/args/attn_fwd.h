@@ -3,11 +3,14 @@
 // Strides count elements, not bytes; the stride of head_dim is 1 for every tensor.
 typedef struct AttnFwdArgs {
   // What a workgroup needs before its loop, in one trip to memory (attn/first_loads.h).
-  uint64_t q;              // [batch, seqlen_q, num_heads_q, head_dim] device address
-  uint64_t k;              // [batch, seqlen_kv, num_heads_kv, head_dim] device address
-  uint64_t v;              // [batch, seqlen_kv, num_heads_kv, head_dim_v] device address
-  uint64_t cu_seqlens_q;   // [batch + 1] int32, rows of q and o before each sequence; 0 = dense
-  uint64_t cu_seqlens_kv;  // [batch + 1] int32; 0 = dense
+  uint64_t q;  // [batch, seqlen_q, num_heads_q, head_dim] device address
+  uint64_t k;  // [batch, seqlen_kv, num_heads_kv, head_dim] device address
+  uint64_t v;  // [batch, seqlen_kv, num_heads_kv, head_dim_v] device address
+  // [batch + 1] int32, rows of q and o before each sequence; 0 = dense. Without cu_seqlens_kv the
+  // schedule: AttnScheduleEntries of all workgroups, or of all tiles to merge
+  // (attn/schedule_entry.h).
+  uint64_t cu_seqlens_q;
+  uint64_t cu_seqlens_kv;  // [batch + 1] int32; 0 = dense, or a schedule
   int64_t q_stride_batch;  // 0 with cu_seqlens
   int64_t q_stride_seq;
   int64_t q_stride_head;
@@ -24,7 +27,7 @@ typedef struct AttnFwdArgs {
   int32_t window_left;       // a row sees keys >= row + diagonal - window_left; < 0: all
   int32_t window_right;      // and keys <= row + diagonal + window_right; < 0: all. Causal: 0
   int32_t top_left;          // diagonal = 0 if set, else seqlen_kv - seqlen_q
-  int32_t q_tiles;           // tiles of tile_q rows of the longest sequence
+  int32_t q_tiles;           // tiles of tile_q rows of the longest sequence; workgroups of an entry
   int32_t whole_tiles;       // work items that are whole tiles; those after them are parts
   int32_t head_dim;          // columns of q and k: a multiple of 8
   int32_t head_dim_v;        // columns of v and o: a multiple of 8
@@ -53,4 +56,7 @@ typedef struct AttnFwdArgs {
   int32_t num_heads_kv;  // divides num_heads_q; kv_head = q_head / (num_heads_q / num_heads_kv)
   int32_t parts;         // parts along KV of each tile that is not whole
   float softcap_log2;    // softcap * log2(e); kernels without a cap take no notice
+  // Of the kernel that merges parts.
+  int32_t merge_tiles;       // those in parts; with a schedule at most
+  int32_t merge_workgroups;  // each takes every so many rows of them
 } AttnFwdArgs;

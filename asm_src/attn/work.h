@@ -1,5 +1,6 @@
 // Which rows and keys a workgroup has.
 #pragma once
+#include "attn/schedule_entry.h"
 #include "attn/shape.h"
 #include "isa/device.h"
 // The kernarg header is plain C for other parsers; its fixed-width types come from device.h.
@@ -24,14 +25,17 @@ __device__ __forceinline__ uint64_t uniform64(uint64_t x) {
 // Workgroups go round robin over the XCDs, each with an L2 of its own. Without a mask, an XCD takes
 // the tiles of one head after the other, which all read the same K and V. Under a mask tiles
 // differ: an XCD takes the longest tiles of some heads, then the next shorter ones, so that the
-// short ones come last.
+// short ones come last. Sequences of several lengths have a schedule, made before by a launch of
+// its own (kernels/attn_schedule.hip): each of its entries is as many workgroups as there are
+// heads.
 struct AttnWork {
   uint32_t head_q, head_kv, batch;  // unsigned: cheaper in 64-bit products
   uint32_t q_base, kv_base;         // first row of this sequence
   int rows, keys;                   // of this sequence
   int q_start;                      // first q row
   uint32_t column = 0;              // first one of v and o
-  int part = -1;                    // index of the partial result, -1: the result is final
+  int part = -1;  // index of the partial result, -1: the result is final. Of a merge, the first
+  int parts = 1;
   // Blocks of keys: all, and those that every row sees whole. Or, of a wave's rows, up to where one
   // of them sees any.
   int first, full_first, full_end, seen_end, end;
@@ -48,6 +52,10 @@ struct AttnWork {
     if (__builtin_expect(id < whole, true)) {
       find_tile(args, id, tile_rows, tile_columns);
       find_keys(args, tile_rows, log2_keys, seeing, 0, 1);
+    } else if (has_schedule(args)) {
+      const int nth = find_scheduled(args, id, tile_columns);
+      find_keys(args, tile_rows, log2_keys, seeing, nth, parts);
+      if (parts > 1) part += nth;
     } else {
       part = id - whole;
       const int part_tile = divide(part, args.parts);
@@ -56,14 +64,20 @@ struct AttnWork {
     }
   }
 
-  // Of the nth tile, without its keys.
-  static __device__ __forceinline__ AttnWork nth_tile(const AttnFwdArgs& args, int n, int tile_rows,
-                                                      int tile_columns) {
+  // Of the nth tile that is in parts, without its keys.
+  static __device__ __forceinline__ AttnWork nth_in_parts(const AttnFwdArgs& args, int n,
+                                                          int tile_rows, int tile_columns) {
     AttnWork work;
-    work.find_tile(args, n, tile_rows, tile_columns);
+    if (has_schedule(args)) {
+      work.find_scheduled(args, n, tile_columns);
+    } else {
+      work.find_tile(args, args.whole_tiles + n, tile_rows, tile_columns);
+      work.part = n * args.parts;
+      work.parts = args.parts;
+    }
     return work;
   }
-  // The same of a tile that has 2^heads_log2 q heads, from head_q on.
+  // Of the nth tile, which has 2^heads_log2 q heads, from head_q on.
   static __device__ __forceinline__ AttnWork nth_tile_of_heads(const AttnFwdArgs& args, int n,
                                                                int tile_rows, int tile_columns,
                                                                int heads_log2) {
@@ -71,6 +85,10 @@ struct AttnWork {
     work.find_tile(args, n, tile_rows, tile_columns, heads_log2);
     work.diagonal = args.top_left ? 0 : work.keys - work.rows;
     return work;
+  }
+
+  static __device__ __forceinline__ bool has_schedule(const AttnFwdArgs& args) {
+    return args.cu_seqlens_q != 0 && args.cu_seqlens_kv == 0;
   }
 
  private:
@@ -85,11 +103,7 @@ struct AttnWork {
       head_by_head(args, item, sequence_head, q_start);
     sequence_head <<= heads_log2;
     q_start *= tile_rows;
-    if (__builtin_expect(args.column_groups > 1, false)) {  // which follow each other like heads
-      const int head = divide(sequence_head, args.column_groups);
-      column = (sequence_head - head * args.column_groups) * tile_columns;
-      sequence_head = head;
-    }
+    find_column(args, sequence_head, tile_columns);
     batch = divide(sequence_head, args.num_heads_q_inverse, args.num_heads_q_shift);
     head_q = sequence_head - batch * args.num_heads_q;
     head_kv = divide(head_q, args.group_inverse, args.group_shift);
@@ -106,6 +120,37 @@ struct AttnWork {
       kv_base = uniform(sums[batch]);
       keys = uniform(sums[batch + 1]) - int(kv_base);
     }
+  }
+
+  __device__ __forceinline__ void find_column(const AttnFwdArgs& args, int& head,
+                                              int tile_columns) {
+    if (__builtin_expect(args.column_groups > 1, false)) {  // which follow each other like heads
+      const int nth = head;
+      head = divide(nth, args.column_groups);
+      column = (nth - head * args.column_groups) * tile_columns;
+    }
+  }
+
+  // Workgroup `id` of the entries: which part of its tile it is.
+  __device__ __forceinline__ int find_scheduled(const AttnFwdArgs& args, int id, int tile_columns) {
+    const int nth = divide(id, args.q_tiles_inverse, args.q_tiles_shift), heads = args.q_tiles;
+    int head = id - nth * heads;
+    part = head;
+    // Neighbours, which may share a KV head, to one XCD; a head's tiles then are all on the same.
+    if (heads % kXcds == 0) head = head % kXcds * (heads / kXcds) + head / kXcds;
+    find_column(args, head, tile_columns);
+    batch = 0;
+    head_q = head;
+    head_kv = divide(head_q, args.group_inverse, args.group_shift);
+    const auto entry = ((Constant<AttnScheduleEntry>*)args.cu_seqlens_q)[nth];
+    q_start = entry.q_start;
+    rows = entry.rows;
+    keys = entry.keys;
+    q_base = entry.q_base;
+    kv_base = entry.kv_base;
+    parts = entry.parts;
+    part = parts > 1 ? entry.partial * heads + part * parts : -1;
+    return entry.part;
   }
 
   // Part `nth` of `parts`.

@@ -4,7 +4,7 @@
 //
 // The build defines KERNEL (its name), HEAD_DIM_V, ELEMENT and ROUNDING. It takes the arguments of
 // the kernel that made the parts, and TILE_ROWS rows belong to each of its tiles.
-// Grid: for each split tile, ceil(TILE_ROWS / rows of a workgroup).
+// Grid: any number of workgroups; they share the tiles in parts, some rows at a time.
 #include "attn/output.h"
 
 namespace {
@@ -24,11 +24,11 @@ struct Parts {
   const Global<f32x4>* o;
   int count;
 
-  __device__ __forceinline__ Parts(const AttnFwdArgs& args, int64_t first, int column)
+  __device__ __forceinline__ Parts(const AttnFwdArgs& args, int64_t first, int column, int parts)
       : max_sum((const Global<f32x2>*)args.partial_max_sum + first),
         o((const Global<f32x4>*)((const Global<float>*)args.partial_o + first * HEAD_DIM_V +
                                  column)),
-        count(args.parts) {}
+        count(parts) {}
   __device__ __forceinline__ MaxSum of(int p) const {
     const f32x2 x = max_sum[p * TILE_ROWS];
     return {x[0], x[1]};
@@ -65,22 +65,14 @@ struct Softmax {
   __device__ __forceinline__ float log() const { return v_log_f32(sum) * kLn2; }
 };
 
-}  // namespace
-
-#define JOIN(a, b) a##b
-#define TILES_OF(name) JOIN(name, _tiles)
-
-extern "C" __global__ void WORKGROUP(kLanes, 1) KERNEL(AttnFwdArgs args) {
-  const int id = __builtin_amdgcn_workgroup_id_x(), lane = Lane::in_workgroup();
-  const int split = id / kTilesOfRows;
-  const int row_of_tile = id % kTilesOfRows * kRowsAtOnce + lane / kLanesOfRow;
-  const int d = lane % kLanesOfRow * kLaneD;
-  const AttnWork work = AttnWork::nth_tile(args, args.whole_tiles + split, TILE_ROWS, HEAD_DIM_V);
+// Some rows of the nth tile that is in parts.
+__device__ __forceinline__ void merge(const AttnFwdArgs& args, const AttnWork& work,
+                                      int row_of_tile, int d) {
   const int row = work.q_start + row_of_tile;
   if (row_of_tile >= TILE_ROWS || row >= work.rows || int(work.column) + d >= args.head_dim_v)
     return;
 
-  const Parts parts(args, int64_t(split) * args.parts * TILE_ROWS + row_of_tile, d);
+  const Parts parts(args, int64_t(work.part) * TILE_ROWS + row_of_tile, d, work.parts);
   const Sink sink =
       args.sinks == 0 ? Sink() : Sink(((const Global<float>*)args.sinks)[work.head_q]);
   const Softmax softmax(parts, sink);
@@ -102,6 +94,23 @@ extern "C" __global__ void WORKGROUP(kLanes, 1) KERNEL(AttnFwdArgs args) {
   if (args.lse == 0 || work.column + d != 0) return;
   const float reference = sink.log2 == softmax.base ? sink.natural : softmax.base * kLn2;
   lse_of_rows(args, work)[row] = softmax.sum == 0 ? -kInf : reference + softmax.log();
+}
+
+}  // namespace
+
+#define JOIN(a, b) a##b
+#define TILES_OF(name) JOIN(name, _tiles)
+
+// Few workgroups, which go on: to start one for some rows takes longer than to merge these.
+extern "C" __global__ void WORKGROUP(kLanes, 1) KERNEL(AttnFwdArgs args) {
+  const int lane = Lane::in_workgroup();
+  const int row = lane / kLanesOfRow, d = lane % kLanesOfRow * kLaneD;
+  for (int id = __builtin_amdgcn_workgroup_id_x(); id < args.merge_tiles * kTilesOfRows;
+       id += args.merge_workgroups) {
+    const AttnWork work = AttnWork::nth_in_parts(args, id / kTilesOfRows, TILE_ROWS, HEAD_DIM_V);
+    if (work.rows == 0) return;  // nor has any tile behind it
+    merge(args, work, id % kTilesOfRows * kRowsAtOnce + row, d);
+  }
 }
 
 // Read back from the code object when the manifest is made.

@@ -54,6 +54,7 @@ class AttnFwdArgs(ctypes.Structure):
         *((f"lse_stride_{axis}", ctypes.c_int64) for axis in ("batch", "head")),
         *((name, ctypes.c_int32) for name in ("batch", "num_heads_kv", "parts")),
         ("softcap_log2", ctypes.c_float),
+        *((f"merge_{name}", ctypes.c_int32) for name in ("tiles", "workgroups")),
     )
 
 

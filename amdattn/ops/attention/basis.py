@@ -65,14 +65,16 @@ def basis(
 
     None where nothing is known but the problem itself.
     """
-    if problem.gather:
+    # The schedule depends on the greatest number of blocks, and on whether all have it.
+    if problem.gather or (problem.varlen and problem.window != (-1, -1)):
         return None
     keys, window = problem.seqlen_kv, problem.window
     taken = taken_alike(problem, rows, arch)
     kv_tiles = _scales_of(rows, arch).kv_tiles[taken[-1]]
     place: tuple[int, ...]
     if window == (-1, -1):  # blocks of a tile
-        place = tuple([-(-keys // kv_tile) for kv_tile in kv_tiles])
+        all_alike = problem.total_kv == problem.batch * keys
+        place = (*[-(-keys // kv_tile) for kv_tile in kv_tiles], all_alike)
     elif window[0] >= 0 and not problem.top_left and keys >= problem.seqlen_q + window[0]:
         # No window begins before the first key: with whole blocks more they only move along.
         place = (keys % math.lcm(*kv_tiles),)

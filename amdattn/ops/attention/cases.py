@@ -19,6 +19,7 @@ from amdattn.ops.attention.command_options import OPTIONS, problem_of
 from amdattn.ops.attention.execution import AttentionPlan
 from amdattn.ops.attention.plans import planned
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem, axis_order
+from amdattn.ops.attention.scheduling import SCHEDULE
 from amdattn.ops.attention.select import ATTENTION, GATHER, MERGE, mismatches
 
 
@@ -317,7 +318,7 @@ def larger(on_gpu: bool) -> Iterator[AttentionCase]:
 OPERATION = Operation(
     name="attention",
     title="an attention forward call",
-    kernel_ops=(ATTENTION, MERGE, GATHER),
+    kernel_ops=(ATTENTION, MERGE, GATHER, SCHEDULE),
     plan_type=AttentionPlan,
     options=OPTIONS,
     problem=problem_of,

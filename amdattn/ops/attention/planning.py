@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from amdattn.arch.props import DeviceProps
-from amdattn.device.manifest import KernelSpec
+from amdattn.device.manifest import KernelSpec, candidates
 from amdattn.errors import UnsupportedProblem
 from amdattn.op.choices import Choices, Rejected
 from amdattn.op.occupancy import workgroups_per_cu
@@ -16,8 +16,16 @@ from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.attention import gathering, head_split
 from amdattn.ops.attention.basis import taken_alike
 from amdattn.ops.attention.cost import merge_clk, partial_bytes
-from amdattn.ops.attention.kv_split import WORTH, Choice, choose
+from amdattn.ops.attention.kv_split import WORTH, Choice, Split, choose
 from amdattn.ops.attention.problem import AttentionProblem
+from amdattn.ops.attention.scheduling import (
+    MERGES,
+    SCHEDULE,
+    Schedule,
+    estimated_clk,
+    has_schedules,
+    schedule_for,
+)
 from amdattn.ops.attention.select import (
     ATTENTION,
     MERGE_GRID,
@@ -28,6 +36,10 @@ from amdattn.ops.attention.select import (
     with_other_tiles,
 )
 from amdattn.ops.attention.work import WorkMap
+
+# Of the merge with a schedule, for each slot of the attention kernel, at most: how many tiles there
+# are to merge is not known, and to start a workgroup for nothing takes time, too.
+_MERGE_WORKGROUPS = 4
 
 
 class PlannedAttention(Plan[AttentionProblem]):
@@ -72,6 +84,10 @@ def choices(
     for kernel in kernels:
         split = _choose_split(lengths, kernel, props)
         of_nearest = kernel.tile["q"] == nearest.tile["q"]
+        if has_schedules(problem, kernel):  # tiles are cut by the device, if at all
+            slots = workgroups_per_cu(kernel, props)[0] * props.num_cus
+            whole = Split(0, 1, estimated_clk(problem, kernel, slots))
+            split = dataclasses.replace(split, best=whole)
         items.append(TileChoice(kernel, split, split.best.clk / (1 if of_nearest else WORTH)))
     return Choices(tuple(items), rejected, rows)
 
@@ -103,22 +119,34 @@ def build(
     per_cu, limit = workgroups_per_cu(kernel, props)
     slots = per_cu * props.num_cus
     tiles = WorkMap.of_kernel(problem, kernel).tiles
+    schedule = schedule_for(problem, kernel, props, slots)
+    if not schedule and problem.num_splits > 1:
+        split = Split(tiles, problem.num_splits, split.clk)
     work = WorkMap.of_kernel(problem, kernel, tiles - split.tiles, split.parts)
-    _check_grid(work, kernel)
-    workspace = WorkspaceLayout.of((*_partial_results(work, kernel), *gathering.regions(problem)))
-    args = _arguments(work)
+    num_workgroups = schedule.num_workgroups if schedule else work.num_workgroups
+    _check_grid(work, kernel, num_workgroups)
+    partial_results = _partial_results(work, kernel, schedule)
+    of_schedule = schedule.regions() if schedule else ()
+    workspace = WorkspaceLayout.of((*partial_results, *of_schedule, *gathering.regions(problem)))
+    args = _arguments(work, bool(partial_results))
     results = frozenset({"o", "lse"} if problem.return_lse else {"o"})
-    partials = frozenset(region.name for region in _partial_results(work, kernel))
-    fields = _taken_by(kernel, args)
-    launches = [Launch(kernel, _grid(work, kernel), fields, partials | results)]
+    partials = frozenset(region.name for region in partial_results)
+    launches = []
+    if schedule:
+        args = {**args, **schedule.arguments(inverse(schedule.heads))}
+        launches.append(schedule.launch(candidates(rows, SCHEDULE, props)[0]))
     if problem.gather:
-        copier = gather_kernel(rows, problem, props)
-        launches = [*gathering.launches(problem, copier), *launches]
-    if split.tiles and work.tile_heads == 1:
+        launches += gathering.launches(problem, gather_kernel(rows, problem, props))
+    kernel.check_grid(WORK_GRID)
+    fields = _taken_by(kernel, args)
+    launches.append(Launch(kernel, (num_workgroups, 1, 1), fields, partials | results))
+    if partial_results:
         merge = merge_kernel(rows, kernel, problem.round_mode)
-        merge.check_grid(MERGE_GRID)
-        grid = split.tiles * -(-kernel.tile["q"] // merge.tile["q"])
-        launches.append(Launch(merge, (grid, 1, 1), _taken_by(merge, args), results))
+        if schedule:
+            args = {**args, "cu_seqlens_q": Address(MERGES)}
+        tiles_in_parts = schedule.merges * schedule.heads if schedule else split.tiles
+        most = _MERGE_WORKGROUPS * slots if schedule else None
+        launches.append(_merge(merge, kernel, tiles_in_parts, most, args, results))
     reasons = {
         "why this kernel": f"{kernel.arch}, dtype={kernel.dtype} "
         f"head_dim={kernel.params['head_dim']} round_mode={problem.round_mode} and every option "
@@ -129,7 +157,7 @@ def build(
         f"{work.tiles / slots:.2f} rounds, "
         f"{1 - choice.busy_clk / slots / choice.considered[0].clk:.1%} of them stranded unsplit "
         "(modelled)",
-        "KV split": _split_text(work, kernel, choice, props),
+        "KV split": schedule.text if schedule else _split_text(work, kernel, choice, props),
         **gathering.reasons(problem),
         "work": f"{problem.flops:.4g} floating point operations",
     }
@@ -174,25 +202,24 @@ def _tiles_compared(choices: Sequence[TileChoice]) -> str:
     return f"; of its tiles the best: {clks} (modelled)"
 
 
-def _grid(work: WorkMap, kernel: KernelSpec) -> tuple[int, int, int]:
-    kernel.check_grid(WORK_GRID)
-    return (work.num_workgroups, 1, 1)
-
-
-def _check_grid(work: WorkMap, kernel: KernelSpec) -> None:
+def _check_grid(work: WorkMap, kernel: KernelSpec, num_workgroups: int) -> None:
     most = kernel.accepts["max_workgroups"]
-    if work.num_workgroups > most:
+    if num_workgroups > most:
         raise UnsupportedProblem(
             f"batch={work.problem.batch} x num_heads_q={work.problem.num_heads_q} x "
             f"{work.column_groups} groups of columns x {work.q_tiles} tiles of "
-            f"seqlen_q={work.problem.seqlen_q} are {work.num_workgroups} workgroups in "
+            f"seqlen_q={work.problem.seqlen_q} are {num_workgroups} workgroups in "
             f"num_splits={work.parts} parts; kernel {kernel.name} takes 1..{most}"
         )
 
 
-def _partial_results(work: WorkMap, kernel: KernelSpec) -> tuple[Region, ...]:
+def _partial_results(
+    work: WorkMap, kernel: KernelSpec, schedule: Schedule | None
+) -> tuple[Region, ...]:
     """Their regions in the workspace."""
     parts = work.num_workgroups - work.whole_tiles
+    if schedule:
+        parts = schedule.partials * schedule.heads
     if not parts or work.tile_heads > 1:
         return ()
     rows = parts * kernel.tile["q"]
@@ -202,10 +229,25 @@ def _partial_results(work: WorkMap, kernel: KernelSpec) -> tuple[Region, ...]:
     )
 
 
-def _arguments(work: WorkMap) -> Mapping[str, Argument]:
+def _merge(
+    merge: KernelSpec,
+    kernel: KernelSpec,
+    tiles: int,
+    most: int | None,
+    args: Mapping[str, Argument],
+    results: frozenset[str],
+) -> Launch:
+    """The launch that merges the parts of so many tiles, by `most` workgroups at most."""
+    merge.check_grid(MERGE_GRID)
+    rows = tiles * -(-kernel.tile["q"] // merge.tile["q"])
+    grid = rows if most is None else min(rows, most)
+    args = {**args, "merge_tiles": tiles, "merge_workgroups": grid}
+    return Launch(merge, (grid, 1, 1), _taken_by(merge, args), results)
+
+
+def _arguments(work: WorkMap, has_parts: bool) -> Mapping[str, Argument]:
     """Every argument that a kernel of the family may take."""
     problem = work.problem
-    has_parts = work.num_workgroups > work.whole_tiles and work.tile_heads == 1
     present = {
         "lse": problem.return_lse,
         "sinks": problem.sinks,
@@ -238,6 +280,7 @@ def _arguments(work: WorkMap) -> Mapping[str, Argument]:
     args["q_tiles"] = work.q_tiles
     args["whole_tiles"] = work.whole_tiles
     args["parts"] = work.parts
+    args |= {"merge_tiles": 0, "merge_workgroups": 0}
     divisors = {
         "q_tiles": work.q_tiles,
         "num_heads_q": problem.num_heads_q,

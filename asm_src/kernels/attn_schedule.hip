@@ -1,0 +1,316 @@
+// The order of the tiles of attention over sequences of several lengths: those of most keys first,
+// so that short ones fill the end, and long ones cut along the keys where that is faster. Lengths
+// are known to the device alone, so that one workgroup finds it ahead of the others.
+//
+//   phase   what
+//   count   tiles by blocks of keys, in classes
+//   choose  a wave for each way to cut: into how many parts the longest tile, and others alike
+//   count   pieces by blocks of keys, if any tile is cut; where those of a class begin
+//   place   an entry for each piece
+//
+// The build defines KERNEL (its name). Results do not depend on the order within a class, which is
+// whatever LDS atomics make of it: how a tile is cut depends on lengths alone. Grid: 1.
+#include "attn/schedule_entry.h"
+#include "isa/global.h"
+#include "isa/uniform.h"
+#include "isa/valu.h"
+#include "isa/wait.h"
+// clang-format off
+#include "args/attn_schedule.h"
+// clang-format on
+
+namespace {
+
+constexpr int kLanes = 512, kWaves = kLanes / kWaveLanes;
+constexpr int kClasses = 256, kClassesOfLane = kClasses / kWaveLanes;
+constexpr int kLanesOfSequence = 16;
+constexpr float kWorth = 0.995f;  // as in kv_split.py: more parts must save so much
+
+struct Shared {
+  int32_t count[kClasses];  // of tiles, then of pieces; then where they begin
+  float clk[kWaves];
+  int32_t most_blocks, partials, merges, entries;
+};
+
+__device__ __forceinline__ int min_of(int a, int b) { return a < b ? a : b; }
+__device__ __forceinline__ int max_of(int a, int b) { return a > b ? a : b; }
+__device__ __forceinline__ int32_t add(Local<int32_t>& to, int32_t x) {
+  return __hip_atomic_fetch_add(&to, x, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
+}
+__device__ __forceinline__ int from_lane(int lane, int x) {
+  return __builtin_amdgcn_ds_bpermute(4 * lane, x);
+}
+__device__ __forceinline__ float from_lane(int lane, float x) {
+  return __builtin_bit_cast(float, from_lane(lane, __builtin_bit_cast(int, x)));
+}
+
+struct Sequence {
+  int q_base, rows, kv_base, keys, tiles;
+
+  __device__ __forceinline__ Sequence(const AttnScheduleArgs& args, int b) {
+    const auto* q = (const Global<int32_t>*)args.cu_seqlens_q + b;
+    const auto* kv = (const Global<int32_t>*)args.cu_seqlens_kv + b;
+    q_base = q[0];
+    kv_base = kv[0];
+    rows = max_of(q[1] - q_base, 0);
+    keys = max_of(kv[1] - kv_base, 0);
+    tiles = (min_of(rows, args.seqlen_q) + args.tile_q - 1) / args.tile_q;
+  }
+  // Blocks of keys of a tile: as attn/work.h has it.
+  __device__ __forceinline__ int blocks(const AttnScheduleArgs& args, int tile) const {
+    const int diagonal = args.top_left ? 0 : keys - rows, begin = tile * args.tile_q;
+    const int last = min_of(begin + args.tile_q, rows) - 1, block = 1 << args.kv_tile_log2;
+    const int from = args.window_left < 0 ? 0 : max_of(0, begin + diagonal - args.window_left);
+    const int to =
+        args.window_right < 0 ? keys : min_of(keys, last + diagonal + args.window_right + 1);
+    const int first = from >> args.kv_tile_log2;
+    return max_of(((to + block - 1) >> args.kv_tile_log2) - first, 0);
+  }
+};
+
+// Of every tile of every sequence: some lanes have one.
+template <class F>
+__device__ __forceinline__ void for_tiles(const AttnScheduleArgs& args, F&& f) {
+  const int lane = Lane::in_workgroup();
+  for (int b = lane / kLanesOfSequence; b < args.batch; b += kLanes / kLanesOfSequence) {
+    const Sequence sequence(args, b);
+    for (int tile = lane % kLanesOfSequence; tile < sequence.tiles; tile += kLanesOfSequence)
+      f(sequence, tile, sequence.blocks(args, tile));
+  }
+}
+
+// The least integer that is not below x / y, or now and then one less: of 1 / y.
+__device__ __forceinline__ int over(int x, float inverse) { return 1 + int((x - 1) * inverse); }
+
+// Tiles of more blocks than `most` are cut.
+struct Cut {
+  int most, max_parts, num_splits;
+  float inverse;  // of most
+
+  __device__ __forceinline__ int parts(int blocks) const {
+    if (num_splits > 0) return num_splits;
+    return blocks > most ? min_of(max_parts, over(blocks, inverse)) : 1;
+  }
+  // Of the longest part.
+  static __device__ __forceinline__ int of_part(int blocks, int parts) {
+    return parts == 1 ? blocks : over(blocks, v_rcp_f32(parts));
+  }
+};
+
+class Schedule {
+  const AttnScheduleArgs& args;
+  Local<Shared>& lds;
+  Cut cut;
+
+ public:
+  __device__ __forceinline__ Schedule(const AttnScheduleArgs& of, Local<Shared>& in)
+      : args(of), lds(in), cut{0, of.max_parts, of.num_splits, 0} {}
+
+  __device__ __forceinline__ void operator()() {
+    const int lane = Lane::in_workgroup();
+    clear();
+    if (lane == 0) lds.most_blocks = lds.partials = lds.merges = lds.entries = 0;
+    s_barrier();
+    int most_blocks = 0;
+    for_tiles(args, [&](const Sequence&, int, int blocks) {
+      most_blocks = max_of(most_blocks, blocks);
+      add(lds.count[class_of(blocks)], 1);
+    });
+    for (int by = 1; by < kWaveLanes; by *= 2)
+      most_blocks = max_of(most_blocks, from_lane(Lane::in_wave() ^ by, most_blocks));
+    if (Lane::in_wave() == 0)
+      __hip_atomic_fetch_max(&lds.most_blocks, most_blocks, __ATOMIC_RELAXED,
+                             __HIP_MEMORY_SCOPE_WORKGROUP);
+    s_barrier();
+    most_blocks = lds.most_blocks;
+    if (args.num_splits == 0 && args.max_parts > 1)
+      choose(most_blocks);
+    else
+      cut.most = most_blocks;
+    if (args.num_splits > 0 || cut.most < most_blocks) count_pieces();
+    if (Lane::wave() == 0) find_begins();
+    s_barrier();
+    place();
+    fill();
+  }
+
+ private:
+  __device__ __forceinline__ int class_of(int blocks) const {
+    return min_of(blocks >> args.class_shift, kClasses - 1);
+  }
+  // Of the longest tile of a class.
+  __device__ __forceinline__ int blocks_of(int nth, int most_blocks) const {
+    return min_of(((nth + 1) << args.class_shift) - 1, most_blocks);
+  }
+  __device__ __forceinline__ void clear() {
+    for (int c = Lane::in_workgroup(); c < kClasses; c += kLanes) lds.count[c] = 0;
+  }
+  // A lane's classes, those of most blocks first.
+  static __device__ __forceinline__ int nth_class(int n) {
+    return kClasses - 1 - (Lane::in_wave() * kClassesOfLane + n);
+  }
+  static __device__ __forceinline__ int sum_before(int x) {  // of the lanes before this one
+    const int lane = Lane::in_wave();
+    int sum = x;
+    for (int by = 1; by < kWaveLanes; by *= 2) {
+      const int other = from_lane(lane - by, sum);
+      sum += lane >= by ? other : 0;
+    }
+    return sum - x;
+  }
+
+  __device__ __forceinline__ void choose(int most_blocks) {
+    const int wave = Lane::wave();
+    int ways = 1;
+    while (ways < kWaves && parts_of(ways) <= args.max_parts) ++ways;
+    if (wave < ways) {
+      const float clk = estimate(cut_for(wave, most_blocks), most_blocks);
+      if (Lane::in_wave() == 0) lds.clk[wave] = clk;
+    }
+    s_barrier();
+    int best = 0;
+    float best_clk = lds.clk[0];
+    for (int w = 1; w < ways; ++w) {
+      const float clk = lds.clk[w];
+      if (clk < kWorth * best_clk) {
+        best = w;
+        best_clk = clk;
+      }
+    }
+    cut = cut_for(best, most_blocks);
+  }
+  // The longest tile has parts_of(way) parts.
+  static __device__ __forceinline__ int parts_of(int way) {
+    return way < 6 ? way + 1 : way == 6 ? 8 : 12;
+  }
+  __device__ __forceinline__ Cut cut_for(int way, int most_blocks) const {
+    Cut found = cut;
+    found.most = max_of(1, over(most_blocks, v_rcp_f32(parts_of(way))));
+    found.inverse = v_rcp_f32(found.most);
+    return found;
+  }
+  // Clocks until all are done, the longest first: at least the mean over slots; and of as many
+  // pieces as come up to one, rounds as long as that one.
+  __device__ __forceinline__ float estimate(const Cut& way, int most_blocks) const {
+    int pieces = 0, partials = 0;
+    float work = 0, least = kInf;
+    const auto each = [&](auto&& f) {
+      for (int n = 0; n < kClassesOfLane; ++n) {
+        const int nth = nth_class(n), tiles = lds.count[nth];
+        if (tiles == 0) continue;
+        const int blocks = blocks_of(nth, most_blocks), parts = way.parts(blocks);
+        const float clk = args.workgroup_clk + args.block_clk * Cut::of_part(blocks, parts);
+        f(tiles * parts, parts > 1, clk);
+      }
+    };
+    each([&](int count, bool are_parts, float clk) {
+      pieces += count;
+      partials += are_parts ? count : 0;
+      work += count * clk;
+      least = __builtin_fminf(least, clk);
+    });
+    const int lane = Lane::in_wave();
+    int before = sum_before(pieces);
+    float least_before = kInf, least_upto = least;
+    for (int by = 1; by < kWaveLanes; by *= 2) {
+      const float other = from_lane(lane - by, least_upto);
+      least_upto = lane >= by ? __builtin_fminf(least_upto, other) : least_upto;
+    }
+    least_before = from_lane(lane - 1, least_upto);
+    if (lane == 0) least_before = kInf;
+    const float inverse = v_rcp_f32(args.slots);
+    float rounds_clk = 0;
+    each([&](int count, bool, float clk) {
+      before += count;
+      least_before = __builtin_fminf(least_before, clk);
+      const int rounds = 1 + int((float(before) * args.heads - 0.5f) * inverse);
+      rounds_clk = v_max_f32(rounds_clk, rounds * least_before);
+    });
+    for (int by = 1; by < kWaveLanes; by *= 2) {
+      work += from_lane(lane ^ by, work);
+      partials += from_lane(lane ^ by, partials);
+      rounds_clk = v_max_f32(rounds_clk, from_lane(lane ^ by, rounds_clk));
+    }
+    if (partials > args.max_partials) return kInf;
+    const float merging =
+        partials > 0 ? args.merge_clk + float(partials) * args.heads * args.partial_clk : 0;
+    return v_max_f32(work * args.heads * inverse, rounds_clk) + merging;
+  }
+
+  __device__ __forceinline__ void count_pieces() {
+    s_barrier();  // all have read how many tiles there are
+    clear();
+    s_barrier();
+    for_tiles(args, [&](const Sequence&, int, int blocks) {
+      const int parts = cut.parts(blocks);
+      add(lds.count[class_of(Cut::of_part(blocks, parts))], parts);
+    });
+    s_barrier();
+  }
+  // Of the pieces of each class the first one's place.
+  __device__ __forceinline__ void find_begins() {
+    int count[kClassesOfLane], sum = 0;
+    for (int n = 0; n < kClassesOfLane; ++n) {
+      count[n] = lds.count[nth_class(n)];
+      sum += count[n];
+    }
+    int begin = sum_before(sum);
+    for (int n = 0; n < kClassesOfLane; ++n) {
+      lds.count[nth_class(n)] = begin;
+      begin += count[n];
+    }
+    if (Lane::in_wave() == kWaveLanes - 1) lds.entries = begin;
+  }
+  static __device__ __forceinline__ void store(uint64_t to, int nth, const AttnScheduleEntry& e) {
+    auto* at = (Global<u32x4>*)(to + uint64_t(nth) * sizeof(AttnScheduleEntry));
+    const struct Quads {
+      u32x4 quad[2];
+    } quads = __builtin_bit_cast(Quads, e);
+    at[0] = quads.quad[0];
+    at[1] = quads.quad[1];
+  }
+  // Sums that are wrong have more tiles than there is room for: those are left out.
+  __device__ __forceinline__ void place() {
+    for_tiles(args, [&](const Sequence& sequence, int tile, int blocks) {
+      const int parts = cut.parts(blocks);
+      const int at = add(lds.count[class_of(Cut::of_part(blocks, parts))], parts);
+      AttnScheduleEntry entry{tile * args.tile_q,
+                              sequence.rows,
+                              sequence.keys,
+                              sequence.q_base,
+                              sequence.kv_base,
+                              0,
+                              0,
+                              parts};
+      if (parts > 1) {
+        entry.partial = add(lds.partials, parts);
+        const int merge = add(lds.merges, 1);
+        if (entry.partial + parts > args.max_partials || merge >= args.max_merges) entry.rows = 0;
+        if (merge < args.max_merges) store(args.merges, merge, entry);
+      }
+      for (; entry.part < parts; ++entry.part)
+        if (at + entry.part < args.max_entries) store(args.entries, at + entry.part, entry);
+    });
+  }
+  __device__ __forceinline__ void fill() {
+    s_barrier();
+    const AttnScheduleEntry none{};
+    const int lane = Lane::in_workgroup();
+    for (int n = lds.entries + lane; n < args.max_entries; n += kLanes)
+      store(args.entries, n, none);
+    for (int n = lds.merges + lane; n < args.max_merges; n += kLanes) store(args.merges, n, none);
+  }
+};
+
+}  // namespace
+
+#define JOIN(a, b) a##b
+#define TILES_OF(name) JOIN(name, _tiles)
+
+extern "C" __global__ void WORKGROUP(kLanes, 2) KERNEL(AttnScheduleArgs args) {
+  __shared__ Shared shared;
+  Schedule(args, *(Local<Shared>*)&shared)();
+}
+
+// Read back from the code object when the manifest is made.
+extern "C" __device__ const int32_t TILES_OF(KERNEL)[] = {0, 0};

@@ -1,0 +1,188 @@
+"""The order in which the device takes the tiles of sequences of several lengths."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import amdattn
+from amdattn import virtual
+from amdattn.ops.attention import select
+from amdattn.ops.attention.scheduling import ENTRIES, MERGES, SCHEDULE
+from amdattn.ops.attention.work import visible_blocks
+from tests.support.attention.masked import varlen
+
+BF16 = ml_dtypes.bfloat16
+FIELDS = ("q_start", "rows", "keys", "q_base", "kv_base", "partial", "part", "parts")
+# Lengths of queries and of keys: odd ones, empty ones, one far longer than all others, many.
+MIXES = {
+    "one long": ([1500, 1, 60, 0, 257], [1500, 1, 60, 0, 257]),
+    "other keys": ([300, 0, 700, 5, 64], [2000, 900, 1, 0, 333]),
+    "all alike": ([256] * 40, [256] * 40),
+    "many": ([n % 37 for n in range(90)] + [600], [n % 61 for n in range(90)] + [900]),
+    "empty": ([0, 0, 0], [0, 5, 0]),
+    "one": ([1000], [3000]),
+}
+MASKS = ({}, {"causal": True}, {"window_size": (100, 20)}, {"window_size": (-1, 40)})
+
+
+def sums(lengths):
+    return np.cumsum([0, *lengths]).astype(np.int32)
+
+
+def planned(lengths, heads=(8, 2), **options):
+    q, k = lengths
+    return amdattn.plan_attention(
+        *(len(q), max(*q, 1), max(*k, 1), *heads, 128),
+        total_q=max(sum(q), 1),
+        total_kv=max(sum(k), 1),
+        device=amdattn.device_props(),
+        **options,
+    )
+
+
+def schedule(plan, lengths):
+    """What the device writes, of this plan: the entries, and those of tiles in parts."""
+    p = plan.problem
+    q = amdattn.empty((p.total_q, p.num_heads_q, 128))
+    k = amdattn.empty((p.total_kv, p.num_heads_kv, 128))
+    workspace = amdattn.empty((plan.workspace.total_bytes,), "uint8")
+    with virtual.profile(simulated_workgroups=1):
+        plan.run(
+            *(q, k, k),
+            **dict(zip(("cu_seqlens_q", "cu_seqlens_k"), map(sums, lengths), strict=True)),
+            workspace=workspace,
+        )
+    found = []
+    for name in (ENTRIES, MERGES):
+        regions = [region for region in plan.workspace.regions if region.name == name]
+        rows = np.zeros((0, len(FIELDS)), np.int32)
+        for region in regions:
+            raw = workspace.numpy()[region.offset : region.offset + region.nbytes]
+            rows = raw.view(np.int32).reshape(-1, len(FIELDS))
+        found.append([dict(zip(FIELDS, row, strict=True)) for row in rows.tolist()])
+    return found
+
+
+@pytest.mark.parametrize("mask", MASKS, ids=str)
+@pytest.mark.parametrize("name", MIXES)
+def test_every_tile_once_most_keys_first(name, mask):
+    lengths = MIXES[name]
+    plan = planned(lengths, **mask)
+    if plan.launches[0].kernel.op != SCHEDULE:
+        pytest.skip("each tile has a CU of its own")
+    entries, merges = schedule(plan, lengths)
+    tile = plan.forward.kernel.tile
+    starts = sums(lengths[0])[:-1].tolist(), sums(lengths[1])[:-1].tolist()
+    expected = {
+        (of_q, begin): (rows, keys, of_k)
+        for rows, keys, of_q, of_k in zip(*lengths, *starts, strict=True)
+        for begin in range(0, rows, tile["q"])
+    }
+    used = [entry for entry in entries if entry["rows"]]
+    assert entries[: len(used)] == used  # those without work are last
+    pieces = {}
+    for entry in used:
+        of_tile = entry["q_base"], entry["q_start"]
+        assert expected[of_tile] == (entry["rows"], entry["keys"], entry["kv_base"])
+        pieces.setdefault(of_tile, []).append(entry)
+    assert pieces.keys() == expected.keys()
+    partials = []
+    for of_tile, some in pieces.items():
+        assert [entry["part"] for entry in some] == list(range(some[0]["parts"])), of_tile
+        if len(some) > 1:
+            partials += range(some[0]["partial"], some[0]["partial"] + len(some))
+    assert len(set(partials)) == len(partials)
+    merged = [(entry["q_base"], entry["q_start"]) for entry in merges if entry["rows"]]
+    assert sorted(merged) == sorted(of for of, some in pieces.items() if len(some) > 1)
+    for entry in merges[: len(merged)]:
+        (first, *_) = pieces[entry["q_base"], entry["q_start"]]
+        assert entry == {**first, "part": 0}
+
+    def blocks(entry):
+        problem = amdattn.plan_attention(
+            *(1, entry["rows"], max(entry["keys"], 1), 1, 1, 128),
+            device=amdattn.device_props(),
+            **mask,
+        ).problem
+        ((begin, end),) = visible_blocks(problem, tile["q"], tile["kv"], [entry["q_start"]])
+        return -(-(end - begin if entry["keys"] else 0) // entry["parts"])
+
+    took = [blocks(entry) for entry in used]
+    assert all(later <= before + 1 for before, later in zip(took, took[1:], strict=False)), took
+
+
+def test_a_long_sequence_is_cut_and_short_ones_are_not():
+    lengths = [4096] + [128] * 7
+    entries, _ = schedule(planned((lengths, lengths), (8, 8)), (lengths, lengths))
+    parts = {entry["rows"]: entry["parts"] for entry in entries if entry["rows"]}
+    assert parts == {4096: 2, 128: 1}
+
+
+def test_enough_long_sequences_are_not_cut():
+    lengths = [2048] * 12 + [100] * 5
+    plan = planned((lengths, lengths), (32, 8))
+    entries, _ = schedule(plan, (lengths, lengths))
+    assert {entry["parts"] for entry in entries if entry["rows"]} == {1}
+
+
+@pytest.fixture(params=["one long", "other keys", "many"])
+def arrays(request):
+    lengths = MIXES[request.param]
+    rng = np.random.default_rng(3)
+    q, k, v = (
+        rng.standard_normal((sum(n), heads, 128)).astype(BF16)
+        for n, heads in zip((lengths[0], *[lengths[1]] * 2), (8, 2, 2), strict=True)
+    )
+    return q, k, v, *map(sums, lengths), max(lengths[0]), max(lengths[1])
+
+
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"num_splits": 2}], ids=str)
+def test_results(arrays, options):
+    out, lse = amdattn.flash_attn_varlen_func(*arrays, **options, return_lse=True)
+    mask = {name: value for name, value in options.items() if name != "num_splits"}
+    expected, expected_lse = varlen(*arrays[:5], **mask)
+    np.testing.assert_allclose(out.astype(np.float64), expected, atol=0.01, rtol=0.01)
+    np.testing.assert_allclose(lse, expected_lse, atol=2e-3, rtol=1e-5)
+
+
+def test_bits_repeat_whatever_the_order_of_waves(arrays):
+    results = set()
+    for seed in (1, 2, 3):
+        virtual.set_option("seed", seed)
+        try:
+            results.add(np.asarray(amdattn.flash_attn_varlen_func(*arrays)).tobytes())
+        finally:
+            virtual.set_option("seed", 0)
+    assert len(results) == 1
+
+
+@pytest.mark.parametrize("num_splits", [1, 2])
+def test_a_sequence_has_the_bits_that_it_has_alone(num_splits):
+    """With num_splits: among so many that there is a schedule, and alone, where there is none."""
+    q_lengths, k_lengths = MIXES["many"]
+    rng = np.random.default_rng(4)
+    q, k, v = (
+        rng.standard_normal((sum(n), heads, 128)).astype(BF16)
+        for n, heads in zip((q_lengths, k_lengths, k_lengths), (8, 2, 2), strict=True)
+    )
+    starts = sums(q_lengths), sums(k_lengths)
+    most = max(q_lengths), max(k_lengths)
+    out = amdattn.flash_attn_varlen_func(q, k, v, *starts, *most, num_splits=num_splits)
+    for n in (36, 60, 90):
+        of_q, of_k = (slice(start[n], start[n + 1]) for start in starts)
+        alone = amdattn.flash_attn_func(
+            q[None, of_q], k[None, of_k], v[None, of_k], num_splits=num_splits
+        )
+        assert alone[0].tobytes() == out[of_q].tobytes()
+
+
+def test_nothing_is_found_in_checked_mode(arrays):
+    with virtual.check() as check:
+        amdattn.flash_attn_varlen_func(*arrays, causal=True)
+    assert not check.errors
+
+
+def test_few_short_sequences_have_no_schedule():
+    lengths = [100, 20]
+    plan = planned((lengths, lengths), (4, 4))
+    assert [launch.kernel.op for launch in plan.launches] == [select.ATTENTION]
