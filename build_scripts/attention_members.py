@@ -132,6 +132,8 @@ _FAMILY = (
     ("bf16", 64, 64, 64, ("rtne", "rtna", "rtz")),
     ("fp16", 128, 128, 64, ("rtne",)),
     ("fp16", 64, 64, 64, ("rtne",)),
+    ("bf16", 128, 128, 32, ("rtne", "rtna", "rtz")),
+    ("fp16", 128, 128, 32, ("rtne",)),
 )
 # The same where matrix instructions take twice as many keys or columns and LDS transposes V: in
 # their schedule (Cdna4 of asm_src/arch/target.h), with so many keys in a block, or still in the

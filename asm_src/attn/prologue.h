@@ -241,7 +241,7 @@ struct Prologue : FirstLoads<S> {
     set_mask();
     o = output_row(args, work, wave_row + row) + S::column_of_group(group);
     ordered::settle(o);
-    ordered::ds_write_b32(lds + S::kBaseVote + 4 * wave, 0.0f);
+    if constexpr (S::kResidents == 1) ordered::ds_write_b32(lds + S::kBaseVote + 4 * wave, 0.0f);
     const auto load_tiles = [&] {
       if (__builtin_expect(!padded_q, true))
         unroll_from<1, kTilesAhead>([&]<int t>() { this->template load_tile<t>(); });
