@@ -119,6 +119,7 @@ def narrow_accepts(head_dim: int, round_mode: str) -> dict[str, Any]:
 # The attention forward family: dtype, head_dim, head_dim_v, q rows of a wave, rounding.
 # As many rows as the registers hold: each operand from LDS then meets most rows. And fewer, for
 # masks that cut tiles and grids that are small; those are named by their rows, without softcap.
+# With 32 rows a wave two workgroups are on a CU.
 _FAMILY = (
     ("bf16", 128, 128, 96, ("rtne", "rtna", "rtz")),
     ("bf16", 64, 64, 128, ("rtne", "rtna", "rtz")),
@@ -132,6 +133,8 @@ _FAMILY = (
     ("bf16", 64, 64, 64, ("rtne", "rtna", "rtz")),
     ("fp16", 128, 128, 64, ("rtne",)),
     ("fp16", 64, 64, 64, ("rtne",)),
+    ("bf16", 128, 128, 32, ("rtne", "rtna", "rtz")),
+    ("fp16", 128, 128, 32, ("rtne",)),
 )
 # The same where matrix instructions take twice as many keys or columns and LDS transposes V: in
 # their schedule (Cdna4 of asm_src/arch/target.h), with so many keys in a block, or still in the

@@ -69,6 +69,7 @@ void print(const char* name) {
 int main() {
   print<128, 128, 96, false>("d128");
   print<128, 128, 64, false>("d128_q256");
+  print<128, 128, 32, false>("d128_q128");
   print<64, 64, 128, false>("d64");
   print<64, 64, 64, false>("d64_q256");
   print<192, 128, 64, false>("d192x128");

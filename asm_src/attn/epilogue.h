@@ -47,11 +47,17 @@ struct Epilogue {
     lse = args.lse;
     sinks = args.sinks;
     columns = args.head_dim_v - int(work.column);
+    if constexpr (S::kResidents > 1)  // likewise: see store_carefully()
+      for (int t = 0; t < kN; ++t) sums[t] = reference[t] = 0;
   }
 
   // False if an element is not finite, or scores are so large that they are rounded by more than
   // 2^-6: the greatest probability is then not what it should be.
   __device__ __forceinline__ bool operator()([[maybe_unused]] bool can_overflow) {
+    if constexpr (S::kResidents > 1) {  // where K was, of which no wave needs any more
+      ordered::s_barrier();
+      ordered::ds_write_b32(lds + S::kBaseVote + 4 * Lane::wave(), 0.0f);
+    }
     last_output();
     set_scales();
     if (__builtin_expect(work.part >= 0, false)) {
@@ -349,7 +355,8 @@ struct Epilogue {
       auto* to = (Global<uint16_t>*)next;
       f32x2 x[kPairs];
       float by;
-      if constexpr (S::kDirect) {  // else the compiler keeps those of the attempt before
+      // Else the compiler keeps those of the attempt before.
+      if constexpr (S::kDirect || S::kResidents > 1) {
         for (auto& pair : x) pair = f32x2{};
         by = 0;
       }

@@ -81,7 +81,7 @@ struct Forward : Prologue<S, kExact> {
 
   // False if an element of the result is not finite, which asks for a second attempt, an exact one.
   __device__ __forceinline__ bool operator()(uint32_t lds, [[maybe_unused]] bool can_overflow) {
-    reserve_acc();
+    reserve_registers<S>();
     if (work.q_start >= work.rows) return true;
     this->prologue(lds, can_overflow);
     main_loop();

@@ -15,7 +15,9 @@ constexpr int power_of_two(int least_value) { return 1 << log2_of(least_value); 
 
 // Two stages each of K, as loads bring it, and of V, which is transposed in registers on its way.
 // Blocks of kKeys rows.
-template <bool kTransposesReads, int kKeys, int kHeadDim, int kHeadDimV, int kTile>
+// kShares: LDS holds another workgroup's, too, and there is nothing but K and V in it.
+template <bool kTransposesReads, int kKeys, int kHeadDim, int kHeadDimV, int kTile,
+          bool kShares = false>
 struct LdsLayout {
   static_assert(kKeys == kUnitKeys);
   static constexpr int kStages = 2;
@@ -34,8 +36,9 @@ struct LdsLayout {
   static constexpr int kStageK = power_of_two(kKeys * kRowBytesK / kLoadBytesK * kPitchK);
   static constexpr int kStageV = power_of_two(kKeys * kRowBytesV);
   static constexpr int kBaseV = kStages * kStageK;
-  static constexpr int kBaseVote = kBaseV + kStages * kStageV;  // a word of each wave
-  static constexpr int kLdsBytes = kBaseVote + 4 * kWaves;
+  // A word of each wave, behind all stages; or, once the loop is done, in the first one.
+  static constexpr int kBaseVote = kShares ? 0 : kBaseV + kStages * kStageV;
+  static constexpr int kLdsBytes = kBaseV + kStages * kStageV + (kShares ? 0 : 4 * kWaves);
   static constexpr int kGroupV = 4 * kRowBytesV;  // 4 keys
   static constexpr int kOctetV = 16 * kTile;      // of them two tiles of columns
   static constexpr int kLoadsK = kKeys * kRowBytesK / kWaves / kLoadBytesK;  // of a wave and block
@@ -51,7 +54,7 @@ struct LdsLayout {
 // read. Consecutive stages differ in one bit (a Gray code), so that one XOR takes an address from
 // each to the next.
 template <int kKeys, int kHeadDim, int kHeadDimV, int kTile>
-struct LdsLayout<true, kKeys, kHeadDim, kHeadDimV, kTile> {
+struct LdsLayout<true, kKeys, kHeadDim, kHeadDimV, kTile, false> {
   static constexpr int kStages = 4, kLoadBytes = 1024;
   static constexpr int kRowBytesK = 2 * kHeadDim, kRowBytesV = 2 * kHeadDimV;
   static constexpr int kStageBytesV = kKeys * kRowBytesK;  // where V begins in a stage

@@ -130,6 +130,15 @@ struct Uniform {
   uint32_t low_halves, high_halves;  // of two registers, for v_perm_b32
 };
 
+// Of a SIMD's registers half are another workgroup's where two are on a CU.
+template <class S>
+__device__ __forceinline__ void reserve_registers() {
+  if constexpr (S::kResidents == 1)
+    reserve_acc();
+  else
+    reserve_96_acc();
+}
+
 template <class S>
 struct Pipeline;
 
@@ -195,7 +204,7 @@ struct Pipeline {
       constexpr Placed step = Plan::template kTable<kUnit>.at[i];
       Do<step.step>::template run<kUnit, step.n, kMasked>(*this);
     });
-    reserve_acc();
+    reserve_registers<S>();
     if (__builtin_expect(softmax.exceeds != 0, 0)) rescale<kUnit, kMasked>();
   }
 

@@ -116,6 +116,9 @@ struct Prologue : FirstLoads<S> {
         if constexpr (turn == 0 && w % S::kOperandsOf16 == 0)
           ordered::s_waitcnt<ordered::kAnyVm,
                              least(14, S::kHalves * S::kReadsK - 1 - w / S::kOperandsOf16)>();
+        // With more tiles an exchange has been waited for, and with it what was read before.
+        if constexpr (kN == 2 && S::kHalves == 2 && turn == kN && w == 0)
+          ordered::s_waitcnt<ordered::kAnyVm, 0>();
         if constexpr (turn < kN) loop.template multiply_keys<turn, S::kHalves * w>(r.score[turn]);
         if constexpr (turn == kN && S::kHalves == 2)
           loop.template multiply_keys<0, 2 * w + 1>(loop.operand.score[0][1]);
@@ -241,7 +244,7 @@ struct Prologue : FirstLoads<S> {
     set_mask();
     o = output_row(args, work, wave_row + row) + S::column_of_group(group);
     ordered::settle(o);
-    ordered::ds_write_b32(lds + S::kBaseVote + 4 * wave, 0.0f);
+    if constexpr (S::kResidents == 1) ordered::ds_write_b32(lds + S::kBaseVote + 4 * wave, 0.0f);
     const auto load_tiles = [&] {
       if (__builtin_expect(!padded_q, true))
         unroll_from<1, kTilesAhead>([&]<int t>() { this->template load_tile<t>(); });

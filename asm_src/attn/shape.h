@@ -13,10 +13,18 @@ constexpr int tile_rows(int head_dim) {
   return head_dim == 64 || Target::kOperandElements == 8 ? 32 : 16;
 }
 
+// Workgroups that are on a CU at a time: two where waves have 32 rows, each with half of the
+// registers and of LDS. What is before and after the loop of one is then beside the other's loop.
+template <class Target>
+constexpr int residents(int wave_rows) {
+  return !Target::kTransposesReads && wave_rows == 32 ? 2 : 1;
+}
+
 template <int kHeadDim_, int kHeadDimV_, int kWaveRows_, Element kElement_, Rounding kRounding_,
           bool kCapped_ = false, class Target_ = Cdna3, int kKeys_ = kUnitKeys>
-struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV_,
-                         tile_rows<Target_>(kHeadDim_)> {
+struct Shape
+    : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV_,
+                tile_rows<Target_>(kHeadDim_), (residents<Target_>(kWaveRows_) > 1)> {
   using Target = Target_;
   static constexpr int kHeadDim = kHeadDim_, kHeadDimV = kHeadDimV_;
   static constexpr int kKeys = kKeys_, kLog2Keys = log2_of(kKeys);  // rows of K and V in a block
@@ -36,7 +44,9 @@ struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV
                                      : kElement == Element::kBf16 ? 0.00405192f
                                                                   : 0.000507098f;
   static constexpr int kTile = tile_rows<Target>(kHeadDim);
-  using Layout = LdsLayout<Target::kTransposesReads, kKeys, kHeadDim, kHeadDimV, kTile>;
+  static constexpr int kResidents = residents<Target>(kWaveRows_);
+  using Layout =
+      LdsLayout<Target::kTransposesReads, kKeys, kHeadDim, kHeadDimV, kTile, (kResidents > 1)>;
   static constexpr bool kDirect = Target::kTransposesReads;  // V goes straight to LDS
   static constexpr int kGroups = 64 / kTile;  // of lanes: those that share a row of q
   static constexpr int kDepth = kGroups * Target::kOperandElements;
@@ -91,6 +101,7 @@ struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV
   template <int kTileQ, int kOctet>
   static constexpr int kAccQuery = kAccO + kTileQ * kRegistersQ + kOctet * 4;
 
+  static_assert(kResidents == 1 || kAccO + kTilesQAcc * kRegistersQ == 96);
   static_assert(kHeadDim % 64 == 0);
   static_assert(kAccO <= 256 && Layout::kLdsBytes <= Target::kMaxLdsBytes);
   static_assert(kWaveRows % kTile == 0 && kKeys == 1 << kLog2Keys);

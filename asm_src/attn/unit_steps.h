@@ -41,7 +41,7 @@ struct UnitSteps {
   static constexpr bool waits_k(int t) { return t % kN == kN - 1; }
   // Whether all K operands that a block's units read are those of the next block.
   static constexpr bool kReadsAhead = S::kUnits == kN;
-  static constexpr bool kSplit = !kDirect && S::kTile == 16;  // transpositions, between two units
+  static constexpr bool kSplit = !kDirect && S::kTile == 16 && !kShort;  // transpositions
   static constexpr int kWriteV = kDirect ? kNever : kShort ? 1 : kN - 3;
   static constexpr int kTransposeV = kDirect ? kNever : kWriteV - kSplit;
   static constexpr int kBarrier = kDirect ? kN - 1 : kShort ? 0 : kN - 3;
@@ -54,15 +54,20 @@ struct UnitSteps {
   // And behind which matrix instruction.
   static constexpr int kStagedThere = kWindows * (kSplit ? 5 : 3) / 8;
   static constexpr bool kEarly = kDirect || kShort;
-  static constexpr int kBarrierWindow = kDirect  ? kWindows * 5 / 8
-                                        : kEarly ? kWindows * 3 / 8
-                                                 : kWindows - 2;
+  // All operands are read in one unit of 16 rows: from as early on as can be.
+  static constexpr bool kCrowded = kShort && !kDirect && S::kTile == 16;
+  static constexpr int kBarrierWindow = kDirect      ? kWindows * 5 / 8
+                                        : kCrowded ? kWindows / 8
+                                        : kEarly   ? kWindows * 3 / 8
+                                                   : kWindows - 2;
+  // Behind the descriptors of a block.
+  static constexpr int kNextWindow = kCrowded ? kWindows * 3 / 8 : kBarrierWindow;
   // In which window, counted from the first one of the block. With two tiles of staged V all of
   // the unit before has loads.
   static constexpr int next_block(int n) {
-    const int barrier = kBarrier * kWindows + kBarrierWindow,
+    const int until = kBarrier * kWindows + kNextWindow,
               from = kDirect ? 0 : kBarrier * kWindows;
-    return kEarly ? from + n * (barrier - from) / kNextBlockOps : barrier - 1 - kNextBlockOps + n;
+    return kEarly ? from + n * (until - from) / kNextBlockOps : until - 1 - kNextBlockOps + n;
   }
   static constexpr int write_v(int n) { return n + (kSplit ? 6 : kWindows * 3 / 4); }
   static constexpr int load_v(int n) {
@@ -71,7 +76,7 @@ struct UnitSteps {
   // In which window, counted from the first one of that unit; none is the last of its unit, since a
   // load comes a window behind its address.
   static constexpr int load_k(int n) {
-    const int first = kEarly ? kBarrierWindow + 1 : 0;
+    const int first = kEarly ? kNextWindow + 1 : 0;
     if (!kDirect) return first + n * (kWindows - first) / S::kLoadsToLds;
     const int room = (S::kUnits - kBarrier) * (kWindows - 1) - first;
     const int nth = first + n * room / S::kLoadsToLds;
@@ -138,6 +143,14 @@ struct UnitSteps {
       for (int n = from; n < to; ++n) out.add(Step::kTranspose, n, window);
     };
     if (kSplit && t == kWriteV) transpose(kTransposes / 2, kTransposes, 0);
+    const auto flip = [&out, t] {
+      for (int n = 0; n < S::kAddressesK; ++n)
+        if (t == kFlipReadK) out.add(Step::kFlipReadK, n);
+    };
+    const auto flip_v = [&out, t] {
+      if (t == kFlipReadV && !kDirect) out.add(Step::kFlipReadV);
+    };
+    if (kCrowded) flip(), flip_v();
     out.add(Step::kAddUnit);
     for (int n = 0; n < 2; ++n) out.add(Step::kAddSample, n);
     // What waits for a transcendental comes later than what the transcendentals before it wait for.
@@ -154,10 +167,9 @@ struct UnitSteps {
       if (e == kSampled && !S::kConverts) out.add(Step::kSample);
       if (e >= 0 && e % 2 == 1) out.add(Step::kPack, e / 2);
       if (e == kSampled && S::kConverts) out.add(Step::kSample);
-      for (int n = 0; n < S::kAddressesK; ++n)
-        if (e == 2 && t == kFlipReadK) out.add(Step::kFlipReadK, n);
+      if (e == 2 && !kCrowded) flip();
       if (e == kE / 2 && t == kFlipWriteV) out.add(Step::kFlipWriteV);
-      if (e == (kFlipsFirst ? 2 : kE / 2) && t == kFlipReadV && !kDirect) out.add(Step::kFlipReadV);
+      if (e == (kFlipsFirst ? 2 : kE / 2) && !kCrowded) flip_v();
       if (e == kE / 2 && !kSplit && t == kTransposeV) transpose(0, kTransposes, kStagedThere + 1);
     }
     if (kDirect && t == kFlipReadV) out.add(Step::kFlipReadV);  // behind the late reads

@@ -49,19 +49,23 @@ struct AttnWork {
   __device__ __forceinline__ AttnWork(const AttnFwdArgs& args, int id, int tile_rows,
                                       int tile_columns, int log2_keys, Seeing seeing) {
     const int whole = args.whole_tiles;
+    int nth = 0;
     if (__builtin_expect(id < whole, true)) {
       find_tile(args, id, tile_rows, tile_columns);
       find_keys(args, tile_rows, log2_keys, seeing, 0, 1);
-    } else if (has_schedule(args)) {
-      const int nth = find_scheduled(args, id, tile_columns);
-      find_keys(args, tile_rows, log2_keys, seeing, nth, parts);
+      return;
+    }
+    if (__builtin_expect(has_schedule(args), false)) {
+      nth = find_scheduled(args, id, tile_columns);
       if (parts > 1) part += nth;
     } else {
       part = id - whole;
-      const int part_tile = divide(part, args.parts);
+      parts = args.parts;
+      const int part_tile = divide(part, parts);
       find_tile(args, whole + part_tile, tile_rows, tile_columns);
-      find_keys(args, tile_rows, log2_keys, seeing, part - part_tile * args.parts, args.parts);
+      nth = part - part_tile * parts;
     }
+    find_keys(args, tile_rows, log2_keys, seeing, nth, parts);
   }
 
   // Of the nth tile that is in parts, without its keys.

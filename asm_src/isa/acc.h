@@ -19,6 +19,14 @@ __device__ __forceinline__ void reserve_acc() {
                      "a254", "a255");
 }
 
+// The same of the first 96 only.
+__device__ __forceinline__ void reserve_96_acc() {
+  asm volatile("" ::
+                   : "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9", ACC_TEN("a1"),
+                     ACC_TEN("a2"), ACC_TEN("a3"), ACC_TEN("a4"), ACC_TEN("a5"), ACC_TEN("a6"),
+                     ACC_TEN("a7"), ACC_TEN("a8"), "a90", "a91", "a92", "a93", "a94", "a95");
+}
+
 template <int kRegister>
 __device__ __forceinline__ float v_accvgpr_read_b32() {
   float x;

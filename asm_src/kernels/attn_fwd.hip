@@ -15,7 +15,7 @@ using S = Shape<HEAD_DIM, HEAD_DIM_V, WAVE_ROWS, Element::ELEMENT, Rounding::ROU
 #define JOIN(a, b) a##b
 #define TILES_OF(name) JOIN(name, _tiles)
 
-extern "C" __global__ void WORKGROUP(kWaves* kWaveLanes, 1) KERNEL(AttnFwdArgs) {
+extern "C" __global__ void WORKGROUP(kWaves* kWaveLanes, S::kResidents) KERNEL(AttnFwdArgs) {
   __shared__ u32x4 lds[S::kLdsBytes / sizeof(u32x4)];
   const auto address = (uint32_t)(Local<u32x4>*)lds;
   auto* from = (Arguments*)__builtin_amdgcn_kernarg_segment_ptr();

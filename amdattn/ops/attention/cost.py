@@ -38,11 +38,19 @@ def block_clk(kernel: KernelSpec) -> float:
 
 
 def workgroup_clk(kernel: KernelSpec, edges: int) -> float:
-    """Clocks of a workgroup beside its KV blocks, and of so many edges of a window among them."""
+    """Clocks of a workgroup beside its KV blocks, and of so many edges of a window among them.
+
+    Where registers are left for another workgroup on the CU, half of what is before and after the
+    loop is beside the other's loop.
+    """
     costs, rows = ATTENTION_KERNELS[kernel.arch], kernel.tile["q"]
     masked = edges * (rows / (_ROWS * _WAVES)) * (rows / _KEYS)
     ends = costs.workgroup + costs.workgroup_per_kib * rows * _columns(kernel) / 512
-    return ends + masked * costs.masked
+    return ends / _residents(kernel) + masked * costs.masked
+
+
+def _residents(kernel: KernelSpec) -> int:
+    return max(1, architecture(kernel.arch).vgprs_per_simd // kernel.vgpr)
 
 
 def _columns(kernel: KernelSpec) -> int:

@@ -189,10 +189,11 @@ _MAX_SELECTIONS = 256
 
 
 def _choose_split(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps) -> Choice:
-    slots = workgroups_per_cu(kernel, props)[0] * props.num_cus
     if kernel.accepts["max_tile_heads"] > 1:
+        slots = workgroups_per_cu(kernel, props)[0] * props.num_cus
         return head_split.choose(problem, kernel, props, slots)
-    return choose(problem, kernel, props, slots, kernel.accepts["max_num_splits"])
+    # Two workgroups of a CU share its matrix units: it takes as long as one after the other.
+    return choose(problem, kernel, props, props.num_cus, kernel.accepts["max_num_splits"])
 
 
 def _tiles_compared(choices: Sequence[TileChoice]) -> str:

@@ -64,8 +64,8 @@ MEMBERS = [
         for dtype, mode in _MODES
     ),
     *(
-        Member(dtype, dim, dim, mode, f"attn_fwd_{prefix}_d{dim}_q256_{mode}")
-        for dim in (128, 64)
+        Member(dtype, dim, dim, mode, f"attn_fwd_{prefix}_d{dim}_q{rows}_{mode}")
+        for dim, rows in ((128, 256), (64, 256), (128, 128))
         for (dtype, mode), prefix in zip(_MODES, ("bf16", "bf16", "bf16", "fp16"), strict=True)
     ),
 ]
