@@ -93,7 +93,7 @@ class Study:
         """What is mutated, the forward kernel first, and which Triton compiled a part of it."""
         found = shipped_subjects(self.props, self.shipped)
         if self.of_shipped:
-            return found, "no kernels of it"
+            return found, "none"
         found += hip_subjects(self.arch)
         found.sort(key=lambda subject: subject.name != FORWARD)
         if importlib.util.find_spec("triton") is None:
