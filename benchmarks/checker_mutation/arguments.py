@@ -179,18 +179,19 @@ def _of_decode() -> dict[tuple[str, str, int], str]:
     found: dict[tuple[str, str, int], str] = {}
     for digest, at in _DECODE.items():
         for kind in _WAITS:
-            found[digest, kind, 0x178C] = _LENGTHS_ARE_THERE
+            found[digest, f"{kind}, vmcnt", 0x178C] = _LENGTHS_ARE_THERE
             found |= {(digest, kind, pc): _NEVER_ALONE for pc in (0x1D00, 0x1D1C, 0x1D38)}
         found |= {(digest, "EXEC", pc): _COLUMNS_OF_O for pc in at["columns of V"]}
         found |= {(digest, "EXEC", pc): _NESTED_COLUMNS for pc in at["columns"]}
         found |= {(digest, "EXEC", pc): _SAME_ROW for pc in at["row"]}
-        found |= {(digest, "wait deleted", pc): _WAITED_BEFORE for pc in at["K"]}
-        found |= {(digest, "wait weakened", pc): _Q_IS_YOUNGER for pc in at["K and V"]}
-        found |= {(digest, "wait weakened", pc): _ONLY_THE_WRITE_BACK for pc in at["parts"]}
+        found |= {(digest, "wait deleted, vmcnt", pc): _WAITED_BEFORE for pc in at["K"]}
+        found |= {(digest, "wait weakened, vmcnt", pc): _Q_IS_YOUNGER for pc in at["K and V"]}
+        found |= {(digest, "wait weakened, vmcnt", pc): _ONLY_THE_WRITE_BACK for pc in at["parts"]}
     return found
 
 
-# (digest of the kernel's instructions, class, address) -> why nothing can be seen
+# (digest of the kernel's instructions, class, address) -> why nothing can be seen. A class of waits
+# may name the counter: "wait deleted, vmcnt".
 ARGUMENTS: dict[tuple[str, str, int], str] = {
     **_of_decode(),
     # Kernels of tests/support/peers as Triton 3.9 compiles them: divide_integers, order,

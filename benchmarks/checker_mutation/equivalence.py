@@ -146,7 +146,10 @@ class Judge:
         judgement = judges[mutant.kind](mutant)
         if judgement.argument:
             return judgement
-        stated = ARGUMENTS.get((self._digest, mutant.kind, mutant.pc), "")
+        counter = mutant.what.partition("(")[0]  # of a wait, which has one for each
+        kinds = (mutant.kind, f"{mutant.kind}, {counter}")
+        found = [ARGUMENTS.get((self._digest, kind, mutant.pc), "") for kind in kinds]
+        stated = next(filter(None, found), "")
         if self._is_attention:
             stated = stated or idioms.argument(self._code, mutant)
             if mutant.kind == "wait weakened":

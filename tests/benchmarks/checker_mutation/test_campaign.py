@@ -7,7 +7,9 @@ import dataclasses
 import pytest
 
 from amdattn.arch.props import KNOWN_DEVICES
+from benchmarks.checker_mutation import equivalence
 from benchmarks.checker_mutation.campaign import SCHEDULES, campaign
+from benchmarks.checker_mutation.equivalence import Judge
 from benchmarks.checker_mutation.generate import CLASSES, mutants
 from benchmarks.checker_mutation.kernel import KernelCode
 from benchmarks.checker_mutation.report import Campaign, Verdict
@@ -89,6 +91,26 @@ def test_wait_and_barrier_in_front_of_a_counter(
             case.findings or case.error or case.outputs != expected[case.case]
             for case in result.cases
         ), (changed[result.id], result.failure)
+
+
+def test_stated_argument_of_one_counter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait has a field for each counter, of which an argument may name one."""
+    subject = range_copy()
+    code = KernelCode(subject.image, subject.symbol)
+    judge = Judge(subject, code)
+    deleted = [m for m in mutants(code, False) if m.kind == "wait deleted"]
+    mutant = next(m for m in deleted if not judge(m).argument)
+    counter = mutant.what.partition("(")[0]
+    other = {"vmcnt": "lgkmcnt", "lgkmcnt": "vmcnt"}[counter]
+    for kind, argument in (
+        ("wait deleted", "said"),
+        (f"wait deleted, {counter}", "said"),
+        (f"wait deleted, {other}", ""),
+        ("wait weakened", ""),
+    ):
+        stated = {(code.digest, kind, mutant.pc): "said"}
+        monkeypatch.setattr(equivalence, "ARGUMENTS", stated)
+        assert (judge(mutant).argument, judge(mutant).stated) == (argument, bool(argument))
 
 
 def test_unknown_class() -> None:
