@@ -22,9 +22,8 @@ constexpr int residents(int wave_rows) {
 
 template <int kHeadDim_, int kHeadDimV_, int kWaveRows_, Element kElement_, Rounding kRounding_,
           bool kCapped_ = false, class Target_ = Cdna3, int kKeys_ = kUnitKeys>
-struct Shape
-    : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV_,
-                tile_rows<Target_>(kHeadDim_), (residents<Target_>(kWaveRows_) > 1)> {
+struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV_,
+                         tile_rows<Target_>(kHeadDim_), (residents<Target_>(kWaveRows_) > 1)> {
   using Target = Target_;
   static constexpr int kHeadDim = kHeadDim_, kHeadDimV = kHeadDimV_;
   static constexpr int kKeys = kKeys_, kLog2Keys = log2_of(kKeys);  // rows of K and V in a block
