@@ -56,7 +56,7 @@ struct UnitSteps {
   static constexpr bool kEarly = kDirect || kShort;
   // All operands are read in one unit of 16 rows: from as early on as can be.
   static constexpr bool kCrowded = kShort && !kDirect && S::kTile == 16;
-  static constexpr int kBarrierWindow = kDirect      ? kWindows * 5 / 8
+  static constexpr int kBarrierWindow = kDirect    ? kWindows * 5 / 8
                                         : kCrowded ? kWindows / 8
                                         : kEarly   ? kWindows * 3 / 8
                                                    : kWindows - 2;
@@ -65,8 +65,7 @@ struct UnitSteps {
   // In which window, counted from the first one of the block. With two tiles of staged V all of
   // the unit before has loads.
   static constexpr int next_block(int n) {
-    const int until = kBarrier * kWindows + kNextWindow,
-              from = kDirect ? 0 : kBarrier * kWindows;
+    const int until = kBarrier * kWindows + kNextWindow, from = kDirect ? 0 : kBarrier * kWindows;
     return kEarly ? from + n * (until - from) / kNextBlockOps : until - 1 - kNextBlockOps + n;
   }
   static constexpr int write_v(int n) { return n + (kSplit ? 6 : kWindows * 3 / 4); }
