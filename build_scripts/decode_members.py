@@ -22,7 +22,7 @@ _SHAPES = (
     (192, 32, 1),
     (256, 32, 1),
 )
-_SHAPES_OF_OTHERS = ((64, 16, 1), (128, 16, 1), (128, 32, 1), (256, 16, 1))
+_SHAPES_OF_OTHERS = ((128, 16, 1), (256, 16, 1))
 
 
 def decode_members() -> Iterator[dict[str, Any]]:
