@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
+from amdattn.dtypes import as_dtype
 from amdattn.ops.decode.cases import OPERATION, DecodeCase
+from amdattn.ops.decode.layouts import CHUNK_BYTES
 from amdattn.ops.decode.planning import MOST_QUERIES
 from amdattn.ops.decode.problem import DecodeProblem
 from benchmarks.checker_mutation.operation import operation_case
@@ -50,8 +52,27 @@ class _NanBehind(DecodeCase):
 
 def decode_subject(kernel: KernelSpec, props: DeviceProps) -> Subject:
     """A kernel of the family."""
-    made = tuple(_case(launch, kernel, props) for launch in _launches(kernel))
+    launches = [_fitting(launch, kernel) for launch in _launches(kernel)]
+    made = tuple(_case(launch, kernel, props) for launch in launches if launch is not None)
     return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
+
+
+def _fitting(launch: _Launch, kernel: KernelSpec) -> _Launch | None:
+    """The same over a cache as the kernel takes it; None if there is none of that layout."""
+    if not kernel.params["packed"]:
+        return launch
+    options = dict(launch.options)
+    if launch.nan or options.get("cache_leftpad") or options.get("cache_batch_idx"):
+        return None
+    batch, seqlen_q, seqlen_kv, heads_q, heads_kv, head_dim = launch.sizes
+    page = options.setdefault("page_size", 16)
+    chunk = CHUNK_BYTES // as_dtype(kernel.params["kv_dtype"]).itemsize
+    keys, columns = -(-seqlen_kv // page) * page, -(-head_dim // chunk) * chunk
+    options |= {"kv_layout": "packed", "rotary_positions": 0}
+    if options.get("rotary_dim"):
+        options["rotary_positions"] = keys + MOST_QUERIES
+    sizes = batch, seqlen_q, keys, heads_q, heads_kv, columns
+    return dataclasses.replace(launch, sizes=sizes, options=options)
 
 
 def _case(launch: _Launch, kernel: KernelSpec, props: DeviceProps) -> Case:
@@ -59,7 +80,8 @@ def _case(launch: _Launch, kernel: KernelSpec, props: DeviceProps) -> Case:
     if cus:
         props = dataclasses.replace(props, num_cus=cus, num_xcds=1)
     options = {"return_lse": True, "cache_seqlens": bool(launch.lengths), **launch.options}
-    problem = DecodeProblem(*launch.sizes, **options, dtype=kernel.dtype)
+    elements: dict[str, Any] = {"dtype": kernel.dtype, "kv_dtype": kernel.params["kv_dtype"]}
+    problem = DecodeProblem(*launch.sizes, **options, **elements)
     case = (_NanBehind if launch.nan else DecodeCase)(problem, "", kernel.name, launch.lengths)
     counted = _OLDER << _GENERATION_BIT | 1 if stale else 0
     made = operation_case(OPERATION, case, kernel, props, run=_GENERATION, at_rest=counted)

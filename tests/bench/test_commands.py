@@ -122,7 +122,7 @@ def test_json(run: Command) -> None:
         *("l2_write", "mall_write", "hbm_write"),
     }
     first = (row["launches"] or [row])[0]
-    assert first["workgroups"] >= 2 and first["rounds"] == 1 and first["residents"] == 1
+    assert first["workgroups"] >= 2 and first["rounds"] == 1 and first["residents"] == 2
     assert not row["sampled"]
 
 

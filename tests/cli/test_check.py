@@ -17,7 +17,7 @@ from tests.support.gpu import compiled
 
 ARGS = "in in int32[4, 256] low=0 high=1000; out out int32[4]"
 GEOMETRY = ("--grid", 4, "--workgroup", "256,1", "--args", ARGS)
-KERNEL = "amdattn_attn_fwd_bf16_d128_q256_rtne_gfx942"
+KERNEL = "amdattn_attn_fwd_bf16_d128_q128_rtne_gfx942"
 
 
 class Command:

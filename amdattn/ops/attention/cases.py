@@ -211,6 +211,11 @@ _GENERAL: tuple[Mapping[str, Any], ...] = (
     {"seqlen_q": 97, "seqlen_kv": 97, "num_heads_q": 2, "num_heads_kv": 2, "packed": True},
     {"seqlen_q": 65, "seqlen_kv": 65, "softmax_scale": -0.25},
     {"seqlen_q": 40, "seqlen_kv": 70, "special": True},
+    # Of such lengths the device makes the order of tiles, and cuts some.
+    {
+        **{"seqlen_q": 0, "seqlen_kv": 0, "num_heads_q": 2, "causal": True},
+        "lengths": ((40, 1000), (3, 50), (0, 9)),
+    },
 )
 # Rows of K and V copied together first: the kernel of that, at a head size that is no power of two.
 _GATHERED: tuple[Mapping[str, Any], ...] = (
