@@ -116,7 +116,7 @@ def heads() -> list[str]:
     """Of a table's columns."""
     columns = ["heads", "b", "keys", "MB", "floor"]
     for cache in CACHES:
-        columns += [cache.name, "bar", "of bar"]
+        columns += [cache.name, "of bar"]
     return columns
 
 
@@ -126,7 +126,7 @@ def cells(found: list[Found]) -> list[str]:
     row = [f"{shape.heads_q}/{shape.heads_kv}", str(shape.batch), str(shape.keys)]
     row += [f"{shape.nbytes / _MB:.0f}", f"{found[0].floor_us:.1f}"]
     for one in found:
-        row += [f"{one.us:.1f}", f"{one.bar_us:.1f}", f"{one.of_bar:.2f}"]
+        row += [f"{one.us:.1f}", f"{one.of_bar:.2f}"]
     return row
 
 

@@ -79,9 +79,11 @@ def _case(launch: _Launch, kernel: KernelSpec, props: DeviceProps) -> Case:
     cus, stale = launch.cus, launch.stale
     if cus:
         props = dataclasses.replace(props, num_cus=cus, num_xcds=1)
-    options = {"return_lse": True, "cache_seqlens": bool(launch.lengths), **launch.options}
-    elements: dict[str, Any] = {"dtype": kernel.dtype, "kv_dtype": kernel.params["kv_dtype"]}
-    problem = DecodeProblem(*launch.sizes, **options, **elements)
+    options: dict[str, Any] = {
+        **{"return_lse": True, "cache_seqlens": bool(launch.lengths), "dtype": kernel.dtype},
+        **{"kv_dtype": kernel.params["kv_dtype"], **launch.options},
+    }
+    problem = DecodeProblem(*launch.sizes, **options)
     case = (_NanBehind if launch.nan else DecodeCase)(problem, "", kernel.name, launch.lengths)
     counted = _OLDER << _GENERATION_BIT | 1 if stale else 0
     made = operation_case(OPERATION, case, kernel, props, run=_GENERATION, at_rest=counted)

@@ -24,6 +24,7 @@ from amdattn.op.plan import Address, Stride
 from amdattn.ops.attention import select
 from amdattn.ops.attention.planning import PlannedAttention, plan_attention
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem
+from amdattn.ops.attention.scheduling import ENTRIES, MERGES, SCHEDULE
 from amdattn.ops.decode.planning import DECODE
 from amdattn.ops.gemm.planning import GEMM
 from amdattn.ops.registry import operations
@@ -130,7 +131,7 @@ def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Su
             return gemm_subject(row, props)
         if row.op == DECODE:  # the same, in shares of any size
             return decode_subject(row, props)
-        if row.op in (select.ATTENTION, select.MERGE, select.GATHER):  # several launches a plan
+        if row.op in (select.ATTENTION, select.MERGE, select.GATHER, SCHEDULE):  # of one plan
             return _attention(row, rows, props)
         return operation_subject(owners[row.op], row, props)
 
@@ -146,6 +147,9 @@ def _attention(kernel: KernelSpec, rows: Sequence[KernelSpec], props: DeviceProp
     if kernel.op == select.MERGE:
         problems = cases.MERGE
         forward = next(row for row in rows if _merged_by(row, rows) is kernel)
+    if kernel.op == SCHEDULE:
+        problems = cases.SCHEDULE
+        forward = next(row for row in rows if row.op == select.ATTENTION)
     if kernel.op == select.GATHER:
         problems = cases.GATHER
         # A head size that leaves lanes without a row.
@@ -244,9 +248,12 @@ def _contents(
     if kernel.op == select.GATHER:
         copied = normal(*shapes["k"]).astype(dtype).tobytes()
         return [read_only("k", copied), unwritten("gathered_k", len(copied))]
-    merges = kernel.op == select.MERGE
+    merges, schedules = kernel.op == select.MERGE, kernel.op == SCHEDULE
     buffers = []
-    if not merges:
+    if schedules:
+        regions = [r for r in plan.workspace.regions if r.name in (ENTRIES, MERGES)]
+        buffers += [Buffer(r.name, r.nbytes, bytes(r.nbytes), output=True) for r in regions]
+    elif not merges:
         q, k, v = (normal(*shapes[name]) for name in "qkv")
         keys = k.shape[-3]
         scaled = np.arange(v.shape[-1]) % 8 < (4 if case.halves else 8)
@@ -263,13 +270,15 @@ def _contents(
         with np.errstate(over="ignore"):  # to infinities, in float16
             held = [x.astype(dtype).tobytes() for x in (q, k, v)]
         buffers += [read_only(n, x) for n, x in zip("qkv", held, strict=True)]
-    if problem.sinks:
+    if problem.sinks and not schedules:
         sinks = normal(problem.num_heads_q) * np.float32(np.nan if case.nan_sink else 1)
         buffers.append(read_only("sinks", sinks.tobytes()))
     if case.lengths:
         sums = np.cumsum([(0, 0), *case.lengths], axis=0, dtype=np.int32)
         for name, column in (("cu_seqlens_q", 0), ("cu_seqlens_kv", 1)):
             buffers.append(read_only(name, sums[:, column].tobytes()))
+    if schedules:
+        return buffers
     if merges:
         parts = _parts(plan, normal, case.nan)
         buffers += [read_only(name, data.tobytes()) for name, data in parts.items()]
