@@ -3,10 +3,11 @@
     AMDATTN_DEVICE=virtual:gfx942 python -m benchmarks.attention_short --aiter DIR [--rows FILE]
 
 DIR is a checkout of ROCm/aiter. Batch 1, 4 and 16; 32 heads, and 32 that share 8 KV heads; 512 to
-4096 rows; all keys, and causal; bfloat16 of 128 columns. Microseconds are clk modelled
-at the sustained clock, divided by the peak clock, the launch apart, but with the launch between two of ours; "device" is the share of the
-device's matrix rate that useful operations have. FILE keeps rows as JSON lines, so that a run can
-be interrupted, or ours alone run again (`--again`). The exit code is 1 if a bar is missed.
+4096 rows; all keys, and causal; bfloat16 of 128 columns. Microseconds are clk modelled at the
+sustained clock, divided by the peak clock, the launch apart, but with the launch between two of
+ours; "device" is the share of the device's matrix rate that useful operations have. FILE keeps rows
+as JSON lines, so that a run can be interrupted, or ours alone run again (`--again`). The exit code
+is 1 if a bar is missed.
 """
 
 from __future__ import annotations
