@@ -79,6 +79,17 @@ _SLOTS = (
 _BLOCK = struct.Struct("<" + "".join(slot for _, slot in _SLOTS))
 
 
+def rows_of_table(directory: Path, file: Path) -> list[dict[str, str]]:
+    """A table of objects; ValueError if the directory, which has to hold it, is no checkout."""
+    if not file.is_file():
+        raise ValueError(
+            f"aiter={directory} is no checkout of ROCm/aiter: no {file}; "
+            "git clone https://github.com/ROCm/aiter"
+        )
+    with open(file, newline="", encoding="utf-8") as rows:
+        return list(csv.DictReader(rows))
+
+
 class CodeObject:
     """A forward kernel of a checkout, for MI300X or for MI355X.
 
@@ -110,13 +121,7 @@ class CodeObject:
             "bf16_cvt": str(ROUNDINGS[round_mode]),
         }
         file = table / "fmha_fwd.csv"
-        if not file.is_file():
-            raise ValueError(
-                f"aiter={directory} is no checkout of ROCm/aiter: no {file}; "
-                "git clone https://github.com/ROCm/aiter"
-            )
-        with open(file, newline="", encoding="utf-8") as rows:
-            found = [row for row in csv.DictReader(rows) if wanted.items() <= row.items()]
+        found = [row for row in rows_of_table(directory, file) if wanted.items() <= row.items()]
         if len(found) != 1:
             raise ValueError(f"{file} has {len(found)} rows of {wanted}, not one")
         (row,) = found

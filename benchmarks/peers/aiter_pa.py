@@ -9,7 +9,6 @@ The checkout is the user's; nothing of it is part of this package.
 
 from __future__ import annotations
 
-import csv
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from amdattn.bench.kernels import Launch
 from amdattn.scalars import LOG2_E
 from benchmarks.decode_shapes import HEAD_DIM, Shape
+from benchmarks.peers.aiter import rows_of_table
 from benchmarks.peers.paged import SCALED, Attempt, Operands
 
 LANES = 256  # of a workgroup
@@ -91,14 +91,8 @@ def objects(directory: Path, arch: str) -> list[PagedObject]:
         The directory is no checkout, or has none for the architecture.
     """
     folder = directory / "hsa" / arch / "pa"
-    file = folder / "pa_asm.csv"
-    if not file.is_file():
-        raise ValueError(
-            f"aiter={directory} is no checkout of ROCm/aiter: no {file}; "
-            "git clone https://github.com/ROCm/aiter"
-        )
-    with open(file, newline="", encoding="utf-8") as rows:
-        return [_read(folder, row) for row in csv.DictReader(rows) if row["ps"] == "0"]
+    rows = rows_of_table(directory, folder / "pa_asm.csv")
+    return [_read(folder, row) for row in rows if row["ps"] == "0"]
 
 
 def _read(folder: Path, row: Mapping[str, str]) -> PagedObject:

@@ -16,7 +16,7 @@ from amdattn.op.mismatch import Support, all_allowed
 from amdattn.ops.decode import planning
 from amdattn.ops.decode.execution import DecodePlan
 from amdattn.ops.decode.indices import check_pages
-from amdattn.ops.decode.layouts import LAYOUTS
+from amdattn.ops.decode.layouts import layouts_named
 from amdattn.ops.decode.problem import DecodeProblem
 from amdattn.ops.decode.quantized import BYTES
 
@@ -340,11 +340,8 @@ def _problem_of(
     options: _Options,
 ) -> DecodeProblem:
     """What arrays of these shapes ask for; what else they must be follows from it."""
-    layouts = LAYOUTS.get(options.kv_layout)
-    if layouts is None:
-        raise ValueError(f"kv_layout={options.kv_layout!r} must be one of {', '.join(LAYOUTS)}")
-    in_pages = {"page": "pages", "seq": "page size"} if is_paged else {"page": "batch"}
-    axes = _AXES | {name: f"({layout.text(in_pages)})" for name, layout in layouts.items()}
+    layouts = layouts_named(options.kv_layout)
+    axes = _AXES | {name: f"({layout.text(is_paged)})" for name, layout in layouts.items()}
     names = ("q", "k_cache", "v_cache", "k", "rotary_cos", "block_table")
     for name, shape in zip(names, (*shapes, table), strict=True):
         if shape and len(shape) != len(axes[name].split(",")):

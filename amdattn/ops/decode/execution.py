@@ -41,7 +41,6 @@ class DecodePlan(RunnablePlan[DecodeProblem]):
         new = p.batch, p.seqlen_new, p.num_heads_kv
         of_cache: Role = "inout" if p.seqlen_new else "in"
         layout = "batch, seqlen, num_heads, head_dim of q and k_cache"
-        in_pages = {"page": "pages", "seq": "page size"} if p.page_size else {"page": "batch"}
         layouts = LAYOUTS[p.kv_layout]
         angles = p.rotary_positions, p.rotary_dim // 2
         table, room = (p.batch, p.pages_of_sequence), p.seqlen_kv - p.seqlen_new
@@ -73,7 +72,7 @@ class DecodePlan(RunnablePlan[DecodeProblem]):
             *(
                 OperandSpec(
                     *(name, of_cache, p.cache_shape(name), of_kv, layouts[name].axes[:-1]),
-                    layout=layouts[name].text(in_pages),
+                    layout=layouts[name].text(p.page_size > 0),
                     host_check=AsQuantized(of_kv) if p.is_quantized else None,
                     typical=(
                         partial(normal, p.cache_shape(name), of_kv) if p.is_quantized else None

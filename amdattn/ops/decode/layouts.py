@@ -41,9 +41,10 @@ class CacheLayout:
             for axis in ("page", "seq", "head", "column")
         }
 
-    def text(self, names: Mapping[str, str]) -> str:
-        """The axes for messages, some by other names."""
-        usual = {"seq": "seqlen", "head": "num_heads", "column": "head_dim", **names}
+    def text(self, is_paged: bool) -> str:
+        """The axes for messages."""
+        first = {"page": "pages", "seq": "page size"} if is_paged else {"page": "batch"}
+        usual = {"seq": "seqlen", "head": "num_heads", "column": "head_dim", **first}
         known = [usual.get(axis.removesuffix("_chunk"), axis) for axis in self.axes]
         chunked = [axis for axis in self.axes if axis.endswith("_chunk")]
         return ", ".join(
@@ -82,3 +83,10 @@ LAYOUTS: Mapping[str, Mapping[str, CacheLayout]] = {
     "packed": {"k_cache": _PACKED_K, "v_cache": _PACKED_V},
     "shuffled": {"k_cache": _PACKED_K, "v_cache": _SHUFFLED_V},
 }
+
+
+def layouts_named(name: str) -> Mapping[str, CacheLayout]:
+    """Of k_cache and of v_cache; ValueError for an unknown name."""
+    if name not in LAYOUTS:
+        raise ValueError(f"kv_layout={name!r} must be one of {', '.join(LAYOUTS)}")
+    return LAYOUTS[name]

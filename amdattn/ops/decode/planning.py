@@ -49,7 +49,7 @@ def mismatches(kernel: KernelSpec, problem: DecodeProblem) -> list[Mismatch]:
         found.append(Mismatch("dtype", problem.dtype, (kernel.dtype,)))
     if problem.kv_dtype != kernel.params["kv_dtype"]:
         found.append(Mismatch("kv_dtype", problem.kv_dtype, (kernel.params["kv_dtype"],)))
-    if is_packed(problem) != kernel.params["packed"]:
+    if problem.is_packed != kernel.params["packed"]:
         allowed = [name for name in LAYOUTS if (name != "NHD") == kernel.params["packed"]]
         found.append(Mismatch("kv_layout", problem.kv_layout, tuple(allowed)))
     columns = kernel.params["columns"]
@@ -64,11 +64,6 @@ def mismatches(kernel: KernelSpec, problem: DecodeProblem) -> list[Mismatch]:
     if problem.page_size and problem.page_size not in PAGE_SIZES:
         found.append(Mismatch("page_size", problem.page_size, PAGE_SIZES))
     return found
-
-
-def is_packed(problem: DecodeProblem) -> bool:
-    """Whether 16 bytes of a key are next to those of another key."""
-    return problem.kv_layout != "NHD"
 
 
 def row_tiles(kernel: KernelSpec, problem: DecodeProblem) -> int:

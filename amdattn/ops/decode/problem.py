@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 from amdattn import scalars
 from amdattn.dtypes import as_dtype
-from amdattn.ops.decode.layouts import CHUNK_BYTES, LAYOUTS
+from amdattn.ops.decode.layouts import CHUNK_BYTES, layouts_named
 from amdattn.scalars import FLOAT32_MAX, INT32_MAX, LOG2_E
 
 # Of positions, which kernels add to each other as int32.
@@ -193,9 +193,8 @@ class DecodeProblem:
                     f"{name} was given, but the cache has elements of type {self.kv_dtype}; it "
                     "must be None there"
                 )
-        if self.kv_layout not in LAYOUTS:
-            raise ValueError(f"kv_layout={self.kv_layout!r} must be one of {', '.join(LAYOUTS)}")
-        if self.kv_layout == "NHD":
+        layouts_named(self.kv_layout)
+        if not self.is_packed:
             return
         if not self.page_size:
             raise ValueError(
@@ -236,6 +235,11 @@ class DecodeProblem:
         """Whether elements of the cache have 8 bits, and a scale."""
         return self.kv_itemsize == 1
 
+    @property
+    def is_packed(self) -> bool:
+        """Whether 16 bytes of a key are next to those of another key."""
+        return self.kv_layout != "NHD"
+
     def is_scaled(self, cache: str) -> bool:
         """Whether the heads of "k" or "v" have scales of their own."""
         return self.k_descales if cache == "k" else self.v_descales
@@ -255,7 +259,7 @@ class DecodeProblem:
         dim = self.head_dim if name == "k_cache" else self.head_dim_v
         sizes = {"page": self.num_pages, "seq": self.page_keys}
         sizes |= {"head": self.num_heads_kv, "column": dim}
-        return LAYOUTS[self.kv_layout][name].shape(sizes, self.chunk)
+        return layouts_named(self.kv_layout)[name].shape(sizes, self.chunk)
 
     @property
     def _scale(self) -> float:
