@@ -105,6 +105,8 @@ def test_the_rest_is_no_sentence(encoder: Any, random_model: Any) -> None:
 
 def test_one_program(encoder: Any, random_model: Any) -> None:
     """All of it, layers in one loop: a call of each kernel's operation stands there once."""
+    import jax
+
     model = encoder.JaxMiniLM(random_model)
     batch, longest = encoder.packed(random_model, SENTENCES)
     lowered = encoder.embed.lower(
@@ -114,11 +116,12 @@ def test_one_program(encoder: Any, random_model: Any) -> None:
     assert lowered.count("@amdattn.attention(") == 1 and lowered.count("@amdattn.gemm(") == 4
     assert "stablehlo.dot" not in lowered
     encoder.embed.clear_cache()  # of what other tests left
-    model.embed(SENTENCES)
-    model.embed([*SENTENCES[1:], "a bird sang loudly"])  # as many tokens
+    found = [model.embed(SENTENCES)]
+    found.append(model.embed([*SENTENCES[1:], "a bird sang loudly"]))  # as many tokens
     assert encoder.embed._cache_size() == 1
-    model.embed([*SENTENCES, *SENTENCES])
+    found.append(model.embed([*SENTENCES, *SENTENCES]))
     assert encoder.embed._cache_size() == 2
+    jax.block_until_ready(found)  # or kernels are launched during the next test
 
 
 def test_equal_inputs_give_equal_bits(minilm: Any) -> None:

@@ -116,7 +116,10 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
         _running.clear()
     if _BEFORE in item.stash:
         launched = num_launches() - item.stash[_BEFORE]
-        assert not launched, f"{item.nodeid} is of the fast tier, and launched {launched} kernels"
+        assert not launched, (
+            f"{item.nodeid} is of the fast tier, and {launched} kernels were launched in its time: "
+            "by it, or for results that an earlier test has not waited for"
+        )
     return result
 
 
