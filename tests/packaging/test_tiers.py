@@ -87,7 +87,7 @@ def test_fast_tests_that_launch_fail(tmp_path: Path) -> None:
     bad = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
     wrong = {line.split("::test_")[1].split()[0] for line in bad}
     assert wrong == set(FAILING), said
-    assert "test_wide_fixture is of the fast tier, and launched 1 kernels" in said
+    assert "test_wide_fixture is of the fast tier, and 1 kernels were launched" in said
 
 
 def test_a_test_of_two_tiers_is_refused(tmp_path: Path) -> None:
