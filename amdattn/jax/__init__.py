@@ -17,6 +17,7 @@ except ModuleNotFoundError as error:
 
 from amdattn.jax.attention import flash_attn_func, flash_attn_varlen_func
 from amdattn.jax.context_parallel import context_parallel_attention, zigzag_order
+from amdattn.jax.decode import flash_attn_with_kvcache
 from amdattn.jax.dot_product_attention import dot_product_attention
 from amdattn.jax.lowering_device import lowering_for
 from amdattn.jax.operations import gemm_nt, merge_state, rms_norm
@@ -31,6 +32,7 @@ __all__ = [
     "dot_product_attention",
     "flash_attn_func",
     "flash_attn_varlen_func",
+    "flash_attn_with_kvcache",
     "gemm_nt",
     "lowering_for",
     "merge_state",

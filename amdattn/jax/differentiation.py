@@ -41,13 +41,13 @@ def check(backward: str | None) -> str | None:
 
 
 def _forward(operation: str, problem: Any, variant: str, backward: str | None, *inputs: Any) -> Any:
+    if rules(operation).reference is None:
+        raise UnsupportedProblem(f"{operation} cannot be differentiated")
     if backward is None:
         raise UnsupportedProblem(
             f'{operation} has no backward kernel yet; implementation_backward="xla" recomputes '
             "in float32, in plain XLA, what its gradient needs"
         )
-    if rules(operation).reference is None:
-        raise UnsupportedProblem(f"{operation} cannot be differentiated")
     return tuple(call(operation, problem, variant, *inputs)), inputs
 
 

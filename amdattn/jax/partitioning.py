@@ -48,7 +48,8 @@ def partitioned(
     inputs = [axes[spec.name] for spec in signature.inputs]
     results = [axes[spec.name] for spec in signature.results]
     made = custom_partitioning(functools.partial(_named(call), operation, problem, variant))
-    cut = functools.partial(_cut, rules.independent, inputs, results)
+    independent = rules.separable(problem, variant)
+    cut = functools.partial(_cut, independent, inputs, results)
 
     def partition(mesh: Any, arguments: Any, result: Any) -> Any:
         parts = cut(mesh, arguments, result)
@@ -75,7 +76,7 @@ def partitioned(
         parts = cut(mesh, arguments, [])
         return [NamedSharding(mesh, _spec(each, parts)) for each in results]
 
-    rule, whole = _einsum(rules.independent, inputs, results)
+    rule, whole = _einsum(independent, inputs, results)
     made.def_partition(
         partition=partition,
         infer_sharding_from_operands=infer,

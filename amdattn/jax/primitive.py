@@ -74,7 +74,7 @@ def _batch(
     def holds(name: str, factor: str) -> bool:
         return any(factors[:1] == (factor,) for factors in axes[name])
 
-    for factor in of.independent:
+    for factor in of.separable(problem, variant):
         if all(
             holds(name, factor)
             for name, is_batched in zip(names, batched, strict=True)
@@ -129,6 +129,8 @@ batching.primitive_batchers[PRIMITIVE] = _batch
 
 
 def _refuse_derivative(*_: Any, operation: str, **params: Any) -> Any:
+    if rules(operation).reference is None:
+        raise UnsupportedProblem(f"{operation} cannot be differentiated")
     raise UnsupportedProblem(
         f"{operation} has a first derivative in reverse mode only (jax.grad, jax.vjp), by "
         'implementation_backward="xla"; in other modes, and twice, plain jax.numpy has them'

@@ -56,6 +56,19 @@ class Rules:
         """Operands in XLA's order."""
         return Signature.of(self.specs(problem, variant))
 
+    def separable(self, problem: Any, variant: str) -> tuple[str, ...]:
+        """The independent factors that every result has.
+
+        A part of what is written in place by all, as pages of a cache are, is no result of a part.
+        """
+        axes = self.axes(problem, variant)
+        results = [axes[spec.name] for spec in self.signature(problem, variant).results]
+        return tuple(
+            factor
+            for factor in self.independent
+            if all(any(each[:1] == (factor,) for each in result) for result in results)
+        )
+
 
 # Operation -> module with its RULES.
 _HOME = {
@@ -64,6 +77,7 @@ _HOME = {
     "gemm": "amdattn.jax.other_rules",
     "rms_norm": "amdattn.jax.other_rules",
     "merge_state": "amdattn.jax.other_rules",
+    "decode": "amdattn.jax.decode_rules",
 }
 
 

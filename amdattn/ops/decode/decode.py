@@ -30,7 +30,7 @@ _AXES = {
 _PLAIN = frozenset({int, float, bool, tuple, str, type(None)})
 
 
-class _Options(NamedTuple):
+class Options(NamedTuple):
     """What a caller asks for besides the arrays."""
 
     softmax_scale: float | None
@@ -51,9 +51,9 @@ class _Options(NamedTuple):
             type(window) is tuple and len(window) == 2 and [*map(type, window)] == [int, int]
         )
 
-    def read(self) -> _Options:
+    def read(self) -> Options:
         """The same as values of Python; TypeError for what is none."""
-        return _Options(
+        return Options(
             scalars.optional_number("softmax_scale", self.softmax_scale),
             scalars.boolean("causal", self.causal),
             scalars.pair("window_size", self.window_size),
@@ -180,18 +180,11 @@ def flash_attn_with_kvcache(
     """
     if alibi_slopes is not None:
         raise UnsupportedProblem("alibi_slopes is not built (have None)")
-    for one, other, name, missing in (
-        (k, v, "k", "v"),
-        (v, k, "v", "k"),
-        (rotary_cos, rotary_sin, "rotary_cos", "rotary_sin"),
-        (rotary_sin, rotary_cos, "rotary_sin", "rotary_cos"),
-    ):
-        if one is not None and other is None:
-            raise ValueError(f"{name} was given, but {missing}=None; both must be, or neither")
+    check_pairs(k, v, rotary_cos, rotary_sin)
     with_lse = scalars.boolean("return_softmax_lse", return_softmax_lse) or lse is not None
     arrays_of_scales = [x if hasattr(x, "shape") else None for x in (k_descale, v_descale)]
     scales = [None if hasattr(x, "shape") else x for x in (k_descale, v_descale)]
-    options = _Options(
+    options = Options(
         softmax_scale,
         causal,
         window_size,
@@ -244,6 +237,18 @@ def flash_attn_with_kvcache(
     inputs: tuple[View, ...] = tuple([views[name] for name in plan.input_names])
     results = plan.execute(q, inputs, (out, lse), "", handle)
     return results if with_lse else results[0]
+
+
+def check_pairs(k: Any, v: Any, rotary_cos: Any, rotary_sin: Any) -> None:
+    """That what comes in pairs does."""
+    for one, other, name, missing in (
+        (k, v, "k", "v"),
+        (v, k, "v", "k"),
+        (rotary_cos, rotary_sin, "rotary_cos", "rotary_sin"),
+        (rotary_sin, rotary_cos, "rotary_sin", "rotary_cos"),
+    ):
+        if one is not None and other is None:
+            raise ValueError(f"{name} was given, but {missing}=None; both must be, or neither")
 
 
 def plan_decode(
@@ -322,22 +327,22 @@ def _planned_for(
     given: tuple[bool, ...],
     return_lse: bool,
     is_paged: bool,
-    options: _Options,
+    options: Options,
 ) -> DecodePlan:
     props = runtime.get(ordinal).props
     if dtypes[1] == BYTES:
         dtypes = dtypes[0], props.architecture.fp8
-    return planned(_problem_of(shapes, table, dtypes, given, return_lse, is_paged, options), props)
+    return planned(problem_of(shapes, table, dtypes, given, return_lse, is_paged, options), props)
 
 
-def _problem_of(
+def problem_of(
     shapes: tuple[tuple[int, ...], ...],
     table: tuple[int, ...],
     dtypes: tuple[str, str],
     given: tuple[bool, ...],
     return_lse: bool,
     is_paged: bool,
-    options: _Options,
+    options: Options,
 ) -> DecodeProblem:
     """What arrays of these shapes ask for; what else they must be follows from it."""
     layouts = layouts_named(options.kv_layout)

@@ -1,0 +1,165 @@
+"""Attention over a cache in JAX, whose arrays are not written: caches go in and come back."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from amdattn import scalars
+from amdattn.dtypes import as_dtype
+from amdattn.errors import UnsupportedProblem
+from amdattn.jax.arguments import as_arrays, is_at_hand
+from amdattn.jax.differentiation import apply
+from amdattn.jax.rules import rules
+from amdattn.ops import registry
+from amdattn.ops.decode.decode import Options, check_pairs, problem_of
+from amdattn.ops.decode.indices import IndexCheck, check_pages
+from amdattn.ops.decode.problem import DecodeProblem
+from amdattn.ops.decode.quantized import BYTES
+
+_INDICES = ("cache_seqlens", "cache_batch_idx", "cache_leftpad", "block_table")
+_SCALES = ("k_descale", "v_descale")
+_ARRAYS = (
+    *("q", "k_cache", "v_cache", "k", "v", "rotary_cos", "rotary_sin"),
+    *(*_INDICES, *_SCALES, "sinks"),
+)
+# Of which a problem says whether they are given.
+_CONDITIONS = ("cache_seqlens", "cache_batch_idx", "cache_leftpad", "sinks", *_SCALES)
+
+
+def flash_attn_with_kvcache(
+    q: Any,
+    k_cache: Any,
+    v_cache: Any,
+    k: Any = None,
+    v: Any = None,
+    rotary_cos: Any = None,
+    rotary_sin: Any = None,
+    cache_seqlens: Any = None,
+    cache_batch_idx: Any = None,
+    cache_leftpad: Any = None,
+    block_table: Any = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    rotary_interleaved: bool = True,
+    alibi_slopes: None = None,
+    num_splits: int = 0,
+    return_softmax_lse: bool = False,
+    *,
+    kv_layout: str = "NHD",
+    k_descale: Any = None,
+    v_descale: Any = None,
+    sinks: Any = None,
+) -> Any:
+    """`amdattn.flash_attn_with_kvcache` in JAX; parameters as there.
+
+    Parameters
+    ----------
+    k_cache, v_cache : array
+        Not written: what they are with k and v appended is returned. Under `jit`, caches that are
+        donated are written in place; others are copied first.
+    cache_seqlens, cache_batch_idx, cache_leftpad, block_table : array of integers, optional
+        May be traced, and so change from step to step of one program. What can be read at once is
+        checked; what cannot counts as kernels have it: lengths beyond the cache as its own, pages
+        beyond it as its last one. cache_seqlens may be an int.
+
+    Returns
+    -------
+    out, or a tuple
+        ``(out, lse, k_cache, v_cache)``, without `lse` unless `return_softmax_lse`, and without the
+        caches unless k and v are given.
+    """
+    if alibi_slopes is not None:
+        raise UnsupportedProblem("alibi_slopes is not built (have None)")
+    check_pairs(k, v, rotary_cos, rotary_sin)
+    if isinstance(cache_seqlens, int) and not isinstance(cache_seqlens, bool):
+        cache_seqlens = np.full(np.shape(q)[:1], cache_seqlens)
+    numbers = [None if hasattr(x, "shape") else x for x in (k_descale, v_descale)]
+    scales = [x if hasattr(x, "shape") else None for x in (k_descale, v_descale)]
+    options = Options(
+        *(softmax_scale, causal, window_size, softcap, rotary_interleaved, num_splits, kv_layout),
+        *numbers,
+    )
+    arrays = (q, k_cache, v_cache, k, v, rotary_cos, rotary_sin)
+    arrays += (cache_seqlens, cache_batch_idx, cache_leftpad, block_table, *scales, sinks)
+    given = dict(zip(_ARRAYS, as_arrays(**dict(zip(_ARRAYS, arrays, strict=True))), strict=True))
+    problem = _problem(
+        given, scalars.boolean("return_softmax_lse", return_softmax_lse), options.read()
+    )
+    _check_indices(given, problem)
+    results = _decode(
+        tuple(x for x in given.values() if x is not None),
+        names=tuple(name for name, x in given.items() if x is not None),
+        problem=problem,
+    )
+    return results if len(results) > 1 else results[0]
+
+
+def _problem(given: Mapping[str, Any], return_lse: bool, options: Options) -> DecodeProblem:
+    """What the arrays ask for."""
+    if given["k_cache"].dtype == BYTES:
+        raise TypeError(
+            f"k_cache has dtype {BYTES}; JAX has types for 8-bit floats: bitcast it to one "
+            "(jax.lax.bitcast_convert_type)"
+        )
+
+    def shape(name: str) -> tuple[int, ...]:
+        return () if given[name] is None else given[name].shape
+
+    return problem_of(
+        tuple(map(shape, ("q", "k_cache", "v_cache", "k", "rotary_cos"))),
+        shape("block_table"),
+        (as_dtype(given["q"].dtype, "q.dtype").name, as_dtype(given["k_cache"].dtype).name),
+        tuple(given[name] is not None for name in _CONDITIONS),
+        return_lse,
+        given["block_table"] is not None,
+        options,
+    )
+
+
+def _check_indices(given: Mapping[str, Any], problem: DecodeProblem) -> None:
+    """Those that can be read at once: that sequences, rows and pages of these numbers exist."""
+    at_hand = {
+        name: np.asarray(given[name])
+        for name, spec in registry.operation("decode").specs(problem).items()
+        if isinstance(spec.host_check, IndexCheck) and spec.present and is_at_hand(given[name])
+    }
+    specs = registry.operation("decode").specs(problem)
+    for name, values in at_hand.items():
+        check = specs[name].host_check
+        assert check is not None
+        check(values, name, None, 0)
+    if "block_table" in at_hand and "cache_seqlens" in at_hand:
+        check_pages(
+            *(at_hand["block_table"], at_hand["cache_seqlens"]),
+            *(problem.page_size, problem.num_pages, problem.seqlen_new),
+        )
+
+
+@functools.partial(jax.jit, static_argnames=("names", "problem"))
+def _decode(
+    arrays: tuple[jax.Array, ...], *, names: tuple[str, ...], problem: DecodeProblem
+) -> tuple[jax.Array, ...]:
+    given = dict(zip(names, arrays, strict=True))
+    for name in _INDICES:
+        if name in given:
+            if not jnp.issubdtype(given[name].dtype, jnp.integer):
+                raise ValueError(f"{name} has dtype {given[name].dtype}; it must be of integers")
+            given[name] = given[name].astype(jnp.int32)
+    for name in _SCALES:
+        if name in given:
+            heads = problem.num_heads_kv
+            if given[name].shape not in ((), (1,), (heads,), (heads, 1)):
+                raise ValueError(
+                    f"{name} has shape {given[name].shape}; it must be ({heads},), (1,) or ()"
+                )
+            given[name] = jnp.broadcast_to(given[name].reshape(-1, 1), (heads, 1))
+    signature = rules("decode").signature(problem, "")
+    return apply("decode", problem, "", None, *(given[spec.name] for spec in signature.inputs))
