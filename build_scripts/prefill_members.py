@@ -8,7 +8,7 @@ from typing import Any
 from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.dtypes import as_dtype
 from amdattn.ops.prefill.kernels import CACHE_ROWS, LSE_GRID, LSE_ROWS, ROWS_GRID
-from build_scripts.limits import MAX_GRID_YZ, workgroups
+from build_scripts.limits import workgroups
 from build_scripts.toolchain import LLVM22
 
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
@@ -33,7 +33,7 @@ def prefill_members() -> Iterator[dict[str, Any]]:
         "params": {},
         "tile": (),
         "grid": LSE_GRID,
-        "accepts": {"max_num_heads": MAX_GRID_YZ, "max_batch": MAX_GRID_YZ},
+        "accepts": {},
         "limits": workgroups,
     }
 

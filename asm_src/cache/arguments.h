@@ -15,4 +15,5 @@ __device__ __forceinline__ RowsArguments& anew(RowsArguments& args) {
 }
 
 __device__ __forceinline__ int least_of(int a, int b) { return a < b ? a : b; }
+__device__ __forceinline__ uint32_t least_of(uint32_t a, uint32_t b) { return a < b ? a : b; }
 __device__ __forceinline__ int most_of(int a, int b) { return a > b ? a : b; }

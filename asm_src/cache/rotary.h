@@ -10,8 +10,13 @@ struct Angles {
   bool interleaved;
 };
 
-template <Element kOf>
-__device__ __forceinline__ float number_of(bf16x8 x, int i) {
+// So many angles next to each other, of any address: two in each dword.
+template <int kCount>
+__device__ __forceinline__ DwordsAnywhere<kCount / 2> angles_at(uint64_t table, int64_t at) {
+  return global_load_anywhere<kCount / 2>((const Global<uint16_t>*)table + at);
+}
+template <Element kOf, class Words>
+__device__ __forceinline__ float angle_of(Words x, int i) {
   return float_of<kOf>(x[i / 2] >> 16 * (i % 2) & 0xffff);
 }
 
@@ -23,13 +28,13 @@ __device__ __forceinline__ bf16x8 turned_by(const Angles& angles, const Global<u
   if (!angles.cos || column >= angles.dim) return own;
   const int half = angles.dim / 2;
   const int64_t at = int64_t(position) * half;
-  const auto* cos = (const Global<uint16_t>*)angles.cos + at;
-  const auto* sin = (const Global<uint16_t>*)angles.sin + at;
   bf16x8 result;
   if (angles.interleaved) {
+    const auto cos = angles_at<4>(angles.cos, at + column / 2);
+    const auto sin = angles_at<4>(angles.sin, at + column / 2);
     for (int i = 0; i < 4; ++i) {
-      const float c = float_of<kOf>(cos[column / 2 + i]), s = float_of<kOf>(sin[column / 2 + i]);
-      const float a = number_of<kOf>(own, 2 * i), b = number_of<kOf>(own, 2 * i + 1);
+      const float c = angle_of<kOf>(cos, i), s = angle_of<kOf>(sin, i);
+      const float a = angle_of<kOf>(own, 2 * i), b = angle_of<kOf>(own, 2 * i + 1);
       result[i] = round_pair<kOf, Rounding::kNearestEven>(a * c - b * s, a * s + b * c);
     }
     return result;
@@ -37,10 +42,11 @@ __device__ __forceinline__ bf16x8 turned_by(const Angles& angles, const Global<u
   const bool upper = column >= half;
   const int first = upper ? column - half : column;
   const bf16x8 other = global_load_dwordx4(row + (upper ? first : column + half));
+  const auto cos = angles_at<8>(angles.cos, at + first), sin = angles_at<8>(angles.sin, at + first);
   float x[8];
   for (int i = 0; i < 8; ++i) {
-    const float c = float_of<kOf>(cos[first + i]), s = float_of<kOf>(sin[first + i]);
-    const float a = number_of<kOf>(own, i), b = number_of<kOf>(other, i);
+    const float c = angle_of<kOf>(cos, i), s = angle_of<kOf>(sin, i);
+    const float a = angle_of<kOf>(own, i), b = angle_of<kOf>(other, i);
     x[i] = upper ? b * s + a * c : a * c - b * s;
   }
   for (int i = 0; i < 4; ++i)

@@ -48,9 +48,10 @@ class CacheRows {
     return least_of(most_of(entry, 0), args.num_pages - 1);
   }
 
-  // The 16 positions from `first` on, as far as the sequence has them. Whether the table named a
-  // page that is not there.
-  static __device__ __forceinline__ bool copy(RowsArguments& args, const Share& share, int first) {
+  // A piece of the 16 positions from `first` on, as far as the sequence has them. Whether the table
+  // named a page that is not there.
+  static __device__ __forceinline__ bool copy(RowsArguments& args, const Share& share, int first,
+                                              int piece) {
     const Sequence& sequence = share.sequence;
     int page, within = first;
     bool misled = false;
@@ -65,11 +66,10 @@ class CacheRows {
       page = uniform(entry_of(args, share.batch));
     }
     const Unit unit{share.batch, first, within, page, share.base + first - sequence.pad};
-#pragma unroll 1
-    for (int nth = 0; nth < 2; ++nth) {
-      RowsArguments& again = anew(args);
-      copy_part(again, Part(again, nth == 0), unit, sequence);
-    }
+    const bool is_k = piece * 2 < args.pieces;
+    const int nth = is_k ? piece : piece - args.pieces / 2;
+    RowsArguments& again = anew(args);
+    copy_part(again, Part(again, is_k), unit, sequence, nth * args.piece_heads);
     return misled;
   }
 
@@ -115,12 +115,14 @@ class CacheRows {
   }
 
   static __device__ __forceinline__ void copy_part(RowsArguments& args, const Part& part,
-                                                   const Unit& unit, const Sequence& sequence) {
+                                                   const Unit& unit, const Sequence& sequence,
+                                                   int head) {
     const OfLane lane(part.columns);
     if (!lane.is_there()) return;
-    const int rows = kUnitKeys * args.num_heads_kv,
-              max_rows = args.max_rows;  // key by key of a head
-    int i = lane.item;
+    // Of rows, key by key of a head.
+    const int rows = kUnitKeys * least_of(head + args.piece_heads, args.num_heads_kv);
+    const int max_rows = args.max_rows;
+    int i = kUnitKeys * head + lane.item;
     const bool is_whole =
         unit.first + kUnitKeys <= sequence.old && unit.row + kUnitKeys <= max_rows;
     if (part.rows && is_whole && !part.column) {

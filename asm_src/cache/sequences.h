@@ -89,7 +89,7 @@ struct Group {
   __device__ __forceinline__ int all_rows() const { return of_lane(rows_upto, kWaveLanes - 1); }
 };
 
-// The units of a workgroup, an equal share of those of all sequences.
+// What a workgroup copies, an equal share of all: pieces of units, each of K or V of some heads.
 class Share {
  public:
   int batch = 0, base = 0;  // sequence; rows of those before
@@ -99,46 +99,67 @@ class Share {
   // `visit` is told of every group of sequences, with the first one and the rows before it.
   template <class F>
   __device__ __forceinline__ Share(RowsArguments& args, uint32_t nth, F&& visit) {
-    int total = 0;
-    for (int b = 0; b < args.batch; b += kWaveLanes) {
+    const Group first(args, 0);
+    visit(first, 0, 0);
+    int units = first.all_units();
+    all_rows = first.all_rows();
+    for (int b = kWaveLanes; b < args.batch; b += kWaveLanes) {
       const Group group(args, b);
       visit(group, b, all_rows);
-      total += group.all_units();
+      units += group.all_units();
       all_rows += group.all_rows();
     }
-    const uint32_t count = args.num_workgroups, share = (total + count - 1) / count;
-    if (nth * share >= uint32_t(total)) return;
+    pieces = args.pieces;
+    const uint32_t count = args.num_workgroups, total = uint32_t(units) * pieces;
+    const uint32_t share = (total + count - 1) / count;
+    if (nth * share >= total) return;
     position = nth * share;
     end = least_of(position + share, total);
-    for (; args.batch > 1; batch += kWaveLanes) {
-      const Group group(args, batch);
-      const int all = group.all_units();
-      if (before + all <= position) {
-        before += all;
-        base += group.all_rows();
-        continue;
-      }
-      const int lane =
-          __builtin_popcountll(__builtin_amdgcn_ballot_w64(before + group.units_upto <= position));
-      batch += lane;
-      before += of_lane(group.units_upto, lane) - of_lane(group.units, lane);
-      base += of_lane(group.rows_upto, lane) - of_lane(group.rows, lane);
-      break;
+    const int unit = position / pieces;
+    if (unit < first.all_units()) {
+      find(first, unit);
+      return;
     }
-    sequence = uniform(Sequence(args, batch));
+    before = first.all_units();
+    base = first.all_rows();
+    for (batch = kWaveLanes;; batch += kWaveLanes) {
+      const Group group(args, batch);
+      if (before + group.all_units() > unit) {
+        find(group, unit);
+        return;
+      }
+      before += group.all_units();
+      base += group.all_rows();
+    }
   }
-  // The first position of the next unit; false: there is none.
-  __device__ __forceinline__ bool next(RowsArguments& args, int& first) {
+  // The next piece, and the first position of its unit; false: there is none.
+  __device__ __forceinline__ bool next(RowsArguments& args, int& first, int& piece) {
     if (position >= end) return false;
-    while (position - before >= sequence.units()) {
+    const int unit = position / pieces;
+    piece = position++ - unit * pieces;
+    while (unit - before >= sequence.units()) {
       before += sequence.units();
       base += sequence.keys();
       sequence = uniform(Sequence(anew(args), ++batch));
     }
-    first = sequence.first + (position++ - before) * kUnitKeys;
+    first = sequence.first + (unit - before) * kUnitKeys;
     return true;
   }
 
  private:
-  int position = 0, end = 0, before = 0;  // units, of all sequences; of those before this one
+  // The sequence of a unit, of those of a group.
+  __device__ __forceinline__ void find(const Group& group, int unit) {
+    const int lane =
+        __builtin_popcountll(__builtin_amdgcn_ballot_w64(before + group.units_upto <= unit));
+    batch += lane;
+    before += of_lane(group.units_upto, lane) - of_lane(group.units, lane);
+    base += of_lane(group.rows_upto, lane) - of_lane(group.rows, lane);
+    sequence.old = of_lane(group.own.old, lane);
+    sequence.all = of_lane(group.own.all, lane);
+    sequence.pad = of_lane(group.own.pad, lane);
+    sequence.first = of_lane(group.own.first, lane);
+  }
+
+  uint32_t position = 0, end = 0, pieces;
+  int before = 0;  // units of the sequences before this one
 };

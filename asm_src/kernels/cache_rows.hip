@@ -58,13 +58,13 @@ extern "C" __global__ void WORKGROUP(Rows::kLanes, 4) KERNEL(CacheRowsArgs) {
     Rows::copy_queries(args, nth);
     return;
   }
-  const bool writes_sums = nth == 0 && Lane::wave() == 0;
+  const bool writes_sums = args.kv_sums && nth == 0 && Lane::wave() == 0;
   Share share(args, nth, [&](const Group& group, int first, int before) {
     if (writes_sums) write_sums(anew(args), group, first, before);
   });
   bool misled = args.k_rows && share.all_rows > args.max_rows;
-  int first;
-  while (share.next(args, first)) misled |= Rows::copy(anew(args), share, first);
+  int first, piece;
+  while (share.next(args, first, piece)) misled |= Rows::copy(anew(args), share, first, piece);
   if (misled) __builtin_debugtrap();  // goes on without a debugger
 }
 

@@ -1,6 +1,6 @@
-// Copies lse of sequences whose rows lie one behind the other in each head to lse of each sequence,
-// or back. The build defines KERNEL (its name).
-// Grid: x = ceil(seqlen / lanes), y = num_heads, z = batch.
+// Copies lse of sequences whose rows lie one behind the other in each head to lse of each sequence.
+//
+// The build defines KERNEL (its name). Grid: x = ceil(count / lanes).
 #include "isa/global.h"
 // clang-format off
 #include "args/lse_rows.h"
@@ -14,13 +14,14 @@ constexpr int kLanes = 256;
 #define TILES_OF(name) JOIN(name, _tiles)
 
 extern "C" __global__ void WORKGROUP(kLanes, 8) KERNEL(LseRowsArgs args) {
-  const int row = __builtin_amdgcn_workgroup_id_x() * kLanes + Lane::in_workgroup();
-  if (row >= args.seqlen) return;
-  const int64_t head = __builtin_amdgcn_workgroup_id_y(), batch = __builtin_amdgcn_workgroup_id_z();
+  const uint32_t i = __builtin_amdgcn_workgroup_id_x() * kLanes + Lane::in_workgroup();
+  if (i >= uint32_t(args.count)) return;
+  const uint32_t of_head = i / uint32_t(args.seqlen), row = i - of_head * args.seqlen;
+  const uint32_t batch = of_head / uint32_t(args.num_heads);
+  const uint32_t head = of_head - batch * args.num_heads;
   const auto* from =
       (const Global<float>*)args.from + batch * args.from_batch + head * args.from_head;
-  auto* to = (Global<float>*)args.to + batch * args.to_batch + head * args.to_head;
-  global_store_dword(to + row, from[row]);
+  global_store_dword((Global<float>*)args.to + i, from[row]);
 }
 
 // Read back from the code object when the manifest is made.

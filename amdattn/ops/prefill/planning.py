@@ -22,6 +22,9 @@ from amdattn.ops.prefill.kernels import CACHE_ROWS, LSE_GRID, LSE_ROWS, ROWS_GRI
 from amdattn.ops.prefill.problem import PrefillProblem
 
 _INT_BYTES = 4
+_LANE_COLUMNS = 8
+_LONG = 3  # pieces of a workgroup: as the performance model has it
+_LOADS = 4  # kAtOnce of asm_src/cache/rows.h
 _K, _V, _Q, _Q_SUMS, _KV_SUMS, _LSE = (
     *("k_rows", "v_rows", "q_rows", "q_sums", "kv_sums", "lse_rows"),
 )
@@ -139,15 +142,31 @@ def _replaced(launch: Launch, operands: Mapping[str, tuple[str, Mapping[str, int
     )
 
 
+def piece_heads(kernel: KernelSpec, problem: PrefillProblem) -> int:
+    """Heads of K or of V whose 16 keys a workgroup copies at once.
+
+    As many as are loads under way; where keys are appended alone of one load, as there are few.
+    """
+    p = problem
+    at_once = kernel.tile["lanes"] // (max(p.head_dim, p.head_dim_v) // _LANE_COLUMNS)
+    loads = _LOADS if p.copies_keys else 1
+    return min(p.num_heads_kv, max(1, loads * at_once // kernel.tile["keys"]))
+
+
 def num_workgroups(kernel: KernelSpec, problem: PrefillProblem, props: DeviceProps) -> int:
-    """As many as the device holds at a time, or as there are keys and queries for."""
+    """As many as the device holds at a time, or half of them, or as there is work for.
+
+    To start takes a workgroup longer the more start with it; with more of them more is under way.
+    """
     p, keys = problem, kernel.tile["keys"]
     of_sequence = p.max_seqlen_kv if p.copies_keys else p.seqlen_new
-    units = max(1, p.batch * -(-of_sequence // keys))
+    pieces = 2 * -(-p.num_heads_kv // piece_heads(kernel, p))
+    count = max(1, p.batch * -(-of_sequence // keys) * pieces)
     if p.copies_queries:
-        at_once = kernel.tile["lanes"] // (p.head_dim // 8)
-        units = max(units, -(-p.queries * p.num_heads_q // at_once))
-    return min(units, props.num_cus * workgroups_per_cu(kernel, props)[0])
+        at_once = kernel.tile["lanes"] // (p.head_dim // _LANE_COLUMNS)
+        count = max(count, -(-p.queries * p.num_heads_q // at_once))
+    resident = props.num_cus * workgroups_per_cu(kernel, props)[0]
+    return min(count, resident if count >= _LONG * resident else resident // 2)
 
 
 def _rows(
@@ -165,7 +184,7 @@ def _rows(
     def stride(name: str, axis: str, there: bool, otherwise: int = 0) -> Argument:
         return Stride(name, axis) if there else otherwise
 
-    count = num_workgroups(kernel, p, props)
+    count, heads = num_workgroups(kernel, p, props), piece_heads(kernel, p)
     args: dict[str, Argument] = {
         **{x: address(f"{x}_cache", is_read) for x in "kv"},
         **{f"{x}_new": address(x, is_new) for x in "kv"},
@@ -210,6 +229,8 @@ def _rows(
         "max_rows": p.max_total_kv,
         "window_left": p.window[0],
         "num_workgroups": count,
+        "pieces": 2 * -(-p.num_heads_kv // heads),
+        "piece_heads": heads,
         "k_scale": p.k_descale,
         "v_scale": p.v_descale,
     }
@@ -222,13 +243,14 @@ def _lse(problem: PrefillProblem, kernel: KernelSpec) -> Launch:
     """The launch that gives every sequence its lse."""
     kernel.check_grid(LSE_GRID)
     p = problem
+    count = p.num_heads_q * p.queries
     args: dict[str, Argument] = {
         **{"from": Address(_LSE), "from_batch": p.seqlen_q, "from_head": p.queries},
-        **{"to": Address("lse"), "to_batch": p.num_heads_q * p.seqlen_q, "to_head": p.seqlen_q},
-        "seqlen": p.seqlen_q,
+        **{"to": Address("lse"), "seqlen": p.seqlen_q, "num_heads": p.num_heads_q},
+        "count": count,
     }
     fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
-    grid = -(-p.seqlen_q // kernel.workgroup[0]), p.num_heads_q, p.batch
+    grid = -(-count // kernel.workgroup[0]), 1, 1
     return Launch(kernel, grid, fields, frozenset({"lse"}))
 
 
