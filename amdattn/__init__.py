@@ -71,6 +71,8 @@ if TYPE_CHECKING:
         plan_rms_norm as plan_rms_norm,
         rms_norm as rms_norm,
     )
+    from amdattn.ops.prefill.execution import PrefillPlan as PrefillPlan
+    from amdattn.ops.prefill.prefill import plan_prefill as plan_prefill
 
 # Public name -> module that defines it; resolved on first use, so that importing stays cheap.
 _HOME = {
@@ -99,6 +101,8 @@ _HOME = {
     "NormPlan": "ops.norm.rms_norm",
     "plan_rms_norm": "ops.norm.rms_norm",
     "rms_norm": "ops.norm.rms_norm",
+    "PrefillPlan": "ops.prefill.execution",
+    "plan_prefill": "ops.prefill.prefill",
     "DeviceArray": "arrays.buffers",
     "asarray": "arrays.interchange",
     "empty": "arrays.buffers",

@@ -21,6 +21,7 @@ from build_scripts.gemm_members import gemm_members
 from build_scripts.limits import workgroups
 from build_scripts.merge_members import merge_members
 from build_scripts.norm_members import norm_members
+from build_scripts.prefill_members import prefill_members
 from build_scripts.schedule_members import schedule_members
 from build_scripts.toolchain import ASM_SRC, Toolchain, compile_hip, compiler_acc_uses
 
@@ -74,6 +75,7 @@ def _table() -> Iterator[KernelBuild]:
         *gemm_members(),
         *norm_members(),
         *merge_members(),
+        *prefill_members(),
         *schedule_members(),
     )
     for arch in ARCHITECTURES:

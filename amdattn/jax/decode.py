@@ -17,10 +17,12 @@ from amdattn.jax.arguments import as_arrays, is_at_hand
 from amdattn.jax.differentiation import apply
 from amdattn.jax.rules import rules
 from amdattn.ops import registry
-from amdattn.ops.decode.decode import Options, check_pairs, problem_of
+from amdattn.ops.decode.calls import CacheOptions, check_pairs, longest_key, problem_of
 from amdattn.ops.decode.indices import IndexCheck, check_pages
+from amdattn.ops.decode.planning import MOST_QUERIES
 from amdattn.ops.decode.problem import DecodeProblem
 from amdattn.ops.decode.quantized import BYTES
+from amdattn.ops.prefill.problem import PrefillProblem
 
 _INDICES = ("cache_seqlens", "cache_batch_idx", "cache_leftpad", "block_table")
 _SCALES = ("k_descale", "v_descale")
@@ -56,6 +58,7 @@ def flash_attn_with_kvcache(
     kv_layout: str = "NHD",
     k_descale: Any = None,
     v_descale: Any = None,
+    max_seqlen_k: int | None = None,
     sinks: Any = None,
 ) -> Any:
     """`amdattn.flash_attn_with_kvcache` in JAX; parameters as there.
@@ -83,16 +86,18 @@ def flash_attn_with_kvcache(
         cache_seqlens = np.full(np.shape(q)[:1], cache_seqlens)
     numbers = [None if hasattr(x, "shape") else x for x in (k_descale, v_descale)]
     scales = [x if hasattr(x, "shape") else None for x in (k_descale, v_descale)]
-    options = Options(
+    options = CacheOptions(
         *(softmax_scale, causal, window_size, softcap, rotary_interleaved, num_splits, kv_layout),
         *numbers,
     )
     arrays = (q, k_cache, v_cache, k, v, rotary_cos, rotary_sin)
     arrays += (cache_seqlens, cache_batch_idx, cache_leftpad, block_table, *scales, sinks)
     given = dict(zip(_ARRAYS, as_arrays(**dict(zip(_ARRAYS, arrays, strict=True))), strict=True))
-    problem = _problem(
-        given, scalars.boolean("return_softmax_lse", return_softmax_lse), options.read()
-    )
+    with_lse = scalars.boolean("return_softmax_lse", return_softmax_lse)
+    problem = _problem(given, with_lse, options.read())
+    longest = longest_key(max_seqlen_k)
+    if problem.seqlen_q > MOST_QUERIES:
+        problem = PrefillProblem.of(problem, longest)
     _check_indices(given, problem)
     results = _decode(
         tuple(x for x in given.values() if x is not None),
@@ -102,7 +107,7 @@ def flash_attn_with_kvcache(
     return results if len(results) > 1 else results[0]
 
 
-def _problem(given: Mapping[str, Any], return_lse: bool, options: Options) -> DecodeProblem:
+def _problem(given: Mapping[str, Any], return_lse: bool, options: CacheOptions) -> DecodeProblem:
     """What the arrays ask for."""
     if given["k_cache"].dtype == BYTES:
         raise TypeError(
@@ -126,12 +131,12 @@ def _problem(given: Mapping[str, Any], return_lse: bool, options: Options) -> De
 
 def _check_indices(given: Mapping[str, Any], problem: DecodeProblem) -> None:
     """Those that can be read at once: that sequences, rows and pages of these numbers exist."""
+    specs = registry.operation(_operation(problem)).specs(problem)
     at_hand = {
         name: np.asarray(given[name])
-        for name, spec in registry.operation("decode").specs(problem).items()
+        for name, spec in specs.items()
         if isinstance(spec.host_check, IndexCheck) and spec.present and is_at_hand(given[name])
     }
-    specs = registry.operation("decode").specs(problem)
     for name, values in at_hand.items():
         check = specs[name].host_check
         assert check is not None
@@ -161,5 +166,10 @@ def _decode(
                     f"{name} has shape {given[name].shape}; it must be ({heads},), (1,) or ()"
                 )
             given[name] = jnp.broadcast_to(given[name].reshape(-1, 1), (heads, 1))
-    signature = rules("decode").signature(problem, "")
-    return apply("decode", problem, "", None, *(given[spec.name] for spec in signature.inputs))
+    operation = _operation(problem)
+    signature = rules(operation).signature(problem, "")
+    return apply(operation, problem, "", None, *(given[spec.name] for spec in signature.inputs))
+
+
+def _operation(problem: DecodeProblem) -> str:
+    return "prefill" if isinstance(problem, PrefillProblem) else "decode"

@@ -10,6 +10,7 @@ from amdattn.jax.rules import Axes, Rules
 from amdattn.ops import registry
 from amdattn.ops.decode.layouts import LAYOUTS
 from amdattn.ops.decode.problem import DecodeProblem
+from amdattn.ops.prefill.problem import PrefillProblem
 
 _BATCH, _KV_HEADS, _GROUP = "batch", "num_heads_kv", "group"
 _PAGES, _TABLE = "pages", "pages_of_sequence"
@@ -30,8 +31,12 @@ def _axes(problem: DecodeProblem, variant: str) -> dict[str, Axes]:
         )
 
     angles: Axes = (("positions",), ("half",))
+    sums: Axes = (("sums",),)
+    of_rows: Axes = (("total_q",),) if _is_ragged(p) else (batch, rows)
     return {
-        "q": (batch, rows, heads, ("head_dim",)),
+        "cu_seqlens_q": sums,
+        "cu_seqlens_kv": sums,
+        "q": (*of_rows, heads, ("head_dim",)),
         "k_cache": cache("k_cache"),
         "v_cache": cache("v_cache"),
         "k": (batch, new, kv_heads, ("head_dim",)),
@@ -45,8 +50,8 @@ def _axes(problem: DecodeProblem, variant: str) -> dict[str, Axes]:
         "k_descale": (kv_heads, ("one",)),
         "v_descale": (kv_heads, ("one",)),
         "sinks": (heads,),
-        "out": (batch, rows, heads, ("head_dim_v",)),
-        "lse": (batch, heads, rows),
+        "out": (*of_rows, heads, ("head_dim_v",)),
+        "lse": (heads, *of_rows) if _is_ragged(p) else (batch, heads, rows),
     }
 
 
@@ -59,10 +64,14 @@ def _is_looked_up(problem: DecodeProblem) -> bool:
     return bool(problem.page_size) or problem.cache_batch_idx
 
 
+def _is_ragged(problem: DecodeProblem) -> bool:
+    return isinstance(problem, PrefillProblem) and problem.is_ragged
+
+
 def _batch(problem: DecodeProblem) -> str:
-    """The sequences of q; those that are the first ones of a cache are not cut apart from it."""
+    """The sequences of q; the first ones of a cache, or ragged ones, are not cut apart."""
     is_whole = _is_looked_up(problem) or problem.num_pages == problem.batch
-    return _BATCH if is_whole else _FIRST
+    return _BATCH if is_whole and not _is_ragged(problem) else _FIRST
 
 
 def _lengths(problem: DecodeProblem) -> dict[str, int]:
@@ -73,6 +82,7 @@ def _lengths(problem: DecodeProblem) -> dict[str, int]:
     found |= {name: getattr(p, name) for name in ("seqlen_q", "seqlen_new")}
     found |= {name: getattr(p, name) for name in ("head_dim", "head_dim_v")}
     found |= {"positions": p.rotary_positions, "half": p.rotary_dim // 2}
+    found |= {"total_q": getattr(p, "total_q", 0), "sums": p.batch + 1}
     for name, layout in LAYOUTS[p.kv_layout].items():
         sizes = zip(layout.axes, p.cache_shape(name), strict=True)
         found |= {f"{name}_{axis}": n for axis, n in sizes if axis not in ("page", "head")}
@@ -83,8 +93,13 @@ def _resized(problem: DecodeProblem, factors: Mapping[str, int]) -> DecodeProble
     """Of another batch, or of other KV heads with as many query heads each."""
     p = problem
     batch, kv_heads = factors.get(_BATCH, p.batch), factors.get(_KV_HEADS, p.num_heads_kv)
+    more: dict[str, Any] = {}
+    if isinstance(p, PrefillProblem):
+        is_any = p.max_total_kv == p.batch * p.max_seqlen_kv
+        more["max_total_kv"] = 0 if is_any else p.max_total_kv * max(1, batch // p.batch)
     return dataclasses.replace(
         p,
+        **more,
         batch=batch,
         num_pages=batch if _is_by_sequence(p) else p.num_pages,
         num_heads_kv=kv_heads,
@@ -92,16 +107,17 @@ def _resized(problem: DecodeProblem, factors: Mapping[str, int]) -> DecodeProble
     )
 
 
-def _specs(problem: DecodeProblem, variant: str) -> Any:
-    return registry.operation("decode").specs(problem, variant)
+def _rules(operation: str) -> Rules:
+    def specs(problem: DecodeProblem, variant: str) -> Any:
+        return registry.operation(operation).specs(problem, variant)
 
-
-RULES = {
-    "decode": Rules(
-        specs=_specs,
+    return Rules(
+        specs=specs,
         axes=_axes,
         independent=(_BATCH, _KV_HEADS),
         lengths=_lengths,
         resized=_resized,
     )
-}
+
+
+RULES = {name: _rules(name) for name in ("decode", "prefill")}

@@ -78,6 +78,7 @@ _HOME = {
     "rms_norm": "amdattn.jax.other_rules",
     "merge_state": "amdattn.jax.other_rules",
     "decode": "amdattn.jax.decode_rules",
+    "prefill": "amdattn.jax.decode_rules",
 }
 
 

@@ -14,6 +14,7 @@ _HOME = {
     "decode": "amdattn.ops.decode.cases",
     "gemm": "amdattn.ops.gemm.cases",
     "merge_state": "amdattn.ops.merge.cases",
+    "prefill": "amdattn.ops.prefill.cases",
     "rms_norm": "amdattn.ops.norm.cases",
 }
 

@@ -13,7 +13,8 @@ from model import BF16, EPSILON, Sizes, Weights, angles
 import amdattn
 
 PAGE = 16  # keys
-CHUNK = 16  # rows of a prompt at a time
+CHUNK = 32  # rows of a prompt at a time
+FEW = 16  # rows of which one kernel appends and attends
 
 
 def call(function: Callable[..., Any], *args: Any) -> Any:
@@ -44,7 +45,8 @@ class Rows:
         self._out = amdattn.empty((1, rows, s.heads, s.head_dim))
         self._inner = amdattn.empty((rows, s.inner))
         self.logits = amdattn.empty((rows, s.vocabulary), "float32")
-        self._attention = amdattn.plan_decode(
+        plan = amdattn.plan_decode if rows <= FEW else amdattn.plan_prefill
+        self._attention = plan(
             *(1, rows, model.room, s.heads, s.heads_kv, s.head_dim),
             device=device,
             causal=True,

@@ -42,14 +42,14 @@ def same(found: Any, expected: Any) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def in_memory(caches: list[Any], *arrays: Any, **options: Any) -> tuple[Any, ...]:
+def in_memory(caches: list[Any], *arrays: Any, q: Any = Q, **options: Any) -> tuple[Any, ...]:
     """What the function on arrays in memory gives, the caches last if it writes them."""
     held = [amdattn.asarray(cache) for cache in caches]
     given = [amdattn.asarray(x) for x in arrays]
     options = {
         name: amdattn.asarray(x) if isinstance(x, np.ndarray) else x for name, x in options.items()
     }
-    found = amdattn.flash_attn_with_kvcache(amdattn.asarray(Q), *held, *given, **options)
+    found = amdattn.flash_attn_with_kvcache(amdattn.asarray(q), *held, *given, **options)
     results = found if isinstance(found, tuple) else (found,)
     if arrays:
         results = (*results, *held)
@@ -81,6 +81,25 @@ def test_as_in_memory(is_paged: bool, appends: bool) -> None:
     given = [jnp.array(cache) for cache in caches]
     same(step(Q, given, arrays, traced), expected)
     assert all(cache.is_deleted() is appends for cache in given)
+
+
+@pytest.mark.parametrize("is_paged", [False, True])
+def test_chunks_of_a_prompt(is_paged: bool) -> None:
+    """More queries than kernels of few take; those of a batch as one of longer batches."""
+    caches = PAGED_CACHES if is_paged else ROW_CACHES
+    q = normal(15, BATCH, 40, HEADS, DIM)
+    new = normal(16, BATCH, 40, HEADS_KV, DIM), normal(17, BATCH, 40, HEADS_KV, DIM)
+    cos, sin = (np.concatenate([x, x]) for x in (COS, SIN))
+    options: dict[str, Any] = {"cache_seqlens": LENGTHS - 20, "causal": True, "max_seqlen_k": 90}
+    options |= {"return_softmax_lse": True, "num_splits": 1}
+    if is_paged:
+        options["block_table"] = TABLE
+    expected = in_memory(caches, *new, cos, sin, q=q, **options)
+    step = jax.jit(functools.partial(aj.flash_attn_with_kvcache, **options))
+    same(step(q, *caches, *new, cos, sin), expected)
+    found = jax.vmap(lambda q: step(q, *caches, *new, cos, sin))(np.stack([q, -q]))
+    each = [in_memory(caches, *new, cos, sin, q=x, **options) for x in (q, -q)]
+    same(found, jax.tree.map(lambda *xs: np.stack(xs), *each))
 
 
 def test_one_length_of_all_and_no_lengths() -> None:

@@ -32,7 +32,8 @@ _NAMES: tuple[tuple[Any, str], ...] = (
         "simulated_workgroups simulated_xcd trace_events events max_errors dynamic_lds total_q "
         "dynamic_lds_bytes total_kv max_seqlen_q max_seqlen_k candidates fill q_tile residents "
         "resident_workgroups rounds parts captured admitted began memory results stride array "
-        "apart mask seqlen_new page_size num_pages rotary_dim rotary_positions",
+        "apart mask seqlen_new page_size num_pages rotary_dim rotary_positions max_seqlen_kv "
+        "max_total_kv",
     ),
     (
         (),
@@ -76,6 +77,11 @@ OWN: dict[str, dict[str, Any]] = {
         **{"k_descale": 1.0, "v_descale": 1.0},
         **{"k_descales": False, "v_descales": False},
     },
+    "ops.prefill.problem.PrefillProblem": {
+        **{"k_descale": 1.0, "v_descale": 1.0},
+        **{"k_descales": False, "v_descales": False},
+    },
+    "ops.prefill.cases.PrefillCase": {"lengths": (), "chunks": ()},
     "ops.attention.call.run": {"longest": (0, 0)},  # of q and of k
     "op.spec.OperandSpec": {"present": True},
     "op.workspace.Region": {"offset": 0},

@@ -13,6 +13,7 @@ from amdattn.ops.attention.dense import unpacked
 from amdattn.ops.attention.lengths import lengths_view
 from amdattn.ops.attention.options import Options
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, operand_axes
+from amdattn.ops.prefill.prefill import attend_pages
 from amdattn.scalars import INT32_MAX
 
 
@@ -32,13 +33,17 @@ def flash_attn_varlen_func(
     alibi_slopes: None = None,
     deterministic: bool = False,
     return_attn_probs: bool = False,
-    block_table: None = None,
+    block_table: Any = None,
     *,
     return_lse: bool = False,
     sinks: Any = None,
     top_left: bool = False,
     round_mode: str = "rtne",
     num_splits: int = 0,
+    kv_layout: str = "NHD",
+    k_descale: Any = None,
+    v_descale: Any = None,
+    max_total_k: int | None = None,
     out: Any = None,
     lse: Any = None,
     stream: Any = None,
@@ -52,14 +57,22 @@ def flash_attn_varlen_func(
     q : array, (total_q, num_heads_q, head_dim)
         The rows of all sequences.
     k, v : array, (total_kv, num_heads_kv, head_dim or head_dim_v)
+        With `block_table` caches in pages, (num_pages, page_size, num_heads_kv, head_dim or
+        head_dim_v), page_size a multiple of 16.
     cu_seqlens_q, cu_seqlens_k : array or list, int32 or int64, (num_sequences + 1,)
         Rows before each sequence, and the rows of all. Sequences may be empty. Lists and arrays on
         the host, there of any integers, are checked, and copied to the device if q is there; on the
         device a wrong sum reads or writes beyond the tensors. int32 without gaps is taken as it is.
     max_seqlen_q, max_seqlen_k : int
         No sequence is longer; rows beyond are not computed.
-    block_table
-        Must be None.
+    block_table : array of int32 or int64, (num_sequences, pages of a sequence), optional
+        Position p of sequence b lies in page ``block_table[b, p // page_size]`` of k and v, and
+        `cu_seqlens_k` says how many keys sequences have. Pages are copied to rows first, in memory
+        for `max_seqlen_k` keys of each sequence.
+    kv_layout, k_descale, v_descale
+        Of caches in pages, as `flash_attn_with_kvcache` takes them.
+    max_total_k : int, optional
+        With `block_table`: all sequences together have no more keys, which saves memory.
 
     Returns
     -------
@@ -67,7 +80,35 @@ def flash_attn_varlen_func(
         Rows of no sequence are not written.
     lse : array, float32, (num_heads_q, total_q)
     """
-    refuse("block_table", block_table)
+    options = Options(
+        softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
+    )
+    if block_table is not None:
+        refuse("alibi_slopes", alibi_slopes)
+        scalars.boolean("deterministic", deterministic)
+        with_probs = scalars.boolean("return_attn_probs", return_attn_probs)
+        results = attend_pages(
+            *(q, (k, v), (cu_seqlens_q, cu_seqlens_k)),
+            (longest_of("max_seqlen_q", max_seqlen_q), longest_of("max_seqlen_k", max_seqlen_k)),
+            *(block_table, options),
+            sinks=sinks,
+            kv_layout=scalars.word("kv_layout", kv_layout),
+            descales=(k_descale, v_descale),
+            max_total_k=max_total_k,
+            out=out,
+            lse=lse,
+            return_lse=scalars.boolean("return_lse", return_lse) or with_probs,
+            stream=runtime.stream_handle(stream),
+        )
+        return (*results, None) if with_probs else results
+    for name, value, none in (
+        ("kv_layout", kv_layout, "NHD"),
+        ("k_descale", k_descale, None),
+        ("v_descale", v_descale, None),
+        ("max_total_k", max_total_k, None),
+    ):
+        if value is not none and (value != none):
+            raise ValueError(f"{name}={value!r} without block_table; it must be {none!r} there")
     handle = runtime.stream_handle(stream)
     views = as_view(q, "q", handle), as_view(k, "k", handle), as_view(v, "v", handle)
     longest = longest_of("max_seqlen_q", max_seqlen_q), longest_of("max_seqlen_k", max_seqlen_k)
@@ -77,9 +118,7 @@ def flash_attn_varlen_func(
         views,
         VARLEN_LAYOUT,
         handle,
-        Options(
-            softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
-        ),
+        options,
         out=out,
         lse=lse,
         return_lse=return_lse,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from amdattn import scalars
 from amdattn.arch.props import DeviceProps, as_device_props
@@ -14,56 +14,20 @@ from amdattn.device import manifest, runtime
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
 from amdattn.op.mismatch import Support, all_allowed
 from amdattn.ops.decode import planning
+from amdattn.ops.decode.calls import (
+    CacheOptions,
+    check_pairs,
+    longest_key,
+    problem_of,
+    shape_of_table,
+)
 from amdattn.ops.decode.execution import DecodePlan
 from amdattn.ops.decode.indices import check_pages
-from amdattn.ops.decode.layouts import layouts_named
 from amdattn.ops.decode.problem import DecodeProblem
 from amdattn.ops.decode.quantized import BYTES
-
-_AXES = {
-    "q": "(batch, seqlen_q, num_heads_q, head_dim)",
-    "k": "(batch, seqlen_new, num_heads_kv, head_dim)",
-    "rotary_cos": "(positions, rotary_dim / 2)",
-    "block_table": "(batch, pages of a sequence)",
-}
-# Values that are equal, with equal types, only to what is the same.
-_PLAIN = frozenset({int, float, bool, tuple, str, type(None)})
-
-
-class Options(NamedTuple):
-    """What a caller asks for besides the arrays."""
-
-    softmax_scale: float | None
-    causal: bool
-    window_size: tuple[int, int]
-    softcap: float
-    rotary_interleaved: bool
-    num_splits: int
-    kv_layout: str
-    k_descale: float | None  # None: there is none, or an array
-    v_descale: float | None
-
-    @property
-    def are_plain(self) -> bool:
-        """Whether a call may be looked up by these values."""
-        window = self.window_size
-        return _PLAIN.issuperset(map(type, self)) and (
-            type(window) is tuple and len(window) == 2 and [*map(type, window)] == [int, int]
-        )
-
-    def read(self) -> Options:
-        """The same as values of Python; TypeError for what is none."""
-        return Options(
-            scalars.optional_number("softmax_scale", self.softmax_scale),
-            scalars.boolean("causal", self.causal),
-            scalars.pair("window_size", self.window_size),
-            scalars.number("softcap", self.softcap),
-            scalars.boolean("rotary_interleaved", self.rotary_interleaved),
-            scalars.integer("num_splits", self.num_splits),
-            self.kv_layout,
-            scalars.optional_number("k_descale", self.k_descale),
-            scalars.optional_number("v_descale", self.v_descale),
-        )
+from amdattn.ops.prefill.execution import PrefillPlan
+from amdattn.ops.prefill.prefill import planned as prefill_planned
+from amdattn.ops.prefill.problem import PrefillProblem
 
 
 def flash_attn_with_kvcache(
@@ -90,22 +54,25 @@ def flash_attn_with_kvcache(
     kv_layout: str = "NHD",
     k_descale: Any = None,
     v_descale: Any = None,
+    max_seqlen_k: int | None = None,
     sinks: Any = None,
     out: Any = None,
     lse: Any = None,
     stream: Any = None,
 ) -> Any:
-    """Attention of a few queries of every sequence over a cache, to which keys may be appended.
+    """Attention of queries of every sequence over a cache, to which keys may be appended.
 
-    Names, order and meaning of the positional parameters are flash-attn's. One launch appends,
-    turns and attends; the lengths are read on the device. With int32 arrays in device memory a step
-    plans and waits for nothing; results that are not given and scratch memory are of the cache.
+    Names, order and meaning of the positional parameters are flash-attn's. Of up to 16 queries a
+    sequence one launch appends, turns and attends; of more (chunks of prompts) one appends, turns
+    and copies pages to rows, and others attend. The lengths are read on the device. With int32
+    arrays in device memory a step plans and waits for nothing; results that are not given and
+    scratch memory are of the cache.
 
     Parameters
     ----------
     q : array, bfloat16 or float16, (batch, seqlen_q, num_heads_q, head_dim)
-        Of any kind that `flash_attn_func` takes; at most 16 queries of a sequence. In device memory
-        of q, the caches, k, v and out rows begin at multiples of 16 bytes.
+        Of any kind that `flash_attn_func` takes. In device memory of q, the caches, k, v and out
+        rows begin at multiples of 16 bytes.
     k_cache : array, like q, (batch_cache, seqlen_cache, num_heads_kv, head_dim)
         With `block_table` (num_pages, page_size, num_heads_kv, head_dim), page_size a multiple of
         16 up to 256. What lies behind the keys of a sequence is not looked at. Elements may be
@@ -155,6 +122,9 @@ def flash_attn_with_kvcache(
     k_descale, v_descale : float, or array of float32, (num_heads_kv,) or (1,), optional
         What elements of a cache of 8-bit floats are to be multiplied by; of a row that is appended
         what it is divided by. Quotients beyond the greatest number become it. None: 1.
+    max_seqlen_k : int, optional
+        No sequence has more keys, those of k among them: what memory for copies of pages is for,
+        which more than 16 queries need. None: as many as the cache has room for.
     sinks : array, float32, (num_heads_q,), optional
         A score of every head of a key without a value, as `flash_attn_func` takes it.
     out, lse : array, optional
@@ -184,7 +154,7 @@ def flash_attn_with_kvcache(
     with_lse = scalars.boolean("return_softmax_lse", return_softmax_lse) or lse is not None
     arrays_of_scales = [x if hasattr(x, "shape") else None for x in (k_descale, v_descale)]
     scales = [None if hasattr(x, "shape") else x for x in (k_descale, v_descale)]
-    options = Options(
+    options = CacheOptions(
         softmax_scale,
         causal,
         window_size,
@@ -206,7 +176,7 @@ def flash_attn_with_kvcache(
         views[name].shape if name in views else ()
         for name in ("q", "k_cache", "v_cache", "k", "rotary_cos")
     )
-    table = () if block_table is None else _shape_of(block_table)
+    table = () if block_table is None else shape_of_table(block_table)
     given = tuple(
         x is not None
         for x in (cache_seqlens, cache_batch_idx, cache_leftpad, sinks, *arrays_of_scales)
@@ -214,9 +184,11 @@ def flash_attn_with_kvcache(
     q_view = views["q"]
     ordinal = runtime.get(q_view.ordinal).ordinal
     dtypes = q_view.dtype.name, views["k_cache"].dtype.name
-    plan = _planned_for(
-        ordinal, shapes, table, dtypes, given, with_lse, block_table is not None, options
-    )
+    longest = longest_key(max_seqlen_k)
+    of_call = shapes, table, dtypes, given, with_lse, block_table is not None, options
+    plan = _planned_for(ordinal, *of_call, longest)
+    if isinstance(plan, PrefillPlan) and (copies := plan.to_copy(views)) != plan.problem.copies:
+        plan = _planned_for(ordinal, *of_call, longest, copies)
     specs = plan.specs()
     for name, array in (
         ("cache_seqlens", cache_seqlens),
@@ -237,18 +209,6 @@ def flash_attn_with_kvcache(
     inputs: tuple[View, ...] = tuple([views[name] for name in plan.input_names])
     results = plan.execute(q, inputs, (out, lse), "", handle)
     return results if with_lse else results[0]
-
-
-def check_pairs(k: Any, v: Any, rotary_cos: Any, rotary_sin: Any) -> None:
-    """That what comes in pairs does."""
-    for one, other, name, missing in (
-        (k, v, "k", "v"),
-        (v, k, "v", "k"),
-        (rotary_cos, rotary_sin, "rotary_cos", "rotary_sin"),
-        (rotary_sin, rotary_cos, "rotary_sin", "rotary_cos"),
-    ):
-        if one is not None and other is None:
-            raise ValueError(f"{name} was given, but {missing}=None; both must be, or neither")
 
 
 def plan_decode(
@@ -327,81 +287,18 @@ def _planned_for(
     given: tuple[bool, ...],
     return_lse: bool,
     is_paged: bool,
-    options: Options,
+    options: CacheOptions,
+    longest: int = 0,
+    copies: str = "",
 ) -> DecodePlan:
+    """Of more queries than decoding kernels take a `PrefillPlan`."""
     props = runtime.get(ordinal).props
     if dtypes[1] == BYTES:
         dtypes = dtypes[0], props.architecture.fp8
-    return planned(problem_of(shapes, table, dtypes, given, return_lse, is_paged, options), props)
-
-
-def problem_of(
-    shapes: tuple[tuple[int, ...], ...],
-    table: tuple[int, ...],
-    dtypes: tuple[str, str],
-    given: tuple[bool, ...],
-    return_lse: bool,
-    is_paged: bool,
-    options: Options,
-) -> DecodeProblem:
-    """What arrays of these shapes ask for; what else they must be follows from it."""
-    layouts = layouts_named(options.kv_layout)
-    axes = _AXES | {name: f"({layout.text(is_paged)})" for name, layout in layouts.items()}
-    names = ("q", "k_cache", "v_cache", "k", "rotary_cos", "block_table")
-    for name, shape in zip(names, (*shapes, table), strict=True):
-        if shape and len(shape) != len(axes[name].split(",")):
-            raise ValueError(f"{name} has shape {shape}; it must be {axes[name]}")
-    q, k_shape, v_shape, k, angles = shapes
-    k_cache, v_cache = layouts["k_cache"].sizes(k_shape), layouts["v_cache"].sizes(v_shape)
-    if k and k[1] == 0:
-        raise ValueError(f"k has shape {k}; it must have at least one row a sequence, or be None")
-    seqlens, batch_idx, leftpad, sinks, k_descales, v_descales = given
-    return DecodeProblem(
-        batch=q[0],
-        seqlen_q=q[1],
-        seqlen_kv=k_cache["seq"] * (table[1] if is_paged else 1),
-        num_heads_q=q[2],
-        num_heads_kv=k_cache["head"],
-        head_dim=q[3],
-        head_dim_v=v_cache["column"],
-        dtype=dtypes[0],
-        kv_dtype=dtypes[1],
-        softmax_scale=options.softmax_scale,
-        causal=options.causal,
-        window_size=options.window_size,
-        softcap=options.softcap,
-        sinks=sinks,
-        return_lse=return_lse,
-        seqlen_new=k[1] if k else 0,
-        page_size=k_cache["seq"] if is_paged else 0,
-        num_pages=k_cache["page"],
-        rotary_dim=2 * angles[1] if angles else 0,
-        rotary_positions=angles[0] if angles else 0,
-        rotary_interleaved=options.rotary_interleaved,
-        cache_seqlens=seqlens,
-        cache_batch_idx=batch_idx,
-        cache_leftpad=leftpad,
-        num_splits=options.num_splits,
-        kv_layout=options.kv_layout,
-        k_descale=1.0 if options.k_descale is None else options.k_descale,
-        v_descale=1.0 if options.v_descale is None else options.v_descale,
-        k_descales=k_descales,
-        v_descales=v_descales,
-    )
-
-
-def _shape_of(table: Any) -> tuple[int, ...]:
-    """Of an array or of rows in a list."""
-    shape = getattr(table, "shape", None)
-    if shape is None:
-        rows = table if isinstance(table, (list, tuple)) else ()
-        if not rows or not isinstance(rows[0], (list, tuple, range)):
-            raise TypeError(f"block_table={table!r} must be an array or a list of rows")
-        return len(rows), len(rows[0])
-    found = tuple(shape)
-    if len(found) != 2:
-        raise ValueError(f"block_table has shape {found}; it must be {_AXES['block_table']}")
-    return found
+    problem = problem_of(shapes, table, dtypes, given, return_lse, is_paged, options)
+    if problem.seqlen_q <= planning.MOST_QUERIES:
+        return planned(problem, props)
+    return prefill_planned(PrefillProblem.of(problem, longest, copies), props)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,0 +1,145 @@
+"""What a call of attention over a cache asks for: options, and the problem of its arrays."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from amdattn import scalars
+from amdattn.ops.decode.layouts import layouts_named
+from amdattn.ops.decode.problem import DecodeProblem
+
+_AXES = {
+    "q": "(batch, seqlen_q, num_heads_q, head_dim)",
+    "k": "(batch, seqlen_new, num_heads_kv, head_dim)",
+    "rotary_cos": "(positions, rotary_dim / 2)",
+    "block_table": "(batch, pages of a sequence)",
+}
+# Values that are equal, with equal types, only to what is the same.
+_PLAIN = frozenset({int, float, bool, tuple, str, type(None)})
+
+
+class CacheOptions(NamedTuple):
+    """What a caller asks for besides the arrays."""
+
+    softmax_scale: float | None
+    causal: bool
+    window_size: tuple[int, int]
+    softcap: float
+    rotary_interleaved: bool
+    num_splits: int
+    kv_layout: str
+    k_descale: float | None  # None: there is none, or an array
+    v_descale: float | None
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether a call may be looked up by these values."""
+        window = self.window_size
+        return _PLAIN.issuperset(map(type, self)) and (
+            type(window) is tuple and len(window) == 2 and [*map(type, window)] == [int, int]
+        )
+
+    def read(self) -> CacheOptions:
+        """The same as values of Python; TypeError for what is none."""
+        return CacheOptions(
+            scalars.optional_number("softmax_scale", self.softmax_scale),
+            scalars.boolean("causal", self.causal),
+            scalars.pair("window_size", self.window_size),
+            scalars.number("softcap", self.softcap),
+            scalars.boolean("rotary_interleaved", self.rotary_interleaved),
+            scalars.integer("num_splits", self.num_splits),
+            self.kv_layout,
+            scalars.optional_number("k_descale", self.k_descale),
+            scalars.optional_number("v_descale", self.v_descale),
+        )
+
+
+def problem_of(
+    shapes: tuple[tuple[int, ...], ...],
+    table: tuple[int, ...],
+    dtypes: tuple[str, str],
+    given: tuple[bool, ...],
+    return_lse: bool,
+    is_paged: bool,
+    options: CacheOptions,
+) -> DecodeProblem:
+    """What arrays of these shapes ask for; what else they must be follows from it."""
+    layouts = layouts_named(options.kv_layout)
+    axes = _AXES | {name: f"({layout.text(is_paged)})" for name, layout in layouts.items()}
+    names = ("q", "k_cache", "v_cache", "k", "rotary_cos", "block_table")
+    for name, shape in zip(names, (*shapes, table), strict=True):
+        if shape and len(shape) != len(axes[name].split(",")):
+            raise ValueError(f"{name} has shape {shape}; it must be {axes[name]}")
+    q, k_shape, v_shape, k, angles = shapes
+    k_cache, v_cache = layouts["k_cache"].sizes(k_shape), layouts["v_cache"].sizes(v_shape)
+    if k and k[1] == 0:
+        raise ValueError(f"k has shape {k}; it must have at least one row a sequence, or be None")
+    seqlens, batch_idx, leftpad, sinks, k_descales, v_descales = given
+    return DecodeProblem(
+        batch=q[0],
+        seqlen_q=q[1],
+        seqlen_kv=k_cache["seq"] * (table[1] if is_paged else 1),
+        num_heads_q=q[2],
+        num_heads_kv=k_cache["head"],
+        head_dim=q[3],
+        head_dim_v=v_cache["column"],
+        dtype=dtypes[0],
+        kv_dtype=dtypes[1],
+        softmax_scale=options.softmax_scale,
+        causal=options.causal,
+        window_size=options.window_size,
+        softcap=options.softcap,
+        sinks=sinks,
+        return_lse=return_lse,
+        seqlen_new=k[1] if k else 0,
+        page_size=k_cache["seq"] if is_paged else 0,
+        num_pages=k_cache["page"],
+        rotary_dim=2 * angles[1] if angles else 0,
+        rotary_positions=angles[0] if angles else 0,
+        rotary_interleaved=options.rotary_interleaved,
+        cache_seqlens=seqlens,
+        cache_batch_idx=batch_idx,
+        cache_leftpad=leftpad,
+        num_splits=options.num_splits,
+        kv_layout=options.kv_layout,
+        k_descale=1.0 if options.k_descale is None else options.k_descale,
+        v_descale=1.0 if options.v_descale is None else options.v_descale,
+        k_descales=k_descales,
+        v_descales=v_descales,
+    )
+
+
+def check_pairs(k: Any, v: Any, rotary_cos: Any, rotary_sin: Any) -> None:
+    """That what comes in pairs does."""
+    for one, other, name, missing in (
+        (k, v, "k", "v"),
+        (v, k, "v", "k"),
+        (rotary_cos, rotary_sin, "rotary_cos", "rotary_sin"),
+        (rotary_sin, rotary_cos, "rotary_sin", "rotary_cos"),
+    ):
+        if one is not None and other is None:
+            raise ValueError(f"{name} was given, but {missing}=None; both must be, or neither")
+
+
+def longest_key(max_seqlen_k: int | None) -> int:
+    """What a caller declares; 0: nothing."""
+    if max_seqlen_k is None:
+        return 0
+    longest = scalars.integer("max_seqlen_k", max_seqlen_k)
+    if longest < 1:
+        raise ValueError(f"max_seqlen_k={longest} must be at least 1, or None")
+    return longest
+
+
+def shape_of_table(table: Any) -> tuple[int, ...]:
+    """Of an array or of rows in a list."""
+    shape = getattr(table, "shape", None)
+    if shape is None:
+        rows = table if isinstance(table, (list, tuple)) else ()
+        if not rows or not isinstance(rows[0], (list, tuple, range)):
+            raise TypeError(f"block_table={table!r} must be an array or a list of rows")
+        return len(rows), len(rows[0])
+    found = tuple(shape)
+    if len(found) != 2:
+        raise ValueError(f"block_table has shape {found}; it must be {_AXES['block_table']}")
+    return found

@@ -1,0 +1,165 @@
+// Which keys a sequence has, which of them are copied, and where: of a lane's sequence, or of one
+// that is the same in all lanes.
+#pragma once
+#include "cache/arguments.h"
+#include "isa/dpp_scan.h"
+
+constexpr int kUnitKeys = 16;  // copied together: of one page
+// Attention reads whole blocks of keys, the first one from where a window begins: none has more.
+constexpr int kMostBlock = 128;
+
+struct Sequence {
+  int old, all;  // keys before those appended, and with them; positions
+  int pad;       // positions without keys
+  int first;     // position that is copied
+
+  Sequence() = default;
+  __device__ __forceinline__ Sequence(RowsArguments& args, int b) {
+    pad = 0;
+    int rows = args.seqlen_q;
+    if (args.cu_seqlens_kv) {
+      rows = least_of(difference(args.cu_seqlens_q, b), rows);
+      old = least_of(difference(args.cu_seqlens_kv, b), args.max_seqlen);
+    } else {
+      const int given = args.cache_seqlens ? element(args.cache_seqlens, b) : args.max_seqlen;
+      old = least_of(most_of(given, 0), args.max_seqlen - args.seqlen_new);
+    }
+    all = old + args.seqlen_new;
+    if (args.cache_leftpad) pad = least_of(most_of(element(args.cache_leftpad, b), 0), all);
+    first = pad;
+    if (!args.k_rows) {
+      first = old;
+    } else if (args.window_left >= 0) {
+      const int seen = most_of(all - rows - args.window_left, pad) - pad;
+      first = pad + (seen & -kMostBlock);
+    }
+    if (args.seqlen_new > 0) first = least_of(first, old);
+    first = least_of(first, all);
+    if (args.block_table) first &= -kUnitKeys;
+  }
+  __device__ __forceinline__ int keys() const { return all - pad; }
+  __device__ __forceinline__ int units() const { return (all - first + kUnitKeys - 1) / kUnitKeys; }
+
+ private:
+  static __device__ __forceinline__ int element(uint64_t of, int b) {
+    return ((const Global<int32_t>*)of)[b];
+  }
+  static __device__ __forceinline__ int difference(uint64_t sums, int b) {
+    return most_of(element(sums, b + 1) - element(sums, b), 0);
+  }
+};
+
+__device__ __forceinline__ Sequence uniform(Sequence x) {
+  x.old = uniform(x.old);
+  x.all = uniform(x.all);
+  x.pad = uniform(x.pad);
+  x.first = uniform(x.first);
+  return x;
+}
+
+// Sums over the lanes up to each: of its row of 16, then of the rows before.
+__device__ __forceinline__ int sum_upto(int x) {
+  constexpr int kAll = 0xf, kOddRows = 0xa, kUpperRows = 0xc;
+  x += v_mov_b32_dpp<kRowShr<1>, kAll>(x);
+  x += v_mov_b32_dpp<kRowShr<2>, kAll>(x);
+  x += v_mov_b32_dpp<kRowShr<4>, kAll>(x);
+  x += v_mov_b32_dpp<kRowShr<8>, kAll>(x);
+  x += v_mov_b32_dpp<kRowBcast15, kOddRows>(x);
+  x += v_mov_b32_dpp<kRowBcast31, kUpperRows>(x);
+  return x;
+}
+__device__ __forceinline__ int of_lane(int x, int lane) {
+  return __builtin_amdgcn_readlane(x, lane);
+}
+
+// 64 sequences, one a lane: units and rows of each, and of all up to it.
+struct Group {
+  Sequence own;
+  int units, rows, units_upto, rows_upto;
+
+  __device__ __forceinline__ Group(RowsArguments& args, int first) {
+    const int b = first + Lane::in_wave();
+    own = Sequence(args, least_of(b, args.batch - 1));
+    units = b < args.batch ? own.units() : 0;
+    rows = b < args.batch ? own.keys() : 0;
+    units_upto = sum_upto(units);
+    rows_upto = sum_upto(rows);
+  }
+  __device__ __forceinline__ int all_units() const { return of_lane(units_upto, kWaveLanes - 1); }
+  __device__ __forceinline__ int all_rows() const { return of_lane(rows_upto, kWaveLanes - 1); }
+};
+
+// What a workgroup copies, an equal share of all: pieces of units, each of K or V of some heads.
+class Share {
+ public:
+  int batch = 0, base = 0;  // sequence; rows of those before
+  int all_rows = 0;         // of all sequences
+  Sequence sequence;
+
+  // `visit` is told of every group of sequences, with the first one and the rows before it.
+  template <class F>
+  __device__ __forceinline__ Share(RowsArguments& args, uint32_t nth, F&& visit) {
+    const Group first(args, 0);
+    visit(first, 0, 0);
+    int units = first.all_units();
+    all_rows = first.all_rows();
+    for (int b = kWaveLanes; b < args.batch; b += kWaveLanes) {
+      const Group group(args, b);
+      visit(group, b, all_rows);
+      units += group.all_units();
+      all_rows += group.all_rows();
+    }
+    pieces = args.pieces;
+    const uint32_t count = args.num_workgroups, total = uint32_t(units) * pieces;
+    const uint32_t share = (total + count - 1) / count;
+    if (nth * share >= total) return;
+    position = nth * share;
+    end = least_of(position + share, total);
+    const int unit = position / pieces;
+    if (unit < first.all_units()) {
+      find(first, unit);
+      return;
+    }
+    before = first.all_units();
+    base = first.all_rows();
+    for (batch = kWaveLanes;; batch += kWaveLanes) {
+      const Group group(args, batch);
+      if (before + group.all_units() > unit) {
+        find(group, unit);
+        return;
+      }
+      before += group.all_units();
+      base += group.all_rows();
+    }
+  }
+  // The next piece, and the first position of its unit; false: there is none.
+  __device__ __forceinline__ bool next(RowsArguments& args, int& first, int& piece) {
+    if (position >= end) return false;
+    const int unit = position / pieces;
+    piece = position++ - unit * pieces;
+    while (unit - before >= sequence.units()) {
+      before += sequence.units();
+      base += sequence.keys();
+      sequence = uniform(Sequence(anew(args), ++batch));
+    }
+    first = sequence.first + (unit - before) * kUnitKeys;
+    return true;
+  }
+
+ private:
+  // The sequence of a unit, of those of a group.
+  __device__ __forceinline__ void find(const Group& group, int unit) {
+    const int lane =
+        __builtin_popcountll(__builtin_amdgcn_ballot_w64(before + group.units_upto <= unit));
+    batch += lane;
+    before += of_lane(group.units_upto, lane) - of_lane(group.units, lane);
+    base += of_lane(group.rows_upto, lane) - of_lane(group.rows, lane);
+    sequence.old = of_lane(group.own.old, lane);
+    sequence.all = of_lane(group.own.all, lane);
+    sequence.pad = of_lane(group.own.pad, lane);
+    sequence.first = of_lane(group.own.first, lane);
+  }
+
+  uint32_t position = 0, end = 0, pieces;
+  int before = 0;  // units of the sequences before this one
+};

@@ -1,0 +1,140 @@
+"""Prints what chunks of queries over a cache in pages take, modelled: copies, and attention.
+
+    python -m benchmarks.attention_prefill [--shapes B,QUERIES,KEYS,Q/KV ...] [--copies-only]
+                                           [--page-size P]
+
+bfloat16, 128 columns, causal, QUERIES of the KEYS are appended (with rotary); caches are cold. Of
+the bound device at its peak clock; AMDATTN_DEVICE says which. "in place" is the same over a cache
+without pages, of which nothing is copied but queries, since they are turned. Launches but for the
+first one are in the time of all. --copies-only leaves attention out, which takes the virtual device
+a minute for some TFLOP.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import gc
+from dataclasses import dataclass
+
+import numpy as np
+
+import amdattn
+from amdattn import virtual
+from amdattn.device import runtime
+from amdattn.ops.prefill.execution import PrefillPlan
+from amdattn.ops.prefill.kernels import CACHE_ROWS
+from benchmarks.decode_shapes import spread_table
+
+_HEAD_DIM, _ROTARY = 128, 128
+_SHAPES = ("1,2048,8192,8/1", "1,2048,32768,8/1", "4,512,8192,8/1", "16,128,4096,8/1")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sequences, queries and keys of each, heads."""
+
+    batch: int
+    queries: int
+    keys: int
+    heads_q: int
+    heads_kv: int
+
+    @staticmethod
+    def read(text: str) -> Shape:
+        """Of B,QUERIES,KEYS,Q/KV."""
+        batch, queries, keys, heads = text.split(",")
+        q, kv = heads.split("/")
+        return Shape(int(batch), int(queries), int(keys), int(q), int(kv))
+
+    def plan(self, page_size: int) -> PrefillPlan:
+        """As a call has it; without pages of a cache that is as long."""
+        used = -(-self.keys // page_size) if page_size else 0
+        return amdattn.plan_prefill(
+            *(self.batch, self.queries, self.keys, self.heads_q, self.heads_kv, _HEAD_DIM),
+            device=amdattn.device_props(),
+            causal=True,
+            seqlen_new=self.queries,
+            cache_seqlens=True,
+            page_size=page_size,
+            num_pages=self.batch * used if page_size else self.batch,
+            rotary_dim=_ROTARY,
+            rotary_positions=self.keys + self.queries,
+        )
+
+
+def launches_us(shape: Shape, page_size: int, clock_mhz: int, only_copies: bool) -> list[float]:
+    """Of each launch in turn, none waited for."""
+    plan = shape.plan(page_size)
+    if only_copies:
+        first = [launch for launch in plan.launches if launch.kernel.op == CACHE_ROWS]
+        whole = plan
+        plan = dataclasses.replace(whole, launches=tuple(first))
+        vars(plan)["_forward"] = whole._forward  # which says what strides it takes
+    p = plan.problem
+    q, k, v = (
+        amdattn.empty((p.batch, p.seqlen_q, heads, _HEAD_DIM), p.dtype)
+        for heads in (p.num_heads_q, p.num_heads_kv, p.num_heads_kv)
+    )
+    out = amdattn.empty(q.shape, p.dtype)
+    caches = [
+        amdattn.empty((p.num_pages, p.page_keys, p.num_heads_kv, _HEAD_DIM), p.dtype)
+        for _ in range(2)
+    ]
+    angles = [amdattn.empty((p.rotary_positions, _ROTARY // 2), p.dtype) for _ in range(2)]
+    table = None
+    if page_size:
+        table = amdattn.asarray(spread_table(p.batch, p.seqlen_kv, page_size, p.pages_of_sequence))
+    workspace = plan.new_workspace()
+
+    lengths = amdattn.asarray(np.full(p.batch, shape.keys - shape.queries, np.int32))
+    with virtual.profile(clock_mhz=clock_mhz) as found:
+        plan.run(
+            *(q, *caches, k, v),
+            rotary_cos=angles[0],
+            rotary_sin=angles[1],
+            cache_seqlens=lengths,
+            block_table=table,
+            out=out,
+            workspace=workspace,
+        )
+        runtime.synchronize()
+    del q, k, v, out, caches, angles, workspace
+    gc.collect()  # before the next shape's caches are made
+    return [launch.cycles / clock_mhz for launch in found.launches]
+
+
+def main() -> None:
+    """Read the arguments, run, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shapes", nargs="+", default=_SHAPES, metavar="B,QUERIES,KEYS,Q/KV")
+    parser.add_argument("--page-size", type=int, default=16)
+    parser.add_argument("--copies-only", action="store_true")
+    options = parser.parse_args()
+    props = amdattn.device_props()
+    clock_mhz, gap = round(props.peak_clock_ghz * 1e3), props.architecture.launch_us
+    print(f"{props.name}: us, modelled at {clock_mhz} MHz, pages of {options.page_size}\n")
+    print(
+        "| sequences x queries over keys, heads | copied, MB | copies | TB/s | in place |", end=""
+    )
+    print("" if options.copies_only else " attention | all | all in place |")
+    print("|---|--:|--:|--:|--:|" + ("" if options.copies_only else "--:|--:|--:|"))
+    for text in options.shapes:
+        shape = Shape.read(text)
+        moved = shape.plan(options.page_size).problem
+        nbytes = moved.copied_bytes + moved.appended_bytes
+        paged = launches_us(shape, options.page_size, clock_mhz, options.copies_only)
+        in_place = launches_us(shape, 0, clock_mhz, options.copies_only)
+        row = [
+            f"{shape.batch} x {shape.queries} over {shape.keys}, {shape.heads_q}/{shape.heads_kv}"
+        ]
+        row += [f"{nbytes / 1e6:.0f}", f"{paged[0]:.1f}", f"{nbytes / paged[0] / 1e6:.2f}"]
+        row.append(f"{in_place[0]:.1f}")
+        if not options.copies_only:
+            for one in (paged[1:], paged, in_place):
+                row.append(f"{sum(one) + gap * (len(one) - 1):.1f}")
+        print(f"| {' | '.join(row)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
