@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from amdattn import scalars
+from amdattn.arch.props import DeviceProps
+from amdattn.arrays.buffers import View
+from amdattn.arrays.interchange import as_view
+from amdattn.device import runtime
+from amdattn.op.spec import Specs
+from amdattn.ops.decode.indices import check_pages
 from amdattn.ops.decode.layouts import layouts_named
+from amdattn.ops.decode.planning import MOST_QUERIES
 from amdattn.ops.decode.problem import DecodeProblem
+from amdattn.ops.decode.quantized import BYTES
+from amdattn.ops.prefill.problem import PrefillProblem
 
 _AXES = {
     "q": "(batch, seqlen_q, num_heads_q, head_dim)",
@@ -54,16 +65,120 @@ class CacheOptions(NamedTuple):
         )
 
 
-def problem_of(
-    shapes: tuple[tuple[int, ...], ...],
-    table: tuple[int, ...],
-    dtypes: tuple[str, str],
-    given: tuple[bool, ...],
-    return_lse: bool,
-    is_paged: bool,
-    options: CacheOptions,
-) -> DecodeProblem:
+class CacheKey(NamedTuple):
+    """What of a call its plan depends on."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    table: tuple[int, ...]
+    dtypes: tuple[str, str]
+    given: tuple[bool, ...]
+    return_lse: bool
+    is_paged: bool
+    options: CacheOptions
+    longest: int
+
+
+class CacheCall:
+    """Arrays and options of a call.
+
+    Attributes
+    ----------
+    views : dict of str to View
+        Of q, the caches, what is appended and angles; after `complete` of all operands.
+    """
+
+    def __init__(
+        self,
+        arrays: Mapping[str, Any],
+        options: tuple[Any, ...],
+        return_lse: bool,
+        max_seqlen_k: int | None,
+        stream: int,
+    ) -> None:
+        """Read what callers give by name; `options` are those of `CacheOptions`."""
+        for one, other in _TOGETHER:
+            for name, missing in ((one, other), (other, one)):
+                if arrays[name] is not None and arrays[missing] is None:
+                    raise ValueError(
+                        f"{name} was given, but {missing}=None; both must be, or neither"
+                    )
+        *others, k_descale, v_descale = options
+        scales = {"k_descale": k_descale, "v_descale": v_descale}
+        self._arrays = {
+            **arrays,
+            **{name: x if hasattr(x, "shape") else None for name, x in scales.items()},
+        }
+        asked = CacheOptions(
+            *others, *(None if hasattr(x, "shape") else x for x in scales.values())
+        )
+        if not asked.are_plain:
+            asked = asked.read()
+        self._stream = stream
+        self.views: dict[str, View] = {
+            name: as_view(arrays[name], name, stream)
+            for name in _TENSORS
+            if arrays[name] is not None
+        }
+        q, table = self.views["q"], arrays["block_table"]
+        self.ordinal = runtime.get(q.ordinal).ordinal
+        longest = 0 if max_seqlen_k is None else scalars.integer("max_seqlen_k", max_seqlen_k)
+        if max_seqlen_k is not None and longest < 1:
+            raise ValueError(f"max_seqlen_k={longest} must be at least 1, or None")
+        self.key = CacheKey(
+            tuple([self.views[name].shape if name in self.views else () for name in _SHAPED]),
+            () if table is None else shape_of_table(table),
+            (q.dtype.name, self.views["k_cache"].dtype.name),
+            tuple([self._arrays[name] is not None for name in _GIVEN]),
+            return_lse,
+            table is not None,
+            asked,
+            longest,
+        )
+
+    def complete(self, specs: Specs, problem: DecodeProblem) -> None:
+        """See the other operands, as a plan asks for them."""
+        ordinal = self.views["q"].ordinal
+        for name in _READ:
+            array, read = self._arrays[name], specs[name].host_check
+            if array is not None and read is not None:
+                self.views[name] = read(array, specs[name].title, ordinal, self._stream)
+        if self._arrays["sinks"] is not None:
+            self.views["sinks"] = as_view(self._arrays["sinks"], "sinks", self._stream)
+        p = problem
+        if p.page_size:
+            table, lengths = self._arrays["block_table"], self._arrays["cache_seqlens"]
+            check_pages(table, lengths, p.page_size, p.num_pages, p.seqlen_new)
+
+
+_TENSORS = ("q", "k_cache", "v_cache", "k", "v", "rotary_cos", "rotary_sin")
+_TOGETHER = (("k", "v"), ("rotary_cos", "rotary_sin"))
+_SHAPED = ("q", "k_cache", "v_cache", "k", "rotary_cos")
+_GIVEN = (
+    *("cache_seqlens", "cache_batch_idx", "cache_leftpad", "sinks"),
+    *("k_descale", "v_descale"),
+)
+_READ = (
+    *("cache_seqlens", "cache_batch_idx", "cache_leftpad", "block_table"),
+    *("k_descale", "v_descale", "k_cache", "v_cache"),
+)
+
+
+def problem_of(key: CacheKey, props: DeviceProps, copies: str = "") -> DecodeProblem:
+    """Of more queries than decoding kernels take a `PrefillProblem`."""
+    dtypes = key.dtypes
+    if dtypes[1] == BYTES:
+        dtypes = dtypes[0], props.architecture.fp8
+    problem = _problem_of(key._replace(dtypes=dtypes))
+    if problem.seqlen_q <= MOST_QUERIES:
+        return problem
+    named = {one.name: getattr(problem, one.name) for one in fields(problem)}
+    longest = min(key.longest, problem.seqlen_kv)
+    return PrefillProblem(**named, max_seqlen_kv=longest, copies=copies)
+
+
+def _problem_of(key: CacheKey) -> DecodeProblem:
     """What arrays of these shapes ask for; what else they must be follows from it."""
+    shapes, table, dtypes, given, return_lse, is_paged, options, _ = key
     layouts = layouts_named(options.kv_layout)
     axes = _AXES | {name: f"({layout.text(is_paged)})" for name, layout in layouts.items()}
     names = ("q", "k_cache", "v_cache", "k", "rotary_cos", "block_table")
