@@ -4,9 +4,9 @@
 
 A step of one query a sequence, bfloat16, 128 columns, caches cold: PREFIX keys that all sequences
 have first, then OWN keys of each in pages of 16. Of the bound device at its peak clock;
-AMDATTN_DEVICE says which. Without a cascade is `flash_attn_with_kvcache` over both, in pages that the
-tables of all sequences share, so that the last level cache may have them. --pages: the prefix is in
-pages of the cache, which are copied first. Launches but for the first one are in the times.
+AMDATTN_DEVICE says which. Without a cascade is `flash_attn_with_kvcache` over both, in pages that
+the tables of all sequences share, so that caches have them for all but the first. --pages: the
+prefix is in pages of the cache. Launches but for the first one are in the times.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from amdattn.device import runtime
 
 _HEAD_DIM, _PAGE = 128, 16
 _SHAPES = (
-    *("2,8192,512,8/1", "8,8192,512,8/1", "64,8192,512,8/1"),
-    *("8,2048,512,64/8", "16,4096,512,64/8"),
+    *("8,8192,512,8/1", "64,8192,512,8/1", "64,32768,512,8/1", "128,8192,128,8/1"),
+    *("8,8192,512,64/8", "64,2048,512,64/8", "64,8192,512,64/8", "128,8192,128,64/8"),
 )
 
 
@@ -88,7 +88,7 @@ def main() -> None:
         of_each = (
             np.random.default_rng(0).permutation(pages).astype(np.int32).reshape(shape.batch, -1)
         )
-        table = np.hstack([np.tile(shared, (shape.batch, 1)), of_prefix + of_each])
+        table = np.hstack([np.tile(shared, (shape.batch, 1)), of_prefix + of_each]).astype(np.int32)
         whole = amdattn.plan_decode(
             *(shape.batch, 1, shape.prefix + shape.own, *shape.heads),
             num_pages=of_prefix + pages,

@@ -33,15 +33,18 @@ extern "C" __global__ void WORKGROUP(kLanes, 8) KERNEL(CascadeMergeArgs args) {
   if (nth >= at_once || row >= args.queries * heads) return;
   const uint32_t query = row / heads, head = row - query * heads;
   const uint32_t b = query / uint32_t(args.seqlen_q), of_sequence = query - b * args.seqlen_q;
-  const uint32_t kv = head / uint32_t(args.group), of_group = head - kv * args.group;
+  const uint32_t kv = head / uint32_t(args.group), member = head - kv * args.group;
 
-  const int64_t of_prefix = (int64_t(kv) * args.queries + query) * args.group + of_group;
+  const int64_t of_o =
+      query * args.prefix_o_query + kv * args.prefix_o_kv + member * args.prefix_o_member + column;
+  const int64_t of_prefix =
+      query * args.prefix_lse_query + kv * args.prefix_lse_kv + member * args.prefix_lse_member;
   const int64_t of_lse = (int64_t(b) * heads + head) * args.seqlen_q + of_sequence;
   auto* own =
       chunk_at(args.o, b * args.o_batch + of_sequence * args.o_seq + head * args.o_head + column);
   const float lse[2] = {((const Global<float>*)args.prefix_lse)[of_prefix],
                         ((const Global<float>*)args.own_lse)[of_lse]};
-  const Chunk::Bits o[2] = {*chunk_at(args.prefix_o, of_prefix * args.head_dim_v + column), *own};
+  const Chunk::Bits o[2] = {*chunk_at(args.prefix_o, of_o), *own};
   Softmax softmax;
   softmax.add(lse);
   softmax.end();

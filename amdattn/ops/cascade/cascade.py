@@ -141,6 +141,8 @@ def cascade_attention(
         copies = plan.own.to_copy(call.views)
         if copies != plan.own.problem.copies:
             plan = _planned_for(call.ordinal, call.key, of_prefix, copies)
+    elif plan.to_copy(call.views["q"]) != plan.problem.copies:
+        plan = _planned_for(call.ordinal, call.key, of_prefix, "q")
     specs = plan.specs()
     call.complete(specs, plan.problem.own)
     if prefix_table is not None:
@@ -197,7 +199,8 @@ def _planned_for(
 ) -> CascadePlan:
     props = runtime.get(ordinal).props
     own = problem_of(key, props, copies)
-    return planned(CascadeProblem(own, *of_prefix, key.return_lse), props)
+    of_prefix_q = "" if isinstance(own, PrefillProblem) else copies
+    return planned(CascadeProblem(own, *of_prefix, key.return_lse, of_prefix_q), props)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping
 from functools import partial
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from amdattn.arrays.buffers import View
 from amdattn.device import manifest
+from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.plan import Operand, Plan
@@ -16,7 +18,7 @@ from amdattn.op.spec import OperandSpec, Specs
 from amdattn.op.workspace import WorkspaceLayout
 from amdattn.ops.attention.alignment import misalignment
 from amdattn.ops.attention.select import ATTENTION
-from amdattn.ops.cascade.planning import own_plan
+from amdattn.ops.cascade.planning import PREFIX_O, QUERIES, own_plan
 from amdattn.ops.cascade.problem import CascadeProblem
 from amdattn.ops.decode.execution import DecodePlan
 from amdattn.ops.decode.indices import IndexCheck, check_pages
@@ -71,10 +73,38 @@ class CascadePlan(RunnablePlan[CascadeProblem]):
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
         """What in the address or strides of an operand kernels cannot take."""
         if spec.name in _PREFIX:
-            kernel = next(one.kernel for one in self.launches if one.kernel.op == ATTENTION)
-            wrong = misalignment(operand, kernel, spec.shape[-1])
+            cache = dataclasses.replace(spec, name=f"{spec.name[0]}_cache")
+            wrong = DecodePlan.misfit(self.own, cache, operand)
+            if not wrong and self._tiled is not None:
+                wrong = misalignment(operand, self._tiled, spec.shape[-1])
             return wrong.replace(" unless the plan gathers its rows (gather)", "")
-        return self.own.misfit(spec, operand)
+        if wrong := self.own.misfit(spec, operand):
+            return wrong
+        own, strides = self.problem.own, operand.strides
+        if spec.name == "q" and not self._copies_queries and own.batch > 1 < own.seqlen_q:
+            whole = own.seqlen_q * strides["seq"]
+            if strides["batch"] != whole:
+                return (
+                    f"batch stride {strides['batch']}, which must be {whole}, seqlen_q times the "
+                    "seq stride unless the plan copies queries (copies)"
+                )
+        return ""
+
+    @functools.cached_property
+    def _tiled(self) -> KernelSpec | None:
+        """The forward kernel that attends over the prefix, if one does."""
+        of_prefix = [one.kernel for one in self.launches if PREFIX_O in one.writes]
+        return next((kernel for kernel in of_prefix if kernel.op == ATTENTION), None)
+
+    @functools.cached_property
+    def _copies_queries(self) -> bool:
+        return any(region.name == QUERIES for region in self.workspace.regions)
+
+    def to_copy(self, q: View) -> str:
+        """Whether q has strides of which this plan needs a copy: a plan's `copies`."""
+        operand = self.operand(self.specs()["q"], q)
+        wrong = q.on_device and self.misfit(self.specs()["q"], Operand(0, operand.strides))
+        return "q" if wrong else self.problem.copies
 
     def admit(
         self, inputs: Mapping[str, View], outputs: Mapping[str, View], variant: str

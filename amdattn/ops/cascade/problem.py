@@ -26,6 +26,8 @@ class CascadeProblem:
         Keys that all sequences have before those of the cache.
     prefix_pages : int
         Pages of the cache that they lie in; 0: they are rows of arrays of their own.
+    copies : {"", "q"}
+        Whether queries are copied to rows next to each other, which their strides may need.
     return_lse : bool
         Also produce log(sum(exp(scores))) of all keys.
 
@@ -39,11 +41,14 @@ class CascadeProblem:
     prefix_len: int
     prefix_pages: int = 0
     return_lse: bool = False
+    copies: str = ""
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
+        if scalars.word("copies", self.copies) not in ("", "q"):
+            raise ValueError(f"copies={self.copies!r} must be '' or 'q'")
         put("return_lse", scalars.boolean("return_lse", self.return_lse))
         put("own", dataclasses.replace(self.own, return_lse=True))
         put("prefix_pages", scalars.integer("prefix_pages", self.prefix_pages))
@@ -76,6 +81,11 @@ class CascadeProblem:
         return self.own.batch * self.own.seqlen_q
 
     @property
+    def copies_queries(self) -> bool:
+        """Whether the prefix is attended by copies of the queries in any case."""
+        return self.own.rotary_dim > 0 or self.copies == "q"
+
+    @property
     def is_chunked(self) -> bool:
         """Whether sequences have more queries than kernels of decoding take."""
         return isinstance(self.own, PrefillProblem)
@@ -97,6 +107,29 @@ class CascadeProblem:
             softcap=own.softcap,
             num_splits=min(own.num_splits, _MOST_SPLITS),
             return_lse=True,
+        )
+
+    @property
+    def decoded(self) -> DecodeProblem:
+        """The same as decoding of one sequence that has all queries."""
+        own = self.own
+        keys = self.prefix_pages * own.page_size if self.prefix_pages else self.prefix_len
+        return dataclasses.replace(
+            own,
+            batch=1,
+            seqlen_q=self.queries,
+            seqlen_kv=keys,
+            causal=False,
+            sinks=False,
+            seqlen_new=0,
+            page_size=own.page_size if self.prefix_pages else 0,
+            kv_layout=own.kv_layout if self.prefix_pages else "NHD",
+            num_pages=own.num_pages if self.prefix_pages else 1,
+            rotary_dim=0,
+            rotary_positions=0,
+            cache_seqlens=False,
+            cache_batch_idx=False,
+            cache_leftpad=False,
         )
 
     @property

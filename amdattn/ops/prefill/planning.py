@@ -22,6 +22,8 @@ from amdattn.ops.attention.planning import TileChoice
 from amdattn.ops.prefill.kernels import CACHE_ROWS, LSE_GRID, LSE_ROWS, ROWS_GRID
 from amdattn.ops.prefill.problem import PrefillProblem
 
+# Other operands in place of some, by name, with strides that are not those of the operand.
+Operands = Mapping[str, tuple[str, Mapping[str, Argument]]]
 _INT_BYTES = 4
 _LANE_COLUMNS = 8
 _LONG = 3  # pieces of a workgroup: as the performance model has it
@@ -121,10 +123,10 @@ def _regions(problem: PrefillProblem) -> tuple[Region, ...]:
     return tuple(found)
 
 
-def _operands(problem: PrefillProblem) -> Mapping[str, tuple[str, Mapping[str, int]]]:
+def _operands(problem: PrefillProblem) -> Operands:
     """What the forward kernels read and write in place of their operands; strides, if known."""
     p = problem
-    found: dict[str, tuple[str, Mapping[str, int]]] = {
+    found: dict[str, tuple[str, Mapping[str, Argument]]] = {
         "o": ("out", {}),
         "k": ("k_cache", {}),
         "v": ("v_cache", {}),
@@ -142,7 +144,7 @@ def _operands(problem: PrefillProblem) -> Mapping[str, tuple[str, Mapping[str, i
     return found
 
 
-def replaced(launch: Launch, operands: Mapping[str, tuple[str, Mapping[str, int]]]) -> Launch:
+def replaced(launch: Launch, operands: Operands) -> Launch:
     """The launch on other operands."""
 
     def name(given: str) -> str:

@@ -91,7 +91,7 @@ def test_a_prefix_of_the_cache_is_as_attention_without_a_cascade() -> None:
     )
     np.testing.assert_allclose(lse.numpy(), must_lse.numpy(), rtol=0, atol=1e-5)
     a, b = (x.numpy().astype(np.float32) for x in (out, must))
-    np.testing.assert_allclose(a, b, rtol=0, atol=2**-8 * np.abs(b).max())
+    np.testing.assert_allclose(a, b, rtol=0, atol=2**-7 * np.abs(b).max())
 
 
 def test_caches_of_8_bit_floats() -> None:
@@ -177,3 +177,32 @@ def test_pages_of_the_prefix_that_are_not_there() -> None:
     inputs["prefix_table"][2] = 29
     must = OPERATION.reference(one, inputs)["out"]
     assert judge(out.numpy(), must.values, must.tolerance, 0.0)
+
+
+def test_queries_with_other_strides() -> None:
+    """Copied where the prefix is attended by kernels that read them as they lie."""
+    one = list(cases(None))[2]
+    inputs = one.inputs(0)
+    given = of_device(inputs)
+    must = called(one.problem, given)
+    spread = np.concatenate([inputs["q"], inputs["q"]], axis=1)
+    found = called(one.problem, given | {"q": asarray(spread)[:, : inputs["q"].shape[1]]})
+    for a, b in zip(found, must, strict=True):
+        np.testing.assert_array_equal(a.numpy().view(np.uint8), b.numpy().view(np.uint8))
+    plan = cascade.planned(one.problem, amdattn.device_props())
+    with pytest.raises(ValueError, match=r"q has batch stride .* unless the plan copies queries"):
+        plan.run(**given | {"q": asarray(spread)[:, : inputs["q"].shape[1]]})
+
+
+@pytest.mark.parametrize(("batch", "prefix"), [(3, 60), (60, 700)])
+def test_both_ways_to_attend_over_a_prefix(batch: int, prefix: int) -> None:
+    """A kernel of decoding, or those of many rows; each told with what the other one costs."""
+    own = DecodeProblem(batch, 2, 32, 8, 1, 64, cache_seqlens=True, causal=True)
+    one = CascadeCase(CascadeProblem(own, prefix, 0, True), lengths=(32, 2, 17))
+    held(one)
+    plan = amdattn.plan_cascade(64, 1, 512, 64, 8, 128, prefix_len=2048, device="MI300X")
+    assert "prefix: instead" in plan.as_dict()
+    assert plan.launches[0].kernel.op == "attn_decode"
+    plan = amdattn.plan_cascade(64, 1, 512, 64, 8, 128, prefix_len=16384, device="MI300X")
+    assert "prefix: instead" in plan.as_dict()
+    assert plan.launches[1].kernel.op == "attn_fwd"
