@@ -16,7 +16,7 @@ typedef struct CascadeMergeArgs {
   int64_t o_batch;
   int64_t o_seq;
   int64_t o_head;
-  int32_t queries;  // of all sequences
+  int64_t rows;  // of all queries and heads
   int32_t seqlen_q;
   int32_t num_heads_q;
   int32_t group;  // query heads of a head of keys

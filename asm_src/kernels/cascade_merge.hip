@@ -4,7 +4,7 @@
 // lse = -inf has no key: what its o holds is not used.
 //
 // The build defines KERNEL (its name) and ELEMENT. A lane has 8 columns of a row.
-// Grid: x = ceil(queries * num_heads_q / (lanes / (head_dim_v / 8))).
+// Grid: x = ceil(rows / (lanes / (head_dim_v / 8))).
 #include "merge/chunk.h"
 #include "merge/softmax.h"
 // clang-format off
@@ -30,7 +30,7 @@ extern "C" __global__ void WORKGROUP(kLanes, 8) KERNEL(CascadeMergeArgs args) {
   const uint32_t nth = lane / of_row, at_once = kLanes / of_row;
   const uint32_t column = (lane - nth * of_row) * kColumns, heads = args.num_heads_q;
   const uint32_t row = __builtin_amdgcn_workgroup_id_x() * at_once + nth;
-  if (nth >= at_once || row >= args.queries * heads) return;
+  if (nth >= at_once || row >= args.rows) return;
   const uint32_t query = row / heads, head = row - query * heads;
   const uint32_t b = query / uint32_t(args.seqlen_q), of_sequence = query - b * args.seqlen_q;
   const uint32_t kv = head / uint32_t(args.group), member = head - kv * args.group;

@@ -26,7 +26,7 @@ CASCADE_MERGE = "cascade_merge"  # of KernelSpec.op
 MERGE_GRID = "rows_of_all_queries_and_heads"
 _FLOAT_BYTES = 4
 # What the ways of attending over a prefix take beside their keys, in launches, and how much faster
-# than the last level cache caches have keys that are read again: fitted to modelled times.
+# than the last level cache L2s have the keys of a head: fitted to modelled times.
 _DECODING_LAUNCHES, _TILES_LAUNCHES, _CACHED = 2, 6, 3
 QUERIES = "prefix_q"  # regions
 _K, _V, PREFIX_O, _LSE, _OWN_LSE = (*("prefix_k", "prefix_v", "prefix_o", "prefix_lse", "own_lse"),)
@@ -160,7 +160,9 @@ def _least_decoding(
     width = whole.num_heads_kv * (whole.head_dim + whole.head_dim_v) * whole.kv_itemsize
     read = decode.row_tiles(kernel, whole) * problem.prefix_len * width
     fixed = _DECODING_LAUNCHES * props.architecture.launch_us * 1e3
-    clk = (fixed + read / (_CACHED * props.mall_bytes_per_ns)) * props.peak_clock_ghz
+    fits = problem.prefix_bytes <= whole.num_heads_kv * props.architecture.l2_bytes
+    rate = props.mall_bytes_per_ns * (_CACHED if fits else 1)
+    clk = (fixed + read / rate) * props.peak_clock_ghz
     return decode.Choice(kernel, decode.workgroups(kernel, whole, props), clk)
 
 
@@ -326,7 +328,7 @@ def _merge(problem: CascadeProblem, kernel: KernelSpec, prefix: _Prefix) -> Laun
         **{f"prefix_o_{axis}": stride for axis, stride in prefix.o.items()},
         **{f"prefix_lse_{axis}": stride for axis, stride in prefix.lse.items()},
         **{f"o_{axis}": Stride("out", axis) for axis in ("batch", "seq", "head")},
-        "queries": p.queries,
+        "rows": p.queries * own.num_heads_q,
         **{name: getattr(own, name) for name in ("seqlen_q", "num_heads_q", "group", "head_dim_v")},
     }
     fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
