@@ -48,6 +48,11 @@ if TYPE_CHECKING:
         flash_attn_varlen_kvpacked_func as flash_attn_varlen_kvpacked_func,
         flash_attn_varlen_qkvpacked_func as flash_attn_varlen_qkvpacked_func,
     )
+    from amdattn.ops.cascade.cascade import (
+        cascade_attention as cascade_attention,
+        plan_cascade as plan_cascade,
+    )
+    from amdattn.ops.cascade.execution import CascadePlan as CascadePlan
     from amdattn.ops.decode.decode import (
         flash_attn_with_kvcache as flash_attn_with_kvcache,
         plan_decode as plan_decode,
@@ -86,6 +91,9 @@ _HOME = {
     "flash_attn_varlen_qkvpacked_func": "ops.attention.varlen",
     "plan_attention": "ops.attention.dense",
     "supports": "ops.attention.dense",
+    "CascadePlan": "ops.cascade.execution",
+    "cascade_attention": "ops.cascade.cascade",
+    "plan_cascade": "ops.cascade.cascade",
     "DecodePlan": "ops.decode.execution",
     "flash_attn_with_kvcache": "ops.decode.decode",
     "plan_decode": "ops.decode.decode",

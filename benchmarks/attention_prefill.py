@@ -14,17 +14,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import gc
 from dataclasses import dataclass
 
-import numpy as np
-
 import amdattn
-from amdattn import virtual
+from amdattn import tuning, virtual
 from amdattn.device import runtime
 from amdattn.ops.prefill.execution import PrefillPlan
 from amdattn.ops.prefill.kernels import CACHE_ROWS
-from benchmarks.decode_shapes import spread_table
 
 _HEAD_DIM, _ROTARY = 128, 128
 _SHAPES = ("1,2048,8192,8/1", "1,2048,32768,8/1", "4,512,8192,8/1", "16,128,4096,8/1")
@@ -66,41 +62,22 @@ class Shape:
 def launches_us(shape: Shape, page_size: int, clock_mhz: int, only_copies: bool) -> list[float]:
     """Of each launch in turn, none waited for."""
     plan = shape.plan(page_size)
-    if only_copies:
-        first = [launch for launch in plan.launches if launch.kernel.op == CACHE_ROWS]
-        whole = plan
-        plan = dataclasses.replace(whole, launches=tuple(first))
-        vars(plan)["_forward"] = whole._forward  # which says what strides it takes
-    p = plan.problem
-    q, k, v = (
-        amdattn.empty((p.batch, p.seqlen_q, heads, _HEAD_DIM), p.dtype)
-        for heads in (p.num_heads_q, p.num_heads_kv, p.num_heads_kv)
-    )
-    out = amdattn.empty(q.shape, p.dtype)
-    caches = [
-        amdattn.empty((p.num_pages, p.page_keys, p.num_heads_kv, _HEAD_DIM), p.dtype)
-        for _ in range(2)
-    ]
-    angles = [amdattn.empty((p.rotary_positions, _ROTARY // 2), p.dtype) for _ in range(2)]
-    table = None
-    if page_size:
-        table = amdattn.asarray(spread_table(p.batch, p.seqlen_kv, page_size, p.pages_of_sequence))
+    copies = dataclasses.replace(plan, launches=plan.launches[:1])
+    vars(copies)["_forward"] = plan._forward  # which says what strides it takes
+    assert copies.launches[0].kernel.op == CACHE_ROWS
+    operands = tuning.random_operands(plan)
+    views, _ = plan.views_of({name: operands[name] for name in plan.input_names}, None)
     workspace = plan.new_workspace()
 
-    lengths = amdattn.asarray(np.full(p.batch, shape.keys - shape.queries, np.int32))
-    with virtual.profile(clock_mhz=clock_mhz) as found:
-        plan.run(
-            *(q, *caches, k, v),
-            rotary_cos=angles[0],
-            rotary_sin=angles[1],
-            cache_seqlens=lengths,
-            block_table=table,
-            out=out,
-            workspace=workspace,
-        )
+    def run(of: PrefillPlan) -> None:
+        of.execute(None, views, (operands["out"], None), "", 0, workspace)
+
+    if not only_copies:  # of a profile one XCD alone is run: not all rows are copied
+        run(copies)
         runtime.synchronize()
-    del q, k, v, out, caches, angles, workspace
-    gc.collect()  # before the next shape's caches are made
+    with virtual.profile(clock_mhz=clock_mhz) as found:
+        run(copies if only_copies else plan)
+        runtime.synchronize()
     return [launch.cycles / clock_mhz for launch in found.launches]
 
 

@@ -16,6 +16,7 @@ from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.dtypes import as_dtype
 from build_scripts import manifest, micro_object
 from build_scripts.attention_members import attention_members
+from build_scripts.cascade_members import cascade_members
 from build_scripts.decode_members import decode_members
 from build_scripts.gemm_members import gemm_members
 from build_scripts.limits import workgroups
@@ -76,6 +77,7 @@ def _table() -> Iterator[KernelBuild]:
         *norm_members(),
         *merge_members(),
         *prefill_members(),
+        *cascade_members(),
         *schedule_members(),
     )
     for arch in ARCHITECTURES:

@@ -17,9 +17,16 @@ from amdattn.jax.arguments import as_arrays, is_at_hand
 from amdattn.jax.differentiation import apply
 from amdattn.jax.rules import rules
 from amdattn.ops import registry
-from amdattn.ops.decode.calls import CacheOptions, check_pairs, longest_key, problem_of
+from amdattn.ops.decode.calls import (
+    GIVEN,
+    SHAPED,
+    CacheKey,
+    CacheOptions,
+    check_pairs,
+    longest_key,
+    problem_of,
+)
 from amdattn.ops.decode.indices import IndexCheck, check_pages
-from amdattn.ops.decode.planning import MOST_QUERIES
 from amdattn.ops.decode.problem import DecodeProblem
 from amdattn.ops.decode.quantized import BYTES
 from amdattn.ops.prefill.problem import PrefillProblem
@@ -30,8 +37,6 @@ _ARRAYS = (
     *("q", "k_cache", "v_cache", "k", "v", "rotary_cos", "rotary_sin"),
     *(*_INDICES, *_SCALES, "sinks"),
 )
-# Of which a problem says whether they are given.
-_CONDITIONS = ("cache_seqlens", "cache_batch_idx", "cache_leftpad", "sinks", *_SCALES)
 
 
 def flash_attn_with_kvcache(
@@ -81,7 +86,6 @@ def flash_attn_with_kvcache(
     """
     if alibi_slopes is not None:
         raise UnsupportedProblem("alibi_slopes is not built (have None)")
-    check_pairs(k, v, rotary_cos, rotary_sin)
     if isinstance(cache_seqlens, int) and not isinstance(cache_seqlens, bool):
         cache_seqlens = np.full(np.shape(q)[:1], cache_seqlens)
     numbers = [None if hasattr(x, "shape") else x for x in (k_descale, v_descale)]
@@ -93,22 +97,7 @@ def flash_attn_with_kvcache(
     arrays = (q, k_cache, v_cache, k, v, rotary_cos, rotary_sin)
     arrays += (cache_seqlens, cache_batch_idx, cache_leftpad, block_table, *scales, sinks)
     given = dict(zip(_ARRAYS, as_arrays(**dict(zip(_ARRAYS, arrays, strict=True))), strict=True))
-    with_lse = scalars.boolean("return_softmax_lse", return_softmax_lse)
-    problem = _problem(given, with_lse, options.read())
-    longest = longest_key(max_seqlen_k)
-    if problem.seqlen_q > MOST_QUERIES:
-        problem = PrefillProblem.of(problem, longest)
-    _check_indices(given, problem)
-    results = _decode(
-        tuple(x for x in given.values() if x is not None),
-        names=tuple(name for name, x in given.items() if x is not None),
-        problem=problem,
-    )
-    return results if len(results) > 1 else results[0]
-
-
-def _problem(given: Mapping[str, Any], return_lse: bool, options: CacheOptions) -> DecodeProblem:
-    """What the arrays ask for."""
+    check_pairs(given)
     if given["k_cache"].dtype == BYTES:
         raise TypeError(
             f"k_cache has dtype {BYTES}; JAX has types for 8-bit floats: bitcast it to one "
@@ -118,15 +107,25 @@ def _problem(given: Mapping[str, Any], return_lse: bool, options: CacheOptions) 
     def shape(name: str) -> tuple[int, ...]:
         return () if given[name] is None else given[name].shape
 
-    return problem_of(
-        tuple(map(shape, ("q", "k_cache", "v_cache", "k", "rotary_cos"))),
-        shape("block_table"),
-        (as_dtype(given["q"].dtype, "q.dtype").name, as_dtype(given["k_cache"].dtype).name),
-        tuple(given[name] is not None for name in _CONDITIONS),
-        return_lse,
-        given["block_table"] is not None,
-        options,
+    problem = problem_of(
+        CacheKey(
+            shapes=tuple(map(shape, SHAPED)),
+            table=shape("block_table"),
+            dtypes=(as_dtype(q.dtype, "q.dtype").name, as_dtype(k_cache.dtype).name),
+            given=tuple(given[name] is not None for name in GIVEN),
+            return_lse=scalars.boolean("return_softmax_lse", return_softmax_lse),
+            is_paged=block_table is not None,
+            options=options.read(),
+            longest=longest_key(max_seqlen_k),
+        )
     )
+    _check_indices(given, problem)
+    results = _decode(
+        tuple(x for x in given.values() if x is not None),
+        names=tuple(name for name, x in given.items() if x is not None),
+        problem=problem,
+    )
+    return results if len(results) > 1 else results[0]
 
 
 def _check_indices(given: Mapping[str, Any], problem: DecodeProblem) -> None:

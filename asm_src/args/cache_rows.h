@@ -10,7 +10,7 @@ typedef struct CacheRowsArgs {
   uint64_t k_rows;           // [num_heads_kv, max_rows, head_dim], compact; 0 = none are copied
   uint64_t v_rows;           // [num_heads_kv, max_rows, head_dim_v]
   uint64_t q;                // [batch, seqlen_q, num_heads_q, head_dim]
-  uint64_t q_rows;           // the same, compact and turned; 0 = it is not copied
+  uint64_t q_rows;           // [num_heads_q / q_group, queries, q_group, head_dim]; 0 = none
   uint64_t rotary_cos;       // [positions, rotary_dim / 2], compact, of the type of q; 0 = none
   uint64_t rotary_sin;       // the same
   uint64_t cache_seqlens;    // int32 [batch], keys before those appended; 0 = max_seqlen
@@ -50,6 +50,7 @@ typedef struct CacheRowsArgs {
   int32_t seqlen_q;  // with cu_seqlens_q the greatest
   int32_t seqlen_new;
   int32_t num_heads_q;
+  int32_t q_group;  // heads of a query that are next to each other when it is copied
   int32_t num_heads_kv;
   int32_t head_dim;
   int32_t head_dim_v;

@@ -5,7 +5,7 @@ typedef struct LseRowsArgs {
   uint64_t to;    // the same, compact
   int64_t from_batch;
   int64_t from_head;
+  int64_t count;  // of all
   int32_t seqlen;
   int32_t num_heads;
-  int32_t count;  // of all
 } LseRowsArgs;

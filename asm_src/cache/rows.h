@@ -87,7 +87,10 @@ class CacheRows {
                          head * args.q_head;
       int position = args.turns_each ? query : 0;
       if (args.rotary_cos) position += Sequence(args, b).old;
-      auto* to = (Global<uint16_t>*)args.q_rows + int64_t(i) * args.head_dim + lane.column;
+      const uint32_t group = head / uint32_t(args.q_group), nth_head = head - group * args.q_group;
+      const int64_t to_row =
+          (int64_t(group) * args.batch * args.seqlen_q + row) * args.q_group + nth_head;
+      auto* to = (Global<uint16_t>*)args.q_rows + to_row * args.head_dim + lane.column;
       global_store_dwordx4(to, turned_by<kElement>(angles_of(args), from, lane.column, position));
     }
   }

@@ -15,7 +15,7 @@ constexpr int kLanes = 256;
 
 extern "C" __global__ void WORKGROUP(kLanes, 8) KERNEL(LseRowsArgs args) {
   const uint32_t i = __builtin_amdgcn_workgroup_id_x() * kLanes + Lane::in_workgroup();
-  if (i >= uint32_t(args.count)) return;
+  if (i >= args.count) return;
   const uint32_t of_head = i / uint32_t(args.seqlen), row = i - of_head * args.seqlen;
   const uint32_t batch = of_head / uint32_t(args.num_heads);
   const uint32_t head = of_head - batch * args.num_heads;

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from amdattn import scalars
+from amdattn.arrays.buffers import View
+from amdattn.arrays.interchange import as_view
+from amdattn.device import runtime
+from amdattn.op.spec import Specs
+from amdattn.ops.decode.indices import check_pages
 from amdattn.ops.decode.layouts import layouts_named
+from amdattn.ops.decode.planning import MOST_QUERIES
 from amdattn.ops.decode.problem import DecodeProblem
+from amdattn.ops.decode.quantized import BYTES
+from amdattn.ops.prefill.problem import PrefillProblem
 
 _AXES = {
     "q": "(batch, seqlen_q, num_heads_q, head_dim)",
@@ -54,16 +63,110 @@ class CacheOptions(NamedTuple):
         )
 
 
-def problem_of(
-    shapes: tuple[tuple[int, ...], ...],
-    table: tuple[int, ...],
-    dtypes: tuple[str, str],
-    given: tuple[bool, ...],
-    return_lse: bool,
-    is_paged: bool,
-    options: CacheOptions,
-) -> DecodeProblem:
+class CacheKey(NamedTuple):
+    """What of a call its plan depends on."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    table: tuple[int, ...]
+    dtypes: tuple[str, str]
+    given: tuple[bool, ...]
+    return_lse: bool
+    is_paged: bool
+    options: CacheOptions
+    longest: int
+
+
+class CacheCall:
+    """Arrays and options of a call.
+
+    Attributes
+    ----------
+    views : dict of str to View
+        Of q, the caches, what is appended and angles; after `complete` of all operands.
+    """
+
+    def __init__(
+        self,
+        arrays: Mapping[str, Any],
+        options: tuple[Any, ...],
+        return_lse: bool,
+        max_seqlen_k: int | None,
+        stream: int,
+    ) -> None:
+        """Read what callers give by name; `options` are those of `CacheOptions`."""
+        check_pairs(arrays)
+        *others, k_descale, v_descale = options
+        scales = {"k_descale": k_descale, "v_descale": v_descale}
+        self._arrays = {
+            **arrays,
+            **{name: x if hasattr(x, "shape") else None for name, x in scales.items()},
+        }
+        asked = CacheOptions(
+            *others, *(None if hasattr(x, "shape") else x for x in scales.values())
+        )
+        if not asked.are_plain:
+            asked = asked.read()
+        self._stream = stream
+        self.views: dict[str, View] = {
+            name: as_view(arrays[name], name, stream)
+            for name in _TENSORS
+            if arrays[name] is not None
+        }
+        q, table = self.views["q"], arrays["block_table"]
+        self.ordinal = runtime.get(q.ordinal).ordinal
+        self.key = CacheKey(
+            tuple([self.views[name].shape if name in self.views else () for name in SHAPED]),
+            () if table is None else shape_of_table(table),
+            (q.dtype.name, self.views["k_cache"].dtype.name),
+            tuple([self._arrays[name] is not None for name in GIVEN]),
+            return_lse,
+            table is not None,
+            asked,
+            longest_key(max_seqlen_k),
+        )
+
+    def complete(self, specs: Specs, problem: DecodeProblem) -> None:
+        """See the other operands, as a plan asks for them."""
+        ordinal = self.views["q"].ordinal
+        for name in _READ:
+            array, read = self._arrays[name], specs[name].host_check
+            if array is not None and read is not None:
+                self.views[name] = read(array, specs[name].title, ordinal, self._stream)
+        if self._arrays["sinks"] is not None:
+            self.views["sinks"] = as_view(self._arrays["sinks"], "sinks", self._stream)
+        p = problem
+        if p.page_size:
+            table, lengths = self._arrays["block_table"], self._arrays["cache_seqlens"]
+            check_pages(table, lengths, p.page_size, p.num_pages, p.seqlen_new)
+
+
+_TENSORS = ("q", "k_cache", "v_cache", "k", "v", "rotary_cos", "rotary_sin")
+_TOGETHER = (("k", "v"), ("rotary_cos", "rotary_sin"))
+SHAPED = ("q", "k_cache", "v_cache", "k", "rotary_cos")
+GIVEN = (
+    *("cache_seqlens", "cache_batch_idx", "cache_leftpad", "sinks"),
+    *("k_descale", "v_descale"),
+)
+_READ = (
+    *("cache_seqlens", "cache_batch_idx", "cache_leftpad", "block_table"),
+    *("k_descale", "v_descale", "k_cache", "v_cache"),
+)
+
+
+def problem_of(key: CacheKey, fp8: str = BYTES, copies: str = "") -> DecodeProblem:
+    """Of more queries than decoding kernels take a `PrefillProblem`.
+
+    `fp8` is what bytes of a cache stand for.
+    """
+    problem = _problem_of(key, fp8)
+    if problem.seqlen_q <= MOST_QUERIES:
+        return problem
+    return PrefillProblem.of(problem, key.longest, copies)
+
+
+def _problem_of(key: CacheKey, fp8: str) -> DecodeProblem:
     """What arrays of these shapes ask for; what else they must be follows from it."""
+    shapes, table, dtypes, given, return_lse, is_paged, options, _ = key
     layouts = layouts_named(options.kv_layout)
     axes = _AXES | {name: f"({layout.text(is_paged)})" for name, layout in layouts.items()}
     names = ("q", "k_cache", "v_cache", "k", "rotary_cos", "block_table")
@@ -84,7 +187,7 @@ def problem_of(
         head_dim=q[3],
         head_dim_v=v_cache["column"],
         dtype=dtypes[0],
-        kv_dtype=dtypes[1],
+        kv_dtype=fp8 if dtypes[1] == BYTES else dtypes[1],
         softmax_scale=options.softmax_scale,
         causal=options.causal,
         window_size=options.window_size,
@@ -109,16 +212,12 @@ def problem_of(
     )
 
 
-def check_pairs(k: Any, v: Any, rotary_cos: Any, rotary_sin: Any) -> None:
+def check_pairs(arrays: Mapping[str, Any]) -> None:
     """That what comes in pairs does."""
-    for one, other, name, missing in (
-        (k, v, "k", "v"),
-        (v, k, "v", "k"),
-        (rotary_cos, rotary_sin, "rotary_cos", "rotary_sin"),
-        (rotary_sin, rotary_cos, "rotary_sin", "rotary_cos"),
-    ):
-        if one is not None and other is None:
-            raise ValueError(f"{name} was given, but {missing}=None; both must be, or neither")
+    for one, other in _TOGETHER:
+        for name, missing in ((one, other), (other, one)):
+            if arrays[name] is not None and arrays[missing] is None:
+                raise ValueError(f"{name} was given, but {missing}=None; both must be, or neither")
 
 
 def longest_key(max_seqlen_k: int | None) -> int:

@@ -9,22 +9,13 @@ from typing import Any
 from amdattn import scalars
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View
-from amdattn.arrays.interchange import as_view
 from amdattn.device import manifest, runtime
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
 from amdattn.op.mismatch import Support, all_allowed
 from amdattn.ops.decode import planning
-from amdattn.ops.decode.calls import (
-    CacheOptions,
-    check_pairs,
-    longest_key,
-    problem_of,
-    shape_of_table,
-)
+from amdattn.ops.decode.calls import CacheCall, CacheKey, problem_of
 from amdattn.ops.decode.execution import DecodePlan
-from amdattn.ops.decode.indices import check_pages
 from amdattn.ops.decode.problem import DecodeProblem
-from amdattn.ops.decode.quantized import BYTES
 from amdattn.ops.prefill.execution import PrefillPlan
 from amdattn.ops.prefill.prefill import planned as prefill_planned
 from amdattn.ops.prefill.problem import PrefillProblem
@@ -150,63 +141,26 @@ def flash_attn_with_kvcache(
     """
     if alibi_slopes is not None:
         raise UnsupportedProblem("alibi_slopes is not built (have None)")
-    check_pairs(k, v, rotary_cos, rotary_sin)
     with_lse = scalars.boolean("return_softmax_lse", return_softmax_lse) or lse is not None
-    arrays_of_scales = [x if hasattr(x, "shape") else None for x in (k_descale, v_descale)]
-    scales = [None if hasattr(x, "shape") else x for x in (k_descale, v_descale)]
-    options = CacheOptions(
-        softmax_scale,
-        causal,
-        window_size,
-        softcap,
-        rotary_interleaved,
-        num_splits,
-        kv_layout,
-        *scales,
-    )
-    if not options.are_plain:
-        options = options.read()
     handle = runtime.stream_handle(stream)
-    arrays = {"q": q, "k_cache": k_cache, "v_cache": v_cache, "k": k, "v": v}
-    arrays |= {"rotary_cos": rotary_cos, "rotary_sin": rotary_sin}
-    views = {
-        name: as_view(array, name, handle) for name, array in arrays.items() if array is not None
+    arrays = {
+        **{"q": q, "k_cache": k_cache, "v_cache": v_cache, "k": k, "v": v},
+        **{"rotary_cos": rotary_cos, "rotary_sin": rotary_sin, "cache_seqlens": cache_seqlens},
+        **{"cache_batch_idx": cache_batch_idx, "cache_leftpad": cache_leftpad},
+        **{"block_table": block_table, "sinks": sinks},
     }
-    shapes: tuple[tuple[int, ...], ...] = tuple(
-        views[name].shape if name in views else ()
-        for name in ("q", "k_cache", "v_cache", "k", "rotary_cos")
+    options = (
+        *(softmax_scale, causal, window_size, softcap, rotary_interleaved, num_splits),
+        *(kv_layout, k_descale, v_descale),
     )
-    table = () if block_table is None else shape_of_table(block_table)
-    given = tuple(
-        x is not None
-        for x in (cache_seqlens, cache_batch_idx, cache_leftpad, sinks, *arrays_of_scales)
-    )
-    q_view = views["q"]
-    ordinal = runtime.get(q_view.ordinal).ordinal
-    dtypes = q_view.dtype.name, views["k_cache"].dtype.name
-    longest = longest_key(max_seqlen_k)
-    of_call = shapes, table, dtypes, given, with_lse, block_table is not None, options
-    plan = _planned_for(ordinal, *of_call, longest)
-    if isinstance(plan, PrefillPlan) and (copies := plan.to_copy(views)) != plan.problem.copies:
-        plan = _planned_for(ordinal, *of_call, longest, copies)
-    specs = plan.specs()
-    for name, array in (
-        ("cache_seqlens", cache_seqlens),
-        ("cache_batch_idx", cache_batch_idx),
-        ("cache_leftpad", cache_leftpad),
-        ("block_table", block_table),
-        *zip(("k_descale", "v_descale"), arrays_of_scales, strict=True),
-        *((name, arrays[name]) for name in ("k_cache", "v_cache")),
-    ):
-        read = specs[name].host_check
-        if array is not None and read is not None:
-            views[name] = read(array, specs[name].title, q_view.ordinal, handle)
-    if sinks is not None:
-        views["sinks"] = as_view(sinks, "sinks", handle)
-    p = plan.problem
-    if p.page_size:
-        check_pages(block_table, cache_seqlens, p.page_size, p.num_pages, p.seqlen_new)
-    inputs: tuple[View, ...] = tuple([views[name] for name in plan.input_names])
+    call = CacheCall(arrays, options, with_lse, max_seqlen_k, handle)
+    plan = _planned_for(call.ordinal, call.key)
+    if isinstance(plan, PrefillPlan):
+        copies = plan.to_copy(call.views)
+        if copies != plan.problem.copies:
+            plan = _planned_for(call.ordinal, call.key, copies)
+    call.complete(plan.specs(), plan.problem)
+    inputs: tuple[View, ...] = tuple([call.views[name] for name in plan.input_names])
     results = plan.execute(q, inputs, (out, lse), "", handle)
     return results if with_lse else results[0]
 
@@ -279,26 +233,13 @@ def supports_decode(
 
 
 @functools.lru_cache(maxsize=1024, typed=True)
-def _planned_for(
-    ordinal: int,
-    shapes: tuple[tuple[int, ...], ...],
-    table: tuple[int, ...],
-    dtypes: tuple[str, str],
-    given: tuple[bool, ...],
-    return_lse: bool,
-    is_paged: bool,
-    options: CacheOptions,
-    longest: int = 0,
-    copies: str = "",
-) -> DecodePlan:
+def _planned_for(ordinal: int, key: CacheKey, copies: str = "") -> DecodePlan:
     """Of more queries than decoding kernels take a `PrefillPlan`."""
     props = runtime.get(ordinal).props
-    if dtypes[1] == BYTES:
-        dtypes = dtypes[0], props.architecture.fp8
-    problem = problem_of(shapes, table, dtypes, given, return_lse, is_paged, options)
-    if problem.seqlen_q <= planning.MOST_QUERIES:
-        return planned(problem, props)
-    return prefill_planned(PrefillProblem.of(problem, longest, copies), props)
+    problem = problem_of(key, props.architecture.fp8, copies)
+    if isinstance(problem, PrefillProblem):
+        return prefill_planned(problem, props)
+    return planned(problem, props)
 
 
 @functools.lru_cache(maxsize=1024)

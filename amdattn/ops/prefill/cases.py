@@ -162,7 +162,7 @@ def _rotary(seqlen_kv: int, rows: int, dim: int, interleaved: bool) -> dict[str,
 
 def cases(row: KernelSpec | None) -> Iterator[PrefillCase]:
     """Lengths around pages and tiles, every kind of cache and mask; of a kernel its own types."""
-    if row is None:
+    if row is None or row.op != CACHE_ROWS:
         yield from _general()
         return
     quantized = row.params["kv_dtype"] != row.dtype

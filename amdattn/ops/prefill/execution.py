@@ -97,14 +97,19 @@ class PrefillPlan(DecodePlan):
     ) -> dict[str, Operand]:
         """The operands of what was given, after every check."""
         operands = super().admit(inputs, outputs, variant)
-        if not self.problem.copies_keys:
-            k, v = (self._rows_of_entry(operands[name].strides) for name in _CACHES)
-            if k != v:
-                raise ValueError(
-                    f"sequences of k_cache are {k} rows apart, those of v_cache {v}; both must be "
-                    "the same unless the plan copies them (copies)"
-                )
+        self.check_together(operands)
         return operands
+
+    def check_together(self, operands: Mapping[str, Operand]) -> None:
+        """That sequences begin at the same rows of both caches, if these are read as they lie."""
+        if self.problem.copies_keys:
+            return
+        k, v = (self._rows_of_entry(operands[name].strides) for name in _CACHES)
+        if k != v:
+            raise ValueError(
+                f"sequences of k_cache are {k} rows apart, those of v_cache {v}; both must be the "
+                "same unless the plan copies them (copies)"
+            )
 
     # -- what lies so that no kernel reads it ----------------------------------------------------
 

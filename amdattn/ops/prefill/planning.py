@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates
@@ -21,6 +22,8 @@ from amdattn.ops.attention.planning import TileChoice
 from amdattn.ops.prefill.kernels import CACHE_ROWS, LSE_GRID, LSE_ROWS, ROWS_GRID
 from amdattn.ops.prefill.problem import PrefillProblem
 
+# Other operands in place of some, by name, with strides that are not those of the operand.
+Operands = Mapping[str, tuple[str, Mapping[str, Argument]]]
 _INT_BYTES = 4
 _LANE_COLUMNS = 8
 _LONG = 3  # pieces of a workgroup: as the performance model has it
@@ -46,17 +49,36 @@ def mismatches(kernel: KernelSpec, problem: PrefillProblem) -> list[Mismatch]:
 def choices(
     problem: PrefillProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[TileChoice]:
-    """The forward kernels that take it, if there is a kernel for its cache."""
-    found = [(row, mismatches(row, problem)) for row in candidates(rows, CACHE_ROWS, props)]
-    if all(wrong for _, wrong in found):
-        rejected = sorted(found, key=lambda one: len(one[1]))
-        return Choices((), tuple(rejected), rows)
+    """The forward kernels that take it, if there is a kernel for its cache.
+
+    Raises
+    ------
+    UnsupportedProblem
+        There is none.
+    """
+    kernel_for(problem, props, rows)
     return attention.choices(problem.forward, props, rows)
 
 
 def best(items: Sequence[TileChoice]) -> TileChoice:
     """The one of least estimated time."""
     return min(items, key=lambda choice: choice.clk)
+
+
+def kernel_for(
+    problem: PrefillProblem, props: DeviceProps, rows: Sequence[KernelSpec]
+) -> KernelSpec:
+    """The kernel that copies such a cache.
+
+    Raises
+    ------
+    UnsupportedProblem
+        There is none.
+    """
+    found = [(row, mismatches(row, problem)) for row in candidates(rows, CACHE_ROWS, props)]
+    taking = tuple(row for row, wrong in found if not wrong)
+    Choices(taking, tuple(sorted(found, key=lambda one: len(one[1]))), rows).require(props)
+    return taking[0]
 
 
 def build(
@@ -66,13 +88,15 @@ def build(
     p = problem
     rows = choices.rows
     forward = attention.build(p.forward, props, choice, choices)
-    kernel = next(row for row in candidates(rows, CACHE_ROWS, props) if not mismatches(row, p))
+    kernel = kernel_for(p, props, rows)
     regions = _regions(p)
     workspace = WorkspaceLayout.of((*forward.workspace.regions, *regions))
     launches = [
-        _rows(p, kernel, props, frozenset(region.name for region in regions if region.name != _LSE))
+        rows_launch(
+            p, kernel, props, frozenset(region.name for region in regions if region.name != _LSE)
+        )
     ]
-    launches += [_replaced(launch, _operands(p)) for launch in forward.launches]
+    launches += [replaced(launch, _operands(p)) for launch in forward.launches]
     if _reorders_lse(p):
         launches.append(_lse(p, candidates(rows, LSE_ROWS, props)[0]))
     reasons = {**dict(forward.reasons), **_reasons(p)}
@@ -99,10 +123,10 @@ def _regions(problem: PrefillProblem) -> tuple[Region, ...]:
     return tuple(found)
 
 
-def _operands(problem: PrefillProblem) -> Mapping[str, tuple[str, Mapping[str, int]]]:
+def _operands(problem: PrefillProblem) -> Operands:
     """What the forward kernels read and write in place of their operands; strides, if known."""
     p = problem
-    found: dict[str, tuple[str, Mapping[str, int]]] = {
+    found: dict[str, tuple[str, Mapping[str, Argument]]] = {
         "o": ("out", {}),
         "k": ("k_cache", {}),
         "v": ("v_cache", {}),
@@ -120,7 +144,7 @@ def _operands(problem: PrefillProblem) -> Mapping[str, tuple[str, Mapping[str, i
     return found
 
 
-def _replaced(launch: Launch, operands: Mapping[str, tuple[str, Mapping[str, int]]]) -> Launch:
+def replaced(launch: Launch, operands: Operands) -> Launch:
     """The launch on other operands."""
 
     def name(given: str) -> str:
@@ -131,7 +155,7 @@ def _replaced(launch: Launch, operands: Mapping[str, tuple[str, Mapping[str, int
             return Address(name(value.operand))
         if isinstance(value, Stride):
             other, strides = operands.get(value.operand, (value.operand, {}))
-            return strides[value.axis] if strides else Stride(other, value.axis)
+            return strides.get(value.axis, Stride(other, value.axis))
         return value
 
     return dataclasses.replace(
@@ -169,10 +193,14 @@ def num_workgroups(kernel: KernelSpec, problem: PrefillProblem, props: DevicePro
     return min(count, resident if count >= _LONG * resident else resident // 2)
 
 
-def _rows(
-    problem: PrefillProblem, kernel: KernelSpec, props: DeviceProps, regions: frozenset[str]
+def rows_launch(
+    problem: PrefillProblem,
+    kernel: KernelSpec,
+    props: DeviceProps,
+    regions: frozenset[str],
+    others: Mapping[str, Argument] = MappingProxyType({}),
 ) -> Launch:
-    """The launch that appends and copies."""
+    """The launch that appends and copies to regions; `others` are arguments in place of its own."""
     kernel.check_grid(ROWS_GRID)
     p = problem
     is_new, is_paged, copies_q = p.seqlen_new > 0, p.page_size > 0, p.copies_queries
@@ -219,6 +247,7 @@ def _rows(
         "table_stride": stride("block_table", "batch", is_paged),
         **{name: getattr(p, name) for name in ("batch", "seqlen_q", "seqlen_new")},
         **{name: getattr(p, name) for name in ("num_heads_q", "num_heads_kv")},
+        "q_group": p.num_heads_q,
         **{name: getattr(p, name) for name in ("head_dim", "head_dim_v", "rotary_dim")},
         "rotary_interleaved": int(p.rotary_interleaved),
         "turns_each": int(p.is_masked),
@@ -235,6 +264,7 @@ def _rows(
         "v_scale": p.v_descale,
     }
     caches = frozenset({"k_cache", "v_cache"}) if is_new else frozenset()
+    args |= others
     fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
     return Launch(kernel, (count, 1 + copies_q, 1), fields, regions | caches, caches)
 

@@ -1,0 +1,1 @@
+"""Attention of sequences that share a prefix, which is attended once for all of them."""
