@@ -5,7 +5,8 @@ AMDATTN_DEVICE=virtual:gfx950 for that architecture
 
 For each mix the time, and as its bound the greater of two: what its longest sequence takes alone,
 with the plan that a batch of this one sequence has; and what its tiles take together, one after the
-other, divided by the CUs. At the peak clock, launches included but for the first one.
+other, divided by the CUs, of the kernel for which that is least. At the peak clock throughout,
+launches included but for the first one.
 
 What a workgroup takes follows from simulated ones: outside of its blocks of keys, of a block, more
 for a block with a mask, and for a part. The order and the parts of the tiles are what the device
@@ -75,6 +76,22 @@ class Mix:
             *(len(self.lengths), longest, longest, self.num_heads_q, self.num_heads_kv, _HEAD_DIM),
             device=amdattn.device_props(), causal=self.causal, total_q=rows, total_kv=rows,
         )  # fmt: skip
+
+    def tile_clk(self, kernel: KernelSpec, length: int, q_start: int, parts: int) -> float:
+        """Of a tile of a sequence, or of the longest of its parts."""
+        problem = AttentionProblem(1, length, length, 1, 1, _HEAD_DIM, causal=self.causal)
+        masked = kernel.tile["q"] // kernel.tile["kv"] if self.causal else 0
+        blocks = _blocks(problem, kernel, q_start)
+        return _tile_clk(cost_of(kernel.name), blocks, masked, parts)
+
+    def share(self, kernel: KernelSpec) -> float:
+        """Of a CU: all tiles, whole, one after the other."""
+        tiles = sum(
+            self.tile_clk(kernel, length, q_start, 1)
+            for length in self.lengths
+            for q_start in range(0, length, kernel.tile["q"])
+        )
+        return tiles * self.num_heads_q / clocks(amdattn.device_props()).num_cus
 
     def alone(self) -> AttentionPlan:
         """Of the longest sequence."""
@@ -167,6 +184,36 @@ def cost_of(name: str) -> Cost:
     return Cost(outside, of_block, masked / (rows / block), more)
 
 
+@functools.cache
+def speed_of(name: str) -> Speed:
+    """How long workgroups take, of what they take alone: two of a CU, the older one first."""
+    props = amdattn.device_props()
+    (kernel,) = (row for row in manifest.kernels() if (row.name, row.arch) == (name, props.arch))
+    alone = {1: ((0.0, 1.0),)}
+    if workgroups_per_cu(kernel, props)[0] == 1:
+        return Speed(alone)
+    keys = _KEYS[0]
+    rng = np.random.default_rng(1)
+    element = as_dtype(kernel.dtype).numpy()
+    heads = 2 * props.num_cus, props.num_xcds
+    q, k, v = (
+        rng.standard_normal((1, n, of, _HEAD_DIM)).astype(element)
+        for n, of in zip((kernel.tile["q"], keys, keys), (heads[0], *[heads[1]] * 2), strict=True)
+    )
+    problem = AttentionProblem(
+        1, kernel.tile["q"], keys, *heads, _HEAD_DIM, dtype=kernel.dtype, num_splits=1
+    )
+    with virtual.profile(clock_mhz=_clock_mhz()) as profile:
+        planned_with(problem, props, kernel.name).run(q, k, v)
+    (launch,) = profile.launches
+    ends = np.sort([time.end - launch.times[0].start for time in launch.times])
+    cost = cost_of(name)
+    lone = cost.outside + keys / kernel.tile["kv"] * cost.block
+    older, younger = np.median(ends[: len(ends) // 2]), np.median(ends[len(ends) // 2 :])
+    done = 1 - (younger - older) / lone  # of the younger one, when the older one ends
+    return Speed({**alone, 2: ((0.0, older / lone), (0.0, older / lone / max(done, 0.01)))})
+
+
 def _clock_mhz() -> int:
     return round(clocks(amdattn.device_props()).peak_ghz * 1000)
 
@@ -203,7 +250,6 @@ class Tiles:
     """Workgroups of a launch in their order, and what each takes alone; 0 clk: none."""
 
     clk: NDArray[np.float64]
-    of_tiles: float  # of all tiles, whole, one after the other
     partials: int
 
 
@@ -221,7 +267,7 @@ def _blocks(problem: AttentionProblem, kernel: KernelSpec, q_start: int) -> int:
 
 def scheduled(mix: Mix, plan: AttentionPlan) -> tuple[Tiles, float]:
     """What the device makes of the lengths, and the clocks of that."""
-    kernel, cost = plan.forward.kernel, cost_of(plan.forward.kernel.name)
+    kernel = plan.forward.kernel
     rows = max(sum(mix.lengths), 1)
     sums = np.cumsum([0, *mix.lengths]).astype(np.int32)
     q = amdattn.empty((rows, mix.num_heads_q, _HEAD_DIM), "bfloat16")
@@ -230,17 +276,10 @@ def scheduled(mix: Mix, plan: AttentionPlan) -> tuple[Tiles, float]:
     with virtual.profile(clock_mhz=_clock_mhz(), simulated_workgroups=1) as profile:
         plan.run(q, k, k, cu_seqlens_q=amdattn.asarray(sums), cu_seqlens_k=amdattn.asarray(sums),
                  workspace=workspace)  # fmt: skip
-    masked = kernel.tile["q"] // kernel.tile["kv"] if mix.causal else 0
 
     def clk(length: int, q_start: int, parts: int) -> float:
-        problem = AttentionProblem(1, length, length, 1, 1, _HEAD_DIM, causal=mix.causal)
-        return _tile_clk(cost, _blocks(problem, kernel, q_start), masked, parts)
+        return mix.tile_clk(kernel, length, q_start, parts)
 
-    of_tiles = sum(
-        clk(length, q_start, 1) * mix.num_heads_q
-        for length in mix.lengths
-        for q_start in range(0, length, kernel.tile["q"])
-    )
     if plan.launches[0].kernel.op != SCHEDULE:
         work = WorkMap.of(plan.problem, plan.forward)
         items = [work.item(n) for n in range(work.num_workgroups)]
@@ -251,7 +290,7 @@ def scheduled(mix: Mix, plan: AttentionPlan) -> tuple[Tiles, float]:
             else 0.0
             for item, length in zip(items, lengths, strict=True)
         ]
-        return Tiles(np.array(each), of_tiles, work.num_workgroups - work.whole_tiles), 0.0
+        return Tiles(np.array(each), work.num_workgroups - work.whole_tiles), 0.0
     region = plan.workspace[ENTRIES]
     words = workspace.numpy()[region.offset : region.offset + region.nbytes].view(np.int32)
     each, partials = [], 0
@@ -259,7 +298,7 @@ def scheduled(mix: Mix, plan: AttentionPlan) -> tuple[Tiles, float]:
         each.append(clk(length, q_start, parts) if length else 0.0)
         partials += parts > 1
     heads = mix.num_heads_q
-    tiles = Tiles(np.repeat(each, heads), of_tiles, partials * heads)
+    tiles = Tiles(np.repeat(each, heads), partials * heads)
     return tiles, profile.launches[0].cycles + _launch_clk()
 
 
@@ -270,7 +309,7 @@ def _forward_clk(clk: NDArray[np.float64], kernel: KernelSpec) -> float:
     """Until the last XCD is done."""
     of_device = clocks(amdattn.device_props())
     residents = workgroups_per_cu(kernel, amdattn.device_props())[0]
-    speed = Speed({1: ((0.0, 1.0),)})
+    speed = speed_of(kernel.name)
     took = np.where(clk == 0, _EMPTY_CLK, clk)
     xcds = [took[xcd :: of_device.num_xcds] for xcd in range(of_device.num_xcds)]
     return max(
@@ -311,8 +350,9 @@ class Row:
     kernel: str
     clk: float
     alone: float
-    share: float  # of a CU of all tiles
+    share: float  # of a CU of all tiles, of the kernel for which that is least
     schedule: float
+    merge: float
     partials: int
 
     @property
@@ -331,9 +371,12 @@ def measure(mix: Mix) -> Row:
     plan = mix.plan()
     tiles, schedule = scheduled(mix, plan)
     kernel = plan.forward.kernel
-    clk = schedule + _forward_clk(tiles.clk, kernel) + _merge_clk(plan, tiles.partials)
-    share = tiles.of_tiles / clocks(amdattn.device_props()).num_cus
-    return Row(mix, kernel.name, clk, alone_clk(mix), share, schedule, tiles.partials)
+    merge = _merge_clk(plan, tiles.partials)
+    clk = schedule + _forward_clk(tiles.clk, kernel) + merge
+    rows = manifest.kernels()
+    nearest, _ = select.nearest_first(rows, plan.problem, amdattn.device_props())[0]
+    share = min(map(mix.share, select.with_other_tiles(rows, nearest, plan.problem)))
+    return Row(mix, kernel.name, clk, alone_clk(mix), share, schedule, merge, tiles.partials)
 
 
 def simulated_clk(mix: Mix) -> float:
@@ -355,7 +398,8 @@ def simulated_clk(mix: Mix) -> float:
 def print_row(row: Row) -> None:
     """One line of the table."""
     print(
-        f"{row.mix.text} {row.clk:10.0f} {row.alone:10.0f} {row.share:10.0f} {row.partials:8} "
+        f"{row.mix.text} {row.clk:10.0f} {row.schedule:8.0f} {row.merge:6.0f} {row.alone:10.0f} "
+        f"{row.share:10.0f} {row.partials:8} "
         f"{row.ratio:6.2f}{'' if row.ratio <= BAR else '  beyond'}",
         flush=True,
     )
@@ -379,7 +423,10 @@ def main() -> None:
     parser.add_argument("--full", type=int, default=0, metavar="N")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    print(f"{'modelled clk':43} {'time':>10} {'alone':>10} {'tiles/CUs':>10} partials  ratio")
+    print(
+        f"{'modelled clk':43} {'time':>10} {'schedule':>8} {'merge':>6} {'alone':>10} "
+        f"{'tiles/CUs':>10} partials  ratio"
+    )
     worst = []
     for mix in WORST:
         worst.append(measure(mix))
