@@ -18,13 +18,11 @@ besides, which takes minutes each, and prints by how much the replay is off.
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +30,7 @@ from numpy.typing import NDArray
 import amdattn
 from amdattn import virtual
 from amdattn.bench.clocks import clocks
-from amdattn.bench.replay import Speed, replay
+from amdattn.bench.replay import replay
 from amdattn.cli.output import progress_bar
 from amdattn.device import manifest
 from amdattn.device.manifest import KernelSpec
@@ -41,15 +39,22 @@ from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Launch
 from amdattn.ops.attention import select
 from amdattn.ops.attention.execution import AttentionPlan
-from amdattn.ops.attention.plans import planned_with
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention.scheduling import ENTRIES, ENTRY_BYTES, SCHEDULE
 from amdattn.ops.attention.work import WorkMap, visible_blocks
+from benchmarks.attention_costs import (
+    HEAD_DIM,
+    Cost,
+    clock_mhz,
+    cost_of,
+    launch_clk,
+    merge_cost,
+    speed_of,
+)
 
 BAR = 1.2
-_HEAD_DIM, _WAVES = 128, 4
+_WAVES = 4
 _MOST_ROWS = 32768  # of a mix
-_KEYS = (1024, 4096)  # that a figure is from
 _HEADS = ((8, 8), (16, 16), (32, 8), (64, 8))  # of queries, and of keys
 
 
@@ -73,13 +78,13 @@ class Mix:
         """As a call with these lengths has it."""
         rows, longest = max(sum(self.lengths), 1), max(self.lengths)
         return amdattn.plan_attention(
-            *(len(self.lengths), longest, longest, self.num_heads_q, self.num_heads_kv, _HEAD_DIM),
+            *(len(self.lengths), longest, longest, self.num_heads_q, self.num_heads_kv, HEAD_DIM),
             device=amdattn.device_props(), causal=self.causal, total_q=rows, total_kv=rows,
         )  # fmt: skip
 
     def tile_clk(self, kernel: KernelSpec, length: int, q_start: int, parts: int) -> float:
         """Of a tile of a sequence, or of the longest of its parts."""
-        problem = AttentionProblem(1, length, length, 1, 1, _HEAD_DIM, causal=self.causal)
+        problem = AttentionProblem(1, length, length, 1, 1, HEAD_DIM, causal=self.causal)
         masked = kernel.tile["q"] // kernel.tile["kv"] if self.causal else 0
         blocks = _blocks(problem, kernel, q_start)
         return _tile_clk(cost_of(kernel.name), blocks, masked, parts)
@@ -97,7 +102,7 @@ class Mix:
         """Of the longest sequence."""
         longest = max(self.lengths)
         return amdattn.plan_attention(
-            *(1, longest, longest, self.num_heads_q, self.num_heads_kv, _HEAD_DIM),
+            *(1, longest, longest, self.num_heads_q, self.num_heads_kv, HEAD_DIM),
             device=amdattn.device_props(), causal=self.causal,
         )  # fmt: skip
 
@@ -143,109 +148,6 @@ def random_mixes(count: int, seed: int) -> Iterator[Mix]:
 
 
 @dataclass(frozen=True)
-class Cost:
-    """Clocks of a workgroup of a kernel: beside its blocks, of each, and more."""
-
-    outside: float
-    block: float
-    masked_block: float
-    part: float
-
-
-def _lifetimes(kernel: KernelSpec, rows: int, keys: int, **options: Any) -> list[int]:
-    rng = np.random.default_rng(1)
-    element = as_dtype(kernel.dtype).numpy()
-    q, k, v = (
-        rng.standard_normal((1, n, 1, _HEAD_DIM)).astype(element) for n in (rows, keys, keys)
-    )
-    problem = AttentionProblem(
-        1, rows, keys, 1, 1, _HEAD_DIM, dtype=kernel.dtype, **{"num_splits": 1, **options}
-    )
-    plan = planned_with(problem, amdattn.device_props(), kernel.name)
-    with virtual.profile(clock_mhz=_clock_mhz()) as profile:
-        plan.run(q, k, v)
-    launch = next(one for one in profile.launches if kernel.symbol == one.kernel)
-    return [time.end - time.start for time in launch.times]
-
-
-@functools.cache
-def cost_of(name: str) -> Cost:
-    """From a few simulated workgroups."""
-    arch = amdattn.device_props().arch
-    (kernel,) = (row for row in manifest.kernels() if (row.name, row.arch) == (name, arch))
-    rows, block = kernel.tile["q"], kernel.tile["kv"]
-    short, long = (_lifetimes(kernel, rows, keys)[0] for keys in _KEYS)
-    of_block = (long - short) / (_KEYS[1] - _KEYS[0]) * block
-    outside = short - _KEYS[0] / block * of_block
-    causal = _lifetimes(kernel, rows, rows + _KEYS[0], causal=True)[0]
-    masked = causal - outside - (rows + _KEYS[0]) / block * of_block
-    part = _lifetimes(kernel, rows, 2 * _KEYS[0], num_splits=2)[0]
-    more = part - outside - _KEYS[0] / block * of_block
-    return Cost(outside, of_block, masked / (rows / block), more)
-
-
-@functools.cache
-def speed_of(name: str) -> Speed:
-    """How long workgroups take, of what they take alone: two of a CU, the older one first."""
-    props = amdattn.device_props()
-    (kernel,) = (row for row in manifest.kernels() if (row.name, row.arch) == (name, props.arch))
-    alone = {1: ((0.0, 1.0),)}
-    if workgroups_per_cu(kernel, props)[0] == 1:
-        return Speed(alone)
-    keys = _KEYS[0]
-    rng = np.random.default_rng(1)
-    element = as_dtype(kernel.dtype).numpy()
-    heads = 2 * props.num_cus, props.num_xcds
-    q, k, v = (
-        rng.standard_normal((1, n, of, _HEAD_DIM)).astype(element)
-        for n, of in zip((kernel.tile["q"], keys, keys), (heads[0], *[heads[1]] * 2), strict=True)
-    )
-    problem = AttentionProblem(
-        1, kernel.tile["q"], keys, *heads, _HEAD_DIM, dtype=kernel.dtype, num_splits=1
-    )
-    with virtual.profile(clock_mhz=_clock_mhz()) as profile:
-        planned_with(problem, props, kernel.name).run(q, k, v)
-    (launch,) = profile.launches
-    ends = np.sort([time.end - launch.times[0].start for time in launch.times])
-    cost = cost_of(name)
-    lone = cost.outside + keys / kernel.tile["kv"] * cost.block
-    older, younger = np.median(ends[: len(ends) // 2]), np.median(ends[len(ends) // 2 :])
-    done = 1 - (younger - older) / lone  # of the younger one, when the older one ends
-    return Speed({**alone, 2: ((0.0, older / lone), (0.0, older / lone / max(done, 0.01)))})
-
-
-def _clock_mhz() -> int:
-    return round(clocks(amdattn.device_props()).peak_ghz * 1000)
-
-
-def _launch_clk() -> float:
-    of_device = clocks(amdattn.device_props())
-    return of_device.launch_us * of_device.peak_ghz * 1e3
-
-
-@functools.cache
-def merge_cost(name: str) -> tuple[float, float]:
-    """Clocks of a merge after `name`, and more for each partial result: of one block of keys."""
-    arch = amdattn.device_props().arch
-    (kernel,) = (row for row in manifest.kernels() if (row.name, row.arch) == (name, arch))
-    points = []
-    for heads in (8, 256):
-        rows, keys = kernel.tile["q"], 2 * kernel.tile["kv"]
-        element = as_dtype(kernel.dtype).numpy()
-        q, k = (np.zeros((1, n, heads, _HEAD_DIM), element) for n in (rows, keys))
-        problem = AttentionProblem(
-            1, rows, keys, heads, heads, _HEAD_DIM, dtype=kernel.dtype, num_splits=2
-        )
-        plan = planned_with(problem, amdattn.device_props(), kernel.name)
-        with virtual.profile(clock_mhz=_clock_mhz()) as profile:
-            plan.run(q, k, k)
-        points.append((2 * heads, profile.launches[-1].cycles))
-    (few, first), (many, last) = points
-    slope = (last - first) / (many - few)
-    return first - few * slope, slope
-
-
-@dataclass(frozen=True)
 class Tiles:
     """Workgroups of a launch in their order, and what each takes alone; 0 clk: none."""
 
@@ -270,10 +172,10 @@ def scheduled(mix: Mix, plan: AttentionPlan) -> tuple[Tiles, float]:
     kernel = plan.forward.kernel
     rows = max(sum(mix.lengths), 1)
     sums = np.cumsum([0, *mix.lengths]).astype(np.int32)
-    q = amdattn.empty((rows, mix.num_heads_q, _HEAD_DIM), "bfloat16")
-    k = amdattn.empty((rows, mix.num_heads_kv, _HEAD_DIM), "bfloat16")
+    q = amdattn.empty((rows, mix.num_heads_q, HEAD_DIM), "bfloat16")
+    k = amdattn.empty((rows, mix.num_heads_kv, HEAD_DIM), "bfloat16")
     workspace = amdattn.empty((max(plan.workspace.total_bytes, 1),), "uint8")
-    with virtual.profile(clock_mhz=_clock_mhz(), simulated_workgroups=1) as profile:
+    with virtual.profile(clock_mhz=clock_mhz(), simulated_workgroups=1) as profile:
         plan.run(q, k, k, cu_seqlens_q=amdattn.asarray(sums), cu_seqlens_k=amdattn.asarray(sums),
                  workspace=workspace)  # fmt: skip
 
@@ -299,7 +201,7 @@ def scheduled(mix: Mix, plan: AttentionPlan) -> tuple[Tiles, float]:
         partials += parts > 1
     heads = mix.num_heads_q
     tiles = Tiles(np.repeat(each, heads), partials * heads)
-    return tiles, profile.launches[0].cycles + _launch_clk()
+    return tiles, profile.launches[0].cycles + launch_clk()
 
 
 _EMPTY_CLK = 2000.0  # of a workgroup that has nothing to do
@@ -322,7 +224,7 @@ def _merge_clk(plan: AttentionPlan, partials: int) -> float:
     if not any(launch.kernel.op == select.MERGE for launch in plan.launches):
         return 0.0
     fixed, each = merge_cost(plan.forward.kernel.name)
-    return _launch_clk() + fixed + each * partials
+    return launch_clk() + fixed + each * partials
 
 
 def alone_clk(mix: Mix) -> float:
@@ -385,13 +287,13 @@ def simulated_clk(mix: Mix) -> float:
     element = as_dtype("bfloat16").numpy()
     rows, longest = sum(mix.lengths), max(mix.lengths)
     q, k, v = (
-        rng.standard_normal((rows, heads, _HEAD_DIM)).astype(element)
+        rng.standard_normal((rows, heads, HEAD_DIM)).astype(element)
         for heads in (mix.num_heads_q, mix.num_heads_kv, mix.num_heads_kv)
     )
     sums = np.cumsum([0, *mix.lengths]).astype(np.int32)
-    with virtual.profile(clock_mhz=_clock_mhz()) as profile:
+    with virtual.profile(clock_mhz=clock_mhz()) as profile:
         amdattn.flash_attn_varlen_func(q, k, v, sums, sums, longest, longest, causal=mix.causal)
-    gaps = _launch_clk() * (len(profile.launches) - 1)
+    gaps = launch_clk() * (len(profile.launches) - 1)
     return sum(float(launch.cycles) for launch in profile.launches) + gaps
 
 
