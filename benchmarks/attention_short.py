@@ -3,11 +3,13 @@
     AMDATTN_DEVICE=virtual:gfx942 python -m benchmarks.attention_short --aiter DIR [--rows FILE]
 
 DIR is a checkout of ROCm/aiter. Batch 1, 4 and 16; 32 heads, and 32 that share 8 KV heads; 512 to
-4096 rows; all keys, and causal; bfloat16 of 128 columns. Microseconds are clk modelled at the
-sustained clock, divided by the peak clock, the launch apart, but with the launch between two of
-ours; "device" is the share of the device's matrix rate that useful operations have. FILE keeps rows
-as JSON lines, so that a run can be interrupted, or ours alone run again (`--again`). The exit code
-is 1 if a bar is missed.
+4096 rows; all keys, and causal; bfloat16 of 128 columns. Everything is modelled at one clock,
+`--clock-mhz`, the device's greatest if it is not given: latencies and bandwidths beyond the L2 are
+those of that clock, and microseconds are clk divided by it, the launch apart, but with the launch
+between two of ours; "device" is the share of the device's matrix rate that useful operations have.
+FILE keeps rows as JSON lines, with their clock, so that a run can be interrupted, or ours alone run
+again (`--again`); `--only aiter` or `--only amdattn` fills it with one's rows and compares nothing.
+The exit code is 1 if a bar is missed.
 """
 
 from __future__ import annotations
@@ -24,7 +26,6 @@ from typing import Any
 
 import amdattn
 from amdattn.bench.kernels import Functions
-from amdattn.bench.operation import run_operation
 from amdattn.bench.peer import Peer
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
@@ -49,51 +50,67 @@ def shapes(pattern: str) -> list[Shape]:
     return [shape for shape in found if fnmatch.fnmatchcase(str(shape), pattern)]
 
 
-def modelled(kernel: Peer, shape: Shape, functions: Functions) -> Row:
+def modelled(kernel: Peer, shape: Shape, functions: Functions, clock_mhz: int) -> Row:
     """A row of the file."""
-    record = run_operation(kernel, shape, functions).record
-    if record.times.at_peak_us is None or record.cycles is None:
-        raise ValueError(f"{kernel.peer} does not take {shape}: {record.refused}")
+    refused = kernel.refusal(shape)
+    if refused:
+        raise ValueError(f"{kernel.peer} does not take {shape}: {refused}")
+    launches = kernel.model(shape, functions, clock_mhz=clock_mhz)
+    cycles = [launch.cycles for launch in launches]
     props = amdattn.device_props()
+    us = sum(cycles) / clock_mhz + props.architecture.launch_us * (len(cycles) - 1)
     rate = props.num_cus * props.architecture.matrix_flops_per_clk
     return {
         "peer": kernel.peer,
         "shape": str(shape),
-        "kernel": record.kernel,
-        "us": record.times.at_peak_us,
-        "device": shape.flops / (record.times.at_peak_us * 1e3 * props.peak_clock_ghz * rate),
-        "workgroups": record.workgroups,
+        "clock_mhz": clock_mhz,
+        "kernel": " + ".join(launch.launch.symbol for launch in launches),
+        "cycles": [round(clk) for clk in cycles],
+        "us": us,
+        "device": shape.flops / (us * clock_mhz * rate),
+        "workgroups": [launch.launch.num_workgroups for launch in launches],
     }
 
 
-def rows_of(file: Path | None, forgotten: str) -> dict[tuple[str, str], Row]:
-    """Those that a file has."""
+def rows_of(file: Path | None, forgotten: str, clock_mhz: int) -> dict[tuple[str, str], Row]:
+    """Those of this clock that a file has."""
     if file is None or not file.exists():
         return {}
     rows = map(json.loads, file.read_text(encoding="utf-8").splitlines())
-    kept = [row for row in rows if row["peer"] != forgotten]
+    kept = [row for row in rows if row["peer"] != forgotten or row["clock_mhz"] != clock_mhz]
     file.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
-    return {(row["peer"], row["shape"]): row for row in kept}
+    return {(row["peer"], row["shape"]): row for row in kept if row["clock_mhz"] == clock_mhz}
 
 
-def pairs(given: argparse.Namespace) -> Iterator[tuple[Shape, Row, Row]]:
-    """Ours and the peer's, shape by shape."""
+def found(given: argparse.Namespace) -> Iterator[tuple[Shape, list[Row]]]:
+    """Shape by shape ours and the peer's, or one of them."""
     ours = Shipped(given.round_mode)
-    mode = "rtne" if amdattn.device_props().architecture.converts_bf16 else "rtz"
+    props = amdattn.device_props()
+    mode = "rtne" if props.architecture.converts_bf16 else "rtz"
     peers: list[Peer] = [ours, Aiter(given.aiter, mode)]
+    clock_mhz = given.clock_mhz or round(1000 * props.peak_clock_ghz)
+    print(f"modelled at {clock_mhz} MHz throughout", flush=True)
     functions = Functions()
-    have = rows_of(given.rows, ours.peer if given.again else "")
+    have = rows_of(given.rows, ours.peer if given.again else "", clock_mhz)
     for shape in shapes(given.shape):
-        found = []
+        rows = []
         for peer in peers:
+            if given.only not in (None, peer.peer):
+                continue
             key = peer.peer, str(shape)
             if key not in have:
-                have[key] = modelled(peer, shape, functions)
+                have[key] = modelled(peer, shape, functions, clock_mhz)
                 if given.rows is not None:
                     with given.rows.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(have[key]) + "\n")
-            found.append(have[key])
-        yield shape, found[0], found[1]
+            rows.append(have[key])
+        yield shape, rows
+
+
+def print_rows(given: argparse.Namespace) -> None:
+    """Of one alone."""
+    for shape, (row,) in found(given):
+        print(f"{shape!s:28} {row['us']:9.1f} {row['device']:7.1%}  {row['kernel']}", flush=True)
 
 
 def main() -> int:
@@ -103,11 +120,16 @@ def main() -> int:
     parser.add_argument("--rows", type=Path, help="a file that keeps rows")
     parser.add_argument("--again", action="store_true", help="forget its rows of ours")
     parser.add_argument("--shape", default="*", help="only those that match, as 'b1 h32 s1*'")
+    parser.add_argument("--only", choices=("amdattn", "aiter"), help="one's rows, for --rows")
+    parser.add_argument("--clock-mhz", type=int, help="default: the device's greatest")
     parser.add_argument("--round-mode", default="rtne", help="of ours; of AITER's rtz")
     given = parser.parse_args()
-    print(f"{'modelled':28} {'ours us':>9} {'device':>7} {'AITER us':>9} {'ratio':>6}  ours")
+    if given.only:
+        print_rows(given)
+        return 0
+    print(f"{'shape':28} {'ours us':>9} {'device':>7} {'AITER us':>9} {'ratio':>6}  ours")
     ratios, missed = [], []
-    for shape, ours, peer in pairs(given):
+    for shape, (ours, peer) in found(given):
         ratio = peer["us"] / ours["us"]
         ratios.append(ratio)
         if ratio < LEAST:

@@ -5,7 +5,8 @@ AMDATTN_DEVICE=virtual:gfx950 for that architecture
 
 For each mix the time, and as its bound the greater of two: what its longest sequence takes alone,
 with the plan that a batch of this one sequence has; and what its tiles take together, one after the
-other, divided by the CUs. At the peak clock, launches included but for the first one.
+other, divided by the CUs, of the kernel for which that is least. At the peak clock throughout,
+launches included but for the first one.
 
 What a workgroup takes follows from simulated ones: outside of its blocks of keys, of a block, more
 for a block with a mask, and for a part. The order and the parts of the tiles are what the device
@@ -17,13 +18,11 @@ besides, which takes minutes each, and prints by how much the replay is off.
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +30,7 @@ from numpy.typing import NDArray
 import amdattn
 from amdattn import virtual
 from amdattn.bench.clocks import clocks
-from amdattn.bench.replay import Speed, replay
+from amdattn.bench.replay import replay
 from amdattn.cli.output import progress_bar
 from amdattn.device import manifest
 from amdattn.device.manifest import KernelSpec
@@ -40,15 +39,22 @@ from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Launch
 from amdattn.ops.attention import select
 from amdattn.ops.attention.execution import AttentionPlan
-from amdattn.ops.attention.plans import planned_with
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention.scheduling import ENTRIES, ENTRY_BYTES, SCHEDULE
 from amdattn.ops.attention.work import WorkMap, visible_blocks
+from benchmarks.attention_costs import (
+    HEAD_DIM,
+    Cost,
+    clock_mhz,
+    cost_of,
+    launch_clk,
+    merge_cost,
+    speed_of,
+)
 
 BAR = 1.2
-_HEAD_DIM, _WAVES = 128, 4
+_WAVES = 4
 _MOST_ROWS = 32768  # of a mix
-_KEYS = (1024, 4096)  # that a figure is from
 _HEADS = ((8, 8), (16, 16), (32, 8), (64, 8))  # of queries, and of keys
 
 
@@ -72,15 +78,31 @@ class Mix:
         """As a call with these lengths has it."""
         rows, longest = max(sum(self.lengths), 1), max(self.lengths)
         return amdattn.plan_attention(
-            *(len(self.lengths), longest, longest, self.num_heads_q, self.num_heads_kv, _HEAD_DIM),
+            *(len(self.lengths), longest, longest, self.num_heads_q, self.num_heads_kv, HEAD_DIM),
             device=amdattn.device_props(), causal=self.causal, total_q=rows, total_kv=rows,
         )  # fmt: skip
+
+    def tile_clk(self, kernel: KernelSpec, length: int, q_start: int, parts: int) -> float:
+        """Of a tile of a sequence, or of the longest of its parts."""
+        problem = AttentionProblem(1, length, length, 1, 1, HEAD_DIM, causal=self.causal)
+        masked = kernel.tile["q"] // kernel.tile["kv"] if self.causal else 0
+        blocks = _blocks(problem, kernel, q_start)
+        return _tile_clk(cost_of(kernel.name), blocks, masked, parts)
+
+    def share(self, kernel: KernelSpec) -> float:
+        """Of a CU: all tiles, whole, one after the other."""
+        tiles = sum(
+            self.tile_clk(kernel, length, q_start, 1)
+            for length in self.lengths
+            for q_start in range(0, length, kernel.tile["q"])
+        )
+        return tiles * self.num_heads_q / clocks(amdattn.device_props()).num_cus
 
     def alone(self) -> AttentionPlan:
         """Of the longest sequence."""
         longest = max(self.lengths)
         return amdattn.plan_attention(
-            *(1, longest, longest, self.num_heads_q, self.num_heads_kv, _HEAD_DIM),
+            *(1, longest, longest, self.num_heads_q, self.num_heads_kv, HEAD_DIM),
             device=amdattn.device_props(), causal=self.causal,
         )  # fmt: skip
 
@@ -126,84 +148,10 @@ def random_mixes(count: int, seed: int) -> Iterator[Mix]:
 
 
 @dataclass(frozen=True)
-class Cost:
-    """Clocks of a workgroup of a kernel: beside its blocks, of each, and more."""
-
-    outside: float
-    block: float
-    masked_block: float
-    part: float
-
-
-def _lifetimes(kernel: KernelSpec, rows: int, keys: int, **options: Any) -> list[int]:
-    rng = np.random.default_rng(1)
-    element = as_dtype(kernel.dtype).numpy()
-    q, k, v = (
-        rng.standard_normal((1, n, 1, _HEAD_DIM)).astype(element) for n in (rows, keys, keys)
-    )
-    problem = AttentionProblem(
-        1, rows, keys, 1, 1, _HEAD_DIM, dtype=kernel.dtype, **{"num_splits": 1, **options}
-    )
-    plan = planned_with(problem, amdattn.device_props(), kernel.name)
-    with virtual.profile(clock_mhz=_clock_mhz()) as profile:
-        plan.run(q, k, v)
-    launch = next(one for one in profile.launches if kernel.symbol == one.kernel)
-    return [time.end - time.start for time in launch.times]
-
-
-@functools.cache
-def cost_of(name: str) -> Cost:
-    """From a few simulated workgroups."""
-    arch = amdattn.device_props().arch
-    (kernel,) = (row for row in manifest.kernels() if (row.name, row.arch) == (name, arch))
-    rows, block = kernel.tile["q"], kernel.tile["kv"]
-    short, long = (_lifetimes(kernel, rows, keys)[0] for keys in _KEYS)
-    of_block = (long - short) / (_KEYS[1] - _KEYS[0]) * block
-    outside = short - _KEYS[0] / block * of_block
-    causal = _lifetimes(kernel, rows, rows + _KEYS[0], causal=True)[0]
-    masked = causal - outside - (rows + _KEYS[0]) / block * of_block
-    part = _lifetimes(kernel, rows, 2 * _KEYS[0], num_splits=2)[0]
-    more = part - outside - _KEYS[0] / block * of_block
-    return Cost(outside, of_block, masked / (rows / block), more)
-
-
-def _clock_mhz() -> int:
-    return round(clocks(amdattn.device_props()).peak_ghz * 1000)
-
-
-def _launch_clk() -> float:
-    of_device = clocks(amdattn.device_props())
-    return of_device.launch_us * of_device.peak_ghz * 1e3
-
-
-@functools.cache
-def merge_cost(name: str) -> tuple[float, float]:
-    """Clocks of a merge after `name`, and more for each partial result: of one block of keys."""
-    arch = amdattn.device_props().arch
-    (kernel,) = (row for row in manifest.kernels() if (row.name, row.arch) == (name, arch))
-    points = []
-    for heads in (8, 256):
-        rows, keys = kernel.tile["q"], 2 * kernel.tile["kv"]
-        element = as_dtype(kernel.dtype).numpy()
-        q, k = (np.zeros((1, n, heads, _HEAD_DIM), element) for n in (rows, keys))
-        problem = AttentionProblem(
-            1, rows, keys, heads, heads, _HEAD_DIM, dtype=kernel.dtype, num_splits=2
-        )
-        plan = planned_with(problem, amdattn.device_props(), kernel.name)
-        with virtual.profile(clock_mhz=_clock_mhz()) as profile:
-            plan.run(q, k, k)
-        points.append((2 * heads, profile.launches[-1].cycles))
-    (few, first), (many, last) = points
-    slope = (last - first) / (many - few)
-    return first - few * slope, slope
-
-
-@dataclass(frozen=True)
 class Tiles:
     """Workgroups of a launch in their order, and what each takes alone; 0 clk: none."""
 
     clk: NDArray[np.float64]
-    of_tiles: float  # of all tiles, whole, one after the other
     partials: int
 
 
@@ -221,26 +169,19 @@ def _blocks(problem: AttentionProblem, kernel: KernelSpec, q_start: int) -> int:
 
 def scheduled(mix: Mix, plan: AttentionPlan) -> tuple[Tiles, float]:
     """What the device makes of the lengths, and the clocks of that."""
-    kernel, cost = plan.forward.kernel, cost_of(plan.forward.kernel.name)
+    kernel = plan.forward.kernel
     rows = max(sum(mix.lengths), 1)
     sums = np.cumsum([0, *mix.lengths]).astype(np.int32)
-    q = amdattn.empty((rows, mix.num_heads_q, _HEAD_DIM), "bfloat16")
-    k = amdattn.empty((rows, mix.num_heads_kv, _HEAD_DIM), "bfloat16")
+    q = amdattn.empty((rows, mix.num_heads_q, HEAD_DIM), "bfloat16")
+    k = amdattn.empty((rows, mix.num_heads_kv, HEAD_DIM), "bfloat16")
     workspace = amdattn.empty((max(plan.workspace.total_bytes, 1),), "uint8")
-    with virtual.profile(clock_mhz=_clock_mhz(), simulated_workgroups=1) as profile:
+    with virtual.profile(clock_mhz=clock_mhz(), simulated_workgroups=1) as profile:
         plan.run(q, k, k, cu_seqlens_q=amdattn.asarray(sums), cu_seqlens_k=amdattn.asarray(sums),
                  workspace=workspace)  # fmt: skip
-    masked = kernel.tile["q"] // kernel.tile["kv"] if mix.causal else 0
 
     def clk(length: int, q_start: int, parts: int) -> float:
-        problem = AttentionProblem(1, length, length, 1, 1, _HEAD_DIM, causal=mix.causal)
-        return _tile_clk(cost, _blocks(problem, kernel, q_start), masked, parts)
+        return mix.tile_clk(kernel, length, q_start, parts)
 
-    of_tiles = sum(
-        clk(length, q_start, 1) * mix.num_heads_q
-        for length in mix.lengths
-        for q_start in range(0, length, kernel.tile["q"])
-    )
     if plan.launches[0].kernel.op != SCHEDULE:
         work = WorkMap.of(plan.problem, plan.forward)
         items = [work.item(n) for n in range(work.num_workgroups)]
@@ -251,7 +192,7 @@ def scheduled(mix: Mix, plan: AttentionPlan) -> tuple[Tiles, float]:
             else 0.0
             for item, length in zip(items, lengths, strict=True)
         ]
-        return Tiles(np.array(each), of_tiles, work.num_workgroups - work.whole_tiles), 0.0
+        return Tiles(np.array(each), work.num_workgroups - work.whole_tiles), 0.0
     region = plan.workspace[ENTRIES]
     words = workspace.numpy()[region.offset : region.offset + region.nbytes].view(np.int32)
     each, partials = [], 0
@@ -259,8 +200,8 @@ def scheduled(mix: Mix, plan: AttentionPlan) -> tuple[Tiles, float]:
         each.append(clk(length, q_start, parts) if length else 0.0)
         partials += parts > 1
     heads = mix.num_heads_q
-    tiles = Tiles(np.repeat(each, heads), of_tiles, partials * heads)
-    return tiles, profile.launches[0].cycles + _launch_clk()
+    tiles = Tiles(np.repeat(each, heads), partials * heads)
+    return tiles, profile.launches[0].cycles + launch_clk()
 
 
 _EMPTY_CLK = 2000.0  # of a workgroup that has nothing to do
@@ -270,7 +211,7 @@ def _forward_clk(clk: NDArray[np.float64], kernel: KernelSpec) -> float:
     """Until the last XCD is done."""
     of_device = clocks(amdattn.device_props())
     residents = workgroups_per_cu(kernel, amdattn.device_props())[0]
-    speed = Speed({1: ((0.0, 1.0),)})
+    speed = speed_of(kernel.name)
     took = np.where(clk == 0, _EMPTY_CLK, clk)
     xcds = [took[xcd :: of_device.num_xcds] for xcd in range(of_device.num_xcds)]
     return max(
@@ -283,7 +224,7 @@ def _merge_clk(plan: AttentionPlan, partials: int) -> float:
     if not any(launch.kernel.op == select.MERGE for launch in plan.launches):
         return 0.0
     fixed, each = merge_cost(plan.forward.kernel.name)
-    return _launch_clk() + fixed + each * partials
+    return launch_clk() + fixed + each * partials
 
 
 def alone_clk(mix: Mix) -> float:
@@ -311,8 +252,9 @@ class Row:
     kernel: str
     clk: float
     alone: float
-    share: float  # of a CU of all tiles
+    share: float  # of a CU of all tiles, of the kernel for which that is least
     schedule: float
+    merge: float
     partials: int
 
     @property
@@ -331,9 +273,12 @@ def measure(mix: Mix) -> Row:
     plan = mix.plan()
     tiles, schedule = scheduled(mix, plan)
     kernel = plan.forward.kernel
-    clk = schedule + _forward_clk(tiles.clk, kernel) + _merge_clk(plan, tiles.partials)
-    share = tiles.of_tiles / clocks(amdattn.device_props()).num_cus
-    return Row(mix, kernel.name, clk, alone_clk(mix), share, schedule, tiles.partials)
+    merge = _merge_clk(plan, tiles.partials)
+    clk = schedule + _forward_clk(tiles.clk, kernel) + merge
+    rows = manifest.kernels()
+    nearest, _ = select.nearest_first(rows, plan.problem, amdattn.device_props())[0]
+    share = min(map(mix.share, select.with_other_tiles(rows, nearest, plan.problem)))
+    return Row(mix, kernel.name, clk, alone_clk(mix), share, schedule, merge, tiles.partials)
 
 
 def simulated_clk(mix: Mix) -> float:
@@ -342,20 +287,21 @@ def simulated_clk(mix: Mix) -> float:
     element = as_dtype("bfloat16").numpy()
     rows, longest = sum(mix.lengths), max(mix.lengths)
     q, k, v = (
-        rng.standard_normal((rows, heads, _HEAD_DIM)).astype(element)
+        rng.standard_normal((rows, heads, HEAD_DIM)).astype(element)
         for heads in (mix.num_heads_q, mix.num_heads_kv, mix.num_heads_kv)
     )
     sums = np.cumsum([0, *mix.lengths]).astype(np.int32)
-    with virtual.profile(clock_mhz=_clock_mhz()) as profile:
+    with virtual.profile(clock_mhz=clock_mhz()) as profile:
         amdattn.flash_attn_varlen_func(q, k, v, sums, sums, longest, longest, causal=mix.causal)
-    gaps = _launch_clk() * (len(profile.launches) - 1)
+    gaps = launch_clk() * (len(profile.launches) - 1)
     return sum(float(launch.cycles) for launch in profile.launches) + gaps
 
 
 def print_row(row: Row) -> None:
     """One line of the table."""
     print(
-        f"{row.mix.text} {row.clk:10.0f} {row.alone:10.0f} {row.share:10.0f} {row.partials:8} "
+        f"{row.mix.text} {row.clk:10.0f} {row.schedule:8.0f} {row.merge:6.0f} {row.alone:10.0f} "
+        f"{row.share:10.0f} {row.partials:8} "
         f"{row.ratio:6.2f}{'' if row.ratio <= BAR else '  beyond'}",
         flush=True,
     )
@@ -379,7 +325,10 @@ def main() -> None:
     parser.add_argument("--full", type=int, default=0, metavar="N")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    print(f"{'modelled clk':43} {'time':>10} {'alone':>10} {'tiles/CUs':>10} partials  ratio")
+    print(
+        f"{'modelled clk':43} {'time':>10} {'schedule':>8} {'merge':>6} {'alone':>10} "
+        f"{'tiles/CUs':>10} partials  ratio"
+    )
     worst = []
     for mix in WORST:
         worst.append(measure(mix))

@@ -68,6 +68,8 @@ class FamilySampler(ItemSampler["Shipped"]):
         shape = self._shape
         if shape.window != (-1, -1):
             return "windows cannot be sampled"
+        if self._kernel.residents(shape) > 1:
+            return "workgroups that share a CU cannot be sampled"
         longest = self._of_length(shape, _LENGTHS[-1])
         if shape.causal:
             longest = self._of_tiles(self._masked_tiles()[-1])

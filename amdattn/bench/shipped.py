@@ -15,6 +15,7 @@ from amdattn.device import manifest, runtime
 from amdattn.device.kernarg import packer
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
 from amdattn.op import plan as plans
+from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Stride
 from amdattn.ops.attention import select
 from amdattn.ops.attention.planning import PlannedAttention, plan_attention
@@ -89,6 +90,10 @@ class Shipped:
         """How the first launch is divided into work items."""
         plan = self._plan(shape)
         return WorkMap.of(plan.problem, plan.forward)
+
+    def residents(self, shape: Shape) -> int:
+        """Workgroups of a CU."""
+        return workgroups_per_cu(self._plan(shape).forward.kernel, runtime.device_props())[0]
 
     def items(self, shape: Shape) -> Items:
         """What the workgroups of the first launch do."""

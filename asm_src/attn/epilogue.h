@@ -4,6 +4,7 @@
 #pragma once
 #include "attn/output.h"
 #include "attn/pipeline.h"
+#include "isa/ordered_l2.h"
 
 template <class S, bool kExact>
 struct Epilogue {
@@ -259,9 +260,18 @@ struct Epilogue {
     unroll<kPairs>([&]<int n>() { out[n / 4][n % 4] = round<t>(x[n]); });
     if constexpr (S::kDirect)
       for (u32x4& piece : out) exchange_halves(piece);
-    if (inside(t))
+    if (!inside(t)) return;
+    if constexpr (S::kWholeSectors) {
+      // Through the L2, or all that it holds is written when the last workgroup has ended.
+      unroll<kPieces>([&]<int piece>() {
+        ordered::global_store_dwordx4_sc1<2 * column_of(piece)>(to, out[piece]);
+      });
+      ordered::s_nop<1>();  // until the last one has read its registers
+      for (u32x4& piece : out) ordered::keep(piece);
+    } else {
       for (int piece = 0; piece < kPieces; ++piece)
         *(Global<u32x4>*)(to + column_of(piece)) = out[piece];
+    }
   }
 
   // Direct tiles: lanes l and l + 32 have 4 columns each of two neighbouring pieces; then all 8 of
@@ -387,7 +397,7 @@ struct Epilogue {
   // ---- Parts along KV: O of the part's own softmax, the reference of a row and its sum
   __device__ __forceinline__ void store_part([[maybe_unused]] bool can_overflow) {
     const int64_t first = int64_t(work.part) * S::kRows + row_of(0) - work.q_start;
-    constexpr int kGroupColumns = S::kDirect ? 4 : 4 * S::kTilesD;
+    constexpr int kGroupColumns = S::kDirect ? 4 : 8;
     auto* to = (Global<float>*)args.partial_o + first * S::kHeadDimV + kGroupColumns * group;
     unroll<kN>([&]<int t>() {
       f32x2 out[kPairs];

@@ -144,7 +144,7 @@ struct FirstLoads {
     // lanes one half each.
     const uint32_t v_half = l % 32 / S::kTile;
     row_v = 4 * (2 * wave + l / 32);
-    column_v = r * S::kTilesD + v_half * S::kWidthV;
+    column_v = S::columns_of_row(r) * S::kTilesD + v_half * S::kWidthV;
     loop.lds.write_v =
         lds + S::kBaseV + row_v / 4 * S::kGroupV + v_half * (S::kWidthV / 2) * S::kOctetV + r * 16;
     loop.lds.read_v =
@@ -175,6 +175,27 @@ struct FirstLoads {
     for (int r = 0; r < 4; ++r) load.offset_v[r] = (row_v + r) * stride_v + 2 * column_v;
     if (__builtin_expect(columns < S::kHeadDimV, false))
       for (auto& offset : load.offset_v) offset = int(column_v) < columns ? offset : kBehindBlock;
+  }
+
+  // Of the block behind those that are loaded in the first turn of the loop: a wave has 16 rows, a
+  // lane 64 bytes of one.
+  __device__ __forceinline__ void set_prefetch() {
+    KvLoads<S>& load = loop.load;
+    const bool of_v = wave % 2;
+    const uint32_t stride = of_v ? load.stride_v : load.stride_k;
+    const uint64_t base = of_v ? load.base_v : load.base_k;
+    const int rows = work.keys - work.first * S::kKeys;
+    const uint64_t bytes =
+        rows < 1 ? 0 : uint64_t(rows - 1) * stride + 2 * (of_v ? columns : args.head_dim);
+    load.lines = raw_descriptor(base, bytes >> 32 ? ~0u : uint32_t(bytes));
+    ordered::settle_uniform(load.lines);
+    load.step_of_lines = S::kKeys * stride;
+    load.offset_of_lines =
+        (wave / 2 * 16 + lane / 4) * stride + lane % 4 * 64 + 3 * load.step_of_lines;
+    load.unused = 0;
+    ordered::settle(load.step_of_lines);
+    ordered::settle(load.offset_of_lines);
+    ordered::settle(load.unused);
   }
 
   // ---- The first loads. Addresses by the piece, for the gaps between memory instructions.

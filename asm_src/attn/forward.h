@@ -74,6 +74,7 @@ struct Forward : Prologue<S, kExact> {
     if constexpr (S::kDirect)
       for (int unseen = work.end - end; unseen > 0; --unseen) unseen_block();
     ordered::s_waitcnt<0, 0>();  // loads behind the last block: their registers are used again
+    if constexpr (Pipeline<S>::Plan::kPrefetches > 0) ordered::settle(loop.load.unused);
     loop.row.sum[kN - 1] += loop.row.unit_sum;
     loop.row.sample[kN - 1] += loop.softmax.x[kSampled];
     loop.row.rounded_sample[kN - 1] += loop.row.unit_rounded_sample;

@@ -1,7 +1,7 @@
 // Blocks of K and V on their way from memory to LDS and to the registers of the main loop.
 #pragma once
 #include "attn/schedule.h"
-#include "isa/ordered.h"
+#include "isa/ordered_l2.h"
 #include "isa/unroll.h"
 #include "tile/buffer.h"
 
@@ -66,6 +66,17 @@ struct KvLoads : KvBlocks<S::kKeys, false> {   // memory to registers (V) and LD
   u32x4 transposed[S::kWidthV / 2];
   uint32_t offset_k[S::kLoadsK], offset_v[4];  // bytes from the block's start
   uint32_t m0;
+  // Lines that are brought to the L2, if any: of K or of V, as the wave is, all that the workgroup
+  // has keys for, or the first 4 GB; what is loaded is not used.
+  u32x4 lines;
+  uint32_t offset_of_lines, step_of_lines, unused;
+
+  __device__ __forceinline__ void prefetch() {
+    ordered::buffer_load_dword_again(unused, offset_of_lines, lines);
+  }
+  __device__ __forceinline__ void next_prefetch() {
+    ordered::v_add_u32(offset_of_lines, step_of_lines);
+  }
 
   template <int n>
   __device__ __forceinline__ void load_v() {
@@ -123,6 +134,8 @@ struct KvLoads<S, true> : KvBlocks<S::kKeys, true> {
   // The bits by which the stage of m0 and of V changes next, and that of K if it is a block ahead.
   uint32_t flip[2];
 
+  void prefetch() = delete;
+  void next_prefetch() = delete;
   template <int n>
   void load_v() = delete;
   template <int n>

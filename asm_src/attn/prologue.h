@@ -242,6 +242,7 @@ struct Prologue : FirstLoads<S> {
     this->load_first();
     zero_sums();
     set_mask();
+    if constexpr (Loop::Plan::kPrefetches > 0) this->set_prefetch();
     o = output_row(args, work, wave_row + row) + S::column_of_group(group);
     ordered::settle(o);
     if constexpr (S::kResidents == 1) ordered::ds_write_b32(lds + S::kBaseVote + 4 * wave, 0.0f);

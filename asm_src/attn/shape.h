@@ -60,12 +60,15 @@ struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV
   // same number of all accumulators are neighbours. Or, where V goes straight to LDS, kTile
   // consecutive ones.
   // A lane has pieces of 8 columns of O, the first one from here on; direct ones once halves have
-  // been exchanged, of which a quarter is from 4 * (its group) on before.
-  static constexpr int column_of_group(int group) {
-    return kDirect ? 8 * group : 4 * group * (kHeadDimV / kTile);
-  }
-  static constexpr int column_of_piece(int piece) {
-    return kDirect ? 16 * piece : key(piece * 8 / (kHeadDimV / kTile)) * (kHeadDimV / kTile);
+  // been exchanged, of which a quarter is from 4 * (its group) on before. The lanes of a row have
+  // neighbouring pieces: 64 bytes that a store writes whole where there are four of them.
+  static constexpr int column_of_group(int group) { return 8 * group; }
+  static constexpr int column_of_piece(int piece) { return 8 * kGroups * piece; }
+  static constexpr bool kWholeSectors = !kDirect && kGroups == 4;
+  // Of V: which kTilesD columns are row `row` of an operand, so that it is so. Rows 4 g to 4 g + 3
+  // of an accumulator are registers of group g.
+  static constexpr int columns_of_row(int row) {
+    return kWholeSectors ? row % 4 * 4 + row / 4 : row;
   }
 
   // log2 of a probability at its row's reference, so that one at the bottom of the 16-bit type's
@@ -101,7 +104,7 @@ struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV
   static constexpr int kAccQuery = kAccO + kTileQ * kRegistersQ + kOctet * 4;
 
   static_assert(kResidents == 1 || kAccO + kTilesQAcc * kRegistersQ == 96);
-  static_assert(kHeadDim % 64 == 0);
+  static_assert(kHeadDim % 64 == 0 && (!kWholeSectors || kTilesD == 8));
   static_assert(kAccO <= 256 && Layout::kLdsBytes <= Target::kMaxLdsBytes);
   static_assert(kWaveRows % kTile == 0 && kKeys == 1 << kLog2Keys);
   static_assert(kUnits % 2 == 0);  // they alternate between two sets of registers

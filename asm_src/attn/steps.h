@@ -131,6 +131,10 @@ STEP(kSetM0) { loop.load.template set_m0<n>(); }
 
 STEP(kLoadK) { loop.load.template load_k<n>(); }
 
+STEP(kPrefetch) { loop.load.prefetch(); }
+
+STEP(kNextPrefetch) { loop.load.next_prefetch(); }
+
 STEP(kFlipM0) {
   if constexpr (S::kDirect)
     loop.load.flip_m0();
@@ -153,7 +157,9 @@ STEP(kWaitK) { ordered::s_waitcnt<ordered::kAnyVm, n>(); }
 
 STEP(kWaitV) { ordered::s_waitcnt<ordered::kAnyVm, n>(); }
 
-STEP(kWaitStaged) { ordered::s_waitcnt<S::kLoadsK, ordered::kAnyLgkm>(); }
+STEP(kWaitStaged) {
+  ordered::s_waitcnt<S::kLoadsK + Schedule<S>::kPrefetches, ordered::kAnyLgkm>();
+}
 
 STEP(kWaitBlock) { ordered::s_waitcnt<Schedule<S>::kLoadsBehind, 0>(); }
 

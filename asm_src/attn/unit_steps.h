@@ -56,6 +56,9 @@ struct UnitSteps {
   static constexpr bool kEarly = kDirect || kShort;
   // All operands are read in one unit of 16 rows: from as early on as can be.
   static constexpr bool kCrowded = kShort && !kDirect && S::kTile == 16;
+  // Blocks are so short that HBM's latency is longer than the time from a load of K to its barrier.
+  // So the waves bring a block to the L2 before: its lines, of K and V by turns.
+  static constexpr int kPrefetches = kCrowded;
   static constexpr int kBarrierWindow = kDirect    ? kWindows * 5 / 8
                                         : kCrowded ? kWindows / 8
                                         : kEarly   ? kWindows * 3 / 8
@@ -150,6 +153,7 @@ struct UnitSteps {
       if (t == kFlipReadV && !kDirect) out.add(Step::kFlipReadV);
     };
     if (kCrowded) flip(), flip_v();
+    if (kPrefetches && t == kBarrier + 1) out.add(Step::kNextPrefetch);
     out.add(Step::kAddUnit);
     for (int n = 0; n < 2; ++n) out.add(Step::kAddSample, n);
     // What waits for a transcendental comes later than what the transcendentals before it wait for.
@@ -235,6 +239,7 @@ struct UnitSteps {
       if (has_barrier && w == kBarrierWindow) {
         out.add(Step::kWaitBlock, 0, w);
         out.add(Step::kBarrier, 0, w);
+        if (kPrefetches) out.add(Step::kPrefetch, 0, w);
       }
       if (waits_k(t + 1) && w == kWindows - 1) out.add(Step::kWaitK, kWaitedOps - 1, w);
       if (t == kFlipFlips && w == 0)

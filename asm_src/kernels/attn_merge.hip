@@ -6,6 +6,7 @@
 // the kernel that made the parts, and TILE_ROWS rows belong to each of its tiles.
 // Grid: any number of workgroups; they share the tiles in parts, some rows at a time.
 #include "attn/output.h"
+#include "isa/ordered_l2.h"
 
 namespace {
 
@@ -90,7 +91,14 @@ __device__ __forceinline__ void merge(const AttnFwdArgs& args, const AttnWork& w
   for (int n = 0; n < 4; ++n)
     out[n] = round_pair<Element::ELEMENT, Rounding::ROUNDING>(o[n / 2][n % 2 * 2],
                                                               o[n / 2][n % 2 * 2 + 1]);
-  *(Global<u32x4>*)(output_row(args, work, row) + d) = out;
+  auto* to = output_row(args, work, row) + d;
+  if constexpr (Here::kTransposesReads) {
+    *(Global<u32x4>*)to = out;
+  } else {  // through the L2: see attn/epilogue.h
+    ordered::global_store_dwordx4_sc1<0>(to, out);
+    ordered::s_nop<1>();  // until it has read its registers
+    ordered::keep(out);
+  }
   if (args.lse == 0 || work.column + d != 0) return;
   const float reference = sink.log2 == softmax.base ? sink.natural : softmax.base * kLn2;
   lse_of_rows(args, work)[row] = softmax.sum == 0 ? -kInf : reference + softmax.log();

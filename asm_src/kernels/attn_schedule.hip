@@ -11,7 +11,9 @@
 // The build defines KERNEL (its name). Results do not depend on the order within a class, which is
 // whatever LDS atomics make of it: how a tile is cut depends on lengths alone. Grid: 1.
 #include "attn/schedule_entry.h"
+#include "isa/dpp_scan.h"
 #include "isa/global.h"
+#include "isa/ordered_memory.h"
 #include "isa/uniform.h"
 #include "isa/valu.h"
 #include "isa/wait.h"
@@ -37,12 +39,41 @@ __device__ __forceinline__ int max_of(int a, int b) { return a > b ? a : b; }
 __device__ __forceinline__ int32_t add(Local<int32_t>& to, int32_t x) {
   return __hip_atomic_fetch_add(&to, x, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
 }
-__device__ __forceinline__ int from_lane(int lane, int x) {
-  return __builtin_amdgcn_ds_bpermute(4 * lane, x);
-}
 __device__ __forceinline__ float from_lane(int lane, float x) {
-  return __builtin_bit_cast(float, from_lane(lane, __builtin_bit_cast(int, x)));
+  return __builtin_bit_cast(float,
+                            __builtin_amdgcn_ds_bpermute(4 * lane, __builtin_bit_cast(int, x)));
 }
+
+// To the rows that a bit of kRows names; what is not moved to gets `otherwise`.
+template <int kFrom, int kRows>
+__device__ __forceinline__ float moved(float x, float otherwise) {
+  return __builtin_bit_cast(
+      float, __builtin_amdgcn_update_dpp(__builtin_bit_cast(int, otherwise),
+                                         __builtin_bit_cast(int, x), kFrom, kRows, 0xf, false));
+}
+
+// Of all lanes up to this one, by f, which leaves x as it is with `none`: of its row of 16, then of
+// the rows before.
+template <class F>
+__device__ __forceinline__ float scanned(float x, float none, F&& f) {
+  constexpr int kAll = 0xf, kOddRows = 0xa, kUpperRows = 0xc;
+  x = f(x, moved<kRowShr<1>, kAll>(x, none));
+  x = f(x, moved<kRowShr<2>, kAll>(x, none));
+  x = f(x, moved<kRowShr<4>, kAll>(x, none));
+  x = f(x, moved<kRowShr<8>, kAll>(x, none));
+  x = f(x, moved<kRowBcast15, kOddRows>(x, none));
+  return f(x, moved<kRowBcast31, kUpperRows>(x, none));
+}
+// Of all lanes.
+template <class F>
+__device__ __forceinline__ float of_all(float x, float none, F&& f) {
+  const float upto = scanned(x, none, f);
+  return __builtin_bit_cast(
+      float, __builtin_amdgcn_readlane(__builtin_bit_cast(int, upto), kWaveLanes - 1));
+}
+__device__ __forceinline__ float sum_of(float a, float b) { return a + b; }
+__device__ __forceinline__ float least_of(float a, float b) { return __builtin_fminf(a, b); }
+__device__ __forceinline__ float greatest_of(float a, float b) { return v_max_f32(a, b); }
 
 struct Sequence {
   int q_base, rows, kv_base, keys, tiles;
@@ -72,8 +103,13 @@ struct Sequence {
 template <class F>
 __device__ __forceinline__ void for_tiles(const AttnScheduleArgs& args, F&& f) {
   const int lane = Lane::in_workgroup();
-  for (int b = lane / kLanesOfSequence; b < args.batch; b += kLanes / kLanesOfSequence) {
-    const Sequence sequence(args, b);
+  int b = lane / kLanesOfSequence;
+  if (b >= args.batch) return;
+  Sequence next(args, b);
+  while (b < args.batch) {
+    const Sequence sequence = next;
+    b += kLanes / kLanesOfSequence;
+    if (b < args.batch) next = Sequence(args, b);  // on its way while this one is counted
     for (int tile = lane % kLanesOfSequence; tile < sequence.tiles; tile += kLanesOfSequence)
       f(sequence, tile, sequence.blocks(args, tile));
   }
@@ -108,6 +144,8 @@ class Schedule {
 
   __device__ __forceinline__ void operator()() {
     const int lane = Lane::in_workgroup();
+    // All lines of the lengths are on their way at once, not a turn's after the other.
+    const int32_t first_lengths[2] = {length(args.cu_seqlens_q), length(args.cu_seqlens_kv)};
     clear();
     if (lane == 0) lds.most_blocks = lds.partials = lds.merges = lds.entries = 0;
     s_barrier();
@@ -116,8 +154,9 @@ class Schedule {
       most_blocks = max_of(most_blocks, blocks);
       add(lds.count[class_of(blocks)], 1);
     });
-    for (int by = 1; by < kWaveLanes; by *= 2)
-      most_blocks = max_of(most_blocks, from_lane(Lane::in_wave() ^ by, most_blocks));
+    for (int32_t x : first_lengths) ordered::keep(x);
+    // Numbers of blocks and of tiles are exact in float32.
+    most_blocks = int(of_all(most_blocks, 0, greatest_of));
     if (Lane::in_wave() == 0)
       __hip_atomic_fetch_max(&lds.most_blocks, most_blocks, __ATOMIC_RELAXED,
                              __HIP_MEMORY_SCOPE_WORKGROUP);
@@ -135,6 +174,9 @@ class Schedule {
   }
 
  private:
+  __device__ __forceinline__ int32_t length(uint64_t sums) const {
+    return ((const Global<int32_t>*)sums)[min_of(Lane::in_workgroup(), args.batch)];
+  }
   __device__ __forceinline__ int class_of(int blocks) const {
     return min_of(blocks >> args.class_shift, kClasses - 1);
   }
@@ -150,13 +192,7 @@ class Schedule {
     return kClasses - 1 - (Lane::in_wave() * kClassesOfLane + n);
   }
   static __device__ __forceinline__ int sum_before(int x) {  // of the lanes before this one
-    const int lane = Lane::in_wave();
-    int sum = x;
-    for (int by = 1; by < kWaveLanes; by *= 2) {
-      const int other = from_lane(lane - by, sum);
-      sum += lane >= by ? other : 0;
-    }
-    return sum - x;
+    return int(scanned(x, 0, sum_of)) - x;
   }
 
   __device__ __forceinline__ void choose(int most_blocks) {
@@ -211,12 +247,7 @@ class Schedule {
     });
     const int lane = Lane::in_wave();
     int before = sum_before(pieces);
-    float least_before = kInf, least_upto = least;
-    for (int by = 1; by < kWaveLanes; by *= 2) {
-      const float other = from_lane(lane - by, least_upto);
-      least_upto = lane >= by ? __builtin_fminf(least_upto, other) : least_upto;
-    }
-    least_before = from_lane(lane - 1, least_upto);
+    float least_before = from_lane(lane - 1, scanned(least, kInf, least_of));
     if (lane == 0) least_before = kInf;
     const float inverse = v_rcp_f32(args.slots);
     float rounds_clk = 0;
@@ -226,11 +257,9 @@ class Schedule {
       const int rounds = 1 + int((float(before) * args.heads - 0.5f) * inverse);
       rounds_clk = v_max_f32(rounds_clk, rounds * least_before);
     });
-    for (int by = 1; by < kWaveLanes; by *= 2) {
-      work += from_lane(lane ^ by, work);
-      partials += from_lane(lane ^ by, partials);
-      rounds_clk = v_max_f32(rounds_clk, from_lane(lane ^ by, rounds_clk));
-    }
+    work = of_all(work, 0, sum_of);
+    partials = int(of_all(partials, 0, sum_of));
+    rounds_clk = of_all(rounds_clk, 0, greatest_of);
     if (partials > args.max_partials) return kInf;
     const float merging =
         partials > 0 ? args.merge_clk + float(partials) * args.heads * args.partial_clk : 0;

@@ -107,7 +107,9 @@ double MemoryPath::store(PerCu& from, const Line& line, double bytes, bool throu
     return room + timing_.l2_latency;
   }
   const double beyond = (timing_.mall_latency_ns - timing_.l2_latency_ns) * clk_per_ns_;
-  return std::max(room, below_l2(line.number, line.sectors, written)) + beyond + timing_.l2_latency;
+  const double taken = std::max(room, below_l2(line.number, line.sectors, written));
+  written_through_ = std::max(written_through_, taken);
+  return taken + beyond + timing_.l2_latency;
 }
 
 double MemoryPath::atomic(PerCu& from, const Line& line, double bytes, double now) {
@@ -124,6 +126,10 @@ u64 MemoryPath::write_back(u64 now) {
     done = std::max(done, below_l2(line, sectors, static_cast<double>(now)));
   });
   return static_cast<u64>(std::ceil(done));
+}
+
+u64 MemoryPath::release(u64 now) {
+  return std::max(write_back(now), static_cast<u64>(std::ceil(written_through_)));
 }
 
 void MemoryPath::find_lines(const FootprintPart& part) {

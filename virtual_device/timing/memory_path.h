@@ -49,8 +49,11 @@ class MemoryPath {
   // When everything that `memory` touches in device memory is there (loads) or written (stores) as
   // far as the instruction's scope asks.
   u64 vector(u32 cu, const Inst& inst, const Footprint& memory, u64 now);
-  // buffer_wbl2: when the L2 has nothing that is newer than below. At the end of a kernel, too.
+  // buffer_wbl2: when the L2 has nothing that is newer than below.
   u64 write_back(u64 now);
+  // The end of a kernel, whose last instructions were at `now`: the same, and no wave waits for its
+  // stores that go through the L2.
+  u64 release(u64 now);
   // buffer_inv
   void invalidate(u32 cu) { cus_[cu].l1.clear(); }
   u64 scalar(u32 cu, const Footprint& memory, u64 now);
@@ -85,7 +88,8 @@ class MemoryPath {
   Caches& kept_;
   Server l2_, l2_write_, mall_, hbm_;
   Traffic traffic_;
-  std::vector<Line> lines_;  // of the access at hand
+  double written_through_ = 0;  // when the last store that goes through the L2 was taken
+  std::vector<Line> lines_;     // of the access at hand
 };
 
 }  // namespace vdev::timing

@@ -87,7 +87,7 @@ bool Simulator::run(Profile& profile) {
     ask_again(e.cu);
   }
   // The end of a kernel releases what it wrote to the whole device.
-  const u64 written = memory.write_back(profile.cycles);
+  const u64 written = memory.release(profile.cycles);
   profile.write_back = written - profile.cycles;
   profile.cycles = written;
   profile.cus = used;

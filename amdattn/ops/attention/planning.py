@@ -37,9 +37,11 @@ from amdattn.ops.attention.select import (
 )
 from amdattn.ops.attention.work import WorkMap
 
-# Of the merge with a schedule, for each slot of the attention kernel, at most: how many tiles there
-# are to merge is not known, and to start a workgroup for nothing takes time, too.
-_MERGE_WORKGROUPS = 4
+# Of the merge with a schedule, for each CU, at most: how many tiles there are to merge is not
+# known, and to start a workgroup for nothing takes time, too.
+_MERGE_WORKGROUPS = 2
+# That a tile must do for where the caller fixed the parts along KV.
+_BATCHES = (1, 2, 4, 16, 64)
 
 
 class PlannedAttention(Plan[AttentionProblem]):
@@ -59,6 +61,8 @@ class TileChoice:
     ----------
     clk : float
         Estimated; of kernels with fewer rows a little more than that, as ties go to the most rows.
+        With `num_splits` by how much it may be beyond the least of all, whatever the batch is: the
+        tile must not depend on that.
     """
 
     kernel: KernelSpec
@@ -81,14 +85,15 @@ def choices(
         lengths = dataclasses.replace(problem, total_q=1, total_kv=1)
     nearest, kernels, rejected = _selected(problem, props, rows)
     items = []
-    for kernel in kernels:
+    clks = _clks_whatever_the_batch(lengths, kernels, props) if problem.num_splits else []
+    for nth, kernel in enumerate(kernels):
         split = _choose_split(lengths, kernel, props)
         of_nearest = kernel.tile["q"] == nearest.tile["q"]
         if has_schedules(problem, kernel):  # tiles are cut by the device, if at all
-            slots = workgroups_per_cu(kernel, props)[0] * props.num_cus
-            whole = Split(0, 1, estimated_clk(problem, kernel, slots))
+            whole = Split(0, 1, estimated_clk(problem, kernel, props))
             split = dataclasses.replace(split, best=whole)
-        items.append(TileChoice(kernel, split, split.best.clk / (1 if of_nearest else WORTH)))
+        clk = clks[nth] if clks else split.best.clk
+        items.append(TileChoice(kernel, split, clk / (1 if of_nearest else WORTH)))
     return Choices(tuple(items), rejected, rows)
 
 
@@ -119,7 +124,7 @@ def build(
     per_cu, limit = workgroups_per_cu(kernel, props)
     slots = per_cu * props.num_cus
     tiles = WorkMap.of_kernel(problem, kernel).tiles
-    schedule = schedule_for(problem, kernel, props, slots)
+    schedule = schedule_for(problem, kernel, props)
     if not schedule and problem.num_splits > 1:
         split = Split(tiles, problem.num_splits, split.clk)
     work = WorkMap.of_kernel(problem, kernel, tiles - split.tiles, split.parts)
@@ -145,7 +150,7 @@ def build(
         if schedule:
             args = {**args, "cu_seqlens_q": Address(MERGES)}
         tiles_in_parts = schedule.merges * schedule.heads if schedule else split.tiles
-        most = _MERGE_WORKGROUPS * slots if schedule else None
+        most = _MERGE_WORKGROUPS * props.num_cus if schedule else None
         launches.append(_merge(merge, kernel, tiles_in_parts, most, args, results))
     reasons = {
         "why this kernel": f"{kernel.arch}, dtype={kernel.dtype} "
@@ -194,6 +199,20 @@ def _choose_split(problem: AttentionProblem, kernel: KernelSpec, props: DevicePr
         return head_split.choose(problem, kernel, props, slots)
     # Two workgroups of a CU share its matrix units: it takes as long as one after the other.
     return choose(problem, kernel, props, props.num_cus, kernel.accepts["max_num_splits"])
+
+
+def _clks_whatever_the_batch(
+    problem: AttentionProblem, kernels: Sequence[KernelSpec], props: DeviceProps
+) -> list[float]:
+    """Of each kernel its clocks / those of the best one, of the batch where that is most."""
+    most = [1.0] * len(kernels)
+    if len(kernels) == 1:
+        return most
+    for batch in _BATCHES:
+        of_batch = dataclasses.replace(problem, batch=batch)
+        clks = [_choose_split(of_batch, kernel, props).best.clk for kernel in kernels]
+        most = [max(of, clk / min(clks)) for of, clk in zip(most, clks, strict=True)]
+    return most
 
 
 def _tiles_compared(choices: Sequence[TileChoice]) -> str:

@@ -53,7 +53,6 @@ class Schedule:
     problem: AttentionProblem
     kernel: KernelSpec
     props: DeviceProps
-    slots: int
     heads: int
     tiles: int
     parts: int
@@ -100,7 +99,7 @@ class Schedule:
             "max_merges": self.merges,
             "max_partials": self.partials,
             "heads": self.heads,
-            "slots": self.slots,
+            "slots": _slots(props),
             "max_parts": self.parts,
             "num_splits": p.num_splits,
             "class_shift": (_most_blocks(p, of) // _CLASSES).bit_length(),
@@ -140,22 +139,22 @@ class Schedule:
         )
 
 
-def schedule_for(
-    problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps, slots: int
-) -> Schedule | None:
-    """The schedule of sequences of several lengths, if it is worth its launch.
+def _slots(props: DeviceProps) -> int:
+    """What tiles take turns on: workgroups of a CU share its matrix units, one after another."""
+    return props.num_cus
 
-    Parameters
-    ----------
-    slots : int
-        Workgroups that run at a time.
-    """
+
+def schedule_for(
+    problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps
+) -> Schedule | None:
+    """The schedule of sequences of several lengths, if it is worth its launch."""
     if not has_schedules(problem, kernel):
         return None
+    slots = _slots(props)
     p = problem
     heads = p.num_heads_q * column_groups(kernel, p)
     tiles = _most_tiles(p, kernel)
-    parts = p.num_splits or _most_parts(p, kernel, props, slots)
+    parts = p.num_splits or _most_parts(p, kernel, props)
     if parts == 1 or p.num_splits:
         padded = -(-p.seqlen_q // kernel.tile["q"]) * p.batch
         of_mean, of_longest = (_tile_clk(p, kernel, n) for n in (_mean_keys(p), p.seqlen_kv))
@@ -170,7 +169,7 @@ def schedule_for(
         partials = min(tiles * parts, _ROUNDS_OF_PARTS * slots // heads)
         if partials < 2:
             parts, partials = 1, 0
-    return Schedule(p, kernel, props, slots, heads, tiles, parts, partials)
+    return Schedule(p, kernel, props, heads, tiles, parts, partials)
 
 
 def has_schedules(problem: AttentionProblem, kernel: KernelSpec) -> bool:
@@ -184,16 +183,38 @@ def has_schedules(problem: AttentionProblem, kernel: KernelSpec) -> bool:
     return (p.total_q, p.total_kv) != (p.batch * p.seqlen_q, p.batch * p.seqlen_kv)
 
 
-def estimated_clk(problem: AttentionProblem, kernel: KernelSpec, slots: int) -> float:
-    """Of attention with a schedule, of sequences of about the mean length; to compare kernels.
+def estimated_clk(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps) -> float:
+    """Of attention with a schedule; to compare kernels.
 
-    Shorter tiles fill the end better.
+    Of one sequence of the greatest length, which there is, and others that are equally long. As the
+    schedule has it: the longest tiles in the number of parts for which the least is estimated.
     """
-    p = problem
+    p, slots = problem, _slots(props)
     heads = p.num_heads_q * column_groups(kernel, p)
-    tiles = (p.total_q / kernel.tile["q"] + p.batch / 2) * heads
+    rows = min(p.seqlen_q, p.total_q)
     of_longest = _tile_clk(p, kernel, p.seqlen_kv)
-    return max(tiles * _tile_clk(p, kernel, _mean_keys(p)) / slots, 0.0) + _END * of_longest
+    tiles = -(-rows // kernel.tile["q"]) * heads
+    work = tiles * of_longest
+    if p.batch > 1:
+        mean = (p.total_q - rows) / (p.batch - 1)
+        others = ((p.total_q - rows) / kernel.tile["q"] + (p.batch - 1) / 2) * heads
+        work += others * _tile_clk(p, kernel, min(mean, p.seqlen_kv))
+    outside = workgroup_clk(kernel, 0)
+    # Under a causal mask it has twice the mean number of blocks.
+    longest = outside + (of_longest - outside) * (2 if _is_causal(p) else 1)
+
+    def clk(parts: int) -> float:
+        rounds = 1 if _is_causal(p) else -(-tiles * parts // slots)
+        of_part = outside + (longest - outside) / parts
+        merge = merge_clk(kernel, tiles * parts, props) if parts > 1 else 0.0
+        busy = work + tiles * (parts - 1) * outside
+        return max(busy / slots + _END * of_part, rounds * of_part) + merge
+
+    return min(map(clk, range(1, _most_parts(p, kernel, props) + 1)))
+
+
+def _is_causal(problem: AttentionProblem) -> bool:
+    return problem.window[1] == 0
 
 
 def _mean_keys(problem: AttentionProblem) -> float:
@@ -201,7 +222,7 @@ def _mean_keys(problem: AttentionProblem) -> float:
 
 
 def _tile_clk(problem: AttentionProblem, kernel: KernelSpec, keys: float) -> float:
-    blocks = keys / kernel.tile["kv"] / (2 if problem.window[1] == 0 else 1)
+    blocks = keys / kernel.tile["kv"] / (2 if _is_causal(problem) else 1)
     return workgroup_clk(kernel, 0) + blocks * block_clk(kernel)
 
 
@@ -220,9 +241,7 @@ def _most_blocks(problem: AttentionProblem, kernel: KernelSpec) -> int:
     return -(-problem.seqlen_kv // kernel.tile["kv"])
 
 
-def _most_parts(
-    problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps, slots: int
-) -> int:
+def _most_parts(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps) -> int:
     """Of a tile, where the plan does not know the lengths: 1 where none can be worth it."""
     p, outside = problem, workgroup_clk(kernel, 0)
     of_longest = _most_blocks(p, kernel) * block_clk(kernel)
@@ -231,9 +250,9 @@ def _most_parts(
     if -(-p.seqlen_q // kernel.tile["kv"]) == _most_blocks(p, kernel):  # rows attend to themselves
         # The least work of so many rows is that of sequences that are equally long.
         length = min(p.total_q / p.batch, p.seqlen_q)
-        blocks = length / kernel.tile["kv"] / (2 if p.window[1] == 0 else 1)
+        blocks = length / kernel.tile["kv"] / (2 if _is_causal(p) else 1)
         if p.window[0] < 0:
             clk = p.total_q / kernel.tile["q"] * (outside + blocks * block_clk(kernel))
-            if clk * p.num_heads_q / slots >= _LONG * of_longest:
+            if clk * p.num_heads_q / _slots(props) >= _LONG * of_longest:
                 return 1
     return max(1, min(MAX_PARTS, int(of_longest / (_LEAST_OF_PART * outside))))

@@ -145,13 +145,7 @@ def select(rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceP
 def with_other_tiles(
     rows: Sequence[KernelSpec], kernel: KernelSpec, problem: AttentionProblem
 ) -> list[KernelSpec]:
-    """`kernel`, and those that solve `problem` as it does in tiles of fewer rows.
-
-    None of these if the caller fixed the parts along KV: results must not depend on the batch then,
-    and where the parts meet depends on the tile.
-    """
-    if problem.num_splits:
-        return [kernel]
+    """`kernel`, and those that solve `problem` as it does in tiles of fewer rows."""
     return [kernel] + [
         row
         for row in _of_kind(candidates_of(rows, kernel.op, kernel.arch), problem)

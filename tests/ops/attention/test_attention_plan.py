@@ -100,6 +100,26 @@ def test_inverses_divide_exactly(n, divisor):
         assert (2 * number * factor >> 32) >> shift == number // divisor
 
 
+@pytest.mark.parametrize("num_splits", [1, 2])
+@pytest.mark.parametrize("masking", [{}, {"causal": True}], ids=str)
+@pytest.mark.parametrize("seqlen", [512, 1024, 4096])
+def test_tiles_of_a_number_of_parts_do_not_depend_on_the_batch(num_splits, masking, seqlen):
+    def kernels(num_splits):
+        return {
+            plan_attention(
+                AttentionProblem(
+                    batch, seqlen, seqlen, 32, 8, 128, num_splits=num_splits, **masking
+                ),
+                MI300X,
+                ROWS,
+            ).forward.kernel.name
+            for batch in (1, 3, 16)
+        }
+
+    assert len(kernels(num_splits)) == 1
+    assert kernels(0) != {"attn_fwd_bf16_d128_rtne"}  # what it was before tiles were compared
+
+
 def test_arguments_of_sequences_of_several_lengths():
     problem = AttentionProblem(
         5, 700, 900, 4, 2, 128, total_q=2000, total_kv=3000, return_lse=True, causal=True

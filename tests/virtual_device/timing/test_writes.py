@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ml_dtypes
+import numpy as np
 import pytest
 
+import amdattn
+from amdattn import virtual
 from benchmarks.performance_model.micro import hbm_rate, lds_chase, reread
 from benchmarks.performance_model.micro_kernel import duration, profile, profiles
 
@@ -39,6 +43,15 @@ def test_stores_of_agent_scope_go_through_the_l2() -> None:
     beyond = (217 - 102) * 1.2  # the last level cache behind the L2, ns at 1.2 GHz
     assert through - local == pytest.approx(beyond, abs=8)
     assert profile(STORE.format(1024, "sc1") + wait).write_back_clk == 0
+
+
+def test_the_end_of_a_kernel_waits_for_stores_that_go_through_the_l2() -> None:
+    """Those of attention, whose workgroups all end by writing their rows, and stay for no store."""
+    q, k = (np.zeros((1, rows, 32, 128), ml_dtypes.bfloat16) for rows in (1024, 32))
+    with virtual.profile() as of_attention:
+        amdattn.flash_attn_func(q, k, k)
+    (launch,) = of_attention.launches
+    assert launch.write_back_clk > 100 and 8 * launch.bytes["hbm_write"] == q.nbytes
 
 
 def test_a_release_writes_back() -> None:
