@@ -160,10 +160,18 @@ def _least_decoding(
     width = whole.num_heads_kv * (whole.head_dim + whole.head_dim_v) * whole.kv_itemsize
     read = decode.row_tiles(kernel, whole) * problem.prefix_len * width
     fixed = _DECODING_LAUNCHES * props.architecture.launch_us * 1e3
-    fits = problem.prefix_bytes <= whole.num_heads_kv * props.architecture.l2_bytes
+    # Workgroups go round robin over the XCDs: of as many parts of each tile as there are XCDs, or a
+    # multiple, each XCD has the same keys of all tiles.
+    count, tiles = decode.workgroups(kernel, whole, props), decode.items(kernel, whole)
+    in_parts = tiles * props.num_xcds
+    of_xcd = problem.prefix_bytes // whole.num_heads_kv
+    if in_parts <= count and not whole.num_splits:
+        count = count // in_parts * in_parts
+        of_xcd = problem.prefix_bytes // props.num_xcds
+    fits = of_xcd <= props.architecture.l2_bytes
     rate = props.mall_bytes_per_ns * (_CACHED if fits else 1)
     clk = (fixed + read / rate) * props.peak_clock_ghz
-    return decode.Choice(kernel, decode.workgroups(kernel, whole, props), clk)
+    return decode.Choice(kernel, count, clk)
 
 
 def _by_decoding(

@@ -50,7 +50,7 @@ def held(case: CascadeCase, seed: int = 0, on_device: bool = True) -> None:
         assert compared, f"{case.title}: {name}: {compared.reason}"
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 1])
 @pytest.mark.parametrize("one", list(cases(None)), ids=lambda one: one.title)
 def test_cases_as_calls(one: CascadeCase, seed: int) -> None:
     held(one, seed)

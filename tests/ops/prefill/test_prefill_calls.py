@@ -73,14 +73,24 @@ def bits(x: Any) -> Any:
     return x.view(np.uint8)
 
 
-@pytest.mark.parametrize("seed", [0, 2])
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("one", list(cases(None)), ids=lambda one: one.title)
 def test_cases_as_calls(one: PrefillCase, seed: int) -> None:
     held(one, seed)
 
 
-@pytest.mark.parametrize("rows", [1, 17, 63, 64, 65, 129])
-@pytest.mark.parametrize("page_size", [16, 48, 256])
+@pytest.mark.parametrize(
+    ("rows", "page_size"),
+    [
+        pytest.param(
+            rows,
+            page_size,
+            marks=() if (rows, page_size) in ((1, 16), (65, 48)) else pytest.mark.slow,
+        )
+        for page_size in (16, 48, 256)
+        for rows in (1, 17, 63, 64, 65, 129)
+    ],
+)
 def test_lengths_around_pages_and_tiles(rows: int, page_size: int) -> None:
     """Also chunks of one query, sequences of one key and of none."""
     capacity = -(-300 // page_size) * page_size
@@ -124,9 +134,15 @@ def test_the_same_bits_as_of_rows_that_were_gathered_before() -> None:
     np.testing.assert_array_equal(lse.numpy(), order)
 
 
-@pytest.mark.parametrize("page_size", [0, 16])
-@pytest.mark.parametrize("interleaved", [False, True])
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("page_size", "interleaved", "dtype"),
+    [
+        (0, False, "float16"),
+        (16, True, "bfloat16"),
+        pytest.param(0, True, "bfloat16", marks=pytest.mark.slow),
+        pytest.param(16, False, "float16", marks=pytest.mark.slow),
+    ],
+)
 def test_rows_are_appended_as_decoding_appends_them(
     page_size: int, interleaved: bool, dtype: str
 ) -> None:
@@ -192,11 +208,21 @@ def test_caches_with_other_strides() -> None:
         plan.run(spread, *plain)
 
 
-def test_what_is_behind_the_last_keys_counts_for_nothing() -> None:
-    """Copies in memory that holds NaN; pages that repeat, and those that nothing names."""
-    one = case(3, 33, 128, 2, 1, 64, lengths=(65, 128, 1), page_size=16, window_size=(50, 0))
+@pytest.mark.parametrize(
+    ("dim", "window", "lengths"),
+    [(64, (50, 0), (65, 128, 1)), (64, (50, 0), (500, 300, 33)), (128, (150, 10), (512, 311, 7))],
+)
+def test_what_nobody_sees_counts_for_nothing(
+    dim: int, window: tuple[int, int], lengths: tuple[int, ...]
+) -> None:
+    """Copies in memory that holds NaN; pages that repeat, and those that nothing names.
+
+    Of a window only what some query sees is copied.
+    """
+    sizes = 3, 33, 512, 2, 1, dim
+    one = case(*sizes, lengths=lengths, page_size=16, window_size=window)
     inputs = one.inputs(0)
-    inputs["block_table"][1] = inputs["block_table"][1][:2].repeat(4)
+    inputs["block_table"][2] = inputs["block_table"][2][:2].repeat(16)
     must = OPERATION.reference(one, inputs)
     plan = prefill.planned(one.problem, amdattn.device_props())
     workspace = plan.new_workspace()
@@ -208,6 +234,14 @@ def test_what_is_behind_the_last_keys_counts_for_nothing() -> None:
         out, lse = plan.run(**given, workspace=workspace)
         assert judge(out.numpy(), must["out"].values, must["out"].tolerance, 0.0)
         assert judge(lse.numpy(), must["lse"].values, must["lse"].tolerance, 0.0)
+    region = plan.workspace["k_rows"]
+    rows = np.empty(region.nbytes // 2, BF16)
+    runtime.get().download(rows.ctypes.data, workspace.address + region.offset, region.nbytes, 0)
+    runtime.get().synchronize(0)
+    first = max(lengths[0] - 33 - window[0], 0) // 128 * 128
+    of_first = rows.reshape(1, -1, dim)[0, : lengths[0]]
+    assert np.isnan(of_first[:first].astype(np.float32)).all()
+    assert not np.isnan(of_first[first:].astype(np.float32)).any()
 
 
 def test_steps_plan_nothing() -> None:
