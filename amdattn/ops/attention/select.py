@@ -145,15 +145,24 @@ def select(rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceP
 def with_other_tiles(
     rows: Sequence[KernelSpec], kernel: KernelSpec, problem: AttentionProblem
 ) -> list[KernelSpec]:
-    """`kernel`, and those that solve `problem` as it does in tiles of fewer rows."""
+    """`kernel`, and those that solve `problem` as it does in tiles of fewer rows.
+
+    With `num_splits` only those that compute the same bits, not those for narrow windows.
+    """
     return [kernel] + [
         row
         for row in _of_kind(candidates_of(rows, kernel.op, kernel.arch), problem)
         if (row.params["head_dim"], row.params["head_dim_v"], row.grid)
         == (kernel.params["head_dim"], kernel.params["head_dim_v"], kernel.grid)
         and row.tile["q"] < kernel.tile["q"]
+        and (problem.num_splits == 0 or _heads_of_tile(row) == _heads_of_tile(kernel))
         and not mismatches(row, problem)
     ]
+
+
+def _heads_of_tile(kernel: KernelSpec) -> int:
+    """At most; several of kernels for narrow windows."""
+    return int(kernel.accepts["max_tile_heads"])
 
 
 def _of_kind(rows: Sequence[KernelSpec], problem: AttentionProblem) -> list[KernelSpec]:
