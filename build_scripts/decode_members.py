@@ -8,8 +8,10 @@ from typing import Any
 from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.dtypes import as_dtype
 from amdattn.ops.decode.planning import GRID
+from build_scripts import preload
 from build_scripts.toolchain import LLVM22
 
+_HEADER, _STRUCT = "attn_decode.h", "AttnDecodeArgs"
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
 # Most columns of a head, rows of an item, waves of a SIMD that registers are left for; of caches
 # that are as q and in rows, and of others, which have fewer kernels.
@@ -47,13 +49,14 @@ def _member(
         "COLUMNS": columns,
         "ROWS": rows,
         "MIN_WAVES": waves,
+        **preload.defines(_HEADER, _STRUCT),
     }
     kind = f"{dtype}{'_fp8' * is_fp8}{'_packed' * packed}"
     return {
         "name": f"attn_decode_{kind}_d{columns}_q{rows}",
         "source": "kernels/attn_decode.hip",
-        "header": "attn_decode.h",
-        "struct": "AttnDecodeArgs",
+        "header": _HEADER,
+        "struct": _STRUCT,
         "toolchain": LLVM22,
         "toolchain_reason": "neither LLVM 21 nor 22 spills; 22 as the other kernels",
         "op": "attn_decode",
@@ -63,6 +66,6 @@ def _member(
         "tile": ("rows", "keys"),
         "grid": GRID,
         "accepts": {},
-        "flags": ("-mllvm", "-disable-machine-licm"),
+        "flags": (*preload.FLAGS, "-mllvm", "-disable-machine-licm", "-fno-slp-vectorize"),
         "defines": tuple(f"{key}={value}" for key, value in defines.items()),
     }

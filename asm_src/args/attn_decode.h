@@ -6,6 +6,20 @@
 // Packed: K is [page, num_heads_kv, head_dim / x, page_keys, x], x elements being 16 bytes, and of
 // V the page_keys of a column are neighbours, all of them or x at a time.
 typedef struct AttnDecodeArgs {
+  // In scalar registers when a workgroup starts: what it waits for before its first keys.
+  uint64_t cache_seqlens;  // int32 [batch], keys before those appended; 0 = all have max_seqlen
+  int32_t batch;
+  int32_t num_splits;  // parts of every item; 0 = equal shares of the whole work
+  int32_t max_seqlen;  // lengths beyond are taken to be this, after appending
+  int32_t seqlen_new;
+  int32_t num_workgroups;
+  int32_t num_heads_kv;
+  int32_t row_tiles;  // tiles of rows of an item's sequence and head
+  int32_t seqlen_q;
+  int32_t window_left;     // keys before a row's diagonal that it sees; -1 = all
+  int32_t window_right;    // behind it
+  uint64_t cache_leftpad;  // int32 [batch], positions before it hold no key; 0 = none
+  // In memory.
   uint64_t q;                // [batch, seqlen_q, num_heads_q, head_dim] device address
   uint64_t k;                // [pages or rows of the cache, page_keys, num_heads_kv, head_dim]
   uint64_t v;                // [pages or rows of the cache, page_keys, num_heads_kv, head_dim_v]
@@ -15,9 +29,7 @@ typedef struct AttnDecodeArgs {
   uint64_t v_new;            // [batch, seqlen_new, num_heads_kv, head_dim_v]
   uint64_t rotary_cos;       // [positions, rotary_dim / 2], compact, of the type of q; 0 = none
   uint64_t rotary_sin;       // the same
-  uint64_t cache_seqlens;    // int32 [batch], keys before those appended; 0 = all have max_seqlen
   uint64_t cache_batch_idx;  // int32 [batch]; 0 = b
-  uint64_t cache_leftpad;    // int32 [batch], positions before it hold no key; 0 = none
   uint64_t block_table;      // int32 [batch, table_stride]; 0 = no pages
   uint64_t sinks;            // float32 [num_heads_q]; 0 = none
   uint64_t k_scales;         // float32, of a head, for elements of 8 bits; 0 = k_scale of all
@@ -49,10 +61,6 @@ typedef struct AttnDecodeArgs {
   int32_t k_new_seq;
   int32_t v_new_seq;
   int32_t table_stride;
-  int32_t batch;
-  int32_t seqlen_q;
-  int32_t seqlen_new;
-  int32_t num_heads_kv;
   int32_t group;  // query heads of a head of keys
   int32_t head_dim;
   int32_t head_dim_v;
@@ -61,14 +69,8 @@ typedef struct AttnDecodeArgs {
   int32_t page_keys;        // a multiple of 16; without a table those of a row of the cache
   int32_t page_reciprocal;  // ceil(2^32 / page_keys) as bits
   int32_t num_pages;        // or rows of the cache: indices beyond are taken to be the last one
-  int32_t max_seqlen;       // lengths beyond are taken to be this, after appending
-  int32_t window_left;      // keys before a row's diagonal that it sees; -1 = all
-  int32_t window_right;     // behind it
-  int32_t num_splits;       // parts of every item; 0 = equal shares of the whole work
   float k_scale;            // of elements of 8 bits
   float v_scale;
   float softmax_scale_log2;
   float softcap;  // 0 = none
-  int32_t num_workgroups;
-  int32_t row_tiles;  // tiles of rows of an item's sequence and head
 } AttnDecodeArgs;

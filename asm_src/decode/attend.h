@@ -4,9 +4,7 @@
 #include "isa/unroll.h"
 #include "isa/valu.h"
 #include "merge/softmax.h"
-#include "tile/mma.h"
 #include "tile/reduce.h"
-#include "tile/round.h"
 
 // One row of an item: query and head of the group.
 struct Row {
@@ -14,8 +12,9 @@ struct Row {
   bool there;
   template <class S>
   static __device__ __forceinline__ Row of(Arguments& args, const Segment& segment, int nth) {
+    // Of less than 2^21 rows the quotient is off an integer by more than what rounding adds.
     const int row = segment.row_tile * S::kRows + nth;
-    const int query = quotient(row, args.group);
+    const int query = int((float(row) + 0.5f) * v_rcp_f32(float(args.group)));
     return {query, segment.head * args.group + row - query * args.group, query < args.seqlen_q};
   }
 };
@@ -26,6 +25,7 @@ struct Rows {
   f32x4 o[S::kTiles][S::kProducts];  // O^T: row 4 g + j of a product's columns, query row r
   float greatest[S::kTiles], sum[S::kTiles];  // in base 2; the sum is of the lane's keys
   int first[S::kTiles], end[S::kTiles];       // keys that the lane's row sees
+  int first_of_all, end_of_all;               // that all rows see
   float scale, v_scale;                       // of scores in base 2, of O
 
   __device__ __forceinline__ void start(Arguments& args, const Segment& segment,
@@ -33,19 +33,25 @@ struct Rows {
     const Length& length = cache.length();
     scale = args.softmax_scale_log2 * cache.k_scale();
     v_scale = cache.v_scale();
-    for (int t = 0; t < S::kTiles; ++t) {
+    first_of_all = length.pad;
+    if (args.window_left >= 0)
+      first_of_all = max_of(first_of_all, length.all - 1 - args.window_left);
+    end_of_all = length.all;
+    if (args.window_right >= 0)
+      end_of_all = min_of(end_of_all, length.all - args.seqlen_q + args.window_right + 1);
+    unroll<S::kTiles>([&]<int t>() {
       const Row row = Row::of<S>(args, segment, t * kMatrix + matrix_row());
       const auto* from = (const Global<uint16_t>*)args.q + segment.batch * args.q_batch +
                          (row.there ? row.query : 0) * args.q_seq +
                          (row.there ? row.head : 0) * args.q_head;
       const bool masked = args.window_left >= 0 || args.window_right >= 0;
       const int position = length.old + (masked && row.there ? row.query : 0);
-      for (int c = 0; c < S::kKSteps; ++c) {
+      unroll<S::kKSteps>([&]<int c>() {
         const int column = S::column_of_step(c);
         q[t][c] = bf16x8{};
         if (row.there && column < args.head_dim)
           q[t][c] = turned<S::kElement>(args, from, column, position);
-      }
+      });
       const int diagonal = row.query + length.all - args.seqlen_q;
       first[t] = length.pad;
       if (args.window_left >= 0) first[t] = max_of(first[t], diagonal - args.window_left);
@@ -54,14 +60,25 @@ struct Rows {
       greatest[t] = -kInf;
       sum[t] = 0;
       for (int i = 0; i < S::kProducts; ++i) o[t][i] = f32x4{};
-    }
+    });
   }
 
   // Keys from `key` on; some of these may be seen by some rows only.
-  __device__ __forceinline__ void attend(Arguments& args, const Chunk<S>& chunk, int key) {
+  __device__ __forceinline__ void attend(Arguments& args, Chunk<S>& chunk, int key) {
+    const float softcap = args.softcap;
+    unroll<S::kKeyTiles>([&]<int n>() { chunk.template exchange<n>(); });
     unroll<S::kTiles>([&]<int t>() {
       f32x4 p[S::kKeyTiles];
-      scores<t>(args, chunk, key, p);
+      unroll<S::kKeyTiles>([&]<int n>() {
+        p[n] = f32x4{};
+        unroll<S::kKSteps>([&]<int c>() {
+          p[n] = product<S::kElement>(chunk.template k_operand<n, c>(), q[t][c], p[n]);
+        });
+        p[n] *= scale;
+      });
+      if (softcap > 0) bound(p, softcap);
+      // Of several tiles this way around has not the registers.
+      if (S::kTiles > 1 || key < first_of_all || key + S::kKeys > end_of_all) mask<t>(p, key);
       float most = greatest[t];
       for (int n = 0; n < S::kKeyTiles; ++n)
         for (int i = 0; i < 4; ++i) most = v_max_f32(most, p[n][i]);
@@ -73,39 +90,55 @@ struct Rows {
         for (int i = 0; i < S::kProducts; ++i) o[t][i] *= factor;
       }
       greatest[t] = most;
+      bf16x4 weights[S::kKeyTiles];
       unroll<S::kKeyTiles>([&]<int n>() {
         for (int i = 0; i < 4; ++i) {
           p[n][i] = v_exp_f32(p[n][i] - base);
           sum[t] += p[n][i];
         }
-        const bf16x4 weights = round_pairs<S::kElement, Rounding::kNearestEven>(p[n]);
-        unroll<S::kPanels>([&]<int panel>() {
-          unroll<S::each(panel)>([&]<int c>() {
-            constexpr int i = panel * 8 + c;
-            const bf16x4 v = chunk.template v_operand<n, panel, c>();
-            o[t][i] = mma<S::kElement>(v, weights, o[t][i]);
-          });
-        });
+        weights[n] = {rounded<S::kElement>(p[n][0], p[n][1]),
+                      rounded<S::kElement>(p[n][2], p[n][3])};
       });
+      add<t>(chunk, weights);
     });
   }
 
  private:
+  // O^T += V^T P^T.
   template <int t>
-  __device__ __forceinline__ void scores(Arguments& args, const Chunk<S>& chunk, int key,
-                                         f32x4 (&p)[S::kKeyTiles]) const {
-    unroll<S::kKeyTiles>([&]<int n>() {
-      p[n] = f32x4{};
-      unroll<S::kKSteps>([&]<int c>() {
-        p[n] = mma<S::kElement>(chunk.template k_operand<n, c>(), q[t][c], p[n]);
+  __device__ __forceinline__ void add(const Chunk<S>& chunk,
+                                      const bf16x4 (&weights)[S::kKeyTiles]) {
+    constexpr int kAtOnce = kContracts32 && S::kKeyTiles % 2 == 0 ? 2 : 1;  // of 16 keys
+    unroll<S::kKeyTiles / kAtOnce>([&]<int nth>() {
+      constexpr int n = nth * kAtOnce;
+      unroll<S::kPanels>([&]<int panel>() {
+        unroll<S::each(panel)>([&]<int c>() {
+          f32x4& to = o[t][panel * 8 + c];
+          const bf16x4 v = chunk.template v_operand<n, panel, c>();
+          if constexpr (kAtOnce == 1) {
+            to = mma<S::kElement>(v, weights[n], to);
+          } else {
+            const bf16x4 next = chunk.template v_operand<n + 1, panel, c>();
+            const bf16x8 both_v = {v[0], v[1], next[0], next[1]};
+            const bf16x8 both_p = {weights[n][0], weights[n][1], weights[n + 1][0],
+                                   weights[n + 1][1]};
+            to = product<S::kElement>(both_v, both_p, to);
+          }
+        });
       });
-      p[n] *= scale;
-      if (args.softcap > 0) {
-        // softcap * tanh(x / softcap), with tanh(y) = 1 - 2 / (e^2y + 1)
-        const float cap = args.softcap * kLog2E, inverse = 2 / args.softcap;
-        for (int i = 0; i < 4; ++i)
-          p[n][i] = cap - 2 * cap * v_rcp_f32(v_exp_f32(p[n][i] * inverse) + 1);
-      }
+    });
+  }
+  // softcap * tanh(x / softcap), with tanh(y) = 1 - 2 / (e^2y + 1)
+  static __device__ __forceinline__ void bound(f32x4 (&p)[S::kKeyTiles], float softcap) {
+    const float cap = softcap * kLog2E, inverse = 2 / softcap;
+    unroll<S::kKeyTiles>([&]<int n>() {
+      for (int i = 0; i < 4; ++i)
+        p[n][i] = cap - 2 * cap * v_rcp_f32(v_exp_f32(p[n][i] * inverse) + 1);
+    });
+  }
+  template <int t>
+  __device__ __forceinline__ void mask(f32x4 (&p)[S::kKeyTiles], int key) const {
+    unroll<S::kKeyTiles>([&]<int n>() {
       const int own = key + n * kMatrix + 4 * lane_group();
       for (int i = 0; i < 4; ++i)
         p[n][i] = own + i >= first[t] && own + i < end[t] ? p[n][i] : -kInf;

@@ -7,6 +7,7 @@
 #include "isa/unroll.h"
 #include "isa/wait_memory.h"
 #include "tile/buffer.h"
+#include "tile/reduce.h"
 
 template <class S>
 class Cache {
@@ -14,18 +15,27 @@ class Cache {
   __device__ __forceinline__ Cache(Arguments& of, const Segment& segment)
       : all_args(of), batch_(segment.batch), length_(segment.length) {
     Arguments& args = of;
+    // Under way together, where each would be a trip of its own.
+    wanted(args.k, args.v, args.k_page, args.v_page, args.k_head, args.v_head, args.k_seq,
+           args.v_seq, args.head_dim, args.head_dim_v, args.block_table, args.table_stride,
+           args.num_pages, args.cache_batch_idx, args.page_keys, args.page_reciprocal,
+           args.max_seqlen, args.k_new);
     head_ = segment.head;
     appends_ = args.k_new != 0;
     writes_ = segment.row_tile == 0;
     row_ = batch_;
     if (args.cache_batch_idx) row_ = ((Constant<int32_t>*)args.cache_batch_idx)[batch_];
     row_ = min_of(max_of(row_, 0), args.num_pages - 1);
-    k_ = args.k + head_ * args.k_head * S::kBytes;
-    v_ = args.v + head_ * args.v_head * S::kBytes;
+    first_ = length_.first + segment.first * S::kTileKeys + Lane::wave() * S::kKeys;
+    end_ = min_of(length_.first + segment.end * S::kTileKeys, length_.all);
     table_ = 0;
     if (args.block_table) {
       table_ = args.block_table + int64_t(batch_) * args.table_stride * 4;
-    } else {
+      look_up(args, 0);
+    }
+    k_ = args.k + head_ * args.k_head * S::kBytes;
+    v_ = args.v + head_ * args.v_head * S::kBytes;
+    if (!table_) {
       k_ += row_ * args.k_page * S::kBytes;
       v_ += row_ * args.v_page * S::kBytes;
     }
@@ -52,16 +62,25 @@ class Cache {
   // What elements of K and V are to be multiplied by.
   __device__ __forceinline__ float k_scale() const { return S::kFp8 ? k_scale_ : 1; }
   __device__ __forceinline__ float v_scale() const { return S::kFp8 ? v_scale_ : 1; }
-  // Whether the table named a page that is not there.
-  __device__ __forceinline__ bool is_misled() const { return misled_; }
+  // Whether the table named a page that is not there, to any lane.
+  __device__ __forceinline__ bool is_misled() const { return table_ && any_lane(misled_); }
+  // Keys of the wave begin there, those of the segment end there.
+  __device__ __forceinline__ int first() const { return first_; }
+  __device__ __forceinline__ int end() const { return end_; }
 
-  // Of the keys from `key` on those before `end`.
-  __device__ __forceinline__ void load(Chunk<S>& to, int key, int end) {
+  // The keys from `key` on: of a turn behind the last one that was loaded.
+  __device__ __forceinline__ void load(Chunk<S>& to, int key) {
     Arguments& args = all_args;
-    const int last = min_of(end, length_.old);
+    const int last = min_of(end_, length_.old), turn = uint32_t(key - first_) / S::kTileKeys;
+    if (table_ && turn > 0 && turn % kTurns == 0) look_up(args, turn);
     unroll<S::kKeyTiles>([&]<int n>() {
-      const int first = key + n * kMatrix, rows = max_of(min_of(last - first, kMatrix), 0);
-      const Place at = place(first, rows > 0);
+      // The compiler bounds by a vector instruction: descriptors would be of lanes.
+      const int first = key + n * kMatrix;
+      const int rows = uniform(max_of(min_of(last - first, kMatrix), 0));
+      const int nth = turn % kTurns * S::kKeyTiles + n;
+      const Place at = table_ ? place(args, __builtin_amdgcn_readlane(page_, nth),
+                                      __builtin_amdgcn_readlane(within_, nth))
+                              : place(args, 0, first);
       const int k_bytes = S::kPacked ? kAllBytes : bytes(rows, args.k_seq, args.head_dim);
       const int v_bytes = S::kPacked ? kAllBytes : bytes(rows, args.v_seq, args.head_dim_v);
       const BufferResource k = raw_buffer((const Global<void>*)at.k, k_bytes);
@@ -78,7 +97,8 @@ class Cache {
 
   // Keys that are as loaded, without what is not theirs; and what is appended of them, also to the
   // cache.
-  __device__ __forceinline__ void complete(Chunk<S>& to, int key, int end) const {
+  __device__ __forceinline__ void complete(Chunk<S>& to, int key) const {
+    const int end = end_;
     if constexpr (S::kFp8 && !S::kPacked)
       if (all_args.head_dim % S::kOfLoad) trim(to);
     if (key + S::kKeys <= min_of(length_.old, end)) return;
@@ -91,7 +111,7 @@ class Cache {
     Arguments& args = anew(all_args);
     unroll<S::kKeyTiles>([&]<int n>() {
       const int first = key + n * kMatrix;
-      const Place at = place(first);
+      const Place at = place_of_key(args, first);
       append_k<n>(args, to, at.k, first, end);
       append_v<n>(args, to, at.v, first, end);
     });
@@ -101,6 +121,7 @@ class Cache {
   }
 
  private:
+  static constexpr int kTurns = kWaveLanes / S::kKeyTiles;  // whose pages a wave knows
   struct Place {
     uint64_t k, v;
   };
@@ -108,10 +129,12 @@ class Cache {
   static __device__ __forceinline__ int v_column(int load) {
     const int panel = S::kPacked ? 0 : load % S::kPanels;
     if (S::kPacked) return load * kMatrix + matrix_row();
+    if (S::kFp8) return panel * S::kPanel + matrix_row() % 8 * S::kOfLoad;
     return panel * S::kPanel + matrix_row() * S::each(panel);
   }
   static __device__ __forceinline__ int v_key(int load) {
-    return S::kPacked ? 0 : load / S::kPanels;
+    const int nth = load / S::kPanels;
+    return S::kPacked ? 0 : S::kFp8 ? 2 * nth + matrix_row() / 8 : nth;
   }
   // Of a key from the first of 16, by the distance of keys or of chunks of them.
   static __device__ __forceinline__ int key_offset(int key, int step) {
@@ -124,31 +147,35 @@ class Cache {
   __device__ __forceinline__ float scale(uint64_t scales, int step, float of_all) const {
     return scales ? ((Constant<float>*)scales)[head_ * step] : of_all;
   }
-  // Of 16 keys; whether any of them is looked at.
-  __device__ __forceinline__ Place place(int key, bool is_used = false) {
-    const Place found = static_cast<const Cache*>(this)->place(key);
-    if (table_ && is_used) misled_ |= uint32_t(given_page(key)) >= uint32_t(all_args.num_pages);
-    return found;
+  static __device__ __forceinline__ int nth_page(Arguments& args, int key) {
+    const uint32_t known = max_of(min_of(key, args.max_seqlen - 1), 0);
+    return uint64_t(known) * uint32_t(args.page_reciprocal) >> 32;
   }
-  __device__ __forceinline__ int nth_page(int key) const {
-    const uint32_t known = max_of(min_of(key, all_args.max_seqlen - 1), 0);
-    return uint64_t(known) * uint32_t(all_args.page_reciprocal) >> 32;
+  static __device__ __forceinline__ int page_that_is(Arguments& args, int given) {
+    return min_of(max_of(given, 0), args.num_pages - 1);
   }
-  __device__ __forceinline__ int given_page(int key) const {
-    return ((Constant<int32_t>*)table_)[nth_page(key)];
+  // The pages of the turns from `turn` on: one of 16 keys in a lane. None behind the last key.
+  __device__ __forceinline__ void look_up(Arguments& args, int turn) {
+    const int nth = turn + Lane::in_wave() / S::kKeyTiles;
+    const int key = first_ + nth * S::kTileKeys + Lane::in_wave() % S::kKeyTiles * kMatrix;
+    const int last = min_of(end_, length_.old);
+    const int page = nth_page(args, min_of(key, last - 1));
+    const int given = ((const Global<int32_t>*)table_)[page];
+    misled_ |= key < last && uint32_t(given) >= uint32_t(args.num_pages);
+    page_ = page_that_is(args, given);
+    within_ = key - page * args.page_keys;
   }
-  __device__ __forceinline__ Place place(int key) const {
-    Arguments& args = all_args;
-    int64_t page = 0;
-    int within = key;
-    if (table_) {
-      page = min_of(max_of(given_page(key), 0), args.num_pages - 1);
-      within = key - nth_page(key) * args.page_keys;
-    }
+  __device__ __forceinline__ Place place(Arguments& args, int page, int within) const {
     const int64_t v_within =
         S::kPacked ? int64_t(within / S::kOfLoad) * args.v_chunk : int64_t(within) * args.v_seq;
     return {k_ + (page * args.k_page + int64_t(within) * args.k_seq) * S::kBytes,
             v_ + (page * args.v_page + v_within) * S::kBytes};
+  }
+  // For what is not under way: a trip to the table.
+  __device__ __forceinline__ Place place_of_key(Arguments& args, int key) const {
+    if (!table_) return place(args, 0, key);
+    const int nth = nth_page(args, key), given = ((Constant<int32_t>*)table_)[nth];
+    return place(args, page_that_is(args, given), key - nth * args.page_keys);
   }
 
   // The last load of a row of K has 8 columns of 16: others are of the next row.
@@ -191,8 +218,10 @@ class Cache {
   template <int n>
   __device__ __forceinline__ void append_v(Arguments& args, Chunk<S>& to, uint64_t at, int first,
                                            int end) const {
-    unroll<S::kKeysOfLane>([&]<int j>() {
-      const int own = first + S::kKeysOfLane * lane_group() + j, nth = own - length_.old;
+    constexpr int kSteps = S::kPacked ? S::kKeysOfLane : S::kVRows;
+    unroll<kSteps>([&]<int j>() {
+      const int key = S::kPacked ? j : v_key(j * S::kPanels);
+      const int own = first + S::kKeysOfLane * lane_group() + key, nth = own - length_.old;
       if (nth < 0 || own >= end) return;
       const auto* from = (const Global<uint16_t>*)args.v_new + batch_ * args.v_new_batch +
                          head_ * args.v_new_head + int64_t(nth) * args.v_new_seq;
@@ -202,10 +231,14 @@ class Cache {
         const int column = v_column(load);
         if (column >= args.head_dim_v) return;
         auto* into = (Global<uint8_t>*)at + v_offset_[load];
-        if constexpr (S::kPacked)
+        if constexpr (S::kPacked) {
           put_element<j>(to.v[n][load], from[column], into);
-        else
-          put_columns<S::each(p)>(to.v[n][load], from + column, into);
+        } else {
+          put_columns<S::each(p), 0>(to.v[n][load], from + column, into);
+          constexpr int kNext = S::kOfStep;
+          if (S::kFp8 && column + kNext < args.head_dim_v)
+            put_columns<kNext, 1>(to.v[n][load], from + column + kNext, into + kNext);
+        }
       });
     });
   }
@@ -223,7 +256,8 @@ class Cache {
     else
       ((Global<uint16_t>*)into)[j] = uint16_t(x);
   }
-  template <int kCount>
+  // The first columns of a load, or of 8 bits the next ones.
+  template <int kCount, int kHalf>
   __device__ __forceinline__ void put_columns(u32x4& to, const Global<uint16_t>* from,
                                               Global<uint8_t>* into) const {
     u32x4 x = {};
@@ -235,16 +269,21 @@ class Cache {
     }
     if constexpr (S::kFp8) {
       const float inverse = 1 / v_scale_;
-      x = {fp8_of<S::kElement>(half_of(x, 0), inverse),
-           kCount == 8 ? fp8_of<S::kElement>(half_of(x, 1), inverse) : 0, 0, 0};
+      for (int word = 0; word < 2; ++word) {
+        x[word] = fp8_of<S::kElement>(half_of(x, word), inverse);
+        to[2 * kHalf + word] = x[word];
+      }
+    } else {
+      to = x;
     }
-    to = x;
     if (writes_) store_bytes<kCount * S::kBytes>(into, x);
   }
 
   Arguments& all_args;
   int batch_, head_, row_;
   bool appends_, writes_, misled_ = false;
+  int first_, end_;         // keys
+  int page_, within_;       // of the lane's 16 keys: the page, and where in it
   uint64_t k_, v_, table_;  // of the head; without pages of the row, too
   Length length_;
   float k_scale_, v_scale_;

@@ -1,12 +1,12 @@
 // What a wave has loaded of its keys, and how it becomes operands of products.
 #pragma once
 #include "decode/shape.h"
+#include "decode/target.h"
 #include "isa/buffer_x2.h"
-#include "isa/fp8.h"
+#include "isa/dpp_banks.h"
 #include "isa/global.h"
+#include "isa/unroll.h"
 #include "isa/valu.h"
-#include "tile/element.h"
-#include "tile/round.h"
 
 // 4, 8 or 16 bytes; those that are not loaded are 0 and take no register.
 template <int kBytes>
@@ -28,26 +28,10 @@ __device__ __forceinline__ void store_bytes(Global<uint8_t>* to, u32x4 x) {
     *(Global<uint32_t>*)to = x[0];
 }
 
-// Two numbers that 16 bits hold exactly.
-template <Element kTo>
-__device__ __forceinline__ uint32_t packed_exactly(float lo, float hi) {
-  return round_numbers<kTo, Rounding::kTowardZero>(lo, hi);
-}
-// Two of four bytes.
-template <Element kTo, bool kUpper>
-__device__ __forceinline__ uint32_t widened(uint32_t bytes) {
-  const f32x2 x = v_cvt_pk_f32_fp8<kUpper>(bytes);
-  return packed_exactly<kTo>(x[0], x[1]);
-}
-template <Element kTo>
-__device__ __forceinline__ bf16x4 widened(uint32_t bytes) {
-  return {widened<kTo, false>(bytes), widened<kTo, true>(bytes)};
-}
-
 template <class S>
 struct Chunk {
   u32x4 k[S::kKeyTiles][S::kKLoads];
-  u32x4 v[S::kKeyTiles][S::kVLoads];  // in rows: load kPanels j + p has key j of the lane
+  u32x4 v[S::kKeyTiles][S::kVLoads];  // in rows: load kPanels j + p has key j of the lane, or two
 
   template <int n, int step>
   __device__ __forceinline__ bf16x8 k_operand() const {
@@ -64,16 +48,23 @@ struct Chunk {
       const u32x4 x = v[n][panel * (S::kPanel / kMatrix) + c];
       if constexpr (S::kFp8) return widened<S::kElement>(x[0]);
       return {x[0], x[1]};
-    } else if constexpr (S::kFp8) {
-      return {both<n, panel, c, 0>(), both<n, panel, c, 2>()};
     } else {
-      constexpr uint32_t kHalf = c % 2 ? kHighHalfOfBoth : kLowHalfOfBoth;
-      return {
-          v_perm_b32<kHalf>(v[n][S::kPanels + panel][c / 2], v[n][panel][c / 2]),
-          v_perm_b32<kHalf>(v[n][3 * S::kPanels + panel][c / 2],
-                            v[n][2 * S::kPanels + panel][c / 2]),
-      };
+      return {pair<n, panel, c, 0>(), pair<n, panel, c, 2>()};
     }
+  }
+  // Elements of 8 bits in rows, as loaded: 16 columns of key 2 j, of lanes 8 .. 15 of 2 j + 1.
+  // Half of them are exchanged for those of the other key: 8 columns of both.
+  template <int n>
+  __device__ __forceinline__ void exchange() {
+    if constexpr (S::kFp8 && !S::kPacked)
+      unroll<S::kVLoads>([&]<int load>() {
+        u32x4& x = v[n][load];
+        for (int word = 0; word < 2; ++word) {
+          const uint32_t lo = x[word], hi = x[word + 2];
+          x[word] = v_mov_b32_dpp<kRowRor<8>, kUpperBanks>(hi, lo);
+          x[word + 2] = v_mov_b32_dpp<kRowRor<8>, kLowerBanks>(lo, hi);
+        }
+      });
   }
   // Of the packed keys from `count` on of the lane's four of 16 zeros: there may be anything.
   template <int n>
@@ -88,10 +79,16 @@ struct Chunk {
   }
 
  private:
+  // Column c of two keys.
   template <int n, int panel, int c, int key>
-  __device__ __forceinline__ uint32_t both() const {
-    const f32x2 a = v_cvt_pk_f32_fp8<c / 2 % 2 == 1>(v[n][key * S::kPanels + panel][c / 4]);
-    const f32x2 b = v_cvt_pk_f32_fp8<c / 2 % 2 == 1>(v[n][(key + 1) * S::kPanels + panel][c / 4]);
-    return packed_exactly<S::kElement>(a[c % 2], b[c % 2]);
+  __device__ __forceinline__ uint32_t pair() const {
+    if constexpr (!S::kFp8) {
+      constexpr uint32_t kHalf = c % 2 ? kHighHalfOfBoth : kLowHalfOfBoth;
+      return v_perm_b32<kHalf>(v[n][(key + 1) * S::kPanels + panel][c / 2],
+                               v[n][key * S::kPanels + panel][c / 2]);
+    } else {
+      const u32x4 x = v[n][key / 2 * S::kPanels + panel];
+      return both<S::kElement, c / 2 % 2 == 1, c % 2>(x[c / 4], x[2 + c / 4]);
+    }
   }
 };

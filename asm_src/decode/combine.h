@@ -9,19 +9,20 @@ inline constexpr int kArrivals = 0xffff, kGenerationBit = 17;  // of a counter, 
 
 // Some columns of a row: O / sum is the result.
 struct Sums {
-  float greatest, sum, o[8] = {};
+  float greatest, sum;
+  f32x4 o[2] = {};
   __device__ __forceinline__ void scale(float to) {
     const float factor = v_exp_f32(greatest - (to == -kInf ? 0 : to));
     greatest = to;
     sum *= factor;
-    for (float& x : o) x *= factor;
+    for (f32x4& x : o) x *= factor;
   }
   __device__ __forceinline__ void add(Sums other) {
     const float most = v_max_f32(greatest, other.greatest);
     scale(most);
     other.scale(most);
     sum += other.sum;
-    for (int i = 0; i < 8; ++i) o[i] += other.o[i];
+    for (int i = 0; i < 2; ++i) o[i] += other.o[i];
   }
 };
 
@@ -92,7 +93,7 @@ class Combine {
         for (int c = 0; c < kEach; c += 4) {
           f32x4 x;
           for (int i = 0; i < 4; ++i) x[i] = rows.o[t][p * 8 + c + i][j];
-          *(Local<f32x4>*)&to[(4 * lane_group() + j) * kEach + c] = x;
+          *(Local<f32x4>*)&to[S::column_of_row(p, 4 * lane_group() + j) + c] = x;
         }
     }
     lds.greatest[Lane::wave()][matrix_row()] = rows.greatest[t];
@@ -100,7 +101,8 @@ class Combine {
   }
   __device__ __forceinline__ Sums of_wave(int wave) const {
     Sums sums{lds.greatest[wave][row()], lds.sum[wave][row()]};
-    for (int i = 0; i < 8; ++i) sums.o[i] = lds.o[wave][row()][column() + i];
+    for (int i = 0; i < 2; ++i)
+      sums.o[i] = *(const Local<f32x4>*)&lds.o[wave][row()][column() + 4 * i];
     return sums;
   }
   __device__ __forceinline__ Sums over_waves() const {
@@ -124,8 +126,7 @@ class Combine {
   __device__ __forceinline__ void keep(const Sums& sums, int t) const {
     const uint64_t to = slot(uniform(segment.part));
     for (int i = 0; i < 2; ++i) {
-      u32x4 x;
-      for (int n = 0; n < 4; ++n) x[n] = bits(sums.o[4 * i + n]);
+      const auto x = __builtin_bit_cast(u32x4, sums.o[i]);
       ordered::global_store_dwordx4_sc1(to, offset_of_o<p>(t) + 16 * i, x);
     }
     if (p == 0 && column() == 0)
@@ -154,8 +155,7 @@ class Combine {
         if (first + n >= parts_) continue;
         Sums other{__builtin_bit_cast(float, uint32_t(sum[n])),
                    __builtin_bit_cast(float, uint32_t(sum[n] >> 32))};
-        for (int i = 0; i < 8; ++i)
-          other.o[i] = __builtin_bit_cast(float, uint32_t(o[n][i / 4][i % 4]));
+        for (int i = 0; i < 2; ++i) other.o[i] = __builtin_bit_cast(f32x4, o[n][i]);
         sums.add(other);
       }
     }
@@ -204,9 +204,11 @@ class Combine {
     if (first >= args.head_dim_v) return;
     const float inverse = sums.sum == 0 ? 0 : v_rcp_f32(sums.sum) * scale_;
     bf16x8 x;
-    for (int i = 0; i < 4; ++i)
-      x[i] = round_pair<S::kElement, Rounding::kNearestEven>(sums.o[2 * i] * inverse,
-                                                             sums.o[2 * i + 1] * inverse);
+    for (int i = 0; i < 4; ++i) {
+      const f32x4& from = sums.o[i / 2];
+      x[i] = round_pair<S::kElement, Rounding::kNearestEven>(from[i % 2 * 2] * inverse,
+                                                             from[i % 2 * 2 + 1] * inverse);
+    }
     auto* to = (Global<uint16_t>*)args.o + segment.batch * args.o_batch + of.query * args.o_seq +
                of.head * args.o_head;
     global_store_dwordx4(to + first, x);

@@ -8,7 +8,9 @@
 // A cache in packed order has 16 bytes of a key next to the same ones of the next key, and the keys
 // of a column of V next to each other: a lane then loads four keys of a column, which is an
 // operand, and column i of the nth product is the panel's column 16 n + i. Of elements of 8 bits a
-// lane has of K the columns 64 c + 16 g .. + 15, of V half as many bytes.
+// lane has of K the columns 64 c + 16 g .. + 15; of V in rows it loads 16 columns of two keys, and
+// lanes r and r + 8 exchange halves, so that column i of the nth product is the panel's column
+// 16 (i % 8) + 8 (i / 8) + n.
 #pragma once
 #include "tile/element.h"
 #include "tile/operand.h"
@@ -38,8 +40,10 @@ struct DecodeShape {
   static constexpr int kPanels = (kColumns + kPanel - 1) / kPanel;
   static constexpr int kProducts = kColumns / kMatrix;       // of P V, for 16 keys
   static constexpr int kKeysOfLane = kMatrix / kLaneGroups;  // of 16
-  static constexpr int kVLoads = kPacked ? kProducts : kKeysOfLane * kPanels;  // of 16 keys
+  static constexpr int kVRows = kKeysOfLane * kBytes / 2;    // loads of a panel, in rows
+  static constexpr int kVLoads = kPacked ? kProducts : kVRows * kPanels;  // of 16 keys
   static_assert(kColumns % 64 == 0 && kRows % kMatrix == 0);
+  static_assert(!kFp8 || kPacked || kColumns % kPanel == 0);
 
   // Columns of a panel: 128, of the last one 64 or 128.
   static constexpr int columns_of(int panel) {
@@ -48,7 +52,11 @@ struct DecodeShape {
   // Columns of V that a lane has in a panel.
   static constexpr int each(int panel) { return columns_of(panel) / kMatrix; }
   static constexpr int v_bytes(int load) {
-    return (kPacked ? kKeysOfLane : each(load % kPanels)) * kBytes;
+    return kPacked ? kKeysOfLane * kBytes : each(load % kPanels) * 2;
+  }
+  // In rows, of a panel's columns those of row `row` of the products begin with.
+  static __device__ __forceinline__ int column_of_row(int panel, int row) {
+    return kFp8 ? row % 8 * kOfLoad + row / 8 * kOfStep : row * each(panel);
   }
   // The first column of the lane in a load, and in a step of the product.
   static __device__ __forceinline__ int column_of_load(int load) {

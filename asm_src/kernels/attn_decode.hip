@@ -3,13 +3,14 @@
 // rows of one matrix product.
 //
 // The build defines KERNEL (its name), ELEMENT, STORED and ORDER (elements of the cache and how
-// they lie), COLUMNS (most of a head), ROWS (of an item) and MIN_WAVES of a SIMD. Four waves, which
-// take turns of kKeys keys. Registers hold what is under way: no LDS before the end. Grid: x =
-// num_workgroups, any number.
+// they lie), COLUMNS (most of a head), ROWS (of an item) and MIN_WAVES of a SIMD; and from the
+// struct of the arguments PARAMETERS and ARGUMENTS: each field is a parameter of its own, so that
+// the first ones are in SGPRs when a wave starts. Four waves, which take turns of kKeys keys.
+// Registers hold what is under way: no LDS before the end. Grid: x = num_workgroups, any number.
 //
 //   phase     memory                                  matrix, vector units
 //   find      lengths                                 which tiles of which sequences: decode/work.h
-//   start     Q (turned), first K and V
+//   start     pages of 64 times 16 keys, first K and V, Q (turned)
 //   loop      K and V of the keys after the next      S^T = K Q^T, exponentials, O^T += V^T P^T
 //   append    new keys and values, to the cache, too  (the last keys of a sequence only)
 //   combine   parts                                   sums over waves (LDS), over parts (memory)
@@ -23,19 +24,17 @@ using Shape = DecodeShape<Element::ELEMENT, Stored::STORED, Order::ORDER, COLUMN
 __device__ __forceinline__ void attend(Arguments& args, const Segment& segment, Rows<Shape>& rows) {
   constexpr int kStep = Shape::kTileKeys;
   Cache<Shape> cache(args, segment);
-  const Length& length = cache.length();
-  const int first = length.first + segment.first * kStep + Lane::wave() * Shape::kKeys;
-  const int end = min_of(length.first + segment.end * kStep, length.all);
+  const int first = cache.first(), end = cache.end();
   Chunk<Shape> one, other;
-  cache.load(one, first, end);
+  cache.load(one, first);
   rows.start(anew(args), segment, cache);
   for (int key = first; key < end; key += 2 * kStep) {
-    cache.load(other, key + kStep, end);
-    cache.complete(one, key, end);
+    cache.load(other, key + kStep);
+    cache.complete(one, key);
     rows.attend(args, one, key);
-    cache.load(one, key + 2 * kStep, end);
+    cache.load(one, key + 2 * kStep);
     if (key + kStep < end) {
-      cache.complete(other, key + kStep, end);
+      cache.complete(other, key + kStep);
       rows.attend(args, other, key + kStep);
     }
   }
@@ -47,16 +46,16 @@ __device__ __forceinline__ void attend(Arguments& args, const Segment& segment, 
 #define JOIN(a, b) a##b
 #define TILES_OF(name) JOIN(name, _tiles)
 
-extern "C" __global__ void WORKGROUP(Shape::kLanes, MIN_WAVES) KERNEL(AttnDecodeArgs) {
+extern "C" __global__ void WORKGROUP(Shape::kLanes, MIN_WAVES) KERNEL(PARAMETERS) {
   __shared__ Exchange<Shape> exchange;
   auto& lds = *(Local<Exchange<Shape>>*)&exchange;
   auto& args = *(Arguments*)__builtin_amdgcn_kernarg_segment_ptr();
-  fetch(args);
-  Work<Shape> work(args, __builtin_amdgcn_workgroup_id_x());
+  Work<Shape> work(args, {ARGUMENTS}, __builtin_amdgcn_workgroup_id_x());
   Segment segment;
   while (work.next(segment)) {
     Rows<Shape> rows;
     attend(anew(args), segment, rows);
+    work.place(segment);
     Combine<Shape>(anew(args), segment, lds).run(rows);
   }
 }

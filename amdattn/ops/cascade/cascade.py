@@ -198,7 +198,7 @@ def _planned_for(
     ordinal: int, key: CacheKey, of_prefix: tuple[int, int], copies: str = ""
 ) -> CascadePlan:
     props = runtime.get(ordinal).props
-    own = problem_of(key, props, copies)
+    own = problem_of(key, props.architecture.fp8, copies)
     of_prefix_q = "" if isinstance(own, PrefillProblem) else copies
     return planned(CascadeProblem(own, *of_prefix, key.return_lse, of_prefix_q), props)
 

@@ -85,12 +85,12 @@ def key_tiles(kernel: KernelSpec, problem: DecodeProblem) -> int:
 
 
 def workgroups(kernel: KernelSpec, problem: DecodeProblem, props: DeviceProps) -> int:
-    """As many as the device holds at a time, or as there is work for.
+    """One of each CU, or as many as there is work for.
 
-    A multiple of the items if there is room for some: of sequences that are alike none then has
-    parts of two.
+    Two of a CU bring no key sooner, and are twice as many parts. A multiple of the items if there
+    is room for some: of sequences that are alike none then has parts of two.
     """
-    resident = props.num_cus * workgroups_per_cu(kernel, props)[0]
+    resident = props.num_cus
     parts, count = problem.num_splits or key_tiles(kernel, problem), items(kernel, problem)
     return min(count * parts, resident // count * count or resident)
 
@@ -183,7 +183,7 @@ def build(
         f"{problem.seqlen_q} x {problem.group} of a head of keys; up to "
         f"{key_tiles(kernel, problem)} of {tile['keys']} keys",
         "splits": _splits_text(problem, kernel, count),
-        "workgroups per CU": f"{per_cu}, limited by {limit}",
+        "workgroups per CU": f"1; {per_cu} would fit, limited by {limit}",
         "work": f"{problem.nbytes} bytes and {problem.flops:.4g} floating point operations, of a "
         "full cache",
     }

@@ -38,6 +38,14 @@ def test_heads_that_end_within_a_load(head_dim: int) -> None:
     held(case(*sizes, lengths=(100, 17, 64), kv_dtype=fp8(), head_dim_v=head_dim // 16 * 8 + 8))
 
 
+@pytest.mark.parametrize(("head_dim", "is_quantized"), [(128, False), (128, True), (256, False)])
+def test_more_pages_than_lanes(head_dim: int, is_quantized: bool) -> None:
+    """A wave knows those of 4096 keys of its workgroup at a time."""
+    kv_dtype = fp8() if is_quantized else "bfloat16"
+    options = {"page_size": 16, "num_splits": 1, "lengths": (8250, 4097), "kv_dtype": kv_dtype}
+    held(case(2, 1, 8256, 2, 1, head_dim, **options))
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("is_quantized", [False, True])
 @pytest.mark.parametrize("page_size", [16, 48, 256])

@@ -130,7 +130,7 @@ def test_the_kernel_with_tiles_that_fit(sizes: Any, rows: int, columns: int) -> 
 
 
 def test_workgroups_are_as_many_as_there_is_work_or_room() -> None:
-    room = 2 * PROPS.num_cus
+    room = PROPS.num_cus
     for sizes, options, count in (
         ((1, 1, 100), {}, 2),
         ((2, 1, 1024), {}, 2 * 2 * 8),
