@@ -18,6 +18,7 @@ from benchmarks.checker_mutation.code import Instruction
 from benchmarks.checker_mutation.generate import Mutant, element_bytes, sources
 from benchmarks.checker_mutation.hazards import LLVM_ONLY, HazardAnalysis, Missing
 from benchmarks.checker_mutation.kernel import KernelCode
+from benchmarks.checker_mutation.stated import Arguments
 from benchmarks.checker_mutation.subject import Subject
 from benchmarks.checker_mutation.uniform import decisions
 from benchmarks.checker_mutation.waits import TooEarly, WaitAnalysis
@@ -117,12 +118,14 @@ class Judge:
     ----------
     wait_violations, hazard_violations, clause_violations
         What the analyses find in the unmutated kernel: nothing, or they are wrong, or it is.
+    arguments : Arguments
+        Those that are stated about the kernel.
     """
 
     def __init__(self, subject: Subject, code: KernelCode) -> None:
         self._subject = subject
         self._code = code
-        self._digest = code.digest
+        self.arguments = Arguments(ARGUMENTS, subject.name, code)
         self._is_attention = subject.name.startswith("attn_fwd_")
         self._waits, self._hazards = WaitsOnPaths(code), HazardAnalysis(code)
         self.wait_violations: frozenset[TooEarly] = self._waits.too_early()
@@ -146,10 +149,7 @@ class Judge:
         judgement = judges[mutant.kind](mutant)
         if judgement.argument:
             return judgement
-        counter = mutant.what.partition("(")[0]  # of a wait, which has one for each
-        kinds = (mutant.kind, f"{mutant.kind}, {counter}")
-        found = [ARGUMENTS.get((self._digest, kind, mutant.pc), "") for kind in kinds]
-        stated = next(filter(None, found), "")
+        stated = self.arguments.reason(mutant)
         if self._is_attention:
             stated = stated or idioms.argument(self._code, mutant)
             if mutant.kind == "wait weakened":
