@@ -65,9 +65,9 @@ _LOCK = """- The Triton kernels were chosen while the campaign was written. `loc
 """
 _LEFT_OUT = """- Triton's causal attention was run and is not among them: of its 184 mutants 2 show
   nothing, a wait deleted and the same weakened.
-- In that attention of Triton's the static analysis finds LDS operations under way at barriers and
-  asks for waits, where checked mode has no finding: its rule is stricter than what is needed. Such
-  pairs count for no mutant.
+- In the unmutated forward kernel, as in that attention of Triton's, loads to LDS are under way at
+  barriers, for the reads behind a later one. The static analysis does not know which reads those
+  are, and asks for waits where checked mode has no finding; such pairs count for no mutant.
 """
 
 
