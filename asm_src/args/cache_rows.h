@@ -23,7 +23,7 @@ typedef struct CacheRowsArgs {
   uint64_t v_scales;         // the same
   // int32 [batch + 1], rows of q and of keys before each sequence. Of keys that are not copied
   // [2 batch + 1], but for one sequence: every other one has no queries, and the rows between two.
-  uint64_t q_sums;  // 0 = not wanted
+  uint64_t q_sums;   // 0 = not wanted
   uint64_t kv_sums;  // 0 = not wanted
   int64_t k_page;
   int64_t k_head;
@@ -66,6 +66,6 @@ typedef struct CacheRowsArgs {
   int32_t num_workgroups;   // along x
   int32_t pieces;           // of 16 keys: of K and of V so many heads each
   int32_t piece_heads;
-  float k_scale;            // of elements of 8 bits
+  float k_scale;  // of elements of 8 bits
   float v_scale;
 } CacheRowsArgs;
