@@ -31,7 +31,15 @@ from amdattn.cli.output import progress_bar, stdout
 from benchmarks.attention_decode import pair
 from benchmarks.decode_shapes import DTYPE, MOST_KEYS, Floor, Shape, floor, ours_us
 from benchmarks.peers import aiter_pa, vllm_decode
-from benchmarks.peers.paged import SCALED, Attempt, modelled_us, random_problem, result, worst_error
+from benchmarks.peers.paged import (
+    FP8,
+    SCALED,
+    Attempt,
+    modelled_us,
+    random_problem,
+    result,
+    worst_error,
+)
 
 BATCHES = (1, 8, 32, 128)
 KEYS = (1024, 4096, 16384)
@@ -88,8 +96,9 @@ def run(shape: Shape, peers: Peers, least: Floor, kv_dtype: str) -> dict[str, An
     nbytes = shape.nbytes // 2 if kv_dtype in SCALED else shape.nbytes
     row: dict[str, Any] = {**asdict(shape), "kv_dtype": kv_dtype, "peers": {}}
     row["floor_us"] = least.us(nbytes)
-    if kv_dtype == shape.dtype:
-        row["us"] = ours_us(shape, PAGE_SIZE, least.clock_mhz)
+    if kv_dtype in (shape.dtype, FP8):
+        is_quantized = kv_dtype == FP8
+        row["us"] = ours_us(shape, PAGE_SIZE, least.clock_mhz, is_quantized=is_quantized)
     for name in peers.names:
         found = peers.fastest(name, shape)
         if found is None:

@@ -117,7 +117,7 @@ def test_a_worst_row_is_not_hidden_by_the_others():
 
 def test_rows_and_bars(monkeypatch):
     """vLLM's bar is met by ours near the floor, AITER's by nothing but time."""
-    monkeypatch.setattr(decode_peers, "ours_us", lambda *of: 11.0)
+    monkeypatch.setattr(decode_peers, "ours_us", lambda *of, **options: 11.0)
     times = {"AITER": (10.9, "a"), "vLLM": (12.0, "b")}
 
     class Peers:
@@ -130,11 +130,15 @@ def test_rows_and_bars(monkeypatch):
     row = decode_peers.run(shape, Peers(), least, "bfloat16")
     assert [row["peers"][name]["met"] for name in Peers.names] == [False, True]
     assert "met by 0 of 1" in decode_peers.summary([row], "AITER")
-    monkeypatch.setattr(decode_peers, "ours_us", lambda *of: 11.6)
+    monkeypatch.setattr(
+        decode_peers, "ours_us", lambda *of, is_quantized: 5.0 if is_quantized else 11.6
+    )
     row = decode_peers.run(shape, Peers(), least, "bfloat16")
     assert not row["peers"]["vLLM"]["met"]
     assert decode_peers.cells(row, ["vLLM"])[-2:] == ["12.0", "1.03"]
     row = decode_peers.run(shape, Peers(), least, "fp8")
+    assert row["peers"]["AITER"]["ratio"] == pytest.approx(10.9 / 5.0)
+    row = decode_peers.run(shape, Peers(), least, "int8")
     assert "ratio" not in row["peers"]["AITER"]
     assert decode_peers.summary([row], "AITER") == "AITER: nothing to compare."
 
