@@ -1,21 +1,10 @@
 // The arguments of the decode kernels; their declaration has no guard of its own.
 #pragma once
 #include "isa/uniform.h"
+#include "isa/wanted.h"
 // clang-format off
 #include "args/attn_decode.h"
 // clang-format on
-
-// Scalars, loaded if nothing else asks for them; all at once.
-template <class... T>
-  requires(sizeof...(T) == 18)
-__device__ __forceinline__ void wanted(T... x) {
-  const auto all = [](auto a, auto b, auto c, auto d, auto e, auto f, auto g, auto h, auto i,
-                      auto j, auto k, auto l, auto m, auto n, auto o, auto p, auto q, auto r) {
-    asm volatile("" ::"s"(a), "s"(b), "s"(c), "s"(d), "s"(e), "s"(f), "s"(g), "s"(h), "s"(i),
-                 "s"(j), "s"(k), "s"(l), "s"(m), "s"(n), "s"(o), "s"(p), "s"(q), "s"(r));
-  };
-  all(x...);
-}
 
 using Arguments = Constant<AttnDecodeArgs>;
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "decode/arguments.h"
 #include "isa/global.h"
+#include "isa/ordered.h"
 #include "tile/round.h"
 
 template <Element kOf>
@@ -15,7 +16,7 @@ __device__ __forceinline__ bf16x8 turned(Arguments& args, const Global<uint16_t>
                                          int position) {
   const bf16x8 own = global_load_dwordx4(row + column);
   if (!args.rotary_cos || column >= args.rotary_dim) return own;
-  asm volatile("" : "+v"(column));  // what follows from it is not computed before every loop
+  ordered::settle(column);  // what follows from it is not computed before every loop
   const int half = args.rotary_dim / 2;
   const int64_t angles = int64_t(position) * half;
   const auto* cos = (const Global<uint16_t>*)args.rotary_cos + angles;

@@ -7,6 +7,7 @@
 #include "decode/arguments.h"
 #include "decode/shape.h"
 #include "isa/dpp_scan.h"
+#include "isa/ordered.h"
 #include "isa/valu.h"
 
 __device__ __forceinline__ int min_of(int a, int b) { return a < b ? a : b; }
@@ -22,7 +23,7 @@ class Divisor {
     constexpr float kBelow = 0x1.fffffcp31f;  // 2^32 less what rounding may add
     inverse_ = uniform(uint32_t(v_rcp_f32(float(by_)) * kBelow));
     inverse_ = uniform(inverse_ + mul_hi(inverse_, -by_ * inverse_));
-    asm volatile("" : "+s"(inverse_));  // here, not where it is used
+    ordered::settle_uniform(inverse_);  // here, not where it is used
   }
   // The same as `quotient`.
   __device__ __forceinline__ int of(int a) const {
