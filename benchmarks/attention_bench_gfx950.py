@@ -119,6 +119,12 @@ def mean(values: Iterable[float]) -> float:
     return math.exp(sum(logs) / len(logs))
 
 
+def useful(row: Row) -> float:
+    """Share of the device's matrix peak that is work on keys that rows see."""
+    executed = sum(row["energy"]["matrix_flops"].values())
+    return float(row["use"]["mfma_device"] * row["flops"] / executed)
+
+
 # -- tables ----------------------------------------------------------------------------------------
 
 
@@ -173,6 +179,31 @@ def grid(rows: Rows, cell: Callable[[Row, Row], str], lds: str = MEASURED) -> st
             [shape, cell(ours, ours), *("-" if r is None else cell(r, ours) for r in found)]
         )
     return markdown(["shape", OURS, *peers], body)
+
+
+def limits(rows: Rows, peer: str = "aiter", lds: str = PUBLISHED) -> str:
+    """How many times as fast as a peer any kernel could be, and what ours has of that."""
+    body = []
+    for shape in rows.shapes("hipkittens", lds):
+        ours, theirs = rows.get(OURS, shape, lds), rows.get(peer, shape, lds)
+        if ours is None or theirs is None:
+            continue
+        most, ratio = 1 / useful(theirs), clk(theirs) / clk(ours)
+        busy = f"{theirs['use']['mfma_device']:.1%}, {useful(theirs):.1%}"
+        body.append([shape, busy, f"{most:.3f}", f"{ratio:.3f}", f"{ratio / most:.1%}"])
+    head = ["shape", f"{peer}: busy, usefully", "no kernel beyond", OURS, "of that"]
+    return markdown(head, body)
+
+
+def out_of_reach(rows: Rows, peer: str = "aiter", lds: str = PUBLISHED) -> str:
+    """Of how many shapes the bar is above what any kernel could do."""
+    least, _, _ = BARS[peer]
+    found = [
+        1 / useful(theirs)
+        for shape in ratios(rows, peer, clk, lds)
+        if (theirs := rows.get(peer, shape, lds))
+    ]
+    return f"{sum(most < (least or 0) for most in found)} of {len(found)}"
 
 
 def causal_rate(rows: Rows, peer: str, shape: str) -> float | None:
@@ -341,6 +372,8 @@ def render(found: Sequence[Row]) -> str:
         "times": grid(rows, lambda row, _: f"{estimated(row) / 1e3:.3f}"),
         "time_ratios": grid(rows, lambda row, ours: f"{estimated(row) / estimated(ours):.3f}"),
         "lds": grid(rows, lambda row, ours: f"{clk(row) / clk(ours):.3f}", PUBLISHED),
+        "limits": limits(rows),
+        "out_of_reach": out_of_reach(rows),
         "published": published(rows),
         "long": f"{sum(map(abs, long)) / len(long):.1%}" if long else "-",
         "variants": variants(rows),

@@ -192,6 +192,7 @@ def _original(entry: _Prepared) -> Original:
         entry.code.digest,
         entry.subject.inputs,
         len(entry.mutants),
+        [*entry.judge.arguments.stale, *entry.judge.arguments.without_mutant(entry.mutants)],
     )
 
 

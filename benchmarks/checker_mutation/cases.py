@@ -53,6 +53,7 @@ class AttentionCase:
 # without lse; blocks of keys with and without a mask, scores that outgrow the first ones in
 # either, no key at all, parts, sinks, sequences of several lengths, a NaN.
 _WHOLE = {"num_splits": 1}
+_ORDERED = ((400, 70), (3, 50), (0, 9), (40, 0))
 _OF_ANY_SCALE: tuple[AttentionCase, ...] = (
     AttentionCase(1, 129, 200, 2, 1, options=_WHOLE),
     AttentionCase(1, 24, 61, 1, 1, options=_WHOLE),
@@ -74,6 +75,10 @@ _OF_ANY_SCALE: tuple[AttentionCase, ...] = (
     ),
     AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, narrow=8),
     AttentionCase(1, 30, 70, 2, 1, options={"num_splits": 2}, narrow=200),
+    # Tiles in an order that a launch before has found.
+    AttentionCase(4, 400, 70, 1, 1, options=_WHOLE, lengths=_ORDERED, one_cu=True),
+    AttentionCase(4, 400, 70, 1, 1, options={"num_splits": 2}, lengths=_ORDERED, one_cu=True),
+    AttentionCase(4, 400, 70, 1, 1, options=_WHOLE, lengths=_ORDERED, one_cu=True, narrow=200),
 )
 FORWARD: tuple[AttentionCase, ...] = (
     *_OF_ANY_SCALE,
@@ -93,6 +98,8 @@ FORWARD: tuple[AttentionCase, ...] = (
     AttentionCase(1, 100, 170, 1, 1, options=_WHOLE, growth=20.0),
     AttentionCase(1, 100, 170, 1, 1, options=_WHOLE, growth=6.0),
     AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, nan=True, narrow=40),
+    AttentionCase(1, 130, 70, 1, 1, options=_WHOLE, nan=True, narrow=104, sixteenths=15),
+    AttentionCase(4, 400, 70, 8, 2, options=_WHOLE, lengths=_ORDERED, one_cu=True),
     AttentionCase(
         *(2, 70, 50, 1, 1),
         options={**_WHOLE, "causal": True, "sinks": True},

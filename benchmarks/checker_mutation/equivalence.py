@@ -18,6 +18,7 @@ from benchmarks.checker_mutation.code import Instruction
 from benchmarks.checker_mutation.generate import Mutant, element_bytes, sources
 from benchmarks.checker_mutation.hazards import LLVM_ONLY, HazardAnalysis, Missing
 from benchmarks.checker_mutation.kernel import KernelCode
+from benchmarks.checker_mutation.stated import Arguments
 from benchmarks.checker_mutation.subject import Subject
 from benchmarks.checker_mutation.uniform import decisions
 from benchmarks.checker_mutation.waits import TooEarly, WaitAnalysis
@@ -116,18 +117,27 @@ class Judge:
     Attributes
     ----------
     wait_violations, hazard_violations, clause_violations
-        What the analyses find in the unmutated kernel: nothing, or they are wrong, or it is.
+        What the analyses find in the unmutated kernel: nothing, or they are wrong, or it is. Loads
+        to LDS under way at a barrier, which they cannot decide, are not among them.
+    arguments : Arguments
+        Those that are stated about the kernel.
     """
 
     def __init__(self, subject: Subject, code: KernelCode) -> None:
         self._subject = subject
         self._code = code
-        self._digest = code.digest
+        self.arguments = Arguments(ARGUMENTS, subject.name, code)
         self._is_attention = subject.name.startswith("attn_fwd_")
         self._waits, self._hazards = WaitsOnPaths(code), HazardAnalysis(code)
-        self.wait_violations: frozenset[TooEarly] = self._waits.too_early()
+        self._known_early = self._waits.too_early()
+        self.wait_violations = frozenset(filter(self._is_decided, self._known_early))
         self.hazard_violations: frozenset[Missing] = self._hazards.missing()
         self.clause_violations = overwrites(code, code.start, code.end - code.start)
+
+    def _is_decided(self, pair: TooEarly) -> bool:
+        """Not of loads to LDS at a barrier: they may be for the reads behind the next one."""
+        at_barrier = self._code.at(pair.consumer).mnemonic == "s_barrier"
+        return not (at_barrier and regs.is_lds_dma(self._code.at(pair.producer)))
 
     def __call__(self, mutant: Mutant) -> Judgement:
         """Judge one mutant."""
@@ -146,10 +156,7 @@ class Judge:
         judgement = judges[mutant.kind](mutant)
         if judgement.argument:
             return judgement
-        counter = mutant.what.partition("(")[0]  # of a wait, which has one for each
-        kinds = (mutant.kind, f"{mutant.kind}, {counter}")
-        found = [ARGUMENTS.get((self._digest, kind, mutant.pc), "") for kind in kinds]
-        stated = next(filter(None, found), "")
+        stated = self.arguments.reason(mutant)
         if self._is_attention:
             stated = stated or idioms.argument(self._code, mutant)
             if mutant.kind == "wait weakened":
@@ -162,7 +169,7 @@ class Judge:
         return changed, mutant.at, len(mutant.encoding)
 
     def _wait(self, mutant: Mutant) -> Judgement:
-        early = self._waits.after(mutant.at, mutant.encoding) - self.wait_violations
+        early = self._waits.after(mutant.at, mutant.encoding) - self._known_early
         places = {mutant.pc}.union(*({pair.consumer, pair.producer} for pair in early))
         if any(self._code.at(pair.producer).mnemonic.startswith("buffer_wbl2") for pair in early):
             # What a release publishes is stored and loaded elsewhere, by other workgroups.
@@ -194,8 +201,13 @@ class Judge:
         return Judgement(argument, frozenset(places))
 
     def _last_load_to_lds(self, mutant: Mutant) -> str:
-        """Of a wait that leaves a load into LDS pending at barriers behind which it is not read."""
-        early = self._waits.after(mutant.at, mutant.encoding) - self.wait_violations
+        """Of a wait that leaves a load into LDS pending at barriers behind which it is not read.
+
+        Behind the loop: in one, other waves may meet the barrier in code that reads.
+        """
+        if idioms.is_in_a_loop(self._code, mutant.pc):
+            return ""
+        early = self._waits.after(mutant.at, mutant.encoding) - self._known_early
         into_lds = all(regs.is_lds_dma(self._code.at(pair.producer)) for pair in early)
         votes_only = all(self._is_for_votes(pair.consumer) for pair in early)
         return _OWN_LOAD if early and into_lds and votes_only else ""

@@ -55,6 +55,20 @@ def _begins_again(code: KernelCode, inst: Instruction) -> bool:
     )
 
 
+def is_in_a_loop(code: KernelCode, pc: int) -> bool:
+    """Whether an instruction is met again before a tile is done again."""
+    seen: set[int] = set()
+    todo = list(code.successors[pc])
+    while todo:
+        at = todo.pop()
+        if at == pc:
+            return True
+        if at not in seen and not _begins_again(code, code.at(at)):
+            seen.add(at)
+            todo += code.successors[at]
+    return False
+
+
 def _first_attempt(code: KernelCode) -> set[int]:
     """Addresses that are reached without doing a tile again."""
     seen: set[int] = set()

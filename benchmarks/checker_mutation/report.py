@@ -6,7 +6,7 @@ import dataclasses
 import enum
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich import box
@@ -28,10 +28,18 @@ class Verdict(str, enum.Enum):
 
 @dataclass
 class Original:
-    """The unmutated kernel: violations by the static analysis and findings; both must be none.
+    """The unmutated kernel.
 
-    `digest` is that of its instructions, `inputs` of its launches, `mutants` how many there are of
-    all classes.
+    Attributes
+    ----------
+    violations, findings : list of str
+        Of the static analysis and of checked mode: none, or they are wrong, or it is.
+    digest, inputs : str
+        Of its instructions and of its launches.
+    mutants : int
+        How many there are of all classes.
+    stale : list of str
+        What is stated about the kernel and does not hold of it.
     """
 
     subject: str
@@ -40,6 +48,7 @@ class Original:
     digest: str
     inputs: str
     mutants: int
+    stale: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +133,7 @@ class Campaign:
         found = [
             f"{original.subject}, unmutated: {text}"
             for original in self.originals
-            for text in (*original.findings, *original.violations)
+            for text in (*original.findings, *original.violations, *original.stale)
         ]
         for kind, counts in self.by_class().items():
             bar = BAR_OVERALL if kind == "all" else BAR_CLASS
@@ -178,31 +187,6 @@ class Campaign:
         for kind, counts in self.by_class().items():
             table.add_row(kind, *_cells(counts))
         return table
-
-    def markdown(self) -> str:
-        """The same as a page, with every equivalent mutant and every miss."""
-        lines = ["| kernel | class | " + " | ".join((*COLUMNS, "reported")) + " |"]
-        lines.append("|---|---|" + "---:|" * (len(COLUMNS) + 1))
-        rows = [*self.rows(), *(("all", kind, counts) for kind, counts in self.by_class().items())]
-        lines += [f"| {k} | {kind} | " + " | ".join(_cells(c)) + " |" for k, kind, c in rows]
-        lines += ["", "## Missed", ""]
-        lines += [
-            f"- {o.subject}, {o.kind}, `{o.pc:#x}`: `{o.what}`. {o.seen}" for o in self.missed
-        ]
-        lines += [] if self.missed else ["None."]
-        lines += ["", "## Equivalent", ""]
-        grouped: dict[tuple[str, str, str], list[str]] = {}
-        for o in self.outcomes:
-            if o.equivalent:
-                place = f"`{o.pc:#x}` ({o.what})"
-                grouped.setdefault((o.argument, o.kind, o.subject), []).append(place)
-        previous = ""
-        for (argument, kind, subject), places in sorted(grouped.items()):
-            if argument != previous:
-                lines += ["", f"**{argument[0].upper()}{argument[1:]}.**", ""]
-                previous = argument
-            lines.append(f"- {subject}, {kind}, {len(places)}: {', '.join(places)}")
-        return "\n".join(lines) + "\n"
 
 
 def _row(counts: Counts) -> dict[str, Any]:

@@ -282,16 +282,42 @@ def _contents(
     if merges:
         parts = _parts(plan, normal, case.nan)
         buffers += [read_only(name, data.tobytes()) for name, data in parts.items()]
+    elif any(region.name == ENTRIES for region in plan.workspace.regions):
+        tiles = _tiles(kernel, case, plan)
+        buffers += [read_only(r.name, tiles) for r in _regions(plan) if r.name == ENTRIES]
+        buffers += [region for region in _regions(plan) if region.name != ENTRIES]
+        # Rows of tiles in parts are not written.
+        sizes = {"o": math.prod(shapes["o"]) * dtype.itemsize, "lse": 4 * math.prod(shapes["lse"])}
+        buffers += [Buffer(n, size, bytes(size), output=True) for n, size in sizes.items()]
     else:  # rows of a part behind the last one are not written
-        buffers += [
-            Buffer(region.name, region.nbytes, bytes(region.nbytes), output=True)
-            for region in plan.workspace.regions
-        ]
+        buffers += _regions(plan)
     if merges or not plan.workspace.regions:
         buffers.append(unwritten("o", math.prod(shapes["o"]) * dtype.itemsize))
         if case.lse:
             buffers.append(unwritten("lse", 4 * math.prod(shapes["lse"])))
     return buffers
+
+
+def _regions(plan: PlannedAttention) -> list[Buffer]:
+    """The workspace, zero."""
+    return [Buffer(r.name, r.nbytes, bytes(r.nbytes), output=True) for r in plan.workspace.regions]
+
+
+def _tiles(kernel: KernelSpec, case: AttentionCase, plan: PlannedAttention) -> bytes:
+    """What a launch before has found out of the lengths: tiles, of which the first is in two parts.
+
+    AttnScheduleEntry of asm_src/attn/schedule_entry.h; entries without rows are behind them.
+    """
+    found: list[tuple[int, ...]] = []
+    q_base, kv_base = 0, 0
+    in_parts = any(region.name == "partial_o" for region in plan.workspace.regions)
+    for rows, keys in case.lengths:
+        for start in range(0, rows, kernel.tile["q"]):
+            parts = 2 if in_parts and not found else 1
+            tile = (start, rows, keys, q_base, kv_base, 0)
+            found += [(*tile, part, parts) for part in range(parts)]
+        q_base, kv_base = q_base + rows, kv_base + keys
+    return np.array(found, np.int32).tobytes().ljust(plan.workspace[ENTRIES].nbytes, b"\0")
 
 
 def _parts(

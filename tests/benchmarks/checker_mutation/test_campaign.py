@@ -14,6 +14,8 @@ from benchmarks.checker_mutation.generate import CLASSES, mutants
 from benchmarks.checker_mutation.kernel import KernelCode
 from benchmarks.checker_mutation.report import Campaign, Verdict
 from benchmarks.checker_mutation.run import CampaignError, Task, run
+from benchmarks.checker_mutation.sites import window
+from benchmarks.checker_mutation.stated import Stated
 from benchmarks.checker_mutation.subject import shipped_subjects
 from tests.support.mutation.campaign import DECODE, FORWARD, OF_DECODE, STUDIES
 from tests.support.mutation.hip_subjects import hip_subjects, range_copy
@@ -108,9 +110,25 @@ def test_stated_argument_of_one_counter(monkeypatch: pytest.MonkeyPatch) -> None
         (f"wait deleted, {other}", ""),
         ("wait weakened", ""),
     ):
-        stated = {(code.digest, kind, mutant.pc): "said"}
+        site = window(code, mutant.pc, 2, 2)
+        stated = [Stated(subject.name, kind, "said", site, archs=(code.arch,))]
         monkeypatch.setattr(equivalence, "ARGUMENTS", stated)
+        judge = Judge(subject, code)
         assert (judge(mutant).argument, judge(mutant).stated) == (argument, bool(argument))
+
+
+def test_a_stale_argument_fails_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One about a place that is gone, and one about a place without such a mutant."""
+    subject = range_copy()
+    code = KernelCode(subject.image, subject.symbol)
+    last = code.instructions[-1].pc
+    there, gone = window(code, last, 3, 0), "s_nop 9\n" * 3 + "> s_nop 9"
+    stated = [Stated(subject.name, "barrier", "said", site) for site in (there, gone)]
+    monkeypatch.setattr(equivalence, "ARGUMENTS", stated)
+    report = campaign([subject], sample=1, classes=["global offset"])
+    failures = "\n".join(report.failures)
+    assert "is for 1 places, and there are 0" in failures
+    assert f"about barrier at {last:#x}, where there is no such mutant" in failures
 
 
 def test_unknown_class() -> None:

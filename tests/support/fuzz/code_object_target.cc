@@ -53,7 +53,7 @@ constexpr u64 kLongRunEvery = 101;
 constexpr int kRunsPerSession = 500;  // of checked mode, before it begins afresh
 
 const bool g_checked = std::getenv("AMDATTN_FUZZ_CHECKED") != nullptr;
-std::string g_processor;
+const vdev::Processor* g_processor = nullptr;
 
 // What became of the inputs, printed at the end.
 struct {
@@ -99,7 +99,7 @@ u64 hash(const u8* data, size_t size) {
 std::vector<std::string> kernel_names(std::span<const u8> image) {
   std::string error;
   if (vdev::is_offload_bundle(image)) {
-    const auto selected = vdev::select_image(image, g_processor, error);
+    const auto selected = vdev::select_image(image, *g_processor, error);
     if (!selected) return {};
     image = *selected;
   }
@@ -201,8 +201,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "AMDATTN_FUZZ_PRODUCT names no product\n");
     return 1;
   }
-  g_processor = machine->arch->processor.name;
-  fuzz::bundle_for(g_processor);
+  g_processor = &machine->arch->processor;
+  fuzz::bundle_for(g_processor->name);
   std::atexit(print_counts);
   return LLVMFuzzerRunDriver(&argc, &argv, run);
 }

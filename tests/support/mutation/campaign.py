@@ -1,40 +1,55 @@
-"""Runs the whole campaign of an architecture and writes its page of docs/studies.
+"""Runs campaigns and writes their pages of docs/studies, which hold all that is known.
 
-`python -m tests.support.mutation.campaign [--arch gfx950] [--decode] [--json FILE]`; with
-Triton installed its kernels are part of it, but of `--decode`. `--sample` draws some of the
-mutants of the largest kernels, which are thousands. `--known FILE` takes the results that an
-earlier `--json FILE` wrote of those kernels whose code and inputs are the same as then, so that
-only kernels that have changed are run: right as long as the checker and the arguments are the
-same, too. With `--kernel` no page is written: that is for a new kernel, of which those mutants that
-nothing shows are printed as rows of benchmarks/checker_mutation/arguments.py, to be filled with
-reasons or to be taken as they are.
+`python -m tests.support.mutation.campaign [--arch gfx950] [--decode]` runs every kernel of a page;
+with Triton installed its kernels are part of it, but of `--decode`. `--sample` draws some of the
+mutants of the largest kernels, which are thousands.
+
+Of a page that is there,
+
+    --check        names the kernels that are not those of its rows any more, and runs nothing
+    --stale        runs these again, and keeps the rows of the others
+    --only NAME    runs this kernel again
+
+Rows stay right as long as the checker and the arguments are the same, too. With `--kernel` no page
+is written: that is for a new kernel. Of what was run, those mutants that nothing shows are printed
+with their surroundings, as benchmarks/checker_mutation/arguments has it, to be filled with reasons
+or to be taken as they are.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.metadata
 import importlib.util
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from amdattn.arch.products import of_arch
 from amdattn.arch.props import KNOWN_DEVICES, DeviceProps
 from amdattn.compiler import DEFAULT_ARCH
-from benchmarks.checker_mutation.campaign import SCHEDULES, campaign
+from benchmarks.checker_mutation.campaign import campaign
 from benchmarks.checker_mutation.generate import CLASSES
-from benchmarks.checker_mutation.hazards import LLVM_ONLY
 from benchmarks.checker_mutation.kernel import KernelCode
-from benchmarks.checker_mutation.report import BAR_CLASS, BAR_OVERALL, Campaign, Counts
+from benchmarks.checker_mutation.report import Campaign
+from benchmarks.checker_mutation.sites import Pattern, smallest
 from benchmarks.checker_mutation.subject import Subject, shipped_subjects
 from tests.support.mutation.hip_subjects import hip_subjects
+from tests.support.mutation.page import Result, Text, read, render, results
 from tests.support.paths import ROOT
 
 # Of the members of a family, which have the same sources, one. These have thousands of mutants.
@@ -50,12 +65,9 @@ _LOCK = """- The Triton kernels were chosen while the campaign was written. `loc
 """
 _LEFT_OUT = """- Triton's causal attention was run and is not among them: of its 184 mutants 2 show
   nothing, a wait deleted and the same weakened.
-- In the unmutated forward kernel, as in that attention of Triton's, the static analysis finds LDS
-  operations under way at barriers and asks for waits, where checked mode has no finding: its rule
-  is stricter than what is needed. Such pairs count for no mutant.
-- Launches of heads of 120 columns and of slowly growing keys were added when four mutants of the
-  forward kernel had shown nothing; of its mutants these four were run again, alone. Two without
-  an answer in time were run again under the first order of waves, which shows nothing of them.
+- In the unmutated forward kernel, as in that attention of Triton's, loads to LDS are under way at
+  barriers, for the reads behind a later one. The static analysis does not know which reads those
+  are, and asks for waits where checked mode has no finding; such pairs count for no mutant.
 """
 
 
@@ -83,6 +95,12 @@ class Study:
     of_shipped: str = ""
     notes: str = ""
     page: str = ""
+
+    def text(self, triton: str) -> Text:
+        """What its page says besides results."""
+        kernels = f": {self.of_shipped}" if self.of_shipped else ""
+        title = kernels + ("" if self.arch == DEFAULT_ARCH else f" on {self.arch}")
+        return Text(title, triton, self.notes)
 
     @property
     def props(self) -> DeviceProps:
@@ -137,120 +155,30 @@ OF_DECODE = {
 }
 
 
-def page(study: Study, report: Campaign, triton: str) -> str:
-    """The document."""
-    return f"""# Mutation campaign of checked mode{_of(study)}
-
-Written by tests/support/mutation/campaign.py. Every kernel is changed in one place of its code
-object, class by class, and launched in checked mode on the inputs of the unmutated kernel (Triton:
-{triton}). A mutant counts as
-
-- *in place*: an error finding at the changed instruction, at the consumer that it served or at the
-  producer that it waited for;
-- *elsewhere*: an error finding or a fault at another place only, mostly of the copy to the host of
-  an output that was not written throughout;
-- *output*: no finding, but other results than the unmutated kernel's. These are defects of data
-  (a wrong offset is a well-formed access), which comparison with a reference shows;
-- *missed*: nothing of all that. A mutant that no launch reaches is missed;
-- *equivalent*: an argument says why nothing can be seen: a static analysis of all paths that shares
-  no code with the checker (benchmarks/checker_mutation/equivalence.py), or one that is stated
-  (arguments.py, idioms.py). Equivalent mutants are run as well; one that is noticed fails the
-  campaign.
-
-*Reported* is everything but missed, of those that are not equivalent. The bars: {BAR_OVERALL:.0%}
-overall and {BAR_CLASS:.0%} of each class. {_below(report)}
-
-The unmutated kernels have no findings under any of the orders of waves and workgroups that mutants
-are run under.
-
-## What the numbers rest on
-
-{_drawn(report)}{_assumptions(study, report)}
-
-## Counts
-
-{report.markdown()}"""
+def merged(old: Sequence[Result], new: Sequence[Result], names: Sequence[str]) -> list[Result]:
+    """The new results and what is left of the old ones, of these kernels and in their order."""
+    known = {result.kernel: result for result in (*old, *new)}
+    return [known[name] for name in names if name in known]
 
 
-def _of(study: Study) -> str:
-    """The part of the title that tells one page from the other."""
-    kernels = f": {study.of_shipped}" if study.of_shipped else ""
-    return kernels + ("" if study.arch == DEFAULT_ARCH else f" on {study.arch}")
+def stale(subjects: Sequence[Subject], found: Sequence[Result]) -> list[Subject]:
+    """Those that a page has no rows of, or rows of other code or other launches."""
+    known = {(result.kernel, result.digest, result.inputs) for result in found}
+    return [s for s in subjects if (s.name, digest(s), s.inputs) not in known]
 
 
-def _below(report: Campaign) -> str:
-    """What does not reach its bar."""
-    rates = {kind: counts.rate for kind, counts in report.by_class().items()}
-    below = [
-        f"{kind} {rate:.1%}"
-        for kind, rate in rates.items()
-        if rate < (BAR_OVERALL if kind == "all" else BAR_CLASS)
-    ]
-    return f"Below them: {', '.join(below)}." if below else "All are reached."
+def digest(subject: Subject) -> str:
+    """Of its instructions."""
+    return KernelCode(subject.image, subject.symbol).digest
 
 
-def _drawn(report: Campaign) -> str:
-    """How many mutants of a kernel were run, if not all."""
-    lines = []
-    for original in report.originals:
-        run = sum(outcome.subject == original.subject for outcome in report.outcomes)
-        if run < original.mutants:
-            lines.append(
-                f"- Of the {original.mutants} mutants of {original.subject} {run} were drawn, the "
-                f"classes in turn (seed {report.seed}).\n"
-            )
-    return "".join(lines)
-
-
-def known(path: Path, subjects: Sequence[Subject]) -> Campaign:
-    """Earlier results of those kernels that have the code and the inputs that they had."""
-    report = Campaign.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    now = {
-        (subject.name, KernelCode(subject.image, subject.symbol).digest, subject.inputs)
-        for subject in subjects
-    }
-    report.originals = [o for o in report.originals if (o.subject, o.digest, o.inputs) in now]
-    names = {original.subject for original in report.originals}
-    report.outcomes = [outcome for outcome in report.outcomes if outcome.subject in names]
-    return report
-
-
-def ordered(report: Campaign, subjects: Sequence[Subject]) -> None:
-    """Bring its kernels into the order of the subjects."""
-    names = [subject.name for subject in subjects]
-    report.originals.sort(key=lambda original: names.index(original.subject))
-    report.outcomes.sort(key=lambda outcome: names.index(outcome.subject))
-
-
-def rows_of_arguments(report: Campaign) -> list[str]:
-    """The missed mutants as they would stand in arguments.py."""
-    digests = {original.subject: original.digest for original in report.originals}
-    return [
-        f'    ("{digests[o.subject]}", "{o.kind}", {o.pc:#x}): ...,  # {o.what}'
-        for o in report.missed
-    ]
-
-
-def _assumptions(study: Study, report: Campaign) -> str:
-    """What a reader has to grant, and what the rates are if it is not granted."""
-    assumed = [
-        o for o in report.outcomes if o.equivalent and any(rule in o.argument for rule in LLVM_ONLY)
-    ]
-    granted, rates = Counts.of(report.outcomes), {}
-    for kind in ("s_nop", "all"):
-        counts = report.by_class().get(kind, granted)
-        counted = counts["mutants"] - counts["equivalent"] + len(assumed)
-        rates[kind] = 1 - (counts["missed"] + len(assumed)) / counted if counted else 1.0
-    s_nop, everything = f"{rates['s_nop']:.1%}", f"{rates['all']:.1%}"
-    return f"""- {len(assumed)} s_nop mutants count as equivalent as the manual's table asks for no
-  state where a VALU reads, as carry-in or lane mask, an SGPR that a VALU wrote, and is taken to
-  mean the source that lanes exchange where DPP reads a VGPR that a VALU wrote; LLVM keeps two,
-  and the checker reports their absence as advice. If that is not granted, {s_nop} of the s_nop
-  mutants and {everything} of all are reported.
-{study.notes}- Waits and barriers between coherent accesses show only if one of
-  {len(SCHEDULES)} orders of waves and workgroups makes the result wrong.
-- Rules on what has to be waited for at a barrier and at a release were narrowed after comparison
-  with the memory model that the checker documents."""
+def surroundings(report: Campaign, subjects: Sequence[Subject]) -> Iterator[str]:
+    """The missed mutants as patterns that find them."""
+    codes = {s.name: KernelCode(s.image, s.symbol) for s in subjects}
+    for o in report.missed:
+        text = smallest(codes[o.subject], o.pc)
+        count = len(Pattern(text).find(codes[o.subject]))
+        yield f"# {o.subject}, {o.kind}, {o.pc:#x}, {o.what}: one of {count}\n{text}"
 
 
 def main() -> int:
@@ -258,71 +186,96 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arch", choices=list(STUDIES), default=DEFAULT_ARCH)
     parser.add_argument("--decode", action="store_true", help="kernels of attention over a cache")
-    parser.add_argument("--json", type=Path, help="write everything there as well")
-    parser.add_argument("--known", type=Path, help="results of an earlier run, as --json has them")
+    parser.add_argument("--json", type=Path, help="write what was run there as well")
     parser.add_argument("--workers", type=int, default=2, help="processes that launch mutants")
+    parser.add_argument("--seconds", type=float, default=300.0, help="for each mutant")
     parser.add_argument(
         "--sample", type=int, help=f"so many mutants of each of {LARGE}; default: all"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
-    parser.add_argument("--kernel", action="append", help="mutate this one only; write no page")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--check", action="store_true", help="whether the page is of the kernels")
+    which.add_argument("--stale", action="store_true", help="kernels that have changed")
+    which.add_argument("--only", action="append", help="this kernel of the page")
+    which.add_argument("--kernel", action="append", help="this shipped kernel; write no page")
     parser.add_argument(
         "--class", action="append", dest="classes", help="this one only", choices=CLASSES
     )
     given = parser.parse_args()
     if given.classes and not given.kernel:
         parser.error("--class needs --kernel: the page has every class")
-    console = Console()
     study = (OF_DECODE if given.decode else STUDIES)[given.arch]
     os.environ["AMDATTN_DEVICE"] = f"virtual:{study.arch}"  # Triton compiles for it
+    path = ROOT / "docs" / "studies" / study.page
+    old: list[Result] = []
     if given.kernel:
-        chosen, triton = shipped_subjects(study.props, given.kernel), ""
-        missing = set(given.kernel) - {subject.name for subject in chosen}
-        if missing:
-            parser.error(f"no kernel {', '.join(sorted(missing))} is shipped")
+        every, triton = shipped_subjects(study.props, given.kernel), ""
     else:
-        chosen, triton = study.subjects()
-    report = Campaign([], [], given.sample, given.seed)
-    if given.known:
-        report = known(given.known, chosen)
-    names = {original.subject for original in report.originals}
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
-        steps: dict[str, object] = {}
-
-        def progress(what: str, done: int, total: int) -> None:
-            if what not in steps:
-                steps[what] = bar.add_task(what, total=total)
-            bar.update(steps[what], completed=done, total=total)  # type: ignore[arg-type]
-
+        every, triton = study.subjects()
+    if given.check or given.stale or given.only:
+        version, old = read(path.read_text(encoding="utf-8"))
+        kept = {result.kernel for result in old if result.kernel.startswith("triton ")}
+        if kept and triton != version:  # other kernels than those of the page
+            every, triton = [s for s in every if not s.name.startswith("triton ")], version
+    chosen, names = every, [subject.name for subject in every]
+    if given.check or given.stale:
+        chosen = stale(every, old)
+    elif wanted := given.only or given.kernel:
+        chosen = [subject for subject in every if subject.name in wanted]
+        if missing := set(wanted) - {subject.name for subject in chosen}:
+            parser.error(f"there is no kernel {', '.join(sorted(missing))}")
+    if given.check:
         for subject in chosen:
-            if subject.name in names:
-                continue
-            is_large = subject.name in LARGE or given.kernel
+            print(f"{study.page}: {subject.name} is {digest(subject)}, not that of its rows")
+        return 1 if chosen else 0
+    # Triton's kernels of the page, if it is not installed.
+    names += [result.kernel for result in old if result.kernel not in names]
+
+    def written(report: Campaign) -> None:
+        """What there is, lest it be lost if a later kernel fails."""
+        if given.json:
+            given.json.write_text(json.dumps(report.as_dict(), indent=1), encoding="utf-8")
+        if not given.kernel:
+            found = merged(old, list(results(report)), names)
+            path.write_text(render(study.text(triton), found), encoding="utf-8")
+
+    console = Console()
+    report = Campaign([], [], given.sample, given.seed)
+    with _progress(console) as progress:
+        for subject in chosen:
             found = campaign(
                 [subject],
-                sample=given.sample if is_large else None,
+                sample=given.sample if subject.name in LARGE or given.kernel else None,
                 seed=given.seed,
                 classes=given.classes or CLASSES,
                 num_workers=given.workers,
+                seconds_per_mutant=given.seconds,
                 progress=progress,
             )
             report.originals += found.originals
             report.outcomes += found.outcomes
-            if given.json:  # what there is, for --known if a later kernel fails
-                given.json.write_text(json.dumps(report.as_dict(), indent=1), encoding="utf-8")
-    ordered(report, chosen)
+            written(report)
     console.print(report.table())
-    if not given.kernel:
-        file = ROOT / "docs" / "studies" / study.page
-        file.write_text(page(study, report, triton), encoding="utf-8")
-    if given.json:
-        given.json.write_text(json.dumps(report.as_dict(), indent=1), encoding="utf-8")
-    for row in rows_of_arguments(report):
-        console.print(row, markup=False, highlight=False, soft_wrap=True)
+    for text in surroundings(report, chosen):
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
     for failure in report.failures:
         console.print(failure, style="red", markup=False)
     return 1 if report.failures else 0
+
+
+@contextlib.contextmanager
+def _progress(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """Bars on a terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
+        steps: dict[str, TaskID] = {}
+
+        def advance(what: str, done: int, total: int) -> None:
+            if what not in steps:
+                steps[what] = bar.add_task(what)
+            bar.update(steps[what], completed=done, total=total)
+
+        yield advance
 
 
 if __name__ == "__main__":

@@ -1,0 +1,13 @@
+"""The arguments that are stated, by family of kernels."""
+
+from __future__ import annotations
+
+from benchmarks.checker_mutation.arguments import attention, decode, gemm, rows, triton
+
+ARGUMENTS = (
+    *attention.ARGUMENTS,
+    *decode.ARGUMENTS,
+    *gemm.ARGUMENTS,
+    *rows.ARGUMENTS,
+    *triton.ARGUMENTS,
+)

@@ -1,0 +1,119 @@
+"""Of attention forward; what holds of every kernel of it is in `idioms`."""
+
+from __future__ import annotations
+
+from benchmarks.checker_mutation.stated import Stated
+
+_FIRST_COLUMNS = (
+    "no wave comes here: in every row that there is one lane has the first columns, so that the "
+    "branch before it is always taken"
+)
+_LATER_COLUMNS = (
+    "the lanes that stay away have no column in this step of the row, and so they have none in the "
+    "later ones, which only these stores follow; then the mask of the rows is restored"
+)
+_ONE_GROUP = "no wave comes here: all columns of O that the kernel takes are in one group"
+
+_NARROW = "attn_fwd_bf16_d64_narrow_rtne"
+_GFX942 = ("gfx942",)
+_FORWARD, _GFX950 = "attn_fwd_bf16_d128_rtne", ("gfx950",)
+
+ARGUMENTS = (
+    # Rows whose results are not rounded by two instructions, 16 columns at a time.
+    Stated(
+        *(_FORWARD, "EXEC", _LATER_COLUMNS),
+        """
+          s_and_saveexec_b64 s[2], vcc
+          s_cbranch_execz
+          global_store_dwordx4 v[2], v[4], off offset:#
+        > s_or_b64 exec, exec, s[2]
+        """,
+        archs=_GFX950,
+    ),
+    Stated(
+        *(_FORWARD, "EXEC", _LATER_COLUMNS),
+        """
+          s_and_saveexec_b64 s[2], s[2]
+          s_cbranch_execz
+          global_store_dwordx4 v[2], v[4], off offset:#
+        > s_or_b64 exec, exec, s[2]
+        """,
+        sites=6,
+        archs=_GFX950,
+    ),
+    Stated(
+        *(_NARROW, "EXEC", _FIRST_COLUMNS),
+        """
+          s_cbranch_execnz
+        > s_or_b64 exec, exec, s[2]
+          v_cmp_lt_i32 vcc, 8, v
+          s_and_saveexec_b64 s[2], vcc
+        """,
+        sites=2,
+        archs=_GFX942,
+    ),
+    Stated(
+        *(_NARROW, "EXEC", _FIRST_COLUMNS),
+        """
+          v_cmp_lt_i32 vcc, 8, v
+        > s_and_saveexec_b64 s[2], vcc
+          s_cbranch_execnz
+          s_or_b64 exec, exec, s[2]
+        """,
+        sites=2,
+        archs=_GFX942,
+    ),
+    # The division by the number of columns' groups, of each of the loop's two copies.
+    Stated(
+        *(_NARROW, "s_nop", _ONE_GROUP),
+        """
+          s_endpgm
+          v_cvt_f32_u32 v, s
+          s_sub_i32 s, 0, s
+          v_rcp_iflag_f32 v, v
+        > s_nop 0
+          v_mul_f32 v, 0x4f7ffffe, v
+        """,
+        archs=_GFX942,
+    ),
+    Stated(
+        *(_NARROW, "s_nop", _ONE_GROUP),
+        """
+          s_endpgm
+          v_cvt_f32_u32 v, s
+          s_sub_i32 s, 0, s
+          v_rcp_iflag_f32 v, v
+          s_nop 0
+          v_mul_f32 v, 0x4f7ffffe, v
+          v_cvt_u32_f32 v, v
+        > s_nop 0
+        """,
+        archs=_GFX942,
+    ),
+    Stated(
+        *(_NARROW, "s_nop", _ONE_GROUP),
+        """
+          s_branch
+          v_cvt_f32_u32 v, s
+          s_sub_i32 s, 0, s
+          v_rcp_iflag_f32 v, v
+        > s_nop 0
+          v_mul_f32 v, 0x4f7ffffe, v
+        """,
+        archs=_GFX942,
+    ),
+    Stated(
+        *(_NARROW, "s_nop", _ONE_GROUP),
+        """
+          s_branch
+          v_cvt_f32_u32 v, s
+          s_sub_i32 s, 0, s
+          v_rcp_iflag_f32 v, v
+          s_nop 0
+          v_mul_f32 v, 0x4f7ffffe, v
+          v_cvt_u32_f32 v, v
+        > s_nop 0
+        """,
+        archs=_GFX942,
+    ),
+)

@@ -1,0 +1,140 @@
+"""Of root mean square norms and of states that are merged, a row for a wave."""
+
+from __future__ import annotations
+
+from benchmarks.checker_mutation.stated import Stated
+
+_ALL_STORED = "all results have been stored, and nothing else follows for any lane"
+_SAME_ROW = (
+    "the lanes that are let in as well hold the same row, of which they have the same sum and "
+    "greatest value: they store the same word to the same address"
+)
+_LAST_CHUNK = (
+    "the lanes that are let in as well hold the last chunk of the row too, from the same addresses "
+    "and with the same sum: they store its last columns once more, the same words"
+)
+_ROW_ENDED = (
+    "for the lanes that stay away the row ends in this step, and so they have no columns in the "
+    "later one, which only these stores follow; a wave without lanes then leads to the end, too"
+)
+_ENDS = (
+    "all results have been stored: a wave with lanes ends by the next branch, and one without by "
+    "those behind it, which test masks of EXEC"
+)
+_NOT_FROM_THERE = (
+    "the loads that it would wait for are of the code for a residual, which waves leave for the "
+    "end: with lanes by a branch on EXEC, without by branches on masks of EXEC, which are 0. "
+    "Waves that come here have two loads under way, which it allows"
+)
+
+_NORM, _MERGE = "rms_norm_bf16_c4096_l256", "merge_state_bf16_b8"
+
+ARGUMENTS = (
+    Stated(
+        *(_NORM, ("wait deleted", "wait weakened"), _NOT_FROM_THERE),
+        """
+          v_or_b32 v, 0x800, v
+        > s_waitcnt vmcnt(2)
+          v_min_u32 v, s, v
+          v_lshlrev_b32 v, 1, v
+        """,
+    ),
+    Stated(
+        *(_NORM, "EXEC", _LAST_CHUNK),
+        """
+          v_cmp_lt_i32 vcc, 0, v
+        > s_and_saveexec_b64 s[2], vcc
+          s_cbranch_execz
+          v_cndmask_b32 v, 0, 1, s[2]
+        """,
+        sites=2,
+    ),
+    Stated(
+        *(_NORM, "EXEC", _LAST_CHUNK),
+        """
+          v_cmp_lt_i32 vcc, 0, v
+        > s_and_saveexec_b64 s[2], vcc
+          s_cbranch_execz
+          s_andn2_b64 vcc, exec, s[2]
+        """,
+        sites=2,
+    ),
+    Stated(
+        *(_NORM, "EXEC", _ROW_ENDED),
+        """
+          global_store_short_d16_hi v[2], v, off offset:2
+        > s_or_b64 exec, exec, s[2]
+          s_or_saveexec_b64 s[2], s[2]
+          v_mov_b32 v, v
+        """,
+        sites=2,
+    ),
+    Stated(
+        *(_NORM, "EXEC", _ROW_ENDED),
+        """
+          global_store_dwordx4 v[2], v[4], off
+        > s_or_b64 exec, exec, s[2]
+          s_nop 0
+          v_lshlrev_b32 v, 16, v
+        """,
+        sites=2,
+    ),
+    Stated(
+        *(_NORM, "EXEC", _ENDS),
+        """
+          global_store_short_d16_hi v[2], v, off offset:2
+        > s_or_b64 exec, exec, s[2]
+          s_andn2_saveexec_b64 s[2], s[2]
+          s_cbranch_execz
+        """,
+        sites=2,
+    ),
+    Stated(
+        *(_NORM, "EXEC", _ENDS),
+        """
+          global_store_dwordx4 v[2], v[4], off
+        > s_or_b64 exec, exec, s[2]
+          s_branch
+          v_lshlrev_b32 v, 3, v
+        """,
+    ),
+    # Of as many states, where the lse is stored.
+    Stated(
+        *(_MERGE, "EXEC", _SAME_ROW),
+        """
+          global_store_dwordx2 v[2], v[2], off
+        > s_and_saveexec_b64 s[2], vcc
+          s_cbranch_execz
+          s_mul_hi_i32 s, s, s
+        """,
+        sites=8,
+    ),
+    Stated(
+        *(_MERGE, "EXEC", _SAME_ROW),
+        """
+          global_store_dwordx2 v[2], v[2], off
+        > s_and_b64 exec, exec, vcc
+          s_cbranch_execz
+          v_log_f32 v, v
+        """,
+    ),
+    Stated(
+        *(_MERGE, "EXEC", _ALL_STORED),
+        """
+          global_store_dword v[2], v, off
+        > s_or_b64 exec, exec, s[2]
+          s_mov_b64 s[2], 0
+          s_andn2_b64 vcc, exec, s[2]
+        """,
+        sites=7,
+    ),
+    Stated(
+        *(_MERGE, "EXEC", _ALL_STORED),
+        """
+          global_store_dword v[2], v, off
+        > s_or_b64 exec, exec, s[2]
+          s_mov_b64 s[2], 0
+          s_and_b64 vcc, exec, s[2]
+        """,
+    ),
+)
