@@ -64,6 +64,24 @@ def test_page() -> None:
     assert f"| amdattn {at_8192} | 50% | 40% | 30% | 20% |" in page
 
 
+def test_what_no_kernel_could_do() -> None:
+    """A fifth of the matrix work is thrown away; of the rest the peak allows no more."""
+    shape, other = GRID[3], GRID[2]
+    busy = {"mfma": 0.8, "mfma_device": 0.8, "valu": 0.4, "lds": 0.3}
+    energy = row(shape, "aiter", 1.0)["energy"] | {"matrix_flops": {"32x32x16": 1.25e9}}
+    lds = {"lds": "published"}
+    rows = [
+        row(shape, "amdattn", 100.0),
+        *(row(s, "amdattn", 50.0, **lds) for s in (shape, other)),
+        row(shape, "aiter", 60.0, use=busy, energy=energy, **lds),
+        row(other, "aiter", 55.0, use=busy | {"mfma_device": 1.25 * 0.9}, energy=energy, **lds),
+    ]
+    page = render(rows)
+    assert f"| {shape} | 80.0%, 64.0% | 1.562 | 76.8% | 1.200 | 76.8% |" in page
+    assert f"| {other} | 112.5%, 90.0% | 1.111 | 108.0% | 1.100 | 99.0% |" in page
+    assert "That is below 1.20 at 1 of 2 shapes" in page and "and at 1 of 2 " in page
+
+
 def test_rows_of_two_models_are_told_and_ours_are_needed() -> None:
     page = render([row(GRID[0], "amdattn", 1.0), row(GRID[0], "aiter", 1.0) | {"model": "xyz"}])
     assert "(its library abc and xyz)" in page

@@ -596,6 +596,41 @@ def test_a_condition_that_a_loop_makes_anew() -> None:
 
 
 @pytest.mark.parametrize(
+    ("loads", "stays"),
+    [
+        (("s_load_dword s8, s[0:1], 0x10", "s_load_dword s9, s[0:1], 0x14"), True),
+        (("s_load_dwordx2 s[8:9], s[0:1], 0x10", "s_nop 0"), True),
+        (("s_load_dword s8, s[0:1], 0x10", "s_load_dword s9, s[2:3], 0x14"), False),
+        (("s_load_dword s8, s[0:1], 0x10", "s_mov_b32 s9, s11"), False),
+        (("s_load_dword s8, s[0:1], s12", "s_mov_b32 s9, s8"), False),
+        (("s_load_dwordx2 s[8:9], s[0:1], 0x10", "s_mov_b32 s0, s11"), False),
+    ],
+)
+def test_a_condition_of_arguments_stays_from_turn_to_turn(
+    loads: tuple[str, str], stays: bool
+) -> None:
+    turn = [
+        *(*loads, "s_waitcnt lgkmcnt(0)"),
+        *("s_cmp_lt_i32 s8, s9", "s_cselect_b64 s[4:5], -1, 0"),
+        *("s_and_b64 vcc, exec, s[4:5]", "s_cbranch_vccz 2", "global_load_dword v0, v[2:3], off"),
+        *("s_and_b64 vcc, exec, s[4:5]", "s_cbranch_vccz 1", "s_waitcnt vmcnt(0)"),
+    ]
+    dwords = sum(map(len, assemble(turn, DEFAULT_CPU))) // 4
+    kernel = code(*turn, f"s_cbranch_scc1 {-dwords - 1}", "v_mov_b32_e32 v1, v0")
+    assert kernel.instructions[-3].target == 0
+    assert bool(decisions(kernel)) == stays == (not WaitsOnPaths(kernel).too_early())
+
+
+def test_loops_but_for_that_of_another_attempt() -> None:
+    """A wait in a loop leaves to others what they read; one behind it does not."""
+    again = ("s_barrier", "s_load_dwordx4 s[4:7], s[0:1], 0x0")
+    kernel = code(*again, "s_nop 0", "s_cbranch_scc0 -2", "s_nop 1", "s_cbranch_scc1 -7")
+    assert [idioms.is_in_a_loop(kernel, i.pc) for i in kernel.instructions[:6]] == [
+        *(True, False, True, True, False, False),
+    ]
+
+
+@pytest.mark.parametrize(
     ("name", "of_kind"),
     [
         ("attn_merge_bf16_d128_rtne", 1000),
