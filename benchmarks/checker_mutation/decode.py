@@ -36,7 +36,7 @@ class _Launch:
     options: Mapping[str, Any] = field(default_factory=dict)  # of DecodeProblem
     cus: int = 0  # of a smaller device, of which a workgroup has more to do; 0: all
     stale: bool = False  # a launch before was aborted
-    nan: bool = False  # in the last heads of q and of the cache, behind the columns of those before
+    nan: bool = False  # in the last heads of q, k and the cache, behind the columns of those before
 
 
 class _NanBehind(DecodeCase):
@@ -45,7 +45,7 @@ class _NanBehind(DecodeCase):
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
         """As of others, but for the last heads."""
         made = super().inputs(seed)
-        for name in ("q", "k_cache"):
+        for name in {"q", "k", "k_cache"} & made.keys():
             made[name][..., -1, :] = np.nan
         return made
 
@@ -117,6 +117,7 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
     return [
         _Launch((1, 1, keys - 1, 2, 1, columns), options={"return_lse": False}),
         _Launch((3, 1, 16, 2, 1, columns), (0, 5, 16), {"sinks": True}),
+        _Launch((3, 1, 16, 2, 1, 24), (0, 5, 16)),
         _Launch(
             *((3, 1, two + 64, 4, 2, columns), (keys + 3, 37, two + 2)),
             {"seqlen_new": 1, **steps},
@@ -161,6 +162,12 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
         ),
         _Launch((1, 1, two - 5, 2, 2, 24), options={"head_dim_v": 16}, nan=True),
         _Launch(
+            *((2, 2, more, 2, 2, 24), (keys - 20, two - 15)),
+            {"seqlen_new": 40, "head_dim_v": 16},
+            cus=2,
+            nan=True,
+        ),
+        _Launch(
             *((2, 1, keys + 32, 2, 1, columns), (keys - 2, keys + 27)),
             {"seqlen_new": 3, "num_splits": 2, **turned(keys + 32, columns // 2, interleaved=True)},
         ),
@@ -175,7 +182,12 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
         _Launch((1, 1, 3 * keys, 1, 1, columns), options=seen),
         _Launch((3, 1, two - 5, 2, 1, columns), options=seen),
         _Launch((3, 1, two - 5, 2, 1, columns), options=seen, cus=1),
-        _Launch((1, 1, 5 * keys, 1, 1, columns), (5 * keys - 3,), cus=1),
+        *(
+            _Launch((1, 1, 5 * keys, 1, 1, columns), (5 * keys - 3,), kind, cus=1)
+            for kind in ({}, paged)
+        ),
+        # More pages than a wave looks up at a time.
+        _Launch((1, 1, 36 * keys, 1, 1, columns), (35 * keys + 3,), paged, cus=1),
         _Launch((66, 1, keys + 16, 1, 1, columns), (1, 2, 3, 4, 5, 6, keys + 1), paged, cus=38),
         _Launch((66, 1, 16, 1, 1, columns), (1, 2, 3), {"sinks": True, **seen}),
     ]
