@@ -138,10 +138,13 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
             {"seqlen_new": 40, **steps, **turned(more, columns, interleaved=False)},
             cus=1,
         ),
-        _Launch(
-            *((3, 2, more, 2, 2, columns - 8), (keys - 20, two - 15, 13)),
-            {"seqlen_new": 40, **narrow, **turned(more, columns - 16, interleaved=True)},
-            cus=2,
+        *(
+            _Launch(
+                *((3, 2, more, 2, 2, columns - 8), (keys - 20, two - 15, 13)),
+                {"seqlen_new": 40, **narrow, **turned(more, columns - 16, interleaved)},
+                cus=2,
+            )
+            for interleaved in (True, False)
         ),
         _Launch(
             *((2, 2, more, 2, 2, 24), (keys - 20, two - 15)),

@@ -158,8 +158,8 @@ are run under.
 ## Kernels
 
 The digests are of the instructions and of the launches that the rows below are of;
-`python -m tests.support.mutation.campaign --stale` runs those again that have changed since. "?" was
-not recorded. Where fewer mutants were run than there are, the classes were drawn in turn.
+`python -m tests.support.mutation.campaign --stale` runs those again that have changed since. "?"
+was not recorded. Where fewer mutants were run than there are, the classes were drawn in turn.
 
 {_kernels(found)}
 ## Counts
