@@ -218,6 +218,7 @@ MERGE: tuple[AttentionCase, ...] = (
     AttentionCase(
         2, 20, 70, 8, 4, options={"num_splits": 2, "causal": True}, lengths=((20, 60), (7, 70))
     ),
+    AttentionCase(4, 400, 70, 2, 1, options={"num_splits": 2}, lengths=_ORDERED, one_cu=True),
 )
 GATHER: tuple[AttentionCase, ...] = (
     AttentionCase(2, 20, 300, 3, 3, options={**_WHOLE, "gather": "k"}),

@@ -282,6 +282,8 @@ def _contents(
     if merges:
         parts = _parts(plan, normal, case.nan)
         buffers += [read_only(name, data.tobytes()) for name, data in parts.items()]
+        if any(region.name == MERGES for region in plan.workspace.regions):
+            buffers.append(read_only(MERGES, _merged_tiles(case, plan)))
     elif any(region.name == ENTRIES for region in plan.workspace.regions):
         tiles = _tiles(kernel, case, plan)
         buffers += [read_only(r.name, tiles) for r in _regions(plan) if r.name == ENTRIES]
@@ -318,6 +320,17 @@ def _tiles(kernel: KernelSpec, case: AttentionCase, plan: PlannedAttention) -> b
             found += [(*tile, part, parts) for part in range(parts)]
         q_base, kv_base = q_base + rows, kv_base + keys
     return np.array(found, np.int32).tobytes().ljust(plan.workspace[ENTRIES].nbytes, b"\0")
+
+
+def _merged_tiles(case: AttentionCase, plan: PlannedAttention) -> bytes:
+    """The same for the kernel that merges: every tile is in two parts."""
+    found: list[tuple[int, ...]] = []
+    q_base, kv_base = 0, 0
+    for rows, keys in case.lengths:
+        for start in range(0, rows, plan.forward.kernel.tile["q"]):
+            found.append((start, rows, keys, q_base, kv_base, 2 * len(found), 0, 2))
+        q_base, kv_base = q_base + rows, kv_base + keys
+    return np.array(found, np.int32).tobytes().ljust(plan.workspace[MERGES].nbytes, b"\0")
 
 
 def _parts(

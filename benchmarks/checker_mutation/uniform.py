@@ -110,8 +110,9 @@ def _arguments(code: KernelCode, pc: int, register: int) -> set[int | None]:
     for maker in sources(code, pc, register):
         inst = code.at(maker)
         offset = _OFFSET.fullmatch(inst.operands[2]) if len(inst.operands) > 2 else None
-        if inst.mnemonic.startswith("s_load_dword") and inst.operands[1] == _KERNARG and offset:
-            loaded = sorted(regs.registers(inst.operands[0]))
+        loaded = sorted(regs.registers(inst.operands[0]))
+        is_load = inst.mnemonic.startswith("s_load_dword") and inst.operands[1] == _KERNARG
+        if is_load and offset and register in loaded:  # not a copy of what was loaded
             found.add(int(offset[0], 16) + 4 * loaded.index(register))
         else:
             found |= {None, -maker}

@@ -8,9 +8,9 @@ _FIRST_COLUMNS = (
     "no wave comes here: in every row that there is one lane has the first columns, so that the "
     "branch before it is always taken"
 )
-_LATER_COLUMNS = (
-    "the lanes that stay away have no column in this step of the row, and so they have none in the "
-    "later ones, which only these stores follow; then the mask of the rows is restored"
+_NO_COLUMNS = (
+    "the lanes that stay away have no column of O in this step, the first, and so they have none "
+    "at all: there is nothing that they would store later"
 )
 _ONE_GROUP = "no wave comes here: all columns of O that the kernel takes are in one group"
 
@@ -19,26 +19,15 @@ _GFX942 = ("gfx942",)
 _FORWARD, _GFX950 = "attn_fwd_bf16_d128_rtne", ("gfx950",)
 
 ARGUMENTS = (
-    # Rows whose results are not rounded by two instructions, 16 columns at a time.
+    # The first 16 columns of rows whose results are not rounded by two instructions.
     Stated(
-        *(_FORWARD, "EXEC", _LATER_COLUMNS),
+        *(_FORWARD, "EXEC", _NO_COLUMNS),
         """
           s_and_saveexec_b64 s[2], vcc
           s_cbranch_execz
           global_store_dwordx4 v[2], v[4], off offset:#
         > s_or_b64 exec, exec, s[2]
         """,
-        archs=_GFX950,
-    ),
-    Stated(
-        *(_FORWARD, "EXEC", _LATER_COLUMNS),
-        """
-          s_and_saveexec_b64 s[2], s[2]
-          s_cbranch_execz
-          global_store_dwordx4 v[2], v[4], off offset:#
-        > s_or_b64 exec, exec, s[2]
-        """,
-        sites=6,
         archs=_GFX950,
     ),
     Stated(

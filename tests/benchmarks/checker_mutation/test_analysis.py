@@ -602,6 +602,7 @@ def test_a_condition_that_a_loop_makes_anew() -> None:
         (("s_load_dwordx2 s[8:9], s[0:1], 0x10", "s_nop 0"), True),
         (("s_load_dword s8, s[0:1], 0x10", "s_load_dword s9, s[2:3], 0x14"), False),
         (("s_load_dword s8, s[0:1], 0x10", "s_mov_b32 s9, s11"), False),
+        (("s_load_dword s8, s[0:1], 0x10", "s_mov_b32 s9, s8"), False),  # copies are not followed
         (("s_load_dword s8, s[0:1], s12", "s_mov_b32 s9, s8"), False),
         (("s_load_dwordx2 s[8:9], s[0:1], 0x10", "s_mov_b32 s0, s11"), False),
     ],
