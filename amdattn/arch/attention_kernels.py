@@ -35,6 +35,6 @@ class AttentionKernels:
 
 
 ATTENTION_KERNELS = {
-    "gfx942": AttentionKernels(8, 258, 0, 340, 9000, 0, 0),
+    "gfx942": AttentionKernels(8, 258, 0, 340, 9000, 100, 0),
     "gfx950": AttentionKernels(2, 190, 100, 0, 3500, 26, 90),
 }

@@ -17,7 +17,7 @@ SHAPE = Shape(1, 2, 1, 200, 200, 128)
 @pytest.fixture
 def two_launches():
     """Every tile in two parts, and a launch that merges them."""
-    return Shipped("rtne", num_splits=2)
+    return Shipped("rtne", num_splits=2, q_tile=384)
 
 
 def run(kernel, **options):

@@ -41,12 +41,14 @@ def workgroup_clk(kernel: KernelSpec, edges: int) -> float:
     """Clocks of a workgroup beside its KV blocks, and of so many edges of a window among them.
 
     Where registers are left for another workgroup on the CU, half of what is before and after the
-    loop is beside the other's loop.
+    loop is beside the other's loop, and so is what memory takes for the rows of Q and O. Elsewhere
+    all workgroups ask for theirs at once.
     """
     costs, rows = ATTENTION_KERNELS[kernel.arch], kernel.tile["q"]
     masked = edges * (rows / (_ROWS * _WAVES)) * (rows / _KEYS)
-    ends = costs.workgroup + costs.workgroup_per_kib * rows * _columns(kernel) / 512
-    return ends / _residents(kernel) + masked * costs.masked
+    residents = _residents(kernel)
+    of_rows = costs.workgroup_per_kib * rows * _columns(kernel) / 512 if residents == 1 else 0
+    return costs.workgroup / residents + of_rows + masked * costs.masked
 
 
 def _residents(kernel: KernelSpec) -> int:
