@@ -79,6 +79,14 @@ def varlen_qkvpacked(max_seqlen=21, **options):
     return amdattn.flash_attn_varlen_qkvpacked_func(qkv_, _SUMS, max_seqlen, **options)
 
 
+def varlen_paged(**options):
+    q, k, v = qkv((24, 2, 64), *[(4, 16, 2, 64)] * 2)
+    table = np.arange(4, dtype=np.int32).reshape(2, 2)
+    return amdattn.flash_attn_varlen_func(
+        q, k, v, _SUMS, _SUMS, 21, 21, block_table=table, **options
+    )
+
+
 def product(**options):
     a, b = qkv((4, 128), (32, 128))
     return amdattn.gemm_nt(a, b, **options)
@@ -102,6 +110,7 @@ CALLS = {
     kvpacked: amdattn.flash_attn_kvpacked_func,
     qkvpacked: amdattn.flash_attn_qkvpacked_func,
     varlen: amdattn.flash_attn_varlen_func,
+    varlen_paged: amdattn.flash_attn_varlen_func,
     varlen_kvpacked: amdattn.flash_attn_varlen_kvpacked_func,
     varlen_qkvpacked: amdattn.flash_attn_varlen_qkvpacked_func,
     product: amdattn.gemm_nt,
@@ -117,15 +126,17 @@ INTEGERS |= dict.fromkeys(("max_seqlen_q", "max_seqlen_k", "max_seqlen"), (21, 2
 INTEGERS |= dict.fromkeys(("seqlen_q", "seqlen_kv"), (9, 300))
 INTEGERS |= dict.fromkeys(("num_heads_q", "head_dim", "head_dim_v"), (64, 128))
 INTEGERS |= {"num_heads_kv": (2, 4), "total_q": (), "total_kv": (), "shape": (4, 8)}
+INTEGERS |= {"max_total_k": (24, 30)}
 INTEGERS |= {"m": (4, 8), "n": (32, 64), "k": (128, 256)}
 FLAGS = dict.fromkeys(("causal", "deterministic", "top_left", "sinks", "bias"), (False, True))
 FLAGS |= dict.fromkeys(("return_attn_probs", "return_lse", "aligned"), (False, True))
-WORDS = {"round_mode", "layout", "activation", "gather"}
+WORDS = {"round_mode", "layout", "activation", "gather", "kv_layout"}
+OF_PAGES = {"kv_layout", "max_total_k"}  # which only arrays in pages have
 # Arrays, dtypes, and pairs, which have tests of their own.
 OTHERS = {
     *("q", "k", "v", "kv", "qkv", "cu_seqlens_q", "cu_seqlens_k", "cu_seqlens", "out", "lse"),
     *("alibi_slopes", "block_table", "a", "b", "workspace", "out_dtype", "dtype", "window_size"),
-    "device",
+    *("device", "k_descale", "v_descale"),
 }
 ARRAY_NAMES = {dense: {"sinks"}, product: {"bias"}}
 
@@ -135,7 +146,7 @@ def _arguments(call):
         is_array = call not in (planned, planned_product) and name in ("sinks", "bias", "k")
         if name in OTHERS and not (call is planned_product and name == "k"):
             continue
-        if not is_array:
+        if not is_array and (call is varlen_paged) == (name in OF_PAGES):
             yield name
 
 

@@ -22,10 +22,29 @@ _SEED = 0
 def operation_subject(
     operation: Operation[Any, Any], kernel: KernelSpec, props: DeviceProps
 ) -> Subject:
-    """One of an operation's own kernels."""
-    cases = operation.cases(kernel)
-    made = tuple(operation_case(operation, case, kernel, props) for case in cases)
+    """A kernel of an operation; of one that is not its own, in the plans that launch it."""
+    cases = operation.cases(kernel if is_own(operation, kernel) else None)
+    made = tuple(
+        operation_case(operation, case, kernel, props)
+        for case in cases
+        if is_own(operation, kernel) or _launches(operation, case, kernel, props)
+    )
     return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
+
+
+def is_own(operation: Operation[Any, Any], kernel: KernelSpec) -> bool:
+    """Whether plans can be asked for with this kernel."""
+    return kernel.op == operation.kernel_ops[0]
+
+
+def _launches(
+    operation: Operation[Any, Any],
+    case: OperationCase[Any],
+    kernel: KernelSpec,
+    props: DeviceProps,
+) -> bool:
+    plan = operation.plan(case.problem, props, manifest.kernels())
+    return any(launch.kernel is kernel for launch in plan.launches)
 
 
 def operation_case(
@@ -37,7 +56,9 @@ def operation_case(
     run: int = 1,
     at_rest: int = 0,
 ) -> Case:
-    """One launch of one of an operation's own kernels.
+    """One launch of one of an operation's kernels.
+
+    What an earlier launch of the plan writes is random: numbers in each type that memory holds.
 
     Parameters
     ----------
@@ -46,8 +67,11 @@ def operation_case(
     at_rest : int
         Of 64 bits, in memory that is to be left at zero: what an aborted launch has left there.
     """
-    plan = operation.plan(case.problem, props, manifest.kernels(), kernel.name)
-    launch = next(launch for launch in plan.launches if launch.kernel is kernel)
+    named = kernel.name if is_own(operation, kernel) else ""
+    plan = operation.plan(case.problem, props, manifest.kernels(), named)
+    nth = next(i for i, launch in enumerate(plan.launches) if launch.kernel is kernel)
+    launch = plan.launches[nth]
+    written = frozenset[str]().union(*(earlier.writes for earlier in plan.launches[:nth]))
     specs = plan.specs(case.variant)
     buffers, operands = [], {}
     for name, array in case.inputs(_SEED).items():
@@ -59,7 +83,9 @@ def operation_case(
         if spec.role == "out" and spec.present:
             buffers.append(unwritten(spec.name, spec.nbytes))
     for region in plan.workspace.regions:
-        if region.init == "none":
+        if region.init == "none" and region.name in written:
+            buffers.append(Buffer(region.name, region.nbytes, _numbers(region.nbytes)))
+        elif region.init == "none":
             buffers.append(Buffer(region.name, region.nbytes))
         else:
             left = region.init == "zero_at_rest"
@@ -90,3 +116,10 @@ def operation_case(
     return Case(
         *(case.title, launch.grid, kernel.workgroup, bytes(block), tuple(pointers)), tuple(buffers)
     )
+
+
+def _numbers(nbytes: int) -> bytes:
+    """Normal ones of bfloat16, which are such in pairs as float32, too."""
+    count = -(-nbytes // 2)
+    some = np.random.default_rng(_SEED).standard_normal(count, np.float32)
+    return (some.view(np.uint32) >> 16).astype(np.uint16).tobytes()[:nbytes]

@@ -124,7 +124,8 @@ def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Su
     from benchmarks.checker_mutation.operation import operation_subject
 
     rows = [row for row in manifest.kernels() if row.arch == props.arch]
-    owners = {op: operation for operation in operations() for op in operation.kernel_ops}
+    users = {op: operation for operation in operations() for op in operation.kernel_ops}
+    owners = users | {operation.kernel_ops[0]: operation for operation in operations()}
 
     def subject(row: KernelSpec) -> Subject:
         if row.op == GEMM:  # with what aborted launches leave

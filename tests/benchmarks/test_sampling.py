@@ -56,7 +56,7 @@ def test_a_full_simulation_is_of_the_busiest_xcd():
             return dataclasses.replace(items, walk=dataclasses.replace(items.walk, kv_rows=rows))
 
     shape = Shape(1, 1, 1, 3072, 256, 128)
-    kernel = Unequal("rtne", num_splits=1)
+    kernel = Unequal("rtne", num_splits=1, q_tile=384)
     (modelled,) = FamilySampler(kernel, shape, Functions(), method="full").model()
     assert [time.flat_id for time in modelled.profile.times] == [5]
     # Totals are of the mean XCD.

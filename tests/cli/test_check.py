@@ -109,8 +109,8 @@ def test_options_of_attention(check: Command) -> None:
     for option in ("float16", "window_size=(30, 5)", "top_left=True", "sinks=True"):
         assert option in title
     assert [launch["kernel"] for launch in facts["launches"]] == [
-        "amdattn_attn_fwd_fp16_d64_rtne_gfx942",
-        "amdattn_attn_merge_fp16_d64_rtne_gfx942",
+        "amdattn_attn_fwd_fp16_d64_q256_rtne_gfx942",
+        "amdattn_attn_merge_fp16_d64_q256_rtne_gfx942",
     ]
     assert facts["launches"][0]["grid"] == [4 * 3, 1, 1]
 

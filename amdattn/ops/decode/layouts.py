@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from amdattn import scalars
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -87,6 +89,7 @@ LAYOUTS: Mapping[str, Mapping[str, CacheLayout]] = {
 
 def layouts_named(name: str) -> Mapping[str, CacheLayout]:
     """Of k_cache and of v_cache; ValueError for an unknown name."""
+    name = scalars.word("kv_layout", name)
     if name not in LAYOUTS:
         raise ValueError(f"kv_layout={name!r} must be one of {', '.join(LAYOUTS)}")
     return LAYOUTS[name]

@@ -74,7 +74,7 @@ def test_mutate(mutate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     [
         (("attention", "--sample", 0), "--sample"),
         (("attention", "--grid", "4"), "--grid does not go with attention"),
-        (("nosuch", "--grid", "4"), "subject 'nosuch' is neither one of attention, decode,"),
+        (("nosuch", "--grid", "4"), "subject 'nosuch' is neither one of attention, cascade,"),
     ],
 )
 def test_a_wrong_command_line(mutate: Any, args: tuple[object, ...], message: str) -> None:
