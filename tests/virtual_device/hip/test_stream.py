@@ -129,6 +129,7 @@ def test_elapsed_time(hip: Any) -> None:
     hip.hipEventRecord(stop, None)
     with pytest.raises(HipError, match="NotReady"):
         hip.hipEventElapsedTime(start, stop)
+    hip.hipEventSynchronize(start)  # a busy CPU may not have come to it yet
     time.sleep(0.002)
     gate.open()
     hip.hipEventSynchronize(stop)
