@@ -12,11 +12,11 @@ import numpy as np
 
 from amdattn import scalars
 from amdattn.dtypes import as_dtype
-from amdattn.errors import UnsupportedProblem
 from amdattn.jax.arguments import as_arrays, is_at_hand
 from amdattn.jax.differentiation import apply
 from amdattn.jax.rules import rules
 from amdattn.ops import registry
+from amdattn.ops.attention.call import refuse
 from amdattn.ops.decode.calls import (
     GIVEN,
     SHAPED,
@@ -84,8 +84,7 @@ def flash_attn_with_kvcache(
         ``(out, lse, k_cache, v_cache)``, without `lse` unless `return_softmax_lse`, and without the
         caches unless k and v are given.
     """
-    if alibi_slopes is not None:
-        raise UnsupportedProblem("alibi_slopes is not built (have None)")
+    refuse("alibi_slopes", alibi_slopes)
     if isinstance(cache_seqlens, int) and not isinstance(cache_seqlens, bool):
         cache_seqlens = np.full(np.shape(q)[:1], cache_seqlens)
     numbers = [None if hasattr(x, "shape") else x for x in (k_descale, v_descale)]
