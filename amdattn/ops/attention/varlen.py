@@ -43,6 +43,7 @@ def flash_attn_varlen_func(
     kv_layout: str = "NHD",
     k_descale: Any = None,
     v_descale: Any = None,
+    seqused_k: Any = None,
     max_total_k: int | None = None,
     out: Any = None,
     lse: Any = None,
@@ -67,10 +68,12 @@ def flash_attn_varlen_func(
         No sequence is longer; rows beyond are not computed.
     block_table : array of int32 or int64, (num_sequences, pages of a sequence), optional
         Position p of sequence b lies in page ``block_table[b, p // page_size]`` of k and v, and
-        `cu_seqlens_k` says how many keys sequences have. Pages are copied to rows first, in memory
-        for `max_seqlen_k` keys of each sequence.
+        `cu_seqlens_k` or `seqused_k` says how many keys sequences have. Pages are copied to rows
+        first, in memory for `max_seqlen_k` keys of each sequence.
     kv_layout, k_descale, v_descale
         Of caches in pages, as `flash_attn_with_kvcache` takes them.
+    seqused_k : array or list, int32 or int64, (num_sequences,), optional
+        With `block_table`: how many keys sequences have; `cu_seqlens_k` is None then.
     max_total_k : int, optional
         With `block_table`: all sequences together have no more keys, which saves memory.
 
@@ -88,7 +91,7 @@ def flash_attn_varlen_func(
         scalars.boolean("deterministic", deterministic)
         with_probs = scalars.boolean("return_attn_probs", return_attn_probs)
         results = attend_pages(
-            *(q, (k, v), (cu_seqlens_q, cu_seqlens_k)),
+            *(q, (k, v), (cu_seqlens_q, cu_seqlens_k), seqused_k),
             (longest_of("max_seqlen_q", max_seqlen_q), longest_of("max_seqlen_k", max_seqlen_k)),
             *(block_table, options),
             sinks=sinks,
@@ -105,6 +108,7 @@ def flash_attn_varlen_func(
         ("kv_layout", kv_layout, "NHD"),
         ("k_descale", k_descale, None),
         ("v_descale", v_descale, None),
+        ("seqused_k", seqused_k, None),
         ("max_total_k", max_total_k, None),
     ):
         if value is not none and (value != none):

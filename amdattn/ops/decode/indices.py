@@ -32,11 +32,16 @@ class IndexCheck:
         The greatest value of those on the host, of which the least is 0; -1: any are taken.
     why : str
         What that is, for messages.
+    total : int
+        The greatest sum of those on the host; -1: any is taken.
+    why_total : str
     """
 
     shape: tuple[int, ...]
     most: int = -1
     why: str = ""
+    total: int = -1
+    why_total: str = ""
 
     def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
         """See indices as int32, on the device of q if it is on one."""
@@ -51,6 +56,10 @@ class IndexCheck:
         host = view.array
         if self.most >= 0:
             check_values(host, label, self.most, self.why)
+        if self.total >= 0 and (found := int(host.sum(dtype="int64"))) > self.total:
+            raise ValueError(
+                f"the sum of {label} is {found}; it may be {self.total}, as {self.why_total}"
+            )
         # What no value is asked of may be unused, and more than int32 holds.
         host = host.astype("int32", order="C", copy=False)
         if ordinal is None:

@@ -60,11 +60,14 @@ class PrefillCase(DecodeCase):
             self, problem=_decoded(p, p.batch, p.seqlen_q), lengths=tuple(lengths), chunks=()
         )
         made = DecodeCase.inputs(alike, seed)
-        del made["cache_seqlens"]
+        if p.has_key_sums:
+            del made["cache_seqlens"]
         q = made["q"].reshape(-1, p.num_heads_q, p.head_dim)
         made["q"] = np.resize(q, (p.total_q, p.num_heads_q, p.head_dim))
-        sums = np.cumsum([(0, 0), *rows], axis=0).astype(np.int32)
-        made["cu_seqlens_q"], made["cu_seqlens_kv"] = np.ascontiguousarray(sums.T)
+        of_q, of_kv = np.cumsum([(0, 0), *rows], axis=0).astype(np.int32).T.copy()
+        made["cu_seqlens_q"] = of_q
+        if p.has_key_sums:
+            made["cu_seqlens_kv"] = of_kv
         if p.sinks:  # in the order of the operands
             made["sinks"] = made.pop("sinks")
         return made
@@ -97,12 +100,13 @@ def expected(case: PrefillCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str,
     if not p.is_ragged:
         return _loosened(p, of_sequences(case, inputs))
     parts: dict[str, list[Expected]] = {}
-    sums = list(zip(inputs["cu_seqlens_q"], inputs["cu_seqlens_kv"], strict=True))
-    for b, ((q0, k0), (q1, k1)) in enumerate(zip(sums, sums[1:], strict=False)):
+    sums = inputs["cu_seqlens_q"]
+    keys = np.diff(inputs["cu_seqlens_kv"]) if p.has_key_sums else inputs["cache_seqlens"]
+    for b, (q0, q1) in enumerate(zip(sums, sums[1:], strict=False)):
         if q0 == q1:
             continue
         one = {**inputs, "q": inputs["q"][None, q0:q1]}
-        one["cache_seqlens"] = np.array([k1 - k0], np.int32)
+        one["cache_seqlens"] = keys[b : b + 1]
         one["block_table"] = inputs["block_table"][b : b + 1]
         alone = dataclasses.replace(case, problem=_decoded(p, 1, int(q1 - q0)), chunks=())
         for name, found in of_sequences(alone, one).items():
@@ -207,6 +211,8 @@ def _general() -> Iterator[PrefillCase]:
     turned = _rotary(160, 20, 32, interleaved=False)
     yield _case((3, 20, 160, 2, 2, 64), (0, 62, 155), **turned, seqlen_new=5, page_size=16)
     yield _case((3, 100, 64, 4, 2, 64), (64, 3, 40), **fp16, chunks=(5, 100, 40), page_size=32)
+    counted = {"cache_seqlens": True, "page_size": 16, "window_size": (70, 0)}
+    yield _case((4, 50, 192, 4, 2, 64), (192, 50, 0, 7), chunks=(33, 50, 1, 0), **counted)
     bounded = {"max_seqlen_kv": 60, "max_total_kv": 100, "page_size": 16, "sinks": True}
     yield _case((3, 32, 160, 2, 1, 64), (60, 1, 39), chunks=(32, 1, 0), **bounded)
     narrow = {"window_size": (40, 0), "causal": True, "num_splits": 1}

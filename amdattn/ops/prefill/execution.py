@@ -37,21 +37,28 @@ class PrefillPlan(DecodePlan):
     def operands(self, variant: str) -> Specs:
         """As of a plan of few queries; chunks of several lengths are the rows of all."""
         p, specs = self.problem, dict(super().operands(variant))
-        if p.max_seqlen_kv < p.seqlen_kv:
-            room = p.max_seqlen_kv - p.seqlen_new
-            check = IndexCheck((p.batch,), room, f"max_seqlen_k={p.max_seqlen_kv} is declared")
-            typical = functools.partial(_alike, room, p.batch)
+        room, total = p.max_seqlen_kv - p.seqlen_new, p.max_total_kv - p.batch * p.seqlen_new
+        is_bounded = total < p.batch * room
+        if p.max_seqlen_kv < p.seqlen_kv or is_bounded:
+            check = IndexCheck(
+                *((p.batch,), room, f"max_seqlen_k={p.max_seqlen_kv} is declared"),
+                *((total, f"max_total_k={p.max_total_kv} is declared") if is_bounded else ()),
+            )
+            typical = functools.partial(_alike, min(room, total // p.batch), p.batch)
             specs["cache_seqlens"] = dataclasses.replace(
                 specs["cache_seqlens"], host_check=check, typical=typical
             )
+        if p.is_ragged:
+            used = specs["cache_seqlens"]
+            specs["cache_seqlens"] = dataclasses.replace(used, label="seqused_k")
         last = {name: specs.pop(name) for name in ("sinks", "out", "lse")}
-        for name, label, total, longest in (
-            ("cu_seqlens_q", "", p.total_q, p.seqlen_q),
-            ("cu_seqlens_kv", "cu_seqlens_k", p.max_total_kv, p.max_seqlen_kv),
+        for name, label, present, total, longest in (
+            ("cu_seqlens_q", "", p.is_ragged, p.total_q, p.seqlen_q),
+            ("cu_seqlens_kv", "cu_seqlens_k", p.has_key_sums, p.max_total_kv, p.max_seqlen_kv),
         ):
             specs[name] = OperandSpec(
                 *(name, "in", (p.batch + 1,), _INT32, (), label),
-                present=p.is_ragged,
+                present=present,
                 condition="total_q",
                 host_check=_Sums(total, longest),
                 typical=functools.partial(_sums, total, longest, p.batch),
@@ -195,7 +202,8 @@ class PrefillPlan(DecodePlan):
         Parameters
         ----------
         cu_seqlens_q, cu_seqlens_k : array
-            As `flash_attn_varlen_func` takes them, for a plan with `total_q`.
+            As `flash_attn_varlen_func` takes them, for a plan with `total_q`; `cu_seqlens_k` for
+            one without `cache_seqlens`, which are what it calls seqused_k.
         workspace : device array, optional
             Of `new_workspace`, as `GemmPlan.run` takes it. While a graph is captured it must be
             given.
@@ -209,8 +217,8 @@ class PrefillPlan(DecodePlan):
         given |= {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_kv": cu_seqlens_k, "sinks": sinks}
         views, handle = self.views_of(given, stream)
         if p.page_size:
-            lengths = lengths_of_sums(cu_seqlens_k) if p.is_ragged else cache_seqlens
-            if not p.is_ragged or lengths is not None:
+            lengths = lengths_of_sums(cu_seqlens_k) if p.has_key_sums else cache_seqlens
+            if not p.has_key_sums or lengths is not None:
                 check_pages(block_table, lengths, p.page_size, p.num_pages, p.seqlen_new)
         results = self.execute(q, views, (out, lse), "", handle, workspace)
         return results if p.return_lse else results[0]

@@ -72,6 +72,7 @@ def attend_pages(
     q: Any,
     caches: tuple[Any, Any],
     sums: tuple[Any, Any],
+    used: Any,
     longest: tuple[int, int],
     block_table: Any,
     options: Options,
@@ -91,7 +92,15 @@ def attend_pages(
     ----------
     sums, longest
         Of queries and of keys: rows before each sequence, and what no length is above.
+    used
+        How many keys sequences have (seqused_k), in place of sums; or None.
     """
+    if (sums[1] is None) == (used is None):
+        which = "neither" if used is None else "both"
+        raise ValueError(
+            f"{which} of cu_seqlens_k and seqused_k were given; with block_table one of them says "
+            "how many keys sequences have"
+        )
     options = options.read()
     _refuse_others(options)
     q_view = as_view(q, "q", stream)
@@ -123,6 +132,7 @@ def attend_pages(
         0 if max_total_k is None else scalars.integer("max_total_k", max_total_k),
         (
             sinks is not None,
+            used is not None,
             *(x is not None and has for x, has in zip(descales, arrays, strict=True)),
         ),
         with_lse,
@@ -135,6 +145,7 @@ def attend_pages(
     for name, array in (
         ("cu_seqlens_q", sums[0]),
         ("cu_seqlens_kv", sums[1]),
+        ("cache_seqlens", used),
         ("block_table", block_table),
         *((x, y) for x, y in zip(("k_descale", "v_descale"), descales, strict=True)),
         *zip(("k_cache", "v_cache"), caches, strict=True),
@@ -144,7 +155,7 @@ def attend_pages(
             views[name] = read(array, specs[name].title, q_view.ordinal, stream)
     if sinks is not None:
         views["sinks"] = as_view(sinks, "sinks", stream)
-    lengths = lengths_of_sums(sums[1])
+    lengths = lengths_of_sums(sums[1]) if used is None else used
     if lengths is not None:
         check_pages(block_table, lengths, p.page_size, p.num_pages, 0)
     inputs = tuple([views[name] for name in plan.input_names])
@@ -178,7 +189,7 @@ def _ragged_plan(
     layouts = layouts_named(kv_layout)
     k, v = layouts["k_cache"].sizes(k_shape), layouts["v_cache"].sizes(v_shape)
     capacity = k["seq"] * table[1]
-    sinks, k_descales, v_descales = given
+    sinks, cache_seqlens, k_descales, v_descales = given
     problem = PrefillProblem(
         batch=table[0],
         seqlen_q=max(1, min(longest[0], q[0])),
@@ -203,6 +214,7 @@ def _ragged_plan(
         v_descale=1.0 if scales[1] is None else scales[1],
         k_descales=k_descales,
         v_descales=v_descales,
+        cache_seqlens=cache_seqlens,
         total_q=q[0],
         max_seqlen_kv=max(1, min(longest[1], capacity)),
         max_total_kv=max_total_kv,

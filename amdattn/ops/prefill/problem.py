@@ -22,8 +22,9 @@ class PrefillProblem(DecodeProblem):
     batch, seqlen_q, seqlen_kv, ...
         As of `DecodeProblem`; of ragged chunks (`total_q`) `seqlen_q` is the greatest length.
     total_q : int
-        Of ragged chunks their rows together, and lengths are sums (cu_seqlens_q, cu_seqlens_k); 0:
-        all have `seqlen_q` queries, and lengths are `cache_seqlens`.
+        Of ragged chunks their rows together, and lengths are sums, `cu_seqlens_q` and, unless keys
+        have `cache_seqlens` (seqused_k), `cu_seqlens_k`; 0: all have `seqlen_q` queries, and
+        lengths of keys are `cache_seqlens`.
     max_seqlen_kv : int, optional
         No sequence has more keys, those that are appended among them; defaults to `seqlen_kv`, what
         the cache has room for. Memory for copies is of this length.
@@ -70,11 +71,10 @@ class PrefillProblem(DecodeProblem):
             raise ValueError(
                 f"k has {self.seqlen_new} rows a sequence; max_seqlen_kv={self.max_seqlen_kv}"
             )
-        if self.is_ragged and (self.seqlen_new or self.cache_seqlens or self.rotary_dim):
+        if self.is_ragged and (self.seqlen_new or self.rotary_dim):
             raise ValueError(
-                f"total_q={self.total_q} with seqlen_new={self.seqlen_new}, cache_seqlens="
-                f"{self.cache_seqlens}: nothing is appended to chunks of several lengths, of which "
-                "cu_seqlens_k says how many keys there are"
+                f"total_q={self.total_q} with seqlen_new={self.seqlen_new}, rotary_dim="
+                f"{self.rotary_dim}: nothing is appended to chunks of several lengths, nor turned"
             )
         copies = scalars.word("copies", self.copies)
         if copies not in COPIES:
@@ -94,6 +94,11 @@ class PrefillProblem(DecodeProblem):
     def is_ragged(self) -> bool:
         """Whether chunks have lengths of their own, and q is the rows of all."""
         return self.total_q > 0
+
+    @property
+    def has_key_sums(self) -> bool:
+        """Whether keys are counted by sums (cu_seqlens_k)."""
+        return self.is_ragged and not self.cache_seqlens
 
     @property
     def must_copy_keys(self) -> bool:

@@ -36,7 +36,9 @@ def called(p: PrefillProblem, given: dict[str, Any], **more: Any) -> Any:
         options |= {"rotary_interleaved": p.rotary_interleaved, "max_seqlen_k": p.max_seqlen_kv}
         return flash_attn_with_kvcache(**given, **options, return_softmax_lse=p.return_lse)
     renamed = {"k_cache": "k", "v_cache": "v", "cu_seqlens_kv": "cu_seqlens_k"}
+    renamed["cache_seqlens"] = "seqused_k"
     given = {renamed.get(name, name): x for name, x in given.items()}
+    given.setdefault("cu_seqlens_k", None)
     longest = {"max_seqlen_q": p.seqlen_q, "max_seqlen_k": p.max_seqlen_kv}
     options["max_total_k"] = p.max_total_kv
     return flash_attn_varlen_func(**given, **longest, **options, return_lse=p.return_lse)
@@ -343,7 +345,11 @@ def test_chunks_without_queries_or_sequences() -> None:
             "ValueError",
             r"max_total_kv=\d+ must be in 1..2147483647",
         ),
-        ({"total_q": 9, "cache_seqlens": True}, "ValueError", "nothing is appended to chunks"),
+        (
+            {"total_q": 9, "cache_seqlens": True, "seqlen_new": 1},
+            "ValueError",
+            "nothing is appended",
+        ),
         ({"cache_seqlens": True, "seqlen_new": 40, "max_seqlen_kv": 30}, "ValueError", "k has 40"),
     ],
 )
@@ -364,6 +370,21 @@ def test_refused(changed: dict[str, Any], error: str, text: str) -> None:
         ({"alibi_slopes": 1}, "alibi_slopes is not built"),
         ({"block_table": None, "kv_layout": "packed"}, "kv_layout='packed' without block_table"),
         ({"block_table": None, "max_total_k": 5}, "max_total_k=5 without block_table"),
+        ({"block_table": None, "seqused_k": [5]}, r"seqused_k=\[5\] without block_table"),
+        ({"seqused_k": [5]}, "both of cu_seqlens_k and seqused_k were given; with block_table"),
+        ({"cu_seqlens_k": None}, "neither of cu_seqlens_k and seqused_k were given"),
+        (
+            {"cu_seqlens_k": None, "seqused_k": [33]},
+            r"seqused_k\[0\]=33 must be in 0..32, max_seqlen_k=32 is declared",
+        ),
+        (
+            {"cu_seqlens_k": None, "seqused_k": [32], "max_total_k": 31},
+            "the sum of seqused_k is 32; it may be 31, as max_total_k=31 is declared",
+        ),
+        (
+            {"cu_seqlens_k": None, "seqused_k": [30], "block_table": np.full((1, 4), 4)},
+            r"block_table\[0, 0\]=4 must be in 0..3, the pages of k_cache",
+        ),
         ({"block_table": 5}, "block_table=5 must be an array or a list of rows"),
         ({"block_table": np.zeros(4, np.int32)}, r"block_table has shape \(4,\)"),
         ({"q": np.zeros((1, 9, 4, 64), BF16)}, r"q has shape .* must be \(total_q, num_heads_q"),
