@@ -16,7 +16,7 @@ class AttentionKernels:
         asm_src/arch/target.h.
     tiles_of_xcd : int
         A power of two: of more heads, as long as they have no more tiles than this, which is one
-        for each CU. 0: always as many heads. kTilesOfXcd there.
+        for each CU. 0: always as many heads. kTilesOfXcd of asm_src/attn/work.h.
     softmax : int
         Of the vector unit for a tile, beside the matrix unit.
     block, block_of_tiles : int

@@ -8,8 +8,7 @@ struct Cdna3 {
   // Wait states behind a matrix instruction of 8 passes, until its result may be read.
   static constexpr int kWaitOf8Passes = 11;
   static constexpr bool kLdsRightBehindMatrix = true;  // may the next slot have an LDS instruction?
-  // At once, under a mask: so many heads, or as many as have so many tiles. attn/work.h.
-  static constexpr int kHeadsOfXcd = 8, kTilesOfXcd = 0;
+  static constexpr int kHeadsOfXcd = 8;                // at once, under a mask: attn/work.h
   static constexpr bool kConvertsPairs = false;  // float32 to 16 bits, to nearest even, in a slot
   static constexpr bool kTransposesReads =
       false;  // of LDS; then loads to LDS bring 16 bytes a lane
@@ -21,7 +20,7 @@ struct Cdna4 {
   static constexpr int kTransSlots = 2;
   static constexpr int kWaitOf8Passes = 12;
   static constexpr bool kLdsRightBehindMatrix = false;
-  static constexpr int kHeadsOfXcd = 2, kTilesOfXcd = 32;  // one for each CU
+  static constexpr int kHeadsOfXcd = 2;
   static constexpr bool kConvertsPairs = true;
   static constexpr bool kTransposesReads = true;
 };

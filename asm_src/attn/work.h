@@ -21,6 +21,13 @@ __device__ __forceinline__ uint64_t uniform64(uint64_t x) {
   return uint64_t(uniform(uint32_t(x >> 32))) << 32 | uniform(uint32_t(x));
 }
 
+// Under a mask an XCD has kHeadsOfXcd heads at once, or more as long as they have no more tiles
+// than this, one for each CU; 0: always as many heads.
+template <class Target>
+inline constexpr int kTilesOfXcd = 0;
+template <>
+inline constexpr int kTilesOfXcd<Cdna4> = 32;
+
 // Work items: whole tiles of q rows first, then the parts along KV of the remaining ones.
 // Workgroups go round robin over the XCDs, each with an L2 of its own. Without a mask, an XCD takes
 // the tiles of one head after the other, which all read the same K and V. Under a mask tiles
@@ -206,7 +213,7 @@ struct AttnWork {
 
   static constexpr int kXcds = 8;
   static constexpr int kHeadsAtOnce = Here::kHeadsOfXcd * kXcds;
-  static constexpr int kTilesAtOnce = Here::kTilesOfXcd * kXcds;
+  static constexpr int kTilesAtOnce = kTilesOfXcd<Here> * kXcds;
 
   // Consecutive tiles to one XCD: workgroup x, x + 8, ... are the XCD's own.
   static __device__ __forceinline__ void head_by_head(const AttnFwdArgs& args, int item, int& head,
@@ -222,7 +229,7 @@ struct AttnWork {
   static __device__ __forceinline__ void longest_first(const AttnFwdArgs& args, int item,
                                                        int heads_log2, int& head, int& tile) {
     const int heads = args.batch * args.num_heads_q * args.column_groups >> heads_log2;
-    if constexpr (Here::kTilesOfXcd > 0) {
+    if constexpr (kTilesOfXcd<Here> > 0) {
       // A power of two. CUs that had the short tiles of some heads take the long ones of the next:
       // an even number of chunks, the last of which has what is left as well.
       const int log2 = most(log2_of(kHeadsAtOnce), log2_of(kTilesAtOnce) - args.q_tiles_shift);

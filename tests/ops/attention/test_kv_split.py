@@ -187,11 +187,13 @@ def test_heads_at_once_have_a_tile_for_each_cu(rows, heads, chunks):
 
 
 def test_the_order_is_that_of_the_kernels():
-    """Constants of the kernels' sources, by architecture."""
-    text = (ROOT / "asm_src/arch/target.h").read_text(encoding="utf-8")
-    found = re.findall(r"kHeadsOfXcd = (\d+), kTilesOfXcd = (\d+);", text)
+    """Constants of the kernels' sources."""
+    target = (ROOT / "asm_src/arch/target.h").read_text(encoding="utf-8")
+    work = (ROOT / "asm_src/attn/work.h").read_text(encoding="utf-8")
+    heads = [int(n) for n in re.findall(r"kHeadsOfXcd = (\d+);", target)]
+    tiles = [int(n) for n in re.findall(r"int kTilesOfXcd(?:<Cdna4>)? = (\d+);", work)]
     known = [(order.heads_of_xcd, order.tiles_of_xcd) for order in ATTENTION_KERNELS.values()]
-    assert [tuple(map(int, numbers)) for numbers in found] == known
+    assert list(zip(heads, tiles, strict=True)) == known
 
 
 # -- the choice ------------------------------------------------------------------------------------
