@@ -12,7 +12,11 @@ class AttentionKernels:
     Attributes
     ----------
     heads_of_xcd : int
-        That workgroups on an XCD take at once under a mask: kHeadsOfXcd of asm_src/arch/target.h.
+        That workgroups on an XCD take at once under a mask, at least: kHeadsOfXcd of
+        asm_src/arch/target.h.
+    tiles_of_xcd : int
+        A power of two: of more heads, as long as they have no more tiles than this, which is one
+        for each CU. 0: always as many heads. kTilesOfXcd of asm_src/attn/work.h.
     softmax : int
         Of the vector unit for a tile, beside the matrix unit.
     block, block_of_tiles : int
@@ -26,6 +30,7 @@ class AttentionKernels:
     """
 
     heads_of_xcd: int
+    tiles_of_xcd: int
     softmax: int
     block: int
     block_of_tiles: int
@@ -35,6 +40,6 @@ class AttentionKernels:
 
 
 ATTENTION_KERNELS = {
-    "gfx942": AttentionKernels(8, 258, 0, 340, 9000, 100, 0),
-    "gfx950": AttentionKernels(2, 190, 100, 0, 3500, 26, 90),
+    "gfx942": AttentionKernels(8, 0, 258, 0, 340, 9000, 100, 0),
+    "gfx950": AttentionKernels(2, 32, 190, 100, 0, 3500, 26, 90),
 }

@@ -21,13 +21,22 @@ __device__ __forceinline__ uint64_t uniform64(uint64_t x) {
   return uint64_t(uniform(uint32_t(x >> 32))) << 32 | uniform(uint32_t(x));
 }
 
+// Under a mask an XCD has kHeadsOfXcd heads at once, or more as long as they have no more tiles
+// than this, one for each CU; 0: always as many heads.
+template <class Target>
+inline constexpr int kTilesOfXcd = 0;
+template <>
+inline constexpr int kTilesOfXcd<Cdna4> = 32;
+
 // Work items: whole tiles of q rows first, then the parts along KV of the remaining ones.
 // Workgroups go round robin over the XCDs, each with an L2 of its own. Without a mask, an XCD takes
 // the tiles of one head after the other, which all read the same K and V. Under a mask tiles
 // differ: an XCD takes the longest tiles of some heads, then the next shorter ones, so that the
-// short ones come last. Sequences of several lengths have a schedule, made before by a launch of
-// its own (kernels/attn_schedule.hip): each of its entries is as many workgroups as there are
-// heads.
+// short ones come last. Of many heads at once, K and V are asked for from the memory at the same
+// time, and are no longer in the L2 when the next layer of tiles needs them. Of too few, long tiles
+// still begin where the grid ends. Sequences of several lengths have a schedule, made before by a
+// launch of its own (kernels/attn_schedule.hip): each of its entries is as many workgroups as there
+// are heads.
 struct AttnWork {
   uint32_t head_q, head_kv, batch;  // unsigned: cheaper in 64-bit products
   uint32_t q_base, kv_base;         // first row of this sequence
@@ -202,7 +211,9 @@ struct AttnWork {
     seen_end = clamp((seen_to + block - 1) >> log2_keys, first + 1, end);
   }
 
-  static constexpr int kXcds = 8, kHeadsAtOnce = Here::kHeadsOfXcd * kXcds;
+  static constexpr int kXcds = 8;
+  static constexpr int kHeadsAtOnce = Here::kHeadsOfXcd * kXcds;
+  static constexpr int kTilesAtOnce = kTilesOfXcd<Here> * kXcds;
 
   // Consecutive tiles to one XCD: workgroup x, x + 8, ... are the XCD's own.
   static __device__ __forceinline__ void head_by_head(const AttnFwdArgs& args, int item, int& head,
@@ -217,16 +228,35 @@ struct AttnWork {
 
   static __device__ __forceinline__ void longest_first(const AttnFwdArgs& args, int item,
                                                        int heads_log2, int& head, int& tile) {
-    const int heads = args.batch * args.num_heads_q * args.column_groups >> heads_log2,
-              chunk =
-                  divide(uint32_t(item) / kHeadsAtOnce, args.q_tiles_inverse, args.q_tiles_shift);
-    const int n = least(kHeadsAtOnce, heads - chunk * kHeadsAtOnce);
-    const int in_chunk = item - chunk * kHeadsAtOnce * args.q_tiles;
-    const int layer = n == kHeadsAtOnce ? uint32_t(in_chunk) / kHeadsAtOnce : divide(in_chunk, n);
-    const int nth = in_chunk - layer * n;
-    tile = args.q_tiles - 1 - layer;
-    // Neighbours, which may share a KV head, to one XCD.
-    head = chunk * kHeadsAtOnce + (n % kXcds == 0 ? (nth & 7) * (n >> 3) + (nth >> 3) : nth);
+    const int heads = args.batch * args.num_heads_q * args.column_groups >> heads_log2;
+    if constexpr (kTilesOfXcd<Here> > 0) {
+      // A power of two. CUs that had the short tiles of some heads take the long ones of the next:
+      // an even number of chunks, the last of which has what is left as well.
+      const int log2 = most(log2_of(kHeadsAtOnce), log2_of(kTilesAtOnce) - args.q_tiles_shift);
+      const int last = most((heads >> log2 & ~1) - 1, 0);
+      const int chunk =
+          least(divide(uint32_t(item) >> log2, args.q_tiles_inverse, args.q_tiles_shift), last);
+      const int first = chunk << log2, n = chunk < last ? 1 << log2 : heads - first;
+      const int in_chunk = item - first * args.q_tiles;
+      const int layer = n == 1 << log2 ? uint32_t(in_chunk) >> log2 : divide(in_chunk, n);
+      tile = args.q_tiles - 1 - layer;
+      head = first + beside_neighbours(in_chunk - layer * n, n);
+    } else {
+      const int chunk =
+          divide(uint32_t(item) / kHeadsAtOnce, args.q_tiles_inverse, args.q_tiles_shift);
+      const int n = least(kHeadsAtOnce, heads - chunk * kHeadsAtOnce);
+      const int in_chunk = item - chunk * kHeadsAtOnce * args.q_tiles;
+      const int layer = n == kHeadsAtOnce ? uint32_t(in_chunk) / kHeadsAtOnce : divide(in_chunk, n);
+      tile = args.q_tiles - 1 - layer;
+      head = chunk * kHeadsAtOnce + beside_neighbours(in_chunk - layer * n, n);
+    }
+  }
+  // Neighbours, which may share a KV head, to one XCD.
+  static __device__ __forceinline__ int beside_neighbours(int nth, int n) {
+    return n % kXcds == 0 ? (nth & 7) * (n >> 3) + (nth >> 3) : nth;
+  }
+  static __device__ __forceinline__ constexpr int log2_of(uint32_t x) {
+    return 31 - __builtin_clz(x);
   }
 
  public:

@@ -41,6 +41,7 @@ ATTENTION: tuple[tuple[tuple[int, ...], str, dict[str, Any]], ...] = (
     ((4, 3000, 8192, 64, 64, 128), "MI300X", {"num_splits": 5, "causal": True}),
     ((2, 8192, 8192, 24, 24, 128), "MI355X", {}),
     ((1, 300, 4096, 32, 8, 128), "MI355X", {"causal": True}),
+    ((10, 2048, 2048, 16, 16, 128), "MI355X", {"causal": True}),
     ((1, 1024, 1024, 64, 8, 64), "MI350X", {"window_size": (127, 0), "sinks": True}),
     ((1, 1, 4096, 32, 8, 128), "MI355X:CPX", {"sinks": True}),
 )

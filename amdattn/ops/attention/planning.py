@@ -35,7 +35,7 @@ from amdattn.ops.attention.select import (
     nearest_first,
     with_other_tiles,
 )
-from amdattn.ops.attention.work import WorkMap
+from amdattn.ops.attention.work import GRID_XCDS, WorkMap
 
 # Of the merge with a schedule, for each CU, at most: how many tiles there are to merge is not
 # known, and to start a workgroup for nothing takes time, too.
@@ -157,6 +157,7 @@ def build(
         f"head_dim={kernel.params['head_dim']} round_mode={problem.round_mode} and every option "
         f"asked for{_tiles_compared(choices.items)}",
         "tiles": _tiles_text(work),
+        **({} if schedule else {"order": _order_text(work)}),
         "workgroups per CU": f"{per_cu}, limited by {limit}",
         "rounds": f"{work.tiles} tiles on {slots} slots ({per_cu} x {props.num_cus} CUs): "
         f"{work.tiles / slots:.2f} rounds, "
@@ -341,6 +342,23 @@ def _tiles_text(work: WorkMap) -> str:
     if work.column_groups > 1:
         text += f", head_dim_v in {work.column_groups} groups of columns"
     return text + (", at the greatest lengths" if problem.varlen else "")
+
+
+def _order_text(work: WorkMap) -> str:
+    """Which tiles the workgroups begin with."""
+    if not work.by_length:
+        return "head by head, neighbouring tiles on one XCD"
+    heads = "heads"
+    if work.tile_heads > 1:
+        heads = f"groups of {work.tile_heads} heads"
+    if work.column_groups > 1:
+        heads = "groups of a head's columns"
+    before, last = work.last_chunk
+    if not before:
+        return f"longest tiles first, of all {last} {heads} at once"
+    some = f"{work.heads_at_once} {heads} ({work.heads_at_once // GRID_XCDS} an XCD)"
+    times = f"{before} time{'s' * (before > 1)}"
+    return f"longest tiles first, of {some} at once, {times}, then of the last {last}"
 
 
 def _split_text(work: WorkMap, kernel: KernelSpec, choice: Choice, props: DeviceProps) -> str:

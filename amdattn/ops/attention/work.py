@@ -53,7 +53,10 @@ class WorkMap:
         Q heads of a tile, which share a kv head. If more than one, the parts of a tile are not
         along KV: each has some of the heads, and its result is final.
     heads_at_once : int
-        Under a mask the longest tiles of so many heads come first.
+        Under a mask the longest tiles of so many heads come first, then the next shorter ones.
+    in_pairs : bool
+        Whether there is an even number of such chunks: CUs that had the short tiles of one take the
+        long ones of the next. What is left then is in the last one.
     """
 
     problem: AttentionProblem
@@ -64,6 +67,7 @@ class WorkMap:
     column_groups: int = 1
     tile_heads: int = 1
     heads_at_once: int = 8 * GRID_XCDS
+    in_pairs: bool = False
 
     @staticmethod
     def of_kernel(
@@ -72,10 +76,13 @@ class WorkMap:
         """The work items of a problem that a kernel solves."""
         groups = column_groups(kernel, problem)
         heads = tile_heads(kernel, problem)
-        at_once = ATTENTION_KERNELS[kernel.arch].heads_of_xcd * GRID_XCDS
+        order = ATTENTION_KERNELS[kernel.arch]
         tile = kernel.tile
+        q_tiles = -(-problem.seqlen_q // tile["q"])
+        at_once = max(order.heads_of_xcd, order.tiles_of_xcd >> (q_tiles - 1).bit_length())
         cut = whole_tiles, parts, groups, heads
-        return WorkMap(problem, tile["q"], tile["kv"], *cut, at_once)
+        ordered = at_once * GRID_XCDS, order.tiles_of_xcd > 0
+        return WorkMap(problem, tile["q"], tile["kv"], *cut, *ordered)
 
     @staticmethod
     def of(problem: AttentionProblem, launch: Launch) -> WorkMap:
@@ -110,6 +117,16 @@ class WorkMap:
         """Whether the longest tiles of all heads come first, and not one head after the other."""
         return self.problem.window != (-1, -1)
 
+    @property
+    def last_chunk(self) -> tuple[int, int]:
+        """How often `heads_at_once` come first, under a mask, and the number of the last heads."""
+        full = self.heads // self.heads_at_once
+        if self.in_pairs:
+            before = max(full // 2 * 2 - 1, 0)
+        else:
+            before = (self.heads - 1) // self.heads_at_once
+        return before, self.heads - before * self.heads_at_once
+
     def runs(self) -> list[tuple[int, int]]:
         """KV blocks of the tiles in their order, as (how many tiles, blocks of each of them)."""
         if not self.by_length:
@@ -117,8 +134,8 @@ class WorkMap:
         begins = range((self.q_tiles - 1) * self.q_tile, -1, -self.q_tile)
         ranges = visible_blocks(self.problem, self.q_tile, self.kv_tile, begins)
         blocks = [end - begin for begin, end in ranges]
-        whole, rest = divmod(self.heads, self.heads_at_once)
-        counts = [self.heads_at_once] * whole + [rest] * (rest > 0)
+        last, left = self.last_chunk
+        counts = [self.heads_at_once] * last + [left]
         return [(count, of_tile) for count in counts for of_tile in blocks]
 
     def tile(self, nth: int) -> tuple[int, int]:
@@ -137,8 +154,10 @@ class WorkMap:
 
     def _longest_first(self, nth: int) -> tuple[int, int]:
         """Long tiles early, so that short ones fill the end; some heads an XCD at a time."""
-        chunk, in_chunk = divmod(nth, self.heads_at_once * self.q_tiles)
-        count = min(self.heads_at_once, self.heads - chunk * self.heads_at_once)
+        last, left = self.last_chunk
+        chunk = min(nth // (self.heads_at_once * self.q_tiles), last)
+        count = self.heads_at_once if chunk < last else left
+        in_chunk = nth - chunk * self.heads_at_once * self.q_tiles
         from_last, head = divmod(in_chunk, count)
         if count % GRID_XCDS == 0:  # neighbours, which may share a KV head, to one XCD
             head = head % GRID_XCDS * (count // GRID_XCDS) + head // GRID_XCDS

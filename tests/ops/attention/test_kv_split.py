@@ -2,11 +2,13 @@
 
 import dataclasses
 import heapq
+import re
 import time
 
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
+from amdattn.arch.attention_kernels import ATTENTION_KERNELS
 from amdattn.arch.props import KNOWN_DEVICES, KNOWN_PARTITIONS
 from amdattn.ops.attention import kv_split
 from amdattn.ops.attention.cost import block_clk, merge_clk, workgroup_clk
@@ -14,6 +16,7 @@ from amdattn.ops.attention.planning import plan_attention
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention.work import WorkMap, visible_blocks
 from tests.support.attention.rows import ROWS, forward
+from tests.support.paths import ROOT
 from tests.support.problems import WINDOWS, attention_problems
 
 MI300X = KNOWN_DEVICES["MI300X"]
@@ -110,23 +113,37 @@ def test_flops_count_what_is_visible(problem):
 
 
 @settings(deadline=None)
-@given(problem=PROBLEMS, split=st.floats(0, 1), heads=st.integers(1, 150))
-def test_order_of_the_tiles(problem, split, heads):
-    """All tiles once. Masked: the longest of up to 64 heads first, their neighbours on one XCD."""
+@given(
+    problem=PROBLEMS,
+    split=st.floats(0, 1),
+    heads=st.integers(1, 150),
+    at_once=st.sampled_from([8, 16, 64, 128]),
+    in_pairs=st.booleans(),
+    groups=st.sampled_from([1, 1, 2]),
+)
+def test_order_of_the_tiles(problem, split, heads, at_once, in_pairs, groups):
+    """All tiles once. Masked: the longest of some heads first, their neighbours on one XCD."""
     problem = dataclasses.replace(problem, num_heads_q=heads, num_heads_kv=heads)
-    tiles = WorkMap(problem, TILE_Q, TILE_KV, 0, 1).tiles
-    work = WorkMap(problem, TILE_Q, TILE_KV, tiles - int(tiles * split), 2)
+    order_of_heads = {"heads_at_once": at_once, "in_pairs": in_pairs}
+    tiles = WorkMap(problem, TILE_Q, TILE_KV, 0, 1, groups).tiles
+    cut = tiles - int(tiles * split), 2, groups
+    work = WorkMap(problem, TILE_Q, TILE_KV, *cut, **order_of_heads)
     order = [work.tile(n) for n in range(tiles)]
-    all_heads = problem.batch * heads
+    all_heads = problem.batch * heads * groups
     assert sorted(order) == [(h, t) for h in range(all_heads) for t in range(work.q_tiles)]
     begins = [tile * TILE_Q for _, tile in order]
     ranges = visible_blocks(problem, TILE_Q, TILE_KV, begins)
     runs = [blocks for count, blocks in work.runs() for _ in range(count)]
     assert runs == [end - begin for begin, end in ranges]
     if problem.window != (-1, -1):
+        before, last = work.last_chunk
+        assert 0 < last <= (3 * at_once - 1 if in_pairs else at_once)
+        if in_pairs and last != all_heads:  # as many chunks of at least that many heads
+            assert before % 2 == 1 and last >= at_once
         for n, (head, tile) in enumerate(order):
-            assert head // 64 == n // (64 * work.q_tiles)
-            if n % (64 * work.q_tiles):
+            chunk = min(n // (at_once * work.q_tiles), before)
+            assert min(head // at_once, before) == chunk
+            if n != chunk * at_once * work.q_tiles:
                 assert tile <= order[n - 1][1]
     else:
         for xcd in range(min(8, work.whole_tiles)):
@@ -137,6 +154,46 @@ def test_order_of_the_tiles(problem, split, heads):
         for n, (head, _) in enumerate(order):
             groups.setdefault(head, set()).add(n % 8)
         assert all(len(xcds) == 1 for xcds in groups.values())
+
+
+@pytest.mark.parametrize(
+    ("rows", "heads", "chunks"),
+    [
+        # One tile for each CU of an XCD: 32 tiles of a head, 16, 8, 5 to 8, ...
+        (8192, 128, [16] * 7 + [16]),
+        (4096, 256, [16] * 15 + [16]),
+        (2048, 256, [32] * 7 + [32]),
+        (1280, 256, [32] * 7 + [32]),
+        (1024, 256, [64] * 3 + [64]),
+        (513, 256, [64] * 3 + [64]),
+        (512, 512, [128] * 3 + [128]),
+        # An odd number of them, and heads that are left.
+        (2048, 160, [32] * 3 + [64]),
+        (2048, 191, [32] * 3 + [95]),
+        (2048, 192, [32] * 5 + [32]),
+        (1024, 127, [127]),
+        (1024, 128, [64, 64]),
+    ],
+)
+def test_heads_at_once_have_a_tile_for_each_cu(rows, heads, chunks):
+    """On gfx950, whose XCDs have 32 CUs; elsewhere eight heads an XCD."""
+    problem = AttentionProblem(1, rows, rows, heads, heads, 128, causal=True)
+    kernel = forward(q_tile=256, kv_tile=64)
+    work = WorkMap.of_kernel(problem, dataclasses.replace(kernel, arch="gfx950"))
+    before, last = work.last_chunk
+    assert [work.heads_at_once] * before + [last] == chunks
+    before, last = WorkMap.of_kernel(problem, dataclasses.replace(kernel, arch="gfx942")).last_chunk
+    assert last <= 64 and before * 64 + last == heads
+
+
+def test_the_order_is_that_of_the_kernels():
+    """Constants of the kernels' sources."""
+    target = (ROOT / "asm_src/arch/target.h").read_text(encoding="utf-8")
+    work = (ROOT / "asm_src/attn/work.h").read_text(encoding="utf-8")
+    heads = [int(n) for n in re.findall(r"kHeadsOfXcd = (\d+);", target)]
+    tiles = [int(n) for n in re.findall(r"int kTilesOfXcd(?:<Cdna4>)? = (\d+);", work)]
+    known = [(order.heads_of_xcd, order.tiles_of_xcd) for order in ATTENTION_KERNELS.values()]
+    assert list(zip(heads, tiles, strict=True)) == known
 
 
 # -- the choice ------------------------------------------------------------------------------------
