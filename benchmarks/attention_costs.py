@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from amdattn.device import manifest
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
 from amdattn.op.occupancy import workgroups_per_cu
+from amdattn.ops.attention.ordering import order_of
+from amdattn.ops.attention.planning import inverse
 from amdattn.ops.attention.plans import planned_with
 from amdattn.ops.attention.problem import AttentionProblem
 
@@ -91,6 +94,41 @@ def speed_of(name: str) -> Speed:
     older, younger = (float(np.median(half)) for half in np.split(ends, 2))
     done = 1 - (younger - older) / lone  # of the younger one, when the older one ends
     return Speed({**alone, 2: ((0.0, older / lone), (0.0, older / lone / max(done, 0.01)))})
+
+
+@functools.cache
+def find_clk(name: str) -> tuple[float, float]:
+    """What workgroups take longer that find their tile: the first ones, and later ones."""
+    props = amdattn.device_props()
+    (kernel,) = (row for row in manifest.kernels() if (row.name, row.arch) == (name, props.arch))
+    rows, at_once = kernel.tile["q"], workgroups_per_cu(kernel, props)[0] * props.num_cus
+    lengths, heads = (rows, rows - 1), at_once
+    rng = np.random.default_rng(1)
+    element = as_dtype(kernel.dtype).numpy()
+    q, k = (rng.standard_normal((sum(lengths), n, HEAD_DIM)).astype(element) for n in (heads, 8))
+    sums = np.cumsum([0, *lengths]).astype(np.int32)
+    problem = AttentionProblem(
+        *(2, rows, rows, heads, 8, HEAD_DIM), dtype=kernel.dtype, num_splits=1,
+        total_q=sum(lengths), total_kv=sum(lengths),
+    )  # fmt: skip
+    plan = planned_with(problem, props, kernel.name)
+    (launch,) = plan.launches
+    order = order_of(problem, kernel, props).arguments(inverse(heads))
+    args = tuple((name, order.get(name, value)) for name, value in launch.args)
+    found = []
+    for each in (
+        plan,
+        dataclasses.replace(plan, launches=(dataclasses.replace(launch, args=args),)),
+    ):
+        with virtual.profile(clock_mhz=clock_mhz()) as profile:
+            each.run(q, k, k, cu_seqlens_q=sums, cu_seqlens_k=sums)
+        times = sorted((t.start, t.end - t.start) for t in profile.launches[0].times)
+        half = len(times) // 2
+        found.append(
+            [float(np.median([took for _, took in some])) for some in (times[:half], times[half:])]
+        )
+    (first, later), (first_found, later_found) = found
+    return first_found - first, later_found - later
 
 
 def clock_mhz() -> int:

@@ -45,6 +45,7 @@ class TileOrder {
   // The nth one: which of its sequence. If there are not so many, one without rows.
   __device__ __forceinline__ int find_tile(int nth) {
     int of = 0, others = 0;  // its class, and how many tiles have greater ones
+#pragma clang loop unroll(disable)
     for (int bit = kTopClass; bit > 0; bit >>= 1) {
       const int tried = of | bit, many = count(tried);
       if (many > nth)

@@ -51,14 +51,14 @@ struct AttnWork {
                                       int tile_columns, int log2_keys, Seeing seeing) {
     const int whole = args.whole_tiles;
     int nth = 0;
-    if (__builtin_expect(id < whole, true)) {
+    // Neither is unlikely, so that neither is at the end of the code, which no cache has.
+    if (__builtin_expect_with_probability(has_order(args), false, 0.5)) {
+      nth = find_in_order(args, id, tile_rows, tile_columns, false);
+      if (parts > 1) part += nth;
+    } else if (__builtin_expect(id < whole, true)) {
       find_tile(args, id, tile_rows, tile_columns);
       find_keys(args, tile_rows, log2_keys, seeing, 0, 1);
       return;
-    }
-    if (__builtin_expect(has_order(args), false)) {
-      nth = find_in_order(args, id, tile_rows, tile_columns, false);
-      if (parts > 1) part += nth;
     } else if (__builtin_expect(has_schedule(args), false)) {
       nth = find_scheduled(args, id, tile_columns);
       if (parts > 1) part += nth;

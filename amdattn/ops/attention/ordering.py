@@ -16,7 +16,14 @@ from amdattn.op.plan import Argument, Launch
 from amdattn.op.workspace import Region
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention.select import column_groups
-from amdattn.ops.attention.varlen_cost import best_parts, most_tiles, slots
+from amdattn.ops.attention.varlen_cost import (
+    attends_to_itself,
+    best_parts,
+    is_causal,
+    most_blocks,
+    most_tiles,
+    slots,
+)
 
 MOST_SEQUENCES = LANES_PER_WAVE  # a lane has one
 FIND_CLK = 1200  # of a workgroup
@@ -107,18 +114,34 @@ class Order:
 
 def order_of(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps) -> Order:
     """The order of few sequences of several lengths."""
-    p, rows = problem, kernel.tile["q"]
+    p = problem
     heads = p.num_heads_q * column_groups(kernel, p)
     tiles = most_tiles(p, kernel)
-    class_log2 = max(0, p.seqlen_kv.bit_length() - _CLASSES_LOG2)
+    keys = most_blocks(p, kernel) * kernel.tile["kv"]  # of plans alike: basis.py
+    class_log2 = max(0, keys.bit_length() - _CLASSES_LOG2)
     if p.num_splits:
         return Order(heads, tiles, tiles if p.num_splits > 1 else 0, p.num_splits, 0, class_log2)
     _, parts = best_parts(p, kernel, props)
-    least_class = -(-p.seqlen_kv // parts) >> class_log2
+    least_class = -(-keys // parts) >> class_log2
     if parts > 1 and least_class > 0:
-        of_longest = -(-p.seqlen_q // rows)
+        least_keys = least_class << class_log2
         room = _ROUNDS_OF_PARTS * slots(props) // (heads * parts)
-        in_parts = min(tiles, p.total_q // rows + p.total_kv // (least_class << class_log2), room)
-        if in_parts >= min(of_longest, tiles):
+        in_parts = min(tiles, room, _most_in_parts(p, kernel, least_keys))
+        of_longest = _rows_in_parts(p, min(p.seqlen_q, p.total_q), least_keys) / kernel.tile["q"]
+        if in_parts >= int(of_longest):
             return Order(heads, tiles, in_parts, parts, least_class, class_log2)
     return Order(heads, tiles, 0, 1, 0, class_log2)
+
+
+def _most_in_parts(problem: AttentionProblem, kernel: KernelSpec, least_keys: int) -> int:
+    """Tiles that see so many keys; of rows that do not attend to themselves it may be wrong."""
+    p = problem
+    rows = _rows_in_parts(p, p.total_q, least_keys)
+    if not attends_to_itself(p, kernel):
+        return int(rows / kernel.tile["q"]) + p.batch
+    return int(rows / kernel.tile["q"]) + min(p.batch, p.total_q // least_keys)
+
+
+def _rows_in_parts(problem: AttentionProblem, rows: int, least_keys: int) -> float:
+    """Of those of sequences of the greatest length."""
+    return rows * (1 - least_keys / problem.seqlen_kv) if is_causal(problem) else rows

@@ -56,10 +56,10 @@ def best_parts(
         work += others * tile_clk(p, kernel, min(mean, p.seqlen_kv))
     outside = workgroup_clk(kernel, 0)
     # Under a causal mask it has twice the mean number of blocks.
-    longest = outside + (of_longest - outside) * (2 if _is_causal(p) else 1)
+    longest = outside + (of_longest - outside) * (2 if is_causal(p) else 1)
 
     def clk(parts: int) -> float:
-        rounds = 1 if _is_causal(p) else -(-tiles * parts // num_slots)
+        rounds = 1 if is_causal(p) else -(-tiles * parts // num_slots)
         of_part = outside + (longest - outside) / parts
         merge = merge_clk(kernel, tiles * parts, props) if parts > 1 else 0.0
         busy = work + tiles * (parts - 1) * outside
@@ -69,7 +69,8 @@ def best_parts(
     return min((clk(parts) / (WORTH if parts > 1 else 1), parts) for parts in range(1, most + 1))
 
 
-def _is_causal(problem: AttentionProblem) -> bool:
+def is_causal(problem: AttentionProblem) -> bool:
+    """Whether tiles see half of the keys in the mean."""
     return problem.window[1] == 0
 
 
@@ -80,7 +81,7 @@ def mean_keys(problem: AttentionProblem) -> float:
 
 def tile_clk(problem: AttentionProblem, kernel: KernelSpec, keys: float) -> float:
     """Of a whole tile that may see so many keys, or of the mean one under a causal mask."""
-    blocks = keys / kernel.tile["kv"] / (2 if _is_causal(problem) else 1)
+    blocks = keys / kernel.tile["kv"] / (2 if is_causal(problem) else 1)
     return workgroup_clk(kernel, 0) + blocks * block_clk(kernel)
 
 
@@ -100,16 +101,21 @@ def most_blocks(problem: AttentionProblem, kernel: KernelSpec) -> int:
     return -(-problem.seqlen_kv // kernel.tile["kv"])
 
 
+def attends_to_itself(problem: AttentionProblem, kernel: KernelSpec) -> bool:
+    """Whether sequences have as many rows as keys, as far as the greatest lengths tell."""
+    return -(-problem.seqlen_q // kernel.tile["kv"]) == most_blocks(problem, kernel)
+
+
 def most_parts(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps) -> int:
     """Of a tile, where the plan does not know the lengths: 1 where none can be worth it."""
     p, outside = problem, workgroup_clk(kernel, 0)
     of_longest = most_blocks(p, kernel) * block_clk(kernel)
     if of_longest / 2 < merge_clk(kernel, 0, props):
         return 1
-    if -(-p.seqlen_q // kernel.tile["kv"]) == most_blocks(p, kernel):  # rows attend to themselves
+    if attends_to_itself(p, kernel):
         # The least work of so many rows is that of sequences that are equally long.
         length = min(p.total_q / p.batch, p.seqlen_q)
-        blocks = length / kernel.tile["kv"] / (2 if _is_causal(p) else 1)
+        blocks = length / kernel.tile["kv"] / (2 if is_causal(p) else 1)
         if p.window[0] < 0:
             clk = p.total_q / kernel.tile["q"] * (outside + blocks * block_clk(kernel))
             if clk * p.num_heads_q / slots(props) >= _LONG * of_longest:
