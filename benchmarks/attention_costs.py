@@ -24,6 +24,7 @@ from amdattn.ops.attention.problem import AttentionProblem
 
 HEAD_DIM = 128
 _KEYS = (1024, 4096)  # that a figure is from
+_SHARED_KEYS = (128, 1024)  # and one of two workgroups of a CU
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,18 @@ def speed_of(name: str) -> Speed:
     alone: dict[int, tuple[tuple[float, float], ...]] = {1: ((0.0, 1.0),)}
     if workgroups_per_cu(kernel, props)[0] == 1:
         return Speed(alone)
-    keys = _KEYS[0]
+    lone, older, younger = zip(*(_sharing(kernel, keys) for keys in _SHARED_KEYS), strict=True)
+
+    def line(clks: tuple[float, ...]) -> tuple[float, float]:
+        slope = (clks[1] - clks[0]) / (lone[1] - lone[0])
+        return clks[0] - slope * lone[0], slope
+
+    return Speed({**alone, 2: (line(older), line(younger))})
+
+
+def _sharing(kernel: KernelSpec, keys: int) -> tuple[float, float, float]:
+    """Clocks of a workgroup alone, of the older one of a CU, and of the younger one beside it."""
+    props = amdattn.device_props()
     rng = np.random.default_rng(1)
     element = as_dtype(kernel.dtype).numpy()
     heads = 2 * props.num_cus, props.num_xcds
@@ -89,11 +101,11 @@ def speed_of(name: str) -> Speed:
         planned_with(problem, props, kernel.name).run(q, k, v)
     (launch,) = profile.launches
     ends = np.sort([time.end - launch.times[0].start for time in launch.times])
-    cost = cost_of(name)
+    cost = cost_of(kernel.name)
     lone = cost.outside + keys / kernel.tile["kv"] * cost.block
     older, younger = (float(np.median(half)) for half in np.split(ends, 2))
     done = 1 - (younger - older) / lone  # of the younger one, when the older one ends
-    return Speed({**alone, 2: ((0.0, older / lone), (0.0, older / lone / max(done, 0.01)))})
+    return lone, older, older / max(done, 0.01)
 
 
 @functools.cache

@@ -165,7 +165,8 @@ struct AttnWork {
     TileOrder order(args, tile_rows);
     int nth = find_entry(args, id, tile_columns), of_tile = 0;
     parts = 1;
-    const int in_parts = args.parts > 1 ? order.count(args.num_heads_q_inverse) : 0;
+    int in_parts = args.parts > 1 ? order.count(args.num_heads_q_inverse) : 0;
+    if (in_parts * int(args.q_tiles) > args.merge_tiles) in_parts = 0;  // there is no room
     if (all_parts) {
       parts = args.parts;
       if (nth >= in_parts) nth = 1 << 30;

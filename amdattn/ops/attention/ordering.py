@@ -29,7 +29,7 @@ MOST_SEQUENCES = LANES_PER_WAVE  # a lane has one
 FIND_CLK = 1200  # of a workgroup
 IN_ORDER = -1  # instead of whole tiles
 _CLASSES_LOG2 = 6  # 2 * kTopClass of asm_src/attn/tile_order.h
-_ROUNDS_OF_PARTS = 2  # no tile is cut if parts are more
+_ROUNDS_OF_PARTS = 1  # no tile is cut if parts are more: two of a CU take as long as one whole
 
 
 @dataclass(frozen=True, slots=True)

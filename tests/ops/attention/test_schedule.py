@@ -7,6 +7,7 @@ import pytest
 import amdattn
 from amdattn import virtual
 from amdattn.ops.attention import select
+from amdattn.ops.attention.ordering import IN_ORDER, MOST_SEQUENCES
 from amdattn.ops.attention.scheduling import ENTRIES, MERGES, SCHEDULE
 from amdattn.ops.attention.work import visible_blocks
 from tests.support.attention.masked import varlen
@@ -25,6 +26,13 @@ MIXES = {
 MASKS = ({}, {"causal": True}, {"window_size": (100, 20)}, {"window_size": (-1, 40)})
 
 
+def with_empty(lengths):
+    """The same and empty sequences, more than workgroups find their tiles of themselves."""
+    q, k = lengths
+    more = [0] * (MOST_SEQUENCES + 1 - len(q))
+    return q + more, k + more
+
+
 def sums(lengths):
     return np.cumsum([0, *lengths]).astype(np.int32)
 
@@ -41,7 +49,7 @@ def planned(lengths, heads=(8, 2), **options):
 
 
 def schedule(plan, lengths):
-    """What the device writes, of this plan: the entries, and those of tiles in parts."""
+    """What the launch before writes, of this plan: the entries, and those of tiles in parts."""
     p = plan.problem
     q = amdattn.empty((p.total_q, p.num_heads_q, 128))
     k = amdattn.empty((p.total_kv, p.num_heads_kv, 128))
@@ -66,7 +74,7 @@ def schedule(plan, lengths):
 @pytest.mark.parametrize("mask", MASKS, ids=str)
 @pytest.mark.parametrize("name", MIXES)
 def test_every_tile_once_most_keys_first(name, mask):
-    lengths = MIXES[name]
+    lengths = with_empty(MIXES[name])
     plan = planned(lengths, **mask)
     if plan.launches[0].kernel.op != SCHEDULE:
         pytest.skip("each tile has a CU of its own")
@@ -112,16 +120,15 @@ def test_every_tile_once_most_keys_first(name, mask):
 
 
 def test_a_long_sequence_is_cut_and_short_ones_are_not():
-    lengths = [4096] + [128] * 7
-    entries, _ = schedule(planned((lengths, lengths), (2, 2)), (lengths, lengths))
+    lengths = with_empty(([4096] + [128] * 7,) * 2)
+    entries, _ = schedule(planned(lengths, (2, 2)), lengths)
     parts = {entry["rows"]: entry["parts"] for entry in entries if entry["rows"]}
     assert parts == {4096: 4, 128: 1}
 
 
 def test_enough_long_sequences_are_not_cut():
-    lengths = [2048] * 12 + [100] * 5
-    plan = planned((lengths, lengths), (32, 8))
-    entries, _ = schedule(plan, (lengths, lengths))
+    lengths = with_empty(([2048] * 12 + [100] * 5,) * 2)
+    entries, _ = schedule(planned(lengths, (32, 8)), lengths)
     assert {entry["parts"] for entry in entries if entry["rows"]} == {1}
 
 
@@ -186,3 +193,54 @@ def test_few_short_sequences_have_no_schedule():
     lengths = [100, 20]
     plan = planned((lengths, lengths), (4, 4))
     assert [launch.kernel.op for launch in plan.launches] == [select.ATTENTION]
+
+
+def test_of_few_sequences_each_workgroup_finds_its_tile():
+    lengths = [700] + [30] * (MOST_SEQUENCES - 1)
+    plan = planned((lengths, lengths), (8, 2), num_splits=1)
+    assert [launch.kernel.op for launch in plan.launches] == [select.ATTENTION]
+    assert dict(plan.forward.args)["whole_tiles"] == IN_ORDER
+    assert "by each workgroup" in plan.explain()
+    more = planned(with_empty((lengths, lengths)), (8, 2), num_splits=1)
+    assert [launch.kernel.op for launch in more.launches] == [SCHEDULE, select.ATTENTION]
+
+
+@pytest.mark.parametrize("heads", [(8, 2), (3, 3)])
+@pytest.mark.parametrize("mask", [*MASKS, {"window_size": (50, -1)}], ids=str)
+def test_both_orders_write_the_same_bits(mask, heads):
+    """Of 64 sequences, and with one more that is empty; every row is written."""
+    q_lengths = [n * 7 % 45 for n in range(MOST_SEQUENCES - 2)] + [400, 129]
+    k_lengths = [n * 5 % 77 for n in range(MOST_SEQUENCES - 2)] + [500, 60]
+    rng = np.random.default_rng(5)
+    q, k, v = (
+        rng.standard_normal((sum(n), of, 128)).astype(BF16)
+        for n, of in zip((q_lengths, *[k_lengths] * 2), (heads[0], *[heads[1]] * 2), strict=True)
+    )
+    results = []
+    for more in ([], [0]):
+        out = np.full_like(q, np.nan)
+        _, lse = amdattn.flash_attn_varlen_func(
+            *(q, k, v, sums(q_lengths + more), sums(k_lengths + more), 400, 500),
+            **mask, num_splits=1, out=out, return_lse=True,
+        )  # fmt: skip
+        results.append((out, lse))
+    (out, lse), other = results
+    assert out.tobytes() == other[0].tobytes() and lse.tobytes() == other[1].tobytes()
+    expected, expected_lse = varlen(q, k, v, sums(q_lengths), sums(k_lengths), **mask)
+    np.testing.assert_allclose(out.astype(np.float64), expected, atol=0.01, rtol=0.01)
+    np.testing.assert_allclose(lse, expected_lse, atol=2e-3, rtol=1e-5)
+
+
+def test_more_long_sequences_than_there_is_room_for_are_not_cut():
+    """The plan has room for the parts of one; lengths tell that there are more."""
+    promised = [2048] + [40] * 3
+    plan = planned((promised, promised), (8, 2))
+    of_launch = dict(plan.forward.args)
+    assert of_launch["parts"] > 1
+    lengths = [600, 600, 600, sum(promised) - 1800]
+    rng = np.random.default_rng(6)
+    q, k, v = (rng.standard_normal((sum(promised), of, 128)).astype(BF16) for of in (8, 2, 2))
+    starts = sums(lengths)
+    out = plan.run(q, k, v, cu_seqlens_q=starts, cu_seqlens_k=starts)
+    expected, _ = varlen(q, k, v, starts, starts)
+    np.testing.assert_allclose(np.asarray(out, np.float64), expected, atol=0.01, rtol=0.01)
