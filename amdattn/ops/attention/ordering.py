@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
+from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.op.plan import Argument, Launch
 from amdattn.op.workspace import Region
@@ -25,7 +25,6 @@ from amdattn.ops.attention.varlen_cost import (
     slots,
 )
 
-MOST_SEQUENCES = LANES_PER_WAVE  # a lane has one
 FIND_CLK = 1200  # of a workgroup
 IN_ORDER = -1  # instead of whole tiles
 _CLASSES_LOG2 = 6  # 2 * kTopClass of asm_src/attn/tile_order.h
@@ -110,6 +109,13 @@ class Order:
             f"by each workgroup, from the lengths: up to {self.tiles} tiles of {self.heads} heads, "
             f"most keys first, {parts}"
         )
+
+
+def can_order(problem: AttentionProblem, kernel: KernelSpec) -> bool:
+    """Whether workgroups of a kernel find their tiles of so many sequences."""
+    name = "max_ordered_sequences"
+    most: int = kernel.accepts[name] if name in kernel.accepts else 0
+    return problem.batch <= most
 
 
 def order_of(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps) -> Order:

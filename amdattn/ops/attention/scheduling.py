@@ -16,7 +16,7 @@ from amdattn.device.manifest import KernelSpec
 from amdattn.op.plan import Address, Argument, Launch
 from amdattn.op.workspace import Region
 from amdattn.ops.attention.cost import block_clk, merge_clk, workgroup_clk
-from amdattn.ops.attention.ordering import FIND_CLK, MOST_SEQUENCES, Order, order_of
+from amdattn.ops.attention.ordering import FIND_CLK, Order, can_order, order_of
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention.select import column_groups
 from amdattn.ops.attention.varlen_cost import (
@@ -166,7 +166,7 @@ def schedule_for(
     tiles = most_tiles(p, kernel)
     launch_clk = schedule_clk(props)
     order, find_clk = None, FIND_CLK * max(1, tiles * heads / slots(props))
-    if p.batch <= MOST_SEQUENCES and find_clk < launch_clk:
+    if can_order(p, kernel) and find_clk < launch_clk:
         order = order_of(p, kernel, props)
     parts = order.parts if order else p.num_splits or most_parts(p, kernel, props)
     if parts == 1 or p.num_splits:

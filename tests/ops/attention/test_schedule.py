@@ -7,12 +7,13 @@ import pytest
 import amdattn
 from amdattn import virtual
 from amdattn.ops.attention import select
-from amdattn.ops.attention.ordering import IN_ORDER, MOST_SEQUENCES
+from amdattn.ops.attention.ordering import IN_ORDER
 from amdattn.ops.attention.scheduling import ENTRIES, MERGES, SCHEDULE
 from amdattn.ops.attention.work import visible_blocks
 from tests.support.attention.masked import varlen
 
 BF16 = ml_dtypes.bfloat16
+MOST_SEQUENCES = 64  # of which workgroups find their tiles themselves
 FIELDS = ("q_start", "rows", "keys", "q_base", "kv_base", "partial", "part", "parts")
 # Lengths of queries and of keys: odd ones, empty ones, one far longer than all others, many.
 MIXES = {

@@ -19,7 +19,10 @@ LENGTHS = ((30, 70), (0, 9), (140, 100), (66, 0), (1, 33))
 KERNELS = sorted(
     row.name
     for row in manifest.kernels()
-    if row.arch == "gfx942" and row.op == ATTENTION and row.accepts["max_tile_heads"] == 1
+    if row.arch == "gfx942"
+    and row.op == ATTENTION
+    and "max_ordered_sequences" in row.accepts
+    and row.accepts["max_ordered_sequences"]
 )
 DEFAULT = ("attn_fwd_bf16_d128_q128_rtne", "attn_fwd_fp16_d64_rtne")
 
