@@ -113,9 +113,8 @@ class Order:
 
 def can_order(problem: AttentionProblem, kernel: KernelSpec) -> bool:
     """Whether workgroups of a kernel find their tiles of so many sequences."""
-    name = "max_ordered_sequences"
-    most: int = kernel.accepts[name] if name in kernel.accepts else 0
-    return problem.batch <= most
+    most = "max_ordered_sequences"
+    return most in kernel.accepts and bool(problem.batch <= kernel.accepts[most])
 
 
 def order_of(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps) -> Order:
