@@ -28,7 +28,9 @@ from amdattn.ops.attention.varlen_cost import (
 FIND_CLK = 1200  # of a workgroup
 IN_ORDER = -1  # instead of whole tiles
 _CLASSES_LOG2 = 6  # 2 * kTopClass of asm_src/attn/tile_order.h
-_ROUNDS_OF_PARTS = 1  # no tile is cut if parts are more: two of a CU take as long as one whole
+# No tile is cut if parts are more: two of a CU take as long as one whole. Those under a causal mask
+# differ, so that short ones fill the end.
+_ROUNDS_OF_PARTS, _ROUNDS_OF_CAUSAL_PARTS = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,8 @@ def order_of(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps) 
     least_class = -(-keys // parts) >> class_log2
     if parts > 1 and least_class > 0:
         least_keys = least_class << class_log2
-        room = _ROUNDS_OF_PARTS * slots(props) // (heads * parts)
+        rounds = _ROUNDS_OF_CAUSAL_PARTS if is_causal(p) else _ROUNDS_OF_PARTS
+        room = rounds * slots(props) // (heads * parts)
         in_parts = min(tiles, room, _most_in_parts(p, kernel, least_keys))
         of_longest = _rows_in_parts(p, min(p.seqlen_q, p.total_q), least_keys) / kernel.tile["q"]
         if in_parts >= int(of_longest):
