@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +17,14 @@ from amdattn.device import manifest
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
 from amdattn.op.occupancy import workgroups_per_cu
+from amdattn.ops.attention.ordering import order_of
+from amdattn.ops.attention.planning import inverse
 from amdattn.ops.attention.plans import planned_with
 from amdattn.ops.attention.problem import AttentionProblem
 
 HEAD_DIM = 128
 _KEYS = (1024, 4096)  # that a figure is from
+_SHARED_KEYS = (128, 1024)  # and one of two workgroups of a CU
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,18 @@ def speed_of(name: str) -> Speed:
     alone: dict[int, tuple[tuple[float, float], ...]] = {1: ((0.0, 1.0),)}
     if workgroups_per_cu(kernel, props)[0] == 1:
         return Speed(alone)
-    keys = _KEYS[0]
+    lone, older, younger = zip(*(_sharing(kernel, keys) for keys in _SHARED_KEYS), strict=True)
+
+    def line(clks: tuple[float, ...]) -> tuple[float, float]:
+        slope = (clks[1] - clks[0]) / (lone[1] - lone[0])
+        return clks[0] - slope * lone[0], slope
+
+    return Speed({**alone, 2: (line(older), line(younger))})
+
+
+def _sharing(kernel: KernelSpec, keys: int) -> tuple[float, float, float]:
+    """Clocks of a workgroup alone, of the older one of a CU, and of the younger one beside it."""
+    props = amdattn.device_props()
     rng = np.random.default_rng(1)
     element = as_dtype(kernel.dtype).numpy()
     heads = 2 * props.num_cus, props.num_xcds
@@ -86,11 +101,46 @@ def speed_of(name: str) -> Speed:
         planned_with(problem, props, kernel.name).run(q, k, v)
     (launch,) = profile.launches
     ends = np.sort([time.end - launch.times[0].start for time in launch.times])
-    cost = cost_of(name)
+    cost = cost_of(kernel.name)
     lone = cost.outside + keys / kernel.tile["kv"] * cost.block
     older, younger = (float(np.median(half)) for half in np.split(ends, 2))
     done = 1 - (younger - older) / lone  # of the younger one, when the older one ends
-    return Speed({**alone, 2: ((0.0, older / lone), (0.0, older / lone / max(done, 0.01)))})
+    return lone, older, older / max(done, 0.01)
+
+
+@functools.cache
+def find_clk(name: str) -> tuple[float, float]:
+    """What workgroups take longer that find their tile: the first ones, and later ones."""
+    props = amdattn.device_props()
+    (kernel,) = (row for row in manifest.kernels() if (row.name, row.arch) == (name, props.arch))
+    rows, at_once = kernel.tile["q"], workgroups_per_cu(kernel, props)[0] * props.num_cus
+    lengths, heads = (rows, rows - 1), at_once
+    rng = np.random.default_rng(1)
+    element = as_dtype(kernel.dtype).numpy()
+    q, k = (rng.standard_normal((sum(lengths), n, HEAD_DIM)).astype(element) for n in (heads, 8))
+    sums = np.cumsum([0, *lengths]).astype(np.int32)
+    problem = AttentionProblem(
+        *(2, rows, rows, heads, 8, HEAD_DIM), dtype=kernel.dtype, num_splits=1,
+        total_q=sum(lengths), total_kv=sum(lengths),
+    )  # fmt: skip
+    plan = planned_with(problem, props, kernel.name)
+    (launch,) = plan.launches
+    order = order_of(problem, kernel, props).arguments(inverse(heads))
+    args = tuple((name, order.get(name, value)) for name, value in launch.args)
+    found = []
+    for each in (
+        plan,
+        dataclasses.replace(plan, launches=(dataclasses.replace(launch, args=args),)),
+    ):
+        with virtual.profile(clock_mhz=clock_mhz()) as profile:
+            each.run(q, k, k, cu_seqlens_q=sums, cu_seqlens_k=sums)
+        times = sorted((t.start, t.end - t.start) for t in profile.launches[0].times)
+        half = len(times) // 2
+        found.append(
+            [float(np.median([took for _, took in some])) for some in (times[:half], times[half:])]
+        )
+    (first, later), (first_found, later_found) = found
+    return first_found - first, later_found - later
 
 
 def clock_mhz() -> int:

@@ -23,6 +23,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,7 @@ from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Launch
 from amdattn.ops.attention import select
 from amdattn.ops.attention.execution import AttentionPlan
+from amdattn.ops.attention.ordering import IN_ORDER
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention.scheduling import ENTRIES, ENTRY_BYTES, SCHEDULE
 from amdattn.ops.attention.work import WorkMap, visible_blocks
@@ -47,6 +49,7 @@ from benchmarks.attention_costs import (
     Cost,
     clock_mhz,
     cost_of,
+    find_clk,
     launch_clk,
     merge_cost,
     speed_of,
@@ -182,6 +185,8 @@ def scheduled(mix: Mix, plan: AttentionPlan) -> tuple[Tiles, float]:
     def clk(length: int, q_start: int, parts: int) -> float:
         return mix.tile_clk(kernel, length, q_start, parts)
 
+    if dict(plan.forward.args)["whole_tiles"] == IN_ORDER:
+        return in_order(mix, plan), 0.0
     if plan.launches[0].kernel.op != SCHEDULE:
         work = WorkMap.of(plan.problem, plan.forward)
         items = [work.item(n) for n in range(work.num_workgroups)]
@@ -204,15 +209,42 @@ def scheduled(mix: Mix, plan: AttentionPlan) -> tuple[Tiles, float]:
     return tiles, profile.launches[0].cycles + launch_clk()
 
 
+def in_order(mix: Mix, plan: AttentionPlan) -> Tiles:
+    """As workgroups find their tiles themselves: asm_src/attn/tile_order.h."""
+    args: dict[str, Any] = dict(plan.forward.args)
+    kernel, heads = plan.forward.kernel, mix.num_heads_q
+    rows, parts = kernel.tile["q"], args["parts"]
+    tiles = [
+        (min(q_start + rows, length) if mix.causal else length, length, q_start)
+        for length in mix.lengths
+        for q_start in range(0, length, rows)
+    ]
+    classes = [keys >> args["num_heads_q_shift"] for keys, _, _ in tiles]
+    tiles = [tiles[n] for n in sorted(range(len(tiles)), key=lambda n: -classes[n])]
+    in_parts = sum(of >= args["num_heads_q_inverse"] for of in classes) if parts > 1 else 0
+    if in_parts * heads > args["merge_tiles"]:
+        in_parts = 0
+    each = []
+    for nth, (_, length, q_start) in enumerate(tiles):
+        of_tile = parts if nth < in_parts else 1
+        each += [mix.tile_clk(kernel, length, q_start, of_tile)] * of_tile
+    empty = plan.forward.num_workgroups // heads - len(each)
+    return Tiles(np.repeat(each + [0.0] * empty, heads), in_parts * parts * heads)
+
+
 _EMPTY_CLK = 2000.0  # of a workgroup that has nothing to do
 
 
-def _forward_clk(clk: NDArray[np.float64], kernel: KernelSpec) -> float:
+def _forward_clk(clk: NDArray[np.float64], kernel: KernelSpec, finds_tile: bool = False) -> float:
     """Until the last XCD is done."""
     of_device = clocks(amdattn.device_props())
     residents = workgroups_per_cu(kernel, amdattn.device_props())[0]
     speed = speed_of(kernel.name)
     took = np.where(clk == 0, _EMPTY_CLK, clk)
+    if finds_tile:
+        first, later = find_clk(kernel.name)
+        took[: residents * of_device.num_cus] += first
+        took[residents * of_device.num_cus :] += later
     xcds = [took[xcd :: of_device.num_xcds] for xcd in range(of_device.num_xcds)]
     return max(
         replay(some.tolist(), speed, residents, _WAVES, of_device).cycles
@@ -274,7 +306,8 @@ def measure(mix: Mix) -> Row:
     tiles, schedule = scheduled(mix, plan)
     kernel = plan.forward.kernel
     merge = _merge_clk(plan, tiles.partials)
-    clk = schedule + _forward_clk(tiles.clk, kernel) + merge
+    finds_tile = dict(plan.forward.args)["whole_tiles"] == IN_ORDER
+    clk = schedule + _forward_clk(tiles.clk, kernel, finds_tile) + merge
     rows = manifest.kernels()
     nearest, _ = select.nearest_first(rows, plan.problem, amdattn.device_props())[0]
     share = min(map(mix.share, select.with_other_tiles(rows, nearest, plan.problem)))

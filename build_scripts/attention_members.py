@@ -92,6 +92,8 @@ def family_accepts(
         "top_left": [False, True],
         "max_num_splits": 16,
         "max_tile_heads": 1,
+        # Of which a workgroup finds its tile itself: a lane has one (asm_src/attn/tile_order.h).
+        "max_ordered_sequences": 64,
         "gqa": True,
         "layouts": "any, unit last stride",
         "pointer_align_bytes": 16,
@@ -110,6 +112,7 @@ def narrow_accepts(head_dim: int, round_mode: str) -> dict[str, Any]:
         "max_window_keys": 129,
         # Its parts have some of a tile's heads each, and are final.
         "max_tile_heads": 4,
+        "max_ordered_sequences": 0,
         "max_num_splits": 1,
         # Rows of K and V are addressed by 32-bit offsets within 144 of them.
         "kv_stride_seq": [0, 2**22 - 1],

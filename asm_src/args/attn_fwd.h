@@ -28,16 +28,17 @@ typedef struct AttnFwdArgs {
   int32_t window_right;      // and keys <= row + diagonal + window_right; < 0: all. Causal: 0
   int32_t top_left;          // diagonal = 0 if set, else seqlen_kv - seqlen_q
   int32_t q_tiles;           // tiles of tile_q rows of the longest sequence; workgroups of an entry
-  int32_t whole_tiles;       // work items that are whole tiles; those after them are parts
+  int32_t whole_tiles;       // work items that are whole tiles; those after them are parts.
+                             // Less than 0: workgroups find their tiles (attn/tile_order.h)
   int32_t head_dim;          // columns of q and k: a multiple of 8
   int32_t head_dim_v;        // columns of v and o: a multiple of 8
   int32_t column_groups;     // tiles that share the columns of a row of o
   // n / d = (2 n * inverse >> 32) >> shift, for 0 <= n < 2^31.
   uint32_t q_tiles_inverse;
   int32_t q_tiles_shift;
-  uint32_t num_heads_q_inverse;
-  int32_t num_heads_q_shift;
-  uint32_t group_inverse;  // of q heads that share a kv head
+  uint32_t num_heads_q_inverse;  // or of tiles that are found the least class of those in parts
+  int32_t num_heads_q_shift;     // or log2 of the keys of a class
+  uint32_t group_inverse;        // of q heads that share a kv head
   int32_t group_shift;
   // What it needs later, from here on.
   uint64_t o;          // [batch, seqlen_q, num_heads_q, head_dim_v] device address
@@ -57,6 +58,6 @@ typedef struct AttnFwdArgs {
   int32_t parts;         // parts along KV of each tile that is not whole
   float softcap_log2;    // softcap * log2(e); kernels without a cap take no notice
   // Of the kernel that merges parts.
-  int32_t merge_tiles;       // those in parts; with a schedule at most
+  int32_t merge_tiles;  // those in parts; with a schedule at most. If found tiles are more, none
   int32_t merge_workgroups;  // each takes every so many rows of them
 } AttnFwdArgs;

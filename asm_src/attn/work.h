@@ -2,6 +2,7 @@
 #pragma once
 #include "attn/schedule_entry.h"
 #include "attn/shape.h"
+#include "attn/tile_order.h"
 #include "isa/device.h"
 // The kernarg header is plain C for other parsers; its fixed-width types come from device.h.
 // clang-format off
@@ -59,12 +60,15 @@ struct AttnWork {
                                       int tile_columns, int log2_keys, Seeing seeing) {
     const int whole = args.whole_tiles;
     int nth = 0;
-    if (__builtin_expect(id < whole, true)) {
+    // Neither is unlikely, so that neither is at the end of the code, which no cache has.
+    if (__builtin_expect_with_probability(has_order(args), false, 0.5)) {
+      nth = find_in_order(args, id, tile_rows, tile_columns, false);
+      if (parts > 1) part += nth;
+    } else if (__builtin_expect(id < whole, true)) {
       find_tile(args, id, tile_rows, tile_columns);
       find_keys(args, tile_rows, log2_keys, seeing, 0, 1);
       return;
-    }
-    if (__builtin_expect(has_schedule(args), false)) {
+    } else if (__builtin_expect(has_schedule(args), false)) {
       nth = find_scheduled(args, id, tile_columns);
       if (parts > 1) part += nth;
     } else {
@@ -81,7 +85,9 @@ struct AttnWork {
   static __device__ __forceinline__ AttnWork nth_in_parts(const AttnFwdArgs& args, int n,
                                                           int tile_rows, int tile_columns) {
     AttnWork work;
-    if (has_schedule(args)) {
+    if (has_order(args)) {
+      work.find_in_order(args, n, tile_rows, tile_columns, true);
+    } else if (has_schedule(args)) {
       work.find_scheduled(args, n, tile_columns);
     } else {
       work.find_tile(args, args.whole_tiles + n, tile_rows, tile_columns);
@@ -102,6 +108,9 @@ struct AttnWork {
 
   static __device__ __forceinline__ bool has_schedule(const AttnFwdArgs& args) {
     return args.cu_seqlens_q != 0 && args.cu_seqlens_kv == 0;
+  }
+  static __device__ __forceinline__ bool has_order(const AttnFwdArgs& args) {
+    return args.whole_tiles < 0;
   }
 
  private:
@@ -144,8 +153,8 @@ struct AttnWork {
     }
   }
 
-  // Workgroup `id` of the entries: which part of its tile it is.
-  __device__ __forceinline__ int find_scheduled(const AttnFwdArgs& args, int id, int tile_columns) {
+  // Workgroup `id` of entries, each of which is one for each head: which entry. `part` is its head.
+  __device__ __forceinline__ int find_entry(const AttnFwdArgs& args, int id, int tile_columns) {
     const int nth = divide(id, args.q_tiles_inverse, args.q_tiles_shift), heads = args.q_tiles;
     int head = id - nth * heads;
     part = head;
@@ -155,6 +164,41 @@ struct AttnWork {
     batch = 0;
     head_q = head;
     head_kv = divide(head_q, args.group_inverse, args.group_shift);
+    return nth;
+  }
+
+  // Workgroup `id`, or of all parts of a tile together, of tiles in their order, of which those of
+  // most keys are in parts: which part of its tile it is.
+  __device__ __forceinline__ int find_in_order(const AttnFwdArgs& args, int id, int tile_rows,
+                                               int tile_columns, bool all_parts) {
+    TileOrder order(args, tile_rows);
+    int nth = find_entry(args, id, tile_columns), of_tile = 0;
+    parts = 1;
+    int in_parts = args.parts > 1 ? order.count(args.num_heads_q_inverse) : 0;
+    if (in_parts * int(args.q_tiles) > args.merge_tiles) in_parts = 0;  // there is no room
+    if (all_parts) {
+      parts = args.parts;
+      if (nth >= in_parts) nth = 1 << 30;
+    } else if (nth < in_parts * args.parts) {
+      parts = args.parts;
+      const int tile = divide(nth, parts);
+      of_tile = nth - tile * parts;
+      nth = tile;
+    } else {
+      nth -= in_parts * (args.parts - 1);
+    }
+    part = parts > 1 ? (nth * int(args.q_tiles) + part) * parts : -1;
+    q_start = order.find_tile(nth) * tile_rows;
+    rows = order.rows;
+    keys = order.keys;
+    q_base = order.q_base;
+    kv_base = order.kv_base;
+    return of_tile;
+  }
+
+  // Workgroup `id` of the entries: which part of its tile it is.
+  __device__ __forceinline__ int find_scheduled(const AttnFwdArgs& args, int id, int tile_columns) {
+    const int nth = find_entry(args, id, tile_columns), heads = args.q_tiles;
     const auto entry = ((Constant<AttnScheduleEntry>*)args.cu_seqlens_q)[nth];
     q_start = entry.q_start;
     rows = entry.rows;

@@ -227,11 +227,12 @@ GATHER: tuple[AttentionCase, ...] = (
         *(2, 70, 50, 2, 1), options={**_WHOLE, "gather": "k"}, lengths=((70, 0), (3, 50))
     ),
 )
-# Of the order of tiles: lengths on both sides of a block, empty sequences and more than a wave has.
-_SOME = ((90, 1300), (3, 50), (0, 9), (40, 0), (33, 600))
+# Of the order of tiles: lengths on both sides of a block, empty sequences and more than a wave has;
+# of fewer there is no launch.
+_SOME = ((90, 1300), (3, 50), (0, 9), (40, 0), (33, 600), *((0, 0),) * 60)
 SCHEDULE: tuple[AttentionCase, ...] = (
-    AttentionCase(5, 90, 1300, 2, 1, options={"causal": True}, lengths=_SOME),
-    AttentionCase(5, 90, 1300, 1, 1, options={"window_size": (300, 20)}, lengths=_SOME),
+    AttentionCase(65, 90, 1300, 2, 1, options={"causal": True}, lengths=_SOME),
+    AttentionCase(65, 90, 1300, 1, 1, options={"window_size": (300, 20)}, lengths=_SOME),
     AttentionCase(
         *(80, 600, 2000, 4, 2),
         lengths=((600, 2000), *((n % 37, n % 61) for n in range(79))),

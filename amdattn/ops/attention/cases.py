@@ -211,10 +211,15 @@ _GENERAL: tuple[Mapping[str, Any], ...] = (
     {"seqlen_q": 97, "seqlen_kv": 97, "num_heads_q": 2, "num_heads_kv": 2, "packed": True},
     {"seqlen_q": 65, "seqlen_kv": 65, "softmax_scale": -0.25},
     {"seqlen_q": 40, "seqlen_kv": 70, "special": True},
-    # Of such lengths the device makes the order of tiles, and cuts some.
+    # Of such lengths the device makes the order of tiles, and cuts some: each workgroup, or, of so
+    # many, a launch before.
     {
         **{"seqlen_q": 0, "seqlen_kv": 0, "num_heads_q": 2, "causal": True},
         "lengths": ((40, 1000), (3, 50), (0, 9)),
+    },
+    {
+        **{"seqlen_q": 0, "seqlen_kv": 0, "num_heads_q": 2, "causal": True},
+        "lengths": ((40, 1000), (3, 50), (0, 9), *((0, 1),) * 60, (1, 0), (2, 2)),
     },
 )
 # Rows of K and V copied together first: the kernel of that, at a head size that is no power of two.

@@ -17,15 +17,9 @@ from amdattn.ops.attention import gathering, head_split
 from amdattn.ops.attention.basis import taken_alike
 from amdattn.ops.attention.cost import merge_clk, partial_bytes
 from amdattn.ops.attention.kv_split import WORTH, Choice, Split, choose
+from amdattn.ops.attention.ordering import Order
 from amdattn.ops.attention.problem import AttentionProblem
-from amdattn.ops.attention.scheduling import (
-    MERGES,
-    SCHEDULE,
-    Schedule,
-    estimated_clk,
-    has_schedules,
-    schedule_for,
-)
+from amdattn.ops.attention.scheduling import Schedule, schedule_for
 from amdattn.ops.attention.select import (
     ATTENTION,
     MERGE_GRID,
@@ -35,6 +29,7 @@ from amdattn.ops.attention.select import (
     nearest_first,
     with_other_tiles,
 )
+from amdattn.ops.attention.varlen_cost import best_parts, has_schedules
 from amdattn.ops.attention.work import GRID_XCDS, WorkMap
 
 # Of the merge with a schedule, for each CU, at most: how many tiles there are to merge is not
@@ -90,7 +85,7 @@ def choices(
         split = _choose_split(lengths, kernel, props)
         of_nearest = kernel.tile["q"] == nearest.tile["q"]
         if has_schedules(problem, kernel):  # tiles are cut by the device, if at all
-            whole = Split(0, 1, estimated_clk(problem, kernel, props))
+            whole = Split(0, 1, best_parts(problem, kernel, props)[0])
             split = dataclasses.replace(split, best=whole)
         clk = clks[nth] if clks else split.best.clk
         items.append(TileChoice(kernel, split, clk / (1 if of_nearest else WORTH)))
@@ -139,7 +134,7 @@ def build(
     launches = []
     if schedule:
         args = {**args, **schedule.arguments(inverse(schedule.heads))}
-        launches.append(schedule.launch(candidates(rows, SCHEDULE, props)[0]))
+        launches += schedule.launches(lambda op: candidates(rows, op, props)[0])
     if problem.gather:
         launches += gathering.launches(problem, gather_kernel(rows, problem, props))
     kernel.check_grid(WORK_GRID)
@@ -148,7 +143,7 @@ def build(
     if partial_results:
         merge = merge_kernel(rows, kernel, problem.round_mode)
         if schedule:
-            args = {**args, "cu_seqlens_q": Address(MERGES)}
+            args = {**args, **schedule.merge_arguments}
         tiles_in_parts = schedule.merges * schedule.heads if schedule else split.tiles
         most = _MERGE_WORKGROUPS * props.num_cus if schedule else None
         launches.append(_merge(merge, kernel, tiles_in_parts, most, args, results))
@@ -235,7 +230,7 @@ def _check_grid(work: WorkMap, kernel: KernelSpec, num_workgroups: int) -> None:
 
 
 def _partial_results(
-    work: WorkMap, kernel: KernelSpec, schedule: Schedule | None
+    work: WorkMap, kernel: KernelSpec, schedule: Schedule | Order | None
 ) -> tuple[Region, ...]:
     """Their regions in the workspace."""
     parts = work.num_workgroups - work.whole_tiles

@@ -1,14 +1,14 @@
 """The order of the tiles of sequences of several lengths, which only the device knows.
 
-A launch of one workgroup (asm_src/kernels/attn_schedule.hip) reads the lengths, and writes an entry
-for every tile that there is, those of most keys first, and long ones cut along KV where that is
-faster. Each entry is as many workgroups of the attention kernel as there are heads. The plan says
-how many entries there may be.
+Of few sequences each workgroup finds its own tile (ordering.py). Of more a launch of one workgroup
+(asm_src/kernels/attn_schedule.hip) reads the lengths, and writes an entry for every tile that there
+is, those of most keys first, and long ones cut along KV where that is faster. Each entry is as many
+workgroups of the attention kernel as there are heads. The plan says how many entries there may be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from amdattn.arch.props import DeviceProps
@@ -16,9 +16,19 @@ from amdattn.device.manifest import KernelSpec
 from amdattn.op.plan import Address, Argument, Launch
 from amdattn.op.workspace import Region
 from amdattn.ops.attention.cost import block_clk, merge_clk, workgroup_clk
-from amdattn.ops.attention.kv_split import MAX_PARTS
+from amdattn.ops.attention.ordering import FIND_CLK, Order, can_order, order_of
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention.select import column_groups
+from amdattn.ops.attention.varlen_cost import (
+    has_schedules,
+    mean_keys,
+    most_blocks,
+    most_parts,
+    most_tiles,
+    schedule_clk,
+    slots,
+    tile_clk,
+)
 
 # Of KernelSpec.op, and of KernelSpec.grid.
 SCHEDULE, SCHEDULE_GRID = "attn_schedule", "one_workgroup"
@@ -27,13 +37,6 @@ ENTRY_BYTES = 32  # AttnScheduleEntry of asm_src/attn/schedule_entry.h
 _CLASSES = 256  # of lengths: kClasses of asm_src/kernels/attn_schedule.hip
 # Parts that take up to so many rounds; each has memory for its partial result.
 _ROUNDS_OF_PARTS = 2
-# Of a part, of what is beside its blocks. Shorter ones are not worth it.
-_LEAST_OF_PART = 2
-# With so much work for every slot, in tiles of the longest sequence, the end of the launch hardly
-# counts.
-_LONG = 4
-_OF_SCHEDULE = 8000  # clk of its kernel
-_END = 0.15  # of the longest tile: what the end of a launch takes longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +81,16 @@ class Schedule:
         merges = (Region(MERGES, self.merges * ENTRY_BYTES),) if self.merges else ()
         return (Region(ENTRIES, self.entries * ENTRY_BYTES), *merges)
 
-    def launch(self, kernel: KernelSpec) -> Launch:
-        """The launch that writes it."""
+    def launches(self, kernels: Callable[[str], KernelSpec]) -> list[Launch]:
+        """That which writes it; `kernels` has the kernel of an operation."""
+        return [self._launch(kernels(SCHEDULE))]
+
+    @property
+    def merge_arguments(self) -> Mapping[str, Argument]:
+        """Of the kernel that merges parts, where they are not those of the attention kernel."""
+        return {"cu_seqlens_q": Address(MERGES)}
+
+    def _launch(self, kernel: KernelSpec) -> Launch:
         kernel.check_grid(SCHEDULE_GRID)
         p, props, of = self.problem, self.props, self.kernel
         edges = sum(side >= 0 for side in p.window)
@@ -99,10 +110,10 @@ class Schedule:
             "max_merges": self.merges,
             "max_partials": self.partials,
             "heads": self.heads,
-            "slots": _slots(props),
+            "slots": slots(props),
             "max_parts": self.parts,
             "num_splits": p.num_splits,
-            "class_shift": (_most_blocks(p, of) // _CLASSES).bit_length(),
+            "class_shift": (most_blocks(p, of) // _CLASSES).bit_length(),
             "block_clk": block_clk(of),
             "workgroup_clk": workgroup_clk(of, edges),
             # The launch is there in any case.
@@ -146,113 +157,41 @@ def _slots(props: DeviceProps) -> int:
 
 def schedule_for(
     problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps
-) -> Schedule | None:
-    """The schedule of sequences of several lengths, if it is worth its launch."""
+) -> Schedule | Order | None:
+    """How the order of sequences of several lengths is found, if it is worth that."""
     if not has_schedules(problem, kernel):
         return None
-    slots = _slots(props)
     p = problem
     heads = p.num_heads_q * column_groups(kernel, p)
-    tiles = _most_tiles(p, kernel)
-    parts = p.num_splits or _most_parts(p, kernel, props)
+    tiles = most_tiles(p, kernel)
+    launch_clk = schedule_clk(props)
+    order, find_clk = None, FIND_CLK * max(1, tiles * heads / slots(props))
+    if can_order(p, kernel) and find_clk < launch_clk:
+        order = order_of(p, kernel, props)
+    parts = order.parts if order else p.num_splits or most_parts(p, kernel, props)
     if parts == 1 or p.num_splits:
         padded = -(-p.seqlen_q // kernel.tile["q"]) * p.batch
-        of_mean, of_longest = (_tile_clk(p, kernel, n) for n in (_mean_keys(p), p.seqlen_kv))
-        without = -(-padded * heads * parts // slots) * of_mean + of_longest - of_mean
-        scheduled = _schedule_clk(props) + max(tiles * heads * parts * of_mean / slots, of_longest)
-        if without <= scheduled:
+        of_mean, of_longest = (tile_clk(p, kernel, n) for n in (mean_keys(p), p.seqlen_kv))
+        without = -(-padded * heads * parts // slots(props)) * of_mean + of_longest - of_mean
+        least = max(tiles * heads * parts * of_mean / slots(props), of_longest)
+        if without <= least + (find_clk if order else launch_clk):
             return None
+    return order or _schedule(p, kernel, props, heads, tiles, parts)
+
+
+def _schedule(
+    problem: AttentionProblem,
+    kernel: KernelSpec,
+    props: DeviceProps,
+    heads: int,
+    tiles: int,
+    parts: int,
+) -> Schedule:
     partials = 0
-    if p.num_splits > 1:
+    if problem.num_splits > 1:
         partials = tiles * parts
     elif parts > 1:
-        partials = min(tiles * parts, _ROUNDS_OF_PARTS * slots // heads)
+        partials = min(tiles * parts, _ROUNDS_OF_PARTS * slots(props) // heads)
         if partials < 2:
             parts, partials = 1, 0
-    return Schedule(p, kernel, props, heads, tiles, parts, partials)
-
-
-def has_schedules(problem: AttentionProblem, kernel: KernelSpec) -> bool:
-    """Whether the device has to find the order of the tiles, if there are enough of them.
-
-    Not of sequences that all are as long as the longest: the plan knows their tiles.
-    """
-    p = problem
-    if not p.varlen or kernel.accepts["max_tile_heads"] > 1:
-        return False
-    return (p.total_q, p.total_kv) != (p.batch * p.seqlen_q, p.batch * p.seqlen_kv)
-
-
-def estimated_clk(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps) -> float:
-    """Of attention with a schedule; to compare kernels.
-
-    Of one sequence of the greatest length, which there is, and others that are equally long. As the
-    schedule has it: the longest tiles in the number of parts for which the least is estimated.
-    """
-    p, slots = problem, _slots(props)
-    heads = p.num_heads_q * column_groups(kernel, p)
-    rows = min(p.seqlen_q, p.total_q)
-    of_longest = _tile_clk(p, kernel, p.seqlen_kv)
-    tiles = -(-rows // kernel.tile["q"]) * heads
-    work = tiles * of_longest
-    if p.batch > 1:
-        mean = (p.total_q - rows) / (p.batch - 1)
-        others = ((p.total_q - rows) / kernel.tile["q"] + (p.batch - 1) / 2) * heads
-        work += others * _tile_clk(p, kernel, min(mean, p.seqlen_kv))
-    outside = workgroup_clk(kernel, 0)
-    # Under a causal mask it has twice the mean number of blocks.
-    longest = outside + (of_longest - outside) * (2 if _is_causal(p) else 1)
-
-    def clk(parts: int) -> float:
-        rounds = 1 if _is_causal(p) else -(-tiles * parts // slots)
-        of_part = outside + (longest - outside) / parts
-        merge = merge_clk(kernel, tiles * parts, props) if parts > 1 else 0.0
-        busy = work + tiles * (parts - 1) * outside
-        return max(busy / slots + _END * of_part, rounds * of_part) + merge
-
-    return min(map(clk, range(1, _most_parts(p, kernel, props) + 1)))
-
-
-def _is_causal(problem: AttentionProblem) -> bool:
-    return problem.window[1] == 0
-
-
-def _mean_keys(problem: AttentionProblem) -> float:
-    return min(problem.total_q / problem.batch, problem.seqlen_kv)
-
-
-def _tile_clk(problem: AttentionProblem, kernel: KernelSpec, keys: float) -> float:
-    blocks = keys / kernel.tile["kv"] / (2 if _is_causal(problem) else 1)
-    return workgroup_clk(kernel, 0) + blocks * block_clk(kernel)
-
-
-def _schedule_clk(props: DeviceProps) -> float:
-    """Of the launch that makes it."""
-    return _OF_SCHEDULE + props.architecture.launch_us * 1e3 * props.peak_clock_ghz
-
-
-def _most_tiles(problem: AttentionProblem, kernel: KernelSpec) -> int:
-    p, rows = problem, kernel.tile["q"]
-    return min(p.batch * -(-p.seqlen_q // rows), p.total_q // rows + min(p.batch, p.total_q))
-
-
-def _most_blocks(problem: AttentionProblem, kernel: KernelSpec) -> int:
-    """KV blocks of a tile."""
-    return -(-problem.seqlen_kv // kernel.tile["kv"])
-
-
-def _most_parts(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps) -> int:
-    """Of a tile, where the plan does not know the lengths: 1 where none can be worth it."""
-    p, outside = problem, workgroup_clk(kernel, 0)
-    of_longest = _most_blocks(p, kernel) * block_clk(kernel)
-    if of_longest / 2 < merge_clk(kernel, 0, props):
-        return 1
-    if -(-p.seqlen_q // kernel.tile["kv"]) == _most_blocks(p, kernel):  # rows attend to themselves
-        # The least work of so many rows is that of sequences that are equally long.
-        length = min(p.total_q / p.batch, p.seqlen_q)
-        blocks = length / kernel.tile["kv"] / (2 if _is_causal(p) else 1)
-        if p.window[0] < 0:
-            clk = p.total_q / kernel.tile["q"] * (outside + blocks * block_clk(kernel))
-            if clk * p.num_heads_q / _slots(props) >= _LONG * of_longest:
-                return 1
-    return max(1, min(MAX_PARTS, int(of_longest / (_LEAST_OF_PART * outside))))
+    return Schedule(problem, kernel, props, heads, tiles, parts, partials)

@@ -7,11 +7,13 @@ import pytest
 import amdattn
 from amdattn import virtual
 from amdattn.ops.attention import select
+from amdattn.ops.attention.ordering import IN_ORDER
 from amdattn.ops.attention.scheduling import ENTRIES, MERGES, SCHEDULE
 from amdattn.ops.attention.work import visible_blocks
 from tests.support.attention.masked import varlen
 
 BF16 = ml_dtypes.bfloat16
+MOST_SEQUENCES = 64  # of which workgroups find their tiles themselves
 FIELDS = ("q_start", "rows", "keys", "q_base", "kv_base", "partial", "part", "parts")
 # Lengths of queries and of keys: odd ones, empty ones, one far longer than all others, many.
 MIXES = {
@@ -23,6 +25,13 @@ MIXES = {
     "one": ([1000], [3000]),
 }
 MASKS = ({}, {"causal": True}, {"window_size": (100, 20)}, {"window_size": (-1, 40)})
+
+
+def with_empty(lengths):
+    """The same and empty sequences, more than workgroups find their tiles of themselves."""
+    q, k = lengths
+    more = [0] * (MOST_SEQUENCES + 1 - len(q))
+    return q + more, k + more
 
 
 def sums(lengths):
@@ -41,7 +50,7 @@ def planned(lengths, heads=(8, 2), **options):
 
 
 def schedule(plan, lengths):
-    """What the device writes, of this plan: the entries, and those of tiles in parts."""
+    """What the launch before writes, of this plan: the entries, and those of tiles in parts."""
     p = plan.problem
     q = amdattn.empty((p.total_q, p.num_heads_q, 128))
     k = amdattn.empty((p.total_kv, p.num_heads_kv, 128))
@@ -66,7 +75,7 @@ def schedule(plan, lengths):
 @pytest.mark.parametrize("mask", MASKS, ids=str)
 @pytest.mark.parametrize("name", MIXES)
 def test_every_tile_once_most_keys_first(name, mask):
-    lengths = MIXES[name]
+    lengths = with_empty(MIXES[name])
     plan = planned(lengths, **mask)
     if plan.launches[0].kernel.op != SCHEDULE:
         pytest.skip("each tile has a CU of its own")
@@ -112,16 +121,15 @@ def test_every_tile_once_most_keys_first(name, mask):
 
 
 def test_a_long_sequence_is_cut_and_short_ones_are_not():
-    lengths = [4096] + [128] * 7
-    entries, _ = schedule(planned((lengths, lengths), (2, 2)), (lengths, lengths))
+    lengths = with_empty(([4096] + [128] * 7,) * 2)
+    entries, _ = schedule(planned(lengths, (2, 2)), lengths)
     parts = {entry["rows"]: entry["parts"] for entry in entries if entry["rows"]}
     assert parts == {4096: 4, 128: 1}
 
 
 def test_enough_long_sequences_are_not_cut():
-    lengths = [2048] * 12 + [100] * 5
-    plan = planned((lengths, lengths), (32, 8))
-    entries, _ = schedule(plan, (lengths, lengths))
+    lengths = with_empty(([2048] * 12 + [100] * 5,) * 2)
+    entries, _ = schedule(planned(lengths, (32, 8)), lengths)
     assert {entry["parts"] for entry in entries if entry["rows"]} == {1}
 
 
@@ -186,3 +194,62 @@ def test_few_short_sequences_have_no_schedule():
     lengths = [100, 20]
     plan = planned((lengths, lengths), (4, 4))
     assert [launch.kernel.op for launch in plan.launches] == [select.ATTENTION]
+
+
+def test_of_few_sequences_each_workgroup_finds_its_tile():
+    lengths = [700] + [30] * (MOST_SEQUENCES - 1)
+    plan = planned((lengths, lengths), (8, 2), num_splits=1)
+    assert [launch.kernel.op for launch in plan.launches] == [select.ATTENTION]
+    assert dict(plan.forward.args)["whole_tiles"] == IN_ORDER
+    assert "by each workgroup" in plan.explain()
+    more = planned(with_empty((lengths, lengths)), (8, 2), num_splits=1)
+    assert [launch.kernel.op for launch in more.launches] == [SCHEDULE, select.ATTENTION]
+
+
+@pytest.mark.parametrize(
+    ("mask", "heads"),
+    [
+        (MASKS[0], (3, 3)),
+        (MASKS[1], (8, 2)),
+        (MASKS[2], (2, 1)),
+        ({"window_size": (50, -1)}, (2, 2)),
+    ],
+    ids=str,
+)
+def test_both_orders_write_the_same_bits(mask, heads):
+    """Of 64 sequences, and with one more that is empty; every row is written."""
+    q_lengths = [n * 7 % 45 for n in range(MOST_SEQUENCES - 2)] + [400, 129]
+    k_lengths = [n * 5 % 77 for n in range(MOST_SEQUENCES - 2)] + [500, 60]
+    rng = np.random.default_rng(5)
+    q, k, v = (
+        rng.standard_normal((sum(n), of, 128)).astype(BF16)
+        for n, of in zip((q_lengths, *[k_lengths] * 2), (heads[0], *[heads[1]] * 2), strict=True)
+    )
+    results = []
+    for more in ([], [0]):
+        out = np.full_like(q, np.nan)
+        _, lse = amdattn.flash_attn_varlen_func(
+            *(q, k, v, sums(q_lengths + more), sums(k_lengths + more), 400, 500),
+            **mask, num_splits=1, out=out, return_lse=True,
+        )  # fmt: skip
+        results.append((out, lse))
+    (out, lse), other = results
+    assert out.tobytes() == other[0].tobytes() and lse.tobytes() == other[1].tobytes()
+    expected, expected_lse = varlen(q, k, v, sums(q_lengths), sums(k_lengths), **mask)
+    np.testing.assert_allclose(out.astype(np.float64), expected, atol=0.01, rtol=0.01)
+    np.testing.assert_allclose(lse, expected_lse, atol=2e-3, rtol=1e-5)
+
+
+def test_more_long_sequences_than_there_is_room_for_are_not_cut():
+    """The plan has room for the parts of one; lengths tell that there are more."""
+    promised = [2048] + [40] * 3
+    plan = planned((promised, promised), (8, 2))
+    of_launch = dict(plan.forward.args)
+    assert of_launch["parts"] > 1
+    lengths = [600, 600, 600, sum(promised) - 1800]
+    rng = np.random.default_rng(6)
+    q, k, v = (rng.standard_normal((sum(promised), of, 128)).astype(BF16) for of in (8, 2, 2))
+    starts = sums(lengths)
+    out = plan.run(q, k, v, cu_seqlens_q=starts, cu_seqlens_k=starts)
+    expected, _ = varlen(q, k, v, starts, starts)
+    np.testing.assert_allclose(np.asarray(out, np.float64), expected, atol=0.01, rtol=0.01)
