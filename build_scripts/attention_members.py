@@ -71,7 +71,7 @@ def gather_limits(lanes: int) -> dict[str, int]:
 
 
 def family_accepts(
-    head_dim: int, round_mode: str, capped: bool, keys: int = _UNIT_KEYS
+    head_dim: int, round_mode: str, capped: bool, keys: int = _UNIT_KEYS, merged_parts: int = 0
 ) -> dict[str, Any]:
     """What a member of the attention forward family implements."""
     return {
@@ -91,6 +91,8 @@ def family_accepts(
         "varlen": [False, True],
         "top_left": [False, True],
         "max_num_splits": 16,
+        # Of a tile, that the last one of them merges: kMostMerged of asm_src/attn/shape.h.
+        "max_merged_parts": merged_parts,
         "max_tile_heads": 1,
         # Of which a workgroup finds its tile itself: a lane has one (asm_src/attn/tile_order.h).
         "max_ordered_sequences": 64,
@@ -203,10 +205,12 @@ def _member(
             }
         ),
     }
+    merges_itself = (target, head_dim, capped) == ("Cdna3", 128, False) and wave_rows > 32
+    merged_parts = 8 if merges_itself else 0
     accepts = (
         {"tile_rows": [tile_rows], "round_mode": [round_mode]}
         if merges
-        else family_accepts(head_dim, round_mode, capped, keys)
+        else family_accepts(head_dim, round_mode, capped, keys, merged_parts)
     )
     return {
         **_ATTENTION,

@@ -70,6 +70,8 @@ class FamilySampler(ItemSampler["Shipped"]):
             return "windows cannot be sampled"
         if self._kernel.residents(shape) > 1:
             return "workgroups that share a CU cannot be sampled"
+        if self._kernel.merges_parts(shape):
+            return "parts that the last one of them merges cannot be sampled"
         longest = self._of_length(shape, _LENGTHS[-1])
         if shape.causal:
             longest = self._of_tiles(self._masked_tiles()[-1])

@@ -15,8 +15,9 @@ from amdattn.device import manifest, runtime
 from amdattn.device.kernarg import packer
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
 from amdattn.op import plan as plans
+from amdattn.op.launch import runs
 from amdattn.op.occupancy import workgroups_per_cu
-from amdattn.op.plan import Address, Stride
+from amdattn.op.plan import Address, PerRun, Stride
 from amdattn.ops.attention import select
 from amdattn.ops.attention.planning import PlannedAttention, plan_attention
 from amdattn.ops.attention.work import WorkMap
@@ -72,6 +73,9 @@ class Shipped:
         """As the operation itself would make them, without a log-sum-exp."""
         plan = self._plan(shape)
         regions = {region.name: region.offset for region in plan.workspace.regions}
+        if plan.workspace.zero_bytes:
+            begin = operands.workspace(plan.workspace.total_bytes)
+            runtime.get().clear(begin, plan.workspace.zero_bytes, 0)
 
         def address(name: str) -> int:
             if name in regions:
@@ -90,6 +94,10 @@ class Shipped:
         """How the first launch is divided into work items."""
         plan = self._plan(shape)
         return WorkMap.of(plan.problem, plan.forward)
+
+    def merges_parts(self, shape: Shape) -> bool:
+        """Whether parts along KV are merged in the launch that computes them."""
+        return self._plan(shape).workspace.zero_bytes > 0
 
     def residents(self, shape: Shape) -> int:
         """Workgroups of a CU."""
@@ -114,7 +122,8 @@ def _packed(planned: plans.Launch, operands: Operands, address: Callable[[str], 
             value = address(value.operand)
         elif isinstance(value, Stride):
             value = operands.strides(value.operand)[value.axis]
-        assert isinstance(value, (int, float))  # attention has no argument that changes by itself
+        elif isinstance(value, PerRun):
+            value = next(runs)
         values.append(value)
     block = bytearray(pack.size)
     pack.pack_into(block, 0, *values)

@@ -48,6 +48,10 @@ typedef struct AttnFwdArgs {
   // [split parts, tile_q, 2] float32: the reference of a row's probabilities, log2 units, and their
   // sum relative to it; 0 where the part has no key of the row.
   uint64_t partial_max_sum;
+  // [split parts, waves] of 64 bits, 0 between launches: of the first part of a tile, how many of
+  // its parts have arrived; the last one to do so merges them. 0: another launch merges them.
+  uint64_t counters;
+  uint64_t generation;  // the number of the launch
   int64_t o_stride_batch;
   int64_t o_stride_seq;
   int64_t o_stride_head;
@@ -57,7 +61,8 @@ typedef struct AttnFwdArgs {
   int32_t num_heads_kv;  // divides num_heads_q; kv_head = q_head / (num_heads_q / num_heads_kv)
   int32_t parts;         // parts along KV of each tile that is not whole
   float softcap_log2;    // softcap * log2(e); kernels without a cap take no notice
-  // Of the kernel that merges parts.
-  int32_t merge_tiles;  // those in parts; with a schedule at most. If found tiles are more, none
-  int32_t merge_workgroups;  // each takes every so many rows of them
+  int32_t part_blocks;   // blocks of keys of all but the last part of a tile; 0: parts are equal
+  int32_t merge_tiles;   // those in parts; with a schedule at most. If found tiles are more, none
+  // Of the kernel that merges them, if it is one of its own: each takes every so many rows.
+  int32_t merge_workgroups;
 } AttnFwdArgs;

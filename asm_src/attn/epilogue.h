@@ -2,12 +2,13 @@
 // The wave is alone here too, and the vector unit is the limit: instructions stay in the order in
 // which they are written, and nothing is done twice. No matrix instruction runs beside packed ones.
 #pragma once
-#include "attn/output.h"
+#include "attn/part_merge.h"
 #include "attn/pipeline.h"
 #include "isa/ordered_l2.h"
 
 template <class S, bool kExact>
 struct Epilogue {
+  using Sizes = S;
   using Loop = Pipeline<S>;
   static constexpr int kN = S::kTilesQ;
   static constexpr bool kBf16 = S::kElement == Element::kBf16;
@@ -61,18 +62,26 @@ struct Epilogue {
     }
     last_output();
     set_scales();
-    if (__builtin_expect(work.part >= 0, false)) {
+    if (work.part >= 0) {
+      if constexpr (S::kMostMerged > 0) return finish_part(can_overflow);
       store_part(can_overflow);
     } else {
       store_lse();
-      if (__builtin_expect(!kExact && columns >= S::kHeadDimV, true) && store_tiles()) return false;
+      if (__builtin_expect(!kExact && columns >= S::kHeadDimV, true)) {
+        bool all_waves;
+        if (__builtin_expect(store_tiles(all_waves), true)) return all_waves;
+      }
       store_carefully(can_overflow);
     }
+    return vote();
+  }
+  // Whether all waves' results are finite.
+  __device__ __forceinline__ bool vote() {
     if (!is_finite()) ordered::ds_write_b32(lds + S::kBaseVote + 4 * Lane::wave(), 1.0f);
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
     ordered::s_barrier();
     read_votes();
-    return none_votes();
+    return __builtin_expect(none_votes(), true);
   }
 
   // Of this wave.
@@ -222,7 +231,7 @@ struct Epilogue {
 
   // ---- Whole tiles, as if all elements were finite and none denormal. False if one of this wave
   // is, before the last tile is written. Else the wave ends here, unless another wave has one.
-  __device__ __forceinline__ bool store_tiles() {
+  __device__ __forceinline__ bool store_tiles(bool& all_waves) {
     auto* to = (Global<uint8_t>*)o;
     f32x2 x[kPairs];
     unroll<kN>([&]<int t>() {
@@ -239,7 +248,8 @@ struct Epilogue {
     ordered::s_barrier();
     read_votes();
     store_tile<kN - 1>((Global<uint16_t>*)to, x);
-    if (__builtin_expect(none_votes(), true)) ordered::s_endpgm();
+    all_waves = none_votes();
+    if (__builtin_expect(all_waves, true)) ordered::s_endpgm();
     return true;
   }
   // As far as is done with two elements at a time; of a part, which stays in float32, all.
@@ -408,12 +418,83 @@ struct Epilogue {
           auto* quad = (Global<f32x4>*)(to + t * S::kTile * S::kHeadDimV + column);
           f32x4 x = __builtin_shufflevector(out[2 * n], out[2 * n + 1], 0, 1, 2, 3);
           if (kExact && !can_overflow) keep_finite(x, *quad);
-          *quad = x;
+          if constexpr (S::kMostMerged > 0) {  // through the L2, for another XCD
+            ordered::global_store_dwordx4_sc1_done(quad, __builtin_bit_cast(u32x4, x));
+          } else {
+            *quad = x;
+          }
         }
     });
     auto* max_sum = (Global<f32x2>*)args.partial_max_sum + first;
-    for (int t = 0; t < kN; ++t)
-      if (inside(t) && group == 0) max_sum[t * S::kTile] = f32x2{reference[t], sums[t]};
+    for (int t = 0; t < kN; ++t) {
+      if (!inside(t) || group != 0) continue;
+      auto* pair = max_sum + t * S::kTile;
+      if constexpr (S::kMostMerged > 0) {
+        const uint64_t both = uint64_t(bits(sums[t])) << 32 | bits(reference[t]);
+        ordered::global_store_dwordx2_sc1_done(pair, both);
+      } else {
+        *pair = f32x2{reference[t], sums[t]};
+      }
+    }
+  }
+
+  // ---- Parts that the last one to arrive merges. Waves of the same number have the same rows in
+  // all parts of a tile, so that each counts for itself and no wave waits for another one. Whoever
+  // finds all others there before it has written anything keeps what it has in registers.
+  __device__ __forceinline__ PlaceOfPart place() const {
+    PlaceOfPart here;
+    here.parts = args.parts;
+    here.own = work.part % here.parts;
+    here.first_part = work.part - here.own;
+    here.counter = args.counters + (here.first_part * kWaves + Lane::wave()) * 8;
+    return here;
+  }
+  static constexpr int kArrivals = 0xffff, kGenerationBit = 17;  // as in gemm/splits.h
+
+  __device__ __forceinline__ bool finish_part([[maybe_unused]] bool can_overflow) {
+    const bool merges = __builtin_expect(args.counters != 0, true);
+    const PlaceOfPart here = place();
+    const uint64_t generation = args.generation << kGenerationBit;
+    bool is_last = false;
+    if (kExact || !merges) {
+      store_part(can_overflow);
+      const bool all_finite = vote();
+      if (!merges) return all_finite;
+      if (!all_finite && can_overflow) return false;
+    } else {
+      uint64_t seen;
+      ordered::global_load_dwordx2_sc1(seen, here.counter, 0);
+      unroll<kN>([&]<int t>() {
+        f32x2 x[kPairs];
+        scale_tile<t, true>(x);
+      });
+      wait_for(seen);
+      if (!vote()) return false;
+      is_last = uniform64(seen) == generation + here.parts - 1;
+      if (!is_last) store_part(can_overflow);
+    }
+    if (!is_last) is_last = arrive(here, generation);
+    if (is_last) PartMerge<Epilogue>{*this}.template run<!kExact>(here);
+    if constexpr (!kExact) ordered::s_endpgm();  // where the end of the kernel is far away
+    return true;
+  }
+  static __device__ __forceinline__ void wait_for(uint64_t& x) {
+    ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+    ordered::settle(x);
+  }
+  // Whether all other parts have.
+  __device__ __forceinline__ bool arrive(const PlaceOfPart& here, uint64_t generation) const {
+    ordered::s_waitcnt<0, ordered::kAnyLgkm>();  // all stores went through the L2
+    uint64_t before = 0;
+    if (loop.lane == 0) {
+      ordered::end_clause();
+      // Raised first: what a launch that was aborted left behind is of an older generation.
+      ordered::global_atomic_umax_x2(here.counter, 0, generation);
+      ordered::end_clause();
+      ordered::global_atomic_add_x2_return(before, here.counter, 0, 1);
+      wait_for(before);
+    }
+    return int(uniform64(before) & kArrivals) == here.parts - 1;
   }
 
   // Where sums of the attempt before did not overflow they are better: small probabilities lose

@@ -87,6 +87,11 @@ struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV
   static constexpr int tile_of(int unit) { return (unit + kUnits) % kTilesQ; }
   static constexpr int first_key(int unit) { return unit / kTilesQ * kUnitKeys; }
 
+  // Where the last part of a tile to arrive merges all: up to so many of them; 0: another launch
+  // does. Their maxima and sums fit in LDS.
+  static constexpr int kMostMerged =
+      !kDirect && kHeadDim == 128 && kHeadDimV == 128 && !kCapped && kResidents == 1 ? 8 : 0;
+
   // 16 bytes of a row of K are the operand of a step along head_dim, or of two (halves of a
   // bf16x8).
   static constexpr int kOperandsOf16 = 8 / Target::kOperandElements;
@@ -106,6 +111,7 @@ struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV
   static_assert(kResidents == 1 || kAccO + kTilesQAcc * kRegistersQ == 96);
   static_assert(kHeadDim % 64 == 0 && (!kWholeSectors || kTilesD == 8));
   static_assert(kAccO <= 256 && Layout::kLdsBytes <= Target::kMaxLdsBytes);
+  static_assert(kMostMerged * kWaves * kWaveRows * 8 + 256 <= Layout::kLdsBytes);
   static_assert(kWaveRows % kTile == 0 && kKeys == 1 << kLog2Keys);
   static_assert(kUnits % 2 == 0);  // they alternate between two sets of registers
 };

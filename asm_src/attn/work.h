@@ -64,7 +64,7 @@ struct AttnWork {
     if (__builtin_expect_with_probability(has_order(args), false, 0.5)) {
       nth = find_in_order(args, id, tile_rows, tile_columns, false);
       if (parts > 1) part += nth;
-    } else if (__builtin_expect(id < whole, true)) {
+    } else if (id < whole) {
       find_tile(args, id, tile_rows, tile_columns);
       find_keys(args, tile_rows, log2_keys, seeing, 0, 1);
       return;
@@ -72,11 +72,16 @@ struct AttnWork {
       nth = find_scheduled(args, id, tile_columns);
       if (parts > 1) part += nth;
     } else {
-      part = id - whole;
+      // Parts that differ, without a mask: the first ones of all tiles, the second ones, and so on.
+      // Equal ones: those of a tile follow each other.
+      const bool differ = args.part_blocks > 0;
+      const int of_tile = id - whole, inner = differ ? args.merge_tiles : args.parts;
+      const int outer = divide(of_tile, inner), rest = of_tile - outer * inner;
+      const int part_tile = differ ? rest : outer;
+      nth = differ ? outer : rest;
       parts = args.parts;
-      const int part_tile = divide(part, parts);
+      part = part_tile * parts + nth;
       find_tile(args, whole + part_tile, tile_rows, tile_columns);
-      nth = part - part_tile * parts;
     }
     find_keys(args, tile_rows, log2_keys, seeing, nth, parts);
   }
@@ -219,10 +224,15 @@ struct AttnWork {
     seen_end = end = (keys + block - 1) >> log2_keys;
     full_end = keys >> log2_keys;
     if (has_window(args)) cut_to_window(args, tile_rows, log2_keys, seeing);
-    if (__builtin_expect(parts > 1, false)) {
+    if (parts > 1) {
       const int all_first = first, blocks = end - first;
-      first = all_first + divide(blocks * nth, parts);
-      end = all_first + divide(blocks * (nth + 1), parts);
+      const int each = args.part_blocks;
+      const int from = each > 0 ? nth * each : divide(blocks * nth, parts);
+      const int to = each == 0         ? divide(blocks * (nth + 1), parts)
+                     : nth + 1 < parts ? from + each
+                                       : blocks;
+      first = all_first + from;
+      end = all_first + to;
       full_first = clamp(full_first, first, end);
       full_end = clamp(full_end, full_first, end);
       seen_end = clamp(seen_end, first + 1, end);
@@ -262,9 +272,13 @@ struct AttnWork {
   // Consecutive tiles to one XCD: workgroup x, x + 8, ... are the XCD's own.
   static __device__ __forceinline__ void head_by_head(const AttnFwdArgs& args, int item, int& head,
                                                       int& tile) {
-    if (item < args.whole_tiles) {
-      const uint32_t n = args.whole_tiles, xcd = uint32_t(item) % kXcds;
-      item = xcd * (n / kXcds) + least(xcd, n % kXcds) + uint32_t(item) / kXcds;
+    // Likewise of parts that differ, whose tiles come in the same order again and again.
+    const bool whole = item < args.whole_tiles;
+    if (whole || args.part_blocks > 0) {
+      const int before = whole ? 0 : args.whole_tiles;
+      const uint32_t n = whole ? args.whole_tiles : args.merge_tiles, nth = item - before;
+      const uint32_t xcd = nth % kXcds;
+      item = before + xcd * (n / kXcds) + least(xcd, n % kXcds) + nth / kXcds;
     }
     head = divide(item, args.q_tiles_inverse, args.q_tiles_shift);
     tile = item - head * args.q_tiles;

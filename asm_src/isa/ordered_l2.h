@@ -21,5 +21,12 @@ __device__ __forceinline__ void global_store_dwordx4_sc1(Global<void>* address, 
   asm volatile("global_store_dwordx4 %0, %1, off offset:%2 sc1" ::"v"(address), "v"(x), "n"(kOffset)
                : "memory");
 }
+// With these wait states.
+__device__ __forceinline__ void global_store_dwordx4_sc1_done(Global<void>* address, u32x4 x) {
+  asm volatile("global_store_dwordx4 %0, %1, off sc1\n\ts_nop 1" ::"v"(address), "v"(x) : "memory");
+}
+__device__ __forceinline__ void global_store_dwordx2_sc1_done(Global<void>* address, uint64_t x) {
+  asm volatile("global_store_dwordx2 %0, %1, off sc1\n\ts_nop 1" ::"v"(address), "v"(x) : "memory");
+}
 
 }  // namespace ordered

@@ -1,11 +1,10 @@
-// Merges the parts along KV of attention tiles: O = sum_p w_p O_p / sum_p w_p, where the weight w_p
-// of a part is its sum of probabilities times 2^(its reference - the greatest reference). Parts in
-// their order, so that the result does not depend on when they were computed.
+// Merges the parts along KV of attention tiles (attn/parts.h).
 //
 // The build defines KERNEL (its name), HEAD_DIM_V, ELEMENT and ROUNDING. It takes the arguments of
 // the kernel that made the parts, and TILE_ROWS rows belong to each of its tiles.
 // Grid: any number of workgroups; they share the tiles in parts, some rows at a time.
 #include "attn/output.h"
+#include "attn/parts.h"
 #include "isa/ordered_l2.h"
 
 namespace {
@@ -13,11 +12,6 @@ namespace {
 constexpr int kLanes = 256, kLaneD = 8;
 constexpr int kLanesOfRow = HEAD_DIM_V / kLaneD, kRowsAtOnce = kLanes / kLanesOfRow;
 constexpr int kTilesOfRows = (TILE_ROWS + kRowsAtOnce - 1) / kRowsAtOnce;
-
-// Of a part's row: log2 units, and relative to it. The sum of a row without keys is 0.
-struct MaxSum {
-  float reference, sum;
-};
 
 // The parts of a lane's row, and of its columns of O.
 struct Parts {
@@ -39,33 +33,6 @@ struct Parts {
   }
 };
 
-// The greatest reference of parts that have keys, and of the sink; the sum relative to it.
-struct Softmax {
-  float base = -kInf, sum = 0;
-  float nan = 0;  // the first one, which makes the row NaN
-
-  __device__ __forceinline__ Softmax(const Parts& parts, const Sink& sink) {
-    for (int p = 0; p < parts.count; ++p) {
-      const MaxSum part = parts.of(p);
-      if (part.sum != part.sum && nan == nan) nan = part.sum;
-      if (part.sum != 0) base = v_max_f32(base, part.reference);
-    }
-    base = v_max_f32(base, sink.log2);
-    if (base == -kInf) base = 0;  // no weight, or NaN
-    sum = v_exp_f32(sink.log2 - base);
-    for (int p = 0; p < parts.count; ++p) {
-      const MaxSum part = parts.of(p);
-      const float root = root_of(part);
-      if (part.sum != 0) sum += part.sum * root * root;
-    }
-  }
-  // Of 2^(reference - base), which v_exp_f32 would flush to 0 while its product with V counts.
-  __device__ __forceinline__ float root_of(MaxSum part) const {
-    return v_exp_f32((part.reference - base) * 0.5f);
-  }
-  __device__ __forceinline__ float log() const { return v_log_f32(sum) * kLn2; }
-};
-
 // Some rows of the nth tile that is in parts.
 __device__ __forceinline__ void merge(const AttnFwdArgs& args, const AttnWork& work,
                                       int row_of_tile, int d) {
@@ -76,8 +43,8 @@ __device__ __forceinline__ void merge(const AttnFwdArgs& args, const AttnWork& w
   const Parts parts(args, int64_t(work.part) * TILE_ROWS + row_of_tile, d, work.parts);
   const Sink sink =
       args.sinks == 0 ? Sink() : Sink(((const Global<float>*)args.sinks)[work.head_q]);
-  const Softmax softmax(parts, sink);
-  const float inverse = softmax.sum == 0 ? 0 : v_rcp_f32(softmax.sum);
+  const MergedSoftmax softmax(parts, sink);
+  const float inverse = softmax.inverse();
   f32x4 o[2] = {};
   for (int p = 0; p < parts.count; ++p) {
     const MaxSum part = parts.of(p);
@@ -100,8 +67,7 @@ __device__ __forceinline__ void merge(const AttnFwdArgs& args, const AttnWork& w
     ordered::keep(out);
   }
   if (args.lse == 0 || work.column + d != 0) return;
-  const float reference = sink.log2 == softmax.base ? sink.natural : softmax.base * kLn2;
-  lse_of_rows(args, work)[row] = softmax.sum == 0 ? -kInf : reference + softmax.log();
+  lse_of_rows(args, work)[row] = softmax.log_sum_exp(sink);
 }
 
 }  // namespace

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from amdattn.arch.props import DeviceProps
 from amdattn.device import manifest
 from amdattn.device.kernarg import packer
-from amdattn.device.manifest import KernelSpec
+from amdattn.device.manifest import Facts, KernelSpec
 from amdattn.dtypes import as_dtype
-from amdattn.op.plan import Address, Stride
+from amdattn.op.plan import Address, PerRun, Stride
 from amdattn.ops.attention import select
 from amdattn.ops.attention.planning import PlannedAttention, plan_attention
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem
@@ -159,6 +159,9 @@ def _attention(kernel: KernelSpec, rows: Sequence[KernelSpec], props: DeviceProp
             for row in rows
             if row.op == select.ATTENTION and row.params["head_dim"] & (row.params["head_dim"] - 1)
         )
+    if kernel is not forward:  # which would merge some parts itself
+        accepts = {**forward.accepts, "max_merged_parts": 0}
+        forward = dataclasses.replace(forward, accepts=Facts(forward.name, "accepts", accepts))
     used = [forward, *(row for row in rows if row.op != select.ATTENTION)]
     taken = [case for case in problems if select.support(used, _problem(forward, case), props)]
     one_cu = dataclasses.replace(props, num_cus=1, num_xcds=1)
@@ -217,8 +220,7 @@ def _attention_case(kernel: KernelSpec, case: AttentionCase, plan: PlannedAttent
         elif isinstance(value, Stride):
             values.append(_stride(shapes[value.operand], value))
         else:
-            assert isinstance(value, (int, float))  # attention has no other
-            values.append(value)
+            values.append(1 if isinstance(value, PerRun) else value)
     block = bytearray(layout.size)
     layout.pack_into(block, 0, *values)
     return Case(

@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn.device import runtime
+from amdattn.device import manifest, runtime
 from amdattn.op import launch
 from amdattn.op.plan import Operand
-from amdattn.ops.attention.plans import planned_with
+from amdattn.ops.attention.execution import AttentionPlan
+from amdattn.ops.attention.planning import plan_attention
 from amdattn.ops.attention.problem import AttentionProblem
+from amdattn.ops.attention.select import ATTENTION
 from tests.support.adversary.launches import Kernel, kernels
 from tests.support.adversary.plain import Rules, round_to
 from tests.support.attention.family import Array, Guarded, Member
+from tests.support.attention.rows import unmerged
 
 LOG2E = 1.4426950408889634
 
@@ -64,7 +67,12 @@ def _plan(kernel: Kernel, rows: int, parts: int, sinks: bool) -> Any:
         sinks=sinks,
         **options,
     )
-    return planned_with(problem, amdattn.device_props(), kernel.name)
+    rows = [
+        unmerged(row) if row.op == ATTENTION else row
+        for row in manifest.kernels()
+        if row.op != ATTENTION or row.name == kernel.name
+    ]
+    return AttentionPlan.of(plan_attention(problem, amdattn.device_props(), rows))
 
 
 def _merges() -> dict[str, Kernel]:

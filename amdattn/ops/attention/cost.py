@@ -24,6 +24,9 @@ _HEAD_CLK, _ALONE = 4475, 0.6
 # Of one that has its SIMD for itself from its start on, beside its heads.
 _LONE_CLK = 2700
 
+# For the last part of a tile, to merge a part of 256 rows, and to begin with that.
+_MERGED_CLK, _FIRST_MERGED_CLK = 12000, 10000
+
 # A second launch, after a gap that counts at the peak clock, which favours no split.
 _MERGE_CLK = 9000  # of a workgroup
 
@@ -46,12 +49,13 @@ def workgroup_clk(kernel: KernelSpec, edges: int) -> float:
     """
     costs, rows = ATTENTION_KERNELS[kernel.arch], kernel.tile["q"]
     masked = edges * (rows / (_ROWS * _WAVES)) * (rows / _KEYS)
-    residents = _residents(kernel)
-    of_rows = costs.workgroup_per_kib * rows * _columns(kernel) / 512 if residents == 1 else 0
-    return costs.workgroup / residents + of_rows + masked * costs.masked
+    on_cu = residents(kernel)
+    of_rows = costs.workgroup_per_kib * rows * _columns(kernel) / 512 if on_cu == 1 else 0
+    return costs.workgroup / on_cu + of_rows + masked * costs.masked
 
 
-def _residents(kernel: KernelSpec) -> int:
+def residents(kernel: KernelSpec) -> int:
+    """Workgroups that are on a CU at a time."""
     return max(1, architecture(kernel.arch).vgprs_per_simd // kernel.vgpr)
 
 
@@ -75,14 +79,27 @@ def lone_heads_clk(heads: int) -> float:
     return _LONE_CLK + heads * _HEAD_CLK
 
 
+def merges_itself(kernel: KernelSpec, parts: int) -> bool:
+    """Whether the last one of so many parts of a tile to arrive merges them."""
+    most: int = kernel.accepts["max_merged_parts"]
+    return parts <= most
+
+
 def partial_bytes(kernel: KernelSpec, parts: int) -> int:
     """Memory of `parts` partial results: O, a reference and a sum of every row, float32."""
     columns: int = kernel.params["head_dim_v"]
     return parts * kernel.tile["q"] * (columns + 2) * 4
 
 
+def merging_clk(kernel: KernelSpec, tiles: int, parts: int, props: DeviceProps) -> float:
+    """Clocks that it takes to merge tiles in so many parts each, from when the parts are done."""
+    if not merges_itself(kernel, parts):
+        return merge_clk(kernel, tiles * parts, props)
+    return _FIRST_MERGED_CLK + (parts - 1) * _MERGED_CLK * kernel.tile["q"] / 256
+
+
 def merge_clk(kernel: KernelSpec, parts: int, props: DeviceProps) -> float:
-    """Clocks that `parts` partial results cost, from the end of the first launch.
+    """Clocks that `parts` partial results cost, merged by a launch, from the end of the first one.
 
     They are written and read once each, through the last level cache.
     """

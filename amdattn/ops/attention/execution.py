@@ -265,7 +265,9 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
         sinks, cu_seqlens_q, cu_seqlens_k : array
             As `flash_attn_func` and `flash_attn_varlen_func` take them, for plans that need them.
         workspace : device array, optional
-            Compact, of at least ``plan.workspace.total_bytes`` bytes, for partial results; its
+            Compact, of at least ``plan.workspace.total_bytes`` bytes, for partial results: of
+            `new_workspace`, or with 0 in the first ``plan.workspace.zero_bytes`` of them, which a
+            run leaves 0 (see `GemmPlan.run` for what became of one that was aborted); the other
             contents are lost. Runs at the same time need workspaces of their own. Without it each
             run takes memory from the cache. While a graph is captured from `stream`, it and the
             results must be given. What was written on other streams before is waited for then, but

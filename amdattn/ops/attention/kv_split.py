@@ -11,13 +11,19 @@ import functools
 import heapq
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
-from amdattn.ops.attention.cost import block_clk, merge_clk, workgroup_clk
+from amdattn.ops.attention.cost import (
+    block_clk,
+    merges_itself,
+    merging_clk,
+    residents,
+    workgroup_clk,
+)
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention.work import WorkMap
 
@@ -31,11 +37,15 @@ _SCHEDULED_PARTS = 4096  # of more that the caller asked for, only the mean is w
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A way to cut the tiles: the last `tiles` of them in `parts` each; `clk` is modelled."""
+    """A way to cut the tiles: the last `tiles` of them in `parts` each; `clk` is modelled.
+
+    All but the last part have `part_blocks` KV blocks; 0: parts are equal.
+    """
 
     tiles: int
     parts: int
     clk: float
+    part_blocks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +66,7 @@ class Costs:
         self._blocks = [blocks for _, blocks in runs]
         self.num_tiles = work.tiles
         self.equal = not work.by_length
+        self.known = self.equal and not problem.varlen  # blocks of each tile, before it runs
         self.most_blocks = max(self._blocks)
         self._block_clk = block_clk(kernel)
         edges = sum(side >= 0 for side in problem.window)
@@ -72,6 +83,34 @@ class Costs:
         if run == len(self._blocks):
             return self._before[-1]
         return self._before[run] + (tile - self._begins[run]) * self._of(self._blocks[run])
+
+    def equal_blocks(self, kernel: KernelSpec, parts: int) -> int:
+        """Blocks of all but the last part of tiles that are cut in as equal ones as there are.
+
+        0 where another launch merges them, or tiles may differ.
+        """
+        if not self.known or not merges_itself(kernel, parts):
+            return 0
+        blocks = -(-self.most_blocks // parts)
+        return blocks if (parts - 1) * blocks < self.most_blocks else 0
+
+    def uneven(self, tiles: int, parts: int, part_blocks: int) -> list[float]:
+        """Clocks of the parts of so many equal tiles, all first ones first."""
+        last = self.most_blocks - (parts - 1) * part_blocks
+        return [self._of(part_blocks)] * (tiles * (parts - 1)) + [self._of(last)] * tiles
+
+    def part_blocks(self, tiles: int, parts: int, slots: int) -> int:
+        """Blocks of long parts of equal tiles, which start together on `slots`; 0: no such way.
+
+        Slots that have no long part take the last parts, n one after the other, in the time of a
+        long one.
+        """
+        spare = slots - tiles * (parts - 1)
+        if spare <= 0:
+            return 0
+        n, beside = -(-tiles // spare), self._workgroup_clk / self._block_clk
+        blocks = math.ceil((n * (self.most_blocks + beside) - beside) / (1 + n * (parts - 1)))
+        return blocks if 0 < self.most_blocks - (parts - 1) * blocks < blocks else 0
 
     def of_range(self, begin: int, end: int, parts: int = 1) -> list[float]:
         """Clocks of consecutive tiles, or of the parts of each of them."""
@@ -95,8 +134,8 @@ class _Schedule:
 
     def __init__(self, costs: Costs, whole: int, slots: int, num_xcds: int) -> None:
         self._whole = whole
-        self._slots = slots
-        queues = num_xcds if slots % num_xcds == 0 else 1
+        self.slots = slots
+        queues = self.queues = num_xcds if slots % num_xcds == 0 else 1
         # Full rounds before the tail: exact for tiles that cost the same.
         tail = min(whole, whole % slots + (0 if costs.equal else _ROUNDS * slots))
         level = costs.sum_before(whole - tail) / slots
@@ -127,7 +166,7 @@ class _Schedule:
 
     def least_clk(self, parts: Sequence[float]) -> float:
         """A bound that no order of the parts can beat."""
-        return max(self._last, self._mean + sum(parts) / self._slots)
+        return max(self._last, self._mean + sum(parts) / self.slots)
 
 
 def _levels_after(levels: list[float], parts: Sequence[float]) -> list[float]:
@@ -184,7 +223,7 @@ def choose(
             clk = schedule(tiles).clk(costs.of_range(0, tiles, parts))
         else:
             clk = (costs.sum_before(tiles) + tiles * (parts - 1) * workgroup_clk(kernel, 0)) / slots
-        forced = Split(tiles, parts, clk + merge_clk(kernel, tiles * parts, props))
+        forced = Split(tiles, parts, clk + merging_clk(kernel, tiles, parts, props))
         return Choice(forced, (unsplit, forced), costs.sum_before(tiles))
     best = unsplit
     considered = [unsplit]
@@ -193,12 +232,16 @@ def choose(
     for split_tiles in sorted({rest, min(rest + slots, tiles)} - {0}) if most > 1 else ():
         best_here: Split | None = None
         for parts in range(2, most + 1):
-            merge = merge_clk(kernel, split_tiles * parts, props)
+            merge = merging_clk(kernel, split_tiles, parts, props)
             pieces = costs.of_range(tiles - split_tiles, tiles, parts)
             found = min(best.clk, best_here.clk if best_here else math.inf)
             if schedule(split_tiles).least_clk(pieces) + merge > WORTH * found:
                 break  # and more parts have a greater bound
-            split = Split(split_tiles, parts, schedule(split_tiles).clk(pieces) + merge)
+            clk = schedule(split_tiles).clk(pieces) + merge
+            split = Split(split_tiles, parts, clk, costs.equal_blocks(kernel, parts))
+            if best_here is None or split.clk < best_here.clk:
+                best_here = split
+        for split in _uneven(costs, kernel, schedule(split_tiles), split_tiles, most, props):
             if best_here is None or split.clk < best_here.clk:
                 best_here = split
         if best_here is not None:
@@ -206,3 +249,24 @@ def choose(
             if best_here.clk < WORTH * best.clk:
                 best = best_here
     return Choice(best, tuple(considered), costs.sum_before(tiles))
+
+
+def _uneven(
+    costs: Costs,
+    kernel: KernelSpec,
+    schedule: _Schedule,
+    tiles: int,
+    most: int,
+    props: DeviceProps,
+) -> Iterator[Split]:
+    """Ways to cut so many of the last tiles in parts that differ, where merging them is cheap."""
+    if not costs.known or residents(kernel) > 1:
+        return
+    queues, slots = schedule.queues, schedule.slots
+    for parts in range(2, most + 1):
+        if not merges_itself(kernel, parts):
+            return
+        blocks = costs.part_blocks(-(-tiles // queues), parts, slots // queues)
+        if blocks:
+            clk = schedule.clk(costs.uneven(tiles, parts, blocks))
+            yield Split(tiles, parts, clk + merging_clk(kernel, tiles, parts, props), blocks)

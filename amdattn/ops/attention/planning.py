@@ -11,11 +11,11 @@ from amdattn.device.manifest import KernelSpec, candidates
 from amdattn.errors import UnsupportedProblem
 from amdattn.op.choices import Choices, Rejected
 from amdattn.op.occupancy import workgroups_per_cu
-from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
+from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan, Stride
 from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.attention import gathering, head_split
 from amdattn.ops.attention.basis import taken_alike
-from amdattn.ops.attention.cost import merge_clk, partial_bytes
+from amdattn.ops.attention.cost import merges_itself, merging_clk, partial_bytes
 from amdattn.ops.attention.kv_split import WORTH, Choice, Split, choose
 from amdattn.ops.attention.ordering import Order
 from amdattn.ops.attention.problem import AttentionProblem
@@ -37,6 +37,9 @@ from amdattn.ops.attention.work import GRID_XCDS, WorkMap
 _MERGE_WORKGROUPS = 2
 # That a tile must do for where the caller fixed the parts along KV.
 _BATCHES = (1, 2, 4, 16, 64)
+# Of a workgroup, each of which counts its arrival for itself.
+_WAVES = 4
+COUNTER_BYTES = 8  # how many have arrived, and in which run
 
 
 class PlannedAttention(Plan[AttentionProblem]):
@@ -122,13 +125,16 @@ def build(
     schedule = schedule_for(problem, kernel, props)
     if not schedule and problem.num_splits > 1:
         split = Split(tiles, problem.num_splits, split.clk)
-    work = WorkMap.of_kernel(problem, kernel, tiles - split.tiles, split.parts)
+    work = WorkMap.of_kernel(problem, kernel, tiles - split.tiles, split.parts, split.part_blocks)
     num_workgroups = schedule.num_workgroups if schedule else work.num_workgroups
     _check_grid(work, kernel, num_workgroups)
     partial_results = _partial_results(work, kernel, schedule)
+    counters = _counters(work, kernel, schedule)
     of_schedule = schedule.regions() if schedule else ()
-    workspace = WorkspaceLayout.of((*partial_results, *of_schedule, *gathering.regions(problem)))
-    args = _arguments(work, bool(partial_results))
+    workspace = WorkspaceLayout.of(
+        (*counters, *partial_results, *of_schedule, *gathering.regions(problem))
+    )
+    args = _arguments(work, bool(partial_results), bool(counters))
     results = frozenset({"o", "lse"} if problem.return_lse else {"o"})
     partials = frozenset(region.name for region in partial_results)
     launches = []
@@ -139,8 +145,10 @@ def build(
         launches += gathering.launches(problem, gather_kernel(rows, problem, props))
     kernel.check_grid(WORK_GRID)
     fields = _taken_by(kernel, args)
-    launches.append(Launch(kernel, (num_workgroups, 1, 1), fields, partials | results))
-    if partial_results:
+    updated = frozenset(region.name for region in counters)
+    writes = partials | results | updated
+    launches.append(Launch(kernel, (num_workgroups, 1, 1), fields, writes, updated))
+    if partial_results and not counters:
         merge = merge_kernel(rows, kernel, problem.round_mode)
         if schedule:
             args = {**args, **schedule.merge_arguments}
@@ -245,6 +253,14 @@ def _partial_results(
     )
 
 
+def _counters(work: WorkMap, kernel: KernelSpec, schedule: Schedule | None) -> tuple[Region, ...]:
+    """Of arrivals, for each partial result and wave, if the last parts of tiles merge them."""
+    parts = work.num_workgroups - work.whole_tiles
+    if schedule or not parts or work.tile_heads > 1 or not merges_itself(kernel, work.parts):
+        return ()
+    return (Region("counters", parts * _WAVES * COUNTER_BYTES, "zero_at_rest"),)
+
+
 def _merge(
     merge: KernelSpec,
     kernel: KernelSpec,
@@ -261,7 +277,7 @@ def _merge(
     return Launch(merge, (grid, 1, 1), _taken_by(merge, args), results)
 
 
-def _arguments(work: WorkMap, has_parts: bool) -> Mapping[str, Argument]:
+def _arguments(work: WorkMap, has_parts: bool, has_counters: bool) -> Mapping[str, Argument]:
     """Every argument that a kernel of the family may take."""
     problem = work.problem
     present = {
@@ -271,6 +287,7 @@ def _arguments(work: WorkMap, has_parts: bool) -> Mapping[str, Argument]:
         "cu_seqlens_kv": problem.varlen,
         "partial_o": has_parts,
         "partial_max_sum": has_parts,
+        "counters": has_counters,
     }
     args: dict[str, Argument] = {name: Address(name) for name in ("q", "k", "v", "o")}
     args |= {name: Address(name) if there else 0 for name, there in present.items()}
@@ -296,7 +313,9 @@ def _arguments(work: WorkMap, has_parts: bool) -> Mapping[str, Argument]:
     args["q_tiles"] = work.q_tiles
     args["whole_tiles"] = work.whole_tiles
     args["parts"] = work.parts
-    args |= {"merge_tiles": 0, "merge_workgroups": 0}
+    args["part_blocks"] = work.part_blocks
+    args |= {"merge_tiles": work.tiles - work.whole_tiles, "merge_workgroups": 0}
+    args["generation"] = PerRun() if has_counters else 0
     divisors = {
         "q_tiles": work.q_tiles,
         "num_heads_q": problem.num_heads_q,
@@ -368,19 +387,26 @@ def _split_text(work: WorkMap, kernel: KernelSpec, choice: Choice, props: Device
         return f"{value:,.0f} clk".replace(",", " ")
 
     tried = "; ".join(
-        f"{'no split' if s.parts == 1 else f'{s.tiles} tiles in {s.parts} parts'} {clk(s.clk)}"
+        f"{'no split' if s.parts == 1 else f'{s.tiles} tiles in {_parts_text(s)}'} {clk(s.clk)}"
         for s in choice.considered
     )
     if best.parts == 1:
         why = "num_splits=1" if work.problem.num_splits == 1 else f"modelled: {tried}"
         return f"none ({why})"
     results = best.tiles * best.parts
+    who = "the last part to arrive" if merges_itself(kernel, best.parts) else "a launch of its own"
     why = "modelled" if work.problem.num_splits == 0 else "num_splits was given; modelled"
+    merging = clk(merging_clk(kernel, best.tiles, best.parts, props))
     return (
-        f"the last {best.tiles} of {work.tiles} tiles in {best.parts} parts each ({why}: {tried}; "
-        f"{clk(merge_clk(kernel, results, props))} of it for merging {results} partial results of "
-        f"{partial_bytes(kernel, 1)} bytes; {1 - best.clk / unsplit.clk:.1%} saved)"
+        f"the last {best.tiles} of {work.tiles} tiles in {_parts_text(best)} each "
+        f"({why}: {tried}; {merging} of it for merging {results} partial results of "
+        f"{partial_bytes(kernel, 1)} bytes, by {who}; {1 - best.clk / unsplit.clk:.1%} saved)"
     )
+
+
+def _parts_text(split: Split) -> str:
+    blocks = f", all but the last of {split.part_blocks} blocks," if split.part_blocks else ""
+    return f"{split.parts} parts{blocks}"
 
 
 def _head_split_text(choice: Choice) -> str:

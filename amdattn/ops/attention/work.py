@@ -46,6 +46,9 @@ class WorkMap:
         Tiles computed by one workgroup; those after them are computed in parts.
     parts : int
         Workgroups of each tile that is not whole.
+    part_blocks : int
+        Blocks of all but the last part of a tile, all of which have as many blocks; the first parts
+        of all tiles come first. 0: parts are equal, those of a tile follow each other.
     column_groups : int
         Tiles of the same rows, each of which has a share of the columns of O. They follow each
         other like heads.
@@ -68,10 +71,15 @@ class WorkMap:
     tile_heads: int = 1
     heads_at_once: int = 8 * GRID_XCDS
     in_pairs: bool = False
+    part_blocks: int = 0
 
     @staticmethod
     def of_kernel(
-        problem: AttentionProblem, kernel: KernelSpec, whole_tiles: int = 0, parts: int = 1
+        problem: AttentionProblem,
+        kernel: KernelSpec,
+        whole_tiles: int = 0,
+        parts: int = 1,
+        part_blocks: int = 0,
     ) -> WorkMap:
         """The work items of a problem that a kernel solves."""
         groups = column_groups(kernel, problem)
@@ -82,15 +90,18 @@ class WorkMap:
         at_once = max(order.heads_of_xcd, order.tiles_of_xcd >> (q_tiles - 1).bit_length())
         cut = whole_tiles, parts, groups, heads
         ordered = at_once * GRID_XCDS, order.tiles_of_xcd > 0
-        return WorkMap(problem, tile["q"], tile["kv"], *cut, *ordered)
+        return WorkMap(problem, tile["q"], tile["kv"], *cut, *ordered, part_blocks)
 
     @staticmethod
     def of(problem: AttentionProblem, launch: Launch) -> WorkMap:
         """The work items of a planned launch."""
         args = dict(launch.args)
-        whole, parts = args["whole_tiles"], args["parts"]
-        assert isinstance(whole, int) and isinstance(parts, int)
-        return WorkMap.of_kernel(problem, launch.kernel, whole, parts)
+        cut = []
+        for name in ("whole_tiles", "parts", "part_blocks"):
+            value = args[name]
+            assert isinstance(value, int)
+            cut.append(value)
+        return WorkMap.of_kernel(problem, launch.kernel, *cut)
 
     @property
     def q_tiles(self) -> int:
@@ -146,11 +157,15 @@ class WorkMap:
 
     def _renumbered(self, nth: int) -> int:
         """A contiguous range of whole tiles for every XCD: those of a head meet in one L2."""
-        whole = self.whole_tiles
-        if nth >= whole:
-            return nth
+        first, count = 0, self.whole_tiles
+        if nth >= count:
+            if not self.part_blocks:
+                return nth
+            first, count = count, self.tiles - count
+        nth -= first
         xcd = nth % GRID_XCDS
-        return xcd * (whole // GRID_XCDS) + min(xcd, whole % GRID_XCDS) + nth // GRID_XCDS
+        in_range = xcd * (count // GRID_XCDS) + min(xcd, count % GRID_XCDS) + nth // GRID_XCDS
+        return first + in_range
 
     def _longest_first(self, nth: int) -> tuple[int, int]:
         """Long tiles early, so that short ones fill the end; some heads an XCD at a time."""
@@ -171,19 +186,27 @@ class WorkMap:
         nth, part, of_tile, parts = workgroup, -1, 0, 1
         if workgroup >= whole:
             part, parts = workgroup - whole, self.parts
-            nth, of_tile = whole + part // parts, part % parts
+            of_tile, in_parts = part % parts, part // parts
+            if self.part_blocks:
+                of_tile, in_parts = divmod(part, self.tiles - whole)
+                part = in_parts * parts + of_tile
+            nth = whole + in_parts
         group_head, tile = self.tile(nth)
         sequence_head, column_group = divmod(group_head, self.column_groups)
         batch, head = divmod(sequence_head, self.problem.num_heads_q)
         q_begin = tile * self.q_tile
         ((begin, end),) = visible_blocks(self.problem, self.q_tile, self.kv_tile, [q_begin])
         blocks = end - begin
+        cuts = [blocks * (of_tile + n) // parts for n in range(2)]
+        if self.part_blocks:
+            cuts = [(of_tile + n) * self.part_blocks for n in range(2)]
+            cuts[1] = cuts[1] if of_tile + 1 < parts else blocks
         return WorkItem(
             batch,
             head,
             q_begin,
-            begin + blocks * of_tile // parts,
-            begin + blocks * (of_tile + 1) // parts,
+            begin + cuts[0],
+            begin + cuts[1],
             part,
             column_group,
         )

@@ -307,3 +307,60 @@ def test_planning_takes_a_moment(causal):
         plan_attention(problem, MI300X, ROWS)
         times.append(time.perf_counter() - start)
     assert min(times) < 5e-3
+
+
+# -- parts that differ -----------------------------------------------------------------------------
+
+MERGING = forward(q_tile=256, max_merged_parts=8)
+
+
+@settings(deadline=None)
+@given(
+    batch=st.integers(1, 3),
+    heads=st.integers(1, 20),
+    rows=st.integers(1, 900),
+    blocks=st.integers(2, 20),
+    split=st.floats(0, 1),
+    parts=st.integers(2, 8),
+    pick=st.floats(0, 1),
+)
+def test_every_block_once_of_parts_that_differ(batch, heads, rows, blocks, split, parts, pick):
+    """All first parts come first; with whole tiles before them in eights, those of a tile meet."""
+    assume(parts <= blocks)
+    most = (blocks - 1) // (parts - 1)
+    problem = AttentionProblem(batch, rows, blocks * TILE_KV, heads, heads, 128)
+    tiles = WorkMap(problem, TILE_Q, TILE_KV, 0, 1).tiles
+    whole = tiles - max(1, int(tiles * split))
+    part_blocks = 1 + int(pick * (most - 1))
+    work = WorkMap(problem, TILE_Q, TILE_KV, whole, parts, part_blocks=part_blocks)
+    ranges, results = {}, []
+    for workgroup in range(work.num_workgroups):
+        item = work.item(workgroup)
+        tile = item.batch, item.head, item.q_begin
+        if item.part >= 0:
+            results.append(item.part)
+            nth = (workgroup - whole) // (tiles - whole)
+            assert item.part % parts == nth and len(ranges.get(tile, ())) == nth
+        ranges.setdefault(tile, []).append((item.kv_begin, item.kv_end))
+    assert sorted(results) == list(range((tiles - whole) * parts))
+    assert len(ranges) == tiles
+    for pieces in ranges.values():
+        assert pieces[0][0] == 0 and pieces[-1][1] == blocks
+        assert all(a[1] == b[0] for a, b in zip(pieces, pieces[1:], strict=False))
+        assert all(begin < end for begin, end in pieces)
+
+
+def test_short_parts_fill_what_long_ones_leave():
+    """28 tiles on the 38 CUs of an XCD: 10 CUs take three of the last parts each."""
+    problem = AttentionProblem(4, 4096, 4096, 32, 32, 128)
+    best = kv_split.choose(problem, MERGING, MI300X, 304, 16).best
+    assert (best.tiles, best.parts) == (224, 2)
+    assert best.part_blocks > 128 - best.part_blocks > 0
+    long, last = best.part_blocks, 128 - best.part_blocks
+    beside = workgroup_clk(MERGING, 0) / block_clk(MERGING)
+    assert 3 * (last + beside) <= long + beside
+    assert 3 * (last + 1 + beside) > long - 1 + beside
+    plan = plan_attention(problem, MI300X, (MERGING,))
+    assert len(plan.launches) == 1  # and there is no kernel that merges
+    assert plan.workspace["counters"].nbytes == 224 * 2 * 4 * 8
+    assert "by the last part to arrive" in plan.explain()

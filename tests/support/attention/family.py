@@ -14,6 +14,7 @@ import amdattn
 from amdattn.checking import schedules
 from amdattn.checking.findings import ERROR, FindingLog
 from amdattn.checking.subjects import every_case
+from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
 from amdattn.ops.attention.plans import planned_with
 from amdattn.ops.attention.problem import AttentionProblem
@@ -152,7 +153,7 @@ class Call:
     def run(self, q: Any, k: Any, v: Any, stream: Any = None) -> tuple[Array, Array]:
         """(out, lse) from inside larger buffers of NaN, of which the rest must stay as it was.
 
-        q, k and v are host or device arrays. The workspace holds NaN before, too.
+        q, k and v are host or device arrays. The workspace holds NaN before, too, but for counters.
         """
         plan = self.plan(q, k, v)
         shape = (*q.shape[:-1], v.shape[-1])
@@ -163,6 +164,8 @@ class Call:
         if plan.workspace.total_bytes:
             workspace = Guarded((plan.workspace.total_bytes,), np.dtype(np.uint8), 4096)
             more["workspace"] = workspace.inner
+            if plan.workspace.zero_bytes:
+                runtime.get().clear(workspace.inner.address, plan.workspace.zero_bytes, 0)
         if self.sinks is not None:
             more["sinks"] = amdattn.asarray(self.sinks)
         if self.lengths:

@@ -29,6 +29,7 @@ ACCEPTS = {
     "max_seqlen_kv": 2**30,
     "max_num_heads_q": 2**31 - 1,
     "max_num_splits": 16,
+    "max_merged_parts": 0,
     "max_workgroups": (2**32 - 1) // 256,
 }
 
@@ -53,6 +54,12 @@ def forward(dtype="bfloat16", head_dim=128, q_tile=384, kv_tile=32, **accepts):
             name, "accepts", {"head_dims": dims, "head_dims_v": dims, **ACCEPTS, **accepts}
         ),
     )
+
+
+def unmerged(row):
+    """A forward kernel whose parts another one merges, however many they are."""
+    accepts = {**row.accepts, "max_merged_parts": 0}
+    return dataclasses.replace(row, accepts=Facts(row.name, "accepts", accepts))
 
 
 def merge(dtype="bfloat16", head_dim_v=128, tile_rows=384, rows=32, round_mode="rtne"):
