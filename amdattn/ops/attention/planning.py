@@ -15,7 +15,8 @@ from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan, Stride
 from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.attention import gathering, head_split
 from amdattn.ops.attention.basis import taken_alike
-from amdattn.ops.attention.cost import merges_itself, merging_clk, partial_bytes
+from amdattn.ops.attention.cost import merges_itself
+from amdattn.ops.attention.explanation import order_text, split_text, tiles_text
 from amdattn.ops.attention.kv_split import WORTH, Choice, Split, choose
 from amdattn.ops.attention.ordering import Order
 from amdattn.ops.attention.problem import AttentionProblem
@@ -30,7 +31,7 @@ from amdattn.ops.attention.select import (
     with_other_tiles,
 )
 from amdattn.ops.attention.varlen_cost import best_parts, has_schedules
-from amdattn.ops.attention.work import GRID_XCDS, WorkMap
+from amdattn.ops.attention.work import WorkMap
 
 # Of the merge with a schedule, for each CU, at most: how many tiles there are to merge is not
 # known, and to start a workgroup for nothing takes time, too.
@@ -159,14 +160,14 @@ def build(
         "why this kernel": f"{kernel.arch}, dtype={kernel.dtype} "
         f"head_dim={kernel.params['head_dim']} round_mode={problem.round_mode} and every option "
         f"asked for{_tiles_compared(choices.items)}",
-        "tiles": _tiles_text(work),
-        **({} if schedule else {"order": _order_text(work)}),
+        "tiles": tiles_text(work),
+        **({} if schedule else {"order": order_text(work)}),
         "workgroups per CU": f"{per_cu}, limited by {limit}",
         "rounds": f"{work.tiles} tiles on {slots} slots ({per_cu} x {props.num_cus} CUs): "
         f"{work.tiles / slots:.2f} rounds, "
         f"{1 - choice.busy_clk / slots / choice.considered[0].clk:.1%} of them stranded unsplit "
         "(modelled)",
-        "KV split": schedule.text if schedule else _split_text(work, kernel, choice, props),
+        "KV split": schedule.text if schedule else split_text(work, kernel, choice, props),
         **gathering.reasons(problem),
         "work": f"{problem.flops:.4g} floating point operations",
     }
@@ -253,7 +254,9 @@ def _partial_results(
     )
 
 
-def _counters(work: WorkMap, kernel: KernelSpec, schedule: Schedule | None) -> tuple[Region, ...]:
+def _counters(
+    work: WorkMap, kernel: KernelSpec, schedule: Schedule | Order | None
+) -> tuple[Region, ...]:
     """Of arrivals, for each partial result and wave, if the last parts of tiles merge them."""
     parts = work.num_workgroups - work.whole_tiles
     if schedule or not parts or work.tile_heads > 1 or not merges_itself(kernel, work.parts):
@@ -338,82 +341,3 @@ def inverse(divisor: int) -> tuple[int, int]:
 def _taken_by(kernel: KernelSpec, args: Mapping[str, Argument]) -> tuple[tuple[str, Argument], ...]:
     """The arguments that are fields of the kernel's block."""
     return tuple((name, args[name]) for name, *_ in kernel.kernarg.fields if name in args)
-
-
-# -- explanation -----------------------------------------------------------------------------------
-
-
-def _tiles_text(work: WorkMap) -> str:
-    problem = work.problem
-    kv_tiles = -(-problem.seqlen_kv // work.kv_tile)
-    of_heads = f" of {work.tile_heads} heads" if work.tile_heads > 1 else ""
-    text = (
-        f"q {work.q_tiles} x {work.q_tile} rows "
-        f"({problem.seqlen_q / (work.q_tiles * work.q_tile):.1%} used)"
-        f"{of_heads}, kv {kv_tiles} x {work.kv_tile} rows "
-        f"({problem.seqlen_kv / (kv_tiles * work.kv_tile):.1%} used)"
-    )
-    if work.column_groups > 1:
-        text += f", head_dim_v in {work.column_groups} groups of columns"
-    return text + (", at the greatest lengths" if problem.varlen else "")
-
-
-def _order_text(work: WorkMap) -> str:
-    """Which tiles the workgroups begin with."""
-    if not work.by_length:
-        return "head by head, neighbouring tiles on one XCD"
-    heads = "heads"
-    if work.tile_heads > 1:
-        heads = f"groups of {work.tile_heads} heads"
-    if work.column_groups > 1:
-        heads = "groups of a head's columns"
-    before, last = work.last_chunk
-    if not before:
-        return f"longest tiles first, of all {last} {heads} at once"
-    some = f"{work.heads_at_once} {heads} ({work.heads_at_once // GRID_XCDS} an XCD)"
-    times = f"{before} time{'s' * (before > 1)}"
-    return f"longest tiles first, of {some} at once, {times}, then of the last {last}"
-
-
-def _split_text(work: WorkMap, kernel: KernelSpec, choice: Choice, props: DeviceProps) -> str:
-    """What was chosen and what it was compared with, in modelled clocks."""
-    if work.tile_heads > 1:
-        return _head_split_text(choice)
-    if kernel.accepts["max_num_splits"] <= 1:
-        return "none: this kernel walks the whole KV range of its q tile"
-    best, unsplit = choice.best, choice.considered[0]
-
-    def clk(value: float) -> str:
-        return f"{value:,.0f} clk".replace(",", " ")
-
-    tried = "; ".join(
-        f"{'no split' if s.parts == 1 else f'{s.tiles} tiles in {_parts_text(s)}'} {clk(s.clk)}"
-        for s in choice.considered
-    )
-    if best.parts == 1:
-        why = "num_splits=1" if work.problem.num_splits == 1 else f"modelled: {tried}"
-        return f"none ({why})"
-    results = best.tiles * best.parts
-    who = "the last part to arrive" if merges_itself(kernel, best.parts) else "a launch of its own"
-    why = "modelled" if work.problem.num_splits == 0 else "num_splits was given; modelled"
-    merging = clk(merging_clk(kernel, best.tiles, best.parts, props))
-    return (
-        f"the last {best.tiles} of {work.tiles} tiles in {_parts_text(best)} each "
-        f"({why}: {tried}; {merging} of it for merging {results} partial results of "
-        f"{partial_bytes(kernel, 1)} bytes, by {who}; {1 - best.clk / unsplit.clk:.1%} saved)"
-    )
-
-
-def _parts_text(split: Split) -> str:
-    blocks = f", all but the last of {split.part_blocks} blocks," if split.part_blocks else ""
-    return f"{split.parts} parts{blocks}"
-
-
-def _head_split_text(choice: Choice) -> str:
-    """The same of tiles that have several heads."""
-    tried = "; ".join(
-        f"{s.tiles} tiles in {s.parts} parts {s.clk:.0f} clk" for s in choice.considered[1:]
-    )
-    best, unsplit = choice.best, choice.considered[0]
-    chosen = f"the last {best.tiles} tiles in {best.parts} parts" if best.tiles else "none"
-    return f"none; heads of {chosen} (modelled: no split {unsplit.clk:.0f} clk; {tried})"
