@@ -67,12 +67,12 @@ def _plan(kernel: Kernel, rows: int, parts: int, sinks: bool) -> Any:
         sinks=sinks,
         **options,
     )
-    rows = [
+    known = [
         unmerged(row) if row.op == ATTENTION else row
         for row in manifest.kernels()
         if row.op != ATTENTION or row.name == kernel.name
     ]
-    return AttentionPlan.of(plan_attention(problem, amdattn.device_props(), rows))
+    return AttentionPlan.of(plan_attention(problem, amdattn.device_props(), known))
 
 
 def _merges() -> dict[str, Kernel]:

@@ -72,6 +72,8 @@ OWN: dict[str, dict[str, Any]] = {
     "virtual.check": {"read_only": ()},
     "arrays.dlpack_import.import_tensor": {"device": (1, 0)},  # kDLCPU
     "ops.attention.kv_split.Costs.of_range": {"parts": 1},
+    "ops.attention.kv_split.Split": {"part_blocks": 0},
+    "ops.attention.work.WorkMap": {"part_blocks": 0},
     "ops.decode.indices.IndexCheck": {"most": -1},
     "ops.decode.problem.DecodeProblem": {
         **{"k_descale": 1.0, "v_descale": 1.0},

@@ -79,10 +79,17 @@ def lone_heads_clk(heads: int) -> float:
     return _LONE_CLK + heads * _HEAD_CLK
 
 
-def merges_itself(kernel: KernelSpec, parts: int) -> bool:
-    """Whether the last one of so many parts of a tile to arrive merges them."""
+def merges_itself(kernel: KernelSpec, tiles: int, parts: int, props: DeviceProps) -> bool:
+    """Whether tiles in so many parts each are sooner merged by who of these arrives last."""
     most: int = kernel.accepts["max_merged_parts"]
-    return parts <= most
+    if parts > most:
+        return False
+    return _merged_clk(kernel, tiles, parts, props) < merge_clk(kernel, tiles * parts, props)
+
+
+def _merged_clk(kernel: KernelSpec, tiles: int, parts: int, props: DeviceProps) -> float:
+    of_tile = _FIRST_MERGED_CLK + (parts - 1) * _MERGED_CLK * kernel.tile["q"] / 256
+    return of_tile * max(1, tiles / props.num_cus)
 
 
 def partial_bytes(kernel: KernelSpec, parts: int) -> int:
@@ -93,9 +100,9 @@ def partial_bytes(kernel: KernelSpec, parts: int) -> int:
 
 def merging_clk(kernel: KernelSpec, tiles: int, parts: int, props: DeviceProps) -> float:
     """Clocks that it takes to merge tiles in so many parts each, from when the parts are done."""
-    if not merges_itself(kernel, parts):
-        return merge_clk(kernel, tiles * parts, props)
-    return _FIRST_MERGED_CLK + (parts - 1) * _MERGED_CLK * kernel.tile["q"] / 256
+    if merges_itself(kernel, tiles, parts, props):
+        return _merged_clk(kernel, tiles, parts, props)
+    return merge_clk(kernel, tiles * parts, props)
 
 
 def merge_clk(kernel: KernelSpec, parts: int, props: DeviceProps) -> float:

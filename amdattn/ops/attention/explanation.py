@@ -61,7 +61,8 @@ def split_text(work: WorkMap, kernel: KernelSpec, choice: Choice, props: DeviceP
         why = "num_splits=1" if work.problem.num_splits == 1 else f"modelled: {tried}"
         return f"none ({why})"
     results = best.tiles * best.parts
-    who = "the last part to arrive" if merges_itself(kernel, best.parts) else "a launch of its own"
+    in_launch = merges_itself(kernel, best.tiles, best.parts, props)
+    who = "the last part to arrive" if in_launch else "a launch of its own"
     why = "modelled" if work.problem.num_splits == 0 else "num_splits was given; modelled"
     merging = clk(merging_clk(kernel, best.tiles, best.parts, props))
     return (

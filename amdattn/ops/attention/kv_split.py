@@ -84,12 +84,12 @@ class Costs:
             return self._before[-1]
         return self._before[run] + (tile - self._begins[run]) * self._of(self._blocks[run])
 
-    def equal_blocks(self, kernel: KernelSpec, parts: int) -> int:
+    def equal_blocks(self, parts: int, merged: bool) -> int:
         """Blocks of all but the last part of tiles that are cut in as equal ones as there are.
 
         0 where another launch merges them, or tiles may differ.
         """
-        if not self.known or not merges_itself(kernel, parts):
+        if not self.known or not merged:
             return 0
         blocks = -(-self.most_blocks // parts)
         return blocks if (parts - 1) * blocks < self.most_blocks else 0
@@ -238,7 +238,8 @@ def choose(
             if schedule(split_tiles).least_clk(pieces) + merge > WORTH * found:
                 break  # and more parts have a greater bound
             clk = schedule(split_tiles).clk(pieces) + merge
-            split = Split(split_tiles, parts, clk, costs.equal_blocks(kernel, parts))
+            merged = merges_itself(kernel, split_tiles, parts, props)
+            split = Split(split_tiles, parts, clk, costs.equal_blocks(parts, merged))
             if best_here is None or split.clk < best_here.clk:
                 best_here = split
         for split in _uneven(costs, kernel, schedule(split_tiles), split_tiles, most, props):
@@ -264,7 +265,7 @@ def _uneven(
         return
     queues, slots = schedule.queues, schedule.slots
     for parts in range(2, most + 1):
-        if not merges_itself(kernel, parts):
+        if not merges_itself(kernel, tiles, parts, props):
             return
         blocks = costs.part_blocks(-(-tiles // queues), parts, slots // queues)
         if blocks:

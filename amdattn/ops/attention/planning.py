@@ -130,7 +130,8 @@ def build(
     num_workgroups = schedule.num_workgroups if schedule else work.num_workgroups
     _check_grid(work, kernel, num_workgroups)
     partial_results = _partial_results(work, kernel, schedule)
-    counters = _counters(work, kernel, schedule)
+    in_launch = not schedule and merges_itself(kernel, split.tiles, split.parts, props)
+    counters = _counters(work) if in_launch else ()
     of_schedule = schedule.regions() if schedule else ()
     workspace = WorkspaceLayout.of(
         (*counters, *partial_results, *of_schedule, *gathering.regions(problem))
@@ -254,12 +255,10 @@ def _partial_results(
     )
 
 
-def _counters(
-    work: WorkMap, kernel: KernelSpec, schedule: Schedule | Order | None
-) -> tuple[Region, ...]:
+def _counters(work: WorkMap) -> tuple[Region, ...]:
     """Of arrivals, for each partial result and wave, if the last parts of tiles merge them."""
     parts = work.num_workgroups - work.whole_tiles
-    if schedule or not parts or work.tile_heads > 1 or not merges_itself(kernel, work.parts):
+    if not parts or work.tile_heads > 1:
         return ()
     return (Region("counters", parts * _WAVES * COUNTER_BYTES, "zero_at_rest"),)
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 from amdattn.device import manifest
-from amdattn.device.manifest import Facts
+from amdattn.device.manifest import Facts, KernelSpec
 from amdattn.ops.attention import select
 from amdattn.ops.attention.select import MERGE_GRID, WORK_GRID
 
@@ -56,7 +56,7 @@ def forward(dtype="bfloat16", head_dim=128, q_tile=384, kv_tile=32, **accepts):
     )
 
 
-def unmerged(row):
+def unmerged(row: KernelSpec) -> KernelSpec:
     """A forward kernel whose parts another one merges, however many they are."""
     accepts = {**row.accepts, "max_merged_parts": 0}
     return dataclasses.replace(row, accepts=Facts(row.name, "accepts", accepts))
