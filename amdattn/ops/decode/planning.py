@@ -276,7 +276,7 @@ def _arguments(
         "max_seqlen": p.seqlen_kv,
         "window_left": left,
         "window_right": right,
-        "num_splits": p.num_splits,
+        "num_splits": p.num_splits or -(num_workgroups // items(kernel, p)),
         **{f"{x}_scale_head": stride(f"{x}_descale", "head", p.is_scaled(x)) for x in "kv"},
         "k_scale": p.k_descale,
         "v_scale": p.v_descale,
