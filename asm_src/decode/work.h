@@ -117,26 +117,16 @@ class Work {
  public:
   __device__ __forceinline__ Work(Arguments& args, int own) : all_args(args), workgroup(own) {}
 
-  // The first segment, if there is one. `args`: the first of them are there, those in memory are
-  // asked for here.
+  // The first segment; whether there is one. `args`: the first of them are there, those in memory
+  // are asked for here.
   __device__ __forceinline__ bool begin(const AttnDecodeArgs& args, Segment& found) {
-    position = rotated(args.num_workgroups);
-    if (args.num_splits > 0) {
-      parts = args.num_splits;
-      end = items(args) * parts;
-      if (position >= end) return false;
-      const Part at = part_at(args, position, small_quotient);
-      const int page = first_page(args, at, parts);
-      fetch(all_args);
-      const Length length = length_of(all_args, at.batch);
-      touched(page);
-      return begin_part(args, at, length, found);
-    }
     // Under way together: lengths, pages, arguments in memory, and what needs none of these.
     const Given given = of_lane(args, 0);
-    const int most_parts = -args.num_splits;
+    const int others = further_lengths(args);
+    const int most_parts = args.num_splits < 0 ? -args.num_splits : args.num_splits;
     int page = 0;
     Part at{};
+    position = rotated(args.num_workgroups);
     if (most_parts > 0) {
       at = part_at(args, position, small_quotient);
       page = first_page(args, at, most_parts);
@@ -145,13 +135,14 @@ class Work {
     const Scan first = scan(args, 0, given);
     const Total total = total_of(args, first);
     touched(page);
-    parts = most_parts > 0 ? chosen(args, total, most_parts) : 0;
+    touched(others);
+    parts = args.num_splits < 0 ? chosen(args, total, most_parts) : args.num_splits;
     if (parts > 0) {
       end = items(args) * parts;
       if (position >= end) return false;
-      const bool is_near = at.batch < kWaveLanes;
       return begin_part(
-          args, at, is_near ? of_lane(first.length, at.batch) : length_of(all_args, at.batch),
+          args, at,
+          at.batch < kWaveLanes ? of_lane(first.length, at.batch) : length_of(all_args, at.batch),
           found);
     }
     const int all = total.tiles * inner(args);
@@ -165,7 +156,8 @@ class Work {
     put_share(args, length, tiles, found);
     return true;
   }
-  __device__ __forceinline__ bool next(Segment& found) {
+  // The next segment, if there is one: `is_there` is false of a part without a tile, which is none.
+  __device__ __forceinline__ bool next(Segment& found, bool& is_there) {
     Arguments& args = anew(all_args);
     position = uniform(position);
     end = uniform(end);
@@ -173,8 +165,10 @@ class Work {
     parts = uniform(parts);
     if (parts > 0) {
       const Part at = part_at(args, position, quotient);
-      return begin_part(args, at, length_of(args, at.batch), found);
+      is_there = begin_part(args, at, length_of(args, at.batch), found);
+      return true;
     }
+    is_there = true;
     base = uniform(base);
     batch = uniform(batch);
     Length length = length_of(args, batch);
@@ -245,28 +239,20 @@ class Work {
     found.nth = found.item - found.batch * inner(args);
     return found;
   }
-  // That part, of a known length, or the next one: one that has no tile is none.
+  // A part of an item of that length; whether it has a tile.
   template <class Of>
-  __device__ __forceinline__ bool begin_part(const Of& args, Part at, Length length,
+  __device__ __forceinline__ bool begin_part(const Of& args, const Part& at, const Length& length,
                                              Segment& found) {
-    int tiles = length.template tiles<S::kTileKeys>();
-    position += args.num_workgroups;
-    while (at.part >= tiles) {
-      if (position >= end) return false;
-      at = part_at(args, position, quotient);
-      length = length_of(anew(all_args), at.batch);
-      tiles = length.template tiles<S::kTileKeys>();
-      position += args.num_workgroups;
-    }
     found.length = length;
     found.begin = at.item;
-    found.tiles = found.end = tiles;
+    found.tiles = found.end = length.template tiles<S::kTileKeys>();
     found.first = found.part = at.part;
     found.step = parts;
     found.batch = at.batch;
     put_inner(args, found, at.nth);
+    position += args.num_workgroups;
     park(position, end, parts);
-    return true;
+    return found.first < found.end;
   }
   // The part of a share that is of one item.
   template <class Of>
@@ -330,6 +316,13 @@ class Work {
     if (args.cache_seqlens) found.length = ((const Global<int32_t>*)args.cache_seqlens)[known];
     if (args.cache_leftpad) found.pad = ((const Global<int32_t>*)args.cache_leftpad)[known];
     return found;
+  }
+  // Those of others than the first 64 sequences are near, too, when they are asked for.
+  static __device__ __forceinline__ int further_lengths(const AttnDecodeArgs& args) {
+    if (args.batch <= kWaveLanes || !args.cache_seqlens) return 0;
+    constexpr int kOfLine = 128 / 4;
+    const int known = min_of((Lane::in_wave() + 2) * kOfLine, args.batch - 1);
+    return ((const Global<int32_t>*)args.cache_seqlens)[known];
   }
   // Of 64 sequences: the lane's own, and tiles: its own, all up to it, and all.
   struct Scan {

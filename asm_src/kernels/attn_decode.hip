@@ -54,13 +54,14 @@ extern "C" __global__ void WORKGROUP(Shape::kLanes, MIN_WAVES) KERNEL(PARAMETERS
   const AttnDecodeArgs early{ARGUMENTS};
   Work<Shape> work(args, __builtin_amdgcn_workgroup_id_x());
   Segment segment;
-  if (!work.begin(early, segment)) return;
+  bool is_there = work.begin(early, segment);
   do {
+    if (!is_there) continue;
     Rows<Shape> rows;
     attend(anew(args), segment, rows);
     work.place(segment);
     Combine<Shape>(anew(args), segment, lds).run(rows);
-  } while (work.next(segment));
+  } while (work.next(segment, is_there));
 }
 
 // Read back from the code object when the manifest is made.
