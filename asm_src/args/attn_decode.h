@@ -68,9 +68,9 @@ typedef struct AttnDecodeArgs {
   int32_t head_dim_v;
   int32_t rotary_dim;  // first columns of q and k_new that are turned; even
   int32_t rotary_interleaved;
-  int32_t page_keys;        // a multiple of 16; without a table those of a row of the cache
-  int32_t num_pages;        // or rows of the cache: indices beyond are taken to be the last one
-  float k_scale;            // of elements of 8 bits
+  int32_t page_keys;  // a multiple of 16; without a table those of a row of the cache
+  int32_t num_pages;  // or rows of the cache: indices beyond are taken to be the last one
+  float k_scale;      // of elements of 8 bits
   float v_scale;
   float softmax_scale_log2;
   float softcap;  // 0 = none

@@ -69,7 +69,7 @@ struct Rows {
       unroll<S::kKSteps>([&]<int c>() {
         const int column = S::column_of_step(c);
         if (row.there && column < args.rotary_dim)
-          q[t][c] = turned<S::kElement>(args, from, column, position);
+          q[t][c] = turning<S::kElement>(args, from, column, position);
       });
     });
   }

@@ -81,7 +81,8 @@ class Cache {
       const int nth = turn % kTurns * S::kKeyTiles + n;
       const Place at = {of_lane(at_.k, nth), of_lane(at_.v, nth)};
       const int k_bytes = S::kPacked ? kAllBytes : uniform(bytes(rows, args.k_seq, args.head_dim));
-      const int v_bytes = S::kPacked ? kAllBytes : uniform(bytes(rows, args.v_seq, args.head_dim_v));
+      const int v_bytes =
+          S::kPacked ? kAllBytes : uniform(bytes(rows, args.v_seq, args.head_dim_v));
       const BufferResource k = raw_buffer((const Global<void>*)at.k, k_bytes);
       const BufferResource v = raw_buffer((const Global<void>*)at.v, v_bytes);
       const bool has_k = !S::kPacked || matrix_row() < rows;

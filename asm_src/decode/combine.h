@@ -44,8 +44,8 @@ class Combine {
       : args(of), segment(with), lds(in) {
     // Under way together, where each would be a trip of its own.
     wanted(args.o, args.o_batch, args.o_seq, args.o_head, args.sinks, args.lse, args.partials,
-           args.counters, args.generation, args.group, args.seqlen_q, args.head_dim_v, args.row_tiles,
-           args.num_heads_kv, 0, 0, 0, 0);
+           args.counters, args.generation, args.group, args.seqlen_q, args.head_dim_v,
+           args.row_tiles, args.num_heads_kv, 0, 0, 0, 0);
     ordered::settle(lane_);  // what follows from it is not computed before the first keys
     parts_ = uniform(segment.parts);
     item_ = uniform((segment.batch * args.num_heads_kv + segment.head) * args.row_tiles +

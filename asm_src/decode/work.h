@@ -8,101 +8,17 @@
 // Else the tiles of all items stand in a row, and every workgroup has an equal share of them: parts
 // of at most two items, and whole ones between.
 #pragma once
-#include "decode/arguments.h"
+#include "decode/length.h"
 #include "decode/shape.h"
 #include "isa/dpp_scan.h"
-#include "isa/ordered.h"
-#include "isa/valu.h"
-
-__device__ __forceinline__ int min_of(int a, int b) { return a < b ? a : b; }
-__device__ __forceinline__ int max_of(int a, int b) { return a > b ? a : b; }
-
-// Of numbers that are not negative: shorter than that of signed ones.
-__device__ __forceinline__ int quotient(int a, int b) { return uint32_t(a) / uint32_t(b); }
-
-// The same of a dividend below 2^21, by fewer instructions: the quotient is off an integer by more
-// than what rounding adds.
-__device__ __forceinline__ int small_quotient(int a, int b) {
-  return uniform(int((float(a) + 0.5f) * v_rcp_f32(float(b))));
-}
-
-// A divisor that is the same in all lanes, and what can be known before the dividend.
-class Divisor {
- public:
-  __device__ __forceinline__ explicit Divisor(int by) : by_(by) {
-    constexpr float kBelow = 0x1.fffffcp31f;  // 2^32 less what rounding may add
-    inverse_ = uniform(uint32_t(v_rcp_f32(float(by_)) * kBelow));
-    inverse_ = uniform(inverse_ + mul_hi(inverse_, -by_ * inverse_));
-    ordered::settle_uniform(inverse_);  // here, not where it is used
-  }
-  // The same as `quotient`.
-  __device__ __forceinline__ int of(int a) const {
-    uint32_t q = mul_hi(a, inverse_), rest = a - q * by_;
-    for (int i = 0; i < 2; ++i) {
-      const bool is_more = rest >= by_;
-      q += is_more;
-      rest -= is_more ? by_ : 0;
-    }
-    return q;
-  }
-
- private:
-  static __device__ __forceinline__ uint32_t mul_hi(uint32_t a, uint32_t b) {
-    return uint64_t(a) * b >> 32;
-  }
-  uint32_t by_, inverse_;
-};
-
-// Keys of a sequence.
-struct Length {
-  int old, all;  // before those appended, and with them
-  int first;     // that any row sees, or that is appended
-  int pad;       // positions without keys
-
-  Length() = default;
-  // From arguments in memory or in registers, `is_paged`: in pages.
-  template <class Of>
-  __device__ __forceinline__ Length(Of& args, bool is_paged, int given, int left_pad) {
-    old = min_of(max_of(given, 0), args.max_seqlen - args.seqlen_new);
-    all = old + args.seqlen_new;
-    pad = max_of(left_pad, 0);
-    first = pad;
-    if (args.window_left >= 0) first = max_of(first, all - args.seqlen_q - args.window_left);
-    if (args.seqlen_new > 0) first = min_of(first, old);
-    first = min_of(first, all);
-    // The 16 keys of a matrix instruction are of one page. Without pages none before the first is
-    // read: there may be anything, and 0 * NaN is NaN.
-    if (is_paged) first &= -kMatrix;
-  }
-  template <int kTileKeys>
-  __device__ __forceinline__ int tiles() const {
-    return max_of((all - first + kTileKeys - 1) / kTileKeys, 1);
-  }
-};
-
-__device__ __forceinline__ Length uniform(Length x) {
-  x.old = uniform(x.old);
-  x.all = uniform(x.all);
-  x.first = uniform(x.first);
-  x.pad = uniform(x.pad);
-  return x;
-}
-
-// Of one sequence that is the same in all lanes.
-__device__ __forceinline__ Length length_of(Arguments& args, int b) {
-  const int given =
-      args.cache_seqlens ? ((Constant<int32_t>*)args.cache_seqlens)[b] : args.max_seqlen;
-  const int pad = args.cache_leftpad ? ((Constant<int32_t>*)args.cache_leftpad)[b] : 0;
-  return uniform(Length(args, args.block_table != 0, given, pad));
-}
 
 struct Segment {
   Length length;
   int batch, head;       // of keys
   int row_tile;          // of the head's rows
   int first, end, step;  // tiles of the item
-  int begin, tiles;      // of the row of all tiles the item's; of parts: the item's number, its tiles
-  int parts, part;       // of the item: from `Work::place`, as the rest
+  int begin, tiles;  // of the row of all tiles the item's; of parts: the item's number, its tiles
+  int parts, part;   // of the item: from `Work::place`, as the rest
   int slot_first, slot;  // of the item's first part, and of its second one
   int slot_step;         // from one to the next
   // What is not needed before all of its keys have been seen.
@@ -126,19 +42,20 @@ class Work {
     const int most_parts = args.num_splits < 0 ? -args.num_splits : args.num_splits;
     int page = 0;
     Part at{};
-    position = rotated(args.num_workgroups);
+    position = workgroup;
     if (most_parts > 0) {
-      at = part_at(args, position, small_quotient);
+      at = part_at(args, position, most_parts, small_quotient);
       page = first_page(args, at, most_parts);
     }
     fetch(all_args);
     const Scan first = scan(args, 0, given);
-    const Total total = total_of(args, first);
+    Total total{};
+    if (args.num_splits <= 0) total = total_of(args, first);
     touched(page);
     touched(others);
     parts = args.num_splits < 0 ? chosen(args, total, most_parts) : args.num_splits;
     if (parts > 0) {
-      end = items(args) * parts;
+      end = items(args) * most_parts;
       if (position >= end) return false;
       return begin_part(
           args, at,
@@ -164,7 +81,7 @@ class Work {
     if (position >= end) return false;
     parts = uniform(parts);
     if (parts > 0) {
-      const Part at = part_at(args, position, quotient);
+      const Part at = part_at(args, position, parts, quotient);
       is_there = begin_part(args, at, length_of(args, at.batch), found);
       return true;
     }
@@ -210,6 +127,7 @@ class Work {
   struct Total {
     int tiles, most;  // of all, and of one
   };
+  static constexpr int kFew = 64;  // items that have a few parts each, even where all CUs are busy
   // A part: its item, and of which item of which sequence that is.
   struct Part {
     int part, item, batch, nth;
@@ -222,19 +140,29 @@ class Work {
   static __device__ __forceinline__ int items(const Of& args) {
     return args.batch * inner(args);
   }
-  // Workgroups go around the XCDs, and so would heads: an XCD that has one head of many reads some of
-  // its L2's channels only. So each eight of them begin with another one.
-  __device__ __forceinline__ int rotated(int count) const {
+  // Workgroups go around the XCDs, and so would heads: an XCD that has one head of many reads some
+  // of its L2's channels only. So each eight of them begin with another one.
+  static __device__ __forceinline__ int rotated(int nth, int count) {
     constexpr int kXcds = 8;
-    const int others = workgroup & -kXcds;
-    const int own = others | ((workgroup + workgroup / kXcds) & (kXcds - 1));
-    return others + kXcds <= count ? own : workgroup;
+    const int others = nth & -kXcds;
+    return others + kXcds <= count ? others | ((nth + nth / kXcds) & (kXcds - 1)) : nth;
   }
+  // Workgroups begin one after the other, those that have nothing to do, too. First parts come
+  // first, where there may be fewer parts than there are workgroups for: lengths may be short, or
+  // one part of each item be enough. Else the parts of an item are neighbours, and it is merged
+  // while others are worked on.
   template <class Of, class Quotient>
-  static __device__ __forceinline__ Part part_at(const Of& args, int nth, Quotient by) {
+  static __device__ __forceinline__ Part part_at(const Of& args, int nth, int parts, Quotient by) {
     Part found;
-    found.part = by(nth, items(args));
-    found.item = nth - found.part * items(args);
+    const int count = items(args);
+    if (count >= kFew && count < S::kBusy) {
+      found.item = by(nth, parts);
+      found.part = nth - found.item * parts;
+    } else {
+      const int of_round = rotated(nth, count * parts);
+      found.part = by(of_round, count);
+      found.item = of_round - found.part * count;
+    }
     found.batch = by(found.item, inner(args));
     found.nth = found.item - found.batch * inner(args);
     return found;
@@ -252,7 +180,7 @@ class Work {
     put_inner(args, found, at.nth);
     position += args.num_workgroups;
     park(position, end, parts);
-    return found.first < found.end;
+    return found.first < min_of(found.end, parts);
   }
   // The part of a share that is of one item.
   template <class Of>
@@ -280,7 +208,8 @@ class Work {
     constexpr int kHalf = kWaveLanes / 2;
     const int step = Lane::in_wave() < kHalf ? of_parts : 1;
     int ahead = Lane::in_wave() % kHalf / S::kKeyTiles * step;
-    ordered::settle(ahead);  // else added in 64 bits, which waits for what half of them is loaded to
+    // Else added in 64 bits, which waits for what half of them is loaded to.
+    ordered::settle(ahead);
     const int key = (at.part + ahead) * S::kTileKeys + Lane::wave() * S::kKeys +
                     Lane::in_wave() % S::kKeyTiles * kMatrix;
     const uint32_t known = min_of(key, args.max_seqlen - 1);
@@ -293,9 +222,10 @@ class Work {
                                         int most) const {
     const uint32_t busy = uint32_t(total.tiles * inner(args)) / S::kBusy, longest = total.most;
     if (longest <= busy) return 1;
-    const bool alike = uint64_t(longest - longest / 8) * uint32_t(args.batch) <= uint32_t(total.tiles);
+    const bool alike =
+        uint64_t(longest - longest / 8) * uint32_t(args.batch) <= uint32_t(total.tiles);
     return alike || longest <= uint32_t(most) || longest <= uint64_t(busy) * uint32_t(most)
-               ? min_of(longest, most)
+               ? min_of(longest, uint32_t(most))
                : 0;
   }
   template <class Of>
@@ -371,8 +301,8 @@ class Work {
     total.most = all_of(scanned(total.most, max_of));
     return total;
   }
-  __device__ __forceinline__ void locate(const AttnDecodeArgs& args, const Scan& first, Length& length,
-                                         int& tiles) {
+  __device__ __forceinline__ void locate(const AttnDecodeArgs& args, const Scan& first,
+                                         Length& length, int& tiles) {
     batch = base = 0;
     const int of_tile = inner(args);
     for (int group = 0; group < groups(args); ++group) {
@@ -394,8 +324,8 @@ class Work {
 
   Arguments& all_args;
   int workgroup;
-  int parts;             // of each item; 0: equal shares
-  int position, end;     // tiles; of parts: parts
-  int share;             // tiles
+  int parts;                // of each item; 0: equal shares
+  int position, end;        // tiles; of parts: parts
+  int share;                // tiles
   int batch = 0, base = 0;  // sequence, and the first of its tiles
 };
