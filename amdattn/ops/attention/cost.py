@@ -24,8 +24,9 @@ _HEAD_CLK, _ALONE = 4475, 0.6
 # Of one that has its SIMD for itself from its start on, beside its heads.
 _LONE_CLK = 2700
 
-# For the last part of a tile, to merge a part of 256 rows, and to begin with that.
-_MERGED_CLK, _FIRST_MERGED_CLK = 12000, 10000
+# For the last part of a tile, to begin to merge, and to do so with a part of 256 rows; and what
+# its parts lose since they share fewer keys in the L2.
+_FIRST_MERGED_CLK, _MERGED_CLK, _APART_CLK = 4000, 9000, 6000
 
 # A second launch, after a gap that counts at the peak clock, which favours no split.
 _MERGE_CLK = 9000  # of a workgroup
@@ -101,7 +102,7 @@ def partial_bytes(kernel: KernelSpec, parts: int) -> int:
 def merging_clk(kernel: KernelSpec, tiles: int, parts: int, props: DeviceProps) -> float:
     """Clocks that it takes to merge tiles in so many parts each, from when the parts are done."""
     if merges_itself(kernel, tiles, parts, props):
-        return _merged_clk(kernel, tiles, parts, props)
+        return _APART_CLK + _merged_clk(kernel, tiles, parts, props)
     return merge_clk(kernel, tiles * parts, props)
 
 
