@@ -8,17 +8,17 @@
 typedef struct AttnDecodeArgs {
   // In scalar registers when a workgroup starts: what it waits for before its first keys.
   uint64_t cache_seqlens;  // int32 [batch], keys before those appended; 0 = all have max_seqlen
+  uint64_t block_table;    // int32 [batch, table_stride]; 0 = no pages
+  uint64_t cache_leftpad;  // int32 [batch], positions before it hold no key; 0 = none
   int32_t batch;
-  int32_t num_splits;  // parts of every item; 0 = equal shares of the whole work
-  int32_t max_seqlen;  // lengths beyond are taken to be this, after appending
-  int32_t seqlen_new;
+  int32_t num_splits;  // parts of every item; -n = at most n if lengths are alike; 0, or if they
+                       // are not = equal shares of the whole work
   int32_t num_workgroups;
   int32_t num_heads_kv;
   int32_t row_tiles;  // tiles of rows of an item's sequence and head
-  int32_t seqlen_q;
-  int32_t window_left;     // keys before a row's diagonal that it sees; -1 = all
-  int32_t window_right;    // behind it
-  uint64_t cache_leftpad;  // int32 [batch], positions before it hold no key; 0 = none
+  int32_t table_stride;
+  int32_t max_seqlen;       // lengths beyond are taken to be this, after appending
+  int32_t page_reciprocal;  // ceil(2^32 / page_keys) as bits
   // In memory.
   uint64_t q;                // [batch, seqlen_q, num_heads_q, head_dim] device address
   uint64_t k;                // [pages or rows of the cache, page_keys, num_heads_kv, head_dim]
@@ -30,7 +30,6 @@ typedef struct AttnDecodeArgs {
   uint64_t rotary_cos;       // [positions, rotary_dim / 2], compact, of the type of q; 0 = none
   uint64_t rotary_sin;       // the same
   uint64_t cache_batch_idx;  // int32 [batch]; 0 = b
-  uint64_t block_table;      // int32 [batch, table_stride]; 0 = no pages
   uint64_t sinks;            // float32 [num_heads_q]; 0 = none
   uint64_t k_scales;         // float32, of a head, for elements of 8 bits; 0 = k_scale of all
   uint64_t v_scales;         // the same
@@ -53,6 +52,10 @@ typedef struct AttnDecodeArgs {
   int64_t v_new_head;
   int32_t k_seq;  // of 16 positions' worth of bytes at most 2^30
   int32_t v_seq;
+  int32_t window_right;  // behind a row's diagonal that it sees; -1 = all
+  int32_t window_left;   // keys before it
+  int32_t seqlen_new;
+  int32_t seqlen_q;
   int32_t k_chunk;       // packed: from 16 bytes of a key to its next ones
   int32_t v_column;      // packed
   int32_t v_chunk;       // packed: from x keys of a column to the next ones
@@ -60,16 +63,14 @@ typedef struct AttnDecodeArgs {
   int32_t v_scale_head;
   int32_t k_new_seq;
   int32_t v_new_seq;
-  int32_t table_stride;
   int32_t group;  // query heads of a head of keys
   int32_t head_dim;
   int32_t head_dim_v;
   int32_t rotary_dim;  // first columns of q and k_new that are turned; even
   int32_t rotary_interleaved;
-  int32_t page_keys;        // a multiple of 16; without a table those of a row of the cache
-  int32_t page_reciprocal;  // ceil(2^32 / page_keys) as bits
-  int32_t num_pages;        // or rows of the cache: indices beyond are taken to be the last one
-  float k_scale;            // of elements of 8 bits
+  int32_t page_keys;  // a multiple of 16; without a table those of a row of the cache
+  int32_t num_pages;  // or rows of the cache: indices beyond are taken to be the last one
+  float k_scale;      // of elements of 8 bits
   float v_scale;
   float softmax_scale_log2;
   float softcap;  // 0 = none

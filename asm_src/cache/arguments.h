@@ -2,6 +2,7 @@
 // own.
 #pragma once
 #include "isa/uniform.h"
+#include "tile/integers.h"
 // clang-format off
 #include "args/cache_rows.h"
 // clang-format on
@@ -13,7 +14,3 @@ using RowsArguments = Constant<CacheRowsArgs>;
 __device__ __forceinline__ RowsArguments& anew(RowsArguments& args) {
   return *(RowsArguments*)anew((uint64_t)&args);
 }
-
-__device__ __forceinline__ int least_of(int a, int b) { return a < b ? a : b; }
-__device__ __forceinline__ uint32_t least_of(uint32_t a, uint32_t b) { return a < b ? a : b; }
-__device__ __forceinline__ int most_of(int a, int b) { return a > b ? a : b; }

@@ -1,5 +1,4 @@
-// Rotary embedding of eight neighbours of a row: turned in float32, rounded once. The same numbers
-// as decode/rotary.h has them, to the bit.
+// Rotary embedding of eight neighbours of a row: turned in float32, rounded once.
 #pragma once
 #include "isa/global.h"
 #include "tile/round.h"
@@ -20,12 +19,11 @@ __device__ __forceinline__ float angle_of(Words x, int i) {
   return float_of<kOf>(x[i / 2] >> 16 * (i % 2) & 0xffff);
 }
 
-// Columns `column` .. + 7 of a row at `position`.
+// Columns `column` .. + 7 of a row at `position`, of those that are turned.
 template <Element kOf>
-__device__ __forceinline__ bf16x8 turned_by(const Angles& angles, const Global<uint16_t>* row,
-                                            int column, int position) {
+__device__ __forceinline__ bf16x8 turning(const Angles& angles, const Global<uint16_t>* row,
+                                          int column, int position) {
   const bf16x8 own = global_load_dwordx4(row + column);
-  if (!angles.cos || column >= angles.dim) return own;
   const int half = angles.dim / 2;
   const int64_t at = int64_t(position) * half;
   bf16x8 result;
@@ -52,4 +50,11 @@ __device__ __forceinline__ bf16x8 turned_by(const Angles& angles, const Global<u
   for (int i = 0; i < 4; ++i)
     result[i] = round_pair<kOf, Rounding::kNearestEven>(x[2 * i], x[2 * i + 1]);
   return result;
+}
+// The same of any columns.
+template <Element kOf>
+__device__ __forceinline__ bf16x8 turned_by(const Angles& angles, const Global<uint16_t>* row,
+                                            int column, int position) {
+  if (!angles.cos || column >= angles.dim) return global_load_dwordx4(row + column);
+  return turning<kOf>(angles, row, column, position);
 }

@@ -45,7 +45,7 @@ class CacheRows {
   static __device__ __forceinline__ int entry_of(RowsArguments& args, int b) {
     int entry = b;
     if (args.cache_batch_idx) entry = ((const Global<int32_t>*)args.cache_batch_idx)[b];
-    return least_of(most_of(entry, 0), args.num_pages - 1);
+    return min_of(max_of(entry, 0), args.num_pages - 1);
   }
 
   // A piece of the 16 positions from `first` on, as far as the sequence has them. Whether the table
@@ -60,7 +60,7 @@ class CacheRows {
       const auto* table = (const Global<int32_t>*)args.block_table;
       const int given = uniform(table[int64_t(share.batch) * args.table_stride + nth]);
       misled = uint32_t(given) >= uint32_t(args.num_pages);
-      page = least_of(most_of(given, 0), args.num_pages - 1);
+      page = min_of(max_of(given, 0), args.num_pages - 1);
       within = first - nth * args.page_keys;
     } else {
       page = uniform(entry_of(args, share.batch));
@@ -123,7 +123,7 @@ class CacheRows {
     const OfLane lane(part.columns);
     if (!lane.is_there()) return;
     // Of rows, key by key of a head.
-    const int rows = kUnitKeys * least_of(head + args.piece_heads, args.num_heads_kv);
+    const int rows = kUnitKeys * min_of(head + args.piece_heads, args.num_heads_kv);
     const int max_rows = args.max_rows;
     int i = kUnitKeys * head + lane.item;
     const bool is_whole =

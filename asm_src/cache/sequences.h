@@ -18,23 +18,23 @@ struct Sequence {
     pad = 0;
     int rows = args.seqlen_q;
     if (args.cu_seqlens_kv) {
-      rows = least_of(difference(args.cu_seqlens_q, b), rows);
-      old = least_of(difference(args.cu_seqlens_kv, b), args.max_seqlen);
+      rows = min_of(difference(args.cu_seqlens_q, b), rows);
+      old = min_of(difference(args.cu_seqlens_kv, b), args.max_seqlen);
     } else {
       const int given = args.cache_seqlens ? element(args.cache_seqlens, b) : args.max_seqlen;
-      old = least_of(most_of(given, 0), args.max_seqlen - args.seqlen_new);
+      old = min_of(max_of(given, 0), args.max_seqlen - args.seqlen_new);
     }
     all = old + args.seqlen_new;
-    if (args.cache_leftpad) pad = least_of(most_of(element(args.cache_leftpad, b), 0), all);
+    if (args.cache_leftpad) pad = min_of(max_of(element(args.cache_leftpad, b), 0), all);
     first = pad;
     if (!args.k_rows) {
       first = old;
     } else if (args.window_left >= 0) {
-      const int seen = most_of(all - rows - args.window_left, pad) - pad;
+      const int seen = max_of(all - rows - args.window_left, pad) - pad;
       first = pad + (seen & -kMostBlock);
     }
-    if (args.seqlen_new > 0) first = least_of(first, old);
-    first = least_of(first, all);
+    if (args.seqlen_new > 0) first = min_of(first, old);
+    first = min_of(first, all);
     if (args.block_table) first &= -kUnitKeys;
   }
   __device__ __forceinline__ int keys() const { return all - pad; }
@@ -45,7 +45,7 @@ struct Sequence {
     return ((const Global<int32_t>*)of)[b];
   }
   static __device__ __forceinline__ int difference(uint64_t sums, int b) {
-    return most_of(element(sums, b + 1) - element(sums, b), 0);
+    return max_of(element(sums, b + 1) - element(sums, b), 0);
   }
 };
 
@@ -79,7 +79,7 @@ struct Group {
 
   __device__ __forceinline__ Group(RowsArguments& args, int first) {
     const int b = first + Lane::in_wave();
-    own = Sequence(args, least_of(b, args.batch - 1));
+    own = Sequence(args, min_of(b, args.batch - 1));
     units = b < args.batch ? own.units() : 0;
     rows = b < args.batch ? own.keys() : 0;
     units_upto = sum_upto(units);
@@ -114,7 +114,7 @@ class Share {
     const uint32_t share = (total + count - 1) / count;
     if (nth * share >= total) return;
     position = nth * share;
-    end = least_of(position + share, total);
+    end = min_of(position + share, total);
     const int unit = position / pieces;
     if (unit < first.all_units()) {
       find(first, unit);

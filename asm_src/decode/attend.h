@@ -41,16 +41,11 @@ struct Rows {
       end_of_all = min_of(end_of_all, length.all - args.seqlen_q + args.window_right + 1);
     unroll<S::kTiles>([&]<int t>() {
       const Row row = Row::of<S>(args, segment, t * kMatrix + matrix_row());
-      const auto* from = (const Global<uint16_t>*)args.q + segment.batch * args.q_batch +
-                         (row.there ? row.query : 0) * args.q_seq +
-                         (row.there ? row.head : 0) * args.q_head;
-      const bool masked = args.window_left >= 0 || args.window_right >= 0;
-      const int position = length.old + (masked && row.there ? row.query : 0);
+      const auto* from = row_of_q(args, segment, row);
       unroll<S::kKSteps>([&]<int c>() {
         const int column = S::column_of_step(c);
         q[t][c] = bf16x8{};
-        if (row.there && column < args.head_dim)
-          q[t][c] = turned<S::kElement>(args, from, column, position);
+        if (row.there && column < args.head_dim) q[t][c] = global_load_dwordx4(from + column);
       });
       const int diagonal = row.query + length.all - args.seqlen_q;
       first[t] = length.pad;
@@ -60,6 +55,22 @@ struct Rows {
       greatest[t] = -kInf;
       sum[t] = 0;
       for (int i = 0; i < S::kProducts; ++i) o[t][i] = f32x4{};
+    });
+  }
+  // Q again, of columns that are turned. Nothing waits for what was loaded before.
+  __device__ __forceinline__ void turn(Arguments& args, const Segment& segment,
+                                       const Length& length) {
+    if (!args.rotary_cos) return;
+    const bool masked = args.window_left >= 0 || args.window_right >= 0;
+    unroll<S::kTiles>([&]<int t>() {
+      const Row row = Row::of<S>(args, segment, t * kMatrix + matrix_row());
+      const auto* from = row_of_q(args, segment, row);
+      const int position = length.old + (masked && row.there ? row.query : 0);
+      unroll<S::kKSteps>([&]<int c>() {
+        const int column = S::column_of_step(c);
+        if (row.there && column < args.rotary_dim)
+          q[t][c] = turning<S::kElement>(args, from, column, position);
+      });
     });
   }
 
@@ -104,6 +115,12 @@ struct Rows {
   }
 
  private:
+  static __device__ __forceinline__ const Global<uint16_t>* row_of_q(Arguments& args,
+                                                                     const Segment& segment,
+                                                                     const Row& row) {
+    return (const Global<uint16_t>*)args.q + segment.batch * args.q_batch +
+           (row.there ? row.query : 0) * args.q_seq + (row.there ? row.head : 0) * args.q_head;
+  }
   // O^T += V^T P^T.
   template <int t>
   __device__ __forceinline__ void add(const Chunk<S>& chunk,

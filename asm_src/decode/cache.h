@@ -27,18 +27,18 @@ class Cache {
     if (args.cache_batch_idx) row_ = ((Constant<int32_t>*)args.cache_batch_idx)[batch_];
     row_ = min_of(max_of(row_, 0), args.num_pages - 1);
     first_ = length_.first + segment.first * S::kTileKeys + Lane::wave() * S::kKeys;
+    step_ = segment.step * S::kTileKeys;
     end_ = min_of(length_.first + segment.end * S::kTileKeys, length_.all);
+    k_ = args.k + head_ * args.k_head * S::kBytes;
+    v_ = args.v + head_ * args.v_head * S::kBytes;
     table_ = 0;
     if (args.block_table) {
       table_ = args.block_table + int64_t(batch_) * args.table_stride * 4;
-      look_up(args, 0);
-    }
-    k_ = args.k + head_ * args.k_head * S::kBytes;
-    v_ = args.v + head_ * args.v_head * S::kBytes;
-    if (!table_) {
+    } else {
       k_ += row_ * args.k_page * S::kBytes;
       v_ += row_ * args.v_page * S::kBytes;
     }
+    look_up(args, 0);
     // Loaded for all lanes, not where one needs them.
     const int k_seq = args.k_seq, dim = args.head_dim, dim_v = args.head_dim_v;
     const int v_seq = S::kPacked ? args.v_chunk : args.v_seq,
@@ -64,25 +64,25 @@ class Cache {
   __device__ __forceinline__ float v_scale() const { return S::kFp8 ? v_scale_ : 1; }
   // Whether the table named a page that is not there, to any lane.
   __device__ __forceinline__ bool is_misled() const { return table_ && any_lane(misled_); }
-  // Keys of the wave begin there, those of the segment end there.
+  // Keys of the wave begin there, the next turn's so many behind them; those of the segment end.
   __device__ __forceinline__ int first() const { return first_; }
+  __device__ __forceinline__ int step() const { return step_; }
   __device__ __forceinline__ int end() const { return end_; }
 
-  // The keys from `key` on: of a turn behind the last one that was loaded.
-  __device__ __forceinline__ void load(Chunk<S>& to, int key) {
+  // The keys from `key` on, which are those of turn `turn`: of one behind the last that was loaded.
+  __device__ __forceinline__ void load(Chunk<S>& to, int key, int turn) {
     Arguments& args = all_args;
-    const int last = min_of(end_, length_.old), turn = uint32_t(key - first_) / S::kTileKeys;
-    if (table_ && turn > 0 && turn % kTurns == 0) look_up(args, turn);
+    const int last = min_of(end_, length_.old);
+    if (turn > 0 && turn % kTurns == 0) look_up(anew(all_args), turn);
     unroll<S::kKeyTiles>([&]<int n>() {
       // The compiler bounds by a vector instruction: descriptors would be of lanes.
       const int first = key + n * kMatrix;
       const int rows = uniform(max_of(min_of(last - first, kMatrix), 0));
       const int nth = turn % kTurns * S::kKeyTiles + n;
-      const Place at = table_ ? place(args, __builtin_amdgcn_readlane(page_, nth),
-                                      __builtin_amdgcn_readlane(within_, nth))
-                              : place(args, 0, first);
-      const int k_bytes = S::kPacked ? kAllBytes : bytes(rows, args.k_seq, args.head_dim);
-      const int v_bytes = S::kPacked ? kAllBytes : bytes(rows, args.v_seq, args.head_dim_v);
+      const Place at = {of_lane(at_.k, nth), of_lane(at_.v, nth)};
+      const int k_bytes = S::kPacked ? kAllBytes : uniform(bytes(rows, args.k_seq, args.head_dim));
+      const int v_bytes =
+          S::kPacked ? kAllBytes : uniform(bytes(rows, args.v_seq, args.head_dim_v));
       const BufferResource k = raw_buffer((const Global<void>*)at.k, k_bytes);
       const BufferResource v = raw_buffer((const Global<void>*)at.v, v_bytes);
       const bool has_k = !S::kPacked || matrix_row() < rows;
@@ -154,16 +154,23 @@ class Cache {
   static __device__ __forceinline__ int page_that_is(Arguments& args, int given) {
     return min_of(max_of(given, 0), args.num_pages - 1);
   }
-  // The pages of the turns from `turn` on: one of 16 keys in a lane. None behind the last key.
+  // Where the keys of the turns from `turn` on are: 16 of them in a lane. No pages behind the last.
   __device__ __forceinline__ void look_up(Arguments& args, int turn) {
     const int nth = turn + Lane::in_wave() / S::kKeyTiles;
-    const int key = first_ + nth * S::kTileKeys + Lane::in_wave() % S::kKeyTiles * kMatrix;
+    const int key = first_ + nth * step_ + Lane::in_wave() % S::kKeyTiles * kMatrix;
+    if (!table_) {
+      at_ = place(args, 0, key);
+      return;
+    }
     const int last = min_of(end_, length_.old);
-    const int page = nth_page(args, min_of(key, last - 1));
+    const int page = nth_page(args, key < last ? key : min_of(first_, last - 1));
     const int given = ((const Global<int32_t>*)table_)[page];
     misled_ |= key < last && uint32_t(given) >= uint32_t(args.num_pages);
-    page_ = page_that_is(args, given);
-    within_ = key - page * args.page_keys;
+    at_ = place(args, page_that_is(args, given), key - page * args.page_keys);
+  }
+  static __device__ __forceinline__ uint64_t of_lane(uint64_t x, int lane) {
+    return uint64_t(uint32_t(__builtin_amdgcn_readlane(uint32_t(x >> 32), lane))) << 32 |
+           uint32_t(__builtin_amdgcn_readlane(uint32_t(x), lane));
   }
   __device__ __forceinline__ Place place(Arguments& args, int page, int within) const {
     const int64_t v_within =
@@ -282,8 +289,8 @@ class Cache {
   Arguments& all_args;
   int batch_, head_, row_;
   bool appends_, writes_, misled_ = false;
-  int first_, end_;         // keys
-  int page_, within_;       // of the lane's 16 keys: the page, and where in it
+  int first_, step_, end_;  // keys
+  Place at_;                // of the lane's 16 keys
   uint64_t k_, v_, table_;  // of the head; without pages of the row, too
   Length length_;
   float k_scale_, v_scale_;

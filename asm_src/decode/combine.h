@@ -11,25 +11,28 @@ inline constexpr int kArrivals = 0xffff, kGenerationBit = 17;  // of a counter, 
 struct Sums {
   float greatest, sum;
   f32x4 o[2] = {};
-  __device__ __forceinline__ void scale(float to) {
-    const float factor = v_exp_f32(greatest - (to == -kInf ? 0 : to));
-    greatest = to;
-    sum *= factor;
-    for (f32x4& x : o) x *= factor;
-  }
-  __device__ __forceinline__ void add(Sums other) {
-    const float most = v_max_f32(greatest, other.greatest);
-    scale(most);
-    other.scale(most);
-    sum += other.sum;
-    for (int i = 0; i < 2; ++i) o[i] += other.o[i];
+  // All of them by one reference: the greatest of theirs.
+  template <int kCount>
+  static __device__ __forceinline__ Sums of(const Sums (&each)[kCount]) {
+    Sums all{each[0].greatest, 0};
+    for (int n = 1; n < kCount; ++n) all.greatest = v_max_f32(all.greatest, each[n].greatest);
+    const float base = all.greatest == -kInf ? 0 : all.greatest;
+    for (int n = 0; n < kCount; ++n) {
+      const float factor = v_exp_f32(each[n].greatest - base), sum = each[n].sum * factor;
+      all.sum = n == 0 ? sum : all.sum + sum;
+      for (int i = 0; i < 2; ++i) {
+        const f32x4 o = each[n].o[i] * factor;
+        all.o[i] = n == 0 ? o : all.o[i] + o;
+      }
+    }
+    return all;
   }
 };
 
 template <class S>
 struct Exchange {
   static constexpr int kPitch = S::kPanel + 4;  // floats
-  float o[S::kWaves][kMatrix][kPitch];
+  alignas(16) float o[S::kWaves][kMatrix][kPitch];
   float greatest[S::kWaves][kMatrix], sum[S::kWaves][kMatrix];
   int arrived;
 };
@@ -39,6 +42,11 @@ class Combine {
  public:
   __device__ __forceinline__ Combine(Arguments& of, const Segment& with, Local<Exchange<S>>& in)
       : args(of), segment(with), lds(in) {
+    // Under way together, where each would be a trip of its own.
+    wanted(args.o, args.o_batch, args.o_seq, args.o_head, args.sinks, args.lse, args.partials,
+           args.counters, args.generation, args.group, args.seqlen_q, args.head_dim_v,
+           args.row_tiles, args.num_heads_kv, 0, 0, 0, 0);
+    ordered::settle(lane_);  // what follows from it is not computed before the first keys
     parts_ = uniform(segment.parts);
     item_ = uniform((segment.batch * args.num_heads_kv + segment.head) * args.row_tiles +
                     segment.row_tile);
@@ -69,22 +77,27 @@ class Combine {
   }
 
  private:
+  static __device__ __forceinline__ uint64_t counter_of(Arguments& args, int item) {
+    return args.counters + int64_t(item) * 8;
+  }
   static constexpr int kLanesOfRow = S::kLanes / kMatrix;
   static constexpr int kSlot = S::kRows * (S::kColumns + 2) * 4;  // bytes
   static constexpr int kColumnsOfLane = 8;
 
-  static __device__ __forceinline__ int row() { return Lane::in_workgroup() / kLanesOfRow; }
-  static __device__ __forceinline__ int column() {
-    return Lane::in_workgroup() % kLanesOfRow * kColumnsOfLane;
-  }
+  __device__ __forceinline__ int row() const { return lane_ / kLanesOfRow; }
+  __device__ __forceinline__ int column() const { return lane_ % kLanesOfRow * kColumnsOfLane; }
+  // As tile/operand.h has them.
+  __device__ __forceinline__ int matrix_row() const { return lane_ % kMatrix; }
+  __device__ __forceinline__ int lane_group() const { return lane_ / kMatrix % kLaneGroups; }
+  __device__ __forceinline__ int wave() const { return lane_ / kWaveLanes; }
   template <int p>
-  static __device__ __forceinline__ bool has_columns() {
+  __device__ __forceinline__ bool has_columns() const {
     return column() < S::columns_of(p);
   }
   template <int t, int p>
   __device__ __forceinline__ void put(const Rows<S>& rows) const {
     constexpr int kEach = S::each(p);
-    auto& to = lds.o[Lane::wave()][matrix_row()];
+    auto& to = lds.o[wave()][matrix_row()];
     if constexpr (S::kPacked) {
       for (int c = 0; c < kEach; ++c)
         *(Local<f32x4>*)&to[c * kMatrix + 4 * lane_group()] = rows.o[t][p * 8 + c];
@@ -96,8 +109,8 @@ class Combine {
           *(Local<f32x4>*)&to[S::column_of_row(p, 4 * lane_group() + j) + c] = x;
         }
     }
-    lds.greatest[Lane::wave()][matrix_row()] = rows.greatest[t];
-    lds.sum[Lane::wave()][matrix_row()] = rows.sum[t];
+    lds.greatest[wave()][matrix_row()] = rows.greatest[t];
+    lds.sum[wave()][matrix_row()] = rows.sum[t];
   }
   __device__ __forceinline__ Sums of_wave(int wave) const {
     Sums sums{lds.greatest[wave][row()], lds.sum[wave][row()]};
@@ -106,9 +119,9 @@ class Combine {
     return sums;
   }
   __device__ __forceinline__ Sums over_waves() const {
-    Sums sums = of_wave(0);
-    for (int w = 1; w < S::kWaves; ++w) sums.add(of_wave(w));
-    return sums;
+    Sums each[S::kWaves];
+    unroll<S::kWaves>([&]<int w>() { each[w] = of_wave(w); });
+    return Sums::of(each);
   }
 
   // ---- Parts in memory: O of all rows, then maximum and sum of each.
@@ -116,10 +129,10 @@ class Combine {
     return args.partials + int64_t(segment.slot_of(part)) * kSlot;
   }
   template <int p>
-  static __device__ __forceinline__ uint32_t offset_of_o(int t) {
+  __device__ __forceinline__ uint32_t offset_of_o(int t) const {
     return ((t * kMatrix + row()) * S::kColumns + p * S::kPanel + column()) * 4;
   }
-  static __device__ __forceinline__ uint32_t offset_of_sum(int t) {
+  __device__ __forceinline__ uint32_t offset_of_sum(int t) const {
     return (S::kRows * S::kColumns + (t * kMatrix + row()) * 2) * 4;
   }
   template <int p>
@@ -135,7 +148,7 @@ class Combine {
   }
   template <int p>
   __device__ __forceinline__ Sums over_parts(int t) const {
-    constexpr int kAtOnce = 4;
+    constexpr int kAtOnce = 8;
     Sums sums{-kInf, 0, {}};
     for (int first = 0; first < parts_; first += kAtOnce) {
       u32x4 o[kAtOnce][2];
@@ -148,16 +161,19 @@ class Combine {
       }
       ordered::keep(offset_of_o<p>(t), offset_of_sum(t));
       ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+      Sums each[kAtOnce + 1];
+      each[kAtOnce] = sums;
       for (int n = 0; n < kAtOnce; ++n) {
         ordered::settle(o[n][0]);
         ordered::settle(o[n][1]);
         ordered::settle(sum[n]);
-        if (first + n >= parts_) continue;
-        Sums other{__builtin_bit_cast(float, uint32_t(sum[n])),
-                   __builtin_bit_cast(float, uint32_t(sum[n] >> 32))};
-        for (int i = 0; i < 2; ++i) other.o[i] = __builtin_bit_cast(f32x4, o[n][i]);
-        sums.add(other);
+        // One that is there twice counts once.
+        const bool is_one = first + n < parts_;
+        each[n].greatest = is_one ? __builtin_bit_cast(float, uint32_t(sum[n])) : -kInf;
+        each[n].sum = __builtin_bit_cast(float, uint32_t(sum[n] >> 32));
+        for (int i = 0; i < 2; ++i) each[n].o[i] = __builtin_bit_cast(f32x4, o[n][i]);
       }
+      sums = Sums::of(each);
     }
     return sums;
   }
@@ -167,8 +183,8 @@ class Combine {
     ordered::buffer_wbl2_sc1();
     ordered::s_waitcnt<0, ordered::kAnyLgkm>();
     s_barrier();
-    const uint64_t counter = args.counters + int64_t(item_) * 8;
-    if (Lane::in_workgroup() == 0) {
+    const uint64_t counter = counter_of(args, item_);
+    if (lane_ == 0) {
       uint64_t before;
       ordered::end_clause();
       ordered::global_atomic_umax_x2(counter, 0, args.generation << kGenerationBit);
@@ -181,7 +197,7 @@ class Combine {
     }
     s_barrier();
     const bool last = __builtin_amdgcn_readfirstlane(lds.arrived) == parts_ - 1;
-    if (last && Lane::in_workgroup() == 0) ordered::global_store_dwordx2_sc1(counter, 0, 0);
+    if (last && lane_ == 0) ordered::global_store_dwordx2_sc1(counter, 0, 0);
     return last;
   }
 
@@ -192,7 +208,7 @@ class Combine {
     if (!of.there) return;
     if (args.sinks) {
       const float sink = ((const Global<float>*)args.sinks)[of.head] * kLog2E;
-      sums.add(Sums{sink, sink == -kInf ? 0.f : 1.f, {}});
+      sums = Sums::of({sums, Sums{sink, sink == -kInf ? 0.f : 1.f, {}}});
     }
     const int first = p * S::kPanel + column();
     if (first == 0 && args.lse)
@@ -218,5 +234,6 @@ class Combine {
   const Segment& segment;
   Local<Exchange<S>>& lds;
   int item_, parts_;
+  uint32_t lane_ = Lane::in_workgroup();
   float scale_;
 };

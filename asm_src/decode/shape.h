@@ -42,6 +42,9 @@ struct DecodeShape {
   static constexpr int kKeysOfLane = kMatrix / kLaneGroups;  // of 16
   static constexpr int kVRows = kKeysOfLane * kBytes / 2;    // loads of a panel, in rows
   static constexpr int kVLoads = kPacked ? kProducts : kVRows * kPanels;  // of 16 keys
+  // Workgroups that ask for as much as memory has, each a CU's: the others may have nothing to do.
+  // Where what is computed takes longer than that, all are wanted.
+  static constexpr int kBusy = kFp8 || kTiles > 1 ? 256 : kColumns < kPanel ? 128 : 64;
   static_assert(kColumns % 64 == 0 && kRows % kMatrix == 0);
   static_assert(!kFp8 || kPacked || kColumns % kPanel == 0);
 

@@ -1,100 +1,28 @@
 // Which keys of which item a workgroup has. An item is a tile of rows, a head of keys, a sequence.
 //
-// Without a number of parts the tiles of all items stand in a row, and every workgroup has an equal
-// share of them: parts of at most two items, and whole ones between. With a number of parts each
-// item has so many, whose borders depend on its own length only.
+// In so many parts of each item: tile p of the item's keys is the first one of part p, and every
+// so manieth after it. Which item a workgroup has, and where its first keys are, is then known
+// before any length is. Parts are given; or chosen from the lengths, if they are alike enough that
+// the workgroup with the most keys holds nobody up: one part, which nobody has to merge, where the
+// workgroups that there then are ask for as much as memory has.
+// Else the tiles of all items stand in a row, and every workgroup has an equal share of them: parts
+// of at most two items, and whole ones between.
 #pragma once
-#include "decode/arguments.h"
+#include "decode/length.h"
 #include "decode/shape.h"
 #include "isa/dpp_scan.h"
-#include "isa/ordered.h"
-#include "isa/valu.h"
-
-__device__ __forceinline__ int min_of(int a, int b) { return a < b ? a : b; }
-__device__ __forceinline__ int max_of(int a, int b) { return a > b ? a : b; }
-
-// Of numbers that are not negative: shorter than that of signed ones.
-__device__ __forceinline__ int quotient(int a, int b) { return uint32_t(a) / uint32_t(b); }
-
-// A divisor that is the same in all lanes, and what can be known before the dividend.
-class Divisor {
- public:
-  __device__ __forceinline__ explicit Divisor(int by) : by_(by) {
-    constexpr float kBelow = 0x1.fffffcp31f;  // 2^32 less what rounding may add
-    inverse_ = uniform(uint32_t(v_rcp_f32(float(by_)) * kBelow));
-    inverse_ = uniform(inverse_ + mul_hi(inverse_, -by_ * inverse_));
-    ordered::settle_uniform(inverse_);  // here, not where it is used
-  }
-  // The same as `quotient`.
-  __device__ __forceinline__ int of(int a) const {
-    uint32_t q = mul_hi(a, inverse_), rest = a - q * by_;
-    for (int i = 0; i < 2; ++i) {
-      const bool is_more = rest >= by_;
-      q += is_more;
-      rest -= is_more ? by_ : 0;
-    }
-    return q;
-  }
-
- private:
-  static __device__ __forceinline__ uint32_t mul_hi(uint32_t a, uint32_t b) {
-    return uint64_t(a) * b >> 32;
-  }
-  uint32_t by_, inverse_;
-};
-
-// Keys of a sequence.
-struct Length {
-  int old, all;  // before those appended, and with them
-  int first;     // that any row sees, or that is appended
-  int pad;       // positions without keys
-
-  Length() = default;
-  // From arguments in memory or in registers, `is_paged`: in pages.
-  template <class Of>
-  __device__ __forceinline__ Length(Of& args, bool is_paged, int given, int left_pad) {
-    old = min_of(max_of(given, 0), args.max_seqlen - args.seqlen_new);
-    all = old + args.seqlen_new;
-    pad = max_of(left_pad, 0);
-    first = pad;
-    if (args.window_left >= 0) first = max_of(first, all - args.seqlen_q - args.window_left);
-    if (args.seqlen_new > 0) first = min_of(first, old);
-    first = min_of(first, all);
-    // The 16 keys of a matrix instruction are of one page. Without pages none before the first is
-    // read: there may be anything, and 0 * NaN is NaN.
-    if (is_paged) first &= -kMatrix;
-  }
-  template <int kTileKeys>
-  __device__ __forceinline__ int tiles() const {
-    return max_of((all - first + kTileKeys - 1) / kTileKeys, 1);
-  }
-};
-
-__device__ __forceinline__ Length uniform(Length x) {
-  x.old = uniform(x.old);
-  x.all = uniform(x.all);
-  x.first = uniform(x.first);
-  x.pad = uniform(x.pad);
-  return x;
-}
-
-// Of one sequence that is the same in all lanes.
-__device__ __forceinline__ Length length_of(Arguments& args, int b) {
-  const int given =
-      args.cache_seqlens ? ((Constant<int32_t>*)args.cache_seqlens)[b] : args.max_seqlen;
-  const int pad = args.cache_leftpad ? ((Constant<int32_t>*)args.cache_leftpad)[b] : 0;
-  return uniform(Length(args, args.block_table != 0, given, pad));
-}
 
 struct Segment {
   Length length;
   int batch, head;       // of keys
   int row_tile;          // of the head's rows
-  int first, end;        // tiles of the item
-  int begin, tiles;      // of the row of all tiles the item's; with a number of parts: which part
-  int parts, part;       // of the item: from `Work::place`, as the rest
+  int first, end, step;  // tiles of the item
+  int begin, tiles;  // of the row of all tiles the item's; of parts: the item's number, its tiles
+  int parts, part;   // of the item: from `Work::place`, as the rest
   int slot_first, slot;  // of the item's first part, and of its second one
   int slot_step;         // from one to the next
+  // What is not needed before all of its keys have been seen.
+  __device__ __forceinline__ void park() { ::park(begin, tiles, part); }
   __device__ __forceinline__ int slot_of(int p) const {
     return uniform(p == 0 ? slot_first : slot + (p - 1) * slot_step);
   }
@@ -103,115 +31,210 @@ struct Segment {
 template <class S>
 class Work {
  public:
-  Arguments& all_args;
-  int inner, workgroup;
-  int share, position, end;  // tiles
-  int batch = 0, base = 0, tiles = 0;
-  Length length;  // of the sequence
+  __device__ __forceinline__ Work(Arguments& args, int own) : all_args(args), workgroup(own) {}
 
-  // `early`: the first arguments are there, those in memory are asked for here.
-  __device__ __forceinline__ Work(Arguments& of, const AttnDecodeArgs& early, int nth)
-      : all_args(of), inner(early.num_heads_kv * early.row_tiles), workgroup(nth) {
-    if (early.num_splits > 0) {
-      fetch(of);
-      position = workgroup;
-      end = early.batch * inner * early.num_splits;
-      return;
+  // The first segment; whether there is one. `args`: the first of them are there, those in memory
+  // are asked for here.
+  __device__ __forceinline__ bool begin(const AttnDecodeArgs& args, Segment& found) {
+    // Under way together: lengths, pages, arguments in memory, and what needs none of these.
+    const Given given = of_lane(args, 0);
+    const int others = further_lengths(args);
+    const int most_parts = args.num_splits < 0 ? -args.num_splits : args.num_splits;
+    int page = 0;
+    Part at{};
+    position = workgroup;
+    if (most_parts > 0) {
+      at = part_at(args, position, most_parts, small_quotient);
+      page = first_page(args, at, most_parts);
     }
-    // Under way together: lengths, arguments in memory, and what needs neither.
-    const Given given = of_lane(early, 0);
-    const Divisor by_workgroups(early.num_workgroups);
-    fetch(of);
-    const Scan first = scan(early, 0, given);
-    const int total = all_tiles(early, first) * inner;
-    share = by_workgroups.of(total + early.num_workgroups - 1);
+    fetch(all_args);
+    const Scan first = scan(args, 0, given);
+    Total total{};
+    if (args.num_splits <= 0) total = total_of(args, first);
+    touched(page);
+    touched(others);
+    parts = args.num_splits < 0 ? chosen(args, total, most_parts) : args.num_splits;
+    if (parts > 0) {
+      end = items(args) * most_parts;
+      if (position >= end) return false;
+      return begin_part(
+          args, at,
+          at.batch < kWaveLanes ? of_lane(first.length, at.batch) : length_of(all_args, at.batch),
+          found);
+    }
+    const int all = total.tiles * inner(args);
+    share = Divisor(args.num_workgroups).of(all + args.num_workgroups - 1);
     position = workgroup * share;
-    end = min_of(position + share, total);
-    if (position < end) locate(early, first);
+    end = min_of(position + share, all);
+    if (position >= end) return false;
+    Length length;
+    int tiles = 0;
+    locate(args, first, length, tiles);
+    put_share(args, length, tiles, found);
+    return true;
   }
-  __device__ __forceinline__ bool next(Segment& found) {
+  // The next segment, if there is one: `is_there` is false of a part without a tile, which is none.
+  __device__ __forceinline__ bool next(Segment& found, bool& is_there) {
     Arguments& args = anew(all_args);
     position = uniform(position);
     end = uniform(end);
     if (position >= end) return false;
-    length = uniform(length);
-    inner = uniform(inner);
-    if (args.num_splits > 0) {
-      of_splits(args, found);
-      put_by(found);
+    parts = uniform(parts);
+    if (parts > 0) {
+      const Part at = part_at(args, position, parts, quotient);
+      is_there = begin_part(args, at, length_of(args, at.batch), found);
       return true;
     }
+    is_there = true;
     base = uniform(base);
-    tiles = uniform(tiles);
     batch = uniform(batch);
-    const int nth = quotient(position - base, tiles);
-    found.begin = base + nth * tiles;
-    found.tiles = tiles;
-    found.batch = batch;
-    found.length = length;
-    put_inner(args, found, nth);
-    found.first = position - found.begin;
-    found.end = min_of(tiles, end - found.begin);
-    position = found.begin + found.end;
-    if (position < end && position == base + inner * tiles) {
+    Length length = length_of(args, batch);
+    int tiles = length.template tiles<S::kTileKeys>();
+    if (position == base + inner(args) * tiles) {
       base = position;
       length = length_of(args, ++batch);
       tiles = length.template tiles<S::kTileKeys>();
     }
-    put_by(found);
+    put_share(args, length, tiles, found);
     return true;
   }
   // Which part of its item a segment is: not needed before its keys are.
   __device__ __forceinline__ void place(Segment& found) const {
-    Arguments& args = anew(all_args);
     const int begin = uniform(found.begin), of_item = uniform(found.tiles);
-    if (args.num_splits > 0) {
-      const int item = quotient(begin, args.num_splits);
-      found.parts = args.num_splits;
-      found.part = begin - item * args.num_splits;
-      found.slot_first = item * args.num_splits;
+    const int most_parts = uniform(parts);
+    if (most_parts > 0) {
+      found.parts = min_of(most_parts, of_item);
+      found.slot_first = begin * most_parts;
       found.slot = found.slot_first + 1;
       found.slot_step = 1;
       return;
     }
     found.parts = 1;
-    found.part = found.slot_first = found.slot = found.slot_step = 0;
+    found.slot_first = found.slot = found.slot_step = 0;
     if (found.end - found.first == of_item) return;
     const int each = uniform(share);
     const Divisor by(each);
     const int w0 = by.of(begin), w1 = by.of(begin + of_item - 1);
     found.parts = w1 - w0 + 1;
-    found.part = uniform(workgroup) - w0;
+    found.part = workgroup - w0;
     found.slot_first = 2 * w0 + (begin != w0 * each);
     found.slot = 2 * (w0 + 1);
     found.slot_step = 2;
   }
 
  private:
-  static __device__ __forceinline__ void put_inner(Arguments& args, Segment& found, int inner) {
-    found.head = inner;
+  // Of all sequences.
+  struct Total {
+    int tiles, most;  // of all, and of one
+  };
+  static constexpr int kFew = 64;  // items that have a few parts each, even where all CUs are busy
+  // A part: its item, and of which item of which sequence that is.
+  struct Part {
+    int part, item, batch, nth;
+  };
+  template <class Of>
+  static __device__ __forceinline__ int inner(const Of& args) {
+    return args.num_heads_kv * args.row_tiles;
+  }
+  template <class Of>
+  static __device__ __forceinline__ int items(const Of& args) {
+    return args.batch * inner(args);
+  }
+  // Workgroups go around the XCDs, and so would heads: an XCD that has one head of many reads some
+  // of its L2's channels only. So each eight of them begin with another one.
+  static __device__ __forceinline__ int rotated(int nth, int count) {
+    constexpr int kXcds = 8;
+    const int others = nth & -kXcds;
+    return others + kXcds <= count ? others | ((nth + nth / kXcds) & (kXcds - 1)) : nth;
+  }
+  // Workgroups begin one after the other, those that have nothing to do, too. First parts come
+  // first, where there may be fewer parts than there are workgroups for: lengths may be short, or
+  // one part of each item be enough. Else the parts of an item are neighbours, and it is merged
+  // while others are worked on.
+  template <class Of, class Quotient>
+  static __device__ __forceinline__ Part part_at(const Of& args, int nth, int parts, Quotient by) {
+    Part found;
+    const int count = items(args);
+    if (count >= kFew && count < S::kBusy) {
+      found.item = by(nth, parts);
+      found.part = nth - found.item * parts;
+    } else {
+      const int of_round = rotated(nth, count * parts);
+      found.part = by(of_round, count);
+      found.item = of_round - found.part * count;
+    }
+    found.batch = by(found.item, inner(args));
+    found.nth = found.item - found.batch * inner(args);
+    return found;
+  }
+  // A part of an item of that length; whether it has a tile.
+  template <class Of>
+  __device__ __forceinline__ bool begin_part(const Of& args, const Part& at, const Length& length,
+                                             Segment& found) {
+    found.length = length;
+    found.begin = at.item;
+    found.tiles = found.end = length.template tiles<S::kTileKeys>();
+    found.first = found.part = at.part;
+    found.step = parts;
+    found.batch = at.batch;
+    put_inner(args, found, at.nth);
+    position += args.num_workgroups;
+    park(position, end, parts);
+    return found.first < min_of(found.end, parts);
+  }
+  // The part of a share that is of one item.
+  template <class Of>
+  __device__ __forceinline__ void put_share(const Of& args, const Length& length, int tiles,
+                                            Segment& found) {
+    const int nth = quotient(position - base, tiles);
+    found.begin = base + nth * tiles;
+    found.tiles = tiles;
+    found.batch = batch;
+    found.length = length;
+    put_inner(args, found, nth);
+    found.part = 0;
+    found.first = position - found.begin;
+    found.end = min_of(tiles, end - found.begin);
+    found.step = 1;
+    position = found.begin + found.end;
+    park(share, batch, base);
+    park(position, end, parts);
+  }
+  // Of the lane's first keys if nothing is before these, as loaded: the pages are then near when
+  // they are looked up. Of so many parts, or of one.
+  __device__ __forceinline__ int first_page(const AttnDecodeArgs& args, const Part& at,
+                                            int of_parts) const {
+    if (!args.block_table || at.batch >= args.batch) return 0;
+    constexpr int kHalf = kWaveLanes / 2;
+    const int step = Lane::in_wave() < kHalf ? of_parts : 1;
+    int ahead = Lane::in_wave() % kHalf / S::kKeyTiles * step;
+    // Else added in 64 bits, which waits for what half of them is loaded to.
+    ordered::settle(ahead);
+    const int key = (at.part + ahead) * S::kTileKeys + Lane::wave() * S::kKeys +
+                    Lane::in_wave() % S::kKeyTiles * kMatrix;
+    const uint32_t known = min_of(key, args.max_seqlen - 1);
+    const uint32_t page = uint64_t(known) * uint32_t(args.page_reciprocal) >> 32;
+    return ((const Global<int32_t>*)args.block_table + int64_t(at.batch) * args.table_stride)[page];
+  }
+  // Parts of each item, of `most` at most; 0: shares are better. Lengths are alike if the longest
+  // is an eighth more than their mean, or has no more tiles than that there may be parts.
+  __device__ __forceinline__ int chosen(const AttnDecodeArgs& args, const Total& total,
+                                        int most) const {
+    const uint32_t busy = uint32_t(total.tiles * inner(args)) / S::kBusy, longest = total.most;
+    if (longest <= busy) return 1;
+    const bool alike =
+        uint64_t(longest - longest / 8) * uint32_t(args.batch) <= uint32_t(total.tiles);
+    return alike || longest <= uint32_t(most) || longest <= uint64_t(busy) * uint32_t(most)
+               ? min_of(longest, uint32_t(most))
+               : 0;
+  }
+  template <class Of>
+  static __device__ __forceinline__ void put_inner(const Of& args, Segment& found, int nth) {
+    found.head = nth;
     found.row_tile = 0;
     if (args.row_tiles == 1) return;
-    found.head = quotient(inner, args.row_tiles);
-    found.row_tile = inner - found.head * args.row_tiles;
-  }
-  __device__ __forceinline__ void put_by(Segment& found) {
-    park(inner, workgroup, share, position, end, batch, base, tiles);
-    park(length.old, length.all, length.first, length.pad);
-    park(found.begin, found.tiles);
-  }
-  __device__ __forceinline__ void of_splits(Arguments& args, Segment& found) {
-    const int item = quotient(position, args.num_splits);
-    found.begin = position;
-    found.tiles = 0;
-    found.batch = quotient(item, inner);
-    put_inner(args, found, item - found.batch * inner);
-    found.length = length_of(args, found.batch);
-    const int of_item = found.length.template tiles<S::kTileKeys>();
-    const int each = quotient(of_item + args.num_splits - 1, args.num_splits);
-    found.first = min_of((position - item * args.num_splits) * each, of_item);
-    found.end = min_of(found.first + each, of_item);
-    position += args.num_workgroups;
+    found.head = quotient(nth, args.row_tiles);
+    found.row_tile = nth - found.head * args.row_tiles;
   }
   // Of sequence 64 * group + lane, as loaded.
   struct Given {
@@ -224,6 +247,13 @@ class Work {
     if (args.cache_leftpad) found.pad = ((const Global<int32_t>*)args.cache_leftpad)[known];
     return found;
   }
+  // Those of others than the first 64 sequences are near, too, when they are asked for.
+  static __device__ __forceinline__ int further_lengths(const AttnDecodeArgs& args) {
+    if (args.batch <= kWaveLanes || !args.cache_seqlens) return 0;
+    constexpr int kOfLine = 128 / 4;
+    const int known = min_of((Lane::in_wave() + 2) * kOfLine, args.batch - 1);
+    return ((const Global<int32_t>*)args.cache_seqlens)[known];
+  }
   // Of 64 sequences: the lane's own, and tiles: its own, all up to it, and all.
   struct Scan {
     Length length;
@@ -233,47 +263,69 @@ class Work {
     const Length known(args, all_args.block_table != 0, given.length, given.pad);
     const bool is_there = group * kWaveLanes + Lane::in_wave() < args.batch;
     const int of_lane = known.template tiles<S::kTileKeys>();
-    const int own = is_there ? of_lane : 0, upto = scanned(own);
-    return {known, own, upto, __builtin_amdgcn_readlane(upto, kWaveLanes - 1)};
+    const int own = is_there ? of_lane : 0, upto = scanned(own, [](int a, int b) { return a + b; });
+    return {known, own, upto, all_of(upto)};
   }
   // Of all lanes up to this one: of its row of 16, then of the rows before.
-  static __device__ __forceinline__ int scanned(int x) {
+  template <class Of>
+  static __device__ __forceinline__ int scanned(int x, Of with) {
     constexpr int kAll = 0xf, kOddRows = 0xa, kUpperRows = 0xc;
-    x += v_mov_b32_dpp<kRowShr<1>, kAll>(x);
-    x += v_mov_b32_dpp<kRowShr<2>, kAll>(x);
-    x += v_mov_b32_dpp<kRowShr<4>, kAll>(x);
-    x += v_mov_b32_dpp<kRowShr<8>, kAll>(x);
-    x += v_mov_b32_dpp<kRowBcast15, kOddRows>(x);
-    x += v_mov_b32_dpp<kRowBcast31, kUpperRows>(x);
+    x = with(x, v_mov_b32_dpp<kRowShr<1>, kAll>(x));
+    x = with(x, v_mov_b32_dpp<kRowShr<2>, kAll>(x));
+    x = with(x, v_mov_b32_dpp<kRowShr<4>, kAll>(x));
+    x = with(x, v_mov_b32_dpp<kRowShr<8>, kAll>(x));
+    x = with(x, v_mov_b32_dpp<kRowBcast15, kOddRows>(x));
+    x = with(x, v_mov_b32_dpp<kRowBcast31, kUpperRows>(x));
     return x;
+  }
+  static __device__ __forceinline__ Length of_lane(Length x, int lane) {
+    x.old = __builtin_amdgcn_readlane(x.old, lane);
+    x.all = __builtin_amdgcn_readlane(x.all, lane);
+    x.first = __builtin_amdgcn_readlane(x.first, lane);
+    x.pad = __builtin_amdgcn_readlane(x.pad, lane);
+    return x;
+  }
+  static __device__ __forceinline__ int all_of(int scanned) {
+    return __builtin_amdgcn_readlane(scanned, kWaveLanes - 1);
   }
   static __device__ __forceinline__ int groups(const AttnDecodeArgs& args) {
     return (args.batch + kWaveLanes - 1) / kWaveLanes;
   }
-  __device__ __forceinline__ int all_tiles(const AttnDecodeArgs& args, const Scan& first) const {
-    int sum = first.all;
-    for (int group = 1; group < groups(args); ++group)
-      sum += scan(args, group, of_lane(args, group)).all;
-    return sum;
+  __device__ __forceinline__ Total total_of(const AttnDecodeArgs& args, const Scan& first) const {
+    Total total{first.all, first.own};
+    for (int group = 1; group < groups(args); ++group) {
+      const Scan found = scan(args, group, of_lane(args, group));
+      total.tiles += found.all;
+      total.most = max_of(total.most, found.own);
+    }
+    total.most = all_of(scanned(total.most, max_of));
+    return total;
   }
-  __device__ __forceinline__ void locate(const AttnDecodeArgs& args, const Scan& first) {
+  __device__ __forceinline__ void locate(const AttnDecodeArgs& args, const Scan& first,
+                                         Length& length, int& tiles) {
+    batch = base = 0;
+    const int of_tile = inner(args);
     for (int group = 0; group < groups(args); ++group) {
       const Scan found = group == 0 ? first : scan(args, group, of_lane(args, group));
-      if (base + found.all * inner <= position) {
-        base += found.all * inner;
+      if (base + found.all * of_tile <= position) {
+        base += found.all * of_tile;
         batch += kWaveLanes;
         continue;
       }
-      const uint64_t before = __builtin_amdgcn_ballot_w64(base + found.upto * inner <= position);
+      const uint64_t before = __builtin_amdgcn_ballot_w64(base + found.upto * of_tile <= position);
       const int lane = __builtin_popcountll(before);
       batch += lane;
       tiles = __builtin_amdgcn_readlane(found.own, lane);
-      base += (__builtin_amdgcn_readlane(found.upto, lane) - tiles) * inner;
-      length.old = __builtin_amdgcn_readlane(found.length.old, lane);
-      length.all = __builtin_amdgcn_readlane(found.length.all, lane);
-      length.first = __builtin_amdgcn_readlane(found.length.first, lane);
-      length.pad = __builtin_amdgcn_readlane(found.length.pad, lane);
+      base += (__builtin_amdgcn_readlane(found.upto, lane) - tiles) * of_tile;
+      length = of_lane(found.length, lane);
       break;
     }
   }
+
+  Arguments& all_args;
+  int workgroup;
+  int parts;                // of each item; 0: equal shares
+  int position, end;        // tiles; of parts: parts
+  int share;                // tiles
+  int batch = 0, base = 0;  // sequence, and the first of its tiles
 };

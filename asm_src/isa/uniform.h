@@ -18,6 +18,9 @@ __device__ __forceinline__ void wanted(uint32_t a, uint32_t b, uint32_t c, uint3
   asm volatile("" ::"s"(a), "s"(b), "s"(c), "s"(d), "s"(e), "s"(f), "s"(g));
 }
 
+// Loaded, if nothing else asks for it; not waited for before what is under way with it.
+__device__ __forceinline__ void touched(uint32_t x) { asm volatile("" ::"v"(x)); }
+
 // The same address, of which the compiler does not know what has been loaded from it before.
 __device__ __forceinline__ uint64_t anew(uint64_t address) {
   asm volatile("" : "+s"(address));

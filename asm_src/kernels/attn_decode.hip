@@ -21,21 +21,22 @@ namespace {
 using Shape = DecodeShape<Element::ELEMENT, Stored::STORED, Order::ORDER, COLUMNS, ROWS>;
 
 // Keys of the segment by turns of the waves, loads a turn ahead.
-__device__ __forceinline__ void attend(Arguments& args, const Segment& segment, Rows<Shape>& rows) {
-  constexpr int kStep = Shape::kTileKeys;
+__device__ __forceinline__ void attend(Arguments& args, Segment& segment, Rows<Shape>& rows) {
   Cache<Shape> cache(args, segment);
-  const int first = cache.first(), end = cache.end();
+  const int first = cache.first(), step = cache.step(), end = cache.end();
   Chunk<Shape> one, other;
-  cache.load(one, first);
+  cache.load(one, first, 0);
   rows.start(anew(args), segment, cache);
-  for (int key = first; key < end; key += 2 * kStep) {
-    cache.load(other, key + kStep);
+  rows.turn(anew(args), segment, cache.length());
+  segment.park();
+  for (int key = first, turn = 0; key < end; key += 2 * step, turn += 2) {
+    cache.load(other, key + step, turn + 1);
     cache.complete(one, key);
     rows.attend(args, one, key);
-    cache.load(one, key + 2 * kStep);
-    if (key + kStep < end) {
-      cache.complete(other, key + kStep);
-      rows.attend(args, other, key + kStep);
+    cache.load(one, key + 2 * step, turn + 2);
+    if (key + step < end) {
+      cache.complete(other, key + step);
+      rows.attend(args, other, key + step);
     }
   }
   if (cache.is_misled()) __builtin_debugtrap();  // goes on without a debugger
@@ -50,14 +51,17 @@ extern "C" __global__ void WORKGROUP(Shape::kLanes, MIN_WAVES) KERNEL(PARAMETERS
   __shared__ Exchange<Shape> exchange;
   auto& lds = *(Local<Exchange<Shape>>*)&exchange;
   auto& args = *(Arguments*)__builtin_amdgcn_kernarg_segment_ptr();
-  Work<Shape> work(args, {ARGUMENTS}, __builtin_amdgcn_workgroup_id_x());
+  const AttnDecodeArgs early{ARGUMENTS};
+  Work<Shape> work(args, __builtin_amdgcn_workgroup_id_x());
   Segment segment;
-  while (work.next(segment)) {
+  bool is_there = work.begin(early, segment);
+  do {
+    if (!is_there) continue;
     Rows<Shape> rows;
     attend(anew(args), segment, rows);
     work.place(segment);
     Combine<Shape>(anew(args), segment, lds).run(rows);
-  }
+  } while (work.next(segment, is_there));
 }
 
 // Read back from the code object when the manifest is made.

@@ -27,8 +27,8 @@ __device__ __forceinline__ void write_sums(RowsArguments& args, const Group& gro
   if (b > last) return;
   if (args.k_rows) {
     const int upto = before + group.rows_upto;
-    kv[b] = least_of(upto - group.rows, args.max_rows);
-    if (b == last) kv[b + 1] = least_of(upto, args.max_rows);
+    kv[b] = min_of(upto - group.rows, args.max_rows);
+    if (b == last) kv[b + 1] = min_of(upto, args.max_rows);
     if (q) q[b] = b * args.seqlen_q;
     if (q && b == last) q[b + 1] = args.batch * args.seqlen_q;
     return;

@@ -14,7 +14,7 @@ _HEADER = "attn_decode.h"
 
 
 def kernarg() -> KernargSpec:
-    """Of the header, whose fields are in falling order of their sizes."""
+    """Of the header, whose fields follow each other without gaps."""
     text = (ROOT / "asm_src/args" / _HEADER).read_text(encoding="utf-8")
     fields, offset = [], 0
     for kind, name in re.findall(r"^  (\w+) (\w+);", text, re.MULTILINE):
@@ -23,10 +23,12 @@ def kernarg() -> KernargSpec:
     return KernargSpec("AttnDecodeArgs", _HEADER, offset, tuple(fields))
 
 
-def decode_row(rows: int = 16, columns: int = 128, dtype: str = "bfloat16") -> KernelSpec:
-    """One that plans of an MI300X take."""
-    like = next(row for row in manifest.kernels() if row.arch == "gfx942")  # its file is never read
-    name = f"made_up_decode_{dtype}_d{columns}_q{rows}"
+def decode_row(
+    rows: int = 16, columns: int = 128, dtype: str = "bfloat16", arch: str = "gfx942"
+) -> KernelSpec:
+    """One that plans of a device of that architecture take."""
+    like = next(row for row in manifest.kernels() if row.arch == arch)  # its file is never read
+    name = f"made_up_decode_{dtype}_d{columns}_q{rows}_{arch}"
     return dataclasses.replace(
         like,
         symbol=name,
@@ -49,10 +51,10 @@ def decode_row(rows: int = 16, columns: int = 128, dtype: str = "bfloat16") -> K
     )
 
 
-def decode_rows() -> tuple[KernelSpec, ...]:
+def decode_rows(arch: str = "gfx942") -> tuple[KernelSpec, ...]:
     """A family of them."""
     return tuple(
-        decode_row(rows, columns, dtype)
+        decode_row(rows, columns, dtype, arch)
         for dtype in ("bfloat16", "float16")
         for columns in (64, 128, 192, 256)
         for rows in (16, 32, 64)

@@ -25,7 +25,7 @@ OPTIONS = (
     Option("page_size", int, 0, "Keys of a page; 0: no pages."),
     Option("kv_dtype", str, "", "Element type of the cache; default: dtype."),
     Option("kv_layout", str, "NHD", "NHD, packed or shuffled: how pages lie."),
-    Option("num_splits", int, 0, "Parts of every tile; 0: equal shares of all work."),
+    Option("num_splits", int, 0, "Parts of every tile; 0: as lengths are."),
 )
 
 

@@ -96,12 +96,20 @@ def workgroups(kernel: KernelSpec, problem: DecodeProblem, props: DeviceProps) -
 
 
 def slots(kernel: KernelSpec, problem: DecodeProblem, num_workgroups: int) -> int:
-    """Partial results: of every part, or of the first and the last item of a workgroup's share."""
+    """Partial results: of every part, or of the first and the last item of a workgroup's share.
+
+    Parts that the device chooses are at most as many as workgroups.
+    """
     if problem.num_splits == 1:
         return 0
     if problem.num_splits:
         return items(kernel, problem) * problem.num_splits
     return 2 * num_workgroups
+
+
+def most_parts(kernel: KernelSpec, problem: DecodeProblem, num_workgroups: int) -> int:
+    """Parts of an item whose number the device chooses, at most; 0: it has to share by keys."""
+    return 0 if problem.num_splits else num_workgroups // items(kernel, problem)
 
 
 def slot_bytes(kernel: KernelSpec) -> int:
@@ -194,10 +202,11 @@ def _splits_text(problem: DecodeProblem, kernel: KernelSpec, num_workgroups: int
     parts = problem.num_splits
     if parts:
         return f"{parts} of each of {items(kernel, problem)} tiles: num_splits={parts} was given"
-    return (
-        f"{num_workgroups} equal shares of {items(kernel, problem)} tiles' keys, by the lengths "
-        "that the device has"
-    )
+    alike = most_parts(kernel, problem, num_workgroups)
+    shares = f"{num_workgroups} equal shares of {items(kernel, problem)} tiles' keys"
+    if not alike:
+        return f"{shares}, by the lengths that the device has"
+    return f"by the lengths that the device has: at most {alike} of each tile, or {shares}"
 
 
 def _workspace(problem: DecodeProblem, kernel: KernelSpec, count: int) -> WorkspaceLayout:
@@ -276,7 +285,7 @@ def _arguments(
         "max_seqlen": p.seqlen_kv,
         "window_left": left,
         "window_right": right,
-        "num_splits": p.num_splits,
+        "num_splits": p.num_splits or -most_parts(kernel, p, num_workgroups),
         **{f"{x}_scale_head": stride(f"{x}_descale", "head", p.is_scaled(x)) for x in "kv"},
         "k_scale": p.k_descale,
         "v_scale": p.v_descale,

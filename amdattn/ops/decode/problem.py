@@ -70,7 +70,7 @@ class DecodeProblem:
     cache_seqlens, cache_batch_idx, cache_leftpad : bool
         Whether these are given.
     num_splits : int
-        Parts of every tile of queries; 0: equal shares of all work.
+        Parts of every tile of queries; 0: chosen on the device, by the true lengths.
 
     Raises
     ------

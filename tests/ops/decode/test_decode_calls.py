@@ -65,6 +65,20 @@ def test_lengths_around_tiles(page_size: int, num_splits: int, dtype: str) -> No
     held(case(*sizes, lengths=_LENGTHS, dtype=dtype, num_splits=num_splits, **pages))
 
 
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        (640, 600, 577, 640),  # alike: a part of each for every tile
+        (0, 1, 2600, 130),  # not alike: equal shares
+        (700,) * 3 + (130,) * 63,  # more than the lanes of a wave, of which the first are longer
+        (300,) * 70,  # alike, and enough for one part of each
+    ],
+)
+def test_ways_to_share_work(lengths: tuple[int, ...]) -> None:
+    pages = {"page_size": 16, "num_pages": len(lengths) * 163}
+    held(case(len(lengths), 1, 2600, 4, 2, 128, lengths=lengths, **pages))
+
+
 @pytest.mark.parametrize("seqlen_q", [1, 2, 5, 16])
 @pytest.mark.parametrize("group", [1, 3, 4, 8])
 def test_groups_and_queries(seqlen_q: int, group: int) -> None:

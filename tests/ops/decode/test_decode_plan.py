@@ -170,6 +170,9 @@ def test_arguments() -> None:
     assert (given["window_left"], given["window_right"]) == (7, 0)
     assert given["softcap"] == 2.0 and given["sinks"] == Address("sinks")
     assert given["softmax_scale_log2"] == pytest.approx(128**-0.5 / np.log(2))
+    assert given["num_splits"] == -(given["num_workgroups"] // (2 * 2))  # at most so many parts
+    assert args(problem(num_splits=3))["num_splits"] == 3
+    assert args(problem(400))["num_splits"] == 0
     assert given["cache_seqlens"] == given["block_table"] == given["k_new"] == given["lse"] == 0
     assert (given["page_keys"], given["num_pages"], given["max_seqlen"]) == (1024, 2, 1024)
     assert (given["page_reciprocal"], given["table_stride"], given["row_tiles"]) == (0, 0, 1)

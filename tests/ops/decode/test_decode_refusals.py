@@ -13,6 +13,7 @@ import pytest
 
 import amdattn
 from amdattn import asarray, flash_attn_with_kvcache, tuning
+from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.arch.props import KNOWN_DEVICES
 from amdattn.device import manifest
 from amdattn.ops.decode import decode
@@ -20,7 +21,7 @@ from amdattn.ops.decode.cases import OPERATION, cases
 from tests.support.decode_rows import decode_rows
 
 BF16 = ml_dtypes.bfloat16
-ROWS = decode_rows()
+ROWS = tuple(row for arch in ARCHITECTURES for row in decode_rows(arch))
 
 
 @pytest.fixture(autouse=True)
