@@ -70,13 +70,14 @@ def test_lengths_around_tiles(page_size: int, num_splits: int, dtype: str) -> No
     [
         (640, 600, 577, 640),  # alike: a part of each for every tile
         (0, 1, 2600, 130),  # not alike: equal shares
-        (700,) * 3 + (130,) * 63,  # more than the lanes of a wave, of which the first are longer
-        (300,) * 70,  # alike, and enough for one part of each
+        (300,) * 3 + (130,) * 63,  # more than the lanes of a wave, of which the first are longer
+        (130,) * 130,  # alike, and enough for one part of each
     ],
 )
 def test_ways_to_share_work(lengths: tuple[int, ...]) -> None:
-    pages = {"page_size": 16, "num_pages": len(lengths) * 163}
-    held(case(len(lengths), 1, 2600, 4, 2, 128, lengths=lengths, **pages))
+    keys = -(-max(lengths) // 16) * 16
+    pages = {"page_size": 16, "num_pages": len(lengths) * keys // 16}
+    held(case(len(lengths), 1, keys, 2, 1, 64, lengths=lengths, **pages))
 
 
 @pytest.mark.parametrize("seqlen_q", [1, 2, 5, 16])
