@@ -207,6 +207,8 @@ def _member(
     }
     merges_itself = (target, head_dim, capped) == ("Cdna3", 128, False) and wave_rows > 32
     merged_parts = 8 if merges_itself else 0
+    # Pairs of 64-bit addresses made by the compiler are more than there are SGPRs.
+    pairs = ("-fno-slp-vectorize",) if capped and head_dim > 192 else ()
     accepts = (
         {"tile_rows": [tile_rows], "round_mode": [round_mode]}
         if merges
@@ -227,7 +229,7 @@ def _member(
         "limits": workgroups if merges else work_limits,
         "names_acc": not merges,
         # Constants stay where they are used. Before a loop they take registers that it needs.
-        "flags": () if merges else ("-mllvm", "-disable-machine-licm", CONSTEXPR_STEPS),
+        "flags": () if merges else ("-mllvm", "-disable-machine-licm", *pairs, CONSTEXPR_STEPS),
         "defines": tuple(f"{name}={value}" for name, value in defines.items()),
     }
 
