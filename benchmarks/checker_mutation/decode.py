@@ -173,8 +173,11 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
             cus=1,
         ),
         _Launch((1, 1, two - 5, 2, 2, 24), options={"head_dim_v": 16}, nan=True),
-        # Waves without keys, whose only load of Q nothing uses.
-        *(_Launch((1, 1, two - 40, 2, 2, 24), options=parts) for parts in ({}, {"num_splits": 2})),
+        # Waves without keys, whose only load of Q nothing uses; more rows than a tile has.
+        *(
+            _Launch((1, 1, two - 40, 2 * rows + 2, 2, 24), options=parts)
+            for parts in ({}, {"num_splits": 2})
+        ),
         # Heads that end inside of each step of the columns.
         *(
             _Launch(
