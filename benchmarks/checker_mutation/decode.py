@@ -114,6 +114,7 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
         }
 
     two, more = 2 * keys, 2 * keys + 32
+    single = (32, 33, 34, 35, 48, 49, 50, 51)  # one for each key of a lane, of both 16
     return [
         _Launch((1, 1, keys - 1, 2, 1, columns), options={"return_lse": False}),
         _Launch((3, 1, 16, 2, 1, columns), (0, 5, 16), {"sinks": True}),
@@ -159,16 +160,33 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
             )
             for interleaved in (False, True)
         ),
+        _Launch((8, 4, 64, two_tiles, 1, 24), single, {"seqlen_new": 1}),
         _Launch(
-            *((8, 4, 64, two_tiles, 1, 24), (32, 33, 34, 35, 48, 49, 50, 51)),
+            *((8, 4, two, two_tiles, 1, 24), tuple(keys + n for n in single)),
             {"seqlen_new": 1},
+            cus=4,
+        ),
+        # In the third turn of a wave, of its 32 keys in the later 16.
+        _Launch(
+            *((2, 4, 3 * keys, two_tiles, 1, columns), (two + 17, two + 30)),
+            {"seqlen_new": 3},
+            cus=1,
         ),
         _Launch((1, 1, two - 5, 2, 2, 24), options={"head_dim_v": 16}, nan=True),
-        _Launch(
-            *((2, 2, more, 2, 2, 24), (keys - 20, two - 15)),
-            {"seqlen_new": 40, "head_dim_v": 16},
-            cus=2,
-            nan=True,
+        # Waves without keys, whose only load of Q nothing uses; more rows than a tile has.
+        *(
+            _Launch((1, 1, two - 40, 2 * rows + 2, 2, 24), options=parts)
+            for parts in ({}, {"num_splits": 2})
+        ),
+        # Heads that end inside of each step of the columns.
+        *(
+            _Launch(
+                *((2, 4, more, 2 * two_tiles, 2, head_dim), (keys - 20, two - 15)),
+                {"seqlen_new": 40, "head_dim_v": 16},
+                cus=1,
+                nan=True,
+            )
+            for head_dim in (24, 40, 72)
         ),
         _Launch(
             *((2, 1, keys + 32, 2, 1, columns), (keys - 2, keys + 27)),

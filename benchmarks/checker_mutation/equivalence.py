@@ -11,13 +11,14 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.checker_mutation import idioms, registers as regs
+from benchmarks.checker_mutation import decode_idioms, idioms, registers as regs
 from benchmarks.checker_mutation.arguments import ARGUMENTS
 from benchmarks.checker_mutation.clauses import overwrites
 from benchmarks.checker_mutation.code import Instruction
 from benchmarks.checker_mutation.generate import Mutant, element_bytes, sources
 from benchmarks.checker_mutation.hazards import LLVM_ONLY, HazardAnalysis, Missing
 from benchmarks.checker_mutation.kernel import KernelCode
+from benchmarks.checker_mutation.masks import restored_at_once
 from benchmarks.checker_mutation.stated import Arguments
 from benchmarks.checker_mutation.subject import Subject
 from benchmarks.checker_mutation.uniform import decisions
@@ -128,6 +129,7 @@ class Judge:
         self._code = code
         self.arguments = Arguments(ARGUMENTS, subject.name, code)
         self._is_attention = subject.name.startswith("attn_fwd_")
+        self._is_decode = subject.name.startswith("attn_decode_")
         self._waits, self._hazards = WaitsOnPaths(code), HazardAnalysis(code)
         self._known_early = self._waits.too_early()
         self.wait_violations = frozenset(filter(self._is_decided, self._known_early))
@@ -157,6 +159,8 @@ class Judge:
         if judgement.argument:
             return judgement
         stated = self.arguments.reason(mutant)
+        if self._is_decode:
+            stated = stated or decode_idioms.argument(self._subject.name, self._code, mutant)
         if self._is_attention:
             stated = stated or idioms.argument(self._code, mutant)
             if mutant.kind == "wait weakened":
@@ -299,33 +303,9 @@ class Judge:
             if not use.writes >= _EXEC or _EXEC & use.reads:
                 todo += self._code.successors[pc]
         argument = "" if depending else "on no path does anything depend on EXEC afterwards"
-        if self._restored_at_once(self._code.at(mutant.pc)):
+        if restored_at_once(self._code, self._code.at(mutant.pc)):
             argument = "the next instruction restores a mask that includes the one restored here"
         return Judgement(argument, frozenset({mutant.pc, *depending}))
-
-    def _restored_at_once(self, inst: Instruction) -> bool:
-        """Whether the s_or_b64 behind this one ends the branch around the one that this ends."""
-        outer = self._code.instructions[self._code.index[inst.pc] + 1]
-        if not (inst.mnemonic == outer.mnemonic == "s_or_b64"):
-            return False
-        makers = [
-            {
-                pc
-                for register in regs.registers(i.operands[2])
-                for pc in sources(self._code, i.pc, register)
-            }
-            for i in (inst, outer)
-        ]
-        if [i.operands[0] for i in (inst, outer)] != ["exec"] * 2 or set(map(len, makers)) != {1}:
-            return False
-        (inside,), (outside,) = makers
-        between = self._code.instructions[self._code.index[outside] : self._code.index[inside] + 1]
-        return (
-            len(between) > 1
-            and between[0].mnemonic == between[-1].mnemonic == "s_and_saveexec_b64"
-            and not any(i.pc in self._code.targets for i in between[1:])
-            and not any(_EXEC & regs.use(i).writes for i in between[1:-1])
-        )
 
     def _range(self, mutant: Mutant) -> Judgement:
         users = {

@@ -121,6 +121,20 @@ PLANTED = [
         lanes=128,
     ),
     waits(
+        "lds_dma_before_barrier",
+        "lds",
+        "s_barrier while a load to LDS is under way",
+        kind="lds_race",
+        lanes=128,
+    ),
+    waits(
+        "lds_dma_over_pending_read",
+        "lds",
+        "load to LDS over what another wave's read may not have",
+        kind="lds_race",
+        lanes=128,
+    ),
+    waits(
         "lgkmcnt_saturated",
         "v26",
         "lgkmcnt(15) with 16 reads under way",

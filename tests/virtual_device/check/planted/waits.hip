@@ -155,6 +155,50 @@ TWO_WAVES lds_write_before_barrier(const Words, Words out) {
                : "v10", "memory");
 }
 
+// Nor for a load to LDS: each wave waits for its own before the others may read what it brought.
+TWO_WAVES lds_dma_before_barrier(const Words in, Words out) {
+  __shared__ uint32_t words[64];
+  if (Lane::wave() == 0) {
+    asm volatile(CALM
+                 "s_mov_b32 m0, %2\n"
+                 "s_nop 0\n"
+                 PRODUCER(lds_dma_before_barrier) "global_load_lds_dword %0, %1\n"
+                 REPAIR("s_waitcnt vmcnt(0)")
+                 ::"v"(lane_bytes()), "s"(in), "s"(lds_address(words)) : "memory");
+  }
+  asm volatile("s_barrier" ::: "memory");
+  if (Lane::wave() == 1) {
+    asm volatile(USE(lds_dma_before_barrier) "ds_read_b32 v10, %0\n"
+                 "s_waitcnt lgkmcnt(0)\n"
+                 "global_store_dword %1, v10, %2\n" CALM
+                 ::"v"(lds_address(words) + lane_bytes()), "v"(lane_bytes()), "s"(out)
+                 : "v10", "memory");
+  }
+}
+
+// The reads of the wave before it may still be under way, and then get what is loaded over them.
+TWO_WAVES lds_dma_over_pending_read(const Words in, Words out) {
+  __shared__ uint32_t words[64];
+  const uint32_t address = lds_address(words) + lane_bytes();
+  if (Lane::wave() == 1) {
+    asm volatile(CALM
+                 "ds_write_b32 %0, %1\n"
+                 "s_waitcnt lgkmcnt(0)\n"
+                 PRODUCER(lds_dma_over_pending_read) "ds_read_b32 v10, %0\n"
+                 REPAIR("s_waitcnt lgkmcnt(0)")
+                 "s_barrier\n"
+                 "s_waitcnt lgkmcnt(0)\n"
+                 "global_store_dword %1, v10, %2\n" CALM
+                 ::"v"(address), "v"(lane_bytes()), "s"(out) : "v10", "memory");
+  } else {
+    asm volatile(CALM
+                 "s_mov_b32 m0, %2\n"
+                 "s_barrier\n"
+                 USE(lds_dma_over_pending_read) "global_load_lds_dword %0, %1\n" CALM
+                 ::"v"(lane_bytes()), "s"(in), "s"(lds_address(words)) : "memory");
+  }
+}
+
 // 15 reads behind it: lgkmcnt counts no more, so that a wait for 15 is none.
 ONE_WAVE lgkmcnt_saturated(const Words, Words out) {
   __shared__ uint32_t words[128];

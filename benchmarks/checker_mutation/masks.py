@@ -1,0 +1,100 @@
+"""Which lanes EXEC can have between two instructions, and masks that were saved there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from benchmarks.checker_mutation import registers as regs
+from benchmarks.checker_mutation.code import Instruction
+from benchmarks.checker_mutation.generate import sources
+from benchmarks.checker_mutation.kernel import KernelCode
+
+_EXEC = frozenset(regs.EXEC)
+_NARROWS = ("s_and_saveexec_b64", "s_and_b64")
+_WIDENS = ("s_or_b64", "s_or_saveexec_b64", "s_andn2_saveexec_b64")
+
+
+def maker(code: KernelCode, pc: int, operand: str) -> Instruction | None:
+    """The one instruction that can have made what a pair of registers holds at `pc`."""
+    registers = regs.registers(operand)
+    makers = {at for register in registers for at in sources(code, pc, register)}
+    return code.at(makers.pop()) if len(registers) == 2 and len(makers) == 1 else None
+
+
+def restored_at_once(code: KernelCode, inst: Instruction) -> bool:
+    """Whether the s_or_b64 behind this one restores all that EXEC and the mask here can have.
+
+    Behind the instruction that saved the outer mask lanes only leave EXEC, and masks are saved
+    that are restored later.
+    """
+    outer = code.instructions[code.index[inst.pc] + 1]
+    if any(i.mnemonic != "s_or_b64" or i.operands[:2] != ("exec", "exec") for i in (inst, outer)):
+        return False
+    saved = maker(code, outer.pc, outer.operands[2])
+    return (
+        saved is not None
+        and "saveexec" in saved.mnemonic
+        and shrinks(code, saved.pc, inst.pc)
+        and _is_saved(code, saved.pc, inst.pc, inst.operands[2])
+    )
+
+
+def shrinks(code: KernelCode, start: int, end: int) -> bool:
+    """Whether EXEC has at `end` only lanes that it had at `start`, the last time it was there."""
+    behind = _reached(code.successors, start, start)
+    before = _reached(code.predecessors, end, start)
+    return all(
+        _stays_inside(code, start, inst)
+        for inst in map(code.at, behind & before - {start})
+        if _EXEC & regs.use(inst).writes
+    )
+
+
+def _reached(neighbours: Mapping[int, Iterable[int]], start: int, until: int) -> set[int]:
+    """From one address on, up to another."""
+    seen: set[int] = set()
+    todo = list(neighbours[start])
+    while todo:
+        pc = todo.pop()
+        if pc not in seen:
+            seen.add(pc)
+            if pc != until:
+                todo += neighbours[pc]
+    return seen
+
+
+def _stays_inside(code: KernelCode, start: int, inst: Instruction) -> bool:
+    """Whether what an instruction makes EXEC has no lane that it had not at `start`."""
+    if inst.mnemonic == "s_and_b64":
+        return "exec" in inst.operands[1:]
+    if inst.mnemonic in _NARROWS:
+        return True
+    mask = inst.operands[-1]
+    return inst.mnemonic in _WIDENS and _is_saved(code, start, inst.pc, mask)
+
+
+def _is_saved(code: KernelCode, start: int, pc: int, mask: str, depth: int = 2) -> bool:
+    """Whether a mask at `pc` is one that was saved behind `start`, or a part of one."""
+    wanted = regs.registers(mask) - _EXEC
+    if not wanted or depth == 0:
+        return False
+    seen: set[int] = set()
+    todo = list(code.predecessors[pc])
+    while todo:
+        at = todo.pop()
+        if at in seen or at not in code.reachable:
+            continue
+        if at == start:
+            return False
+        seen.add(at)
+        inst = code.at(at)
+        if not wanted & regs.use(inst).writes:
+            todo += code.predecessors[at]
+            continue
+        parts = inst.operands[1:]
+        is_rest = inst.mnemonic == "s_xor_b64" and parts[0] == "exec"
+        if "saveexec" not in inst.mnemonic and not (
+            is_rest and _is_saved(code, start, at, parts[1], depth - 1)
+        ):
+            return False
+    return True

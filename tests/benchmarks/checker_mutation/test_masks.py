@@ -1,0 +1,86 @@
+"""What is known of EXEC between two instructions, held against cases worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from benchmarks.checker_mutation import decode_idioms
+from benchmarks.checker_mutation.generate import mutants
+from benchmarks.checker_mutation.kernel import KernelCode
+from benchmarks.checker_mutation.masks import restored_at_once, shrinks
+from tests.support.isa.assembler import assemble
+from tests.support.vdev_library import DEFAULT_CPU
+
+
+def code(texts: Sequence[str]) -> KernelCode:
+    """Bare instructions; branches give their distance in dwords."""
+    return KernelCode(b"".join(assemble([*texts, "s_endpgm"], DEFAULT_CPU)), "", DEFAULT_CPU)
+
+
+def _restored(*texts: str) -> bool:
+    """Of the last instruction but one."""
+    kernel = code(texts)
+    return restored_at_once(kernel, kernel.instructions[len(texts) - 2])
+
+
+_OUTER, _INNER = "s_and_saveexec_b64 s[2:3], vcc", "s_and_saveexec_b64 s[4:5], s[8:9]"
+_BOTH = ("s_or_b64 exec, exec, s[4:5]", "s_or_b64 exec, exec, s[2:3]")
+
+
+def test_an_outer_mask_is_restored_behind_an_inner_one() -> None:
+    assert _restored(_OUTER, _INNER, *_BOTH)
+    assert _restored(_OUTER, "s_cbranch_execz 3", _INNER, "s_cbranch_execz 0", *_BOTH)
+
+
+def test_masks_between_are_parts_of_the_outer_one() -> None:
+    between = (
+        *("s_and_saveexec_b64 s[6:7], s[10:11]", "s_xor_b64 s[6:7], exec, s[6:7]"),
+        *("s_andn2_saveexec_b64 s[6:7], s[6:7]", "s_or_b64 exec, exec, s[6:7]"),
+    )
+    assert _restored(_OUTER, *between, _INNER, *_BOTH)
+    assert _restored(_OUTER, _INNER, *between, *_BOTH)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        (_INNER, _OUTER, *_BOTH),  # the other way around
+        (_OUTER, "s_mov_b64 exec, -1", _INNER, *_BOTH),
+        (_OUTER, "s_or_b64 exec, exec, s[10:11]", _INNER, *_BOTH),
+        (_OUTER, _INNER, "s_mov_b64 s[4:5], -1", *_BOTH),
+        (_OUTER, _INNER, "s_mov_b64 s[2:3], 0", *_BOTH),
+        (_OUTER, "s_xor_b64 s[4:5], exec, s[10:11]", *_BOTH),
+        # A way around what saves the inner one: it may be of any time before.
+        (_OUTER, "s_cbranch_scc0 1", _INNER, *_BOTH),
+    ],
+)
+def test_not_restored_at_once(texts: Sequence[str]) -> None:
+    assert not _restored(*texts)
+
+
+def test_a_loop_may_widen_exec() -> None:
+    """Only on ways that do not come by the start again."""
+    kernel = code([_OUTER, "s_nop 0", "s_mov_b64 exec, -1", "s_cbranch_scc0 -3"])
+    start, end = kernel.instructions[0].pc, kernel.instructions[1].pc
+    assert not shrinks(kernel, start, end)
+    kernel = code([_OUTER, "s_nop 0", "s_mov_b64 exec, -1", "s_cbranch_scc0 -4"])
+    assert shrinks(kernel, start, end)
+
+
+def _upper(column: str, *, halved: str = "s_lshr_b32 s4, s4, 1", kernel: str = "d128") -> bool:
+    texts = (column, halved, "v_cmp_le_i32 vcc, s4, v1", "s_and_saveexec_b64 s[2:3], vcc")
+    found = code([*texts, "v_mov_b32 v2, 0", "s_or_b64 exec, exec, s[2:3]"])
+    (mutant,) = (m for m in mutants(found, False) if "saveexec" in m.what)
+    return bool(decode_idioms.argument(f"attn_decode_bf16_{kernel}_q16", found, mutant))
+
+
+def test_columns_of_the_upper_half() -> None:
+    assert _upper("v_or_b32 v1, 64, v0")
+    assert _upper("v_or_b32 v1, 0x60, v0")
+    assert not _upper("v_or_b32 v1, 32, v0")
+    assert not _upper("v_or_b32 v1, v3, v0")
+    assert not _upper("v_add_u32 v1, 64, v0")
+    assert not _upper("v_or_b32 v1, 64, v0", kernel="d256")
+    assert not _upper("v_or_b32 v1, 64, v0", halved="s_lshr_b32 s4, s4, 0")
