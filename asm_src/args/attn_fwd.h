@@ -65,4 +65,5 @@ typedef struct AttnFwdArgs {
   int32_t merge_tiles;   // those in parts; with a schedule at most. If found tiles are more, none
   // Of the kernel that merges them, if it is one of its own: each takes every so many rows.
   int32_t merge_workgroups;
+  int32_t padding;  // to a multiple of 8 bytes
 } AttnFwdArgs;

@@ -35,9 +35,10 @@ inline constexpr int kTilesOfXcd<Cdna4> = 32;
 // differ: an XCD takes the longest tiles of some heads, then the next shorter ones, so that the
 // short ones come last. Of many heads at once, K and V are asked for from the memory at the same
 // time, and are no longer in the L2 when the next layer of tiles needs them. Of too few, long tiles
-// still begin where the grid ends. Sequences of several lengths have a schedule, made before by a
-// launch of its own (kernels/attn_schedule.hip): each of its entries is as many workgroups as there
-// are heads.
+// still begin where the grid ends. Of sequences of several lengths, tiles with most keys come
+// first: of up to 64 of them workgroups find their own (attn/tile_order.h), others have a schedule,
+// made before by a launch of its own (kernels/attn_schedule.hip), each of whose entries is as many
+// workgroups as there are heads.
 struct AttnWork {
   uint32_t head_q, head_kv, batch;  // unsigned: cheaper in 64-bit products
   uint32_t q_base, kv_base;         // first row of this sequence

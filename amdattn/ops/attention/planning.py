@@ -316,7 +316,7 @@ def _arguments(work: WorkMap, has_parts: bool, has_counters: bool) -> Mapping[st
     args["whole_tiles"] = work.whole_tiles
     args["parts"] = work.parts
     args["part_blocks"] = work.part_blocks
-    args |= {"merge_tiles": work.tiles - work.whole_tiles, "merge_workgroups": 0}
+    args |= {"merge_tiles": work.tiles - work.whole_tiles, "merge_workgroups": 0, "padding": 0}
     args["generation"] = PerRun() if has_counters else 0
     divisors = {
         "q_tiles": work.q_tiles,
