@@ -53,16 +53,23 @@ class FamilySampler(ItemSampler["Shipped"]):
         NotLinear
             This operation cannot be sampled, and `method` demands it.
         """
-        items = self._kernel.items(self._shape)
+        rows = self._rows_of_xcds()
+        full = self._method == "full" or (self._method == "auto" and max(rows) <= _AFFORDABLE)
+        if not full and self._kernel.merges_parts(self._shape):
+            # The last part of a tile does more than the others. Planning prefers that to a launch
+            # that merges, so that this one stands for it takes no less.
+            self._kernel = self._kernel.merging_apart()
+            rows = self._rows_of_xcds()
         why = self._why_not()
         if self._method == "sampled" and why:
             raise NotLinear(f"{self._shape}: {why}; simulate in full")
-        xcds = self._arch.num_xcds
-        rows = [int(items.walk.kv_rows[xcd::xcds].sum()) for xcd in range(xcds)]
-        few = max(rows) <= _AFFORDABLE
-        if why or self._method == "full" or (self._method == "auto" and few):
+        if full or why:
             return self._full(int(np.argmax(rows)))
-        return self._sampled(items)
+        return self._sampled(self._kernel.items(self._shape))
+
+    def _rows_of_xcds(self) -> list[int]:
+        rows, xcds = self._kernel.items(self._shape).walk.kv_rows, self._arch.num_xcds
+        return [int(rows[xcd::xcds].sum()) for xcd in range(xcds)]
 
     def _why_not(self) -> str:
         shape = self._shape
@@ -70,8 +77,6 @@ class FamilySampler(ItemSampler["Shipped"]):
             return "windows cannot be sampled"
         if self._kernel.residents(shape) > 1:
             return "workgroups that share a CU cannot be sampled"
-        if self._kernel.merges_parts(shape):
-            return "parts that the last one of them merges cannot be sampled"
         longest = self._of_length(shape, _LENGTHS[-1])
         if shape.causal:
             longest = self._of_tiles(self._masked_tiles()[-1])

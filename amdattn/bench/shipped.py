@@ -13,6 +13,7 @@ from amdattn.bench.modelled import Modelled
 from amdattn.bench.shapes import Shape
 from amdattn.device import manifest, runtime
 from amdattn.device.kernarg import packer
+from amdattn.device.manifest import Facts, KernelSpec
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
 from amdattn.op import plan as plans
 from amdattn.op.launch import runs
@@ -37,16 +38,25 @@ class Shipped:
         As of the operation; 0: the planner's choice.
     q_tile : int
         Only kernels whose tiles have so many rows; 0: the planner's choice.
+    merges : bool
+        Whether the last part of a tile may merge all of them, which is the planner's choice, too.
     """
 
     peer = "amdattn"
 
-    def __init__(self, round_mode: str, num_splits: int = 0, q_tile: int = 0) -> None:
+    def __init__(
+        self, round_mode: str, num_splits: int = 0, q_tile: int = 0, merges: bool = True
+    ) -> None:
         self.round_mode, self._num_splits, self._q_tile = round_mode, num_splits, q_tile
+        self._merges = merges
 
     def split(self, num_splits: int, q_tile: int = 0) -> Shipped:
         """The same with every tile in so many parts; 1: none."""
-        return Shipped(self.round_mode, num_splits, q_tile)
+        return Shipped(self.round_mode, num_splits, q_tile, self._merges)
+
+    def merging_apart(self) -> Shipped:
+        """The same of plans whose parts a launch of its own merges."""
+        return Shipped(self.round_mode, self._num_splits, self._q_tile, merges=False)
 
     def _plan(self, shape: Shape) -> PlannedAttention:
         problem = dataclasses.replace(shape.problem(self.round_mode), num_splits=self._num_splits)
@@ -55,6 +65,8 @@ class Shipped:
             for row in manifest.kernels()
             if row.op != select.ATTENTION or self._q_tile in (0, row.tile["q"])
         ]
+        if not self._merges:
+            rows = [_merging_apart(row) if row.op == select.ATTENTION else row for row in rows]
         return plan_attention(problem, runtime.device_props(), rows)
 
     def refusal(self, shape: Shape) -> str:
@@ -110,6 +122,11 @@ class Shipped:
     def walk(self, shape: Shape) -> Walk:
         """What they read."""
         return self.items(shape).walk
+
+
+def _merging_apart(row: KernelSpec) -> KernelSpec:
+    accepts = Facts(row.name, "accepts", {**row.accepts, "max_merged_parts": 0})
+    return dataclasses.replace(row, accepts=accepts)
 
 
 def _packed(planned: plans.Launch, operands: Operands, address: Callable[[str], int]) -> Launch:

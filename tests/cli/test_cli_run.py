@@ -40,7 +40,8 @@ def test_every_argument_has_an_option() -> None:
     for function in (amdattn.flash_attn_func, amdattn.flash_attn_varlen_func):
         missing = set(inspect.signature(function).parameters) - options
         without = {"stream", "return_lse", "return_attn_probs"}
-        of_pages = {"block_table", "kv_layout", "k_descale", "v_descale", "max_total_k"}
+        of_pages = {"block_table", "kv_layout", "k_descale", "v_descale", "seqused_k"}
+        of_pages.add("max_total_k")
         assert missing - of_pages == without
 
 

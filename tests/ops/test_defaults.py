@@ -73,8 +73,8 @@ OWN: dict[str, dict[str, Any]] = {
     "arrays.dlpack_import.import_tensor": {"device": (1, 0)},  # kDLCPU
     "ops.attention.kv_split.Costs.of_range": {"parts": 1},
     "ops.attention.kv_split.Split": {"part_blocks": 0},
-    "ops.attention.work.WorkMap": {"part_blocks": 0},
-    "ops.decode.indices.IndexCheck": {"most": -1},
+    "ops.attention.work.WorkMap": {"part_blocks": 0, "in_pairs": False},
+    "ops.decode.indices.IndexCheck": {"most": -1, "total": -1},
     "ops.decode.problem.DecodeProblem": {
         **{"k_descale": 1.0, "v_descale": 1.0},
         **{"k_descales": False, "v_descales": False},
@@ -104,6 +104,7 @@ OWN: dict[str, dict[str, Any]] = {
     "bench.micro_rows.Clk": {"copies": 32, "waves": 1},
     "bench.micro_rows.LdsRate": {"copies": 32, "waves": 8},
     "bench.micro_rows.Latency": {"evicted": 65536},
+    "bench.shipped.Shipped": {"merges": True},
     "bench.report.stall_text": {"most": 2},
     "bench.replay.Speed": {"warm": 0.0},
     "bench.replay._ComputeUnit": {"version": 0},
