@@ -136,7 +136,7 @@ OF_PAGES = {"kv_layout", "max_total_k"}  # which only arrays in pages have
 OTHERS = {
     *("q", "k", "v", "kv", "qkv", "cu_seqlens_q", "cu_seqlens_k", "cu_seqlens", "out", "lse"),
     *("alibi_slopes", "block_table", "a", "b", "workspace", "out_dtype", "dtype", "window_size"),
-    *("device", "k_descale", "v_descale"),
+    *("device", "k_descale", "v_descale", "seqused_k"),
 }
 ARRAY_NAMES = {dense: {"sinks"}, product: {"bias"}}
 

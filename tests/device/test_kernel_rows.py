@@ -50,11 +50,14 @@ class AttnFwdArgs(ctypes.Structure):
         ),
         *((name, ctypes.c_uint64) for name in ("o", "lse", "sinks")),
         *((f"partial_{name}", ctypes.c_uint64) for name in ("o", "max_sum")),
+        *((name, ctypes.c_uint64) for name in ("counters", "generation")),
         *((f"o_stride_{axis}", ctypes.c_int64) for axis in ("batch", "seq", "head")),
         *((f"lse_stride_{axis}", ctypes.c_int64) for axis in ("batch", "head")),
         *((name, ctypes.c_int32) for name in ("batch", "num_heads_kv", "parts")),
         ("softcap_log2", ctypes.c_float),
+        ("part_blocks", ctypes.c_int32),
         *((f"merge_{name}", ctypes.c_int32) for name in ("tiles", "workgroups")),
+        ("padding", ctypes.c_int32),
     )
 
 

@@ -30,9 +30,10 @@ def main(log: Path, version: str, arguments: list[str]) -> None:
     if "-c" in arguments:
         folder = Path(next(flag[2:] for flag in arguments if flag.startswith("-I")))
         source = Path(value["-c"])
-        inputs = [source, Path(value["-include"]), *included(source, folder)]
+        headers = [Path(value["-include"])] if "-include" in value else []
+        inputs = [source, *headers, *included(source, folder)]
         Path(value["-MF"]).write_text(f"{output}: " + " \\\n  ".join(map(str, inputs)))
-        assert Path(value["-include"]).is_file()
+        assert all(header.is_file() for header in headers)
         kind = "compile"
     else:
         kind = "precompile" if "c++-header" in arguments else "link"
