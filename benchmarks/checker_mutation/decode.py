@@ -187,6 +187,7 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
                 nan=True,
             )
             for head_dim in (24, 40, 72)
+            if head_dim <= columns
         ),
         _Launch(
             *((2, 1, keys + 32, 2, 1, columns), (keys - 2, keys + 27)),
