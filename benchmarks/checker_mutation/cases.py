@@ -54,6 +54,7 @@ class AttentionCase:
 # either, no key at all, parts, sinks, sequences of several lengths, a NaN.
 _WHOLE = {"num_splits": 1}
 _ORDERED = ((400, 70), (3, 50), (0, 9), (40, 0))
+_MANY = (*_ORDERED, *((0, 0),) * 61)  # more than workgroups find tiles of: a launch before does
 _OF_ANY_SCALE: tuple[AttentionCase, ...] = (
     AttentionCase(1, 129, 200, 2, 1, options=_WHOLE),
     AttentionCase(1, 24, 61, 1, 1, options=_WHOLE),
@@ -75,7 +76,9 @@ _OF_ANY_SCALE: tuple[AttentionCase, ...] = (
     ),
     AttentionCase(1, 50, 70, 2, 1, options=_WHOLE, narrow=8),
     AttentionCase(1, 30, 70, 2, 1, options={"num_splits": 2}, narrow=200),
-    # Tiles in an order that a launch before has found.
+    # Tiles in an order that a launch before has found, or each workgroup.
+    AttentionCase(65, 400, 70, 1, 1, options=_WHOLE, lengths=_MANY, one_cu=True),
+    AttentionCase(65, 400, 70, 1, 1, options={"num_splits": 2}, lengths=_MANY, one_cu=True),
     AttentionCase(4, 400, 70, 1, 1, options=_WHOLE, lengths=_ORDERED, one_cu=True),
     AttentionCase(4, 400, 70, 1, 1, options={"num_splits": 2}, lengths=_ORDERED, one_cu=True),
     AttentionCase(4, 400, 70, 1, 1, options=_WHOLE, lengths=_ORDERED, one_cu=True, narrow=200),
@@ -219,6 +222,7 @@ MERGE: tuple[AttentionCase, ...] = (
         2, 20, 70, 8, 4, options={"num_splits": 2, "causal": True}, lengths=((20, 60), (7, 70))
     ),
     AttentionCase(4, 400, 70, 2, 1, options={"num_splits": 2}, lengths=_ORDERED, one_cu=True),
+    AttentionCase(65, 400, 70, 2, 1, options={"num_splits": 2}, lengths=_MANY, one_cu=True),
 )
 GATHER: tuple[AttentionCase, ...] = (
     AttentionCase(2, 20, 300, 3, 3, options={**_WHOLE, "gather": "k"}),
