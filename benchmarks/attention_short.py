@@ -55,7 +55,10 @@ def modelled(kernel: Peer, shape: Shape, functions: Functions, clock_mhz: int) -
     refused = kernel.refusal(shape)
     if refused:
         raise ValueError(f"{kernel.peer} does not take {shape}: {refused}")
-    launches = kernel.model(shape, functions, clock_mhz=clock_mhz)
+    # Sampling would take a plan whose parts a launch of its own merges.
+    merges = isinstance(kernel, Shipped) and kernel.merges_parts(shape)
+    method = "full" if merges else "auto"
+    launches = kernel.model(shape, functions, clock_mhz=clock_mhz, method=method)
     cycles = [launch.cycles for launch in launches]
     props = amdattn.device_props()
     us = sum(cycles) / clock_mhz + props.architecture.launch_us * (len(cycles) - 1)
