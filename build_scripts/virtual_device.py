@@ -51,7 +51,7 @@ COMMON_FLAGS = (
     "-Werror",
     f"-I{SOURCES}",
 )
-# Of what is not hot, behind those: half of the code, and no slower.
+# Of what is not hot, behind those: fewer bytes for the wheel, which has a library for each level.
 COLD_FLAGS = ("-Os",)
 # Standard headers that many sources include: parsing them takes longer than the code of most.
 # Sources include what they use all the same: the sanitizers' build does without.

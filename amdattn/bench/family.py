@@ -53,22 +53,24 @@ class FamilySampler(ItemSampler["Shipped"]):
         NotLinear
             This operation cannot be sampled, and `method` demands it.
         """
-        rows = self._rows_of_xcds()
+        items = self._kernel.items(self._shape)
+        rows = self._rows_of_xcds(items)
         full = self._method == "full" or (self._method == "auto" and max(rows) <= _AFFORDABLE)
         if not full and self._kernel.merges_parts(self._shape):
-            # The last part of a tile does more than the others. Planning prefers that to a launch
-            # that merges, so that this one stands for it takes no less.
+            # The last part of a tile does more than the others. The plan that stands for it has a
+            # launch that merges; planning, which did not take it, estimates more for it.
             self._kernel = self._kernel.merging_apart()
-            rows = self._rows_of_xcds()
+            items = self._kernel.items(self._shape)
+            rows = self._rows_of_xcds(items)
         why = self._why_not()
         if self._method == "sampled" and why:
             raise NotLinear(f"{self._shape}: {why}; simulate in full")
         if full or why:
             return self._full(int(np.argmax(rows)))
-        return self._sampled(self._kernel.items(self._shape))
+        return self._sampled(items)
 
-    def _rows_of_xcds(self) -> list[int]:
-        rows, xcds = self._kernel.items(self._shape).walk.kv_rows, self._arch.num_xcds
+    def _rows_of_xcds(self, items: Items) -> list[int]:
+        rows, xcds = items.walk.kv_rows, self._arch.num_xcds
         return [int(rows[xcd::xcds].sum()) for xcd in range(xcds)]
 
     def _why_not(self) -> str:

@@ -13,7 +13,6 @@ from amdattn.bench.modelled import Modelled
 from amdattn.bench.shapes import Shape
 from amdattn.device import manifest, runtime
 from amdattn.device.kernarg import packer
-from amdattn.device.manifest import Facts, KernelSpec
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
 from amdattn.op import plan as plans
 from amdattn.op.launch import runs
@@ -66,7 +65,9 @@ class Shipped:
             if row.op != select.ATTENTION or self._q_tile in (0, row.tile["q"])
         ]
         if not self._merges:
-            rows = [_merging_apart(row) if row.op == select.ATTENTION else row for row in rows]
+            rows = [
+                select.merging_apart(row) if row.op == select.ATTENTION else row for row in rows
+            ]
         return plan_attention(problem, runtime.device_props(), rows)
 
     def refusal(self, shape: Shape) -> str:
@@ -122,11 +123,6 @@ class Shipped:
     def walk(self, shape: Shape) -> Walk:
         """What they read."""
         return self.items(shape).walk
-
-
-def _merging_apart(row: KernelSpec) -> KernelSpec:
-    accepts = Facts(row.name, "accepts", {**row.accepts, "max_merged_parts": 0})
-    return dataclasses.replace(row, accepts=accepts)
 
 
 def _packed(planned: plans.Launch, operands: Operands, address: Callable[[str], int]) -> Launch:

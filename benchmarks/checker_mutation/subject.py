@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from amdattn.arch.props import DeviceProps
 from amdattn.device import manifest
 from amdattn.device.kernarg import packer
-from amdattn.device.manifest import Facts, KernelSpec
+from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
 from amdattn.op.plan import Address, PerRun, Stride
 from amdattn.ops.attention import select
@@ -160,8 +160,7 @@ def _attention(kernel: KernelSpec, rows: Sequence[KernelSpec], props: DeviceProp
             if row.op == select.ATTENTION and row.params["head_dim"] & (row.params["head_dim"] - 1)
         )
     if kernel is not forward:  # which would merge some parts itself
-        accepts = {**forward.accepts, "max_merged_parts": 0}
-        forward = dataclasses.replace(forward, accepts=Facts(forward.name, "accepts", accepts))
+        forward = select.merging_apart(forward)
     used = [forward, *(row for row in rows if row.op != select.ATTENTION)]
     taken = [case for case in problems if select.support(used, _problem(forward, case), props)]
     one_cu = dataclasses.replace(props, num_cus=1, num_xcds=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 
 from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.arch.props import DeviceProps
-from amdattn.device.manifest import KernelSpec, candidates, candidates_of
+from amdattn.device.manifest import Facts, KernelSpec, candidates, candidates_of
 from amdattn.errors import ManifestError, UnsupportedDeviceError, UnsupportedProblem
 from amdattn.op.choices import Choices, Rejected
 from amdattn.op.mismatch import Mismatch, Span, Support, all_allowed
@@ -268,3 +269,9 @@ def support(rows: Sequence[KernelSpec], problem: AttentionProblem, props: Device
     except UnsupportedDeviceError as error:
         return Support(False, str(error))
     return Support(True, f"kernel {kernel.name}")
+
+
+def merging_apart(row: KernelSpec) -> KernelSpec:
+    """The forward kernel as if the last part of a tile merged none: a launch of its own does."""
+    accepts = Facts(row.name, "accepts", {**row.accepts, "max_merged_parts": 0})
+    return dataclasses.replace(row, accepts=accepts)
