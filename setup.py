@@ -18,7 +18,7 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
-from build_scripts import jax_handler, virtual_device  # noqa: E402  (ROOT is not on the path before)
+from build_scripts import jax_handler, packed_objects, virtual_device  # noqa: E402  (ROOT is not on the path before)
 
 
 class BuildPackage(build_py):
@@ -36,7 +36,7 @@ class BuildPackage(build_py):
         )
         jax_handler.build(package / "_lib")
         if not self.editable_mode:  # a checkout finds both beside the package
-            shutil.copytree(ROOT / "hsaco", package / "hsaco", dirs_exist_ok=True)
+            packed_objects.copy_packed(ROOT / "hsaco", package / "hsaco")
             shutil.copytree(ROOT / "asm_src" / "args", package / "_args", dirs_exist_ok=True)
 
 

@@ -157,6 +157,10 @@ _FAMILY_OF_LONG_PRODUCTS = (
     ("bf16", 64, 64, 64, "Cdna4", 64),
     ("fp16", 128, 128, 64, "Cdna4", 64),
     ("fp16", 64, 64, 64, "Cdna4", 64),
+    ("bf16", 128, 128, 32, "Cdna4", 64),
+    ("fp16", 128, 128, 32, "Cdna4", 64),
+    ("bf16", 64, 64, 32, "Cdna4", 64),
+    ("fp16", 64, 64, 32, "Cdna4", 64),
 )
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
 _ROUNDING = {"rtne": "kNearestEven", "rtna": "kNearestAway", "rtz": "kTowardZero"}

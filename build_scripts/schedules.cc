@@ -78,6 +78,8 @@ int main() {
   print<64, 64, 128, true>("d64_softcap");
   print<128, 128, 96, false, Cdna4, 64>("d128_cdna4");
   print<128, 128, 64, false, Cdna4, 64>("d128_q256_cdna4");
+  print<128, 128, 32, false, Cdna4, 64>("d128_q128_cdna4");
+  print<64, 64, 32, false, Cdna4, 64>("d64_q128_cdna4");
   print<64, 64, 128, false, Cdna4, 64>("d64_cdna4");
   print<64, 64, 64, false, Cdna4, 64>("d64_q256_cdna4");
   print<192, 128, 64, false, Cdna4>("d192x128_cdna4");

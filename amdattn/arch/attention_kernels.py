@@ -22,6 +22,9 @@ class AttentionKernels:
     block, block_of_tiles : int
         For barrier, waits and branches of a block of keys; beside that a share that tiles hide,
         the more of them the better.
+    block_of_128_rows : int
+        More of a block in tiles of 128 rows, where each operand read from LDS serves one matrix
+        instruction: there are more instructions than issue slots.
     workgroup, workgroup_per_kib : int
         Before and after the loop of a workgroup: Q and the first K and V out of the memory, the
         first scores, normalisation and stores. And for each KiB of its rows of Q and O.
@@ -34,12 +37,13 @@ class AttentionKernels:
     softmax: int
     block: int
     block_of_tiles: int
+    block_of_128_rows: int
     workgroup: int
     workgroup_per_kib: int
     masked: int
 
 
 ATTENTION_KERNELS = {
-    "gfx942": AttentionKernels(8, 0, 258, 0, 340, 9000, 100, 0),
-    "gfx950": AttentionKernels(2, 32, 190, 100, 0, 3500, 26, 90),
+    "gfx942": AttentionKernels(8, 0, 258, 0, 340, 0, 9000, 100, 0),
+    "gfx950": AttentionKernels(2, 32, 190, 100, 0, 180, 3500, 26, 90),
 }

@@ -125,9 +125,17 @@ class KernelSpec:
             raise ManifestError(f"kernel {self.name} has grid {self.grid!r}, not {rule!r}")
 
     def read_code_object(self) -> bytes:
-        """The code object's bytes, verified against the recorded sha256."""
+        """The code object's bytes, verified against the recorded sha256.
+
+        A wheel has it compressed, named `path` and .xz; a checkout as it is.
+
+        Raises
+        ------
+        CorruptKernel
+            There is neither, or what there is is not what was recorded.
+        """
         try:
-            image = self.path.read_bytes()
+            image = self.path.read_bytes() if self.path.exists() else _unpacked(self.path)
         except OSError as error:
             raise CorruptKernel(f"kernel {self.name}: cannot read {self.path}: {error}") from None
         digest = hashlib.sha256(image).hexdigest()
@@ -137,6 +145,21 @@ class KernelSpec:
                 "reinstall amdattn"
             )
         return image
+
+
+def _unpacked(path: Path) -> bytes:
+    """What `build_scripts.packed_objects` compressed; raises OSError."""
+    packed = path.with_name(path.name + paths.PACKED_SUFFIX)
+    if not packed.exists():
+        raise FileNotFoundError(f"there is neither {path.name} nor {packed.name}")
+    try:
+        import lzma  # a Python may have been built without it; a checkout does not need it
+
+        return lzma.decompress(packed.read_bytes())
+    except ImportError:
+        raise OSError(f"{packed.name} needs the module lzma, which this Python lacks") from None
+    except lzma.LZMAError as error:
+        raise OSError(f"{packed.name}: {error}") from None
 
 
 _FORMER_NAMES = {

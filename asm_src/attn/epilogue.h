@@ -114,6 +114,7 @@ struct Epilogue {
     return n;
   }
   f32x2 first_tile[kPairs];
+  static constexpr bool kReadsBeside = kN > 1;  // of a lone tile it is the output itself
   __device__ __forceinline__ void last_output() {
     const uint32_t lane = 4 * loop.lane;
     float other[kN];
@@ -127,7 +128,7 @@ struct Epilogue {
             [&]<int n>() { loop.template multiply_values<S::kUnits - 1, n>(); });
       };
       const auto read = [&]<int third>() {
-        constexpr int kThirds = 3 * kTurns, kReads = kPairs;
+        constexpr int kThirds = 3 * kTurns, kReads = kReadsBeside ? kPairs : 0;
         unroll_from<third * kReads / kThirds, (third + 1) * kReads / kThirds>(
             [&]<int n>() { first_tile[n] = read_pair<0, n>(); });
       };
@@ -162,6 +163,10 @@ struct Epilogue {
       }
       read.template operator()<3 * turn + 2>();
     });
+    if constexpr (!kReadsBeside) {
+      ordered::s_nop<Here::kWaitOf8Passes>();
+      unroll<kPairs>([&]<int n>() { first_tile[n] = read_pair<0, n>(); });
+    }
     unroll<kN>([&]<int t>() {  // 0 without a key
       scale[t / 2][t % 2] = ordered::v_cndmask_b32_0(scale[t / 2][t % 2], any[t]);
     });

@@ -215,7 +215,7 @@ struct FirstLoads {
     load.gap_k = load.stride_k - 2 * args.head_dim;
     load.step_k = uint64_t(S::kKeys) * 2 * args.k_stride_seq;
     load.rows_left = uniform(uint32_t(work.keys - work.first * S::kKeys + S::kKeys));
-    unroll_from<2, 8>([&]<int n>() { load.template next_block<n>(); });
+    unroll_from<2, 8>([&]<int n>() { load.template next_block_in_order<n>(); });
     load.buffer_k = raw_descriptor(load.base_k, load.bytes_k);
     ordered::settle_uniform(load.buffer_k);  // its last word is in a register over the loop
   }
@@ -236,7 +236,7 @@ struct FirstLoads {
       load.stride_v = 2 * args.v_stride_seq;
       load.gap_v = load.stride_v - 2 * columns;
       load.step_v = uint64_t(S::kKeys) * 2 * args.v_stride_seq;
-      unroll_from<8, 10>([&]<int n>() { load.template next_block<n>(); });
+      unroll_from<8, 10>([&]<int n>() { load.template next_block_in_order<n>(); });
       load.bytes_v = ordered::s_max_i32<0>(load.bytes_v);
       load.buffer_v = raw_descriptor(load.base_v, load.bytes_v);
       ordered::settle_uniform(load.buffer_v);

@@ -41,15 +41,20 @@ struct Forward : Prologue<S, kExact> {
   __device__ __forceinline__ void unseen_block() {
     using Plan = typename Pipeline<S>::Plan;
     unroll<Plan::kNextBlockOps>([&]<int n>() { loop.load.template next_block<n>(); });
-    loop.load.template flip_flips<0>();
-    loop.load.flip_m0();
+    if constexpr (!Plan::kLone) {
+      loop.load.template flip_flips<0>();
+      loop.load.flip_m0();
+    }
     ordered::s_waitcnt<Plan::kLoadsBehind, 0>();
     ordered::s_barrier();
-    unroll<S::kLoadsToLds>([&]<int n>() {
+    unroll<S::kLoadsToLds>([&]<int nth>() {
+      constexpr int n = Plan::load_in_order(nth);
+      if constexpr (Plan::kLone && nth == Plan::kLaggingLoads) loop.load.flip_m0();
       loop.load.template set_m0<n>();
       ordered::s_nop<1>();
       loop.load.template load_k<n>();
     });
+    if constexpr (Plan::kLone) loop.load.template flip_flips<0>();
   }
 
   // Blocks at either end of the rows' windows have a mask, those between have none.

@@ -6,8 +6,9 @@
 #include "tile/buffer.h"
 
 // ---- Which block is loaded next
-// In place: the descriptors have no loads before they are changed throughout.
-template <int kKeys, bool kInPlace>
+// In place: the descriptors have no loads before they are changed throughout. Of V the block may be
+// the one before that of K: its rows are counted before those of K's are.
+template <int kKeys, bool kInPlace, bool kLagsV = false>
 struct KvBlocks {
   u32x4 buffer_k, buffer_v;                  // of the block of keys to be loaded
   uint64_t base_k, base_v, step_k, step_v;   // addresses of that block; bytes between two
@@ -25,6 +26,11 @@ struct KvBlocks {
   // The block after the last one loaded: bytes behind its last row read as 0.
   template <int n>
   __device__ __forceinline__ void next_block() {
+    constexpr int kOfVFirst[] = {0, 1, 8, 9, 10, 2, 3, 4, 5, 6, 7};
+    next_block_in_order<kLagsV ? kOfVFirst[n] : n>();
+  }
+  template <int n>
+  __device__ __forceinline__ void next_block_in_order() {
     if constexpr (n == 0) further(buffer_k, base_k, step_k);
     if constexpr (n == 1) further(buffer_v, base_v, step_v);
     if constexpr (n == 2) rows_left = ordered::s_sub_i32<kKeys>(rows_left);
@@ -128,7 +134,7 @@ struct LdsAddresses {  // bytes
 
 // ---- V straight to LDS, transposed as it is read
 template <class S>
-struct KvLoads<S, true> : KvBlocks<S::kKeys, true> {
+struct KvLoads<S, true> : KvBlocks<S::kKeys, true, S::kLagsV> {
   uint32_t offset[S::kLoadsToLds];  // bytes from the block's start: of K, then of V
   uint32_t m0;
   // The bits by which the stage of m0 and of V changes next, and that of K if it is a block ahead.

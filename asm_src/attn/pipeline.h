@@ -199,7 +199,7 @@ struct Pipeline {
   // A unit: its softmax, scores of the next, output of the one before.
   template <int kUnit, bool kMasked>
   __device__ __forceinline__ void unit() {
-    static_assert(Plan::template kTable<kUnit>.fits);
+    static_assert(Plan::template kTable<kUnit>.fits && Plan::closes());
     unroll<Plan::template kTable<kUnit>.count>([&]<int i>() {
       constexpr Placed step = Plan::template kTable<kUnit>.at[i];
       Do<step.step>::template run<kUnit, step.n, kMasked>(*this);

@@ -73,6 +73,7 @@ struct Prologue : FirstLoads<S> {
   static constexpr int kFirstLoads = most(kN - 2, 1),
                        kLoadWindows = (kN + 1 - kFirstLoads) * kWindows;
   // Direct ones: a block in each of the first turns, but for the one whose stage the loop fills.
+  // Where loads of V are a block later than those of K, K of that one, too.
   static constexpr int kFurtherBlocks = S::kStages - 2;
   static constexpr int loads_of_block(int turn, int w) {
     if (S::kDirect) return 0;
@@ -123,6 +124,9 @@ struct Prologue : FirstLoads<S> {
         if constexpr (turn == kN && S::kHalves == 2)
           loop.template multiply_keys<0, 2 * w + 1>(loop.operand.score[0][1]);
         load_more<turn, w>(r);
+        // Those of the second unit, where they are not those of the first one.
+        if constexpr (Loop::Plan::kLone && turn == kN)
+          loop.lds.template read_keys<1, w>(loop.operand);
         reduce<turn, w>(r, masked);
       });
     });
@@ -130,11 +134,15 @@ struct Prologue : FirstLoads<S> {
   }
   template <int block, int w>
   __device__ __forceinline__ void load_further() {
+    constexpr bool kKeysOnly = block > kFurtherBlocks;
     if constexpr (w == 0) {
-      unroll<Loop::Plan::kNextBlockOps>([&]<int n>() { loop.load.template next_block<n>(); });
+      unroll<Loop::Plan::kNextBlockOps>([&]<int n>() {
+        constexpr bool kOfV = n == 1 || n >= 8;
+        if constexpr (!kKeysOnly || !kOfV) loop.load.template next_block_in_order<n>();
+      });
       loop.load.m0 ^= S::kStage << (block % 2 == 0);
     }
-    constexpr int kLoads = S::kLoadsToLds;
+    constexpr int kLoads = kKeysOnly ? S::kLoadsK : S::kLoadsToLds;
     unroll_from<w * kLoads / kWindows, (w + 1) * kLoads / kWindows>([&]<int n>() {
       loop.load.template set_m0<n>();
       ordered::s_nop<1>();
@@ -143,7 +151,7 @@ struct Prologue : FirstLoads<S> {
   }
   template <int turn, int w>
   __device__ __forceinline__ void load_more(References& r) {
-    if constexpr (S::kDirect && turn < kFurtherBlocks) load_further<turn + 1, w>();
+    if constexpr (S::kDirect && turn < kFurtherBlocks + S::kLagsV) load_further<turn + 1, w>();
     constexpr int tile = turn + kTilesAhead, kReads = S::kReadsK;
     if constexpr (tile < kN) {
       if constexpr (w == 0) r.from = this->template find_q<tile>();
@@ -268,7 +276,9 @@ struct Prologue : FirstLoads<S> {
       constexpr int half = n / S::kReadsK, octet = n % S::kReadsK;
       loop.lds.template read_keys<0, octet * S::kHalves + half>(loop.operand);
     });
-    if constexpr (S::kDirect) {
+    if constexpr (Loop::Plan::kLone) {
+      loop.lds.read_v ^= 2 * S::kStage;  // the loop begins with a change of both
+    } else if constexpr (S::kDirect) {
       if (Loop::Plan::kReadsAhead)
         for (auto& address : loop.lds.read_k) address ^= S::kStage;
     } else if constexpr (!Loop::Plan::kFlipsFirst) {
@@ -277,7 +287,8 @@ struct Prologue : FirstLoads<S> {
     }
     find_references(work.full_first > work.first || work.full_end == work.full_first);
     if constexpr (S::kDirect && Loop::Plan::kReadsAhead) {  // the second block is in LDS
-      ordered::s_waitcnt<(S::kStages - 3) * kLoadsOfBlock, ordered::kAnyLgkm>();
+      constexpr int kBehind = (S::kStages - 3) * kLoadsOfBlock + S::kLagsV * S::kLoadsK;
+      ordered::s_waitcnt<kBehind, Loop::Plan::kLone ? 0 : ordered::kAnyLgkm>();
       ordered::s_barrier();
     }
   }

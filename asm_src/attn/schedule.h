@@ -22,7 +22,7 @@ struct Schedule : UnitSteps<S> {
   using Steps::kBarrier, Steps::kFlipReadK, Steps::kFlipReadV, Steps::kFlipsFirst;
   using Steps::kFlipWriteV, Steps::kNextBlockOps, Steps::next_block, Steps::kSlots, Steps::kSplit,
       Steps::kTransposes;
-  using Steps::kTransposeV, Steps::kWindows, Steps::kWriteV;
+  using Steps::kLone, Steps::kTransposeV, Steps::kWindows, Steps::kWriteV;
   using Steps::side_steps, Steps::trans_steps, Steps::vector_steps;
   using Steps::waits_k, Steps::waits_v;
   using typename Steps::Done;
@@ -158,10 +158,11 @@ struct Schedule : UnitSteps<S> {
       done.see(item.step);
       now += slots_of(item);
     };
-    // What a wait waits for comes first.
+    // What a wait waits for comes first, unless the unit before has read it.
     const auto emit = [&](const Item& item) {
       const Step read = item.step == Step::kWaitK ? Step::kReadK : Step::kReadV;
-      if (item.step == Step::kWaitK || item.step == Step::kWaitV) {
+      const bool of_unit = !kLone || item.window == kWindows - 1;
+      if (of_unit && (item.step == Step::kWaitK || item.step == Step::kWaitV)) {
         int until = d;
         for (int i = d; i < lds.count; ++i)
           if (lds.item[i].step == read && lds.item[i].n <= item.n) until = i + 1;
@@ -278,7 +279,7 @@ struct Schedule : UnitSteps<S> {
       if (p.step == Step::kReadK) of_k[p.n] = issued;
       if (p.step == Step::kReadV) of_v[p.n] = issued;
       if (p.step == Step::kWaitK || p.step == Step::kWaitV) ended = most(ended, issued - p.n);
-      if (p.step == Step::kWaitBlock) ended = issued;
+      if (p.step == Step::kWaitBlock && !kLone) ended = issued;
     }
     constexpr bool there(Step read, int n) const {
       const int nth = read == Step::kReadK ? of_k[n] : of_v[n];
@@ -295,14 +296,25 @@ struct Schedule : UnitSteps<S> {
     }
     return {{}, 0, 0, false};
   }
-  // A unit that waits for operands waits for reads of the one before.
+  // A unit that waits for operands waits for reads of the one before. Of those that is known before
+  // they are placed what follows them: they have an order of their own.
   template <int t>
   static constexpr Timetable table_of() {
-    if constexpr (waits_k(t) || waits_v(t))
+    constexpr Timetable kNone{{}, 0, 0, false};
+    if constexpr (kLone && t == 0)
+      return place_in_least(t, place_apart(S::kUnits - 1, 2 * kSlots * kWindows, kNone));
+    else if constexpr (waits_k(t) || waits_v(t))
       return place_in_least(t, kTable<t - 1>);
     else
-      return place_in_least(t, {{}, 0, 0, false});
+      return place_in_least(t, kNone);
   }
   template <int t>
   static constexpr Timetable kTable = table_of<t>();
+  // Whether the first unit keeps the order behind the last one, too.
+  static constexpr bool closes() {
+    if constexpr (kLone)
+      return is_valid(0, kTable<S::kUnits - 1>, kTable<0>);
+    else
+      return true;
+  }
 };

@@ -84,6 +84,9 @@ struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV
   static constexpr int kTilesQ = kWaveRows / kTile;  // tiles of q rows of a wave
   // Units of a block: all tiles with its first keys, then with the next ones.
   static constexpr int kUnits = kTilesQ * kKeys / kUnitKeys;
+  // With one tile every unit has keys of its own: K is read from LDS a block ahead, so that loads
+  // of V may come a block later than those of K.
+  static constexpr bool kLagsV = kDirect && kTilesQ == 1;
   static constexpr int tile_of(int unit) { return (unit + kUnits) % kTilesQ; }
   static constexpr int first_key(int unit) { return unit / kTilesQ * kUnitKeys; }
 

@@ -100,7 +100,8 @@ STEP(kExceeds) {
 }
 
 // ---- LDS
-STEP(kReadK) { loop.lds.template read_keys<(kUnit + S::kTilesQ) % S::kUnits, n>(loop.operand); }
+// Of the first unit behind the next one that has other keys.
+STEP(kReadK) { loop.lds.template read_keys<(kUnit + 2) % S::kUnits, n>(loop.operand); }
 
 STEP(kReadV) { loop.lds.template read_values<kUnit, n>(loop.operand); }
 
@@ -161,7 +162,11 @@ STEP(kWaitStaged) {
   ordered::s_waitcnt<S::kLoadsK + Schedule<S>::kPrefetches, ordered::kAnyLgkm>();
 }
 
-STEP(kWaitBlock) { ordered::s_waitcnt<Schedule<S>::kLoadsBehind, 0>(); }
+STEP(kWaitBlock) {
+  // With one tile what has been read by the last block was waited for, and more is under way.
+  constexpr int kReads = Schedule<S>::kLone ? ordered::kAnyLgkm : 0;
+  ordered::s_waitcnt<Schedule<S>::kLoadsBehind, kReads>();
+}
 
 STEP(kBarrier) { ordered::s_barrier(); }
 

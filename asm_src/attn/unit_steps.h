@@ -22,6 +22,10 @@
 //   N - 2          K operands of the next block, from LDS
 //   N - 1          (wait for them); barrier: the block after the next one is in LDS, and all waves
 //                  are done with the one before this; into its stage, loads of another one
+//
+// With one tile each unit reads all operands, of V those of its own keys, of K those of two units
+// on, and waits for what the unit before has read. The barrier is in the first unit of a block;
+// behind it come loads of V three blocks ahead, and of K, which is read earlier, four blocks ahead.
 #pragma once
 #include "attn/shape.h"
 #include "attn/step_types.h"
@@ -33,24 +37,26 @@ struct UnitSteps {
 
   // In which unit there are the steps of these names: the table above. Operands take turns with
   // the first and the next keys of a block; all else is done once in a block.
-  static constexpr bool kDirect = S::kDirect, kShort = kN == 2;
+  static constexpr bool kDirect = S::kDirect, kShort = kN == 2, kLone = kN == 1;
   static constexpr int kNever = -1;
   static constexpr bool reads_v(int t) { return t % kN == 0; }
-  static constexpr bool waits_v(int t) { return t % kN == 1; }
-  static constexpr bool reads_k(int t) { return t % kN == kN - 2; }
+  static constexpr bool waits_v(int t) { return kLone || t % kN == 1; }
+  static constexpr bool reads_k(int t) { return kLone || t % kN == kN - 2; }
   static constexpr bool waits_k(int t) { return t % kN == kN - 1; }
   // Whether all K operands that a block's units read are those of the next block.
-  static constexpr bool kReadsAhead = S::kUnits == kN;
+  static constexpr bool kReadsAhead = kLone || S::kUnits == kN;
   static constexpr bool kSplit = !kDirect && S::kTile == 16 && !kShort;  // transpositions
   static constexpr int kWriteV = kDirect ? kNever : kShort ? 1 : kN - 3;
   static constexpr int kTransposeV = kDirect ? kNever : kWriteV - kSplit;
   static constexpr int kBarrier = kDirect ? kN - 1 : kShort ? 0 : kN - 3;
   static constexpr int kLoadV = kShort ? 1 : kN - 2, kLoadK = kDirect || !kShort ? kN - 1 : 0;
-  static constexpr bool kFlipsFirst = !kDirect && kShort;  // or behind a block's reads and writes
+  // Or behind a block's reads and writes.
+  static constexpr bool kFlipsFirst = kLone || (!kDirect && kShort);
   static constexpr int kFlipReadK = kFlipsFirst ? 0 : kN - 1;
   static constexpr int kFlipReadV = kFlipsFirst ? 0 : S::kUnits - 1;
   static constexpr int kFlipWriteV = kDirect ? kNever : kShort ? 0 : kN - 2;
-  static constexpr int kFlipFlips = kDirect ? 0 : kNever, kFlips = kReadsAhead ? 2 : 1;
+  static constexpr int kFlipFlips = !kDirect ? kNever : kLone ? S::kUnits - 1 : 0;
+  static constexpr int kFlips = kReadsAhead ? 2 : 1, kFlipFlipsWindow = kLone ? kWindows - 1 : 0;
   // And behind which matrix instruction.
   static constexpr int kStagedThere = kWindows * (kSplit ? 5 : 3) / 8;
   static constexpr bool kEarly = kDirect || kShort;
@@ -59,7 +65,8 @@ struct UnitSteps {
   // Blocks are so short that HBM's latency is longer than the time from a load of K to its barrier.
   // So the waves bring a block to the L2 before: its lines, of K and V by turns.
   static constexpr int kPrefetches = kCrowded;
-  static constexpr int kBarrierWindow = kDirect    ? kWindows * 5 / 8
+  static constexpr int kBarrierWindow = kLone      ? kWindows * 3 / 4  // all that was read is there
+                                        : kDirect  ? kWindows * 5 / 8
                                         : kCrowded ? kWindows / 8
                                         : kEarly   ? kWindows * 3 / 8
                                                    : kWindows - 2;
@@ -84,11 +91,18 @@ struct UnitSteps {
     const int nth = first + n * room / S::kLoadsToLds;
     return nth / (kWindows - 1) * kWindows + nth % (kWindows - 1);
   }
+  // Of loads in their order, which of a block's K, then V it is. With one tile V comes first, since
+  // its stage is the one before that of K.
+  static constexpr int load_in_order(int n) {
+    return kLone ? (n + S::kLoadsK) % S::kLoadsToLds : n;
+  }
+  static constexpr int kLaggingLoads = kLone ? S::kLoadsToLds - S::kLoadsK : 0;
   static constexpr int kNextBlockOps = 11, kTransposes = 2 * S::kWidthV;
   // Behind those that are waited for at the barrier.
-  static constexpr int kLoadsBehind = kDirect  ? (S::kStages - 3 - kReadsAhead) * S::kLoadsToLds
-                                      : kShort ? S::kLoadsV
-                                               : 0;
+  static constexpr int kLoadsBehind = kLone     ? S::kLoadsToLds
+                                      : kDirect ? (S::kStages - 3 - kReadsAhead) * S::kLoadsToLds
+                                      : kShort  ? S::kLoadsV
+                                                : 0;
 
   // ---- The matrix unit: scores first, while the probabilities of the unit before are being
   // finished; outputs last, since the scores must be complete before the next unit reads them.
@@ -113,7 +127,9 @@ struct UnitSteps {
   // Operations that one wait is for; and those reads of V that are put off to the next unit, behind
   // uses in so many last windows.
   static constexpr int kWaitedOps = kDirect ? S::kOutputOps / 2 : 1;
-  static constexpr int kLateWindows = kDirect ? least(kShort ? 4 : 3, kWindows / 4) : 0;
+  static constexpr int kLateWindows = kDirect && !kLone ? least(kShort ? 4 : 3, kWindows / 4) : 0;
+  // Until addresses are changed, if that comes first.
+  static constexpr int kFlipWindows = kLone ? 2 : 0;
   // Which of the uses of a register.
   static constexpr int use_of(int w) {
     return (is_score(w) ? op(w) / S::kHalves : op(w)) % S::kOperandsOf16;
@@ -150,9 +166,10 @@ struct UnitSteps {
         if (t == kFlipReadK) out.add(Step::kFlipReadK, n);
     };
     const auto flip_v = [&out, t] {
-      if (t == kFlipReadV && !kDirect) out.add(Step::kFlipReadV);
+      if (t == kFlipReadV && (!kDirect || kLone)) out.add(Step::kFlipReadV);
     };
-    if (kCrowded) flip(), flip_v();
+    constexpr bool kFlipsAtOnce = kCrowded || kLone;
+    if (kFlipsAtOnce) flip(), flip_v();
     if (kPrefetches && t == kBarrier + 1) out.add(Step::kNextPrefetch);
     out.add(Step::kAddUnit);
     for (int n = 0; n < 2; ++n) out.add(Step::kAddSample, n);
@@ -170,12 +187,12 @@ struct UnitSteps {
       if (e == kSampled && !S::kConverts) out.add(Step::kSample);
       if (e >= 0 && e % 2 == 1) out.add(Step::kPack, e / 2);
       if (e == kSampled && S::kConverts) out.add(Step::kSample);
-      if (e == 2 && !kCrowded) flip();
+      if (e == 2 && !kFlipsAtOnce) flip();
       if (e == kE / 2 && t == kFlipWriteV) out.add(Step::kFlipWriteV);
-      if (e == (kFlipsFirst ? 2 : kE / 2) && !kCrowded) flip_v();
+      if (e == (kFlipsFirst ? 2 : kE / 2) && !kFlipsAtOnce) flip_v();
       if (e == kE / 2 && !kSplit && t == kTransposeV) transpose(0, kTransposes, kStagedThere + 1);
     }
-    if (kDirect && t == kFlipReadV) out.add(Step::kFlipReadV);  // behind the late reads
+    if (kDirect && !kLone && t == kFlipReadV) out.add(Step::kFlipReadV);  // behind the late reads
     out.add(Step::kExceeds);
     if (kSplit && t == kTransposeV) transpose(0, kTransposes / 2, kStagedThere + 1);
     return out;
@@ -231,18 +248,18 @@ struct UnitSteps {
   }
   static constexpr Side side_steps(int t) {
     Side out{};
-    const bool has_barrier = t == kBarrier;
+    const bool has_barrier = t == kBarrier, waits_here = has_barrier && !kLone;
     for (int w = 0; w < kWindows; ++w) {
       for (int n = 0; n < kNextBlockOps; ++n)
         if (t * kWindows + w == next_block(n)) out.add(Step::kNextBlock, n, w);
-      if (has_barrier && w == kBarrierWindow - 1) out.add(Step::kFlipM0, 0, w);
+      if (has_barrier && !kLone && w == kBarrierWindow - 1) out.add(Step::kFlipM0, 0, w);
       if (has_barrier && w == kBarrierWindow) {
         out.add(Step::kWaitBlock, 0, w);
         out.add(Step::kBarrier, 0, w);
         if (kPrefetches) out.add(Step::kPrefetch, 0, w);
       }
       if (waits_k(t + 1) && w == kWindows - 1) out.add(Step::kWaitK, kWaitedOps - 1, w);
-      if (t == kFlipFlips && w == 0)
+      if (t == kFlipFlips && w == kFlipFlipsWindow)
         for (int n = 0; n < kFlips; ++n) out.add(Step::kFlipFlips, n, w);
       if (reads_v(t - 1) && w < late_reads())
         out.add(Step::kReadV, S::kStepsKeys * S::kTilesD * kReadsOfV - late_reads() + w, w);
@@ -253,12 +270,14 @@ struct UnitSteps {
       }
       // Behind the last use, and what was waited for at the barrier behind that.
       for (int use = 0; use <= w; ++use) {
-        if (!is_last(use) || (has_barrier ? most(use, kBarrierWindow + 1) : use) != w) continue;
+        if (!is_last(use) || (waits_here ? most(use, kBarrierWindow + 1) : use) != w) continue;
         const bool late = use >= kWindows - kLateWindows;
         if (reads_v(t) && !is_score(use) && !late)
           for (int n = kReadsOfV - 1; n >= 0; --n)
             out.add(Step::kReadV, read_of_output(op(use)) - n, w);
-        if (reads_k(t) && is_score(use)) out.add(Step::kReadK, read_of_score(op(use)), w);
+        if (reads_k(t) && is_score(use))
+          out.add(Step::kReadK, read_of_score(op(use)),
+                  most(w, t == kFlipReadK ? kFlipWindows : 0));
       }
       if (t == kTransposeV && w == kStagedThere) out.add(Step::kWaitStaged, 0, w);
       for (int n = 0; n < S::kWidthV / 2; ++n)
@@ -267,8 +286,9 @@ struct UnitSteps {
         if (t == kLoadV && w == load_v(n)) out.add(Step::kLoadV, n, w);
       for (int n = 0; n < S::kLoadsToLds; ++n) {
         if ((t - kLoadK) * kWindows + w != load_k(n)) continue;
-        out.add(Step::kSetM0, n, w);
-        out.add(Step::kLoadK, n, w + 1);
+        if (kLone && n == kLaggingLoads) out.add(Step::kFlipM0, 0, w);
+        out.add(Step::kSetM0, load_in_order(n), w);
+        out.add(Step::kLoadK, load_in_order(n), w + 1);
       }
     }
     return out;

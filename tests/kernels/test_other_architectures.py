@@ -25,6 +25,48 @@ def test_some_kernels_of_every_operation(arch: str) -> None:
     }
 
 
+def test_tiles_of_128_rows_where_v_goes_straight_to_lds() -> None:
+    """One tile of matrix instructions a wave, whose loop has an order of its own."""
+    found = run_on("gfx950", "--checked", "--names=attn_fwd_*_q128_*", timeout=300)
+    assert found["wrong"] == []
+    own = {f"attn_fwd_{dtype}_d{d}_q128_rtne" for dtype in ("bf16", "fp16") for d in (64, 128)}
+    assert own <= set(found["launched"])
+
+
+SAME_BITS = """
+import amdattn, ml_dtypes, numpy as np
+from amdattn.device import manifest
+from amdattn.ops.attention.plans import planned_with
+from amdattn.ops.attention.problem import AttentionProblem
+rng = np.random.default_rng(3)
+sizes = [(1, 1), (63, 64), (65, 63), (127, 129), (129, 127), (128, 192), (300, 257), (31, 1000)]
+masks = [{}, {"causal": True}, {"window_size": (70, 3)}, {"num_splits": 3}]
+different = []
+for d in (64, 128):
+    for rows, keys in sizes:
+        q, k, v = (
+            rng.standard_normal((1, n, 1, d), np.float32).astype(ml_dtypes.bfloat16)
+            for n in (rows, keys, keys)
+        )
+        for mask in masks:
+            problem = AttentionProblem(1, rows, keys, 1, 1, head_dim=d, head_dim_v=d,
+                                       dtype="bfloat16", **{"num_splits": 1, **mask})
+            names = [f"attn_fwd_bf16_d{d}_{q}_rtne" for q in ("q128", "q256")]
+            few, many = (
+                planned_with(problem, amdattn.device_props(), name).run(q, k, v).view(np.uint16)
+                for name in names
+            )
+            if not np.array_equal(few, many):
+                different.append((d, rows, keys, mask))
+print(different)
+"""
+
+
+def test_tiles_of_128_and_256_rows_compute_the_same_bits() -> None:
+    status, lines, errors = run(SAME_BITS, AMDATTN_DEVICE="virtual:gfx950")
+    assert (status, lines) == (0, ["[]"]), errors
+
+
 CAREFUL = """
 import amdattn, ml_dtypes, numpy as np
 rng = np.random.default_rng(1)

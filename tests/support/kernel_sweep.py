@@ -8,6 +8,7 @@ Prints a line of JSON: the device, what ran, every kernel that was launched, and
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import json
 import os
 import subprocess
@@ -25,17 +26,21 @@ from tests.support.paths import ROOT
 _SCHEDULES = 2
 
 
-def sweep(every: int, count: int, checked: bool) -> dict[str, Any]:
-    """Cases of every so manieth kernel of each operation, `count` of each.
+def sweep(every: int, count: int, checked: bool, names: str = "*") -> dict[str, Any]:
+    """Cases of every so manieth kernel of each operation whose name matches, `count` of each.
 
     0: all cases of each, and the general ones, which reach what forward kernels need besides.
     """
     props = runtime.device_props()
-    rows = [row for row in manifest.kernels() if row.arch == props.arch]
+    rows = [
+        row
+        for row in manifest.kernels()
+        if row.arch == props.arch and fnmatch.fnmatchcase(row.name, names)
+    ]
     ran, wrong, launched = 0, [], set()
     for operation in operations():
         own = [row for row in rows if row.op == operation.kernel_ops[0]]
-        for row in (*own[::every], *([] if count else [None])):
+        for row in (*own[::every], *([] if count or names != "*" else [None])):
             for case in list(operation.cases(row))[: count or None]:
                 subject = OfOperation(operation, case)
                 launched |= {launch.kernel.name for launch in subject.plan().launches}
@@ -76,9 +81,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--cases", type=int, default=0)
+    parser.add_argument("--names", default="*", help="a pattern")
     parser.add_argument("--checked", action="store_true")
     options = parser.parse_args()
-    print(json.dumps(sweep(options.every, options.cases, options.checked)))
+    print(json.dumps(sweep(options.every, options.cases, options.checked, options.names)))
 
 
 if __name__ == "__main__":

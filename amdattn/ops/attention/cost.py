@@ -38,7 +38,9 @@ def block_clk(kernel: KernelSpec) -> float:
     costs = ATTENTION_KERNELS[kernel.arch]
     matrix = 2 * _ROWS * _KEYS * _WAVES * _columns(kernel)
     matrix_clk = matrix / architecture(kernel.arch).matrix_flops_per_clk
-    return tiles * max(matrix_clk, costs.softmax) + costs.block + costs.block_of_tiles / tiles
+    of_few_rows = costs.block_of_128_rows if kernel.tile["q"] == 128 else 0
+    of_tiles = tiles * max(matrix_clk, costs.softmax)
+    return of_tiles + costs.block + costs.block_of_tiles / tiles + of_few_rows
 
 
 def workgroup_clk(kernel: KernelSpec, edges: int) -> float:
