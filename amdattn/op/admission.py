@@ -57,6 +57,10 @@ class CheckedPlan(Plan[P]):
         """What in the address or strides of an operand no kernel of the plan takes, or ""."""
         return ""
 
+    def misfit_of_copy(self, spec: OperandSpec, operand: Operand) -> str:
+        """The same of a copy of host memory, which is made without gaps if there is something."""
+        return self.misfit(spec, operand)
+
     # -- what follows from it --------------------------------------------------------------------
 
     @functools.cached_property

@@ -31,7 +31,8 @@ def check_shape(view: View, name: str, shape: tuple[int, ...], dtype: str, layou
     Host memory of other strides is made compact when it is copied.
     """
     if view.shape != shape:
-        raise ValueError(f"{name} has shape {view.shape}; this call needs {shape} ({layout})")
+        of = f" ({layout})" * bool(layout)
+        raise ValueError(f"{name} has shape {view.shape}; this call needs {shape}{of}")
     if view.dtype.name != dtype:
         raise ValueError(f"{name} has dtype {view.dtype.name}; this call needs {dtype}")
     if view.on_device and view.strides[-1] != 1 and view.shape[-1] > 1:

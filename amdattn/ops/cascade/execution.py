@@ -111,9 +111,15 @@ class CascadePlan(RunnablePlan[CascadeProblem]):
     ) -> dict[str, Operand]:
         """The operands of what was given, after every check."""
         operands = super().admit(inputs, outputs, variant)
-        if isinstance(self.own, PrefillPlan):
+        if isinstance(self.own, PrefillPlan) and inputs["q"].on_device:
             self.own.check_together(operands)
         return operands
+
+    def misfit_of_copy(self, spec: OperandSpec, operand: Operand) -> str:
+        """As attention over the cache alone has it."""
+        if spec.name in ("k_cache", "v_cache"):
+            return self.own.misfit_of_copy(spec, operand)
+        return self.misfit(spec, operand)
 
     @functools.cached_property
     def own(self) -> DecodePlan:

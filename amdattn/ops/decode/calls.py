@@ -132,8 +132,6 @@ class CacheCall:
             array, read = self._arrays[name], specs[name].host_check
             if array is not None and read is not None:
                 self.views[name] = read(array, specs[name].title, ordinal, self._stream)
-        if self._arrays["sinks"] is not None:
-            self.views["sinks"] = as_view(self._arrays["sinks"], "sinks", self._stream)
         p = problem
         if p.page_size:
             table, lengths = self._arrays["block_table"], self._arrays["cache_seqlens"]
@@ -149,7 +147,7 @@ GIVEN = (
 )
 _READ = (
     *("cache_seqlens", "cache_batch_idx", "cache_leftpad", "block_table"),
-    *("k_descale", "v_descale", "k_cache", "v_cache"),
+    *("k_descale", "v_descale", "k_cache", "v_cache", "sinks"),
 )
 
 

@@ -11,6 +11,7 @@ from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.interchange import as_view
 from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
+from amdattn.op.beside import refuse_capture
 from amdattn.scalars import INT32_MAX
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class IndexCheck:
         host = host.astype("int32", order="C", copy=False)
         if ordinal is None:
             return as_view(host, label, stream)
-        _refuse_capture(label, stream)
+        refuse_capture(label, "an int32 array", stream)
         return upload(host, runtime.get(ordinal)).view_on(stream)
 
     def _check_kind(self, view: View, label: str) -> None:
@@ -187,7 +188,7 @@ def _on_device(view: View, label: str, stream: int) -> View:
     count = view.shape[0] if len(view.shape) == 1 else view.shape[0] * view.shape[1]
     if step <= 0 and count > 1:
         raise ValueError(f"{label} has stride {step}; on the device it must be positive")
-    _refuse_capture(label, stream)
+    refuse_capture(label, "an int32 array", stream)
     device = runtime.get(view.ordinal)
     made = allocate(view.shape, compact_strides(view.shape), _INT32, stream, device)
     device.copy_rows(
@@ -196,11 +197,3 @@ def _on_device(view: View, label: str, stream: int) -> View:
     )
     made.stream = stream
     return made.view_on(stream)
-
-
-def _refuse_capture(label: str, stream: int) -> None:
-    if stream and runtime.get().is_capturing(stream):
-        raise ValueError(
-            f"a graph is being captured from the stream: {label} must be an int32 array in device "
-            "memory, which replays read"
-        )

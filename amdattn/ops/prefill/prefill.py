@@ -149,12 +149,11 @@ def attend_pages(
         ("block_table", block_table),
         *((x, y) for x, y in zip(("k_descale", "v_descale"), descales, strict=True)),
         *zip(("k_cache", "v_cache"), caches, strict=True),
+        ("sinks", sinks),
     ):
         read = specs[name].host_check
         if specs[name].present and array is not None and read is not None:
             views[name] = read(array, specs[name].title, q_view.ordinal, stream)
-    if sinks is not None:
-        views["sinks"] = as_view(sinks, "sinks", stream)
     lengths = lengths_of_sums(sums[1]) if used is None else used
     if lengths is not None:
         check_pages(block_table, lengths, p.page_size, p.num_pages, 0)
