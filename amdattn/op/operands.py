@@ -55,6 +55,14 @@ def check_placement(views: Mapping[str, View]) -> None:
         raise TypeError(f"all operands must be in the same place, not {where}")
 
 
+def same_elements(one: View, other: View) -> bool:
+    """Whether two views have the same elements of memory at the same places."""
+    if (one.address, one.shape, one.ordinal) != (other.address, other.shape, other.ordinal):
+        return False
+    steps = zip(one.strides, other.strides, one.shape, strict=True)
+    return all(a == b for a, b, length in steps if length > 1) and 0 not in one.shape
+
+
 def check_output(name: str, out: View, inputs: Mapping[str, View]) -> None:
     """An output must be writable, hold each element once, and share none with an input."""
     if out.read_only:
