@@ -13,7 +13,7 @@ from amdattn.op.spec import Specs
 from amdattn.ops.decode.indices import check_pages
 from amdattn.ops.decode.layouts import layouts_named
 from amdattn.ops.decode.planning import MOST_QUERIES
-from amdattn.ops.decode.problem import DecodeProblem
+from amdattn.ops.decode.problem import DecodeProblem, check_layout_of_rows
 from amdattn.ops.decode.quantized import BYTES
 from amdattn.ops.prefill.problem import PrefillProblem
 
@@ -23,8 +23,12 @@ _AXES = {
     "rotary_cos": "(positions, rotary_dim / 2)",
     "block_table": "(batch, pages of a sequence)",
 }
-# Values that are equal, with equal types, only to what is the same.
-_PLAIN = frozenset({int, float, bool, tuple, str, type(None)})
+# Of options by their order: plans are looked up by values, of which True is equal to 1.
+_NUMBER, _OR_NONE = frozenset({int, float}), frozenset({int, float, type(None)})
+_PLAIN = (
+    *(_OR_NONE, frozenset({bool}), frozenset({tuple}), _NUMBER, frozenset({bool})),
+    *(frozenset({int}), frozenset({str}), _OR_NONE, _OR_NONE),
+)
 
 
 class CacheOptions(NamedTuple):
@@ -44,8 +48,8 @@ class CacheOptions(NamedTuple):
     def are_plain(self) -> bool:
         """Whether a call may be looked up by these values."""
         window = self.window_size
-        return _PLAIN.issuperset(map(type, self)) and (
-            type(window) is tuple and len(window) == 2 and [*map(type, window)] == [int, int]
+        return all([type(x) in types for x, types in zip(self, _PLAIN, strict=True)]) and (
+            len(window) == 2 and type(window[0]) is type(window[1]) is int
         )
 
     def read(self) -> CacheOptions:
@@ -110,7 +114,7 @@ class CacheCall:
         self.views: dict[str, View] = {
             name: as_view(arrays[name], name, stream)
             for name in _TENSORS
-            if arrays[name] is not None
+            if arrays[name] is not None or name in _NEEDED
         }
         q, table = self.views["q"], arrays["block_table"]
         self.ordinal = runtime.get(q.ordinal).ordinal
@@ -139,6 +143,7 @@ class CacheCall:
 
 
 _TENSORS = ("q", "k_cache", "v_cache", "k", "v", "rotary_cos", "rotary_sin")
+_NEEDED = ("q", "k_cache", "v_cache")
 _TOGETHER = (("k", "v"), ("rotary_cos", "rotary_sin"))
 SHAPED = ("q", "k_cache", "v_cache", "k", "rotary_cos")
 GIVEN = (
@@ -166,6 +171,8 @@ def _problem_of(key: CacheKey, fp8: str) -> DecodeProblem:
     """What arrays of these shapes ask for; what else they must be follows from it."""
     shapes, table, dtypes, given, return_lse, is_paged, options, _ = key
     layouts = layouts_named(options.kv_layout)
+    if not is_paged:
+        check_layout_of_rows(options.kv_layout)
     axes = _AXES | {name: f"({layout.text(is_paged)})" for name, layout in layouts.items()}
     names = ("q", "k_cache", "v_cache", "k", "rotary_cos", "block_table")
     for name, shape in zip(names, (*shapes, table), strict=True):

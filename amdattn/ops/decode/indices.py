@@ -138,7 +138,7 @@ def _on_host(array: Any) -> NDArray[Any] | None:
     """An array of what a caller gives, if it is on the host."""
     import numpy as np
 
-    if isinstance(array, (int, list, tuple, range)):
+    if isinstance(array, (int, list, tuple, range, np.integer)):
         return np.asarray(array)
     place = getattr(array, "__dlpack_device__", None)
     if place is None or place()[0] != _ON_CPU:
