@@ -126,7 +126,7 @@ class CacheCall:
             return_lse,
             table is not None,
             asked,
-            longest_key(max_seqlen_k),
+            declared("max_seqlen_k", max_seqlen_k),
         )
 
     def complete(self, specs: Specs, problem: DecodeProblem) -> None:
@@ -225,14 +225,14 @@ def check_pairs(arrays: Mapping[str, Any]) -> None:
                 raise ValueError(f"{name} was given, but {missing}=None; both must be, or neither")
 
 
-def longest_key(max_seqlen_k: int | None) -> int:
-    """What a caller declares; 0: nothing."""
-    if max_seqlen_k is None:
+def declared(name: str, most: int | None) -> int:
+    """What a caller says that there is at most; 0: nothing."""
+    if most is None:
         return 0
-    longest = scalars.integer("max_seqlen_k", max_seqlen_k)
-    if longest < 1:
-        raise ValueError(f"max_seqlen_k={longest} must be at least 1, or None")
-    return longest
+    found = scalars.integer(name, most)
+    if found < 1:
+        raise ValueError(f"{name}={found} must be at least 1, or None")
+    return found
 
 
 def shape_of_table(table: Any) -> tuple[int, ...]:

@@ -36,6 +36,9 @@ class IndexCheck:
     total : int
         The greatest sum of those on the host; -1: any is taken.
     why_total : str
+    least : int
+        The least value of those on the host.
+    why_least : str
     """
 
     shape: tuple[int, ...]
@@ -43,6 +46,8 @@ class IndexCheck:
     why: str = ""
     total: int = -1
     why_total: str = ""
+    least: int = 0
+    why_least: str = ""
 
     def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
         """See indices as int32, on the device of q if it is on one."""
@@ -57,6 +62,11 @@ class IndexCheck:
         host = view.array
         if self.most >= 0:
             check_values(host, label, self.most, self.why)
+        if self.least and (host < self.least).any():
+            raise ValueError(
+                f"{label}[{int(host.argmin())}]={host.min()} must be at least {self.least}, "
+                f"{self.why_least}"
+            )
         if self.total >= 0 and (found := int(host.sum(dtype="int64"))) > self.total:
             raise ValueError(
                 f"the sum of {label} is {found}; it may be {self.total}, as {self.why_total}"

@@ -51,6 +51,8 @@ class PrefillPlan(DecodePlan):
         if p.is_ragged:
             used = specs["cache_seqlens"]
             specs["cache_seqlens"] = dataclasses.replace(used, label="seqused_k")
+            for name in _CACHES:
+                specs[name] = dataclasses.replace(specs[name], label=name[0])
         last = {name: specs.pop(name) for name in ("sinks", "out", "lse")}
         for name, label, present, total, longest in (
             ("cu_seqlens_q", "", p.is_ragged, p.total_q, p.seqlen_q),

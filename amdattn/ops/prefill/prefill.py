@@ -15,7 +15,7 @@ from amdattn.op.outputs import output_view
 from amdattn.ops.attention import no_work
 from amdattn.ops.attention.options import Options
 from amdattn.ops.attention.problem import VARLEN_LAYOUT
-from amdattn.ops.decode.calls import shape_of_table
+from amdattn.ops.decode.calls import declared, shape_of_table
 from amdattn.ops.decode.indices import check_pages
 from amdattn.ops.decode.layouts import layouts_named
 from amdattn.ops.decode.quantized import BYTES
@@ -129,7 +129,7 @@ def attend_pages(
         (q_view.shape, k.shape, v.shape, table),
         (q_view.dtype.name, k.dtype.name),
         longest,
-        0 if max_total_k is None else scalars.integer("max_total_k", max_total_k),
+        declared("max_total_k", max_total_k),
         (
             sinks is not None,
             used is not None,

@@ -382,6 +382,22 @@ def test_lengths_beyond_what_is_declared_count_as_that() -> None:
     assert judge(found.numpy(), must.values, must.tolerance, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"max_total_k": 0}, "max_total_k=0 must be at least 1, or None"),
+        ({"v": np.zeros((5, 16, 2, 64), BF16)}, r"^v has shape \(5, 16, 2, 64\)"),
+        ({"k": np.zeros((4, 16, 2, 72), BF16)}, r"^k has shape \(4, 16, 2, 72\)"),
+    ],
+)
+def test_chunks_name_what_callers_know(changed: dict[str, Any], text: str) -> None:
+    cache = np.zeros((4, 16, 2, 64), BF16)
+    given: dict[str, Any] = {"q": np.zeros((9, 4, 64), BF16), "k": cache, "v": cache}
+    given |= {"cu_seqlens_q": [0, 9], "cu_seqlens_k": [0, 30], "block_table": [[0, 1]]}
+    with pytest.raises(ValueError, match=text):
+        flash_attn_varlen_func(**given | {"max_seqlen_q": 9, "max_seqlen_k": 30} | changed)
+
+
 def test_chunks_without_queries_or_sequences() -> None:
     cache = asarray(np.zeros((4, 16, 2, 64), BF16))
     table, sums = asarray(np.zeros((1, 4), np.int32)), asarray(np.zeros(2, np.int32))
