@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -23,11 +24,12 @@ _AXES = {
     "rotary_cos": "(positions, rotary_dim / 2)",
     "block_table": "(batch, pages of a sequence)",
 }
-# Of options by their order: plans are looked up by values, of which True is equal to 1.
-_NUMBER, _OR_NONE = frozenset({int, float}), frozenset({int, float, type(None)})
-_PLAIN = (
-    *(_OR_NONE, frozenset({bool}), frozenset({tuple}), _NUMBER, frozenset({bool})),
-    *(frozenset({int}), frozenset({str}), _OR_NONE, _OR_NONE),
+# Types of options in their order: plans are looked up by values, of which True is equal to 1.
+_NUMBER, _OR_NONE = (int, float), (int, float, type(None))
+_PLAIN = frozenset(
+    itertools.product(
+        *(_OR_NONE, (bool,), (tuple,), _NUMBER, (bool,), (int,), (str,), _OR_NONE, _OR_NONE)
+    )
 )
 
 
@@ -48,7 +50,7 @@ class CacheOptions(NamedTuple):
     def are_plain(self) -> bool:
         """Whether a call may be looked up by these values."""
         window = self.window_size
-        return all([type(x) in types for x, types in zip(self, _PLAIN, strict=True)]) and (
+        return (*map(type, self),) in _PLAIN and (
             len(window) == 2 and type(window[0]) is type(window[1]) is int
         )
 
