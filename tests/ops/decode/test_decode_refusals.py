@@ -125,6 +125,10 @@ _TURNED = {"rotary_cos": zeros(96, 16), "rotary_sin": zeros(96, 16)}
             "rotary_dim=66 .* must be a multiple of 16 and at most head_dim=64",
         ),
         ({"num_splits": 200}, "num_splits=200 must be in 0..128"),
+        *(
+            ({"softcap": cap}, rf"softcap={cap} is not built \(have 0.0, 0.0009765625..1024.0\)")
+            for cap in (1e-4, 1025.0)
+        ),
         ({"num_splits": -1}, "num_splits=-1 must be in 0..128"),
         ({"kv_layout": "packed"}, "kv_layout='packed' .* block_table must be given"),
         (
