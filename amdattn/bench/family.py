@@ -9,7 +9,6 @@ dispatch of the whole launch is replayed. A launch that merges is simulated as i
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,7 +40,7 @@ class FamilySampler(ItemSampler["Shipped"]):
     one before left. "auto" does that if it takes half a minute at most.
     """
 
-    @functools.cached_property
+    @property
     def _work(self) -> WorkMap:
         return self._kernel.work(self._shape)
 
@@ -55,19 +54,23 @@ class FamilySampler(ItemSampler["Shipped"]):
         """
         items = self._kernel.items(self._shape)
         rows = self._rows_of_xcds(items)
-        full = self._method == "full" or (self._method == "auto" and max(rows) <= _AFFORDABLE)
-        if not full and self._kernel.merges_parts(self._shape):
+        if self._method == "full" or (self._method == "auto" and max(rows) <= _AFFORDABLE):
+            return self._full(int(np.argmax(rows)))
+        planned, merges = self._kernel, self._kernel.merges_parts(self._shape)
+        if merges:
             # The last part of a tile does more than the others. The plan that stands for it has a
             # launch that merges; planning, which did not take it, estimates more for it.
-            self._kernel = self._kernel.merging_apart()
+            self._kernel = planned.merging_apart()
             items = self._kernel.items(self._shape)
-            rows = self._rows_of_xcds(items)
-        why = self._why_not()
-        if self._method == "sampled" and why:
-            raise NotLinear(f"{self._shape}: {why}; simulate in full")
-        if full or why:
+        if why := self._why_not():
+            if self._method == "sampled":
+                raise NotLinear(f"{self._shape}: {why}; simulate in full")
+            self._kernel = planned
             return self._full(int(np.argmax(rows)))
-        return self._sampled(items)
+        first, *others = self._sampled(items)
+        if merges:
+            first.sampled["merged_apart"] = True
+        return [first, *others]
 
     def _rows_of_xcds(self, items: Items) -> list[int]:
         rows, xcds = items.walk.kv_rows, self._arch.num_xcds

@@ -131,6 +131,13 @@ def notes(records: Sequence[Record]) -> list[str]:
                 f"within {worst:.2%}"
             )
     lines += [
+        f"{r.shape} {r.label}: sampled as a plan whose parts a launch of its own merges; the plan "
+        "itself merges them in its only one, which by its estimate takes less time: --sampling "
+        "full simulates that"
+        for r in modelled
+        if r.sampled.get("merged_apart")
+    ]
+    lines += [
         f"{r.peer}: cycles of the first {r.sampled['first_workgroups']} of "
         f"{r.sampled['of_workgroups']} workgroups of an XCD"
         for r in modelled

@@ -23,7 +23,7 @@ from amdattn.ops.decode.calls import (
     CacheKey,
     CacheOptions,
     check_pairs,
-    longest_key,
+    declared,
     problem_of,
 )
 from amdattn.ops.decode.indices import IndexCheck, check_pages
@@ -115,7 +115,7 @@ def flash_attn_with_kvcache(
             return_lse=scalars.boolean("return_softmax_lse", return_softmax_lse),
             is_paged=block_table is not None,
             options=options.read(),
-            longest=longest_key(max_seqlen_k),
+            longest=declared("max_seqlen_k", max_seqlen_k),
         )
     )
     _check_indices(given, problem)

@@ -17,6 +17,7 @@ from amdattn.op.operands import (
     check_shape,
     check_workspace,
     operand_of,
+    same_elements,
 )
 from amdattn.op.plan import Operand, P, Plan
 from amdattn.op.spec import OperandSpec, Specs
@@ -56,6 +57,15 @@ class CheckedPlan(Plan[P]):
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
         """What in the address or strides of an operand no kernel of the plan takes, or ""."""
         return ""
+
+    def misfit_of_copy(self, spec: OperandSpec, operand: Operand) -> str:
+        """The same of a copy of host memory, which is made without gaps if there is something."""
+        return self.misfit(spec, operand)
+
+    @property
+    def overwritten(self) -> frozenset[str]:
+        """Inputs that a result may be itself, by the names that callers know."""
+        return frozenset()
 
     # -- what follows from it --------------------------------------------------------------------
 
@@ -145,7 +155,9 @@ class CheckedPlan(Plan[P]):
                 operands[name] = self.admit_one(spec, view, variant)
                 (read if spec.role == "in" else written)[spec.title] = view
         for title, view in written.items():  # shares no memory with any other
-            check_output(title, view, read)
+            over = self.overwritten & set(read)
+            itself = [name for name in over if same_elements(view, read[name])]
+            check_output(title, view, {name: read[name] for name in read if name not in itself})
             read[title] = view
         return operands
 

@@ -20,7 +20,7 @@ from amdattn.op.cache import keep
 from amdattn.op.operands import check_workspace
 from amdattn.op.outputs import capture_text, output_view
 from amdattn.op.plan import Operand, P, PerRun
-from amdattn.op.staging import WORKSPACE, run_on_host
+from amdattn.op.staging import WORKSPACE, run_on_host, uploaded
 
 _FACTS = attrgetter("facts")
 _BYTES = as_dtype("uint8")
@@ -332,14 +332,22 @@ class RunnablePlan(CheckedPlan[P]):
         specs = self.specs(variant)
 
         def aligned(name: str, view: View) -> bool:
-            return not self.misfit(specs[name], self.operand(specs[name], view))
+            return not self.misfit_of_copy(specs[name], self.operand(specs[name], view))
 
         def run(staged: Mapping[str, View]) -> Mapping[str, DeviceArray]:
             operands = {name: self.operand(specs[name], view) for name, view in staged.items()}
             for name, operand in operands.items():  # also of what was made compact
-                if wrong := self.misfit(specs[name], operand):
+                if wrong := self.misfit_of_copy(specs[name], operand):
                     raise ValueError(f"{specs[name].title} has {wrong}")
-            return self._run_on_device(_Admitted(operands), device, stream, None, variant)
+            before = {
+                name: uploaded(view, device, stream)
+                for name, view in outputs.items()
+                if specs[name].partly
+            }
+            views = {name: array.view_on(stream) for name, array in before.items()}
+            operands |= {name: self.operand(specs[name], view) for name, view in views.items()}
+            made = self._run_on_device(_Admitted(operands), device, stream, None, variant)
+            return {**made, **before}
 
         return run_on_host(inputs, outputs, aligned, run, device, stream)
 

@@ -31,7 +31,8 @@ def check_shape(view: View, name: str, shape: tuple[int, ...], dtype: str, layou
     Host memory of other strides is made compact when it is copied.
     """
     if view.shape != shape:
-        raise ValueError(f"{name} has shape {view.shape}; this call needs {shape} ({layout})")
+        of = f" ({layout})" * bool(layout)
+        raise ValueError(f"{name} has shape {view.shape}; this call needs {shape}{of}")
     if view.dtype.name != dtype:
         raise ValueError(f"{name} has dtype {view.dtype.name}; this call needs {dtype}")
     if view.on_device and view.strides[-1] != 1 and view.shape[-1] > 1:
@@ -52,6 +53,14 @@ def check_placement(views: Mapping[str, View]) -> None:
             for name, view in views.items()
         )
         raise TypeError(f"all operands must be in the same place, not {where}")
+
+
+def same_elements(one: View, other: View) -> bool:
+    """Whether two views have the same elements of memory at the same places."""
+    if (one.address, one.shape, one.ordinal) != (other.address, other.shape, other.ordinal):
+        return False
+    steps = zip(one.strides, other.strides, one.shape, strict=True)
+    return all(a == b for a, b, length in steps if length > 1) and 0 not in one.shape
 
 
 def check_output(name: str, out: View, inputs: Mapping[str, View]) -> None:

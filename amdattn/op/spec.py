@@ -40,6 +40,8 @@ class OperandSpec:
         of values on the host; else `as_view` does.
     layout : str
         What the shape is in the words of the caller, for messages.
+    partly : bool
+        Of a result: whether runs leave some elements as they are.
     typical : callable, optional
         Makes contents as benchmarks have them, of lengths and indices, which cannot be random.
     """
@@ -54,6 +56,7 @@ class OperandSpec:
     condition: str = ""
     host_check: HostCheck | None = None
     layout: str = ""
+    partly: bool = False
     typical: Callable[[], Any] | None = None
 
     @property

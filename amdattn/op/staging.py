@@ -133,6 +133,17 @@ def stage(
     return staged, memory
 
 
+def uploaded(view: View, device: Runtime, stream: int) -> DeviceArray:
+    """A device array without gaps that has the elements of a host view."""
+    assert view.array is not None
+    host = view.array.copy(order="C")
+    made = allocate(view.shape, compact_strides(view.shape), view.dtype, stream, device)
+    device.upload(made.address, host.ctypes.data, host.nbytes, stream)
+    device.synchronize(stream)  # the copy may still be reading
+    made.stream = stream
+    return made
+
+
 def _has_rows(view: View) -> bool:
     """Whether elements of a row lie next to each other."""
     return view.strides[-1] == 1 or view.shape[-1] == 1

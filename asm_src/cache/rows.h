@@ -149,8 +149,9 @@ class CacheRows {
       } else {
         x = append(anew(args), part, unit, lane.column, i, position - sequence.old);
       }
-      if (part.rows && unit.row + i % kUnitKeys < max_rows)
-        store(part, max_rows, unit, lane.column, i, x);
+      // New keys in the padding are appended, but are no rows.
+      const bool is_row = position >= sequence.pad && unit.row + i % kUnitKeys < max_rows;
+      if (part.rows && is_row) store(part, max_rows, unit, lane.column, i, x);
     }
   }
 

@@ -1,6 +1,7 @@
 """Sampled operations of the attention family against simulating every workgroup."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -129,6 +130,34 @@ def test_sampled_is_as_full(shape, num_splits):
     assert sampled[0].bytes["l1"] == pytest.approx(full[0].bytes["l1"], rel=5e-3)
     for reason, share in full[0].stalls.items():
         assert sampled[0].stalls[reason] == pytest.approx(share, abs=0.03), reason
+
+
+def test_plans_that_merge_in_their_launch_say_that_another_stands_for_them(monkeypatch):
+    """And are simulated themselves where they are not sampled."""
+    shape = Shape(1, 32, 32, 4096, 4096, 128)
+    planned = Shipped("rtne")
+    assert planned.merges_parts(shape)
+    full, sampled = [], []
+
+    def as_full(self, xcd):
+        full.append(self._kernel)
+        return []
+
+    def as_sampled(self, items):
+        sampled.append(self._kernel)
+        return [SimpleNamespace(sampled={})]
+
+    monkeypatch.setattr(FamilySampler, "_full", as_full)
+    monkeypatch.setattr(FamilySampler, "_sampled", as_sampled)
+    (found,) = FamilySampler(planned, shape, Functions(), method="auto").model()
+    assert found.sampled == {"merged_apart": True} and not sampled[0].merges_parts(shape)
+    for why, method in (("", "full"), ("some reason", "auto")):
+        monkeypatch.setattr(FamilySampler, "_why_not", lambda self, why=why: why)
+        FamilySampler(planned, shape, Functions(), method=method).model()
+    assert full == [planned, planned]
+    monkeypatch.setattr(FamilySampler, "_why_not", lambda self: "")
+    (found,) = FamilySampler(Shipped("rtne", 1), shape, Functions(), method="sampled").model()
+    assert found.sampled == {}
 
 
 def test_samples_are_of_the_kernel_that_the_plan_chose():

@@ -123,3 +123,10 @@ def test_groups_without_headings_are_not_indented():
         console, ["path", "µs"], {"": [Line({"path": "a name too long for it", "µs": "1"})]}
     )
     assert console.file.getvalue().splitlines() == ["path              µs", "a name too long…   1"]
+
+
+def test_a_plan_that_stands_for_another_is_named():
+    one = record("b1 h32 s4096 d128", "amdattn", "rtne", 300.0, sampled={"merged_apart": True})
+    (line,) = [line for line in report.notes([one]) if "merges" in line]
+    assert "itself merges them in its only one" in line and "--sampling full" in line
+    assert not any("merges" in line for line in report.notes(RECORDS))

@@ -24,7 +24,8 @@ _NAMES: tuple[tuple[Any, str], ...] = (
         "causal sinks top_left return_lse lse return_attn_probs deterministic bias with_inputs "
         "read_only copied is_output as_json markdown wide details mixed allow_mixed cast quick "
         "version kernels dry_run annotate advice quiet packed special warm loaded "
-        "inverse shared cache_seqlens cache_batch_idx cache_leftpad return_softmax_lse",
+        "inverse shared cache_seqlens cache_batch_idx cache_leftpad return_softmax_lse "
+        "in_place partly",
     ),
     (
         0,

@@ -7,9 +7,9 @@ from typing import Any
 
 from amdattn import scalars
 from amdattn.arrays.buffers import View
-from amdattn.arrays.interchange import as_view
 from amdattn.device import runtime
 from amdattn.errors import UnsupportedProblem
+from amdattn.op.beside import view_beside
 from amdattn.op.outputs import output_view
 from amdattn.op.stand_ins import one_row
 from amdattn.ops.attention import no_work
@@ -62,7 +62,7 @@ def run(
     q, k, v = views
     inputs = views
     if sinks is not None:
-        inputs = *views, as_view(sinks, "sinks", stream)
+        inputs = *views, view_beside(sinks, "sinks", q.ordinal, stream)
     ordinal = q.ordinal
     if ordinal is None:
         ordinal = runtime.get().ordinal

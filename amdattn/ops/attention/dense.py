@@ -79,7 +79,8 @@ def flash_attn_func(
         Return ``(out, lse)``.
     sinks : array, float32, (num_heads_q,), optional
         A score of every head, in units of the scaled scores, of a key without a value: it takes
-        part in the softmax only.
+        part in the softmax only. On the host beside others on the device it is copied there, in
+        every call.
     top_left : bool
         See `causal`; matters only if seqlen_q and seqlen_kv differ.
     round_mode : {"rtne", "rtna", "rtz"}

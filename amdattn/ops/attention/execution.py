@@ -13,6 +13,7 @@ from amdattn.arrays.interchange import as_view
 from amdattn.device import manifest, runtime
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import FLOAT32, as_dtype
+from amdattn.op.beside import view_beside
 from amdattn.op.cache import keep
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.plan import Operand
@@ -56,7 +57,10 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
         specs = [
             *(OperandSpec(name, "in", p.shape(name, layout), element, order) for name in "qkv"),
             OperandSpec(
-                *("sinks", "in", (p.num_heads_q,), FLOAT32, ()), present=p.sinks, condition="sinks"
+                *("sinks", "in", (p.num_heads_q,), FLOAT32, ()),
+                present=p.sinks,
+                condition="sinks",
+                host_check=view_beside,
             ),
             *(
                 OperandSpec(
@@ -70,12 +74,15 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
                     ("cu_seqlens_kv", self._key_sums),
                 )
             ),
-            OperandSpec("o", "out", p.shape("o", layout), element, order, "out"),
+            OperandSpec(
+                *("o", "out", p.shape("o", layout), element, order, "out"), partly=p.varlen
+            ),
             OperandSpec(
                 *("lse", "out", p.shape("lse", layout), FLOAT32),
                 ("head",) if p.varlen else ("batch", "head"),
                 present=p.return_lse,
                 condition="return_lse",
+                partly=p.varlen,
             ),
         ]
         return {spec.name: dataclasses.replace(spec, layout=layout) for spec in specs}

@@ -9,6 +9,7 @@ from amdattn.arrays.buffers import View, allocate, upload
 from amdattn.arrays.interchange import as_view
 from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
+from amdattn.op.beside import refuse_capture
 from amdattn.scalars import INT32_MAX
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def lengths_view(
     check_sums(view.array, name, total, longest)
     host = view.array.astype("int32", order="C", copy=False)
     if ordinal is not None:
-        _refuse_capture(name, stream)
+        refuse_capture(name, "an int32 array without gaps", stream)
         return upload(host, runtime.get(ordinal)).view_on(stream)
     return as_view(host, name, stream)
 
@@ -80,7 +81,7 @@ def _compact(view: View, name: str, stream: int) -> View:
         return view
     if step <= 0 and count > 1:
         raise ValueError(f"{name} has stride {step}; on the device it must be positive")
-    _refuse_capture(name, stream)
+    refuse_capture(name, "an int32 array without gaps", stream)
     device = runtime.get(view.ordinal)
     made = allocate((count,), (1,), _INT32, stream, device)
     device.copy_rows(
@@ -89,11 +90,3 @@ def _compact(view: View, name: str, stream: int) -> View:
     )
     made.stream = stream
     return made.view_on(stream)
-
-
-def _refuse_capture(name: str, stream: int) -> None:
-    if stream and runtime.get().is_capturing(stream):
-        raise ValueError(
-            f"a graph is being captured from the stream: {name} must be an int32 array without "
-            "gaps in device memory, which replays read"
-        )

@@ -108,7 +108,21 @@ def plan_attention(
     """
     found = choices(problem, props, rows)
     found.require(props)
-    return build(problem, props, min(found.items, key=lambda choice: choice.clk), found)
+    too_many = []
+    for choice in sorted(found.items, key=lambda choice: choice.clk):
+        try:
+            return build(problem, props, choice, found)
+        except _TooManyWorkgroups as error:  # of larger tiles there are fewer
+            too_many.append(error)
+    raise UnsupportedProblem(str(min(too_many, key=lambda error: error.times)))
+
+
+class _TooManyWorkgroups(UnsupportedProblem):
+    """A grid is so many `times` what a kernel takes."""
+
+    def __init__(self, text: str, times: float) -> None:
+        super().__init__(text)
+        self.times = times
 
 
 def build(
@@ -231,11 +245,12 @@ def _tiles_compared(choices: Sequence[TileChoice]) -> str:
 def _check_grid(work: WorkMap, kernel: KernelSpec, num_workgroups: int) -> None:
     most = kernel.accepts["max_workgroups"]
     if num_workgroups > most:
-        raise UnsupportedProblem(
+        raise _TooManyWorkgroups(
             f"batch={work.problem.batch} x num_heads_q={work.problem.num_heads_q} x "
             f"{work.column_groups} groups of columns x {work.q_tiles} tiles of "
             f"seqlen_q={work.problem.seqlen_q} are {num_workgroups} workgroups in "
-            f"num_splits={work.parts} parts; kernel {kernel.name} takes 1..{most}"
+            f"num_splits={work.parts} parts; kernel {kernel.name} takes 1..{most}",
+            num_workgroups / most,
         )
 
 
@@ -274,7 +289,7 @@ def _merge(
     """The launch that merges the parts of so many tiles, by `most` workgroups at most."""
     merge.check_grid(MERGE_GRID)
     rows = tiles * -(-kernel.tile["q"] // merge.tile["q"])
-    grid = rows if most is None else min(rows, most)
+    grid = min(rows, merge.accepts["max_workgroups"] if most is None else most)
     args = {**args, "merge_tiles": tiles, "merge_workgroups": grid}
     return Launch(merge, (grid, 1, 1), _taken_by(merge, args), results)
 

@@ -80,7 +80,7 @@ def flash_attn_varlen_func(
     Returns
     -------
     out : array, like q, (total_q, num_heads_q, head_dim_v)
-        Rows of no sequence are not written.
+        Rows of no sequence are not written, also of an `out` on the host.
     lse : array, float32, (num_heads_q, total_q)
     """
     options = Options(

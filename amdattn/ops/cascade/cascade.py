@@ -129,7 +129,7 @@ def cascade_attention(
         if prefix_len is not None and prefix_len != of_prefix[0]:
             raise ValueError(f"prefix_len={prefix_len}, but k_prefix has {of_prefix[0]} rows")
     else:
-        pages = len(prefix_table)
+        pages = _pages_of(prefix_table)
         sizes = layouts_named(kv_layout)["k_cache"].sizes(call.views["k_cache"].shape)
         whole = pages * sizes["seq"]
         of_prefix = (
@@ -191,6 +191,20 @@ def plan_cascade(
     own = kind(batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim, **options)
     problem = CascadeProblem(own, prefix_len, prefix_pages, return_lse)
     return planned(problem, as_device_props(device))
+
+
+def _pages_of(table: Any) -> int:
+    """Of an array, or of pages in a list."""
+    if isinstance(table, (list, tuple, range)):
+        return len(table)
+    shape = getattr(table, "shape", None)
+    if shape is None:
+        raise TypeError(f"prefix_table={table!r} must be an array or a list of pages")
+    if len(shape) != 1:
+        raise ValueError(
+            f"prefix_table has shape {tuple(shape)}; it must be (pages of the prefix,)"
+        )
+    return int(shape[0])
 
 
 @functools.lru_cache(maxsize=1024, typed=True)

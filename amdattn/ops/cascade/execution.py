@@ -45,6 +45,14 @@ class CascadePlan(RunnablePlan[CascadeProblem]):
         kind = PrefillPlan if p.is_chunked else DecodePlan
         unplanned: Plan[DecodeProblem] = Plan(own, self.props, (), WorkspaceLayout(), ())
         specs = dict(kind.of(unplanned).operands(variant))
+        least = own.seqlen_q - own.seqlen_new
+        if own.causal and least > 0:
+            lengths = specs["cache_seqlens"]
+            assert isinstance(lengths.host_check, IndexCheck)
+            why = f"with causal as many as the {own.seqlen_q} queries"
+            why += " with those of k" * (own.seqlen_new > 0)
+            check = dataclasses.replace(lengths.host_check, least=least, why_least=why)
+            specs["cache_seqlens"] = dataclasses.replace(lengths, host_check=check)
         last = {name: specs.pop(name) for name in ("sinks", "out", "lse")}
         for name, dim in zip(_PREFIX, (own.head_dim, own.head_dim_v), strict=True):
             specs[name] = OperandSpec(
@@ -111,9 +119,15 @@ class CascadePlan(RunnablePlan[CascadeProblem]):
     ) -> dict[str, Operand]:
         """The operands of what was given, after every check."""
         operands = super().admit(inputs, outputs, variant)
-        if isinstance(self.own, PrefillPlan):
+        if isinstance(self.own, PrefillPlan) and inputs["q"].on_device:
             self.own.check_together(operands)
         return operands
+
+    def misfit_of_copy(self, spec: OperandSpec, operand: Operand) -> str:
+        """As attention over the cache alone has it."""
+        if spec.name in ("k_cache", "v_cache"):
+            return self.own.misfit_of_copy(spec, operand)
+        return self.misfit(spec, operand)
 
     @functools.cached_property
     def own(self) -> DecodePlan:

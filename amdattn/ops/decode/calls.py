@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from amdattn.op.spec import Specs
 from amdattn.ops.decode.indices import check_pages
 from amdattn.ops.decode.layouts import layouts_named
 from amdattn.ops.decode.planning import MOST_QUERIES
-from amdattn.ops.decode.problem import DecodeProblem
+from amdattn.ops.decode.problem import DecodeProblem, check_layout_of_rows
 from amdattn.ops.decode.quantized import BYTES
 from amdattn.ops.prefill.problem import PrefillProblem
 
@@ -23,8 +24,13 @@ _AXES = {
     "rotary_cos": "(positions, rotary_dim / 2)",
     "block_table": "(batch, pages of a sequence)",
 }
-# Values that are equal, with equal types, only to what is the same.
-_PLAIN = frozenset({int, float, bool, tuple, str, type(None)})
+# Types of options in their order: plans are looked up by values, of which True is equal to 1.
+_NUMBER, _OR_NONE = (int, float), (int, float, type(None))
+_PLAIN = frozenset(
+    itertools.product(
+        *(_OR_NONE, (bool,), (tuple,), _NUMBER, (bool,), (int,), (str,), _OR_NONE, _OR_NONE)
+    )
+)
 
 
 class CacheOptions(NamedTuple):
@@ -44,8 +50,8 @@ class CacheOptions(NamedTuple):
     def are_plain(self) -> bool:
         """Whether a call may be looked up by these values."""
         window = self.window_size
-        return _PLAIN.issuperset(map(type, self)) and (
-            type(window) is tuple and len(window) == 2 and [*map(type, window)] == [int, int]
+        return (*map(type, self),) in _PLAIN and (
+            len(window) == 2 and type(window[0]) is type(window[1]) is int
         )
 
     def read(self) -> CacheOptions:
@@ -110,7 +116,7 @@ class CacheCall:
         self.views: dict[str, View] = {
             name: as_view(arrays[name], name, stream)
             for name in _TENSORS
-            if arrays[name] is not None
+            if arrays[name] is not None or name in _NEEDED
         }
         q, table = self.views["q"], arrays["block_table"]
         self.ordinal = runtime.get(q.ordinal).ordinal
@@ -122,7 +128,7 @@ class CacheCall:
             return_lse,
             table is not None,
             asked,
-            longest_key(max_seqlen_k),
+            declared("max_seqlen_k", max_seqlen_k),
         )
 
     def complete(self, specs: Specs, problem: DecodeProblem) -> None:
@@ -132,8 +138,6 @@ class CacheCall:
             array, read = self._arrays[name], specs[name].host_check
             if array is not None and read is not None:
                 self.views[name] = read(array, specs[name].title, ordinal, self._stream)
-        if self._arrays["sinks"] is not None:
-            self.views["sinks"] = as_view(self._arrays["sinks"], "sinks", self._stream)
         p = problem
         if p.page_size:
             table, lengths = self._arrays["block_table"], self._arrays["cache_seqlens"]
@@ -141,6 +145,7 @@ class CacheCall:
 
 
 _TENSORS = ("q", "k_cache", "v_cache", "k", "v", "rotary_cos", "rotary_sin")
+_NEEDED = ("q", "k_cache", "v_cache")
 _TOGETHER = (("k", "v"), ("rotary_cos", "rotary_sin"))
 SHAPED = ("q", "k_cache", "v_cache", "k", "rotary_cos")
 GIVEN = (
@@ -149,7 +154,7 @@ GIVEN = (
 )
 _READ = (
     *("cache_seqlens", "cache_batch_idx", "cache_leftpad", "block_table"),
-    *("k_descale", "v_descale", "k_cache", "v_cache"),
+    *("k_descale", "v_descale", "k_cache", "v_cache", "sinks"),
 )
 
 
@@ -168,6 +173,8 @@ def _problem_of(key: CacheKey, fp8: str) -> DecodeProblem:
     """What arrays of these shapes ask for; what else they must be follows from it."""
     shapes, table, dtypes, given, return_lse, is_paged, options, _ = key
     layouts = layouts_named(options.kv_layout)
+    if not is_paged:
+        check_layout_of_rows(options.kv_layout)
     axes = _AXES | {name: f"({layout.text(is_paged)})" for name, layout in layouts.items()}
     names = ("q", "k_cache", "v_cache", "k", "rotary_cos", "block_table")
     for name, shape in zip(names, (*shapes, table), strict=True):
@@ -220,14 +227,14 @@ def check_pairs(arrays: Mapping[str, Any]) -> None:
                 raise ValueError(f"{name} was given, but {missing}=None; both must be, or neither")
 
 
-def longest_key(max_seqlen_k: int | None) -> int:
-    """What a caller declares; 0: nothing."""
-    if max_seqlen_k is None:
+def declared(name: str, most: int | None) -> int:
+    """What a caller says that there is at most; 0: nothing."""
+    if most is None:
         return 0
-    longest = scalars.integer("max_seqlen_k", max_seqlen_k)
-    if longest < 1:
-        raise ValueError(f"max_seqlen_k={longest} must be at least 1, or None")
-    return longest
+    found = scalars.integer(name, most)
+    if found < 1:
+        raise ValueError(f"{name}={found} must be at least 1, or None")
+    return found
 
 
 def shape_of_table(table: Any) -> tuple[int, ...]:

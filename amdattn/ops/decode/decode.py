@@ -112,7 +112,8 @@ def flash_attn_with_kvcache(
         head_dim_v, x) instead. head_dim is a multiple of x then.
     k_descale, v_descale : float, or array of float32, (num_heads_kv,) or (1,), optional
         What elements of a cache of 8-bit floats are to be multiplied by; of a row that is appended
-        what it is divided by. Quotients beyond the greatest number become it. None: 1.
+        what it is divided by, in float32 by a product with its inverse. Quotients beyond the
+        greatest number become it. None: 1. Arrays on the host are copied in every call.
     max_seqlen_k : int, optional
         No sequence has more keys, those of k among them: what memory for copies of pages is for,
         which more than 16 queries need. None: as many as the cache has room for.

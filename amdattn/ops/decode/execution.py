@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from amdattn.dtypes import FLOAT32, as_dtype
+from amdattn.op.beside import view_beside
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Role, Specs
@@ -109,7 +110,11 @@ class DecodePlan(RunnablePlan[DecodeProblem]):
                 for name in ("k_descale", "v_descale")
             ),
             OperandSpec(
-                *("sinks", "in", (p.num_heads_q,), FLOAT32, ()), present=p.sinks, condition="sinks"
+                *("sinks", "in", (p.num_heads_q,), FLOAT32, ()),
+                present=p.sinks,
+                condition="sinks",
+                host_check=view_beside,
+                layout="num_heads of q",
             ),
             OperandSpec("out", "out", (*q, p.head_dim_v), element, _ROWS, layout=layout),
             OperandSpec(

@@ -11,6 +11,7 @@ from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.interchange import as_view
 from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
+from amdattn.op.beside import refuse_capture
 from amdattn.scalars import INT32_MAX
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ class IndexCheck:
     total : int
         The greatest sum of those on the host; -1: any is taken.
     why_total : str
+    least : int
+        The least value of those on the host.
+    why_least : str
     """
 
     shape: tuple[int, ...]
@@ -42,6 +46,8 @@ class IndexCheck:
     why: str = ""
     total: int = -1
     why_total: str = ""
+    least: int = 0
+    why_least: str = ""
 
     def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
         """See indices as int32, on the device of q if it is on one."""
@@ -56,6 +62,11 @@ class IndexCheck:
         host = view.array
         if self.most >= 0:
             check_values(host, label, self.most, self.why)
+        if self.least and (host < self.least).any():
+            raise ValueError(
+                f"{label}[{int(host.argmin())}]={host.min()} must be at least {self.least}, "
+                f"{self.why_least}"
+            )
         if self.total >= 0 and (found := int(host.sum(dtype="int64"))) > self.total:
             raise ValueError(
                 f"the sum of {label} is {found}; it may be {self.total}, as {self.why_total}"
@@ -64,7 +75,7 @@ class IndexCheck:
         host = host.astype("int32", order="C", copy=False)
         if ordinal is None:
             return as_view(host, label, stream)
-        _refuse_capture(label, stream)
+        refuse_capture(label, "an int32 array", stream)
         return upload(host, runtime.get(ordinal)).view_on(stream)
 
     def _check_kind(self, view: View, label: str) -> None:
@@ -137,7 +148,7 @@ def _on_host(array: Any) -> NDArray[Any] | None:
     """An array of what a caller gives, if it is on the host."""
     import numpy as np
 
-    if isinstance(array, (int, list, tuple, range)):
+    if isinstance(array, (int, list, tuple, range, np.integer)):
         return np.asarray(array)
     place = getattr(array, "__dlpack_device__", None)
     if place is None or place()[0] != _ON_CPU:
@@ -187,7 +198,7 @@ def _on_device(view: View, label: str, stream: int) -> View:
     count = view.shape[0] if len(view.shape) == 1 else view.shape[0] * view.shape[1]
     if step <= 0 and count > 1:
         raise ValueError(f"{label} has stride {step}; on the device it must be positive")
-    _refuse_capture(label, stream)
+    refuse_capture(label, "an int32 array", stream)
     device = runtime.get(view.ordinal)
     made = allocate(view.shape, compact_strides(view.shape), _INT32, stream, device)
     device.copy_rows(
@@ -196,11 +207,3 @@ def _on_device(view: View, label: str, stream: int) -> View:
     )
     made.stream = stream
     return made.view_on(stream)
-
-
-def _refuse_capture(label: str, stream: int) -> None:
-    if stream and runtime.get().is_capturing(stream):
-        raise ValueError(
-            f"a graph is being captured from the stream: {label} must be an int32 array in device "
-            "memory, which replays read"
-        )

@@ -21,6 +21,8 @@ DECODE = "attn_decode"  # of KernelSpec.op
 GRID = "shares_of_work"
 MOST_QUERIES = 16
 HEAD_DIM_MULTIPLE = 8  # elements that a lane loads at a time
+# As of the forward kernels: capped scores are right to 2^-21 of the cap.
+_SOFTCAPS = 2.0**-10, 2.0**10
 PAGE_SIZES = tuple(range(16, 257, 16))
 COUNTER_BYTES = 8  # of an item: who has arrived, and in which run
 _FLOAT_BYTES = 4
@@ -61,6 +63,9 @@ def mismatches(kernel: KernelSpec, problem: DecodeProblem) -> list[Mismatch]:
             found.append(Mismatch(name, dim, (f"multiples of {HEAD_DIM_MULTIPLE}",)))
     if problem.seqlen_q > MOST_QUERIES:
         found.append(Mismatch("seqlen_q", problem.seqlen_q, (Span(1, MOST_QUERIES),)))
+    least, most = _SOFTCAPS
+    if problem.softcap and not least <= problem.softcap <= most:
+        found.append(Mismatch("softcap", problem.softcap, (0.0, Span(least, most))))
     if problem.page_size and problem.page_size not in PAGE_SIZES:
         found.append(Mismatch("page_size", problem.page_size, PAGE_SIZES))
     return found

@@ -19,7 +19,7 @@ _COUNTS = ("batch", "seqlen_q", "seqlen_kv", "num_heads_q", "num_heads_kv", "hea
 _LEAST_SCALE = 2.0**-60
 # Columns: both halves of what is turned are whole loads of a lane. flash-attn asks for the same.
 ROTARY_STEP = 16
-_OR_NONE = ("seqlen_new", "page_size", "rotary_dim", "rotary_positions", "num_splits")
+_OR_NONE = ("seqlen_new", "page_size", "rotary_dim", "rotary_positions")
 _FLAGS = (
     *("causal", "sinks", "return_lse", "cache_seqlens", "cache_batch_idx", "cache_leftpad"),
     *("rotary_interleaved", "k_descales", "v_descales"),
@@ -117,6 +117,9 @@ class DecodeProblem:
             put(name, _within(name, getattr(self, name), 1))
         for name in _OR_NONE:
             put(name, _within(name, getattr(self, name), 0))
+        put("num_splits", scalars.integer("num_splits", self.num_splits))
+        if not 0 <= self.num_splits <= MOST_SPLITS:
+            raise ValueError(f"num_splits={self.num_splits} must be in 0..{MOST_SPLITS}")
         put("head_dim_v", _within("head_dim_v", self.head_dim_v or self.head_dim, 1))
         for name in _FLAGS:
             put(name, scalars.boolean(name, getattr(self, name)))
@@ -140,8 +143,6 @@ class DecodeProblem:
             raise ValueError(
                 f"num_heads_kv={self.num_heads_kv} must divide num_heads_q={self.num_heads_q}"
             )
-        if self.num_splits > MOST_SPLITS:
-            raise ValueError(f"num_splits={self.num_splits} must be in 0..{MOST_SPLITS}")
         rows = self.batch * self.num_heads_q * self.seqlen_q * max(1, self.num_splits)
         if rows > INT32_MAX:
             raise ValueError(
@@ -197,9 +198,7 @@ class DecodeProblem:
         if not self.is_packed:
             return
         if not self.page_size:
-            raise ValueError(
-                f"kv_layout={self.kv_layout!r} is of caches with pages; block_table must be given"
-            )
+            check_layout_of_rows(self.kv_layout)
         if self.head_dim % self.chunk:
             raise ValueError(
                 f"head_dim={self.head_dim} with kv_layout={self.kv_layout!r} must be a multiple of "
@@ -361,6 +360,14 @@ _IN_SIZES = {
     *(*_COUNTS, "head_dim_v", "dtype", "kv_dtype"),
     *("num_pages", "softmax_scale", "rotary_positions"),
 }
+
+
+def check_layout_of_rows(kv_layout: str) -> None:
+    """That a layout is one of caches without pages."""
+    if kv_layout != "NHD":
+        raise ValueError(
+            f"kv_layout={kv_layout!r} is of caches with pages; block_table must be given"
+        )
 
 
 def _within(name: str, value: object, least: int) -> int:

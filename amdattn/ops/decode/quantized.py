@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
 from amdattn.dtypes import DType
+from amdattn.op.beside import beside, view_beside
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +46,7 @@ class AsScales:
         view = as_view(array, label, stream)
         shape, of_each = (self.heads, 1), view.shape == (self.heads,)
         if view.shape == shape:
-            return view
+            return beside(view, label, ordinal, stream)
         if not of_each and view.shape not in ((), (1,)):
             raise ValueError(
                 f"{label} has shape {view.shape}; it must be a number, or an array of shape "
@@ -55,7 +56,7 @@ class AsScales:
         host = view.array
         if host is not None:
             host = np.ascontiguousarray(np.broadcast_to(host.reshape(-1, 1), shape))
-            return as_view(host, label, stream)
+            return view_beside(host, label, ordinal, stream)
         return replace(view, shape=shape, strides=(step, 1))
 
 

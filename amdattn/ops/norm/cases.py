@@ -100,6 +100,7 @@ OPERATION = Operation(
         Option("dtype", str, "bfloat16", "bfloat16 or float16."),
         Option("residual", bool, False, "Added before; the sum is a result.", ("--residual",)),
         Option("eps", float, 1e-6, "Added to the mean of squares."),
+        Option("in_place", bool, False, "A result may be x or the residual.", ("--in-place",)),
     ),
     problem=_problem,
     choices=planning.choices,

@@ -57,6 +57,8 @@ def mismatches(kernel: KernelSpec, problem: NormProblem) -> list[Mismatch]:
     if problem.residual not in kernel.accepts["residual"]:
         allowed = tuple(kernel.accepts["residual"])
         found.append(Mismatch("residual", problem.residual, allowed))
+    if problem.in_place and not kernel.accepts["in_place"]:  # workgroups share rows
+        found.append(Mismatch("in_place", True, (False,)))
     if not found:
         most = kernel.accepts["max_workgroups"]
         workgroups = math.prod(grid(kernel, problem))

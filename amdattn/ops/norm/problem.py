@@ -23,6 +23,8 @@ class NormProblem:
     residual : bool
         Whether one is added before.
     eps : float
+    in_place : bool
+        Whether a result may be x or the residual itself, the same elements at the same places.
 
     Raises
     ------
@@ -35,6 +37,7 @@ class NormProblem:
     dtype: str = "bfloat16"
     residual: bool = False
     eps: float = 1e-6
+    in_place: bool = False
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -48,6 +51,7 @@ class NormProblem:
                 raise ValueError(f"{name}={count} must be in 1..{INT32_MAX}")
         put("dtype", as_dtype(self.dtype).name)
         put("residual", scalars.boolean("residual", self.residual))
+        put("in_place", scalars.boolean("in_place", self.in_place))
         put("eps", scalars.number("eps", self.eps))
         if not 0 <= self.eps <= FLOAT32_MAX:
             raise ValueError(f"eps={self.eps} must be in 0..{FLOAT32_MAX}")
@@ -67,14 +71,15 @@ class NormProblem:
         """Every argument."""
         return (
             f"rms_norm {self.dtype}, rows={self.rows} columns={self.columns} "
-            f"residual={self.residual} eps={self.eps:.6g}"
+            f"residual={self.residual} eps={self.eps:.6g} in_place={self.in_place}"
         )
 
     @property
     def brief(self) -> str:
         """Sizes, and what differs from the defaults."""
         of_dtype = f" {self.dtype}" * (self.dtype != "bfloat16")
-        return f"{self.rows}x{self.columns}{of_dtype}{' residual' * self.residual}"
+        options = " residual" * self.residual + " in_place" * self.in_place
+        return f"{self.rows}x{self.columns}{of_dtype}{options}"
 
     @property
     def flops(self) -> int:

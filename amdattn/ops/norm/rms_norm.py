@@ -12,7 +12,7 @@ from amdattn.arrays.interchange import as_view, like
 from amdattn.device import manifest, runtime
 from amdattn.dtypes import as_dtype
 from amdattn.op.executor import RunnablePlan
-from amdattn.op.operands import check_placement, check_shape
+from amdattn.op.operands import check_placement, check_shape, same_elements
 from amdattn.op.outputs import output_view
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
@@ -45,7 +45,8 @@ def rms_norm(
     eps : float
         At least 0. Rows of zeros are then zeros; with 0 they are NaN.
     out, residual_out : array, like x, optional
-        Written instead of new arrays; they share no memory with the inputs.
+        Written instead of new arrays. Each may be `x` or `residual` itself, which is overwritten
+        (``residual_out=residual`` is the sum in place); else they share no memory with the inputs.
     stream : hipStream_t, optional
         An int or a hip-python stream; defaults to the default stream. Calls on device arrays return
         before the kernel has finished, calls on host arrays after the result is copied back.
@@ -79,7 +80,13 @@ def rms_norm(
         raise ValueError("x has shape (); it must have at least 1 dimension")
     ordinal = runtime.get(views[0].ordinal).ordinal
     lengths = shape if 0 not in shape else tuple(max(1, n) for n in shape)
-    plan = _planned_for(ordinal, lengths, views[0].dtype.name, residual is not None, eps)
+    in_place = (out is not None or residual_out is not None) and any(
+        same_elements(output_view(given, name, handle), view)
+        for name, given in (("out", out), ("residual_out", residual_out))
+        if given is not None
+        for view in views
+    )
+    plan = _planned_for(ordinal, lengths, views[0].dtype.name, residual is not None, eps, in_place)
     if 0 in shape:
         return _of_nothing(x, views, (out, residual_out), handle)
     results = plan.execute(x, views, (out, residual_out), "", handle)
@@ -97,7 +104,7 @@ def plan_rms_norm(
     device : DeviceProps or str
         `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
     **options
-        dtype, residual, eps: see `NormProblem`.
+        dtype, residual, eps, in_place: see `NormProblem`.
 
     Raises
     ------
@@ -108,9 +115,9 @@ def plan_rms_norm(
 
 @functools.lru_cache(maxsize=1024, typed=True)
 def _planned_for(
-    ordinal: int, shape: tuple[int, ...], dtype: str, residual: bool, eps: float
+    ordinal: int, shape: tuple[int, ...], dtype: str, residual: bool, eps: float, in_place: bool
 ) -> NormPlan:
-    problem = NormProblem(shape[:-1], shape[-1], dtype, residual, eps)
+    problem = NormProblem(shape[:-1], shape[-1], dtype, residual, eps, in_place)
     return planned(problem, runtime.get(ordinal).props)
 
 
@@ -145,6 +152,11 @@ class NormPlan(RunnablePlan[NormProblem]):
             OperandSpec("residual_out", "out", *x, layout=layout, **if_added),
         )
         return {spec.name: spec for spec in specs}
+
+    @property
+    def overwritten(self) -> frozenset[str]:
+        """Where every row is read by the workgroup that writes it, and before."""
+        return frozenset({"x", "residual"} if self.problem.in_place else ())
 
     def operand(self, spec: OperandSpec, view: View) -> Operand:
         """An address and the distance of rows, none where they have several."""

@@ -51,6 +51,8 @@ class PrefillPlan(DecodePlan):
         if p.is_ragged:
             used = specs["cache_seqlens"]
             specs["cache_seqlens"] = dataclasses.replace(used, label="seqused_k")
+            for name in _CACHES:
+                specs[name] = dataclasses.replace(specs[name], label=name[0])
         last = {name: specs.pop(name) for name in ("sinks", "out", "lse")}
         for name, label, present, total, longest in (
             ("cu_seqlens_q", "", p.is_ragged, p.total_q, p.seqlen_q),
@@ -71,6 +73,7 @@ class PrefillPlan(DecodePlan):
                     shape=(p.total_q, p.num_heads_q, dim),
                     axes=("seq", "head"),
                     layout="total_q, num_heads, head_dim",
+                    partly=name == "out",
                 )
             shape = p.num_heads_q, p.total_q
             specs["lse"] = OperandSpec(
@@ -78,6 +81,7 @@ class PrefillPlan(DecodePlan):
                 present=p.return_lse,
                 condition="return_lse",
                 layout="num_heads, total_q",
+                partly=True,
             )
         return specs
 
@@ -104,8 +108,18 @@ class PrefillPlan(DecodePlan):
     ) -> dict[str, Operand]:
         """The operands of what was given, after every check."""
         operands = super().admit(inputs, outputs, variant)
-        self.check_together(operands)
+        if inputs["q"].on_device:
+            self.check_together(operands)
         return operands
+
+    def misfit_of_copy(self, spec: OperandSpec, operand: Operand) -> str:
+        """Sequences of both caches begin at the same rows where these have no gaps."""
+        p = self.problem
+        if spec.name in _CACHES and not p.copies_keys and p.num_pages > 1:
+            apart = self._rows_of_entry(operand.strides)
+            if apart != p.page_keys:
+                return f"sequences {apart} rows apart, which must be {p.page_keys}"
+        return self.misfit(spec, operand)
 
     def check_together(self, operands: Mapping[str, Operand]) -> None:
         """That sequences begin at the same rows of both caches, if these are read as they lie."""

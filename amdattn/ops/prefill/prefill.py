@@ -15,7 +15,7 @@ from amdattn.op.outputs import output_view
 from amdattn.ops.attention import no_work
 from amdattn.ops.attention.options import Options
 from amdattn.ops.attention.problem import VARLEN_LAYOUT
-from amdattn.ops.decode.calls import shape_of_table
+from amdattn.ops.decode.calls import declared, shape_of_table
 from amdattn.ops.decode.indices import check_pages
 from amdattn.ops.decode.layouts import layouts_named
 from amdattn.ops.decode.quantized import BYTES
@@ -129,7 +129,7 @@ def attend_pages(
         (q_view.shape, k.shape, v.shape, table),
         (q_view.dtype.name, k.dtype.name),
         longest,
-        0 if max_total_k is None else scalars.integer("max_total_k", max_total_k),
+        declared("max_total_k", max_total_k),
         (
             sinks is not None,
             used is not None,
@@ -149,12 +149,11 @@ def attend_pages(
         ("block_table", block_table),
         *((x, y) for x, y in zip(("k_descale", "v_descale"), descales, strict=True)),
         *zip(("k_cache", "v_cache"), caches, strict=True),
+        ("sinks", sinks),
     ):
         read = specs[name].host_check
         if specs[name].present and array is not None and read is not None:
             views[name] = read(array, specs[name].title, q_view.ordinal, stream)
-    if sinks is not None:
-        views["sinks"] = as_view(sinks, "sinks", stream)
     lengths = lengths_of_sums(sums[1]) if used is None else used
     if lengths is not None:
         check_pages(block_table, lengths, p.page_size, p.num_pages, 0)

@@ -152,6 +152,17 @@ def test_explained() -> None:
             "the prefix can be in pages of the cache where that has pages",
         ),
         ({"cache_seqlens": [97, 1]}, r"cache_seqlens\[0\]=97 must be in 0..96"),
+        (
+            {"q": np.zeros((2, 5, 4, 64), BF16), "causal": True, "cache_seqlens": [9, 4]},
+            r"cache_seqlens\[1\]=4 must be at least 5, with causal as many as the 5 queries",
+        ),
+        *(
+            ({"k_prefix": None, "v_prefix": None, "prefix_table": table}, text)
+            for table, text in (
+                (3, "prefix_table=3 must be an array or a list of pages"),
+                (np.zeros((1, 2), np.int32), r"prefix_table has shape \(1, 2\); it must be"),
+            )
+        ),
     ],
 )
 def test_refused(changed: dict[str, Any], text: str) -> None:

@@ -64,6 +64,78 @@ def test_a_residual_is_added_and_returned(dtype: Any) -> None:
     np.testing.assert_array_equal(alone[0].numpy().view(np.uint16), out.view(np.uint16))
 
 
+@pytest.mark.parametrize(
+    "shape", [(1, 4096), (3, 4093), (2, 3, 40), (5, 8192), (1, 16390), (70, 9)]
+)
+@pytest.mark.parametrize("place", ["host", "device"])
+def test_in_place(shape: tuple[int, ...], place: str) -> None:
+    """The same bits in x and in the residual themselves, either result in either."""
+    x, residual, weight = normal(1, *shape), normal(2, *shape), normal(3, shape[-1])
+
+    def made() -> Any:
+        copies = x.copy(), weight, residual.copy()
+        return copies if place == "host" else tuple(map(amdattn.asarray, copies))
+
+    plan = amdattn.plan_rms_norm(
+        *(x.size // shape[-1], shape[-1]),
+        residual=True,
+        in_place=True,
+        device=amdattn.device_props(),
+    )
+    assert all(one.kernel.accepts["in_place"] for one in plan.launches)
+    must = amdattn.rms_norm(x, weight, residual, out=np.zeros_like(x))
+    # Sums of squares of other kernels differ in the last bits of float32.
+    total = must[1].view(np.uint16)
+    alone = amdattn.rms_norm(total.view(BF16), weight)
+    alone_in_place = amdattn.rms_norm(*(given := made())[:2], out=given[0])
+    assert alone_in_place is given[0]
+    close(given[0], x, weight)
+    close(alone, must[1], weight)
+    results = []
+    for out, sum_to in ((None, 2), (0, 2), (2, 0), (0, None), (None, 0)):
+        given = made()
+        into = None if out is None else given[out]
+        to = None if sum_to is None else given[sum_to]
+        found = amdattn.rms_norm(*given, out=into, residual_out=to)
+        assert (into is None or found[0] is into) and (to is None or found[1] is to)
+        results.append([bits(one) for one in found])
+        if out is None and sum_to == 2:
+            np.testing.assert_array_equal(bits(given[0]), x.view(np.uint16))
+    for one in results:
+        np.testing.assert_array_equal(one[0], results[0][0])
+        np.testing.assert_array_equal(one[1], total)
+
+
+def bits(x: Any) -> Any:
+    return (x.numpy() if isinstance(x, amdattn.DeviceArray) else x).view(np.uint16)
+
+
+def test_in_place_under_schedules() -> None:
+    """No workgroup reads what another has written: the same bits, and nothing is found."""
+    x, residual, weight = normal(1, 7, 4096), normal(2, 7, 4096), normal(3, 4096)
+    must = None
+    try:
+        for seed in (1, 2, 3):
+            amdattn.virtual.set_option("seed", seed)
+            a, w, r = map(amdattn.asarray, (x, weight, residual))
+            with amdattn.virtual.check() as report:
+                amdattn.rms_norm(a, w, r, out=a, residual_out=r)
+            assert not report.errors
+            found = bits(a), bits(r)
+            for one, other in zip(found, must or found, strict=True):
+                np.testing.assert_array_equal(one, other)
+            must = found
+    finally:
+        amdattn.virtual.set_option("seed", 0)
+
+
+def test_in_place_while_a_plan_does_not_know() -> None:
+    x, weight = amdattn.asarray(normal(1, 3, 40)), amdattn.asarray(normal(2, 40))
+    plan = amdattn.plan_rms_norm(3, 40, device=amdattn.device_props())
+    with pytest.raises(ValueError, match="out overlaps x in memory"):
+        plan.run(x, weight, out=x)
+
+
 def test_rows_at_any_one_distance() -> None:
     wide, weight = normal(3, 6, 4, 130), normal(4, 40)
     device, scale = amdattn.asarray(wide), amdattn.asarray(weight)
@@ -138,7 +210,7 @@ def test_without_elements() -> None:
 
 
 def test_what_is_refused() -> None:
-    x, weight = normal(1, 3, 40), normal(2, 40)
+    x, weight, twice = normal(1, 3, 40), normal(2, 40), normal(3, 6, 40)
     for arguments, options, text in (
         ((x, weight[:39]), {}, r"weight has shape \(39,\); this call needs \(40,\)"),
         ((x, weight.astype(np.float16)), {}, "weight has dtype float16; this call needs bfloat16"),
@@ -146,7 +218,11 @@ def test_what_is_refused() -> None:
         ((x, weight), {"eps": -1e-6}, "eps=-1e-06 must be in 0.."),
         ((x, weight), {"residual_out": x.copy()}, "residual_out was given, but no residual"),
         ((np.array(1, BF16), weight), {}, r"x has shape \(\)"),
-        ((x, weight), {"out": x}, "out overlaps x in memory"),
+        ((x, weight), {"out": x[::-1]}, "out overlaps x in memory"),
+        ((twice[1:4], weight), {"out": twice[:3]}, "out overlaps x in memory"),
+        ((x, weight, x), {"out": x, "residual_out": x}, "residual_out overlaps out in memory"),
+        ((x, twice[0], x[:1]), {"out": twice[:1]}, "residual has shape"),
+        ((x[:1], weight, twice[:1]), {"out": weight[None]}, "out overlaps weight in memory"),
         ((x, weight), {"out": x[:2]}, "out has shape"),
     ):
         with pytest.raises(ValueError, match=text):

@@ -73,7 +73,11 @@ def merge(dtype="bfloat16", head_dim_v=128, tile_rows=384, rows=32, round_mode="
         params=Facts(name, "params", {"head_dim": 128, "head_dim_v": head_dim_v}),
         tile=Facts(name, "tile", {"q": rows}),
         grid=MERGE_GRID,
-        accepts=Facts(name, "accepts", {"tile_rows": [tile_rows], "round_mode": [round_mode]}),
+        accepts=Facts(
+            name,
+            "accepts",
+            {"tile_rows": [tile_rows], "round_mode": [round_mode], "max_workgroups": 2**24 - 1},
+        ),
     )
 
 
