@@ -2,7 +2,7 @@
 // that is the same in all lanes.
 #pragma once
 #include "cache/arguments.h"
-#include "isa/dpp_scan.h"
+#include "tile/scan.h"
 
 constexpr int kUnitKeys = 16;  // copied together: of one page
 // Attention reads whole blocks of keys, the first one from where a window begins: none has more.
@@ -57,17 +57,6 @@ __device__ __forceinline__ Sequence uniform(Sequence x) {
   return x;
 }
 
-// Sums over the lanes up to each: of its row of 16, then of the rows before.
-__device__ __forceinline__ int sum_upto(int x) {
-  constexpr int kAll = 0xf, kOddRows = 0xa, kUpperRows = 0xc;
-  x += v_mov_b32_dpp<kRowShr<1>, kAll>(x);
-  x += v_mov_b32_dpp<kRowShr<2>, kAll>(x);
-  x += v_mov_b32_dpp<kRowShr<4>, kAll>(x);
-  x += v_mov_b32_dpp<kRowShr<8>, kAll>(x);
-  x += v_mov_b32_dpp<kRowBcast15, kOddRows>(x);
-  x += v_mov_b32_dpp<kRowBcast31, kUpperRows>(x);
-  return x;
-}
 __device__ __forceinline__ int of_lane(int x, int lane) {
   return __builtin_amdgcn_readlane(x, lane);
 }
@@ -82,8 +71,8 @@ struct Group {
     own = Sequence(args, min_of(b, args.batch - 1));
     units = b < args.batch ? own.units() : 0;
     rows = b < args.batch ? own.keys() : 0;
-    units_upto = sum_upto(units);
-    rows_upto = sum_upto(rows);
+    units_upto = sum_scanned(units);
+    rows_upto = sum_scanned(rows);
   }
   __device__ __forceinline__ int all_units() const { return of_lane(units_upto, kWaveLanes - 1); }
   __device__ __forceinline__ int all_rows() const { return of_lane(rows_upto, kWaveLanes - 1); }

@@ -19,6 +19,9 @@ struct Row {
   }
 };
 
+// Of scores in base 2 that weights may be above 1: 2^8 is far from what 16 bits end at.
+inline constexpr float kMostAbove = 8;
+
 template <class S>
 struct Rows {
   bf16x8 q[S::kTiles][S::kKSteps];
@@ -80,27 +83,32 @@ struct Rows {
     unroll<S::kKeyTiles>([&]<int n>() { chunk.template exchange<n>(); });
     unroll<S::kTiles>([&]<int t>() {
       f32x4 p[S::kKeyTiles];
-      unroll<S::kKeyTiles>([&]<int n>() {
-        p[n] = f32x4{};
-        unroll<S::kKSteps>([&]<int c>() {
+      // Those of 16 keys and of the next ones by turns: none waits for the one before.
+      for (int n = 0; n < S::kKeyTiles; ++n) p[n] = f32x4{};
+      unroll<S::kKSteps>([&]<int c>() {
+        unroll<S::kKeyTiles>([&]<int n>() {
           p[n] = product<S::kElement>(chunk.template k_operand<n, c>(), q[t][c], p[n]);
         });
-        p[n] *= scale;
       });
+      for (int n = 0; n < S::kKeyTiles; ++n) p[n] *= scale;
       if (softcap > 0) bound(p, softcap);
       // Of several tiles this way around has not the registers.
       if (S::kTiles > 1 || key < first_of_all || key + S::kKeys > end_of_all) mask<t>(p, key);
       float most = greatest[t];
       for (int n = 0; n < S::kKeyTiles; ++n)
         for (int i = 0; i < 4; ++i) most = v_max_f32(most, p[n][i]);
-      most = max_over_groups(most);
-      const float base = most == -kInf ? 0 : most;
-      const float factor = v_exp_f32(greatest[t] - base);
-      if (any_lane(most > greatest[t])) {
+      // By any reference that is not far below the greatest results are the same to rounding: that
+      // of a row, which its lanes have in common, is found anew only where it is too small.
+      const float enough = greatest[t] + kMostAbove;
+      if (any_lane(most > enough)) {
+        most = max_over_groups(most);
+        most = most > enough ? most : greatest[t];
+        const float factor = v_exp_f32(greatest[t] - (most == -kInf ? 0 : most));
         sum[t] *= factor;
         for (int i = 0; i < S::kProducts; ++i) o[t][i] *= factor;
+        greatest[t] = most;
       }
-      greatest[t] = most;
+      const float base = greatest[t] == -kInf ? 0 : greatest[t];
       bf16x4 weights[S::kKeyTiles];
       unroll<S::kKeyTiles>([&]<int n>() {
         for (int i = 0; i < 4; ++i) {

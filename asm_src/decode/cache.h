@@ -70,27 +70,33 @@ class Cache {
   __device__ __forceinline__ int end() const { return end_; }
 
   // The keys from `key` on, which are those of turn `turn`: of one behind the last that was loaded.
+  // All of K first: what is computed of it takes as long as V is under way.
   __device__ __forceinline__ void load(Chunk<S>& to, int key, int turn) {
+    // Which waits for all that is under way: not for keys that are behind the last.
+    if (turn > 0 && turn % kTurns == 0 && key < end_) look_up(anew(all_args), turn);
+    load_k(to, key, turn);
+    load_v(to, key, turn);
+  }
+  __device__ __forceinline__ void load_k(Chunk<S>& to, int key, int turn) const {
     Arguments& args = all_args;
-    const int last = min_of(end_, length_.old);
-    if (turn > 0 && turn % kTurns == 0) look_up(anew(all_args), turn);
     unroll<S::kKeyTiles>([&]<int n>() {
-      // The compiler bounds by a vector instruction: descriptors would be of lanes.
-      const int first = key + n * kMatrix;
-      const int rows = uniform(max_of(min_of(last - first, kMatrix), 0));
-      const int nth = turn % kTurns * S::kKeyTiles + n;
-      const Place at = {of_lane(at_.k, nth), of_lane(at_.v, nth)};
-      const int k_bytes = S::kPacked ? kAllBytes : uniform(bytes(rows, args.k_seq, args.head_dim));
-      const int v_bytes =
-          S::kPacked ? kAllBytes : uniform(bytes(rows, args.v_seq, args.head_dim_v));
-      const BufferResource k = raw_buffer((const Global<void>*)at.k, k_bytes);
-      const BufferResource v = raw_buffer((const Global<void>*)at.v, v_bytes);
-      const bool has_k = !S::kPacked || matrix_row() < rows;
-      const bool has_v = !S::kPacked || S::kKeysOfLane * lane_group() < rows;
+      const int rows = rows_of(key, n), nth = turn % kTurns * S::kKeyTiles + n;
+      const int size = S::kPacked ? kAllBytes : uniform(bytes(rows, args.k_seq, args.head_dim));
+      const BufferResource k = raw_buffer((const Global<void>*)of_lane(at_.k, nth), size);
+      const bool is_there = !S::kPacked || matrix_row() < rows;
       for (int load = 0; load < S::kKLoads; ++load)
-        to.k[n][load] = load_bytes<kLoadBytes>(k, has_k ? k_offset_[load] : kOutside);
+        to.k[n][load] = load_bytes<kLoadBytes>(k, is_there ? k_offset_[load] : kOutside);
+    });
+  }
+  __device__ __forceinline__ void load_v(Chunk<S>& to, int key, int turn) const {
+    Arguments& args = all_args;
+    unroll<S::kKeyTiles>([&]<int n>() {
+      const int rows = rows_of(key, n), nth = turn % kTurns * S::kKeyTiles + n;
+      const int size = S::kPacked ? kAllBytes : uniform(bytes(rows, args.v_seq, args.head_dim_v));
+      const BufferResource v = raw_buffer((const Global<void>*)of_lane(at_.v, nth), size);
+      const bool is_there = !S::kPacked || S::kKeysOfLane * lane_group() < rows;
       unroll<S::kVLoads>([&]<int load>() {
-        to.v[n][load] = load_bytes<S::v_bytes(load)>(v, has_v ? v_offset_[load] : kOutside);
+        to.v[n][load] = load_bytes<S::v_bytes(load)>(v, is_there ? v_offset_[load] : kOutside);
       });
     });
   }
@@ -140,6 +146,12 @@ class Cache {
   static __device__ __forceinline__ int key_offset(int key, int step) {
     if (!S::kPacked) return key * step;
     return key / S::kOfLoad * step + key % S::kOfLoad;
+  }
+  // Keys of the nth 16 from `key` on that are in the cache. The compiler bounds by a vector
+  // instruction: descriptors would be of lanes.
+  __device__ __forceinline__ int rows_of(int key, int nth) const {
+    const int last = min_of(end_, length_.old);
+    return uniform(max_of(min_of(last - key - nth * kMatrix, kMatrix), 0));
   }
   static __device__ __forceinline__ int bytes(int rows, int stride, int columns) {
     return rows > 0 ? ((rows - 1) * stride + columns) * S::kBytes : 0;

@@ -10,7 +10,18 @@
 #pragma once
 #include "decode/length.h"
 #include "decode/shape.h"
-#include "isa/dpp_scan.h"
+#include "tile/scan.h"
+
+// What was loaded for its lines to be near: arguments, pages, Q. Nothing waits for it.
+struct Near {
+  uint32_t lines = 0, page = 0, q = 0;
+  __device__ __forceinline__ void settle() {
+    touched(lines);
+    touched(page);
+    touched(q);
+    lines = page = q = 0;
+  }
+};
 
 struct Segment {
   Length length;
@@ -21,6 +32,7 @@ struct Segment {
   int parts, part;   // of the item: from `Work::place`, as the rest
   int slot_first, slot;  // of the item's first part, and of its second one
   int slot_step;         // from one to the next
+  Near near;             // of the first segment
   // What is not needed before all of its keys have been seen.
   __device__ __forceinline__ void park() { ::park(begin, tiles, part); }
   __device__ __forceinline__ int slot_of(int p) const {
@@ -36,22 +48,20 @@ class Work {
   // The first segment; whether there is one. `args`: the first of them are there, those in memory
   // are asked for here.
   __device__ __forceinline__ bool begin(const AttnDecodeArgs& args, Segment& found) {
-    // Under way together: lengths, pages, arguments in memory, and what needs none of these.
+    // Under way together: lengths, pages, arguments in memory, and what needs none of these. No way
+    // leaves one of them out, so that what comes first is waited for alone.
+    found.near.lines = lines_of(all_args);
     const Given given = of_lane(args, 0);
     const int others = further_lengths(args);
     const int most_parts = args.num_splits < 0 ? -args.num_splits : args.num_splits;
-    int page = 0;
-    Part at{};
     position = workgroup;
-    if (most_parts > 0) {
-      at = part_at(args, position, most_parts, small_quotient);
-      page = first_page(args, at, most_parts);
-    }
+    const Part at = part_at(args, position, max_of(most_parts, 1), small_quotient);
+    found.near.page = first_page(args, at, most_parts);
     fetch(all_args);
     const Scan first = scan(args, 0, given);
     Total total{};
     if (args.num_splits <= 0) total = total_of(args, first);
-    touched(page);
+    if (Lane::wave() == S::kWaves - 1) found.near.q = first_rows(args, at);
     touched(others);
     parts = args.num_splits < 0 ? chosen(args, total, most_parts) : args.num_splits;
     if (parts > 0) {
@@ -204,7 +214,6 @@ class Work {
   // they are looked up. Of so many parts, or of one.
   __device__ __forceinline__ int first_page(const AttnDecodeArgs& args, const Part& at,
                                             int of_parts) const {
-    if (!args.block_table || at.batch >= args.batch) return 0;
     constexpr int kHalf = kWaveLanes / 2;
     const int step = Lane::in_wave() < kHalf ? of_parts : 1;
     int ahead = Lane::in_wave() % kHalf / S::kKeyTiles * step;
@@ -214,7 +223,41 @@ class Work {
                     Lane::in_wave() % S::kKeyTiles * kMatrix;
     const uint32_t known = min_of(key, args.max_seqlen - 1);
     const uint32_t page = uint64_t(known) * uint32_t(args.page_reciprocal) >> 32;
-    return ((const Global<int32_t>*)args.block_table + int64_t(at.batch) * args.table_stride)[page];
+    // Without pages anything that is there.
+    const bool is_paged = args.block_table != 0;
+    const uint64_t table = is_paged ? args.block_table + int64_t(min_of(at.batch, args.batch - 1)) *
+                                                             args.table_stride * 4
+                                    : (uint64_t)&all_args;
+    return ((const Global<int32_t>*)table)[is_paged ? page : 0];
+  }
+  // Lines of the arguments, a lane each: one load where scalar ones are a trip each.
+  static __device__ __forceinline__ uint32_t lines_of(Arguments& args) {
+    constexpr uint32_t kLine = 64, kLast = sizeof(AttnDecodeArgs) - 4;
+    return *(const Global<uint32_t>*)((uint64_t)&args + min_of(Lane::in_wave() * kLine, kLast));
+  }
+  // Of Q of a part, lines of 128 bytes in the lanes of a wave: asked for behind the first keys of
+  // all workgroups it would be waited for as long as those are.
+  __device__ __forceinline__ uint32_t first_rows(const AttnDecodeArgs& early,
+                                                 const Part& at) const {
+    Arguments& args = anew(all_args);
+    wanted(args.q, args.q_batch, args.q_seq, args.q_head, args.group, args.seqlen_q, args.head_dim,
+           0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    constexpr int kOfLine = 64, kLines = S::kColumns / kOfLine;
+    int head = at.nth, row_tile = 0;
+    if (early.row_tiles > 1) {
+      head = quotient(at.nth, early.row_tiles);
+      row_tile = at.nth - head * early.row_tiles;
+    }
+    const int nth = Lane::in_wave() / kLines % S::kRows,
+              column = Lane::in_wave() % kLines * kOfLine;
+    const int row = row_tile * S::kRows + nth;
+    const int query = int((float(row) + 0.5f) * v_rcp_f32(float(args.group)));
+    const bool is_there = query < args.seqlen_q;
+    const auto* from = (const Global<uint16_t>*)args.q +
+                       min_of(at.batch, early.batch - 1) * args.q_batch +
+                       (is_there ? query : 0) * args.q_seq +
+                       (is_there ? head * args.group + row - query * args.group : 0) * args.q_head;
+    return *(const Global<uint32_t>*)(from + (column < args.head_dim ? column : 0));
   }
   // Parts of each item, of `most` at most; 0: shares are better. Lengths are alike if the longest
   // is an eighth more than their mean, or has no more tiles than that there may be parts.
@@ -263,20 +306,8 @@ class Work {
     const Length known(args, all_args.block_table != 0, given.length, given.pad);
     const bool is_there = group * kWaveLanes + Lane::in_wave() < args.batch;
     const int of_lane = known.template tiles<S::kTileKeys>();
-    const int own = is_there ? of_lane : 0, upto = scanned(own, [](int a, int b) { return a + b; });
+    const int own = is_there ? of_lane : 0, upto = sum_scanned(own);
     return {known, own, upto, all_of(upto)};
-  }
-  // Of all lanes up to this one: of its row of 16, then of the rows before.
-  template <class Of>
-  static __device__ __forceinline__ int scanned(int x, Of with) {
-    constexpr int kAll = 0xf, kOddRows = 0xa, kUpperRows = 0xc;
-    x = with(x, v_mov_b32_dpp<kRowShr<1>, kAll>(x));
-    x = with(x, v_mov_b32_dpp<kRowShr<2>, kAll>(x));
-    x = with(x, v_mov_b32_dpp<kRowShr<4>, kAll>(x));
-    x = with(x, v_mov_b32_dpp<kRowShr<8>, kAll>(x));
-    x = with(x, v_mov_b32_dpp<kRowBcast15, kOddRows>(x));
-    x = with(x, v_mov_b32_dpp<kRowBcast31, kUpperRows>(x));
-    return x;
   }
   static __device__ __forceinline__ Length of_lane(Length x, int lane) {
     x.old = __builtin_amdgcn_readlane(x.old, lane);

@@ -25,9 +25,11 @@ __device__ __forceinline__ void attend(Arguments& args, Segment& segment, Rows<S
   Cache<Shape> cache(args, segment);
   const int first = cache.first(), step = cache.step(), end = cache.end();
   Chunk<Shape> one, other;
-  cache.load(one, first, 0);
+  cache.load_k(one, first, 0);
+  segment.near.settle();
   rows.start(anew(args), segment, cache);
   rows.turn(anew(args), segment, cache.length());
+  cache.load_v(one, first, 0);
   segment.park();
   for (int key = first, turn = 0; key < end; key += 2 * step, turn += 2) {
     cache.load(other, key + step, turn + 1);
