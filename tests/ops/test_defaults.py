@@ -34,7 +34,7 @@ _NAMES: tuple[tuple[Any, str], ...] = (
         "dynamic_lds_bytes total_kv max_seqlen_q max_seqlen_k candidates fill q_tile residents "
         "resident_workgroups rounds parts captured admitted began memory results stride array "
         "apart mask seqlen_new page_size num_pages rotary_dim rotary_positions max_seqlen_kv "
-        "max_total_kv prefix_pages",
+        "max_total_kv prefix_pages least",
     ),
     (
         (),

@@ -26,9 +26,8 @@ def test_the_refusal_names_the_kernel_that_takes_most() -> None:
         plan_attention(2**20, 2048, 16, 64, 64, 128, device="MI300X")
 
 
-@pytest.mark.parametrize("device", ["MI300X", "MI355X"])
-def test_launches_that_merge_are_bounded_too(device: str) -> None:
-    plan = plan_attention(2**15, 1024, 4096, 64, 64, 128, num_splits=2, device=device)
+def test_launches_that_merge_are_bounded_too() -> None:
+    plan = plan_attention(2**15, 1024, 4096, 64, 64, 128, num_splits=2, device="MI355X")
     merge = plan.launches[-1]
     assert merge.kernel.op == "attn_merge"
     assert merge.grid[0] == merge.kernel.accepts["max_workgroups"]
