@@ -1,0 +1,185 @@
+// What the designs with eight waves a CU have in common: attention forward of gfx950, bfloat16,
+// head_dim 128, no mask, blocks of 64 keys, tiles of 32 rows of Q. asm_src/attn/ has the kernels that
+// are shipped, whose products, layouts of LDS and softmax these are.
+#pragma once
+#include "isa/buffer.h"
+#include "isa/ordered.h"
+#include "isa/ordered_memory.h"
+#include "isa/unroll.h"
+#include "isa/valu.h"
+#include "tile/buffer.h"
+
+// Tensors of [batch, rows, heads, 128]; strides in bytes, of rows less than 2^25.
+struct EightArgs {
+  uint64_t q, k, v, o;
+  int64_t q_batch, kv_batch, o_batch;
+  int32_t q_row, kv_row, o_row;
+  int32_t rows, keys;   // of a sequence; keys: a multiple of 64
+  int32_t group;        // heads of q that share one of k and v
+  float scale_log2;     // of the scores, times log2(e)
+  int32_t padding;
+};
+
+inline constexpr int kColumns = 128, kBlock = 64, kTileRows = 32, kLoadBytes = 1024;
+inline constexpr int kBlockBytes = kBlock * kColumns * 2;
+// A probability may be 2^8 times what it is at its row's reference before that is renewed.
+inline constexpr float kMostSum = 256;
+
+// ---- Memory to LDS: of a block a load brings 4 rows, of K or of V
+struct Source {
+  uint64_t base;
+  uint32_t offset;  // the lane's, from the first row of a load
+  int row_bytes;
+
+  template <int kBytes>
+  __device__ __forceinline__ void load(uint32_t to) const {
+    const u32x4 buffer{uint32_t(base), uint32_t(base >> 32), uint32_t(3 * row_bytes + 256),
+                       kRawWord3};
+    ordered::s_add_m0<kBytes>(to);
+    ordered::s_nop<1>();
+    ordered::buffer_load_dwordx4_lds(offset, buffer);
+  }
+  __device__ __forceinline__ void further(int rows) { base += int64_t(rows) * row_bytes; }
+};
+// 16-byte chunks of a row of K are permuted by the row, so that 16 lanes that read the same chunk
+// of as many rows meet different banks. A wave's loads are a multiple of 16 rows apart.
+__device__ __forceinline__ uint32_t lane_offset_k(int lane, int first_row, int row_bytes) {
+  const int row = lane / 16;
+  return row * row_bytes + ((lane % 16) ^ (first_row % 16 + row)) * 16;
+}
+// 4 keys of V lie as 4 tiles of 32 columns, 64 bytes of each key: what a transposing read takes.
+__device__ __forceinline__ uint32_t lane_offset_v(int lane, int row_bytes) {
+  return lane % 16 / 4 * row_bytes + lane / 16 * 64 + lane % 4 * 16;
+}
+
+// ---- LDS to registers
+__device__ __forceinline__ uint32_t lane_address_k(int lane) {  // of step 0; step s: ^ 32 s
+  const int key = lane % 32, chunk = lane / 32;
+  return key * 256 + ((chunk ^ (key % 16)) * 16);
+}
+template <int kBytes>
+__device__ __forceinline__ void read_k(bf16x8& to, uint32_t address) {
+  ordered::ds_read_b128<kBytes>(to, address);
+}
+__device__ __forceinline__ uint32_t lane_address_v(int lane) {
+  return lane / 32 * 1024 + lane % 16 / 4 * 64 + lane % 32 / 16 * 32 + lane % 4 * 8;
+}
+// Of 16 keys from 16 kStep on, a tile of columns: half of it.
+template <int kBytes, int kStep, int kTile, int kHalf>
+__device__ __forceinline__ void read_v(bf16x8& to, uint32_t address) {
+  const u32x2 x =
+      ordered::ds_read_b64_tr_b16<kBytes + (4 * kStep + 2 * kHalf) * 1024 + kTile * 256>(address);
+  to[2 * kHalf] = x[0];
+  to[2 * kHalf + 1] = x[1];
+}
+__device__ __forceinline__ void v_add_u32(uint32_t& a, uint32_t uniform) {
+  asm volatile("v_add_u32 %0, %1, %0" : "+v"(a) : "s"(uniform));
+}
+
+// ---- Products
+__device__ __forceinline__ void multiply(f32x16& d, bf16x8 a, bf16x8 b) {
+  ordered::v_mfma_f32_32x32x16_bf16(d, a, b);
+}
+__device__ __forceinline__ void multiply_zero(f32x16& d, bf16x8 a, bf16x8 b) {
+  ordered::v_mfma_f32_32x32x16_bf16_zero(d, a, b);
+}
+
+// ---- Lists of steps, in proportion: matrix instruction m with its share of the others behind it
+template <int kMatrix, int kVector, int kMemory, class Matrix, class Vector, class Memory>
+__device__ __forceinline__ void interleave(Matrix&& matrix, Vector&& vector, Memory&& memory) {
+  unroll<kMatrix>([&]<int m>() {
+    matrix.template operator()<m>();
+    unroll_from<m * kVector / kMatrix, (m + 1) * kVector / kMatrix>(
+        [&]<int n>() { vector.template operator()<n>(); });
+    unroll_from<m * kMemory / kMatrix, (m + 1) * kMemory / kMatrix>(
+        [&]<int n>() { memory.template operator()<n>(); });
+  });
+}
+
+// ---- Softmax of kScores scores a lane, as rounds of which each has one score at every stage
+template <int kScores>
+struct Softmax {
+  static constexpr int kRounds = kScores + 5;
+  float x[kScores];
+  float sum;
+
+  // score(n): the nth; done(n, pair): probabilities 2 n and 2 n + 1.
+  template <int kRound, class Score, class Done>
+  __device__ __forceinline__ void round(float scale, float negative_reference, Score&& score,
+                                        Done&& done) {
+    if constexpr (kRound < kScores)
+      x[kRound] = ordered::v_fma_f32(score.template operator()<kRound>(), scale,
+                                     negative_reference);
+    if constexpr (kRound >= 2 && kRound - 2 < kScores)
+      x[kRound - 2] = ordered::v_exp_f32(x[kRound - 2]);
+    if constexpr (kRound >= 4 && kRound - 4 < kScores) {
+      constexpr int n = kRound - 4;
+      if constexpr (n == 1) sum = ordered::v_add_f32(x[0], x[1]);
+      if constexpr (n > 1) ordered::v_accumulate_f32(sum, x[n]);
+      if constexpr (n % 2 == 1)
+        done.template operator()<n / 2>(ordered::v_cvt_pk_bf16_f32(x[n - 1], x[n]));
+    }
+  }
+};
+
+// Over both lanes of a row.
+__device__ __forceinline__ float row_max(float x, int lane) {
+  return v_max_f32(x, __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute(
+                                                    4 * (lane ^ 32), __builtin_bit_cast(int, x))));
+}
+__device__ __forceinline__ float row_sum(float x, int lane) {
+  return x + __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute(4 * (lane ^ 32),
+                                                                   __builtin_bit_cast(int, x)));
+}
+
+// Matrix instructions of a wave are done and their results may be read.
+template <class... T>
+__device__ __forceinline__ void products_done(T&... d) {
+  ordered::s_nop<16>();
+  ordered::s_nop<4>();
+  (ordered::settle(d), ...);
+}
+
+// ---- Rows of Q, and of O
+__device__ __forceinline__ void load_q(bf16x8 (&q)[8], u32x4 buffer, uint32_t offset) {
+  unroll<8>([&]<int s>() { ordered::buffer_load_dwordx4<32 * s>(q[s], offset, buffer); });
+}
+// O of a lane's row: of each tile of 32 columns it has 4 from 8 i + 4 (lane / 32) on. Halves of a
+// row exchange, so that each has pieces of 8.
+__device__ __forceinline__ void store_o(const f32x16 (&o)[4], float by, BufferResource buffer,
+                                        int offset) {
+  unroll<8>([&]<int n>() {
+    const f32x16& x = o[n / 2];
+    const auto pair = [&](int i) {
+      const int at = n % 2 * 8 + i;
+      return ordered::v_cvt_pk_bf16_f32(x[at] * by, x[at + 1] * by);
+    };
+    uint32_t a0 = pair(0), a1 = pair(2), b0 = pair(4), b1 = pair(6);
+    ordered::s_nop<2>();
+    ordered::v_permlane32_swap_b32(a0, b0);
+    ordered::v_permlane32_swap_b32(a1, b1);
+    ordered::s_nop<2>();
+    buffer_store_dwordx4(buffer, offset + 32 * n, u32x4{a0, a1, b0, b1});
+  });
+}
+
+// ---- Where a workgroup is: x head of q, y tile of rows, z batch entry
+struct Place {
+  uint64_t q, k, v, o;  // of the first row of the workgroup's tile, and of the first key
+  int rows;             // from that row on, 0 and more
+
+  __device__ __forceinline__ Place(const EightArgs& a, int tile_rows) {
+    const int head = __builtin_amdgcn_workgroup_id_x(), batch = __builtin_amdgcn_workgroup_id_z();
+    const int64_t first = int64_t(__builtin_amdgcn_workgroup_id_y()) * tile_rows;
+    const int64_t of_head = head * kColumns * 2, of_kv = head / a.group * kColumns * 2;
+    q = a.q + batch * a.q_batch + first * a.q_row + of_head;
+    o = a.o + batch * a.o_batch + first * a.o_row + of_head;
+    k = a.k + batch * a.kv_batch + of_kv;
+    v = a.v + batch * a.kv_batch + of_kv;
+    rows = a.rows - int(first);
+  }
+};
+// Of rows of a tensor, those that there are: what is beyond reads as 0 and is not written.
+__device__ __forceinline__ uint32_t bytes_of(int rows, int row_bytes) {
+  return rows > 0 ? (rows - 1) * row_bytes + kColumns * 2 : 0;
+}
