@@ -25,31 +25,42 @@ inline constexpr int kBlockBytes = kBlock * kColumns * 2;
 // A probability may be 2^8 times what it is at its row's reference before that is renewed.
 inline constexpr float kMostSum = 256;
 
-// ---- Memory to LDS: of a block a load brings 4 rows, of K or of V
-struct Source {
-  uint64_t base;
-  uint32_t offset;  // the lane's, from the first row of a load
-  int row_bytes;
+__device__ __forceinline__ void v_add_u32(uint32_t& a, uint32_t uniform) {
+  asm volatile("v_add_u32 %0, %1, %0" : "+v"(a) : "s"(uniform));
+}
 
-  template <int kBytes>
-  __device__ __forceinline__ void load(uint32_t to) const {
-    const u32x4 buffer{uint32_t(base), uint32_t(base >> 32), uint32_t(3 * row_bytes + 256),
-                       kRawWord3};
-    ordered::s_add_m0<kBytes>(to);
-    ordered::s_nop<1>();
-    ordered::buffer_load_dwordx4_lds(offset, buffer);
+// ---- Memory to LDS: of a block a load brings 4 rows of K or of V
+template <int kLoads>
+struct Source {
+  u32x4 buffer;             // of all keys: those beyond read as 0 and cost nothing
+  uint32_t offset[kLoads];  // the lane's, of the next block
+  uint32_t block_bytes;
+
+  __device__ __forceinline__ Source(uint64_t base, int keys, int row_bytes, int rows_apart,
+                                    uint32_t first)
+      : buffer(raw_descriptor(base, (keys - 1) * row_bytes + kColumns * 2)),
+        block_bytes(kBlock * row_bytes) {
+    for (int n = 0; n < kLoads; ++n) {
+      offset[n] = first + n * rows_apart * row_bytes;
+      ordered::settle(offset[n]);
+    }
   }
-  __device__ __forceinline__ void further(int rows) { base += int64_t(rows) * row_bytes; }
+  // Something has to be issued between M0 and the load that takes it.
+  template <int n>
+  __device__ __forceinline__ void load() {
+    ordered::buffer_load_dwordx4_lds(offset[n], buffer);
+    v_add_u32(offset[n], block_bytes);
+  }
 };
 // 16-byte chunks of a row of K are permuted by the row, so that 16 lanes that read the same chunk
 // of as many rows meet different banks. A wave's loads are a multiple of 16 rows apart.
 __device__ __forceinline__ uint32_t lane_offset_k(int lane, int first_row, int row_bytes) {
   const int row = lane / 16;
-  return row * row_bytes + ((lane % 16) ^ (first_row % 16 + row)) * 16;
+  return (first_row + row) * row_bytes + ((lane % 16) ^ (first_row % 16 + row)) * 16;
 }
 // 4 keys of V lie as 4 tiles of 32 columns, 64 bytes of each key: what a transposing read takes.
-__device__ __forceinline__ uint32_t lane_offset_v(int lane, int row_bytes) {
-  return lane % 16 / 4 * row_bytes + lane / 16 * 64 + lane % 4 * 16;
+__device__ __forceinline__ uint32_t lane_offset_v(int lane, int first_row, int row_bytes) {
+  return (first_row + lane % 16 / 4) * row_bytes + lane / 16 * 64 + lane % 4 * 16;
 }
 
 // ---- LDS to registers
@@ -71,9 +82,6 @@ __device__ __forceinline__ void read_v(bf16x8& to, uint32_t address) {
       ordered::ds_read_b64_tr_b16<kBytes + (4 * kStep + 2 * kHalf) * 1024 + kTile * 256>(address);
   to[2 * kHalf] = x[0];
   to[2 * kHalf + 1] = x[1];
-}
-__device__ __forceinline__ void v_add_u32(uint32_t& a, uint32_t uniform) {
-  asm volatile("v_add_u32 %0, %1, %0" : "+v"(a) : "s"(uniform));
 }
 
 // ---- Products

@@ -19,14 +19,17 @@ struct Stream {
   bf16x8 q[8], k[8], v[2][4], p[2][2];
   float negative_reference, sum;
   uint32_t address_k[8], address_v;
-  Source from_k, from_v;
+  Source<kLoads> from_k, from_v;
   float scale;
   int lane;
   uint64_t exceeds;
   Softmax<16> softmax;
   uint32_t lds_k, lds_v;  // where the wave's next loads go
-  int slot_read, slot_load, left_k, left_v;
-  uint32_t step_k;
+  // From the stage of K that is read to the next one, and the two steps after; as the first loads
+  // have no stage to free, theirs is the third one.
+  uint32_t step[3];
+
+  __device__ __forceinline__ Stream(Source<kLoads> k, Source<kLoads> v) : from_k(k), from_v(v) {}
 
   template <int kUnit>
   __device__ __forceinline__ void unit() {
@@ -39,6 +42,14 @@ struct Stream {
           multiply_zero(next, k[0], q[0]);
         else
           multiply(next, k[m], q[m]);
+        if constexpr (m == 7) {  // V of the unit before is there; then also what was loaded
+          if constexpr (kUnit == 0) {
+            ordered::s_waitcnt<0, 7>();
+            ordered::s_barrier();
+          } else {
+            ordered::s_waitcnt<ordered::kAnyVm, 7>();
+          }
+        }
       } else {
         constexpr int step = (m - 8) / 4, tile = m % 4;
         multiply(o[tile], v[step][tile], p[1 - kUnit][step]);
@@ -51,29 +62,18 @@ struct Stream {
     };
     const auto memory = [&]<int m>() {
       if constexpr (m < 8) {
+        constexpr bool loads = kUnit == 1 && m < 2 * kLoads;
+        constexpr int n = m % kLoads;
+        if constexpr (loads)
+          ordered::s_add_m0<n * kWaves * kLoadBytes>(m < kLoads ? lds_k : lds_v);
         read_k<kUnit * kUnitBytes>(k[m], address_k[m]);
-        if constexpr (m == 7) {
-          if constexpr (kUnit == 0) {
-            ordered::s_waitcnt<0, 8>();
-            ordered::s_barrier();
-          } else {
-            ordered::s_waitcnt<ordered::kAnyVm, 8>();
-            step_k = slot_read == kStagesK - 1 ? -(kStagesK - 1) * kBlockBytes : kBlockBytes;
-          }
-        }
+        if constexpr (loads && m < kLoads) from_k.template load<n>();
+        if constexpr (loads && m >= kLoads) from_v.template load<n>();
       } else {
-        constexpr int step = (m - 8) / 4, tile = m % 4;
-        read_v<kUnit * kUnitBytes, step, tile, 0>(v[step][tile], address_v);
-        read_v<kUnit * kUnitBytes, step, tile, 1>(v[step][tile], address_v);
-        if constexpr (kUnit == 0 && m < 8 + kLoads) {
-          from_k.load<(m - 8) * kWaves * kLoadBytes>(lds_k);
-          from_k.further(4 * kWaves);
-        }
-        if constexpr (kUnit == 0 && m >= 8 + kLoads && m < 8 + 2 * kLoads) {
-          from_v.load<(m - 8 - kLoads) * kWaves * kLoadBytes>(lds_v);
-          from_v.further(4 * kWaves);
-        }
-        if constexpr (kUnit == 1) v_add_u32(address_k[m - 8], step_k);
+        constexpr int step_of = (m - 8) / 4, tile = m % 4;
+        read_v<kUnit * kUnitBytes, step_of, tile, 0>(v[step_of][tile], address_v);
+        read_v<kUnit * kUnitBytes, step_of, tile, 1>(v[step_of][tile], address_v);
+        if constexpr (kUnit == 1) v_add_u32(address_k[m - 8], step[0]);
       }
     };
     interleave<16, Softmax<16>::kRounds, 16>(matrix, vector, memory);
@@ -106,46 +106,38 @@ struct Stream {
     unroll<4>([&]<int t>() { o[t] *= by; });
     unroll<4>([&]<int t>() { ordered::settle(o[t]); });
   }
-
-  // Block b: its loads are those of K of b + 3 and of V of b + 1.
-  __device__ __forceinline__ void block() {
-    unit<0>();
-    unit<1>();
-  }
 };
 
 extern "C" __global__ void WORKGROUP(kWaves* kWaveLanes, 2) KERNEL(EightArgs a) {
   __shared__ u32x4 lds[(kStagesV + kStagesK) * kBlockBytes / sizeof(u32x4)];
   const auto base = (uint32_t)(Local<u32x4>*)lds;
   const Place place(a, kWaves * kTileRows);
-  Stream s;
-  s.lane = Lane::in_wave();
-  const int wave = Lane::wave(), row = wave * kTileRows + s.lane % 32, group = s.lane / 32;
-  const int blocks = a.keys / kBlock;
+  const int lane = Lane::in_wave(), wave = Lane::wave(), group = lane / 32;
+  const int row = wave * kTileRows + lane % 32, blocks = a.keys / kBlock;
+  Stream s({place.k, a.keys, a.kv_row, 4 * kWaves, lane_offset_k(lane, 4 * wave, a.kv_row)},
+           {place.v, a.keys, a.kv_row, 4 * kWaves, lane_offset_v(lane, 4 * wave, a.kv_row)});
+  s.lane = lane;
   s.scale = a.scale_log2;
-  s.from_k = {place.k + int64_t(4 * wave) * a.kv_row, lane_offset_k(s.lane, 4 * wave, a.kv_row),
-              a.kv_row};
-  s.from_v = {place.v + int64_t(4 * wave) * a.kv_row, lane_offset_v(s.lane, a.kv_row), a.kv_row};
-  // A block behind the last one is that once more.
-  const auto load = [&](Source& from, uint32_t to, int block) {
+  const auto load = [&](Source<kLoads>& from, uint32_t to) {
     unroll<kLoads>([&]<int n>() {
-      from.load<n * kWaves * kLoadBytes>(to);
-      from.further(4 * kWaves);
+      ordered::s_add_m0<n * kWaves * kLoadBytes>(to);
+      ordered::s_nop<1>();
+      from.load<n>();
     });
-    if (block + 1 >= blocks) from.further(-kBlock);
   };
-  const uint32_t wave_lds = base + wave * kLoadBytes;
-  load(s.from_k, wave_lds + kBaseK, 0);
+  s.lds_k = base + kBaseK + wave * kLoadBytes;
+  s.lds_v = base + wave * kLoadBytes;
+  load(s.from_k, s.lds_k);
   const auto buffer_q = raw_descriptor(place.q, bytes_of(place.rows, a.q_row));
   load_q(s.q, buffer_q, row * a.q_row + 16 * group);
-  load(s.from_v, wave_lds, 0);
-  load(s.from_k, wave_lds + kBaseK + kBlockBytes, 1);
-  load(s.from_k, wave_lds + kBaseK + 2 * kBlockBytes, 2);
+  load(s.from_v, s.lds_v);
+  load(s.from_k, s.lds_k + kBlockBytes);
+  load(s.from_k, s.lds_k + 2 * kBlockBytes);
   unroll<8>([&]<int n>() {
-    s.address_k[n] = base + kBaseK + (lane_address_k(s.lane) ^ 32 * n);
+    s.address_k[n] = base + kBaseK + (lane_address_k(lane) ^ 32 * n);
     ordered::settle(s.address_k[n]);
   });
-  s.address_v = base + lane_address_v(s.lane);
+  s.address_v = base + lane_address_v(lane);
   ordered::settle(s.address_v);
   unroll<4>([&]<int t>() {
     s.o[t] = f32x16{};
@@ -172,28 +164,29 @@ extern "C" __global__ void WORKGROUP(kWaves* kWaveLanes, 2) KERNEL(EightArgs a) 
   products_done(s.score[0]);
   float most = -kInf;
   unroll<16>([&]<int n>() { most = v_max_f32(most, s.score[0][n]); });
-  most = row_max(most, s.lane);
+  most = row_max(most, lane);
   s.negative_reference = -most * s.scale;
   s.sum = 0;
   ordered::settle(s.negative_reference);
   ordered::settle(s.sum);
-  s.slot_read = 1;
-  s.slot_load = 0;
-  int stage_v = 1;
-  for (int b = 0; b < blocks; ++b) {
-    s.lds_k = wave_lds + kBaseK + s.slot_load * kBlockBytes;
-    s.lds_v = wave_lds + stage_v * kBlockBytes;
-    s.block();
-    if (b + 3 + 1 >= blocks) s.from_k.further(-kBlock);
-    if (b + 1 + 1 >= blocks) s.from_v.further(-kBlock);
-    s.slot_read = s.slot_read == kStagesK - 1 ? 0 : s.slot_read + 1;
-    s.slot_load = s.slot_load == kStagesK - 1 ? 0 : s.slot_load + 1;
-    stage_v ^= 1;
+  s.step[0] = s.step[2] = kBlockBytes;
+  s.step[1] = -(kStagesK - 1) * kBlockBytes;
+  s.lds_v ^= kBlockBytes;
+  // Block b loads K of b + 3 and V of b + 1.
+  for (int b = blocks; b > 0; --b) {
+    s.unit<0>();
+    s.unit<1>();
+    s.lds_k += s.step[2];
+    s.lds_v ^= kBlockBytes;
+    const uint32_t first = s.step[0];
+    s.step[0] = s.step[1];
+    s.step[1] = s.step[2];
+    s.step[2] = first;
   }
   ordered::s_waitcnt<0, 0>();
   unroll<8>([&]<int n>() { multiply(s.o[n % 4], s.v[n / 4][n % 4], s.p[1][n / 4]); });
   products_done(s.o[0], s.o[1], s.o[2], s.o[3]);
-  const float sum = row_sum(s.sum, s.lane);
+  const float sum = row_sum(s.sum, lane);
   const int offset = row * a.o_row + 16 * group;
   store_o(s.o, v_rcp_f32(sum), raw_buffer((const Global<void>*)place.o, bytes_of(place.rows, a.o_row)),
           offset);
