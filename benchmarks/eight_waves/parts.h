@@ -49,7 +49,23 @@ struct Source {
   template <int n>
   __device__ __forceinline__ void load() {
     ordered::buffer_load_dwordx4_lds(offset[n], buffer);
+  }
+  template <int n>
+  __device__ __forceinline__ void further() {
     v_add_u32(offset[n], block_bytes);
+  }
+  __device__ __forceinline__ void further(int blocks) {
+    unroll<kLoads>([&]<int n>() { offset[n] += blocks * block_bytes; });
+  }
+  // All loads of a block to LDS from `to` on, a piece of each wave after the other.
+  template <int kApart>
+  __device__ __forceinline__ void load_block(uint32_t to) {
+    unroll<kLoads>([&]<int n>() {
+      ordered::s_add_m0<n * kApart>(to);
+      ordered::s_nop<1>();
+      load<n>();
+      further<n>();
+    });
   }
 };
 // 16-byte chunks of a row of K are permuted by the row, so that 16 lanes that read the same chunk
@@ -82,6 +98,12 @@ __device__ __forceinline__ void read_v(bf16x8& to, uint32_t address) {
       ordered::ds_read_b64_tr_b16<kBytes + (4 * kStep + 2 * kHalf) * 1024 + kTile * 256>(address);
   to[2 * kHalf] = x[0];
   to[2 * kHalf + 1] = x[1];
+}
+
+// ---- Which wave of a SIMD goes first
+template <int kPriority>
+__device__ __forceinline__ void s_setprio() {
+  asm volatile("s_setprio %0" ::"n"(kPriority));
 }
 
 // ---- Products

@@ -202,18 +202,6 @@ struct Outputs {
     else
       from_v.template load<n - kLoads>();
   }
-  __device__ __forceinline__ void load_at_once() {
-    unroll<2 * kLoads>([&]<int n>() {
-      set_m0<n>();
-      ordered::s_nop<1>();
-      load<n>();
-    });
-    loads_further();
-  }
-  __device__ __forceinline__ void loads_further() {
-    lds_k ^= kBlockBytes;
-    lds_v += step[2];
-  }
   template <int kTile, int kStep>
   __device__ __forceinline__ void read_p() {
     ordered::ds_read_b128<kTile * kBytesP + kStep * kLoadBytes>(p[kTile][kStep], address_p);
@@ -240,13 +228,22 @@ struct Outputs {
   __device__ __forceinline__ void block() {
     constexpr int kBarrier = 15;  // behind this matrix instruction; P is read from there on
     ordered::s_waitcnt<ordered::kAnyVm, 15>();
-    {
-      float both;
-      asm volatile("v_mul_f32 %0, %1, %2" : "=v"(both) : "v"(by[0]), "v"(by[1]));
-      uint64_t lanes;
-      asm volatile("v_cmp_neq_f32 %0, 1.0, %1" : "=s"(lanes) : "v"(both));
-      if (__builtin_expect(lanes != 0, 0)) renew();
-    }
+    // All vector instructions of a block, in front of those of the other wave, which never ends to
+    // have some.
+    s_setprio<3>();
+    float both;
+    asm volatile("v_mul_f32 %0, %1, %2" : "=v"(both) : "v"(by[0]), "v"(by[1]));
+    uint64_t lanes;
+    asm volatile("v_cmp_neq_f32 %0, 1.0, %1" : "=s"(lanes) : "v"(both));
+    v_add_u32(address_v, step[0]);
+    ordered::v_xor_b32<kStageP>(address_p);
+    ordered::v_xor_b32<kStageBy>(address_by);
+    unroll<kLoads>([&]<int n>() {
+      from_k.template further<n>();
+      from_v.template further<n>();
+    });
+    s_setprio<PRIORITY>();
+    if (__builtin_expect(lanes != 0, 0)) renew();
     unroll<32>([&]<int m>() {
       constexpr int op = m / 2, step_of = op / 4, t = m % 2;
       if constexpr (m % 8 == 0 && m > 0) ordered::s_waitcnt<ordered::kAnyVm, 15>();
@@ -254,8 +251,6 @@ struct Outputs {
       if constexpr (m == kBarrier) {
         ordered::s_waitcnt<0, ordered::kAnyLgkm>();
         ordered::s_barrier();
-        ordered::v_xor_b32<kStageP>(address_p);
-        ordered::v_xor_b32<kStageBy>(address_by);
         unroll<2>([&]<int s>() {
           read_p<0, s>();
           read_p<1, s>();
@@ -275,8 +270,8 @@ struct Outputs {
         load<n>();
       }
     });
-    v_add_u32(address_v, step[0]);
-    loads_further();
+    lds_k ^= kBlockBytes;
+    lds_v += step[0];
     rotate();
   }
   // Some rows' references have been renewed: their probabilities are relative to others from this
@@ -288,7 +283,7 @@ struct Outputs {
         o[t][n] *= by[t];
         ordered::settle(o[t][n]);
       });
-      ordered::ds_write_b32(address_by + t * kBytesOfLanes, 1.0f);
+      ordered::ds_write_b32((address_by ^ kStageBy) + t * kBytesOfLanes, 1.0f);
     });
   }
 
@@ -299,25 +294,15 @@ struct Outputs {
     step[2] = -(kStagesV - 1) * kBlockBytes;
     lds_k = base + kBaseK + pair * kLoadBytes;
     lds_v = base + kBaseV + pair * kLoadBytes;
-    const auto load_half = [&](bool of_v, uint32_t by_stage) {
-      unroll<kLoads>([&]<int n>() {
-        ordered::s_add_m0<n * kPairs * kLoadBytes>((of_v ? lds_v : lds_k) + by_stage);
-        ordered::s_nop<1>();
-        if (of_v)
-          from_v.template load<n>();
-        else
-          from_k.template load<n>();
-      });
-    };
-    load_half(false, 0);
-    load_half(false, kBlockBytes);
-    load_half(true, 0);
-    lds_v += kBlockBytes;
+    constexpr int kApart = kPairs * kLoadBytes;
+    from_k.load_block<kApart>(lds_k);
+    from_k.load_block<kApart>(lds_k + kBlockBytes);
+    from_v.load_block<kApart>(lds_v);
     unroll<kTiles * 4>([&]<int n>() {
       o[n / 4][n % 4] = f32x16{};
       ordered::settle(o[n / 4][n % 4]);
     });
-    address_v = base + kBaseV + lane_address_v(lane);
+    address_v = base + kBaseV + lane_address_v(lane);  // block() begins with a step
     address_p = base + pair * kTiles * kBytesP + 16 * lane;
     address_by = base + kBaseBy + pair * kTiles * kBytesOfLanes + 4 * lane;
     ordered::settle(address_v);
@@ -326,32 +311,21 @@ struct Outputs {
     ordered::s_waitcnt<0, 0>();
     ordered::s_barrier();  // K of blocks 0 and 1, V of block 0
     ordered::s_barrier();
-    unroll<2 * kLoads>([&]<int n>() {  // K of block 2, V of block 1
-      set_m0<n>();
-      ordered::s_nop<1>();
-      load<n>();
-    });
-    lds_k ^= kBlockBytes;
-    lds_v += kBlockBytes;
+    from_k.load_block<kApart>(lds_k);
+    from_v.load_block<kApart>(lds_v + kBlockBytes);
     unroll<16>([&]<int op>() { read_values<op>(); });
     ordered::s_waitcnt<0, ordered::kAnyLgkm>();
     ordered::s_barrier();
-    unroll<2 * kLoads>([&]<int n>() {  // K of block 3, V of block 2
-      set_m0<n>();
-      ordered::s_nop<1>();
-      load<n>();
-    });
-    lds_k ^= kBlockBytes;
-    lds_v += step[2];
+    from_k.load_block<kApart>(lds_k + kBlockBytes);
+    from_v.load_block<kApart>(lds_v + 2 * kBlockBytes);
+    from_k.further(-1);  // block() begins with what is behind a block
+    from_v.further(-1);
     unroll<4>([&]<int s>() {
       read_p<0, s>();
       read_p<1, s>();
     });
     read_by();
-    v_add_u32(address_v, step[0]);
-    rotate();
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
-    if constexpr (PRIORITY > 0) asm volatile("s_setprio %0" ::"n"(PRIORITY));
     for (int b = blocks; b > 0; --b) block();
     ordered::s_waitcnt<0, 0>();
     float inverse[kTiles];

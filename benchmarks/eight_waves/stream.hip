@@ -67,8 +67,14 @@ struct Stream {
         if constexpr (loads)
           ordered::s_add_m0<n * kWaves * kLoadBytes>(m < kLoads ? lds_k : lds_v);
         read_k<kUnit * kUnitBytes>(k[m], address_k[m]);
-        if constexpr (loads && m < kLoads) from_k.template load<n>();
-        if constexpr (loads && m >= kLoads) from_v.template load<n>();
+        if constexpr (loads && m < kLoads) {
+          from_k.template load<n>();
+          from_k.template further<n>();
+        }
+        if constexpr (loads && m >= kLoads) {
+          from_v.template load<n>();
+          from_v.template further<n>();
+        }
       } else {
         constexpr int step_of = (m - 8) / 4, tile = m % 4;
         read_v<kUnit * kUnitBytes, step_of, tile, 0>(v[step_of][tile], address_v);
@@ -118,21 +124,15 @@ extern "C" __global__ void WORKGROUP(kWaves* kWaveLanes, 2) KERNEL(EightArgs a) 
            {place.v, a.keys, a.kv_row, 4 * kWaves, lane_offset_v(lane, 4 * wave, a.kv_row)});
   s.lane = lane;
   s.scale = a.scale_log2;
-  const auto load = [&](Source<kLoads>& from, uint32_t to) {
-    unroll<kLoads>([&]<int n>() {
-      ordered::s_add_m0<n * kWaves * kLoadBytes>(to);
-      ordered::s_nop<1>();
-      from.load<n>();
-    });
-  };
   s.lds_k = base + kBaseK + wave * kLoadBytes;
   s.lds_v = base + wave * kLoadBytes;
-  load(s.from_k, s.lds_k);
+  constexpr int kApart = kWaves * kLoadBytes;
+  s.from_k.load_block<kApart>(s.lds_k);
   const auto buffer_q = raw_descriptor(place.q, bytes_of(place.rows, a.q_row));
   load_q(s.q, buffer_q, row * a.q_row + 16 * group);
-  load(s.from_v, s.lds_v);
-  load(s.from_k, s.lds_k + kBlockBytes);
-  load(s.from_k, s.lds_k + 2 * kBlockBytes);
+  s.from_v.load_block<kApart>(s.lds_v);
+  s.from_k.load_block<kApart>(s.lds_k + kBlockBytes);
+  s.from_k.load_block<kApart>(s.lds_k + 2 * kBlockBytes);
   unroll<8>([&]<int n>() {
     s.address_k[n] = base + kBaseK + (lane_address_k(lane) ^ 32 * n);
     ordered::settle(s.address_k[n]);
