@@ -32,8 +32,8 @@ __device__ __forceinline__ void v_add_u32(uint32_t& a, uint32_t uniform) {
 // ---- Memory to LDS: of a block a load brings 4 rows of K or of V
 template <int kLoads>
 struct Source {
-  u32x4 buffer;             // of all keys: those beyond read as 0 and cost nothing
-  uint32_t offset[kLoads];  // the lane's, of the next block
+  u32x4 buffer;             // of the next block's keys, and all behind: those beyond read as 0
+  uint32_t offset[kLoads];  // the lane's, from that block on
   uint32_t block_bytes;
 
   __device__ __forceinline__ Source(uint64_t base, int keys, int row_bytes, int rows_apart,
@@ -50,12 +50,13 @@ struct Source {
   __device__ __forceinline__ void load() {
     ordered::buffer_load_dwordx4_lds(offset[n], buffer);
   }
-  template <int n>
+  // The block after it.
   __device__ __forceinline__ void further() {
-    v_add_u32(offset[n], block_bytes);
-  }
-  __device__ __forceinline__ void further(int blocks) {
-    unroll<kLoads>([&]<int n>() { offset[n] += blocks * block_bytes; });
+    uint64_t base = uint64_t(buffer[1]) << 32 | buffer[0];
+    ordered::s_add_u64(base, block_bytes);
+    int bytes = ordered::s_sub_i32(buffer[2], block_bytes);
+    bytes = ordered::s_max_i32<0>(bytes);
+    buffer = u32x4{uint32_t(base), uint32_t(base >> 32), uint32_t(bytes), buffer[3]};
   }
   // All loads of a block to LDS from `to` on, a piece of each wave after the other.
   template <int kApart>
@@ -64,8 +65,8 @@ struct Source {
       ordered::s_add_m0<n * kApart>(to);
       ordered::s_nop<1>();
       load<n>();
-      further<n>();
     });
+    further();
   }
 };
 // 16-byte chunks of a row of K are permuted by the row, so that 16 lanes that read the same chunk

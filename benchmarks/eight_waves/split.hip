@@ -14,6 +14,13 @@
 #define PRIORITY 0
 #endif
 
+#ifndef BARRIER_A
+#define BARRIER_A 4
+#endif
+#ifndef BARRIER_B
+#define BARRIER_B 15
+#endif
+
 inline constexpr int kPairs = 4, kTiles = 2, kLoads = 4;  // of a wave that loads, of a block
 inline constexpr int kStagesK = 2, kStagesV = 3, kStagesP = 2;
 inline constexpr int kBytesP = kTileRows * kBlock * 2, kBytesOfLanes = 4 * kWaveLanes;
@@ -56,16 +63,16 @@ struct Scores {
   // Softmax of a tile; scores of the next one.
   template <int kTile>
   __device__ __forceinline__ void unit() {
-    constexpr int kBarrier = 3;  // behind this matrix instruction; K is read from there on
+    constexpr int kBarrier = BARRIER_A;  // in front of this matrix instruction; K is read from there on
     if constexpr (kTile == 1) ordered::s_waitcnt<ordered::kAnyVm, 8>();
     const auto matrix = [&]<int m>() {
       // Behind them all a write of P.
       if constexpr (kTile == 1 && m == 8) ordered::s_waitcnt<ordered::kAnyVm, 1>();
-      multiply_keys<1 - kTile, m>();
       if constexpr (kTile == 0 && m == kBarrier) {
         ordered::s_waitcnt<ordered::kAnyVm, 0>();
         ordered::s_barrier();
       }
+      multiply_keys<1 - kTile, m>();
     };
     const auto vector = [&]<int r>() {
       softmax.round<r>(
@@ -206,12 +213,11 @@ struct Outputs {
   __device__ __forceinline__ void read_p() {
     ordered::ds_read_b128<kTile * kBytesP + kStep * kLoadBytes>(p[kTile][kStep], address_p);
   }
+  template <int t>
   __device__ __forceinline__ void read_by() {
-    unroll<kTiles>([&]<int t>() {
-      asm volatile("ds_read_b32 %0, %1 offset:%2"
-                   : "=v"(by[t])
-                   : "v"(address_by), "n"(t * kBytesOfLanes));
-    });
+    asm volatile("ds_read_b32 %0, %1 offset:%2"
+                 : "=v"(by[t])
+                 : "v"(address_by), "n"(t * kBytesOfLanes));
   }
   template <int kOp>
   __device__ __forceinline__ void read_values() {
@@ -226,8 +232,8 @@ struct Outputs {
   }
 
   __device__ __forceinline__ void block() {
-    constexpr int kBarrier = 15;  // behind this matrix instruction; P is read from there on
-    ordered::s_waitcnt<ordered::kAnyVm, 15>();
+    constexpr int kBarrier = BARRIER_B;  // behind this matrix instruction; P is read after it
+    ordered::s_waitcnt<ordered::kAnyVm, 12>();
     // All vector instructions of a block, in front of those of the other wave, which never ends to
     // have some.
     s_setprio<3>();
@@ -238,38 +244,35 @@ struct Outputs {
     v_add_u32(address_v, step[0]);
     ordered::v_xor_b32<kStageP>(address_p);
     ordered::v_xor_b32<kStageBy>(address_by);
-    unroll<kLoads>([&]<int n>() {
-      from_k.template further<n>();
-      from_v.template further<n>();
-    });
     s_setprio<PRIORITY>();
     if (__builtin_expect(lanes != 0, 0)) renew();
     unroll<32>([&]<int m>() {
       constexpr int op = m / 2, step_of = op / 4, t = m % 2;
-      if constexpr (m % 8 == 0 && m > 0) ordered::s_waitcnt<ordered::kAnyVm, 15>();
+      if constexpr (m % 8 == 0 && m > 0) ordered::s_waitcnt<ordered::kAnyVm, 12>();
       multiply(o[t][op % 4], v[step_of][op % 4], p[t][step_of]);
       if constexpr (m == kBarrier) {
         ordered::s_waitcnt<0, ordered::kAnyLgkm>();
         ordered::s_barrier();
-        unroll<2>([&]<int s>() {
-          read_p<0, s>();
-          read_p<1, s>();
-        });
-        read_by();
       }
-      if constexpr (m > kBarrier && m % 8 == 7) {
-        read_p<0, step_of>();
-        read_p<1, step_of>();
-      }
-      constexpr bool loads = m > kBarrier && m % 2 == 0;
+      constexpr bool loads = m > kBarrier && m <= kBarrier + 4 * kLoads && (m - kBarrier) % 2 == 1;
       constexpr int n = (m - kBarrier) / 2;
       if constexpr (loads) set_m0<n>();
+      if constexpr (m == 16) read_p<0, 0>();
+      if constexpr (m == 17) read_p<1, 0>();
+      if constexpr (m == 18) read_p<0, 1>();
+      if constexpr (m == 19) read_p<1, 1>();
+      if constexpr (m == 20) read_by<0>();
+      if constexpr (m == 21) read_by<1>();
+      if constexpr (m > 16 && m % 8 == 6) read_p<0, step_of>();
+      if constexpr (m > 16 && m % 8 == 7) read_p<1, step_of>();
       if constexpr (t == 1) read_values<op>();
       if constexpr (loads) {
         ordered::s_nop<1>();
         load<n>();
       }
     });
+    from_k.further();
+    from_v.further();
     lds_k ^= kBlockBytes;
     lds_v += step[0];
     rotate();
@@ -318,13 +321,12 @@ struct Outputs {
     ordered::s_barrier();
     from_k.load_block<kApart>(lds_k + kBlockBytes);
     from_v.load_block<kApart>(lds_v + 2 * kBlockBytes);
-    from_k.further(-1);  // block() begins with what is behind a block
-    from_v.further(-1);
     unroll<4>([&]<int s>() {
       read_p<0, s>();
       read_p<1, s>();
     });
-    read_by();
+    read_by<0>();
+    read_by<1>();
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
     for (int b = blocks; b > 0; --b) block();
     ordered::s_waitcnt<0, 0>();

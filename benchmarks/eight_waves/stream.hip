@@ -67,14 +67,8 @@ struct Stream {
         if constexpr (loads)
           ordered::s_add_m0<n * kWaves * kLoadBytes>(m < kLoads ? lds_k : lds_v);
         read_k<kUnit * kUnitBytes>(k[m], address_k[m]);
-        if constexpr (loads && m < kLoads) {
-          from_k.template load<n>();
-          from_k.template further<n>();
-        }
-        if constexpr (loads && m >= kLoads) {
-          from_v.template load<n>();
-          from_v.template further<n>();
-        }
+        if constexpr (loads && m < kLoads) from_k.template load<n>();
+        if constexpr (loads && m >= kLoads) from_v.template load<n>();
       } else {
         constexpr int step_of = (m - 8) / 4, tile = m % 4;
         read_v<kUnit * kUnitBytes, step_of, tile, 0>(v[step_of][tile], address_v);
@@ -176,6 +170,8 @@ extern "C" __global__ void WORKGROUP(kWaves* kWaveLanes, 2) KERNEL(EightArgs a) 
   for (int b = blocks; b > 0; --b) {
     s.unit<0>();
     s.unit<1>();
+    s.from_k.further();
+    s.from_v.further();
     s.lds_k += s.step[2];
     s.lds_v ^= kBlockBytes;
     const uint32_t first = s.step[0];
