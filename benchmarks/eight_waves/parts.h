@@ -29,6 +29,10 @@ __device__ __forceinline__ void v_add_u32(uint32_t& a, uint32_t uniform) {
   asm volatile("v_add_u32 %0, %1, %0" : "+v"(a) : "s"(uniform));
 }
 
+__device__ __forceinline__ void s_add_u32(uint32_t& a, uint32_t b) {
+  asm volatile("s_add_u32 %0, %0, %1" : "+s"(a) : "s"(b) : "scc");
+}
+
 // ---- Memory to LDS: of a block a load brings 4 rows of K or of V
 template <int kLoads>
 struct Source {
@@ -54,19 +58,19 @@ struct Source {
   __device__ __forceinline__ void further() {
     uint64_t base = uint64_t(buffer[1]) << 32 | buffer[0];
     ordered::s_add_u64(base, block_bytes);
-    int bytes = ordered::s_sub_i32(buffer[2], block_bytes);
-    bytes = ordered::s_max_i32<0>(bytes);
-    buffer = u32x4{uint32_t(base), uint32_t(base >> 32), uint32_t(bytes), buffer[3]};
+    buffer[0] = uint32_t(base);
+    buffer[1] = uint32_t(base >> 32);
+    buffer[2] = ordered::s_max_i32<0>(ordered::s_sub_i32(buffer[2], block_bytes));
   }
   // All loads of a block to LDS from `to` on, a piece of each wave after the other.
-  template <int kApart>
+  template <int kApart, bool kFurther = true>
   __device__ __forceinline__ void load_block(uint32_t to) {
     unroll<kLoads>([&]<int n>() {
       ordered::s_add_m0<n * kApart>(to);
       ordered::s_nop<1>();
       load<n>();
     });
-    further();
+    if constexpr (kFurther) further();
   }
 };
 // 16-byte chunks of a row of K are permuted by the row, so that 16 lanes that read the same chunk
@@ -115,41 +119,65 @@ __device__ __forceinline__ void multiply_zero(f32x16& d, bf16x8 a, bf16x8 b) {
   ordered::v_mfma_f32_32x32x16_bf16_zero(d, a, b);
 }
 
-// ---- Lists of steps, in proportion: matrix instruction m with its share of the others behind it
-template <int kMatrix, int kVector, int kMemory, class Matrix, class Vector, class Memory>
-__device__ __forceinline__ void interleave(Matrix&& matrix, Vector&& vector, Memory&& memory) {
-  unroll<kMatrix>([&]<int m>() {
-    matrix.template operator()<m>();
-    unroll_from<m * kVector / kMatrix, (m + 1) * kVector / kMatrix>(
-        [&]<int n>() { vector.template operator()<n>(); });
-    unroll_from<m * kMemory / kMatrix, (m + 1) * kMemory / kMatrix>(
-        [&]<int n>() { memory.template operator()<n>(); });
-  });
-}
+// ---- Softmax of kScores scores a lane, in an order in which no instruction waits for the one
+// before it
+enum class Vector { kScale, kExp, kAdd, kPack };
+struct VectorStep {
+  Vector step;
+  int n;
+};
+// kAhead scores are scaled before the first exponential, so that there is as much to do from the
+// start as later.
+template <int kScores, int kAhead>
+struct VectorSteps {
+  VectorStep at[kScores * 3 + kScores / 2] = {};
+  int slots_before[kScores * 3 + kScores / 2 + 1] = {};  // of the vector unit
+  int count = 0;
 
-// ---- Softmax of kScores scores a lane, as rounds of which each has one score at every stage
+  constexpr void add(Vector step, int n) {
+    slots_before[count + 1] = slots_before[count] + (step == Vector::kExp ? 2 : 1);
+    at[count++] = {step, n};
+  }
+  constexpr VectorSteps() {
+    for (int n = 0; n < kAhead; ++n) add(Vector::kScale, n);
+    for (int n = 0; n < kScores + 2; ++n) {
+      if (n < kScores) add(Vector::kExp, n);
+      if (n + kAhead < kScores) add(Vector::kScale, n + kAhead);
+      const int done = n - 2;
+      if (done > 0) add(Vector::kAdd, done);  // the first one adds two
+      if (done > 0 && done % 2 == 1) add(Vector::kPack, done / 2);
+    }
+  }
+  // How many are before matrix instruction m of `of`.
+  constexpr int before(int m, int of) const {
+    int n = 0;
+    while (n < count && slots_before[n] * of < m * slots_before[count]) ++n;
+    return m == of ? count : n;
+  }
+};
+
 template <int kScores>
 struct Softmax {
-  static constexpr int kRounds = kScores + 5;
+  static constexpr VectorSteps<kScores, 6> kSteps{};
   float x[kScores];
   float sum;
 
-  // score(n): the nth; done(n, pair): probabilities 2 n and 2 n + 1.
-  template <int kRound, class Score, class Done>
-  __device__ __forceinline__ void round(float scale, float negative_reference, Score&& score,
+  // The share of matrix instruction m of kOf. score(n): the nth; done(n, pair): probabilities 2 n
+  // and 2 n + 1.
+  template <int m, int kOf, class Score, class Done>
+  __device__ __forceinline__ void share(float scale, float negative_reference, Score&& score,
                                         Done&& done) {
-    if constexpr (kRound < kScores)
-      x[kRound] = ordered::v_fma_f32(score.template operator()<kRound>(), scale,
-                                     negative_reference);
-    if constexpr (kRound >= 2 && kRound - 2 < kScores)
-      x[kRound - 2] = ordered::v_exp_f32(x[kRound - 2]);
-    if constexpr (kRound >= 4 && kRound - 4 < kScores) {
-      constexpr int n = kRound - 4;
-      if constexpr (n == 1) sum = ordered::v_add_f32(x[0], x[1]);
-      if constexpr (n > 1) ordered::v_accumulate_f32(sum, x[n]);
-      if constexpr (n % 2 == 1)
-        done.template operator()<n / 2>(ordered::v_cvt_pk_bf16_f32(x[n - 1], x[n]));
-    }
+    unroll_from<kSteps.before(m, kOf), kSteps.before(m + 1, kOf)>([&]<int i>() {
+      constexpr VectorStep step = kSteps.at[i];
+      constexpr int n = step.n;
+      if constexpr (step.step == Vector::kScale)
+        x[n] = ordered::v_fma_f32(score.template operator()<n>(), scale, negative_reference);
+      if constexpr (step.step == Vector::kExp) x[n] = ordered::v_exp_f32(x[n]);
+      if constexpr (step.step == Vector::kAdd && n == 1) sum = ordered::v_add_f32(x[0], x[1]);
+      if constexpr (step.step == Vector::kAdd && n > 1) ordered::v_accumulate_f32(sum, x[n]);
+      if constexpr (step.step == Vector::kPack)
+        done.template operator()<n>(ordered::v_cvt_pk_bf16_f32(x[2 * n], x[2 * n + 1]));
+    });
   }
 };
 

@@ -10,6 +10,9 @@
 // PRIORITY: of the waves 4 to 7.
 #include "parts.h"
 
+#ifndef PACE
+#define PACE 0, 0, 0
+#endif
 #ifndef PRIORITY
 #define PRIORITY 0
 #endif
@@ -63,19 +66,24 @@ struct Scores {
   // Softmax of a tile; scores of the next one.
   template <int kTile>
   __device__ __forceinline__ void unit() {
+    constexpr int kPace[3] = {PACE};
     constexpr int kBarrier = BARRIER_A;  // in front of this matrix instruction; K is read from there on
-    if constexpr (kTile == 1) ordered::s_waitcnt<ordered::kAnyVm, 8>();
     const auto matrix = [&]<int m>() {
-      // Behind them all a write of P.
-      if constexpr (kTile == 1 && m == 8) ordered::s_waitcnt<ordered::kAnyVm, 1>();
+      // Four steps of K: so many reads and writes of P are behind them.
+      if constexpr (kTile == 1 && m == 0) ordered::s_waitcnt<ordered::kAnyVm, 6>();
+      if constexpr (kTile == 1 && m == 4) ordered::s_waitcnt<ordered::kAnyVm, 4>();
+      if constexpr (kTile == 1 && m == 8) ordered::s_waitcnt<ordered::kAnyVm, 5>();
+      if constexpr (kTile == 1 && m == 12) ordered::s_waitcnt<ordered::kAnyVm, 1>();
       if constexpr (kTile == 0 && m == kBarrier) {
         ordered::s_waitcnt<ordered::kAnyVm, 0>();
         ordered::s_barrier();
       }
       multiply_keys<1 - kTile, m>();
+      // With little vector work yet, this wave would have all of the matrix unit.
+      if constexpr (m < 3 && kPace[m] > 0) ordered::s_nop<kPace[m]>();
     };
-    const auto vector = [&]<int r>() {
-      softmax.round<r>(
+    const auto vector = [&]<int m>() {
+      softmax.template share<m, 16>(
           scale, negative_reference[kTile], [&]<int n>() { return score[kTile][n / 16][n % 16]; },
           [&]<int n>(uint32_t pair) {
             p[n / 4][n % 4] = pair;
@@ -83,15 +91,16 @@ struct Scores {
           });
     };
     const auto memory = [&]<int m>() {
-      if constexpr (kTile == 0 && m >= kBarrier) {
-        constexpr int first = least_of(2 * (m - kBarrier), m);
-        constexpr int end = least_of(2 * (m + 1 - kBarrier), m + 1);
-        unroll_from<first, end>([&]<int n>() { read_keys<n>(); });
-      }
+      if constexpr (kTile == 0 && m >= 8) read_keys<m - 8>();
+      if constexpr (kTile == 1 && m < 8) read_keys<m + 8>();
       if constexpr (kTile == 1 && m >= 8)
         ordered::v_xor_b32<kBlockBytes>(address_k[m - 8]);
     };
-    interleave<16, Softmax<32>::kRounds, 16>(matrix, vector, memory);
+    unroll<16>([&]<int m>() {
+      matrix.template operator()<m>();
+      vector.template operator()<m>();
+      memory.template operator()<m>();
+    });
     ordered::v_accumulate_f32(sum[kTile], softmax.sum);
     const uint64_t exceeds = ordered::v_cmp_nlt_f32(softmax.sum, kMostSum);
     if (__builtin_expect(exceeds != 0, 0)) renew<kTile>();
@@ -100,7 +109,6 @@ struct Scores {
       ordered::v_xor_b32<kStageBy>(address_by);
     }
   }
-  static constexpr int least_of(int a, int b) { return a < b ? a : b; }
 
   __device__ __forceinline__ float greatest(int tile) const {
     float most = -kInf;
@@ -187,7 +195,8 @@ struct Scores {
 struct Outputs {
   f32x16 o[kTiles][4];
   bf16x8 v[4][4], p[kTiles][4];
-  float by[kTiles];
+  float by[kTiles], both;
+  uint64_t renewed;
   uint32_t address_v, address_p, address_by;
   Source<kLoads> from_k, from_v;
   uint32_t lds_k, lds_v;  // where the wave's next loads go
@@ -231,21 +240,24 @@ struct Outputs {
     step[2] = first;
   }
 
+  __device__ __forceinline__ void further() {
+    from_k.further();
+    from_v.further();
+    ordered::s_xor_b32<kBlockBytes>(lds_k);
+    s_add_u32(lds_v, step[2]);
+    rotate();
+  }
+  // A vector instruction, in front of those of the other wave, which never ends to have some.
+  template <class One>
+  __device__ __forceinline__ void first(One&& one) {
+    s_setprio<3>();
+    one();
+    s_setprio<PRIORITY>();
+  }
   __device__ __forceinline__ void block() {
     constexpr int kBarrier = BARRIER_B;  // behind this matrix instruction; P is read after it
     ordered::s_waitcnt<ordered::kAnyVm, 12>();
-    // All vector instructions of a block, in front of those of the other wave, which never ends to
-    // have some.
-    s_setprio<3>();
-    float both;
-    asm volatile("v_mul_f32 %0, %1, %2" : "=v"(both) : "v"(by[0]), "v"(by[1]));
-    uint64_t lanes;
-    asm volatile("v_cmp_neq_f32 %0, 1.0, %1" : "=s"(lanes) : "v"(both));
-    v_add_u32(address_v, step[0]);
-    ordered::v_xor_b32<kStageP>(address_p);
-    ordered::v_xor_b32<kStageBy>(address_by);
-    s_setprio<PRIORITY>();
-    if (__builtin_expect(lanes != 0, 0)) renew();
+    if (__builtin_expect(renewed != 0, 0)) renew();
     unroll<32>([&]<int m>() {
       constexpr int op = m / 2, step_of = op / 4, t = m % 2;
       if constexpr (m % 8 == 0 && m > 0) ordered::s_waitcnt<ordered::kAnyVm, 12>();
@@ -257,6 +269,16 @@ struct Outputs {
       constexpr bool loads = m > kBarrier && m <= kBarrier + 4 * kLoads && (m - kBarrier) % 2 == 1;
       constexpr int n = (m - kBarrier) / 2;
       if constexpr (loads) set_m0<n>();
+      if constexpr (m == 0) first([&] { v_add_u32(address_v, step[0]); });
+      if constexpr (m == 10 && true) further();
+      if constexpr (m == 4) first([&] { ordered::v_xor_b32<kStageP>(address_p); });
+      if constexpr (m == 8) first([&] { ordered::v_xor_b32<kStageBy>(address_by); });
+      if constexpr (m == 28) {
+        ordered::s_waitcnt<ordered::kAnyVm, 10>();
+        first([&] { asm volatile("v_mul_f32 %0, %1, %2" : "=v"(both) : "v"(by[0]), "v"(by[1])); });
+      }
+      if constexpr (m == 30)
+        first([&] { asm volatile("v_cmp_neq_f32 %0, 1.0, %1" : "=s"(renewed) : "v"(both)); });
       if constexpr (m == 16) read_p<0, 0>();
       if constexpr (m == 17) read_p<1, 0>();
       if constexpr (m == 18) read_p<0, 1>();
@@ -271,11 +293,6 @@ struct Outputs {
         load<n>();
       }
     });
-    from_k.further();
-    from_v.further();
-    lds_k ^= kBlockBytes;
-    lds_v += step[0];
-    rotate();
   }
   // Some rows' references have been renewed: their probabilities are relative to others from this
   // block on.
@@ -286,7 +303,7 @@ struct Outputs {
         o[t][n] *= by[t];
         ordered::settle(o[t][n]);
       });
-      ordered::ds_write_b32((address_by ^ kStageBy) + t * kBytesOfLanes, 1.0f);
+      ordered::ds_write_b32(address_by + t * kBytesOfLanes, 1.0f);
     });
   }
 
@@ -319,8 +336,11 @@ struct Outputs {
     unroll<16>([&]<int op>() { read_values<op>(); });
     ordered::s_waitcnt<0, ordered::kAnyLgkm>();
     ordered::s_barrier();
-    from_k.load_block<kApart>(lds_k + kBlockBytes);
-    from_v.load_block<kApart>(lds_v + 2 * kBlockBytes);
+    // block() goes further before it loads.
+    from_k.load_block<kApart, false>(lds_k + kBlockBytes);
+    from_v.load_block<kApart, false>(lds_v + 2 * kBlockBytes);
+    lds_k ^= kBlockBytes;
+    lds_v += 2 * kBlockBytes;
     unroll<4>([&]<int s>() {
       read_p<0, s>();
       read_p<1, s>();
@@ -328,6 +348,7 @@ struct Outputs {
     read_by<0>();
     read_by<1>();
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
+    renewed = __builtin_amdgcn_ballot_w64(by[0] * by[1] != 1);
     for (int b = blocks; b > 0; --b) block();
     ordered::s_waitcnt<0, 0>();
     float inverse[kTiles];

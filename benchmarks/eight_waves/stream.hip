@@ -55,8 +55,8 @@ struct Stream {
         multiply(o[tile], v[step][tile], p[1 - kUnit][step]);
       }
     };
-    const auto vector = [&]<int r>() {
-      softmax.template round<r>(
+    const auto vector = [&]<int m>() {
+      softmax.template share<m, 16>(
           scale, negative_reference, [&]<int n>() { return scores[n]; },
           [&]<int n>(uint32_t pair) { p[kUnit][n / 4][n % 4] = pair; });
     };
@@ -76,7 +76,11 @@ struct Stream {
         if constexpr (kUnit == 1) v_add_u32(address_k[m - 8], step[0]);
       }
     };
-    interleave<16, Softmax<16>::kRounds, 16>(matrix, vector, memory);
+    unroll<16>([&]<int m>() {
+      matrix.template operator()<m>();
+      vector.template operator()<m>();
+      memory.template operator()<m>();
+    });
     if constexpr (kUnit == 1) ordered::v_xor_b32<kBlockBytes>(address_v);
     ordered::v_accumulate_f32(sum, softmax.sum);
     exceeds = ordered::v_cmp_nlt_f32(softmax.sum, kMostSum);
