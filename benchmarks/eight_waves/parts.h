@@ -33,6 +33,13 @@ __device__ __forceinline__ void s_add_u32(uint32_t& a, uint32_t b) {
   asm volatile("s_add_u32 %0, %0, %1" : "+s"(a) : "s"(b) : "scc");
 }
 
+// The second for the first, and so on round.
+__device__ __forceinline__ void turn(uint32_t& a, uint32_t& b, uint32_t& c) {
+  uint32_t first;
+  asm volatile("s_mov_b32 %3, %0\n\ts_mov_b32 %0, %1\n\ts_mov_b32 %1, %2\n\ts_mov_b32 %2, %3"
+               : "+s"(a), "+s"(b), "+s"(c), "=&s"(first));
+}
+
 // ---- Memory to LDS: of a block a load brings 4 rows of K or of V
 template <int kLoads>
 struct Source {

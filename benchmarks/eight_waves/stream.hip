@@ -37,6 +37,7 @@ struct Stream {
     auto& next = score[1 - kUnit];
     ordered::s_waitcnt<ordered::kAnyVm, 15>();
     const auto matrix = [&]<int m>() {
+      if constexpr (PRIORITY == 1) follow<16 * kUnit + m>();
       if constexpr (m < 8) {
         if constexpr (m == 0)
           multiply_zero(next, k[0], q[0]);
@@ -74,6 +75,7 @@ struct Stream {
         read_v<kUnit * kUnitBytes, step_of, tile, 0>(v[step_of][tile], address_v);
         read_v<kUnit * kUnitBytes, step_of, tile, 1>(v[step_of][tile], address_v);
         if constexpr (kUnit == 1) v_add_u32(address_k[m - 8], step[0]);
+        if constexpr (kUnit == 1) further<m - 8>();
       }
     };
     unroll<16>([&]<int m>() {
@@ -85,6 +87,22 @@ struct Stream {
     ordered::v_accumulate_f32(sum, softmax.sum);
     exceeds = ordered::v_cmp_nlt_f32(softmax.sum, kMostSum);
     if (__builtin_expect(exceeds != 0, 0)) renew<kUnit>();
+  }
+
+  // The wave of a SIMD that is behind goes first: priorities fall from barrier to barrier.
+  template <int kMatrix>
+  static __device__ __forceinline__ void follow() {
+    constexpr int since = (kMatrix + 32 - 8) % 32;
+    if constexpr (since % 8 == 0) s_setprio<3 - since / 8>();
+  }
+  // The block behind the one that has been loaded.
+  template <int n>
+  __device__ __forceinline__ void further() {
+    if constexpr (n == 1) from_k.further();
+    if constexpr (n == 3) from_v.further();
+    if constexpr (n == 5) s_add_u32(lds_k, step[2]);
+    if constexpr (n == 6) ordered::s_xor_b32<kBlockBytes>(lds_v);
+    if constexpr (n == 7) turn(step[0], step[1], step[2]);
   }
 
   // A row's reference is too small: exact online softmax of the unit.
@@ -174,14 +192,6 @@ extern "C" __global__ void WORKGROUP(kWaves* kWaveLanes, 2) KERNEL(EightArgs a) 
   for (int b = blocks; b > 0; --b) {
     s.unit<0>();
     s.unit<1>();
-    s.from_k.further();
-    s.from_v.further();
-    s.lds_k += s.step[2];
-    s.lds_v ^= kBlockBytes;
-    const uint32_t first = s.step[0];
-    s.step[0] = s.step[1];
-    s.step[1] = s.step[2];
-    s.step[2] = first;
   }
   ordered::s_waitcnt<0, 0>();
   unroll<8>([&]<int n>() { multiply(s.o[n % 4], s.v[n / 4][n % 4], s.p[1][n / 4]); });
