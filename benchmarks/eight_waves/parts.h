@@ -2,6 +2,9 @@
 // head_dim 128, no mask, blocks of 64 keys, tiles of 32 rows of Q. asm_src/attn/ has the kernels that
 // are shipped, whose products, layouts of LDS and softmax these are.
 #pragma once
+#ifndef AHEAD
+#define AHEAD 8
+#endif
 #include "isa/buffer.h"
 #include "isa/ordered.h"
 #include "isa/ordered_memory.h"
@@ -80,11 +83,12 @@ struct Source {
     if constexpr (kFurther) further();
   }
 };
-// 16-byte chunks of a row of K are permuted by the row, so that 16 lanes that read the same chunk
-// of as many rows meet different banks. A wave's loads are a multiple of 16 rows apart.
-__device__ __forceinline__ uint32_t lane_offset_k(int lane, int first_row, int row_bytes) {
-  const int row = lane / 16;
-  return (first_row + row) * row_bytes + ((lane % 16) ^ (first_row % 16 + row)) * 16;
+// 8 rows of K by 8 chunks of 16 bytes: 8 rows of a chunk, then of the next one; neighbours change
+// places in every other 8 rows. So 16 lanes that read at once meet different banks, and the chunks
+// that a lane reads are at constant distances. Of each 8 rows the first chunks, then the others.
+__device__ __forceinline__ uint32_t lane_offset_k(int lane, int piece, int row_bytes) {
+  const int rows = piece / 2, half = piece % 2;
+  return (8 * rows + lane % 8) * row_bytes + half * 128 + ((lane / 8) ^ (rows % 2)) * 16;
 }
 // 4 keys of V lie as 4 tiles of 32 columns, 64 bytes of each key: what a transposing read takes.
 __device__ __forceinline__ uint32_t lane_offset_v(int lane, int first_row, int row_bytes) {
@@ -92,13 +96,14 @@ __device__ __forceinline__ uint32_t lane_offset_v(int lane, int first_row, int r
 }
 
 // ---- LDS to registers
-__device__ __forceinline__ uint32_t lane_address_k(int lane) {  // of step 0; step s: ^ 32 s
-  const int key = lane % 32, chunk = lane / 32;
-  return key * 256 + ((chunk ^ (key % 16)) * 16);
+__device__ __forceinline__ uint32_t lane_address_k(int lane) {
+  const int key = lane % 32;
+  return key / 8 * 2048 + ((lane / 32) ^ (key / 8 % 2)) * 128 + key % 8 * 16;
 }
-template <int kBytes>
+// Of 32 keys: 16 columns from 16 kStep on.
+template <int kBytes, int kStep>
 __device__ __forceinline__ void read_k(bf16x8& to, uint32_t address) {
-  ordered::ds_read_b128<kBytes>(to, address);
+  ordered::ds_read_b128<kBytes + kStep / 4 * 1024 + kStep % 4 * 256>(to, address);
 }
 __device__ __forceinline__ uint32_t lane_address_v(int lane) {
   return lane / 32 * 1024 + lane % 16 / 4 * 64 + lane % 32 / 16 * 32 + lane % 4 * 8;
@@ -165,7 +170,7 @@ struct VectorSteps {
 
 template <int kScores>
 struct Softmax {
-  static constexpr VectorSteps<kScores, 6> kSteps{};
+  static constexpr VectorSteps<kScores, AHEAD> kSteps{};
   float x[kScores];
   float sum;
 

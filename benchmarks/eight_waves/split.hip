@@ -40,7 +40,7 @@ struct Scores {
   bf16x8 q[kTiles][8], k[2][8], p[4];
   f32x16 score[kTiles][2];
   float negative_reference[kTiles], sum[kTiles];
-  uint32_t address_k[8], address_p, address_by;
+  uint32_t address_k, address_p, address_by;
   float scale;
   int lane;
   Softmax<32> softmax;
@@ -56,7 +56,7 @@ struct Scores {
   template <int n>
   __device__ __forceinline__ void read_keys() {
     constexpr int half = n / 8, step = n % 8;
-    read_k<half * kBlockBytes / 2>(k[half][step], address_k[step]);
+    read_k<half * kBlockBytes / 2, step>(k[half][step], address_k);
   }
   template <int kTile, int kStep>
   __device__ __forceinline__ void write_p() {
@@ -93,8 +93,7 @@ struct Scores {
     const auto memory = [&]<int m>() {
       if constexpr (kTile == 0 && m >= 8) read_keys<m - 8>();
       if constexpr (kTile == 1 && m < 8) read_keys<m + 8>();
-      if constexpr (kTile == 1 && m >= 8)
-        ordered::v_xor_b32<kBlockBytes>(address_k[m - 8]);
+      if constexpr (kTile == 1 && m == 8) ordered::v_xor_b32<kBlockBytes>(address_k);
     };
     unroll<16>([&]<int m>() {
       matrix.template operator()<m>();
@@ -146,10 +145,7 @@ struct Scores {
       const int row = (kTiles * pair + t) * kTileRows + lane % 32;
       load_q(q[t], buffer_q, row * a.q_row + 16 * group);
     });
-    unroll<8>([&]<int n>() {
-      address_k[n] = base + kBaseK + (lane_address_k(lane) ^ 32 * n);
-      ordered::settle(address_k[n]);
-    });
+    address_k = base + kBaseK + lane_address_k(lane);
     address_p = base + pair * kTiles * kBytesP + 16 * lane;
     address_by = base + kBaseBy + pair * kTiles * kBytesOfLanes + 4 * lane;
     for (int stage = 0; stage < kStagesP; ++stage)
@@ -171,7 +167,7 @@ struct Scores {
       ordered::settle(negative_reference[t]);
       ordered::settle(sum[t]);
     }
-    unroll<8>([&]<int n>() { ordered::v_xor_b32<kBlockBytes>(address_k[n]); });
+    ordered::v_xor_b32<kBlockBytes>(address_k);
     for (int blocks = a.keys / kBlock; blocks > 0; --blocks) {
       unit<0>();
       unit<1>();
@@ -375,7 +371,7 @@ extern "C" __global__ void WORKGROUP(2 * kPairs* kWaveLanes, 2) KERNEL(EightArgs
     s.lane = lane;
     s.run(base, pair, place, a);
   } else {
-    Outputs s({place.k, a.keys, a.kv_row, 4 * kPairs, lane_offset_k(lane, 4 * pair, a.kv_row)},
+    Outputs s({place.k, a.keys, a.kv_row, 4 * kPairs, lane_offset_k(lane, pair, a.kv_row)},
               {place.v, a.keys, a.kv_row, 4 * kPairs, lane_offset_v(lane, 4 * pair, a.kv_row)});
     s.run(base, pair, lane, place, a);
   }

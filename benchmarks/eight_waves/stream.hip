@@ -7,7 +7,7 @@
 #define WAVES 8
 #endif
 #ifndef PRIORITY
-#define PRIORITY 0
+#define PRIORITY 1
 #endif
 
 inline constexpr int kWaves = WAVES, kLoads = 16 / kWaves;  // of a wave, of a block of K or V
@@ -18,7 +18,7 @@ struct Stream {
   f32x16 o[4], score[2];
   bf16x8 q[8], k[8], v[2][4], p[2][2];
   float negative_reference, sum;
-  uint32_t address_k[8], address_v;
+  uint32_t address_k, address_v;
   Source<kLoads> from_k, from_v;
   float scale;
   int lane;
@@ -67,14 +67,13 @@ struct Stream {
         constexpr int n = m % kLoads;
         if constexpr (loads)
           ordered::s_add_m0<n * kWaves * kLoadBytes>(m < kLoads ? lds_k : lds_v);
-        read_k<kUnit * kUnitBytes>(k[m], address_k[m]);
+        read_k<kUnit * kUnitBytes, m>(k[m], address_k);
         if constexpr (loads && m < kLoads) from_k.template load<n>();
         if constexpr (loads && m >= kLoads) from_v.template load<n>();
       } else {
         constexpr int step_of = (m - 8) / 4, tile = m % 4;
         read_v<kUnit * kUnitBytes, step_of, tile, 0>(v[step_of][tile], address_v);
         read_v<kUnit * kUnitBytes, step_of, tile, 1>(v[step_of][tile], address_v);
-        if constexpr (kUnit == 1) v_add_u32(address_k[m - 8], step[0]);
         if constexpr (kUnit == 1) further<m - 8>();
       }
     };
@@ -98,6 +97,7 @@ struct Stream {
   // The block behind the one that has been loaded.
   template <int n>
   __device__ __forceinline__ void further() {
+    if constexpr (n == 0) v_add_u32(address_k, step[0]);
     if constexpr (n == 1) from_k.further();
     if constexpr (n == 3) from_v.further();
     if constexpr (n == 5) s_add_u32(lds_k, step[2]);
@@ -136,7 +136,7 @@ extern "C" __global__ void WORKGROUP(kWaves* kWaveLanes, 2) KERNEL(EightArgs a) 
   const Place place(a, kWaves * kTileRows);
   const int lane = Lane::in_wave(), wave = Lane::wave(), group = lane / 32;
   const int row = wave * kTileRows + lane % 32, blocks = a.keys / kBlock;
-  Stream s({place.k, a.keys, a.kv_row, 4 * kWaves, lane_offset_k(lane, 4 * wave, a.kv_row)},
+  Stream s({place.k, a.keys, a.kv_row, 4 * kWaves, lane_offset_k(lane, wave, a.kv_row)},
            {place.v, a.keys, a.kv_row, 4 * kWaves, lane_offset_v(lane, 4 * wave, a.kv_row)});
   s.lane = lane;
   s.scale = a.scale_log2;
@@ -149,10 +149,8 @@ extern "C" __global__ void WORKGROUP(kWaves* kWaveLanes, 2) KERNEL(EightArgs a) 
   s.from_v.load_block<kApart>(s.lds_v);
   s.from_k.load_block<kApart>(s.lds_k + kBlockBytes);
   s.from_k.load_block<kApart>(s.lds_k + 2 * kBlockBytes);
-  unroll<8>([&]<int n>() {
-    s.address_k[n] = base + kBaseK + (lane_address_k(lane) ^ 32 * n);
-    ordered::settle(s.address_k[n]);
-  });
+  s.address_k = base + kBaseK + lane_address_k(lane);
+  ordered::settle(s.address_k);
   s.address_v = base + lane_address_v(lane);
   ordered::settle(s.address_v);
   unroll<4>([&]<int t>() {
@@ -167,16 +165,16 @@ extern "C" __global__ void WORKGROUP(kWaves* kWaveLanes, 2) KERNEL(EightArgs a) 
   ordered::settle(s.p[1][1]);
   ordered::s_waitcnt<0, 0>();
   ordered::s_barrier();
-  unroll<8>([&]<int n>() { read_k<0>(s.k[n], s.address_k[n]); });
+  unroll<8>([&]<int n>() { read_k<0, n>(s.k[n], s.address_k); });
   ordered::s_waitcnt<ordered::kAnyVm, 0>();
   unroll<8>([&]<int n>() {
     if constexpr (n == 0)
       multiply_zero(s.score[0], s.k[0], s.q[0]);
     else
       multiply(s.score[0], s.k[n], s.q[n]);
-    read_k<kUnitBytes>(s.k[n], s.address_k[n]);
+    read_k<kUnitBytes, n>(s.k[n], s.address_k);
   });
-  unroll<8>([&]<int n>() { v_add_u32(s.address_k[n], kBlockBytes); });
+  v_add_u32(s.address_k, kBlockBytes);
   products_done(s.score[0]);
   float most = -kInf;
   unroll<16>([&]<int n>() { most = v_max_f32(most, s.score[0][n]); });
