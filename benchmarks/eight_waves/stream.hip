@@ -6,15 +6,12 @@
 #ifndef WAVES
 #define WAVES 8
 #endif
-#ifndef ROLES
-#define ROLES 2
-#endif
 #ifndef PRIORITY
-#define PRIORITY 1
+#define PRIORITY 0
 #endif
 
 inline constexpr int kWaves = WAVES, kLoads = 16 / kWaves;  // of a wave, of a block of K or V
-inline constexpr int kStagesV = kWaves == 8 ? 3 : 2, kStagesK = 3, kBaseK = kStagesV * kBlockBytes;
+inline constexpr int kStagesV = 2, kStagesK = 3, kBaseK = kStagesV * kBlockBytes;
 inline constexpr int kUnitBytes = kBlockBytes / 2;
 
 struct Stream {
@@ -30,22 +27,16 @@ struct Stream {
   uint32_t lds_k, lds_v;  // where the wave's next loads go
   // From the stage of K that is read to the next one, and the two steps after; as the first loads
   // have no stage to free, theirs is the third one.
-  uint32_t step[3], step_v[3];
+  uint32_t step[3];
 
   __device__ __forceinline__ Stream(Source<kLoads> k, Source<kLoads> v) : from_k(k), from_v(v) {}
 
-  template <int kRole, int kUnit>
+  template <int kUnit>
   __device__ __forceinline__ void unit() {
-    constexpr bool kFirst = kRole == 0;
     auto& scores = score[kUnit];
     auto& next = score[1 - kUnit];
-    constexpr int kBarrier = kFirst ? 7 : -1;  // of a block: behind this one of its first 16
-    if constexpr (kUnit == 0 && kBarrier < 0) {
-      ordered::s_waitcnt<0, 14>();
-      ordered::s_barrier();
-    } else {
-      ordered::s_waitcnt<ordered::kAnyVm, 14>();
-    }
+    constexpr int kBarrier = 7;  // of a block: behind this matrix instruction of its first unit
+    ordered::s_waitcnt<ordered::kAnyVm, 14>();
     const auto matrix = [&]<int m>() {
       if constexpr (PRIORITY == 1) follow<16 * kUnit + m - kBarrier - 1>();
       if constexpr (m < 8) {
@@ -73,7 +64,7 @@ struct Stream {
     };
     const auto memory = [&]<int m>() {
       if constexpr (m < 8) {
-        constexpr bool loads = kUnit == (kFirst ? 1 : 0) && m < 2 * kLoads;
+        constexpr bool loads = kUnit == 1 && m < 2 * kLoads;
         constexpr int n = m % kLoads;
         if constexpr (loads)
           ordered::s_add_m0<n * kWaves * kLoadBytes>(m < kLoads ? lds_k : lds_v);
@@ -91,31 +82,19 @@ struct Stream {
       matrix.template operator()<m>();
       // Behind a barrier a matrix instruction is the next one.
       if constexpr (kUnit == 0 && m == kBarrier) return;
-      if constexpr (kUnit == 0 && kBarrier >= 0 && m == kBarrier + 1) {
+      if constexpr (kUnit == 0 && m == kBarrier + 1) {
         vector.template operator()<m - 1>();
         memory.template operator()<m - 1>();
       }
       vector.template operator()<m>();
       memory.template operator()<m>();
     });
-    if constexpr (kUnit == 1) {
-      if constexpr (kStagesV == 2)
-        ordered::v_xor_b32<kBlockBytes>(address_v);
-      else
-        v_add_u32(address_v, step_v[2]);
-    }
+    if constexpr (kUnit == 1) ordered::v_xor_b32<kBlockBytes>(address_v);
     ordered::v_accumulate_f32(sum, softmax.sum);
     exceeds = ordered::v_cmp_nlt_f32(softmax.sum, kMostSum);
     if (__builtin_expect(exceeds != 0, 0)) renew<kUnit>();
   }
 
-  template <int kRole>
-  __device__ __forceinline__ void run(int blocks) {
-    for (int b = blocks; b > 0; --b) {
-      unit<kRole, 0>();
-      unit<kRole, 1>();
-    }
-  }
   // The wave of a SIMD that is behind goes first: priorities fall from barrier to barrier.
   template <int kMatrix>
   static __device__ __forceinline__ void follow() {
@@ -129,14 +108,7 @@ struct Stream {
     if constexpr (n == 1) from_k.further();
     if constexpr (n == 3) from_v.further();
     if constexpr (n == 5) s_add_u32(lds_k, step[2]);
-    if constexpr (n == 6) {
-      if constexpr (kStagesV == 2) {
-        ordered::s_xor_b32<kBlockBytes>(lds_v);
-      } else {
-        s_add_u32(lds_v, step_v[1]);
-        turn(step_v[0], step_v[1], step_v[2]);
-      }
-    }
+    if constexpr (n == 6) ordered::s_xor_b32<kBlockBytes>(lds_v);
     if constexpr (n == 7) turn(step[0], step[1], step[2]);
   }
 
@@ -220,14 +192,12 @@ extern "C" __global__ void WORKGROUP(kWaves* kWaveLanes, 2) KERNEL(EightArgs a) 
   ordered::settle(s.sum);
   s.step[0] = s.step[2] = kBlockBytes;
   s.step[1] = -(kStagesK - 1) * kBlockBytes;
-  s.step_v[0] = s.step_v[1] = kBlockBytes;
-  s.step_v[2] = -(kStagesV - 1) * kBlockBytes;
-  s.lds_v += kBlockBytes;
+  s.lds_v ^= kBlockBytes;
   // Block b loads K of b + 3 and V of b + 1.
-  if (kWaves == 4 || ROLES == 1 || wave < 4)
-    s.run<0>(blocks);
-  else
-    s.run<1>(blocks);
+  for (int b = blocks; b > 0; --b) {
+    s.unit<0>();
+    s.unit<1>();
+  }
   ordered::s_waitcnt<0, 0>();
   unroll<8>([&]<int n>() { multiply(s.o[n % 4], s.v[n / 4][n % 4], s.p[1][n / 4]); });
   products_done(s.o[0], s.o[1], s.o[2], s.o[3]);
