@@ -259,7 +259,7 @@ struct Outputs {
       if constexpr (m % 8 == 0 && m > 0) ordered::s_waitcnt<ordered::kAnyVm, 12>();
       multiply(o[t][op % 4], v[step_of][op % 4], p[t][step_of]);
       if constexpr (m == kBarrier) {
-        ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+        ordered::s_waitcnt<0, 14>();  // all that the block before has read
         ordered::s_barrier();
       }
       constexpr bool loads = m > kBarrier && m <= kBarrier + 4 * kLoads && (m - kBarrier) % 2 == 1;

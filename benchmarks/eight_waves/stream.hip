@@ -6,6 +6,9 @@
 #ifndef WAVES
 #define WAVES 8
 #endif
+#ifndef CLUSTERS
+#define CLUSTERS 0
+#endif
 #ifndef PRIORITY
 #define PRIORITY 0
 #endif
@@ -44,7 +47,8 @@ struct Stream {
           multiply_zero(next, k[0], q[0]);
         else
           multiply(next, k[m], q[m]);
-        if constexpr (m == 7) {  // V of the unit before is there; then also what was loaded
+        if constexpr (m == 7 && CLUSTERS == 0) {
+          // V of the unit before is there; then also what was loaded
           if constexpr (kUnit == 0 && kBarrier == m) {
             ordered::s_waitcnt<0, 7>();
             ordered::s_barrier();
@@ -78,7 +82,10 @@ struct Stream {
         if constexpr (kUnit == 1) further<m - 8>();
       }
     };
-    unroll<16>([&]<int m>() {
+    if constexpr (CLUSTERS > 0)
+      clusters<kUnit>(matrix, vector, memory);
+    else
+      unroll<16>([&]<int m>() {
       matrix.template operator()<m>();
       // Behind a barrier a matrix instruction is the next one.
       if constexpr (kUnit == 0 && m == kBarrier) return;
@@ -95,6 +102,28 @@ struct Stream {
     if (__builtin_expect(exceeds != 0, 0)) renew<kUnit>();
   }
 
+  // Matrix instructions of 32 keys with all vector ones, then what is read from LDS, by turns with
+  // the other wave of the SIMD: a barrier behind each.
+  template <int kUnit, class Matrix, class Vector, class Memory>
+  static __device__ __forceinline__ void clusters(Matrix&& matrix, Vector&& vector,
+                                                  Memory&& memory) {
+    unroll<2>([&]<int half>() {
+      if constexpr (half == 1) ordered::s_waitcnt<ordered::kAnyVm, 8>();
+      s_setprio<1>();
+      unroll_from<8 * half, 8 * half + 8>([&]<int m>() {
+        matrix.template operator()<m>();
+        if constexpr (m % 8 < CLUSTERS) vector.template operator()<m>();
+      });
+      s_setprio<0>();
+      if constexpr (kUnit == 0 && half == 0) ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+      ordered::s_barrier();
+      unroll_from<8 * half, 8 * half + 8>([&]<int m>() {
+        memory.template operator()<m>();
+        if constexpr (m % 8 >= CLUSTERS) vector.template operator()<m>();
+      });
+      ordered::s_barrier();
+    });
+  }
   // The wave of a SIMD that is behind goes first: priorities fall from barrier to barrier.
   template <int kMatrix>
   static __device__ __forceinline__ void follow() {
@@ -194,10 +223,12 @@ extern "C" __global__ void WORKGROUP(kWaves* kWaveLanes, 2) KERNEL(EightArgs a) 
   s.step[1] = -(kStagesK - 1) * kBlockBytes;
   s.lds_v ^= kBlockBytes;
   // Block b loads K of b + 3 and V of b + 1.
+  if (CLUSTERS > 0 && wave >= 4) ordered::s_barrier();
   for (int b = blocks; b > 0; --b) {
     s.unit<0>();
     s.unit<1>();
   }
+  if (CLUSTERS > 0 && wave < 4) ordered::s_barrier();
   ordered::s_waitcnt<0, 0>();
   unroll<8>([&]<int n>() { multiply(s.o[n % 4], s.v[n / 4][n % 4], s.p[1][n / 4]); });
   products_done(s.o[0], s.o[1], s.o[2], s.o[3]);
