@@ -10,7 +10,7 @@
 #define CLUSTERS 0
 #endif
 #ifndef PRIORITY
-#define PRIORITY 0
+#define PRIORITY 1
 #endif
 
 inline constexpr int kWaves = WAVES, kLoads = 16 / kWaves;  // of a wave, of a block of K or V
@@ -128,7 +128,8 @@ struct Stream {
   template <int kMatrix>
   static __device__ __forceinline__ void follow() {
     constexpr int since = (kMatrix + 32) % 32;
-    if constexpr (since % 8 == 0) s_setprio<3 - since / 8>();
+    if constexpr (since == 0) s_setprio<3>();
+    if constexpr (since > 4 && since % 8 == 4) s_setprio<3 - since / 8>();
   }
   // The block behind the one that has been loaded.
   template <int n>
