@@ -1,7 +1,8 @@
 // What the designs with eight waves a CU have in common: attention forward of gfx950, bfloat16,
-// head_dim 128, no mask, blocks of 64 keys, tiles of 32 rows of Q. asm_src/attn/ has the kernels that
-// are shipped, whose products, layouts of LDS and softmax these are.
+// head_dim 128, no mask, blocks of 64 keys, tiles of 32 rows of Q. asm_src/attn/ has the kernels
+// that are shipped, whose products, layouts of LDS and softmax these are.
 #pragma once
+// Scores that are scaled before the first exponential.
 #ifndef AHEAD
 #define AHEAD 8
 #endif
@@ -17,9 +18,9 @@ struct EightArgs {
   uint64_t q, k, v, o;
   int64_t q_batch, kv_batch, o_batch;
   int32_t q_row, kv_row, o_row;
-  int32_t rows, keys;   // of a sequence; keys: a multiple of 64
-  int32_t group;        // heads of q that share one of k and v
-  float scale_log2;     // of the scores, times log2(e)
+  int32_t rows, keys;  // of a sequence; keys: a multiple of 64
+  int32_t group;       // heads of q that share one of k and v
+  float scale_log2;    // of the scores, times log2(e)
   int32_t padding;
 };
 
@@ -199,8 +200,8 @@ __device__ __forceinline__ float row_max(float x, int lane) {
                                                     4 * (lane ^ 32), __builtin_bit_cast(int, x))));
 }
 __device__ __forceinline__ float row_sum(float x, int lane) {
-  return x + __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute(4 * (lane ^ 32),
-                                                                   __builtin_bit_cast(int, x)));
+  return x + __builtin_bit_cast(
+                 float, __builtin_amdgcn_ds_bpermute(4 * (lane ^ 32), __builtin_bit_cast(int, x)));
 }
 
 // Matrix instructions of a wave are done and their results may be read.

@@ -7,22 +7,10 @@
 //
 // At barrier i the first ones are in block i, the others in block i - 2; both take it where they
 // have matrix instructions before and behind it that wait for nothing.
-// PRIORITY: of the waves 4 to 7.
+#ifndef AHEAD
+#define AHEAD 6
+#endif
 #include "parts.h"
-
-#ifndef PACE
-#define PACE 0, 0, 0
-#endif
-#ifndef PRIORITY
-#define PRIORITY 0
-#endif
-
-#ifndef BARRIER_A
-#define BARRIER_A 4
-#endif
-#ifndef BARRIER_B
-#define BARRIER_B 15
-#endif
 
 inline constexpr int kPairs = 4, kTiles = 2, kLoads = 4;  // of a wave that loads, of a block
 inline constexpr int kStagesK = 2, kStagesV = 3, kStagesP = 2;
@@ -66,8 +54,7 @@ struct Scores {
   // Softmax of a tile; scores of the next one.
   template <int kTile>
   __device__ __forceinline__ void unit() {
-    constexpr int kPace[3] = {PACE};
-    constexpr int kBarrier = BARRIER_A;  // in front of this matrix instruction; K is read from there on
+    constexpr int kBarrier = 4;  // in front of this matrix instruction
     const auto matrix = [&]<int m>() {
       // Four steps of K: so many reads and writes of P are behind them.
       if constexpr (kTile == 1 && m == 0) ordered::s_waitcnt<ordered::kAnyVm, 6>();
@@ -79,8 +66,6 @@ struct Scores {
         ordered::s_barrier();
       }
       multiply_keys<1 - kTile, m>();
-      // With little vector work yet, this wave would have all of the matrix unit.
-      if constexpr (m < 3 && kPace[m] > 0) ordered::s_nop<kPace[m]>();
     };
     const auto vector = [&]<int m>() {
       softmax.template share<m, 16>(
@@ -111,9 +96,8 @@ struct Scores {
 
   __device__ __forceinline__ float greatest(int tile) const {
     float most = -kInf;
-    unroll<16>([&]<int n>() {
-      most = v_max_f32(most, v_max_f32(score[tile][0][n], score[tile][1][n]));
-    });
+    unroll<16>(
+        [&]<int n>() { most = v_max_f32(most, v_max_f32(score[tile][0][n], score[tile][1][n])); });
     return row_max(most, lane);
   }
   // A row's reference is too small: exact online softmax of the tile and block.
@@ -128,9 +112,8 @@ struct Scores {
       x[n] = v_exp_f32(__builtin_fmaf(score[kTile][n / 16][n % 16], scale, -reference));
       unit_sum += x[n];
     });
-    unroll<16>([&]<int n>() {
-      p[n / 4][n % 4] = ordered::v_cvt_pk_bf16_f32(x[2 * n], x[2 * n + 1]);
-    });
+    unroll<16>(
+        [&]<int n>() { p[n / 4][n % 4] = ordered::v_cvt_pk_bf16_f32(x[2 * n], x[2 * n + 1]); });
     ordered::v_mov_b32(sum[kTile], (sum[kTile] - softmax.sum) * by + unit_sum);
     ordered::v_mov_b32(negative_reference[kTile], -reference);
     unroll<4>([&]<int s>() { write_p<kTile, s>(); });
@@ -175,9 +158,8 @@ struct Scores {
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
     ordered::s_barrier();
     for (int t = 0; t < kTiles; ++t)
-      ordered::ds_write_b32(
-          base + kBaseInverse + (pair * kTiles + t) * kBytesOfLanes + 4 * lane,
-          v_rcp_f32(row_sum(sum[t], lane)));
+      ordered::ds_write_b32(base + kBaseInverse + (pair * kTiles + t) * kBytesOfLanes + 4 * lane,
+                            v_rcp_f32(row_sum(sum[t], lane)));
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
     ordered::s_barrier();
   }
@@ -248,10 +230,10 @@ struct Outputs {
   __device__ __forceinline__ void first(One&& one) {
     s_setprio<3>();
     one();
-    s_setprio<PRIORITY>();
+    s_setprio<0>();
   }
   __device__ __forceinline__ void block() {
-    constexpr int kBarrier = BARRIER_B;  // behind this matrix instruction; P is read after it
+    constexpr int kBarrier = 15;  // behind this matrix instruction
     ordered::s_waitcnt<ordered::kAnyVm, 12>();
     if (__builtin_expect(renewed != 0, 0)) renew();
     unroll<32>([&]<int m>() {
@@ -266,7 +248,7 @@ struct Outputs {
       constexpr int n = (m - kBarrier) / 2;
       if constexpr (loads) set_m0<n>();
       if constexpr (m == 0) first([&] { v_add_u32(address_v, step[0]); });
-      if constexpr (m == 10 && true) further();
+      if constexpr (m == 10) further();
       if constexpr (m == 4) first([&] { ordered::v_xor_b32<kStageP>(address_p); });
       if constexpr (m == 8) first([&] { ordered::v_xor_b32<kStageBy>(address_by); });
       if constexpr (m == 28) {
@@ -318,7 +300,7 @@ struct Outputs {
       o[n / 4][n % 4] = f32x16{};
       ordered::settle(o[n / 4][n % 4]);
     });
-    address_v = base + kBaseV + lane_address_v(lane);  // block() begins with a step
+    address_v = base + kBaseV + lane_address_v(lane);
     address_p = base + pair * kTiles * kBytesP + 16 * lane;
     address_by = base + kBaseBy + pair * kTiles * kBytesOfLanes + 4 * lane;
     ordered::settle(address_v);
@@ -361,7 +343,7 @@ struct Outputs {
   }
 };
 
-extern "C" __global__ void WORKGROUP(2 * kPairs* kWaveLanes, 2) KERNEL(EightArgs a) {
+extern "C" __global__ void WORKGROUP(2 * kPairs * kWaveLanes, 2) KERNEL(EightArgs a) {
   __shared__ u32x4 lds[kLdsBytes / sizeof(u32x4)];
   const auto base = (uint32_t)(Local<u32x4>*)lds;
   const Place place(a, kPairs * kTiles * kTileRows);

@@ -1,6 +1,8 @@
 // Eight waves of 32 rows of Q, or two workgroups of four: each wave has a stream of its own,
 // scores of unit n + 1, then output of unit n - 1, softmax of unit n beside, a unit being 32 keys.
-// WAVES of a workgroup, 8 or 4; PRIORITY, see below.
+// WAVES of a workgroup, 8 or 4. PRIORITY 1: the wave of a SIMD that is behind goes first. CLUSTERS:
+// 8, or less of 8 parts of the softmax, are beside matrix instructions, the others beside LDS
+// reads, and the waves of a SIMD take turns.
 #include "parts.h"
 
 #ifndef WAVES
@@ -70,8 +72,7 @@ struct Stream {
       if constexpr (m < 8) {
         constexpr bool loads = kUnit == 1 && m < 2 * kLoads;
         constexpr int n = m % kLoads;
-        if constexpr (loads)
-          ordered::s_add_m0<n * kWaves * kLoadBytes>(m < kLoads ? lds_k : lds_v);
+        if constexpr (loads) ordered::s_add_m0<n * kWaves * kLoadBytes>(m < kLoads ? lds_k : lds_v);
         read_k<kUnit * kUnitBytes, m>(k[m], address_k);
         if constexpr (loads && m < kLoads) from_k.template load<n>();
         if constexpr (loads && m >= kLoads) from_v.template load<n>();
@@ -86,16 +87,16 @@ struct Stream {
       clusters<kUnit>(matrix, vector, memory);
     else
       unroll<16>([&]<int m>() {
-      matrix.template operator()<m>();
-      // Behind a barrier a matrix instruction is the next one.
-      if constexpr (kUnit == 0 && m == kBarrier) return;
-      if constexpr (kUnit == 0 && m == kBarrier + 1) {
-        vector.template operator()<m - 1>();
-        memory.template operator()<m - 1>();
-      }
-      vector.template operator()<m>();
-      memory.template operator()<m>();
-    });
+        matrix.template operator()<m>();
+        // Behind a barrier a matrix instruction is the next one.
+        if constexpr (kUnit == 0 && m == kBarrier) return;
+        if constexpr (kUnit == 0 && m == kBarrier + 1) {
+          vector.template operator()<m - 1>();
+          memory.template operator()<m - 1>();
+        }
+        vector.template operator()<m>();
+        memory.template operator()<m>();
+      });
     if constexpr (kUnit == 1) ordered::v_xor_b32<kBlockBytes>(address_v);
     ordered::v_accumulate_f32(sum, softmax.sum);
     exceeds = ordered::v_cmp_nlt_f32(softmax.sum, kMostSum);
@@ -235,6 +236,6 @@ extern "C" __global__ void WORKGROUP(kWaves* kWaveLanes, 2) KERNEL(EightArgs a) 
   products_done(s.o[0], s.o[1], s.o[2], s.o[3]);
   const float sum = row_sum(s.sum, lane);
   const int offset = row * a.o_row + 16 * group;
-  store_o(s.o, v_rcp_f32(sum), raw_buffer((const Global<void>*)place.o, bytes_of(place.rows, a.o_row)),
-          offset);
+  store_o(s.o, v_rcp_f32(sum),
+          raw_buffer((const Global<void>*)place.o, bytes_of(place.rows, a.o_row)), offset);
 }
