@@ -85,9 +85,9 @@ struct Scores {
       vector.template operator()<m>();
       memory.template operator()<m>();
     });
-    ordered::v_accumulate_f32(sum[kTile], softmax.sum);
     const uint64_t exceeds = ordered::v_cmp_nlt_f32(softmax.sum, kMostSum);
     if (__builtin_expect(exceeds != 0, 0)) renew<kTile>();
+    ordered::v_accumulate_f32(sum[kTile], softmax.sum);
     if constexpr (kTile == 1) {
       ordered::v_xor_b32<kStageP>(address_p);
       ordered::v_xor_b32<kStageBy>(address_by);
@@ -114,7 +114,8 @@ struct Scores {
     });
     unroll<16>(
         [&]<int n>() { p[n / 4][n % 4] = ordered::v_cvt_pk_bf16_f32(x[2 * n], x[2 * n + 1]); });
-    ordered::v_mov_b32(sum[kTile], (sum[kTile] - softmax.sum) * by + unit_sum);
+    ordered::v_mov_b32(sum[kTile], sum[kTile] * by);
+    ordered::v_mov_b32(softmax.sum, unit_sum);
     ordered::v_mov_b32(negative_reference[kTile], -reference);
     unroll<4>([&]<int s>() { write_p<kTile, s>(); });
     ordered::ds_write_b32(address_by + kTile * kBytesOfLanes, by);

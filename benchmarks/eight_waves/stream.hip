@@ -43,7 +43,7 @@ struct Stream {
     constexpr int kBarrier = 7;  // of a block: behind this matrix instruction of its first unit
     ordered::s_waitcnt<ordered::kAnyVm, 14>();
     const auto matrix = [&]<int m>() {
-      if constexpr (PRIORITY == 1) follow<16 * kUnit + m - kBarrier - 1>();
+      if constexpr (PRIORITY == 1 && CLUSTERS == 0) follow<16 * kUnit + m - kBarrier - 1>();
       if constexpr (m < 8) {
         if constexpr (m == 0)
           multiply_zero(next, k[0], q[0]);
@@ -98,9 +98,9 @@ struct Stream {
         memory.template operator()<m>();
       });
     if constexpr (kUnit == 1) ordered::v_xor_b32<kBlockBytes>(address_v);
-    ordered::v_accumulate_f32(sum, softmax.sum);
     exceeds = ordered::v_cmp_nlt_f32(softmax.sum, kMostSum);
     if (__builtin_expect(exceeds != 0, 0)) renew<kUnit>();
+    ordered::v_accumulate_f32(sum, softmax.sum);
   }
 
   // Matrix instructions of 32 keys with all vector ones, then what is read from LDS, by turns with
@@ -161,7 +161,8 @@ struct Stream {
     unroll<8>([&]<int n>() {
       p[kUnit][n / 4][n % 4] = ordered::v_cvt_pk_bf16_f32(x[2 * n], x[2 * n + 1]);
     });
-    ordered::v_mov_b32(sum, (sum - softmax.sum) * by + unit_sum);
+    ordered::v_mov_b32(sum, sum * by);
+    ordered::v_mov_b32(softmax.sum, unit_sum);
     ordered::v_mov_b32(negative_reference, -reference);
     unroll<4>([&]<int t>() { o[t] *= by; });
     unroll<4>([&]<int t>() { ordered::settle(o[t]); });

@@ -24,7 +24,8 @@ rng = np.random.default_rng(3)
 run = Attention(DESIGNS["{name}"])
 # Rows that fill no tile, one block, an odd number of them; scores that outgrow their reference.
 for batch, rows, keys, heads, heads_kv, scale in (
-    (1, 77, 192, 1, 1, 1), (2, 301, 448, 2, 1, 1), (1, 256, 64, 1, 1, 1), (1, 256, 512, 1, 1, 8)
+    (1, 77, 192, 1, 1, 1), (2, 301, 448, 2, 1, 1), (1, 256, 64, 1, 1, 1), (1, 256, 512, 1, 1, 8),
+    (1, 100, 256, 2, 2, 100),  # sums overflow before they are renewed
 ):
     q = normal(rng, batch, rows, heads, 128)
     q = (q.astype(np.float32) * scale).astype(q.dtype)
