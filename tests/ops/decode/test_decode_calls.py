@@ -80,10 +80,12 @@ def test_scores_that_rise_from_turn_to_turn(rise: float, dtype: Any) -> None:
     q[0, ..., 0, 0] = rise * 8
     q[:, ..., 1, 1:] = rng.standard_normal(dim - 1)
     scale = float(np.log(2))  # scores in base 2
-    cache = asarray(k), asarray(v)
+    k_cache, v_cache = asarray(k), asarray(v)
     found = []
     for one in q:
-        out = flash_attn_with_kvcache(asarray(one), *cache, softmax_scale=scale, num_splits=1)
+        out = flash_attn_with_kvcache(
+            asarray(one), k_cache, v_cache, softmax_scale=scale, num_splits=1
+        )
         assert isinstance(out, amdattn.DeviceArray)
         found.append(out.numpy())
     for one, got in zip(q, found, strict=True):
