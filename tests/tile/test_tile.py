@@ -98,6 +98,14 @@ def test_lane_reduce(gpu: Gpu, infinity: float | None) -> None:
     assert (totals[:, 3] == 0).all() and (holds == (infinity == np.inf)).all()
 
 
+def test_lane_scan(gpu: Gpu) -> None:
+    values = np.random.default_rng(4).integers(0, 1 << 20, 64, np.int32)
+    out = np.empty(64, np.int32)
+    sums, most = run(gpu, "lane_scan", (pointer(gpu, values),), out, out)
+    np.testing.assert_array_equal(sums, np.cumsum(values))
+    np.testing.assert_array_equal(most, np.maximum.accumulate(values))
+
+
 @each_element
 @pytest.mark.parametrize("form", ["kPlain", "kOrdered", "kFromAcc", "kIntoAcc"])
 @pytest.mark.parametrize("scale", [1.0, 1e-2, 1e2])

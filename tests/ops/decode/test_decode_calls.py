@@ -65,6 +65,38 @@ def test_lengths_around_tiles(page_size: int, num_splits: int, dtype: str) -> No
     held(case(*sizes, lengths=_LENGTHS, dtype=dtype, num_splits=num_splits, **pages))
 
 
+@pytest.mark.parametrize("dtype", [BF16, np.float16])
+@pytest.mark.parametrize("rise", [0.25, 7.0, 9.0, 40.0, -40.0])
+def test_scores_that_rise_from_turn_to_turn(rise: float, dtype: Any) -> None:
+    # By `rise` in base 2 every 128 keys: by less than what a row's reference is kept for, and more.
+    # Of the other head that shares the keys scores are alike: it has the same bits whatever the
+    # first one has.
+    keys, dim = 1024, 128
+    rng = np.random.default_rng(7)
+    k = (rng.standard_normal((1, keys, 1, dim)) * 0.1).astype(dtype)
+    k[..., 0] = (np.arange(keys) // 128 / 8).astype(dtype)[None, :, None]
+    v = rng.standard_normal((1, keys, 1, dim)).astype(dtype)
+    q = np.zeros((2, 1, 1, 2, dim), dtype)
+    q[0, ..., 0, 0] = rise * 8
+    q[:, ..., 1, 1:] = rng.standard_normal(dim - 1)
+    scale = float(np.log(2))  # scores in base 2
+    k_cache, v_cache = asarray(k), asarray(v)
+    found = []
+    for one in q:
+        out = flash_attn_with_kvcache(
+            asarray(one), k_cache, v_cache, softmax_scale=scale, num_splits=1
+        )
+        assert isinstance(out, amdattn.DeviceArray)
+        found.append(out.numpy())
+    for one, got in zip(q, found, strict=True):
+        scores = scale * one[0, 0].astype(np.float64) @ k[0, :, 0].T.astype(np.float64)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        must = weights / weights.sum(-1, keepdims=True) @ v[0, :, 0].astype(np.float64)
+        error = np.sqrt(((got[0, 0].astype(np.float64) - must) ** 2).mean(-1) / (must**2).mean(-1))
+        assert error.max() < 8e-3
+    assert (found[0][..., 1, :] == found[1][..., 1, :]).all()
+
+
 @pytest.mark.parametrize(
     "lengths",
     [
