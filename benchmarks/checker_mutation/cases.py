@@ -31,6 +31,8 @@ class AttentionCase:
     scale_v: float = 1.0
     halves: bool = False  # scale_v is of every second four columns only
     one_cu: bool = False  # so that there are whole tiles where a device has slots for parts
+    one_xcd: bool = False  # whose part of the last level cache makes a launch that merges dear
+    stale: bool = False  # counters of arrivals as a launch that was aborted left them
 
     @property
     def name(self) -> str:
@@ -46,6 +48,7 @@ class AttentionCase:
             f"{f' head_dim_v={self.narrow}' if self.narrow else ''}"
             f"{f' v*{self.scale_v:g}' if self.scale_v != 1 else ''}"
             f"{' of half of the columns' * self.halves}{' one CU' * self.one_cu}"
+            f"{' one XCD' * self.one_xcd}{' stale' * self.stale}"
         )
 
 
@@ -141,6 +144,23 @@ ENDS: tuple[AttentionCase, ...] = tuple(
     AttentionCase(1, rows, 70, 1, 1, options=options, scale_v=scale)
     for scale in (3e-39, 2e34)
     for rows, options in ((130, _WHOLE), (390, {**_WHOLE, "sinks": True}))
+)
+# Of kernels that merge the parts of a tile where the last one arrives: each path of that, from
+# registers and, where sums overflow, from memory alone; rows of several waves, of one, and of none.
+_TWO = {"num_splits": 2}
+_TOGETHER: tuple[AttentionCase, ...] = (
+    AttentionCase(1, 390, 70, 2, 1, options=_TWO, one_xcd=True),
+    AttentionCase(1, 129, 200, 2, 1, options={**_TWO, "causal": True}, one_xcd=True, stale=True),
+    AttentionCase(1, 50, 170, 6, 2, options={"num_splits": 3, "sinks": True}, one_xcd=True),
+    AttentionCase(1, 50, 70, 2, 1, lse=False, options=_TWO, narrow=40, one_xcd=True),
+    AttentionCase(1, 30, 70, 2, 1, options=_TWO, narrow=200, one_xcd=True),
+    AttentionCase(2, 70, 70, 2, 1, options=_TWO, lengths=((70, 0), (3, 70)), one_xcd=True),
+)
+TOGETHER: tuple[AttentionCase, ...] = (
+    *_TOGETHER,
+    AttentionCase(1, 50, 70, 2, 1, options=_TWO, nan=True, one_xcd=True),
+    *(dataclasses.replace(case, scale_v=6e37) for case in _TOGETHER),
+    AttentionCase(1, 129, 200, 2, 1, options=_TWO, scale_v=6e37, halves=True, one_xcd=True),
 )
 # Of kernels whose tiles have several heads: whole tiles and parts of their heads; tiles that no
 # mask cuts and tiles with any, rows that see no key.

@@ -6,8 +6,9 @@ import re
 
 from benchmarks.checker_mutation import registers as regs
 from benchmarks.checker_mutation.code import Instruction
-from benchmarks.checker_mutation.generate import Mutant, sources
+from benchmarks.checker_mutation.generate import Mutant
 from benchmarks.checker_mutation.kernel import KernelCode
+from benchmarks.checker_mutation.makers import sources
 from benchmarks.checker_mutation.masks import maker, shrinks
 
 _UPPER_HALF = (

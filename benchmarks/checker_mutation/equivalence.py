@@ -15,10 +15,12 @@ from benchmarks.checker_mutation import decode_idioms, idioms, registers as regs
 from benchmarks.checker_mutation.arguments import ARGUMENTS
 from benchmarks.checker_mutation.clauses import overwrites
 from benchmarks.checker_mutation.code import Instruction
-from benchmarks.checker_mutation.generate import Mutant, element_bytes, sources
+from benchmarks.checker_mutation.generate import Mutant, element_bytes
 from benchmarks.checker_mutation.hazards import LLVM_ONLY, HazardAnalysis, Missing
 from benchmarks.checker_mutation.kernel import KernelCode
+from benchmarks.checker_mutation.makers import sources
 from benchmarks.checker_mutation.masks import restored_at_once
+from benchmarks.checker_mutation.paths import Paths
 from benchmarks.checker_mutation.stated import Arguments
 from benchmarks.checker_mutation.subject import Subject
 from benchmarks.checker_mutation.uniform import decisions
@@ -62,11 +64,13 @@ class Judgement:
 class WaitsOnPaths:
     """What waits too little on a path that a wave can take.
 
-    Branches on one condition go one way. Conditions are looked at only where there is something.
+    Branches on one condition go one way, and those on a constant mask. These are looked at only
+    where there is something.
     """
 
     def __init__(self, code: KernelCode) -> None:
         self._code = code
+        self._paths = Paths(code)
         self._whole = _Cases([WaitAnalysis(code)])
 
     @functools.cached_property
@@ -87,16 +91,19 @@ class WaitsOnPaths:
 
     def too_early(self) -> frozenset[TooEarly]:
         """Of the code."""
-        return self._found
+        return self._met(self._found)
 
     def after(self, at: int, encoding: bytes) -> frozenset[TooEarly]:
         """Of the code with other instructions at an address."""
         early = self._whole.after(at, encoding)
-        if early <= self._found:
-            return early
-        for cases in self._each:
-            early &= cases.after(at, encoding)
-        return early
+        if not early <= self._found:
+            for cases in self._each:
+                early &= cases.after(at, encoding)
+        return self._met(early)
+
+    def _met(self, early: frozenset[TooEarly]) -> frozenset[TooEarly]:
+        """Those that a wave comes to. A change of a wait leaves all ways as they are."""
+        return frozenset(p for p in early if self._paths.lead(p.producer, p.consumer))
 
 
 class _Cases:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from benchmarks.checker_mutation import registers as regs
 from benchmarks.checker_mutation.code import Instruction
-from benchmarks.checker_mutation.generate import Mutant, sources
+from benchmarks.checker_mutation.generate import Mutant
 from benchmarks.checker_mutation.kernel import KernelCode
+from benchmarks.checker_mutation.makers import sources
 from benchmarks.checker_mutation.uniform import Taken
 
 _LOG_OF_0 = (

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from benchmarks.checker_mutation import registers as regs
 from benchmarks.checker_mutation.code import Instruction
-from benchmarks.checker_mutation.generate import sources
 from benchmarks.checker_mutation.kernel import KernelCode
+from benchmarks.checker_mutation.makers import sources
 
 _EXEC = frozenset(regs.EXEC)
 _NARROWS = ("s_and_saveexec_b64", "s_and_b64")

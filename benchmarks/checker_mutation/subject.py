@@ -31,6 +31,11 @@ from amdattn.ops.registry import operations
 from benchmarks.checker_mutation import cases
 from benchmarks.checker_mutation.cases import AttentionCase
 
+COUNTERS = "counters"  # of the workspace
+# Of a counter, as attn/epilogue.h has it: the run that counted last is above this bit.
+_GENERATION_BIT = 17
+_GENERATION, _OLDER = 2, 1  # the launch, and one before it that was aborted
+
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
@@ -161,15 +166,22 @@ def _attention(kernel: KernelSpec, rows: Sequence[KernelSpec], props: DeviceProp
         )
     if kernel is not forward:  # which would merge some parts itself
         forward = select.merging_apart(forward)
+    elif kernel.op == select.ATTENTION and kernel.accepts["max_merged_parts"] > 0:
+        problems += cases.TOGETHER
     used = [forward, *(row for row in rows if row.op != select.ATTENTION)]
     taken = [case for case in problems if select.support(used, _problem(forward, case), props)]
-    one_cu = dataclasses.replace(props, num_cus=1, num_xcds=1)
-    plans = [
-        plan_attention(_problem(forward, case), one_cu if case.one_cu else props, used)
-        for case in taken
-    ]
+    plans = [plan_attention(_problem(forward, case), _device(case, props), used) for case in taken]
     made = tuple(_attention_case(kernel, *pair) for pair in zip(taken, plans, strict=True))
     return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
+
+
+def _device(case: AttentionCase, props: DeviceProps) -> DeviceProps:
+    """What a launch is planned for."""
+    if case.one_cu:
+        return dataclasses.replace(props, num_cus=1, num_xcds=1)
+    if case.one_xcd:
+        return dataclasses.replace(props, num_cus=props.num_cus // props.num_xcds, num_xcds=1)
+    return props
 
 
 def _merged_by(row: KernelSpec, rows: Sequence[KernelSpec]) -> KernelSpec | None:
@@ -219,7 +231,7 @@ def _attention_case(kernel: KernelSpec, case: AttentionCase, plan: PlannedAttent
         elif isinstance(value, Stride):
             values.append(_stride(shapes[value.operand], value))
         else:
-            values.append(1 if isinstance(value, PerRun) else value)
+            values.append(_GENERATION if isinstance(value, PerRun) else value)
     block = bytearray(layout.size)
     layout.pack_into(block, 0, *values)
     return Case(
@@ -251,6 +263,7 @@ def _contents(
         copied = normal(*shapes["k"]).astype(dtype).tobytes()
         return [read_only("k", copied), unwritten("gathered_k", len(copied))]
     merges, schedules = kernel.op == select.MERGE, kernel.op == SCHEDULE
+    in_launch = any(region.name == COUNTERS for region in plan.workspace.regions)
     buffers = []
     if schedules:
         regions = [r for r in plan.workspace.regions if r.name in (ENTRIES, MERGES)]
@@ -293,9 +306,14 @@ def _contents(
         # Rows of tiles in parts are not written.
         sizes = {"o": math.prod(shapes["o"]) * dtype.itemsize, "lse": 4 * math.prod(shapes["lse"])}
         buffers += [Buffer(n, size, bytes(size), output=True) for n, size in sizes.items()]
+    elif in_launch:  # what is there in the end depends on who arrives last
+        buffers += [Buffer(r.name, r.nbytes) for r in plan.workspace.regions if r.name != COUNTERS]
+        left = (_OLDER << _GENERATION_BIT | 1 if case.stale else 0).to_bytes(8, "little")
+        nbytes = plan.workspace[COUNTERS].nbytes
+        buffers.append(Buffer(COUNTERS, nbytes, left * (nbytes // 8), contract="zero_at_end"))
     else:  # rows of a part behind the last one are not written
         buffers += _regions(plan)
-    if merges or not plan.workspace.regions:
+    if merges or in_launch or not plan.workspace.regions:
         buffers.append(unwritten("o", math.prod(shapes["o"]) * dtype.itemsize))
         if case.lse:
             buffers.append(unwritten("lse", 4 * math.prod(shapes["lse"])))

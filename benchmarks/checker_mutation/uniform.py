@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from benchmarks.checker_mutation import registers as regs
 from benchmarks.checker_mutation.code import Instruction
-from benchmarks.checker_mutation.generate import sources
 from benchmarks.checker_mutation.kernel import KernelCode
+from benchmarks.checker_mutation.makers import sources
 
 _BRANCHES = {"s_cbranch_vccnz": True, "s_cbranch_vccz": False}
 _KERNARG, _OFFSET = "s[0:1]", re.compile(r"0x[0-9a-f]+")

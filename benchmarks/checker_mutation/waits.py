@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks.checker_mutation import registers as regs
+from benchmarks.checker_mutation.arrivals import of_each_wave
 from benchmarks.checker_mutation.code import Instruction
 from benchmarks.checker_mutation.dataflow import ForwardAnalysis
 from benchmarks.checker_mutation.kernel import KernelCode
@@ -104,7 +105,10 @@ class WaitAnalysis(ForwardAnalysis[tuple[int, str], int, TooEarly]):
     def __init__(self, code: KernelCode) -> None:
         barriers = [i.pc for i in code.instructions if i.mnemonic == "s_barrier"]
         self._has_barriers = bool(barriers)
-        self._told_behind = frozenset(pc for pc in barriers if _is_told_behind(code, pc))
+        telling = [i for i in code.instructions if i.pc in code.reachable and _tells(i)]
+        self._each_tells = frozenset(i.pc for i in telling if of_each_wave(code, i))
+        one_tells = frozenset(i.pc for i in telling) - self._each_tells
+        self._told_behind = frozenset(pc for pc in barriers if _is_told_behind(code, pc, one_tells))
         super().__init__(code)
 
     def too_early(self) -> frozenset[TooEarly]:
@@ -212,14 +216,19 @@ class WaitAnalysis(ForwardAnalysis[tuple[int, str], int, TooEarly]):
             is_flag = "sc1" in inst.modifiers and not _for_others(inst)
             if is_flag and _for_others(pending) and written_back:
                 return "flag with a store to other workgroups pending"
+            counts_itself = regs.is_atomic(inst) and inst.pc in self._each_tells
+            if counts_itself and regs.is_store(pending) and "sc1" in pending.modifiers:
+                return "arrival of a wave with its store to other workgroups pending"
         invalidates = inst.mnemonic.startswith("buffer_inv")
         if invalidates and regs.is_vmem(pending) and regs.returns_data(pending):
             return "invalidation with a load pending"
         return ""
 
 
-def _is_told_behind(code: KernelCode, barrier: int) -> bool:
+def _is_told_behind(code: KernelCode, barrier: int, telling: frozenset[int]) -> bool:
     """Whether others may be told behind a barrier of what waves of the workgroup did before.
+
+    `telling`: addresses of what one wave does for all.
 
     Not so where a write-back comes first: its wait covers what any of the waves has issued before.
     """
@@ -231,7 +240,7 @@ def _is_told_behind(code: KernelCode, barrier: int) -> bool:
             continue
         seen.add(pc)
         inst = code.at(pc)
-        if _tells(inst):
+        if pc in telling:
             return True
         if inst.mnemonic != "s_barrier" and not inst.mnemonic.startswith("buffer_wbl2"):
             todo += code.successors[pc]

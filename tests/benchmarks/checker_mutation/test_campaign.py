@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from amdattn.arch.props import KNOWN_DEVICES
-from benchmarks.checker_mutation import equivalence
+from benchmarks.checker_mutation import cases, equivalence
 from benchmarks.checker_mutation.campaign import SCHEDULES, campaign
 from benchmarks.checker_mutation.equivalence import Judge
 from benchmarks.checker_mutation.generate import CLASSES, mutants
@@ -16,7 +16,7 @@ from benchmarks.checker_mutation.report import Campaign, Verdict
 from benchmarks.checker_mutation.run import CampaignError, Task, run
 from benchmarks.checker_mutation.sites import window
 from benchmarks.checker_mutation.stated import Stated
-from benchmarks.checker_mutation.subject import shipped_subjects
+from benchmarks.checker_mutation.subject import COUNTERS, shipped_subjects
 from tests.support.mutation.campaign import DECODE, FORWARD, OF_DECODE, STUDIES
 from tests.support.mutation.hip_subjects import hip_subjects, range_copy
 
@@ -93,6 +93,19 @@ def test_wait_and_barrier_in_front_of_a_counter(
             case.findings or case.error or case.outputs != expected[case.case]
             for case in result.cases
         ), (changed[result.id], result.failure)
+
+
+def test_launches_that_merge_parts_themselves() -> None:
+    """Of the kernel that can: a result that must be whole, and counters that must be left at 0."""
+    (subject,) = shipped_subjects(PROPS, (FORWARD,))
+    together = [case for case in subject.cases if "one XCD" in case.name]
+    assert len(together) == len(cases.TOGETHER)
+    for case in together:
+        buffers = {buffer.name: buffer for buffer in case.buffers}
+        assert buffers[COUNTERS].contract == "zero_at_end" and buffers["o"].data is None
+        assert any(buffers[COUNTERS].data or b"") == ("stale" in case.name)
+    (other,) = shipped_subjects(KNOWN_DEVICES["MI355X"], (FORWARD,))
+    assert not any("one XCD" in case.name for case in other.cases)
 
 
 def test_stated_argument_of_one_counter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,36 @@
+"""Which instructions made what a register holds."""
+
+from __future__ import annotations
+
+from benchmarks.checker_mutation import registers as regs
+from benchmarks.checker_mutation.code import Instruction
+from benchmarks.checker_mutation.kernel import KernelCode
+
+
+def sources(code: KernelCode, pc: int, register: int) -> set[int]:
+    """Where the value that `register` has at `pc` is made; copies are followed."""
+    found: set[int] = set()
+    seen: set[tuple[int, int]] = set()
+    todo = [(before, register) for before in code.predecessors[pc] if before in code.reachable]
+    while todo:
+        at, wanted = todo.pop()
+        if (at, wanted) in seen:
+            continue
+        seen.add((at, wanted))
+        inst = code.at(at)
+        if wanted in regs.use(inst).writes:
+            copied = _copied_from(inst, wanted)
+            if copied is None:
+                found.add(at)
+                continue
+            wanted = copied
+        todo += [(before, wanted) for before in code.predecessors[at] if before in code.reachable]
+    return found
+
+
+def _copied_from(inst: Instruction, register: int) -> int | None:
+    if not inst.mnemonic.startswith(("s_mov_b32", "s_mov_b64", "v_mov_b32_e32", "v_mov_b64")):
+        return None
+    source = sorted(regs.registers(inst.operands[1]))
+    target = sorted(regs.registers(inst.operands[0]))
+    return source[target.index(register)] if len(source) == len(target) else None
