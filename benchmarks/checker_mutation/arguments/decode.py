@@ -25,9 +25,13 @@ _ROWS_THERE = (
     "the lanes that are let in as well are of rows that are not there: they take the first row's "
     "Q, and nobody stores what comes of it"
 )
+_TOUCHED = (
+    "the lanes that stay away keep what they have in registers that a later segment only touches, "
+    "and the mask that is restored behind those has every lane"
+)
 _KERNEL = "attn_decode_bf16_d128_q16"
 
-# Of new keys that are turned, in the last step of the row.
+# Of new keys that are turned, in a later step of the row.
 _AT_192 = """
       global_load_dwordx4 v[4], v[2], off offset:192
       s_andn2_saveexec_b64 s[2], s[2]
@@ -43,6 +47,12 @@ _AT_192 = """
 
 ARGUMENTS: tuple[Stated, ...] = (
     Stated(_KERNEL, ("wait deleted", "wait weakened"), _WAITED_BEFORE, _AT_192, sites=4),
+    Stated(
+        *(_KERNEL, ("wait deleted", "wait weakened"), _WAITED_BEFORE),
+        _AT_192.replace("192", "128"),
+        sites=3,
+        archs=("gfx950",),
+    ),
     Stated(
         *(_KERNEL, "wait weakened", _WAITED_BEFORE),
         """
@@ -154,5 +164,19 @@ ARGUMENTS: tuple[Stated, ...] = (
           s_cbranch_execz
         """,
         sites=12,
+    ),
+    # Nothing is near of a segment behind the first.
+    Stated(
+        *(_KERNEL, "EXEC", _TOUCHED),
+        """
+          global_store_dwordx4 v[2], v[4], off
+        > s_or_b64 exec, exec, s[2]
+          s_nop 0
+          v_mov_b32 v, 0
+          v_mov_b32 v, 0
+          v_mov_b32 v, 0
+          s_or_b64 exec, exec, s[2]
+          v_readfirstlane_b32 s, v
+        """,
     ),
 )
