@@ -155,10 +155,12 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
         *(
             _Launch(
                 *((2, 1, more, 1, 1, columns), (keys - 20, two - 15)),
-                {"seqlen_new": 40, **turned(more, 16, interleaved)},
+                {"seqlen_new": 40, **turned(more, dim, interleaved)},
                 cus=1,
             )
+            for dim in (16, 48, 80)
             for interleaved in (False, True)
+            if dim <= columns
         ),
         _Launch((8, 4, 64, two_tiles, 1, 24), single, {"seqlen_new": 1}),
         _Launch(
@@ -193,10 +195,14 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
             *((2, 1, keys + 32, 2, 1, columns), (keys - 2, keys + 27)),
             {"seqlen_new": 3, "num_splits": 2, **turned(keys + 32, columns // 2, interleaved=True)},
         ),
+        # More parts than are loaded at a time; more than there are workgroups, which go on.
         _Launch(
-            *((1, 1, 6 * keys, rows, 1, columns), (5 * keys + 7,)),
-            {"num_splits": 6, "sinks": True},
+            *((1, 1, 9 * keys, rows, 1, columns), (8 * keys + 7,)),
+            {"num_splits": 9, "sinks": True},
         ),
+        _Launch((3, 1, two - 5, 4, 2, columns), options={"num_splits": 2, **seen}, cus=3),
+        # Scores of which some of any turn are far above those before.
+        _Launch((2, 1, 6 * keys, 4, 1, columns), options={"softmax_scale": 2.0}, cus=1),
         _Launch(
             *((2, 2, 3 * keys, 2, 1, columns), (3 * keys, two + 9)),
             {"cache_batch_idx": True, "num_pages": 3, "softcap": 20.0, "num_splits": 1, **seen},
@@ -209,7 +215,11 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
             for kind in ({}, paged)
         ),
         # More pages than a wave looks up at a time.
-        _Launch((1, 1, 36 * keys, 1, 1, columns), (35 * keys + 3,), paged, cus=1),
+        *(
+            _Launch((1, 1, 36 * keys, 1, 1, columns), (35 * keys + 3,), kind, cus=1)
+            for kind in ({}, paged)
+        ),
+        _Launch((66, 1, keys + 16, 1, 1, columns), (1, 2, 3, 4, 5, 6, keys + 1), seen, cus=38),
         _Launch((66, 1, keys + 16, 1, 1, columns), (1, 2, 3, 4, 5, 6, keys + 1), paged, cus=38),
         _Launch((66, 1, 16, 1, 1, columns), (1, 2, 3), {"sinks": True, **seen}),
     ]

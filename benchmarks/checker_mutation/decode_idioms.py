@@ -31,20 +31,29 @@ def argument(kernel: str, code: KernelCode, mutant: Mutant) -> str:
 def _is_in_the_upper_half(code: KernelCode, inst: Instruction, columns: int) -> bool:
     """`half <= (column | constant)` for all lanes, of half a number of columns."""
     compare = maker(code, inst.pc, inst.operands[1])
-    if compare is None or not compare.mnemonic.startswith("v_cmp_le_i32"):
+    if compare is None or not compare.mnemonic.startswith(("v_cmp_le_i32", "v_cmp_ge_i32")):
         return False
     half, column = compare.operands[1:]
+    if compare.mnemonic.startswith("v_cmp_ge_i32"):
+        half, column = column, half
     halved = [code.at(pc) for pc in _makers(code, compare.pc, half)]
     placed = [code.at(pc) for pc in _makers(code, compare.pc, column)]
     return (
         bool(halved and placed)
-        and all(i.mnemonic == "s_lshr_b32" and i.operands[2] == "1" for i in halved)
+        and all(_is_halving(i) for i in halved)
         and all(
             i.mnemonic.startswith("v_or_b32") and _number(i.operands[1]) >= columns // 2
             for i in placed
         )
         and shrinks(code, compare.pc, inst.pc)
     )
+
+
+def _is_halving(inst: Instruction) -> bool:
+    """Of a scalar register, or of what lanes have."""
+    if inst.mnemonic.startswith("v_lshrrev_b32"):
+        return inst.operands[1] == "1"
+    return inst.mnemonic == "s_lshr_b32" and inst.operands[2] == "1"
 
 
 def _makers(code: KernelCode, pc: int, operand: str) -> set[int]:

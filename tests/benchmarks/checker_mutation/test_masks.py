@@ -69,8 +69,14 @@ def test_a_loop_may_widen_exec() -> None:
     assert shrinks(kernel, start, end)
 
 
-def _upper(column: str, *, halved: str = "s_lshr_b32 s4, s4, 1", kernel: str = "d128") -> bool:
-    texts = (column, halved, "v_cmp_le_i32 vcc, s4, v1", "s_and_saveexec_b64 s[2:3], vcc")
+def _upper(
+    column: str,
+    *,
+    halved: str = "s_lshr_b32 s4, s4, 1",
+    compared: str = "v_cmp_le_i32 vcc, s4, v1",
+    kernel: str = "d128",
+) -> bool:
+    texts = (column, halved, compared, "s_and_saveexec_b64 s[2:3], vcc")
     found = code([*texts, "v_mov_b32 v2, 0", "s_or_b64 exec, exec, s[2:3]"])
     (mutant,) = (m for m in mutants(found, False) if "saveexec" in m.what)
     return bool(decode_idioms.argument(f"attn_decode_bf16_{kernel}_q16", found, mutant))
@@ -84,3 +90,7 @@ def test_columns_of_the_upper_half() -> None:
     assert not _upper("v_add_u32 v1, 64, v0")
     assert not _upper("v_or_b32 v1, 64, v0", kernel="d256")
     assert not _upper("v_or_b32 v1, 64, v0", halved="s_lshr_b32 s4, s4, 0")
+    in_lanes = "v_lshrrev_b32 v4, 1, v4"
+    assert _upper("v_or_b32 v1, 64, v0", halved=in_lanes, compared="v_cmp_ge_i32 vcc, v1, v4")
+    assert not _upper("v_or_b32 v1, 64, v0", halved=in_lanes, compared="v_cmp_ge_i32 vcc, v4, v1")
+    assert not _upper("v_or_b32 v1, 64, v0", halved=in_lanes, compared="v_cmp_gt_i32 vcc, v1, v4")
