@@ -35,6 +35,7 @@ COUNTERS = "counters"  # of the workspace
 # Of a counter, as attn/epilogue.h has it: the run that counted last is above this bit.
 _GENERATION_BIT = 17
 _GENERATION, _OLDER = 2, 1  # the launch, and one before it that was aborted
+_WAVES = 4  # of a workgroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,9 +309,8 @@ def _contents(
         buffers += [Buffer(n, size, bytes(size), output=True) for n, size in sizes.items()]
     elif in_launch:  # what is there in the end depends on who arrives last
         buffers += [Buffer(r.name, r.nbytes) for r in plan.workspace.regions if r.name != COUNTERS]
-        left = (_OLDER << _GENERATION_BIT | 1 if case.stale else 0).to_bytes(8, "little")
-        nbytes = plan.workspace[COUNTERS].nbytes
-        buffers.append(Buffer(COUNTERS, nbytes, left * (nbytes // 8), contract="zero_at_end"))
+        words = _counters(case, plan).tobytes()
+        buffers.append(Buffer(COUNTERS, len(words), words, contract="zero_at_end"))
     else:  # rows of a part behind the last one are not written
         buffers += _regions(plan)
     if merges or in_launch or not plan.workspace.regions:
@@ -351,6 +351,16 @@ def _merged_tiles(case: AttentionCase, plan: PlannedAttention) -> bytes:
             found.append((start, rows, keys, q_base, kv_base, 2 * len(found), 0, 2))
         q_base, kv_base = q_base + rows, kv_base + keys
     return np.array(found, np.int32).tobytes().ljust(plan.workspace[MERGES].nbytes, b"\0")
+
+
+def _counters(case: AttentionCase, plan: PlannedAttention) -> NDArray[np.uint64]:
+    """One for each part and wave, of which those of a tile's first part count: 0 or stale."""
+    parts = dict(plan.launches[0].args)["parts"]
+    assert isinstance(parts, int)
+    words = np.zeros(plan.workspace[COUNTERS].nbytes // 8, np.uint64)
+    if case.stale:
+        words.reshape(-1, parts, _WAVES)[:, 0] = _OLDER << _GENERATION_BIT | 1
+    return words
 
 
 def _parts(
