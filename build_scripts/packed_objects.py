@@ -1,11 +1,13 @@
 """Code objects as a wheel has them: compressed, which takes 1.7 MB off it.
 
-`amdattn.device.manifest` reads both. What is inside is still what the manifest has the sha256 of.
+`amdattn.device.manifest` reads both. What is inside is still what the manifest has the sha256 of. A
+Python that was built without LZMA can neither compress nor read them: its wheels have them as they
+are.
 """
 
 from __future__ import annotations
 
-import lzma
+import importlib.util
 import shutil
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from amdattn.paths import PACKED_SUFFIX
 
 def packed(image: bytes, preset: int = 6) -> bytes:
     """A code object, compressed; at a lesser preset in less time, to some more bytes."""
+    import lzma
+
     # Instructions are words of 4 bytes; no object is longer than the dictionary.
     words = {"lc": 0, "lp": 2, "pb": 2, "dict_size": 1 << 18}
     return lzma.compress(image, filters=[{"id": lzma.FILTER_LZMA2, "preset": preset, **words}])
@@ -32,7 +36,7 @@ def copy_packed(source: Path, target: Path) -> None:
             continue
         copy = target / file.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        if is_packed(file):
+        if is_packed(file) and importlib.util.find_spec("_lzma"):
             name = copy.name + PACKED_SUFFIX
             copy.with_name(name).write_bytes(packed(file.read_bytes()))
         else:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from amdattn.arrays.buffers import DeviceArray, View, allocate, host_empty
+from amdattn.arrays.buffers import DeviceArray, View, allocate, host_empty, upload
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.device.runtime import Runtime
 from amdattn.dtypes import as_dtype
@@ -134,12 +134,9 @@ def stage(
 
 
 def uploaded(view: View, device: Runtime, stream: int) -> DeviceArray:
-    """A device array without gaps that has the elements of a host view."""
+    """A device array without gaps that has the elements of a host view, for a stream's work."""
     assert view.array is not None
-    host = view.array.copy(order="C")
-    made = allocate(view.shape, compact_strides(view.shape), view.dtype, stream, device)
-    device.upload(made.address, host.ctypes.data, host.nbytes, stream)
-    device.synchronize(stream)  # the copy may still be reading
+    made = upload(view.array.copy(order="C"), device)
     made.stream = stream
     return made
 

@@ -124,3 +124,13 @@ def test_code_objects_of_the_wheel_are_those_of_the_manifest(
     file.unlink()
     with pytest.raises(CorruptKernel, match="there is neither"):
         row.read_code_object()
+
+
+def test_a_python_without_lzma_packs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "some").mkdir()
+    (tmp_path / "some" / "kernel.hsaco").write_bytes(b"image")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    copy_packed(tmp_path / "some", tmp_path / "wheel")
+    assert (tmp_path / "wheel" / "kernel.hsaco").read_bytes() == b"image"
