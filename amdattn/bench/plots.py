@@ -122,10 +122,7 @@ def _stalls(records: Sequence[Record]) -> Any:
     left = [0.0] * len(records)
     colours = (_ISSUE, *_COLOURS, _LAST_STALL)
     for reason, colour in zip(("issue", *STALLS), colours, strict=True):
-        shares = [
-            max(1 - sum(r.stalls.values()), 0.0) if reason == "issue" else r.stalls[reason]
-            for r in records
-        ]
+        shares = [r.issue if reason == "issue" else r.stalls[reason] for r in records]
         axes.barh(rows, shares, left=left, color=colour, label=reason, height=0.6)
         left = [a + b for a, b in zip(left, shares, strict=True)]
     axes.set_yticks(rows, [f"{r.shape}, {r.label}" for r in records], fontsize=8)

@@ -120,6 +120,11 @@ class Record:
         times = self.times
         return times.estimated_us is not None and (times.at_sustained_us or 0.0) < SHORT_US
 
+    @property
+    def issue(self) -> float:
+        """Share of the waves' lifetime in which they issue: what the stalls leave of it."""
+        return max(1 - sum(self.stalls.values()), 0.0)
+
     def us(self, estimated: bool) -> float | None:
         """The time to compare by: measured, or modelled at the estimated or the sustained clock."""
         if self.origin == MEASURED:

@@ -83,6 +83,15 @@ def _hbm_bytes(record: Record) -> float | None:
     return None if read is None else read + record.bytes.get("hbm_write", 0)
 
 
+def _have_flops(records: Sequence[Record]) -> bool:
+    """Whether there is anything to state TFLOP/s of: nothing is known of most code objects."""
+    return any(record.flops for record in records)
+
+
+def _gigabytes_per_second(count: float | None, us: float | None) -> str:
+    return _DASH if count is None or not us else f"{count / us / 1000:,.0f}"
+
+
 def stall_text(record: Record, most: int = 2) -> str:
     """The greatest reasons why waves did not issue."""
     ordered = sorted(record.stalls.items(), key=lambda item: -item[1])[:most]
@@ -95,14 +104,15 @@ def conditions(records: Sequence[Record]) -> list[str]:
     lines = []
     if modelled:
         clocks = modelled[0].clocks
+        rates = "TFLOP/s" if _have_flops(records) else "GB/s"
         lines.append("modelled, not measured: cycles as time at the clock that an estimate of the")
         lines.append(f"energy gives (est.), and at a constant {clocks['sustained_ghz']:g} GHz;")
         lines.append(
-            "TFLOP/s and ratios are of the first, as launches are short"
+            f"{rates} and ratios are of the first, as launches are short"
             if estimate_leads(modelled)
-            else "TFLOP/s and ratios are of the first where all launches of a shape are short"
+            else f"{rates} and ratios are of the first where all launches of a shape are short"
             if any(r.short for r in modelled)
-            else "TFLOP/s and ratios are of the second"
+            else f"{rates} and ratios are of the second"
         )
         if all(r.exclusive for r in modelled):
             lines.append("transcendentals wait for the matrix unit: one of two readings")
@@ -201,10 +211,14 @@ def _print_few_columns(console: Console, records: Sequence[Record], unit: str) -
     measured = any(r.origin == MEASURED for r in records)
     ghz = next((r.clocks["sustained_ghz"] for r in records if "sustained_ghz" in r.clocks), 0.0)
     constant = f"{unit} {ghz:g} GHz"
-    columns = ["kernel", "mode"]
+    columns = ["kernel"] + ["mode"] * any(r.round_mode for r in records)
+    left = len(columns)
     columns += [f"measured {unit}"] if measured else [f"{unit} est.", constant]
-    columns += ["TFLOP/s"]
-    columns += ["10..90 %"] if measured else ["MFMA/CU", "MFMA/all"]
+    if _have_flops(records):
+        columns += ["TFLOP/s"] + ["MFMA/CU", "MFMA/all"] * (not measured)
+    elif not measured:
+        columns += ["HBM GB/s", "MFMA/CU", "VALU", "LDS"]
+    columns += ["10..90 %"] * measured
     ratios, leading = relative_speeds(records), leading_us(records)
     if len(ratios) > len({(r.shape, r.exclusive) for r in records}):
         columns.append("vs first")
@@ -223,15 +237,16 @@ def _print_few_columns(console: Console, records: Sequence[Record], unit: str) -
             tflops = record.tflops(leading[i])
             if tflops is not None:
                 cells["TFLOP/s"] = f"{tflops:.0f}" if tflops >= _WHOLE else f"{tflops:.2g}"
+            cells["HBM GB/s"] = _gigabytes_per_second(_hbm_bytes(record), leading[i])
             cells["10..90 %"] = _spread(record, unit)
             cells |= _uses(record)
             cells["vs first"] = f"{ratios[i]:.2f}x" if i in ratios else _DASH
         else:
-            cells[columns[2]] = "refused"
+            cells[columns[left]] = "refused"
         style = "dim" if record.refused else "bold" if record in best else ""
         reading = ", transcendentals exclusive" * record.exclusive
         groups.setdefault(record.shape + reading, []).append(Line(cells, style))
-    print_groups(console, columns, groups, left=2)
+    print_groups(console, columns, groups, left=left)
 
 
 def _print_all_columns(console: Console, records: Sequence[Record], unit: str) -> None:
@@ -270,11 +285,15 @@ def _spread(record: Record, unit: str) -> str:
 def print_details(console: Console, record: Record) -> None:
     """Stalls, bytes by level, and the instructions that waves wait for, of one record."""
     stalls = Table("stall", "share of wave lifetime", title="stalls (modelled)")
-    for reason, share in sorted(record.stalls.items(), key=lambda item: -item[1]):
+    shares = {"issue, no stall": record.issue} | record.stalls
+    for reason, share in sorted(shares.items(), key=lambda item: -item[1]):
         stalls.add_row(reason, f"{share:.1%}")
-    level = Table("level", "bytes", title="bytes by level (modelled)")
+    stalls.add_section()
+    stalls.add_row("all", f"{sum(shares.values()):.1%}")
+    us = leading_us([record])[0]
+    level = Table("level", "bytes", "GB/s", title="bytes by level (modelled)")
     for name, count in record.bytes.items():
-        level.add_row(name, f"{count:,.0f}")
+        level.add_row(name, f"{count:,.0f}", _gigabytes_per_second(count, us))
     sites = Table("offset", "instruction", "issued", "waits", "for", title="waits (modelled)")
     for site in record.hottest:
         sites.add_row(
@@ -310,6 +329,19 @@ def print_details(console: Console, record: Record) -> None:
         tables = [launches, *tables]
     for table in tables:
         console.print(table)
+    console.print(matrix_use(record), highlight=False, soft_wrap=True)
+
+
+def matrix_use(record: Record) -> str:
+    """How the use of a CU's matrix units becomes that of the device's."""
+    of_cu, of_device = record.use["mfma"], record.use["mfma_device"]
+    if of_cu == 0:
+        return "No matrix instruction is issued."
+    return (
+        f"Matrix units (modelled): MFMA/CU, {of_cu:.1%} of the cycles from the launch's start to its "
+        f"end on the CUs that got a workgroup, times {of_device / of_cu:.1%} of the device's CUs, "
+        f"which these are, is MFMA/all, {of_device:.1%}."
+    )
 
 
 def fastest(records: Sequence[Record]) -> list[Record]:

@@ -16,6 +16,7 @@ from amdattn.cli.bench_output import (
     BenchCommand,
     ClockMhz,
     Csv,
+    Details,
     DynamicLds,
     Grid,
     KernelName,
@@ -118,9 +119,7 @@ def attention(
     wide: Wide = False,
     plot: Plot = None,
     trace: Trace = None,
-    details: Annotated[
-        bool, typer.Option("--details", help="Stalls, bytes and the longest waits of each row.")
-    ] = False,
+    details: Details = False,
 ) -> None:
     """Attention forward in bfloat16, by our kernels, and code objects of your own beside them.
 

@@ -12,6 +12,7 @@ from amdattn.cli.bench_output import (
     Args,
     ClockMhz,
     Csv,
+    Details,
     DynamicLds,
     Grid,
     KernelName,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from amdattn.bench.run import Outcome
 
 _M, _N, _K = 16, 2560, 7168
-_OF_PRODUCTS = ("dtype", "out_dtype", "bias", "activation", "split_k", "deterministic")
 
 
 def gemm(
@@ -61,8 +61,8 @@ def gemm(
     peer: Annotated[
         list[str] | None,
         typer.Option(
-            help="object=FILE: a code object beside ours, with --grid and --args; without any of "
-            "m, n and k alone. Repeatable."
+            help="object=FILE: a code object of the same product beside ours, with --grid and "
+            "--args. Repeatable. `amdattn bench object FILE` runs one alone."
         ),
     ] = None,
     kernel: KernelName = None,
@@ -79,6 +79,7 @@ def gemm(
     wide: Wide = False,
     plot: Plot = None,
     trace: Trace = None,
+    details: Details = False,
 ) -> None:
     """Products with few rows by gemm_nt, and code objects of your own beside it.
 
@@ -112,9 +113,6 @@ def gemm(
         )
         for rows in m or [_M]
     ]
-    if subjects and m is None and n is None and k is None:
-        refuse_given(context, _OF_PRODUCTS, "needs --m, --n and --k beside --peer")
-        products = []
     if subjects and len(products) > 1:
         raise ValueError(f"--m is given {len(products)} times, but --peer object=FILE is of one")
     for product in products:
@@ -143,4 +141,5 @@ def gemm(
                     progress.advance(task)
     if len(products) == 1:
         outcomes = [products[0].compared(outcome) for outcome in outcomes]
-    show("matrix products", outcomes, output, time.perf_counter() - start, unit="us")
+    seconds = time.perf_counter() - start
+    show("matrix products", outcomes, output, seconds, details=details, unit="us")

@@ -66,6 +66,9 @@ Plot = Annotated[
         help="roofline, timeline, stalls or sweep, and a .png or .svg file. Repeatable.",
     ),
 ]
+Details = Annotated[
+    bool, typer.Option("--details", help="Stalls, bytes and the longest waits of each row.")
+]
 Trace = Annotated[
     Path | None, typer.Option(help="Events of CU 0 of the last kernel, for ui.perfetto.dev.")
 ]
@@ -206,7 +209,7 @@ def show(
     output: Output,
     seconds: float,
     *,
-    details: bool = False,
+    details: bool,
     unit: str = "ms",
 ) -> None:
     """Write the files that were asked for, and print."""

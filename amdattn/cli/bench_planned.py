@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from amdattn.cli.bench_output import (
     ClockMhz,
     Csv,
+    Details,
     Markdown,
     Output,
     Plot,
@@ -36,6 +37,7 @@ def bench(
     wide: Wide = False,
     plot: Plot = None,
     trace: Trace = None,
+    details: Details = False,
 ) -> None:
     """Model or measure one problem."""
     from amdattn.bench.planned import Planned, run_planned
@@ -52,4 +54,5 @@ def bench(
                 outcomes.append(
                     run_planned(planned, clock_mhz=clock_mhz, trace_events=output.trace_events)
                 )
-    show(operation.name, outcomes, output, time.perf_counter() - start, unit="us")
+    seconds = time.perf_counter() - start
+    show(operation.name, outcomes, output, seconds, details=details, unit="us")

@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -212,14 +213,57 @@ def test_symbols_in_pictures() -> None:
 
 
 def test_peer_object(run: Command, code_object: Path) -> None:
-    peer = ("--peer", f"object={code_object}", *OBJECT_ARGS)
-    status, out, errors = run("bench", "gemm", *peer, "--json")
+    facts = run.json("--peer", f"object={code_object}", *OBJECT_ARGS)
+    assert [row["peer"] for row in facts["records"]] == ["amdattn", "object=reduce.hsaco"]
+
+
+def test_objects(run: Command, code_object: Path, tmp_path: Path) -> None:
+    """Kernels of one's own alone: no product's or attention's figures, and always the details."""
+    other = tmp_path / "other.hsaco"
+    other.write_bytes(code_object.read_bytes())
+    status, out, errors = run("bench", "object", code_object, other, *OBJECT_ARGS, "--json")
     assert status == 0, errors
-    (row,) = json.loads(out)["records"]
-    assert row["operation"] == "gemm" and row["kernel"] == "lds_reduce" and row["cycles"] > 0
-    assert row["peer"] == "object=reduce.hsaco" and row["workgroups"] == 4
-    facts = run.json(*peer)
-    assert [record["peer"] for record in facts["records"]] == ["amdattn", row["peer"]]
+    rows = json.loads(out)["records"]
+    assert [row["peer"] for row in rows] == ["object=reduce.hsaco", "object=other.hsaco"]
+    for row in rows:
+        assert row["operation"] == "object" and row["kernel"] == "lds_reduce" and row["cycles"] > 0
+        assert row["workgroups"] == 4 and not row["flops"]
+    status, out, errors = run("bench", "object", code_object, *OBJECT_ARGS)
+    assert status == 0 and "HBM GB/s" in out and "TFLOP/s" not in out, errors
+    check_details(out)
+    assert "No matrix instruction is issued." in out
+    status, _, errors = run("bench", "object", code_object, "--workgroup", 256)
+    assert status == 2 and "--grid" in errors
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        ("gemm", "-m", 4, "-n", 64, "-k", 64),
+        ("rms_norm", "--rows", 2, "--columns", 64),
+        ("decode", "-hq", 2, "-skv", 64),
+    ],
+    ids=lambda problem: problem[0],
+)
+def test_details(run: Command, problem: tuple[object, ...]) -> None:
+    assert "share of wave lifetime" not in run("bench", *problem)[1]
+    status, out, errors = run("bench", *problem, "--details")
+    assert status == 0, errors
+    check_details(out)
+
+
+def check_details(text: str) -> None:
+    """The table of stalls adds up, bytes have rates, and both shares of the matrix units are one."""
+    (lines,) = re.findall(r"stalls \(modelled\)(.*?)└", text, re.S)
+    shares = {row[0]: float(row[1]) for row in re.findall(r"│ ([\w, ]+?) +│ ([\d.]+)%", lines)}
+    assert shares.pop("all") == pytest.approx(100)
+    assert sum(shares.values()) == pytest.approx(100, abs=0.05 * len(shares))
+    assert set(shares) == {"issue, no stall", *STALLS}
+    assert re.search(r"│ hbm +│ [\d,]+ +│ [\d,]+ +│", text)
+    found = re.search(r"MFMA/CU, ([\d.]+)% of the cycles .* times ([\d.]+)% .* ([\d.]+)%", text)
+    if found:
+        of_cu, of_device, product = map(float, found.groups())
+        assert product == pytest.approx(of_cu * of_device / 100, abs=0.1)
 
 
 def test_gemm(run: Command, code_object: Path) -> None:
@@ -244,12 +288,8 @@ def test_gemm(run: Command, code_object: Path) -> None:
     status, out, errors = run("bench", "gemm", "-m", 4, "-n", 64, "-k", 64, *peer)
     assert status == 0 and "us est." in out and "vs first" in out, errors
     assert "m4 n64 k64" in out and "object=reduce.hsaco" in out
-    for line, message in (
-        (("-m", 4, "-m", 8), "--m is given 2 times, but --peer object=FILE is of one"),
-        (("--bias",), "--bias needs --m, --n and --k beside --peer"),
-    ):
-        status, _, errors = run("bench", "gemm", *line, *peer)
-        assert status == 2 and message in errors
+    status, _, errors = run("bench", "gemm", "-m", 4, "-m", 8, *peer)
+    assert status == 2 and "--m is given 2 times, but --peer object=FILE is of one" in errors
 
 
 def test_gemm_measured(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,76 @@
+"""The bench command for code objects of one's own."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from amdattn.cli.bench_output import (
+    Args,
+    ClockMhz,
+    Csv,
+    DynamicLds,
+    KernelName,
+    Markdown,
+    Output,
+    Plot,
+    SimulatedWorkgroups,
+    Trace,
+    Trans,
+    Wide,
+    Workgroup,
+    objects,
+    readings,
+    run_object,
+    show,
+)
+from amdattn.cli.output import AsJson, spinner
+
+if TYPE_CHECKING:
+    from amdattn.bench.run import Outcome
+
+
+def bench_object(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Code objects, such as k.hsaco.")
+    ],
+    grid: Annotated[str, typer.Option(help="Workgroups: X, X,Y or X,Y,Z.")],
+    kernel: KernelName = None,
+    workgroup: Workgroup = None,
+    args: Args = "",
+    dynamic_lds: DynamicLds = 0,
+    simulated_workgroups: SimulatedWorkgroups = 0,
+    clock_mhz: ClockMhz = 0,
+    trans: Trans = "beside",
+    as_json: AsJson = False,
+    csv: Csv = None,
+    markdown: Markdown = False,
+    wide: Wide = False,
+    plot: Plot = None,
+    trace: Trace = None,
+) -> None:
+    """A kernel of your own: its time, bytes and stalls; of several files, all with the same grid.
+
+    Grid, workgroup and arguments are as `amdattn check FILE` takes them.
+    """
+    from amdattn.bench.kernels import Functions
+    from amdattn.bench.run import reading
+
+    output = Output(as_json, markdown, wide, csv, plot or [], trace)
+    subjects = objects(files, kernel, grid, workgroup, args, dynamic_lds)
+    functions = Functions()
+    start = time.perf_counter()
+    outcomes: list[Outcome] = []
+    for way in readings(trans):
+        for subject in subjects:
+            with spinner(subject.title, quiet=as_json), reading(way):
+                outcomes.append(
+                    run_object(
+                        subject, functions, "object", simulated_workgroups, clock_mhz, output
+                    )
+                )
+    seconds = time.perf_counter() - start
+    show("code objects", outcomes, output, seconds, details=True, unit="us")
