@@ -338,8 +338,8 @@ def matrix_use(record: Record) -> str:
     if of_cu == 0:
         return "No matrix instruction is issued."
     return (
-        f"Matrix units (modelled): MFMA/CU, {of_cu:.1%} of the cycles from the launch's start to its "
-        f"end on the CUs that got a workgroup, times {of_device / of_cu:.1%} of the device's CUs, "
+        f"Matrix units (modelled): MFMA/CU, {of_cu:.1%} of the cycles from the launch's start to "
+        f"its end on the CUs that got a workgroup, times {of_device / of_cu:.1%} of all CUs, "
         f"which these are, is MFMA/all, {of_device:.1%}."
     )
 

@@ -253,7 +253,7 @@ def test_details(run: Command, problem: tuple[object, ...]) -> None:
 
 
 def check_details(text: str) -> None:
-    """The table of stalls adds up, bytes have rates, and both shares of the matrix units are one."""
+    """Stalls add up, bytes have rates, and MFMA/all follows from MFMA/CU."""
     (lines,) = re.findall(r"stalls \(modelled\)(.*?)└", text, re.S)
     shares = {row[0]: float(row[1]) for row in re.findall(r"│ ([\w, ]+?) +│ ([\d.]+)%", lines)}
     assert shares.pop("all") == pytest.approx(100)
