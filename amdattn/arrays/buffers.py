@@ -83,7 +83,7 @@ class DeviceArray:
     Attributes
     ----------
     shape : tuple of int
-        Like `strides` and `address` it cannot be assigned: checks before a launch believe all three.
+        Like `strides` and `address` it cannot be assigned: a launch believes all three.
     strides : tuple of int
         In elements.
     address : int
