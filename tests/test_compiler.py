@@ -26,7 +26,6 @@ extern "C" __global__ void k(int* p) { *p = N; }
             "--help",
             "@k.hip",
             "-",
-            "@",
             "%s.hip",
             "$k.hip",
             "a b.hip",
