@@ -65,7 +65,7 @@ def library_path() -> Path:
     override = os.environ.get("AMDATTN_VDEV_LIBRARY")
     if not override:
         return _fitting_library().resolve()
-    if not Path(override).is_file():
+    if not os.path.isfile(override):
         raise BindingError(f"no library to load: AMDATTN_VDEV_LIBRARY={override} does not exist")
     return Path(override).resolve()
 
