@@ -18,6 +18,7 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
+from amdattn import native_libraries  # noqa: E402  (ROOT is not on the path before)
 from build_scripts import jax_handler, packed_objects, virtual_device  # noqa: E402  (ROOT is not on the path before)
 
 
@@ -35,6 +36,7 @@ class BuildPackage(build_py):
             len(os.sched_getaffinity(0)),
         )
         jax_handler.build(package / "_lib")
+        native_libraries.record(ROOT, package / "_lib")
         if not self.editable_mode:  # a checkout finds both beside the package
             packed_objects.copy_packed(ROOT / "hsaco", package / "hsaco")
             shutil.copytree(ROOT / "asm_src" / "args", package / "_args", dirs_exist_ok=True)

@@ -79,16 +79,21 @@ def build(
     includes : sequence of Path
         Folders of headers, beside the source's own.
     flags : sequence of str
-        Further options of clang.
+        Further options of clang, handed over as they are: what they make it read, write or load
+        is the caller's own affair.
 
     Raises
     ------
     CompileError
         ziglang is not installed, or the compiler reports an error.
     ValueError
-        `arch` is no name of a target.
+        `arch` is no name of a target, or a path has a line break, which no assembly can name.
     """
     source = source.resolve()
+    folders = [folder.resolve() for folder in includes]
+    for name, path in (("source", source), *(("includes", folder) for folder in folders)):
+        if {"\n", "\r"} & set(str(path)):
+            raise ValueError(f"{name} {str(path)!r} must have no line break in its path")
     if not re.fullmatch(r"gfx[0-9a-f]+", arch):
         raise ValueError(f"arch={arch!r} must be a target such as {DEFAULT_ARCH!r}")
     zig = _zig()
@@ -100,10 +105,11 @@ def build(
                 *(str(zig), "clang", *device_flags(arch), "-ffreestanding"),
                 *("-fhip-kernel-arg-name", "-gline-tables-only", "-Wall", "-Wextra"),
                 *(f"-D{define}" for define in defines),
-                *(f"-I{folder.resolve()}" for folder in includes),
+                *(f"-I{folder}" for folder in folders),
                 *("-isystem", str(INCLUDE), "-isystem", str(zig.parent / "lib" / "include")),
                 *flags,
-                *("-S", source.name, "-o", str(assembly)),
+                # By its whole path: "-o.hip" would be an option, "@k.hip" a file of arguments.
+                *("-S", str(source), "-o", str(assembly)),
             ],
             source.parent,
         )
@@ -118,7 +124,8 @@ def build(
             ],
             work,
         )
-        return Built(linked.read_bytes(), assembly.read_text(encoding="utf-8"), warnings)
+        text = assembly.read_text(encoding="utf-8", errors="replace")  # it names the source
+        return Built(linked.read_bytes(), text, warnings)
 
 
 def _zig() -> Path:
@@ -134,7 +141,9 @@ def _zig() -> Path:
 
 def _run(command: list[str], cwd: Path) -> str:
     """What it says on stderr; raises it if it fails."""
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, errors="replace", check=False
+    )
     if done.returncode != 0:
         raise CompileError(f"\n{done.stderr or done.stdout}".rstrip())
     return done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from amdattn import native_libraries
 from amdattn.errors import ManifestError
 
 # Behind the name of a code object that is compressed by LZMA, as wheels have them.
@@ -38,4 +39,4 @@ def args_dir() -> Path:
 
 def native_library_dir() -> Path:
     """Folder of the compiled libraries; it may not exist in a source checkout."""
-    return _PACKAGE / "_lib"
+    return native_libraries.find().folder

@@ -201,8 +201,12 @@ def _cache_dir() -> Path:
     override = os.environ.get("AMDATTN_TOOLCHAIN_DIR")
     if override:
         return Path(override)
-    user_cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(user_cache) / "amdattn" / "toolchains"
+    user_cache = os.environ.get("XDG_CACHE_HOME", "")
+    try:  # a relative path counts as none, by the XDG base directory specification
+        cache = Path(user_cache) if os.path.isabs(user_cache) else Path.home() / ".cache"
+    except RuntimeError as error:
+        raise ToolchainError(f"{error}: name a folder in AMDATTN_TOOLCHAIN_DIR") from None
+    return cache / "amdattn" / "toolchains"
 
 
 def _pip_install(requirement: str, target: Path) -> None:

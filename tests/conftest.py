@@ -5,6 +5,7 @@ import faulthandler
 import importlib
 import os
 import pkgutil
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -41,6 +42,10 @@ _stderr = os.dup(2)  # where it is seen while a test's output is captured
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell starts what runs in its background with SIGINT ignored, and children inherit that:
+    # nobody could interrupt what tests of interruption start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(tiers)
 
 

@@ -153,7 +153,7 @@ def of_arch(arch: str) -> Chip:
     ValueError
         There is none.
     """
-    found = next((chip for chip in CHIPS if chip.arch == arch), None)
+    found = _FIRST_OF.get(arch)
     if found is None:
         have = ", ".join(dict.fromkeys(chip.arch for chip in CHIPS))
         raise ValueError(f"arch={arch!r} must be one of {have}")
@@ -164,6 +164,9 @@ def of_arch(arch: str) -> Chip:
 # planners' constants were fitted to it.
 REFERENCE = CHIPS[0]
 
+_BY_NAME = {chip.name: chip for chip in CHIPS}
+_FIRST_OF = {chip.arch: chip for chip in reversed(CHIPS)}
+
 # Compute partition modes by how many partitions a chip is in, if not one for each XCD.
 _MODES = {1: "SPX", 2: "DPX", 3: "TPX", 4: "QPX"}
 
@@ -173,10 +176,15 @@ def by_id(chip_id: int) -> Chip | None:
     return next((chip for chip in CHIPS if chip_id in chip.ids), None)
 
 
+def named(name: str) -> Chip | None:
+    """The product of this name, exactly."""
+    return _BY_NAME.get(name)
+
+
 def by_name(name: str) -> Chip | None:
     """The product that a runtime calls so, e.g. "AMD Instinct MI300X VF"."""
     words = name.removeprefix(VENDOR).split()
-    return next((chip for chip in CHIPS if words and words[0] == chip.name), None)
+    return _BY_NAME.get(words[0]) if words else None
 
 
 def first_of(arch: str) -> Chip:
@@ -184,7 +192,7 @@ def first_of(arch: str) -> Chip:
 
     Of an architecture that is not, either, it is REFERENCE.
     """
-    return next((chip for chip in CHIPS if chip.arch == arch), REFERENCE)
+    return _FIRST_OF.get(arch, REFERENCE)
 
 
 def hbm_bytes_per_ns(chip: Chip, num_xcds: int) -> float:

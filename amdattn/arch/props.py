@@ -65,7 +65,7 @@ class DeviceProps:
 
     @property
     def _chip(self) -> chips.Chip | None:
-        return next((chip for chip in chips.CHIPS if chip.name == self.chip), None)
+        return chips.named(self.chip)
 
     @property
     def planned_as(self) -> chips.Chip:

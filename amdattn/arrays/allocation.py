@@ -27,35 +27,49 @@ class Memory:
         Its owner forbids that it is written.
     """
 
-    __slots__ = ("__weakref__", "device", "owner", "read_only", "stream", "streams", "uses")
+    __slots__ = ("__weakref__", "_device", "_read_only", "owner", "stream", "streams", "uses")
 
-    def __init__(self, device: Runtime, owner: object = None) -> None:
-        self.device = device
+    def __init__(self, device: Runtime, owner: object = None, read_only: bool = False) -> None:
+        self._device = device
         self.owner = owner
-        self.read_only = False
+        self._read_only = read_only
         self.stream: int | None = None
         self.streams: set[int] = set()
         self.uses: dict[int, Any] | None = None
+
+    @property
+    def device(self) -> Runtime:
+        """What it is memory of."""
+        return self._device
+
+    @property
+    def read_only(self) -> bool:
+        """Whether its owner forbids that it is written."""
+        return self._read_only
 
 
 class Allocation(Memory):
     """Memory of this package, given back when the last array on it is collected."""
 
-    __slots__ = ("_block", "_pool", "address")
+    __slots__ = ("_block", "_pool")
 
     def __init__(self, nbytes: int, stream: int, device: Runtime) -> None:
-        self.device = device
+        self._device = device
         self._pool = memory.pool(device)
         block = self._block = self._pool.take(nbytes, stream)
         self.owner = self.uses = None
-        self.read_only = False
-        self.address = block.address
+        self._read_only = False
         self.stream = stream if block.is_used_again else None
         self.streams = block.streams
+
+    @property
+    def address(self) -> int:
+        """Of its first byte."""
+        return self._block.address
 
     def __del__(self) -> None:
         if hasattr(self, "_block") and not sys.is_finalizing():
             try:
                 self._pool.give(self._block)
             except KeyboardInterrupt:  # hipFree waits for the device
-                self.device.interrupt_again()
+                self._device.interrupt_again()

@@ -83,6 +83,7 @@ class DeviceArray:
     Attributes
     ----------
     shape : tuple of int
+        Like `strides` and `address` it cannot be assigned: a launch believes all three.
     strides : tuple of int
         In elements.
     address : int
@@ -94,7 +95,7 @@ class DeviceArray:
         so with `record_stream`.
     """
 
-    __slots__ = ("_dtype", "_memory", "_view", "address", "shape", "strides")
+    __slots__ = ("_address", "_dtype", "_memory", "_shape", "_strides", "_view")
 
     def __init__(
         self,
@@ -104,12 +105,27 @@ class DeviceArray:
         dtype: DType,
         memory: Memory,
     ) -> None:
-        self.address = address
-        self.shape = shape
-        self.strides = strides
+        self._address = address
+        self._shape = shape
+        self._strides = strides
         self._dtype = dtype
         self._memory = memory
         self._view: View | None = None
+
+    @property
+    def address(self) -> int:
+        """Device address of the first element."""
+        return self._address
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+        return self._shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements from one index of an axis to the next."""
+        return self._strides
 
     @property
     def stream(self) -> int | None:
@@ -195,9 +211,9 @@ class DeviceArray:
         """The array's memory as a View."""
         if self._view is None:
             self._view = View(
-                self.address,
-                self.shape,
-                self.strides,
+                self._address,
+                self._shape,
+                self._strides,
                 self._dtype,
                 self._memory.read_only,
                 self._memory,

@@ -122,9 +122,8 @@ def _check_is_rocm(device: object) -> None:
 def _on_view(source: View) -> DeviceArray:
     memory = source.owner
     if not isinstance(memory, Memory):
-        memory = Memory(runtime.get(source.ordinal), source.owner)
+        memory = Memory(runtime.get(source.ordinal), source.owner, source.read_only)
         memory.stream = 0  # its producer made it ready on the default stream only
-        memory.read_only = source.read_only
     return DeviceArray(source.address, source.shape, source.strides, source.dtype, memory)
 
 

@@ -94,7 +94,7 @@ def gemm(
     path = table or gemm_table.default_path()
     if not dry_run:
         if table is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(path.parent)
         check_outputs([("--table", path)])
         gemm_table.load(path)  # what is no table is an error before anything is timed
     problems = [
@@ -130,6 +130,17 @@ def gemm(
     for one in found:
         _show(one, rows)
     stdout.print("nothing stored" if dry_run else f"stored in {path}", highlight=False)
+
+
+def _make_folder(folder: Path) -> None:
+    """Of the user's own table."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            f"the folder {folder} of the user's table cannot be made ({error.strerror}): name a "
+            "file with --table or in AMDATTN_GEMM_TABLE"
+        ) from None
 
 
 def _counts(splits: str) -> list[int]:

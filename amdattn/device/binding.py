@@ -84,7 +84,7 @@ def choose(request: str, hip_python_default: str) -> Choice:
         library = str(virtual_library.library_path())
         name = request.removeprefix(_VIRTUAL)
         plays = products.of_arch(name).name if name in ARCHITECTURES else name
-        return Choice("virtual", library, f"{request} was asked for", plays=plays)
+        return Choice("virtual", library, _and_note(f"{request} was asked for"), plays=plays)
     rejected: list[str] = []
     before = mapped_runtimes()
     for candidate in _candidates(hip_python_default):
@@ -100,8 +100,14 @@ def choose(request: str, hip_python_default: str) -> Choice:
         raise BindingError(f"{LIBRARY_VARIABLE}={named!r}: no GPU can be used: {rejected[0]}")
     if request == "gpu":
         raise BindingError("no GPU can be used: " + "; ".join(rejected))
-    why = "no HIP library here sees a GPU"
+    why = _and_note("no HIP library here sees a GPU")
     return Choice("virtual", str(virtual_library.library_path()), why, tuple(rejected))
+
+
+def _and_note(why: str) -> str:
+    """The same, and which library of the virtual device it is, if that is not evident."""
+    note = virtual_library.note()
+    return f"{why}; {note}" if note else why
 
 
 def _candidates(hip_python_default: str) -> list[str]:

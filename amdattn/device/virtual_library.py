@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from amdattn import paths
+from amdattn import native_libraries, paths
 from amdattn.device import x86_level
 from amdattn.errors import BindingError
 
+VARIABLE = "AMDATTN_VDEV_LIBRARY"
 MARKER = "amdattn_vdev_abi"  # exported by the virtual device's library and by no other
 ABI = 2
 # With the values that the library begins with.
@@ -62,11 +63,11 @@ def library_path() -> Path:
     BindingError
         The named file does not exist, or no library of this install fits this CPU.
     """
-    override = os.environ.get("AMDATTN_VDEV_LIBRARY")
+    override = os.environ.get(VARIABLE)
     if not override:
         return _fitting_library().resolve()
-    if not Path(override).is_file():
-        raise BindingError(f"no library to load: AMDATTN_VDEV_LIBRARY={override} does not exist")
+    if not os.path.isfile(override):
+        raise BindingError(f"no library to load: {VARIABLE}={override} does not exist")
     return Path(override).resolve()
 
 
@@ -87,21 +88,36 @@ def shipped_library(level: str) -> Path:
     return paths.native_library_dir() / x86_level.library_name(level)
 
 
+def note() -> str:
+    """Why the library is not one of this package's own folder; "" if it is."""
+    if os.environ.get(VARIABLE):
+        return ""
+    found = native_libraries.find()
+    return found.note if found.is_installed else ""
+
+
 def _fitting_library() -> Path:
     try:
         runnable = x86_level.runnable_levels()
     except OSError as error:
         raise BindingError(f"which x86-64 levels this CPU runs is unknown: {error}") from None
+    folder = paths.native_library_dir()
+    libraries = {level: folder / x86_level.library_name(level) for level in x86_level.LEVELS}
+    built = [level for level, library in libraries.items() if library.is_file()]
     for level in reversed(runnable):
-        if shipped_library(level).is_file():
-            return shipped_library(level)
-    built = [level for level in x86_level.LEVELS if shipped_library(level).is_file()]
+        if level in built:
+            return libraries[level]
+    found = native_libraries.find()
+    if found.note and not built:
+        raise BindingError(
+            f"{found.note}. {native_libraries.remedy(found)}, or name a library in {VARIABLE}"
+        )
     raise BindingError(
         f"no library of the virtual device fits this CPU: it runs x86-64 levels "
-        f"{_listed(runnable)}, and {paths.native_library_dir()} has {_listed(built)}. An install "
+        f"{_listed(runnable)}, and {folder} has {_listed(built)}. An install "
         "from source builds the one of the CPU that it is made on: install again on this machine "
         "with `pip install --force-reinstall --no-cache-dir`, set AMDATTN_LEVELS=all where the "
-        "wheel is built, or name a library in AMDATTN_VDEV_LIBRARY"
+        f"wheel is built, or name a library in {VARIABLE}"
     )
 
 

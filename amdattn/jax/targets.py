@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from amdattn import paths
+from amdattn import native_libraries, paths
 from amdattn.device import binding, manifest, runtime
 from amdattn.device.manifest import KernelSpec
 from amdattn.device.runtime import Runtime
@@ -80,7 +80,11 @@ def library() -> ctypes.CDLL:
     try:
         loaded = ctypes.CDLL(str(path))
     except OSError as error:
-        raise BindingError(f"{path} cannot be loaded ({error}); install amdattn again") from None
+        found = native_libraries.find()
+        what = "install amdattn again"
+        if found.note and not found.is_installed:
+            what = f"{found.note}. {native_libraries.remedy(found)}"
+        raise BindingError(f"{path} cannot be loaded ({error}); {what}") from None
     loaded.amdattn_xla_set_resolver(_resolver)
     for platform in PLATFORMS:
         for name in registry.names():

@@ -15,16 +15,13 @@ def workgroups_per_cu(kernel: KernelSpec, props: DeviceProps) -> tuple[int, str]
     # CDNA3 and CDNA4 allocate VGPRs and AGPRs of a wave from one file; `vgpr` counts both.
     registers = -(-kernel.vgpr // arch.vgpr_granule) * arch.vgpr_granule
     waves_per_simd = min(arch.waves_per_simd, arch.vgprs_per_simd // max(registers, 1))
-    limits = {
-        f"registers ({registers} per lane, AGPRs among them)": waves_per_simd
-        * arch.simds_per_cu
-        // num_waves
-    }
-    if kernel.lds_bytes:
-        limits[f"LDS ({kernel.lds_bytes} of {props.lds_bytes} bytes)"] = (
-            props.lds_bytes // kernel.lds_bytes
-        )
-    limit = min(limits, key=lambda name: limits[name])
-    if limits[limit] < 1:
+    by_registers = waves_per_simd * arch.simds_per_cu // num_waves
+    by_lds = props.lds_bytes // kernel.lds_bytes if kernel.lds_bytes else by_registers
+    found = min(by_registers, by_lds)
+    if by_registers <= by_lds:
+        limit = f"registers ({registers} per lane, AGPRs among them)"
+    else:
+        limit = f"LDS ({kernel.lds_bytes} of {props.lds_bytes} bytes)"
+    if found < 1:
         raise ManifestError(f"kernel {kernel.name} cannot run on {props.name}: too many {limit}")
-    return limits[limit], limit
+    return found, limit

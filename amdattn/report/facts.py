@@ -50,9 +50,9 @@ def without_paths(text: str) -> str:
         str(Path(amdattn.__file__).resolve().parent.parent): "<amdattn>",
         str(Path(sys.prefix).resolve()): "<python>",
         sys.prefix: "<python>",
-        str(Path.cwd()): "<folder>",
-        str(Path.home()): "<home>",
-        tempfile.gettempdir(): "<tmp>",
+        **_place(os.getcwd, "<folder>"),
+        **_place(Path.home, "<home>"),
+        **_place(tempfile.gettempdir, "<tmp>"),
     }
     for place in sorted(places, key=len, reverse=True):
         if len(place) > 1:
@@ -64,6 +64,14 @@ def without_paths(text: str) -> str:
         return path if path.startswith(_PUBLIC) else f"<path>/{path.rsplit('/', 1)[1]}"
 
     return _PATH.sub(shortened, text)
+
+
+def _place(ask: Callable[[], object], name: str) -> dict[str, str]:
+    """A folder that not every user and process has."""
+    try:
+        return {str(ask()): name}
+    except (OSError, RuntimeError):
+        return {}
 
 
 def host() -> dict[str, str]:

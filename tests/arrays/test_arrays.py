@@ -88,6 +88,25 @@ def test_bad_keys():
         x.transpose(0, 0)
 
 
+BELIEVED = ("address", "shape", "strides", "dtype", "device", "memory", "ndim", "size", "nbytes")
+
+
+@pytest.mark.parametrize("name", BELIEVED)
+def test_what_is_believed_of_an_array_cannot_be_assigned(name):
+    array = amdattn.asarray(counting((3, 4), "float32"))
+    for change in (lambda: setattr(array, name, (1 << 40,)), lambda: delattr(array, name)):
+        with pytest.raises(AttributeError):
+            change()
+    np.testing.assert_array_equal(array.numpy(), counting((3, 4), "float32"))
+
+
+@pytest.mark.parametrize("name", ["address", "device", "read_only"])
+def test_what_is_believed_of_memory_cannot_be_assigned(name):
+    memory = amdattn.empty((3, 4)).memory
+    with pytest.raises(AttributeError):
+        setattr(memory, name, getattr(memory, name))
+
+
 def test_memory_is_freed_once(monkeypatch):
     device = runtime.get()
     freed = []

@@ -71,3 +71,17 @@ def test_one_module_imports_ml_dtypes() -> None:
         if re.search(r"^ *(import|from) ml_dtypes", path.read_text(encoding="utf-8"), re.M)
     ]
     assert found == ["amdattn/dtypes.py"]
+
+
+def test_tests_that_a_shell_started_in_its_background() -> None:
+    """Such a process ignores SIGINT, and so would every child that tests interrupt."""
+    test = f"{__file__}::test_imports_of_the_command[rich]"
+    done = subprocess.run(
+        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-m", "pytest", "-n0", test],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stdout

@@ -9,7 +9,9 @@ the errors).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
 from amdattn.device.manifest import KernelSpec
@@ -33,6 +35,8 @@ _ALONE = 0.14
 # fragment; or added in memory, where only the sum is read.
 _SPLIT_CLK, _PART_CLK = 2360, 11
 _ADD_CLK, _ADDED_CLK = 1810, 6.2
+# A sum of what is in the estimate is not above it by rounding, either.
+_SURELY = 1 - 1e-9
 # The kernels that load element by element, in comparison.
 _ELEMENT_FACTOR = 3.6
 
@@ -68,81 +72,120 @@ def floor_us(problem: GemmProblem, props: DeviceProps) -> float:
     return max(problem.nbytes / props.hbm_bytes_per_ns, launch_ns) / 1000
 
 
+class Estimate(NamedTuple):
+    """Clocks of the slowest XCD, and what they are made of: see `Cost`."""
+
+    clk: float
+    memory_clk: float
+    loads_clk: float
+    split_clk: float
+
+
+class Estimator(NamedTuple):
+    """What a member costs, by parts and columns of a tile; a plan asks for some 50 of 200.
+
+    Attributes
+    ----------
+    at_least : callable
+        Clocks that the estimate is not below, nor that of any more parts, and quickly known.
+    estimate : callable
+    """
+
+    at_least: Callable[[int, int], float]
+    estimate: Callable[[int, int], Estimate]
+
+
 def cost(
     problem: GemmProblem, kernel: KernelSpec, splits: int, columns: int, props: DeviceProps
 ) -> Cost:
     """Estimate for a member of the family, a number of parts and columns of a tile."""
-    arch = props.architecture
-    rows_of_b = columns * (1 + problem.has_factors)
-    row_bytes = problem.k * _ELEMENT_BYTES
-    tiles_m = -(-problem.m // kernel.tile["m"])
-    tiles_of_xcd = -(-problem.n // (columns * props.num_xcds))
-    workgroups = tiles_of_xcd * tiles_m * splits
-    cus = props.num_cus // props.num_xcds
-    full, late = divmod(workgroups, cus)
-    of_cu = full + (late > 0)  # of the CU with most
-    at_once, _ = workgroups_per_cu(kernel, props)
+    return cost_of(estimator(problem, kernel, props).estimate(splits, columns), problem, props)
 
-    # Each XCD reads its rows of B, and all of A.
-    of_xcd = (min(tiles_of_xcd * rows_of_b, problem.b_rows) + problem.m) * row_bytes
-    hbm_bytes_per_clk = props.hbm_bytes_per_ns / props.num_xcds / props.peak_clock_ghz
-    memory = of_xcd / hbm_bytes_per_clk
+
+def cost_of(estimate: Estimate, problem: GemmProblem, props: DeviceProps) -> Cost:
+    """The same of an estimate that is there."""
+    return Cost(*estimate, floor_us(problem, props), props.peak_clock_ghz)
+
+
+def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> Estimator:
+    """What estimates of a problem on a device by one member have in common is worked out here."""
+    arch = props.architecture
+    m, n, row_bytes = problem.m, problem.n, problem.k * _ELEMENT_BYTES
+    operands_of_column, b_rows = 1 + problem.has_factors, problem.b_rows
+    num_xcds, cus = props.num_xcds, props.num_cus // props.num_xcds
+    tile_m, tile_n = kernel.tile["m"], kernel.tile["n"]
+    tiles_m = -(-m // tile_m)
+    at_once, _ = workgroups_per_cu(kernel, props)
+    hbm_bytes_per_clk = props.hbm_bytes_per_ns / num_xcds / props.peak_clock_ghz
 
     # Loads are of whole fragments; of rows that do not exist they bring nothing.
     waves = kernel.workgroup[0] // LANES_PER_WAVE
     tile: int = kernel.params["mfma"]
     step: int = kernel.params["step"]
-    load_latency = _LOAD_CLK + props.hbm_latency_clk
-    waves_k: int = kernel.params["waves_k"]
     depth: int = kernel.params["steps_in_flight"]
+    k_of_step = step * kernel.params["waves_k"]
     parts = step * tile * _ELEMENT_BYTES // _LOAD_BYTES  # loads of a step that make a fragment
-    fragments = kernel.tile["m"] * kernel.tile["n"] // tile**2
-    loads_of_step = parts * (kernel.tile["m"] + kernel.tile["n"]) // tile
-    steps = -(-problem.k // (step * splits * waves_k))
+    fragments = tile_m * tile_n // tile**2
+    loads_of_step = parts * (tile_m + tile_n) // tile
     under_way = waves * depth * loads_of_step
-
-    def waiting(count: int, resident: int) -> float:
-        """Clk in which the loads of so many workgroups of a CU come."""
-        limit = min(arch.vmem_queue, resident * under_way)
-        return count * waves * steps * loads_of_step * load_latency / limit
-
-    split = 0.0
-    if splits > 1:
-        at_all, each = (_SPLIT_CLK, _PART_CLK) if problem.deterministic else (_ADD_CLK, _ADDED_CLK)
-        split = at_all + each * splits * fragments
-    fixed: float = _START_CLK + _FRAGMENT_CLK * fragments + _EXCHANGE_CLK * (waves > 1)
-
-    asked = min(problem.m / tiles_m, kernel.tile["m"]) + rows_of_b
-    through_l1 = of_cu * asked * row_bytes / splits / arch.l1_bytes_per_clk
-    of_simd = max(of_cu * waves / arch.simds_per_cu, 1)
+    latency_of_step = waves * loads_of_step * (_LOAD_CLK + props.hbm_latency_clk)
+    rows_asked = min(m / tiles_m, tile_m)
     matrix_clk = _MATRIX_FLOPS * arch.simds_per_cu / arch.matrix_flops_per_clk
-    matrix = of_simd * steps * parts * fragments * matrix_clk
-    resident = min(of_cu, at_once)
-    # Of a CU with more workgroups than it holds, each one's own time, one after the other; the
-    # first start and the last end are counted below.
-    own = waiting(1, 1) + (fixed + split) * (of_cu > at_once)
-    in_turn = own * of_cu / at_once if of_cu > at_once else 0.0
-    # A wave that cannot issue its next load makes no matrix instructions meanwhile.
-    blocked = 1 - min(arch.vmem_queue / (resident * under_way), 1)
-    loads = max(waiting(of_cu, resident), through_l1, in_turn) + _BLOCKED_LOSS * blocked * matrix
-    alone = 0.0
-    if full and late:
-        # CUs with one more get more of HBM's bytes only if they ask for more. What is left of that
-        # one when the others are done, they load with HBM to themselves.
-        asking, of_others = (
-            min(arch.vmem_queue, min(count, at_once) * under_way) for count in (of_cu, full)
-        )
-        left = max(of_cu - full * asking / of_others, 0)
-        alone = left * max(own - late * memory / workgroups, 0)
-    stream = ((memory + _ALONE * alone) ** _OVERLAP + loads**_OVERLAP) ** (1 / _OVERLAP)
-    if kernel.accepts["k_multiple"] == 1:
-        stream *= _ELEMENT_FACTOR
-    fixed += _WAVE_CLK * waves * min(workgroups, cus * at_once)
+
+    fixed_of_one: float = _START_CLK + _FRAGMENT_CLK * fragments + _EXCHANGE_CLK * (waves > 1)
+    at_all, each = (_SPLIT_CLK, _PART_CLK) if problem.deterministic else (_ADD_CLK, _ADDED_CLK)
     # Results are in the L2 until the end, which lasts until HBM has them.
-    fixed += problem.m * problem.n * _ELEMENT_BYTES / props.num_xcds / hbm_bytes_per_clk
-    if splits > 1:
-        parts_there = splits if problem.deterministic else 1
-        sums = tiles_of_xcd * tiles_m * parts_there * kernel.tile["m"] * kernel.tile["n"] * 4
-        split += sums / arch.l2_write_bytes_per_clk
-    floor = floor_us(problem, props)
-    return Cost(fixed + stream + split, memory, loads, split, floor, props.peak_clock_ghz)
+    written = m * n * _ELEMENT_BYTES / num_xcds / hbm_bytes_per_clk
+    factor = _ELEMENT_FACTOR if kernel.accepts["k_multiple"] == 1 else 1
+    k, queue, simds_per_cu = problem.k, arch.vmem_queue, arch.simds_per_cu
+    l1_bytes_per_clk, tile_sums = arch.l1_bytes_per_clk, tile_m * tile_n * 4
+    l2_write_bytes_per_clk, deterministic = arch.l2_write_bytes_per_clk, problem.deterministic
+
+    def memory_clk(columns: int) -> float:
+        """Each XCD reads its rows of B, and all of A."""
+        rows = -(-n // (columns * num_xcds)) * columns * operands_of_column
+        return (min(rows, b_rows) + m) * row_bytes / hbm_bytes_per_clk
+
+    def at_least(splits: int, columns: int) -> float:
+        split = at_all + each * splits * fragments if splits > 1 else 0.0
+        return (fixed_of_one + written + memory_clk(columns) + split) * _SURELY
+
+    def estimate(splits: int, columns: int) -> Estimate:
+        memory = memory_clk(columns)
+        tiles = -(-n // (columns * num_xcds)) * tiles_m  # of an XCD
+        workgroups = tiles * splits
+        full, late = divmod(workgroups, cus)
+        of_cu = full + (late > 0)  # of the CU with most
+        resident = min(of_cu, at_once)
+        asking = min(queue, resident * under_way)  # loads of the CU
+
+        steps = -(-k // (k_of_step * splits))
+        latency = steps * latency_of_step  # of a workgroup's loads, one after the other
+        split = at_all + each * splits * fragments if splits > 1 else 0.0
+        asked = rows_asked + columns * operands_of_column
+        through_l1 = of_cu * asked * row_bytes / splits / l1_bytes_per_clk
+        of_simd = max(of_cu * waves / simds_per_cu, 1)
+        matrix = of_simd * steps * parts * fragments * matrix_clk
+        # Of a CU with more workgroups than it holds, each one's own time, one after the other; the
+        # first start and the last end are counted below.
+        own = latency / min(queue, under_way) + (fixed_of_one + split) * (of_cu > at_once)
+        in_turn = own * of_cu / at_once if of_cu > at_once else 0.0
+        # A wave that cannot issue its next load makes no matrix instructions meanwhile.
+        blocked = 1 - min(queue / (resident * under_way), 1)
+        loads = max(of_cu * latency / asking, through_l1, in_turn)
+        loads += _BLOCKED_LOSS * blocked * matrix
+        alone = 0.0
+        if full and late:
+            # CUs with one more get more of HBM's bytes only if they ask for more. What is left of
+            # that one when the others are done, they load with HBM to themselves.
+            of_others = min(queue, min(full, at_once) * under_way)
+            left = max(of_cu - full * asking / of_others, 0)
+            alone = left * max(own - late * memory / workgroups, 0)
+        stream = ((memory + _ALONE * alone) ** _OVERLAP + loads**_OVERLAP) ** (1 / _OVERLAP)
+        fixed = fixed_of_one + _WAVE_CLK * waves * min(workgroups, cus * at_once) + written
+        if splits > 1:
+            sums = tiles * (splits if deterministic else 1) * tile_sums
+            split += sums / l2_write_bytes_per_clk
+        return Estimate(fixed + stream * factor + split, memory, loads, split)
+
+    return Estimator(at_least, estimate)

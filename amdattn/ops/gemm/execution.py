@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
+from amdattn.arch.props import DeviceProps
 from amdattn.arrays.buffers import View
+from amdattn.device import manifest
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
+from amdattn.ops.gemm import planning
 from amdattn.ops.gemm.planning import GRID_XCDS
 from amdattn.ops.gemm.problem import ELEMENT_BYTES, MAX_REACH, GemmProblem
+from amdattn.ops.gemm.table import Tuned
 
 _LAYOUT = "m, n, k of the plan"
 
 
 class GemmPlan(RunnablePlan[GemmProblem]):
     """A plan that can be run. Made by `plan_gemm`; see `Plan` for what it holds."""
+
+    _tuned: Tuned | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "reasons":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        rows = manifest.kernels()
+        found = planning.plan_gemm(self.problem, self.props, rows, self._tuned).reasons
+        self.__dict__[name] = found
+        return found
 
     @property
     def kernel(self) -> KernelSpec:
@@ -93,6 +107,15 @@ class GemmPlan(RunnablePlan[GemmProblem]):
         views, handle = self.views_of({"a": a, "b": b, "bias": bias}, stream)
         (result,) = self.execute(a, views, (out,), "", handle, workspace)
         return result
+
+
+def planned(problem: GemmProblem, props: DeviceProps, tuned: Tuned | None) -> GemmPlan:
+    """As `planning.plan_gemm` plans, but the reasons are worked out when they are asked for."""
+    choice = planning.choose(problem, props, manifest.kernels(), tuned)
+    plan = GemmPlan.of(planning.unexplained(problem, props, choice))
+    del plan.__dict__["reasons"]
+    plan.__dict__["_tuned"] = tuned
+    return plan
 
 
 def misalignment(operand: Operand, kernel: KernelSpec) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from amdattn.arch.props import DeviceProps
@@ -12,7 +14,7 @@ from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan, Stride
 from amdattn.op.workspace import Init, Region, WorkspaceLayout
-from amdattn.ops.gemm.cost import Cost, cost
+from amdattn.ops.gemm.cost import Cost, cost, cost_of, estimator
 from amdattn.ops.gemm.problem import ELEMENT_BYTES, FACTORS, GemmProblem
 from amdattn.ops.gemm.table import Tuned
 
@@ -46,12 +48,6 @@ class Choice:
         """What tells it from the others."""
         return {"kernel": self.kernel.name, "columns": self.columns, "splits": self.splits}
 
-    def is_of(self, tuned: Tuned) -> bool:
-        """Whether it is the one that a table names."""
-        return (self.kernel.name, self.splits, self.columns) == (
-            *(tuned.kernel, tuned.splits, tuned.columns),
-        )
-
 
 def plan_gemm(
     problem: GemmProblem,
@@ -73,14 +69,54 @@ def plan_gemm(
     UnsupportedProblem, UnsupportedDeviceError
         No kernel in `rows` solves `problem` on `props`.
     """
-    found = choices(problem, props, rows)
-    found.require(props)
+    best, found = choose(problem, props, rows, tuned), choices(problem, props, rows)
+    return build(problem, props, best, found, "" if tuned is None else f"tuned: {tuned}")
+
+
+def choose(
+    problem: GemmProblem,
+    props: DeviceProps,
+    rows: Sequence[KernelSpec],
+    tuned: Tuned | None = None,
+) -> Choice:
+    """The choice of `plan_gemm`, which raises the same; most of the others are not estimated."""
+    taking = _taking(problem, candidates(rows, GEMM, props))
+    if not taking:
+        choices(problem, props, rows).require(props)
     if tuned is None:
-        return build(problem, props, least_estimated(found.items), found)
-    taken = next((choice for choice in found.items if choice.is_of(tuned)), None)
-    if taken is None:
-        raise ValueError(_no_such_choice(problem, tuned, found.items))
-    return build(problem, props, taken, found, f"tuned: {tuned}")
+        return _least_estimated(problem, props, taking)
+    for kernel, splits, columns in _ways(problem, taking):
+        if (kernel.name, splits, columns) == (tuned.kernel, tuned.splits, tuned.columns):
+            return Choice(kernel, splits, columns, cost(problem, kernel, splits, columns, props))
+    raise ValueError(_no_such_choice(problem, tuned, choices(problem, props, rows).items))
+
+
+def _least_estimated(
+    problem: GemmProblem, props: DeviceProps, taking: Sequence[KernelSpec]
+) -> Choice:
+    """`least_estimated` of all choices, without those that are certainly not near it.
+
+    Members are tried with few parts first: most products want few.
+    """
+    of_kernels = [
+        (kernel, estimator(problem, kernel, props), _splits(problem, kernel)) for kernel in taking
+    ]
+    found, least = [], math.inf
+    for is_split in (False, True):
+        for order, (kernel, of_kernel, all_splits) in enumerate(of_kernels):
+            for splits in all_splits:
+                if is_split != (splits > 1):
+                    continue
+                tried = _columns(problem, kernel, splits)
+                if is_split and of_kernel.at_least(splits, tried[0]) * _WORTH > least:
+                    break
+                for columns in tried:
+                    estimate = of_kernel.estimate(splits, columns)
+                    least = min(least, estimate.clk)
+                    found.append((order, splits, columns, estimate))
+    frugal = [way for way in found if way[3].clk * _WORTH <= least]
+    order, splits, columns, estimate = min(frugal, key=lambda way: (way[1], way[3].clk, way[0]))
+    return Choice(taking[order], splits, columns, cost_of(estimate, problem, props))
 
 
 def _no_such_choice(problem: GemmProblem, tuned: Tuned, choices: Sequence[Choice]) -> str:
@@ -105,13 +141,7 @@ def build(
     why: str = "",
 ) -> Plan[GemmProblem]:
     """The plan of a choice; `why` it was taken, if not for its estimated time."""
-    kernel, splits, columns = best.kernel, best.splits, best.columns
-    kernel.check_grid(GRID)
-    tiles_m, tiles_n = tiles(problem, kernel, columns)
-    grid = (GRID_XCDS * splits, tiles_m, -(-tiles_n // GRID_XCDS))
-    workspace = _workspace(problem, tiles_m * tiles_n, splits, kernel)
-    args = _arguments(problem, kernel, splits, columns, bool(workspace.regions))
-    fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
+    kernel = best.kernel
     per_cu, limit = workgroups_per_cu(kernel, props)
     reasons = {
         "why this kernel": why or _kernel_text(choices.items),
@@ -124,10 +154,22 @@ def build(
         "work": f"{problem.nbytes} bytes, {problem.flops:.4g} floating point operations",
         "time": best.cost.text(),
     }
+    return dataclasses.replace(unexplained(problem, props, best), reasons=tuple(reasons.items()))
+
+
+def unexplained(problem: GemmProblem, props: DeviceProps, best: Choice) -> Plan[GemmProblem]:
+    """The same without its reasons, for which all choices are estimated."""
+    kernel, splits, columns = best.kernel, best.splits, best.columns
+    kernel.check_grid(GRID)
+    tiles_m, tiles_n = tiles(problem, kernel, columns)
+    grid = (GRID_XCDS * splits, tiles_m, -(-tiles_n // GRID_XCDS))
+    workspace = _workspace(problem, tiles_m * tiles_n, splits, kernel)
+    args = _arguments(problem, kernel, splits, columns, bool(workspace.regions))
+    fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
     writes = frozenset({"out", *(region.name for region in workspace.regions)})
     added = frozenset(one.name for one in workspace.regions if one.init == "zero_at_rest")
     launch = Launch(kernel, grid, fields, writes, added)
-    return Plan(problem, props, (launch,), workspace, tuple(reasons.items()))
+    return Plan(problem, props, (launch,), workspace, ())
 
 
 def choices(
@@ -137,18 +179,36 @@ def choices(
 
     Those for aligned rows if there are, else those for any.
     """
-    found = [(row, mismatches(row, problem)) for row in candidates(rows, GEMM, props)]
-    taking = [row for row, wrong in found if not wrong]
-    widest = max((row.accepts["pointer_align_bytes"] for row in taking), default=0)
+    of_op = candidates(rows, GEMM, props)
+    found = [(row, mismatches(row, problem)) for row in of_op]
     rejected = sorted(((row, wrong) for row, wrong in found if wrong), key=lambda r: len(r[1]))
+    taking = _taking(problem, of_op)
+    estimators = {kernel: estimator(problem, kernel, props) for kernel in taking}
     items = tuple(
-        Choice(kernel, splits, columns, cost(problem, kernel, splits, columns, props))
-        for kernel in taking
-        if kernel.accepts["pointer_align_bytes"] == widest
-        for splits in _splits(problem, kernel)
-        for columns in _columns(problem, kernel, splits)
+        Choice(
+            *(kernel, splits, columns),
+            cost_of(estimators[kernel].estimate(splits, columns), problem, props),
+        )
+        for kernel, splits, columns in _ways(problem, taking)
     )
     return Choices(items, tuple(rejected), rows)
+
+
+def _taking(problem: GemmProblem, of_op: Sequence[KernelSpec]) -> list[KernelSpec]:
+    """Members that take a problem: of those the ones with the widest loads."""
+    taking = [row for row in of_op if row.dtype == problem.dtype and not mismatches(row, problem)]
+    widest = max((row.accepts["pointer_align_bytes"] for row in taking), default=0)
+    return [row for row in taking if row.accepts["pointer_align_bytes"] == widest]
+
+
+def _ways(
+    problem: GemmProblem, taking: Sequence[KernelSpec]
+) -> Iterator[tuple[KernelSpec, int, int]]:
+    """Kernel, parts and columns of every choice."""
+    for kernel in taking:
+        for splits in _splits(problem, kernel):
+            for columns in _columns(problem, kernel, splits):
+                yield kernel, splits, columns
 
 
 def least_estimated(choices: Sequence[Choice]) -> Choice:
@@ -192,12 +252,13 @@ def split_steps(problem: GemmProblem, kernel: KernelSpec, splits: int) -> int:
 
 def _splits(problem: GemmProblem, kernel: KernelSpec) -> list[int]:
     """Numbers of parts to try, each without an empty part."""
-    most = min(kernel.accepts["max_splits"], steps(problem, kernel))
+    all_steps = steps(problem, kernel)
+    most = min(kernel.accepts["max_splits"], all_steps)
     wanted = range(1, min(most, _MOST_SPLITS) + 1)
     if problem.split_k:
         wanted = range(min(problem.split_k, most), min(problem.split_k, most) + 1)
-    all_steps = steps(problem, kernel)
-    return sorted({-(-all_steps // split_steps(problem, kernel, splits)) for splits in wanted})
+    of_parts = {-(-all_steps // splits) for splits in wanted}
+    return sorted({-(-all_steps // steps_of_part) for steps_of_part in of_parts})
 
 
 def _workspace(

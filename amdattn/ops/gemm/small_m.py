@@ -17,7 +17,7 @@ from amdattn.op.mismatch import Support
 from amdattn.op.operands import check_placement, check_shape
 from amdattn.op.outputs import output_view
 from amdattn.op.stand_ins import a_few_columns
-from amdattn.ops.gemm import planning, table as gemm_table
+from amdattn.ops.gemm import execution, planning, table as gemm_table
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import ALIGN_BYTES, FACTORS, MAX_ALIGNED_STRIDE, GemmProblem
 
@@ -196,8 +196,7 @@ def _planned_for(ordinal: int, *facts: Any) -> GemmPlan:
 @functools.lru_cache(maxsize=1024)
 def planned(problem: GemmProblem, props: DeviceProps) -> GemmPlan:
     """The plan of a product on a device, by its tuned choice if there is one."""
-    tuned = gemm_table.lookup(problem, props)
-    return GemmPlan.of(planning.plan_gemm(problem, props, manifest.kernels(), tuned))
+    return execution.planned(problem, props, gemm_table.lookup(problem, props))
 
 
 def forget_plans() -> None:
@@ -231,7 +230,7 @@ def supports_gemm(m: int, n: int, k: int, *, device: DeviceProps | str, **option
     """Whether a kernel exists for a well-formed product; parameters as `plan_gemm`."""
     problem, props = GemmProblem(m, n, k, **options), as_device_props(device)
     try:
-        kernel = planning.plan_gemm(problem, props, manifest.kernels()).launches[0].kernel
+        kernel = planning.choose(problem, props, manifest.kernels()).kernel
     except (UnsupportedProblem, UnsupportedDeviceError) as error:
         return Support(False, str(error))
     return Support(True, f"kernel {kernel.name}")

@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import tempfile
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,12 +97,33 @@ def shipped_path() -> Path:
 
 
 def default_path() -> Path:
-    """$AMDATTN_GEMM_TABLE, or else amdattn/gemm.json in the user's configuration."""
+    """$AMDATTN_GEMM_TABLE, or else amdattn/gemm.json in the user's configuration.
+
+    Raises
+    ------
+    ValueError
+        The environment says of neither where it is: there is no home folder.
+    """
     override = os.environ.get(VARIABLE)
     if override:
         return Path(override)
-    config = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(config) if config else Path.home() / ".config") / "amdattn" / "gemm.json"
+    path = _of_user(os.environ.get("XDG_CONFIG_HOME"), os.environ.get("HOME"))
+    if path is None:
+        raise ValueError(
+            f"there is no folder for a table of tuned products: this user has no home folder; name "
+            f"a file in {VARIABLE}"
+        )
+    return path
+
+
+@functools.lru_cache(maxsize=4)
+def _of_user(config: str | None, _home: str | None) -> Path | None:
+    """By the XDG base directory specification, by which a relative path counts as none."""
+    try:
+        folder = Path(config) if config and os.path.isabs(config) else Path.home() / ".config"
+    except RuntimeError:  # no variable and no user database knows it
+        return None
+    return folder / "amdattn" / "gemm.json"
 
 
 def load(path: Path) -> Mapping[Key, Tuned]:
@@ -113,8 +135,8 @@ def load(path: Path) -> Mapping[Key, Tuned]:
         It is no such table.
     """
     try:
-        changed = path.stat().st_mtime_ns
-    except FileNotFoundError:
+        changed = os.stat(path).st_mtime_ns
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise _no_table(path, error) from None
@@ -203,17 +225,51 @@ def lookup(problem: GemmProblem, props: DeviceProps) -> Tuned | None:
     if problem.split_k or not problem.aligned:
         return None
     key = Key.of(problem, props)
-    return _users().get(key) or load(shipped_path()).get(key)
+    return _users().get(key) or _shipped().get(key)
 
 
 def _users() -> Mapping[Key, Tuned]:
     """The user's own. It need not be there, unless the environment says where it is."""
-    path, named = default_path(), os.environ.get(VARIABLE)
+    named = os.environ.get(VARIABLE)
     if not named:
-        return load(path)
-    if not path.exists():
+        return _found(_of_user(os.environ.get("XDG_CONFIG_HOME"), os.environ.get("HOME")))
+    path = Path(named)
+    if not os.path.exists(path):
         raise ValueError(f"{VARIABLE}={named!r} names no file; `amdattn tune gemm` writes one")
     try:
         return load(path)
     except ValueError as error:
         raise ValueError(f"{VARIABLE}={named!r}: {error}") from None
+
+
+def _found(path: Path | None) -> Mapping[Key, Tuned]:
+    """What the table of a user's configuration says, as far as it can be read.
+
+    A folder that cannot be reached says nothing. A file that is there and may not be read stops no
+    product, either, but is warned of: plans are other ones with it.
+    """
+    if path is None:
+        return {}
+    try:
+        os.stat(path)
+    except OSError:
+        return {}
+    if not os.access(path, os.R_OK):
+        warnings.warn(
+            f"{path} may not be read: products are planned without what was tuned for them; "
+            f"{VARIABLE} names another table",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return {}
+    return load(path)
+
+
+def _shipped() -> Mapping[Key, Tuned]:
+    """The shipped one, which does not change while the variable of its folder does not."""
+    return _of_override(os.environ.get(paths.KERNEL_DIR_VARIABLE))
+
+
+@functools.lru_cache(maxsize=4)
+def _of_override(_folder: str | None) -> Mapping[Key, Tuned]:
+    return load(shipped_path())

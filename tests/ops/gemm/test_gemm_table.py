@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -100,7 +101,8 @@ def test_the_shipped_table_is_of_the_shipped_kernels(table: Path) -> None:
         assert key.num_cus == props.num_cus
         assert (key.deterministic, key.has_factors) == (True, False)
         choices = planning.choices(problem, props, amdattn.kernels()).items
-        assert any(choice.is_of(tuned) for choice in choices), f"{key}: {tuned}"
+        ways = [(choice.kernel.name, choice.splits, choice.columns) for choice in choices]
+        assert (tuned.kernel, tuned.splits, tuned.columns) in ways, f"{key}: {tuned}"
         assert gemm_table.lookup(problem, props) == tuned
     # The user's own comes before it.
     key = gemm_table.Key.of(problem, PROPS)
@@ -192,3 +194,52 @@ def test_default_path(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gemm_table.default_path() == Path("/somewhere/amdattn/gemm.json")
     monkeypatch.delenv("XDG_CONFIG_HOME")
     assert gemm_table.default_path() == Path.home() / ".config" / "amdattn" / "gemm.json"
+
+
+def no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
+@pytest.mark.parametrize(
+    "config", ["/dev/null", "/dev/null/x", "not/absolute", "/" + "x" * 5000, "{loop}", "{file}", ""]
+)
+@pytest.mark.parametrize("home", [None, "/dev/null", "/nowhere", ""])
+def test_configurations_that_cannot_be_reached(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: str, home: str | None
+) -> None:
+    """Products are planned as without a table of the user's, and storing one says what to do."""
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "file").write_text("{}")
+    config = config.format(loop=tmp_path / "loop", file=tmp_path / "file")
+    usual = amdattn.plan_gemm(3, 64, 64, device="MI300X")
+    monkeypatch.delenv("AMDATTN_GEMM_TABLE")
+    monkeypatch.setenv("XDG_CONFIG_HOME", config)
+    if home is None:
+        monkeypatch.delenv("HOME", raising=False)
+        monkeypatch.setattr(Path, "home", no_home)
+    else:
+        monkeypatch.setenv("HOME", home)
+    gemm.forget_plans()
+    gemm_table._of_user.cache_clear()
+    assert amdattn.plan_gemm(3, 64, 64, device="MI300X").launches == usual.launches
+    if config.startswith("/"):  # else the home folder of whoever runs the tests may be taken
+        with pytest.raises(ValueError, match=r"cannot be made .*--table or in AMDATTN_GEMM_TABLE"):
+            cli.tune._make_folder(gemm_table.default_path().parent)
+    elif home is None:
+        with pytest.raises(ValueError, match="no home folder; name a file in AMDATTN_GEMM_TABLE"):
+            gemm_table.default_path()
+    monkeypatch.undo()
+    gemm.forget_plans()
+    gemm_table._of_user.cache_clear()
+
+
+def test_a_table_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("AMDATTN_GEMM_TABLE")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "amdattn").mkdir()
+    (tmp_path / "amdattn" / "gemm.json").write_text("{}")
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may read everything
+    gemm.forget_plans()
+    with pytest.warns(RuntimeWarning, match=r"gemm\.json may not be read"):
+        assert amdattn.plan_gemm(3, 72, 64, device="MI300X").launches
+    gemm.forget_plans()
