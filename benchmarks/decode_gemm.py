@@ -24,7 +24,7 @@ from gemm_peers import Aiter, Attempt, FlyDsl, Operands, Peer, Triton, padded_n
 import amdattn
 from amdattn.bench.kernels import Functions
 from amdattn.device import runtime
-from amdattn.ops.gemm.cost import floor_us
+from amdattn.ops.gemm.cost import floor
 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 # N, K and whether there is a bias: the grid of K = 7168, then products of gpt-oss and DeepSeek V3.
@@ -169,17 +169,25 @@ def main() -> None:
     rows = []
     for m, n, k, bias in shapes:
         us, plan = ours(m, n, k, bias, clock, options.lds)
-        floor = floor_us(plan.problem, plan.props)
+        floor_us, _ = floor(plan.problem, plan.props)
         if options.floor:
             rate, least = options.floor
-            floor = max(plan.problem.nbytes / rate / 1000, least)
+            floor_us = max(plan.problem.nbytes / rate / 1000, least)
         kernel = plan.kernel.name.rpartition("_")[2]
         columns = dict(plan.launches[0].args)["tile_n"]
         kernel += f" of {columns}" * (columns < plan.kernel.tile["n"])
         kernel += f", {plan.splits} splits" * (plan.splits > 1)
-        row = {"m": m, "n": n, "k": k, "bias": bias, "floor_us": floor, "us": us, "kernel": kernel}
-        cells = [f"{m}, {n}, {k}" + ", bias" * bias, f"{floor:.2f}", f"{us:.2f}"]
-        cells += [f"{us / floor:.2f}", kernel]
+        row = {
+            "m": m,
+            "n": n,
+            "k": k,
+            "bias": bias,
+            "floor_us": floor_us,
+            "us": us,
+            "kernel": kernel,
+        }
+        cells = [f"{m}, {n}, {k}" + ", bias" * bias, f"{floor_us:.2f}", f"{us:.2f}"]
+        cells += [f"{us / floor_us:.2f}", kernel]
         times = {}
         for name, peer in peers.items():
             if name in known.get((m, n, k), {}):

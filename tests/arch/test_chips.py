@@ -11,7 +11,7 @@ from amdattn.arch import products as chips
 from amdattn.arch.props import KNOWN_DEVICES, KNOWN_PARTITIONS, DeviceProps
 from amdattn.ops.attention.cost import merge_clk
 from amdattn.ops.gemm import planning as gemm, table as gemm_table
-from amdattn.ops.gemm.cost import floor_us
+from amdattn.ops.gemm.cost import floor
 from amdattn.ops.gemm.problem import GemmProblem
 
 MI300X, MI325X = KNOWN_DEVICES["MI300X"], KNOWN_DEVICES["MI325X"]
@@ -82,7 +82,7 @@ def test_bandwidth_of_chips() -> None:
 def test_planned_costs_follow_the_share() -> None:
     whole, part = MI300X, KNOWN_PARTITIONS["MI300X:CPX"]
     problem = GemmProblem(8, 8192, 8192)
-    assert floor_us(problem, part) == pytest.approx(8 * floor_us(problem, whole))
+    assert floor(problem, part)[0] == pytest.approx(8 * floor(problem, whole)[0])
     of_whole, of_part = (
         min(
             (c for c in gemm.choices(problem, props, amdattn.kernels()).items if c.splits == 1),

@@ -174,7 +174,7 @@ def build(
     reasons = {
         "why this kernel": f"{kernel.arch}, dtype={kernel.dtype} "
         f"head_dim={kernel.params['head_dim']} round_mode={problem.round_mode} and every option "
-        f"asked for{_tiles_compared(choices.items)}",
+        f"asked for{_tiles_compared(problem, choices.items)}",
         "tiles": tiles_text(work),
         **({} if schedule else {"order": order_text(work)}),
         "workgroups per CU": f"{per_cu}, limited by {limit}",
@@ -235,11 +235,16 @@ def _clks_whatever_the_batch(
     return most
 
 
-def _tiles_compared(choices: Sequence[TileChoice]) -> str:
+def _tiles_compared(problem: AttentionProblem, choices: Sequence[TileChoice]) -> str:
+    """What each tile would take, and by which rule one of them is taken."""
     if len(choices) == 1:
         return ""
     clks = ", ".join(f"{c.kernel.tile['q']} rows {c.split.best.clk:.0f} clk" for c in choices)
-    return f"; of its tiles the best: {clks} (modelled)"
+    saving = f"more than {1 - WORTH:.1%}"
+    if not problem.num_splits:
+        return f"; of its tiles {clks} (modelled): fewer rows are taken if they save {saving}"
+    rule = "is never far from the best at batches of " + ", ".join(map(str, _BATCHES))
+    return f"; of its tiles {clks} (modelled): as num_splits is given, that which {rule}"
 
 
 def _check_grid(work: WorkMap, kernel: KernelSpec, num_workgroups: int) -> None:

@@ -49,7 +49,8 @@ class Cost:
     memory_clk: float  # HBM
     loads_clk: float  # of the CU with most of them
     split_clk: float
-    floor_us: float  # of any kernel: bytes through HBM, or the launch
+    floor_us: float  # of any kernel
+    floor_of: str  # what takes so long
     clock_ghz: float  # the device's greatest, by which clocks are time
 
     @property
@@ -62,14 +63,23 @@ class Cost:
         return (
             f"{self.us:.1f} us estimated at {self.clock_ghz} GHz (HBM {self.memory_clk:.0f} clk, "
             f"loads of a CU {self.loads_clk:.0f} clk, splits {self.split_clk:.0f} clk); no kernel "
-            f"takes less than {self.floor_us:.1f} us"
+            f"takes less than {self.floor_us:.1f} us ({self.floor_of})"
         )
 
 
-def floor_us(problem: GemmProblem, props: DeviceProps) -> float:
-    """What no kernel can beat: every byte through HBM once, or one launch after another."""
-    launch_ns = 1000 * props.architecture.launch_us
-    return max(problem.nbytes / props.hbm_bytes_per_ns, launch_ns) / 1000
+def floor(problem: GemmProblem, props: DeviceProps) -> tuple[float, str]:
+    """What no kernel can beat, in us, by calculation; and what takes so long.
+
+    Every byte through HBM once, every multiplication on a matrix unit at the greatest clock, or one
+    launch after another.
+    """
+    arch = props.architecture
+    flops_per_us = 1000 * props.num_cus * arch.matrix_flops_per_clk * props.peak_clock_ghz
+    return max(
+        (problem.nbytes / props.hbm_bytes_per_ns / 1000, "bytes through HBM"),
+        (problem.flops / flops_per_us, f"matrix units at {props.peak_clock_ghz} GHz"),
+        (arch.launch_us, "a launch"),
+    )
 
 
 class Estimate(NamedTuple):
@@ -104,7 +114,7 @@ def cost(
 
 def cost_of(estimate: Estimate, problem: GemmProblem, props: DeviceProps) -> Cost:
     """The same of an estimate that is there."""
-    return Cost(*estimate, floor_us(problem, props), props.peak_clock_ghz)
+    return Cost(*estimate, *floor(problem, props), props.peak_clock_ghz)
 
 
 def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> Estimator:

@@ -1,6 +1,7 @@
 """Plans: the right kernels, every argument, grids, workspace and explanation. No device."""
 
 import dataclasses
+import re
 import subprocess
 import sys
 
@@ -437,3 +438,15 @@ def test_planning_never_reaches_the_runtime():
         "assert not {'amdattn.device.runtime', 'hip', 'rocm', 'numpy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("seqlen", [512, 1000, 2048, 4096, 8192, 12000])
+@pytest.mark.parametrize("batch", [1, 2, 16])
+def test_the_rule_between_tiles_is_the_one_that_is_printed(batch: int, seqlen: int) -> None:
+    plan = amdattn.plan_attention(batch, seqlen, seqlen, 24, 24, 128, device="MI300X")
+    why = str(dict(plan.reasons)["why this kernel"])
+    clks = {int(q): float(clk) for q, clk in re.findall(r"(\d+) rows (\d+) clk", why)}
+    assert "fewer rows are taken if they save more than 0.5%" in why
+    most = max(clks)
+    best = min(clks, key=lambda q: clks[q] if q == most else clks[q] / 0.995)
+    assert plan.forward.kernel.tile["q"] == best

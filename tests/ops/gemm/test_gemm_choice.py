@@ -7,8 +7,9 @@ import random
 import pytest
 
 import amdattn
-from amdattn.arch.props import as_device_props
+from amdattn.arch.props import KNOWN_DEVICES, as_device_props
 from amdattn.ops.gemm import execution, planning
+from amdattn.ops.gemm.cost import floor
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import GemmProblem
 
@@ -33,3 +34,14 @@ def test_a_choice_is_the_least_of_all(device: str) -> None:
         assert planning.choose(problem, props, rows) == planning.least_estimated(every.items)
         plan = execution.planned(problem, props, None)
         assert plan == GemmPlan.of(planning.plan_gemm(problem, props, rows))  # reasons, too
+
+
+def test_the_floor_is_of_bytes_of_matrix_units_or_of_a_launch() -> None:
+    """By calculation: a product of many rows is limited by its multiplications, not its bytes."""
+    flops_per_us = 304 * 2048 * 2.1e3
+    assert floor(GemmProblem(4096, 6144, 4096), KNOWN_DEVICES["MI300X"]) == (
+        pytest.approx(2 * 4096 * 6144 * 4096 / flops_per_us),
+        "matrix units at 2.1 GHz",
+    )
+    assert floor(GemmProblem(1, 8192, 8192), KNOWN_DEVICES["MI300X"])[1] == "bytes through HBM"
+    assert floor(GemmProblem(1, 8, 8), KNOWN_DEVICES["MI300X"]) == (2.7, "a launch")
