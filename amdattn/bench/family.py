@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 # Rows of K and V to simulate without a mask, besides a remainder: two rounds of workgroups, one
 # round, and one that checks what the others predict.
 _LENGTHS = (256, 512, 768)
-_AFFORDABLE = 200_000  # rows of an XCD that are simulated rather than sampled: half a minute
+# Rows of an XCD that are simulated rather than sampled: half a minute; and of a plan that no sample
+# stands for, since the last part of a tile does more than the others: three minutes.
+_AFFORDABLE, _AFFORDABLE_MERGING = 200_000, 1_200_000
 # Tiles of each head to simulate under a mask, at most; the second is the check.
 _MASKED_TILES = (8, 12)
 
@@ -37,7 +39,8 @@ class FamilySampler(ItemSampler["Shipped"]):
     """Models all launches of the family's operation at one shape.
 
     A full simulation runs one launch after the other with the L2 and the last level cache that the
-    one before left. "auto" does that if it takes half a minute at most.
+    one before left. "auto" does that if it takes half a minute at most, or three where parts are
+    merged in the launch that computes them, which no sample stands for.
     """
 
     @property
@@ -54,12 +57,13 @@ class FamilySampler(ItemSampler["Shipped"]):
         """
         items = self._kernel.items(self._shape)
         rows = self._rows_of_xcds(items)
-        if self._method == "full" or (self._method == "auto" and max(rows) <= _AFFORDABLE):
-            return self._full(int(np.argmax(rows)))
         planned, merges = self._kernel, self._kernel.merges_parts(self._shape)
+        affordable = _AFFORDABLE_MERGING if merges else _AFFORDABLE
+        if self._method == "full" or (self._method == "auto" and max(rows) <= affordable):
+            return self._full(int(np.argmax(rows)))
         if merges:
-            # The last part of a tile does more than the others. The plan that stands for it has a
-            # launch that merges; planning, which did not take it, estimates more for it.
+            # The plan that stands for it has a launch that merges; planning, which did not take it,
+            # estimates more for it.
             self._kernel = planned.merging_apart()
             items = self._kernel.items(self._shape)
         if why := self._why_not():

@@ -107,7 +107,9 @@ class Record:
     @property
     def label(self) -> str:
         """What to call the kernel beside others at the same shape."""
-        return f"{self.peer} {self.round_mode}".strip() + " trans exclusive" * self.exclusive
+        other_plan = ", parts merged apart" * bool(self.sampled.get("merged_apart"))
+        name = f"{self.peer} {self.round_mode}".strip() + other_plan
+        return name + " trans exclusive" * self.exclusive
 
     @property
     def exclusive(self) -> bool:

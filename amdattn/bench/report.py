@@ -141,9 +141,9 @@ def notes(records: Sequence[Record]) -> list[str]:
                 f"within {worst:.2%}"
             )
     lines += [
-        f"{r.shape} {r.label}: sampled as a plan whose parts a launch of its own merges; the plan "
-        "itself merges them in its only one, which by its estimate takes less time: --sampling "
-        "full simulates that"
+        f"{r.shape} {r.peer} {r.round_mode}: this is not the plan that runs, which is too long to "
+        "be simulated in full by default and cannot be sampled: it merges parts in the launch that "
+        "computes them, which by its estimate takes less time. --sampling full simulates it"
         for r in modelled
         if r.sampled.get("merged_apart")
     ]
@@ -225,7 +225,8 @@ def _print_few_columns(console: Console, records: Sequence[Record], unit: str) -
     best = fastest(records)
     groups: dict[str, list[Line]] = {}
     for i, record in enumerate(records):
-        cells = {"kernel": record.peer, "mode": record.round_mode, "TFLOP/s": _DASH}
+        kernel = record.peer + " (other plan)" * bool(record.sampled.get("merged_apart"))
+        cells = {"kernel": kernel, "mode": record.round_mode, "TFLOP/s": _DASH}
         if not record.refused:
             times = record.times
             for name, us in (

@@ -133,8 +133,8 @@ def test_sampled_is_as_full(shape, num_splits):
 
 
 def test_plans_that_merge_in_their_launch_say_that_another_stands_for_them(monkeypatch):
-    """And are simulated themselves where they are not sampled."""
-    shape = Shape(1, 32, 32, 4096, 4096, 128)
+    """Only where the plan that runs would take too long to simulate, which is the default else."""
+    shape = Shape(8, 32, 32, 4096, 4096, 128)
     planned = Shipped("rtne")
     assert planned.merges_parts(shape)
     full, sampled = [], []
@@ -155,6 +155,11 @@ def test_plans_that_merge_in_their_launch_say_that_another_stands_for_them(monke
         monkeypatch.setattr(FamilySampler, "_why_not", lambda self, why=why: why)
         FamilySampler(planned, shape, Functions(), method=method).model()
     assert full == [planned, planned]
+    monkeypatch.setattr(FamilySampler, "_why_not", lambda self: "")
+    default = Shape(1, 32, 32, 4096, 4096, 128)  # of `amdattn bench attention`
+    assert planned.merges_parts(default)
+    FamilySampler(planned, default, Functions(), method="auto").model()
+    assert full == [planned, planned, planned] and len(sampled) == 1
     monkeypatch.setattr(FamilySampler, "_why_not", lambda self: "")
     (found,) = FamilySampler(Shipped("rtne", 1), shape, Functions(), method="sampled").model()
     assert found.sampled == {}

@@ -128,5 +128,9 @@ def test_groups_without_headings_are_not_indented():
 def test_a_plan_that_stands_for_another_is_named():
     one = record("b1 h32 s4096 d128", "amdattn", "rtne", 300.0, sampled={"merged_apart": True})
     (line,) = [line for line in report.notes([one]) if "merges" in line]
-    assert "itself merges them in its only one" in line and "--sampling full" in line
+    assert "not the plan that runs" in line and "--sampling full" in line
+    assert one.label == "amdattn rtne, parts merged apart"
+    console = Console(file=io.StringIO(), width=100)
+    report.print_table(console, "", [one])
+    assert "amdattn (other plan)" in console.file.getvalue()
     assert not any("merges" in line for line in report.notes(RECORDS))
