@@ -15,6 +15,9 @@ from amdattn.op.executor import RunnablePlan
 from amdattn.op.operation import Operation
 from amdattn.testing import do_bench
 
+# Of this CPU, for each microsecond that a choice is modelled to take: the slower ones of what was
+# tried, 0.03 to 0.1. And of a GPU for each choice, whatever it takes.
+_CPU_SECONDS_PER_US, _GPU_SECONDS = 0.1, 0.2
 _SOME = 1 << 16  # random elements; what an operand holds does not matter for the time
 
 
@@ -44,22 +47,38 @@ def choices_of(operation: Operation[Any, Any], problem: Any) -> Choices[Any]:
     return found
 
 
+def prospect(operation: Operation[Any, Any], choices: Sequence[Any]) -> str:
+    """What timing these choices will do on the bound device, and about how long that takes."""
+    props = runtime.device_props()
+    if runtime.get().choice.kind == "virtual":
+        us = sum(operation.cost(choice) for choice in choices) / props.peak_clock_ghz / 1000
+        how, seconds = "each simulated on one XCD", us * _CPU_SECONDS_PER_US
+    else:
+        how, seconds = "each measured on the GPU", _GPU_SECONDS * len(choices)
+    long = f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{max(seconds, 1):.0f} s"
+    return f"{len(choices)} ways to do it, {how}: about {long} at most"
+
+
 def tune(
     operation: Operation[Any, Any],
     problem: Any,
     choices: Choices[Any],
     some: Sequence[Any] = (),
-    advance: Callable[[], None] = lambda: None,
+    advance: Callable[[Any, bool], None] = lambda choice, done: None,
 ) -> Tuning:
-    """Time choices, or some of them; on a GPU with caches flushed before every run."""
+    """Time choices, or some of them; on a GPU with caches flushed before every run.
+
+    `advance` is told of each before and after it is timed.
+    """
     clock = _Modelled() if runtime.get().choice.kind == "virtual" else _Measured()
     props = runtime.device_props()
     timed = []
     for choice in some or choices.items:
+        advance(choice, False)
         plan = operation.plan_of(problem, props, choice, choices)
         estimated = operation.cost(choice) / props.peak_clock_ghz / 1000
         timed.append(Timed(choice, clock.us(runner(plan)), estimated))
-        advance()
+        advance(choice, True)
     return Tuning(problem, tuple(sorted(timed, key=lambda one: one.us)), clock.how)
 
 

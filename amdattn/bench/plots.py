@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from amdattn.bench.clocks import clocks
-from amdattn.bench.record import MODELLED, Record, estimate_leads
+from amdattn.bench.record import MODELLED, Record, estimate_leads, leading_us
 from amdattn.device.profiling import STALLS
 from amdattn.device.runtime import device_props
 from amdattn.errors import AmdattnError
@@ -28,6 +29,7 @@ _LEGEND_COLUMNS = 4
 _TIMELINE_CLK = 6000
 _UNITS = ("matrix", "vector", "lds", "memory", "wave")
 _UNIT_NAMES = ("matrix", "vector", "LDS", "memory", "wave")
+_UNDER_WAY = ("lds", "memory")  # units that have several instructions at a time
 
 
 class PlotError(AmdattnError):
@@ -80,8 +82,12 @@ def _need_modelled(records: Sequence[Record], kind: str) -> None:
 
 
 def _roofline(records: Sequence[Record]) -> Any:
-    """TFLOP/s over operations per byte of HBM, both modelled, below the device's limits."""
+    """TFLOP/s as in the table, over operations per byte of HBM, below the device's limits."""
     _need_modelled(records, "roofline")
+    records = [record for record in records if record.flops]
+    if not records:
+        raise PlotError("--plot roofline: no kernel's operations are known")
+    rates = [r.tflops(us) for r, us in zip(records, leading_us(records), strict=True)]
     figure = _figure()
     axes = figure.add_subplot()
     arch = clocks(device_props())
@@ -96,13 +102,15 @@ def _roofline(records: Sequence[Record]) -> Any:
         axes.plot(xs, ys, style, color=_LIMIT, label=f"limits of HBM and matrix units, {ghz:g} GHz")
     for label, colour in _colours(records).items():
         points = [
-            (x, r.tflops(r.us(estimated=False)))
-            for x, r in zip(intensities, records, strict=True)
-            if r.label == label
+            (x, y) for x, y, r in zip(intensities, rates, records, strict=True) if r.label == label
         ]
         axes.scatter(*zip(*points, strict=True), color=colour, label=label, alpha=0.8, zorder=3)
+    named = {r.shape: (x, y) for x, y, r in zip(intensities, rates, records, strict=True)}
+    for shape, point in named.items():  # at its last kernel
+        axes.annotate(shape, point, (6, -3), textcoords="offset points", fontsize=8)
+    at = "the clocks of the table" if any(r.short for r in records) else f"{clock:g} GHz"
     axes.set(xscale="log", yscale="log", xlabel="operations per byte of HBM, modelled")
-    axes.set(ylabel=f"TFLOP/s, modelled at {clock:g} GHz", xlim=(low, high))
+    axes.set(ylabel=f"TFLOP/s, modelled at {at}", xlim=(low, high))
     axes.set(title=f"Roofline of {arch.name}, bfloat16, modelled")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:g}")
@@ -158,37 +166,54 @@ def _sweep(records: Sequence[Record]) -> Any:
 
 def _timeline(profile: LaunchProfile) -> Any:
     """A stretch in the middle of what was kept of CU 0: a row per wave, and one per unit."""
-    middle = (profile.events[0].start + max(e.end for e in profile.events)) / 2
-    begin = max(middle - _TIMELINE_CLK / 2, 0.0)
+    first, last = profile.events[0].start, max(e.end for e in profile.events)
+    length = min(_TIMELINE_CLK, last - first)
+    begin = (first + last - length) / 2
     spans: dict[tuple[int, int, int], list[tuple[float, float]]] = {}
     for event in profile.events:
-        start, end = max(event.start, begin), min(event.end, begin + _TIMELINE_CLK)
-        if start <= begin + _TIMELINE_CLK and end >= begin:
+        start, end = max(event.start, begin), min(event.end, begin + length)
+        if start <= begin + length and end >= begin:
             wave = event.wave if event.track == "wave" else -1
             row = event.simd, _UNITS.index(event.track), wave
             spans.setdefault(row, []).append((start - begin, max(end - start, 1)))
     rows = sorted(spans)
     figure = _figure(1.2 + 0.24 * len(rows))
     axes = figure.add_subplot()
+    names = []
     for at, row in enumerate(rows):
-        colour = _COLOURS[row[1]]
-        axes.broken_barh(spans[row], (at - 0.4, 0.8), color=colour, linewidth=0)
-        if at and row[0] != rows[at - 1][0]:
+        simd, unit, wave = row
+        name = _UNIT_NAMES[unit] + f" {wave}" * (wave >= 0)
+        if _UNITS[unit] in _UNDER_WAY:
+            most = _draw_under_way(axes, at, spans[row], _COLOURS[unit])
+            name += f" (up to {most})" * (most > 1)
+        else:
+            axes.broken_barh(spans[row], (at - 0.4, 0.8), color=_COLOURS[unit], linewidth=0)
+        starts_simd = not at or rows[at - 1][0] != simd
+        if at and starts_simd:
             axes.axhline(at - 0.5, color="0.7", linewidth=0.8)
-    names = [
-        f"SIMD {simd}  " * (not at or rows[at - 1][0] != simd)
-        + _UNIT_NAMES[unit]
-        + f" {wave}" * (wave >= 0)
-        for at, (simd, unit, wave) in enumerate(rows)
-    ]
+        names.append(f"SIMD {simd}  " * starts_simd + name)
     axes.set_yticks(range(len(rows)), names, fontsize=8)
     axes.tick_params(axis="y", length=0)
-    axes.set(ylim=(len(rows) - 0.5, -0.5), xlim=(0, _TIMELINE_CLK))
+    axes.set(ylim=(len(rows) - 0.5, -0.5), xlim=(0, length))
     axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.set(xlabel=f"clk after clk {begin:,.0f} of the launch, modelled")
+    axes.set(
+        xlabel=f"clk after clk {begin:,.0f} of the launch, modelled; of LDS and memory the height "
+        "is how many instructions are under way"
+    )
     at_clock = f"modelled at {profile.clock_ghz:g} GHz"
     axes.set_title(f"One CU, {at_clock}: {readable(profile.kernel)}", fontsize=11)
     return figure
+
+
+def _draw_under_way(axes: Any, at: int, spans: Sequence[tuple[float, float]], colour: str) -> int:
+    """How many of the spans there are at a time, as heights of a row; returns the most."""
+    changes = sorted([(x, 1) for x, _ in spans] + [(x + width, -1) for x, width in spans])
+    xs = [x for x, _ in changes]
+    counts = list(accumulate(change for _, change in changes))
+    most = max(counts)
+    tops = [at + 0.4 - 0.8 * count / most for count in counts]
+    axes.fill_between(xs, [at + 0.4] * len(xs), tops, step="post", color=colour, linewidth=0)
+    return most
 
 
 def readable(symbol: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 from rich.table import Table
 
 from amdattn.cli.options import Activation, Bias, Deterministic, Dtype, K, N
-from amdattn.cli.output import AsJson, print_json, progress_bar, stdout
+from amdattn.cli.output import AsJson, print_json, progress_bar, stderr, stdout
 from amdattn.cli.problem import registry_group
 from amdattn.op.operation import Operation
 from amdattn.output_files import check_outputs
@@ -33,9 +34,8 @@ def _time(
     from amdattn import tuning
 
     found = tuning.choices_of(operation, problem)
-    with progress_bar(quiet=as_json) as progress:
-        task = progress.add_task("kernels", total=len(found.items))
-        timed = tuning.tune(operation, problem, found, advance=lambda: progress.advance(task))
+    with _progress(tuning.prospect(operation, found.items), len(found.items), as_json) as advance:
+        timed = tuning.tune(operation, problem, found, advance=advance)
     if as_json:
         print_json({"table": None, "tuned": [_facts(timed)]})
     else:
@@ -110,12 +110,11 @@ def gemm(
     choices = [tuning.choices_of(operation, problem) for problem in problems]
     chosen = [_chosen(every.items, tried, candidates) for every in choices]
     found = []
-    with progress_bar(quiet=as_json) as progress:
-        task = progress.add_task("kernels", total=sum(map(len, chosen)))
+    all_chosen = [choice for some in chosen for choice in some]
+    text = tuning.prospect(operation, all_chosen)
+    with _progress(text, len(all_chosen), as_json) as advance:
         for problem, every, some in zip(problems, choices, chosen, strict=True):
-            found.append(
-                tuning.tune(operation, problem, every, some, lambda: progress.advance(task))
-            )
+            found.append(tuning.tune(operation, problem, every, some, advance))
     if not dry_run:
         props = runtime.device_props()
         keys = [gemm_table.Key.of(problem, props) for problem in problems]
@@ -130,6 +129,24 @@ def gemm(
     for one in found:
         _show(one, rows)
     stdout.print("nothing stored" if dry_run else f"stored in {path}", highlight=False)
+
+
+@contextlib.contextmanager
+def _progress(text: str, total: int, quiet: bool) -> Iterator[Callable[[Any, bool], None]]:
+    """Say what will be done, then show which choice is being timed and how many are done."""
+    if not quiet:
+        stderr.print(text, highlight=False)
+    with progress_bar(quiet=quiet) as progress:
+        task = progress.add_task("", total=total)
+
+        def advance(choice: Any, done: bool) -> None:
+            what = ", ".join(
+                str(fact) if name == "kernel" else f"{name} {fact}"
+                for name, fact in choice.facts.items()
+            )
+            progress.update(task, description=what, advance=done)
+
+        yield advance
 
 
 def _make_folder(folder: Path) -> None:

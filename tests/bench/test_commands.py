@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import dataclasses
 import fcntl
 import json
 import os
@@ -15,14 +16,17 @@ import sys
 import termios
 import xml.etree.ElementTree
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import amdattn
 from amdattn import cli
+from amdattn.bench import plots
 from amdattn.bench.plots import readable
 from amdattn.device.profiling import STALLS
+from tests.bench import test_listed_tables as listed
 from tests.support.gpu import compiled
 
 SIZES = ("-b", 1, "-hq", 2, "-hkv", 1, "-sq", 200)
@@ -177,6 +181,48 @@ def test_plot(run: Command, tmp_path: Path, kind: str) -> None:
     status, _, errors = run("bench", "attention", *SIZES, "--plot", kind, file)
     assert status == 0, errors
     assert xml.etree.ElementTree.parse(file).getroot().tag.endswith("svg")
+
+
+def test_a_roofline_has_the_rates_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the estimated clock where that leads, and points are named by their shapes."""
+    pytest.importorskip("matplotlib")
+    short, long = listed.SHORT, listed.LONG
+    for record in (short, long):
+        (axes,) = plots._roofline([record]).axes
+        ((_, y),) = axes.collections[0].get_offsets()
+        assert y == pytest.approx(record.tflops(record.us(record.short)))
+        assert [text.get_text() for text in axes.texts] == [record.shape]
+    with pytest.raises(plots.PlotError, match="no kernel's operations are known"):
+        plots._roofline([dataclasses.replace(short, flops=0)])
+
+
+def test_a_timeline_ends_with_its_kernel_and_counts_what_is_under_way() -> None:
+    pytest.importorskip("matplotlib")
+    memory = [event(start, start + 400) for start in range(1000, 1300, 100)]
+    (axes,) = plots._timeline(SimpleNamespace(events=memory, kernel="k", clock_ghz=1.2)).axes
+    assert axes.get_xlim() == (0, 600)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["SIMD 0  memory (up to 3)"]
+    heights = {0.4 - float(y) for y in axes.collections[0].get_paths()[0].vertices[:, 1]}
+    assert sorted(round(height / 0.8 * 3) for height in heights) == [0, 1, 2, 3]
+
+
+def event(start: int, end: int) -> SimpleNamespace:
+    return SimpleNamespace(track="memory", simd=0, wave=0, start=start, end=end)
+
+
+def test_tuning_says_what_it_will_do(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is timed: here nothing is."""
+
+    def stop(*_: object, **__: object) -> None:
+        raise ValueError("timing begins")
+
+    monkeypatch.setattr("amdattn.tuning.tune", stop)
+    for line in (("attention",), ("gemm", "-m", 4, "-n", 64, "-k", 64)):
+        _, _, errors = run("tune", *line)
+        assert re.search(
+            r"\d+ ways to do it, each simulated on one XCD: about \d+ (s|minutes) at most.*begins",
+            errors,
+        )
 
 
 def test_several_plots_in_one_command(
