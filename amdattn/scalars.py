@@ -69,15 +69,15 @@ def boolean(name: str, value: object) -> bool:
     return found
 
 
-def pair(name: str, value: object) -> tuple[int, int]:
-    """The pair of ints that a tuple, a list or an array of two has."""
+def window(name: str, value: object) -> tuple[int, int]:
+    """The pair of ints that a tuple, a list or an array of two has; None is -1: no limit."""
     if type(value) is tuple and [*map(type, value)] == [int, int]:
         return value
     shape = getattr(value, "shape", None)
     sides = value.tolist() if shape is not None and hasattr(value, "tolist") else value
     if not isinstance(sides, (tuple, list)) or len(sides) != 2:
         raise _wrong(name, value, "a pair (left, right)")
-    left, right = (integer(name, side) for side in sides)
+    left, right = (-1 if side is None else integer(name, side) for side in sides)
     return left, right
 
 

@@ -218,7 +218,7 @@ def _window(window: Any) -> tuple[int, int]:
     if window is None:
         return -1, -1
     of_both = isinstance(window, int) and not isinstance(window, bool)
-    pair = scalars.pair("local_window_size", (window, window) if of_both else window)
+    pair = scalars.window("local_window_size", (window, window) if of_both else window)
     if min(pair) < 0:
         raise UnsupportedProblem(
             f"local_window_size={window}: kernels take widths >= 0 to both sides; {_WAY_OUT}"

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+# What bfloat16 is kept in where there is no such type.
+_BITS, _BFLOAT16 = "uint16", "bfloat16"
 _LISTED_NUMBERS = 8  # more of them, evenly spaced, are told as a range
 
 
@@ -54,6 +56,8 @@ class Mismatch:
         if len(numbers) > _LISTED_NUMBERS and len(steps) == 1:
             have = f"{numbers[0]}..{numbers[-1]} in steps of {steps.pop()}"
         why = self.why and f": {self.why}"
+        if self.value == _BITS and _BFLOAT16 in self.allowed:
+            why = f": if these are bfloat16, pass x.view(ml_dtypes.{_BFLOAT16})"
         return f"{self.argument}={self.value} is not built (have {have}){why}"
 
     @property

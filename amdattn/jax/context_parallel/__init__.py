@@ -90,7 +90,7 @@ def context_parallel_attention(
         axis_name=_axes(axis_name),
         method=method,
         causal=causal,
-        window_size=scalars.pair("window_size", window_size),
+        window_size=scalars.window("window_size", window_size),
         softmax_scale=softmax_scale,
         softcap=softcap,
         order=order,

@@ -65,8 +65,9 @@ def flash_attn_func(
     causal : bool
         Query i sees keys up to ``i + seqlen_kv - seqlen_q`` (the last query all), as flash-attn
         since 2.1; with `top_left` up to i.
-    window_size : (int, int)
-        Query i sees `left` keys before and `right` behind the one that `causal` ends with; -1: all.
+    window_size : (int or None, int or None)
+        Query i sees `left` keys before and `right` behind the one that `causal` ends with; -1 or
+        None: all.
     softcap : float
         A score s counts as ``softcap * tanh(s / softcap)``; 0: as s.
     alibi_slopes

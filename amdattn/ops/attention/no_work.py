@@ -25,6 +25,7 @@ def results(
     with_lse: bool,
     layout: str,
     stream: int,
+    head_dim_v: int | None = None,
 ) -> tuple[Any, Any]:
     """`out` and `lse` of queries that see no key, of any number.
 
@@ -36,16 +37,19 @@ def results(
         `out` and `lse` of the caller, or None.
     with_lse
         Whether it is asked for.
+    head_dim_v
+        Of `out`; None: the last axis of v.
     """
-    q, v = inputs["q"], inputs["v"]
-    for name in ("k", "v"):
+    q = inputs["q"]
+    columns = inputs["v"].shape[-1] if head_dim_v is None else head_dim_v
+    for name in ("k", "v") if head_dim_v is None else ():
         check_shape(inputs[name], name, inputs[name].shape, q.dtype.name, layout)
     axes = dict(zip(axis_order(layout), q.shape, strict=False))
     if "sinks" in inputs:
         check_shape(inputs["sinks"], "sinks", (axes["head"],), "float32", layout)
     views = {name: view for name, view in zip(("out", "lse"), given_views, strict=True) if view}
     check_placement({**inputs, **views})
-    values = {"out": host_empty((*q.shape[:-1], v.shape[-1]), q.dtype)}
+    values = {"out": host_empty((*q.shape[:-1], columns), q.dtype)}
     values["out"][...] = 0
     if with_lse:
         lse_shape = tuple(axes[axis] for axis in ("batch", "head", "seq") if axis in axes)

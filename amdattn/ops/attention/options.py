@@ -38,7 +38,7 @@ class Options(NamedTuple):
         return Options(
             scalars.optional_number("softmax_scale", self.softmax_scale),
             scalars.boolean("causal", self.causal),
-            scalars.pair("window_size", self.window_size),
+            scalars.window("window_size", self.window_size),
             scalars.number("softcap", self.softcap),
             scalars.number("dropout_p", self.dropout_p),
             scalars.word("round_mode", self.round_mode),

@@ -133,7 +133,7 @@ class AttentionProblem:
         put("softcap", scalars.number("softcap", self.softcap))
         put("dropout_p", scalars.number("dropout_p", self.dropout_p))
         put("num_splits", scalars.integer("num_splits", self.num_splits))
-        window = scalars.pair("window_size", self.window_size)
+        window = scalars.window("window_size", self.window_size)
         if min(window) < -1:
             raise ValueError(f"window_size={window} must be >= -1 on each side (-1 means none)")
         put("window_size", window)

@@ -10,6 +10,7 @@ from amdattn import scalars
 from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
 from amdattn.device import runtime
+from amdattn.op.operands import check_placement
 from amdattn.op.spec import Specs
 from amdattn.ops.decode.indices import check_pages
 from amdattn.ops.decode.layouts import layouts_named
@@ -59,7 +60,7 @@ class CacheOptions(NamedTuple):
         return CacheOptions(
             scalars.optional_number("softmax_scale", self.softmax_scale),
             scalars.boolean("causal", self.causal),
-            scalars.pair("window_size", self.window_size),
+            scalars.window("window_size", self.window_size),
             scalars.number("softcap", self.softcap),
             scalars.boolean("rotary_interleaved", self.rotary_interleaved),
             scalars.integer("num_splits", self.num_splits),
@@ -133,6 +134,7 @@ class CacheCall:
 
     def complete(self, specs: Specs, problem: DecodeProblem) -> None:
         """See the other operands, as a plan asks for them."""
+        check_placement(self.views)  # those that follow, which go where q is, are not to blame
         ordinal = self.views["q"].ordinal
         for name in _READ:
             array, read = self._arrays[name], specs[name].host_check

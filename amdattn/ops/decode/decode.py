@@ -12,13 +12,15 @@ from amdattn.arrays.buffers import View
 from amdattn.device import manifest, runtime
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
 from amdattn.op.mismatch import Support, all_allowed
-from amdattn.ops.decode import planning
-from amdattn.ops.decode.calls import CacheCall, CacheKey, problem_of
+from amdattn.ops.decode import no_work, planning
+from amdattn.ops.decode.calls import CacheCall, CacheKey, CacheOptions, problem_of
 from amdattn.ops.decode.execution import DecodePlan
 from amdattn.ops.decode.problem import DecodeProblem
 from amdattn.ops.prefill.execution import PrefillPlan
 from amdattn.ops.prefill.prefill import planned as prefill_planned
 from amdattn.ops.prefill.problem import PrefillProblem
+
+_OPTIONS = CacheOptions._fields
 
 
 def flash_attn_with_kvcache(
@@ -91,8 +93,8 @@ def flash_attn_with_kvcache(
     causal : bool
         Query i sees keys up to ``i + L - seqlen_q`` of the L that there are, appended ones among
         them: the last query all.
-    window_size : (int, int)
-        Query i sees `left` keys before and `right` behind that one; -1: all.
+    window_size : (int or None, int or None)
+        Query i sees `left` keys before and `right` behind that one; -1 or None: all.
     softcap : float
         A score s counts as ``softcap * tanh(s / softcap)``; 0: as s.
     rotary_interleaved : bool
@@ -111,9 +113,10 @@ def flash_attn_with_kvcache(
         page_size). "shuffled", as AITER's: v_cache (num_pages, num_heads_kv, page_size / x,
         head_dim_v, x) instead. head_dim is a multiple of x then.
     k_descale, v_descale : float, or array of float32, (num_heads_kv,) or (1,), optional
-        What elements of a cache of 8-bit floats are to be multiplied by; of a row that is appended
-        what it is divided by, in float32 by a product with its inverse. Quotients beyond the
-        greatest number become it. None: 1. Arrays on the host are copied in every call.
+        Or, as FlashAttention-3 has them, (batch, num_heads_kv) with equal rows: on the device of
+        stride 0. What elements of a cache of 8-bit floats are to be multiplied by; of a row that is
+        appended what it is divided by, in float32 by a product with its inverse. Quotients beyond
+        the greatest number become it. None: 1. Arrays on the host are copied in every call.
     max_seqlen_k : int, optional
         No sequence has more keys, those of k among them: what memory for copies of pages is for,
         which more than 16 queries need. None: as many as the cache has room for.
@@ -155,6 +158,23 @@ def flash_attn_with_kvcache(
         *(kv_layout, k_descale, v_descale),
     )
     call = CacheCall(arrays, options, with_lse, max_seqlen_k, handle)
+    if no_work.has_none(call.key):
+        again = functools.partial(
+            flash_attn_with_kvcache,
+            **arrays | dict(zip(_OPTIONS, options, strict=True)),
+            return_softmax_lse=with_lse,
+            max_seqlen_k=max_seqlen_k,
+            stream=stream,
+        )
+
+        def planned_as(key: CacheKey) -> DecodeProblem:
+            return _planned_for(call.ordinal, key).problem
+
+        of_call = {"out": out, "lse": lse}
+        return no_work.results(
+            lambda **changed: again(**of_call | changed),
+            *(call, arrays, (out, lse), planned_as, handle),
+        )
     plan = _planned_for(call.ordinal, call.key)
     if isinstance(plan, PrefillPlan):
         copies = plan.to_copy(call.views)

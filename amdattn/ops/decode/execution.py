@@ -104,7 +104,7 @@ class DecodePlan(RunnablePlan[DecodeProblem]):
                     present=getattr(p, f"{name}s"),
                     condition=f"{name}s",
                     layout="num_heads of k_cache, 1",
-                    host_check=AsScales(p.num_heads_kv),
+                    host_check=AsScales(p.num_heads_kv, p.batch),
                     typical=partial(ones, p.num_heads_kv),
                 )
                 for name in ("k_descale", "v_descale")

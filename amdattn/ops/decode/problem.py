@@ -128,7 +128,7 @@ class DecodeProblem:
         put("softcap", scalars.number("softcap", self.softcap))
         if not 0 <= self.softcap <= FLOAT32_MAX:
             raise ValueError(f"softcap={self.softcap} must be in 0..{FLOAT32_MAX} (0 means none)")
-        put("window_size", scalars.pair("window_size", self.window_size))
+        put("window_size", scalars.window("window_size", self.window_size))
         if not -1 <= min(self.window_size) <= max(self.window_size) <= INT32_MAX:
             raise ValueError(
                 f"window_size={self.window_size} must be in -1..{INT32_MAX} on each side (-1 "
