@@ -12,7 +12,7 @@ import numpy as np
 from amdattn import scalars
 from amdattn.errors import UnsupportedProblem
 from amdattn.jax.arguments import as_arrays, is_at_hand
-from amdattn.jax.differentiation import apply, check
+from amdattn.jax.differentiation import apply, check, differentiable
 from amdattn.ops.attention.call import refuse
 from amdattn.ops.attention.lengths import check_sums
 from amdattn.ops.attention.options import Options
@@ -24,6 +24,7 @@ from amdattn.ops.attention.varlen import longest_of
 _OF_ALL = ("options", "return_lse", "implementation_backward")
 
 
+@differentiable
 def flash_attn_func(
     q: Any,
     k: Any,
@@ -107,6 +108,7 @@ def _dense(
     return results if return_lse else results[0]
 
 
+@differentiable
 def flash_attn_varlen_func(
     q: Any,
     k: Any,

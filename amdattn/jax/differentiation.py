@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 
 from amdattn.errors import UnsupportedProblem
 from amdattn.jax.manual_axes import aligned
-from amdattn.jax.primitive import call
+from amdattn.jax.primitive import REVERSE_ONLY, call
 from amdattn.jax.rules import rules
 
 BACKWARDS = (None, "xla")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def differentiable(function: _Function) -> _Function:
+    """A public function whose results `apply` makes: in forward mode an error in our words.
+
+    Under an enclosing `jax.jit` the derivative fails only when the whole program is compiled, and
+    then in JAX's words.
+    """
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            if "custom_vjp" in str(error):
+                raise UnsupportedProblem(f"{function.__name__} {REVERSE_ONLY}") from None
+            raise
+
+    return cast(_Function, wrapper)
 
 
 def apply(

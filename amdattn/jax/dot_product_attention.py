@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from amdattn import scalars
 from amdattn.errors import UnsupportedProblem
 from amdattn.jax.arguments import as_arrays
-from amdattn.jax.differentiation import apply, check
+from amdattn.jax.differentiation import apply, check, differentiable
 from amdattn.jax.padded_attention import PaddedProblem
 from amdattn.ops.attention.problem import attention_problem
 
@@ -22,6 +22,7 @@ _HAS_RESIDUAL = "return_residual" in inspect.signature(jax.nn.dot_product_attent
 _MASKED = -0.7 * float(jnp.finfo(jnp.float32).max)  # what jax.nn has for a score that is masked
 
 
+@differentiable
 def dot_product_attention(
     query: Any,
     key: Any,
@@ -145,9 +146,7 @@ def _padded(
     left, right = window
     _check(query, key, value)
     if 0 in query.shape or 0 in key.shape:
-        raise UnsupportedProblem(
-            f"query and key have shapes {query.shape} and {key.shape}, without elements; {_WAY_OUT}"
-        )
+        return _of_nothing(query, key, value, scale, is_causal, window, shape, return_residual)
     batch, rows = query.shape[:2]
     keys = key.shape[1]
     for name, lengths in (
@@ -197,6 +196,36 @@ def _padded(
     residual = jnp.where(results[1] == -jnp.inf, _MASKED, results[1])
     residual = jax.lax.stop_gradient(residual.swapaxes(1, 2)).astype(key.dtype)
     return out, residual.reshape(shape[:-1])
+
+
+def _of_nothing(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    scale: float | None,
+    is_causal: bool,
+    window: tuple[int, int],
+    shape: tuple[int, ...],
+    return_residual: bool,
+) -> Any:
+    """Results without elements, or 0, as jax.nn has them, where there is no key."""
+
+    def lifted(x: jax.Array) -> tuple[int, ...]:
+        return (*(max(1, n) for n in x.shape[:-1]), x.shape[-1])
+
+    if (query.shape[2] == 0) != (key.shape[2] == 0):
+        raise ValueError(f"num_heads_kv={key.shape[2]} must divide num_heads_q={query.shape[2]}")
+    attention_problem(  # for its checks
+        *(lifted(query), lifted(key), lifted(value), "bshd"),
+        dtype=query.dtype,
+        softmax_scale=scale,
+        causal=is_causal,
+        window_size=window,
+        top_left=True,
+        return_lse=return_residual,
+    )
+    out = jnp.zeros(shape, query.dtype)
+    return (out, jnp.full(shape[:-1], -jnp.inf, key.dtype)) if return_residual else out
 
 
 _NAMES = ("query", "key", "value")

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from amdattn import scalars
 from amdattn.dtypes import as_dtype
 from amdattn.jax.arguments import as_arrays
-from amdattn.jax.differentiation import apply, check
+from amdattn.jax.differentiation import apply, check, differentiable
 from amdattn.ops.attention.problem import axis_order
 from amdattn.ops.gemm.problem import ALIGN_BYTES, FACTORS, GemmProblem
 from amdattn.ops.merge.problem import MergeProblem
@@ -21,6 +21,7 @@ from amdattn.ops.norm.problem import NormProblem
 _FEW = 8  # columns of zeros that stand for none
 
 
+@differentiable
 def gemm_nt(
     a: Any,
     b: Any,
@@ -119,6 +120,7 @@ def _gemm(
     return out.reshape(shape)
 
 
+@differentiable
 def rms_norm(
     x: Any,
     weight: Any,
@@ -169,6 +171,7 @@ def _norm(
     return results[0] if residual is None else results
 
 
+@differentiable
 def merge_state(
     o: Any, lse: Any, *, layout: str = "bshd", implementation_backward: str | None = None
 ) -> Any:

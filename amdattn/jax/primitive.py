@@ -128,13 +128,16 @@ batching.primitive_batchers[PRIMITIVE] = _batch
 # -- derivatives -----------------------------------------------------------------------------------
 
 
+REVERSE_ONLY = (
+    "has a first derivative in reverse mode only (jax.grad, jax.vjp), by "
+    'implementation_backward="xla"; in other modes, and twice, plain jax.numpy has them'
+)
+
+
 def _refuse_derivative(*_: Any, operation: str, **params: Any) -> Any:
     if rules(operation).reference is None:
         raise UnsupportedProblem(f"{operation} cannot be differentiated")
-    raise UnsupportedProblem(
-        f"{operation} has a first derivative in reverse mode only (jax.grad, jax.vjp), by "
-        'implementation_backward="xla"; in other modes, and twice, plain jax.numpy has them'
-    )
+    raise UnsupportedProblem(f"{operation} {REVERSE_ONLY}")
 
 
 ad.primitive_jvps[PRIMITIVE] = _refuse_derivative

@@ -15,13 +15,14 @@ from amdattn.jax.attention import flash_attn_func
 from amdattn.jax.context_parallel.blocks import Attention
 from amdattn.jax.context_parallel.methods import METHODS
 from amdattn.jax.context_parallel.order import ORDERS, zigzag_order
-from amdattn.jax.differentiation import check
+from amdattn.jax.differentiation import check, differentiable
 from amdattn.ops.attention.options import Options
 from amdattn.ops.attention.problem import AttentionProblem, attention_problem
 
 __all__ = ["context_parallel_attention", "zigzag_order"]
 
 
+@differentiable
 def context_parallel_attention(
     q: Any,
     k: Any,
