@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from amdattn.arch.architectures import ARCHITECTURES
+from amdattn.ops import registry
+from tests.support import tiers
 from tests.support.paths import ROOT
 
 DOCS = ROOT / "docs"
@@ -52,6 +55,29 @@ def test_links(page: Path) -> None:
 )
 def test_what_leads_nowhere_is_found(text: str, wrong: list[str]) -> None:
     assert list(dangling(DOCS / "index.md", text)) == wrong
+
+
+def test_the_architecture_names_every_operation() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^    ops +operations: (.*)$", text, re.M)
+    assert tuple(line.split(", ")) == registry.names()
+
+
+def test_the_fast_tier_is_said_to_be_as_long_everywhere() -> None:
+    """The limit of the tier itself is what pages and the marker repeat."""
+    (limit,) = re.findall(r"less than (\d+) seconds on two cores", tiers.__doc__ or "")
+    for file in ("README.md", "docs/contributing.md", "pyproject.toml"):
+        text = (ROOT / file).read_text(encoding="utf-8")
+        said = re.findall(r"(?:under|less than) (\d+) s(?:econds)?\b", text)
+        assert said and set(said) == {limit}, file
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_no_page_says_that_an_architecture_has_no_constants(arch: str) -> None:
+    """Its model has them: pages that were written before it say so no more."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(rf"{arch}: no constants|no {arch} kernels? yet", text), page
 
 
 def test_the_index_has_every_page() -> None:
