@@ -7,7 +7,6 @@ or not. Uses the standard library only: the build asks it as well.
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -93,6 +92,8 @@ def record(root: Path, folder: Path) -> None:
 
 def _installed() -> Iterator[Path]:
     """Folders of libraries of every distribution that Python finds."""
+    import importlib.metadata  # takes longer to import than all else here
+
     for distribution in importlib.metadata.distributions(name=DISTRIBUTION):
         folder = Path(str(distribution.locate_file(f"amdattn/{FOLDER}")))
         if any(folder.glob("*.so")):
