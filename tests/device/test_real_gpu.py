@@ -13,6 +13,10 @@ from pathlib import Path
 
 import pytest
 
+import amdattn
+from amdattn.arch.architectures import ARCHITECTURES
+from amdattn.arch.products import CHIPS
+from amdattn.device import kernarg_preload
 from tests.support import fake_rocm as fakes
 from tests.support.fake_rocm import ROOT, SOURCE, run
 
@@ -455,3 +459,21 @@ print(abs(amdattn.flash_attn_func(x, x, x).astype("f4") - x.astype("f4")).mean()
     )
     status, lines, errors = run(code, AMDATTN_DEVICE="virtual:gfx942", PYTHONPATH=path)
     assert (status, lines) == (0, ["True"]), errors
+
+
+def test_the_page_names_every_product_and_what_it_counts():
+    """docs/real-gpu.md, of every architecture there are kernels for."""
+    page = (ROOT / "docs" / "real-gpu.md").read_text(encoding="utf-8")
+    for arch in ARCHITECTURES:
+        names = ", ".join(chip.name for chip in CHIPS if chip.arch == arch)
+        (line,) = re.findall(rf"^\| {arch} \| (.*?) \|", page, re.M)
+        assert set(line.split(", ")) == set(names.split(", "))
+    large = [row for row in amdattn.kernels() if row.lds_bytes > 64 * 1024]
+    assert f"{len(large)} kernels of attention use more than 64" in page
+    assert {(row.arch, row.op) for row in large} == {("gfx950", "attn_fwd")}
+    ops = {
+        row.op
+        for row in amdattn.kernels()
+        if kernarg_preload.length(row.read_code_object(), row.symbol)
+    }
+    assert ops == {"rms_norm", "attn_decode", "gemm_nt", "merge_state"}
