@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import marshal
 import math
-import re
+import string
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ SCHEMA, FORMER_SCHEMA = 3, 2
 MAX_CODE_OBJECT_BYTES = 16 * 2**20
 DIGEST = "sha256"  # of the document: of its text without this very number
 _MOST = 2**40
-_MOST_FINE = 2**10
+_MOST_FINE, _WITHOUT_REFERENCES = 2**10, 2  # a version of marshal's format
 
 
 class Rule(NamedTuple):
@@ -39,9 +40,8 @@ def _integer(least: int, most: int = _MOST) -> Rule:
     return Rule(lambda x: type(x) is int and least <= x <= most, f"an integer in {least}..{most}")
 
 
-def _word(pattern: str, allowed: str) -> Rule:
-    matches = re.compile(pattern).fullmatch
-    return Rule(lambda x: type(x) is str and bool(matches(x)), allowed)
+def _text(holds: Callable[[str], bool], allowed: str) -> Rule:
+    return Rule(lambda x: type(x) is str and holds(x), allowed)
 
 
 def _list_of(rule: Rule, least: int = 1, most: int = 64) -> Rule:
@@ -74,8 +74,22 @@ def _is_number(x: Any) -> bool:
     return type(x) in (int, float) and math.isfinite(x)
 
 
-_TEXT = Rule(lambda x: type(x) is str and len(x) <= 10_000, "text")
-_NAME = _word(r"[A-Za-z_][A-Za-z0-9_]{0,199}", "a name of letters, digits and _")
+def _only(x: str, characters: frozenset[str]) -> bool:
+    """Whether it has no others. Patterns would take longer to compile than all texts to read."""
+    return characters.issuperset(x)
+
+
+def _is_path(x: str) -> bool:
+    """Whether it is plain, and stays in its folder."""
+    return all(part[:1] not in ("", ".") and _only(part, _OF_FILES) for part in x.split("/"))
+
+
+_HEX_DIGITS = frozenset("0123456789abcdef")
+_OF_FILES = frozenset(f"{string.ascii_letters}{string.digits}_.-")
+_TEXT = _text(lambda x: len(x) <= 10_000, "text")
+_NAME = _text(
+    lambda x: x.isidentifier() and x.isascii() and len(x) <= 200, "a name of letters, digits and _"
+)
 _BOOLEAN = Rule(lambda x: type(x) is bool, "true or false")
 _DTYPE = Rule(_is_dtype, "an element type")
 _COUNT, _POSITIVE = _integer(0), _integer(1)
@@ -84,19 +98,24 @@ _OR_ANY = _either(_SPAN, Rule(lambda x: x == "any", '"any"'))
 _BOOLEANS, _WORDS = _list_of(_BOOLEAN, 1, 2), _list_of(_NAME)
 _NUMBERS = _list_of(Rule(_is_number, "a finite number"))
 _STEPPED = _list_of(_integer(1, 2**20), 3, 3)
-_HEX = _word(r"[0-9a-f]{64}", "64 hexadecimal digits")
-_PARTS = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
+_HEX = _text(lambda x: len(x) == 64 and _only(x, _HEX_DIGITS), "64 hexadecimal digits")
 
 _KERNARG: Mapping[str, Rule] = {
-    "header": _word(rf"{_PARTS}\.h", "the name of a header, without a folder"),
+    "header": _text(
+        lambda x: x.endswith(".h") and "/" not in x and _is_path(x),
+        "the name of a header, without a folder",
+    ),
     "size": _integer(1, 2**12),
     "fields": _list_of(Rule(lambda x: type(x) is list and len(x) == 4, "a list of 4"), 1, 512),
 }
+_C_TYPES = frozenset(
+    ("float", "double", *(f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+)
 _KERNARG_FIELD = (
     ("name", _NAME),
     ("offset", _integer(0, 2**12)),
     ("bytes", _integer(1, 8)),
-    ("type", _word(r"u?int(8|16|32|64)_t|float|double", "a C type of fixed width")),
+    ("type", _text(_C_TYPES.__contains__, "a C type of fixed width")),
 )
 # What a kernel was compiled for, and what it accepts, by name, whatever its operation.
 _PARAMS: Mapping[str, Rule] = {
@@ -156,12 +175,15 @@ def _rule_of(name: str, group: Group) -> Rule | None:
 def _facts(group: Group) -> Rule:
     """An object of names and values of a group."""
     known = group[0]
-    fine: set[str] = set()  # texts of those that were looked at: many rows have equal ones
+    fine: set[bytes] = set()  # those that were looked at: many rows have equal ones
 
     def holds(x: Any) -> bool:
         if type(x) is not dict:
             return False
-        text = repr(x)
+        try:
+            text = marshal.dumps(x, _WITHOUT_REFERENCES)
+        except ValueError:  # it nests too deeply
+            return False
         if text in fine:
             return True
         for name, value in x.items():
@@ -182,8 +204,13 @@ _GROUPS: Mapping[str, Group] = {
 }
 _ROW: Mapping[str, Rule] = {
     **dict.fromkeys(("name", "symbol", "op", "grid", "kernarg"), _NAME),
-    "file": _word(rf"({_PARTS}/)*{_PARTS}\.hsaco", "the path of a .hsaco file in this folder"),
-    "arch": _word(r"gfx[0-9a-f]{3,5}", "the name of a target: gfx and hexadecimal digits"),
+    "file": _text(
+        lambda x: x.endswith(".hsaco") and _is_path(x), "the path of a .hsaco file in this folder"
+    ),
+    "arch": _text(
+        lambda x: x[:3] == "gfx" and 6 <= len(x) <= 8 and _only(x[3:], _HEX_DIGITS),
+        "the name of a target: gfx and hexadecimal digits",
+    ),
     "dtype": _DTYPE,
     **{name: _facts(group) for name, group in _GROUPS.items()},
     "sha256": _HEX,
