@@ -6,12 +6,10 @@ or not. Uses the standard library only: the build asks it as well.
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 DISTRIBUTION = "amdattn"
 FOLDER = "_lib"  # of the package
@@ -23,8 +21,7 @@ _SUFFIXES = {".c", ".cc", ".h", ".map"}
 _BUILD = ("build_scripts/virtual_device.py", "build_scripts/jax_handler.py")
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A folder of libraries, which it may lack, and why it is that one.
 
     Attributes
@@ -77,6 +74,8 @@ def remedy(found: Found) -> str:
 
 def digest_of(root: Path) -> str:
     """SHA-256 of all that the libraries of a checkout are built from."""
+    import hashlib
+
     files = [root / name for name in _BUILD]
     for folder in _SOURCES:
         files += [path for path in (root / folder).rglob("*") if path.suffix in _SUFFIXES]
@@ -93,6 +92,8 @@ def record(root: Path, folder: Path) -> None:
 
 def _installed() -> Iterator[Path]:
     """Folders of libraries of every distribution that Python finds."""
+    import importlib.metadata  # takes longer to import than all else here
+
     for distribution in importlib.metadata.distributions(name=DISTRIBUTION):
         folder = Path(str(distribution.locate_file(f"amdattn/{FOLDER}")))
         if any(folder.glob("*.so")):

@@ -15,6 +15,33 @@ if TYPE_CHECKING:
 MAX_BYTES = 64 * 2**20
 
 
+def read_bytes(path: Path, most: int) -> bytes:
+    """What a regular file of at most `most` bytes holds.
+
+    Raises
+    ------
+    ValueError
+        It is a folder, a pipe or a device, or too large; the message names it.
+    OSError
+        It does not exist or may not be read.
+    """
+    # Opened first, so that what is looked at is what is read; without waiting for a pipe's writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            raise ValueError(f"{path}: is no regular file")
+        if facts.st_size > most:
+            raise ValueError(f"{path}: has {facts.st_size} bytes, more than {most}")
+        with open(descriptor, "rb", closefd=False) as file:
+            content = file.read(most + 1)  # it may grow, or be one of /proc, which have no size
+    finally:
+        os.close(descriptor)
+    if len(content) > most:
+        raise ValueError(f"{path}: has more than {most} bytes")
+    return content
+
+
 def read_text(path: Path) -> str:
     """The text of a regular file of at most MAX_BYTES bytes, in UTF-8.
 
@@ -25,20 +52,16 @@ def read_text(path: Path) -> str:
     OSError
         It does not exist or may not be read.
     """
-    facts = os.stat(path)
-    if not stat.S_ISREG(facts.st_mode):
-        raise ValueError(f"{path}: is no regular file")
-    if facts.st_size > MAX_BYTES:
-        raise ValueError(f"{path}: has {facts.st_size} bytes, more than {MAX_BYTES}")
     try:
-        return path.read_text(encoding="utf-8")
+        text = read_bytes(path, MAX_BYTES).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: {error}") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_json(path: Path) -> Any:
     """What a .json file holds; raises as read_text does, and ValueError if it is malformed."""
-    return _parse(path, read_text(path), json.loads)
+    return parse(path, read_text(path), json.loads)
 
 
 def read_toml(path: Path) -> Any:
@@ -47,12 +70,13 @@ def read_toml(path: Path) -> Any:
         import tomllib
     else:
         import tomli as tomllib
-    return _parse(path, read_text(path), tomllib.loads)
+    return parse(path, read_text(path), tomllib.loads)
 
 
-def _parse(path: Path, text: str, parse: Any) -> Any:
+def parse(path: Path, text: str, parser: Any) -> Any:
+    """What a parser makes of a file's text; ValueError, which names the file, if it cannot."""
     try:
-        return parse(text)
+        return parser(text)
     except RecursionError:
         raise ValueError(f"{path}: nests too deeply") from None
     except ValueError as error:

@@ -127,6 +127,7 @@ def build(kernel: KernelBuild) -> Built:
         "tile": dict(zip(kernel.tile, sizes, strict=False)),
         "accepts": {**kernel.accepts, **kernel.limits(resources.max_workgroup)},
         "sha256": manifest.sha256(compiled.code_object),
+        "bytes": len(compiled.code_object),
         "source": str(source.relative_to(ROOT)),
         "source_sha256": {
             str(path.relative_to(ROOT)): manifest.sha256(path.read_bytes())

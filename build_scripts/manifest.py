@@ -16,7 +16,7 @@ import msgspec
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection, SymbolTableSection
 
-from amdattn.device.manifest import SCHEMA
+from amdattn.device import manifest_schema
 
 # ELF: e_ident[EI_ABIVERSION] of an AMD HSA object, and the note that carries the metadata.
 _EI_ABIVERSION = 8
@@ -175,14 +175,17 @@ def sha256(data: bytes) -> str:
 
 
 def render(rows: list[dict[str, Any]]) -> str:
-    """The text of manifest.json, where each kernarg struct stands once, a field a line.
+    """The text of manifest.json, where each kernarg struct and each source stand once.
 
     Raises
     ------
     CodeObjectError
         Two kernels were built with different headers of one struct.
+    ManifestError
+        A row says what no reader takes: `amdattn.device.manifest_schema` has the rules.
     """
     kernargs: dict[str, Any] = {}
+    sources: dict[tuple[str, str], int] = {}  # path and sha256 of each, and where they stand
     named = []
     for row in rows:
         layout = {key: row["kernarg"][key] for key in _LAYOUT}
@@ -191,11 +194,23 @@ def render(rows: list[dict[str, Any]]) -> str:
             raise CodeObjectError(
                 f"{row['name']} has another {name} than the kernels before it; build all"
             )
-        named.append({**row, "kernarg": name})
-    document = {"schema": SCHEMA, "kernargs": kernargs, "kernels": named}
-    return _short_lists(json.dumps(document, indent=1)) + "\n"
+        places = [sources.setdefault(one, len(sources)) for one in row["source_sha256"].items()]
+        of_row = {key: value for key, value in row.items() if key != "source_sha256"}
+        named.append({**of_row, "kernarg": name, "sources": places})
+    digest = _BLANK_DIGEST
+    document = {
+        "schema": manifest_schema.SCHEMA,
+        manifest_schema.DIGEST: digest,
+        "kernargs": kernargs,
+        "sources": [list(source) for source in sources],
+        "kernels": named,
+    }
+    manifest_schema.check(Path("manifest.json"), document)
+    text = _short_lists(json.dumps(document, indent=1)) + "\n"
+    return text.replace(digest, manifest_schema.digest_of(text.encode(), digest), 1)
 
 
+_BLANK_DIGEST = 64 * "0"  # in the place of the document's own until it is known
 _LAYOUT = ("header", "size", "fields")
 
 
@@ -206,11 +221,17 @@ def _short_lists(text: str) -> str:
 
 def read_rows(folder: Path) -> dict[str, dict[str, Any]]:
     """The rows of a manifest by symbol, as `render` takes them."""
-    document = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    return {
-        row["symbol"]: {
-            **row,
-            "kernarg": {"struct": row["kernarg"], **document["kernargs"][row["kernarg"]]},
-        }
-        for row in document["kernels"]
+    document = manifest_schema.read(folder / "manifest.json")
+    return {row["symbol"]: _whole(row, folder, document) for row in document["kernels"]}
+
+
+def _whole(row: dict[str, Any], folder: Path, document: dict[str, Any]) -> dict[str, Any]:
+    """A row with all that it refers to."""
+    found = {
+        **row,
+        "kernarg": {"struct": row["kernarg"], **document["kernargs"][row["kernarg"]]},
     }
+    if document["schema"] == manifest_schema.FORMER_SCHEMA:
+        return {**found, "bytes": (folder / row["file"]).stat().st_size}
+    sources = [document["sources"][place] for place in found.pop("sources")]
+    return {**found, "source_sha256": dict(sources)}

@@ -1,4 +1,4 @@
-"""Python in the root of a checkout that was not built, beside an install: what serves, or is said."""
+"""Python in the root of a checkout that was not built, beside an install: what it uses and says."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,10 +13,11 @@ from typing import Any, TypeVar
 
 from amdattn import paths
 from amdattn.arch.props import KNOWN_DEVICES, DeviceProps
+from amdattn.device.manifest_schema import MAX_CODE_OBJECT_BYTES, read
 from amdattn.dtypes import as_dtype
 from amdattn.errors import CorruptKernel, ManifestError, UnsupportedDeviceError
+from amdattn.user_files import read_bytes
 
-SCHEMA = 2
 T = TypeVar("T", covariant=True)
 
 
@@ -37,7 +37,7 @@ class Facts(Mapping[str, T]):
     __slots__ = ("_facts", "_kernel", "_matter")
 
     def __init__(self, kernel: str, matter: str, facts: Mapping[str, T]) -> None:
-        self._kernel, self._matter, self._facts = kernel, matter, dict(facts)
+        self._kernel, self._matter, self._facts = kernel, matter, facts
 
     def __getitem__(self, key: str) -> T:
         try:
@@ -81,6 +81,8 @@ class KernelSpec:
         Of a lane; AGPRs are among the `vgpr`.
     lds_bytes : int
         Of a workgroup.
+    nbytes : int or None
+        Of the code object; None: its manifest does not say.
     """
 
     symbol: str
@@ -104,6 +106,7 @@ class KernelSpec:
     source: str = field(compare=False, repr=False)
     toolchain: str = field(compare=False, repr=False)
     code_object_version: int = field(compare=False, repr=False)
+    nbytes: int | None = field(default=None, compare=False, repr=False)
 
     def __repr__(self) -> str:
         return f"<KernelSpec {self.name} {self.arch} sha256 {self.sha256[:16]}>"
@@ -134,10 +137,14 @@ class KernelSpec:
         CorruptKernel
             There is neither, or what there is is not what was recorded.
         """
+        most = self.nbytes or MAX_CODE_OBJECT_BYTES
         try:
-            image = self.path.read_bytes() if self.path.exists() else _unpacked(self.path)
-        except OSError as error:
-            raise CorruptKernel(f"kernel {self.name}: cannot read {self.path}: {error}") from None
+            exists = os.path.exists(self.path)
+            image = read_bytes(self.path, most) if exists else _unpacked(self.path, most)
+        except (OSError, ValueError, MemoryError) as error:
+            raise CorruptKernel(
+                f"kernel {self.name}: cannot read {self.path}: {str(error) or type(error).__name__}"
+            ) from None
         digest = hashlib.sha256(image).hexdigest()
         if digest != self.sha256:
             raise CorruptKernel(
@@ -147,20 +154,32 @@ class KernelSpec:
         return image
 
 
-def _unpacked(path: Path) -> bytes:
-    """What `build_scripts.packed_objects` compressed; raises OSError."""
+def _unpacked(path: Path, most: int) -> bytes:
+    """What `build_scripts.packed_objects` compressed, of at most so many bytes.
+
+    Raises OSError or ValueError: nothing is known of it yet.
+    """
     packed = path.with_name(path.name + paths.PACKED_SUFFIX)
-    if not packed.exists():
+    if not os.path.exists(packed):
         raise FileNotFoundError(f"there is neither {path.name} nor {packed.name}")
     try:
         import lzma  # a Python may have been built without it; a checkout does not need it
 
-        return lzma.decompress(packed.read_bytes())
+        unpacking = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_UNPACKING_BYTES)
+        image = unpacking.decompress(read_bytes(packed, most + _PACKED_MORE), most + 1)
     except ImportError:
         raise OSError(f"{packed.name} needs the module lzma, which this Python lacks") from None
-    except lzma.LZMAError as error:
+    except (lzma.LZMAError, EOFError) as error:
         raise OSError(f"{packed.name}: {error}") from None
+    if len(image) > most:
+        raise ValueError(f"{packed.name}: unpacks to more than {most} bytes")
+    if not unpacking.eof:
+        raise OSError(f"{packed.name}: Compressed data ended before the end-of-stream marker")
+    return image
 
+
+# Of the memory that unpacking takes, and of what packing may add.
+_UNPACKING_BYTES, _PACKED_MORE = 64 * 2**20, 2**15
 
 _FORMER_NAMES = {
     "head_dim": ("params", "head_dim"),
@@ -184,44 +203,30 @@ def _of_override(folder: str | None) -> tuple[KernelSpec, ...]:
 
 @functools.lru_cache(maxsize=4)
 def _load(folder: Path) -> tuple[KernelSpec, ...]:
-    file = folder / "manifest.json"
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ManifestError(f"cannot read {file}: {error}") from None
-    if document.get("schema") != SCHEMA:
-        raise ManifestError(
-            f"{file} has schema {document.get('schema')!r}; this amdattn reads schema {SCHEMA}"
+    document = read(folder / "manifest.json")
+    kernargs = {
+        struct: KernargSpec(
+            struct, of["header"], of["size"], tuple((n, o, s, t) for n, o, s, t in of["fields"])
         )
-    try:
-        kernargs = {
-            struct: KernargSpec(
-                struct, of["header"], of["size"], tuple((n, o, s, t) for n, o, s, t in of["fields"])
-            )
-            for struct, of in document["kernargs"].items()
-        }
-        rows = document["kernels"]
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ManifestError(f"{file} is malformed: {error!r}") from None
-    return tuple(_parse(row, folder, kernargs) for row in rows)
+        for struct, of in document["kernargs"].items()
+    }
+    return tuple(_spec(row, folder, kernargs) for row in document["kernels"])
 
 
-def _parse(row: Mapping[str, Any], folder: Path, kernargs: Mapping[str, KernargSpec]) -> KernelSpec:
-    try:
-        name = row["name"]
-        return KernelSpec(
-            path=folder / row["file"],
-            dtype=as_dtype(row["dtype"]).name,
-            params=Facts(name, "params", row["params"]),
-            tile=Facts(name, "tile", row["tile"]),
-            accepts=Facts(name, "accepts", row["accepts"]),
-            workgroup=tuple(row["workgroup"]),
-            kernarg=kernargs[row["kernarg"]],
-            **{key: row[key] for key in _PLAIN_FIELDS},
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        name = row.get("name", "?") if isinstance(row, Mapping) else "?"
-        raise ManifestError(f"manifest row {name!r} is malformed: {error!r}") from None
+def _spec(row: Mapping[str, Any], folder: Path, kernargs: Mapping[str, KernargSpec]) -> KernelSpec:
+    """Of a row that was checked."""
+    name = row["name"]
+    return KernelSpec(
+        path=folder / row["file"],
+        dtype=as_dtype(row["dtype"]).name,
+        params=Facts(name, "params", row["params"]),
+        tile=Facts(name, "tile", row["tile"]),
+        accepts=Facts(name, "accepts", row["accepts"]),
+        workgroup=tuple(row["workgroup"]),
+        kernarg=kernargs[row["kernarg"]],
+        nbytes=row.get("bytes"),
+        **{key: row[key] for key in _PLAIN_FIELDS},
+    )
 
 
 _PLAIN_FIELDS = (

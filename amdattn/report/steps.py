@@ -55,7 +55,7 @@ class Step:
 
 def device_steps(quick: bool) -> list[Step]:
     """On the bound device. Nothing of them is modelled."""
-    from amdattn.report import kernels, probes, timings
+    from amdattn.report import kernels, preload, probes, timings
 
     steps = [
         Step("device", "device", 180, probes.device),
@@ -66,6 +66,7 @@ def device_steps(quick: bool) -> list[Step]:
         Step("two_streams", "two streams at once", 60, probes.two_streams),
         Step("ids", "XCCs and CUs", 60, probes.ids),
         Step("clock", "clocks of the device", 60, probes.clock),
+        Step("preload", "kernel arguments in SGPRs", 120, functools.partial(preload.run, quick)),
     ]
     for name, title, cases in kernels.groups(quick):
         steps.append(Step(name, title, 240, functools.partial(kernels.run, cases)))

@@ -196,13 +196,22 @@ def compile_text(text: str) -> None:
         toolchain.compile_hip(source, toolchain.LLVM22)
 
 
-def test_a_struct_stands_once_in_the_manifest(tmp_path: Path) -> None:
-    text = (build.HSACO / "manifest.json").read_text()
+def test_a_struct_and_a_source_stand_once_in_the_manifest(tmp_path: Path) -> None:
     rows = [dict(row) for row in ROWS]
-    assert manifest.render(rows) == text
-    assert set(json.loads(text)["kernargs"]) == {row["kernarg"]["struct"] for row in rows}
+    text = manifest.render(rows)
+    document = json.loads(text)
+    assert set(document["kernargs"]) == {row["kernarg"]["struct"] for row in rows}
+    sources = [tuple(source) for source in document["sources"]]
+    assert set(sources) == {item for row in rows for item in row["source_sha256"].items()}
+    assert len(sources) == len(set(sources))
     (tmp_path / "manifest.json").write_text(text)
-    assert [*manifest.read_rows(tmp_path).values()] == rows
+    read = [*manifest.read_rows(tmp_path).values()]
+    assert read == rows and manifest.render(read) == text
     rows[1] = {**rows[1], "kernarg": {**rows[1]["kernarg"], "size": 8}}
     with pytest.raises(manifest.CodeObjectError, match=f"{rows[1]['name']} has another AttnFwd"):
         manifest.render(rows)
+
+
+@each_kernel
+def test_bytes_are_recorded(row: dict[str, Any]) -> None:
+    assert row["bytes"] == (build.HSACO / row["file"]).stat().st_size

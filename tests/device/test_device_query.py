@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+import amdattn
 from amdattn.device.runtime import kfd
 from amdattn.device.runtime.query import query_device
+from amdattn.op.occupancy import workgroups_per_cu
 
 XCCS, CHIP = "hipDeviceAttributeNumberOfXccs", "hipDeviceAttributePciChipId"
 # simd_count is 4 for each CU.
@@ -189,3 +191,12 @@ def test_chips_and_partitions(chip: int, num_cus: int, xccs: Any, wanted: Any) -
 def test_a_chip_of_another_architecture_is_none_of_these() -> None:
     found = ask(Hip(**{XCCS: 8, CHIP: 0x74A1}), 256, "AMD Instinct MI300X", "gfx950")
     assert found.props.chip == "" and "unknown (ids: 0x74a1 of" in dict(found.sources)["chip"]
+
+
+def test_an_mi355x_whose_runtime_says_64_kib_of_lds() -> None:
+    """24 kernels need more, and workgroups are planned by what a CU has."""
+    with pytest.warns(RuntimeWarning, match="163840 bytes, of gfx950; the HIP runtime says 65536"):
+        found = ask(Hip(), 256, "AMD Instinct MI355X", "gfx950")
+    assert found.props.lds_bytes == 163840 and "LDS" in dict(found.sources)
+    rows = [row for row in amdattn.kernels() if row.arch == "gfx950" and row.lds_bytes > 65536]
+    assert len(rows) >= 24 and all(workgroups_per_cu(row, found.props)[0] for row in rows)

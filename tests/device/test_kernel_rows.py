@@ -3,7 +3,6 @@
 import ctypes
 import dataclasses
 import hashlib
-import json
 import re
 import struct
 
@@ -120,27 +119,6 @@ def test_code_objects_have_the_recorded_hash(tmp_path):
         dataclasses.replace(KERNEL, path=damaged).read_code_object()
     with pytest.raises(CorruptKernel, match="cannot read"):
         dataclasses.replace(KERNEL, path=tmp_path / "missing").read_code_object()
-
-
-def broken_manifests():
-    document = json.loads((KERNEL.path.parents[1] / "manifest.json").read_text())
-    yield "not json", "{", "cannot read"
-    yield "other schema", json.dumps({**document, "schema": 99}), "schema 99"
-    row = dict(document["kernels"][0])
-    del row["tile"]
-    yield "missing field", json.dumps({**document, "kernels": [row]}), "malformed.*tile"
-    row = {**document["kernels"][0], "dtype": "bf17"}
-    yield "unknown type", json.dumps({**document, "kernels": [row]}), "malformed.*bf17"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"), [pytest.param(t, m, id=name) for name, t, m in broken_manifests()]
-)
-def test_broken_manifests(tmp_path, monkeypatch, text, message):
-    (tmp_path / "manifest.json").write_text(text)
-    monkeypatch.setenv("AMDATTN_KERNEL_DIR", str(tmp_path))
-    with pytest.raises(ManifestError, match=message):
-        manifest.kernels()
 
 
 @pytest.mark.parametrize("name", ["gone", "file"])

@@ -14,6 +14,7 @@ import amdattn
 from amdattn.arrays.interchange import asarray
 from amdattn.bench.kernels import Functions, Launch
 from amdattn.device import runtime
+from amdattn.device.manifest import Facts
 from amdattn.device.runtime import launch_form
 from amdattn.device.runtime.launch_form import LaunchForm, Verdict
 from amdattn.errors import BindingError, ManifestError
@@ -109,6 +110,10 @@ def with_kernarg(**changes: Any) -> Any:
     return dataclasses.replace(GEMM, kernarg=dataclasses.replace(GEMM.kernarg, **changes))
 
 
+def with_tile(**sizes: int) -> Any:
+    return dataclasses.replace(GEMM, tile=Facts(GEMM.name, "tile", {**GEMM.tile, **sizes}))
+
+
 @pytest.mark.parametrize(
     ("kernel", "text"),
     [
@@ -125,6 +130,13 @@ def with_kernarg(**changes: Any) -> Any:
             "has 1024 lanes; the loaded kernel takes at most",
         ),
         (dataclasses.replace(GEMM, symbol="stale"), "has no kernel stale"),
+        (dataclasses.replace(GEMM, vgpr=GEMM.vgpr + 8), "VGPRs are recorded, its code object"),
+        *(
+            (with_tile(**{axis: size}), r"tile {.*} is recorded, its code object states \(")
+            for axis in ("m", "n")
+            for size in (1, GEMM.tile[axis] * 2, 2**24)
+        ),
+        (with_tile(k=64), r"tile {.*} is recorded, its code object states \("),
     ],
 )  # fmt: skip
 def test_metadata_that_differs_is_refused_before_a_launch(kernel: Any, text: str) -> None:

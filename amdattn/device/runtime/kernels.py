@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from amdattn.device import kernarg_preload
 from amdattn.device.code_object import read_kernels
 from amdattn.device.kernarg import KernargBuffer
 from amdattn.device.manifest import KernelSpec
 from amdattn.device.runtime import launch_form
 from amdattn.device.runtime.calls import HipCalls
 from amdattn.device.runtime.launch_form import LaunchForm
-from amdattn.device.runtime.metadata import check_loaded, check_metadata
+from amdattn.device.runtime.metadata import check_metadata, check_tile, differing_limits
 from amdattn.errors import BindingError
 
 if TYPE_CHECKING:
@@ -28,15 +30,23 @@ class LoadedKernel(NamedTuple):
 
 
 class KernelLoader(HipCalls):
-    """The part of a runtime that loads kernels."""
+    """The part of a runtime that loads kernels.
+
+    Attributes
+    ----------
+    kernarg_preload : bool
+        Kernels that are loaded from now on may have arguments in SGPRs when they start.
+    """
 
     def __init__(self, *bound: Any) -> None:
         super().__init__(*bound)
         # Both forms are the virtual device's own: a probe there would be among what is checked,
         # profiled and counted.
         self._form = LaunchForm.EXTRA if self.choice.kind == "virtual" else None
-        self._kernels: dict[KernelSpec, LoadedKernel] = {}
+        self.kernarg_preload = kernarg_preload.wanted()
+        self._kernels: dict[tuple[KernelSpec, bool], LoadedKernel] = {}
         self._kernels_lock = threading.RLock()
+        self._has_warned = False
         self._local = threading.local()
 
     @property
@@ -53,12 +63,13 @@ class KernelLoader(HipCalls):
         return self._loaded(kernel).offsets
 
     def _loaded(self, kernel: KernelSpec) -> LoadedKernel:
-        found = self._kernels.get(kernel)
+        key = kernel, self.kernarg_preload
+        found = self._kernels.get(key)
         if found is None:
             with self._kernels_lock:
                 self._decide_form()
-                found = self._kernels.get(kernel) or self.load_kernel(kernel)
-                self._kernels[kernel] = found
+                found = self._kernels.get(key) or self.load_kernel(kernel)
+                self._kernels[key] = found
         return found
 
     def _decide_form(self) -> None:
@@ -71,10 +82,25 @@ class KernelLoader(HipCalls):
         image = kernel.read_code_object()
         info = read_kernels(image, str(kernel.path)).get(kernel.symbol)
         check_metadata(kernel, info, self.props)
+        check_tile(kernel, image)
         assert info is not None
+        if not self.kernarg_preload:
+            image = kernarg_preload.without(image, kernel.symbol)
         function, module = self._load(image, kernel.symbol)
-        check_loaded(self.hip, kernel, function)
+        self._compare_limits(kernel, function)
         return LoadedKernel(function, info.offsets, (image, module))
+
+    def _compare_limits(self, kernel: KernelSpec, function: Any) -> None:
+        """Warn, once, of limits by the runtime in which a kernel does not fit: a launch decides."""
+        differing = differing_limits(self.hip, kernel, function)
+        if differing and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"{differing}; kernels are launched all the same, and a launch fails if it cannot "
+                "be. Other kernels are not warned of",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def load(self, image: bytes, symbol: str) -> tuple[Any, Any]:
         """Load a code object; its kernel `symbol`, and the module. `image` must outlive both."""

@@ -7,9 +7,11 @@ what is not in the buffer, and nothing of what is not listed.
 from __future__ import annotations
 
 import math
+import struct
 from typing import Any
 
 from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
+from amdattn.device import elf
 from amdattn.device.code_object import KernelInfo
 from amdattn.device.manifest import KernelSpec
 from amdattn.device.runtime.query import optional
@@ -36,13 +38,17 @@ def check_metadata(kernel: KernelSpec, info: KernelInfo | None, props: DevicePro
         ("kernarg bytes", kernel.kernarg.size, info.kernarg_bytes),
         ("bytes of LDS", kernel.lds_bytes, info.resources["lds_bytes"]),
         ("bytes of scratch", kernel.scratch_bytes, info.resources["scratch_bytes"]),
+        ("VGPRs", kernel.vgpr, info.resources["vgpr"]),
+        ("AGPRs", kernel.agpr, info.resources["agpr"]),
+        ("SGPRs", kernel.sgpr, info.resources["sgpr"]),
         ("lanes of a wave", LANES_PER_WAVE, info.wave_lanes),
     ):
         if recorded != said:
             raise ManifestError(
                 f"kernel {kernel.name}: {recorded} {fact} are recorded, its code object says {said}"
             )
-    check_limits(kernel, info.max_lanes, info.resources["lds_bytes"])
+    if lanes := too_many_lanes(kernel, info.max_lanes):
+        raise ManifestError(lanes)
     if info.workgroup not in (None, kernel.workgroup):
         raise ManifestError(
             f"kernel {kernel.name}: workgroup {kernel.workgroup} is recorded, its code object "
@@ -64,28 +70,56 @@ def check_metadata(kernel: KernelSpec, info: KernelInfo | None, props: DevicePro
             )
 
 
-def check_limits(kernel: KernelSpec, max_lanes: int, lds_bytes: int) -> None:
-    """Whether a workgroup as recorded can be launched with what a kernel says of itself."""
+def check_tile(kernel: KernelSpec, image: bytes) -> None:
+    """Compare the tile of a manifest's row with what its code object states in a symbol.
+
+    Grids and the sizes of scratch memory come of it. Raises ManifestError.
+    """
+    try:
+        place = elf.place_of(image, f"{kernel.symbol}{_TILE_SUFFIX}")
+        stated = struct.unpack_from(f"<{place.size // 4}i", image, place.offset)
+    except (ValueError, struct.error) as error:
+        raise ManifestError(f"{kernel.path} {error}") from None
+    recorded = tuple(kernel.tile.values())
+    if recorded != stated[: len(recorded)]:
+        raise ManifestError(
+            f"kernel {kernel.name}: tile {dict(kernel.tile)} is recorded, its code object states "
+            f"{stated}"
+        )
+
+
+_TILE_SUFFIX = "_tiles"  # of the symbol with its sizes: asm_src/kernels
+
+
+def too_many_lanes(kernel: KernelSpec, max_lanes: int) -> str:
+    """What is wrong if a workgroup as recorded has more lanes than a kernel takes, or ""."""
     lanes = math.prod(kernel.workgroup)
-    if lanes > max_lanes:
-        raise ManifestError(
-            f"kernel {kernel.name}: workgroup {kernel.workgroup} has {lanes} lanes; the loaded "
-            f"kernel takes at most {max_lanes}"
-        )
-    if lds_bytes != kernel.lds_bytes:
-        raise ManifestError(
-            f"kernel {kernel.name}: {kernel.lds_bytes} bytes of LDS are recorded, the loaded "
-            f"kernel has {lds_bytes}"
-        )
+    if lanes <= max_lanes:
+        return ""
+    return (
+        f"kernel {kernel.name}: workgroup {kernel.workgroup} has {lanes} lanes; the loaded kernel "
+        f"takes at most {max_lanes}"
+    )
 
 
-def check_loaded(hip: Any, kernel: KernelSpec, function: Any) -> None:
-    """The same by what the runtime says of the kernel that it has loaded, if it says anything."""
+def differing_limits(hip: Any, kernel: KernelSpec, function: Any) -> str:
+    """What the runtime says of a kernel that it has loaded and its code object does not, or "".
+
+    No error: a runtime may round what it allocates, or answer another question.
+    """
     values = []
     for name in ("MAX_THREADS_PER_BLOCK", "SHARED_SIZE_BYTES"):
         attribute = getattr(hip.hipFunction_attribute, f"HIP_FUNC_ATTRIBUTE_{name}")
         value = optional(hip, "hipFuncGetAttribute", attribute, function)
         if value is None:
-            return
+            return ""
         values.append(int(value))
-    check_limits(kernel, *values)
+    max_lanes, lds_bytes = values
+    if lanes := too_many_lanes(kernel, max_lanes):
+        return lanes
+    if lds_bytes == kernel.lds_bytes:
+        return ""
+    return (
+        f"kernel {kernel.name}: {kernel.lds_bytes} bytes of LDS are recorded, the loaded kernel "
+        f"has {lds_bytes}"
+    )

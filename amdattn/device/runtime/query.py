@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -79,17 +80,39 @@ def query_device(hip: Any, prop: Any, ordinal: int, has_driver: bool) -> Queried
     arch = target.partition(":")[0]
     chip, chip_source = _chip(attributes, node, name, arch)
     num_xcds, xcds_source = _num_xcds(attributes, node, chip, num_cus, arch)
+    lds_bytes, lds_source = _lds_bytes(int(prop.sharedMemPerBlock), name, arch)
     props = DeviceProps(
         arch=arch,
         name=name,
         num_cus=num_cus,
         num_xcds=num_xcds,
-        lds_bytes=int(prop.sharedMemPerBlock),
+        lds_bytes=lds_bytes,
         memory_bytes=int(prop.totalGlobalMem),
         target=target,
         chip=chip.name if chip else "",
     )
-    return Queried(props, (("chip", chip_source), ("XCDs", xcds_source)))
+    sources = [("chip", chip_source), ("XCDs", xcds_source)]
+    return Queried(props, (*sources, *([("LDS", lds_source)] if lds_source else [])))
+
+
+def _lds_bytes(of_runtime: int, name: str, arch: str) -> tuple[int, str]:
+    """LDS of a CU, and where that is from, if not from the runtime.
+
+    Some runtimes answer with a limit that launches of more can do without: the architecture's is
+    planned with. If the runtime is right, launches fail, and say so.
+    """
+    known = ARCHITECTURES.get(arch)
+    if known is None or known.lds_bytes == of_runtime:
+        return of_runtime, ""
+    source = f"{known.lds_bytes} bytes, of {arch}; the HIP runtime says {of_runtime}"
+    if of_runtime < known.lds_bytes:
+        warnings.warn(
+            f"{name} is taken to have {source} (sharedMemPerBlock): kernels that need more are "
+            "launched all the same, and a launch fails if it cannot be",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return known.lds_bytes, source
 
 
 def _chip(

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
 from amdattn.device.manifest import KernelSpec
+from amdattn.errors import ManifestError
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.ops.gemm.problem import GemmProblem
 
@@ -139,6 +140,11 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     loads_of_step = parts * (tile_m + tile_n) // tile
     under_way = waves * depth * loads_of_step
     latency_of_step = waves * loads_of_step * (_LOAD_CLK + props.hbm_latency_clk)
+    if not under_way or not fragments or parts < 1:
+        raise ManifestError(
+            f"kernel {kernel.name}: tile {dict(kernel.tile)} and {dict(kernel.params)} are no "
+            "whole loads or fragments"
+        )
     rows_asked = min(m / tiles_m, tile_m)
     matrix_clk = _MATRIX_FLOPS * arch.simds_per_cu / arch.matrix_flops_per_clk
 

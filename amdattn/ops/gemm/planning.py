@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates
+from amdattn.errors import ManifestError
 from amdattn.op.choices import Choices
 from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
@@ -242,6 +243,11 @@ def _columns(problem: GemmProblem, kernel: KernelSpec, splits: int) -> list[int]
         tiles_of_xcd = -(-problem.n // (columns * GRID_XCDS))
         if tiles_of_xcd <= most_tiles:
             found[tiles_of_xcd] = columns
+    if not found:
+        raise ManifestError(
+            f"kernel {kernel.name}: max_n={kernel.accepts['max_n']} is less than {GRID_XCDS} tiles "
+            f"of {kernel.tile['n']} columns"
+        )
     return list(found.values())[: 1 if splits > 1 else None]
 
 
