@@ -28,6 +28,7 @@ __all__ = [
     "Suppressions",
     "check",
     "counter",
+    "forget_faults",
     "last_report",
     "profile",
     "set_option",
@@ -66,6 +67,23 @@ def counter(name: str) -> int:
 def last_report() -> str:
     """What the virtual device knows about the last fault; "" if there was none."""
     return runtime.get().virtual_exports().last_report()
+
+
+def forget_faults() -> None:
+    """Wait for all work, and have nobody be told of launches that have faulted until now.
+
+    A launch that faults is told of once to every thread that waits for its stream, as any of them
+    may have been handed its results; also to threads that begin later, until this is called (or
+    hipDeviceReset). A thread is always told of a launch that it has queued itself.
+
+    Raises
+    ------
+    BindingError
+        A GPU is bound.
+    """
+    device = runtime.get()
+    device.virtual_exports()
+    device.check("hipDeviceReset", device.hip.hipDeviceReset())
 
 
 def check(

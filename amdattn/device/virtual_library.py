@@ -15,7 +15,7 @@ from amdattn.device import x86_level
 from amdattn.errors import BindingError
 
 MARKER = "amdattn_vdev_abi"  # exported by the virtual device's library and by no other
-ABI = 2
+ABI = 3
 # With the values that the library begins with.
 OPTIONS = {
     "threads": 0,

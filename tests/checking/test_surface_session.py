@@ -51,6 +51,7 @@ class FakeExports:
         self.pending: list[dict[str, Any]] = []
         self.host: list[dict[str, Any]] = []
         self.number = 7
+        self.dropped = (0, 0)
 
     def set_options(self, **values: object) -> dict[str, object]:
         before = {key: self.options.get(key, 0) for key in reversed(values)}
@@ -67,9 +68,16 @@ class FakeExports:
             "code_object": self.number,
             "grid": [4, 1, 1],
             "workgroup_size": [256, 1, 1],
+            "times": 1,
             "findings": self.pending,
         }
-        taken = {"launches": [launch] if self.pending else [], "host_findings": self.host}
+        launches = [launch] if self.pending else []
+        taken = {
+            "launches": launches,
+            "host_findings": self.host,
+            "dropped_launches": self.dropped[0],
+            "dropped_findings": self.dropped[1],
+        }
         self.pending, self.host = [], []
         return json.loads(json.dumps(taken))
 
