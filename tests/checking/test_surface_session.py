@@ -291,3 +291,17 @@ def test_every_finding_kind_of_the_library_is_known() -> None:
 
 def test_check_is_the_public_type(device: FakeDevice) -> None:
     assert isinstance(amdattn.virtual.check(), Check)
+
+
+def test_findings_that_were_not_kept_are_told_and_fail(device: FakeDevice) -> None:
+    device.exports.dropped = (3, 5)
+    told = pytest.raises(CheckError, match="5 findings and 3 launches were more than")
+    with told, amdattn.virtual.check():
+        pass
+    with amdattn.virtual.check(raise_on=None) as found:
+        pass
+    assert (found.as_dict()["dropped_launches"], found.as_dict()["dropped_findings"]) == (3, 5)
+    assert found.log.num_launches == 3
+    device.exports.dropped = (0, 0)
+    with amdattn.virtual.check():
+        pass
