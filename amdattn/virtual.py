@@ -72,9 +72,10 @@ def last_report() -> str:
 def forget_faults() -> None:
     """Wait for all work, and have nobody be told of launches that have faulted until now.
 
-    A launch that faults is told of once to every thread that waits for its stream, as any of them
-    may have been handed its results; also to threads that begin later, until this is called (or
-    hipDeviceReset). A thread is always told of a launch that it has queued itself.
+    Copies of every thread that waits for the stream of a launch that faulted fail until the thread
+    calls `amdattn.synchronize`, as any of them may have been handed its results; also of threads
+    that begin later, until this is called (or hipDeviceReset). A thread is always told of a launch
+    that it has queued itself.
 
     Raises
     ------

@@ -55,17 +55,24 @@ def elsewhere(call: Callable[[], object]) -> Any:
     return given[0]
 
 
-def test_results_beside_faults_are_right_or_errors(calls: Calls) -> None:
+@pytest.mark.parametrize("arrays", ["device", "host"])
+def test_results_beside_faults_are_right_or_errors(calls: Calls, arrays: str) -> None:
     counts = {"right": 0, "error": 0, "wrong": 0}
     ended = threading.Event()
+    host = calls.x.numpy()
+
+    def attend() -> Any:
+        if arrays == "host":
+            return amdattn.flash_attn_func(host, host, host)
+        return calls.attend(out=amdattn.asarray(np.zeros(SHAPE, np.float16))).numpy()
 
     def use() -> None:
         for _ in range(400):
             try:
-                out = amdattn.asarray(np.zeros(SHAPE, np.float16))
-                found = calls.attend(out=out).numpy()
+                found = attend()
             except amdattn.HipError:
                 counts["error"] += 1
+                is_error(amdattn.synchronize)
             else:
                 counts["right" if np.array_equal(found, calls.right) else "wrong"] += 1
         ended.set()
@@ -75,6 +82,7 @@ def test_results_beside_faults_are_right_or_errors(calls: Calls) -> None:
     unnoticed = 0
     while not ended.wait(0.002):
         unnoticed += not is_error(lambda: calls.fault().numpy())
+        is_error(amdattn.synchronize)
     thread.join()
     assert not counts["wrong"] and not unnoticed, (counts, unnoticed)
     assert counts["right"] and counts["error"], counts
@@ -85,25 +93,35 @@ def test_what_was_queued_behind_a_fault_is_there(calls: Calls) -> None:
     lost = calls.fault()
     calls.attend(out=out)
     assert elsewhere(lambda: is_error(amdattn.synchronize))
-    assert is_error(out.numpy)  # this thread is told with the first that it reads
+    assert is_error(out.numpy) and is_error(out.numpy)
+    assert is_error(amdattn.synchronize)
     assert np.array_equal(out.numpy(), calls.right)
     assert elsewhere(lambda: is_error(lost.numpy))  # whoever is handed the result
     amdattn.virtual.forget_faults()
     assert not elsewhere(lambda: is_error(out.numpy))
 
 
-def test_a_thread_that_never_waits_hands_on_no_old_memory(calls: Calls) -> None:
+@pytest.mark.parametrize("reader", [elsewhere, lambda call: call()], ids=["another", "the same"])
+def test_of_many_results_none_is_old_memory(calls: Calls, reader: Any) -> None:
+    """Also those behind, and what was computed from them: no read succeeds unawares."""
     handed = [calls.fault() if i == 3 else calls.attend() for i in range(6)]
+    x = handed[3].reshape(*SHAPE)
+    handed.append(amdattn.flash_attn_func(x, x, x))
+    uploads = [lambda: amdattn.asarray(np.zeros(4, np.float16)), lambda: None]
 
-    def read() -> tuple[list[bool], list[bool]]:
-        errors, right = [], []
+    def read() -> list[bool]:
+        errors = []
         for i, array in enumerate(handed):
+            is_error(uploads[i % 2])
             errors.append(is_error(array.numpy))
-            right.append(i == 3 or np.array_equal(array.numpy(), calls.right))
-        return errors, right
+        return errors
 
-    errors, right = elsewhere(read)
-    assert any(errors[:4]) and all(right)
+    first = reader(read)
+    assert all(first[3:]), first
+    # Having synchronized, a reader knows, and has what is right.
+    assert is_error(amdattn.synchronize) and not is_error(amdattn.synchronize)
+    for i, array in enumerate(handed[:6]):
+        assert i == 3 or np.array_equal(array.numpy(), calls.right)
 
 
 @pytest.mark.parametrize("how", ["own stream", "host arrays"])
@@ -113,7 +131,7 @@ def test_other_paths_beside_a_fault(calls: Calls, how: str, hip_stream: Any) -> 
     if how == "own stream":
         found = calls.attend(stream=hip_stream)
         assert elsewhere(lambda: is_error(amdattn.synchronize))
-        assert is_error(found.numpy)
+        assert is_error(found.numpy) and is_error(amdattn.synchronize)
         assert np.array_equal(found.numpy(), calls.right)
     else:
         assert is_error(lambda: amdattn.flash_attn_func(host, host, host))

@@ -224,7 +224,8 @@ hipError_t Runtime::tell(const std::vector<const Stream*>& streams, bool told) {
   News news;
   for (const Stream* stream : streams) stream->faults.tell(news, told);
   orphans_.tell(news, told);
-  if (news.code() != hipSuccess) set_report(news.report());
+  if (news.code() == hipSuccess) return hipSuccess;
+  set_report(news.report() + (told ? "" : "\n  so do copies of this thread until it synchronizes"));
   return news.code();
 }
 

@@ -60,7 +60,7 @@ class Runtime {
   // Waits for every stream and tells of nothing: what frees memory must not swallow a fault.
   void drain();
   // The error of faults in these streams that the calling thread has not been told of, with their
-  // report. Whoever only asks whether work is over is not `told`: that result may be dropped.
+  // report. Only who synchronizes is `told`.
   hipError_t tell(const std::vector<const Stream*>& streams, bool told);
   // Nobody is told of what has faulted until now, but for those who queued it.
   void forget_faults();
