@@ -28,6 +28,7 @@ __all__ = [
     "Suppressions",
     "check",
     "counter",
+    "forget_faults",
     "last_report",
     "profile",
     "set_option",
@@ -66,6 +67,24 @@ def counter(name: str) -> int:
 def last_report() -> str:
     """What the virtual device knows about the last fault; "" if there was none."""
     return runtime.get().virtual_exports().last_report()
+
+
+def forget_faults() -> None:
+    """Wait for all work, and have nobody be told of launches that have faulted until now.
+
+    Copies of every thread that waits for the stream of a launch that faulted fail until the thread
+    calls `amdattn.synchronize`, as any of them may have been handed its results; also of threads
+    that begin later, until this is called (or hipDeviceReset). A thread is always told of a launch
+    that it has queued itself.
+
+    Raises
+    ------
+    BindingError
+        A GPU is bound.
+    """
+    device = runtime.get()
+    device.virtual_exports()
+    device.check("hipDeviceReset", device.hip.hipDeviceReset())
 
 
 def check(

@@ -68,6 +68,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
         faulthandler.cancel_dump_traceback_later()
 
 
+@pytest.fixture(autouse=True)
+def faults_stay_in_their_test() -> Iterator[None]:
+    """Launches that faulted are told to every thread that waits, in later tests too."""
+    yield
+    tiers.forget_faults()
+
+
 @pytest.fixture(scope="session")
 def vdev_lib() -> ctypes.CDLL:
     """The virtual device, whose test entry points are vdev_test_*."""

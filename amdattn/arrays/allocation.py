@@ -47,6 +47,27 @@ class Memory:
         """Whether its owner forbids that it is written."""
         return self._read_only
 
+    def pending(self) -> int | None:
+        """`stream`, unless its owner has destroyed it: then all work is waited for, and None.
+
+        Raises
+        ------
+        ValueError
+            It was destroyed, and a graph is being captured, in which nothing can be waited for.
+        """
+        stream = self.stream
+        if stream is None or not self.device.is_gone(stream):
+            return stream
+        if self.device.any_capturing():
+            raise ValueError(
+                f"an array was last written on stream {stream:#x}, which has been destroyed, and a "
+                "graph is being captured: call amdattn.synchronize() and set array.stream = None "
+                "before the capture begins"
+            )
+        self.device.synchronize_all()  # the destruction need not have waited
+        self.stream = None
+        return None
+
 
 class Allocation(Memory):
     """Memory of this package, given back when the last array on it is collected."""

@@ -226,7 +226,9 @@ class DeviceArray:
         used = self._memory
         written_on = used.stream
         if written_on is not None and written_on != stream:
-            used.device.wait_for(stream, written_on)
+            written_on = used.pending()
+            if written_on is not None:
+                used.device.wait_for(stream, written_on)
         used.streams.add(stream)
         return self._view or self.view()
 
@@ -273,8 +275,9 @@ class DeviceArray:
         low, high = self.view().extent()
         raw = host_empty((high - low,), as_dtype("uint8"))
         device = self._memory.device
-        device.download(raw.ctypes.data, low, high - low, self.stream or 0)
-        device.synchronize(self.stream or 0)
+        stream = self._memory.pending() or 0
+        device.download(raw.ctypes.data, low, high - low, stream)
+        device.synchronize(stream)
         item = self._dtype.itemsize
         strided = np.ndarray(
             self.shape,

@@ -45,11 +45,11 @@ def export(
     consumer = _consumer_stream(stream)
     if copy:
         array = copy_of(
-            array, (array.stream or 0) if consumer == memory.UNKNOWN_STREAM else consumer
+            array, (array.memory.pending() or 0) if consumer == memory.UNKNOWN_STREAM else consumer
         )
     source = array.memory
-    if consumer != memory.UNKNOWN_STREAM and source.stream is not None:
-        source.device.wait_for(consumer, source.stream)
+    if consumer != memory.UNKNOWN_STREAM and (pending := source.pending()) is not None:
+        source.device.wait_for(consumer, pending)
     source.streams.add(consumer)
     dtype = array.view().dtype
     exported = RawMemory(array.address, array.shape, array.strides, dtype, source, source.read_only)

@@ -102,7 +102,7 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
             )
         elsewhere = dlpack.ROCM, target.ordinal
     if isinstance(x, DeviceArray) and elsewhere is None:
-        return copy_of(x, x.stream or 0) if copy else _on_view(x.view_on(0))
+        return copy_of(x, x.memory.pending() or 0) if copy else _on_view(x.view_on(0))
     view, is_copied = dlpack_view(x, "x", 0, copy, elsewhere)
     if is_copied and copy is False:
         raise BufferError("x was copied by its library, which copy=False forbids")

@@ -151,20 +151,26 @@ def _from_json(cls: Any, record: Mapping[str, Any]) -> Any:
 
 def read_findings(
     document: Mapping[str, Any], identify: Callable[[int], str]
-) -> tuple[list[CheckedLaunch], list[Finding]]:
+) -> tuple[dict[CheckedLaunch, int], list[Finding]]:
     """Read what `amdattn_vdev_take_findings` returns.
 
     Parameters
     ----------
     identify : callable
         Gives `Finding.code_object` for the library's number of a code object.
+
+    Returns
+    -------
+    launches : dict of CheckedLaunch to int
+        How often each was made.
+    findings : list of Finding
     """
-    launches: list[CheckedLaunch] = []
+    launches: dict[CheckedLaunch, int] = {}
     found: list[Finding] = []
     for entry in document["launches"]:
-        facts = {key: value for key, value in entry.items() if key != "findings"}
+        facts = {key: value for key, value in entry.items() if key not in ("findings", "times")}
         facts["code_object"] = identify(entry["code_object"])
-        launches.append(_from_json(CheckedLaunch, facts))
+        launches[_from_json(CheckedLaunch, facts)] = entry["times"]
         place = {key: facts[key] for key in ("kernel", "code_object")}
         found.extend(_from_json(Finding, {**record, **place}) for record in entry["findings"])
     found.extend(_from_json(Finding, record) for record in document["host_findings"])
@@ -189,16 +195,20 @@ class FindingLog:
     ----------
     launches : dict of CheckedLaunch to int
         How often each was launched.
+    dropped_launches, dropped_findings : int
+        Which the virtual device had no room for: it keeps 16384 different launches and 32768
+        different findings.
     """
 
     def __init__(self) -> None:
         self.launches: dict[CheckedLaunch, int] = {}
+        self.dropped_launches = self.dropped_findings = 0
         self._merged: dict[object, Finding] = {}
 
-    def add(self, launches: Iterable[CheckedLaunch], findings: Iterable[Finding]) -> None:
+    def add(self, launches: Mapping[CheckedLaunch, int], findings: Iterable[Finding]) -> None:
         """Add what one `take_findings` gave, or findings of one's own."""
-        for launch in launches:
-            self.launches[launch] = self.launches.get(launch, 0) + 1
+        for launch, times in launches.items():
+            self.launches[launch] = self.launches.get(launch, 0) + times
         for finding in findings:
             # Without a pc: a whole output, or a host call, whose address differs from run to run.
             place: object = finding.pc
@@ -214,9 +224,9 @@ class FindingLog:
 
     def merge(self, other: FindingLog) -> None:
         """Add everything of another log."""
-        self.add((), other)
-        for launch, times in other.launches.items():
-            self.launches[launch] = self.launches.get(launch, 0) + times
+        self.add(other.launches, other)
+        self.dropped_launches += other.dropped_launches
+        self.dropped_findings += other.dropped_findings
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(sorted(self._merged.values(), key=_reading_order))
@@ -224,7 +234,17 @@ class FindingLog:
     @property
     def num_launches(self) -> int:
         """Launches that were checked."""
-        return sum(self.launches.values())
+        return sum(self.launches.values()) + self.dropped_launches
+
+    @property
+    def dropped(self) -> str:
+        """What a report says of what was not kept; "" if all was."""
+        if not self.dropped_launches and not self.dropped_findings:
+            return ""
+        return (
+            f"warning: {self.dropped_findings} findings and {self.dropped_launches} launches were "
+            "more than the virtual device keeps: check fewer launches at a time, or call collect()"
+        )
 
     def kernels(self) -> list[tuple[str, str]]:
         """(code object, kernel) of every kernel that was launched, in order."""

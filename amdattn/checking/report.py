@@ -10,7 +10,7 @@ from rich.text import Text
 
 from amdattn.checking.findings import ADVICE, COUNTED, ERROR, SEVERITIES, Finding, FindingLog
 from amdattn.checking.listing import Line
-from amdattn.checking.session import suppression_lines
+from amdattn.checking.session import notes
 from amdattn.checking.suppressions import Suppression
 
 _STYLES = {"error": "bold red", "note": "yellow", "producer": "cyan", "source": "dim"}
@@ -65,7 +65,7 @@ def print_report(
     shown = [finding for finding in findings if advice or finding.severity == ERROR]
     if shown:
         console.print(findings_table(shown))
-    for line in suppression_lines(suppressed, log):
+    for line in notes(suppressed, log):
         console.print(
             Text(line, "magenta" if line.startswith("warning") else "yellow"), soft_wrap=True
         )

@@ -111,7 +111,7 @@ def run(
         if outputs is not None and first is None:
             first = (schedule, outputs)
         elif outputs is not None and first is not None:
-            log.add((), _differences(subject, check, first, (schedule, outputs)))
+            log.add({}, _differences(subject, check, first, (schedule, outputs)))
         yield schedule, check
 
 

@@ -114,7 +114,7 @@ class Check:
             if self.errors and hasattr(error, "add_note"):  # since Python 3.11
                 error.add_note(str(self._summary()))
             return False
-        if not self.errors:
+        if not self.errors and not self.log.dropped_findings:
             if self.fault is not None and error is None:
                 raise self.fault
             return False
@@ -123,7 +123,7 @@ class Check:
         return True
 
     def _summary(self) -> CheckError:
-        return CheckError(self.errors, suppression_lines(self.suppressed, self.log))
+        return CheckError(self.errors, notes(self.suppressed, self.log))
 
     def _synchronize(self) -> None:
         device = self._device
@@ -163,8 +163,11 @@ class Check:
             self._synchronize()
         except HipError as fault:
             self.fault = fault
-        launches, findings = read_findings(self._exports.take_findings(), self._identify)
+        taken = self._exports.take_findings()
+        launches, findings = read_findings(taken, self._identify)
         self.log.add(launches, map(self._completed, findings))
+        self.log.dropped_launches += taken["dropped_launches"]
+        self.log.dropped_findings += taken["dropped_findings"]
 
     # -- what was found --------------------------------------------------------------------------
 
@@ -256,11 +259,16 @@ def document(
         "suppressions": [
             {**dataclasses.asdict(entry), "count": count} for entry, count in suppressed.items()
         ],
+        "dropped_launches": log.dropped_launches,
+        "dropped_findings": log.dropped_findings,
     }
 
 
-def suppression_lines(suppressed: Mapping[Suppression, int], log: FindingLog) -> list[str]:
-    """What a report says of each suppression: how often it was needed, or why it was not."""
+def notes(suppressed: Mapping[Suppression, int], log: FindingLog) -> list[str]:
+    """What a report says of each suppression: how often it was needed, or why it was not.
+
+    And of what was found and not kept.
+    """
     launched = {launch.kernel for launch in log.launches}
     lines = []
     for entry, count in suppressed.items():
@@ -269,4 +277,4 @@ def suppression_lines(suppressed: Mapping[Suppression, int], log: FindingLog) ->
         else:
             why = "no such finding" if entry.kernel in launched else "the kernel was not launched"
             lines.append(f"warning: unused suppression ({why}): {entry}")
-    return lines
+    return [*lines, *filter(None, [log.dropped])]

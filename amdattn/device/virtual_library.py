@@ -16,7 +16,7 @@ from amdattn.errors import BindingError
 
 VARIABLE = "AMDATTN_VDEV_LIBRARY"
 MARKER = "amdattn_vdev_abi"  # exported by the virtual device's library and by no other
-ABI = 2
+ABI = 3
 # With the values that the library begins with.
 OPTIONS = {
     "threads": 0,

@@ -12,6 +12,7 @@ import jax
 
 from amdattn import native_libraries, paths
 from amdattn.device import binding, manifest, runtime
+from amdattn.device.kernarg import packer
 from amdattn.device.manifest import KernelSpec
 from amdattn.device.runtime import Runtime
 from amdattn.device.runtime.launch_form import LaunchForm
@@ -183,6 +184,7 @@ def _add(platform: Platform, kernel: KernelSpec, ordinal: int) -> None:
         ordinal,
         key,
         ctypes.c_void_p(int(function)),
+        packer(kernel).size,
         len(offsets),
         (ctypes.c_int32 * max(1, len(offsets)))(*offsets),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from amdattn.arrays.buffers import DeviceArray, View, allocate, host_empty, uplo
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.device.runtime import Runtime
 from amdattn.dtypes import as_dtype
+from amdattn.errors import HipError
 from amdattn.op.workspace import Region, WorkspaceLayout
 
 if TYPE_CHECKING:
@@ -59,12 +61,35 @@ def run_on_host(
     ------
     ValueError
         A graph is being captured.
+    HipError
+        A launch faulted.
     """
     if stream and device.is_capturing(stream):
         raise ValueError(
             f"{next(iter(inputs))} is on the host, but a graph is being captured from the stream: "
             "replays read and write device memory, so pass device arrays"
         )
+    try:
+        results = _run_staged(inputs, aligned, run, device, stream)
+    except HipError:
+        # Nothing of it is delivered: once the call has failed, its thread may go on.
+        for used in {0, stream}:
+            with contextlib.suppress(HipError):
+                device.synchronize(used)
+        raise
+    for name, view in outputs.items():
+        assert view.array is not None
+        view.array[...] = results[name]
+    return results
+
+
+def _run_staged(
+    inputs: Mapping[str, View],
+    aligned: Callable[[str, View], bool],
+    run: Callable[[Mapping[str, View]], Mapping[str, DeviceArray]],
+    device: Runtime,
+    stream: int,
+) -> dict[str, NDArray[Any]]:
     staged, memory = stage(inputs, aligned, device, stream)
     made = run(staged)
     results: dict[str, NDArray[Any]] = {}
@@ -74,9 +99,6 @@ def run_on_host(
             device.download(host.ctypes.data, array.address, host.nbytes, stream)
     device.synchronize(stream)
     del memory, made, staged  # the kernels have finished: only now may their operands go
-    for name, view in outputs.items():
-        assert view.array is not None
-        view.array[...] = results[name]
     return results
 
 

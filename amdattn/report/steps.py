@@ -55,14 +55,16 @@ class Step:
 
 def device_steps(quick: bool) -> list[Step]:
     """On the bound device. Nothing of them is modelled."""
-    from amdattn.report import kernels, preload, probes, timings
+    from amdattn.report import kernels, preload, probes, replays, timings
 
+    count = replays.QUICK_REPLAYS if quick else replays.REPLAYS
     steps = [
         Step("device", "device", 180, probes.device),
         Step("launch", "launch forms", 60, probes.launch_forms),
         Step("streams", "streams", 60, probes.streams),
         Step("events", "events", 60, probes.events),
         Step("graph", "a graph of 300 nodes", 60, probes.graph),
+        Step("replays", "replays of a graph", 120, lambda: replays.replays(count)),
         Step("two_streams", "two streams at once", 60, probes.two_streams),
         Step("ids", "XCCs and CUs", 60, probes.ids),
         Step("clock", "clocks of the device", 60, probes.clock),

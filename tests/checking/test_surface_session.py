@@ -51,6 +51,7 @@ class FakeExports:
         self.pending: list[dict[str, Any]] = []
         self.host: list[dict[str, Any]] = []
         self.number = 7
+        self.dropped = (0, 0)
 
     def set_options(self, **values: object) -> dict[str, object]:
         before = {key: self.options.get(key, 0) for key in reversed(values)}
@@ -67,9 +68,16 @@ class FakeExports:
             "code_object": self.number,
             "grid": [4, 1, 1],
             "workgroup_size": [256, 1, 1],
+            "times": 1,
             "findings": self.pending,
         }
-        taken = {"launches": [launch] if self.pending else [], "host_findings": self.host}
+        launches = [launch] if self.pending else []
+        taken = {
+            "launches": launches,
+            "host_findings": self.host,
+            "dropped_launches": self.dropped[0],
+            "dropped_findings": self.dropped[1],
+        }
         self.pending, self.host = [], []
         return json.loads(json.dumps(taken))
 
@@ -283,3 +291,17 @@ def test_every_finding_kind_of_the_library_is_known() -> None:
 
 def test_check_is_the_public_type(device: FakeDevice) -> None:
     assert isinstance(amdattn.virtual.check(), Check)
+
+
+def test_findings_that_were_not_kept_are_told_and_fail(device: FakeDevice) -> None:
+    device.exports.dropped = (3, 5)
+    told = pytest.raises(CheckError, match="5 findings and 3 launches were more than")
+    with told, amdattn.virtual.check():
+        pass
+    with amdattn.virtual.check(raise_on=None) as found:
+        pass
+    assert (found.as_dict()["dropped_launches"], found.as_dict()["dropped_findings"]) == (3, 5)
+    assert found.log.num_launches == 3
+    device.exports.dropped = (0, 0)
+    with amdattn.virtual.check():
+        pass

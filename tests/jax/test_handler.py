@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +76,9 @@ def compiled(include: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("compiled")
     driver = Path(__file__).parent / "native" / "driver.c"
     compile_c([driver], folder / "driver.so", f"-I{include}")
-    compile_c(sorted(NATIVE.glob("*.c")), folder / "handler.so", "-fvisibility=hidden")
+    trapping = ("-fsanitize=undefined", "-fsanitize-trap=undefined")
+    flags = ("-fvisibility=hidden", *trapping)
+    compile_c(sorted(NATIVE.glob("*.c")), folder / "handler.so", *flags)
     return folder
 
 
@@ -97,7 +101,7 @@ class Handler:
     def add(self, kernel: Any, ordinal: int, function: int, offsets: tuple[int, ...] = ()) -> None:
         key = (ctypes.c_uint64 * 2).from_buffer_copy(key_of(kernel))
         assert self.library.amdattn_xla_add_kernel(
-            *(ROCM, ordinal, key, ctypes.c_void_p(function), len(offsets)),
+            *(ROCM, ordinal, key, ctypes.c_void_p(function), packer(kernel).size, len(offsets)),
             (ctypes.c_int32 * max(1, len(offsets)))(*offsets),
         )
 
@@ -230,11 +234,14 @@ def test_counters_are_cleared_and_runs_are_numbered(handler: Handler) -> None:
     assert generations[1] > generations[0] > 0
 
 
-def test_metadata(handler: Handler) -> None:
+def test_metadata(handler: Handler, include: str) -> None:
+    """The least version that it needs: XLA registers handlers from 0.1 up to its own."""
+    header = (Path(include) / "xla" / "ffi" / "api" / "c_api.h").read_text()
+    own = [int(re.search(rf"XLA_FFI_API_{part} (\d+)", header)[1]) for part in ("MAJOR", "MINOR")]
     found = (ctypes.c_int * 3)()
     handler.driver.query(handler.library.amdattn_xla_rocm, found)
     command_buffer_compatible = 1
-    assert list(found) == [0, 1, command_buffer_compatible]
+    assert list(found) == [0, 1, command_buffer_compatible] and own >= [0, 1]
 
 
 def test_what_is_refused(handler: Handler) -> None:
@@ -275,6 +282,124 @@ def test_damaged_plans_are_refused(handler: Handler, seed: int) -> None:
     for launch in PLAN.launches:
         handler.add(launch.kernel, 0, 0xF00)
     assert "another version of amdattn, or damaged" in handler.run(words, inputs, results)
+    assert not handler.take()
+
+
+@pytest.fixture
+def guarded() -> Callable[[np.ndarray, bool], np.ndarray]:
+    """Copies words to where what lies before or behind them cannot be read."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    page, kept = mmap.PAGESIZE, []
+
+    def place(words: np.ndarray, at_end: bool) -> np.ndarray:
+        inner = -(-max(words.nbytes, 1) // page) * page
+        pages = mmap.mmap(-1, inner + 2 * page)
+        kept.append(pages)
+        first = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+        for wall in (first, first + page + inner):
+            assert libc.mprotect(ctypes.c_void_p(wall), ctypes.c_size_t(page), 0) == 0
+        begin = page + (inner - words.nbytes if at_end else 0)
+        placed = np.frombuffer(pages, np.int64, len(words), begin)
+        placed[:] = words
+        return placed
+
+    return place
+
+
+# Counts that overflow sums, that wrap when they are cut to 32 bits, and their neighbours.
+HOSTILE = (
+    *(0, 1, -1, 2, 31, 32, 33, 1023, 1025, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**33),
+    *(2**40, -(2**40), 2**61, 2**62, 2**63 - 1, -(2**63), -(2**63) + 2**20, 2**63 - 2**40),
+)
+
+
+@pytest.mark.parametrize("at_end", [True, False])
+def test_no_word_of_a_plan_is_believed(handler: Handler, guarded: Any, at_end: bool) -> None:
+    """Every word, alone and with another: refused, or launched as it says and inside operands."""
+    for launch in PLAN.launches:
+        handler.add(launch.kernel, 0, 0xF00)
+    inputs, results = operands()
+    plain = encode(PLAN, "bshd").words
+    assert handler.run(plain, inputs, results) == "" and len(handler.take()) == 2
+    placed = guarded(plain, at_end)
+    rng = np.random.default_rng(int(at_end))
+    ranges = [(ADDRESSES[name], 2**20) for name in ADDRESSES]
+    ranges.append((WORKSPACE, PLAN.workspace.total_bytes + 1))
+    mutations = [((i, value),) for i in range(len(plain)) for value in HOSTILE]
+    mutations += [
+        tuple((int(rng.integers(0, 20)), HOSTILE[rng.integers(len(HOSTILE))]) for _ in range(2))
+        for _ in range(4000)
+    ]
+    num_run = 0
+    for mutation in mutations:
+        placed[:] = plain
+        for at, value in mutation:
+            placed[at] = value
+        text = handler.run(placed, inputs, results)
+        calls = handler.take()
+        assert text or len(calls) == 2, mutation
+        num_run += not text
+        at = 6 + 6 + 3 * int(plain[4])
+        for call in calls:  # nothing is cut to 32 bits
+            grid = [int(word) for word in placed[at + 2 : at + 5]]
+            assert list(call.grid) == grid and call.bytes == placed[at + 8], mutation
+            patches = placed[at + 10 : at + 10 + 2 * int(placed[at + 9])].reshape(-1, 2)
+            offsets = np.sort(patches[:, 0] % 2**32)
+            apart = bool((np.diff(offsets) >= 8).all())  # else one is written over another
+            for where, _ in patches:
+                offset = int(where) & 0xFFFFFFFF
+                to = int.from_bytes(call.arguments[offset : offset + 8], "little")
+                if apart and 0 <= int(where) >> 32 < 6:
+                    assert any(low <= to < low + size for low, size in ranges), mutation
+            at += 10 + 2 * len(patches) + -(-int(placed[at + 8]) // 8)
+    assert 0 < num_run < len(mutations) // 2  # constants among the arguments, and the key's device
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [
+        pytest.param(12 + 2, 2**32 + 1, id="a grid that is 1 in 32 bits"),
+        pytest.param(12 + 2, 0, id="no workgroup"),
+        pytest.param(12 + 5, 2**32 + 256, id="a workgroup that is 256 in 32 bits"),
+        pytest.param(12 + 11, 2**40, id="an address beyond its operand"),
+        pytest.param(12 + 11, -16, id="an address before its operand"),
+        pytest.param(6, -(2**62), id="an operand of less than nothing"),
+    ],
+)
+def test_words_that_ran_are_refused(handler: Handler, at: int, value: int) -> None:
+    words = encode(PLAN, "bshd").words.copy()
+    words[at] = value
+    for launch in PLAN.launches:
+        handler.add(launch.kernel, 0, 0xF00)
+    assert "damaged" in handler.run(words, *operands()) and not handler.take()
+
+
+def test_counts_whose_sum_overflows(handler: Handler) -> None:
+    words = encode(PLAN, "bshd").words.copy()
+    words[2], words[3] = 2**63 - 1, 2**63 + 1 - 2**40  # -2^40 in 64 bits
+    assert "damaged" in handler.run(words, *operands())
+
+
+def test_an_operand_is_never_cleared(handler: Handler) -> None:
+    plan = plan_gemm(8, 256, 4096, device="MI300X", split_k=4)
+    handler.add(plan.launches[0].kernel, 0, 0xF00)
+    inputs = [buffer(0x10000, BF16, 8, 4096), buffer(0x20000, BF16, 256, 4096)]
+    results = [buffer(0x30000, BF16, 8, 256), buffer(WORKSPACE, U8, plan.workspace.total_bytes)]
+    words = encode(plan, "").words.copy()
+    words[6 + 4] = 0  # the buffer of the only clear
+    assert "damaged" in handler.run(words, inputs, results) and not handler.take()
+
+
+def test_a_plan_with_the_arguments_of_another_kernel(handler: Handler) -> None:
+    first, second = PLAN.launches
+    key = (ctypes.c_uint64 * 2).from_buffer_copy(key_of(first.kernel))
+    size = packer(first.kernel).size + 8
+    offsets = (ctypes.c_int32 * 1)(size - 8)
+    assert handler.library.amdattn_xla_add_kernel(
+        ROCM, 0, key, ctypes.c_void_p(0xF00), size, 1, offsets
+    )
+    handler.add(second.kernel, 0, 0xF01)
+    assert "bytes of arguments" in handler.run(encode(PLAN, "bshd").words, *operands())
     assert not handler.take()
 
 

@@ -12,7 +12,7 @@ from amdattn.bench.micro_launch import Micro
 from amdattn.bench.shapes import Shape
 from amdattn.device import runtime
 from amdattn.ops.attention import cases as attention
-from amdattn.report import kernels, probes, timings
+from amdattn.report import kernels, probes, replays, timings
 from amdattn.report.steps import ABSENT, FAILED, INFO, OK, Row
 from tests.support.shipped import shipped
 
@@ -61,6 +61,34 @@ def test_a_graph_that_loses_arguments_fails(monkeypatch: pytest.MonkeyPatch) -> 
     found = outcomes(probes.graph())
     assert found["capture of 300 launches"] == OK
     assert found["replay 1 of the graph"] == found["replay 2 of the graph"] == FAILED
+
+
+def test_replays_have_the_bits_of_eager_calls() -> None:
+    (row,) = replays.replays(replays.QUICK_REPLAYS)
+    assert row.outcome == OK and row.data == {"replays": replays.QUICK_REPLAYS, "differ": []}
+
+
+@pytest.mark.parametrize("lost", ["launch", "input"])
+def test_a_wrong_replay_is_seen(monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
+    """One that does not run, and one that has the arguments of the replay before."""
+    begin = replays._Chain.begin
+    num_begun = 0
+
+    def stale(self: Any, number: int) -> None:
+        nonlocal num_begun
+        num_begun += 1
+        begin(self, number + 1 if lost == "input" and num_begun == 5 else number)
+
+    monkeypatch.setattr(replays._Chain, "begin", stale)
+    hip = runtime.get().hip
+    launch = hip.hipGraphLaunch
+    skip = lost == "launch"
+    monkeypatch.setattr(
+        hip, "hipGraphLaunch", lambda *call: (0,) if skip and num_begun == 5 else launch(*call)
+    )
+    (row,) = replays.replays(4)
+    assert row.outcome == FAILED and row.data["differ"] == [2]
+    assert "1 of 4 differ, the first is replay 3" in row.text and "7.2.0 to 7.2.3" in row.text
 
 
 def test_streams_out_of_order_fail(monkeypatch: pytest.MonkeyPatch) -> None:

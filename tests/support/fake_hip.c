@@ -222,6 +222,9 @@ int hipDeviceSynchronize(void) {
   say("hipDeviceSynchronize", 0);
   return read_late(), result(0);
 }
+int hipStreamGetFlags(Stream* stream, unsigned* flags) {
+  return (void)stream, *flags = 0, result(0);
+}
 int hipStreamIsCapturing(Stream* stream, int* status) {
   return (void)stream, *status = 0, result(0);
 }

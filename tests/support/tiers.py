@@ -87,11 +87,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(tier_of(item.path))
 
 
+def _opened() -> ctypes.CDLL | None:
+    """The virtual device's library, if anybody has opened it."""
+    try:
+        return ctypes.CDLL(str(library_path()), mode=_RTLD_NOLOAD)
+    except OSError:
+        return None
+
+
+def forget_faults() -> None:
+    """Have no later test be told of launches that have faulted."""
+    library = _opened()
+    if library is not None:
+        library.hipDeviceReset()
+
+
 def num_launches() -> int:
     """Kernels that the virtual device has run in this process."""
-    try:
-        library = ctypes.CDLL(str(library_path()), mode=_RTLD_NOLOAD)
-    except OSError:  # nobody has opened it
+    library = _opened()
+    if library is None:
         return 0
     library.hipDeviceSynchronize()
     library.amdattn_vdev_counter.restype = ctypes.c_uint64

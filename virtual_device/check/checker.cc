@@ -43,7 +43,7 @@ std::vector<Contract> contracts_of(const CheckSession& session, const CodeObject
 Checker::Checker(LaunchState& launch, CheckSession& session)
     : launch_(launch),
       session_(session),
-      uses_(session.register_uses(launch.code)),
+      uses_(session.register_uses(launch.launch.code, launch.code)),
       report_(launch.code, session.options().max_errors),
       bounds_(contracts_of(session, *launch.launch.code), launch.kernarg_address,
               launch.kernel().kernarg_bytes),

@@ -53,14 +53,14 @@ class Checker : public Observer {
   }
   static WaveShadow& shadow(const Wave& wave) { return *static_cast<WaveShadow*>(wave.shadow); }
   const RegisterUse& use(const Inst& inst) const {
-    return uses_[static_cast<size_t>(&inst - launch_.code.insts.data())];
+    return (*uses_)[static_cast<size_t>(&inst - launch_.code.insts.data())];
   }
   bool late_loads(const Workgroup& workgroup) const;
   void advise_on_waits();
 
   LaunchState& launch_;
   CheckSession& session_;
-  const std::vector<RegisterUse>& uses_;
+  const std::shared_ptr<const std::vector<RegisterUse>> uses_;
   Report report_;
   const Bounds bounds_;
   Coherence coherence_;

@@ -73,6 +73,8 @@ struct Finding {
   std::string where;    // "v12", "s[4:5]", "lds 0x40", "0x7f0000001000"
   std::string message;  // one line
   u64 count = 1;        // times it was seen; the other fields are of the first
+
+  void see_again(const Finding& again);
 };
 
 }  // namespace vdev

@@ -53,8 +53,7 @@ Severity severity_of(FindingKind kind) { return kKinds[static_cast<int>(kind)].s
 
 namespace {
 
-void count(Finding& finding, u64 producer_pc) {
-  ++finding.count;
+void add_producer(Finding& finding, u64 producer_pc) {
   auto& others = finding.other_producers;
   if (producer_pc != finding.producer_pc && producer_pc != kNoPc &&
       others.size() < kOtherProducers &&
@@ -62,7 +61,18 @@ void count(Finding& finding, u64 producer_pc) {
     others.push_back(producer_pc);
 }
 
+void count(Finding& finding, u64 producer_pc) {
+  ++finding.count;
+  add_producer(finding, producer_pc);
+}
+
 }  // namespace
+
+void Finding::see_again(const Finding& again) {
+  count += again.count;
+  add_producer(*this, again.producer_pc);
+  for (const u64 pc : again.other_producers) add_producer(*this, pc);
+}
 
 bool Report::count_again(const Key& key, u64 producer_pc) {
   std::lock_guard lock(mutex_);

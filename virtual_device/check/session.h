@@ -5,10 +5,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "check/finding.h"
+#include "check/kept.h"
 #include "core/code_object.h"
 #include "core/memory.h"
 #include "core/observer.h"
@@ -34,14 +36,6 @@ struct Contract {
   std::string name;  // for reports
 };
 
-struct CheckedLaunch {
-  std::shared_ptr<CodeObject> code;
-  std::string kernel;
-  Dim3 grid, workgroup_size;
-  u64 entry = 0;  // device address
-  std::vector<Finding> findings;
-};
-
 class ShadowMemory;
 
 class CheckSession {
@@ -56,7 +50,8 @@ class CheckSession {
   const CheckOptions& options() const { return options_; }
   ShadowMemory& shadow() { return *shadow_; }
   // The registers that every instruction of a kernel's code reads and writes, by index.
-  const std::vector<RegisterUse>& register_uses(const DecodedCode& code);
+  std::shared_ptr<const std::vector<RegisterUse>> register_uses(
+      const std::shared_ptr<CodeObject>& owner, const DecodedCode& code);
 
   void declare(Contract contract);
   std::vector<Contract> contracts() const;
@@ -72,17 +67,20 @@ class CheckSession {
   std::shared_ptr<CodeObject> code_object(u64 id) const;
 
  private:
-  u64 id_of(const std::shared_ptr<CodeObject>& code);  // with mutex_ held
+  // Its number, which keeps it, and so its addresses, while findings may name it; none if there are
+  // too many. With mutex_ held.
+  std::optional<u64> id_of(const std::shared_ptr<CodeObject>& code);
 
   Memory& memory_;
   const CheckOptions& options_;
   std::unique_ptr<ShadowMemory> shadow_;
-  std::map<const DecodedCode*, std::vector<RegisterUse>> uses_;
+  // Of code objects that are kept.
+  std::map<const DecodedCode*, std::shared_ptr<const std::vector<RegisterUse>>> uses_;
   std::vector<std::shared_ptr<CodeObject>> code_objects_;
+  std::map<const CodeObject*, u64> ids_;
   mutable std::mutex mutex_;
   std::vector<Contract> contracts_;
-  std::vector<CheckedLaunch> launches_;
-  std::vector<Finding> host_findings_;
+  KeptFindings kept_;
 };
 
 }  // namespace vdev

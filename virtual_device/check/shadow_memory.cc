@@ -148,7 +148,10 @@ void ShadowMemory::allocated(const Allocation& allocation, Fill fill) {
   define(allocation.base + allocation.size, pages - allocation.size);
 }
 
-void ShadowMemory::freed(const Allocation&) {}
+// Addresses are not used again soon: what shadows them goes with the memory.
+void ShadowMemory::freed(const Allocation& allocation) {
+  undefine(allocation.base, (allocation.size + kMemoryPage - 1) & ~(kMemoryPage - 1));
+}
 
 void ShadowMemory::host_wrote(const StridedRange& range) {
   for (u64 z = 0; z < range.depth; ++z) {

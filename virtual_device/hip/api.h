@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <new>
+#include <utility>
 
 #include "hip/host_memory.h"
 #include "hip/refusal.h"
@@ -16,9 +17,9 @@ namespace vdev::hip {
 // Remembers the result of a call for hipGetLastError and returns it.
 hipError_t note_result(hipError_t code);
 
-// Runs the body of an API call. No exception gets out of here.
+// Runs a body. No exception gets out of here.
 template <class Body>
-hipError_t api(Body&& body) noexcept {
+hipError_t guarded(Body&& body) noexcept {
   hipError_t code = hipErrorNotInitialized;
   try {
     if (Runtime* runtime = Runtime::get()) {
@@ -34,7 +35,14 @@ hipError_t api(Body&& body) noexcept {
   } catch (const std::exception&) {
     code = hipErrorOperatingSystem;
   }
-  return note_result(code);
+  return code;
+}
+
+// The body of an API call.
+template <class Body>
+hipError_t api(Body&& body) noexcept {
+  Runtime::begin_call();
+  return note_result(guarded(std::forward<Body>(body)));
 }
 
 // The same for calls that need no state.

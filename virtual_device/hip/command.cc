@@ -62,7 +62,11 @@ hipError_t Runtime::enqueue(const std::shared_ptr<Stream>& stream, Command comma
   task.always = is_host_function(command);
   task.run = [this, command = std::move(command)] { return hip::run(*this, command); };
   const Point point = submit(stream, std::move(task));
-  return wait ? synchronize(point) : hipSuccess;
+  if (!wait) return hipSuccess;
+  // The calling thread goes on failing until it synchronizes: which of the copies that it makes are
+  // of results that a fault has spoiled, nobody knows.
+  this->wait(point);
+  return tell({point.stream.get()}, !kTold);
 }
 
 }  // namespace vdev::hip

@@ -163,12 +163,14 @@ HIP_API hipDeviceSynchronize() {
   });
 }
 
-// Waits for all work and forgets its faults. Memory and modules stay: like the real runtime's
-// other owners in a process, arrays of the application may still refer to them.
+// Waits for all work and forgets its faults, but for those who queued it and have not been told.
+// Memory and modules stay: like the real runtime's other owners in a process, arrays of the
+// application may still refer to them.
 HIP_API hipDeviceReset() {
   return api([&](Runtime& runtime) {
     runtime.forbid_in_capture();
-    runtime.synchronize_device();
+    runtime.drain();
+    runtime.forget_faults();
     return hipSuccess;
   });
 }

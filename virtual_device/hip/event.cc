@@ -73,7 +73,7 @@ void wait_for_event(Runtime& runtime, const std::shared_ptr<Stream>& stream,
   const auto record = last_record(*event);
   if (record == nullptr || record->at.stream == stream) return;
   Task marker;
-  marker.after.push_back(record->at);
+  marker.after.push_back({record->at});
   runtime.submit(stream, std::move(marker));
 }
 
@@ -121,7 +121,7 @@ HIP_API hipEventQuery(hipEvent_t event) {
     const auto record = awaited(runtime, event);
     if (record == nullptr) return hipSuccess;
     if (!record->at.stream->finished(record->at.sequence)) return hipErrorNotReady;
-    return record->at.stream->claim_fault();
+    return runtime.tell({record->at.stream.get()}, !kTold);
   });
 }
 

@@ -53,14 +53,14 @@ hipError_t launch(hipGraphExec_t exec, hipStream_t stream) {
       const Command& command = (*plan)[i].command;
       if (const auto* wait = std::get_if<EventWaitCommand>(&command)) {
         const auto record = last_record(*wait->event);
-        if (record != nullptr && record->at.stream != s) task.after.push_back(record->at);
+        if (record != nullptr && record->at.stream != s) task.after.push_back({record->at});
       } else if (const auto* record = std::get_if<EventRecordCommand>(&command)) {
         records.emplace_back(i, std::make_shared<EventRecord>());
         recorded.emplace_back(record->event, records.back().second);
       }
     }
     if (e->last_launch.stream != nullptr && e->last_launch.stream != s) {
-      task.after.push_back(e->last_launch);
+      task.after.push_back({e->last_launch});
     }
     task.run = [&runtime, plan, records = std::move(records)] {
       return run_plan(runtime, *plan, records);

@@ -54,8 +54,11 @@ KernelCommand kernel_command(Runtime& runtime, const hipKernelNodeParams* params
   require(readable(params));
   auto function = runtime.functions.get(params->func, hipErrorInvalidDeviceFunction);
   const dim3 grid = params->gridDim, group = params->blockDim;
-  const LaunchShape shape{
-      {grid.x, grid.y, grid.z}, {group.x, group.y, group.z}, params->sharedMemBytes};
+  const LaunchShape shape{{grid.x, grid.y, grid.z},
+                          {group.x, group.y, group.z},
+                          params->sharedMemBytes,
+                          false,
+                          hipErrorInvalidConfiguration};
   return make_kernel(runtime, std::move(function), shape, params->kernelParams, params->extra);
 }
 

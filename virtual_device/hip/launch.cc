@@ -52,8 +52,8 @@ void check_shape(const Runtime& runtime, const Kernel& kernel, const LaunchShape
   constexpr u64 kMaxLanes = std::numeric_limits<u32>::max();
   if (u64{grid.x} * group.x > kMaxLanes || u64{grid.y} * group.y > kMaxLanes ||
       u64{grid.z} * group.z > kMaxLanes) {
-    wrong(hipErrorInvalidValue, "grid %ux%ux%u of workgroups %ux%ux%u exceeds 2^32-1 lanes", grid.x,
-          grid.y, grid.z, group.x, group.y, group.z);
+    wrong(shape.too_long, "grid %ux%ux%u of workgroups %ux%ux%u exceeds 2^32-1 lanes along an axis",
+          grid.x, grid.y, grid.z, group.x, group.y, group.z);
   }
   if (shape.dynamic_lds_bytes > lds_limit) {
     wrong(hipErrorInvalidValue, "%llu bytes of dynamic LDS exceed %llu",
@@ -304,7 +304,8 @@ HIP_API hipLaunchKernelExC(const hipLaunchConfig_t* config, const void* f, void*
   return api([&](Runtime& runtime) {
     require(readable(config));
     const LaunchShape shape{dims(config->gridDim), dims(config->blockDim), config->dynamicSmemBytes,
-                            is_cooperative(config->attrs, config->numAttrs)};
+                            is_cooperative(config->attrs, config->numAttrs),
+                            hipErrorInvalidConfiguration};
     return launch(runtime, function_at(runtime, f), shape, args, nullptr, config->stream);
   });
 }
@@ -312,7 +313,8 @@ HIP_API hipLaunchKernelExC(const hipLaunchConfig_t* config, const void* f, void*
 HIP_API hipLaunchKernel(const void* f, dim3 grid, dim3 group, void** args, size_t dynamic_lds,
                         hipStream_t stream) {
   return api([&](Runtime& runtime) {
-    const LaunchShape shape{dims(grid), dims(group), dynamic_lds};
+    const LaunchShape shape{dims(grid), dims(group), dynamic_lds, false,
+                            hipErrorInvalidConfiguration};
     return launch(runtime, function_at(runtime, f), shape, args, nullptr, stream);
   });
 }
@@ -325,7 +327,8 @@ HIP_API hipLaunchKernel_spt(const void* f, dim3 grid, dim3 group, void** args, s
 HIP_API hipLaunchCooperativeKernel(const void* f, dim3 grid, dim3 group, void** args,
                                    unsigned dynamic_lds, hipStream_t stream) {
   return api([&](Runtime& runtime) {
-    const LaunchShape shape{dims(grid), dims(group), dynamic_lds, true};
+    const LaunchShape shape{dims(grid), dims(group), dynamic_lds, true,
+                            hipErrorInvalidConfiguration};
     return launch(runtime, function_at(runtime, f), shape, args, nullptr, stream);
   });
 }
@@ -342,7 +345,8 @@ HIP_API hipExtLaunchKernel(const void* f, dim3 grid, dim3 group, void** args, si
     const auto s = runtime.stream(stream);
     const auto start_event = start == nullptr ? nullptr : runtime.events.get(start);
     const auto stop_event = stop == nullptr ? nullptr : runtime.events.get(stop);
-    const LaunchShape shape{dims(grid), dims(group), dynamic_lds};
+    const LaunchShape shape{dims(grid), dims(group), dynamic_lds, false,
+                            hipErrorInvalidConfiguration};
     auto command = make_kernel(runtime, function_at(runtime, f), shape, args, nullptr);
     if (start_event != nullptr) record_event(runtime, s, start_event);
     const hipError_t code = runtime.enqueue(s, std::move(command));

@@ -9,6 +9,8 @@ struct LaunchShape {
   Dim3 num_workgroups, workgroup_size;
   u64 dynamic_lds_bytes = 0;
   bool cooperative = false;
+  // What CLR answers to more than 2^32 - 1 lanes along an axis depends on the call.
+  hipError_t too_long = hipErrorInvalidValue;
 };
 
 // Refuses what the runtime would refuse, and copies the arguments: either `params` (an address for

@@ -8,7 +8,7 @@
 namespace vdev::hip {
 namespace {
 
-constexpr uint32_t kAbiVersion = 2;
+constexpr uint32_t kAbiVersion = 3;
 constexpr u64 kMaxThreads = 1024, kMaxQuantum = 16;
 
 bool set_option(Runtime& runtime, std::string_view key, u64 value) {
@@ -123,11 +123,11 @@ VDEV_EXPORT int amdattn_vdev_play(const char* name) {
 // Grows when one of the functions here changes its meaning.
 VDEV_EXPORT uint32_t amdattn_vdev_abi() { return kAbiVersion; }
 
-// The text of the last fault, or of the last refused launch or code object, of any thread. It
-// stays valid until the same thread asks again.
+// What is known of the error that the thread's last call returned: a fault, a refused launch or
+// code object; else of the last such error of any thread. Valid until the same thread asks again.
 VDEV_EXPORT const char* amdattn_vdev_last_report() {
   static thread_local std::string text;
-  const hipError_t code = api([&](Runtime& runtime) {
+  const hipError_t code = guarded([&](Runtime& runtime) {
     text = runtime.report();
     return hipSuccess;
   });

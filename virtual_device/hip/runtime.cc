@@ -18,6 +18,8 @@ constexpr auto kExitPatience = std::chrono::seconds(2);
 constexpr auto kAbortPatience = std::chrono::milliseconds(300);
 constexpr auto kInterruptionPoll = std::chrono::milliseconds(50);
 
+thread_local std::string own_report;  // of an error of the latest call
+
 // The stream behind hipStreamPerThread; it goes when the thread goes.
 struct ThreadStream {
   std::shared_ptr<Stream> stream;
@@ -61,7 +63,9 @@ void keep_library_loaded() {
 }  // namespace
 
 Runtime::Runtime() {
-  const auto on_fault = [this](const LaunchResult& result) { return this->on_fault(result); };
+  const auto on_fault = [this](const LaunchResult& result, u64 submitter) {
+    return this->on_fault(result, submitter);
+  };
   null_stream_ = std::make_shared<Stream>(next_stream_id_++, 0, 0, on_fault);
   default_pool = std::make_shared<MemPool>();
   pools.add(default_pool);
@@ -114,10 +118,16 @@ std::vector<std::shared_ptr<Stream>> Runtime::live_streams() const {
 }
 
 std::shared_ptr<Stream> Runtime::make_stream(u32 flags, int priority) {
-  const auto on_fault = [this](const LaunchResult& result) { return this->on_fault(result); };
+  const auto on_fault = [this](const LaunchResult& result, u64 submitter) {
+    return this->on_fault(result, submitter);
+  };
   auto stream = std::make_shared<Stream>(next_stream_id_++, flags, priority, on_fault);
   std::unique_lock lock(streams_mutex_);
-  std::erase_if(live_, [](const auto& other) { return other->closed(); });  // of ended threads
+  std::erase_if(live_, [&](const auto& other) {  // of ended threads
+    if (!other->closed()) return false;
+    orphans_.take_over(other->faults, false);
+    return true;
+  });
   live_.push_back(stream);
   return stream;
 }
@@ -138,18 +148,17 @@ std::shared_ptr<Stream> Runtime::stream(hipStream_t handle) {
 void Runtime::destroy_stream(const std::shared_ptr<Stream>& stream) {
   stream->close(false);
   if (!on_stream_thread()) wait({stream, stream->submitted()});
-  FaultPtr fault = stream->open_fault();
+  orphans_.take_over(stream->faults, false);
   std::unique_lock lock(streams_mutex_);
   std::erase(live_, stream);
-  if (fault != nullptr) orphan_fault_ = std::move(fault);
 }
 
 Point Runtime::submit(const std::shared_ptr<Stream>& stream, Task task) {
   const auto wait_for = [&](const std::shared_ptr<Stream>& other) {
     const u64 sequence = other->submitted();
     // A finished stream matters too while it holds a fault: who waits for it has to learn of it.
-    if (!other->finished(sequence) || other->open_fault() != nullptr) {
-      task.after.push_back({other, sequence});
+    if (!other->finished(sequence) || other->faults.latest_open() != nullptr) {
+      task.after.push_back({{other, sequence}, true});
     }
   };
   if (stream == null_stream_) {
@@ -167,16 +176,27 @@ Point Runtime::submit(const std::shared_ptr<Stream>& stream, Task task) {
 void Runtime::wait(const Point& point) {
   if (point.stream->finished(point.sequence)) return;
   if (!Interruption::is_answered_here()) return point.stream->wait(point.sequence);
+  constexpr const char* kWhy = "interrupted by SIGINT while the host waited";
   Interruption interruption;
+  bool cancelled = false;
   while (!point.stream->wait(point.sequence, kInterruptionPoll)) {
-    if (interruption.occurred()) device.abort("interrupted by SIGINT while the host waited");
+    if (!interruption.occurred()) continue;
+    if (!std::exchange(cancelled, true)) cancel(kWhy);
+    device.abort(kWhy);
   }
+}
+
+void Runtime::cancel(const std::string& why) {
+  const auto fault =
+      std::make_shared<Fault>(error_of(FaultKind::kAborted), "cancelled: " + why, this_thread());
+  for (const auto& stream : live_streams()) stream->cancel(fault);
+  null_stream_->cancel(fault);
 }
 
 hipError_t Runtime::synchronize(const Point& point) {
   require(!on_stream_thread(), hipErrorIllegalState);
   wait(point);
-  return point.stream->claim_fault();
+  return tell({point.stream.get()}, kTold);
 }
 
 hipError_t Runtime::synchronize(const std::shared_ptr<Stream>& stream) {
@@ -194,30 +214,42 @@ void Runtime::drain() {
 
 hipError_t Runtime::synchronize_device() {
   drain();
-  hipError_t first = null_stream_->claim_fault();
-  for (const auto& stream : live_streams()) {
-    const hipError_t code = stream->claim_fault();
-    if (first == hipSuccess) first = code;
-  }
-  std::unique_lock lock(streams_mutex_);
-  const FaultPtr orphan = std::exchange(orphan_fault_, nullptr);
-  if (orphan != nullptr && !orphan->reported.exchange(true) && first == hipSuccess) {
-    first = orphan->code;
-  }
-  return first;
+  const auto live = live_streams();
+  std::vector<const Stream*> all{null_stream_.get()};
+  for (const auto& stream : live) all.push_back(stream.get());
+  return tell(all, kTold);
 }
 
-hipError_t Runtime::on_fault(const LaunchResult& result) {
-  set_report(result.report);
-  return error_of(result.fault);
+hipError_t Runtime::tell(const std::vector<const Stream*>& streams, bool told) {
+  News news;
+  for (const Stream* stream : streams) stream->faults.tell(news, told);
+  orphans_.tell(news, told);
+  if (news.code() == hipSuccess) return hipSuccess;
+  set_report(news.report() + (told ? "" : "\n  so do copies of this thread until it synchronizes"));
+  return news.code();
 }
+
+void Runtime::forget_faults() {
+  for (const auto& stream : live_streams()) stream->faults.forget();
+  null_stream_->faults.forget();
+  orphans_.forget();
+}
+
+FaultPtr Runtime::on_fault(const LaunchResult& result, u64 submitter) {
+  set_report(result.report);
+  return std::make_shared<Fault>(error_of(result.fault), result.report, submitter);
+}
+
+void Runtime::begin_call() { own_report.clear(); }
 
 void Runtime::set_report(std::string text) {
+  own_report = text;
   std::unique_lock lock(report_mutex_);
   report_ = std::move(text);
 }
 
 std::string Runtime::report() const {
+  if (!own_report.empty()) return own_report;
   std::unique_lock lock(report_mutex_);
   return report_;
 }

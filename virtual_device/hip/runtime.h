@@ -17,6 +17,8 @@
 
 namespace vdev::hip {
 
+inline constexpr bool kTold = true;  // of Runtime::tell
+
 class Runtime {
  public:
   // Created by the first call. Null in a child of fork(): threads do not survive one, so a child
@@ -47,15 +49,21 @@ class Runtime {
   // of every blocking stream, and later work of blocking streams waits for it.
   Point submit(const std::shared_ptr<Stream>& stream, Task task);
   // Waits for work on the device. An interruption of the process (SIGINT) during the wait aborts
-  // the launches that are running, so that the application can answer it.
+  // the launches that are running and cancels those that are queued, so that the application can
+  // answer it.
   void wait(const Point& point);
-  // Waits and reports the stream's fault, if any.
+  // Waits, and tells the calling thread of the faults that it has not been told of.
   hipError_t synchronize(const Point& point);
   hipError_t synchronize(const std::shared_ptr<Stream>& stream);
-  // Waits for every stream and reports the first fault.
+  // The same for every stream.
   hipError_t synchronize_device();
-  // Waits for every stream and reports nothing: what frees memory must not swallow a fault.
+  // Waits for every stream and tells of nothing: what frees memory must not swallow a fault.
   void drain();
+  // The error of faults in these streams that the calling thread has not been told of, with their
+  // report. Only who synchronizes is `told`.
+  hipError_t tell(const std::vector<const Stream*>& streams, bool told);
+  // Nobody is told of what has faulted until now, but for those who queued it.
+  void forget_faults();
 
   // Captures the command if the stream is capturing, else submits it. `wait`: a synchronous call.
   hipError_t enqueue(const std::shared_ptr<Stream>& stream, Command command, bool wait = false);
@@ -102,20 +110,24 @@ class Runtime {
   std::atomic<NullLaunches> null_launches{NullLaunches::kOff};
 
   // ---- reports -------------------------------------------------------------------------------
+  // `set_report` is of an error of the calling thread, and lasts until its next call;
+  // `report` of that, else of the latest error of any thread.
   void set_report(std::string text);
   std::string report() const;
+  static void begin_call();
 
  private:
   Runtime();
   static Runtime* create();
   static void shut_down();
-  hipError_t on_fault(const LaunchResult& result);
+  FaultPtr on_fault(const LaunchResult& result, u64 submitter);
+  void cancel(const std::string& why);  // device work that is queued
 
   std::shared_ptr<Stream> null_stream_;
   mutable std::mutex streams_mutex_;
   std::vector<std::shared_ptr<Stream>> live_;  // all but the null stream
   std::atomic<u64> next_stream_id_{0};
-  FaultPtr orphan_fault_;  // of a destroyed stream, under streams_mutex_
+  FaultLog orphans_;  // of streams that are gone: any memory may be of theirs
   mutable std::mutex report_mutex_;
   std::string report_;
 };

@@ -27,8 +27,7 @@ hipError_t get(hipStream_t stream, T* value, Get&& read) {
   });
 }
 
-// Host functions run on the stream's thread, in its order, even when device work before them was
-// dropped after a fault.
+// Host functions run on the stream's thread, in its order, whatever became of the work before.
 hipError_t add_callback(hipStream_t stream, hipStreamCallback_t callback, void* user_data,
                         unsigned flags) {
   return api([&](Runtime& runtime) {
@@ -39,7 +38,7 @@ hipError_t add_callback(hipStream_t stream, hipStreamCallback_t callback, void* 
     task.always = true;
     task.run = [stream, callback, user_data, weak = std::weak_ptr<Stream>(s)] {
       const auto self = weak.lock();
-      const FaultPtr fault = self == nullptr ? nullptr : self->open_fault();
+      const FaultPtr fault = self == nullptr ? nullptr : self->faults.latest_open();
       callback(stream, fault == nullptr ? hipSuccess : fault->code, user_data);
       return LaunchResult{};
     };
@@ -88,11 +87,15 @@ HIP_API hipStreamQuery(hipStream_t stream) {
     forbid_capturing_stream(runtime, *s);
     const auto busy = [](const Stream& other) { return !other.finished(other.submitted()); };
     if (busy(*s)) return hipErrorNotReady;
-    if (s != runtime.null_stream()) return s->claim_fault();
-    for (const auto& other : runtime.live_streams()) {
-      if (other->blocking() && busy(*other)) return hipErrorNotReady;
+    if (s != runtime.null_stream()) return runtime.tell({s.get()}, !kTold);
+    std::vector<const Stream*> ordered{s.get()};
+    const auto live = runtime.live_streams();
+    for (const auto& other : live) {
+      if (!other->blocking()) continue;
+      if (busy(*other)) return hipErrorNotReady;
+      ordered.push_back(other.get());
     }
-    return runtime.synchronize(s);  // nothing to wait for, but faults to gather
+    return runtime.tell(ordered, !kTold);
   });
 }
 

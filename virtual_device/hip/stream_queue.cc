@@ -28,8 +28,6 @@ class BlockSignals {
   sigset_t saved_;
 };
 
-bool is_open(const FaultPtr& fault) { return fault != nullptr && !fault->reported.load(); }
-
 }  // namespace
 
 bool on_stream_thread() { return is_stream_thread; }
@@ -67,17 +65,10 @@ bool Stream::wait(u64 sequence, Clock::duration patience) {
   return done;
 }
 
-FaultPtr Stream::open_fault() const {
+void Stream::cancel(FaultPtr fault) {
   std::unique_lock lock(mutex_);
-  return is_open(fault_) ? fault_ : nullptr;
-}
-
-hipError_t Stream::claim_fault() {
-  std::unique_lock lock(mutex_);
-  const FaultPtr fault = std::exchange(fault_, nullptr);
-  if (fault == nullptr || fault->reported.exchange(true)) return hipSuccess;
-  dropped_until_ = submitted_.load(std::memory_order_relaxed);
-  return fault->code;
+  cancelled_until_ = submitted_.load(std::memory_order_relaxed);
+  cancelled_by_ = std::move(fault);
 }
 
 void Stream::close(bool discard) {
@@ -104,20 +95,15 @@ bool Stream::closed() const {
   return thread_ended_;
 }
 
-void Stream::record_fault(FaultPtr fault) {
-  std::unique_lock lock(mutex_);
-  if (!is_open(fault_)) fault_ = std::move(fault);
-}
-
 void Stream::execute(Task& task, u64 sequence) {
-  for (const Point& point : task.after) {
-    point.stream->wait(point.sequence);
-    if (FaultPtr fault = point.stream->open_fault()) record_fault(std::move(fault));
+  for (const Dependency& after : task.after) {
+    after.point.stream->wait(after.point.sequence);
+    faults.take_over(after.point.stream->faults, after.implicit);
   }
   if (!task.run) return;
   if (!task.always) {
     std::unique_lock lock(mutex_);
-    if (sequence <= dropped_until_ || is_open(fault_)) return;
+    if (sequence <= cancelled_until_) return faults.add(cancelled_by_);
   }
   LaunchResult result;
   // Not catch (...): a host function may end its thread by force (pthread_exit when an interpreter
@@ -127,10 +113,7 @@ void Stream::execute(Task& task, u64 sequence) {
   } catch (const std::exception& error) {
     result = {FaultKind::kAborted, std::string("out of host resources: ") + error.what()};
   }
-  if (result.fault == FaultKind::kNone) return;
-  auto fault = std::make_shared<Fault>();
-  fault->code = on_fault_(result);
-  record_fault(std::move(fault));
+  if (result.fault != FaultKind::kNone) faults.add(on_fault_(result, task.submitter));
 }
 
 void Stream::main() {

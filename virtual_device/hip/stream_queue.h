@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/device.h"
+#include "hip/faults.h"
 #include "hip/hip_abi.h"
 
 namespace vdev::hip {
@@ -20,26 +21,25 @@ class Stream;
 struct CaptureSession;
 struct Node;
 
-// What went wrong in asynchronous work. Several streams may hold the same fault (work that waits
-// for failed work fails with it); the first synchronisation that covers one of them reports it.
-struct Fault {
-  hipError_t code = hipSuccess;
-  std::atomic<bool> reported{false};
-};
-using FaultPtr = std::shared_ptr<Fault>;
-
 // A point in the order of a stream: reached when its first `sequence` tasks have finished.
 struct Point {
   std::shared_ptr<Stream> stream;
   u64 sequence = 0;
 };
 
+// A point of another stream that a task waits for; `implicit`: by the rule of the null stream.
+struct Dependency {
+  Point point;
+  bool implicit = false;
+};
+
 struct Task {
   std::function<LaunchResult()> run;  // empty: a marker
-  std::vector<Point> after;           // points of other streams to be reached first
-  // Device work is dropped between a fault and its report, as nothing of it could be trusted.
-  // Host functions, event records and frees are not: somebody waits for them.
+  std::vector<Dependency> after;
+  // Device work can be cancelled. Host functions, event records and frees are not: somebody waits
+  // for them.
   bool always = false;
+  u64 submitter = this_thread();
 };
 
 // What a stream knows about the capture it takes part in; guarded by Runtime::capture_mutex.
@@ -52,7 +52,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
  public:
   using Clock = std::chrono::steady_clock;
   // Called on the stream's thread for every fault, before anybody can see it.
-  using OnFault = std::function<hipError_t(const LaunchResult&)>;
+  using OnFault = std::function<FaultPtr(const LaunchResult&, u64 submitter)>;
 
   Stream(u64 id, u32 flags, int priority, OnFault on_fault)
       : id(id), flags(flags), priority(priority), on_fault_(std::move(on_fault)) {}
@@ -62,6 +62,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   const u32 flags;
   const int priority;
   StreamCapture capture;
+  FaultLog faults;  // of its work, and of the work that this waited for
 
   bool blocking() const { return (flags & hipStreamNonBlocking) == 0; }
 
@@ -76,11 +77,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // As above for so long at most. False: they have not.
   bool wait(u64 sequence, Clock::duration patience);
 
-  // The fault that has not been reported yet, if any.
-  FaultPtr open_fault() const;
-  // Takes that fault and marks it reported: hipSuccess when there is none. Tasks that were
-  // submitted before this call are still dropped.
-  hipError_t claim_fault();
+  // Device work that was submitted before and has not begun will not run: it faults with this.
+  void cancel(FaultPtr fault);
 
   // No further task is accepted; the thread ends after the last one (or, if `discard`, after the
   // one that runs now). Returns at once.
@@ -92,15 +90,14 @@ class Stream : public std::enable_shared_from_this<Stream> {
  private:
   void main();
   void execute(Task& task, u64 sequence);
-  void record_fault(FaultPtr fault);
 
   const OnFault on_fault_;
   mutable std::mutex mutex_;
   std::condition_variable work_, progress_;
   std::deque<Task> queue_;
   std::atomic<u64> submitted_{0}, completed_{0};
-  u64 dropped_until_ = 0;  // device work up to this sequence number is dropped
-  FaultPtr fault_;
+  u64 cancelled_until_ = 0;  // sequence number
+  FaultPtr cancelled_by_;
   int num_waiting_ = 0;
   bool has_thread_ = false, closing_ = false, thread_ended_ = false;
 };

@@ -16,7 +16,7 @@ from amdattn.device.runtime.query import query_device
 from amdattn.errors import BindingError, HipError
 
 # hipStream_t values that are no handles: the default stream, the legacy and the per-thread one.
-_STREAM_CONSTANTS = (0, 1, 2)
+STREAM_CONSTANTS = (0, 1, 2)
 # Errors of launches that ended half-way. Any call may report them.
 _FAULTS = frozenset(
     (
@@ -173,7 +173,7 @@ class HipCalls:
 
     @contextlib.contextmanager
     def _made_current(self, stream: int) -> Iterator[None]:
-        if stream not in _STREAM_CONSTANTS:
+        if stream not in STREAM_CONSTANTS:
             self._check_stream(stream)
         before = self.current_ordinal()
         if before != self.ordinal:

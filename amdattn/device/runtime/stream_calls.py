@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from amdattn import scalars
-from amdattn.device.runtime.calls import HipCalls
+from amdattn.device.runtime.calls import STREAM_CONSTANTS, HipCalls
 from amdattn.errors import HipError
 
 _EVENT_DISABLE_TIMING = 2
 _NOT_READY = "hipErrorNotReady"
 _STREAM_NON_BLOCKING = 1
+_RECOVERIES = 3
 MAX_STREAM = 2**64
 
 
@@ -52,12 +53,26 @@ class StreamCalls(HipCalls):
                 self._recover(None)
 
     def _recover(self, stream: int | None) -> None:
-        for recover in self.after_failures:
-            recover(self, stream)
-        if self.after_failures:  # done before anybody launches again; the failure is known already
+        """Set right what a launch that failed has left, before anybody launches again.
+
+        Raises
+        ------
+        HipError
+            Another one failed in the meantime: whoever waits is told of every one.
+        """
+        later = None
+        for _ in range(_RECOVERIES if self.after_failures else 0):
+            for recover in self.after_failures:
+                recover(self, stream)
             with self.current():
-                self.hip.hipStreamSynchronize(stream or 0)
-            self.hip.hipGetLastError()
+                status = self.hip.hipStreamSynchronize(stream or 0)
+            try:
+                self.check("hipStreamSynchronize", status)
+                break
+            except HipError as error:
+                later = error
+        if later is not None:
+            raise later
 
     def wait_for(self, stream: int, producer: int) -> None:
         """Make later work on `stream` wait for the work now on stream `producer`."""
@@ -114,7 +129,10 @@ class StreamCalls(HipCalls):
         return event
 
     def event_done(self, event: Any) -> bool:
-        """True if the work before a recorded event has completed; False also after a fault."""
+        """True if the work before a recorded event has completed; False also after a fault.
+
+        Which is told again by the next call that waits: nobody is told by this one.
+        """
         with self._unaffected():
             status = self.hip.hipEventQuery(event)[0]
         if status:
@@ -125,6 +143,15 @@ class StreamCalls(HipCalls):
     def destroy_event(self, event: Any) -> None:
         """Destroy what `record_event` gave."""
         self.check("hipEventDestroy", self.hip.hipEventDestroy(event))
+
+    def is_gone(self, stream: int) -> bool:
+        """True if the owner of a stream has destroyed it."""
+        if stream in STREAM_CONSTANTS:
+            return False
+        gone = bool(self.hip.hipStreamGetFlags(stream)[0])
+        if gone:
+            self.hip.hipGetLastError()  # asked for, and no error of a later call
+        return gone
 
     def is_capturing(self, stream: int) -> bool:
         """True while a graph is being captured from `stream`."""

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@
 enum { kCpu = 0, kRocm = 1, kPlatforms = 2 };
 enum { kStreamPerThread = 2 };
 enum { kOperandAlign = 16 };  // bytes: what XLA promises, and every kernel takes
+enum { kMaxShown = 1000 };    // characters of what the call is
 // Keys of hipModuleLaunchKernel's `extra`.
 enum { kBufferPointer = 1, kBufferSize = 2, kEnd = 3 };
 
@@ -69,9 +71,8 @@ typedef struct Call {
 __attribute__((format(printf, 3, 4))) static FfiError* fail(const Call* call, int code,
                                                             const char* format, ...) {
   char text[4096];
-  int length =
-      snprintf(text, sizeof text, "amdattn: %.*s: ", (int)call->what.size, call->what.data);
-  if (length > 1024) length = 1024;
+  const size_t shown = call->what.size < kMaxShown ? call->what.size : kMaxShown;
+  const int length = snprintf(text, sizeof text, "amdattn: %.*s: ", (int)shown, call->what.data);
   va_list values;
   va_start(values, format);
   vsnprintf(text + length, sizeof text - (size_t)length, format, values);
@@ -139,27 +140,60 @@ static int64_t buffer_bytes(const FfiBuffer* buffer) {
   return bytes;
 }
 
-// The plan, if all of it lies inside the attribute and names only what is there.
+static bool is_within(int64_t word, int64_t least, int64_t most) {
+  return word >= least && word <= most;
+}
+
+// Whether what a launch names is there: `bytes` are those of the plan's buffers.
+static bool is_launch(const PlanLaunch* launch, const int64_t* bytes, int64_t buffers) {
+  for (int i = 0; i < 3; ++i) {
+    if (!is_within(launch->grid[i], 1, UINT32_MAX) ||
+        !is_within(launch->workgroup[i], 1, kMaxWorkgroup)) {
+      return false;
+    }
+  }
+  const PlanPatch* patch = (const PlanPatch*)(launch + 1);
+  for (int64_t p = 0; p < launch->patches; ++p, ++patch) {
+    const int64_t buffer = (int64_t)(patch->where >> 32), offset = (uint32_t)patch->where;
+    const bool is_number = buffer == kGeneration;
+    if (offset + (is_number ? 4 : 8) > launch->argument_bytes) return false;
+    if (is_number ? patch->addend != 0
+                  : buffer >= buffers || !is_within(patch->addend, 0, bytes[buffer])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// The plan, if all of it lies inside the attribute and names only what is there. Programs can be
+// read from files: no word is believed, and each is bounded before it takes part in a sum.
 static const PlanHeader* checked_plan(const FfiFrame* frame) {
   const FfiArray* const array = attribute(frame, "plan", kFfiAttributeArray);
   const int64_t head = sizeof(PlanHeader) / 8;
-  if (array == NULL || array->dtype != kFfiInt64 || (int64_t)array->size < head) return NULL;
-  const int64_t* const words = array->data;
-  const PlanHeader* const plan = array->data;
-  if (plan->magic != PLAN_MAGIC || plan->words != (int64_t)array->size) return NULL;
-  const int64_t buffers = plan->inputs + plan->results;
-  if (plan->inputs < 0 || plan->results < 0 || buffers > kMaxBuffers || plan->clears < 0 ||
-      plan->clears > kMaxBuffers || plan->launches < 0 || plan->launches > kMaxLaunches) {
+  if (array == NULL || array->dtype != kFfiInt64 ||
+      !is_within((int64_t)array->size, head, kMaxWords)) {
     return NULL;
   }
+  const int64_t* const words = array->data;
+  const PlanHeader* const plan = array->data;
+  if (plan->magic != PLAN_MAGIC || plan->words != (int64_t)array->size ||
+      !is_within(plan->inputs, 0, kMaxBuffers) || !is_within(plan->results, 0, kMaxBuffers) ||
+      plan->inputs + plan->results > kMaxBuffers || !is_within(plan->clears, 0, kMaxBuffers) ||
+      !is_within(plan->launches, 0, kMaxLaunches)) {
+    return NULL;
+  }
+  const int64_t buffers = plan->inputs + plan->results;
+  const int64_t* const bytes = words + head;
   int64_t at = head + buffers;
   if (at + 3 * plan->clears > plan->words) return NULL;
+  for (int64_t i = 0; i < buffers; ++i) {
+    if (bytes[i] < 0) return NULL;
+  }
   for (int64_t i = 0; i < plan->clears; ++i, at += 3) {
     const PlanClear* const clear = (const PlanClear*)&words[at];
-    if (clear->buffer < 0 || clear->buffer >= buffers) return NULL;
-    const int64_t size = words[head + clear->buffer];
-    if (clear->offset < 0 || clear->bytes < 0 || clear->bytes > size ||
-        clear->offset > size - clear->bytes) {
+    if (!is_within(clear->buffer, plan->inputs, buffers - 1)) return NULL;  // operands stay
+    const int64_t size = bytes[clear->buffer];
+    if (!is_within(clear->bytes, 0, size) || !is_within(clear->offset, 0, size - clear->bytes)) {
       return NULL;
     }
   }
@@ -167,23 +201,12 @@ static const PlanHeader* checked_plan(const FfiFrame* frame) {
     const int64_t size = sizeof(PlanLaunch) / 8;
     if (at + size > plan->words) return NULL;
     const PlanLaunch* const launch = (const PlanLaunch*)&words[at];
-    at += size;
-    if (launch->argument_bytes < 0 || launch->argument_bytes > kMaxArgumentBytes ||
-        launch->patches < 0 || launch->patches > kMaxArgumentBytes) {
+    if (!is_within(launch->argument_bytes, 0, kMaxArgumentBytes) ||
+        !is_within(launch->patches, 0, kMaxArgumentBytes)) {
       return NULL;
     }
-    const int64_t after = at + 2 * launch->patches + (launch->argument_bytes + 7) / 8;
-    if (after > plan->words) return NULL;
-    for (int64_t p = 0; p < launch->patches; ++p, at += 2) {
-      const PlanPatch* const patch = (const PlanPatch*)&words[at];
-      const uint64_t buffer = patch->where >> 32, offset = (uint32_t)patch->where;
-      const uint64_t bytes = buffer == kGeneration ? 4 : 8;
-      if (offset + bytes > (uint64_t)launch->argument_bytes ||
-          (buffer != kGeneration && buffer >= (uint64_t)buffers)) {
-        return NULL;
-      }
-    }
-    at = after;
+    at += size + 2 * launch->patches + (launch->argument_bytes + 7) / 8;
+    if (at > plan->words || !is_launch(launch, bytes, buffers)) return NULL;
   }
   return at == plan->words ? plan : NULL;
 }
@@ -294,6 +317,11 @@ static FfiError* run_on(const Call* call, const PlanHeader* plan, int ordinal, v
       kernel = find_kernel(call->platform, ordinal, launch->key);
       if (kernel == NULL) return fail(call, kFfiInternal, "a kernel was not added");
     }
+    if (kernel->argument_bytes != launch->argument_bytes) {
+      return fail(call, kFfiInvalidArgument,
+                  "its plan has %" PRId64 " bytes of arguments, the kernel %d: lower it again",
+                  launch->argument_bytes, kernel->argument_bytes);
+    }
     FfiError* const error = launch_one(call, launch, kernel, ranges, stream);
     if (error) return error;
     at = after(launch);
@@ -316,8 +344,9 @@ static FfiError* execute_on_cpu(const Call* call, const PlanHeader* plan,
   void* const stream = (void*)kStreamPerThread;
   FfiError* error = run_on(call, plan, 0, stream, ranges);
   const int status = hip->synchronize(stream);
-  if (hip->give_back) hip->give_back((const uint64_t (*)[2])lent, count);
+  // Before the next call of HIP, with which the report ends.
   if (status && error == NULL) error = hip_failed(call, "hipStreamSynchronize", status);
+  if (hip->give_back) hip->give_back((const uint64_t (*)[2])lent, count);
   return error;
 }
 
@@ -346,6 +375,10 @@ static FfiError* execute_on_rocm(const Call* call, const PlanHeader* plan,
 
 static void answer_metadata(FfiExtension* extension) {
   FfiMetadata* const metadata = ((FfiMetadataExtension*)extension)->metadata;
+  // Not the version of a header but the least that the handler needs: XLA compares it once, when a
+  // handler is registered (xla/ffi/ffi_registry.cc), and takes those from 0.1 up to its own. An XLA
+  // of 0.2 would refuse a handler that says 0.3. What later versions have added stands at the end
+  // of structs, and is used only where `struct_size` says that it is there.
   metadata->version.major = 0;
   metadata->version.minor = 1;
   // Not an argument of the registration, which older plugins refuse. The same launches every time:

@@ -28,7 +28,8 @@ const Kernel* find_kernel(int platform, int ordinal, const uint64_t key[2]) {
 // 1: added, or there already. The arguments' offsets are copied.
 __attribute__((visibility("default"))) int amdattn_xla_add_kernel(int platform, int ordinal,
                                                                   const uint64_t key[2],
-                                                                  void* function, int arguments,
+                                                                  void* function,
+                                                                  int argument_bytes, int arguments,
                                                                   const int32_t* offsets) {
   if (arguments < 0 || arguments > kMaxArguments) return 0;
   const size_t bytes = sizeof(int32_t) * (size_t)arguments;
@@ -36,7 +37,7 @@ __attribute__((visibility("default"))) int amdattn_xla_add_kernel(int platform, 
   if (added == NULL) return 0;
   int32_t* const kept = (int32_t*)(added + 1);
   if (arguments) memcpy(kept, offsets, bytes);
-  *added = (Kernel){{key[0], key[1]}, platform, ordinal, function, arguments, kept};
+  *added = (Kernel){{key[0], key[1]}, platform, ordinal, function, argument_bytes, arguments, kept};
   uint64_t slot = first_slot(platform, ordinal, key);
   for (int tried = 0; tried < kSlots; ++tried, ++slot) {
     Kernel* there = NULL;

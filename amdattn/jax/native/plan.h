@@ -17,6 +17,7 @@
 
 enum { kGeneration = 0xffffffff };
 enum { kMaxBuffers = 32, kMaxLaunches = 8, kMaxArgumentBytes = 1024 };
+enum { kMaxWorkgroup = 1024, kMaxWords = 20000 };
 
 typedef struct PlanHeader {
   int64_t magic, words, inputs, results, clears, launches;

@@ -87,6 +87,7 @@ def test_findings_of_several_launches_are_grouped_alike() -> None:
         first |= {"kind": "lds_race", "severity": "error", "workgroup": [0, 0, 0]}
         first |= {"producer_pc": producers[0], "other_producers": list(producers[1:])}
         entry = {"kernel": "k", "code_object": 0, "grid": [1, 1, 1], "workgroup_size": [64, 1, 1]}
+        entry |= {"times": 1}
         return {"launches": [entry | {"findings": [first]}], "host_findings": []}
 
     log = FindingLog()

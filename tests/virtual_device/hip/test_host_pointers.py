@@ -109,6 +109,7 @@ for pages_kept in (1, 3000):
         assert "registered host memory" in hip.report
         dst = int(hip.hipMalloc(pages_kept * PAGE))
         assert hip.lib.hipMemcpy(P(own), P(dst), ctypes.c_size_t(pages_kept * PAGE), 4) != 0
+        assert hip.lib.hipDeviceSynchronize() == 700
         hip.lib.hipGetLastError()
         assert hip.lib.hipHostUnregister(P(own)) == 0
 """,

@@ -246,24 +246,37 @@ def test_bytes_outside_the_metadata_do_not_reach_the_kernel(hip: Any, word: np.n
     assert (word[:64] != 99).all()
 
 
+class Dim3(ctypes.Structure):
+    _fields_ = tuple((c, ctypes.c_uint32) for c in "xyz")
+
+
+class Config(ctypes.Structure):
+    _fields_ = (
+        ("grid", Dim3),
+        ("group", Dim3),
+        ("lds", ctypes.c_size_t),
+        ("stream", ctypes.c_void_p),
+        ("attrs", ctypes.c_void_p),
+        ("n", ctypes.c_uint),
+    )
+
+
+class NodeParams(ctypes.Structure):
+    _fields_ = (
+        ("group", Dim3),
+        ("extra", ctypes.c_void_p),
+        ("function", ctypes.c_void_p),
+        ("grid", Dim3),
+        ("params", ctypes.c_void_p),
+        ("lds", ctypes.c_uint),
+    )
+
+
 def test_other_launch_calls(hip: Any, word: np.ndarray) -> None:
     _, fill = hip.kernel("fill")
     lib, handle = hip.lib, ctypes.c_void_p(int(fill))
     out, value = ctypes.c_uint64(word.ctypes.data), ctypes.c_uint32()
     params = (ctypes.c_void_p * 2)(ctypes.addressof(out), ctypes.addressof(value))
-
-    class Dim3(ctypes.Structure):
-        _fields_ = [(c, ctypes.c_uint32) for c in "xyz"]
-
-    class Config(ctypes.Structure):
-        _fields_ = [
-            ("grid", Dim3),
-            ("group", Dim3),
-            ("lds", ctypes.c_size_t),
-            ("stream", ctypes.c_void_p),
-            ("attrs", ctypes.c_void_p),
-            ("n", ctypes.c_uint),
-        ]
 
     class DrvConfig(ctypes.Structure):
         _fields_ = [
@@ -319,3 +332,53 @@ def test_occupancy_and_cooperative_limit(hip: Any) -> None:
     ask = hip.lib.hipOccupancyAvailableDynamicSMemPerBlock
     assert ask(ctypes.byref(available), handle, 2, 256) == 0
     assert available.value == 32768 - 16384
+
+
+def test_grids_of_more_lanes_than_32_bits_count(hip: Any) -> None:
+    """Along an axis, as CLR refuses them: each form of a launch, and graphs' nodes; not in all."""
+    _, function = hip.kernel("nothing")
+    handle, lib = ctypes.c_void_p(int(function)), hip.lib
+    zero = ctypes.c_uint64(0)
+    params = (ctypes.c_void_p * 2)(*[ctypes.addressof(zero)] * 2)
+    start, stop = (ctypes.c_void_p(int(hip.hipEventCreate())) for _ in range(2))
+    nothing = ctypes.c_size_t(0)
+    value, config = hip.errors.hipErrorInvalidValue, hip.errors.hipErrorInvalidConfiguration
+
+    def check(groups: tuple[int, int, int], lanes: tuple[int, int, int], too_long: bool) -> None:
+        grid, group = Dim3(*groups), Dim3(*lanes)
+        ex = Config(grid, group, 0, None, None, 0)
+        forms = (
+            (
+                lambda: lib.hipModuleLaunchKernel(handle, *groups, *lanes, 0, None, params, None),
+                value,
+            ),
+            (lambda: lib.hipLaunchKernel(handle, grid, group, params, nothing, None), config),
+            (lambda: lib.hipLaunchKernel_spt(handle, grid, group, params, nothing, None), config),
+            (
+                lambda: lib.hipExtLaunchKernel(
+                    handle, grid, group, params, nothing, None, start, stop, 0
+                ),
+                config,
+            ),
+            (lambda: lib.hipLaunchKernelExC(ctypes.byref(ex), handle, params), config),
+        )
+        for form, code in forms:
+            assert form() == (code if too_long else hip.errors.hipSuccess)
+            assert not too_long or "exceeds 2^32-1 lanes along an axis" in hip.report
+
+    assert hip.set_option("null", 1)
+    try:
+        check((2**24, 1, 1), (256, 1, 1), True)
+        check((2**25 + 1, 1, 1), (128, 1, 1), True)
+        check((2**24 - 1, 1, 1), (256, 1, 1), False)
+        check((2**16, 2**16, 2), (4, 2, 2), False)  # 2^37 in all
+        hip.hipDeviceSynchronize()
+    finally:
+        assert hip.set_option("null", 0)
+    graph, node = ctypes.c_void_p(), ctypes.c_void_p()
+    assert lib.hipGraphCreate(ctypes.byref(graph), 0) == 0
+    words = NodeParams(
+        *(Dim3(256, 1, 1), None, handle, Dim3(2**24, 1, 1), ctypes.addressof(params), 0)
+    )
+    code = lib.hipGraphAddKernelNode(ctypes.byref(node), graph, None, nothing, ctypes.byref(words))
+    assert code == config and lib.hipGraphDestroy(graph) == 0
