@@ -37,6 +37,20 @@ void Bounds::check_alignment(const Step& step, const FootprintPart& part) const 
   });
 }
 
+// Of global and scratch loads to LDS, on every architecture, the two low bits of M0 do not count, so
+// that what they bring lies elsewhere than it says. Buffer loads fault in execution.
+void Bounds::check_lds_base(const Step& step) const {
+  const Row& row = *step.inst.row;
+  const u32 m0 = step.wave.s[kM0];
+  if (row.format != Format::kGlobal && row.format != Format::kScratch) return;
+  if (!(row.effects & kReadsM0) || m0 % 4 == 0) return;
+  step.report.add(step.wave, step.inst, FindingKind::kMisaligned, kNoPc, [&](Finding& f) {
+    f.where = "m0";
+    f.message = "M0 is " + hex(m0) + ", which is not a multiple of 4: the load to LDS goes to " +
+                hex(m0 & 0x3fffc) + " and its offset";
+  });
+}
+
 void Bounds::check_contracts(const Step& step, const FootprintPart& part) const {
   for (const Contract& contract : contracts_) {
     if (contract.kind != Contract::Kind::kReadOnly) continue;
@@ -120,6 +134,7 @@ void Bounds::check_overlap(const Step& step, const FootprintPart& part) const {
 
 void Bounds::step(const Step& step) const {
   const Footprint& memory = *step.memory;
+  check_lds_base(step);
   if (memory.swallowed)
     step.report.add(step.wave, step.inst, FindingKind::kRangeSwallowed, kNoPc, [&](Finding& f) {
       f.lane = std::countr_zero(memory.swallowed);

@@ -21,6 +21,7 @@ class Bounds {
 
  private:
   void check_alignment(const Step& step, const FootprintPart& part) const;
+  void check_lds_base(const Step& step) const;
   void check_contracts(const Step& step, const FootprintPart& part) const;
   void check_kernarg(const Step& step, const FootprintPart& part) const;
   void check_overlap(const Step& step, const FootprintPart& part) const;

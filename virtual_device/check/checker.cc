@@ -124,6 +124,7 @@ void Checker::after(Wave& wave, const Inst& inst) {
       report_};
   coherence_.after(step);
   own.waits.after(step);
+  if (own.touches_memory) shadow(*wave.workgroup).lds.after(step);
   shadow(*wave.workgroup).late_stores.settle(wave, own.waits.order);
 }
 

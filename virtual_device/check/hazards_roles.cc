@@ -102,9 +102,8 @@ u64 hazard_roles(const Inst& inst, const RegisterUse& use) {
   if (roles & kVmem) {
     if (inst.lds) roles |= kLdsDma;
     const bool buffer = inst.encoding == Format::kMubuf || inst.encoding == Format::kMtbuf;
-    if (inst.row->effects & (kStore | kAtomic) && inst.src[1].dwords > 2 &&
-        !(buffer && inst.src[3].kind == OperandKind::kSgpr))
-      roles |= kWideStore;
+    if (inst.row->effects & (kStore | kAtomic) && inst.src[1].dwords > 2)
+      roles |= buffer && inst.src[3].kind == OperandKind::kSgpr ? kWideOffsetStore : kWideStore;
     return roles;
   }
   if (roles & kSetreg) {

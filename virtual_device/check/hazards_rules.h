@@ -46,10 +46,11 @@ inline constexpr u64 kGetreg = u64{1} << 32;
 inline constexpr u64 kRfe = u64{1} << 33;
 inline constexpr u64 kSelectOp = u64{1} << 34;   // v_cndmask
 inline constexpr u64 kSwapsRows = u64{1} << 35;  // v_permlane16_swap, v_permlane32_swap
+inline constexpr u64 kWideOffsetStore = u64{1} << 36;  // as kWideStore, of a buffer; SGPR offset
 inline constexpr u64 kSdgemm = kSgemm | kDgemm16 | kDgemm4;
 inline constexpr u64 kMatrix = kXdl | kSdgemm;
 }  // namespace role
-inline constexpr int kNumHazardRoles = 36;
+inline constexpr int kNumHazardRoles = 37;
 
 // A part of the registers that an instruction reads or writes.
 enum class HazardRegisters : u8 {

@@ -13,6 +13,7 @@ void LdsRaces::start(const Workgroup& workgroup) {
   for (auto& bytes : readers_) bytes.assign(num_bytes_, 0);
   arrived_.assign(num_waves_, Order{});
   ordered_.assign(num_waves_, Order{});
+  raced_.clear();
   lds_history_.assign(num_bytes_ ? num_waves_ * kHistory : 0, nullptr);
   vmem_history_ = lds_history_;
 }
@@ -76,8 +77,27 @@ void LdsRaces::check_write(const Step& step, const FootprintPart& part, u32 byte
     return;
   }
   if (ordered_[last.wave].covers(last)) return;
-  const bool same =
-      is_write && !last.dma && !last.atomic && stores_same(step.wave, part, byte, lane);
+  if (is_write && by.dma) {
+    const auto lds = step.wave.workgroup->lds.begin();
+    const auto end = static_cast<u32>(part.address.lane[lane]) + part.bytes;
+    raced_.push_back({last, byte, lane, {lds + byte, lds + end}});
+    return;
+  }
+  report_race(step, last, byte, lane, is_write,
+              is_write && !last.atomic && stores_same(step.wave, part, byte, lane));
+}
+
+void LdsRaces::after(const Step& step) {
+  const auto& lds = step.wave.workgroup->lds;
+  for (const Raced& raced : raced_)
+    report_race(step, raced.last, raced.byte, raced.lane, true,
+                !raced.last.atomic &&
+                    std::equal(raced.before.begin(), raced.before.end(), lds.begin() + raced.byte));
+  raced_.clear();
+}
+
+void LdsRaces::report_race(const Step& step, const Tag& last, u32 byte, int lane, bool is_write,
+                           bool same) {
   step.report.add(
       step.wave, step.inst, same ? FindingKind::kSameValueRace : FindingKind::kLdsRace,
       producer(step.report, last), [&](Finding& f) {

@@ -42,6 +42,7 @@ BEYOND_LLVM = {
     "sgemm-c",
     "sgemm-xdl-c",
     "dgemm16-valu-late-write",
+    "wide-store-offset-valu",  # measured
 }
 
 
@@ -159,6 +160,22 @@ MANUAL = [
     ("s_setreg_b32 hwreg(HW_REG_MODE), s0", "v_mov_b32_e32 v2, v3", 2, "setreg-vskip-vector"),
     ("s_setreg_b32 hwreg(HW_REG_MODE), s0", "ds_read_b32 v2, v3", 2, "setreg-vskip-vector"),
     ("s_setvskip s0, s1", "s_getreg_b32 s2, hwreg(HW_REG_MODE, 0, 4)", 2, "setvskip-getreg"),
+    *(
+        (f"buffer_{op} v[0:3], v4, s[0:3], {offset} offen", "v_mov_b32_e32 v2, v4", wait, rule)
+        for op in ("store_dwordx4", "atomic_cmpswap_x2")
+        for offset, wait, rule in (
+            ("s4", 1, "wide-store-offset-valu"),
+            ("m0", 1, "wide-store-offset-valu"),
+            ("0", 2, "wide-store-valu"),
+            ("64", 2, "wide-store-valu"),
+        )
+    ),
+    (
+        "buffer_store_dwordx3 v[0:2], v4, s[0:3], s4 offen",
+        "v_mfma_f32_4x4x4_16b_bf16 v[0:3], v[8:9], v[10:11], 0",
+        1,
+        "wide-store-offset-valu",
+    ),
     ("s_mov_b32 m0, s0", "s_ttracedata", 1, "m0-message"),
     ("s_add_u32 m0, s0, s1", "ds_gws_init v0 gds", 1, "m0-message"),
     ("s_movk_i32 m0, 0x100", "ds_write_addtid_b32 v0", 1, "m0-lds"),
@@ -204,7 +221,8 @@ def test_manual_of_gfx950(first: str, then: str, wait: int, rule: str) -> None:
 NONE = [
     ("s_setreg_b32 hwreg(HW_REG_MODE, 0, 4), s0", "s_getreg_b32 s1, hwreg(HW_REG_TRAPSTS)"),
     ("s_setreg_b32 hwreg(HW_REG_MODE, 0, 28), s0", "v_mov_b32_e32 v2, v3"),
-    ("buffer_store_dwordx4 v[0:3], v4, s[0:3], s4 offen", "v_mov_b32_e32 v2, v4"),
+    ("buffer_store_dwordx4 v[0:3], v4, s[0:3], s4 offen", "v_mov_b32_e32 v5, v4"),
+    ("buffer_store_dwordx2 v[0:1], v4, s[0:3], s4 offen", "v_mov_b32_e32 v1, v4"),
     ("buffer_store_dwordx2 v[0:1], v4, s[0:3], 0 offen", "v_mov_b32_e32 v1, v4"),
     ("s_mov_b64 vcc, s[0:1]", "v_div_fmas_f32 v0, v1, v2, v3"),
     ("s_mov_b64 exec, s[0:1]", "v_mov_b32_dpp v0, v1 row_shr:1 row_mask:0xf bank_mask:0xf"),
