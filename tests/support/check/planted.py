@@ -173,6 +173,13 @@ PLANTED = [
         "global_write_write", "global_race", "two workgroups write the same words", producer="use"
     ),
     race("lds_same_value", "same_value_race", "two waves, one value", severity="counted"),
+    race(
+        "lds_dma_same_value",
+        "same_value_race",
+        "two waves load the same words to one place",
+        severity="counted",
+    ),
+    race("lds_dma_other_value", "lds_race", "two waves load other words to one place"),
     race("waves_same_value", "same_value_race", "two waves, one value", severity="counted"),
     race(
         "workgroups_same_value",

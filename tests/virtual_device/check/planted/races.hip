@@ -95,6 +95,47 @@ TWO_WAVES lds_same_value(const Words, Words) {
   }
 }
 
+TWO_WAVES lds_dma_same_value(const Words in, Words) {
+  __shared__ uint32_t words[64];
+  const uint32_t to = lds_address(words);
+  if (Lane::wave() == 0) {
+    asm volatile(CALM "s_mov_b32 m0, %1\n"
+                 "s_nop 0\n"
+                 PRODUCER(lds_dma_same_value) "global_load_lds_dword %0, %2\n"
+                 "s_waitcnt vmcnt(0)\n" CALM
+                 ::"v"(lane_bytes()), "s"(to), "s"(in) : "memory");
+  }
+  BARRIER_IF_REPAIRED();
+  if (Lane::wave() == 1) {
+    asm volatile(CALM HOLD_BACK "s_mov_b32 m0, %1\n"
+                 "s_nop 0\n"
+                 USE(lds_dma_same_value) "global_load_lds_dword %0, %2\n"
+                 "s_waitcnt vmcnt(0)\n" CALM
+                 ::"v"(lane_bytes()), "s"(to), "s"(in) : "s40", "scc", "memory");
+  }
+}
+
+// The same of other words is an error.
+TWO_WAVES lds_dma_other_value(const Words in, Words) {
+  __shared__ uint32_t words[64];
+  const uint32_t to = lds_address(words);
+  if (Lane::wave() == 0) {
+    asm volatile(CALM "s_mov_b32 m0, %1\n"
+                 "s_nop 0\n"
+                 PRODUCER(lds_dma_other_value) "global_load_lds_dword %0, %2\n"
+                 "s_waitcnt vmcnt(0)\n" CALM
+                 ::"v"(lane_bytes()), "s"(to), "s"(in) : "memory");
+  }
+  BARRIER_IF_REPAIRED();
+  if (Lane::wave() == 1) {
+    asm volatile(CALM HOLD_BACK "s_mov_b32 m0, %1\n"
+                 "s_nop 0\n"
+                 USE(lds_dma_other_value) "global_load_lds_dword %0, %2\n"
+                 "s_waitcnt vmcnt(0)\n" CALM
+                 ::"v"(lane_bytes() + 4), "s"(to), "s"(in) : "s40", "scc", "memory");
+  }
+}
+
 TWO_WAVES waves_same_value(const Words, Words out) {
   if (Lane::wave() == 0) {
     asm volatile(CALM PRODUCER(waves_same_value) "global_store_dword %0, %0, %1\n" CALM
