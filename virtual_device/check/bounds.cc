@@ -37,8 +37,8 @@ void Bounds::check_alignment(const Step& step, const FootprintPart& part) const 
   });
 }
 
-// Of global and scratch loads to LDS, on every architecture, the two low bits of M0 do not count, so
-// that what they bring lies elsewhere than it says. Buffer loads fault in execution.
+// Of global and scratch loads to LDS the two low bits of M0 do not count, whatever the
+// architecture: what they bring lies elsewhere than it says. Buffer loads fault in execution.
 void Bounds::check_lds_base(const Step& step) const {
   const Row& row = *step.inst.row;
   const u32 m0 = step.wave.s[kM0];

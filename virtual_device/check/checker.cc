@@ -123,7 +123,8 @@ void Checker::after(Wave& wave, const Inst& inst) {
       wave,   inst, use(inst), own.touches_memory ? &own.footprint : nullptr, own.waits.order,
       report_};
   coherence_.after(step);
-  if (own.touches_memory) shadow(*wave.workgroup).lds.after(step);  // before what it loads is put off
+  if (own.touches_memory)
+    shadow(*wave.workgroup).lds.after(step);  // before what it loads is put off
   own.waits.after(step);
   shadow(*wave.workgroup).late_stores.settle(wave, own.waits.order);
 }

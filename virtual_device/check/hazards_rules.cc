@@ -230,13 +230,13 @@ constexpr HazardRule kRules[] = {
      .consumer = {"VALU writes the data", kAlu, kVectorWrites},
      .wait = 2,
      .source = ISA11 " row VALU writes VGPRs holding writedata; LLVM"},
-    // The manual has no row for it, and no recogniser of compilers waits. Seen on an MI350X.
+    // The manual has no row for it, and no recogniser of compilers waits.
     {.name = "wide-store-offset-valu",
      .producer = {"buffer store or compare-and-swap of more than 64 bits, SGPR offset",
                   kWideOffsetStore, kStoreData},
      .consumer = {"VALU writes the data", kAlu, kVectorWrites},
      .wait = 1,
-     .source = "measured on gfx950 (llvm-project issue 197267)"},
+     .source = "measured on silicon (llvm-project issue 197267)"},
     {.name = "wide-store-load",
      .producer = kWideData,
      .consumer = {"load or atomic returns to the data", kMemory, kVectorWrites},
