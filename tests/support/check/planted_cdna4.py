@@ -45,6 +45,12 @@ CDNA4 = [
         where="v14",
     ),
     cdna4(
+        "dma_of_16_bytes_at_no_dword",
+        "misaligned",
+        "M0 of a load of 16 bytes to LDS that is no multiple of 4",
+        where="m0",
+    ),
+    cdna4(
         "dma_of_12_bytes_skips_a_dword",
         "uninitialised_store",
         "the fourth dword of a load of 12 bytes to LDS",

@@ -62,6 +62,19 @@ ONE_WAVE transposed_uninitialised_element(const Words, Words out) {
                : "s40", "s41", WRITTEN);
 }
 
+// The two lowest bits of M0 do not count.
+ONE_WAVE dma_of_16_bytes_at_no_dword(const Words in, Words) {
+  __shared__ alignas(16) uint32_t words[260];
+  asm volatile(CALM "v_lshlrev_b32_e32 v21, 2, %0\n"
+               DEFECT("s_add_u32 m0, %1, 3")
+               REPAIR("s_add_u32 m0, %1, 4")
+               "s_nop 0\n"
+               USE(dma_of_16_bytes_at_no_dword) "global_load_lds_dwordx4 v21, %2\n"
+               "s_waitcnt vmcnt(0)\n" CALM
+               ::"v"(lane_bytes()), "s"(lds_address(words)), "s"(in)
+               : "v21", "scc", "memory");
+}
+
 // Three dwords a lane are written at a distance of four.
 ONE_WAVE dma_of_12_bytes_skips_a_dword(const Words in, Words out) {
   __shared__ alignas(16) uint32_t words[256];
