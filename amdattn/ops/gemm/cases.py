@@ -59,8 +59,7 @@ def expected(case: GemmCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Ex
     error = (problem.k + 2) * _FLOAT32 * float(sizes.max())
     out = sums
     if problem.activation is not None:
-        function = _FUNCTIONS[problem.activation.removesuffix(FACTORS)]
-        out = function(sums[:, : problem.n])
+        out = _activated(problem.activation.removesuffix(FACTORS), sums[:, : problem.n])
         error *= _LIPSCHITZ
         if problem.has_factors:
             factors = sums[:, problem.n :]
@@ -71,15 +70,20 @@ def expected(case: GemmCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Ex
     return {"out": Expected(out, error + rounding)}
 
 
-def _silu(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def _activated(name: str, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """At infinities the limits: 0 times what is infinite is none of them."""
     with np.errstate(over="ignore"):
-        found: NDArray[np.float64] = x / (1 + np.exp(-x))
+        return _FUNCTIONS[name](np.maximum(x, _NOTHING_LEFT))
+
+
+def _silu(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = x / (1 + np.exp(-x))
     return found
 
 
 def _gelu_tanh(x: NDArray[np.float64]) -> NDArray[np.float64]:
     inner: NDArray[np.float64] = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
-    found: NDArray[np.float64] = x / 2 * (1 + np.tanh(inner))
+    found: NDArray[np.float64] = x / (1 + np.exp(-2 * inner))
     return found
 
 
@@ -89,6 +93,7 @@ def _gelu(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 _FUNCTIONS = {"silu": _silu, "gelu_tanh": _gelu_tanh, "gelu": _gelu}
+_NOTHING_LEFT = -2000.0  # all of them are -0 here, in float64
 
 # -- cases -----------------------------------------------------------------------------------------
 

@@ -54,7 +54,8 @@ def gemm_nt(
     alpha : float
     activation : str, optional
         "silu": x * sigmoid(x); "gelu_tanh": x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)));
-        "gelu": x times the normal distribution function. In float32, before the one rounding.
+        "gelu": x times the normal distribution function. In float32, before the one rounding; of
+        -inf -0, of inf inf.
         "silu_and_mul", "gelu_tanh_and_mul" and "gelu_and_mul" are ``f(x[:, :n]) * x[:, n:]`` of
         ``x = alpha * a @ b^T + bias``, as of the gate and the up projection of an MLP.
     out_dtype : optional
