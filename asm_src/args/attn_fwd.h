@@ -40,6 +40,8 @@ typedef struct AttnFwdArgs {
   int32_t num_heads_q_shift;     // or log2 of the keys of a class
   uint32_t group_inverse;        // of q heads that share a kv head
   int32_t group_shift;
+  // float32 pairs, of a kv head: what its scores and what O are to be multiplied by; 0 = nothing.
+  uint64_t scales;
   // What it needs later, from here on.
   uint64_t o;          // [batch, seqlen_q, num_heads_q, head_dim_v] device address
   uint64_t lse;        // float32, natural log, [batch, num_heads_q, seqlen_q]; 0 = none
@@ -65,5 +67,5 @@ typedef struct AttnFwdArgs {
   int32_t merge_tiles;   // those in parts; with a schedule at most. If found tiles are more, none
   // Of the kernel that merges them, if it is one of its own: each takes every so many rows.
   int32_t merge_workgroups;
-  int32_t padding;  // to a multiple of 8 bytes
+  int32_t keeps_floats;  // it writes O as float32, lse as pairs of them; else rounded
 } AttnFwdArgs;

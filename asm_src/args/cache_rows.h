@@ -25,6 +25,7 @@ typedef struct CacheRowsArgs {
   // [2 batch + 1], but for one sequence: every other one has no queries, and the rows between two.
   uint64_t q_sums;   // 0 = not wanted
   uint64_t kv_sums;  // 0 = not wanted
+  uint64_t scales;   // float32 [num_heads_kv, 2], those of K and of V; 0 = not wanted
   int64_t k_page;
   int64_t k_head;
   int64_t v_page;

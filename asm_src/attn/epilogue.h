@@ -23,7 +23,7 @@ struct Epilogue {
   int wave_row, row, group;
   Global<uint16_t>* o;        // the lane's first element of the first tile
   uint64_t tile_stride;       // bytes
-  uint64_t lse, sinks;        // addresses
+  uint64_t lse, sinks, scales;  // addresses
   int columns;                // from the workgroup's first on
   float sums[kN];             // of a row's probabilities
   float reference[kN];        // of a row
@@ -48,6 +48,7 @@ struct Epilogue {
     tile_stride = 2 * S::kTile * args.o_stride_seq;
     lse = args.lse;
     sinks = args.sinks;
+    scales = args.scales;
     columns = args.head_dim_v - int(work.column);
     if constexpr (S::kResidents > 1)  // likewise: see store_carefully()
       for (int t = 0; t < kN; ++t) sums[t] = reference[t] = 0;
@@ -144,6 +145,7 @@ struct Epilogue {
         ordered::settle_uniform(tile_stride);
         ordered::settle_uniform(lse);
         ordered::settle_uniform(sinks);
+        ordered::settle_uniform(scales);
         ordered::settle_uniform(columns);
       }
       if constexpr (is_value(first))
@@ -210,6 +212,10 @@ struct Epilogue {
       add_up();
     }
     if constexpr (kN % 2) scale[kN / 2][1] = 0;
+    if (__builtin_expect(scales != 0, false)) {
+      const float of_v = ((Constant<float>*)scales)[2 * work.head_kv + 1];
+      for (auto& pair : scale) pair *= of_v;
+    }
     for (auto& pair : scale) ordered::settle(pair);
   }
   __device__ __forceinline__ void set_references() {

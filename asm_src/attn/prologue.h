@@ -20,6 +20,8 @@ struct Prologue : FirstLoads<S> {
   __device__ __forceinline__ void set_constants([[maybe_unused]] bool can_overflow) {
     Uniform& u = loop.uniform;
     u.scale = args.softmax_scale_log2;
+    if (__builtin_expect(args.scales != 0, false))
+      u.scale = uniform_float(u.scale * ((Constant<float>*)args.scales)[2 * work.head_kv]);
     if constexpr (S::kCapped) {
       const float cap = args.softcap_log2;
       u.cap_rate = uniform_float(2 * kLog2E * u.scale * v_rcp_f32(cap));

@@ -73,6 +73,14 @@ class CacheRows {
     return misled;
   }
 
+  // What scores and O of each head are to be multiplied by, a lane each.
+  static __device__ __forceinline__ void write_scales(RowsArguments& args) {
+    const Part k(args, true), v(args, false);
+    for (int head = Lane::in_wave(); head < args.num_heads_kv; head += kWaveLanes)
+      ((Global<f32x2>*)args.scales)[head] =
+          f32x2{scale(k, head * kUnitKeys), scale(v, head * kUnitKeys)};
+  }
+
   // Rows of q, turned, next to each other.
   static __device__ __forceinline__ void copy_queries(RowsArguments& args, uint32_t nth) {
     const OfLane lane(args.head_dim);
@@ -203,21 +211,16 @@ class CacheRows {
       store_bytes<kColumns * kBytes>(to, x);
     }
   }
-  // As attention reads them: of 8 bits widened, times the scale, rounded.
-  static __device__ __forceinline__ u32x4 as_read(const Part& part, u32x4 x, int i) {
+  // As attention reads them: those of 8 bits widened, which is exact. Their scale is that of scores,
+  // or of what attention comes to.
+  static __device__ __forceinline__ u32x4 as_read(u32x4 x) {
     if constexpr (!kFp8) return x;
-    const float by = scale(part, i);
-    u32x4 made;
-    for (int n = 0; n < 2; ++n) {
-      const f32x2 a = v_cvt_pk_f32_fp8<false>(x[n]), b = v_cvt_pk_f32_fp8<true>(x[n]);
-      made[2 * n] = round_pair<kElement, Rounding::kNearestEven>(a[0] * by, a[1] * by);
-      made[2 * n + 1] = round_pair<kElement, Rounding::kNearestEven>(b[0] * by, b[1] * by);
-    }
-    return made;
+    const bf16x4 a = widened<kElement>(x[0]), b = widened<kElement>(x[1]);
+    return {a[0], a[1], b[0], b[1]};
   }
   static __device__ __forceinline__ u32x4 load(const Part& part, const Unit& unit, int column,
                                                int i) {
-    return as_read(part, raw(part, place(part, unit, column, i)), i);
+    return as_read(raw(part, place(part, unit, column, i)));
   }
   static __device__ __forceinline__ void store(const Part& part, int max_rows, const Unit& unit,
                                                int column, int i, u32x4 x) {
@@ -240,6 +243,6 @@ class CacheRows {
            0};
     }
     put(part, place(part, unit, column, i), x);
-    return as_read(part, x, i);
+    return as_read(x);
   }
 };

@@ -21,13 +21,14 @@ namespace {
 using Shape = DecodeShape<Element::ELEMENT, Stored::STORED, Order::ORDER, COLUMNS, ROWS>;
 
 // Keys of the segment by turns of the waves, loads a turn ahead.
-__device__ __forceinline__ void attend(Arguments& args, Segment& segment, Rows<Shape>& rows) {
+__device__ __forceinline__ void attend(Arguments& args, Segment& segment, Rows<Shape>& rows,
+                                       bool is_careful) {
   Cache<Shape> cache(args, segment);
   const int first = cache.first(), step = cache.step(), end = cache.end();
   Chunk<Shape> one, other;
   cache.load_k(one, first, 0);
   segment.near.settle();
-  rows.start(anew(args), segment, cache);
+  rows.start(anew(args), segment, cache, is_careful);
   rows.turn(anew(args), segment, cache.length());
   cache.load_v(one, first, 0);
   segment.park();
@@ -59,10 +60,17 @@ extern "C" __global__ void WORKGROUP(Shape::kLanes, MIN_WAVES) KERNEL(PARAMETERS
   bool is_there = work.begin(early, segment);
   do {
     if (!is_there) continue;
-    Rows<Shape> rows;
-    attend(anew(args), segment, rows);
-    work.place(segment);
-    Combine<Shape>(anew(args), segment, lds).run(rows);
+    bool is_careful = false;
+    for (;;) {
+      segment.settle();
+      Rows<Shape> rows;
+      attend(anew(args), segment, rows, is_careful);
+      work.place(segment);
+      const bool is_done = Combine<Shape>(anew(args), segment, lds).run(rows);
+      if (__builtin_expect(is_done, true)) break;
+      is_careful = true;
+      work.again(segment);
+    }
   } while (work.next(segment, is_there));
 }
 

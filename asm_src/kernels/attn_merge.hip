@@ -33,6 +33,31 @@ struct Parts {
   }
 };
 
+// Two floats whose sum it is: what all scores have in common, and the rest.
+__device__ __forceinline__ f32x2 exact_log_sum_exp(const MergedSoftmax& softmax, const Sink& sink) {
+  constexpr float kLn2Rest = -0x1.05c61p-29f;  // what kLn2 is too small by
+  if (softmax.sum == 0) return {-kInf, 0};
+  const float log = v_log_f32(softmax.sum) * kLn2;
+  if (sink.log2 == softmax.base) return {sink.natural, log};
+  const float whole = softmax.base * kLn2;
+  const float lost = __builtin_fmaf(softmax.base, kLn2, -whole);
+  return {whole, __builtin_fmaf(softmax.base, kLn2Rest, lost) + log};
+}
+
+__device__ __forceinline__ void store(Global<uint16_t>* to, const f32x4 (&o)[2]) {
+  u32x4 out;
+  for (int n = 0; n < 4; ++n)
+    out[n] = round_pair<Element::ELEMENT, Rounding::ROUNDING>(o[n / 2][n % 2 * 2],
+                                                              o[n / 2][n % 2 * 2 + 1]);
+  if constexpr (Here::kTransposesReads) {
+    *(Global<u32x4>*)to = out;
+  } else {  // through the L2: see attn/epilogue.h
+    ordered::global_store_dwordx4_sc1<0>(to, out);
+    ordered::s_nop<1>();  // until it has read its registers
+    ordered::keep(out);
+  }
+}
+
 // Some rows of the nth tile that is in parts.
 __device__ __forceinline__ void merge(const AttnFwdArgs& args, const AttnWork& work,
                                       int row_of_tile, int d) {
@@ -54,20 +79,19 @@ __device__ __forceinline__ void merge(const AttnFwdArgs& args, const AttnWork& w
   }
   if (softmax.nan != softmax.nan)
     for (auto& x : o) x = f32x4{softmax.nan, softmax.nan, softmax.nan, softmax.nan};
-  u32x4 out;
-  for (int n = 0; n < 4; ++n)
-    out[n] = round_pair<Element::ELEMENT, Rounding::ROUNDING>(o[n / 2][n % 2 * 2],
-                                                              o[n / 2][n % 2 * 2 + 1]);
   auto* to = output_row(args, work, row) + d;
-  if constexpr (Here::kTransposesReads) {
-    *(Global<u32x4>*)to = out;
-  } else {  // through the L2: see attn/epilogue.h
-    ordered::global_store_dwordx4_sc1<0>(to, out);
-    ordered::s_nop<1>();  // until it has read its registers
-    ordered::keep(out);
+  if (args.keeps_floats) {
+    auto* floats = (Global<f32x4>*)(2 * (uint64_t)to - args.o);
+    for (int i = 0; i < 2; ++i) floats[i] = o[i];
+  } else {
+    store(to, o);
   }
   if (args.lse == 0 || work.column + d != 0) return;
-  lse_of_rows(args, work)[row] = softmax.log_sum_exp(sink);
+  if (args.keeps_floats)
+    *((Global<f32x2>*)args.lse + (lse_of_rows(args, work) - (Global<float>*)args.lse) + row) =
+        exact_log_sum_exp(softmax, sink);
+  else
+    lse_of_rows(args, work)[row] = softmax.log_sum_exp(sink);
 }
 
 }  // namespace
@@ -77,13 +101,16 @@ __device__ __forceinline__ void merge(const AttnFwdArgs& args, const AttnWork& w
 
 // Few workgroups, which go on: to start one for some rows takes longer than to merge these.
 extern "C" __global__ void WORKGROUP(kLanes, 1) KERNEL(AttnFwdArgs args) {
+  auto* from = (Arguments*)__builtin_amdgcn_kernarg_segment_ptr();
   const int lane = Lane::in_workgroup();
   const int row = lane / kLanesOfRow, d = lane % kLanesOfRow * kLaneD;
   for (int id = __builtin_amdgcn_workgroup_id_x(); id < args.merge_tiles * kTilesOfRows;
        id += args.merge_workgroups) {
-    const AttnWork work = AttnWork::nth_in_parts(args, id / kTilesOfRows, TILE_ROWS, HEAD_DIM_V);
+    // Read once more: kept over the loop they are more than there are SGPRs.
+    const auto& own = *(const AttnFwdArgs*)read_again(from);
+    const AttnWork work = AttnWork::nth_in_parts(own, id / kTilesOfRows, TILE_ROWS, HEAD_DIM_V);
     if (work.rows == 0) return;  // nor has any tile behind it
-    merge(args, work, id % kTilesOfRows * kRowsAtOnce + row, d);
+    merge(own, work, id % kTilesOfRows * kRowsAtOnce + row, d);
   }
 }
 

@@ -130,8 +130,15 @@ def build(
     props: DeviceProps,
     chosen: TileChoice,
     choices: Choices[TileChoice],
+    keeps_floats: bool = False,
 ) -> PlannedAttention:
-    """The plan of a choice."""
+    """The plan of a choice.
+
+    keeps_floats : bool
+        Whether O stays float32, for a merge with other keys, and lse is pairs of float32 whose sum
+        it is. Of a problem in several parts.
+    """
+    assert problem.num_splits > 1 or not keeps_floats
     kernel, choice, rows = chosen.kernel, chosen.split, choices.rows
     split = choice.best
     per_cu, limit = workgroups_per_cu(kernel, props)
@@ -144,13 +151,18 @@ def build(
     num_workgroups = schedule.num_workgroups if schedule else work.num_workgroups
     _check_grid(work, kernel, num_workgroups)
     partial_results = _partial_results(work, kernel, schedule)
-    in_launch = not schedule and merges_itself(kernel, split.tiles, split.parts, props)
+    in_launch = not (schedule or keeps_floats) and merges_itself(
+        kernel, split.tiles, split.parts, props
+    )
     counters = _counters(work) if in_launch else ()
     of_schedule = schedule.regions() if schedule else ()
     workspace = WorkspaceLayout.of(
         (*counters, *partial_results, *of_schedule, *gathering.regions(problem))
     )
-    args = _arguments(work, bool(partial_results), bool(counters))
+    args = {
+        **_arguments(work, bool(partial_results), bool(counters)),
+        "keeps_floats": int(keeps_floats),
+    }
     results = frozenset({"o", "lse"} if problem.return_lse else {"o"})
     partials = frozenset(region.name for region in partial_results)
     launches = []
@@ -322,6 +334,7 @@ def _arguments(work: WorkMap, has_parts: bool, has_counters: bool) -> Mapping[st
         args[name] = getattr(problem, name)
     args["softmax_scale_log2"] = problem.softmax_scale_log2
     args["softcap_log2"] = problem.softcap_log2
+    args["scales"] = 0
     args["head_dim"] = problem.head_dim
     args["head_dim_v"] = problem.head_dim_v
     args["column_groups"] = work.column_groups
@@ -331,7 +344,8 @@ def _arguments(work: WorkMap, has_parts: bool, has_counters: bool) -> Mapping[st
     args["whole_tiles"] = work.whole_tiles
     args["parts"] = work.parts
     args["part_blocks"] = work.part_blocks
-    args |= {"merge_tiles": work.tiles - work.whole_tiles, "merge_workgroups": 0, "padding": 0}
+    args |= {"merge_tiles": work.tiles - work.whole_tiles, "merge_workgroups": 0}
+    args["keeps_floats"] = 0
     args["generation"] = PerRun() if has_counters else 0
     divisors = {
         "q_tiles": work.q_tiles,

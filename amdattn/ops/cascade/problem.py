@@ -14,6 +14,11 @@ from amdattn.scalars import INT32_MAX
 _MOST_SPLITS = 16  # of the forward kernels
 
 
+def splits_of_tiles(given: int) -> int:
+    """Parts of every tile of the forward kernels, whose results are float32 until they are merged."""
+    return min(max(given, 2), _MOST_SPLITS)
+
+
 @dataclass(frozen=True)
 class CascadeProblem:
     """Attention over keys that all sequences have first, and over what a cache has of each.
@@ -105,7 +110,7 @@ class CascadeProblem:
             dtype=own.dtype,
             softmax_scale=own.softmax_scale,
             softcap=own.softcap,
-            num_splits=min(own.num_splits, _MOST_SPLITS),
+            num_splits=splits_of_tiles(own.num_splits),
             return_lse=True,
         )
 

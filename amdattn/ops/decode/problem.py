@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
@@ -269,6 +270,13 @@ class DecodeProblem:
         """Scale of scores whose exponential has base 2."""
         assert self.softmax_scale is not None
         return self.softmax_scale * LOG2_E
+
+    @property
+    def softmax_scale_rest(self) -> float:
+        """What `softmax_scale_log2` is times 1 + this, once it has been rounded to float32."""
+        exact = self.softmax_scale_log2
+        (rounded,) = struct.unpack("f", struct.pack("f", exact))
+        return float((exact - rounded) / rounded) if rounded else 0.0
 
     @property
     def group(self) -> int:
