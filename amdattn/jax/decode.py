@@ -110,7 +110,10 @@ def flash_attn_with_kvcache(
         CacheKey(
             shapes=tuple(map(shape, SHAPED)),
             table=shape("block_table"),
-            dtypes=(as_dtype(q.dtype, "q.dtype").name, as_dtype(k_cache.dtype).name),
+            dtypes=(
+                *(as_dtype(q.dtype, "q.dtype").name, as_dtype(k_cache.dtype).name),
+                "" if rotary_cos is None else as_dtype(rotary_cos.dtype, "rotary_cos.dtype").name,
+            ),
             given=tuple(given[name] is not None for name in GIVEN),
             return_lse=scalars.boolean("return_softmax_lse", return_softmax_lse),
             is_paged=block_table is not None,

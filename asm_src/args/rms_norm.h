@@ -3,14 +3,14 @@
 // needs first comes first: 14 dwords are in SGPRs when it starts.
 typedef struct RmsNormArgs {
   uint64_t x;         // [rows, columns], device address
-  uint64_t weight;    // [columns]
+  uint64_t weight;    // [columns], of the type of x or float32
   uint64_t residual;  // [rows, columns], or 0
   int64_t x_stride;
   int64_t residual_stride;
   int32_t columns;
   int32_t rows;
   float eps;              // not NaN
-  float inverse_columns;  // 1 / columns
+  float inverse_columns;  // 1 / columns, of a weight of float32 -1 / columns
   uint64_t out;           // [rows, columns]
   uint64_t sum;           // [rows, columns], written with a residual only
   int64_t out_stride;

@@ -13,10 +13,11 @@
 //   reduce   LDS, over waves          over lanes
 //   store    sum, out                 scale, weigh, round
 //
-// 4 registers a chunk of x, of residual, and of weight. Squares beyond float32 make the mean
-// infinite and the row 0, as they do in float32.
+// 4 registers a chunk of x, of residual, and of weight, 8 of a weight of float32. Squares beyond
+// float32 make the mean infinite and the row 0, as they do in float32.
 #include "norm/outputs.h"
 #include "norm/sums.h"
+#include "norm/weight.h"
 
 namespace {
 
@@ -32,7 +33,9 @@ using OfWeight = Row<true>;
 
 // Where registers do not suffice for x, residual and weight at once, the weight comes last.
 constexpr int kMinWaves = kWaves > 4 ? kWaves / 4 : 4;  // of a SIMD
-constexpr bool kLateWeight = Part::kPairs * kSteps * (2 * kRowSteps + 1) > 512 / kMinWaves * 2 / 3;
+template <class Weight>
+constexpr bool kLateWeight =
+    kSteps * (2 * kRowSteps * sizeof(Part) + sizeof(Weight)) > 4 * (512 / kMinWaves * 2 / 3);
 
 // Of this lane, among the rows of its workgroup.
 __device__ __forceinline__ int row_of_lane() {
@@ -40,7 +43,7 @@ __device__ __forceinline__ int row_of_lane() {
   return kRowLanes == kWaveLanes ? Lane::wave() : Lane::in_workgroup() / kRowLanes;
 }
 
-template <bool kResidual, bool kWhole>
+template <bool kResidual, bool kWhole, class Weight>
 __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* of_waves) {
   Outputs outputs;
   outputs.load();
@@ -49,7 +52,8 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
   const OfWeight weights(args.weight);
   uint32_t row[kRowSteps];
   OfRow x_row[kRowSteps], residual_row[kRowSteps];
-  Part x[kRowSteps][kSteps], residual[kRowSteps][kSteps], weight[kSteps];
+  Part x[kRowSteps][kSteps], residual[kRowSteps][kSteps];
+  Weight weight[kSteps];
   for (int r = 0; r < kRowSteps; ++r) {
     const int own = first + r * kRowsAtOnce;
     row[r] = own < last ? own : last;
@@ -60,14 +64,14 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
       for (int s = 0; s < kSteps; ++s) residual[r][s] = columns.load(residual_row[r], s);
     }
   }
-  if constexpr (!kLateWeight)
-    for (int s = 0; s < kSteps; ++s) weight[s] = columns.load(weights, s);
+  if constexpr (!kLateWeight<Weight>)
+    for (int s = 0; s < kSteps; ++s) weight[s] = columns.template load<Weight>(weights, s);
   for (int s = 0; s < kSteps; ++s) {
     for (int r = 0; r < kRowSteps; ++r) {
       columns.keep(x_row[r], s);
       if constexpr (kResidual) columns.keep(residual_row[r], s);
     }
-    columns.keep(weights, s);
+    columns.template keep<Weight>(weights, s);
   }
   const Scale scale(args.inverse_columns, args.eps);
   Sum over_row(of_waves);
@@ -78,8 +82,8 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
       if constexpr (kResidual) x[r][s] = x[r][s] + residual[r][s];
       squares[r].add(columns.alone(x[r][s], s));
     }
-  if constexpr (kLateWeight) {
-    for (int s = 0; s < kSteps; ++s) weight[s] = columns.load(weights, s);
+  if constexpr (kLateWeight<Weight>) {
+    for (int s = 0; s < kSteps; ++s) weight[s] = columns.template load<Weight>(weights, s);
     ordered::keep_by_nop(Lane::in_workgroup());
   }
   outputs.wait();
@@ -96,12 +100,14 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
 }
 
 template <bool kResidual>
-__device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* of_waves) {
-  if (__builtin_expect(args.columns == kColumns, true))
-    rms_norm<kResidual, true>(args, of_waves);
-  else
-    rms_norm<kResidual, false>(args, of_waves);
-}
+struct Rows {
+  const RmsNormArgs& args;
+  Local<f32x4>* of_waves;
+  template <bool kWhole, class Weight>
+  __device__ __forceinline__ void run() const {
+    rms_norm<kResidual, kWhole, Weight>(args, of_waves);
+  }
+};
 
 }  // namespace
 
@@ -111,10 +117,11 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
 extern "C" __global__ void WORKGROUP(kLanes, kMinWaves) KERNEL(PARAMETERS) {
   __shared__ f32x4 of_waves[Sum::kQuads];
   const RmsNormArgs args{ARGUMENTS};
+  auto* at = (Local<f32x4>*)of_waves;
   if (__builtin_expect(args.residual != 0, true))
-    rms_norm<true>(args, (Local<f32x4>*)of_waves);
+    dispatch<kColumns, CHUNK>(args.inverse_columns, Rows<true>{args, at});
   else
-    rms_norm<false>(args, (Local<f32x4>*)of_waves);
+    dispatch<kColumns, CHUNK>(args.inverse_columns, Rows<false>{args, at});
 }
 
 // Read back from the code object when the manifest is made.

@@ -14,6 +14,7 @@
 //   store    sum, out                             scale, weigh, round
 #include "norm/outputs.h"
 #include "norm/sums.h"
+#include "norm/weight.h"
 
 namespace {
 
@@ -31,7 +32,7 @@ using OfRow = Row<true>;
 // What is above in the source is above in the code.
 __device__ __forceinline__ void in_order() { __builtin_amdgcn_sched_barrier(0); }
 
-template <bool kWhole>
+template <bool kWhole, class Weight>
 __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* of_waves) {
   Outputs outputs;
   outputs.load();
@@ -40,7 +41,8 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
   const Columns<kLanes, kWidth, kWhole> slice(__builtin_amdgcn_workgroup_id_y() * kSliceColumns,
                                               args.columns);
   Part x[kSteps], residual[kSteps];
-  Own own[kOwnSteps], own_residual[kOwnSteps], weight[kOwnSteps], y[kOwnSteps];
+  Own own[kOwnSteps], own_residual[kOwnSteps], y[kOwnSteps];
+  Weight weight[kOwnSteps];
   const OfRow x_row(args.x, args.x_stride, row);
   x[0] = columns.load(x_row, 0);
   in_order();
@@ -56,7 +58,7 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
     own[s] = slice.load(x_row, s);
     if constexpr (kResidual) own_residual[s] = slice.load(residual_row, s);
   }
-  for (int s = 0; s < kOwnSteps; ++s) weight[s] = slice.load(weights, s);
+  for (int s = 0; s < kOwnSteps; ++s) weight[s] = slice.template load<Weight>(weights, s);
   for (int s = 0; s < kSteps; ++s) columns.keep(x_row, s);
   for (int s = 0; s < kOwnSteps; ++s) slice.keep(x_row, s);
   const Scale scale(args.inverse_columns, args.eps);
@@ -84,6 +86,15 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
   for (int s = 0; s < kOwnSteps; ++s) slice.template store<kResidual>(y[s], out, own[s], sum, s);
 }
 
+struct Slices {
+  const RmsNormArgs& args;
+  Local<f32x4>* of_waves;
+  template <bool kWhole, class Weight>
+  __device__ __forceinline__ void run() const {
+    rms_norm<kWhole, Weight>(args, of_waves);
+  }
+};
+
 }  // namespace
 
 #define JOIN(a, b) a##b
@@ -92,10 +103,7 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
 extern "C" __global__ void WORKGROUP(kLanes, (kWaves + 3) / 4) KERNEL(PARAMETERS) {
   __shared__ f32x4 of_waves[Sum::kQuads];
   const RmsNormArgs args{ARGUMENTS};
-  if (__builtin_expect(args.columns == kColumns, true))
-    rms_norm<true>(args, (Local<f32x4>*)of_waves);
-  else
-    rms_norm<false>(args, (Local<f32x4>*)of_waves);
+  dispatch<kColumns, kWidth>(args.inverse_columns, Slices{args, (Local<f32x4>*)of_waves});
 }
 
 // Read back from the code object when the manifest is made.

@@ -75,8 +75,9 @@ class OverRow {
 // 1 / sqrt(sum / columns + eps), within 2 ULP of what float32 makes of the sum, if that is finite.
 class Scale {
  public:
+  // Of any sign: that of the columns' inverse says of what type the weight is.
   __device__ __forceinline__ Scale(float inverse_columns, float eps)
-      : inverse_(inverse_columns), eps_(eps) {}
+      : inverse_(__builtin_fabsf(inverse_columns)), eps_(eps) {}
   __device__ __forceinline__ float operator()(float sum) const {
     const float x = sum * inverse_ + eps_;
     if (__builtin_expect(eps_ >= 0x1p-126f, true)) return v_rsq_f32(x);

@@ -58,6 +58,35 @@ def test_checked(name: str) -> None:
             ragged.check()
 
 
+@pytest.mark.parametrize("name", BF16_FIRST)
+def test_weights_of_float32(name: str) -> None:
+    """None is rounded, at sizes around the kernel's own, and checked mode finds nothing."""
+    kernel = KERNELS[name]
+    least, most = kernel.accepts["columns"]
+    for call in calls(kernel, (kernel.tile["rows"] + 1, 1), (least, most - 1, most)):
+        call = dataclasses.replace(call, weight_is_float32=True)
+        x, weight, *residual = call.inputs()
+        assert (weight != weight.astype(call.element)).any()
+        call.check(x, weight, *residual)
+    columns = max(least, most - 3 if most < 8192 else most // 2 + 3)
+    ragged = Call(name, kernel.tile["rows"] + 1, columns, kernel.accepts["residual"][-1])
+    ragged = dataclasses.replace(ragged, weight_is_float32=True, pad=3, out_pad=1, offset=2)
+    with amdattn.virtual.check():
+        ragged.check()
+
+
+@pytest.mark.parametrize("name", EVERY_KIND)
+def test_weights_of_float32_that_16_bits_hold(name: str) -> None:
+    """The same bits as of weights of 16 bits."""
+    kernel = KERNELS[name]
+    for call in calls(kernel, (3,), (kernel.accepts["columns"][1] - 1,)):
+        x, weight, *residual = call.inputs()
+        must, _ = call.run(x, weight, *residual)
+        wide = dataclasses.replace(call, weight_is_float32=True)
+        found, _ = wide.run(x, weight.astype(np.float32), *residual)
+        np.testing.assert_array_equal(found.view(np.uint16), must.view(np.uint16))
+
+
 SIZES = (1, 2, 3, 7, 8, 9, 63, 64, 65, 127, 128, 129, 511, 512, 513, 1023, 1025, 2049)
 
 

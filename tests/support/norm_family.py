@@ -80,6 +80,7 @@ class Call:
         Rows lie in memory from the last to the first.
     in_place : bool
         out is x, and sum the residual.
+    weight_is_float32 : bool
     """
 
     kernel: str
@@ -92,6 +93,7 @@ class Call:
     backward: bool = False
     in_place: bool = False
     eps: float = 1e-5
+    weight_is_float32: bool = False
 
     @property
     def spec(self) -> KernelSpec:
@@ -109,12 +111,17 @@ class Call:
         shapes = [(self.rows, self.columns), (self.columns,), (self.rows, self.columns)]
         made = [rng.standard_normal(shape, np.float32) for shape in shapes]
         made[1] = 1 + made[1] / 4
-        return [x.astype(self.element) for x in made[: 2 + self.residual]]
+        elements = self.element, np.float32 if self.weight_is_float32 else self.element
+        return [
+            x.astype(element)
+            for x, element in zip(made[: 2 + self.residual], (*elements, self.element), strict=False)
+        ]
 
     def run(self, *arrays: Array) -> tuple[Array, Array | None]:
         """out and sum, from inside poison that must stay as it was."""
         x, weight, *residual = arrays or self.inputs()
-        operands = {"x": self._rows(self.pad, x), "weight": self._rows(0, weight[None])}
+        of_weight = weight[None].view(np.uint16)  # of float32 two each
+        operands = {"x": self._rows(self.pad, x), "weight": self._rows(0, of_weight)}
         if residual:
             operands["residual"] = self._rows(self.pad, residual[0])
         if self.in_place:
@@ -132,7 +139,7 @@ class Call:
         """Modelled, at the peak clock, caches cold."""
         names = ("x", "residual", "out", "sum") if self.residual else ("x", "out")
         operands = {name: self._rows(0) for name in names}
-        operands["weight"] = Rows((1, self.columns), self.element)
+        operands["weight"] = Rows((1, self.columns * (1 + self.weight_is_float32)), self.element)
         amdattn.synchronize()
         with amdattn.virtual.profile(clock_mhz=2100) as profile:
             self.launch(operands)
@@ -143,7 +150,7 @@ class Call:
         """Queue it."""
         values: dict[str, int | float] = {
             **{"rows": self.rows, "columns": self.columns, "eps": self.eps},
-            "inverse_columns": 1 / self.columns,
+            "inverse_columns": (-1 if self.weight_is_float32 else 1) / self.columns,
             **dict.fromkeys(("residual", "residual_stride", "sum", "sum_stride"), 0),
             **{name: rows.address for name, rows in operands.items()},
             **{f"{name}_stride": rows.stride for name, rows in operands.items()},

@@ -96,8 +96,9 @@ def cost_clk(kernel: KernelSpec, problem: NormProblem, props: DeviceProps) -> fl
         vector += _RESIDUAL_CLK * (chunks * params["chunk"] / _CHUNK + is_slice * own)
     if columns < kernel.accepts["columns"][1]:
         vector += chunks * _PARTIAL_CLK
-    read = tile["rows"] * columns * (1 + residual) + min(columns, tile["columns"])
-    loads = read * problem.itemsize / _LOAD_BYTES_PER_CLK
+    read = tile["rows"] * columns * (1 + residual) * problem.itemsize
+    read += min(columns, tile["columns"]) * problem.weight_element.itemsize
+    loads = read / _LOAD_BYTES_PER_CLK
 
     # The last workgroup to start; all that share a CU; HBM: the slowest of these.
     dispatched = waves * arch.dispatch_wave_clk
@@ -146,7 +147,7 @@ def build(
         "columns": problem.columns,
         "rows": problem.rows,
         "eps": problem.eps,
-        "inverse_columns": 1 / problem.columns,
+        "inverse_columns": (-1 if problem.weight_dtype != problem.dtype else 1) / problem.columns,
         "out": Address("out"),
         "out_stride": Stride("out", "row"),
     }
