@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from amdattn import native_libraries, paths
+from amdattn.arch import readings
 from amdattn.device import x86_level
 from amdattn.errors import BindingError
 
 VARIABLE = "AMDATTN_VDEV_LIBRARY"
 MARKER = "amdattn_vdev_abi"  # exported by the virtual device's library and by no other
-ABI = 2
+ABI = 3
 # With the values that the library begins with.
 OPTIONS = {
     "threads": 0,
@@ -36,9 +37,7 @@ OPTIONS = {
     "simulated_xcd": 0,
     "trace_events": 0,
     "warm_code": 1,
-    "trans_exclusive": 0,
-    "lds_published": 0,
-    "mfma_lost_slots": 0,
+    **readings.NEUTRAL,
 }
 
 _CDEF = """
