@@ -1,4 +1,5 @@
-// Weights of columns next to each other that are float32, and stay so. Those of x's type are a Chunk.
+// Weights of columns next to each other that are float32, and stay so. Those of x's type are a
+// Chunk.
 #pragma once
 #include "norm/chunk.h"
 
@@ -22,9 +23,9 @@ struct Float32Chunk {
   }
 };
 
-// Calls one.run<kWhole, Weight>(): rows of kColumns, or shorter ones; weights of x's type, or float32
-// ones, whose inverse of the columns is negative. Rows of kColumns and weights of x's type take the
-// least branches.
+// Calls one.run<kWhole, Weight>(): rows of kColumns, or shorter ones; weights of x's type, or of
+// float32, where the inverse of the columns is negative. Whole rows and weights of x's type take
+// one branch.
 template <int kColumns, int kWidth, class Kernel>
 __device__ __forceinline__ void dispatch(float inverse_columns, const Kernel& one) {
   constexpr uint32_t kSign = 1u << 31, kWhole = __builtin_bit_cast(uint32_t, 1.0f / kColumns);

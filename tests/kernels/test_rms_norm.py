@@ -63,8 +63,8 @@ def test_weights_of_float32(name: str) -> None:
     """None is rounded, at sizes around the kernel's own, and checked mode finds nothing."""
     kernel = KERNELS[name]
     least, most = kernel.accepts["columns"]
-    for call in calls(kernel, (kernel.tile["rows"] + 1, 1), (least, most - 1, most)):
-        call = dataclasses.replace(call, weight_is_float32=True)
+    for narrow in calls(kernel, (kernel.tile["rows"] + 1, 1), (least, most - 1, most)):
+        call = dataclasses.replace(narrow, weight_is_float32=True)
         x, weight, *residual = call.inputs()
         assert (weight != weight.astype(call.element)).any()
         call.check(x, weight, *residual)

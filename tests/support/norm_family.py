@@ -114,7 +114,9 @@ class Call:
         elements = self.element, np.float32 if self.weight_is_float32 else self.element
         return [
             x.astype(element)
-            for x, element in zip(made[: 2 + self.residual], (*elements, self.element), strict=False)
+            for x, element in zip(
+                made[: 2 + self.residual], (*elements, self.element), strict=False
+            )
         ]
 
     def run(self, *arrays: Array) -> tuple[Array, Array | None]:

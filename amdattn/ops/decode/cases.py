@@ -236,9 +236,7 @@ def _general() -> Iterator[DecodeCase]:
     pages = {"seqlen_new": 3, "page_size": 16, "num_splits": 3}
     turned = _rotary(160, 64, interleaved=False)
     for angles in ("", FLOAT32.name):
-        yield _case(
-            (3, 3, 160, 6, 2, 64), (0, 62, 127), rotary_dtype=angles, **pages, **turned
-        )
+        yield _case((3, 3, 160, 6, 2, 64), (0, 62, 127), rotary_dtype=angles, **pages, **turned)
 
 
 def larger(on_gpu: bool) -> Iterator[DecodeCase]:
