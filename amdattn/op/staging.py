@@ -71,7 +71,7 @@ def run_on_host(
         )
     try:
         results = _run_staged(inputs, aligned, run, device, stream)
-    except HipError:
+    except (HipError, KeyboardInterrupt):
         # Nothing of it is delivered: once the call has failed, its thread may go on.
         for used in {0, stream}:
             with contextlib.suppress(HipError):

@@ -165,7 +165,7 @@ def test_every_option_that_names_a_file_to_write_is_tried() -> None:
             "before",
             "after",
         ),
-        *("suppressions", "source", "include"),
+        *("suppressions", "source", "include", "files"),
     }
     written = {option.removeprefix("--") for _, option in WRITERS}
     for command in (*cli.app.registered_commands, *cli.bench.app.registered_commands):

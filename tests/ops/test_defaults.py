@@ -100,6 +100,10 @@ OWN: dict[str, dict[str, Any]] = {
     },
     "arch.energies.mi300x": {"large_tile": 1.26, "plain_valu": 0.5},  # docs/performance-model.md
     "report.kernels.Guarded": {"guard": 8},
+    # Of what files hold: no number or list is longer.
+    "device.manifest_schema._integer": {"most": 1 << 40},
+    "device.manifest_schema._list_of": {"least": 1, "most": 64},
+    "report.replays.replays": {"count": 200},
     # Micro kernels: one wave, or as many as a rate of a CU needs.
     "bench.micro_launch.Micro.launch": {"workgroups": 1, "waves": 1},
     "bench.micro_rows.Clk": {"copies": 32, "waves": 1},
