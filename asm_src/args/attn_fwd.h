@@ -65,5 +65,8 @@ typedef struct AttnFwdArgs {
   int32_t merge_tiles;   // those in parts; with a schedule at most. If found tiles are more, none
   // Of the kernel that merges them, if it is one of its own: each takes every so many rows.
   int32_t merge_workgroups;
-  int32_t padding;  // to a multiple of 8 bytes
+  // What log2 units of the kernel, those of softcap_log2 where there is a cap, else of
+  // softmax_scale_log2, are too small by, relative to them: the rest of that constant. For what
+  // leaves the kernel, or meets a sink.
+  float log2_rest;
 } AttnFwdArgs;

@@ -31,7 +31,6 @@ struct Epilogue {
   f32x2 scale[(kN + 1) / 2];  // of a row of O, of two tiles
   f32x2 probe = {0, 0};       // products of elements: not finite when an element is not
   uint32_t inexact = 0;  // the low half is not 0 when an element is not rounded as it should be
-  uint32_t nearest_far = ~0u;  // see is_far()
   uint32_t lds;
   Sink sink;
 
@@ -53,8 +52,8 @@ struct Epilogue {
       for (int t = 0; t < kN; ++t) sums[t] = reference[t] = 0;
   }
 
-  // False if an element is not finite, or scores are so large that they are rounded by more than
-  // 2^-6: the greatest probability is then not what it should be.
+  // False if an element is not finite, or made NaN for its row's far reference. What is finite then
+  // stays when all is done again: no row's result depends on its neighbours.
   __device__ __forceinline__ bool operator()([[maybe_unused]] bool can_overflow) {
     if constexpr (S::kResidents > 1) {  // where K was, of which no wave needs any more
       ordered::s_barrier();
@@ -87,7 +86,7 @@ struct Epilogue {
   // Of this wave.
   __device__ __forceinline__ bool is_finite() const {
     const float sum = probe[0] + probe[1];
-    return __builtin_amdgcn_ballot_w64(is_far(nearest_far) | !(__builtin_fabsf(sum) < kInf)) == 0;
+    return __builtin_amdgcn_ballot_w64(!(__builtin_fabsf(sum) < kInf)) == 0;
   }
   // Words of the waves whose results are not; they are 0 since the prologue.
   bf16x8 votes;
@@ -172,23 +171,25 @@ struct Epilogue {
     });
   }
 
-  // The sums, for those who ask; relative to the reference itself, for the digits of logarithms.
+  // The sums, for those who ask.
   __device__ __forceinline__ void add_up() {
-    const float by = v_exp_f32(-loop.uniform.top);
-    for (int t = 0; t < kN; ++t) {
-      reference[t] += loop.uniform.top;
-      sums[t] = loop.row.sum[t] * by;
-    }
+    for (int t = 0; t < kN; ++t) sums[t] = loop.row.sum[t];
     for (int other = S::kTile; other < kWaveLanes; other *= 2)
       for (float& sum : sums) sum += from_lane(sum, loop.lane ^ other);
   }
-  // The size of a reference, so that those beyond 2^18 are the least, NaNs the greatest.
-  static constexpr uint32_t kFar = 0x48800000;  // 2^18
-  static __device__ __forceinline__ uint32_t from_far(float reference) {
-    return 2 * bits(reference) - 2 * (kFar + 1);
+  // And relative to the reference itself, for the digits of logarithms: by what that is as it is
+  // rounded, which of large ones is not top.
+  __device__ __forceinline__ void raise_references() {
+    for (int t = 0; t < kN; ++t) {
+      const float of_p = reference[t];
+      reference[t] += loop.uniform.top;
+      sums[t] *= v_exp_f32(__builtin_fminf(of_p - reference[t], 64));  // no NaN without a key
+    }
   }
-  static __device__ __forceinline__ bool is_far(uint32_t nearest) {
-    return nearest < 2 * (0x7f800000 - kFar - 1);
+  // Not infinite, which it is without a key.
+  static __device__ __forceinline__ bool is_far(float reference) {
+    const float size = __builtin_fabsf(reference);
+    return size > kFarReference && size < kInf;
   }
   // A lane's sample stands for its probabilities of a unit, at most for all that it has.
   __device__ __forceinline__ float rounded_sum(int t, float inverse_of_sample) const {
@@ -198,17 +199,17 @@ struct Epilogue {
     return ordered::v_fma_f32_vector(rounded, samples, sum) * (1 / kBias);
   }
   __device__ __forceinline__ void set_scales() {
-    for (int t = 0; t < kN; ++t) {
-      if constexpr (!kExact)
-        nearest_far = __builtin_elementwise_min(nearest_far, from_far(loop.row.negative_ref[t]));
-    }
     if (__builtin_expect(sinks != 0, false) && work.part < 0) {
       set_references();
       add_sinks();
     } else if (__builtin_expect(work.part >= 0 || lse != 0, false)) {
       set_references();
       add_up();
+      raise_references();
     }
+    if constexpr (!kExact)
+      for (int t = 0; t < kN; ++t)
+        if (is_far(loop.row.negative_ref[t])) scale[t / 2][t % 2] = sums[t] = __builtin_nanf("");
     if constexpr (kN % 2) scale[kN / 2][1] = 0;
     for (auto& pair : scale) ordered::settle(pair);
   }
@@ -221,17 +222,15 @@ struct Epilogue {
   // A sink is one more score, whose value is 0. It is not rounded: what P's rounding, its bias
   // among that, did to the sum is taken from O whatever the sink is worth.
   __device__ __forceinline__ void add_sinks() {
-    sink = Sink(((const Global<float>*)sinks)[work.head_q]);
-    float of_p[kN];  // references of P
-    for (int t = 0; t < kN; ++t) of_p[t] = reference[t];
+    sink = Sink(((const Global<float>*)sinks)[work.head_q], args.log2_rest);
     add_up();
-    const float to_p = v_exp_f32(loop.uniform.top);
     for (int t = 0; t < kN; ++t) {
-      float sum = sums[t] * to_p;
+      float of_p = reference[t], sum = sums[t];
       const float by = rounded[t] == 0 ? 1.0f : sum * v_rcp_f32(rounded[t]);
-      scale[t / 2][t % 2] = sink.join(of_p[t], sum) * by;
-      sink.join(reference[t], sums[t]);
+      scale[t / 2][t % 2] = sink.join(of_p, sum) * by;
     }
+    raise_references();
+    for (int t = 0; t < kN; ++t) sink.join(reference[t], sums[t]);
   }
 
   // ---- Whole tiles, as if all elements were finite and none denormal. False if one of this wave
@@ -368,7 +367,11 @@ struct Epilogue {
     if (__builtin_expect(lse == 0 || work.column != 0, true)) return;
     auto* to = lse_of_rows(args, work);
     for (int t = 0; t < kN; ++t)
-      if (inside(t) && group == 0) to[row_of(t)] = sink.log_sum_exp(reference[t], sums[t]);
+      if (inside(t) && group == 0) {
+        auto& there = to[row_of(t)];
+        if (!kExact || there != there)
+          there = sink.log_sum_exp(reference[t], sums[t], args.log2_rest);
+      }
   }
 
   // Whatever the numbers, and only the columns that there are. A loop, which takes less room in the
@@ -396,14 +399,16 @@ struct Epilogue {
         for (int n = 0; n < 4; ++n) {
           f32x2 y = x[4 * piece + n] * by;
           if (by != by) y = f32x2{by, by};  // of two NaNs the row's
-          probe += y * 0.0f;
+          const f32x2 wrong = y * 0.0f;     // NaN where it is not finite
+          probe += wrong;
+          if constexpr (!kExact) y += wrong;  // unlike what overflows as it is rounded
           out[n] = round_pair<S::kElement, S::kRounding>(y[0], y[1]);
         }
         if constexpr (S::kDirect) exchange_halves(out);
         const int column = column_of(piece);
         if (S::column_of_group(group) + column >= columns) continue;
         auto* row = (Global<u32x4>*)(to + column);
-        if (kExact && !can_overflow) keep_finite(out, *row);
+        if constexpr (kExact) keep_finite(out, *row, can_overflow);
         *row = out;
       }
     }
@@ -422,7 +427,7 @@ struct Epilogue {
           const int column = S::kDirect ? 8 * n : column_of(n / 2) + n % 2 * 4;
           auto* quad = (Global<f32x4>*)(to + t * S::kTile * S::kHeadDimV + column);
           f32x4 x = __builtin_shufflevector(out[2 * n], out[2 * n + 1], 0, 1, 2, 3);
-          if (kExact && !can_overflow) keep_finite(x, *quad);
+          if constexpr (kExact) keep_finite(x, *quad, can_overflow);
           if constexpr (S::kMostMerged > 0) {  // through the L2, for another XCD
             ordered::global_store_dwordx4_sc1_done(quad, __builtin_bit_cast(u32x4, x));
           } else {
@@ -434,6 +439,10 @@ struct Epilogue {
     for (int t = 0; t < kN; ++t) {
       if (!inside(t) || group != 0) continue;
       auto* pair = max_sum + t * S::kTile;
+      if constexpr (kExact) {
+        const float sum = (*pair)[1];
+        if (sum == sum) continue;
+      }
       if constexpr (S::kMostMerged > 0) {
         const uint64_t both = uint64_t(bits(sums[t])) << 32 | bits(reference[t]);
         ordered::global_store_dwordx2_sc1_done(pair, both);
@@ -474,9 +483,10 @@ struct Epilogue {
         scale_tile<t, true>(x);
       });
       wait_for(seen);
-      if (!vote()) return false;
-      is_last = uniform64(seen) == generation + here.parts - 1;
+      const bool all_finite = vote();
+      is_last = all_finite && uniform64(seen) == generation + here.parts - 1;
       if (!is_last) store_part(can_overflow);
+      if (!all_finite) return false;
     }
     if (!is_last) is_last = arrive(here, generation);
     if (is_last) PartMerge<Epilogue>{*this}.template run<!kExact>(here);
@@ -502,19 +512,22 @@ struct Epilogue {
     return int(uniform64(before) & kArrivals) == here.parts - 1;
   }
 
-  // Where sums of the attempt before did not overflow they are better: small probabilities lose
-  // bits.
-  static __device__ __forceinline__ void keep_finite(u32x4& x, u32x4 before) {
+  // What the attempt before has right stays. After the first one that is all but NaNs. After the
+  // second all whose sums did not overflow, which are better, since small probabilities lose bits;
+  // and what is not finite once more.
+  static __device__ __forceinline__ void keep_finite(u32x4& x, u32x4 before, bool of_first) {
     constexpr uint32_t kExponent = kBf16 ? 0x7f80 : 0x7c00;
     for (int n = 0; n < 8; ++n) {
-      const uint32_t half = n % 2 ? 0xffff0000 : 0xffff, exponent = kExponent << 16 * (n % 2);
-      if ((before[n / 2] & exponent) != exponent || (x[n / 2] & exponent) == exponent)
+      const uint32_t shift = 16 * (n % 2), half = 0xffffu << shift;
+      const uint32_t size = before[n / 2] >> shift & 0x7fff, now = x[n / 2] >> shift & 0x7fff;
+      if (of_first ? size <= kExponent : size < kExponent || now >= kExponent)
         x[n / 2] = (x[n / 2] & ~half) | (before[n / 2] & half);
     }
   }
-  static __device__ __forceinline__ void keep_finite(f32x4& x, f32x4 before) {
+  static __device__ __forceinline__ void keep_finite(f32x4& x, f32x4 before, bool of_first) {
     for (int i = 0; i < 4; ++i)
-      if (__builtin_fabsf(before[i]) < kInf || !(__builtin_fabsf(x[i]) < kInf)) x[i] = before[i];
+      if (__builtin_fabsf(before[i]) < kInf || !(of_first || __builtin_fabsf(x[i]) < kInf))
+        x[i] = before[i];
   }
 
   __device__ __forceinline__ int row_of(int t) const { return wave_row + t * S::kTile + row; }

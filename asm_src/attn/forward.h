@@ -33,7 +33,7 @@ struct Forward : Prologue<S, kExact> {
   // ---- Main loop
   template <bool kMasked>
   __device__ __forceinline__ void block() {
-    unroll<S::kUnits>([&]<int n>() { loop.template unit<n, kMasked>(); });
+    unroll<S::kUnits>([&]<int n>() { loop.template unit<n, kMasked, kExact>(); });
     if constexpr (kMasked) loop.mask.template skip<S::kKeys>(1);
   }
 

@@ -32,10 +32,10 @@ struct Narrow : NarrowKeys<S> {
   struct Query {
     u32x4 octets[kOctets];
   };
-  // Of a row: the greatest scaled score, log2 units, and 2^kTop times the sum of the probabilities
-  // relative to it.
+  // Of a row: the greatest scaled score, log2 units, as two numbers, and 2^kTop times the sum of
+  // the probabilities relative to it.
   struct RowState {
-    float reference, sum;
+    float reference, rest, sum;
   };
   // What O is multiplied by, as two factors: 2^-half of what a sink is above the keys, and the
   // rest.
@@ -180,13 +180,15 @@ struct Narrow : NarrowKeys<S> {
   // The sink's share of the sum, and what the keys' probabilities are relative to it. Of a sink far
   // above them, 2^-distance would be flushed to 0 while its product with V counts.
   __device__ __forceinline__ Factor add_sink(const Sink& sink, RowState& of, float top) const {
-    const float distance = __builtin_fminf(sink.log2 - of.reference, kGreatestFloat);  // no NaN
-    const float above = v_max_f32(distance, 0);
+    const float distance = __builtin_fminf(sink.log2 - of.reference + (sink.rest - of.rest),
+                                           kGreatestFloat);  // no NaN
+    const bool is_above = sink.log2 >= of.reference;
+    const float above = is_above ? distance : 0;
     const float root = ::v_exp_f32(-0.5f * above);
     float weight = ::v_exp_f32(distance - above + top);
     if (!(sink.natural <= kGreatestFloat)) weight = __builtin_nanf("");
     of.sum = of.sum * root * root + weight;
-    if (distance >= 0) of.reference = sink.log2;
+    if (is_above) of.reference = sink.log2;
     return {root, root * v_rcp_f32(of.sum)};
   }
   // A row with one key gets its V, and not what is next to it toward zero: its probability is 1 but
@@ -231,14 +233,17 @@ struct Narrow : NarrowKeys<S> {
   __device__ __forceinline__ Global<uint16_t>* first_column(int head) const {
     return output_row(args, work, work.q_start + row) + head * args.o_stride_head + 16 * group;
   }
-  __device__ __forceinline__ void store_lse(int head, const Sink& sink, const RowState& of) const {
+  __device__ __forceinline__ void store_lse(int head, float of_head, const RowState& of) const {
     // Arguments are read where they are needed: there are few SGPRs.
     auto* from = read_again((Arguments*)__builtin_amdgcn_kernarg_segment_ptr());
     if (work.q_start + row >= work.rows || group != 0) return;
+    ordered::settle(of_head);  // nothing of the sink is kept in registers: there are few
+    const Sink sink(of_head, from->log2_rest);
     const bool is_sink = args.sinks != 0 && of.reference == sink.log2;
-    const float reference = is_sink ? sink.natural : of.reference * kLn2;
+    const float sum = of.sum * kBelowTop;
     lse_of_rows(*from, work)[head * from->lse_stride_head + work.q_start + row] =
-        of.sum == 0 ? -kInf : reference + v_log_f32(of.sum * kBelowTop) * kLn2;
+        is_sink && sum != 0 ? sink.natural + v_log_f32(sum) * kLn2
+                            : natural_log_sum_exp(of.reference, of.rest, sum, from->log2_rest);
   }
   // As if there were no NaN.
   static __device__ __forceinline__ uint32_t round_numbers(float lo, float hi) {
@@ -253,8 +258,9 @@ struct Narrow : NarrowKeys<S> {
   // is finite.
   static constexpr float kFineProduct = kTruncates ? 0x1p7f : 0x1p16f;
   __device__ __forceinline__ void head_carefully(int head, Query q, uint32_t which) {
-    const Sink sink(sink_of(head));
+    const Sink sink(sink_of(head), args.log2_rest);
     constexpr Masks kMasks = Masks::kAll;
+    const bool is_whole = which == kWholeRow;
     prepare(q);
     scores<kMasks>(q);
     float scale = __builtin_fabsf(args.softmax_scale_log2);
@@ -272,7 +278,11 @@ struct Narrow : NarrowKeys<S> {
       const float top = pass == 0 ? kTop : kSmallTop;
       const int columns = num_columns();
       const float sum = output<kMasks>(scale, top + kLog2Raise);
-      RowState of{greatest == -kInf ? -kInf : greatest * scale, sum};
+      RowState of{-kInf, 0, sum};
+      if (greatest != -kInf) {
+        of.reference = greatest * scale;
+        of.rest = __builtin_fmaf(greatest, scale, -of.reference);
+      }
       const Factor by = factor(sink, of, top);
       for (int c = 0; c < 16; ++c) {
         float x = o[c % 4][c / 4] * by.root * by.rest;
@@ -282,9 +292,10 @@ struct Narrow : NarrowKeys<S> {
         if (is_finite(x)) which &= ~(1u << c);
         if (wanted && c < columns) first[c] = round_pair<S::kElement, S::kRounding>(x, x);
       }
-      if (args.lse != 0 && pass == 0) store_lse(head, sink, of);
+      if (args.lse != 0 && pass == 0 && is_whole) store_lse(head, sink.natural, of);
     }
   }
+  static constexpr uint32_t kWholeRow = 0xffff;  // of the lane's elements
   static constexpr float kSmallTop = -64;
 
   __device__ __forceinline__ float sink_of(int head) const {
@@ -312,13 +323,13 @@ struct Narrow : NarrowKeys<S> {
       const float shift = kTop + kLog2Raise - (greatest == -kInf ? 0 : reference);
       const float sum = output<kMasks>(scale, shift);
       // As it was rounded.
-      RowState of{greatest == -kInf ? -kInf : kTop + kLog2Raise - shift, sum};
-      const Sink its_sink(of_head);
+      RowState of{greatest == -kInf ? -kInf : kTop + kLog2Raise - shift, 0, sum};
+      const Sink its_sink(of_head, args.log2_rest);
       const Factor by = factor(its_sink, of, kTop);
       uint32_t which = store(head, by.all(), q);
-      if (args.lse != 0) store_lse(head, its_sink, of);
+      if (args.lse != 0) store_lse(head, of_head, of);
       if (greatest != -kInf && !(__builtin_fabsf(reference) < kFineProduct && by.root > kFarBelow))
-        which = 0xffff;
+        which = kWholeRow;
       careful |= uint64_t(which) << 16 * head;
       head = next;
       if (last) break;

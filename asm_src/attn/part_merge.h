@@ -64,7 +64,8 @@ struct PartMerge {
         stats[own * S::kWaveRows + t * S::kTile + e.row] = f32x2{e.reference[t], e.sums[t]};
     __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront", "local");
 
-    if (e.sinks != 0) e.sink = Sink(((const Global<float>*)e.sinks)[e.work.head_q]);
+    if (e.sinks != 0)
+      e.sink = Sink(((const Global<float>*)e.sinks)[e.work.head_q], e.args.log2_rest);
     auto* to = e.o;
 #pragma clang loop unroll(disable)
     for (int t = 0; t < kN; ++t) {
@@ -103,7 +104,7 @@ struct PartMerge {
           ordered::global_store_dwordx4_sc1_done(to + column, out);
         }
         if (e.lse != 0 && e.work.column == 0 && e.group == 0)
-          lse_of_rows(e.args, e.work)[e.row_of(t)] = softmax.log_sum_exp(e.sink);
+          lse_of_rows(e.args, e.work)[e.row_of(t)] = softmax.log_sum_exp(e.sink, e.args.log2_rest);
       }
       to = (Global<uint16_t>*)((Global<uint8_t>*)to + e.tile_stride);
     }

@@ -14,8 +14,8 @@ struct MaxSum {
 // The greatest reference of parts that have keys, and of the sink; the sum relative to it.
 // Parts: `count`, and `of(p)`, the MaxSum of the pth one.
 struct MergedSoftmax {
-  float base = -kInf, sum = 0;
-  float nan = 0;  // the first one, which makes the row NaN
+  float base = -kInf, rest = 0, sum = 0;  // the base is `rest` more than that
+  float nan = 0;                          // the first one, which makes the row NaN
 
   template <class Parts>
   __device__ __forceinline__ MergedSoftmax(const Parts& parts, const Sink& sink) {
@@ -26,8 +26,10 @@ struct MergedSoftmax {
       if (part.sum != 0) base = v_max_f32(base, part.reference);
     }
     base = v_max_f32(base, sink.log2);
+    const bool is_sink = base == sink.log2;
     if (base == -kInf) base = 0;  // no weight, or NaN
-    sum = v_exp_f32(sink.log2 - base);
+    rest = is_sink ? sink.rest : 0;
+    sum = v_exp_f32(sink.log2 - base + (is_sink ? 0 : sink.rest));
 #pragma clang loop unroll(disable)
     for (int p = 0; p < parts.count; ++p) {
       const MaxSum part = parts.of(p);
@@ -37,11 +39,10 @@ struct MergedSoftmax {
   }
   // Of 2^(reference - base), which v_exp_f32 would flush to 0 while its product with V counts.
   __device__ __forceinline__ float root_of(MaxSum part) const {
-    return v_exp_f32((part.reference - base) * 0.5f);
+    return v_exp_f32((part.reference - base - rest) * 0.5f);
   }
   __device__ __forceinline__ float inverse() const { return sum == 0 ? 0 : v_rcp_f32(sum); }
-  __device__ __forceinline__ float log_sum_exp(const Sink& sink) const {
-    if (sum == 0) return -kInf;
-    return (sink.log2 == base ? sink.natural : base * kLn2) + v_log_f32(sum) * kLn2;
+  __device__ __forceinline__ float log_sum_exp(const Sink& sink, float log2_rest) const {
+    return sink.log_sum_exp(base, sum, log2_rest);
   }
 };

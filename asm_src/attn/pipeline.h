@@ -125,8 +125,7 @@ struct Uniform {
   float scale;     // of the scores, log2 units; of capped ones, see Pipeline::capped()
   float cap_rate;  // if S::kCapped
   float top;       // log2 of the probability at the reference, its bias included
-  float inverse_bias;
-  float limit;  // of a lane's sum over a unit: beyond it the reference is renewed
+  float limit;     // of a lane's sum over a unit: beyond it the reference is renewed
   uint32_t low_halves, high_halves;  // of two registers, for v_perm_b32
 };
 
@@ -138,6 +137,9 @@ __device__ __forceinline__ void reserve_registers() {
   else
     reserve_96_acc();
 }
+
+// References beyond it are rounded by more than 2^-2, so that P at one is not what it should be.
+inline constexpr float kFarReference = 0x1p22f;
 
 template <class S>
 struct Pipeline;
@@ -197,7 +199,7 @@ struct Pipeline {
   }
 
   // A unit: its softmax, scores of the next, output of the one before.
-  template <int kUnit, bool kMasked>
+  template <int kUnit, bool kMasked, bool kExact>
   __device__ __forceinline__ void unit() {
     static_assert(Plan::template kTable<kUnit>.fits && Plan::closes());
     unroll<Plan::template kTable<kUnit>.count>([&]<int i>() {
@@ -205,7 +207,7 @@ struct Pipeline {
       Do<step.step>::template run<kUnit, step.n, kMasked>(*this);
     });
     reserve_registers<S>();
-    if (__builtin_expect(softmax.exceeds != 0, 0)) rescale<kUnit, kMasked>();
+    if (__builtin_expect(softmax.exceeds != 0, 0)) rescale<kUnit, kMasked, kExact>();
   }
 
   // Of scores y = 1 / (1 + 2^(rate * score)). A cap c makes it c tanh(score / c) = c - 2 c y
@@ -219,18 +221,19 @@ struct Pipeline {
     for (float& one : x) one = ordered::v_rcp_f32(one);
   }
 
-  // The rare case: a row's reference is too small, or there is none yet, or a NaN. Exact online
-  // softmax of the unit; rows whose reference does keep it, so that none depends on its neighbours.
-  template <int kUnit, bool kMasked>
+  // The rare case: a row's reference is too small, or there is none yet, or a NaN. Rows whose
+  // reference does keep it, and get once more what they have, so that none depends on its
+  // neighbours.
+  template <int kUnit, bool kMasked, bool kExact>
   __device__ __forceinline__ void rescale() {
-    constexpr int kTileQ = S::tile_of(kUnit), unit = kUnit % 2, kKeysHere = S::kLaneKeys;
+    constexpr int kTileQ = S::tile_of(kUnit), kKeysHere = S::kLaneKeys;
     float x[kKeysHere], scaled[kKeysHere], max = -kInf;
     using Seen = typename Softmax<S>::Seen;
     Seen seen{};
     if constexpr (kMasked)
       seen = mask.template further_down<Seen, kTileQ * S::kTile, S::first_key(kUnit)>();
     unroll<kKeysHere>([&]<int i>() {
-      x[i] = operand.template score_of<unit, i>();
+      x[i] = operand.template score_of<kUnit % 2, i>();
       if constexpr (S::kCapped) x[i] = ::v_rcp_f32(1 + ::v_exp_f32(x[i] * uniform.cap_rate));
       scaled[i] = x[i] * uniform.scale;
       if (kMasked && !seen.has(S::key(i))) scaled[i] = -kInf;
@@ -242,26 +245,63 @@ struct Pipeline {
     const float renewed = exceeds ? v_max_f32(old, max) : old;
     const float ref = renewed == -kInf ? 0 : renewed;  // no key yet: P is 0, and come again
     const float by = exp2_of_any(old - ref);           // not 0, times which an infinity is none
-    float p[kKeysHere], sum = 0;
-    for (int i = 0; i < kKeysHere; ++i) {
-      // As in the unit itself; of an exact reference, so that the greatest has none but itself.
-      const bool rounded = uniform.limit < 0 || scaled[i] == -kInf;
-      p[i] = exp2_of_any(rounded ? scaled[i] - ref : __builtin_fmaf(x[i], uniform.scale, -ref));
-      sum += p[i];
+    if constexpr (kExact) {
+      exact_softmax<kUnit>(x, scaled, ref);
+    } else {
+      ordered::v_mov_b32(row.negative_ref[kTileQ], -ref);
+      repeat_softmax<kUnit, kMasked>();
     }
     ordered::v_mov_b32(row.negative_ref[kTileQ], -renewed);
-    ordered::v_mov_b32(row.unit_sum, sum);
     ordered::v_mov_b32(row.sum[kTileQ], row.sum[kTileQ] * by);
     ordered::v_mov_b32(row.sample[kTileQ], row.sample[kTileQ] * by);
     ordered::v_mov_b32(row.rounded_sample[kTileQ], row.rounded_sample[kTileQ] * by);
-    ordered::v_mov_b32(softmax.x[kSampled], p[kSampled]);
-    ordered::v_mov_b32(row.unit_rounded_sample, rounded(p[kSampled] * uniform.inverse_bias));
-    const auto pair = [&](int i) {
-      return round_numbers<S::kElement, Rounding::kNearestEven>(p[i] * uniform.inverse_bias,
-                                                                p[i + 1] * uniform.inverse_bias);
+    unroll<S::kAccRegs * S::kTilesD>([&]<int kRegister>() {
+      constexpr int r = S::template kAccOutput<kTileQ, 0> + kRegister;
+      v_accvgpr_write_b32<r>(bits(v_accvgpr_read_b32<r>() * by));
+    });
+  }
+  // The vector steps of a unit once more, kind by kind.
+  template <int kUnit, bool kMasked>
+  __device__ __forceinline__ void repeat_softmax() {
+    const auto repeat = [&]<Step kStep, int kFrom, int kTo>() {
+      unroll_from<kFrom, kTo>([&]<int n>() { Do<kStep>::template run<kUnit, n, kMasked>(*this); });
     };
+    constexpr int kE = S::kLaneKeys;
+    if constexpr (S::kCapped) {
+      repeat.template operator()<Step::kCapRate, 0, kE>();
+      repeat.template operator()<Step::kCapExp, 0, kE>();
+      repeat.template operator()<Step::kCapAdd, 0, kE>();
+      repeat.template operator()<Step::kCapRcp, 0, kE>();
+    }
+    repeat.template operator()<Step::kScale, 0, kE>();
+    repeat.template operator()<Step::kExp, 0, kE>();
+    repeat.template operator()<Step::kSum, 1, kE>();
+    if constexpr (S::kRounds) repeat.template operator()<Step::kRound, 0, kE>();
+    repeat.template operator()<Step::kPack, 0, kE / 2>();
+    repeat.template operator()<Step::kSample, 0, 1>();
+  }
+  // As an online softmax has it: of any size, to nearest even.
+  template <int kUnit>
+  __device__ __forceinline__ void exact_softmax(const float (&x)[S::kLaneKeys],
+                                                const float (&scaled)[S::kLaneKeys], float ref) {
+    // Of a far reference as the scores are rounded, so that the greatest is at it.
+    const bool is_far = __builtin_fabsf(ref) > kFarReference;
+    float p[S::kLaneKeys], sum = 0;
+    for (int i = 0; i < S::kLaneKeys; ++i) {
+      const bool rounded = is_far || scaled[i] == -kInf;
+      p[i] = exp2_of_any(rounded ? scaled[i] - ref : __builtin_fmaf(x[i], uniform.scale, -ref));
+      sum += p[i];
+    }
+    const auto pair = [&](int i) {
+      return round_numbers<S::kElement, Rounding::kNearestEven>(p[i], p[i + 1]);
+    };
+    ordered::v_mov_b32(row.unit_sum, sum);
+    ordered::v_mov_b32(softmax.x[kSampled], p[kSampled]);
+    ordered::v_mov_b32(
+        row.unit_rounded_sample,
+        float_of<S::kElement>(pair(kSampled / 2 * 2) >> 16 * (kSampled % 2) & 0xffff));
     for (int step = 0; step < S::kStepsKeys; ++step) {
-      auto& to = operand.p[unit][step];
+      auto& to = operand.p[kUnit % 2][step];
       if constexpr (S::kOperandsOf16 == 2) {
         ordered::v_mov_b64(to, bf16x4{pair(4 * step), pair(4 * step + 2)});
       } else {
@@ -269,10 +309,6 @@ struct Pipeline {
         ordered::settle(to);
       }
     }
-    unroll<S::kAccRegs * S::kTilesD>([&]<int kRegister>() {
-      constexpr int r = S::template kAccOutput<kTileQ, 0> + kRegister;
-      v_accvgpr_write_b32<r>(bits(v_accvgpr_read_b32<r>() * by));
-    });
   }
 
   // A probability of a unit in the bits of a float32, to be truncated.
@@ -282,10 +318,6 @@ struct Pipeline {
       return softmax.half_up[n];
     else
       return bits(softmax.x[n]);
-  }
-  // To an element, ties to even.
-  static __device__ __forceinline__ float rounded(float x) {
-    return float_of<S::kElement>(round_numbers<S::kElement, Rounding::kNearestEven>(x, 0) & 0xffff);
   }
   // Over the lanes of a row.
   __device__ __forceinline__ float row_max(float x) const {

@@ -3,7 +3,8 @@
 #include "attn/work.h"
 #include "isa/valu.h"
 
-inline constexpr float kLn2 = 0.6931471805599453f, kLog2E = 1.4426950408889634f;
+inline constexpr float kLn2 = 0.6931471805599453f, kLn2Rest = -1.9046543e-9f;
+inline constexpr float kLog2E = 1.4426950408889634f, kLog2ERest = 1.9259630e-8f;
 inline constexpr float kGreatestFloat = 3.4028234663852886e38f;
 
 // 2^x with denormal results, which v_exp_f32 flushes.
@@ -11,28 +12,45 @@ __device__ __forceinline__ float exp2_of_any(float x) {
   return x < -64 ? v_exp_f32(x + 64) * 0x1p-64f : v_exp_f32(x);
 }
 
+// The log-sum-exp, natural, of a row whose sum is relative to a reference, which is in log2 units
+// and `rest` greater than that. To the last digit; log2_rest: see args/attn_fwd.h.
+__device__ __forceinline__ float natural_log_sum_exp(float reference, float rest, float sum,
+                                                     float log2_rest) {
+  const float natural = reference * kLn2;
+  rest += reference * log2_rest;
+  const float lost =
+      __builtin_fmaf(reference, kLn2, -natural) + __builtin_fmaf(reference, kLn2Rest, rest * kLn2);
+  return sum == 0 ? -kInf : natural + (v_log_f32(sum) * kLn2 + lost);
+}
+
 struct Sink {
-  float natural = -kInf, log2 = -kInf;
+  // In log2 units of the kernel as two numbers: it is `rest` more than log2.
+  float natural = -kInf, log2 = -kInf, rest = 0;
 
   Sink() = default;  // none
-  __device__ __forceinline__ explicit Sink(float of_head) : natural(of_head) {
+  __device__ __forceinline__ Sink(float of_head, float log2_rest) : natural(of_head) {
     log2 = natural * kLog2E;
     // A finite one stays finite, or its difference to itself would be NaN.
     if (__builtin_fabsf(natural) <= kGreatestFloat)
       log2 = __builtin_amdgcn_fmed3f(log2, -kGreatestFloat, kGreatestFloat);
+    if (__builtin_fabsf(natural) < kFar)
+      rest = __builtin_fmaf(natural, kLog2E, -log2) +
+             __builtin_fmaf(natural, kLog2ERest, -log2 * log2_rest);
   }
+  static constexpr float kFar = 0x1p64f;  // beyond it no key is near enough
   // The reference (log2) and the sum of a row with it. Returns what the row's O is to be multiplied
   // by: 1 / sum, of the reference before.
   __device__ __forceinline__ float join(float& reference, float& sum) const {
-    const float with = reference > log2 ? reference : log2, fresh = with == -kInf ? 0 : with;
-    const float weight = exp2_of_any(reference - fresh);
-    sum = sum * weight + exp2_of_any(log2 - fresh);
+    const bool is_above = !(reference > log2);
+    const float with = is_above ? log2 : reference, fresh = with == -kInf ? 0 : with;
+    const float weight = exp2_of_any(reference - fresh - (is_above ? rest : 0));
+    sum = sum * weight + exp2_of_any(log2 - fresh + (is_above ? 0 : rest));
     reference = fresh;
     return sum == 0 ? 0 : weight * v_rcp_f32(sum);
   }
   // Natural, of a row that has it.
-  __device__ __forceinline__ float log_sum_exp(float reference, float sum) const {
-    if (sum == 0) return -kInf;
-    return (reference == log2 ? natural : reference * kLn2) + v_log_f32(sum) * kLn2;
+  __device__ __forceinline__ float log_sum_exp(float reference, float sum, float log2_rest) const {
+    return reference == log2 && sum != 0 ? natural + v_log_f32(sum) * kLn2
+                                         : natural_log_sum_exp(reference, 0, sum, log2_rest);
   }
 };

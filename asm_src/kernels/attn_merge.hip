@@ -19,7 +19,7 @@ struct Parts {
   const Global<f32x4>* o;
   int count;
 
-  __device__ __forceinline__ Parts(const AttnFwdArgs& args, int64_t first, int column, int parts)
+  __device__ __forceinline__ Parts(const Arguments& args, int64_t first, int column, int parts)
       : max_sum((const Global<f32x2>*)args.partial_max_sum + first),
         o((const Global<f32x4>*)((const Global<float>*)args.partial_o + first * HEAD_DIM_V +
                                  column)),
@@ -34,15 +34,16 @@ struct Parts {
 };
 
 // Some rows of the nth tile that is in parts.
-__device__ __forceinline__ void merge(const AttnFwdArgs& args, const AttnWork& work,
-                                      int row_of_tile, int d) {
+__device__ __forceinline__ void merge(const Arguments& args, const AttnWork& work, int row_of_tile,
+                                      int d) {
   const int row = work.q_start + row_of_tile;
   if (row_of_tile >= TILE_ROWS || row >= work.rows || int(work.column) + d >= args.head_dim_v)
     return;
 
   const Parts parts(args, int64_t(work.part) * TILE_ROWS + row_of_tile, d, work.parts);
-  const Sink sink =
-      args.sinks == 0 ? Sink() : Sink(((const Global<float>*)args.sinks)[work.head_q]);
+  const Sink sink = args.sinks == 0
+                        ? Sink()
+                        : Sink(((const Global<float>*)args.sinks)[work.head_q], args.log2_rest);
   const MergedSoftmax softmax(parts, sink);
   const float inverse = softmax.inverse();
   f32x4 o[2] = {};
@@ -67,7 +68,7 @@ __device__ __forceinline__ void merge(const AttnFwdArgs& args, const AttnWork& w
     ordered::keep(out);
   }
   if (args.lse == 0 || work.column + d != 0) return;
-  lse_of_rows(args, work)[row] = softmax.log_sum_exp(sink);
+  lse_of_rows(args, work)[row] = softmax.log_sum_exp(sink, args.log2_rest);
 }
 
 }  // namespace
@@ -77,13 +78,15 @@ __device__ __forceinline__ void merge(const AttnFwdArgs& args, const AttnWork& w
 
 // Few workgroups, which go on: to start one for some rows takes longer than to merge these.
 extern "C" __global__ void WORKGROUP(kLanes, 1) KERNEL(AttnFwdArgs args) {
+  auto* from = (Arguments*)__builtin_amdgcn_kernarg_segment_ptr();
   const int lane = Lane::in_workgroup();
   const int row = lane / kLanesOfRow, d = lane % kLanesOfRow * kLaneD;
   for (int id = __builtin_amdgcn_workgroup_id_x(); id < args.merge_tiles * kTilesOfRows;
        id += args.merge_workgroups) {
     const AttnWork work = AttnWork::nth_in_parts(args, id / kTilesOfRows, TILE_ROWS, HEAD_DIM_V);
     if (work.rows == 0) return;  // nor has any tile behind it
-    merge(args, work, id % kTilesOfRows * kRowsAtOnce + row, d);
+    // Of the arguments what a merge needs is read again: there are few SGPRs.
+    merge(*read_again(from), work, id % kTilesOfRows * kRowsAtOnce + row, d);
   }
 }
 

@@ -56,7 +56,7 @@ class AttnFwdArgs(ctypes.Structure):
         ("softcap_log2", ctypes.c_float),
         ("part_blocks", ctypes.c_int32),
         *((f"merge_{name}", ctypes.c_int32) for name in ("tiles", "workgroups")),
-        ("padding", ctypes.c_int32),
+        ("log2_rest", ctypes.c_float),
     )
 
 

@@ -90,7 +90,8 @@ def flash_attn_func(
         where an instruction converts (gfx950): "rtne".
     num_splits : int
         0: the plan splits the KV range where that saves time. 1: never. More: every tile in as many
-        parts, so that a row's result does not depend on the other rows of the call.
+        parts. From 1 on a row's result does not depend on the other rows of the call: neither on
+        what they hold nor on the batch, to the bit. It may depend on the lengths of the call.
     layout : {"bshd", "bhsd"}
         Order of the axes of q, k, v and the result.
     out, lse : array, optional

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ _MERGE_WORKGROUPS = 2
 _BATCHES = (1, 2, 4, 16, 64)
 # Of a workgroup, each of which counts its arrival for itself.
 _WAVES = 4
+_LEAST_NORMAL = 2.0**-126  # of float32
 COUNTER_BYTES = 8  # how many have arrived, and in which run
 
 
@@ -327,6 +329,7 @@ def _arguments(work: WorkMap, has_parts: bool, has_counters: bool) -> Mapping[st
         args[name] = getattr(problem, name)
     args["softmax_scale_log2"] = problem.softmax_scale_log2
     args["softcap_log2"] = problem.softcap_log2
+    args["log2_rest"] = _rest_of_float32(problem.softcap_log2 or problem.softmax_scale_log2)
     args["head_dim"] = problem.head_dim
     args["head_dim_v"] = problem.head_dim_v
     args["column_groups"] = work.column_groups
@@ -336,7 +339,7 @@ def _arguments(work: WorkMap, has_parts: bool, has_counters: bool) -> Mapping[st
     args["whole_tiles"] = work.whole_tiles
     args["parts"] = work.parts
     args["part_blocks"] = work.part_blocks
-    args |= {"merge_tiles": work.tiles - work.whole_tiles, "merge_workgroups": 0, "padding": 0}
+    args |= {"merge_tiles": work.tiles - work.whole_tiles, "merge_workgroups": 0}
     args["generation"] = PerRun() if has_counters else 0
     divisors = {
         "q_tiles": work.q_tiles,
@@ -346,6 +349,12 @@ def _arguments(work: WorkMap, has_parts: bool, has_counters: bool) -> Mapping[st
     for name, divisor in divisors.items():
         args[f"{name}_inverse"], args[f"{name}_shift"] = inverse(divisor)
     return args
+
+
+def _rest_of_float32(x: float) -> float:
+    """By how much it is beyond its float32, relative to that."""
+    rounded = ctypes.c_float(x).value
+    return (x - rounded) / rounded if abs(rounded) >= _LEAST_NORMAL else 0.0
 
 
 def inverse(divisor: int) -> tuple[int, int]:

@@ -6,6 +6,7 @@ findings of earlier campaigns: what a class is for stands in its docstring.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -231,6 +232,26 @@ def a_common_offset_of_2_17(launch: Launch) -> None:
     launch.resize(num_splits=int(launch.rng.choice([1, 2, 3, 5])))
     nats = 2.0**17 * launch.rng.choice([-1, 1, 0.5])
     launch.offset(_by_key(launch, np.array(nats)))
+
+
+@adversary
+def a_common_offset_of_2_20(launch: Launch) -> None:
+    """As far out as float32 has digits for what is beside it; a sink there, too.
+
+    Sums of q and k are exact in any order: whole numbers, of so many digits at most.
+    """
+    launch.resize(num_splits=int(launch.rng.choice([1, 2, 3, 5])))
+    size = abs(launch.scale)
+    sum_of_column = 2.0 ** math.floor(math.log2(2.0 ** launch.rng.integers(19, 21) / size))
+    nats = size * sum_of_column * launch.rng.choice([-1, 1])
+    column = launch.free_dims % launch.dims[0]
+    launch.offset(_by_key(launch, np.array(nats)))
+    others = np.arange(launch.dims[0]) != column
+    spacing = max(1.0, sum_of_column * 2.0**-23)
+    launch.q[..., others] = np.rint(launch.q[..., others])
+    launch.k[..., others] = np.rint(launch.k[..., others]) * spacing
+    if launch.rng.random() < 0.5:
+        launch.sinks = nats + launch.rng.standard_normal(launch.heads[0]) * 3
 
 
 @adversary
