@@ -11,7 +11,7 @@ import numbers
 import operator
 from typing import Any
 
-INT32_MAX = 2**31 - 1
+INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 FLOAT32_MAX = 3.4028234663852886e38
 LOG2_E = math.log2(math.e)
 _DIGITS = 4000  # that Python prints

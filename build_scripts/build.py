@@ -19,6 +19,7 @@ from build_scripts.attention_members import attention_members
 from build_scripts.cascade_members import cascade_members
 from build_scripts.decode_members import decode_members
 from build_scripts.gemm_members import gemm_members
+from build_scripts.index_members import index_members
 from build_scripts.limits import workgroups
 from build_scripts.merge_members import merge_members
 from build_scripts.norm_members import norm_members
@@ -79,6 +80,7 @@ def _table() -> Iterator[KernelBuild]:
         *prefill_members(),
         *cascade_members(),
         *schedule_members(),
+        *index_members(),
     )
     for arch in ARCHITECTURES:
         for member in members:

@@ -43,6 +43,11 @@ def as_arrays(**given: Any) -> tuple[Any, ...]:
     return tuple(given.values())
 
 
+def private(x: Any) -> Any:
+    """Indices where nobody else writes to them: what is checked is then what is used."""
+    return x.copy() if isinstance(x, np.ndarray) else x
+
+
 def is_at_hand(x: Any) -> bool:
     """Whether the elements of an array can be read without waiting for a GPU."""
     if isinstance(x, np.ndarray):

@@ -11,7 +11,7 @@ import numpy as np
 
 from amdattn import scalars
 from amdattn.errors import UnsupportedProblem
-from amdattn.jax.arguments import as_arrays, is_at_hand
+from amdattn.jax.arguments import as_arrays, is_at_hand, private
 from amdattn.jax.differentiation import apply, check, differentiable
 from amdattn.ops.attention.call import refuse
 from amdattn.ops.attention.lengths import check_sums
@@ -154,8 +154,14 @@ def flash_attn_varlen_func(
         softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
     )
     arrays = as_arrays(
-        q=q, k=k, v=v, sinks=sinks, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k
+        q=q,
+        k=k,
+        v=v,
+        sinks=sinks,
+        cu_seqlens_q=private(cu_seqlens_q),
+        cu_seqlens_k=private(cu_seqlens_k),
     )
+    *_, cu_seqlens_q, cu_seqlens_k = arrays
     longest = (
         longest_of("max_seqlen_q", max_seqlen_q),
         longest_of("max_seqlen_k", max_seqlen_k),

@@ -12,7 +12,7 @@ import numpy as np
 
 from amdattn import scalars
 from amdattn.dtypes import as_dtype
-from amdattn.jax.arguments import as_arrays, is_at_hand
+from amdattn.jax.arguments import as_arrays, is_at_hand, private
 from amdattn.jax.differentiation import apply
 from amdattn.jax.rules import rules
 from amdattn.ops import registry
@@ -30,6 +30,7 @@ from amdattn.ops.decode.indices import IndexCheck, check_pages
 from amdattn.ops.decode.problem import DecodeProblem
 from amdattn.ops.decode.quantized import BYTES
 from amdattn.ops.prefill.problem import PrefillProblem
+from amdattn.scalars import INT32_MAX, INT32_MIN
 
 _INDICES = ("cache_seqlens", "cache_batch_idx", "cache_leftpad", "block_table")
 _SCALES = ("k_descale", "v_descale")
@@ -75,8 +76,8 @@ def flash_attn_with_kvcache(
         donated are written in place; others are copied first.
     cache_seqlens, cache_batch_idx, cache_leftpad, block_table : array of integers, optional
         May be traced, and so change from step to step of one program. What can be read at once is
-        checked; what cannot counts as kernels have it: lengths beyond the cache as its own, pages
-        beyond it as its last one. cache_seqlens may be an int.
+        checked; what cannot counts as kernels have it: those out of range name nothing, as
+        docs/decode.md says. cache_seqlens may be an int.
 
     Returns
     -------
@@ -118,6 +119,7 @@ def flash_attn_with_kvcache(
             longest=declared("max_seqlen_k", max_seqlen_k),
         )
     )
+    given |= {name: private(given[name]) for name in _INDICES}
     _check_indices(given, problem)
     results = _decode(
         tuple(x for x in given.values() if x is not None),
@@ -139,11 +141,9 @@ def _check_indices(given: Mapping[str, Any], problem: DecodeProblem) -> None:
         check = specs[name].host_check
         assert check is not None
         check(values, name, None, 0)
-    if "block_table" in at_hand and "cache_seqlens" in at_hand:
-        check_pages(
-            *(at_hand["block_table"], at_hand["cache_seqlens"]),
-            *(problem.page_size, problem.num_pages, problem.seqlen_new),
-        )
+    if "block_table" in at_hand:
+        lengths = at_hand.get("cache_seqlens", given["cache_seqlens"])
+        check_pages(at_hand["block_table"], lengths, problem, problem.seqlen_q)
 
 
 @functools.partial(jax.jit, static_argnames=("names", "problem"))
@@ -155,7 +155,7 @@ def _decode(
         if name in given:
             if not jnp.issubdtype(given[name].dtype, jnp.integer):
                 raise ValueError(f"{name} has dtype {given[name].dtype}; it must be of integers")
-            given[name] = given[name].astype(jnp.int32)
+            given[name] = _as_int32(given[name])
     for name in _SCALES:
         if name in given:
             heads = problem.num_heads_kv
@@ -167,6 +167,14 @@ def _decode(
     operation = _operation(problem)
     signature = rules(operation).signature(problem, "")
     return apply(operation, problem, "", None, *(given[spec.name] for spec in signature.inputs))
+
+
+def _as_int32(x: jax.Array) -> jax.Array:
+    """Of what 32 bits have not the least or the greatest one: no other index."""
+    least = max(int(jnp.iinfo(x.dtype).min), INT32_MIN)
+    if jnp.iinfo(x.dtype).max > INT32_MAX:
+        x = jnp.clip(x, jnp.asarray(least, x.dtype), jnp.asarray(INT32_MAX, x.dtype))
+    return x.astype(jnp.int32)
 
 
 def _operation(problem: DecodeProblem) -> str:

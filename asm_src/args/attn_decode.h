@@ -17,7 +17,7 @@ typedef struct AttnDecodeArgs {
   int32_t num_heads_kv;
   int32_t row_tiles;  // tiles of rows of an item's sequence and head
   int32_t table_stride;
-  int32_t max_seqlen;       // lengths beyond are taken to be this, after appending
+  int32_t max_seqlen;       // after appending; lengths beyond are out of range
   int32_t page_reciprocal;  // ceil(2^32 / page_keys) as bits
   // In memory.
   uint64_t q;                // [batch, seqlen_q, num_heads_q, head_dim] device address
@@ -69,7 +69,7 @@ typedef struct AttnDecodeArgs {
   int32_t rotary_dim;  // first columns of q and k_new that are turned; even
   int32_t rotary_interleaved;
   int32_t page_keys;  // a multiple of 16; without a table those of a row of the cache
-  int32_t num_pages;  // or rows of the cache: indices beyond are taken to be the last one
+  int32_t num_pages;  // or rows of the cache: others are out of range: cache/indices.h
   float k_scale;      // of elements of 8 bits
   float v_scale;
   float softmax_scale_log2;

@@ -59,8 +59,8 @@ typedef struct CacheRowsArgs {
   int32_t turns_each;       // 0: all queries of a sequence are turned as its first one
   int32_t page_keys;        // a multiple of 16; without a table those of a row of the cache
   int32_t page_reciprocal;  // ceil(2^32 / page_keys) as bits
-  int32_t num_pages;        // or rows of the cache: indices beyond are taken to be the last one
-  int32_t max_seqlen;       // lengths beyond are taken to be this, after appending
+  int32_t num_pages;        // or rows of the cache: others are out of range: cache/indices.h
+  int32_t max_seqlen;       // after appending; lengths beyond are out of range
   int32_t max_rows;         // of all sequences: keys beyond are left out
   int32_t window_left;      // keys before a query's diagonal that it sees; -1 = all
   int32_t num_workgroups;   // along x

@@ -41,11 +41,9 @@ class CacheRows {
   static constexpr int kBytes = kFp8 ? 1 : 2;           // of an element of the cache
   static constexpr int kOfChunk = kLoadBytes / kBytes;  // in 16 bytes
 
-  // Which row of the cache a sequence has.
+  // Which row of the cache a sequence has, if its indices are known.
   static __device__ __forceinline__ int entry_of(RowsArguments& args, int b) {
-    int entry = b;
-    if (args.cache_batch_idx) entry = ((const Global<int32_t>*)args.cache_batch_idx)[b];
-    return min_of(max_of(entry, 0), args.num_pages - 1);
+    return args.cache_batch_idx ? ((const Global<int32_t>*)args.cache_batch_idx)[b] : b;
   }
 
   // A piece of the 16 positions from `first` on, as far as the sequence has them. Whether the table
@@ -59,13 +57,13 @@ class CacheRows {
       const int nth = uint64_t(uint32_t(first)) * uint32_t(args.page_reciprocal) >> 32;
       const auto* table = (const Global<int32_t>*)args.block_table;
       const int given = uniform(table[int64_t(share.batch) * args.table_stride + nth]);
-      misled = uint32_t(given) >= uint32_t(args.num_pages);
-      page = min_of(max_of(given, 0), args.num_pages - 1);
+      misled = !is_within(given, args.num_pages);
+      page = misled ? kNoPage : given;
       within = first - nth * args.page_keys;
     } else {
       page = uniform(entry_of(args, share.batch));
     }
-    const Unit unit{share.batch, first, within, page, share.base + first - sequence.pad};
+    const Unit unit{share.batch, first, within, page, share.base + first - sequence.begin()};
     const bool is_k = piece * 2 < args.pieces;
     const int nth = is_k ? piece : piece - args.pieces / 2;
     RowsArguments& again = anew(args);
@@ -97,6 +95,7 @@ class CacheRows {
 
  private:
   static constexpr int kAtOnce = 4;  // loads under way
+  static constexpr int kNoPage = -1;
 
   struct Unit {
     int batch, first, within;  // of the page, or of the sequence's row of the cache
@@ -126,8 +125,9 @@ class CacheRows {
     const int rows = kUnitKeys * min_of(head + args.piece_heads, args.num_heads_kv);
     const int max_rows = args.max_rows;
     int i = kUnitKeys * head + lane.item;
-    const bool is_whole =
-        unit.first + kUnitKeys <= sequence.old && unit.row + kUnitKeys <= max_rows;
+    const bool is_whole = unit.page != kNoPage && unit.first >= sequence.begin() &&
+                          unit.first + kUnitKeys <= sequence.old &&
+                          unit.row + kUnitKeys <= max_rows;
     if (part.rows && is_whole && !part.column) {
       const int step = lane.at_once;
 #pragma unroll 1
@@ -144,17 +144,22 @@ class CacheRows {
       if (position >= sequence.all) continue;
       u32x4 x;
       if (position < sequence.old) {
-        if (!part.rows) continue;
-        x = load(part, unit, lane.column, i);
+        if (!part.rows || position < sequence.begin()) continue;
+        x = unit.page == kNoPage ? none(part) : load(part, unit, lane.column, i);
       } else {
         x = append(anew(args), part, unit, lane.column, i, position - sequence.old);
       }
-      // New keys in the padding are appended, but are no rows.
-      const bool is_row = position >= sequence.pad && unit.row + i % kUnitKeys < max_rows;
+      // New keys that no query sees are appended, but are no rows.
+      const bool is_row = position >= sequence.begin() && unit.row + i % kUnitKeys < max_rows;
       if (part.rows && is_row) store(part, max_rows, unit, lane.column, i, x);
     }
   }
 
+  // Of a page that is not there: a key whose scores are NaN, with a value that spoils no others.
+  static __device__ __forceinline__ u32x4 none(const Part& part) {
+    const uint32_t both = part.is_k ? 0x7fff7fff : 0;
+    return {both, both, both, both};
+  }
   // Of the cache.
   static __device__ __forceinline__ Global<uint8_t>* place(const Part& part, const Unit& unit,
                                                            int column, int i) {
@@ -239,7 +244,7 @@ class CacheRows {
       x = {fp8_of<kElement>(half_of(x, 0), inverse), fp8_of<kElement>(half_of(x, 1), inverse), 0,
            0};
     }
-    put(part, place(part, unit, column, i), x);
+    if (unit.page != kNoPage) put(part, place(part, unit, column, i), x);
     return as_read(part, x, i);
   }
 };

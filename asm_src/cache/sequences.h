@@ -2,57 +2,51 @@
 // that is the same in all lanes.
 #pragma once
 #include "cache/arguments.h"
+#include "cache/indices.h"
 #include "tile/scan.h"
 
 constexpr int kUnitKeys = 16;  // copied together: of one page
-// Attention reads whole blocks of keys, the first one from where a window begins: none has more.
-constexpr int kMostBlock = 128;
 
-struct Sequence {
-  int old, all;  // keys before those appended, and with them; positions
-  int pad;       // positions without keys
-  int first;     // position that is copied
+struct Sequence : Keys {
+  int first;  // position that is copied: the first that any query sees, or that is appended
 
   Sequence() = default;
   __device__ __forceinline__ Sequence(RowsArguments& args, int b) {
-    pad = 0;
-    int rows = args.seqlen_q;
-    if (args.cu_seqlens_kv) {
-      rows = min_of(difference(args.cu_seqlens_q, b), rows);
-      old = min_of(difference(args.cu_seqlens_kv, b), args.max_seqlen);
-    } else {
-      const int given = args.cache_seqlens ? element(args.cache_seqlens, b) : args.max_seqlen;
-      old = min_of(max_of(given, 0), args.max_seqlen - args.seqlen_new);
-    }
-    all = old + args.seqlen_new;
-    if (args.cache_leftpad) pad = min_of(max_of(element(args.cache_leftpad, b), 0), all);
-    first = pad;
-    if (!args.k_rows) {
-      first = old;
-    } else if (args.window_left >= 0) {
-      const int seen = max_of(all - rows - args.window_left, pad) - pad;
-      first = pad + (seen & -kMostBlock);
-    }
+    int queries = args.seqlen_q, given = args.max_seqlen - args.seqlen_new, pad = 0;
+    if (args.cu_seqlens_q) queries = max_of(difference(args.cu_seqlens_q, b), 0);
+    if (args.cu_seqlens_kv)
+      given = difference(args.cu_seqlens_kv, b);
+    else if (args.cache_seqlens)
+      given = element(args.cache_seqlens, b);
+    bool is_known = is_within(given, args.max_seqlen - args.seqlen_new + 1);
+    if (args.cache_leftpad) pad = element(args.cache_leftpad, b);
+    if (args.cache_batch_idx)
+      is_known &= is_within(element(args.cache_batch_idx, b), args.num_pages);
+    Keys& keys = *this;
+    keys = Keys(is_known, given, args.seqlen_new, pad, queries, args.window_left);
+    first = args.k_rows ? begin() : old;
     if (args.seqlen_new > 0) first = min_of(first, old);
-    first = min_of(first, all);
     if (args.block_table) first &= -kUnitKeys;
   }
-  __device__ __forceinline__ int keys() const { return all - pad; }
+  // Attention has the keys from there on: to it there are no others.
+  __device__ __forceinline__ int begin() const { return max_of(seen, 0); }
+  __device__ __forceinline__ int keys() const { return all - begin(); }
   __device__ __forceinline__ int units() const { return (all - first + kUnitKeys - 1) / kUnitKeys; }
 
  private:
   static __device__ __forceinline__ int element(uint64_t of, int b) {
     return ((const Global<int32_t>*)of)[b];
   }
+  // What is less or more than int32 has is the least or the greatest one.
   static __device__ __forceinline__ int difference(uint64_t sums, int b) {
-    return max_of(element(sums, b + 1) - element(sums, b), 0);
+    return __builtin_elementwise_sub_sat(element(sums, b + 1), element(sums, b));
   }
 };
 
 __device__ __forceinline__ Sequence uniform(Sequence x) {
   x.old = uniform(x.old);
   x.all = uniform(x.all);
-  x.pad = uniform(x.pad);
+  x.seen = uniform(x.seen);
   x.first = uniform(x.first);
   return x;
 }
@@ -145,7 +139,7 @@ class Share {
     base += of_lane(group.rows_upto, lane) - of_lane(group.rows, lane);
     sequence.old = of_lane(group.own.old, lane);
     sequence.all = of_lane(group.own.all, lane);
-    sequence.pad = of_lane(group.own.pad, lane);
+    sequence.seen = of_lane(group.own.seen, lane);
     sequence.first = of_lane(group.own.first, lane);
   }
 

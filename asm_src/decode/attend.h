@@ -36,7 +36,7 @@ struct Rows {
     const Length& length = cache.length();
     scale = args.softmax_scale_log2 * cache.k_scale();
     v_scale = cache.v_scale();
-    first_of_all = length.pad;
+    first_of_all = length.seen;
     if (args.window_left >= 0)
       first_of_all = max_of(first_of_all, length.all - 1 - args.window_left);
     end_of_all = length.all;
@@ -51,7 +51,7 @@ struct Rows {
         if (row.there && column < args.head_dim) q[t][c] = global_load_dwordx4(from + column);
       });
       const int diagonal = row.query + length.all - args.seqlen_q;
-      first[t] = length.pad;
+      first[t] = length.seen;
       if (args.window_left >= 0) first[t] = max_of(first[t], diagonal - args.window_left);
       end[t] = length.all;
       if (args.window_right >= 0) end[t] = min_of(end[t], diagonal + args.window_right + 1);
@@ -75,6 +75,10 @@ struct Rows {
           q[t][c] = turning<S::kElement>(args, from, column, position);
       });
     });
+  }
+
+  __device__ __forceinline__ void spoil(float by) {
+    for (float& x : sum) x += by;
   }
 
   // Keys from `key` on; some of these may be seen by some rows only.

@@ -25,10 +25,14 @@ class Cache {
     writes_ = segment.row_tile == 0;
     row_ = batch_;
     if (args.cache_batch_idx) row_ = ((Constant<int32_t>*)args.cache_batch_idx)[batch_];
-    row_ = min_of(max_of(row_, 0), args.num_pages - 1);
+    // Of a row that is not there no key is read: the segment ends before it begins.
+    const bool has_row = args.block_table || is_within(row_, args.num_pages);
+    if (!(has_row && length_.are_known())) report_index();
+    spoil_ = 0;
     first_ = length_.first + segment.first * S::kTileKeys + Lane::wave() * S::kKeys;
     step_ = segment.step * S::kTileKeys;
-    end_ = min_of(length_.first + segment.end * S::kTileKeys, length_.all);
+    end_ = has_row ? min_of(length_.first + segment.end * S::kTileKeys, length_.all) : 0;
+    whole_ = max_of(min_of(end_, length_.old) - S::kKeys + 1 - length_.seen, 0);
     k_ = args.k + head_ * args.k_head * S::kBytes;
     v_ = args.v + head_ * args.v_head * S::kBytes;
     table_ = 0;
@@ -49,7 +53,7 @@ class Cache {
       k_offset_[load] = column < dim ? (matrix_row() * k_seq + chunk) * S::kBytes : kOutside;
     }
     for (int load = 0; load < S::kVLoads; ++load) {
-      const int column = v_column(load), key = S::kKeysOfLane * lane_group() + v_key(load);
+      const int column = v_column(load), key = S::kKeysOfLane * lane_group() + S::v_key(load);
       v_offset_[load] =
           column < dim_v ? (key_offset(key, v_seq) + column * v_step) * S::kBytes : kOutside;
     }
@@ -62,8 +66,8 @@ class Cache {
   // What elements of K and V are to be multiplied by.
   __device__ __forceinline__ float k_scale() const { return S::kFp8 ? k_scale_ : 1; }
   __device__ __forceinline__ float v_scale() const { return S::kFp8 ? v_scale_ : 1; }
-  // Whether the table named a page that is not there, to any lane.
-  __device__ __forceinline__ bool is_misled() const { return table_ && any_lane(misled_); }
+  // To be added to sums: NaN if a page of old keys that the wave has is not there, else 0.
+  __device__ __forceinline__ float spoil() const { return spoil_; }
   // Keys of the wave begin there, the next turn's so many behind them; those of the segment end.
   __device__ __forceinline__ int first() const { return first_; }
   __device__ __forceinline__ int step() const { return step_; }
@@ -107,7 +111,19 @@ class Cache {
     const int end = end_;
     if constexpr (S::kFp8 && !S::kPacked)
       if (all_args.head_dim % S::kOfLoad) trim(to);
-    if (key + S::kKeys <= min_of(length_.old, end)) return;
+    if (uint32_t(key - length_.seen) < whole_) return;
+    if (key + S::kKeys > min_of(length_.old, end)) complete_last(to, key, end);
+    // What no query sees is no term of a sum: 0 * NaN is NaN.
+    if (__builtin_expect(key < length_.seen, false))
+      unroll<S::kKeyTiles>([&]<int n>() {
+        const int first = key + n * kMatrix + S::kKeysOfLane * lane_group();
+        to.template clear_before<n>(length_.seen - first);
+      });
+  }
+
+ private:
+  // Of those behind the last of the cache.
+  __device__ __forceinline__ void complete_last(Chunk<S>& to, int key, int end) const {
     if constexpr (S::kPacked)
       unroll<S::kKeyTiles>([&]<int n>() {
         const int first = key + n * kMatrix + S::kKeysOfLane * lane_group();
@@ -117,19 +133,20 @@ class Cache {
     Arguments& args = anew(all_args);
     unroll<S::kKeyTiles>([&]<int n>() {
       const int first = key + n * kMatrix;
-      const Place at = place_of_key(args, first);
-      append_k<n>(args, to, at.k, first, end);
-      append_v<n>(args, to, at.v, first, end);
+      Place at = place_of_key(args, first);
+      at.is_there &= writes_;
+      append_k<n>(args, to, at, first, end);
+      append_v<n>(args, to, at, first, end);
     });
     // Where the ways meet the compiler waits for what either may have left pending: were stores
     // among it, for all, the loads of the next keys, too.
     s_waitcnt_vmcnt_0();
   }
 
- private:
   static constexpr int kTurns = kWaveLanes / S::kKeyTiles;  // whose pages a wave knows
   struct Place {
     uint64_t k, v;
+    bool is_there = true;
   };
   // Of a load of V.
   static __device__ __forceinline__ int v_column(int load) {
@@ -137,10 +154,6 @@ class Cache {
     if (S::kPacked) return load * kMatrix + matrix_row();
     if (S::kFp8) return panel * S::kPanel + matrix_row() % 8 * S::kOfLoad;
     return panel * S::kPanel + matrix_row() * S::each(panel);
-  }
-  static __device__ __forceinline__ int v_key(int load) {
-    const int nth = load / S::kPanels;
-    return S::kPacked ? 0 : S::kFp8 ? 2 * nth + matrix_row() / 8 : nth;
   }
   // Of a key from the first of 16, by the distance of keys or of chunks of them.
   static __device__ __forceinline__ int key_offset(int key, int step) {
@@ -174,10 +187,13 @@ class Cache {
       at_ = place(args, 0, key);
       return;
     }
-    const int last = min_of(end_, length_.old);
-    const int page = nth_page(args, key < last ? key : min_of(first_, last - 1));
+    const int page = nth_page(args, key < end_ ? key : min_of(first_, end_ - 1));
     const int given = ((const Global<int32_t>*)table_)[page];
-    misled_ |= key < last && uint32_t(given) >= uint32_t(args.num_pages);
+    const bool is_missing = key < end_ && !is_within(given, args.num_pages);
+    if (any_lane(is_missing)) {
+      report_index();
+      if (any_lane(is_missing && key < length_.old)) spoil_ = __builtin_nanf("");
+    }
     at_ = place(args, page_that_is(args, given), key - page * args.page_keys);
   }
   static __device__ __forceinline__ uint64_t of_lane(uint64_t x, int lane) {
@@ -194,7 +210,9 @@ class Cache {
   __device__ __forceinline__ Place place_of_key(Arguments& args, int key) const {
     if (!table_) return place(args, 0, key);
     const int nth = nth_page(args, key), given = ((Constant<int32_t>*)table_)[nth];
-    return place(args, page_that_is(args, given), key - nth * args.page_keys);
+    Place found = place(args, given, key - nth * args.page_keys);
+    found.is_there = is_within(given, args.num_pages);
+    return found;
   }
 
   // The last load of a row of K has 8 columns of 16: others are of the next row.
@@ -208,8 +226,8 @@ class Cache {
   }
 
   template <int n>
-  __device__ __forceinline__ void append_k(Arguments& args, Chunk<S>& to, uint64_t at, int first,
-                                           int end) const {
+  __device__ __forceinline__ void append_k(Arguments& args, Chunk<S>& to, const Place& at,
+                                           int first, int end) const {
     const int own = first + matrix_row(), nth = own - length_.old;
     if (nth < 0 || own >= end) return;
     const auto* from = (const Global<uint16_t>*)args.k_new + batch_ * args.k_new_batch +
@@ -220,26 +238,26 @@ class Cache {
       const bf16x8 x = turned<S::kElement>(args, from, column, own);
       constexpr int kLoad = step * S::kOfStep / S::kOfLoad,
                     kHalf = step % (S::kOfLoad / S::kOfStep);
-      auto* into = (Global<uint8_t>*)at + k_offset_[kLoad] + kHalf * S::kOfStep;
+      auto* into = (Global<uint8_t>*)at.k + k_offset_[kLoad] + kHalf * S::kOfStep;
       if constexpr (S::kFp8) {
         const float inverse = 1 / k_scale_;
         const u32x4 made = {fp8_of<S::kElement>(half_of(x, 0), inverse),
                             fp8_of<S::kElement>(half_of(x, 1), inverse), 0, 0};
         to.k[n][kLoad][2 * kHalf] = made[0];
         to.k[n][kLoad][2 * kHalf + 1] = made[1];
-        if (writes_) store_bytes<S::kOfStep>(into, made);
+        if (at.is_there) store_bytes<S::kOfStep>(into, made);
       } else {
         to.k[n][kLoad] = x;
-        if (writes_) store_bytes<kLoadBytes>(into, x);
+        if (at.is_there) store_bytes<kLoadBytes>(into, x);
       }
     });
   }
   template <int n>
-  __device__ __forceinline__ void append_v(Arguments& args, Chunk<S>& to, uint64_t at, int first,
-                                           int end) const {
+  __device__ __forceinline__ void append_v(Arguments& args, Chunk<S>& to, const Place& at,
+                                           int first, int end) const {
     constexpr int kSteps = S::kPacked ? S::kKeysOfLane : S::kVRows;
     unroll<kSteps>([&]<int j>() {
-      const int key = S::kPacked ? j : v_key(j * S::kPanels);
+      const int key = S::kPacked ? j : S::v_key(j * S::kPanels);
       const int own = first + S::kKeysOfLane * lane_group() + key, nth = own - length_.old;
       if (nth < 0 || own >= end) return;
       const auto* from = (const Global<uint16_t>*)args.v_new + batch_ * args.v_new_batch +
@@ -249,27 +267,28 @@ class Cache {
         constexpr int load = S::kPacked ? p : j * S::kPanels + p;
         const int column = v_column(load);
         if (column >= args.head_dim_v) return;
-        auto* into = (Global<uint8_t>*)at + v_offset_[load];
+        auto* into = (Global<uint8_t>*)at.v + v_offset_[load];
         if constexpr (S::kPacked) {
-          put_element<j>(to.v[n][load], from[column], into);
+          put_element<j>(to.v[n][load], from[column], into, at.is_there);
         } else {
-          put_columns<S::each(p), 0>(to.v[n][load], from + column, into);
+          put_columns<S::each(p), 0>(to.v[n][load], from + column, into, at.is_there);
           constexpr int kNext = S::kOfStep;
           if (S::kFp8 && column + kNext < args.head_dim_v)
-            put_columns<kNext, 1>(to.v[n][load], from + column + kNext, into + kNext);
+            put_columns<kNext, 1>(to.v[n][load], from + column + kNext, into + kNext, at.is_there);
         }
       });
     });
   }
   // Key j of four of a column.
   template <int j>
-  __device__ __forceinline__ void put_element(u32x4& to, uint32_t x, Global<uint8_t>* into) const {
+  __device__ __forceinline__ void put_element(u32x4& to, uint32_t x, Global<uint8_t>* into,
+                                              bool writes) const {
     constexpr int kOfWord = 4 / S::kBytes, kWord = j / kOfWord,
                   kShift = j % kOfWord * 8 * S::kBytes;
     if constexpr (S::kFp8) x = fp8_of<S::kElement>(bf16x4{x, 0}, 1 / v_scale_) & 0xff;
     constexpr uint32_t kMask = (S::kFp8 ? 0xffu : 0xffffu) << kShift;
     to[kWord] = (to[kWord] & ~kMask) | x << kShift;
-    if (!writes_) return;
+    if (!writes) return;
     if constexpr (S::kFp8)
       into[j] = uint8_t(x);
     else
@@ -278,7 +297,7 @@ class Cache {
   // The first columns of a load, or of 8 bits the next ones.
   template <int kCount, int kHalf>
   __device__ __forceinline__ void put_columns(u32x4& to, const Global<uint16_t>* from,
-                                              Global<uint8_t>* into) const {
+                                              Global<uint8_t>* into, bool writes) const {
     u32x4 x = {};
     if constexpr (kCount == 8) {
       x = global_load_dwordx4(from);
@@ -295,13 +314,15 @@ class Cache {
     } else {
       to = x;
     }
-    if (writes_) store_bytes<kCount * S::kBytes>(into, x);
+    if (writes) store_bytes<kCount * S::kBytes>(into, x);
   }
 
   Arguments& all_args;
   int batch_, head_, row_;
-  bool appends_, writes_, misled_ = false;
+  bool appends_, writes_;
+  float spoil_;
   int first_, step_, end_;  // keys
+  uint32_t whole_;          // from how many on behind the first seen not all of a turn are old
   Place at_;                // of the lane's 16 keys
   uint64_t k_, v_, table_;  // of the head; without pages of the row, too
   Length length_;

@@ -69,16 +69,34 @@ struct Chunk {
   // Of the packed keys from `count` on of the lane's four of 16 zeros: there may be anything.
   template <int n>
   __device__ __forceinline__ void clear_behind(int count) {
-    constexpr int kWords = S::kFp8 ? 1 : 2, kOfWord = 4 / S::kBytes, kBits = 8 * S::kBytes;
-    for (int word = 0; word < kWords; ++word) {
-      const int kept = count - word * kOfWord;
-      const uint32_t some = (1u << (kept * kBits & 31)) - 1;
-      const uint32_t mask = kept <= 0 ? 0 : kept >= kOfWord ? ~0u : some;
-      for (int load = 0; load < S::kVLoads; ++load) v[n][load][word] &= mask;
+    for (int word = 0; word < kPackedWords; ++word)
+      for (int load = 0; load < S::kVLoads; ++load) v[n][load][word] &= first_of_word(count, word);
+  }
+  // Of V of the lane's keys of 16, as loaded, zeros before the one that is `count` behind the
+  // lane's first: there may be anything.
+  template <int n>
+  __device__ __forceinline__ void clear_before(int count) {
+    if constexpr (S::kPacked) {
+      for (int word = 0; word < kPackedWords; ++word)
+        for (int load = 0; load < S::kVLoads; ++load)
+          v[n][load][word] &= ~first_of_word(count, word);
+    } else {
+      unroll<S::kVLoads>([&]<int load>() {
+        const bool is_before = S::v_key(load) < count;
+        for (int word = 0; word < 4; ++word) v[n][load][word] = is_before ? 0 : v[n][load][word];
+      });
     }
   }
 
  private:
+  static constexpr int kPackedWords = S::kFp8 ? 1 : 2;
+  // The bits of a word of packed keys that the first `count` have.
+  static __device__ __forceinline__ uint32_t first_of_word(int count, int word) {
+    constexpr int kOfWord = 4 / S::kBytes, kBits = 8 * S::kBytes;
+    const int kept = count - word * kOfWord;
+    const uint32_t some = (1u << (kept * kBits & 31)) - 1;
+    return kept <= 0 ? 0 : kept >= kOfWord ? ~0u : some;
+  }
   // Column c of two keys.
   template <int n, int panel, int c, int key>
   __device__ __forceinline__ uint32_t pair() const {

@@ -1,5 +1,6 @@
 // Keys of a sequence, and divisions of numbers of them.
 #pragma once
+#include "cache/indices.h"
 #include "decode/arguments.h"
 #include "isa/ordered.h"
 #include "isa/valu.h"
@@ -43,24 +44,18 @@ class Divisor {
 };
 
 // Keys of a sequence.
-struct Length {
-  int old, all;  // before those appended, and with them
-  int first;     // that any row sees, or that is appended
-  int pad;       // positions without keys
+struct Length : Keys {
+  int first;  // that any query sees, or that is appended
 
   Length() = default;
   // From arguments in memory or in registers, `is_paged`: in pages.
   template <class Of>
-  __device__ __forceinline__ Length(Of& args, bool is_paged, int given, int left_pad) {
-    old = min_of(max_of(given, 0), args.max_seqlen - args.seqlen_new);
-    all = old + args.seqlen_new;
-    pad = max_of(left_pad, 0);
-    first = pad;
-    if (args.window_left >= 0) first = max_of(first, all - args.seqlen_q - args.window_left);
+  __device__ __forceinline__ Length(Of& args, bool is_paged, int given, int left_pad)
+      : Keys(is_within(given, args.max_seqlen - args.seqlen_new + 1), given, args.seqlen_new,
+             left_pad, args.seqlen_q, args.window_left) {
+    first = max_of(seen, 0);
     if (args.seqlen_new > 0) first = min_of(first, old);
-    first = min_of(first, all);
-    // The 16 keys of a matrix instruction are of one page. Without pages none before the first is
-    // read: there may be anything, and 0 * NaN is NaN.
+    // The 16 keys of a matrix instruction are of one page.
     if (is_paged) first &= -kMatrix;
   }
   template <int kTileKeys>
@@ -72,8 +67,8 @@ struct Length {
 __device__ __forceinline__ Length uniform(Length x) {
   x.old = uniform(x.old);
   x.all = uniform(x.all);
+  x.seen = uniform(x.seen);
   x.first = uniform(x.first);
-  x.pad = uniform(x.pad);
   return x;
 }
 

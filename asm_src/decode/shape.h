@@ -57,6 +57,11 @@ struct DecodeShape {
   static constexpr int v_bytes(int load) {
     return kPacked ? kKeysOfLane * kBytes : each(load % kPanels) * 2;
   }
+  // Which key of the lane's of 16 a load of V begins with.
+  static __device__ __forceinline__ int v_key(int load) {
+    const int nth = load / kPanels;
+    return kPacked ? 0 : kFp8 ? 2 * nth + matrix_row() / 8 : nth;
+  }
   // In rows, of a panel's columns those of row `row` of the products begin with.
   static __device__ __forceinline__ int column_of_row(int panel, int row) {
     return kFp8 ? row % 8 * kOfLoad + row / 8 * kOfStep : row * each(panel);

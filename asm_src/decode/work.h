@@ -312,8 +312,8 @@ class Work {
   static __device__ __forceinline__ Length of_lane(Length x, int lane) {
     x.old = __builtin_amdgcn_readlane(x.old, lane);
     x.all = __builtin_amdgcn_readlane(x.all, lane);
+    x.seen = __builtin_amdgcn_readlane(x.seen, lane);
     x.first = __builtin_amdgcn_readlane(x.first, lane);
-    x.pad = __builtin_amdgcn_readlane(x.pad, lane);
     return x;
   }
   static __device__ __forceinline__ int all_of(int scanned) {

@@ -17,6 +17,7 @@
 namespace {
 
 using Rows = CacheRows<Element::ELEMENT, Stored::STORED>;
+static_assert(Rows::kLanes == kWorkgroupLanes);
 
 // Rows before each sequence, those of a wave's 64 sequences after `before`.
 __device__ __forceinline__ void write_sums(RowsArguments& args, const Group& group, int first,
@@ -35,7 +36,8 @@ __device__ __forceinline__ void write_sums(RowsArguments& args, const Group& gro
   }
   // Of the cache as it lies: its entries begin at whole numbers of rows. Behind each a gap.
   const int of_entry = args.num_pages > 1 ? int(args.k_page / args.k_seq) : 0;
-  const int begin = Rows::entry_of(args, b) * of_entry + group.own.pad;
+  const int entry = group.own.are_known() ? Rows::entry_of(args, b) : 0;
+  const int begin = entry * of_entry + group.own.begin();
   kv[2 * b] = begin;
   kv[2 * b + 1] = begin + group.rows;
   q[2 * b] = b * args.seqlen_q;
@@ -59,13 +61,16 @@ extern "C" __global__ void WORKGROUP(Rows::kLanes, 4) KERNEL(CacheRowsArgs) {
     return;
   }
   const bool writes_sums = args.kv_sums && nth == 0 && Lane::wave() == 0;
+  bool misled = false;
   Share share(args, nth, [&](const Group& group, int first, int before) {
+    if (nth == 0) misled |= any_lane(!group.own.are_known());
     if (writes_sums) write_sums(anew(args), group, first, before);
   });
-  bool misled = args.k_rows && share.all_rows > args.max_rows;
+  misled |= args.k_rows && share.all_rows > args.max_rows;
   int first, piece;
   while (share.next(args, first, piece)) misled |= Rows::copy(anew(args), share, first, piece);
-  if (misled) __builtin_debugtrap();  // goes on without a debugger
+  if (misled) report_index();
+  if (nth == 0) check_rows_differ(anew(args));
 }
 
 // Read back from the code object when the manifest is made.

@@ -63,7 +63,8 @@ def flash_attn_varlen_func(
     cu_seqlens_q, cu_seqlens_k : array or list, int32 or int64, (num_sequences + 1,)
         Rows before each sequence, and the rows of all. Sequences may be empty. Lists and arrays on
         the host, there of any integers, are checked, and copied to the device if q is there; on the
-        device a wrong sum reads or writes beyond the tensors. int32 without gaps is taken as it is.
+        device a wrong sum of 32 bits reads or writes beyond the tensors; of 64 bits one beyond the
+        rows counts as all of them. int32 without gaps is taken as it is.
     max_seqlen_q, max_seqlen_k : int
         No sequence is longer; rows beyond are not computed.
     block_table : array of int32 or int64, (num_sequences, pages of a sequence), optional

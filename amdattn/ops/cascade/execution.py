@@ -13,6 +13,7 @@ from amdattn.device import manifest
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
 from amdattn.op.executor import RunnablePlan
+from amdattn.op.indices import private
 from amdattn.op.plan import Operand, Plan
 from amdattn.op.spec import OperandSpec, Specs
 from amdattn.op.workspace import WorkspaceLayout
@@ -176,10 +177,11 @@ class CascadePlan(RunnablePlan[CascadeProblem]):
         given |= {"k_descale": k_descale, "v_descale": v_descale}
         given |= {"k_prefix": k_prefix, "v_prefix": v_prefix, "prefix_table": prefix_table}
         given |= {"sinks": sinks}
+        for name in ("block_table", "cache_seqlens") if own.page_size else ():
+            given[name] = private(given[name], name)
         views, handle = self.views_of(given, stream)
         if own.page_size:
-            sizes = own.page_size, own.num_pages, own.seqlen_new
-            check_pages(block_table, cache_seqlens, *sizes)
+            check_pages(given["block_table"], given["cache_seqlens"], own, own.seqlen_q)
         results = self.execute(q, views, (out, lse), "", handle, workspace)
         return results if self.problem.return_lse else results[0]
 

@@ -10,6 +10,7 @@ from amdattn import scalars
 from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
 from amdattn.device import runtime
+from amdattn.op.indices import private
 from amdattn.op.operands import check_placement
 from amdattn.op.spec import Specs
 from amdattn.ops.decode.indices import check_pages
@@ -136,14 +137,15 @@ class CacheCall:
         """See the other operands, as a plan asks for them."""
         check_placement(self.views)  # those that follow, which go where q is, are not to blame
         ordinal = self.views["q"].ordinal
+        for name in _PAGES if problem.page_size else ():  # read once: two checks are of them
+            self._arrays[name] = private(self._arrays[name], name)
         for name in _READ:
             array, read = self._arrays[name], specs[name].host_check
             if array is not None and read is not None:
                 self.views[name] = read(array, specs[name].title, ordinal, self._stream)
-        p = problem
-        if p.page_size:
-            table, lengths = self._arrays["block_table"], self._arrays["cache_seqlens"]
-            check_pages(table, lengths, p.page_size, p.num_pages, p.seqlen_new)
+        if problem.page_size:
+            table, lengths = (self._arrays[name] for name in _PAGES)
+            check_pages(table, lengths, problem, problem.seqlen_q)
 
 
 _TENSORS = ("q", "k_cache", "v_cache", "k", "v", "rotary_cos", "rotary_sin")
@@ -154,6 +156,7 @@ GIVEN = (
     *("cache_seqlens", "cache_batch_idx", "cache_leftpad", "sinks"),
     *("k_descale", "v_descale"),
 )
+_PAGES = ("block_table", "cache_seqlens")
 _READ = (
     *("cache_seqlens", "cache_batch_idx", "cache_leftpad", "block_table"),
     *("k_descale", "v_descale", "k_cache", "v_cache", "sinks"),

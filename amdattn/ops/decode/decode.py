@@ -80,14 +80,16 @@ def flash_attn_with_kvcache(
         of q, too, if `causal` or a window is given, else all by those of ``cache_seqlens[b]``.
     cache_seqlens : int, or array of int32 or int64, (batch,), optional
         Keys that the cache has of each sequence before; an int: of all. None: it is full. In device
-        memory lengths beyond the cache count as its own.
+        memory a sequence whose length is out of range has no keys: nothing is appended, out is 0.
     cache_batch_idx : array of int32 or int64, (batch,), optional
-        Which sequence of the caches each of q's is. Without: the same.
+        Which sequence of the caches each of q's is. Without: the same. With k no two are. In device
+        memory as `cache_seqlens` if out of range.
     cache_leftpad : array of int32 or int64, (batch,), optional
         Positions at the begin of each sequence that no query sees.
     block_table : array of int32 or int64, (batch, pages of a sequence), optional
-        Position p of sequence b lies in page ``block_table[b, p // page_size]``. Entries behind the
-        last key's are not looked at; several may name one page.
+        Position p of sequence b lies in page ``block_table[b, p // page_size]``. Entries of which
+        no query sees a key are not looked at; several may name one page. In device memory what no
+        page is, such as -1, is not written to, and queries that see a key of it are NaN.
     softmax_scale : float, optional
         Defaults to ``1 / sqrt(head_dim)``.
     causal : bool

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from amdattn.dtypes import FLOAT32, as_dtype
 from amdattn.op.beside import view_beside
 from amdattn.op.executor import RunnablePlan
+from amdattn.op.indices import private
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Role, Specs
 from amdattn.ops.decode.indices import IndexCheck, alike, check_pages, in_order, spread_pages
@@ -57,14 +58,19 @@ class DecodePlan(RunnablePlan[DecodeProblem]):
         }
 
         def index(
-            name: str, shape: tuple[int, ...], typical: Callable[[], Any], most: int, why: str
+            name: str,
+            shape: tuple[int, ...],
+            typical: Callable[[], Any],
+            most: int,
+            why: str,
+            differ: str = "",
         ) -> OperandSpec:
             condition = "page_size" if name == "block_table" else name
             return OperandSpec(
                 *(name, "in", shape, _INT32, ("batch",)[: len(shape) - 1]),
                 present=bool(getattr(p, condition)),
                 condition=condition,
-                host_check=IndexCheck(shape, most, why),
+                host_check=IndexCheck(shape, most, why, differ=differ),
                 typical=typical,
             )
 
@@ -92,6 +98,7 @@ class DecodePlan(RunnablePlan[DecodeProblem]):
             index(
                 *("cache_batch_idx", (p.batch,), partial(in_order, p.num_pages, p.batch)),
                 *(p.num_pages - 1, "the sequences of k_cache"),
+                "k and v would be appended to one sequence twice" * bool(p.seqlen_new),
             ),
             index(
                 *("cache_leftpad", (p.batch,), partial(alike, 0, p.batch)),
@@ -173,9 +180,11 @@ class DecodePlan(RunnablePlan[DecodeProblem]):
         given |= {"cache_seqlens": cache_seqlens, "cache_batch_idx": cache_batch_idx}
         given |= {"cache_leftpad": cache_leftpad, "block_table": block_table}
         given |= {"k_descale": k_descale, "v_descale": v_descale, "sinks": sinks}
+        for name in ("block_table", "cache_seqlens") if p.page_size else ():
+            given[name] = private(given[name], name)
         views, handle = self.views_of(given, stream)
         if p.page_size:
-            check_pages(block_table, cache_seqlens, p.page_size, p.num_pages, p.seqlen_new)
+            check_pages(given["block_table"], given["cache_seqlens"], p, p.seqlen_q)
         results = self.execute(q, views, (out, lse), "", handle, workspace)
         return results if p.return_lse else results[0]
 

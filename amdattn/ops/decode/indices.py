@@ -6,20 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from amdattn import scalars
-from amdattn.arrays.buffers import View, allocate, upload
-from amdattn.arrays.dlpack import compact_strides
+from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
-from amdattn.device import runtime
-from amdattn.dtypes import as_dtype
-from amdattn.op.beside import refuse_capture
-from amdattn.scalars import INT32_MAX
+from amdattn.op.indices import on_device, placed, private
+from amdattn.ops.decode.problem import DecodeProblem
+from amdattn.scalars import INT32_MAX, INT32_MIN
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-_INT32 = as_dtype("int32")
-_ON_CPU = 1  # kDLCPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +34,8 @@ class IndexCheck:
     least : int
         The least value of those on the host.
     why_least : str
+    differ : str
+        Why no two of those on the host may be the same; "": they may.
     """
 
     shape: tuple[int, ...]
@@ -48,18 +45,22 @@ class IndexCheck:
     why_total: str = ""
     least: int = 0
     why_least: str = ""
+    differ: str = ""
 
     def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
         """See indices as int32, on the device of q if it is on one."""
         if isinstance(array, int) or getattr(array, "shape", None) == ():
             array = _of_all(scalars.integer(label, array), label, self.shape)
-        elif isinstance(array, (list, tuple, range)):
-            array = _listed(array, label)
-        view = as_view(array, label, stream)
+        view = as_view(private(array, label), label, stream)
         self._check_kind(view, label)
         if view.array is None:
-            return _on_device(view, label, stream)
+            return on_device(view, label, stream, INT32_MIN, INT32_MAX)
         host = view.array
+        self._check(host, label)
+        # What no value is asked of may be unused, and more than int32 holds.
+        return placed(host, label, ordinal, stream)
+
+    def _check(self, host: NDArray[Any], label: str) -> None:
         if self.most >= 0:
             check_values(host, label, self.most, self.why)
         if self.least and (host < self.least).any():
@@ -71,12 +72,8 @@ class IndexCheck:
             raise ValueError(
                 f"the sum of {label} is {found}; it may be {self.total}, as {self.why_total}"
             )
-        # What no value is asked of may be unused, and more than int32 holds.
-        host = host.astype("int32", order="C", copy=False)
-        if ordinal is None:
-            return as_view(host, label, stream)
-        refuse_capture(label, "an int32 array", stream)
-        return upload(host, runtime.get(ordinal)).view_on(stream)
+        if self.differ:
+            check_differ(host, label, self.differ)
 
     def _check_kind(self, view: View, label: str) -> None:
         name = view.dtype.name
@@ -119,41 +116,60 @@ def check_values(values: NDArray[Any], label: str, most: int, why: str) -> None:
         )
 
 
-def check_pages(table: Any, lengths: Any, page_size: int, num_pages: int, seqlen_new: int) -> None:
-    """That the pages that are used are there, of a table on the host and lengths known there.
+def check_differ(values: NDArray[Any], label: str, why: str) -> None:
+    """That no two indices on the host are the same."""
+    first: dict[int, int] = {}
+    for i, value in enumerate(values.tolist()):
+        if value in first:
+            raise ValueError(f"{label}[{i}]={value} is {label}[{first[value]}], too: {why}")
+        first[value] = i
+
+
+def check_pages(table: Any, lengths: Any, problem: DecodeProblem, chunks: Any = None) -> None:
+    """That pages on the host are there, as far as is known which are used.
+
+    Those that some query sees or that keys are appended to; of lengths that are not known here all
+    that an entry can be, which is -1 where there is none.
 
     Parameters
     ----------
-    table, lengths : array, list, int or None
-        As callers give them; lengths None: all pages are used.
-    seqlen_new : int
-        Keys that are appended to these.
+    table : array, list or None
+    lengths : array, list, int or None
+        Of keys, without those that are appended; None: all pages are used.
+    chunks : array, optional
+        How many queries sequences have, if known; else any number up to that of the problem.
     """
     import numpy as np
 
-    pages = _on_host(table)
+    p, pages = problem, _on_host(table)
     if pages is None or pages.ndim != len(("batch", "page")):
         return
-    counts = np.full(1, pages.shape[1] * page_size) if lengths is None else _on_host(lengths)
-    if counts is None:
+    why = "the pages of k_cache"
+    counts = np.full(1, p.seqlen_kv - p.seqlen_new) if lengths is None else _on_host(lengths)
+    if counts is None or counts.size not in (1, len(pages)):
+        check_values(np.where(pages == -1, 0, pages), "block_table", p.num_pages - 1, why)
         return
-    used = -(-(counts.reshape(-1, 1) + seqlen_new) // page_size)
-    unused = np.arange(pages.shape[1]) >= used
-    if len(unused) in (1, len(pages)):
-        why = "the pages of k_cache"
-        check_values(np.where(unused, 0, pages), "block_table", num_pages - 1, why)
+    counts = counts.reshape(-1, 1).astype(np.int64)
+    left, _ = p.window
+    ends, begins = counts + p.seqlen_new, np.zeros_like(counts)
+    if left >= 0:
+        queries = np.asarray(1 if chunks is None else chunks).reshape(-1, 1)
+        begins = np.maximum(ends - queries - left, 0)
+    if p.seqlen_new:
+        begins = np.minimum(begins, counts)
+    nth = np.arange(pages.shape[1])
+    used = (nth < -(-ends // p.page_size)) & (nth >= begins // p.page_size)
+    check_values(np.where(used, pages, 0), "block_table", p.num_pages - 1, why)
 
 
 def _on_host(array: Any) -> NDArray[Any] | None:
     """An array of what a caller gives, if it is on the host."""
     import numpy as np
 
-    if isinstance(array, (int, list, tuple, range, np.integer)):
+    if isinstance(array, (int, np.integer)):
         return np.asarray(array)
-    place = getattr(array, "__dlpack_device__", None)
-    if place is None or place()[0] != _ON_CPU:
-        return None
-    return as_view(array, "block_table", 0).array
+    found = private(array, "block_table")
+    return found if isinstance(found, np.ndarray) else None
 
 
 def _of_all(value: int, label: str, shape: tuple[int, ...]) -> NDArray[np.int32]:
@@ -163,47 +179,3 @@ def _of_all(value: int, label: str, shape: tuple[int, ...]) -> NDArray[np.int32]
     if abs(value) > INT32_MAX:
         raise ValueError(f"{label}={value} must be in 0..{INT32_MAX}")
     return alike(value, shape[0])
-
-
-def _listed(values: Any, label: str) -> NDArray[Any]:
-    """Of ints, or of rows of them."""
-    import numpy as np
-
-    def read(value: Any) -> Any:
-        if isinstance(value, (list, tuple, range)):
-            return [read(one) for one in value]
-        number = scalars.integer(label, value)
-        if abs(number) > INT32_MAX:
-            raise ValueError(f"{label} holds {number}; it must be in 0..{INT32_MAX}")
-        return number
-
-    try:
-        return np.array(read(values), np.int32)
-    except ValueError as error:
-        raise ValueError(f"{label} is no array of ints: {error}") from None
-
-
-def _on_device(view: View, label: str, stream: int) -> View:
-    """Of device memory; of int64, of which an index is the lower half, too."""
-    if view.dtype.name not in ("int32", "int64"):
-        raise ValueError(f"{label} has dtype {view.dtype.name}; on the device int32 or int64")
-    if view.dtype == _INT32 and (view.strides[-1] == 1 or view.shape[-1] == 1):
-        return view
-    if view.strides != compact_strides(view.shape) and len(view.shape) > 1:
-        raise ValueError(
-            f"{label} has strides {view.strides} (elements); on the device the last one must be "
-            "1, and int64 without gaps"
-        )
-    step = view.strides[-1]
-    count = view.shape[0] if len(view.shape) == 1 else view.shape[0] * view.shape[1]
-    if step <= 0 and count > 1:
-        raise ValueError(f"{label} has stride {step}; on the device it must be positive")
-    refuse_capture(label, "an int32 array", stream)
-    device = runtime.get(view.ordinal)
-    made = allocate(view.shape, compact_strides(view.shape), _INT32, stream, device)
-    device.copy_rows(
-        *(made.address, _INT32.itemsize, view.address, max(step, 1) * view.dtype.itemsize),
-        *(_INT32.itemsize, count, stream),
-    )
-    made.stream = stream
-    return made.view_on(stream)

@@ -303,9 +303,12 @@ class DecodeProblem:
 
     @property
     def window(self) -> tuple[int, int]:
-        """Keys before and behind the one that a query is at; -1: all."""
+        """Keys before and behind the one that a query is at; -1: all.
+
+        No more than there can be: kernels add them to positions as int32.
+        """
         left, right = self.window_size
-        return left, 0 if self.causal else right
+        return min(left, self.seqlen_kv), 0 if self.causal else min(right, self.seqlen_q)
 
     @property
     def seen_keys(self) -> int:

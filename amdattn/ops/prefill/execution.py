@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from amdattn.arrays.buffers import View
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import FLOAT32, as_dtype
+from amdattn.op.indices import private
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
 from amdattn.ops.attention.alignment import wrong_for_blocks
@@ -229,22 +230,32 @@ class PrefillPlan(DecodePlan):
         given |= {"cache_leftpad": cache_leftpad, "block_table": block_table}
         given |= {"k_descale": k_descale, "v_descale": v_descale}
         given |= {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_kv": cu_seqlens_k, "sinks": sinks}
+        for name in COUNTED if p.page_size else ():
+            given[name] = private(given[name], name)
         views, handle = self.views_of(given, stream)
         if p.page_size:
-            lengths = lengths_of_sums(cu_seqlens_k) if p.has_key_sums else cache_seqlens
-            if not p.has_key_sums or lengths is not None:
-                check_pages(block_table, lengths, p.page_size, p.num_pages, p.seqlen_new)
+            check_pages_of(p, given)
         results = self.execute(q, views, (out, lse), "", handle, workspace)
         return results if p.return_lse else results[0]
 
 
+# What tells which pages are used.
+COUNTED = ("block_table", "cache_seqlens", "cu_seqlens_q", "cu_seqlens_kv")
+
+
+def check_pages_of(problem: PrefillProblem, given: Mapping[str, Any]) -> None:
+    """That pages on the host are there, as far as is known which are used; of `private` ones."""
+    p = problem
+    lengths = lengths_of_sums(given["cu_seqlens_kv"]) if p.has_key_sums else given["cache_seqlens"]
+    chunks = lengths_of_sums(given["cu_seqlens_q"]) if p.is_ragged else p.seqlen_q
+    check_pages(given["block_table"], lengths, p, chunks)
+
+
 def lengths_of_sums(sums: Any) -> Any:
-    """Lengths of sequences of a list or an array on the host; None of what is elsewhere."""
+    """Lengths of sequences of sums on the host; of others these, which nobody knows here."""
     import numpy as np
 
-    if isinstance(sums, (list, tuple, range, np.ndarray)):
-        return np.diff(np.asarray(sums))
-    return None
+    return np.diff(sums) if isinstance(sums, np.ndarray) else sums
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,7 +221,7 @@ def rows_launch(
         "q_rows": address(_Q, copies_q),
         "rotary_cos": address("rotary_cos", p.rotary_dim > 0),
         "rotary_sin": address("rotary_sin", p.rotary_dim > 0),
-        "cu_seqlens_q": address("cu_seqlens_q", p.has_key_sums),
+        "cu_seqlens_q": address("cu_seqlens_q", p.is_ragged),
         "cu_seqlens_kv": address("cu_seqlens_kv", p.has_key_sums),
         **{
             name: address(name, getattr(p, name))

@@ -11,16 +11,16 @@ from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
 from amdattn.device import manifest, runtime
 from amdattn.errors import UnsupportedProblem
+from amdattn.op.indices import private
 from amdattn.op.outputs import output_view
 from amdattn.ops.attention import no_work
 from amdattn.ops.attention.options import Options
 from amdattn.ops.attention.problem import VARLEN_LAYOUT
 from amdattn.ops.decode.calls import declared, shape_of_table
-from amdattn.ops.decode.indices import check_pages
 from amdattn.ops.decode.layouts import layouts_named
 from amdattn.ops.decode.quantized import BYTES
 from amdattn.ops.prefill import planning
-from amdattn.ops.prefill.execution import PrefillPlan, lengths_of_sums
+from amdattn.ops.prefill.execution import COUNTED, PrefillPlan, check_pages_of
 from amdattn.ops.prefill.problem import PrefillProblem
 
 
@@ -142,11 +142,10 @@ def attend_pages(
     )
     p, specs = plan.problem, plan.specs()
     views: dict[str, View] = {"q": q_view, "k_cache": k, "v_cache": v}
+    counted = dict(zip(COUNTED, (block_table, used, *sums), strict=True))
+    counted = {name: private(x, specs[name].title) for name, x in counted.items()}
     for name, array in (
-        ("cu_seqlens_q", sums[0]),
-        ("cu_seqlens_kv", sums[1]),
-        ("cache_seqlens", used),
-        ("block_table", block_table),
+        *counted.items(),
         *((x, y) for x, y in zip(("k_descale", "v_descale"), descales, strict=True)),
         *zip(("k_cache", "v_cache"), caches, strict=True),
         ("sinks", sinks),
@@ -154,9 +153,7 @@ def attend_pages(
         read = specs[name].host_check
         if specs[name].present and array is not None and read is not None:
             views[name] = read(array, specs[name].title, q_view.ordinal, stream)
-    lengths = lengths_of_sums(sums[1]) if used is None else used
-    if lengths is not None:
-        check_pages(block_table, lengths, p.page_size, p.num_pages, 0)
+    check_pages_of(p, counted)
     inputs = tuple([views[name] for name in plan.input_names])
     results = plan.execute(q, inputs, (out, lse), "", stream)
     return results if with_lse else results[0]

@@ -11,7 +11,6 @@ import pytest
 
 import amdattn
 from amdattn import asarray, cascade_attention, flash_attn_with_kvcache
-from amdattn.device import runtime
 from amdattn.op.comparison import judge
 from amdattn.ops.cascade import cascade
 from amdattn.ops.cascade.cases import OPERATION, CascadeCase, cases
@@ -183,11 +182,8 @@ def test_pages_of_the_prefix_that_are_not_there() -> None:
     given = of_device(inputs)
     with pytest.raises(amdattn.CheckError, match="s_trap 3"), amdattn.virtual.check():
         called(one.problem, given)
-    out, _ = called(one.problem, given)
-    runtime.get().synchronize(0)
-    inputs["prefix_table"][2] = 29
-    must = OPERATION.reference(one, inputs)["out"]
-    assert judge(out.numpy(), must.values, must.tolerance, 0.0)
+    for found in called(one.problem, given):
+        assert np.isnan(found.numpy().astype(np.float32)).all()
 
 
 def test_queries_with_other_strides() -> None:

@@ -285,7 +285,7 @@ def test_a_graph_replays_with_other_lengths(hip_stream: Any) -> None:
 
 @pytest.mark.parametrize("page", [-1, 4, 1 << 30])
 def test_a_page_that_is_not_there_is_reported_in_checked_mode(page: int) -> None:
-    """Launches take the last one; what is behind the last key may name any."""
+    """Queries that see it are NaN; what is behind the last key may name any."""
     from amdattn.virtual import check
 
     caches = [asarray(np.ones((4, 16, 1, 64), BF16)) for _ in range(2)]
@@ -302,4 +302,4 @@ def test_a_page_that_is_not_there_is_reported_in_checked_mode(page: int) -> None
     out = flash_attn_with_kvcache(
         q, *caches, cache_seqlens=lengths, block_table=asarray(np.array([[0, page]], np.int32))
     )
-    np.testing.assert_array_equal(out.numpy(), np.ones((1, 1, 1, 64)))
+    assert np.isnan(out.numpy().astype(np.float32)).all()

@@ -219,7 +219,7 @@ def test_what_nobody_sees_counts_for_nothing(
 ) -> None:
     """Copies in memory that holds NaN; pages that repeat, and those that nothing names.
 
-    Of a window only what some query sees is copied.
+    Of a window only what some query sees is copied: the first of it to the first row.
     """
     sizes = 3, 33, 512, 2, 1, dim
     one = case(*sizes, lengths=lengths, page_size=16, window_size=window)
@@ -240,10 +240,10 @@ def test_what_nobody_sees_counts_for_nothing(
     rows = np.empty(region.nbytes // 2, BF16)
     runtime.get().download(rows.ctypes.data, workspace.address + region.offset, region.nbytes, 0)
     runtime.get().synchronize(0)
-    first = max(lengths[0] - 33 - window[0], 0) // 128 * 128
-    of_first = rows.reshape(1, -1, dim)[0, : lengths[0]]
-    assert np.isnan(of_first[:first].astype(np.float32)).all()
-    assert not np.isnan(of_first[first:].astype(np.float32)).any()
+    seen = sum(n - max(n - 33 - window[0], 0) for n in lengths)
+    copied = rows.reshape(-1, dim).astype(np.float32)
+    assert not np.isnan(copied[:seen]).any()
+    assert np.isnan(copied[seen:]).all()
 
 
 def test_steps_plan_nothing() -> None:
@@ -292,8 +292,8 @@ def test_graphs_replay_with_other_lengths(hip_stream: Any) -> None:
 
 
 def test_pages_that_are_not_there() -> None:
-    """Refused where they are seen, else the last one is taken, and checked mode tells."""
-    one = case(2, 20, 64, 2, 1, 64, lengths=(64, 20), page_size=16)
+    """Refused where that is known, else NaN to the queries that see them; checked mode tells."""
+    one = case(2, 20, 64, 2, 1, 64, lengths=(64, 20), page_size=16, causal=True)
     inputs = one.inputs(0)
     inputs["block_table"][0, 3] = 8
     with pytest.raises(ValueError, match=r"block_table\[0, 3\]=8 must be in 0..7"):
@@ -304,21 +304,30 @@ def test_pages_that_are_not_there() -> None:
         amdattn.virtual.check(),
     ):
         called(one.problem, given)
-    out, _ = called(one.problem, given)
+    out, lse = (x.numpy().astype(np.float32) for x in called(one.problem, given))
     inputs["block_table"][0, 3] = 7
     must = OPERATION.reference(one, inputs)["out"]
-    assert judge(out.numpy(), must.values, must.tolerance, 0.0)
+    sees = np.arange(64 - 20, 64) >= 48  # a query at that position
+    assert np.isnan(out[0, sees]).all()
+    assert np.isnan(lse[0][:, sees]).all()
+    out[0, sees] = must.values[0, sees]
+    assert judge(out, must.values, must.tolerance, 0.0)
 
 
-def test_lengths_beyond_what_is_declared_count_as_that() -> None:
+def test_lengths_beyond_what_is_declared_are_of_no_keys() -> None:
     one = case(2, 20, 64, 2, 1, 64, lengths=(64, 48), page_size=16, max_seqlen_kv=48)
     inputs = one.inputs(0)
     with pytest.raises(ValueError, match=r"cache_seqlens\[0\]=64 must be in 0..48, max_seqlen"):
         called(one.problem, inputs | {"cache_seqlens": np.array([64, 48], np.int32)})
-    given = of_device(inputs | {"cache_seqlens": np.array([1000, -5], np.int32)})
-    found, _ = called(one.problem, given)
-    must = OPERATION.reference(one, inputs | {"cache_seqlens": np.array([48, 0], np.int32)})["out"]
-    assert judge(found.numpy(), must.values, must.tolerance, 0.0)
+    for lengths in ((49, 48), (48, -5), (1000, 48)):
+        given = of_device(inputs | {"cache_seqlens": np.array(lengths, np.int32)})
+        with amdattn.virtual.check(raise_on=None) as checked:
+            found, lse = called(one.problem, given)
+        assert {finding.kind for finding in checked.errors} == {"trap"}
+        known = np.array([n if 0 <= n <= 48 else 0 for n in lengths], np.int32)
+        must = OPERATION.reference(one, inputs | {"cache_seqlens": known})
+        assert judge(found.numpy(), must["out"].values, must["out"].tolerance, 0.0)
+        assert judge(lse.numpy(), must["lse"].values, must["lse"].tolerance, 0.0)
 
 
 def test_chunks_without_queries_or_sequences() -> None:

@@ -1,0 +1,25 @@
+// Copies indices of 64 bits to 32. What 32 bits have not becomes the least or the greatest one.
+//
+// The build defines KERNEL (its name). Grid: x = ceil(count / lanes).
+#include "isa/device.h"
+// clang-format off
+#include "args/narrow_indices.h"
+// clang-format on
+
+namespace {
+constexpr int kLanes = 256;
+}
+
+#define JOIN(a, b) a##b
+#define TILES_OF(name) JOIN(name, _tiles)
+
+extern "C" __global__ void WORKGROUP(kLanes, 8) KERNEL(NarrowIndicesArgs args) {
+  const int64_t i = int64_t(__builtin_amdgcn_workgroup_id_x()) * kLanes + Lane::in_workgroup();
+  if (i >= args.count) return;
+  const int64_t x = ((const Global<int64_t>*)args.from)[i * args.step];
+  const int64_t bounded = x < args.least ? args.least : x > args.most ? args.most : x;
+  ((Global<int32_t>*)args.to)[i] = int32_t(bounded);
+}
+
+// Read back from the code object when the manifest is made.
+extern "C" __device__ const int32_t TILES_OF(KERNEL)[] = {0, 0};
