@@ -91,11 +91,11 @@ def hazard_free(llc: Sequence[str], cpu: str, blocks: Sequence[Sequence[str]]) -
 
 
 def _answer(body: Sequence[Coded]) -> Answer | None:
-    """Of a function: producer, nops, consumer, end; None if LLVM has rewritten the consumer."""
+    """Of a function: producer, nops, consumer, end; None if LLVM has rewritten one of the two."""
     nops = body[1:-2]
-    if _LONG_SHIFT.match(body[-2].text) and nops and nops[-1].text.startswith("v_mov_b32"):
-        return None
     if body[-1].text != "s_endpgm" or not all(nop.text.startswith("s_nop ") for nop in nops):
+        if any(_LONG_SHIFT.match(coded.text) for coded in body):
+            return None
         raise RuntimeError(f"not a pair: {body}")
     return Answer(body[0], body[-2], sum(int(nop.text[6:]) + 1 for nop in nops))
 
