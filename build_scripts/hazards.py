@@ -28,12 +28,30 @@ are covered, and inline assembly is like any other code.
 
 - **error**: AMD's ISA manual asks for it, or LLVM does and nothing speaks against it. Where both
   ask, the longer wait holds.
-- **advice**: LLVM 22 inserts it; the manual says that no wait is needed, or says nothing while
+- **advice**: LLVM inserts it; the manual says that no wait is needed, or says nothing while
   kernels that are in use do without by the thousand.
 - **not reported**: the manual asks for it, and compilers' own output does without.
 
+LLVM is version 24 of 2026-10: all pairs of the instructions in
+`tests/support/check/hazard_instructions.py` were put to its hazard recogniser, and
+`tests/virtual_device/check/test_hazards.py` holds the table to its answers. LLVM 22 and 23 know no
+hazard of a store with an SGPR offset, none of two different matrix instructions with one
+accumulator, and see `v_fma_mixhi` by a wrong bit.
+
 A scalar instruction that overwrites an SGPR ends the hazards of a VALU's earlier write to it, and a
-matrix instruction that overwrites a VGPR those of an earlier matrix instruction's.
+matrix instruction that overwrites a VGPR those of an earlier matrix instruction's. LLVM waits in
+the first case all the same: it looks at the number of the register alone. The wait is not needed.
+No row of the manual's table has a scalar instruction that reads or overwrites what a VALU wrote:
+the hardware holds it back until that write is done. Nor has any a vector memory instruction that
+reads what a scalar instruction wrote, which is what it gets. The decode kernels have such places,
+where LLVM does not see a load in inline assembly: `v_readfirstlane s2`, `s_mul_hi s3, s2`, `s_mulk
+s2`, `s_add_u32 s2`, `s_addc_u32 s3`, then `global_load s[2:3]`, four states after the first.
+`tests/virtual_device/check/test_shipped_hazards.py` holds all kernels to that form: a scalar
+instruction has read the VALU's result before it is overwritten.
+
+Not a matter of wait states, and not checked: the amount of a 64-bit shift in the last VGPR that a
+wave owns, where that is the last of a block of eight. LLVM 24 copies it to another register
+(llvm-project 183839). The same test holds that no kernel here has one.
 
 Not here, because no program can have them: VCC under the number of an SGPR (an encoding
 names VCC in one way), LDS-direct and parameter interpolation, images, GDS. Wait states that only
@@ -80,9 +98,10 @@ class Rule:
     @property
     def condition(self) -> str:
         """How the registers of the two must relate, where it is not by overlapping."""
-        return {1: ", the same registers and passes", 2: ", other registers or passes"}.get(
-            self.match, ""
-        )
+        return {
+            1: ", the same instruction and registers",
+            2: ", another instruction or registers",
+        }.get(self.match, "")
 
 
 def hazard_rules(library: Path) -> list[Rule]:

@@ -174,7 +174,8 @@ bool Hazards::holds(const HazardRule& rule, const Step& step, const Past& past, 
     for (const RegisterRange* b : used) {
       if (!a->overlaps(*b)) continue;
       const Operand& d = past.inst->dst;
-      const bool same = d.reg() == b->first && d.dwords == b->count && past.passes == passes;
+      const bool same = d.reg() == b->first && d.dwords == b->count && past.passes == passes &&
+                        past.inst->row == step.inst.row;
       if (rule.match != HazardMatch::kOverlap && same != (rule.match == HazardMatch::kSame))
         continue;
       where = intersection(*a, *b);

@@ -29,7 +29,7 @@ u64 alu_roles(const Row& row) {
   u64 roles = kVectorOp | kAnyValu;
   roles |= trans ? kTransOp : kNonTransValu;
   roles |= dot ? kDotOp : kNonDotValu;
-  if (row.format == Format::kVop3p && !row.is(Trait::kWholeSources)) roles |= kPackedHigh;
+  if (row.is(Trait::kMix) && row.is(Trait::kHighHalf)) roles |= kMixHigh;
   if (row.effects & kWritesExec) roles |= kCmpx;
   return roles | roles_of(row, {{Trait::kDivFmas, kDivFmas},
                                 {Trait::kCndmask, kSelectOp},
@@ -94,7 +94,6 @@ u64 hazard_roles(const Inst& inst, const RegisterUse& use) {
   if (roles & kAnyValu) {
     if (inst.suffix == Suffix::kDpp) roles |= kDppOp;
     if (moves_result(inst)) roles |= kPartialOp;
-    if (!(inst.op_sel_hi & 1)) roles &= ~kPackedHigh;
     for (int i = 0; i < use.num_writes; ++i)
       if (use.writes[i].file == RegisterFile::kScalar) roles |= kWritesScalar;
     return roles;

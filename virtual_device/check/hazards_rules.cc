@@ -187,10 +187,9 @@ constexpr HazardRule kRules[] = {
      .consumer = {"VALU or matrix instruction writes it", kAlu, kVectorWrites},
      .wait = 1,
      .source = "LLVM"},
-    // LLVM looks for op_sel of the destination at the bit that VOP3P has for op_sel_hi of source 0.
-    {.name = "packed-use",
-     .producer = {"VOP3P instruction with op_sel_hi of source 0 writes VGPR", kPackedHigh,
-                  kVectorWrites},
+    // Its name, no modifier, places the result in the upper half.
+    {.name = "mix-high-use",
+     .producer = {"v_fma_mixhi writes VGPR", kMixHigh, kVectorWrites},
      .consumer = {"VALU, matrix instruction or load to LDS uses it", kAlu | kLdsDma, kVectorAccess},
      .wait = 1,
      .source = "LLVM",
@@ -230,13 +229,13 @@ constexpr HazardRule kRules[] = {
      .consumer = {"VALU writes the data", kAlu, kVectorWrites},
      .wait = 2,
      .source = ISA11 " row VALU writes VGPRs holding writedata; LLVM"},
-    // The manual has no row for it, and no recogniser of compilers waits.
+    // The manual has no row for it, and LLVM 22 does not wait.
     {.name = "wide-store-offset-valu",
      .producer = {"buffer store or compare-and-swap of more than 64 bits, SGPR offset",
                   kWideOffsetStore, kStoreData},
      .consumer = {"VALU writes the data", kAlu, kVectorWrites},
      .wait = 1,
-     .source = "measured on silicon (llvm-project issue 197267)"},
+     .source = "LLVM, measured on silicon (llvm-project 197267)"},
     {.name = "wide-store-load",
      .producer = kWideData,
      .consumer = {"load or atomic returns to the data", kMemory, kVectorWrites},

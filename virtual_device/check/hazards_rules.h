@@ -16,8 +16,8 @@ inline constexpr u64 kNonTransValu = u64{1} << 2;
 inline constexpr u64 kNonDotValu = u64{1} << 3;
 inline constexpr u64 kTransOp = u64{1} << 4;
 inline constexpr u64 kDotOp = u64{1} << 5;
-inline constexpr u64 kPartialOp = u64{1} << 6;   // SDWA, op_sel or a byte select places the result
-inline constexpr u64 kPackedHigh = u64{1} << 7;  // op_sel_hi of source 0
+inline constexpr u64 kPartialOp = u64{1} << 6;  // SDWA, op_sel or a byte select places the result
+inline constexpr u64 kWideOffsetStore = u64{1} << 7;  // as kWideStore, of a buffer; SGPR offset
 inline constexpr u64 kDppOp = u64{1} << 8;
 inline constexpr u64 kWritesScalar = u64{1} << 9;  // VALU
 inline constexpr u64 kCmpx = u64{1} << 10;         // writes EXEC
@@ -44,9 +44,9 @@ inline constexpr u64 kSetregVskip = u64{1} << 30;  // s_setreg of MODE.vskip
 inline constexpr u64 kSetregTrap = u64{1} << 31;   // s_setreg of TRAPSTS
 inline constexpr u64 kGetreg = u64{1} << 32;
 inline constexpr u64 kRfe = u64{1} << 33;
-inline constexpr u64 kSelectOp = u64{1} << 34;         // v_cndmask
-inline constexpr u64 kSwapsRows = u64{1} << 35;        // v_permlane16_swap, v_permlane32_swap
-inline constexpr u64 kWideOffsetStore = u64{1} << 36;  // as kWideStore, of a buffer; SGPR offset
+inline constexpr u64 kSelectOp = u64{1} << 34;   // v_cndmask
+inline constexpr u64 kSwapsRows = u64{1} << 35;  // v_permlane16_swap, v_permlane32_swap
+inline constexpr u64 kMixHigh = u64{1} << 36;
 inline constexpr u64 kSdgemm = kSgemm | kDgemm16 | kDgemm4;
 inline constexpr u64 kMatrix = kXdl | kSdgemm;
 }  // namespace role
@@ -76,7 +76,7 @@ enum class HazardRegisters : u8 {
 // How the registers must relate for the rule to hold.
 enum class HazardMatch : u8 {
   kOverlap,
-  kSame,     // the same registers, and as many passes
+  kSame,     // the same registers and instruction, and as many passes
   kNotSame,  // overlap otherwise
   kHwreg,    // s_setreg, s_getreg: the same hardware register
 };

@@ -9,6 +9,7 @@ void LdsRaces::start(const Workgroup& workgroup) {
   num_waves_ = workgroup.num_waves;
   num_bytes_ = static_cast<u32>(workgroup.lds.size());
   writers_.assign(num_bytes_, Tag{});
+  loaded_.assign(num_bytes_, 0);
   readers_.resize(num_waves_);
   for (auto& bytes : readers_) bytes.assign(num_bytes_, 0);
   arrived_.assign(num_waves_, Order{});
@@ -33,18 +34,27 @@ u64 LdsRaces::producer(const Report& report, const Tag& tag) const {
   return inst ? report.pc(*inst) : kNoPc;
 }
 
-namespace {
+// What a byte holds once its last write has arrived, which may be a load that is under way.
+u8 LdsRaces::written(const Workgroup& workgroup, u64 byte) const {
+  return writers_[byte].dma ? loaded_[byte] : workgroup.lds[byte];
+}
 
 // Whether a store leaves the datum from `byte` on as it is.
-bool stores_same(const Wave& wave, const FootprintPart& part, u32 byte, int lane) {
+bool LdsRaces::stores_same(const Wave& wave, const FootprintPart& part, u32 byte, int lane) const {
   if (part.access != Access::kWrite || part.data == FootprintPart::kNoRegister) return false;
   const u64 first = part.address.lane[lane];
   for (u64 at = byte; at < first + part.bytes; ++at) {
     const u32 bit = 8 * static_cast<u32>(at - first) + part.data_shift;
     const u32 word = wave.v[part.data + bit / 32].lane[lane];
-    if (wave.workgroup->lds[at] != static_cast<u8>(word >> bit % 32)) return false;
+    if (written(*wave.workgroup, at) != static_cast<u8>(word >> bit % 32)) return false;
   }
   return true;
+}
+
+namespace {
+
+bool is_ds(const Step& step) {
+  return step.inst.row->format == Format::kDs || step.inst.row->format == Format::kFlat;
 }
 
 std::string place(u32 byte) {
@@ -78,9 +88,9 @@ void LdsRaces::check_write(const Step& step, const FootprintPart& part, u32 byte
   }
   if (ordered_[last.wave].covers(last)) return;
   if (is_write && by.dma) {
-    const auto lds = step.wave.workgroup->lds.begin();
-    const auto end = static_cast<u32>(part.address.lane[lane]) + part.bytes;
-    raced_.push_back({last, byte, lane, {lds + byte, lds + end}});
+    Raced& raced = raced_.emplace_back(Raced{last, byte, lane, {}});
+    for (u64 at = byte; at < part.address.lane[lane] + part.bytes; ++at)
+      raced.before.push_back(written(*step.wave.workgroup, at));
     return;
   }
   report_race(step, last, byte, lane, is_write,
@@ -94,6 +104,15 @@ void LdsRaces::after(const Step& step) {
                 !raced.last.atomic &&
                     std::equal(raced.before.begin(), raced.before.end(), lds.begin() + raced.byte));
   raced_.clear();
+  if (is_ds(step)) return;
+  for (int i = 0; i < step.memory->num_parts; ++i) {
+    const FootprintPart& part = step.memory->parts[i];
+    if (part.space != Space::kLds) continue;
+    for_lanes(part.mask, [&](int lane) {
+      const auto first = lds.begin() + static_cast<i64>(part.address.lane[lane]);
+      std::copy(first, first + part.bytes, loaded_.begin() + (first - lds.begin()));
+    });
+  }
 }
 
 void LdsRaces::report_race(const Step& step, const Tag& last, u32 byte, int lane, bool is_write,
@@ -145,7 +164,7 @@ void LdsRaces::check_readers(const Step& step, u32 byte, int lane, const Tag& by
 }
 
 void LdsRaces::access(const Step& step, const FootprintPart& part) {
-  const bool dma = step.inst.row->format != Format::kDs && step.inst.row->format != Format::kFlat;
+  const bool dma = !is_ds(step);
   Tag by;
   by.wave = static_cast<u16>(step.wave.wave_idx);
   by.dma = dma;

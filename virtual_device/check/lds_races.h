@@ -18,7 +18,7 @@ class LdsRaces {
   void start(const Workgroup& workgroup);
   // One part, in LDS, of what an instruction is about to touch.
   void access(const Step& step, const FootprintPart& part);
-  // The instruction has been executed.
+  // The instruction has been executed, and what it loads is in LDS.
   void after(const Step& step);
   // The wave executes s_barrier, or has ended.
   void arrived(const Wave& wave, const MemoryOrder& order);
@@ -38,6 +38,8 @@ class LdsRaces {
     u32 lds = 0, vmem = 0;
     bool covers(const Tag& t) const { return t.number <= (t.dma ? vmem : lds); }
   };
+  u8 written(const Workgroup& workgroup, u64 byte) const;
+  bool stores_same(const Wave& wave, const FootprintPart& part, u32 byte, int lane) const;
   void check_write(const Step& step, const FootprintPart& part, u32 byte, int lane, const Tag& by);
   // An access without order behind another wave's write; `same`: it writes what is there.
   void report_race(const Step& step, const Tag& last, u32 byte, int lane, bool is_write, bool same);
@@ -47,6 +49,7 @@ class LdsRaces {
 
   u32 num_waves_ = 0, num_bytes_ = 0;
   std::vector<Tag> writers_;               // by byte
+  std::vector<u8> loaded_;                 // by byte: what its last load to LDS has brought
   std::vector<std::vector<u32>> readers_;  // by wave, by byte: number of its last read
   std::vector<Order> arrived_, ordered_;   // by wave
   // Loads to LDS that race with another wave's write, and what was there before.

@@ -248,8 +248,8 @@ MEMORY = (
     f"BUFFER_STORE_DWORDX4_OFFEN_exact {{b:v4}}, {{a:v1}}, {{r:s4}}, {{s:s1}}, 0, 0, 0, {_EXEC}",
     f"BUFFER_STORE_DWORD_OFFSET_exact {{b:v1}}, {{r:s4}}, 0, 0, 0, 0, {_EXEC}",
     f"BUFFER_STORE_FORMAT_XYZ_OFFEN_exact {{b:v3}}, {{a:v1}}, {{r:s4}}, 0, 0, 0, 0, {_EXEC}",
-    f"BUFFER_LOAD_DWORD_LDS_OFFEN {{a:v1}}, {{r:s4}}, 0, 0, 0, 0, {_EXEC}, implicit $m0",
-    f"GLOBAL_LOAD_LDS_DWORD {{a:v2}}, 0, 0, implicit $m0, {_EXEC}",
+    f"BUFFER_LOAD_DWORD_LDS_OFFEN {{a:v1}}, {{r:s4}}, 0, 0, 0, 0, 0, {_EXEC}, implicit $m0",
+    f"GLOBAL_LOAD_LDS_DWORD {{a:v2}}, 0, 0, 0, implicit $m0, {_EXEC}",
     f"{{d:v1}} = DS_READ_B32_gfx9 {{a:v1}}, 0, 0, {_EXEC}",
     f"{{d:v4}} = DS_READ_B128_gfx9 {{a:v1}}, 0, 0, {_EXEC}",
     f"DS_WRITE_B32_gfx9 {{a:v1}}, {{b:v1}}, 0, 0, {_EXEC}",
@@ -311,8 +311,8 @@ VALU_950 = (
 MEMORY_950 = (
     f"{{d:v2}} = DS_READ_B64_TR_B16 {{a:v1}}, 0, 0, {_EXEC}",
     f"{{d:v3}} = DS_READ_B96_TR_B6 {{a:v1}}, 0, 0, {_EXEC}",
-    f"BUFFER_LOAD_DWORDX4_LDS_OFFEN {{a:v1}}, {{r:s4}}, 0, 0, 0, 0, {_EXEC}, implicit $m0",
-    f"GLOBAL_LOAD_LDS_DWORDX4 {{a:v2}}, 0, 0, implicit $m0, {_EXEC}",
+    f"BUFFER_LOAD_DWORDX4_LDS_OFFEN {{a:v1}}, {{r:s4}}, 0, 0, 0, 0, 0, {_EXEC}, implicit $m0",
+    f"GLOBAL_LOAD_LDS_DWORDX4 {{a:v2}}, 0, 0, 0, implicit $m0, {_EXEC}",
 )
 
 

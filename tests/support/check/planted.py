@@ -179,6 +179,13 @@ PLANTED = [
         "two waves load the same words to one place",
         severity="counted",
     ),
+    race(
+        "lds_dma_same_value_under_way",
+        "same_value_race",
+        "two waves load the same words to one place, neither of which has arrived",
+        severity="counted",
+    ),
+    race("lds_store_over_dma", "lds_race", "store of another value over a load under way"),
     race("lds_dma_other_value", "lds_race", "two waves load other words to one place"),
     race("waves_same_value", "same_value_race", "two waves, one value", severity="counted"),
     race(

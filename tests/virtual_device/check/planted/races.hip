@@ -115,6 +115,46 @@ TWO_WAVES lds_dma_same_value(const Words in, Words) {
   }
 }
 
+// Likewise while both are under way.
+TWO_WAVES lds_dma_same_value_under_way(const Words in, Words) {
+  __shared__ uint32_t words[64];
+  const uint32_t to = lds_address(words);
+  if (Lane::wave() == 0) {
+    asm volatile(CALM "s_mov_b32 m0, %1\n"
+                 "s_nop 0\n"
+                 PRODUCER(lds_dma_same_value_under_way) "global_load_lds_dword %0, %2\n"
+                 REPAIR("s_waitcnt vmcnt(0)")
+                 ::"v"(lane_bytes()), "s"(to), "s"(in) : "memory");
+  }
+  BARRIER_IF_REPAIRED();
+  if (Lane::wave() == 1) {
+    asm volatile(HOLD_BACK "s_mov_b32 m0, %1\n"
+                 "s_nop 0\n"
+                 USE(lds_dma_same_value_under_way) "global_load_lds_dword %0, %2\n"
+                 "s_waitcnt vmcnt(0)\n" CALM
+                 ::"v"(lane_bytes()), "s"(to), "s"(in) : "s40", "scc", "memory");
+  }
+}
+
+// The value that LDS holds in checked mode until a load arrives is not what the load brings.
+TWO_WAVES lds_store_over_dma(const Words in, Words) {
+  __shared__ uint32_t words[64];
+  const uint32_t to = lds_address(words), address = to + lane_bytes();
+  if (Lane::wave() == 0) {
+    asm volatile(CALM "s_mov_b32 m0, %1\n"
+                 "s_nop 0\n"
+                 PRODUCER(lds_store_over_dma) "global_load_lds_dword %0, %2\n"
+                 REPAIR("s_waitcnt vmcnt(0)")
+                 ::"v"(lane_bytes()), "s"(to), "s"(in) : "memory");
+  }
+  BARRIER_IF_REPAIRED();
+  if (Lane::wave() == 1) {
+    asm volatile(HOLD_BACK USE(lds_store_over_dma) "ds_write_b32 %0, %1\n"
+                 "s_waitcnt lgkmcnt(0)\n" CALM
+                 ::"v"(address), "v"(0xffb7ffb7u) : "s40", "scc", "memory");
+  }
+}
+
 // The same of other words is an error.
 TWO_WAVES lds_dma_other_value(const Words in, Words) {
   __shared__ uint32_t words[64];
