@@ -74,11 +74,20 @@ struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV
   // log2 of a probability at its row's reference, so that one at the bottom of the 16-bit type's
   // range, relative to 1, still has all of its bits.
   static constexpr int kTop = 8;
-  // Lazy rescaling: a reference is renewed when a lane's sum over a unit is that of
-  // probabilities that all are 2^kSlack times what they are at the reference.
-  static constexpr int kSlack = 3;
-  static constexpr float kLimit = float(kLaneKeys << kSlack << kTop);
-  static_assert(kLimit <= 65504);  // in fp16, too
+  // Lazy rescaling: a reference is renewed when a lane's sum over a unit of keys reaches a limit.
+  // bfloat16 has the exponents of float32, so that what limits P are the sums of its products with
+  // V, of all keys: they stay finite for V up to 2^kLog2FastV, which is 1e18; of what is greater
+  // tiles are done again. P of float16 ends at 65504.
+  static constexpr bool kWide = kElement == Element::kBf16;
+  static constexpr int kLog2FastV = 60;
+  static constexpr int log2_limit(int log2_keys) {
+    return 126 - kLog2FastV - log2_keys + log2_of(kLaneKeys);
+  }
+  // Between blocks after so many keys references are raised, of rows of which a lane's sum is no less
+  // than this; the first time, and each further time.
+  static constexpr int kFirstRaise = 256, kNextRaise = 512;
+  static constexpr float kFirstOutgrown = kWide ? 0x1p20f : 0x1p16f,
+                         kNextOutgrown = kWide ? 0x1p40f : 0x1p18f;
 
   static constexpr int kWaveRows = kWaveRows_, kRows = kWaves * kWaveRows;
   static constexpr int kTilesQ = kWaveRows / kTile;  // tiles of q rows of a wave
