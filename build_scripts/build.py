@@ -1,4 +1,4 @@
-"""Rebuild every code object of hsaco/ and its manifest: `python -m build_scripts.build`."""
+"""Bring code objects of hsaco/ and its manifest up to date: `python -m build_scripts.build`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ from build_scripts.decode_members import decode_members
 from build_scripts.gemm_members import gemm_members
 from build_scripts.index_members import index_members
 from build_scripts.limits import workgroups
+from build_scripts.memo import compile_changed
 from build_scripts.merge_members import merge_members
 from build_scripts.norm_members import norm_members
 from build_scripts.prefill_members import prefill_members
 from build_scripts.schedule_members import schedule_members
-from build_scripts.toolchain import ASM_SRC, Toolchain, compile_hip, compiler_acc_uses
+from build_scripts.toolchain import ASM_SRC, Compiled, Toolchain, compile_hip, compiler_acc_uses
 
 ROOT = ASM_SRC.parent
 HSACO = ROOT / "hsaco"
+
+Compiler = Callable[[Path, Toolchain, str, tuple[str, ...], tuple[str, ...]], Compiled]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ class Built:
     row: dict[str, Any]
 
 
-def build(kernel: KernelBuild) -> Built:
+def build(kernel: KernelBuild, compiler: Compiler = compile_hip) -> Built:
     """Compile one kernel and describe it.
 
     Raises
@@ -110,7 +113,7 @@ def build(kernel: KernelBuild) -> Built:
         It does not compile, spills, or is not what its header says.
     """
     source = ASM_SRC / kernel.source
-    compiled = compile_hip(source, kernel.toolchain, kernel.arch, kernel.all_defines, kernel.flags)
+    compiled = compiler(source, kernel.toolchain, kernel.arch, kernel.all_defines, kernel.flags)
     code = manifest.CodeObject(compiled.code_object)
     resources = code.resources(kernel.symbol)
     if resources.scratch_bytes or resources.vgpr_spills or resources.sgpr_spills:
@@ -156,7 +159,10 @@ def build(kernel: KernelBuild) -> Built:
 
 
 def build_all(
-    target: Path, only: Sequence[str] = ("*",), archs: Collection[str] = tuple(ARCHITECTURES)
+    target: Path,
+    only: Sequence[str] = ("*",),
+    archs: Collection[str] = tuple(ARCHITECTURES),
+    compiler: Compiler = compile_hip,
 ) -> list[Built]:
     """Build kernels of the table into `target`, with the manifest; stale objects go away.
 
@@ -164,6 +170,7 @@ def build_all(
 
     only : patterns of names; of other kernels `target` must hold the objects and the rows.
     archs : of those the kernels for these architectures.
+    compiler : what compiles them.
 
     Raises
     ------
@@ -185,7 +192,7 @@ def build_all(
         raise ValueError(f"{chose} leaves out {sorted(missing)}, not in {target}")
     # The compiler is a process of its own: threads suffice to keep the cores busy.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        built = list(pool.map(build, chosen))
+        built = list(pool.map(lambda kernel: build(kernel, compiler), chosen))
     micro = micro_object.write(target)
     for stale in set(target.glob("*/*.hsaco")) - {micro, *(target / k.file for k in KERNELS)}:
         stale.unlink()
@@ -209,7 +216,7 @@ def main() -> None:
     told = "for these architectures only; default: all"
     parser.add_argument("--arch", nargs="+", default=known, choices=known, help=told)
     arguments = parser.parse_args()
-    for result in build_all(arguments.out, arguments.only, arguments.arch):
+    for result in build_all(arguments.out, arguments.only, arguments.arch, compile_changed):
         row = result.row
         print(
             f"{row['file']}: {len(result.image)} bytes, {row['vgpr']} VGPR, {row['sgpr']} SGPR, "

@@ -480,7 +480,7 @@ struct Epilogue {
     const bool merges = __builtin_expect(args.counters != 0, true);
     const PlaceOfPart here = place();
     const uint64_t generation = args.generation << kGenerationBit;
-    bool is_last = false;
+    int arrived = 0;  // all others had: 1; -1: all is to be done again
     if (kExact || !merges) {
       store_part(can_overflow);
       const bool all_finite = vote();
@@ -494,13 +494,13 @@ struct Epilogue {
         scale_tile<t, true>(x);
       });
       wait_for(seen);
-      const bool all_finite = vote();
-      is_last = all_finite && uniform64(seen) == generation + here.parts - 1;
-      if (!is_last) store_part(can_overflow);
-      if (!all_finite) return false;
+      arrived = uniform64(seen) == generation + here.parts - 1;
+      if (!vote()) arrived = -1;
+      if (arrived <= 0) store_part(can_overflow);
+      if (arrived < 0) return false;
     }
-    if (!is_last) is_last = arrive(here, generation);
-    if (is_last) PartMerge<Epilogue>{*this}.template run<!kExact>(here);
+    if (arrived > 0 || arrive(here, generation))
+      PartMerge<Epilogue>{*this}.template run<!kExact>(here);
     if constexpr (!kExact) ordered::s_endpgm();  // where the end of the kernel is far away
     return true;
   }

@@ -51,17 +51,16 @@ struct FirstLoads {
     else
       return {0, S::kRows};
   }
-  static __device__ __forceinline__ int workgroup() {
-    uint32_t id = __builtin_amdgcn_workgroup_id_x();
+  static __device__ __forceinline__ int workgroup(uint32_t id) {
     if constexpr (S::kDirect) ordered::settle_uniform(id);  // likewise
     return id;
   }
 
-  __device__ __forceinline__ FirstLoads(const AttnFwdArgs& arguments, Arguments* again,
+  __device__ __forceinline__ FirstLoads(const AttnFwdArgs& arguments, Arguments* again, uint32_t id,
                                         uint32_t lds)
       : from(again),
         args(arguments),
-        work(prepared(lds), workgroup(), S::kRows, S::kHeadDimV, S::kLog2Keys, seeing()) {
+        work(prepared(lds), workgroup(id), S::kRows, S::kHeadDimV, S::kLog2Keys, seeing()) {
     wave_row = work.q_start + wave * S::kWaveRows;
     columns = least(args.head_dim_v - int(work.column), S::kHeadDimV);
     padded_q = args.head_dim < S::kHeadDim;

@@ -27,8 +27,9 @@ struct Forward : Prologue<S, kExact> {
   using Start::loop, Start::work;
   static constexpr int kN = S::kTilesQ;
 
-  __device__ __forceinline__ Forward(const AttnFwdArgs& arguments, Arguments* again, uint32_t lds)
-      : Start(arguments, again, lds) {}
+  __device__ __forceinline__ Forward(const AttnFwdArgs& arguments, Arguments* again, uint32_t id,
+                                     uint32_t lds)
+      : Start(arguments, again, id, lds) {}
 
   // ---- Main loop
   template <bool kMasked>

@@ -12,8 +12,9 @@ struct Prologue : FirstLoads<S> {
   static constexpr int kN = S::kTilesQ;
 
   // Inherited constructors are not inlined at once, and the objects would differ.
-  __device__ __forceinline__ Prologue(const AttnFwdArgs& arguments, Arguments* again, uint32_t lds)
-      : Loads(arguments, again, lds) {}
+  __device__ __forceinline__ Prologue(const AttnFwdArgs& arguments, Arguments* again, uint32_t id,
+                                      uint32_t lds)
+      : Loads(arguments, again, id, lds) {}
 
   Global<uint16_t>* o;  // the lane's first element of the wave's first tile
 

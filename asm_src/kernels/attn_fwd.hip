@@ -2,6 +2,7 @@
 // HEAD_DIM, HEAD_DIM_V, WAVE_ROWS, ELEMENT, ROUNDING, CAPPED and, if they are not the first ones,
 // whose instructions the schedule follows from, TARGET, and the keys of a block, KEYS.
 #include "attn/forward.h"
+#include "isa/uniform.h"
 
 #ifndef TARGET
 #define TARGET Cdna3
@@ -19,14 +20,18 @@ extern "C" __global__ void WORKGROUP(kWaves* kWaveLanes, S::kResidents) KERNEL(A
   __shared__ u32x4 lds[S::kLdsBytes / sizeof(u32x4)];
   const auto address = (uint32_t)(Local<u32x4>*)lds;
   auto* from = (Arguments*)__builtin_amdgcn_kernarg_segment_ptr();
-  if (Forward<S, false>(*(const AttnFwdArgs*)from, from, address)(address, true)) return;
+  const uint32_t id = __builtin_amdgcn_workgroup_id_x();
+  uint32_t kept = id;
+  if constexpr (S::kDirect && S::kCapped) park(kept);  // the first attempt takes all SGPRs
+  if (Forward<S, false>(*(const AttnFwdArgs*)from, from, id, address)(address, true)) return;
   // Sums that overflow once more are done with smaller probabilities.
   bool done;
   int attempt = 0;
   do {
     from = read_again(from);
     ordered::s_barrier();  // all waves have read what is in LDS
-    done = Forward<S, true>(*(const AttnFwdArgs*)from, from, address)(address, attempt == 0);
+    done = Forward<S, true>(*(const AttnFwdArgs*)from, from, uniform(kept), address)(address,
+                                                                                     attempt == 0);
   } while (!done && ++attempt < 2);
 }
 
