@@ -288,7 +288,8 @@ struct Pipeline {
     }
     ordered::s_nop<Here::kWaitOf8Passes>();
     unroll<kN>([&]<int t>() {
-      const int above = v_frexp_exp_i32_f32(sum[t]) - S::kTop - log2_lane_keys;
+      const int above =
+          v_frexp_exp_i32_f32(sum[t]) - (S::kTop - S::kLogRaised) - log2_lane_keys;
       const int log2 = sum[t] >= outgrown ? most(above, 0) : 0;
       if (__builtin_amdgcn_ballot_w64(log2 > 0) == 0) return;
       ordered::v_mov_b32(row.negative_ref[t], row.negative_ref[t] - float(log2));

@@ -71,22 +71,25 @@ struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV
     return kWholeSectors ? row % 4 * 4 + row / 4 : row;
   }
 
-  // log2 of a probability at its row's reference, so that one at the bottom of the 16-bit type's
-  // range, relative to 1, still has all of its bits.
-  static constexpr int kTop = 8;
+  // log2 of a probability at its row's reference. One of bfloat16 at the bottom of the type's range,
+  // relative to 1, still has all of its bits then. Of float16 those down to 2^-14 have, and a bit
+  // less: what is rounded there is halves of what it is in the plain pipeline, and need not be to
+  // nearest. The rest of its range is for scores beyond the reference.
+  static constexpr bool kWide = kElement == Element::kBf16;
+  static constexpr int kTop = kWide ? 8 : 5;
   // Lazy rescaling: a reference is renewed when a lane's sum over a unit of keys reaches a limit.
   // bfloat16 has the exponents of float32, so that what limits P are the sums of its products with
   // V, of all keys: they stay finite for V up to 2^kLog2FastV, which is 1e18; of what is greater
   // tiles are done again. P of float16 ends at 65504.
-  static constexpr bool kWide = kElement == Element::kBf16;
   static constexpr int kLog2FastV = 60;
   static constexpr int log2_limit(int log2_keys) {
     return 126 - kLog2FastV - log2_keys + log2_of(kLaneKeys);
   }
   // Between blocks after so many keys references are raised, of rows of which a lane's sum is no less
-  // than this; the first time, and each further time.
-  static constexpr int kFirstRaise = 256, kNextRaise = 512;
-  static constexpr float kFirstOutgrown = kWide ? 0x1p20f : 0x1p16f,
+  // than this; the first time, and each further time. Then that of a row whose keys all weigh the
+  // same has probabilities of 2^(kTop - kLogRaised) to twice that, others have greater ones.
+  static constexpr int kFirstRaise = 256, kNextRaise = 512, kLogRaised = 5;
+  static constexpr float kFirstOutgrown = kWide ? 0x1p20f : 0x1p13f,
                          kNextOutgrown = kWide ? 0x1p40f : 0x1p18f;
 
   static constexpr int kWaveRows = kWaveRows_, kRows = kWaves * kWaveRows;
