@@ -237,7 +237,7 @@ struct Pipeline {
       if constexpr (S::kCapped) x[i] = ::v_rcp_f32(1 + ::v_exp_f32(x[i] * uniform.cap_rate));
       scaled[i] = x[i] * uniform.scale;
       if (kMasked && !seen.has(S::key(i))) scaled[i] = -kInf;
-      max = v_max_f32(max, scaled[i]);
+      if constexpr (i % 2 == 1) max = ordered::v_max3_f32(scaled[i - 1], scaled[i], max);
     });
     max = row_max(max) - uniform.top;
     const bool exceeds = row_max(row.unit_sum < uniform.limit ? 0.0f : 1.0f) > 0;
@@ -259,9 +259,12 @@ struct Pipeline {
     ordered::v_mov_b32(row.sum[kTileQ], row.sum[kTileQ] * by);
     ordered::v_mov_b32(row.sample[kTileQ], row.sample[kTileQ] * by);
     ordered::v_mov_b32(row.rounded_sample[kTileQ], row.rounded_sample[kTileQ] * by);
-    unroll<S::kAccRegs * S::kTilesD>([&]<int kRegister>() {
-      constexpr int r = S::template kAccOutput<kTileQ, 0> + kRegister;
-      v_accvgpr_write_b32<r>(bits(v_accvgpr_read_b32<r>() * by));
+    unroll<S::kAccRegs * S::kTilesD / 2>([&]<int kPair>() {
+      constexpr int r = S::template kAccOutput<kTileQ, 0> + 2 * kPair;
+      const f32x2 x = f32x2{v_accvgpr_read_b32<r>(), v_accvgpr_read_b32<r + 1>()} * by;
+      const float lo = x[0], hi = x[1];  // elements of a vector cannot be cast
+      v_accvgpr_write_b32<r>(bits(lo));
+      v_accvgpr_write_b32<r + 1>(bits(hi));
     });
   }
 
@@ -284,7 +287,7 @@ struct Pipeline {
     for (int other = S::kTile; other < kWaveLanes; other *= 2) {
       float there[kN];
       for (int t = 0; t < kN; ++t) there[t] = from_lane(sum[t], lane ^ other);
-      for (int t = 0; t < kN; ++t) sum[t] = v_max_f32(sum[t], there[t]);
+      for (int t = 0; t < kN; ++t) sum[t] = ordered::v_max_f32(sum[t], there[t]);
     }
     ordered::s_nop<Here::kWaitOf8Passes>();
     unroll<kN>([&]<int t>() {
@@ -361,7 +364,7 @@ struct Pipeline {
     int self = lane;
     ordered::settle(self);  // nothing of it is kept in registers over the loop
     for (int other = S::kTile; other < kWaveLanes; other *= 2)
-      x = v_max_f32(x, from_lane(x, self ^ other));
+      x = ordered::v_max_f32(x, from_lane(x, self ^ other));
     return x;
   }
 };
