@@ -29,6 +29,8 @@ struct Epilogue {
   float reference[kN];        // of a row
   float rounded[kN];          // the sum of probabilities as they were rounded, an estimate
   f32x2 scale[(kN + 1) / 2];  // of a row of O, of two tiles
+  float root[kN];             // and another factor of it, in the waves of far sinks
+  uint64_t far_sinks = 0;     // lanes
   f32x2 probe = {0, 0};       // products of elements: not finite when an element is not
   uint32_t inexact = 0;  // the low half is not 0 when an element is not rounded as it should be
   uint32_t lds;
@@ -66,7 +68,7 @@ struct Epilogue {
       store_part(can_overflow);
     } else {
       store_lse();
-      if (__builtin_expect(!kExact && columns >= S::kHeadDimV, true)) {
+      if (__builtin_expect(!kExact && columns >= S::kHeadDimV && far_sinks == 0, true)) {
         bool all_waves;
         if (__builtin_expect(store_tiles(all_waves), true)) return all_waves;
       }
@@ -177,12 +179,15 @@ struct Epilogue {
     for (int other = S::kTile; other < kWaveLanes; other *= 2)
       for (float& sum : sums) sum += from_lane(sum, loop.lane ^ other);
   }
-  // And relative to the reference itself, for the digits of logarithms: by what that is as it is
-  // rounded, which of large ones is not top.
+  // And relative to a reference near which the row's log-sum-exp is, however far the renewals of the
+  // loop left it below: for the digits of logarithms, and so that parts and sinks are compared by
+  // what they weigh. Sums by what the reference as it is rounded, which of a large one is not what
+  // was added.
   __device__ __forceinline__ void raise_references() {
     for (int t = 0; t < kN; ++t) {
       const float of_p = reference[t];
-      reference[t] += loop.uniform.top;
+      const int above = v_frexp_exp_i32_f32(sums[t]) - S::kTop;
+      reference[t] += loop.uniform.top + float(most(above, 0));
       sums[t] *= v_exp_f32(__builtin_fminf(of_p - reference[t], 64));  // no NaN without a key
     }
   }
@@ -199,7 +204,8 @@ struct Epilogue {
     return ordered::v_fma_f32_vector(rounded, samples, sum) * (1 / kBias);
   }
   __device__ __forceinline__ void set_scales() {
-    if (__builtin_expect(sinks != 0, false) && work.part < 0) {
+    // Not behind the second attempt's code, which no cache has.
+    if (__builtin_expect_with_probability(sinks != 0 && work.part < 0, false, 0.6)) {
       set_references();
       add_sinks();
     } else if (__builtin_expect(work.part >= 0 || lse != 0, false)) {
@@ -220,17 +226,21 @@ struct Epilogue {
     }
   }
   // A sink is one more score, whose value is 0. It is not rounded: what P's rounding, its bias
-  // among that, did to the sum is taken from O whatever the sink is worth.
+  // among that, did to the sum is taken from O whatever the sink is worth. Where that is much, O is
+  // multiplied by two factors, each of which is far from underflow.
+  static constexpr float kFarSink = 0x1p-56f;  // what the keys weigh beside it
   __device__ __forceinline__ void add_sinks() {
     sink = Sink(((const Global<float>*)sinks)[work.head_q], args.log2_rest);
     add_up();
-    for (int t = 0; t < kN; ++t) {
-      float of_p = reference[t], sum = sums[t];
-      const float by = rounded[t] == 0 ? 1.0f : sum * v_rcp_f32(rounded[t]);
-      scale[t / 2][t % 2] = sink.join(of_p, sum) * by;
-    }
     raise_references();
-    for (int t = 0; t < kN; ++t) sink.join(reference[t], sums[t]);
+    for (int t = 0; t < kN; ++t) {
+      const float sum = sums[t], weight = sink.join(reference[t], sums[t]);
+      const float by = rounded[t] == 0 ? 1.0f : v_rcp_f32(rounded[t]);
+      const bool is_far = weight < kFarSink;
+      root[t] = is_far ? by : 1.0f;
+      scale[t / 2][t % 2] = weight * sum * (is_far ? 1.0f : by);
+      far_sinks |= __builtin_amdgcn_ballot_w64(is_far);
+    }
   }
 
   // ---- Whole tiles, as if all elements were finite and none denormal. False if one of this wave
@@ -382,7 +392,7 @@ struct Epilogue {
     for (int t = 0; t < kN; ++t, next += tile_stride) {
       auto* to = (Global<uint16_t>*)next;
       f32x2 x[kPairs];
-      float by;
+      float by, first = 1;
       // Else the compiler keeps those of the attempt before.
       if constexpr (S::kDirect || S::kResidents > 1) {
         for (auto& pair : x) pair = f32x2{};
@@ -392,12 +402,13 @@ struct Epilogue {
         if (t != n) return;
         unroll<kPairs>([&]<int i>() { x[i] = read_pair<n, i>(); });
         by = scale[n / 2][n % 2];
+        if (far_sinks != 0) first = root[n];
       });
       if (!inside(t)) continue;
       for (int piece = 0; piece < kPieces; ++piece) {
         u32x4 out;
         for (int n = 0; n < 4; ++n) {
-          f32x2 y = x[4 * piece + n] * by;
+          f32x2 y = x[4 * piece + n] * first * by;
           if (by != by) y = f32x2{by, by};  // of two NaNs the row's
           const f32x2 wrong = y * 0.0f;     // NaN where it is not finite
           probe += wrong;

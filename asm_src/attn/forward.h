@@ -58,6 +58,12 @@ struct Forward : Prologue<S, kExact> {
     if constexpr (Plan::kLone) loop.load.template flip_flips<0>();
   }
 
+  // Of the keys that a lane has seen, rounded up.
+  __device__ __forceinline__ int log2_lane_keys(int full) const {
+    constexpr int kOfBlock = S::kKeys / S::kGroups;
+    return 32 - __builtin_clz((work.full_end - full - work.first) * kOfBlock);
+  }
+
   // Blocks at either end of the rows' windows have a mask, those between have none.
   __device__ __forceinline__ void main_loop() {
     if constexpr (kExact) {  // rare: without code for blocks that have no mask
@@ -71,8 +77,18 @@ struct Forward : Prologue<S, kExact> {
       for (; masked > 0; --masked) block<true>();
       if (!kExact && full > 0) {
         loop.mask.template skip<S::kKeys>(full);
-        do block<false>();
-        while (--full);
+        int until = S::kFirstRaise / S::kKeys;
+        float outgrown = S::kFirstOutgrown;
+        do {
+          until = least(until, full);
+          full -= until;
+          do block<false>();
+          while (--until);
+          if (__builtin_expect(loop.outgrown(outgrown), 0))
+            loop.template raise_references<S::kUnits - 1>(outgrown, log2_lane_keys(full));
+          until = S::kNextRaise / S::kKeys;
+          outgrown = S::kNextOutgrown;
+        } while (full > 0);
       }
       masked = behind;
       behind = 0;

@@ -237,7 +237,7 @@ struct Pipeline {
       if constexpr (S::kCapped) x[i] = ::v_rcp_f32(1 + ::v_exp_f32(x[i] * uniform.cap_rate));
       scaled[i] = x[i] * uniform.scale;
       if (kMasked && !seen.has(S::key(i))) scaled[i] = -kInf;
-      max = v_max_f32(max, scaled[i]);
+      if constexpr (i % 2 == 1) max = ordered::v_max3_f32(scaled[i - 1], scaled[i], max);
     });
     max = row_max(max) - uniform.top;
     const bool exceeds = row_max(row.unit_sum < uniform.limit ? 0.0f : 1.0f) > 0;
@@ -252,12 +252,52 @@ struct Pipeline {
       repeat_softmax<kUnit, kMasked>();
     }
     ordered::v_mov_b32(row.negative_ref[kTileQ], -renewed);
+    multiply_sums<kTileQ>(by);
+  }
+  template <int kTileQ>
+  __device__ __forceinline__ void multiply_sums(float by) {
     ordered::v_mov_b32(row.sum[kTileQ], row.sum[kTileQ] * by);
     ordered::v_mov_b32(row.sample[kTileQ], row.sample[kTileQ] * by);
     ordered::v_mov_b32(row.rounded_sample[kTileQ], row.rounded_sample[kTileQ] * by);
-    unroll<S::kAccRegs * S::kTilesD>([&]<int kRegister>() {
-      constexpr int r = S::template kAccOutput<kTileQ, 0> + kRegister;
-      v_accvgpr_write_b32<r>(bits(v_accvgpr_read_b32<r>() * by));
+    unroll<S::kAccRegs * S::kTilesD / 2>([&]<int kPair>() {
+      constexpr int r = S::template kAccOutput<kTileQ, 0> + 2 * kPair;
+      const f32x2 x = f32x2{v_accvgpr_read_b32<r>(), v_accvgpr_read_b32<r + 1>()} * by;
+      const float lo = x[0], hi = x[1];  // elements of a vector cannot be cast
+      v_accvgpr_write_b32<r>(bits(lo));
+      v_accvgpr_write_b32<r + 1>(bits(hi));
+    });
+  }
+
+  // Now and then between blocks references are raised by powers of two before they must be, of all
+  // rows whose sums so far ask for it at once: O is rescaled a tile at a time, and all four waves
+  // wait for it, so that rows that are renewed one by one cost as much each.
+  __device__ __forceinline__ bool outgrown(float by) const {
+    float greatest = row.sum[0];
+    unroll<(kN - 1) / 2>([&]<int n>() {
+      greatest = ordered::v_max3_f32(row.sum[2 * n + 1], row.sum[2 * n + 2], greatest);
+    });
+    if constexpr (kN % 2 == 0) greatest = ordered::v_max_f32(row.sum[kN - 1], greatest);
+    return __builtin_amdgcn_ballot_w64(greatest >= by) != 0;
+  }
+  // kLast: the unit before.
+  template <int kLast>
+  __device__ __forceinline__ void raise_references(float outgrown, int log2_lane_keys) {
+    float sum[kN];
+    for (int t = 0; t < kN; ++t) sum[t] = row.sum[t];
+    for (int other = S::kTile; other < kWaveLanes; other *= 2) {
+      float there[kN];
+      for (int t = 0; t < kN; ++t) there[t] = from_lane(sum[t], lane ^ other);
+      for (int t = 0; t < kN; ++t) sum[t] = ordered::v_max_f32(sum[t], there[t]);
+    }
+    ordered::s_nop<Here::kWaitOf8Passes>();
+    unroll<kN>([&]<int t>() {
+      const int above =
+          v_frexp_exp_i32_f32(sum[t]) - (S::kTop - S::kLogRaised) - log2_lane_keys;
+      const int log2 = sum[t] >= outgrown ? most(above, 0) : 0;
+      if (__builtin_amdgcn_ballot_w64(log2 > 0) == 0) return;
+      ordered::v_mov_b32(row.negative_ref[t], row.negative_ref[t] - float(log2));
+      multiply_sums<t>(v_ldexp_f32(1, -log2));
+      if constexpr (t == S::tile_of(kLast)) repeat_softmax<kLast, false>();
     });
   }
   // The vector steps of a unit once more, kind by kind.
@@ -324,7 +364,7 @@ struct Pipeline {
     int self = lane;
     ordered::settle(self);  // nothing of it is kept in registers over the loop
     for (int other = S::kTile; other < kWaveLanes; other *= 2)
-      x = v_max_f32(x, from_lane(x, self ^ other));
+      x = ordered::v_max_f32(x, from_lane(x, self ^ other));
     return x;
   }
 };

@@ -14,6 +14,16 @@ __device__ __forceinline__ float v_rcp_f32(float x) { return __builtin_amdgcn_rc
 // 1 / sqrt(x) within 1 ULP; denormal inputs count as 0.
 __device__ __forceinline__ float v_rsq_f32(float x) { return __builtin_amdgcn_rsqf(x); }
 
+// The exponent e of x = m 2^e, 1/2 <= |m| < 1; 0 of 0, of infinities and of NaNs.
+__device__ __forceinline__ int v_frexp_exp_i32_f32(float x) {
+  return __builtin_amdgcn_frexp_expf(x);
+}
+
+// x 2^e.
+__device__ __forceinline__ float v_ldexp_f32(float x, int e) {
+  return __builtin_amdgcn_ldexpf(x, e);
+}
+
 // Four bytes picked from {hi, lo} (lo = bytes 0-3, hi = bytes 4-7), one selector byte each.
 template <uint32_t kSelector>
 __device__ __forceinline__ uint32_t v_perm_b32(uint32_t hi, uint32_t lo) {

@@ -287,6 +287,20 @@ def sinks_far_above(launch: Launch) -> None:
 
 
 @adversary
+def rising_scores_under_a_sink(launch: Launch) -> None:
+    """References that fall behind by up to 110 nats, of whole rows or of parts, V of any size."""
+    launch.resize(keys=int(launch.rng.choice([300, 512, 700])))
+    if not launch.kernel.is_narrow:
+        launch.options.pop("window_size", None)
+    rise = float(launch.rng.choice([10, 20, 27, 40, 110] if launch.is_bf16 else [5, 10]))
+    launch.offset(_by_key(launch, np.linspace(0, rise, launch.keys)))
+    above = launch.rng.choice([-rise, 0.0, 30.0, 70.0, 100.0], launch.heads[0])
+    launch.sinks = rise + above if launch.rng.random() < 0.8 else None
+    largest = [1.0, 1.0, 1e10, 1e18, 1e24, 3e37] if launch.is_bf16 else [1.0]
+    launch.v *= launch.rng.choice(largest)
+
+
+@adversary
 def a_scale_of_zero(launch: Launch) -> None:
     """Where 0 times -inf is NaN, and all other keys weigh the same."""
     launch.resize(softmax_scale=float(launch.rng.choice([0.0, 0.0, -0.0, 1e-30])))
