@@ -211,6 +211,8 @@ struct Epilogue {
       for (int t = 0; t < kN; ++t)
         if (is_far(loop.row.negative_ref[t])) scale[t / 2][t % 2] = sums[t] = __builtin_nanf("");
     if constexpr (kN % 2) scale[kN / 2][1] = 0;
+    if (__builtin_expect(args.scales != 0, false))
+      for (auto& pair : scale) pair *= head_scales(args, work.head_kv).values;
     for (auto& pair : scale) ordered::settle(pair);
   }
   __device__ __forceinline__ void set_references() {
@@ -222,7 +224,7 @@ struct Epilogue {
   // A sink is one more score, whose value is 0. It is not rounded: what P's rounding, its bias
   // among that, did to the sum is taken from O whatever the sink is worth.
   __device__ __forceinline__ void add_sinks() {
-    sink = Sink(((const Global<float>*)sinks)[work.head_q], args.log2_rest);
+    sink = Sink(((const Global<float>*)sinks)[work.head_q], log2_rest_of(args, work.head_kv));
     add_up();
     for (int t = 0; t < kN; ++t) {
       float of_p = reference[t], sum = sums[t];
@@ -370,7 +372,7 @@ struct Epilogue {
       if (inside(t) && group == 0) {
         auto& there = to[row_of(t)];
         if (!kExact || there != there)
-          there = sink.log_sum_exp(reference[t], sums[t], args.log2_rest);
+          there = sink.log_sum_exp(reference[t], sums[t], log2_rest_of(args, work.head_kv));
       }
   }
 
