@@ -6,15 +6,22 @@ value may change: it is read first, and what comes out is a Python number.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import numbers
 import operator
 from typing import Any
 
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
-FLOAT32_MAX = 3.4028234663852886e38
+FLOAT32_MAX, _LEAST_NORMAL = 3.4028234663852886e38, 2.0**-126
 LOG2_E = math.log2(math.e)
 _DIGITS = 4000  # that Python prints
+
+
+def rest_of_float32(x: float) -> float:
+    """By how much it is beyond its float32, relative to that."""
+    rounded = ctypes.c_float(x).value
+    return (x - rounded) / rounded if abs(rounded) >= _LEAST_NORMAL else 0.0
 
 
 def integer(name: str, value: object) -> int:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import amdattn
 from amdattn import virtual
 from amdattn.device import runtime
+from amdattn.dtypes import as_dtype
 from amdattn.ops.decode.execution import DecodePlan
 
 MOST_KEYS = 131072
@@ -121,9 +122,13 @@ def ours_us(
     plan = plan_of(shape, page_size, most_keys, is_quantized)
     p = plan.problem
     rows = p.batch, p.seqlen_q, p.num_heads_q, HEAD_DIM
-    q, out = (amdattn.empty(rows, p.dtype) for _ in range(2))
+    out = amdattn.empty(rows, p.dtype)
     cache = p.num_pages, p.page_keys, p.num_heads_kv, HEAD_DIM
-    k, v = (amdattn.empty(cache, p.kv_dtype) for _ in range(2))
+    # Zeros, not what memory has: of NaNs all is computed twice.
+    q, k, v = (
+        amdattn.asarray(np.zeros(shape, as_dtype(dtype).numpy()))
+        for shape, dtype in ((rows, p.dtype), (cache, p.kv_dtype), (cache, p.kv_dtype))
+    )
     lengths = amdattn.asarray(np.full(p.batch, shape.keys, np.int32))
     table = None
     if page_size:

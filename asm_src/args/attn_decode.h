@@ -73,5 +73,8 @@ typedef struct AttnDecodeArgs {
   float k_scale;      // of elements of 8 bits
   float v_scale;
   float softmax_scale_log2;
-  float softcap;  // 0 = none
+  float softcap;             // 0 = none
+  float softmax_scale_rest;  // the true scale is 1 + this times softmax_scale_log2
+  int32_t keeps_floats;      // for a merge with other keys: o is float32, lse pairs of them, whose
+                             // sum it is; else rounded
 } AttnDecodeArgs;

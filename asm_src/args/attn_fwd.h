@@ -40,6 +40,7 @@ typedef struct AttnFwdArgs {
   int32_t num_heads_q_shift;     // or log2 of the keys of a class
   uint32_t group_inverse;        // of q heads that share a kv head
   int32_t group_shift;
+  uint64_t scales;  // HeadScales (attn/head_scales.h) [num_heads_kv]; 0 = none
   // What it needs later, from here on.
   uint64_t o;          // [batch, seqlen_q, num_heads_q, head_dim_v] device address
   uint64_t lse;        // float32, natural log, [batch, num_heads_q, seqlen_q]; 0 = none
@@ -69,4 +70,6 @@ typedef struct AttnFwdArgs {
   // softmax_scale_log2, are too small by, relative to them: the rest of that constant. For what
   // leaves the kernel, or meets a sink.
   float log2_rest;
+  int32_t keeps_floats;  // it writes O as float32, lse as pairs of them; else rounded
+  int32_t padding;       // to a multiple of 8 bytes
 } AttnFwdArgs;

@@ -25,6 +25,7 @@ typedef struct CacheRowsArgs {
   // [2 batch + 1], but for one sequence: every other one has no queries, and the rows between two.
   uint64_t q_sums;   // 0 = not wanted
   uint64_t kv_sums;  // 0 = not wanted
+  uint64_t scales;   // HeadScales (attn/head_scales.h) [num_heads_kv]; 0 = not wanted
   int64_t k_page;
   int64_t k_head;
   int64_t v_page;
@@ -68,4 +69,8 @@ typedef struct CacheRowsArgs {
   int32_t piece_heads;
   float k_scale;  // of elements of 8 bits
   float v_scale;
+  float softmax_scale_log2;  // of scales, as the forward kernels have them without
+  float log2_rest;
+  int32_t is_capped;  // then log2_rest is not that of scores
+  int32_t padding;    // to a multiple of 8 bytes
 } CacheRowsArgs;

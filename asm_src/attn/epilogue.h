@@ -217,6 +217,8 @@ struct Epilogue {
       for (int t = 0; t < kN; ++t)
         if (is_far(loop.row.negative_ref[t])) scale[t / 2][t % 2] = sums[t] = __builtin_nanf("");
     if constexpr (kN % 2) scale[kN / 2][1] = 0;
+    if (__builtin_expect(args.scales != 0, false))
+      for (auto& pair : scale) pair *= head_scales(args, work.head_kv).values;
     for (auto& pair : scale) ordered::settle(pair);
   }
   __device__ __forceinline__ void set_references() {
@@ -230,7 +232,7 @@ struct Epilogue {
   // multiplied by two factors, each of which is far from underflow.
   static constexpr float kFarSink = 0x1p-56f;  // what the keys weigh beside it
   __device__ __forceinline__ void add_sinks() {
-    sink = Sink(((const Global<float>*)sinks)[work.head_q], args.log2_rest);
+    sink = Sink(((const Global<float>*)sinks)[work.head_q], log2_rest_of(args, work.head_kv));
     add_up();
     raise_references();
     for (int t = 0; t < kN; ++t) {
@@ -380,7 +382,7 @@ struct Epilogue {
       if (inside(t) && group == 0) {
         auto& there = to[row_of(t)];
         if (!kExact || there != there)
-          there = sink.log_sum_exp(reference[t], sums[t], args.log2_rest);
+          there = sink.log_sum_exp(reference[t], sums[t], log2_rest_of(args, work.head_kv));
       }
   }
 

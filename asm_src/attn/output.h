@@ -1,5 +1,6 @@
 // What the kernels of the family write, and where it goes.
 #pragma once
+#include "attn/head_scales.h"
 #include "attn/sink.h"
 #include "isa/ordered.h"
 #include "tile/round.h"

@@ -65,7 +65,8 @@ struct PartMerge {
     __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront", "local");
 
     if (e.sinks != 0)
-      e.sink = Sink(((const Global<float>*)e.sinks)[e.work.head_q], e.args.log2_rest);
+      e.sink = Sink(((const Global<float>*)e.sinks)[e.work.head_q],
+                    log2_rest_of(e.args, e.work.head_kv));
     auto* to = e.o;
 #pragma clang loop unroll(disable)
     for (int t = 0; t < kN; ++t) {
@@ -104,7 +105,8 @@ struct PartMerge {
           ordered::global_store_dwordx4_sc1_done(to + column, out);
         }
         if (e.lse != 0 && e.work.column == 0 && e.group == 0)
-          lse_of_rows(e.args, e.work)[e.row_of(t)] = softmax.log_sum_exp(e.sink, e.args.log2_rest);
+          lse_of_rows(e.args, e.work)[e.row_of(t)] =
+              softmax.log_sum_exp(e.sink, log2_rest_of(e.args, e.work.head_kv)).rounded();
       }
       to = (Global<uint16_t>*)((Global<uint8_t>*)to + e.tile_stride);
     }

@@ -42,7 +42,7 @@ struct MergedSoftmax {
     return v_exp_f32((part.reference - base - rest) * 0.5f);
   }
   __device__ __forceinline__ float inverse() const { return sum == 0 ? 0 : v_rcp_f32(sum); }
-  __device__ __forceinline__ float log_sum_exp(const Sink& sink, float log2_rest) const {
-    return sink.log_sum_exp(base, sum, log2_rest);
+  __device__ __forceinline__ Log log_sum_exp(const Sink& sink, float log2_rest) const {
+    return sink.log(base, sum, log2_rest);
   }
 };

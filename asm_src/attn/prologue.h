@@ -21,6 +21,7 @@ struct Prologue : FirstLoads<S> {
   __device__ __forceinline__ void set_constants([[maybe_unused]] bool can_overflow) {
     Uniform& u = loop.uniform;
     u.scale = args.softmax_scale_log2;
+    if (__builtin_expect(args.scales != 0, false)) u.scale = head_scales(args, work.head_kv).scores;
     if constexpr (S::kCapped) {
       const float cap = args.softcap_log2;
       u.cap_rate = uniform_float(2 * kLog2E * u.scale * v_rcp_f32(cap));

@@ -1,10 +1,8 @@
 // An attention sink: one more score of each row, whose value is 0.
 #pragma once
 #include "attn/work.h"
-#include "isa/valu.h"
+#include "merge/logarithm.h"
 
-inline constexpr float kLn2 = 0.6931471805599453f, kLn2Rest = -1.9046543e-9f;
-inline constexpr float kLog2E = 1.4426950408889634f, kLog2ERest = 1.9259630e-8f;
 inline constexpr float kGreatestFloat = 3.4028234663852886e38f;
 
 // 2^x with denormal results, which v_exp_f32 flushes.
@@ -14,13 +12,14 @@ __device__ __forceinline__ float exp2_of_any(float x) {
 
 // The log-sum-exp, natural, of a row whose sum is relative to a reference, which is in log2 units
 // and `rest` greater than that. To the last digit; log2_rest: see args/attn_fwd.h.
+__device__ __forceinline__ Log log_sum_exp_of(float reference, float rest, float sum,
+                                              float log2_rest) {
+  const Log2 log2{reference, rest + reference * log2_rest};
+  return sum == 0 ? Log{-kInf, 0} : log2.natural(sum);
+}
 __device__ __forceinline__ float natural_log_sum_exp(float reference, float rest, float sum,
                                                      float log2_rest) {
-  const float natural = reference * kLn2;
-  rest += reference * log2_rest;
-  const float lost =
-      __builtin_fmaf(reference, kLn2, -natural) + __builtin_fmaf(reference, kLn2Rest, rest * kLn2);
-  return sum == 0 ? -kInf : natural + (v_log_f32(sum) * kLn2 + lost);
+  return log_sum_exp_of(reference, rest, sum, log2_rest).rounded();
 }
 
 struct Sink {
@@ -49,8 +48,11 @@ struct Sink {
     return sum == 0 ? 0 : weight * v_rcp_f32(sum);
   }
   // Natural, of a row that has it.
+  __device__ __forceinline__ Log log(float reference, float sum, float log2_rest) const {
+    return reference == log2 && sum != 0 ? Log{natural, v_log_f32(sum) * kLn2}
+                                         : log_sum_exp_of(reference, 0, sum, log2_rest);
+  }
   __device__ __forceinline__ float log_sum_exp(float reference, float sum, float log2_rest) const {
-    return reference == log2 && sum != 0 ? natural + v_log_f32(sum) * kLn2
-                                         : natural_log_sum_exp(reference, 0, sum, log2_rest);
+    return log(reference, sum, log2_rest).rounded();
   }
 };

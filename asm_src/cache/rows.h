@@ -1,5 +1,6 @@
 // Copies of a cache's keys and values, 16 of them at a time, 8 columns a lane.
 #pragma once
+#include "attn/head_scales.h"
 #include "cache/rotary.h"
 #include "cache/sequences.h"
 #include "decode/chunk.h"
@@ -69,6 +70,18 @@ class CacheRows {
     RowsArguments& again = anew(args);
     copy_part(again, Part(again, is_k), unit, sequence, nth * args.piece_heads);
     return misled;
+  }
+
+  // What scores and O of each head are to be multiplied by, a lane each.
+  static __device__ __forceinline__ void write_scales(RowsArguments& args) {
+    const Part k(args, true), v(args, false);
+    for (int head = Lane::in_wave(); head < args.num_heads_kv; head += kWaveLanes) {
+      const float by = args.softmax_scale_log2, of_k = scale(k, head * kUnitKeys);
+      HeadScales made{by * of_k, scale(v, head * kUnitKeys), args.log2_rest, 0};
+      if (!args.is_capped && __builtin_fabsf(made.scores) >= 0x1p-126f)
+        made.log2_rest += __builtin_fmaf(by, of_k, -made.scores) / made.scores;
+      ((Global<HeadScales>*)args.scales)[head] = made;
+    }
   }
 
   // Rows of q, turned, next to each other.
@@ -208,21 +221,16 @@ class CacheRows {
       store_bytes<kColumns * kBytes>(to, x);
     }
   }
-  // As attention reads them: of 8 bits widened, times the scale, rounded.
-  static __device__ __forceinline__ u32x4 as_read(const Part& part, u32x4 x, int i) {
+  // As attention reads them: those of 8 bits widened, which is exact. Their scale is that of
+  // scores, or of what attention comes to.
+  static __device__ __forceinline__ u32x4 as_read(u32x4 x) {
     if constexpr (!kFp8) return x;
-    const float by = scale(part, i);
-    u32x4 made;
-    for (int n = 0; n < 2; ++n) {
-      const f32x2 a = v_cvt_pk_f32_fp8<false>(x[n]), b = v_cvt_pk_f32_fp8<true>(x[n]);
-      made[2 * n] = round_pair<kElement, Rounding::kNearestEven>(a[0] * by, a[1] * by);
-      made[2 * n + 1] = round_pair<kElement, Rounding::kNearestEven>(b[0] * by, b[1] * by);
-    }
-    return made;
+    const bf16x4 a = widened<kElement>(x[0]), b = widened<kElement>(x[1]);
+    return {a[0], a[1], b[0], b[1]};
   }
   static __device__ __forceinline__ u32x4 load(const Part& part, const Unit& unit, int column,
                                                int i) {
-    return as_read(part, raw(part, place(part, unit, column, i)), i);
+    return as_read(raw(part, place(part, unit, column, i)));
   }
   static __device__ __forceinline__ void store(const Part& part, int max_rows, const Unit& unit,
                                                int column, int i, u32x4 x) {
@@ -245,6 +253,6 @@ class CacheRows {
            0};
     }
     if (unit.page != kNoPage) put(part, place(part, unit, column, i), x);
-    return as_read(part, x, i);
+    return as_read(x);
   }
 };

@@ -3,7 +3,7 @@
 #include "decode/cache.h"
 #include "isa/unroll.h"
 #include "isa/valu.h"
-#include "merge/softmax.h"
+#include "merge/logarithm.h"
 #include "tile/reduce.h"
 
 // One row of an item: query and head of the group.
@@ -19,23 +19,34 @@ struct Row {
   }
 };
 
-// Of scores in base 2 that weights may be above 1: 2^8 is far from what 16 bits end at.
-inline constexpr float kMostAbove = 8;
+// log2 of the weight of a row's greatest score: where its reference was found last, and what it may
+// become until that is found anew. So weights down to 2^-133 of the greatest have bits, as
+// bfloat16s below 1 would have, and float16s do not overflow.
+inline constexpr float kTop = 7, kMostTop = 15;
 
 template <class S>
 struct Rows {
   bf16x8 q[S::kTiles][S::kKSteps];
   f32x4 o[S::kTiles][S::kProducts];  // O^T: row 4 g + j of a product's columns, query row r
-  float greatest[S::kTiles], sum[S::kTiles];  // in base 2; the sum is of the lane's keys
-  int first[S::kTiles], end[S::kTiles];       // keys that the lane's row sees
-  int first_of_all, end_of_all;               // that all rows see
-  float scale, v_scale;                       // of scores in base 2, of O
+  // Weights are 2^(rate * (score - reference)); the sum is of the lane's keys.
+  float reference[S::kTiles], sum[S::kTiles];
+  int first[S::kTiles], end[S::kTiles];  // keys that the lane's row sees
+  int first_of_all, end_of_all;          // that all rows see
+  // Scores are sign times products, or under a cap capped; in base 2 rate times that. What is
+  // common to those of a row, as 2^20, is taken off before anything is rounded.
+  float sign, rate;
+  float rest;      // 1 + this and args.softmax_scale_rest times that is the true scale
+  float v_scale;   // of O
+  float most_top;  // see kMostTop; less where sums must not overflow
 
   __device__ __forceinline__ void start(Arguments& args, const Segment& segment,
-                                        const Cache<S>& cache) {
+                                        const Cache<S>& cache, bool is_careful) {
     const Length& length = cache.length();
-    scale = args.softmax_scale_log2 * cache.k_scale();
+    put_scale(args, cache.k_scale());
     v_scale = cache.v_scale();
+    // With care all weights of a row together are at most a half.
+    most_top = is_careful ? __builtin_clz(length.all) - 32.0f : kMostTop;
+    park(most_top);
     first_of_all = length.seen;
     if (args.window_left >= 0)
       first_of_all = max_of(first_of_all, length.all - 1 - args.window_left);
@@ -55,7 +66,7 @@ struct Rows {
       if (args.window_left >= 0) first[t] = max_of(first[t], diagonal - args.window_left);
       end[t] = length.all;
       if (args.window_right >= 0) end[t] = min_of(end[t], diagonal + args.window_right + 1);
-      greatest[t] = -kInf;
+      reference[t] = -kInf;
       sum[t] = 0;
       for (int i = 0; i < S::kProducts; ++i) o[t][i] = f32x4{};
     });
@@ -94,29 +105,32 @@ struct Rows {
           p[n] = product<S::kElement>(chunk.template k_operand<n, c>(), q[t][c], p[n]);
         });
       });
-      for (int n = 0; n < S::kKeyTiles; ++n) p[n] *= scale;
-      if (softcap > 0) bound(p, softcap);
+      if (__builtin_expect(sign != 1, false)) {
+        for (int n = 0; n < S::kKeyTiles; ++n) p[n] *= sign;
+        if (softcap > 0) bound(p, softcap);
+      }
       // Of several tiles this way around has not the registers.
       if (S::kTiles > 1 || key < first_of_all || key + S::kKeys > end_of_all) mask<t>(p, key);
-      float most = greatest[t];
+      float most = v_max_f32(p[0][0], p[0][1]);
       for (int n = 0; n < S::kKeyTiles; ++n)
-        for (int i = 0; i < 4; ++i) most = v_max_f32(most, p[n][i]);
-      // By any reference that is not far below the greatest results are the same to rounding: that
+        for (int i = n == 0 ? 2 : 0; i < 4; ++i) most = v_max_f32(most, p[n][i]);
+      // By any reference that is not far from the greatest results are the same to rounding: that
       // of a row, which its lanes have in common, is found anew only where it is too small.
-      const float enough = greatest[t] + kMostAbove;
-      if (any_lane(most > enough)) {
+      if (any_lane((most - reference[t]) * rate > most_top)) {
         most = max_over_groups(most);
-        most = most > enough ? most : greatest[t];
-        const float factor = v_exp_f32(greatest[t] - (most == -kInf ? 0 : most));
+        const float before = reference[t];
+        const float fresh = most - __builtin_fminf(most_top, kTop) * v_rcp_f32(rate);
+        reference[t] = (most - before) * rate > most_top ? fresh : before;
+        const float factor = v_exp_f32((before - base_of(reference[t])) * rate);
         sum[t] *= factor;
         for (int i = 0; i < S::kProducts; ++i) o[t][i] *= factor;
-        greatest[t] = most;
       }
-      const float base = greatest[t] == -kInf ? 0 : greatest[t];
+      const float base = -base_of(reference[t]);
       bf16x4 weights[S::kKeyTiles];
       unroll<S::kKeyTiles>([&]<int n>() {
+        p[n] = (p[n] + base) * rate;
         for (int i = 0; i < 4; ++i) {
-          p[n][i] = v_exp_f32(p[n][i] - base);
+          p[n][i] = v_exp_f32(p[n][i]);
           sum[t] += p[n][i];
         }
         weights[n] = {rounded<S::kElement>(p[n][0], p[n][1]),
@@ -127,6 +141,29 @@ struct Rows {
   }
 
  private:
+  // Rate is never negative, so that the greatest score counts most, and never 0, which times the
+  // infinity of a hidden key is NaN.
+  __device__ __forceinline__ void put_scale(Arguments& args, float k_scale) {
+    const float given = args.softmax_scale_log2;
+    const float scale = given * k_scale;
+    constexpr uint32_t kSign = 1u << 31, kOne = 0x3f800000;
+    const uint32_t size = bits(scale) & ~kSign;
+    const bool is_whole = args.softcap > 0 || size < kLeastRate;
+    rate = __builtin_bit_cast(float, is_whole ? kOne : size);
+    sign =
+        uniform(__builtin_bit_cast(float, is_whole ? bits(scale) : (bits(scale) & kSign) | kOne));
+    rest = 0;
+    if constexpr (S::kFp8)
+      if (!is_whole) rest = __builtin_fmaf(given, k_scale, -scale) * v_rcp_f32(scale);
+  }
+  static constexpr uint32_t kLeastRate = (127 - 100) << 23;  // 2^-100
+  static __device__ __forceinline__ float uniform(float x) {
+    return __builtin_bit_cast(float, ::uniform(int(bits(x))));
+  }
+  // Of a row that has seen no key, any.
+  static __device__ __forceinline__ float base_of(float reference) {
+    return reference == -kInf ? 0 : reference;
+  }
   static __device__ __forceinline__ const Global<uint16_t>* row_of_q(Arguments& args,
                                                                      const Segment& segment,
                                                                      const Row& row) {

@@ -81,6 +81,15 @@ class Cache {
     load_k(to, key, turn);
     load_v(to, key, turn);
   }
+  // Of any turn; before the first one again `begin_anew` with the turn behind the last.
+  __device__ __forceinline__ void load_anew(Chunk<S>& to, int key, int turn) {
+    if (turn >= kTurns) look_up(anew(all_args), turn / kTurns * kTurns);
+    load_k(to, key, turn);
+    load_v(to, key, turn);
+  }
+  __device__ __forceinline__ void begin_anew(int turn) {
+    if (turn > kTurns) look_up(anew(all_args), 0);
+  }
   __device__ __forceinline__ void load_k(Chunk<S>& to, int key, int turn) const {
     Arguments& args = all_args;
     unroll<S::kKeyTiles>([&]<int n>() {
@@ -105,14 +114,23 @@ class Cache {
     });
   }
 
-  // Keys that are as loaded, without what is not theirs; and what is appended of them, also to the
-  // cache.
+  // From there on a turn may have keys that are appended; the end if there are none.
+  __device__ __forceinline__ int old_end() const {
+    return appends_ ? min_of(length_.old - S::kKeys + 1, end_) : end_;
+  }
+
+  // Keys that are as loaded, without what is not theirs.
   __device__ __forceinline__ void complete(Chunk<S>& to, int key) const {
     const int end = end_;
     if constexpr (S::kFp8 && !S::kPacked)
       if (all_args.head_dim % S::kOfLoad) trim(to);
     if (uint32_t(key - length_.seen) < whole_) return;
-    if (key + S::kKeys > min_of(length_.old, end)) complete_last(to, key, end);
+    if constexpr (S::kPacked)
+      if (key + S::kKeys > min_of(length_.old, end))
+        unroll<S::kKeyTiles>([&]<int n>() {
+          const int first = key + n * kMatrix + S::kKeysOfLane * lane_group();
+          to.template clear_behind<n>(min_of(length_.old, end) - first);
+        });
     // What no query sees is no term of a sum: 0 * NaN is NaN.
     if (__builtin_expect(key < length_.seen, false))
       unroll<S::kKeyTiles>([&]<int n>() {
@@ -120,16 +138,9 @@ class Cache {
         to.template clear_before<n>(length_.seen - first);
       });
   }
-
- private:
-  // Of those behind the last of the cache.
-  __device__ __forceinline__ void complete_last(Chunk<S>& to, int key, int end) const {
-    if constexpr (S::kPacked)
-      unroll<S::kKeyTiles>([&]<int n>() {
-        const int first = key + n * kMatrix + S::kKeysOfLane * lane_group();
-        to.template clear_behind<n>(min_of(length_.old, end) - first);
-      });
-    if (!appends_ || end <= length_.old) return;
+  // What is appended of them, also to the cache.
+  __device__ __forceinline__ void append(Chunk<S>& to, int key) const {
+    const int end = end_;
     Arguments& args = anew(all_args);
     unroll<S::kKeyTiles>([&]<int n>() {
       const int first = key + n * kMatrix;
@@ -143,6 +154,7 @@ class Cache {
     s_waitcnt_vmcnt_0();
   }
 
+ private:
   static constexpr int kTurns = kWaveLanes / S::kKeyTiles;  // whose pages a wave knows
   struct Place {
     uint64_t k, v;

@@ -7,24 +7,36 @@
 
 inline constexpr int kArrivals = 0xffff, kGenerationBit = 17;  // of a counter, as in gemm/splits.h
 
-// Some columns of a row: O / sum is the result.
+// Some columns of a row: O by weights whose sum is 1, and that sum before, relative to 2^(rate *
+// reference).
 struct Sums {
-  float greatest, sum;
+  float reference, sum;
   f32x4 o[2] = {};
-  // All of them by one reference: the greatest of theirs.
-  template <int kCount>
-  static __device__ __forceinline__ Sums of(const Sums (&each)[kCount]) {
-    Sums all{each[0].greatest, 0};
-    for (int n = 1; n < kCount; ++n) all.greatest = v_max_f32(all.greatest, each[n].greatest);
-    const float base = all.greatest == -kInf ? 0 : all.greatest;
+  // What the first `count` of them come to. `kRaw`: O is not divided by the sum yet. The
+  // exponential flushes what its product with O does not: so it is that of 2^kDepth more.
+  template <bool kRaw, int kCount>
+  static __device__ __forceinline__ Sums of(const Sums (&each)[kCount], float rate,
+                                            int count = kCount) {
+    constexpr float kDepth = 24;
+    Sums all{each[0].reference, 0};
+    for (int n = 1; n < kCount; ++n) all.reference = v_max_f32(all.reference, each[n].reference);
+    const float base = all.reference == -kInf ? 0 : all.reference;
+    float weight[kCount];
     for (int n = 0; n < kCount; ++n) {
-      const float factor = v_exp_f32(each[n].greatest - base), sum = each[n].sum * factor;
+      const float factor = v_exp_f32(__builtin_fmaf(each[n].reference - base, rate, kDepth));
+      const float sum = each[n].sum * factor;
+      weight[n] = kRaw ? factor : sum;
       all.sum = n == 0 ? sum : all.sum + sum;
+    }
+    const float inverse = all.sum == 0 ? 0 : v_rcp_f32(all.sum);
+    for (int n = 0; n < kCount; ++n) {
+      if (n >= count) continue;
       for (int i = 0; i < 2; ++i) {
-        const f32x4 o = each[n].o[i] * factor;
+        const f32x4 o = each[n].o[i] * (weight[n] * inverse);
         all.o[i] = n == 0 ? o : all.o[i] + o;
       }
     }
+    all.sum *= 0x1p-24f;
     return all;
   }
 };
@@ -33,7 +45,8 @@ template <class S>
 struct Exchange {
   static constexpr int kPitch = S::kPanel + 4;  // floats
   alignas(16) float o[S::kWaves][kMatrix][kPitch];
-  float greatest[S::kWaves][kMatrix], sum[S::kWaves][kMatrix];
+  float reference[S::kWaves][kMatrix], sum[S::kWaves][kMatrix];
+  alignas(16) int votes[S::kWaves];
   int arrived;
 };
 
@@ -45,19 +58,30 @@ class Combine {
     // Under way together, where each would be a trip of its own.
     wanted(args.o, args.o_batch, args.o_seq, args.o_head, args.sinks, args.lse, args.partials,
            args.counters, args.generation, args.group, args.seqlen_q, args.head_dim_v,
-           args.row_tiles, args.num_heads_kv, 0, 0, 0, 0);
+           args.row_tiles, args.num_heads_kv, args.softmax_scale_rest, args.softcap,
+           args.keeps_floats, 0);
     ordered::settle(lane_);  // what follows from it is not computed before the first keys
     parts_ = uniform(segment.parts);
     item_ = uniform((segment.batch * args.num_heads_kv + segment.head) * args.row_tiles +
                     segment.row_tile);
   }
-  __device__ __forceinline__ void run(Rows<S>& rows) {
-    scale_ = rows.v_scale;
+  // False, and nothing is merged, if an element is not finite: sums may have overflowed. The
+  // segment is then attended once more, with care, and only those elements are written that were
+  // not.
+  __device__ __forceinline__ bool run(Rows<S>& rows) {
+    const bool is_careful = uniform(int(bits(rows.most_top))) != int(bits(kMostTop));
+    v_scale_ = rows.v_scale;
+    rate_ = rows.rate;
+    rest_ = args.softcap > 0 ? 0 : args.softmax_scale_rest + rows.rest;
+    is_careful_ = is_careful;
+    if constexpr (kOverflows) lds.votes[wave()] = is_finite(rows) ? 0 : 1;
+    u32x4 votes = {};
     unroll<S::kTiles>([&]<int t>() {
       rows.sum[t] = sum_over_groups(rows.sum[t]);
       unroll<S::kPanels>([&]<int p>() {
         put<t, p>(rows);
         s_barrier();
+        if (kOverflows && t == 0 && p == 0) votes = *(const Local<u32x4>*)&lds.votes;
         if (has_columns<p>()) {
           const Sums sums = over_waves();
           if (parts_ == 1)
@@ -68,12 +92,16 @@ class Combine {
         s_barrier();
       });
     });
-    if (parts_ == 1 || !arrive()) return;
+    const bool all_finite = uniform(votes[0] | votes[1] | votes[2] | votes[3]) == 0;
+    if (!is_careful && __builtin_expect(!all_finite, false)) return false;
+    if (parts_ == 1 || !arrive()) return true;
+    is_careful_ = false;  // nothing of what is merged has been written
     unroll<S::kTiles>([&]<int t>() {
       unroll<S::kPanels>([&]<int p>() {
         if (has_columns<p>()) finish<p>(over_parts<p>(t), t);
       });
     });
+    return true;
   }
 
  private:
@@ -84,6 +112,17 @@ class Combine {
   static constexpr int kSlot = S::kRows * (S::kColumns + 2) * 4;  // bytes
   static constexpr int kColumnsOfLane = 8;
 
+  // Products of float16s do not.
+  static constexpr bool kOverflows = S::kElement == Element::kBf16;
+
+  // Of this wave: products with 0 are 0.
+  __device__ __forceinline__ bool is_finite(const Rows<S>& rows) const {
+    f32x4 probe = {};
+    unroll<S::kTiles>([&]<int t>() {
+      for (const f32x4& o : rows.o[t]) probe = __builtin_elementwise_fma(o, f32x4{}, probe);
+    });
+    return !any_lane(!(probe[0] + probe[1] + (probe[2] + probe[3]) == 0));
+  }
   __device__ __forceinline__ int row() const { return lane_ / kLanesOfRow; }
   __device__ __forceinline__ int column() const { return lane_ % kLanesOfRow * kColumnsOfLane; }
   // As tile/operand.h has them.
@@ -109,11 +148,11 @@ class Combine {
           *(Local<f32x4>*)&to[S::column_of_row(p, 4 * lane_group() + j) + c] = x;
         }
     }
-    lds.greatest[wave()][matrix_row()] = rows.greatest[t];
+    lds.reference[wave()][matrix_row()] = rows.reference[t];
     lds.sum[wave()][matrix_row()] = rows.sum[t];
   }
   __device__ __forceinline__ Sums of_wave(int wave) const {
-    Sums sums{lds.greatest[wave][row()], lds.sum[wave][row()]};
+    Sums sums{lds.reference[wave][row()], lds.sum[wave][row()]};
     for (int i = 0; i < 2; ++i)
       sums.o[i] = *(const Local<f32x4>*)&lds.o[wave][row()][column() + 4 * i];
     return sums;
@@ -121,10 +160,11 @@ class Combine {
   __device__ __forceinline__ Sums over_waves() const {
     Sums each[S::kWaves];
     unroll<S::kWaves>([&]<int w>() { each[w] = of_wave(w); });
-    return Sums::of(each);
+    __builtin_amdgcn_sched_barrier(0);  // all are under way before the first is used
+    return Sums::of<true>(each, rate_);
   }
 
-  // ---- Parts in memory: O of all rows, then maximum and sum of each.
+  // ---- Parts in memory: O of all rows, then reference and sum of each.
   __device__ __forceinline__ uint64_t slot(int part) const {
     return args.partials + int64_t(segment.slot_of(part)) * kSlot;
   }
@@ -139,12 +179,21 @@ class Combine {
   __device__ __forceinline__ void keep(const Sums& sums, int t) const {
     const uint64_t to = slot(uniform(segment.part));
     for (int i = 0; i < 2; ++i) {
-      const auto x = __builtin_bit_cast(u32x4, sums.o[i]);
+      auto x = __builtin_bit_cast(u32x4, sums.o[i]);
+      if (__builtin_expect(is_careful_, false)) {
+        u32x4 before;
+        ordered::global_load_dwordx4_sc1(before, to, offset_of_o<p>(t) + 16 * i);
+        ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+        ordered::settle(before);
+        const auto was = __builtin_bit_cast(f32x4, before);
+        for (int n = 0; n < 4; ++n)
+          if (!is_better(was[n], sums.o[i][n])) x[n] = before[n];
+      }
       ordered::global_store_dwordx4_sc1(to, offset_of_o<p>(t) + 16 * i, x);
     }
-    if (p == 0 && column() == 0)
+    if (p == 0 && column() == 0 && !is_careful_)
       ordered::global_store_dwordx2_sc1(to, offset_of_sum(t),
-                                        uint64_t(bits(sums.sum)) << 32 | bits(sums.greatest));
+                                        uint64_t(bits(sums.sum)) << 32 | bits(sums.reference));
   }
   template <int p>
   __device__ __forceinline__ Sums over_parts(int t) const {
@@ -161,19 +210,20 @@ class Combine {
       }
       ordered::keep(offset_of_o<p>(t), offset_of_sum(t));
       ordered::s_waitcnt<0, ordered::kAnyLgkm>();
-      Sums each[kAtOnce + 1];
-      each[kAtOnce] = sums;
+      Sums each[1 + kAtOnce];
+      each[0] = sums;
       for (int n = 0; n < kAtOnce; ++n) {
         ordered::settle(o[n][0]);
         ordered::settle(o[n][1]);
         ordered::settle(sum[n]);
         // One that is there twice counts once.
         const bool is_one = first + n < parts_;
-        each[n].greatest = is_one ? __builtin_bit_cast(float, uint32_t(sum[n])) : -kInf;
-        each[n].sum = __builtin_bit_cast(float, uint32_t(sum[n] >> 32));
-        for (int i = 0; i < 2; ++i) each[n].o[i] = __builtin_bit_cast(f32x4, o[n][i]);
+        Sums& to = each[1 + n];
+        to.reference = is_one ? __builtin_bit_cast(float, uint32_t(sum[n])) : -kInf;
+        to.sum = is_one ? __builtin_bit_cast(float, uint32_t(sum[n] >> 32)) : 0;
+        for (int i = 0; i < 2; ++i) to.o[i] = __builtin_bit_cast(f32x4, o[n][i]);
       }
-      sums = Sums::of(each);
+      sums = Sums::of<false>(each, rate_, 1 + parts_ - first);
     }
     return sums;
   }
@@ -206,28 +256,80 @@ class Combine {
   __device__ __forceinline__ void finish(Sums sums, int t) const {
     const Row of = Row::of<S>(args, segment, t * kMatrix + row());
     if (!of.there) return;
-    if (args.sinks) {
-      const float sink = ((const Global<float>*)args.sinks)[of.head] * kLog2E;
-      sums = Sums::of({sums, Sums{sink, sink == -kInf ? 0.f : 1.f, {}}});
-    }
     const int first = p * S::kPanel + column();
-    if (first == 0 && args.lse)
-      ((Global<float>*)
-           args.lse)[(int64_t(segment.batch) * args.num_heads_kv * args.group + of.head) *
-                         args.seqlen_q +
-                     of.query] =
-          sums.sum == 0 ? -kInf : (sums.greatest + v_log_f32(sums.sum)) * kLn2;
+    Log lse;
+    if (args.lse || args.sinks) lse = log_of(sums);
+    if (__builtin_expect(args.sinks != 0, false))
+      join_sink(((const Global<float>*)args.sinks)[of.head], sums, lse);
+    if (first == 0 && args.lse && !is_careful_) {
+      const int64_t of_row =
+          (int64_t(segment.batch) * args.num_heads_kv * args.group + of.head) * args.seqlen_q +
+          of.query;
+      if (__builtin_expect(args.keeps_floats != 0, false))
+        ((Global<f32x2>*)args.lse)[of_row] = f32x2{lse.whole, lse.rest};
+      else
+        ((Global<float>*)args.lse)[of_row] = lse.rounded();
+    }
     if (first >= args.head_dim_v) return;
-    const float inverse = sums.sum == 0 ? 0 : v_rcp_f32(sums.sum) * scale_;
+    if constexpr (S::kFp8)
+      for (f32x4& o : sums.o) o *= v_scale_;
+    const int64_t element =
+        segment.batch * args.o_batch + of.query * args.o_seq + of.head * args.o_head + first;
+    if (__builtin_expect(args.keeps_floats != 0, false)) {
+      auto* to = (Global<f32x4>*)((Global<float>*)args.o + element);
+      for (int i = 0; i < 2; ++i) {
+        const f32x4 before = is_careful_ ? to[i] : f32x4{};
+        for (int n = 0; n < 4; ++n)
+          if (is_careful_ && !is_better(before[n], sums.o[i][n])) sums.o[i][n] = before[n];
+        to[i] = sums.o[i];
+      }
+      return;
+    }
     bf16x8 x;
     for (int i = 0; i < 4; ++i) {
       const f32x4& from = sums.o[i / 2];
-      x[i] = round_pair<S::kElement, Rounding::kNearestEven>(from[i % 2 * 2] * inverse,
-                                                             from[i % 2 * 2 + 1] * inverse);
+      x[i] = round_pair<S::kElement, Rounding::kNearestEven>(from[i % 2 * 2], from[i % 2 * 2 + 1]);
     }
-    auto* to = (Global<uint16_t>*)args.o + segment.batch * args.o_batch + of.query * args.o_seq +
-               of.head * args.o_head;
-    global_store_dwordx4(to + first, x);
+    auto* to = (Global<uint16_t>*)args.o + element;
+    if (__builtin_expect(is_careful_, false)) {
+      const bf16x8 before = global_load_dwordx4(to);
+      for (int i = 0; i < 8; ++i) {
+        const auto half = [&](uint32_t both) {
+          return float_of<S::kElement>(both >> 16 * (i % 2) & 0xffff);
+        };
+        const uint32_t mask = i % 2 ? 0xffff0000 : 0xffff;
+        if (!is_better(half(before[i / 2]), half(x[i / 2])))
+          x[i / 2] = (x[i / 2] & ~mask) | (before[i / 2] & mask);
+      }
+    }
+    global_store_dwordx4(to, x);
+  }
+  // Of a row that has seen no key the reference is -inf.
+  __device__ __forceinline__ Log2 log2_of_reference(const Sums& sums) const {
+    if (sums.sum == 0) return {-kInf, 0};
+    const float whole = sums.reference * rate_;
+    return {whole, __builtin_fmaf(sums.reference, rate_, -whole) + whole * rest_};
+  }
+  __device__ __forceinline__ Log log_of(const Sums& sums) const {
+    return sums.sum == 0 ? Log{-kInf, 0} : log2_of_reference(sums).natural(sums.sum);
+  }
+  // One more score, whose value is 0. What is left of O may be less than a float32 of it: O is
+  // multiplied by a root twice.
+  __device__ __forceinline__ void join_sink(float sink, Sums& sums, Log& lse) const {
+    if (sink == -kInf) return;
+    const Log2 of_keys = log2_of_reference(sums), of_sink = Log2::of_natural(sink);
+    const float above = (of_keys.whole - of_sink.whole) + (of_keys.rest - of_sink.rest);
+    const float root = v_exp_f32(__builtin_fminf(above, 0) * 0.5f), keys = sums.sum * root;
+    // An infinite one, or none, makes all NaN.
+    const float total = keys * root + v_exp_f32(__builtin_fminf(-above, 0)) + (sink - sink);
+    const float rest = keys * v_rcp_f32(total);
+    for (f32x4& o : sums.o) o = o * root * rest;
+    lse = above > 0 ? of_keys.natural(total) : Log{sink, v_log_f32(total) * kLn2};
+  }
+  // Whether what was computed with care is to be kept of an element: not where it had been finite,
+  // nor where the weight of an infinity has become 0.
+  static __device__ __forceinline__ bool is_better(float before, float now) {
+    return !(__builtin_fabsf(before) < kInf) && now == now;
   }
 
   Arguments& args;
@@ -235,5 +337,6 @@ class Combine {
   Local<Exchange<S>>& lds;
   int item_, parts_;
   uint32_t lane_ = Lane::in_workgroup();
-  float scale_;
+  float v_scale_, rate_, rest_;
+  bool is_careful_;
 };

@@ -35,6 +35,16 @@ struct Segment {
   Near near;             // of the first segment
   // What is not needed before all of its keys have been seen.
   __device__ __forceinline__ void park() { ::park(begin, tiles, part); }
+  // In scalar registers, in either attempt.
+  __device__ __forceinline__ void settle() {
+    length = ::uniform(length);
+    batch = uniform(batch);
+    head = uniform(head);
+    row_tile = uniform(row_tile);
+    first = uniform(first);
+    end = uniform(end);
+    step = uniform(step);
+  }
   __device__ __forceinline__ int slot_of(int p) const {
     return uniform(p == 0 ? slot_first : slot + (p - 1) * slot_step);
   }
@@ -107,6 +117,16 @@ class Work {
     }
     put_share(args, length, tiles, found);
     return true;
+  }
+  // The same segment once more, with what is not kept that long.
+  __device__ __forceinline__ void again(Segment& found) const {
+    found.length = length_of(anew(all_args), found.batch);
+    const int begin = uniform(found.begin), tiles = uniform(found.tiles);
+    const int of_parts = uniform(parts);
+    found.step = max_of(of_parts, 1);
+    found.first =
+        of_parts > 0 ? uniform(found.part) : max_of(workgroup * uniform(share) - begin, 0);
+    found.end = of_parts > 0 ? tiles : min_of(tiles, uniform(end) - begin);
   }
   // Which part of its item a segment is: not needed before its keys are.
   __device__ __forceinline__ void place(Segment& found) const {

@@ -22,22 +22,35 @@ using Shape = DecodeShape<Element::ELEMENT, Stored::STORED, Order::ORDER, COLUMN
 static_assert(Shape::kLanes == kWorkgroupLanes);
 
 // Keys of the segment by turns of the waves, loads a turn ahead.
-__device__ __forceinline__ void attend(Arguments& args, Segment& segment, Rows<Shape>& rows) {
+__device__ __forceinline__ void attend(Arguments& args, Segment& segment, Rows<Shape>& rows,
+                                       bool is_careful) {
   Cache<Shape> cache(args, segment);
   const int first = cache.first(), step = cache.step(), end = cache.end();
+  const int old_end = cache.old_end();
   Chunk<Shape> one, other;
   cache.load_k(one, first, 0);
   segment.near.settle();
-  rows.start(anew(args), segment, cache);
+  rows.start(anew(args), segment, cache, is_careful);
   rows.turn(anew(args), segment, cache.length());
   cache.load_v(one, first, 0);
   segment.park();
-  for (int key = first, turn = 0; key < end; key += 2 * step, turn += 2) {
+  // Of the last turns, which may have new keys, first: what appends is long, and stands here once.
+  if (__builtin_expect(old_end < end, false)) {
+    int turn = quotient(max_of(old_end - first, 0) + step - 1, step);
+    for (int key = first + turn * step; key < end; key += step, ++turn) {
+      cache.load_anew(other, key, turn);
+      cache.complete(other, key);
+      cache.append(other, key);
+      rows.attend(args, other, key);
+    }
+    cache.begin_anew(turn);
+  }
+  for (int key = first, turn = 0; key < old_end; key += 2 * step, turn += 2) {
     cache.load(other, key + step, turn + 1);
     cache.complete(one, key);
     rows.attend(args, one, key);
     cache.load(one, key + 2 * step, turn + 2);
-    if (key + step < end) {
+    if (key + step < old_end) {
       cache.complete(other, key + step);
       rows.attend(args, other, key + step);
     }
@@ -60,10 +73,17 @@ extern "C" __global__ void WORKGROUP(Shape::kLanes, MIN_WAVES) KERNEL(PARAMETERS
   bool is_there = work.begin(early, segment);
   do {
     if (!is_there) continue;
-    Rows<Shape> rows;
-    attend(anew(args), segment, rows);
-    work.place(segment);
-    Combine<Shape>(anew(args), segment, lds).run(rows);
+    bool is_careful = false;
+    for (;;) {
+      segment.settle();
+      Rows<Shape> rows;
+      attend(anew(args), segment, rows, is_careful);
+      work.place(segment);
+      const bool is_done = Combine<Shape>(anew(args), segment, lds).run(rows);
+      if (__builtin_expect(is_done, true)) break;
+      is_careful = true;
+      work.again(segment);
+    }
   } while (work.next(segment, is_there));
   if (int(__builtin_amdgcn_workgroup_id_x()) == early.num_workgroups - 1)
     check_rows_differ(anew(args));

@@ -33,6 +33,20 @@ struct Parts {
   }
 };
 
+__device__ __forceinline__ void store(Global<uint16_t>* to, const f32x4 (&o)[2]) {
+  u32x4 out;
+  for (int n = 0; n < 4; ++n)
+    out[n] = round_pair<Element::ELEMENT, Rounding::ROUNDING>(o[n / 2][n % 2 * 2],
+                                                              o[n / 2][n % 2 * 2 + 1]);
+  if constexpr (Here::kTransposesReads) {
+    *(Global<u32x4>*)to = out;
+  } else {  // through the L2: see attn/epilogue.h
+    ordered::global_store_dwordx4_sc1<0>(to, out);
+    ordered::s_nop<1>();  // until it has read its registers
+    ordered::keep(out);
+  }
+}
+
 // Some rows of the nth tile that is in parts.
 __device__ __forceinline__ void merge(const Arguments& args, const AttnWork& work, int row_of_tile,
                                       int d) {
@@ -41,9 +55,9 @@ __device__ __forceinline__ void merge(const Arguments& args, const AttnWork& wor
     return;
 
   const Parts parts(args, int64_t(work.part) * TILE_ROWS + row_of_tile, d, work.parts);
-  const Sink sink = args.sinks == 0
-                        ? Sink()
-                        : Sink(((const Global<float>*)args.sinks)[work.head_q], args.log2_rest);
+  const Sink sink = args.sinks == 0 ? Sink()
+                                    : Sink(((const Global<float>*)args.sinks)[work.head_q],
+                                           log2_rest_of(args, work.head_kv));
   const MergedSoftmax softmax(parts, sink);
   const float inverse = softmax.inverse();
   f32x4 o[2] = {};
@@ -55,20 +69,20 @@ __device__ __forceinline__ void merge(const Arguments& args, const AttnWork& wor
   }
   if (softmax.nan != softmax.nan)
     for (auto& x : o) x = f32x4{softmax.nan, softmax.nan, softmax.nan, softmax.nan};
-  u32x4 out;
-  for (int n = 0; n < 4; ++n)
-    out[n] = round_pair<Element::ELEMENT, Rounding::ROUNDING>(o[n / 2][n % 2 * 2],
-                                                              o[n / 2][n % 2 * 2 + 1]);
   auto* to = output_row(args, work, row) + d;
-  if constexpr (Here::kTransposesReads) {
-    *(Global<u32x4>*)to = out;
-  } else {  // through the L2: see attn/epilogue.h
-    ordered::global_store_dwordx4_sc1<0>(to, out);
-    ordered::s_nop<1>();  // until it has read its registers
-    ordered::keep(out);
+  if (args.keeps_floats) {
+    auto* floats = (Global<f32x4>*)(2 * (uint64_t)to - args.o);
+    for (int i = 0; i < 2; ++i) floats[i] = o[i];
+  } else {
+    store(to, o);
   }
   if (args.lse == 0 || work.column + d != 0) return;
-  lse_of_rows(args, work)[row] = softmax.log_sum_exp(sink, args.log2_rest);
+  const Log lse = softmax.log_sum_exp(sink, log2_rest_of(args, work.head_kv));
+  auto* of_rows = lse_of_rows(args, work);
+  if (args.keeps_floats)
+    ((Global<f32x2>*)(2 * (uint64_t)of_rows - args.lse))[row] = f32x2{lse.whole, lse.rest};
+  else
+    of_rows[row] = lse.rounded();
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 // copied, which the second half of the grid does.
 //
 //   phase   memory
-//   sums    lengths; the first workgroup writes sums
+//   sums    lengths; the first workgroup writes sums, and scales
 //   find    lengths                     a share of the keys: cache/sequences.h
 //   copy    keys and values, new ones   to rows, and to the cache: cache/rows.h
 #include "cache/rows.h"
@@ -60,6 +60,7 @@ extern "C" __global__ void WORKGROUP(Rows::kLanes, 4) KERNEL(CacheRowsArgs) {
     Rows::copy_queries(args, nth);
     return;
   }
+  if (args.scales && nth == 0 && Lane::wave() == 1) Rows::write_scales(anew(args));
   const bool writes_sums = args.kv_sums && nth == 0 && Lane::wave() == 0;
   bool misled = false;
   Share share(args, nth, [&](const Group& group, int first, int before) {

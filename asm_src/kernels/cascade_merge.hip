@@ -1,24 +1,43 @@
 // Merges attention over a prefix that all sequences share into attention over the keys of each:
 // out = sum_p exp(lse_p - L) o_p of each row, with L = log(sum_p exp(lse_p)), as merge_state.hip
-// does, of two parts whose rows lie in different orders. Sums in float32, rounded once. A part with
-// lse = -inf has no key: what its o holds is not used.
+// does, of two parts whose rows lie in different orders. Parts and sums are float32, and are
+// rounded once. A part with lse = -inf has no key: what its o holds is not used.
 //
-// The build defines KERNEL (its name) and ELEMENT. A lane has 8 columns of a row.
+// The build defines KERNEL (its name) and ELEMENT (of the result). A lane has 8 columns of a row.
 // Grid: x = ceil(rows / (lanes / (head_dim_v / 8))).
 #include "merge/chunk.h"
-#include "merge/softmax.h"
+#include "merge/logarithm.h"
 // clang-format off
 #include "args/cascade_merge.h"
 // clang-format on
 
 namespace {
 
-using Chunk = Chunk16<Element::ELEMENT, 4>;
-constexpr int kLanes = 256, kColumns = 2 * Chunk::kDwords;
+using Rounded = Chunk16<Element::ELEMENT, 4>;
+constexpr int kLanes = 256, kColumns = 2 * Rounded::kDwords;
 
-__device__ __forceinline__ Global<Chunk::Bits>* chunk_at(uint64_t first, int64_t element) {
-  return (Global<Chunk::Bits>*)((Global<uint16_t>*)first + element);
+__device__ __forceinline__ Log log_at(uint64_t first, int64_t nth) {
+  const f32x2 x = ((const Global<f32x2>*)first)[nth];
+  return {x[0], x[1]};
 }
+
+// Else it is NaN.
+__device__ __forceinline__ bool has_no_key(const Log& lse) {
+  return lse.whole == -kInf && lse.rest == lse.rest;
+}
+
+// Eight columns.
+struct Floats {
+  f32x4 quad[2];
+  __device__ __forceinline__ Floats(uint64_t first, int64_t element) {
+    const auto* from = (const Global<f32x4>*)((const Global<float>*)first + element);
+    for (int i = 0; i < 2; ++i) quad[i] = from[i];
+  }
+  __device__ __forceinline__ f32x2 pair(int i) const {
+    const f32x4 x = quad[i / 2];
+    return i % 2 ? f32x2{x[2], x[3]} : f32x2{x[0], x[1]};
+  }
+};
 
 }  // namespace
 
@@ -39,27 +58,39 @@ extern "C" __global__ void WORKGROUP(kLanes, 8) KERNEL(CascadeMergeArgs args) {
       query * args.prefix_o_query + kv * args.prefix_o_kv + member * args.prefix_o_member + column;
   const int64_t of_prefix =
       query * args.prefix_lse_query + kv * args.prefix_lse_kv + member * args.prefix_lse_member;
-  const int64_t of_lse = (int64_t(b) * heads + head) * args.seqlen_q + of_sequence;
-  auto* own =
-      chunk_at(args.o, b * args.o_batch + of_sequence * args.o_seq + head * args.o_head + column);
-  const float lse[2] = {((const Global<float>*)args.prefix_lse)[of_prefix],
-                        ((const Global<float>*)args.own_lse)[of_lse]};
-  const Chunk::Bits o[2] = {*chunk_at(args.prefix_o, of_o), *own};
-  Softmax softmax;
-  softmax.add(lse);
-  softmax.end();
-  f32x2 sum[Chunk::kPairs] = {};
+  const int64_t of_result =
+      b * args.o_batch + of_sequence * args.o_seq + head * args.o_head + column;
+  const Log lse[2] = {
+      log_at(args.prefix_lse, of_prefix),
+      log_at(args.own_lse, b * args.own_lse_batch + head * args.own_lse_head + of_sequence)};
+  const Floats o[2] = {{args.prefix_o, of_o},
+                       {args.own_o, int64_t(row) * args.head_dim_v + column}};
+  const bool has_none = has_no_key(lse[0]) && has_no_key(lse[1]);
+  // How far own keys are above the prefix; and of 1 the lesser weight, times 2^kDepth, which the
+  // exponential else flushes where its product with o counts.
+  constexpr float kDepth = 24;
+  const float above = has_none ? 0 : (lse[1].whole - lse[0].whole) + (lse[1].rest - lse[0].rest);
+  const float lesser = v_exp_f32(__builtin_fmaf(-__builtin_fabsf(above), kLog2E, kDepth));
+  const float total = 1 + lesser * 0x1p-24f, greater_weight = v_rcp_f32(total),
+              lesser_weight = lesser * (0x1p-24f * greater_weight);
+  const bool is_own = above > 0;
+  f32x2 sum[Rounded::kPairs] = {};
   for (int p = 0; p < 2; ++p) {
-    const float weight = softmax.weight(lse[p]);
-    for (int i = 0; i < Chunk::kPairs; ++i) {
-      const f32x2 x = Chunk::pair(o[p], i) * weight;
-      sum[i] += lse[p] == -kInf ? f32x2{} : x;
+    const float weight = is_own == (p == 1) ? greater_weight : lesser_weight;
+    for (int i = 0; i < Rounded::kPairs; ++i) {
+      const f32x2 x = o[p].pair(i) * weight;
+      sum[i] += has_no_key(lse[p]) ? f32x2{} : x;
     }
   }
-  if (softmax.is_nan())
-    for (auto& x : sum) x = f32x2{softmax.lse(), softmax.lse()};
-  *own = Chunk::rounded(sum, softmax.is_nan());
-  if (args.lse && column == 0) global_store_dword((Global<float>*)args.lse + of_lse, softmax.lse());
+  const bool is_nan = above != above;
+  if (is_nan)
+    for (auto& x : sum) x = f32x2{above, above};
+  *(Global<Rounded::Bits>*)((Global<uint16_t>*)args.o + of_result) = Rounded::rounded(sum, is_nan);
+  if (!args.lse || column != 0) return;
+  const Log& greater = lse[is_own];
+  const float rest = is_nan ? above : greater.rest + v_log_f32(total) * kLn2;
+  ((Global<float>*)args.lse)[(int64_t(b) * heads + head) * args.seqlen_q + of_sequence] =
+      has_none ? -kInf : greater.whole + rest;
 }
 
 // Read back from the code object when the manifest is made.

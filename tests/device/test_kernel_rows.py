@@ -47,7 +47,7 @@ class AttnFwdArgs(ctypes.Structure):
             for name in ("q_tiles", "num_heads_q", "group")
             for field, kind in (("inverse", ctypes.c_uint32), ("shift", ctypes.c_int32))
         ),
-        *((name, ctypes.c_uint64) for name in ("o", "lse", "sinks")),
+        *((name, ctypes.c_uint64) for name in ("scales", "o", "lse", "sinks")),
         *((f"partial_{name}", ctypes.c_uint64) for name in ("o", "max_sum")),
         *((name, ctypes.c_uint64) for name in ("counters", "generation")),
         *((f"o_stride_{axis}", ctypes.c_int64) for axis in ("batch", "seq", "head")),
@@ -57,6 +57,7 @@ class AttnFwdArgs(ctypes.Structure):
         ("part_blocks", ctypes.c_int32),
         *((f"merge_{name}", ctypes.c_int32) for name in ("tiles", "workgroups")),
         ("log2_rest", ctypes.c_float),
+        *((name, ctypes.c_int32) for name in ("keeps_floats", "padding")),
     )
 
 

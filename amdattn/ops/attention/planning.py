@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from amdattn.ops.attention.select import (
 )
 from amdattn.ops.attention.varlen_cost import best_parts, has_schedules
 from amdattn.ops.attention.work import WorkMap
+from amdattn.scalars import rest_of_float32
 
 # Of the merge with a schedule, for each CU, at most: how many tiles there are to merge is not
 # known, and to start a workgroup for nothing takes time, too.
@@ -41,7 +41,6 @@ _MERGE_WORKGROUPS = 2
 _BATCHES = (1, 2, 4, 16, 64)
 # Of a workgroup, each of which counts its arrival for itself.
 _WAVES = 4
-_LEAST_NORMAL = 2.0**-126  # of float32
 COUNTER_BYTES = 8  # how many have arrived, and in which run
 
 
@@ -132,8 +131,15 @@ def build(
     props: DeviceProps,
     chosen: TileChoice,
     choices: Choices[TileChoice],
+    keeps_floats: bool = False,
 ) -> PlannedAttention:
-    """The plan of a choice."""
+    """The plan of a choice.
+
+    keeps_floats : bool
+        Whether O stays float32, for a merge with other keys, and lse is pairs of float32 whose sum
+        it is. Of a problem in several parts.
+    """
+    assert problem.num_splits > 1 or not keeps_floats
     kernel, choice, rows = chosen.kernel, chosen.split, choices.rows
     split = choice.best
     per_cu, limit = workgroups_per_cu(kernel, props)
@@ -146,13 +152,18 @@ def build(
     num_workgroups = schedule.num_workgroups if schedule else work.num_workgroups
     _check_grid(work, kernel, num_workgroups)
     partial_results = _partial_results(work, kernel, schedule)
-    in_launch = not schedule and merges_itself(kernel, split.tiles, split.parts, props)
+    in_launch = not (schedule or keeps_floats) and merges_itself(
+        kernel, split.tiles, split.parts, props
+    )
     counters = _counters(work) if in_launch else ()
     of_schedule = schedule.regions() if schedule else ()
     workspace = WorkspaceLayout.of(
         (*counters, *partial_results, *of_schedule, *gathering.regions(problem))
     )
-    args = _arguments(work, bool(partial_results), bool(counters))
+    args = {
+        **_arguments(work, bool(partial_results), bool(counters)),
+        "keeps_floats": int(keeps_floats),
+    }
     results = frozenset({"o", "lse"} if problem.return_lse else {"o"})
     partials = frozenset(region.name for region in partial_results)
     launches = []
@@ -329,7 +340,8 @@ def _arguments(work: WorkMap, has_parts: bool, has_counters: bool) -> Mapping[st
         args[name] = getattr(problem, name)
     args["softmax_scale_log2"] = problem.softmax_scale_log2
     args["softcap_log2"] = problem.softcap_log2
-    args["log2_rest"] = _rest_of_float32(problem.softcap_log2 or problem.softmax_scale_log2)
+    args["log2_rest"] = rest_of_float32(problem.softcap_log2 or problem.softmax_scale_log2)
+    args["scales"] = 0
     args["head_dim"] = problem.head_dim
     args["head_dim_v"] = problem.head_dim_v
     args["column_groups"] = work.column_groups
@@ -340,6 +352,7 @@ def _arguments(work: WorkMap, has_parts: bool, has_counters: bool) -> Mapping[st
     args["parts"] = work.parts
     args["part_blocks"] = work.part_blocks
     args |= {"merge_tiles": work.tiles - work.whole_tiles, "merge_workgroups": 0}
+    args |= {"keeps_floats": 0, "padding": 0}
     args["generation"] = PerRun() if has_counters else 0
     divisors = {
         "q_tiles": work.q_tiles,
@@ -349,12 +362,6 @@ def _arguments(work: WorkMap, has_parts: bool, has_counters: bool) -> Mapping[st
     for name, divisor in divisors.items():
         args[f"{name}_inverse"], args[f"{name}_shift"] = inverse(divisor)
     return args
-
-
-def _rest_of_float32(x: float) -> float:
-    """By how much it is beyond its float32, relative to that."""
-    rounded = ctypes.c_float(x).value
-    return (x - rounded) / rounded if abs(rounded) >= _LEAST_NORMAL else 0.0
 
 
 def inverse(divisor: int) -> tuple[int, int]:

@@ -14,11 +14,20 @@ from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
 from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.attention import planning as attention
 from amdattn.ops.attention.planning import PlannedAttention
-from amdattn.ops.cascade.problem import CascadeProblem
+from amdattn.ops.cascade.problem import CascadeProblem, splits_of_tiles
 from amdattn.ops.decode import planning as decode
 from amdattn.ops.decode.problem import DecodeProblem
 from amdattn.ops.prefill import planning as prefill
-from amdattn.ops.prefill.planning import Operands, kernel_for, replaced, rows_launch
+from amdattn.ops.prefill.planning import (
+    SCALES,
+    Operands,
+    able,
+    kernel_for,
+    region_of_scales,
+    replaced,
+    rows_launch,
+    scaled,
+)
 from amdattn.ops.prefill.problem import PrefillProblem
 
 CASCADE_MERGE = "cascade_merge"  # of KernelSpec.op
@@ -30,6 +39,7 @@ _FLOAT_BYTES = 4
 _DECODING_LAUNCHES, _TILES_LAUNCHES, _CACHED = 2, 6, 3
 QUERIES = "prefix_q"  # regions
 _K, _V, PREFIX_O, _LSE, _OWN_LSE = (*("prefix_k", "prefix_v", "prefix_o", "prefix_lse", "own_lse"),)
+_SCALES, _OWN_O = "prefix_scales", "own_o"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +79,18 @@ def own_plan(
 ) -> Plan[DecodeProblem]:
     """Attention over the cache."""
     if isinstance(problem, PrefillProblem):
-        of_chunks = prefill.choices(problem, props, rows)
-        of_chunks.require(props)
-        return prefill.build(problem, props, prefill.best(of_chunks.items), of_chunks)
+        chunked = [
+            dataclasses.replace(problem, num_splits=parts)
+            for parts in splits_of_tiles(problem.num_splits)
+        ]
+        fastest = min(
+            ((p, *_best_tiles(prefill.choices(p, props, rows), props)) for p in chunked),
+            key=lambda found: found[1].clk,
+        )
+        return prefill.build(fastest[0], props, *fastest[1:], True)
     found = decode.choices(problem, props, rows)
     found.require(props)
-    return decode.build(problem, props, decode.best(found.items), found)
+    return decode.build(problem, props, decode.best(found.items), found, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +125,18 @@ def build(
     of_own = own_plan(own, props, rows)
     sizes = p.queries * own.num_heads_q
     regions = [
-        Region(PREFIX_O, sizes * own.head_dim_v * own.itemsize),
-        Region(_LSE, sizes * _FLOAT_BYTES),
-        Region(_OWN_LSE, sizes * _FLOAT_BYTES),
+        Region(PREFIX_O, sizes * own.head_dim_v * _FLOAT_BYTES),
+        Region(_OWN_O, sizes * own.head_dim_v * _FLOAT_BYTES),
+        Region(_LSE, sizes * 2 * _FLOAT_BYTES),
+        Region(_OWN_LSE, sizes * 2 * _FLOAT_BYTES),
         *of_prefix.regions,
         *of_own.workspace.regions,
     ]
     launches = [*of_prefix.launches]
-    launches += [replaced(launch, {"lse": (_OWN_LSE, {})}) for launch in of_own.launches]
+    of_query = own.num_heads_q * own.head_dim_v
+    compact = {"batch": own.seqlen_q * of_query, "seq": of_query, "head": own.head_dim_v}
+    regions_of_own: Operands = {"lse": (_OWN_LSE, {}), "out": (_OWN_O, compact)}
+    launches += [replaced(launch, regions_of_own) for launch in of_own.launches]
     launches.append(_merge(p, choice.kernel, of_prefix))
     reasons = {
         "prefix": f"{p.prefix_len} keys, {p.prefix_bytes} bytes, attended once by the {p.queries} "
@@ -132,16 +152,28 @@ def build(
 def _prefix(problem: CascadeProblem, props: DeviceProps, rows: Sequence[KernelSpec]) -> _Prefix:
     """By a kernel of decoding if that takes less time: each tile of rows then reads all keys."""
     p = problem
-    forward = attention.choices(p.forward, props, rows)
-    forward.require(props)
+    forward, tiled, of_tiles = min(
+        (
+            (of_parts, *_best_tiles(attention.choices(of_parts, props, able(p.own, rows)), props))
+            for of_parts in map(p.forward, splits_of_tiles(p.own.num_splits))
+        ),
+        key=lambda found: found[1].clk,
+    )
     launch_clk = props.architecture.launch_us * 1e3 * props.peak_clock_ghz
-    tiled = min(forward.items, key=lambda one: one.clk)
     decoded = None if p.is_chunked else _least_decoding(p, props, rows)
     clk = tiled.clk + launch_clk * (_TILES_LAUNCHES + (p.prefix_pages > 0))
     if decoded and decoded.clk <= clk:
         return _by_decoding(p, props, rows, decoded, clk)
     why = {} if decoded is None else {"instead": f"decoding, {decoded.clk:.0f} clk"}
-    return _by_tiles(p, props, rows, attention.build(p.forward, props, tiled, forward), why)
+    found = attention.build(forward, props, tiled, of_tiles, True)
+    return _by_tiles(p, props, rows, found, why)
+
+
+def _best_tiles(
+    found: Choices[attention.TileChoice], props: DeviceProps
+) -> tuple[attention.TileChoice, Choices[attention.TileChoice]]:
+    found.require(props)
+    return min(found.items, key=lambda one: one.clk), found
 
 
 def _least_decoding(
@@ -182,7 +214,7 @@ def _by_decoding(
     otherwise_clk: float,
 ) -> _Prefix:
     p, own = problem, problem.own
-    found = decode.build(p.decoded, props, choice, Choices((choice,), (), rows))
+    found = decode.build(p.decoded, props, choice, Choices((choice,), (), rows), True)
     row = own.num_heads_q * own.head_dim_v
     named = {region.name: f"prefix_{region.name}" for region in found.workspace.regions}
     operands: dict[str, tuple[str, Mapping[str, Argument]]] = {
@@ -236,13 +268,18 @@ def _by_tiles(
     if p.prefix_pages:
         of_row = p.prefix_len * own.num_heads_kv * own.itemsize
         regions += [Region(_K, of_row * own.head_dim), Region(_V, of_row * own.head_dim_v)]
+        if own.is_quantized:
+            regions.append(dataclasses.replace(region_of_scales(own), name=_SCALES))
         launches.append(_gather(p, props, rows))
     named = {region.name: f"prefix_{region.name}" for region in found.workspace.regions}
     regions += [
         dataclasses.replace(region, name=named[region.name]) for region in found.workspace.regions
     ]
     operands = {**{name: (other, {}) for name, other in named.items()}, **_operands(p)}
-    launches += [replaced(launch, operands) for launch in found.launches]
+    launches += [
+        replaced(scaled(launch) if own.is_quantized else launch, operands)
+        for launch in found.launches
+    ]
     width, group = own.head_dim_v, own.group
     return _Prefix(
         tuple(launches),
@@ -267,6 +304,7 @@ def _operands(problem: CascadeProblem) -> Operands:
         return name, {"batch": 0, "seq": dim, "head": length * dim}
 
     found: dict[str, tuple[str, Mapping[str, Argument]]] = {
+        SCALES: (_SCALES, {}),
         "q": of_heads(QUERIES, rows, own.head_dim),
         "o": of_heads(PREFIX_O, rows, own.head_dim_v),
         "lse": (_LSE, {"batch": 0, "head": rows}),
@@ -308,7 +346,7 @@ def _queries(
 def _gather(problem: CascadeProblem, props: DeviceProps, rows: Sequence[KernelSpec]) -> Launch:
     """The launch that copies the prefix out of its pages."""
     p = problem.gathered
-    written = frozenset({"k_rows", "v_rows"})
+    written = frozenset({"k_rows", "v_rows"} | ({SCALES} if p.is_quantized else set()))
     others: dict[str, Argument] = {"q_sums": 0, "kv_sums": 0}
     launch = rows_launch(p, kernel_for(p, props, rows), props, written, others)
     return replaced(
@@ -316,6 +354,7 @@ def _gather(problem: CascadeProblem, props: DeviceProps, rows: Sequence[KernelSp
         {
             "k_rows": (_K, {}),
             "v_rows": (_V, {}),
+            SCALES: (_SCALES, {}),
             "block_table": ("prefix_table", {"batch": 0}),
         },
     )
@@ -325,12 +364,16 @@ def _merge(problem: CascadeProblem, kernel: KernelSpec, prefix: _Prefix) -> Laun
     """The launch that adds the prefix to what own keys came to."""
     kernel.check_grid(MERGE_GRID)
     p, own = problem, problem.own
+    of_sequence = own.seqlen_q if p.is_chunked else own.num_heads_q * own.seqlen_q
     args: dict[str, Argument] = {
+        "own_lse_batch": of_sequence,
+        "own_lse_head": p.queries if p.is_chunked else own.seqlen_q,
         **{
             "prefix_o": Address(PREFIX_O),
             "prefix_lse": Address(_LSE),
             "own_lse": Address(_OWN_LSE),
         },
+        "own_o": Address(_OWN_O),
         "o": Address("out"),
         "lse": Address("lse") if p.return_lse else 0,
         **{f"prefix_o_{axis}": stride for axis, stride in prefix.o.items()},
@@ -343,4 +386,4 @@ def _merge(problem: CascadeProblem, kernel: KernelSpec, prefix: _Prefix) -> Laun
     at_once = kernel.tile["lanes"] // (own.head_dim_v // kernel.tile["columns"])
     grid = -(-p.queries * own.num_heads_q // at_once), 1, 1
     writes = frozenset({"out", "lse"} if p.return_lse else {"out"})
-    return Launch(kernel, grid, fields, writes, frozenset({"out"}))
+    return Launch(kernel, grid, fields, writes)

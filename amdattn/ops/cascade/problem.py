@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from amdattn import scalars
@@ -12,6 +13,12 @@ from amdattn.ops.prefill.problem import PrefillProblem
 from amdattn.scalars import INT32_MAX
 
 _MOST_SPLITS = 16  # of the forward kernels
+_SPLITS = 2, 4, 8, _MOST_SPLITS  # of which the fastest is taken where none is asked for
+
+
+def splits_of_tiles(given: int) -> Sequence[int]:
+    """Parts that every tile of the forward kernels may have: results are float32 then."""
+    return (min(max(given, 2), _MOST_SPLITS),) if given else _SPLITS
 
 
 @dataclass(frozen=True)
@@ -90,8 +97,7 @@ class CascadeProblem:
         """Whether sequences have more queries than kernels of decoding take."""
         return isinstance(self.own, PrefillProblem)
 
-    @property
-    def forward(self) -> AttentionProblem:
+    def forward(self, num_splits: int) -> AttentionProblem:
         """Attention over the prefix: all queries and heads that share a head of keys are rows."""
         own = self.own
         return AttentionProblem(
@@ -105,7 +111,7 @@ class CascadeProblem:
             dtype=own.dtype,
             softmax_scale=own.softmax_scale,
             softcap=own.softcap,
-            num_splits=min(own.num_splits, _MOST_SPLITS),
+            num_splits=num_splits,
             return_lse=True,
         )
 
@@ -143,6 +149,8 @@ class CascadeProblem:
             dtype=own.dtype,
             kv_dtype=own.kv_dtype,
             kv_layout=own.kv_layout,
+            softmax_scale=own.softmax_scale,
+            softcap=own.softcap,
             k_descale=own.k_descale,
             v_descale=own.v_descale,
             k_descales=own.k_descales,
@@ -170,7 +178,7 @@ class CascadeProblem:
     @property
     def flops(self) -> int:
         """Of both products, of a full cache."""
-        return self.forward.flops + self.own.flops
+        return self.forward(_SPLITS[0]).flops + self.own.flops
 
     @property
     def prefix_bytes(self) -> int:

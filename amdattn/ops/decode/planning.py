@@ -15,6 +15,7 @@ from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan, Stride
 from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.decode.layouts import LAYOUTS
 from amdattn.ops.decode.problem import DecodeProblem
+from amdattn.scalars import rest_of_float32
 
 DECODE = "attn_decode"  # of KernelSpec.op
 # Of KernelSpec.grid: x = any number of workgroups, which share the work.
@@ -174,13 +175,20 @@ def best(items: Sequence[Choice]) -> Choice:
 
 
 def build(
-    problem: DecodeProblem, props: DeviceProps, choice: Choice, choices: Choices[Choice]
+    problem: DecodeProblem,
+    props: DeviceProps,
+    choice: Choice,
+    choices: Choices[Choice],
+    keeps_floats: bool = False,
 ) -> Plan[DecodeProblem]:
-    """The plan of a choice."""
+    """The plan of a choice; `keeps_floats`: O stays float32, for a merge with other keys."""
     kernel, count = choice.kernel, choice.num_workgroups
     kernel.check_grid(GRID)
     workspace = _workspace(problem, kernel, count)
-    args = _arguments(problem, kernel, count, bool(workspace.regions))
+    args = {
+        **_arguments(problem, kernel, count, bool(workspace.regions)),
+        "keeps_floats": int(keeps_floats),
+    }
     fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
     per_cu, limit = workgroups_per_cu(kernel, props)
     tried = ", ".join(f"{one.kernel.name}: {one.clk:.0f} clk" for one in choices.items)
@@ -295,6 +303,7 @@ def _arguments(
         "k_scale": p.k_descale,
         "v_scale": p.v_descale,
         "softmax_scale_log2": p.softmax_scale_log2,
+        "softmax_scale_rest": rest_of_float32(p.softmax_scale_log2),
         "softcap": p.softcap,
         "num_workgroups": num_workgroups,
         "row_tiles": row_tiles(kernel, p),

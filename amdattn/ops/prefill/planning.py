@@ -19,8 +19,11 @@ from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
 from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.attention import planning as attention
 from amdattn.ops.attention.planning import TileChoice
+from amdattn.ops.attention.select import ATTENTION
+from amdattn.ops.decode.problem import DecodeProblem
 from amdattn.ops.prefill.kernels import CACHE_ROWS, LSE_GRID, LSE_ROWS, ROWS_GRID
 from amdattn.ops.prefill.problem import PrefillProblem
+from amdattn.scalars import LOG2_E, rest_of_float32
 
 # Other operands in place of some, by name, with strides that are not those of the operand.
 Operands = Mapping[str, tuple[str, Mapping[str, Argument]]]
@@ -31,6 +34,8 @@ _LOADS = 4  # kAtOnce of asm_src/cache/rows.h
 _K, _V, _Q, _Q_SUMS, _KV_SUMS, _LSE = (
     *("k_rows", "v_rows", "q_rows", "q_sums", "kv_sums", "lse_rows"),
 )
+SCALES = "scales"  # a region: those of 8-bit floats, of each head for scores and for results
+_SCALE_BYTES = 16  # asm_src/attn/head_scales.h
 
 
 def mismatches(kernel: KernelSpec, problem: PrefillProblem) -> list[Mismatch]:
@@ -57,7 +62,14 @@ def choices(
         There is none.
     """
     kernel_for(problem, props, rows)
-    return attention.choices(problem.forward, props, rows)
+    return attention.choices(problem.forward, props, able(problem, rows))
+
+
+def able(problem: DecodeProblem, rows: Sequence[KernelSpec]) -> Sequence[KernelSpec]:
+    """Without the forward kernels that do not multiply by what 8-bit floats are scaled by."""
+    if not problem.is_quantized:
+        return rows
+    return [row for row in rows if row.op != ATTENTION or row.accepts["max_tile_heads"] == 1]
 
 
 def best(items: Sequence[TileChoice]) -> TileChoice:
@@ -82,22 +94,35 @@ def kernel_for(
 
 
 def build(
-    problem: PrefillProblem, props: DeviceProps, choice: TileChoice, choices: Choices[TileChoice]
+    problem: PrefillProblem,
+    props: DeviceProps,
+    choice: TileChoice,
+    choices: Choices[TileChoice],
+    keeps_floats: bool = False,
 ) -> Plan[PrefillProblem]:
-    """The plan of a choice."""
+    """The plan of a choice.
+
+    keeps_floats : bool
+        As of the forward kernels; lse then is of all queries of a head, of each sequence after the
+        one before.
+    """
     p = problem
     rows = choices.rows
-    forward = attention.build(p.forward, props, choice, choices)
+    forward = attention.build(p.forward, props, choice, choices, keeps_floats)
     kernel = kernel_for(p, props, rows)
-    regions = _regions(p)
+    reorders_lse = not keeps_floats and _reorders_lse(p)
+    regions = _regions(p, reorders_lse)
     workspace = WorkspaceLayout.of((*forward.workspace.regions, *regions))
     launches = [
         rows_launch(
             p, kernel, props, frozenset(region.name for region in regions if region.name != _LSE)
         )
     ]
-    launches += [replaced(launch, _operands(p)) for launch in forward.launches]
-    if _reorders_lse(p):
+    launches += [
+        replaced(scaled(launch) if p.is_quantized else launch, _operands(p, reorders_lse))
+        for launch in forward.launches
+    ]
+    if reorders_lse:
         launches.append(_lse(p, candidates(rows, LSE_ROWS, props)[0]))
     reasons = {**dict(forward.reasons), **_reasons(p)}
     return Plan(problem, props, tuple(launches), workspace, tuple(reasons.items()))
@@ -108,7 +133,7 @@ def _reorders_lse(problem: PrefillProblem) -> bool:
     return problem.return_lse and not problem.is_ragged and problem.batch > 1
 
 
-def _regions(problem: PrefillProblem) -> tuple[Region, ...]:
+def _regions(problem: PrefillProblem, reorders_lse: bool) -> tuple[Region, ...]:
     p = problem
     found = [Region(_KV_SUMS, p.num_sums * _INT_BYTES)]
     if not p.is_ragged:
@@ -118,12 +143,19 @@ def _regions(problem: PrefillProblem) -> tuple[Region, ...]:
     if p.copies_keys:
         of_row = p.max_total_kv * p.num_heads_kv * p.itemsize
         found += [Region(_K, of_row * p.head_dim), Region(_V, of_row * p.head_dim_v)]
-    if _reorders_lse(p):
+    if p.is_quantized:
+        found.append(region_of_scales(p))
+    if reorders_lse:
         found.append(Region(_LSE, p.num_heads_q * p.queries * _INT_BYTES))
     return tuple(found)
 
 
-def _operands(problem: PrefillProblem) -> Operands:
+def region_of_scales(problem: DecodeProblem) -> Region:
+    """What a launch that widens 8-bit floats writes, and the forward kernels read."""
+    return Region(SCALES, problem.num_heads_kv * _SCALE_BYTES)
+
+
+def _operands(problem: PrefillProblem, reorders_lse: bool) -> Operands:
     """What the forward kernels read and write in place of their operands; strides, if known."""
     p = problem
     found: dict[str, tuple[str, Mapping[str, Argument]]] = {
@@ -139,9 +171,17 @@ def _operands(problem: PrefillProblem) -> Operands:
         for name, rows, dim in (("k", _K, p.head_dim), ("v", _V, p.head_dim_v)):
             found[name] = rows, {"seq": dim, "head": p.max_total_kv * dim}
     if not p.is_ragged:
-        lse = _LSE if _reorders_lse(p) else "lse"
+        lse = _LSE if reorders_lse else "lse"
         found["lse"] = lse, {"head": p.queries}
     return found
+
+
+def scaled(launch: Launch) -> Launch:
+    """The launch of rows that were widened, if it is of a forward kernel."""
+    if launch.kernel.op != ATTENTION:
+        return launch
+    args = {**dict(launch.args), "scales": Address(SCALES)}
+    return dataclasses.replace(launch, args=tuple(args.items()))
 
 
 def replaced(launch: Launch, operands: Operands) -> Launch:
@@ -231,6 +271,7 @@ def rows_launch(
         **{f"{x}_scales": address(f"{x}_descale", p.is_scaled(x)) for x in "kv"},
         "q_sums": address(_Q_SUMS, not p.is_ragged),
         "kv_sums": Address(_KV_SUMS),
+        "scales": address(SCALES, p.is_quantized and p.copies_keys),
         **{f"{x}_{a}": Stride(f"{x}_cache", a) for x in "kv" for a in ("page", "head")},
         **{
             f"{x}_new_{axis}": stride(x, axis, is_new)
@@ -262,6 +303,10 @@ def rows_launch(
         "piece_heads": heads,
         "k_scale": p.k_descale,
         "v_scale": p.v_descale,
+        "softmax_scale_log2": p.softmax_scale_log2,
+        "log2_rest": rest_of_float32(p.softcap * LOG2_E or p.softmax_scale_log2),
+        "is_capped": int(p.softcap > 0),
+        "padding": 0,
     }
     caches = frozenset({"k_cache", "v_cache"}) if is_new else frozenset()
     args |= others
