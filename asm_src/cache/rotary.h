@@ -44,7 +44,7 @@ __device__ __forceinline__ void load_angles(const Angles& angles, int64_t at, fl
 }
 
 // Columns `column` .. + 7 of a row at `position`, of those that are turned. However pairs lie it is
-// own * cos + other * sin, where sin has a sign: code that all steps of a row have counts.
+// own * cos + other * sin, where other has a sign: code that all steps of a row have counts.
 template <Element kOf>
 __device__ __forceinline__ bf16x8 turning(const Angles& angles, const Global<uint16_t>* row,
                                           int column, int position) {
@@ -54,20 +54,22 @@ __device__ __forceinline__ bf16x8 turning(const Angles& angles, const Global<uin
   bf16x8 other;
   float cos[8], sin[8];
   if (angles.interleaved()) {
-    float of_pairs[2][4];
-    load_angles<kOf, 4>(angles, at + column / 2, of_pairs[0], of_pairs[1]);
-    for (int i = 0; i < 8; ++i) {
-      cos[i] = of_pairs[0][i / 2];
-      sin[i] = i % 2 ? of_pairs[1][i / 2] : -of_pairs[1][i / 2];
+    load_angles<kOf, 4>(angles, at + column / 2, cos, sin);
+    for (int i = 7; i >= 0; --i) {
+      cos[i] = cos[i / 2];
+      sin[i] = sin[i / 2];
     }
-    for (int i = 0; i < 4; ++i) other[i] = __builtin_amdgcn_alignbit(own[i], own[i], 16);
+    for (int i = 0; i < 4; ++i)
+      other[i] = __builtin_amdgcn_alignbit(own[i], own[i], 16) ^ 0x00008000;
   } else {
     const bool upper = column >= half;
     const int first = upper ? column - half : column;
+    const uint32_t sign = upper ? 0 : 0x80008000;
     other = global_load_dwordx4(row + (upper ? first : column + half));
     load_angles<kOf, 8>(angles, at + first, cos, sin);
-    for (int i = 0; i < 8; ++i) sin[i] = upper ? sin[i] : -sin[i];
+    for (int i = 0; i < 4; ++i) other[i] ^= sign;
   }
+  __builtin_amdgcn_sched_barrier(0);  // else registers do not suffice for packed rows of 256
   float x[8];
   for (int i = 0; i < 8; ++i)
     x[i] = number_of<kOf>(own, i) * cos[i] + number_of<kOf>(other, i) * sin[i];
