@@ -1,6 +1,7 @@
 """Prints the kernels of RMS normalisation beside their bar and beside Triton, modelled.
 
-    python -m benchmarks.rms_norm [--dtype bfloat16] [--triton] [--json FILE] [--clock-mhz 2100]
+    python -m benchmarks.rms_norm [--dtype bfloat16] [--weight-dtype float32] [--triton]
+                                  [--json FILE] [--clock-mhz 2100]
                                   [--shapes ROWS,COLUMNS[,residual] ...]
 
 Caches are cold. The bar is a launch, 1.2 us, and every byte once at 0.95 of the rate at which the
@@ -14,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import struct
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +50,13 @@ class Shape:
     rows: int
     columns: int
     residual: bool
+    weight_bytes: int = _ELEMENT_BYTES  # of an element
 
     @property
     def nbytes(self) -> int:
         """Read and written, each once."""
         arrays = 4 if self.residual else 2
-        return _ELEMENT_BYTES * self.columns * (arrays * self.rows + 1)
+        return self.columns * (_ELEMENT_BYTES * arrays * self.rows + self.weight_bytes)
 
     def bar_us(self, copy_bytes_per_ns: float) -> float:
         """What a launch of it may take."""
@@ -80,7 +82,7 @@ class Memory:
 
     def __init__(self, shapes: list[Shape]) -> None:
         self._row_bytes = _ELEMENT_BYTES * max(shape.rows * shape.columns for shape in shapes)
-        weights = _ELEMENT_BYTES * max(shape.columns for shape in shapes)
+        weights = max(shape.weight_bytes * shape.columns for shape in shapes)
         self._base = runtime.get().malloc(4 * self._row_bytes + weights)
 
     def operands(self, shape: Shape) -> Operands:
@@ -109,8 +111,8 @@ def ours(kernel: KernelSpec, shape: Shape, at: Operands) -> Launch:
 class Triton:
     """The kernel of `triton_rms_norm`, compiled for what Triton's own launcher would find."""
 
-    def __init__(self, dtype: str) -> None:
-        self._pointer = {"bfloat16": "*bf16", "float16": "*fp16"}[dtype]
+    def __init__(self, dtype: str, weight_dtype: str) -> None:
+        self._pointer, self._to_weight = (f"*{as_dtype(of).short}" for of in (dtype, weight_dtype))
         self._compiled: dict[tuple[object, ...], Any] = {}
 
     def launch(self, shape: Shape, at: Operands) -> Launch:
@@ -144,7 +146,8 @@ class Triton:
             names = ("x", "weight", "residual", "out", "total")
             constants = {"RESIDUAL": shape.residual, "TILE": tile}
             facts = {(i,): [["tt.divisibility", 16]] for i in range(5 + divisible)}
-            signature = dict.fromkeys(names, self._pointer) | {"columns": "i32", "eps": "fp32"}
+            signature = dict.fromkeys(names, self._pointer) | {"weight": self._to_weight}
+            signature |= {"columns": "i32", "eps": "fp32"}
             self._compiled[key] = compile_source(
                 ASTSource(
                     rms_norm, signature | dict.fromkeys(constants, "constexpr"), constants, facts
@@ -179,17 +182,19 @@ def main() -> None:
     """Read the arguments, run, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dtype", choices=("bfloat16", "float16"), default="bfloat16")
+    parser.add_argument("--weight-dtype", choices=("float32",), help="default: as x")
     parser.add_argument("--triton", action="store_true")
     parser.add_argument("--json", type=Path, help="write every result here")
     parser.add_argument("--clock-mhz", type=int, default=2100)
     every = [Shape(r, c, residual) for residual in (False, True) for c in COLUMNS for r in ROWS]
     parser.add_argument("--shapes", nargs="*", type=_shape, default=every)
     options = parser.parse_args()
-    shapes: list[Shape] = options.shapes
     dtype = as_dtype(options.dtype).name
+    of_weight = as_dtype(options.weight_dtype or dtype)
+    shapes = [replace(shape, weight_bytes=of_weight.itemsize) for shape in options.shapes]
     functions, clock, memory = Functions(), options.clock_mhz, Memory(shapes)
     props = amdattn.device_props()
-    triton = Triton(dtype) if options.triton else None
+    triton = Triton(dtype, of_weight.name) if options.triton else None
     copy_bytes_per_ns = 1000 * hbm_rate(1, True, mhz=clock)
     print(f"us, modelled at {clock} MHz; copies at {copy_bytes_per_ns:.0f} bytes/ns\n")
     heads = ["rows x columns", "bar", dtype, "of bar", "kernel"]
@@ -197,12 +202,14 @@ def main() -> None:
     print(f"| {' | '.join(heads)} |\n|---|--:|--:|--:|---|{'--:|' * (len(heads) - 5)}")
     rows: list[dict[str, Any]] = []
     for shape in shapes:
-        problem = NormProblem((shape.rows,), shape.columns, dtype, shape.residual)
+        problem = NormProblem(
+            *((shape.rows,), shape.columns, dtype, shape.residual), weight_dtype=of_weight.name
+        )
         kernel = planned(problem, props).launches[0].kernel
         at, bar = memory.operands(shape), shape.bar_us(copy_bytes_per_ns)
         us = modelled_us(ours(kernel, shape, at), functions, clock)
         row = {**asdict(shape), "bar_us": bar, "us": us, "kernel": kernel.name}
-        name = kernel.name.removeprefix("rms_norm_").partition("_")[2]
+        name = kernel.name.removeprefix(f"rms_norm_{as_dtype(dtype).short}_")
         cells = [str(shape), f"{bar:.2f}", f"{us:.2f}", f"{us / bar:.3f}", name]
         if triton:
             row["triton_us"] = modelled_us(triton.launch(shape, at), functions, clock)

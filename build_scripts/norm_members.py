@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
+from amdattn.dtypes import as_dtype
 from amdattn.ops.norm.planning import GRID, RMS_NORM
 from build_scripts import preload
 from build_scripts.toolchain import LLVM22
@@ -53,26 +55,33 @@ _SLICES = (
     (True, 256, 8, 8, 2),
 )
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
+_WEIGHT = {False: "Chunk", True: "Float32Chunk"}  # whether it is float32
 _MAX_ROWS = 2**30  # the row behind the last tile must fit 32 bits
 
 
 def norm_members() -> Iterator[dict[str, Any]]:
     """Every member."""
-    for dtype in _ELEMENT:
+    for dtype, wide in itertools.product(_ELEMENT, _WEIGHT):
         for whole in _WHOLE:
-            yield _whole(dtype, *whole)
+            yield _whole(dtype, wide, *whole)
         for slices in _SLICES:
-            yield _slice(dtype, *slices)
+            yield _slice(dtype, wide, *slices)
 
 
 def _whole(
-    dtype: str, chunk: int, row_lanes: int, rows_at_once: int, row_steps: int, steps: int
+    dtype: str,
+    wide: bool,
+    chunk: int,
+    row_lanes: int,
+    rows_at_once: int,
+    row_steps: int,
+    steps: int,
 ) -> dict[str, Any]:
     """Workgroups that write whole rows."""
     rows, lanes = rows_at_once * row_steps, row_lanes * rows_at_once
     name = f"c{row_lanes * chunk * steps}" + f"_r{rows}" * (rows > 1) + f"_l{lanes}"
     return _member(
-        dtype,
+        *(dtype, wide),
         name,
         "kernels/rms_norm.hip",
         {
@@ -90,12 +99,12 @@ def _whole(
 
 
 def _slice(
-    dtype: str, residual: bool, lanes: int, steps: int, width: int, own_steps: int
+    dtype: str, wide: bool, residual: bool, lanes: int, steps: int, width: int, own_steps: int
 ) -> dict[str, Any]:
     """Workgroups that read a whole row and write a slice of it."""
     slice_columns = lanes * width * own_steps
     return _member(
-        dtype,
+        *(dtype, wide),
         f"c{lanes * _CHUNK * steps}_slice{slice_columns}" + "_residual" * residual,
         "kernels/rms_norm_slice.hip",
         {
@@ -114,6 +123,7 @@ def _slice(
 
 def _member(
     dtype: str,
+    wide: bool,
     name: str,
     source: str,
     defines: dict[str, Any],
@@ -122,9 +132,9 @@ def _member(
     residual: list[bool],
     in_place: bool,
 ) -> dict[str, Any]:
-    name = f"rms_norm_{dtype}_{name}"
+    name = f"rms_norm_{dtype}_" + "weight_fp32_" * wide + name
     defines = {
-        "ELEMENT": _ELEMENT[dtype],
+        **{"ELEMENT": _ELEMENT[dtype], "WEIGHT": _WEIGHT[wide]},
         **defines,
         **preload.defines(_HEADER, _STRUCT),
     }
@@ -137,7 +147,7 @@ def _member(
         "toolchain_reason": "neither LLVM 21 nor 22 spills; 22 as the other kernels",
         "op": RMS_NORM,
         "dtype": dtype,
-        "params": params,
+        "params": {**params, "weight_dtype": as_dtype("fp32" if wide else dtype).name},
         "tile": ("rows", "columns"),
         "grid": GRID,
         "accepts": {

@@ -119,7 +119,7 @@ _KERNARG_FIELD = (
 )
 # What a kernel was compiled for, and what it accepts, by name, whatever its operation.
 _PARAMS: Mapping[str, Rule] = {
-    "kv_dtype": _DTYPE,
+    **dict.fromkeys(("kv_dtype", "weight_dtype"), _DTYPE),
     "packed": _BOOLEAN,
     **dict.fromkeys(
         (

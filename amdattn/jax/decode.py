@@ -107,11 +107,15 @@ def flash_attn_with_kvcache(
     def shape(name: str) -> tuple[int, ...]:
         return () if given[name] is None else given[name].shape
 
+    angles = given["rotary_cos"]
     problem = problem_of(
         CacheKey(
             shapes=tuple(map(shape, SHAPED)),
             table=shape("block_table"),
-            dtypes=(as_dtype(q.dtype, "q.dtype").name, as_dtype(k_cache.dtype).name),
+            dtypes=(
+                *(as_dtype(q.dtype, "q.dtype").name, as_dtype(k_cache.dtype).name),
+                "" if angles is None else as_dtype(angles.dtype, "rotary_cos.dtype").name,
+            ),
             given=tuple(given[name] is not None for name in GIVEN),
             return_lse=scalars.boolean("return_softmax_lse", return_softmax_lse),
             is_paged=block_table is not None,

@@ -164,7 +164,12 @@ def _norm(
         _norm(*arrays, eps=eps, implementation_backward=None)
         return x if residual is None else (x, residual)
     problem = NormProblem(
-        x.shape[:-1], x.shape[-1], as_dtype(x.dtype, "x.dtype").name, residual is not None, eps
+        x.shape[:-1],
+        x.shape[-1],
+        as_dtype(x.dtype, "x.dtype").name,
+        residual is not None,
+        eps,
+        weight_dtype=as_dtype(weight.dtype, "weight.dtype").name,
     )
     inputs = (x, weight) if residual is None else (x, weight, residual)
     results = apply("rms_norm", problem, "", implementation_backward, *inputs)

@@ -27,7 +27,7 @@ typedef struct AttnDecodeArgs {
   uint64_t lse;              // float32 [batch, num_heads_q, seqlen_q], compact; 0 = not wanted
   uint64_t k_new;            // [batch, seqlen_new, num_heads_kv, head_dim], appended; 0 = none
   uint64_t v_new;            // [batch, seqlen_new, num_heads_kv, head_dim_v]
-  uint64_t rotary_cos;       // [positions, rotary_dim / 2], compact, of the type of q; 0 = none
+  uint64_t rotary_cos;       // [positions, rotary_dim / 2], compact; 0 = none
   uint64_t rotary_sin;       // the same
   uint64_t cache_batch_idx;  // int32 [batch]; 0 = b
   uint64_t sinks;            // float32 [num_heads_q]; 0 = none
@@ -66,11 +66,11 @@ typedef struct AttnDecodeArgs {
   int32_t group;  // query heads of a head of keys
   int32_t head_dim;
   int32_t head_dim_v;
-  int32_t rotary_dim;  // first columns of q and k_new that are turned; even
-  int32_t rotary_interleaved;
-  int32_t page_keys;  // a multiple of 16; without a table those of a row of the cache
-  int32_t num_pages;  // or rows of the cache: others are out of range: cache/indices.h
-  float k_scale;      // of elements of 8 bits
+  int32_t rotary_dim;    // first columns of q and k_new that are turned; even
+  int32_t rotary_flags;  // 1: pairs are neighbours; 2: angles are float32, else of the type of q
+  int32_t page_keys;     // a multiple of 16; without a table those of a row of the cache
+  int32_t num_pages;     // or rows of the cache: others are out of range: cache/indices.h
+  float k_scale;         // of elements of 8 bits
   float v_scale;
   float softmax_scale_log2;
   float softcap;             // 0 = none

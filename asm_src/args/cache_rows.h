@@ -11,7 +11,7 @@ typedef struct CacheRowsArgs {
   uint64_t v_rows;           // [num_heads_kv, max_rows, head_dim_v]
   uint64_t q;                // [batch, seqlen_q, num_heads_q, head_dim]
   uint64_t q_rows;           // [num_heads_q / q_group, queries, q_group, head_dim]; 0 = none
-  uint64_t rotary_cos;       // [positions, rotary_dim / 2], compact, of the type of q; 0 = none
+  uint64_t rotary_cos;       // [positions, rotary_dim / 2], compact; 0 = none
   uint64_t rotary_sin;       // the same
   uint64_t cache_seqlens;    // int32 [batch], keys before those appended; 0 = max_seqlen
   uint64_t cu_seqlens_q;     // int32 [batch + 1]: sequences have so many queries; 0 = seqlen_q
@@ -55,8 +55,8 @@ typedef struct CacheRowsArgs {
   int32_t num_heads_kv;
   int32_t head_dim;
   int32_t head_dim_v;
-  int32_t rotary_dim;  // first columns of q and k_new that are turned; a multiple of 16
-  int32_t rotary_interleaved;
+  int32_t rotary_dim;       // first columns of q and k_new that are turned; a multiple of 16
+  int32_t rotary_flags;     // 1: pairs are neighbours; 2: angles are float32, else of the type of q
   int32_t turns_each;       // 0: all queries of a sequence are turned as its first one
   int32_t page_keys;        // a multiple of 16; without a table those of a row of the cache
   int32_t page_reciprocal;  // ceil(2^32 / page_keys) as bits

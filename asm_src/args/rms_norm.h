@@ -3,7 +3,7 @@
 // needs first comes first: 14 dwords are in SGPRs when it starts.
 typedef struct RmsNormArgs {
   uint64_t x;         // [rows, columns], device address
-  uint64_t weight;    // [columns]
+  uint64_t weight;    // [columns], of the type of x or float32, as the kernel has it
   uint64_t residual;  // [rows, columns], or 0
   int64_t x_stride;
   int64_t residual_stride;

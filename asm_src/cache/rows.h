@@ -126,7 +126,7 @@ class CacheRows {
     __device__ __forceinline__ bool is_there() const { return item < at_once; }
   };
   static __device__ __forceinline__ Angles angles_of(RowsArguments& args) {
-    return {args.rotary_cos, args.rotary_sin, args.rotary_dim, args.rotary_interleaved != 0};
+    return {args.rotary_cos, args.rotary_sin, args.rotary_dim, args.rotary_flags};
   }
 
   static __device__ __forceinline__ void copy_part(RowsArguments& args, const Part& part,

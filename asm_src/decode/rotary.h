@@ -9,8 +9,7 @@ template <Element kOf>
 __device__ __forceinline__ bf16x8 turning(Arguments& args, const Global<uint16_t>* row, int column,
                                           int position) {
   ordered::settle(column);  // what follows from it is not computed before every loop
-  const Angles angles{args.rotary_cos, args.rotary_sin, args.rotary_dim,
-                      args.rotary_interleaved != 0};
+  const Angles angles{args.rotary_cos, args.rotary_sin, args.rotary_dim, args.rotary_flags};
   return turning<kOf>(angles, row, column, position);
 }
 // The same of any columns.

@@ -3,9 +3,9 @@
 //
 // The build defines KERNEL (its name), ELEMENT, ROW_LANES (lanes of a row), ROWS_AT_ONCE (such
 // lanes of a workgroup), ROW_STEPS (rows of a lane), STEPS (chunks of a row that a lane holds),
-// CHUNK (its columns), and from the struct of the arguments PARAMETERS and ARGUMENTS: each field is
-// a parameter of its own, so that the first ones can come in SGPRs. Grid: x = ceil(rows /
-// (ROWS_AT_ONCE * ROW_STEPS)).
+// CHUNK (its columns), WEIGHT (Chunk or Float32Chunk), and from the struct of the arguments
+// PARAMETERS and ARGUMENTS: each field is a parameter of its own, so that the first ones can come
+// in SGPRs. Grid: x = ceil(rows / (ROWS_AT_ONCE * ROW_STEPS)).
 //
 //   phase    memory                   vector unit               matrix unit
 //   load     x, residual, weight
@@ -13,10 +13,11 @@
 //   reduce   LDS, over waves          over lanes
 //   store    sum, out                 scale, weigh, round
 //
-// 4 registers a chunk of x, of residual, and of weight. Squares beyond float32 make the mean
-// infinite and the row 0, as they do in float32.
+// 4 registers a chunk of x, of residual, and of weight, 8 of a weight of float32. Squares beyond
+// float32 make the mean infinite and the row 0, as they do in float32.
 #include "norm/outputs.h"
 #include "norm/sums.h"
+#include "norm/weight.h"
 
 namespace {
 
@@ -26,13 +27,15 @@ constexpr int kWaves = kLanes / kWaveLanes, kColumns = kRowLanes * CHUNK * kStep
 static_assert(kLanes % kWaveLanes == 0 && (kRowLanes <= kWaveLanes || kRows == 1));
 
 using Part = Chunk<CHUNK>;
+using Weight = WEIGHT<CHUNK>;
 using Sum = OverRow<kRowLanes>;
 using OfRow = Row<(kRowLanes >= kWaveLanes)>;
 using OfWeight = Row<true>;
 
 // Where registers do not suffice for x, residual and weight at once, the weight comes last.
 constexpr int kMinWaves = kWaves > 4 ? kWaves / 4 : 4;  // of a SIMD
-constexpr bool kLateWeight = Part::kPairs * kSteps * (2 * kRowSteps + 1) > 512 / kMinWaves * 2 / 3;
+constexpr bool kLateWeight =
+    kSteps * (2 * kRowSteps * sizeof(Part) + sizeof(Weight)) > 4 * (512 / kMinWaves * 2 / 3);
 
 // Of this lane, among the rows of its workgroup.
 __device__ __forceinline__ int row_of_lane() {
@@ -49,7 +52,8 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
   const OfWeight weights(args.weight);
   uint32_t row[kRowSteps];
   OfRow x_row[kRowSteps], residual_row[kRowSteps];
-  Part x[kRowSteps][kSteps], residual[kRowSteps][kSteps], weight[kSteps];
+  Part x[kRowSteps][kSteps], residual[kRowSteps][kSteps];
+  Weight weight[kSteps];
   for (int r = 0; r < kRowSteps; ++r) {
     const int own = first + r * kRowsAtOnce;
     row[r] = own < last ? own : last;
@@ -61,13 +65,13 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
     }
   }
   if constexpr (!kLateWeight)
-    for (int s = 0; s < kSteps; ++s) weight[s] = columns.load(weights, s);
+    for (int s = 0; s < kSteps; ++s) weight[s] = columns.template load<Weight>(weights, s);
   for (int s = 0; s < kSteps; ++s) {
     for (int r = 0; r < kRowSteps; ++r) {
       columns.keep(x_row[r], s);
       if constexpr (kResidual) columns.keep(residual_row[r], s);
     }
-    columns.keep(weights, s);
+    columns.template keep<Weight>(weights, s);
   }
   const Scale scale(args.inverse_columns, args.eps);
   Sum over_row(of_waves);
@@ -79,7 +83,7 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
       squares[r].add(columns.alone(x[r][s], s));
     }
   if constexpr (kLateWeight) {
-    for (int s = 0; s < kSteps; ++s) weight[s] = columns.load(weights, s);
+    for (int s = 0; s < kSteps; ++s) weight[s] = columns.template load<Weight>(weights, s);
     ordered::keep_by_nop(Lane::in_workgroup());
   }
   outputs.wait();

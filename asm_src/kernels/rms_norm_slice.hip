@@ -3,8 +3,8 @@
 // its L1, while the arithmetic of a slice is a part of that of the row.
 //
 // The build defines KERNEL (its name), ELEMENT, LANES, STEPS (chunks of 8 columns that a lane has
-// of a row) and WIDTH (columns that it has of the slice), PARAMETERS and ARGUMENTS as there. Grid:
-// x = rows, y = ceil(columns / (LANES * WIDTH)).
+// of a row) and WIDTH (columns that it has of the slice), WEIGHT, PARAMETERS and ARGUMENTS as
+// there. Grid: x = rows, y = ceil(columns / (LANES * WIDTH)).
 //
 //   phase    memory                               vector unit            matrix unit
 //   load     x, residual; of the slice besides:
@@ -14,6 +14,7 @@
 //   store    sum, out                             scale, weigh, round
 #include "norm/outputs.h"
 #include "norm/sums.h"
+#include "norm/weight.h"
 
 namespace {
 
@@ -25,6 +26,7 @@ constexpr bool kResidual = RESIDUAL;
 
 using Part = Chunk<8>;
 using Own = Chunk<kWidth>;
+using Weight = WEIGHT<kWidth>;
 using Sum = OverRow<kLanes>;
 using OfRow = Row<true>;
 
@@ -40,7 +42,8 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
   const Columns<kLanes, kWidth, kWhole> slice(__builtin_amdgcn_workgroup_id_y() * kSliceColumns,
                                               args.columns);
   Part x[kSteps], residual[kSteps];
-  Own own[kOwnSteps], own_residual[kOwnSteps], weight[kOwnSteps], y[kOwnSteps];
+  Own own[kOwnSteps], own_residual[kOwnSteps], y[kOwnSteps];
+  Weight weight[kOwnSteps];
   const OfRow x_row(args.x, args.x_stride, row);
   x[0] = columns.load(x_row, 0);
   in_order();
@@ -56,7 +59,7 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
     own[s] = slice.load(x_row, s);
     if constexpr (kResidual) own_residual[s] = slice.load(residual_row, s);
   }
-  for (int s = 0; s < kOwnSteps; ++s) weight[s] = slice.load(weights, s);
+  for (int s = 0; s < kOwnSteps; ++s) weight[s] = slice.template load<Weight>(weights, s);
   for (int s = 0; s < kSteps; ++s) columns.keep(x_row, s);
   for (int s = 0; s < kOwnSteps; ++s) slice.keep(x_row, s);
   const Scale scale(args.inverse_columns, args.eps);

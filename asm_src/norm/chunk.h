@@ -8,6 +8,7 @@ inline constexpr Element kElement = Element::ELEMENT;
 
 template <int kWidth>
 struct Chunk {
+  static constexpr int kBytes = 2;  // of a column
   static constexpr int kPairs = (kWidth + 1) / 2;
   static_assert(kPairs == 4 || kPairs == 2 || kPairs == 1);
   DwordsAnywhere<kPairs> bits;
@@ -78,12 +79,14 @@ struct Chunk {
   }
 };
 
-// x * scale * weight, of operands that are ready before the scale is known.
+// x * scale * weight, of operands that are ready before the scale is known; of any weights that
+// have pairs in float32.
 template <int kWidth>
 class Product {
  public:
   using C = Chunk<kWidth>;
-  __device__ __forceinline__ Product(const C& x, const C& weight) {
+  template <class Weight>
+  __device__ __forceinline__ Product(const C& x, const Weight& weight) {
     for (int i = 0; i < C::kPairs; ++i) {
       x_[i] = x.pair(i);
       weight_[i] = weight.pair(i);

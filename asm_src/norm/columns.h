@@ -43,13 +43,14 @@ class Columns {
   __device__ __forceinline__ Columns(int first, int count)
       : first_(first), lane_(Lane::in_workgroup() % kLanes * kWidth), count_(count) {}
 
-  template <class R>
-  __device__ __forceinline__ C load(const R& row, int s) const {
-    return C::load(at(row, s));
+  // Of a row of the element type, or of what `As` is made of.
+  template <class As = C, class R>
+  __device__ __forceinline__ As load(const R& row, int s) const {
+    return As::load(row.at(bytes<As>(s)));
   }
-  template <class R>
+  template <class As = C, class R>
   __device__ __forceinline__ void keep(const R& row, int s) const {
-    row.keep(bytes(s));
+    row.keep(bytes<As>(s));
   }
   // Of a step what is this lane's alone. Without branches: they would part the matrix
   // instructions, of which the compiler does not see all distances over them.
@@ -75,11 +76,12 @@ class Columns {
  private:
   template <class R>
   __device__ __forceinline__ Global<uint16_t>* at(const R& row, int s) const {
-    return row.at(bytes(s));
+    return row.at(bytes<C>(s));
   }
+  template <class As>
   __device__ __forceinline__ uint32_t bytes(int s) const {
     const uint32_t at = first_ + s * kStep + lane_, last = count_ - kWidth;
-    return 2 * (kWhole || at < last ? at : last);
+    return As::kBytes * (kWhole || at < last ? at : last);
   }
   int first_, lane_, count_;
 };

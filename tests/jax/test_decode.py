@@ -102,6 +102,22 @@ def test_chunks_of_a_prompt(is_paged: bool) -> None:
     same(found, jax.tree.map(lambda *xs: np.stack(xs), *each))
 
 
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_angles_of_float32(interleaved: bool) -> None:
+    """As models keep them: not rounded, in a step and in a chunk."""
+    cos, sin = (of(np.concatenate([ANGLES, ANGLES])).astype(np.float32) for of in (np.cos, np.sin))
+    options: dict[str, Any] = {"cache_seqlens": LENGTHS - 20, "causal": True, "num_splits": 1}
+    options |= {"rotary_interleaved": interleaved}
+    for rows in (1, 20):
+        q = normal(18, BATCH, rows, HEADS, DIM)
+        new = normal(19, BATCH, rows, HEADS_KV, DIM), normal(20, BATCH, rows, HEADS_KV, DIM)
+        expected = in_memory(ROW_CACHES, *new, cos, sin, q=q, **options)
+        step = jax.jit(functools.partial(aj.flash_attn_with_kvcache, **options))
+        same(step(q, *ROW_CACHES, *new, cos, sin), expected)
+        rounded = in_memory(ROW_CACHES, *new, cos.astype(BF16), sin.astype(BF16), q=q, **options)
+        assert (rounded[1] != expected[1]).any()  # the keys that were appended
+
+
 def test_one_length_of_all_and_no_lengths() -> None:
     same(
         aj.flash_attn_with_kvcache(Q, *ROW_CACHES, cache_seqlens=50),
@@ -222,6 +238,16 @@ def test_meshes(is_paged: bool) -> None:
         ({"k": K}, ValueError, "k was given, but v=None"),
         ({"k": K, "v": V}, ValueError, "cache_seqlens=None says that the cache is full"),
         ({"rotary_cos": COS, "rotary_sin": SIN}, ValueError, "rotary_cos was given without k"),
+        (
+            {"k": K, "v": V, "rotary_cos": COS, "rotary_sin": SIN.astype(np.float32)}
+            | {"cache_seqlens": LENGTHS},
+            *(ValueError, "rotary_sin has .* dtype float32; .* bfloat16"),
+        ),
+        (
+            {"k": K, "v": V, "rotary_cos": COS.astype(np.float16), "rotary_sin": SIN}
+            | {"cache_seqlens": LENGTHS},
+            *(ValueError, "rotary_cos has dtype float16; it must be bfloat16, that of q, or float"),
+        ),
         ({"alibi_slopes": 1}, UnsupportedProblem, "alibi_slopes"),
         ({"kv_layout": "HND"}, ValueError, "kv_layout='HND' must be one of"),
         ({"k_descale": 2.0}, ValueError, "k_descale was given, but the cache has elements"),

@@ -58,6 +58,22 @@ def test_checked(name: str) -> None:
             ragged.check()
 
 
+@pytest.mark.parametrize("name", EVERY_KIND)
+def test_weights_of_float32(name: str) -> None:
+    """None is rounded; those that 16 bits hold give the bits of weights of 16 bits."""
+    narrow = KERNELS[name.replace("_weight_fp32", "")]
+    wide = KERNELS[narrow.name.replace("16_", "16_weight_fp32_", 1)]
+    for call in calls(wide, (3,), (wide.accepts["columns"][1] - 1,)):
+        x, weight, *residual = call.inputs()
+        rounded = weight.astype(call.element)
+        assert (weight != rounded).any()
+        exact, _ = call.run(x, weight, *residual)
+        found, _ = call.run(x, rounded.astype(np.float32), *residual)
+        must, _ = dataclasses.replace(call, kernel=narrow.name).run(x, rounded, *residual)
+        np.testing.assert_array_equal(found.view(np.uint16), must.view(np.uint16))
+        assert (exact != found).any()
+
+
 SIZES = (1, 2, 3, 7, 8, 9, 63, 64, 65, 127, 128, 129, 511, 512, 513, 1023, 1025, 2049)
 
 
@@ -223,13 +239,16 @@ def test_a_sum_is_rounded_once() -> None:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("weight_dtype", [None, "float32"])
 @pytest.mark.parametrize("columns", [1, 7, 8, 9, 100, 8192, 65535, 65536])
-def test_rows_of_any_length_have_a_kernel(dtype: str, residual: bool, columns: int) -> None:
+def test_rows_of_any_length_have_a_kernel(
+    columns: int, weight_dtype: str | None, residual: bool, dtype: str
+) -> None:
     """Up to 65536 columns, in place or not."""
     mine = [kernel for kernel in KERNELS.values() if kernel.dtype == dtype]
 
     def takers(rows: int, columns: int) -> list[KernelSpec]:
-        problem = NormProblem((rows,), columns, dtype, residual)
+        problem = NormProblem((rows,), columns, dtype, residual, weight_dtype=weight_dtype)
         return [kernel for kernel in mine if not mismatches(kernel, problem)]
 
     assert {True} <= {kernel.accepts["in_place"] for kernel in takers(3, columns)}

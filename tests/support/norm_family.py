@@ -103,18 +103,26 @@ class Call:
         """The numpy dtype."""
         return as_dtype(self.spec.dtype).numpy()
 
+    @property
+    def weight_element(self) -> Any:
+        """Of the weight: the same, or float32."""
+        return as_dtype(self.spec.params["weight_dtype"]).numpy()
+
     def inputs(self) -> list[Array]:
         """x, weight and the residual if there is one, normally distributed."""
         rng = np.random.default_rng([self.rows, self.columns])
         shapes = [(self.rows, self.columns), (self.columns,), (self.rows, self.columns)]
         made = [rng.standard_normal(shape, np.float32) for shape in shapes]
         made[1] = 1 + made[1] / 4
-        return [x.astype(self.element) for x in made[: 2 + self.residual]]
+        elements = self.element, self.weight_element, self.element
+        operands = zip(made, elements, strict=True)
+        return [x.astype(element) for x, element in operands][: 2 + self.residual]
 
     def run(self, *arrays: Array) -> tuple[Array, Array | None]:
         """out and sum, from inside poison that must stay as it was."""
         x, weight, *residual = arrays or self.inputs()
-        operands = {"x": self._rows(self.pad, x), "weight": self._rows(0, weight[None])}
+        of_weight = weight[None].view(np.uint16)  # of float32 two each
+        operands = {"x": self._rows(self.pad, x), "weight": self._rows(0, of_weight)}
         if residual:
             operands["residual"] = self._rows(self.pad, residual[0])
         if self.in_place:
@@ -132,7 +140,8 @@ class Call:
         """Modelled, at the peak clock, caches cold."""
         names = ("x", "residual", "out", "sum") if self.residual else ("x", "out")
         operands = {name: self._rows(0) for name in names}
-        operands["weight"] = Rows((1, self.columns), self.element)
+        of_weight = self.columns * self.weight_element.itemsize // 2
+        operands["weight"] = Rows((1, of_weight), self.element)
         amdattn.synchronize()
         with amdattn.virtual.profile(clock_mhz=2100) as profile:
             self.launch(operands)

@@ -71,7 +71,7 @@ def cascade_attention(
         None with `prefix_table`.
     cache_seqlens : int, or array of int32 or int64, (batch,), optional
         Keys that the cache has of each sequence: those of the prefix are not among them.
-    rotary_cos, rotary_sin : array, like q, (positions, rotary_dim / 2), optional
+    rotary_cos, rotary_sin : array, like q or float32, (positions, rotary_dim / 2), optional
         Row p is of the pth position behind the prefix: of a table of all positions
         ``rotary_cos[prefix_len:]``.
     block_table : array of int32 or int64, (batch, pages of a sequence), optional

@@ -178,7 +178,7 @@ def _general() -> Iterator[CascadeCase]:
     turned = {"rotary_dim": 64, "rotary_positions": 300, "rotary_interleaved": True}
     yield _case((2, 30, 256, 4, 1, 64), 50, (127, 226), **fp16, **turned, seqlen_new=30,
                 page_size=64, causal=True)  # fmt: skip
-    turned |= {"rotary_dim": 32, "rotary_interleaved": False}
+    turned |= {"rotary_dim": 32, "rotary_interleaved": False, "rotary_dtype": "float32"}
     yield _case((3, 1, 160, 4, 2, 64), 200, (0, 62, 155), **turned, seqlen_new=1, page_size=16)
     yield _case((1, 1, 64, 4, 2, 64), 33, (64,), head_dim_v=128)
     yield _case((9, 16, 64, 2, 1, 64), 40, (64, 0, 1, 17), **fp16, num_splits=2)

@@ -76,7 +76,7 @@ class CacheKey(NamedTuple):
 
     shapes: tuple[tuple[int, ...], ...]
     table: tuple[int, ...]
-    dtypes: tuple[str, str]
+    dtypes: tuple[str, str, str]  # of q, of the cache, of angles or ""
     given: tuple[bool, ...]
     return_lse: bool
     is_paged: bool
@@ -125,7 +125,10 @@ class CacheCall:
         self.key = CacheKey(
             tuple([self.views[name].shape if name in self.views else () for name in SHAPED]),
             () if table is None else shape_of_table(table),
-            (q.dtype.name, self.views["k_cache"].dtype.name),
+            (
+                *(q.dtype.name, self.views["k_cache"].dtype.name),
+                self.views["rotary_cos"].dtype.name if "rotary_cos" in self.views else "",
+            ),
             tuple([self._arrays[name] is not None for name in GIVEN]),
             return_lse,
             table is not None,
@@ -212,6 +215,7 @@ def _problem_of(key: CacheKey, fp8: str) -> DecodeProblem:
         rotary_dim=2 * angles[1] if angles else 0,
         rotary_positions=angles[0] if angles else 0,
         rotary_interleaved=options.rotary_interleaved,
+        rotary_dtype=dtypes[2],
         cache_seqlens=seqlens,
         cache_batch_idx=batch_idx,
         cache_leftpad=leftpad,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from amdattn.device.manifest import KernelSpec
-from amdattn.dtypes import as_dtype
+from amdattn.dtypes import FLOAT32, as_dtype
 from amdattn.op.operation import Case, Expected, Operation
 from amdattn.ops.decode import planning
 from amdattn.ops.decode.command_options import OPTIONS, problem
@@ -67,8 +67,9 @@ class DecodeCase(Case[DecodeProblem]):
             made |= {"k": normal(*new, p.head_dim), "v": normal(*new, p.head_dim_v)}
         if p.rotary_dim:
             angles = rng.uniform(0, 2 * np.pi, (p.rotary_positions, p.rotary_dim // 2))
-            made["rotary_cos"] = np.cos(angles).astype(element)
-            made["rotary_sin"] = np.sin(angles).astype(element)
+            of_angles = as_dtype(p.rotary_dtype).numpy()
+            made["rotary_cos"] = np.cos(angles).astype(of_angles)
+            made["rotary_sin"] = np.sin(angles).astype(of_angles)
         if p.cache_seqlens:
             most = p.seqlen_kv - p.seqlen_new
             lengths = np.resize(np.roll(self.lengths or (most,), seed), p.batch)
@@ -205,6 +206,13 @@ def cases(row: KernelSpec | None) -> Iterator[DecodeCase]:
             **lying(layout, 80),
             **scaled,
         )
+    yield of_kernel(
+        (2, 1, 400, 3, 1, columns),
+        *(keys + 1, 30),
+        seqlen_new=3,
+        **_rotary(400, 16 * (columns // 16), interleaved=row.dtype == "bfloat16"),
+        **{"rotary_dtype": FLOAT32.name, **lying("packed", 80), **scaled},
+    )
 
 
 def _general() -> Iterator[DecodeCase]:
@@ -227,7 +235,8 @@ def _general() -> Iterator[DecodeCase]:
     yield _case((3, 2, 512, 8, 2, 128), (255, 256, 300), **fp16, **pages, **turned)
     pages = {"seqlen_new": 3, "page_size": 16, "num_splits": 3}
     turned = _rotary(160, 64, interleaved=False)
-    yield _case((3, 3, 160, 6, 2, 64), (0, 62, 127), **pages, **turned)
+    for angles in ("", FLOAT32.name):
+        yield _case((3, 3, 160, 6, 2, 64), (0, 62, 127), rotary_dtype=angles, **pages, **turned)
 
 
 def larger(on_gpu: bool) -> Iterator[DecodeCase]:

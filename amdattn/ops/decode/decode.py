@@ -75,7 +75,7 @@ def flash_attn_with_kvcache(
     k, v : array, like q, (batch, seqlen_new, num_heads_kv, head_dim or head_dim_v), optional
         Written to the caches from position ``cache_seqlens[b]`` on, before the queries attend. The
         caches must be in device memory then.
-    rotary_cos, rotary_sin : array, like q, (positions, rotary_dim / 2), optional
+    rotary_cos, rotary_sin : array, like q or float32, (positions, rotary_dim / 2), optional
         With them k and q are turned: row i of k by the angles of position ``cache_seqlens[b] + i``;
         of q, too, if `causal` or a window is given, else all by those of ``cache_seqlens[b]``.
     cache_seqlens : int, or array of int32 or int64, (batch,), optional

@@ -44,7 +44,7 @@ class DecodePlan(RunnablePlan[DecodeProblem]):
         of_cache: Role = "inout" if p.seqlen_new else "in"
         layout = "batch, seqlen, num_heads, head_dim of q and k_cache"
         layouts = LAYOUTS[p.kv_layout]
-        angles = p.rotary_positions, p.rotary_dim // 2
+        angles = (p.rotary_positions, p.rotary_dim // 2), as_dtype(p.rotary_dtype)
         table, room = (p.batch, p.pages_of_sequence), p.seqlen_kv - p.seqlen_new
         appended: dict[str, Any] = {
             "present": p.seqlen_new > 0,
@@ -89,8 +89,8 @@ class DecodePlan(RunnablePlan[DecodeProblem]):
             ),
             OperandSpec("k", "in", (*new, p.head_dim), element, _ROWS, **appended),
             OperandSpec("v", "in", (*new, p.head_dim_v), element, _ROWS, **appended),
-            OperandSpec("rotary_cos", "in", angles, element, ("position",), **turned),
-            OperandSpec("rotary_sin", "in", angles, element, ("position",), **turned),
+            OperandSpec("rotary_cos", "in", *angles, ("position",), **turned),
+            OperandSpec("rotary_sin", "in", *angles, ("position",), **turned),
             index(
                 *("cache_seqlens", (p.batch,), partial(alike, room, p.batch), room),
                 "keys that the cache has room for" + " beside those of k" * bool(p.seqlen_new),

@@ -291,7 +291,7 @@ def _arguments(
         "head_dim": p.head_dim,
         "head_dim_v": p.head_dim_v,
         "rotary_dim": p.rotary_dim,
-        "rotary_interleaved": int(p.rotary_interleaved),
+        "rotary_flags": p.rotary_flags,
         "page_keys": p.page_keys,
         "page_reciprocal": p.page_reciprocal,
         "num_pages": p.num_pages,

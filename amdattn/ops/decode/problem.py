@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from amdattn import scalars
-from amdattn.dtypes import as_dtype
+from amdattn.dtypes import FLOAT32, as_dtype
 from amdattn.ops.decode.layouts import CHUNK_BYTES, layouts_named
 from amdattn.scalars import FLOAT32_MAX, INT32_MAX, LOG2_E
 
@@ -67,6 +67,8 @@ class DecodeProblem:
         Channels that are turned, and positions that there are angles of; 0: none are.
     rotary_interleaved : bool
         Whether pairs are next to each other, or half of `rotary_dim` apart.
+    rotary_dtype : str, optional
+        Of angles: `dtype`, which it defaults to, or float32, of which none is rounded.
     cache_seqlens, cache_batch_idx, cache_leftpad : bool
         Whether these are given.
     num_splits : int
@@ -108,6 +110,7 @@ class DecodeProblem:
     v_descale: float = 1.0
     k_descales: bool = False
     v_descales: bool = False
+    rotary_dtype: str = ""
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -158,7 +161,7 @@ class DecodeProblem:
                 f"k_cache has {self.num_pages} sequences; without cache_batch_idx it must have at "
                 f"least the {self.batch} of q"
             )
-        self._check_rotary()
+        self._check_rotary(put)
 
     def _check_cache(self) -> None:
         """That keys fit, and what goes with pages."""
@@ -205,9 +208,16 @@ class DecodeProblem:
                 f"{self.chunk}, {CHUNK_BYTES} bytes of {self.kv_dtype}"
             )
 
-    def _check_rotary(self) -> None:
+    def _check_rotary(self, put: Callable[[str, object], None]) -> None:
         """Angles, and whether there are enough of them."""
         dim, positions = self.rotary_dim, self.rotary_positions
+        of_angles = self.rotary_dtype if dim and self.rotary_dtype else self.dtype
+        put("rotary_dtype", as_dtype(of_angles, "rotary_dtype").name)
+        if self.rotary_dtype not in (self.dtype, FLOAT32.name):
+            raise ValueError(
+                f"rotary_cos has dtype {self.rotary_dtype}; it must be {self.dtype}, that of q, or "
+                f"{FLOAT32.name}"
+            )
         if bool(dim) != bool(positions):
             raise ValueError(
                 f"rotary_dim={dim} and rotary_positions={positions} must both be 0 or both not"
@@ -302,6 +312,11 @@ class DecodeProblem:
         return self.causal or max(self.window_size) >= 0
 
     @property
+    def rotary_flags(self) -> int:
+        """How angles and what they turn lie, as arguments of kernels have it."""
+        return int(self.rotary_interleaved) | 2 * (self.rotary_dtype != self.dtype)
+
+    @property
     def window(self) -> tuple[int, int]:
         """Keys before and behind the one that a query is at; -1: all.
 
@@ -337,6 +352,7 @@ class DecodeProblem:
             for one in fields(self)
             if one.name not in _IN_SIZES and getattr(self, one.name) != one.default
         )
+        others += f" rotary_dtype={self.rotary_dtype}" * (self.rotary_dtype != self.dtype)
         types = self.dtype + f"/{self.kv_dtype}" * (self.kv_dtype != self.dtype)
         return (
             f"{types} b{self.batch} sq{self.seqlen_q} skv{self.seqlen_kv} "
@@ -360,7 +376,7 @@ class DecodeProblem:
 
 
 _IN_SIZES = {
-    *(*_COUNTS, "head_dim_v", "dtype", "kv_dtype"),
+    *(*_COUNTS, "head_dim_v", "dtype", "kv_dtype", "rotary_dtype"),
     *("num_pages", "softmax_scale", "rotary_positions"),
 }
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from amdattn.device.manifest import KernelSpec
-from amdattn.dtypes import as_dtype
+from amdattn.dtypes import FLOAT32, as_dtype
 from amdattn.op.operation import Case, Expected, Operation
 from amdattn.op.options import REQUIRED, Option
 from amdattn.ops.norm import planning
@@ -30,11 +30,12 @@ class NormCase(Case[NormProblem]):
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
         """Random host arrays by operand, the same for the same seed."""
         problem, rng = self.problem, np.random.default_rng(seed)
-        element = as_dtype(problem.dtype).numpy()
+        elements = dict.fromkeys(("x", "residual"), as_dtype(problem.dtype).numpy())
+        elements["weight"] = problem.weight_element.numpy()
         shapes = {"x": (*problem.shape, problem.columns), "weight": (problem.columns,)}
         shapes |= {"residual": shapes["x"]} if problem.residual else {}
         return {
-            name: rng.standard_normal(shape, np.float32).astype(element)
+            name: rng.standard_normal(shape, np.float32).astype(elements[name])
             for name, shape in shapes.items()
         }
 
@@ -65,7 +66,9 @@ def cases(row: KernelSpec | None) -> Iterator[NormCase]:
     if row is None:
         for i, (rows, columns) in enumerate(_SIZES):
             for dtype in ("bfloat16", "float16"):
-                yield NormCase(NormProblem((rows,), columns, dtype, residual=i % 2 == 0))
+                for weights in (None, FLOAT32.name)[: 1 + (i % 3 == 0)]:
+                    of_rows: dict[str, Any] = {"residual": i % 2 == 0, "weight_dtype": weights}
+                    yield NormCase(NormProblem((rows,), columns, dtype, **of_rows))
         return
     least, most = row.accepts["columns"]
     tile = row.tile["rows"]
@@ -75,7 +78,10 @@ def cases(row: KernelSpec | None) -> Iterator[NormCase]:
             (tile + 2, max(least, most // 2 + 3)),
             (1, max(least, most // 2 - 1)),  # the last columns of a step that is not the last
         ):
-            problem = NormProblem((rows,), columns, row.dtype, residual, 1e-5)
+            problem = NormProblem(
+                *((rows,), columns, row.dtype, residual, 1e-5),
+                weight_dtype=row.params["weight_dtype"],
+            )
             yield NormCase(problem, kernel=row.name)
 
 
@@ -101,6 +107,7 @@ OPERATION = Operation(
         Option("residual", bool, False, "Added before; the sum is a result.", ("--residual",)),
         Option("eps", float, 1e-6, "Added to the mean of squares."),
         Option("in_place", bool, False, "A result may be x or the residual.", ("--in-place",)),
+        Option("weight_dtype", str | None, None, "Of the weight: float32; default: dtype."),
     ),
     problem=_problem,
     choices=planning.choices,

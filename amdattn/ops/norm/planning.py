@@ -50,6 +50,9 @@ def mismatches(kernel: KernelSpec, problem: NormProblem) -> list[Mismatch]:
     found = []
     if problem.dtype != kernel.dtype:
         found.append(Mismatch("dtype", problem.dtype, (kernel.dtype,)))
+    if problem.weight_dtype != kernel.params["weight_dtype"]:
+        allowed = (kernel.params["weight_dtype"],)
+        found.append(Mismatch("weight_dtype", problem.weight_dtype, allowed))
     for name, value in (("rows", problem.rows), ("columns", problem.columns)):
         least, most = kernel.accepts[name]
         if not least <= value <= most:
@@ -97,6 +100,7 @@ def cost_clk(kernel: KernelSpec, problem: NormProblem, props: DeviceProps) -> fl
     if columns < kernel.accepts["columns"][1]:
         vector += chunks * _PARTIAL_CLK
     read = tile["rows"] * columns * (1 + residual) + min(columns, tile["columns"])
+    # A float32 weight counts as one of x's type: the kernels take about the same time.
     loads = read * problem.itemsize / _LOAD_BYTES_PER_CLK
 
     # The last workgroup to start; all that share a CU; HBM: the slowest of these.

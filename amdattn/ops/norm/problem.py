@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from amdattn import scalars
-from amdattn.dtypes import as_dtype
+from amdattn.dtypes import FLOAT32, DType, as_dtype
 from amdattn.scalars import FLOAT32_MAX, INT32_MAX
 
 
@@ -25,6 +25,8 @@ class NormProblem:
     eps : float
     in_place : bool
         Whether a result may be x or the residual itself, the same elements at the same places.
+    weight_dtype : str, optional
+        `dtype`, or float32, of which no weight is rounded; None: `dtype`.
 
     Raises
     ------
@@ -38,6 +40,7 @@ class NormProblem:
     residual: bool = False
     eps: float = 1e-6
     in_place: bool = False
+    weight_dtype: str | None = None
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -50,6 +53,14 @@ class NormProblem:
             if not 1 <= count <= INT32_MAX:
                 raise ValueError(f"{name}={count} must be in 1..{INT32_MAX}")
         put("dtype", as_dtype(self.dtype).name)
+        weights = self.dtype if self.weight_dtype is None else self.weight_dtype
+        put("weight_dtype", as_dtype(weights, "weight_dtype").name)
+        allowed = dict.fromkeys((self.dtype, FLOAT32.name))
+        if self.weight_dtype not in allowed:
+            raise ValueError(
+                f"weight has dtype {self.weight_dtype}; beside x of {self.dtype} it must be "
+                + " or ".join(allowed)
+            )
         put("residual", scalars.boolean("residual", self.residual))
         put("in_place", scalars.boolean("in_place", self.in_place))
         put("eps", scalars.number("eps", self.eps))
@@ -67,11 +78,17 @@ class NormProblem:
         return as_dtype(self.dtype).itemsize
 
     @property
+    def weight_element(self) -> DType:
+        """The type of weights."""
+        return as_dtype(self.weight_dtype)
+
+    @property
     def text(self) -> str:
         """Every argument."""
         return (
             f"rms_norm {self.dtype}, rows={self.rows} columns={self.columns} "
-            f"residual={self.residual} eps={self.eps:.6g} in_place={self.in_place}"
+            f"residual={self.residual} eps={self.eps:.6g} in_place={self.in_place} "
+            f"weight_dtype={self.weight_dtype}"
         )
 
     @property
@@ -79,6 +96,7 @@ class NormProblem:
         """Sizes, and what differs from the defaults."""
         of_dtype = f" {self.dtype}" * (self.dtype != "bfloat16")
         options = " residual" * self.residual + " in_place" * self.in_place
+        options += f" weight_{self.weight_dtype}" * (self.weight_dtype != self.dtype)
         return f"{self.rows}x{self.columns}{of_dtype}{options}"
 
     @property
@@ -90,4 +108,5 @@ class NormProblem:
     def nbytes(self) -> int:
         """Bytes of all operands, each counted once."""
         matrices = 4 if self.residual else 2
-        return (matrices * self.rows + 1) * self.columns * self.itemsize
+        of_row = matrices * self.rows * self.itemsize + self.weight_element.itemsize
+        return of_row * self.columns

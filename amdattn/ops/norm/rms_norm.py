@@ -40,7 +40,8 @@ def rms_norm(
         numpy (with ml_dtypes), `DeviceArray`, or an array of any library with ``__dlpack__``,
         ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the host of any
         strides; on the device rows at one distance, elements of a row next to each other.
-    weight : array, like x, (columns,)
+    weight : array, like x or float32, (columns,)
+        Of float32 it is not rounded.
     residual : array, like x, (..., columns), optional
     eps : float
         At least 0. Rows of zeros are then zeros; with 0 they are NaN.
@@ -86,7 +87,8 @@ def rms_norm(
         if given is not None
         for view in views
     )
-    plan = _planned_for(ordinal, lengths, views[0].dtype.name, residual is not None, eps, in_place)
+    dtypes = views[0].dtype.name, views[1].dtype.name
+    plan = _planned_for(ordinal, lengths, dtypes, residual is not None, eps, in_place)
     if 0 in shape:
         return _of_nothing(x, views, (out, residual_out), handle)
     results = plan.execute(x, views, (out, residual_out), "", handle)
@@ -104,7 +106,7 @@ def plan_rms_norm(
     device : DeviceProps or str
         `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
     **options
-        dtype, residual, eps, in_place: see `NormProblem`.
+        dtype, residual, eps, in_place, weight_dtype: see `NormProblem`.
 
     Raises
     ------
@@ -115,9 +117,15 @@ def plan_rms_norm(
 
 @functools.lru_cache(maxsize=1024, typed=True)
 def _planned_for(
-    ordinal: int, shape: tuple[int, ...], dtype: str, residual: bool, eps: float, in_place: bool
+    ordinal: int,
+    shape: tuple[int, ...],
+    dtypes: tuple[str, str],
+    residual: bool,
+    eps: float,
+    in_place: bool,
 ) -> NormPlan:
-    problem = NormProblem(shape[:-1], shape[-1], dtype, residual, eps, in_place)
+    dtype, of_weight = dtypes
+    problem = NormProblem(shape[:-1], shape[-1], dtype, residual, eps, in_place, of_weight)
     return planned(problem, runtime.get(ordinal).props)
 
 
@@ -146,7 +154,7 @@ class NormPlan(RunnablePlan[NormProblem]):
         if_added: dict[str, Any] = {"present": p.residual, "condition": "residual"}
         specs = (
             OperandSpec("x", "in", *x, layout=layout),
-            OperandSpec("weight", "in", (p.columns,), element, (), layout="columns of x"),
+            OperandSpec("weight", "in", (p.columns,), p.weight_element, (), layout="columns of x"),
             OperandSpec("residual", "in", *x, layout=layout, **if_added),
             OperandSpec("out", "out", *x, layout=layout),
             OperandSpec("residual_out", "out", *x, layout=layout, **if_added),
@@ -215,7 +223,8 @@ def _of_nothing(kind: Any, views: tuple[View, ...], given: tuple[Any, Any], stre
     for name, view in named.items():
         of_weight = name == "weight"
         layout = "columns of x" if of_weight else "shape of x"
-        check_shape(view, name, x.shape[-1:] if of_weight else x.shape, x.dtype.name, layout)
+        dtype = view.dtype if of_weight else x.dtype
+        check_shape(view, name, x.shape[-1:] if of_weight else x.shape, dtype.name, layout)
         if name.endswith("out") and view.read_only:
             raise ValueError(f"{name} is read-only")
     return tuple(results) if has_residual else results[0]

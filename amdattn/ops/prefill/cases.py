@@ -188,7 +188,7 @@ def cases(row: KernelSpec | None) -> Iterator[PrefillCase]:
             (10, 107),
             **{"seqlen_new": 20, "causal": True, "page_size": 32, "kv_layout": layout, **of_row},
             **_rotary(128, 20, 32, interleaved=row.dtype == "bfloat16"),
-            **scaled,
+            **{"rotary_dtype": "float32" if layout == "packed" else "", **scaled},
         )
     yield _case((2, 17, 90, 2, 1, 64), (60, 5), seqlen_new=17, **of_row, **scaled)
 
@@ -209,6 +209,7 @@ def _general() -> Iterator[PrefillCase]:
     pages = {"seqlen_new": 30, "page_size": 128, "causal": True}
     yield _case((2, 30, 256, 2, 1, 64), (127, 226), **fp16, **pages, **turned, shared=False)
     turned = _rotary(160, 20, 32, interleaved=False)
+    turned["rotary_dtype"] = "float32"
     yield _case((3, 20, 160, 2, 2, 64), (0, 62, 155), **turned, seqlen_new=5, page_size=16)
     yield _case((3, 100, 64, 4, 2, 64), (64, 3, 40), **fp16, chunks=(5, 100, 40), page_size=32)
     counted = {"cache_seqlens": True, "page_size": 16, "window_size": (70, 0)}

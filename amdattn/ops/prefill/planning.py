@@ -290,7 +290,7 @@ def rows_launch(
         **{name: getattr(p, name) for name in ("num_heads_q", "num_heads_kv")},
         "q_group": p.num_heads_q,
         **{name: getattr(p, name) for name in ("head_dim", "head_dim_v", "rotary_dim")},
-        "rotary_interleaved": int(p.rotary_interleaved),
+        "rotary_flags": p.rotary_flags,
         "turns_each": int(p.is_masked),
         "page_keys": p.page_keys,
         "page_reciprocal": p.page_reciprocal,

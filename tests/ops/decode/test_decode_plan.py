@@ -185,7 +185,9 @@ def test_arguments() -> None:
     made = plan(problem(**new, rotary_interleaved=False))
     given = dict(made.launches[0].args)
     assert given["k_new_seq"] == Stride("k", "seq") and given["v_new_head"] == Stride("v", "head")
-    assert (given["rotary_dim"], given["rotary_interleaved"], given["seqlen_new"]) == (16, 0, 2)
+    assert (given["rotary_dim"], given["rotary_flags"], given["seqlen_new"]) == (16, 0, 2)
+    made = plan(problem(**new, rotary_dtype="float32"))  # interleaved
+    assert dict(made.launches[0].args)["rotary_flags"] == 1 | 2
     assert {"k_cache", "v_cache"} <= made.launches[0].updates
 
 

@@ -47,6 +47,29 @@ def test_any_shape_on_the_host_and_on_the_device(shape: tuple[int, ...], dtype: 
 
 
 @pytest.mark.parametrize("dtype", [BF16, np.float16])
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("shape", [(5,), (3, 100), (2, 4096), (1, 16384)])
+def test_weights_of_float32_are_taken_as_they_are(
+    shape: tuple[int, ...], residual: bool, dtype: Any
+) -> None:
+    x, weight = normal(1, *shape, dtype=dtype), normal(2, shape[-1], dtype=np.float32)
+    given = (x,) if residual else ()
+    out = amdattn.rms_norm(x, weight, *given)
+    on_device = amdattn.rms_norm(*map(amdattn.asarray, (x, weight, *given)))
+    both = [results[0] if residual else results for results in (out, on_device)]
+    for got in both:
+        close(got, (x + x) if residual else x, weight)
+    np.testing.assert_array_equal(bits(both[0]), bits(both[1]))
+    plan = amdattn.plan_rms_norm(
+        *(x.size // shape[-1], shape[-1]),
+        **{"dtype": x.dtype.name, "residual": residual, "weight_dtype": "float32"},
+        device=amdattn.device_props(),
+    )
+    assert "weight_dtype=float32" in plan.explain() and "weight_float32" in repr(plan)
+    assert amdattn.rms_norm(x[..., :0], weight[:0]).shape == (*shape[:-1], 0)
+
+
+@pytest.mark.parametrize("dtype", [BF16, np.float16])
 def test_a_residual_is_added_and_returned(dtype: Any) -> None:
     x, residual, weight = (normal(i, 4, 300, dtype=dtype) for i in range(3))
     weight = weight[0].copy()
@@ -213,7 +236,10 @@ def test_what_is_refused() -> None:
     x, weight, twice = normal(1, 3, 40), normal(2, 40), normal(3, 6, 40)
     for arguments, options, text in (
         ((x, weight[:39]), {}, r"weight has shape \(39,\); this call needs \(40,\)"),
-        ((x, weight.astype(np.float16)), {}, "weight has dtype float16; this call needs bfloat16"),
+        (
+            *((x, weight.astype(np.float16)), {}),
+            "weight has dtype float16; beside x of bfloat16 it must be bfloat16 or float32",
+        ),
         ((x, weight, x[:2]), {}, r"residual has shape \(2, 40\); this call needs \(3, 40\)"),
         ((x, weight), {"eps": -1e-6}, "eps=-1e-06 must be in 0.."),
         ((x, weight), {"residual_out": x.copy()}, "residual_out was given, but no residual"),
