@@ -51,25 +51,24 @@ __device__ __forceinline__ bf16x8 turning(const Angles& angles, const Global<uin
   const bf16x8 own = global_load_dwordx4(row + column);
   const int half = angles.dim / 2;
   const int64_t at = int64_t(position) * half;
-  bf16x8 other;
+  const bool interleaved = angles.interleaved(), upper = column >= half;
+  bf16x8 other = own;
   float cos[8], sin[8];
-  if (angles.interleaved()) {
+  if (interleaved) {
     load_angles<kOf, 4>(angles, at + column / 2, cos, sin);
     for (int i = 7; i >= 0; --i) {
       cos[i] = cos[i / 2];
       sin[i] = sin[i / 2];
     }
-    for (int i = 0; i < 4; ++i)
-      other[i] = __builtin_amdgcn_alignbit(own[i], own[i], 16) ^ 0x00008000;
   } else {
-    const bool upper = column >= half;
     const int first = upper ? column - half : column;
-    const uint32_t sign = upper ? 0 : 0x80008000;
     other = global_load_dwordx4(row + (upper ? first : column + half));
     load_angles<kOf, 8>(angles, at + first, cos, sin);
-    for (int i = 0; i < 4; ++i) other[i] ^= sign;
   }
-  __builtin_amdgcn_sched_barrier(0);  // else registers do not suffice for packed rows of 256
+  // Behind the branches, where own columns may still be under way.
+  const uint32_t turn = interleaved ? 16 : 0;
+  const uint32_t sign = interleaved ? 0x00008000 : upper ? 0 : 0x80008000;
+  for (int i = 0; i < 4; ++i) other[i] = __builtin_amdgcn_alignbit(other[i], other[i], turn) ^ sign;
   float x[8];
   for (int i = 0; i < 8; ++i)
     x[i] = number_of<kOf>(own, i) * cos[i] + number_of<kOf>(other, i) * sin[i];
