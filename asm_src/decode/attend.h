@@ -42,8 +42,6 @@ struct Rows {
   __device__ __forceinline__ void start(Arguments& args, const Segment& segment,
                                         const Cache<S>& cache, bool is_careful) {
     const Length& length = cache.length();
-    put_scale(args, cache.k_scale());
-    v_scale = cache.v_scale();
     // With care all weights of a row together are at most a half.
     most_top = is_careful ? __builtin_clz(length.all) - 32.0f : kMostTop;
     park(most_top);
@@ -70,6 +68,11 @@ struct Rows {
       sum[t] = 0;
       for (int i = 0; i < S::kProducts; ++i) o[t][i] = f32x4{};
     });
+  }
+  // Where nothing that is loaded waits for it.
+  __device__ __forceinline__ void put_scales(Arguments& args, const Cache<S>& cache) {
+    put_scale(args, cache.k_scale());
+    v_scale = cache.v_scale();
   }
   // Q again, of columns that are turned. Nothing waits for what was loaded before.
   __device__ __forceinline__ void turn(Arguments& args, const Segment& segment,

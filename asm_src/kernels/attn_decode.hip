@@ -33,6 +33,7 @@ __device__ __forceinline__ void attend(Arguments& args, Segment& segment, Rows<S
   rows.start(anew(args), segment, cache, is_careful);
   rows.turn(anew(args), segment, cache.length());
   cache.load_v(one, first, 0);
+  rows.put_scales(args, cache);
   segment.park();
   // Of the last turns, which may have new keys, first: what appends is long, and stands here once.
   if (__builtin_expect(old_end < end, false)) {

@@ -77,7 +77,7 @@ def test_what_all_scores_have_in_common_is_not_rounded(
     assert lse == np.float32(offset + np.log(2))
 
 
-@pytest.mark.parametrize("k_descale", [0.37, 2.0])
+@pytest.mark.parametrize("k_descale", [0.37, 1.9])
 def test_the_same_cache_of_8_bits_by_either_way(k_descale: float) -> None:
     """By decoding, and in a chunk of queries: of scales that bfloat16 does not have."""
     rng = np.random.default_rng(31)
@@ -85,7 +85,7 @@ def test_the_same_cache_of_8_bits_by_either_way(k_descale: float) -> None:
     k, v = (
         rng.standard_normal((1, keys, 1, HEAD_DIM)).astype(np.float32).astype(dtype) for _ in "kv"
     )
-    q = (8 * rng.standard_normal((1, CHUNK, 1, HEAD_DIM))).astype(BF16)
+    q = (37 / k_descale * rng.standard_normal((1, CHUNK, 1, HEAD_DIM))).astype(BF16)
     given: dict[str, Any] = {"k_descale": k_descale, "v_descale": 0.123}
     chunk = amdattn.flash_attn_with_kvcache(q, k, v, **given)
     decoded = amdattn.flash_attn_with_kvcache(q[:, :DECODED], k, v, **given)
