@@ -193,6 +193,8 @@ def build_all(
     # The compiler is a process of its own: threads suffice to keep the cores busy.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         built = list(pool.map(lambda kernel: build(kernel, compiler), chosen))
+    rows |= {result.kernel.symbol: result.row for result in built}
+    text = manifest.render([rows[kernel.symbol] for kernel in KERNELS])
     micro = micro_object.write(target)
     for stale in set(target.glob("*/*.hsaco")) - {micro, *(target / k.file for k in KERNELS)}:
         stale.unlink()
@@ -200,8 +202,6 @@ def build_all(
         file = target / result.kernel.file
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(result.image)
-        rows[result.kernel.symbol] = result.row
-    text = manifest.render([rows[kernel.symbol] for kernel in KERNELS])
     (target / "manifest.json").write_text(text, encoding="utf-8")
     return built
 
