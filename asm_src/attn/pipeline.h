@@ -116,7 +116,8 @@ template <class S>
 struct Softmax {  // of a unit
   using Seen = typename SeenOf<S::kDirect>::Type;
   float x[S::kLaneKeys];  // scaled scores, then probabilities, S::kBias times what they are
-  uint32_t half_up[S::kLaneKeys];  // the same, ready to be truncated; if S::kRounds
+  // The same, ready to be truncated; of float16 pairs, at even places. If S::kRounds.
+  uint32_t half_up[S::kLaneKeys];
   uint64_t exceeds;                // lanes
   Seen seen;                       // if masked
 };
