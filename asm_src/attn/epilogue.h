@@ -226,19 +226,19 @@ struct Epilogue {
     }
   }
   // A sink is one more score, whose value is 0. It is not rounded: what P's rounding, its bias
-  // among that, did to the sum is taken from O whatever the sink is worth. Where that is much, O is
-  // multiplied by two factors, each of which is far from underflow.
-  static constexpr float kFarSink = 0x1p-56f;  // what the keys weigh beside it
+  // among that, did to the sum is taken from O whatever the sink is worth.
+  static constexpr float kFarSink = 0x1p-28f;  // root of what the keys weigh beside it
   __device__ __forceinline__ void add_sinks() {
     sink = Sink(((const Global<float>*)sinks)[work.head_q], args.log2_rest);
     add_up();
     raise_references();
     for (int t = 0; t < kN; ++t) {
-      const float sum = sums[t], weight = sink.join(reference[t], sums[t]);
-      const float by = rounded[t] == 0 ? 1.0f : v_rcp_f32(rounded[t]);
-      const bool is_far = weight < kFarSink;
-      root[t] = is_far ? by : 1.0f;
-      scale[t / 2][t % 2] = weight * sum * (is_far ? 1.0f : by);
+      const Sink::Factors by = sink.join(reference[t], sums[t]);
+      const bool is_far = by.root < kFarSink;
+      const int half = is_far ? v_frexp_exp_i32_f32(rounded[t]) / 2 : 0;  // of the sum's size
+      const float inverse = rounded[t] == 0 ? 0 : v_rcp_f32(rounded[t]);
+      root[t] = v_ldexp_f32(is_far ? by.root : 1.0f, -half);
+      scale[t / 2][t % 2] = (is_far ? 1.0f : by.root) * by.rest * v_ldexp_f32(inverse, half);
       far_sinks |= __builtin_amdgcn_ballot_w64(is_far);
     }
   }
