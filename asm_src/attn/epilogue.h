@@ -179,10 +179,10 @@ struct Epilogue {
     for (int other = S::kTile; other < kWaveLanes; other *= 2)
       for (float& sum : sums) sum += from_lane(sum, loop.lane ^ other);
   }
-  // And relative to a reference near which the row's log-sum-exp is, however far the renewals of the
-  // loop left it below: for the digits of logarithms, and so that parts and sinks are compared by
-  // what they weigh. Sums by what the reference as it is rounded, which of a large one is not what
-  // was added.
+  // And relative to a reference near which the row's log-sum-exp is, however far the renewals of
+  // the loop left it below: for the digits of logarithms, and so that parts and sinks are compared
+  // by what they weigh. Sums by what the reference as it is rounded, which of a large one is not
+  // what was added.
   __device__ __forceinline__ void raise_references() {
     for (int t = 0; t < kN; ++t) {
       const float of_p = reference[t];

@@ -78,8 +78,7 @@ STEP(kSample) {
     loop.row.unit_rounded_sample =
         upper_of<S::kElement>(loop.operand.p[kUnit % 2][kSampled / 8][kSampled / 2 % 4]);
   else if constexpr (S::kRounds && S::kElement == Element::kF16)
-    loop.row.unit_rounded_sample =
-        upper_of<S::kElement>(loop.softmax.half_up[kSampled / 2 * 2]);
+    loop.row.unit_rounded_sample = upper_of<S::kElement>(loop.softmax.half_up[kSampled / 2 * 2]);
   else
     loop.row.unit_rounded_sample = __builtin_bit_cast(
         float,

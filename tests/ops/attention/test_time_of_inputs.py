@@ -19,16 +19,13 @@ from tests.support.fake_rocm import run
 KEYS = 512
 ARCH = shipped.props().arch
 OTHERS = [name for name in ARCHITECTURES if name != ARCH]
-# Beside N(0, 1).
-BARS = {
-    "bfloat16": {
-        "scores of sd 2": 1.01,
-        "norms of K lognormal 0.5": 1.01,
-        "scores rising by 10 nats": 1.01,
-        "middle key 10 nats above": 1.01,
-        "a sink of 30 nats": 1.05,
-    },
-    "float16": {"scores of sd 2": 1.05, "a sink of 10 nats": 1.05},
+BAR = 1.06  # beside N(0, 1)
+CLASSES = {
+    "bfloat16": (
+        *("scores of sd 2", "norms of K lognormal 0.5", "scores rising by 10 nats"),
+        *("middle key 10 nats above", "a sink of 10 nats", "a sink of 30 nats"),
+    ),
+    "float16": ("scores of sd 2", "a sink of 10 nats", "a sink of 30 nats"),
 }
 KERNELS = {
     row.name: row
@@ -48,8 +45,8 @@ def too_slow(name: str) -> list[str]:
     """Classes whose time a kernel does not hold."""
     kernel = KERNELS[name]
     normal = lifetime(kernel, KEYS, "N(0,1)")
-    times = {x: lifetime(kernel, KEYS, x) / normal for x in BARS[kernel.dtype]}
-    return [f"{x}: {times[x]:.3f}" for x, bar in BARS[kernel.dtype].items() if times[x] > bar]
+    times = {x: lifetime(kernel, KEYS, x) / normal for x in CLASSES[kernel.dtype]}
+    return [f"{x}: {time:.3f}" for x, time in times.items() if time > BAR]
 
 
 @pytest.mark.parametrize("name", DEFAULT)
