@@ -179,10 +179,10 @@ struct Epilogue {
     for (int other = S::kTile; other < kWaveLanes; other *= 2)
       for (float& sum : sums) sum += from_lane(sum, loop.lane ^ other);
   }
-  // And relative to a reference near which the row's log-sum-exp is, however far the renewals of the
-  // loop left it below: for the digits of logarithms, and so that parts and sinks are compared by
-  // what they weigh. Sums by what the reference as it is rounded, which of a large one is not what
-  // was added.
+  // And relative to a reference near which the row's log-sum-exp is, however far the renewals of
+  // the loop left it below: for the digits of logarithms, and so that parts and sinks are compared
+  // by what they weigh. Sums by what the reference as it is rounded, which of a large one is not
+  // what was added.
   __device__ __forceinline__ void raise_references() {
     for (int t = 0; t < kN; ++t) {
       const float of_p = reference[t];
@@ -228,19 +228,19 @@ struct Epilogue {
     }
   }
   // A sink is one more score, whose value is 0. It is not rounded: what P's rounding, its bias
-  // among that, did to the sum is taken from O whatever the sink is worth. Where that is much, O is
-  // multiplied by two factors, each of which is far from underflow.
-  static constexpr float kFarSink = 0x1p-56f;  // what the keys weigh beside it
+  // among that, did to the sum is taken from O whatever the sink is worth.
+  static constexpr float kFarSink = 0x1p-28f;  // root of what the keys weigh beside it
   __device__ __forceinline__ void add_sinks() {
     sink = Sink(((const Global<float>*)sinks)[work.head_q], log2_rest_of(args, work.head_kv));
     add_up();
     raise_references();
     for (int t = 0; t < kN; ++t) {
-      const float sum = sums[t], weight = sink.join(reference[t], sums[t]);
-      const float by = rounded[t] == 0 ? 1.0f : v_rcp_f32(rounded[t]);
-      const bool is_far = weight < kFarSink;
-      root[t] = is_far ? by : 1.0f;
-      scale[t / 2][t % 2] = weight * sum * (is_far ? 1.0f : by);
+      const Sink::Factors by = sink.join(reference[t], sums[t]);
+      const bool is_far = by.root < kFarSink;
+      const int half = is_far ? v_frexp_exp_i32_f32(rounded[t]) / 2 : 0;  // of the sum's size
+      const float inverse = rounded[t] == 0 ? 0 : v_rcp_f32(rounded[t]);
+      root[t] = v_ldexp_f32(is_far ? by.root : 1.0f, -half);
+      scale[t / 2][t % 2] = (is_far ? 1.0f : by.root) * by.rest * v_ldexp_f32(inverse, half);
       far_sinks |= __builtin_amdgcn_ballot_w64(is_far);
     }
   }

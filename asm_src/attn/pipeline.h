@@ -116,9 +116,10 @@ template <class S>
 struct Softmax {  // of a unit
   using Seen = typename SeenOf<S::kDirect>::Type;
   float x[S::kLaneKeys];  // scaled scores, then probabilities, S::kBias times what they are
-  uint32_t half_up[S::kLaneKeys];  // the same, ready to be truncated; if S::kRounds
-  uint64_t exceeds;                // lanes
-  Seen seen;                       // if masked
+  // The same, ready to be truncated; of float16 pairs, at even places. If S::kRounds.
+  uint32_t half_up[S::kLaneKeys];
+  uint64_t exceeds;  // lanes
+  Seen seen;         // if masked
 };
 
 struct Uniform {
@@ -291,8 +292,7 @@ struct Pipeline {
     }
     ordered::s_nop<Here::kWaitOf8Passes>();
     unroll<kN>([&]<int t>() {
-      const int above =
-          v_frexp_exp_i32_f32(sum[t]) - (S::kTop - S::kLogRaised) - log2_lane_keys;
+      const int above = v_frexp_exp_i32_f32(sum[t]) - S::kRaisedTop - log2_lane_keys;
       const int log2 = sum[t] >= outgrown ? most(above, 0) : 0;
       if (__builtin_amdgcn_ballot_w64(log2 > 0) == 0) return;
       ordered::v_mov_b32(row.negative_ref[t], row.negative_ref[t] - float(log2));

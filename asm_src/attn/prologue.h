@@ -31,8 +31,8 @@ struct Prologue : FirstLoads<S> {
     u.high_halves = kHighHalfOfBoth;
     u.top = S::kTop + S::kLog2Bias;
     const int log2_keys = S::kLog2Keys + 33 - __builtin_clz(work.end - work.first);
-    u.limit = S::kWide ? __builtin_bit_cast(float, (127 + S::log2_limit(log2_keys - 1)) << 23)
-                       : 65504.0f;
+    u.limit =
+        S::kWide ? __builtin_bit_cast(float, (127 + S::log2_limit(log2_keys - 1)) << 23) : 65504.0f;
     if constexpr (kExact) {
       // Every sum is beyond the limit. If need be, no sum of probabilities is greater than 1, by
       // the rounding of references neither, so that those of products with V cannot overflow.

@@ -37,15 +37,20 @@ struct Sink {
              __builtin_fmaf(natural, kLog2ERest, -log2 * log2_rest);
   }
   static constexpr float kFar = 0x1p64f;  // beyond it no key is near enough
-  // The reference (log2) and the sum of a row with it. Returns what the row's O is to be multiplied
-  // by: 1 / sum, of the reference before.
-  __device__ __forceinline__ float join(float& reference, float& sum) const {
+  // The reference (log2) and the sum of a row with it. Returns what the row's O, as it is without a
+  // sink, is to be multiplied by over its sum: as two factors, since of a sink far above the keys
+  // their product may be flushed to 0 while that with V counts.
+  struct Factors {
+    float root, rest;
+  };
+  __device__ __forceinline__ Factors join(float& reference, float& sum) const {
     const bool is_above = !(reference > log2);
     const float with = is_above ? log2 : reference, fresh = with == -kInf ? 0 : with;
-    const float weight = exp2_of_any(reference - fresh - (is_above ? rest : 0));
-    sum = sum * weight + exp2_of_any(log2 - fresh + (is_above ? 0 : rest));
+    const float root = v_exp_f32((reference - fresh - (is_above ? rest : 0)) * 0.5f);
+    const float before = sum;
+    sum = sum * root * root + exp2_of_any(log2 - fresh + (is_above ? 0 : rest));
     reference = fresh;
-    return sum == 0 ? 0 : weight * v_rcp_f32(sum);
+    return {root, sum == 0 ? 0 : before * root * v_rcp_f32(sum)};
   }
   // Natural, of a row that has it.
   __device__ __forceinline__ Log log(float reference, float sum, float log2_rest) const {

@@ -64,13 +64,21 @@ STEP(kSum) {
 }
 
 STEP(kRound) {
-  loop.softmax.half_up[n] = ordered::v_add_u32<kHalfUnit<S::kElement>>(bits(loop.softmax.x[n]));
+  auto& rounded = loop.softmax.half_up;
+  if constexpr (S::kElement == Element::kF16 && n % 2 == 0)
+    rounded[n] = ordered::v_fma_mixlo_f16(loop.softmax.x[n]);
+  else if constexpr (S::kElement == Element::kF16)
+    rounded[n - 1] = ordered::v_fma_mixhi_f16(rounded[n - 1], loop.softmax.x[n]);
+  else
+    loop.softmax.half_up[n] = ordered::v_add_u32<kHalfUnit<S::kElement>>(bits(loop.softmax.x[n]));
 }
 
 STEP(kSample) {
   if constexpr (S::kConverts)
     loop.row.unit_rounded_sample =
         upper_of<S::kElement>(loop.operand.p[kUnit % 2][kSampled / 8][kSampled / 2 % 4]);
+  else if constexpr (S::kRounds && S::kElement == Element::kF16)
+    loop.row.unit_rounded_sample = upper_of<S::kElement>(loop.softmax.half_up[kSampled / 2 * 2]);
   else
     loop.row.unit_rounded_sample = __builtin_bit_cast(
         float,
@@ -82,6 +90,10 @@ STEP(kPack) {
   auto& to = loop.operand.p[kUnit % 2][n / kPairs];
   if constexpr (S::kConverts) {
     to[n % kPairs] = convert_pair<S::kElement>(loop.softmax.x[2 * n], loop.softmax.x[2 * n + 1]);
+    return;
+  }
+  if constexpr (S::kRounds && S::kElement == Element::kF16) {  // a pair as it is rounded
+    to[n % kPairs] = loop.softmax.half_up[2 * n];
     return;
   }
   const uint32_t lo = loop.template to_truncate<2 * n>();

@@ -194,6 +194,17 @@ __device__ __forceinline__ uint32_t v_fma_mixhi_f16(uint32_t d, float a, float b
   return d;
 }
 
+// x as float16, to nearest even, likewise.
+__device__ __forceinline__ uint32_t v_fma_mixlo_f16(float x) {
+  uint32_t d;
+  asm volatile("v_fma_mixlo_f16 %0, %1, 1.0, 0" : "=v"(d) : "v"(x));
+  return d;
+}
+__device__ __forceinline__ uint32_t v_fma_mixhi_f16(uint32_t d, float x) {
+  asm volatile("v_fma_mixhi_f16 %0, %1, 1.0, 0" : "+v"(d) : "v"(x));
+  return d;
+}
+
 // Rounds towards zero.
 __device__ __forceinline__ uint32_t v_cvt_pkrtz_f16_f32(float lo, float hi) {
   uint32_t d;

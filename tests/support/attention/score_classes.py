@@ -94,8 +94,8 @@ def lifetime(kernel: Any, keys: int, name: str, **options: Any) -> int:
         sinks=name in SINKS, **options,
     )  # fmt: skip
     plan = planned_with(problem, amdattn.device_props(), kernel.name)
-    sinks = {"sinks": np.full(1, SINKS[name], np.float32)} if name in SINKS else {}
+    sinks = np.full(1, SINKS[name], np.float32) if name in SINKS else None
     with virtual.profile() as profile:
-        plan.run(q, k, v, **sinks)
+        plan.run(q, k, v, sinks=sinks)
     (time,) = profile.launches[0].times
     return int(time.end - time.start)

@@ -1,0 +1,73 @@
+"""Modelled time of attention forward hardly depends on what its inputs hold.
+
+Of one workgroup and few keys here, where what a renewal costs shows most; of 4096 keys
+`benchmarks/attention_data.py` prints the same.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import amdattn
+from amdattn.arch.architectures import ARCHITECTURES
+from amdattn.device import manifest
+from amdattn.ops.attention import select
+from tests.support import shipped
+from tests.support.attention.score_classes import lifetime
+from tests.support.fake_rocm import run
+
+KEYS = 512
+ARCH = shipped.props().arch
+OTHERS = [name for name in ARCHITECTURES if name != ARCH]
+BAR = 1.06  # beside N(0, 1)
+CLASSES = {
+    "bfloat16": (
+        *("scores of sd 2", "norms of K lognormal 0.5", "scores rising by 10 nats"),
+        *("middle key 10 nats above", "a sink of 10 nats", "a sink of 30 nats"),
+    ),
+    "float16": ("scores of sd 2", "a sink of 10 nats", "a sink of 30 nats"),
+}
+KERNELS = {
+    row.name: row
+    for row in manifest.kernels()
+    if row.arch == amdattn.device_props().arch
+    and row.op == select.ATTENTION
+    and row.accepts["max_window_keys"] > KEYS  # the others have the exact maximum
+}
+DEFAULT = [
+    name
+    for name, row in KERNELS.items()
+    if row.accepts["round_mode"][0] == "rtne" and row.accepts["softcaps"][1] == 0
+]
+
+
+def too_slow(name: str) -> list[str]:
+    """Classes whose time a kernel does not hold."""
+    kernel = KERNELS[name]
+    normal = lifetime(kernel, KEYS, "N(0,1)")
+    times = {x: lifetime(kernel, KEYS, x) / normal for x in CLASSES[kernel.dtype]}
+    return [f"{x}: {time:.3f}" for x, time in times.items() if time > BAR]
+
+
+@pytest.mark.parametrize("name", DEFAULT)
+def test_time_does_not_depend_on_scores(name: str) -> None:
+    assert not too_slow(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(KERNELS.keys() - set(DEFAULT)))
+def test_of_all_kernels(name: str) -> None:
+    assert not too_slow(name)
+
+
+CODE = """
+from tests.ops.attention import test_time_of_inputs as test
+found = {name: test.too_slow(name) for name in test.DEFAULT}
+print({name: slow for name, slow in found.items() if slow})
+"""
+
+
+@pytest.mark.parametrize("arch", OTHERS)
+def test_elsewhere(arch: str) -> None:
+    status, lines, errors = run(CODE, AMDATTN_DEVICE=f"virtual:{arch}")
+    assert (status, lines) == (0, ["{}"]), errors
