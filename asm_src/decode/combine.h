@@ -190,6 +190,8 @@ class Combine {
           if (!is_better(was[n], sums.o[i][n])) x[n] = before[n];
       }
       ordered::global_store_dwordx4_sc1(to, offset_of_o<p>(t) + 16 * i, x);
+      ordered::s_nop<1>();  // until it has read its registers
+      ordered::keep(x);
     }
     if (p == 0 && column() == 0 && !is_careful_)
       ordered::global_store_dwordx2_sc1(to, offset_of_sum(t),
