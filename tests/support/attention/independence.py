@@ -35,8 +35,8 @@ class Trial:
         heads_q, heads_kv = ((1, 1), (2, 1))[int(rng.integers(2))]
         self.batch = int(rng.integers(2, 4))
         self.rows = int(rng.choice([5, 33, 64, 100, 130, 200]))
-        self.keys = int(rng.choice([1, 17, 64, 100, 200, 300]))
-        self.spread = float(rng.choice([1, 1.4, 2, 3]))  # references are renewed, or hardly
+        self.keys = int(rng.choice([1, 17, 64, 100, 200, 300, 700]))
+        self.spread = float(rng.choice([1, 1.4, 2, 3, 5]))  # references are renewed, or hardly
         self.q = self._normal(self.rows, heads_q, dim) * self.spread
         self.k = self._normal(self.keys, heads_kv, dim) * self.spread
         self.v = self._normal(self.keys, heads_kv, dim)
