@@ -92,9 +92,7 @@ def test_an_install_of_other_sources_does_not(checkout: Path, tmp_path: Path, ch
     ), error
 
 
-def test_a_checkout_alone(
-    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkout_alone(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path)])  # no install, and no egg-info of this one
     found = native_libraries.find(checkout / "amdattn")
     assert not found.is_installed and found.folder == checkout / "amdattn" / "_lib"

@@ -132,6 +132,7 @@ def check(
     """Run on the virtual device in checked mode. Exit code 1 if anything is found."""
     from amdattn.checking import listing, report, schedules as running
     from amdattn.checking.findings import ERROR, FindingLog
+    from amdattn.checking.index_subject import OfIndices
     from amdattn.checking.session import document
     from amdattn.checking.subjects import OfOperation, every_case
     from amdattn.checking.suppressions import Suppressions
@@ -171,6 +172,8 @@ def check(
             subjects = [asked]
         else:
             subjects = [*every_case(seed, "" if subject == _ALL else subject)]
+            if subject == _ALL:
+                subjects.append(OfIndices(seed))
     else:
         subjects = [object_of_file(subject, kernel, grid, workgroup, args, dynamic_lds, seed)]
     log = FindingLog()

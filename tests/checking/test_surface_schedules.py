@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from amdattn.arch.props import KNOWN_DEVICES
 from amdattn.checking import schedules
 from amdattn.checking.arguments import read_arguments
 from amdattn.checking.findings import Finding, FindingLog
+from amdattn.checking.index_subject import OfIndices
 from amdattn.checking.schedules import Schedule
 from amdattn.checking.session import Check
 from amdattn.checking.subjects import CodeObject, OfOperation, every_case
@@ -118,6 +120,16 @@ def test_attention_is_declared_and_checked() -> None:
         assert run(OfOperation(OPERATION, case(5, 7, num_heads_q=2)), 2) == []
     assert [name for *_, name in declared] == ["q", "k", "v"] * 2
     assert [nbytes for _, _, nbytes, _ in declared[:3]] == [5 * 2 * 256, 7 * 256, 7 * 256]
+
+
+@pytest.mark.parametrize("product", ["MI300X", "MI355X"])
+def test_no_kernel_is_left_out(product: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "device_props", lambda: KNOWN_DEVICES[product])
+    assert every_case(0)  # raises if one is
+
+
+def test_indices_are_a_subject() -> None:
+    assert run(OfIndices(3), 4) == []
 
 
 def test_every_kernel_is_reached_by_every_operation() -> None:

@@ -17,6 +17,7 @@ from amdattn.arch.props import KNOWN_DEVICES
 from amdattn.bench import shapes
 from amdattn.bench.micro_rows import Region
 from amdattn.checking import subjects
+from amdattn.checking.index_subject import OfIndices
 from amdattn.cli import bench_gemm
 from amdattn.device import runtime
 from amdattn.report import kernels, timings
@@ -31,7 +32,7 @@ _OF_KERNELS = re.compile(r" with \w+| (?:round_mode=|softcap=|d\d)\S+| b?float16
 
 def of_check() -> Iterable[str]:
     """`amdattn check all`: the cases of one kernel of each kind, which names do not tell apart."""
-    for subject in subjects.every_case(0):
+    for subject in (*subjects.every_case(0), OfIndices()):
         yield _OF_KERNELS.sub("", subject.title)
 
 

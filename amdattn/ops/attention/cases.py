@@ -219,7 +219,7 @@ _GENERAL: tuple[Mapping[str, Any], ...] = (
     },
     {
         **{"seqlen_q": 0, "seqlen_kv": 0, "num_heads_q": 2, "causal": True},
-        "lengths": ((40, 1000), (3, 50), (0, 9), *((0, 1),) * 60, (1, 0), (2, 2)),
+        "lengths": ((40, 2000), (3, 50), (0, 9), *((0, 1),) * 60, (1, 0), (2, 2)),
     },
 )
 # Rows of K and V copied together first: the kernel of that, at a head size that is no power of two.
