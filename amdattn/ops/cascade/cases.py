@@ -175,7 +175,8 @@ def _general() -> Iterator[CascadeCase]:
     indexed = {"cache_batch_idx": True, "cache_leftpad": True, "num_pages": 5}
     yield _case((3, 1, 130, 2, 2, 64), 257, (129, 130, 64), **indexed, softcap=20.0)
     yield _case((2, 24, 100, 2, 1, 64), 65, (70, 0), seqlen_new=24, causal=True)
-    turned = {"rotary_dim": 64, "rotary_positions": 300, "rotary_interleaved": True}
+    turned: dict[str, Any] = {"rotary_dim": 64, "rotary_positions": 300}
+    turned["rotary_interleaved"] = True
     yield _case((2, 30, 256, 4, 1, 64), 50, (127, 226), **fp16, **turned, seqlen_new=30,
                 page_size=64, causal=True)  # fmt: skip
     turned |= {"rotary_dim": 32, "rotary_interleaved": False, "rotary_dtype": "float32"}
