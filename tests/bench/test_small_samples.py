@@ -50,7 +50,7 @@ def test_one_workgroup_is_a_line_through_two_others() -> None:
     assert facts["simulated_workgroups"] == [1, 1, 1]
     assert facts["simulated_kv_rows"] == 288 + 544 + 800
     assert facts["of_kv_rows"] == 1024 and facts["order_range"] == [0.0, 0.0]
-    assert abs(facts["check_error"]) < 1e-6
+    assert abs(facts["check_error"]) < 2e-3
 
 
 def test_parts_and_their_merge() -> None:
