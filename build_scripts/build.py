@@ -104,8 +104,8 @@ class Built:
     row: dict[str, Any]
 
 
-def build(kernel: KernelBuild, compiler: Compiler = compile_hip) -> Built:
-    """Compile one kernel and describe it.
+def build(kernel: KernelBuild, compiler: Compiler | None = None) -> Built:
+    """Compile one kernel, by `compile_hip` if not told, and describe it.
 
     Raises
     ------
@@ -113,7 +113,8 @@ def build(kernel: KernelBuild, compiler: Compiler = compile_hip) -> Built:
         It does not compile, spills, or is not what its header says.
     """
     source = ASM_SRC / kernel.source
-    compiled = compiler(source, kernel.toolchain, kernel.arch, kernel.all_defines, kernel.flags)
+    asked = kernel.toolchain, kernel.arch, kernel.all_defines, kernel.flags
+    compiled = (compiler or compile_hip)(source, *asked)
     code = manifest.CodeObject(compiled.code_object)
     resources = code.resources(kernel.symbol)
     if resources.scratch_bytes or resources.vgpr_spills or resources.sgpr_spills:
