@@ -104,8 +104,8 @@ class Built:
     row: dict[str, Any]
 
 
-def build(kernel: KernelBuild, compiler: Compiler | None = None) -> Built:
-    """Compile one kernel, by `compile_hip` if not told, and describe it.
+def build(kernel: KernelBuild, compiler: Compiler = compile_hip) -> Built:
+    """Compile one kernel and describe it.
 
     Raises
     ------
@@ -113,8 +113,7 @@ def build(kernel: KernelBuild, compiler: Compiler | None = None) -> Built:
         It does not compile, spills, or is not what its header says.
     """
     source = ASM_SRC / kernel.source
-    asked = kernel.toolchain, kernel.arch, kernel.all_defines, kernel.flags
-    compiled = (compiler or compile_hip)(source, *asked)
+    compiled = compiler(source, kernel.toolchain, kernel.arch, kernel.all_defines, kernel.flags)
     code = manifest.CodeObject(compiled.code_object)
     resources = code.resources(kernel.symbol)
     if resources.scratch_bytes or resources.vgpr_spills or resources.sgpr_spills:

@@ -70,14 +70,14 @@ def info(
 
 
 def _every_kernel(rows: Sequence[Mapping[str, Any]]) -> Group:
-    """A table of each architecture: with a column for it, or for hashes, names would not fit."""
+    """A table of each architecture: with a column for it the names would not fit."""
     archs = dict.fromkeys(row["arch"] for row in rows)
-    columns = ("kernel", "tile", "V (AGPR)")
+    columns = ("kernel", "tile", "VGPR (AGPR)", "sha256")
     tables = {arch: Table(*columns, title=arch) for arch in archs}
     for row in rows:
         sizes = " x ".join(map(str, row["tile"].values()))
         table = tables[row["arch"]]
-        table.add_row(row["name"], sizes, row["vgpr (agpr)"])
+        table.add_row(row["name"], sizes, row["vgpr (agpr)"], str(row["sha256"])[:8])
     return Group(*tables.values())
 
 

@@ -196,16 +196,12 @@ struct Epilogue {
     const float size = __builtin_fabsf(reference);
     return size > kFarReference && size < kInf;
   }
-  // A result that is truncated and next to an element is that: a row with one key gets its V,
-  // whose probability is 1 but for rounding.
-  static constexpr bool kTruncates = kBf16 && S::kRounding == Rounding::kTowardZero;
-  static constexpr float kNudge = kTruncates ? 1 - 0x1p-16f : 1;
   // A lane's sample stands for its probabilities of a unit, at most for all that it has.
   __device__ __forceinline__ float rounded_sum(int t, float inverse_of_sample) const {
     const float sum = loop.row.sum[t];
     const float rounded = loop.row.rounded_sample[t] * kBias - loop.row.sample[t];
     const float samples = __builtin_fminf(S::kLaneKeys, sum * inverse_of_sample);
-    return ordered::v_fma_f32_vector(rounded, samples, sum) * (kNudge / kBias);
+    return ordered::v_fma_f32_vector(rounded, samples, sum) * (1 / kBias);
   }
   __device__ __forceinline__ void set_scales() {
     // Not behind the second attempt's code, which no cache has.
@@ -427,7 +423,6 @@ struct Epilogue {
         auto* row = (Global<u32x4>*)(to + column);
         if constexpr (kExact) keep_finite(out, *row, can_overflow);
         *row = out;
-        if constexpr (kExact) ordered::end_clause();  // what follows is loaded to its registers
       }
     }
   }
@@ -450,7 +445,6 @@ struct Epilogue {
             ordered::global_store_dwordx4_sc1_done(quad, __builtin_bit_cast(u32x4, x));
           } else {
             *quad = x;
-            if constexpr (kExact) ordered::end_clause();
           }
         }
     });

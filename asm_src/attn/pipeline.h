@@ -320,33 +320,32 @@ struct Pipeline {
     repeat.template operator()<Step::kPack, 0, kE / 2>();
     repeat.template operator()<Step::kSample, 0, 1>();
   }
-  // As an online softmax has it: of any size, to nearest even. The sample is all of a lane's
-  // probabilities.
+  // As an online softmax has it: of any size, to nearest even.
   template <int kUnit>
   __device__ __forceinline__ void exact_softmax(const float (&x)[S::kLaneKeys],
                                                 const float (&scaled)[S::kLaneKeys], float ref) {
     // Of a far reference as the scores are rounded, so that the greatest is at it.
     const bool is_far = __builtin_fabsf(ref) > kFarReference;
-    float p[S::kLaneKeys], sum = 0, rounded_sum = 0;
+    float p[S::kLaneKeys], sum = 0;
     for (int i = 0; i < S::kLaneKeys; ++i) {
       const bool rounded = is_far || scaled[i] == -kInf;
       p[i] = exp2_of_any(rounded ? scaled[i] - ref : __builtin_fmaf(x[i], uniform.scale, -ref));
       sum += p[i];
     }
-    uint32_t pair[S::kLaneKeys / 2];
-    for (int n = 0; n < S::kLaneKeys / 2; ++n) {
-      pair[n] = round_numbers<S::kElement, Rounding::kNearestEven>(p[2 * n], p[2 * n + 1]);
-      rounded_sum += float_of<S::kElement>(pair[n] & 0xffff) + float_of<S::kElement>(pair[n] >> 16);
-    }
+    const auto pair = [&](int i) {
+      return round_numbers<S::kElement, Rounding::kNearestEven>(p[i], p[i + 1]);
+    };
     ordered::v_mov_b32(row.unit_sum, sum);
-    ordered::v_mov_b32(softmax.x[kSampled], sum);
-    ordered::v_mov_b32(row.unit_rounded_sample, rounded_sum);
+    ordered::v_mov_b32(softmax.x[kSampled], p[kSampled]);
+    ordered::v_mov_b32(
+        row.unit_rounded_sample,
+        float_of<S::kElement>(pair(kSampled / 2 * 2) >> 16 * (kSampled % 2) & 0xffff));
     for (int step = 0; step < S::kStepsKeys; ++step) {
       auto& to = operand.p[kUnit % 2][step];
       if constexpr (S::kOperandsOf16 == 2) {
-        ordered::v_mov_b64(to, bf16x4{pair[2 * step], pair[2 * step + 1]});
+        ordered::v_mov_b64(to, bf16x4{pair(4 * step), pair(4 * step + 2)});
       } else {
-        to = bf16x8{pair[4 * step], pair[4 * step + 1], pair[4 * step + 2], pair[4 * step + 3]};
+        to = bf16x8{pair(8 * step), pair(8 * step + 2), pair(8 * step + 4), pair(8 * step + 6)};
         ordered::settle(to);
       }
     }

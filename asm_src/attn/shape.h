@@ -37,12 +37,11 @@ struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV
   static constexpr bool kConverts = Target::kConvertsPairs;  // rounds and packs in one instruction
   static constexpr bool kRounds = !kConverts && kHeadDim + kHeadDimV >= 256 && !kCapped;
   static constexpr bool kNearest = kConverts || kRounds;
-  // That of float16 times 16 is exact, times its inverse 1: the mean of equal weights stays a tie.
   static constexpr float kBias =
-      kNearest ? 1 : 1 + (kElement == Element::kBf16 ? 0.36f * 0x1p-7f : 183 * 0x1p-19f);
+      kNearest ? 1 : 1 + 0.36f * (kElement == Element::kBf16 ? 0x1p-7f : 0x1p-10f);
   static constexpr float kLog2Bias = kNearest                     ? 0
                                      : kElement == Element::kBf16 ? 0.00405192f
-                                                                  : 33 * 0x1p-16f;
+                                                                  : 0.000507098f;
   static constexpr int kTile = tile_rows<Target>(kHeadDim);
   static constexpr int kResidents = residents<Target>(kWaveRows_);
   using Layout =

@@ -131,11 +131,7 @@ class Cache {
           const int first = key + n * kMatrix + S::kKeysOfLane * lane_group();
           to.template clear_behind<n>(min_of(length_.old, end) - first);
         });
-    hide(to, key);
-  }
-  // What no query sees is no term of a sum: 0 * NaN is NaN. Of what is appended, too, which is to
-  // be in the cache as it was given.
-  __device__ __forceinline__ void hide(Chunk<S>& to, int key) const {
+    // What no query sees is no term of a sum: 0 * NaN is NaN.
     if (__builtin_expect(key < length_.seen, false))
       unroll<S::kKeyTiles>([&]<int n>() {
         const int first = key + n * kMatrix + S::kKeysOfLane * lane_group();
@@ -153,7 +149,6 @@ class Cache {
       append_k<n>(args, to, at, first, end);
       append_v<n>(args, to, at, first, end);
     });
-    if constexpr (!S::kPacked) hide(to, key);  // else element by element, in fewer registers
     // Where the ways meet the compiler waits for what either may have left pending: were stores
     // among it, for all, the loads of the next keys, too.
     s_waitcnt_vmcnt_0();
@@ -286,7 +281,7 @@ class Cache {
         if (column >= args.head_dim_v) return;
         auto* into = (Global<uint8_t>*)at.v + v_offset_[load];
         if constexpr (S::kPacked) {
-          put_element<j>(to.v[n][load], from[column], own >= length_.seen, into, at.is_there);
+          put_element<j>(to.v[n][load], from[column], into, at.is_there);
         } else {
           put_columns<S::each(p), 0>(to.v[n][load], from + column, into, at.is_there);
           constexpr int kNext = S::kOfStep;
@@ -298,13 +293,13 @@ class Cache {
   }
   // Key j of four of a column.
   template <int j>
-  __device__ __forceinline__ void put_element(u32x4& to, uint32_t x, bool is_seen,
-                                              Global<uint8_t>* into, bool writes) const {
+  __device__ __forceinline__ void put_element(u32x4& to, uint32_t x, Global<uint8_t>* into,
+                                              bool writes) const {
     constexpr int kOfWord = 4 / S::kBytes, kWord = j / kOfWord,
                   kShift = j % kOfWord * 8 * S::kBytes;
     if constexpr (S::kFp8) x = fp8_of<S::kElement>(bf16x4{x, 0}, 1 / v_scale_) & 0xff;
     constexpr uint32_t kMask = (S::kFp8 ? 0xffu : 0xffffu) << kShift;
-    to[kWord] = (to[kWord] & ~kMask) | (is_seen ? x : 0) << kShift;
+    to[kWord] = (to[kWord] & ~kMask) | x << kShift;
     if (!writes) return;
     if constexpr (S::kFp8)
       into[j] = uint8_t(x);

@@ -285,8 +285,6 @@ class Combine {
           if (is_careful_ && !is_better(before[n], sums.o[i][n])) sums.o[i][n] = before[n];
         to[i] = sums.o[i];
       }
-      ordered::s_nop<1>();  // until it has read its registers
-      ordered::keep(sums.o[0], sums.o[1]);
       return;
     }
     bf16x8 x;

@@ -22,13 +22,9 @@ struct Log2 {
     const float whole = __builtin_amdgcn_fmed3f(x * kLog2E, -kGreatest, kGreatest);
     return {whole, __builtin_fmaf(x, kLog2ERest, __builtin_fmaf(x, kLog2E, -whole))};
   }
-  // The natural logarithm of 2^this * factor. Of a far one what products are rounded by is left
-  // out: the factor's would be lost in it, by which those that share a whole are told apart.
+  // The natural logarithm of 2^this * factor.
   __device__ __forceinline__ Log natural(float factor) const {
-    constexpr float kFar = 0x1p36f;  // its neighbours are more apart than any factors
-    const float product = whole * kLn2, log2 = v_log_f32(factor);
-    if (__builtin_fabsf(whole) > kFar) return {product, log2 * kLn2};
-    const float small = (rest + log2) * kLn2;
+    const float product = whole * kLn2, small = (rest + v_log_f32(factor)) * kLn2;
     return {product,
             __builtin_fmaf(whole, kLn2Rest, __builtin_fmaf(whole, kLn2, -product)) + small};
   }

@@ -20,7 +20,6 @@ from amdattn.device import manifest
 from amdattn.device.kernarg import packer
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
-from amdattn.op.indices import NARROW
 from amdattn.op.plan import Address, PerRun, Stride
 from amdattn.ops.attention import select
 from amdattn.ops.attention.planning import PlannedAttention, plan_attention
@@ -120,8 +119,6 @@ class Subject:
 def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Subject]:
     """Shipped kernels for a device, launched as the package's operations launch them.
 
-    But for that of indices, which no operation's plan launches.
-
     Parameters
     ----------
     names : collection of str
@@ -132,7 +129,7 @@ def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Su
     from benchmarks.checker_mutation.gemm import gemm_subject
     from benchmarks.checker_mutation.operation import operation_subject
 
-    rows = [row for row in manifest.kernels() if row.arch == props.arch and row.op != NARROW]
+    rows = [row for row in manifest.kernels() if row.arch == props.arch]
     users = {op: operation for operation in operations() for op in operation.kernel_ops}
     owners = users | {operation.kernel_ops[0]: operation for operation in operations()}
 

@@ -103,8 +103,7 @@ def profiles(
     clock_mhz: int = 0,
     trace_events: int = 0,
     warm_code: bool = True,
-    trans: str | None = None,
-    lds: str | None = None,
+    reading: str | None = None,
 ) -> list[LaunchProfile]:
     """Launches one after the other, of workgroups of `waves`.
 
@@ -134,8 +133,7 @@ def profiles(
             clock_mhz=clock_mhz,
             trace_events=trace_events,
             warm_code=warm_code,
-            trans=trans,
-            lds=lds,
+            reading=reading,
         ) as profile:
             for _ in range(launches):
                 launch.enqueue(_functions)
@@ -160,8 +158,7 @@ def pass_clk(
     text: str,
     *,
     waves: int = 1,
-    trans: str | None = None,
-    lds: str | None = None,
+    reading: str | None = None,
     before: str = "",
 ) -> float:
     """Clk of one pass of a loop around the text, in steady state: the code is in the cache."""
@@ -173,7 +170,7 @@ loop:
   s_cmp_lg_u32 s4, 0
   s_cbranch_scc1 loop"""
     longer, shorter = (
-        duration(body, waves=waves, mask=passes, trans=trans, lds=lds) for passes in (24, 8)
+        duration(body, waves=waves, mask=passes, reading=reading) for passes in (24, 8)
     )
     return (longer - shorter) / 16
 
@@ -183,8 +180,7 @@ def clk_per(
     copies: int = 32,
     *,
     waves: int = 1,
-    trans: str | None = None,
-    lds: str | None = None,
+    reading: str | None = None,
     before: str = "",
 ) -> float:
     """Clk by which a further copy of the text lengthens a loop; {i} in it counts.
@@ -199,7 +195,6 @@ def clk_per(
         return "\n".join(instruction.format(i=i) for i in range(count))
 
     more, fewer = (
-        pass_clk(text(n), waves=waves, trans=trans, lds=lds, before=before)
-        for n in (2 * copies, copies)
+        pass_clk(text(n), waves=waves, reading=reading, before=before) for n in (2 * copies, copies)
     )
     return (more - fewer) / copies

@@ -33,11 +33,10 @@ def models(shape: Shape, method: str, num_splits: int = 1, events: int = 0) -> l
 
 def test_one_workgroup_is_a_line_through_two_others() -> None:
     (sampled,), (full,) = (models(ONE_ROUND, method) for method in ("sampled", "full"))
-    # No line to the clk: references are looked at after 256 keys, and after every 1024.
-    assert sampled.cycles == pytest.approx(full.cycles, rel=1e-3)
+    assert sampled.cycles == pytest.approx(full.cycles, rel=1e-4)
     assert (sampled.cus, sampled.part, sampled.residents) == (1, 1 / 8, 1)
     assert (full.cus, full.part, full.residents) == (1, 1 / 8, 1)
-    assert sampled.instructions == pytest.approx(full.instructions, rel=1e-3)
+    assert sampled.instructions == pytest.approx(full.instructions)
     for figures in ("flops", "bytes", "clk"):
         one, other = getattr(sampled, figures), getattr(full, figures)
         assert one.keys() == other.keys()
@@ -50,7 +49,7 @@ def test_one_workgroup_is_a_line_through_two_others() -> None:
     assert facts["simulated_workgroups"] == [1, 1, 1]
     assert facts["simulated_kv_rows"] == 288 + 544 + 800
     assert facts["of_kv_rows"] == 1024 and facts["order_range"] == [0.0, 0.0]
-    assert abs(facts["check_error"]) < 2e-3
+    assert abs(facts["check_error"]) < 1e-6
 
 
 def test_parts_and_their_merge() -> None:
@@ -80,7 +79,7 @@ def test_the_mask_is_sampled_where_it_is() -> None:
     facts = sampled.sampled
     assert facts["lengths"] == [260, 516, 3 * 512 - 60, 4 * 512 - 60]
     assert facts["simulated_workgroups"] == [5, 5, 3, 4]
-    assert abs(facts["check_error"]) < 2e-3  # likewise
+    assert abs(facts["check_error"]) < 1e-3
     assert len(sampled.profile.events) == len(full.profile.events) == 40
 
 

@@ -64,11 +64,6 @@ OWN: dict[str, dict[str, Any]] = {
     "cli.check.check": {"heads_q": 2, "seqlen_q": 300, "lse": True},
     "cli.operations.demo": {"heads_q": 2, "seqlen_q": 300},
     "cli.bench_launch.launch": {"rounds": 300},
-    # A plan of its own unless another one merges what it finds.
-    **{
-        f"ops.{name}.planning.build": {"keeps_floats": False}
-        for name in ("attention", "decode", "prefill")
-    },
     # As Triton's, in ms.
     "testing.bench.do_bench": {"warmup": 25, "rep": 100},
     "checking.arguments.Buffer": {"low": 0, "high": 100},

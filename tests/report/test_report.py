@@ -238,7 +238,6 @@ def test_quick_report_on_the_virtual_device(run: Command, tmp_path: Path) -> Non
 def test_every_kernel_has_a_case() -> None:
     """Of a whole report: the forward and matrix kernels by themselves, others along with them."""
     from amdattn import device_props, kernels
-    from amdattn.op.indices import NARROW
     from amdattn.report.kernels import groups
     from tests.support.shipped import shipped
 
@@ -250,8 +249,7 @@ def test_every_kernel_has_a_case() -> None:
             problem, kernel = one.case.problem, one.case.kernel
             plan = one.operation.plan(problem, device_props(), kernels(), kernel)
             reached |= {launch.kernel.name for launch in plan.launches}
-    # Indices are narrowed before a plan runs: `amdattn check all` has that kernel.
-    assert reached == {kernel.name for kernel in shipped()} - {NARROW}
+    assert reached == {kernel.name for kernel in shipped()}
 
 
 def test_twelve_shapes_and_every_micro_kernel_in_a_whole_report() -> None:

@@ -118,10 +118,8 @@ class PrefillPlan(DecodePlan):
         p = self.problem
         if spec.name in _CACHES and not p.copies_keys and p.num_pages > 1:
             apart = self._rows_of_entry(operand.strides)
-            # The step of a lone key is taken to be that of heads.
-            whole = p.page_keys if p.page_keys > 1 else p.num_heads_kv
-            if apart != whole:
-                return f"sequences {apart} rows apart, which must be {whole}"
+            if apart != p.page_keys:
+                return f"sequences {apart} rows apart, which must be {p.page_keys}"
         return self.misfit(spec, operand)
 
     def check_together(self, operands: Mapping[str, Operand]) -> None:

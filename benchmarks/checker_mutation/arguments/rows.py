@@ -110,6 +110,15 @@ ARGUMENTS = (
         sites=8,
     ),
     Stated(
+        *(_MERGE, "EXEC", _SAME_ROW),
+        """
+          global_store_dwordx2 v[2], v[2], off
+        > s_and_b64 exec, exec, vcc
+          s_cbranch_execz
+          v_log_f32 v, v
+        """,
+    ),
+    Stated(
         *(_MERGE, "EXEC", _ALL_STORED),
         """
           global_store_dword v[2], v, off

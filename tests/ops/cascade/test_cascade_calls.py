@@ -207,9 +207,9 @@ def test_both_ways_to_attend_over_a_prefix(batch: int, prefix: int) -> None:
     own = DecodeProblem(batch, 2, 32, 8, 1, 64, cache_seqlens=True, causal=True)
     one = CascadeCase(CascadeProblem(own, prefix, 0, True), lengths=(32, 2, 17))
     held(one)
-    plan = amdattn.plan_cascade(64, 1, 512, 64, 8, 128, prefix_len=1024, device="MI300X")
+    plan = amdattn.plan_cascade(64, 1, 512, 64, 8, 128, prefix_len=2048, device="MI300X")
     assert "prefix: instead" in plan.as_dict()
     assert plan.launches[0].kernel.op == "attn_decode"
     plan = amdattn.plan_cascade(64, 1, 512, 64, 8, 128, prefix_len=16384, device="MI300X")
     assert "prefix: instead" in plan.as_dict()
-    assert "attn_fwd" in {launch.kernel.op for launch in plan.launches}
+    assert plan.launches[1].kernel.op == "attn_fwd"

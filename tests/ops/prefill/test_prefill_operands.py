@@ -37,17 +37,6 @@ def v_of_twice(x: Any) -> Any:
     return np.repeat(x, 2, axis=0)[::2]
 
 
-@pytest.mark.parametrize("heads_kv", [1, 4])
-def test_host_caches_of_one_key(heads_kv: int) -> None:
-    """Whose step is none: sequences follow each other all the same."""
-    rng = np.random.default_rng(0)
-    q = rng.standard_normal((3, 20, 4, 64)).astype(BF16)
-    k, v = (rng.standard_normal((3, 1, heads_kv, 64)).astype(BF16) for _ in range(2))
-    out = flash_attn_with_kvcache(q, k, v, cache_seqlens=np.ones(3, np.int32))
-    must = np.broadcast_to(np.repeat(v, 4 // heads_kv, axis=2), q.shape)
-    np.testing.assert_array_equal(bits(out), bits(must))
-
-
 def test_rows_of_no_sequence_stay_as_they_are_on_the_host() -> None:
     options: dict[str, Any] = {"lengths": (40, 20), "chunks": (9, 3), "page_size": 16}
     inputs = case(2, 9, 48, 4, 2, 64, **options).inputs(0)

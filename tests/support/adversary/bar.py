@@ -3,8 +3,7 @@
 The bar: error <= 2 max(plain's, u sqrt(sum p^2 v^2)) + half a ULP of the result (one if rounded
 toward zero), u the unit roundoff of the type, as root mean square and as maximum, over every row,
 and over every column of V that has 64 rows or more. What is not finite is where plain has it;
-where plain overflows and float64 does not, either will do, and plain's error is what it would be
-without an end of its range.
+where plain overflows and float64 does not, either will do.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ class Truth:
     rules: Rules
     best: Result
     usual: Result
-    endless: Array  # as `usual.out`, of a type without a greatest number
     loose: Array  # (heads, rows): see _may_overflow
     either: Array  # see _either
 
@@ -59,17 +57,10 @@ def truth(q: Array, k: Array, v: Array, sinks: Array | None, rules: Rules) -> Tr
     """Of (heads, rows or keys, columns) float32 arrays, of as many heads each."""
     best = exact(q, k, v, sinks, rules)
     usual = plain(q, k, v, sinks, rules)
-    endless = usual.out.astype(np.float64)
     with np.errstate(all="ignore"):
-        overflows = ~np.isfinite(usual.out) & np.isfinite(best.out)
-        if overflows.any():  # and not beside a V as small as it is there
-            _, exponents = np.frexp(np.abs(_finite(v)).max(1, keepdims=True, initial=0))
-            small = np.ldexp(v, -exponents).astype(np.float32)
-            again = plain(q, k, small, sinks, rules).out.astype(np.float64)
-            endless = np.where(overflows, np.ldexp(again, exponents), endless)
         loose = _may_overflow(q, k, rules)
         either = _either(v, best, usual, seen_of(q, k, rules), rules) | loose[..., None]
-    return Truth(q, k, v, rules, best, usual, endless, loose, either)
+    return Truth(q, k, v, rules, best, usual, loose, either)
 
 
 def judge(out: Array, lse: Array, by: Truth) -> list[Verdict]:
@@ -138,12 +129,12 @@ def _finite(x: Array) -> Array:
 
 
 def _errors(actual: Array, by: Truth) -> tuple[dict[str, Array], dict[str, list[tuple[int, ...]]]]:
-    best, rules = by.best, by.rules
+    best, usual, rules = by.best, by.usual, by.rules
     judged = np.isfinite(actual) & np.isfinite(best.out)
     expected = np.where(judged, best.out, 0)
     error = np.where(judged, np.abs(actual - best.out), 0)
-    also = judged & np.isfinite(by.endless)
-    of_plain = np.where(also, np.abs(by.endless - best.out), 0)
+    also = judged & np.isfinite(usual.out)
+    of_plain = np.where(also, np.abs(usual.out.astype(np.float64) - best.out), 0)
     weights = np.where(best.total == 0, 0, best.p / best.total)
     noise = rules.unit * np.sqrt(_finite(weights) ** 2 @ _finite(by.v) ** 2)
     noise = np.where(judged, noise, 0)
