@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.checker_mutation.arguments.decode import COLUMNS_OF_O
 from benchmarks.checker_mutation.stated import Stated
 
 _FIRST_COLUMNS = (
@@ -19,6 +20,16 @@ _GFX942 = ("gfx942",)
 _FORWARD, _GFX950 = "attn_fwd_bf16_d128_rtne", ("gfx950",)
 
 ARGUMENTS = (
+    # Offsets of every fourth row of V, from the third on.
+    Stated(
+        *(_NARROW, "EXEC", COLUMNS_OF_O),
+        """
+          v_bfrev_b32 v, 6
+          v_mov_b32 v, v
+        > s_and_saveexec_b64 s[2], vcc
+          v_or_b32 v, 2, v
+        """,
+    ),
     # The first 16 columns of rows whose results are not rounded by two instructions.
     Stated(
         *(_FORWARD, "EXEC", _NO_COLUMNS),

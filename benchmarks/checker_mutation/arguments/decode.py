@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.checker_mutation.stated import Stated
 
-_COLUMNS_OF_O = (
+COLUMNS_OF_O = (
     "the lanes that are let in as well load columns of V behind the head's, of the rows that there "
     "are: they come to columns of O that are not stored"
 )
@@ -45,7 +45,7 @@ ARGUMENTS: tuple[Stated, ...] = (
         sites=2,
     ),
     Stated(
-        *(_KERNEL, "EXEC", _COLUMNS_OF_O),
+        *(_KERNEL, "EXEC", COLUMNS_OF_O),
         """
           v_cmp_gt_i32 vcc, s, v
           v_mov_b32 v, v
@@ -56,7 +56,7 @@ ARGUMENTS: tuple[Stated, ...] = (
         """,
     ),
     Stated(
-        *(_KERNEL, "EXEC", _COLUMNS_OF_O),
+        *(_KERNEL, "EXEC", COLUMNS_OF_O),
         """
         > s_and_saveexec_b64 s[2], vcc
           v_or_b32 v, #, v

@@ -41,7 +41,7 @@ def held(report: Campaign) -> None:
 def test_sample(product: str, size: int) -> None:
     props = KNOWN_DEVICES[product]
     subjects = shipped_subjects(props, SMALL) + hip_subjects(props.arch)
-    report = campaign(subjects, sample=size, seed=2)
+    report = campaign(subjects, sample=size, seed=1)
     held(report)
     assert len(report.outcomes) == size
     assert {outcome.kind for outcome in report.outcomes} == set(CLASSES)
