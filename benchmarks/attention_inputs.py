@@ -11,19 +11,18 @@ itself with its sums in another order.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("AMDATTN_DEVICE", "virtual:gfx942")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small products
 
+from tests.support.adversary import report
 from tests.support.adversary.classes import CLASSES
 from tests.support.adversary.sweep import Row, made, sweep
 
@@ -47,24 +46,7 @@ def one(args: argparse.Namespace) -> None:
     """Every head of one launch."""
     launch = made(args.name[0], args.number, args.seed, args.family, args.kernel)
     print(launch.kernel.name, launch.rows, launch.keys, launch.heads, launch.dims, launch.options)
-    for verdict in launch.run()[0]:
-        text = ", ".join(f"{k} {r:.3g} at {verdict.where[k]}" for k, r in verdict.ratios.items())
-        print("holds" if verdict.holds else "FAILS", text)
-
-
-def table(rows: dict[tuple[str, str], Row]) -> Table:
-    """Of all classes, by family."""
-    shown = Table("class")
-    for family in FAMILIES:
-        for title in (f"{family}: cases", "failures", "worst", "control"):
-            shown.add_column(title, justify="right")
-    for name in dict.fromkeys(name for name, _ in rows):
-        cells = []
-        for family in FAMILIES:
-            row = rows.get((name, family), Row())
-            cells += [str(row.cases), str(row.failures), f"{row.worst:.3g}", str(row.control)]
-        shown.add_row(name, *cells)
-    return shown
+    print(*launch.run()[0], sep="\n")
 
 
 def main() -> None:
@@ -77,12 +59,11 @@ def main() -> None:
     rows: dict[tuple[str, str], Row] = {}
     for tried in sweep(args.cases, args.seed, args.name or (), args.family, args.kernel):
         rows.setdefault((tried.name, tried.launch.kernel.family), Row()).add(tried)
-    Console(width=120).print(table(rows))
-    cases, failures = (sum(getattr(r, x) for r in rows.values()) for x in ("cases", "failures"))
+    Console(width=120).print(report.table(rows, FAMILIES))
+    failures, cases = report.total(rows)
     print(f"{failures} of {cases} cases fail; {time.perf_counter() - start:.0f} s")
     if args.json:
-        found = [{"class": n, "family": f, **r.as_dict()} for (n, f), r in rows.items()]
-        args.json.write_text(json.dumps({"seed": args.seed, "classes": found}, indent=1) + "\n")
+        report.write(args.json, rows, args.seed, "family")
 
 
 if __name__ == "__main__":

@@ -12,14 +12,12 @@ plain pipeline itself with its sums in another order.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small products
@@ -44,42 +42,29 @@ def main() -> int:
     """Run what was asked for; 1 if a case fails."""
     args = arguments()
     os.environ["AMDATTN_DEVICE"] = f"virtual:{args.arch}"
-    from tests.support.adversary import caches
+    from tests.support.adversary import caches, report
     from tests.support.adversary.sweep import Row
 
     if args.number is not None:
         launch = caches.made(args.kind[0], args.name[0], args.number, args.seed)
         print(launch.text)
         verdicts, _ = launch.run()
-        for verdict in verdicts:
-            kinds = (f"{k} {r:.3g} at {verdict.where[k]}" for k, r in verdict.ratios.items())
-            print("holds" if verdict.holds else "FAILS", ", ".join(kinds))
+        print(*verdicts, sep="\n")
         return int(not all(verdict.holds for verdict in verdicts))
     start = time.perf_counter()
     rows: dict[tuple[str, str], Row] = {}
-    for tried in caches.sweep(args.cases, args.seed, args.name or (), args.kind or caches.KINDS):
-        rows.setdefault((tried.name, tried.launch.kernel.name), Row()).add(tried)
     kinds = args.kind or caches.KINDS
-    shown = Table("class")
-    for kind in kinds:
-        for title in (f"{kind}: cases", "failures", "worst", "control"):
-            shown.add_column(title, justify="right")
-    for name in dict.fromkeys(name for name, _ in rows):
-        cells = []
-        for kind in kinds:
-            row = rows.get((name, kind), Row())
-            cells += [str(row.cases), str(row.failures), f"{row.worst:.3g}", str(row.control)]
-        shown.add_row(name, *cells)
-    Console(width=130).print(shown)
+    for tried in caches.sweep(args.cases, args.seed, args.name or (), kinds):
+        rows.setdefault((tried.name, tried.launch.kernel.name), Row()).add(tried)
+    Console(width=130).print(report.table(rows, kinds))
     for (name, kind), row in rows.items():
         if row.failures:
             worst = f"the worst {row.worst:.3g}: {row.worst_launch}"
             print(f"{kind}, {name}: {row.failures} fail, {worst}")
-    cases, failures = (sum(getattr(r, x) for r in rows.values()) for x in ("cases", "failures"))
+    failures, cases = report.total(rows)
     print(f"{args.arch}: {failures} of {cases} cases fail; {time.perf_counter() - start:.0f} s")
     if args.json:
-        found = [{"class": n, "kind": k, **r.as_dict()} for (n, k), r in rows.items()]
-        args.json.write_text(json.dumps({"seed": args.seed, "classes": found}, indent=1) + "\n")
+        report.write(args.json, rows, args.seed, "kind")
     return int(failures > 0)
 
 

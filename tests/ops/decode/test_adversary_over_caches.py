@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.adversary.caches import CACHE_CLASSES, KINDS, made, sweep
+from tests.support.adversary.sweep import failures
 
 HELD = [(kind, name) for name in CACHE_CLASSES for kind in KINDS]
 IDS = [f"{kind}: {name}" for kind, name in HELD]
@@ -19,19 +20,10 @@ def test_held(kind: str, name: str) -> None:
         pytest.xfail("infinite V of weights below 2^-126: NaN for inf where a part is done again")
     verdicts, _ = made(kind, name, 0, seed=1).run()
     for head, verdict in enumerate(verdicts):
-        assert verdict.holds, (
-            f"head {head}: {verdict.kind} {verdict.worst:.3g} times what is allowed, at "
-            f"{verdict.where[verdict.kind]}"
-        )
+        assert verdict.holds, f"head {head}: {verdict.complaint}"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), HELD, ids=IDS)
 def test_held_many_times(kind: str, name: str) -> None:
-    failures = [
-        f"{tried.label} head {head}: {verdict.kind} {verdict.worst:.3g}"
-        for tried in sweep(150, seed=2, names=[name], kinds=[kind])
-        for head, verdict in enumerate(tried.verdicts)
-        if not verdict.holds
-    ]
-    assert not failures
+    assert not failures(sweep(150, seed=2, names=[name], kinds=[kind]))

@@ -36,6 +36,10 @@ def laid(k: Any, v: Any, page: int, layout: str) -> tuple[Any, Any]:
     return k, v.copy()
 
 
+def normal(rng: np.random.Generator, *shape: int) -> Any:
+    return rng.standard_normal(shape, np.float32).astype(BF16)
+
+
 def bits(x: Any) -> Any:
     return x.numpy().view(np.uint8)
 
@@ -84,8 +88,8 @@ def test_windows_over_pages_of_chunks_that_differ_in_length(used: bool) -> None:
     """A sequence of one query beside one of 300: its window, not that of the longest."""
     rng, page, left = np.random.default_rng(0), 16, 20
     lengths, chunks = (640, 512), (300, 1)
-    k, v = (rng.standard_normal((2, 640, 1, 64), np.float32).astype(BF16) for _ in range(2))
-    q = asarray(rng.standard_normal((sum(chunks), 2, 64), np.float32).astype(BF16))
+    k, v = (normal(rng, 2, 640, 1, 64) for _ in range(2))
+    q = asarray(normal(rng, sum(chunks), 2, 64))
     sums = [asarray(np.cumsum([0, *x]).astype(np.int32)) for x in (chunks, lengths)]
     found = []
     for nan in (False, True):
@@ -123,9 +127,9 @@ def test_keys_that_are_appended_and_seen_by_none(layout: str, page: int, queries
     rng, keys, new, left = np.random.default_rng(0), 160, 70, 9
     old = 61
     first = old + new - queries - left
-    k, v = (rng.standard_normal((keys, 1, 64), np.float32).astype(BF16) for _ in range(2))
-    k_new, v_new = (rng.standard_normal((1, new, 1, 64), np.float32).astype(BF16) for _ in range(2))
-    q = asarray(rng.standard_normal((1, queries, 2, 64), np.float32).astype(BF16))
+    k, v = (normal(rng, keys, 1, 64) for _ in range(2))
+    k_new, v_new = (normal(rng, 1, new, 1, 64) for _ in range(2))
+    q = asarray(normal(rng, 1, queries, 2, 64))
     found = []
     for value in (0, np.nan):
         given = [x.copy() for x in (k, v, k_new, v_new)]
@@ -160,9 +164,9 @@ def test_keys_that_are_appended_and_seen_by_none(layout: str, page: int, queries
 def test_padding(pad: int, queries: int) -> None:
     """Of keys that are appended into it, too."""
     rng, old, new = np.random.default_rng(0), 62, 10
-    k, v = (rng.standard_normal((1, 96, 1, 64), np.float32).astype(BF16) for _ in range(2))
-    k_new, v_new = (rng.standard_normal((1, new, 1, 64), np.float32).astype(BF16) for _ in range(2))
-    q = asarray(rng.standard_normal((1, queries, 2, 64), np.float32).astype(BF16))
+    k, v = (normal(rng, 1, 96, 1, 64) for _ in range(2))
+    k_new, v_new = (normal(rng, 1, new, 1, 64) for _ in range(2))
+    q = asarray(normal(rng, 1, queries, 2, 64))
     found = []
     for value in (0, np.nan):
         given = [x.copy() for x in (k, v, k_new, v_new)]
@@ -186,10 +190,10 @@ def test_padding(pad: int, queries: int) -> None:
 def test_windows_that_reach_as_far_as_a_number_goes(page: int, queries: int) -> None:
     """Sides near 2^31 are no ends: the same bits as without."""
     rng, keys = np.random.default_rng(0), 96
-    k, v = (rng.standard_normal((2 * keys, 1, 64), np.float32).astype(BF16) for _ in range(2))
+    k, v = (normal(rng, 2 * keys, 1, 64) for _ in range(2))
     shape = (-1, page, 1, 64) if page else (2, keys, 1, 64)
     caches = [asarray(x.reshape(shape)) for x in (k, v)]
-    q = asarray(rng.standard_normal((2, queries, 2, 64), np.float32).astype(BF16))
+    q = asarray(normal(rng, 2, queries, 2, 64))
     given: dict[str, Any] = {"cache_seqlens": asarray(np.array([96, 33], np.int32))}
     if page:
         given["block_table"] = asarray(np.arange(2 * keys // page, dtype=np.int32).reshape(2, -1))
@@ -213,9 +217,9 @@ def test_windows_that_reach_as_far_as_a_number_goes(page: int, queries: int) -> 
 def test_rotary_positions_are_those_of_a_window_that_sees_all() -> None:
     """A window, however wide, turns each query by its own place."""
     rng = np.random.default_rng(0)
-    q = asarray(rng.standard_normal((1, 4, 2, 64), np.float32).astype(BF16))
-    new = [asarray(rng.standard_normal((1, 4, 1, 64), np.float32).astype(BF16)) for _ in range(2)]
-    angles = [asarray(rng.standard_normal((96, 16), np.float32).astype(BF16)) for _ in range(2)]
+    q = asarray(normal(rng, 1, 4, 2, 64))
+    new = [asarray(normal(rng, 1, 4, 1, 64)) for _ in range(2)]
+    angles = [asarray(normal(rng, 96, 16)) for _ in range(2)]
     found = []
     for window in ((20, 3), (_INT32_MAX, _INT32_MAX)):
         caches = [asarray(np.zeros((1, 64, 1, 64), BF16)) for _ in range(2)]
@@ -232,7 +236,7 @@ def test_rotary_positions_are_those_of_a_window_that_sees_all() -> None:
 def test_windows_of_sequences_that_reach_as_far(far: int) -> None:
     """With the lengths as they are, and with more promised than there are."""
     rng = np.random.default_rng(0)
-    q, k, v = (asarray(rng.standard_normal((90, 2, 64), np.float32).astype(BF16)) for _ in range(3))
+    q, k, v = (asarray(normal(rng, 90, 2, 64)) for _ in range(3))
     sums = asarray(np.array([0, 50, 90], np.int32))
     for longest in (50, 90):
         must = flash_attn_varlen_func(q, k, v, sums, sums, longest, longest)

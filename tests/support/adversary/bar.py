@@ -39,6 +39,15 @@ class Verdict:
         """What is worst."""
         return max(self.ratios, key=lambda kind: self.ratios[kind])
 
+    @property
+    def complaint(self) -> str:
+        """What is worst, how far, and where."""
+        return f"{self.kind} {self.worst:.3g} times what is allowed, at {self.where[self.kind]}"
+
+    def __str__(self) -> str:
+        kinds = (f"{kind} {ratio:.3g} at {self.where[kind]}" for kind, ratio in self.ratios.items())
+        return f"{'holds' if self.holds else 'FAILS'} {', '.join(kinds)}"
+
 
 @dataclass(frozen=True)
 class Truth:

@@ -60,6 +60,16 @@ class Row:
         return dict(vars(self))
 
 
+def failures(tried: Iterable[Tried], most: float = 1.0) -> list[str]:
+    """Heads of launches that are not within so many times the bar."""
+    return [
+        f"{one.label} head {head}: {verdict.kind} {verdict.worst:.3g}"
+        for one in tried
+        for head, verdict in enumerate(one.verdicts)
+        if not verdict.worst <= most
+    ]
+
+
 def sweep(
     cases: int, seed: int = 0, names: Iterable[str] = (), family: str = "", kernel: str = ""
 ) -> Iterator[Tried]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.adversary.classes import CLASSES
-from tests.support.adversary.sweep import made, sweep
+from tests.support.adversary.sweep import failures, made, sweep
 
 HELD = [(family, name) for name in CLASSES for family in ("wide", "narrow")]
 # Of the bar, single rows of the kernels that truncate P: docs/attention-forward.md.
@@ -19,22 +19,13 @@ def test_held(family: str, name: str) -> None:
         launch = made(name, number, seed=1, family=family)
         verdicts, _ = launch.run()
         for head, verdict in enumerate(verdicts):
-            assert verdict.holds, (
-                f"{launch.kernel.name}, head {head}: {verdict.kind} {verdict.worst:.3g} times what "
-                f"is allowed, at {verdict.where[verdict.kind]}"
-            )
+            assert verdict.holds, f"{launch.kernel.name}, head {head}: {verdict.complaint}"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "name"), HELD, ids=IDS)
 def test_held_many_times(family: str, name: str) -> None:
-    failures = [
-        f"{tried.label} head {head}: {verdict.kind} {verdict.worst:.3g}"
-        for tried in sweep(350, seed=2, names=[name], family=family)
-        for head, verdict in enumerate(tried.verdicts)
-        if verdict.worst > LEFT
-    ]
-    assert not failures
+    assert not failures(sweep(350, seed=2, names=[name], family=family), LEFT)
 
 
 def test_the_control_holds() -> None:
