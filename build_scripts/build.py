@@ -163,7 +163,7 @@ def build_all(
     target: Path,
     only: Sequence[str] = ("*",),
     archs: Collection[str] = tuple(ARCHITECTURES),
-    compiler: Compiler = compile_hip,
+    compiler: Compiler | None = None,
 ) -> list[Built]:
     """Build kernels of the table into `target`, with the manifest; stale objects go away.
 
@@ -171,7 +171,7 @@ def build_all(
 
     only : patterns of names; of other kernels `target` must hold the objects and the rows.
     archs : of those the kernels for these architectures.
-    compiler : what compiles them.
+    compiler : what compiles them, if not `compile_hip`.
 
     Raises
     ------

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +48,28 @@ def test_only_what_changed_is_compiled(compiler: list[tuple[str, ...]], tmp_path
     header.write_bytes(b"two")
     source.write_bytes(b"1 ")
     assert run().code_object == b"1 two"
+
+
+def test_what_changes_meanwhile_is_not_kept(
+    compiler: list[tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, header = tmp_path / "a.hip", tmp_path / "header.h"
+    source.write_bytes(b"one ")
+    header.write_bytes(b"two")
+    arguments = source, LLVM22, "gfx942", (), (), tmp_path / "compiled"
+    original = memo.compile_hip
+
+    def compile_and_edit(*given: Any) -> Compiled:
+        compiled = original(*given)
+        time.sleep(0.02)  # more than a file's time is rounded by
+        header.write_bytes(b"three")
+        return compiled
+
+    monkeypatch.setattr(memo, "compile_hip", compile_and_edit)
+    assert memo.compile_changed(*arguments).code_object == b"one two"
+    monkeypatch.setattr(memo, "compile_hip", original)
+    assert memo.compile_changed(*arguments).code_object == b"one three"
+    assert len(compiler) == 2
 
 
 def test_a_header_that_is_gone(compiler: list[tuple[str, ...]], tmp_path: Path) -> None:
