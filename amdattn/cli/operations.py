@@ -72,7 +72,7 @@ def info(
 def _every_kernel(rows: Sequence[Mapping[str, Any]]) -> Group:
     """A table of each architecture: with a column for it, or for hashes, names would not fit."""
     archs = dict.fromkeys(row["arch"] for row in rows)
-    columns = ("kernel", "tile", "V (AGPR)")
+    columns = ("kernel", "tile", "VGPR\n(AGPR)")
     tables = {arch: Table(*columns, title=arch) for arch in archs}
     for row in rows:
         sizes = " x ".join(map(str, row["tile"].values()))

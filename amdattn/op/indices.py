@@ -31,12 +31,16 @@ _INT32 = as_dtype("int32")
 _ON_CPU = 1  # kDLCPU
 
 
-def private(array: Any, label: str) -> Any:
-    """What a caller gives, where nobody else writes to it; what is on a device as it is."""
+def private(array: Any, label: str, nested: bool = True) -> Any:
+    """What a caller gives, where nobody else writes to it; what is on a device as it is.
+
+    nested : bool
+        Whether a list may hold rows; else these raise TypeError.
+    """
     import numpy as np
 
     if isinstance(array, (list, tuple, range)):
-        return _listed(array, label)
+        return _listed(array, label, nested)
     if isinstance(array, np.ndarray):
         return array.copy()
     place = getattr(array, "__dlpack_device__", None)
@@ -110,12 +114,11 @@ def _narrowing(props: DeviceProps, count: int, least: int, most: int) -> Prepare
     return PreparedLaunches((Launch(kernel, grid, args, frozenset({"to"})),))
 
 
-def _listed(values: Any, label: str) -> NDArray[Any]:
-    """Of ints, or of rows of them."""
+def _listed(values: Any, label: str, nested: bool) -> NDArray[Any]:
     import numpy as np
 
     def read(value: Any) -> Any:
-        if isinstance(value, (list, tuple, range)):
+        if nested and isinstance(value, (list, tuple, range)):
             return [read(one) for one in value]
         number = scalars.integer(label, value)
         if abs(number) > INT32_MAX:
@@ -123,6 +126,6 @@ def _listed(values: Any, label: str) -> NDArray[Any]:
         return number
 
     try:
-        return np.array(read(values), np.int32)
+        return np.array([read(one) for one in values], np.int32)
     except ValueError as error:
         raise ValueError(f"{label} is no array of ints: {error}") from None

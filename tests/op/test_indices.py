@@ -63,8 +63,8 @@ def writer(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Any]:
     seen: list[Any] = []
     original = indices.private
 
-    def spoil(array: Any, label: str) -> Any:
-        found = original(array, label)
+    def spoil(array: Any, label: str, **options: Any) -> Any:
+        found = original(array, label, **options)
         if any(array is x for x in seen):
             array[...] = 77
         return found

@@ -69,6 +69,7 @@ OWN: dict[str, dict[str, Any]] = {
         f"ops.{name}.planning.build": {"keeps_floats": False}
         for name in ("attention", "decode", "prefill")
     },
+    "op.indices.private": {"nested": True},
     # As Triton's, in ms.
     "testing.bench.do_bench": {"warmup": 25, "rep": 100},
     "checking.arguments.Buffer": {"low": 0, "high": 100},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from amdattn import scalars
 from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
 from amdattn.op.indices import on_device, placed, private
@@ -27,11 +26,7 @@ def lengths_view(
     total, longest : int
         Rows that there are, and the greatest length that the caller promises.
     """
-    if isinstance(sums, (list, tuple)):
-        for value in sums:
-            if isinstance(value, (list, tuple, range)):
-                scalars.integer(name, value)  # raises: of sums there is one row
-    view = as_view(private(sums, name), name, stream)
+    view = as_view(private(sums, name, nested=False), name, stream)
     is_integer = view.dtype.name.startswith(("int", "uint"))
     if len(view.shape) != 1 or view.shape[0] < 1 or not is_integer:
         raise ValueError(

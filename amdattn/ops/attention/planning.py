@@ -160,10 +160,7 @@ def build(
     workspace = WorkspaceLayout.of(
         (*counters, *partial_results, *of_schedule, *gathering.regions(problem))
     )
-    args = {
-        **_arguments(work, bool(partial_results), bool(counters)),
-        "keeps_floats": int(keeps_floats),
-    }
+    args = _arguments(work, bool(partial_results), bool(counters), keeps_floats)
     results = frozenset({"o", "lse"} if problem.return_lse else {"o"})
     partials = frozenset(region.name for region in partial_results)
     launches = []
@@ -312,7 +309,9 @@ def _merge(
     return Launch(merge, (grid, 1, 1), _taken_by(merge, args), results)
 
 
-def _arguments(work: WorkMap, has_parts: bool, has_counters: bool) -> Mapping[str, Argument]:
+def _arguments(
+    work: WorkMap, has_parts: bool, has_counters: bool, keeps_floats: bool
+) -> Mapping[str, Argument]:
     """Every argument that a kernel of the family may take."""
     problem = work.problem
     present = {
@@ -352,7 +351,7 @@ def _arguments(work: WorkMap, has_parts: bool, has_counters: bool) -> Mapping[st
     args["parts"] = work.parts
     args["part_blocks"] = work.part_blocks
     args |= {"merge_tiles": work.tiles - work.whole_tiles, "merge_workgroups": 0}
-    args |= {"keeps_floats": 0, "padding": 0}
+    args |= {"keeps_floats": int(keeps_floats), "padding": 0}
     args["generation"] = PerRun() if has_counters else 0
     divisors = {
         "q_tiles": work.q_tiles,

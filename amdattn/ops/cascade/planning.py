@@ -173,7 +173,7 @@ def _best_tiles(
     found: Choices[attention.TileChoice], props: DeviceProps
 ) -> tuple[attention.TileChoice, Choices[attention.TileChoice]]:
     found.require(props)
-    return min(found.items, key=lambda one: one.clk), found
+    return prefill.best(found.items), found
 
 
 def _least_decoding(

@@ -133,8 +133,9 @@ def check_pages(table: Any, lengths: Any, problem: DecodeProblem, chunks: Any = 
 
     Parameters
     ----------
-    table : array, list or None
-    lengths : array, list, int or None
+    table : array or None
+        `private`, as lengths are.
+    lengths : array, int or None
         Of keys, without those that are appended; None: all pages are used.
     chunks : array, optional
         How many queries sequences have, if known; else any number up to that of the problem.
@@ -163,13 +164,12 @@ def check_pages(table: Any, lengths: Any, problem: DecodeProblem, chunks: Any = 
 
 
 def _on_host(array: Any) -> NDArray[Any] | None:
-    """An array of what a caller gives, if it is on the host."""
+    """An array of what is `private`, if it is on the host."""
     import numpy as np
 
     if isinstance(array, (int, np.integer)):
         return np.asarray(array)
-    found = private(array, "block_table")
-    return found if isinstance(found, np.ndarray) else None
+    return array if isinstance(array, np.ndarray) else None
 
 
 def _of_all(value: int, label: str, shape: tuple[int, ...]) -> NDArray[np.int32]:
