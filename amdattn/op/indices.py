@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from amdattn import scalars
 from amdattn.arch.props import DeviceProps
 from amdattn.arrays.buffers import View, allocate, upload
-from amdattn.arrays.dlpack import compact_strides
+from amdattn.arrays.dlpack import HOST_KINDS, compact_strides
+from amdattn.arrays.foreign import device_of
 from amdattn.arrays.interchange import as_view
 from amdattn.device import manifest, runtime
 from amdattn.dtypes import as_dtype
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 # Of KernelSpec.op, and of KernelSpec.grid: x = ceil(count / lanes).
 NARROW, NARROW_GRID = "narrow_indices", "lanes_of_count"
 _INT32 = as_dtype("int32")
-_ON_CPU = 1  # kDLCPU
 
 
 def private(array: Any, label: str, nested: bool = True) -> Any:
@@ -43,8 +43,8 @@ def private(array: Any, label: str, nested: bool = True) -> Any:
         return _listed(array, label, nested)
     if isinstance(array, np.ndarray):
         return array.copy()
-    place = getattr(array, "__dlpack_device__", None)
-    if place is not None and place()[0] == _ON_CPU:
+    speaks = hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__")
+    if speaks and device_of(array, label)[0] in HOST_KINDS:
         host = as_view(array, label, 0).array
         assert host is not None
         return host.copy()
