@@ -1,4 +1,4 @@
-"""Keys that several workgroups read: of sequences that share pages, of tiles of rows of one head."""
+"""Keys that several workgroups read: sequences that share pages, tiles of rows of one head."""
 
 from __future__ import annotations
 
