@@ -90,5 +90,5 @@ def compare(
     )
 
 
-def _key(record: Record) -> tuple[str, str, str, str, bool]:
-    return record.operation, record.shape, record.peer, record.round_mode, record.exclusive
+def _key(record: Record) -> tuple[str, str, str, str, str]:
+    return record.operation, record.shape, record.peer, record.round_mode, record.other_reading
