@@ -472,8 +472,8 @@ struct Epilogue {
   // ---- Parts along KV: O of the part's own softmax, the reference of a row and its sum
   __device__ __forceinline__ void store_part([[maybe_unused]] bool can_overflow) {
     const int64_t first = int64_t(work.part) * S::kRows + row_of(0) - work.q_start;
-    constexpr int kGroupColumns = S::kDirect ? 4 : 8;
-    auto* to = (Global<float>*)args.partial_o + first * S::kHeadDimV + kGroupColumns * group;
+    const int column_of_lane = S::kDirect ? 4 * group : S::column_of_group(group);
+    auto* to = (Global<float>*)args.partial_o + first * S::kHeadDimV + column_of_lane;
     unroll<kN>([&]<int t>() {
       f32x2 out[kPairs];
       scale_tile<t, true>(out);

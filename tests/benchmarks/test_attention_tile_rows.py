@@ -29,18 +29,19 @@ with tempfile.TemporaryDirectory() as folder:
     (kernel,) = kernels(Path(folder), {{"{name}": DESIGNS["{name}"]}}).values()
     # Rows that fill no tile, one block of keys, an odd number of them, keys that fill none; scores
     # that outgrow their reference; sums that overflow and are done again.
-    for batch, rows, keys, heads, heads_kv, scale, of_v, causal in (
-        (1, 77, 192, 1, 1, 1, 1, False), (2, 401, 437, 2, 1, 1, 1, True),
-        (1, 256, 32, 1, 1, 1, 1, False), (1, 384, 1000, 1, 1, 8, 1, False),
-        (1, 100, 333, 2, 2, 100, 1, False), (1, 5, 1, 1, 1, 1, 1, False),
-        (1, 130, 300, 1, 1, 30, 2.0**100, False),
+    # In parts, too.
+    for batch, rows, keys, heads, heads_kv, scale, of_v, causal, parts in (
+        (1, 77, 192, 1, 1, 1, 1, False, 1), (2, 401, 437, 2, 1, 1, 1, True, 1),
+        (1, 256, 32, 1, 1, 1, 1, False, 1), (1, 384, 1000, 1, 1, 8, 1, False, 3),
+        (1, 100, 333, 2, 2, 100, 1, False, 1), (1, 5, 1, 1, 1, 1, 1, False, 1),
+        (1, 130, 300, 1, 1, 30, 2.0**100, False, 2),
     ):
         q = normal(rng, batch, rows, heads, 128)
         q = (q.astype(np.float32) * scale).astype(q.dtype)
         k, v = (normal(rng, batch, keys, heads_kv, 128) for _ in "kv")
         v = (v.astype(np.float32) * of_v).astype(v.dtype)
         problem = AttentionProblem(
-            batch, rows, keys, heads, heads_kv, 128, 128, dtype="bfloat16", num_splits=1,
+            batch, rows, keys, heads, heads_kv, 128, 128, dtype="bfloat16", num_splits=parts,
             causal=causal, return_lse=True,
         )
         outs = []
