@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,18 +104,22 @@ class _Measured:
         return 1000 * float(do_bench(run, return_mode="median"))
 
 
-def runner(plan: RunnablePlan[Any], variant: str = "") -> Callable[[], Any]:
-    """Runs a plan on random operands, results and workspace of its own."""
+def runner(
+    plan: RunnablePlan[Any], variant: str = "", given: Mapping[str, DeviceArray] = {}
+) -> Callable[[], Any]:
+    """Runs a plan on operands that are given, others that are random, and results of its own."""
     variant = variant or plan.default_variant
-    operands = random_operands(plan, variant)
+    operands = random_operands(plan, variant, given)
     views, stream = plan.views_of({name: operands[name] for name in plan.input_names}, None)
     results = tuple(operands.get(name) for name in plan.result_names)
     workspace = plan.new_workspace() if plan.workspace.regions else None
     return lambda: plan.execute(None, views, results, variant, stream, workspace)
 
 
-def random_operands(plan: RunnablePlan[Any], variant: str = "") -> dict[str, DeviceArray]:
-    """Operands of a plan on the device, by name.
+def random_operands(
+    plan: RunnablePlan[Any], variant: str = "", given: Mapping[str, DeviceArray] = {}
+) -> dict[str, DeviceArray]:
+    """Operands of a plan on the device, by name; those of `given` are as they are there.
 
     Raises
     ------
@@ -125,8 +129,10 @@ def random_operands(plan: RunnablePlan[Any], variant: str = "") -> dict[str, Dev
     import numpy as np
 
     random = np.random.default_rng(0).standard_normal(_SOME, np.float32)
-    operands = {}
+    operands = {**given}
     for spec in plan.specs(variant or plan.default_variant).values():
+        if spec.name in given:
+            continue
         if spec.present and spec.typical is not None:
             operands[spec.name] = asarray(spec.typical())
             continue

@@ -6,6 +6,8 @@ import json
 import os
 import stat
 import sys
+import zipfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_BYTES = 64 * 2**20
+# What reading an array that is none may raise, or an archive of arrays.
+_MALFORMED = (
+    *(ValueError, EOFError, MemoryError, OverflowError, SyntaxError),
+    *(zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError),
+)
 
 
 def read_bytes(path: Path, most: int) -> bytes:
@@ -101,5 +108,31 @@ def read_array(path: Path) -> NDArray[Any]:
         with open(path, "rb") as file:
             # Not np.load, which guesses: it takes archives and pickles as well.
             return np.lib.format.read_array(file, allow_pickle=False)
-    except (ValueError, EOFError, MemoryError, OverflowError, SyntaxError) as error:
+    except _MALFORMED as error:
         raise ValueError(f"{path}: is no .npy file of numbers ({error})") from None
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays in a .npz file, by name.
+
+    Raises
+    ------
+    ValueError
+        It is no such file, or one of them has objects.
+    OSError
+        It does not exist or may not be read.
+    """
+    import numpy as np
+
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError(f"{path}: is no regular file")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = {}
+            for member in archive.namelist():
+                with archive.open(member) as file:
+                    array = np.lib.format.read_array(file, allow_pickle=False)
+                found[member.removesuffix(".npy")] = array
+            return found
+    except _MALFORMED as error:
+        raise ValueError(f"{path}: is no .npz file of numbers ({error})") from None

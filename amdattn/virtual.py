@@ -160,8 +160,9 @@ def profile(
     """Model the cycles of every launch inside a ``with`` block.
 
     ``with amdattn.virtual.profile() as p: ...`` leaves one LaunchProfile per launch in
-    ``p.launches``. The CUs of one XCD are simulated; workgroups of the others are not executed, so
-    that results of the block are not complete. The L2 and the last level cache are empty at first;
+    ``p.launches``. The CUs of one XCD are simulated; workgroups of the others are executed only
+    where one of it asks a counter who arrived before, so that results of the block are not
+    complete. The L2 and the last level cache are empty at first;
     every launch finds there what those before it in the block have left.
 
     Parameters

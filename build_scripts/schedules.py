@@ -40,22 +40,31 @@ def schedules() -> dict[str, str]:
     }
 
 
+def written() -> dict[str, str]:
+    """The texts in asm_src/attn/schedules, by the names of the members."""
+    return {file.stem: file.read_text(encoding="utf-8") for file in FOLDER.glob("*.txt")}
+
+
+def stale() -> list[str]:
+    """Members whose text is not what the sources come to, or that one of both has not."""
+    made, there = schedules(), written()
+    return sorted(name for name in made.keys() | there if made.get(name) != there.get(name))
+
+
 def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
-    check = parser.parse_args().check
-    stale = []
+    if parser.parse_args().check:
+        if names := stale():
+            print(
+                f"{', '.join(names)}: not as asm_src/attn/schedule.h; run build_scripts.schedules"
+            )
+        return bool(names)
+    FOLDER.mkdir(exist_ok=True)
     for name, text in schedules().items():
-        file = FOLDER / f"{name}.txt"
-        if not check:
-            FOLDER.mkdir(exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-        elif not file.exists() or file.read_text(encoding="utf-8") != text:
-            stale.append(file.name)
-    if stale:
-        print(f"{', '.join(stale)}: not as asm_src/attn/schedule.h; run build_scripts.schedules")
-    return len(stale)
+        (FOLDER / f"{name}.txt").write_text(text, encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from build_scripts import schedules
 from build_scripts.build import HSACO, build_all
 
 
@@ -59,11 +60,14 @@ def main() -> int:
         rebuilt = Path(name)
         built = build_all(rebuilt)
         found = differences(HSACO, rebuilt)
+    found += [f"{name}.txt: not as asm_src/attn/schedule.h" for name in schedules.stale()]
     for text in found:
         print(text, file=sys.stderr)
     if found:
         print(
-            "hsaco/ is not what asm_src/ builds; run python -m build_scripts.build", file=sys.stderr
+            "hsaco/ or asm_src/attn/schedules/ is not what asm_src/ builds; run python -m "
+            "build_scripts.build, python -m build_scripts.schedules",
+            file=sys.stderr,
         )
         return 1
     print(

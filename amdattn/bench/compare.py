@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from amdattn.bench.inputs import NORMAL
 from amdattn.bench.record import Record, estimate_leads
 
 
@@ -68,7 +69,7 @@ def compare(
     known = {_key(record): record for record in before}
     pairs = [Pair(known[_key(record)], record) for record in after if _key(record) in known]
     if not pairs:
-        raise ValueError("the two files have no shape, kernel and rounding in common")
+        raise ValueError("the two files have no shape, kernel, rounding and inputs in common")
     for pair in pairs:
         a, b = pair.before, pair.after
         what = f"{a.shape} {a.peer} {a.round_mode}"
@@ -90,5 +91,7 @@ def compare(
     )
 
 
-def _key(record: Record) -> tuple[str, str, str, str, bool]:
-    return record.operation, record.shape, record.peer, record.round_mode, record.exclusive
+def _key(record: Record) -> tuple[str, str, str, str, str, bool]:
+    of_inputs = record.inputs or NORMAL.name  # of which files without the field are
+    what = record.operation, record.shape, record.peer, record.round_mode
+    return *what, of_inputs, record.exclusive

@@ -101,7 +101,7 @@ class FamilySampler(ItemSampler["Shipped"]):
         walk = self._kernel.walk(self._shape)
         ids = np.arange(xcd, len(walk.kv_rows), self._arch.num_xcds)
         self._total, self._done = int(walk.kv_rows[ids].sum()), 0
-        with Operands(self._shape) as operands:
+        with Operands(self._shape, self._inputs) as operands:
             launches = self._kernel.launches(self._shape, operands)
             operands.fill_for(self._shape, walk, ids)
             profiles = self._profiles(launches, 0, xcd, self._trace_events)
@@ -143,7 +143,7 @@ class FamilySampler(ItemSampler["Shipped"]):
             runs.append((whole, self._of_length(plain, _LENGTHS[2]), full))
         self._done, self._total = 0, sum(self._rows(*run) for run in runs)
         samples = []
-        with Operands(shape) as operands:
+        with Operands(shape, self._inputs) as operands:
             for run in runs:
                 events = self._trace_events if run is runs[-1] else 0
                 samples.append(self._run(operands, *run, events))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from amdattn.bench.inputs import NORMAL, Inputs, Place, normal
 from amdattn.bench.shapes import Shape
 from amdattn.device import runtime
 from amdattn.device.code_object import read_kernels
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BYTES_PER_ELEMENT = 2
-CHUNK_ELEMENTS = 2**21 + 2**7 * 3  # of random contents, repeated; no power of two
+_PART = 2**22  # elements that are made and copied at a time
 
 
 @dataclass(frozen=True)
@@ -148,11 +150,17 @@ class Operands(contextlib.ExitStack):
 
     Shorter problems use the same addresses and strides. On the virtual device memory takes no
     space until it is written, so only `fill` of what is read costs something.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        What they are filled with; ValueError if there are none of this shape.
     """
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, inputs: Inputs = NORMAL) -> None:
         super().__init__()
-        self.shape = shape
+        self.shape, self.inputs = shape, inputs
+        inputs.check(shape.sizes)
         problem = shape.problem("rtne")
         self.addresses: dict[str, int] = {}
         device = runtime.get()
@@ -166,14 +174,8 @@ class Operands(contextlib.ExitStack):
             self.callback(device.free, self.addresses[name])
         self._workspace_bytes = 0
         self._filled: dict[tuple[str, int], int] = {}
-        rng = np.random.default_rng(0)
         self.dtype = BFLOAT16.numpy()
-        # Of each its own: a row of Q that is a row of K has scores that no softmax expects.
-        self._chunks = {
-            name: rng.standard_normal(CHUNK_ELEMENTS, np.float32).astype(self.dtype)
-            for name in "qkv"
-        }
-        sinks = rng.standard_normal(shape.heads_q, np.float32)
+        sinks = np.random.default_rng(0).standard_normal(shape.heads_q, np.float32)
         device.upload(self.addresses["sinks"], sinks.ctypes.data, sinks.nbytes)
         runtime.synchronize()
 
@@ -191,7 +193,7 @@ class Operands(contextlib.ExitStack):
         return self.addresses["workspace"]
 
     def fill_all(self) -> None:
-        """Put normal random numbers into q, k and v."""
+        """Put what the inputs are into q, k and v."""
         for batch in range(self.shape.batch):
             self._fill("q", batch, self.shape.seqlen_q)
             for operand in "kv":
@@ -199,7 +201,7 @@ class Operands(contextlib.ExitStack):
         runtime.synchronize()
 
     def fill_for(self, shape: Shape, walk: Walk, workgroups: NDArray[np.int64]) -> None:
-        """Put normal random numbers into all that these workgroups of a shorter shape read."""
+        """Put it into all that these workgroups of a shorter shape read."""
         for batch in np.unique(walk.batch[workgroups]):
             here = workgroups[walk.batch[workgroups] == batch]
             self._fill("q", int(batch), min(int(walk.q_end[here].max()), shape.seqlen_q))
@@ -212,22 +214,30 @@ class Operands(contextlib.ExitStack):
         if rows <= begin:
             return
         self._filled[operand, batch] = rows
-        strides = self.strides(operand)
-        base = self.addresses[operand] + batch * strides["batch"] * BYTES_PER_ELEMENT
-        lengths = self.shape.problem("rtne").axes(operand)
+        heads = self.shape.sizes.shape(operand)[2]
         if axis_order(self.shape.layout)[1] == "seq":
-            self._put(self._chunks[operand], base, begin * strides["seq"], rows * strides["seq"])
+            self._put(Place(operand, batch, begin), rows, heads)
             return
-        for head in range(lengths["head"]):
-            at = head * strides["head"]
-            first, last = (at + row * strides["seq"] for row in (begin, rows))
-            self._put(self._chunks[operand], base, first, last)
+        for head in range(heads):
+            self._put(Place(operand, batch, begin, head), rows, 1)
 
-    def _put(self, chunk: NDArray[Any], base: int, begin: int, end: int) -> None:
-        device = runtime.get()
-        at = begin
-        while at < end:
-            # By place, not from its start: rows must not repeat those that an earlier call put.
-            part = chunk[at % CHUNK_ELEMENTS :][: end - at]
-            device.upload(base + at * BYTES_PER_ELEMENT, part.ctypes.data, part.nbytes)
-            at += len(part)
+    def _put(self, place: Place, end: int, heads: int) -> None:
+        """Rows up to `end` of so many heads, which are next to each other in memory."""
+        device, strides = runtime.get(), self.strides(place.operand)
+        at_once = max(1, _PART // strides["seq"])
+        for row in range(place.row, end, at_once):
+            part = self._made(
+                dataclasses.replace(place, row=row), min(at_once, end - row), heads
+            ).astype(self.dtype)
+            at = sum(getattr(place, axis) * strides[axis] for axis in ("batch", "head"))
+            at += row * strides["seq"]
+            address = self.addresses[place.operand] + at * BYTES_PER_ELEMENT
+            device.upload(address, part.ctypes.data, part.nbytes)
+
+    def _made(self, place: Place, rows: int, heads: int) -> NDArray[np.float32]:
+        """Contents, (rows, heads, columns)."""
+        strides, sizes = self.strides(place.operand), self.shape.sizes
+        shape = rows, heads, sizes.shape(place.operand)[3]
+        at = place.row * strides["seq"] + place.head * strides["head"]
+        some = normal(place.operand, at, int(np.prod(shape)))
+        return self.inputs.rows(sizes, place, some.reshape(shape))

@@ -11,6 +11,7 @@ import numpy as np
 
 from amdattn import virtual
 from amdattn.bench.clocks import Clocks, clocks
+from amdattn.bench.inputs import NORMAL, Inputs
 from amdattn.bench.kernels import Functions, Launch, Titled, Walk
 from amdattn.bench.replay import Timeline
 from amdattn.bench.shapes import Shape
@@ -136,6 +137,7 @@ class ModelOptions(TypedDict, total=False):
     clock_mhz: int
     trace_events: int
     advance: Advance | None
+    inputs: Inputs
 
 
 AnyKernel = TypeVar("AnyKernel", bound=Titled)
@@ -152,6 +154,8 @@ class SamplerBase(Generic[AnyKernel]):
         Events of CU 0 to keep of the longest simulation.
     advance : callable, optional
         Called with what is simulated, how much is done and how much there is, in KV rows.
+    inputs : Inputs
+        What q, k and v hold. Samples read the beginning of what the whole problem would.
     """
 
     def __init__(
@@ -164,12 +168,14 @@ class SamplerBase(Generic[AnyKernel]):
         clock_mhz: int = 0,
         trace_events: int = 0,
         advance: Advance | None = None,
+        inputs: Inputs = NORMAL,
     ) -> None:
         if method not in METHODS:
             raise ValueError(f"sampling={method!r} must be one of {', '.join(METHODS)}")
         self._kernel: AnyKernel = kernel
         self._shape, self._functions = shape, functions
         self._method, self._clock_mhz, self._trace_events = method, clock_mhz, trace_events
+        self._inputs = inputs
         self._advance = advance or (lambda what, done, total: None)
         self._done = self._total = 0
         self._arch = clocks(runtime.device_props())

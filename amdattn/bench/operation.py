@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from amdattn.bench.clocks import clocks
+from amdattn.bench.inputs import NORMAL, Inputs
 from amdattn.bench.kernels import Functions, Operands
 from amdattn.bench.modelled import Advance, Modelled, NotLinear
 from amdattn.bench.peer import Peer
@@ -42,6 +43,7 @@ def run_operation(
     clock_mhz: int = 0,
     trace_events: int = 0,
     advance: Advance | None = None,
+    inputs: Inputs = NORMAL,
 ) -> Outcome:
     """One operation at one shape; a kernel that cannot solve it gives a record that says why.
 
@@ -57,12 +59,13 @@ def run_operation(
         kernel.round_mode,
         MODELLED if modelled else MEASURED,
         flops=shape.flops,
+        inputs=inputs.name,
     )
     refusal = kernel.refusal(shape)
     if refusal:
         return Outcome(dataclasses.replace(blank, refused=refusal))
     if not modelled:
-        return Outcome(_measured(kernel, shape, functions, blank))
+        return Outcome(_measured(kernel, shape, functions, blank, inputs))
 
     def model(mhz: int, events: int = 0) -> list[Modelled]:
         return kernel.model(
@@ -72,6 +75,7 @@ def run_operation(
             clock_mhz=mhz,
             trace_events=events,
             advance=advance,
+            inputs=inputs,
         )
 
     try:
@@ -105,8 +109,10 @@ def of_parts(blank: Record, parts: Sequence[Modelled], main: int) -> Record:
     )
 
 
-def _measured(kernel: Peer, shape: Shape, functions: Functions, blank: Record) -> Record:
-    with Operands(shape) as operands:
+def _measured(
+    kernel: Peer, shape: Shape, functions: Functions, blank: Record, inputs: Inputs
+) -> Record:
+    with Operands(shape, inputs) as operands:
         launches = kernel.launches(shape, operands)
         operands.fill_all()
         return measured_record(blank, launches, functions)

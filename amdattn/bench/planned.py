@@ -1,11 +1,13 @@
-"""Operations as a benchmark runs them: planned, on random operands."""
+"""Operations as a benchmark runs them: planned, on operands that are given or random."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from amdattn.arrays.buffers import DeviceArray
 from amdattn.bench.kernels import Launch
 from amdattn.bench.modelled import Modelled, simulated
 from amdattn.bench.operation import activity, of_parts
@@ -43,13 +45,22 @@ class Planned:
         return dataclasses.replace(outcome, record=named)
 
 
-def run_planned(planned: Planned, *, clock_mhz: int = 0, trace_events: int = 0) -> Outcome:
-    """Model or measure one problem, on random operands.
+def run_planned(
+    planned: Planned,
+    *,
+    clock_mhz: int = 0,
+    trace_events: int = 0,
+    inputs: str = "",
+    given: Mapping[str, DeviceArray] = {},
+) -> Outcome:
+    """Model or measure one problem, on operands that are given and others that are random.
 
     Parameters
     ----------
     clock_mhz : int
         Assumed sustained clock; 0: the architecture's.
+    inputs : str
+        What to call those that are given.
     """
     plan = planned.plan()
     is_modelled = is_virtual()
@@ -61,8 +72,9 @@ def run_planned(planned: Planned, *, clock_mhz: int = 0, trace_events: int = 0) 
         "",
         MODELLED if is_modelled else MEASURED,
         flops=planned.problem.flops,
+        inputs=inputs,
     )
-    run = runner(plan)
+    run = runner(plan, given=given)
     # As the record names them; their arguments are those of the run.
     launches = [
         Launch(

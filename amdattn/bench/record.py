@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import amdattn
+from amdattn.bench.inputs import NORMAL
 from amdattn.user_files import read_json
 
 SCHEMA = 1
@@ -51,6 +52,8 @@ class Record:
     Attributes
     ----------
     origin : {"modelled", "measured"}
+    inputs : str
+        What q, k and v held: a class of `amdattn.bench.inputs`, or a file; "" of other operations.
     use : dict of str to float
         Share of the cycles in which MFMA, VALU and LDS are busy, over the CUs that got a workgroup;
         mfma_device: MFMA over all CUs of the device.
@@ -88,6 +91,7 @@ class Record:
     kernel: str = ""
     sha256: str = ""
     flops: int = 0
+    inputs: str = ""
     cycles: float | None = None
     times: Times = field(default_factory=Times)
     use: dict[str, float] = field(default_factory=dict)
@@ -109,7 +113,8 @@ class Record:
         """What to call the kernel beside others at the same shape."""
         other_plan = ", parts merged apart" * bool(self.sampled.get("merged_apart"))
         name = f"{self.peer} {self.round_mode}".strip() + other_plan
-        return name + " trans exclusive" * self.exclusive
+        other_inputs = f" {self.inputs}" * (self.inputs not in ("", NORMAL.name))
+        return name + other_inputs + " trans exclusive" * self.exclusive
 
     @property
     def exclusive(self) -> bool:

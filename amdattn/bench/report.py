@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from amdattn.bench.inputs import NORMAL
 from amdattn.bench.record import MEASURED, MODELLED, Record, estimate_leads, leading_us
 from amdattn.bench.terminal import Line, print_groups, print_wide
 from amdattn.output_files import replacing
@@ -114,6 +115,8 @@ def conditions(records: Sequence[Record]) -> list[str]:
             if any(r.short for r in modelled)
             else f"{rates} and ratios are of the second"
         )
+        if held := list(dict.fromkeys(r.inputs for r in records if r.inputs)):
+            lines.append(f"q, k and v: {', '.join(held)}")
         if all(r.exclusive for r in modelled):
             lines.append("transcendentals wait for the matrix unit: one of two readings")
     if any(r.origin == MEASURED for r in records):
@@ -146,6 +149,11 @@ def notes(records: Sequence[Record]) -> list[str]:
         "computes them, which by its estimate takes less time. --sampling full simulates it"
         for r in modelled
         if r.sampled.get("merged_apart")
+    ]
+    lines += [
+        f"{r.shape} {r.label}: q, k and v of the samples are where those of the whole begin"
+        for r in modelled
+        if r.sampled and r.inputs not in ("", NORMAL.name)
     ]
     lines += [
         f"{r.peer}: cycles of the first {r.sampled['first_workgroups']} of "

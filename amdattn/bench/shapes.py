@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+from amdattn.bench.inputs import Sizes
 from amdattn.ops.attention.problem import AttentionProblem
 
 
@@ -50,6 +51,14 @@ class Shape:
         if self.window != (-1, -1):
             text += " window {}/{}".format(*("-" if side < 0 else side for side in self.window))
         return text + " sinks" * self.sinks + f" {self.layout}" * (self.layout != "bshd")
+
+    @property
+    def sizes(self) -> Sizes:
+        """As inputs are made of."""
+        return Sizes(
+            *(self.batch, self.seqlen_q, self.seqlen_kv, self.heads_q, self.heads_kv),
+            *(self.head_dim, self.head_dim_v),
+        )
 
     @property
     def masked(self) -> bool:

@@ -19,11 +19,13 @@ from amdattn.cli.bench_output import (
     Details,
     DynamicLds,
     Grid,
+    InputsName,
     KernelName,
     Markdown,
     Output,
     Plot,
     SimulatedWorkgroups,
+    TileInputs,
     Trace,
     Trans,
     Wide,
@@ -107,6 +109,8 @@ def attention(
     workgroup: Workgroup = None,
     args: Args = "",
     dynamic_lds: DynamicLds = 0,
+    inputs: InputsName = "normal",
+    tile_inputs: TileInputs = False,
     sampling: Annotated[
         str, typer.Option(help="auto, sampled, or full: simulate every workgroup of an XCD.")
     ] = "auto",
@@ -125,6 +129,7 @@ def attention(
 
     benchmarks/attention_peers.py has AITER's, MoonMath's and Triton's.
     """
+    from amdattn.bench.inputs import named
     from amdattn.bench.kernels import Functions
     from amdattn.bench.operation import run_operation
     from amdattn.bench.run import reading
@@ -151,6 +156,9 @@ def attention(
     else:
         refuse_given(context, _SIZES, "does not go with --preset")
         shapes = shapes_of(preset)
+    contents = named(inputs, is_tiled=tile_inputs)
+    for shape in shapes:
+        contents.check(shape.sizes)
     refuse_given(context, () if peer else OF_OBJECTS, "needs --peer object=FILE")
     kernels, files = _peers(peer or [], round_mode, context.obj or ())
     code_objects = objects(files, kernel, grid, workgroup, args, dynamic_lds)
@@ -177,6 +185,7 @@ def attention(
                     clock_mhz=clock_mhz,
                     trace_events=output.trace_events,
                     advance=advance,
+                    inputs=contents,
                 )
             outcomes.append(outcome)
             progress.advance(overall)

@@ -48,6 +48,22 @@ Trans = Annotated[
         f"open for {REFERENCE.arch}; both: a row for each."
     ),
 ]
+InputsName = Annotated[
+    str,
+    typer.Option(
+        "--inputs",
+        metavar="NAME|FILE.npz",
+        help="What q, k and v hold: normal, N(0, 1); model-like; worst; another class of "
+        "docs/bench.md; or arrays q, k, v of a file.",
+    ),
+]
+TileInputs = Annotated[
+    bool,
+    typer.Option(
+        "--tile-inputs",
+        help="Repeat or cut the arrays of a file where the problem has other sizes.",
+    ),
+]
 SimulatedWorkgroups = Annotated[
     int,
     typer.Option(

@@ -9,9 +9,11 @@ from amdattn.cli.bench_output import (
     ClockMhz,
     Csv,
     Details,
+    InputsName,
     Markdown,
     Output,
     Plot,
+    TileInputs,
     Trace,
     Trans,
     Wide,
@@ -29,6 +31,8 @@ def bench(
     operation: Operation[Any, Any],
     problem: Any,
     *,
+    inputs: InputsName = "normal",
+    tile_inputs: TileInputs = False,
     clock_mhz: ClockMhz = 0,
     trans: Trans = "beside",
     as_json: AsJson = False,
@@ -40,19 +44,30 @@ def bench(
     details: Details = False,
 ) -> None:
     """Model or measure one problem."""
+    from amdattn.bench.cache_inputs import operands
+    from amdattn.bench.inputs import NORMAL, named
     from amdattn.bench.planned import Planned, run_planned
     from amdattn.bench.run import reading
 
     output = Output(as_json, markdown, wide, csv, plot or [], trace)
     planned = Planned(operation, problem)
-    planned.plan()  # what no kernel does is an error before anything runs
+    contents = named(inputs, is_tiled=tile_inputs)
+    given = operands(planned.plan(), contents)  # what no kernel does is an error before it runs
+    if not given and contents != NORMAL:
+        raise ValueError(f"--inputs={inputs!r}: none are made for {operation.name} {planned}")
     start = time.perf_counter()
     outcomes: list[Outcome] = []
     with spinner(str(planned), quiet=as_json):
         for way in readings(trans):
             with reading(way):
                 outcomes.append(
-                    run_planned(planned, clock_mhz=clock_mhz, trace_events=output.trace_events)
+                    run_planned(
+                        planned,
+                        clock_mhz=clock_mhz,
+                        trace_events=output.trace_events,
+                        inputs=contents.name if given else "",
+                        given=given,
+                    )
                 )
     seconds = time.perf_counter() - start
     show(operation.name, outcomes, output, seconds, details=details, unit="us")

@@ -36,6 +36,7 @@ struct MergedSoftmax {
       const float root = root_of(part);
       if (part.sum != 0) sum += part.sum * root * root;
     }
+    if (sum != sum && nan == nan) nan = sum;  // of the sink, also where no part has keys
   }
   // Of 2^(reference - base), which v_exp_f32 would flush to 0 while its product with V counts.
   __device__ __forceinline__ float root_of(MaxSum part) const {

@@ -158,9 +158,9 @@ class Work {
     int tiles, most;  // of all, and of one
   };
   static constexpr int kFew = 64;  // items that have a few parts each, even where all CUs are busy
-  // A part: its item, and of which item of which sequence that is.
+  // A part: its item, and of which rows of which sequence that is.
   struct Part {
-    int part, item, batch, nth;
+    int part, item, batch, head, row_tile;
   };
   template <class Of>
   static __device__ __forceinline__ int inner(const Of& args) {
@@ -171,11 +171,12 @@ class Work {
     return args.batch * inner(args);
   }
   // Workgroups go around the XCDs, and so would heads: an XCD that has one head of many reads some
-  // of its L2's channels only. So each eight of them begin with another one.
-  static __device__ __forceinline__ int rotated(int nth, int count) {
+  // of its L2's channels only. So heads begin with another one in each part and each half of the
+  // sequences. What sequences of a half share, and tiles of rows of a head, an XCD reads once.
+  static __device__ __forceinline__ int rotated(int head, int heads, int by) {
     constexpr int kXcds = 8;
-    const int others = nth & -kXcds;
-    return others + kXcds <= count ? others | ((nth + nth / kXcds) & (kXcds - 1)) : nth;
+    const int others = head & -kXcds;
+    return others + kXcds <= heads ? others | ((head + by) & (kXcds - 1)) : head;
   }
   // Workgroups begin one after the other, those that have nothing to do, too. First parts come
   // first, where there may be fewer parts than there are workgroups for: lengths may be short, or
@@ -184,17 +185,24 @@ class Work {
   template <class Of, class Quotient>
   static __device__ __forceinline__ Part part_at(const Of& args, int nth, int parts, Quotient by) {
     Part found;
-    const int count = items(args);
+    const int count = items(args), heads = args.num_heads_kv;
+    int rest;
     if (count >= kFew && count < S::kBusy) {
-      found.item = by(nth, parts);
-      found.part = nth - found.item * parts;
+      rest = by(nth, parts);
+      found.part = nth - rest * parts;
     } else {
-      const int of_round = rotated(nth, count * parts);
-      found.part = by(of_round, count);
-      found.item = of_round - found.part * count;
+      found.part = by(nth, count);
+      rest = nth - found.part * count;
     }
-    found.batch = by(found.item, inner(args));
-    found.nth = found.item - found.batch * inner(args);
+    found.batch = by(rest, heads);
+    found.head = rest - found.batch * heads;
+    found.row_tile = 0;
+    if (args.row_tiles > 1) {  // each of all sequences
+      found.row_tile = by(found.batch, args.batch);
+      found.batch -= found.row_tile * args.batch;
+    }
+    found.head = rotated(found.head, heads, found.part + (2 * found.batch >= args.batch));
+    found.item = (found.batch * heads + found.head) * args.row_tiles + found.row_tile;
     return found;
   }
   // A part of an item of that length; whether it has a tile.
@@ -207,7 +215,8 @@ class Work {
     found.first = found.part = at.part;
     found.step = parts;
     found.batch = at.batch;
-    put_inner(args, found, at.nth);
+    found.head = at.head;
+    found.row_tile = at.row_tile;
     position += args.num_workgroups;
     park(position, end, parts);
     return found.first < min_of(found.end, parts);
@@ -263,20 +272,15 @@ class Work {
     wanted(args.q, args.q_batch, args.q_seq, args.q_head, args.group, args.seqlen_q, args.head_dim,
            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
     constexpr int kOfLine = 64, kLines = S::kColumns / kOfLine;
-    int head = at.nth, row_tile = 0;
-    if (early.row_tiles > 1) {
-      head = quotient(at.nth, early.row_tiles);
-      row_tile = at.nth - head * early.row_tiles;
-    }
     const int nth = Lane::in_wave() / kLines % S::kRows,
               column = Lane::in_wave() % kLines * kOfLine;
-    const int row = row_tile * S::kRows + nth;
+    const int row = at.row_tile * S::kRows + nth;
     const int query = int((float(row) + 0.5f) * v_rcp_f32(float(args.group)));
     const bool is_there = query < args.seqlen_q;
-    const auto* from = (const Global<uint16_t>*)args.q +
-                       min_of(at.batch, early.batch - 1) * args.q_batch +
-                       (is_there ? query : 0) * args.q_seq +
-                       (is_there ? head * args.group + row - query * args.group : 0) * args.q_head;
+    const auto* from =
+        (const Global<uint16_t>*)args.q + min_of(at.batch, early.batch - 1) * args.q_batch +
+        (is_there ? query : 0) * args.q_seq +
+        (is_there ? at.head * args.group + row - query * args.group : 0) * args.q_head;
     return *(const Global<uint32_t>*)(from + (column < args.head_dim ? column : 0));
   }
   // Parts of each item, of `most` at most; 0: shares are better. Lengths are alike if the longest

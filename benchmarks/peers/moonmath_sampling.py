@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from amdattn.bench.inputs import NORMAL
 from amdattn.bench.item_cost import Cost, Sample
 from amdattn.bench.item_sampling import ItemSampler
 from amdattn.bench.items import Items
@@ -106,6 +107,10 @@ class MoonMathSampler(ItemSampler[MoonMath]):
         division = Division.of(self._shape)
         least = max(_CHECK, division.parts * _OF_PART)
         why = "" if division.blocks > least else "too few rows of K and V to sample"
+        if self._inputs != NORMAL:
+            why = (
+                f"only of normal inputs is known how often maxima grow, not of {self._inputs.name}"
+            )
         if self._method == "sampled" and why:
             raise NotLinear(f"{self._shape}: {why}; simulate in full")
         of_xcd = -(-division.tiles_of_head * division.heads // self._arch.num_xcds)
@@ -118,7 +123,7 @@ class MoonMathSampler(ItemSampler[MoonMath]):
         shape = self._shape
         xcds = self._arch.num_xcds
         forwards = dict(zip(_forward_places(division), self._forwards(division), strict=True))
-        with Operands(shape) as operands:
+        with Operands(shape, self._inputs) as operands:
             for of in forwards.values():
                 ids = np.arange(0, len(of.tiles), xcds)
                 operands.fill_for(shape, of.items.walk, ids)

@@ -109,7 +109,7 @@ class Sampler(SamplerBase[OneLaunch]):
     def _probe(self) -> Simulation:
         """One workgroup of few rows: how many fit a CU, and about what a row costs."""
         short = self._shape.with_lengths(min(self._shape.seqlen_q, _GRANULE), _GRANULE)
-        with Operands(short) as operands:
+        with Operands(short, self._inputs) as operands:
             return self._simulate(operands, short, 1, 1)
 
     def _is_affordable(self, walk: Walk, lengths: Sequence[int], probe: Simulation) -> bool:
@@ -129,7 +129,7 @@ class Sampler(SamplerBase[OneLaunch]):
         xcd = self._busiest(walk)
         rows = walk.kv_rows[xcd :: self._arch.num_xcds]
         self._total = int(rows.sum())
-        with Operands(self._shape) as operands:
+        with Operands(self._shape, self._inputs) as operands:
             done = self._simulate(
                 operands, self._shape, len(rows), 0, self._trace_events, simulated_xcd=xcd
             )
@@ -190,7 +190,7 @@ class Sampler(SamplerBase[OneLaunch]):
             both = min(2 * full, len(rows))
             return self._with_warmth(speed, simulate(first, residents, both))
 
-        with Operands(wide) as operands:
+        with Operands(wide, self._inputs) as operands:
             found = {}
             for tried in range(len(lengths) - 2):
                 first, second, check = lengths[tried : tried + 3]
@@ -266,7 +266,7 @@ class Sampler(SamplerBase[OneLaunch]):
         simulated_xcd: int = 0,
     ) -> Simulation:
         if self._kernel.compact and operands.shape != shape:
-            with Operands(shape) as own:
+            with Operands(shape, self._inputs) as own:
                 return self._simulate(own, shape, limit, level, events, simulated_xcd=simulated_xcd)
         walk = self._kernel.walk(shape)
         flat = np.arange(simulated_xcd, len(walk.kv_rows), self._arch.num_xcds)[:limit]

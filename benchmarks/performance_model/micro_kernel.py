@@ -105,6 +105,7 @@ def profiles(
     warm_code: bool = True,
     trans: str | None = None,
     lds: str | None = None,
+    simulated_xcd: int = 0,
 ) -> list[LaunchProfile]:
     """Launches one after the other, of workgroups of `waves`.
 
@@ -136,6 +137,7 @@ def profiles(
             warm_code=warm_code,
             trans=trans,
             lds=lds,
+            simulated_xcd=simulated_xcd,
         ) as profile:
             for _ in range(launches):
                 launch.enqueue(_functions)

@@ -252,7 +252,7 @@ def test_what_is_simulated_of_a_large_operation(
 
     found: list[tuple[int, int]] = []
 
-    def stop(_: object) -> None:
+    def stop(*_: object) -> None:
         raise Stop
 
     monkeypatch.setattr(family, "Operands", stop)

@@ -18,6 +18,7 @@ constexpr u32 kLoopsPerSlice = 1024;          // passes through one loop's head:
 constexpr u32 kLoopsOfStarving = 256;         // the same where everybody's waiting comes first
 constexpr u32 kMaxProofInterval = 1024;       // slices between attempts to prove that it waits
 constexpr u32 kGreedyQuantum = 4096;          // of a wave that an adversarial schedule favours
+constexpr u32 kIdleSlices = 64;               // without an end, of each: they wait
 constexpr u64 kSpinGraceNs = 1'000'000'000;   // a host thread or another stream may still write
 
 constexpr const char* kNoHostMemory = "not enough resources: no host memory for the launch";
@@ -201,6 +202,14 @@ void Worker::leave(Workgroup& workgroup) {
   residents_.erase(found);
 }
 
+void Worker::run_until_waiting() {
+  for (size_t idle = 0; idle < kIdleSlices * residents_.size();) {
+    const size_t held = residents_.size();
+    run_slice();
+    idle = residents_.size() < held ? 0 : idle + 1;
+  }
+}
+
 Worker::HostModes::HostModes(Worker& worker) : saved(_mm_getcsr()) { worker.mxcsr_ = saved; }
 Worker::HostModes::~HostModes() { _mm_setcsr(saved); }
 
@@ -300,6 +309,8 @@ void Worker::run_wave(Wave& wave, u32 quantum) {
   u32 executed = 0;
   if (Observer* observer = wave.workgroup->launch->observer.get())
     execute_observed(*observer, wave, quantum, executed);
+  else if (stores_) [[unlikely]]
+    execute_telling(wave, quantum, executed);
   else
     execute(wave, quantum, executed);
   wave.instructions += executed;
@@ -318,6 +329,16 @@ void Worker::execute(Wave& wave, u32 quantum, u32& executed) {
       inst.exec(wave, inst);
   }
   executed = i;
+}
+
+void Worker::execute_telling(Wave& wave, u32 quantum, u32& executed) {
+  while (executed < quantum && wave.state == WaveState::kRunning && !wave.sleeping) {
+    const Inst& inst = *wave.ip;
+    if (inst.row && inst.row->effects & (kStore | kAtomic)) stores_(wave, inst);
+    u32 one = 0;
+    execute(wave, 1, one);
+    executed += one;
+  }
 }
 
 namespace {

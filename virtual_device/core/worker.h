@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -13,7 +14,11 @@
 namespace vdev {
 
 struct Worker {
-  explicit Worker(Device& device) : device_(device) {}
+  // Told of each store and atomic before it is executed.
+  using Stores = std::function<void(const Wave&, const Inst&)>;
+
+  explicit Worker(Device& device, Stores stores = {})
+      : device_(device), stores_(std::move(stores)) {}
   ~Worker();
 
   Memory& memory() { return device_.memory(); }
@@ -32,6 +37,8 @@ struct Worker {
   Workgroup* admit(const std::shared_ptr<LaunchState>& launch, u64 position);
   bool step(Wave& wave);
   void leave(Workgroup& workgroup);
+  // Runs what it holds until all has ended, or waits for what it does not hold; the rest is kept.
+  void run_until_waiting();
   // The host's rounding and denormal modes, which steps change, are restored at the end of a scope.
   struct HostModes {
     explicit HostModes(Worker& worker);
@@ -63,6 +70,7 @@ struct Worker {
   // As above; it may have to stand still before they are done.
   void run_until_starved(Starvation& starvation, Wave& wave, u32 quantum);
   void execute(Wave& wave, u32 quantum, u32& executed);
+  void execute_telling(Wave& wave, u32 quantum, u32& executed);
   void execute_observed(Observer& observer, Wave& wave, u32 quantum, u32& executed);
   void step_observed(Observer& observer, Wave& wave, const Inst& inst);
   // The order of waves in a turn, and how long each may run: see run().
@@ -79,6 +87,7 @@ struct Worker {
   Wave* take_wave();
 
   Device& device_;
+  const Stores stores_;
   std::deque<std::unique_ptr<Resident>> residents_;
   std::vector<Wave*> free_waves_;
   size_t num_waves_ = 0;     // made so far

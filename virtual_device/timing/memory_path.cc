@@ -195,6 +195,16 @@ u64 MemoryPath::vector(u32 cu, const Inst& inst, const Footprint& memory, u64 no
   return static_cast<u64>(std::ceil(done));
 }
 
+void MemoryPath::written_elsewhere(const Inst& inst, const Footprint& memory) {
+  if (!inst.sc1) return;
+  for (int i = 0; i < memory.num_parts; ++i) {
+    const FootprintPart& part = memory.parts[i];
+    if (part.space != Space::kGlobal || !part.mask) continue;
+    find_lines(part);
+    for (const Line& line : lines_) kept_.mall.access(line.number).there = 0;
+  }
+}
+
 u64 MemoryPath::scalar(u32 cu, const Footprint& memory, u64 now) {
   double done = static_cast<double>(now) + timing_.scalar_latency;
   for (int i = 0; i < memory.num_parts; ++i) {

@@ -49,6 +49,8 @@ class MemoryPath {
   // When everything that `memory` touches in device memory is there (loads) or written (stores) as
   // far as the instruction's scope asks.
   u64 vector(u32 cu, const Inst& inst, const Footprint& memory, u64 now);
+  // What another XCD writes through its L2 is in the MALL.
+  void written_elsewhere(const Inst& inst, const Footprint& memory);
   // buffer_wbl2: when the L2 has nothing that is newer than below.
   u64 write_back(u64 now);
   // The end of a kernel, whose last instructions were at `now`: the same, and no wave waits for its

@@ -1,6 +1,7 @@
 #include "timing/simulator.h"
 
 #include <algorithm>
+#include <bit>
 #include <queue>
 
 #include "core/launch_state.h"
@@ -15,7 +16,11 @@ Simulator::Simulator(const std::shared_ptr<LaunchState>& launch, Device& device,
       options_(options),
       caches_(caches),
       times_(device.arch(), options.trans_exclusive),
-      worker_(device) {
+      worker_(device),
+      others_(device, [this](const Wave& wave, const Inst& inst) {
+        Footprint memory;
+        if (footprint(wave, inst, memory)) memory_->written_elsewhere(inst, memory);
+      }) {
   const Launch& l = launch->launch;
   per_cu_ =
       std::max(1u, device.resident_workgroups_per_cu(
@@ -23,6 +28,7 @@ Simulator::Simulator(const std::shared_ptr<LaunchState>& launch, Device& device,
                        l.dynamic_lds_bytes));
   const u32 xcds = machine_.num_xcds;
   limit_ = (launch->num_workgroups + xcds - 1 - options.xcd) / xcds;
+  others_ran_.resize(launch->num_workgroups);
   if (options.max_workgroups) limit_ = std::min(limit_, options.max_workgroups);
 }
 
@@ -39,18 +45,54 @@ bool Simulator::dispatch(u64 now) {
   return true;
 }
 
+void Simulator::run_others(u64 first, u64 count) {
+  for (u64 nth = first; nth < std::min(first + count, launch_->num_workgroups); ++nth) {
+    if (nth % machine_.num_xcds == options_.xcd || others_ran_[nth] || launch_->faulted) continue;
+    others_ran_[nth] = true;
+    others_.admit(launch_, nth);
+    others_.run_until_waiting();
+  }
+}
+
+// Other XCDs' workgroups arrive when those of this XCD do that they began with; among themselves
+// each XCD is the last one as often.
+void Simulator::arrive(u64 nth) {
+  const u64 xcds = machine_.num_xcds, round = nth / xcds;
+  if (arrived_ != round) run_others(arrived_ * xcds, xcds);
+  arrived_ = round;
+  const auto rank = [&](u64 xcd) { return xcd ^ (round % std::bit_ceil(xcds)); };
+  for (u64 xcd = 0; xcd < xcds; ++xcd)
+    if (rank(xcd) < rank(options_.xcd)) run_others(round * xcds + xcd, 1);
+}
+
+bool Simulator::step(Wave& wave) {
+  const Inst& inst = *wave.ip;
+  if (inst.row) {
+    // What adds to a counter arrives. What compares or replaces claims: it comes before the work.
+    const bool asks = inst.row->effects & kAtomic && inst.sc0 && inst.row->format != Format::kDs;
+    if (asks && !inst.row->is(Trait::kComparesFirst | Trait::kReplaces))
+      arrive(wave.workgroup->flat_id);
+    // It waits for somebody: whoever may have been started by now.
+    if (inst.row->is(Trait::kSleep)) {
+      run_others(0, next_ * machine_.num_xcds);
+      others_.run_until_waiting();
+    }
+  }
+  return worker_.step(wave);
+}
+
 bool Simulator::run(Profile& profile) {
   const double clock =
       options_.clock_ghz ? options_.clock_ghz : machine_.product->sustained_clock_ghz;
   profile.max_events = options_.max_events;
-  MemoryPath memory(machine_, clock, caches_);
+  MemoryPath& memory = memory_.emplace(machine_, clock, caches_);
   if (options_.warm_code)
     memory.preload(launch_->kernel().entry_address, launch_->code.pc(&launch_->code.insts.back()));
   // CUs that would never get a workgroup are left out.
   const u32 used = static_cast<u32>(std::min<u64>(machine_.cus_of_xcd(), limit_));
   for (u32 i = 0; i < used; ++i)
     cus_.emplace_back(*machine_.arch, times_, options_.lds_published, options_.mfma_lost_slots, i,
-                      memory, profile, [this](Wave& w) { return worker_.step(w); });
+                      memory, profile, [this](Wave& w) { return step(w); });
   resident_.assign(used, 0);
   while (dispatch(timing_.first_fetch)) {
   }

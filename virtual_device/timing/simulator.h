@@ -1,7 +1,11 @@
 // The performance model of one launch: simulates the CUs of one XCD, clk by clk, with the
 // workgroups that the dispatcher would give it. All XCDs are alike, so that one stands for the
-// device; MALL and HBM give it its share.
+// device; MALL and HBM give it its share. The others' workgroups only run where one of this XCD
+// asks memory who came before it: what the last part to arrive does takes time on the XCD that does
+// it.
 #pragma once
+
+#include <optional>
 
 #include "core/worker.h"
 #include "timing/compute_unit.h"
@@ -29,6 +33,12 @@ class Simulator {
 
  private:
   bool dispatch(u64 now);
+  // One instruction of a wave; false: it faulted.
+  bool step(Wave& wave);
+  // Workgroups of the other XCDs, as far as they do not wait for this one's: so many from the first
+  // on, and those that arrive at a counter before one of this XCD.
+  void run_others(u64 first, u64 count);
+  void arrive(u64 nth);
 
   const Machine& machine_;
   const Timing& timing_;
@@ -36,7 +46,10 @@ class Simulator {
   const Options options_;
   Caches& caches_;
   const UnitTimes times_;
-  Worker worker_;
+  Worker worker_, others_;
+  std::vector<bool> others_ran_;      // by number
+  u64 arrived_ = 0;                   // of this XCD, the last one, by its round
+  std::optional<MemoryPath> memory_;  // of the launch
   u32 per_cu_ = 1;
   u64 next_ = 0, limit_ = 0;  // workgroups of the XCD, by number
   u64 dispatcher_free_ = 0;

@@ -42,7 +42,9 @@ def order_text(work: WorkMap) -> str:
     return f"longest tiles first, of {some} at once, {times}, then of the last {last}"
 
 
-def split_text(work: WorkMap, kernel: KernelSpec, choice: Choice, props: DeviceProps) -> str:
+def split_text(
+    work: WorkMap, kernel: KernelSpec, choice: Choice, props: DeviceProps, keeps_floats: bool
+) -> str:
     """What was chosen and what it was compared with, in modelled clocks."""
     if work.tile_heads > 1:
         return _head_split_text(choice)
@@ -63,7 +65,11 @@ def split_text(work: WorkMap, kernel: KernelSpec, choice: Choice, props: DeviceP
     results = best.tiles * best.parts
     in_launch = merges_itself(kernel, best.tiles, best.parts, props)
     who = "the last part to arrive" if in_launch else "a launch of its own"
-    why = "modelled" if work.problem.num_splits == 0 else "num_splits was given; modelled"
+    why = "modelled"
+    if keeps_floats:
+        why = "results stay float32, as those of parts do; modelled"
+    elif work.problem.num_splits:
+        why = "num_splits was given; modelled"
     merging = clk(merging_clk(kernel, best.tiles, best.parts, props))
     return (
         f"the last {best.tiles} of {work.tiles} tiles in {_parts_text(best)} each "

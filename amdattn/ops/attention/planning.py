@@ -70,6 +70,11 @@ class TileChoice:
     clk: float
 
     @property
+    def estimated_clk(self) -> float:
+        """Of the problem as it is, merging included; what `clk` ranks by may be something else."""
+        return self.split.best.clk
+
+    @property
     def facts(self) -> dict[str, object]:
         """What tells it from the others."""
         best = self.split.best
@@ -184,7 +189,7 @@ def build(
     reasons = {
         "why this kernel": f"{kernel.arch}, dtype={kernel.dtype} "
         f"head_dim={kernel.params['head_dim']} round_mode={problem.round_mode} and every option "
-        f"asked for{_tiles_compared(problem, choices.items)}",
+        f"asked for{_tiles_compared(problem, choices.items, keeps_floats)}",
         "tiles": tiles_text(work),
         **({} if schedule else {"order": order_text(work)}),
         "workgroups per CU": f"{per_cu}, limited by {limit}",
@@ -192,7 +197,9 @@ def build(
         f"{work.tiles / slots:.2f} rounds, "
         f"{1 - choice.busy_clk / slots / choice.considered[0].clk:.1%} of them stranded unsplit "
         "(modelled)",
-        "KV split": schedule.text if schedule else split_text(work, kernel, choice, props),
+        "KV split": schedule.text
+        if schedule
+        else split_text(work, kernel, choice, props, keeps_floats),
         **gathering.reasons(problem),
         "work": f"{problem.flops:.4g} floating point operations",
     }
@@ -245,12 +252,16 @@ def _clks_whatever_the_batch(
     return most
 
 
-def _tiles_compared(problem: AttentionProblem, choices: Sequence[TileChoice]) -> str:
+def _tiles_compared(
+    problem: AttentionProblem, choices: Sequence[TileChoice], keeps_floats: bool
+) -> str:
     """What each tile would take, and by which rule one of them is taken."""
     if len(choices) == 1:
         return ""
-    clks = ", ".join(f"{c.kernel.tile['q']} rows {c.split.best.clk:.0f} clk" for c in choices)
+    clks = ", ".join(f"{c.kernel.tile['q']} rows {c.estimated_clk:.0f} clk" for c in choices)
     saving = f"more than {1 - WORTH:.1%}"
+    if keeps_floats:
+        return f"; of its tiles {clks} (modelled), all in parts"
     if not problem.num_splits:
         return f"; of its tiles {clks} (modelled): fewer rows are taken if they save {saving}"
     rule = "is never far from the best at batches of " + ", ".join(map(str, _BATCHES))

@@ -36,7 +36,7 @@ MERGE_GRID = "rows_of_all_queries_and_heads"
 _FLOAT_BYTES = 4
 # What the ways of attending over a prefix take beside their keys, in launches, and how much faster
 # than the last level cache L2s have the keys of a head: fitted to modelled times.
-_DECODING_LAUNCHES, _TILES_LAUNCHES, _CACHED = 2, 6, 3
+_DECODING_LAUNCHES, _TILES_LAUNCHES, _CACHED = 2, 5, 3
 QUERIES = "prefix_q"  # regions
 _K, _V, PREFIX_O, _LSE, _OWN_LSE = (*("prefix_k", "prefix_v", "prefix_o", "prefix_lse", "own_lse"),)
 _SCALES, _OWN_O = "prefix_scales", "own_o"
@@ -84,8 +84,11 @@ def own_plan(
             for parts in splits_of_tiles(problem.num_splits)
         ]
         fastest = min(
-            ((p, *_best_tiles(prefill.choices(p, props, rows), props)) for p in chunked),
-            key=lambda found: found[1].clk,
+            (
+                (p, *_best_tiles(prefill.choices(p, props, rows), props, problem.num_splits))
+                for p in chunked
+            ),
+            key=lambda found: found[1].estimated_clk,
         )
         return prefill.build(fastest[0], props, *fastest[1:], True)
     found = decode.choices(problem, props, rows)
@@ -151,29 +154,34 @@ def build(
 
 def _prefix(problem: CascadeProblem, props: DeviceProps, rows: Sequence[KernelSpec]) -> _Prefix:
     """By a kernel of decoding if that takes less time: each tile of rows then reads all keys."""
-    p = problem
+    p, given, kernels = problem, problem.own.num_splits, able(problem.own, rows)
     forward, tiled, of_tiles = min(
         (
-            (of_parts, *_best_tiles(attention.choices(of_parts, props, able(p.own, rows)), props))
-            for of_parts in map(p.forward, splits_of_tiles(p.own.num_splits))
+            (of_parts, *_best_tiles(attention.choices(of_parts, props, kernels), props, given))
+            for of_parts in map(p.forward, splits_of_tiles(given))
         ),
-        key=lambda found: found[1].clk,
+        key=lambda found: found[1].estimated_clk,
     )
     launch_clk = props.architecture.launch_us * 1e3 * props.peak_clock_ghz
     decoded = None if p.is_chunked else _least_decoding(p, props, rows)
-    clk = tiled.clk + launch_clk * (_TILES_LAUNCHES + (p.prefix_pages > 0))
+    clk = tiled.estimated_clk + launch_clk * (_TILES_LAUNCHES + (p.prefix_pages > 0))
     if decoded and decoded.clk <= clk:
         return _by_decoding(p, props, rows, decoded, clk)
-    why = {} if decoded is None else {"instead": f"decoding, {decoded.clk:.0f} clk"}
+    why = {}
+    if decoded:
+        why = {"instead": f"decoding, {decoded.clk:.0f} clk; tiles of rows, {clk:.0f} clk"}
     found = attention.build(forward, props, tiled, of_tiles, True)
     return _by_tiles(p, props, rows, found, why)
 
 
 def _best_tiles(
-    found: Choices[attention.TileChoice], props: DeviceProps
+    found: Choices[attention.TileChoice], props: DeviceProps, given_splits: int
 ) -> tuple[attention.TileChoice, Choices[attention.TileChoice]]:
+    """Of given parts that which is taken whatever the batch is, else the fastest of this one."""
     found.require(props)
-    return prefill.best(found.items), found
+    if given_splits:
+        return prefill.best(found.items), found
+    return min(found.items, key=lambda choice: choice.estimated_clk), found
 
 
 def _least_decoding(
@@ -248,7 +256,10 @@ def _by_decoding(
     return _Prefix(
         tuple(launches),
         tuple(regions),
-        {**dict(found.reasons), "instead": f"tiles of rows, {otherwise_clk:.0f} clk"},
+        {
+            **dict(found.reasons),
+            "instead": f"tiles of rows, {otherwise_clk:.0f} clk; decoding, {choice.clk:.0f} clk",
+        },
         {"query": row, "kv": group * width, "member": width},
         {"query": 1, "kv": group * p.queries, "member": p.queries},
     )

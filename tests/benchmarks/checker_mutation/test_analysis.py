@@ -634,8 +634,9 @@ def test_loops_but_for_that_of_another_attempt() -> None:
 @pytest.mark.parametrize(
     ("name", "of_kind"),
     [
-        ("attn_merge_bf16_d128_rtne", 1000),
-        (SHORTER, 2),
+        ("attn_merge_bf16_d128_rtne", 8),
+        pytest.param("attn_merge_bf16_d128_rtne", 1000, marks=pytest.mark.slow),
+        pytest.param(SHORTER, 2, marks=pytest.mark.slow),
         pytest.param(SHORTER, 40, marks=pytest.mark.slow),
     ],
 )

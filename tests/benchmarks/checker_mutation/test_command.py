@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from amdattn.device import manifest
 from amdattn.op.indices import NARROW
 from benchmarks.checker_mutation import __main__ as command
 from tests.support.gpu import compiled
@@ -41,7 +42,11 @@ def mutate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     return run
 
 
-def test_mutate(mutate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("op", ["merge_state", pytest.param("", marks=pytest.mark.slow)])
+def test_mutate(mutate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str) -> None:
+    """ "all" is every kernel that a plan launches; where `op` is given, there are no others."""
+    rows = [row for row in shipped() if not op or row.op == op]
+    monkeypatch.setattr(manifest, "kernels", lambda: rows)
     calls: list[tuple[Any, ...]] = []
 
     def campaign(subjects: Any, *, sample: Any, seed: int, progress: Any) -> FakeCampaign:
@@ -54,11 +59,11 @@ def test_mutate(mutate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert status == 0 and "a table" in out, out + errors
     assert [subject.name for subject in calls[0][0]] == [
         row.name
-        for row in shipped()
+        for row in rows
         if row.op != NARROW  # which no operation's plan launches
     ]
     assert calls[0][1:] == (3, 5)
-    status, out, _ = mutate("attention")
+    status, out, _ = mutate("merge_state" if op else "attention")
     assert status == 1 and "a class is missed" in out
     file = tmp_path / "reduce.hsaco"
     file.write_bytes(compiled("lds_reduce"))

@@ -44,7 +44,7 @@ DEFAULT = [
 def too_slow(name: str) -> list[str]:
     """Classes whose time a kernel does not hold."""
     kernel = KERNELS[name]
-    normal = lifetime(kernel, KEYS, "N(0,1)")
+    normal = lifetime(kernel, KEYS, "normal")
     times = {x: lifetime(kernel, KEYS, x) / normal for x in CLASSES[kernel.dtype]}
     return [f"{x}: {time:.3f}" for x, time in times.items() if time > BAR]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import ml_dtypes
@@ -12,7 +13,7 @@ import pytest
 import amdattn
 from amdattn import asarray, cascade_attention, flash_attn_with_kvcache
 from amdattn.op.comparison import judge
-from amdattn.ops.cascade import cascade
+from amdattn.ops.cascade import cascade, planning
 from amdattn.ops.cascade.cases import OPERATION, CascadeCase, cases
 from amdattn.ops.cascade.problem import CascadeProblem
 from amdattn.ops.decode.problem import DecodeProblem
@@ -31,6 +32,11 @@ def called(p: CascadeProblem, given: dict[str, Any], **more: Any) -> Any:
     if p.prefix_pages:
         options["prefix_len"] = p.prefix_len
     return cascade_attention(**rows, **options, return_softmax_lse=p.return_lse)
+
+
+def forget_plans() -> None:
+    cascade.planned.cache_clear()
+    cascade._planned_for.cache_clear()
 
 
 def held(case: CascadeCase, seed: int = 0, on_device: bool = True) -> None:
@@ -201,15 +207,38 @@ def test_queries_with_other_strides() -> None:
         plan.run(**given | {"q": asarray(spread)[:, : inputs["q"].shape[1]]})
 
 
+@pytest.mark.parametrize("is_decoded", [True, False])
 @pytest.mark.parametrize(("batch", "prefix"), [(3, 60), (60, 700)])
-def test_both_ways_to_attend_over_a_prefix(batch: int, prefix: int) -> None:
-    """A kernel of decoding, or those of many rows; each told with what the other one costs."""
+def test_both_ways_to_attend_over_a_prefix(
+    batch: int, prefix: int, is_decoded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel of decoding, or those of many rows, which take less time for longer prefixes."""
     own = DecodeProblem(batch, 2, 32, 8, 1, 64, cache_seqlens=True, causal=True)
     one = CascadeCase(CascadeProblem(own, prefix, 0, True), lengths=(32, 2, 17))
+    if not is_decoded:
+        monkeypatch.setattr(planning, "_least_decoding", lambda *_: None)
+    forget_plans()
+    plan = cascade.planned(one.problem, amdattn.device_props())
+    assert (plan.launches[0].kernel.op == "attn_decode") == is_decoded
     held(one)
-    plan = amdattn.plan_cascade(64, 1, 512, 64, 8, 128, prefix_len=1024, device="MI300X")
-    assert "prefix: instead" in plan.as_dict()
-    assert plan.launches[0].kernel.op == "attn_decode"
-    plan = amdattn.plan_cascade(64, 1, 512, 64, 8, 128, prefix_len=16384, device="MI300X")
-    assert "prefix: instead" in plan.as_dict()
-    assert "attn_fwd" in {launch.kernel.op for launch in plan.launches}
+    forget_plans()
+
+
+@pytest.mark.parametrize("device", ["MI300X", "MI355X"])
+@pytest.mark.parametrize("prefix", [256, 1024, 2048, 4096, 8192, 16384, 65536])
+@pytest.mark.parametrize("batch", [8, 64])
+def test_the_way_over_a_prefix_is_the_one_of_least_estimate(
+    batch: int, prefix: int, device: str
+) -> None:
+    """That of tiles of rows is of the tiles and parts that are launched, merging included."""
+    plan = amdattn.plan_cascade(batch, 1, 512, 64, 8, 128, prefix_len=prefix, device=device)
+    said = plan.as_dict()
+    estimates = re.findall(r"([a-z ]+), (\d+) clk", said["prefix: instead"])
+    clk = {name.strip(): int(value) for name, value in estimates}
+    is_decoded = plan.launches[0].kernel.op == "attn_decode"
+    assert is_decoded == (clk["decoding"] <= clk["tiles of rows"])
+    if prefix not in (4096, 8192):  # far from where both take the same time
+        assert is_decoded == (prefix < 4096)
+    if not is_decoded:
+        (taken,) = re.findall(r"tiles in \d+ parts ([\d ]+) clk;", said["prefix: KV split"])
+        assert clk["tiles of rows"] > int(taken.replace(" ", "")) > 10_000
