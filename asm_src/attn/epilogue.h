@@ -4,6 +4,7 @@
 #pragma once
 #include "attn/part_merge.h"
 #include "attn/pipeline.h"
+#include "isa/dpp_banks.h"
 #include "isa/ordered_l2.h"
 
 template <class S, bool kExact>
@@ -115,7 +116,8 @@ struct Epilogue {
     return n;
   }
   f32x2 first_tile[kPairs];
-  static constexpr bool kReadsBeside = kN > 1;  // of a lone tile it is the output itself
+  // Of a lone tile it is the output itself; 64 registers of one are more than there are.
+  static constexpr bool kReadsBeside = kN > 1 && !S::kPairsPieces;
   __device__ __forceinline__ void last_output() {
     const uint32_t lane = 4 * loop.lane;
     float other[kN];
@@ -290,6 +292,10 @@ struct Epilogue {
     unroll<kPairs>([&]<int n>() { out[n / 4][n % 4] = round<t>(x[n]); });
     if constexpr (S::kDirect)
       for (u32x4& piece : out) exchange_halves(piece);
+    if constexpr (S::kPairsPieces) {
+      store_rows_in_pairs<t>(to, out);
+      return;
+    }
     if (!inside(t)) return;
     if constexpr (S::kWholeSectors) {
       // Through the L2, or all that it holds is written when the last workgroup has ended.
@@ -302,6 +308,37 @@ struct Epilogue {
       for (int piece = 0; piece < kPieces; ++piece)
         *(Global<u32x4>*)(to + column_of(piece)) = out[piece];
     }
+  }
+
+  // Lanes l and l + 8 of 16 have two pieces each of their rows; then both have a piece of the first
+  // one's row, and one of the other's.
+  template <int t>
+  __device__ __forceinline__ void store_rows_in_pairs(Global<uint16_t>* to, u32x4 (&out)[kPieces]) {
+    const bool is_second = row / 8 % 2;
+    const int64_t apart = tile_stride / S::kTile * 8;
+    auto* first =
+        (Global<uint16_t>*)((Global<uint8_t>*)to - (is_second ? apart : 0)) + (is_second ? 8 : 0);
+    auto* second = (Global<uint16_t>*)((Global<uint8_t>*)first + apart);
+    unroll<kPieces / 2>([&]<int pair>() {
+      u32x4 &x = out[2 * pair], &y = out[2 * pair + 1];
+      for (int n = 0; n < 4; ++n) {
+        const uint32_t own = x[n];
+        x[n] = v_mov_b32_dpp<kRowRor<8>, kUpperBanks>(y[n], own);
+        y[n] = v_mov_b32_dpp<kRowRor<8>, kLowerBanks>(own, y[n]);
+      }
+    });
+    const int row_of_first = row_of(t) - (is_second ? 8 : 0);
+    const auto store = [&]<int second_row>(Global<uint16_t>* there) {
+      if (row_of_first + 8 * second_row >= work.rows) return;
+      unroll<kPieces / 2>([&]<int pair>() {
+        ordered::global_store_dwordx4_sc1<2 * column_of(2 * pair)>(there,
+                                                                   out[2 * pair + second_row]);
+      });
+      ordered::s_nop<1>();  // until the last one has read its registers
+    };
+    store.template operator()<0>(first);
+    store.template operator()<1>(second);
+    for (u32x4& piece : out) ordered::keep(piece);
   }
 
   // Direct tiles: lanes l and l + 32 have 4 columns each of two neighbouring pieces; then all 8 of
@@ -400,7 +437,7 @@ struct Epilogue {
       f32x2 x[kPairs];
       float by, first = 1;
       // Else the compiler keeps those of the attempt before.
-      if constexpr (S::kDirect || S::kResidents > 1) {
+      if constexpr (S::kDirect || S::kResidents > 1 || S::kPairsPieces) {
         for (auto& pair : x) pair = f32x2{};
         by = 0;
       }
@@ -435,8 +472,8 @@ struct Epilogue {
   // ---- Parts along KV: O of the part's own softmax, the reference of a row and its sum
   __device__ __forceinline__ void store_part([[maybe_unused]] bool can_overflow) {
     const int64_t first = int64_t(work.part) * S::kRows + row_of(0) - work.q_start;
-    constexpr int kGroupColumns = S::kDirect ? 4 : 8;
-    auto* to = (Global<float>*)args.partial_o + first * S::kHeadDimV + kGroupColumns * group;
+    const int column_of_lane = S::kDirect ? 4 * group : S::column_of_group(group);
+    auto* to = (Global<float>*)args.partial_o + first * S::kHeadDimV + column_of_lane;
     unroll<kN>([&]<int t>() {
       f32x2 out[kPairs];
       scale_tile<t, true>(out);

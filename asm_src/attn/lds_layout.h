@@ -26,7 +26,7 @@ struct LdsLayout {
   // are permuted by the row; or, where a load brings two rows, neighbours by odd and even ones, and
   // loads are 32 bytes apart: then all chunks of a lane are at constant distances.
   static constexpr int kGroups = 64 / kTile;
-  static constexpr bool kPadded = kTile == 32;
+  static constexpr bool kPadded = kTile == 32 && kHeadDim == 64;
   static constexpr int kPermutedK = kPadded ? 1 : 7;  // chunk c of row r lies at c ^ (r & this)
   static constexpr int kAddressesK = kPadded ? 1 : 8 / kGroups;
   static constexpr int kLoadBytesK = 256, kPitchK = kLoadBytesK + (kPadded ? 32 : 0);

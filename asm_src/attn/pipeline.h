@@ -35,10 +35,10 @@ struct Operands {
   bf16x8 q[S::kTilesQ == S::kTilesQAcc ? 1 : S::kTilesQ - S::kTilesQAcc][S::kReadsK];
   bf16x8 k[S::kHalves][S::kReadsK];  // [half of the keys]
   bf16x8 v[S::kStepsKeys][S::kReadsV];
-  // [unit % 2]: lane l has the keys S::key(n), from 4 * (l / kTile) on, of row l % kTile.
-  FloatVector<S::kAccRegs> score[2][S::kHalves];
+  // [S::set_of(unit)]: lane l has the keys S::key(n), from 4 * (l / kTile) on, of row l % kTile.
+  FloatVector<S::kAccRegs> score[S::kSets][S::kHalves];
   // probabilities, likewise
-  typename MatrixOperand<S::Target::kOperandElements>::Type p[2][S::kStepsKeys];
+  typename MatrixOperand<S::Target::kOperandElements>::Type p[S::kSets][S::kStepsKeys];
 
   template <int kUnit, int n>
   __device__ __forceinline__ float score_of() const {
@@ -191,7 +191,7 @@ struct Pipeline {
   // tile of columns.
   template <int kUnit, int kOp>
   __device__ __forceinline__ void multiply_values() {
-    constexpr int kTileQ = S::tile_of(kUnit), kSet = (kUnit + S::kUnits) % 2;
+    constexpr int kTileQ = S::tile_of(kUnit), kSet = S::set_of(kUnit);
     constexpr int step = kOp / S::kTilesD, tile = kOp % S::kTilesD;
     const auto values = operand_of<S::kOperandsOf16>(operand.v[step][tile / S::kOperandsOf16],
                                                      tile % S::kOperandsOf16);
@@ -234,7 +234,7 @@ struct Pipeline {
     if constexpr (kMasked)
       seen = mask.template further_down<Seen, kTileQ * S::kTile, S::first_key(kUnit)>();
     unroll<kKeysHere>([&]<int i>() {
-      x[i] = operand.template score_of<kUnit % 2, i>();
+      x[i] = operand.template score_of<S::set_of(kUnit), i>();
       if constexpr (S::kCapped) x[i] = ::v_rcp_f32(1 + ::v_exp_f32(x[i] * uniform.cap_rate));
       scaled[i] = x[i] * uniform.scale;
       if (kMasked && !seen.has(S::key(i))) scaled[i] = -kInf;
@@ -342,7 +342,7 @@ struct Pipeline {
     ordered::v_mov_b32(softmax.x[kSampled], sum);
     ordered::v_mov_b32(row.unit_rounded_sample, rounded_sum);
     for (int step = 0; step < S::kStepsKeys; ++step) {
-      auto& to = operand.p[kUnit % 2][step];
+      auto& to = operand.p[S::set_of(kUnit)][step];
       if constexpr (S::kOperandsOf16 == 2) {
         ordered::v_mov_b64(to, bf16x4{pair[2 * step], pair[2 * step + 1]});
       } else {

@@ -235,11 +235,11 @@ struct Prologue : FirstLoads<S> {
   __device__ __forceinline__ void zero_operands() {
     for (auto& step : loop.operand.v)
       for (auto& octet : step) octet = bf16x8{};
-    for (auto& step : loop.operand.p[1]) step = {};
+    for (auto& step : loop.operand.p[S::set_of(-1)]) step = {};
     zero(loop.row.unit_sum);
     zero(loop.row.unit_rounded_sample);
     zero(loop.softmax.x[kSampled]);
-    for (auto& step : loop.operand.p[1]) ordered::settle(step);
+    for (auto& step : loop.operand.p[S::set_of(-1)]) ordered::settle(step);
     for (auto& step : loop.operand.v)
       for (auto& octet : step) ordered::settle(octet);
   }

@@ -77,6 +77,10 @@ struct Schedule : UnitSteps<S> {
     const auto vector = vector_steps(t), trans = trans_steps();
     const auto side = side_steps(t);
     Done done{};
+    // Where there is room for two more lost slots a matrix instruction, vector steps are spread
+    // evenly: then the time depends neither on how many are lost nor on what they are beside.
+    const int work = vector.count + kTransSlots * trans.count;
+    const bool spreads = S::kTile == 32 && work + 3 * kWindows <= kSlots * kWindows;
     int now = 0, vector_free = 0, v = 0, x = 0, s = 0, since = 0;
     const auto emit = [&out, &now, &before, &done](const Item& item) {
       int n = item.n;
@@ -107,11 +111,13 @@ struct Schedule : UnitSteps<S> {
                                                   : since >= 3 || x == 0;
         const bool has_room = kOverMatrix || now + kTransSlots <= end;
         const bool takes_trans = trans_can && has_room && (wants_trans || !vector_can);
-        const bool vector_now = vector_free <= now && (takes_trans || vector_can);
+        const bool in_pace = (v + kTransSlots * x) * (kWindows - 1) < (w + 1) * work;
+        const bool vector_now =
+            vector_free <= now && (takes_trans || vector_can) && (in_pace || !spreads);
         bool side_now = can(side, s) && now + slots_of(side.item[s]) <= end;
         // An LDS instruction takes the next slot, too: rather while the vector unit is at work.
         if (side_now && traits(side.item[s].step).unit == Unit::kLds &&
-            (v < vector.count || x < trans.count) && vector_free <= now + 1 &&
+            (v < vector.count || x < trans.count) && vector_free <= now + 1 && !spreads &&
             w < side.item[s].window + kPatience)
           side_now = false;
         if (side_now && traits(side.item[s].step).unit == Unit::kLds &&

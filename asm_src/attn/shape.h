@@ -21,9 +21,10 @@ constexpr int residents(int wave_rows) {
 }
 
 template <int kHeadDim_, int kHeadDimV_, int kWaveRows_, Element kElement_, Rounding kRounding_,
-          bool kCapped_ = false, class Target_ = Cdna3, int kKeys_ = kUnitKeys>
-struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV_,
-                         tile_rows<Target_>(kHeadDim_), (residents<Target_>(kWaveRows_) > 1)> {
+          bool kCapped_ = false, class Target_ = Cdna3, int kKeys_ = kUnitKeys,
+          int kTile_ = tile_rows<Target_>(kHeadDim_)>
+struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV_, kTile_,
+                         (residents<Target_>(kWaveRows_) > 1)> {
   using Target = Target_;
   static constexpr int kHeadDim = kHeadDim_, kHeadDimV = kHeadDimV_;
   static constexpr int kKeys = kKeys_, kLog2Keys = log2_of(kKeys);  // rows of K and V in a block
@@ -43,7 +44,7 @@ struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV
   static constexpr float kLog2Bias = kNearest                     ? 0
                                      : kElement == Element::kBf16 ? 0.00405192f
                                                                   : 33 * 0x1p-16f;
-  static constexpr int kTile = tile_rows<Target>(kHeadDim);
+  static constexpr int kTile = kTile_;
   static constexpr int kResidents = residents<Target>(kWaveRows_);
   using Layout =
       LdsLayout<Target::kTransposesReads, kKeys, kHeadDim, kHeadDimV, kTile, (kResidents > 1)>;
@@ -62,9 +63,13 @@ struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV
   // consecutive ones.
   // A lane has pieces of 8 columns of O, the first one from here on; direct ones once halves have
   // been exchanged, of which a quarter is from 4 * (its group) on before. The lanes of a row have
-  // neighbouring pieces: 64 bytes that a store writes whole where there are four of them.
-  static constexpr int column_of_group(int group) { return 8 * group; }
-  static constexpr int column_of_piece(int piece) { return 8 * kGroups * piece; }
+  // neighbouring pieces: 64 bytes that a store writes whole where there are four of them. Or
+  // neighbouring pairs of pieces, and a store writes whole what the lanes of two rows exchange.
+  static constexpr bool kPairsPieces = !kDirect && kGroups == 2 && kHeadDimV == 4 * kTile_;
+  static constexpr int column_of_group(int group) { return (kPairsPieces ? 16 : 8) * group; }
+  static constexpr int column_of_piece(int piece) {
+    return kPairsPieces ? piece / 2 * 32 + piece % 2 * 8 : 8 * kGroups * piece;
+  }
   static constexpr bool kWholeSectors = !kDirect && kGroups == 4;
   // Of V: which kTilesD columns are row `row` of an operand, so that it is so. Rows 4 g to 4 g + 3
   // of an accumulator are registers of group g.
@@ -99,6 +104,10 @@ struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV
   static constexpr int kTilesQ = kWaveRows / kTile;  // tiles of q rows of a wave
   // Units of a block: all tiles with its first keys, then with the next ones.
   static constexpr int kUnits = kTilesQ * kKeys / kUnitKeys;
+  // Sets of registers for scores and probabilities that units take by turns: two, or as many as
+  // come out even at the end of a block.
+  static constexpr int kSets = kUnits % 2 == 0 ? 2 : kUnits;
+  static constexpr int set_of(int unit) { return (unit + kUnits) % kSets; }
   // With one tile every unit has keys of its own: K is read from LDS a block ahead, so that loads
   // of V may come a block later than those of K.
   static constexpr bool kLagsV = kDirect && kTilesQ == 1;
@@ -106,9 +115,11 @@ struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV
   static constexpr int first_key(int unit) { return unit / kTilesQ * kUnitKeys; }
 
   // Where the last part of a tile to arrive merges all: up to so many of them; 0: another launch
-  // does. Their maxima and sums fit in LDS.
+  // does. Their maxima and sums fit in LDS, and a lane's elements of a row in registers thrice.
   static constexpr int kMostMerged =
-      !kDirect && kHeadDim == 128 && kHeadDimV == 128 && !kCapped && kResidents == 1 ? 8 : 0;
+      !kDirect && kHeadDim == 128 && kHeadDimV == 128 && kTile == 16 && !kCapped && kResidents == 1
+          ? 8
+          : 0;
 
   // 16 bytes of a row of K are the operand of a step along head_dim, or of two (halves of a
   // bf16x8).
@@ -130,6 +141,5 @@ struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV
   static_assert(kHeadDim % 64 == 0 && (!kWholeSectors || kTilesD == 8));
   static_assert(kAccO <= 256 && Layout::kLdsBytes <= Target::kMaxLdsBytes);
   static_assert(kMostMerged * kWaves * kWaveRows * 8 + 256 <= Layout::kLdsBytes);
-  static_assert(kWaveRows % kTile == 0 && kKeys == 1 << kLog2Keys);
-  static_assert(kUnits % 2 == 0);  // they alternate between two sets of registers
+  static_assert(kWaveRows % kTile == 0 && kKeys == 1 << kLog2Keys && kSets > 1);
 };

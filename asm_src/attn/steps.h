@@ -10,7 +10,7 @@
 // ---- Matrix
 STEP(kScore) {
   loop.template multiply_keys<S::tile_of(kUnit + 1), n>(
-      loop.operand.score[(kUnit + 1) % 2][n % S::kHalves]);
+      loop.operand.score[S::set_of(kUnit + 1)][n % S::kHalves]);
 }
 
 STEP(kOutput) { loop.template multiply_values<kUnit - 1, n>(); }
@@ -29,8 +29,8 @@ STEP(kAddSample) {
 }
 
 STEP(kCapRate) {
-  loop.softmax.x[n] =
-      ordered::v_mul_f32(loop.uniform.cap_rate, loop.operand.template score_of<kUnit % 2, n>());
+  loop.softmax.x[n] = ordered::v_mul_f32(loop.uniform.cap_rate,
+                                         loop.operand.template score_of<S::set_of(kUnit), n>());
 }
 
 STEP(kCapExp) { loop.softmax.x[n] = ordered::v_exp_f32(loop.softmax.x[n]); }
@@ -41,7 +41,7 @@ STEP(kCapRcp) { loop.softmax.x[n] = ordered::v_rcp_f32(loop.softmax.x[n]); }
 
 STEP(kScale) {
   float& x = loop.softmax.x[n];
-  if constexpr (!S::kCapped) x = loop.operand.template score_of<kUnit % 2, n>();
+  if constexpr (!S::kCapped) x = loop.operand.template score_of<S::set_of(kUnit), n>();
   x = ordered::v_fma_f32(x, loop.uniform.scale, loop.row.negative_ref[S::tile_of(kUnit)]);
   if constexpr (kMasked) {
     using Seen = typename Softmax<S>::Seen;
@@ -76,7 +76,7 @@ STEP(kRound) {
 STEP(kSample) {
   if constexpr (S::kConverts)
     loop.row.unit_rounded_sample =
-        upper_of<S::kElement>(loop.operand.p[kUnit % 2][kSampled / 8][kSampled / 2 % 4]);
+        upper_of<S::kElement>(loop.operand.p[S::set_of(kUnit)][kSampled / 8][kSampled / 2 % 4]);
   else if constexpr (S::kRounds && S::kElement == Element::kF16)
     loop.row.unit_rounded_sample = upper_of<S::kElement>(loop.softmax.half_up[kSampled / 2 * 2]);
   else
@@ -87,7 +87,7 @@ STEP(kSample) {
 
 STEP(kPack) {
   constexpr int kPairs = S::Target::kOperandElements / 2;
-  auto& to = loop.operand.p[kUnit % 2][n / kPairs];
+  auto& to = loop.operand.p[S::set_of(kUnit)][n / kPairs];
   if constexpr (S::kConverts) {
     to[n % kPairs] = convert_pair<S::kElement>(loop.softmax.x[2 * n], loop.softmax.x[2 * n + 1]);
     return;

@@ -12,7 +12,8 @@
 //
 // With two tiles a block has little time. Unit 0 has the descriptors, the barrier (the next block
 // of K and this one of V are in LDS), the operands of both and the loads of K; unit 1 the waits for
-// operands, the next block of V, transposed and to LDS, and the loads of V.
+// operands, the next block of V, transposed and to LDS, and the loads of V. With three, K's
+// operands are read in unit 1 and waited for in unit 2.
 //
 // Where V goes straight to LDS, several blocks are on their way there:
 //
@@ -37,7 +38,8 @@ struct UnitSteps {
 
   // In which unit there are the steps of these names: the table above. Operands take turns with
   // the first and the next keys of a block; all else is done once in a block.
-  static constexpr bool kDirect = S::kDirect, kShort = kN == 2, kLone = kN == 1;
+  static constexpr bool kDirect = S::kDirect, kLone = kN == 1;
+  static constexpr bool kShort = kN == 2 || (kN == 3 && !kDirect);
   static constexpr int kNever = -1;
   static constexpr bool reads_v(int t) { return t % kN == 0; }
   static constexpr bool waits_v(int t) { return kLone || t % kN == 1; }

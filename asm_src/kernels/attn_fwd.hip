@@ -1,6 +1,7 @@
 // Attention forward. One code object per member of the family: the build defines KERNEL (its name),
 // HEAD_DIM, HEAD_DIM_V, WAVE_ROWS, ELEMENT, ROUNDING, CAPPED and, if they are not the first ones,
-// whose instructions the schedule follows from, TARGET, and the keys of a block, KEYS.
+// whose instructions the schedule follows from, TARGET, the keys of a block, KEYS, and the rows of
+// a matrix instruction, TILE_ROWS.
 #include "attn/forward.h"
 #include "isa/uniform.h"
 
@@ -10,8 +11,11 @@
 #ifndef KEYS
 #define KEYS kUnitKeys
 #endif
+#ifndef TILE_ROWS
+#define TILE_ROWS tile_rows<TARGET>(HEAD_DIM)
+#endif
 using S = Shape<HEAD_DIM, HEAD_DIM_V, WAVE_ROWS, Element::ELEMENT, Rounding::ROUNDING, CAPPED,
-                TARGET, KEYS>;
+                TARGET, KEYS, TILE_ROWS>;
 
 #define JOIN(a, b) a##b
 #define TILES_OF(name) JOIN(name, _tiles)
