@@ -164,7 +164,10 @@ class Combine {
     return Sums::of<true>(each, rate_);
   }
 
-  // ---- Parts in memory: O of all rows, then reference and sum of each.
+  // ---- Parts in memory: O of all rows that are there, then reference and sum of each.
+  __device__ __forceinline__ bool is_there(int t) const {
+    return segment.row_tile * S::kRows + t * kMatrix + row() < args.group * args.seqlen_q;
+  }
   __device__ __forceinline__ uint64_t slot(int part) const {
     return args.partials + int64_t(segment.slot_of(part)) * kSlot;
   }
@@ -177,6 +180,7 @@ class Combine {
   }
   template <int p>
   __device__ __forceinline__ void keep(const Sums& sums, int t) const {
+    if (!is_there(t)) return;
     const uint64_t to = slot(uniform(segment.part));
     for (int i = 0; i < 2; ++i) {
       auto x = __builtin_bit_cast(u32x4, sums.o[i]);
@@ -201,6 +205,7 @@ class Combine {
   __device__ __forceinline__ Sums over_parts(int t) const {
     constexpr int kAtOnce = 8;
     Sums sums{-kInf, 0, {}};
+    if (!is_there(t)) return sums;
     for (int first = 0; first < parts_; first += kAtOnce) {
       u32x4 o[kAtOnce][2];
       uint64_t sum[kAtOnce];

@@ -45,6 +45,9 @@ struct DecodeShape {
   // Workgroups that ask for as much as memory has, each a CU's: the others may have nothing to do.
   // Where what is computed takes longer than that, all are wanted.
   static constexpr int kBusy = kFp8 || kTiles > 1 ? 256 : kColumns < kPanel ? 128 : 64;
+  // An item of n tiles is in so many times the root of n parts at most: the time of a tile, over
+  // that of merging a part, is this squared.
+  static constexpr float kPartsOfRoot = kTiles > 1 ? 2 : 3;
   static_assert(kColumns % 64 == 0 && kRows % kMatrix == 0);
   static_assert(!kFp8 || kPacked || kColumns % kPanel == 0);
 

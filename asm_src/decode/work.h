@@ -5,8 +5,9 @@
 // before any length is. Parts are given; or chosen from the lengths, if they are alike enough that
 // the workgroup with the most keys holds nobody up: one part, which nobody has to merge, where the
 // workgroups that there then are ask for as much as memory has.
-// Else the tiles of all items stand in a row, and every workgroup has an equal share of them: parts
-// of at most two items, and whole ones between.
+// Of n parts each has 1/n of an item's tiles, and one workgroup merges n: there are as many as come
+// to the least time. Else the tiles of all items stand in a row, and every workgroup has an equal
+// share of them: parts of at most two items, and whole ones between.
 #pragma once
 #include "decode/length.h"
 #include "decode/shape.h"
@@ -84,6 +85,8 @@ class Work {
     }
     const int all = total.tiles * inner(args);
     share = Divisor(args.num_workgroups).of(all + args.num_workgroups - 1);
+    // Nor is the longest item in more parts than are merged in time.
+    share = max_of(share, total.most / int(most_merged(total.most)));
     position = workgroup * share;
     end = min_of(position + share, all);
     if (position >= end) return false;
@@ -291,9 +294,22 @@ class Work {
     if (longest <= busy) return 1;
     const bool alike =
         uint64_t(longest - longest / 8) * uint32_t(args.batch) <= uint32_t(total.tiles);
-    return alike || longest <= uint32_t(most) || longest <= uint64_t(busy) * uint32_t(most)
-               ? min_of(longest, uint32_t(most))
-               : 0;
+    if (!alike && longest > uint32_t(most) && longest > uint64_t(busy) * uint32_t(most)) return 0;
+    const int some =
+        min_of(min_of(longest, uint32_t(most)), min_of(most_merged(longest), busy_parts(args)));
+    // No more than have as many tiles each.
+    const int each = small_quotient(longest + some - 1, some);
+    return small_quotient(longest + each - 1, each);
+  }
+  // Parts of an item of so many tiles; see kPartsOfRoot.
+  static __device__ __forceinline__ uint32_t most_merged(uint32_t tiles) {
+    const float n = float(max_of(tiles, 1u));
+    return uniform(uint32_t(S::kPartsOfRoot * n * v_rsq_f32(n)));
+  }
+  // Of each item, of which all together keep memory busy.
+  template <class Of>
+  static __device__ __forceinline__ uint32_t busy_parts(const Of& args) {
+    return uniform(uint32_t(float(S::kBusy) * v_rcp_f32(float(items(args))))) + 1;
   }
   template <class Of>
   static __device__ __forceinline__ void put_inner(const Of& args, Segment& found, int nth) {
