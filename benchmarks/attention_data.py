@@ -8,6 +8,10 @@ of amdattn/bench/inputs.py and of sinks, model-like first: clk of each kernel be
 "normal". Of classes whose heads differ, and of files, a row is the mean of all heads and the
 slowest one: of a file --heads of them, spread evenly. --page puts the table in place of the one
 that a page has of the architecture, between marks.
+
+With --adversary, for each class of tests/support/adversary/classes.py instead, which are meant to
+break the kernels, beside normal numbers of the same sizes and options: tiles that take several
+times as long are done again with exact maxima.
 """
 
 from __future__ import annotations
@@ -24,11 +28,38 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("AMDATTN_DEVICE", "virtual:gfx942")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import numpy as np
+
 import amdattn
 from amdattn.bench.inputs import MODEL_LIKE, NORMAL, FileInputs, Inputs, ScoreClass, read_inputs
 from amdattn.device import manifest
 from amdattn.ops.attention import select
-from tests.support.attention.score_classes import CLASSES, lifetime
+from tests.support.adversary import launches
+from tests.support.adversary.classes import CLASSES as ADVERSARY
+from tests.support.attention.score_classes import CLASSES, lifetime, lifetime_of
+
+
+def time_of(launch: launches.Launch) -> int:
+    """Modelled clk of its longest workgroup."""
+    call, arrays = launch.call()
+    plan = call.plan(*arrays)
+    return lifetime_of(lambda: plan.run(*arrays, sinks=call.sinks))
+
+
+def beside_normal(kernel: str, name: str, keys: int) -> float:
+    """Time of a launch of the adversary, beside one of N(0, 1) of its sizes and options."""
+    (member,) = (k for k in launches.kernels() if k.name == kernel)
+    dims = member.head_dim, member.head_dim_v
+    launch = launches.Launch(
+        np.random.default_rng([*name.encode()]), member, 384, keys, (1, 1), dims
+    )
+    launch.options = {"num_splits": 1}
+    ADVERSARY[name](launch)
+    time = time_of(launch)
+    launch.__post_init__()  # normal numbers
+    if launch.sinks is not None:
+        launch.sinks = np.zeros_like(launch.sinks)
+    return time / time_of(launch)
 
 
 def heads_of(inputs: Inputs, most: int) -> Sequence[int]:
@@ -56,6 +87,7 @@ def main() -> None:
     parser.add_argument("--inputs", type=Path, nargs="+", default=[], metavar="FILE.npz")
     parser.add_argument("--page", type=Path, metavar="PAGE.md")
     parser.add_argument("--heads", type=int, default=12, help="of a file, at most")
+    parser.add_argument("--adversary", action="store_true")
     arguments = parser.parse_args()
     arch = amdattn.device_props().arch
     kernels = [
@@ -67,6 +99,13 @@ def main() -> None:
     ]
     if not kernels:
         parser.error(f"--kernel {' '.join(arguments.kernel)} is none of {arch}")
+    if arguments.adversary:
+        print(f"| {arch} | {' | '.join(k.name.removeprefix('attn_fwd_') for k in kernels)} |")
+        print("|---|" + "--:|" * len(kernels))
+        for name in ADVERSARY:
+            times = (f"{beside_normal(k.name, name, arguments.keys):.3f}" for k in kernels)
+            print(f"| {name} | {' | '.join(times)} |", flush=True)
+        return
     files = {path.stem: read_inputs(path, is_tiled=True) for path in arguments.inputs}
     classes: dict[str, Inputs] = {name: CLASSES[name] for name in arguments.names}
     first = {name: one for name, one in classes.items() if one == MODEL_LIKE}

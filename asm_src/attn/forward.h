@@ -58,10 +58,15 @@ struct Forward : Prologue<S, kExact> {
     if constexpr (Plan::kLone) loop.load.template flip_flips<0>();
   }
 
-  // Of the keys that a lane has seen, rounded up.
-  __device__ __forceinline__ int log2_lane_keys(int full) const {
+  // Between blocks; `full` of those without a mask are left.
+  __device__ __forceinline__ void raise_references(int full, int log2_outgrown) {
     constexpr int kOfBlock = S::kKeys / S::kGroups;
-    return 32 - __builtin_clz((work.full_end - full - work.first) * kOfBlock);
+    // Of a lane's sum if all of its keys had the probability of the reference, rounded up.
+    const int log2_even =
+        S::kTop + 32 - __builtin_clz((work.full_end - full - work.first) * kOfBlock);
+    const float outgrown = __builtin_bit_cast(float, (127 + log2_even + log2_outgrown) << 23);
+    if (__builtin_expect(loop.outgrown(outgrown), 0))
+      loop.template raise_references<S::kUnits - 1>(outgrown, log2_even);
   }
 
   // Blocks at either end of the rows' windows have a mask, those between have none.
@@ -77,17 +82,15 @@ struct Forward : Prologue<S, kExact> {
       for (; masked > 0; --masked) block<true>();
       if (!kExact && full > 0) {
         loop.mask.template skip<S::kKeys>(full);
-        int until = S::kFirstRaise / S::kKeys;
-        float outgrown = S::kFirstOutgrown;
+        int until = S::kFirstRaise / S::kKeys, log2_outgrown = S::kLog2FirstOutgrown;
         do {
           until = least(until, full);
           full -= until;
           do block<false>();
           while (--until);
-          if (__builtin_expect(loop.outgrown(outgrown), 0))
-            loop.template raise_references<S::kUnits - 1>(outgrown, log2_lane_keys(full));
+          raise_references(full, log2_outgrown);
           until = S::kNextRaise / S::kKeys;
-          outgrown = S::kNextOutgrown;
+          log2_outgrown = S::kLog2NextOutgrown;
         } while (full > 0);
       }
       masked = behind;

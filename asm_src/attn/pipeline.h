@@ -2,6 +2,7 @@
 // do with them.
 #pragma once
 #include "attn/kv_loads.h"
+#include "attn/mask.h"
 #include "attn/output.h"
 #include "attn/work.h"
 #include "isa/acc.h"
@@ -57,59 +58,6 @@ struct RowState {
   // rounded alike: their O is as much too great as the second is greater than the first.
   float sample[S::kTilesQ], rounded_sample[S::kTilesQ];
   float unit_rounded_sample;
-};
-
-// The keys that rows see; this block's keys count from 4 * lane group.
-struct Mask {
-  int from, to;  // of the lane's row of the wave's first tile
-  int keys;      // that there are
-
-  struct Keys {
-    int from, to;
-    __device__ __forceinline__ Keys() = default;
-    __device__ __forceinline__ Keys(int its_from, int its_to) : from(its_from), to(its_to) {
-      ordered::settle(from);
-      ordered::settle(to);
-    }
-    __device__ __forceinline__ bool has(int key) const { return key < to && key >= from; }
-  };
-  // The same as bits: a selection by them has no wait states, as one by a comparison has.
-  struct Bits {
-    uint32_t unseen;  // of each of 32 keys
-    __device__ __forceinline__ Bits() = default;
-    __device__ __forceinline__ Bits(int from, int to) : unseen(from_bit(to) | ~from_bit(from)) {
-      ordered::settle(unseen);
-    }
-    __device__ __forceinline__ bool has(int key) const { return (unseen >> key & 1) == 0; }
-    template <int kKey>
-    __device__ __forceinline__ float seen_or_minus_infinity(float x) const {
-      return ordered::v_bfi_b32(ordered::v_bfe_i32<kKey, 1>(unseen), -kInf, x);
-    }
-    static __device__ __forceinline__ uint32_t from_bit(int n) {
-      return ~uint64_t(0) << most(0, least(n, 32));
-    }
-  };
-  // Settled, or the compiler keeps a constant for each tile and key in a register, and all of them
-  // in the prologue of every workgroup.
-  template <class Seen, int kRows, int kFirstKey>
-  __device__ __forceinline__ Seen further_down() const {
-    return Seen(from + kRows - kFirstKey, least(keys, to + kRows) - kFirstKey);
-  }
-  template <int kBlock>
-  __device__ __forceinline__ void skip(int blocks) {
-    from -= blocks * kBlock;
-    to -= blocks * kBlock;
-    keys -= blocks * kBlock;
-  }
-};
-
-template <bool kDirect>
-struct SeenOf {
-  using Type = Mask::Keys;
-};
-template <>
-struct SeenOf<true> {
-  using Type = Mask::Bits;
 };
 
 template <class S>
@@ -222,50 +170,111 @@ struct Pipeline {
     for (float& one : x) one = ordered::v_rcp_f32(one);
   }
 
-  // The rare case: a row's reference is too small, or there is none yet, or a NaN. Rows whose
-  // reference does keep it, and get once more what they have, so that none depends on its
-  // neighbours.
+  // The rare case: a row's reference is too small, or there is none yet, or a NaN. The reference is
+  // raised by a power of two, which changes no bits of what there is: O, sums, and the unit's
+  // probabilities, which float32 holds whatever they are in 16 bits. Rows whose reference does are
+  // multiplied by 1, so that none depends on its neighbours.
   template <int kUnit, bool kMasked, bool kExact>
   __device__ __forceinline__ void rescale() {
-    constexpr int kTileQ = S::tile_of(kUnit), kKeysHere = S::kLaneKeys;
-    float x[kKeysHere], scaled[kKeysHere], max = -kInf;
+    if constexpr (kExact) {
+      renew_exactly<kUnit, kMasked>();
+      return;
+    }
+    constexpr int kTileQ = S::tile_of(kUnit);
+    float max = ordered::v_max_f32(softmax.x[0], softmax.x[1]);
+    unroll_from<1, S::kLaneKeys / 2>(
+        [&]<int i>() { max = ordered::v_max3_f32(softmax.x[2 * i], softmax.x[2 * i + 1], max); });
+    const int above = v_frexp_exp_i32_f32(row_max(max)) - 1 - S::kTop;
+    const int log2 = has_row(softmax.exceeds) ? most(above, 0) : 0;
+    const float old = -row.negative_ref[kTileQ];
+    float by = v_ldexp_f32(1, -log2), by_unit = by;
+    ordered::v_mov_b32(row.negative_ref[kTileQ], -(old + float(log2)));
+    const uint64_t endless = __builtin_amdgcn_ballot_w64(!(row.unit_sum < kEndless));
+    if (__builtin_expect(endless != 0, false)) renew<kUnit, kMasked>(endless, old, by, by_unit);
+    multiply_unit<kUnit, kMasked>(by_unit);
+    multiply_sums<kTileQ>(by);
+  }
+  // Of a sum that is not finite, or hardly. Its rows have the greatest of these scores as
+  // reference.
+  static constexpr float kEndless = 0x1p120f;
+  template <int kUnit, bool kMasked>
+  __device__ __forceinline__ void renew(uint64_t endless, float old, float& by, float& by_unit) {
+    constexpr int kTileQ = S::tile_of(kUnit);
+    const bool is_renewed = has_row(endless);
+    const float kept_ref = row.negative_ref[kTileQ], kept_sum = row.unit_sum;
+    float kept[S::kLaneKeys], x[S::kLaneKeys], scaled[S::kLaneKeys];
+    for (int i = 0; i < S::kLaneKeys; ++i) kept[i] = softmax.x[i];
+    const float renewed = v_max_f32(old, scale<kUnit, kMasked>(x, scaled) - uniform.top);
+    const float ref = renewed == -kInf ? 0 : renewed;  // no key yet: P is 0, and come again
+    ordered::v_mov_b32(row.negative_ref[kTileQ], -ref);
+    repeat_probabilities<kUnit, kMasked>();
+    ordered::v_mov_b32(row.negative_ref[kTileQ], is_renewed ? -renewed : kept_ref);
+    for (int i = 0; i < S::kLaneKeys; ++i) softmax.x[i] = is_renewed ? softmax.x[i] : kept[i];
+    row.unit_sum = is_renewed ? row.unit_sum : kept_sum;
+    by = is_renewed ? exp2_of_any(old - ref) : by;  // not 0, times which an infinity is none
+    by_unit = is_renewed ? 1 : by_unit;
+  }
+  template <int kUnit, bool kMasked>
+  __device__ __forceinline__ void multiply_unit(float by) {
+    for (float& x : softmax.x) x *= by;
+    ordered::v_mov_b32(row.unit_sum, row.unit_sum * by);
+    if constexpr (S::kRounds) repeat<Step::kRound, kUnit, kMasked, 0, S::kLaneKeys>();
+    repeat<Step::kPack, kUnit, kMasked, 0, S::kLaneKeys / 2>();
+    repeat<Step::kSample, kUnit, kMasked, 0, 1>();
+  }
+  // Of all rows, with the greatest score so far as reference.
+  template <int kUnit, bool kMasked>
+  __device__ __forceinline__ void renew_exactly() {
+    constexpr int kTileQ = S::tile_of(kUnit);
+    float x[S::kLaneKeys], scaled[S::kLaneKeys];
+    const float max = scale<kUnit, kMasked>(x, scaled) - uniform.top;
+    const float old = -row.negative_ref[kTileQ], renewed = v_max_f32(old, max);
+    const float ref = renewed == -kInf ? 0 : renewed;
+    exact_softmax<kUnit>(x, scaled, ref);
+    ordered::v_mov_b32(row.negative_ref[kTileQ], -renewed);
+    multiply_sums<kTileQ>(exp2_of_any(old - ref));
+  }
+  // The scores of a unit once more, as they are and scaled; the greatest of a row.
+  template <int kUnit, bool kMasked>
+  __device__ __forceinline__ float scale(float (&x)[S::kLaneKeys], float (&scaled)[S::kLaneKeys]) {
+    float max = -kInf;
     using Seen = typename Softmax<S>::Seen;
     Seen seen{};
     if constexpr (kMasked)
-      seen = mask.template further_down<Seen, kTileQ * S::kTile, S::first_key(kUnit)>();
-    unroll<kKeysHere>([&]<int i>() {
+      seen = mask.template further_down<Seen, S::tile_of(kUnit) * S::kTile, S::first_key(kUnit)>();
+    unroll<S::kLaneKeys>([&]<int i>() {
       x[i] = operand.template score_of<S::set_of(kUnit), i>();
       if constexpr (S::kCapped) x[i] = ::v_rcp_f32(1 + ::v_exp_f32(x[i] * uniform.cap_rate));
       scaled[i] = x[i] * uniform.scale;
       if (kMasked && !seen.has(S::key(i))) scaled[i] = -kInf;
       if constexpr (i % 2 == 1) max = ordered::v_max3_f32(scaled[i - 1], scaled[i], max);
     });
-    max = row_max(max) - uniform.top;
-    const bool exceeds = row_max(row.unit_sum < uniform.limit ? 0.0f : 1.0f) > 0;
-    const float old = -row.negative_ref[kTileQ];
-    const float renewed = exceeds ? v_max_f32(old, max) : old;
-    const float ref = renewed == -kInf ? 0 : renewed;  // no key yet: P is 0, and come again
-    const float by = exp2_of_any(old - ref);           // not 0, times which an infinity is none
-    if constexpr (kExact) {
-      exact_softmax<kUnit>(x, scaled, ref);
-    } else {
-      ordered::v_mov_b32(row.negative_ref[kTileQ], -ref);
-      repeat_softmax<kUnit, kMasked>();
-    }
-    ordered::v_mov_b32(row.negative_ref[kTileQ], -renewed);
-    multiply_sums<kTileQ>(by);
+    return row_max(max);
+  }
+  // Whether one of the lanes of this one's row is among them.
+  static __device__ __forceinline__ bool has_row(uint64_t lanes) {
+    uint32_t rows = uint32_t(lanes) | uint32_t(lanes >> 32);
+    if constexpr (S::kGroups == 4) rows |= rows >> 16 | rows << 16;
+    return __builtin_amdgcn_inverse_ballot_w64(uint64_t(rows) << 32 | rows);
   }
   template <int kTileQ>
   __device__ __forceinline__ void multiply_sums(float by) {
     ordered::v_mov_b32(row.sum[kTileQ], row.sum[kTileQ] * by);
     ordered::v_mov_b32(row.sample[kTileQ], row.sample[kTileQ] * by);
     ordered::v_mov_b32(row.rounded_sample[kTileQ], row.rounded_sample[kTileQ] * by);
-    unroll<S::kAccRegs * S::kTilesD / 2>([&]<int kPair>() {
-      constexpr int r = S::template kAccOutput<kTileQ, 0> + 2 * kPair;
-      const f32x2 x = f32x2{v_accvgpr_read_b32<r>(), v_accvgpr_read_b32<r + 1>()} * by;
-      const float lo = x[0], hi = x[1];  // elements of a vector cannot be cast
-      v_accvgpr_write_b32<r>(bits(lo));
-      v_accvgpr_write_b32<r + 1>(bits(hi));
+    // Some at a time: what reads a register right behind its copy from another one has to wait.
+    constexpr int kAtOnce = 8;
+    unroll<S::kAccRegs * S::kTilesD / kAtOnce>([&]<int kNth>() {
+      constexpr int r = S::template kAccOutput<kTileQ, 0> + kAtOnce * kNth;
+      f32x2 x[kAtOnce / 2];
+      unroll<kAtOnce / 2>([&]<int i>() {
+        x[i] = {v_accvgpr_read_b32<r + 2 * i>(), v_accvgpr_read_b32<r + 2 * i + 1>()};
+      });
+      for (auto& pair : x) pair *= by;
+      unroll<kAtOnce>([&]<int i>() {
+        const float one = x[i / 2][i % 2];  // elements of a vector cannot be cast
+        v_accvgpr_write_b32<r + i>(bits(one));
+      });
     });
   }
 
@@ -280,9 +289,10 @@ struct Pipeline {
     if constexpr (kN % 2 == 0) greatest = ordered::v_max_f32(row.sum[kN - 1], greatest);
     return __builtin_amdgcn_ballot_w64(greatest >= by) != 0;
   }
-  // kLast: the unit before.
+  // kLast: the unit before. log2_even: of a lane's sum if all of its keys had the probability that
+  // the reference stands for.
   template <int kLast>
-  __device__ __forceinline__ void raise_references(float outgrown, int log2_lane_keys) {
+  __device__ __forceinline__ void raise_references(float outgrown, int log2_even) {
     float sum[kN];
     for (int t = 0; t < kN; ++t) sum[t] = row.sum[t];
     for (int other = S::kTile; other < kWaveLanes; other *= 2) {
@@ -292,33 +302,32 @@ struct Pipeline {
     }
     ordered::s_nop<Here::kWaitOf8Passes>();
     unroll<kN>([&]<int t>() {
-      const int above = v_frexp_exp_i32_f32(sum[t]) - S::kRaisedTop - log2_lane_keys;
+      const int above = v_frexp_exp_i32_f32(sum[t]) - log2_even;
       const int log2 = sum[t] >= outgrown ? most(above, 0) : 0;
       if (__builtin_amdgcn_ballot_w64(log2 > 0) == 0) return;
       ordered::v_mov_b32(row.negative_ref[t], row.negative_ref[t] - float(log2));
-      multiply_sums<t>(v_ldexp_f32(1, -log2));
-      if constexpr (t == S::tile_of(kLast)) repeat_softmax<kLast, false>();
+      const float by = v_ldexp_f32(1, -log2);
+      if constexpr (t == S::tile_of(kLast)) multiply_unit<kLast, false>(by);
+      multiply_sums<t>(by);
     });
   }
-  // The vector steps of a unit once more, kind by kind.
+  // Vector steps of a unit once more, kind by kind.
+  template <Step kStep, int kUnit, bool kMasked, int kFrom, int kTo>
+  __device__ __forceinline__ void repeat() {
+    unroll_from<kFrom, kTo>([&]<int n>() { Do<kStep>::template run<kUnit, n, kMasked>(*this); });
+  }
   template <int kUnit, bool kMasked>
-  __device__ __forceinline__ void repeat_softmax() {
-    const auto repeat = [&]<Step kStep, int kFrom, int kTo>() {
-      unroll_from<kFrom, kTo>([&]<int n>() { Do<kStep>::template run<kUnit, n, kMasked>(*this); });
-    };
+  __device__ __forceinline__ void repeat_probabilities() {
     constexpr int kE = S::kLaneKeys;
     if constexpr (S::kCapped) {
-      repeat.template operator()<Step::kCapRate, 0, kE>();
-      repeat.template operator()<Step::kCapExp, 0, kE>();
-      repeat.template operator()<Step::kCapAdd, 0, kE>();
-      repeat.template operator()<Step::kCapRcp, 0, kE>();
+      repeat<Step::kCapRate, kUnit, kMasked, 0, kE>();
+      repeat<Step::kCapExp, kUnit, kMasked, 0, kE>();
+      repeat<Step::kCapAdd, kUnit, kMasked, 0, kE>();
+      repeat<Step::kCapRcp, kUnit, kMasked, 0, kE>();
     }
-    repeat.template operator()<Step::kScale, 0, kE>();
-    repeat.template operator()<Step::kExp, 0, kE>();
-    repeat.template operator()<Step::kSum, 1, kE>();
-    if constexpr (S::kRounds) repeat.template operator()<Step::kRound, 0, kE>();
-    repeat.template operator()<Step::kPack, 0, kE / 2>();
-    repeat.template operator()<Step::kSample, 0, 1>();
+    repeat<Step::kScale, kUnit, kMasked, 0, kE>();
+    repeat<Step::kExp, kUnit, kMasked, 0, kE>();
+    repeat<Step::kSum, kUnit, kMasked, 1, kE>();
   }
   // As an online softmax has it: of any size, to nearest even. The sample is all of a lane's
   // probabilities.
@@ -362,6 +371,14 @@ struct Pipeline {
   }
   // Over the lanes of a row.
   __device__ __forceinline__ float row_max(float x) const {
+    if constexpr (S::kDirect) {
+      uint32_t a = bits(x), b = a;
+      ordered::settle(a);
+      ordered::settle(b);
+      ordered::s_nop<2>();
+      ordered::v_permlane32_swap_b32(a, b);
+      return ordered::v_max_f32(__builtin_bit_cast(float, a), __builtin_bit_cast(float, b));
+    }
     int self = lane;
     ordered::settle(self);  // nothing of it is kept in registers over the loop
     for (int other = S::kTile; other < kWaveLanes; other *= 2)

@@ -82,7 +82,7 @@ struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV
   // in the plain pipeline, and further where P is truncated: those below have no bias that makes up
   // for it. What is above it in the type's range is for scores beyond the reference.
   static constexpr bool kWide = kElement == Element::kBf16;
-  static constexpr int kTop = kWide ? 8 : kNearest ? 2 : 6;
+  static constexpr int kTop = kWide ? 8 : kNearest ? 0 : 6;
   // Lazy rescaling: a reference is renewed when a lane's sum over a unit of keys reaches a limit.
   // bfloat16 has the exponents of float32, so that what limits P are the sums of its products with
   // V, of all keys: they stay finite for V up to 2^kLog2FastV, which is 1e18; of what is greater
@@ -91,14 +91,12 @@ struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV
   static constexpr int log2_limit(int log2_keys) {
     return 126 - kLog2FastV - log2_keys + log2_of(kLaneKeys);
   }
-  // Between blocks after so many keys references are raised, of rows of which a lane's sum is no
-  // less than this; the first time, and each further time. Probabilities of a row whose keys all
-  // weigh the same are 2^kRaisedTop to twice that then, the greatest ones of others greater: none
-  // lose bits that they have in the plain pipeline.
-  static constexpr int kFirstRaise = 256, kNextRaise = kWide ? 1024 : 512;
-  static constexpr int kRaisedTop = kWide ? kTop : kTop - 2;
-  static constexpr float kFirstOutgrown = kWide ? 0x1p26f : float(1 << (kTop + 10)),
-                         kNextOutgrown = kWide ? 0x1p44f : float(1 << (kTop + 12));
+  // Between blocks after so many keys references are raised, the first time and each further time:
+  // of rows of which a lane's probabilities so far, had all of its keys the same, would be no less
+  // than 2^kTop by a factor. They are 2^kTop to twice that then, the greatest ones of others
+  // greater: none lose bits that they have in the plain pipeline.
+  static constexpr int kFirstRaise = 256, kNextRaise = 1024;
+  static constexpr int kLog2FirstOutgrown = kWide ? 14 : 1, kLog2NextOutgrown = kWide ? 26 : 1;
 
   static constexpr int kWaveRows = kWaveRows_, kRows = kWaves * kWaveRows;
   static constexpr int kTilesQ = kWaveRows / kTile;  // tiles of q rows of a wave

@@ -27,6 +27,24 @@ CLASSES = {
     ),
     "float16": ("scores of sd 2", "a sink of 10 nats", "a sink of 30 nats"),
 }
+# Of the main kernels at 4096 keys, of the slower architecture: docs/attention-forward.md.
+MANY_KEYS = 4096
+BARS = {
+    "attn_fwd_bf16_d128_rtne": {
+        "scores of sd 8": 1.03,
+        "scores of sd 16": 1.15,
+        "norms of K lognormal 0.5": 1.02,
+        "scores rising by 25 nats": 1.02,
+        "scores rising by 100 nats": 1.06,
+    },
+    "attn_fwd_fp16_d128_rtne": {
+        "scores of sd 2": 1.05,
+        "scores of sd 4": 1.15,
+        "norms of K lognormal 0.5": 1.15,
+        "scores rising by 10 nats": 1.06,
+        "scores rising by 25 nats": 1.25,
+    },
+}
 KERNELS = {
     row.name: row
     for row in manifest.kernels()
@@ -54,6 +72,18 @@ def test_time_does_not_depend_on_scores(name: str) -> None:
     assert not too_slow(name)
 
 
+def too_slow_of_many_keys(name: str) -> list[str]:
+    """Likewise, of many keys."""
+    normal = lifetime(KERNELS[name], MANY_KEYS, "N(0,1)")
+    times = {x: lifetime(KERNELS[name], MANY_KEYS, x) / normal for x in BARS[name]}
+    return [f"{x}: {time:.3f}" for x, time in times.items() if time > BARS[name][x]]
+
+
+@pytest.mark.parametrize("name", BARS)
+def test_of_many_keys(name: str) -> None:
+    assert not too_slow_of_many_keys(name)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(KERNELS.keys() - set(DEFAULT)))
 def test_of_all_kernels(name: str) -> None:
@@ -63,6 +93,7 @@ def test_of_all_kernels(name: str) -> None:
 CODE = """
 from tests.ops.attention import test_time_of_inputs as test
 found = {name: test.too_slow(name) for name in test.DEFAULT}
+found |= {f"{name}, many keys": test.too_slow_of_many_keys(name) for name in test.BARS}
 print({name: slow for name, slow in found.items() if slow})
 """
 

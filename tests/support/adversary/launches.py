@@ -164,14 +164,20 @@ class Launch:
             cut = cut.astype(np.float32).astype(Member(self.kernel.dtype, 8, 8, "").element)
         return np.ascontiguousarray(cut.swapaxes(0, 1))[None]
 
-    def results(self) -> tuple[Array, Array, tuple[Array, ...]]:
-        """Launch it: out, lse, and q, k, v and sinks as the kernel had them, head by head."""
+    def call(self) -> tuple[Call, list[Array]]:
+        """What is to be run, and its q, k and v."""
         kernel = self.kernel
         member = Member(kernel.dtype, *self.dims, kernel.mode, kernel.name)
         arrays = [self._typed(x) for x in (self.q, self.k, self.v)]
         takes_sinks = kernel.takes_any and self.sinks is not None
         sinks = self.sinks.astype(np.float32) if takes_sinks else None
-        out, lse = Call(member, dict(self.options), sinks=sinks).run(*arrays)
+        return Call(member, dict(self.options), sinks=sinks), arrays
+
+    def results(self) -> tuple[Array, Array, tuple[Array, ...]]:
+        """Launch it: out, lse, and q, k, v and sinks as the kernel had them, head by head."""
+        call, arrays = self.call()
+        out, lse = call.run(*arrays)
+        sinks: Any = call.sinks
         q, k, v = (x[0].astype(np.float32).swapaxes(0, 1) for x in arrays)
         group = self.heads[0] // self.heads[1]
         k, v = np.repeat(k, group, 0), np.repeat(v, group, 0)
