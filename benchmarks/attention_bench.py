@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from amdattn.arch.energies import MAF_TFLOPS
 from amdattn.arch.readings import DEFAULT
 from amdattn.bench.record import SHORT_US
 from amdattn.bench.shapes import PRESETS
@@ -60,8 +61,14 @@ different make say little. {launch:g} us between the launches of an operation ar
 before it in no number here. Kernels ran one after the other on the same operands, and each row can
 be run alone: the model gives the same again.
 
-bfloat16, [batch, seqlen, heads, head_dim], no log-sum-exp, operands of normal random numbers (which
-matters for kernels that rescale only when a maximum grows).
+bfloat16, [batch, seqlen, heads, head_dim], no log-sum-exp, operands of normal random numbers.
+[Other inputs](../attention-forward.md#time-by-inputs) take ours longer, since they rescale only
+when scores outgrow a reference; AITER's, which rescale always, take as long.
+
+**Modes are of different arithmetic.** Ours round the probabilities half up in all three, from 128
+columns on (below they are truncated, times a factor), and differ in how they round O. AITER's rtne
+rounds them with ties to even and keeps NaN, four more instructions a number, so that ours of any
+mode and its rtna are like for like. MoonMath's are as its sources name them.
 """
 _PER_OPERATION = (
     ("vector_slots", "VALU slots"),
@@ -203,8 +210,10 @@ def _headline(records: Sequence[Record], ghz: float, loops: Loops) -> list[str]:
         "Without a mask, head_dim 128: the nine shapes of MoonMath's article.\n",
         f"## Time\n\nModelled at {ghz:g} GHz, whole operations with all of their launches.\n",
         _table("shape, ms", shown, labels, lambda r: f"{_milliseconds(r):.3f}"),
-        "## TFLOP/s\n\nModelled, of the same times.\n",
-        _table("shape, TFLOP/s", shown, labels, lambda r: f"{r['tflops']['at_sustained']:.0f}"),
+        '## TFLOP/s\n\nModelled, of the same times. ">": more than the '
+        f"{MAF_TFLOPS:.0f} that AMD's article on maximum achievable FLOPs has\nof a product at the "
+        "power cap of this chip, at about this clock.\n",
+        _table("shape, TFLOP/s", shown, labels, _tflops),
         "## Use of the matrix units\n\nModelled, share of the cycles of the CUs that got a "
         "workgroup; in\nparentheses of all CUs of the device.\n",
         _table("shape, MFMA", shown, labels, _matrix_use),
@@ -227,6 +236,12 @@ def _headline(records: Sequence[Record], ghz: float, loops: Loops) -> list[str]:
             _activity(shown, labels),
         ]
     return parts
+
+
+def _tflops(record: Record) -> str:
+    """At the constant clock."""
+    rate = round(float(record["tflops"]["at_sustained"]))
+    return f"{rate}{' **>**' if rate > MAF_TFLOPS else ''}"
 
 
 def _table(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from amdattn.arch.energies import ENERGIES, Energies, mi355x
+from amdattn.arch.power_cap import clock_by_matrix_use, gemm_tflops
 from amdattn.bench.shapes import PRESETS
 from amdattn.energy import Activity, estimate
 from benchmarks import attention_readings
@@ -31,7 +32,7 @@ PAGE = ROOT / "docs" / "studies" / "attention-bench-gfx950.md"
 TEXT = Path(__file__).with_name("attention_bench_gfx950.md.in")
 
 Row = dict[str, Any]
-OURS = "amdattn"
+OURS, PRODUCT = "amdattn", "MI355X"
 PEERS = ("aiter", "hipkittens", "flydsl", "gluon", "triton")
 MEASURED, PUBLISHED = LDS
 # Of a peer: the least ratio of cycles and of estimated times that every shape should have, and of
@@ -103,7 +104,19 @@ def estimated_us(row: Row, energies: Energies) -> float:
 
 def estimated(row: Row) -> float:
     """By the table of an MI355X."""
-    return estimated_us(row, ENERGIES["MI355X"])
+    return estimated_us(row, ENERGIES[PRODUCT])
+
+
+def ghz_by_use(row: Row) -> float:
+    """The clock of the published line."""
+    found = clock_by_matrix_use(PRODUCT, row["use"]["mfma_device"])
+    assert found is not None
+    return found
+
+
+def by_use_us(row: Row) -> float:
+    """Microseconds at that clock, and the floor between launches."""
+    return clk(row) / ghz_by_use(row) / 1e3
 
 
 def ratios(
@@ -188,6 +201,40 @@ def grid(rows: Rows, cell: Callable[[Row, Row], str], lds: str = MEASURED) -> st
     return markdown(["shape", OURS, *peers], body)
 
 
+def by_use(rows: Rows) -> str:
+    """Times at the clock of the published line: ours with it and the rate, and others'."""
+    most, peers = gemm_tflops(PRODUCT) or math.inf, rows.peers()
+    body = []
+    for shape in rows.shapes("hipkittens"):
+        ours = rows.get(OURS, shape)
+        assert ours
+        rates = [
+            ours["flops"] / us / 1e6
+            for us in (by_use_us(ours), float(ours["times"]["at_sustained_us"]))
+        ]
+        cells = [f"{by_use_us(ours) / 1e3:.3f}", f"{ghz_by_use(ours):.2f}"]
+        cells += [f"{rate:.0f}" + " **>**" * (rate > most) for rate in rates]
+        for peer in peers:
+            row = rows.get(peer, shape)
+            if row is None:
+                cells.append("-")
+                continue
+            us = by_use_us(row)
+            cells.append(f"{us / 1e3:.3f}, {us / by_use_us(ours):.3f}")
+        body.append([shape, *cells])
+    head = ["shape", f"{OURS}, ms", "GHz", "TFLOP/s", "at 1.75 GHz"]
+    return markdown([*head, *(f"{peer}, ms and times as long" for peer in peers)], body)
+
+
+def bars_by_use(rows: Rows) -> str:
+    """Least and mean ratios of these times."""
+    body = []
+    for peer in rows.peers():
+        if found := list(ratios(rows, peer, by_use_us).values()):
+            body.append([peer, str(len(found)), f"{min(found):.3f}", f"{mean(found):.3f}"])
+    return markdown(["peer", "shapes", "time by use: least", "mean"], body)
+
+
 def limits(rows: Rows, peer: str = "aiter", lds: str = PUBLISHED) -> str:
     """How many times as fast as a peer any kernel could be, and what ours has of that."""
     body = []
@@ -244,7 +291,7 @@ def published(rows: Rows) -> str:
             row, us = rows.get(peer, shape), published_us(peer, shape)
             if row is None or us is None:
                 continue
-            found = estimate(activity(row), ENERGIES["MI355X"])
+            found = estimate(activity(row), ENERGIES[PRODUCT])
             time = estimated(row)
             body.append(
                 [
@@ -274,7 +321,7 @@ def deviations(rows: Rows, energies: Energies, long_only: bool) -> list[float]:
 def variants(rows: Rows) -> str:
     """What comes out with other guesses."""
     body = []
-    tables: dict[str, Energies] = {"as taken": ENERGIES["MI355X"]}
+    tables: dict[str, Energies] = {"as taken": ENERGIES[PRODUCT]}
     tables |= {name: mi355x(**guess) for name, guess in VARIANTS.items()}
     for name, energies in tables.items():
         off = deviations(rows, energies, long_only=True)
@@ -369,7 +416,7 @@ def render(found: Sequence[Row], loops: Loops) -> str:
     rows = Rows(found)
     if not rows.shapes("hipkittens"):
         raise ValueError("rows of ours are needed")
-    long = deviations(rows, ENERGIES["MI355X"], long_only=True)
+    long = deviations(rows, ENERGIES[PRODUCT], long_only=True)
     tables = {
         "model": " and ".join(models),
         "bars": bars(rows, loops),
@@ -380,6 +427,9 @@ def render(found: Sequence[Row], loops: Loops) -> str:
         "use": grid(rows, lambda row, _: f"{row['use']['mfma_device']:.1%}"),
         "times": grid(rows, lambda row, _: f"{estimated(row) / 1e3:.3f}"),
         "time_ratios": grid(rows, lambda row, ours: f"{estimated(row) / estimated(ours):.3f}"),
+        "by_use": by_use(rows),
+        "bars_by_use": bars_by_use(rows),
+        "most": f"{gemm_tflops(PRODUCT):.0f}",
         "lds": grid(rows, lambda row, ours: f"{clk(row) / clk(ours):.3f}", PUBLISHED),
         "loops": attention_readings.markdown(loops),
         "limits": limits(rows),

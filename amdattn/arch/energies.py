@@ -43,8 +43,8 @@ class Energies:
 
 # bfloat16 GEMM of AMD's article on maximum achievable FLOPs: 708 TFLOP/s at 1.207 GHz and 750 W.
 # What idle power and clock trees leave of the cap is charged to its MFMA, 16x16x16.
-_MAF_TFLOPS, _MAF_GHZ, _CAP, _IDLE, _CLOCK_TREE = 708.0, 1.207, 750.0, 200.0, 94.0
-PJ_PER_FLOP_16X16X16 = (_CAP - _IDLE - _CLOCK_TREE * _MAF_GHZ**1.5) / (_MAF_TFLOPS * _MAF_GHZ**0.5)
+MAF_TFLOPS, _MAF_GHZ, _CAP, _IDLE, _CLOCK_TREE = 708.0, 1.207, 750.0, 200.0, 94.0
+PJ_PER_FLOP_16X16X16 = (_CAP - _IDLE - _CLOCK_TREE * _MAF_GHZ**1.5) / (MAF_TFLOPS * _MAF_GHZ**0.5)
 # The gpu-benches fit has 3.5 pJ per packed float32 operation: 128 operations of a plain FMA.
 PJ_PER_FMA = 128 * 3.5
 # Fitted to the published times of AITER and MoonMath, the only two fitted numbers here:

@@ -131,6 +131,8 @@ def combined(blank: Record, parts: Sequence[Record], main: int) -> Record:
         }
 
     between = parts[0].clocks["launch_us"] * (len(parts) - 1)
+    by_use = [part.times.by_use_us for part in parts]
+    by_use_us = None if None in by_use else between + sum(us or 0.0 for us in by_use)
     return dataclasses.replace(
         blank,
         kernel=" + ".join(part.kernel for part in parts),
@@ -139,6 +141,7 @@ def combined(blank: Record, parts: Sequence[Record], main: int) -> Record:
         times=Times(
             at_peak_us=between + sum(part.times.at_peak_us or 0.0 for part in parts),
             at_sustained_us=between + sum(part.times.at_sustained_us or 0.0 for part in parts),
+            by_use_us=by_use_us,
         ),
         use=mean("use"),
         stalls=mean("stalls"),
@@ -146,7 +149,7 @@ def combined(blank: Record, parts: Sequence[Record], main: int) -> Record:
         workgroups=sum(part.workgroups for part in parts),
         residents=max(part.residents for part in parts),
         rounds=sum(part.rounds for part in parts),
-        clocks=parts[0].clocks,
+        clocks=parts[main].clocks,
         reading=parts[0].reading,
         caches=parts[0].caches,
         sampled=parts[main].sampled,

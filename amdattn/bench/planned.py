@@ -52,6 +52,7 @@ def run_planned(
     trace_events: int = 0,
     inputs: str = "",
     given: Mapping[str, DeviceArray] = {},
+    is_whole: bool = False,
 ) -> Outcome:
     """Model or measure one problem, on operands that are given and others that are random.
 
@@ -61,6 +62,9 @@ def run_planned(
         Assumed sustained clock; 0: the architecture's.
     inputs : str
         What to call those that are given.
+    is_whole : bool
+        Execute every workgroup of several launches once before they are modelled, of which a part
+        is: what a launch reads of others is then what they write.
     """
     plan = planned.plan()
     is_modelled = is_virtual()
@@ -86,6 +90,10 @@ def run_planned(
     ]
     if not is_modelled:
         return Outcome(timed_record(blank, launches, run))
+
+    if is_whole and is_modelled and len(plan.launches) > 1:
+        run()
+        runtime.synchronize()
 
     def model(mhz: int, events: int = 0) -> list[Modelled]:
         profiles = profiled(run, clock_mhz=mhz, trace_events=events)

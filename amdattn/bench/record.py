@@ -34,6 +34,9 @@ class Times:
         Modelled cycles at the clock that the estimate of the energy gives, where there is one: of a
         short launch simulated at that clock, of others those of the sustained clock, but not less
         than HBM takes for its bytes.
+    by_use_us : float or None
+        Modelled cycles at the clock by matrix use of `amdattn.arch.power_cap`, where there is one:
+        of long launches, without the launch.
     median_us, low_us, high_us : float or None
         Measured with events of a GPU: median, and the quantiles 0.1 and 0.9.
     """
@@ -41,6 +44,7 @@ class Times:
     at_peak_us: float | None = None
     at_sustained_us: float | None = None
     estimated_us: float | None = None
+    by_use_us: float | None = None
     median_us: float | None = None
     low_us: float | None = None
     high_us: float | None = None
@@ -64,7 +68,8 @@ class Record:
         Of the whole device by the level that served them: l1, l2, mall, hbm; or that took them:
         l2_write, mall_write, hbm_write.
     clocks : dict
-        Clock assumptions: peak_ghz, sustained_ghz, and launch_us, which is in no other number.
+        Clock assumptions: peak_ghz, sustained_ghz, by_use_ghz where there is one, and launch_us,
+        which is in no other number; gemm_tflops, the greatest published rate of a product.
     reading : str
         The one that was modelled, "default" or the name of an assumption that was made otherwise
         (docs/generated/readings.md). "" if measured.

@@ -31,6 +31,8 @@ def _columns(records: Sequence[Record], unit: str) -> list[str]:
     columns = ["shape", "kernel"]
     if any(r.origin == MODELLED for r in records):
         columns += ["Mclk", "TFLOP/s est.", f"{unit} est.", "GHz est."]
+        if any(r.times.by_use_us is not None for r in records):
+            columns += [f"{unit} by use", "GHz by use"]
         columns += ["TFLOP/s", unit, "TFLOP/s peak", f"{unit} peak"]
         columns += ["MFMA/CU", "MFMA/all", "VALU", "LDS"]
         columns += ["stalls", "HBM GB", "J est.", "WG", "rounds"]
@@ -58,6 +60,8 @@ def _cells(record: Record, unit: str) -> dict[str, str]:
         "TFLOP/s est.": number(record.tflops(times.estimated_us), 0),
         f"{unit} est.": _time(times.estimated_us, unit),
         "GHz est.": number(record.energy.get("clock_ghz"), 2),
+        f"{unit} by use": _time(times.by_use_us, unit),
+        "GHz by use": number(record.clocks.get("by_use_ghz"), 2),
         "TFLOP/s": number(record.tflops(times.at_sustained_us), 0),
         unit: _time(times.at_sustained_us, unit),
         "TFLOP/s peak": number(record.tflops(times.at_peak_us), 0),
@@ -180,6 +184,13 @@ def notes(records: Sequence[Record]) -> list[str]:
         for r in modelled
         if r.launches
     ]
+    for r, us in zip(modelled, leading_us(modelled), strict=True):
+        most, rate = r.clocks.get("gemm_tflops"), r.tflops(us)
+        if most and rate and rate > most:
+            lines.append(
+                f"{r.shape} {r.label}: {rate:.0f} TFLOP/s are more than the {most:.0f} that a "
+                "product reached at this device's power cap: the clock will be lower"
+            )
     refusals: dict[tuple[str, str], list[str]] = {}
     for r in records:
         if r.refused:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from amdattn.arch import readings
 from amdattn.arch.energies import ENERGIES
+from amdattn.arch.power_cap import clock_by_matrix_use, gemm_tflops
 from amdattn.bench.clocks import Clocks, clocks
 from amdattn.bench.kernels import Functions, Launch
 from amdattn.bench.modelled import Modelled
@@ -111,6 +112,9 @@ def modelled_record(blank: Record, modelled: Modelled) -> Record:
         level: round(n / modelled.part) for level, n in modelled.bytes.items()
     }
     used = max(modelled.cycles, 1.0) * modelled.cus
+    device_use = modelled.clk["mfma"] / modelled.part
+    device_use /= limits.simds_per_cu * max(modelled.cycles, 1.0) * arch.num_cus
+    by_use, most = clock_by_matrix_use(props.label, device_use), gemm_tflops(props.label)
     return dataclasses.replace(
         blank,
         kernel=launch.symbol,
@@ -120,14 +124,13 @@ def modelled_record(blank: Record, modelled: Modelled) -> Record:
             at_peak_us=modelled.cycles / arch.peak_ghz / 1000,
             at_sustained_us=modelled.cycles / modelled.clock_ghz / 1000,
             estimated_us=estimated_us(estimated, served, arch),
+            by_use_us=None if by_use is None else modelled.cycles / by_use / 1000,
         ),
         use={
             "mfma": modelled.clk["mfma"] / (limits.simds_per_cu * used),
             "valu": modelled.clk["valu"] / (limits.simds_per_cu * used),
             "lds": modelled.clk["lds"] / (limits.lds_ports * used),
-            "mfma_device": modelled.clk["mfma"]
-            / modelled.part
-            / (limits.simds_per_cu * max(modelled.cycles, 1.0) * arch.num_cus),
+            "mfma_device": device_use,
         },
         stalls=modelled.stalls,
         bytes=served,
@@ -138,6 +141,8 @@ def modelled_record(blank: Record, modelled: Modelled) -> Record:
             "peak_ghz": arch.peak_ghz,
             "sustained_ghz": modelled.clock_ghz,
             "launch_us": arch.launch_us,
+            **({} if by_use is None else {"by_use_ghz": by_use}),
+            **({} if most is None else {"gemm_tflops": most}),
         },
         reading=modelled.profile.reading,
         caches=_CACHES,

@@ -67,6 +67,7 @@ def bench(
                         trace_events=output.trace_events,
                         inputs=contents.name if given else "",
                         given=given,
+                        is_whole=bool(given),
                     )
                 )
     seconds = time.perf_counter() - start

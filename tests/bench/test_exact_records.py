@@ -91,7 +91,8 @@ def test_a_record_of_a_launch() -> None:
     assert record.use["mfma_device"] == pytest.approx(8 * 9600 / (4 * 2400 * 304))
     assert record.bytes["l1"] == 8000 and record.bytes["hbm"] == 1680000
     assert (record.workgroups, record.residents, record.rounds) == (80, 2, 1)
-    assert record.clocks == {"peak_ghz": 2.1, "sustained_ghz": 1.2, "launch_us": 2.7}
+    times = {"peak_ghz": 2.1, "sustained_ghz": 1.2, "launch_us": 2.7}
+    assert record.clocks == times | {"gemm_tflops": 708}
     assert (record.reading, record.sampled) == ("default", {})
     assert [site["share"] for site in record.hottest] == [0.3, 0.2, 0.0]
     assert [site["reason"] for site in record.hottest] == ["waitcnt", "matrix", ""]

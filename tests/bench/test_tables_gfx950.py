@@ -65,6 +65,8 @@ def test_page() -> None:
     assert "| triton, LDS measured | 1 | 2.000 | 2.000 (>= 1.3) |" in page
     text = f"- aiter, LDS measured, cycles: 2 of 3 shapes below 1.2, {GRID[0]} with 1.100"
     assert text in page and "measured, time" not in page and "aiter, LDS published" in page
+    # At 2714 - 12.42 x 25 MHz, 100 us of 1.75 GHz and 110.
+    assert f"| {GRID[0]} | 0.073 | 2.40 | 14 | 10 | 0.080, 1.100 | - |" in page
     assert "Our objects: k (0123456789ab)." in page
     assert f"| {CAUSAL} | 25.0%, 80.0% | - | - |" in page
     assert f"- {OPEN}: 25.0% of the peak < 90%" in page
