@@ -1,13 +1,14 @@
 """Attention forward on an MI300X by the rows of its matrix instructions, 16 or 32, modelled.
 
-    python -m benchmarks.attention_tile_rows [DESIGN ...] [--reading NAME ...] [--inputs CLASS ...]
+    python -m benchmarks.attention_tile_rows [DESIGN ...] [--reading NAME ...] [--inputs NAME ...]
         [--option KEY=VALUE ...] [--keys 4096 8192] [--estimate KEYS] [--aiter DIR]
 
 bfloat16, 128 columns. Designs named wide are studies, which ship in no code object: the sources of
 the shipped kernels, compiled here for tiles of 32 rows. A loop is what further keys take, clk for
-384 rows and 64 keys, of which 6144 are matrix instructions; a workgroup is alone, or as many are on
-a CU as it holds. Readings are those of docs/studies/performance-model.md; `--option` is another
-one, by options of the virtual device. `--estimate` is a launch of a workgroup for each CU, or of as
+384 rows and 64 keys, of which 6144 are matrix instructions; a workgroup is alone on its CU, one for
+each head that the inputs have (`amdattn.bench.inputs`), or as many are on every CU as it holds.
+Readings are those of docs/studies/performance-model.md; `--option` is another one, by options of
+the virtual device. `--estimate` is a launch of a workgroup for each CU, or of as
 many as it holds, with so many keys, at the clock that `amdattn.energy` estimates. AITER is a
 checkout of ROCm/aiter, whose kernel that truncates probabilities is its fastest.
 """
@@ -18,18 +19,19 @@ import argparse
 import contextlib
 import dataclasses
 import os
-import statistics
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 os.environ.setdefault("AMDATTN_DEVICE", "virtual:gfx942")
 
 import amdattn
 from amdattn import energy, virtual
+from amdattn.bench.inputs import NORMAL, Inputs, ScoreClass, Sizes, entry, named
 from amdattn.bench.kernels import Functions, Operands
 from amdattn.bench.shapes import Shape
 from amdattn.device import manifest, runtime
@@ -42,7 +44,6 @@ from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.paths import KERNEL_DIR_VARIABLE
 from benchmarks.peers.aiter import Aiter
 from build_scripts import build, manifest as built_manifest
-from tests.support.attention.score_classes import CLASSES, Array
 
 ARCH, COLUMNS, DTYPE = "gfx942", 128, "bfloat16"
 ROWS, BLOCK, MATRIX_CLK = 384, 64, 6144  # that a figure is for
@@ -150,47 +151,44 @@ def planned(kernel: KernelSpec, problem: AttentionProblem) -> AttentionPlan:
     )
 
 
-def profiled(kernel: KernelSpec, heads: int, keys: int, inputs: str) -> LaunchProfile:
-    """Of a launch with a workgroup for each head, modelled; inputs are of a class."""
-    rng = np.random.default_rng(1)
-    rows, heads_kv = kernel.tile["q"], min(heads, HEADS_KV)
-    q, k = rng.standard_normal((heads * rows, COLUMNS)), rng.standard_normal((keys, COLUMNS))
-    v = rng.standard_normal((keys, COLUMNS))
-    CLASSES[inputs](q, k, rng)
-    element = as_dtype(DTYPE).numpy()
+def profiled(
+    kernel: KernelSpec, heads: int, heads_kv: int, keys: int, inputs: Inputs
+) -> LaunchProfile:
+    """Of a launch with a workgroup for each head, modelled."""
+    rows, element = kernel.tile["q"], as_dtype(DTYPE).numpy()
+    sizes = Sizes(1, rows, keys, heads, heads_kv, COLUMNS, COLUMNS)
+    inputs.check(sizes)
 
-    def of_heads(x: Array) -> Array:
-        return np.repeat(x[None, :, None], heads_kv, axis=2).astype(element)
+    def operand(name: str) -> NDArray[np.generic]:
+        return entry(inputs, sizes, name, 0)[None].astype(element)
 
-    q = q.reshape(heads, rows, COLUMNS).transpose(1, 0, 2)[None].astype(element)
     problem = AttentionProblem(
         1, rows, keys, heads, heads_kv, COLUMNS, COLUMNS, dtype=DTYPE, num_splits=1,
         softcap=min(30.0, kernel.accepts["softcaps"][1]),
     )  # fmt: skip
     plan = planned(kernel, problem)
     with virtual.profile() as profile:
-        plan.run(q, of_heads(k), of_heads(v))
+        plan.run(operand("q"), operand("k"), operand("v"))
     (launch,) = profile.launches
     return launch
 
 
-def last_end(launch: LaunchProfile) -> float:
-    """Of the workgroups of a CU, from the launch on: the median of the CUs."""
-    ends: dict[int, int] = {}
-    for time in launch.times:
-        ends[time.cu] = max(ends.get(time.cu, 0), time.end)
-    return statistics.median(ends.values())
+def last_end(launch: LaunchProfile) -> int:
+    """Of its workgroups, from the launch on, clk."""
+    return max(time.end for time in launch.times)
 
 
 def loop(
-    kernel: KernelSpec, residents: int, keys: tuple[int, int], inputs: str
+    kernel: KernelSpec, residents: int, keys: tuple[int, int], inputs: Inputs
 ) -> tuple[float, float]:
-    """Clk for 384 rows and 64 keys, and what a launch takes beside them, a workgroup on a CU.
-
-    Or as many as a CU holds, on every CU.
-    """
-    heads = 1 if residents == 1 else residents * amdattn.device_props().num_cus
-    short, long = (last_end(profiled(kernel, heads, n, inputs)) for n in keys)
+    """Clk for 384 rows and 64 keys, and what a launch takes beside them."""
+    props = amdattn.device_props()
+    if residents > 1:
+        heads, heads_kv = residents * props.num_cus, HEADS_KV
+    else:  # workgroups of one XCD are simulated
+        kinds = len(inputs.heads) if isinstance(inputs, ScoreClass) else 1
+        heads = heads_kv = 1 if kinds == 1 else kinds * props.num_xcds
+    short, long = (last_end(profiled(kernel, heads, heads_kv, n, inputs)) for n in keys)
     return _loop(short, long, keys, residents * kernel.tile["q"])
 
 
@@ -253,18 +251,19 @@ def main() -> None:
     parser.add_argument("designs", nargs="*", help=", ".join(DESIGNS))
     parser.add_argument("--reading", nargs="+", default=list(READINGS), choices=READINGS)
     parser.add_argument("--option", nargs="+", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--inputs", nargs="+", default=["N(0,1)"], choices=CLASSES)
+    parser.add_argument("--inputs", nargs="+", default=[NORMAL.name], metavar="NAME")
     parser.add_argument("--keys", nargs=2, type=int, default=[4096, 8192])
     parser.add_argument("--estimate", type=int, metavar="KEYS")
     parser.add_argument("--aiter", type=Path, metavar="DIR")
     given = parser.parse_args()
+    all_inputs = [named(name) for name in given.inputs]
     readings = _readings(given.reading, given.option)
     keys = (given.keys[0], given.keys[1])
     cus = amdattn.device_props().num_cus
     peer = None if given.aiter is None else Peer(given.aiter)
     with tempfile.TemporaryDirectory(prefix="amdattn-study-") as folder:
-        named = {name: DESIGNS[name] for name in given.designs or DESIGNS}
-        specs = kernels(Path(folder), named)
+        chosen = {name: DESIGNS[name] for name in given.designs or DESIGNS}
+        specs = kernels(Path(folder), chosen)
         for name, options in readings.items():
             print(f"{name}, modelled; loop of {MATRIX_CLK}, clk", flush=True)
             with reading(options):
@@ -275,12 +274,12 @@ def main() -> None:
                         flush=True,
                     )
                 for design, spec in specs.items():
-                    for inputs in given.inputs:
-                        clk, outside = loop(spec, named[design].residents, keys, inputs)
+                    for inputs in all_inputs:
+                        clk, outside = loop(spec, chosen[design].residents, keys, inputs)
                         ratio = "" if theirs is None else f", aiter / this {theirs[0] / clk:.3f}"
                         print(
                             f"  {design:18} {clk:8.0f}, outside {outside:6.0f}, "
-                            f"{MATRIX_CLK / clk:.1%} matrix{ratio}; {inputs}",
+                            f"{MATRIX_CLK / clk:.1%} matrix{ratio}; {inputs.name}",
                             flush=True,
                         )
                 if given.estimate is None:
@@ -289,11 +288,13 @@ def main() -> None:
                     launch = peer.profiled(cus, given.estimate)
                     print(f"  aiter rtz          {estimated(launch, AITER_ROWS, given.estimate)}")
                 for design, spec in specs.items():
-                    residents = named[design].residents
-                    launch = profiled(spec, residents * cus, given.estimate, given.inputs[0])
+                    residents = chosen[design].residents
+                    launch = profiled(
+                        spec, residents * cus, HEADS_KV, given.estimate, all_inputs[0]
+                    )
                     rows = residents * spec.tile["q"]
                     text = estimated(launch, rows, given.estimate)
-                    print(f"  {design:18} {text}; {given.inputs[0]}", flush=True)
+                    print(f"  {design:18} {text}; {all_inputs[0].name}", flush=True)
 
 
 if __name__ == "__main__":
