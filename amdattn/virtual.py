@@ -49,8 +49,10 @@ def set_option(key: str, value: object) -> None:
     ----------
     key : str
         "threads", "quantum", "seed", "max_instructions", "max_total_instructions",
-        "resident_workgroups", "null", "trans_exclusive", "lds_published" or
-        "mfma_lost_slots": see docs/virtual-device.md.
+        "resident_workgroups" or "null": see docs/virtual-device.md. Of the performance model's
+        readings "trans_exclusive", "lds_published", "mfma_lost_slots", "short_mfma_lost_slots",
+        "wait_clk", "three_source_slots", "hbm_channels", "translation_ns" or "write_back_ns":
+        docs/generated/readings.md.
     value : int
     """
     exports = runtime.get().virtual_exports()
@@ -154,16 +156,15 @@ def profile(
     simulated_xcd: int = 0,
     trace_events: int = 0,
     warm_code: bool = True,
-    trans: str | None = None,
-    lds: str | None = None,
+    reading: str | None = None,
 ) -> Profile:
     """Model the cycles of every launch inside a ``with`` block.
 
     ``with amdattn.virtual.profile() as p: ...`` leaves one LaunchProfile per launch in
     ``p.launches``. The CUs of one XCD are simulated; workgroups of the others are executed only
     where one of it asks a counter who arrived before, so that results of the block are not
-    complete. The L2 and the last level cache are empty at first;
-    every launch finds there what those before it in the block have left.
+    complete. The L2 and the last level cache are empty at first; every launch finds there what
+    those before it in the block have left.
 
     Parameters
     ----------
@@ -178,12 +179,10 @@ def profile(
     warm_code : bool
         Kernels have run before, so that the instruction caches hold their code. False: the first
         launch of the block fetches it from HBM.
-    trans : {"beside", "exclusive"}, optional
-        Whether transcendentals issue beside matrix instructions, or wait for the matrix unit and
-        hold it: open for gfx942. Default: as the option "trans_exclusive" says, at first "beside".
-    lds : {"measured", "published"}, optional
-        At which rate the LDS of gfx950 is read: at most 128 bytes a clk of a CU have been measured,
-        256 are published. Default: as the option "lds_published" says, at first "measured".
+    reading : str, optional
+        Of what is not known of the hardware: "default", or the name of one assumption that is made
+        otherwise, such as "lost-slots-2" (docs/generated/readings.md). Default: as the options of
+        the virtual device say, at first "default".
 
     Returns
     -------
@@ -196,6 +195,8 @@ def profile(
         A GPU is bound.
     RuntimeError
         A check or a profile is running already.
+    ValueError
+        The architecture has no such reading, or a number is negative.
     """
     return Profile(
         runtime.get(),
@@ -204,8 +205,7 @@ def profile(
         simulated_xcd,
         trace_events,
         warm_code,
-        trans,
-        lds,
+        reading,
     )
 
 

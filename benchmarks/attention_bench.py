@@ -1,7 +1,7 @@
 """Write docs/studies/attention-bench.md: ours beside AITER's, MoonMath's and Triton's kernels.
 
-Runs `benchmarks.attention_peers` on the virtual device (an hour on two cores), or reads what such
-runs printed with --json.
+Runs `benchmarks.attention_peers` and `benchmarks.attention_readings` on the virtual device (an hour
+on two cores), or reads what such runs printed with --json.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from amdattn.arch.readings import DEFAULT
 from amdattn.bench.record import SHORT_US
 from amdattn.bench.shapes import PRESETS
 from amdattn.ops.attention.problem import ROUND_MODES
+from benchmarks import attention_readings
+from benchmarks.attention_readings import Loops
 from build_scripts.generated_page import page_parser, write_page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,6 +29,7 @@ PAGE = ROOT / "docs" / "studies" / "attention-bench.md"
 Record = dict[str, Any]
 OURS = "amdattn"
 RIVALS = ("aiter", "moonmath", "triton")
+EXCLUSIVE = "trans-exclusive"  # the reading that has tables of its own
 HEADLINE = "moonmath"  # the preset of which there is every table
 # Of the others: preset, what it is, and whose kernel is the measure.
 SECTIONS = (
@@ -77,12 +81,18 @@ def command(preset: str, aiter: str, moonmath: str) -> list[str]:
     modes = {"aiter": "rtne,rtz", "triton": "rtne"}[rival] if rival else "all"
     options = ["-m", "benchmarks.attention_peers", "--preset", preset, "--round-mode", modes]
     if not rival:
-        options += ["--trans", "both"]
+        options += ["--reading", DEFAULT, "--reading", EXCLUSIVE]
     return options + [word for peer in wanted for word in ("--peer", peer)] + ["--json"]
 
 
-def run_bench(aiter: Path, moonmath: Path) -> list[dict[str, Any]]:
-    """Documents of the runs that the page is of.
+def loops_command(aiter: str, moonmath: str) -> list[str]:
+    """Arguments of `python` for main loops under every reading."""
+    peers = ["--aiter", aiter, "--moonmath", moonmath]
+    return ["-m", "benchmarks.attention_readings", *peers, "--json"]
+
+
+def run_bench(aiter: Path, moonmath: Path) -> tuple[list[dict[str, Any]], Loops]:
+    """Documents of the runs that the page is of, and main loops by reading.
 
     Raises
     ------
@@ -90,19 +100,23 @@ def run_bench(aiter: Path, moonmath: Path) -> list[dict[str, Any]]:
         One failed; the message has its output.
     """
     environment = {"AMDATTN_DEVICE": "virtual:gfx942"} | dict(os.environ)
-    documents = []
-    for preset in (HEADLINE, *(name for name, _, _ in SECTIONS)):
-        words = [sys.executable, *command(preset, str(aiter), str(moonmath))]
+
+    def printed(arguments: Sequence[str]) -> Any:
+        words = [sys.executable, *arguments]
         done = subprocess.run(
             words, check=False, capture_output=True, text=True, env=environment, cwd=ROOT
         )
         if done.returncode:
             raise RuntimeError(f"{' '.join(words)}\n{done.stdout}{done.stderr}")
-        documents.append(json.loads(done.stdout))
-    return documents
+        return json.loads(done.stdout)
+
+    at = str(aiter), str(moonmath)
+    presets = HEADLINE, *(name for name, _, _ in SECTIONS)
+    documents = [printed(command(preset, *at)) for preset in presets]
+    return documents, printed(loops_command(*at))["loops"]
 
 
-def render(documents: Sequence[dict[str, Any]]) -> str:
+def render(documents: Sequence[dict[str, Any]], loops: Loops) -> str:
     """Markdown of the page.
 
     Raises
@@ -116,11 +130,12 @@ def render(documents: Sequence[dict[str, Any]]) -> str:
     records = [r for document in documents for r in document["records"]]
     records = [r for r in records if r["origin"] == "modelled"]
     _choose_times(records)
-    exclusive = [r for r in records if r.get("trans") == "exclusive"]
-    records = [r for r in records if r.get("trans") != "exclusive"]
+    exclusive = [r for r in records if r["reading"] == EXCLUSIVE]
+    records = [r for r in records if r["reading"] != EXCLUSIVE]
     clocks = next(r["clocks"] for r in records if not r["refused"])
     presets = HEADLINE, *(name for name, _, _ in SECTIONS)
     runs = [["python", *command(preset, "DIR", "DIR")] for preset in presets]
+    runs.append(["python", *loops_command("DIR", "DIR")])
     page = _HEADER.format(
         commands="\n".join(" ".join(words) for words in runs),
         device=documents[0]["device"]["name"],
@@ -128,7 +143,7 @@ def render(documents: Sequence[dict[str, Any]]) -> str:
         clock=clocks["sustained_ghz"],
         launch=clocks["launch_us"],
     )
-    parts = [page, *_headline(_of_preset(records, HEADLINE), clocks["sustained_ghz"])]
+    parts = [page, *_headline(_of_preset(records, HEADLINE), clocks["sustained_ghz"], loops)]
     if exclusive:
         parts += _other_reading(_of_preset(exclusive, HEADLINE))
     sections = [(_of_preset(records, name), title, rival) for name, title, rival in SECTIONS]
@@ -148,7 +163,7 @@ def _choose_times(records: Sequence[Record]) -> None:
     by_shape: dict[tuple[str, str], list[Record]] = {}
     for r in records:
         if not r["refused"]:
-            by_shape.setdefault((r["shape"], r.get("trans", "")), []).append(r)
+            by_shape.setdefault((r["shape"], r["reading"]), []).append(r)
     for of in by_shape.values():
         short = all(
             r["times"].get("estimated_us") and r["times"]["at_sustained_us"] < SHORT_US for r in of
@@ -180,7 +195,7 @@ def _of_preset(records: Sequence[Record], preset: str) -> list[Record]:
 # -- the nine shapes -------------------------------------------------------------------------------
 
 
-def _headline(records: Sequence[Record], ghz: float) -> list[str]:
+def _headline(records: Sequence[Record], ghz: float, loops: Loops) -> list[str]:
     """Every table of the first part."""
     shown = [r for r in records if not r["refused"]]
     labels = sorted({_label(r) for r in shown}, key=_order)
@@ -194,8 +209,11 @@ def _headline(records: Sequence[Record], ghz: float) -> list[str]:
         "workgroup; in\nparentheses of all CUs of the device.\n",
         _table("shape, MFMA", shown, labels, _matrix_use),
         "## Ratio\n\nHow many times as long the other one takes, modelled times; below 1 ours is "
-        "slower.\n",
-        _ratios(shown, _milliseconds),
+        "slower. The last row is of\nthe main loops alone, one workgroup, and has the least under "
+        "any of the [readings](../generated/readings.md)\nof what is not known of the hardware; "
+        "below are all of them, clk for 384 rows of Q and 64 keys.\n",
+        _ratios(shown, _milliseconds, loops),
+        attention_readings.markdown(loops),
     ]
     if all("joules" in r["energy"] for r in shown):
         parts += [
@@ -223,8 +241,13 @@ def _table(
     return _markdown([head, *labels], rows)
 
 
-def _ratios(records: Sequence[Record], value: Callable[[Record], float]) -> str:
-    """Of each rival's kernel over ours of the same rounding, with geometric means."""
+def _ratios(
+    records: Sequence[Record], value: Callable[[Record], float], loops: Loops | None = None
+) -> str:
+    """Of each rival's kernel over ours of the same rounding, with geometric means.
+
+    `loops`: the least ratio of main loops under any reading is a row, too.
+    """
     known = {(r["shape"], r["peer"], r["round_mode"]): value(r) for r in records}
     pairs = [
         (rival, mode)
@@ -244,6 +267,9 @@ def _ratios(records: Sequence[Record], value: Callable[[Record], float]) -> str:
     for name, of_all in (("geometric mean", _geometric_mean), ("least", min)):
         found = [[ratio for ratio in of if ratio is not None] for of in columns]
         rows.append([name, *(f"{of_all(of):.3f}" if of else "-" for of in found)])
+    if loops is not None:
+        least = [attention_readings.least(loops, *pair) for pair in pairs]
+        rows.append(["loops, least over the readings", *(str(one or "-") for one in least)])
     return _markdown(["shape", *(f"{rival} {mode}" for rival, mode in pairs)], rows)
 
 
@@ -348,14 +374,16 @@ def main() -> int:
     parser.add_argument("--aiter", type=Path, help="a checkout of ROCm/aiter; runs the benchmarks")
     parser.add_argument("--moonmath", type=Path, help="MoonMath's code objects, for --aiter")
     parser.add_argument("--json", type=Path, nargs="+", help="what such runs printed; runs nothing")
+    parser.add_argument("--loops", type=Path, help="what attention_readings printed, for --json")
     args = parser.parse_args()
-    if args.json:
+    if args.json and args.loops:
         documents = [json.loads(file.read_text()) for file in args.json]
+        loops, _ = attention_readings.read(args.loops)
     elif args.aiter and args.moonmath:
-        documents = run_bench(args.aiter.resolve(), args.moonmath.resolve())
+        documents, loops = run_bench(args.aiter.resolve(), args.moonmath.resolve())
     else:
-        parser.error("give --aiter and --moonmath, or --json")
-    return write_page(PAGE, render(documents), args.check)
+        parser.error("give --aiter and --moonmath, or --json and --loops")
+    return write_page(PAGE, render(documents, loops), args.check)
 
 
 if __name__ == "__main__":

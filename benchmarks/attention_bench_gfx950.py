@@ -2,9 +2,10 @@
 
     python -m benchmarks.attention_bench_gfx950 ROWS [--again]
 
-ROWS is what `benchmarks.attention_rows` has filled. Kernels that have no rows there are not on the
-page, and shapes that a kernel has not solved are "-". `--again` runs ours again before, on the
-device that AMDATTN_DEVICE names: a quarter of an hour.
+ROWS is what `benchmarks.attention_rows` has filled, with what `benchmarks.attention_readings
+--json` printed as loops.json. Kernels that have no rows there are not on the page, and shapes that
+a kernel has not solved are "-". `--again` runs ours again before, on the device that AMDATTN_DEVICE
+names: a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from typing import Any
 
 from amdattn.arch.energies import ENERGIES, Energies, mi355x
 from amdattn.bench.shapes import PRESETS
-from amdattn.device.profiling import LDS
 from amdattn.energy import Activity, estimate
-from benchmarks.attention_rows import read, run_ours_again
+from benchmarks import attention_readings
+from benchmarks.attention_readings import Loops
+from benchmarks.attention_rows import MODE, read, run_ours_again
 from benchmarks.published_gfx950 import SAME_BOARD, published_us
+from benchmarks.readings import LDS
 from build_scripts.generated_page import page_parser, write_page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -143,8 +146,8 @@ def verdict(value: float, bar: float | None) -> str:
     return f"{value:.3f} ({'>=' if value >= bar else '**<**'} {bar:g})"
 
 
-def bars(rows: Rows) -> str:
-    """Least and mean ratios of each peer, under both readings."""
+def bars(rows: Rows, loops: Loops) -> str:
+    """Least and mean ratios of each peer, by rate of the LDS; of loops, least of all readings."""
     body = []
     for lds in LDS:
         for peer in rows.peers(lds):
@@ -161,9 +164,11 @@ def bars(rows: Rows) -> str:
                     verdict(mean(cycles), least_mean),
                     verdict(min(times), least_time),
                     f"{mean(times):.3f}",
+                    str(attention_readings.least(loops, peer, MODE) or "-"),
                 ]
             )
     head = ["peer", "shapes", "cycles: least", "cycles: mean", "time est.: least", "mean"]
+    head.append("loop: least over the readings")
     return markdown(head, body)
 
 
@@ -352,7 +357,7 @@ def remarks(rows: Rows) -> str:
     return "\n".join(lines) + "\n"
 
 
-def render(found: Sequence[Row]) -> str:
+def render(found: Sequence[Row], loops: Loops) -> str:
     """Markdown of the page.
 
     Raises
@@ -367,7 +372,7 @@ def render(found: Sequence[Row]) -> str:
     long = deviations(rows, ENERGIES["MI355X"], long_only=True)
     tables = {
         "model": " and ".join(models),
-        "bars": bars(rows),
+        "bars": bars(rows, loops),
         "losses": losses(rows),
         "whole": whole(rows),
         "cycles": grid(rows, lambda row, _: f"{clk(row) / 1e6:.3f}"),
@@ -376,6 +381,7 @@ def render(found: Sequence[Row]) -> str:
         "times": grid(rows, lambda row, _: f"{estimated(row) / 1e3:.3f}"),
         "time_ratios": grid(rows, lambda row, ours: f"{estimated(row) / estimated(ours):.3f}"),
         "lds": grid(rows, lambda row, ours: f"{clk(row) / clk(ours):.3f}", PUBLISHED),
+        "loops": attention_readings.markdown(loops),
         "limits": limits(rows),
         "out_of_reach": out_of_reach(rows),
         "hardly": out_of_reach(rows, OF_OUR_LOOP),
@@ -400,7 +406,8 @@ def main() -> int:
     args = parser.parse_args()
     if args.again:
         run_ours_again(args.rows)
-    return write_page(PAGE, render(read(args.rows)), args.check)
+    loops, _ = attention_readings.read(args.rows / "loops.json")
+    return write_page(PAGE, render(read(args.rows), loops), args.check)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Prints attention over a cache beside its bars, modelled.
 
     python -m benchmarks.attention_decode [--batch B ...] [--keys KEYS ...] [--heads Q/KV ...]
-                                          [--most-mb MB] [--markdown] [--json FILE] [--csv FILE]
+                                          [--most-mb MB] [--readings] [--markdown] [--json FILE]
+                                          [--csv FILE]
 
 A step of one query a sequence, bfloat16, 128 columns, caches cold, planned for 131072 keys. Of the
 bound device, an MI300X or MI355X, at its peak clock; AMDATTN_DEVICE says which. The bar of a cache
@@ -9,7 +10,9 @@ without pages is its bytes at the rate that is stated for the device and a least
 15 % more; of one in pages the time without them, and 0.5 us or 5 % more; of one of 8-bit floats the
 time of the first times 0.6 from 128 MB of that one on, 0.8 from 32 MB on, below as of its bytes.
 Shapes with more than --most-mb of keys and values are left out, since the virtual device takes
-about a second for every 200 MB: above that their time is their bytes'.
+about a second for every 200 MB: above that their time is their bytes'. --readings adds the greatest
+share of its bar that a step takes under any reading of the model (docs/generated/readings.md); each
+of them takes as long as the rest.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ import argparse
 import csv
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +30,10 @@ from rich import box
 from rich.table import Table
 
 import amdattn
+from amdattn.arch.readings import DEFAULT
 from amdattn.cli.output import progress_bar, stderr, stdout
 from benchmarks.decode_shapes import Floor, Shape, floor, ours_us
+from benchmarks.readings import OfReading, each_reading
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 KEYS = (1024, 4096, 16384, 65536, 131072)
@@ -86,6 +92,7 @@ class Found:
     floor_us: float
     bar_us: float
     us: float
+    most: OfReading | None = None
 
     @property
     def of_bar(self) -> float:
@@ -96,7 +103,9 @@ class Found:
     def record(self) -> dict[str, Any]:
         """For files."""
         rest = {"cache": self.cache, "floor_us": self.floor_us, "bar_us": self.bar_us}
-        ratios = {"of_floor": self.us / self.floor_us, "of_bar": self.of_bar}
+        ratios: dict[str, Any] = {"of_floor": self.us / self.floor_us, "of_bar": self.of_bar}
+        if self.most:
+            ratios |= {"most_of_bar": self.most.ratio, "reading": self.most.reading}
         return {**asdict(self.shape), "bytes": self.shape.nbytes, **rest, "us": self.us, **ratios}
 
 
@@ -112,11 +121,22 @@ def run(shape: Shape, least: Floor) -> list[Found]:
     return found
 
 
-def heads() -> list[str]:
+def run_each(shape: Shape, least: Floor) -> list[Found]:
+    """The same, with what it takes of its bars at most under any reading."""
+    by_reading = each_reading(partial(run, shape, least))
+    return [
+        replace(
+            one, most=max(OfReading(found[i].of_bar, name) for name, found in by_reading.items())
+        )
+        for i, one in enumerate(by_reading[DEFAULT])
+    ]
+
+
+def heads(with_readings: bool = False) -> list[str]:
     """Of a table's columns."""
     columns = ["heads", "b", "keys", "MB", "floor"]
     for cache in CACHES:
-        columns += [cache.name, "of bar"]
+        columns += [cache.name, "of bar"] + ["most of bar"] * with_readings
     return columns
 
 
@@ -127,13 +147,14 @@ def cells(found: list[Found]) -> list[str]:
     row += [f"{shape.nbytes / _MB:.0f}", f"{found[0].floor_us:.1f}"]
     for one in found:
         row += [f"{one.us:.1f}", f"{one.of_bar:.2f}"]
+        row += [str(one.most)] if one.most else []
     return row
 
 
 def print_table(rows: list[list[Found]]) -> None:
     """For a terminal, with what misses its bar in red."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for name in heads():
+    for name in heads(with_readings=bool(rows[0][0].most)):
         table.add_column(name, justify="right", no_wrap=True)
     for found in rows:
         missed = any(one.of_bar > 1 for one in found)
@@ -155,11 +176,15 @@ def markdown(rows: list[list[Found]]) -> str:
                 row = [str(keys)]
                 for batch in batches:
                     one = every.get((Shape(batch, keys, heads_q, heads_kv), cache.name))
-                    row.append(f"{one.us:.1f} ({one.of_bar:.2f})" if one else "")
+                    row.append(f"{one.us:.1f} ({_of_bar(one)})" if one else "")
                 if any(row[1:]):
                     lines.append(f"| {' | '.join(row)} |")
             tables.append("\n".join(lines))
     return "\n\n".join(tables)
+
+
+def _of_bar(one: Found) -> str:
+    return f"{one.of_bar:.2f}" + (f", at most {one.most.ratio:.2f}" if one.most else "")
 
 
 def summary(rows: list[list[Found]]) -> list[str]:
@@ -169,9 +194,10 @@ def summary(rows: list[list[Found]]) -> list[str]:
         every = [one for found in rows for one in found if one.cache == name]
         worst = max(every, key=lambda one: one.of_bar)
         met = sum(one.of_bar <= 1 for one in every)
+        most = max((one.most for one in every if one.most), default=None)
         lines.append(
             f"{name}: {met} of {len(every)} bars are met; {worst.shape} takes {worst.of_bar:.3f} "
-            "of its own, the most."
+            "of its own, the most." + f" Under any reading at most {most}." * (most is not None)
         )
     return lines
 
@@ -212,6 +238,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, nargs="+", default=KEYS)
     parser.add_argument("--heads", type=pair, nargs="+", default=HEADS, metavar="Q/KV")
     parser.add_argument("--most-mb", type=int, default=1024, help="of keys and values")
+    parser.add_argument("--readings", action="store_true", help="the greatest share under any")
     parser.add_argument("--markdown", action="store_true", help="by keys and sequences")
     parser.add_argument("--json", type=Path, help="write every result here")
     parser.add_argument("--csv", type=Path, help="the same")
@@ -226,7 +253,7 @@ def main() -> None:
         task = progress.add_task("decode", total=sum(shape.nbytes for shape in shapes))
         for shape in shapes:
             progress.update(task, description=str(shape))
-            rows.append(run(shape, least))
+            rows.append((run_each if options.readings else run)(shape, least))
             progress.advance(task, shape.nbytes)
             records += [one.record for one in rows[-1]]
             if options.json:  # after each row, since they take their time

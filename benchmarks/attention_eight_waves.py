@@ -1,7 +1,7 @@
 """Attention forward by eight waves on a CU of an MI355X: what designs of it take, modelled.
 
     AMDATTN_DEVICE=virtual:gfx950 python -m benchmarks.attention_eight_waves [DESIGN ...]
-        [--lds measured published] [--lost-slots 0 1 2] [--whole 1024 4096]
+        [--reading default lds-256 lost-slots-2] [--whole 1024 4096]
 
 The kernels of benchmarks/eight_waves are studies and ship in no code object: bfloat16, 128 columns,
 any rows of Q, keys a multiple of 64, no mask, no log-sum-exp, no second attempt for sums that
@@ -27,7 +27,7 @@ import numpy as np
 
 import amdattn
 from amdattn import virtual
-from amdattn.device.profiling import LDS, LaunchProfile
+from amdattn.device.profiling import LaunchProfile
 from amdattn.ops.attention.plans import planned_with
 from amdattn.ops.attention.problem import AttentionProblem
 from build_scripts.toolchain import LLVM22, compile_hip
@@ -108,16 +108,18 @@ class Attention:
             return read(out, q.shape, q.dtype)
 
 
-def profiled(run: Callable[[Array, Array, Array], object], lds: str, *shapes: Any) -> LaunchProfile:
+def profiled(
+    run: Callable[[Array, Array, Array], object], reading: str, *shapes: Any
+) -> LaunchProfile:
     """Of operands of normal random numbers."""
     rng = np.random.default_rng(1)
     operands = [normal(rng, *shape) for shape in shapes]
-    with virtual.profile(lds=lds) as profile:
+    with virtual.profile(reading=reading) as profile:
         run(*operands)
     return profile.launches[0]
 
 
-def loop(design: Design, lds: str) -> tuple[float, float]:
+def loop(design: Design, reading: str) -> tuple[float, float]:
     """Clk for 256 rows of a CU and 128 keys, and of a workgroup outside of its loop.
 
     A workgroup of eight waves is alone; of four waves there are two on each CU of an XCD.
@@ -127,16 +129,16 @@ def loop(design: Design, lds: str) -> tuple[float, float]:
     times = []
     for keys in KEYS:
         kv = (1, keys, 1, COLUMNS)
-        launch = profiled(attention, lds, (1, design.rows, heads, COLUMNS), kv, kv)
+        launch = profiled(attention, reading, (1, design.rows, heads, COLUMNS), kv, kv)
         times.append(statistics.median(t.end - t.start for t in launch.times))
     more = times[1] - times[0]
     return more / (KEYS[1] - KEYS[0]) * 128, times[0] - more / (KEYS[1] - KEYS[0]) * KEYS[0]
 
 
-def whole(run: Callable[[Array, Array, Array], object], rows: int, lds: str) -> int:
+def whole(run: Callable[[Array, Array, Array], object], rows: int, reading: str) -> int:
     """Clk of a launch."""
     shape = (16, rows, 16, COLUMNS)
-    return profiled(run, lds, shape, shape, shape).cycles
+    return profiled(run, reading, shape, shape, shape).cycles
 
 
 def ours(rows: int) -> Callable[[Array, Array, Array], object]:
@@ -154,29 +156,25 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("designs", nargs="*", help=", ".join(DESIGNS))
-    parser.add_argument("--lds", nargs="+", default=LDS, choices=LDS)
-    parser.add_argument("--lost-slots", nargs="+", type=int, default=[1], choices=(0, 1, 2))
+    parser.add_argument("--reading", nargs="+", default=["default", "lds-256"])
     parser.add_argument("--whole", nargs="+", type=int, default=[], metavar="ROWS")
     given = parser.parse_args()
     for name in given.designs or DESIGNS:
         design = DESIGNS[name]
         print(f"{name}: {design.what}; predicted {design.predicted or '-'}, modelled")
-        for lost in given.lost_slots:
-            virtual.set_option("mfma_lost_slots", lost + 1)
-            for lds in given.lds:
-                clk, outside = loop(design, lds)
-                print(
-                    f"  LDS {lds}, {lost} slots lost: {clk:.0f} clk, {MATRIX_CLK / clk:.1%} of "
-                    f"them matrix; outside {outside:.0f}",
-                    flush=True,
-                )
-        virtual.set_option("mfma_lost_slots", 0)
+        for reading in given.reading:
+            clk, outside = loop(design, reading)
+            print(
+                f"  {reading}: {clk:.0f} clk, {MATRIX_CLK / clk:.1%} of them matrix; outside "
+                f"{outside:.0f}",
+                flush=True,
+            )
         for rows in given.whole:
-            for lds in given.lds:
-                theirs = whole(Attention(design), rows, lds)
-                shipped = whole(ours(rows), rows, lds)
+            for reading in given.reading:
+                theirs = whole(Attention(design), rows, reading)
+                shipped = whole(ours(rows), rows, reading)
                 print(
-                    f"  b16 h16 s{rows}, LDS {lds}: {theirs} clk, {OURS} {shipped} "
+                    f"  b16 h16 s{rows}, {reading}: {theirs} clk, {OURS} {shipped} "
                     f"({theirs / shipped - 1:+.1%})",
                     flush=True,
                 )

@@ -1,24 +1,19 @@
 """The steady main loop of attention forward, modelled: one workgroup, from 4096 to 8192 keys.
 
-`python benchmarks/attention_loop.py [--kernel PATTERN] [--trans beside exclusive] [--lds published]
-[--lost-slots 0 1 2] [--json FILE]`, with AMDATTN_DEVICE=virtual:gfx950 for the kernels of that
-architecture
+`python benchmarks/attention_loop.py [--kernel PATTERN] [--reading NAME ... | all] [--json FILE]`,
+with AMDATTN_DEVICE=virtual:gfx950 for the kernels of that architecture
 
 Cycles of the virtual device's performance model, of one workgroup alone on its CU, with operands of
 normal random numbers: what 4096 more keys take, per 64 keys and divided by the rows of the
 workgroup / 384; and what a workgroup takes outside of its loop. The matrix limit is what the
 fastest bfloat16 matrix instructions take, on gfx942 6144 cycles at head_dim 128.
-`--trans exclusive` is the other reading of transcendentals beside matrix instructions
-(docs/studies/performance-model.md), `--lds published` of gfx950's LDS
-(docs/studies/performance-model-gfx950.md); `--lost-slots` how many slots of the vector unit a
-matrix instruction takes besides its own, 1 in the model.
+Readings are those of docs/generated/readings.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import fnmatch
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -27,6 +22,7 @@ import numpy as np
 
 import amdattn
 from amdattn import virtual
+from amdattn.arch import readings
 from amdattn.arch.architectures import architecture
 from amdattn.device import manifest
 from amdattn.dtypes import as_dtype
@@ -38,7 +34,7 @@ KEYS = (4096, 8192)
 ROWS, BLOCK = 384, 64  # that a figure is for
 
 
-def lifetime(kernel: Any, keys: int, **readings: str) -> int:
+def lifetime(kernel: Any, keys: int, reading: str | None = None) -> int:
     """Modelled cycles from a workgroup's first instruction to its last."""
     rng = np.random.default_rng(1)
     element = as_dtype(kernel.dtype).numpy()
@@ -57,22 +53,22 @@ def lifetime(kernel: Any, keys: int, **readings: str) -> int:
         round_mode=kernel.accepts["round_mode"][0], num_splits=1,
     )  # fmt: skip
     plan = planned_with(problem, amdattn.device_props(), kernel.name)
-    with virtual.profile(**readings) as profile:
+    with virtual.profile(reading=reading) as profile:
         plan.run(q, k, v)
     (time,) = profile.launches[0].times
     return time.end - time.start
 
 
-def measure(kernel: Any, **readings: str) -> dict[str, Any]:
+def measure(kernel: Any, reading: str) -> dict[str, Any]:
     """One row of the table."""
-    short, long = (lifetime(kernel, keys, **readings) for keys in KEYS)
+    short, long = (lifetime(kernel, keys, reading) for keys in KEYS)
     blocks = (KEYS[1] - KEYS[0]) / BLOCK
     loop = (long - short) / blocks * ROWS / kernel.tile["q"]
     columns = kernel.params["head_dim"] + kernel.params["head_dim_v"]
     limit = 2 * ROWS * BLOCK * columns / architecture(kernel.arch).matrix_flops_per_clk
     return {
         "kernel": kernel.name,
-        **readings,
+        "reading": reading,
         "loop_clk": loop,
         "matrix_clk": limit,
         "matrix_use": limit / loop,
@@ -84,14 +80,13 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kernel", default="attn_fwd_*", help="names that match")
-    parser.add_argument("--trans", nargs="+", default=["beside"], choices=("beside", "exclusive"))
-    parser.add_argument("--lds", default="measured", choices=("measured", "published"))
-    parser.add_argument("--lost-slots", nargs="+", type=int, default=[1], choices=(0, 1, 2))
+    parser.add_argument("--reading", nargs="+", metavar="NAME", help="or all; several: a row each")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
+    chosen = readings.chosen(arguments.reading, amdattn.device_props().arch)
     rows = []
     heads = ("loop clk", 8), ("limit", 6), ("use", 6), ("outside", 8)
-    names = f"{'kernel, modelled':42} {'TRANS':10} lost"
+    names = f"{'kernel, modelled':42} {'reading':18}"
     print(names, *(f"{name:>{width}}" for name, width in heads))
     for kernel in manifest.kernels():
         if kernel.arch != amdattn.device_props().arch:
@@ -101,12 +96,11 @@ def main() -> None:
             continue
         if not fnmatch.fnmatchcase(kernel.name, arguments.kernel):
             continue
-        for trans, lost in itertools.product(arguments.trans, arguments.lost_slots):
-            virtual.set_option("mfma_lost_slots", lost + 1)
-            row = {"lost_slots": lost, **measure(kernel, trans=trans, lds=arguments.lds)}
+        for reading in chosen:
+            row = measure(kernel, reading)
             rows.append(row)
             print(
-                f"{row['kernel']:42} {trans:10} {lost:4} {row['loop_clk']:8.0f} "
+                f"{row['kernel']:42} {reading:18} {row['loop_clk']:8.0f} "
                 f"{row['matrix_clk']:6.0f} {row['matrix_use']:6.1%} {row['outside_clk']:8.0f}",
                 flush=True,
             )

@@ -16,15 +16,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from amdattn import virtual
 from amdattn.bench.kernels import Functions
 from amdattn.bench.operation import run_operation
 from amdattn.bench.peer import Peer
 from amdattn.bench.record import model_version
+from amdattn.bench.run import reading
 from amdattn.bench.shapes import PRESETS, Shape, preset
 from amdattn.bench.shipped import Shipped
-from amdattn.device.profiling import LDS
 from benchmarks.attention_peers import KINDS
+from benchmarks.readings import LDS
 
 # A sample that misses its check by more says little; up to so many rows the whole takes minutes.
 NO_SAMPLE, SIMULATED_ROWS = 0.05, 1024
@@ -63,15 +63,15 @@ def run(rows: Path, kernel: Peer, shapes: list[Shape], lds: str) -> None:
     if path.exists():
         have = {json.loads(line)["shape"] for line in path.read_text("utf-8").splitlines()}
     functions = Functions()
-    virtual.set_option("lds_published", LDS.index(lds))
     for shape in shapes:
         if str(shape) in have:
             continue
         start = time.perf_counter()
-        record = run_operation(kernel, shape, functions).record
-        off = abs(record.sampled.get("check_error", 0.0))
-        if off > NO_SAMPLE and shape.seqlen_kv <= SIMULATED_ROWS:
-            record = run_operation(kernel, shape, functions, method="full").record
+        with reading(LDS[lds]):
+            record = run_operation(kernel, shape, functions).record
+            off = abs(record.sampled.get("check_error", 0.0))
+            if off > NO_SAMPLE and shape.seqlen_kv <= SIMULATED_ROWS:
+                record = run_operation(kernel, shape, functions, method="full").record
         row = record.as_dict() | {"lds": lds, "model": model_version()}
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
@@ -84,7 +84,7 @@ def run_ours_again(rows: Path) -> None:
     grid, besides = preset("hipkittens"), preset("gluon")
     for lds in LDS:
         file_of(rows, Shipped.peer, lds).unlink(missing_ok=True)
-        run(rows, Shipped(MODE), [*grid, *(besides if lds == LDS[0] else ())], lds)
+        run(rows, Shipped(MODE), [*grid, *(besides if lds == next(iter(LDS)) else ())], lds)
 
 
 def main() -> int:

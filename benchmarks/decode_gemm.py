@@ -1,7 +1,7 @@
 """Prints `gemm_nt` beside its peers, modelled, as Markdown and as JSON.
 
     python benchmarks/decode_gemm.py [--aiter DIR] [--flydsl DIR] [--triton] [--json FILE]
-                                     [--clock-mhz MHZ] [--lds published]
+                                     [--clock-mhz MHZ] [--reading NAME]
                                      [--floor BYTES_PER_NS,US] [--shapes M,N,K[,bias] ...]
 
 The fastest attempt of each peer counts; `gemm_peers` has them, and FILE says which it was. DIR of
@@ -22,6 +22,7 @@ import numpy as np
 from gemm_peers import Aiter, Attempt, FlyDsl, Operands, Peer, Triton, padded_n
 
 import amdattn
+from amdattn.arch import readings
 from amdattn.bench.kernels import Functions
 from amdattn.device import runtime
 from amdattn.ops.gemm.cost import floor
@@ -45,23 +46,23 @@ def random_bits(rows: int, columns: int) -> amdattn.DeviceArray:
 
 
 def ours(
-    m: int, n: int, k: int, bias: bool, clock_mhz: int, lds: str | None
+    m: int, n: int, k: int, bias: bool, clock_mhz: int, reading: str
 ) -> tuple[float, amdattn.GemmPlan]:
     """Modelled us, and the plan."""
     plan = amdattn.plan_gemm(m, n, k, device=amdattn.device_props(), bias=bias)
     a, b = random_bits(m, k), random_bits(n, k)
     of_n = amdattn.asarray(np.ones(n, ml_dtypes.bfloat16)) if bias else None
     out, workspace = amdattn.empty((m, n)), plan.new_workspace()
-    with amdattn.virtual.profile(clock_mhz=clock_mhz, lds=lds) as profile:
+    with amdattn.virtual.profile(clock_mhz=clock_mhz, reading=reading) as profile:
         plan.run(a, b, out, of_n, workspace=workspace)
         runtime.synchronize()
     return profile.launches[0].cycles / clock_mhz, plan
 
 
-def modelled(attempt: Attempt, functions: Functions, clock_mhz: int, lds: str | None) -> float:
+def modelled(attempt: Attempt, functions: Functions, clock_mhz: int, reading: str) -> float:
     """Us of all its launches."""
     with amdattn.virtual.profile(
-        clock_mhz=clock_mhz, simulated_workgroups=attempt.workgroups, lds=lds
+        clock_mhz=clock_mhz, simulated_workgroups=attempt.workgroups, reading=reading
     ) as profile:
         for launch in attempt.launches:
             launch.enqueue(functions)
@@ -70,7 +71,7 @@ def modelled(attempt: Attempt, functions: Functions, clock_mhz: int, lds: str | 
 
 
 def fastest(
-    peer: Peer, m: int, n: int, k: int, functions: Functions, clock_mhz: int, lds: str | None
+    peer: Peer, m: int, n: int, k: int, functions: Functions, clock_mhz: int, reading: str
 ) -> tuple[float, str] | None:
     """Modelled us of a peer's fastest attempt, and its name; None: it has none."""
     rows = max(padded_n(n, tile, 1) for tile in (64, 128, _WIDEST_TILE))
@@ -83,7 +84,7 @@ def fastest(
     at = Operands(a.address, b.address, out.address, bias.address, zeros.address, parts.address)
     for attempt in peer(m, n, k, at):
         runtime.get().upload(zeros.address, cleared.ctypes.data, cleared.nbytes)
-        found.append((modelled(attempt, functions, clock_mhz, lds), attempt.name))
+        found.append((modelled(attempt, functions, clock_mhz, reading), attempt.name))
     return min(found, default=None)
 
 
@@ -130,7 +131,7 @@ def main() -> None:
     parser.add_argument("--triton", action="store_true")
     parser.add_argument("--json", type=Path, help="write every result here")
     parser.add_argument("--clock-mhz", type=int, help="default: the device's greatest")
-    parser.add_argument("--lds", choices=("measured", "published"), help="as of virtual.profile")
+    parser.add_argument("--reading", default=readings.DEFAULT, help="docs/generated/readings.md")
     parser.add_argument(
         "--floor",
         type=rate_and_time,
@@ -158,8 +159,8 @@ def main() -> None:
     known = {}
     if options.json and options.json.exists():
         document = json.loads(options.json.read_text())
-        if (document["clock_mhz"], document.get("lds")) != (clock, options.lds):
-            parser.error(f"{options.json} is of another clock than {clock} MHz, or other LDS")
+        if (document["clock_mhz"], document.get("reading")) != (clock, options.reading):
+            parser.error(f"{options.json} is of another clock than {clock} MHz, or reading")
         known = {(row["m"], row["n"], row["k"]): row for row in document["rows"]}
     print(f"us, modelled at {clock} MHz\n")
     heads = ["m, n, k", "floor", "gemm_nt", "of floor", "kernel"]
@@ -168,7 +169,7 @@ def main() -> None:
     print(f"| {' | '.join(heads)} |\n|---|{'--:|' * (len(heads) - 1)}")
     rows = []
     for m, n, k, bias in shapes:
-        us, plan = ours(m, n, k, bias, clock, options.lds)
+        us, plan = ours(m, n, k, bias, clock, options.reading)
         floor_us, _ = floor(plan.problem, plan.props)
         if options.floor:
             rate, least = options.floor
@@ -193,7 +194,7 @@ def main() -> None:
             if name in known.get((m, n, k), {}):
                 found = known[m, n, k][name]
             else:
-                found = fastest(peer, m, n, k, functions, clock, options.lds)
+                found = fastest(peer, m, n, k, functions, clock, options.reading)
             row[name] = found
             cells.append(f"{found[0]:.2f}" if found else "-")
             if found:
@@ -206,7 +207,7 @@ def main() -> None:
         rows.append(row)
         if options.json:  # after each row, since they take their time
             kept = {(each["m"], each["n"], each["k"]): each for each in (*known.values(), *rows)}
-            document = {"clock_mhz": clock, "lds": options.lds, "rows": list(kept.values())}
+            document = {"clock_mhz": clock, "reading": options.reading, "rows": list(kept.values())}
             options.json.write_text(json.dumps(document, indent=1) + "\n")
     summarise(rows, list(peers))
 

@@ -2,14 +2,16 @@
 
     python -m benchmarks.decode_peers [--aiter DIR] [--vllm DIR] [--batch B ...] [--keys KEYS ...]
                                       [--heads Q/KV ...] [--queries N] [--dtype DTYPE]
-                                      [--kv-dtype DTYPE] [--most-mb MB] [--markdown] [--json FILE]
+                                      [--kv-dtype DTYPE] [--most-mb MB] [--readings] [--markdown]
+                                      [--json FILE]
 
 --aiter is a checkout of ROCm/aiter, whose assembled `pa` kernels are launched as
 `peers/aiter_pa.py` says; --vllm has Triton's split-KV kernels of vLLM as code objects, see
 `peers/vllm_decode.py`. Every kernel is first run on sequences of unequal lengths and compared with
 float64. The fastest kernel of a peer counts, of vLLM's the fastest number of splits; the JSON says
 which. Ours is planned for 131072 keys; it has pages of 16 in flash-attn's order, each peer in its
-own. Caches are cold; a peer of two launches gets both for nothing.
+own. Caches are cold; a peer of two launches gets both for nothing. --readings adds the least ratio
+under any reading of the model (docs/generated/readings.md); each of them takes as long as the rest.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import argparse
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,7 @@ from benchmarks.peers.paged import (
     result,
     worst_error,
 )
+from benchmarks.readings import OfReading, each_reading, least_ratio
 
 BATCHES = (1, 8, 32, 128)
 KEYS = (1024, 4096, 16384)
@@ -89,16 +93,29 @@ class Peers:
             found.append((us, attempt.name))
         return min(found, default=None)
 
+    def fastest_us(self, name: str, shape: Shape) -> float:
+        """Of a peer that takes the shape."""
+        found = self.fastest(name, shape)
+        if found is None:
+            raise ValueError(f"{name} does not take {shape}")
+        return found[0]
 
-def run(shape: Shape, peers: Peers, least: Floor, kv_dtype: str) -> dict[str, Any]:
-    """One row."""
+
+def run(
+    shape: Shape, peers: Peers, least: Floor, kv_dtype: str, with_readings: bool = False
+) -> dict[str, Any]:
+    """One row; with what is left of its ratios under the readings of the model."""
     # Without scales, a part in 32 of an 8-bit cache.
     nbytes = shape.nbytes // 2 if kv_dtype in SCALED else shape.nbytes
     row: dict[str, Any] = {**asdict(shape), "kv_dtype": kv_dtype, "peers": {}}
     row["floor_us"] = least.us(nbytes)
+
+    def ours() -> float:
+        return ours_us(shape, PAGE_SIZE, least.clock_mhz, is_quantized=kv_dtype == FP8)
+
     if kv_dtype in (shape.dtype, FP8):
-        is_quantized = kv_dtype == FP8
-        row["us"] = ours_us(shape, PAGE_SIZE, least.clock_mhz, is_quantized=is_quantized)
+        row["us"] = ours()
+        of_ours = each_reading(ours) if with_readings else {}
     for name in peers.names:
         found = peers.fastest(name, shape)
         if found is None:
@@ -109,44 +126,51 @@ def run(shape: Shape, peers: Peers, least: Floor, kv_dtype: str) -> dict[str, An
             ratio, of_floor = us / row["us"], row["us"] / row["floor_us"]
             met = ratio >= BARS[name] or of_floor <= _OF_FLOOR[name]
             row["peers"][name] |= {"ratio": ratio, "met": met}
+            if with_readings:
+                of_theirs = each_reading(partial(peers.fastest_us, name, shape))
+                row["peers"][name]["least"] = least_ratio(of_theirs, of_ours)
     return row
 
 
-def heads(peers: list[str]) -> list[str]:
+def heads(peers: list[str], with_readings: bool = False) -> list[str]:
     """Of a table's columns."""
     columns = ["heads", "b", "keys", "floor", "ours"]
     for name in peers:
-        columns += [name, "of ours"]
+        columns += [name, "of ours"] + ["least over the readings"] * with_readings
     return columns
 
 
-def cells(row: dict[str, Any], peers: list[str]) -> list[str]:
+def cells(row: dict[str, Any], peers: list[str], with_readings: bool = False) -> list[str]:
     """One row of a table."""
     found = [f"{row['heads_q']}/{row['heads_kv']}", str(row["batch"]), str(row["keys"])]
     found += [f"{row[name]:.1f}" if name in row else "-" for name in ("floor_us", "us")]
     for name in peers:
         one = row["peers"].get(name)
         if one is None:
-            found += ["-"] * 2
+            found += ["-"] * (2 + with_readings)
             continue
         found += [f"{one['us']:.1f}", f"{one['ratio']:.2f}" if "ratio" in one else "-"]
+        if with_readings:
+            found.append(str(OfReading(*one["least"])) if "least" in one else "-")
     return found
 
 
-def print_table(rows: list[dict[str, Any]], peers: list[str], markdown: bool) -> None:
+def print_table(
+    rows: list[dict[str, Any]], peers: list[str], markdown: bool, with_readings: bool
+) -> None:
     """As Markdown, or for a terminal with what misses a bar in red."""
-    columns = heads(peers)
+    columns = heads(peers, with_readings)
     if markdown:
         print(f"| {' | '.join(columns)} |\n|--:|{'--:|' * (len(columns) - 1)}")
         for row in rows:
-            print(f"| {' | '.join(cells(row, peers))} |")
+            print(f"| {' | '.join(cells(row, peers, with_readings))} |")
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         missed = not all(one.get("met", True) for one in row["peers"].values())
-        table.add_row(*cells(row, peers), style="red" if missed else "")
+        table.add_row(*cells(row, peers, with_readings), style="red" if missed else "")
     stdout.print(table)
 
 
@@ -178,6 +202,7 @@ def main() -> None:
     parser.add_argument("--dtype", choices=("bfloat16", "float16"), default=DTYPE)
     parser.add_argument("--kv-dtype", choices=SCALED, help="of peers' caches; default: as --dtype")
     parser.add_argument("--most-mb", type=int, default=300, help="of keys and values")
+    parser.add_argument("--readings", action="store_true", help="the least ratio under any")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--json", type=Path, help="write every result here")
     options = parser.parse_args()
@@ -205,14 +230,14 @@ def main() -> None:
         task = progress.add_task("decode", total=sum(shape.nbytes for shape in shapes))
         for shape in shapes:
             progress.update(task, description=str(shape))
-            rows.append(run(shape, peers, least, kv_dtype))
+            rows.append(run(shape, peers, least, kv_dtype, options.readings))
             progress.advance(task, shape.nbytes)
             if options.json:  # after each row, since they take their time
                 document = {"device": props.name, "clock_mhz": least.clock_mhz}
                 document |= {"errors": peers.errors, "rows": rows}
                 options.json.write_text(json.dumps(document, indent=1) + "\n")
     print(f"{props.name}: us, modelled at {least.clock_mhz} MHz\n")
-    print_table(rows, peers.names, options.markdown)
+    print_table(rows, peers.names, options.markdown, options.readings)
     print()
     for name in peers.names:
         print(summary(rows, name))

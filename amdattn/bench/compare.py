@@ -91,7 +91,7 @@ def compare(
     )
 
 
-def _key(record: Record) -> tuple[str, str, str, str, str, bool]:
+def _key(record: Record) -> tuple[str, str, str, str, str, str]:
     of_inputs = record.inputs or NORMAL.name  # of which files without the field are
     what = record.operation, record.shape, record.peer, record.round_mode
-    return *what, of_inputs, record.exclusive
+    return *what, of_inputs, record.other_reading

@@ -108,11 +108,11 @@ def rows(names: str = "") -> list[Row]:
 
 
 def figures(
-    chosen: Sequence[Row], trans: str | None = None, micro: Micro | None = None
+    chosen: Sequence[Row], reading: str | None = None, micro: Micro | None = None
 ) -> Iterator[Figure]:
     """The rows on the bound device, one at a time; rows that have no model are left out there.
 
-    trans : the reading of transcendentals to model; None: as it is set.
+    reading : to model; None: as it is set.
     """
     with contextlib.ExitStack() as stack:
         micro = micro or stack.enter_context(Micro())
@@ -120,28 +120,28 @@ def figures(
             if not is_virtual():
                 yield measured(micro, row)
             elif not isinstance(row, Clock):
-                yield Figure(row, MODELLED, modelled(micro, row, trans))
+                yield Figure(row, MODELLED, modelled(micro, row, reading))
 
 
 # -- the model -------------------------------------------------------------------------------------
 
 
-def modelled(micro: Micro, row: Row, trans: str | None = None) -> float:
+def modelled(micro: Micro, row: Row, reading: str | None = None) -> float:
     """What the performance model says, in the row's unit."""
 
     def microseconds(launch: Launch, warm: bool = False) -> float:
-        return micro.profile(launch, warm=warm, clock_mhz=PEAK_MHZ, trans=trans).microseconds()
+        return micro.profile(launch, warm=warm, clock_mhz=PEAK_MHZ, reading=reading).microseconds()
 
     if isinstance(row, Clk):
 
         def lifetime(copies: int, passes: int) -> float:
-            (time,) = micro.profile(micro.of_clk(row, copies, passes), trans=trans).times
+            (time,) = micro.profile(micro.of_clk(row, copies, passes), reading=reading).times
             return time.end - time.start
 
         return row.value(_clk_of_copy(row, lifetime, FEW_PASSES, MORE_PASSES))
     if isinstance(row, Latency):
         profile = micro.profile(
-            micro.of_latency(row), clock_mhz=LATENCY_MHZ, trace_events=100_000, trans=trans
+            micro.of_latency(row), clock_mhz=LATENCY_MHZ, trace_events=100_000, reading=reading
         )
         # The loads of its loop are between the second and the third that count.
         loads = [event for event in profile.events if event.track == "memory"]

@@ -147,7 +147,7 @@ def combined(blank: Record, parts: Sequence[Record], main: int) -> Record:
         residents=max(part.residents for part in parts),
         rounds=sum(part.rounds for part in parts),
         clocks=parts[0].clocks,
-        trans=parts[0].trans,
+        reading=parts[0].reading,
         caches=parts[0].caches,
         sampled=parts[main].sampled,
         hottest=parts[main].hottest,

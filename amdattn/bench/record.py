@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import amdattn
+from amdattn.arch.readings import DEFAULT
 from amdattn.bench.inputs import NORMAL
 from amdattn.user_files import read_json
 
-SCHEMA = 1
+SCHEMA = 2
 MODELLED, MEASURED = "modelled", "measured"
 # Below it a launch hardly reaches the power cap, or not for long: the constant clock, which is of
 # launches at the cap, is then further from the truth than the estimate.
@@ -64,9 +65,9 @@ class Record:
         l2_write, mall_write, hbm_write.
     clocks : dict
         Clock assumptions: peak_ghz, sustained_ghz, and launch_us, which is in no other number.
-    trans : str
-        The reading of transcendentals beside MFMAs that was modelled, "beside" or "exclusive";
-        which is true of gfx942 is open. "" if measured.
+    reading : str
+        The one that was modelled, "default" or the name of an assumption that was made otherwise
+        (docs/generated/readings.md). "" if measured.
     caches : str
         What the model's caches hold when the operation starts; "" if measured.
     sampled : dict
@@ -101,7 +102,7 @@ class Record:
     residents: int = 0
     rounds: int = 0
     clocks: dict[str, float] = field(default_factory=dict)
-    trans: str = ""
+    reading: str = ""
     caches: str = ""
     sampled: dict[str, Any] = field(default_factory=dict)
     hottest: list[dict[str, Any]] = field(default_factory=list)
@@ -114,12 +115,12 @@ class Record:
         other_plan = ", parts merged apart" * bool(self.sampled.get("merged_apart"))
         name = f"{self.peer} {self.round_mode}".strip() + other_plan
         other_inputs = f" {self.inputs}" * (self.inputs not in ("", NORMAL.name))
-        return name + other_inputs + " trans exclusive" * self.exclusive
+        return name + other_inputs + self.other_reading
 
     @property
-    def exclusive(self) -> bool:
-        """Whether transcendentals were modelled as exclusive, which is not the default."""
-        return self.trans == "exclusive"
+    def other_reading(self) -> str:
+        """The reading as a title ends with it: "" of the default one, and if measured."""
+        return f", {self.reading}" if self.reading not in ("", DEFAULT) else ""
 
     @property
     def short(self) -> bool:

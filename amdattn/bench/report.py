@@ -117,8 +117,9 @@ def conditions(records: Sequence[Record]) -> list[str]:
         )
         if held := list(dict.fromkeys(r.inputs for r in records if r.inputs)):
             lines.append(f"q, k and v: {', '.join(held)}")
-        if all(r.exclusive for r in modelled):
-            lines.append("transcendentals wait for the matrix unit: one of two readings")
+        others = dict.fromkeys(r.reading for r in modelled if r.other_reading)
+        if others:
+            lines.append(f"readings other than the default: {', '.join(others)}")
     if any(r.origin == MEASURED for r in records):
         lines.append("measured with events: median, and the quantiles 10 and 90 %")
     return lines
@@ -228,7 +229,7 @@ def _print_few_columns(console: Console, records: Sequence[Record], unit: str) -
         columns += ["HBM GB/s", "MFMA/CU", "VALU", "LDS"]
     columns += ["10..90 %"] * measured
     ratios, leading = relative_speeds(records), leading_us(records)
-    if len(ratios) > len({(r.shape, r.exclusive) for r in records}):
+    if len(ratios) > len({(r.shape, r.other_reading) for r in records}):
         columns.append("vs first")
     best = fastest(records)
     groups: dict[str, list[Line]] = {}
@@ -253,8 +254,7 @@ def _print_few_columns(console: Console, records: Sequence[Record], unit: str) -
         else:
             cells[columns[left]] = "refused"
         style = "dim" if record.refused else "bold" if record in best else ""
-        reading = ", transcendentals exclusive" * record.exclusive
-        groups.setdefault(record.shape + reading, []).append(Line(cells, style))
+        groups.setdefault(record.shape + record.other_reading, []).append(Line(cells, style))
     print_groups(console, columns, groups, left=left)
 
 
@@ -275,13 +275,13 @@ def _print_all_columns(console: Console, records: Sequence[Record], unit: str) -
 def relative_speeds(records: Sequence[Record]) -> dict[int, float]:
     """By index: how many times as fast as the first kernel that ran at the same shape.
 
-    Of several readings of transcendentals each has its own first.
+    Of several readings each has its own first.
     """
-    first: dict[tuple[str, bool], float] = {}
+    first: dict[tuple[str, str], float] = {}
     speeds = {}
     for i, (record, us) in enumerate(zip(records, leading_us(records), strict=True)):
         if us:
-            key = record.shape, record.exclusive
+            key = record.shape, record.other_reading
             speeds[i] = first.setdefault(key, us) / us
     return speeds
 
@@ -354,12 +354,12 @@ def matrix_use(record: Record) -> str:
 
 
 def fastest(records: Sequence[Record]) -> list[Record]:
-    """The best record of each shape, and of each reading of transcendentals."""
-    best: dict[tuple[str, bool], tuple[float, Record]] = {}
+    """The best record of each shape, and of each reading."""
+    best: dict[tuple[str, str], tuple[float, Record]] = {}
     for record, us in zip(records, leading_us(records), strict=True):
         if us is None:
             continue
-        key = record.shape, record.exclusive
+        key = record.shape, record.other_reading
         if key not in best or best[key][0] > us:
             best[key] = us, record
     return [record for _, record in best.values()]

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from amdattn.arch import readings
 from amdattn.arch.energies import ENERGIES
 from amdattn.bench.clocks import Clocks, clocks
 from amdattn.bench.kernels import Functions, Launch
 from amdattn.bench.modelled import Modelled
 from amdattn.bench.record import Record, Times
 from amdattn.device import runtime
-from amdattn.device.profiling import TRANS, check_trans
 from amdattn.energy import Activity, estimate
 from amdattn.testing.bench import do_bench
 
@@ -37,23 +37,23 @@ class Outcome:
 
 
 @contextlib.contextmanager
-def reading(trans: str) -> Iterator[None]:
-    """Model launches of the block under one reading of transcendentals (`profiling.TRANS`).
+def reading(name: str) -> Iterator[None]:
+    """Model launches of the block under one reading (`amdattn.arch.readings`).
 
     Raises
     ------
     ValueError
-        The device has no such reading; or a GPU is bound, which measures, and `trans` is not the
+        The architecture has no such reading; or a GPU is bound, which measures, and it is not the
         default.
     """
-    check_trans(trans, runtime.device_props().arch, TRANS)
+    options = readings.options(name, runtime.device_props().arch)
     if not is_virtual():
-        if trans != TRANS[0]:
-            raise ValueError(f"trans={trans!r} is of the model; a GPU is bound, which measures")
+        if name != readings.DEFAULT:
+            raise ValueError(f"reading={name!r} is of the model; a GPU is bound, which measures")
         yield
         return
     exports = runtime.get().virtual_exports()
-    before = exports.set_options(trans_exclusive=TRANS.index(trans))
+    before = exports.set_options(**options)
     try:
         yield
     finally:
@@ -139,7 +139,7 @@ def modelled_record(blank: Record, modelled: Modelled) -> Record:
             "sustained_ghz": modelled.clock_ghz,
             "launch_us": arch.launch_us,
         },
-        trans=modelled.profile.trans,
+        reading=modelled.profile.reading,
         caches=_CACHES,
         sampled=modelled.sampled,
         hottest=_hottest(modelled.profile),

@@ -24,15 +24,15 @@ from amdattn.cli.bench_output import (
     Markdown,
     Output,
     Plot,
+    Readings,
     SimulatedWorkgroups,
     TileInputs,
     Trace,
-    Trans,
     Wide,
     Workgroup,
+    chosen_readings,
     object_file,
     objects,
-    readings,
     run_object,
     show,
 )
@@ -116,7 +116,7 @@ def attention(
     ] = "auto",
     simulated_workgroups: SimulatedWorkgroups = 0,
     clock_mhz: ClockMhz = 0,
-    trans: Trans = "beside",
+    reading: Readings = None,
     as_json: AsJson = False,
     csv: Csv = None,
     markdown: Markdown = False,
@@ -129,10 +129,10 @@ def attention(
 
     benchmarks/attention_peers.py has AITER's, MoonMath's and Triton's.
     """
+    from amdattn.bench import run
     from amdattn.bench.inputs import named
     from amdattn.bench.kernels import Functions
     from amdattn.bench.operation import run_operation
-    from amdattn.bench.run import reading
     from amdattn.bench.shapes import Shape, preset as shapes_of
 
     output = Output(as_json, markdown, wide, csv, plot or [], trace)
@@ -165,7 +165,7 @@ def attention(
     functions = Functions()
     outcomes: list[Outcome] = []
     start = time.perf_counter()
-    ways = readings(trans)
+    ways = chosen_readings(reading)
     pairs = [(shape, way, one) for shape in shapes for way in ways for one in kernels]
     with progress_bar() as progress:
         count = len(pairs) + len(code_objects) * len(ways)
@@ -176,7 +176,7 @@ def attention(
             progress.update(task, description=what, completed=done, total=total)
 
         for shape, way, candidate in pairs:
-            with reading(way):
+            with run.reading(way):
                 outcome = run_operation(
                     candidate,
                     shape,
@@ -191,7 +191,7 @@ def attention(
             progress.advance(overall)
         for subject in code_objects:
             for way in ways:
-                with reading(way):
+                with run.reading(way):
                     outcome = run_object(
                         subject, functions, "attention", simulated_workgroups, clock_mhz, output
                     )

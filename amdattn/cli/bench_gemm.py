@@ -19,14 +19,14 @@ from amdattn.cli.bench_output import (
     Markdown,
     Output,
     Plot,
+    Readings,
     SimulatedWorkgroups,
     Trace,
-    Trans,
     Wide,
     Workgroup,
+    chosen_readings,
     object_file,
     objects,
-    readings,
     run_object,
     show,
 )
@@ -72,7 +72,7 @@ def gemm(
     dynamic_lds: DynamicLds = 0,
     simulated_workgroups: SimulatedWorkgroups = 0,
     clock_mhz: ClockMhz = 0,
-    trans: Trans = "beside",
+    reading: Readings = None,
     as_json: AsJson = False,
     csv: Csv = None,
     markdown: Markdown = False,
@@ -86,9 +86,9 @@ def gemm(
     `amdattn tune gemm` times every kernel for a product; benchmarks/decode_gemm.py has AITER's,
     FlyDSL's and Triton's.
     """
+    from amdattn.bench import run
     from amdattn.bench.kernels import Functions
     from amdattn.bench.planned import Planned, run_planned
-    from amdattn.bench.run import reading
     from amdattn.ops import registry
     from amdattn.ops.gemm.problem import GemmProblem
 
@@ -120,11 +120,11 @@ def gemm(
     functions = Functions()
     start = time.perf_counter()
     outcomes: list[Outcome] = []
-    ways = readings(trans)
+    ways = chosen_readings(reading)
     with progress_bar() as progress:
         task = progress.add_task("", total=len(ways) * (len(products) + len(subjects)))
         for way in ways:
-            with reading(way):
+            with run.reading(way):
                 for product in products:
                     progress.update(task, description=str(product))
                     outcomes.append(

@@ -17,13 +17,13 @@ from amdattn.cli.bench_output import (
     Markdown,
     Output,
     Plot,
+    Readings,
     SimulatedWorkgroups,
     Trace,
-    Trans,
     Wide,
     Workgroup,
+    chosen_readings,
     objects,
-    readings,
     run_object,
     show,
 )
@@ -44,7 +44,7 @@ def bench_object(
     dynamic_lds: DynamicLds = 0,
     simulated_workgroups: SimulatedWorkgroups = 0,
     clock_mhz: ClockMhz = 0,
-    trans: Trans = "beside",
+    reading: Readings = None,
     as_json: AsJson = False,
     csv: Csv = None,
     markdown: Markdown = False,
@@ -56,17 +56,17 @@ def bench_object(
 
     Grid, workgroup and arguments are as `amdattn check FILE` takes them.
     """
+    from amdattn.bench import run
     from amdattn.bench.kernels import Functions
-    from amdattn.bench.run import reading
 
     output = Output(as_json, markdown, wide, csv, plot or [], trace)
     subjects = objects(files, kernel, grid, workgroup, args, dynamic_lds)
     functions = Functions()
     start = time.perf_counter()
     outcomes: list[Outcome] = []
-    for way in readings(trans):
+    for way in chosen_readings(reading):
         for subject in subjects:
-            with spinner(subject.title, quiet=as_json), reading(way):
+            with spinner(subject.title, quiet=as_json), run.reading(way):
                 outcomes.append(
                     run_object(
                         subject, functions, "object", simulated_workgroups, clock_mhz, output

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from amdattn.arch.products import REFERENCE
+from amdattn.arch import readings
 from amdattn.cli.check import extent
 from amdattn.cli.output import print_json, stdout
-from amdattn.device.profiling import TRANS
 from amdattn.output_files import check_outputs
 
 if TYPE_CHECKING:
@@ -41,11 +40,13 @@ ClockMhz = Annotated[
         metavar="N", min=0, max=_MAX_MHZ, help="Assumed sustained clock; 0: the architecture's."
     ),
 ]
-Trans = Annotated[
-    str,
+Readings = Annotated[
+    list[str] | None,
     typer.Option(
-        help="Of the model: transcendentals run beside MFMAs, or wait for them (exclusive): "
-        f"open for {REFERENCE.arch}; both: a row for each."
+        "--reading",
+        metavar="NAME",
+        help="Of what is not known of the hardware, such as lost-slots-2, or all: a row for each "
+        "(docs/generated/readings.md). Repeatable.",
     ),
 ]
 InputsName = Annotated[
@@ -156,11 +157,11 @@ class Output:
         return _TRACE_EVENTS if self.trace is not None or timeline else 0
 
 
-def readings(trans: str) -> tuple[str, ...]:
-    """The readings of transcendentals that --trans asks for."""
-    if trans not in (*TRANS, "both"):
-        raise ValueError(f"--trans={trans!r} must be one of {(*TRANS, 'both')}")
-    return TRANS if trans == "both" else (trans,)
+def chosen_readings(given: Sequence[str] | None) -> tuple[str, ...]:
+    """The readings of the bound device's model that --reading asks for."""
+    from amdattn.device import runtime
+
+    return readings.chosen(given, runtime.device_props().arch)
 
 
 def object_file(peer: str) -> Path | None:

@@ -13,11 +13,11 @@ from amdattn.cli.bench_output import (
     Markdown,
     Output,
     Plot,
+    Readings,
     TileInputs,
     Trace,
-    Trans,
     Wide,
-    readings,
+    chosen_readings,
     show,
 )
 from amdattn.cli.output import AsJson, spinner
@@ -34,7 +34,7 @@ def bench(
     inputs: InputsName = "normal",
     tile_inputs: TileInputs = False,
     clock_mhz: ClockMhz = 0,
-    trans: Trans = "beside",
+    reading: Readings = None,
     as_json: AsJson = False,
     csv: Csv = None,
     markdown: Markdown = False,
@@ -44,10 +44,10 @@ def bench(
     details: Details = False,
 ) -> None:
     """Model or measure one problem."""
+    from amdattn.bench import run
     from amdattn.bench.cache_inputs import operands
     from amdattn.bench.inputs import NORMAL, named
     from amdattn.bench.planned import Planned, run_planned
-    from amdattn.bench.run import reading
 
     output = Output(as_json, markdown, wide, csv, plot or [], trace)
     planned = Planned(operation, problem)
@@ -58,8 +58,8 @@ def bench(
     start = time.perf_counter()
     outcomes: list[Outcome] = []
     with spinner(str(planned), quiet=as_json):
-        for way in readings(trans):
-            with reading(way):
+        for way in chosen_readings(reading):
+            with run.reading(way):
                 outcomes.append(
                     run_planned(
                         planned,

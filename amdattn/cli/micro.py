@@ -6,44 +6,42 @@ from typing import Annotated
 
 import typer
 
-from amdattn.cli.bench_output import Markdown, Trans
+from amdattn.arch.readings import DEFAULT
+from amdattn.cli.bench_output import Markdown
 from amdattn.cli.output import AsJson, print_json, progress_bar, stdout
-from amdattn.device.profiling import TRANS
 
 
 def micro(
     only: Annotated[
         str, typer.Option(metavar="A,B,...", help="Rows with one of these in their names.")
     ] = "",
-    trans: Trans = "beside",
+    reading: Annotated[
+        str, typer.Option(help="Of what is not known of the hardware (docs/generated/readings.md).")
+    ] = DEFAULT,
     as_json: AsJson = False,
     markdown: Markdown = False,
 ) -> None:
     """Micro kernels that settle what the performance model assumes; see docs/real-gpu-report.md."""
     from rich.table import Table
 
-    from amdattn.bench import micro as bench
+    from amdattn.bench import micro as bench, run
     from amdattn.bench.run import is_virtual
     from amdattn.device import runtime
 
     if as_json and markdown:
         raise ValueError("--json and --markdown exclude each other")
-    if trans not in TRANS:
-        raise ValueError(f"--trans={trans!r} must be one of {TRANS}")
     rows = bench.rows(only)
-    if not is_virtual() and trans != TRANS[0]:
-        raise ValueError(f"--trans={trans!r} is of the model; a GPU is bound, which measures")
     found = []
-    with progress_bar(quiet=as_json) as progress:
+    with progress_bar(quiet=as_json) as progress, run.reading(reading):
         task = progress.add_task("micro kernels", total=len(rows))
-        for figure in bench.figures(rows, trans if is_virtual() else None):
+        for figure in bench.figures(rows):
             found.append(figure)
             progress.update(task, advance=1, description=figure.row.what)
     if as_json:
         print_json(
             {
                 "device": runtime.get().title,
-                "trans": trans if is_virtual() else "",
+                "reading": reading if is_virtual() else "",
                 "rows": [figure.as_dict() for figure in found],
             }
         )

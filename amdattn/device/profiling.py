@@ -6,12 +6,11 @@ cycles at a stated clock. Nothing was measured on a GPU.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from amdattn import scalars
-from amdattn.arch.architectures import architecture
+from amdattn.arch import readings
 from amdattn.device import watching
 
 if TYPE_CHECKING:
@@ -30,32 +29,7 @@ STALLS = (
     "fetch",  # instruction cache miss
     "branch",  # a taken branch, s_nop, s_sleep
 )
-# What a transcendental does while the matrix unit of its SIMD works: nobody has published it for
-# gfx942 (docs/studies/performance-model.md). The index is the value of option "trans_exclusive".
-TRANS = (
-    "beside",  # it overlaps
-    "exclusive",  # it waits for the matrix unit and holds it
-)
-
-
-def check_trans(trans: str, arch: str, allowed: Sequence[object]) -> None:
-    """Raise ValueError unless the model of an architecture has this reading of transcendentals."""
-    if trans not in TRANS:
-        raise ValueError(f"trans={trans!r} must be one of {tuple(allowed)}")
-    if trans != TRANS[0] and not architecture(arch).open_trans:
-        raise ValueError(
-            f"trans={trans!r} must be {TRANS[0]!r} on {arch}, where it is known what "
-            "transcendentals do while the matrix unit works"
-        )
-
-
 TRACKS = ("wave", "matrix", "vector", "lds", "memory")
-# At which rate the LDS is read: of gfx950 more is published than has been measured, of gfx942 both
-# are one. The index is the value of option "lds_published".
-LDS = (
-    "measured",  # 128 bytes a clk of a CU
-    "published",  # by gfx950's white paper, 256
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +89,9 @@ class LaunchProfile:
         Of `cycles`: from the end of that workgroup.
     clock_ghz : float
         The clock that was assumed where latencies are in ns.
-    trans : str
-        The reading of transcendentals that was simulated (`TRANS`).
-    lds : str
-        The rate of LDS reads that was simulated (`LDS`).
+    reading : str
+        The one that was simulated (docs/generated/readings.md), "default" in general; where several
+        were, or none that has a name, their options.
     mfma_use, valu_use, lds_use : float
         Share of `cycles` in which the unit is busy, over the simulated CUs.
     clk : dict of str to float
@@ -131,8 +104,7 @@ class LaunchProfile:
 
     kernel: str
     arch: str
-    trans: str
-    lds: str
+    reading: str
     cycles: int
     write_back_clk: int
     clock_ghz: float
@@ -180,8 +152,7 @@ def read_profile(raw: dict[str, Any]) -> LaunchProfile:
     return LaunchProfile(
         kernel=raw["kernel"],
         arch=raw["arch"],
-        trans=raw["trans"],
-        lds=raw["lds"],
+        reading=readings.name_of(raw["readings"]),
         clock_ghz=raw["clock_ghz"],
         write_back_clk=int(raw["write_back_clk"]),
         mfma_use=raw["mfma_use"],
@@ -224,11 +195,9 @@ class Profile:
         simulated_xcd: int,
         trace_events: int,
         warm_code: bool,
-        trans: str | None,
-        lds: str | None,
+        reading: str | None,
     ) -> None:
-        if trans is not None:
-            check_trans(trans, device.props.arch, (*TRANS, None))
+        chosen = {} if reading is None else readings.options(reading, device.props.arch)
         self.launches: list[LaunchProfile] = []
         self._device = device
         self._exports = device.virtual_exports()
@@ -245,12 +214,7 @@ class Profile:
             if number < 0:
                 raise ValueError(f"{name}={number} must be an int >= 0")
         self._options["warm_code"] = int(scalars.boolean("warm_code", warm_code))
-        if trans is not None:
-            self._options["trans_exclusive"] = TRANS.index(trans)
-        if lds is not None:
-            if lds not in LDS:
-                raise ValueError(f"lds={lds!r} must be one of {(*LDS, None)}")
-            self._options["lds_published"] = LDS.index(lds)
+        self._options |= chosen
 
     def __enter__(self) -> Profile:
         watching.begin("a profile")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from amdattn import native_libraries, paths
+from amdattn.arch import readings
 from amdattn.device import x86_level
 from amdattn.errors import BindingError
 
@@ -36,9 +37,7 @@ OPTIONS = {
     "simulated_xcd": 0,
     "trace_events": 0,
     "warm_code": 1,
-    "trans_exclusive": 0,
-    "lds_published": 0,
-    "mfma_lost_slots": 0,
+    **readings.NEUTRAL,
 }
 
 _CDEF = """

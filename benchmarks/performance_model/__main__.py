@@ -349,7 +349,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=page)
     args = parser.parse_args()
     loops = runs.all_loops(args.aiter, args.moonmath)
-    exclusive = runs.all_loops(args.aiter, args.moonmath, "exclusive")
+    exclusive = runs.all_loops(args.aiter, args.moonmath, "trans-exclusive")
     rtna = loops["aiter", "rtna"]
     warm, cold = (runs.resident_use(args.aiter, warm_code=code) for code in (True, False))
     text = _TEMPLATE.read_text(encoding="utf-8").format(

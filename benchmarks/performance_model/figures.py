@@ -11,6 +11,7 @@ from amdattn.bench.clocks import clocks
 from amdattn.device.virtual_library import library_path
 from benchmarks.performance_model import micro
 from benchmarks.performance_model.micro_kernel import clk_per
+from benchmarks.readings import TRANS
 
 _RRZE, _MT4G = "gpu-benches", "MT4G"
 _AZURE = "BabelStream, Azure's AI benchmarking guide"
@@ -147,8 +148,8 @@ def beside(chosen: Sequence[tuple[str, str, str]] = BESIDE) -> list[tuple[str, .
     """What an MFMA hides, under both readings of transcendentals where they differ."""
     rows: list[tuple[str, ...]] = []
     for name, text, public in chosen:
-        of_text = {trans: micro.hidden(text, trans=trans) for trans in ("beside", "exclusive")}
-        differ = of_text["beside"] != of_text["exclusive"]
+        of_text = {trans: micro.hidden(text, reading) for trans, reading in TRANS.items()}
+        differ = len(set(of_text.values())) > 1
         for trans, found in of_text.items():
             if trans == "beside" or differ:
                 label = f"`{name}`" + f", {trans}" * differ

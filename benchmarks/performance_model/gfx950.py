@@ -6,7 +6,7 @@ DIRECTORY has the code objects that benchmarks/peers/compiled_gfx950.py describe
 of one NAME_hHkK_nN, whose N differ, and FlyDSL's. An iteration is 256 rows of Q and twice 64 keys:
 64 MFMAs of 32 clk a wave, two waves a SIMD, 4096 clk. One workgroup alone on its CU runs two
 lengths; their difference is that of so many iterations. Nothing is fitted. The rate of LDS reads is
-open (`lds` of amdattn.virtual.profile): both readings are printed.
+open (docs/generated/readings.md): both readings are printed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from amdattn import virtual
-from amdattn.device.profiling import LDS, LaunchProfile
+from amdattn.device.profiling import LaunchProfile
+from benchmarks.readings import LDS
 from tests.support.peers.gfx950_attention import Compiled, Forward, compiled
 from tests.support.peers.peer_device import normal
 
@@ -70,7 +71,7 @@ def one_workgroup(forward: Forward, rows: int, lds: str) -> LaunchProfile:
     rng = np.random.default_rng(1)
     q = normal(rng, rows, what.hq, what.d)
     k, v = normal(rng, 2, rows, what.hk, what.d)
-    with virtual.profile(lds=lds) as profile:
+    with virtual.profile(reading=LDS[lds]) as profile:
         forward(q, k, v, tiles=1)
     return profile.launches[0]
 

@@ -25,7 +25,8 @@ from amdattn.arch.architectures import architecture
 from amdattn.arch.products import of_arch
 from amdattn.bench.clocks import clocks
 from amdattn.device import runtime
-from amdattn.device.profiling import LDS, LaunchProfile
+from amdattn.device.profiling import LaunchProfile
+from benchmarks.readings import LDS
 from tests.support.peers.peer_device import Kernel
 from tests.support.peers.removed_barriers import KERNELS
 
@@ -117,7 +118,7 @@ def profile(directory: Path, variant: Variant, depth: int, lds: str) -> LaunchPr
     block = b"".join(struct.pack("<5Q8x", a, 1, 1, *shape) for a, shape in tensors) + bytes(8)
     rows, columns = M // variant.tile[0], N // variant.tile[1]
     grid = (columns, rows, 1) if variant.grid_of_rows else (rows * columns, 1, 1)
-    with virtual.profile(simulated_workgroups=ROUND, lds=lds) as found:
+    with virtual.profile(simulated_workgroups=ROUND, reading=LDS[lds]) as found:
         Kernel(image, symbol).launch(grid, variant.lanes, block, variant.lds_bytes)
     for address in at:
         device.free(address)

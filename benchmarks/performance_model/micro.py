@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from amdattn.arch.readings import DEFAULT
 from amdattn.bench.clocks import clocks
 from amdattn.device.profiling import LaunchProfile
 from benchmarks.performance_model.micro_kernel import LANES, clk_per, profile, profiles
@@ -193,11 +194,11 @@ class Hidden:
     more: float
 
 
-def hidden(text: str, *, trans: str = "beside") -> Hidden:
+def hidden(text: str, reading: str = DEFAULT) -> Hidden:
     """Beside a v_mfma_f32_32x32x8_bf16 of the same wave, in steady state."""
 
     def clk(count: int) -> float:
-        return clk_per(MFMA + f"\n{text}" * count, copies=8, trans=trans)
+        return clk_per(MFMA + f"\n{text}" * count, copies=8, reading=reading)
 
     alone, count = clk(0), 0
     while (longer := clk(count + 1)) <= alone:

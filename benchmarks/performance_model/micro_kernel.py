@@ -18,6 +18,7 @@ from amdattn.device import runtime
 from amdattn.device.profiling import LaunchProfile
 
 LANES = 64
+STORE_CLK = 213  # of the last stores to the L2 and back, which a wave waits for when it ends
 # The body finds, in each wave: s2 = its workgroup; v0 = lane in the workgroup; v2, v5, v3 = lane
 # times 4, 8, 16; v4 = a dword of the table by lane; v[8:15] random; s[20:21] the mask that was
 # asked for; EXEC full; LDS of 64 KiB.
@@ -103,8 +104,7 @@ def profiles(
     clock_mhz: int = 0,
     trace_events: int = 0,
     warm_code: bool = True,
-    trans: str | None = None,
-    lds: str | None = None,
+    reading: str | None = None,
     simulated_xcd: int = 0,
 ) -> list[LaunchProfile]:
     """Launches one after the other, of workgroups of `waves`.
@@ -135,8 +135,7 @@ def profiles(
             clock_mhz=clock_mhz,
             trace_events=trace_events,
             warm_code=warm_code,
-            trans=trans,
-            lds=lds,
+            reading=reading,
             simulated_xcd=simulated_xcd,
         ) as profile:
             for _ in range(launches):
@@ -162,8 +161,7 @@ def pass_clk(
     text: str,
     *,
     waves: int = 1,
-    trans: str | None = None,
-    lds: str | None = None,
+    reading: str | None = None,
     before: str = "",
 ) -> float:
     """Clk of one pass of a loop around the text, in steady state: the code is in the cache."""
@@ -175,7 +173,7 @@ loop:
   s_cmp_lg_u32 s4, 0
   s_cbranch_scc1 loop"""
     longer, shorter = (
-        duration(body, waves=waves, mask=passes, trans=trans, lds=lds) for passes in (24, 8)
+        duration(body, waves=waves, mask=passes, reading=reading) for passes in (24, 8)
     )
     return (longer - shorter) / 16
 
@@ -185,8 +183,7 @@ def clk_per(
     copies: int = 32,
     *,
     waves: int = 1,
-    trans: str | None = None,
-    lds: str | None = None,
+    reading: str | None = None,
     before: str = "",
 ) -> float:
     """Clk by which a further copy of the text lengthens a loop; {i} in it counts.
@@ -201,7 +198,6 @@ def clk_per(
         return "\n".join(instruction.format(i=i) for i in range(count))
 
     more, fewer = (
-        pass_clk(text(n), waves=waves, trans=trans, lds=lds, before=before)
-        for n in (2 * copies, copies)
+        pass_clk(text(n), waves=waves, reading=reading, before=before) for n in (2 * copies, copies)
     )
     return (more - fewer) / copies

@@ -11,6 +11,7 @@ from pathlib import Path
 
 os.environ.setdefault("AMDATTN_DEVICE", "virtual:gfx942")
 
+from amdattn.arch.readings import DEFAULT
 from amdattn.bench.run import reading
 from benchmarks.performance_model import micro_kernel
 from benchmarks.performance_model.kernels import (
@@ -51,10 +52,10 @@ def lds_bytes(name: str) -> int:
     return int(name.rpartition("b")[2]) // 8
 
 
-def all_loops(aiter: Path, moonmath: Path | None, trans: str = "beside") -> Loops:
-    """Both projects' loops in all rounding modes, under one reading of transcendentals."""
+def all_loops(aiter: Path, moonmath: Path | None, name: str = DEFAULT) -> Loops:
+    """Both projects' loops in all rounding modes, under one reading."""
     loops: Loops = {}
-    with reading(trans):
+    with reading(name):
         for mode in ROUND_MODES:
             loops["aiter", mode] = loop(AiterForward(aiter, mode))
             if moonmath:

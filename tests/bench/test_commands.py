@@ -451,19 +451,19 @@ def test_measured(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     assert status == 0 and "TFLOP/s measured" in out and "modelled" not in out
 
 
-def test_both_readings_of_transcendentals(run: Command) -> None:
+def test_readings(run: Command) -> None:
     """The same kernel takes longer if its exponentials wait for the matrix unit."""
-    beside, exclusive = run.json("--trans", "both")["records"]
-    assert (beside["trans"], exclusive["trans"]) == ("beside", "exclusive")
+    beside, exclusive = run.json("--reading", "default", "--reading", "trans-exclusive")["records"]
+    assert [beside["reading"], exclusive["reading"]] == ["default", "trans-exclusive"]
     assert beside["cycles"] < exclusive["cycles"]
-    status, out, _ = run("bench", "attention", *SIZES, "--trans", "both")
-    assert status == 0 and "d128, transcendentals exclusive" in out
-    (alone,) = run.json("--trans", "exclusive")["records"]
+    status, out, _ = run("bench", "attention", *SIZES, "--reading", "all")
+    assert status == 0 and "d128, trans-exclusive" in out and "d128, lost-slots-2" in out
+    (alone,) = run.json("--reading", "trans-exclusive")["records"]
     assert alone["cycles"] == exclusive["cycles"]
     (after,) = run.json()["records"]
-    assert after["trans"] == "beside" and after["cycles"] == beside["cycles"]
+    assert after["reading"] == "default" and after["cycles"] == beside["cycles"]
 
 
 def test_no_reading(run: Command) -> None:
-    status, _, errors = run("bench", "attention", *SIZES, "--trans", "half")
-    assert status == 2 and "--trans='half' must be one of" in errors
+    status, _, errors = run("bench", "attention", *SIZES, "--reading", "half")
+    assert status == 2 and "reading='half' must be one of default, lost-slots-0" in errors

@@ -22,7 +22,7 @@ BLANK = Record("attention", "a shape", {}, "amdattn", "rtne", MODELLED)
 RAW: dict[str, Any] = {
     "kernel": "k",
     "arch": "gfx942",
-    "trans": "beside",
+    "readings": {},
     "clock_ghz": 1.2,
     "write_back_clk": 40,
     "cycles": 2400,
@@ -31,7 +31,6 @@ RAW: dict[str, Any] = {
     "simulated_cus": 5,
     "resident_per_cu": 2,
     "instructions": 900,
-    "lds": "measured",
     "mfma_use": 0.5,
     "valu_use": 0.25,
     "lds_use": 0.125,
@@ -93,7 +92,7 @@ def test_a_record_of_a_launch() -> None:
     assert record.bytes["l1"] == 8000 and record.bytes["hbm"] == 1680000
     assert (record.workgroups, record.residents, record.rounds) == (80, 2, 1)
     assert record.clocks == {"peak_ghz": 2.1, "sustained_ghz": 1.2, "launch_us": 2.7}
-    assert (record.trans, record.sampled) == ("beside", {})
+    assert (record.reading, record.sampled) == ("default", {})
     assert [site["share"] for site in record.hottest] == [0.3, 0.2, 0.0]
     assert [site["reason"] for site in record.hottest] == ["waitcnt", "matrix", ""]
     assert record.hottest[0] == {

@@ -47,7 +47,7 @@ SHORT = Record(
     residents=2,
     rounds=3,
     clocks=CLOCKS,
-    trans="beside",
+    reading="default",
     caches="code warm, data cold",
     sampled={"lengths": [256, 512], "check_error": -0.00123, "order_range": [-0.004, 0.0234]},
     hottest=[
@@ -98,7 +98,7 @@ PART = dataclasses.replace(
     flops=0,
     launches=[],
     sampled={"first_workgroups": 5, "of_workgroups": 38},
-    trans="exclusive",
+    reading="trans-exclusive",
 )
 REFUSED = Record("attention", LONG.shape, {}, "amdattn", "rtz", MODELLED, refused="is [not] built")
 GPU = dataclasses.replace(
@@ -107,7 +107,7 @@ GPU = dataclasses.replace(
 RUNS: dict[str, list[Record]] = {
     "one": [SHORT],
     "peers": [SHORT, PEER, LONG, PART, REFUSED],
-    "exclusive": [dataclasses.replace(LONG, trans="exclusive")],
+    "exclusive": [dataclasses.replace(LONG, reading="trans-exclusive")],
     "gpu": [GPU, dataclasses.replace(GPU, peer="triton", times=Times(median_us=100.0))],
 }
 

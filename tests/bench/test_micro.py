@@ -100,7 +100,7 @@ def hold(figure: micro.Figure) -> None:
 
 
 def test_the_other_reading_of_transcendentals_is_the_model_s_other_one() -> None:
-    for figure in micro.figures(micro.rows("beside_exp_f32_x4"), "exclusive"):
+    for figure in micro.figures(micro.rows("beside_exp_f32_x4"), "trans-exclusive"):
         (_, other) = figure.row.readings
         assert other.of == "exclusive" and figure.value == other.value
 

@@ -7,7 +7,7 @@ import pytest
 import amdattn
 from amdattn.bench import operation, report
 from amdattn.bench.kernels import Functions, Operands
-from amdattn.bench.record import MODELLED, read
+from amdattn.bench.record import MODELLED, SCHEMA, read
 from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped import Shipped
 
@@ -46,7 +46,7 @@ def test_one_record_of_all_launches(two_launches, tmp_path):
     assert set(record.sha256.split(" + ")) <= hashes
     assert told[-1][1] == told[-1][2]
 
-    document = {"schema": 1, "records": [record.as_dict()]}
+    document = {"schema": SCHEMA, "records": [record.as_dict()]}
     file = tmp_path / "a.json"
     file.write_text(json.dumps(document))
     assert read(file)[1][0].launches == record.launches

@@ -1,4 +1,4 @@
-"""Readings of transcendentals belong to the model; what is shown belongs to terminals."""
+"""Readings belong to the model; what is shown belongs to terminals."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import io
 import pytest
 from rich.console import Console
 
+from amdattn.arch import readings
 from amdattn.bench import run
 from amdattn.cli import output
-from amdattn.device.profiling import TRANS
 
 
 def test_a_gpu_has_no_reading_to_choose(monkeypatch: pytest.MonkeyPatch) -> None:
     """The default is not refused there: it says nothing."""
     monkeypatch.setattr(run, "is_virtual", lambda: False)
-    with run.reading(TRANS[0]):
+    default, *others = readings.names("gfx942")
+    with run.reading(default):
         pass
-    for trans in TRANS[1:]:
-        with pytest.raises(ValueError, match=f"trans='{trans}' is of the model; a GPU"):
-            run.reading(trans).__enter__()
+    for name in others:
+        with pytest.raises(ValueError, match=f"reading='{name}' is of the model; a GPU"):
+            run.reading(name).__enter__()
 
 
 @pytest.mark.parametrize("terminal", [False, True])

@@ -93,14 +93,14 @@ def test_the_estimate_leads_where_all_launches_of_a_shape_are_short():
     assert "of the first where all launches of a shape are short" in printed([*short, RECORDS[0]])
 
 
-def test_readings_of_transcendentals_are_apart():
+def test_readings_are_apart():
     ways = [
-        dataclasses.replace(record("s", peer, "rtz", us), trans=trans)
-        for trans, us in (("beside", 2000.0), ("exclusive", 3000.0))
+        dataclasses.replace(record("s", peer, "rtz", us), reading=reading)
+        for reading, us in (("default", 2000.0), ("lost-slots-2", 3000.0))
         for peer in ("a", "b")
     ]
     lines = printed(ways).splitlines()
-    assert "s" in lines and "s, transcendentals exclusive" in lines
+    assert "s" in lines and "s, lost-slots-2" in lines
     assert set(report.relative_speeds(ways).values()) == {1.0}
 
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from benchmarks import attention_decode, decode_shapes
+from benchmarks import attention_decode, decode_shapes, readings
 from benchmarks.decode_shapes import Floor, Shape
 
 
@@ -56,6 +56,28 @@ def test_one_shape(tmp_path, monkeypatch, capsys) -> None:
     us, of_bar = rows[1]["us"], rows[1]["of_bar"]
     assert f"| 8/1, paged | 1 |\n|--:|--:|\n| 1024 | {us:.1f} ({of_bar:.2f}) |" in (
         capsys.readouterr().out
+    )
+
+
+def test_the_greatest_share_of_a_bar_under_any_reading(monkeypatch) -> None:
+    """A cache of pages takes longer beside what one without takes under the same reading."""
+    slow = {"default": (10.0, 10.2, 6.0), "slow-waits": (20.0, 22.0, 6.0)}
+    monkeypatch.setattr(readings.readings, "names", lambda arch: tuple(slow))
+    times = iter([us for name in slow for us in slow[name]])
+    monkeypatch.setattr(attention_decode, "ours_us", lambda *of, **options: next(times))
+    shape, least = decode_shapes.Shape(1, 1024, 8, 1), decode_shapes.Floor(1e9, 10.0, 2100)
+    rows, paged, _ = attention_decode.run_each(shape, least)
+    assert (rows.us, rows.most) == (
+        10.0,
+        readings.OfReading(20 / least.bar_us(shape.nbytes), "slow-waits"),
+    )
+    assert paged.most == readings.OfReading(22 / 21, "slow-waits")
+    assert paged.record["reading"] == "slow-waits"
+    assert attention_decode.cells([rows])[-1] == str(rows.most)
+    assert attention_decode.heads(with_readings=True)[:8][-1] == "most of bar"
+    assert (
+        "Under any reading at most 1.05 (slow-waits)."
+        in attention_decode.summary([[rows, paged, _]])[1]
     )
 
 

@@ -20,7 +20,7 @@ def test_decode_gemm(
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     file = tmp_path / "rows.json"
     known = {"m": 1, "n": 128, "k": 2880, "bias": True, "us": 9.0, "FlyDSL": [5.0, "a tile"]}
-    file.write_text(json.dumps({"clock_mhz": 2100, "rows": [known]}))
+    file.write_text(json.dumps({"clock_mhz": 2100, "reading": "default", "rows": [known]}))
     argv = ["decode_gemm.py", "--json", str(file), "--flydsl", str(tmp_path), "--shapes"]
     monkeypatch.setattr(sys, "argv", [*argv, "1,128,2880,bias", "3,40,256"])
     importlib.import_module("decode_gemm").main()

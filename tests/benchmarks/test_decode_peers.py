@@ -138,7 +138,8 @@ def test_rows_and_bars(monkeypatch):
     assert decode_peers.cells(row, ["vLLM"])[-2:] == ["12.0", "1.03"]
     row = decode_peers.run(shape, Peers(), least, "fp8")
     assert row["peers"]["AITER"]["ratio"] == pytest.approx(10.9 / 5.0)
-    row = decode_peers.run(shape, Peers(), least, "int8")
+    assert "least" not in row["peers"]["AITER"]
+    row = decode_peers.run(shape, Peers(), least, "int8", with_readings=True)
     assert "ratio" not in row["peers"]["AITER"]
     assert decode_peers.summary([row], "AITER") == "AITER: nothing to compare."
 

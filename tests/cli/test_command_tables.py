@@ -85,7 +85,7 @@ def test_figures_of_micro_kernels(printed: io.StringIO, monkeypatch: pytest.Monk
         bench.Figure(row, "modelled", 64.0),
         bench.Figure(row, "measured", 107.123, low=105.0, high=109.06),
     ]
-    monkeypatch.setattr(bench, "figures", lambda rows, trans: iter(found))
+    monkeypatch.setattr(bench, "figures", lambda rows: iter(found))
     micro.micro("chain_lds_b128")
     both = "64: so; 108: a vendor tool's constant"
     assert cells(printed.getvalue()) == [
@@ -99,8 +99,8 @@ def test_figures_of_micro_kernels(printed: io.StringIO, monkeypatch: pytest.Monk
     )
     with pytest.raises(ValueError, match="--json and --markdown exclude each other"):
         micro.micro(as_json=True, markdown=True)
-    with pytest.raises(ValueError, match="--trans='most' must be one of"):
-        micro.micro(trans="most")
+    with pytest.raises(ValueError, match="reading='most' must be one of default"):
+        micro.micro(reading="most")
 
 
 @pytest.mark.parametrize("as_json", [False, True])

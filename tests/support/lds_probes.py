@@ -30,7 +30,7 @@ FORMS = {
     "ds_write_b128": "ds_write_b128 v4, v[8:11]",
 }
 PROBED = ("ds_read_b64", "ds_read_b96", "ds_read_b128", "ds_write_b64")
-LDS = ("measured", "published")
+LDS = {"measured": "default", "published": "lds-256"}  # readings
 MFMA = "v_mfma_f32_4x4x4_16b_f16 a[0:3], v[8:9], v[10:11], a[0:3]"  # 8 clk
 READ = "ds_read_b128 v[20:23], v3"
 
@@ -57,12 +57,12 @@ def main() -> None:
     from benchmarks.performance_model.micro_kernel import clk_per, profile
 
     def clk(
-        name: str, address: Callable[[int], int], lanes: int = 2**64 - 1, lds: str | None = None
+        name: str, address: Callable[[int], int], lanes: int = 2**64 - 1, lds: str = "measured"
     ) -> tuple[int, int]:
         """Of a port for data and addresses, and of that by conflicts."""
         body = f"  s_mov_b64 exec, s[20:21]\n  {FORMS[name]}\n  s_waitcnt lgkmcnt(0)"
         table = [address(lane) for lane in range(64)]
-        found = profile(body, table=table, mask=lanes, lds=lds).clk
+        found = profile(body, table=table, mask=lanes, reading=LDS[lds]).clk
         return int(found["lds"] + found["lds_address"]), int(found["lds_conflict"])
 
     def conflict(name: str, first: int, second: int, dwords: int) -> int:
@@ -93,9 +93,9 @@ def main() -> None:
             lds: {name: clk(name, lambda i, n=name: i * pitch(n), lds=lds) for name in FORMS}
             for lds in LDS
         },
-        "readings": [profile("s_nop 0", lds=lds).lds for lds in (*LDS, None)],
-        "one_wave": {lds: clk_per(READ, lds=lds) for lds in LDS},
-        "eight_waves": {lds: clk_per(READ, waves=8, lds=lds) for lds in LDS},
+        "readings": [profile("s_nop 0", reading=r).reading for r in (*LDS.values(), None)],
+        "one_wave": {lds: clk_per(READ, reading=r) for lds, r in LDS.items()},
+        "eight_waves": {lds: clk_per(READ, waves=8, reading=r) for lds, r in LDS.items()},
         "behind_mfma": clk_per(f"{MFMA}\nds_read_b32 v20, v2"),
         "before_mfma": clk_per("v_add_f32 v20, v8, v9\nds_read_b32 v20, v2"),
         "nops": [clk_per(f"s_nop {n}") for n in (0, 3, 15)],

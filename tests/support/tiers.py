@@ -30,7 +30,6 @@ FAST = {
     "arrays": ("capsules", "edges_of_inputs", "element_types", "overlap"),
     "bench": (
         *("clocks", "exact_records", "items", "listed_tables", "readings", "replay", "report"),
-        "readings_of_architectures",
         *("shapes", "tables", "tables_gfx950", "traffic"),
     ),
     "benchmarks": ("compiled_gfx950", "moonmath"),

@@ -11,6 +11,15 @@ namespace {
 constexpr uint32_t kAbiVersion = 3;
 constexpr u64 kMaxThreads = 1024, kMaxQuantum = 16;
 
+bool set_reading(timing::Readings& readings, std::string_view key, u64 value) {
+  for (const timing::ReadingOption& option : timing::kReadingOptions)
+    if (key == option.key && value <= option.most) {
+      readings.*option.value = static_cast<u32>(value);
+      return true;
+    }
+  return false;
+}
+
 bool set_option(Runtime& runtime, std::string_view key, u64 value) {
   DeviceOptions& options = runtime.device.options();
   if (key == "threads" && value <= kMaxThreads) {
@@ -39,12 +48,6 @@ bool set_option(Runtime& runtime, std::string_view key, u64 value) {
     runtime.timing_options.max_workgroups = value;
   } else if (key == "simulated_xcd" && value < runtime.device.machine().num_xcds) {
     runtime.timing_options.xcd = static_cast<u32>(value);
-  } else if (key == "trans_exclusive" && value <= 1) {
-    runtime.timing_options.trans_exclusive = value == 1;
-  } else if (key == "lds_published" && value <= 1) {
-    runtime.timing_options.lds_published = value == 1;
-  } else if (key == "mfma_lost_slots" && value <= 3) {
-    runtime.timing_options.mfma_lost_slots = static_cast<u32>(value);
   } else if (key == "warm_code" && value <= 1) {
     runtime.timing_options.warm_code = value == 1;
   } else if (key == "max_errors" && value <= ~u32{0}) {
@@ -54,7 +57,7 @@ bool set_option(Runtime& runtime, std::string_view key, u64 value) {
   } else if (key == "late_stores" && value <= 1) {
     runtime.check_options.late_stores = value == 1;
   } else {
-    return false;
+    return set_reading(runtime.timing_options.readings, key, value);
   }
   return true;
 }

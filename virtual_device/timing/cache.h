@@ -117,6 +117,7 @@ class Server {
     return free_;
   }
   double busy() const { return busy_; }
+  bool busy_at(double now) const { return free_ > now; }
 
  private:
   double clk_per_unit_;

@@ -16,6 +16,14 @@ bool is_load_to_lds(const Inst& inst) {
   return inst.lds || (flat && (inst.row->effects & kBoth) == kBoth);
 }
 
+constexpr u32 kShortPasses = 4;  // at most, of a 16x16 matrix instruction of 16-bit inputs
+
+u32 lost_slots(u32 one_more, u32 otherwise) { return one_more > 0 ? one_more - 1 : otherwise; }
+
+bool has_three_sources(const Inst& inst) {
+  return inst.row->src[2].used() || (inst.row->src[1].used() && inst.row->effects & kReadsDst);
+}
+
 // When a queue takes one more: it may hold some that are done.
 u64 when_free(const std::vector<u64>& queue, u32 limit) {
   return queue.size() < limit ? 0 : *std::min_element(queue.begin(), queue.end());
@@ -28,15 +36,16 @@ void enqueue(std::vector<u64>& queue, u64 now, u64 done) {
 
 }  // namespace
 
-ComputeUnit::ComputeUnit(const Arch& arch, const UnitTimes& times, bool lds_published,
-                         u32 lost_slots, u32 index, MemoryPath& memory, Profile& profile,
-                         Execute execute)
+ComputeUnit::ComputeUnit(const Arch& arch, const UnitTimes& times, const Readings& readings,
+                         u32 index, MemoryPath& memory, Profile& profile, Execute execute)
     : timing_(arch.timing),
       num_simds_(arch.limits.simds_per_cu),
       times_(times),
-      lds_read_bytes_(lds_published ? timing_.lds_port_published_bytes
-                                    : timing_.lds_port_read_bytes),
-      mfma_lost_slots_(lost_slots > 0 ? lost_slots - 1 : timing_.mfma_lost_slots),
+      lds_read_bytes_(readings.lds_published ? timing_.lds_port_published_bytes
+                                             : timing_.lds_port_read_bytes),
+      mfma_lost_slots_(lost_slots(readings.mfma_lost_slots, timing_.mfma_lost_slots)),
+      short_mfma_lost_slots_(lost_slots(readings.short_mfma_lost_slots, mfma_lost_slots_)),
+      readings_(readings),
       index_(index),
       memory_(memory),
       profile_(profile),
@@ -104,6 +113,13 @@ u64 ComputeUnit::wait_done(const TimedWave& w, const Inst& inst) const {
   return done;
 }
 
+u64 ComputeUnit::all_done(const TimedWave& w) {
+  u64 done = 0;
+  for (const auto* queue : {&w.vm, &w.lgkm})
+    for (const Operation& operation : *queue) done = std::max(done, operation.done);
+  return done;
+}
+
 ComputeUnit::Plan ComputeUnit::plan(const TimedWave& w, u32 simd_index, const Inst& inst) const {
   const Simd& simd = simds_[simd_index];
   if (w.at_barrier) return {kNever, Stall::kBarrier};
@@ -115,6 +131,8 @@ ComputeUnit::Plan ComputeUnit::plan(const TimedWave& w, u32 simd_index, const In
   const auto counted = [&later](const std::deque<Operation>& queue, u32 limit, Stall reason) {
     if (queue.size() >= limit) later(queue[queue.size() - limit].done, reason);
   };
+  // It implies s_waitcnt 0 [D ISA3, S_ENDPGM]: a wave ends when its stores are acknowledged.
+  if (inst.row->effects & kEndsProgram) later(all_done(w), Stall::kWaitcnt);
   const Unit unit = inst.row->unit;
   if (is_valu(unit)) {
     later(simd.valu_free, Stall::kVector);
@@ -212,6 +230,14 @@ u64 ComputeUnit::tick(u32 simd_index, u64 now) {
   return simd.next;
 }
 
+u64 ComputeUnit::valu_clk(const Inst& inst, u32 simd, u64 now) const {
+  const u64 slot = timing_.slot;
+  u64 clk = inst.row->slots ? inst.row->slots * slot : times_[inst.row->unit].clk;
+  if (readings_.three_source_slots && has_three_sources(inst) && now < simds_[simd].lds_until)
+    clk += readings_.three_source_slots * slot;
+  return clk;
+}
+
 // Finds what an instruction is about to touch. One that will fault touches nothing: its execution
 // says why.
 bool ComputeUnit::memory_of(const Wave& wave, const Inst& inst) {
@@ -243,7 +269,7 @@ void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now)
   const Unit unit = inst.row ? inst.row->unit : Unit::kInternal;
   if (is_valu(unit)) {
     const UnitTimes::Time& time = times_[unit];
-    const u64 clk = inst.row->slots ? inst.row->slots * slot : time.clk;
+    const u64 clk = valu_clk(inst, simd_index, now);
     simd.valu_free = now + clk;
     simd.vector_issue = now + slot;
     if (time.exclusive) simd.mfma_free = std::max(simd.mfma_free, simd.valu_free);
@@ -256,8 +282,9 @@ void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now)
       const u64 busy = u64{inst.passes} * slot;
       simd.mfma_free = simd.matrix_end = now + busy;
       simd.vector_issue = now + slot;
-      simd.valu_free = std::max(simd.valu_free, now) + slot * mfma_lost_slots_;
-      simd.valu_free = std::max(simd.valu_free, now + slot * (1 + mfma_lost_slots_));
+      const u64 lost = inst.passes <= kShortPasses ? short_mfma_lost_slots_ : mfma_lost_slots_;
+      simd.valu_free = std::max(simd.valu_free, now) + slot * lost;
+      simd.valu_free = std::max(simd.valu_free, now + slot * (1 + lost));
       if (unit == Unit::kMfmaAlone) simd.valu_free = std::max(simd.valu_free, now + busy);
       profile_.use.mfma += busy;
       trace(w, simd_index, Track::kMatrix, inst, now, now + busy);
@@ -278,6 +305,10 @@ void ComputeUnit::issue(TimedWave& w, u32 simd_index, const Inst& inst, u64 now)
         const auto done = [now](const Operation& o) { return o.done <= now; };
         std::erase_if(w.vm, done);
         std::erase_if(w.lgkm, done);
+        if (readings_.wait_clk) {
+          w.next_issue += readings_.wait_clk;
+          w.delay = Stall::kWaitcnt;
+        }
       }
       break;
     case Unit::kLds:
@@ -335,14 +366,16 @@ void ComputeUnit::issue_memory(TimedWave& w, u32 simd_index, const Inst& inst,
       const u64 done =
           in_order(w.lgkm, static_cast<u64>(std::ceil(served)) + timing_.lds_latency, true);
       enqueue(lds_queues_[port(simd_index)], now, done);
+      simds_[simd_index].lds_until = done;
       trace(w, simd_index, Track::kLds, inst, static_cast<u64>(served) - service.data, done);
       w.next_issue = now + timing_.lds_back_to_back;
       return;
     }
     default: {
       ta_free_ = now + timing_.ta_address;
-      u64 done = touched ? memory_.vector(index_, inst, *touched, now) : now + timing_.l2_latency;
-      if (inst.row->effects & kWritesBack) done = std::max(done, memory_.write_back(now));
+      u64 done = inst.row->effects & kWritesBack ? memory_.write_back(now)
+                 : touched                       ? memory_.vector(index_, inst, *touched, now)
+                                                 : now + timing_.l2_latency;
       if (inst.row->effects & kInvalidates) memory_.invalidate(index_);
       done = in_order(w.vm, done, true);
       if (inst.row->unit == Unit::kFlat) in_order(w.lgkm, done, false);

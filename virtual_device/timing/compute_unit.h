@@ -11,6 +11,7 @@
 #include "timing/coexecution.h"
 #include "timing/lds_service.h"
 #include "timing/profile.h"
+#include "timing/readings.h"
 
 namespace vdev::timing {
 
@@ -21,10 +22,8 @@ using Execute = std::function<bool(Wave&)>;
 
 class ComputeUnit {
  public:
-  // `lds_published`: the LDS is read at its published rate. `lost_slots`: of the vector unit beside
-  // a matrix instruction, and one more; 0: as the architecture has it.
-  ComputeUnit(const Arch& arch, const UnitTimes& times, bool lds_published, u32 lost_slots,
-              u32 index, MemoryPath& memory, Profile& profile, Execute execute);
+  ComputeUnit(const Arch& arch, const UnitTimes& times, const Readings& readings, u32 index,
+              MemoryPath& memory, Profile& profile, Execute execute);
 
   // A workgroup whose waves may issue from `start` on.
   void add(Workgroup& workgroup, u64 start);
@@ -59,6 +58,7 @@ class ComputeUnit {
     u64 valu_free = 0, mfma_free = 0;
     u64 matrix_end = 0;    // of the last matrix instruction
     u64 vector_issue = 0;  // an MFMA may follow a transcendental that the VALU still works on
+    u64 lds_until = 0;
     u64 next = kNever;
   };
   struct Plan {  // when an instruction could issue, and what it waits for
@@ -74,6 +74,8 @@ class ComputeUnit {
   void charge(TimedWave& w, const Inst& inst, u64 now, const Plan& plan);
   void release_barrier(Workgroup& workgroup, u64 now);
   u64 wait_done(const TimedWave& w, const Inst& inst) const;
+  static u64 all_done(const TimedWave& w);
+  u64 valu_clk(const Inst& inst, u32 simd, u64 now) const;
   u32 port(u32 simd) const { return simd * timing_.lds_ports / num_simds_; }
   void wake(u32 simd, u64 at);
   void trace(const TimedWave& w, u32 simd, Track track, const Inst& inst, u64 start, u64 end);
@@ -82,7 +84,8 @@ class ComputeUnit {
   const u32 num_simds_;
   const UnitTimes& times_;
   const u32 lds_read_bytes_;
-  const u32 mfma_lost_slots_;
+  const u32 mfma_lost_slots_, short_mfma_lost_slots_;
+  const Readings readings_;
   const u32 index_;
   MemoryPath& memory_;
   Profile& profile_;

@@ -8,6 +8,9 @@ namespace vdev::timing {
 
 namespace {
 
+// Of the readings: what lies together in a channel of HBM, and what is translated at once.
+constexpr u64 kChannelBytes = 256, kTranslatedBytes = 64 << 10;
+
 // What an XCD's share of the MALL holds, in as many sets on every product.
 u32 mall_ways(const Machine& machine) {
   const Timing& timing = machine.arch->timing;
@@ -30,11 +33,14 @@ void Caches::settle() {
   l2.settle();
   mall.settle();
   for (Cache& cache : code) cache.settle();
+  for (auto& [number, when] : translated) when = 0;
 }
 
-MemoryPath::MemoryPath(const Machine& machine, double clock_ghz, Caches& kept)
+MemoryPath::MemoryPath(const Machine& machine, double clock_ghz, const Readings& readings,
+                       Caches& kept)
     : timing_(machine.arch->timing),
       clk_per_ns_(clock_ghz),
+      readings_(readings),
       cus_(machine.cus_of_xcd(),
            {Cache(timing_.l1_bytes, timing_.line_bytes, timing_.l1_ways),
             Server(timing_.l1_bytes_per_clk), Server(timing_.l2_to_cu_bytes_per_clk),
@@ -45,7 +51,9 @@ MemoryPath::MemoryPath(const Machine& machine, double clock_ghz, Caches& kept)
       l2_(timing_.l2_bytes_per_clk),
       l2_write_(timing_.l2_write_bytes_per_clk),
       mall_(machine.product->mall_rate / machine.product->num_xcds / clock_ghz),
-      hbm_(machine.product->hbm_rate / machine.product->num_xcds / clock_ghz) {
+      hbm_(std::max(1u, readings.hbm_channels),
+           Server(machine.product->hbm_rate / machine.product->num_xcds / clock_ghz /
+                  std::max(1u, readings.hbm_channels))) {
   kept.settle();
 }
 
@@ -61,9 +69,28 @@ double MemoryPath::l1_busy() const {
   return busy;
 }
 
+double MemoryPath::hbm_busy() const {
+  double busy = 0;
+  for (const Server& channel : hbm_) busy += channel.busy();
+  return busy / static_cast<double>(hbm_.size());
+}
+
+double MemoryPath::in_hbm(u64 line, double bytes, double now) {
+  return hbm_[line * timing_.line_bytes / kChannelBytes % hbm_.size()].serve(now, bytes);
+}
+
+double MemoryPath::translation(u64 line, double now) {
+  if (!readings_.translation_ns) return 0;
+  const double known = now + readings_.translation_ns * clk_per_ns_;
+  const auto [found, is_first] =
+      kept_.translated.try_emplace(line * timing_.line_bytes / kTranslatedBytes, known);
+  return std::max(found->second - now, 0.0);
+}
+
 double MemoryPath::in_l2(u64 line, double now) {
   const double bytes = timing_.line_bytes;
-  const double read = l2_.serve(now, bytes);
+  const double wait = translation(line, now);
+  const double read = l2_.serve(now, bytes) + wait;
   traffic_.l2 += timing_.line_bytes;
   const Cache::Found l2 = kept_.l2.access(line);
   if (l2.hit) return std::max(read, l2.there);
@@ -74,7 +101,7 @@ double MemoryPath::in_l2(u64 line, double now) {
   if (!mall.hit) {
     traffic_.hbm += timing_.line_bytes;
     const double beyond = timing_.hbm_latency_ns - timing_.mall_latency_ns;
-    mall.there = hbm_.serve(now, bytes) + beyond * clk_per_ns_;
+    mall.there = in_hbm(line, bytes, now) + wait + beyond * clk_per_ns_;
   }
   const double beyond = timing_.mall_latency_ns - timing_.l2_latency_ns;
   return l2.there = std::max({read, sent, mall.there}) + beyond * clk_per_ns_;
@@ -89,7 +116,7 @@ double MemoryPath::below_l2(u64 line, u8 sectors, double now) {
   if (fresh) {
     const u32 leave = static_cast<u32>(std::popcount(fresh)) * timing_.sector_bytes;
     traffic_.hbm_writes += leave;
-    taken = std::max(taken, hbm_.serve(now, leave));
+    taken = std::max(taken, in_hbm(line, leave, now));
   }
   mall.dirty |= sectors;
   if (!mall.hit) mall.there = taken;
@@ -100,15 +127,15 @@ double MemoryPath::store(PerCu& from, const Line& line, double bytes, bool throu
   traffic_.l2_writes += static_cast<u64>(bytes);
   const double written = l2_write_.serve(from.to_l2.serve(now, bytes), bytes);
   const Cache::Found l2 = kept_.l2.access(line.number);
-  double room = written;  // a line that has to go for this one goes first
-  if (l2.victim_dirty) room = below_l2(l2.victim, l2.victim_dirty, written);
+  double room = written + translation(line.number, now);
+  if (l2.victim_dirty)  // a line that has to go for this one goes first
+    room = std::max(room, below_l2(l2.victim, l2.victim_dirty, written));
   if (!through) {
     l2.dirty |= line.sectors;
     return room + timing_.l2_latency;
   }
   const double beyond = (timing_.mall_latency_ns - timing_.l2_latency_ns) * clk_per_ns_;
   const double taken = std::max(room, below_l2(line.number, line.sectors, written));
-  written_through_ = std::max(written_through_, taken);
   return taken + beyond + timing_.l2_latency;
 }
 
@@ -121,15 +148,18 @@ double MemoryPath::atomic(PerCu& from, const Line& line, double bytes, double no
 }
 
 u64 MemoryPath::write_back(u64 now) {
+  const u64 clean = release(now);
+  const double beyond = clean > now ? timing_.mall_latency_ns - timing_.l2_latency_ns : 0;
+  const double more = (beyond + readings_.write_back_ns) * clk_per_ns_ + timing_.l2_latency;
+  return clean + static_cast<u64>(std::ceil(more));
+}
+
+u64 MemoryPath::release(u64 now) {
   double done = static_cast<double>(now);
   kept_.l2.clean([&](u64 line, u8 sectors) {
     done = std::max(done, below_l2(line, sectors, static_cast<double>(now)));
   });
   return static_cast<u64>(std::ceil(done));
-}
-
-u64 MemoryPath::release(u64 now) {
-  return std::max(write_back(now), static_cast<u64>(std::ceil(written_through_)));
 }
 
 void MemoryPath::find_lines(const FootprintPart& part) {

@@ -10,11 +10,13 @@
 #pragma once
 
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "arch/arch.h"
 #include "isa/footprint.h"
 #include "timing/cache.h"
+#include "timing/readings.h"
 
 namespace vdev::timing {
 
@@ -32,7 +34,8 @@ struct Caches {
   void settle();
 
   Cache l2, mall;
-  std::vector<Cache> code;  // by group of CUs that share one
+  std::vector<Cache> code;                     // by group of CUs that share one
+  std::unordered_map<u64, double> translated;  // when, by number of 64 KiB
 
  private:
   Caches(const Machine& machine, const Timing& timing);
@@ -41,7 +44,7 @@ struct Caches {
 class MemoryPath {
  public:
   // `clock_ghz` turns ns into clk.
-  MemoryPath(const Machine& machine, double clock_ghz, Caches& kept);
+  MemoryPath(const Machine& machine, double clock_ghz, const Readings& readings, Caches& kept);
 
   // Code that ran before, up to what a code cache holds.
   void preload(u64 pc, u64 end);
@@ -51,10 +54,12 @@ class MemoryPath {
   u64 vector(u32 cu, const Inst& inst, const Footprint& memory, u64 now);
   // What another XCD writes through its L2 is in the MALL.
   void written_elsewhere(const Inst& inst, const Footprint& memory);
-  // buffer_wbl2: when the L2 has nothing that is newer than below.
+  // buffer_wbl2: when a wave that waits for it [T LLVM: it counts in vmcnt] knows that the L2 has
+  // nothing that is newer than below. As of loads and stores, a trip to the L2, also when nothing
+  // is, and of what is written back one beyond it.
   u64 write_back(u64 now);
-  // The end of a kernel, whose last instructions were at `now`: the same, and no wave waits for its
-  // stores that go through the L2.
+  // The end of a kernel, whose last wave ended at `now`: when the L2 has nothing that is newer than
+  // below.
   u64 release(u64 now);
   // buffer_inv
   void invalidate(u32 cu) { cus_[cu].l1.clear(); }
@@ -64,7 +69,7 @@ class MemoryPath {
   const Traffic& traffic() const { return traffic_; }
   double l1_busy() const;
   double l2_busy() const { return l2_.busy(); }
-  double hbm_busy() const { return hbm_.busy(); }
+  double hbm_busy() const;
 
  private:
   struct PerCu {
@@ -76,6 +81,10 @@ class MemoryPath {
     u8 sectors;  // bit per 64 bytes
   };
   void find_lines(const FootprintPart& part);
+  // For how long the address of a line is not known yet.
+  double translation(u64 line, double now);
+  // When HBM has served bytes of a line.
+  double in_hbm(u64 line, double bytes, double now);
   // When the L2 has a line of its own size.
   double in_l2(u64 line, double now);
   // When the memory side has taken sectors of a line from the L2.
@@ -85,13 +94,14 @@ class MemoryPath {
 
   const Timing& timing_;
   const double clk_per_ns_;
+  const Readings readings_;
   std::vector<PerCu> cus_;
   std::vector<Cache> scalar_;  // by group of CUs that share one
   Caches& kept_;
-  Server l2_, l2_write_, mall_, hbm_;
+  Server l2_, l2_write_, mall_;
+  std::vector<Server> hbm_;  // its channels
   Traffic traffic_;
-  double written_through_ = 0;  // when the last store that goes through the L2 was taken
-  std::vector<Line> lines_;     // of the access at hand
+  std::vector<Line> lines_;  // of the access at hand
 };
 
 }  // namespace vdev::timing

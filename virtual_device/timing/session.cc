@@ -31,9 +31,12 @@ double share(u64 busy, const Profile& p, u32 count) {
 std::string json(const LaunchState& launch, const Arch& arch, const Profile& p, double clock,
                  const Options& options) {
   std::string out = "{\"kernel\": \"" + launch.kernel().name + "\", \"arch\": \"" +
-                    std::string(arch.name()) + "\", \"trans\": \"" +
-                    (options.trans_exclusive ? "exclusive" : "beside") + "\", \"lds\": \"" +
-                    (options.lds_published ? "published" : "measured") + '"';
+                    std::string(arch.name()) + "\", \"readings\": {";
+  for (const ReadingOption& option : kReadingOptions)
+    if (const u32 value = options.readings.*option.value)
+      out += std::string(out.back() == '{' ? "\"" : ", \"") + option.key +
+             "\": " + std::to_string(value);
+  out += '}';
   const auto add = [&out](const char* name, double value) {
     out += std::string(", \"") + name + "\": " + number(value);
   };

@@ -15,7 +15,7 @@ Simulator::Simulator(const std::shared_ptr<LaunchState>& launch, Device& device,
       launch_(launch),
       options_(options),
       caches_(caches),
-      times_(device.arch(), options.trans_exclusive),
+      times_(device.arch(), options.readings.trans_exclusive),
       worker_(device),
       others_(device, [this](const Wave& wave, const Inst& inst) {
         Footprint memory;
@@ -85,14 +85,14 @@ bool Simulator::run(Profile& profile) {
   const double clock =
       options_.clock_ghz ? options_.clock_ghz : machine_.product->sustained_clock_ghz;
   profile.max_events = options_.max_events;
-  MemoryPath& memory = memory_.emplace(machine_, clock, caches_);
+  MemoryPath& memory = memory_.emplace(machine_, clock, options_.readings, caches_);
   if (options_.warm_code)
     memory.preload(launch_->kernel().entry_address, launch_->code.pc(&launch_->code.insts.back()));
   // CUs that would never get a workgroup are left out.
   const u32 used = static_cast<u32>(std::min<u64>(machine_.cus_of_xcd(), limit_));
   for (u32 i = 0; i < used; ++i)
-    cus_.emplace_back(*machine_.arch, times_, options_.lds_published, options_.mfma_lost_slots, i,
-                      memory, profile, [this](Wave& w) { return step(w); });
+    cus_.emplace_back(*machine_.arch, times_, options_.readings, i, memory, profile,
+                      [this](Wave& w) { return step(w); });
   resident_.assign(used, 0);
   while (dispatch(timing_.first_fetch)) {
   }

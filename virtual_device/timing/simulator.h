@@ -9,18 +9,17 @@
 
 #include "core/worker.h"
 #include "timing/compute_unit.h"
+#include "timing/readings.h"
 
 namespace vdev::timing {
 
 struct Options {
-  double clock_ghz = 0;          // 0: the architecture's sustained clock
-  u64 max_workgroups = 0;        // simulated; 0: all of the XCD
-  u32 xcd = 0;                   // the simulated one
-  u64 max_events = 0;            // of the trace of CU 0
-  bool trans_exclusive = false;  // the reading of what coexecution.h has open
-  bool lds_published = false;    // the LDS is read at its published rate, not the one measured
-  u32 mfma_lost_slots = 0;       // and one more; 0: as the architecture has it
-  bool warm_code = true;         // kernels have run before: their code is in the code caches
+  double clock_ghz = 0;    // 0: the architecture's sustained clock
+  u64 max_workgroups = 0;  // simulated; 0: all of the XCD
+  u32 xcd = 0;             // the simulated one
+  u64 max_events = 0;      // of the trace of CU 0
+  bool warm_code = true;   // kernels have run before: their code is in the code caches
+  Readings readings;
 };
 
 class Simulator {

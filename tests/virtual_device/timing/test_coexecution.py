@@ -102,28 +102,28 @@ def test_wide_inputs_leave_no_room(text: str, clk: int) -> None:
 
 def test_transcendentals_under_both_readings() -> None:
     assert clk_per(f"{MFMA}\n{EXP}", copies=8) == 32
-    assert clk_per(f"{MFMA}\n{EXP}", copies=8, trans="beside") == 32
-    assert clk_per(f"{MFMA}\n{EXP}", copies=8, trans="exclusive") == 48
+    assert clk_per(f"{MFMA}\n{EXP}", copies=8, reading="default") == 32
+    assert clk_per(f"{MFMA}\n{EXP}", copies=8, reading="trans-exclusive") == 48
     # Nothing else knows the difference.
-    assert clk_per(EXP, trans="exclusive") == 16
-    assert clk_per(f"{MFMA}\n{HIDDEN[0]}", copies=8, trans="exclusive") == 32
+    assert clk_per(EXP, reading="trans-exclusive") == 16
+    assert clk_per(f"{MFMA}\n{HIDDEN[0]}", copies=8, reading="trans-exclusive") == 32
 
 
 def test_the_option_decides_where_the_call_does_not() -> None:
-    assert profile(EXP).trans == "beside"
+    assert profile(EXP).reading == "default"
     virtual.set_option("trans_exclusive", 1)
     try:
-        assert profile(EXP).trans == "exclusive"
-        assert profile(EXP, trans="beside").trans == "beside"
-        assert profile(EXP).trans == "exclusive"  # restored
+        assert profile(EXP).reading == "trans-exclusive"
+        assert profile(EXP, reading="default").reading == "default"
+        assert profile(EXP).reading == "trans-exclusive"  # restored
     finally:
         virtual.set_option("trans_exclusive", 0)
-    assert profile(EXP).trans == "beside"
+    assert profile(EXP).reading == "default"
 
 
 def test_what_is_no_reading() -> None:
-    with pytest.raises(ValueError, match=r"trans='half'.*beside.*exclusive"):
-        virtual.profile(trans="half")
+    with pytest.raises(ValueError, match=r"reading='half' must be one of default, lost-slots-0"):
+        virtual.profile(reading="half")
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_the_printed_table_says_what_the_kernels_show() -> None:
         assert table["gfx942", names] == "exclusive" and hidden(text).count == 0
     trans = "v_exp, v_log, v_rcp, v_rsq, v_sqrt, v_sin, v_cos"
     assert table["gfx942", trans] == "open" and table["gfx950", trans] == "overlaps"
-    assert hidden(EXP).count == 1 and hidden(EXP, trans="exclusive").count == 0
+    assert hidden(EXP).count == 1 and hidden(EXP, reading="trans-exclusive").count == 0
     behind = {after for arch, _, does, after, _ in coexecution() if arch == "gfx942"}
     assert behind == {"0"}
     assert {"12"} == {

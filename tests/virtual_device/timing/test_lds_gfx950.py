@@ -90,7 +90,7 @@ def test_service(probes: Any, lds: str) -> None:
 
 
 def test_the_reading_is_told_and_measured_by_default(probes: Any) -> None:
-    assert probes["readings"] == ["measured", "published", "measured"]
+    assert probes["readings"] == ["default", "lds-256", "default"]
 
 
 def test_throughput(probes: Any) -> None:

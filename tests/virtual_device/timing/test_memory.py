@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amdattn import virtual
-from benchmarks.performance_model.micro_kernel import clk_per, duration, pass_clk, profile
+from benchmarks.performance_model.micro_kernel import clk_per, duration, pass_clk
 from benchmarks.performance_model.published import READ_B128_GROUPS, WRITE_B128_GROUPS
 from benchmarks.performance_model.runs import LDS_FORMS, lds_bytes, lds_clk, served_together
 
@@ -71,17 +71,14 @@ def test_throughput_of_one_wave() -> None:
 def test_rates_of_lds_reads() -> None:
     """Of gfx942 the published rate is the measured one; test_lds_gfx950.py has where it is not."""
     read = "ds_read_b128 v[20:23], v3"
-    assert clk_per(read, lds="measured") == clk_per(read, lds="published") == 16
+    assert clk_per(read) == 16
     virtual.set_option("lds_published", 1)
     try:
-        assert profile(read).lds == "published"
-        assert profile(read, lds="measured").lds == "measured"
-        assert profile(read).lds == "published"
+        assert clk_per(read) == 16
     finally:
         virtual.set_option("lds_published", 0)
-    assert profile(read).lds == "measured"
-    with pytest.raises(ValueError, match=r"lds='half'.*measured.*published"):
-        virtual.profile(lds="half")
+    with pytest.raises(ValueError, match=r"reading='lds-256' must be one of .* on gfx942"):
+        virtual.profile(reading="lds-256")
 
 
 def test_ports_are_shared_by_two_simds() -> None:

@@ -1,4 +1,4 @@
-"""Workgroups of XCDs that are not simulated: who is last, who is waited for, what they leave."""
+"""Workgroups of XCDs that are not simulated: who is last or waited for, what they leave."""
 
 from __future__ import annotations
 

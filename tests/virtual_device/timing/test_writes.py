@@ -9,7 +9,7 @@ import pytest
 import amdattn
 from amdattn import virtual
 from benchmarks.performance_model.micro import hbm_rate, lds_chase, reread
-from benchmarks.performance_model.micro_kernel import duration, profile, profiles
+from benchmarks.performance_model.micro_kernel import STORE_CLK, duration, profile, profiles
 
 STORE = "global_store_dword v2, v8, s[22:23] offset:{} {}\n"
 LINES = 2  # 64 lanes of 4 bytes
@@ -46,12 +46,43 @@ def test_stores_of_agent_scope_go_through_the_l2() -> None:
 
 
 def test_the_end_of_a_kernel_waits_for_stores_that_go_through_the_l2() -> None:
-    """Those of attention, whose workgroups all end by writing their rows, and stay for no store."""
+    """Those of attention, whose workgroups all end by writing their rows, and wait for no store."""
     q, k = (np.zeros((1, rows, 32, 128), ml_dtypes.bfloat16) for rows in (1024, 32))
-    with virtual.profile() as of_attention:
+    with virtual.profile(trace_events=1 << 20) as of_attention:
         amdattn.flash_attn_func(q, k, k)
     (launch,) = of_attention.launches
-    assert launch.write_back_clk > 100 and 8 * launch.bytes["hbm_write"] == q.nbytes
+    assert launch.write_back_clk == 0 and 8 * launch.bytes["hbm_write"] == q.nbytes
+    assert last_of_memory(launch) <= launch.cycles
+
+
+def last_of_memory(launch: virtual.LaunchProfile) -> int:
+    """When the last access of CU 0 was done."""
+    return max(event.end for event in launch.events if event.track == "memory")
+
+
+@pytest.mark.parametrize("scope", ["", "sc1"])
+@pytest.mark.parametrize("workgroups", [1, 4])
+def test_a_wave_ends_when_its_stores_are_acknowledged(scope: str, workgroups: int) -> None:
+    """S_ENDPGM implies s_waitcnt 0 (CDNA3 ISA): waiting before it or not takes the same time."""
+    store = STORE.format(1024, scope)
+    (launch,) = profiles(store, launches=1, workgroups=workgroups, trace_events=1000)
+    assert last_of_memory(launch) <= max(time.end for time in launch.times) <= launch.cycles
+    waited = duration(store + "s_waitcnt vmcnt(0)")
+    assert duration(store) == pytest.approx(waited, abs=4)
+    assert duration("global_load_dword v20, v2, s[22:23] offset:2048") > duration("") + STORE_CLK
+    assert (
+        duration("ds_read_b32 v20, v2") == duration("ds_read_b32 v20, v2\ns_waitcnt lgkmcnt(0)") - 4
+    )
+
+
+def test_a_release_with_nothing_to_write_back_is_a_trip_to_the_l2() -> None:
+    """It counts in vmcnt, which only an answer decrements; of what is dirty there is one beyond."""
+    wait = "s_waitcnt vmcnt(0)\n"
+    base, release = duration(wait), "buffer_wbl2 sc1\n" + wait
+    assert duration(release) - base == pytest.approx(STORE_CLK + 4, abs=4)
+    store = STORE.format(1024, "") + wait
+    beyond = (217 - 102) * 1.2
+    assert duration(store + release) - duration(store) > STORE_CLK + beyond
 
 
 def test_a_release_writes_back() -> None:
@@ -65,7 +96,7 @@ def test_an_acquire_empties_the_l1() -> None:
     load = "global_load_dword v20, v2, s[22:23]\ns_waitcnt vmcnt(0)\n"  # the start has read it
     base = duration("")
     hit = duration(load) - base
-    miss = duration("buffer_inv sc1\n" + load) - duration("buffer_inv sc1\n")
+    miss = duration("buffer_inv sc1\n" + load) - base - 4
     coherent = duration(load.replace("[22:23]", "[22:23] sc1")) - base
     assert 213 - 118 - 8 <= miss - hit <= 213 - 118 + 8
     assert coherent - hit == miss - hit
