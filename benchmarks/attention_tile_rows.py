@@ -1,35 +1,36 @@
 """Attention forward on an MI300X by the rows of its matrix instructions, 16 or 32, modelled.
 
-    python -m benchmarks.attention_tile_rows [DESIGN ...] [--reading NAME ...] [--inputs CLASS ...]
-        [--option KEY=VALUE ...] [--keys 4096 8192] [--estimate KEYS] [--aiter DIR]
+    python -m benchmarks.attention_tile_rows [DESIGN ...] [--reading NAME ...] [--inputs NAME ...]
+        [--keys 4096 8192] [--estimate KEYS] [--aiter DIR]
 
 bfloat16, 128 columns. Designs named wide are studies, which ship in no code object: the sources of
 the shipped kernels, compiled here for tiles of 32 rows. A loop is what further keys take, clk for
-384 rows and 64 keys, of which 6144 are matrix instructions; a workgroup is alone, or as many are on
-a CU as it holds. Readings are those of docs/studies/performance-model.md; `--option` is another
-one, by options of the virtual device. `--estimate` is a launch of a workgroup for each CU, or of as
-many as it holds, with so many keys, at the clock that `amdattn.energy` estimates. AITER is a
-checkout of ROCm/aiter, whose kernel that truncates probabilities is its fastest.
+384 rows and 64 keys, of which 6144 are matrix instructions; a workgroup is alone on its CU, one for
+each head that the inputs have (`amdattn.bench.inputs`), or as many are on every CU as it holds.
+Readings are those of docs/generated/readings.md. `--estimate` is a launch of a workgroup for each
+CU, or of as many as it holds, with so many keys, at the clock that `amdattn.energy` estimates.
+AITER is a checkout of ROCm/aiter, whose kernel that truncates probabilities is its fastest.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import os
-import statistics
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 os.environ.setdefault("AMDATTN_DEVICE", "virtual:gfx942")
 
 import amdattn
 from amdattn import energy, virtual
+from amdattn.arch import readings
+from amdattn.bench.inputs import NORMAL, Inputs, ScoreClass, Sizes, entry, named
 from amdattn.bench.kernels import Functions, Operands
 from amdattn.bench.shapes import Shape
 from amdattn.device import manifest, runtime
@@ -42,7 +43,6 @@ from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.paths import KERNEL_DIR_VARIABLE
 from benchmarks.peers.aiter import Aiter
 from build_scripts import build, manifest as built_manifest
-from tests.support.attention.score_classes import CLASSES, Array
 
 ARCH, COLUMNS, DTYPE = "gfx942", 128, "bfloat16"
 ROWS, BLOCK, MATRIX_CLK = 384, 64, 6144  # that a figure is for
@@ -77,25 +77,6 @@ DESIGNS = {
     "wide384-softcap": Design("32 rows, softcap", "attn_fwd_bf16_d128_softcap_rtne", 32),
 }
 NOTHING_FITTED = energy.mi300x(large_tile=1, plain_valu=1)
-# Options of the virtual device.
-READINGS: dict[str, dict[str, int]] = {
-    "default": {},
-    "lost-slots-0": {"mfma_lost_slots": 1},
-    "lost-slots-2": {"mfma_lost_slots": 3},
-    "trans-exclusive": {"trans_exclusive": 1},
-}
-
-
-@contextlib.contextmanager
-def reading(options: Mapping[str, int]) -> Iterator[None]:
-    """Options of the virtual device inside the block; 0 behind it, which is each one's default."""
-    for key, value in options.items():
-        virtual.set_option(key, value)
-    try:
-        yield
-    finally:
-        for key in options:
-            virtual.set_option(key, 0)
 
 
 def studies(folder: Path, names: Mapping[str, Design]) -> dict[str, KernelSpec]:
@@ -150,53 +131,65 @@ def planned(kernel: KernelSpec, problem: AttentionProblem) -> AttentionPlan:
     )
 
 
-def profiled(kernel: KernelSpec, heads: int, keys: int, inputs: str) -> LaunchProfile:
-    """Of a launch with a workgroup for each head, modelled; inputs are of a class."""
-    rng = np.random.default_rng(1)
-    rows, heads_kv = kernel.tile["q"], min(heads, HEADS_KV)
-    q, k = rng.standard_normal((heads * rows, COLUMNS)), rng.standard_normal((keys, COLUMNS))
-    v = rng.standard_normal((keys, COLUMNS))
-    CLASSES[inputs](q, k, rng)
-    element = as_dtype(DTYPE).numpy()
+def profiled(
+    kernel: KernelSpec, heads: int, heads_kv: int, keys: int, inputs: Inputs, name: str
+) -> LaunchProfile:
+    """Of a launch with a workgroup for each head, modelled under a reading."""
+    rows, element = kernel.tile["q"], as_dtype(DTYPE).numpy()
+    sizes = Sizes(1, rows, keys, heads, heads_kv, COLUMNS, COLUMNS)
+    inputs.check(sizes)
 
-    def of_heads(x: Array) -> Array:
-        return np.repeat(x[None, :, None], heads_kv, axis=2).astype(element)
+    def operand(name: str) -> NDArray[np.generic]:
+        return entry(inputs, sizes, name, 0)[None].astype(element)
 
-    q = q.reshape(heads, rows, COLUMNS).transpose(1, 0, 2)[None].astype(element)
     problem = AttentionProblem(
         1, rows, keys, heads, heads_kv, COLUMNS, COLUMNS, dtype=DTYPE, num_splits=1,
         softcap=min(30.0, kernel.accepts["softcaps"][1]),
     )  # fmt: skip
     plan = planned(kernel, problem)
-    with virtual.profile() as profile:
-        plan.run(q, of_heads(k), of_heads(v))
+    with virtual.profile(reading=name) as profile:
+        plan.run(operand("q"), operand("k"), operand("v"))
     (launch,) = profile.launches
     return launch
 
 
-def last_end(launch: LaunchProfile) -> float:
-    """Of the workgroups of a CU, from the launch on: the median of the CUs."""
-    ends: dict[int, int] = {}
-    for time in launch.times:
-        ends[time.cu] = max(ends.get(time.cu, 0), time.end)
-    return statistics.median(ends.values())
+def ends(launch: LaunchProfile) -> list[int]:
+    """Of its workgroups, in their order, from the launch on, clk."""
+    return [time.end for time in sorted(launch.times, key=lambda time: time.flat_id)]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Clk for 384 rows and 64 keys, of the slowest head and the mean of heads; those beside."""
+
+    clk: float
+    mean: float
+    outside: float
+
+    @classmethod
+    def of(cls, short: list[int], long: list[int], keys: tuple[int, int], rows: int) -> Loop:
+        """From the ends of workgroups with as many rows, or of all that are on CUs together."""
+        blocks = (keys[1] - keys[0]) / BLOCK
+        steps = [(b - a) / blocks for a, b in zip(short, long, strict=True)]
+        slowest = max(range(len(steps)), key=steps.__getitem__)
+        outside = short[slowest] - keys[0] / BLOCK * steps[slowest]
+        return cls(steps[slowest] * ROWS / rows, sum(steps) / len(steps) * ROWS / rows, outside)
 
 
 def loop(
-    kernel: KernelSpec, residents: int, keys: tuple[int, int], inputs: str
-) -> tuple[float, float]:
-    """Clk for 384 rows and 64 keys, and what a launch takes beside them, a workgroup on a CU.
-
-    Or as many as a CU holds, on every CU.
-    """
-    heads = 1 if residents == 1 else residents * amdattn.device_props().num_cus
-    short, long = (last_end(profiled(kernel, heads, n, inputs)) for n in keys)
-    return _loop(short, long, keys, residents * kernel.tile["q"])
-
-
-def _loop(short: float, long: float, keys: tuple[int, int], rows: int) -> tuple[float, float]:
-    block = (long - short) / (keys[1] - keys[0]) * BLOCK
-    return block * ROWS / rows, short - keys[0] / BLOCK * block
+    kernel: KernelSpec, residents: int, keys: tuple[int, int], inputs: Inputs, name: str
+) -> Loop:
+    """Of a kernel under a reading; `residents`: workgroups on a CU."""
+    props = amdattn.device_props()
+    if residents > 1:
+        heads, heads_kv = residents * props.num_cus, HEADS_KV
+    else:  # workgroups of one XCD are simulated
+        kinds = len(inputs.heads) if isinstance(inputs, ScoreClass) else 1
+        heads = heads_kv = 1 if kinds == 1 else kinds * props.num_xcds
+    short, long = (ends(profiled(kernel, heads, heads_kv, n, inputs, name)) for n in keys)
+    if residents > 1:
+        short, long = [max(short)], [max(long)]
+    return Loop.of(short, long, keys, residents * kernel.tile["q"])
 
 
 class Peer:
@@ -206,22 +199,22 @@ class Peer:
         self._kernel = Aiter(directory, "rtz")
         self._functions = Functions()
 
-    def profiled(self, heads: int, keys: int) -> LaunchProfile:
+    def profiled(self, heads: int, keys: int, name: str) -> LaunchProfile:
         """Of a launch with a workgroup for each head."""
         shape = Shape(1, heads, min(heads, HEADS_KV), AITER_ROWS, keys, COLUMNS)
         with Operands(shape) as operands:
             walk = self._kernel.walk(shape)
             operands.fill_for(shape, walk, np.arange(len(walk.kv_rows)))
             launch = self._kernel.launch(shape, operands)
-            with virtual.profile() as profile:
+            with virtual.profile(reading=name) as profile:
                 launch.enqueue(self._functions)
                 runtime.synchronize()
         return profile.launches[0]
 
-    def loop(self, keys: tuple[int, int]) -> tuple[float, float]:
+    def loop(self, keys: tuple[int, int], name: str) -> Loop:
         """As of ours."""
-        short, long = (last_end(self.profiled(1, n)) for n in keys)
-        return _loop(short, long, keys, AITER_ROWS)
+        short, long = (ends(self.profiled(1, n, name)) for n in keys)
+        return Loop.of(short, long, keys, AITER_ROWS)
 
 
 def estimated(launch: LaunchProfile, rows: int, keys: int) -> str:
@@ -238,62 +231,59 @@ def estimated(launch: LaunchProfile, rows: int, keys: int) -> str:
     return f"{launch.cycles / blocks:8.0f} clk, estimates: {'; '.join(times)}"
 
 
-def _readings(names: list[str], options: list[str]) -> dict[str, dict[str, int]]:
-    """Those that were asked for."""
-    asked = {name: READINGS[name] for name in names}
-    for option in options:
-        key, _, value = option.partition("=")
-        asked[option] = {key: int(value)}
-    return asked
+def compared(
+    specs: Mapping[str, KernelSpec], peer: Peer | None, given: argparse.Namespace, name: str
+) -> None:
+    """Prints the loops under a reading."""
+    keys = (given.keys[0], given.keys[1])
+    print(f"{name}, modelled; loop of {MATRIX_CLK}, clk", flush=True)
+    theirs = None if peer is None else peer.loop(keys, name)
+    if theirs is not None:
+        print(f"  aiter rtz          {theirs.clk:8.0f}, outside {theirs.outside:6.0f}", flush=True)
+    for design, spec in specs.items():
+        for inputs in map(named, given.inputs):
+            found = loop(spec, DESIGNS[design].residents, keys, inputs, name)
+            ratio = "" if theirs is None else f", aiter / this {theirs.clk / found.clk:.3f}"
+            print(
+                f"  {design:18} {found.clk:8.0f}, outside {found.outside:6.0f}, "
+                f"{MATRIX_CLK / found.clk:.1%} matrix{ratio}; {inputs.name}, "
+                f"mean of heads {found.mean:.0f}",
+                flush=True,
+            )
+
+
+def timed(
+    specs: Mapping[str, KernelSpec], peer: Peer | None, given: argparse.Namespace, name: str
+) -> None:
+    """Prints whole launches under a reading."""
+    cus, keys, inputs = amdattn.device_props().num_cus, given.estimate, named(given.inputs[0])
+    if peer is not None:
+        print(f"  aiter rtz          {estimated(peer.profiled(cus, keys, name), AITER_ROWS, keys)}")
+    for design, spec in specs.items():
+        residents = DESIGNS[design].residents
+        launch = profiled(spec, residents * cus, HEADS_KV, keys, inputs, name)
+        text = estimated(launch, residents * spec.tile["q"], keys)
+        print(f"  {design:18} {text}; {inputs.name}", flush=True)
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("designs", nargs="*", help=", ".join(DESIGNS))
-    parser.add_argument("--reading", nargs="+", default=list(READINGS), choices=READINGS)
-    parser.add_argument("--option", nargs="+", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--inputs", nargs="+", default=["N(0,1)"], choices=CLASSES)
+    parser.add_argument("--reading", nargs="+", default=["all"], metavar="NAME")
+    parser.add_argument("--inputs", nargs="+", default=[NORMAL.name], metavar="NAME")
     parser.add_argument("--keys", nargs=2, type=int, default=[4096, 8192])
     parser.add_argument("--estimate", type=int, metavar="KEYS")
     parser.add_argument("--aiter", type=Path, metavar="DIR")
     given = parser.parse_args()
-    readings = _readings(given.reading, given.option)
-    keys = (given.keys[0], given.keys[1])
-    cus = amdattn.device_props().num_cus
     peer = None if given.aiter is None else Peer(given.aiter)
     with tempfile.TemporaryDirectory(prefix="amdattn-study-") as folder:
-        named = {name: DESIGNS[name] for name in given.designs or DESIGNS}
-        specs = kernels(Path(folder), named)
-        for name, options in readings.items():
-            print(f"{name}, modelled; loop of {MATRIX_CLK}, clk", flush=True)
-            with reading(options):
-                theirs = None if peer is None else peer.loop(keys)
-                if theirs is not None:
-                    print(
-                        f"  aiter rtz          {theirs[0]:8.0f}, outside {theirs[1]:6.0f}",
-                        flush=True,
-                    )
-                for design, spec in specs.items():
-                    for inputs in given.inputs:
-                        clk, outside = loop(spec, named[design].residents, keys, inputs)
-                        ratio = "" if theirs is None else f", aiter / this {theirs[0] / clk:.3f}"
-                        print(
-                            f"  {design:18} {clk:8.0f}, outside {outside:6.0f}, "
-                            f"{MATRIX_CLK / clk:.1%} matrix{ratio}; {inputs}",
-                            flush=True,
-                        )
-                if given.estimate is None:
-                    continue
-                if peer is not None:
-                    launch = peer.profiled(cus, given.estimate)
-                    print(f"  aiter rtz          {estimated(launch, AITER_ROWS, given.estimate)}")
-                for design, spec in specs.items():
-                    residents = named[design].residents
-                    launch = profiled(spec, residents * cus, given.estimate, given.inputs[0])
-                    rows = residents * spec.tile["q"]
-                    text = estimated(launch, rows, given.estimate)
-                    print(f"  {design:18} {text}; {given.inputs[0]}", flush=True)
+        chosen = {name: DESIGNS[name] for name in given.designs or DESIGNS}
+        specs = kernels(Path(folder), chosen)
+        for name in readings.chosen(given.reading, ARCH):
+            compared(specs, peer, given, name)
+            if given.estimate is not None:
+                timed(specs, peer, given, name)
 
 
 if __name__ == "__main__":
