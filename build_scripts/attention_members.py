@@ -213,6 +213,8 @@ def _member(
     merged_parts = 8 if merges_itself else 0
     # Pairs of 64-bit addresses made by the compiler are more than there are SGPRs.
     pairs = ("-fno-slp-vectorize",) if capped and head_dim > 192 else ()
+    if pairs and (target, dtype) == ("Cdna3", "fp16"):  # one SGPR less
+        pairs += "-mllvm", "-disable-machine-cse"
     accepts = (
         {"tile_rows": [tile_rows], "round_mode": [round_mode]}
         if merges
