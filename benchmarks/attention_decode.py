@@ -6,13 +6,13 @@
 
 A step of one query a sequence, bfloat16, 128 columns, caches cold, planned for 131072 keys. Of the
 bound device, an MI300X or MI355X, at its peak clock; AMDATTN_DEVICE says which. The bar of a cache
-without pages is its bytes at the rate that is stated for the device and a least time, and 3 us or
-15 % more; of one in pages the time without them, and 0.5 us or 5 % more; of one of 8-bit floats the
-time of the first times 0.6 from 128 MB of that one on, 0.8 from 32 MB on, below as of its bytes.
-Shapes with more than --most-mb of keys and values are left out, since the virtual device takes
-about a second for every 200 MB: above that their time is their bytes'. --readings adds the greatest
-share of its bar that a step takes under any reading of the model (docs/generated/readings.md); each
-of them takes as long as the rest.
+without pages is its bytes at the rate that its HBM sustains, and 3 us or 15 % more; a launch is
+counted on neither side. Of one in pages it is the time without them, and 0.5 us or 5 % more; of one
+of 8-bit floats the time of the first times 0.6 from 128 MB of that one on, 0.8 from 32 MB on, below
+as of its bytes. Shapes with more than --most-mb of keys and values are left out, since the virtual
+device takes about a second for every 200 MB: above that their time is their bytes'. --readings adds
+the greatest share of its bar that a step takes under any reading of the model
+(docs/generated/readings.md); each of them takes as long as the rest.
 """
 
 from __future__ import annotations

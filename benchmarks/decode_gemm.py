@@ -2,12 +2,12 @@
 
     python benchmarks/decode_gemm.py [--aiter DIR] [--flydsl DIR] [--triton] [--json FILE]
                                      [--clock-mhz MHZ] [--reading NAME]
-                                     [--floor BYTES_PER_NS,US] [--shapes M,N,K[,bias] ...]
+                                     [--shapes M,N,K[,bias] ...]
 
 The fastest attempt of each peer counts; `gemm_peers` has them, and FILE says which it was. DIR of
---flydsl is what `flydsl_hgemm.py` wrote. Peers add no bias. A shape's caches are cold; a peer of
-two launches gets both for nothing. What FILE says of peers already is taken from there: remove it
-to model all anew.
+--flydsl is what `flydsl_hgemm.py` wrote. Peers add no bias. A shape's caches are cold. A launch is
+in no time and not in the floor; "of floor" has one on both sides, and means are given with one on
+every side, too. What FILE says of peers already is taken from there: remove it to model all anew.
 """
 
 from __future__ import annotations
@@ -93,34 +93,30 @@ def geomean(values: list[float]) -> float:
     return float(np.exp(np.mean(np.log(values))))
 
 
-def rate_and_time(text: str) -> tuple[float, float]:
-    """Two numbers, from RATE,TIME."""
-    rate, time = map(float, text.split(","))
-    return rate, time
-
-
-def summarise(rows: list[dict[str, Any]], peers: list[str]) -> None:
-    """Print geometric means, over the peers and over the floor."""
-    for title, ratios in (
-        ("Best peer", [row["ratio"] for row in rows if "ratio" in row]),
-        *((peer, [row[peer][0] / row["us"] for row in rows if row[peer]]) for peer in peers),
+def summarise(rows: list[dict[str, Any]], peers: list[str], launch_us: float) -> None:
+    """Print geometric means, over the peers, also with a launch on both sides, and the floor."""
+    for title, times in (
+        ("Best peer", [(row["ratio"] * row["us"], row["us"]) for row in rows if "ratio" in row]),
+        *((peer, [(row[peer][0], row["us"]) for row in rows if row[peer]]) for peer in peers),
     ):
-        if ratios:
+        if times:
+            ratios = [theirs / us for theirs, us in times]
+            launched = [(theirs + launch_us) / (us + launch_us) for theirs, us in times]
             faster = sum(ratio > 1 for ratio in ratios)
             print(
                 f"\n{title} / gemm_nt: geometric mean {geomean(ratios):.3f} of {len(ratios)} "
-                f"shapes, at least {min(ratios):.3f}; gemm_nt is the faster one in {faster}."
+                f"shapes, at least {min(ratios):.3f}; gemm_nt is the faster one in {faster}. With "
+                f"a launch of {launch_us} us on both sides {geomean(launched):.3f}."
             )
     # Whichever the peer: best / us, of best / floor.
-    share = 1 / geomean([row["us"] / row["floor_us"] for row in rows])
-    capped = 1 / geomean([max(row["us"] / row["floor_us"], 1) for row in rows])
+    of_floor = geomean([row["of_floor"] for row in rows])
     print(
-        f"\nOf the speed-up over peers that a kernel at the floor would have: {share:.1%}, by "
-        f"geometric mean; {capped:.1%} with times below the floor taken as the floor."
+        f"\nOf the speed-up over peers that a kernel at the floor would have, a launch on every "
+        f"side: {1 / of_floor:.1%}, by geometric mean."
     )
-    few = [row["us"] / row["floor_us"] for row in rows if row["m"] <= 16]
+    few = [row["of_floor"] for row in rows if row["m"] <= 16]
     if few:
-        print(f"At 16 rows and fewer at most {max(few):.2f} of the floor.")
+        print(f"At 16 rows and fewer at most {max(few):.2f} of the floor, with a launch on both.")
 
 
 def main() -> None:
@@ -132,12 +128,6 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write every result here")
     parser.add_argument("--clock-mhz", type=int, help="default: the device's greatest")
     parser.add_argument("--reading", default=readings.DEFAULT, help="docs/generated/readings.md")
-    parser.add_argument(
-        "--floor",
-        type=rate_and_time,
-        metavar="BYTES_PER_NS,US",
-        help="of HBM, of a launch; default: the device's",
-    )
     parser.add_argument("--shapes", nargs="*", help="M,N,K or M,N,K,bias")
     options = parser.parse_args()
     shapes = SHAPES
@@ -154,7 +144,7 @@ def main() -> None:
         peers["FlyDSL"] = FlyDsl(options.flydsl, props)
     if options.triton:
         peers["Triton"] = Triton(props)
-    functions = Functions()
+    functions, launch_us = Functions(), props.architecture.launch_us
     clock = options.clock_mhz or round(1000 * props.peak_clock_ghz)
     known = {}
     if options.json and options.json.exists():
@@ -171,9 +161,6 @@ def main() -> None:
     for m, n, k, bias in shapes:
         us, plan = ours(m, n, k, bias, clock, options.reading)
         floor_us, _ = floor(plan.problem, plan.props)
-        if options.floor:
-            rate, least = options.floor
-            floor_us = max(plan.problem.nbytes / rate / 1000, least)
         kernel = plan.kernel.name.rpartition("_")[2]
         columns = dict(plan.launches[0].args)["tile_n"]
         kernel += f" of {columns}" * (columns < plan.kernel.tile["n"])
@@ -185,10 +172,11 @@ def main() -> None:
             "bias": bias,
             "floor_us": floor_us,
             "us": us,
+            "of_floor": (us + launch_us) / (floor_us + launch_us),
             "kernel": kernel,
         }
         cells = [f"{m}, {n}, {k}" + ", bias" * bias, f"{floor_us:.2f}", f"{us:.2f}"]
-        cells += [f"{us / floor_us:.2f}", kernel]
+        cells += [f"{row['of_floor']:.2f}", kernel]
         times = {}
         for name, peer in peers.items():
             if name in known.get((m, n, k), {}):
@@ -209,7 +197,7 @@ def main() -> None:
             kept = {(each["m"], each["n"], each["k"]): each for each in (*known.values(), *rows)}
             document = {"clock_mhz": clock, "reading": options.reading, "rows": list(kept.values())}
             options.json.write_text(json.dumps(document, indent=1) + "\n")
-    summarise(rows, list(peers))
+    summarise(rows, list(peers), launch_us)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Shapes of a step of decoding, what one may take, and what ours takes by the model.
 
 A plan is made for MOST_KEYS and used with the lengths of a shape, as serving does. Caches are cold.
-Memory of the virtual device takes no space until it is written, and what caches hold does not
-matter for the time: nothing is written to them.
+Memory of the virtual device takes no space until it is written: only keys that are read are. A
+launch is counted nowhere, neither in floors and bars nor in times.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ MOST_KEYS = 131072
 HEAD_DIM = 128
 DTYPE = "bfloat16"
 _BYTES = 2
-# Bytes of keys and values in a us, and us that no kernel goes below, at a clock in MHz.
-_FLOORS = {"gfx942": (4.2e6, 2.7, 2100), "gfx950": (6.0e6, 2.3, 2400)}
 # A step may take so many us more than the floor, or so many times the floor.
 _MORE_US, _TIMES = 3.0, 1.15
 
@@ -61,15 +59,14 @@ class Shape:
 
 @dataclass(frozen=True)
 class Floor:
-    """What the bound device needs at least."""
+    """What the bound device needs at least: HBM, at the rate that it sustains."""
 
     bytes_per_us: float
-    least_us: float
     clock_mhz: int
 
     def us(self, nbytes: int) -> float:
         """Of so many bytes of keys and values."""
-        return nbytes / self.bytes_per_us + self.least_us
+        return nbytes / self.bytes_per_us
 
     def bar_us(self, nbytes: int) -> float:
         """What a step may take."""
@@ -78,11 +75,9 @@ class Floor:
 
 
 def floor() -> Floor:
-    """Of the bound device; ValueError if no floor is stated for its architecture."""
-    arch = amdattn.device_props().arch
-    if arch not in _FLOORS:
-        raise ValueError(f"device {arch} is not among {list(_FLOORS)}")
-    return Floor(*_FLOORS[arch])
+    """Of the bound device, at its peak clock."""
+    props = amdattn.device_props()
+    return Floor(props.hbm_bytes_per_ns * 1e3, round(props.peak_clock_ghz * 1e3))
 
 
 def spread_table(batch: int, keys: int, page_size: int, width: int) -> NDArray[np.int32]:
@@ -111,6 +106,19 @@ def plan_of(
     )
 
 
+def zeros_of_keys(cache: tuple[int, ...], dtype: str, keys: int) -> amdattn.DeviceArray:
+    """A cache whose first keys, of each page or sequence, are zeros: of NaNs all is done twice.
+
+    The rest is not written: a cache without pages has room for far more than this machine.
+    """
+    array = amdattn.empty(cache, dtype)
+    zeros = np.zeros((min(keys, cache[1]), *cache[2:]), as_dtype(dtype).numpy())
+    step = zeros.nbytes // len(zeros) * cache[1]
+    for page in range(cache[0]):
+        runtime.get().upload(array.address + page * step, zeros.ctypes.data, zeros.nbytes)
+    return array
+
+
 def ours_us(
     shape: Shape,
     page_size: int,
@@ -124,11 +132,8 @@ def ours_us(
     rows = p.batch, p.seqlen_q, p.num_heads_q, HEAD_DIM
     out = amdattn.empty(rows, p.dtype)
     cache = p.num_pages, p.page_keys, p.num_heads_kv, HEAD_DIM
-    # Zeros, not what memory has: of NaNs all is computed twice.
-    q, k, v = (
-        amdattn.asarray(np.zeros(shape, as_dtype(dtype).numpy()))
-        for shape, dtype in ((rows, p.dtype), (cache, p.kv_dtype), (cache, p.kv_dtype))
-    )
+    q = amdattn.asarray(np.zeros(rows, as_dtype(p.dtype).numpy()))
+    k, v = (zeros_of_keys(cache, p.kv_dtype, shape.keys) for _ in range(2))
     lengths = amdattn.asarray(np.full(p.batch, shape.keys, np.int32))
     table = None
     if page_size:

@@ -37,7 +37,10 @@ class Architecture:
     matrix_flops_per_clk : int
         bfloat16, of one CU.
     launch_us : float
-        Between two kernels of a stream.
+        From the end of a kernel to the next one of its stream: the only constant for it, which no
+        modelled time of one kernel has. AMD's simulator has 2.7 for gfx942 and 2.1 to 2.6 for
+        gfx950; the smallest kernels of MI300A in a row take 2.5 to 2.9 (mgpusim), the smallest
+        that AITER has tuned 2.9.
     dispatch_wave_clk, first_fetch_clk : int
         Between two waves that an XCD starts; from its start to a wave's first instruction.
     hbm_latency_ns : int

@@ -15,10 +15,10 @@ from benchmarks.decode_shapes import Floor, Shape
 
 def test_floor_and_bar() -> None:
     """The fixed 3 us count up to 20 us of floor, 15 % above."""
-    least = Floor(4.2e6, 2.7, 2100)
-    assert least.us(42_000_000) == pytest.approx(12.7)
-    assert least.bar_us(42_000_000) == pytest.approx(15.7)
-    assert least.bar_us(420_000_000) == pytest.approx(1.15 * 102.7)
+    least = Floor(4.2e6, 2100)
+    assert least.us(42_000_000) == pytest.approx(10)
+    assert least.bar_us(42_000_000) == pytest.approx(13)
+    assert least.bar_us(420_000_000) == pytest.approx(115)
 
 
 def test_what_is_left_out_is_told_by_reason() -> None:
@@ -65,7 +65,7 @@ def test_the_greatest_share_of_a_bar_under_any_reading(monkeypatch) -> None:
     monkeypatch.setattr(readings.readings, "names", lambda arch: tuple(slow))
     times = iter([us for name in slow for us in slow[name]])
     monkeypatch.setattr(attention_decode, "ours_us", lambda *of, **options: next(times))
-    shape, least = decode_shapes.Shape(1, 1024, 8, 1), decode_shapes.Floor(1e9, 10.0, 2100)
+    shape, least = decode_shapes.Shape(1, 1024, 8, 1), decode_shapes.Floor(52428.8, 2100)
     rows, paged, _ = attention_decode.run_each(shape, least)
     assert (rows.us, rows.most) == (
         10.0,

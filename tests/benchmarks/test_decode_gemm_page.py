@@ -28,5 +28,6 @@ def test_decode_gemm(
     assert first["us"] < 9 and first["FlyDSL"] == known["FlyDSL"]
     assert (second["n"], second["bias"], second["FlyDSL"]) == (40, False, None)
     output = capsys.readouterr().out
-    assert "us, modelled at 2100 MHz" in output and "| 1, 128, 2880, bias | 2.70 |" in output
+    assert "us, modelled at 2100 MHz" in output and "| 1, 128, 2880, bias | 0.18 |" in output
+    assert "With a launch of 2.7 us on both sides" in output
     assert "(FlyDSL) |" in output

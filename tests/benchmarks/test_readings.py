@@ -53,7 +53,7 @@ def test_rows_of_peers_have_the_least(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode_peers, "ours_us", us)
     peers = Peers({"AITER": lambda shape: iter(())}, 2100)
     row = decode_peers.run(
-        Shape(1, 1024, 8, 1), peers, Floor(1e9, 10.0, 2100), "bfloat16", with_readings=True
+        Shape(1, 1024, 8, 1), peers, Floor(52428.8, 2100), "bfloat16", with_readings=True
     )
     assert row["us"] == 10.0 and row["peers"]["AITER"]["least"] == (0.75, "hbm-channels")
     assert decode_peers.cells(row, ["AITER"], with_readings=True)[-1] == "0.75 (hbm-channels)"
