@@ -140,9 +140,8 @@ def test_any_operation_can_be_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = run_operation(Shipped("rtz"), shape, Functions()).record
     assert (record.peer, record.cycles) == ("foreign", ours.cycles)
     assert foreign.options[0]["method"] == "auto"
-    assert {*foreign.options[0]} == {
-        *("method", "clock_mhz", "trace_events", "advance", "inputs"),
-    }
+    known = {"method", "clock_mhz", "trace_events", "advance", "inputs"}
+    assert {*foreign.options[0]} == known
     of = Shape(1, 2, 1, 200, 200, 64)
     assert run_operation(foreign, of, Functions()).record.refused == "head_dim=64 is not 128"
     refused = run_operation(foreign, shape, Functions(), method="sampled").record.refused

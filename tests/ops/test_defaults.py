@@ -25,7 +25,7 @@ _NAMES: tuple[tuple[Any, str], ...] = (
         "read_only copied is_output as_json markdown wide details mixed allow_mixed cast quick "
         "version kernels dry_run annotate advice quiet packed special warm loaded "
         "inverse shared cache_seqlens cache_batch_idx cache_leftpad return_softmax_lse "
-        "in_place partly",
+        "in_place partly is_tiled tile_inputs is_whole",
     ),
     (
         0,
@@ -70,6 +70,9 @@ OWN: dict[str, dict[str, Any]] = {
         for name in ("attention", "decode", "prefill")
     },
     "op.indices.private": {"nested": True},
+    # Scores of N(0, 1), and the first row of the first head.
+    "bench.inputs.Head": {"sd": 1.0, **dict.fromkeys(("log_norms", "rising", "above", "at"), 0.0)},
+    "bench.inputs.Place": {"row": 0, "head": 0},
     # As Triton's, in ms.
     "testing.bench.do_bench": {"warmup": 25, "rep": 100},
     "checking.arguments.Buffer": {"low": 0, "high": 100},
