@@ -212,7 +212,7 @@ def _member(
     merges_itself = (target, head_dim, capped) == ("Cdna3", 128, False) and wave_rows > 32
     merged_parts = 8 if merges_itself else 0
     # Pairs of 64-bit addresses made by the compiler are more than there are SGPRs.
-    pairs = ("-fno-slp-vectorize",) if capped and head_dim > 192 else ()
+    pairs: tuple[str, ...] = ("-fno-slp-vectorize",) if capped and head_dim > 192 else ()
     if pairs and (target, dtype) == ("Cdna3", "fp16"):  # one SGPR less
         pairs += "-mllvm", "-disable-machine-cse"
     accepts = (
