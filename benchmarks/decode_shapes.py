@@ -140,21 +140,16 @@ def ours_us(
         pages = spread_table(p.batch, shape.keys, page_size, p.pages_of_sequence)
         table = amdattn.asarray(pages)
     workspace = plan.new_workspace()
-    # Of fewer items than XCDs some XCDs merge none: the time is that of one that does.
-    xcds = amdattn.device_props().num_xcds
-    cycles = 0
-    for xcd in range(xcds if p.batch * p.num_heads_kv < xcds else 1):
-        with virtual.profile(clock_mhz=clock_mhz, simulated_xcd=xcd) as profile:
-            plan.run(
-                *(q, k, v),
-                cache_seqlens=lengths,
-                block_table=table,
-                out=out,
-                workspace=workspace,
-            )
-            runtime.synchronize()
-        (launch,) = profile.launches
-        cycles = max(cycles, launch.cycles)
+    with virtual.profile(clock_mhz=clock_mhz) as profile:
+        plan.run(
+            *(q, k, v),
+            cache_seqlens=lengths,
+            block_table=table,
+            out=out,
+            workspace=workspace,
+        )
+        runtime.synchronize()
+    (launch,) = profile.launches
     del q, k, v, out, workspace
     gc.collect()  # before the next shape's caches are made
-    return cycles / clock_mhz
+    return launch.cycles / clock_mhz

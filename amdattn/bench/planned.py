@@ -95,16 +95,8 @@ def run_planned(
         run()
         runtime.synchronize()
 
-    # Decoding of fewer items than XCDs is merged on some of them only: those that end last.
-    p, all_xcds = planned.problem, runtime.device_props().num_xcds
-    of_decode = planned.operation.name == "decode" and p.batch * p.num_heads_kv < all_xcds
-
     def model(mhz: int, events: int = 0) -> list[Modelled]:
-        each = (
-            profiled(run, clock_mhz=mhz, trace_events=events, simulated_xcd=xcd)
-            for xcd in range(all_xcds if of_decode else 1)
-        )
-        profiles = max(each, key=lambda found: sum(launch.cycles for launch in found))
+        profiles = profiled(run, clock_mhz=mhz, trace_events=events)
         return list(map(simulated, launches, profiles))
 
     parts = model(clock_mhz, trace_events)

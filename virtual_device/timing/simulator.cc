@@ -29,6 +29,8 @@ Simulator::Simulator(const std::shared_ptr<LaunchState>& launch, Device& device,
   const u32 xcds = machine_.num_xcds;
   limit_ = (launch->num_workgroups + xcds - 1 - options.xcd) / xcds;
   others_ran_.resize(launch->num_workgroups);
+  is_pending_.resize(limit_, true);
+  pending_ = limit_;  // those of a sample never become 0
   if (options.max_workgroups) limit_ = std::min(limit_, options.max_workgroups);
 }
 
@@ -54,15 +56,23 @@ void Simulator::run_others(u64 first, u64 count) {
   }
 }
 
-// Other XCDs' workgroups arrive when those of this XCD do that they began with; among themselves
-// each XCD is the last one as often.
+// Other XCDs' workgroups arrive when those of this XCD do that they began with; of any two XCDs
+// each is the first one in every other round. The last one of all is of this XCD, which so stands
+// for that which a launch ends with.
 void Simulator::arrive(u64 nth) {
   const u64 xcds = machine_.num_xcds, round = nth / xcds;
+  settle(round);
+  if (pending_ == 0) return run_others(0, launch_->num_workgroups);
   if (arrived_ != round) run_others(arrived_ * xcds, xcds);
   arrived_ = round;
   const auto rank = [&](u64 xcd) { return xcd ^ (round % std::bit_ceil(xcds)); };
   for (u64 xcd = 0; xcd < xcds; ++xcd)
     if (rank(xcd) < rank(options_.xcd)) run_others(round * xcds + xcd, 1);
+}
+
+void Simulator::settle(u64 round) {
+  if (is_pending_[round]) --pending_;
+  is_pending_[round] = false;
 }
 
 bool Simulator::step(Wave& wave) {
@@ -119,6 +129,7 @@ bool Simulator::run(Profile& profile) {
     if (cu.faulted() || launch_->faulted) return false;
     profile.cycles = std::max(profile.cycles, e.at);
     for (Workgroup* workgroup : cu.take_finished()) {
+      settle(workgroup->flat_id / machine_.num_xcds);
       worker_.leave(*workgroup);
       ++profile.simulated_workgroups;
       --resident_[e.cu];

@@ -38,6 +38,8 @@ class Simulator {
   // on, and those that arrive at a counter before one of this XCD.
   void run_others(u64 first, u64 count);
   void arrive(u64 nth);
+  // A workgroup of this XCD that has arrived, or ended: none that may still arrive.
+  void settle(u64 round);
 
   const Machine& machine_;
   const Timing& timing_;
@@ -46,7 +48,9 @@ class Simulator {
   Caches& caches_;
   const UnitTimes times_;
   Worker worker_, others_;
-  std::vector<bool> others_ran_;      // by number
+  std::vector<bool> others_ran_;  // by number
+  std::vector<bool> is_pending_;  // of this XCD: it may still arrive, by its round
+  u64 pending_ = 0;
   u64 arrived_ = 0;                   // of this XCD, the last one, by its round
   std::optional<MemoryPath> memory_;  // of the launch
   u32 per_cu_ = 1;

@@ -34,13 +34,13 @@ def merges(found: LaunchProfile) -> int:
 
 
 @pytest.mark.parametrize("kind", ITEMS)
-def test_what_the_last_one_does_is_done_once(kind: str) -> None:
-    """On one XCD, whichever is simulated; and by each as often where each is a part of all."""
+def test_every_xcd_does_its_share_of_what_the_last_ones_do(kind: str) -> None:
+    """Whichever is simulated; and the last of all is of the one that is."""
     item, parts = ITEMS[kind]
     body = item + ARRIVE + LAST.format(parts - 1, "")
     done = [merges(profile(body, workgroups=64, simulated_xcd=xcd)) for xcd in range(XCDS)]
-    assert sum(done) == 64 // parts
-    assert max(done) == max(1, 64 // parts // XCDS)
+    share = 64 // parts // XCDS
+    assert all(max(share, 1) <= found <= share + 1 for found in done), done
 
 
 def test_counters_are_waited_for_across_xcds() -> None:
