@@ -34,10 +34,10 @@ def models(shape: Shape, method: str, num_splits: int = 1, events: int = 0) -> l
 def test_one_workgroup_is_a_line_through_two_others() -> None:
     (sampled,), (full,) = (models(ONE_ROUND, method) for method in ("sampled", "full"))
     # No line to the clk: references are looked at after 256 keys, and after every 1024.
-    assert sampled.cycles == pytest.approx(full.cycles, rel=1e-3)
+    assert sampled.cycles == pytest.approx(full.cycles, rel=2e-3)
     assert (sampled.cus, sampled.part, sampled.residents) == (1, 1 / 8, 1)
     assert (full.cus, full.part, full.residents) == (1, 1 / 8, 1)
-    assert sampled.instructions == pytest.approx(full.instructions, rel=1e-3)
+    assert sampled.instructions == pytest.approx(full.instructions, rel=2e-3)
     for figures in ("flops", "bytes", "clk"):
         one, other = getattr(sampled, figures), getattr(full, figures)
         assert one.keys() == other.keys()
@@ -72,8 +72,8 @@ def test_parts_and_their_merge() -> None:
 def test_the_mask_is_sampled_where_it_is() -> None:
     (sampled,) = models(CAUSAL, "sampled", events=40)
     (full,) = models(CAUSAL, "full", events=40)
-    assert sampled.cycles == pytest.approx(full.cycles, rel=1e-3)
-    assert sampled.instructions == pytest.approx(full.instructions, rel=1e-3)
+    assert sampled.cycles == pytest.approx(full.cycles, rel=2e-3)
+    assert sampled.instructions == pytest.approx(full.instructions, rel=2e-3)
     for figures in ("flops", "bytes"):
         for name, count in getattr(full, figures).items():
             assert getattr(sampled, figures)[name] == pytest.approx(count, rel=0.01), name
