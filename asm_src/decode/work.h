@@ -306,10 +306,11 @@ class Work {
     const float n = float(max_of(tiles, 1u));
     return uniform(uint32_t(S::kPartsOfRoot * n * v_rsq_f32(n)));
   }
-  // Of each item, of which all together keep memory busy.
+  // Of each item, of which all together keep memory busy; tiles of rows of a head share their keys.
   template <class Of>
   static __device__ __forceinline__ uint32_t busy_parts(const Of& args) {
-    return uniform(uint32_t(float(S::kBusy) * v_rcp_f32(float(items(args))))) + 1;
+    return uniform(uint32_t(float(S::kBusy) * v_rcp_f32(float(args.batch * args.num_heads_kv)))) +
+           1;
   }
   template <class Of>
   static __device__ __forceinline__ void put_inner(const Of& args, Segment& found, int nth) {
