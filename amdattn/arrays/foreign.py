@@ -30,7 +30,7 @@ def foreign_view(x: Any, name: str, stream: int, is_output: bool = False) -> Vie
 
     None if it speaks no protocol. For errors see `amdattn.arrays.interchange.as_view`.
     """
-    if hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__"):
+    if speaks_dlpack(x):
         view, is_copied = dlpack_view(x, name, stream)
         if is_output and is_copied:
             raise ValueError(f"{name} cannot be written: its library hands out a copy of it")
@@ -93,6 +93,11 @@ def dlpack_view(
     return _device_view(name, view, extent), is_copied
 
 
+def speaks_dlpack(x: Any) -> bool:
+    """Whether an array has both methods of DLPack."""
+    return hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")
+
+
 def device_of(x: Any, name: str) -> tuple[int, int]:
     """The DLPack device that an array says it is on.
 
@@ -101,7 +106,7 @@ def device_of(x: Any, name: str) -> tuple[int, int]:
     AttributeError
         It does not speak DLPack.
     """
-    if not (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
+    if not speaks_dlpack(x):
         if _is_tracer(x):
             raise _refusal(x, name, None)
         kind = f"{type(x).__module__}.{type(x).__qualname__}"

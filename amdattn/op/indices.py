@@ -13,7 +13,7 @@ from amdattn import scalars
 from amdattn.arch.props import DeviceProps
 from amdattn.arrays.buffers import View, allocate, upload
 from amdattn.arrays.dlpack import HOST_KINDS, compact_strides
-from amdattn.arrays.foreign import device_of
+from amdattn.arrays.foreign import device_of, speaks_dlpack
 from amdattn.arrays.interchange import as_view
 from amdattn.device import manifest, runtime
 from amdattn.dtypes import as_dtype
@@ -43,8 +43,7 @@ def private(array: Any, label: str, nested: bool = True) -> Any:
         return _listed(array, label, nested)
     if isinstance(array, np.ndarray):
         return array.copy()
-    speaks = hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__")
-    if speaks and device_of(array, label)[0] in HOST_KINDS:
+    if speaks_dlpack(array) and device_of(array, label)[0] in HOST_KINDS:
         host = as_view(array, label, 0).array
         assert host is not None
         return host.copy()
