@@ -1,0 +1,34 @@
+// Sizes of one member of the attention backward family, all known at compile time.
+#pragma once
+#include "arch/target.h"
+#include "tile/types.h"
+
+template <int kHeadDim_, int kHeadDimV_, int kWaveTiles_, Element kElement_>
+struct BackwardShape {
+  static constexpr Element kElement = kElement_;
+  static constexpr int kHeadDim = kHeadDim_, kHeadDimV = kHeadDimV_;
+  static constexpr int kWaves = 4, kLanes = kWaves * 64;
+  static constexpr int kTile = 16;  // rows and columns of a matrix instruction
+  // Tiles of rows that a matrix instruction contracts: one of 16 keys by 16 rows is an operand of
+  // 4 rows a lane, two of 8.
+  static constexpr int kOperand = Here::kOperandElements;
+  static constexpr int kHalves = kOperand / 4, kRows = kTile * kHalves;
+  static constexpr int kWaveTiles = kWaveTiles_;  // of keys, whose dK and dV a wave holds
+  static constexpr int kTiles = kWaves * kWaveTiles, kKeys = kTile * kTiles;
+
+  // In LDS: a tile of rows of Q or dO by rows and by columns, 16 bytes a chunk either way.
+  static constexpr int bytes(int head_dim) { return kRows * head_dim * 2; }
+  static constexpr int kQ = 0, kQColumns = bytes(kHeadDim), kDo = 2 * kQColumns;
+  static constexpr int kDoColumns = kDo + bytes(kHeadDimV);
+  static constexpr int kStageBytes = kDoColumns + bytes(kHeadDimV);
+  static constexpr int kDsBytes = kRows * kKeys * 2;  // dS, by rows
+  static constexpr bool kTwoStages = 2 * (kStageBytes + kDsBytes) <= Here::kMaxLdsBytes;
+  static constexpr int kDs = (kTwoStages ? 2 : 1) * kStageBytes;
+  static constexpr int kLdsBytes = kDs + 2 * kDsBytes;
+  static_assert(kLdsBytes <= Here::kMaxLdsBytes);
+
+  // Columns of an operand that lies by columns: lane c has kSteps neighbours, from kSteps * c on.
+  static constexpr int steps(int head_dim) { return head_dim / kTile; }
+  static constexpr int kDqTiles = kHeadDim / kTile / kWaves;  // of columns of dQ, of a wave
+  static_assert(kHeadDim % 64 == 0 && kHeadDimV % 64 == 0);
+};

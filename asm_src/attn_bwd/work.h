@@ -1,0 +1,79 @@
+// Which block of keys a workgroup has, and the tiles of rows that see it.
+#pragma once
+#include "attn_bwd/shape.h"
+#include "isa/device.h"
+#include "isa/uniform.h"
+#include "tile/integers.h"
+// The kernarg header is plain C for other parsers; its fixed-width types come from device.h.
+// clang-format off
+#include "args/attn_bwd.h"
+// clang-format on
+
+// Blocks of some heads follow each other, the first ones of all, then the second ones: workgroups
+// go round robin over the XCDs, so that of a multiple of eight heads each stays on one XCD, and the
+// blocks that add to a tile of dQ begin in the order of their keys.
+template <class S>
+struct BackwardWork {
+  int batch, head_kv, block;
+  int rows, keys;                     // of this sequence
+  int q_base, kv_base;                // first row of this sequence
+  int first_key;                      // of the block
+  int first, end;                     // tiles of rows
+  int least_distance, most_distance;  // of a key from a row that sees it
+
+  __device__ __forceinline__ BackwardWork(const AttnBwdArgs& args, int id) {
+    const int of_chunk = args.heads_at_once * args.key_blocks;
+    const int chunk = uint32_t(id) / uint32_t(of_chunk), in_chunk = id - chunk * of_chunk;
+    const int first_head = chunk * args.heads_at_once;
+    const int heads = min_of(args.heads_at_once, args.heads - first_head);
+    block = uint32_t(in_chunk) / uint32_t(heads);
+    const int head = first_head + in_chunk - block * heads;
+    batch = uint32_t(head) / uint32_t(args.num_heads_kv);
+    head_kv = head - batch * args.num_heads_kv;
+    rows = args.seqlen_q;
+    keys = args.seqlen_kv;
+    q_base = kv_base = 0;
+    if (args.cu_seqlens_q != 0) {
+      const auto* sums = (const Global<int32_t>*)args.cu_seqlens_q;
+      q_base = uniform(sums[batch]);
+      rows = uniform(sums[batch + 1]) - q_base;
+    }
+    if (args.cu_seqlens_kv != 0) {
+      const auto* sums = (const Global<int32_t>*)args.cu_seqlens_kv;
+      kv_base = uniform(sums[batch]);
+      keys = uniform(sums[batch + 1]) - kv_base;
+    }
+    first_key = block * S::kKeys;
+    const int diagonal = args.top_left ? 0 : keys - rows;
+    const int left = args.window_left, right = args.window_right;
+    least_distance = left < 0 ? -kFar : max_of(diagonal - left, -kFar);
+    most_distance = right < 0 ? kFar : min_of(diagonal + right, kFar);
+    const int last_key = min_of(first_key + S::kKeys, keys) - 1;
+    // Rows r with least_distance <= key - r <= most_distance for some key of the block.
+    const int from = max_of(first_key - most_distance, 0);
+    const int to = min_of(last_key - least_distance, rows - 1);
+    first = uint32_t(from) / S::kRows;
+    end = to < from || first_key >= keys ? first : uint32_t(to) / S::kRows + 1;
+  }
+
+  // Blocks that are added to a tile of dQ before this one: those that some row of it sees.
+  __device__ __forceinline__ int turn(int tile) const {
+    return block - uint32_t(max_of(tile * S::kRows + least_distance, 0)) / S::kKeys;
+  }
+  __device__ __forceinline__ int turns(int tile) const {
+    const int last_row = min_of(tile * S::kRows + S::kRows, rows) - 1;
+    const int last_key = min_of(last_row + most_distance, keys - 1);
+    return uint32_t(last_key) / S::kKeys -
+           uint32_t(max_of(tile * S::kRows + least_distance, 0)) / S::kKeys + 1;
+  }
+  // Whether every row of a tile sees every key of the block.
+  __device__ __forceinline__ bool full(int tile) const {
+    const int row = tile * S::kRows, last_row = row + S::kRows - 1;
+    return last_row < rows && first_key + S::kKeys <= keys &&
+           first_key - last_row >= least_distance &&
+           first_key + S::kKeys - 1 - row <= most_distance;
+  }
+
+ private:
+  static constexpr int kFar = 1 << 30;  // beyond every distance
+};
