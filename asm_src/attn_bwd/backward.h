@@ -346,18 +346,19 @@ struct Backward {
   }
 
   // ---- After it
-  template <int kStepsOf>
-  __device__ __forceinline__ void store(const f32x4 (&sums)[S::kWaveTiles][kStepsOf], uint64_t to,
-                                        int64_t stride, int columns, float scale) const {
+  // `sum<t, n, i>()` is that of the ith of four keys and of column n of the lane's.
+  template <int kStepsOf, class Sum>
+  __device__ __forceinline__ void store(Sum&& sum, uint64_t to, int64_t stride, int columns,
+                                        float scale) const {
     unroll<S::kWaveTiles>([&]<int t>() {
       unroll<4>([&]<int i>() {
         const int key = (wave * S::kWaveTiles + t) * S::kTile + 4 * g + i;
-        if (work.first_key + key >= work.keys) return;
+        const bool there = work.first_key + key < work.keys;
         unroll<kStepsOf / 4>([&]<int n>() {
           const int column = kStepsOf * c + 4 * n;
-          if (column >= columns) return;
           float x[4];
-          unroll<4>([&]<int j>() { x[j] = sums[t][4 * n + j][i] * scale; });
+          unroll<4>([&]<int j>() { x[j] = sum.template operator()<t, 4 * n + j, i>() * scale; });
+          if (!there || column >= columns) return;
           const int64_t at = key * stride + column;
           if (args.keeps_floats)
             *((Global<f32x4>*)(to + at * 4)) = {x[0], x[1], x[2], x[3]};
@@ -369,18 +370,23 @@ struct Backward {
       });
     });
   }
+  template <class SumDk, class SumDv>
+  __device__ __forceinline__ void store_both(SumDk&& of_dk, SumDv&& of_dv) const {
+    const int64_t row = work.kv_base + int64_t(work.first_key);
+    const int bytes = args.keeps_floats ? 4 : 2;
+    store<kSteps>(of_dk,
+                  row_of(args.dk, args.dk_stride_batch, args.dk_stride_seq, args.dk_stride_head,
+                         work.batch, row, work.head_kv, bytes),
+                  args.dk_stride_seq, args.head_dim, args.softmax_scale);
+    store<kStepsV>(of_dv,
+                   row_of(args.dv, args.dv_stride_batch, args.dv_stride_seq, args.dv_stride_head,
+                          work.batch, row, work.head_kv, bytes),
+                   args.dv_stride_seq, args.head_dim_v, 1);
+  }
   __device__ __forceinline__ void operator()() {
     if (work.first_key >= work.keys) return;
     if (work.first < work.end) main_loop();
-    const int64_t row = work.kv_base + int64_t(work.first_key);
-    const int bytes = args.keeps_floats ? 4 : 2;
-    store(dk,
-          row_of(args.dk, args.dk_stride_batch, args.dk_stride_seq, args.dk_stride_head, work.batch,
-                 row, work.head_kv, bytes),
-          args.dk_stride_seq, args.head_dim, args.softmax_scale);
-    store(dv,
-          row_of(args.dv, args.dv_stride_batch, args.dv_stride_seq, args.dv_stride_head, work.batch,
-                 row, work.head_kv, bytes),
-          args.dv_stride_seq, args.head_dim_v, 1);
+    store_both([&]<int t, int n, int i>() { return dk[t][n][i]; },
+               [&]<int t, int n, int i>() { return dv[t][n][i]; });
   }
 };

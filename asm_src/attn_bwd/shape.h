@@ -3,7 +3,8 @@
 #include "arch/target.h"
 #include "tile/types.h"
 
-template <int kHeadDim_, int kHeadDimV_, int kWaveTiles_, Element kElement_>
+template <int kHeadDim_, int kHeadDimV_, int kWaveTiles_, Element kElement_,
+          bool kOrdered_ = false>
 struct BackwardShape {
   static constexpr Element kElement = kElement_;
   static constexpr int kHeadDim = kHeadDim_, kHeadDimV = kHeadDimV_;
@@ -22,9 +23,16 @@ struct BackwardShape {
   static constexpr int kDoColumns = kDo + bytes(kHeadDimV);
   static constexpr int kStageBytes = kDoColumns + bytes(kHeadDimV);
   static constexpr int kDsBytes = kRows * kKeys * 2;  // dS, by rows
+  // Three stages where a step has an order of its own, else two, or one where there is no room.
+  static constexpr bool kOrdered = kOrdered_;
   static constexpr bool kTwoStages = 2 * (kStageBytes + kDsBytes) <= Here::kMaxLdsBytes;
-  static constexpr int kDs = (kTwoStages ? 2 : 1) * kStageBytes;
-  static constexpr int kLdsBytes = kDs + 2 * kDsBytes;
+  static constexpr int kStages = kOrdered ? 3 : kTwoStages ? 2 : 1;
+  static constexpr int kDs = kStages * kStageBytes;
+  // Waves beyond those that have a patch put what they have behind all else.
+  static constexpr int kPatchWaves = (kHeadDim + kHeadDimV) / 64;
+  static constexpr int kIdle = kDs + 2 * kDsBytes;
+  static constexpr int kIdleBytes = kOrdered && kPatchWaves < kWaves ? 2 * bytes(kHeadDim) : 0;
+  static constexpr int kLdsBytes = kIdle + kIdleBytes;
   static_assert(kLdsBytes <= Here::kMaxLdsBytes);
 
   // Columns of an operand that lies by columns: lane c has kSteps neighbours, from kSteps * c on.

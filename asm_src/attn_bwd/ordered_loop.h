@@ -1,0 +1,500 @@
+// The loop over tiles of rows in the order of attn_bwd/step_order.h. dV, dK and K by columns have
+// accumulation registers by number.
+#pragma once
+#include "attn_bwd/backward.h"
+#include "attn_bwd/step_order.h"
+#include "isa/ordered_lanes.h"
+#include "tile/accumulators.h"
+
+// A tensor by tiles of rows: the last tile first, of one head after the other.
+struct Walk {
+  u32x4 buffer;  // of the tile, which ends with its rows
+  uint32_t tile_bytes, full_bytes;  // from a tile to the next; up to the end of a full one
+  int head, tile;
+};
+
+template <class S>
+struct OrderedLoop : Backward<S> {
+  using Base = Backward<S>;
+  using Order = StepOrder<S>;
+  using Base::args, Base::work, Base::wave, Base::lane, Base::c, Base::g, Base::group, Base::k,
+      Base::v, Base::lds, Base::k_columns;
+  static constexpr Element kOf = S::kElement;
+  static constexpr int kH = S::kHalves, kT = S::kWaveTiles, kParts = 2 / kH;
+  static constexpr int kSteps = S::steps(S::kHeadDim), kStepsV = S::steps(S::kHeadDimV);
+  static constexpr int kDqTiles = S::kDqTiles, kPairs = S::kTiles / 2, kD = S::kHeadDim;
+  static_assert(S::kHeadDim == S::kHeadDimV && S::kPatchWaves <= S::kWaves);
+
+  // Accumulation registers.
+  static constexpr int kDv = 0, kDk = kDv + 4 * kT * kStepsV, kK = kDk + 4 * kT * kSteps;
+  static_assert(kK + 4 * kPairs * kDqTiles <= 256);
+  static constexpr int of_dv(int t, int n) { return kDv + 4 * (t * kStepsV + n); }
+  static constexpr int of_dk(int t, int n) { return kDk + 4 * (t * kSteps + n); }
+  static constexpr int of_k(int p, int m) { return kK + 4 * (p * kDqTiles + m); }
+  static constexpr int kDistance = 20;  // wait states behind a matrix instruction, for any reader
+
+  using Packed = uint32_t __attribute__((ext_vector_type(2 * kH)));
+
+  // ---- State
+  Walk patches, row_sums, dq_rows;
+  u32x4 dq_buffer;  // of the tile before
+  bf16x8 ring[Order::kRing];
+  f32x4 s[kT][kH], dp[kT][kH], dq[kH][kDqTiles], lse[kH], delta[kH];
+  Packed p_of[kT], ds_of[kT];
+  u32x2 patch[kH][4];
+  u32x2 of_column[4][kH], ds_rows;
+  uint32_t half_up[2][2], exchange[6], dq_address;
+  float dq_scaled;
+  uint32_t read_rows[2], read_columns, read_ds[2], write_rows[4], write_columns, write_ds[kT];
+  uint32_t patch_offset, patch_row_bytes, sums_offset, dq_offset[kDqTiles], dq_row_bytes;
+  uint32_t which_row;
+  float scale, scale_log2;
+  int masked;
+  int first_row;
+  int read_stage, write_stage, read_ds_half, write_ds_half;
+
+  __device__ __forceinline__ OrderedLoop(const AttnBwdArgs& args, int id, Local<char>* lds)
+      : Base(args, id, lds) {}
+
+  // ---- Pieces
+  template <int kPart>
+  static __device__ __forceinline__ auto part(bf16x8 x) {
+    if constexpr (kH == 1)
+      return half_of(x, kPart);
+    else
+      return x;
+  }
+  template <int w>
+  __device__ __forceinline__ void matrix() {
+    if constexpr (w < Order::kDq) {
+      constexpr bool of_s = w < Order::kDp;
+      constexpr int idx = of_s ? w : w - Order::kDp;
+      constexpr int place = idx / Order::kUsesOfRow, rest = idx % Order::kUsesOfRow;
+      constexpr int n = place / kH, h = place % kH, half = rest / kT, t = rest % kT;
+      const auto a = part<half>(ring[(of_s ? place : Order::kReadDo + place) % Order::kRing]);
+      const auto b = part<half>(of_s ? k[t][n] : v[t][n]);
+      auto& to = of_s ? s[t][h] : dp[t][h];
+      if constexpr (n == 0 && half == 0)
+        ordered::mma_zero<kOf>(to, a, b);
+      else
+        ordered::mma<kOf>(to, a, b);
+    } else if constexpr (w < Order::kDv) {
+      constexpr int idx = w - Order::kDq;
+      constexpr int place = idx / Order::kUsesOfDs, rest = idx % Order::kUsesOfDs;
+      constexpr int p = place / kH, h = place % kH, half = rest / kDqTiles, m = rest % kDqTiles;
+      const auto a = part<half>(ring[(Order::kReadDs + place) % Order::kRing]);
+      if constexpr (p == 0 && half == 0)
+        ordered::mma_acc_zero<kOf, of_k(p, m) + 2 * half>(dq[h][m], a);
+      else
+        ordered::mma_acc<kOf, of_k(p, m) + 2 * half>(dq[h][m], a);
+    } else {
+      constexpr bool of_dv_now = w < Order::kDk;
+      constexpr int idx = w - (of_dv_now ? Order::kDv : Order::kDk);
+      constexpr int place = idx / Order::kUsesOfRow, rest = idx % Order::kUsesOfRow;
+      constexpr int half = rest / kT, t = rest % kT, n = place * kParts + half;
+      constexpr int first = of_dv_now ? Order::kReadDoColumns : Order::kReadQColumns;
+      const auto b = part<half>(ring[(first + place) % Order::kRing]);
+      if constexpr (of_dv_now)
+        ordered::mma_into_acc<kOf, S::kTile, of_dv(t, n)>(p_of[t], b);
+      else
+        ordered::mma_into_acc<kOf, S::kTile, of_dk(t, n)>(ds_of[t], b);
+    }
+  }
+  template <int n>
+  __device__ __forceinline__ void read() {
+    auto& to = ring[n % Order::kRing];
+    if constexpr (n < Order::kReadDs) {
+      constexpr bool of_q = n < Order::kReadDo;
+      constexpr int place = of_q ? n : n - Order::kReadDo, chunk = place / kH, h = place % kH;
+      ordered::ds_read_b128<(of_q ? S::kQ : S::kDo) + h * 32 * kD + chunk / 2 * 128>(
+          to, read_rows[chunk % 2]);
+    } else if constexpr (n < Order::kReadDs + Order::kReadsDs) {
+      constexpr int place = n - Order::kReadDs, p = place / kH, h = place % kH;
+      ordered::ds_read_b128<S::kDs + h * 32 * S::kKeys + p / 2 * 128>(to, read_ds[p % 2]);
+    } else {
+      constexpr bool of_do = n < Order::kReadQColumns;
+      constexpr int chunk = n - (of_do ? Order::kReadDoColumns : Order::kReadQColumns);
+      ordered::ds_read_b128<(of_do ? S::kDoColumns : S::kQColumns) + chunk * 1024>(to,
+                                                                                    read_columns);
+    }
+  }
+  template <int i>
+  __device__ __forceinline__ bool seen() const {
+    constexpr int t = i / (4 * kH), h = i / 4 % kH, e = i % 4;
+    const int row = first_row + 4 * g + 16 * h + e;
+    const int key = work.first_key + (wave * kT + t) * S::kTile + c, distance = key - row;
+    return distance >= work.least_distance && distance <= work.most_distance && row < work.rows &&
+           key < work.keys;
+  }
+  // Two to 16 bits, in two steps.
+  template <int kWhich, int e>
+  __device__ __forceinline__ void round_one(float x) {
+    if constexpr (kOf == Element::kBf16)
+      half_up[kWhich][e] = ordered::v_add_u32<0x8000>(bits(x));
+    else if constexpr (e == 0)
+      half_up[kWhich][0] = ordered::v_fma_mixlo_f16(x);
+    else
+      half_up[kWhich][0] = ordered::v_fma_mixhi_f16(half_up[kWhich][0], x);
+  }
+  template <int kWhich>
+  __device__ __forceinline__ uint32_t packed(float lo, float hi) {
+    if constexpr (Here::kConvertsPairs)
+      return convert_pair<kOf>(lo, hi);
+    else if constexpr (kOf == Element::kBf16)
+      return ordered::v_perm_b32(half_up[kWhich][1], half_up[kWhich][0], kHighHalfOfBoth);
+    else
+      return half_up[kWhich][0];
+  }
+
+  template <Do kDo, int n>
+  __device__ __forceinline__ void run() {
+    constexpr int t = n / (4 * kH), h = n / 4 % kH, e = n % 4;  // of an element
+    if constexpr (kDo == Do::kRead) {
+      read<n>();
+    } else if constexpr (kDo == Do::kWaitLoads) {
+      ordered::s_waitcnt<Order::behind_loads(), ordered::kAnyLgkm>();
+      for (auto& half : patch)
+        for (auto& row : half) ordered::settle(row);
+    } else if constexpr (kDo == Do::kWriteRows) {
+      ordered::ds_write_b64<S::kTile * 2 * kD*(n / 4)>(write_rows[n % 4], patch[n / 4][n % 4]);
+    } else if constexpr (kDo == Do::kPermute) {
+      constexpr int column = n % 8 / 2, pair = n % 2, half = n / 8;
+      constexpr uint32_t kWhich = column % 2 ? kHighHalfOfBoth : kLowHalfOfBoth;
+      of_column[column][half][pair] =
+          ordered::v_perm_b32(patch[half][2 * pair + 1][column / 2],
+                              patch[half][2 * pair][column / 2], kWhich);
+    } else if constexpr (kDo == Do::kWriteColumns) {
+      const u32x2 lo = of_column[kH == 1 ? 2 * n : n][0];
+      const u32x2 hi = kH == 1 ? of_column[(2 * n + 1) % 4][0] : of_column[n % 4][kH - 1];
+      ordered::ds_write_b128<n * 1024>(write_columns, u32x4{lo[0], lo[1], hi[0], hi[1]});
+    } else if constexpr (kDo == Do::kLoad) {
+      constexpr int row = S::kTile * (n / 4) + n % 4;
+      const uint32_t at = ordered::v_add_u32_uniform(patch_offset, row * patch_row_bytes);
+      ordered::buffer_load_dwordx2(patch[n / 4][n % 4], at, patches.buffer);
+    } else if constexpr (kDo == Do::kLoadSums) {
+      auto& to = n < kH ? lse[n] : delta[n - kH];
+      ordered::buffer_load_dwordx4_f32<(n < kH ? 0 : 4 * S::kRows) + n % kH * 64>(
+          to, sums_offset, row_sums.buffer);
+    } else if constexpr (kDo == Do::kWaitSums) {
+      ordered::s_waitcnt<Order::behind_sums(), ordered::kAnyLgkm>();
+      for (auto& one : lse) ordered::settle(one);
+      for (auto& one : delta) ordered::settle(one);
+    } else if constexpr (kDo == Do::kScale) {
+      const float x = s[t][h][e], y = lse[h][e];
+      s[t][h][e] = ordered::v_fma_f32_minus(x, scale_log2, y);
+    } else if constexpr (kDo == Do::kExp) {
+      const float x = s[t][h][e];
+      s[t][h][e] = ordered::v_exp_f32(x);
+    } else if constexpr (kDo == Do::kSubtract) {
+      const float x = dp[t][h][e], y = delta[h][e];
+      dp[t][h][e] = ordered::v_sub_f32(x, y);
+    } else if constexpr (kDo == Do::kMultiply) {
+      const float x = dp[t][h][e], y = s[t][h][e];
+      dp[t][h][e] = ordered::v_mul_f32_vector(x, y);
+    } else if constexpr (kDo == Do::kMaskP || kDo == Do::kMaskDs) {
+      auto& x = kDo == Do::kMaskP ? s[n / kH][n % kH] : dp[n / kH][n % kH];
+      if (__builtin_expect(masked != 0, false))
+        unroll<4>([&]<int i>() { x[i] = seen<4 * n + i>() ? x[i] : 0; });
+    } else if constexpr (kDo == Do::kRoundP) {
+      const float x = s[t][h][e];
+      round_one<0, n % 2>(x);
+    } else if constexpr (kDo == Do::kRoundDs) {
+      const float x = dp[t][h][e];
+      round_one<1, n % 2>(x);
+    } else if constexpr (kDo == Do::kPackP || kDo == Do::kPackDs) {
+      constexpr bool of_p = kDo == Do::kPackP;
+      constexpr int tile = n / (2 * kH), half = n / 2 % kH, pair = n % 2;
+      const auto& from = of_p ? s[tile][half] : dp[tile][half];
+      const float lo = from[2 * pair], hi = from[2 * pair + 1];
+      (of_p ? p_of : ds_of)[tile][2 * half + pair] = packed<of_p ? 0 : 1>(lo, hi);
+    } else if constexpr (kDo == Do::kExchange) {
+      constexpr int tile = n / (8 * kH), half = n / 8 % kH, op = n % 8;
+      constexpr int kOther = kQuad<1, 0, 3, 2>, kOtherPair = kQuad<2, 3, 0, 1>;
+      constexpr uint64_t kUpperPair = 0xcccccccccccccccc;
+      auto& x = exchange;
+      const uint32_t own[] = {ds_of[tile][2 * half], ds_of[tile][2 * half + 1]};
+      if constexpr (op < 2)
+        x[op] = ordered::v_mov_b32_dpp<kOther>(own[op]);
+      else if constexpr (op < 4)
+        x[op] = ordered::v_perm_b32_lane(x[op - 2], own[op - 2], which_row);
+      else if constexpr (op < 6)
+        x[op] = ordered::v_mov_b32_dpp<kOtherPair>(x[op - 2]);
+      else if constexpr (op == 6)
+        ds_rows[0] = ordered::v_cndmask_b32(x[2], x[5], kUpperPair);
+      else
+        ds_rows[1] = ordered::v_cndmask_b32(x[4], x[3], kUpperPair);
+    } else if constexpr (kDo == Do::kWriteDs) {
+      constexpr int tile = n / kH, half = n % kH;
+      ordered::ds_write_b64<S::kDs + half * 32 * S::kKeys>(write_ds[tile],
+                                                           ds_rows);
+    } else if constexpr (kDo == Do::kScaleDq) {
+      const float x = dq[h % kH][t % kDqTiles][e];
+      dq_scaled = ordered::v_mul_f32(scale, x);
+    } else if constexpr (kDo == Do::kAddressDq) {
+      dq_address = ordered::v_add_u32_uniform(dq_offset[t], (S::kTile * h + e) * dq_row_bytes);
+    } else if constexpr (kDo == Do::kAddDq) {
+      ordered::buffer_atomic_add_f32<0>(dq_address, dq_buffer, dq_scaled);
+    } else if constexpr (kDo == Do::kWaitWrites) {
+      ordered::s_waitcnt<ordered::kAnyVm, Order::behind_writes()>();
+    } else if constexpr (kDo == Do::kBarrier) {
+      ordered::s_barrier();
+    } else if constexpr (kDo == Do::kMoveStage) {
+      move<n>();
+    } else {
+      static_assert(n < 0);
+    }
+  }
+  // To the stage that is read next, or that is written next, and to the other one of the two of dS.
+  static __device__ __forceinline__ uint32_t next_of(int& at, int count, int bytes) {
+    const bool last = at == count - 1;
+    at = last ? 0 : at + 1;
+    return last ? -(count - 1) * bytes : bytes;
+  }
+  template <int kWritten>
+  __device__ __forceinline__ void move() {
+    if constexpr (kWritten) {
+      move_writes();
+      const uint32_t by = next_of(write_ds_half, 2, S::kDsBytes);
+      for (auto& one : write_ds) ordered::v_add_u32_to(one, by);
+    } else {
+      const uint32_t by = next_of(read_stage, S::kStages, S::kStageBytes);
+      for (auto& one : read_rows) ordered::v_add_u32_to(one, by);
+      ordered::v_add_u32_to(read_columns, by);
+      const uint32_t of_ds = next_of(read_ds_half, 2, S::kDsBytes);
+      for (auto& one : read_ds) ordered::v_add_u32_to(one, of_ds);
+    }
+  }
+  __device__ __forceinline__ void move_writes() {
+    const uint32_t by = next_of(write_stage, S::kStages, S::kStageBytes);
+    if (wave >= S::kPatchWaves) return;
+    for (auto& one : write_rows) ordered::v_add_u32_to(one, by);
+    ordered::v_add_u32_to(write_columns, by);
+  }
+
+  template <int w>
+  __device__ __forceinline__ void window() {
+    constexpr int used = Order::first_used(w);
+    if constexpr (used >= 0) {
+      ordered::s_waitcnt<ordered::kAnyVm, Order::behind_read(used)>();
+      ordered::settle(ring[used % Order::kRing]);
+    }
+    matrix<w>();
+    constexpr int from = Order::first_of_window(w), to = Order::first_of_window(w + 1);
+    unroll_from<from, to>([&]<int i>() {
+      constexpr Item item = Order::kItems.at[i];
+      run<item.what, item.n>();
+    });
+  }
+  // Under a mask first_row and distance are computed in each step, else never.
+  __device__ __forceinline__ void step(int tile) {
+    reserve_acc();
+    masked = uniform(work.full(tile) ? 0 : 1);
+    first_row = tile * S::kRows;
+    unroll<Order::kWindows>([&]<int w>() { window<w>(); });
+    reserve_acc();
+  }
+
+  // ---- Tiles of rows
+  enum Tensor { kRowsOf, kSumsOf, kDqOf };
+  // Arguments are read again: they would take the registers of the loop.
+  template <Tensor kOf>
+  __device__ __forceinline__ void locate(Walk& walk) const {
+    const auto& again = *(Constant<AttnBwdArgs>*)anew((uint64_t)__builtin_amdgcn_kernarg_segment_ptr());
+    const int head = work.head_kv * group + walk.head;
+    uint64_t base;
+    int64_t batch_stride, head_stride, row_stride;
+    int row_bytes;
+    if constexpr (kOf == kSumsOf) {
+      base = again.rows;
+      row_stride = row_bytes = 8;
+      head_stride = int64_t(again.row_tiles) * 8 * S::kRows;
+      batch_stride = head_stride * again.num_heads_q;
+    } else if constexpr (kOf == kDqOf) {
+      base = again.dq;
+      row_stride = again.dq_stride_seq * 4;
+      head_stride = again.dq_stride_head * 4;
+      batch_stride = again.dq_stride_batch * 4;
+      row_bytes = again.head_dim * 4;
+    } else {
+      const bool of_q = wave < kD / kWaveLanes;
+      base = of_q ? again.q : again.dout;
+      row_stride = (of_q ? again.q_stride_seq : again.dout_stride_seq) * 2;
+      head_stride = (of_q ? again.q_stride_head : again.dout_stride_head) * 2;
+      batch_stride = (of_q ? again.q_stride_batch : again.dout_stride_batch) * 2;
+      row_bytes = (of_q ? again.head_dim : again.head_dim_v) * 2;
+    }
+    const int64_t row = walk.tile * S::kRows + (kOf == kSumsOf ? 0 : work.q_base);
+    const int rows = kOf == kSumsOf ? S::kRows : Base::rows_left(walk.tile);
+    walk.tile_bytes = S::kRows * int(row_stride);
+    walk.full_bytes = (S::kRows - 1) * int(row_stride) + row_bytes;
+    walk.buffer = uniform_descriptor(
+        base + work.batch * batch_stride + head * head_stride + row * row_stride,
+        walk.head < group ? (rows - 1) * int(row_stride) + row_bytes : 0);
+    if (walk.head >= group) walk.full_bytes = 0;
+  }
+  template <Tensor kOf>
+  __device__ __forceinline__ void begin(Walk& walk) const {
+    walk.head = 0;
+    walk.tile = work.end - 1;
+    locate<kOf>(walk);
+  }
+  template <Tensor kOf>
+  __device__ __forceinline__ void next(Walk& walk) const {
+    if (__builtin_expect(walk.tile > work.first, true)) {
+      back(walk);
+    } else {
+      ++walk.head;
+      walk.tile = work.end - 1;
+      locate<kOf>(walk);
+    }
+  }
+  static __device__ __forceinline__ void back(Walk& walk) {
+    --walk.tile;
+    const uint64_t at = (uint64_t(walk.buffer[1]) << 32 | walk.buffer[0]) - walk.tile_bytes;
+    walk.buffer = raw_descriptor(at, walk.full_bytes);
+  }
+  // All three: rows are two tiles ahead of dQ, what is beyond the last head has no bytes.
+  __device__ __forceinline__ void next() {
+    if (__builtin_expect(patches.tile > work.first && dq_rows.tile > work.first + 2, true)) {
+      back(patches);
+      back(row_sums);
+      back(dq_rows);
+    } else {
+      next<kRowsOf>(patches);
+      next<kSumsOf>(row_sums);
+      next<kDqOf>(dq_rows);
+    }
+  }
+
+  // ---- Before the loop
+  __device__ __forceinline__ void begin() {
+    scale = args.softmax_scale;
+    scale_log2 = args.softmax_scale_log2;
+    which_row = lane & 1 ? 0x03020706 : 0x05040100;
+    begin<kRowsOf>(patches);
+    begin<kSumsOf>(row_sums);
+    begin<kDqOf>(dq_rows);
+    const bool of_q = wave < kD / kWaveLanes;
+    const int columns = of_q ? args.head_dim : args.head_dim_v;
+    const int nth = (wave % (kD / kWaveLanes)) * kWaveLanes + lane, column = nth / 4 * 4;
+    patch_row_bytes = uint32_t(patches.tile_bytes) / S::kRows;
+    patch_offset = column < columns && wave < S::kPatchWaves
+                       ? 4 * (nth % 4) * patch_row_bytes + 2 * column
+                       : kOutside;
+    sums_offset = 16 * g;
+    dq_row_bytes = uint32_t(dq_rows.tile_bytes) / S::kRows;
+    dq_buffer = raw_descriptor(0, 0);
+    unroll<kDqTiles>([&]<int m>() {
+      const int column = kD / S::kWaves * wave + S::kTile * m + c;
+      dq_offset[m] = column < args.head_dim ? 4 * g * dq_row_bytes + 4 * column : kOutside;
+    });
+    // LDS
+    const auto base = (uint32_t)lds;
+    for (int i = 0; i < 2; ++i) {
+      const int chunk = (g ^ c % 4) + 4 * (i ^ c / 4 % 2);
+      read_rows[i] = base + c * 2 * kD + chunk * 16;
+      read_ds[i] = base + S::kDsBytes + c * 2 * S::kKeys + chunk * 16;
+    }
+    read_columns = base + c * 64 + (g ^ c / 2 % 4) * 16;
+    const int patch_g = nth % 4;
+    const uint32_t to = base + (wave >= S::kPatchWaves ? S::kIdle : of_q ? S::kQ : S::kDo);
+    for (int i = 0; i < 4; ++i) {
+      const int r = 4 * patch_g + i;
+      write_rows[i] = to + r * 2 * kD + (column / 8 ^ r % 8) * 16 + column % 8 * 2;
+    }
+    const int of = column / kSteps, first_step = column % kSteps;
+    write_columns = to + S::kQColumns - S::kQ + of * 64 + (patch_g ^ of / 2 % 4) * 16 +
+                    first_step * kH / 2 * 1024;
+    const int r = 4 * g + c % 4;
+    unroll<kT>([&]<int t>() {
+      const int tile = wave * kT + t;
+      write_ds[t] =
+          base + r * 2 * S::kKeys + ((tile / 2 * 4 + c / 4) ^ r % 8) * 16 + tile % 2 * 8;
+    });
+    read_stage = write_stage = write_ds_half = 0;
+    read_ds_half = 1;
+  }
+  template <Do kDo, int kCount>
+  __device__ __forceinline__ void run_all() {
+    unroll<kCount>([&]<int n>() { run<kDo, n>(); });
+  }
+  // The first tile is in LDS, of dS zeroes, and the next tile on its way.
+  __device__ __forceinline__ void prologue() {
+    begin();
+    Base::load_keys();
+    reserve_acc();
+    // They have come: the compiler would wait for them in the loop again and again.
+    unroll<kT>([&]<int t>() {
+      for (auto& one : k[t]) ordered::settle(one);
+      for (auto& one : v[t]) ordered::settle(one);
+    });
+    unroll<kPairs>([&]<int p>() {
+      unroll<kDqTiles>([&]<int m>() {
+        unroll<4>([&]<int i>() { v_accvgpr_write_b32<of_k(p, m) + i>(k_columns[p][m][i]); });
+      });
+    });
+    unroll<kK>([&]<int r>() { v_accvgpr_zero_b32<r>(); });
+    const int nth = wave * kWaveLanes + lane;
+    for (int at = nth * 8; at < S::kDsBytes; at += S::kLanes * 8)
+      ordered::ds_write_b64<S::kDs + S::kDsBytes>((uint32_t)lds + at, u32x2{});
+    run_all<Do::kLoad, Order::kLoads>();
+    next<kRowsOf>(patches);
+    run_all<Do::kLoadSums, 2 * kH>();
+    next<kSumsOf>(row_sums);
+    ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+    for (auto& half : patch)
+      for (auto& row : half) ordered::settle(row);
+    run_all<Do::kWriteRows, Order::kLoads>();
+    run_all<Do::kPermute, 8 * kH>();
+    run_all<Do::kWriteColumns, 2 * kH>();
+    move_writes();
+    run_all<Do::kLoad, Order::kLoads>();
+    next<kRowsOf>(patches);
+    // Waits of a step count what the one before has left under way: here nothing.
+    ordered::s_waitcnt<0, 0>();
+    ordered::s_barrier();
+    run_all<Do::kRead, Order::kRing>();
+    ordered::s_waitcnt<0, 0>();
+  }
+  // dQ of the last tile.
+  __device__ __forceinline__ void epilogue() {
+    ordered::s_waitcnt<0, 0>();
+    for (auto& one : ring) ordered::settle(one);
+    unroll<Order::kReadsDs>([&]<int n>() {
+      read<Order::kReadDs + n>();
+      ordered::s_waitcnt<ordered::kAnyVm, 0>();
+      ordered::settle(ring[(Order::kReadDs + n) % Order::kRing]);
+      unroll<Order::kUsesOfDs>([&]<int i>() { matrix<Order::kDq + n * Order::kUsesOfDs + i>(); });
+    });
+    ordered::s_nop<10>();
+    ordered::s_nop<10>();
+    unroll<4 * kH * kDqTiles>([&]<int n>() {
+      run<Do::kScaleDq, n>();
+      run<Do::kAddressDq, n>();
+      run<Do::kAddDq, n>();
+    });
+  }
+  __device__ __forceinline__ void main_loop() {
+    prologue();
+    do {
+      step(dq_rows.tile);
+      dq_buffer = dq_rows.buffer;
+      next();
+    } while (dq_rows.head < group);
+    epilogue();
+  }
+  __device__ __forceinline__ void operator()() {
+    if (work.first_key >= work.keys) return;
+    reserve_acc();
+    if (work.first < work.end) {
+      main_loop();
+    } else {
+      unroll<kK>([&]<int r>() { v_accvgpr_zero_b32<r>(); });
+    }
+    ordered::s_nop<10>();
+    ordered::s_nop<10>();
+    Base::store_both(
+        [&]<int t, int n, int i>() { return v_accvgpr_read_b32<of_dk(t, n) + i>(); },
+        [&]<int t, int n, int i>() { return v_accvgpr_read_b32<of_dv(t, n) + i>(); });
+  }
+};

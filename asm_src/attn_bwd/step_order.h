@@ -1,0 +1,225 @@
+// In which order a wave issues what a step is, worked out at compile time. Plain C++.
+//
+// Matrix instructions are the clock: window w is from the wth of a step to the next. What else a
+// step has is put into windows here, evenly over those that its inputs and its users leave it:
+//
+//   matrix unit     vector unit and LDS beside it
+//   S of n          the tile n + 1, come from memory, to LDS; loads of n + 2
+//   dP of n         P, as far as S is there
+//   dQ of n - 1     P rounded; dS
+//   dV of n         dS rounded, exchanged and to LDS; dQ of n - 1 to memory
+//   dK of n         barrier: all of n + 1 and of dS is in LDS; reads of n + 1 begin
+//
+// Operands come from LDS one read of 16 bytes after the other, each into the registers of the
+// kRing-th before it, as soon as its last matrix instruction has been issued.
+#pragma once
+#include "attn_bwd/shape.h"
+
+enum class Do {
+  kRead,                                      // 16 bytes of operands
+  kPermute, kWriteRows, kWriteColumns, kLoad, // a tile of rows
+  kWaitLoads, kWaitSums, kLoadSums,
+  kScale, kExp, kMaskP, kSubtract, kMultiply, kMaskDs, kRoundP, kPackP, kRoundDs, kPackDs, kExchange, kWriteDs,
+  kScaleDq, kAddressDq, kAddDq,
+  kMoveStage,
+  kWaitWrites, kBarrier,
+};
+enum class Unit { kVector, kLds, kMemory, kNone };
+constexpr Unit unit_of(Do what) {
+  switch (what) {
+    case Do::kRead:
+    case Do::kWriteRows:
+    case Do::kWriteColumns:
+    case Do::kWriteDs:
+      return Unit::kLds;
+    case Do::kLoad:
+    case Do::kLoadSums:
+    case Do::kAddDq:
+      return Unit::kMemory;
+    case Do::kWaitLoads:
+    case Do::kWaitSums:
+    case Do::kWaitWrites:
+    case Do::kBarrier:
+      return Unit::kNone;
+    default:
+      return Unit::kVector;
+  }
+}
+
+struct Item {
+  Do what;
+  int n, window;
+};
+struct Items {
+  Item at[640];
+  int count;
+};
+
+template <class S>
+struct StepOrder {
+  static constexpr int kH = S::kHalves, kT = S::kWaveTiles;
+  // Matrix instructions of each product.
+  static constexpr int kChunks = S::kHeadDim / 32, kChunksV = S::kHeadDimV / 32;
+  static constexpr int kPairs = S::kTiles / 2;
+  static constexpr int kOfS = 2 * kChunks * kT, kOfDp = 2 * kChunksV * kT;
+  static constexpr int kOfDq = 2 * kPairs * S::kDqTiles, kOfDv = kOfDp, kOfDk = kOfS;
+  static constexpr int kDp = kOfS, kDq = kDp + kOfDp, kDv = kDq + kOfDq, kDk = kDv + kOfDv;
+  static constexpr int kWindows = kDk + kOfDk;
+
+  // Reads, in the order of their use, and which matrix instruction is the first to use one.
+  static constexpr int kReadsQ = kChunks * kH, kReadsDo = kChunksV * kH, kReadsDs = kPairs * kH;
+  static constexpr int kReadDo = kReadsQ, kReadDs = kReadDo + kReadsDo;
+  static constexpr int kRing = kH == 1 ? 4 : 6;
+  // Places behind dS that have no read, so that a step has a multiple of kRing of them.
+  static constexpr int kReads = 2 * (kReadsQ + kReadsDo) + kReadsDs;
+  static constexpr int kGap = (kRing - kReads % kRing) % kRing;
+  static constexpr int kReadDoColumns = kReadDs + kReadsDs + kGap;
+  static constexpr int kReadQColumns = kReadDoColumns + kReadsDo;
+  static constexpr int kPlaces = kReadQColumns + kReadsQ;
+  static constexpr bool has_read(int n) {
+    return n < kReadDs + kReadsDs || n >= kReadDoColumns;
+  }
+  static constexpr int kUsesOfRow = kT * 2 / kH, kUsesOfDs = S::kDqTiles * 2 / kH;
+  static constexpr int first_use(int n) {
+    if (n >= kPlaces) return kWindows + first_use(n - kPlaces);
+    if (n < kReadDo) return n * kUsesOfRow;
+    if (n < kReadDs) return kDp + (n - kReadDo) * kUsesOfRow;
+    if (n < kReadDoColumns)
+      return kDq + (n < kReadDs + kReadsDs ? n - kReadDs : kReadsDs) * kUsesOfDs;
+    if (n < kReadQColumns) return kDv + (n - kReadDoColumns) * kUsesOfRow;
+    return kDk + (n - kReadQColumns) * kUsesOfRow;
+  }
+  // The window behind whose matrix instruction the registers of a place are free.
+  static constexpr int free_from(int n) { return first_use(n + 1) - 1; }
+
+  static constexpr int kElements = 4 * kH * kT;  // scores of a lane
+  static constexpr int kLoads = 4 * kH, kPatchPairs = 4 * kH;
+  static constexpr int kBarrierWindow = kDk + kOfDk / 4;
+
+  // Window of the ith of `count` that are spread over those of a share of the step.
+  static constexpr int spread(int from, int to, int i, int count) {
+    return from + i * (to - from) / (count > 0 ? count : 1);
+  }
+  static constexpr int share(int of_120) { return of_120 * kWindows / 120; }
+
+  struct Builder {
+    Items items{{}, 0};
+    constexpr void put(Do what, int n, int window) {
+      items.at[items.count++] = {what, n, window};
+    }
+  };
+  static constexpr bool kConverts = Here::kConvertsPairs;
+  static constexpr Items sorted(const Items& items) {
+    Items out{{}, 0};
+    for (int w = 0; w < kWindows; ++w)
+      for (int i = 0; i < items.count; ++i)
+        if (items.at[i].window == w) out.at[out.count++] = items.at[i];
+    return out;
+  }
+  static constexpr Items make() {
+    Builder b;
+    // The tile of rows that has come: its columns are permuted, then both ways to LDS.
+    b.put(Do::kWaitLoads, 0, 0);
+    for (int i = 0; i < kLoads; ++i) b.put(Do::kWriteRows, i, spread(1, share(10), i, kLoads));
+    for (int i = 0; i < 8 * kH; ++i) b.put(Do::kPermute, i, spread(1, share(14), i, 8 * kH));
+    for (int i = 0; i < 2 * kH; ++i)
+      b.put(Do::kWriteColumns, i, spread(1, share(14), (i + 1) * 4, 8 * kH) + 1);
+    for (int i = 0; i < kLoads; ++i) b.put(Do::kLoad, i, spread(share(18), share(26), i, kLoads));
+    // P
+    b.put(Do::kWaitSums, 0, share(27));
+    for (int i = 0; i < kElements; ++i) {
+      b.put(Do::kScale, i, spread(share(28), share(52), i, kElements));
+      b.put(Do::kExp, i, spread(share(28), share(52), i, kElements) + 1);
+    }
+    const int pairs = kElements / 2;
+    for (int i = 0; i < kElements / 4; ++i)
+      b.put(Do::kMaskP, i, spread(share(28), share(52), 4 * i + 3, kElements) + 2);
+    for (int i = 0; i < kElements; ++i)
+      if (!kConverts) b.put(Do::kRoundP, i, spread(share(40), share(64), i, kElements));
+    for (int i = 0; i < pairs; ++i) b.put(Do::kPackP, i, spread(share(42), share(66), i, pairs) + 1);
+    // dS
+    for (int i = 0; i < kElements; ++i) {
+      b.put(Do::kSubtract, i, spread(kDq + share(4), kDq + share(26), i, kElements));
+      b.put(Do::kMultiply, i, spread(kDq + share(5), kDq + share(27), i, kElements) + 1);
+    }
+    for (int i = 0; i < kElements / 4; ++i)
+      b.put(Do::kMaskDs, i, spread(kDq + share(5), kDq + share(27), 4 * i + 3, kElements) + 2);
+    for (int i = 0; i < kElements; ++i)
+      if (!kConverts)
+        b.put(Do::kRoundDs, i, spread(kDq + share(13), kDq + share(37), i, kElements));
+    for (int i = 0; i < pairs; ++i)
+      b.put(Do::kPackDs, i, spread(kDq + share(15), kDq + share(39), i, pairs) + 1);
+    for (int i = 0; i < 8 * kH * kT; ++i)
+      b.put(Do::kExchange, i, spread(kDq + share(19), kDv + share(20), i, 8 * kH * kT));
+    for (int i = 0; i < kH * kT; ++i)
+      b.put(Do::kWriteDs, i, spread(kDq + share(19), kDv + share(20), (i + 1) * 8 - 1, 8 * kH * kT) + 1);
+    // dQ of the tile before
+    const int of_dq = 4 * kH * S::kDqTiles;
+    for (int i = 0; i < of_dq; ++i) {
+      b.put(Do::kScaleDq, i, spread(kDv + share(8), kDk + share(20), i, of_dq));
+      b.put(Do::kAddressDq, i, spread(kDv + share(8), kDk + share(20), i, of_dq));
+      b.put(Do::kAddDq, i, spread(kDv + share(8), kDk + share(20), i, of_dq) + 1);
+    }
+    for (int i = 0; i < 2 * kH; ++i) b.put(Do::kLoadSums, i, kDq + share(28) + i);
+    b.put(Do::kWaitWrites, 0, kBarrierWindow);
+    b.put(Do::kBarrier, 0, kBarrierWindow);
+    for (int i = 0; i < 2; ++i) b.put(Do::kMoveStage, i, kBarrierWindow);
+    // Reads last: behind the moves of their addresses.
+    for (int n = kRing; n < kPlaces + kRing; ++n) {
+      if (!has_read(n % kPlaces)) continue;
+      int window = free_from(has_read(n - kRing) ? n - kRing : n - 2 * kRing);
+      if (n >= kPlaces && window < kBarrierWindow) window = kBarrierWindow;
+      b.put(Do::kRead, n % kPlaces, window);
+    }
+    return sorted(b.items);
+  }
+  static constexpr Items kItems = make();
+
+  // ---- Waits
+  static constexpr int find(Do what, int n) {
+    for (int i = kItems.count - 1; i >= 0; --i)
+      if (kItems.at[i].what == what && kItems.at[i].n == n) return i;
+    return -1;
+  }
+  // Of a unit, between item i and item `until` behind it, which may be of the next step.
+  static constexpr int between(Unit unit, int i, int until) {
+    int count = 0;
+    for (int j = i + 1; until > i ? j < until : j < kItems.count; ++j)
+      count += unit_of(kItems.at[j].what) == unit;
+    if (until <= i)
+      for (int j = 0; j < until; ++j) count += unit_of(kItems.at[j].what) == unit;
+    return count;
+  }
+  static constexpr int first_of_window(int w) {
+    int i = 0;
+    while (i < kItems.count && kItems.at[i].window < w) ++i;
+    return i;
+  }
+  // LDS operations that may be under way when a matrix instruction needs this read.
+  static constexpr int behind_read(int n) {
+    const int count = between(Unit::kLds, find(Do::kRead, n), first_of_window(first_use(n)));
+    return count < 14 ? count : 14;
+  }
+  // The read whose first use is in window w, or -1.
+  static constexpr int first_used(int w) {
+    for (int n = 0; n < kPlaces; ++n)
+      if (has_read(n) && first_use(n) == w) return n;
+    return -1;
+  }
+  static constexpr int behind_writes() {
+    const int barrier = find(Do::kWaitWrites, 0);
+    for (int i = barrier, count = 0; i >= 0; --i) {
+      const Do what = kItems.at[i].what;
+      if (what == Do::kWriteDs || what == Do::kWriteRows || what == Do::kWriteColumns)
+        return count < 14 ? count : 14;
+      count += unit_of(what) == Unit::kLds;
+    }
+    return 0;
+  }
+  static constexpr int behind_loads() {
+    return between(Unit::kMemory, find(Do::kLoad, kLoads - 1), find(Do::kWaitLoads, 0));
+  }
+  static constexpr int behind_sums() {
+    return between(Unit::kMemory, find(Do::kLoadSums, 2 * kH - 1), find(Do::kWaitSums, 0));
+  }
+};
