@@ -25,6 +25,8 @@ struct OrderedLoop : Backward<S> {
   static constexpr int kDqTiles = S::kDqTiles, kPairs = S::kTiles / 2, kD = S::kHeadDim;
   static_assert(S::kHeadDim == S::kHeadDimV && S::kPatchWaves <= S::kWaves);
 
+  static_assert(Order::is_valid());
+
   // Accumulation registers.
   static constexpr int kDv = 0, kDk = kDv + 4 * kT * kStepsV, kK = kDk + 4 * kT * kSteps;
   static_assert(kK + 4 * kPairs * kDqTiles <= 256);
@@ -36,22 +38,22 @@ struct OrderedLoop : Backward<S> {
   using Packed = uint32_t __attribute__((ext_vector_type(2 * kH)));
 
   // ---- State
-  Walk patches, row_sums, dq_rows;
-  u32x4 dq_buffer;  // of the tile before
+  Walk patches, row_sums, dq_rows;  // two tiles ahead, one ahead, one behind
   bf16x8 ring[Order::kRing];
   f32x4 s[kT][kH], dp[kT][kH], dq[kH][kDqTiles], lse[kH], delta[kH];
   Packed p_of[kT], ds_of[kT];
   u32x2 patch[kH][4];
-  u32x2 of_column[4][kH], ds_rows;
-  uint32_t half_up[2][2], exchange[6], dq_address;
-  float dq_scaled;
+  u32x2 of_column[4][kH], ds_rows[2];
+  uint32_t half_up[2][2], exchange[6];
   uint32_t read_rows[2], read_columns, read_ds[2], write_rows[4], write_columns, write_ds[kT];
-  uint32_t patch_offset, patch_row_bytes, sums_offset, dq_offset[kDqTiles], dq_row_bytes;
+  uint32_t patch_offset[4 * kH], sums_offset, dq_offset[kDqTiles][4 * kH];
   uint32_t which_row;
   float scale, scale_log2;
-  int masked;
+  bool masked;
+  int full_first, full_count;  // tiles all of whose rows see all keys
   int first_row;
-  int read_stage, write_stage, read_ds_half, write_ds_half;
+  int read_by, read_then, read_last, write_by, read_ds_by;
+  bool idle;  // no patch is this wave's
 
   __device__ __forceinline__ OrderedLoop(const AttnBwdArgs& args, int id, Local<char>* lds)
       : Base(args, id, lds) {}
@@ -168,9 +170,7 @@ struct OrderedLoop : Backward<S> {
       const u32x2 hi = kH == 1 ? of_column[(2 * n + 1) % 4][0] : of_column[n % 4][kH - 1];
       ordered::ds_write_b128<n * 1024>(write_columns, u32x4{lo[0], lo[1], hi[0], hi[1]});
     } else if constexpr (kDo == Do::kLoad) {
-      constexpr int row = S::kTile * (n / 4) + n % 4;
-      const uint32_t at = ordered::v_add_u32_uniform(patch_offset, row * patch_row_bytes);
-      ordered::buffer_load_dwordx2(patch[n / 4][n % 4], at, patches.buffer);
+      ordered::buffer_load_dwordx2(patch[n / 4][n % 4], patch_offset[n], patches.buffer);
     } else if constexpr (kDo == Do::kLoadSums) {
       auto& to = n < kH ? lse[n] : delta[n - kH];
       ordered::buffer_load_dwordx4_f32<(n < kH ? 0 : 4 * S::kRows) + n % kH * 64>(
@@ -193,7 +193,7 @@ struct OrderedLoop : Backward<S> {
       dp[t][h][e] = ordered::v_mul_f32_vector(x, y);
     } else if constexpr (kDo == Do::kMaskP || kDo == Do::kMaskDs) {
       auto& x = kDo == Do::kMaskP ? s[n / kH][n % kH] : dp[n / kH][n % kH];
-      if (__builtin_expect(masked != 0, false))
+      if (__builtin_expect(masked, false))
         unroll<4>([&]<int i>() { x[i] = seen<4 * n + i>() ? x[i] : 0; });
     } else if constexpr (kDo == Do::kRoundP) {
       const float x = s[t][h][e];
@@ -220,20 +220,19 @@ struct OrderedLoop : Backward<S> {
       else if constexpr (op < 6)
         x[op] = ordered::v_mov_b32_dpp<kOtherPair>(x[op - 2]);
       else if constexpr (op == 6)
-        ds_rows[0] = ordered::v_cndmask_b32(x[2], x[5], kUpperPair);
+        ds_rows[n / 8 % 2][0] = ordered::v_cndmask_b32(x[2], x[5], kUpperPair);
       else
-        ds_rows[1] = ordered::v_cndmask_b32(x[4], x[3], kUpperPair);
+        ds_rows[n / 8 % 2][1] = ordered::v_cndmask_b32(x[4], x[3], kUpperPair);
     } else if constexpr (kDo == Do::kWriteDs) {
       constexpr int tile = n / kH, half = n % kH;
       ordered::ds_write_b64<S::kDs + half * 32 * S::kKeys>(write_ds[tile],
-                                                           ds_rows);
+                                                           ds_rows[n % 2]);
     } else if constexpr (kDo == Do::kScaleDq) {
       const float x = dq[h % kH][t % kDqTiles][e];
-      dq_scaled = ordered::v_mul_f32(scale, x);
-    } else if constexpr (kDo == Do::kAddressDq) {
-      dq_address = ordered::v_add_u32_uniform(dq_offset[t], (S::kTile * h + e) * dq_row_bytes);
+      dq[h % kH][t % kDqTiles][e] = ordered::v_mul_f32(scale, x);
     } else if constexpr (kDo == Do::kAddDq) {
-      ordered::buffer_atomic_add_f32<0>(dq_address, dq_buffer, dq_scaled);
+      const float x = dq[h % kH][t % kDqTiles][e];
+      ordered::buffer_atomic_add_f32<0>(dq_offset[t][4 * h + e], dq_rows.buffer, x);
     } else if constexpr (kDo == Do::kWaitWrites) {
       ordered::s_waitcnt<ordered::kAnyVm, Order::behind_writes()>();
     } else if constexpr (kDo == Do::kBarrier) {
@@ -245,30 +244,29 @@ struct OrderedLoop : Backward<S> {
     }
   }
   // To the stage that is read next, or that is written next, and to the other one of the two of dS.
-  static __device__ __forceinline__ uint32_t next_of(int& at, int count, int bytes) {
-    const bool last = at == count - 1;
-    at = last ? 0 : at + 1;
-    return last ? -(count - 1) * bytes : bytes;
-  }
-  template <int kWritten>
+  template <int n>
   __device__ __forceinline__ void move() {
-    if constexpr (kWritten) {
-      move_writes();
-      const uint32_t by = next_of(write_ds_half, 2, S::kDsBytes);
-      for (auto& one : write_ds) ordered::v_add_u32_to(one, by);
-    } else {
-      const uint32_t by = next_of(read_stage, S::kStages, S::kStageBytes);
-      for (auto& one : read_rows) ordered::v_add_u32_to(one, by);
-      ordered::v_add_u32_to(read_columns, by);
-      const uint32_t of_ds = next_of(read_ds_half, 2, S::kDsBytes);
-      for (auto& one : read_ds) ordered::v_add_u32_to(one, of_ds);
-    }
+    if constexpr (n < 2)
+      ordered::v_add_u32_to(read_rows[n], read_by);
+    else if constexpr (n == 2)
+      ordered::v_add_u32_to(read_columns, read_by);
+    else if constexpr (n < 5)
+      ordered::v_add_u32_to(read_ds[n - 3], read_ds_by);
+    else if constexpr (n < 9)
+      ordered::v_add_u32_to(write_rows[n - 5], write_by);
+    else if constexpr (n == 9)
+      ordered::v_add_u32_to(write_columns, write_by);
+    else
+      ordered::v_add_u32_to(write_ds[n - 10], -read_ds_by);
   }
-  __device__ __forceinline__ void move_writes() {
-    const uint32_t by = next_of(write_stage, S::kStages, S::kStageBytes);
-    if (wave >= S::kPatchWaves) return;
-    for (auto& one : write_rows) ordered::v_add_u32_to(one, by);
-    ordered::v_add_u32_to(write_columns, by);
+  // By how much they move in the next step.
+  __device__ __forceinline__ void turn() {
+    const int third = read_by;
+    read_by = read_then;
+    read_then = read_last;
+    read_last = third;
+    write_by = idle ? 0 : read_then;
+    read_ds_by = -read_ds_by;
   }
 
   template <int w>
@@ -285,12 +283,12 @@ struct OrderedLoop : Backward<S> {
       run<item.what, item.n>();
     });
   }
-  // Under a mask first_row and distance are computed in each step, else never.
   __device__ __forceinline__ void step(int tile) {
     reserve_acc();
-    masked = uniform(work.full(tile) ? 0 : 1);
+    masked = uint32_t(tile - full_first) >= uint32_t(full_count);
     first_row = tile * S::kRows;
     unroll<Order::kWindows>([&]<int w>() { window<w>(); });
+    turn();
     reserve_acc();
   }
 
@@ -353,41 +351,32 @@ struct OrderedLoop : Backward<S> {
     const uint64_t at = (uint64_t(walk.buffer[1]) << 32 | walk.buffer[0]) - walk.tile_bytes;
     walk.buffer = raw_descriptor(at, walk.full_bytes);
   }
-  // All three: rows are two tiles ahead of dQ, what is beyond the last head has no bytes.
-  __device__ __forceinline__ void next() {
-    if (__builtin_expect(patches.tile > work.first && dq_rows.tile > work.first + 2, true)) {
-      back(patches);
-      back(row_sums);
-      back(dq_rows);
-    } else {
-      next<kRowsOf>(patches);
-      next<kSumsOf>(row_sums);
-      next<kDqOf>(dq_rows);
-    }
-  }
 
   // ---- Before the loop
   __device__ __forceinline__ void begin() {
     scale = args.softmax_scale;
+    full_first = work.full_first();
+    full_count = work.full_count();
     scale_log2 = args.softmax_scale_log2;
     which_row = lane & 1 ? 0x03020706 : 0x05040100;
     begin<kRowsOf>(patches);
     begin<kSumsOf>(row_sums);
-    begin<kDqOf>(dq_rows);
+    dq_rows = {raw_descriptor(0, 0), 0, 0, -1, work.first};  // of the tile before: none
     const bool of_q = wave < kD / kWaveLanes;
     const int columns = of_q ? args.head_dim : args.head_dim_v;
     const int nth = (wave % (kD / kWaveLanes)) * kWaveLanes + lane, column = nth / 4 * 4;
-    patch_row_bytes = uint32_t(patches.tile_bytes) / S::kRows;
-    patch_offset = column < columns && wave < S::kPatchWaves
-                       ? 4 * (nth % 4) * patch_row_bytes + 2 * column
-                       : kOutside;
+    const int patch_row = uint32_t(patches.tile_bytes) / S::kRows;
+    const bool has_patch = column < columns && wave < S::kPatchWaves;
+    const int dq_row = 4 * int(args.dq_stride_seq);
+    for (int i = 0; i < 4 * kH; ++i) {
+      const int row = S::kTile * (i / 4) + i % 4;
+      patch_offset[i] = has_patch ? (4 * (nth % 4) + row) * patch_row + 2 * column : kOutside;
+      unroll<kDqTiles>([&]<int m>() {
+        const int of = kD / S::kWaves * wave + S::kTile * m + c;
+        dq_offset[m][i] = of < args.head_dim ? (4 * g + row) * dq_row + 4 * of : kOutside;
+      });
+    }
     sums_offset = 16 * g;
-    dq_row_bytes = uint32_t(dq_rows.tile_bytes) / S::kRows;
-    dq_buffer = raw_descriptor(0, 0);
-    unroll<kDqTiles>([&]<int m>() {
-      const int column = kD / S::kWaves * wave + S::kTile * m + c;
-      dq_offset[m] = column < args.head_dim ? 4 * g * dq_row_bytes + 4 * column : kOutside;
-    });
     // LDS
     const auto base = (uint32_t)lds;
     for (int i = 0; i < 2; ++i) {
@@ -411,8 +400,12 @@ struct OrderedLoop : Backward<S> {
       write_ds[t] =
           base + r * 2 * S::kKeys + ((tile / 2 * 4 + c / 4) ^ r % 8) * 16 + tile % 2 * 8;
     });
-    read_stage = write_stage = write_ds_half = 0;
-    read_ds_half = 1;
+    // Three stages: writes are one ahead of reads.
+    read_by = read_then = S::kStageBytes;
+    read_last = -2 * S::kStageBytes;
+    idle = wave >= S::kPatchWaves;
+    write_by = idle ? 0 : read_then;
+    read_ds_by = -S::kDsBytes;
   }
   template <Do kDo, int kCount>
   __device__ __forceinline__ void run_all() {
@@ -447,7 +440,8 @@ struct OrderedLoop : Backward<S> {
     run_all<Do::kWriteRows, Order::kLoads>();
     run_all<Do::kPermute, 8 * kH>();
     run_all<Do::kWriteColumns, 2 * kH>();
-    move_writes();
+    for (auto& one : write_rows) one += write_by;
+    write_columns += write_by;
     run_all<Do::kLoad, Order::kLoads>();
     next<kRowsOf>(patches);
     // Waits of a step count what the one before has left under way: here nothing.
@@ -470,17 +464,31 @@ struct OrderedLoop : Backward<S> {
     ordered::s_nop<10>();
     unroll<4 * kH * kDqTiles>([&]<int n>() {
       run<Do::kScaleDq, n>();
-      run<Do::kAddressDq, n>();
       run<Do::kAddDq, n>();
     });
   }
   __device__ __forceinline__ void main_loop() {
     prologue();
-    do {
-      step(dq_rows.tile);
-      dq_buffer = dq_rows.buffer;
-      next();
-    } while (dq_rows.head < group);
+    int tile = work.end - 1, left = group * (work.end - work.first);
+    for (int straight = 0;; --straight) {
+      step(tile);
+      if (--left == 0) break;
+      if (__builtin_expect(straight > 0, true)) {
+        --tile;
+        back(patches);
+        back(row_sums);
+        back(dq_rows);
+      } else {
+        tile = tile == work.first ? work.end - 1 : tile - 1;
+        next<kRowsOf>(patches);
+        next<kSumsOf>(row_sums);
+        next<kDqOf>(dq_rows);
+        // Steps until one of them begins another head.
+        straight = min_of(min_of(tile, dq_rows.tile), min_of(patches.tile, row_sums.tile)) -
+                   work.first + 1;
+      }
+    }
+    next<kDqOf>(dq_rows);
     epilogue();
   }
   __device__ __forceinline__ void operator()() {

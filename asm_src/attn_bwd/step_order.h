@@ -20,7 +20,7 @@ enum class Do {
   kPermute, kWriteRows, kWriteColumns, kLoad, // a tile of rows
   kWaitLoads, kWaitSums, kLoadSums,
   kScale, kExp, kMaskP, kSubtract, kMultiply, kMaskDs, kRoundP, kPackP, kRoundDs, kPackDs, kExchange, kWriteDs,
-  kScaleDq, kAddressDq, kAddDq,
+  kScaleDq, kAddDq,
   kMoveStage,
   kWaitWrites, kBarrier,
 };
@@ -36,15 +36,16 @@ constexpr Unit unit_of(Do what) {
     case Do::kLoadSums:
     case Do::kAddDq:
       return Unit::kMemory;
-    case Do::kWaitLoads:
-    case Do::kWaitSums:
     case Do::kWaitWrites:
     case Do::kBarrier:
+    case Do::kMoveStage:
       return Unit::kNone;
     default:
       return Unit::kVector;
   }
 }
+
+constexpr bool is_vector(Do what) { return unit_of(what) == Unit::kVector; }
 
 struct Item {
   Do what;
@@ -92,8 +93,16 @@ struct StepOrder {
   // The window behind whose matrix instruction the registers of a place are free.
   static constexpr int free_from(int n) { return first_use(n + 1) - 1; }
 
+  // The read whose first use is in window w, or -1.
+  static constexpr int first_used(int w) {
+    for (int n = 0; n < kPlaces; ++n)
+      if (has_read(n) && first_use(n) == w) return n;
+    return -1;
+  }
+
   static constexpr int kElements = 4 * kH * kT;  // scores of a lane
   static constexpr int kLoads = 4 * kH, kPatchPairs = 4 * kH;
+  static constexpr int kMoves = 3 + 2 + 5 + kT;  // of addresses in LDS
   static constexpr int kBarrierWindow = kDk + kOfDk / 4;
 
   // Window of the ith of `count` that are spread over those of a share of the step.
@@ -109,11 +118,77 @@ struct StepOrder {
     }
   };
   static constexpr bool kConverts = Here::kConvertsPairs;
-  static constexpr Items sorted(const Items& items) {
-    Items out{{}, 0};
+  // Slots of 4 clk between two matrix instructions: three for all else, two of them for the vector
+  // unit, which a transcendental takes both.
+  static constexpr int kSlots = 3, kVectorSlots = 2;
+  static constexpr int slots_of(Do what) {
+    return unit_of(what) == Unit::kLds || what == Do::kMaskP || what == Do::kMaskDs ? 2 : 1;
+  }
+  static constexpr int vector_slots_of(Do what) {
+    if (slots_of(what) == 2 || what == Do::kWaitLoads || what == Do::kWaitSums) return 0;
+    return what == Do::kExp ? 2 : 1;
+  }
+  // Of those that are not of the vector unit: the vector instruction that has to be before it.
+  struct Needed {
+    Do what;
+    int n;
+  };
+  static constexpr Needed needed(const Item& item) {
+    switch (item.what) {
+      case Do::kWriteRows:
+        return {Do::kWaitLoads, 0};
+      case Do::kWriteColumns:
+        return {Do::kPermute, kH == 1 ? 4 * item.n + 3 : 8 + 2 * item.n + 1};
+      case Do::kLoad:
+        return {Do::kPermute, 8 * kH - 1};
+      case Do::kLoadSums:
+        return {Do::kSubtract, kElements - 1};
+      case Do::kWriteDs:
+        return {Do::kExchange, 8 * item.n + 7};
+      case Do::kAddDq:
+        return {Do::kScaleDq, item.n};
+      default:
+        return {Do::kBarrier, -1};
+    }
+  }
+  // Each not before its window, in two queues: the vector unit's, and all else.
+  static constexpr Items placed(const Items& items) {
+    Items vector{{}, 0}, other{{}, 0}, out{{}, 0};
     for (int w = 0; w < kWindows; ++w)
       for (int i = 0; i < items.count; ++i)
-        if (items.at[i].window == w) out.at[out.count++] = items.at[i];
+        if (items.at[i].window == w) {
+          Items& queue = is_vector(items.at[i].what) ? vector : other;
+          queue.at[queue.count++] = items.at[i];
+        }
+    int v = 0, o = 0;
+    const auto allowed = [&](const Item& item) {
+      const Needed first = needed(item);
+      if (first.n < 0) return true;
+      for (int i = 0; i < v; ++i)
+        if (vector.at[i].what == first.what && vector.at[i].n == first.n) return true;
+      return false;
+    };
+    for (int w = 0; w < kWindows; ++w) {
+      const bool last = w == kWindows - 1;
+      int slots = kSlots - (first_used(w) >= 0), vector_slots = kVectorSlots;
+      const auto others = [&](int most) {
+        while (o < other.count && other.at[o].window <= w && (slots > 0 || last) && most-- > 0 &&
+               allowed(other.at[o])) {
+          slots -= slots_of(other.at[o].what);
+          out.at[out.count++] = {other.at[o].what, other.at[o].n, w};
+          ++o;
+        }
+      };
+      others(1);  // beside the slot that the matrix instruction keeps from the vector unit
+      while (v < vector.count && vector.at[v].window <= w &&
+             ((slots > 0 && vector_slots >= vector_slots_of(vector.at[v].what)) || last)) {
+        slots -= slots_of(vector.at[v].what);
+        vector_slots -= vector_slots_of(vector.at[v].what);
+        out.at[out.count++] = {vector.at[v].what, vector.at[v].n, w};
+        ++v;
+      }
+      others(last ? 640 : 3);
+    }
     return out;
   }
   static constexpr Items make() {
@@ -157,13 +232,12 @@ struct StepOrder {
     const int of_dq = 4 * kH * S::kDqTiles;
     for (int i = 0; i < of_dq; ++i) {
       b.put(Do::kScaleDq, i, spread(kDv + share(8), kDk + share(20), i, of_dq));
-      b.put(Do::kAddressDq, i, spread(kDv + share(8), kDk + share(20), i, of_dq));
       b.put(Do::kAddDq, i, spread(kDv + share(8), kDk + share(20), i, of_dq) + 1);
     }
     for (int i = 0; i < 2 * kH; ++i) b.put(Do::kLoadSums, i, kDq + share(28) + i);
     b.put(Do::kWaitWrites, 0, kBarrierWindow);
     b.put(Do::kBarrier, 0, kBarrierWindow);
-    for (int i = 0; i < 2; ++i) b.put(Do::kMoveStage, i, kBarrierWindow);
+    for (int i = 0; i < kMoves; ++i) b.put(Do::kMoveStage, i, kBarrierWindow);
     // Reads last: behind the moves of their addresses.
     for (int n = kRing; n < kPlaces + kRing; ++n) {
       if (!has_read(n % kPlaces)) continue;
@@ -171,9 +245,26 @@ struct StepOrder {
       if (n >= kPlaces && window < kBarrierWindow) window = kBarrierWindow;
       b.put(Do::kRead, n % kPlaces, window);
     }
-    return sorted(b.items);
+    return placed(b.items);
   }
   static constexpr Items kItems = make();
+  // Its last one is issued before this window.
+  static constexpr bool ends_before(Do what, int window) {
+    for (int i = 0; i < kItems.count; ++i)
+      if (kItems.at[i].what == what && kItems.at[i].window >= window) return false;
+    return true;
+  }
+  static constexpr int barrier_window() {
+    for (int i = 0; i < kItems.count; ++i)
+      if (kItems.at[i].what == Do::kBarrier) return kItems.at[i].window;
+    return -1;
+  }
+  static constexpr bool is_valid() {
+    for (int n = kReadDoColumns; n < kPlaces; ++n)  // of the stage that is left
+      if (kItems.at[find(Do::kRead, n)].window >= barrier_window()) return false;
+    return ends_before(Do::kPackP, kDv) && ends_before(Do::kPackDs, kDk) &&
+           ends_before(Do::kWriteDs, barrier_window() + 1);
+  }
 
   // ---- Waits
   static constexpr int find(Do what, int n) {
@@ -199,12 +290,6 @@ struct StepOrder {
   static constexpr int behind_read(int n) {
     const int count = between(Unit::kLds, find(Do::kRead, n), first_of_window(first_use(n)));
     return count < 14 ? count : 14;
-  }
-  // The read whose first use is in window w, or -1.
-  static constexpr int first_used(int w) {
-    for (int n = 0; n < kPlaces; ++n)
-      if (has_read(n) && first_use(n) == w) return n;
-    return -1;
   }
   static constexpr int behind_writes() {
     const int barrier = find(Do::kWaitWrites, 0);

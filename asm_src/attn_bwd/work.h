@@ -66,12 +66,17 @@ struct BackwardWork {
     return uint32_t(last_key) / S::kKeys -
            uint32_t(max_of(tile * S::kRows + least_distance, 0)) / S::kKeys + 1;
   }
-  // Whether every row of a tile sees every key of the block.
+  // Tiles every row of which sees every key of the block.
+  __device__ __forceinline__ int full_first() const {
+    return uint32_t(max_of(first_key + S::kKeys - 1 - most_distance, 0) + S::kRows - 1) / S::kRows;
+  }
+  __device__ __forceinline__ int full_count() const {
+    const int rows_to = min_of(rows, first_key - least_distance + 1);  // the first row that does not
+    const int to = rows_to > 0 ? uint32_t(rows_to) / S::kRows : 0;
+    return first_key + S::kKeys <= keys ? max_of(to - full_first(), 0) : 0;
+  }
   __device__ __forceinline__ bool full(int tile) const {
-    const int row = tile * S::kRows, last_row = row + S::kRows - 1;
-    return last_row < rows && first_key + S::kKeys <= keys &&
-           first_key - last_row >= least_distance &&
-           first_key + S::kKeys - 1 - row <= most_distance;
+    return uint32_t(tile - full_first()) < uint32_t(full_count());
   }
 
  private:
