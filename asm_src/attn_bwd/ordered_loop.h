@@ -44,12 +44,12 @@ struct OrderedLoop : Backward<S> {
   Packed p_of[kT], ds_of[kT];
   u32x2 patch[kH][4];
   u32x2 of_column[4][kH], ds_rows[2];
-  uint32_t half_up[2][2], exchange[6];
+  uint32_t half_up[2][2], exchange[4];
   uint32_t read_rows[2], read_columns, read_ds[2], write_rows[4], write_columns, write_ds[kT];
   uint32_t patch_offset[4 * kH], sums_offset, dq_offset[kDqTiles][4 * kH];
   uint32_t which_row;
   float scale, scale_log2;
-  bool masked;
+  int masked;
   int full_first, full_count;  // tiles all of whose rows see all keys
   int first_row;
   int read_by, read_then, read_last, write_by, read_ds_by;
@@ -192,9 +192,11 @@ struct OrderedLoop : Backward<S> {
       const float x = dp[t][h][e], y = s[t][h][e];
       dp[t][h][e] = ordered::v_mul_f32_vector(x, y);
     } else if constexpr (kDo == Do::kMaskP || kDo == Do::kMaskDs) {
-      auto& x = kDo == Do::kMaskP ? s[n / kH][n % kH] : dp[n / kH][n % kH];
-      if (__builtin_expect(masked, false))
-        unroll<4>([&]<int i>() { x[i] = seen<4 * n + i>() ? x[i] : 0; });
+      if (__builtin_expect(masked != 0, false))
+        unroll<Order::kElements>([&]<int i>() {
+          auto& x = (kDo == Do::kMaskP ? s : dp)[i / (4 * kH)][i / 4 % kH];
+          x[i % 4] = seen<i>() ? x[i % 4] : 0;
+        });
     } else if constexpr (kDo == Do::kRoundP) {
       const float x = s[t][h][e];
       round_one<0, n % 2>(x);
@@ -208,21 +210,20 @@ struct OrderedLoop : Backward<S> {
       const float lo = from[2 * pair], hi = from[2 * pair + 1];
       (of_p ? p_of : ds_of)[tile][2 * half + pair] = packed<of_p ? 0 : 1>(lo, hi);
     } else if constexpr (kDo == Do::kExchange) {
-      constexpr int tile = n / (8 * kH), half = n / 8 % kH, op = n % 8;
+      constexpr int nth = n / Order::kOfExchange, op = n % Order::kOfExchange;
+      constexpr int tile = nth / kH, half = nth % kH;
       constexpr int kOther = kQuad<1, 0, 3, 2>, kOtherPair = kQuad<2, 3, 0, 1>;
-      constexpr uint64_t kUpperPair = 0xcccccccccccccccc;
+      constexpr uint64_t kUpperPairs = 0xcccccccccccccccc;
       auto& x = exchange;
       const uint32_t own[] = {ds_of[tile][2 * half], ds_of[tile][2 * half + 1]};
       if constexpr (op < 2)
         x[op] = ordered::v_mov_b32_dpp<kOther>(own[op]);
       else if constexpr (op < 4)
         x[op] = ordered::v_perm_b32_lane(x[op - 2], own[op - 2], which_row);
-      else if constexpr (op < 6)
-        x[op] = ordered::v_mov_b32_dpp<kOtherPair>(x[op - 2]);
-      else if constexpr (op == 6)
-        ds_rows[n / 8 % 2][0] = ordered::v_cndmask_b32(x[2], x[5], kUpperPair);
+      else if constexpr (op == 4)
+        ds_rows[nth % 2][0] = ordered::v_cndmask_b32_dpp<kOtherPair>(x[3], x[2], ~kUpperPairs);
       else
-        ds_rows[n / 8 % 2][1] = ordered::v_cndmask_b32(x[4], x[3], kUpperPair);
+        ds_rows[nth % 2][1] = ordered::v_cndmask_b32_dpp<kOtherPair>(x[2], x[3], kUpperPairs);
     } else if constexpr (kDo == Do::kWriteDs) {
       constexpr int tile = n / kH, half = n % kH;
       ordered::ds_write_b64<S::kDs + half * 32 * S::kKeys>(write_ds[tile],
@@ -285,7 +286,8 @@ struct OrderedLoop : Backward<S> {
   }
   __device__ __forceinline__ void step(int tile) {
     reserve_acc();
-    masked = uint32_t(tile - full_first) >= uint32_t(full_count);
+    masked = uniform(uint32_t(tile - full_first) >= uint32_t(full_count) ? 1 : 0);
+    ordered::settle_uniform(masked);
     first_row = tile * S::kRows;
     unroll<Order::kWindows>([&]<int w>() { window<w>(); });
     turn();
@@ -330,24 +332,17 @@ struct OrderedLoop : Backward<S> {
         walk.head < group ? (rows - 1) * int(row_stride) + row_bytes : 0);
     if (walk.head >= group) walk.full_bytes = 0;
   }
+  // So many tiles on.
   template <Tensor kOf>
-  __device__ __forceinline__ void begin(Walk& walk) const {
-    walk.head = 0;
-    walk.tile = work.end - 1;
+  __device__ __forceinline__ void go(Walk& walk, int tiles) const {
+    walk.tile -= tiles;
+    while (walk.tile < work.first) {
+      walk.tile += work.end - work.first;
+      ++walk.head;
+    }
     locate<kOf>(walk);
   }
-  template <Tensor kOf>
-  __device__ __forceinline__ void next(Walk& walk) const {
-    if (__builtin_expect(walk.tile > work.first, true)) {
-      back(walk);
-    } else {
-      ++walk.head;
-      walk.tile = work.end - 1;
-      locate<kOf>(walk);
-    }
-  }
   static __device__ __forceinline__ void back(Walk& walk) {
-    --walk.tile;
     const uint64_t at = (uint64_t(walk.buffer[1]) << 32 | walk.buffer[0]) - walk.tile_bytes;
     walk.buffer = raw_descriptor(at, walk.full_bytes);
   }
@@ -359,9 +354,11 @@ struct OrderedLoop : Backward<S> {
     full_count = work.full_count();
     scale_log2 = args.softmax_scale_log2;
     which_row = lane & 1 ? 0x03020706 : 0x05040100;
-    begin<kRowsOf>(patches);
-    begin<kSumsOf>(row_sums);
-    dq_rows = {raw_descriptor(0, 0), 0, 0, -1, work.first};  // of the tile before: none
+    patches.head = row_sums.head = dq_rows.head = 0;
+    patches.tile = row_sums.tile = work.end - 1;
+    locate<kRowsOf>(patches);
+    locate<kSumsOf>(row_sums);
+    dq_rows = {raw_descriptor(0, 0), 0, 0, 0, work.end};  // the tile before the first: none
     const bool of_q = wave < kD / kWaveLanes;
     const int columns = of_q ? args.head_dim : args.head_dim_v;
     const int nth = (wave % (kD / kWaveLanes)) * kWaveLanes + lane, column = nth / 4 * 4;
@@ -431,9 +428,9 @@ struct OrderedLoop : Backward<S> {
     for (int at = nth * 8; at < S::kDsBytes; at += S::kLanes * 8)
       ordered::ds_write_b64<S::kDs + S::kDsBytes>((uint32_t)lds + at, u32x2{});
     run_all<Do::kLoad, Order::kLoads>();
-    next<kRowsOf>(patches);
+    go<kRowsOf>(patches, 1);
     run_all<Do::kLoadSums, 2 * kH>();
-    next<kSumsOf>(row_sums);
+    go<kSumsOf>(row_sums, 1);
     ordered::s_waitcnt<0, ordered::kAnyLgkm>();
     for (auto& half : patch)
       for (auto& row : half) ordered::settle(row);
@@ -443,7 +440,7 @@ struct OrderedLoop : Backward<S> {
     for (auto& one : write_rows) one += write_by;
     write_columns += write_by;
     run_all<Do::kLoad, Order::kLoads>();
-    next<kRowsOf>(patches);
+    go<kRowsOf>(patches, 1);
     // Waits of a step count what the one before has left under way: here nothing.
     ordered::s_waitcnt<0, 0>();
     ordered::s_barrier();
@@ -469,26 +466,27 @@ struct OrderedLoop : Backward<S> {
   }
   __device__ __forceinline__ void main_loop() {
     prologue();
-    int tile = work.end - 1, left = group * (work.end - work.first);
-    for (int straight = 0;; --straight) {
-      step(tile);
-      if (--left == 0) break;
-      if (__builtin_expect(straight > 0, true)) {
+    int tile = work.end - 1, left = group * (work.end - work.first), straight = 1;
+    for (;;) {
+      int steps = straight;
+      do {
+        step(tile);
         --tile;
         back(patches);
         back(row_sums);
         back(dq_rows);
-      } else {
-        tile = tile == work.first ? work.end - 1 : tile - 1;
-        next<kRowsOf>(patches);
-        next<kSumsOf>(row_sums);
-        next<kDqOf>(dq_rows);
-        // Steps until one of them begins another head.
-        straight = min_of(min_of(tile, dq_rows.tile), min_of(patches.tile, row_sums.tile)) -
-                   work.first + 1;
-      }
+      } while (--steps > 0);
+      left -= straight;
+      go<kDqOf>(dq_rows, straight);
+      if (left == 0) break;
+      go<kRowsOf>(patches, straight);
+      go<kSumsOf>(row_sums, straight);
+      if (tile < work.first) tile = work.end - 1;
+      // Until one of them begins another head.
+      straight = min_of(min_of(min_of(tile, dq_rows.tile), min_of(patches.tile, row_sums.tile)) -
+                            work.first + 1,
+                        left);
     }
-    next<kDqOf>(dq_rows);
     epilogue();
   }
   __device__ __forceinline__ void operator()() {

@@ -38,7 +38,6 @@ constexpr Unit unit_of(Do what) {
       return Unit::kMemory;
     case Do::kWaitWrites:
     case Do::kBarrier:
-    case Do::kMoveStage:
       return Unit::kNone;
     default:
       return Unit::kVector;
@@ -90,8 +89,8 @@ struct StepOrder {
     if (n < kReadQColumns) return kDv + (n - kReadDoColumns) * kUsesOfRow;
     return kDk + (n - kReadQColumns) * kUsesOfRow;
   }
-  // The window behind whose matrix instruction the registers of a place are free.
-  static constexpr int free_from(int n) { return first_use(n + 1) - 1; }
+  // The window from which on the registers of a place are free.
+  static constexpr int free_from(int n) { return first_use(n + 1); }
 
   // The read whose first use is in window w, or -1.
   static constexpr int first_used(int w) {
@@ -100,10 +99,11 @@ struct StepOrder {
     return -1;
   }
 
+  static constexpr int kOfExchange = 6;  // of a tile
   static constexpr int kElements = 4 * kH * kT;  // scores of a lane
   static constexpr int kLoads = 4 * kH, kPatchPairs = 4 * kH;
   static constexpr int kMoves = 3 + 2 + 5 + kT;  // of addresses in LDS
-  static constexpr int kBarrierWindow = kDk + kOfDk / 4;
+  static constexpr int kBarrierWindow = kDk + kOfDk / 6;
 
   // Window of the ith of `count` that are spread over those of a share of the step.
   static constexpr int spread(int from, int to, int i, int count) {
@@ -144,50 +144,79 @@ struct StepOrder {
       case Do::kLoadSums:
         return {Do::kSubtract, kElements - 1};
       case Do::kWriteDs:
-        return {Do::kExchange, 8 * item.n + 7};
+        return {Do::kExchange, kOfExchange * item.n + kOfExchange - 1};
       case Do::kAddDq:
         return {Do::kScaleDq, item.n};
+      case Do::kRead:  // of the next step
+        return item.n < kRing ? Needed{Do::kMoveStage, 1} : Needed{Do::kBarrier, -1};
+      case Do::kMoveStage:  // of addresses that other waves' data has to be there for
+        return {Do::kBarrier, 0};
       default:
         return {Do::kBarrier, -1};
     }
   }
-  // Each not before its window, in two queues: the vector unit's, and all else.
+  // Lanes read what others have: two wait states behind the instruction that wrote it.
+  static constexpr bool settled(const Items& out, const Item& item, int w) {
+    if (item.what != Do::kExchange || item.n % kOfExchange / 2 == 1) return true;
+    const int tile = item.n / kOfExchange, op = item.n % kOfExchange;
+    const Item writer = op < 2 ? Item{Do::kPackDs, 2 * tile + 1, 0}
+                               : Item{Do::kExchange, tile * kOfExchange + 3, 0};
+    for (int i = 0; i < out.count; ++i)
+      if (out.at[i].what == writer.what && out.at[i].n == writer.n) return out.at[i].window + 2 <= w;
+    return false;
+  }
+  // Each not before its window, in three queues: the vector unit's, reads of LDS, and all else.
+  enum Queue { kOfVector, kOfReads, kOfOthers, kQueues };
+  static constexpr Queue queue_of(Do what) {
+    return is_vector(what) ? kOfVector : what == Do::kRead ? kOfReads : kOfOthers;
+  }
   static constexpr Items placed(const Items& items) {
-    Items vector{{}, 0}, other{{}, 0}, out{{}, 0};
+    Items queue[kQueues]{}, out{{}, 0};
     for (int w = 0; w < kWindows; ++w)
       for (int i = 0; i < items.count; ++i)
         if (items.at[i].window == w) {
-          Items& queue = is_vector(items.at[i].what) ? vector : other;
-          queue.at[queue.count++] = items.at[i];
+          Items& to = queue[queue_of(items.at[i].what)];
+          to.at[to.count++] = items.at[i];
         }
-    int v = 0, o = 0;
-    const auto allowed = [&](const Item& item) {
-      const Needed first = needed(item);
+    int next[kQueues]{};
+    const auto done = [&](const Needed& first) {
       if (first.n < 0) return true;
-      for (int i = 0; i < v; ++i)
-        if (vector.at[i].what == first.what && vector.at[i].n == first.n) return true;
+      const Queue of = queue_of(first.what);
+      for (int i = 0; i < next[of]; ++i)
+        if (queue[of].at[i].what == first.what && queue[of].at[i].n == first.n) return true;
       return false;
     };
     for (int w = 0; w < kWindows; ++w) {
       const bool last = w == kWindows - 1;
-      int slots = kSlots - (first_used(w) >= 0), vector_slots = kVectorSlots;
-      const auto others = [&](int most) {
-        while (o < other.count && other.at[o].window <= w && (slots > 0 || last) && most-- > 0 &&
-               allowed(other.at[o])) {
-          slots -= slots_of(other.at[o].what);
-          out.at[out.count++] = {other.at[o].what, other.at[o].n, w};
-          ++o;
-        }
+      // A wait for an operand of the next matrix instruction is in front of it.
+      int slots = kSlots - (first_used(w + 1) >= 0 || first_used(w + 1 - kWindows) >= 0);
+      int vector_slots = kVectorSlots;
+      const auto front = [&](Queue of) -> const Item* {
+        if (next[of] == queue[of].count) return nullptr;
+        const Item& item = queue[of].at[next[of]];
+        const bool can = item.window <= w && done(needed(item)) && settled(out, item, w);
+        return can && (slots > 0 || last) ? &item : nullptr;
       };
-      others(1);  // beside the slot that the matrix instruction keeps from the vector unit
-      while (v < vector.count && vector.at[v].window <= w &&
-             ((slots > 0 && vector_slots >= vector_slots_of(vector.at[v].what)) || last)) {
-        slots -= slots_of(vector.at[v].what);
-        vector_slots -= vector_slots_of(vector.at[v].what);
-        out.at[out.count++] = {vector.at[v].what, vector.at[v].n, w};
-        ++v;
-      }
-      others(last ? 640 : 3);
+      const auto put = [&](Queue of) {
+        const Item& item = queue[of].at[next[of]++];
+        slots -= slots_of(item.what);
+        if (of == kOfVector) vector_slots -= vector_slots_of(item.what);
+        out.at[out.count++] = {item.what, item.n, w};
+      };
+      const auto vector_front = [&] {
+        const Item* item = front(kOfVector);
+        return item && (vector_slots >= vector_slots_of(item->what) || last) ? item : nullptr;
+      };
+      // One beside the slot that the matrix instruction keeps from the vector unit; a
+      // transcendental begins right behind that.
+      const bool begins = vector_front() && vector_front()->what == Do::kExp;
+      if (front(kOfReads) && !begins)
+        put(kOfReads);
+      else if (front(kOfOthers) && !(begins && slots_of(front(kOfOthers)->what) > 1))
+        put(kOfOthers);
+      while (vector_front()) put(kOfVector);
+      while (front(kOfReads)) put(kOfReads);
+      while (front(kOfOthers)) put(kOfOthers);
     }
     return out;
   }
@@ -200,49 +229,50 @@ struct StepOrder {
     for (int i = 0; i < 2 * kH; ++i)
       b.put(Do::kWriteColumns, i, spread(1, share(14), (i + 1) * 4, 8 * kH) + 1);
     for (int i = 0; i < kLoads; ++i) b.put(Do::kLoad, i, spread(share(18), share(26), i, kLoads));
-    // P
-    b.put(Do::kWaitSums, 0, share(27));
-    for (int i = 0; i < kElements; ++i) {
-      b.put(Do::kScale, i, spread(share(28), share(52), i, kElements));
-      b.put(Do::kExp, i, spread(share(28), share(52), i, kElements) + 1);
-    }
+    // P: as soon as it can be, since dS waits for it.
     const int pairs = kElements / 2;
-    for (int i = 0; i < kElements / 4; ++i)
-      b.put(Do::kMaskP, i, spread(share(28), share(52), 4 * i + 3, kElements) + 2);
+    b.put(Do::kWaitSums, 0, share(26));
+    for (int i = 0; i < kElements; ++i) {
+      b.put(Do::kScale, i, spread(share(27), share(33), i, kElements));
+      b.put(Do::kExp, i, spread(share(29), share(45), i, kElements));
+    }
+    b.put(Do::kMaskP, 0, share(45));
     for (int i = 0; i < kElements; ++i)
-      if (!kConverts) b.put(Do::kRoundP, i, spread(share(40), share(64), i, kElements));
-    for (int i = 0; i < pairs; ++i) b.put(Do::kPackP, i, spread(share(42), share(66), i, pairs) + 1);
+      if (!kConverts) b.put(Do::kRoundP, i, spread(kDq - 2, kDq + share(7), i, kElements));
+    for (int i = 0; i < pairs; ++i)
+      b.put(Do::kPackP, i, spread(kDq - 2, kDq + share(7), 2 * i + 1, kElements));
     // dS
     for (int i = 0; i < kElements; ++i) {
-      b.put(Do::kSubtract, i, spread(kDq + share(4), kDq + share(26), i, kElements));
-      b.put(Do::kMultiply, i, spread(kDq + share(5), kDq + share(27), i, kElements) + 1);
+      b.put(Do::kSubtract, i, spread(kDq + share(6), kDq + share(18), i, kElements));
+      b.put(Do::kMultiply, i, spread(kDq + share(6), kDq + share(18), i, kElements) + 1);
     }
-    for (int i = 0; i < kElements / 4; ++i)
-      b.put(Do::kMaskDs, i, spread(kDq + share(5), kDq + share(27), 4 * i + 3, kElements) + 2);
+    b.put(Do::kMaskDs, 0, kDq + share(18) + 1);
     for (int i = 0; i < kElements; ++i)
-      if (!kConverts)
-        b.put(Do::kRoundDs, i, spread(kDq + share(13), kDq + share(37), i, kElements));
+      if (!kConverts) b.put(Do::kRoundDs, i, spread(kDq + share(19), kDq + share(28), i, kElements));
     for (int i = 0; i < pairs; ++i)
-      b.put(Do::kPackDs, i, spread(kDq + share(15), kDq + share(39), i, pairs) + 1);
-    for (int i = 0; i < 8 * kH * kT; ++i)
-      b.put(Do::kExchange, i, spread(kDq + share(19), kDv + share(20), i, 8 * kH * kT));
+      b.put(Do::kPackDs, i, spread(kDq + share(19), kDq + share(28), 2 * i + 1, kElements));
+    const int of_exchange = kOfExchange * kH * kT;
+    for (int i = 0; i < of_exchange; ++i)
+      b.put(Do::kExchange, i, spread(kDq + share(23), kDq + share(36), i, of_exchange));
     for (int i = 0; i < kH * kT; ++i)
-      b.put(Do::kWriteDs, i, spread(kDq + share(19), kDv + share(20), (i + 1) * 8 - 1, 8 * kH * kT) + 1);
+      b.put(Do::kWriteDs, i,
+            spread(kDq + share(23), kDq + share(36), (i + 1) * kOfExchange - 1, of_exchange) + 1);
     // dQ of the tile before
     const int of_dq = 4 * kH * S::kDqTiles;
     for (int i = 0; i < of_dq; ++i) {
       b.put(Do::kScaleDq, i, spread(kDv + share(8), kDk + share(20), i, of_dq));
       b.put(Do::kAddDq, i, spread(kDv + share(8), kDk + share(20), i, of_dq) + 1);
     }
-    for (int i = 0; i < 2 * kH; ++i) b.put(Do::kLoadSums, i, kDq + share(28) + i);
+    for (int i = 0; i < 2 * kH; ++i) b.put(Do::kLoadSums, i, kDq + share(18) + i);
     b.put(Do::kWaitWrites, 0, kBarrierWindow);
     b.put(Do::kBarrier, 0, kBarrierWindow);
-    for (int i = 0; i < kMoves; ++i) b.put(Do::kMoveStage, i, kBarrierWindow);
+    for (int i = 0; i < kMoves; ++i) b.put(Do::kMoveStage, i, kBarrierWindow + 1);
     // Reads last: behind the moves of their addresses.
     for (int n = kRing; n < kPlaces + kRing; ++n) {
       if (!has_read(n % kPlaces)) continue;
       int window = free_from(has_read(n - kRing) ? n - kRing : n - 2 * kRing);
       if (n >= kPlaces && window < kBarrierWindow) window = kBarrierWindow;
+      if (window >= kWindows) window = kWindows - 1;  // behind the last matrix instruction
       b.put(Do::kRead, n % kPlaces, window);
     }
     return placed(b.items);
@@ -261,7 +291,7 @@ struct StepOrder {
   }
   static constexpr bool is_valid() {
     for (int n = kReadDoColumns; n < kPlaces; ++n)  // of the stage that is left
-      if (kItems.at[find(Do::kRead, n)].window >= barrier_window()) return false;
+      if (find(Do::kRead, n) > find(Do::kMoveStage, 0)) return false;
     return ends_before(Do::kPackP, kDv) && ends_before(Do::kPackDs, kDk) &&
            ends_before(Do::kWriteDs, barrier_window() + 1);
   }

@@ -29,10 +29,18 @@ __device__ __forceinline__ uint32_t v_perm_b32_lane(uint32_t hi, uint32_t lo, ui
   return d;
 }
 
-// b in these lanes, a in others.
-__device__ __forceinline__ uint32_t v_cndmask_b32(uint32_t a, uint32_t b, uint64_t lanes) {
+// b in these lanes, a of the other pair of four in others. Two wait states behind what wrote a.
+// The lanes are in VCC, which the compiler must not use between.
+template <int kWhich>
+__device__ __forceinline__ uint32_t v_cndmask_b32_dpp(uint32_t a, uint32_t b, uint64_t lanes) {
+  static_assert(kWhich == 0x4e);
   uint32_t d;
-  asm volatile("v_cndmask_b32 %0, %1, %2, %3" : "=v"(d) : "v"(a), "v"(b), "s"(lanes));
+  asm volatile(
+      "s_mov_b64 vcc, %3\n\t"
+      "v_cndmask_b32_dpp %0, %1, %2, vcc quad_perm:[2,3,0,1] row_mask:0xf bank_mask:0xf"
+      : "=v"(d)
+      : "v"(a), "v"(b), "s"(lanes)
+      : "vcc");
   return d;
 }
 
