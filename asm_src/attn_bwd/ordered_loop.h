@@ -49,7 +49,7 @@ struct OrderedLoop : Backward<S> {
   uint32_t patch_offset[4 * kH], sums_offset, dq_offset[kDqTiles][4 * kH];
   uint32_t which_row;
   float scale, scale_log2;
-  int masked;
+  int tile, masked;
   int full_first, full_count;  // tiles all of whose rows see all keys
   int first_row;
   int read_by, read_then, read_last, write_by, read_ds_by;
@@ -194,8 +194,10 @@ struct OrderedLoop : Backward<S> {
     } else if constexpr (kDo == Do::kMaskP || kDo == Do::kMaskDs) {
       if (__builtin_expect(masked != 0, false))
         unroll<Order::kElements>([&]<int i>() {
-          auto& x = (kDo == Do::kMaskP ? s : dp)[i / (4 * kH)][i / 4 % kH];
-          x[i % 4] = seen<i>() ? x[i % 4] : 0;
+          auto& of = (kDo == Do::kMaskP ? s : dp)[i / (4 * kH)][i / 4 % kH];
+          float x = of[i % 4];
+          ordered::v_cndmask_b32_0_or(x, __builtin_amdgcn_ballot_w64(seen<i>()));
+          of[i % 4] = x;
         });
     } else if constexpr (kDo == Do::kRoundP) {
       const float x = s[t][h][e];
@@ -238,6 +240,15 @@ struct OrderedLoop : Backward<S> {
       ordered::s_waitcnt<ordered::kAnyVm, Order::behind_writes()>();
     } else if constexpr (kDo == Do::kBarrier) {
       ordered::s_barrier();
+    } else if constexpr (kDo == Do::kTurn) {
+      if constexpr (n == 0)
+        back(patches);
+      else if constexpr (n == 1)
+        back(row_sums);
+      else if constexpr (n == 2)
+        back(dq_rows);
+      else
+        turn();
     } else if constexpr (kDo == Do::kMoveStage) {
       move<n>();
     } else {
@@ -268,6 +279,12 @@ struct OrderedLoop : Backward<S> {
     read_last = third;
     write_by = idle ? 0 : read_then;
     read_ds_by = -read_ds_by;
+    --tile;
+    see();
+  }
+  __device__ __forceinline__ void see() {
+    masked = uniform(uint32_t(tile - full_first) >= uint32_t(full_count) ? 1 : 0);
+    first_row = tile * S::kRows;
   }
 
   template <int w>
@@ -284,13 +301,9 @@ struct OrderedLoop : Backward<S> {
       run<item.what, item.n>();
     });
   }
-  __device__ __forceinline__ void step(int tile) {
+  __device__ __forceinline__ void step() {
     reserve_acc();
-    masked = uniform(uint32_t(tile - full_first) >= uint32_t(full_count) ? 1 : 0);
-    ordered::settle_uniform(masked);
-    first_row = tile * S::kRows;
     unroll<Order::kWindows>([&]<int w>() { window<w>(); });
-    turn();
     reserve_acc();
   }
 
@@ -466,15 +479,13 @@ struct OrderedLoop : Backward<S> {
   }
   __device__ __forceinline__ void main_loop() {
     prologue();
-    int tile = work.end - 1, left = group * (work.end - work.first), straight = 1;
+    tile = work.end - 1;
+    see();
+    int left = group * (work.end - work.first), straight = 1;
     for (;;) {
       int steps = straight;
       do {
-        step(tile);
-        --tile;
-        back(patches);
-        back(row_sums);
-        back(dq_rows);
+        step();
       } while (--steps > 0);
       left -= straight;
       go<kDqOf>(dq_rows, straight);
@@ -482,6 +493,7 @@ struct OrderedLoop : Backward<S> {
       go<kRowsOf>(patches, straight);
       go<kSumsOf>(row_sums, straight);
       if (tile < work.first) tile = work.end - 1;
+      see();
       // Until one of them begins another head.
       straight = min_of(min_of(min_of(tile, dq_rows.tile), min_of(patches.tile, row_sums.tile)) -
                             work.first + 1,

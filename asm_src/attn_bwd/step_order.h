@@ -21,7 +21,7 @@ enum class Do {
   kWaitLoads, kWaitSums, kLoadSums,
   kScale, kExp, kMaskP, kSubtract, kMultiply, kMaskDs, kRoundP, kPackP, kRoundDs, kPackDs, kExchange, kWriteDs,
   kScaleDq, kAddDq,
-  kMoveStage,
+  kMoveStage, kTurn,
   kWaitWrites, kBarrier,
 };
 enum class Unit { kVector, kLds, kMemory, kNone };
@@ -38,6 +38,7 @@ constexpr Unit unit_of(Do what) {
       return Unit::kMemory;
     case Do::kWaitWrites:
     case Do::kBarrier:
+    case Do::kTurn:
       return Unit::kNone;
     default:
       return Unit::kVector;
@@ -103,7 +104,7 @@ struct StepOrder {
   static constexpr int kElements = 4 * kH * kT;  // scores of a lane
   static constexpr int kLoads = 4 * kH, kPatchPairs = 4 * kH;
   static constexpr int kMoves = 3 + 2 + 5 + kT;  // of addresses in LDS
-  static constexpr int kBarrierWindow = kDk + kOfDk / 6;
+  static constexpr int kBarrierWindow = kDk + kOfDk / 4;
 
   // Window of the ith of `count` that are spread over those of a share of the step.
   static constexpr int spread(int from, int to, int i, int count) {
@@ -122,7 +123,8 @@ struct StepOrder {
   // unit, which a transcendental takes both.
   static constexpr int kSlots = 3, kVectorSlots = 2;
   static constexpr int slots_of(Do what) {
-    return unit_of(what) == Unit::kLds || what == Do::kMaskP || what == Do::kMaskDs ? 2 : 1;
+    return unit_of(what) == Unit::kLds || what == Do::kMaskP || what == Do::kMaskDs ? 2
+           : what == Do::kTurn ? 3 : 1;
   }
   static constexpr int vector_slots_of(Do what) {
     if (slots_of(what) == 2 || what == Do::kWaitLoads || what == Do::kWaitSums) return 0;
@@ -149,6 +151,8 @@ struct StepOrder {
         return {Do::kScaleDq, item.n};
       case Do::kRead:  // of the next step
         return item.n < kRing ? Needed{Do::kMoveStage, 1} : Needed{Do::kBarrier, -1};
+      case Do::kTurn:
+        return item.n < 2 ? Needed{Do::kBarrier, -1} : Needed{Do::kScaleDq, 4 * kH * S::kDqTiles - 1};
       case Do::kMoveStage:  // of addresses that other waves' data has to be there for
         return {Do::kBarrier, 0};
       default:
@@ -233,40 +237,42 @@ struct StepOrder {
     const int pairs = kElements / 2;
     b.put(Do::kWaitSums, 0, share(26));
     for (int i = 0; i < kElements; ++i) {
-      b.put(Do::kScale, i, spread(share(27), share(33), i, kElements));
-      b.put(Do::kExp, i, spread(share(29), share(45), i, kElements));
+      b.put(Do::kScale, i, spread(share(27), share(51), i, kElements));
+      b.put(Do::kExp, i, spread(share(27), share(51), i, kElements) + 1);
     }
-    b.put(Do::kMaskP, 0, share(45));
+    b.put(Do::kMaskP, 0, share(51));
     for (int i = 0; i < kElements; ++i)
-      if (!kConverts) b.put(Do::kRoundP, i, spread(kDq - 2, kDq + share(7), i, kElements));
+      if (!kConverts) b.put(Do::kRoundP, i, spread(kDq + share(3), kDq + share(12), i, kElements));
     for (int i = 0; i < pairs; ++i)
-      b.put(Do::kPackP, i, spread(kDq - 2, kDq + share(7), 2 * i + 1, kElements));
+      b.put(Do::kPackP, i, spread(kDq + share(3), kDq + share(12), 2 * i + 1, kElements));
     // dS
     for (int i = 0; i < kElements; ++i) {
-      b.put(Do::kSubtract, i, spread(kDq + share(6), kDq + share(18), i, kElements));
-      b.put(Do::kMultiply, i, spread(kDq + share(6), kDq + share(18), i, kElements) + 1);
+      b.put(Do::kSubtract, i, spread(kDq + share(8), kDq + share(20), i, kElements));
+      b.put(Do::kMultiply, i, spread(kDq + share(8), kDq + share(20), i, kElements) + 1);
     }
-    b.put(Do::kMaskDs, 0, kDq + share(18) + 1);
+    b.put(Do::kMaskDs, 0, kDq + share(20) + 1);
     for (int i = 0; i < kElements; ++i)
-      if (!kConverts) b.put(Do::kRoundDs, i, spread(kDq + share(19), kDq + share(28), i, kElements));
+      if (!kConverts) b.put(Do::kRoundDs, i, spread(kDq + share(21), kDq + share(30), i, kElements));
     for (int i = 0; i < pairs; ++i)
-      b.put(Do::kPackDs, i, spread(kDq + share(19), kDq + share(28), 2 * i + 1, kElements));
+      b.put(Do::kPackDs, i, spread(kDq + share(21), kDq + share(30), 2 * i + 1, kElements));
     const int of_exchange = kOfExchange * kH * kT;
     for (int i = 0; i < of_exchange; ++i)
-      b.put(Do::kExchange, i, spread(kDq + share(23), kDq + share(36), i, of_exchange));
+      b.put(Do::kExchange, i, spread(kDq + share(25), kDq + share(38), i, of_exchange));
     for (int i = 0; i < kH * kT; ++i)
       b.put(Do::kWriteDs, i,
-            spread(kDq + share(23), kDq + share(36), (i + 1) * kOfExchange - 1, of_exchange) + 1);
+            spread(kDq + share(25), kDq + share(38), (i + 1) * kOfExchange - 1, of_exchange) + 1);
     // dQ of the tile before
     const int of_dq = 4 * kH * S::kDqTiles;
     for (int i = 0; i < of_dq; ++i) {
       b.put(Do::kScaleDq, i, spread(kDv + share(8), kDk + share(20), i, of_dq));
       b.put(Do::kAddDq, i, spread(kDv + share(8), kDk + share(20), i, of_dq) + 1);
     }
-    for (int i = 0; i < 2 * kH; ++i) b.put(Do::kLoadSums, i, kDq + share(18) + i);
+    for (int i = 0; i < 2 * kH; ++i) b.put(Do::kLoadSums, i, kDq + share(20) + i);
     b.put(Do::kWaitWrites, 0, kBarrierWindow);
     b.put(Do::kBarrier, 0, kBarrierWindow);
     for (int i = 0; i < kMoves; ++i) b.put(Do::kMoveStage, i, kBarrierWindow + 1);
+    // To the next tiles: rows, sums, dQ; stages, masks.
+    for (int i = 0; i < 4; ++i) b.put(Do::kTurn, i, spread(kBarrierWindow, kWindows - 4, i, 4));
     // Reads last: behind the moves of their addresses.
     for (int n = kRing; n < kPlaces + kRing; ++n) {
       if (!has_read(n % kPlaces)) continue;

@@ -44,6 +44,11 @@ __device__ __forceinline__ uint32_t v_cndmask_b32_dpp(uint32_t a, uint32_t b, ui
   return d;
 }
 
+// x becomes 0 but in these lanes.
+__device__ __forceinline__ void v_cndmask_b32_0_or(float& x, uint64_t lanes) {
+  asm volatile("v_cndmask_b32 %0, 0, %0, %1" : "+v"(x) : "s"(lanes));
+}
+
 // x * scale - y
 __device__ __forceinline__ float v_fma_f32_minus(float x, float scale, float y) {
   float d;
