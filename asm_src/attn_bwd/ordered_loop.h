@@ -49,7 +49,8 @@ struct OrderedLoop : Backward<S> {
   uint32_t patch_offset[4 * kH], sums_offset, dq_offset[kDqTiles][4 * kH];
   uint32_t which_row;
   float scale, scale_log2;
-  int tile, masked;
+  int tile;
+  bool masked;
   int full_first, full_count;  // tiles all of whose rows see all keys
   int first_row;
   int read_by, read_then, read_last, write_by, read_ds_by;
@@ -153,6 +154,9 @@ struct OrderedLoop : Backward<S> {
     constexpr int t = n / (4 * kH), h = n / 4 % kH, e = n % 4;  // of an element
     if constexpr (kDo == Do::kRead) {
       read<n>();
+    } else if constexpr (kDo == Do::kWaitRead) {
+      ordered::s_waitcnt<ordered::kAnyVm, Order::behind_read(n)>();
+      ordered::settle(ring[n % Order::kRing]);
     } else if constexpr (kDo == Do::kWaitLoads) {
       ordered::s_waitcnt<Order::behind_loads(), ordered::kAnyLgkm>();
       for (auto& half : patch)
@@ -192,7 +196,7 @@ struct OrderedLoop : Backward<S> {
       const float x = dp[t][h][e], y = s[t][h][e];
       dp[t][h][e] = ordered::v_mul_f32_vector(x, y);
     } else if constexpr (kDo == Do::kMaskP || kDo == Do::kMaskDs) {
-      if (__builtin_expect(masked != 0, false))
+      if (__builtin_expect(masked, false))
         unroll<Order::kElements>([&]<int i>() {
           auto& of = (kDo == Do::kMaskP ? s : dp)[i / (4 * kH)][i / 4 % kH];
           float x = of[i % 4];
@@ -283,17 +287,12 @@ struct OrderedLoop : Backward<S> {
     see();
   }
   __device__ __forceinline__ void see() {
-    masked = uniform(uint32_t(tile - full_first) >= uint32_t(full_count) ? 1 : 0);
+    masked = uint32_t(tile - full_first) >= uint32_t(full_count);
     first_row = tile * S::kRows;
   }
 
   template <int w>
   __device__ __forceinline__ void window() {
-    constexpr int used = Order::first_used(w);
-    if constexpr (used >= 0) {
-      ordered::s_waitcnt<ordered::kAnyVm, Order::behind_read(used)>();
-      ordered::settle(ring[used % Order::kRing]);
-    }
     matrix<w>();
     constexpr int from = Order::first_of_window(w), to = Order::first_of_window(w + 1);
     unroll_from<from, to>([&]<int i>() {

@@ -6,6 +6,7 @@
 template <int kHeadDim_, int kHeadDimV_, int kWaveTiles_, Element kElement_,
           bool kOrdered_ = false>
 struct BackwardShape {
+  using Target = Here;
   static constexpr Element kElement = kElement_;
   static constexpr int kHeadDim = kHeadDim_, kHeadDimV = kHeadDimV_;
   static constexpr int kWaves = 4, kLanes = kWaves * 64;

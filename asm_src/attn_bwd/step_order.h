@@ -21,7 +21,7 @@ enum class Do {
   kWaitLoads, kWaitSums, kLoadSums,
   kScale, kExp, kMaskP, kSubtract, kMultiply, kMaskDs, kRoundP, kPackP, kRoundDs, kPackDs, kExchange, kWriteDs,
   kScaleDq, kAddDq,
-  kMoveStage, kTurn,
+  kMoveStage, kTurn, kWaitRead,
   kWaitWrites, kBarrier,
 };
 enum class Unit { kVector, kLds, kMemory, kNone };
@@ -39,6 +39,7 @@ constexpr Unit unit_of(Do what) {
     case Do::kWaitWrites:
     case Do::kBarrier:
     case Do::kTurn:
+    case Do::kWaitRead:
       return Unit::kNone;
     default:
       return Unit::kVector;
@@ -93,13 +94,6 @@ struct StepOrder {
   // The window from which on the registers of a place are free.
   static constexpr int free_from(int n) { return first_use(n + 1); }
 
-  // The read whose first use is in window w, or -1.
-  static constexpr int first_used(int w) {
-    for (int n = 0; n < kPlaces; ++n)
-      if (has_read(n) && first_use(n) == w) return n;
-    return -1;
-  }
-
   static constexpr int kOfExchange = 6;  // of a tile
   static constexpr int kElements = 4 * kH * kT;  // scores of a lane
   static constexpr int kLoads = 4 * kH, kPatchPairs = 4 * kH;
@@ -119,24 +113,28 @@ struct StepOrder {
     }
   };
   static constexpr bool kConverts = Here::kConvertsPairs;
-  // Slots of 4 clk between two matrix instructions: three for all else, two of them for the vector
-  // unit, which a transcendental takes both.
-  static constexpr int kSlots = 3, kVectorSlots = 2;
+  static constexpr int kSlots = 4;  // of 4 clk, from a matrix instruction to the next
   static constexpr int slots_of(Do what) {
-    return unit_of(what) == Unit::kLds || what == Do::kMaskP || what == Do::kMaskDs ? 2
-           : what == Do::kTurn ? 3 : 1;
+    if (what == Do::kTurn) return 3;
+    return unit_of(what) == Unit::kLds || what == Do::kMaskP || what == Do::kMaskDs ? 2 : 1;
   }
   static constexpr int vector_slots_of(Do what) {
-    if (slots_of(what) == 2 || what == Do::kWaitLoads || what == Do::kWaitSums) return 0;
-    return what == Do::kExp ? 2 : 1;
+    if (!is_vector(what) || what == Do::kMaskP || what == Do::kMaskDs || what == Do::kWaitLoads ||
+        what == Do::kWaitSums)
+      return 0;
+    return what == Do::kExp ? S::Target::kTransSlots : 1;
   }
-  // Of those that are not of the vector unit: the vector instruction that has to be before it.
+  // What has to be before it, if it is in another queue.
   struct Needed {
     Do what;
     int n;
   };
   static constexpr Needed needed(const Item& item) {
     switch (item.what) {
+      case Do::kExchange: {
+        const int tile = item.n / kOfExchange;
+        return {Do::kPackDs, 2 * tile + 1};
+      }
       case Do::kWriteRows:
         return {Do::kWaitLoads, 0};
       case Do::kWriteColumns:
@@ -152,7 +150,7 @@ struct StepOrder {
       case Do::kRead:  // of the next step
         return item.n < kRing ? Needed{Do::kMoveStage, 1} : Needed{Do::kBarrier, -1};
       case Do::kTurn:
-        return item.n < 2 ? Needed{Do::kBarrier, -1} : Needed{Do::kScaleDq, 4 * kH * S::kDqTiles - 1};
+        return item.n < 2 ? Needed{Do::kBarrier, -1} : Needed{Do::kAddDq, 4 * kH * S::kDqTiles - 1};
       case Do::kMoveStage:  // of addresses that other waves' data has to be there for
         return {Do::kBarrier, 0};
       default:
@@ -169,11 +167,18 @@ struct StepOrder {
       if (out.at[i].what == writer.what && out.at[i].n == writer.n) return out.at[i].window + 2 <= w;
     return false;
   }
-  // Each not before its window, in three queues: the vector unit's, reads of LDS, and all else.
-  enum Queue { kOfVector, kOfReads, kOfOthers, kQueues };
+  // Each not before its window, in queues: exchanges between lanes, all else of the vector unit,
+  // waits for operands, reads of LDS, and the rest.
+  enum Queue { kOfLanes, kOfVector, kOfWaits, kOfReads, kOfOthers, kQueues };
   static constexpr Queue queue_of(Do what) {
-    return is_vector(what) ? kOfVector : what == Do::kRead ? kOfReads : kOfOthers;
+    return what == Do::kExchange   ? kOfLanes
+           : is_vector(what)       ? kOfVector
+           : what == Do::kWaitRead ? kOfWaits
+           : what == Do::kRead     ? kOfReads
+                                   : kOfOthers;
   }
+  // Time is counted in slots. A matrix instruction takes one, and one more of the vector unit's; a
+  // transcendental takes four of the vector unit's, others one.
   static constexpr Items placed(const Items& items) {
     Items queue[kQueues]{}, out{{}, 0};
     for (int w = 0; w < kWindows; ++w)
@@ -190,37 +195,35 @@ struct StepOrder {
         if (queue[of].at[i].what == first.what && queue[of].at[i].n == first.n) return true;
       return false;
     };
+    int vector_free = 0;
     for (int w = 0; w < kWindows; ++w) {
       const bool last = w == kWindows - 1;
-      // A wait for an operand of the next matrix instruction is in front of it.
-      int slots = kSlots - (first_used(w + 1) >= 0 || first_used(w + 1 - kWindows) >= 0);
-      int vector_slots = kVectorSlots;
-      const auto front = [&](Queue of) -> const Item* {
-        if (next[of] == queue[of].count) return nullptr;
-        const Item& item = queue[of].at[next[of]];
-        const bool can = item.window <= w && done(needed(item)) && settled(out, item, w);
-        return can && (slots > 0 || last) ? &item : nullptr;
-      };
+      const int begin = kSlots * w, end = begin + kSlots;
+      int now = begin + 1;
+      vector_free = (vector_free > begin ? vector_free : begin) + 1;
+      if (vector_free < begin + 2) vector_free = begin + 2;
       const auto put = [&](Queue of) {
-        const Item& item = queue[of].at[next[of]++];
-        slots -= slots_of(item.what);
-        if (of == kOfVector) vector_slots -= vector_slots_of(item.what);
+        const Item& item = queue[of].at[next[of]];
+        if (next[of] == queue[of].count || item.window > w || !done(needed(item)) ||
+            !settled(out, item, w))
+          return false;
+        const int slots = slots_of(item.what), busy = vector_slots_of(item.what);
+        const bool fits = now + slots <= end && (busy == 0 || vector_free <= now) &&
+                          (busy < 2 || now <= begin + 2);
+        if (!fits && !last) return false;
+        now += slots;
+        if (busy > 0) vector_free = now - 1 + busy;
         out.at[out.count++] = {item.what, item.n, w};
+        ++next[of];
+        return true;
       };
-      const auto vector_front = [&] {
-        const Item* item = front(kOfVector);
-        return item && (vector_slots >= vector_slots_of(item->what) || last) ? item : nullptr;
-      };
-      // One beside the slot that the matrix instruction keeps from the vector unit; a
-      // transcendental begins right behind that.
-      const bool begins = vector_front() && vector_front()->what == Do::kExp;
-      if (front(kOfReads) && !begins)
-        put(kOfReads);
-      else if (front(kOfOthers) && !(begins && slots_of(front(kOfOthers)->what) > 1))
-        put(kOfOthers);
-      while (vector_front()) put(kOfVector);
-      while (front(kOfReads)) put(kOfReads);
-      while (front(kOfOthers)) put(kOfOthers);
+      while (put(kOfWaits)) {
+      }
+      while (now < end || last) {
+        if (put(kOfLanes) || put(kOfVector) || put(kOfReads) || put(kOfOthers)) continue;
+        if (last) break;
+        ++now;
+      }
     }
     return out;
   }
@@ -272,7 +275,7 @@ struct StepOrder {
     b.put(Do::kBarrier, 0, kBarrierWindow);
     for (int i = 0; i < kMoves; ++i) b.put(Do::kMoveStage, i, kBarrierWindow + 1);
     // To the next tiles: rows, sums, dQ; stages, masks.
-    for (int i = 0; i < 4; ++i) b.put(Do::kTurn, i, spread(kBarrierWindow, kWindows - 4, i, 4));
+    for (int i = 0; i < 4; ++i) b.put(Do::kTurn, i, i < 2 ? kBarrierWindow + 3 + 3 * i : kWindows - 4 + i);
     // Reads last: behind the moves of their addresses.
     for (int n = kRing; n < kPlaces + kRing; ++n) {
       if (!has_read(n % kPlaces)) continue;
@@ -281,6 +284,8 @@ struct StepOrder {
       if (window >= kWindows) window = kWindows - 1;  // behind the last matrix instruction
       b.put(Do::kRead, n % kPlaces, window);
     }
+    for (int n = 0; n < kPlaces; ++n)
+      if (has_read(n)) b.put(Do::kWaitRead, n, (first_use(n) + kWindows - 1) % kWindows);
     return placed(b.items);
   }
   static constexpr Items kItems = make();
@@ -324,7 +329,7 @@ struct StepOrder {
   }
   // LDS operations that may be under way when a matrix instruction needs this read.
   static constexpr int behind_read(int n) {
-    const int count = between(Unit::kLds, find(Do::kRead, n), first_of_window(first_use(n)));
+    const int count = between(Unit::kLds, find(Do::kRead, n), find(Do::kWaitRead, n));
     return count < 14 ? count : 14;
   }
   static constexpr int behind_writes() {

@@ -23,12 +23,12 @@ struct BackwardWork {
 
   __device__ __forceinline__ BackwardWork(const AttnBwdArgs& args, int id) {
     const int of_chunk = args.heads_at_once * args.key_blocks;
-    const int chunk = uint32_t(id) / uint32_t(of_chunk), in_chunk = id - chunk * of_chunk;
+    const int chunk = uniform(uint32_t(id) / uint32_t(of_chunk)), in_chunk = id - chunk * of_chunk;
     const int first_head = chunk * args.heads_at_once;
     const int heads = min_of(args.heads_at_once, args.heads - first_head);
-    block = uint32_t(in_chunk) / uint32_t(heads);
+    block = uniform(uint32_t(in_chunk) / uint32_t(heads));
     const int head = first_head + in_chunk - block * heads;
-    batch = uint32_t(head) / uint32_t(args.num_heads_kv);
+    batch = uniform(uint32_t(head) / uint32_t(args.num_heads_kv));
     head_kv = head - batch * args.num_heads_kv;
     rows = args.seqlen_q;
     keys = args.seqlen_kv;
