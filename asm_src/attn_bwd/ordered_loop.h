@@ -49,8 +49,7 @@ struct OrderedLoop : Backward<S> {
   uint32_t patch_offset[4 * kH], sums_offset, dq_offset[kDqTiles][4 * kH];
   uint32_t which_row;
   float scale, scale_log2;
-  int tile;
-  bool masked;
+  int tile, masked;
   int full_first, full_count;  // tiles all of whose rows see all keys
   int first_row;
   int read_by, read_then, read_last, write_by, read_ds_by;
@@ -196,7 +195,7 @@ struct OrderedLoop : Backward<S> {
       const float x = dp[t][h][e], y = s[t][h][e];
       dp[t][h][e] = ordered::v_mul_f32_vector(x, y);
     } else if constexpr (kDo == Do::kMaskP || kDo == Do::kMaskDs) {
-      if (__builtin_expect(masked, false))
+      if (__builtin_expect(masked != 0, false))
         unroll<Order::kElements>([&]<int i>() {
           auto& of = (kDo == Do::kMaskP ? s : dp)[i / (4 * kH)][i / 4 % kH];
           float x = of[i % 4];
@@ -251,8 +250,10 @@ struct OrderedLoop : Backward<S> {
         back(row_sums);
       else if constexpr (n == 2)
         back(dq_rows);
-      else
+      else if constexpr (n == 3)
         turn();
+      else
+        see();
     } else if constexpr (kDo == Do::kMoveStage) {
       move<n>();
     } else {
@@ -284,10 +285,13 @@ struct OrderedLoop : Backward<S> {
     write_by = idle ? 0 : read_then;
     read_ds_by = -read_ds_by;
     --tile;
-    see();
+    ordered::settle_uniform(tile);
+    ordered::settle_uniform(read_ds_by);
   }
   __device__ __forceinline__ void see() {
-    masked = uint32_t(tile - full_first) >= uint32_t(full_count);
+    const int nth = tile - full_first;
+    masked = (nth | (full_count - 1 - nth)) >> 31;  // as scalar instructions have it
+    ordered::settle_uniform(masked);
     first_row = tile * S::kRows;
   }
 
@@ -357,6 +361,7 @@ struct OrderedLoop : Backward<S> {
   static __device__ __forceinline__ void back(Walk& walk) {
     const uint64_t at = (uint64_t(walk.buffer[1]) << 32 | walk.buffer[0]) - walk.tile_bytes;
     walk.buffer = raw_descriptor(at, walk.full_bytes);
+    ordered::settle_uniform(walk.buffer);
   }
 
   // ---- Before the loop

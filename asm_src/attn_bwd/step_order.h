@@ -71,7 +71,7 @@ struct StepOrder {
   // Reads, in the order of their use, and which matrix instruction is the first to use one.
   static constexpr int kReadsQ = kChunks * kH, kReadsDo = kChunksV * kH, kReadsDs = kPairs * kH;
   static constexpr int kReadDo = kReadsQ, kReadDs = kReadDo + kReadsDo;
-  static constexpr int kRing = kH == 1 ? 4 : 6;
+  static constexpr int kRing = 6;
   // Places behind dS that have no read, so that a step has a multiple of kRing of them.
   static constexpr int kReads = 2 * (kReadsQ + kReadsDo) + kReadsDs;
   static constexpr int kGap = (kRing - kReads % kRing) % kRing;
@@ -98,7 +98,7 @@ struct StepOrder {
   static constexpr int kElements = 4 * kH * kT;  // scores of a lane
   static constexpr int kLoads = 4 * kH, kPatchPairs = 4 * kH;
   static constexpr int kMoves = 3 + 2 + 5 + kT;  // of addresses in LDS
-  static constexpr int kBarrierWindow = kDk + kOfDk / 4;
+  static constexpr int kBarrierWindow = kDk + kOfDk / 2;
 
   // Window of the ith of `count` that are spread over those of a share of the step.
   static constexpr int spread(int from, int to, int i, int count) {
@@ -150,7 +150,7 @@ struct StepOrder {
       case Do::kRead:  // of the next step
         return item.n < kRing ? Needed{Do::kMoveStage, 1} : Needed{Do::kBarrier, -1};
       case Do::kTurn:
-        return item.n < 2 ? Needed{Do::kBarrier, -1} : Needed{Do::kAddDq, 4 * kH * S::kDqTiles - 1};
+        return item.n != 2 ? Needed{Do::kMoveStage, item.n < 2 ? -1 : kMoves - 1} : Needed{Do::kAddDq, 4 * kH * S::kDqTiles - 1};
       case Do::kMoveStage:  // of addresses that other waves' data has to be there for
         return {Do::kBarrier, 0};
       default:
@@ -267,15 +267,15 @@ struct StepOrder {
     // dQ of the tile before
     const int of_dq = 4 * kH * S::kDqTiles;
     for (int i = 0; i < of_dq; ++i) {
-      b.put(Do::kScaleDq, i, spread(kDv + share(8), kDk + share(20), i, of_dq));
-      b.put(Do::kAddDq, i, spread(kDv + share(8), kDk + share(20), i, of_dq) + 1);
+      b.put(Do::kScaleDq, i, spread(kDv + share(6), kDk + share(14), i, of_dq));
+      b.put(Do::kAddDq, i, spread(kDv + share(6), kDk + share(14), i, of_dq) + 1);
     }
     for (int i = 0; i < 2 * kH; ++i) b.put(Do::kLoadSums, i, kDq + share(20) + i);
     b.put(Do::kWaitWrites, 0, kBarrierWindow);
     b.put(Do::kBarrier, 0, kBarrierWindow);
     for (int i = 0; i < kMoves; ++i) b.put(Do::kMoveStage, i, kBarrierWindow + 1);
     // To the next tiles: rows, sums, dQ; stages, masks.
-    for (int i = 0; i < 4; ++i) b.put(Do::kTurn, i, i < 2 ? kBarrierWindow + 3 + 3 * i : kWindows - 4 + i);
+    for (int i = 0; i < 5; ++i) b.put(Do::kTurn, i, i < 2 ? kDk + 2 + 3 * i : kBarrierWindow + i);
     // Reads last: behind the moves of their addresses.
     for (int n = kRing; n < kPlaces + kRing; ++n) {
       if (!has_read(n % kPlaces)) continue;
