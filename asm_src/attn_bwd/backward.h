@@ -348,7 +348,7 @@ struct Backward {
   // ---- After it
   // `sum<t, n, i>()` is that of the ith of four keys and of column n of the lane's.
   template <int kStepsOf, class Sum>
-  __device__ __forceinline__ void store(Sum&& sum, uint64_t to, int64_t stride, int columns,
+  __device__ __forceinline__ void store(Sum&& sum, bool keeps_floats, uint64_t to, int64_t stride, int columns,
                                         float scale) const {
     unroll<S::kWaveTiles>([&]<int t>() {
       unroll<4>([&]<int i>() {
@@ -360,7 +360,7 @@ struct Backward {
           unroll<4>([&]<int j>() { x[j] = sum.template operator()<t, 4 * n + j, i>() * scale; });
           if (!there || column >= columns) return;
           const int64_t at = key * stride + column;
-          if (args.keeps_floats)
+          if (keeps_floats)
             *((Global<f32x4>*)(to + at * 4)) = {x[0], x[1], x[2], x[3]};
           else
             *((Global<u32x2>*)(to + at * 2)) = {
@@ -370,15 +370,15 @@ struct Backward {
       });
     });
   }
-  template <class SumDk, class SumDv>
-  __device__ __forceinline__ void store_both(SumDk&& of_dk, SumDv&& of_dv) const {
+  template <class Arguments, class SumDk, class SumDv>
+  __device__ __forceinline__ void store_both(Arguments& args, SumDk&& of_dk, SumDv&& of_dv) const {
     const int64_t row = work.kv_base + int64_t(work.first_key);
     const int bytes = args.keeps_floats ? 4 : 2;
-    store<kSteps>(of_dk,
+    store<kSteps>(of_dk, args.keeps_floats,
                   row_of(args.dk, args.dk_stride_batch, args.dk_stride_seq, args.dk_stride_head,
                          work.batch, row, work.head_kv, bytes),
                   args.dk_stride_seq, args.head_dim, args.softmax_scale);
-    store<kStepsV>(of_dv,
+    store<kStepsV>(of_dv, args.keeps_floats,
                    row_of(args.dv, args.dv_stride_batch, args.dv_stride_seq, args.dv_stride_head,
                           work.batch, row, work.head_kv, bytes),
                    args.dv_stride_seq, args.head_dim_v, 1);
@@ -386,7 +386,7 @@ struct Backward {
   __device__ __forceinline__ void operator()() {
     if (work.first_key >= work.keys) return;
     if (work.first < work.end) main_loop();
-    store_both([&]<int t, int n, int i>() { return dk[t][n][i]; },
+    store_both(args, [&]<int t, int n, int i>() { return dk[t][n][i]; },
                [&]<int t, int n, int i>() { return dv[t][n][i]; });
   }
 };

@@ -48,6 +48,7 @@ struct OrderedLoop : Backward<S> {
   uint32_t read_rows[2], read_columns, read_ds[2], write_rows[4], write_columns, write_ds[kT];
   uint32_t patch_offset[4 * kH], sums_offset, dq_offset[kDqTiles][4 * kH];
   uint32_t which_row;
+  uint64_t lower_pairs, upper_pairs;  // of each four lanes
   float scale, scale_log2;
   int tile, masked;
   int full_first, full_count;  // tiles all of whose rows see all keys
@@ -218,7 +219,6 @@ struct OrderedLoop : Backward<S> {
       constexpr int nth = n / Order::kOfExchange, op = n % Order::kOfExchange;
       constexpr int tile = nth / kH, half = nth % kH;
       constexpr int kOther = kQuad<1, 0, 3, 2>, kOtherPair = kQuad<2, 3, 0, 1>;
-      constexpr uint64_t kUpperPairs = 0xcccccccccccccccc;
       auto& x = exchange;
       const uint32_t own[] = {ds_of[tile][2 * half], ds_of[tile][2 * half + 1]};
       if constexpr (op < 2)
@@ -226,9 +226,9 @@ struct OrderedLoop : Backward<S> {
       else if constexpr (op < 4)
         x[op] = ordered::v_perm_b32_lane(x[op - 2], own[op - 2], which_row);
       else if constexpr (op == 4)
-        ds_rows[nth % 2][0] = ordered::v_cndmask_b32_dpp<kOtherPair>(x[3], x[2], ~kUpperPairs);
+        ds_rows[nth % 2][0] = ordered::v_cndmask_b32_dpp<kOtherPair>(x[3], x[2], lower_pairs);
       else
-        ds_rows[nth % 2][1] = ordered::v_cndmask_b32_dpp<kOtherPair>(x[2], x[3], kUpperPairs);
+        ds_rows[nth % 2][1] = ordered::v_cndmask_b32_dpp<kOtherPair>(x[2], x[3], upper_pairs);
     } else if constexpr (kDo == Do::kWriteDs) {
       constexpr int tile = n / kH, half = n % kH;
       ordered::ds_write_b64<S::kDs + half * 32 * S::kKeys>(write_ds[tile],
@@ -260,21 +260,22 @@ struct OrderedLoop : Backward<S> {
       static_assert(n < 0);
     }
   }
-  // To the stage that is read next, or that is written next, and to the other one of the two of dS.
+  // To the next stage, and to the other one of the two of dS: addresses of rows that are read when
+  // all of this step have been, the others before this step uses them.
   template <int n>
   __device__ __forceinline__ void move() {
     if constexpr (n < 2)
-      ordered::v_add_u32_to(read_rows[n], read_by);
+      ordered::v_add_u32_to(read_ds[n], read_ds_by);
     else if constexpr (n == 2)
-      ordered::v_add_u32_to(read_columns, read_by);
-    else if constexpr (n < 5)
-      ordered::v_add_u32_to(read_ds[n - 3], read_ds_by);
-    else if constexpr (n < 9)
-      ordered::v_add_u32_to(write_rows[n - 5], write_by);
-    else if constexpr (n == 9)
+      ordered::v_add_u32_to(read_columns, read_last);
+    else if constexpr (n < Order::kMoveWrites + 4)
+      ordered::v_add_u32_to(write_rows[n - Order::kMoveWrites], write_by);
+    else if constexpr (n < Order::kMoveWriteDs)
       ordered::v_add_u32_to(write_columns, write_by);
+    else if constexpr (n < Order::kMoveRows)
+      ordered::v_add_u32_to(write_ds[n - Order::kMoveWriteDs], -read_ds_by);
     else
-      ordered::v_add_u32_to(write_ds[n - 10], -read_ds_by);
+      ordered::v_add_u32_to(read_rows[n - Order::kMoveRows], read_by);
   }
   // By how much they move in the next step.
   __device__ __forceinline__ void turn() {
@@ -312,10 +313,13 @@ struct OrderedLoop : Backward<S> {
 
   // ---- Tiles of rows
   enum Tensor { kRowsOf, kSumsOf, kDqOf };
-  // Arguments are read again: they would take the registers of the loop.
+  // Read again: they would take the registers of the loop.
+  static __device__ __forceinline__ Constant<AttnBwdArgs>& arguments() {
+    return *(Constant<AttnBwdArgs>*)anew((uint64_t)__builtin_amdgcn_kernarg_segment_ptr());
+  }
   template <Tensor kOf>
   __device__ __forceinline__ void locate(Walk& walk) const {
-    const auto& again = *(Constant<AttnBwdArgs>*)anew((uint64_t)__builtin_amdgcn_kernarg_segment_ptr());
+    const auto& again = arguments();
     const int head = work.head_kv * group + walk.head;
     uint64_t base;
     int64_t batch_stride, head_stride, row_stride;
@@ -370,6 +374,10 @@ struct OrderedLoop : Backward<S> {
     full_first = work.full_first();
     full_count = work.full_count();
     scale_log2 = args.softmax_scale_log2;
+    lower_pairs = 0x3333333333333333;
+    upper_pairs = 0xcccccccccccccccc;
+    ordered::settle_uniform(lower_pairs);
+    ordered::settle_uniform(upper_pairs);
     which_row = lane & 1 ? 0x03020706 : 0x05040100;
     patches.head = row_sums.head = dq_rows.head = 0;
     patches.tile = row_sums.tile = work.end - 1;
@@ -396,9 +404,9 @@ struct OrderedLoop : Backward<S> {
     for (int i = 0; i < 2; ++i) {
       const int chunk = (g ^ c % 4) + 4 * (i ^ c / 4 % 2);
       read_rows[i] = base + c * 2 * kD + chunk * 16;
-      read_ds[i] = base + S::kDsBytes + c * 2 * S::kKeys + chunk * 16;
+      read_ds[i] = base + c * 2 * S::kKeys + chunk * 16;
     }
-    read_columns = base + c * 64 + (g ^ c / 2 % 4) * 16;
+    read_columns = base + (S::kStages - 1) * S::kStageBytes + c * 64 + (g ^ c / 2 % 4) * 16;
     const int patch_g = nth % 4;
     const uint32_t to = base + (wave >= S::kPatchWaves ? S::kIdle : of_q ? S::kQ : S::kDo);
     for (int i = 0; i < 4; ++i) {
@@ -412,14 +420,14 @@ struct OrderedLoop : Backward<S> {
     unroll<kT>([&]<int t>() {
       const int tile = wave * kT + t;
       write_ds[t] =
-          base + r * 2 * S::kKeys + ((tile / 2 * 4 + c / 4) ^ r % 8) * 16 + tile % 2 * 8;
+          base + S::kDsBytes + r * 2 * S::kKeys + ((tile / 2 * 4 + c / 4) ^ r % 8) * 16 + tile % 2 * 8;
     });
     // Three stages: writes are one ahead of reads.
     read_by = read_then = S::kStageBytes;
     read_last = -2 * S::kStageBytes;
     idle = wave >= S::kPatchWaves;
     write_by = idle ? 0 : read_then;
-    read_ds_by = -S::kDsBytes;
+    read_ds_by = S::kDsBytes;
   }
   template <Do kDo, int kCount>
   __device__ __forceinline__ void run_all() {
@@ -467,6 +475,8 @@ struct OrderedLoop : Backward<S> {
   // dQ of the last tile.
   __device__ __forceinline__ void epilogue() {
     ordered::s_waitcnt<0, 0>();
+    move<0>();
+    move<1>();
     for (auto& one : ring) ordered::settle(one);
     unroll<Order::kReadsDs>([&]<int n>() {
       read<Order::kReadDs + n>();
@@ -516,6 +526,7 @@ struct OrderedLoop : Backward<S> {
     ordered::s_nop<10>();
     ordered::s_nop<10>();
     Base::store_both(
+        arguments(),
         [&]<int t, int n, int i>() { return v_accvgpr_read_b32<of_dk(t, n) + i>(); },
         [&]<int t, int n, int i>() { return v_accvgpr_read_b32<of_dv(t, n) + i>(); });
   }

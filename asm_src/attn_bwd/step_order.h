@@ -97,7 +97,10 @@ struct StepOrder {
   static constexpr int kOfExchange = 6;  // of a tile
   static constexpr int kElements = 4 * kH * kT;  // scores of a lane
   static constexpr int kLoads = 4 * kH, kPatchPairs = 4 * kH;
-  static constexpr int kMoves = 3 + 2 + 5 + kT;  // of addresses in LDS
+  // Moves of addresses in LDS: of reads of dS (2) and by columns, of writes of a tile of rows (5)
+  // and of dS, of reads of rows (2).
+  static constexpr int kMoveWrites = 3, kMoveWriteDs = 8, kMoveRows = kMoveWriteDs + kT;
+  static constexpr int kMoves = kMoveRows + 2;
   static constexpr int kBarrierWindow = kDk + kOfDk / 2;
 
   // Window of the ith of `count` that are spread over those of a share of the step.
@@ -147,12 +150,20 @@ struct StepOrder {
         return {Do::kExchange, kOfExchange * item.n + kOfExchange - 1};
       case Do::kAddDq:
         return {Do::kScaleDq, item.n};
-      case Do::kRead:  // of the next step
-        return item.n < kRing ? Needed{Do::kMoveStage, 1} : Needed{Do::kBarrier, -1};
+      case Do::kRead:
+        return item.n < kRing      ? Needed{Do::kBarrier, 0}  // of the next step
+               : item.n < kReadDs  ? Needed{Do::kBarrier, -1}
+               : item.n < kReadDoColumns ? Needed{Do::kMoveStage, 1}
+                                   : Needed{Do::kMoveStage, 2};
+      case Do::kMoveStage:
+        return item.n < 3                ? Needed{Do::kBarrier, -1}
+               : item.n < kMoveWriteDs   ? Needed{Do::kWriteColumns, 2 * kH - 1}
+               : item.n < kMoveRows      ? Needed{Do::kBarrier, -1}
+                                         : Needed{Do::kRead, kReadDs - 1};
       case Do::kTurn:
-        return item.n != 2 ? Needed{Do::kMoveStage, item.n < 2 ? -1 : kMoves - 1} : Needed{Do::kAddDq, 4 * kH * S::kDqTiles - 1};
-      case Do::kMoveStage:  // of addresses that other waves' data has to be there for
-        return {Do::kBarrier, 0};
+        return item.n == 2   ? Needed{Do::kAddDq, 4 * kH * S::kDqTiles - 1}
+               : item.n == 4 ? Needed{Do::kMaskDs, 0}
+                             : Needed{Do::kBarrier, -1};
       default:
         return {Do::kBarrier, -1};
     }
@@ -202,6 +213,7 @@ struct StepOrder {
       int now = begin + 1;
       vector_free = (vector_free > begin ? vector_free : begin) + 1;
       if (vector_free < begin + 2) vector_free = begin + 2;
+      bool memory = false;
       const auto put = [&](Queue of) {
         const Item& item = queue[of].at[next[of]];
         if (next[of] == queue[of].count || item.window > w || !done(needed(item)) ||
@@ -211,6 +223,10 @@ struct StepOrder {
         const bool fits = now + slots <= end && (busy == 0 || vector_free <= now) &&
                           (busy < 2 || now <= begin + 2);
         if (!fits && !last) return false;
+        if (unit_of(item.what) == Unit::kMemory) {
+          if (memory && !last) return false;
+          memory = true;
+        }
         now += slots;
         if (busy > 0) vector_free = now - 1 + busy;
         out.at[out.count++] = {item.what, item.n, w};
@@ -273,9 +289,10 @@ struct StepOrder {
     for (int i = 0; i < 2 * kH; ++i) b.put(Do::kLoadSums, i, kDq + share(20) + i);
     b.put(Do::kWaitWrites, 0, kBarrierWindow);
     b.put(Do::kBarrier, 0, kBarrierWindow);
-    for (int i = 0; i < kMoves; ++i) b.put(Do::kMoveStage, i, kBarrierWindow + 1);
+    for (int i = 0; i < kMoves; ++i)
+      b.put(Do::kMoveStage, i, i < 3 ? 11 + i : spread(share(15), share(25), i, kMoves));
     // To the next tiles: rows, sums, dQ; stages, masks.
-    for (int i = 0; i < 5; ++i) b.put(Do::kTurn, i, i < 2 ? kDk + 2 + 3 * i : kBarrierWindow + i);
+    for (int i = 0; i < 5; ++i) b.put(Do::kTurn, i, i < 2 ? kDk + 2 + 3 * i : kBarrierWindow + 2 * i - 2);
     // Reads last: behind the moves of their addresses.
     for (int n = kRing; n < kPlaces + kRing; ++n) {
       if (!has_read(n % kPlaces)) continue;
@@ -301,8 +318,8 @@ struct StepOrder {
     return -1;
   }
   static constexpr bool is_valid() {
-    for (int n = kReadDoColumns; n < kPlaces; ++n)  // of the stage that is left
-      if (find(Do::kRead, n) > find(Do::kMoveStage, 0)) return false;
+    for (int n = 0; n < kPlaces; ++n)
+      if (has_read(n) && find(Do::kRead, n) < 0) return false;
     return ends_before(Do::kPackP, kDv) && ends_before(Do::kPackDs, kDk) &&
            ends_before(Do::kWriteDs, barrier_window() + 1);
   }
