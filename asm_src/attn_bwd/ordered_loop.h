@@ -25,7 +25,7 @@ struct OrderedLoop : Backward<S> {
   static constexpr int kDqTiles = S::kDqTiles, kPairs = S::kTiles / 2, kD = S::kHeadDim;
   static_assert(S::kHeadDim == S::kHeadDimV && S::kPatchWaves <= S::kWaves);
 
-  static_assert(Order::is_valid());
+  static_assert(Order::is_valid(Order::kItems));
 
   // Accumulation registers.
   static constexpr int kDv = 0, kDk = kDv + 4 * kT * kStepsV, kK = kDk + 4 * kT * kSteps;
@@ -113,7 +113,7 @@ struct OrderedLoop : Backward<S> {
           to, read_rows[chunk % 2]);
     } else if constexpr (n < Order::kReadDs + Order::kReadsDs) {
       constexpr int place = n - Order::kReadDs, p = place / kH, h = place % kH;
-      ordered::ds_read_b128<S::kDs + h * 32 * S::kKeys + p / 2 * 128>(to, read_ds[p % 2]);
+      ordered::ds_read_b128<h * 32 * S::kKeys + p / 2 * 128>(to, read_ds[p % 2]);
     } else {
       constexpr bool of_do = n < Order::kReadQColumns;
       constexpr int chunk = n - (of_do ? Order::kReadDoColumns : Order::kReadQColumns);
@@ -231,7 +231,7 @@ struct OrderedLoop : Backward<S> {
         ds_rows[nth % 2][1] = ordered::v_cndmask_b32_dpp<kOtherPair>(x[2], x[3], upper_pairs);
     } else if constexpr (kDo == Do::kWriteDs) {
       constexpr int tile = n / kH, half = n % kH;
-      ordered::ds_write_b64<S::kDs + half * 32 * S::kKeys>(write_ds[tile],
+      ordered::ds_write_b64<half * 32 * S::kKeys>(write_ds[tile],
                                                            ds_rows[n % 2]);
     } else if constexpr (kDo == Do::kScaleDq) {
       const float x = dq[h % kH][t % kDqTiles][e];
@@ -404,7 +404,7 @@ struct OrderedLoop : Backward<S> {
     for (int i = 0; i < 2; ++i) {
       const int chunk = (g ^ c % 4) + 4 * (i ^ c / 4 % 2);
       read_rows[i] = base + c * 2 * kD + chunk * 16;
-      read_ds[i] = base + c * 2 * S::kKeys + chunk * 16;
+      read_ds[i] = base + S::kDs + c * 2 * S::kKeys + chunk * 16;
     }
     read_columns = base + (S::kStages - 1) * S::kStageBytes + c * 64 + (g ^ c / 2 % 4) * 16;
     const int patch_g = nth % 4;
@@ -420,7 +420,7 @@ struct OrderedLoop : Backward<S> {
     unroll<kT>([&]<int t>() {
       const int tile = wave * kT + t;
       write_ds[t] =
-          base + S::kDsBytes + r * 2 * S::kKeys + ((tile / 2 * 4 + c / 4) ^ r % 8) * 16 + tile % 2 * 8;
+          base + S::kDs + S::kDsBytes + r * 2 * S::kKeys + ((tile / 2 * 4 + c / 4) ^ r % 8) * 16 + tile % 2 * 8;
     });
     // Three stages: writes are one ahead of reads.
     read_by = read_then = S::kStageBytes;
@@ -451,7 +451,7 @@ struct OrderedLoop : Backward<S> {
     unroll<kK>([&]<int r>() { v_accvgpr_zero_b32<r>(); });
     const int nth = wave * kWaveLanes + lane;
     for (int at = nth * 8; at < S::kDsBytes; at += S::kLanes * 8)
-      ordered::ds_write_b64<S::kDs + S::kDsBytes>((uint32_t)lds + at, u32x2{});
+      ordered::ds_write_b64<0>((uint32_t)lds + S::kDs + S::kDsBytes + at, u32x2{});
     run_all<Do::kLoad, Order::kLoads>();
     go<kRowsOf>(patches, 1);
     run_all<Do::kLoadSums, 2 * kH>();

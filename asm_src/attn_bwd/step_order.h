@@ -71,7 +71,7 @@ struct StepOrder {
   // Reads, in the order of their use, and which matrix instruction is the first to use one.
   static constexpr int kReadsQ = kChunks * kH, kReadsDo = kChunksV * kH, kReadsDs = kPairs * kH;
   static constexpr int kReadDo = kReadsQ, kReadDs = kReadDo + kReadsDo;
-  static constexpr int kRing = 6;
+  static constexpr int kRing = kReadDs < 6 ? kReadDs : 6;  // all of them of rows at the end of a step
   // Places behind dS that have no read, so that a step has a multiple of kRing of them.
   static constexpr int kReads = 2 * (kReadsQ + kReadsDo) + kReadsDs;
   static constexpr int kGap = (kRing - kReads % kRing) % kRing;
@@ -116,7 +116,7 @@ struct StepOrder {
     }
   };
   static constexpr bool kConverts = Here::kConvertsPairs;
-  static constexpr int kSlots = 4;  // of 4 clk, from a matrix instruction to the next
+  static constexpr int kSlots = 4;  // of 4 clk, of a matrix instruction
   static constexpr int slots_of(Do what) {
     if (what == Do::kTurn) return 3;
     return unit_of(what) == Unit::kLds || what == Do::kMaskP || what == Do::kMaskDs ? 2 : 1;
@@ -159,7 +159,7 @@ struct StepOrder {
         return item.n < 3                ? Needed{Do::kBarrier, -1}
                : item.n < kMoveWriteDs   ? Needed{Do::kWriteColumns, 2 * kH - 1}
                : item.n < kMoveRows      ? Needed{Do::kBarrier, -1}
-                                         : Needed{Do::kRead, kReadDs - 1};
+                                         : Needed{Do::kRead, kReadDs > kRing ? kReadDs - 1 : -1};
       case Do::kTurn:
         return item.n == 2   ? Needed{Do::kAddDq, 4 * kH * S::kDqTiles - 1}
                : item.n == 4 ? Needed{Do::kMaskDs, 0}
@@ -190,7 +190,8 @@ struct StepOrder {
   }
   // Time is counted in slots. A matrix instruction takes one, and one more of the vector unit's; a
   // transcendental takes four of the vector unit's, others one.
-  static constexpr Items placed(const Items& items) {
+  static constexpr int kPatience = 3;  // windows
+  static constexpr Items placed(const Items& items, int total) {
     Items queue[kQueues]{}, out{{}, 0};
     for (int w = 0; w < kWindows; ++w)
       for (int i = 0; i < items.count; ++i)
@@ -209,7 +210,7 @@ struct StepOrder {
     int vector_free = 0;
     for (int w = 0; w < kWindows; ++w) {
       const bool last = w == kWindows - 1;
-      const int begin = kSlots * w, end = begin + kSlots;
+      const int begin = w * total / kWindows, end = (w + 1) * total / kWindows;
       int now = begin + 1;
       vector_free = (vector_free > begin ? vector_free : begin) + 1;
       if (vector_free < begin + 2) vector_free = begin + 2;
@@ -221,7 +222,7 @@ struct StepOrder {
           return false;
         const int slots = slots_of(item.what), busy = vector_slots_of(item.what);
         const bool fits = now + slots <= end && (busy == 0 || vector_free <= now) &&
-                          (busy < 2 || now <= begin + 2);
+                          (busy < 2 || now <= end - 2);
         if (!fits && !last) return false;
         if (unit_of(item.what) == Unit::kMemory) {
           if (memory && !last) return false;
@@ -236,6 +237,12 @@ struct StepOrder {
       while (put(kOfWaits)) {
       }
       while (now < end || last) {
+        // What has been put off goes first.
+        const auto late = [&](Queue of) {
+          return next[of] < queue[of].count && queue[of].at[next[of]].window + kPatience < w;
+        };
+        if (late(kOfReads) && put(kOfReads)) continue;
+        if (late(kOfOthers) && put(kOfOthers)) continue;
         if (put(kOfLanes) || put(kOfVector) || put(kOfReads) || put(kOfOthers)) continue;
         if (last) break;
         ++now;
@@ -243,7 +250,8 @@ struct StepOrder {
     }
     return out;
   }
-  static constexpr Items make() {
+  // In so many slots.
+  static constexpr Items make(int total) {
     Builder b;
     // The tile of rows that has come: its columns are permuted, then both ways to LDS.
     b.put(Do::kWaitLoads, 0, 0);
@@ -303,26 +311,45 @@ struct StepOrder {
     }
     for (int n = 0; n < kPlaces; ++n)
       if (has_read(n)) b.put(Do::kWaitRead, n, (first_use(n) + kWindows - 1) % kWindows);
-    return placed(b.items);
+    return placed(b.items, total);
   }
-  static constexpr Items kItems = make();
-  // Its last one is issued before this window.
-  static constexpr bool ends_before(Do what, int window) {
-    for (int i = 0; i < kItems.count; ++i)
-      if (kItems.at[i].what == what && kItems.at[i].window >= window) return false;
+  static constexpr bool has(const Items& items, Do what, int n) {
+    for (int i = 0; i < items.count; ++i)
+      if (items.at[i].what == what && items.at[i].n == n) return true;
+    return false;
+  }
+  // The last of each is in front of the matrix instructions that need it.
+  static constexpr bool ends_before(const Items& items, Do what, int window) {
+    for (int i = 0; i < items.count; ++i)
+      if (items.at[i].what == what && items.at[i].window >= window) return false;
     return true;
   }
-  static constexpr int barrier_window() {
-    for (int i = 0; i < kItems.count; ++i)
-      if (kItems.at[i].what == Do::kBarrier) return kItems.at[i].window;
-    return -1;
+  static constexpr int index_of(const Items& items, Do what, int n) {
+    for (int i = 0; i < items.count; ++i)
+      if (items.at[i].what == what && items.at[i].n == n) return i;
+    return items.count;
   }
-  static constexpr bool is_valid() {
-    for (int n = 0; n < kPlaces; ++n)
-      if (has_read(n) && find(Do::kRead, n) < 0) return false;
-    return ends_before(Do::kPackP, kDv) && ends_before(Do::kPackDs, kDk) &&
-           ends_before(Do::kWriteDs, barrier_window() + 1);
+  static constexpr bool is_valid(const Items& items) {
+    for (int n = 0; n < kPlaces; ++n) {
+      if (!has_read(n)) continue;
+      const int read = index_of(items, Do::kRead, n), wait = index_of(items, Do::kWaitRead, n);
+      if (wait == items.count || (n >= kRing || first_use(n) == 0 ? read > wait : read < wait))
+        return false;
+      if (items.at[wait].window != (first_use(n) + kWindows - 1) % kWindows) return false;
+    }
+    int in_last = 0;
+    for (int i = 0; i < items.count; ++i) in_last += items.at[i].window == kWindows - 1;
+    return in_last < 5 && ends_before(items, Do::kPackP, kDv) &&
+           ends_before(items, Do::kPackDs, kDk) && has(items, Do::kBarrier, 0) &&
+           has(items, Do::kTurn, 4) && has(items, Do::kAddDq, 4 * kH * S::kDqTiles - 1);
   }
+  // In the time of the matrix instructions, or as little more as what is beside them needs.
+  static constexpr int least_slots() {
+    for (int total = kSlots * kWindows;; total += kWindows / 8)
+      if (total > 3 * kSlots * kWindows || is_valid(make(total))) return total;
+  }
+  static constexpr int kTotal = least_slots();
+  static constexpr Items kItems = make(kTotal);
 
   // ---- Waits
   static constexpr int find(Do what, int n) {
