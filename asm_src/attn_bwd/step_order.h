@@ -250,6 +250,13 @@ struct StepOrder {
     }
     return out;
   }
+  // Pairs to 16 bits, one behind the other: they share registers.
+  static constexpr void put_rounded(Builder& b, Do round, Do pack, int from, int to) {
+    for (int i = 0; i < kElements; ++i) {
+      if (!kConverts) b.put(round, i, spread(from, to, i, kElements));
+      if (i % 2) b.put(pack, i / 2, spread(from, to, i, kElements));
+    }
+  }
   // In so many slots.
   static constexpr Items make(int total) {
     Builder b;
@@ -261,27 +268,20 @@ struct StepOrder {
       b.put(Do::kWriteColumns, i, spread(1, share(14), (i + 1) * 4, 8 * kH) + 1);
     for (int i = 0; i < kLoads; ++i) b.put(Do::kLoad, i, spread(share(18), share(26), i, kLoads));
     // P: as soon as it can be, since dS waits for it.
-    const int pairs = kElements / 2;
     b.put(Do::kWaitSums, 0, share(26));
     for (int i = 0; i < kElements; ++i) {
       b.put(Do::kScale, i, spread(share(27), share(51), i, kElements));
       b.put(Do::kExp, i, spread(share(27), share(51), i, kElements) + 1);
     }
     b.put(Do::kMaskP, 0, share(51));
-    for (int i = 0; i < kElements; ++i)
-      if (!kConverts) b.put(Do::kRoundP, i, spread(kDq + share(3), kDq + share(12), i, kElements));
-    for (int i = 0; i < pairs; ++i)
-      b.put(Do::kPackP, i, spread(kDq + share(3), kDq + share(12), 2 * i + 1, kElements));
+    put_rounded(b, Do::kRoundP, Do::kPackP, kDq + share(3), kDq + share(12));
     // dS
     for (int i = 0; i < kElements; ++i) {
       b.put(Do::kSubtract, i, spread(kDq + share(8), kDq + share(20), i, kElements));
       b.put(Do::kMultiply, i, spread(kDq + share(8), kDq + share(20), i, kElements) + 1);
     }
     b.put(Do::kMaskDs, 0, kDq + share(20) + 1);
-    for (int i = 0; i < kElements; ++i)
-      if (!kConverts) b.put(Do::kRoundDs, i, spread(kDq + share(21), kDq + share(30), i, kElements));
-    for (int i = 0; i < pairs; ++i)
-      b.put(Do::kPackDs, i, spread(kDq + share(21), kDq + share(30), 2 * i + 1, kElements));
+    put_rounded(b, Do::kRoundDs, Do::kPackDs, kDq + share(21), kDq + share(30));
     const int of_exchange = kOfExchange * kH * kT;
     for (int i = 0; i < of_exchange; ++i)
       b.put(Do::kExchange, i, spread(kDq + share(25), kDq + share(38), i, of_exchange));
