@@ -12,7 +12,7 @@
 // reads was written in the step before. Of GQA the heads of a group follow each other.
 #pragma once
 #include "attn_bwd/stage.h"
-#include "attn_bwd/work.h"
+#include "attn_bwd/turns.h"
 #include "isa/dpp.h"
 #include "isa/global.h"
 #include "isa/unroll.h"
@@ -300,6 +300,14 @@ struct Backward {
     const BufferResource of_dq =
         rows_from(to, rows_left(at.tile), args.dq_stride_seq, args.head_dim, 4);
     const int stride = int(args.dq_stride_seq) * 4;
+    Turn turn;
+    if constexpr (S::kTurns) {
+      uint32_t seen;
+      turn.set(work, counter(at), at.tile);
+      turn.load(seen);
+      ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+      turn.wait(seen);
+    }
     unroll<S::kDqTiles>([&]<int m>() {
       const int column = S::kHeadDim / S::kWaves * wave + S::kTile * m + c;
       const int first = column < args.head_dim ? 4 * g * stride + 4 * column : int(kOutside);
@@ -310,6 +318,17 @@ struct Backward {
         });
       });
     });
+    if constexpr (S::kTurns) {
+      ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+      turn.pass();
+    }
+  }
+
+  // Of a tile of dQ and this wave.
+  __device__ __forceinline__ uint64_t counter(Position at) const {
+    const int64_t tile =
+        (int64_t(work.batch) * args.num_heads_q + head_q(at)) * args.row_tiles + at.tile;
+    return args.turns + tile * 16 + wave * 4;
   }
 
   __device__ __forceinline__ void main_loop() {

@@ -51,6 +51,8 @@ struct OrderedLoop : Backward<S> {
   uint64_t lower_pairs, upper_pairs;  // of each four lanes
   float scale, scale_log2;
   int tile, masked;
+  Turn awaited, passed;  // of dQ of the tile before, and of the one before that
+  uint32_t polled;
   int full_first, full_count;  // tiles all of whose rows see all keys
   int first_row;
   int read_by, read_then, read_last, write_by, read_ds_by;
@@ -154,6 +156,15 @@ struct OrderedLoop : Backward<S> {
     constexpr int t = n / (4 * kH), h = n / 4 % kH, e = n % 4;  // of an element
     if constexpr (kDo == Do::kRead) {
       read<n>();
+    } else if constexpr (kDo == Do::kWaitAdds) {
+      ordered::s_waitcnt<Order::behind_adds(), ordered::kAnyLgkm>();
+    } else if constexpr (kDo == Do::kPass) {
+      passed.pass();
+    } else if constexpr (kDo == Do::kPoll) {
+      awaited.load(polled);
+    } else if constexpr (kDo == Do::kAwait) {
+      ordered::s_waitcnt<Order::behind_poll(), ordered::kAnyLgkm>();
+      awaited.wait(polled);
     } else if constexpr (kDo == Do::kWaitRead) {
       ordered::s_waitcnt<ordered::kAnyVm, Order::behind_read(n)>();
       ordered::settle(ring[n % Order::kRing]);
@@ -176,7 +187,7 @@ struct OrderedLoop : Backward<S> {
     } else if constexpr (kDo == Do::kLoad) {
       ordered::buffer_load_dwordx2(patch[n / 4][n % 4], patch_offset[n], patches.buffer);
     } else if constexpr (kDo == Do::kLoadSums) {
-      auto& to = n < kH ? lse[n] : delta[n - kH];
+      auto& to = (n < kH ? lse : delta)[n % kH];
       ordered::buffer_load_dwordx4_f32<(n < kH ? 0 : 4 * S::kRows) + n % kH * 64>(
           to, sums_offset, row_sums.buffer);
     } else if constexpr (kDo == Do::kWaitSums) {
@@ -249,7 +260,7 @@ struct OrderedLoop : Backward<S> {
       else if constexpr (n == 1)
         back(row_sums);
       else if constexpr (n == 2)
-        back(dq_rows);
+        back_dq();
       else if constexpr (n == 3)
         turn();
       else
@@ -352,15 +363,25 @@ struct OrderedLoop : Backward<S> {
         walk.head < group ? (rows - 1) * int(row_stride) + row_bytes : 0);
     if (walk.head >= group) walk.full_bytes = 0;
   }
+  // dQ, and whose turn it is there.
+  __device__ __forceinline__ void back_dq() {
+    back(dq_rows);
+    if constexpr (S::kTurns) {
+      passed = awaited;
+      awaited.set(work, awaited.counter - 16, tile);
+    }
+  }
   // So many tiles on.
   template <Tensor kOf>
-  __device__ __forceinline__ void go(Walk& walk, int tiles) const {
+  __device__ __forceinline__ void go(Walk& walk, int tiles) {
     walk.tile -= tiles;
     while (walk.tile < work.first) {
       walk.tile += work.end - work.first;
       ++walk.head;
     }
     locate<kOf>(walk);
+    if constexpr (S::kTurns && kOf == kDqOf)
+      awaited.set(work, Base::counter({walk.head, walk.tile}), walk.tile);
   }
   static __device__ __forceinline__ void back(Walk& walk) {
     const uint64_t at = (uint64_t(walk.buffer[1]) << 32 | walk.buffer[0]) - walk.tile_bytes;
@@ -486,10 +507,20 @@ struct OrderedLoop : Backward<S> {
     });
     ordered::s_nop<10>();
     ordered::s_nop<10>();
+    if constexpr (S::kTurns) {
+      passed.pass();
+      awaited.load(polled);
+      ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+      awaited.wait(polled);
+    }
     unroll<4 * kH * kDqTiles>([&]<int n>() {
       run<Do::kScaleDq, n>();
       run<Do::kAddDq, n>();
     });
+    if constexpr (S::kTurns) {
+      ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+      awaited.pass();
+    }
   }
   __device__ __forceinline__ void main_loop() {
     prologue();

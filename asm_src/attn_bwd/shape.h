@@ -4,7 +4,8 @@
 #include "tile/types.h"
 
 template <int kHeadDim_, int kHeadDimV_, int kWaveTiles_, Element kElement_,
-          bool kOrdered_ = false>
+          bool kOrdered_ = false,
+          bool kTurns_ = false>
 struct BackwardShape {
   using Target = Here;
   static constexpr Element kElement = kElement_;
@@ -26,6 +27,7 @@ struct BackwardShape {
   static constexpr int kDsBytes = kRows * kKeys * 2;  // dS, by rows
   // Three stages where a step has an order of its own, else two, or one where there is no room.
   static constexpr bool kOrdered = kOrdered_;
+  static constexpr bool kTurns = kTurns_;  // blocks of keys add to a tile of dQ in their order
   static constexpr bool kTwoStages = 2 * (kStageBytes + kDsBytes) <= Here::kMaxLdsBytes;
   static constexpr int kStages = kOrdered ? 3 : kTwoStages ? 2 : 1;
   static constexpr int kDs = kStages * kStageBytes;

@@ -21,7 +21,7 @@ enum class Do {
   kWaitLoads, kWaitSums, kLoadSums,
   kScale, kExp, kMaskP, kSubtract, kMultiply, kMaskDs, kRoundP, kPackP, kRoundDs, kPackDs, kExchange, kWriteDs,
   kScaleDq, kAddDq,
-  kMoveStage, kTurn, kWaitRead,
+  kMoveStage, kTurn, kWaitRead, kWaitAdds, kPass, kPoll, kAwait,
   kWaitWrites, kBarrier,
 };
 enum class Unit { kVector, kLds, kMemory, kNone };
@@ -40,6 +40,10 @@ constexpr Unit unit_of(Do what) {
     case Do::kBarrier:
     case Do::kTurn:
     case Do::kWaitRead:
+    case Do::kWaitAdds:
+    case Do::kPass:  // both not always there: no wait counts them
+    case Do::kPoll:
+    case Do::kAwait:
       return Unit::kNone;
     default:
       return Unit::kVector;
@@ -149,7 +153,7 @@ struct StepOrder {
       case Do::kWriteDs:
         return {Do::kExchange, kOfExchange * item.n + kOfExchange - 1};
       case Do::kAddDq:
-        return {Do::kScaleDq, item.n};
+        return {Do::kScaleDq, item.n};  // and kAwait, which is in front of it in its queue
       case Do::kRead:
         return item.n < kRing      ? Needed{Do::kBarrier, 0}  // of the next step
                : item.n < kReadDs  ? Needed{Do::kBarrier, -1}
@@ -289,6 +293,7 @@ struct StepOrder {
       b.put(Do::kWriteDs, i,
             spread(kDq + share(25), kDq + share(38), (i + 1) * kOfExchange - 1, of_exchange) + 1);
     // dQ of the tile before
+    if (S::kTurns) b.put(Do::kAwait, 0, kDv + share(6));
     const int of_dq = 4 * kH * S::kDqTiles;
     for (int i = 0; i < of_dq; ++i) {
       b.put(Do::kScaleDq, i, spread(kDv + share(6), kDk + share(14), i, of_dq));
@@ -299,6 +304,11 @@ struct StepOrder {
     b.put(Do::kBarrier, 0, kBarrierWindow);
     for (int i = 0; i < kMoves; ++i)
       b.put(Do::kMoveStage, i, i < 3 ? 11 + i : spread(share(15), share(25), i, kMoves));
+    if (S::kTurns) {
+      b.put(Do::kWaitAdds, 0, kDq - 2);
+      b.put(Do::kPass, 0, kDq - 2);
+      b.put(Do::kPoll, 0, kDq);
+    }
     // To the next tiles: rows, sums, dQ; stages, masks.
     for (int i = 0; i < 5; ++i) b.put(Do::kTurn, i, i < 2 ? kDk + 2 + 3 * i : kBarrierWindow + 2 * i - 2);
     // Reads last: behind the moves of their addresses.
@@ -388,6 +398,13 @@ struct StepOrder {
   }
   static constexpr int behind_loads() {
     return between(Unit::kMemory, find(Do::kLoad, kLoads - 1), find(Do::kWaitLoads, 0));
+  }
+  static constexpr int behind_adds() {
+    return between(Unit::kMemory, find(Do::kAddDq, 4 * kH * S::kDqTiles - 1),
+                   find(Do::kWaitAdds, 0));
+  }
+  static constexpr int behind_poll() {
+    return between(Unit::kMemory, find(Do::kPoll, 0), find(Do::kAwait, 0));
   }
   static constexpr int behind_sums() {
     return between(Unit::kMemory, find(Do::kLoadSums, 2 * kH - 1), find(Do::kWaitSums, 0));

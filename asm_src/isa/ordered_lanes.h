@@ -89,6 +89,14 @@ __device__ __forceinline__ void buffer_load_dwordx4_f32(f32x4& d, uint32_t offse
                : "v"(offset), "s"(buffer), "n"(kOffset));
 }
 
+// A dword of memory that workgroups of a launch exchange, by all lanes alike.
+__device__ __forceinline__ void global_load_dword_sc1(uint32_t& d, uint64_t address) {
+  asm volatile("global_load_dword %0, %1, %2 sc1" : "=&v"(d) : "v"(0), "s"(address) : "memory");
+}
+__device__ __forceinline__ void global_store_dword_sc1(uint64_t address, uint32_t x) {
+  asm volatile("global_store_dword %0, %1, %2 sc1" ::"v"(0), "v"(x), "s"(address) : "memory");
+}
+
 // Adds at agent scope; nothing comes back. `x` is in use until two wait states behind it.
 template <int kOffset>
 __device__ __forceinline__ void buffer_atomic_add_f32(uint32_t offset, u32x4 buffer, float x) {

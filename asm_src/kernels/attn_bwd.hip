@@ -6,7 +6,10 @@
 #ifndef ORDERED
 #define ORDERED false
 #endif
-using S = BackwardShape<HEAD_DIM, HEAD_DIM_V, WAVE_TILES, Element::ELEMENT, ORDERED>;
+#ifndef TURNS
+#define TURNS false
+#endif
+using S = BackwardShape<HEAD_DIM, HEAD_DIM_V, WAVE_TILES, Element::ELEMENT, ORDERED, TURNS>;
 
 template <bool kOrdered>
 struct Loop {
@@ -22,7 +25,9 @@ struct Loop<true> {
 
 extern "C" __global__ void WORKGROUP(S::kLanes, 1) KERNEL(AttnBwdArgs args) {
   __shared__ u32x4 lds[S::kLdsBytes / sizeof(u32x4)];
-  Loop<ORDERED>::Type(args, __builtin_amdgcn_workgroup_id_x(), (Local<char>*)lds)();
+  int id = __builtin_amdgcn_workgroup_id_x();
+  if constexpr (TURNS) id = take_ticket(args, (Local<int>*)lds);
+  Loop<ORDERED>::Type(args, id, (Local<char>*)lds)();
 }
 
 // Read back from the code object when the manifest is made.
