@@ -141,36 +141,27 @@ struct Backward {
                                                 : int(kOutside));
       });
     });
-    // K by columns goes through LDS, as tiles of rows do.
-    constexpr int kOnce = S::kHeadDim / kWaveLanes, kTilesOnce = S::kHalves;
-    constexpr int kRounds = S::kTiles / kTilesOnce;
-    unroll<kRounds>([&]<int n>() {
-      Local<char>* to = lds + S::kQColumns + (n % 2 ? S::kDo - S::kQ : 0) * 0;
-      Patch<S> one;
-      for (int w = 0; w < kOnce; w += S::kWaves) {
-        const int nth = (w + wave) * kWaveLanes + lane;
-        if (w + wave >= kOnce) break;
-        const uint64_t from = k_from + int64_t(n * S::kRows) * args.k_stride_seq * 2;
-        const int left = max_of(min_of(rows - n * S::kRows, S::kRows), 0);
-        one.load(rows_from(from, left, args.k_stride_seq, args.head_dim, 2), nth,
-                 int(args.k_stride_seq) * 2, args.head_dim);
-        if (w == 0) s_barrier();
-        one.template store_columns<S::kHeadDim>(to, nth);
-      }
-      if (wave >= kOnce) s_barrier();
-      s_barrier();
+    // K by columns goes through LDS: eight keys of a column of K are an operand.
+    static_assert(S::kKeys * S::kHeadDim * 2 <= S::kLdsBytes);
+    unroll<S::kWaveTiles>([&]<int t>() {
+      const int key = (wave * S::kWaveTiles + t) * S::kTile + c;
+      unroll<kChunks>([&]<int n>() {
+        const int chunk = (4 * n + g) ^ key % 8;
+        ds_write_b128((Local<u32x4>*)(lds + key * 2 * S::kHeadDim + chunk * 16), k[t][n]);
+      });
+    });
+    s_barrier();
+    unroll<kPairs>([&]<int p>() {
       unroll<S::kDqTiles>([&]<int m>() {
         const int column = S::kHeadDim / S::kWaves * wave + S::kTile * m + c;
-        const int of = column / kSteps, step = column % kSteps;
-        const int chunk = step * S::kHalves / 2;
-        const Local<char>* from = to + chunk * 1024 + of * 64 + (g ^ of / 2 % 4) * 16;
-        if constexpr (S::kHalves == 1) {
-          const u32x2 half = *(const Local<u32x2>*)(from + step % 2 * 8);
-          k_columns[n / 2][m][2 * (n % 2)] = half[0];
-          k_columns[n / 2][m][2 * (n % 2) + 1] = half[1];
-        } else {
-          k_columns[n][m] = *(const Local<u32x4>*)from;
-        }
+        uint32_t of_key[8];
+        unroll<8>([&]<int i>() {
+          const int key = 32 * p + 16 * (i / 4) + 4 * g + i % 4;
+          const int chunk = column / 8 ^ key % 8;
+          of_key[i] = *(const Local<uint16_t>*)(lds + key * 2 * S::kHeadDim + chunk * 16 +
+                                                column % 8 * 2);
+        });
+        unroll<4>([&]<int i>() { k_columns[p][m][i] = of_key[2 * i] | of_key[2 * i + 1] << 16; });
       });
     });
     s_barrier();
@@ -303,7 +294,7 @@ struct Backward {
     Turn turn;
     if constexpr (S::kTurns) {
       uint32_t seen;
-      turn.set(work, counter(at), at.tile);
+      turn.set(work, counter(args, work, at), at.tile);
       turn.load(seen);
       ordered::s_waitcnt<0, ordered::kAnyLgkm>();
       turn.wait(seen);
@@ -325,9 +316,12 @@ struct Backward {
   }
 
   // Of a tile of dQ and this wave.
-  __device__ __forceinline__ uint64_t counter(Position at) const {
+  template <class Arguments>
+  __device__ __forceinline__ uint64_t counter(Arguments& args, const BackwardWork<S>& work,
+                                              Position at) const {
+    const int head = work.head_kv * (args.num_heads_q / args.num_heads_kv) + at.head;
     const int64_t tile =
-        (int64_t(work.batch) * args.num_heads_q + head_q(at)) * args.row_tiles + at.tile;
+        (int64_t(work.batch) * args.num_heads_q + head) * args.row_tiles + at.tile;
     return args.turns + tile * 16 + wave * 4;
   }
 
@@ -367,7 +361,7 @@ struct Backward {
   // ---- After it
   // `sum<t, n, i>()` is that of the ith of four keys and of column n of the lane's.
   template <int kStepsOf, class Sum>
-  __device__ __forceinline__ void store(Sum&& sum, bool keeps_floats, uint64_t to, int64_t stride, int columns,
+  __device__ __forceinline__ void store(const BackwardWork<S>& work, Sum&& sum, bool keeps_floats, uint64_t to, int64_t stride, int columns,
                                         float scale) const {
     unroll<S::kWaveTiles>([&]<int t>() {
       unroll<4>([&]<int i>() {
@@ -390,14 +384,14 @@ struct Backward {
     });
   }
   template <class Arguments, class SumDk, class SumDv>
-  __device__ __forceinline__ void store_both(Arguments& args, SumDk&& of_dk, SumDv&& of_dv) const {
+  __device__ __forceinline__ void store_both(Arguments& args, const BackwardWork<S>& work, SumDk&& of_dk, SumDv&& of_dv) const {
     const int64_t row = work.kv_base + int64_t(work.first_key);
     const int bytes = args.keeps_floats ? 4 : 2;
-    store<kSteps>(of_dk, args.keeps_floats,
+    store<kSteps>(work, of_dk, args.keeps_floats,
                   row_of(args.dk, args.dk_stride_batch, args.dk_stride_seq, args.dk_stride_head,
                          work.batch, row, work.head_kv, bytes),
                   args.dk_stride_seq, args.head_dim, args.softmax_scale);
-    store<kStepsV>(of_dv, args.keeps_floats,
+    store<kStepsV>(work, of_dv, args.keeps_floats,
                    row_of(args.dv, args.dv_stride_batch, args.dv_stride_seq, args.dv_stride_head,
                           work.batch, row, work.head_kv, bytes),
                    args.dv_stride_seq, args.head_dim_v, 1);
@@ -405,7 +399,7 @@ struct Backward {
   __device__ __forceinline__ void operator()() {
     if (work.first_key >= work.keys) return;
     if (work.first < work.end) main_loop();
-    store_both(args, [&]<int t, int n, int i>() { return dk[t][n][i]; },
+    store_both(args, work, [&]<int t, int n, int i>() { return dk[t][n][i]; },
                [&]<int t, int n, int i>() { return dv[t][n][i]; });
   }
 };

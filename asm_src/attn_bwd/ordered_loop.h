@@ -38,6 +38,7 @@ struct OrderedLoop : Backward<S> {
   using Packed = uint32_t __attribute__((ext_vector_type(2 * kH)));
 
   // ---- State
+  int kept_id;  // in a vector register: what follows from it takes scalar ones
   Walk patches, row_sums, dq_rows;  // two tiles ahead, one ahead, one behind
   bf16x8 ring[Order::kRing];
   f32x4 s[kT][kH], dp[kT][kH], dq[kH][kDqTiles], lse[kH], delta[kH];
@@ -51,7 +52,8 @@ struct OrderedLoop : Backward<S> {
   uint64_t lower_pairs, upper_pairs;  // of each four lanes
   float scale, scale_log2;
   int tile, masked;
-  Turn awaited, passed;  // of dQ of the tile before, and of the one before that
+  Turn awaited;  // of dQ of the tile before
+  Passed passed;  // and of the one before that
   uint32_t polled;
   int full_first, full_count;  // tiles all of whose rows see all keys
   int first_row;
@@ -59,7 +61,9 @@ struct OrderedLoop : Backward<S> {
   bool idle;  // no patch is this wave's
 
   __device__ __forceinline__ OrderedLoop(const AttnBwdArgs& args, int id, Local<char>* lds)
-      : Base(args, id, lds) {}
+      : Base(args, id, lds), kept_id(id) {
+    park(kept_id);
+  }
 
   // ---- Pieces
   template <int kPart>
@@ -329,8 +333,9 @@ struct OrderedLoop : Backward<S> {
     return *(Constant<AttnBwdArgs>*)anew((uint64_t)__builtin_amdgcn_kernarg_segment_ptr());
   }
   template <Tensor kOf>
-  __device__ __forceinline__ void locate(Walk& walk) const {
-    const auto& again = arguments();
+  __device__ __forceinline__ void locate(Walk& walk, Constant<AttnBwdArgs>& again,
+                                         const BackwardWork<S>& work) const {
+    const int group = again.num_heads_q / again.num_heads_kv;
     const int head = work.head_kv * group + walk.head;
     uint64_t base;
     int64_t batch_stride, head_stride, row_stride;
@@ -355,7 +360,8 @@ struct OrderedLoop : Backward<S> {
       row_bytes = (of_q ? again.head_dim : again.head_dim_v) * 2;
     }
     const int64_t row = walk.tile * S::kRows + (kOf == kSumsOf ? 0 : work.q_base);
-    const int rows = kOf == kSumsOf ? S::kRows : Base::rows_left(walk.tile);
+    const int rows =
+        kOf == kSumsOf ? S::kRows : min_of(work.rows - walk.tile * S::kRows, S::kRows);
     walk.tile_bytes = S::kRows * int(row_stride);
     walk.full_bytes = (S::kRows - 1) * int(row_stride) + row_bytes;
     walk.buffer = uniform_descriptor(
@@ -367,21 +373,23 @@ struct OrderedLoop : Backward<S> {
   __device__ __forceinline__ void back_dq() {
     back(dq_rows);
     if constexpr (S::kTurns) {
-      passed = awaited;
+      passed.keep(awaited);
       awaited.set(work, awaited.counter - 16, tile);
     }
   }
   // So many tiles on.
   template <Tensor kOf>
   __device__ __forceinline__ void go(Walk& walk, int tiles) {
+    auto& again = arguments();
+    const BackwardWork<S> of(again, uniform(kept_id));
     walk.tile -= tiles;
     while (walk.tile < work.first) {
       walk.tile += work.end - work.first;
       ++walk.head;
     }
-    locate<kOf>(walk);
+    locate<kOf>(walk, again, of);
     if constexpr (S::kTurns && kOf == kDqOf)
-      awaited.set(work, Base::counter({walk.head, walk.tile}), walk.tile);
+      awaited.set(of, Base::counter(again, of, {walk.head, walk.tile}), walk.tile);
   }
   static __device__ __forceinline__ void back(Walk& walk) {
     const uint64_t at = (uint64_t(walk.buffer[1]) << 32 | walk.buffer[0]) - walk.tile_bytes;
@@ -397,13 +405,15 @@ struct OrderedLoop : Backward<S> {
     scale_log2 = args.softmax_scale_log2;
     lower_pairs = 0x3333333333333333;
     upper_pairs = 0xcccccccccccccccc;
-    ordered::settle_uniform(lower_pairs);
-    ordered::settle_uniform(upper_pairs);
+    if constexpr (!S::kTurns) {  // which has no scalar registers for them
+      ordered::settle_uniform(lower_pairs);
+      ordered::settle_uniform(upper_pairs);
+    }
     which_row = lane & 1 ? 0x03020706 : 0x05040100;
     patches.head = row_sums.head = dq_rows.head = 0;
     patches.tile = row_sums.tile = work.end - 1;
-    locate<kRowsOf>(patches);
-    locate<kSumsOf>(row_sums);
+    locate<kRowsOf>(patches, arguments(), work);
+    locate<kSumsOf>(row_sums, arguments(), work);
     dq_rows = {raw_descriptor(0, 0), 0, 0, 0, work.end};  // the tile before the first: none
     const bool of_q = wave < kD / kWaveLanes;
     const int columns = of_q ? args.head_dim : args.head_dim_v;
@@ -557,7 +567,7 @@ struct OrderedLoop : Backward<S> {
     ordered::s_nop<10>();
     ordered::s_nop<10>();
     Base::store_both(
-        arguments(),
+        arguments(), BackwardWork<S>(arguments(), uniform(kept_id)),
         [&]<int t, int n, int i>() { return v_accvgpr_read_b32<of_dk(t, n) + i>(); },
         [&]<int t, int n, int i>() { return v_accvgpr_read_b32<of_dv(t, n) + i>(); });
   }

@@ -54,3 +54,18 @@ struct Turn {
     if (before >= 0) ordered::global_store_dword_sc1(counter, then);
   }
 };
+
+// One that is passed later: in vector registers.
+struct Passed {
+  uint64_t counter = 0;
+  int then = 0;
+
+  __device__ __forceinline__ void keep(const Turn& turn) {
+    counter = turn.before < 0 ? 0 : turn.counter;
+    then = turn.then;
+    park(counter, then);
+  }
+  __device__ __forceinline__ void pass() const {
+    if (uniform(int(counter)) != 0) ordered::global_store_dword_sc1_lane(counter, then);
+  }
+};

@@ -21,7 +21,8 @@ struct BackwardWork {
   int first, end;                     // tiles of rows
   int least_distance, most_distance;  // of a key from a row that sees it
 
-  __device__ __forceinline__ BackwardWork(const AttnBwdArgs& args, int id) {
+  template <class Arguments>
+  __device__ __forceinline__ BackwardWork(const Arguments& args, int id) {
     const int of_chunk = args.heads_at_once * args.key_blocks;
     const int chunk = uniform(uint32_t(id) / uint32_t(of_chunk)), in_chunk = id - chunk * of_chunk;
     const int first_head = chunk * args.heads_at_once;

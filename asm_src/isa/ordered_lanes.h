@@ -97,6 +97,10 @@ __device__ __forceinline__ void global_store_dword_sc1(uint64_t address, uint32_
   asm volatile("global_store_dword %0, %1, %2 sc1" ::"v"(0), "v"(x), "s"(address) : "memory");
 }
 
+__device__ __forceinline__ void global_store_dword_sc1_lane(uint64_t address, uint32_t x) {
+  asm volatile("global_store_dword %0, %1, off sc1" ::"v"(address), "v"(x) : "memory");
+}
+
 // Adds at agent scope; nothing comes back. `x` is in use until two wait states behind it.
 template <int kOffset>
 __device__ __forceinline__ void buffer_atomic_add_f32(uint32_t offset, u32x4 buffer, float x) {
