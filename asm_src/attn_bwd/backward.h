@@ -36,6 +36,11 @@ struct Backward {
     f32x4 lse[S::kHalves], delta[S::kHalves];
   };
 
+  // Read again where they are needed: all of them would not fit in scalar registers.
+  static __device__ __forceinline__ Constant<AttnBwdArgs>& arguments() {
+    return *(Constant<AttnBwdArgs>*)anew((uint64_t)__builtin_amdgcn_kernarg_segment_ptr());
+  }
+
   const AttnBwdArgs& args;
   const BackwardWork<S> work;
   Local<char>* const lds;
@@ -76,6 +81,7 @@ struct Backward {
 
   // ---- Loads
   __device__ __forceinline__ void load_patches(Position at) {
+    auto& args = arguments();
     const int rows = within(at) ? rows_left(at.tile) : 0;
     const int64_t row = work.q_base + int64_t(at.tile) * S::kRows;
     unroll<kPatchSteps>([&]<int n>() {
@@ -107,6 +113,7 @@ struct Backward {
   }
   __device__ __forceinline__ void load_sums(Position at) {
     if (!within(at)) return;
+    auto& args = arguments();
     const int64_t tile =
         (int64_t(work.batch) * args.num_heads_q + head_q(at)) * args.row_tiles + at.tile;
     const auto* from = (const Global<char>*)args.rows + tile * (2 * S::kRows * 4);
@@ -118,6 +125,7 @@ struct Backward {
 
   // ---- Before the loop
   __device__ __forceinline__ void load_keys() {
+    auto& args = arguments();
     const int rows = max_of(min_of(work.keys - work.first_key, S::kKeys), 0);
     const int64_t row = work.kv_base + int64_t(work.first_key);
     const uint64_t k_from = row_of(args.k, args.k_stride_batch, args.k_stride_seq,
@@ -285,6 +293,7 @@ struct Backward {
             [&]<int m>() { dq[h][m] = mma_chunk<kOf>(ds, k_columns[p][m], dq[h][m]); });
       });
     });
+    auto& args = arguments();
     const int64_t row = work.q_base + int64_t(at.tile) * S::kRows;
     const uint64_t to = row_of(args.dq, args.dq_stride_batch, args.dq_stride_seq,
                                args.dq_stride_head, work.batch, row, head_q(at), 4);
@@ -292,7 +301,8 @@ struct Backward {
         rows_from(to, rows_left(at.tile), args.dq_stride_seq, args.head_dim, 4);
     const int stride = int(args.dq_stride_seq) * 4;
     Turn turn;
-    if constexpr (S::kTurns) {
+    const bool turns = args.turns != 0;
+    if (turns) {
       uint32_t seen;
       turn.set(work, counter(args, work, at), at.tile);
       turn.load(seen);
@@ -309,7 +319,7 @@ struct Backward {
         });
       });
     });
-    if constexpr (S::kTurns) {
+    if (turns) {
       ordered::s_waitcnt<0, ordered::kAnyLgkm>();
       turn.pass();
     }
@@ -399,7 +409,7 @@ struct Backward {
   __device__ __forceinline__ void operator()() {
     if (work.first_key >= work.keys) return;
     if (work.first < work.end) main_loop();
-    store_both(args, work, [&]<int t, int n, int i>() { return dk[t][n][i]; },
+    store_both(arguments(), work, [&]<int t, int n, int i>() { return dk[t][n][i]; },
                [&]<int t, int n, int i>() { return dv[t][n][i]; });
   }
 };

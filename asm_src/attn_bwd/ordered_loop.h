@@ -17,7 +17,7 @@ template <class S>
 struct OrderedLoop : Backward<S> {
   using Base = Backward<S>;
   using Order = StepOrder<S>;
-  using Base::args, Base::work, Base::wave, Base::lane, Base::c, Base::g, Base::group, Base::k,
+  using Base::arguments, Base::args, Base::work, Base::wave, Base::lane, Base::c, Base::g, Base::group, Base::k,
       Base::v, Base::lds, Base::k_columns;
   static constexpr Element kOf = S::kElement;
   static constexpr int kH = S::kHalves, kT = S::kWaveTiles, kParts = 2 / kH;
@@ -328,10 +328,6 @@ struct OrderedLoop : Backward<S> {
 
   // ---- Tiles of rows
   enum Tensor { kRowsOf, kSumsOf, kDqOf };
-  // Read again: they would take the registers of the loop.
-  static __device__ __forceinline__ Constant<AttnBwdArgs>& arguments() {
-    return *(Constant<AttnBwdArgs>*)anew((uint64_t)__builtin_amdgcn_kernarg_segment_ptr());
-  }
   template <Tensor kOf>
   __device__ __forceinline__ void locate(Walk& walk, Constant<AttnBwdArgs>& again,
                                          const BackwardWork<S>& work) const {

@@ -5,7 +5,8 @@
 
 template <int kHeadDim_, int kHeadDimV_, int kWaveTiles_, Element kElement_,
           bool kOrdered_ = false,
-          bool kTurns_ = false>
+          bool kTurns_ = false,
+          int kOperand_ = Here::kOperandElements>
 struct BackwardShape {
   using Target = Here;
   static constexpr Element kElement = kElement_;
@@ -14,7 +15,7 @@ struct BackwardShape {
   static constexpr int kTile = 16;  // rows and columns of a matrix instruction
   // Tiles of rows that a matrix instruction contracts: one of 16 keys by 16 rows is an operand of
   // 4 rows a lane, two of 8.
-  static constexpr int kOperand = Here::kOperandElements;
+  static constexpr int kOperand = kOperand_;
   static constexpr int kHalves = kOperand / 4, kRows = kTile * kHalves;
   static constexpr int kWaveTiles = kWaveTiles_;  // of keys, whose dK and dV a wave holds
   static constexpr int kTiles = kWaves * kWaveTiles, kKeys = kTile * kTiles;

@@ -1,5 +1,7 @@
 // Attention backward: dK, dV of a block of keys of one head, and its share of dQ. The build defines
-// KERNEL (its name), HEAD_DIM, HEAD_DIM_V, WAVE_TILES (tiles of 16 keys of a wave), ELEMENT.
+// KERNEL (its name), HEAD_DIM, HEAD_DIM_V, WAVE_TILES (tiles of 16 keys of a wave), ELEMENT, and for
+// a step in an order of its own ORDERED, with TURNS if it adds to dQ in the order of blocks; OPERAND,
+// rows of a lane of an operand of sums over rows, if not the architecture's.
 // Grid: x = batch * num_heads_kv * key_blocks.
 #include "attn_bwd/ordered_loop.h"
 
@@ -9,7 +11,10 @@
 #ifndef TURNS
 #define TURNS false
 #endif
-using S = BackwardShape<HEAD_DIM, HEAD_DIM_V, WAVE_TILES, Element::ELEMENT, ORDERED, TURNS>;
+#ifndef OPERAND
+#define OPERAND Here::kOperandElements
+#endif
+using S = BackwardShape<HEAD_DIM, HEAD_DIM_V, WAVE_TILES, Element::ELEMENT, ORDERED, TURNS, OPERAND>;
 
 template <bool kOrdered>
 struct Loop {
@@ -26,7 +31,7 @@ struct Loop<true> {
 extern "C" __global__ void WORKGROUP(S::kLanes, 1) KERNEL(AttnBwdArgs args) {
   __shared__ u32x4 lds[S::kLdsBytes / sizeof(u32x4)];
   int id = __builtin_amdgcn_workgroup_id_x();
-  if constexpr (TURNS) id = take_ticket(args, (Local<int>*)lds);
+  if (TURNS || (!ORDERED && args.turns != 0)) id = take_ticket(args, (Local<int>*)lds);
   Loop<ORDERED>::Type(args, id, (Local<char>*)lds)();
 }
 
