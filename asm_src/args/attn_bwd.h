@@ -13,8 +13,8 @@ typedef struct AttnBwdArgs {
   uint64_t dk;  // [batch, seqlen_kv, num_heads_kv, head_dim]
   uint64_t dv;  // [batch, seqlen_kv, num_heads_kv, head_dim_v]
   // uint32 [batch * num_heads_q * row_tiles * 4 waves + 1], 0 between launches: how many blocks of
-  // keys have been added to a tile of dq by this wave of theirs; and how many workgroups have begun.
-  // Kernels that add in the order of blocks alone have it.
+  // keys have been added to a tile of dq by this wave of theirs; and how many workgroups have
+  // begun. Kernels that add in the order of blocks alone have it.
   uint64_t turns;
   uint64_t
       cu_seqlens_q;  // [batch + 1] int32, rows of q, dout and dq before each sequence; 0 = dense

@@ -166,8 +166,8 @@ struct Backward {
         unroll<8>([&]<int i>() {
           const int key = 32 * p + 16 * (i / 4) + 4 * g + i % 4;
           const int chunk = column / 8 ^ key % 8;
-          of_key[i] = *(const Local<uint16_t>*)(lds + key * 2 * S::kHeadDim + chunk * 16 +
-                                                column % 8 * 2);
+          of_key[i] =
+              *(const Local<uint16_t>*)(lds + key * 2 * S::kHeadDim + chunk * 16 + column % 8 * 2);
         });
         unroll<4>([&]<int i>() { k_columns[p][m][i] = of_key[2 * i] | of_key[2 * i + 1] << 16; });
       });
@@ -330,8 +330,7 @@ struct Backward {
   __device__ __forceinline__ uint64_t counter(Arguments& args, const BackwardWork<S>& work,
                                               Position at) const {
     const int head = work.head_kv * (args.num_heads_q / args.num_heads_kv) + at.head;
-    const int64_t tile =
-        (int64_t(work.batch) * args.num_heads_q + head) * args.row_tiles + at.tile;
+    const int64_t tile = (int64_t(work.batch) * args.num_heads_q + head) * args.row_tiles + at.tile;
     return args.turns + tile * 16 + wave * 4;
   }
 
@@ -371,7 +370,8 @@ struct Backward {
   // ---- After it
   // `sum<t, n, i>()` is that of the ith of four keys and of column n of the lane's.
   template <int kStepsOf, class Sum>
-  __device__ __forceinline__ void store(const BackwardWork<S>& work, Sum&& sum, bool keeps_floats, uint64_t to, int64_t stride, int columns,
+  __device__ __forceinline__ void store(const BackwardWork<S>& work, Sum&& sum, bool keeps_floats,
+                                        uint64_t to, int64_t stride, int columns,
                                         float scale) const {
     unroll<S::kWaveTiles>([&]<int t>() {
       unroll<4>([&]<int i>() {
@@ -394,7 +394,8 @@ struct Backward {
     });
   }
   template <class Arguments, class SumDk, class SumDv>
-  __device__ __forceinline__ void store_both(Arguments& args, const BackwardWork<S>& work, SumDk&& of_dk, SumDv&& of_dv) const {
+  __device__ __forceinline__ void store_both(Arguments& args, const BackwardWork<S>& work,
+                                             SumDk&& of_dk, SumDv&& of_dv) const {
     const int64_t row = work.kv_base + int64_t(work.first_key);
     const int bytes = args.keeps_floats ? 4 : 2;
     store<kSteps>(work, of_dk, args.keeps_floats,
@@ -409,7 +410,8 @@ struct Backward {
   __device__ __forceinline__ void operator()() {
     if (work.first_key >= work.keys) return;
     if (work.first < work.end) main_loop();
-    store_both(arguments(), work, [&]<int t, int n, int i>() { return dk[t][n][i]; },
-               [&]<int t, int n, int i>() { return dv[t][n][i]; });
+    store_both(
+        arguments(), work, [&]<int t, int n, int i>() { return dk[t][n][i]; },
+        [&]<int t, int n, int i>() { return dv[t][n][i]; });
   }
 };

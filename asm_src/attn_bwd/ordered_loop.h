@@ -8,7 +8,7 @@
 
 // A tensor by tiles of rows: the last tile first, of one head after the other.
 struct Walk {
-  u32x4 buffer;  // of the tile, which ends with its rows
+  u32x4 buffer;                     // of the tile, which ends with its rows
   uint32_t tile_bytes, full_bytes;  // from a tile to the next; up to the end of a full one
   int head, tile;
 };
@@ -17,8 +17,8 @@ template <class S>
 struct OrderedLoop : Backward<S> {
   using Base = Backward<S>;
   using Order = StepOrder<S>;
-  using Base::arguments, Base::args, Base::work, Base::wave, Base::lane, Base::c, Base::g, Base::group, Base::k,
-      Base::v, Base::lds, Base::k_columns;
+  using Base::arguments, Base::args, Base::work, Base::wave, Base::lane, Base::c, Base::g,
+      Base::group, Base::k, Base::v, Base::lds, Base::k_columns;
   static constexpr Element kOf = S::kElement;
   static constexpr int kH = S::kHalves, kT = S::kWaveTiles, kParts = 2 / kH;
   static constexpr int kSteps = S::steps(S::kHeadDim), kStepsV = S::steps(S::kHeadDimV);
@@ -38,7 +38,7 @@ struct OrderedLoop : Backward<S> {
   using Packed = uint32_t __attribute__((ext_vector_type(2 * kH)));
 
   // ---- State
-  int kept_id;  // in a vector register: what follows from it takes scalar ones
+  int kept_id;                      // in a vector register: what follows from it takes scalar ones
   Walk patches, row_sums, dq_rows;  // two tiles ahead, one ahead, one behind
   bf16x8 ring[Order::kRing];
   f32x4 s[kT][kH], dp[kT][kH], dq[kH][kDqTiles], lse[kH], delta[kH];
@@ -52,7 +52,7 @@ struct OrderedLoop : Backward<S> {
   uint64_t lower_pairs, upper_pairs;  // of each four lanes
   float scale, scale_log2;
   int tile, masked;
-  Turn awaited;  // of dQ of the tile before
+  Turn awaited;   // of dQ of the tile before
   Passed passed;  // and of the one before that
   uint32_t polled;
   int full_first, full_count;  // tiles all of whose rows see all keys
@@ -66,9 +66,9 @@ struct OrderedLoop : Backward<S> {
   }
 
   // ---- Pieces
-  template <int kPart>
+  template <int kPart, bool kSplit = (Order::kSplit > 1)>
   static __device__ __forceinline__ auto part(bf16x8 x) {
-    if constexpr (kH == 1)
+    if constexpr (kSplit)
       return half_of(x, kPart);
     else
       return x;
@@ -99,10 +99,10 @@ struct OrderedLoop : Backward<S> {
     } else {
       constexpr bool of_dv_now = w < Order::kDk;
       constexpr int idx = w - (of_dv_now ? Order::kDv : Order::kDk);
-      constexpr int place = idx / Order::kUsesOfRow, rest = idx % Order::kUsesOfRow;
+      constexpr int place = idx / Order::kUsesOfColumns, rest = idx % Order::kUsesOfColumns;
       constexpr int half = rest / kT, t = rest % kT, n = place * kParts + half;
       constexpr int first = of_dv_now ? Order::kReadDoColumns : Order::kReadQColumns;
-      const auto b = part<half>(ring[(first + place) % Order::kRing]);
+      const auto b = part<half, (kH == 1)>(ring[(first + place) % Order::kRing]);
       if constexpr (of_dv_now)
         ordered::mma_into_acc<kOf, S::kTile, of_dv(t, n)>(p_of[t], b);
       else
@@ -124,7 +124,7 @@ struct OrderedLoop : Backward<S> {
       constexpr bool of_do = n < Order::kReadQColumns;
       constexpr int chunk = n - (of_do ? Order::kReadDoColumns : Order::kReadQColumns);
       ordered::ds_read_b128<(of_do ? S::kDoColumns : S::kQColumns) + chunk * 1024>(to,
-                                                                                    read_columns);
+                                                                                   read_columns);
     }
   }
   template <int i>
@@ -181,9 +181,8 @@ struct OrderedLoop : Backward<S> {
     } else if constexpr (kDo == Do::kPermute) {
       constexpr int column = n % 8 / 2, pair = n % 2, half = n / 8;
       constexpr uint32_t kWhich = column % 2 ? kHighHalfOfBoth : kLowHalfOfBoth;
-      of_column[column][half][pair] =
-          ordered::v_perm_b32(patch[half][2 * pair + 1][column / 2],
-                              patch[half][2 * pair][column / 2], kWhich);
+      of_column[column][half][pair] = ordered::v_perm_b32(
+          patch[half][2 * pair + 1][column / 2], patch[half][2 * pair][column / 2], kWhich);
     } else if constexpr (kDo == Do::kWriteColumns) {
       const u32x2 lo = of_column[kH == 1 ? 2 * n : n][0];
       const u32x2 hi = kH == 1 ? of_column[(2 * n + 1) % 4][0] : of_column[n % 4][kH - 1];
@@ -192,8 +191,8 @@ struct OrderedLoop : Backward<S> {
       ordered::buffer_load_dwordx2(patch[n / 4][n % 4], patch_offset[n], patches.buffer);
     } else if constexpr (kDo == Do::kLoadSums) {
       auto& to = (n < kH ? lse : delta)[n % kH];
-      ordered::buffer_load_dwordx4_f32<(n < kH ? 0 : 4 * S::kRows) + n % kH * 64>(
-          to, sums_offset, row_sums.buffer);
+      ordered::buffer_load_dwordx4_f32<(n < kH ? 0 : 4 * S::kRows) + n % kH * 64>(to, sums_offset,
+                                                                                  row_sums.buffer);
     } else if constexpr (kDo == Do::kWaitSums) {
       ordered::s_waitcnt<Order::behind_sums(), ordered::kAnyLgkm>();
       for (auto& one : lse) ordered::settle(one);
@@ -246,8 +245,7 @@ struct OrderedLoop : Backward<S> {
         ds_rows[nth % 2][1] = ordered::v_cndmask_b32_dpp<kOtherPair>(x[2], x[3], upper_pairs);
     } else if constexpr (kDo == Do::kWriteDs) {
       constexpr int tile = n / kH, half = n % kH;
-      ordered::ds_write_b64<half * 32 * S::kKeys>(write_ds[tile],
-                                                           ds_rows[n % 2]);
+      ordered::ds_write_b64<half * 32 * S::kKeys>(write_ds[tile], ds_rows[n % 2]);
     } else if constexpr (kDo == Do::kScaleDq) {
       const float x = dq[h % kH][t % kDqTiles][e];
       dq[h % kH][t % kDqTiles][e] = ordered::v_mul_f32(scale, x);
@@ -356,13 +354,12 @@ struct OrderedLoop : Backward<S> {
       row_bytes = (of_q ? again.head_dim : again.head_dim_v) * 2;
     }
     const int64_t row = walk.tile * S::kRows + (kOf == kSumsOf ? 0 : work.q_base);
-    const int rows =
-        kOf == kSumsOf ? S::kRows : min_of(work.rows - walk.tile * S::kRows, S::kRows);
+    const int rows = kOf == kSumsOf ? S::kRows : min_of(work.rows - walk.tile * S::kRows, S::kRows);
     walk.tile_bytes = S::kRows * int(row_stride);
     walk.full_bytes = (S::kRows - 1) * int(row_stride) + row_bytes;
-    walk.buffer = uniform_descriptor(
-        base + work.batch * batch_stride + head * head_stride + row * row_stride,
-        walk.head < group ? (rows - 1) * int(row_stride) + row_bytes : 0);
+    walk.buffer =
+        uniform_descriptor(base + work.batch * batch_stride + head * head_stride + row * row_stride,
+                           walk.head < group ? (rows - 1) * int(row_stride) + row_bytes : 0);
     if (walk.head >= group) walk.full_bytes = 0;
   }
   // dQ, and whose turn it is there.
@@ -446,8 +443,8 @@ struct OrderedLoop : Backward<S> {
     const int r = 4 * g + c % 4;
     unroll<kT>([&]<int t>() {
       const int tile = wave * kT + t;
-      write_ds[t] =
-          base + S::kDs + S::kDsBytes + r * 2 * S::kKeys + ((tile / 2 * 4 + c / 4) ^ r % 8) * 16 + tile % 2 * 8;
+      write_ds[t] = base + S::kDs + S::kDsBytes + r * 2 * S::kKeys +
+                    ((tile / 2 * 4 + c / 4) ^ r % 8) * 16 + tile % 2 * 8;
     });
     // Three stages: writes are one ahead of reads.
     read_by = read_then = S::kStageBytes;
@@ -546,9 +543,9 @@ struct OrderedLoop : Backward<S> {
       if (tile < work.first) tile = work.end - 1;
       see();
       // Until one of them begins another head.
-      straight = min_of(min_of(min_of(tile, dq_rows.tile), min_of(patches.tile, row_sums.tile)) -
-                            work.first + 1,
-                        left);
+      straight = min_of(
+          min_of(min_of(tile, dq_rows.tile), min_of(patches.tile, row_sums.tile)) - work.first + 1,
+          left);
     }
     epilogue();
   }

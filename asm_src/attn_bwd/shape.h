@@ -3,10 +3,8 @@
 #include "arch/target.h"
 #include "tile/types.h"
 
-template <int kHeadDim_, int kHeadDimV_, int kWaveTiles_, Element kElement_,
-          bool kOrdered_ = false,
-          bool kTurns_ = false,
-          int kOperand_ = Here::kOperandElements>
+template <int kHeadDim_, int kHeadDimV_, int kWaveTiles_, Element kElement_, bool kOrdered_ = false,
+          bool kTurns_ = false, int kOperand_ = Here::kOperandElements>
 struct BackwardShape {
   using Target = Here;
   static constexpr Element kElement = kElement_;

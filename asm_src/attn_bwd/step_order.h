@@ -16,13 +16,37 @@
 #include "attn_bwd/shape.h"
 
 enum class Do {
-  kRead,                                      // 16 bytes of operands
-  kPermute, kWriteRows, kWriteColumns, kLoad, // a tile of rows
-  kWaitLoads, kWaitSums, kLoadSums,
-  kScale, kExp, kMaskP, kSubtract, kMultiply, kMaskDs, kRoundP, kPackP, kRoundDs, kPackDs, kExchange, kWriteDs,
-  kScaleDq, kAddDq,
-  kMoveStage, kTurn, kWaitRead, kWaitAdds, kPass, kPoll, kAwait,
-  kWaitWrites, kBarrier,
+  kRead,  // 16 bytes of operands
+  kPermute,
+  kWriteRows,
+  kWriteColumns,
+  kLoad,  // a tile of rows
+  kWaitLoads,
+  kWaitSums,
+  kLoadSums,
+  kScale,
+  kExp,
+  kMaskP,
+  kSubtract,
+  kMultiply,
+  kMaskDs,
+  kRoundP,
+  kPackP,
+  kRoundDs,
+  kPackDs,
+  kExchange,
+  kWriteDs,
+  kScaleDq,
+  kAddDq,
+  kMoveStage,
+  kTurn,
+  kWaitRead,
+  kWaitAdds,
+  kPass,
+  kPoll,
+  kAwait,
+  kWaitWrites,
+  kBarrier,
 };
 enum class Unit { kVector, kLds, kMemory, kNone };
 constexpr Unit unit_of(Do what) {
@@ -64,41 +88,44 @@ struct Items {
 template <class S>
 struct StepOrder {
   static constexpr int kH = S::kHalves, kT = S::kWaveTiles;
-  // Matrix instructions of each product.
+  // Reads of 16 bytes of each product, and matrix instructions that use one: operands are 8
+  // elements a lane where the architecture has such, of sums over rows 4 if a tile has 16 of them.
   static constexpr int kChunks = S::kHeadDim / 32, kChunksV = S::kHeadDimV / 32;
   static constexpr int kPairs = S::kTiles / 2;
-  static constexpr int kOfS = 2 * kChunks * kT, kOfDp = 2 * kChunksV * kT;
-  static constexpr int kOfDq = 2 * kPairs * S::kDqTiles, kOfDv = kOfDp, kOfDk = kOfS;
+  static constexpr int kReadsQ = kChunks * kH, kReadsDo = kChunksV * kH, kReadsDs = kPairs * kH;
+  static constexpr int kSplit = S::Target::kOperandElements == 4 ? 2 : 1;
+  static constexpr int kUsesOfRow = kT * kSplit, kUsesOfDs = S::kDqTiles * kSplit;
+  static constexpr int kUsesOfColumns = kT * 2 / kH;
+  static constexpr int kOfS = kReadsQ * kUsesOfRow, kOfDp = kReadsDo * kUsesOfRow;
+  static constexpr int kOfDq = kReadsDs * kUsesOfDs;
+  static constexpr int kOfDv = kReadsDo * kUsesOfColumns, kOfDk = kReadsQ * kUsesOfColumns;
   static constexpr int kDp = kOfS, kDq = kDp + kOfDp, kDv = kDq + kOfDq, kDk = kDv + kOfDv;
   static constexpr int kWindows = kDk + kOfDk;
 
   // Reads, in the order of their use, and which matrix instruction is the first to use one.
-  static constexpr int kReadsQ = kChunks * kH, kReadsDo = kChunksV * kH, kReadsDs = kPairs * kH;
   static constexpr int kReadDo = kReadsQ, kReadDs = kReadDo + kReadsDo;
-  static constexpr int kRing = kReadDs < 6 ? kReadDs : 6;  // all of them of rows at the end of a step
+  static constexpr int kRing =
+      kReadDs < 6 ? kReadDs : 6;  // all of them of rows at the end of a step
   // Places behind dS that have no read, so that a step has a multiple of kRing of them.
   static constexpr int kReads = 2 * (kReadsQ + kReadsDo) + kReadsDs;
   static constexpr int kGap = (kRing - kReads % kRing) % kRing;
   static constexpr int kReadDoColumns = kReadDs + kReadsDs + kGap;
   static constexpr int kReadQColumns = kReadDoColumns + kReadsDo;
   static constexpr int kPlaces = kReadQColumns + kReadsQ;
-  static constexpr bool has_read(int n) {
-    return n < kReadDs + kReadsDs || n >= kReadDoColumns;
-  }
-  static constexpr int kUsesOfRow = kT * 2 / kH, kUsesOfDs = S::kDqTiles * 2 / kH;
+  static constexpr bool has_read(int n) { return n < kReadDs + kReadsDs || n >= kReadDoColumns; }
   static constexpr int first_use(int n) {
     if (n >= kPlaces) return kWindows + first_use(n - kPlaces);
     if (n < kReadDo) return n * kUsesOfRow;
     if (n < kReadDs) return kDp + (n - kReadDo) * kUsesOfRow;
     if (n < kReadDoColumns)
       return kDq + (n < kReadDs + kReadsDs ? n - kReadDs : kReadsDs) * kUsesOfDs;
-    if (n < kReadQColumns) return kDv + (n - kReadDoColumns) * kUsesOfRow;
-    return kDk + (n - kReadQColumns) * kUsesOfRow;
+    if (n < kReadQColumns) return kDv + (n - kReadDoColumns) * kUsesOfColumns;
+    return kDk + (n - kReadQColumns) * kUsesOfColumns;
   }
   // The window from which on the registers of a place are free.
   static constexpr int free_from(int n) { return first_use(n + 1); }
 
-  static constexpr int kOfExchange = 6;  // of a tile
+  static constexpr int kOfExchange = 6;          // of a tile
   static constexpr int kElements = 4 * kH * kT;  // scores of a lane
   static constexpr int kLoads = 4 * kH, kPatchPairs = 4 * kH;
   // Moves of addresses in LDS: of reads of dS (2) and by columns, of writes of a tile of rows (5)
@@ -115,9 +142,7 @@ struct StepOrder {
 
   struct Builder {
     Items items{{}, 0};
-    constexpr void put(Do what, int n, int window) {
-      items.at[items.count++] = {what, n, window};
-    }
+    constexpr void put(Do what, int n, int window) { items.at[items.count++] = {what, n, window}; }
   };
   static constexpr bool kConverts = Here::kConvertsPairs;
   static constexpr int kSlots = 4;  // of 4 clk, of a matrix instruction
@@ -155,15 +180,15 @@ struct StepOrder {
       case Do::kAddDq:
         return {Do::kScaleDq, item.n};  // and kAwait, which is in front of it in its queue
       case Do::kRead:
-        return item.n < kRing      ? Needed{Do::kBarrier, 0}  // of the next step
-               : item.n < kReadDs  ? Needed{Do::kBarrier, -1}
+        return item.n < kRing            ? Needed{Do::kBarrier, 0}  // of the next step
+               : item.n < kReadDs        ? Needed{Do::kBarrier, -1}
                : item.n < kReadDoColumns ? Needed{Do::kMoveStage, 1}
-                                   : Needed{Do::kMoveStage, 2};
+                                         : Needed{Do::kMoveStage, 2};
       case Do::kMoveStage:
-        return item.n < 3                ? Needed{Do::kBarrier, -1}
-               : item.n < kMoveWriteDs   ? Needed{Do::kWriteColumns, 2 * kH - 1}
-               : item.n < kMoveRows      ? Needed{Do::kBarrier, -1}
-                                         : Needed{Do::kRead, kReadDs > kRing ? kReadDs - 1 : -1};
+        return item.n < 3              ? Needed{Do::kBarrier, -1}
+               : item.n < kMoveWriteDs ? Needed{Do::kWriteColumns, 2 * kH - 1}
+               : item.n < kMoveRows    ? Needed{Do::kBarrier, -1}
+                                       : Needed{Do::kRead, kReadDs > kRing ? kReadDs - 1 : -1};
       case Do::kTurn:
         return item.n == 2   ? Needed{Do::kAddDq, 4 * kH * S::kDqTiles - 1}
                : item.n == 4 ? Needed{Do::kMaskDs, 0}
@@ -179,7 +204,8 @@ struct StepOrder {
     const Item writer = op < 2 ? Item{Do::kPackDs, 2 * tile + 1, 0}
                                : Item{Do::kExchange, tile * kOfExchange + 3, 0};
     for (int i = 0; i < out.count; ++i)
-      if (out.at[i].what == writer.what && out.at[i].n == writer.n) return out.at[i].window + 2 <= w;
+      if (out.at[i].what == writer.what && out.at[i].n == writer.n)
+        return out.at[i].window + 2 <= w;
     return false;
   }
   // Each not before its window, in queues: exchanges between lanes, all else of the vector unit,
@@ -225,8 +251,8 @@ struct StepOrder {
             !settled(out, item, w))
           return false;
         const int slots = slots_of(item.what), busy = vector_slots_of(item.what);
-        const bool fits = now + slots <= end && (busy == 0 || vector_free <= now) &&
-                          (busy < 2 || now <= end - 2);
+        const bool fits =
+            now + slots <= end && (busy == 0 || vector_free <= now) && (busy < 2 || now <= end - 2);
         if (!fits && !last) return false;
         if (unit_of(item.what) == Unit::kMemory) {
           if (memory && !last) return false;
@@ -272,13 +298,13 @@ struct StepOrder {
       b.put(Do::kWriteColumns, i, spread(1, share(14), (i + 1) * 4, 8 * kH) + 1);
     for (int i = 0; i < kLoads; ++i) b.put(Do::kLoad, i, spread(share(18), share(26), i, kLoads));
     // P: as soon as it can be, since dS waits for it.
-    b.put(Do::kWaitSums, 0, share(26));
+    b.put(Do::kWaitSums, 0, kDp + 2);
     for (int i = 0; i < kElements; ++i) {
-      b.put(Do::kScale, i, spread(share(27), share(51), i, kElements));
-      b.put(Do::kExp, i, spread(share(27), share(51), i, kElements) + 1);
+      b.put(Do::kScale, i, spread(kDp + 3, kDq + 3, i, kElements));
+      b.put(Do::kExp, i, spread(kDp + 3, kDq + 3, i, kElements) + 1);
     }
-    b.put(Do::kMaskP, 0, share(51));
-    put_rounded(b, Do::kRoundP, Do::kPackP, kDq + share(3), kDq + share(12));
+    b.put(Do::kMaskP, 0, kDq + 3);
+    put_rounded(b, Do::kRoundP, Do::kPackP, kDq + 4, kDq + share(12));
     // dS
     for (int i = 0; i < kElements; ++i) {
       b.put(Do::kSubtract, i, spread(kDq + share(8), kDq + share(20), i, kElements));
@@ -310,7 +336,8 @@ struct StepOrder {
       b.put(Do::kPoll, 0, kDq);
     }
     // To the next tiles: rows, sums, dQ; stages, masks.
-    for (int i = 0; i < 5; ++i) b.put(Do::kTurn, i, i < 2 ? kDk + 2 + 3 * i : kBarrierWindow + 2 * i - 2);
+    for (int i = 0; i < 5; ++i)
+      b.put(Do::kTurn, i, i < 2 ? kDk + 2 + 3 * i : kBarrierWindow + 2 * i - 2);
     // Reads last: behind the moves of their addresses.
     for (int n = kRing; n < kPlaces + kRing; ++n) {
       if (!has_read(n % kPlaces)) continue;

@@ -72,7 +72,8 @@ struct BackwardWork {
     return uint32_t(max_of(first_key + S::kKeys - 1 - most_distance, 0) + S::kRows - 1) / S::kRows;
   }
   __device__ __forceinline__ int full_count() const {
-    const int rows_to = min_of(rows, first_key - least_distance + 1);  // the first row that does not
+    const int rows_to =
+        min_of(rows, first_key - least_distance + 1);  // the first row that does not
     const int to = rows_to > 0 ? uint32_t(rows_to) / S::kRows : 0;
     return first_key + S::kKeys <= keys ? max_of(to - full_first(), 0) : 0;
   }
