@@ -1,12 +1,12 @@
 // Kernel arguments of what the attention backward needs of each row of q, and of its zeroes.
 // Fixed-width scalars only; strides count elements, that of columns is 1.
 typedef struct AttnBwdRowsArgs {
-  uint64_t o;     // [batch, seqlen_q, num_heads_q, head_dim_v] device address
+  uint64_t o;     // [batch, seqlen_q, num_heads, head_dim_v] device address
   uint64_t dout;  // the same
-  uint64_t lse;   // float32, natural log, [batch, num_heads_q, seqlen_q]
-  uint64_t
-      rows;     // float32 [batch, num_heads_q, row_tiles, 2, rows of a tile], written: AttnBwdArgs
-  uint64_t dq;  // float32 [batch, seqlen_q, num_heads_q, head_dim], set to 0
+  uint64_t lse;   // float32, natural log, [batch, num_heads, seqlen_q]
+  uint64_t dlse;  // gradients of lse, which lie as it does; 0 = none
+  uint64_t rows;  // float32 [batch, num_heads, row_tiles, 2, rows of a tile], written: AttnBwdArgs
+  uint64_t dq;    // float32 [batch, seqlen_q, num_heads, head_dim], set to 0
   uint64_t cu_seqlens_q;  // [batch + 1] int32, rows before each sequence; 0 = dense
   int64_t o_stride_batch;
   int64_t o_stride_seq;
