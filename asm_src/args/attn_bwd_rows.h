@@ -4,7 +4,7 @@ typedef struct AttnBwdRowsArgs {
   uint64_t o;     // [batch, seqlen_q, num_heads, head_dim_v] device address
   uint64_t dout;  // the same
   uint64_t lse;   // float32, natural log, [batch, num_heads, seqlen_q]
-  uint64_t dlse;  // gradients of lse, which lie as it does; 0 = none
+  uint64_t dlse;  // gradients of lse, the same shape; 0 = none
   uint64_t rows;  // float32 [batch, num_heads, row_tiles, 2, rows of a tile], written: AttnBwdArgs
   uint64_t dq;    // float32 [batch, seqlen_q, num_heads, head_dim], set to 0
   uint64_t cu_seqlens_q;  // [batch + 1] int32, rows before each sequence; 0 = dense
@@ -19,6 +19,8 @@ typedef struct AttnBwdRowsArgs {
   int64_t dq_stride_head;
   int64_t lse_stride_batch;  // 0 with cu_seqlens: rows of all sequences follow each other
   int64_t lse_stride_head;
+  int64_t dlse_stride_batch;  // the same of dlse
+  int64_t dlse_stride_head;
   int32_t seqlen_q;  // with cu_seqlens the greatest
   int32_t head_dim;
   int32_t head_dim_v;

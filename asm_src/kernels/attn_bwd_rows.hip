@@ -46,9 +46,10 @@ extern "C" __global__ void WORKGROUP(kLanes, 8) KERNEL(AttnBwdRowsArgs args) {
                   base * args.o_stride_seq + head * args.o_stride_head;
   const auto* dout = (const Global<uint16_t>*)args.dout + batch * args.dout_stride_batch +
                      base * args.dout_stride_seq + head * args.dout_stride_head;
-  const int64_t lse_at = batch * args.lse_stride_batch + head * args.lse_stride_head + base;
-  const auto* lse = (const Global<float>*)args.lse + lse_at;
-  const auto* dlse = (const Global<float>*)args.dlse + lse_at;
+  const auto* lse = (const Global<float>*)args.lse + batch * args.lse_stride_batch +
+                    head * args.lse_stride_head + base;
+  const auto* dlse = (const Global<float>*)args.dlse + batch * args.dlse_stride_batch +
+                     head * args.dlse_stride_head + base;
   auto* dq = (Global<float>*)args.dq + batch * args.dq_stride_batch + base * args.dq_stride_seq +
              head * args.dq_stride_head;
   auto* sums = (Global<float>*)args.rows + int64_t(of_batch) * padded * 2;
