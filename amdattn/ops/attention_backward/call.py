@@ -82,9 +82,7 @@ def run(
     )
     if is_empty:
         return _of_nothing(plan, kind, inputs, gradients.given, layout, stream)
-    results = plan.execute(
-        kind, (*inputs.values(), *lengths), gradients.given, layout, stream
-    )
+    results = plan.execute(kind, (*inputs.values(), *lengths), gradients.given, layout, stream)
     return results if sinks is not None else results[:3]
 
 

@@ -48,7 +48,6 @@ def plan_attention_backward(
     """
     forward = AttentionProblem(
         *(batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim),
-        return_lse=True,
         **options,
     )
     problem = BackwardProblem(forward, out_dtype, deterministic, dlse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,9 @@ class BackwardProblem:
     dlse: bool = False
 
     def __post_init__(self) -> None:
+        if self.forward.return_lse:  # it is an input here
+            forward = dataclasses.replace(self.forward, return_lse=False)
+            object.__setattr__(self, "forward", forward)
         dtype = as_dtype(self.out_dtype or self.forward.dtype).name
         if dtype not in (self.forward.dtype, FLOAT32.name):
             raise ValueError(
@@ -123,7 +127,7 @@ def backward_problem(
     **options: Any,
 ) -> BackwardProblem:
     """Read the problem off the shapes of q, k and v; `options` are AttentionProblem's fields."""
-    forward = attention_problem(q_shape, k_shape, v_shape, layout, return_lse=True, **options)
+    forward = attention_problem(q_shape, k_shape, v_shape, layout, **options)
     return BackwardProblem(forward, out_dtype, deterministic, dlse)
 
 
