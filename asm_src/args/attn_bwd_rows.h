@@ -27,4 +27,6 @@ typedef struct AttnBwdRowsArgs {
   int32_t row_tiles;  // of the longest sequence
   int32_t tile_rows;  // of a tile
   int32_t num_heads;
+  float log2_factor;  // of lse, as scores are scaled to base 2 by the main kernel
+  float log2_rest;    // by how much that is more
 } AttnBwdRowsArgs;

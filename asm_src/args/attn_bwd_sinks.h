@@ -7,4 +7,6 @@ typedef struct AttnBwdSinksArgs {
   int32_t num_heads;
   int32_t row_tiles;
   int32_t tile_rows;
+  float log2_factor;  // of sinks: AttnBwdRowsArgs
+  float log2_rest;
 } AttnBwdSinksArgs;

@@ -4,6 +4,7 @@
 //
 // The build defines KERNEL (its name), ELEMENT. 16 lanes have a row: up to 16 columns each.
 // Grid: x = batch * num_heads * ceil(row_tiles * tile_rows / kRows).
+#include "attn_bwd/log2.h"
 #include "isa/dpp.h"
 #include "isa/uniform.h"
 #include "merge/chunk.h"
@@ -14,7 +15,6 @@
 namespace {
 constexpr int kLanes = 256, kRowLanes = 16, kRowsAtOnce = kLanes / kRowLanes, kRows = 32;
 constexpr int kColumns = 8, kZeroes = 4, kMaxColumns = 256;  // of a load, of a store, of a row
-constexpr float kLog2E = 0x1.715476p+0f;
 using Part = Chunk16<Element::ELEMENT, 4>;
 
 // Over the 16 lanes of a row.
@@ -87,7 +87,7 @@ extern "C" __global__ void WORKGROUP(kLanes, 8) KERNEL(AttnBwdRowsArgs args) {
       log2_sum = kInf;
       delta = 0;
     } else {
-      log2_sum *= kLog2E;
+      log2_sum = to_log2(log2_sum, args.log2_factor, args.log2_rest);
     }
     const uint32_t tile = row / args.tile_rows, place = row + tile * args.tile_rows;
     if (lane == 0) sums[place] = log2_sum;

@@ -1,6 +1,7 @@
 // Gradients of sinks: of each head minus the sum over rows of exp(sink - lse) * delta, in float32.
 //
 // The build defines KERNEL (its name). Grid: x = num_heads.
+#include "attn_bwd/log2.h"
 #include "isa/dpp.h"
 #include "isa/global.h"
 #include "isa/valu.h"
@@ -11,7 +12,6 @@
 
 namespace {
 constexpr int kLanes = 256, kWaves = kLanes / kWaveLanes;
-constexpr float kLog2E = 0x1.715476p+0f;
 }  // namespace
 
 #define JOIN(a, b) a##b
@@ -20,7 +20,8 @@ constexpr float kLog2E = 0x1.715476p+0f;
 extern "C" __global__ void WORKGROUP(kLanes, 8) KERNEL(AttnBwdSinksArgs args) {
   __shared__ float of_waves[kWaves];
   const int64_t head = __builtin_amdgcn_workgroup_id_x();
-  const float sink = ((const Global<float>*)args.sinks)[head] * kLog2E;
+  const float sink =
+      to_log2(((const Global<float>*)args.sinks)[head], args.log2_factor, args.log2_rest);
   const uint32_t padded = uint32_t(args.row_tiles) * args.tile_rows;
   float sum = 0;
   for (int64_t batch = 0; batch < args.batch; ++batch) {

@@ -130,9 +130,10 @@ def expected(case: BackwardCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str
             total: NDArray[Any] = np.sum(of, axis=0)
             return total
         joined: NDArray[Any] = np.concatenate(of, axis=1)
-        if p.varlen:
-            return joined[0]
-        return joined.swapaxes(1, 2) if case.variant == "bhsd" else joined
+        if case.variant == "bhsd":
+            joined = joined.swapaxes(1, 2)
+        found: NDArray[Any] = joined[0] if p.varlen else joined
+        return found
 
     return {
         name: Expected(whole(values[name], name), whole(allowed[name], name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,8 +27,8 @@ from amdattn.ops.attention_backward.kernels import (
     SINKS_GRID,
 )
 from amdattn.ops.attention_backward.problem import BackwardProblem
+from amdattn.scalars import LOG2_E
 
-_XCDS = 8  # workgroups go round robin over so many: heads of a chunk stay on theirs
 _WAVES = 4  # kWaves of asm_src/attn_bwd/shape.h
 _COLUMNS_OF_LANE = 8
 _TURN_BYTES = 4
@@ -148,7 +149,7 @@ def build(
         "tiles": f"{kernel.tile['kv']} keys of a workgroup, {kernel.tile['q']} rows of a step",
         "blocks of keys": f"{key_blocks(kernel, problem)} of each of "
         f"{problem.forward.batch * problem.forward.num_heads_kv} heads, "
-        f"{heads_at_once(kernel, problem)} heads at once",
+        f"{heads_at_once(kernel, problem, props)} heads at once",
         "dq": f"sums of float32 {sums}, added {order}",
         "workgroups per CU": f"{per_cu}, limited by {limit}",
         "work": f"{problem.flops:.4g} floating point operations",
@@ -156,16 +157,17 @@ def build(
     return Plan(problem, props, launches, workspace(problem, kernel), tuple(reasons.items()))
 
 
-def heads_at_once(kernel: KernelSpec, problem: BackwardProblem) -> int:
+def heads_at_once(kernel: KernelSpec, problem: BackwardProblem, props: DeviceProps) -> int:
     """Heads whose blocks of keys follow each other.
 
-    Under a mask more of them: blocks that many rows see begin before those that few do, so that
-    none of these long ones is the last to begin.
+    Workgroups go round robin over the XCDs: each head stays on its own. Under a mask more of them:
+    blocks that many rows see begin before those that few do, so that none of these long ones is
+    the last to begin.
     """
     p = problem.forward
     is_masked = p.window != (-1, -1)
     of_xcd = ATTENTION_KERNELS[kernel.arch].heads_of_xcd if is_masked else 1
-    return min(of_xcd * _XCDS, p.batch * p.num_heads_kv)
+    return min(of_xcd * props.num_xcds, p.batch * p.num_heads_kv)
 
 
 def workspace(problem: BackwardProblem, kernel: KernelSpec) -> WorkspaceLayout:
@@ -184,7 +186,7 @@ def workspace(problem: BackwardProblem, kernel: KernelSpec) -> WorkspaceLayout:
 def _launches(
     problem: BackwardProblem, props: DeviceProps, kernel: KernelSpec, rows: Sequence[KernelSpec]
 ) -> Iterator[Launch]:
-    p, args = problem.forward, _arguments(problem, kernel)
+    p, args = problem.forward, _arguments(problem, kernel, props)
     sums = "dq" if problem.keeps_floats else "dq_sums"
 
     def launch(row: KernelSpec, x: int, writes: set[str], updates: set[str]) -> Launch:
@@ -233,7 +235,9 @@ def _small(
     return found
 
 
-def _arguments(problem: BackwardProblem, kernel: KernelSpec) -> dict[tuple[str, str], Argument]:
+def _arguments(
+    problem: BackwardProblem, kernel: KernelSpec, props: DeviceProps
+) -> dict[tuple[str, str], Argument]:
     """Of every launch, by `KernelSpec.op` and field."""
     p = problem.forward
     sums = "dq" if problem.keeps_floats else "dq_sums"
@@ -262,7 +266,7 @@ def _arguments(problem: BackwardProblem, kernel: KernelSpec) -> dict[tuple[str, 
         "key_blocks": key_blocks(kernel, problem),
         "row_tiles": tiles,
         "heads": heads,
-        "heads_at_once": heads_at_once(kernel, problem),
+        "heads_at_once": heads_at_once(kernel, problem, props),
         "keeps_floats": int(problem.keeps_floats),
     }
     of_rows: dict[str, Argument] = {
@@ -280,6 +284,7 @@ def _arguments(problem: BackwardProblem, kernel: KernelSpec) -> dict[tuple[str, 
         "row_tiles": tiles,
         "tile_rows": kernel.tile["q"],
         "num_heads": p.num_heads_q,
+        **_log2_factor(problem),
     }
     of_sinks: dict[str, Argument] = {
         **{name: Address(name) for name in ("rows", "sinks", "dsinks")},
@@ -287,6 +292,7 @@ def _arguments(problem: BackwardProblem, kernel: KernelSpec) -> dict[tuple[str, 
         "num_heads": p.num_heads_q,
         "row_tiles": tiles,
         "tile_rows": kernel.tile["q"],
+        **_log2_factor(problem),
     }
     rounding: dict[str, Argument] = {
         "from": Address(sums),
@@ -306,6 +312,25 @@ def _arguments(problem: BackwardProblem, kernel: KernelSpec) -> dict[tuple[str, 
     }
 
 
+def _log2_factor(problem: BackwardProblem) -> dict[str, Argument]:
+    """What natural logarithms are times for base 2, in two float32, as the main kernel has it.
+
+    It scales scores by a float32; the sums they are compared with get the same error, so that of
+    scores far from 0 only their distance counts.
+    """
+    p = problem.forward
+    exact, rounded = p.softmax_scale or 0.0, _float32(p.softmax_scale_log2)
+    if p.softcap:
+        exact, rounded = p.softcap, _float32(p.softcap * _float32(LOG2_E))
+    factor = rounded / exact if abs(rounded) > _LEAST_SCALE else LOG2_E
+    return {"log2_factor": _float32(factor), "log2_rest": factor - _float32(factor)}
+
+
+def _float32(x: float) -> float:
+    return ctypes.c_float(x).value
+
+
+_LEAST_SCALE = 2.0**-100  # of which the rounding is relative
 _SIZES = ("num_heads_q", "num_heads_kv", "seqlen_q", "seqlen_kv", "head_dim", "head_dim_v")
 _AXES = ("batch", "seq", "head")
 
