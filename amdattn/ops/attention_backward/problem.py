@@ -82,6 +82,16 @@ class BackwardProblem:
         return self.out_dtype == FLOAT32.name
 
     @property
+    def sinks(self) -> bool:
+        """Whether there are sinks, and gradients of them."""
+        return self.forward.sinks
+
+    @property
+    def total_q(self) -> int:
+        """Rows of sequences of several lengths; 0: there are none."""
+        return self.forward.total_q
+
+    @property
     def element(self) -> DType:
         """Of the results."""
         return as_dtype(self.out_dtype)

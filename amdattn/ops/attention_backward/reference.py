@@ -19,6 +19,8 @@ from amdattn.ops.attention.reference import seen
 Array = NDArray[Any]
 _OF_SUMS = 2.0**-24  # of a float32 sum, a term
 _OF_EXPONENTIALS = 2.0**-20
+_LEAST_NORMAL, _FAR = 2.0**-126, 2.0**127  # exponentials below are 0; sums that may overflow
+_LOST = 2.0**-4  # an error of a score, in nats
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ def of_forward(
     sinks: Array | None = None,
     *,
     exact: bool = False,
+    dlse: Array | None = None,
 ) -> Inputs:
     """Inputs with o and lse in float64, rounded as a forward kernel gives them unless `exact`."""
     if k.shape[1] == 0:  # no row sees a key
@@ -96,8 +99,9 @@ def of_forward(
             )
     if not exact:
         with np.errstate(over="ignore"):
-            return Inputs(dout, q, k, v, o.astype(q.dtype), lse.astype(np.float32), sinks)
-    return Inputs(dout, q, k, v, o, lse, sinks)
+            rounded = o.astype(q.dtype), lse.astype(np.float32)
+        return Inputs(dout, q, k, v, *rounded, sinks, dlse)
+    return Inputs(dout, q, k, v, o, lse, sinks, dlse)
 
 
 def gradients(inputs: Inputs, options: Options) -> Gradients:
@@ -121,6 +125,65 @@ def gradients_rounded(inputs: Inputs, options: Options) -> Gradients:
     return Gradients(rounded(found.dq), rounded(found.dk), rounded(found.dv), found.dsinks)
 
 
+def spreads(inputs: Inputs, options: Options) -> Gradients:
+    """Of each element the root of the sum of squares of the products that it is the sum of.
+
+    P and dS count as normal numbers of the type of q.
+    """
+    found, dsinks = _zeros(inputs)
+    least = 2.0**-14 if inputs.q.dtype == np.float16 else _LEAST_NORMAL
+    scale = options.scale(inputs.q.shape[-1])
+    with np.errstate(invalid="ignore", over="ignore"):
+        for b, h, kv in _heads(inputs.q, inputs.k):
+            one = _Head.of(inputs, options, np.float64, b, h, kv)
+            weighs = one.p > 0
+            of_scores = (_at_least(one.ds(), least, weighs) * scale) ** 2
+            found.dv[b, :, kv] += (_at_least(one.p, least, weighs) ** 2).T @ one.dout**2
+            found.dk[b, :, kv] += of_scores.T @ one.q**2
+            found.dq[b, :, h] = of_scores @ one.k**2
+            if dsinks is not None:
+                of_delta = ((one.dout * one.o) ** 2).sum(1, keepdims=True)
+                dsinks[h] += (one.p_of_sink() ** 2 * of_delta).sum()
+        roots = [np.sqrt(x) for x in (found.dq, found.dk, found.dv)]
+        of_sinks = None if dsinks is None else np.sqrt(dsinks)
+    return Gradients(roots[0], roots[1], roots[2], of_sinks)
+
+
+def float32_errors(inputs: Inputs, options: Options) -> Gradients:
+    """What float32 scores, lse, dP and delta leave open of each element.
+
+    Of a probability the spacing of float32 at its score and at lse; of dP - delta that at the sums
+    of their absolute products. Infinite of rows whose scores are so far from 0 that nothing is
+    left of a probability, and where sums may overflow.
+    """
+    found, dsinks = _zeros(inputs)
+    scale = options.scale(inputs.q.shape[-1])
+    with np.errstate(invalid="ignore", over="ignore"):
+        for b, h, kv in _heads(inputs.q, inputs.k):
+            one = _Head.of(inputs, options, np.float64, b, h, kv)
+            dout, queries, keys, values = (np.abs(x) for x in (one.dout, one.q, one.k, one.v))
+            far = np.abs(np.where(one.seen, one.scores, 0)) + queries @ keys.T * abs(scale) / 4
+            far = far + np.where(np.isfinite(one.lse), np.abs(one.lse), 0)
+            of_p = _OF_SUMS * np.where(one.seen, far, 0)
+            of_p = np.where(of_p.max(1, keepdims=True, initial=0) > _LOST, np.inf, one.p * of_p)
+            of_p = np.where(one.seen, of_p + _LEAST_NORMAL, 0)
+            of_delta = (dout * np.abs(one.o)).sum(1, keepdims=True) + np.abs(one.dlse)
+            of_ds = np.where(one.p > 0, of_p * np.abs(one.dp() - one.delta()), 0)
+            of_ds += np.where(of_p == np.inf, np.inf, 0)
+            of_ds += np.where(one.seen, _LEAST_NORMAL, 0)
+            of_ds += 4 * _OF_SUMS * one.p * (dout @ values.T + of_delta)
+            size = dout @ values.T + of_delta  # sums of it may overflow in some order
+            of_ds = np.where(size < _FAR, of_ds, np.inf)
+            sums = one.p * size
+            found.dv[b, :, kv] += _unless_far(of_p.T @ dout, one.p.T @ dout)
+            found.dk[b, :, kv] += _unless_far(abs(scale) * (of_ds.T @ queries), sums.T @ queries)
+            found.dq[b, :, h] = _unless_far(abs(scale) * (of_ds @ keys), sums @ keys)
+            if dsinks is not None:
+                of_sink = _OF_SUMS * (1 + abs(one.sink) + np.abs(one.lse)) * of_delta
+                dsinks[h] += (one.p_of_sink() * np.where(one.lse == -np.inf, 0, of_sink)).sum()
+    return Gradients(found.dq, found.dk, found.dv, dsinks)
+
+
 def tolerances(inputs: Inputs, options: Options, results: Gradients) -> Gradients:
     """What each element may be wrong by: of P, dS and results a rounding, the rest is float32.
 
@@ -136,8 +199,7 @@ def tolerances(inputs: Inputs, options: Options, results: Gradients) -> Gradient
     scale = abs(options.scale(dim))
     reach = _longest(q) * _longest(k) * scale + 4 * options.softcap
     of_p = _OF_EXPONENTIALS * (1 + reach)
-    found = Gradients(np.zeros(q.shape), np.zeros(k.shape), np.zeros(v.shape))
-    dsinks = None if inputs.sinks is None else np.zeros(q.shape[2])
+    found, dsinks = _zeros(inputs)
     for b, h, kv in _heads(q, k):
         one = _Head.of(inputs, options, np.float64, b, h, kv)
         p, ds = one.p, np.abs(one.ds())
@@ -178,6 +240,7 @@ class _Head:
     lse: Array
     dlse: Array
     seen: NDArray[np.bool_]
+    scores: Array
     p: Array
     slope: Array | float  # of the softcap
     sink: float
@@ -200,7 +263,9 @@ class _Head:
             none = lse == -np.inf
             p = np.where(sees & ~none, np.exp(scores - np.where(none, 0, lse)), 0)
         sink = -np.inf if inputs.sinks is None else float(inputs.sinks[h])
-        return _Head(dout, q, k, v, o, lse, dlse.astype(dtype), sees & ~none, p, slope, sink)
+        return _Head(
+            dout, q, k, v, o, lse, dlse.astype(dtype), sees & ~none, scores, p, slope, sink
+        )
 
     def delta(self) -> Array:
         """Of each row: what dP is less by."""
@@ -208,10 +273,15 @@ class _Head:
         found: Array = products.sum(1, keepdims=True, dtype=self.dout.dtype) - self.dlse
         return found
 
+    def dp(self) -> Array:
+        """The gradient of p."""
+        found: Array = self.dout @ self.v.T
+        return found
+
     def ds(self) -> Array:
         """The gradient of scores before they are scaled, in their units."""
         with np.errstate(invalid="ignore", over="ignore"):
-            of_scores = self.p * (self.dout @ self.v.T - self.delta()) * self.slope
+            of_scores = self.p * (self.dp() - self.delta()) * self.slope
         found: Array = np.where(self.seen, of_scores, 0)
         return found
 
@@ -220,6 +290,22 @@ class _Head:
         none = self.lse == -np.inf
         found: Array = np.where(none, 0, np.exp(self.sink - np.where(none, 0, self.lse)))
         return found
+
+
+def _unless_far(error: Array, size: Array) -> Array:
+    """Infinite where sums of so large numbers may overflow."""
+    return np.where(size < _FAR, error, np.inf)
+
+
+def _at_least(x: Array, least: float, which: NDArray[np.bool_]) -> Array:
+    return np.where(which, np.maximum(np.abs(x), least), 0)
+
+
+def _zeros(inputs: Inputs) -> tuple[Gradients, Array | None]:
+    """Of the shapes of gradients; those of sinks are summed apart."""
+    zeros = [np.zeros(x.shape) for x in (inputs.q, inputs.k, inputs.v)]
+    dsinks = None if inputs.sinks is None else np.zeros(inputs.q.shape[2])
+    return Gradients(zeros[0], zeros[1], zeros[2]), dsinks
 
 
 def _sums(
