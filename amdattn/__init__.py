@@ -48,6 +48,14 @@ if TYPE_CHECKING:
         flash_attn_varlen_kvpacked_func as flash_attn_varlen_kvpacked_func,
         flash_attn_varlen_qkvpacked_func as flash_attn_varlen_qkvpacked_func,
     )
+    from amdattn.ops.attention_backward.dense import flash_attn_backward as flash_attn_backward
+    from amdattn.ops.attention_backward.execution import BackwardPlan as BackwardPlan
+    from amdattn.ops.attention_backward.plans import (
+        plan_attention_backward as plan_attention_backward,
+    )
+    from amdattn.ops.attention_backward.varlen import (
+        flash_attn_varlen_backward as flash_attn_varlen_backward,
+    )
     from amdattn.ops.cascade.cascade import (
         cascade_attention as cascade_attention,
         plan_cascade as plan_cascade,
@@ -91,6 +99,10 @@ _HOME = {
     "flash_attn_varlen_qkvpacked_func": "ops.attention.varlen",
     "plan_attention": "ops.attention.dense",
     "supports": "ops.attention.dense",
+    "BackwardPlan": "ops.attention_backward.execution",
+    "flash_attn_backward": "ops.attention_backward.dense",
+    "flash_attn_varlen_backward": "ops.attention_backward.varlen",
+    "plan_attention_backward": "ops.attention_backward.plans",
     "CascadePlan": "ops.cascade.execution",
     "cascade_attention": "ops.cascade.cascade",
     "plan_cascade": "ops.cascade.cascade",

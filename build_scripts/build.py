@@ -15,6 +15,7 @@ from typing import Any
 from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.dtypes import as_dtype
 from build_scripts import manifest, micro_object
+from build_scripts.attention_backward_members import attention_backward_members
 from build_scripts.attention_members import attention_members
 from build_scripts.cascade_members import cascade_members
 from build_scripts.decode_members import decode_members
@@ -84,6 +85,7 @@ def _table() -> Iterator[KernelBuild]:
         *cascade_members(),
         *schedule_members(),
         *index_members(),
+        *attention_backward_members(),
     )
     for arch in ARCHITECTURES:
         for member in members:

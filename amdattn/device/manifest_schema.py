@@ -131,7 +131,13 @@ _PARAMS: Mapping[str, Rule] = {
 }
 _ACCEPTS: Mapping[str, Rule] = {
     **dict.fromkeys(("head_dims", "head_dims_v"), _STEPPED),
-    **dict.fromkeys(("causal", "return_lse", "sinks", "varlen", "top_left", "residual"), _BOOLEANS),
+    **dict.fromkeys(
+        (
+            *("causal", "return_lse", "sinks", "varlen", "top_left", "residual"),
+            "deterministic",
+        ),
+        _BOOLEANS,
+    ),
     **dict.fromkeys(("gqa", "in_place"), _BOOLEAN),
     **dict.fromkeys(("window_size", "layouts"), _TEXT),
     "dropout_p": _NUMBERS,
@@ -143,7 +149,13 @@ _ACCEPTS: Mapping[str, Rule] = {
     "out_dtype": _list_of(_DTYPE),
     "activation": _list_of(_either(Rule(lambda x: x is None, "null"), _NAME)),
     "tile_rows": _list_of(_POSITIVE),
-    **dict.fromkeys(("kv_stride_seq", "columns", "rows", "num_parts", "strides"), _SPAN),
+    **dict.fromkeys(
+        (
+            *("kv_stride_seq", "q_stride_seq", "dq_stride_seq", "columns", "rows", "num_parts"),
+            "strides",
+        ),
+        _SPAN,
+    ),
     "row_stride": _OR_ANY,
     **dict.fromkeys(
         (

@@ -53,8 +53,8 @@ def flash_attn_func(
     q, k, v : array, bfloat16 or float16
         All other parameters but `sinks` are of Python, not traced.
     implementation_backward : {None, "xla"}
-        None: differentiating raises UnsupportedProblem, there is no backward kernel yet. "xla":
-        the gradient of the same computation in float32, by XLA, from q, k and v.
+        None: gradients by kernels, as `amdattn.flash_attn_backward`, of q, k, v, out and lse.
+        "xla": that of the same computation in float32, by XLA, from q, k and v.
     """
     refuse("alibi_slopes", alibi_slopes)
     for name, value in (("deterministic", deterministic), ("return_attn_probs", return_attn_probs)):

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from amdattn.jax import attention_gradients
 from amdattn.jax.rules import Arrays, Axes, Rules
 from amdattn.ops import registry
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem, axis_order
@@ -157,5 +158,7 @@ RULES = {
         lengths=lengths,
         resized=resized,
         reference=_reference,
+        saving=attention_gradients.saving,
+        gradients=attention_gradients.gradients,
     )
 }

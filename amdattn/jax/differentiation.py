@@ -1,4 +1,4 @@
-"""Gradients: an error until there are backward kernels, or recomputation in float32."""
+"""Gradients: by kernels where there are some, or recomputation in float32."""
 
 from __future__ import annotations
 
@@ -62,19 +62,44 @@ def check(backward: str | None) -> str | None:
 
 
 def _forward(operation: str, problem: Any, variant: str, backward: str | None, *inputs: Any) -> Any:
-    if rules(operation).reference is None:
+    of = rules(operation)
+    if of.reference is None:
         raise UnsupportedProblem(f"{operation} cannot be differentiated")
-    if backward is None:
+    if backward is not None:
+        return tuple(call(operation, problem, variant, *inputs)), (inputs, ())
+    if of.gradients is None:
         raise UnsupportedProblem(
             f'{operation} has no backward kernel yet; implementation_backward="xla" recomputes '
             "in float32, in plain XLA, what its gradient needs"
         )
-    return tuple(call(operation, problem, variant, *inputs)), inputs
+    results = tuple(call(operation, of.saving(problem), variant, *inputs))
+    asked = len(of.signature(problem, variant).results)
+    return results[:asked], (inputs, results)
 
 
 def _backward(
-    operation: str, problem: Any, variant: str, backward: str | None, inputs: Any, gradients: Any
+    operation: str, problem: Any, variant: str, backward: str | None, saved: Any, gradients: Any
 ) -> tuple[Any, ...]:
+    inputs, results = saved
+    if backward is not None:
+        return _recomputed(operation, problem, variant, inputs, gradients)
+    of = rules(operation)
+    assert of.gradients is not None
+    asked = of.signature(problem, variant)
+    names = [spec.name for spec in asked.inputs]
+    kept = of.signature(of.saving(problem), variant).results
+    found = of.gradients(
+        *(problem, variant, dict(zip(names, inputs, strict=True))),
+        {spec.name: x for spec, x in zip(kept, results, strict=True)},
+        {spec.name: x for spec, x in zip(asked.results, gradients, strict=True)},
+    )
+    return tuple(found.get(name) for name in names)
+
+
+def _recomputed(
+    operation: str, problem: Any, variant: str, inputs: Any, gradients: Any
+) -> tuple[Any, ...]:
+    """By XLA, in float32."""
     of = rules(operation)
     signature = of.signature(problem, variant)
     names = [spec.name for spec in signature.inputs]

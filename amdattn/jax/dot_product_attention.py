@@ -63,8 +63,7 @@ def dot_product_attention(
         Return the log of the sums of exponentials as well, (B, T, N), of the type of `key`; no
         gradient flows through it.
     implementation_backward : {None, "xla"}
-        None: differentiating raises UnsupportedProblem, there is no backward kernel yet. "xla":
-        in float32, by XLA.
+        None: gradients by kernels. "xla": in float32, by XLA.
 
     Returns
     -------

@@ -13,10 +13,11 @@ import jax
 import jax.numpy as jnp
 
 from amdattn.dtypes import FLOAT32, as_dtype
-from amdattn.jax import attention_rules
+from amdattn.jax import attention_gradients, attention_rules
 from amdattn.jax.rules import Arrays, Axes, Rules, rules
 from amdattn.op.spec import OperandSpec
 from amdattn.ops.attention.problem import AttentionProblem, axis_order
+from amdattn.ops.attention_backward.problem import BackwardProblem
 
 _INT32 = as_dtype("int32")
 _LENGTHS = ("query_lengths", "key_lengths")
@@ -101,7 +102,7 @@ def _as_several_lengths(
     if padded.key_lengths:
         parts_q.append(nothing)
         parts_k.append(p.seqlen_kv - keys)
-    flat = [inputs[name].reshape(-1, *inputs[name].shape[2:]) for name in "qkv"]
+    flat = [_flat(inputs[name]) for name in "qkv"]
     problem = dataclasses.replace(
         p,
         batch=p.batch * len(parts_q),
@@ -109,6 +110,11 @@ def _as_several_lengths(
         total_kv=p.batch * p.seqlen_kv,
     )
     return problem, flat, (_sums(parts_q), _sums(parts_k))
+
+
+def _flat(x: jax.Array) -> jax.Array:
+    """Without the batch axis."""
+    return x.reshape(-1, *x.shape[2:])
 
 
 def _sums(parts: list[jax.Array]) -> jax.Array:
@@ -138,6 +144,88 @@ def _lengths(padded: PaddedProblem) -> dict[str, int]:
     return attention_rules.lengths(padded.problem)
 
 
+# -- gradients -------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class PaddedBackwardProblem:
+    """Gradients of padded attention.
+
+    Attributes
+    ----------
+    padded : PaddedProblem
+    dlse : bool
+        There is a gradient of lse, too.
+    """
+
+    padded: PaddedProblem
+    dlse: bool
+
+    @property
+    def backward(self) -> BackwardProblem:
+        """As if nothing was padded."""
+        return attention_gradients.backward_of(
+            dataclasses.replace(self.padded.problem, return_lse=self.dlse)
+        )
+
+    @property
+    def brief(self) -> str:
+        """Sizes, and what differs from the defaults."""
+        return f"{self.padded.brief}{' dlse' * self.dlse}"
+
+
+def _saving(padded: PaddedProblem) -> PaddedProblem:
+    return dataclasses.replace(padded, problem=attention_gradients.saving(padded.problem))
+
+
+def _gradients(
+    padded: PaddedProblem, variant: str, inputs: Arrays, results: Arrays, of_results: Arrays
+) -> dict[str, jax.Array]:
+    backward = PaddedBackwardProblem(padded, padded.problem.return_lse)
+    named = attention_gradients.operands(inputs, results, of_results)
+    found = attention_gradients.called("padded_attention_backward", backward, variant, named)
+    return attention_gradients.by_input(found)
+
+
+def _specs_of_gradients(problem: PaddedBackwardProblem, variant: str) -> dict[str, OperandSpec]:
+    specs = rules("attention_backward").specs(problem.backward, "bshd")
+    of_lengths = {
+        name: spec for name, spec in _specs(problem.padded, variant).items() if name in _LENGTHS
+    }
+    made = {name: spec for name, spec in specs.items() if spec.role == "out"}
+    return {
+        **{name: spec for name, spec in specs.items() if name not in made},
+        **of_lengths,
+        **made,
+    }
+
+
+def _axes_of_gradients(problem: PaddedBackwardProblem, variant: str) -> dict[str, Axes]:
+    return {
+        **_axes(problem.padded, variant),
+        **rules("attention_backward").axes(problem.backward, "bshd"),
+    }
+
+
+def _computed_gradients(
+    problem: PaddedBackwardProblem, variant: str, inputs: Arrays
+) -> dict[str, jax.Array]:
+    several, flat, sums = _as_several_lengths(problem.padded, inputs)
+    named = dict(zip(("q", "k", "v", "cu_seqlens_q", "cu_seqlens_kv"), (*flat, *sums), strict=True))
+    named |= {name: _flat(inputs[name]) for name in ("dout", "o")}
+    of_lse = ("lse", "dlse") if problem.dlse else ("lse",)
+    for name in of_lse:
+        named[name] = inputs[name].swapaxes(0, 1).reshape(inputs[name].shape[1], -1)
+    backward = attention_gradients.backward_of(
+        dataclasses.replace(several, return_lse=problem.dlse)
+    )
+    found = attention_gradients.called("attention_backward", backward, "thd", named)
+    return {
+        name: found[name].reshape(inputs[of].shape)
+        for name, of in (("dq", "q"), ("dk", "k"), ("dv", "v"))
+    }
+
+
 RULES: dict[str, Rules] = {
     "padded_attention": Rules(
         specs=_specs,
@@ -147,5 +235,17 @@ RULES: dict[str, Rules] = {
         resized=_resized,
         reference=_reference,
         compute=_compute,
-    )
+        saving=_saving,
+        gradients=_gradients,
+    ),
+    "padded_attention_backward": Rules(
+        specs=_specs_of_gradients,
+        axes=_axes_of_gradients,
+        independent=("batch", "num_heads_kv"),
+        lengths=lambda problem: _lengths(problem.padded),
+        resized=lambda problem, factors: dataclasses.replace(
+            problem, padded=_resized(problem.padded, factors)
+        ),
+        compute=_computed_gradients,
+    ),
 }

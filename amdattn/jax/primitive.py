@@ -129,8 +129,8 @@ batching.primitive_batchers[PRIMITIVE] = _batch
 
 
 REVERSE_ONLY = (
-    "has a first derivative in reverse mode only (jax.grad, jax.vjp), by "
-    'implementation_backward="xla"; in other modes, and twice, plain jax.numpy has them'
+    "has a first derivative in reverse mode only (jax.grad, jax.vjp); in other modes, and twice, "
+    "plain jax.numpy has them"
 )
 
 

@@ -42,6 +42,12 @@ class Rules:
     compute : callable
         ``(problem, variant, inputs)``: results by name, in terms of other operations; None: the
         operation has kernels.
+    saving : callable
+        ``(problem)``: the problem that has every result that `gradients` needs, those of `problem`
+        first.
+    gradients : callable
+        ``(problem, variant, inputs, results, gradients)``: those of the inputs by name, in terms of
+        other operations, of those of the results, by name all of them; None: there are no kernels.
     """
 
     specs: Callable[[Any, str], Any]
@@ -51,6 +57,8 @@ class Rules:
     resized: Callable[[Any, Mapping[str, int]], Any]
     reference: Callable[[Any, str, Arrays], Arrays] | None = None
     compute: Callable[[Any, str, Arrays], Arrays] | None = None
+    saving: Callable[[Any], Any] = lambda problem: problem
+    gradients: Callable[[Any, str, Arrays, Arrays, Arrays], Arrays] | None = None
 
     def signature(self, problem: Any, variant: str) -> Signature:
         """Operands in XLA's order."""
@@ -73,7 +81,9 @@ class Rules:
 # Operation -> module with its RULES.
 _HOME = {
     "attention": "amdattn.jax.attention_rules",
+    "attention_backward": "amdattn.jax.attention_gradients",
     "padded_attention": "amdattn.jax.padded_attention",
+    "padded_attention_backward": "amdattn.jax.padded_attention",
     "gemm": "amdattn.jax.other_rules",
     "rms_norm": "amdattn.jax.other_rules",
     "merge_state": "amdattn.jax.other_rules",

@@ -11,6 +11,7 @@ from amdattn.op.operation import Operation
 # Name -> module with its OPERATION.
 _HOME = {
     "attention": "amdattn.ops.attention.cases",
+    "attention_backward": "amdattn.ops.attention_backward.cases",
     "cascade": "amdattn.ops.cascade.cases",
     "decode": "amdattn.ops.decode.cases",
     "gemm": "amdattn.ops.gemm.cases",

@@ -34,7 +34,7 @@ class Kernels(NamedTuple):
     norm: Callable[[jax.Array, jax.Array], jax.Array]  # (x, weight)
 
 
-# There are no backward kernels yet: gradients are XLA's, in float32.
+# Gradients are XLA's, in float32: of products and norms there are no backward kernels yet.
 AMDATTN = Kernels(
     attention=functools.partial(flash_attn_func, causal=True, implementation_backward="xla"),
     linear=functools.partial(gemm_nt, implementation_backward="xla"),

@@ -167,7 +167,7 @@ def test_what_each_row_sees() -> None:
     """By the definition, for every small window, 0 and none among them."""
     for first in (-2, 0, 3):
         for window in [(left, right) for left in range(-1, 4) for right in range(-1, 4)]:
-            seen = reference._seen(first, 5, 6, window)
+            seen = reference.seen(first, 5, 6, window)
             for row in range(5):
                 for key in range(6):
                     diagonal = first + row

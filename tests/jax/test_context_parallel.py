@@ -209,7 +209,8 @@ def test_beside_other_axes(method: str) -> None:
     ],
     ids=str,
 )
-def test_gradients(method: str, options: Any) -> None:
+@pytest.mark.parametrize("by", [None, pytest.param("xla", marks=pytest.mark.slow)])
+def test_gradients(method: str, options: Any, by: Any) -> None:
     """Of both results, through the exchange of shards and the merging of parts."""
     qkv = operands(32, 2, 1)
     weights = normal(4, 1, 32, 2, HEAD_DIM, dtype=jnp.float32)
@@ -221,7 +222,7 @@ def test_gradients(method: str, options: Any) -> None:
 
         return jax.jit(jax.grad(loss, argnums=(0, 1, 2)))(*qkv)
 
-    options = {**options, "implementation_backward": "xla"}
+    options = {**options, "implementation_backward": by}
     expected = gradients(lambda *qkv: aj.flash_attn_func(*qkv, return_lse=True, **options))
     found = gradients(mapped(method, mesh_of(2), **options))
     for of_shards, of_one in zip(found, expected, strict=True):
@@ -231,13 +232,3 @@ def test_gradients(method: str, options: Any) -> None:
         np.testing.assert_allclose(
             *(np.asarray(x, np.float32) for x in (of_shards, of_one)), rtol=0, atol=allowed
         )
-
-
-def test_gradient_is_asked_for() -> None:
-    from amdattn.errors import UnsupportedProblem
-
-    def loss(*qkv: jax.Array) -> Any:
-        return mapped("ring", mesh_of(2))(*qkv)[0].astype(jnp.float32).sum()
-
-    with pytest.raises(UnsupportedProblem, match='implementation_backward="xla"'):
-        jax.grad(loss)(*operands(32, 2, 2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -163,8 +164,9 @@ def in_float32(function: Any) -> Any:
     ],
     ids=str,
 )
-def test_gradients_are_finite_differences_of_the_forward(options: Any) -> None:
-    """Along a random direction, of float32 recomputation against our own kernel's values."""
+@pytest.mark.parametrize("by", [None, "xla"])
+def test_gradients_are_finite_differences_of_the_forward(options: Any, by: Any) -> None:
+    """Along a random direction, of kernels and of XLA, against our own forward's values."""
     arrays = Q[:1, :20], K[:1, :24], V[:1, :24]
     if options.get("layout") == "bhsd":
         arrays = tuple(x.swapaxes(1, 2) for x in arrays)
@@ -176,7 +178,7 @@ def test_gradients_are_finite_differences_of_the_forward(options: Any) -> None:
             for i, x in enumerate(jax.tree.leaves(found))
         )
 
-    gradients = jax.grad(lambda *a: loss(*a, "xla"), argnums=(0, 1, 2))(*arrays)
+    gradients = jax.grad(lambda *a: loss(*a, by), argnums=(0, 1, 2))(*arrays)
     for i, gradient in enumerate(gradients):
         assert gradient.dtype == BF16 and gradient.shape == arrays[i].shape
         direction = normal(20 + i, *arrays[i].shape, dtype=jnp.float32)
@@ -233,8 +235,6 @@ def test_gradients_of_products_norms_and_merges() -> None:
 
 def test_without_a_backward_the_error_says_what_to_do() -> None:
     for loss in (
-        lambda q: attend(q).sum(),
-        lambda q: aj.dot_product_attention(q, K, V).sum(),
         lambda q: aj.rms_norm(q, q[0, 0, 0]).sum(),
         lambda q: aj.gemm_nt(q[0, :, 0], q[0, :, 0]).sum(),
     ):
@@ -242,9 +242,10 @@ def test_without_a_backward_the_error_says_what_to_do() -> None:
             jax.grad(lambda q, loss=loss: loss(q).astype(jnp.float32))(Q)
 
 
-def test_checkpoint_and_gradients_through_a_scan() -> None:
+@pytest.mark.parametrize("by", [None, "xla"])
+def test_checkpoint_and_gradients_through_a_scan(by: Any) -> None:
     def block(q: Any) -> Any:
-        return attend(q, implementation_backward="xla")
+        return attend(q, implementation_backward=by)
 
     def deep(block: Any) -> Any:
         def loss(q: Any) -> Any:
@@ -260,18 +261,48 @@ def test_checkpoint_and_gradients_through_a_scan() -> None:
     per_batch = jax.vmap(
         jax.grad(
             lambda q, k, v: (
-                attend(q[None], k[None], v[None], implementation_backward="xla")
+                attend(q[None], k[None], v[None], implementation_backward=by)
                 .astype(jnp.float32)
                 .sum()
             )
         )
     )
-    whole = jax.grad(lambda q: attend(q, implementation_backward="xla").astype(jnp.float32).sum())(
-        Q
-    )
+    whole = jax.grad(lambda q: attend(q, implementation_backward=by).astype(jnp.float32).sum())(Q)
     np.testing.assert_allclose(
         np.asarray(per_batch(Q, K, V), np.float32), np.asarray(whole, np.float32), atol=2**-6
     )
+
+
+def test_gradients_keep_no_more_than_they_need() -> None:
+    """Of q, k, v, out and the log of sums."""
+    _, transposed = jax.vjp(lambda *x: attend(*x, causal=True), Q, K, V)
+    kept = [x.shape for x in jax.tree.leaves(transposed) if hasattr(x, "shape") and x.shape]
+    assert sorted(kept) == sorted([Q.shape, K.shape, V.shape, Q.shape, (2, 4, 65)])
+
+
+def test_gradients_of_several_lengths_and_of_sinks() -> None:
+    """By kernels as by XLA."""
+    sums_q, sums_k = (jnp.array(x, jnp.int32) for x in ([0, 30, 30, 65], [0, 20, 25, 70]))
+    sinks = normal(9, 4, dtype=jnp.float32)
+
+    def loss(q: Any, k: Any, v: Any, sinks: Any, by: Any) -> Any:
+        o, lse = aj.flash_attn_varlen_func(
+            *(q, k, v, sums_q, sums_k, 40, 50),
+            causal=True,
+            sinks=sinks,
+            return_lse=True,
+            implementation_backward=by,
+        )
+        weights = normal(12, *o.shape, dtype=jnp.float32)
+        return (o.astype(jnp.float32) * weights).sum() + jnp.sin(lse).sum()
+
+    ours, by_xla = (
+        jax.grad(functools.partial(loss, by=by), argnums=(0, 1, 2, 3))(Q[0], K[0], V[0], sinks)
+        for by in (None, "xla")
+    )
+    for one, other in zip(ours, by_xla, strict=True):
+        wrong = np.abs(np.asarray(one, np.float32) - np.asarray(other, np.float32))
+        assert one.dtype == other.dtype and wrong.max() <= 0.02 * float(jnp.abs(other).max())
 
 
 # -- arguments -------------------------------------------------------------------------------------

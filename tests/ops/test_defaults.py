@@ -25,7 +25,7 @@ _NAMES: tuple[tuple[Any, str], ...] = (
         "read_only copied is_output as_json markdown wide details mixed allow_mixed cast quick "
         "version kernels dry_run annotate advice quiet packed special warm loaded "
         "inverse shared cache_seqlens cache_batch_idx cache_leftpad return_softmax_lse "
-        "in_place partly is_tiled tile_inputs is_whole",
+        "in_place partly is_tiled tile_inputs is_whole dlse exact",
     ),
     (
         0,
@@ -95,6 +95,8 @@ OWN: dict[str, dict[str, Any]] = {
     },
     "ops.prefill.cases.PrefillCase": {"lengths": (), "chunks": ()},
     "ops.attention.call.run": {"longest": (0, 0)},  # of q and of k
+    "ops.attention_backward.call.run": {"longest": (0, 0)},
+    "ops.attention_backward.cases.case": {"seqlen_q": 0, "head_dim": 64},
     "op.spec.OperandSpec": {"present": True},
     "op.workspace.Region": {"offset": 0},
     "op.zero_at_rest._Use": {"captured_on": 0},

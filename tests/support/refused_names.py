@@ -32,6 +32,7 @@ def names() -> dict[str, Any]:
         "sums": np.array([0, 16], np.int32),
         "table": np.zeros((1, 1), np.int32),
         "pages": np.ones((3, 16, 2, 128), BF16),
+        "lse": np.zeros((1, 2, 16), np.float32),
         "slopes": np.ones(2, np.float32),
         "read_only": read_only,
         "x": np.ones((4, 64), BF16),

@@ -52,6 +52,7 @@ FAST = {
         "work_item_edges",
     ),
     "ops/attention/adversary": ("bar",),
+    "ops/attention_backward": ("attention_backward_plan",),
     "ops/decode": ("decode_plan", "decode_reference", "decode_refusals"),
     "packaging": ("contents", "layout", "levels", "literals"),
     "peers": ("unwaited",),

@@ -69,8 +69,8 @@ def context_parallel_attention(
     return_lse : bool
         Return (o, lse).
     implementation_backward : {None, "xla"}
-        See `amdattn.jax.flash_attn_func`. "xla" keeps of every step what its gradient needs: with
-        "ring" as much memory as with "all_gather".
+        See `amdattn.jax.flash_attn_func`; merges are differentiated by XLA. What the gradient of a
+        step needs is kept: with "ring" as much memory as with "all_gather".
 
     Returns
     -------

@@ -81,7 +81,7 @@ def run(
         elif layout == VARLEN_LAYOUT and q.shape[0] and batch and 0 in k.shape:
             views = q, one_row(k), one_row(v)  # which are of no sequence
         elif 0 in q.shape or 0 in k.shape or (lengths and batch == 0):
-            shapes = _lifted([view.shape for view in views], lengths, layout)
+            shapes = lifted([view.shape for view in views], lengths, layout)
             batch = max(1, batch) if lengths else 0
             plan = planned_for(ordinal, "", *shapes, *of_arrays, batch, longest, *options)
             found = _of_nothing(plan, like, inputs, (out, lse), layout, stream)
@@ -127,7 +127,7 @@ def _of_nothing(
     return no_work.results(like, named, given, views, plan.problem.return_lse, layout, stream)
 
 
-def _lifted(
+def lifted(
     shapes: Sequence[tuple[int, ...]], lengths: tuple[View, ...], layout: str
 ) -> tuple[tuple[int, ...], ...]:
     """Shapes of q, k and v that have an axis without elements, one in its place, once they agree.

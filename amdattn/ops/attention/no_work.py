@@ -73,7 +73,7 @@ def results(
         check_shape(view, name, values[name].shape, dtype, layout)
         if values[name].size:
             check_output(name, view, inputs)
-            _write(view, values[name], stream)
+            write(view, values[name], stream)
         found.append(array)
     return found[0], found[1]
 
@@ -85,7 +85,7 @@ def _on_host(view: View) -> NDArray[Any]:
     return DeviceArray(view.address, view.shape, view.strides, view.dtype, memory).numpy()
 
 
-def _write(view: View, values: NDArray[Any], stream: int) -> None:
+def write(view: View, values: NDArray[Any], stream: int) -> None:
     """To the elements of a view alone, row by row."""
     import numpy as np
 

@@ -133,7 +133,7 @@ def _attention(
                 first = start + (
                     0 if top_left else k.shape[1] - seqlen_q
                 )  # the key on the diagonal
-                scores[~_seen(first, len(scores), len(keys), window)] = -np.inf
+                scores[~seen(first, len(scores), len(keys), window)] = -np.inf
                 sink = -np.inf if sinks is None else float(sinks[h])
                 out[b, rows, h], lse[b, h, rows] = _softmax_rows(
                     rounded(scores), values, rounded, dtype(sink)
@@ -142,7 +142,7 @@ def _attention(
     return out.transpose(order), lse
 
 
-def _seen(first: int, rows: int, keys: int, window: tuple[int, int]) -> NDArray[np.bool_]:
+def seen(first: int, rows: int, keys: int, window: tuple[int, int]) -> NDArray[np.bool_]:
     """Which keys each row sees, of the first of which key `first` is on the diagonal."""
     distance = np.arange(keys) - np.arange(rows)[:, None] - first
     left, right = window

@@ -1,0 +1,94 @@
+"""Gradients of attention in JAX: which operation makes them, and that one's own rules."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from amdattn.jax.rules import Arrays, Axes, Rules, rules
+from amdattn.ops import registry
+from amdattn.ops.attention.problem import AttentionProblem
+from amdattn.ops.attention_backward.problem import BackwardProblem
+
+OPERATION = "attention_backward"
+# Operands that lie as another one of the forward.
+_AS = {"dout": "o", "dq": "q", "dk": "k", "dv": "v", "dlse": "lse", "dsinks": "sinks"}
+_OF_INPUTS = {"q": "dq", "k": "dk", "v": "dv", "sinks": "dsinks"}
+
+
+def saving(problem: AttentionProblem) -> AttentionProblem:
+    """The forward, with the log of sums."""
+    return dataclasses.replace(problem, return_lse=True)
+
+
+def backward_of(problem: AttentionProblem) -> BackwardProblem:
+    """The problem of the gradients of a forward; how that was cut or rounded is of no matter."""
+    forward = dataclasses.replace(
+        problem, round_mode="rtne", num_splits=0, gather="", return_lse=False
+    )
+    return BackwardProblem(forward, dlse=problem.return_lse)
+
+
+def operands(inputs: Arrays, results: Arrays, gradients: Arrays) -> dict[str, jax.Array]:
+    """What the backward takes, by its names."""
+    named = {**inputs, **results, "dout": gradients["o"]}
+    return named | ({"dlse": gradients["lse"]} if "lse" in gradients else {})
+
+
+def by_input(found: Arrays) -> dict[str, jax.Array]:
+    """Gradients by the names of what they are of."""
+    return {name: found[of] for name, of in _OF_INPUTS.items() if of in found}
+
+
+def gradients(
+    problem: AttentionProblem, variant: str, inputs: Arrays, results: Arrays, of_results: Arrays
+) -> dict[str, jax.Array]:
+    """Of q, k, v and sinks."""
+    backward = backward_of(problem)
+    return by_input(called(OPERATION, backward, variant, operands(inputs, results, of_results)))
+
+
+def called(operation: str, problem: Any, variant: str, named: Arrays) -> dict[str, jax.Array]:
+    """Results of an operation by name, of operands by name."""
+    from amdattn.jax.primitive import call  # which lowers what calls this
+
+    signature = rules(operation).signature(problem, variant)
+    results = call(operation, problem, variant, *(named[spec.name] for spec in signature.inputs))
+    return {spec.name: x for spec, x in zip(signature.results, results, strict=True)}
+
+
+# -- rules -----------------------------------------------------------------------------------------
+
+
+def axes(problem: BackwardProblem, variant: str) -> dict[str, Axes]:
+    """Of every operand."""
+    forward = rules("attention").axes(problem.forward, variant)
+    return {**forward, **{name: forward[of] for name, of in _AS.items()}}
+
+
+def _specs(problem: BackwardProblem, variant: str) -> Any:
+    return registry.operation(OPERATION).specs(problem, variant)
+
+
+def _lengths(problem: BackwardProblem) -> Mapping[str, int]:
+    return rules("attention").lengths(problem.forward)
+
+
+def resized(problem: BackwardProblem, factors: Mapping[str, int]) -> BackwardProblem:
+    """Of another batch, or of other KV heads with as many query heads each."""
+    forward = rules("attention").resized(problem.forward, factors)
+    return dataclasses.replace(problem, forward=forward)
+
+
+RULES = {
+    OPERATION: Rules(
+        specs=_specs,
+        axes=axes,
+        independent=("batch", "num_heads_kv"),  # as the forward's
+        lengths=_lengths,
+        resized=resized,
+    )
+}

@@ -1,0 +1,132 @@
+"""A call for gradients: options read, plan found, run; also where there is nothing to compute."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from amdattn import scalars
+from amdattn.arrays.buffers import View, host_empty, upload
+from amdattn.arrays.interchange import as_view, like
+from amdattn.device import runtime
+from amdattn.dtypes import as_dtype
+from amdattn.errors import UnsupportedProblem
+from amdattn.op.beside import view_beside
+from amdattn.op.operands import check_output, check_placement, check_shape
+from amdattn.op.outputs import output_view
+from amdattn.ops.attention.call import lifted
+from amdattn.ops.attention.no_work import write
+from amdattn.ops.attention.options import Options, is_window
+from amdattn.ops.attention_backward.execution import RESULTS, BackwardPlan
+from amdattn.ops.attention_backward.plans import planned_for
+
+_INPUTS = ("dout", "q", "k", "v", "o", "lse")
+
+
+class Gradients(NamedTuple):
+    """What a caller wants of the results: how, of which type, in which arrays."""
+
+    deterministic: bool
+    out_dtype: Any
+    given: tuple[Any, Any, Any, Any]
+
+
+def run(
+    kind: Any,
+    views: tuple[View, ...],
+    layout: str,
+    stream: int,
+    options: Options,
+    gradients: Gradients,
+    *,
+    sinks: Any,
+    dlse: Any,
+    lengths: tuple[View, ...] = (),
+    longest: tuple[int, int] = (0, 0),
+) -> tuple[Any, ...]:
+    """Plan and run a call.
+
+    Parameters
+    ----------
+    kind : array
+        Results are of its kind.
+    views : tuple of View
+        Dout, q, k, v, out and lse.
+    lengths, longest
+        Of sequences of several lengths: sums of their lengths as int32 views, and the greatest.
+    """
+    _, q, k, v, *_ = views
+    inputs = dict(zip(_INPUTS, views, strict=True))
+    if sinks is not None:
+        inputs["sinks"] = view_beside(sinks, "sinks", q.ordinal, stream)
+    if dlse is not None:
+        inputs["dlse"] = as_view(dlse, "dlse", stream)
+    ordinal = runtime.get(q.ordinal).ordinal
+    layout = scalars.word("layout", layout)
+    if not options.are_plain or not is_window(options.window_size):
+        options = options.read()
+    wanted = gradients.out_dtype
+    of_gradients = (
+        "" if wanted is None else as_dtype(wanted).name,
+        scalars.boolean("deterministic", gradients.deterministic),
+        dlse is not None,
+    )
+    batch = lengths[0].shape[0] - 1 if lengths else 0
+    shapes: tuple[tuple[int, ...], ...] = (q.shape, k.shape, v.shape)
+    is_empty = 0 in q.shape[:-1] or 0 in k.shape[:-1] or bool(lengths and batch == 0)
+    if is_empty:
+        shapes = lifted(shapes, lengths, layout)
+        batch = max(1, batch) if lengths else 0
+    plan = planned_for(
+        *(ordinal, *shapes, layout, q.dtype.name, of_gradients, sinks is not None),
+        *(batch, longest, *options),
+    )
+    if is_empty:
+        return _of_nothing(plan, kind, inputs, gradients.given, layout, stream)
+    results = plan.execute(kind, (*inputs.values(), *lengths), gradients.given, layout, stream)
+    return results if sinks is not None else results[:3]
+
+
+def _of_nothing(
+    plan: BackwardPlan,
+    kind: Any,
+    inputs: dict[str, View],
+    given: tuple[Any, ...],
+    layout: str,
+    stream: int,
+) -> tuple[Any, ...]:
+    """Gradients without elements, or 0, where there are no queries or no keys."""
+    q, k, v, specs = inputs["q"], inputs["k"], inputs["v"], plan.specs(layout)
+    if "sinks" in inputs and "dlse" in inputs and 0 not in q.shape:
+        raise UnsupportedProblem("dlse with sinks is not built where there are no keys (have None)")
+    of_rows = (*q.shape[:-1], v.shape[-1])
+    lse = inputs["lse"].shape if 0 in q.shape else specs["lse"].shape
+    shapes = {"dout": of_rows, "o": of_rows, "lse": lse, "dlse": lse, "q": q.shape, "k": k.shape}
+    shapes |= {"v": v.shape, "dq": q.shape, "dk": k.shape, "dv": v.shape}
+    views = {
+        name: output_view(array, name, stream)
+        for name, array in zip(RESULTS, given, strict=True)
+        if array is not None
+    }
+    if "dsinks" in views and "sinks" not in inputs:
+        raise ValueError("dsinks was given, but the call has no sinks")
+    check_placement({specs[name].title: view for name, view in {**inputs, **views}.items()})
+    for name, view in {**inputs, **views}.items():
+        spec = specs[name]
+        shape = shapes.get(name, spec.shape)
+        check_shape(view, spec.title, shape, spec.dtype.name, layout)
+    found: list[Any] = []
+    for name, array in zip(RESULTS, given, strict=True):
+        if not specs[name].present:
+            continue
+        zeros = host_empty(shapes.get(name, specs[name].shape), specs[name].dtype)
+        zeros[...] = 0
+        if array is None:
+            made: Any = upload(zeros, runtime.get(q.ordinal)) if q.on_device else zeros
+            found.append(like(kind, made))
+            continue
+        if zeros.size:
+            titled = {specs[other].title: view for other, view in inputs.items()}
+            check_output(name, views[name], titled)
+            write(views[name], zeros, stream)
+        found.append(array)
+    return tuple(found)

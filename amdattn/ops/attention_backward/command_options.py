@@ -1,0 +1,24 @@
+"""Arguments of gradients of attention as commands spell them: those of attention, and a few."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amdattn.op.options import Option
+from amdattn.ops.attention import command_options as attention
+from amdattn.ops.attention_backward.problem import BackwardProblem
+
+_NOT_OF_GRADIENTS = ("round_mode", "num_splits", "lse", "gather")
+OPTIONS = (
+    *(option for option in attention.OPTIONS if option.name not in _NOT_OF_GRADIENTS),
+    Option("out_dtype", str, "", "Of dq, dk and dv: float32; default: dtype."),
+    Option(
+        *("deterministic", bool, False, "The same bits every time.", ("--deterministic",)),
+    ),
+)
+
+
+def problem_of(*, out_dtype: str, deterministic: bool, **options: Any) -> BackwardProblem:
+    """The problem that the values of OPTIONS are."""
+    forward = attention.problem_of(lse=False, **options)
+    return BackwardProblem(forward, out_dtype, deterministic)

@@ -1,0 +1,103 @@
+"""Plans of gradients of attention, each made once."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from amdattn.arch.props import DeviceProps, as_device_props
+from amdattn.device import manifest, runtime
+from amdattn.ops.attention.options import Options
+from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem
+from amdattn.ops.attention_backward import planning
+from amdattn.ops.attention_backward.execution import BackwardPlan
+from amdattn.ops.attention_backward.problem import BackwardProblem, backward_problem
+
+
+def plan_attention_backward(
+    batch: int,
+    seqlen_q: int,
+    seqlen_kv: int,
+    num_heads_q: int,
+    num_heads_kv: int,
+    head_dim: int,
+    *,
+    device: DeviceProps | str,
+    out_dtype: str = "",
+    deterministic: bool = False,
+    dlse: bool = False,
+    **options: Any,
+) -> BackwardPlan:
+    """Plan the gradients of an attention call. Pure: no device is queried or bound.
+
+    Parameters
+    ----------
+    batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim, device
+        As `plan_attention` takes them.
+    out_dtype, deterministic
+        As `flash_attn_backward` takes them.
+    dlse : bool
+        There is a gradient of the forward's lse, too.
+    **options
+        head_dim_v, dtype, softmax_scale, causal, window_size, softcap, top_left, sinks, total_q,
+        total_kv: as `plan_attention` takes them.
+
+    Raises
+    ------
+    UnsupportedProblem, UnsupportedDeviceError, ValueError, TypeError
+    """
+    forward = AttentionProblem(
+        *(batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim),
+        **options,
+    )
+    problem = BackwardProblem(forward, out_dtype, deterministic, dlse)
+    return planned(problem, as_device_props(device))
+
+
+@functools.lru_cache(maxsize=1024)
+def planned(problem: BackwardProblem, props: DeviceProps) -> BackwardPlan:
+    """The plan of a problem on a device."""
+    found = planning.choices(problem, props, manifest.kernels())
+    found.require(props)
+    return BackwardPlan.of(planning.build(problem, props, planning.best(found.items), found))
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def planned_for(
+    ordinal: int,
+    q_shape: tuple[int, ...],
+    k_shape: tuple[int, ...],
+    v_shape: tuple[int, ...],
+    layout: str,
+    dtype: str,
+    of_gradients: tuple[str, bool, bool],
+    sinks: bool,
+    batch: int,
+    longest: tuple[int, int],
+    *options: Any,
+) -> BackwardPlan:
+    """The plan of a call on a device, by its number.
+
+    Parameters
+    ----------
+    of_gradients : (str, bool, bool)
+        Their type, whether they are deterministic, whether there is one of lse.
+    batch, longest
+        Of sequences of several lengths; else 0.
+    options
+        Those of `Options`, one by one: only then are their types told apart.
+    """
+    named: dict[str, Any] = Options(*options)._asdict()
+    if layout == VARLEN_LAYOUT:
+        named |= zip(("batch", "seqlen_q", "seqlen_kv"), (batch, *longest), strict=True)
+    out_dtype, deterministic, dlse = of_gradients
+    problem = backward_problem(
+        *(q_shape, k_shape, v_shape, layout),
+        out_dtype=out_dtype,
+        deterministic=deterministic,
+        dlse=dlse,
+        dtype=dtype,
+        sinks=sinks,
+        **named,
+    )
+    return planned(problem, runtime.get(ordinal).props)

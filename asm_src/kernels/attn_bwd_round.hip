@@ -1,0 +1,45 @@
+// Rounds the float32 dq of the attention backward to 16 bits, to nearest even. NaNs stay.
+//
+// The build defines KERNEL (its name), ELEMENT. A lane has 8 columns.
+// Grid: x = batch * ceil(seqlen * num_heads / (lanes / (columns / 8))).
+#include "isa/global.h"
+#include "isa/uniform.h"
+#include "tile/round.h"
+// clang-format off
+#include "args/attn_bwd_round.h"
+// clang-format on
+
+namespace {
+constexpr int kLanes = 256, kColumnsOfLane = 8;
+}
+
+#define JOIN(a, b) a##b
+#define TILES_OF(name) JOIN(name, _tiles)
+
+extern "C" __global__ void WORKGROUP(kLanes, 8) KERNEL(AttnBwdRoundArgs args) {
+  const uint32_t lane = Lane::in_workgroup(), lanes_of_row = args.columns / kColumnsOfLane;
+  const uint32_t rows_at_once = kLanes / lanes_of_row, of_lane = lane / lanes_of_row;
+  const uint32_t column = (lane - of_lane * lanes_of_row) * kColumnsOfLane;
+  const uint32_t rows = uint32_t(args.seqlen) * args.num_heads;
+  const uint32_t of_batch = (rows + rows_at_once - 1) / rows_at_once;
+  const uint32_t id = __builtin_amdgcn_workgroup_id_x();
+  const int64_t batch = id / of_batch;
+  const uint32_t row = (id - uint32_t(batch) * of_batch) * rows_at_once + of_lane;
+  if (of_lane >= rows_at_once || row >= rows) return;
+  const int64_t seq = row / args.num_heads, head = row - uint32_t(seq) * args.num_heads;
+  if (args.cu_seqlens_q != 0 && seq >= ((const Global<int32_t>*)args.cu_seqlens_q)[args.sequences])
+    return;
+
+  const auto* from = (const Global<float>*)args.from + batch * args.from_stride_batch +
+                     seq * args.from_stride_seq + head * args.from_stride_head + column;
+  auto* to = (Global<uint16_t>*)args.to + batch * args.to_stride_batch + seq * args.to_stride_seq +
+             head * args.to_stride_head + column;
+  const f32x4 a = __builtin_bit_cast(f32x4, global_load_dwordx4(from));
+  const f32x4 b = __builtin_bit_cast(f32x4, global_load_dwordx4(from + 4));
+  const bf16x4 x = round_pairs<Element::ELEMENT, Rounding::kNearestEven>(a);
+  const bf16x4 y = round_pairs<Element::ELEMENT, Rounding::kNearestEven>(b);
+  global_store_dwordx4(to, u32x4{x[0], x[1], y[0], y[1]});
+}
+
+// Read back from the code object when the manifest is made.
+extern "C" __device__ const int32_t TILES_OF(KERNEL)[] = {0, 0};

@@ -1,0 +1,1 @@
+"""Gradients of attention: calls, and the judge of what comes of them."""
