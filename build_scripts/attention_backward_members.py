@@ -16,12 +16,15 @@ from amdattn.ops.attention_backward.kernels import (
     SINKS_GRID,
 )
 from build_scripts.limits import MAX_INT32, workgroups
-from build_scripts.toolchain import LLVM22
+from build_scripts.toolchain import CONSTEXPR_STEPS, LLVM22
 
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
 # head_dim, head_dim_v, tiles of 16 keys that each of the four waves of a workgroup has: as many as
-# the registers hold dK and dV of.
-_FAMILY = ((64, 64, 4), (128, 128, 3), (192, 128, 1), (256, 256, 1))
+# the registers hold dK and dV of. In the order of asm_src/attn_bwd/step_order.h, without a softcap;
+# it has one object that adds to dq in the order of blocks, and one that does not.
+_ORDERED = ((64, 64, 4), (128, 128, 3))
+# In the compiler's order: with a softcap, and those that the other order does not fit.
+_COMPILED = ((64, 64, 4), (128, 128, 2), (192, 128, 1), (256, 256, 1))
 _WAVES, _TILE_KEYS = 4, 16
 _MOST_ROWS = 32  # of a tile, of every architecture
 # Row + diagonal + window must not overflow 32 bits.
@@ -33,8 +36,13 @@ _REASON = "as the main kernel, whose operands it makes or rounds"
 def attention_backward_members() -> Iterator[dict[str, Any]]:
     """Every kernel."""
     for dtype in _ELEMENT:
-        for head_dim, head_dim_v, wave_tiles in _FAMILY:
-            yield _member(dtype, head_dim, head_dim_v, wave_tiles)
+        for shape in _ORDERED:
+            yield _member(dtype, *shape, "", (False,), "ORDERED=true", "OPERAND=4")
+            turns = ("ORDERED=true", "OPERAND=4", "TURNS=true")
+            yield _member(dtype, *shape, "_turns", (True,), *turns)
+        for shape in _COMPILED:
+            capped = "_softcap" * (shape[:2] in {known[:2] for known in _ORDERED})
+            yield _member(dtype, *shape, capped, (False, True))
         yield _small(
             *("rows", dtype, ROWS, ROWS_GRID, ("rows", "columns")),
             {"head_dims": [8, 256, 8], "head_dims_v": [8, 256, 8]},
@@ -54,11 +62,19 @@ def _limits(lanes: int) -> dict[str, int]:
     }
 
 
-def _member(dtype: str, head_dim: int, head_dim_v: int, wave_tiles: int) -> dict[str, Any]:
+def _member(
+    dtype: str,
+    head_dim: int,
+    head_dim_v: int,
+    wave_tiles: int,
+    suffix: str,
+    deterministic: tuple[bool, ...],
+    *defines: str,
+) -> dict[str, Any]:
     dims = f"d{head_dim}" if head_dim == head_dim_v else f"d{head_dim}x{head_dim_v}"
     keys = _WAVES * wave_tiles * _TILE_KEYS
     return {
-        "name": f"attn_bwd_{dtype}_{dims}",
+        "name": f"attn_bwd_{dtype}_{dims}{suffix}",
         "source": "kernels/attn_bwd.hip",
         "header": "attn_bwd.h",
         "struct": "AttnBwdArgs",
@@ -76,11 +92,11 @@ def _member(dtype: str, head_dim: int, head_dim_v: int, wave_tiles: int) -> dict
             "causal": [False, True],
             "window_size": "any",
             # Least and greatest, where there is one.
-            "softcaps": [2.0**-10, 2.0**10],
+            "softcaps": [0.0, 0.0] if defines else [2.0**-10, 2.0**10],
             "sinks": [False, True],
             "varlen": [False, True],
             "top_left": [False, True],
-            "deterministic": [False, True],
+            "deterministic": list(deterministic),
             "gqa": True,
             "layouts": "any, unit last stride",
             "pointer_align_bytes": 16,
@@ -96,7 +112,11 @@ def _member(dtype: str, head_dim: int, head_dim_v: int, wave_tiles: int) -> dict
             f"HEAD_DIM_V={head_dim_v}",
             f"WAVE_TILES={wave_tiles}",
             f"ELEMENT={_ELEMENT[dtype]}",
+            *defines,
         ),
+        # The order of a step is worked out while it compiles; its registers are named.
+        "flags": (CONSTEXPR_STEPS,) if defines else (),
+        "names_acc": bool(defines),
     }
 
 

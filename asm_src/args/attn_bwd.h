@@ -12,8 +12,9 @@ typedef struct AttnBwdArgs {
   uint64_t dq;  // float32 [batch, seqlen_q, num_heads_q, head_dim], to which is added
   uint64_t dk;  // [batch, seqlen_kv, num_heads_kv, head_dim]
   uint64_t dv;  // [batch, seqlen_kv, num_heads_kv, head_dim_v]
-  // [batch, num_heads_q, row_tiles, waves] uint32: how many blocks of keys have been added to a
-  // tile of dq, 0 between launches. 0: they are added as they come.
+  // uint32 [batch * num_heads_q * row_tiles * 4 waves + 1], 0 between launches: how many blocks of
+  // keys have been added to a tile of dq by this wave of theirs; and how many workgroups have
+  // begun. Kernels that add in the order of blocks alone have it.
   uint64_t turns;
   uint64_t
       cu_seqlens_q;  // [batch + 1] int32, rows of q, dout and dq before each sequence; 0 = dense

@@ -12,7 +12,7 @@
 // reads was written in the step before. Of GQA the heads of a group follow each other.
 #pragma once
 #include "attn_bwd/stage.h"
-#include "attn_bwd/work.h"
+#include "attn_bwd/turns.h"
 #include "isa/dpp.h"
 #include "isa/global.h"
 #include "isa/unroll.h"
@@ -35,6 +35,11 @@ struct Backward {
   struct RowSums {
     f32x4 lse[S::kHalves], delta[S::kHalves];
   };
+
+  // Read again where they are needed: all of them would not fit in scalar registers.
+  static __device__ __forceinline__ Constant<AttnBwdArgs>& arguments() {
+    return *(Constant<AttnBwdArgs>*)anew((uint64_t)__builtin_amdgcn_kernarg_segment_ptr());
+  }
 
   const AttnBwdArgs& args;
   const BackwardWork<S> work;
@@ -76,6 +81,7 @@ struct Backward {
 
   // ---- Loads
   __device__ __forceinline__ void load_patches(Position at) {
+    auto& args = arguments();
     const int rows = within(at) ? rows_left(at.tile) : 0;
     const int64_t row = work.q_base + int64_t(at.tile) * S::kRows;
     unroll<kPatchSteps>([&]<int n>() {
@@ -107,6 +113,7 @@ struct Backward {
   }
   __device__ __forceinline__ void load_sums(Position at) {
     if (!within(at)) return;
+    auto& args = arguments();
     const int64_t tile =
         (int64_t(work.batch) * args.num_heads_q + head_q(at)) * args.row_tiles + at.tile;
     const auto* from = (const Global<char>*)args.rows + tile * (2 * S::kRows * 4);
@@ -118,6 +125,7 @@ struct Backward {
 
   // ---- Before the loop
   __device__ __forceinline__ void load_keys() {
+    auto& args = arguments();
     const int rows = max_of(min_of(work.keys - work.first_key, S::kKeys), 0);
     const int64_t row = work.kv_base + int64_t(work.first_key);
     const uint64_t k_from = row_of(args.k, args.k_stride_batch, args.k_stride_seq,
@@ -141,36 +149,27 @@ struct Backward {
                                                 : int(kOutside));
       });
     });
-    // K by columns goes through LDS, as tiles of rows do.
-    constexpr int kOnce = S::kHeadDim / kWaveLanes, kTilesOnce = S::kHalves;
-    constexpr int kRounds = S::kTiles / kTilesOnce;
-    unroll<kRounds>([&]<int n>() {
-      Local<char>* to = lds + S::kQColumns + (n % 2 ? S::kDo - S::kQ : 0) * 0;
-      Patch<S> one;
-      for (int w = 0; w < kOnce; w += S::kWaves) {
-        const int nth = (w + wave) * kWaveLanes + lane;
-        if (w + wave >= kOnce) break;
-        const uint64_t from = k_from + int64_t(n * S::kRows) * args.k_stride_seq * 2;
-        const int left = max_of(min_of(rows - n * S::kRows, S::kRows), 0);
-        one.load(rows_from(from, left, args.k_stride_seq, args.head_dim, 2), nth,
-                 int(args.k_stride_seq) * 2, args.head_dim);
-        if (w == 0) s_barrier();
-        one.template store_columns<S::kHeadDim>(to, nth);
-      }
-      if (wave >= kOnce) s_barrier();
-      s_barrier();
+    // K by columns goes through LDS: eight keys of a column of K are an operand.
+    static_assert(S::kKeys * S::kHeadDim * 2 <= S::kLdsBytes);
+    unroll<S::kWaveTiles>([&]<int t>() {
+      const int key = (wave * S::kWaveTiles + t) * S::kTile + c;
+      unroll<kChunks>([&]<int n>() {
+        const int chunk = (4 * n + g) ^ key % 8;
+        ds_write_b128((Local<u32x4>*)(lds + key * 2 * S::kHeadDim + chunk * 16), k[t][n]);
+      });
+    });
+    s_barrier();
+    unroll<kPairs>([&]<int p>() {
       unroll<S::kDqTiles>([&]<int m>() {
         const int column = S::kHeadDim / S::kWaves * wave + S::kTile * m + c;
-        const int of = column / kSteps, step = column % kSteps;
-        const int chunk = step * S::kHalves / 2;
-        const Local<char>* from = to + chunk * 1024 + of * 64 + (g ^ of / 2 % 4) * 16;
-        if constexpr (S::kHalves == 1) {
-          const u32x2 half = *(const Local<u32x2>*)(from + step % 2 * 8);
-          k_columns[n / 2][m][2 * (n % 2)] = half[0];
-          k_columns[n / 2][m][2 * (n % 2) + 1] = half[1];
-        } else {
-          k_columns[n][m] = *(const Local<u32x4>*)from;
-        }
+        uint32_t of_key[8];
+        unroll<8>([&]<int i>() {
+          const int key = 32 * p + 16 * (i / 4) + 4 * g + i % 4;
+          const int chunk = column / 8 ^ key % 8;
+          of_key[i] =
+              *(const Local<uint16_t>*)(lds + key * 2 * S::kHeadDim + chunk * 16 + column % 8 * 2);
+        });
+        unroll<4>([&]<int i>() { k_columns[p][m][i] = of_key[2 * i] | of_key[2 * i + 1] << 16; });
       });
     });
     s_barrier();
@@ -294,12 +293,22 @@ struct Backward {
             [&]<int m>() { dq[h][m] = mma_chunk<kOf>(ds, k_columns[p][m], dq[h][m]); });
       });
     });
+    auto& args = arguments();
     const int64_t row = work.q_base + int64_t(at.tile) * S::kRows;
     const uint64_t to = row_of(args.dq, args.dq_stride_batch, args.dq_stride_seq,
                                args.dq_stride_head, work.batch, row, head_q(at), 4);
     const BufferResource of_dq =
         rows_from(to, rows_left(at.tile), args.dq_stride_seq, args.head_dim, 4);
     const int stride = int(args.dq_stride_seq) * 4;
+    Turn turn;
+    const bool turns = args.turns != 0;
+    if (turns) {
+      uint32_t seen;
+      turn.set(work, counter(args, work, at), at.tile);
+      turn.load(seen);
+      ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+      turn.wait(seen);
+    }
     unroll<S::kDqTiles>([&]<int m>() {
       const int column = S::kHeadDim / S::kWaves * wave + S::kTile * m + c;
       const int first = column < args.head_dim ? 4 * g * stride + 4 * column : int(kOutside);
@@ -310,6 +319,19 @@ struct Backward {
         });
       });
     });
+    if (turns) {
+      ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+      turn.pass();
+    }
+  }
+
+  // Of a tile of dQ and this wave.
+  template <class Arguments>
+  __device__ __forceinline__ uint64_t counter(Arguments& args, const BackwardWork<S>& work,
+                                              Position at) const {
+    const int head = work.head_kv * (args.num_heads_q / args.num_heads_kv) + at.head;
+    const int64_t tile = (int64_t(work.batch) * args.num_heads_q + head) * args.row_tiles + at.tile;
+    return args.turns + tile * 16 + wave * 4;
   }
 
   __device__ __forceinline__ void main_loop() {
@@ -346,20 +368,22 @@ struct Backward {
   }
 
   // ---- After it
-  template <int kStepsOf>
-  __device__ __forceinline__ void store(const f32x4 (&sums)[S::kWaveTiles][kStepsOf], uint64_t to,
-                                        int64_t stride, int columns, float scale) const {
+  // `sum<t, n, i>()` is that of the ith of four keys and of column n of the lane's.
+  template <int kStepsOf, class Sum>
+  __device__ __forceinline__ void store(const BackwardWork<S>& work, Sum&& sum, bool keeps_floats,
+                                        uint64_t to, int64_t stride, int columns,
+                                        float scale) const {
     unroll<S::kWaveTiles>([&]<int t>() {
       unroll<4>([&]<int i>() {
         const int key = (wave * S::kWaveTiles + t) * S::kTile + 4 * g + i;
-        if (work.first_key + key >= work.keys) return;
+        const bool there = work.first_key + key < work.keys;
         unroll<kStepsOf / 4>([&]<int n>() {
           const int column = kStepsOf * c + 4 * n;
-          if (column >= columns) return;
           float x[4];
-          unroll<4>([&]<int j>() { x[j] = sums[t][4 * n + j][i] * scale; });
+          unroll<4>([&]<int j>() { x[j] = sum.template operator()<t, 4 * n + j, i>() * scale; });
+          if (!there || column >= columns) return;
           const int64_t at = key * stride + column;
-          if (args.keeps_floats)
+          if (keeps_floats)
             *((Global<f32x4>*)(to + at * 4)) = {x[0], x[1], x[2], x[3]};
           else
             *((Global<u32x2>*)(to + at * 2)) = {
@@ -369,18 +393,25 @@ struct Backward {
       });
     });
   }
+  template <class Arguments, class SumDk, class SumDv>
+  __device__ __forceinline__ void store_both(Arguments& args, const BackwardWork<S>& work,
+                                             SumDk&& of_dk, SumDv&& of_dv) const {
+    const int64_t row = work.kv_base + int64_t(work.first_key);
+    const int bytes = args.keeps_floats ? 4 : 2;
+    store<kSteps>(work, of_dk, args.keeps_floats,
+                  row_of(args.dk, args.dk_stride_batch, args.dk_stride_seq, args.dk_stride_head,
+                         work.batch, row, work.head_kv, bytes),
+                  args.dk_stride_seq, args.head_dim, args.softmax_scale);
+    store<kStepsV>(work, of_dv, args.keeps_floats,
+                   row_of(args.dv, args.dv_stride_batch, args.dv_stride_seq, args.dv_stride_head,
+                          work.batch, row, work.head_kv, bytes),
+                   args.dv_stride_seq, args.head_dim_v, 1);
+  }
   __device__ __forceinline__ void operator()() {
     if (work.first_key >= work.keys) return;
     if (work.first < work.end) main_loop();
-    const int64_t row = work.kv_base + int64_t(work.first_key);
-    const int bytes = args.keeps_floats ? 4 : 2;
-    store(dk,
-          row_of(args.dk, args.dk_stride_batch, args.dk_stride_seq, args.dk_stride_head, work.batch,
-                 row, work.head_kv, bytes),
-          args.dk_stride_seq, args.head_dim, args.softmax_scale);
-    store(dv,
-          row_of(args.dv, args.dv_stride_batch, args.dv_stride_seq, args.dv_stride_head, work.batch,
-                 row, work.head_kv, bytes),
-          args.dv_stride_seq, args.head_dim_v, 1);
+    store_both(
+        arguments(), work, [&]<int t, int n, int i>() { return dk[t][n][i]; },
+        [&]<int t, int n, int i>() { return dv[t][n][i]; });
   }
 };

@@ -3,15 +3,17 @@
 #include "arch/target.h"
 #include "tile/types.h"
 
-template <int kHeadDim_, int kHeadDimV_, int kWaveTiles_, Element kElement_>
+template <int kHeadDim_, int kHeadDimV_, int kWaveTiles_, Element kElement_, bool kOrdered_ = false,
+          bool kTurns_ = false, int kOperand_ = Here::kOperandElements>
 struct BackwardShape {
+  using Target = Here;
   static constexpr Element kElement = kElement_;
   static constexpr int kHeadDim = kHeadDim_, kHeadDimV = kHeadDimV_;
   static constexpr int kWaves = 4, kLanes = kWaves * 64;
   static constexpr int kTile = 16;  // rows and columns of a matrix instruction
   // Tiles of rows that a matrix instruction contracts: one of 16 keys by 16 rows is an operand of
   // 4 rows a lane, two of 8.
-  static constexpr int kOperand = Here::kOperandElements;
+  static constexpr int kOperand = kOperand_;
   static constexpr int kHalves = kOperand / 4, kRows = kTile * kHalves;
   static constexpr int kWaveTiles = kWaveTiles_;  // of keys, whose dK and dV a wave holds
   static constexpr int kTiles = kWaves * kWaveTiles, kKeys = kTile * kTiles;
@@ -22,9 +24,17 @@ struct BackwardShape {
   static constexpr int kDoColumns = kDo + bytes(kHeadDimV);
   static constexpr int kStageBytes = kDoColumns + bytes(kHeadDimV);
   static constexpr int kDsBytes = kRows * kKeys * 2;  // dS, by rows
+  // Three stages where a step has an order of its own, else two, or one where there is no room.
+  static constexpr bool kOrdered = kOrdered_;
+  static constexpr bool kTurns = kTurns_;  // blocks of keys add to a tile of dQ in their order
   static constexpr bool kTwoStages = 2 * (kStageBytes + kDsBytes) <= Here::kMaxLdsBytes;
-  static constexpr int kDs = (kTwoStages ? 2 : 1) * kStageBytes;
-  static constexpr int kLdsBytes = kDs + 2 * kDsBytes;
+  static constexpr int kStages = kOrdered ? 3 : kTwoStages ? 2 : 1;
+  static constexpr int kDs = kStages * kStageBytes;
+  // Waves beyond those that have a patch put what they have behind all else.
+  static constexpr int kPatchWaves = (kHeadDim + kHeadDimV) / 64;
+  static constexpr int kIdle = kDs + 2 * kDsBytes;
+  static constexpr int kIdleBytes = kOrdered && kPatchWaves < kWaves ? 2 * bytes(kHeadDim) : 0;
+  static constexpr int kLdsBytes = kIdle + kIdleBytes;
   static_assert(kLdsBytes <= Here::kMaxLdsBytes);
 
   // Columns of an operand that lies by columns: lane c has kSteps neighbours, from kSteps * c on.

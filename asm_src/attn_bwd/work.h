@@ -21,14 +21,15 @@ struct BackwardWork {
   int first, end;                     // tiles of rows
   int least_distance, most_distance;  // of a key from a row that sees it
 
-  __device__ __forceinline__ BackwardWork(const AttnBwdArgs& args, int id) {
+  template <class Arguments>
+  __device__ __forceinline__ BackwardWork(const Arguments& args, int id) {
     const int of_chunk = args.heads_at_once * args.key_blocks;
-    const int chunk = uint32_t(id) / uint32_t(of_chunk), in_chunk = id - chunk * of_chunk;
+    const int chunk = uniform(uint32_t(id) / uint32_t(of_chunk)), in_chunk = id - chunk * of_chunk;
     const int first_head = chunk * args.heads_at_once;
     const int heads = min_of(args.heads_at_once, args.heads - first_head);
-    block = uint32_t(in_chunk) / uint32_t(heads);
+    block = uniform(uint32_t(in_chunk) / uint32_t(heads));
     const int head = first_head + in_chunk - block * heads;
-    batch = uint32_t(head) / uint32_t(args.num_heads_kv);
+    batch = uniform(uint32_t(head) / uint32_t(args.num_heads_kv));
     head_kv = head - batch * args.num_heads_kv;
     rows = args.seqlen_q;
     keys = args.seqlen_kv;
@@ -66,12 +67,18 @@ struct BackwardWork {
     return uint32_t(last_key) / S::kKeys -
            uint32_t(max_of(tile * S::kRows + least_distance, 0)) / S::kKeys + 1;
   }
-  // Whether every row of a tile sees every key of the block.
+  // Tiles every row of which sees every key of the block.
+  __device__ __forceinline__ int full_first() const {
+    return uint32_t(max_of(first_key + S::kKeys - 1 - most_distance, 0) + S::kRows - 1) / S::kRows;
+  }
+  __device__ __forceinline__ int full_count() const {
+    const int rows_to =
+        min_of(rows, first_key - least_distance + 1);  // the first row that does not
+    const int to = rows_to > 0 ? uint32_t(rows_to) / S::kRows : 0;
+    return first_key + S::kKeys <= keys ? max_of(to - full_first(), 0) : 0;
+  }
   __device__ __forceinline__ bool full(int tile) const {
-    const int row = tile * S::kRows, last_row = row + S::kRows - 1;
-    return last_row < rows && first_key + S::kKeys <= keys &&
-           first_key - last_row >= least_distance &&
-           first_key + S::kKeys - 1 - row <= most_distance;
+    return uint32_t(tile - full_first()) < uint32_t(full_count());
   }
 
  private:

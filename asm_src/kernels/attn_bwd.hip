@@ -1,16 +1,39 @@
 // Attention backward: dK, dV of a block of keys of one head, and its share of dQ. The build defines
-// KERNEL (its name), HEAD_DIM, HEAD_DIM_V, WAVE_TILES (tiles of 16 keys of a wave), ELEMENT.
-// Grid: x = batch * num_heads_kv * key_blocks.
-#include "attn_bwd/backward.h"
+// KERNEL (its name), HEAD_DIM, HEAD_DIM_V, WAVE_TILES (tiles of 16 keys of a wave), ELEMENT, and
+// for a step in an order of its own ORDERED, with TURNS if it adds to dQ in the order of blocks;
+// OPERAND, rows of a lane of an operand of sums over rows, if not the architecture's. Grid: x =
+// batch * num_heads_kv * key_blocks.
+#include "attn_bwd/ordered_loop.h"
 
-using S = BackwardShape<HEAD_DIM, HEAD_DIM_V, WAVE_TILES, Element::ELEMENT>;
+#ifndef ORDERED
+#define ORDERED false
+#endif
+#ifndef TURNS
+#define TURNS false
+#endif
+#ifndef OPERAND
+#define OPERAND Here::kOperandElements
+#endif
+using S =
+    BackwardShape<HEAD_DIM, HEAD_DIM_V, WAVE_TILES, Element::ELEMENT, ORDERED, TURNS, OPERAND>;
+
+template <bool kOrdered>
+struct Loop {
+  using Type = Backward<S>;
+};
+template <>
+struct Loop<true> {
+  using Type = OrderedLoop<S>;
+};
 
 #define JOIN(a, b) a##b
 #define TILES_OF(name) JOIN(name, _tiles)
 
 extern "C" __global__ void WORKGROUP(S::kLanes, 1) KERNEL(AttnBwdArgs args) {
   __shared__ u32x4 lds[S::kLdsBytes / sizeof(u32x4)];
-  Backward<S>(args, __builtin_amdgcn_workgroup_id_x(), (Local<char>*)lds)();
+  int id = __builtin_amdgcn_workgroup_id_x();
+  if (TURNS || (!ORDERED && args.turns != 0)) id = take_ticket(args, (Local<int>*)lds);
+  Loop<ORDERED>::Type(args, id, (Local<char>*)lds)();
 }
 
 // Read back from the code object when the manifest is made.

@@ -179,7 +179,8 @@ def workspace(problem: BackwardProblem, kernel: KernelSpec) -> WorkspaceLayout:
         rows = p.total_q or p.batch * p.seqlen_q
         regions.append(Region("dq_sums", rows * p.num_heads_q * p.head_dim * 4))
     if problem.deterministic:
-        regions.append(Region("turns", tiles * _WAVES * _TURN_BYTES, "zero_at_rest"))
+        # Of each wave and tile, and a count of the workgroups that have begun.
+        regions.append(Region("turns", (tiles * _WAVES + 1) * _TURN_BYTES, "zero_at_rest"))
     return WorkspaceLayout.of(regions)
 
 

@@ -1,0 +1,71 @@
+// Adding to dQ in the order of blocks of keys, so that its sums are the same every time. A block
+// waits for the one before it, which has begun: workgroups take blocks as they come.
+#pragma once
+#include "attn_bwd/work.h"
+#include "isa/ordered_lanes.h"
+#include "isa/wait.h"
+
+// Which workgroup this is, counted as they begin. The last one leaves 0.
+__device__ __forceinline__ int take_ticket(const AttnBwdArgs& args, Local<int>* shared) {
+  const uint64_t counter =
+      args.turns + int64_t(args.heads / args.num_heads_kv) * args.num_heads_q * args.row_tiles * 16;
+  if (Lane::in_workgroup() == 0) {
+    auto* at = (Global<uint32_t>*)counter;
+    const uint32_t ticket =
+        __hip_atomic_fetch_add(at, 1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+    if (ticket + 1 == uint32_t(args.heads * args.key_blocks))
+      __hip_atomic_store(at, 0, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+    *shared = ticket;
+  }
+  s_barrier();
+  const int ticket = uniform(*shared);
+  s_barrier();
+  return ticket;
+}
+
+// Of one wave and a tile of dQ.
+struct Turn {
+  uint64_t counter = 0;
+  int before = -1;  // blocks that are added before; -1: there is no such tile
+  int then = 0;     // what the counter is after this one
+
+  template <class S>
+  __device__ __forceinline__ void set(const BackwardWork<S>& work, uint64_t at, int tile) {
+    counter = at;
+    before = work.turn(tile);
+    then = before + 1 == work.turns(tile) ? 0 : before + 1;
+  }
+  __device__ __forceinline__ void load(uint32_t& seen) const {
+    if (before >= 0) ordered::global_load_dword_sc1(seen, counter);
+  }
+  // What was loaded has come.
+  __device__ __forceinline__ void wait(uint32_t seen) const {
+    if (before < 0) return;
+    ordered::settle(seen);
+    while (uniform(int(seen)) != before) {
+      __builtin_amdgcn_s_sleep(1);
+      load(seen);
+      ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+      ordered::settle(seen);
+    }
+  }
+  // All that was added before has arrived.
+  __device__ __forceinline__ void pass() const {
+    if (before >= 0) ordered::global_store_dword_sc1(counter, then);
+  }
+};
+
+// One that is passed later: in vector registers.
+struct Passed {
+  uint64_t counter = 0;
+  int then = 0;
+
+  __device__ __forceinline__ void keep(const Turn& turn) {
+    counter = turn.before < 0 ? 0 : turn.counter;
+    then = turn.then;
+    park(counter, then);
+  }
+  __device__ __forceinline__ void pass() const {
+    if (uniform(int(counter)) != 0) ordered::global_store_dword_sc1_lane(counter, then);
+  }
+};
