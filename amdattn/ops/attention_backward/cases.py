@@ -208,7 +208,12 @@ def cases(row: KernelSpec | None) -> Iterator[BackwardCase]:
         return
     own = row.params["head_dim"], row.params["head_dim_v"]
     others = own[0] - 24, own[1] - 8
-    for dims, options in (*((own, one) for one in _OF_KERNEL), (others, _OF_KERNEL[1])):
+    for dims, one in (*((own, one) for one in _OF_KERNEL), (others, _OF_KERNEL[1])):
+        options = dict(one)
+        if not row.accepts["softcaps"][1]:
+            options.pop("softcap", None)
+        if options.get("deterministic", False) not in row.accepts["deterministic"]:
+            options["deterministic"] = row.accepts["deterministic"][0]
         yield case(
             head_dim=dims[0], head_dim_v=dims[1], dtype=row.dtype, kernel=row.name, **options
         )

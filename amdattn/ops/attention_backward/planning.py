@@ -75,7 +75,8 @@ def mismatches(kernel: KernelSpec, problem: BackwardProblem) -> list[Mismatch]:
         require(argument, getattr(p, argument), (only,))
     least, most = accepts["softcaps"]
     if p.softcap and not least <= p.softcap <= most:
-        found.append(Mismatch("softcap", p.softcap, (0.0, Span(least, most))))
+        allowed = (0.0, Span(least, most)) if most else (0.0,)
+        found.append(Mismatch("softcap", p.softcap, allowed))
     for argument in _LIMITED:
         value, limit = getattr(p, argument), accepts[f"max_{argument}"]
         if value > limit:

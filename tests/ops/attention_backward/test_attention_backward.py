@@ -168,6 +168,16 @@ def test_the_same_bits_again() -> None:
         same({name: first[name] for name in ("dk", "dv")}, again)
 
 
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"window_size": (300, 40)}], ids=str)
+def test_deterministic_bits(options: dict[str, Any]) -> None:
+    """Of several blocks of keys, whose workgroups run at the same time."""
+    call = normal(90, 900, (2, 1), more={"deterministic": True}, **options)
+    call.check()
+    first = call.run()
+    for _ in range(4):
+        same(first, call.run())
+
+
 def test_an_entry_of_a_batch_depends_on_no_other() -> None:
     call = normal(50, 60, (2, 1), batch=3, causal=True)
     whole = call.run()

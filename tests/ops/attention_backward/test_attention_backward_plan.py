@@ -60,6 +60,12 @@ def test_the_nearest_columns(dims: tuple[int, int], name: str) -> None:
     for dtype in ("bf16", "fp16"):
         made = plan(1, 50, 60, 2, 1, dims[0], head_dim_v=dims[1], dtype=dtype)
         assert main(made).kernel.name == f"attn_bwd_{dtype}_{name}"
+        for options in ({"softcap": 2.0}, {"deterministic": True}):
+            made = plan(1, 50, 60, 2, 1, dims[0], head_dim_v=dims[1], dtype=dtype, **options)
+            (argument,) = options
+            kernel = main(made).kernel
+            assert kernel.name.startswith(f"attn_bwd_{dtype}_{name}"), argument
+            assert options.get("deterministic", False) in kernel.accepts["deterministic"]
 
 
 @pytest.mark.parametrize(("device", "masked"), [("MI300X", 64), ("MI355X", 16)])
