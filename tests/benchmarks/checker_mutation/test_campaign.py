@@ -105,7 +105,7 @@ def test_launches_that_merge_parts_themselves() -> None:
         assert buffers[COUNTERS].contract == "zero_at_end" and buffers["o"].data is None
         assert any(buffers[COUNTERS].data or b"") == ("stale" in case.name)
     places = tuple(subject.cases.index(case) for case in together)
-    task = Task(0, 0, subject.image, places, schedules=SCHEDULES[:2])
+    task = Task(0, 0, subject.image, places, schedules=SCHEDULES[:1])
     (original,) = run([task], [subject], {"threads": 1, "max_errors": 4}, 1, 120.0)
     assert not original.failure
     assert [(case.findings, case.error) for case in original.cases if case.findings] == []
