@@ -267,15 +267,7 @@ def test_bits_repeat(restored_options: None, member: Member, num_splits: int) ->
 # -- checked mode ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "member",
-    [
-        # Roundings of the same shape are the same code but for a few instructions.
-        pytest.param(one, marks=() if one.mode == "rtne" else pytest.mark.slow)
-        for one in MEMBERS
-    ],
-    ids=str,
-)
+@some_members
 def test_checked(member: Member) -> None:
     held_in_checked_mode(Call(member), 2)
 

@@ -55,7 +55,9 @@ def test_sample(product: str, names: tuple[str, ...], size: int) -> None:
     ("kernel", "launches", "arrivals", "kinds"),
     [
         ("gemm_nt_bf16_m32n32k2", "40x500x264 split_k=3", 2, ("wait deleted", "barrier")),
-        (DECODE, "lengths=131,37,258 on 3 CUs", 1, ("wait deleted",)),
+        pytest.param(
+            *(DECODE, "lengths=131,37,258 on 3 CUs", 1, ("wait deleted",)), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_wait_and_barrier_in_front_of_a_counter(

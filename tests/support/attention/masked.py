@@ -14,10 +14,16 @@ def mask(seqlen_q, seqlen_kv, causal=False, window_size=(-1, -1), top_left=False
 
 
 def _product(a, b):
-    """Of matrices. A library of linear algebra may skip zeros, beside which NaN has to stay NaN."""
-    if np.isfinite(a).all() and np.isfinite(b).all():
-        return a @ b
-    return np.einsum("...ij,...jk->...ik", a, b)
+    """Of matrices. A library of linear algebra may skip zeros, but 0 times infinity is NaN."""
+    here, there = np.isfinite(a), np.isfinite(b)
+    out = np.where(here, a, 0) @ np.where(there, b, 0)
+    leading = tuple(range(a.ndim - 2))
+    rows, columns = ~here.all((*leading, -1)), ~there.all((*leading, -2))
+    if rows.any():
+        out[..., rows, :] = np.einsum("...ij,...jk->...ik", a[..., rows, :], b)
+    if columns.any():
+        out[..., columns] = np.einsum("...ij,...jk->...ik", a, b[..., columns])
+    return out
 
 
 def attention(q, k, v, softmax_scale=None, sinks=None, softcap=0.0, **masking):
