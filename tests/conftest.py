@@ -2,6 +2,7 @@
 
 import ctypes
 import faulthandler
+import gc
 import importlib
 import os
 import pkgutil
@@ -22,6 +23,9 @@ from tests.support.vdev_library import open_library
 FIXTURES = (allocations, amdattn_command, fake_rocm, gpu, hip_stream, launches, normal)
 
 
+# Before numpy is imported. Workers of the test run share the cores already, and more threads of
+# linear algebra would wait for each other without giving a core away.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("AMDATTN_VDEV_LIBRARY", str(library_path()))
 os.environ.setdefault("AMDATTN_DEVICE", "virtual:gfx942")
 # Not what the user has tuned.
@@ -53,6 +57,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_SLOW_TEST_SECONDS))
+
+
+def pytest_collection_finish() -> None:
+    """Tests stay to the end: no search for garbage has to go through thousands of them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

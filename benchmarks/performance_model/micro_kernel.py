@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -79,14 +79,15 @@ _functions = Functions()
 @functools.cache
 def assemble(body: str, arch: str) -> bytes:
     """Code object of the kernel `micro` with these instructions."""
-    zig = [sys.executable, "-m", "ziglang"]
+    # Itself: `python -m ziglang` takes longer to start it than it takes.
+    zig = str(importlib.metadata.distribution("ziglang").locate_file("ziglang/zig"))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "k.s").write_text(_SOURCE.format(body=body, arch=arch))
         target = ["-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}"]
-        clang = [*zig, "clang", *target, "-x", "assembler", "-c", "k.s", "-o", "k.o"]
+        clang = [zig, "clang", *target, "-x", "assembler", "-c", "k.s", "-o", "k.o"]
         subprocess.run(clang, cwd=folder, check=True)
-        link = [*zig, "ld.lld", "-shared", "k.o", "-o", "k.hsaco"]
+        link = [zig, "ld.lld", "-shared", "k.o", "-o", "k.hsaco"]
         subprocess.run(link, cwd=folder, check=True)
         return (folder / "k.hsaco").read_bytes()
 

@@ -12,7 +12,13 @@ import pytest
 import amdattn
 
 
-def command(*args, **environment):
+@pytest.fixture
+def command(amdattn_command):
+    """The same in this process, which starts no other one."""
+    return amdattn_command
+
+
+def as_typed(*args, **environment):
     env = {**os.environ, "COLUMNS": "200", **environment}
     child = subprocess.run(
         [sys.executable, "-m", "amdattn.cli", *map(str, args)],
@@ -25,26 +31,26 @@ def command(*args, **environment):
 
 
 def test_info():
-    status, out, errors = command("info", "--json")
+    status, out, errors = as_typed("info", "--json")
     assert status == 0, errors
     facts = json.loads(out)
     assert facts["versions"]["amdattn"] == amdattn.__version__
     assert facts["kernels"][0]["sha256"] == amdattn.kernels()[0].sha256
     assert os.environ["AMDATTN_DEVICE"] in facts["device"]["bound"]
     assert os.path.exists(facts["device"]["library"])
-    status, out, errors = command("info", "--kernels")
+    status, out, errors = as_typed("info", "--kernels")
     assert status == 0, errors
     assert amdattn.kernels()[0].name in out and facts["device"]["library"] in out
 
 
 def test_info_without_a_device():
-    status, out, errors = command("info", "--kernels", AMDATTN_VDEV_LIBRARY="/nonexistent.so")
+    status, out, errors = as_typed("info", "--kernels", AMDATTN_VDEV_LIBRARY="/nonexistent.so")
     assert status == 1
     assert "/nonexistent.so does not exist" in errors and amdattn.kernels()[0].name in out
 
 
 def test_demo():
-    status, out, errors = command("demo", "-sq", 20, "-skv", 30, "--heads-q", 1, "--json")
+    status, out, errors = as_typed("demo", "-sq", 20, "-skv", 30, "--heads-q", 1, "--json")
     assert status == 0, errors
     facts = json.loads(out)
     assert facts["verdict"] == "ok"
@@ -53,7 +59,7 @@ def test_demo():
     assert "measured on" in facts["wall time"]
 
 
-def test_demo_of_two_launches():
+def test_demo_of_two_launches(command):
     status, out, errors = command("demo", "-sq", 20, "-skv", 9000, "--heads-q", 1, "--json")
     assert status == 0, errors
     plan = amdattn.plan_attention(1, 20, 9000, 1, 1, 128, device="MI300X")
@@ -64,7 +70,7 @@ def test_demo_of_two_launches():
     assert len(plan.launches) == 2 and "launch 3" not in facts
 
 
-def test_explain():
+def test_explain(command):
     status, out, errors = command("explain", "-sq", 1000, "--heads-q", 8)
     assert status == 0, errors
     assert " workgroups" in out and "KV split" in out
@@ -84,29 +90,29 @@ def files(tmp_path, normal):
     return arrays, paths, tmp_path / "out.npy"
 
 
-def run_on(paths, out, *extra):
+def run_on(command, paths, out, *extra):
     q, k, v = paths
     return command("run", "--q", q, "--k", k, "--v", v, "-o", out, *extra)
 
 
-def test_run_on_bfloat16_files(files):
+def test_run_on_bfloat16_files(files, command):
     arrays, paths, out = files
     lse = out.with_name("lse.npy")
-    status, _, errors = run_on(paths, out, "--lse", lse, "--softmax-scale", 0.1)
+    status, _, errors = run_on(command, paths, out, "--lse", lse, "--softmax-scale", 0.1)
     assert status == 0, errors
     expected, expected_lse = amdattn.flash_attn_func(*arrays, softmax_scale=0.1, return_lse=True)
     np.testing.assert_array_equal(np.load(out).view(np.uint16), expected.view(np.uint16))
     np.testing.assert_array_equal(np.load(lse), expected_lse)
 
 
-def test_run_rounds_float32_only_on_request(files):
+def test_run_rounds_float32_only_on_request(files, command):
     arrays, paths, out = files
     for array, path in zip(arrays, paths, strict=True):
         np.save(path, array.astype(np.float32))
-    status, _, errors = run_on(paths, out)
+    status, _, errors = run_on(command, paths, out)
     assert status == 2 and "float32, which must be bfloat16 or float16; --cast rounds it" in errors
     assert not out.exists()
-    status, _, errors = run_on(paths, out, "--cast")
+    status, _, errors = run_on(command, paths, out, "--cast")
     assert status == 0, errors
     written = np.load(out)
     assert written.dtype == np.float32
@@ -116,16 +122,16 @@ def test_run_rounds_float32_only_on_request(files):
     )
 
 
-def test_run_refuses_other_files(files):
+def test_run_refuses_other_files(files, command):
     _, paths, out = files
     np.save(paths[1], np.zeros(3, np.int32))
-    status, _, errors = run_on(paths, out)
+    status, _, errors = run_on(command, paths, out)
     assert status == 2 and "holds int32" in errors
-    status, _, errors = run_on([paths[0], "missing.npy", paths[2]], out)
+    status, _, errors = run_on(command, [paths[0], "missing.npy", paths[2]], out)
     assert status == 2 and "missing.npy" in errors
 
 
-def test_selftest():
+def test_selftest(command):
     status, out, errors = command("selftest", "--json")
     facts = json.loads(out)
     assert status == 0, (errors, [case for case in facts["cases"] if not case["ok"]])

@@ -20,9 +20,11 @@ from tests.support.attention.family import (
     held_with_keys,
     held_with_rows,
     operands,
+    some_by_default,
 )
 
 every_member = pytest.mark.parametrize("member", MEMBERS, ids=str)
+some_members = pytest.mark.parametrize("member", some_by_default(MEMBERS), ids=str)
 
 # Around blocks of keys (32), matrix tiles (16) and tiles of rows (256, 384, 512).
 SIZES = (1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 255, 256, 257, 383, 384, 385, 511, 512, 513)
@@ -70,7 +72,7 @@ def test_batch_heads_layout(heads: tuple[int, int], layout: str) -> None:
     Call(MAIN, {"causal": heads[0] % 2 == 0}, layout).check(*arrays)
 
 
-@every_member
+@some_members
 @pytest.mark.parametrize("masking", MASKINGS, ids=str)
 def test_masks(member: Member, masking: dict[str, Any]) -> None:
     """Rows before the first key and behind the last one, longer than the keys and shorter."""
@@ -94,7 +96,7 @@ def test_masks_of_many_lengths(member: Member, masking: dict[str, Any]) -> None:
         Call(member, {**masking, "num_splits": splits}).check(*operands(member, rows, keys, (3, 1)))
 
 
-@every_member
+@some_members
 @pytest.mark.parametrize("num_splits", [1, 2, 3, 4, 5])
 def test_parts(member: Member, num_splits: int) -> None:
     """More parts than blocks of keys, too; with sinks, of which one outweighs all keys."""
@@ -105,7 +107,7 @@ def test_parts(member: Member, num_splits: int) -> None:
         call.check(*operands(member, rows, keys, (4, 2)))
 
 
-@every_member
+@some_members
 @pytest.mark.parametrize("num_splits", [1, 2])
 def test_sinks(member: Member, num_splits: int) -> None:
     """Also on rows that see no key."""
@@ -125,7 +127,7 @@ def test_sinks_of_minus_infinity(num_splits: int) -> None:
     assert out.tobytes() == plain.tobytes() and lse.tobytes() == plain_lse.tobytes()
 
 
-@every_member
+@some_members
 @pytest.mark.parametrize("num_splits", [1, 3])
 def test_sequences_of_several_lengths(member: Member, num_splits: int) -> None:
     """Among them one without rows, one without keys, one without either, and spare rows."""
@@ -143,7 +145,7 @@ def test_softmax_scale(scale: float, masking: dict[str, Any]) -> None:
         Call(MAIN, options).check(*operands(MAIN, 66, 150, (2, 1)))
 
 
-@every_member
+@some_members
 @pytest.mark.parametrize("num_splits", [1, 2])
 def test_greatest_numbers(member: Member, num_splits: int) -> None:
     """A row that sees one key gets its V, also where 65536 times that is beyond float32."""
@@ -157,7 +159,7 @@ def test_greatest_numbers(member: Member, num_splits: int) -> None:
     assert out.tobytes() == np.broadcast_to(v, out.shape).tobytes()
 
 
-@every_member
+@some_members
 def test_values_that_are_no_float16(member: Member) -> None:
     """Kernels may compute with float16 inside, and notice when a bfloat16 V is none."""
     q, k, v = operands(member, 100, 150, (2, 1))
@@ -181,7 +183,7 @@ def test_values_that_are_no_float16(member: Member) -> None:
             Call(member, {"num_splits": 1, **options}).check(q, k, values)
 
 
-@every_member
+@some_members
 def test_growing_scores(member: Member) -> None:
     """Each block of keys outgrows the references of the rows, in parts and under masks too."""
     q, k, v = operands(member, 140, 300)
@@ -194,16 +196,19 @@ def test_growing_scores(member: Member) -> None:
 # -- numbers that are none -------------------------------------------------------------------------
 
 
-# NaN with every kernel; infinities by default with those that round to nearest even.
+# NaN with some members of every kind; infinities by default with those that round to even.
 special_values = pytest.mark.parametrize(
     ("member", "value"),
     [
         pytest.param(
-            *(member, value),
-            id=f"{member}-{value}",
-            marks=() if np.isnan(value) or member.mode == "rtne" else pytest.mark.slow,
+            *(*member.values, value),
+            id=f"{member.values[0]}-{value}",
+            marks=(
+                *member.marks,
+                *(() if np.isnan(value) or "rtne" in str(*member.values) else [pytest.mark.slow]),
+            ),
         )
-        for member in MEMBERS
+        for member in some_by_default(MEMBERS)
         for value in (np.nan, np.inf, -np.inf)
     ],
 )
@@ -262,15 +267,7 @@ def test_bits_repeat(restored_options: None, member: Member, num_splits: int) ->
 # -- checked mode ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "member",
-    [
-        # Roundings of the same shape are the same code but for a few instructions.
-        pytest.param(one, marks=() if one.mode == "rtne" else pytest.mark.slow)
-        for one in MEMBERS
-    ],
-    ids=str,
-)
+@some_members
 def test_checked(member: Member) -> None:
     held_in_checked_mode(Call(member), 2)
 

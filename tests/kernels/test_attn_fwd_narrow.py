@@ -23,10 +23,12 @@ from tests.support.attention.family import (
     held_with_keys,
     held_with_rows,
     operands,
+    some_by_default,
 )
 
 MAIN = NARROW[0]
 every_member = pytest.mark.parametrize("member", NARROW, ids=str)
+some_members = pytest.mark.parametrize("member", some_by_default(NARROW), ids=str)
 
 # Of up to 129 keys, with and without tiles that no mask cuts.
 WINDOWS: tuple[dict[str, Any], ...] = (
@@ -43,7 +45,7 @@ WINDOWS: tuple[dict[str, Any], ...] = (
 LENGTHS = ((1, 1), (15, 17), (16, 144), (33, 145), (70, 131), (131, 70), (200, 300), (300, 143))
 
 
-@every_member
+@some_members
 @pytest.mark.parametrize("masking", WINDOWS, ids=str)
 def test_windows(member: Member, masking: dict[str, Any]) -> None:
     """Rows before the first key and behind the last one, longer than the keys and shorter."""
@@ -57,7 +59,7 @@ def test_sequence_lengths(member: Member) -> None:
         Call(member, masking).check(*operands(member, rows, keys))
 
 
-@every_member
+@some_members
 def test_sequences_without_a_window(member: Member) -> None:
     """So short that a row spans no more than 129 keys."""
     for rows, keys, masking in ((64, 66, {}), (100, 30, {}), (129, 129, {"causal": True})):
@@ -98,7 +100,7 @@ def test_parts_of_heads(heads: tuple[int, int], monkeypatch: pytest.MonkeyPatch)
             assert actual.tobytes() == wanted.tobytes()
 
 
-@every_member
+@some_members
 def test_sinks(member: Member) -> None:
     """Of which one outweighs all keys; also on rows that see no key."""
     sinks = np.array([-3.0, 60.0, -np.inf, 2.5], np.float32)
@@ -107,7 +109,7 @@ def test_sinks(member: Member) -> None:
         call.check(*operands(member, rows, keys, (4, 1)))
 
 
-@every_member
+@some_members
 def test_sequences_of_several_lengths(member: Member) -> None:
     """Among them one without rows, one without keys, one without either, and spare rows."""
     lengths = (40, 0, 1, 200, 0, 33), (64, 20, 0, 190, 0, 295)
@@ -123,7 +125,7 @@ def test_softmax_scale(scale: float) -> None:
         Call(MAIN, options).check(*operands(MAIN, 66, 250, (2, 1)))
 
 
-@every_member
+@some_members
 def test_greatest_numbers(member: Member) -> None:
     """A row that sees one key gets its V, also where 65536 times that is beyond float32."""
     q, k, v = operands(member, 20, 20)
@@ -136,7 +138,7 @@ def test_greatest_numbers(member: Member) -> None:
     assert out.tobytes() == v.tobytes()
 
 
-@every_member
+@some_members
 def test_large_scores(member: Member) -> None:
     q, k, v = operands(member, 140, 300)
     growth = 40.0 ** (np.arange(300) / 300)
@@ -148,14 +150,14 @@ def test_large_scores(member: Member) -> None:
 # -- numbers that are none -------------------------------------------------------------------------
 
 
-@every_member
+@some_members
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_nan_and_inf_rows(member: Member, value: float) -> None:
     call = Call(member, WINDOWS[0])
     held_with_rows(call, 250, ((0, 0, 0), (77, 1, 20), (139, 1, 39)), value)
 
 
-@every_member
+@some_members
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("where", ["k", "v"])
 def test_nan_and_inf_of_keys(member: Member, where: str, value: float) -> None:
@@ -164,7 +166,7 @@ def test_nan_and_inf_of_keys(member: Member, where: str, value: float) -> None:
     held_with_keys([Call(member)], 30, 60, where, places, value)
 
 
-@every_member
+@some_members
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_keys_behind_the_window(member: Member, value: float) -> None:
     """K that a row does not see, and sequences that are not its own, change nothing."""

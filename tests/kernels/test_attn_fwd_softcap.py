@@ -17,14 +17,15 @@ from tests.support.attention.family import (
     Member,
     held_in_checked_mode,
     operands,
+    some_by_default,
 )
 
 CAPPED = [member for member in MEMBERS if not member.kernel]
 every_member = pytest.mark.parametrize("member", CAPPED, ids=str)
-members = pytest.mark.parametrize("member", [*CAPPED, *PADDED[::3]], ids=str)
+some_members = pytest.mark.parametrize("member", some_by_default(CAPPED), ids=str)
 
 
-@members
+@pytest.mark.parametrize("member", [*CAPPED, *PADDED[::3]], ids=str)
 @pytest.mark.parametrize("num_splits", [1, 2])
 def test_softcap(member: Member, num_splits: int) -> None:
     """Of scores below it and far beyond it; parts, masks, sinks, several sequences."""
@@ -49,7 +50,7 @@ def test_caps(softcap: float, masking: dict[str, Any]) -> None:
         Call(member, {"softcap": softcap, "num_splits": 1, **masking}).check(*arrays)
 
 
-@every_member
+@some_members
 def test_growing_scores(member: Member) -> None:
     """Each block of keys outgrows the references of the rows until all scores are the cap."""
     q, k, v = operands(member, 140, 300)
@@ -59,7 +60,7 @@ def test_growing_scores(member: Member) -> None:
         Call(member, {"num_splits": 1, "softcap": 60.0, **options}).check(q, k, v)
 
 
-@every_member
+@some_members
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_nan_and_inf(member: Member, value: float) -> None:
     """A score of plus or minus infinity is plus or minus the cap; that of a NaN is a NaN."""

@@ -9,10 +9,21 @@ import pytest
 
 import amdattn
 from amdattn.device import runtime
-from tests.support.attention.family import MAIN, MEMBERS, PADDED, Call, Member, operands, placed
+from tests.support.attention.family import (
+    MAIN,
+    MEMBERS,
+    PADDED,
+    Call,
+    Member,
+    operands,
+    placed,
+    some_by_default,
+)
 
 MOST = 2**25 - 8  # elements from a row of K or V to the next, that blocks are loaded with
-members = pytest.mark.parametrize("member", [m for m in MEMBERS if m.mode == "rtne"], ids=str)
+members = pytest.mark.parametrize(
+    "member", some_by_default([m for m in MEMBERS if m.mode == "rtne"]), ids=str
+)
 
 
 @members

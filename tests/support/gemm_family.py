@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 import amdattn
 from amdattn.dtypes import as_dtype
@@ -22,6 +23,13 @@ KERNELS = shipped(planning.GEMM)
 NAMES = [row.name for row in KERNELS]
 WITH_FACTORS = [row.name for row in KERNELS if "silu_and_mul" in row.accepts["activation"]]
 SMALL = "gemm_nt_bf16_m16n16k2"
+# Those of float16 differ in the conversions and the matrix instruction only. Each is run by
+# test_gemm_nt.py's test_every_member and test_parts_along_k; elsewhere, by default, three of them.
+_FLOAT16 = "gemm_nt_fp16_m4n4", "gemm_nt_fp16_m32n32k2", "gemm_nt_fp16_any"
+SOME_NAMES = [
+    pytest.param(name, marks=() if "_bf16_" in name or name in _FLOAT16 else pytest.mark.slow)
+    for name in NAMES
+]
 
 
 def operands(m: int, n: int, k: int, dtype: str = "bfloat16") -> tuple[Array, Array, Array]:

@@ -139,7 +139,7 @@ def arrays(request):
     rng = np.random.default_rng(3)
     q, k, v = (
         rng.standard_normal((sum(n), heads, 128)).astype(BF16)
-        for n, heads in zip((lengths[0], *[lengths[1]] * 2), (8, 2, 2), strict=True)
+        for n, heads in zip((lengths[0], *[lengths[1]] * 2), (4, 1, 1), strict=True)
     )
     return q, k, v, *map(sums, lengths), max(lengths[0]), max(lengths[1])
 

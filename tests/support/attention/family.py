@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 import amdattn
 from amdattn.checking import schedules
 from amdattn.checking.findings import ERROR, FindingLog
-from amdattn.checking.subjects import every_case
+from amdattn.checking.subjects import OfOperation, every_case
 from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
 from amdattn.ops.attention.plans import planned_with
@@ -77,6 +79,27 @@ NARROW = [
     for dims in ((64, 64), (40, 24))
     for (dtype, mode), prefix in zip(_MODES, ("bf16", "bf16", "bf16", "fp16"), strict=True)
 ]
+_SOME = {
+    *(member for member in MEMBERS if (member.dtype, member.mode) == _MODES[0]),
+    *(MEMBERS[i] for i in (3, 11, 23)),  # float16: of two head sizes, and of 256 rows
+    *(MEMBERS[i] for i in (1, 17, 14, 26)),  # rtna and rtz: of both sizes of tiles each
+    *(NARROW[i] for i in (0, 3, 5, 6)),
+}
+
+
+def some_by_default(members: Sequence[Member]) -> list[Any]:
+    """Every shape, element type and rounding; the slow tier has the other pairs of them.
+
+    Roundings of the same shape are the same code but for a few instructions. What runs each member
+    by default is test_attn_fwd.py's test_sequence_lengths_of_members, and test_attn_fwd_narrow.py's
+    test_sequence_lengths.
+    """
+    return [
+        pytest.param(member, marks=() if member in _SOME else pytest.mark.slow)
+        for member in members
+    ]
+
+
 # Head sizes that the members compute as greater ones: in each, more or fewer columns of v.
 _PADDED_DIMS = (
     *((8, 8), (32, 32), (40, 64), (56, 24), (72, 72), (80, 80), (96, 96), (120, 8), (16, 128)),
@@ -200,16 +223,16 @@ class Call:
 
         def reference(values: Array) -> tuple[Array, Array]:
             if self.lengths:
-                both = (sums(lengths) for lengths in self.lengths)
-                return masked.varlen(*wide[:2], values, *both, sinks=self.sinks, **masking)
+                rows_and_keys = (sums(lengths) for lengths in self.lengths)
+                return masked.varlen(*wide[:2], values, *rows_and_keys, sinks=self.sinks, **masking)
             arrays = (x.transpose(order) for x in (*wide[:2], values))
             with np.errstate(invalid="ignore"):
                 o, its_lse = masked.attention(*arrays, sinks=self.sinks, **masking)
             return o.transpose(order), its_lse
 
-        expected, expected_lse = reference(wide[2])
+        both, expected_lse = reference(np.concatenate([wide[2], np.abs(wide[2])], axis=-1))
         # Of sum p |v|: p, the sum of the rounded p and o are rounded; scores are float32.
-        terms, _ = reference(np.abs(wide[2]))
+        expected, terms = np.split(both, 2, axis=-1)
         scale = masking.get("softmax_scale", 1 / math.sqrt(self.member.head_dim))
         reach = (
             abs(scale)
@@ -283,10 +306,16 @@ def held_with_keys(
             assert np.isfinite(lse).all()
 
 
+@functools.cache
+def _every_case() -> tuple[OfOperation, ...]:
+    """Found once: thousands of plans tell whether each kernel has one."""
+    return tuple(every_case(0))
+
+
 def held_in_checked_mode(call: Call, count: int) -> None:
     """All that `amdattn check` runs of the kernel of a call, under so many schedules."""
     kernel = call.plan(*operands(call.member, 1, 1)).forward.kernel
-    subjects = [one for one in every_case(0) if one.case.kernel == kernel.name]
+    subjects = [one for one in _every_case() if one.case.kernel == kernel.name]
     assert subjects
     log = FindingLog()
     for subject in subjects:

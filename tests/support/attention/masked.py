@@ -13,13 +13,26 @@ def mask(seqlen_q, seqlen_kv, causal=False, window_size=(-1, -1), top_left=False
     return ((left < 0) | (distance >= -left)) & ((right < 0) | (distance <= right))
 
 
+def _product(a, b):
+    """Of matrices. A library of linear algebra may skip zeros, but 0 times infinity is NaN."""
+    here, there = np.isfinite(a), np.isfinite(b)
+    out = np.where(here, a, 0) @ np.where(there, b, 0)
+    leading = tuple(range(a.ndim - 2))
+    rows, columns = ~here.all((*leading, -1)), ~there.all((*leading, -2))
+    if rows.any():
+        out[..., rows, :] = np.einsum("...ij,...jk->...ik", a[..., rows, :], b)
+    if columns.any():
+        out[..., columns] = np.einsum("...ij,...jk->...ik", a, b[..., columns])
+    return out
+
+
 def attention(q, k, v, softmax_scale=None, sinks=None, softcap=0.0, **masking):
     """O and log-sum-exp of (batch, seqlen, heads, dim) arrays; rows that see nothing are 0."""
     q, k, v = (np.asarray(x).astype(np.float64) for x in (q, k, v))
     group = q.shape[2] // k.shape[2]
     k, v = np.repeat(k, group, 2), np.repeat(v, group, 2)
     scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
-    scores = np.einsum("bqhd,bkhd->bhqk", q, k) * scale
+    scores = _product(q.transpose(0, 2, 1, 3), k.transpose(0, 2, 3, 1)) * scale
     if softcap:
         scores = softcap * np.tanh(scores / softcap)
     scores = np.where(mask(q.shape[1], k.shape[1], **masking), scores, -np.inf)
@@ -32,7 +45,8 @@ def attention(q, k, v, softmax_scale=None, sinks=None, softcap=0.0, **masking):
         weights = np.exp(scores - top)
         total = weights.sum(-1, keepdims=True) + np.exp(extra - top)
         lse = np.log(total) + top
-        out = np.einsum("bhqk,bkhd->bqhd", weights / np.where(total == 0, 1, total), v)
+        shares = weights / np.where(total == 0, 1, total)
+        out = _product(shares, v.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
     return out, lse[..., 0]
 
 

@@ -15,17 +15,18 @@ from tests.support.fuzz import seeds
 from tests.support.paths import ROOT
 from tests.support.vdev_library import CPUS
 
-SMOKE = 400
+SMOKE = 200
 
 
 @pytest.mark.parametrize("checked", [0, 1], ids=["fast", "checked"])
 @pytest.mark.parametrize("arch", CPUS)
-def test_mutated_code_objects(arch: str, checked: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [SMOKE, pytest.param(10 * SMOKE, marks=pytest.mark.slow)])
+def test_mutated_code_objects(arch: str, checked: int, count: int, tmp_path: Path) -> None:
     folder = tmp_path / "seeds"
     folder.mkdir()
     for name, image in seeds.compiled(arch):
         (folder / name).write_bytes(image)
-    arguments = [str(library_path()), str(tmp_path), "1", str(SMOKE), str(checked)]
+    arguments = [str(library_path()), str(tmp_path), "1", str(count), str(checked)]
     arguments.append(of_arch(arch).name)
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.fuzz.drive", *arguments],
@@ -33,12 +34,12 @@ def test_mutated_code_objects(arch: str, checked: int, tmp_path: Path) -> None:
         cwd=ROOT,
         text=True,
         check=False,
-        timeout=120,
+        timeout=count / 2,
     )
     assert done.returncode == 0, f"{tmp_path / 'current'}: {done.stderr}"
     counts = json.loads(done.stdout)
-    assert counts["refused"] > SMOKE / 10
-    assert counts["completed"] > SMOKE / 20
+    assert counts["refused"] > count / 10
+    assert counts["completed"] > count / 20
     assert counts["launched"] > counts["completed"]
     assert (counts["reported"] > 0) == bool(checked)
 

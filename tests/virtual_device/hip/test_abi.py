@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import re
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -88,24 +89,30 @@ def test_unsupported_calls_say_so(hip: Any) -> None:
 def offsets(hip: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, int]]:
     """Size (under "") and field offsets of the structures, as a C++ compiler sees hip_abi.h."""
     directory = tmp_path_factory.mktemp("abi")
-    lines = []
+    asked = []
     for ours, theirs in STRUCTS.items():
-        lines.append(f'std::printf("{ours}  %zu\\n", sizeof({ours}));')
+        asked.append((ours, "", f"sizeof({ours})"))
         for field in getattr(hip.hip, theirs).PROPERTIES():
-            lines.append(f'std::printf("{ours} {field} %zu\\n", offsetof({ours}, {field}));')
+            asked.append((ours, field, f"offsetof({ours}, {field})"))
     (directory / "offsets.cc").write_text(
-        '#include <cstdio>\n#include "hip/hip_device_prop.h"\nint main() {\n'
-        + "\n".join(lines)
-        + "\n}\n"
+        '#include <cstddef>\n#include "hip/hip_device_prop.h"\n'
+        'extern "C" const unsigned long long offsets[] = {\n'
+        + ",\n".join(expression for _, _, expression in asked)
+        + "\n};\n"
     )
-    program = directory / "offsets"
+    # Not linked: a C++ library would have to be compiled for that first, which takes minutes.
     compiler = [sys.executable, "-m", "ziglang", "c++", "-std=c++20", f"-I{SOURCES.parent}"]
-    subprocess.run([*compiler, str(directory / "offsets.cc"), "-o", str(program)], check=True)
+    source, made = directory / "offsets.cc", directory / "offsets.o"
+    subprocess.run([*compiler, "-c", str(source), "-o", str(made)], check=True)
+    with made.open("rb") as file:
+        elf = ELFFile(file)
+        (symbol,) = elf.get_section_by_name(".symtab").get_symbol_by_name("offsets")
+        data = elf.get_section(symbol["st_shndx"]).data()
+        at = symbol["st_value"]
+        values = struct.unpack_from(f"<{len(asked)}Q", data, at)
     table: dict[str, dict[str, int]] = {}
-    listing = subprocess.run([program], capture_output=True, text=True, check=True).stdout
-    for line in listing.splitlines():
-        name, field, value = line.split(" ")
-        table.setdefault(name, {})[field] = int(value)
+    for (name, field, _), value in zip(asked, values, strict=True):
+        table.setdefault(name, {})[field] = value
     return table
 
 
