@@ -130,7 +130,12 @@ def test_denormals_count_with_their_own_spacing() -> None:
 
 @pytest.mark.parametrize(
     ("reference", "spacing", "holds"),
-    [(0.0, 2.0**-24, True), (-0.68, 2.0**-24, True), (-0.31, 2.0**-24, True), (0.0, 2.0**-21, False)],
+    [
+        (0.0, 2.0**-24, True),
+        (-0.68, 2.0**-24, True),
+        (-0.31, 2.0**-24, True),
+        (0.0, 2.0**-21, False),
+    ],
 )
 def test_denormal_probabilities_are_rounded_by_any_near_reference(
     reference: float, spacing: float, holds: bool
