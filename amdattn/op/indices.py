@@ -34,20 +34,36 @@ _INT32 = as_dtype("int32")
 def private(array: Any, label: str, nested: bool = True) -> Any:
     """What a caller gives, where nobody else writes to it; what is on a device as it is.
 
+    What this returned before is not copied again.
+
     nested : bool
         Whether a list may hold rows; else these raise TypeError.
     """
     import numpy as np
 
+    own = _own_type()
+    if isinstance(array, own):
+        return array
     if isinstance(array, (list, tuple, range)):
-        return _listed(array, label, nested)
+        return _listed(array, label, nested).view(own)
     if isinstance(array, np.ndarray):
-        return array.copy()
+        return array.copy().view(own)
     if speaks_dlpack(array) and device_of(array, label)[0] in HOST_KINDS:
         host = as_view(array, label, 0).array
         assert host is not None
-        return host.copy()
+        return host.copy().view(own)
     return array
+
+
+@functools.cache
+def _own_type() -> type[NDArray[Any]]:
+    """Of arrays that `private` made, which no caller has."""
+    import numpy as np
+
+    class Own(np.ndarray):
+        pass
+
+    return Own
 
 
 def as_int32(host: NDArray[Any]) -> NDArray[np.int32]:

@@ -19,32 +19,35 @@ struct Row {
   }
 };
 
-// log2 of the weight of a row's greatest score: where its reference was found last, and what it may
-// become until that is found anew. So weights down to 2^-133 of the greatest have bits, as
-// bfloat16s below 1 would have, and float16s do not overflow.
-inline constexpr float kTop = 7, kMostTop = 15;
+// log2 of the weight of a row's reference, which is the greatest score where it was found last; it
+// is found anew where a weight would be the square of that. So weights down to 2^-134 of the
+// greatest have bits, as many as bfloat16s to nearest below 1 would have, and float16s do not
+// overflow.
+template <class S>
+inline constexpr float kTop = S::kElement == Element::kBf16 ? 8 : 7;
 
 template <class S>
 struct Rows {
   bf16x8 q[S::kTiles][S::kKSteps];
   f32x4 o[S::kTiles][S::kProducts];  // O^T: row 4 g + j of a product's columns, query row r
-  // Weights are 2^(rate * (score - reference)); the sum is of the lane's keys.
+  // Weights are 2^(top + rate * (score - reference)); the sum is of the lane's keys.
   float reference[S::kTiles], sum[S::kTiles];
   int first[S::kTiles], end[S::kTiles];  // keys that the lane's row sees
   int first_of_all, end_of_all;          // that all rows see
   // Scores are sign times products, or under a cap capped; in base 2 rate times that. What is
   // common to those of a row, as 2^20, is taken off before anything is rounded.
   float sign, rate;
-  float rest;      // 1 + this and args.softmax_scale_rest times that is the true scale
-  float v_scale;   // of O
-  float most_top;  // see kMostTop; less where sums must not overflow
+  float rest;     // 1 + this and args.softmax_scale_rest times that is the true scale
+  float v_scale;  // of O
+  float top;      // see kTop; less where sums must not overflow
 
   __device__ __forceinline__ void start(Arguments& args, const Segment& segment,
-                                        const Cache<S>& cache, bool is_careful) {
+                                        const Cache<S>& cache, int attempt) {
     const Length& length = cache.length();
-    // With care all weights of a row together are at most a half.
-    most_top = is_careful ? __builtin_clz(length.all) - 32.0f : kMostTop;
-    park(most_top);
+    // Of the second attempt weights are at most 1, so that what is far below the greatest one keeps
+    // its bits; of the last one all weights of a row together are at most a half.
+    top = attempt == 0 ? kTop<S> : attempt == 1 ? 0 : __builtin_clz(length.all) - 32.0f;
+    park(top);
     first_of_all = length.seen;
     if (args.window_left >= 0)
       first_of_all = max_of(first_of_all, length.all - 1 - args.window_left);
@@ -119,19 +122,27 @@ struct Rows {
         for (int i = n == 0 ? 2 : 0; i < 4; ++i) most = v_max_f32(most, p[n][i]);
       // By any reference that is not far from the greatest results are the same to rounding: that
       // of a row, which its lanes have in common, is found anew only where it is too small.
-      if (any_lane((most - reference[t]) * rate > most_top)) {
+      const float room = v_max_f32(top, 0);
+      if (any_lane((most - reference[t]) * rate > room)) {
         most = max_over_groups(most);
         const float before = reference[t];
-        const float fresh = most - __builtin_fminf(most_top, kTop) * v_rcp_f32(rate);
-        reference[t] = (most - before) * rate > most_top ? fresh : before;
-        const float factor = v_exp_f32((before - base_of(reference[t])) * rate);
+        reference[t] = (most - before) * rate > room ? most : before;
+        float by = (before - base_of(reference[t])) * rate;
+        // In two steps where the exponential would flush what its product with O need not.
+        if (__builtin_expect(any_lane(by < kLeastExponent && by > -kInf), false)) {
+          const float first = by < kLeastExponent ? 0x1p-64f : 1.0f;
+          by = by < kLeastExponent ? by + 64 : by;
+          for (int i = 0; i < S::kProducts; ++i) o[t][i] *= first;
+          sum[t] *= first;
+        }
+        const float factor = v_exp_f32(by);
         sum[t] *= factor;
         for (int i = 0; i < S::kProducts; ++i) o[t][i] *= factor;
       }
       const float base = -base_of(reference[t]);
       bf16x4 weights[S::kKeyTiles];
       unroll<S::kKeyTiles>([&]<int n>() {
-        p[n] = (p[n] + base) * rate;
+        p[n] = __builtin_elementwise_fma(p[n] + base, f32x4{} + rate, f32x4{} + top);
         for (int i = 0; i < 4; ++i) {
           p[n][i] = v_exp_f32(p[n][i]);
           sum[t] += p[n][i];
@@ -160,6 +171,7 @@ struct Rows {
       if (!is_whole) rest = __builtin_fmaf(given, k_scale, -scale) * v_rcp_f32(scale);
   }
   static constexpr uint32_t kLeastRate = (127 - 100) << 23;  // 2^-100
+  static constexpr float kLeastExponent = -126;              // of a normal number
   static __device__ __forceinline__ float uniform(float x) {
     return __builtin_bit_cast(float, ::uniform(int(bits(x))));
   }

@@ -13,17 +13,31 @@ struct Sums {
   float reference, sum;
   f32x4 o[2] = {};
   // What the first `count` of them come to. `kRaw`: O is not divided by the sum yet. The
-  // exponential flushes what its product with O does not: so it is that of 2^kDepth more.
+  // exponential flushes what its product with O does not: so it is that of 2^kDepth more, and where
+  // a weight is less than kFar O takes a part of it before.
   template <bool kRaw, int kCount>
-  static __device__ __forceinline__ Sums of(const Sums (&each)[kCount], float rate,
-                                            int count = kCount) {
-    constexpr float kDepth = 24;
+  static __device__ __forceinline__ Sums of(Sums (&each)[kCount], float rate, int count = kCount) {
+    constexpr float kDepth = 24, kFar = -64;
     Sums all{each[0].reference, 0};
     for (int n = 1; n < kCount; ++n) all.reference = v_max_f32(all.reference, each[n].reference);
     const float base = all.reference == -kInf ? 0 : all.reference;
+    float exponent[kCount], least = base;
+    for (int n = 0; n < kCount; ++n) {
+      const float x = each[n].reference;
+      exponent[n] = __builtin_fmaf(x - base, rate, kDepth);
+      least = __builtin_fminf(least, __builtin_fmaf(x, 0.0f, x));  // NaN, without a key, is not
+    }
+    if (__builtin_expect(any_lane((least - base) * rate < kFar), false))
+      for (int n = 0; n < kCount; ++n) {
+        const bool is_far = exponent[n] < kFar;
+        const float first = is_far ? 0x1p-64f : 1.0f;
+        exponent[n] += is_far ? 64 : 0;
+        each[n].sum *= first;
+        for (f32x4& o : each[n].o) o *= first;
+      }
     float weight[kCount];
     for (int n = 0; n < kCount; ++n) {
-      const float factor = v_exp_f32(__builtin_fmaf(each[n].reference - base, rate, kDepth));
+      const float factor = v_exp_f32(exponent[n]);
       const float sum = each[n].sum * factor;
       weight[n] = kRaw ? factor : sum;
       all.sum = n == 0 ? sum : all.sum + sum;
@@ -66,14 +80,16 @@ class Combine {
                     segment.row_tile);
   }
   // False, and nothing is merged, if an element is not finite: sums may have overflowed. The
-  // segment is then attended once more, with care, and only those elements are written that were
-  // not.
+  // segment is then attended once more, with care, and again if need be; only those elements are
+  // written that were not.
   __device__ __forceinline__ bool run(Rows<S>& rows) {
-    const bool is_careful = uniform(int(bits(rows.most_top))) != int(bits(kMostTop));
+    const int top = uniform(int(bits(rows.top)));  // negative of the last attempt
+    const bool is_careful = top != int(bits(kTop<S>));
     v_scale_ = rows.v_scale;
     rate_ = rows.rate;
     rest_ = args.softcap > 0 ? 0 : args.softmax_scale_rest + rows.rest;
     is_careful_ = is_careful;
+    const float unit = v_exp_f32(-rows.top);
     if constexpr (kOverflows) lds.votes[wave()] = is_finite(rows) ? 0 : 1;
     u32x4 votes = {};
     unroll<S::kTiles>([&]<int t>() {
@@ -83,7 +99,8 @@ class Combine {
         s_barrier();
         if (kOverflows && t == 0 && p == 0) votes = *(const Local<u32x4>*)&lds.votes;
         if (has_columns<p>()) {
-          const Sums sums = over_waves();
+          Sums sums = over_waves();
+          sums.sum *= unit;
           if (parts_ == 1)
             finish<p>(sums, t);
           else
@@ -93,7 +110,7 @@ class Combine {
       });
     });
     const bool all_finite = uniform(votes[0] | votes[1] | votes[2] | votes[3]) == 0;
-    if (!is_careful && __builtin_expect(!all_finite, false)) return false;
+    if (top >= 0 && __builtin_expect(!all_finite, false)) return false;
     if (parts_ == 1 || !arrive()) return true;
     is_careful_ = false;  // nothing of what is merged has been written
     unroll<S::kTiles>([&]<int t>() {

@@ -23,14 +23,14 @@ static_assert(Shape::kLanes == kWorkgroupLanes);
 
 // Keys of the segment by turns of the waves, loads a turn ahead.
 __device__ __forceinline__ void attend(Arguments& args, Segment& segment, Rows<Shape>& rows,
-                                       bool is_careful) {
+                                       int attempt) {
   Cache<Shape> cache(args, segment);
   const int first = cache.first(), step = cache.step(), end = cache.end();
   const int old_end = cache.old_end();
   Chunk<Shape> one, other;
   cache.load_k(one, first, 0);
   segment.near.settle();
-  rows.start(anew(args), segment, cache, is_careful);
+  rows.start(anew(args), segment, cache, attempt);
   rows.turn(anew(args), segment, cache.length());
   cache.load_v(one, first, 0);
   rows.put_scales(args, cache);
@@ -74,15 +74,13 @@ extern "C" __global__ void WORKGROUP(Shape::kLanes, MIN_WAVES) KERNEL(PARAMETERS
   bool is_there = work.begin(early, segment);
   do {
     if (!is_there) continue;
-    bool is_careful = false;
-    for (;;) {
+    for (int attempt = 0;; ++attempt) {
       segment.settle();
       Rows<Shape> rows;
-      attend(anew(args), segment, rows, is_careful);
+      attend(anew(args), segment, rows, attempt);
       work.place(segment);
       const bool is_done = Combine<Shape>(anew(args), segment, lds).run(rows);
       if (__builtin_expect(is_done, true)) break;
-      is_careful = true;
       work.again(segment);
     }
   } while (work.next(segment, is_there));

@@ -66,19 +66,17 @@ extern "C" __global__ void WORKGROUP(kLanes, 8) KERNEL(CascadeMergeArgs args) {
   const Floats o[2] = {{args.prefix_o, of_o},
                        {args.own_o, int64_t(row) * args.head_dim_v + column}};
   const bool has_none = has_no_key(lse[0]) && has_no_key(lse[1]);
-  // How far own keys are above the prefix; and of 1 the lesser weight, times 2^kDepth, which the
-  // exponential else flushes where its product with o counts.
-  constexpr float kDepth = 24;
+  // How far own keys are above the prefix; and of 1 the root of the lesser weight: the weight
+  // itself may be flushed where its product with o counts.
   const float above = has_none ? 0 : (lse[1].whole - lse[0].whole) + (lse[1].rest - lse[0].rest);
-  const float lesser = v_exp_f32(__builtin_fmaf(-__builtin_fabsf(above), kLog2E, kDepth));
-  const float total = 1 + lesser * 0x1p-24f, greater_weight = v_rcp_f32(total),
-              lesser_weight = lesser * (0x1p-24f * greater_weight);
+  const float lesser_root = v_exp_f32(-__builtin_fabsf(above) * (0.5f * kLog2E));
+  const float total = __builtin_fmaf(lesser_root, lesser_root, 1.0f), inverse = v_rcp_f32(total);
   const bool is_own = above > 0;
   f32x2 sum[Rounded::kPairs] = {};
   for (int p = 0; p < 2; ++p) {
-    const float weight = is_own == (p == 1) ? greater_weight : lesser_weight;
+    const float root = is_own == (p == 1) ? 1.0f : lesser_root, rest = root * inverse;
     for (int i = 0; i < Rounded::kPairs; ++i) {
-      const f32x2 x = o[p].pair(i) * weight;
+      const f32x2 x = o[p].pair(i) * root * rest;
       sum[i] += has_no_key(lse[p]) ? f32x2{} : x;
     }
   }

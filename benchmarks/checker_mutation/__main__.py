@@ -1,6 +1,6 @@
 """Mutates kernels, launches the mutants in checked mode, and counts which are reported.
 
-    python -m benchmarks.checker_mutation attention|gemm|all [--sample N]
+    python -m benchmarks.checker_mutation attention|gemm|narrow_indices|all [--sample N]
     python -m benchmarks.checker_mutation kernel.hsaco --grid X,Y,Z --args ... [--sample N]
 
 The page docs/studies/checked-mode-mutation.md is written by tests.support.mutation.campaign,
@@ -37,7 +37,7 @@ def mutate(
     context: typer.Context,
     subject: Annotated[
         str,
-        typer.Argument(help="attention, gemm, all (every shipped kernel), or a code object."),
+        typer.Argument(help="attention, gemm, a shipped kernel, all of them, or a code object."),
     ],
     kernel: KernelName = None,
     grid: Grid = None,
@@ -54,7 +54,7 @@ def mutate(
 ) -> None:
     """Mutate, launch in checked mode, count. Exit code 1 if too few mutants are reported."""
     subjects: Sequence[Subject]
-    if subject in (*registry.names(), "all"):
+    if subject in (*registry.names(), *(row.name for row in manifest.kernels()), "all"):
         refuse_given(context, _CODE_OBJECT, f"does not go with {subject}")
         subjects = shipped(subject)
     else:
@@ -78,8 +78,10 @@ def mutate(
 
 
 def shipped(name: str) -> list[Subject]:
-    """The shipped kernels of an operation, or of "all"."""
-    wanted = {row.name for row in manifest.kernels() if name in ("all", *_operations(row.op))}
+    """The shipped kernels of an operation or of a name, or of "all"."""
+    wanted = {
+        row.name for row in manifest.kernels() if name in ("all", row.name, *_operations(row.op))
+    }
     return shipped_subjects(runtime.device_props(), wanted)
 
 

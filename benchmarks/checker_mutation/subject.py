@@ -120,8 +120,6 @@ class Subject:
 def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Subject]:
     """Shipped kernels for a device, launched as the package's operations launch them.
 
-    But for that of indices, which no operation's plan launches.
-
     Parameters
     ----------
     names : collection of str
@@ -130,15 +128,18 @@ def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Su
     # Which need what is above.
     from benchmarks.checker_mutation.decode import decode_subject
     from benchmarks.checker_mutation.gemm import gemm_subject
+    from benchmarks.checker_mutation.indices import index_subject
     from benchmarks.checker_mutation.operation import operation_subject
 
-    rows = [row for row in manifest.kernels() if row.arch == props.arch and row.op != NARROW]
+    rows = [row for row in manifest.kernels() if row.arch == props.arch]
     users = {op: operation for operation in operations() for op in operation.kernel_ops}
     owners = users | {operation.kernel_ops[0]: operation for operation in operations()}
 
     def subject(row: KernelSpec) -> Subject:
         if row.op == GEMM:  # with what aborted launches leave
             return gemm_subject(row, props)
+        if row.op == NARROW:  # which no operation's plan launches
+            return index_subject(row)
         if row.op == DECODE:  # the same, in shares of any size
             return decode_subject(row, props)
         if row.op in (select.ATTENTION, select.MERGE, select.GATHER, SCHEDULE):  # of one plan

@@ -119,6 +119,39 @@ def test_indices_of_caches_on_the_host_are_read_once(
         np.testing.assert_array_equal(*found)
 
 
+class Counted(np.ndarray):
+    """An array that knows how often it was copied, or a copy of it was."""
+
+    copies = 0
+
+    def copy(self, *args: Any, **options: Any) -> Any:
+        Counted.copies += 1
+        return super().copy(*args, **options)
+
+
+@pytest.mark.parametrize("queries", [1, 17])
+def test_indices_of_pages_on_the_host_are_copied_once(queries: int) -> None:
+    shape = (12, 16, 2, 64)
+    table = np.arange(12, dtype=np.int32).reshape(3, 4)
+    q, k, v = (np.zeros(x, BF16) for x in ((3, queries, 4, 64), shape, shape))
+    for place in (asarray, np.asarray):
+        arrays = [place(x) for x in (q, k, v)]
+        for name in ("block_table", "cache_seqlens"):
+            given = {"cache_seqlens": np.array([40, 7, 33], np.int32), "block_table": table}
+            given[name] = given[name].view(Counted)
+            Counted.copies = 0
+            flash_attn_with_kvcache(*arrays, **given)
+            assert Counted.copies == 1, name
+
+
+def test_what_is_private_is_not_copied_again() -> None:
+    for given in ([1, 2], np.arange(3), np.arange(4)[::2], np.zeros((2, 0), np.int64)):
+        own = indices.private(given, "x")
+        assert indices.private(own, "x") is own
+        np.testing.assert_array_equal(own, given)
+        assert isinstance(given, list) or not np.shares_memory(own, given)
+
+
 @pytest.mark.parametrize("queries", [1, 17])
 @pytest.mark.parametrize("page", [12, 2**31, 2**32 + 3, -2, -(2**32)])
 def test_tables_on_the_host_beside_lengths_on_the_device(page: int, queries: int) -> None:

@@ -49,6 +49,15 @@ def test_sample(product: str, names: tuple[str, ...], size: int) -> None:
     assert counts[Verdict.IN_PLACE.value] > counts["mutants"] // 3
 
 
+@pytest.mark.parametrize("product", ["MI300X", "MI355X"])
+def test_every_mutant_of_the_kernel_that_narrows_indices(product: str) -> None:
+    """No operation's plan launches it: calls do."""
+    subjects = shipped_subjects(KNOWN_DEVICES[product], ("narrow_indices",))
+    report = campaign(subjects)
+    assert {outcome.subject for outcome in report.outcomes} == {"narrow_indices"}
+    held(report)
+
+
 # Launches in parts: in their order and added as they come; and those of attention over a cache,
 # of which another barrier in front of the write-back leaves nothing to the one behind.
 @pytest.mark.parametrize(

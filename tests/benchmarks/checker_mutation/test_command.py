@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from amdattn.device import manifest
-from amdattn.op.indices import NARROW
 from benchmarks.checker_mutation import __main__ as command
 from tests.support.gpu import compiled
 from tests.support.shipped import shipped
@@ -44,7 +43,7 @@ def mutate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize("op", ["merge_state", pytest.param("", marks=pytest.mark.slow)])
 def test_mutate(mutate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str) -> None:
-    """ "all" is every kernel that a plan launches; where `op` is given, there are no others."""
+    """ "all" is every kernel; where `op` is given, there are no others."""
     rows = [row for row in shipped() if not op or row.op == op]
     monkeypatch.setattr(manifest, "kernels", lambda: rows)
     calls: list[tuple[Any, ...]] = []
@@ -57,11 +56,7 @@ def test_mutate(mutate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op
     monkeypatch.setattr(command, "campaign", campaign)
     status, out, errors = mutate("all", "--sample", 3, "--seed", 5)
     assert status == 0 and "a table" in out, out + errors
-    assert [subject.name for subject in calls[0][0]] == [
-        row.name
-        for row in rows
-        if row.op != NARROW  # which no operation's plan launches
-    ]
+    assert [subject.name for subject in calls[0][0]] == [row.name for row in rows]
     assert calls[0][1:] == (3, 5)
     status, out, _ = mutate("merge_state" if op else "attention")
     assert status == 1 and "a class is missed" in out
@@ -84,6 +79,7 @@ def test_mutate(mutate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op
     [
         (("attention", "--sample", 0), "--sample"),
         (("attention", "--grid", "4"), "--grid does not go with attention"),
+        (("narrow_indices", "--grid", "4"), "--grid does not go with narrow_indices"),
         (("nosuch", "--grid", "4"), "subject 'nosuch' is neither one of attention, cascade,"),
     ],
 )

@@ -1,8 +1,11 @@
 """When is a result right: beside float64 and the plain pipeline, by row and by column of V.
 
-The bar: error <= 2 max(plain's, u sqrt(sum p^2 v^2)) + half a ULP of the result (one if rounded
-toward zero), u the unit roundoff of the type, as root mean square and as maximum, over every row,
-and over every column of V that has 64 rows or more. What is not finite is where plain has it;
+The bar: error <= 2 max(plain's, sqrt(sum r^2 v^2) / sum p) + half a ULP of the result (one if
+rounded toward zero), as root mean square and as maximum, over every row, and over every column of V
+that has 64 rows or more. r is what rounding p to the type loses at worst: p times the unit roundoff
+of the type; of a denormal number half its spacing, or all of p. (A float16 of 37.03 times 2^-24
+rounds to 37 by luck, and to 36.73 by another, equally good reference: u p is 0.02 spacings there,
+rounding 0.5.) What is not finite is where plain has it;
 where plain overflows and float64 does not, either will do, and plain's error is what it would be
 without an end of its range.
 """
@@ -153,8 +156,9 @@ def _errors(actual: Array, by: Truth) -> tuple[dict[str, Array], dict[str, list[
     error = np.where(judged, np.abs(actual - best.out), 0)
     also = judged & np.isfinite(by.endless)
     of_plain = np.where(also, np.abs(by.endless - best.out), 0)
-    weights = np.where(best.total == 0, 0, best.p / best.total)
-    noise = rules.unit * np.sqrt(_finite(weights) ** 2 @ _finite(by.v) ** 2)
+    lost = np.maximum(rules.unit * best.p, np.minimum(best.p, rules.ulp(np.zeros(1)) / 2))
+    lost = np.where(best.total == 0, 0, lost / best.total)
+    noise = np.sqrt(_finite(lost) ** 2 @ _finite(by.v) ** 2)
     noise = np.where(judged, noise, 0)
     last = np.where(judged, rules.ulp(expected) * (1 if rules.mode == "rtz" else 0.5), 0)
     ratios, where = {}, {}

@@ -259,6 +259,32 @@ def sinks_that_are_none(launch: Launch) -> None:
     launch.sinks = launch.rng.choice(some, launch.heads[0])
 
 
+@_cache_class
+def runs_far_below(launch: Launch) -> None:
+    """All keys of some waves or parts, of which V is infinite or as large as they are far below."""
+    launch.resize(keys=int(launch.rng.choice([200, 400, 700])))
+    run = int(launch.rng.choice([16, 32, 64, 128, launch.keys // 2]))
+    far = np.arange(launch.keys) // run % int(launch.rng.choice([2, 4])) == 0
+    if launch.rng.random() < 0.5:
+        far = ~far
+    nats = launch.rng.uniform(60, 92) if launch.is_bf16 else launch.rng.uniform(6, 12)
+    launch.q *= 0.1
+    launch.offset(np.where(far, -nats, 0)[None])
+    if launch.rng.random() < 0.5:
+        infinite = far[:, None] & (launch.rng.random(launch.v.shape) < 0.02)
+        launch.v = np.where(infinite, launch.rng.choice([np.inf, -np.inf]), launch.v)
+    else:
+        size = min(np.exp(nats), 2.0**100, launch.rules.greatest / 8)
+        launch.v *= np.where(far, size, 1e-8)[:, None]
+
+
+@_cache_class
+def few_keys_of_small_scores(launch: Launch) -> None:
+    """Their log-sum-exp is near 1, and so are its digits."""
+    launch.resize(keys=int(launch.rng.integers(1, 6)))
+    launch.q *= launch.rng.choice([0.0, 0.01, 0.1, 0.3])
+
+
 # ---- Launches by number.
 SIZES = (1, 7, 16, 17, 31, 33, 63, 64, 65, 100, 128, 129, 150)
 

@@ -126,3 +126,28 @@ def test_denormals_count_with_their_own_spacing() -> None:
     fine = rules("bfloat16").ulp(np.array([0.0, 1e-40, 2.0**-126, 1.0]))
     np.testing.assert_array_equal(fine, 2.0 ** np.array([-133, -133, -133, -7]))
     assert rules("float16").ulp(np.array([1e-7]))[0] == 2.0**-24
+
+
+@pytest.mark.parametrize(
+    ("reference", "spacing", "holds"),
+    [
+        (0.0, 2.0**-24, True),
+        (-0.68, 2.0**-24, True),
+        (-0.31, 2.0**-24, True),
+        (0.0, 2.0**-21, False),
+    ],
+)
+def test_denormal_probabilities_are_rounded_by_any_near_reference(
+    reference: float, spacing: float, holds: bool
+) -> None:
+    """Keys 12 nats below others make the result of float16; plain's rounding may be lucky."""
+    q, k, v = numbers("float16")
+    far = np.arange(k.shape[1]) % 16 == 0
+    q[..., 0], k[..., 0] = 1, np.where(far, -12 / rules("float16").scale, 0)
+    v *= np.where(far, 1e4, 1e-8)[:, None].astype(np.float32)
+    q, k, v = (x.astype(np.float16).astype(np.float32) for x in (q, k, v))
+    by = truth(q, k, v, None, rules("float16"))
+    units = by.best.p * 2.0**-reference / spacing
+    p = np.where(far, np.rint(units) * spacing * 2.0**reference, by.best.p)
+    found = round_to((p / by.best.total @ v).astype(np.float32), "float16", "rtne")
+    assert (kinds(found, by.usual.lse, by) == ["", ""]) == holds
