@@ -61,9 +61,10 @@ different make say little. {launch:g} us between the launches of an operation ar
 before it in no number here. Kernels ran one after the other on the same operands, and each row can
 be run alone: the model gives the same again.
 
-bfloat16, [batch, seqlen, heads, head_dim], no log-sum-exp, operands of normal random numbers.
-[Other inputs](../attention-forward.md#time-by-inputs) take ours longer, since they rescale only
-when scores outgrow a reference; AITER's, which rescale always, take as long.
+bfloat16, [batch, seqlen, heads, head_dim], no log-sum-exp. Whole operations are over normal random
+numbers; [other inputs](../attention-forward.md#time-by-inputs) take ours longer, since they rescale
+only when scores outgrow a reference; AITER's, which rescale always, take as long. Of one workgroup
+there are rows over [model-like](../bench.md#inputs) inputs.
 
 **Modes are of different arithmetic.** Ours round the probabilities half up in all three, from 128
 columns on (below they are truncated, times a factor), and differ in how they round O. AITER's rtne
@@ -206,8 +207,22 @@ def _headline(records: Sequence[Record], ghz: float, loops: Loops) -> list[str]:
     """Every table of the first part."""
     shown = [r for r in records if not r["refused"]]
     labels = sorted({_label(r) for r in shown}, key=_order)
-    parts = [
-        "Without a mask, head_dim 128: the nine shapes of MoonMath's article.\n",
+    parts = ["Without a mask, head_dim 128: the nine shapes of MoonMath's article.\n"]
+    has_energy = all("joules" in r["energy"] for r in shown)
+    if has_energy:
+        parts += [
+            "## Estimated time\n\nHow many times as long the other one takes at the clock at which "
+            "each draws 750 W, by the\n[estimate](#energy); below 1 ours is slower. Both draw as "
+            "much, so that energies have the same ratio.\n",
+            _ratios(shown, lambda r: float(r["energy"]["joules"])),
+        ]
+    parts += [
+        "## Cycles\n\nHow many times as many the other one takes. The last rows are of one "
+        "workgroup of 4096 keys, by what ours holds,\nand the least under any "
+        "[reading](../generated/readings.md) of what is not known of the hardware: all of them in\n"
+        "[attention-forward.md](../attention-forward.md#on-model-like-inputs-under-every-reading)."
+        "\n",
+        _ratios(shown, _milliseconds, loops),
         f"## Time\n\nModelled at {ghz:g} GHz, whole operations with all of their launches.\n",
         _table("shape, ms", shown, labels, lambda r: f"{_milliseconds(r):.3f}"),
         '## TFLOP/s\n\nModelled, of the same times. ">": more than the '
@@ -217,21 +232,13 @@ def _headline(records: Sequence[Record], ghz: float, loops: Loops) -> list[str]:
         "## Use of the matrix units\n\nModelled, share of the cycles of the CUs that got a "
         "workgroup; in\nparentheses of all CUs of the device.\n",
         _table("shape, MFMA", shown, labels, _matrix_use),
-        "## Ratio\n\nHow many times as long the other one takes, modelled times; below 1 ours is "
-        "slower. The last row is of\nthe main loops alone, one workgroup, and has the least under "
-        "any of the [readings](../generated/readings.md)\nof what is not known of the hardware; "
-        "below are all of them, clk for 384 rows of Q and 64 keys.\n",
-        _ratios(shown, _milliseconds, loops),
-        attention_readings.markdown(loops),
     ]
-    if all("joules" in r["energy"] for r in shown):
+    if has_energy:
         parts += [
             "## Energy\n\nNot the model but an [estimate](performance-model.md) from its counts: "
             "joules of the operation at\nthe clock, in parentheses in GHz, at which the power is "
             "750 W.\n",
             _table("shape, J (GHz)", shown, labels, _joules),
-            "How many times as much energy the other one takes:\n",
-            _ratios(shown, lambda r: float(r["energy"]["joules"])),
             "What it is from, per 1000 operations of MFMAs, means of the shapes:\n",
             _activity(shown, labels),
         ]
@@ -261,7 +268,7 @@ def _ratios(
 ) -> str:
     """Of each rival's kernel over ours of the same rounding, with geometric means.
 
-    `loops`: the least ratio of main loops under any reading is a row, too.
+    `loops`: ratios of one workgroup, and the least of them under any reading, are rows, too.
     """
     known = {(r["shape"], r["peer"], r["round_mode"]): value(r) for r in records}
     pairs = [
@@ -282,9 +289,7 @@ def _ratios(
     for name, of_all in (("geometric mean", _geometric_mean), ("least", min)):
         found = [[ratio for ratio in of if ratio is not None] for of in columns]
         rows.append([name, *(f"{of_all(of):.3f}" if of else "-" for of in found)])
-    if loops is not None:
-        least = [attention_readings.least(loops, *pair) for pair in pairs]
-        rows.append(["loops, least over the readings", *(str(one or "-") for one in least)])
+    rows += attention_readings.summary(loops or {}, pairs)
     return _markdown(["shape", *(f"{rival} {mode}" for rival, mode in pairs)], rows)
 
 

@@ -160,7 +160,7 @@ def verdict(value: float, bar: float | None) -> str:
 
 
 def bars(rows: Rows, loops: Loops) -> str:
-    """Least and mean ratios of each peer, by rate of the LDS; of loops, least of all readings."""
+    """Least and mean ratios of each peer, by rate of the LDS; of workgroups, least of readings."""
     body = []
     for lds in LDS:
         for peer in rows.peers(lds):
@@ -181,7 +181,7 @@ def bars(rows: Rows, loops: Loops) -> str:
                 ]
             )
     head = ["peer", "shapes", "cycles: least", "cycles: mean", "time est.: least", "mean"]
-    head.append("loop: least over the readings")
+    head.append("one workgroup, model-like: least over the readings")
     return markdown(head, body)
 
 

@@ -32,6 +32,7 @@ from amdattn import energy
 from amdattn.arch.energies import ENERGIES, Energies
 from amdattn.arch.power_cap import clock_by_matrix_use
 from amdattn.arch.products import REFERENCE
+from amdattn.arch.readings import DEFAULT
 from amdattn.bench.inputs import MODEL_LIKE, NORMAL, FileInputs, Inputs, ScoreClass, named
 from amdattn.bench.record import model_version
 from amdattn.device.profiling import LaunchProfile
@@ -170,6 +171,22 @@ def least(loops: Loops, peer: str, mode: str, column: str | None = None) -> OfRe
     if peer not in of:
         return None
     return least_ratio(of[peer], of[column or next(filter(is_ours, of))])
+
+
+def summary(loops: Loops, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
+    """Rows of a table with a column for each peer and mode: by inputs, by default and the least."""
+    rows: list[list[str]] = []
+    columns = dict.fromkeys(column for of in loops.values() for column in of if is_ours(column))
+    for column in columns:
+        name = f"one workgroup, {column.removeprefix(OURS).removeprefix(', ')}".removesuffix(", ")
+        default, least_of = [name], [f"{name}: least over the readings"]
+        for peer, mode in pairs:
+            of = loops.get(mode, {})
+            found = least(loops, peer, mode, column)
+            default.append(f"{of[peer][DEFAULT] / of[column][DEFAULT]:.3f}" if found else "-")
+            least_of.append(f"{found.ratio:.3f} ({found.reading})" if found else "-")
+        rows += [default, least_of]
+    return rows
 
 
 def markdown(loops: Loops) -> str:
