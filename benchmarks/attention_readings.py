@@ -20,6 +20,7 @@ and `attention_bench_gfx950` read.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -173,20 +174,21 @@ def least(loops: Loops, peer: str, mode: str, column: str | None = None) -> OfRe
     return least_ratio(of[peer], of[column or next(filter(is_ours, of))])
 
 
-def summary(loops: Loops, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
-    """Rows of a table with a column for each peer and mode: by inputs, by default and the least."""
-    rows: list[list[str]] = []
-    columns = dict.fromkeys(column for of in loops.values() for column in of if is_ours(column))
-    for column in columns:
-        name = f"one workgroup, {column.removeprefix(OURS).removeprefix(', ')}".removesuffix(", ")
-        default, least_of = [name], [f"{name}: least over the readings"]
-        for peer, mode in pairs:
-            of = loops.get(mode, {})
-            found = least(loops, peer, mode, column)
-            default.append(f"{of[peer][DEFAULT] / of[column][DEFAULT]:.3f}" if found else "-")
-            least_of.append(f"{found.ratio:.3f} ({found.reading})" if found else "-")
-        rows += [default, least_of]
-    return rows
+def summary(found: Mapping[str, Loops]) -> str:
+    """A row for each peer, mode and inputs of ours: ratios by default, and the least of them."""
+    head = ["a peer / ours", *(text for what in found for text in (what, "least"))]
+    lines = [f"| {' | '.join(head)} |", "|---|" + "--:|" * (len(head) - 1)]
+    for mode, of in next(iter(found.values())).items():
+        ours = list(filter(is_ours, of))
+        for peer, column in itertools.product([c for c in of if c not in ours], ours):
+            cells = [f"{peer} {mode}{column.removeprefix(OURS)}"]
+            for loops in found.values():
+                theirs, least_of = loops[mode], least(loops, peer, mode, column)
+                assert least_of
+                cells.append(f"{theirs[peer][DEFAULT] / theirs[column][DEFAULT]:.3f}")
+                cells.append(f"{least_of.ratio:.3f} ({least_of.reading})")
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def markdown(loops: Loops) -> str:
@@ -210,8 +212,13 @@ def markdown(loops: Loops) -> str:
     return "\n".join([*lines, f"| least | {' | '.join(cells)} |"]) + "\n"
 
 
-def read(file: Path) -> tuple[Loops, str]:
-    """What --json printed, and the version of the model.
+def of_document(document: Mapping[str, Any]) -> Mapping[str, Loops]:
+    """See `read`."""
+    return {**document["estimates"], CLK: document["loops"]}
+
+
+def read(file: Path) -> Mapping[str, Loops]:
+    """What --json printed, by what is counted: estimated times, then clk.
 
     Raises
     ------
@@ -219,8 +226,7 @@ def read(file: Path) -> tuple[Loops, str]:
         The file is no such document.
     """
     try:
-        document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return document["loops"], document["model"]
+        return of_document(json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(
             f"{file} was not written by `python -m benchmarks.attention_readings --json` "
