@@ -11,7 +11,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +61,10 @@ different make say little. {launch:g} us between the launches of an operation ar
 before it in no number here. Kernels ran one after the other on the same operands, and each row can
 be run alone: the model gives the same again.
 
-bfloat16, [batch, seqlen, heads, head_dim], no log-sum-exp, operands of normal random numbers.
-[Other inputs](../attention-forward.md#time-by-inputs) take ours longer, since they rescale only
-when scores outgrow a reference; AITER's, which rescale always, take as long.
+bfloat16, [batch, seqlen, heads, head_dim], no log-sum-exp. Whole operations are over normal random
+numbers; [other inputs](../attention-forward.md#time-by-inputs) take ours longer, since they rescale
+only when scores outgrow a reference; AITER's, which rescale always, take as long. Of one workgroup
+there are rows over [model-like](../bench.md#inputs) inputs.
 
 **Modes are of different arithmetic.** Ours round the probabilities half up in all three, from 128
 columns on (below they are truncated, times a factor), and differ in how they round O. AITER's rtne
@@ -93,13 +94,13 @@ def command(preset: str, aiter: str, moonmath: str) -> list[str]:
 
 
 def loops_command(aiter: str, moonmath: str) -> list[str]:
-    """Arguments of `python` for main loops under every reading."""
+    """Arguments of `python` for one workgroup under every reading."""
     peers = ["--aiter", aiter, "--moonmath", moonmath]
     return ["-m", "benchmarks.attention_readings", *peers, "--json"]
 
 
-def run_bench(aiter: Path, moonmath: Path) -> tuple[list[dict[str, Any]], Loops]:
-    """Documents of the runs that the page is of, and main loops by reading.
+def run_bench(aiter: Path, moonmath: Path) -> tuple[list[dict[str, Any]], Mapping[str, Loops]]:
+    """Documents of the runs that the page is of, and workgroups by reading.
 
     Raises
     ------
@@ -120,10 +121,10 @@ def run_bench(aiter: Path, moonmath: Path) -> tuple[list[dict[str, Any]], Loops]
     at = str(aiter), str(moonmath)
     presets = HEADLINE, *(name for name, _, _ in SECTIONS)
     documents = [printed(command(preset, *at)) for preset in presets]
-    return documents, printed(loops_command(*at))["loops"]
+    return documents, attention_readings.of_document(printed(loops_command(*at)))
 
 
-def render(documents: Sequence[dict[str, Any]], loops: Loops) -> str:
+def render(documents: Sequence[dict[str, Any]], found: Mapping[str, Loops]) -> str:
     """Markdown of the page.
 
     Raises
@@ -150,7 +151,7 @@ def render(documents: Sequence[dict[str, Any]], loops: Loops) -> str:
         clock=clocks["sustained_ghz"],
         launch=clocks["launch_us"],
     )
-    parts = [page, *_headline(_of_preset(records, HEADLINE), clocks["sustained_ghz"], loops)]
+    parts = [page, *_headline(_of_preset(records, HEADLINE), clocks["sustained_ghz"], found)]
     if exclusive:
         parts += _other_reading(_of_preset(exclusive, HEADLINE))
     sections = [(_of_preset(records, name), title, rival) for name, title, rival in SECTIONS]
@@ -202,12 +203,31 @@ def _of_preset(records: Sequence[Record], preset: str) -> list[Record]:
 # -- the nine shapes -------------------------------------------------------------------------------
 
 
-def _headline(records: Sequence[Record], ghz: float, loops: Loops) -> list[str]:
+def _headline(records: Sequence[Record], ghz: float, found: Mapping[str, Loops]) -> list[str]:
     """Every table of the first part."""
     shown = [r for r in records if not r["refused"]]
     labels = sorted({_label(r) for r in shown}, key=_order)
     parts = [
-        "Without a mask, head_dim 128: the nine shapes of MoonMath's article.\n",
+        "## On model-like inputs\n\nOne workgroup of 4096 keys, how many times as long the other "
+        "one takes: by default, and the least under any\n[reading](../generated/readings.md) of "
+        "what is not known of the hardware: all of them in\n"
+        "[attention-forward.md](../attention-forward.md#on-model-like-inputs-under-every-reading)."
+        "\n",
+        attention_readings.summary(found),
+        "Whole operations over N(0, 1), without a mask, head_dim 128: the nine shapes of "
+        "MoonMath's article.\n",
+    ]
+    has_energy = all("joules" in r["energy"] for r in shown)
+    if has_energy:
+        parts += [
+            "## Estimated time\n\nHow many times as long the other one takes at the clock at which "
+            "each draws 750 W, by the\n[estimate](#energy); below 1 ours is slower. Both draw as "
+            "much, so that energies have the same ratio.\n",
+            _ratios(shown, lambda r: float(r["energy"]["joules"])),
+        ]
+    parts += [
+        "## Cycles\n\nHow many times as many the other one takes.\n",
+        _ratios(shown, _milliseconds),
         f"## Time\n\nModelled at {ghz:g} GHz, whole operations with all of their launches.\n",
         _table("shape, ms", shown, labels, lambda r: f"{_milliseconds(r):.3f}"),
         '## TFLOP/s\n\nModelled, of the same times. ">": more than the '
@@ -217,21 +237,13 @@ def _headline(records: Sequence[Record], ghz: float, loops: Loops) -> list[str]:
         "## Use of the matrix units\n\nModelled, share of the cycles of the CUs that got a "
         "workgroup; in\nparentheses of all CUs of the device.\n",
         _table("shape, MFMA", shown, labels, _matrix_use),
-        "## Ratio\n\nHow many times as long the other one takes, modelled times; below 1 ours is "
-        "slower. The last row is of\nthe main loops alone, one workgroup, and has the least under "
-        "any of the [readings](../generated/readings.md)\nof what is not known of the hardware; "
-        "below are all of them, clk for 384 rows of Q and 64 keys.\n",
-        _ratios(shown, _milliseconds, loops),
-        attention_readings.markdown(loops),
     ]
-    if all("joules" in r["energy"] for r in shown):
+    if has_energy:
         parts += [
             "## Energy\n\nNot the model but an [estimate](performance-model.md) from its counts: "
             "joules of the operation at\nthe clock, in parentheses in GHz, at which the power is "
             "750 W.\n",
             _table("shape, J (GHz)", shown, labels, _joules),
-            "How many times as much energy the other one takes:\n",
-            _ratios(shown, lambda r: float(r["energy"]["joules"])),
             "What it is from, per 1000 operations of MFMAs, means of the shapes:\n",
             _activity(shown, labels),
         ]
@@ -256,13 +268,8 @@ def _table(
     return _markdown([head, *labels], rows)
 
 
-def _ratios(
-    records: Sequence[Record], value: Callable[[Record], float], loops: Loops | None = None
-) -> str:
-    """Of each rival's kernel over ours of the same rounding, with geometric means.
-
-    `loops`: the least ratio of main loops under any reading is a row, too.
-    """
+def _ratios(records: Sequence[Record], value: Callable[[Record], float]) -> str:
+    """Of each rival's kernel over ours of the same rounding, with geometric means."""
     known = {(r["shape"], r["peer"], r["round_mode"]): value(r) for r in records}
     pairs = [
         (rival, mode)
@@ -282,9 +289,6 @@ def _ratios(
     for name, of_all in (("geometric mean", _geometric_mean), ("least", min)):
         found = [[ratio for ratio in of if ratio is not None] for of in columns]
         rows.append([name, *(f"{of_all(of):.3f}" if of else "-" for of in found)])
-    if loops is not None:
-        least = [attention_readings.least(loops, *pair) for pair in pairs]
-        rows.append(["loops, least over the readings", *(str(one or "-") for one in least)])
     return _markdown(["shape", *(f"{rival} {mode}" for rival, mode in pairs)], rows)
 
 
@@ -393,12 +397,12 @@ def main() -> int:
     args = parser.parse_args()
     if args.json and args.loops:
         documents = [json.loads(file.read_text()) for file in args.json]
-        loops, _ = attention_readings.read(args.loops)
+        found = attention_readings.read(args.loops)
     elif args.aiter and args.moonmath:
-        documents, loops = run_bench(args.aiter.resolve(), args.moonmath.resolve())
+        documents, found = run_bench(args.aiter.resolve(), args.moonmath.resolve())
     else:
         parser.error("give --aiter and --moonmath, or --json and --loops")
-    return write_page(PAGE, render(documents, loops), args.check)
+    return write_page(PAGE, render(documents, found), args.check)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +160,7 @@ def verdict(value: float, bar: float | None) -> str:
 
 
 def bars(rows: Rows, loops: Loops) -> str:
-    """Least and mean ratios of each peer, by rate of the LDS; of loops, least of all readings."""
+    """Least and mean ratios of each peer, by rate of the LDS; of workgroups, least of readings."""
     body = []
     for lds in LDS:
         for peer in rows.peers(lds):
@@ -181,7 +181,7 @@ def bars(rows: Rows, loops: Loops) -> str:
                 ]
             )
     head = ["peer", "shapes", "cycles: least", "cycles: mean", "time est.: least", "mean"]
-    head.append("loop: least over the readings")
+    head.append("one workgroup, model-like: least over the readings")
     return markdown(head, body)
 
 
@@ -404,7 +404,7 @@ def remarks(rows: Rows) -> str:
     return "\n".join(lines) + "\n"
 
 
-def render(found: Sequence[Row], loops: Loops) -> str:
+def render(found: Sequence[Row], workgroups: Mapping[str, Loops]) -> str:
     """Markdown of the page.
 
     Raises
@@ -419,7 +419,8 @@ def render(found: Sequence[Row], loops: Loops) -> str:
     long = deviations(rows, ENERGIES[PRODUCT], long_only=True)
     tables = {
         "model": " and ".join(models),
-        "bars": bars(rows, loops),
+        "summary": attention_readings.summary(workgroups),
+        "bars": bars(rows, workgroups[attention_readings.CLK]),
         "losses": losses(rows),
         "whole": whole(rows),
         "cycles": grid(rows, lambda row, _: f"{clk(row) / 1e6:.3f}"),
@@ -431,7 +432,7 @@ def render(found: Sequence[Row], loops: Loops) -> str:
         "bars_by_use": bars_by_use(rows),
         "most": f"{gemm_tflops(PRODUCT):.0f}",
         "lds": grid(rows, lambda row, ours: f"{clk(row) / clk(ours):.3f}", PUBLISHED),
-        "loops": attention_readings.markdown(loops),
+        "loops": attention_readings.markdown(workgroups[attention_readings.CLK]),
         "limits": limits(rows),
         "out_of_reach": out_of_reach(rows),
         "hardly": out_of_reach(rows, OF_OUR_LOOP),
@@ -456,8 +457,8 @@ def main() -> int:
     args = parser.parse_args()
     if args.again:
         run_ours_again(args.rows)
-    loops, _ = attention_readings.read(args.rows / "loops.json")
-    return write_page(PAGE, render(read(args.rows), loops), args.check)
+    workgroups = attention_readings.read(args.rows / "loops.json")
+    return write_page(PAGE, render(read(args.rows), workgroups), args.check)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""What workgroups of attention take, of a few that are simulated at the device's greatest clock."""
+"""What workgroups of attention take, of a few that are simulated at the device's greatest clock.
+
+Over N(0, 1) of `amdattn.bench.inputs`; merges, whose time depends on no number, over zeros.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import amdattn
 from amdattn import virtual
 from amdattn.bench.clocks import clocks
+from amdattn.bench.inputs import NORMAL, Sizes, entry
 from amdattn.bench.replay import Speed
 from amdattn.device import manifest
 from amdattn.device.manifest import KernelSpec
@@ -37,10 +42,16 @@ class Cost:
     part: float
 
 
+def _operands(
+    kernel: KernelSpec, rows: int, keys: int, heads: tuple[int, int]
+) -> list[NDArray[np.generic]]:
+    """q, k and v of a sequence."""
+    sizes, element = Sizes(1, rows, keys, *heads, HEAD_DIM, HEAD_DIM), as_dtype(kernel.dtype)
+    return [entry(NORMAL, sizes, name, 0)[None].astype(element.numpy()) for name in "qkv"]
+
+
 def _lifetimes(kernel: KernelSpec, rows: int, keys: int, **options: Any) -> list[int]:
-    rng = np.random.default_rng(1)
-    element = as_dtype(kernel.dtype).numpy()
-    q, k, v = (rng.standard_normal((1, n, 1, HEAD_DIM)).astype(element) for n in (rows, keys, keys))
+    q, k, v = _operands(kernel, rows, keys, (1, 1))
     problem = AttentionProblem(
         1, rows, keys, 1, 1, HEAD_DIM, dtype=kernel.dtype, **{"num_splits": 1, **options}
     )
@@ -87,13 +98,8 @@ def speed_of(name: str) -> Speed:
 def _sharing(kernel: KernelSpec, keys: int) -> tuple[float, float, float]:
     """Clocks of a workgroup alone, of the older one of a CU, and of the younger one beside it."""
     props = amdattn.device_props()
-    rng = np.random.default_rng(1)
-    element = as_dtype(kernel.dtype).numpy()
     heads = 2 * props.num_cus, props.num_xcds
-    q, k, v = (
-        rng.standard_normal((1, n, of, HEAD_DIM)).astype(element)
-        for n, of in zip((kernel.tile["q"], keys, keys), (heads[0], *[heads[1]] * 2), strict=True)
-    )
+    q, k, v = _operands(kernel, kernel.tile["q"], keys, heads)
     problem = AttentionProblem(
         1, kernel.tile["q"], keys, *heads, HEAD_DIM, dtype=kernel.dtype, num_splits=1
     )
@@ -115,9 +121,7 @@ def find_clk(name: str) -> tuple[float, float]:
     (kernel,) = (row for row in manifest.kernels() if (row.name, row.arch) == (name, props.arch))
     rows, at_once = kernel.tile["q"], workgroups_per_cu(kernel, props)[0] * props.num_cus
     lengths, heads = (rows, rows - 1), at_once
-    rng = np.random.default_rng(1)
-    element = as_dtype(kernel.dtype).numpy()
-    q, k = (rng.standard_normal((sum(lengths), n, HEAD_DIM)).astype(element) for n in (heads, 8))
+    q, k, _ = (one[0] for one in _operands(kernel, sum(lengths), sum(lengths), (heads, 8)))
     sums = np.cumsum([0, *lengths]).astype(np.int32)
     problem = AttentionProblem(
         *(2, rows, rows, heads, 8, HEAD_DIM), dtype=kernel.dtype, num_splits=1,

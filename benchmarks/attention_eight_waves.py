@@ -1,43 +1,51 @@
 """Attention forward by eight waves on a CU of an MI355X: what designs of it take, modelled.
 
     AMDATTN_DEVICE=virtual:gfx950 python -m benchmarks.attention_eight_waves [DESIGN ...]
-        [--reading default lds-256 lost-slots-2] [--whole 1024 4096]
+        [--reading default lds-256 lost-slots-2 | all] [--inputs NAME ...] [--whole 1024 4096]
 
 The kernels of benchmarks/eight_waves are studies and ship in no code object: bfloat16, 128 columns,
 any rows of Q, keys a multiple of 64, no mask, no log-sum-exp, no second attempt for sums that
 overflow. They are compiled here, by the clang of pip's ziglang. A loop is what 1024 more keys
-take, clk of a CU for 256 rows and 128 keys, of which 4096 are matrix instructions; `--whole` is a
-launch of 16 sequences with 16 heads of so many rows and keys, one XCD simulated in full, beside
-ours of 256 rows.
+take, clk of a CU for 256 rows and 128 keys, of which 4096 are matrix instructions, or, with --keys,
+what the second length takes beyond the first; of inputs whose heads differ (`amdattn.bench.inputs`)
+the mean of heads and the slowest one. `--whole` is a launch of 16 sequences with 16 heads of so
+many rows and keys, N(0, 1), one XCD simulated in full, beside ours of 256 rows.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import math
 import statistics
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import amdattn
 from amdattn import virtual
+from amdattn.arch import readings
+from amdattn.bench.inputs import NORMAL, Inputs, Sizes, entry, named
 from amdattn.device.profiling import LaunchProfile
 from amdattn.ops.attention.plans import planned_with
 from amdattn.ops.attention.problem import AttentionProblem
+from benchmarks.attention_loop import operand
+from benchmarks.attention_readings import heads_of
 from build_scripts.toolchain import LLVM22, compile_hip
-from tests.support.peers.peer_device import Buffers, Kernel, normal, read
+from tests.support.peers.peer_device import Buffers, Kernel, read
 
 SOURCES = Path(__file__).with_name("eight_waves")
 ARCH, COLUMNS, MATRIX_CLK = "gfx950", 128, 4096
 KEYS = (1024, 2048)
 XCDS, CUS_OF_XCD = 8, 32
 OURS = "attn_fwd_bf16_d128_q256_rtne"
+BF16 = ml_dtypes.bfloat16
 Array = np.ndarray[Any, Any]
 
 
@@ -109,36 +117,41 @@ class Attention:
 
 
 def profiled(
-    run: Callable[[Array, Array, Array], object], reading: str, *shapes: Any
+    run: Callable[[Array, Array, Array], object], reading: str, *operands: Array
 ) -> LaunchProfile:
-    """Of operands of normal random numbers."""
-    rng = np.random.default_rng(1)
-    operands = [normal(rng, *shape) for shape in shapes]
+    """Of a launch."""
     with virtual.profile(reading=reading) as profile:
         run(*operands)
     return profile.launches[0]
 
 
-def loop(design: Design, reading: str) -> tuple[float, float]:
+def loop(
+    design: Design, reading: str, keys: Sequence[int] = KEYS, inputs: Inputs = NORMAL, head: int = 0
+) -> tuple[float, float]:
     """Clk for 256 rows of a CU and 128 keys, and of a workgroup outside of its loop.
 
     A workgroup of eight waves is alone; of four waves there are two on each CU of an XCD.
     """
-    attention = Attention(design)
-    heads = 1 if design.waves == 8 else 2 * CUS_OF_XCD * XCDS
-    times = []
-    for keys in KEYS:
-        kv = (1, keys, 1, COLUMNS)
-        launch = profiled(attention, reading, (1, design.rows, heads, COLUMNS), kv, kv)
+    attention, times = Attention(design), []
+    for count in keys:
+        sizes = Sizes(1, design.rows, count, head + 1, head + 1, COLUMNS, COLUMNS)
+        q, k, v = (operand(which, inputs, sizes, head, BF16) for which in "qkv")
+        if design.waves != 8:
+            q = np.repeat(q, 2 * CUS_OF_XCD * XCDS, axis=2)
+        launch = profiled(attention, reading, q, k, v)
         times.append(statistics.median(t.end - t.start for t in launch.times))
-    more = times[1] - times[0]
-    return more / (KEYS[1] - KEYS[0]) * 128, times[0] - more / (KEYS[1] - KEYS[0]) * KEYS[0]
+    each = (times[1] - times[0]) / (keys[1] - keys[0])
+    return each * 128, times[0] - each * keys[0]
 
 
 def whole(run: Callable[[Array, Array, Array], object], rows: int, reading: str) -> int:
     """Clk of a launch."""
-    shape = (16, rows, 16, COLUMNS)
-    return profiled(run, reading, shape, shape, shape).cycles
+    sizes = Sizes(16, rows, rows, 16, 16, COLUMNS, COLUMNS)
+    q, k, v = (
+        np.stack([entry(NORMAL, sizes, which, b) for b in range(16)]).astype(BF16)
+        for which in "qkv"
+    )
+    return profiled(run, reading, q, k, v).cycles
 
 
 def ours(rows: int) -> Callable[[Array, Array, Array], object]:
@@ -157,20 +170,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("designs", nargs="*", help=", ".join(DESIGNS))
     parser.add_argument("--reading", nargs="+", default=["default", "lds-256"])
+    parser.add_argument("--inputs", nargs="+", default=[NORMAL.name], metavar="NAME")
+    parser.add_argument("--keys", nargs=2, type=int, default=KEYS)
     parser.add_argument("--whole", nargs="+", type=int, default=[], metavar="ROWS")
     given = parser.parse_args()
+    chosen = readings.chosen(given.reading, ARCH)
     for name in given.designs or DESIGNS:
         design = DESIGNS[name]
         print(f"{name}: {design.what}; predicted {design.predicted or '-'}, modelled")
-        for reading in given.reading:
-            clk, outside = loop(design, reading)
+        for reading, inputs in itertools.product(chosen, map(named, given.inputs)):
+            found = [
+                loop(design, reading, given.keys, inputs, head) for head in range(heads_of(inputs))
+            ]
+            clk, outside = (statistics.mean(of) for of in zip(*found, strict=True))
+            slowest = f", slowest head {max(found)[0]:.0f}" * (len(found) > 1)
             print(
-                f"  {reading}: {clk:.0f} clk, {MATRIX_CLK / clk:.1%} of them matrix; outside "
-                f"{outside:.0f}",
+                f"  {reading}, {inputs.name}: {clk:.0f} clk, {MATRIX_CLK / clk:.1%} of them matrix"
+                f"{slowest}; outside {outside:.0f}",
                 flush=True,
             )
         for rows in given.whole:
-            for reading in given.reading:
+            for reading in chosen:
                 theirs = whole(Attention(design), rows, reading)
                 shipped = whole(ours(rows), rows, reading)
                 print(

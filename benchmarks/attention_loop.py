@@ -4,9 +4,10 @@
 with AMDATTN_DEVICE=virtual:gfx950 for the kernels of that architecture
 
 Cycles of the virtual device's performance model, of one workgroup alone on its CU, with operands of
-normal random numbers: what 4096 more keys take, per 64 keys and divided by the rows of the
-workgroup / 384; and what a workgroup takes outside of its loop. The matrix limit is what the
-fastest bfloat16 matrix instructions take, on gfx942 6144 cycles at head_dim 128.
+N(0, 1) (`benchmarks.attention_readings` has others): what 4096 more keys take, per 64 keys and
+divided by the rows of the workgroup / 384; and what a workgroup takes outside of its loop. The
+matrix limit is what the fastest bfloat16 matrix instructions take, on gfx942 6144 cycles at
+head_dim 128.
 Readings are those of docs/generated/readings.md.
 """
 
@@ -19,12 +20,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import amdattn
 from amdattn import virtual
 from amdattn.arch import readings
 from amdattn.arch.architectures import architecture
+from amdattn.bench.inputs import NORMAL, Inputs, Place, Sizes, normal
 from amdattn.device import manifest
+from amdattn.device.profiling import LaunchProfile
 from amdattn.dtypes import as_dtype
 from amdattn.ops.attention import select
 from amdattn.ops.attention.plans import planned_with
@@ -34,19 +38,23 @@ KEYS = (4096, 8192)
 ROWS, BLOCK = 384, 64  # that a figure is for
 
 
-def lifetime(kernel: Any, keys: int, reading: str | None = None) -> int:
-    """Modelled cycles from a workgroup's first instruction to its last."""
-    rng = np.random.default_rng(1)
+def operand(
+    which: str, inputs: Inputs, sizes: Sizes, head: int, element: Any
+) -> NDArray[np.generic]:
+    """(1, rows, 1, columns): q, k or v of one head of inputs, of which sizes have a head more."""
+    _, count, _, columns = sizes.shape(which)
+    some = normal(which, head * count * columns, count * columns).reshape(count, 1, columns)
+    return inputs.rows(sizes, Place(which, 0, 0, head), some)[None].astype(element)
+
+
+def profiled(
+    kernel: Any, keys: int, reading: str | None = None, inputs: Inputs = NORMAL, head: int = 0
+) -> LaunchProfile:
+    """Of one workgroup, over one head of the inputs."""
+    rows, columns = kernel.tile["q"], kernel.params["head_dim"]
+    sizes = Sizes(1, rows, keys, head + 1, head + 1, columns, kernel.params["head_dim_v"])
     element = as_dtype(kernel.dtype).numpy()
-
-    def operand(rows: int, columns: int) -> Any:
-        return rng.standard_normal((1, rows, 1, columns)).astype(element)
-
-    q, k = (
-        operand(kernel.tile["q"], kernel.params["head_dim"]),
-        operand(keys, kernel.params["head_dim"]),
-    )
-    v = operand(keys, kernel.params["head_dim_v"])
+    inputs.check(sizes)
     problem = AttentionProblem(
         1, kernel.tile["q"], keys, 1, 1, **kernel.params,
         dtype=kernel.dtype, softcap=min(30.0, kernel.accepts["softcaps"][1]),
@@ -54,8 +62,13 @@ def lifetime(kernel: Any, keys: int, reading: str | None = None) -> int:
     )  # fmt: skip
     plan = planned_with(problem, amdattn.device_props(), kernel.name)
     with virtual.profile(reading=reading) as profile:
-        plan.run(q, k, v)
-    (time,) = profile.launches[0].times
+        plan.run(*(operand(which, inputs, sizes, head, element) for which in "qkv"))
+    return profile.launches[0]
+
+
+def lifetime(kernel: Any, keys: int, reading: str) -> int:
+    """Modelled cycles from a workgroup's first instruction to its last."""
+    (time,) = profiled(kernel, keys, reading).times
     return time.end - time.start
 
 

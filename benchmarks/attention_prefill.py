@@ -1,23 +1,27 @@
 """Prints what chunks of queries over a cache in pages take, modelled: copies, and attention.
 
     python -m benchmarks.attention_prefill [--shapes B,QUERIES,KEYS,Q/KV ...] [--copies-only]
-                                           [--page-size P]
+                                           [--page-size P] [--inputs NAME ...]
 
 bfloat16, 128 columns, causal, QUERIES of the KEYS are appended (with rotary); caches are cold. Of
 the bound device at its peak clock; AMDATTN_DEVICE says which. "in place" is the same over a cache
 without pages, of which nothing is copied but queries, since they are turned. Launches but for the
-first one are in the time of all. --copies-only leaves attention out, which takes the virtual device
-a minute for some TFLOP.
+first one are in the time of all. Of each of the inputs (`amdattn.bench.inputs`) there is a row, by
+default of N(0, 1) alone; what copies move does not matter for them. --copies-only leaves attention
+out, which takes the virtual device a minute for some TFLOP.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 from dataclasses import dataclass
 
 import amdattn
 from amdattn import tuning, virtual
+from amdattn.bench.cache_inputs import operands as cache_operands
+from amdattn.bench.inputs import NORMAL, Inputs, named
 from amdattn.device import runtime
 from amdattn.ops.prefill.execution import PrefillPlan
 from amdattn.ops.prefill.kernels import CACHE_ROWS
@@ -59,13 +63,15 @@ class Shape:
         )
 
 
-def launches_us(shape: Shape, page_size: int, clock_mhz: int, only_copies: bool) -> list[float]:
+def launches_us(
+    shape: Shape, page_size: int, clock_mhz: int, only_copies: bool, inputs: Inputs
+) -> list[float]:
     """Of each launch in turn, none waited for."""
     plan = shape.plan(page_size)
     copies = dataclasses.replace(plan, launches=plan.launches[:1])
     vars(copies)["_forward"] = plan._forward  # which says what strides it takes
     assert copies.launches[0].kernel.op == CACHE_ROWS
-    operands = tuning.random_operands(plan)
+    operands = tuning.random_operands(plan) | cache_operands(plan, inputs)
     views, _ = plan.views_of({name: operands[name] for name in plan.input_names}, None)
     workspace = plan.new_workspace()
 
@@ -86,6 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shapes", nargs="+", default=_SHAPES, metavar="B,QUERIES,KEYS,Q/KV")
     parser.add_argument("--page-size", type=int, default=16)
+    parser.add_argument("--inputs", nargs="+", default=[NORMAL.name], metavar="NAME")
     parser.add_argument("--copies-only", action="store_true")
     options = parser.parse_args()
     props = amdattn.device_props()
@@ -96,15 +103,15 @@ def main() -> None:
     )
     print("" if options.copies_only else " attention | all | all in place |")
     print("|---|--:|--:|--:|--:|" + ("" if options.copies_only else "--:|--:|--:|"))
-    for text in options.shapes:
+    for text, inputs in itertools.product(options.shapes, map(named, options.inputs)):
         shape = Shape.read(text)
         moved = shape.plan(options.page_size).problem
         nbytes = moved.copied_bytes + moved.appended_bytes
-        paged = launches_us(shape, options.page_size, clock_mhz, options.copies_only)
-        in_place = launches_us(shape, 0, clock_mhz, options.copies_only)
-        row = [
-            f"{shape.batch} x {shape.queries} over {shape.keys}, {shape.heads_q}/{shape.heads_kv}"
-        ]
+        paged = launches_us(shape, options.page_size, clock_mhz, options.copies_only, inputs)
+        in_place = launches_us(shape, 0, clock_mhz, options.copies_only, inputs)
+        heads = f"{shape.heads_q}/{shape.heads_kv}"
+        of = f", {inputs.name}" * (inputs != NORMAL)
+        row = [f"{shape.batch} x {shape.queries} over {shape.keys}, {heads}{of}"]
         row += [f"{nbytes / 1e6:.0f}", f"{paged[0]:.1f}", f"{nbytes / paged[0] / 1e6:.2f}"]
         row.append(f"{in_place[0]:.1f}")
         if not options.copies_only:

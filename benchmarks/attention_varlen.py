@@ -11,8 +11,8 @@ launches included but for the first one.
 What a workgroup takes follows from simulated ones: outside of its blocks of keys, of a block, more
 for a block with a mask, and for a part. The order and the parts of the tiles are what the device
 wrote for the lengths, and the launch that writes them is simulated; the others are replayed as the
-virtual device dispatches workgroups, with these times. `--full N` simulates N of the mixes whole
-besides, which takes minutes each, and prints by how much the replay is off.
+virtual device dispatches workgroups, with these times, all over N(0, 1). `--full N` simulates N of
+the mixes whole besides, which takes minutes each, and prints by how much the replay is off.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 import amdattn
 from amdattn import virtual
 from amdattn.bench.clocks import clocks
+from amdattn.bench.inputs import NORMAL, Sizes, entry
 from amdattn.bench.replay import replay
 from amdattn.cli.output import progress_bar
 from amdattn.device import manifest
@@ -316,13 +317,10 @@ def measure(mix: Mix) -> Row:
 
 def simulated_clk(mix: Mix) -> float:
     """The whole operation, of one XCD."""
-    rng = np.random.default_rng(2)
     element = as_dtype("bfloat16").numpy()
     rows, longest = sum(mix.lengths), max(mix.lengths)
-    q, k, v = (
-        rng.standard_normal((rows, heads, HEAD_DIM)).astype(element)
-        for heads in (mix.num_heads_q, mix.num_heads_kv, mix.num_heads_kv)
-    )
+    sizes = Sizes(1, rows, rows, mix.num_heads_q, mix.num_heads_kv, HEAD_DIM, HEAD_DIM)
+    q, k, v = (entry(NORMAL, sizes, name, 0).astype(element) for name in "qkv")
     sums = np.cumsum([0, *mix.lengths]).astype(np.int32)
     with virtual.profile(clock_mhz=clock_mhz()) as profile:
         amdattn.flash_attn_varlen_func(q, k, v, sums, sums, longest, longest, causal=mix.causal)

@@ -2,7 +2,8 @@
 
     python benchmarks/checked_mode.py [--json out.json] [--runs 5]
 
-Wall time of whole launches without copies, the best of several runs, on all cores and on one.
+Wall time of whole launches without copies, the best of several runs, on all cores and on one; what
+operands hold does not matter.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A plan is made for MOST_KEYS and used with the lengths of a shape, as serving does. Caches are cold.
 Memory of the virtual device takes no space until it is written: only keys that are read are. A
-launch is counted nowhere, neither in floors and bars nor in times.
+launch is counted nowhere, neither in floors and bars nor in times. Queries and caches hold zeros;
+other numbers change times by 1 to 2 % (`benchmarks/inputs_by_family.py`).
 """
 
 from __future__ import annotations

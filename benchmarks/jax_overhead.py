@@ -1,7 +1,7 @@
 """What a call from JAX costs on this CPU, on a device that executes nothing.
 
 Beside a jitted function of as many operands that hands one of them back: less than any program that
-has a result. Measured in turns, so that a busy moment is of all.
+has a result. Measured in turns, so that a busy moment is of all. What arrays hold does not matter.
 """
 
 from __future__ import annotations

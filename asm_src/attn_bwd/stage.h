@@ -1,7 +1,8 @@
 // A tile of rows in LDS, by rows and by columns, and where its operands lie.
 #pragma once
 #include "attn_bwd/shape.h"
-#include "isa/buffer.h"
+#include "isa/buffer_update.h"
+#include "isa/buffer_x2.h"
 #include "isa/ds.h"
 #include "isa/mfma_x32.h"
 #include "tile/buffer.h"

@@ -18,23 +18,10 @@ __device__ __forceinline__ uint32_t buffer_load_dword(BufferResource buffer, int
   return __builtin_amdgcn_raw_buffer_load_b32(buffer, offset, uniform_offset, 0);
 }
 
-__device__ __forceinline__ u32x2 buffer_load_dwordx2(BufferResource buffer, int offset) {
-  return __builtin_amdgcn_raw_buffer_load_b64(buffer, offset, 0, 0);
-}
-
 __device__ __forceinline__ u32x4 buffer_load_dwordx4(BufferResource buffer, int offset) {
   return __builtin_amdgcn_raw_buffer_load_b128(buffer, offset, 0, 0);
 }
 
-__device__ __forceinline__ void buffer_store_dwordx2(BufferResource buffer, int offset, u32x2 x) {
-  __builtin_amdgcn_raw_buffer_store_b64(x, buffer, offset, 0, 0);
-}
-
 __device__ __forceinline__ void buffer_store_dwordx4(BufferResource buffer, int offset, u32x4 x) {
   __builtin_amdgcn_raw_buffer_store_b128(x, buffer, offset, 0, 0);
-}
-
-// Adds to memory at agent scope; nothing comes back.
-__device__ __forceinline__ void buffer_atomic_add_f32(BufferResource buffer, int offset, float x) {
-  __builtin_amdgcn_raw_ptr_buffer_atomic_fadd_f32(x, buffer, offset, 0, 0);
 }

@@ -68,11 +68,6 @@ __device__ __forceinline__ float v_mul_f32_vector(float a, float b) {
   return d;
 }
 
-__device__ __forceinline__ uint32_t v_add_u32_uniform(uint32_t a, uint32_t uniform) {
-  uint32_t d;
-  asm volatile("v_add_u32 %0, %1, %2" : "=v"(d) : "s"(uniform), "v"(a));
-  return d;
-}
 __device__ __forceinline__ void v_add_u32_to(uint32_t& a, uint32_t uniform) {
   asm volatile("v_add_u32 %0, %1, %0" : "+v"(a) : "s"(uniform));
 }

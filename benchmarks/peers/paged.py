@@ -1,4 +1,7 @@
-"""Attention over a cache in pages as peers run it: operands, what is right, modelled times."""
+"""Attention over a cache in pages as peers run it: operands, what is right, modelled times.
+
+Times are of memory that nobody wrote: no number changes what these kernels of others take.
+"""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@
 DIRECTORY has the code objects that benchmarks/peers/compiled_gfx950.py describes: two of Gluon
 of one NAME_hHkK_nN, whose N differ, and FlyDSL's. An iteration is 256 rows of Q and twice 64 keys:
 64 MFMAs of 32 clk a wave, two waves a SIMD, 4096 clk. One workgroup alone on its CU runs two
-lengths; their difference is that of so many iterations. Nothing is fitted. The rate of LDS reads is
-open (docs/generated/readings.md): both readings are printed.
+lengths over normal random numbers; their difference is that of so many iterations. Nothing is
+fitted. The rate of LDS reads is open (docs/generated/readings.md): both readings are printed.
 """
 
 from __future__ import annotations

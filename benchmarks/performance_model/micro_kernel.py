@@ -1,4 +1,7 @@
-"""Small assembled kernels under the performance model: what one instruction costs there."""
+"""Small assembled kernels under the performance model: what one instruction costs there.
+
+No cost depends on what memory holds.
+"""
 
 from __future__ import annotations
 

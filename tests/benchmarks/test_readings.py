@@ -6,6 +6,7 @@ import pytest
 
 import amdattn
 from amdattn.arch import readings
+from amdattn.bench.inputs import CLASSES, NORMAL, Head, ScoreClass
 from benchmarks import attention_readings, decode_peers
 from benchmarks.decode_shapes import Floor, Shape
 from benchmarks.performance_model.micro_kernel import profile
@@ -26,17 +27,51 @@ def test_the_least_ratio_and_its_reading() -> None:
 
 def test_loops_of_ours(tmp_path) -> None:
     """Those of a kernel that leans on one lost slot, by the same code as the tables."""
-    found = each_reading(lambda: attention_readings.clk_of_ours("rtz"))
-    assert found["default"] < found["lost-slots-2"] and found["default"] < found["slow-waits"]
-    loops = {"rtz": {"amdattn": found, "aiter": {name: 2 * clk for name, clk in found.items()}}}
-    assert attention_readings.least(loops, "aiter", "rtz") == (2.0, min(found))
+    inputs = CLASSES["scores of sd 16"], NORMAL
+    by_reading = each_reading(lambda: attention_readings.of_ours("rtz", inputs, (1024,)))
+    wide, normal = by_reading["default"]
+    assert (wide, normal) == ("amdattn, scores of sd 16", "amdattn, normal")
+    found = {
+        column: {name: of[column]["clk"] for name, of in by_reading.items()}
+        for column in (wide, normal)
+    }
+    assert found[normal]["default"] < found[normal]["lost-slots-2"]
+    assert found[normal]["default"] < found[normal]["slow-waits"]
+    assert all(found[wide][name] > clk for name, clk in found[normal].items())
+    loops = {"rtz": found | {"aiter": {name: 2 * clk for name, clk in found[normal].items()}}}
+    assert attention_readings.least(loops, "aiter", "rtz", normal) == (2.0, min(found[normal]))
+    of_wide = attention_readings.least(loops, "aiter", "rtz")
+    assert of_wide and of_wide.ratio < 2
     assert attention_readings.least(loops, "moonmath", "rtz") is None
     table = attention_readings.markdown(loops).splitlines()
-    assert table[0] == "| reading | amdattn rtz | aiter rtz |"
-    assert table[-1] == f"| least |  | 2.00 ({min(found)}) |"
+    assert table[0] == f"| reading | {wide}, rtz | {normal}, rtz | aiter, rtz |"
+    assert table[-1] == f"| least |  |  | {of_wide}; 2.00 ({min(found[normal])}) |"
     (tmp_path / "loops.json").write_text("{}")
     with pytest.raises(ValueError, match=r"was not written by .*attention_readings --json"):
         attention_readings.read(tmp_path / "loops.json")
+
+
+def test_heads_that_differ_have_a_mean_and_a_slowest_one() -> None:
+    one = Head(sd=1), Head(sd=16)
+    inputs = ScoreClass("two kinds", one)
+    found = attention_readings.of_ours("rtz", (inputs,), (1024,))
+    mean, slowest = (found[name] for name in found)
+    assert list(found) == [
+        "amdattn, two kinds, mean of 2 heads",
+        "amdattn, two kinds, slowest head",
+    ]
+    assert (
+        mean["clk"] < slowest["clk"] and mean["us, energies fitted"] < slowest["us, nothing fitted"]
+    )
+
+
+def test_a_loop_is_less_than_a_workgroup() -> None:
+    """What is outside of it is not in it, and no time is estimated."""
+    whole, loop = (
+        attention_readings.of_ours("rtz", (NORMAL,), keys)["amdattn, normal"]
+        for keys in ((1024,), (1024, 2048))
+    )
+    assert set(loop) == {"clk"} and loop["clk"] < whole["clk"]
 
 
 def test_rows_of_peers_have_the_least(monkeypatch: pytest.MonkeyPatch) -> None:
