@@ -33,7 +33,6 @@ struct OrderedLoop : Backward<S> {
   static constexpr int of_dv(int t, int n) { return kDv + 4 * (t * kStepsV + n); }
   static constexpr int of_dk(int t, int n) { return kDk + 4 * (t * kSteps + n); }
   static constexpr int of_k(int p, int m) { return kK + 4 * (p * kDqTiles + m); }
-  static constexpr int kDistance = 20;  // wait states behind a matrix instruction, for any reader
 
   using Packed = uint32_t __attribute__((ext_vector_type(2 * kH)));
 
@@ -248,7 +247,7 @@ struct OrderedLoop : Backward<S> {
       ordered::ds_write_b64<half * 32 * S::kKeys>(write_ds[tile], ds_rows[n % 2]);
     } else if constexpr (kDo == Do::kScaleDq) {
       const float x = dq[h % kH][t % kDqTiles][e];
-      dq[h % kH][t % kDqTiles][e] = ordered::v_mul_f32(scale, x);
+      dq[h % kH][t % kDqTiles][e] = ordered::v_mul_f32_vector(x, scale);
     } else if constexpr (kDo == Do::kAddDq) {
       const float x = dq[h % kH][t % kDqTiles][e];
       ordered::buffer_atomic_add_f32<0>(dq_offset[t][4 * h + e], dq_rows.buffer, x);
@@ -395,6 +394,7 @@ struct OrderedLoop : Backward<S> {
   // ---- Before the loop
   __device__ __forceinline__ void begin() {
     scale = args.softmax_scale;
+    park(scale);  // scalar registers are few
     full_first = work.full_first();
     full_count = work.full_count();
     scale_log2 = args.softmax_scale_log2;
@@ -479,9 +479,9 @@ struct OrderedLoop : Backward<S> {
     for (int at = nth * 8; at < S::kDsBytes; at += S::kLanes * 8)
       ordered::ds_write_b64<0>((uint32_t)lds + S::kDs + S::kDsBytes + at, u32x2{});
     run_all<Do::kLoad, Order::kLoads>();
-    go<kRowsOf>(patches, 1, work);
+    go<kRowsOf>(patches, 1, work_again());
     run_all<Do::kLoadSums, 2 * kH>();
-    go<kSumsOf>(row_sums, 1, work);
+    go<kSumsOf>(row_sums, 1, work_again());
     ordered::s_waitcnt<0, ordered::kAnyLgkm>();
     for (auto& half : patch)
       for (auto& row : half) ordered::settle(row);
@@ -491,7 +491,7 @@ struct OrderedLoop : Backward<S> {
     for (auto& one : write_rows) one += write_by;
     write_columns += write_by;
     run_all<Do::kLoad, Order::kLoads>();
-    go<kRowsOf>(patches, 1, work);
+    go<kRowsOf>(patches, 1, work_again());
     // Waits of a step count what the one before has left under way: here nothing.
     ordered::s_waitcnt<0, 0>();
     ordered::s_barrier();
@@ -538,11 +538,16 @@ struct OrderedLoop : Backward<S> {
         step();
       } while (--steps > 0);
       left -= straight;
-      const BackwardWork<S> of = work_again();
-      go<kDqOf>(dq_rows, straight, of);
+      go<kDqOf>(dq_rows, straight, work_again());
       if (left == 0) break;
-      go<kRowsOf>(patches, straight, S::kTurns ? work_again() : of);
-      go<kSumsOf>(row_sums, straight, S::kTurns ? work_again() : of);
+      if constexpr (S::kTurns) {  // which has few scalar registers left
+        go<kRowsOf>(patches, straight, work_again());
+        go<kSumsOf>(row_sums, straight, work_again());
+      } else {
+        const BackwardWork<S> of = work_again();
+        go<kRowsOf>(patches, straight, of);
+        go<kSumsOf>(row_sums, straight, of);
+      }
       if (tile < work.first) tile = work.end - 1;
       see();
       // Until one of them begins another head.
