@@ -185,6 +185,7 @@ def test_the_probe_runs_nothing_of_the_current_folder(tmp_path, fake_rocm, flags
     )
     library = fake_rocm() / "lib" / "libamdhip64.so"
     env = {key: value for key, value in os.environ.items() if not key.startswith("ROCM_")}
+    env.pop("PYTHONPATH", None)  # may name the current folder, whose modules this script would take
     env |= {"PYTHONPATH": str(here)} if flags else {}
     env["ROCM_PATH"] = "/nonexistent"
     child = subprocess.run(

@@ -2,7 +2,7 @@
 
 Every test is of one tier. `slow` and `oracles` are marked by hand. Of the others those are `fast`
 that the table below names, by folder or module: no kernel is launched, and the whole tier takes
-less than 90 seconds on two cores (`pytest -m fast`). The rest is `device`. A mark `fast` or
+less than 120 seconds on two cores (`pytest -m fast`). The rest is `device`. A mark `fast` or
 `device` at a test or in a module goes before the table, also where a test takes long without a
 launch. By default both of these run.
 
