@@ -368,44 +368,52 @@ struct Backward {
   }
 
   // ---- After it
-  // `sum<t, n, i>()` is that of the ith of four keys and of column n of the lane's.
-  template <int kStepsOf, class Sum>
-  __device__ __forceinline__ void store(const BackwardWork<S>& work, Sum&& sum, bool keeps_floats,
-                                        uint64_t to, int64_t stride, int columns,
+  // `sum<t, n, i>()` is that of the ith of four keys and of column n of the lane's. What lies
+  // beyond the last key or column is outside of the buffer.
+  template <int kStepsOf, bool kFloats, class Sum>
+  __device__ __forceinline__ void store(Sum&& sum, BufferResource to, int stride, int columns,
                                         float scale) const {
+    constexpr int kBytes = kFloats ? 4 : 2;
     unroll<S::kWaveTiles>([&]<int t>() {
       unroll<4>([&]<int i>() {
         const int key = (wave * S::kWaveTiles + t) * S::kTile + 4 * g + i;
-        const bool there = work.first_key + key < work.keys;
+        const int row = (key * stride + kStepsOf * c) * kBytes;
         unroll<kStepsOf / 4>([&]<int n>() {
-          const int column = kStepsOf * c + 4 * n;
           float x[4];
           unroll<4>([&]<int j>() { x[j] = sum.template operator()<t, 4 * n + j, i>() * scale; });
-          if (!there || column >= columns) return;
-          const int64_t at = key * stride + column;
-          if (keeps_floats)
-            *((Global<f32x4>*)(to + at * 4)) = {x[0], x[1], x[2], x[3]};
+          const int at = kStepsOf * c + 4 * n < columns ? row + 4 * n * kBytes : int(kOutside);
+          if constexpr (kFloats)
+            buffer_store_dwordx4(to, at, u32x4{bits(x[0]), bits(x[1]), bits(x[2]), bits(x[3])});
           else
-            *((Global<u32x2>*)(to + at * 2)) = {
-                round_pair<kOf, Rounding::kNearestEven>(x[0], x[1]),
-                round_pair<kOf, Rounding::kNearestEven>(x[2], x[3])};
+            buffer_store_dwordx2(to, at,
+                                 u32x2{round_pair<kOf, Rounding::kNearestEven>(x[0], x[1]),
+                                       round_pair<kOf, Rounding::kNearestEven>(x[2], x[3])});
         });
       });
     });
   }
+  template <bool kFloats, class Arguments, class SumDk, class SumDv>
+  __device__ __forceinline__ void store_both_as(Arguments& args, const BackwardWork<S>& work,
+                                                SumDk&& of_dk, SumDv&& of_dv) const {
+    const int64_t row = work.kv_base + int64_t(work.first_key);
+    const int keys = min_of(work.keys - work.first_key, S::kKeys);
+    constexpr int kBytes = kFloats ? 4 : 2;
+    const uint64_t dk = row_of(args.dk, args.dk_stride_batch, args.dk_stride_seq,
+                               args.dk_stride_head, work.batch, row, work.head_kv, kBytes);
+    const uint64_t dv = row_of(args.dv, args.dv_stride_batch, args.dv_stride_seq,
+                               args.dv_stride_head, work.batch, row, work.head_kv, kBytes);
+    store<kSteps, kFloats>(of_dk, rows_from(dk, keys, args.dk_stride_seq, args.head_dim, kBytes),
+                           args.dk_stride_seq, args.head_dim, args.softmax_scale);
+    store<kStepsV, kFloats>(of_dv, rows_from(dv, keys, args.dv_stride_seq, args.head_dim_v, kBytes),
+                            args.dv_stride_seq, args.head_dim_v, 1);
+  }
   template <class Arguments, class SumDk, class SumDv>
   __device__ __forceinline__ void store_both(Arguments& args, const BackwardWork<S>& work,
                                              SumDk&& of_dk, SumDv&& of_dv) const {
-    const int64_t row = work.kv_base + int64_t(work.first_key);
-    const int bytes = args.keeps_floats ? 4 : 2;
-    store<kSteps>(work, of_dk, args.keeps_floats,
-                  row_of(args.dk, args.dk_stride_batch, args.dk_stride_seq, args.dk_stride_head,
-                         work.batch, row, work.head_kv, bytes),
-                  args.dk_stride_seq, args.head_dim, args.softmax_scale);
-    store<kStepsV>(work, of_dv, args.keeps_floats,
-                   row_of(args.dv, args.dv_stride_batch, args.dv_stride_seq, args.dv_stride_head,
-                          work.batch, row, work.head_kv, bytes),
-                   args.dv_stride_seq, args.head_dim_v, 1);
+    if (args.keeps_floats)
+      store_both_as<true>(args, work, of_dk, of_dv);
+    else
+      store_both_as<false>(args, work, of_dk, of_dv);
   }
   __device__ __forceinline__ void operator()() {
     if (work.first_key >= work.keys) return;

@@ -371,10 +371,12 @@ struct OrderedLoop : Backward<S> {
     }
   }
   // So many tiles on.
+  __device__ __forceinline__ BackwardWork<S> work_again() const {
+    return BackwardWork<S>(arguments(), uniform(kept_id));
+  }
   template <Tensor kOf>
-  __device__ __forceinline__ void go(Walk& walk, int tiles) {
+  __device__ __forceinline__ void go(Walk& walk, int tiles, const BackwardWork<S>& of) {
     auto& again = arguments();
-    const BackwardWork<S> of(again, uniform(kept_id));
     walk.tile -= tiles;
     while (walk.tile < work.first) {
       walk.tile += work.end - work.first;
@@ -477,9 +479,9 @@ struct OrderedLoop : Backward<S> {
     for (int at = nth * 8; at < S::kDsBytes; at += S::kLanes * 8)
       ordered::ds_write_b64<0>((uint32_t)lds + S::kDs + S::kDsBytes + at, u32x2{});
     run_all<Do::kLoad, Order::kLoads>();
-    go<kRowsOf>(patches, 1);
+    go<kRowsOf>(patches, 1, work);
     run_all<Do::kLoadSums, 2 * kH>();
-    go<kSumsOf>(row_sums, 1);
+    go<kSumsOf>(row_sums, 1, work);
     ordered::s_waitcnt<0, ordered::kAnyLgkm>();
     for (auto& half : patch)
       for (auto& row : half) ordered::settle(row);
@@ -489,7 +491,7 @@ struct OrderedLoop : Backward<S> {
     for (auto& one : write_rows) one += write_by;
     write_columns += write_by;
     run_all<Do::kLoad, Order::kLoads>();
-    go<kRowsOf>(patches, 1);
+    go<kRowsOf>(patches, 1, work);
     // Waits of a step count what the one before has left under way: here nothing.
     ordered::s_waitcnt<0, 0>();
     ordered::s_barrier();
@@ -536,10 +538,11 @@ struct OrderedLoop : Backward<S> {
         step();
       } while (--steps > 0);
       left -= straight;
-      go<kDqOf>(dq_rows, straight);
+      const BackwardWork<S> of = work_again();
+      go<kDqOf>(dq_rows, straight, of);
       if (left == 0) break;
-      go<kRowsOf>(patches, straight);
-      go<kSumsOf>(row_sums, straight);
+      go<kRowsOf>(patches, straight, S::kTurns ? work_again() : of);
+      go<kSumsOf>(row_sums, straight, S::kTurns ? work_again() : of);
       if (tile < work.first) tile = work.end - 1;
       see();
       // Until one of them begins another head.
@@ -560,7 +563,7 @@ struct OrderedLoop : Backward<S> {
     ordered::s_nop<10>();
     ordered::s_nop<10>();
     Base::store_both(
-        arguments(), BackwardWork<S>(arguments(), uniform(kept_id)),
+        arguments(), work_again(),
         [&]<int t, int n, int i>() { return v_accvgpr_read_b32<of_dk(t, n) + i>(); },
         [&]<int t, int n, int i>() { return v_accvgpr_read_b32<of_dv(t, n) + i>(); });
   }

@@ -26,6 +26,10 @@ __device__ __forceinline__ u32x4 buffer_load_dwordx4(BufferResource buffer, int 
   return __builtin_amdgcn_raw_buffer_load_b128(buffer, offset, 0, 0);
 }
 
+__device__ __forceinline__ void buffer_store_dwordx2(BufferResource buffer, int offset, u32x2 x) {
+  __builtin_amdgcn_raw_buffer_store_b64(x, buffer, offset, 0, 0);
+}
+
 __device__ __forceinline__ void buffer_store_dwordx4(BufferResource buffer, int offset, u32x4 x) {
   __builtin_amdgcn_raw_buffer_store_b128(x, buffer, offset, 0, 0);
 }

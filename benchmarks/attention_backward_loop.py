@@ -1,0 +1,163 @@
+"""The loop of attention backward, modelled: one workgroup alone on its CU, from 1024 to 2048 rows.
+
+    AMDATTN_DEVICE=virtual:gfx942 python -m benchmarks.attention_backward_loop
+        [--reading NAME ... | all] [--sd NATS] [--dtype bf16]
+
+Cycles of the virtual device's performance model, no GPU. What 1024 more rows of q take, for as many
+keys as the workgroup has and 16 rows; the limit is what the five products take the matrix units at
+their fastest. Outside: the rest of a workgroup's time. Nothing in the loop depends on the numbers,
+which `--sd` shows. Behind the table, main launches that are composed of workgroups: rounds of CUs
+times rows of all heads of a group, without a mask. Readings are those of docs/generated/readings.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import amdattn
+from amdattn import virtual
+from amdattn.arch import readings
+from amdattn.arch.architectures import architecture
+from amdattn.bench import run
+from amdattn.dtypes import as_dtype
+from amdattn.ops.attention_backward.kernels import BACKWARD
+
+ROWS = (1024, 2048)
+STEP = 16  # rows that a figure is for
+# head_dim, head_dim_v, what is asked for besides.
+MEMBERS: tuple[tuple[int, int, Mapping[str, Any]], ...] = (
+    (128, 128, {}),
+    (128, 128, {"deterministic": True}),
+    (128, 128, {"softcap": 30.0}),
+    (64, 64, {}),
+    (64, 64, {"deterministic": True}),
+    (64, 64, {"softcap": 30.0}),
+    (192, 128, {}),
+    (256, 256, {}),
+)
+
+# batch, heads of q and of k, rows, head_dim
+SHAPES = (
+    (8, 64, 64, 10240, 128),
+    (1, 16, 16, 1024, 128),
+    (1, 16, 16, 3072, 128),
+    (1, 16, 16, 8192, 128),
+    (16, 16, 16, 2048, 128),
+    (16, 64, 8, 4096, 128),
+    (16, 64, 8, 4096, 64),
+)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Of one kernel, under one reading."""
+
+    kernel: str
+    keys: int
+    clk: float  # for `keys` keys and STEP rows
+    limit: float
+    outside: float
+
+    @property
+    def use(self) -> float:
+        """Share of the matrix limit."""
+        return self.limit / self.clk
+
+
+def lifetime(
+    rows: int, keys: int, head_dim: int, head_dim_v: int, dtype: str, sd: float, options: Any
+) -> tuple[int, Any]:
+    """Clk from the first instruction of a workgroup of the main kernel to its last, and the kernel.
+
+    sd : standard deviation of the scores, nats.
+    """
+    rng = np.random.default_rng(1)
+    element = as_dtype(dtype).numpy()
+
+    def operand(of: int, columns: int, scale: float = 1.0) -> NDArray[Any]:
+        made = rng.standard_normal((1, of, 1, columns), np.float32) * np.float32(scale)
+        return made.astype(element)
+
+    q, k = operand(rows, head_dim, sd), operand(keys, head_dim)
+    v, dout = operand(keys, head_dim_v), operand(rows, head_dim_v)
+    out = operand(rows, head_dim_v)
+    lse = np.full((1, 1, rows), np.log(keys) + sd * sd / 2, np.float32)
+    with virtual.profile() as profile:
+        amdattn.flash_attn_backward(dout, q, k, v, out, lse, **options)
+    (main,) = (one for one in profile.launches if one.times and _is_main(one.kernel))
+    (time,) = main.times
+    return time.end - time.start, main.kernel
+
+
+def _is_main(symbol: str) -> bool:
+    return not any(part in symbol for part in ("_rows_", "_round_", "_sinks_"))
+
+
+def measure(
+    head_dim: int, head_dim_v: int, options: Mapping[str, Any], dtype: str, sd: float
+) -> Loop:
+    """Of the kernel that a plan takes."""
+    props = amdattn.device_props()
+    plan = amdattn.plan_attention_backward(
+        *(1, ROWS[0], ROWS[0], 1, 1, head_dim),
+        device=props,
+        head_dim_v=head_dim_v,
+        dtype=dtype,
+        **options,
+    )
+    (kernel,) = (one.kernel for one in plan.launches if one.kernel.op == BACKWARD)
+    keys = kernel.tile["kv"]
+    short, long = (
+        lifetime(rows, keys, head_dim, head_dim_v, dtype, sd, options)[0] for rows in ROWS
+    )
+    clk = (long - short) / (ROWS[1] - ROWS[0]) * STEP
+    flops = 2 * keys * STEP * (3 * head_dim + 2 * head_dim_v)
+    limit = flops / architecture(kernel.arch).matrix_flops_per_clk
+    return Loop(kernel.name, keys, clk, limit, short - ROWS[0] / STEP * clk)
+
+
+def composed(loop: Loop, batch: int, heads: int, heads_kv: int, seqlen: int) -> float:
+    """Clk of the main launch: rounds of CUs, of workgroups that go through all rows of their heads."""
+    props = amdattn.device_props()
+    workgroups = batch * heads_kv * -(-seqlen // loop.keys)
+    rounds = -(-workgroups // props.num_cus)
+    steps = heads // heads_kv * -(-seqlen // STEP)
+    return rounds * (loop.outside + steps * loop.clk)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dtype", default="bf16")
+    parser.add_argument("--sd", type=float, default=1.0, help="of the scores, nats")
+    parser.add_argument("--reading", nargs="+", metavar="NAME", help="or all")
+    arguments = parser.parse_args()
+    chosen = readings.chosen(arguments.reading, amdattn.device_props().arch)
+    print("| kernel | reading | keys | clk | limit | of the limit | outside |")
+    print("|---|---|--:|--:|--:|--:|--:|")
+    found: dict[tuple[str, int, bool], Loop] = {}
+    for name in chosen:
+        with run.reading(name):
+            for head_dim, head_dim_v, options in MEMBERS:
+                row = measure(head_dim, head_dim_v, options, arguments.dtype, arguments.sd)
+                found[name, head_dim, bool(options)] = row
+                print(
+                    f"| `{row.kernel}` | {name} | {row.keys} | {row.clk:.0f} | {row.limit:.0f} "
+                    f"| {100 * row.use:.1f} % | {row.outside:.0f} |",
+                    flush=True,
+                )
+    print("\n| batch, heads, heads of k, rows, head_dim | main launch, Mclk |\n|---|--:|")
+    for batch, heads, heads_kv, seqlen, head_dim in SHAPES:
+        loop = found[chosen[0], head_dim, False]
+        clk = composed(loop, batch, heads, heads_kv, seqlen)
+        print(f"| {batch}, {heads}, {heads_kv}, {seqlen}, {head_dim} | {clk / 1e6:.3f} |")
+
+
+if __name__ == "__main__":
+    main()
