@@ -39,11 +39,14 @@ def test_what_differs_is_not_taken_for_the_same(mesh: Mesh, x: jax.Array) -> Non
     np.testing.assert_array_equal(whole, attention(x))
 
 
-def test_gradient_of_what_all_devices_have_is_summed(mesh: Mesh, x: jax.Array) -> None:
+@pytest.mark.parametrize("by", [None, "xla"])
+def test_gradient_of_what_all_devices_have_is_summed(
+    mesh: Mesh, x: jax.Array, by: str | None
+) -> None:
     sinks = jnp.array([0.5, -1.0])
 
     def loss(q: jax.Array, sinks: jax.Array) -> Any:
-        o = aj.flash_attn_func(q, x, x, sinks=sinks, implementation_backward="xla")
+        o = aj.flash_attn_func(q, x, x, sinks=sinks, implementation_backward=by)
         return (o.astype(jnp.float32) ** 2).sum()
 
     def of_shards(q: jax.Array, sinks: jax.Array) -> Any:

@@ -181,7 +181,8 @@ def float32_errors(inputs: Inputs, options: Options) -> Gradients:
             found.dq[b, :, h] = _unless_far(abs(scale) * (of_ds @ keys), sums @ keys)
             if dsinks is not None:
                 of_sink = _OF_SUMS * (1 + abs(one.sink) + np.abs(one.lse)) * of_delta
-                dsinks[h] += (one.p_of_sink() * np.where(one.lse == -np.inf, 0, of_sink)).sum()
+                weight = one.p_of_sink()
+                dsinks[h] += np.where(weight > 0, weight * of_sink, 0).sum()
     return Gradients(found.dq, found.dk, found.dv, dsinks)
 
 

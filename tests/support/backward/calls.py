@@ -131,6 +131,16 @@ def adversary(name: str, number: int, seed: int = 0, gradient: str = "") -> Call
     return Call(inputs, options, launch.kernel.dtype, more)
 
 
+def least(name: str, seed: int) -> int:
+    """The number of the smallest of a class's first calls."""
+
+    def size(number: int) -> int:
+        launch = made(name, number, seed)
+        return launch.rows * launch.keys * launch.heads[0] * sum(launch.dims)
+
+    return min(range(4), key=size)
+
+
 def sweep(names: list[str], cases: int, seed: int) -> Iterator[tuple[str, int, Call]]:
     """Launches of each class in turn, until there are so many heads of q."""
     done = number = 0
